@@ -1,0 +1,412 @@
+# tlua: every task of a person's day is a target here; `make help` lists them.
+
+# ---- settings, on the command line or in the environment ------------------------
+
+# Where `make install` puts things.
+PREFIX ?= /usr/local
+DESTDIR ?=
+# Where everything that is built goes; another folder for another variant.
+BUILD ?= build
+# Optimisation and debugging; what the sources rely on is added below.
+CFLAGS ?= -O2 -g
+# For kernels, after CFLAGS.
+KERNEL_CFLAGS ?= -O3 -fno-math-errno -fno-trapping-math
+# Sanitizers to build with, as in SANITIZE=address,undefined.
+SANITIZE ?=
+# WERROR=0 lets warnings pass, V=1 shows whole commands.
+WERROR ?= 1
+V ?= 0
+# What to test, and a pattern for names: make test SPEC=spec/ops/sum_spec.lua FILTER=keepdim
+SPEC ?=
+FILTER ?=
+# Found by themselves if not given: LUA, an interpreter of version 5.4 for the
+# generators (empty: a small host is built first); LUA_INCDIR or LUA_CFLAGS;
+# LUA_LIBS; OPENMP, the flag, which may be empty. BLAS, oneDNN and line editing
+# are looked for at run time: see `tlua doctor`.
+
+# ---- nothing to change below this line ------------------------------------------
+
+.DEFAULT_GOAL := all
+.DELETE_ON_ERROR:
+.SUFFIXES:
+comma := ,
+hash := \#
+
+# As many jobs as there are cores, unless the user says otherwise.
+JOBS := $(shell nproc 2>/dev/null || getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
+ifeq ($(MAKELEVEL),0)
+MAKEFLAGS += -j$(JOBS)
+endif
+
+# ---- what this machine has -------------------------------------------------------
+
+ifeq ($(origin LUA),undefined)
+LUA := $(shell for lua in lua5.4 lua54 lua; do \
+  test "$$($$lua -e 'print(_VERSION)' 2>/dev/null)" = 'Lua 5.4' && command -v $$lua && break; done)
+endif
+
+# pkg-config knows Lua under several names; without it the usual folders are tried.
+LUA_PC := $(shell for pc in lua5.4 lua-5.4 lua54 lua; do \
+  pkg-config --exists "$$pc >= 5.4 $$pc < 5.5" 2>/dev/null && echo $$pc && break; done)
+ifdef LUA_INCDIR
+LUA_CFLAGS ?= -I$(LUA_INCDIR)
+endif
+ifeq ($(origin LUA_CFLAGS),undefined)
+LUA_CFLAGS := $(strip $(if $(LUA_PC),$(shell pkg-config --cflags $(LUA_PC)),\
+  $(patsubst %/lua.h,-I%,$(firstword $(shell grep -ls 'LUA_VERSION_NUM.*504' \
+  $(foreach d,/usr/include /usr/local/include,$d/lua5.4/lua.h $d/lua54/lua.h $d/lua.h))))))
+endif
+# The static library where there is one (calls into Lua are faster), and all of
+# it, so that modules in C find every function of Lua in the program.
+ifeq ($(origin LUA_LIBS),undefined)
+lua_lib := $(firstword $(filter -l%,$(if $(LUA_PC),$(shell pkg-config --libs $(LUA_PC)))) -llua5.4)
+lua_archive := $(realpath $(filter /%,$(shell $(CC) -print-file-name=$(lua_lib:-l%=lib%.a) 2>/dev/null)))
+LUA_LIBS := $(if $(lua_archive),\
+  -Wl$(comma)--whole-archive $(lua_archive) -Wl$(comma)--no-whole-archive,$(lua_lib))
+endif
+
+accepts = $(shell echo '$(2)' | $(CC) $(1) -x c -E - >/dev/null 2>&1 && echo $(1))
+ifeq ($(origin OPENMP),undefined)
+OPENMP := $(call accepts,-fopenmp,$(hash)include <omp.h>)
+endif
+
+# Kernels in kernels/cpu/isa are built once for each of these.
+ifneq ($(filter x86_64-%,$(shell $(CC) -dumpmachine 2>/dev/null)),)
+ISAS := $(if $(call accepts,-march=x86-64-v4),v2 v3 v4)
+endif
+ISAS := $(or $(ISAS),base)
+ISA_FLAGS_v2 := -march=x86-64-v2
+ISA_FLAGS_v3 := -march=x86-64-v3
+ISA_FLAGS_v4 := -march=x86-64-v4
+
+# ---- flags -----------------------------------------------------------------------
+
+WARNINGS := -Wall -Wextra -Wshadow -Wconversion -Wmissing-prototypes -Wstrict-prototypes -Wvla \
+  $(if $(filter-out 0,$(WERROR)),-Werror)
+# Hidden names: only what tlua.h marks TL_API is exported. -fexceptions: a host
+# whose Lua is built as C++ raises errors by unwinding through our frames.
+TL_CFLAGS := -std=gnu11 -fPIC -fvisibility=hidden -fexceptions $(OPENMP) $(WARNINGS) $(CFLAGS) \
+  $(if $(SANITIZE),-fsanitize=$(SANITIZE) -fno-sanitize-recover=all -fno-omit-frame-pointer)
+# TLI_DEBUG: assertions, and no block is kept for reuse.
+TL_CPPFLAGS := -Isrc -I. -I$(BUILD)/gen $(LUA_CFLAGS) \
+  $(if $(SANITIZE),-DTLI_DEBUG) $(CPPFLAGS)
+TL_LDFLAGS := $(if $(SANITIZE),-fsanitize=$(SANITIZE)) $(OPENMP) $(LDFLAGS)
+TL_LIBS := -ldl -lpthread -lm $(LDLIBS)
+COMPILE = $(CC) $(TL_CPPFLAGS) $(TL_CFLAGS) -MMD -MP
+
+# ---- files -----------------------------------------------------------------------
+# Adding a source or a spec edits no list.
+
+OBJ := $(BUILD)/obj
+GEN := $(BUILD)/gen
+
+LIB_SRC := $(sort $(wildcard $(foreach d,core ops autograd graph dist lua,src/$d/*.c)))
+MAIN_SRC := $(sort $(wildcard src/main/*.c))
+CPU_SRC := $(sort $(wildcard kernels/cpu/*.c))
+ISA_SRC := $(sort $(wildcard kernels/cpu/isa/*.c))
+LUA_SRC := $(sort $(wildcard lua/tlua/*.lua lua/tlua/*/*.lua lua/tlua/*/*/*.lua))
+SCHEMAS := $(sort $(wildcard src/ops/*.lua))
+GENERATOR := $(sort $(wildcard src/gen/*.lua))
+
+FAMILIES := $(basename $(notdir $(SCHEMAS)))
+GEN_SRC := $(foreach f,$(FAMILIES),$(GEN)/ops_$f.c $(GEN)/bind_$f.c)
+GEN_OTHER := $(addprefix $(GEN)/,ops.h kernels.h bind.h manual.lua manual.md gradlist.lua \
+  types/tlua.lua)
+
+LIB_OBJ := $(LIB_SRC:%.c=$(OBJ)/%.o) $(CPU_SRC:%.c=$(OBJ)/%.o) \
+  $(foreach isa,$(ISAS),$(ISA_SRC:%.c=$(OBJ)/%.$(isa).o)) \
+  $(GEN_SRC:$(GEN)/%.c=$(OBJ)/gen/%.o) $(OBJ)/gen/embed.o
+MAIN_OBJ := $(MAIN_SRC:%.c=$(OBJ)/%.o)
+
+EMBED_BIN := $(patsubst %.c,$(BUILD)/%,$(sort $(wildcard spec/embed/*.c)))
+CORE_BIN := $(patsubst %.c,$(BUILD)/%,$(sort $(wildcard spec/core/*.c)))
+LUA_BIN := $(patsubst %.c,$(BUILD)/%,$(sort $(wildcard spec/lua/*.c)))
+
+STATIC_LIB := $(BUILD)/libtlua.a
+SHARED_LIB := $(BUILD)/libtlua.so
+SONAME := libtlua.so.0
+TLUA := $(BUILD)/tlua
+LIBRARIES := $(STATIC_LIB) $(SHARED_LIB)
+
+VERSION = $(shell sed -n 's/^.define TL_VERSION "\(.*\)"/\1/p' src/tlua.h)
+
+ifeq ($(V),0)
+Q := @
+say = @printf '  %-5s %s\n' $(1) $(2)
+else
+say = @:
+endif
+
+# ---- a person's day --------------------------------------------------------------
+
+.PHONY: all demo test asan tsan valgrind bench lint tidy-format deps config help \
+  install uninstall clean
+
+all: $(TLUA) $(LIBRARIES) ## build ./tlua and the libraries (default)
+demo: ## install what is missing, build, train on real digits
+test: ## install what is missing, build, run all specs
+asan: ## all specs under the address and undefined-behaviour sanitizers
+tsan: ## all specs under the thread sanitizer
+valgrind: ## all specs under valgrind
+bench: ## what an operator, a layer and a training step cost
+lint: ## luacheck, clang-format, cppcheck
+tidy-format: ## let clang-format lay out our C
+deps: ## install the missing packages (Debian) or list them
+config: ## what was found on this machine
+install: ## copy to PREFIX (/usr/local), below DESTDIR
+uninstall: ## remove what install has copied
+clean: ## remove everything that was built
+help: ## this list
+
+help:
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1:\2/p' $(firstword $(MAKEFILE_LIST)) | \
+	  while IFS=: read -r name text; do printf '%-20s %s\n' "$$name" "$$text"; done
+	@echo 'One spec: make test SPEC=spec/ops/sum_spec.lua FILTER=keepdim.  Settings: see the top of Makefile.'
+
+# A second make, so that it looks again at what the machine has.
+demo:
+	@.ci/deps build
+	@$(MAKE) --no-print-directory all
+	./tlua examples/digits.lua
+
+test:
+	@.ci/deps build test
+	@$(MAKE) --no-print-directory check
+
+ifeq ($(BUILD),build)
+all: tlua
+tlua: $(TLUA)
+	@ln -sf $(TLUA) $@
+endif
+
+deps:
+	@.ci/deps build test lint optional
+
+config:
+	@printf '%-12s %s\n' \
+	  compiler "$(CC): $(or $(shell $(CC) --version 2>/dev/null | head -n 1),not found)" \
+	  cflags '$(strip $(CFLAGS) $(SANITIZE))' \
+	  lua '$(or $(LUA),none: a small host is built)' \
+	  lua.h '$(or $(LUA_CFLAGS),not found: run make deps or set LUA_INCDIR)' \
+	  liblua '$(LUA_LIBS)' \
+	  openmp '$(or $(OPENMP),none: one thread)' \
+	  isas '$(ISAS)' \
+	  families '$(FAMILIES)' \
+	  version '$(VERSION)'
+
+clean:
+	rm -rf $(BUILD)
+	@rm -f tlua
+
+# ---- building --------------------------------------------------------------------
+
+# Both files change, and thus rebuild what depends on them, only when their text does.
+update = @mkdir -p $(@D) && printf '%s\n' '$(1)' | cmp -s - $@ || printf '%s\n' '$(1)' >$@
+.PHONY: FORCE
+$(OBJ)/flags.txt: FORCE
+	$(call update,$(COMPILE) $(KERNEL_CFLAGS) $(TL_LDFLAGS) $(LUA_LIBS) $(TL_LIBS))
+$(OBJ)/files.txt: FORCE
+	$(call update,$(LIB_OBJ) $(MAIN_OBJ) $(LUA_SRC))
+$(GEN)/files.txt: FORCE
+	$(call update,$(SCHEMAS) $(GENERATOR))
+
+# The generator writes a file only when its content changes; so the stamp tells
+# that it has run, and the files' own times what must be compiled again.
+$(GEN)/stamp: $(SCHEMAS) $(GENERATOR) $(GEN)/files.txt $(if $(LUA),,$(BUILD)/host)
+	$(call say,GEN,$(GEN))
+	$(Q)mkdir -p $(GEN)/types && $(or $(LUA),$(BUILD)/host) src/gen/main.lua $(GEN)
+	@touch $@
+$(GEN_SRC) $(GEN_OTHER): $(GEN)/stamp
+	@test -f $@
+
+$(GEN)/embed.c: $(LUA_SRC) $(GEN)/manual.lua src/gen/embed.lua $(OBJ)/files.txt
+	$(call say,GEN,$@)
+	$(Q)$(or $(LUA),$(BUILD)/host) src/gen/embed.lua $@ lua/tlua $(LUA_SRC) tlua.manual=$(GEN)/manual.lua
+
+# Runs the generators where no interpreter is installed.
+$(BUILD)/host: src/gen/host.c
+	$(call say,LD,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(LUA_CFLAGS) $(CFLAGS) -o $@ $< $(LUA_LIBS) -lm -ldl
+
+$(OBJ)/%.o: %.c $(OBJ)/flags.txt | $(GEN)/stamp
+	$(call say,CC,$<)
+	@mkdir -p $(@D)
+	$(Q)$(COMPILE) $(if $(filter kernels/%,$<),$(KERNEL_CFLAGS)) -c -o $@ $<
+
+$(OBJ)/gen/%.o: $(GEN)/%.c $(OBJ)/flags.txt | $(GEN)/stamp
+	$(call say,CC,$<)
+	@mkdir -p $(@D)
+	$(Q)$(COMPILE) -c -o $@ $<
+
+define isa_rule
+$(OBJ)/%.$(1).o: %.c $(OBJ)/flags.txt | $(GEN)/stamp
+	$$(call say,CC,"$$< ($(1))")
+	@mkdir -p $$(@D)
+	$$(Q)$$(COMPILE) $$(KERNEL_CFLAGS) -DTLK_ISA=$(1) $$(ISA_FLAGS_$(1)) -c -o $$@ $$<
+endef
+$(foreach isa,$(ISAS),$(eval $(call isa_rule,$(isa))))
+
+$(STATIC_LIB): $(LIB_OBJ) $(OBJ)/files.txt
+	$(call say,AR,$@)
+	@rm -f $@
+	$(Q)$(AR) rcs $@ $(LIB_OBJ)
+
+# Never linked with Lua: its symbols come from the host, whichever Lua that has.
+$(SHARED_LIB): $(LIB_OBJ) $(OBJ)/files.txt
+	$(call say,LD,$@)
+	$(Q)$(CC) $(TL_CFLAGS) $(TL_LDFLAGS) -shared -Wl,-soname,$(SONAME) -o $@ $(LIB_OBJ) $(TL_LIBS)
+	@ln -sf $(@F) $(@D)/$(SONAME)
+
+# -E: modules in C that the program loads find Lua's functions in it.
+$(TLUA): $(MAIN_OBJ) $(LIB_OBJ) $(OBJ)/files.txt
+	$(call say,LD,$@)
+	$(Q)$(CC) $(TL_CFLAGS) $(TL_LDFLAGS) -Wl,-E -o $@ $(MAIN_OBJ) $(LIB_OBJ) $(LUA_LIBS) $(TL_LIBS)
+
+ifeq ($(strip $(LUA_CFLAGS)),)
+$(OBJ)/flags.txt: need-lua
+need-lua:
+	@echo 'lua.h of Lua 5.4 was not found: run `make deps`, or give LUA_INCDIR=folder.' >&2; exit 1
+endif
+
+-include $(patsubst %.o,%.d,$(LIB_OBJ) $(MAIN_OBJ)) $(EMBED_BIN:%=%.d) $(CORE_BIN:%=%.d) $(LUA_BIN:%=%.d)
+
+# ---- testing ---------------------------------------------------------------------
+
+.PHONY: check run-specs lint-lua lint-format lint-c
+
+# A program that embeds tlua sees tlua.h and nothing else of ours.
+$(BUILD)/include/tlua.h: src/tlua.h
+	@mkdir -p $(@D) && cp $< $@
+$(EMBED_BIN): $(BUILD)/%: %.c $(STATIC_LIB) $(BUILD)/include/tlua.h
+	$(call say,LD,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) -I$(BUILD)/include -Ispec/support $(LUA_CFLAGS) $(TL_CFLAGS) -MMD -MP $(TL_LDFLAGS) -o $@ $< \
+	  $(STATIC_LIB) $(LUA_LIBS) $(TL_LIBS)
+
+# Specs in C of the engine's inside: they see its headers and the hidden names
+# of the archive, and link no Lua, since nothing below src/lua may need it.
+$(CORE_BIN): $(BUILD)/%: %.c $(STATIC_LIB)
+	$(call say,LD,$@)
+	@mkdir -p $(@D)
+	$(Q)$(COMPILE) -Ispec/support $(TL_LDFLAGS) -o $@ $< $(STATIC_LIB) $(TL_LIBS)
+
+# The same of the binding's inside, with Lua.
+$(LUA_BIN): $(BUILD)/%: %.c $(STATIC_LIB)
+	$(call say,LD,$@)
+	@mkdir -p $(@D)
+	$(Q)$(COMPILE) -Ispec/support $(TL_LDFLAGS) -o $@ $< $(STATIC_LIB) $(LUA_LIBS) $(TL_LIBS)
+
+# What specs may ask for: TLUA and TLUA_BUILD. They may run make themselves, so
+# they must not inherit this one's flags.
+SPEC_ENV = env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL TLUA='$(TLUA)' TLUA_BUILD='$(BUILD)' \
+  CC='$(CC)' OMP_WAIT_POLICY=passive
+SPEC_ARGS :=
+check: all $(EMBED_BIN) $(CORE_BIN) $(LUA_BIN)
+	@$(SPEC_ENV) $(or $(LUA),$(BUILD)/host) spec/support/run.lua --jobs $(JOBS) \
+	  $(if $(FILTER),--filter '$(FILTER)') $(SPEC_ARGS) $(SPEC)
+
+# The build's own specs say nothing about memory or threads; they are left out.
+SANITIZED = $(MAKE) --no-print-directory BUILD=$(BUILD)/$(1) SANITIZE=$(2) \
+  CFLAGS='-O1 -g' KERNEL_CFLAGS='-fno-math-errno -fno-trapping-math' \
+  SPEC_ARGS='--exclude spec/build $(SPEC_ARGS)' check
+SUPPRESSIONS := $(CURDIR)/spec/support
+
+asan:
+	@.ci/deps build test
+	@+ASAN_OPTIONS=detect_stack_use_after_return=1:strict_string_checks=1:allocator_may_return_null=1 \
+	  LSAN_OPTIONS=suppressions=$(SUPPRESSIONS)/lsan.supp:print_suppressions=0 \
+	  UBSAN_OPTIONS=print_stacktrace=1 \
+	  $(call SANITIZED,asan,address$(comma)undefined)
+
+tsan:
+	@.ci/deps build test
+	@+TSAN_OPTIONS=suppressions=$(SUPPRESSIONS)/tsan.supp:second_deadlock_stack=1 \
+	  $(call SANITIZED,tsan,thread)
+
+valgrind:
+	@.ci/deps build test
+	@$(MAKE) --no-print-directory SPEC_ARGS="--exclude spec/build $(SPEC_ARGS) --wrap \
+	  'valgrind -q --error-exitcode=99 --leak-check=full --errors-for-leak-kinds=definite \
+	  --suppressions=$(SUPPRESSIONS)/valgrind.supp'" check
+
+bench: all
+	$(TLUA) spec/bench/bench.lua $(BENCH)
+
+# ---- looking over ----------------------------------------------------------------
+
+C_FILES := $(sort $(wildcard src/*.h src/*/*.[ch] kernels/*.[ch] kernels/*/*.[ch] \
+  kernels/*/*/*.[ch] spec/*/*.[ch] examples/*/*.[ch]))
+
+lint:
+	@.ci/deps lint
+	@passed=0 failed=0; for check in lint-lua lint-format lint-c; do \
+	  if $(MAKE) --no-print-directory $$check; then passed=$$((passed + 1)); \
+	  else failed=$$((failed + 1)); fi; done; \
+	  echo "$$passed passed, $$failed failed"; test $$failed = 0
+
+lint-lua:
+	luacheck --quiet --no-color .
+lint-format:
+	@echo clang-format --dry-run
+	@clang-format --dry-run -Werror $(C_FILES)
+lint-c: $(GEN)/stamp
+	@echo cppcheck
+	@mkdir -p $(BUILD)/cppcheck
+	@cppcheck --quiet --std=c11 --enable=warning,performance,portability --inline-suppr \
+	  --suppressions-list=spec/support/cppcheck.supp --error-exitcode=1 -j $(JOBS) \
+	  --cppcheck-build-dir=$(BUILD)/cppcheck -DTLK_ISA=$(lastword $(ISAS)) -Isrc -I. -I$(GEN) \
+	  $(filter %.c,$(filter src/% kernels/%,$(C_FILES)))
+
+tidy-format:
+	clang-format -i $(C_FILES)
+
+# ---- installing ------------------------------------------------------------------
+
+.PHONY: rock rock-install
+
+LIBDIR ?= $(PREFIX)/lib
+PCDIR ?= $(LIBDIR)/pkgconfig
+LUA_CDIR ?= $(LIBDIR)/lua/5.4
+D = $(DESTDIR)
+INSTALLED = $(PREFIX)/bin/tlua $(PREFIX)/include/tlua.h $(LIBDIR)/libtlua.a $(LIBDIR)/libtlua.so \
+  $(LIBDIR)/$(SONAME) $(LUA_CDIR)/tlua.so $(PCDIR)/tlua.pc $(PREFIX)/share/tlua/types/tlua.lua \
+  $(PREFIX)/share/doc/tlua/manual.md $(PREFIX)/share/doc/tlua/LICENSE
+
+# No "Requires: lua": a host names the Lua that it has, `pkg-config --libs tlua lua5.4`.
+define PC_TEXT
+prefix=$(PREFIX)
+libdir=$(LIBDIR)
+includedir=$${prefix}/include
+
+Name: tlua
+Description: tensors and neural networks for Lua 5.4
+Version: $(VERSION)
+Cflags: -I$${includedir}
+Libs: -L$${libdir} -ltlua
+Libs.private: $(OPENMP) $(TL_LIBS)
+endef
+export PC_TEXT
+
+install: all
+	@mkdir -p $(sort $(dir $(addprefix $D,$(INSTALLED))))
+	install -m 755 $(TLUA) $D$(PREFIX)/bin/tlua
+	install -m 644 src/tlua.h $D$(PREFIX)/include/tlua.h
+	install -m 644 $(STATIC_LIB) $D$(LIBDIR)/libtlua.a
+	install -m 755 $(SHARED_LIB) $D$(LIBDIR)/$(SONAME)
+	ln -sf $(SONAME) $D$(LIBDIR)/libtlua.so
+	ln -sf $(LIBDIR)/$(SONAME) $D$(LUA_CDIR)/tlua.so
+	install -m 644 $(GEN)/types/tlua.lua $D$(PREFIX)/share/tlua/types/tlua.lua
+	install -m 644 $(GEN)/manual.md LICENSE $D$(PREFIX)/share/doc/tlua/
+	@printf '%s\n' "$$PC_TEXT" >$D$(PCDIR)/tlua.pc
+	@test -n '$D' || test "$$(id -u)" != 0 || ldconfig 2>/dev/null || true
+
+uninstall:
+	rm -f $(addprefix $D,$(INSTALLED))
+	@rmdir $D$(PREFIX)/share/tlua/types $D$(PREFIX)/share/tlua $D$(PREFIX)/share/doc/tlua 2>/dev/null || true
+
+# For LuaRocks, which gives LUA, LUA_INCDIR and where modules in C go.
+rock: $(SHARED_LIB)
+rock-install:
+	@mkdir -p $(INST_LIBDIR)
+	install -m 755 $(SHARED_LIB) $(INST_LIBDIR)/tlua.so

@@ -1,0 +1,146 @@
+/*
+** backend.c - the CPU's table of kernels, and the choice of the instruction
+** set: the widest of those built that this processor has.
+*/
+#include <stdatomic.h>
+#include <string.h>
+
+#include "core/alloc.h"
+#include "kernels/cpu/channels.h"
+#include "kernels/cpu/classes.h"
+#include "kernels/cpu/conv.h"
+#include "kernels/cpu/cpu.h"
+#include "kernels/cpu/ctc.h"
+#include "kernels/cpu/lines.h"
+#include "kernels/cpu/pool.h"
+#include "kernels/cpu/sort.h"
+
+/* ---- instruction sets ------------------------------------------------------------ */
+
+/* Best first: X(name, whether the processor has it). As the Makefile, this
+** takes compilers that know x86-64-v4 to build all three. */
+#ifndef TLK_ISAS
+#if defined(__x86_64__) && (__GNUC__ >= 11 || (defined(__clang__) && __clang_major__ >= 12))
+#define TLK_ISAS(X)                                                                            \
+  X(v4, has_v3() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && \
+            __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&        \
+            __builtin_cpu_supports("avx512vl"))                                                \
+  X(v3, has_v3())                                                                              \
+  X(v2, true)
+
+#else
+#define TLK_ISAS(X) X(base, true)
+#endif
+#endif
+
+#define X(name, condition) \
+  static bool can_##name(void) { return condition; }
+#if defined(__x86_64__)
+/* f16c, lzcnt and movbe have no name that all compilers know; every processor
+** with avx2 and bmi2 has them. */
+static bool has_v3(void) {
+  __builtin_cpu_init();
+  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") &&
+         __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("fma");
+}
+#endif
+TLK_ISAS(X)
+#undef X
+
+#define X(name, condition) extern const tlk_Isa tlk_isa_##name;
+TLK_ISAS(X)
+#undef X
+
+static const struct Set {
+  const tlk_Isa *isa;
+  bool (*usable)(void);
+} sets[] = {
+#define X(name, condition) {&tlk_isa_##name, can_##name},
+    TLK_ISAS(X)
+#undef X
+};
+enum { NSETS = sizeof sets / sizeof sets[0] };
+
+static _Atomic(const tlk_Isa *) chosen;
+
+const tlk_Isa *tlk_isa(void) {
+  const tlk_Isa *isa = atomic_load_explicit(&chosen, memory_order_acquire);
+  if (isa != NULL) return isa;
+  int i = 0;
+  while (!sets[i].usable()) i++; /* the last one always is */
+  atomic_store_explicit(&chosen, sets[i].isa, memory_order_release);
+  return sets[i].isa;
+}
+
+const char *tlk_cpu_isa(void) { return tlk_isa()->name; }
+
+bool tlk_cpu_force_isa(const char *name) {
+  for (int i = 0; i < NSETS; i++) {
+    if (strcmp(sets[i].isa->name, name) != 0 || !sets[i].usable()) continue;
+    atomic_store_explicit(&chosen, sets[i].isa, memory_order_release);
+    return true;
+  }
+  return false;
+}
+
+/* ---- the table ------------------------------------------------------------------- */
+
+static void *alloc(tl_Device device, int64_t bytes) {
+  (void)device;
+  return tli_alloc((size_t)bytes);
+}
+
+static void release(tl_Device device, void *data, int64_t bytes) {
+  (void)device;
+  tli_free(data, (size_t)bytes);
+}
+
+static const tl_Backend backend = {
+    .name = "cpu",
+    .alloc = alloc,
+    .free = release,
+    .copy = tlk_copy,
+    .fill = tlk_fill,
+    .pointwise = tlk_pointwise,
+    .iota = tlk_iota,
+    .linspace = tlk_linspace,
+    .random = tlk_random,
+    .gemm = tlk_gemm,
+    .lapack = &tlk_cpu_lapack,
+    .reduce = tlk_reduce,
+    .reduce_index = tlk_reduce_index,
+    .moments = tlk_moments,
+    .scan = tlk_scan,
+    .softmax = tlk_softmax,
+    .softmax_backward = tlk_softmax_backward,
+    .layer_norm = tlk_layer_norm,
+    .layer_norm_backward = tlk_layer_norm_backward,
+    .channel_moments = tlk_channel_moments,
+    .channel_products = tlk_channel_products,
+    .channel_affine = tlk_channel_affine,
+    .class_loss = tlk_class_loss,
+    .class_loss_backward = tlk_class_loss_backward,
+    .ctc_loss = tlk_ctc_loss,
+    .ctc_loss_backward = tlk_ctc_loss_backward,
+    .check_positions = tlk_check_positions,
+    .gather = tlk_gather,
+    .scatter = tlk_scatter,
+    .count_nonzero = tlk_count_nonzero,
+    .nonzero = tlk_nonzero,
+    .search = tlk_search,
+    .sort = tlk_sort,
+    .topk = tlk_topk,
+    .select_rank = tlk_select_rank,
+    .mode = tlk_mode,
+    .row_order = tlk_row_order,
+    .conv = tlk_conv,
+    .conv_input = tlk_conv_input,
+    .conv_weight = tlk_conv_weight,
+    .max_pool = tlk_max_pool,
+    .avg_pool = tlk_avg_pool,
+    .avg_pool_backward = tlk_avg_pool_backward,
+    .im2col = tlk_im2col,
+    .col2im = tlk_col2im,
+};
+
+const tl_Backend *tlk_cpu_backend(void) { return &backend; }

@@ -1,0 +1,65 @@
+/*
+** blas.c - opens BLAS once. Invariant: the table is complete before any thread
+** sees it.
+*/
+#include "kernels/cpu/blas.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdio.h>
+
+#include "core/parallel.h"
+
+static tlk_Blas table;
+static void *library; /* NULL: none found, or linked */
+static bool found;
+static char config[256];
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+void *tlk_blas_symbol(const char *name) {
+  tlk_blas();
+  return found ? dlsym(library ? library : RTLD_DEFAULT, name) : NULL;
+}
+
+static void open_library(void) {
+#ifndef TLK_LINK_BLAS
+  static const char *const names[] = {"libopenblas.so.0",  "libopenblas.so", "libopenblas.0.dylib",
+                                      "libopenblas.dylib", "libcblas.so.3",  "libblas.so.3"};
+  for (size_t i = 0; i < sizeof names / sizeof *names && library == NULL; i++)
+    library = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
+#endif
+}
+
+/* A pointer to a function, which ISO C will not convert from one to data. */
+static bool take(void *member, const char *name) {
+  void *symbol = dlsym(library ? library : RTLD_DEFAULT, name);
+  *(void **)member = symbol;
+  return symbol != NULL;
+}
+
+static void open_blas(void) {
+  open_library();
+  char *(*get_config)(void) = NULL;
+  found = take(&table.sgemm, "cblas_sgemm") && take(&table.dgemm, "cblas_dgemm") &&
+          take(&table.sgemv, "cblas_sgemv") && take(&table.dgemv, "cblas_dgemv");
+  if (!found) {
+    snprintf(config, sizeof config, "none found (libopenblas0 would make matrix products fast)");
+    return;
+  }
+  take(&table.set_num_threads, "openblas_set_num_threads");
+  if (take(&get_config, "openblas_get_config"))
+    snprintf(config, sizeof config, "%s", get_config());
+  else
+    snprintf(config, sizeof config, "a BLAS other than OpenBLAS");
+  if (table.set_num_threads) tli_parallel_follow(table.set_num_threads);
+}
+
+const tlk_Blas *tlk_blas(void) {
+  pthread_once(&once, open_blas);
+  return found ? &table : NULL;
+}
+
+const char *tlk_blas_config(void) {
+  pthread_once(&once, open_blas);
+  return config;
+}

@@ -1,0 +1,40 @@
+/*
+** blas.h - BLAS and LAPACK, found on first use. OpenBLAS starts its threads
+** and takes its buffers as soon as it is loaded, which a program that never
+** multiplies a matrix should not pay for; so it is opened with dlopen, unless
+** the build says -DTLK_LINK_BLAS, for hosts that link everything statically.
+*/
+#ifndef TLK_BLAS_H
+#define TLK_BLAS_H
+
+#include <stdbool.h>
+
+/* CBLAS's values. */
+enum { TLK_ROW_MAJOR = 101, TLK_NO_TRANS = 111, TLK_TRANS = 112 };
+
+#define TLK_GEMM_ARGS(T)                                                                 \
+  (int order, int transa, int transb, int m, int n, int k, T alpha, const T *a, int lda, \
+   const T *b, int ldb, T beta, T *c, int ldc)
+#define TLK_GEMV_ARGS(T)                                                                           \
+  (int order, int trans, int m, int n, T alpha, const T *a, int lda, const T *x, int incx, T beta, \
+   T *y, int incy)
+
+typedef struct tlk_Blas {
+  void(*sgemm) TLK_GEMM_ARGS(float);
+  void(*dgemm) TLK_GEMM_ARGS(double);
+  void(*sgemv) TLK_GEMV_ARGS(float);
+  void(*dgemv) TLK_GEMV_ARGS(double);
+  void (*set_num_threads)(int n); /* NULL if it has no such function */
+} tlk_Blas;
+
+/* The table, or NULL where no BLAS was found. The first call opens it and
+** holds it to tl_get_num_threads(). */
+const tlk_Blas *tlk_blas(void);
+
+/* Another function of the same library by its symbol ("dgetrf_"), or NULL. */
+void *tlk_blas_symbol(const char *name);
+
+/* "OpenBLAS 0.3.21 ... Haswell ...", or why there is none. */
+const char *tlk_blas_config(void);
+
+#endif

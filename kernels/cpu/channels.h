@@ -1,0 +1,36 @@
+/*
+** channels.h - inner loops over the channels of (outer, channels, inner): runs
+** of one channel, and, where inner is 1, rows of all channels. One set for
+** float, one for double; what there is one of per channel has that type, too.
+*/
+#ifndef TLK_CHANNELS_H
+#define TLK_CHANNELS_H
+
+#include "kernels/cpu/cpu.h"
+
+typedef struct tlk_ChannelLoops {
+  /* Runs: n elements of one channel. */
+  double (*sum)(int64_t n, const void *x);
+  double (*deviation)(int64_t n, const void *x, double mean);
+  void (*products)(int64_t n, const void *grad, const void *x, double mean, double *sum,
+                   double *product);
+  void (*affine)(int64_t n, void *out, const void *x, double mean, double scale, double shift,
+                 const void *other, double factor);
+  /* Rows: one element of each of n channels; sums are added to. */
+  void (*row_sum)(int64_t n, const void *x, double *sum);
+  void (*row_deviation)(int64_t n, const void *x, const double *mean, double *sum);
+  void (*row_products)(int64_t n, const void *grad, const void *x, const void *mean, double *sum,
+                       double *product);
+  void (*row_affine)(int64_t n, void *out, const void *x, const void *mean, const void *scale,
+                     const void *shift, const void *other, const void *factor);
+} tlk_ChannelLoops;
+
+bool tlk_channel_moments(void *mean, void *deviation, tlk_Array in, int64_t outer, int64_t channels,
+                         int64_t inner);
+bool tlk_channel_products(void *sum, void *product, tlk_Array grad, tlk_Array in, const void *mean,
+                          int64_t outer, int64_t channels, int64_t inner);
+bool tlk_channel_affine(tlk_Array out, tlk_Array in, const void *mean, const void *scale,
+                        const void *shift, tlk_Array other, const void *factor, int64_t outer,
+                        int64_t channels, int64_t inner);
+
+#endif

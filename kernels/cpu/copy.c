@@ -1,0 +1,81 @@
+/*
+** copy.c - copies between any strides and dtypes, and filling. Copies within a
+** dtype move bytes: whole when both sides are contiguous, else in blocks that
+** are squarish where one side is transposed.
+*/
+#include <string.h>
+
+#include "core/parallel.h"
+#include "kernels/cpu/blocks.h"
+#include "kernels/cpu/cpu.h"
+
+typedef struct Move {
+  tlk_Move move;
+  const tli_Iter *it;
+  tlk_Blocks blocks;
+} Move;
+
+#define COPY_BYTES (256 * 1024) /* of a thread's smallest share */
+
+static void copy_bytes(void *context, int64_t begin, int64_t end) {
+  const tli_Iter *it = context;
+  memmove(it->args[0].data + begin, it->args[1].data + begin, (size_t)(end - begin));
+}
+
+static void move_blocks(void *context, int64_t begin, int64_t end) {
+  const Move *m = context;
+  const tli_IterArg *dst = &m->it->args[0], *src = &m->it->args[1];
+  int ndim = m->it->ndim;
+  for (int64_t i = begin; i < end; i++) {
+    tlk_Block block = tlk_block_at(&m->blocks, i);
+    m->move(block.ptrs[0], tlk_stride(dst, 0, ndim), tlk_stride(dst, 1, ndim), block.ptrs[1],
+            tlk_stride(src, 0, ndim), tlk_stride(src, 1, ndim), block.cols, block.rows);
+  }
+}
+
+static void move_strided(const tli_Iter *it, tl_DType dtype) {
+  Move m = {.move = tlk_isa()->move[tlk_log2_size(dtype)], .it = it};
+  bool transposed = tlk_transposed(it);
+  int64_t width = it->ndim > 0 ? it->sizes[0] : 1;
+  int64_t cols = transposed ? 64 : TLK_GRAIN / 2;
+  m.blocks = tlk_blocks(it, cols, transposed ? 64 : tlk_max(1, TLK_GRAIN / 2 / width));
+  int64_t each = m.blocks.cols * m.blocks.rows;
+  tli_parallel_for(m.blocks.count, tlk_max(1, TLK_GRAIN / each), move_blocks, &m);
+}
+
+static bool both_contiguous(const tli_Iter *it, int64_t size) {
+  return it->ndim == 0 ||
+         (it->ndim == 1 && it->args[0].strides[0] == size && it->args[1].strides[0] == size);
+}
+
+bool tlk_copy(const tli_Iter *it) {
+  if (it->numel == 0) return true;
+  tl_DType dtype = it->args[0].dtype;
+  int64_t size = (int64_t)tl_dtype_size(dtype);
+  if (dtype != it->args[1].dtype)
+    tlk_convert_elements(it);
+  else if (both_contiguous(it, size))
+    tli_parallel_for(it->numel * size, COPY_BYTES, copy_bytes, (void *)(intptr_t)it);
+  else
+    move_strided(it, dtype);
+  return true;
+}
+
+bool tlk_fill(const tli_Iter *it, tl_Scalar value) {
+  if (it->numel == 0) return true;
+  tl_DType dtype = it->args[0].dtype;
+  int64_t size = (int64_t)tl_dtype_size(dtype);
+  char element[8];
+  tli_store(element, dtype, value);
+  bool zero = true;
+  for (int64_t i = 0; i < size; i++) zero = zero && element[i] == 0;
+  if (zero && it->ndim == 1 && it->args[0].strides[0] == size && it->numel * size <= COPY_BYTES) {
+    memset(it->args[0].data, 0, (size_t)(it->numel * size));
+    return true;
+  }
+  tli_Iter with_source = *it;
+  with_source.nargs = 2;
+  with_source.args[1] = (tli_IterArg){.data = element, .dtype = dtype};
+  move_strided(&with_source, dtype);
+  return true;
+}

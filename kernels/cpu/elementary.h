@@ -1,0 +1,128 @@
+/*
+** elementary.h - the elementary functions that math.h is written with, for C:
+** type-generic names (exp, log, sqrt ...) over float and double.
+**
+** Where the C library has vector forms of the double functions (glibc from 2.35
+** on, x86-64) their declarations say so, and the compiler calls those in loops;
+** elsewhere loops call the scalar ones. Those of float are our own (floats.h),
+** or the double function rounded, which is right to half a unit.
+*/
+#ifndef TLK_ELEMENTARY_H
+#define TLK_ELEMENTARY_H
+
+#include <float.h>
+#include <math.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "kernels/cpu/floats.h"
+
+#if defined(__x86_64__) && defined(__GLIBC__) && defined(__GNUC__) && !defined(__clang__)
+#if __GLIBC_PREREQ(2, 35) && defined(__OPTIMIZE__)
+#define TLK_SIMD __attribute__((simd("notinbranch")))
+#endif
+#endif
+#ifndef TLK_SIMD
+#define TLK_SIMD
+#endif
+
+/* Functions of libmvec, X(name). */
+#define TLK_VECTOR1(X)                                                                           \
+  X(exp)                                                                                         \
+  X(exp2)                                                                                        \
+  X(expm1) X(log) X(log2) X(log10) X(log1p) X(sin) X(cos) X(tan) X(asin) X(acos) X(atan) X(sinh) \
+      X(cosh) X(tanh) X(asinh) X(acosh) X(atanh) X(erf) X(erfc)
+#define TLK_VECTOR2(X) X(pow) X(atan2) X(hypot)
+
+#define X(name) TLK_SIMD double name(double);
+TLK_VECTOR1(X)
+#undef X
+#define X(name) TLK_SIMD double name(double, double);
+TLK_VECTOR2(X)
+#undef X
+/* Of the float ones these two keep within 1.4 units. */
+TLK_SIMD float exp2f(float);
+TLK_SIMD float tanhf(float);
+
+#define X(name) \
+  static inline float tlk_##name##f(float x) { return (float)name((double)x); }
+X(sinh)
+X(cosh)
+X(asinh) X(acosh) X(atanh) X(erfc)
+#undef X
+#define X(name) \
+  static inline float tlk_##name##f(float x, float y) { return (float)name((double)x, (double)y); }
+    X(atan2)
+#undef X
+        static inline float tlk_sinf(float x) {
+  float far = (float)sin((double)x);
+  return fabsf(x) < TLK_TRIG_LIMIT ? tlk_sinf_near(x) : far;
+}
+static inline float tlk_cosf(float x) {
+  float far = (float)cos((double)x);
+  return fabsf(x) < TLK_TRIG_LIMIT ? tlk_cosf_near(x) : far;
+}
+static inline float tlk_tanf(float x) {
+  float far = (float)tan((double)x);
+  return fabsf(x) < TLK_TRIG_LIMIT ? tlk_tanf_near(x) : far;
+}
+static inline double tlk_normcdf(double x) { return 0.5 * erfc(x * -0.70710678118654752440); }
+static inline float tlk_hypotf(float x, float y) {
+  float root = (float)sqrt((double)x * (double)x + (double)y * (double)y);
+  return fabsf(x) == INFINITY || fabsf(y) == INFINITY ? INFINITY : root;
+}
+
+/* lgamma writes the global signgam; this form does not. */
+static inline double tlk_lgamma(double x) {
+  int sign;
+  return lgamma_r(x, &sign);
+}
+static inline float tlk_lgammaf(float x) {
+  int sign;
+  return lgammaf_r(x, &sign);
+}
+
+#define TLK_GENERIC1(name, x) _Generic((x), float : name##f, double : name)(x)
+#define TLK_GENERIC2(name, x, y) _Generic((x), float : name##f, double : name)(x, y)
+
+/* The same with our own function for float. */
+#define TLK_OWN1(name, x) _Generic((x), float : tlk_##name##f, double : name)(x)
+#define TLK_OWN2(name, x, y) _Generic((x), float : tlk_##name##f, double : name)(x, y)
+
+#define exp(x) TLK_OWN1(exp, x)
+#define exp2(x) TLK_GENERIC1(exp2, x)
+#define expm1(x) TLK_OWN1(expm1, x)
+#define log(x) TLK_OWN1(log, x)
+#define log2(x) TLK_OWN1(log2, x)
+#define log10(x) TLK_OWN1(log10, x)
+#define log1p(x) TLK_OWN1(log1p, x)
+#define sin(x) TLK_OWN1(sin, x)
+#define cos(x) TLK_OWN1(cos, x)
+#define tan(x) TLK_OWN1(tan, x)
+#define asin(x) TLK_OWN1(asin, x)
+#define acos(x) TLK_OWN1(acos, x)
+#define atan(x) TLK_OWN1(atan, x)
+#define sinh(x) TLK_OWN1(sinh, x)
+#define cosh(x) TLK_OWN1(cosh, x)
+#define tanh(x) TLK_GENERIC1(tanh, x)
+#define asinh(x) TLK_OWN1(asinh, x)
+#define acosh(x) TLK_OWN1(acosh, x)
+#define atanh(x) TLK_OWN1(atanh, x)
+#define erf(x) TLK_OWN1(erf, x)
+#define erfc(x) TLK_OWN1(erfc, x)
+#define normcdf(x) TLK_GENERIC1(tlk_normcdf, x)
+#define lgamma(x) TLK_GENERIC1(tlk_lgamma, x)
+#define sqrt(x) TLK_GENERIC1(sqrt, x)
+#define fabs(x) TLK_GENERIC1(fabs, x)
+#define floor(x) TLK_GENERIC1(floor, x)
+#define ceil(x) TLK_GENERIC1(ceil, x)
+#define trunc(x) TLK_GENERIC1(trunc, x)
+#define rint(x) TLK_GENERIC1(rint, x)
+#define pow(x, y) TLK_OWN2(pow, x, y)
+#define atan2(x, y) TLK_OWN2(atan2, x, y)
+#define hypot(x, y) TLK_OWN2(hypot, x, y)
+#define fmod(x, y) TLK_GENERIC2(fmod, x, y)
+#define copysign(x, y) TLK_GENERIC2(copysign, x, y)
+
+#endif

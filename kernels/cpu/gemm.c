@@ -1,0 +1,275 @@
+/*
+** gemm.c - matrix products. float32 and float64 go to BLAS; the half types
+** are converted tile by tile to float32 and multiplied there; integers, which
+** wrap around, have a plain loop, as have all types where there is no BLAS.
+**
+** BLAS runs its own threads. It starts none for small products, so a batch of
+** small ones is shared out here instead.
+*/
+#include <limits.h>
+
+#include "core/alloc.h"
+#include "core/parallel.h"
+#include "kernels/cpu/blas.h"
+#include "kernels/cpu/cpu.h"
+
+/* Multiplications up to which OpenBLAS keeps to the calling thread. */
+#define SMALL (64 * 64 * 64)
+/* What one call of BLAS may be asked for: its sizes are ints. */
+#define BLAS_MAX (1 << 30)
+
+/* ---- plain loops ---- */
+
+/* One row of c at a time, so that the inner loop runs along memory where b is
+** not transposed. Integers wrap around, which is the same for either sign, so
+** they are computed unsigned. */
+#define DEFINE_PLAIN(name, type, wide, number)                                            \
+  static void plain_##name(const tlk_Gemm *g, const void *a_, const void *b_, void *c_) { \
+    const type *a = a_, *b = b_;                                                          \
+    int64_t sam = g->trans_a ? 1 : g->lda, sak = g->trans_a ? g->lda : 1;                 \
+    int64_t sbk = g->trans_b ? 1 : g->ldb, sbn = g->trans_b ? g->ldb : 1;                 \
+    type alpha = (type)number(g->alpha), beta = (type)number(g->beta);                    \
+    for (int64_t i = 0; i < g->m; i++) {                                                  \
+      type *row = (type *)c_ + i * g->ldc;                                                \
+      for (int64_t j = 0; j < g->n; j++)                                                  \
+        row[j] = beta != 0 ? (type)((wide)row[j] * (wide)beta) : 0;                       \
+      for (int64_t p = 0; p < g->k; p++) {                                                \
+        wide x = (wide)alpha * (wide)a[i * sam + p * sak];                                \
+        const type *from = b + p * sbk;                                                   \
+        for (int64_t j = 0; j < g->n; j++)                                                \
+          row[j] = (type)((wide)row[j] + x * (wide)from[j * sbn]);                        \
+      }                                                                                   \
+    }                                                                                     \
+  }
+
+DEFINE_PLAIN(8, uint8_t, uint64_t, tli_to_int)
+DEFINE_PLAIN(16, uint16_t, uint64_t, tli_to_int)
+DEFINE_PLAIN(32, uint32_t, uint64_t, tli_to_int)
+DEFINE_PLAIN(64, uint64_t, uint64_t, tli_to_int)
+DEFINE_PLAIN(s, float, float, tli_to_double)
+DEFINE_PLAIN(d, double, double, tli_to_double)
+
+/* ---- float32 and float64 ---- */
+
+static int trans(bool flag) { return flag ? TLK_TRANS : TLK_NO_TRANS; }
+
+/* With a vector on one side the matrix is read once, row by row. */
+#define DEFINE_BLAS(type, x)                                                                     \
+  static void blas_##x(const tlk_Gemm *g, int64_t m, int64_t n, int64_t k, const type *a,        \
+                       const type *b, type *c, double beta) {                                    \
+    const tlk_Blas *blas = tlk_blas();                                                           \
+    type alpha = (type)tli_to_double(g->alpha);                                                  \
+    int lda = (int)g->lda, ldb = (int)g->ldb, ldc = (int)g->ldc;                                 \
+    if (n == 1) {                                                                                \
+      int step = g->trans_b ? 1 : ldb;                                                           \
+      int64_t rows = g->trans_a ? k : m, cols = g->trans_a ? m : k;                              \
+      blas->x##gemv(TLK_ROW_MAJOR, trans(g->trans_a), (int)rows, (int)cols, alpha, a, lda, b,    \
+                    step, (type)beta, c, ldc);                                                   \
+    } else if (m == 1) {                                                                         \
+      int step = g->trans_a ? lda : 1;                                                           \
+      int64_t rows = g->trans_b ? n : k, cols = g->trans_b ? k : n;                              \
+      blas->x##gemv(TLK_ROW_MAJOR, trans(!g->trans_b), (int)rows, (int)cols, alpha, b, ldb, a,   \
+                    step, (type)beta, c, 1);                                                     \
+    } else {                                                                                     \
+      blas->x##gemm(TLK_ROW_MAJOR, trans(g->trans_a), trans(g->trans_b), (int)m, (int)n, (int)k, \
+                    alpha, a, lda, b, ldb, (type)beta, c, ldc);                                  \
+    }                                                                                            \
+  }                                                                                              \
+  /* In parts that BLAS can count. */                                                            \
+  static void parts_##x(const tlk_Gemm *g, const void *a_, const void *b_, void *c_) {           \
+    const type *a = a_, *b = b_;                                                                 \
+    type *c = c_;                                                                                \
+    for (int64_t i = 0; i < g->m; i += BLAS_MAX)                                                 \
+      for (int64_t j = 0; j < g->n; j += BLAS_MAX)                                               \
+        for (int64_t p = 0; p < g->k; p += BLAS_MAX) {                                           \
+          int64_t m = at_most(g->m - i, BLAS_MAX), n = at_most(g->n - j, BLAS_MAX);              \
+          int64_t k = at_most(g->k - p, BLAS_MAX);                                               \
+          const type *ap = a + (g->trans_a ? p * g->lda + i : i * g->lda + p);                   \
+          const type *bp = b + (g->trans_b ? j * g->ldb + p : p * g->ldb + j);                   \
+          blas_##x(g, m, n, k, ap, bp, c + i * g->ldc + j, p ? 1 : tli_to_double(g->beta));      \
+        }                                                                                        \
+  }
+
+static int64_t at_most(int64_t n, int64_t limit) { return n < limit ? n : limit; }
+
+DEFINE_BLAS(float, s)
+DEFINE_BLAS(double, d)
+
+/* ---- a batch ---- */
+
+typedef void (*One)(const tlk_Gemm *g, const void *a, const void *b, void *c);
+
+static One one_of(tl_DType dtype) {
+  switch (dtype) {
+  case TL_F32: return tlk_blas() ? parts_s : plain_s;
+  case TL_F64: return tlk_blas() ? parts_d : plain_d;
+  case TL_I8:
+  case TL_U8: return plain_8;
+  case TL_I16: return plain_16;
+  case TL_I32: return plain_32;
+  case TL_I64: return plain_64;
+  default: return NULL;
+  }
+}
+
+typedef struct Batch {
+  const tlk_Gemm *g;
+  One one;
+} Batch;
+
+static void run_batch(void *context, int64_t begin, int64_t end) {
+  const Batch *batch = context;
+  const tlk_Gemm *g = batch->g;
+  int64_t size = tli_dtype_bytes[g->dtype];
+  for (int64_t i = begin; i < end; i++)
+    batch->one(g, (const char *)g->a + i * g->stride_a * size,
+               (const char *)g->b + i * g->stride_b * size, (char *)g->c + i * g->stride_c * size);
+}
+
+static bool small(const tlk_Gemm *g) {
+  return (double)g->m * (double)g->n * (double)g->k <= (double)SMALL;
+}
+
+static void run_rows(void *context, int64_t begin, int64_t end) {
+  const Batch *batch = context;
+  tlk_Gemm part = *batch->g;
+  int64_t size = tli_dtype_bytes[part.dtype];
+  part.m = end - begin;
+  part.a = (const char *)part.a + begin * (part.trans_a ? 1 : part.lda) * size;
+  part.c = (char *)part.c + begin * part.ldc * size;
+  run_batch(&(Batch){&part, batch->one}, 0, part.batch);
+}
+
+static void run_all(const tlk_Gemm *g) {
+  Batch batch = {g, one_of(g->dtype)};
+  int64_t work = g->n * g->k + 1;
+  if (batch.one != parts_s && batch.one != parts_d)
+    tli_parallel_for(g->m, SMALL / work + 1, run_rows, &batch);
+  else if (small(g))
+    tli_parallel_for(g->batch, SMALL / (g->m * work) + 1, run_batch, &batch);
+  else
+    run_batch(&batch, 0, g->batch);
+}
+
+/* ---- the half types ---- */
+
+/* Tiles as float32: 256 x 512 of a, 512 x 1024 of b, 256 x 1024 of c. */
+enum { TILE_M = 256, TILE_N = 1024, TILE_K = 512 };
+
+static bool convert(tl_DType to, void *dst, int64_t ldd, tl_DType from, const void *src,
+                    int64_t lds, int64_t rows, int64_t cols) {
+  int64_t dsize = tli_dtype_bytes[to], ssize = tli_dtype_bytes[from];
+  tli_Iter it = {.nargs = 2, .ndim = 2, .numel = rows * cols, .sizes = {cols, rows}};
+  it.args[0] = (tli_IterArg){.data = dst, .dtype = to, .strides = {dsize, ldd * dsize}};
+  it.args[1] =
+      (tli_IterArg){.data = (char *)(uintptr_t)src, .dtype = from, .strides = {ssize, lds * ssize}};
+  return tlk_copy(&it);
+}
+
+typedef struct Tiles {
+  float *a, *b, *c; /* owned */
+} Tiles;
+
+#define TILE_BYTES(rows, cols) ((size_t)(rows) * (size_t)(cols) * sizeof(float))
+
+static void tiles_free(Tiles *t) {
+  tli_free(t->a, TILE_BYTES(TILE_M, TILE_K));
+  tli_free(t->b, TILE_BYTES(TILE_K, TILE_N));
+  tli_free(t->c, TILE_BYTES(TILE_M, TILE_N));
+}
+
+static bool tiles_new(Tiles *t) {
+  t->a = tli_alloc(TILE_BYTES(TILE_M, TILE_K));
+  t->b = tli_alloc(TILE_BYTES(TILE_K, TILE_N));
+  t->c = tli_alloc(TILE_BYTES(TILE_M, TILE_N));
+  if (t->a && t->b && t->c) return true;
+  tiles_free(t);
+  return false;
+}
+
+/* One tile of c: all of k, then alpha and the old c. */
+static bool half_tile(const tlk_Gemm *g, const Tiles *t, const char *a, const char *b, char *c,
+                      int64_t i, int64_t j) {
+  int64_t m = at_most(g->m - i, TILE_M), n = at_most(g->n - j, TILE_N);
+  char *to = c + (i * g->ldc + j) * 2;
+  double beta = tli_to_double(g->beta);
+  One one = one_of(TL_F32);
+  if (beta != 0) TL_TRY(convert(TL_F32, t->c, n, g->dtype, to, g->ldc, m, n));
+  for (int64_t p = 0; p < g->k; p += TILE_K) {
+    int64_t k = at_most(g->k - p, TILE_K);
+    const char *ap = a + (g->trans_a ? p * g->lda + i : i * g->lda + p) * 2;
+    const char *bp = b + (g->trans_b ? j * g->ldb + p : p * g->ldb + j) * 2;
+    int64_t lda = g->trans_a ? m : k, ldb = g->trans_b ? k : n;
+    TL_TRY(convert(TL_F32, t->a, lda, g->dtype, ap, g->lda, g->trans_a ? k : m, lda));
+    TL_TRY(convert(TL_F32, t->b, ldb, g->dtype, bp, g->ldb, g->trans_b ? n : k, ldb));
+    tlk_Gemm tile = {.dtype = TL_F32,
+                     .trans_a = g->trans_a,
+                     .trans_b = g->trans_b,
+                     .m = m,
+                     .n = n,
+                     .k = k,
+                     .alpha = g->alpha,
+                     .beta = tli_float(p ? 1 : beta),
+                     .lda = lda,
+                     .ldb = ldb,
+                     .ldc = n};
+    one(&tile, t->a, t->b, t->c);
+  }
+  return convert(g->dtype, to, g->ldc, TL_F32, t->c, n, m, n);
+}
+
+static bool half(const tlk_Gemm *g) {
+  Tiles t;
+  TL_TRY(tiles_new(&t));
+  bool ok = true;
+  for (int64_t q = 0; ok && q < g->batch; q++) {
+    const char *a = (const char *)g->a + q * g->stride_a * 2;
+    const char *b = (const char *)g->b + q * g->stride_b * 2;
+    char *c = (char *)g->c + q * g->stride_c * 2;
+    for (int64_t i = 0; ok && i < g->m; i += TILE_M)
+      for (int64_t j = 0; ok && j < g->n; j += TILE_N) ok = half_tile(g, &t, a, b, c, i, j);
+  }
+  tiles_free(&t);
+  return ok;
+}
+
+/* ---- the entry ---- */
+
+/* k == 0: c = beta * c, matrix by matrix. */
+static bool scale(const tlk_Gemm *g) {
+  int64_t size = tli_dtype_bytes[g->dtype];
+  tl_DType compute = tli_dtype_compute(g->dtype);
+  for (int64_t q = 0; q < g->batch; q++) {
+    tli_Iter it = {.nargs = 1, .ndim = 2, .numel = g->m * g->n, .sizes = {g->n, g->m}};
+    it.args[0] = (tli_IterArg){.data = (char *)g->c + q * g->stride_c * size,
+                               .dtype = g->dtype,
+                               .strides = {size, g->ldc * size}};
+    if (tli_to_double(g->beta) == 0) {
+      TL_TRY(tlk_fill(&it, tli_int(0)));
+      continue;
+    }
+    double factor[1] = {tli_to_double(g->beta)};
+    it.nargs = 3;
+    it.args[1] = it.args[0];
+    it.args[2] = (tli_IterArg){.data = (char *)factor, .dtype = TL_F64};
+    TL_TRY(tlk_pointwise(TLK_mul, compute, &it, NULL));
+  }
+  return true;
+}
+
+static bool fits_blas(const tlk_Gemm *g) {
+  if (!tli_is_float(g->dtype)) return true;
+  if (g->lda <= INT_MAX && g->ldb <= INT_MAX && g->ldc <= INT_MAX) return true;
+  return tli_fail(TL_ESHAPE, "matmul: expected rows of less than 2^31 elements");
+}
+
+bool tlk_gemm(const tlk_Gemm *g) {
+  if (g->m == 0 || g->n == 0 || g->batch == 0) return true;
+  if (g->k == 0) return scale(g);
+  TL_TRY(fits_blas(g));
+  if (g->dtype == TL_F16 || g->dtype == TL_BF16) return half(g);
+  if (one_of(g->dtype) == NULL)
+    return tli_fail(TL_EDTYPE, "matmul: not defined for %s tensors", tl_dtype_name(g->dtype));
+  run_all(g);
+  return true;
+}

@@ -1,0 +1,66 @@
+/* isa.c - the table of one instruction set's loops. */
+#include "kernels/cpu/channels.h"
+#include "kernels/cpu/classes.h"
+#include "kernels/cpu/conv.h"
+#include "kernels/cpu/cpu.h"
+#include "kernels/cpu/lines.h"
+#include "kernels/cpu/pool.h"
+
+extern const tlk_Loop TLK_ISA_NAME(tlk_loops_i32)[];
+extern const tlk_Loop TLK_ISA_NAME(tlk_loops_i64)[];
+extern const tlk_Loop TLK_ISA_NAME(tlk_loops_f32)[];
+extern const tlk_Loop TLK_ISA_NAME(tlk_loops_f64)[];
+extern const tlk_Reducer TLK_ISA_NAME(tlk_reducers_i32)[];
+extern const tlk_Reducer TLK_ISA_NAME(tlk_reducers_i64)[];
+extern const tlk_Reducer TLK_ISA_NAME(tlk_reducers_f32)[];
+extern const tlk_Reducer TLK_ISA_NAME(tlk_reducers_f64)[];
+extern const tlk_Reducer TLK_ISA_NAME(tlk_best)[2][TLK_NCOMPUTE];
+extern const tlk_Reducer TLK_ISA_NAME(tlk_moments)[2];
+extern const tlk_Scanner TLK_ISA_NAME(tlk_scanners_i32)[];
+extern const tlk_Scanner TLK_ISA_NAME(tlk_scanners_i64)[];
+extern const tlk_Scanner TLK_ISA_NAME(tlk_scanners_f32)[];
+extern const tlk_Scanner TLK_ISA_NAME(tlk_scanners_f64)[];
+extern const tlk_Softmax TLK_ISA_NAME(tlk_softmax)[2];
+extern const tlk_Norm TLK_ISA_NAME(tlk_norm)[2];
+extern const tlk_Convert TLK_ISA_NAME(tlk_convert)[TL_NDTYPES][TL_NDTYPES];
+extern const tlk_Move TLK_ISA_NAME(tlk_move)[4];
+extern tl_DType TLK_ISA_NAME(tlk_random)(tlk_Distribution, tl_DType, uint64_t, uint64_t, tl_Scalar,
+                                         tl_Scalar, void *);
+extern const tlk_IndexLoops TLK_ISA_NAME(tlk_index_loops);
+extern const tlk_PoolLoops TLK_ISA_NAME(tlk_pool_loops);
+extern const tlk_ConvLoops TLK_ISA_NAME(tlk_conv_f32), TLK_ISA_NAME(tlk_conv_f64);
+extern const tlk_ChannelLoops TLK_ISA_NAME(tlk_channel_loops)[2];
+extern const tlk_ClassLoops TLK_ISA_NAME(tlk_class_loops)[2];
+
+extern const tlk_Isa TLK_ISA_NAME(tlk_isa);
+const tlk_Isa TLK_ISA_NAME(tlk_isa) = {
+#if defined(__x86_64__)
+    .name = "x86-64-" TLK_STRING_(TLK_ISA),
+#else
+    .name = TLK_STRING_(TLK_ISA),
+#endif
+    .loops = {[TLK_C_I32] = TLK_ISA_NAME(tlk_loops_i32),
+              [TLK_C_I64] = TLK_ISA_NAME(tlk_loops_i64),
+              [TLK_C_F32] = TLK_ISA_NAME(tlk_loops_f32),
+              [TLK_C_F64] = TLK_ISA_NAME(tlk_loops_f64)},
+    .reducers = {[TLK_C_I32] = TLK_ISA_NAME(tlk_reducers_i32),
+                 [TLK_C_I64] = TLK_ISA_NAME(tlk_reducers_i64),
+                 [TLK_C_F32] = TLK_ISA_NAME(tlk_reducers_f32),
+                 [TLK_C_F64] = TLK_ISA_NAME(tlk_reducers_f64)},
+    .best = TLK_ISA_NAME(tlk_best),
+    .moments = TLK_ISA_NAME(tlk_moments),
+    .scanners = {[TLK_C_I32] = TLK_ISA_NAME(tlk_scanners_i32),
+                 [TLK_C_I64] = TLK_ISA_NAME(tlk_scanners_i64),
+                 [TLK_C_F32] = TLK_ISA_NAME(tlk_scanners_f32),
+                 [TLK_C_F64] = TLK_ISA_NAME(tlk_scanners_f64)},
+    .softmax = TLK_ISA_NAME(tlk_softmax),
+    .norm = TLK_ISA_NAME(tlk_norm),
+    .convert = TLK_ISA_NAME(tlk_convert),
+    .move = TLK_ISA_NAME(tlk_move),
+    .random = TLK_ISA_NAME(tlk_random),
+    .index = &TLK_ISA_NAME(tlk_index_loops),
+    .pool = &TLK_ISA_NAME(tlk_pool_loops),
+    .conv = {&TLK_ISA_NAME(tlk_conv_f32), &TLK_ISA_NAME(tlk_conv_f64)},
+    .channels = TLK_ISA_NAME(tlk_channel_loops),
+    .classes = TLK_ISA_NAME(tlk_class_loops),
+};

@@ -1,0 +1,115 @@
+/*
+** moments.c - mean and sum of squared deviations. Within a piece that stays in
+** cache the deviations are taken from the piece's own mean, in a second pass;
+** pieces are joined in double by the formula of Chan, Golub and LeVeque. So
+** nothing cancels, however large the mean.
+*/
+#include "kernels/cpu/cpu.h"
+#include "kernels/math.h"
+
+#define PIECE 2048 /* elements of a row at a time */
+#define STRIP 64   /* columns at a time */
+#define ROWS 32    /* rows of a strip at a time */
+#define LANES 16   /* sums of a row */
+
+static inline void join_one(tlk_Moments *a, tlk_Moments b) {
+  if (a->count == 0) {
+    *a = b;
+    return;
+  }
+  double count = a->count + b.count;
+  double apart = b.mean - a->mean;
+  double share = b.count / count;
+  a->mean += apart * share;
+  a->deviation += b.deviation + apart * apart * a->count * share;
+  a->count = count;
+}
+
+static void start(int64_t n, void *acc, const tl_Scalar *params) {
+  (void)params;
+  tlk_Moments *m = acc;
+  for (int64_t i = 0; i < n; i++) m[i] = (tlk_Moments){0, 0, 0};
+}
+
+static void join(int64_t n, void *acc, const void *other) {
+  for (int64_t i = 0; i < n; i++) join_one((tlk_Moments *)acc + i, ((const tlk_Moments *)other)[i]);
+}
+
+/* Sums over a row of `term`, an expression in x: four at a time in the row's
+** type, then in double. */
+#define SUM_ROW(name, type, term)                                                   \
+  static inline type term_##name(type x, type m) {                                  \
+    (void)m;                                                                        \
+    return term;                                                                    \
+  }                                                                                 \
+  static double sum_##name(int64_t n, const type *x, type m) {                      \
+    double lane[LANES] = {0};                                                       \
+    int64_t i = 0;                                                                  \
+    for (; i + 4 * LANES <= n; i += 4 * LANES)                                      \
+      for (int k = 0; k < LANES; k++) {                                             \
+        const type *at = x + i + k;                                                 \
+        lane[k] += (term_##name(at[0], m) + term_##name(at[LANES], m)) +            \
+                   (term_##name(at[2 * LANES], m) + term_##name(at[3 * LANES], m)); \
+      }                                                                             \
+    for (; i + LANES <= n; i += LANES)                                              \
+      for (int k = 0; k < LANES; k++) lane[k] += term_##name(x[i + k], m);          \
+    for (int half = LANES / 2; half > 0; half /= 2)                                 \
+      for (int k = 0; k < half; k++) lane[k] += lane[k + half];                     \
+    double total = lane[0];                                                         \
+    for (; i < n; i++) total += term_##name(x[i], m);                               \
+    return total;                                                                   \
+  }
+
+#define MOMENTS(s, type)                                                                          \
+  SUM_ROW(plain_##s, type, x)                                                                     \
+  SUM_ROW(square_##s, type, (x - m) * (x - m))                                                    \
+  static void row_##s(int64_t n, const void *x_, void *acc, const tl_Scalar *params) {            \
+    (void)params;                                                                                 \
+    const type *x = x_;                                                                           \
+    for (int64_t at = 0; at < n; at += PIECE, x += PIECE) {                                       \
+      int64_t piece = n - at < PIECE ? n - at : PIECE;                                            \
+      double count = (double)piece;                                                               \
+      double mean = sum_plain_##s(piece, x, 0) / count;                                           \
+      /* The rounded mean is off by `rest`, which is taken out again. */                          \
+      type near = (type)mean;                                                                     \
+      double rest = mean - (double)near;                                                          \
+      double deviation = sum_square_##s(piece, x, near) - count * rest * rest;                    \
+      join_one(acc, (tlk_Moments){count, mean, deviation});                                       \
+    }                                                                                             \
+  }                                                                                               \
+  static void strip_##s(int64_t rows, int64_t cols, int64_t stride, const type *x,                \
+                        tlk_Moments *acc) {                                                       \
+    double mean[STRIP], deviation[STRIP];                                                         \
+    for (int64_t c = 0; c < cols; c++) mean[c] = deviation[c] = 0;                                \
+    for (int64_t r = 0; r < rows; r++) {                                                          \
+      TLK_IVDEP                                                                                   \
+      for (int64_t c = 0; c < cols; c++) mean[c] += (double)x[r * stride + c];                    \
+    }                                                                                             \
+    for (int64_t c = 0; c < cols; c++) mean[c] /= (double)rows;                                   \
+    for (int64_t r = 0; r < rows; r++) {                                                          \
+      TLK_IVDEP                                                                                   \
+      for (int64_t c = 0; c < cols; c++) {                                                        \
+        double apart = (double)x[r * stride + c] - mean[c];                                       \
+        deviation[c] += apart * apart;                                                            \
+      }                                                                                           \
+    }                                                                                             \
+    for (int64_t c = 0; c < cols; c++)                                                            \
+      join_one(&acc[c], (tlk_Moments){(double)rows, mean[c], deviation[c]});                      \
+  }                                                                                               \
+  static void columns_##s(int64_t rows, int64_t cols, int64_t stride, const void *x, void *acc,   \
+                          const tl_Scalar *params) {                                              \
+    (void)params;                                                                                 \
+    for (int64_t r = 0; r < rows; r += ROWS)                                                      \
+      for (int64_t c = 0; c < cols; c += STRIP)                                                   \
+        strip_##s(rows - r < ROWS ? rows - r : ROWS, cols - c < STRIP ? cols - c : STRIP, stride, \
+                  (const type *)x + r * stride + c, (tlk_Moments *)acc + c);                      \
+  }
+
+MOMENTS(f32, float)
+MOMENTS(f64, double)
+
+extern const tlk_Reducer TLK_ISA_NAME(tlk_moments)[2];
+const tlk_Reducer TLK_ISA_NAME(tlk_moments)[2] = {
+    {sizeof(tlk_Moments), false, start, row_f32, columns_f32, join, NULL},
+    {sizeof(tlk_Moments), false, start, row_f64, columns_f64, join, NULL},
+};

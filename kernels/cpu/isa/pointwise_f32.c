@@ -1,0 +1,13 @@
+/* pointwise_f32.c - elementwise loops that compute in float. */
+#include "kernels/cpu/loops.h"
+
+#define X(name, inputs, types, result) TLK_LOOP(f32, float, name, inputs, types, result)
+TLK_POINTWISES(X)
+#undef X
+
+extern const tlk_Loop TLK_ISA_NAME(tlk_loops_f32)[TLK_NPOINTWISES];
+const tlk_Loop TLK_ISA_NAME(tlk_loops_f32)[TLK_NPOINTWISES] = {
+#define X(name, inputs, types, result) TLK_LOOP_ENTRY(f32, name, types)
+    TLK_POINTWISES(X)
+#undef X
+};

@@ -1,0 +1,13 @@
+/* pointwise_f64.c - elementwise loops that compute in double. */
+#include "kernels/cpu/loops.h"
+
+#define X(name, inputs, types, result) TLK_LOOP(f64, double, name, inputs, types, result)
+TLK_POINTWISES(X)
+#undef X
+
+extern const tlk_Loop TLK_ISA_NAME(tlk_loops_f64)[TLK_NPOINTWISES];
+const tlk_Loop TLK_ISA_NAME(tlk_loops_f64)[TLK_NPOINTWISES] = {
+#define X(name, inputs, types, result) TLK_LOOP_ENTRY(f64, name, types)
+    TLK_POINTWISES(X)
+#undef X
+};

@@ -1,0 +1,13 @@
+/* pointwise_i64.c - elementwise loops that compute in int64_t. */
+#include "kernels/cpu/loops.h"
+
+#define X(name, inputs, types, result) TLK_LOOP(i64, int64_t, name, inputs, types, result)
+TLK_POINTWISES(X)
+#undef X
+
+extern const tlk_Loop TLK_ISA_NAME(tlk_loops_i64)[TLK_NPOINTWISES];
+const tlk_Loop TLK_ISA_NAME(tlk_loops_i64)[TLK_NPOINTWISES] = {
+#define X(name, inputs, types, result) TLK_LOOP_ENTRY(i64, name, types)
+    TLK_POINTWISES(X)
+#undef X
+};

@@ -1,0 +1,89 @@
+/*
+** near.h - kernels that have a shorter way for all but extreme arguments. Their
+** loops look at a block of arguments first: if tlk_fits_<kernel> holds for each,
+** the block takes tlk_near_<kernel>, which gives the same results.
+*/
+#ifndef TLK_NEAR_H
+#define TLK_NEAR_H
+
+#include "kernels/math.h"
+
+/* What the kernel of that name and type has in place of a plain loop. */
+#define TLK_SPLIT_sin_f32 ~, TLK_SPLIT1_
+#define TLK_SPLIT_cos_f32 ~, TLK_SPLIT1_
+#define TLK_SPLIT_tan_f32 ~, TLK_SPLIT1_
+#define TLK_SPLIT_fmod_f32 ~, TLK_SPLIT2_
+#define TLK_SPLIT_remainder_f32 ~, TLK_SPLIT2_
+#define TLK_SPLIT_floor_divide_f32 ~, TLK_SPLIT2_
+
+static inline bool tlk_fits_sin(float x) { return !(fabs(x) >= TLK_TRIG_LIMIT); }
+static inline float tlk_near_sin(float x) { return tlk_sinf_near(x); }
+static inline bool tlk_fits_cos(float x) { return tlk_fits_sin(x); }
+static inline float tlk_near_cos(float x) { return tlk_cosf_near(x); }
+static inline bool tlk_fits_tan(float x) { return tlk_fits_sin(x); }
+static inline float tlk_near_tan(float x) { return tlk_tanf_near(x); }
+
+/* A quotient below 2^28 is cut right in double, and its product with b is
+** exact. b may be infinite, but not 0. */
+static inline bool tlk_fits_fmod(float a, float b) { return fabs(a) < fabs(b) * 0x1p28f; }
+static inline float tlk_near_fmod(float a, float b) {
+  double quotient = trunc((double)a / (double)b);
+  double rest = (double)a - quotient * (double)b;
+  return copysign((float)(quotient == 0 ? (double)a : rest), a);
+}
+static inline bool tlk_fits_remainder(float a, float b) { return tlk_fits_fmod(a, b); }
+static inline float tlk_near_remainder(float a, float b) {
+  TLM_REMAINDER_BODY(float, tlk_near_fmod(a, b))
+}
+static inline bool tlk_fits_floor_divide(float a, float b) { return tlk_fits_fmod(a, b); }
+static inline float tlk_near_floor_divide(float a, float b) {
+  TLM_FLOOR_DIVIDE_BODY(float, tlk_near_fmod(a, b))
+}
+
+#define TLK_SPLIT_BLOCK 256
+
+#define TLK_SPLIT1_(name, s, type, result)                                               \
+  static bool loop_##name##_##s(int64_t n, void *const *args, const tl_Scalar *params) { \
+    TLK_PARAMS_(name, s, type)                                                           \
+    (void)params;                                                                        \
+    for (int64_t at = 0; at < n; at += TLK_SPLIT_BLOCK) {                                \
+      int64_t m = n - at < TLK_SPLIT_BLOCK ? n - at : TLK_SPLIT_BLOCK;                   \
+      result *out = (result *)args[0] + at;                                              \
+      const type *x = (const type *)args[1] + at;                                        \
+      int far = 0;                                                                       \
+      m -= m % TLK_LANES;                                                                \
+      for (int64_t i = 0; i < m; i++) far |= !tlk_fits_##name(x[i]);                     \
+      if (far) {                                                                         \
+        TLK_IVDEP                                                                        \
+        for (int64_t i = 0; i < m; i++) out[i] = tlm_##name##_##s(x[i], p);              \
+      } else {                                                                           \
+        TLK_IVDEP                                                                        \
+        for (int64_t i = 0; i < m; i++) out[i] = tlk_near_##name(x[i]);                  \
+      }                                                                                  \
+    }                                                                                    \
+    return true;                                                                         \
+  }
+#define TLK_SPLIT2_(name, s, type, result)                                               \
+  static bool loop_##name##_##s(int64_t n, void *const *args, const tl_Scalar *params) { \
+    TLK_PARAMS_(name, s, type)                                                           \
+    (void)params;                                                                        \
+    for (int64_t at = 0; at < n; at += TLK_SPLIT_BLOCK) {                                \
+      int64_t m = n - at < TLK_SPLIT_BLOCK ? n - at : TLK_SPLIT_BLOCK;                   \
+      result *out = (result *)args[0] + at;                                              \
+      const type *a = (const type *)args[1] + at;                                        \
+      const type *b = (const type *)args[2] + at;                                        \
+      int far = 0;                                                                       \
+      m -= m % TLK_LANES;                                                                \
+      for (int64_t i = 0; i < m; i++) far |= !tlk_fits_##name(a[i], b[i]);               \
+      if (far) {                                                                         \
+        TLK_IVDEP                                                                        \
+        for (int64_t i = 0; i < m; i++) out[i] = tlm_##name##_##s(a[i], b[i], p);        \
+      } else {                                                                           \
+        TLK_IVDEP                                                                        \
+        for (int64_t i = 0; i < m; i++) out[i] = tlk_near_##name(a[i], b[i]);            \
+      }                                                                                  \
+    }                                                                                    \
+    return true;                                                                         \
+  }
+
+#endif

@@ -1,0 +1,204 @@
+/*
+** norm.c - layer normalisation of rows, and its gradients. Half types are
+** converted row by row. The gradients of weight and bias are summed per
+** segment of rows, in double, and the segments' sums joined in order; segments
+** follow from the sizes alone.
+*/
+#include <stdatomic.h>
+#include <string.h>
+
+#include "core/alloc.h"
+#include "core/parallel.h"
+#include "kernels/cpu/blocks.h"
+#include "kernels/cpu/cpu.h"
+
+#define GRAIN (TLK_GRAIN / 2)
+#define SEGMENTS 64 /* at most */
+
+typedef struct Call {
+  const tlk_Isa *isa;
+  const tlk_Norm *kernel;
+  tl_DType dtype, compute;
+  bool convert;
+  int64_t rows, n;
+  char *in, *out; /* out: the result, or the gradient of in, which may be NULL */
+  const char *grad;
+  tlk_Array mean, rstd;
+  bool shift;
+  double eps;
+  const void *weight, *bias; /* in the compute type; NULL for none */
+  int64_t segment;           /* rows */
+  double *sums;              /* owned: (segments, 2, n): of weight, of bias */
+  bool want_weight, want_bias;
+  atomic_bool failed;
+} Call;
+
+static double statistic(const tlk_Array *a, int64_t i) {
+  return a->dtype == TL_F64 ? ((const double *)a->data)[i] : (double)((const float *)a->data)[i];
+}
+
+static void set_statistic(const tlk_Array *a, int64_t i, double value) {
+  if (a->data == NULL) return;
+  if (a->dtype == TL_F64)
+    ((double *)a->data)[i] = value;
+  else
+    ((float *)a->data)[i] = (float)value;
+}
+
+/* The elements from `src` on in the compute type: src itself, or `buffer`. */
+static const char *fetch(const Call *c, const char *src, int64_t n, char *buffer) {
+  if (!c->convert) return src;
+  c->isa->convert[c->dtype][c->compute](n, buffer, src);
+  return buffer;
+}
+
+/* ---- forward -------------------------------------------------------------------- */
+
+static void run_forward(void *context, int64_t begin, int64_t end) {
+  Call *c = context;
+  int64_t size = (int64_t)tl_dtype_size(c->dtype);
+  size_t bytes = c->convert ? (size_t)c->n * tl_dtype_size(c->compute) : 0;
+  char *buffer = bytes ? tli_alloc(bytes) : NULL;
+  if (bytes && buffer == NULL) {
+    atomic_store_explicit(&c->failed, true, memory_order_relaxed);
+    return;
+  }
+  for (int64_t r = begin; r < end; r++) {
+    double mean, rstd;
+    char *out = c->out + r * c->n * size;
+    const char *in = fetch(c, c->in + r * c->n * size, c->n, buffer);
+    c->kernel->row(c->n, in, c->convert ? buffer : out, c->weight, c->bias, c->eps, c->shift, &mean,
+                   &rstd);
+    if (c->convert) c->isa->convert[c->compute][c->dtype](c->n, out, buffer);
+    set_statistic(&c->mean, r, mean);
+    set_statistic(&c->rstd, r, rstd);
+  }
+  tli_free(buffer, bytes);
+}
+
+/* ---- backward ------------------------------------------------------------------- */
+
+enum { AT_ONCE = 4 }; /* rows whose sums are taken together */
+
+/* Rows [first, first + rows), rows <= AT_ONCE. buffers: 3 x AT_ONCE rows. */
+static void back_rows(const Call *c, int64_t first, int64_t rows, double *sums, char *buffers) {
+  int64_t size = (int64_t)tl_dtype_size(c->dtype), wide = (int64_t)tl_dtype_size(c->compute);
+  int64_t at = first * c->n * size, room = AT_ONCE * c->n * wide;
+  double mean[AT_ONCE] = {0}, rstd[AT_ONCE] = {0};
+  const char *grad = fetch(c, c->grad + at, rows * c->n, buffers);
+  const char *in = fetch(c, c->in + at, rows * c->n, buffers + (c->convert ? room : 0));
+  for (int64_t k = 0; k < rows; k++) {
+    if (c->shift) mean[k] = statistic(&c->mean, first + k);
+    rstd[k] = statistic(&c->rstd, first + k);
+  }
+  if (sums != NULL)
+    c->kernel->weight_back(rows, c->n, grad, in, mean, rstd, c->want_weight ? sums : NULL,
+                           c->want_bias ? sums + c->n : NULL);
+  if (c->out == NULL) return;
+  char *result = c->convert ? buffers + 2 * room : c->out + at;
+  for (int64_t k = 0; k < rows; k++)
+    c->kernel->row_back(c->n, grad + k * c->n * wide, in + k * c->n * wide, c->weight, mean[k],
+                        rstd[k], c->shift, result + k * c->n * wide);
+  if (c->convert) c->isa->convert[c->compute][c->dtype](rows * c->n, c->out + at, result);
+}
+
+static void run_backward(void *context, int64_t begin, int64_t end) {
+  Call *c = context;
+  size_t bytes = c->convert ? (size_t)(3 * AT_ONCE * c->n) * tl_dtype_size(c->compute) : 0;
+  char *buffers = bytes ? tli_alloc(bytes) : NULL;
+  if (bytes && buffers == NULL) {
+    atomic_store_explicit(&c->failed, true, memory_order_relaxed);
+    return;
+  }
+  for (int64_t g = begin; g < end; g++) {
+    double *sums = c->sums ? c->sums + g * 2 * c->n : NULL;
+    if (sums != NULL) memset(sums, 0, (size_t)(2 * c->n) * sizeof(double));
+    int64_t stop = tlk_min((g + 1) * c->segment, c->rows);
+    for (int64_t r = g * c->segment; r < stop; r += AT_ONCE)
+      back_rows(c, r, tlk_min(AT_ONCE, stop - r), sums, buffers);
+  }
+  tli_free(buffers, bytes);
+}
+
+/* All segments' sums into the first's, then to the gradients. */
+static void join_sums(const Call *c, int64_t segments, tlk_Array grad_weight, tlk_Array grad_bias) {
+  for (int64_t g = 1; g < segments; g++)
+    for (int64_t i = 0; i < 2 * c->n; i++) c->sums[i] += c->sums[g * 2 * c->n + i];
+  if (c->want_weight) c->isa->convert[TL_F64][grad_weight.dtype](c->n, grad_weight.data, c->sums);
+  if (c->want_bias) c->isa->convert[TL_F64][grad_bias.dtype](c->n, grad_bias.data, c->sums + c->n);
+}
+
+/* ---- entry points ---------------------------------------------------------------- */
+
+/* Chooses kernels; converts weight and bias, once, into *buffer (owned by the
+** caller, *bytes long, NULL if there is nothing to convert). */
+static bool prepare(Call *c, tlk_Array weight, tlk_Array bias, char **buffer, size_t *bytes) {
+  c->isa = tlk_isa();
+  c->compute = tli_dtype_compute(c->dtype);
+  c->convert = c->compute != c->dtype;
+  c->kernel = &c->isa->norm[c->compute == TL_F64];
+  c->weight = weight.data;
+  c->bias = bias.data;
+  *buffer = NULL;
+  *bytes = 0;
+  if (!c->convert || (weight.data == NULL && bias.data == NULL)) return true;
+  size_t each = (size_t)c->n * tl_dtype_size(c->compute);
+  *bytes = 2 * each;
+  if ((*buffer = tli_alloc(*bytes)) == NULL) return false;
+  if (weight.data != NULL) c->weight = fetch(c, weight.data, c->n, *buffer);
+  if (bias.data != NULL) c->bias = fetch(c, bias.data, c->n, *buffer + each);
+  return true;
+}
+
+bool tlk_layer_norm(tlk_Array out, tlk_Array mean, tlk_Array rstd, tlk_Array in, tlk_Array weight,
+                    tlk_Array bias, int64_t rows, int64_t n, double eps) {
+  Call c = {.dtype = in.dtype,
+            .rows = rows,
+            .n = n,
+            .in = in.data,
+            .out = out.data,
+            .mean = mean,
+            .rstd = rstd,
+            .shift = mean.data != NULL,
+            .eps = eps};
+  char *buffer;
+  size_t bytes;
+  TL_TRY(prepare(&c, weight, bias, &buffer, &bytes));
+  tli_parallel_for(rows, tlk_max(1, GRAIN / tlk_max(1, n)), run_forward, &c);
+  tli_free(buffer, bytes);
+  return !atomic_load(&c.failed) || tli_fail(TL_EMEM, "layer_norm: out of memory");
+}
+
+bool tlk_layer_norm_backward(tlk_Array grad_in, tlk_Array grad_weight, tlk_Array grad_bias,
+                             tlk_Array grad_out, tlk_Array in, tlk_Array mean, tlk_Array rstd,
+                             tlk_Array weight, int64_t rows, int64_t n) {
+  Call c = {.dtype = in.dtype,
+            .rows = rows,
+            .n = n,
+            .in = in.data,
+            .out = grad_in.data,
+            .grad = grad_out.data,
+            .mean = mean,
+            .rstd = rstd,
+            .shift = mean.data != NULL,
+            .want_weight = grad_weight.data != NULL,
+            .want_bias = grad_bias.data != NULL};
+  int64_t wanted = tlk_max(1, tlk_min(SEGMENTS, rows * tlk_max(1, n) / GRAIN));
+  c.segment = tlk_max(AT_ONCE, tlk_ceil_div(tlk_max(1, rows), wanted));
+  int64_t segments = tlk_max(1, tlk_ceil_div(rows, c.segment));
+  char *buffer;
+  size_t bytes, sum_bytes = (size_t)(segments * 2 * n) * sizeof(double);
+  TL_TRY(prepare(&c, weight, (tlk_Array){NULL, in.dtype}, &buffer, &bytes));
+  bool sums = c.want_weight || c.want_bias;
+  if (sums && (c.sums = tli_alloc(sum_bytes)) == NULL) {
+    tli_free(buffer, bytes);
+    return false;
+  }
+  tli_parallel_for(segments, tlk_max(1, GRAIN / (c.segment * tlk_max(1, n))), run_backward, &c);
+  if (sums) {
+    join_sums(&c, segments, grad_weight, grad_bias);
+    tli_free(c.sums, sum_bytes);
+  }
+  tli_free(buffer, bytes);
+  return !atomic_load(&c.failed) || tli_fail(TL_EMEM, "layer_norm: out of memory");
+}

@@ -1,0 +1,229 @@
+/*
+** pointwise.c - elementwise kernels on operands of any dtype and stride.
+**
+** What is contiguous and of the compute type goes to the loop as it is.
+** Otherwise the work is cut into blocks of up to TLK_CHUNK elements; each
+** operand that needs it is gathered and converted into a buffer that stays in
+** the first-level cache, the loop runs on buffers, and its output is converted
+** and scattered.
+*/
+#include <stdatomic.h>
+#include <string.h>
+
+#include "core/parallel.h"
+#include "kernels/cpu/blocks.h"
+#include "kernels/cpu/cpu.h"
+
+#define MAX_ARGS 4 /* one output, three inputs */
+#define BUFFER_BYTES (TLK_CHUNK * 8)
+
+typedef struct Call {
+  const tlk_Isa *isa;
+  const tli_Iter *it;
+  tlk_Loop loop; /* NULL: the output is the input */
+  const tl_Scalar *params;
+  tl_DType want[MAX_ARGS]; /* what the loop takes and gives */
+  tlk_Blocks blocks;
+  atomic_bool failed;
+} Call;
+
+static const char *const names[] = {
+#define X(name, inputs, types, result) #name,
+    TLK_POINTWISES(X)
+#undef X
+};
+
+enum { GIVES_SAME, GIVES_BOOL };
+static const uint8_t gives[] = {
+#define X(name, inputs, types, result) GIVES_##result,
+    TLK_POINTWISES(X)
+#undef X
+};
+
+/* ---- whole vectors ---------------------------------------------------------- */
+
+/* The last n < TLK_LANES elements, padded with copies of the last one so that
+** no lane computes on garbage. */
+static bool run_tail(const Call *call, int64_t done, int64_t n, void *const *args) {
+  _Alignas(64) char pad[MAX_ARGS][TLK_LANES * 8];
+  void *padded[MAX_ARGS];
+  for (int k = 0; k < call->it->nargs; k++) {
+    size_t size = tl_dtype_size(call->want[k]);
+    padded[k] = pad[k];
+    if (k == 0) continue;
+    const char *src = (const char *)args[k] + (size_t)done * size;
+    memcpy(pad[k], src, (size_t)n * size);
+    for (int64_t i = n; i < TLK_LANES; i++)
+      memcpy(pad[k] + (size_t)i * size, src + (size_t)(n - 1) * size, size);
+  }
+  if (!call->loop(TLK_LANES, padded, call->params)) return false;
+  size_t size = tl_dtype_size(call->want[0]);
+  memcpy((char *)args[0] + (size_t)done * size, pad[0], (size_t)n * size);
+  return true;
+}
+
+static bool run_loop(const Call *call, int64_t n, void *const *args) {
+  int64_t tail = n % TLK_LANES;
+  if (n > tail && !call->loop(n, args, call->params)) return false;
+  return tail == 0 || run_tail(call, n - tail, tail, args);
+}
+
+/* ---- contiguous operands ------------------------------------------------------ */
+
+static bool is_direct(const Call *call) {
+  const tli_Iter *it = call->it;
+  if (it->ndim > 1) return false;
+  for (int k = 0; k < it->nargs; k++) {
+    if (it->args[k].dtype != call->want[k]) return false;
+    if (it->ndim == 1 && it->args[k].strides[0] != (int64_t)tl_dtype_size(call->want[k]))
+      return false;
+  }
+  return true;
+}
+
+static void run_direct(void *context, int64_t begin, int64_t end) {
+  Call *call = context;
+  const tli_Iter *it = call->it;
+  int64_t first = begin * TLK_CHUNK;
+  int64_t n = tlk_min(end * TLK_CHUNK, it->numel) - first;
+  void *args[MAX_ARGS];
+  for (int k = 0; k < it->nargs; k++)
+    args[k] = it->args[k].data + first * (int64_t)tl_dtype_size(call->want[k]);
+  if (!run_loop(call, n, args)) atomic_store_explicit(&call->failed, true, memory_order_relaxed);
+}
+
+/* ---- blocks ------------------------------------------------------------------- */
+
+/* A thread's buffers, and what they hold: an operand that is the same for the
+** next block (broadcast) is not fetched again. */
+typedef struct Buffers {
+  _Alignas(64) char data[MAX_ARGS][BUFFER_BYTES];
+  _Alignas(64) char raw[BUFFER_BYTES]; /* gathered, not yet converted */
+  const char *held[MAX_ARGS];
+  int64_t held_cols[MAX_ARGS], held_rows[MAX_ARGS];
+} Buffers;
+
+static bool is_flat(const tli_IterArg *arg, const tlk_Block *block, int ndim) {
+  int64_t size = (int64_t)tl_dtype_size(arg->dtype);
+  int64_t s0 = tlk_stride(arg, 0, ndim), s1 = tlk_stride(arg, 1, ndim);
+  return (block->cols == 1 || s0 == size) && (block->rows == 1 || s1 == size * block->cols);
+}
+
+static const void *fetch(const Call *call, const tlk_Block *block, int k, Buffers *buffers) {
+  const tli_IterArg *arg = &call->it->args[k];
+  int ndim = call->it->ndim;
+  const char *src = block->ptrs[k];
+  bool convert = arg->dtype != call->want[k];
+  bool flat = is_flat(arg, block, ndim);
+  if (flat && !convert) return src;
+  char *buffer = buffers->data[k];
+  if (buffers->held[k] == src && buffers->held_cols[k] == block->cols &&
+      buffers->held_rows[k] == block->rows)
+    return buffer;
+  buffers->held[k] = src;
+  buffers->held_cols[k] = block->cols;
+  buffers->held_rows[k] = block->rows;
+  if (!flat) {
+    char *gathered = convert ? buffers->raw : buffer;
+    int64_t size = (int64_t)tl_dtype_size(arg->dtype);
+    call->isa->move[tlk_log2_size(arg->dtype)](gathered, size, size * block->cols, src,
+                                               tlk_stride(arg, 0, ndim), tlk_stride(arg, 1, ndim),
+                                               block->cols, block->rows);
+    src = gathered;
+  }
+  if (convert)
+    call->isa->convert[arg->dtype][call->want[k]](block->cols * block->rows, buffer, src);
+  return buffer;
+}
+
+/* Brings what the loop gave to where it belongs. */
+static void deliver(const Call *call, const tlk_Block *block, const void *result,
+                    Buffers *buffers) {
+  const tli_IterArg *arg = &call->it->args[0];
+  int ndim = call->it->ndim;
+  bool flat = is_flat(arg, block, ndim);
+  const char *src = result;
+  if (arg->dtype != call->want[0]) {
+    void *converted = flat ? block->ptrs[0] : buffers->raw;
+    call->isa->convert[call->want[0]][arg->dtype](block->cols * block->rows, converted, src);
+    src = converted;
+  }
+  if (src == block->ptrs[0]) return;
+  int64_t size = (int64_t)tl_dtype_size(arg->dtype);
+  call->isa->move[tlk_log2_size(arg->dtype)](block->ptrs[0], tlk_stride(arg, 0, ndim),
+                                             tlk_stride(arg, 1, ndim), src, size,
+                                             size * block->cols, block->cols, block->rows);
+}
+
+static bool run_block(const Call *call, const tlk_Block *block, Buffers *buffers) {
+  void *args[MAX_ARGS];
+  for (int k = 1; k < call->it->nargs; k++)
+    args[k] = (void *)(intptr_t)fetch(call, block, k, buffers);
+  const tli_IterArg *out = &call->it->args[0];
+  bool in_place = out->dtype == call->want[0] && is_flat(out, block, call->it->ndim);
+  if (call->loop == NULL) {
+    deliver(call, block, args[1], buffers);
+    return true;
+  }
+  args[0] = in_place ? block->ptrs[0] : buffers->data[0];
+  if (!run_loop(call, block->cols * block->rows, args)) return false;
+  if (!in_place) deliver(call, block, args[0], buffers);
+  return true;
+}
+
+static void run_blocks(void *context, int64_t begin, int64_t end) {
+  Call *call = context;
+  Buffers buffers;
+  for (int k = 0; k < MAX_ARGS; k++) buffers.held[k] = NULL;
+  for (int64_t i = begin; i < end; i++) {
+    tlk_Block block = tlk_block_at(&call->blocks, i);
+    if (!run_block(call, &block, &buffers)) {
+      atomic_store_explicit(&call->failed, true, memory_order_relaxed);
+      return;
+    }
+  }
+}
+
+static void plan_blocks(Call *call) {
+  int64_t width = call->it->ndim > 0 ? call->it->sizes[0] : 1;
+  int64_t cols = tlk_transposed(call->it) ? 32 : TLK_CHUNK;
+  int64_t rows = cols == 32 || width < TLK_CHUNK ? TLK_CHUNK / tlk_min(cols, width) : 1;
+  call->blocks = tlk_blocks(call->it, cols, rows);
+}
+
+/* ---- entry points --------------------------------------------------------------- */
+
+static void run(Call *call) {
+  const tli_Iter *it = call->it;
+  if (it->numel == 0) return;
+  if (call->loop != NULL && is_direct(call)) {
+    tli_parallel_for(tlk_ceil_div(it->numel, TLK_CHUNK), TLK_GRAIN / TLK_CHUNK, run_direct, call);
+    return;
+  }
+  plan_blocks(call);
+  int64_t each = call->blocks.cols * call->blocks.rows;
+  tli_parallel_for(call->blocks.count, tlk_max(1, TLK_GRAIN / each), run_blocks, call);
+}
+
+bool tlk_pointwise(tlk_Pointwise kernel, tl_DType compute, const tli_Iter *it,
+                   const tl_Scalar *params) {
+  const tlk_Isa *isa = tlk_isa();
+  Call call = {.isa = isa, .it = it, .params = params};
+  call.loop = isa->loops[tlk_compute_index(compute)][kernel];
+  if (call.loop == NULL)
+    return tli_fail(TL_EINTERNAL, "%s: no kernel that computes in %s", names[kernel],
+                    tl_dtype_name(compute));
+  for (int k = 0; k < it->nargs; k++) call.want[k] = compute;
+  if (gives[kernel] == GIVES_BOOL) call.want[0] = TL_BOOL;
+  run(&call);
+  if (atomic_load_explicit(&call.failed, memory_order_relaxed))
+    return tli_fail(TL_EARG, "%s: integer division by zero", names[kernel]);
+  return true;
+}
+
+/* Copies between dtypes: the identity, computed in the source's type. */
+void tlk_convert_elements(const tli_Iter *it) {
+  Call call = {.isa = tlk_isa(), .it = it};
+  call.want[0] = call.want[1] = it->args[1].dtype;
+  run(&call);
+}

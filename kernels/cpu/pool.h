@@ -1,0 +1,34 @@
+/*
+** pool.h - inner loops of pooling: one plane at a time. Where windows begin and
+** end is worked out once for all planes.
+*/
+#ifndef TLK_POOL_H
+#define TLK_POOL_H
+
+#include "kernels/cpu/cpu.h"
+
+/* Window o along dimension d covers begin[d][o] ... end[d][o] - 1 in steps of
+** step[d], all inside the plane. */
+typedef struct tlk_Spans {
+  int64_t in[3], out[3], step[3];
+  const int64_t *begin[3], *end[3];
+  const double *share; /* averages: 1 / elements of a window, (out...) */
+} tlk_Spans;
+
+/* `scratch` has room for a row of in: elements and, for maxima, an int32 each.*/
+typedef struct tlk_PoolLoops {
+  /* indices may be NULL. */
+  void (*max[TLK_NCOMPUTE])(const tlk_Spans *s, const void *in, void *out, int64_t *indices,
+                            void *scratch);
+  /* [0]: float, [1]: double */
+  void (*average[2])(const tlk_Spans *s, const void *in, void *out, void *scratch);
+  void (*spread[2])(const tlk_Spans *s, const void *out, void *in, void *scratch);
+} tlk_PoolLoops;
+
+bool tlk_max_pool(const tlk_Pool *pool, tlk_Array out, int64_t *indices, tlk_Array in);
+bool tlk_avg_pool(const tlk_Pool *pool, tlk_Array out, tlk_Array in);
+bool tlk_avg_pool_backward(const tlk_Pool *pool, tlk_Array grad_in, tlk_Array grad_out);
+bool tlk_im2col(const tlk_Windows *w, int64_t planes, tlk_Array cols, tlk_Array in);
+bool tlk_col2im(const tlk_Windows *w, int64_t planes, tlk_Array in, tlk_Array cols);
+
+#endif

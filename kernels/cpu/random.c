@@ -1,0 +1,40 @@
+/*
+** random.c - fills an array with random numbers, some blocks of the stream at
+** a time, on any number of threads.
+*/
+#include <string.h>
+
+#include "core/parallel.h"
+#include "kernels/cpu/cpu.h"
+
+typedef struct Draw {
+  tlk_Distribution distribution;
+  tlk_Array out;
+  int64_t n;
+  uint64_t seed, block;
+  tl_Scalar a, b;
+} Draw;
+
+/* Groups of TLK_RANDOM_BLOCKS blocks in [begin, end). */
+static void run(void *context, int64_t begin, int64_t end) {
+  const Draw *d = context;
+  const tlk_Isa *isa = tlk_isa();
+  int64_t size = tli_dtype_bytes[d->out.dtype];
+  int64_t group = TLK_RANDOM_BLOCKS * tlk_per_block(d->distribution, d->out.dtype);
+  _Alignas(64) char buffer[TLK_RANDOM_BLOCKS * 4 * sizeof(double)];
+  for (int64_t g = begin; g < end; g++) {
+    uint64_t block = d->block + (uint64_t)g * TLK_RANDOM_BLOCKS;
+    tl_DType made = isa->random(d->distribution, d->out.dtype, d->seed, block, d->a, d->b, buffer);
+    int64_t at = g * group;
+    int64_t n = d->n - at < group ? d->n - at : group;
+    isa->convert[made][d->out.dtype](n, (char *)d->out.data + at * size, buffer);
+  }
+}
+
+bool tlk_random(tlk_Distribution distribution, tlk_Array out, int64_t n, uint64_t seed,
+                uint64_t block, tl_Scalar a, tl_Scalar b) {
+  Draw d = {distribution, out, n, seed, block, a, b};
+  int64_t group = TLK_RANDOM_BLOCKS * tlk_per_block(distribution, out.dtype);
+  tli_parallel_for((n + group - 1) / group, TLK_GRAIN / group, run, &d);
+  return true;
+}

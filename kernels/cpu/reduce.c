@@ -1,0 +1,299 @@
+/*
+** reduce.c - reductions of (outer, n, inner) along n.
+**
+** Work is cut into tasks: a batch of rows where inner is 1, else a strip of
+** adjacent columns, whose accumulators stay in the first-level cache. Where
+** that gives few tasks, n is cut into segments too and the accumulators of a
+** strip's segments are joined in order. All cuts follow from the sizes alone,
+** so results do not depend on the number of threads.
+*/
+#include <math.h>
+#include <string.h>
+
+#include "core/alloc.h"
+#include "core/parallel.h"
+#include "kernels/cpu/blocks.h"
+#include "kernels/cpu/cpu.h"
+
+#define STRIP 512    /* columns at most; also rows of a batch */
+#define FEW_TASKS 64 /* below this many, n is cut */
+#define SHORT_ROW 32 /* rows up to this long are reduced side by side */
+#define NARROW 32    /* columns below this many are reduced several rows at once */
+
+typedef struct Plan Plan;
+struct Plan {
+  const tlk_Isa *isa;
+  const tlk_Reducer *r;
+  const tl_Scalar *params;
+  tl_DType compute;
+  tlk_Array out, in;
+  int64_t in_size;
+  int64_t outer, n, inner;
+  int64_t batch;         /* inner == 1: rows of a task; else 1 */
+  int64_t width, strips; /* columns of a strip, strips of a row */
+  int64_t segment, segments;
+  char *partial; /* owned: accumulators of all tasks, when n is cut */
+  /* Brings `count` results from result `first` on to where they belong. */
+  void (*store)(const Plan *p, int64_t first, int64_t count, const char *acc);
+  tlk_Array out2; /* of those that have two results */
+};
+
+typedef struct Task {
+  int64_t first, count; /* results, counted in order of memory */
+  const char *src;      /* the first element */
+  int64_t n;
+} Task;
+
+/* ---- accumulating --------------------------------------------------------------- */
+
+static void add_row(const Plan *p, const char *src, int64_t n, void *acc) {
+  if (p->in.dtype == p->compute) {
+    p->r->row(n, src, acc, p->params);
+    return;
+  }
+  _Alignas(64) char buffer[TLK_CHUNK * 8];
+  for (int64_t i = 0; i < n; i += TLK_CHUNK) {
+    int64_t piece = tlk_min(TLK_CHUNK, n - i);
+    p->isa->convert[p->in.dtype][p->compute](piece, buffer, src + i * p->in_size);
+    p->r->row(piece, buffer, acc, p->params);
+  }
+}
+
+/* Rows of `cols` elements that lie `inner` elements apart. */
+static void add_columns(const Plan *p, const char *src, int64_t rows, int64_t cols, int64_t inner,
+                        void *acc) {
+  if (p->in.dtype == p->compute) {
+    p->r->columns(rows, cols, inner, src, acc, p->params);
+    return;
+  }
+  _Alignas(64) char buffer[TLK_CHUNK * 8];
+  int64_t at_once = TLK_CHUNK / cols;
+  int64_t size = (int64_t)tl_dtype_size(p->compute);
+  for (int64_t r = 0; r < rows; r += at_once, src += at_once * inner * p->in_size) {
+    int64_t piece = tlk_min(at_once, rows - r);
+    tlk_Convert convert = p->isa->convert[p->in.dtype][p->compute];
+    if (cols == inner)
+      convert(piece * cols, buffer, src);
+    else
+      for (int64_t i = 0; i < piece; i++)
+        convert(cols, buffer + i * cols * size, src + i * inner * p->in_size);
+    p->r->columns(piece, cols, cols, buffer, acc, p->params);
+  }
+}
+
+/* Few columns: several rows side by side count as one wide row, whose
+** accumulators are joined in the end. */
+static void add_narrow(const Plan *p, const char *src, int64_t rows, int64_t cols, void *acc) {
+  int64_t fold = TLK_CHUNK / 8 / cols;
+  int64_t wide = rows / fold;
+  if (wide >= 4) {
+    _Alignas(64) char lanes[TLK_CHUNK / 8 * TLK_ACC_BYTES];
+    p->r->start(fold * cols, lanes, p->params);
+    add_columns(p, src, wide, fold * cols, fold * cols, lanes);
+    for (int64_t f = 0; f < fold; f++) p->r->join(cols, acc, lanes + f * cols * p->r->acc_bytes);
+    src += wide * fold * cols * p->in_size;
+    rows -= wide * fold;
+  }
+  add_columns(p, src, rows, cols, cols, acc);
+}
+
+/* Short rows, turned so that equal positions lie side by side. */
+static void add_short_rows(const Plan *p, const char *src, int64_t count, int64_t n, char *acc) {
+  _Alignas(64) char turned[TLK_CHUNK * 8];
+  int64_t most = TLK_CHUNK / tlk_max(1, n);
+  for (int64_t i = 0; i < count; i += most) {
+    int64_t side = tlk_min(most, count - i);
+    p->isa->move[tlk_log2_size(p->in.dtype)](turned, p->in_size, side * p->in_size,
+                                             src + i * n * p->in_size, n * p->in_size, p->in_size,
+                                             side, n);
+    add_columns(p, turned, n, side, side, acc + i * p->r->acc_bytes);
+  }
+}
+
+static void accumulate(const Plan *p, const Task *t, char *acc) {
+  p->r->start(t->count, acc, p->params);
+  if (p->inner > 1) {
+    if (t->count == p->inner && p->inner < NARROW && !p->r->ordered)
+      add_narrow(p, t->src, t->n, t->count, acc);
+    else
+      add_columns(p, t->src, t->n, t->count, p->inner, acc);
+  } else if (t->n <= SHORT_ROW && t->count >= TLK_LANES) {
+    add_short_rows(p, t->src, t->count, t->n, acc);
+  } else {
+    for (int64_t i = 0; i < t->count; i++)
+      add_row(p, t->src + i * p->n * p->in_size, t->n, acc + i * p->r->acc_bytes);
+  }
+}
+
+/* ---- tasks ------------------------------------------------------------------------ */
+
+/* Segments of a strip follow each other, then strips, then rows of outer. */
+static Task task_at(const Plan *p, int64_t index) {
+  int64_t g = index % p->segments;
+  index /= p->segments;
+  int64_t strip = index % p->strips;
+  int64_t o = index / p->strips * p->batch;
+  Task t;
+  t.first = o * p->inner + strip * p->width;
+  t.count = p->inner > 1 ? tlk_min(p->width, p->inner - strip * p->width)
+                         : tlk_min(p->batch, p->outer - o);
+  t.src = (const char *)p->in.data +
+          (o * p->n * p->inner + g * p->segment * p->inner + strip * p->width) * p->in_size;
+  t.n = tlk_min(p->segment, p->n - g * p->segment);
+  return t;
+}
+
+static void run_tasks(void *context, int64_t begin, int64_t end) {
+  const Plan *p = context;
+  _Alignas(64) char acc[STRIP * TLK_ACC_BYTES];
+  for (int64_t i = begin; i < end; i++) {
+    Task t = task_at(p, i);
+    if (p->partial != NULL) {
+      accumulate(p, &t, p->partial + i * p->width * p->r->acc_bytes);
+    } else {
+      accumulate(p, &t, acc);
+      p->store(p, t.first, t.count, acc);
+    }
+  }
+}
+
+static void join_segments(const Plan *p, int64_t tasks) {
+  int64_t bytes = p->width * p->r->acc_bytes;
+  for (int64_t i = 0; i < tasks; i += p->segments) {
+    Task t = task_at(p, i);
+    char *acc = p->partial + i * bytes;
+    for (int64_t g = 1; g < p->segments; g++) p->r->join(t.count, acc, acc + g * bytes);
+    p->store(p, t.first, t.count, acc);
+  }
+}
+
+static void cut(Plan *p) {
+  p->width = tlk_min(p->inner, STRIP);
+  p->strips = tlk_ceil_div(p->inner, p->width);
+  p->batch = 1;
+  p->segment = p->n;
+  p->segments = 1;
+  int64_t tasks = p->outer * p->strips;
+  int64_t each = tlk_max(1, p->n) * p->width;
+  if (tasks < FEW_TASKS && each > 2 * TLK_GRAIN) {
+    int64_t most = tlk_min(tlk_ceil_div(FEW_TASKS, tasks), each / TLK_GRAIN);
+    p->segment = tlk_ceil_div(p->n, tlk_min(most, p->n));
+    p->segments = tlk_ceil_div(p->n, p->segment);
+  } else if (p->inner == 1) {
+    p->batch = tlk_max(1, tlk_min(STRIP, TLK_GRAIN / 4 / each));
+  }
+}
+
+/* False only for lack of memory. */
+static bool run(Plan *p) {
+  cut(p);
+  int64_t tasks = tlk_ceil_div(p->outer, p->batch) * p->strips * p->segments;
+  size_t bytes = (size_t)(tasks * p->width * p->r->acc_bytes);
+  if (p->segments > 1 && (p->partial = tli_alloc(bytes)) == NULL) return false;
+  int64_t each = p->batch * tlk_max(1, p->segment) * p->width;
+  tli_parallel_for(tasks, tlk_max(1, TLK_GRAIN / each), run_tasks, p);
+  if (p->partial != NULL) {
+    join_segments(p, tasks);
+    tli_free(p->partial, bytes);
+  }
+  return true;
+}
+
+/* ---- one result ------------------------------------------------------------------- */
+
+static char *element(tlk_Array a, int64_t i) {
+  return (char *)a.data + i * (int64_t)tl_dtype_size(a.dtype);
+}
+
+static void store_result(const Plan *p, int64_t first, int64_t count, const char *acc) {
+  char *dst = element(p->out, first);
+  if (p->out.dtype == p->compute) {
+    p->r->finish(count, dst, acc, p->params);
+    return;
+  }
+  _Alignas(64) char results[STRIP * 8];
+  p->r->finish(count, results, acc, p->params);
+  p->isa->convert[p->compute][p->out.dtype](count, dst, results);
+}
+
+bool tlk_reduce(tlk_Reduction kernel, tl_DType compute, tlk_Array out, tlk_Array in, int64_t outer,
+                int64_t n, int64_t inner, const tl_Scalar *params) {
+  if (outer == 0 || inner == 0) return true;
+  const tlk_Isa *isa = tlk_isa();
+  Plan p = {.isa = isa,
+            .r = &isa->reducers[tlk_compute_index(compute)][kernel],
+            .params = params,
+            .compute = compute,
+            .out = out,
+            .in = in,
+            .in_size = (int64_t)tl_dtype_size(in.dtype),
+            .outer = outer,
+            .n = n,
+            .inner = inner,
+            .store = store_result};
+  if (p.r->row == NULL)
+    return tli_fail(TL_EINTERNAL, "reduction %d: no kernel that computes in %s", (int)kernel,
+                    tl_dtype_name(compute));
+  return run(&p);
+}
+
+/* ---- two results ------------------------------------------------------------------- */
+
+static void store_best(const Plan *p, int64_t first, int64_t count, const char *acc) {
+  const tlk_Best *best = (const tlk_Best *)(const void *)acc;
+  int64_t *indices = (int64_t *)p->out2.data + first;
+  for (int64_t i = 0; i < count; i++) indices[i] = best[i].index + 1;
+  if (p->out.data == NULL) return;
+  bool floating = p->compute == TL_F32 || p->compute == TL_F64;
+  double values[STRIP]; /* or int64_t: the union's bytes, whichever they are */
+  for (int64_t i = 0; i < count; i++) memcpy(&values[i], &best[i].value, sizeof values[i]);
+  p->isa->convert[floating ? TL_F64 : TL_I64][p->out.dtype](count, element(p->out, first), values);
+}
+
+bool tlk_reduce_index(bool largest, tlk_Array values, int64_t *indices, tlk_Array in, int64_t outer,
+                      int64_t n, int64_t inner) {
+  if (outer == 0 || inner == 0) return true;
+  const tlk_Isa *isa = tlk_isa();
+  tl_DType compute = tli_dtype_compute(in.dtype);
+  Plan p = {.isa = isa,
+            .r = &isa->best[largest][tlk_compute_index(compute)],
+            .compute = compute,
+            .out = values,
+            .out2 = {indices, TL_I64},
+            .in = in,
+            .in_size = (int64_t)tl_dtype_size(in.dtype),
+            .outer = outer,
+            .n = n,
+            .inner = inner,
+            .store = store_best};
+  return run(&p);
+}
+
+static void store_moments(const Plan *p, int64_t first, int64_t count, const char *acc) {
+  const tlk_Moments *m = (const tlk_Moments *)(const void *)acc;
+  double values[STRIP];
+  for (int64_t i = 0; i < count; i++) values[i] = m[i].count > 0 ? m[i].mean : (double)NAN;
+  p->isa->convert[TL_F64][p->out.dtype](count, element(p->out, first), values);
+  if (p->out2.data == NULL) return;
+  for (int64_t i = 0; i < count; i++) values[i] = m[i].deviation;
+  p->isa->convert[TL_F64][p->out2.dtype](count, element(p->out2, first), values);
+}
+
+bool tlk_moments(tlk_Array mean, tlk_Array deviation, tlk_Array in, int64_t outer, int64_t n,
+                 int64_t inner) {
+  if (outer == 0 || inner == 0) return true;
+  const tlk_Isa *isa = tlk_isa();
+  tl_DType compute = in.dtype == TL_F64 ? TL_F64 : TL_F32;
+  Plan p = {.isa = isa,
+            .r = &isa->moments[compute == TL_F64],
+            .compute = compute,
+            .out = mean,
+            .out2 = deviation,
+            .in = in,
+            .in_size = (int64_t)tl_dtype_size(in.dtype),
+            .outer = outer,
+            .n = n,
+            .inner = inner,
+            .store = store_moments};
+  return run(&p);
+}

@@ -1,0 +1,114 @@
+/*
+** scan.c - running reductions along n. Each line of elements is walked by one
+** thread from end to end; lines side by side are walked together in strips.
+** Short rows are turned to lie side by side.
+*/
+#include "core/parallel.h"
+#include "kernels/cpu/blocks.h"
+#include "kernels/cpu/cpu.h"
+
+#define STRIP 128    /* lines side by side at most */
+#define TURNED 32    /* rows that are turned at once */
+#define SHORT_ROW 64 /* longer ones go one by one */
+
+typedef struct Plan {
+  const tlk_Isa *isa;
+  const tlk_Scanner *scanner;
+  tl_DType compute;
+  tlk_Array out, in;
+  int64_t *indices;
+  int64_t n, inner;
+  int64_t lines;         /* in all */
+  int64_t width, strips; /* lines of a strip, strips of a group of adjacent lines */
+  int64_t group;         /* adjacent lines: inner, or all of them when inner is 1 */
+  int64_t s0, s1;        /* elements between neighbours across lines, along n */
+} Plan;
+
+typedef struct Strip {
+  int64_t first; /* element, counted in order of memory */
+  int64_t cols;
+  _Alignas(64) char state[STRIP * TLK_ACC_BYTES];
+  int64_t where[STRIP];
+} Strip;
+
+static char *element(tlk_Array a, int64_t i) {
+  return (char *)a.data + i * (int64_t)tl_dtype_size(a.dtype);
+}
+
+/* A piece of an array, or of indices, to or from a buffer (rows, cols). */
+static void carry(const Plan *p, const Strip *s, int64_t rows, tl_DType dtype, char *outside,
+                  char *buffer, bool out) {
+  int64_t size = (int64_t)tl_dtype_size(dtype);
+  tlk_Move copy = p->isa->move[tlk_log2_size(dtype)];
+  if (out)
+    copy(outside, p->s0 * size, p->s1 * size, buffer, size, size * s->cols, s->cols, rows);
+  else
+    copy(buffer, size, size * s->cols, outside, p->s0 * size, p->s1 * size, s->cols, rows);
+}
+
+/* `rows` elements of each line from position `at` on, through buffers that take
+** TLK_CHUNK elements. */
+static void run_buffered(const Plan *p, Strip *s, int64_t at, int64_t rows) {
+  _Alignas(64) char buffer[TLK_CHUNK * 8], raw[TLK_CHUNK * 8];
+  int64_t first = s->first + at * p->s1, total = rows * s->cols;
+  bool convert_in = p->in.dtype != p->compute, convert_out = p->out.dtype != p->compute;
+  carry(p, s, rows, p->in.dtype, element(p->in, first), convert_in ? raw : buffer, false);
+  if (convert_in) p->isa->convert[p->in.dtype][p->compute](total, buffer, raw);
+  int64_t *indices = p->indices ? (int64_t *)(void *)raw : NULL;
+  p->scanner->run(rows, s->cols, s->cols, buffer, buffer, s->cols, indices, at + 1, s->state,
+                  s->where);
+  if (indices != NULL) carry(p, s, rows, TL_I64, (char *)(p->indices + first), raw, true);
+  if (convert_out) p->isa->convert[p->compute][p->out.dtype](total, raw, buffer);
+  carry(p, s, rows, p->out.dtype, element(p->out, first), convert_out ? raw : buffer, true);
+}
+
+static void run_strip(const Plan *p, Strip *s) {
+  p->scanner->start(s->cols, s->state);
+  for (int64_t c = 0; c < s->cols; c++) s->where[c] = 1;
+  bool side_by_side = p->s0 == 1 || s->cols == 1;
+  if (side_by_side && p->in.dtype == p->compute && p->out.dtype == p->compute) {
+    p->scanner->run(p->n, s->cols, p->s1, element(p->in, s->first), element(p->out, s->first),
+                    p->s1, p->indices ? p->indices + s->first : NULL, 1, s->state, s->where);
+    return;
+  }
+  int64_t rows = TLK_CHUNK / s->cols;
+  for (int64_t r = 0; r < p->n; r += rows) run_buffered(p, s, r, tlk_min(rows, p->n - r));
+}
+
+static void run_strips(void *context, int64_t begin, int64_t end) {
+  const Plan *p = context;
+  Strip s;
+  for (int64_t i = begin; i < end; i++) {
+    int64_t o = i / p->strips, line = i % p->strips * p->width;
+    s.first = o * p->n * p->inner + line * p->s0;
+    s.cols = tlk_min(p->width, p->group - line);
+    run_strip(p, &s);
+  }
+}
+
+bool tlk_scan(tlk_Scan kernel, tl_DType compute, tlk_Array out, int64_t *indices, tlk_Array in,
+              int64_t outer, int64_t n, int64_t inner) {
+  if (outer == 0 || n == 0 || inner == 0) return true;
+  const tlk_Isa *isa = tlk_isa();
+  bool turned = inner == 1 && outer >= TURNED && n > 1 && n <= SHORT_ROW;
+  Plan p = {.isa = isa,
+            .scanner = &isa->scanners[tlk_compute_index(compute)][kernel],
+            .compute = compute,
+            .out = out,
+            .in = in,
+            .indices = indices,
+            .n = n,
+            .inner = inner,
+            .lines = outer * inner,
+            .group = turned ? outer : inner,
+            .s0 = turned ? n : 1,
+            .s1 = turned ? 1 : inner};
+  if (p.scanner->run == NULL)
+    return tli_fail(TL_EINTERNAL, "scan %d: no kernel that computes in %s", (int)kernel,
+                    tl_dtype_name(compute));
+  p.width = tlk_min(p.group, turned ? TURNED : STRIP);
+  p.strips = tlk_ceil_div(p.group, p.width);
+  tli_parallel_for(p.lines / p.group * p.strips, tlk_max(1, TLK_GRAIN / (n * p.width)), run_strips,
+                   &p);
+  return true;
+}

@@ -1,0 +1,68 @@
+/*
+** sequence.c - evenly spaced numbers. They are computed in int64 or float64,
+** each from its position alone, and then converted; so nothing accumulates,
+** and the result does not depend on how threads share the work.
+*/
+#include "core/parallel.h"
+#include "kernels/cpu/cpu.h"
+
+typedef struct Sequence {
+  tlk_Array out;
+  int64_t n;
+  bool whole; /* int64 */
+  int64_t i0, istep;
+  double start, step, end;
+  int64_t half; /* from here on counted from the end */
+} Sequence;
+
+static void whole_numbers(const Sequence *s, int64_t at, int64_t n, int64_t *out) {
+  uint64_t first = (uint64_t)s->i0 + (uint64_t)at * (uint64_t)s->istep;
+  for (int64_t i = 0; i < n; i++) out[i] = (int64_t)(first + (uint64_t)i * (uint64_t)s->istep);
+}
+
+static void real_numbers(const Sequence *s, int64_t at, int64_t n, double *out) {
+  for (int64_t i = 0; i < n; i++) {
+    int64_t k = at + i;
+    out[i] =
+        k < s->half ? s->start + (double)k * s->step : s->end - (double)(s->n - 1 - k) * s->step;
+  }
+}
+
+static void run(void *context, int64_t begin, int64_t end) {
+  const Sequence *s = context;
+  int64_t size = tli_dtype_bytes[s->out.dtype];
+  tlk_Convert convert = tlk_isa()->convert[s->whole ? TL_I64 : TL_F64][s->out.dtype];
+  union {
+    int64_t whole[TLK_CHUNK];
+    double real[TLK_CHUNK];
+  } buffer;
+  for (int64_t at = begin; at < end; at += TLK_CHUNK) {
+    int64_t n = end - at < TLK_CHUNK ? end - at : TLK_CHUNK;
+    if (s->whole)
+      whole_numbers(s, at, n, buffer.whole);
+    else
+      real_numbers(s, at, n, buffer.real);
+    convert(n, (char *)s->out.data + at * size, &buffer);
+  }
+}
+
+bool tlk_iota(tlk_Array out, int64_t n, tl_Scalar start, tl_Scalar step) {
+  Sequence s = {.out = out, .n = n, .half = n};
+  s.whole = start.kind != TL_FLOATING && step.kind != TL_FLOATING;
+  if (s.whole) {
+    s.i0 = start.i;
+    s.istep = step.i;
+  } else {
+    s.start = tli_to_double(start);
+    s.step = tli_to_double(step);
+  }
+  tli_parallel_for(n, TLK_GRAIN, run, &s);
+  return true;
+}
+
+bool tlk_linspace(tlk_Array out, int64_t n, double start, double end) {
+  Sequence s = {.out = out, .n = n, .start = start, .end = end, .half = (n + 1) / 2};
+  s.step = n > 1 ? (end - start) / (double)(n - 1) : 0;
+  tli_parallel_for(n, TLK_GRAIN, run, &s);
+  return true;
+}

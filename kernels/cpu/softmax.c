@@ -1,0 +1,153 @@
+/*
+** softmax.c - shares the rows or strips of a softmax out to threads. Pieces of
+** half types, and short rows, go through buffers: converted to float32, and
+** short rows turned so that they lie side by side.
+*/
+#include <stdatomic.h>
+
+#include "core/alloc.h"
+#include "core/parallel.h"
+#include "kernels/cpu/blocks.h"
+#include "kernels/cpu/cpu.h"
+
+#define GRAIN (TLK_GRAIN / 4) /* exponentials take longer than sums */
+#define ARRAYS 3
+#define SHORT_ROW 32
+
+/* Arrays (outer, n, inner): the inputs first, the result last. */
+typedef struct Call {
+  const tlk_Isa *isa;
+  const tlk_Softmax *kernel;
+  bool log;
+  tl_DType dtype, compute;
+  char *array[ARRAYS];
+  int arrays;
+  int64_t outer, n, inner;
+  int64_t batch; /* inner == 1: rows of a task */
+  int64_t width, strips;
+  atomic_bool failed;
+} Call;
+
+/* A piece of each array: `cols` lines of n elements, which are `step` elements
+** apart along n; side by side, or, if `rows`, one after the other. */
+static void compute(const Call *c, char *const *piece, bool rows, int64_t cols, int64_t step) {
+  if (c->arrays == 2 && rows)
+    c->kernel->rows(c->log, cols, c->n, piece[0], piece[1]);
+  else if (c->arrays == 2)
+    c->kernel->columns(c->log, c->n, cols, piece[0], step, piece[1], step);
+  else if (rows)
+    c->kernel->rows_back(c->log, cols, c->n, piece[0], piece[1], piece[2]);
+  else
+    c->kernel->columns_back(c->log, c->n, cols, piece[0], piece[1], step, piece[2], step);
+}
+
+/* A piece in memory, and in a buffer (n, cols), or (cols, n) if `rows`. */
+typedef struct Layout {
+  bool rows;
+  int64_t cols, s0, s1; /* elements between neighbours in memory along cols, n */
+} Layout;
+
+static void copy_in(const Call *c, const Layout *l, char *to, const char *from, char *raw) {
+  int64_t size = (int64_t)tl_dtype_size(c->dtype), total = c->n * l->cols;
+  tlk_Convert convert = c->isa->convert[c->dtype][c->compute];
+  if (l->rows) {
+    convert(total, to, from);
+    return;
+  }
+  char *gathered = c->dtype == c->compute ? to : raw;
+  c->isa->move[tlk_log2_size(c->dtype)](gathered, size, size * l->cols, from, l->s0 * size,
+                                        l->s1 * size, l->cols, c->n);
+  if (gathered == raw) convert(total, to, raw);
+}
+
+static void copy_out(const Call *c, const Layout *l, char *to, const char *from, char *raw) {
+  int64_t size = (int64_t)tl_dtype_size(c->dtype), total = c->n * l->cols;
+  tlk_Convert convert = c->isa->convert[c->compute][c->dtype];
+  if (l->rows) {
+    convert(total, to, from);
+    return;
+  }
+  if (c->dtype != c->compute) {
+    convert(total, raw, from);
+    from = raw;
+  }
+  c->isa->move[tlk_log2_size(c->dtype)](to, l->s0 * size, l->s1 * size, from, size, size * l->cols,
+                                        l->cols, c->n);
+}
+
+static bool run_buffered(const Call *c, char *const *piece, int64_t cols) {
+  bool turned = c->inner == 1 && c->n <= SHORT_ROW && cols >= TLK_LANES;
+  Layout l = {.rows = c->inner == 1 && !turned,
+              .cols = cols,
+              .s0 = turned ? c->n : 1,
+              .s1 = turned ? 1 : c->inner};
+  int64_t each = c->n * cols * (int64_t)tl_dtype_size(c->compute);
+  size_t bytes = (size_t)(each * (c->arrays + 1));
+  char *buffer = tli_alloc(bytes);
+  if (buffer == NULL) return false;
+  char *copies[ARRAYS];
+  char *raw = buffer + c->arrays * each;
+  int last = c->arrays - 1;
+  for (int k = 0; k < c->arrays; k++) copies[k] = buffer + k * each;
+  for (int k = 0; k < last; k++) copy_in(c, &l, copies[k], piece[k], raw);
+  compute(c, copies, l.rows, cols, cols);
+  copy_out(c, &l, piece[last], copies[last], raw);
+  tli_free(buffer, bytes);
+  return true;
+}
+
+static void run_tasks(void *context, int64_t begin, int64_t end) {
+  Call *c = context;
+  int64_t size = (int64_t)tl_dtype_size(c->dtype);
+  for (int64_t i = begin; i < end; i++) {
+    int64_t o = i / c->strips * c->batch, strip = i % c->strips;
+    int64_t cols = c->inner == 1 ? tlk_min(c->batch, c->outer - o)
+                                 : tlk_min(c->width, c->inner - strip * c->width);
+    char *piece[ARRAYS];
+    for (int k = 0; k < c->arrays; k++)
+      piece[k] = c->array[k] + (o * c->n * c->inner + strip * c->width) * size;
+    bool short_rows = c->inner == 1 && c->n <= SHORT_ROW && cols >= TLK_LANES;
+    if (c->dtype == c->compute && !short_rows)
+      compute(c, piece, c->inner == 1, cols, c->inner);
+    else if (!run_buffered(c, piece, cols))
+      atomic_store_explicit(&c->failed, true, memory_order_relaxed);
+  }
+}
+
+static bool run(Call *c, const char *name) {
+  if (c->outer == 0 || c->n == 0 || c->inner == 0) return true;
+  c->isa = tlk_isa();
+  c->compute = tli_dtype_compute(c->dtype);
+  c->kernel = &c->isa->softmax[c->compute == TL_F64];
+  c->width = tlk_min(c->inner, TLK_SOFTMAX_COLS);
+  c->strips = tlk_ceil_div(c->inner, c->width);
+  c->batch = c->inner == 1 ? tlk_max(1, tlk_min(TLK_SOFTMAX_COLS, GRAIN / 4 / c->n)) : 1;
+  int64_t tasks = tlk_ceil_div(c->outer, c->batch) * c->strips;
+  tli_parallel_for(tasks, tlk_max(1, GRAIN / (c->batch * c->n * c->width)), run_tasks, c);
+  if (atomic_load_explicit(&c->failed, memory_order_relaxed))
+    return tli_fail(TL_EMEM, "%s: out of memory", name);
+  return true;
+}
+
+bool tlk_softmax(bool log, tlk_Array out, tlk_Array in, int64_t outer, int64_t n, int64_t inner) {
+  Call c = {.log = log,
+            .dtype = in.dtype,
+            .array = {in.data, out.data},
+            .arrays = 2,
+            .outer = outer,
+            .n = n,
+            .inner = inner};
+  return run(&c, "softmax");
+}
+
+bool tlk_softmax_backward(bool log, tlk_Array grad_in, tlk_Array grad_out, tlk_Array out,
+                          int64_t outer, int64_t n, int64_t inner) {
+  Call c = {.log = log,
+            .dtype = out.dtype,
+            .array = {grad_out.data, out.data, grad_in.data},
+            .arrays = 3,
+            .outer = outer,
+            .n = n,
+            .inner = inner};
+  return run(&c, "softmax");
+}

@@ -1,0 +1,33 @@
+/*
+** sort.h - sorting and selecting by keys: unsigned integers in the order of the
+** elements, -0 like 0 and every NaN the largest; the other way round where the
+** order is to descend.
+*/
+#ifndef TLK_SORT_H
+#define TLK_SORT_H
+
+#include "kernels/cpu/cpu.h"
+
+/* An element's key above its place: unlike any other, so that sorting items is
+** stable. */
+typedef uint64_t tlk_Item;
+/* The same for keys of 64 bits. */
+typedef struct tlk_WideItem {
+  uint64_t key, place;
+} tlk_WideItem;
+
+/* Sorts n items; `spare` has room for as many, and the result is in the one
+** that is returned. Shared among threads if `alone`, for one long row. */
+tlk_Item *tlk_sort_items(int64_t n, tlk_Item *items, tlk_Item *spare, bool alone);
+tlk_WideItem *tlk_sort_wide_items(int64_t n, tlk_WideItem *items, tlk_WideItem *spare, bool alone);
+
+bool tlk_sort(bool descending, tlk_Array values, int64_t *indices, tlk_Array in, int64_t rows,
+              int64_t n);
+bool tlk_topk(bool descending, tlk_Array values, int64_t *indices, tlk_Array in, int64_t rows,
+              int64_t n, int64_t k);
+bool tlk_select_rank(int64_t rank, bool skip_nan, tlk_Array values, int64_t *indices, tlk_Array in,
+                     int64_t rows, int64_t n);
+bool tlk_mode(tlk_Array values, int64_t *indices, tlk_Array in, int64_t rows, int64_t n);
+bool tlk_row_order(int64_t *order, tlk_Array in, int64_t n, int64_t m);
+
+#endif

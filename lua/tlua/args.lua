@@ -1,0 +1,236 @@
+-- args.lua - arguments of functions and constructors written in Lua, declared as PyTorch writes
+-- them:
+--
+--    local signature = args.signature [[nn.Conv2d(in_channels: count, out_channels: count,
+--       kernel_size: integers, stride: integers = 1, bias: boolean = true)]]
+--    local a = signature(...)      -- a.in_channels, a.stride, ...
+--
+-- Arguments are taken by position and, from a table with string keys as the last argument, by
+-- name. A parameter without default must be given, unless its type ends in `?`. A wrong argument
+-- is an error at the line of the user who wrote it.
+
+local torch = require "tlua"
+local near = require "tlua.utils.near"
+
+local M = {}
+
+--- What a value is, for messages.
+---@param value any
+---@return string
+function M.describe(value)
+   local kind = type(value)
+   if kind == "string" then return ("%q"):format(value) end
+   if kind == "number" or kind == "boolean" or kind == "nil" then return tostring(value) end
+   if torch.is_tensor(value) then
+      return ("a %s tensor of shape (%s)"):format(value.dtype, table.concat(value.shape, ", "))
+   end
+   local name = torch.type(value)
+   local meta = getmetatable(value)
+   if kind == "table" and type(meta) == "table" and meta.ancestors then
+      return ("the class %s; call it for an instance"):format(value.__name)
+   end
+   return name == kind and "a " .. kind or "an instance of " .. name
+end
+
+local function to_integer(value)
+   return math.type(value) ~= nil and math.tointeger(value) or nil
+end
+
+local function to_integers(value)
+   if type(value) ~= "table" then return to_integer(value) end
+   local list = {}
+   for i = 1, #value do
+      list[i] = to_integer(value[i])
+      if not list[i] then return nil end
+   end
+   return list
+end
+
+local function of_type(name)
+   return function(value)
+      if type(value) == name then return value end
+      return nil
+   end
+end
+
+-- Type -> what messages call it, and a function that gives the argument in its final form, nil
+-- if it does not fit.
+local types = {
+   any = {"a value", function(value) return value end},
+   number = {"a number", of_type "number"},
+   string = {"a string", of_type "string"},
+   boolean = {"a boolean", of_type "boolean"},
+   ["function"] = {"a function", of_type "function"},
+   table = {"a table", of_type "table"},
+   integer = {"an integer", to_integer},
+   count = {"an integer of at least 0", function(value)
+      local n = to_integer(value)
+      return n and n >= 0 and n or nil
+   end},
+   integers = {"an integer or a list of integers", to_integers},
+   numbers = {"a list of numbers", function(value)
+      if type(value) ~= "table" then return nil end
+      for i = 1, #value do
+         if type(value[i]) ~= "number" then return nil end
+      end
+      return value
+   end},
+   callable = {"a function", function(value)
+      local meta = getmetatable(value)
+      local callable = type(value) == "function" or type(meta) == "table" and meta.__call ~= nil
+      return callable and value or nil
+   end},
+   tensor = {"a tensor", function(value)
+      return torch.is_tensor(value) and value or nil
+   end},
+}
+
+local function parse_literal(text)
+   local constants = {["true"] = true, ["false"] = false, inf = math.huge, ["-inf"] = -math.huge}
+   if constants[text] ~= nil then return constants[text] end
+   local quoted = text:match "^'(.*)'$"
+   if quoted then return quoted end
+   return assert(math.tointeger(text) or tonumber(text), "cannot read the default " .. text)
+end
+
+local function parse_parameter(text)
+   local name, kinds, default = text:match "^%s*([%w_]+)%s*:%s*([%w_|]+%??)%s*(.-)%s*$"
+   assert(name, "cannot read the parameter " .. text)
+   local parameter = {name = name, optional = kinds:sub(-1) == "?"}
+   local expected = {}
+   for kind in kinds:gmatch "[%w_]+" do
+      local known = assert(types[kind], "unknown type " .. kind)
+      parameter[#parameter + 1] = known[2]
+      expected[#expected + 1] = known[1]
+   end
+   parameter.expected = table.concat(expected, " or ")
+   if default ~= "" then
+      parameter.default = parse_literal(default:match "^=%s*(.*)$")
+      parameter.optional = true
+   end
+   return parameter
+end
+
+local function parse(text)
+   local name, list = text:match "^%s*([%w_.]+)%s*%((.*)%)%s*$"
+   assert(name, "cannot read the signature " .. text)
+   local signature = {title = name, by_name = {}}
+   for piece in list:gmatch "[^,]+" do
+      local parameter = parse_parameter(piece)
+      signature[#signature + 1] = parameter
+      signature.by_name[parameter.name] = parameter
+   end
+   return signature
+end
+
+-- A table of arguments by name: string keys only, and no object.
+local function is_options(value)
+   if type(value) ~= "table" or getmetatable(value) then return false end
+   for key in pairs(value) do
+      if type(key) ~= "string" then return false end
+   end
+   return true
+end
+
+local function convert(signature, parameter, value)
+   for _, conversion in ipairs(parameter) do
+      local converted = conversion(value)
+      if converted ~= nil then return converted end
+   end
+   torch.raise(("%s: %s: expected %s, got %s"):format(
+      signature.title, parameter.name, parameter.expected, M.describe(value)))
+end
+
+local function take_options(signature, given, options)
+   for key, value in pairs(options) do
+      if not signature.by_name[key] then
+         torch.raise(("%s: unknown option %s%s"):format(
+            signature.title, key, near.hint(key, signature.by_name)))
+      end
+      if given[key] ~= nil then
+         torch.raise(("%s: %s is given by position and by name"):format(signature.title, key))
+      end
+      given[key] = value
+   end
+end
+
+-- Whether a last argument that could be the options is rather the value of its own parameter:
+-- a table, where one is expected, that names no parameter.
+local function is_value(signature, position, value)
+   local parameter = signature[position]
+   if not parameter or next(value) == nil and parameter.optional then return false end
+   for key in pairs(value) do
+      if signature.by_name[key] then return false end
+   end
+   for _, conversion in ipairs(parameter) do
+      if conversion == types.table[2] or conversion == types.any[2] then return true end
+   end
+   return false
+end
+
+local function take(signature, ...)
+   local n = select("#", ...)
+   local given, options = {}, nil
+   local last = n > 0 and select(n, ...)
+   if is_options(last) and not is_value(signature, n, last) then
+      n, options = n - 1, last
+   end
+   if n > #signature then
+      torch.raise(("%s: expected at most %d arguments, got %d"):format(
+         signature.title, #signature, n))
+   end
+   for i = 1, n do given[signature[i].name] = (select(i, ...)) end
+   if options then take_options(signature, given, options) end
+
+   local taken = {}
+   for _, parameter in ipairs(signature) do
+      local value = given[parameter.name]
+      if value ~= nil then
+         taken[parameter.name] = convert(signature, parameter, value)
+      elseif parameter.optional then
+         taken[parameter.name] = parameter.default
+      else
+         torch.raise(("%s: %s is missing; expected %s"):format(
+            signature.title, parameter.name, parameter.expected))
+      end
+   end
+   return taken
+end
+
+--- A function that takes arguments by position and name and returns them as a table by name.
+---@param text string  "name(parameter: type = default, ...)"
+---@return fun(...): table
+function M.signature(text)
+   local signature = parse(text)
+   return function(...) return take(signature, ...) end
+end
+
+--- A list of n values from one number or a list of n.
+---@param name string  of the function, for the message
+---@param what string  of the argument
+---@param value number|number[]
+---@param n integer
+---@return number[]
+function M.expand(name, what, value, n)
+   if type(value) == "number" then
+      local list = {}
+      for i = 1, n do list[i] = value end
+      return list
+   end
+   if #value ~= n then
+      torch.raise(("%s: %s: expected a number or a list of %d, got %d of them"):format(
+         name, what, n, #value))
+   end
+   return value
+end
+
+--- Raises `name: what: expected X, got <value>` at the user's line.
+---@param name string
+---@param what string
+---@param expected string
+---@param value any
+function M.refuse(name, what, expected, value)
+   torch.raise(("%s: %s: expected %s, got %s"):format(name, what, expected, M.describe(value)))
+end
+
+return M

@@ -1,0 +1,129 @@
+-- Function.lua - operators of a user's own, with a derivative written in Lua:
+--
+--    local Exp = torch.class("Exp", torch.autograd.Function)
+--
+--    function Exp.forward(ctx, x)
+--       local y = x:exp()
+--       ctx:save_for_backward(y)
+--       return y
+--    end
+--
+--    function Exp.backward(ctx, grad)
+--       local y = ctx:saved_tensors()
+--       return grad * y
+--    end
+--
+--    local y = Exp:apply(x)
+--
+-- forward may take and return anything; of the tensors among its arguments and results, gradients
+-- are known. It runs without recording. backward gets a gradient for each result and returns one,
+-- or nil, for each argument; it is itself recorded when a graph of the gradient is wanted.
+
+local torch = require "tlua"
+local class = require("tlua.class").class
+
+local Function = class("autograd.Function")
+
+--- What forward tells backward. Fields may be set freely; but a result must be kept with
+--- `save_for_backward` only, lest the graph own itself.
+local Context = class("autograd.Context")
+
+function Context:__init(inputs)
+   self.needs_input_grad = {}
+   for i = 1, inputs.n do
+      self.needs_input_grad[i] = torch.is_tensor(inputs[i]) and inputs[i].requires_grad
+   end
+   self.saved = {n = 0}
+   self.constant = {}
+   self.materialize = true
+end
+
+--- Keeps arguments and results of forward, or other tensors, for backward. Once per forward.
+---@param ... Tensor?
+function Context:save_for_backward(...)
+   self.saved = table.pack(...)
+   for i = 1, self.saved.n do
+      local value = self.saved[i]
+      if value ~= nil and not torch.is_tensor(value) then
+         torch.raise(("save_for_backward: argument %d: expected a Tensor or nil, got %s; " ..
+            "other values can be fields of the context"):format(i, type(value)))
+      end
+   end
+end
+
+--- In backward: the tensors that were saved. An error if one was changed in place since.
+---@return Tensor? ...
+function Context:saved_tensors()
+   return table.unpack(self.saved, 1, self.saved.n)
+end
+
+--- Results that carry no gradient although they are floating.
+---@param ... Tensor
+function Context:mark_non_differentiable(...)
+   for _, result in ipairs {...} do self.constant[#self.constant + 1] = result end
+end
+
+--- Whether backward gets zeros for results that no gradient came for (the default), or nil.
+---@param materialize boolean
+function Context:set_materialize_grads(materialize)
+   self.materialize = materialize
+end
+
+function Function:__init()
+   torch.raise(("%s: a Function is not called, but applied: %s:apply(...)"):format(
+      torch.type(self), torch.type(self)))
+end
+
+local function needs_recording(ctx)
+   if not torch.is_grad_enabled() then return false end
+   for i = 1, #ctx.needs_input_grad do
+      if ctx.needs_input_grad[i] then return true end
+   end
+   return false
+end
+
+local function positions(results, marked)
+   local found = {}
+   for _, tensor in ipairs(marked) do
+      for i = 1, results.n do
+         if rawequal(results[i], tensor) then found[i] = true end
+      end
+   end
+   return found
+end
+
+-- The function that the node calls: (saved tensors, gradients...) -> gradients...
+local function backward_of(cls, ctx)
+   return function(saved, ...)
+      saved.n = ctx.saved.n
+      ctx.saved = saved
+      local grads = table.pack(cls.backward(ctx, ...))
+      ctx.saved = {n = saved.n}
+      return table.unpack(grads, 1, grads.n)
+   end
+end
+
+--- Runs forward and records the call.
+---@param ... any  forward's arguments
+---@return any ...  forward's results
+function Function:apply(...)
+   if type(self) ~= "table" or not self.forward then
+      torch.raise("Function: expected a class with a `forward`; call it as F:apply(...)")
+   end
+   local inputs = table.pack(...)
+   local ctx = Context(inputs)
+   local results
+   do
+      local _ <close> = torch.no_grad()
+      results = table.pack(self.forward(ctx, ...))
+   end
+   if needs_recording(ctx) then
+      local constant = positions(results, ctx.constant)
+      torch.autograd.record(self.__name, inputs, results, constant, ctx.saved,
+         backward_of(self, ctx), ctx.materialize)
+      ctx.saved = {n = ctx.saved.n} -- the node has them
+   end
+   return table.unpack(results, 1, results.n)
+end
+
+return Function

@@ -1,0 +1,223 @@
+-- functional.lua - torch.autograd.functional: derivatives of functions rather than of results.
+--
+-- Each takes a function and its input, a tensor or a list of them. The function gets the tensors as
+-- arguments and returns one tensor. Where the input is a list, so are the derivatives.
+
+local torch = require "tlua"
+local args = require "tlua.args"
+
+local M = {}
+
+-- Copies of the inputs that record, as a list, and whether it was one.
+local function prepare(name, inputs, create_graph)
+   local single = torch.is_tensor(inputs)
+   if not single and type(inputs) ~= "table" then
+      args.refuse(name, "inputs", "a tensor or a list of tensors", inputs)
+   end
+   local list = {}
+   for i, input in ipairs(single and {inputs} or inputs) do
+      if not torch.is_tensor(input) or not input:is_floating_point() then
+         args.refuse(name, "input " .. i, "a floating-point tensor", input)
+      end
+      if create_graph then
+         list[i] = input.requires_grad and input:view_as(input) or input:detach():requires_grad_()
+      else
+         list[i] = input:detach():requires_grad_()
+      end
+   end
+   return list, single
+end
+
+local function call(name, fn, list)
+   local output = fn(table.unpack(list))
+   if not torch.is_tensor(output) then
+      args.refuse(name, "the function", "one that returns a tensor", output)
+   end
+   return output
+end
+
+-- Gradients of output by the list, zeros where there is none.
+local function gradients(output, list, seed, create_graph)
+   if not output.requires_grad then
+      local zeros = {}
+      for i, input in ipairs(list) do zeros[i] = torch.zeros_like(input) end
+      return zeros
+   end
+   local found = table.pack(torch.autograd.grad({output}, list, {
+      grad_outputs = seed and {seed} or nil, retain_graph = true, create_graph = create_graph,
+      allow_unused = true,
+   }))
+   for i, input in ipairs(list) do found[i] = found[i] or torch.zeros_like(input) end
+   return found
+end
+
+local function finish(list, single)
+   if single then return list[1] end
+   return list
+end
+
+local take = {}
+for _, name in ipairs {"jacobian", "hessian"} do
+   take[name] = args.signature("autograd.functional." .. name
+      .. "(fn: callable, inputs: any, create_graph: boolean = false)")
+end
+for _, name in ipairs {"vjp", "jvp", "vhp", "hvp"} do
+   take[name] = args.signature("autograd.functional." .. name
+      .. "(fn: callable, inputs: any, v: any?, create_graph: boolean = false)")
+end
+
+local function concat_shapes(first, second)
+   local shape = {table.unpack(first)}
+   for _, n in ipairs(second) do shape[#shape + 1] = n end
+   return shape
+end
+
+--- All first derivatives: for each input a tensor of the output's shape followed by the input's.
+---@param fn fun(...: Tensor): Tensor
+---@param inputs Tensor|Tensor[]
+---@param options? {create_graph: boolean}
+---@return Tensor|Tensor[]
+function M.jacobian(...)
+   local a = take.jacobian(...)
+   local list, single = prepare("autograd.functional.jacobian", a.inputs, a.create_graph)
+   local _ <close> = torch.enable_grad()
+   local output = call("autograd.functional.jacobian", a.fn, list)
+   local rows = {}
+   for k = 1, #list do rows[k] = {} end
+   local flat = output:reshape(-1)
+   for element = 1, flat:numel() do
+      local grads = gradients(flat[element], list, nil, a.create_graph)
+      for k, grad in ipairs(grads) do rows[k][element] = grad end
+   end
+   local jacobians = {}
+   for k, input in ipairs(list) do
+      local shape = concat_shapes(output.shape, input.shape)
+      jacobians[k] = #rows[k] > 0 and torch.stack(rows[k]):reshape(shape)
+         or torch.zeros(shape, {dtype = input.dtype})
+   end
+   return finish(jacobians, single)
+end
+
+--- All second derivatives of a function with one number as result: a tensor of the input's shape
+--- twice, or for a list of inputs a list of lists.
+---@param fn fun(...: Tensor): Tensor
+---@param inputs Tensor|Tensor[]
+---@param options? {create_graph: boolean}
+---@return Tensor|Tensor[][]
+function M.hessian(...)
+   local a = take.hessian(...)
+   local list, single = prepare("autograd.functional.hessian", a.inputs, a.create_graph)
+   local rows = {}
+   for i = 1, #list do
+      local function gradient(...)
+         local output = call("autograd.functional.hessian", a.fn, {...})
+         if output:numel() ~= 1 then
+            args.refuse("autograd.functional.hessian", "the function",
+               "one that returns one number", output)
+         end
+         return gradients(output, {...}, nil, true)[i]
+      end
+      rows[i] = M.jacobian(gradient, list, {create_graph = a.create_graph})
+   end
+   if single then return rows[1][1] end
+   return rows
+end
+
+-- v as a list that fits the tensors; ones for a single number where none is given.
+local function direction(name, v, tensors)
+   if v == nil then
+      if #tensors ~= 1 or tensors[1]:numel() ~= 1 then
+         torch.raise(name .. ": v: expected a tensor, unless there is only one number, got nil")
+      end
+      return {torch.ones_like(tensors[1])}
+   end
+   local list = torch.is_tensor(v) and {v} or v
+   for i, tensor in ipairs(tensors) do
+      local given = list[i]
+      if not torch.is_tensor(given)
+         or table.concat(given.shape, ",") ~= table.concat(tensor.shape, ",") then
+         args.refuse(name, "v", ("a tensor of shape (%s)"):format(table.concat(tensor.shape, ", ")),
+            given)
+      end
+   end
+   return list
+end
+
+--- The function's result and v^T J.
+---@param fn fun(...: Tensor): Tensor
+---@param inputs Tensor|Tensor[]
+---@param v? Tensor  of the result's shape; one for a single number
+---@param options? {create_graph: boolean}
+---@return Tensor output
+---@return Tensor|Tensor[]
+function M.vjp(...)
+   local a = take.vjp(...)
+   local list, single = prepare("autograd.functional.vjp", a.inputs, a.create_graph)
+   local _ <close> = torch.enable_grad()
+   local output = call("autograd.functional.vjp", a.fn, list)
+   local v = direction("autograd.functional.vjp", a.v, {output})
+   local grads = gradients(output, list, v[1], a.create_graph)
+   return a.create_graph and output or output:detach(), finish(grads, single)
+end
+
+--- The function's result and J v, by differentiating v^T J once more.
+---@param fn fun(...: Tensor): Tensor
+---@param inputs Tensor|Tensor[]
+---@param v? Tensor|Tensor[]  of the inputs' shapes; one for a single number
+---@param options? {create_graph: boolean}
+---@return Tensor output
+---@return Tensor
+function M.jvp(...)
+   local a = take.jvp(...)
+   local list = prepare("autograd.functional.jvp", a.inputs, a.create_graph)
+   local _ <close> = torch.enable_grad()
+   local output = call("autograd.functional.jvp", a.fn, list)
+   local v = direction("autograd.functional.jvp", a.v, list)
+   local dummy = torch.zeros_like(output):requires_grad_()
+   local grads = gradients(output, list, dummy, true)
+   local sum = torch.zeros({}, {dtype = output.dtype, device = output.device})
+   for i, grad in ipairs(grads) do sum = sum + (grad * v[i]):sum() end
+   local product = gradients(sum, {dummy}, nil, a.create_graph)[1]
+   return a.create_graph and output or output:detach(), product
+end
+
+-- The gradient of fn's one number, multiplied by v and differentiated once more.
+local function second_order(name, a)
+   local list, single = prepare(name, a.inputs, a.create_graph)
+   local _ <close> = torch.enable_grad()
+   local output = call(name, a.fn, list)
+   if output:numel() ~= 1 then
+      args.refuse(name, "the function", "one that returns one number", output)
+   end
+   local v = direction(name, a.v, list)
+   local sum = torch.zeros({}, {dtype = output.dtype, device = output.device})
+   for i, grad in ipairs(gradients(output, list, nil, true)) do
+      sum = sum + (grad * v[i]):sum()
+   end
+   local product = gradients(sum, list, nil, a.create_graph)
+   return a.create_graph and output or output:detach(), finish(product, single)
+end
+
+--- The function's result and v^T H; the function returns one number.
+---@param fn fun(...: Tensor): Tensor
+---@param inputs Tensor|Tensor[]
+---@param v? Tensor|Tensor[]
+---@param options? {create_graph: boolean}
+---@return Tensor output
+---@return Tensor|Tensor[]
+function M.vhp(...)
+   return second_order("autograd.functional.vhp", take.vhp(...))
+end
+
+--- The function's result and H v, which is the same since H is symmetric.
+---@param fn fun(...: Tensor): Tensor
+---@param inputs Tensor|Tensor[]
+---@param v? Tensor|Tensor[]
+---@param options? {create_graph: boolean}
+---@return Tensor output
+---@return Tensor|Tensor[]
+function M.hvp(...)
+   return second_order("autograd.functional.hvp", take.hvp(...))
+end
+
+return M

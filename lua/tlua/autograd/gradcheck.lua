@@ -1,0 +1,198 @@
+-- gradcheck.lua - compares derivatives with differences of values: for operators, modules and
+-- functions of a user's own. Inputs should be float64: with float32 the differences are too rough.
+
+local torch = require "tlua"
+local args = require "tlua.args"
+
+local M = {}
+
+local signature = args.signature [[gradcheck(fn: callable, inputs: any, eps: number = 1e-6,
+   atol: number = 1e-5, rtol: number = 1e-3, raise_exception: boolean = true,
+   check_undefined_grad: boolean = true)]]
+
+local function wants_gradient(value)
+   return torch.is_tensor(value) and value.requires_grad
+end
+
+-- The results of fn that carry a gradient, by their place among all results.
+local function outputs_of(fn, inputs)
+   local results = table.pack(fn(table.unpack(inputs, 1, inputs.n)))
+   if results.n == 1 and type(results[1]) == "table" and getmetatable(results[1]) == nil then
+      results = table.pack(table.unpack(results[1]))
+   end
+   local outputs = {}
+   for i = 1, results.n do
+      if torch.is_tensor(results[i]) and results[i]:is_floating_point() then
+         outputs[#outputs + 1] = results[i]
+      end
+   end
+   return outputs
+end
+
+-- (elements of input, elements of output): central differences. Inputs are changed one element at a
+-- time, in memory of their own, and set back.
+local function numerical_jacobian(fn, inputs, which, output, eps)
+   local _ <close> = torch.no_grad()
+   local input = inputs[which]
+   local saved = input:detach():clone()
+   local flat = saved:reshape(-1):clone()
+   local columns = {}
+   for element = 1, flat:numel() do
+      local x = flat[element]:item()
+      local values = {}
+      for side, offset in ipairs {eps, -eps} do
+         flat[element] = x + offset
+         input.data:copy_(flat:view_as(saved))
+         values[side] = outputs_of(fn, inputs)[output]:to("float64"):reshape(-1):clone()
+      end
+      flat[element] = x
+      columns[element] = (values[1] - values[2]):div_(2 * eps)
+   end
+   input.data:copy_(saved)
+   return #columns > 0 and torch.stack(columns) or nil
+end
+
+-- The same from the derivative: one backward pass for each element of the output.
+local function analytical_jacobians(output, wanted)
+   local n = output:numel()
+   local rows = {}
+   for k = 1, #wanted do rows[k] = {} end
+   for element = 1, n do
+      local seed = torch.zeros(n, {dtype = output.dtype})
+      seed[element] = 1
+      seed = seed:view(output.shape)
+      local grads = table.pack(torch.autograd.grad({output}, wanted,
+         {grad_outputs = {seed}, retain_graph = true, allow_unused = true}))
+      for k, input in ipairs(wanted) do
+         local grad = grads[k]
+         if grad and (grad.dtype ~= input.dtype or not torch.equal(
+            torch.tensor(grad.shape, {dtype = "int64"}),
+            torch.tensor(input.shape, {dtype = "int64"}))) then
+            error(("the gradient of input %d is %s, the input %s"):format(
+               k, args.describe(grad), args.describe(input)), 0)
+         end
+         rows[k][element] = (grad or torch.zeros_like(input)):to("float64"):reshape(-1)
+      end
+   end
+   local jacobians = {}
+   for k = 1, #wanted do
+      jacobians[k] = #rows[k] > 0 and torch.stack(rows[k]):t() or nil
+   end
+   return jacobians
+end
+
+-- The element at which two matrices differ most beyond the tolerance, as text; nil if none does.
+local function worst_difference(analytical, numerical, atol, rtol)
+   local excess = (analytical - numerical):abs() - numerical:abs() * rtol - atol
+   excess = excess:nan_to_num(math.huge)
+   local both_nan = torch.isnan(analytical):logical_and(torch.isnan(numerical))
+   excess = excess:masked_fill(both_nan, -1)
+   if excess:numel() == 0 or excess:max():item() <= 0 then return nil end
+   local position = excess:reshape(-1):argmax():item() - 1
+   local columns = excess:size(2)
+   local i, j = position // columns + 1, position % columns + 1
+   return ("the derivative of element %d of the output by element %d of the input is %.9g, by "
+      .. "differences %.9g"):format(j, i, analytical[i][j]:item(), numerical[i][j]:item())
+end
+
+-- What is wrong with the derivatives, nil if nothing is.
+local function find_fault(a, inputs)
+   local wanted, places = {}, {}
+   for i = 1, inputs.n do
+      if wants_gradient(inputs[i]) then
+         wanted[#wanted + 1] = inputs[i]
+         places[#places + 1] = i
+      end
+   end
+   if #wanted == 0 then return "no input requires a gradient" end
+   local outputs = outputs_of(a.fn, inputs)
+   if #outputs == 0 then return "no result is a floating-point tensor" end
+   -- All derivatives first: for the differences the inputs are changed in place, after which the
+   -- graph could not be used.
+   local analytical = {}
+   for o, output in ipairs(outputs) do
+      analytical[o] = output.requires_grad and analytical_jacobians(output, wanted) or {}
+   end
+   for o in ipairs(outputs) do
+      for k, place in ipairs(places) do
+         local numerical = analytical[o][k]
+            and numerical_jacobian(a.fn, inputs, place, o, a.eps)
+         if numerical then
+            local fault = worst_difference(analytical[o][k], numerical, a.atol, a.rtol)
+            if fault then return ("output %d, input %d: %s"):format(o, place, fault) end
+         end
+      end
+   end
+end
+
+-- A list of arguments: the given list, or the one tensor.
+local function to_list(inputs)
+   if torch.is_tensor(inputs) then return {n = 1, inputs} end
+   if type(inputs) ~= "table" then
+      args.refuse("gradcheck", "inputs", "a tensor or a list of arguments", inputs)
+   end
+   return {n = inputs.n or #inputs, table.unpack(inputs, 1, inputs.n or #inputs)}
+end
+
+local function judge(a, inputs)
+   local fault = find_fault(a, inputs)
+   if not fault then return true end
+   if a.raise_exception then torch.raise("gradcheck: " .. fault) end
+   return false, fault
+end
+
+--- Checks the derivatives of fn's results by those inputs that require a gradient. A difference is
+--- an error that names it, or, with `raise_exception = false`, false and the message.
+---@param fn function
+---@param inputs Tensor|any[]
+---@param options? {eps: number, atol: number, rtol: number, raise_exception: boolean}
+---@return boolean
+---@return string? fault
+function M.gradcheck(...)
+   local a = signature(...)
+   return judge(a, to_list(a.inputs))
+end
+
+--- Checks second derivatives: the gradient, as a function of the inputs and of the gradients of the
+--- results, which are random.
+---@param fn function
+---@param inputs Tensor|any[]
+---@param options? {eps: number, atol: number, rtol: number, raise_exception: boolean}
+---@return boolean
+---@return string? fault
+function M.gradgradcheck(...)
+   local a = signature(...)
+   local inputs = to_list(a.inputs)
+   local n = inputs.n
+   local seeds = {}
+   for _, output in ipairs(outputs_of(a.fn, inputs)) do
+      if output.requires_grad then
+         seeds[#seeds + 1] = torch.randn(output.shape, {dtype = output.dtype,
+            requires_grad = true})
+      end
+   end
+   local all = {n = n + #seeds, table.unpack(inputs, 1, n)}
+   for i, seed in ipairs(seeds) do all[n + i] = seed end
+   local fn = a.fn
+   a.fn = function(...)
+      local values = table.pack(...)
+      local outputs, wanted = {}, {}
+      local _ <close> = torch.enable_grad()
+      for _, output in ipairs(outputs_of(fn, {n = n, table.unpack(values, 1, n)})) do
+         if output.requires_grad then outputs[#outputs + 1] = output end
+      end
+      for i = 1, n do
+         if wants_gradient(values[i]) then wanted[#wanted + 1] = values[i] end
+      end
+      local grads = table.pack(torch.autograd.grad(outputs, wanted, {create_graph = true,
+         allow_unused = true, grad_outputs = {table.unpack(values, n + 1)}}))
+      local found = {}
+      for i = 1, #wanted do
+         if grads[i] then found[#found + 1] = grads[i] end
+      end
+      return table.unpack(found)
+   end
+   return judge(a, all)
+end
+
+return M

@@ -1,0 +1,98 @@
+-- class.lua - classes with single inheritance, for modules, optimizers, datasets and users' own:
+--
+--    local Circle, Shape = torch.class("Circle", Shape)
+--    function Circle:__init(radius) self.radius = radius end
+--    function Circle:area() return math.pi * self.radius ^ 2 end
+--    local circle = Circle(2)
+--
+-- A class is a table of methods and at the same time the metatable of its instances. Methods are
+-- looked up when they are called, so a method that is defined or replaced later, in the class or
+-- in one it derives from, holds for objects that exist already. Metamethods are found by Lua in
+-- the metatable alone; a class therefore takes over its parent's (all but __gc) when it is made,
+-- and those that the parent gains later.
+
+local torch = require "tlua"
+
+local M = {}
+
+local metamethods = {}
+for name in ([[add sub mul div mod pow unm idiv band bor bxor shl shr bnot concat len eq lt le
+   index newindex call tostring pairs close]]):gmatch "%a+" do
+   metamethods["__" .. name] = true
+end
+
+local function construct(cls, ...)
+   local object = setmetatable({}, cls)
+   object:__init(...)
+   return object
+end
+
+-- A field set for the first time: subclasses without a metamethod of their own inherit it.
+local function define(cls, name, value)
+   rawset(cls, name, value)
+   if not metamethods[name] then return end
+   for _, child in ipairs(getmetatable(cls).children) do
+      if rawget(child, name) == nil then child[name] = value end
+   end
+end
+
+local function describe(cls)
+   return "class " .. cls.__name
+end
+
+local function default_init() end
+
+--- Makes a class. Calling it makes an instance and runs `__init` on that.
+---@param name string  what `torch.type` and printing show
+---@param parent? table  a class made by this function
+---@return table class
+---@return table? parent
+function M.class(name, parent)
+   if type(name) ~= "string" then
+      torch.raise("class: name: expected a string, got " .. type(name))
+   end
+   local parent_info = parent and getmetatable(parent)
+   if parent and not (type(parent_info) == "table" and parent_info.ancestors) then
+      torch.raise(("class %s: parent: expected a class, got %s"):format(name, type(parent)))
+   end
+
+   local cls = {__name = name}
+   local info = {
+      ancestors = {[cls] = true}, children = {}, parent = parent,
+      __index = parent, __call = construct, __tostring = describe,
+   }
+   if parent then
+      for ancestor in pairs(parent_info.ancestors) do info.ancestors[ancestor] = true end
+      for metamethod in pairs(metamethods) do cls[metamethod] = rawget(parent, metamethod) end
+      table.insert(parent_info.children, cls)
+   else
+      cls.__init = default_init
+   end
+   if not parent or rawget(parent, "__index") == parent then cls.__index = cls end
+   info.__newindex = define
+   return setmetatable(cls, info), parent
+end
+
+--- Whether an object is an instance of a class or of one derived from it.
+---@param object any
+---@param cls table
+---@return boolean
+function M.isinstance(object, cls)
+   local meta = getmetatable(object)
+   local info = type(meta) == "table" and getmetatable(meta)
+   local ancestors = type(info) == "table" and info.ancestors or nil
+   return ancestors ~= nil and ancestors[cls] == true
+end
+
+--- The class's name for an instance, "Tensor" for a tensor, else what Lua's `type` says.
+---@param object any
+---@return string
+function M.type(object)
+   local meta = getmetatable(object)
+   local info = type(meta) == "table" and getmetatable(meta)
+   if type(info) == "table" and info.ancestors then return meta.__name end
+   if torch.is_tensor(object) then return "Tensor" end
+   return type(object)
+end
+
+return M

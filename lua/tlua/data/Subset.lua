@@ -1,0 +1,45 @@
+-- Subset.lua - some of a dataset's items, in an order of their own.
+
+local torch = require "tlua"
+local args = require "tlua.args"
+local class = require "tlua.class"
+local Dataset = require "tlua.data.Dataset"
+local items = require "tlua.data.items"
+
+---@class data.Subset: data.Dataset
+---@field dataset data.Dataset
+---@field indices Tensor  (n), int64
+---@overload fun(dataset: data.Dataset, indices: Tensor|integer[]): data.Subset
+local Subset, parent = class.class("data.Subset", Dataset)
+
+---@param dataset data.Dataset
+---@param indices Tensor|integer[]  positions in it
+function Subset:__init(dataset, indices)
+   parent.__init(self)
+   if not items.is_dataset(dataset) then
+      args.refuse("data.Subset", "dataset", "a dataset", dataset)
+   end
+   if type(indices) == "table" then indices = torch.tensor(indices, {dtype = "int64"}) end
+   if not torch.is_tensor(indices) or indices:dim() ~= 1 or indices.dtype ~= "int64" then
+      args.refuse("data.Subset", "indices", "a list of positions or a 1-d int64 tensor", indices)
+   end
+   self.dataset, self.indices = dataset, indices
+   -- Where whole batches can be had from the dataset, they can be had from its subset.
+   if items.gives_batches(dataset) then
+      self.get_items = function(subset, positions)
+         return subset.dataset:get_items(subset.indices:index_select(1, positions))
+      end
+   end
+end
+
+function Subset:__len()
+   return self.indices:size(1)
+end
+
+---@param i integer
+---@return any ...
+function Subset:get(i)
+   return items.get(self.dataset, self.indices[i]:item())
+end
+
+return Subset

@@ -1,0 +1,58 @@
+-- collate.lua - makes a batch of single items.
+
+local torch = require "tlua"
+local args = require "tlua.args"
+
+local M = {}
+
+local collate
+
+-- A table of values by name becomes a table of batches by name.
+local function collate_tables(values)
+   local batch = {}
+   for key in pairs(values[1]) do
+      local column = {}
+      for i, value in ipairs(values) do
+         column[i] = value[key]
+         if column[i] == nil then
+            torch.raise(("data.default_collate: item %d of the batch has no %s"):format(i, key))
+         end
+      end
+      batch[key] = collate(column)
+   end
+   return batch
+end
+
+-- Tensors are stacked, numbers become a tensor, strings stay a list.
+function collate(values)
+   local first = values[1]
+   if torch.is_tensor(first) then return torch.stack(values) end
+   local kind = type(first)
+   if kind == "number" or kind == "boolean" then return torch.tensor(values) end
+   if kind == "string" then return values end
+   if kind == "table" and getmetatable(first) == nil then return collate_tables(values) end
+   args.refuse("data.default_collate", "item", "tensors, numbers, strings or tables of them",
+      first)
+end
+
+--- A batch of items, each a list of values: the values at the same place together, one result for
+--- each place.
+---@param items any[][]
+---@return any ...
+function M.default_collate(items)
+   local batch = {}
+   for place = 1, #items[1] do
+      local column = {}
+      for i, item in ipairs(items) do
+         if item[place] == nil then
+            torch.raise(("data.default_collate: item %d of the batch has %d values, not %d")
+               :format(i, #item, #items[1]))
+         end
+         column[i] = item[place]
+      end
+      batch[place] = collate(column)
+   end
+   return table.unpack(batch)
+end
+
+return M

@@ -1,0 +1,47 @@
+-- items.lua - what counts as a dataset, and how an item is had from it: an object with `get` and a
+-- length, or a plain list, whose items may be lists of several values.
+
+local torch = require "tlua"
+local class = require "tlua.class"
+
+local M = {}
+
+--- Whether something is a dataset with positions.
+---@param dataset any
+---@return boolean
+function M.is_dataset(dataset)
+   if type(dataset) ~= "table" and type(dataset) ~= "userdata" then return false end
+   if torch.is_tensor(dataset) then return dataset:dim() > 0 end
+   if type(dataset) == "userdata" then return false end
+   return getmetatable(dataset) == nil or dataset.get ~= nil
+end
+
+--- Whether whole batches can be had from it.
+---@param dataset any
+---@return boolean
+function M.gives_batches(dataset)
+   return type(dataset) == "table" and getmetatable(dataset) ~= nil
+      and dataset.get_items ~= nil
+end
+
+--- The item at a position, as one value or several.
+---@param dataset any
+---@param i integer
+---@return any ...
+function M.get(dataset, i)
+   if type(dataset) == "table" and getmetatable(dataset) ~= nil then return dataset:get(i) end
+   local item = dataset[i]
+   if type(item) == "table" and getmetatable(item) == nil and #item > 0 then
+      return table.unpack(item)
+   end
+   return item
+end
+
+--- Whether something is a dataset without positions.
+---@param dataset any
+---@return boolean
+function M.is_stream(dataset)
+   return class.isinstance(dataset, require "tlua.data.IterableDataset")
+end
+
+return M

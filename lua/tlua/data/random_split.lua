@@ -1,0 +1,56 @@
+-- random_split.lua - a dataset's items in random order, cut into parts.
+
+local torch = require "tlua"
+local args = require "tlua.args"
+local items = require "tlua.data.items"
+local Subset = require "tlua.data.Subset"
+
+local signature = args.signature [[data.random_split(dataset: any, lengths: numbers,
+   generator: any?)]]
+
+-- The lengths of the parts, given as counts or as shares that add up to 1. What rounding leaves
+-- over goes to the first parts, one item each.
+local function to_counts(lengths, n)
+   local sum = 0
+   for _, length in ipairs(lengths) do sum = sum + length end
+   local counts = {}
+   if n ~= 1 and math.abs(sum - 1) < 1e-9 then
+      local left = n
+      for i, share in ipairs(lengths) do
+         counts[i] = math.floor(n * share)
+         left = left - counts[i]
+      end
+      for i = 1, left do
+         local k = (i - 1) % #counts + 1
+         counts[k] = counts[k] + 1
+      end
+      return counts
+   end
+   for i, length in ipairs(lengths) do counts[i] = math.tointeger(length) end
+   if sum ~= n or #counts ~= #lengths then
+      torch.raise(("data.random_split: lengths: expected counts that add up to %d or shares that "
+         .. "add up to 1, got {%s}"):format(n, table.concat(lengths, ", ")))
+   end
+   return counts
+end
+
+--- Cuts a dataset into parts at random.
+---@param dataset data.Dataset
+---@param lengths number[]  counts, or shares
+---@param options? {generator: Generator}
+---@return data.Subset ...
+return function(...)
+   local a = signature(...)
+   if not items.is_dataset(a.dataset) then
+      args.refuse("data.random_split", "dataset", "a dataset", a.dataset)
+   end
+   local n = #a.dataset
+   local counts = to_counts(a.lengths, n)
+   local order = torch.randperm(n, {generator = a.generator})
+   local parts, start = {}, 1
+   for i, count in ipairs(counts) do
+      parts[i] = Subset(a.dataset, order:narrow(1, start, count))
+      start = start + count
+   end
+   return table.unpack(parts)
+end

@@ -1,0 +1,176 @@
+-- samplers.lua - in which order a loader takes the items of a dataset.
+--
+-- A sampler has a length and `iter`, which returns a function that gives one position at each call.
+-- Those here also have `indices`, all positions at once as a 1-d int64 tensor: with it a loader
+-- need not go through Lua for each item.
+
+local torch = require "tlua"
+local args = require "tlua.args"
+local class = require "tlua.class"
+
+local M = {}
+
+---@class data.Sampler
+local Sampler = class.class("data.Sampler")
+M.Sampler = Sampler
+
+--- Iterates over the positions.
+---@return fun(): integer?
+function Sampler:iter()
+   local list = self:indices():tolist()
+   local i = 0
+   return function()
+      i = i + 1
+      return list[i]
+   end
+end
+
+local function check_count(name, what, value)
+   local n = math.tointeger(value)
+   if not n or n < 0 then args.refuse(name, what, "an integer of at least 0", value) end
+   return n
+end
+
+--- All items in their order.
+---@class data.SequentialSampler: data.Sampler
+---@overload fun(dataset: data.Dataset): data.SequentialSampler
+M.SequentialSampler = class.class("data.SequentialSampler", Sampler)
+
+function M.SequentialSampler:__init(dataset)
+   self.dataset = dataset
+end
+
+function M.SequentialSampler:__len()
+   return #self.dataset
+end
+
+function M.SequentialSampler:indices()
+   return torch.arange(1, #self.dataset + 1)
+end
+
+local take_random = args.signature [[data.RandomSampler(dataset: any, replacement: boolean = false,
+   num_samples: count?, generator: any?)]]
+
+--- All items in random order, or num_samples of them, with `replacement` each anew.
+---@class data.RandomSampler: data.Sampler
+---@overload fun(dataset: data.Dataset, options?: table): data.RandomSampler
+M.RandomSampler = class.class("data.RandomSampler", Sampler)
+
+function M.RandomSampler:__init(...)
+   local a = take_random(...)
+   self.dataset, self.replacement = a.dataset, a.replacement
+   self.num_samples, self.generator = a.num_samples, a.generator
+end
+
+function M.RandomSampler:__len()
+   return self.num_samples or #self.dataset
+end
+
+function M.RandomSampler:indices()
+   local n, wanted = #self.dataset, #self
+   local options = {generator = self.generator}
+   if self.replacement then return torch.randint(1, n + 1, {wanted}, options) end
+   local order = torch.randperm(n, options)
+   if wanted == n then return order end
+   if wanted < n then return order:narrow(1, 1, wanted) end
+   local rounds = {order}
+   for _ = 2, -(-wanted // n) do rounds[#rounds + 1] = torch.randperm(n, options) end
+   return torch.cat(rounds):narrow(1, 1, wanted)
+end
+
+--- The given positions in random order.
+---@class data.SubsetRandomSampler: data.Sampler
+---@overload fun(indices: Tensor|integer[], generator?): data.SubsetRandomSampler
+M.SubsetRandomSampler = class.class("data.SubsetRandomSampler", Sampler)
+
+function M.SubsetRandomSampler:__init(indices, generator)
+   if type(indices) == "table" then indices = torch.tensor(indices, {dtype = "int64"}) end
+   if not torch.is_tensor(indices) or indices:dim() ~= 1 then
+      args.refuse("data.SubsetRandomSampler", "indices", "a list of positions", indices)
+   end
+   self.positions, self.generator = indices, generator
+end
+
+function M.SubsetRandomSampler:__len()
+   return self.positions:size(1)
+end
+
+function M.SubsetRandomSampler:indices()
+   local order = torch.randperm(#self, {generator = self.generator})
+   return self.positions:index_select(1, order)
+end
+
+--- num_samples positions, each drawn with a probability in proportion to its weight.
+---@class data.WeightedRandomSampler: data.Sampler
+---@overload fun(weights, num_samples: integer, options?): data.WeightedRandomSampler
+M.WeightedRandomSampler = class.class("data.WeightedRandomSampler", Sampler)
+
+local take_weighted = args.signature [[data.WeightedRandomSampler(weights: tensor|numbers,
+   num_samples: count, replacement: boolean = true, generator: any?)]]
+
+function M.WeightedRandomSampler:__init(...)
+   local a = take_weighted(...)
+   if type(a.weights) == "table" then a.weights = torch.tensor(a.weights, {dtype = "float64"}) end
+   self.weights, self.num_samples = a.weights, a.num_samples
+   self.replacement, self.generator = a.replacement, a.generator
+end
+
+function M.WeightedRandomSampler:__len()
+   return self.num_samples
+end
+
+function M.WeightedRandomSampler:indices()
+   return torch.multinomial(self.weights, self.num_samples, self.replacement,
+      {generator = self.generator})
+end
+
+--- Lists of positions that a sampler gives, batch_size at a time.
+---@class data.BatchSampler: data.Sampler
+---@overload fun(sampler: data.Sampler, batch_size: integer, drop_last?): data.BatchSampler
+M.BatchSampler = class.class("data.BatchSampler", Sampler)
+
+function M.BatchSampler:__init(sampler, batch_size, drop_last)
+   self.batch_size = check_count("data.BatchSampler", "batch_size", batch_size)
+   if self.batch_size == 0 then
+      args.refuse("data.BatchSampler", "batch_size", "at least 1", batch_size)
+   end
+   self.sampler, self.drop_last = sampler, drop_last or false
+end
+
+function M.BatchSampler:__len()
+   local n = #self.sampler
+   if self.drop_last then return n // self.batch_size end
+   return -(-n // self.batch_size)
+end
+
+-- Pieces of a tensor of positions.
+local function iterate_tensor(self)
+   local positions = self.sampler:indices()
+   local n, start = positions:size(1), 1
+   return function()
+      local count = math.min(self.batch_size, n - start + 1)
+      if count <= 0 or self.drop_last and count < self.batch_size then return nil end
+      local batch = positions:narrow(1, start, count)
+      start = start + count
+      return batch
+   end
+end
+
+--- Iterates over the batches: 1-d int64 tensors where the sampler has `indices`, else lists.
+---@return fun(): Tensor|integer[]?
+function M.BatchSampler:iter()
+   if self.sampler.indices then return iterate_tensor(self) end
+   local next_position = self.sampler:iter()
+   return function()
+      local batch = {}
+      while #batch < self.batch_size do
+         local position = next_position()
+         if position == nil then break end
+         batch[#batch + 1] = position
+      end
+      if #batch == 0 or self.drop_last and #batch < self.batch_size then return nil end
+      return batch
+   end
+end
+
+return M

@@ -1,0 +1,229 @@
+-- tree.lua - nested tables as a flat list of tensors and a text that tells the structure.
+--
+-- The text is JSON and goes into the metadata of a file under `key`. In it tables with string keys
+-- are objects and sequences are arrays; what JSON does not have is an object with one key that
+-- begins with `$`:
+--
+--    {"$tensor": "model.1.weight"}   the tensor of that name in the file
+--    {"$float": "inf"}               a number that is not finite
+--    {"$bytes": "00ff"}              a string that is not UTF-8, in hexadecimal digits
+--    {"$pairs": [[key, value], ...]} a table with other keys
+--
+-- A table of tensors alone, the usual state dict, has no text: the file's names tell it all.
+
+local torch = require "tlua"
+local json = require "tlua.utils.json"
+
+local M = {}
+
+--- The key in a file's metadata.
+M.key = "tlua.structure"
+
+local max_depth <const> = 20 -- each takes up to three levels of JSON
+
+-- Flattening ---------------------------------------------------------------------------------
+
+local function fail(path, why)
+   error({tree = path == "" and why or ("%s: %s"):format(path, why)}, 0)
+end
+
+local function join(path, key)
+   return path == "" and tostring(key) or path .. "." .. tostring(key)
+end
+
+local function is_sequence(value)
+   local n = #value
+   local count = 0
+   for key in pairs(value) do
+      if math.type(key) ~= "integer" or key < 1 or key > n then return false end
+      count = count + 1
+   end
+   return count == n
+end
+
+local function is_record(value)
+   for key in pairs(value) do
+      if type(key) ~= "string" or key:sub(1, 1) == "$" or not utf8.len(key) then return false end
+   end
+   return true
+end
+
+local function flatten_string(text)
+   if utf8.len(text) then return text end
+   return {["$bytes"] = text:gsub(".", function(c) return ("%02x"):format(c:byte()) end)}
+end
+
+local function flatten_number(value)
+   if value ~= value then return {["$float"] = "nan"} end
+   if value == math.huge then return {["$float"] = "inf"} end
+   if value == -math.huge then return {["$float"] = "-inf"} end
+   return value
+end
+
+local flatten_value
+
+-- Keys in a fixed order: the same table gives the same file.
+local function sorted_keys(value)
+   local keys = {}
+   for key in pairs(value) do keys[#keys + 1] = key end
+   table.sort(keys, function(a, b)
+      local x, y = math.type(a) ~= nil, math.type(b) ~= nil
+      if x and y then return a < b end
+      if x ~= y then return x end
+      return tostring(a) < tostring(b)
+   end)
+   return keys
+end
+
+local function flatten_table(value, path, state)
+   if getmetatable(value) ~= nil then
+      fail(path, ("an instance of %s cannot be saved; save its state, such as state_dict()"):format(
+         torch.type(value)))
+   end
+   if state.open[value] then fail(path, "the table contains itself") end
+   if state.depth == max_depth then fail(path, "nested too deeply") end
+   state.open[value], state.depth = true, state.depth + 1
+
+   local node
+   if next(value) ~= nil and is_sequence(value) then
+      node = json.as_array({})
+      for i, item in ipairs(value) do node[i] = flatten_value(item, join(path, i), state) end
+   elseif is_record(value) then
+      node = {}
+      for _, key in ipairs(sorted_keys(value)) do
+         node[key] = flatten_value(value[key], join(path, key), state)
+      end
+   else
+      local list = json.as_array({})
+      for _, key in ipairs(sorted_keys(value)) do
+         if type(key) ~= "string" and math.type(key) == nil and type(key) ~= "boolean" then
+            fail(path, ("a %s as a key cannot be saved"):format(type(key)))
+         end
+         local flat_key = flatten_value(key, path, state)
+         local item = flatten_value(value[key], join(path, key), state)
+         list[#list + 1] = json.as_array({flat_key, item})
+      end
+      node = {["$pairs"] = list}
+   end
+   state.open[value], state.depth = nil, state.depth - 1
+   return node
+end
+
+function flatten_value(value, path, state)
+   if torch.is_tensor(value) then
+      if path == "" then path = "tensor" end -- it is all that is saved
+      if not utf8.len(path) then fail(path, "a name that is not UTF-8") end
+      if path == "__metadata__" then fail(path, "the name is the format's own") end
+      if state.names[path] then fail(path, "two tensors of this name") end
+      state.names[path] = true
+      table.insert(state.entries, {name = path, tensor = value})
+      return {["$tensor"] = path}
+   end
+   local kind = type(value)
+   if kind == "string" then return flatten_string(value) end
+   if kind == "number" then return flatten_number(value) end
+   if kind == "boolean" then return value end
+   if kind == "table" then return flatten_table(value, path, state) end
+   fail(path, ("a %s cannot be saved"):format(kind))
+end
+
+-- Whether a table says no more than its tensors' names do.
+local function only_tensors(object)
+   for key, value in pairs(object) do
+      if type(key) ~= "string" or not torch.is_tensor(value) then return false end
+   end
+   return true
+end
+
+--- Takes a value apart.
+---@param object any
+---@return {name: string, tensor: Tensor}[]? entries  nil on failure
+---@return string? structure  nil for a table of tensors alone
+---@return string? message
+function M.flatten(object)
+   local state = {entries = {}, names = {}, open = {}, depth = 0}
+   local ok, node = pcall(flatten_value, object, "", state)
+   if not ok then
+      if type(node) == "table" and node.tree then return nil, nil, node.tree end
+      error(node, 0)
+   end
+   local plain = type(object) == "table" and only_tensors(object)
+   return state.entries, not plain and json.encode(node) or nil
+end
+
+-- Rebuilding ---------------------------------------------------------------------------------
+
+local floats = {nan = 0 / 0, inf = math.huge, ["-inf"] = -math.huge}
+
+local rebuild_value
+
+local special = {}
+
+special["$tensor"] = function(name, tensors)
+   local tensor = type(name) == "string" and tensors[name]
+   if not tensor then
+      fail("", ("the structure names a tensor %s that is not there"):format(name))
+   end
+   return tensor
+end
+
+special["$float"] = function(name)
+   return floats[name] or fail("", "the structure has an unknown number")
+end
+
+special["$bytes"] = function(digits)
+   if type(digits) ~= "string" or #digits % 2 ~= 0 or digits:find "%X" then
+      fail("", "the structure has a malformed string")
+   end
+   return (digits:gsub("..", function(pair) return string.char(tonumber(pair, 16)) end))
+end
+
+special["$pairs"] = function(list, tensors)
+   if not json.is_array(list) then fail("", "the structure has a malformed table") end
+   local object = {}
+   for i = 1, #list do
+      local pair = list[i]
+      if not json.is_array(pair) or #pair ~= 2 then
+         fail("", "the structure has a malformed table")
+      end
+      local key = rebuild_value(pair[1], tensors)
+      if type(key) == "table" or key ~= key then fail("", "the structure has a malformed key") end
+      object[key] = rebuild_value(pair[2], tensors)
+   end
+   return object
+end
+
+function rebuild_value(node, tensors)
+   if type(node) ~= "table" then return node end
+   if node == json.null then fail("", "the structure has a null") end
+   local object = {}
+   if json.is_array(node) then
+      for i = 1, #node do object[i] = rebuild_value(node[i], tensors) end
+      return object
+   end
+   local key, value = next(node)
+   if key and key:sub(1, 1) == "$" then
+      if not special[key] or next(node, key) ~= nil then
+         fail("", ("the structure has an unknown mark %s"):format(key))
+      end
+      return special[key](value, tensors)
+   end
+   for name, item in pairs(node) do object[name] = rebuild_value(item, tensors) end
+   return object
+end
+
+--- Puts a table together again.
+---@param structure string
+---@param tensors table<string, Tensor>
+---@return any object
+---@return string? message  what is wrong, if anything
+function M.rebuild(structure, tensors)
+   local node, message = json.decode(structure)
+   if node == nil then return nil, "the structure is no JSON: " .. message end
+   local ok, object = pcall(rebuild_value, node, tensors)
+   if ok then return object end
+   if type(object) == "table" and object.tree then return nil, object.tree end
+   error(object, 0)
+end
+
+return M

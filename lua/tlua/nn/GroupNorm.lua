@@ -1,0 +1,56 @@
+-- GroupNorm.lua - groups of channels of each sample to zero mean and unit variance.
+
+local torch = require "tlua"
+local args = require "tlua.args"
+local class = require "tlua.class"
+local F = require "tlua.nn.functional"
+local Module = require "tlua.nn.Module"
+local Parameter = require "tlua.nn.Parameter"
+
+local signature = args.signature [[nn.GroupNorm(num_groups: count, num_channels: count,
+   eps: number = 1e-5, affine: boolean = true, device: string?, dtype: string?)]]
+
+---@class nn.GroupNorm: nn.Module
+---@field weight Tensor?  (num_channels)
+---@field bias Tensor?  (num_channels)
+---@overload fun(num_groups: integer, num_channels: integer, options?: table): nn.GroupNorm
+local GroupNorm, parent = class.class("nn.GroupNorm", Module)
+
+---@param num_groups integer  a divisor of num_channels
+---@param num_channels integer
+---@param options? {eps: number, affine: boolean, device: string, dtype: string}
+function GroupNorm:__init(...)
+   parent.__init(self)
+   local a = signature(...)
+   if a.num_groups < 1 or a.num_channels % a.num_groups ~= 0 then
+      torch.raise(("nn.GroupNorm: num_groups: expected a divisor of %d channels, got %d"):format(
+         a.num_channels, a.num_groups))
+   end
+   self.num_groups, self.num_channels, self.eps = a.num_groups, a.num_channels, a.eps
+   self.affine = a.affine
+   local place = {device = a.device, dtype = a.dtype}
+   if a.affine then
+      self.weight = Parameter(torch.ones(a.num_channels, place))
+      self.bias = Parameter(torch.zeros(a.num_channels, place))
+   end
+end
+
+--- Sets the affine map to the identity.
+function GroupNorm:reset_parameters()
+   local _ <close> = torch.no_grad()
+   if self.weight then self.weight:fill_(1) end
+   if self.bias then self.bias:zero_() end
+end
+
+---@param input Tensor  (N, num_channels, *)
+---@return Tensor  of the same shape
+function GroupNorm:forward(input)
+   return F.group_norm(input, self.num_groups, self.weight, self.bias, self.eps)
+end
+
+function GroupNorm:extra_repr()
+   return ("%d, %d, eps=%g, affine=%s"):format(
+      self.num_groups, self.num_channels, self.eps, self.affine)
+end
+
+return GroupNorm

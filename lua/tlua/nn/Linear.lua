@@ -1,0 +1,53 @@
+-- Linear.lua - y = x W^T + b.
+
+local torch = require "tlua"
+local args = require "tlua.args"
+local class = require "tlua.class"
+local F = require "tlua.nn.functional"
+local init = require "tlua.nn.initializers"
+local Module = require "tlua.nn.Module"
+local Parameter = require "tlua.nn.Parameter"
+
+local signature = args.signature [[nn.Linear(in_features: count, out_features: count,
+   bias: boolean = true, device: string?, dtype: string?)]]
+
+---@class nn.Linear: nn.Module
+---@field weight Tensor  (out_features, in_features)
+---@field bias Tensor?  (out_features)
+---@overload fun(in_features: integer, out_features: integer, options?: table): nn.Linear
+local Linear, parent = class.class("nn.Linear", Module)
+
+---@param in_features integer
+---@param out_features integer
+---@param options? {bias: boolean, device: string, dtype: string}
+function Linear:__init(...)
+   parent.__init(self)
+   local a = signature(...)
+   local place = {device = a.device, dtype = a.dtype}
+   self.in_features, self.out_features = a.in_features, a.out_features
+   self.weight = Parameter(torch.empty(a.out_features, a.in_features, place))
+   if a.bias then self.bias = Parameter(torch.empty(a.out_features, place)) end
+   self:reset_parameters()
+end
+
+--- Sets uniform random weights within 1/sqrt(in_features).
+function Linear:reset_parameters()
+   init.kaiming_uniform_(self.weight, {a = 5 ^ 0.5})
+   if self.bias then
+      local bound = self.in_features > 0 and self.in_features ^ -0.5 or 0
+      init.uniform_(self.bias, -bound, bound)
+   end
+end
+
+---@param input Tensor  (*, in_features)
+---@return Tensor  (*, out_features)
+function Linear:forward(input)
+   return F.linear(input, self.weight, self.bias)
+end
+
+function Linear:extra_repr()
+   return ("in_features=%d, out_features=%d, bias=%s"):format(
+      self.in_features, self.out_features, self.bias ~= nil)
+end
+
+return Linear

@@ -1,0 +1,611 @@
+-- Module.lua - the base of all layers and models.
+--
+-- A parameter, buffer or module that is assigned to a field of a module belongs to it from then
+-- on. To know their order, a module lists its fields' names as they are first assigned
+-- (`_fields`); what a field holds is looked up when it is asked for, so that a field may be
+-- assigned again, or set to nil.
+
+local torch = require "tlua"
+local args = require "tlua.args"
+local class = require "tlua.class"
+local near = require "tlua.utils.near"
+
+---@class nn.Module
+---@field is_training boolean  whether it is in training mode; true at first
+---@field forward fun(self: nn.Module, ...): any
+local Module = class.class("nn.Module")
+
+Module.is_training = true
+Module._hooks = false
+
+function Module:__init() end
+
+function Module:__newindex(name, value)
+   rawset(self, name, value)
+   local fields = rawget(self, "_fields")
+   if not fields then
+      fields = {order = {}, known = {}}
+      rawset(self, "_fields", fields)
+   end
+   if not fields.known[name] then
+      fields.known[name] = true
+      table.insert(fields.order, name)
+   end
+end
+
+-- What belongs to a module --------------------------------------------------------------------
+
+---@param value any
+---@return boolean
+local function is_module(value)
+   return type(value) == "table" and class.isinstance(value, Module)
+end
+
+local function is_parameter(value)
+   return type(value) == "userdata" and torch.is_tensor(value) and value.is_parameter
+end
+
+local function join(path, name)
+   return path == "" and tostring(name) or path .. "." .. tostring(name)
+end
+
+-- Iterates over the fields in the order of their first assignment.
+local function fields(module)
+   local list = rawget(module, "_fields")
+   local order, i = list and list.order or {}, 0
+   return function()
+      while true do
+         i = i + 1
+         local name = order[i]
+         if name == nil then return nil end
+         local value = rawget(module, name)
+         if value ~= nil then return name, value end
+      end
+   end
+end
+
+-- Calls visit(module, path) for a module and all below it, parents first; a shared module once,
+-- or, with `every`, once for each of its paths.
+local function walk(module, path, seen, visit, every)
+   if seen[module] then return end
+   seen[module] = true
+   visit(module, path)
+   for name, value in fields(module) do
+      if is_module(value) then walk(value, join(path, name), seen, visit, every) end
+   end
+   if every then seen[module] = nil end
+end
+
+-- The list {{path, value}, ...} of all that `pick(module)` iterates over; what is shared once,
+-- or, with `every`, once for each of its paths.
+local function collect(module, prefix, pick, every)
+   local found, seen = {}, {}
+   walk(module, prefix or "", {}, function(owner, path)
+      for name, value in pick(owner) do
+         if every or not seen[value] then
+            seen[value] = true
+            found[#found + 1] = {join(path, name), value}
+         end
+      end
+   end, every)
+   return found
+end
+
+local function own_parameters(module)
+   local next_field = fields(module)
+   return function()
+      for name, value in next_field do
+         if is_parameter(value) then return name, value end
+      end
+   end
+end
+
+local function own_buffers(module)
+   local marked = rawget(module, "_buffers") or {}
+   local next_field = fields(module)
+   return function()
+      for name, value in next_field do
+         if marked[name] and torch.is_tensor(value) then return name, value end
+      end
+   end
+end
+
+local function own_modules(module)
+   local next_field, seen = fields(module), {}
+   return function()
+      for name, value in next_field do
+         if is_module(value) and not seen[value] then
+            seen[value] = true
+            return name, value
+         end
+      end
+   end
+end
+
+local function values(pairs_list)
+   local list = {}
+   for i, pair in ipairs(pairs_list) do list[i] = pair[2] end
+   return list
+end
+
+local function iterate(pairs_list)
+   local i = 0
+   return function()
+      i = i + 1
+      local pair = pairs_list[i]
+      if pair then return pair[1], pair[2] end
+   end
+end
+
+--- All parameters, each once, those of submodules included.
+---@return Tensor[]
+function Module:parameters()
+   return values(collect(self, "", own_parameters))
+end
+
+--- Iterates over the names and values of all parameters: `for name, p in m:named_parameters()`.
+---@param prefix? string  put before the names
+---@return fun(): string, Tensor
+function Module:named_parameters(prefix)
+   return iterate(collect(self, prefix, own_parameters))
+end
+
+--- All buffers, each once.
+---@return Tensor[]
+function Module:buffers()
+   return values(collect(self, "", own_buffers))
+end
+
+--- Iterates over the names and values of all buffers.
+---@param prefix? string
+---@return fun(): string, Tensor
+function Module:named_buffers(prefix)
+   return iterate(collect(self, prefix, own_buffers))
+end
+
+--- This module and all below it, parents first, each once.
+---@return nn.Module[]
+function Module:modules()
+   local list = {}
+   walk(self, "", {}, function(module) list[#list + 1] = module end)
+   return list
+end
+
+--- Iterates over the paths and values of this module (its path is "") and all below it.
+---@param prefix? string
+---@return fun(): string, nn.Module
+function Module:named_modules(prefix)
+   local list = {}
+   walk(self, prefix or "", {}, function(module, path) list[#list + 1] = {path, module} end)
+   return iterate(list)
+end
+
+--- The modules right below this one, each once.
+---@return nn.Module[]
+function Module:children()
+   local list = {}
+   for _, child in own_modules(self) do list[#list + 1] = child end
+   return list
+end
+
+--- Iterates over the names and values of the modules right below this one.
+---@return fun(): string|integer, nn.Module
+function Module:named_children()
+   return own_modules(self)
+end
+
+-- Putting in and finding ----------------------------------------------------------------------
+
+--- Makes a tensor, which is no parameter, part of the module's state: it is moved, cast and
+--- saved with it. `persistent = false` keeps it out of the saved state.
+---@param name string
+---@param tensor? Tensor
+---@param options? {persistent: boolean}
+function Module:register_buffer(name, tensor, options)
+   if tensor ~= nil and not torch.is_tensor(tensor) then
+      args.refuse("register_buffer", name, "a tensor or nil", tensor)
+   end
+   local marked = rawget(self, "_buffers")
+   if not marked then
+      marked = {}
+      rawset(self, "_buffers", marked)
+   end
+   local persistent = options
+   if type(options) == "table" then persistent = options.persistent end
+   marked[name] = persistent == false and "transient" or "persistent"
+   self[name] = tensor
+end
+
+--- Sets a field to a parameter, as an assignment does.
+---@param name string
+---@param parameter? Tensor
+function Module:register_parameter(name, parameter)
+   if parameter ~= nil and not is_parameter(parameter) then
+      args.refuse("register_parameter", name, "a parameter (see nn.Parameter) or nil", parameter)
+   end
+   self[name] = parameter
+end
+
+--- Sets a field to a module, as an assignment does.
+---@param name string
+---@param module? nn.Module
+---@return nn.Module self
+function Module:add_module(name, module)
+   if module ~= nil and not is_module(module) then
+      args.refuse("add_module", tostring(name), "a module or nil", module)
+   end
+   self[name] = module
+   return self
+end
+Module.register_module = Module.add_module
+
+-- The object at a path and its parent's path.
+local function descend(root, path)
+   local object, done = root, ""
+   for name in path:gmatch "[^.]+" do
+      local value
+      if is_module(object) then value = object[name] or object[math.tointeger(name)] end
+      if value == nil then
+         torch.raise(("%s has no %s%s"):format(torch.type(root), path,
+            done == "" and "" or (": %s has no %s"):format(done, name)))
+      end
+      object, done = value, join(done, name)
+   end
+   return object
+end
+
+--- The module at a path such as "encoder.3.conv"; the module itself for "".
+---@param path string
+---@return nn.Module
+function Module:get_submodule(path)
+   local module = descend(self, path)
+   if not is_module(module) then
+      torch.raise(("%s: %s is no module"):format(torch.type(self), path))
+   end
+   return module
+end
+
+--- The parameter at a path such as "encoder.3.conv.weight".
+---@param path string
+---@return Tensor
+function Module:get_parameter(path)
+   local parameter = descend(self, path)
+   if not is_parameter(parameter) then
+      torch.raise(("%s: %s is no parameter"):format(torch.type(self), path))
+   end
+   return parameter
+end
+
+-- Calling -------------------------------------------------------------------------------------
+
+--- What the module computes; every module has its own.
+function Module:forward()
+   torch.raise(("%s has no method forward"):format(torch.type(self)))
+end
+
+local function pass(...)
+   return ...
+end
+
+-- A call of forward is no tail call: errors name the modules whose __call is active, so its
+-- frame must stay.
+function Module:__call(...)
+   if self._hooks then return pass(require "tlua.nn.hooks".call(self, ...)) end
+   return pass(self:forward(...))
+end
+
+--- Calls `hook(module, ...)` before every forward call with its arguments; what the hook returns,
+--- if anything, takes their place.
+---@param hook fun(module: nn.Module, ...): any
+---@return {remove: fun(self: table)} handle
+function Module:register_forward_pre_hook(hook)
+   return require "tlua.nn.hooks".add(self, "pre", hook)
+end
+
+--- Calls `hook(module, inputs, ...)` after every forward call, with the list of arguments and
+--- then the results; what the hook returns, if anything, takes the results' place.
+---@param hook fun(module: nn.Module, inputs: any[], ...): any
+---@return {remove: fun(self: table)} handle
+function Module:register_forward_hook(hook)
+   return require "tlua.nn.hooks".add(self, "post", hook)
+end
+
+--- Calls `hook(module, grad_inputs, grad_outputs)` when the gradients of the module's inputs are
+--- known. Both are lists by position (nil where an argument has no gradient). A list that the
+--- hook returns takes the place of grad_inputs.
+---@param hook fun(module: nn.Module, grad_inputs: Tensor[], grad_outputs: Tensor[]): Tensor[]?
+---@return {remove: fun(self: table)} handle
+function Module:register_full_backward_hook(hook)
+   return require "tlua.nn.hooks".add(self, "backward", hook)
+end
+
+-- Modes, gradients, casts ---------------------------------------------------------------------
+
+--- Calls fn with every module, children first.
+---@param fn fun(module: nn.Module)
+---@return nn.Module self
+function Module:apply(fn)
+   local function visit(module)
+      for _, child in own_modules(module) do visit(child) end
+      fn(module)
+   end
+   visit(self)
+   return self
+end
+
+--- Sets training mode (dropout drops, batch norm learns its statistics) or evaluation mode.
+---@param mode? boolean  true by default
+---@return nn.Module self
+function Module:train(mode)
+   if mode == nil then mode = true end
+   if type(mode) ~= "boolean" then args.refuse("train", "mode", "a boolean", mode) end
+   walk(self, "", {}, function(module) rawset(module, "is_training", mode) end)
+   return self
+end
+
+--- Sets training mode.
+---@return nn.Module self
+function Module:training()
+   return self:train(true)
+end
+
+--- Sets evaluation mode.
+---@return nn.Module self
+function Module:evaluate()
+   return self:train(false)
+end
+
+--- Sets evaluation mode.
+---@return nn.Module self
+function Module:eval()
+   return self:train(false)
+end
+
+--- Drops the gradients of all parameters, or zeroes them with `{set_to_none = false}`.
+---@param options? {set_to_none: boolean}
+---@return nn.Module self
+function Module:zero_grad(options)
+   local keep = options == false or type(options) == "table" and options.set_to_none == false
+   for _, parameter in ipairs(self:parameters()) do
+      if keep and parameter.grad then
+         parameter.grad:detach_()
+         parameter.grad:zero_()
+      else
+         parameter.grad = nil
+      end
+   end
+   return self
+end
+
+--- Sets whether the parameters collect gradients; false freezes the module.
+---@param requires_grad? boolean  true by default
+---@return nn.Module self
+function Module:requires_grad_(requires_grad)
+   for _, parameter in ipairs(self:parameters()) do
+      parameter:requires_grad_(requires_grad ~= false)
+   end
+   return self
+end
+
+-- Replaces the data of every parameter, gradient and buffer by fn's result. The tensors stay the
+-- same objects: optimizers keep them and shared ones stay shared.
+local function replace_data(module, fn)
+   local function replace(tensor)
+      local data = fn(tensor.data)
+      if data ~= tensor.data then tensor.data = data end
+   end
+   for _, parameter in ipairs(module:parameters()) do
+      local grad = parameter.grad
+      parameter.grad = nil -- it must fit the data whenever both are there
+      replace(parameter)
+      if grad then
+         replace(grad)
+         parameter.grad = grad
+      end
+   end
+   for _, buffer in ipairs(module:buffers()) do replace(buffer) end
+   return module
+end
+
+local floating = {float32 = true, float64 = true, float16 = true, bfloat16 = true}
+
+--- Moves and casts parameters and buffers: `to("cuda")`, `to("float64")`, `to("cuda:1", "half")`,
+--- `to{device = "cpu", dtype = "float32"}`. Only floating-point tensors are cast.
+---@param ... string|table
+---@return nn.Module self
+function Module:to(...)
+   local device, dtype
+   for i = 1, select("#", ...) do
+      local what = select(i, ...)
+      if type(what) == "table" then
+         for key in pairs(what) do
+            if key ~= "device" and key ~= "dtype" then
+               torch.raise(("to: unknown option %s%s"):format(
+                  tostring(key), near.hint(tostring(key), {"device", "dtype"})))
+            end
+         end
+         device, dtype = what.device or device, what.dtype or dtype
+      elseif floating[what] then
+         dtype = what
+      elseif type(what) == "string" then
+         device = what
+      else
+         args.refuse("to", "argument " .. i, "a device or a floating-point dtype", what)
+      end
+   end
+   if dtype and not floating[dtype] then
+      args.refuse("to", "dtype", "a floating-point dtype", dtype)
+   end
+   return replace_data(self, function(data)
+      if device then data = data:to(device) end
+      if dtype and data:is_floating_point() then data = data:to(dtype) end
+      return data
+   end)
+end
+
+for name, dtype in pairs {
+   float = "float32", double = "float64", half = "float16", bfloat16 = "bfloat16",
+} do
+   Module[name] = function(self) return self:to(dtype) end
+end
+
+--- Moves parameters and buffers to the CPU.
+---@return nn.Module self
+function Module:cpu()
+   return self:to("cpu")
+end
+
+--- Moves parameters and buffers to a CUDA device, number 0 by default.
+---@param device? integer|string
+---@return nn.Module self
+function Module:cuda(device)
+   if math.type(device) == "integer" then device = "cuda:" .. device end
+   return self:to(device or "cuda")
+end
+
+-- A copy of what a module holds. `seen` maps what has been copied, so that what is shared inside
+-- stays shared; functions and classes are not copied.
+local function copy(value, seen)
+   if seen[value] then return seen[value] end
+   local copied = value
+   if torch.is_tensor(value) then
+      copied = value:detach():clone()
+      if value.requires_grad then copied:requires_grad_() end
+      if value.is_parameter then copied.is_parameter = true end
+   elseif type(value) == "table" and rawget(value, "__name") == nil then
+      copied = {}
+      seen[value] = copied
+      for key, item in next, value do copied[key] = copy(item, seen) end
+      setmetatable(copied, getmetatable(value))
+   end
+   seen[value] = copied
+   return copied
+end
+
+--- A module of its own with copies of all parameters and buffers.
+---@return nn.Module
+function Module:clone()
+   return copy(self, {})
+end
+
+-- State ---------------------------------------------------------------------------------------
+
+-- Parameters and persistent buffers: what is saved.
+local function own_state(module)
+   local marked = rawget(module, "_buffers") or {}
+   local next_field = fields(module)
+   return function()
+      for name, value in next_field do
+         if is_parameter(value) or marked[name] == "persistent" and torch.is_tensor(value) then
+            return name, value
+         end
+      end
+   end
+end
+
+--- The module's state: a table from paths, such as "3.conv.weight", to tensors that share the
+--- memory of its parameters and persistent buffers.
+---@param prefix? string
+---@return table<string, Tensor>
+function Module:state_dict(prefix)
+   local state = {}
+   for path, tensor in iterate(collect(self, prefix, own_state, true)) do
+      state[path] = tensor:detach()
+   end
+   return state
+end
+
+local function same_shape(a, b)
+   local n = a:dim()
+   if n ~= b:dim() then return false end
+   for i = 1, n do
+      if a:size(i) ~= b:size(i) then return false end
+   end
+   return true
+end
+
+local function shape_text(tensor)
+   return "(" .. table.concat(tensor.shape, ", ") .. ")"
+end
+
+-- Lists, each sorted, of what keeps a state from being loaded.
+local function differences(own, state)
+   local missing, unexpected, mismatched = {}, {}, {}
+   for path, tensor in pairs(own) do
+      local value = state[path]
+      if value == nil then
+         missing[#missing + 1] = path
+      elseif not torch.is_tensor(value) then
+         mismatched[#mismatched + 1] = ("%s: expected a tensor, got %s"):format(
+            path, args.describe(value))
+      elseif not same_shape(tensor, value) then
+         mismatched[#mismatched + 1] = ("%s: expected shape %s, got %s"):format(
+            path, shape_text(tensor), shape_text(value))
+      end
+   end
+   for path in pairs(state) do
+      if not own[path] then unexpected[#unexpected + 1] = tostring(path) end
+   end
+   table.sort(missing)
+   table.sort(unexpected)
+   table.sort(mismatched)
+   return missing, unexpected, mismatched
+end
+
+--- Copies a state into the module's parameters and buffers. A state that does not fit is an
+--- error that lists all differences, and changes nothing. With `{strict = false}` what is
+--- missing or not known is left out, and both lists are returned.
+---@param state table<string, Tensor>
+---@param options? {strict: boolean}
+---@return string[] missing
+---@return string[] unexpected
+function Module:load_state_dict(state, options)
+   if type(state) ~= "table" then args.refuse("load_state_dict", "state", "a table", state) end
+   local strict = options
+   if type(options) == "table" then strict = options.strict end
+   local own = self:state_dict()
+   local missing, unexpected, mismatched = differences(own, state)
+
+   local faults = {}
+   local function add(what, list)
+      if #list > 0 then faults[#faults + 1] = what .. ": " .. table.concat(list, ", ") end
+   end
+   if strict ~= false then
+      add("missing", missing)
+      add("unexpected", unexpected)
+   end
+   add("of another shape", mismatched)
+   if #faults > 0 then
+      torch.raise(("load_state_dict: the state does not fit %s: %s"):format(
+         torch.type(self), table.concat(faults, "; ")))
+   end
+
+   local _ <close> = torch.no_grad()
+   for path, tensor in pairs(own) do
+      if state[path] then tensor:copy_(state[path]) end
+   end
+   return missing, unexpected
+end
+
+-- Printing ------------------------------------------------------------------------------------
+
+--- What stands between the parentheses when the module is printed; a layer says its sizes.
+---@return string
+function Module:extra_repr()
+   return ""
+end
+
+function Module:__tostring()
+   local name = torch.type(self):match "[^.]*$"
+   local extra = self:extra_repr()
+   local lines = {}
+   for key, child in own_modules(self) do
+      local text = tostring(child):gsub("\n", "\n  ")
+      lines[#lines + 1] = ("  (%s): %s"):format(key, text)
+   end
+   if #lines == 0 then return ("%s(%s)"):format(name, extra) end
+   if extra ~= "" then table.insert(lines, 1, "  " .. extra) end
+   return ("%s(\n%s\n)"):format(name, table.concat(lines, "\n"))
+end
+
+return Module

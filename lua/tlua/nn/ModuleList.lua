@@ -1,0 +1,41 @@
+-- ModuleList.lua - a list whose modules belong to the module that has the list.
+
+local args = require "tlua.args"
+local class = require "tlua.class"
+local Module = require "tlua.nn.Module"
+
+---@class nn.ModuleList: nn.Module
+---@overload fun(modules?: nn.Module[]): nn.ModuleList
+local ModuleList, parent = class.class("nn.ModuleList", Module)
+
+--- `list[i]` is the i-th module, `#list` their number, `ipairs(list)` goes through them.
+---@param modules? nn.Module[]
+function ModuleList:__init(modules)
+   parent.__init(self)
+   if modules then self:extend(modules) end
+end
+
+--- Adds a module at the end.
+---@param module nn.Module
+---@return nn.ModuleList self
+function ModuleList:append(module)
+   if not class.isinstance(module, Module) then
+      args.refuse("nn.ModuleList", "module " .. #self + 1, "a module", module)
+   end
+   self[#self + 1] = module
+   return self
+end
+ModuleList.add = ModuleList.append
+
+--- Adds the modules of a list at the end.
+---@param modules nn.Module[]
+---@return nn.ModuleList self
+function ModuleList:extend(modules)
+   if type(modules) ~= "table" then
+      args.refuse("nn.ModuleList", "modules", "a list of modules", modules)
+   end
+   for i = 1, #modules do self:append(modules[i]) end
+   return self
+end
+
+return ModuleList

@@ -1,0 +1,49 @@
+-- RMSNorm.lua - the last dimensions of each sample to a mean square of one.
+
+local torch = require "tlua"
+local args = require "tlua.args"
+local class = require "tlua.class"
+local F = require "tlua.nn.functional"
+local Module = require "tlua.nn.Module"
+local Parameter = require "tlua.nn.Parameter"
+
+local signature = args.signature [[nn.RMSNorm(normalized_shape: integers, eps: number?,
+   elementwise_affine: boolean = true, device: string?, dtype: string?)]]
+
+---@class nn.RMSNorm: nn.Module
+---@field weight Tensor?  normalized_shape
+---@overload fun(normalized_shape: integer|integer[], options?: table): nn.RMSNorm
+local RMSNorm, parent = class.class("nn.RMSNorm", Module)
+
+---@param normalized_shape integer|integer[]  the sizes of the last dimensions
+---@param options? {eps: number, elementwise_affine: boolean, device: string, dtype: string}
+function RMSNorm:__init(...)
+   parent.__init(self)
+   local a = signature(...)
+   local shape = a.normalized_shape
+   self.normalized_shape = type(shape) == "table" and shape or {shape}
+   self.eps, self.elementwise_affine = a.eps, a.elementwise_affine
+   if a.elementwise_affine then
+      self.weight = Parameter(torch.ones(self.normalized_shape,
+         {device = a.device, dtype = a.dtype}))
+   end
+end
+
+--- Sets the factors to one.
+function RMSNorm:reset_parameters()
+   local _ <close> = torch.no_grad()
+   if self.weight then self.weight:fill_(1) end
+end
+
+---@param input Tensor  (*, normalized_shape)
+---@return Tensor  of the same shape
+function RMSNorm:forward(input)
+   return F.rms_norm(input, self.normalized_shape, self.weight, self.eps)
+end
+
+function RMSNorm:extra_repr()
+   return ("(%s), eps=%s, elementwise_affine=%s"):format(
+      table.concat(self.normalized_shape, ", "), self.eps, self.elementwise_affine)
+end
+
+return RMSNorm

@@ -1,0 +1,93 @@
+-- Sequential.lua - modules in a row: each gets what the one before it gives.
+
+local torch = require "tlua"
+local args = require "tlua.args"
+local class = require "tlua.class"
+local Module = require "tlua.nn.Module"
+
+---@class nn.Sequential: nn.Module
+---@overload fun(...: nn.Module): nn.Sequential
+local Sequential, parent = class.class("nn.Sequential", Module)
+
+--- Modules, or one list of them. `seq[i]` is the i-th, `#seq` their number, `ipairs(seq)` goes
+--- through them.
+---@param ... nn.Module|nn.Module[]
+function Sequential:__init(...)
+   parent.__init(self)
+   local list = table.pack(...)
+   if list.n == 1 and type(list[1]) == "table" and getmetatable(list[1]) == nil then
+      list = {n = #list[1], table.unpack(list[1])}
+   end
+   for i = 1, list.n do self:add(list[i]) end
+end
+
+--- Adds a module at the end.
+---@param module nn.Module
+---@return nn.Sequential self
+function Sequential:add(module)
+   if not class.isinstance(module, Module) then
+      args.refuse("nn.Sequential", "module " .. #self + 1, "a module", module)
+   end
+   self[#self + 1] = module
+   return self
+end
+Sequential.append = Sequential.add
+
+--- Puts a module before the one at a position, which and all after it move on by one.
+---@param position integer  from 1 to #seq + 1
+---@param module nn.Module
+---@return nn.Sequential self
+function Sequential:insert(position, module)
+   local n = #self
+   if math.type(position) ~= "integer" or position < 1 or position > n + 1 then
+      args.refuse("nn.Sequential.insert", "position", ("an integer from 1 to %d"):format(n + 1),
+         position)
+   end
+   if not class.isinstance(module, Module) then
+      args.refuse("nn.Sequential.insert", "module", "a module", module)
+   end
+   for i = n, position, -1 do self[i + 1] = self[i] end
+   self[position] = module
+   return self
+end
+
+--- Takes a module out.
+---@param position? integer  the last by default
+---@return nn.Module
+function Sequential:remove(position)
+   local n = #self
+   position = position or n
+   if math.type(position) ~= "integer" or position < 1 or position > n then
+      args.refuse("nn.Sequential.remove", "position", ("an integer from 1 to %d"):format(n),
+         position)
+   end
+   local module = self[position]
+   for i = position, n do rawset(self, i, self[i + 1]) end
+   return module
+end
+
+---@param input any
+---@return any
+function Sequential:forward(input)
+   for i = 1, #self do
+      input = self[i](input)
+   end
+   return input
+end
+
+--- A module of its own with some of the modules, which both share.
+---@param first integer  negative numbers count from the end
+---@param last? integer  the last by default
+---@return nn.Sequential
+function Sequential:slice(first, last)
+   local n = #self
+   last = last or n
+   if first < 0 then first = n + 1 + first end
+   if last < 0 then last = n + 1 + last end
+   if first < 1 or last > n then
+      torch.raise(("nn.Sequential.slice: %d to %d lies outside of 1 to %d"):format(first, last, n))
+   end
+   return Sequential(table.unpack(self, first, last))
+end
+
+return Sequential

@@ -1,0 +1,121 @@
+-- hooks.lua - functions that watch or change what a module is given, gives, and gets back. A
+-- module without hooks pays nothing for them: `_hooks` is then false.
+
+local torch = require "tlua"
+local args = require "tlua.args"
+local class = require "tlua.class"
+local Function = require "tlua.autograd.Function"
+
+local M = {}
+
+--- Adds a hook to a module; the handle's `remove` takes it away.
+---@param module nn.Module
+---@param kind "pre"|"post"|"backward"
+---@param hook function
+---@return {remove: fun(self: table)} handle
+function M.add(module, kind, hook)
+   if type(hook) ~= "function" then args.refuse("register hook", "hook", "a function", hook) end
+   local hooks = rawget(module, "_hooks")
+   if not hooks then
+      hooks = {}
+      rawset(module, "_hooks", hooks)
+   end
+   local entry = {kind = kind, hook = hook}
+   hooks[#hooks + 1] = entry
+   return {
+      remove = function()
+         for i, other in ipairs(hooks) do
+            if other == entry then table.remove(hooks, i) end
+         end
+         if #hooks == 0 and rawget(module, "_hooks") == hooks then
+            rawset(module, "_hooks", nil)
+         end
+      end,
+   }
+end
+
+-- The functions of one kind, as a list of its own: a hook may remove itself.
+local function of_kind(module, kind)
+   local list = {}
+   for _, entry in ipairs(module._hooks or {}) do
+      if entry.kind == kind then list[#list + 1] = entry.hook end
+   end
+   return list
+end
+
+-- Gives on its arguments as they are. Going back, calls arrived(gradients...), which returns the
+-- gradients to go on with.
+local Gate = class.class("nn.BackwardHook", Function)
+
+function Gate.forward(ctx, arrived, ...)
+   ctx.arrived = arrived
+   ctx:set_materialize_grads(false)
+   return ...
+end
+
+function Gate.backward(ctx, ...)
+   return nil, ctx.arrived(...)
+end
+
+local function takes_gradient(values)
+   for i = 1, values.n do
+      if torch.is_tensor(values[i]) and values[i].requires_grad then return true end
+   end
+   return false
+end
+
+-- Leads the inputs of one call through a gate; returns them and a function that does the same for
+-- the results.
+local function watch_backward(module, hooks, inputs)
+   local grad_outputs
+   local function run(grad_inputs)
+      for _, hook in ipairs(hooks) do
+         local n = grad_inputs.n
+         grad_inputs = hook(module, grad_inputs, grad_outputs) or grad_inputs
+         grad_inputs.n = n
+      end
+      return grad_inputs
+   end
+
+   local inner = takes_gradient(inputs)
+   if inner then
+      inputs = table.pack(Gate:apply(function(...)
+         local grads = run(table.pack(...))
+         return table.unpack(grads, 1, grads.n)
+      end, table.unpack(inputs, 1, inputs.n)))
+   end
+   return inputs, function(results)
+      return Gate:apply(function(...)
+         grad_outputs = table.pack(...)
+         if not inner then run({n = inputs.n}) end
+         return ...
+      end, table.unpack(results, 1, results.n))
+   end
+end
+
+--- Calls a module that has hooks.
+---@param module nn.Module
+---@param ... any
+---@return any ...
+function M.call(module, ...)
+   local inputs = table.pack(...)
+   for _, hook in ipairs(of_kind(module, "pre")) do
+      local changed = table.pack(hook(module, table.unpack(inputs, 1, inputs.n)))
+      if changed.n > 0 then inputs = changed end
+   end
+   local backward = of_kind(module, "backward")
+   local finish
+   if #backward > 0 and torch.is_grad_enabled() then
+      inputs, finish = watch_backward(module, backward, inputs)
+   end
+
+   local results = table.pack(module:forward(table.unpack(inputs, 1, inputs.n)))
+   for _, hook in ipairs(of_kind(module, "post")) do
+      local changed = table.pack(hook(module, inputs, table.unpack(results, 1, results.n)))
+      if changed.n > 0 then results = changed end
+   end
+   if finish then return finish(results) end
+   return table.unpack(results, 1, results.n)
+end
+
+return M

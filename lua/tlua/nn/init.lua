@@ -1,0 +1,72 @@
+-- init.lua - torch.nn: layers, containers, losses. Each is loaded when it is first used.
+
+-- Class -> the file that has it. A file either is a class, or returns a table of several.
+local files = {}
+for file, names in pairs {
+   Module = "Module",
+   Parameter = "Parameter",
+   Sequential = "Sequential",
+   ModuleList = "ModuleList",
+   ModuleDict = "ModuleDict",
+   ParameterList = "ParameterList",
+
+   Identity = "Identity",
+   Linear = "Linear",
+   Bilinear = "Bilinear",
+   Embedding = "Embedding",
+   EmbeddingBag = "EmbeddingBag",
+   Flatten = "Flatten",
+   Unflatten = "Unflatten",
+   Conv = "Conv1d Conv2d Conv3d",
+   ConvTranspose = "ConvTranspose1d ConvTranspose2d ConvTranspose3d",
+   Pool = [[MaxPool1d MaxPool2d MaxPool3d AvgPool1d AvgPool2d AvgPool3d LPPool1d LPPool2d
+      AdaptiveMaxPool1d AdaptiveMaxPool2d AdaptiveMaxPool3d
+      AdaptiveAvgPool1d AdaptiveAvgPool2d AdaptiveAvgPool3d]],
+   MaxUnpool = "MaxUnpool1d MaxUnpool2d MaxUnpool3d",
+   BatchNorm = [[BatchNorm1d BatchNorm2d BatchNorm3d
+      InstanceNorm1d InstanceNorm2d InstanceNorm3d]],
+   LayerNorm = "LayerNorm",
+   RMSNorm = "RMSNorm",
+   GroupNorm = "GroupNorm",
+   LocalResponseNorm = "LocalResponseNorm",
+   Dropout = "Dropout Dropout1d Dropout2d Dropout3d AlphaDropout",
+   Pad = [[ZeroPad1d ZeroPad2d ZeroPad3d ConstantPad1d ConstantPad2d ConstantPad3d
+      ReflectionPad1d ReflectionPad2d ReflectionPad3d
+      ReplicationPad1d ReplicationPad2d ReplicationPad3d
+      CircularPad1d CircularPad2d CircularPad3d]],
+   Resample = [[Upsample UpsamplingNearest2d UpsamplingBilinear2d PixelShuffle PixelUnshuffle
+      ChannelShuffle Fold Unfold]],
+   PReLU = "PReLU",
+   activations = [[ReLU ReLU6 LeakyReLU RReLU ELU SELU CELU GELU SiLU Mish Softplus Softsign
+      Tanh Tanhshrink Softshrink Hardshrink Hardtanh Hardsigmoid Hardswish Sigmoid LogSigmoid
+      Threshold GLU Softmax Softmax2d LogSoftmax Softmin]],
+   losses = [[MSELoss L1Loss SmoothL1Loss HuberLoss CrossEntropyLoss NLLLoss BCELoss
+      BCEWithLogitsLoss KLDivLoss PoissonNLLLoss GaussianNLLLoss HingeEmbeddingLoss
+      CosineEmbeddingLoss MarginRankingLoss MultiMarginLoss MultiLabelMarginLoss
+      MultiLabelSoftMarginLoss SoftMarginLoss TripletMarginLoss CTCLoss]],
+   Distance = "CosineSimilarity PairwiseDistance",
+   RNN = "RNN LSTM GRU",
+   RNNCell = "RNNCell LSTMCell GRUCell",
+   MultiheadAttention = "MultiheadAttention",
+   Transformer = [[Transformer TransformerEncoder TransformerEncoderLayer TransformerDecoder
+      TransformerDecoderLayer]],
+} do
+   for name in names:gmatch "%w+" do files[name] = "tlua.nn." .. file end
+end
+
+-- Parts of torch.nn that are no classes.
+files.functional = "tlua.nn.functional"
+files.init = "tlua.nn.initializers"
+files.utils = "tlua.nn.utils"
+
+return setmetatable({}, {
+   lazy = files,
+   __index = function(nn, name)
+      local file = files[name]
+      if not file then return nil end
+      local value = require(file)
+      if type(value) == "table" then value = rawget(value, name) or value end
+      rawset(nn, name, value)
+      return value
+   end,
+})

@@ -1,0 +1,27 @@
+-- AdamW.lua - "Decoupled Weight Decay Regularization" (Loshchilov and Hutter, 2019): Adam whose
+-- decay shrinks the weights themselves instead of adding to their gradients.
+
+local class = require "tlua.class"
+local Adam = require "tlua.optim.Adam"
+local Optimizer = require "tlua.optim.Optimizer"
+
+---@class optim.AdamW: optim.Adam
+---@overload fun(params: Tensor[]|table[], options?: table): optim.AdamW
+local AdamW = class.class("optim.AdamW", Adam)
+
+local defaults = {}
+for name, value in pairs(Adam.default_options) do defaults[name] = value end
+defaults.weight_decay = 1e-2
+
+---@param params Tensor[]|table[]
+---@param options? table  any of `defaults`
+function AdamW:__init(params, options)
+   Optimizer.__init(self, params, options, defaults, Adam.check)
+end
+
+function AdamW:update(parameter, grad, state, o)
+   parameter:mul_(1 - o.lr * o.weight_decay)
+   self:adapt(parameter, grad, state, o)
+end
+
+return AdamW

@@ -1,0 +1,180 @@
+-- LBFGS.lua - limited-memory BFGS (Liu and Nocedal, 1989): a quasi-Newton method for smooth
+-- functions of all parameters at once. Each step calls a closure several times, which computes the
+-- loss and its gradients.
+--
+-- Notation of the paper: s are differences of parameters, y of gradients, rho = 1 / (y s).
+
+local torch = require "tlua"
+local args = require "tlua.args"
+local class = require "tlua.class"
+local Optimizer = require "tlua.optim.Optimizer"
+local strong_wolfe = require "tlua.optim.strong_wolfe"
+
+---@class optim.LBFGS: optim.Optimizer
+---@overload fun(params: Tensor[], options?: table): optim.LBFGS
+local LBFGS, parent = class.class("optim.LBFGS", Optimizer)
+
+-- line_search_fn: "none" for steps of length lr, or "strong_wolfe". max_eval: 0 stands for five
+-- quarters of max_iter.
+local defaults = {
+   lr = 1.0, max_iter = 20, max_eval = 0, tolerance_grad = 1e-7, tolerance_change = 1e-9,
+   history_size = 100, line_search_fn = "none",
+}
+
+local function check(o)
+   if o.lr < 0 then return "lr", "a number of at least 0" end
+   if o.line_search_fn ~= "none" and o.line_search_fn ~= "strong_wolfe" then
+      return "line_search_fn", "none or strong_wolfe"
+   end
+end
+
+---@param params Tensor[]  all in one group
+---@param options? table  any of `defaults`
+function LBFGS:__init(params, options)
+   parent.__init(self, params, options, defaults, check)
+   if #self.param_groups ~= 1 then
+      torch.raise("optim.LBFGS: params: expected one group, got " .. #self.param_groups)
+   end
+end
+
+local function flat_gradient(params)
+   local rows = {}
+   for i, parameter in ipairs(params) do
+      local grad = parameter.grad
+      rows[i] = grad and grad:reshape(-1)
+         or torch.zeros(parameter:numel(), {dtype = parameter.dtype, device = parameter.device})
+   end
+   return torch.cat(rows)
+end
+
+-- p = p + t d for all parameters.
+local function move(params, t, direction)
+   local start = 1
+   for _, parameter in ipairs(params) do
+      local n = parameter:numel()
+      parameter:add_(direction:narrow(1, start, n):view_as(parameter), {alpha = t})
+      start = start + n
+   end
+end
+
+-- The direction -H g, with H from the history by the two-loop recursion.
+local function find_direction(state, gradient)
+   local s, y, rho = state.old_steps, state.old_dirs, state.ro
+   local q = -gradient
+   local alpha = {}
+   for i = #y, 1, -1 do
+      alpha[i] = s[i]:dot(q):item() * rho[i]
+      q:add_(y[i], {alpha = -alpha[i]})
+   end
+   q:mul_(state.H_diag)
+   for i = 1, #y do
+      local beta = y[i]:dot(q):item() * rho[i]
+      q:add_(s[i], {alpha = alpha[i] - beta})
+   end
+   return q
+end
+
+-- Keeps what the last step has told about the curvature.
+local function remember(state, gradient, o)
+   local y = gradient - state.prev_flat_grad
+   local s = state.d * state.t
+   local ys = y:dot(s):item()
+   if ys <= 1e-10 then return end
+   if #state.old_dirs >= o.history_size then
+      table.remove(state.old_dirs, 1)
+      table.remove(state.old_steps, 1)
+      table.remove(state.ro, 1)
+   end
+   table.insert(state.old_dirs, y)
+   table.insert(state.old_steps, s)
+   table.insert(state.ro, 1 / ys)
+   state.H_diag = ys / y:dot(y):item()
+end
+
+local function largest(tensor)
+   return tensor:abs():max():item()
+end
+
+--- Makes up to max_iter iterations.
+---@param closure fun(): Tensor  computes the loss and the gradients anew, returns the loss
+---@return Tensor loss  before the step
+function LBFGS:step(closure)
+   if type(closure) ~= "function" then
+      args.refuse("optim.LBFGS.step", "closure", "a function", closure)
+   end
+   local o = self.param_groups[1]
+   local params = o.params
+   local max_eval = o.max_eval > 0 and o.max_eval or o.max_iter * 5 // 4
+   local state = self.state[1]
+   if not state then
+      state = {func_evals = 0, n_iter = 0}
+      self.state[1] = state
+   end
+   local _ <close> = torch.no_grad()
+   local function evaluate()
+      local _ <close> = torch.enable_grad() -- luacheck: ignore 421
+      return closure()
+   end
+
+   local first_loss = evaluate()
+   local loss = first_loss:item()
+   local evaluations = 1
+   state.func_evals = state.func_evals + 1
+   local gradient = flat_gradient(params)
+   if largest(gradient) <= o.tolerance_grad then return first_loss end
+
+   for iteration = 1, o.max_iter do
+      -- (1) the direction
+      state.n_iter = state.n_iter + 1
+      if state.n_iter == 1 then
+         state.d, state.H_diag = -gradient, 1.0
+         state.old_dirs, state.old_steps, state.ro = {}, {}, {}
+      else
+         remember(state, gradient, o)
+         state.d = find_direction(state, gradient)
+      end
+      state.prev_flat_grad = gradient:clone()
+      local last_loss = loss
+      -- (2) the length: shorter at first, when nothing is known of the scale
+      local t = o.lr
+      if state.n_iter == 1 then t = math.min(1, 1 / gradient:abs():sum():item()) * o.lr end
+      local slope = gradient:dot(state.d):item()
+      if slope > -o.tolerance_change then break end
+      -- (3) the step
+      local used
+      if o.line_search_fn == "strong_wolfe" then
+         local start = {}
+         for i, parameter in ipairs(params) do start[i] = parameter:clone() end
+         local function try(length)
+            move(params, length, state.d)
+            local value = evaluate():item()
+            local found = flat_gradient(params)
+            for i, parameter in ipairs(params) do parameter:copy_(start[i]) end
+            return value, found
+         end
+         loss, gradient, t, used = strong_wolfe(try, t, state.d, loss, gradient, slope,
+            o.tolerance_change)
+         move(params, t, state.d)
+      else
+         move(params, t, state.d)
+         used = 0
+         if iteration < o.max_iter then
+            loss = evaluate():item()
+            gradient = flat_gradient(params)
+            used = 1
+         end
+      end
+      state.t = t
+      evaluations = evaluations + used
+      state.func_evals = state.func_evals + used
+      -- (4) reasons to stop
+      if evaluations >= max_eval or largest(gradient) <= o.tolerance_grad
+         or largest(state.d * t) <= o.tolerance_change
+         or math.abs(loss - last_loss) < o.tolerance_change then
+         break
+      end
+   end
+   return first_loss
+end
+
+return LBFGS

@@ -1,0 +1,140 @@
+-- The words that a word may become: globals and keywords, fields of tables,
+-- methods and properties of tensors. Looks, and does not touch: no function of
+-- the user's is called on the way.
+local M = {}
+
+local keywords = {}
+for word in ([[and break do else elseif end false for function goto if in local
+   nil not or repeat return then true until while]]):gmatch("%a+") do
+   keywords[word] = true
+end
+
+-- What a tensor has besides its methods.
+local properties <const> = {
+   "data", "device", "dtype", "grad", "grad_fn", "is_leaf", "is_parameter",
+   "requires_grad", "shape",
+}
+
+local function library()
+   return package.loaded.tlua
+end
+
+local function is_tensor(value)
+   local torch = library()
+   local check = torch and torch.is_tensor
+   return type(value) == "userdata" and check ~= nil and check(value)
+end
+
+local function metafield(value, name)
+   local meta = debug.getmetatable(value)
+   return type(meta) == "table" and rawget(meta, name) or nil
+end
+
+-- Whether an __index function may be called: those of C and of the library
+-- look something up, a user's might do anything.
+local function is_harmless(f)
+   local info = debug.getinfo(f, "S")
+   return info.what == "C" or info.source:sub(1, 6) == "=tlua:"
+end
+
+-- value[key], through __index.
+local function index(value, key)
+   for _ = 1, 100 do -- a chain may be a circle
+      if type(value) == "table" then
+         local field = rawget(value, key)
+         if field ~= nil then return field end
+      end
+      local handler = metafield(value, "__index")
+      if type(handler) == "function" then
+         if not is_harmless(handler) then return nil end
+         local ok, field = pcall(handler, value, key)
+         return ok and field or nil
+      end
+      if handler == nil then return nil end
+      value = handler
+   end
+end
+
+-- Calls `visit` with every key that value[key] is likely to find.
+local function each_key(value, visit)
+   if is_tensor(value) then
+      for _, name in ipairs(properties) do visit(name) end
+      value = library().Tensor
+   end
+   for _ = 1, 100 do
+      if type(value) == "table" then
+         for key in next, value do visit(key) end
+      end
+      local lazy = metafield(value, "lazy") -- the library's, for what loads on first use
+      if type(lazy) == "table" then
+         for key in next, lazy do visit(key) end
+      end
+      value = metafield(value, "__index")
+      if type(value) ~= "table" then return end
+   end
+end
+
+-- The value that a path such as `model.layers[1]` leads to.
+local function follow(path, env)
+   local name, rest = path:match("^([%a_][%w_]*)(.*)$")
+   if not name then return nil end
+   local value = index(env, name)
+   while rest ~= "" and value ~= nil do
+      local key, after = rest:match("^%.([%a_][%w_]*)(.*)$")
+      if not key then
+         key, after = rest:match("^%[(%-?%d+)%](.*)$")
+         key = math.tointeger(key)
+      end
+      if not key then return nil end
+      value, rest = index(value, key), after
+   end
+   return value
+end
+
+local function is_callable(value)
+   return type(value) == "function" or metafield(value, "__call") ~= nil
+end
+
+-- The last path of the text: what stands before a concatenation or an open
+-- bracket is none of it.
+local function last_path(text)
+   local start = 1
+   for position in text:gmatch("%.%.()") do start = position end
+   local open = text:find("%[[^%]]*$", start)
+   return text:sub(open and open + 1 or start)
+end
+
+--- The words that the end of `text` may become, sorted. Each is the whole text
+--- with its end completed.
+---@param text string the word before the cursor
+---@param env table the table of globals
+---@return string[]
+function M.words(text, env)
+   local path = last_path(text)
+   local object, separator, partial = path:match("^(.*)([.:])([%w_]*)$")
+   if not object then partial = path end
+   if partial ~= "" and not partial:find("^[%a_][%w_]*$") then return {} end
+
+   local value = env
+   if object then value = follow(object, env) end
+   if value == nil then return {} end
+
+   local prefix = text:sub(1, #text - #partial)
+   local seen, words = {}, {}
+   local function visit(key)
+      if type(key) ~= "string" or seen[key] or key:sub(1, #partial) ~= partial then return end
+      if not key:find("^[%a_][%w_]*$") then return end
+      if key:sub(1, 1) == "_" and partial == "" then return end -- private
+      if separator == ":" and not is_callable(index(value, key)) then return end
+      seen[key] = true
+      words[#words + 1] = prefix .. key
+   end
+   each_key(value, visit)
+   if not object then
+      for keyword in next, keywords do visit(keyword) end
+   end
+   table.sort(words)
+   return words
+end
+
+return M

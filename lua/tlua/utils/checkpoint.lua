@@ -1,0 +1,105 @@
+-- checkpoint.lua - trades time for memory: a part of a computation keeps only its inputs, and is
+-- done once more when its gradients are wanted.
+
+local torch = require "tlua"
+local args = require "tlua.args"
+local class = require "tlua.class"
+local Function = require "tlua.autograd.Function"
+
+local M = {}
+
+local Checkpoint = class.class("utils.checkpoint", Function)
+
+-- `anchor` requires a gradient, so that the call is recorded even if no argument does, as when
+-- only parameters inside of fn are learnt.
+function Checkpoint.forward(ctx, _, fn, ...)
+   local given = table.pack(...)
+   local tensors = {n = given.n}
+   for i = 1, given.n do
+      if torch.is_tensor(given[i]) then
+         tensors[i] = given[i]
+         given[i] = nil
+      end
+   end
+   ctx.fn, ctx.rest, ctx.state = fn, given, torch.get_rng_state()
+   ctx:save_for_backward(table.unpack(tensors, 1, tensors.n))
+   return fn(...)
+end
+
+-- Runs fn again from the same random state, this time recorded.
+local function repeat_forward(ctx, inputs)
+   local now = torch.get_rng_state()
+   torch.set_rng_state(ctx.state)
+   local _ <close> = setmetatable({}, {__close = function() torch.set_rng_state(now) end})
+   local _ <close> = torch.enable_grad() -- luacheck: ignore 411
+   return table.pack(ctx.fn(table.unpack(inputs, 1, inputs.n)))
+end
+
+function Checkpoint.backward(ctx, ...)
+   local saved = table.pack(ctx:saved_tensors())
+   local inputs = {n = ctx.rest.n}
+   for i = 1, inputs.n do
+      inputs[i] = ctx.rest[i]
+      if saved[i] then
+         inputs[i] = saved[i]:detach()
+         inputs[i]:requires_grad_(saved[i].requires_grad)
+      end
+   end
+   local outputs = repeat_forward(ctx, inputs)
+   local roots, seeds = {}, {}
+   for k = 1, outputs.n do
+      local output, grad = outputs[k], select(k, ...)
+      if torch.is_tensor(output) and output.requires_grad and grad then
+         roots[#roots + 1], seeds[#seeds + 1] = output, grad
+      end
+   end
+   if #roots > 0 then torch.autograd.backward(roots, seeds) end
+   local grads = {}
+   for i = 1, inputs.n do
+      grads[i] = torch.is_tensor(inputs[i]) and inputs[i].grad or nil
+   end
+   return nil, nil, table.unpack(grads, 1, inputs.n)
+end
+
+--- fn(...), without keeping what happens inside: it is computed again, from the same random state,
+--- in the backward pass. fn must give the same results both times. Parameters used in fn get
+--- their gradients in `grad`, so this is for `backward`, not for `torch.autograd.grad`.
+---@param fn fun(...): any
+---@param ... any  fn's arguments
+---@return any ...
+function M.checkpoint(fn, ...)
+   local meta = getmetatable(fn)
+   if type(fn) ~= "function" and not (type(meta) == "table" and meta.__call) then
+      args.refuse("utils.checkpoint", "fn", "a function", fn)
+   end
+   if not torch.is_grad_enabled() then return fn(...) end
+   local anchor = torch.empty(0, {requires_grad = true})
+   return Checkpoint:apply(anchor, fn, ...)
+end
+
+--- Runs the modules of a Sequential in so many segments, of which all but the last are checkpoints.
+---@param modules nn.Sequential|nn.Module[]
+---@param segments integer
+---@param input any
+---@return any
+function M.checkpoint_sequential(modules, segments, input)
+   if math.type(segments) ~= "integer" or segments < 1 then
+      args.refuse("utils.checkpoint_sequential", "segments", "an integer of at least 1", segments)
+   end
+   local n = #modules
+   local size = math.max(n // segments, 1)
+   local function run(first, last)
+      return function(x)
+         for i = first, last do x = modules[i](x) end
+         return x
+      end
+   end
+   local first = 1
+   for _ = 1, math.min(segments, n) - 1 do
+      input = M.checkpoint(run(first, first + size - 1), input)
+      first = first + size
+   end
+   return run(first, n)(input)
+end
+
+return setmetatable(M, {__call = function(_, ...) return M.checkpoint(...) end})

@@ -1,0 +1,240 @@
+-- json.lua - a small, strict reader and writer of JSON (RFC 8259), for the headers of files.
+--
+-- The reader takes nothing that the standard does not: no trailing comma, no comment, no NaN. It
+-- refuses a key that comes twice, text that is no UTF-8, and nesting beyond a limit, so that a
+-- damaged or hostile file gives a message and never an overflow. Integers that fit are Lua
+-- integers. Arrays carry the metatable `json.array`, so that `[]` and `{}` stay apart.
+
+local M = {}
+
+local max_depth <const> = 64
+
+--- Metatable of tables that are arrays.
+M.array = {__name = "json.array"}
+--- Stands for null.
+M.null = setmetatable({}, {__name = "json.null", __tostring = function() return "null" end})
+
+--- Marks a list as an array: an empty one is written as `[]`.
+---@param list table
+---@return table list
+function M.as_array(list)
+   return setmetatable(list, M.array)
+end
+
+---@param value any
+---@return boolean
+function M.is_array(value)
+   return getmetatable(value) == M.array
+end
+
+-- Reading ------------------------------------------------------------------------------------
+
+-- Faults are thrown as tables, lest a real error of ours be taken for one.
+local function fail(position, why)
+   error({json = ("at byte %d: %s"):format(position, why)}, 0)
+end
+
+local function skip_space(text, position)
+   return text:find("[^ \t\r\n]", position) or #text + 1
+end
+
+local escapes = {
+   ['"'] = '"', ["\\"] = "\\", ["/"] = "/", b = "\b", f = "\f", n = "\n", r = "\r", t = "\t",
+}
+
+-- The character of a \u escape whose `u` stands at `position`, and the position after it.
+local function read_unicode(text, position)
+   local digits = text:match("^%x%x%x%x", position + 1) or fail(position, "bad \\u escape")
+   local code = tonumber(digits, 16)
+   position = position + 5
+   if code >= 0xD800 and code <= 0xDBFF then
+      local low = tonumber(text:match("^\\u([dD][c-fC-F]%x%x)", position) or "", 16)
+      if not low then fail(position, "a surrogate without its second half") end
+      return utf8.char(0x10000 + (code - 0xD800) * 0x400 + (low - 0xDC00)), position + 6
+   elseif code >= 0xDC00 and code <= 0xDFFF then
+      fail(position, "a surrogate without its first half")
+   end
+   return utf8.char(code), position
+end
+
+local function read_string(text, position)
+   local start = position
+   local pieces = {}
+   position = position + 1
+   while true do
+      local stop = text:find('["\\%c]', position) or fail(start, "a string without end")
+      pieces[#pieces + 1] = text:sub(position, stop - 1)
+      local c = text:sub(stop, stop)
+      if c == '"' then
+         local whole = table.concat(pieces)
+         if not utf8.len(whole) then fail(start, "a string that is not UTF-8") end
+         return whole, stop + 1
+      elseif c == "\127" then -- a control character for Lua, an ordinary one for JSON
+         pieces[#pieces + 1] = c
+         position = stop + 1
+      elseif c ~= "\\" then
+         fail(stop, "a control character in a string")
+      else
+         local letter = text:sub(stop + 1, stop + 1)
+         if letter == "u" then
+            pieces[#pieces + 1], position = read_unicode(text, stop + 1)
+         else
+            pieces[#pieces + 1] = escapes[letter] or fail(stop, "unknown escape \\" .. letter)
+            position = stop + 2
+         end
+      end
+   end
+end
+
+local function read_number(text, position)
+   local whole, stop = text:match("^(%-?%d+)()", position)
+   if not whole or whole:find "^%-?0%d" then fail(position, "a malformed number") end
+   local fraction, after = text:match("^(%.%d+)()", stop)
+   stop = after or stop
+   local exponent, last = text:match("^([eE][+-]?%d+)()", stop)
+   stop = last or stop
+   if text:find("^[%w.+-]", stop) then fail(position, "a malformed number") end
+   if not fraction and not exponent then
+      local integer = math.tointeger(tonumber(whole))
+      if integer and ("%d"):format(integer) == whole then return integer, stop end
+   end
+   return tonumber(whole .. (fraction or ".0") .. (exponent or "")), stop
+end
+
+local read_value
+
+local function read_array(text, position, depth)
+   local list = M.as_array({})
+   position = skip_space(text, position + 1)
+   if text:sub(position, position) == "]" then return list, position + 1 end
+   while true do
+      list[#list + 1], position = read_value(text, position, depth)
+      position = skip_space(text, position)
+      local c = text:sub(position, position)
+      if c == "]" then return list, position + 1 end
+      if c ~= "," then fail(position, "expected , or ] in an array") end
+      position = position + 1
+   end
+end
+
+local function read_object(text, position, depth)
+   local object = {}
+   position = skip_space(text, position + 1)
+   if text:sub(position, position) == "}" then return object, position + 1 end
+   while true do
+      position = skip_space(text, position)
+      if text:sub(position, position) ~= '"' then fail(position, "expected a key") end
+      local key, after = read_string(text, position)
+      if object[key] ~= nil then fail(position, ("the key %q comes twice"):format(key)) end
+      position = after
+      position = skip_space(text, position)
+      if text:sub(position, position) ~= ":" then fail(position, "expected : after a key") end
+      object[key], position = read_value(text, position + 1, depth)
+      position = skip_space(text, position)
+      local c = text:sub(position, position)
+      if c == "}" then return object, position + 1 end
+      if c ~= "," then fail(position, "expected , or } in an object") end
+      position = position + 1
+   end
+end
+
+local words = {["true"] = true, ["false"] = false, null = M.null}
+
+function read_value(text, position, depth)
+   position = skip_space(text, position)
+   local c = text:sub(position, position)
+   if c == '"' then return read_string(text, position) end
+   if c == "{" or c == "[" then
+      if depth == 0 then fail(position, "nested too deeply") end
+      return (c == "{" and read_object or read_array)(text, position, depth - 1)
+   end
+   if c:find "[%d-]" then return read_number(text, position) end
+   local word = text:match("^%a+", position)
+   if word == nil or words[word] == nil then
+      fail(position, c == "" and "the text ends too early" or "expected a value")
+   end
+   return words[word], position + #word
+end
+
+--- The value that a text denotes.
+---@param text string
+---@return any value  nil on failure
+---@return string? message
+function M.decode(text)
+   local ok, value, position = pcall(read_value, text, 1, max_depth)
+   if ok then
+      position = skip_space(text, position)
+      if position <= #text then
+         return nil, ("at byte %d: more text after the value"):format(position)
+      end
+      return value
+   end
+   if type(value) == "table" and value.json then return nil, value.json end
+   error(value, 0)
+end
+
+-- Writing ------------------------------------------------------------------------------------
+
+local function escape(c)
+   local short = {["\b"] = "b", ["\f"] = "f", ["\n"] = "n", ["\r"] = "r", ["\t"] = "t"}
+   if c == '"' or c == "\\" then return "\\" .. c end
+   return "\\" .. (short[c] or ("u%04x"):format(c:byte()))
+end
+
+local function write_string(text)
+   if not utf8.len(text) then error("json: a string that is not UTF-8", 0) end
+   return '"' .. text:gsub('[\0-\31"\\]', escape) .. '"'
+end
+
+local function write_number(value)
+   if math.type(value) == "integer" then return ("%d"):format(value) end
+   if value ~= value or value == math.huge or value == -math.huge then
+      error("json: JSON has no " .. tostring(value), 0)
+   end
+   local text = ("%.17g"):format(value)
+   return text:find "[.eE]" and text or text .. ".0"
+end
+
+local write_value
+
+local function write_array(list, depth)
+   local pieces = {}
+   for i = 1, #list do pieces[i] = write_value(list[i], depth) end
+   return "[" .. table.concat(pieces, ",") .. "]"
+end
+
+-- Keys are sorted: the same value gives the same text.
+local function write_object(object, depth)
+   local keys = {}
+   for key in pairs(object) do
+      if type(key) ~= "string" then error("json: a key that is no string", 0) end
+      keys[#keys + 1] = key
+   end
+   table.sort(keys)
+   local pieces = {}
+   for i, key in ipairs(keys) do
+      pieces[i] = write_string(key) .. ":" .. write_value(object[key], depth)
+   end
+   return "{" .. table.concat(pieces, ",") .. "}"
+end
+
+function write_value(value, depth)
+   local kind = type(value)
+   if kind == "string" then return write_string(value) end
+   if kind == "number" then return write_number(value) end
+   if kind == "boolean" or value == M.null then return tostring(value) end
+   if kind ~= "table" then error("json: a " .. kind, 0) end
+   if depth == 0 then error("json: nested too deeply", 0) end
+   local is_list = M.is_array(value) or #value > 0
+   return (is_list and write_array or write_object)(value, depth - 1)
+end
+
+--- The text of a value: tables that are marked as arrays or have a first element are arrays.
+--- Raises an error for what JSON cannot say.
+---@param value any
+---@return string
+function M.encode(value)
+   return write_value(value, max_depth)
+end
+
+return M

@@ -1,0 +1,55 @@
+-- near.lua - "did you mean": the name that someone who mistyped one had in mind.
+
+local M = {}
+
+-- The number of insertions, deletions, replacements and swaps of neighbours between two words.
+local function distance(a, b)
+   local before, last = {}, {}
+   for j = 0, #b do last[j] = j end
+   for i = 1, #a do
+      local row = {[0] = i}
+      for j = 1, #b do
+         local same = a:byte(i) == b:byte(j)
+         row[j] = math.min(last[j] + 1, row[j - 1] + 1, last[j - 1] + (same and 0 or 1))
+         local swapped = i > 1 and j > 1
+            and a:byte(i) == b:byte(j - 1) and a:byte(i - 1) == b:byte(j)
+         if swapped then row[j] = math.min(row[j], before[j - 2] + 1) end
+      end
+      before, last = last, row
+   end
+   return last[#b]
+end
+
+--- The one of `names` that is nearest to `name`, nil when none is near: at most a third of the
+--- letters differ, or one is the beginning of the other.
+---@param name string
+---@param names string[]|table<string, any>  a list, or a table with names as keys
+---@return string?
+function M.find(name, names)
+   local word = name:lower()
+   local best, best_cost = nil, math.max(1, #word // 3) + 1
+   for key, value in pairs(names) do
+      local candidate = type(key) == "string" and key or value
+      local other = candidate:lower()
+      local cost = distance(word, other)
+      local shorter = math.min(#word, #other)
+      if shorter >= 2 and word:sub(1, shorter) == other:sub(1, shorter) then
+         cost = math.min(cost, 1.5)
+      end
+      if cost < best_cost or cost == best_cost and best and candidate < best then
+         best, best_cost = candidate, cost
+      end
+   end
+   return best
+end
+
+--- `; did you mean X?`, or the empty string when no name is near.
+---@param name string
+---@param names string[]|table<string, any>
+---@return string
+function M.hint(name, names)
+   local found = M.find(name, names)
+   return found and ("; did you mean %s?"):format(found) or ""
+end
+
+return M

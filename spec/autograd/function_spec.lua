@@ -1,0 +1,276 @@
+-- torch.autograd.Function: operators of a user's own.
+
+local torch = require "tlua"
+
+local function leaf(data)
+   return torch.tensor(data, {dtype = "float64", requires_grad = true})
+end
+
+local Exp = torch.class("Exp", torch.autograd.Function)
+
+function Exp.forward(ctx, x)
+   local y = x:exp()
+   ctx:save_for_backward(y)
+   return y
+end
+
+function Exp.backward(ctx, grad)
+   local y = ctx:saved_tensors()
+   return grad * y
+end
+
+-- a * b + k, with a number among the arguments and results.
+local MulAdd = torch.class("MulAdd", torch.autograd.Function)
+
+function MulAdd.forward(ctx, a, k, b)
+   ctx:save_for_backward(a, b)
+   ctx.k = k
+   return a * b + k, "text", a + b
+end
+
+function MulAdd.backward(ctx, grad, text, sum)
+   assert(text == nil)
+   local a, b = ctx:saved_tensors()
+   local da = ctx.needs_input_grad[1] and grad * b + sum
+   local db = ctx.needs_input_grad[3] and grad * a + sum
+   return da or nil, nil, db or nil
+end
+
+describe("a Function", function()
+   it("has the derivative it gives", function()
+      local x = leaf {0, 1}
+      local y = Exp:apply(x)
+      assert.equal("Exp", y.grad_fn.name)
+      assert.equal("<ExpBackward0>", tostring(y.grad_fn));
+      (y * 2):sum():backward()
+      assert.close({2, 2 * math.exp(1)}, x.grad)
+   end)
+
+   it("is differentiated again", function()
+      local x = leaf {0.5, 1}
+      local d = torch.autograd.grad(Exp:apply(x):sum(), x, {create_graph = true})
+      local dd = torch.autograd.grad(d:sum(), x, {create_graph = true})
+      local ddd = torch.autograd.grad(dd:sum(), x)
+      assert.close({math.exp(0.5), math.exp(1)}, ddd)
+   end)
+
+   it("takes and returns anything", function()
+      local a, b = leaf {2, 3}, leaf {5, 7}
+      local y, text, sum = MulAdd:apply(a, 10, b)
+      assert.equal("text", text)
+      assert.close({20, 31}, y);
+      (y * y):sum():backward {retain_graph = true}
+      assert.close({2 * 20 * 5, 2 * 31 * 7}, a.grad)
+      a.grad, b.grad = nil, nil;
+      (y + sum):sum():backward()
+      assert.close({5 + 1, 7 + 1}, a.grad)
+      assert.close({2 + 1, 3 + 1}, b.grad)
+   end)
+
+   it("knows which gradients are needed", function()
+      local a, b = leaf {2, 3}, torch.tensor({5, 7}, {dtype = "float64"})
+      local y = MulAdd:apply(a, 10, b)
+      y:sum():backward()
+      assert.close({5, 7}, a.grad)
+      assert.is_nil(b.grad)
+   end)
+
+   it("records nothing where nothing is to be recorded", function()
+      local y = Exp:apply(torch.zeros(2))
+      assert.is_false(y.requires_grad)
+      assert.is_false(torch.no_grad(function() return Exp:apply(leaf {1}) end).requires_grad)
+   end)
+
+   it("runs forward without recording", function()
+      local mode
+      local F = torch.class("F", torch.autograd.Function)
+      function F.forward(_, x)
+         mode = torch.is_grad_enabled()
+         return x * 2
+      end
+      function F.backward(_, grad) return grad end -- not the true one
+      local x = leaf {1, 2}
+      F:apply(x):sum():backward()
+      assert.is_false(mode)
+      assert.close({1, 1}, x.grad)
+   end)
+
+   it("may return its argument, or a view of it", function()
+      local Straight = torch.class("Straight", torch.autograd.Function)
+      function Straight.forward(_, x) return x, x[1] end
+      function Straight.backward(_, grad, first)
+         local g = grad * 10
+         g[1]:add_(first * 100)
+         return g
+      end
+      local x = leaf {1, 2}
+      local y, first = Straight:apply(x)
+      assert.is_true(x.is_leaf and not y.is_leaf);
+      (y:sum() + first):backward()
+      assert.close({110, 10}, x.grad)
+   end)
+
+   it("gets zeros for results without gradient, or nil", function()
+      local seen
+      local Two = torch.class("Two", torch.autograd.Function)
+      function Two.forward(ctx, x, materialize)
+         ctx:set_materialize_grads(materialize)
+         return x * 1, x * 2
+      end
+      function Two.backward(_, a, b)
+         seen = b or "nil"
+         return a
+      end
+      local x = leaf {1, 2};
+      (Two:apply(x, true)):sum():backward()
+      assert.close({0, 0}, seen);
+      (Two:apply(x, false)):sum():backward()
+      assert.equal("nil", seen)
+   end)
+
+   it("marks results that carry no gradient", function()
+      local Sort = torch.class("Sort", torch.autograd.Function)
+      function Sort.forward(ctx, x)
+         local rank = x * 0
+         ctx:mark_non_differentiable(rank)
+         return x * 2, rank
+      end
+      function Sort.backward(_, grad) return grad * 2 end
+      local x = leaf {1, 2}
+      local y, rank = Sort:apply(x)
+      assert.is_true(y.requires_grad)
+      assert.is_false(rank.requires_grad)
+      y:sum():backward()
+      assert.close({2, 2}, x.grad)
+   end)
+
+   it("may leave out gradients at the end, and return nil", function()
+      local F = torch.class("F", torch.autograd.Function)
+      function F.forward(_, a, b) return a + b end
+      function F.backward(_, grad) return grad end
+      local a, b = leaf {1}, leaf {2}
+      F:apply(a, b):sum():backward()
+      assert.close({1}, a.grad)
+      assert.is_nil(b.grad)
+      assert.raises("input 1", function()
+         torch.autograd.grad(F:apply(a, b):sum(), {b})
+      end)
+   end)
+
+   it("sums and casts what backward returns", function()
+      local F = torch.class("F", torch.autograd.Function)
+      function F.forward(_, a, b) return a * b end
+      function F.backward(_, grad) return grad:float(), grad end
+      local a, b = leaf {1, 2}, leaf {{1}, {2}}
+      F:apply(a, b):sum():backward()
+      assert.equal("float64", a.grad.dtype)
+      assert.close({2, 2}, a.grad)
+      assert.close({{2}, {2}}, b.grad)
+   end)
+
+   it("notices changes of what it saved", function()
+      local x = leaf {1, 2}
+      local y = Exp:apply(x)
+      y:add_(1)
+      assert.raises("Exp", "add_", function() y:sum():backward() end)
+   end)
+
+   it("is freed with its graph", function()
+      local x = leaf {1, 2}
+      local y = Exp:apply(x)
+      y:sum():backward()
+      assert.raises("Exp", "already been freed", function() y:sum():backward() end)
+   end)
+
+   it("may run a pass of its own", function()
+      -- as checkpointing does: computes forward again, with recording
+      local Again = torch.class("Again", torch.autograd.Function)
+      function Again.forward(ctx, fn, x)
+         ctx.fn = fn
+         ctx:save_for_backward(x)
+         return fn(x)
+      end
+      function Again.backward(ctx, grad)
+         local x = ctx:saved_tensors():detach():requires_grad_()
+         local y = torch.enable_grad(ctx.fn, x)
+         y:backward(grad)
+         return nil, x.grad
+      end
+      local w, x = leaf {2, 3}, leaf {0.5, 1}
+      local function block(h) return (h * w):tanh() end
+      local y = Again:apply(block, Again:apply(block, x));
+      (y * y):sum():backward()
+      local dx, dw = x.grad, w.grad
+      x.grad, w.grad = nil, nil
+      y = block(block(x));
+      (y * y):sum():backward()
+      assert.close(x.grad, dx)
+      assert.close(w.grad, dw)
+   end)
+
+   it("nests passes deeply", function()
+      local Again = torch.class("Again", torch.autograd.Function)
+      function Again.forward(ctx, n, x)
+         ctx.n = n
+         ctx:save_for_backward(x)
+         return x * 2
+      end
+      function Again.backward(ctx, grad)
+         local x = ctx:saved_tensors():detach():requires_grad_()
+         if ctx.n == 0 then return nil, grad * 2 end
+         torch.enable_grad(function() return Again:apply(ctx.n - 1, x) end):backward(grad)
+         return nil, x.grad
+      end
+      local x = leaf {1}
+      Again:apply(20, x):backward()
+      assert.close({2}, x.grad)
+   end)
+end)
+
+describe("a Function's mistakes", function()
+   local function broken(backward)
+      local F = torch.class("Broken", torch.autograd.Function)
+      function F.forward(_, x) return x * 1 end
+      F.backward = backward
+      return F:apply(leaf {1, 2})
+   end
+
+   it("are errors of the pass", function()
+      local y = broken(function() error({code = 7}) end)
+      local ok, object = pcall(function() y:sum():backward() end)
+      assert.is_false(ok)
+      assert.same({code = 7}, object)
+      y = broken(function(ctx) return ctx.nothing.at_all end)
+      ok, object = pcall(function() y:sum():backward() end)
+      assert.is_false(ok)
+      assert.matches("function_spec.lua:%d+: attempt to index", object)
+   end)
+
+   it("in what backward returns", function()
+      assert.raises("Broken", "Tensor", "string", function()
+         broken(function() return "x" end):sum():backward()
+      end)
+      assert.raises("Broken", "expected 1 gradients", function()
+         broken(function(_, g) return g, g end):sum():backward()
+      end)
+      assert.raises("Broken", "[2]", "[3]", function()
+         broken(function() return torch.zeros(3) end):sum():backward()
+      end)
+      assert.raises("Broken", "int64", function()
+         broken(function() return torch.zeros(2, {dtype = "int64"}) end):sum():backward()
+      end)
+   end)
+
+   it("in how it is used", function()
+      assert.raises("apply", function() Exp(leaf {1}) end)
+      assert.raises("F:apply", function() Exp.apply(leaf {1}) end)
+      local F = torch.class("F", torch.autograd.Function)
+      function F.forward(ctx, x)
+         ctx:save_for_backward(x, 5)
+         return x
+      end
+      local ok, message = pcall(F.apply, F, leaf {1})
+      assert.is_false(ok)
+      assert.matches("function_spec.lua:%d+: save_for_backward: argument 2: .*number", message)
+   end)
+end)

@@ -1,0 +1,131 @@
+local torch = require "tlua"
+local gradcheck, gradgradcheck = torch.autograd.gradcheck, torch.autograd.gradgradcheck
+
+local function float64(...)
+   return torch.randn(..., {dtype = "float64", requires_grad = true})
+end
+
+-- x^3 with a derivative that is `factor` times too large.
+local function cube(factor)
+   local Cube = torch.class("Cube", torch.autograd.Function)
+   function Cube.forward(ctx, x)
+      ctx:save_for_backward(x)
+      return x * x * x
+   end
+   function Cube.backward(ctx, grad)
+      local x = ctx:saved_tensors()
+      return grad * 3 * factor * x * x
+   end
+   return function(x) return Cube:apply(x) end
+end
+
+describe("torch.autograd.gradcheck", function()
+   before_each(function() torch.manual_seed(1) end)
+
+   it("accepts right derivatives", function()
+      assert.is_true(gradcheck(cube(1), float64(3)))
+      assert.is_true(gradcheck(function(a, b) return a * b + a:sin() end, {float64(2), float64(2)}))
+      assert.is_true(gradcheck(function(x) return x:t() end, {float64({2, 3})}))
+   end)
+
+   it("names what is wrong", function()
+      local x = torch.tensor({2.0, 1.0}, {dtype = "float64", requires_grad = true})
+      assert.raises("gradcheck: output 1, input 1", "element 1 of the output by element 1",
+         "is 13.2", "by differences 12", function() gradcheck(cube(1.1), x) end)
+      local ok, fault = gradcheck(cube(1.1), x, {raise_exception = false})
+      assert.is_false(ok)
+      assert.matches("output 1", fault)
+   end)
+
+   it("passes on arguments that are no tensors, and leaves inputs as they were", function()
+      local x = float64(3)
+      local before = x:tolist()
+      assert.is_true(gradcheck(function(a, n, b) return a ^ n + b end, {x, 2, torch.ones(3)}))
+      assert.close(before, x:tolist(), 0)
+   end)
+
+   it("checks every result", function()
+      assert.is_true(gradcheck(function(x) return x:max(), x * 2 end, float64(4)))
+      assert.raises("output 2", function()
+         gradcheck(function(x) return x * 2, cube(2)(x) end, float64(2))
+      end)
+   end)
+
+   it("wants an input with a gradient", function()
+      assert.raises("no input requires a gradient", function()
+         gradcheck(function(x) return x end, torch.ones(2))
+      end)
+   end)
+
+   it("checks modules", function()
+      local layer = torch.nn.Linear(3, 2):double()
+      assert.is_true(gradcheck(layer, float64({4, 3})))
+   end)
+end)
+
+describe("torch.autograd.gradgradcheck", function()
+   it("accepts right second derivatives and refuses wrong ones", function()
+      torch.manual_seed(1)
+      assert.is_true(gradgradcheck(function(a, b) return a:tanh() * b end,
+         {float64(3), float64(3)}))
+      -- The first derivative is right; in the second a factor is missing.
+      local Half = torch.class("Half", torch.autograd.Function)
+      function Half.forward(ctx, x)
+         ctx:save_for_backward(x)
+         return x * x
+      end
+      function Half.backward(ctx, grad)
+         local x = ctx:saved_tensors()
+         return grad * (x + x:detach())
+      end
+      local fn = function(x) return Half:apply(x) end
+      assert.is_true(gradcheck(fn, float64(3)))
+      assert.has_error(function() gradgradcheck(fn, float64(3)) end)
+   end)
+end)
+
+describe("torch.autograd.functional", function()
+   local functional = torch.autograd.functional
+   local x = torch.tensor({1.0, 2.0}, {dtype = "float64"})
+
+   it("gives Jacobians", function()
+      assert.close({{2, 0}, {0, 4}}, functional.jacobian(function(v) return v * v end, x):tolist())
+      local both = functional.jacobian(function(a, b) return a * b:sum() end, {x, x})
+      assert.close({{3, 0}, {0, 3}}, both[1]:tolist())
+      assert.close({{1, 1}, {2, 2}}, both[2]:tolist())
+      local none = functional.jacobian(function() return torch.ones(1):double() end, x)
+      assert.close({{0, 0}}, none:tolist())
+   end)
+
+   it("gives Hessians", function()
+      local function fn(v) return v[1] ^ 2 * v[2] end
+      assert.close({{4, 2}, {2, 0}}, functional.hessian(fn, x):tolist())
+      local blocks = functional.hessian(function(a, b) return (a * b):sum() end, {x, x})
+      assert.close({{0, 0}, {0, 0}}, blocks[1][1]:tolist())
+      assert.close({{1, 0}, {0, 1}}, blocks[1][2]:tolist())
+   end)
+
+   it("multiplies them with vectors", function()
+      local v = torch.tensor({1.0, -1.0}, {dtype = "float64"})
+      local square = function(t) return t * t end
+      local y, product = functional.vjp(square, x, v)
+      assert.close({1, 4}, y:tolist())
+      assert.close({2, -4}, product:tolist())
+      assert.close({2, -4}, select(2, functional.jvp(square, x, v)):tolist())
+      local function fn(t) return t[1] ^ 2 * t[2] end
+      assert.close({4 - 2, 2}, select(2, functional.hvp(fn, x, v)):tolist())
+      assert.close({4 - 2, 2}, select(2, functional.vhp(fn, x, v)):tolist())
+   end)
+
+   it("says what it expects", function()
+      assert.raises("one that returns one number", function()
+         functional.hessian(function(t) return t end, x)
+      end)
+      assert.raises("v: expected a tensor", function()
+         functional.vjp(function(t) return t end, x)
+      end)
+      assert.raises("input 1: expected a floating-point tensor", function()
+         functional.jacobian(function(t) return t end, torch.tensor {1})
+      end)
+   end)
+end)

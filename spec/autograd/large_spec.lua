@@ -1,0 +1,70 @@
+-- Graphs that are long or wide: nothing recurses, nothing is quadratic.
+
+local torch = require "tlua"
+
+local function leaf(data)
+   return torch.tensor(data, {dtype = "float64", requires_grad = true})
+end
+
+describe("a chain of a million operators", function()
+   it("is built, walked and freed", function()
+      local x = leaf(1)
+      local y = x
+      for _ = 1, 1000000 do y = y + 1 end
+      y:backward()
+      assert.close(1, x.grad)
+      y:release()
+   end)
+
+   it("is freed without a pass", function()
+      local y = leaf(1)
+      for _ = 1, 1000000 do y = -y end
+      y:release()
+   end)
+
+   it("is freed along what it has saved", function()
+      local x = leaf(1)
+      local y = x
+      for _ = 1, 300000 do y = y * y end
+      y:release()
+   end)
+end)
+
+describe("a wide graph", function()
+   it("is walked in time that grows with its size", function()
+      local x = leaf(1)
+      local all = {}
+      for i = 1, 20000 do all[i] = x * i end
+      torch.stack(all):sum():backward()
+      assert.close(20000 * 20001 / 2, x.grad)
+   end)
+
+   it("does not visit shared parts again and again", function()
+      local x = leaf(1)
+      local y = x
+      for _ = 1, 60 do y = y + y end -- 2^60 ways
+      y:backward()
+      assert.close(2.0 ^ 60, x.grad)
+   end)
+
+   it("takes many inputs", function()
+      local inputs, sum = {}, 0
+      for i = 1, 3000 do
+         inputs[i] = leaf(i)
+         sum = sum + inputs[i] * inputs[i]
+      end
+      local grads = table.pack(torch.autograd.grad(sum, inputs))
+      assert.equal(3000, grads.n)
+      assert.close(6000, grads[3000])
+   end)
+end)
+
+describe("many in-place changes of one buffer", function()
+   it("make a graph of that length", function()
+      local w = leaf(2)
+      local buffer = torch.zeros(300, {dtype = "float64"})
+      for i = 1, 300 do buffer[i] = w * i end
+      buffer:sum():backward()
+      assert.close(300 * 301 / 2, w.grad)
+   end)
+end)

@@ -1,0 +1,130 @@
+-- no_grad, enable_grad, inference_mode and their scopes.
+
+local torch = require "tlua"
+
+local x = torch.tensor({1, 2}, {dtype = "float64", requires_grad = true})
+
+describe("no_grad", function()
+   it("runs a function without recording", function()
+      local a, b, c = torch.no_grad(function(...) return (x * 2).requires_grad, ... end, 7, nil)
+      assert.same({false, 7, nil}, {a, b, c})
+      assert.equal(4, select("#", torch.no_grad(function(...) return 1, ... end, 7, nil, nil)))
+      assert.is_true((x * 2).requires_grad)
+   end)
+
+   it("ends with a block", function()
+      do
+         local _ <close> = torch.no_grad()
+         assert.is_false((x * 2).requires_grad)
+         assert.is_false(torch.is_grad_enabled())
+      end
+      assert.is_true((x * 2).requires_grad)
+   end)
+
+   it("ends with an error", function()
+      local ok, message = pcall(torch.no_grad, function() error("oops", 0) end)
+      assert.same({false, "oops"}, {ok, message})
+      assert.is_true(torch.is_grad_enabled())
+      pcall(function()
+         local _ <close> = torch.no_grad()
+         error "oops"
+      end)
+      assert.is_true(torch.is_grad_enabled())
+   end)
+
+   it("nests with enable_grad", function()
+      torch.no_grad(function()
+         torch.enable_grad(function() assert.is_true((x * 2).requires_grad) end)
+         assert.is_false((x * 2).requires_grad)
+         local _ <close> = torch.enable_grad()
+         assert.is_true(torch.is_grad_enabled())
+      end)
+      assert.is_true(torch.is_grad_enabled())
+   end)
+
+   it("takes what can be called", function()
+      local callable = setmetatable({}, {__call = function(_, n) return n + 1 end})
+      assert.equal(3, torch.no_grad(callable, 2))
+      assert.raises("no_grad", "function", function() torch.no_grad(5) end)
+   end)
+
+   it("lets a function yield", function()
+      local co = coroutine.wrap(function()
+         return torch.no_grad(function() return coroutine.yield(1) end)
+      end)
+      assert.equal(1, co())
+      assert.equal(2, co(2))
+      assert.is_true(torch.is_grad_enabled())
+   end)
+
+   it("does not keep a new leaf from requiring a gradient", function()
+      local w = torch.no_grad(function() return torch.ones(2, {requires_grad = true}) end)
+      assert.is_true(w.requires_grad)
+   end)
+end)
+
+describe("set_grad_enabled", function()
+   it("sets the mode until it is set again", function()
+      torch.set_grad_enabled(false)
+      assert.is_false(torch.is_grad_enabled())
+      torch.set_grad_enabled(true)
+      assert.is_true(torch.is_grad_enabled())
+   end)
+
+   it("is a scope, too", function()
+      do
+         local _ <close> = torch.set_grad_enabled(false)
+         assert.is_false(torch.is_grad_enabled())
+      end
+      assert.is_true(torch.is_grad_enabled())
+      assert.is_false(torch.set_grad_enabled(false, function() return torch.is_grad_enabled() end))
+      assert.raises("true or false", function() torch.set_grad_enabled(1) end)
+   end)
+end)
+
+describe("inference_mode", function()
+   it("records nothing, enable_grad or not", function()
+      torch.inference_mode(function()
+         assert.is_true(torch.is_inference_mode_enabled())
+         assert.is_false((x * 2).requires_grad)
+         torch.enable_grad(function() assert.is_false((x * 2).requires_grad) end)
+      end)
+      assert.is_false(torch.is_inference_mode_enabled())
+      do
+         local _ <close> = torch.inference_mode(false)
+         assert.is_true((x * 2).requires_grad)
+      end
+   end)
+
+   it("makes tensors that take part in no gradient", function()
+      local y = torch.inference_mode(function() return x * 2 end)
+      assert.raises("inference mode", function() return y * x end)
+      assert.raises("inference mode", function() y:add_(1) end)
+      assert.raises("inference mode", function() y:requires_grad_() end)
+      assert.raises("inference mode", function() y[1] = 0 end)
+      assert.is_true((y + x).requires_grad) -- nothing is saved
+      assert.is_true((y:clone() * x).requires_grad)
+      torch.inference_mode(function() y:add_(1) end)
+      assert.close({3, 5}, y)
+   end)
+
+   it("leaves the tensors from outside as they are", function()
+      local h = x * 1
+      torch.inference_mode(function()
+         h:mul_(2)
+         h:view(2):mul_(2)
+      end)
+      assert.close({4, 8}, h)
+      assert.equal(2, h._version)
+      assert.is_true((h * x).requires_grad)
+   end)
+
+   it("lets a backward pass through", function()
+      local w = torch.tensor({1, 2}, {dtype = "float64", requires_grad = true})
+      local y = (w * w):sum()
+      torch.inference_mode(function() y:backward() end)
+      assert.close({2, 4}, w.grad);
+      (w * w):sum():backward()
+      assert.close({4, 8}, w.grad)
+   end)
+end)

@@ -1,0 +1,377 @@
+-- In-place changes through views, of what has views, and of views of views. The fixed values are
+-- PyTorch's; random programs are compared with differences of function values.
+
+local torch = require "tlua"
+
+local function leaf(data)
+   return torch.tensor(data, {dtype = "float64", requires_grad = true})
+end
+
+local function constant(data) return torch.tensor(data, {dtype = "float64"}) end
+
+-- {{1, 2, 3}, {4, 5, 6}} and a copy of it that is no leaf.
+local function matrix()
+   local x = leaf {{1, 2, 3}, {4, 5, 6}}
+   return x, x * 1
+end
+
+local function square_sum(x) return (x * x):sum() end
+
+describe("changing a view changes its base's history", function()
+   it("by select", function()
+      local x, h = matrix()
+      h[1]:mul_(10)
+      square_sum(h):backward()
+      assert.close({{200, 400, 600}, {8, 10, 12}}, x.grad)
+   end)
+
+   it("by narrow", function()
+      local x, h = matrix()
+      local v = h:narrow(2, 2, 2)
+      v:mul_(v:detach():clone())
+      square_sum(h):backward()
+      assert.close({{2, 16, 54}, {8, 250, 432}}, x.grad)
+   end)
+
+   it("by transpose and select", function()
+      local x, h = matrix()
+      local w = leaf {2, 3}
+      h:t()[2]:copy_(w)
+      square_sum(h):backward()
+      assert.close({{2, 0, 6}, {8, 0, 12}}, x.grad)
+      assert.close({4, 6}, w.grad)
+   end)
+
+   it("by view, with an operator that saves its result", function()
+      local x, h = matrix()
+      h:view(-1):exp_()
+      h:log():sum():backward()
+      assert.close({{1, 1, 1}, {1, 1, 1}}, x.grad)
+   end)
+
+   it("by diagonal", function()
+      local x, h = matrix()
+      h:diagonal():zero_()
+      square_sum(h):backward()
+      assert.close({{0, 4, 6}, {8, 0, 12}}, x.grad)
+   end)
+
+   it("by indexing on the left of =", function()
+      local x, h = matrix()
+      local w = leaf {7, 8}
+      h[{1, {2, 3}}] = w
+      h[{2, 1}] = 9
+      square_sum(h):backward()
+      assert.close({{2, 0, 0}, {0, 10, 12}}, x.grad)
+      assert.close({14, 16}, w.grad)
+   end)
+
+   it("again and again", function()
+      local x, h = matrix()
+      local v = h[1]
+      for _ = 1, 3 do v:mul_(2) end
+      square_sum(h):backward()
+      assert.close({{2 * 64, 4 * 64, 6 * 64}, {8, 10, 12}}, x.grad)
+   end)
+
+   it("when the base is a buffer without history", function()
+      local w = leaf {2, 3, 4}
+      local buffer = torch.zeros(2, 3, {dtype = "float64"})
+      assert.is_false(buffer.requires_grad)
+      buffer[1] = w
+      buffer[2] = w * 2
+      assert.is_true(buffer.requires_grad and not buffer.is_leaf);
+      (buffer * constant {{1, 2, 3}, {4, 5, 6}}):sum():backward()
+      assert.close({9, 12, 15}, w.grad)
+   end)
+
+   it("when the view was made without recording", function()
+      local x, h = matrix()
+      local w = leaf {2, 3, 4}
+      local v = torch.no_grad(function() return h[1] end)
+      assert.is_false(v.requires_grad)
+      v:copy_(w)
+      assert.is_true(v.requires_grad)
+      square_sum(h):backward()
+      assert.close({{0, 0, 0}, {8, 10, 12}}, x.grad)
+      assert.close({4, 6, 8}, w.grad)
+   end)
+
+   it("when both operands are views of one base", function()
+      local x, h = matrix()
+      h[1]:mul_(h[2])
+      square_sum(h):backward()
+      -- (x1 x2)^2 + x2^2
+      assert.close({{2 * 16, 4 * 25, 6 * 36}, {8 + 2 * 4, 10 + 2 * 5 * 4, 12 + 2 * 6 * 9}}, x.grad)
+   end)
+
+   it("but not a detached tensor's", function()
+      local x, h = matrix()
+      h:detach()[1]:mul_(2)
+      h:sum():backward()
+      assert.close({{1, 1, 1}, {1, 1, 1}}, x.grad)
+      assert.close({{2, 4, 6}, {4, 5, 6}}, h)
+   end)
+end)
+
+describe("a view has the history its base has now", function()
+   it("after the view was changed", function()
+      local x, h = matrix()
+      local v = h[1]
+      v:mul_(10)
+      assert.equal("as_strided", v.grad_fn.name)
+      assert.equal("mul", h.grad_fn.name)
+      square_sum(v):backward()
+      assert.close({{200, 400, 600}, {0, 0, 0}}, x.grad)
+   end)
+
+   it("after the base was changed", function()
+      local x, h = matrix()
+      local v = h[2]
+      h:mul_(3)
+      assert.close({12, 15, 18}, v)
+      square_sum(v):backward()
+      assert.close({{0, 0, 0}, {72, 90, 108}}, x.grad)
+   end)
+
+   it("after another view was changed", function()
+      local x, h = matrix()
+      local column, row = h:select(2, 1), h[2]
+      column:mul_(10)
+      square_sum(row):backward()
+      assert.close({{0, 0, 0}, {2 * 400, 10, 12}}, x.grad)
+   end)
+
+   it("after a view of a view was changed", function()
+      local x, h = matrix()
+      local v = h:t()
+      v[{{2, 3}, {}}][1]:add_(5)
+      square_sum(v):backward()
+      assert.close({{2, 14, 6}, {8, 20, 12}}, x.grad)
+   end)
+
+   it("after its base got one at all", function()
+      local w = leaf {2, 3, 4}
+      local buffer = torch.zeros(2, 3, {dtype = "float64"})
+      local v = buffer[1]
+      assert.is_false(v.requires_grad)
+      buffer[1] = w
+      assert.is_true(v.requires_grad and not v.is_leaf);
+      (v * constant {1, 2, 3}):sum():backward()
+      assert.close({1, 2, 3}, w.grad)
+   end)
+
+   it("where its elements repeat the base's", function()
+      local x, h = matrix()
+      local v = h:expand(2, 2, 3)
+      h:mul_(2)
+      v:sum():backward()
+      assert.close({{4, 4, 4}, {4, 4, 4}}, x.grad)
+   end)
+
+   it("and what was computed from it before keeps its own", function()
+      local x, h = matrix()
+      local v = h[1]
+      local before = v * 2
+      v:mul_(10);
+      (before:sum() + v:sum()):backward()
+      assert.close({{12, 12, 12}, {0, 0, 0}}, x.grad)
+   end)
+
+   it("and is checked when it was saved", function()
+      local _, h = matrix()
+      local y = h[1] * h[1]
+      h[1]:add_(1)
+      assert.raises("mul", "add_", function() y:sum():backward() end)
+      local _, g = matrix()
+      y = g[1] * g[1]
+      g[2]:add_(1)
+      assert.raises("mul", "add_", function() y:sum():backward() end)
+   end)
+end)
+
+describe("second derivatives through a changed view", function()
+   it("of a product", function()
+      local x = leaf {{1, 2, 3}, {4, 5, 6}}
+      local h = x * x
+      h[1]:mul_(x[2])
+      local g = torch.autograd.grad(h:sum(), x, {create_graph = true})
+      assert.close({{8, 20, 36}, {9, 14, 21}}, g)
+      square_sum(g):backward()
+      assert.close({{164, 512, 1116}, {68, 216, 516}}, x.grad)
+   end)
+
+   it("of an operator that saves its result", function()
+      local x, h = matrix()
+      h[1]:exp_()
+      local g = torch.autograd.grad(square_sum(h), x, {create_graph = true})
+      local e = math.exp
+      assert.close({{2 * e(2), 2 * e(4), 2 * e(6)}, {8, 10, 12}}, g, 1e-12)
+      assert.close({{4 * e(2), 4 * e(4), 4 * e(6)}, {2, 2, 2}},
+         (torch.autograd.grad(g:sum(), x)), 1e-12)
+   end)
+end)
+
+describe("a leaf made of a view", function()
+   it("stands for itself", function()
+      local base = torch.ones(2, 3, {dtype = "float64"})
+      local v = base[1]:requires_grad_()
+      assert.is_true(v.is_leaf)
+      square_sum(v):backward()
+      assert.close({2, 2, 2}, v.grad)
+      assert.raises("leaf", function() v:add_(1) end)
+      assert.raises("leaf", function() v[1] = 2 end)
+      local w = leaf {1, 2, 3}
+      base[2] = w
+      assert.is_true(v.is_leaf)
+      assert.is_nil(v.grad_fn)
+   end)
+end)
+
+-- Random programs --------------------------------------------------------------------------------
+
+-- A program is a list of steps on a list of tensors: tensor 1 is the base, each view that is taken
+-- is appended. Steps are made with one generator and run with any input.
+local function random_program(random)
+   local shapes, steps = {{3, 4}}, {}
+   local function pick(n) return random(1, n) end
+
+   local function add_view()
+      local of = pick(#shapes)
+      local shape = shapes[of]
+      local kinds = {"narrow"}
+      if #shape == 2 then
+         kinds = {"narrow", "select", "transpose", "diagonal", "strided"}
+      end
+      local kind, dim = kinds[pick(#kinds)], pick(#shape)
+      if kind == "select" then
+         local index = pick(shape[dim])
+         steps[#steps + 1] = function(t) t[#t + 1] = t[of]:select(dim, index) end
+         shapes[#shapes + 1] = {shape[3 - dim]}
+      elseif kind == "transpose" then
+         steps[#steps + 1] = function(t) t[#t + 1] = t[of]:t() end
+         shapes[#shapes + 1] = {shape[2], shape[1]}
+      elseif kind == "diagonal" then
+         steps[#steps + 1] = function(t) t[#t + 1] = t[of]:diagonal() end
+         shapes[#shapes + 1] = {math.min(shape[1], shape[2])}
+      elseif kind == "strided" then
+         local begin = pick(shape[dim])
+         local range = {{}, {}}
+         range[dim] = {begin, shape[dim], 2}
+         steps[#steps + 1] = function(t) t[#t + 1] = t[of][range] end
+         shapes[#shapes + 1] = {shape[1], shape[2]}
+         shapes[#shapes][dim] = (shape[dim] - begin) // 2 + 1
+      else
+         local begin = pick(shape[dim])
+         local length = pick(shape[dim] - begin + 1)
+         steps[#steps + 1] = function(t) t[#t + 1] = t[of]:narrow(dim, begin, length) end
+         shapes[#shapes + 1] = {table.unpack(shape)}
+         shapes[#shapes][dim] = length
+      end
+   end
+
+   -- The input, brought to the shape of tensor `at`.
+   local function piece(w, shape)
+      local n = 1
+      for _, size in ipairs(shape) do n = n * size end
+      return w:narrow(1, 1, n):view(table.unpack(shape))
+   end
+
+   local function add_change()
+      local at, kind = pick(#shapes), pick(7)
+      local shape = shapes[at]
+      steps[#steps + 1] = function(t, w)
+         local v = t[at]
+         if kind == 1 then v:mul_(0.5)
+         elseif kind == 2 then v:add_(piece(w, shape))
+         elseif kind == 3 then v:mul_(piece(w, shape))
+         elseif kind == 4 then v:sin_()
+         elseif kind == 5 then v:copy_(piece(w, shape))
+         elseif kind == 6 then v:mul_(v)
+         else v:sub_(v * 0.25) end
+      end
+   end
+
+   for _ = 1, 8 do
+      if pick(2) == 1 then add_view() else add_change() end
+   end
+   add_change()
+   local last = pick(#shapes)
+   return function(x, w)
+      local t = {x * 1}
+      for _, step in ipairs(steps) do step(t, w) end
+      local loss = (t[1] * t[1]):sum() + t[last]:tanh():sum() * 3
+      return loss
+   end
+end
+
+-- The gradient of f by its i-th argument, by central differences.
+local function difference(f, args, i)
+   local at, out = args[i], {}
+   local flat = at:view(-1)
+   for k = 1, at:numel() do
+      local value = flat[k]:item()
+      local function f_at(moved)
+         flat[k] = moved
+         return f(table.unpack(args)):item()
+      end
+      out[k] = (f_at(value + 1e-5) - f_at(value - 1e-5)) / 2e-5
+      flat[k] = value
+   end
+   return constant(out):view(table.unpack(at.shape))
+end
+
+describe("random programs of views and in-place changes", function()
+   it("have the gradient that differences show", function()
+      local state = 12345
+      local function random(low, high) -- the same on every machine
+         state = (state * 1103515245 + 12345) & 0x7fffffff
+         return low + (state >> 8) % (high - low + 1)
+      end
+      for number = 1, 150 do
+         local f = random_program(random)
+         local values, weights = {}, {}
+         for i = 1, 12 do
+            values[i] = (random(0, 2000) - 1000) / 1000
+            weights[i] = (random(0, 2000) - 1000) / 1000
+         end
+         local x, w = constant(values):view(3, 4), constant(weights)
+         local expected_x = difference(f, {x, w}, 1)
+         local expected_w = difference(f, {x, w}, 2)
+         local lx, lw = x:clone():requires_grad_(), w:clone():requires_grad_()
+         local gx, gw = torch.autograd.grad(f(lx, lw), {lx, lw}, {allow_unused = true})
+         local hint = "program " .. number
+         assert.close(expected_x, gx or torch.zeros_like(x), 1e-7, hint)
+         assert.close(expected_w, gw or torch.zeros_like(w), 1e-7, hint)
+      end
+   end)
+
+   it("have the second derivative that differences show", function()
+      local state = 54321
+      local function random(low, high)
+         state = (state * 1103515245 + 12345) & 0x7fffffff
+         return low + (state >> 8) % (high - low + 1)
+      end
+      for _ = 1, 30 do
+         local f = random_program(random)
+         local values, weights = {}, {}
+         for i = 1, 12 do
+            values[i] = (random(0, 2000) - 1000) / 1000
+            weights[i] = (random(0, 2000) - 1000) / 1000
+         end
+         local w = constant(weights)
+         local function slope(x)
+            local at = x.requires_grad and x or x:clone():requires_grad_()
+            local g = torch.autograd.grad(f(at, w), at, {create_graph = true})
+            return (g * g):sum()
+         end
+         local x = constant(values):view(3, 4)
+         local expected = difference(slope, {x}, 1)
+         local at = x:clone():requires_grad_()
+         local s = slope(at) -- may be constant
+         local actual = s.requires_grad and torch.autograd.grad(s, at, {allow_unused = true})
+         -- rounding errors of the slope's value appear 1e5 times as large in its differences
+         assert.close(expected, actual or torch.zeros_like(x), 1e-6 + 1e-9 * s:item())
+      end
+   end)
+end)

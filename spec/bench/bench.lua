@@ -1,0 +1,204 @@
+-- bench.lua - what operators, layers and training steps cost, beside PyTorch where a Python that
+-- has it is at hand:
+--
+--    make bench
+--    ./tlua spec/bench/bench.lua --group overhead,mlp --threads 1 --quick
+--
+-- Both programs run side by side and take turns, row by row and round by round, so that what else
+-- the machine does hits both alike. Figures are medians, in microseconds for one round of the row;
+-- `ratio` is PyTorch's time over ours. rows.lua says what the rows are.
+
+local torch = require "tlua"
+
+local here = arg[0]:match("^(.*)/") or "."
+
+local function parse()
+   local parser = torch.utils.options("bench.lua", "Times operators, with PyTorch's times beside.")
+   parser:option("--group", "only these groups of rows, separated by commas", "")
+   parser:option("--filter", "only rows whose names contain this", "")
+   parser:option("--threads", "numbers of threads, separated by commas", "1,2")
+   parser:option("--python", "a Python that may have torch; default: those in the usual places", "")
+   parser:flag("--quick", "fewer rounds: rough figures")
+   parser:flag("--alone", "without PyTorch")
+   return parser:parse()
+end
+
+local options = parse()
+
+-- Seconds that one measurement takes at least, and how many make a median.
+local duration <const> = options.quick and 0.005 or 0.03
+local repeats <const> = options.quick and 3 or 7
+
+-- Our side ----------------------------------------------------------------------------------
+
+-- A function of the number of rounds that returns seconds.
+local function compile(row)
+   local text = ("local torch, nn, F, clock = ...\n%s\nreturn function(rounds)\n" ..
+      "local start = clock()\nfor _ = 1, rounds do %s end\nreturn clock() - start\nend"):format(
+      row.setup[1], row.lua)
+   local make = assert(load(text, "=" .. row.name))
+   torch.manual_seed(1)
+   local run = make(torch, torch.nn, torch.nn.functional, torch.io.clock)
+   run(1)
+   return run
+end
+
+-- Their side --------------------------------------------------------------------------------
+
+local Python = torch.class("Python")
+
+local function quote(text) return "'" .. text:gsub("'", "'\\''") .. "'" end
+
+local function find_python()
+   local candidates = options.python ~= "" and {options.python} or {"python3", "/usr/bin/python3"}
+   for _, command in ipairs(candidates) do
+      if os.execute(quote(command) .. " -c 'import torch' >/dev/null 2>&1") then return command end
+   end
+end
+
+-- Requests go through a pipe, answers through a named one.
+function Python:__init(command)
+   local pipe = assert(io.popen("mktemp -d"))
+   self.folder = pipe:read("l")
+   pipe:close()
+   local answers = self.folder .. "/answers"
+   assert(os.execute("mkfifo " .. answers))
+   self.requests = assert(io.popen(("exec %s %s/bench.py >%s"):format(quote(command), quote(here),
+      answers), "w"))
+   self.answers = assert(io.open(answers))
+   self.version = self.answers:read("l")
+end
+
+function Python:ask(...)
+   self.requests:write(...)
+   self.requests:write("\n")
+   self.requests:flush()
+   return self.answers:read("l") or "error: Python has ended"
+end
+
+function Python:close()
+   self.requests:close()
+   self.answers:close()
+   os.execute("rm -r " .. self.folder)
+end
+
+-- As compile, but nil and a message if PyTorch has no such thing.
+function Python:compile(row)
+   local function one_line(text) return (text:gsub("\n", "\x1f")) end
+   local answer = self:ask("setup ", one_line(row.setup[2]), "\x1e", one_line(row.python))
+   if answer ~= "ok" then return nil, answer end
+   return function(rounds) return tonumber(self:ask("run ", rounds)) end
+end
+
+-- Measuring ---------------------------------------------------------------------------------
+
+-- How many rounds fill the duration.
+local function calibrate(run)
+   local rounds = 1
+   while true do
+      local seconds = run(rounds)
+      if seconds >= duration then return rounds end
+      rounds = math.ceil(rounds * math.min(10, 1.2 * duration / math.max(seconds, 1e-9)))
+   end
+end
+
+local function median(list)
+   table.sort(list)
+   local half = (#list + 1) // 2
+   return (list[half] + list[#list + 1 - half]) / 2
+end
+
+-- Microseconds for one round of each function, which take turns.
+local function measure(runs)
+   local rounds, times = {}, {}
+   for i, run in ipairs(runs) do rounds[i], times[i] = calibrate(run), {} end
+   for k = 1, repeats do
+      for i, run in ipairs(runs) do times[i][k] = run(rounds[i]) / rounds[i] * 1e6 end
+   end
+   for i in ipairs(runs) do times[i] = median(times[i]) end
+   return times
+end
+
+-- The table ---------------------------------------------------------------------------------
+
+local function number(x)
+   if not x then return "" end
+   return (x < 10 and "%.3f" or x < 1000 and "%.1f" or "%.0f"):format(x)
+end
+
+local function print_row(name, threads, ours, theirs)
+   print(("%-52s %7s %12s %12s %8s"):format(name, threads, ours, theirs,
+      tonumber(ours) and tonumber(theirs) and ("%.2f"):format(theirs / ours) or ""))
+   io.stdout:flush()
+end
+
+local function split(text)
+   local set = {}
+   for word in text:gmatch("[^,]+") do set[#set + 1] = word end
+   return set
+end
+
+local function selected(row, groups)
+   if options.filter ~= "" and not row.name:find(options.filter, 1, true) then return false end
+   for _, name in ipairs(groups) do
+      if row.group == name then return true end
+   end
+   return #groups == 0
+end
+
+local function summary(ratios)
+   if #ratios == 0 then return end
+   local ahead, logs = 0, 0
+   for _, ratio in ipairs(ratios) do
+      if ratio >= 1 then ahead = ahead + 1 end
+      logs = logs + math.log(ratio)
+   end
+   print(("%d of %d rows ahead, geometric mean of ratios %.2f"):format(
+      ahead, #ratios, math.exp(logs / #ratios)))
+end
+
+-- Times one row and returns the ratio, if there is one.
+local function bench(row, threads, python)
+   local ok, run = pcall(compile, row)
+   if not ok then
+      print_row(row.name, threads, "failed", "")
+      io.stderr:write("   ", tostring(run), "\n")
+      return nil
+   end
+   local theirs, fault
+   if python then theirs, fault = python:compile(row) end
+   local times = measure {run, theirs}
+   print_row(row.name, threads, number(times[1]), number(times[2]))
+   if fault then io.stderr:write("   PyTorch: ", fault, "\n") end
+   return times[2] and times[2] / times[1]
+end
+
+local function main()
+   local command = not options.alone and find_python()
+   local python = command and Python(command)
+   local config = torch.config()
+   print(("tlua %s, %s, %s"):format(torch._VERSION, config.cpu_isa, python and python.version or
+      "no PyTorch"))
+   local groups, ratios = split(options.group), {}
+   for _, threads in ipairs(split(options.threads)) do
+      threads = math.tointeger(tonumber(threads)) or error("--threads: expected numbers", 0)
+      torch.set_num_threads(threads)
+      if python then python:ask("threads ", threads) end
+      local group
+      for _, row in ipairs(dofile(here .. "/rows.lua")) do
+         if selected(row, groups) and (row.threads or threads) == threads then
+            if row.group ~= group then
+               group = row.group
+               print()
+               print_row(group .. ", microseconds", "threads", "tlua", "PyTorch")
+            end
+            ratios[#ratios + 1] = bench(row, threads, python)
+         end
+      end
+   end
+   print()
+   summary(ratios)
+   if python then python:close() end
+end
+
+main()

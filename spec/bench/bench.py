@@ -1,0 +1,60 @@
+"""The half of bench.lua that runs PyTorch: reads requests from stdin, one a
+line, and answers each with one line on stdout.
+
+    threads N           -> ok
+    setup TEXT \x1e TEXT -> ok, or "error ..."    what runs once, what is timed
+    run N               -> seconds for N rounds
+
+Lines within a text are separated by \x1f.
+"""
+
+import sys
+import time
+
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+
+
+def compile_row(setup, code):
+    """A function of the number of rounds that returns seconds."""
+    lines = ["def make():"]
+    lines += ["    " + line for line in setup]
+    lines += ["    def run(rounds):",
+              "        start = clock()",
+              "        for _ in range(rounds):"]
+    lines += ["            " + line for line in code]
+    lines += ["        return clock() - start",
+              "    return run"]
+    scope = {"torch": torch, "nn": nn, "F": F, "clock": time.perf_counter}
+    exec("\n".join(lines), scope)
+    return scope["make"]()
+
+
+def answer(request, state):
+    word, _, rest = request.partition(" ")
+    if word == "threads":
+        torch.set_num_threads(int(rest))
+        return "ok"
+    if word == "setup":
+        state["run"] = None  # the row before gives its memory back first
+        setup, code = (text.split("\x1f") for text in rest.split("\x1e"))
+        torch.manual_seed(1)
+        state["run"] = compile_row(setup, code)
+        state["run"](1)
+        return "ok"
+    return repr(state["run"](int(rest)))
+
+
+def main():
+    state = {}
+    print("torch " + torch.__version__, flush=True)
+    for request in sys.stdin:
+        try:
+            text = answer(request.rstrip("\n"), state)
+        except Exception as fault:  # a row that this version of PyTorch cannot run
+            text = "error " + str(fault).split("\n")[0]
+        print(text, flush=True)
+
+
+main()

@@ -1,0 +1,367 @@
+-- rows.lua - what is measured: the same few lines in Lua and in Python. Lines of `setup` run once,
+-- those of `lua` and `python` many times. Both see torch, nn and F (nn.functional).
+--
+-- A row: {group =, name =, threads = 1 for rows that only make sense on one,
+--         setup = {lua text, Python text}, lua =, python =}
+
+local rows = {}
+
+local group -- of the rows that follow
+
+-- Texts without a Python version of their own are the same in both languages.
+local function row(name, setup, lua, python)
+   if type(setup) == "string" then setup = {setup, setup} end
+   rows[#rows + 1] = {group = group.name, threads = group.threads, name = name, setup = setup,
+      lua = lua, python = python or lua}
+end
+
+-- One call: small inputs, so that what counts is all that is done around the arithmetic. -----
+
+group = {name = "overhead", threads = 1}
+
+local small = {
+   "local a, b = torch.randn(8, 8), torch.randn(8, 8) local v = a:view(64)",
+   "a, b = torch.randn(8, 8), torch.randn(8, 8); v = a.view(64)",
+}
+local small_grad = {
+   small[1] .. " local w = torch.randn(8, 8, {requires_grad = true}) local bias = torch.zeros(8)",
+   small[2] .. "; w = torch.randn(8, 8, requires_grad=True); bias = torch.zeros(8)",
+}
+
+row("a + b", small, "local c = a + b", "c = a + b")
+row("a + b, gradient recorded", small_grad, "local c = a + w", "c = a + w")
+row("a * 2.0", small, "local c = a * 2.0", "c = a * 2.0")
+row("a:add(b)", small, "local c = a:add(b)", "c = a.add(b)")
+row("a:add_(b)", small, "a:add_(b)", "a.add_(b)")
+row("a:view(64)", small, "local c = a:view(64)", "c = a.view(64)")
+row("a:t()", small, "local c = a:t()", "c = a.t()")
+row("a[{3, 4}]", small, "local c = a[{3, 4}]", "c = a[2, 3]")
+row("a[3]", small, "local c = a[3]", "c = a[2]")
+row("a[{{}, {2, 5}}]", small, "local c = a[{{}, {2, 5}}]", "c = a[:, 1:5]")
+row("a[{3, 4}] = 1.5", small, "a[{3, 4}] = 1.5", "a[2, 3] = 1.5")
+row("v[3]:item()", small, "local c = v[3]:item()", "c = v[2].item()")
+row("a.shape", small, "local c = a.shape", "c = a.shape")
+row("a:sum()", small, "local c = a:sum()", "c = a.sum()")
+row("a:sum(2)", small, "local c = a:sum(2)", "c = a.sum(1)")
+row("a:max()", small, "local c = a:max()", "c = a.max()")
+row("a:matmul(b)", small, "local c = a:matmul(b)", "c = a.matmul(b)")
+row("a:relu()", small, "local c = a:relu()", "c = a.relu()")
+row("a:exp()", small, "local c = a:exp()", "c = a.exp()")
+row("a:gt(0)", small, "local c = a:gt(0)", "c = a.gt(0)")
+row("torch.where", {small[1] .. " local m = a:gt(0)", small[2] .. "; m = a.gt(0)"},
+   "local c = torch.where(m, a, b)", "c = torch.where(m, a, b)")
+row("torch.cat {a, b}", small, "local c = torch.cat {a, b}", "c = torch.cat((a, b))")
+row("torch.stack {a, b}", small, "local c = torch.stack {a, b}", "c = torch.stack((a, b))")
+row("torch.zeros(8, 8)", small, "local c = torch.zeros(8, 8)", "c = torch.zeros(8, 8)")
+row("torch.randn(8, 8)", small, "local c = torch.randn(8, 8)", "c = torch.randn(8, 8)")
+row("a:to('float64')", small, "local c = a:to('float64')", "c = a.to(torch.float64)")
+row("a:clone()", small, "local c = a:clone()", "c = a.clone()")
+row("softmax", small, "local c = F.softmax(a, 2)", "c = F.softmax(a, 1)")
+row("layer_norm", small, "local c = F.layer_norm(a, {8})", "c = F.layer_norm(a, (8,))")
+row("linear", small_grad, "local c = F.linear(a, b, bias)", "c = F.linear(a, b, bias)")
+row("linear, gradient recorded", small_grad, "local c = F.linear(a, w, bias)",
+   "c = F.linear(a, w, bias)")
+row("conv2d 1x1x8x8", {
+   "local x, k = torch.randn(1, 1, 8, 8), torch.randn(1, 1, 3, 3)",
+   "x, k = torch.randn(1, 1, 8, 8), torch.randn(1, 1, 3, 3)",
+}, "local c = F.conv2d(x, k)", "c = F.conv2d(x, k)")
+row("(a * w):sum():backward()", small_grad, "(a * w):sum():backward()", "(a * w).sum().backward()")
+row("a:sort()", small, "local c = a:sort()", "c = a.sort()")
+row("a:topk(3)", small, "local c = a:topk(3)", "c = a.topk(3)")
+row("gather", {small[1] .. " local i = torch.randint(1, 9, {8, 8})",
+   small[2] .. "; i = torch.randint(0, 8, (8, 8))"}, "local c = a:gather(1, i)",
+      "c = a.gather(0, i)")
+row("embedding", {small[1] .. " local i = torch.randint(1, 9, {4})",
+   small[2] .. "; i = torch.randint(0, 8, (4,))"}, "local c = F.embedding(i, a)",
+      "c = F.embedding(i, a)")
+
+-- A model as small as people's first ones, and as reinforcement learning's. --------------------
+
+group = {name = "mlp", threads = 1}
+
+local mlp = {[[
+local net = nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 4))
+local x, y = torch.randn(1, 16), torch.randint(1, 5, {1})
+local batch, labels = torch.randn(32, 16), torch.randint(1, 5, {32})
+local sgd = torch.optim.SGD(net:parameters(), {lr = 0.01})
+local adam = torch.optim.Adam(net:parameters(), {lr = 0.001})
+local function step(optimizer, inputs, targets)
+   optimizer:zero_grad()
+   F.cross_entropy(net(inputs), targets):backward()
+   optimizer:step()
+end]], [[
+net = nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 4))
+x, y = torch.randn(1, 16), torch.randint(0, 4, (1,))
+batch, labels = torch.randn(32, 16), torch.randint(0, 4, (32,))
+sgd = torch.optim.SGD(net.parameters(), lr=0.01)
+adam = torch.optim.Adam(net.parameters(), lr=0.001)
+def step(optimizer, inputs, targets):
+    optimizer.zero_grad()
+    F.cross_entropy(net(inputs), targets).backward()
+    optimizer.step()]]}
+
+row("MLP 16-32-4, forward", mlp, "local c = net(x)", "c = net(x)")
+row("MLP, forward without gradients", mlp, "local _ <close> = torch.no_grad() local c = net(x)",
+   "with torch.no_grad(): c = net(x)")
+row("MLP, training step, SGD", mlp, "step(sgd, x, y)")
+row("MLP, training step of 32, SGD", mlp, "step(sgd, batch, labels)")
+row("MLP, training step of 32, Adam", mlp, "step(adam, batch, labels)")
+
+-- Elementwise -----------------------------------------------------------------------------------
+
+group = {name = "pointwise"}
+
+for _, size in ipairs {{"1K", 32}, {"64K", 256}, {"4M", 2048}} do
+   local n = size[2]
+   local setup = {
+      ("local a, b, c = torch.randn(%d, %d), torch.randn(%d, %d), torch.randn(%d, %d) " ..
+       "local at, line, column = b:t(), torch.randn(%d), torch.randn(%d, 1)"):format(
+         n, n, n, n, n, n, n, n),
+      ("a, b, c = torch.randn(%d, %d), torch.randn(%d, %d), torch.randn(%d, %d)\n" ..
+       "at, line, column = b.t(), torch.randn(%d), torch.randn(%d, 1)"):format(
+         n, n, n, n, n, n, n, n),
+   }
+   local function at(name, lua, python) row(name .. ", " .. size[1], setup, lua, python) end
+   at("a + b", "local r = a + b", "r = a + b")
+   at("a + b transposed", "local r = a + at", "r = a + at")
+   at("a + row", "local r = a + line", "r = a + line")
+   at("a + column", "local r = a + column", "r = a + column")
+   at("a:add_(b)", "a:add_(b)", "a.add_(b)")
+   at("a * 2 + b", "local r = a * 2 + b", "r = a * 2 + b")
+   at("(a * b + c):relu()", "local r = (a * b + c):relu()", "r = (a * b + c).relu()")
+   at("a:exp()", "local r = a:exp()", "r = a.exp()")
+   at("b:t():exp()", "local r = at:exp()", "r = at.exp()")
+   at("a:tanh()", "local r = a:tanh()", "r = a.tanh()")
+   at("a:sigmoid() * b", "local r = a:sigmoid() * b", "r = a.sigmoid() * b")
+   at("gelu", "local r = F.gelu(a)", "r = F.gelu(a)")
+   at("a:abs():log()", "local r = a:abs():log()", "r = a.abs().log()")
+   at("a:sqrt()", "local r = a:sqrt()", "r = a.sqrt()")
+   at("a:abs() ^ 1.5", "local r = a:abs() ^ 1.5", "r = a.abs() ** 1.5")
+   at("torch.where(a > b)", "local r = torch.where(a:gt(b), a, b)", "r = torch.where(a > b, a, b)")
+   at("clamp", "local r = a:clamp(-1, 1)", "r = a.clamp(-1, 1)")
+end
+
+-- Reductions ------------------------------------------------------------------------------------
+
+group = {name = "reduce"}
+
+for _, size in ipairs {{"64K", 256}, {"4M", 2048}} do
+   local n = size[2]
+   local setup = {
+      ("local a = torch.randn(%d, %d)"):format(n, n), ("a = torch.randn(%d, %d)"):format(n, n),
+   }
+   for _, op in ipairs {"sum", "mean", "amax", "var", "norm"} do
+      for _, dim in ipairs {{"all", "", ""}, {"first", "1", "0"}, {"last", "2", "1"}} do
+         local lua, python = dim[2], dim[3]
+         if op == "norm" and lua ~= "" then lua, python = "2, " .. lua, "2, " .. python end
+         row(("%s over %s, %s"):format(op, dim[1], size[1]), setup,
+            ("local r = a:%s(%s)"):format(op, lua), ("r = a.%s(%s)"):format(op, python))
+      end
+   end
+   row("argmax over last, " .. size[1], setup, "local r = a:argmax(2)", "r = a.argmax(1)")
+   row("cumsum over last, " .. size[1], setup, "local r = a:cumsum(2)", "r = a.cumsum(1)")
+   row("logsumexp over last, " .. size[1], setup, "local r = a:logsumexp(2)", "r = a.logsumexp(1)")
+end
+
+-- Rows of 1024 ----------------------------------------------------------------------------------
+
+group = {name = "norm"}
+
+local wide = {[[
+local a = torch.randn(4096, 1024)
+local w, b = torch.ones(1024, {requires_grad = true}), torch.zeros(1024, {requires_grad = true})
+local x = torch.randn(4096, 1024, {requires_grad = true})
+local g = torch.randn(4096, 1024)]], [[
+a = torch.randn(4096, 1024)
+w, b = torch.ones(1024, requires_grad=True), torch.zeros(1024, requires_grad=True)
+x = torch.randn(4096, 1024, requires_grad=True)
+g = torch.randn(4096, 1024)]]}
+
+row("softmax 4096x1024", wide, "local r = F.softmax(a, 2)", "r = F.softmax(a, 1)")
+row("softmax over the first dimension", wide, "local r = F.softmax(a, 1)", "r = F.softmax(a, 0)")
+row("softmax, forward and backward", wide, "F.softmax(x, 2):backward(g)",
+   "F.softmax(x, 1).backward(g)")
+row("log_softmax 4096x1024", wide, "local r = F.log_softmax(a, 2)", "r = F.log_softmax(a, 1)")
+row("layer_norm 4096x1024", wide, "local r = F.layer_norm(a, {1024})",
+   "r = F.layer_norm(a, (1024,))")
+row("layer_norm, forward and backward", wide, "F.layer_norm(x, {1024}, w, b):backward(g)",
+   "F.layer_norm(x, (1024,), w, b).backward(g)")
+row("cross_entropy, forward and backward",
+   {wide[1] .. " local y = torch.randint(1, 1025, {4096})",
+      wide[2] .. "\ny = torch.randint(0, 1024, (4096,))"},
+   "F.cross_entropy(x, y):backward()", "F.cross_entropy(x, y).backward()")
+
+-- Products --------------------------------------------------------------------------------------
+
+group = {name = "matmul"}
+
+for _, n in ipairs {16, 32, 64, 128, 256, 512, 1024, 2048} do
+   row(("matmul %d"):format(n), {
+      ("local a, b = torch.randn(%d, %d), torch.randn(%d, %d)"):format(n, n, n, n),
+      ("a, b = torch.randn(%d, %d), torch.randn(%d, %d)"):format(n, n, n, n),
+   }, "local r = a:matmul(b)", "r = a.matmul(b)")
+end
+
+for _, s in ipairs {{64, 32}, {64, 64}, {16, 256}, {8, 512}} do
+   row(("matmul %dx%dx%d"):format(s[1], s[2], s[2]), {
+      ("local a, b = torch.randn(%d, %d, %d), torch.randn(%d, %d, %d)"):format(
+         s[1], s[2], s[2], s[1], s[2], s[2]),
+      ("a, b = torch.randn(%d, %d, %d), torch.randn(%d, %d, %d)"):format(
+         s[1], s[2], s[2], s[1], s[2], s[2]),
+   }, "local r = a:matmul(b)", "r = a.matmul(b)")
+end
+
+row("matmul 512, transposed", {
+   "local a, b = torch.randn(512, 512), torch.randn(512, 512):t()",
+   "a, b = torch.randn(512, 512), torch.randn(512, 512).t()",
+}, "local r = a:matmul(b)", "r = a.matmul(b)")
+row("linear 128x784 to 256, forward and backward", {
+   "local x, g = torch.randn(128, 784, {requires_grad = true}), torch.randn(128, 256) " ..
+      "local w = torch.randn(256, 784, {requires_grad = true}) " ..
+      "local b = torch.randn(256, {requires_grad = true})",
+   "x, g = torch.randn(128, 784, requires_grad=True), torch.randn(128, 256)\n" ..
+      "w, b = torch.randn(256, 784, requires_grad=True), torch.randn(256, requires_grad=True)",
+}, "F.linear(x, w, b):backward(g)", "F.linear(x, w, b).backward(g)")
+row("matrix 2048 times vector", {
+   "local a, b = torch.randn(2048, 2048), torch.randn(2048)",
+   "a, b = torch.randn(2048, 2048), torch.randn(2048)",
+}, "local r = a:matmul(b)", "r = a.matmul(b)")
+
+-- Images ----------------------------------------------------------------------------------------
+
+group = {name = "conv"}
+
+-- batch, channels in, size, channels out, kernel, stride, padding, groups
+for _, s in ipairs {
+   {8, 3, 224, 64, 7, 2, 3, 1}, {8, 64, 56, 64, 3, 1, 1, 1}, {8, 64, 56, 256, 1, 1, 0, 1},
+   {8, 128, 28, 128, 3, 1, 1, 1}, {8, 256, 14, 256, 3, 1, 1, 1}, {8, 512, 7, 512, 3, 1, 1, 1},
+   {8, 64, 56, 64, 3, 1, 1, 64}, {64, 1, 28, 32, 3, 1, 1, 1}, {64, 32, 8, 64, 3, 1, 1, 1},
+} do
+   local n, c, size, out, k, stride, padding, groups = table.unpack(s)
+   local name = ("conv2d %dx%dx%dx%d, %d of %dx%d%s%s"):format(n, c, size, size, out, k, k,
+      stride > 1 and " by " .. stride or "", groups > 1 and ", depthwise" or "")
+   local to = (size + 2 * padding - k) // stride + 1
+   local sizes = ("%d, %d, %d, %d"):format(n, c, size, size)
+   local kernel = ("%d, %d, %d, %d"):format(out, c // groups, k, k)
+   local grad = ("%d, %d, %d, %d"):format(n, out, to, to)
+   local setup = {
+      ("local x, w, g = torch.randn(%s), torch.randn(%s), torch.randn(%s) "):
+         format(sizes, kernel, grad) ..
+         "local xg = x:clone():requires_grad_() local wg = w:clone():requires_grad_()",
+      ("x, w, g = torch.randn(%s), torch.randn(%s), torch.randn(%s)\n"):
+         format(sizes, kernel, grad) ..
+         "xg = x.clone().requires_grad_(); wg = w.clone().requires_grad_()",
+   }
+   local options = (", %d, %d, 1, %d"):format(stride, padding, groups)
+   row(name, setup, "local r = F.conv2d(x, w, nil" .. options .. ")",
+      "r = F.conv2d(x, w, None" .. options .. ")")
+   row(name .. ", forward and backward", setup,
+      "F.conv2d(xg, wg, nil" .. options .. "):backward(g)",
+      "F.conv2d(xg, wg, None" .. options .. ").backward(g)")
+end
+
+group = {name = "pool"}
+
+local images = {[[
+local x = torch.randn(8, 64, 56, 56)
+local xg = x:clone():requires_grad_()
+local w, b = torch.ones(64, {requires_grad = true}), torch.zeros(64, {requires_grad = true})
+local mean, var = torch.zeros(64), torch.ones(64)
+local g, gp = torch.randn(8, 64, 56, 56), torch.randn(8, 64, 28, 28)]], [[
+x = torch.randn(8, 64, 56, 56)
+xg = x.clone().requires_grad_()
+w, b = torch.ones(64, requires_grad=True), torch.zeros(64, requires_grad=True)
+mean, var = torch.zeros(64), torch.ones(64)
+g, gp = torch.randn(8, 64, 56, 56), torch.randn(8, 64, 28, 28)]]}
+
+row("max_pool2d 2x2", images, "local r = F.max_pool2d(x, 2)", "r = F.max_pool2d(x, 2)")
+row("max_pool2d 3x3 by 2", images, "local r = F.max_pool2d(x, 3, 2, 1)",
+   "r = F.max_pool2d(x, 3, 2, 1)")
+row("max_pool2d 3x3 by 2, forward and backward", images, "F.max_pool2d(xg, 3, 2, 1):backward(gp)",
+   "F.max_pool2d(xg, 3, 2, 1).backward(gp)")
+row("avg_pool2d 2x2", images, "local r = F.avg_pool2d(x, 2)", "r = F.avg_pool2d(x, 2)")
+row("avg_pool2d 2x2, forward and backward", images, "F.avg_pool2d(xg, 2):backward(gp)",
+   "F.avg_pool2d(xg, 2).backward(gp)")
+row("adaptive_avg_pool2d to 1", images, "local r = F.adaptive_avg_pool2d(x, 1)",
+   "r = F.adaptive_avg_pool2d(x, 1)")
+row("batch_norm, evaluation", images, "local r = F.batch_norm(x, mean, var)",
+   "r = F.batch_norm(x, mean, var)")
+row("batch_norm, training, forward and backward", images,
+   "F.batch_norm(xg, mean, var, w, b, true):backward(g)",
+      "F.batch_norm(xg, mean, var, w, b, True).backward(g)")
+row("interpolate x2, bilinear", images,
+   "local r = F.interpolate(x, {scale_factor = 2, mode = 'bilinear'})",
+   "r = F.interpolate(x, scale_factor=2, mode='bilinear')")
+
+-- Positions -------------------------------------------------------------------------------------
+
+group = {name = "index"}
+
+local lookup = {[[
+local table = torch.randn(50000, 256, {requires_grad = true})
+local plain = table:detach()
+local i = torch.randint(1, 50001, {8192})
+local g = torch.randn(8192, 256)
+local square = torch.randn(2048, 2048)
+local places = torch.randint(1, 2049, {2048, 2048})
+local target, mask = torch.zeros(2048, 2048), square:gt(1)]], [[
+table = torch.randn(50000, 256, requires_grad=True)
+plain = table.detach()
+i = torch.randint(0, 50000, (8192,))
+g = torch.randn(8192, 256)
+square = torch.randn(2048, 2048)
+places = torch.randint(0, 2048, (2048, 2048))
+target, mask = torch.zeros(2048, 2048), square > 1]]}
+
+row("embedding, 8192 of 50000x256", lookup, "local r = F.embedding(i, plain)",
+   "r = F.embedding(i, plain)")
+row("embedding, forward and backward", lookup, "table.grad = nil F.embedding(i, table):backward(g)",
+   "table.grad = None; F.embedding(i, table).backward(g)")
+row("index_select rows", lookup, "local r = plain:index_select(1, i)",
+   "r = plain.index_select(0, i)")
+row("x[i]", lookup, "local r = plain[i]", "r = plain[i]")
+row("gather 4M", lookup, "local r = square:gather(1, places)", "r = square.gather(0, places)")
+row("gather 4M, last dimension", lookup, "local r = square:gather(2, places)",
+   "r = square.gather(1, places)")
+row("scatter_add 4M", lookup, "target:scatter_add_(1, places, square)",
+   "target.scatter_add_(0, places, square)")
+row("scatter_add 4M, last dimension", lookup, "target:scatter_add_(2, places, square)",
+   "target.scatter_add_(1, places, square)")
+row("index_add rows", lookup, "plain:index_add_(1, i, g)", "plain.index_add_(0, i, g)")
+row("x[mask]", lookup, "local r = square[mask]", "r = square[mask]")
+row("masked_fill 4M", lookup, "local r = square:masked_fill(mask, 0)",
+   "r = square.masked_fill(mask, 0)")
+
+group = {name = "sort"}
+
+local many = {"local a = torch.randn(1000000) local n = torch.randint(0, 1000000, {1000000})",
+   "a = torch.randn(1000000); n = torch.randint(0, 1000000, (1000000,))"}
+row("sort 1M floats", many, "local r = a:sort()", "r = a.sort()")
+row("sort 1M integers", many, "local r = n:sort()", "r = n.sort()")
+row("sort 1000 rows of 1000", many, "local r = a:view(1000, 1000):sort(2)",
+   "r = a.view(1000, 1000).sort(1)")
+row("topk 10 of 1M", many, "local r = a:topk(10)", "r = a.topk(10)")
+row("topk 1000 of 1M", many, "local r = a:topk(1000)", "r = a.topk(1000)")
+row("median of 1M", many, "local r = a:median()", "r = a.median()")
+row("unique of 1M integers", many, "local r = n:unique()", "r = n.unique()")
+
+-- Memory ----------------------------------------------------------------------------------------
+
+group = {name = "memory"}
+
+local big = {"local a, b = torch.randn(2048, 2048), torch.randn(2048, 2048)",
+   "a, b = torch.randn(2048, 2048), torch.randn(2048, 2048)"}
+row("copy 4M", big, "b:copy_(a)", "b.copy_(a)")
+row("copy 4M, transposed", big, "b:copy_(a:t())", "b.copy_(a.t())")
+row("clone 4M", big, "local r = a:clone()", "r = a.clone()")
+row("a:t():contiguous() 4M", big, "local r = a:t():contiguous()", "r = a.t().contiguous()")
+row("cat 2 x 4M, first dimension", big, "local r = torch.cat {a, b}", "r = torch.cat((a, b))")
+row("cat 2 x 4M, last dimension", big, "local r = torch.cat({a, b}, 2)", "r = torch.cat((a, b), 1)")
+row("zeros 4M", big, "local r = torch.zeros(2048, 2048)", "r = torch.zeros(2048, 2048)")
+row("to float64 4M", big, "local r = a:double()", "r = a.double()")
+row("to bfloat16 4M", big, "local r = a:bfloat16()", "r = a.bfloat16()")
+row("randn 4M", big, "local r = torch.randn(2048, 2048)", "r = torch.randn(2048, 2048)")
+row("rand 4M", big, "local r = torch.rand(2048, 2048)", "r = torch.rand(2048, 2048)")
+row("dropout 4M", big, "local r = F.dropout(a, 0.5)", "r = F.dropout(a, 0.5)")
+
+return rows

@@ -1,0 +1,73 @@
+-- .ci/run and .ci/deps, with stand-ins for make and for the machine.
+
+local shell = require "spec.support.shell"
+
+describe(".ci/run", function()
+   -- Its output and status when `make TARGET` runs these shell commands.
+   local function run(commands)
+      return shell.with_folder(function(folder)
+         shell.ok(("mkdir %s/.ci %s/bin && cp .ci/run %s/.ci"):format(folder, folder, folder))
+         local cases = {}
+         for target, command in pairs(commands) do
+            cases[#cases + 1] = ("%s) %s ;;"):format(target, command)
+         end
+         shell.write(folder .. "/bin/make",
+            "#!/bin/sh\ncase $1 in\n" .. table.concat(cases, "\n") .. "\nesac\n")
+         shell.ok("chmod +x " .. folder .. "/bin/make")
+         return shell.run(("PATH=%s/bin:$PATH %s/.ci/run"):format(folder, folder))
+      end)
+   end
+
+   local function last_line(output)
+      return output:match("([^\n]*)\n$")
+   end
+
+   it("sums up what its steps have counted", function()
+      local output, status = run {
+         test = "echo 10 passed, 0 failed, 2 skipped", lint = "echo 3 passed, 0 failed",
+         asan = "echo 7 passed, 0 failed, 1 skipped",
+      }
+      assert.equal("20 passed, 0 failed, 3 skipped", last_line(output))
+      assert.equal(0, status)
+   end)
+
+   it("goes on after a failure, and fails", function()
+      local output, status = run {
+         test = "echo 10 passed, 2 failed; exit 1", lint = "echo 3 passed, 0 failed",
+         asan = "echo 7 passed, 0 failed",
+      }
+      assert.equal("20 passed, 2 failed", last_line(output))
+      assert.equal(1, status)
+   end)
+
+   it("counts a step that broke before it could count", function()
+      local output, status = run {
+         test = "echo compiler: error >&2; exit 2", lint = "echo 3 passed, 0 failed",
+         asan = "exit 1",
+      }
+      assert.equal("3 passed, 2 failed", last_line(output))
+      assert.equal(1, status)
+   end)
+end)
+
+describe(".ci/deps", function()
+   it("is silent where all is there", function()
+      assert.equal("", shell.ok(".ci/deps build test"))
+   end)
+
+   it("lists what is missing where there is no apt-get", function()
+      shell.with_folder(function(folder)
+         shell.ok(("for f in sh id grep; do ln -s $(command -v $f) %s; done"):format(folder))
+         local output = shell.ok(("PATH=%s .ci/deps build lint"):format(folder))
+         for _, package in ipairs {"gcc", "liblua5.4-dev", "cppcheck"} do
+            assert.truthy(output:find(package, 1, true), output)
+         end
+      end)
+   end)
+
+   it("refuses a group it does not know", function()
+      local output, status = shell.run(".ci/deps everything")
+      assert.equal(2, status)
+      assert.truthy(output:find("no group 'everything'", 1, true))
+   end)
+end)

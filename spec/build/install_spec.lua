@@ -1,0 +1,106 @@
+-- make install, and what others then do with it: the command, pkg-config, a C
+-- program of one's own, the module under the system's Lua.
+
+local shell = require "spec.support.shell"
+
+-- What examples/embed prints.
+local expected = [[
+-1.162 -1.162 -1.265
+-0.387 -0.387 -0.316
+ 0.387  0.387  0.632
+ 1.162  1.162  0.949
+the last reading, limited in place: 10
+]]
+
+describe("make install", function()
+   local prefix
+
+   local function make(target, more)
+      return shell.ok(("make %s BUILD=%s PREFIX=%s %s"):format(
+         target, shell.build, prefix, more or ""))
+   end
+
+   local function files(folder)
+      return shell.ok("find " .. folder .. " ! -type d | sort")
+   end
+
+   local pkg_config = "PKG_CONFIG_PATH=%s/lib/pkgconfig "
+
+   -- Builds a copy of examples/embed against the installed library; returns how to run it.
+   local function build_example(folder, lua)
+      shell.ok(("cp examples/embed/* %s && cd %s && "):format(folder, folder) ..
+         pkg_config:format(prefix) .. "make -B LUA=" .. lua)
+      return ("LD_LIBRARY_PATH=%s/lib %s/host "):format(prefix, folder)
+   end
+
+   local function need(package)
+      local _, status = shell.run("pkg-config --exists " .. package)
+      if status ~= 0 then pending("no " .. package) end
+   end
+
+   setup(function()
+      prefix = shell.ok("mktemp -d"):match("[^\n]+")
+      make("install")
+   end)
+
+   teardown(function()
+      shell.ok("rm -rf " .. shell.quote(prefix))
+   end)
+
+   it("installs a command that runs", function()
+      assert.equal("2.0\n", shell.ok(prefix .. "/bin/tlua -e 'print(torch.ones(2):sum():item())'"))
+   end)
+
+   it("installs a module for the system's Lua", function()
+      if not shell.has("lua5.4") then pending("no lua5.4 command") end
+      local output = shell.ok(([[cd / && LUA_CPATH='%s/lib/lua/5.4/?.so' ]] ..
+         [[lua5.4 -e 'print(require "tlua".ones(2):sum():item())']]):format(prefix))
+      assert.equal("2.0\n", output)
+   end)
+
+   it("tells pkg-config its version", function()
+      local version = shell.read("src/tlua.h"):match('define TL_VERSION "([^"]+)"')
+      local output = shell.ok(pkg_config:format(prefix) .. "pkg-config --modversion tlua")
+      assert.equal(version .. "\n", output)
+   end)
+
+   for _, lua in ipairs {"lua5.4", "lua5.4-c++"} do
+      describe("with the example of embedding and " .. lua, function()
+         it("builds a program that runs a script on its own memory", function()
+            need(lua)
+            shell.with_folder(function(folder)
+               local host = build_example(folder, lua)
+               local output = shell.ok(host .. folder .. "/script.lua")
+               assert.equal(expected, output)
+            end)
+         end)
+
+         it("gets a script's mistake as an error with its line", function()
+            need(lua)
+            shell.with_folder(function(folder)
+               local host = build_example(folder, lua)
+               shell.write(folder .. "/bad.lua",
+                  "function normalise(x)\n   return x:view(5)\nend\n")
+               local output, status = shell.run(host .. folder .. "/bad.lua")
+               assert.equal(1, status)
+               assert.truthy(output:find("bad.lua:2: view", 1, true), output)
+            end)
+         end)
+      end)
+   end
+
+   it("puts everything below DESTDIR if asked", function()
+      shell.with_folder(function(folder)
+         make("install", "DESTDIR=" .. folder)
+         local inside = files(folder .. prefix):gsub(folder:gsub("%p", "%%%0"), "")
+         assert.equal(files(prefix), inside)
+         make("uninstall", "DESTDIR=" .. folder)
+         assert.equal("", files(folder))
+      end)
+   end)
+
+   it("is undone by make uninstall", function()
+      make("uninstall")
+      assert.equal("", files(prefix))
+   end)
+end)

@@ -1,0 +1,267 @@
+/*
+** alloc_test.c - sizes, alignment, counters, limits, faults, threads. Also
+** built with sanitizers, where nothing is cached.
+*/
+#include "core/alloc.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+
+#include "core/error.h"
+#include "test.h"
+
+static bool caching(void) {
+  void *p = tli_alloc(1 << 20);
+  tli_free(p, 1 << 20);
+  return tl_memory_cached() > 0;
+}
+
+static bool aligned(const void *p, size_t bytes) {
+  return (uintptr_t)p % (bytes < TLI_ALIGN ? 16 : TLI_ALIGN) == 0;
+}
+
+static void every_size(void) {
+  int64_t before = tl_memory_used();
+  for (size_t bytes = 0; bytes < 20000; bytes += bytes < 5000 ? 1 : 37) {
+    char *p = tli_alloc(bytes);
+    CHECK_AT(bytes, p != NULL && aligned(p, bytes));
+    CHECK_AT(bytes, tl_memory_used() - before >= (int64_t)bytes);
+    memset(p, 0xa5, bytes);
+    tli_free(p, bytes);
+  }
+  for (int log2 = 14; log2 < 28; log2++)
+    for (int delta = -1; delta <= 1; delta++) {
+      size_t bytes = ((size_t)1 << log2) + (size_t)delta;
+      char *p = tli_alloc(bytes);
+      CHECK_AT(bytes, p != NULL && aligned(p, bytes));
+      if (p) p[0] = p[bytes - 1] = 1;
+      tli_free(p, bytes);
+    }
+  CHECK(tl_memory_used() == before);
+  tli_free(NULL, 100);
+}
+
+/* Waste is bounded: a quarter, or what alignment asks for. */
+static void rounding_is_small(void) {
+  int64_t before = tl_memory_used();
+  for (size_t bytes = 1; bytes < 3000000; bytes += bytes / 7 + 1) {
+    void *p = tli_alloc(bytes);
+    CHECK_AT(bytes, tl_memory_used() - before <= (int64_t)(bytes + bytes / 4 + 63));
+    tli_free(p, bytes);
+  }
+}
+
+static void blocks_do_not_overlap(void) {
+  enum { N = 5000 };
+  static unsigned char *block[N];
+  static size_t size[N];
+  for (int round = 0; round < 60000; round++) {
+    int i = (int)test_random(N);
+    if (block[i]) {
+      for (size_t k = 0; k < size[i]; k++)
+        CHECK_AT(size[i], block[i][k] == (unsigned char)(i * 31 + 7));
+      tli_free(block[i], size[i]);
+      block[i] = NULL;
+    } else {
+      size[i] = (size_t)test_random(test_random(50) ? 600 : 20000);
+      block[i] = tli_alloc(size[i]);
+      memset(block[i], i * 31 + 7, size[i]);
+    }
+  }
+  for (int i = 0; i < N; i++)
+    if (block[i]) tli_free(block[i], size[i]);
+}
+
+static void blocks_are_reused(void) {
+  if (!caching()) return;
+  void *p = tli_alloc(3 << 20);
+  tli_free(p, 3 << 20);
+  void *q = tli_alloc((3 << 20) - 100);
+  CHECK(p == q);
+  tli_free(q, (3 << 20) - 100);
+}
+
+/* The cache keeps to its size, and prefers what was used last. */
+static void cache_is_bounded(void) {
+  if (!caching()) return;
+  enum { N = 50 };
+  void *block[N];
+  for (int i = 0; i < N; i++) block[i] = tli_alloc(4 << 20);
+  for (int i = 0; i < N; i++) tli_free(block[i], 4 << 20);
+  CHECK(tl_memory_cached() <= (int64_t)140 << 20 && tl_memory_cached() > (int64_t)100 << 20);
+  void *p = tli_alloc(5 << 20);
+  tli_free(p, 5 << 20);
+  void *q = tli_alloc(5 << 20);
+  CHECK(p == q);
+  tli_free(q, 5 << 20);
+  p = tli_alloc((size_t)200 << 20); /* larger than the whole cache: not kept */
+  tli_free(p, (size_t)200 << 20);
+  CHECK(tl_memory_cached() <= (int64_t)140 << 20);
+}
+
+static void trim_gives_back(void) {
+  enum { N = 100000 };
+  void **block = malloc(N * sizeof *block);
+  tl_memory_trim();
+  int64_t before = tl_memory_cached();
+  for (int i = 0; i < N; i++) block[i] = tli_alloc(200);
+  void *middle = block[N / 2];
+  for (int i = 0; i < N; i++)
+    if (block[i] != middle) tli_free(block[i], 200);
+  if (caching()) CHECK(tl_memory_cached() > 10 << 20);
+  tl_memory_trim();
+  CHECK(tl_memory_cached() <= before + (128 << 10)); /* the slab of the one in use */
+  memset(middle, 1, 200);
+  for (int i = 0; i < 1000; i++) block[i] = tli_alloc(200);
+  for (int i = 0; i < 1000; i++) CHECK_AT(i, block[i] != middle);
+  for (int i = 0; i < 1000; i++) tli_free(block[i], 200);
+  tli_free(middle, 200);
+  free(block);
+}
+
+static void too_large(void) {
+  CHECK(tli_alloc(SIZE_MAX) == NULL);
+  CHECK_ERROR(TL_EMEM, "out of memory: asked for ");
+  CHECK(tli_alloc((size_t)1 << 60) == NULL);
+  CHECK_ERROR(TL_EMEM, " in use and ");
+}
+
+static void limit_holds(void) {
+  int64_t used = tl_memory_used();
+  tl_set_memory_limit(used + (10 << 20));
+  void *p = tli_alloc(8 << 20);
+  CHECK(p != NULL);
+  CHECK(tli_alloc(8 << 20) == NULL);
+  CHECK_ERROR(TL_EMEM, "asked for 8.0 MB");
+  CHECK_ERROR(TL_EMEM, "under a limit of 1");
+  tli_free(p, 8 << 20);
+  CHECK(tl_memory_used() + tl_memory_cached() <= used + (11 << 20));
+  p = tli_alloc(8 << 20);
+  CHECK(p != NULL);
+  tli_free(p, 8 << 20);
+
+  /* small blocks run into it as well */
+  enum { N = 200000 };
+  void **block = calloc(N, sizeof *block);
+  int n = 0;
+  while (n < N && (block[n] = tli_alloc(256)) != NULL) n++;
+  CHECK(n > 10000 && n < 41100);
+  CHECK_ERROR(TL_EMEM, "limit");
+  for (int i = 0; i < n; i++) tli_free(block[i], 256);
+  free(block);
+  tl_set_memory_limit(0);
+  CHECK(tl_memory_used() == used);
+}
+
+static void faults_are_injected(void) {
+  int64_t used = tl_memory_used(), calls = tli_alloc_count();
+  tli_alloc_fail_at(2);
+  void *p = tli_alloc(10);
+  CHECK(p != NULL);
+  CHECK(tli_alloc(5000) == NULL);
+  CHECK_ERROR(TL_EMEM, "asked for 4.9 KB");
+  void *q = tli_alloc(5000);
+  CHECK(q != NULL);
+  tli_alloc_fail_at(1);
+  tli_alloc_fail_at(0);
+  tli_free(q, 5000);
+  q = tli_alloc(1);
+  CHECK(q != NULL && tli_alloc_count() == calls + 4);
+  tli_free(p, 10);
+  tli_free(q, 1);
+  CHECK(tl_memory_used() == used);
+}
+
+/* ---- threads ---- */
+
+enum { THREADS = 4, SLOTS = 256, ROUNDS = 100000 };
+
+typedef struct Parcel {
+  size_t bytes;
+  unsigned char fill;
+} Parcel;
+
+static _Atomic(Parcel *) slots[SLOTS];
+static atomic_int damaged;
+
+static void open_parcel(Parcel *p) {
+  const unsigned char *data = (const unsigned char *)(p + 1);
+  for (size_t k = 0; k < p->bytes; k++)
+    if (data[k] != p->fill) atomic_store(&damaged, 1);
+  tli_free(p, sizeof *p + p->bytes);
+}
+
+/* Puts blocks where others find and free them. */
+static void *exchange(void *context) {
+  unsigned state = (unsigned)(uintptr_t)context * 2654435761u + 1;
+  for (int i = 0; i < ROUNDS; i++) {
+    state = state * 1664525u + 1013904223u;
+    size_t bytes = state >> 24 == 7 ? 30000 : (state >> 16) % 500;
+    Parcel *p = tli_alloc(sizeof *p + bytes);
+    if (p == NULL) {
+      atomic_store(&damaged, 1);
+      continue;
+    }
+    *p = (Parcel){bytes, (unsigned char)state};
+    memset(p + 1, p->fill, bytes);
+    p = atomic_exchange(&slots[(state >> 8) % SLOTS], p);
+    if (p) open_parcel(p);
+    if (i % 30000 == 29999) tl_memory_trim();
+  }
+  return NULL;
+}
+
+static void threads_exchange_blocks(void) {
+  int64_t used = tl_memory_used();
+  pthread_t thread[THREADS];
+  for (int i = 0; i < THREADS; i++)
+    CHECK(pthread_create(&thread[i], NULL, exchange, (void *)(uintptr_t)(i + 1)) == 0);
+  for (int i = 0; i < 100; i++) CHECK(tl_memory_cached() >= 0);
+  for (int i = 0; i < THREADS; i++) pthread_join(thread[i], NULL);
+  for (int i = 0; i < SLOTS; i++) {
+    Parcel *p = atomic_load(&slots[i]);
+    if (p) open_parcel(p);
+  }
+  CHECK(atomic_load(&damaged) == 0);
+  CHECK(tl_memory_used() == used);
+  tl_memory_trim();
+  CHECK(tl_memory_cached() <= 1 << 20);
+}
+
+static void *take_and_leave(void *context) {
+  (void)context;
+  void *p[300];
+  for (int i = 0; i < 300; i++) p[i] = tli_alloc(64);
+  for (int i = 0; i < 300; i++) tli_free(p[i], 64);
+  return NULL;
+}
+
+/* What an ended thread had is not lost: a thousand cost no more than one. */
+static void ended_threads_leave_nothing(void) {
+  tl_memory_trim();
+  int64_t most = 0;
+  for (int i = 0; i < 1000; i++) {
+    pthread_t thread;
+    CHECK_AT(i, pthread_create(&thread, NULL, take_and_leave, NULL) == 0);
+    pthread_join(thread, NULL);
+    if (i == 0) most = tl_memory_cached();
+  }
+  CHECK(tl_memory_cached() <= most);
+}
+
+int main(void) {
+  RUN(every_size);
+  RUN(rounding_is_small);
+  RUN(blocks_do_not_overlap);
+  RUN(blocks_are_reused);
+  RUN(cache_is_bounded);
+  RUN(trim_gives_back);
+  RUN(too_large);
+  RUN(limit_holds);
+  RUN(faults_are_injected);
+  RUN(threads_exchange_blocks);
+  RUN(ended_threads_leave_nothing);
+  tl_memory_trim();
+  return test_end();
+}

@@ -1,0 +1,87 @@
+/*
+** half_test.c - every bit pattern of the half types, and every rounding tie.
+*/
+#include "core/half.h"
+
+#include <math.h>
+
+#include "test.h"
+
+/* A format with `m` fraction bits and exponent bias `bias`, decoded by hand. */
+static double decode(unsigned h, int m, int bias) {
+  unsigned exponents = 1u << (15 - m);
+  unsigned exponent = (h >> m) & (exponents - 1), fraction = h & ((1u << m) - 1);
+  double sign = h & 0x8000u ? -1 : 1;
+  if (exponent == exponents - 1) return fraction ? NAN : sign * INFINITY;
+  if (exponent == 0) return sign * ldexp(fraction, 1 - bias - m);
+  return sign * ldexp(fraction + (1u << m), (int)exponent - bias - m);
+}
+
+typedef struct Format {
+  int m, bias;
+  float (*wide)(uint16_t h);
+  uint16_t (*narrow)(float f);
+} Format;
+
+static const Format f16 = {10, 15, tli_f16_to_f32, tli_f32_to_f16};
+static const Format bf16 = {7, 127, tli_bf16_to_f32, tli_f32_to_bf16};
+
+static void check_patterns(const Format *f) {
+  for (unsigned h = 0; h < 65536; h++) {
+    double value = decode(h, f->m, f->bias);
+    float wide = f->wide((uint16_t)h);
+    if (isnan(value)) {
+      uint16_t back = f->narrow(wide);
+      CHECK_AT(h, isnan(wide) && isnan(decode(back, f->m, f->bias)));
+      CHECK_AT(h, (back & 0x8000u) == (h & 0x8000u));
+    } else {
+      CHECK_AT(h, (double)wide == value && !signbit(wide) == !signbit(value));
+      CHECK_AT(h, f->narrow(wide) == h);
+    }
+  }
+}
+
+/* Between two neighbours: the tie goes to the even one, what is nearer to one
+** goes there. The pair of the largest finite value and infinity included: the
+** tie is where the next value would be if the format went on. */
+static void check_rounding(const Format *f) {
+  unsigned infinity = (1u << 15) - (1u << f->m);
+  for (unsigned h = 0; h < infinity; h++) {
+    double low = decode(h, f->m, f->bias);
+    double high = h + 1 < infinity ? decode(h + 1, f->m, f->bias)
+                                   : low + (low - decode(h - 1, f->m, f->bias));
+    float tie = (float)((low + high) / 2); /* exact: it needs one bit more */
+    for (unsigned sign = 0; sign <= 0x8000u; sign += 0x8000u) {
+      float s = sign ? -1.0f : 1.0f;
+      CHECK_AT(h, f->narrow(s * tie) == (sign | (h + (h & 1))));
+      CHECK_AT(h, f->narrow(s * nextafterf(tie, 0)) == (sign | h));
+      CHECK_AT(h, f->narrow(s * nextafterf(tie, INFINITY)) == (sign | (h + 1)));
+    }
+  }
+}
+
+static void float16_patterns(void) { check_patterns(&f16); }
+static void float16_rounding(void) { check_rounding(&f16); }
+static void bfloat16_patterns(void) { check_patterns(&bf16); }
+
+/* The ties of bfloat16's smallest numbers are float32 subnormals: exact too. */
+static void bfloat16_rounding(void) { check_rounding(&bf16); }
+
+static void far_values(void) {
+  CHECK(tli_f32_to_f16(1e30f) == 0x7c00 && tli_f32_to_f16(-1e30f) == 0xfc00);
+  CHECK(tli_f32_to_f16(1e-30f) == 0 && tli_f32_to_f16(-1e-30f) == 0x8000);
+  CHECK(tli_f32_to_f16(INFINITY) == 0x7c00 && tli_f32_to_bf16(-INFINITY) == 0xff80);
+  CHECK(tli_f32_to_bf16(3.4028235e38f) == 0x7f80);
+  uint32_t quiet_low_bits = 0x7f800001u; /* its upper half looks like infinity */
+  CHECK(isnan(tli_bf16_to_f32(tli_f32_to_bf16(tli_bits_float(quiet_low_bits)))));
+  CHECK(isnan(tli_f16_to_f32(tli_f32_to_f16(tli_bits_float(quiet_low_bits)))));
+}
+
+int main(void) {
+  RUN(float16_patterns);
+  RUN(float16_rounding);
+  RUN(bfloat16_patterns);
+  RUN(bfloat16_rounding);
+  RUN(far_values);
+  return test_end();
+}

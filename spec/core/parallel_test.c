@@ -1,0 +1,135 @@
+/*
+** parallel_test.c - ranges cover everything once, on as many threads as were
+** allowed.
+*/
+#include "core/parallel.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "core/error.h"
+#include "test.h"
+
+enum { N = 10007 };
+
+typedef struct Count {
+  atomic_int seen[N];
+  atomic_int calls, foreign, short_ranges;
+  int64_t grain;
+  pthread_t caller;
+} Count;
+
+static Count count;
+
+static void count_range(void *context, int64_t begin, int64_t end) {
+  Count *c = context;
+  c->calls++;
+  if (!pthread_equal(pthread_self(), c->caller)) c->foreign++;
+  if (end - begin < c->grain) c->short_ranges++;
+  for (int64_t i = begin; i < end; i++) c->seen[i]++;
+}
+
+static void cover(int64_t n, int64_t grain) {
+  memset(&count, 0, sizeof count);
+  count.grain = grain < n ? grain : n;
+  count.caller = pthread_self();
+  tli_parallel_for(n, grain, count_range, &count);
+  for (int64_t i = 0; i < N; i++) CHECK_AT(i, count.seen[i] == (i < n));
+  CHECK_AT(n, count.short_ranges == 0);
+}
+
+static void every_element_once(void) {
+  for (int threads = 1; threads <= 5; threads++) {
+    CHECK(tl_set_num_threads(threads) && tl_get_num_threads() == threads);
+    for (int64_t grain = 0; grain < 3000; grain = grain * 3 + 1) {
+      cover(N, grain);
+      CHECK_AT(threads, count.calls <= threads);
+      cover(grain, grain);
+      CHECK_AT(grain, count.calls == (grain > 0));
+      cover(grain + 1, grain);
+    }
+  }
+}
+
+static void one_thread_starts_none(void) {
+  CHECK(tl_set_num_threads(1));
+  cover(N, 1);
+  CHECK(count.calls == 1 && count.foreign == 0);
+}
+
+static void serial_threads_start_none(void) {
+  CHECK(tl_set_num_threads(4));
+  CHECK(!tli_parallel_set_serial(true));
+  cover(N, 1);
+  CHECK(count.calls == 1 && count.foreign == 0);
+  CHECK(tli_parallel_set_serial(false));
+}
+
+static atomic_int inner_calls, inner_inside;
+
+static void inner(void *context, int64_t begin, int64_t end) {
+  (void)context;
+  inner_calls++;
+  if (end - begin == 1000) inner_inside += tli_parallel_inside();
+}
+
+static void outer(void *context, int64_t begin, int64_t end) {
+  for (int64_t i = begin; i < end; i++) tli_parallel_for(1000, 1, inner, context);
+}
+
+static void nested_loops_run_serially(void) {
+  CHECK(tl_set_num_threads(3));
+  CHECK(!tli_parallel_inside());
+  tli_parallel_for(6, 1, outer, NULL);
+  CHECK(inner_calls == 6 && inner_inside == 6);
+  CHECK(!tli_parallel_inside());
+}
+
+static int host_tasks;
+
+/* A host that runs the tasks backwards. */
+static void host_run(int tasks, void (*task)(void *context, int i), void *context, void *user) {
+  *(int *)user = tasks;
+  for (int i = tasks - 1; i >= 0; i--) task(context, i);
+}
+
+static void a_host_may_run_the_tasks(void) {
+  CHECK(tl_set_num_threads(4));
+  tl_set_parallel_run(host_run, &host_tasks);
+  cover(N, 10);
+  CHECK(host_tasks == 4 && count.calls == 4 && count.foreign == 0);
+  tl_set_parallel_run(NULL, NULL);
+}
+
+static int followed;
+static void follow(int threads) { followed = threads; }
+
+static void others_follow(void) {
+  CHECK(tl_set_num_threads(2));
+  tli_parallel_follow(follow);
+  CHECK(followed == 2);
+  CHECK(tl_set_num_threads(3) && followed == 3);
+  CHECK(!tl_set_num_threads(0) && followed == 3 && tl_get_num_threads() == 3);
+  CHECK_ERROR(TL_EARG, "set_num_threads: expected 1 to");
+  tli_parallel_follow(NULL);
+}
+
+static void interruption(void) {
+  CHECK(!tli_interrupted());
+  tl_interrupt();
+  CHECK(tli_interrupted());
+  tl_interrupt_clear();
+  CHECK(!tli_interrupted());
+}
+
+int main(void) {
+  CHECK(tl_get_num_threads() >= 1);
+  RUN(every_element_once);
+  RUN(one_thread_starts_none);
+  RUN(serial_threads_start_none);
+  RUN(nested_loops_run_serially);
+  RUN(a_host_may_run_the_tasks);
+  RUN(others_follow);
+  RUN(interruption);
+  return test_end();
+}

@@ -1,0 +1,255 @@
+local torch = require "tlua"
+local data = torch.data
+
+-- x[i] = i, y[i] = -i.
+local function numbers(n)
+   local x = torch.arange(1, n + 1)
+   return data.TensorDataset(x:view(-1, 1):float(), -x)
+end
+
+local function collect(iterator)
+   local list = {}
+   for x, y in iterator do list[#list + 1] = {x:flatten():tolist(), y and y:tolist()} end
+   return list
+end
+
+describe("data.TensorDataset", function()
+   it("has rows as items", function()
+      local dataset = numbers(3)
+      assert.equal(3, #dataset)
+      local x, y = dataset:get(2)
+      assert.same({2}, x:tolist())
+      assert.equal(-2, y:item())
+   end)
+
+   it("gives many rows at once, as copies", function()
+      local dataset = numbers(3)
+      local x, y = dataset:get_items(torch.tensor {3, 1})
+      assert.same({{3}, {1}}, x:tolist())
+      assert.same({-3, -1}, y:tolist())
+      x:zero_()
+      assert.equal(3, dataset.tensors[1][3]:item())
+   end)
+
+   it("refuses tensors that do not fit together", function()
+      assert.raises("argument 2: expected 3 rows", "got 4", function()
+         data.TensorDataset(torch.ones(3), torch.ones(4))
+      end)
+      assert.raises("at least one dimension", function() data.TensorDataset(torch.tensor(1)) end)
+      assert.raises("at least one tensor", function() data.TensorDataset() end)
+   end)
+end)
+
+describe("parts of datasets", function()
+   it("are chosen by position", function()
+      local part = data.Subset(numbers(5), {5, 2})
+      assert.equal(2, #part)
+      assert.equal(5, part:get(1):item())
+      local x = part:get_items(torch.tensor {2})
+      assert.same({{2}}, x:tolist())
+   end)
+
+   it("are cut at random, every item into one", function()
+      torch.manual_seed(1)
+      local a, b = data.random_split(numbers(10), {7, 3})
+      assert.same({7, 3}, {#a, #b})
+      local all = torch.cat({a.indices, b.indices}):tolist()
+      table.sort(all)
+      assert.same({1, 2, 3, 4, 5, 6, 7, 8, 9, 10}, all)
+   end)
+
+   it("are cut by shares", function()
+      local a, b, c = data.random_split(numbers(10), {0.5, 0.25, 0.25})
+      assert.same({6, 2, 2}, {#a, #b, #c})
+   end)
+
+   it("are the same for the same generator", function()
+      local g = torch.Generator()
+      g:manual_seed(3)
+      local a = data.random_split(numbers(10), {5, 5}, {generator = g})
+      g:manual_seed(3)
+      local b = data.random_split(numbers(10), {5, 5}, {generator = g})
+      assert.same(a.indices:tolist(), b.indices:tolist())
+   end)
+
+   it("must add up", function()
+      assert.raises("counts that add up to 10", "got {5, 4}", function()
+         data.random_split(numbers(10), {5, 4})
+      end)
+   end)
+
+   it("are put one after the other", function()
+      local all = data.ConcatDataset {numbers(2), {{torch.tensor {7.0}, 8}}}
+      assert.equal(3, #all)
+      assert.equal(2, all:get(2):item())
+      assert.equal(7, all:get(3):item())
+      assert.equal(8, select(2, all:get(3)))
+   end)
+end)
+
+describe("data.DataLoader", function()
+   it("makes batches in order", function()
+      local loader = data.DataLoader(numbers(5), {batch_size = 2})
+      assert.equal(3, #loader)
+      assert.same({{{1, 2}, {-1, -2}}, {{3, 4}, {-3, -4}}, {{5}, {-5}}}, collect(loader:iter()))
+   end)
+
+   it("can be gone through again, and left early", function()
+      local loader = data.DataLoader(numbers(5), {batch_size = 2})
+      loader:iter()()
+      assert.equal(3, #collect(loader:iter()))
+   end)
+
+   it("leaves out a smaller batch at the end", function()
+      local loader = data.DataLoader(numbers(5), {batch_size = 2, drop_last = true})
+      assert.equal(2, #loader)
+      assert.equal(2, #collect(loader:iter()))
+   end)
+
+   it("shuffles every time anew, with all items once", function()
+      torch.manual_seed(1)
+      local loader = data.DataLoader(numbers(100), {batch_size = 100, shuffle = true})
+      local first, second = collect(loader:iter())[1][1], collect(loader:iter())[1][1]
+      assert.not_same(first, second)
+      table.sort(first)
+      for i = 1, 100 do assert.equal(i, first[i]) end
+   end)
+
+   it("shuffles alike for the same seed", function()
+      torch.manual_seed(1)
+      local loader = data.DataLoader(numbers(10), {batch_size = 10, shuffle = true})
+      local first = collect(loader:iter())
+      torch.manual_seed(1)
+      assert.same(first, collect(loader:iter()))
+   end)
+
+   it("gives single items without batch_size", function()
+      local loader = data.DataLoader(numbers(2), {batch_size = false})
+      local list = {}
+      for x, y in loader:iter() do list[#list + 1] = {x:item(), y:item()} end
+      assert.same({{1, -1}, {2, -2}}, list)
+      assert.equal(2, #loader)
+   end)
+
+   it("takes datasets of one's own", function()
+      local Squares = torch.class("Squares", data.Dataset)
+      function Squares:__len() return 3 end
+      function Squares:get(i) return torch.tensor {i}, i * i end
+      local loader = data.DataLoader(Squares(), {batch_size = 3})
+      assert.same({{{1, 2, 3}, {1, 4, 9}}}, collect(loader:iter()))
+   end)
+
+   it("takes lists of items", function()
+      local loader = data.DataLoader({{torch.tensor {1.0}, 2}, {torch.tensor {3.0}, 4}},
+         {batch_size = 2})
+      assert.same({{{1, 3}, {2, 4}}}, collect(loader:iter()))
+   end)
+
+   it("takes tables by name and strings", function()
+      local loader = data.DataLoader({{{x = 1, name = "a"}}, {{x = 2, name = "b"}}},
+         {batch_size = 2})
+      local batch = loader:iter()()
+      assert.same({1, 2}, batch.x:tolist())
+      assert.same({"a", "b"}, batch.name)
+   end)
+
+   it("takes a function that makes the batch", function()
+      local loader = data.DataLoader({1, 2, 3}, {batch_size = 3,
+         collate_fn = function(items) return #items, items[3][1] end})
+      local n, last = loader:iter()()
+      assert.same({3, 3}, {n, last})
+   end)
+
+   it("takes streams", function()
+      local Count = torch.class("Count", data.IterableDataset)
+      function Count:iter()
+         local i = 0
+         return function()
+            i = i + 1
+            if i <= 5 then return torch.tensor {i} end
+         end
+      end
+      local loader = data.DataLoader(Count(), {batch_size = 2})
+      assert.same({{{1, 2}}, {{3, 4}}, {{5}}}, collect(loader:iter()))
+      loader = data.DataLoader(Count(), {batch_size = 2, drop_last = true})
+      assert.equal(2, #collect(loader:iter()))
+      assert.raises("no order to choose", function()
+         data.DataLoader(Count(), {shuffle = true})
+      end)
+   end)
+
+   it("takes samplers of one's own", function()
+      local Odd = torch.class("Odd", data.Sampler)
+      function Odd:__len() return 3 end
+      function Odd:iter()
+         local i = -1
+         return function()
+            i = i + 2
+            return i <= 5 and i or nil
+         end
+      end
+      Odd.indices = false
+      local loader = data.DataLoader(numbers(6), {batch_size = 2, sampler = Odd()})
+      assert.same({{{1, 3}, {-1, -3}}, {{5}, {-5}}}, collect(loader:iter()))
+      loader = data.DataLoader(numbers(6), {batch_sampler = data.BatchSampler(Odd(), 3)})
+      assert.equal(1, #collect(loader:iter()))
+   end)
+
+   it("says what it expects", function()
+      local dataset = numbers(3)
+      assert.raises("unknown option batchsize; did you mean batch_size?", function()
+         data.DataLoader(dataset, {batchsize = 3})
+      end)
+      assert.raises("batch_size: expected an integer of at least 1", "got 0", function()
+         data.DataLoader(dataset, {batch_size = 0})
+      end)
+      assert.raises("dataset: expected a dataset, got 5", function() data.DataLoader(5) end)
+      assert.raises("num_workers: expected 0", function()
+         data.DataLoader(dataset, {num_workers = 2})
+      end)
+      assert.raises("a sampler or shuffle", function()
+         data.DataLoader(dataset, {shuffle = true, sampler = data.RandomSampler(dataset)})
+      end)
+   end)
+end)
+
+describe("samplers", function()
+   local function positions(sampler)
+      local list = {}
+      for position in sampler:iter() do list[#list + 1] = position end
+      return list
+   end
+   before_each(function() torch.manual_seed(2) end)
+
+   it("go in order", function()
+      assert.same({1, 2, 3}, positions(data.SequentialSampler(numbers(3))))
+   end)
+
+   it("draw with and without replacement", function()
+      local dataset = numbers(4)
+      local drawn = positions(data.RandomSampler(dataset))
+      table.sort(drawn)
+      assert.same({1, 2, 3, 4}, drawn)
+      assert.equal(2, #positions(data.RandomSampler(dataset, {num_samples = 2})))
+      local many = data.RandomSampler(dataset, {replacement = true, num_samples = 50})
+      assert.equal(50, #many)
+      for _, position in ipairs(positions(many)) do
+         assert.is_true(position >= 1 and position <= 4)
+      end
+      assert.equal(9, #positions(data.RandomSampler(dataset, {num_samples = 9})))
+   end)
+
+   it("draw some positions", function()
+      local drawn = positions(data.SubsetRandomSampler {2, 5, 9})
+      table.sort(drawn)
+      assert.same({2, 5, 9}, drawn)
+   end)
+
+   it("draw by weight", function()
+      local drawn = positions(data.WeightedRandomSampler({0, 1, 0, 3}, 4000))
+      local count = {0, 0, 0, 0}
+      for _, position in ipairs(drawn) do count[position] = count[position] + 1 end
+      assert.same({0, 0}, {count[1], count[3]})
+      assert.close(0.75, count[4] / 4000, 0.03)
+   end)
+end)

@@ -1,0 +1,143 @@
+/*
+** lua.c - a host's Lua state with tlua in it: values in, values out, errors,
+** and states and tensors that end in any order.
+*/
+#include <lauxlib.h>
+#include <lua.h>
+#include <lualib.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "test.h"
+#include "tlua.h"
+
+static lua_State *new_state(void) {
+  lua_State *L = luaL_newstate();
+  luaL_openlibs(L);
+  CHECK(tl_lua_open(L));
+  CHECK(lua_gettop(L) == 0);
+  return L;
+}
+
+/* Runs Lua text, which must not fail. */
+static void run(lua_State *L, const char *text) {
+  if (luaL_dostring(L, text) != LUA_OK) {
+    printf("# %s\n", lua_tostring(L, -1));
+    CHECK(!"the script failed");
+  }
+}
+
+static void global_tensor(lua_State *L, const char *name, float *data, int64_t n) {
+  tl_Tensor *t = tl_tensor_wrap(data, TL_F32, 1, &n, NULL, NULL, NULL);
+  CHECK(t != NULL);
+  tl_lua_push(L, t);
+  lua_setglobal(L, name);
+  tl_tensor_release(t);
+}
+
+static void a_script_works_on_the_hosts_memory(void) {
+  lua_State *L = new_state();
+  float data[3] = {1, 2, 3};
+  global_tensor(L, "x", data, 3);
+  run(L, "x:mul_(10); y = x + 1");
+  CHECK(data[0] == 10 && data[2] == 30);
+  lua_getglobal(L, "y");
+  tl_Tensor *y = tl_lua_to(L, -1);
+  float out[3];
+  CHECK(y != NULL && tl_tensor_read(y, TL_F32, out, sizeof out));
+  CHECK(out[0] == 11 && out[2] == 31);
+  CHECK(lua_gettop(L) == 1);
+  lua_close(L);
+}
+
+static void require_gives_the_module(void) {
+  lua_State *L = luaL_newstate();
+  luaL_openlibs(L);
+  luaL_requiref(L, "tlua", luaopen_tlua, 0);
+  lua_pop(L, 1);
+  run(L, "assert(torch == nil); assert(require('tlua').ones(2):sum():item() == 2)");
+  lua_close(L);
+  L = new_state();
+  run(L, "assert(torch == require 'tlua')");
+  lua_close(L);
+}
+
+static void only_tensors_are_tensors(void) {
+  lua_State *L = new_state();
+  lua_pushinteger(L, 1);
+  CHECK(tl_lua_to(L, -1) == NULL);
+  lua_newuserdata(L, 8);
+  CHECK(tl_lua_to(L, -1) == NULL);
+  CHECK(tl_lua_to(L, 10) == NULL);
+  run(L, "gone = torch.ones(2); gone:release()");
+  lua_getglobal(L, "gone");
+  CHECK(tl_lua_to(L, -1) == NULL);
+  lua_close(L);
+}
+
+static void an_error_comes_back_with_its_line(void) {
+  lua_State *L = new_state();
+  const char *script = "\nlocal x = torch.ones(2, 3)\nx:matmul(x)";
+  CHECK(luaL_loadbuffer(L, script, strlen(script), "=script") == LUA_OK);
+  CHECK(lua_pcall(L, 0, 0, 0) == LUA_ERRRUN);
+  const char *message = lua_tostring(L, -1);
+  CHECK(message != NULL && strncmp(message, "script:3: ", 10) == 0);
+  CHECK(message != NULL && strstr(message, "matmul") != NULL);
+  lua_close(L);
+}
+
+static void a_tensor_may_outlive_its_state(void) {
+  lua_State *L = new_state();
+  run(L, "x = torch.arange(0, 5)");
+  lua_getglobal(L, "x");
+  tl_Tensor *x = tl_tensor_retain(tl_lua_to(L, -1));
+  lua_close(L);
+  double out[5];
+  CHECK(tl_tensor_read(x, TL_F64, out, sizeof out) && out[4] == 4);
+  tl_tensor_release(x);
+}
+
+static void a_state_drops_what_it_held(void) {
+  int64_t used = tl_memory_used();
+  lua_State *L = new_state();
+  run(L, "a = torch.zeros(1000, 1000, {requires_grad = true}); b = (a * 2):sum(); b:backward()");
+  CHECK(tl_memory_used() >= used + 4000000);
+  lua_close(L);
+  CHECK(tl_memory_used() == used);
+}
+
+static void two_states_share_a_tensor(void) {
+  lua_State *A = new_state(), *B = new_state();
+  run(A, "x = torch.zeros(4)");
+  lua_getglobal(A, "x");
+  tl_lua_push(B, tl_lua_to(A, -1));
+  lua_setglobal(B, "x");
+  run(B, "x:add_(1)");
+  run(A, "assert(x:sum():item() == 4)");
+  lua_close(A);
+  run(B, "x:add_(1); assert(x:sum():item() == 8)");
+  lua_close(B);
+}
+
+static void a_host_can_pay_for_garbage_per_frame(void) {
+  lua_State *L = new_state();
+  lua_gc(L, LUA_GCSTOP);
+  run(L, "for _ = 1, 1000 do torch.zeros(10, 10) end");
+  bool done = false;
+  for (int frame = 0; frame < 10000 && !done; frame++) done = tl_gc_step(L, 100);
+  CHECK(done);
+  CHECK(!lua_gc(L, LUA_GCISRUNNING)); /* still stopped, as the host left it */
+  lua_close(L);
+}
+
+int main(void) {
+  RUN(a_script_works_on_the_hosts_memory);
+  RUN(require_gives_the_module);
+  RUN(only_tensors_are_tensors);
+  RUN(an_error_comes_back_with_its_line);
+  RUN(a_tensor_may_outlive_its_state);
+  RUN(a_state_drops_what_it_held);
+  RUN(two_states_share_a_tensor);
+  RUN(a_host_can_pay_for_garbage_per_frame);
+  return test_end();
+}

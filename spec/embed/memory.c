@@ -1,0 +1,91 @@
+/*
+** memory.c - a host's Lua state, whose collector is incremental: the scripts
+** of spec/memory, each in a process of its own, and a collector that the host
+** has stopped.
+*/
+#include <lauxlib.h>
+#include <lua.h>
+#include <lualib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "test.h"
+#include "tlua.h"
+
+/* A sanitizer's own memory drowns what is to be measured. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+enum { MEASURABLE = false };
+#else
+enum { MEASURABLE = true };
+#endif
+
+static lua_State *new_state(void) {
+  lua_State *L = luaL_newstate();
+  luaL_openlibs(L);
+  CHECK(tl_lua_open(L));
+  return L;
+}
+
+/* What a test runs in a child, so that it measures nothing but itself. */
+static int run_script(const char *path) {
+  lua_State *L = new_state();
+  int status = luaL_dofile(L, path);
+  if (status != LUA_OK) printf("# %s\n", lua_tostring(L, -1));
+  fflush(stdout);
+  lua_close(L);
+  return status;
+}
+
+static void script_runs(const char *path) {
+  fflush(stdout);
+  pid_t child = fork();
+  CHECK(child >= 0);
+  if (child == 0) _exit(run_script(path) == LUA_OK ? 0 : 1);
+  int status = -1;
+  CHECK(waitpid(child, &status, 0) == child);
+  CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+static void small_sums_need_no_memory(void) { script_runs("spec/memory/small.lua"); }
+static void large_sums_need_little(void) { script_runs("spec/memory/large.lua"); }
+static void a_window_of_tensors_stays_small(void) { script_runs("spec/memory/window.lua"); }
+static void training_steps_leave_nothing(void) { script_runs("spec/memory/training.lua"); }
+static void a_stopped_collector_stays_stopped(void) { script_runs("spec/memory/stopped.lua"); }
+
+/* A game collects when it has time to. */
+static void a_stopped_host_pays_by_steps(void) {
+  lua_State *L = new_state();
+  lua_gc(L, LUA_GCSTOP);
+  int64_t used = tl_memory_used();
+  CHECK(luaL_dostring(L, "for _ = 1, 1000 do torch.ones(64, 64) end") == LUA_OK);
+  CHECK(tl_memory_used() - used >= 1000 * 64 * 64 * 4);
+  bool done = false;
+  for (int frame = 0; frame < 100000 && !done; frame++) done = tl_gc_step(L, 200);
+  CHECK(done);
+  CHECK(tl_memory_used() - used < 10 * 64 * 64 * 4);
+  CHECK(!lua_gc(L, LUA_GCISRUNNING));
+  lua_close(L);
+}
+
+/* tlua leaves a host's choice of mode alone. */
+static void the_mode_stays_the_hosts(void) {
+  lua_State *L = new_state();
+  CHECK(luaL_dostring(L, "for _ = 1, 5000 do torch.ones(64, 64) end") == LUA_OK);
+  CHECK(lua_gc(L, LUA_GCGEN, 0, 0) == LUA_GCINC);
+  CHECK(luaL_dostring(L, "for _ = 1, 5000 do torch.ones(64, 64) end") == LUA_OK);
+  CHECK(lua_gc(L, LUA_GCINC, 0, 0, 0) == LUA_GCGEN);
+  lua_close(L);
+}
+
+int main(void) {
+  RUN(a_stopped_host_pays_by_steps);
+  RUN(the_mode_stays_the_hosts);
+  RUN(a_stopped_collector_stays_stopped);
+  if (MEASURABLE) {
+    RUN(small_sums_need_no_memory);
+    RUN(large_sums_need_little);
+    RUN(a_window_of_tensors_stays_small);
+    RUN(training_steps_leave_nothing);
+  }
+  return test_end();
+}

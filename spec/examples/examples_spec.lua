@@ -1,0 +1,65 @@
+-- The programs in examples/ run as they are.
+local shell = require "spec.support.shell"
+
+local tlua = shell.quote(shell.tlua)
+
+-- digits.lua in a folder of its own; returns what it printed and its status.
+local function digits(arguments)
+   return shell.with_folder(function(folder)
+      local weights = shell.quote(folder .. "/digits.safetensors")
+      local output, status = shell.run(("%s examples/digits.lua --save %s %s"):format(
+         tlua, weights, arguments))
+      local saved = io.open(folder .. "/digits.safetensors", "rb")
+      if saved then saved:close() end
+      return output, status, saved ~= nil
+   end)
+end
+
+describe("examples/tour.lua", function()
+   it("runs to its end", function()
+      assert.equal("tour: ok\n", shell.ok(tlua .. " examples/tour.lua"))
+   end)
+end)
+
+describe("examples/digits.lua", function()
+   it("learns to read digits", function()
+      local output, status, saved = digits("--seed 1")
+      assert.equal(0, status, output)
+      local accuracy, right, all = output:match "\ntest accuracy: (%d%.%d%d%d%d) %((%d+)/(%d+)%)\n"
+      assert.equal("360", all)
+      assert.close(tonumber(right) / 360, tonumber(accuracy), 1e-4)
+      assert.is_true(tonumber(accuracy) >= 0.975, "accuracy " .. accuracy)
+      assert.is_true(saved)
+      assert.matches("training took %d+%.%d+ s", output)
+      assert.matches("1437 digits to learn from, 360 to test with", output, 1, true)
+      assert.matches("epoch 12/12  loss 0%.%d+", output)
+   end)
+
+   it("gives the same for the same seed, whatever the number of threads", function()
+      local function result(arguments)
+         local output = digits("--epochs 1 " .. arguments)
+         return (output:gsub("%d+ digits/s", ""):gsub("took [%d.]+ s", "")
+            :gsub("%d+ threads", ""):gsub("saved to [^\n]+", ""))
+      end
+      local first = result("--seed 4 --threads 1")
+      assert.equal(first, result("--seed 4 --threads 2"))
+      assert.not_equal(first, result("--seed 5 --threads 1"))
+   end)
+
+   it("explains its options and refuses others", function()
+      local output, status = digits("--help")
+      assert.equal(0, status)
+      for option in ("epochs batch lr seed threads data save"):gmatch "%a+" do
+         assert.matches("--" .. option, output, 1, true)
+      end
+      output, status = digits("--epoch 3")
+      assert.equal(2, status)
+      assert.matches("did you mean --epochs?", output, 1, true)
+   end)
+
+   it("says which file is missing", function()
+      local output, status = digits("--data /nowhere/digits.csv")
+      assert.equal(1, status)
+      assert.matches("/nowhere/digits.csv: No such file", output, 1, true)
+   end)
+end)

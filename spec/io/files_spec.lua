@@ -1,0 +1,291 @@
+local torch = require "tlua"
+local safetensors = require "tlua.io.safetensors"
+
+local path
+before_each(function() path = os.tmpname() end)
+after_each(function() os.remove(path) end)
+
+local function write(text)
+   local file <close> = assert(io.open(path, "wb"))
+   file:write(text)
+end
+
+local function read()
+   local file <close> = assert(io.open(path, "rb"))
+   return file:read("a")
+end
+
+-- A file with that header and data.
+local function file_of(header, data)
+   return string.pack("<I8", #header) .. header .. (data or "")
+end
+
+describe("torch.save and torch.load", function()
+   it("keep every dtype", function()
+      local tensors = {
+         float32 = torch.tensor {1.5, -0.0, math.huge},
+         float64 = torch.tensor({1 / 3, 1e300}, {dtype = "float64"}),
+         float16 = torch.tensor({0.5, 65504}, {dtype = "float16"}),
+         bfloat16 = torch.tensor({0.5, 3e38}, {dtype = "bfloat16"}),
+         int8 = torch.tensor({-128, 127}, {dtype = "int8"}),
+         int16 = torch.tensor({-32768, 32767}, {dtype = "int16"}),
+         int32 = torch.tensor({-2147483648, 7}, {dtype = "int32"}),
+         int64 = torch.tensor {math.mininteger, math.maxinteger},
+         uint8 = torch.tensor({0, 255}, {dtype = "uint8"}),
+         bool = torch.tensor {true, false},
+      }
+      torch.save(tensors, path)
+      local loaded = torch.load(path)
+      for dtype, tensor in pairs(tensors) do
+         assert.equal(dtype, loaded[dtype].dtype)
+         assert.close(tensor, loaded[dtype], 0)
+      end
+   end)
+
+   it("keep shapes, 0-d and empty ones too, and views by value", function()
+      local x = torch.arange(0, 6):view(2, 3)
+      torch.save({a = torch.tensor(3.5), b = torch.empty(0, 3), c = x:t(), d = x[2]}, path)
+      local loaded = torch.load(path)
+      assert.same({}, loaded.a.shape)
+      assert.equal(3.5, loaded.a:item())
+      assert.same({0, 3}, loaded.b.shape)
+      assert.same({{0, 3}, {1, 4}, {2, 5}}, loaded.c:tolist())
+      assert.same({3, 4, 5}, loaded.d:tolist())
+   end)
+
+   it("keep a state dict without any structure of ours", function()
+      local model = torch.nn.Linear(2, 3)
+      torch.save(model:state_dict(), path)
+      assert.is_nil(read():find("tlua", 1, true))
+      assert.same({}, select(2, torch.load(path, {metadata = true})))
+      local again = torch.nn.Linear(2, 3)
+      again:load_state_dict(torch.load(path))
+      assert.is_true(torch.equal(model.weight, again.weight))
+   end)
+
+   it("keep checkpoints: nested tables, numbers, strings, booleans", function()
+      local checkpoint = {
+         model = {["1.weight"] = torch.ones(2)},
+         list = {1, {torch.zeros(1), 2.0}, "three"},
+         epoch = 3, loss = 0.1, best = math.huge, none = -math.huge, done = false,
+         text = "äß\n\"quoted\"", bytes = "\255\0\1",
+         sparse = {[1] = "a", [3] = "c", x = true}, empty = {}, ["$odd"] = {["$tensor"] = 1},
+      }
+      torch.save(checkpoint, path)
+      local loaded = torch.load(path)
+      assert.same({1, 1}, loaded.model["1.weight"]:tolist())
+      assert.same({0}, loaded.list[2][1]:tolist())
+      loaded.model, loaded.list[2][1] = nil, 0
+      checkpoint.model, checkpoint.list[2][1] = nil, 0
+      assert.same(checkpoint, loaded)
+      assert.equal("integer", math.type(loaded.epoch))
+      assert.equal("float", math.type(loaded.list[2][2]))
+      torch.save({nan = 0 / 0}, path)
+      local nan = torch.load(path).nan
+      assert.is_true(nan ~= nan)
+   end)
+
+   it("keep a model and its optimizer in training", function()
+      torch.manual_seed(1)
+      local function make()
+         local model = torch.nn.Linear(2, 1)
+         return model, torch.optim.Adam(model:parameters(), {lr = 0.1})
+      end
+      local function step(model, optimizer)
+         optimizer:zero_grad()
+         model(torch.ones(1, 2)):sum():backward()
+         optimizer:step()
+      end
+      local model, optimizer = make()
+      step(model, optimizer)
+      torch.save({model = model:state_dict(), optimizer = optimizer:state_dict()}, path)
+      local again, other = make()
+      local checkpoint = torch.load(path)
+      again:load_state_dict(checkpoint.model)
+      other:load_state_dict(checkpoint.optimizer)
+      step(model, optimizer)
+      step(again, other)
+      assert.is_true(torch.equal(model.weight, again.weight))
+   end)
+
+   it("keep a single tensor or value", function()
+      torch.save(torch.ones(2), path)
+      assert.same({1, 1}, torch.load(path):tolist())
+      torch.save("text", path)
+      assert.equal("text", torch.load(path))
+   end)
+
+   it("keep metadata", function()
+      torch.save({a = torch.ones(1)}, path, {metadata = {format = "pt"}})
+      local _, metadata = torch.load(path, {metadata = true})
+      assert.same({format = "pt"}, metadata)
+      assert.raises("metadata: expected a table of strings", function()
+         torch.save({}, path, {metadata = {n = 3}})
+      end)
+   end)
+
+   it("keep an empty table", function()
+      torch.save({}, path)
+      assert.same({}, torch.load(path))
+   end)
+
+   it("load what others write", function()
+      write(file_of('{"x":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}  ',
+         string.pack("<ff", 1.5, -2)))
+      assert.same({1.5, -2}, torch.load(path).x:tolist())
+   end)
+
+   it("align the data of every tensor", function()
+      torch.save({a = torch.ones(3, {dtype = "int8"}), b = torch.ones(1),
+         c = torch.ones(1):double()}, path)
+      local text = read()
+      local length = string.unpack("<I8", text)
+      assert.equal(0, length % 8)
+      local entries = safetensors.parse(text:sub(9, 8 + length), #text - 8 - length)
+      assert.same({"c", "b", "a"}, {entries[1].name, entries[2].name, entries[3].name})
+   end)
+end)
+
+describe("torch.save", function()
+   it("says what cannot be saved, and where it is", function()
+      local function refused(text, object)
+         assert.raises(text, path, function() torch.save(object, path) end)
+      end
+      refused("a.2: a function cannot be saved", {a = {1, print}})
+      refused("an instance of nn.ReLU cannot be saved; save its state", {m = torch.nn.ReLU()})
+      local loop = {}
+      loop.inner = {loop}
+      refused("inner.1: the table contains itself", loop)
+      refused("two tensors of this name", {["a.b"] = torch.ones(1), a = {b = torch.ones(1)}})
+      refused("a table as a key", {[{}] = 1})
+   end)
+
+   it("leaves the old file when it fails", function()
+      torch.save({a = torch.ones(1)}, path)
+      local before = read()
+      pcall(torch.save, {a = print}, path)
+      assert.equal(before, read())
+   end)
+
+   it("leaves no file behind when it fails", function()
+      local folder = os.tmpname()
+      os.remove(folder)
+      assert.is_true(os.execute("mkdir '" .. folder .. "'"))
+      local _ <close> = setmetatable({}, {__close = function()
+         os.execute("rm -r '" .. folder .. "'")
+      end})
+      assert.raises(folder, function() torch.save({a = torch.ones(1)}, folder) end)
+      assert.raises("No such file", function()
+         torch.save({a = torch.ones(1)}, folder .. "/none/x.safetensors")
+      end)
+      local listing <close> = io.popen("ls -A '" .. folder .. "' '" .. folder .. "'.* 2>/dev/null")
+      assert.equal("", (listing:read("a"):gsub(folder:gsub("%p", "%%%0") .. ":%s*", "")))
+   end)
+end)
+
+describe("torch.load", function()
+   local function refused(text, ...)
+      local texts = {...}
+      write(text)
+      texts[#texts + 1] = function() torch.load(path) end
+      assert.raises(path, table.unpack(texts))
+   end
+
+   it("names a file that is not there", function()
+      assert.raises("load: /nowhere/x.safetensors: No such file", function()
+         torch.load("/nowhere/x.safetensors")
+      end)
+      assert.raises("/tmp", function() torch.load("/tmp") end)
+   end)
+
+   it("refuses what is too short", function()
+      refused("", "shorter than 8 bytes")
+      refused("abc", "shorter than 8 bytes")
+      refused(string.pack("<I8", 100) .. "{}", "its header should have 100")
+      refused(string.pack("<i8", -1) .. "{}", "its header should have more than 2^63")
+      refused(string.pack("<I8", 1 << 62) .. "{}", "its header should have")
+   end)
+
+   it("refuses headers that are no JSON object", function()
+      refused(file_of(""), "no JSON")
+      refused(file_of("[]"), "no JSON object")
+      refused(file_of("null"), "no JSON object")
+      refused(file_of('{"a":1'), "no JSON")
+      refused(file_of(("["):rep(100000)), "nested too deeply")
+      refused(file_of('{"a":{"dtype":"U8","shape":[0],"data_offsets":[0,0]},'
+         .. '"a":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}}'), "comes twice")
+   end)
+
+   it("refuses entries that lie", function()
+      local function entry(text, ...)
+         refused(file_of('{"x":' .. text .. "}", ("\0"):rep(8)), 'tensor "x"', ...)
+      end
+      entry("3", "expected an object")
+      entry('{"dtype":"F32","shape":[2]}', "no pair of offsets")
+      entry('{"dtype":"F31","shape":[2],"data_offsets":[0,8]}', "unknown dtype F31")
+      entry('{"dtype":"F32","shape":[2],"data_offsets":[0,8],"more":1}', "unknown field")
+      entry('{"dtype":"F32","shape":2,"data_offsets":[0,8]}', "no list of sizes")
+      entry('{"dtype":"F32","shape":{},"data_offsets":[0,8]}', "no list of sizes")
+      entry('{"dtype":"F32","shape":[2.0],"data_offsets":[0,8]}', "no list of sizes")
+      entry('{"dtype":"F32","shape":[-2],"data_offsets":[0,8]}', "no list of sizes")
+      entry('{"dtype":"F32","shape":[3],"data_offsets":[0,8]}', "takes 12 bytes")
+      entry('{"dtype":"F32","shape":[2],"data_offsets":[0,9]}', "outside of the file's 8 bytes")
+      entry('{"dtype":"F32","shape":[2],"data_offsets":[8,0]}', "outside of the file's")
+      entry('{"dtype":"F32","shape":[4294967296,4294967296,2],"data_offsets":[0,8]}',
+         "takes too many bytes")
+      entry('{"dtype":"F32","shape":[9223372036854775807,0,2],"data_offsets":[0,8]}',
+         "takes 0 bytes")
+      entry('{"dtype":"F32","shape":[' .. ("1,"):rep(19) .. '2],"data_offsets":[0,8]}',
+         "20 dimensions")
+   end)
+
+   it("refuses gaps and overlaps", function()
+      local form = '{"a":{"dtype":"U8","shape":[%d],"data_offsets":[%d,%d]},'
+         .. '"b":{"dtype":"U8","shape":[%d],"data_offsets":[%d,%d]}}'
+      local function two(a_size, a_first, a_last, b_size, b_first, b_last)
+         return file_of(form:format(a_size, a_first, a_last, b_size, b_first, b_last),
+            ("\0"):rep(8))
+      end
+      refused(two(4, 0, 4, 5, 3, 8), 'tensor "b"', "byte 4", "got 3")
+      refused(two(4, 0, 4, 3, 5, 8), 'tensor "b"', "byte 4", "got 5")
+      refused(two(4, 0, 4, 2, 4, 6), "2 bytes of data belong to no")
+      refused(two(4, 4, 8, 0, 0, 0), 'tensor "a"', "byte 0")
+   end)
+
+   it("refuses metadata that are no strings", function()
+      refused(file_of('{"__metadata__":3}'), "__metadata__")
+      refused(file_of('{"__metadata__":{"a":3}}'), "expected a string")
+   end)
+
+   it("refuses a structure that lies", function()
+      local function structure(text, ...)
+         local quoted = text:gsub('"', '\\"')
+         refused(file_of('{"__metadata__":{"tlua.structure":"' .. quoted .. '"}}'), ...)
+      end
+      structure("{", "no JSON")
+      structure('{"a":{"$tensor":"b"}}', "names a tensor b that is not there")
+      structure('{"a":{"$tensor":{}}}', "that is not there")
+      structure('{"a":{"$code":"os.exit()"}}', "unknown mark $code")
+      structure('{"a":{"$bytes":"0"}}', "malformed string")
+      structure('{"a":{"$float":"1"}}', "unknown number")
+      structure('{"a":{"$pairs":[[1]]}}', "malformed table")
+      structure('{"a":{"$pairs":[[{"$float":"nan"},1]]}}', "malformed key")
+      structure('{"a":null}', "null")
+   end)
+
+   it("survives files that are damaged anywhere", function()
+      torch.save({a = torch.randn(3, 4), b = torch.tensor {true, false},
+         c = {n = 5, list = {1.5, "x"}}}, path)
+      local whole = read()
+      local random = torch.randint(0, 256, {500, 2}):tolist()
+      local header = 8 + string.unpack("<I8", whole)
+      for i, pair in ipairs(random) do
+         local at = (i * 7919 + pair[1]) % math.min(#whole, header) + 1
+         local damaged = whole:sub(1, at - 1) .. string.char(pair[2]) .. whole:sub(at + 1)
+         if i % 5 == 0 then damaged = damaged:sub(1, at) end
+         write(damaged)
+         local ok, message = pcall(torch.load, path)
+         assert.is_true(ok or message:find(path, 1, true) ~= nil, message)
+      end
+   end)
+end)

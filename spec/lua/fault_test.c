@@ -1,0 +1,140 @@
+/*
+** fault_test.c - a training step in which the n-th allocation fails, or all of
+** them from there on, for every n: each time either the step succeeds all the same or a Lua error says what
+** was asked for; afterwards everything is given back and the next step works.
+*/
+#include <lauxlib.h>
+#include <lua.h>
+#include <lualib.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include "core/alloc.h"
+#include "test.h"
+
+static const char *const setup =
+    "local nn, optim = torch.nn, torch.optim\n"
+    "torch.manual_seed(1)\n"
+    "local net = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Dropout(0.1), nn.Linear(16, 3))\n"
+    "local optimizer = optim.Adam(net:parameters(), {lr = 1e-3})\n"
+    "local x, labels = torch.randn(40, 8), torch.randint(1, 4, {40})\n"
+    "function step()\n"
+    "  local rows = x[{{1, 5}}]\n"
+    "  local loss = nn.functional.cross_entropy(net(rows), labels[{{1, 5}}])\n"
+    "  optimizer:zero_grad()\n"
+    "  loss:backward()\n"
+    "  optimizer:step()\n"
+    "  local mask = rows:gt(0)\n"
+    "  local parts = rows:split(2)\n"
+    "  local again = torch.cat(parts):sort(2)\n"
+    "  rows = torch.where(mask, again, rows * 2):sum(1)\n"
+    "  return rows[mask[1]]:mean():item(), torch.tensor({{1, 2}, {3, 4}}):tolist()\n"
+    "end\n"
+    "step()\n";
+
+static lua_State *new_state(void) {
+  lua_State *L = luaL_newstate();
+  luaL_openlibs(L);
+  CHECK(tl_lua_open(L));
+  if (luaL_dostring(L, setup) != LUA_OK) {
+    printf("# %s\n", lua_tostring(L, -1));
+    CHECK(!"the first step failed");
+  }
+  return L;
+}
+
+/* Runs one step; LUA_OK or the error, which is left on the stack. */
+static int step(lua_State *L) {
+  lua_settop(L, 0);
+  lua_getglobal(L, "step");
+  return lua_pcall(L, 0, 0, 0);
+}
+
+static int64_t used_after_collecting(lua_State *L) {
+  lua_gc(L, LUA_GCCOLLECT);
+  lua_gc(L, LUA_GCCOLLECT);
+  return tl_memory_used();
+}
+
+/* Once: a call that fails for lack of memory collects and tries again. From
+** then on: it cannot succeed. */
+static void every_allocation_fails(void (*fail)(int64_t n)) {
+  lua_State *L = new_state();
+  CHECK(step(L) == LUA_OK);
+  int64_t used = used_after_collecting(L);
+  int64_t before = tli_alloc_count();
+  CHECK(step(L) == LUA_OK);
+  int64_t count = tli_alloc_count() - before;
+  CHECK(count > 100);
+  CHECK(used_after_collecting(L) == used);
+
+  int64_t failed = 0;
+  for (int64_t n = 1; n <= count; n++) {
+    fail(n);
+    int status = step(L);
+    fail(0);
+    if (status != LUA_OK) {
+      failed++;
+      const char *message = lua_tostring(L, -1);
+      bool said = message != NULL && strstr(message, "out of memory: asked for") != NULL;
+      if (!said) printf("# %s\n", message ? message : "no message");
+      CHECK_AT(n, said);
+    }
+    lua_settop(L, 0);
+    CHECK_AT(n, step(L) == LUA_OK);
+    CHECK_AT(n, used_after_collecting(L) == used);
+  }
+  CHECK(failed > 0);
+  lua_close(L);
+}
+
+static void one_allocation_may_fail(void) { every_allocation_fails(tli_alloc_fail_at); }
+static void memory_may_end(void) { every_allocation_fails(tli_alloc_fail_from); }
+
+/* Lua's own memory may end as well, in the middle of any call of ours. */
+typedef struct Limits {
+  int64_t calls, fail_at;
+} Limits;
+
+static void *lua_alloc(void *context, void *block, size_t old, size_t size) {
+  Limits *limits = (Limits *)context;
+  (void)old;
+  if (size == 0) {
+    free(block);
+    return NULL;
+  }
+  if (++limits->calls == limits->fail_at) return NULL;
+  return realloc(block, size);
+}
+
+static void lua_may_have_no_memory(void) {
+  int64_t start = tl_memory_used();
+  Limits limits = {0, 0};
+  lua_State *L = lua_newstate(lua_alloc, &limits);
+  luaL_openlibs(L);
+  CHECK(tl_lua_open(L));
+  CHECK(luaL_dostring(L, setup) == LUA_OK);
+  CHECK(step(L) == LUA_OK);
+  int64_t used = used_after_collecting(L);
+  limits.calls = 0;
+  CHECK(step(L) == LUA_OK);
+  int64_t count = limits.calls;
+  for (int64_t n = 1; n <= count; n += 1 + n / 50) {
+    limits.calls = 0;
+    limits.fail_at = n;
+    step(L); /* an emergency collection may have made room */
+    limits.fail_at = 0;
+    lua_settop(L, 0);
+    CHECK_AT(n, step(L) == LUA_OK);
+    CHECK_AT(n, used_after_collecting(L) == used);
+  }
+  lua_close(L);
+  CHECK(tl_memory_used() == start);
+}
+
+int main(void) {
+  RUN(one_allocation_may_fail);
+  RUN(memory_may_end);
+  RUN(lua_may_have_no_memory);
+  return test_end();
+}

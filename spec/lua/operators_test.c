@@ -1,0 +1,98 @@
+/*
+** operators_test.c - every operator of the table, with its examples, forward
+** and backward, in memory that ends at the n-th allocation, for every n: an
+** error says so, nothing is lost, and the call works again.
+*/
+#include <lauxlib.h>
+#include <lua.h>
+#include <lualib.h>
+
+#include "core/alloc.h"
+#include "test.h"
+
+static const char *const setup =
+    "local T = require 'spec.support.table'\n"
+    "cases = {}\n"
+    "for _, row in ipairs(T.rows()) do\n"
+    "  for _, text in ipairs(row.examples) do\n"
+    "    cases[#cases + 1] = {row = row, text = text, name = row.path .. '(' .. text .. ')'}\n"
+    "  end\n"
+    "end\n"
+    "local args, leaves\n"
+    "function prepare(i)\n"
+    "  args, leaves = T.arguments(cases[i].text), {}\n"
+    "  for _, x in ipairs(T.tensors(args)) do\n"
+    "    if x.requires_grad then leaves[#leaves + 1] = x end\n"
+    "  end\n"
+    "  return cases[i].name\n"
+    "end\n"
+    "function run(i)\n"
+    "  local total\n"
+    "  for _, x in ipairs(T.tensors(T.call(cases[i].row, args))) do\n"
+    "    if x.requires_grad then total = total and total + x:sum() or x:sum() end\n"
+    "  end\n"
+    "  if total then torch.autograd.grad(total, leaves, {allow_unused = true}) end\n"
+    "end\n"
+    "function forget() args, leaves = nil, nil end\n";
+
+static int call(lua_State *L, const char *name, int64_t i, int results) {
+  lua_settop(L, 0);
+  lua_getglobal(L, name);
+  lua_pushinteger(L, i);
+  return lua_pcall(L, 1, results, 0);
+}
+
+static int64_t used_after_collecting(lua_State *L) {
+  lua_gc(L, LUA_GCCOLLECT);
+  lua_gc(L, LUA_GCCOLLECT);
+  return tl_memory_used();
+}
+
+static void note(const char *name, int64_t n, const char *what) {
+  printf("# %s, allocation %lld: %s\n", name, (long long)n, what ? what : "no message");
+  CHECK(!"an operator that lacks memory");
+}
+
+/* One call with an end of memory; whether it went well or failed as it should. */
+static void fail_from(lua_State *L, const char *name, int64_t i, int64_t n) {
+  tli_alloc_fail_from(n);
+  int status = call(L, "run", i, 0);
+  tli_alloc_fail_from(0);
+  if (status == LUA_OK) return;
+  const char *message = lua_tostring(L, -1);
+  if (message == NULL || strstr(message, "out of memory") == NULL) note(name, n, message);
+}
+
+static void check_case(lua_State *L, int64_t i) {
+  char name[400];
+  if (call(L, "prepare", i, 1) != LUA_OK) return note("prepare", i, lua_tostring(L, -1));
+  snprintf(name, sizeof name, "%s", lua_tostring(L, -1));
+  if (call(L, "run", i, 0) != LUA_OK) return note(name, 0, lua_tostring(L, -1));
+  int64_t used = used_after_collecting(L);
+  int64_t before = tli_alloc_count();
+  if (call(L, "run", i, 0) != LUA_OK) note(name, 0, lua_tostring(L, -1));
+  int64_t count = tli_alloc_count() - before;
+  for (int64_t n = 1; n <= count; n += 1 + n / 40) fail_from(L, name, i, n);
+  if (call(L, "run", i, 0) != LUA_OK) note(name, -1, lua_tostring(L, -1));
+  if (used_after_collecting(L) != used) note(name, count, "memory is lost");
+}
+
+static void every_operator(void) {
+  int64_t start = tl_memory_used();
+  lua_State *L = luaL_newstate();
+  luaL_openlibs(L);
+  CHECK(tl_lua_open(L));
+  CHECK(tl_set_num_threads(1));
+  if (luaL_dostring(L, setup) != LUA_OK) note("setup", 0, lua_tostring(L, -1));
+  lua_getglobal(L, "cases");
+  int64_t n = (int64_t)lua_rawlen(L, -1);
+  CHECK(n > 300);
+  for (int64_t i = 1; i <= n; i++) check_case(L, i);
+  lua_close(L);
+  CHECK(tl_memory_used() == start);
+}
+
+int main(void) {
+  RUN(every_operator);
+  return test_end();
+}

@@ -1,0 +1,242 @@
+-- The command line, as `lua` has it.
+
+local session = require "spec.main.session"
+local shell = require "spec.support.shell"
+
+local run, script = session.run, session.script
+
+describe("tlua", function()
+   describe("runs a script", function()
+      it("with its arguments", function()
+         local result = script("print(...) print(#arg, arg[1], arg[2])", "one 'two words'")
+         assert.equal("one\ttwo words\n2\tone\ttwo words\n", result.out)
+         assert.equal(0, result.status)
+      end)
+
+      it("that knows its own name and what came before it", function()
+         shell.with_folder(function(folder)
+            local path = folder .. "/a.lua"
+            shell.write(path, "print(arg[0], arg[-1], arg[-2], arg[-3], arg[-4], arg[2])")
+            local result = run("-e 'x = 1' " .. shell.quote(path) .. " a")
+            assert.equal(("%s\tx = 1\t-e\t%s\tnil\tnil\n"):format(path, shell.tlua), result.out)
+         end)
+      end)
+
+      it("that begins with a line for the system", function()
+         assert.equal("1\n", script("#!/usr/bin/env tlua\nprint(1)").out)
+      end)
+
+      it("from stdin", function()
+         assert.equal("12\n", run("", {input = "print(12)"}).out)
+         assert.equal("-h\tx\n", run("- -h x", {input = "print(...)"}).out)
+      end)
+
+      it("with the `arg` that code before it has made", function()
+         assert.equal("100\n", run("-e 'arg[1] = 100' -", {input = "print(...)"}).out)
+         local result = run("-e 'arg = 1' -", {input = "print(1)"})
+         assert.matches("'arg' is not a table", result.err)
+         assert.equal(1, result.status)
+      end)
+
+      it("named - only after --", function()
+         local result = run("-- -", {input = "print(1)"})
+         assert.matches("cannot open %-", result.err)
+      end)
+
+      it("that was compiled", function()
+         assert.equal("3\n", script(string.dump(load("print(3)"))).out)
+      end)
+   end)
+
+   describe("ends with status", function()
+      it("0 after success", function()
+         assert.equal(0, script("").status)
+      end)
+
+      it("1 after an error", function()
+         assert.equal(1, script("error('x')").status)
+         assert.equal(1, script("x x").status)
+         assert.equal(1, run("no-such-file.lua").status)
+         assert.equal(1, run("", {input = "error('x')"}).status)
+      end)
+
+      it("that os.exit gives", function()
+         assert.equal(7, script("os.exit(7)").status)
+         assert.equal(0, script("os.exit(true, true)").status)
+         assert.equal(1, script("os.exit(false, true)").status)
+      end)
+   end)
+
+   describe("reports an error", function()
+      it("with its name, the line and a traceback, on stderr", function()
+         local result = script("local function f()\n  error('boo')\nend\nf()")
+         assert.equal("", result.out)
+         local name = shell.tlua:gsub("%p", "%%%0")
+         assert.matches("^" .. name .. ": [^\n]*script.lua:2: boo\nstack traceback:\n", result.err)
+         assert.matches("script.lua:2: in [^\n]*'f'", result.err)
+         assert.matches("script.lua:4: in main chunk", result.err)
+      end)
+
+      it("after what was printed before it", function()
+         local program = shell.quote 'io.write("one ") error("two", 0)'
+         local output = shell.run(shell.quote(shell.tlua) .. " -e " .. program)
+         assert.matches("^one .*two", output)
+      end)
+
+      it("that is an object by its __tostring", function()
+         local result = script("error(setmetatable({}, {__tostring = function() return 'E7' end}))")
+         assert.equal(shell.tlua .. ": E7\n", result.err)
+      end)
+
+      it("that is another value by its type", function()
+         assert.matches("error object is a table value", script("error {}").err)
+         assert.matches("error object is a nil value", script("error()").err)
+         assert.matches("error object is a boolean value", script("error(false)").err)
+      end)
+
+      it("in the syntax", function()
+         assert.matches("script.lua:2: .*near 'x'", script("\nx x").err)
+      end)
+   end)
+
+   describe("takes", function()
+      it("-e, several times, in order", function()
+         assert.equal("1\n3\n", run([["-eprint(1)" -ea=3 -e "print(a)"]]).out)
+      end)
+
+      it("-e and then no stdin", function()
+         assert.equal("1\n", run("-e 'print(1)'", {input = "print(2)"}).out)
+      end)
+
+      it("-e before the script", function()
+         shell.with_folder(function(folder)
+            shell.write(folder .. "/a.lua", "print(x)")
+            assert.equal("5\n", run("-e 'x = 5' " .. shell.quote(folder .. "/a.lua")).out)
+         end)
+      end)
+
+      it("-l, with and without a name for the global", function()
+         local result = run("-l str=string -lm=math -e 'print(str.upper(\"a\"), m.max(1, 2))'")
+         assert.equal("A\t2\n", result.out)
+         shell.with_folder(function(folder)
+            shell.write(folder .. "/lib-v2.lua", "return {name = ...}")
+            local env = "LUA_PATH=" .. shell.quote(folder .. "/?.lua")
+            assert.equal("lib-v2\n", run("-l lib-v2 -e 'print(lib.name)'", {env = env}).out)
+         end)
+      end)
+
+      it("-l of a module that is not there as an error", function()
+         local result = run("-l no_such_module -e 'print(1)'")
+         assert.equal(1, result.status)
+         assert.equal("", result.out)
+         assert.matches("module 'no_such_module' not found", result.err)
+      end)
+
+      it("-v", function()
+         local result = run("-v")
+         assert.matches("^tlua %d+%.%d+%.%d+, Lua 5%.4[^\n]*PUC%-Rio\n$", result.out)
+         assert.matches("PUC%-Rio\nhello\n$", run("-v -e 'print \"hello\"'").out)
+      end)
+
+      it("-i after a script", function()
+         shell.with_folder(function(folder)
+            shell.write(folder .. "/a.lua", "y = 11")
+            local result = run("-i " .. shell.quote(folder .. "/a.lua"), {input = "y + 1\n"})
+            assert.matches("> 12\n", result.out)
+            assert.equal(0, result.status)
+         end)
+      end)
+
+      it("-W", function()
+         local program = "warn('@off') warn('no') warn('@on') warn('a', 'b')"
+         assert.equal("Lua warning: ab\n", run("-W -e \"" .. program .. "\"").err)
+         assert.equal("", run("-e \"warn('x')\"").err)
+      end)
+
+      it("-E", function()
+         local env = "LUA_INIT='error(10)' LUA_PATH=xxx LUA_CPATH=yyy"
+         local result = run("-E -e 'print(package.path, package.cpath)'", {env = env})
+         assert.equal(0, result.status)
+         assert.not_matches("xxx", result.out)
+         assert.not_matches("yyy", result.out)
+      end)
+
+      it("--help and --version", function()
+         local help = run("--help")
+         assert.equal(0, help.status)
+         assert.matches("^usage: .*%-e stat", help.out)
+         assert.matches("^tlua %d", run("--version").out)
+      end)
+   end)
+
+   describe("refuses", function()
+      for _, case in ipairs {
+         {"-h", "unrecognized option '-h'"},
+         {"---", "unrecognized option '---'"},
+         {"-Ex", "unrecognized option '-Ex'"},
+         {"-vv", "unrecognized option '-vv'"},
+         {"-iv", "unrecognized option '-iv'"},
+         {"-e", "'-e' needs argument"},
+         {"-e -v", "'-e' needs argument"},
+         {"-l", "'-l' needs argument"},
+         {"-e 'print(1)' -x", "unrecognized option '-x'"},
+      } do
+         it(case[1], function()
+            local result = run(case[1])
+            assert.equal("", result.out)
+            assert.truthy(result.err:find(case[2], 1, true), result.err)
+            assert.matches("\nusage: ", result.err)
+            assert.equal(1, result.status)
+         end)
+      end
+   end)
+
+   describe("runs LUA_INIT", function()
+      it("before everything else, with `arg`", function()
+         local env = "LUA_INIT='x = tonumber(arg[1])'"
+         assert.equal("3.5\n", run("- 3.5", {env = env, input = "print(x)"}).out)
+      end)
+
+      it("from a file", function()
+         shell.with_folder(function(folder)
+            shell.write(folder .. "/init.lua", "x = 10")
+            local env = "LUA_INIT=" .. shell.quote("@" .. folder .. "/init.lua")
+            assert.equal("10\n", run("-e 'print(x)'", {env = env}).out)
+         end)
+      end)
+
+      it("in its versioned form first", function()
+         local env = "LUA_INIT='x = 1' LUA_INIT_5_4='x = 2'"
+         assert.equal("2\n", run("-e 'print(x)'", {env = env}).out)
+      end)
+
+      it("and stops at its error", function()
+         local result = run("-e 'print(1)'", {env = "LUA_INIT='error(\"msg\")'"})
+         assert.matches("LUA_INIT:1: msg", result.err)
+         assert.equal("", result.out)
+         assert.equal(1, result.status)
+      end)
+   end)
+
+   it("reads LUA_PATH", function()
+      assert.equal("y\n", run("-e 'print(package.path)'", {env = "LUA_PATH_5_4=y LUA_PATH=x"}).out)
+   end)
+
+   it("collects garbage generationally, as lua does", function()
+      assert.equal("generational\n", run("-e 'print(collectgarbage \"incremental\")'").out)
+   end)
+
+   it("closes what is to be closed, and finalizes", function()
+      local result = script([[
+         local x <close> = setmetatable({}, {__close = function() print "closed" end})
+         setmetatable({}, {__gc = function() print "collected" end})
+      ]])
+      assert.equal("closed\ncollected\n", result.out)
+   end)
+
+   it("keeps the word `run` for the launcher", function()
+      local result = run("run x.lua")
+      assert.equal(1, result.status)
+      assert.matches("not part of this version", result.err)
+   end)
+end)

@@ -1,0 +1,37 @@
+-- `tlua doctor`.
+
+local session = require "spec.main.session"
+local shell = require "spec.support.shell"
+
+describe("tlua doctor", function()
+   local report = session.run("doctor")
+
+   it("ends well, whatever is missing", function()
+      assert.equal(0, report.status)
+      assert.equal("", report.err)
+   end)
+
+   it("names versions", function()
+      assert.matches("^tlua %d+%.%d+%.%d+, Lua 5%.4", report.out)
+   end)
+
+   it("says of each part whether it was found", function()
+      for _, part in ipairs {"instruction set", "threads", "BLAS", "oneDNN", "line editing",
+         "CUDA driver", "cuDNN", "NCCL", "MPI"} do
+         local line = report.out:match("\n  (%a+) +[%a ]*" .. part)
+         assert.is_true(line == "found" or line == "missing", part)
+      end
+   end)
+
+   it("says of what is missing what it would give and how to get it", function()
+      shell.with_folder(function(folder)
+         -- libraries that are none: nothing can be loaded from here
+         for _, name in ipairs {"libdnnl.so.3", "libdnnl.so.2", "libdnnl.so"} do
+            shell.write(folder .. "/" .. name, "no library")
+         end
+         local poor = session.run("doctor", {env = "LD_LIBRARY_PATH=" .. shell.quote(folder)})
+         assert.equal(0, poor.status)
+         assert.matches("missing +oneDNN +faster conv[^\n]*\n +Debian: apt install", poor.out)
+      end)
+   end)
+end)

@@ -1,0 +1,94 @@
+-- What `help` finds. The comments in the library's sources come from the command, so these specs
+-- hold in a program that it runs.
+
+local torch = require "tlua"
+local help = require "tlua.repl.help"
+local manual = require "tlua.repl.manual"
+
+describe("help", function()
+   it("describes an operator by any of its names", function()
+      local text = manual.help("torch.add")
+      assert.matches("^torch%.add%(.*\nx:add%(", text)
+      for _, name in ipairs {"add", "Tensor.add", "x:add", "x:add_", "torch.add_"} do
+         assert.equal(text, manual.help(name), name)
+      end
+      assert.matches("^torch%.abs", manual.help("torch.absolute"))
+   end)
+
+   it("describes an operator by its function", function()
+      assert.matches("^torch%.matmul", manual.help(torch.matmul))
+      assert.matches("^torch%.matmul", manual.help(torch.ones(1).matmul))
+   end)
+
+   it("describes a class by its name, itself or an object", function()
+      local text = manual.help("nn.Linear")
+      assert.matches("^nn%.Linear%(in_features, out_features, bias = true", text)
+      assert.matches("weight +Tensor +%(out_features, in_features%)", text)
+      assert.matches("nn%.functional%.linear", text)
+      assert.equal(text, manual.help("torch.nn.Linear"))
+      assert.equal(text, manual.help(torch.nn.Linear))
+      assert.equal(text, manual.help(torch.nn.Linear(1, 1)))
+   end)
+
+   it("describes classes that are rows of a table", function()
+      assert.matches("^nn%.LeakyReLU%(negative_slope = 0%.01", manual.help("nn.LeakyReLU"))
+      assert.matches("help \"nn%.functional%.mse_loss\"", manual.help("nn.MSELoss"))
+      assert.matches("^optim%.Adam%(params", manual.help("optim.Adam"))
+   end)
+
+   it("describes functions in Lua by their comments", function()
+      assert.matches("^torch%.class%(name, parent%?%)\n\nMakes a class", manual.help("torch.class"))
+      assert.equal(manual.help("torch.save"), manual.help(torch.save))
+   end)
+
+   it("describes modules by the heads of their files", function()
+      assert.is_string(manual.help("nn.functional"))
+      assert.equal(manual.help("nn.functional"), manual.help(torch.nn.functional))
+   end)
+
+   it("has a text on every public class of nn and optim", function()
+      for _, section in ipairs {"nn", "optim"} do
+         for name in pairs(getmetatable(torch[section]).lazy) do
+            local text = manual.help(section .. "." .. name)
+            assert.is_string(text, section .. "." .. name)
+            assert.is_true(#text > 20, section .. "." .. name)
+         end
+      end
+   end)
+
+   it("knows nothing of what is not there", function()
+      for _, name in ipairs {"", ".", "a.b.c", "torch", "torch.add.x", "nn.Linear.y"} do
+         assert.is_nil(manual.help(name), name)
+      end
+      assert.is_nil(manual.help({}))
+      assert.is_nil(manual.help(1))
+      assert.is_nil(manual.help(print))
+   end)
+end)
+
+describe("where the manual has nothing, help", function()
+   it("names what is near", function()
+      assert.matches('nothing on "torch.matmull"%.\nDid you mean .*torch%.matmul',
+         help.text("torch.matmull"))
+      assert.matches("Did you mean .*nn%.Linear", help.text("liner"))
+      assert.equal('The manual has nothing on "zzzzzzzz".', help.text("zzzzzzzz"))
+   end)
+
+   it("says where a function comes from", function()
+      local here = debug.getinfo(1, "Sl")
+      assert.equal(("A function with 2 parameters, from %s line %d; it is not in the manual."):
+         format(here.short_src, here.currentline + 3),
+         help.text(function(_, _) end))
+      assert.matches("A function in C", help.text(print))
+   end)
+
+   it("says what a value is", function()
+      assert.matches("a float32 tensor of shape %(2, 3%)", help.text(torch.ones(2, 3)))
+      assert.matches("a table", help.text({}))
+      assert.matches("nil", help.text(nil))
+   end)
+
+   it("says how to begin when asked for nothing", function()
+      assert.matches("Tab completes", help.text())
+   end)
+end)

@@ -1,0 +1,66 @@
+-- Ctrl-C in a script, here as the signal that the terminal sends for it.
+
+local session = require "spec.main.session"
+
+-- Runs the program; SIGINT comes `times` times while it does, some time apart.
+local function interrupted(program, times)
+   local kill = "sleep 0.4; kill -INT %d 2>/dev/null; "
+   return session.script(([[
+      local pid = io.popen("echo $PPID"):read("n") -- the shell's parent
+      os.execute("( " .. (%q):rep(%d):gsub("%%%%d", pid) .. ") >/dev/null 2>&1 &")
+      %s]]):format(kill, times or 1, program))
+end
+
+describe("SIGINT", function()
+   it("ends a script with a traceback and status 1", function()
+      local result = interrupted("while true do end")
+      assert.matches("script.lua:3: interrupted!\nstack traceback:\n", result.err)
+      assert.equal(1, result.status)
+   end)
+
+   it("is an error that pcall catches, once", function()
+      local result = interrupted([[
+         print(pcall(function() while true do end end))
+         local x = 0
+         for i = 1, 1e7 do x = x + i end
+         print("went on")]])
+      assert.matches("^false\t[^\n]*script.lua:3: interrupted!\nwent on\n$", result.out)
+      assert.equal(0, result.status)
+   end)
+
+   it("closes what is to be closed", function()
+      local result = interrupted([[
+         local x <close> = setmetatable({}, {__close = function() print "closed" end})
+         while true do end]])
+      assert.equal("closed\n", result.out)
+   end)
+
+   it("ends waiting for input", function()
+      local result = interrupted("io.popen('sleep 1'):read('a') print 'no'")
+      assert.equal("", result.out)
+      assert.matches("interrupted!", result.err)
+   end)
+
+   it("ends a loop of tensor operations", function()
+      local result = interrupted([[
+         local x = torch.ones(8, 8)
+         print(pcall(function() while true do x = x + 1 end end))
+         print((x - x):sum():item())]])
+      assert.matches("^false\t[^\n]*interrupted!?\n0%.?0?\n$", result.out)
+   end)
+
+   it("reaches a coroutine the second time", function()
+      local result = interrupted([[
+         local co = coroutine.create(function() while true do end end)
+         local inner = coroutine.wrap(function() return coroutine.resume(co) end)
+         print(inner())
+         for i = 1, 1e7 do i = i + 1 end
+         print(coroutine.status(co))]], 2)
+      assert.matches("^false\t[^\n]*script.lua:3: interrupted!\ndead\n$", result.out)
+   end)
+
+   it("ends the process the third time if nothing else does", function()
+      local result = interrupted("string.find(string.rep('a', 300000), '.-b')", 3)
+      assert.equal(128 + 2, result.status)
+   end)
+end)

@@ -1,0 +1,93 @@
+-- Sessions with the command, for the specs beside this file: piped or at a terminal.
+
+local shell = require "spec.support.shell"
+
+local M = {}
+
+local tlua = shell.quote(shell.tlua)
+
+-- The user's own settings and history stay out of the specs, and theirs out of the user's.
+local clean <const> = "env -u LUA_INIT -u LUA_INIT_5_4 -u LUA_PATH -u LUA_PATH_5_4 " ..
+   "-u INPUTRC -u EDITRC LC_ALL=C.UTF-8 TERM=vt100 "
+
+--- Runs `tlua ARGUMENTS` with `input` as stdin; `env` holds NAME=VALUE words for the shell.
+---@param arguments string  as the shell reads them
+---@param options? {input: string?, env: string?}
+---@return {out: string, err: string, status: integer}
+function M.run(arguments, options)
+   options = options or {}
+   return shell.with_folder(function(folder)
+      local path = shell.quote(folder)
+      shell.write(folder .. "/in", options.input or "")
+      local _, status = shell.run(("%s HOME=%s XDG_STATE_HOME=%s %s %s %s <%s/in >%s/out 2>%s/err"):
+         format(clean, path, path, options.env or "", tlua, arguments, path, path, path))
+      return {
+         out = shell.read(folder .. "/out"), err = shell.read(folder .. "/err"), status = status,
+      }
+   end)
+end
+
+--- Runs a script, written to a file, with the arguments.
+---@param text string
+---@param arguments? string
+---@return {out: string, err: string, status: integer, path: string}
+function M.script(text, arguments)
+   return shell.with_folder(function(folder)
+      local path = folder .. "/script.lua"
+      shell.write(path, text)
+      local result = M.run(shell.quote(path) .. " " .. (arguments or ""))
+      result.path = path
+      return result
+   end)
+end
+
+--- What the interactive mode answers to lines from a pipe, without its banner and prompts.
+---@param input string
+---@param env? string
+---@return string out
+---@return string err
+function M.ask(input, env)
+   local result = M.run([[-e "_PROMPT, _PROMPT2 = '', ''" -i]], {input = input, env = env})
+   assert(result.status == 0, result.err)
+   return result.out:gsub("^[^\n]*\n", ""):gsub("\n$", ""), result.err
+end
+
+local pty -- the path of the compiled spec/main/pty.c
+
+local function build_pty()
+   if pty then return pty end
+   local folder = shell.ok("mktemp -d"):match("[^\n]+")
+   local function remove() os.execute("rm -rf " .. shell.quote(folder)) end
+   M.cleaner = setmetatable({}, {__gc = remove}) -- when the specs have run
+   local command = ("%s -o %s spec/main/pty.c"):format(os.getenv("CC") or "cc",
+      shell.quote(folder .. "/pty"))
+   local output, status = shell.run(command)
+   if status ~= 0 then output, status = shell.run(command .. " -lutil") end -- older systems
+   assert(status == 0, output)
+   pty = folder .. "/pty"
+   return pty
+end
+
+
+--- A session at a terminal. The lines say what to wait for and what to type, as spec/main/pty.c
+--- describes; `libraries` is a folder searched for shared libraries before all others, `state`
+--- the folder that the history goes to. With `plain`, nothing waits for an editor.
+---@param lines string[]
+---@param options? {libraries: string?, state: string?, plain: boolean?}
+---@return string shown
+---@return integer status
+function M.terminal(lines, options)
+   options = options or {}
+   return shell.with_folder(function(folder)
+      local quoted = shell.quote(folder)
+      local text = table.concat(lines, "\n") .. "\n"
+      if options.plain then text = text:gsub("~\n", "") end
+      shell.write(folder .. "/lines", text)
+      local libraries = options.libraries and "LD_LIBRARY_PATH=" .. shell.quote(options.libraries)
+      return shell.run(("%s HOME=%s XDG_STATE_HOME=%s %s %s %s/lines %s"):format(
+         clean, quoted, shell.quote(options.state or folder), libraries or "",
+         shell.quote(build_pty()), quoted, tlua))
+   end)
+end
+
+return M

@@ -1,0 +1,45 @@
+-- Lua's collector keeps up with tensors that it cannot see, in each of its modes: `tlua`, which
+-- sets none, the lua5.4 command (generational) and a host's state (spec/embed/memory.c,
+-- incremental). Figures are of resident memory, each in a process of its own.
+
+local shell = require "spec.support.shell"
+
+-- Sanitizers hold freed memory back.
+local sanitized = shell.build:find("asan") or shell.build:find("tsan")
+
+local hosts = {
+   ["tlua"] = shell.quote(shell.tlua),
+   ["plain Lua"] = "env LUA_CPATH=" .. shell.quote(shell.build .. "/libtlua.so") .. " lua5.4",
+}
+
+for name, command in pairs(hosts) do
+   describe("in " .. name, function()
+      local function runs(script)
+         if sanitized then return pending("a sanitizer holds freed memory back") end
+         if name == "plain Lua" and not shell.has("lua5.4") then return pending("no lua5.4") end
+         shell.ok(command .. " spec/memory/" .. script)
+      end
+
+      it("two million small sums need no memory", function() runs("small.lua") end)
+      it("20 GB of sums need little", function() runs("large.lua") end)
+      it("what a window of tensors leaves behind goes soon", function() runs("window.lua") end)
+      it("training steps leave nothing", function() runs("training.lua") end)
+      it("a stopped collector stays stopped", function() runs("stopped.lua") end)
+   end)
+end
+
+describe("the digits example", function()
+   -- LUA_INIT makes any program say at its end what it has come to need.
+   local function peak(epochs)
+      return shell.with_folder(function(folder)
+         local output = shell.ok(("env LUA_INIT=%s %s examples/digits.lua --epochs %d --save %s/w"):
+            format(shell.quote("@spec/memory/peak.lua"), shell.quote(shell.tlua), epochs, folder))
+         return tonumber(output:match("peak: (%d+) kB"))
+      end)
+   end
+
+   it("needs no more for more epochs", function()
+      if sanitized then return pending("a sanitizer holds freed memory back") end
+      assert.is_true(peak(8) <= peak(2) * 1.05)
+   end)
+end)

@@ -1,0 +1,138 @@
+-- Memory that a program gives back itself, and that nothing keeps by accident.
+
+local torch = require "tlua"
+
+local function used()
+   collectgarbage()
+   collectgarbage()
+   return torch.memory_stats().used
+end
+
+-- Bytes that fn leaves behind.
+local function leaves(fn)
+   fn() -- what is made once and kept
+   local before = used()
+   fn()
+   return used() - before
+end
+
+describe("release", function()
+   it("gives memory back at once", function()
+      local before = used()
+      local x = torch.zeros(1000, 1000)
+      assert.is_true(torch.memory_stats().used >= before + 4000000)
+      x:release()
+      assert.equal(before, torch.memory_stats().used)
+   end)
+
+   it("may be repeated", function()
+      local x = torch.zeros(3)
+      x:release()
+      x:release()
+   end)
+
+   it("leaves views of the memory alone", function()
+      local x = torch.ones(4)
+      local view = x[{{2, 3}}]
+      x:release()
+      assert.close({1, 1}, view)
+   end)
+
+   it("makes every use an error that says so", function()
+      local x, y = torch.zeros(3), torch.ones(3)
+      x:release()
+      assert.raises("add", "released", function() return x + y end)
+      assert.raises("add", "released", function() return y + x end)
+      assert.raises("add", "released", function() return x:add(1) end)
+      assert.raises("sum", "released", function() return torch.sum(x) end)
+      assert.raises("cat", "released", function() return torch.cat {y, x} end)
+      assert.raises("released", function() return x.shape end)
+      assert.raises("released", function() return x[1] end)
+      assert.raises("released", function() x[1] = 0 end)
+      assert.raises("released", function() return #x end)
+      assert.raises("released", function() return x:item() end)
+      assert.raises("released", function() y:copy_(x) end)
+      assert.raises("released", function() y[1] = x end)
+      assert.equal("tensor(released)", tostring(x))
+   end)
+
+   it("is what <close> does", function()
+      local before = used()
+      do
+         local x <close> = torch.zeros(1000, 1000)
+         assert.is_true(torch.memory_stats().used > before + 3999999)
+         assert.equal(0, x:sum():item())
+      end
+      collectgarbage()
+      assert.equal(before, used())
+   end)
+
+   it("is what <close> does after an error too", function()
+      local kept
+      pcall(function()
+         local x <close> = torch.zeros(1000, 1000)
+         kept = x
+         error("on purpose")
+      end)
+      assert.equal("tensor(released)", tostring(kept))
+   end)
+end)
+
+describe("no memory is kept", function()
+   it("by a training step", function()
+      assert.equal(0, leaves(function()
+         local nn, optim = torch.nn, torch.optim
+         local net = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 3))
+         local optimizer = optim.Adam(net:parameters(), {lr = 1e-3})
+         local loss = nn.functional.cross_entropy(net(torch.randn(5, 8)),
+            torch.randint(1, 4, {5}))
+         optimizer:zero_grad()
+         loss:backward()
+         optimizer:step()
+      end))
+   end)
+
+   it("by a graph that is never differentiated", function()
+      assert.equal(0, leaves(function()
+         local x = torch.randn(10, 10, {requires_grad = true})
+         return (x:exp():sum() * x):relu()
+      end))
+   end)
+
+   it("by second derivatives", function()
+      assert.equal(0, leaves(function()
+         local x = torch.randn(10, {requires_grad = true})
+         local g = torch.autograd.grad((x ^ 3):sum(), x, {create_graph = true})
+         g:sum():backward()
+      end))
+   end)
+
+   it("by hooks and functions of one's own", function()
+      local Double = torch.class("Double", torch.autograd.Function)
+      function Double.forward(_, x) return x * 2 end
+      function Double.backward(_, grad) return grad * 2 end
+      assert.equal(0, leaves(function()
+         local x = torch.randn(10, {requires_grad = true})
+         local y = Double:apply(x)
+         y:register_hook(function(grad) return grad + y:sum():item() end)
+         y:sum():backward()
+      end))
+   end)
+
+   it("by an error in the middle of a backward pass", function()
+      assert.equal(0, leaves(function()
+         local x = torch.randn(10, {requires_grad = true})
+         local y = x * 2
+         y:register_hook(function() error("on purpose") end)
+         assert.is_false(pcall(function() (y:exp() * y):sum():backward() end))
+      end))
+   end)
+
+   it("by errors of operators", function()
+      assert.equal(0, leaves(function()
+         local x = torch.randn(10, {requires_grad = true})
+         assert.is_false(pcall(function() return (x * 2):matmul(torch.ones(3, 3)) end))
+         assert.is_false(pcall(function() return torch.cat({x, torch.ones(3, 3)}) end))
+      end))
+   end)
+end)

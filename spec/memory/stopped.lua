@@ -1,0 +1,14 @@
+-- A collector that the program has stopped stays stopped, whatever piles up.
+
+local torch = require "tlua"
+
+collectgarbage("stop")
+local before = torch.memory_stats().live
+for _ = 1, 2000 do torch.ones(128, 128) end
+local piled = torch.memory_stats().live - before
+assert(piled == 2000 * 128 * 128 * 4, piled)
+assert(not collectgarbage("isrunning"))
+
+collectgarbage("restart")
+collectgarbage()
+assert(torch.memory_stats().live <= before)

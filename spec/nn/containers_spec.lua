@@ -1,0 +1,128 @@
+local torch = require "tlua"
+local nn = torch.nn
+
+local function types(modules)
+   local list = {}
+   for i, module in ipairs(modules) do list[i] = torch.type(module) end
+   return list
+end
+
+describe("nn.Sequential", function()
+   it("calls its modules in a row", function()
+      local model = nn.Sequential(nn.Linear(2, 3), nn.ReLU()):add(nn.Linear(3, 1))
+      local x = torch.randn(4, 2)
+      assert.close(model[3](model[1](x):relu()):tolist(), model(x):tolist(), 0)
+   end)
+
+   it("is a list of modules", function()
+      local model = nn.Sequential {nn.ReLU(), nn.Tanh()}
+      assert.equal(2, #model)
+      assert.same({"nn.ReLU", "nn.Tanh"}, types(model))
+      assert.same({"1", "2"}, {(function()
+         local names = {}
+         for name in model:named_children() do names[#names + 1] = tostring(name) end
+         return table.unpack(names)
+      end)()})
+   end)
+
+   it("names parameters by position, from 1", function()
+      local names = {}
+      for name in nn.Sequential(nn.ReLU(), nn.Linear(1, 1)):named_parameters() do
+         names[#names + 1] = name
+      end
+      assert.same({"2.weight", "2.bias"}, names)
+   end)
+
+   it("lets modules be put in and taken out", function()
+      local model = nn.Sequential(nn.ReLU(), nn.Tanh())
+      model:insert(2, nn.Sigmoid())
+      assert.same({"nn.ReLU", "nn.Sigmoid", "nn.Tanh"}, types(model))
+      assert.equal("nn.ReLU", torch.type(model:remove(1)))
+      assert.same({"nn.Sigmoid", "nn.Tanh"}, types(model))
+      model:insert(3, nn.GELU())
+      assert.equal("nn.GELU", torch.type(model:remove()))
+      assert.raises("from 1 to 3", function() model:insert(5, nn.ReLU()) end)
+      model[1] = nn.ELU()
+      assert.same({"nn.ELU", "nn.Tanh"}, types(model))
+   end)
+
+   it("is cut into parts that share its modules", function()
+      local model = nn.Sequential(nn.ReLU(), nn.Tanh(), nn.GELU())
+      assert.same({"nn.Tanh", "nn.GELU"}, types(model:slice(2)))
+      assert.is_true(model:slice(-2, -1)[1] == model[2])
+      assert.raises("outside of 1 to 3", function() model:slice(2, 4) end)
+   end)
+
+   it("refuses what is no module", function()
+      assert.raises("nn.Sequential: module 2: expected a module, got a function", function()
+         nn.Sequential(nn.ReLU(), print)
+      end)
+      assert.raises("module 1: expected a module, got the class nn.ReLU; call it", function()
+         nn.Sequential(nn.ReLU)
+      end)
+   end)
+
+   it("gives back its input when it is empty", function()
+      assert.equal(5, nn.Sequential()(5))
+   end)
+
+   it("is printed as PyTorch prints it, counted from 1", function()
+      assert.equal([[
+Sequential(
+  (1): Linear(in_features=2, out_features=16, bias=true)
+  (2): Sequential(
+    (1): Tanh()
+    (2): Conv2d(1, 32, kernel_size=(3, 3), stride=(1, 1), padding=(1, 1))
+  )
+)]], tostring(nn.Sequential(nn.Linear(2, 16),
+         nn.Sequential(nn.Tanh(), nn.Conv2d(1, 32, 3, {padding = 1})))))
+      assert.equal("Sequential()", tostring(nn.Sequential()))
+   end)
+end)
+
+describe("nn.ModuleList", function()
+   it("registers its modules", function()
+      local list = nn.ModuleList({nn.Linear(1, 1)}):append(nn.Linear(1, 1)):extend({nn.ReLU()})
+      assert.equal(3, #list)
+      assert.equal(4, #list:parameters())
+      assert.same({"nn.Linear", "nn.Linear", "nn.ReLU"}, types(list))
+      assert.raises("expected a module", function() list:append(3) end)
+   end)
+end)
+
+describe("nn.ModuleDict", function()
+   it("registers its modules by name", function()
+      local dict = nn.ModuleDict {right = nn.Linear(1, 1), left = nn.ReLU()}
+      dict.more = nn.Tanh()
+      local names = {}
+      for name in dict:items() do names[#names + 1] = name end
+      assert.same({"left", "right", "more"}, names)
+      assert.equal(2, #dict:parameters())
+      assert.is_not_nil(dict:state_dict()["right.weight"])
+   end)
+
+   it("refuses names of methods", function()
+      assert.raises("train is the name of a method", function()
+         nn.ModuleDict {train = nn.ReLU()}
+      end)
+   end)
+end)
+
+describe("nn.ParameterList", function()
+   it("makes parameters of tensors", function()
+      local list = nn.ParameterList {torch.ones(2), nn.Parameter(torch.zeros(1))}
+      assert.equal(2, #list:parameters())
+      assert.is_true(list[1].requires_grad)
+   end)
+end)
+
+describe("nn.TransformerEncoder", function()
+   it("has copies of its layer", function()
+      torch.manual_seed(1)
+      local layer = nn.TransformerEncoderLayer(4, 2, {dim_feedforward = 8, dropout = 0})
+      local encoder = nn.TransformerEncoder(layer, 2, nn.LayerNorm(4))
+      assert.equal(2 * #layer:parameters() + 2, #encoder:parameters())
+      local x = torch.randn(3, 2, 4)
+      assert.close(encoder.norm(layer(layer(x))):tolist(), encoder(x):tolist(), 1e-6)
+   end)
+end)

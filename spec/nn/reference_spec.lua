@@ -1,0 +1,97 @@
+-- Every layer and loss against PyTorch, in float64: shapes, results, gradients of parameters and of
+-- the first input. The values are in spec/fixtures/nn.lua, which nn.py there has written.
+local torch = require "tlua"
+local nn = torch.nn
+local rows = dofile "spec/fixtures/nn.lua"
+
+-- The formulas of nn.py. `which` is the position of the input, from 0.
+local make = {
+   f = function(k, which) return math.sin(1 + 1.37 * k + which) end,
+   p = function(k, which) return 0.5 + 0.4 * math.sin(1 + 1.37 * k + which) end,
+   s = function(k) return k % 3 == 0 and 1.0 or -1.0 end,
+   c = function(k, _, n) return (k * 7 + 3 + k // 4) % n + 1 end,
+}
+
+local function sequence(n, fn)
+   local list = {}
+   for k = 0, n - 1 do list[k + 1] = fn(k) end
+   return list
+end
+
+local function input(text, which)
+   local kind, classes, sizes = text:match "^(%a)(%d*) (.*)$"
+   local shape, n = {}, 1
+   for size in sizes:gmatch "%d+" do
+      shape[#shape + 1] = math.tointeger(size)
+      n = n * shape[#shape]
+   end
+   local list = sequence(n, function(k) return make[kind](k, which, tonumber(classes)) end)
+   local dtype = kind == "c" and "int64" or "float64"
+   return torch.tensor(list, {dtype = dtype}):view(shape)
+end
+
+-- A number that tells one tensor from almost any other.
+local function projection(tensor, step)
+   local sum = 0
+   for k, value in ipairs(tensor:detach():double():reshape(-1):tolist()) do
+      sum = sum + value * math.cos(step * (k - 1))
+   end
+   return sum
+end
+
+local function build(constructor)
+   local module = load("local nn, torch = ...; return " .. constructor)(nn, torch):double()
+   torch.no_grad(function()
+      for i, parameter in ipairs(module:parameters()) do
+         local values = sequence(parameter:numel(), function(k)
+            return 0.5 * math.cos(0.61 * k + i - 1)
+         end)
+         parameter:copy_(torch.tensor(values, {dtype = "float64"}):view(parameter.shape))
+      end
+   end)
+   return module
+end
+
+local function weighted_sum(outputs)
+   local total = 0
+   for _, output in ipairs(outputs) do
+      if output:is_floating_point() then
+         local weights = sequence(output:numel(), function(k) return math.cos(0.23 * k) end)
+         total = total + (output:reshape(-1) * torch.tensor(weights, {dtype = "float64"})):sum()
+      end
+   end
+   return total
+end
+
+-- Both compute in float64, in another order of summation.
+local usual_tolerance <const> = 1e-9
+
+describe("a layer matches PyTorch:", function()
+   for _, row in ipairs(rows) do
+      local tolerance = row.tolerance or usual_tolerance
+      it(row[1] .. " of " .. row[2], function()
+         local module = build(row[1])
+         local inputs = {}
+         for text in row[2]:gmatch "[^;]+" do
+            inputs[#inputs + 1] = input(text:match "^%s*(.*)$", #inputs)
+         end
+         if row.input then inputs[1]:requires_grad_() end
+         local outputs = {module(table.unpack(inputs))}
+         for i, shape in ipairs(row.shapes) do
+            assert.same(shape, outputs[i].shape)
+            assert.close(row.outputs[i], projection(outputs[i], 0.11), tolerance)
+         end
+         assert.equal(#row.shapes, #outputs)
+
+         weighted_sum(outputs):backward()
+         local parameters = module:parameters()
+         assert.equal(#(row.grads or {}), #parameters)
+         for i, parameter in ipairs(parameters) do
+            assert.close(row.grads[i], projection(parameter.grad, 0.17), tolerance)
+         end
+         if row.input then
+            assert.close(row.input, projection(inputs[1].grad, 0.17), tolerance)
+         end
+      end)
+   end
+end)

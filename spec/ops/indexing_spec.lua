@@ -1,0 +1,171 @@
+-- Reading and writing by position: what functional_spec's values do not show.
+
+local torch = require "tlua"
+
+local function each_thread_count(fn)
+   local before = torch.get_num_threads()
+   torch.set_num_threads(1)
+   local expected = fn()
+   for threads = 2, 5 do
+      torch.set_num_threads(threads)
+      assert.is_true(torch.equal(expected, fn()))
+   end
+   torch.set_num_threads(before)
+end
+
+describe("gather and scatter", function()
+   before_each(function() torch.manual_seed(2) end)
+
+   it("count from 1 and refuse 0, negative and too large positions", function()
+      local x = torch.tensor {{1, 2, 3}, {4, 5, 6}}
+      assert.close({{3, 1}, {5, 5}}, x:gather(2, torch.tensor {{3, 1}, {2, 2}}):tolist(), 0)
+      for _, position in ipairs {0, 4, -1} do
+         assert.raises("gather", "position " .. position, "1 to 3", function()
+            x:gather(2, torch.tensor {{position}})
+         end)
+      end
+   end)
+
+   it("let the last one of several stay", function()
+      local x = torch.zeros(3)
+      x:scatter_(1, torch.tensor {2, 2, 1, 2}, torch.tensor {1.0, 2, 3, 4})
+      assert.close({3, 4, 0}, x:tolist(), 0)
+   end)
+
+   it("change nothing when a position is wrong", function()
+      local x = torch.zeros(4)
+      pcall(x.scatter_, x, 1, torch.tensor {1, 2, 9}, torch.ones(3))
+      pcall(x.index_add_, x, 1, torch.tensor {1, 9}, torch.ones(2))
+      pcall(x.put_, x, torch.tensor {1, 9}, torch.ones(2))
+      pcall(function() x[torch.tensor {1, 9}] = 5 end)
+      assert.close({0, 0, 0, 0}, x:tolist(), 0)
+   end)
+
+   it("read a source that they write to as it was", function()
+      local x = torch.tensor {1.0, 2, 3, 4}
+      x:scatter_(1, torch.tensor {2, 3, 4, 1}, x)
+      assert.close({4, 1, 2, 3}, x:tolist(), 0)
+   end)
+
+   it("write through views", function()
+      local x = torch.zeros(3, 4)
+      x:t():index_add_(1, torch.tensor {2, 2, 4}, torch.ones(3, 3))
+      assert.close({0, 2, 0, 1}, x[1]:tolist(), 0)
+      x:t()[{torch.tensor {1, 3}, 2}] = 7
+      assert.close({7, 2, 7, 1}, x[2]:tolist(), 0)
+   end)
+
+   it("give the same bits for every number of threads", function()
+      local index, rows = torch.randint(1, 501, {100000}), torch.randint(1, 41, {3000})
+      local values, table_ = torch.randn(100000), torch.randn(3000, 70)
+      each_thread_count(function() return torch.zeros(500):scatter_add(1, index, values) end)
+      each_thread_count(function() return torch.zeros(500):index_add(1, index, values) end)
+      each_thread_count(function() return torch.zeros(40, 70):index_add(1, rows, table_) end)
+      each_thread_count(function()
+         return torch.zeros(70, 40):index_add(2, rows, table_:t())
+      end)
+      each_thread_count(function() return values[index % 100000 + 1] end)
+   end)
+
+   it("add half types in float32", function()
+      local x = torch.zeros(1, {dtype = "float16"})
+      x:index_add_(1, torch.ones(4096, {dtype = "int64"}), torch.full({4096}, 0.25):half())
+      assert.close(1024, x:item(), 0)
+   end)
+
+   it("take any layout and dtype", function()
+      for _, dtype in ipairs {"float64", "float16", "int8", "int64", "uint8", "bool"} do
+         local x = torch.randint(0, 2, {4, 6}):to(dtype)
+         local index = torch.randint(1, 5, {5, 6})
+         assert.is_true(torch.equal(x:t():contiguous():gather(2, index:t()), x:gather(1, index):t()))
+         local y = torch.zeros(5, 6, {dtype = dtype}):scatter(1, torch.randint(1, 6, {4, 6}), x)
+         assert.are.equal(dtype, y.dtype)
+      end
+   end)
+end)
+
+describe("x[...]", function()
+   local x = torch.range(1, 24):view(2, 3, 4)
+
+   it("puts the index's dimensions in place of those it takes, first if they stand apart", function()
+      local i = torch.tensor {{1, 2}, {2, 1}}
+      assert.are.same({2, 2, 2, 4}, x[{{}, i}].shape)
+      assert.are.same({2, 2, 3}, x[{i, {}, i}].shape)
+      assert.are.same({2, 2, 4}, x[{i, i}].shape)
+   end)
+
+   it("takes masks of one or several dimensions", function()
+      assert.close(x:masked_select(x:gt(20)), x[x:gt(20)], 0)
+      assert.are.same({2, 4}, x[torch.tensor {{true, false, false}, {false, false, true}}].shape)
+      assert.raises("index", "mask of shape [4]", "[2, 3, 4]", function()
+         return x[torch.tensor {true, false, true, true}]
+      end)
+   end)
+
+   it("counts negative positions from the end", function()
+      assert.close(x[torch.tensor {2, 1}], x[torch.tensor {-1, -2}], 0)
+      assert.raises("index", "position -3", function() return x[torch.tensor {-3}] end)
+   end)
+
+   it("adds up what goes to one place with accumulate", function()
+      local y = torch.zeros(3)
+      y:index_put_({torch.tensor {1, 3, 1, 1}}, torch.tensor {1.0, 2, 3, 4}, true)
+      assert.close({8, 0, 2}, y:tolist(), 0)
+   end)
+
+   it("refuses values that do not broadcast", function()
+      local y = torch.zeros(3, 4)
+      assert.raises("index_put", "[2, 4]", "[3]", function()
+         y[torch.tensor {1, 2}] = torch.ones(3)
+      end)
+   end)
+end)
+
+describe("masks", function()
+   it("fill, select and scatter in the order of memory as seen", function()
+      local x = torch.range(1, 6):view(2, 3):t()
+      local mask = x:gt(2)
+      assert.close({4, 5, 3, 6}, x:masked_select(mask):tolist(), 0)
+      assert.close({{1, 0}, {2, 0}, {0, 0}}, x:masked_fill(mask, 0):tolist(), 0)
+      assert.close({{1, 10}, {2, 20}, {30, 40}},
+         x:masked_scatter(mask, torch.tensor {10.0, 20, 30, 40, 50}):tolist(), 0)
+   end)
+
+   it("give positions of all dimensions, in order", function()
+      local rows = torch.tensor {{0, 3}, {0.5, 0}}:nonzero()
+      assert.close({{1, 2}, {2, 1}}, rows:tolist(), 0)
+      assert.are.same({1, 0}, torch.tensor(5):nonzero().shape)
+      assert.are.same({0, 2}, torch.zeros(2, 2):nonzero().shape)
+      local lists = torch.tensor {{0, 3}, {0.5, 0}}:nonzero {as_tuple = true}
+      assert.close({2, 1}, lists[2]:tolist(), 0)
+   end)
+
+   it("find large ones", function()
+      local x = torch.zeros(300000)
+      x[{{1, -1, 70001}}] = 1
+      assert.close({1, 70002, 140003, 210004, 280005}, x:nonzero():view(-1):tolist(), 0)
+   end)
+end)
+
+describe("searchsorted", function()
+   it("gives positions from 1 to one past the end, NaN after all numbers", function()
+      local sorted = torch.tensor {1.0, 2, 2, 5}
+      local values = torch.tensor {0.0, 2, 5, 9, 0 / 0}
+      assert.close({1, 2, 4, 5, 5}, torch.searchsorted(sorted, values):tolist(), 0)
+      assert.close({1, 4, 5, 5, 5}, torch.searchsorted(sorted, values, {side = "right"}):tolist(), 0)
+      assert.close({2, 3, 1, 4}, torch.searchsorted(torch.tensor {5.0, 1, 2},
+         torch.tensor {1.5, 3, 0, 9}, {sorter = torch.tensor {2, 3, 1}}):tolist(), 0)
+   end)
+end)
+
+describe("copies with one part replaced", function()
+   it("take ranges that include their end", function()
+      local x = torch.zeros(5)
+      assert.close({0, 1, 1, 1, 0}, x:slice_scatter(torch.ones(3), 1, 2, 4):tolist(), 0)
+      assert.close({0, 0, 0, 1, 1}, x:slice_scatter(torch.ones(2), 1, -2):tolist(), 0)
+      assert.close({0, 0, 0, 0, 0}, x:tolist(), 0)
+      assert.raises("slice_scatter", "[3]", "[2]", function()
+         x:slice_scatter(torch.ones(2), 1, 2, 4)
+      end)
+   end)
+end)

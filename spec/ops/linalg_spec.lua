@@ -1,0 +1,196 @@
+-- torch.linalg: what defines each factorization holds, derivatives agree with differences. Where a result is
+-- unique up to signs only, the function differentiated does not depend on them.
+local torch = require "tlua"
+local linalg = torch.linalg
+
+local function random(...)
+   return torch.randn({...}, {dtype = "float64"})
+end
+
+local function spread(n) -- symmetric, with distinct eigenvalues 1, 2, ... n
+   local q = linalg.qr(random(n, n))
+   return q:matmul(torch.diag(torch.range(1, n, {dtype = "float64"}))):matmul(q:t())
+end
+
+local function symmetric(a) return (a + a:transpose(-1, -2)) * 0.5 end
+
+local function leaf(t) return t:detach():clone():requires_grad_(true) end
+
+describe("torch.linalg", function()
+   before_each(function() torch.manual_seed(5) end)
+
+   it("cholesky gives the factor worked out by hand", function()
+      local a = torch.tensor({{4.0, 12, -16}, {12, 37, -43}, {-16, -43, 98}})
+      assert.close(torch.tensor({{2.0, 0, 0}, {6, 1, 0}, {-8, 5, 3}}), linalg.cholesky(a), 1e-4)
+      assert.close(linalg.cholesky(a):t(), linalg.cholesky(a, {upper = true}), 0)
+   end)
+
+   it("cholesky names the matrix that is not positive definite", function()
+      local batch = torch.stack({torch.eye(2), torch.tensor({{1.0, 2}, {2, 1}})})
+      assert.raises("linalg.cholesky", "matrix 2 of the batch is not positive definite", function()
+         linalg.cholesky(batch)
+      end)
+   end)
+
+   it("cholesky and cholesky_solve differentiate twice", function()
+      local a = leaf(spread(3))
+      assert.gradcheck(function(x) return linalg.cholesky(symmetric(x)) end, {a})
+      assert.is_true(torch.autograd.gradgradcheck(function(x) return linalg.cholesky(symmetric(x)) end, {a}))
+      local b = random(3, 2)
+      assert.close(linalg.solve(a, b):detach(), linalg.cholesky_solve(b, linalg.cholesky(a)):detach(), 1e-10)
+   end)
+
+   it("solve, inv and lu_solve agree, on either side and in batches", function()
+      local a, b = random(2, 4, 4), random(2, 4, 3)
+      local x = linalg.solve(a, b)
+      assert.close(b, a:matmul(x), 1e-10)
+      assert.close(x, linalg.inv(a):matmul(b), 1e-10)
+      local lu, pivots = linalg.lu_factor(a)
+      assert.close(x, linalg.lu_solve(lu, pivots, b), 1e-10)
+      local c = random(2, 3, 4)
+      assert.close(c, linalg.solve(a, c, {left = false}):matmul(a), 1e-10)
+      assert.close(c, linalg.lu_solve(lu, pivots, c, {left = false}):matmul(a), 1e-10)
+   end)
+
+   it("solve takes vectors and refuses singular matrices", function()
+      local a = torch.tensor({{2.0, 0}, {0, 4}})
+      assert.close(torch.tensor({1.0, 2}), linalg.solve(a, torch.tensor({2.0, 8})), 0)
+      assert.raises("linalg.solve", "singular", function() linalg.solve(torch.zeros(2, 2), torch.ones(2)) end)
+      assert.raises("linalg.inv", "square", function() linalg.inv(torch.zeros(2, 3)) end)
+      assert.raises("linalg.inv", "float32 or float64", function() linalg.inv(torch.eye(2):long()) end)
+   end)
+
+   it("lu gives P L U", function()
+      for _, shape in ipairs {{3, 3}, {4, 3}, {3, 4}} do
+         local a = random(shape[1], shape[2])
+         local p, l, u = linalg.lu(a)
+         assert.close(a, p:matmul(l):matmul(u), 1e-12)
+         assert.close(u, u:triu(), 0)
+         assert.close(l, l:tril(), 0)
+      end
+   end)
+
+   it("qr gives orthonormal columns and an upper triangle", function()
+      for _, shape in ipairs {{4, 3}, {3, 4}, {3, 3}} do
+         local a = random(shape[1], shape[2])
+         local q, r = linalg.qr(a)
+         assert.close(a, q:matmul(r), 1e-12)
+         assert.close(torch.eye(3, {dtype = "float64"}), q:t():matmul(q), 1e-12)
+         assert.close(r, r:triu(), 0)
+      end
+      local q, r = linalg.qr(random(4, 2), "complete")
+      assert.same({4, 4}, q.shape)
+      assert.same({4, 2}, r.shape)
+      assert.raises("linalg.qr", "'reduced', 'complete' or 'r'", function() linalg.qr(torch.eye(2), "full") end)
+   end)
+
+   it("det and slogdet agree with the rule of Sarrus", function()
+      local a = torch.tensor({{2.0, -3, 1}, {2, 0, -1}, {1, 4, 5}}, {dtype = "float64"})
+      assert.close(49, linalg.det(a):item(), 1e-12)
+      local sign, log = linalg.slogdet(-a)
+      assert.equal(-1, sign:item())
+      assert.close(math.log(49), log:item(), 1e-12)
+      assert.equal(0, linalg.det(torch.ones(2, 2)):item())
+   end)
+
+   it("det of a singular matrix has its cofactors as gradient", function()
+      local a = torch.tensor({{1.0, 2}, {2, 4}}, {dtype = "float64", requires_grad = true})
+      linalg.det(a):backward()
+      assert.close(torch.tensor({{4.0, -2}, {-2, 1}}, {dtype = "float64"}), a.grad, 1e-12)
+   end)
+
+   it("svd gives back its matrix, with descending values", function()
+      for _, shape in ipairs {{4, 3}, {3, 4}} do
+         local a = random(shape[1], shape[2])
+         local u, s, vh = linalg.svd(a, false)
+         assert.close(a, u:matmul(torch.diag(s)):matmul(vh), 1e-12)
+         assert.is_true(s[1]:item() >= s[2]:item() and s[2]:item() >= s[3]:item())
+         local full_u, _, full_vh = linalg.svd(a)
+         assert.same({shape[1], shape[1]}, full_u.shape)
+         assert.same({shape[2], shape[2]}, full_vh.shape)
+      end
+      local nan = torch.full({2, 2}, 0 / 0)
+      assert.raises("linalg.svd", function() linalg.svd(nan) end)
+   end)
+
+   it("svd differentiates through singular vectors", function()
+      local function projections(x) -- the signs of vectors cancel
+         local u, s, vh = linalg.svd(x, false)
+         local weight = torch.range(1, 3, {dtype = "float64"})
+         return u:matmul(torch.diag(s * weight)):matmul(vh), u:narrow(2, 1, 1):matmul(u:narrow(2, 1, 1):t())
+      end
+      for _, shape in ipairs {{3, 3}, {4, 3}, {3, 4}} do
+         assert.gradcheck(projections, {leaf(random(shape[1], shape[2]))})
+      end
+   end)
+
+   it("eigh gives eigenvalues and vectors, and differentiates", function()
+      local a = spread(4)
+      local values, vectors = linalg.eigh(a)
+      assert.close(torch.range(1, 4, {dtype = "float64"}), values, 1e-10)
+      assert.close(a, vectors:matmul(torch.diag(values)):matmul(vectors:t()), 1e-10)
+      assert.close(values, linalg.eigvalsh(a, "U"), 1e-10)
+      assert.gradcheck(function(x)
+         local l, v = linalg.eigh(symmetric(x))
+         return l, v:matmul(torch.diag(l * l + 1)):matmul(v:t())
+      end, {leaf(spread(3))})
+   end)
+
+   it("lstsq finds the line through points", function()
+      -- y = 1 + 2 x through (0,1) (1,3) (2,5) (3,7)
+      local a = torch.tensor({{1.0, 0}, {1, 1}, {1, 2}, {1, 3}}, {dtype = "float64"})
+      local x, residuals, rank, values = linalg.lstsq(a, torch.tensor({{1.0}, {3}, {5}, {7}}, {dtype = "float64"}))
+      assert.close(torch.tensor({{1.0}, {2}}, {dtype = "float64"}), x, 1e-12)
+      assert.close(torch.zeros(1, {dtype = "float64"}), residuals, 1e-12)
+      assert.equal(2, rank:item())
+      assert.close(linalg.svdvals(a), values, 1e-12)
+   end)
+
+   it("pinv fulfils Penrose's conditions", function()
+      local a = random(4, 2):matmul(random(2, 3)) -- of rank 2
+      local p = linalg.pinv(a)
+      assert.close(a, a:matmul(p):matmul(a), 1e-10)
+      assert.close(p, p:matmul(a):matmul(p), 1e-10)
+      assert.close(a:matmul(p), a:matmul(p):t(), 1e-10)
+      assert.equal(2, linalg.matrix_rank(a):item())
+   end)
+
+   it("matrix_exp of a rotation's generator is the rotation", function()
+      for _, angle in ipairs {0.3, 3.0, 20.0} do
+         local g = torch.tensor({{0, -angle}, {angle, 0}}, {dtype = "float64"})
+         local c, s = math.cos(angle), math.sin(angle)
+         assert.close(torch.tensor({{c, -s}, {s, c}}, {dtype = "float64"}), linalg.matrix_exp(g), 1e-11)
+      end
+   end)
+
+   it("matrix_power counts negative powers from the inverse", function()
+      local a = spread(3)
+      assert.close(a:matmul(a):matmul(a), linalg.matrix_power(a, 3), 1e-10)
+      assert.close(linalg.inv(a:matmul(a)), linalg.matrix_power(a, -2), 1e-10)
+      assert.close(torch.eye(3, {dtype = "float64"}), linalg.matrix_power(a, 0), 0)
+   end)
+
+   it("norms of a matrix worked out by hand", function()
+      local a = torch.tensor({{3.0, -4}, {0, 0}}, {dtype = "float64"})
+      assert.close(5, linalg.norm(a):item(), 1e-12)
+      assert.close(5, linalg.matrix_norm(a, "nuc"):item(), 1e-12)
+      assert.close(4, linalg.norm(a, 1):item(), 1e-12)
+      assert.close(7, linalg.norm(a, math.huge):item(), 1e-12)
+      assert.close(7, linalg.vector_norm(a, 1):item(), 1e-12)
+      assert.close(math.huge, linalg.cond(a):item(), 0)
+   end)
+
+   it("multi_dot multiplies in the cheapest order and gives the same", function()
+      local a, b, c = random(2, 30), random(30, 3), random(3, 20)
+      assert.close(a:matmul(b):matmul(c), linalg.multi_dot({a, b, c}), 1e-12)
+      assert.raises("linalg.multi_dot", "tensor 2", function() linalg.multi_dot({a, c}) end)
+   end)
+
+   it("takes empty batches and empty matrices", function()
+      assert.same({0, 3, 3}, linalg.inv(torch.zeros(0, 3, 3)).shape)
+      assert.equal(1, linalg.det(torch.zeros(0, 0)):item())
+      local u, s = linalg.svd(torch.zeros(3, 0))
+      assert.close(torch.eye(3), u, 0)
+      assert.same({0}, s.shape)
+   end)
+end)

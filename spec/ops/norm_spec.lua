@@ -1,0 +1,115 @@
+-- Normalisation, dropout and embedding: what functional_spec's values do not show.
+
+local torch = require "tlua"
+local F = torch.nn.functional
+
+describe("batch_norm", function()
+   before_each(function() torch.manual_seed(1) end)
+
+   it("moves the running statistics in place, the variance unbiased", function()
+      local x = torch.randn(8, 3, 4, {dtype = "float64"})
+      local mean, var = torch.zeros(3, {dtype = "float64"}), torch.ones(3, {dtype = "float64"})
+      F.batch_norm(x, mean, var, nil, nil, true, 0.25)
+      assert.close(x:mean {1, 3} * 0.25, mean, 1e-14)
+      assert.close(x:var {1, 3} * 0.25 + 0.75, var, 1e-14)
+   end)
+
+   it("keeps them as they are without training", function()
+      local mean, var = torch.randn(3), torch.rand(3) + 1
+      local before = mean:clone()
+      F.batch_norm(torch.randn(4, 3), mean, var)
+      assert.close(before, mean, 0)
+   end)
+
+   it("gives channels of mean 0 and variance 1 far from 0", function()
+      local y = F.batch_norm(torch.randn(64, 3, 10) * 0.1 + 1000, nil, nil, nil, nil, true)
+      assert.close(torch.zeros(3), y:mean {1, 3}, 1e-4)
+      assert.close(torch.ones(3), y:var {1, 3}, 2e-2)
+   end)
+
+   it("gives the same bits for every number of threads", function()
+      local before = torch.get_num_threads()
+      local x = torch.randn(300, 5, 1000)
+      torch.set_num_threads(1)
+      local expected = F.batch_norm(x, nil, nil, nil, nil, true)
+      for threads = 2, 4 do
+         torch.set_num_threads(threads)
+         assert.is_true(torch.equal(expected, F.batch_norm(x, nil, nil, nil, nil, true)))
+      end
+      torch.set_num_threads(before)
+   end)
+
+   it("refuses one value per channel", function()
+      assert.raises("batch_norm", "more than 1 value", "[1, 3]", function()
+         F.batch_norm(torch.randn(1, 3), nil, nil, nil, nil, true)
+      end)
+   end)
+end)
+
+describe("dropout", function()
+   before_each(function() torch.manual_seed(5) end)
+
+   it("scales what is left, so that the mean stays", function()
+      local y = F.dropout(torch.ones(100000), 0.3)
+      assert.close({0, 1 / 0.7}, y:unique():tolist(), 1e-6)
+      assert.close(1, y:mean():item(), 1e-2)
+   end)
+
+   it("is the identity out of training", function()
+      local x = torch.randn(3, 4)
+      assert.is_true(torch.equal(x, F.dropout(x, 0.9, false)))
+   end)
+
+   it("drops whole channels in dropout2d", function()
+      local y = F.dropout2d(torch.ones(50, 40, 3, 3), 0.5)
+      local sums = y:sum {3, 4}
+      assert.close({0, 18}, sums:unique():tolist(), 0)
+   end)
+
+   it("passes gradients to what is left only", function()
+      local x = torch.ones(1000, {requires_grad = true})
+      local y = F.dropout(x, 0.5)
+      y:sum():backward()
+      assert.close(y:detach(), x.grad, 0)
+   end)
+
+   it("keeps mean and variance in alpha_dropout", function()
+      local y = F.alpha_dropout(torch.randn(200000), 0.2, true)
+      assert.close(0, y:mean():item(), 2e-2)
+      assert.close(1, y:var():item(), 2e-2)
+   end)
+
+   it("refuses what is no probability", function()
+      assert.raises("dropout", "p", "0 to 1", "1.5", function() F.dropout(torch.ones(2), 1.5) end)
+   end)
+end)
+
+describe("rms_norm", function()
+   it("divides by the root of the mean square", function()
+      local x, w = torch.randn(3, 5, {dtype = "float64"}), torch.randn(5, {dtype = "float64"})
+      local expected = x / (x:square():mean(2, true) + 0.1):sqrt() * w
+      assert.close(expected, F.rms_norm(x, 5, w, 0.1), 1e-14)
+   end)
+end)
+
+describe("embedding", function()
+   it("gives the row of padding_idx no gradient", function()
+      local w = torch.randn(4, 2, {requires_grad = true})
+      F.embedding(torch.tensor {1, 2, 2, 4}, w, 2):sum():backward()
+      assert.close({{1, 1}, {0, 0}, {0, 0}, {1, 1}}, w.grad:tolist(), 0)
+   end)
+
+   it("divides gradients by how often a row was used", function()
+      local w = torch.randn(3, 1, {requires_grad = true})
+      F.embedding(torch.tensor {1, 3, 3, 3}, w, {scale_grad_by_freq = true}):sum():backward()
+      assert.close({{1}, {0}, {1}}, w.grad:tolist(), 1e-6)
+   end)
+
+   it("counts from 1", function()
+      local w = torch.randn(3, 2)
+      assert.raises("embedding", "position 0", "1 to 3", function()
+         F.embedding(torch.tensor {0}, w)
+      end)
+      assert.raises("embedding", "position 4", function() F.embedding(torch.tensor {4}, w) end)
+   end)
+end)

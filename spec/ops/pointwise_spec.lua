@@ -1,0 +1,305 @@
+-- Elementwise operators: promotion, broadcasting, edges, and gradients at awkward points.
+
+local torch = require "tlua"
+
+local nan <const>, inf <const> = 0 / 0, math.huge
+
+local function leaf(data) return torch.tensor(data, {dtype = "float64", requires_grad = true}) end
+
+-- The gradients of sum(fn(...)).
+local function gradients(fn, ...)
+   return torch.autograd.grad(fn(...):sum(), {...})
+end
+
+describe("promotion", function()
+   it("lets a number keep a tensor's width", function()
+      local half = torch.zeros(2, {dtype = "float16"})
+      assert.equal("float16", (half + 1.5).dtype)
+      assert.equal("float16", (half * 2).dtype)
+      assert.equal("float32", (torch.zeros(2, {dtype = "int8"}) + 1.5).dtype)
+      assert.equal("int8", (torch.zeros(2, {dtype = "int8"}) + 1).dtype)
+      assert.equal("int64", (torch.zeros(2, {dtype = "bool"}) + 1).dtype)
+   end)
+
+   it("lets a tensor without dimensions only raise the category", function()
+      local zero = torch.tensor(1.0, {dtype = "float64"})
+      assert.equal("float32", (torch.zeros(2) + zero).dtype)
+      assert.equal("float64", (torch.zeros(2, {dtype = "int32"}) + zero).dtype)
+   end)
+
+   it("keeps a number's precision", function()
+      local x = torch.ones(1, {dtype = "float64"})
+      assert.equal(1.1, (x * 1.1):item())
+      assert.equal(1 << 53 | 1, (torch.zeros(1, {dtype = "int64"}) + (1 << 53 | 1)):item())
+   end)
+
+   it("wraps integers around", function()
+      assert.equal(-128, (torch.tensor({127}, {dtype = "int8"}) + 1):item())
+      assert.equal(math.mininteger, (torch.tensor {math.maxinteger} + 1):item())
+   end)
+end)
+
+describe("what is refused", function()
+   it("shapes that do not broadcast", function()
+      assert.raises("add", "[2, 3]", "[2]", function()
+         return torch.zeros(2, 3) + torch.zeros(2)
+      end)
+   end)
+
+   it("bool where PyTorch refuses it", function()
+      local mask = torch.ones(2, {dtype = "bool"})
+      assert.raises("sub", "bool", function() return mask - mask end)
+      assert.raises("sub", "bool", function() return torch.zeros(2) - mask end)
+      assert.raises("neg", "bool", function() return -mask end)
+      assert.raises("positive", "bool", function() mask:positive() end)
+   end)
+
+   it("integers divided by zero", function()
+      local x, zero = torch.tensor {1, 2}, torch.tensor {1, 0}
+      assert.raises("floor_divide", function() return x // zero end)
+      assert.raises("remainder", function() return x % 0 end)
+      assert.equal(inf, (x / zero)[2]:item())
+      assert.equal(inf, (torch.tensor {1.0} // torch.tensor {0.0}):item())
+   end)
+
+   it("integers to a negative power", function()
+      assert.raises("pow", "floating", function() return torch.tensor {2} ^ -1 end)
+      assert.equal(0.5, (torch.tensor {2.0} ^ -1):item())
+   end)
+
+   it("floats with bitwise operators, fractions with integers", function()
+      assert.raises("bitwise_and", "float32", function() return torch.zeros(1) & torch.zeros(1) end)
+      assert.raises("add", "integer", function() torch.add(torch.tensor {1}, 1, {alpha = 0.5}) end)
+   end)
+
+   it("a result that in-place cannot store", function()
+      assert.raises("int64", "float32", function() torch.tensor({1}):add_(0.5) end)
+      assert.raises("[1]", "[2]", function() torch.zeros(1):add_(torch.zeros(2)) end)
+   end)
+
+   it("rounding modes that are none", function()
+      assert.raises("div", "floor", "trunc", "up", function()
+         torch.div(torch.ones(1), 2, {rounding_mode = "up"})
+      end)
+   end)
+end)
+
+describe("in place", function()
+   it("may read what it writes", function()
+      local x = torch.arange(4)
+      x:narrow(1, 2, 3):add_(x:narrow(1, 1, 3))
+      assert.close({0, 1, 3, 5}, x, 0)
+      local y = torch.arange(9):view(3, 3)
+      y:add_(y:t())
+      assert.close({{0, 4, 8}, {4, 8, 12}, {8, 12, 16}}, y, 0)
+   end)
+end)
+
+describe("division", function()
+   it("rounds as asked", function()
+      local a, b = torch.tensor {7, -7, 7, -7}, torch.tensor {2, 2, -2, -2}
+      assert.close({3, -4, -4, 3}, a // b, 0)
+      assert.close({3, -3, -3, 3}, torch.div(a, b, {rounding_mode = "trunc"}), 0)
+      assert.close({1, 1, -1, -1}, a % b, 0)
+      assert.close({1, -1, 1, -1}, torch.fmod(a, b), 0)
+      assert.equal("float32", (a / b).dtype)
+   end)
+
+   it("of the most negative integer by -1 wraps around", function()
+      local least = torch.tensor {math.mininteger}
+      assert.equal(math.mininteger, (least // -1):item())
+      assert.equal(0, (least % -1):item())
+   end)
+end)
+
+describe("pow", function()
+   it("has a kernel of its own for common exponents", function()
+      local x = leaf {0.5, 2, 3}
+      for _, e in ipairs {2, 0.5, -1, -0.5, 3, 1, 0, 2.5} do
+         local expected = {}
+         for i, v in ipairs {0.5, 2, 3} do expected[i] = v ^ e end
+         assert.close(expected, x ^ e, 1e-14)
+         assert.gradcheck(function(t) return t ^ e end, {x})
+      end
+      assert.close({1, 4, 9}, torch.tensor {1, 2, -3} ^ 2, 0)
+   end)
+
+   it("has a gradient of 0 where the exponent is 0", function()
+      local x, e = leaf {0, 2}, leaf {0, 0}
+      local gx, ge = gradients(torch.pow, x, e)
+      assert.close({0, 0}, gx, 0)
+      assert.close({0, math.log(2)}, ge, 1e-15)
+      assert.close({0, 0}, torch.autograd.grad((x ^ 0):sum(), x), 0)
+   end)
+
+   it("has a gradient of 0 by the exponent of a base of 0", function()
+      local _, ge = gradients(torch.pow, leaf {0, 0}, leaf {0.5, 3})
+      assert.close({0, 0}, ge, 0)
+   end)
+
+   it("keeps the precision of a number as base", function()
+      local e = leaf {1.5}
+      local slope = torch.autograd.grad(torch.pow(2.3, e):sum(), e)
+      assert.close({math.log(2.3) * 2.3 ^ 1.5}, slope, 1e-15)
+   end)
+end)
+
+describe("clamp", function()
+   it("takes numbers, tensors, or nothing", function()
+      local x = torch.tensor {-2.0, 0.5, 3, nan}
+      assert.close({-1, 0.5, 1, nan}, x:clamp(-1, 1), 0)
+      assert.close({-2, 0.5, 1, nan}, x:clamp(nil, 1), 0)
+      assert.close({0, 0.5, 3, nan}, x:clamp({min = 0}), 0)
+      local low, high = torch.tensor {0.0, 1, 2, 3}, torch.tensor {1.0, 1, 2, 3}
+      assert.close({0, 1, 2, nan}, x:clamp(low, high), 0)
+      assert.raises("clamp", "neither", function() x:clamp() end)
+   end)
+
+   it("is the upper bound where the bounds cross", function()
+      assert.close({1}, torch.tensor({5.0}):clamp(3, 1), 0)
+   end)
+
+   it("passes the gradient on at the bounds", function()
+      local x = leaf {-1, 1, 0, 2}
+      assert.close({1, 1, 1, 0}, torch.autograd.grad(x:clamp(-1, 1):sum(), x), 0)
+      local low, high = leaf {0, 0, 3}, leaf {1, 1, 1}
+      local gx, gl, gh = gradients(torch.clamp, leaf {-1, 2, 0}, low, high)
+      assert.close({0, 0, 0}, gx, 0)
+      assert.close({1, 0, 0}, gl, 0)
+      assert.close({0, 1, 1}, gh, 0)
+   end)
+end)
+
+describe("maximum and minimum", function()
+   it("share the gradient of equal elements", function()
+      local ga, gb = gradients(torch.maximum, leaf {1, 2, 3}, leaf {1, 3, 2})
+      assert.close({0.5, 0, 1}, ga, 0)
+      assert.close({0.5, 1, 0}, gb, 0)
+   end)
+
+   it("pass NaN on, fmax and fmin pass it over", function()
+      local a, b = torch.tensor {nan, 1.0}, torch.tensor {1.0, nan}
+      assert.close({nan, nan}, torch.maximum(a, b), 0)
+      assert.close({1, 1}, torch.fmax(a, b), 0)
+      assert.close({1, 1}, torch.fmin(a, b), 0)
+      local ga, gb = gradients(torch.fmax, leaf {nan, 1}, leaf {1, nan})
+      assert.close({0, 1}, ga, 0)
+      assert.close({1, 0}, gb, 0)
+   end)
+end)
+
+describe("xlogy", function()
+   it("is 0 where the factor is, NaN where the other is", function()
+      local x = torch.tensor {0.0, 0, 0, 2}
+      assert.close({0, 0, nan, 0}, torch.xlogy(x, torch.tensor {0.0, -1, nan, 1}), 0)
+      local gx, gy = gradients(torch.xlogy, leaf {0, 2}, leaf {0.5, 0.5})
+      assert.close({0, math.log(0.5)}, gx, 1e-15)
+      assert.close({0, 4}, gy, 1e-15)
+   end)
+end)
+
+describe("where", function()
+   it("promotes and broadcasts", function()
+      local mask = torch.tensor {true, false}
+      assert.equal("float32", torch.where(mask, 1, 2.5).dtype)
+      assert.equal("int64", torch.where(mask, 1, 2).dtype)
+      assert.close({{1, 5}, {1, 6}}, torch.where(mask, 1, torch.tensor {{5}, {6}}), 0)
+      assert.raises("where", "bool", "float32", function() torch.where(torch.ones(2), 1, 2) end)
+   end)
+
+   it("keeps what is not chosen out of the gradient", function()
+      local x = leaf {0, 4}
+      local safe = torch.where(x:gt(0), x, 1)
+      assert.close({0, 0.25}, torch.autograd.grad(torch.where(x:gt(0), safe:sqrt(), 0):sum(), x), 0)
+   end)
+
+   it("alone gives positions", function()
+      local rows, columns = table.unpack(torch.where(torch.tensor {{1, 0}, {0, 2}}))
+      assert.close({1, 2}, rows, 0)
+      assert.close({1, 2}, columns, 0)
+      assert.close({1}, torch.where(torch.tensor(true))[1], 0)
+   end)
+
+   it("is exact for large integers", function()
+      local x = torch.tensor {math.maxinteger, math.mininteger}
+      assert.same({math.maxinteger, 7}, torch.where(torch.tensor {true, false}, x, 7):tolist())
+   end)
+end)
+
+describe("nan_to_num", function()
+   it("replaces by numbers or the dtype's extremes", function()
+      local x = torch.tensor {nan, inf, -inf, 1.5}
+      assert.close({0, 3.4028234663852886e38, -3.4028234663852886e38, 1.5}, x:nan_to_num(), 0)
+      assert.close({1, 2, 3, 1.5}, x:nan_to_num(1, 2, 3), 0)
+      assert.close({0, 65504, -65504, 1.5}, x:half():nan_to_num(), 0)
+      assert.close({inf, 0, 1.5}, torch.tensor({nan, inf, 1.5}):nan_to_num(inf, 0), 0)
+      local y = leaf {nan, inf, 2}
+      assert.close({0, 0, 1}, torch.autograd.grad(y:nan_to_num():sum(), y), 0)
+   end)
+end)
+
+describe("closeness", function()
+   it("is bounded by both tolerances", function()
+      local a = torch.tensor {1.0, inf, -inf, nan, 1e-9}
+      local b = torch.tensor {1.000005, inf, inf, nan, 0}
+      assert.same({true, true, false, false, true}, a:isclose(b):tolist())
+      assert.same({true, true, false, true, true}, a:isclose(b, {equal_nan = true}):tolist())
+      assert.same({true}, torch.tensor({5}):isclose(torch.tensor {5}, 0, 0):tolist())
+      assert.is_true(torch.allclose(torch.zeros(0), torch.zeros(0)))
+      assert.raises("isclose", "one dtype", function() a:isclose(torch.tensor {1}) end)
+      assert.raises("allclose", "at least 0", function() torch.allclose(a, a, -1) end)
+   end)
+
+   it("is whole for equal", function()
+      assert.is_true(torch.equal(torch.tensor {1, 2}, torch.tensor {1, 2}))
+      assert.is_false(torch.equal(torch.tensor {1, 2}, torch.tensor {1, 3}))
+      assert.is_false(torch.equal(torch.tensor {1, 2}, torch.tensor {{1, 2}}))
+      assert.is_false(torch.equal(torch.tensor {nan}, torch.tensor {nan}))
+      assert.is_true(torch.equal(torch.zeros(0, 2), torch.zeros(0, 2)))
+   end)
+end)
+
+describe("comparisons", function()
+   it("give bool, and false with NaN", function()
+      local x = torch.tensor {1.0, nan}
+      assert.equal("bool", x:lt(2).dtype)
+      assert.same({true, false}, x:eq(x):tolist())
+      assert.same({false, true}, x:ne(x):tolist())
+      assert.is_false(x == torch.tensor {1.0, nan})
+      assert.is_true(x == x)
+   end)
+end)
+
+describe("bitwise operators", function()
+   it("are logical on bool", function()
+      local a, b = torch.tensor {true, false}, torch.tensor {true, true}
+      assert.same({true, false}, (a & b):tolist())
+      assert.same({false, true}, (a ~ b):tolist())
+      assert.same({false, true}, (~a):tolist())
+      assert.same({-2, 0}, (~torch.tensor {1, -1}):tolist())
+      assert.same({12, -2}, (torch.tensor {3, -1} << torch.tensor {2, 1}):tolist())
+   end)
+end)
+
+describe("special functions", function()
+   it("have gradients at 0", function()
+      local x = leaf {0}
+      for _, name in ipairs {"sinc", "i0", "erf", "asinh", "sigmoid", "log1p", "expm1"} do
+         assert.gradcheck(function(t) return t[name](t) end, {x})
+      end
+   end)
+
+   it("of logit bound what they are asked to", function()
+      local x = torch.tensor {0.0, 0.5, 1}
+      assert.close({-inf, 0, inf}, x:logit(), 0)
+      assert.close({-math.log(9), 0, math.log(9)}, x:logit(0.1), 1e-6)
+   end)
+
+   it("split numbers in mantissa and exponent", function()
+      local m, e = torch.tensor({0.0, 1, -6, inf}):frexp()
+      assert.close({0, 0.5, -0.75, inf}, m, 0)
+      assert.same({0, 1, 3, 0}, e:tolist())
+      assert.equal("int32", e.dtype)
+      assert.raises("frexp", "int64", function() torch.tensor({1}):frexp() end)
+   end)
+end)

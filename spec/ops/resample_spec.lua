@@ -1,0 +1,221 @@
+-- Padding, interpolation and sampling: values are those of PyTorch 1.13.
+local torch = require "tlua"
+local F = torch.nn.functional
+
+local function row(x) return x:reshape(-1) end
+
+-- 1, 4, 9, ... in a shape.
+local function squares(first, ...)
+   local n = 1
+   for _, size in ipairs {...} do n = n * size end
+   return torch.arange(first, first + n, {dtype = "float32"}):square():reshape(...)
+end
+
+local function check(expected, actual) assert.close(torch.tensor(expected, {dtype = "float32"}), row(actual), 2e-4) end
+
+describe("pad", function()
+   local x = torch.arange(1, 7, {dtype = "float32"}):reshape(1, 2, 3)
+   local y = torch.arange(1, 10, {dtype = "float32"}):reshape(1, 1, 3, 3)
+
+   it("adds a constant around the last dimensions, the last one first", function()
+      check({0, 1, 2, 3, 0, 0, 0, 4, 5, 6, 0, 0}, F.pad(x, {1, 2}))
+      check({7, 7, 7, 7, 1, 2, 7, 4, 5}, F.pad(x, {1, -1, 1, 0}, "constant", 7))
+   end)
+
+   it("mirrors, repeats the ends, goes round", function()
+      check({3, 2, 1, 2, 3, 2, 6, 5, 4, 5, 6, 5}, F.pad(x, {2, 1}, "reflect"))
+      check({1, 1, 1, 2, 3, 3, 4, 4, 4, 5, 6, 6}, F.pad(x, {2, 1}, "replicate"))
+      check({2, 3, 1, 2, 3, 1, 5, 6, 4, 5, 6, 4}, F.pad(x, {2, 1}, "circular"))
+      check({2, 1, 2, 3, 2, 1, 5, 4, 5, 6, 5, 4, 8, 7, 8, 9, 8, 7, 5, 4, 5, 6, 5, 4},
+         F.pad(y, {1, 2, 0, 1}, "reflect"))
+   end)
+
+   it("goes round what is left where it also cuts off", function()
+      check({2, 1, 2, 5, 4, 5, 8, 7, 8, 2, 1, 2, 5, 4, 5}, F.pad(y, {1, -1, 0, 2}, "circular"))
+   end)
+
+   it("keeps the dtype of integers", function()
+      local n = torch.tensor {{1, 2, 3}}
+      assert.equal(n.dtype, F.pad(n, {1, 0}).dtype)
+      assert.close(torch.tensor {{2, 1, 2, 3}}, F.pad(n, {1, 0}, "reflect"), 0)
+   end)
+
+   it("names what does not fit", function()
+      assert.raises("pad", "at most 2", function() F.pad(x, {3, 0}, "reflect") end)
+      assert.raises("pad", "even count", function() F.pad(x, {1}) end)
+      assert.raises("pad", "mirror", function() F.pad(x, {1, 1}, "mirror") end)
+      assert.raises("pad", "to cut off", function() F.pad(x, {-4, 5}, "replicate") end)
+      assert.raises("pad", "value", function() F.pad(x, {1, 1}, "reflect", 2) end)
+   end)
+end)
+
+describe("pixel_shuffle, pixel_unshuffle and channel_shuffle", function()
+   it("trade resolution for channels", function()
+      local x = torch.arange(0, 8, {dtype = "float32"})
+      check({0, 2, 1, 3, 4, 6, 5, 7}, F.pixel_shuffle(x:reshape(1, 4, 1, 2), 2))
+      check({0, 2, 1, 3, 4, 6, 5, 7}, F.pixel_unshuffle(x:reshape(1, 1, 2, 4), 2))
+      local y = torch.randn(2, 3, 8, 4, 6)
+      assert.close(y, torch.pixel_unshuffle(torch.pixel_shuffle(y, 2), 2), 0)
+   end)
+
+   it("deal channels of groups out in turn", function()
+      local x = torch.arange(0, 6, {dtype = "float32"}):reshape(1, 6, 1, 1)
+      check({0, 3, 1, 4, 2, 5}, F.channel_shuffle(x, 2))
+   end)
+
+   it("name what does not divide", function()
+      assert.raises("pixel_shuffle", "multiple of 4", function() F.pixel_shuffle(torch.ones(3, 2, 2), 2) end)
+      assert.raises("pixel_unshuffle", "multiples of 2", function()
+         F.pixel_unshuffle(torch.ones(1, 3, 2), 2)
+      end)
+      assert.raises("channel_shuffle", "divisor", function() F.channel_shuffle(torch.ones(1, 3, 2), 2) end)
+   end)
+end)
+
+describe("interpolate", function()
+   local line = squares(1, 1, 1, 5)
+   local image = squares(1, 1, 1, 2, 3)
+
+   it("takes elements or means in modes nearest, nearest-exact and area", function()
+      for mode, expected in pairs {
+         nearest = {{1, 1, 4, 9, 9, 16, 25}, {1, 4, 16}, {1, 1, 4, 4, 9, 9, 16, 25}},
+         ["nearest-exact"] = {{1, 4, 4, 9, 16, 16, 25}, {1, 9, 25}, {1, 1, 4, 9, 9, 16, 16, 25}},
+         area = {{1, 2.5, 6.5, 9, 12.5, 20.5, 25}, {2.5, 9.666667, 20.5}, {1, 2.5, 4, 6.5, 12.5, 16, 20.5, 25}},
+      } do
+         check(expected[1], F.interpolate(line, 7, nil, mode))
+         check(expected[2], F.interpolate(line, {size = 3, mode = mode}))
+         check(expected[3], F.interpolate(line, {scale_factor = 1.7, mode = mode}))
+      end
+   end)
+
+   it("is linear by sizes, by factors and between the corners", function()
+      check({1, 2.714286, 5.428572, 9, 14, 19.857143, 25}, F.interpolate(line, 7, nil, "linear"))
+      check({1, 2.147059, 3.911765, 6.794118, 10.029412, 14.147059, 18.911766, 24.205883},
+         F.interpolate(line, nil, 1.7, "linear"))
+      check({1, 2.3125, 4.3125, 7.4375, 11.1875, 15.5625, 21.0625, 25},
+         F.interpolate(line, nil, 1.7, "linear", false, true))
+      check({1, 2.714286, 4.714286, 7.571429, 11, 15, 19.857143, 25}, F.interpolate(line, 8, nil, "linear", true))
+   end)
+
+   it("is bilinear, with a factor for each dimension", function()
+      check({1, 2.875, 5.875, 9, 8.5, 12.25, 17.5, 22.5, 16, 21.625, 29.125, 36},
+         F.interpolate(image, {3, 4}, nil, "bilinear"))
+      check({1, 2.5, 4.833333, 8.166667, 4.75, 7, 10.333333, 14.666667, 12.25, 16, 21.333332, 27.666666,
+             16, 20.5, 26.833332, 34.166664}, F.interpolate(image, nil, {2, 1.5}, "bilinear"))
+   end)
+
+   it("is bicubic", function()
+      check({-0.480032, 0.791616, 4.063528, 6.977754, 8.069336, 11.458984, 18.041992, 23.074219, 16.618702,
+             22.126352, 32.020454, 39.170685}, F.interpolate(image, {3, 4}, nil, "bicubic"))
+      check({1, 2.5, 5.907405, 9, 8.5, 11.722223, 17.685179, 22.5, 16, 20.944447, 29.462954, 36},
+         F.interpolate(image, {3, 4}, nil, "bicubic", true))
+   end)
+
+   it("is trilinear", function()
+      check({0, 0.5, 1, 4, 6.5, 9, 8, 10.5, 13, 20, 24.5, 29, 16, 20.5, 25, 36, 42.5, 49},
+         F.interpolate(squares(0, 1, 1, 2, 2, 2), {3, 2, 3}, nil, "trilinear"))
+   end)
+
+   it("names options that do not fit", function()
+      assert.raises("interpolate", "one of size and scale_factor", function() F.interpolate(line) end)
+      assert.raises("interpolate", "one of size and scale_factor", function() F.interpolate(line, 3, 2) end)
+      assert.raises("interpolate", "'bilinear' is for inputs of 4", function()
+         F.interpolate(line, 3, nil, "bilinear")
+      end)
+      assert.raises("interpolate", "align_corners", function() F.interpolate(line, 3, nil, "nearest", true) end)
+      assert.raises("interpolate", "trilinear", function() F.interpolate(line, 3, nil, "cubic") end)
+      assert.raises("interpolate", "1 or 2 numbers", function() F.interpolate(image, {1, 2, 3}) end)
+      assert.raises("interpolate", "positive", function() F.interpolate(image, nil, -1) end)
+   end)
+end)
+
+describe("affine_grid", function()
+   local theta = torch.tensor {{{1, 0.5, -0.25}, {0.25, 2, 0.5}}}
+
+   it("maps the places of the output", function()
+      check({-1.166667, -0.666667, -0.5, -0.5, 0.166667, -0.333333, -0.666667, 1.333333, 0, 1.5, 0.666667,
+             1.666667}, F.affine_grid(theta, {1, 1, 2, 3}))
+      check({-1.75, -1.75, -0.75, -1.5, 0.25, -1.25, -0.75, 2.25, 0.25, 2.5, 1.25, 2.75},
+         F.affine_grid(theta, {1, 1, 2, 3}, true))
+      local volume = torch.tensor {{{1, 0, 0, 0.5}, {0, 1, 0, 0}, {0, 0.5, 1, 0}}}
+      check({0, 0, -0.5, 1, 0, -0.5, 0, 0, 0.5, 1, 0, 0.5}, F.affine_grid(volume, {1, 1, 2, 1, 2}))
+   end)
+
+   it("names the shape that theta must have", function()
+      assert.raises("affine_grid", "(2, 2, 3)", function() F.affine_grid(theta, {2, 1, 2, 3}) end)
+   end)
+end)
+
+describe("grid_sample", function()
+   local image = squares(0, 1, 1, 3, 4)
+   local grid = torch.tensor {{{{-0.9, -0.3}, {0.2, 0.7}, {1.3, -0.4}, {-1.9, 2.6}}}}
+
+   for _, case in ipairs {
+      {"bilinear", "zeros", false, {6.16, 93.195, 0, 0}},
+      {"bilinear", "zeros", true, {12.19, 77.48, 18.15, 0}},
+      {"bilinear", "border", false, {8.8, 98.1, 25, 64}},
+      {"bilinear", "border", true, {12.19, 77.48, 33, 64}},
+      {"bilinear", "reflection", false, {8.8, 98.1, 24.18, 4.54001}},
+      {"bilinear", "reflection", true, {12.19, 77.48, 28.59, 12.77}},
+      {"nearest", "zeros", false, {16, 100, 0, 0}},
+      {"nearest", "zeros", true, {16, 100, 49, 0}},
+      {"nearest", "border", false, {16, 100, 9, 64}},
+      {"nearest", "border", true, {16, 100, 49, 64}},
+      {"nearest", "reflection", false, {16, 100, 9, 1}},
+      {"nearest", "reflection", true, {16, 100, 49, 1}},
+      {"bicubic", "zeros", false, {2.36295, 95.5858, -1.23371, 0}},
+      {"bicubic", "zeros", true, {7.394, 89.6428, 15.6155, 0.511055}},
+      {"bicubic", "border", false, {3.48774, 99.4102, 19.336, 64}},
+      {"bicubic", "border", true, {6.88247, 79.1638, 26.6261, 64}},
+      {"bicubic", "reflection", false, {3.26885, 99.5223, 18.756, 3.50686}},
+      {"bicubic", "reflection", true, {5.63593, 86.0011, 20.4737, 5.1383}},
+   } do
+      local mode, padding, corners, expected = table.unpack(case)
+      it(("samples an image: %s, %s, align_corners = %s"):format(mode, padding, corners), function()
+         check(expected, F.grid_sample(image, grid, mode, padding, corners))
+      end)
+   end
+
+   it("samples a volume", function()
+      local volume = squares(0, 1, 1, 2, 2, 3)
+      local places = torch.tensor {{{{{-0.4, 0.3, 0.2}, {0.9, -0.8, 1.2}}}}}
+      check({58.24, 8.736}, F.grid_sample(volume, places))
+      check({58.24, 64}, F.grid_sample(volume, places, {padding_mode = "border"}))
+      check({58.24, 64}, F.grid_sample(volume, places, {padding_mode = "reflection"}))
+      check({81, 0}, F.grid_sample(volume, places, "nearest"))
+      check({81, 64}, F.grid_sample(volume, places, "nearest", "border"))
+   end)
+
+   it("gives the image back for the identity", function()
+      local theta = torch.tensor {{{1.0, 0, 0}, {0, 1, 0}}}
+      for _, corners in ipairs {false, true} do
+         local whole = F.affine_grid(theta, {1, 1, 3, 4}, corners)
+         assert.close(image, F.grid_sample(image, whole, {align_corners = corners}), 1e-4)
+      end
+   end)
+
+   it("has no slope at the border", function()
+      local ends = torch.tensor({{{{-1.0, -1}, {1, 1}}}}):requires_grad_()
+      F.grid_sample(image, ends, "bilinear", "border", true):sum():backward()
+      assert.close(torch.zeros(1, 1, 2, 2), ends.grad, 0)
+   end)
+
+   it("takes NaN as -1 and survives the infinite", function()
+      local nan, inf = 0 / 0, math.huge
+      local places = torch.tensor({{{{nan, nan}, {inf, -inf}}}}):requires_grad_()
+      local samples = F.grid_sample(image + 1, places, "bilinear", "zeros", true)
+      check({1, 0}, samples:detach())
+      samples:sum():backward()
+      assert.is_false(places.grad:isnan():any():item())
+   end)
+
+   it("names what does not fit", function()
+      assert.raises("grid_sample", "got [1, 1, 3, 4] and [1, 4, 2]", function()
+         F.grid_sample(image, torch.zeros(1, 4, 2))
+      end)
+      assert.raises("grid_sample", "'linear'", function() F.grid_sample(image, grid, "linear") end)
+      assert.raises("grid_sample", "for images", function()
+         F.grid_sample(torch.ones(1, 1, 2, 2, 2), torch.zeros(1, 1, 1, 1, 3), "bicubic")
+      end)
+   end)
+end)

@@ -1,0 +1,342 @@
+-- Every operator of the table, with the examples of its entry: gradients and second gradients by
+-- differences, and that its forms, memory layouts and dtypes agree. What is wrong with an operator
+-- is reported as one list, each item with the aspect and the example.
+
+local torch = require "tlua"
+local table_of = require "spec.support.table"
+
+-- Aspects that do not hold for an operator, each with the reason.
+local exceptions = {
+   as_strided = {
+      layouts = "it is about the memory's layout", expanded = "it is about the memory's layout",
+   },
+   view = {
+      layouts = "it refuses layouts that need a copy",
+      expanded = "it refuses layouts that need a copy",
+   },
+   view_as = {
+      layouts = "it refuses layouts that need a copy",
+      expanded = "it refuses layouts that need a copy",
+   },
+   batch_norm = {arguments = "it updates the running statistics"},
+   instance_norm = {arguments = "it updates the running statistics"},
+}
+
+-- Relative to the larger of 1 and the value. An operator may round every intermediate result.
+local tolerance <const> = {float32 = 2e-5, float16 = 1e-2, bfloat16 = 6e-2}
+
+local function floating(x) return x:is_floating_point() end
+
+-- Comparing results -------------------------------------------------------------------------
+
+-- The values of two tensors as float64, for a comparison across dtypes.
+local function widen(x) return floating(x) and x:detach():to("float64") or x end
+
+local function difference(expected, actual, tol)
+   local ok, fault = pcall(assert.close, expected, actual, tol)
+   return not ok and (type(fault) == "table" and fault.message or tostring(fault)) or nil
+end
+
+-- Packed results against packed results; nil if they agree.
+local function compare(expected, actual, tol)
+   if expected.n ~= actual.n then
+      return ("%d results instead of %d"):format(actual.n, expected.n)
+   end
+   local e, a = table_of.tensors(expected), table_of.tensors(actual)
+   if #e ~= #a then return ("%d tensors instead of %d"):format(#a, #e) end
+   for i = 1, #e do
+      local fault = difference(e[i]:detach(), a[i]:detach(), tol)
+      if fault then return ("result %d: %s"):format(i, fault) end
+   end
+   for i = 1, expected.n do
+      if not torch.is_tensor(expected[i]) and type(expected[i]) ~= "table" and
+         expected[i] ~= actual[i] and expected[i] == expected[i] then
+         return ("result %d: %s instead of %s"):format(i, actual[i], expected[i])
+      end
+   end
+end
+
+-- Aspects -----------------------------------------------------------------------------------
+-- Each is called with the row and an example's arguments and returns what is wrong, or nil.
+
+local aspects = {}
+
+local function aspect(name, check) aspects[#aspects + 1] = {name = name, check = check} end
+
+local function inputs_of(args)
+   local list = {}
+   for _, x in ipairs(table_of.tensors(args)) do
+      if x.requires_grad then list[#list + 1] = x end
+   end
+   return list
+end
+
+-- The operator as a function of those of its arguments that require a gradient.
+local function as_function(args, call)
+   local position = {}
+   for i, x in ipairs(inputs_of(args)) do position[x] = i end
+   return function(...)
+      local given = {...}
+      local replaced = table_of.map(args, function(x) return given[position[x]] or x end)
+      return table.unpack(table_of.tensors(call(replaced)))
+   end
+end
+
+-- What an entry may say of its gradient check beside gradcheck's own options: `second = false`
+-- leaves second derivatives out; `symmetric = true` is for operators that read one triangle of
+-- a symmetric matrix: their derivative is one along symmetric matrices.
+local function check_gradient(which, row, args, call)
+   local inputs = inputs_of(args)
+   if #inputs == 0 then return end
+   local options = {raise_exception = false}
+   for key, value in pairs(row.gradcheck) do options[key] = value end
+   options.second, options.symmetric = nil, nil
+   local fn = as_function(args, call)
+   local function symmetric(x, ...) return fn((x + x:transpose(-1, -2)) / 2, ...) end
+   local ok, fault = torch.autograd[which](row.gradcheck.symmetric and symmetric or fn, inputs,
+      options)
+   return not ok and fault or nil
+end
+
+aspect("gradient", function(row, args)
+   if not row.gradcheck then return end
+   return check_gradient("gradcheck", row, args, function(a) return table_of.call(row, a) end)
+end)
+
+aspect("second gradient", function(row, args)
+   if not row.gradcheck or row.gradcheck.second == false then return end
+   return check_gradient("gradgradcheck", row, args, function(a) return table_of.call(row, a) end)
+end)
+
+aspect("function and method", function(row, args)
+   if not (row.func and row.method and torch.is_tensor(args[1])) then return end
+   return compare(table_of.call(row, args), table_of.call_method(row, row.name, args), 0)
+end)
+
+aspect("arguments", function(row, args)
+   if row.name:find("_$") then return end
+   local copy = table_of.fresh(args)
+   table_of.call(row, args)
+   return compare(copy, args, 0)
+end)
+
+-- Whether the result can be written over the first argument.
+local function fits(x, result)
+   if #x.shape ~= #result.shape then return false end
+   for d, size in ipairs(x.shape) do
+      if result.shape[d] ~= size then return false end
+   end
+   return torch.can_cast(result.dtype, x.dtype)
+end
+
+aspect("in place", function(row, args)
+   if not row.inplace or row.name:find("_$") or not torch.is_tensor(args[1]) then return end
+   local expected = table_of.call(row, args)
+   local name = row.name .. "_"
+   if not row.method then
+      args = table_of.fresh(args)
+      local self = args[1]:detach()
+      torch.manual_seed(7)
+      args[1] = self
+      local result = table_of.find({path = row.path .. "_"})(table.unpack(args, 1, args.n))
+      if result ~= self then return "does not return its argument" end
+      return compare({n = 1, expected[1]:to(self.dtype)}, {n = 1, self}, 0)
+   end
+   if not fits(args[1], expected[1]) then
+      if pcall(table_of.call_method, row, name, args) then
+         return "a result that does not fit was accepted"
+      end
+      return
+   end
+   local self = args[1]:clone()
+   torch.manual_seed(7)
+   local result = self[name](self, table.unpack(args, 2, args.n))
+   if result ~= self then return "does not return self" end
+   return compare({n = 1, expected[1]:to(self.dtype)}, {n = 1, result}, 1e-14) or
+      row.gradcheck and expected[1].requires_grad and check_gradient("gradcheck", row, args,
+         function(a)
+            return {n = 1, self[name](a[1]:clone(), table.unpack(a, 2, a.n))}
+         end)
+end)
+
+-- A copy of the arguments whose last one is an options table with that key.
+local function with_option(args, key, value)
+   local copy = {n = args.n + 1, table.unpack(args, 1, args.n)}
+   local last = args[args.n]
+   if type(last) == "table" and #last == 0 and next(last) ~= nil then
+      copy.n = args.n
+      last = table_of.map(last, function(x) return x end)
+   else
+      last = {}
+   end
+   last[key] = value
+   copy[copy.n] = last
+   return copy
+end
+
+aspect("out", function(row, args)
+   if not row.out then return end
+   local plain = table_of.map(args, function(x) return x:detach() end)
+   local expected = table_of.call(row, plain)[1]
+   local out = torch.zeros(2, 1, 3, {dtype = expected.dtype})
+   local result = table_of.call(row, with_option(plain, "out", out))[1]
+   if result ~= out then return "does not return out" end
+   return compare({n = 1, expected}, {n = 1, out}, 0)
+end)
+
+-- Other layouts of the same values.
+local layouts = {
+   transposed = function(x)
+      if x:dim() < 2 then return x end
+      return x:transpose(1, -1):contiguous():transpose(1, -1)
+   end,
+   strided = function(x)
+      if x:dim() == 0 then return x end
+      local shape = x.shape
+      shape[1] = shape[1] * 2 + 1
+      local view = torch.zeros(shape, {dtype = x.dtype})[{{2, -1, 2}}]
+      return view:copy_(x)
+   end,
+}
+
+aspect("layouts", function(row, args)
+   if row.name:find("_$") then return end
+   local plain = table_of.map(args, function(x) return x:detach() end)
+   local expected = table_of.call(row, plain)
+   for name, change in pairs(layouts) do
+      local fault = compare(expected, table_of.call(row, table_of.map(plain, change)), 1e-12)
+      if fault then return name .. ": " .. fault end
+   end
+end)
+
+-- Several places of a tensor in one place of memory.
+aspect("expanded", function(row, args)
+   if row.name:find("_$") then return end
+   local expanded = table_of.map(args, function(x)
+      x = x:detach()
+      if x:dim() == 0 or x:numel() == 0 then return x end
+      return x:narrow(1, 1, 1):expand_as(x)
+   end)
+   local plain = table_of.map(expanded, function(x) return x:contiguous() end)
+   local ok, expected = pcall(table_of.call, row, plain) -- a matrix may now be singular
+   return ok and compare(expected, table_of.call(row, expanded), 1e-12) or nil
+end)
+
+local function to_dtype(dtype)
+   return function(x)
+      return floating(x) and x:detach():to(dtype) or x
+   end
+end
+
+-- The inputs are those that the narrow type can hold.
+local function check_dtype(row, args, dtype)
+   local narrow = table_of.map(args, to_dtype(dtype))
+   local wide = table_of.map(narrow, to_dtype("float64"))
+   local ok, actual = pcall(table_of.call, row, narrow)
+   if not ok then
+      -- no kernel for half types: as good as any answer, if it says so
+      return (dtype == "float32" or not tostring(actual):find(dtype)) and tostring(actual) or nil
+   end
+   local expected = table_of.tensors(table_of.call(row, wide))
+   for i, result in ipairs(table_of.tensors(actual)) do
+      if floating(result) ~= floating(expected[i]) then return "results of other dtypes" end
+      local fault = difference(widen(expected[i]), widen(result), tolerance[dtype])
+      if fault then return ("result %d: %s"):format(i, fault) end
+   end
+end
+
+for _, dtype in ipairs {"float32", "float16", "bfloat16"} do
+   aspect(dtype, function(row, args)
+      if table_of.takes(row, "Generator") or row.name:find("_$") then return end
+      return check_dtype(row, args, dtype)
+   end)
+end
+
+-- Whether it works depends on the operator; it may not crash, and an error is one of ours.
+aspect("empty", function(row, args)
+   for i = 1, args.n do
+      local x = args[i]
+      for dim = 1, torch.is_tensor(x) and x:dim() or 0 do
+         local empty = {n = args.n, table.unpack(args, 1, args.n)}
+         empty[i] = x:detach():narrow(dim, 1, 0)
+         local ok, fault = pcall(table_of.call, row, empty)
+         if not ok and not tostring(fault):find(row.name:gsub("_$", ""), 1, true) then
+            return ("%s (dimension %d of argument %d is empty)"):format(fault, dim, i)
+         end
+      end
+   end
+end)
+
+aspect("NaN", function(row, args)
+   if row.name:find("_$") or table_of.doc(row):find("NaN") then return end
+   local any = false
+   local nan = table_of.map(args, function(x)
+      any = any or (floating(x) and x:numel() > 0)
+      return floating(x) and torch.full_like(x:detach(), 0 / 0) or x
+   end)
+   if not any then return end
+   local ok, results = pcall(table_of.call, row, nan)
+   if not ok then return end
+   local seen
+   for _, result in ipairs(table_of.tensors(results)) do
+      if floating(result) and result:numel() > 0 then
+         seen = seen or result:isnan():any():item()
+      end
+   end
+   return seen == false and "NaN disappears, and the manual does not say so" or nil
+end)
+
+-- The specs ---------------------------------------------------------------------------------
+
+local function gives_floats(row, args)
+   for _, x in ipairs(table_of.tensors(table_of.call(row, args))) do
+      if floating(x) then return true end
+   end
+   return false
+end
+
+-- An operator on tensors has a derivative, or says why not, or gives nothing that could have one.
+local function check_entry(row)
+   if not table_of.takes(row, "Tensor", "Operand", "Tensor[]") or row.nondiff then return end
+   if #row.examples == 0 then return "the entry has no examples" end
+   if row.differentiable then
+      for _, text in ipairs(row.examples) do
+         for _, x in ipairs(table_of.tensors(table_of.call(row, table_of.arguments(text)))) do
+            if x.requires_grad then return end
+         end
+      end
+      return "no result of any example requires a gradient"
+   end
+   for _, text in ipairs(row.examples) do
+      if gives_floats(row, table_of.arguments(text)) then
+         return "has neither a derivative nor `nondiff` that says why"
+      end
+   end
+end
+
+local function check_example(row, text, faults)
+   for _, a in ipairs(aspects) do
+      local excepted = exceptions[row.name] and exceptions[row.name][a.name]
+      if not excepted then
+         local ok, fault = xpcall(a.check, debug.traceback, row, table_of.arguments(text))
+         if fault then
+            faults[#faults + 1] = ("%s: %s(%s): %s"):format(a.name, row.path, text, fault)
+         end
+         if not ok then break end -- the other aspects would say the same
+      end
+   end
+end
+
+describe("operator", function()
+   for _, row in ipairs(table_of.rows()) do
+      it(row.form, function()
+         local faults = {}
+         local ok, fault = pcall(check_entry, row)
+         if fault then faults[1] = (ok and "entry: " or "") .. tostring(fault) end
+         if ok then
+            for _, text in ipairs(row.examples) do check_example(row, text, faults) end
+         end
+         assert(#faults == 0, "\n" .. table.concat(faults, "\n"))
+      end)
+   end
+end)

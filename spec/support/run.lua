@@ -1,0 +1,163 @@
+-- run.lua [OPTION...] [FILE or FOLDER...]: runs specs, each file in a process
+-- of its own, several at a time, so that a crash fails one file and hides no
+-- other. Without files: every spec/**/*_spec.lua, and the C programs of
+-- spec/embed, spec/core and spec/lua, which make has built. Prints a line for
+-- each file, all output of those that fail, and as the last line the totals.
+--
+--   --jobs N           how many at a time (1)
+--   --filter PATTERN   only tests whose names match
+--   --exclude PREFIX   no files whose paths begin so
+--   --wrap COMMAND     before the program, as in --wrap 'valgrind -q'
+--
+-- The environment names the program under test, TLUA (./tlua), the build
+-- folder, TLUA_BUILD (build), and a limit for each file, SPEC_TIMEOUT (900 s).
+
+local function parse(arguments)
+   local options = {jobs = "1", wrap = "", roots = {}}
+   local i = 1
+   while i <= #arguments do
+      local name = arguments[i]:match("^%-%-(%a+)$")
+      if name then
+         options[name] = assert(arguments[i + 1], "a value is missing after --" .. name)
+         i = i + 2
+      else
+         table.insert(options.roots, arguments[i])
+         i = i + 1
+      end
+   end
+   return options
+end
+
+local function quote(text)
+   return "'" .. text:gsub("'", "'\\''") .. "'"
+end
+
+local function lines_of(command)
+   local lines = {}
+   local pipe = assert(io.popen(command))
+   for line in pipe:lines() do lines[#lines + 1] = line end
+   pipe:close()
+   return lines
+end
+
+local function read(path)
+   local file <close> = assert(io.open(path, "rb"))
+   return file:read("a")
+end
+
+local function write(path, text)
+   local file <close> = assert(io.open(path, "wb"))
+   assert(file:write(text))
+end
+
+-- The spec files below the roots, in order.
+local function find(options)
+   local roots = options.roots
+   local all = #roots == 0
+   local quoted = {}
+   for i, root in ipairs(all and {"spec"} or roots) do quoted[i] = quote(root) end
+   local files = {}
+   for _, path in ipairs(lines_of("find " .. table.concat(quoted, " ") ..
+      " -name '*_spec.lua' -o -path '*spec/embed/*.c' -o -path '*spec/core/*.c'" ..
+      " -o -path '*spec/lua/*.c' | sort")) do
+      local excluded = options.exclude and path:sub(1, #options.exclude) == options.exclude
+      if not excluded then files[#files + 1] = path end
+   end
+   return files
+end
+
+local tlua = os.getenv("TLUA") or "./tlua"
+local build = os.getenv("TLUA_BUILD") or "build"
+local timeout = os.getenv("SPEC_TIMEOUT") or "900"
+
+local function command_for(path, options)
+   local program
+   if path:find("%.c$") then
+      program = quote(build .. "/" .. path:gsub("%.c$", ""))
+   else
+      program = quote(tlua) .. " spec/support/busted.lua --output=plainTerminal" ..
+         (options.filter and " --filter=" .. quote(options.filter) or "") .. " " .. quote(path)
+   end
+   return ("exec timeout --foreground -k 10 %s %s %s\n"):format(timeout, options.wrap, program)
+end
+
+-- What a status of the shell means when the program did not get to report.
+local function fate(status)
+   if status == 124 or status == 137 then return "stopped after " .. timeout .. " s" end
+   if status > 128 then return "killed by signal " .. (status - 128) end
+   return "ended with status " .. status
+end
+
+-- Counts of one file: passed, failed, skipped, and a remark.
+local function judge_busted(output, status, filtered)
+   local passed, failures, errors, skipped =
+      output:match("(%d+) success%a* / (%d+) failure%a* / (%d+) error%a* / (%d+) pending")
+   if not passed then return 0, 1, 0, fate(status) .. " without a result" end
+   local failed = failures + errors
+   if status ~= 0 and failed == 0 then
+      return passed, 1, skipped, fate(status) .. " after the tests"
+   elseif passed + failed + skipped == 0 and not filtered then
+      return 0, 1, 0, "holds no test"
+   end
+   return passed, failed, skipped
+end
+
+-- A C program prints "ok ..." and "not ok ..." lines, or nothing.
+local function judge_program(output, status)
+   local _, passed = ("\n" .. output):gsub("\nok ", "")
+   local _, failed = ("\n" .. output):gsub("\nnot ok ", "")
+   if status ~= 0 then return passed, math.max(failed, 1), 0, fate(status) end
+   return math.max(passed, 1), failed, 0
+end
+
+local function report(path, output, passed, failed, remark)
+   local seconds = output:match("pending : ([%d.]+) second")
+   print(("%-4s %4d  %6s  %s%s"):format(failed == 0 and "ok" or "FAIL", passed,
+      seconds and ("%.1f s"):format(seconds) or "", path, remark and ": " .. remark or ""))
+   for name in output:gmatch("\nPending %-> [^\n]*\n([^\n]*)") do
+      print("        skipped: " .. name)
+   end
+   io.stdout:flush()
+end
+
+local function run(files, options, folder)
+   local list = {}
+   for i, path in ipairs(files) do
+      list[i] = tostring(i)
+      write(folder .. "/" .. i, command_for(path, options))
+   end
+   write(folder .. "/list", table.concat(list, "\n") .. "\n")
+
+   local passed, failed, skipped = 0, 0, 0
+   local broken = {}
+   -- Each job writes one line when it has ended: its number and status.
+   local jobs <close> = assert(io.popen(("xargs -P %d -I{} sh -c "):format(options.jobs) ..
+      quote(("sh %s/{} >%s/{}.out 2>&1 </dev/null; echo {} $?"):format(folder, folder)) ..
+      " <" .. folder .. "/list"))
+   for line in jobs:lines() do
+      local i, status = line:match("^(%d+) (%d+)$")
+      local path = files[tonumber(i)]
+      local output = read(folder .. "/" .. i .. ".out")
+      status = tonumber(status)
+      local judge = path:find("%.c$") and judge_program or judge_busted
+      local p, f, s, remark = judge(output, status, options.filter)
+      p, f, s = math.tointeger(p), math.tointeger(f), math.tointeger(s)
+      report(path, output, p, f, remark)
+      passed, failed, skipped = passed + p, failed + f, skipped + s
+      if f > 0 or #files == 1 then broken[#broken + 1] = {path = path, output = output} end
+   end
+   for _, file in ipairs(broken) do
+      print(("\n==== %s\n%s"):format(file.path, file.output))
+   end
+   return passed, failed, skipped
+end
+
+local options = parse(arg)
+local files = find(options)
+local folder = lines_of("mktemp -d")[1]
+local passed, failed, skipped = run(files, options, folder)
+os.execute("rm -rf " .. quote(folder))
+
+print(("%d passed, %d failed%s"):format(passed, failed,
+   skipped > 0 and (", %d skipped"):format(skipped) or ""))
+os.exit(failed == 0 and passed > 0)

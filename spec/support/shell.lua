@@ -1,0 +1,73 @@
+-- Running programs from a spec.
+
+local shell = {}
+
+--- The program under test and the folder of the build that it belongs to.
+shell.tlua = os.getenv("TLUA") or "./tlua"
+shell.build = os.getenv("TLUA_BUILD") or "build"
+
+--- A word of the shell's that stands for the text as it is.
+---@param text string
+---@return string
+function shell.quote(text)
+   return "'" .. tostring(text):gsub("'", "'\\''") .. "'"
+end
+
+--- Runs a command line; what it writes to either stream comes back as one text.
+---@param command string
+---@return string output
+---@return integer status  as the shell gives it: 128 + n for a program ended by signal n
+function shell.run(command)
+   local pipe = assert(io.popen("{ " .. command .. "\n} 2>&1; echo \"=$?\""))
+   local text = pipe:read("a")
+   pipe:close()
+   local output, status = text:match("^(.*)=(%d+)\n$")
+   if not output then return text, -1 end -- the command line ended the shell
+   return output, tonumber(status)
+end
+
+--- Like `run`, for commands that must succeed: otherwise an error with what they wrote.
+---@param command string
+---@return string output
+function shell.ok(command)
+   local output, status = shell.run(command)
+   if status ~= 0 then
+      error(("status %d from: %s\n%s"):format(status, command, output), 2)
+   end
+   return output
+end
+
+--- Whether a command exists.
+---@param name string
+---@return boolean
+function shell.has(name)
+   return select(2, shell.run("command -v " .. name .. " >/dev/null")) == 0
+end
+
+--- Calls fn with the path of a new folder, which is removed afterwards.
+---@param fn fun(folder: string): ...
+function shell.with_folder(fn)
+   local folder = shell.ok("mktemp -d"):match("[^\n]+")
+   local results = table.pack(xpcall(fn, function(e) return e end, folder))
+   os.execute("rm -rf " .. shell.quote(folder))
+   if not results[1] then error(results[2], 0) end
+   return table.unpack(results, 2, results.n)
+end
+
+--- Reads a file whole.
+---@param path string
+---@return string
+function shell.read(path)
+   local file <close> = assert(io.open(path, "rb"))
+   return file:read("a")
+end
+
+--- Writes a file whole.
+---@param path string
+---@param text string
+function shell.write(path, text)
+   local file <close> = assert(io.open(path, "wb"))
+   assert(file:write(text))
+end
+
+return shell

@@ -1,0 +1,156 @@
+-- table.lua - the operator table as the specs that walk it see it: its rows, their example
+-- arguments, and calls in every form that a row has.
+
+local shell = require "spec.support.shell"
+local torch = require "tlua"
+
+local M = {}
+
+--- All operator forms, one row each, sorted by name.
+---@return table[] rows  {name, path, form, method, func, inplace, out, view, differentiable,
+---   gradcheck, nondiff, params = {{name, type, optional}, ...}, examples = {text, ...}}
+function M.rows()
+   return dofile(shell.build .. "/gen/gradlist.lua")
+end
+
+--- The manual's text for a row.
+---@param row table
+---@return string
+function M.doc(row)
+   M.manual = M.manual or dofile(shell.build .. "/gen/manual.lua")
+   return M.manual[row.path]
+end
+
+--- Whether a parameter of one of the types occurs in the row.
+---@param row table
+---@param ... string  types as the schemas write them
+---@return boolean
+function M.takes(row, ...)
+   for _, param in ipairs(row.params) do
+      for _, type in ipairs {...} do
+         if param[2] == type then return true end
+      end
+   end
+   return false
+end
+
+-- Examples ----------------------------------------------------------------------------------
+
+local function uniform(from, to)
+   return function(...)
+      local x = torch.rand({...}, {dtype = "float64"}) * (to - from) + from
+      return x:requires_grad_()
+   end
+end
+
+-- Symmetric positive definite matrices (..., n, n), n being the last of the numbers.
+local function positive_definite(...)
+   local sizes = {...}
+   local n = sizes[#sizes]
+   sizes[#sizes + 1] = n
+   local x = torch.randn(sizes, {dtype = "float64"})
+   local product = x:matmul(x:transpose(-1, -2)) + torch.eye(n, {dtype = "float64"})
+   return product:requires_grad_()
+end
+
+local names = {
+   T = function(...) return torch.randn({...}, {dtype = "float64", requires_grad = true}) end,
+   P = uniform(0.5, 2),
+   U = uniform(-0.9, 0.9),
+   SPD = positive_definite,
+   I = function(n, ...) return torch.randint(1, n + 1, {...}) end,
+   M = function(...) return torch.rand({...}):lt(0.5) end,
+}
+local environment = setmetatable(names, {__index = _G})
+
+--- A value with each tensor in it, however deep in tables, replaced by fn(tensor).
+---@param value any
+---@param fn fun(x: Tensor): Tensor
+---@return any
+function M.map(value, fn)
+   if torch.is_tensor(value) then return fn(value) end
+   if type(value) ~= "table" then return value end
+   local copy = {}
+   for key, item in pairs(value) do copy[key] = M.map(item, fn) end
+   return copy
+end
+
+--- The tensors in a value, in order.
+---@param value any
+---@return Tensor[]
+function M.tensors(value)
+   local list = {}
+   local function visit(item)
+      if torch.is_tensor(item) then
+         list[#list + 1] = item
+      elseif type(item) == "table" then
+         for i = 1, item.n or #item do visit(item[i]) end
+         local keys = {}
+         for key in pairs(item) do
+            if type(key) == "string" and key ~= "n" then keys[#keys + 1] = key end
+         end
+         table.sort(keys)
+         for _, key in ipairs(keys) do visit(item[key]) end
+      end
+   end
+   visit(value)
+   return list
+end
+
+--- Leaves with the same values, dtypes, strides and requires_grad, and memory of their own.
+---@param args table
+---@return table
+function M.fresh(args)
+   return M.map(args, function(x)
+      local copy = x:detach():clone()
+      return x.requires_grad and copy:requires_grad_() or copy
+   end)
+end
+
+--- Evaluates an example: the same random arguments each time.
+---@param text string
+---@return table args  packed, with n
+function M.arguments(text)
+   torch.manual_seed(42)
+   local chunk = assert(load("return " .. text, "=" .. text, "t", environment))
+   return M.fresh(table.pack(chunk()))
+end
+
+-- Calls -------------------------------------------------------------------------------------
+
+--- The row's function, in torch or in a table below it.
+---@param row table
+---@return function
+function M.find(row)
+   local value = torch
+   for name in row.path:gmatch("[^.]+") do
+      if name ~= "torch" then value = value[name] end
+   end
+   return value
+end
+
+--- Calls the operator as a function where it is one, else as a method, and packs the results.
+--- Random operators draw the same numbers each time. What an operator writes over (its name ends in
+--- an underscore) is copied first.
+---@param row table
+---@param args table  packed
+---@return table results  packed
+function M.call(row, args)
+   if not row.func then return M.call_method(row, row.name, args) end
+   torch.manual_seed(7)
+   return table.pack(M.find(row)(table.unpack(args, 1, args.n)))
+end
+
+--- The same by a method's name.
+---@param row table
+---@param name string
+---@param args table
+---@return table results
+function M.call_method(row, name, args)
+   local self = args[1]
+   if row.inplace and name:find("_$") and torch.is_tensor(self) then self = self:clone() end
+   torch.manual_seed(7)
+   return table.pack(self[name](self, table.unpack(args, 2, args.n)))
+end
+
+return M

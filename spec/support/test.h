@@ -1,0 +1,70 @@
+/*
+** test.h - the harness of the specs in C: spec/embed, which sees tlua.h alone,
+** and spec/core, for what that header does not show. Each .c file there is a
+** program, linked with libtlua.a; a test is a function without arguments, run
+** by RUN, that states what holds with CHECK. The last line says how many
+** passed; the exit status is 0 if all did.
+*/
+#ifndef TEST_H
+#define TEST_H
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "tlua.h"
+
+static int test_passed, test_failed, test_faults;
+
+/* States a fact; the first few violations of a test are shown. */
+#define CHECK(fact) test_fact((fact), __FILE__, __LINE__, #fact)
+/* For facts in a loop: says where it was violated. */
+#define CHECK_AT(i, fact)                                          \
+  do {                                                             \
+    if (!(fact)) {                                                 \
+      if (test_faults < 5) printf("  at %lld:\n", (long long)(i)); \
+      test_fact(false, __FILE__, __LINE__, #fact);                 \
+    }                                                              \
+  } while (0)
+/* The last failure is of this kind and its message contains this. */
+#define CHECK_ERROR(kind, part) test_error((kind), (part), __FILE__, __LINE__)
+#define RUN(test) test_run(#test, test)
+
+static inline void test_fact(bool fact, const char *file, int line, const char *text) {
+  if (!fact && test_faults++ < 5) printf("%s:%d: does not hold: %s\n", file, line, text);
+}
+
+static inline void test_error(tl_ErrorKind kind, const char *part, const char *file, int line) {
+  if (tl_error_kind() == kind && strstr(tl_error(), part) != NULL) return;
+  if (test_faults++ < 5)
+    printf("%s:%d: expected error %d with \"%s\", got %d: %s\n", file, line, (int)kind, part,
+           (int)tl_error_kind(), tl_error());
+}
+
+static inline void test_run(const char *name, void (*test)(void)) {
+  test_faults = 0;
+  test();
+  printf("%s %s\n", test_faults == 0 ? "ok" : "not ok", name);
+  fflush(stdout);
+  if (test_faults == 0)
+    test_passed++;
+  else
+    test_failed++;
+}
+
+static inline int test_end(void) {
+  printf("%d passed, %d failed\n", test_passed, test_failed);
+  return test_failed != 0;
+}
+
+/* A small generator for random cases, the same on every run. */
+static unsigned long long test_state = 88172645463325252ull;
+
+static inline long long test_random(long long below) {
+  test_state ^= test_state << 13;
+  test_state ^= test_state >> 7;
+  test_state ^= test_state << 17;
+  return (long long)(test_state % (unsigned long long)below);
+}
+
+#endif

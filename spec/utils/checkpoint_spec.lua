@@ -1,0 +1,56 @@
+local torch = require "tlua"
+local nn = torch.nn
+local checkpoint = torch.utils.checkpoint
+
+-- Gradients of a loss by a parameter and by the input, with `run` in place of the call.
+local function gradients(run)
+   torch.manual_seed(3)
+   local block = nn.Sequential(nn.Linear(3, 8), nn.Tanh(), nn.Dropout(0.5), nn.Linear(8, 2))
+   local x = torch.randn(4, 3, {requires_grad = true})
+   run(block, x * 2):sum():backward()
+   return {block[1].weight.grad:tolist(), block[4].bias.grad:tolist(), x.grad:tolist()}
+end
+
+describe("torch.utils.checkpoint", function()
+   it("gives the same gradients, the same elements being dropped", function()
+      local plain = gradients(function(block, x) return block(x) end)
+      assert.close(plain, gradients(checkpoint.checkpoint), 1e-6)
+      assert.close(plain, gradients(checkpoint), 1e-6)
+      assert.close(plain, gradients(function(block, x)
+         return checkpoint.checkpoint_sequential(block, 2, x)
+      end), 1e-6)
+   end)
+
+   it("computes its part twice, and only if gradients are wanted", function()
+      local count = 0
+      local function fn(a, n)
+         count = count + 1
+         return a * n, a + n
+      end
+      local x = torch.ones(2, {requires_grad = true})
+      local y, z = checkpoint(fn, x, 3)
+      assert.equal(1, count)
+      torch.add(y, z):sum():backward()
+      assert.equal(2, count)
+      assert.same({4, 4}, x.grad:tolist())
+      torch.no_grad(function() checkpoint(fn, x, 3) end)
+      assert.equal(3, count)
+   end)
+
+   it("learns parameters even if no argument has a gradient", function()
+      local layer = nn.Linear(2, 1)
+      checkpoint(layer, torch.ones(1, 2)):sum():backward()
+      assert.same({{1, 1}}, layer.weight.grad:tolist())
+   end)
+
+   it("leaves the random state after backward as it was before", function()
+      local layer = nn.Dropout(0.5)
+      local x = torch.ones(8, {requires_grad = true})
+      local y = checkpoint(layer, x)
+      torch.manual_seed(9)
+      y:sum():backward()
+      local after = torch.rand(1):item()
+      torch.manual_seed(9)
+      assert.equal(torch.rand(1):item(), after)
+   end)
+end)

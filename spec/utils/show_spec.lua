@@ -1,0 +1,77 @@
+-- What programs show people: progress, confusion, near misses.
+local torch = require "tlua"
+local near = torch.utils.near
+
+describe("torch.utils.near", function()
+   it("finds the name that was meant", function()
+      local names = {"padding", "stride", "padding_mode", "lr", "betas"}
+      for typed, meant in pairs {
+         paddin = "padding", pading = "padding", Stride = "stride", stirde = "stride",
+         bettas = "betas", padding_mod = "padding_mode",
+      } do
+         assert.equal(meant, near.find(typed, names))
+      end
+      assert.is_nil(near.find("momentum", names))
+      assert.equal("lr", near.find("lr_", {lr = 1, eps = 2}))
+      assert.equal("", near.hint("xyz", names))
+   end)
+end)
+
+describe("torch.utils.ConfusionMatrix", function()
+   it("counts which class was taken for which", function()
+      local confusion = torch.utils.ConfusionMatrix(3)
+      confusion:add(torch.tensor {1, 2, 2, 3}, torch.tensor {1, 2, 3, 3})
+      confusion:add(torch.tensor {{0.1, 0.9, 0.0}}, torch.tensor {1})
+      assert.same({{1, 1, 0}, {0, 1, 0}, {0, 1, 1}}, confusion.counts:tolist())
+      assert.same({5, 3, 0.6}, {confusion:total(), confusion:correct(), confusion:accuracy()})
+   end)
+
+   it("is printed as a table", function()
+      local confusion = torch.utils.ConfusionMatrix(2, {names = {"cat", "dog"}})
+      confusion:add(torch.tensor {1, 1, 2}, torch.tensor {1, 2, 2})
+      assert.equal(table.concat({
+         "    | cat dog   recall",
+         "----+--------",
+         "cat |   1   .  100.0 %",
+         "dog |   1   1   50.0 %",
+      }, "\n"), tostring(confusion))
+   end)
+
+   it("refuses classes that are not there", function()
+      local confusion = torch.utils.ConfusionMatrix(2)
+      assert.raises("expected classes from 1 to 2", function()
+         confusion:add(torch.tensor {3}, torch.tensor {1})
+      end)
+      assert.raises("as many targets as predictions", function()
+         confusion:add(torch.tensor {1, 2}, torch.tensor {1})
+      end)
+   end)
+end)
+
+describe("torch.utils.Progress", function()
+   local path
+   before_each(function() path = os.tmpname() end)
+   after_each(function() os.remove(path) end)
+
+   it("writes only the last line into a file", function()
+      local file = assert(io.open(path, "w"))
+      local bar = torch.utils.Progress {total = 4, stream = file}
+      for _ = 1, 4 do bar:step(1, "note") end
+      bar:finish "all done"
+      file:close()
+      local text <close> = assert(io.open(path))
+      assert.equal("all done\n", text:read "a")
+   end)
+
+   it("shows share, bar and note", function()
+      local bar = torch.utils.Progress {total = 8, label = "epoch 1", width = 4, unit = "digits"}
+      bar.live = false
+      bar:step(3)
+      local text = bar:render "loss 1"
+      assert.matches("^epoch 1 █▌··  38%%", text)
+      assert.matches("digits/s", text)
+      assert.matches("loss 1$", text)
+      bar:step(5)
+      assert.matches("████ 100%%", bar:render())
+   end)
+end)

@@ -1,0 +1,369 @@
+/*
+** engine.c - the backward pass.
+**
+** A slot becomes ready when all gradients that the plan counted for it have
+** come. A leaf is then finished at once; nodes wait in a heap, the one made
+** last in the forward pass first, which lets saved tensors go early. Nothing
+** recurses but a node whose derivative starts a pass of its own.
+**
+** Invariants. The pass owns the roots' nodes and thereby all it will visit,
+** whatever hooks and derivatives do to tensors. Every gradient on its way is
+** owned by one slot or one local variable, so that a failure anywhere leaves
+** nothing behind once the plan is freed.
+*/
+#include <string.h>
+
+#include "autograd/grads.h"
+#include "autograd/hooks.h"
+#include "autograd/plan.h"
+#include "core/alloc.h"
+#include "core/parallel.h"
+#include "ops.h"
+
+typedef struct Pass {
+  const tli_Backward *call;
+  tli_Plan plan;
+  bool retain;    /* nodes keep what they saved */
+  tli_Edge *ends; /* owned with what they refer to: of the roots, then of the inputs */
+  int nends;
+  int32_t *heap; /* ready nodes, the highest sequence on top */
+  int32_t nheap, heap_room;
+} Pass;
+
+/* The node whose derivative is being computed, for tli_node_wants. */
+static _Thread_local struct {
+  const Pass *pass;
+  const tli_Slot *slot;
+} now;
+
+bool tli_node_wants(const tli_Node *n, int i) {
+  if (n->edges[i].node == NULL && n->edges[i].leaf == NULL) return false;
+  if (now.slot == NULL || now.slot->node != n) return true;
+  const tli_Plan *plan = &now.pass->plan;
+  return plan->slots[plan->targets[now.slot->targets + i]].wanted;
+}
+
+/* ---- the heap ---- */
+
+static uint64_t sequence(const Pass *p, int32_t slot) { return p->plan.slots[slot].node->sequence; }
+
+static void heap_push(Pass *p, int32_t slot) {
+  int32_t i = p->nheap++;
+  uint64_t s = sequence(p, slot);
+  for (int32_t up; i > 0 && sequence(p, p->heap[up = (i - 1) / 2]) < s; i = up)
+    p->heap[i] = p->heap[up];
+  p->heap[i] = slot;
+}
+
+static int32_t heap_pop(Pass *p) {
+  int32_t top = p->heap[0], last = p->heap[--p->nheap], i = 0;
+  uint64_t s = sequence(p, last);
+  for (int32_t down; (down = 2 * i + 1) < p->nheap; i = down) {
+    if (down + 1 < p->nheap && sequence(p, p->heap[down + 1]) > sequence(p, p->heap[down])) down++;
+    if (sequence(p, p->heap[down]) <= s) break;
+    p->heap[i] = p->heap[down];
+  }
+  p->heap[i] = last;
+  return top;
+}
+
+/* ---- gradients that have all come ---- */
+
+/* Gives a slot's gradients to the inputs that stand for it. */
+static bool capture(Pass *p, const tli_Slot *s, tl_Tensor *const *grads) {
+  const tli_Backward *call = p->call;
+  for (int32_t i = s->captures; i >= 0; i = p->plan.next[i]) {
+    tl_Tensor *grad = grads[p->ends[call->nroots + i].output];
+    if (grad == NULL) continue;
+    if (call->accumulate)
+      TL_TRY(tli_grad_accumulate(call->inputs[i], tli_retain(grad), call->create_graph));
+    else
+      call->results[i] = tli_retain(grad);
+  }
+  return true;
+}
+
+static bool finish_leaf(Pass *p, tli_Slot *s) {
+  if (s->one == NULL) return true;
+  if (s->leaf->autograd) TL_TRY(tli_hooks_run(s->leaf->autograd->hooks, "backward", 0, &s->one));
+  bool wants_grad = s->leaf->flags & TLI_REQUIRES_GRAD; /* it may have been turned off since */
+  if (p->call->ninputs || !wants_grad) {
+    TL_TRY(capture(p, s, &s->one));
+    tli_slot_clear(s);
+    return true;
+  }
+  tl_Tensor *grad = s->one;
+  s->one = NULL;
+  return tli_grad_accumulate(s->leaf, grad, p->call->create_graph);
+}
+
+/* Adds a gradient (steals it), cast and summed to the shape it belongs to, to
+** those that have come for an output. */
+static bool add(tli_Slot *s, const char *from, int output, tl_Tensor *grad) {
+  tli_Info of_leaf;
+  if (s->leaf) tli_info_of(s->leaf, &of_leaf);
+  tl_Tensor *fitted = tli_grad_fit(from, grad, s->leaf ? &of_leaf : &s->node->infos[output]);
+  tli_release(grad);
+  TL_TRY(fitted);
+  if (!tli_slot_open(s)) {
+    tli_release(fitted);
+    return false;
+  }
+  tl_Tensor **sum = &tli_slot_grads(s)[output];
+  *sum = *sum ? tli_grad_add(*sum, fitted) : fitted;
+  return *sum != NULL;
+}
+
+/* Takes a gradient (steals it; NULL: none came of this use) to a slot. */
+static bool deliver(Pass *p, const char *from, int32_t to, int output, tl_Tensor *grad) {
+  tli_Slot *s = &p->plan.slots[to];
+  if (s->wanted && grad)
+    TL_TRY(add(s, from, output, grad));
+  else
+    tli_release(grad);
+  if (--s->uses > 0 || !s->wanted) return true;
+  if (s->leaf) return finish_leaf(p, s);
+  heap_push(p, to);
+  return true;
+}
+
+/* ---- one node ---- */
+
+/* Whether there is any gradient; fills up what is missing if the node asks. */
+static bool prepare(const tli_Node *n, tl_Tensor **grads, bool *any) {
+  *any = false;
+  for (int k = 0; k < n->noutputs; k++) *any = *any || grads[k];
+  if (!*any || !n->type->materialize) return true;
+  for (int k = 0; k < n->noutputs; k++) {
+    if (grads[k] || !n->infos[k].defined) continue;
+    grads[k] = tli_grad_fill(&n->infos[k], 0);
+    TL_TRY(grads[k]);
+  }
+  return true;
+}
+
+static bool run_hooks(const tli_Node *n, tl_Tensor **grads) {
+  if (n->hooks == NULL) return true;
+  for (int k = 0; k < n->noutputs; k++)
+    if (grads[k]) TL_TRY(tli_hooks_run(n->hooks, tli_node_name(n), k, &grads[k]));
+  return true;
+}
+
+static bool has_nan(tl_Tensor *t, bool *answer) {
+  bool mode = tli_set_grad_mode(false);
+  tl_Tensor *each = tlo_isnan(t);
+  tl_Tensor *any = each ? tlo_any(each, TLI_NOINTS, false) : NULL;
+  tl_Tensor *here = any ? tlo_to(any, TL_NODTYPE, TLI_CPU, false) : NULL;
+  *answer = false;
+  bool ok = here && tl_tensor_read(here, TL_BOOL, answer, sizeof *answer);
+  tli_release(here);
+  tli_release(any);
+  tli_release(each);
+  tli_set_grad_mode(mode);
+  return ok;
+}
+
+static bool check_nan(const tli_Node *n, tl_Tensor *const *out) {
+  for (int i = 0; i < n->ninputs; i++) {
+    bool nan = false;
+    if (out[i] == NULL) continue;
+    TL_TRY(has_nan(out[i], &nan));
+    if (nan)
+      return tli_fail(TL_EAUTOGRAD,
+                      "%s: the gradient of its input " TLI_POS
+                      " has NaN; the forward call was at %s",
+                      tli_node_name(n), (int64_t)i, n->where ? n->where : "an unknown place");
+  }
+  return true;
+}
+
+/* Calls the derivative; out[] is empty before, and after a failure. */
+static bool apply(Pass *p, tli_Slot *s, tl_Tensor **out) {
+  tli_Node *n = s->node;
+  if (!tli_node_usable(n)) return false;
+  const Pass *outer_pass = now.pass;
+  const tli_Slot *outer_slot = now.slot;
+  now.pass = p;
+  now.slot = s;
+  bool ok = n->type->apply(n, tli_slot_grads(s), out);
+  now.pass = outer_pass;
+  now.slot = outer_slot;
+  return ok;
+}
+
+/* A node that has nothing to lose may run again. Hooks count as something: a
+** function that refers to the result it was added to would keep it alive. */
+static void drop(tli_Node *n) {
+  if (n->dropped || (n->type->drop == NULL && n->hooks == NULL)) return;
+  n->dropped = true;
+  if (n->type->drop) n->type->drop(n);
+  tli_Hooks *hooks = n->hooks;
+  n->hooks = NULL;
+  tli_hooks_free(hooks);
+}
+
+/* Sends each gradient (steals them) where its edge leads. */
+static bool deliver_all(Pass *p, const tli_Slot *s, tl_Tensor **out) {
+  const tli_Node *n = s->node;
+  bool ok = true;
+  for (int i = 0; i < n->ninputs; i++) {
+    tl_Tensor *grad = out[i];
+    int32_t to = p->plan.targets[s->targets + i];
+    out[i] = NULL;
+    if (ok && to >= 0)
+      ok = deliver(p, tli_node_name(n), to, n->edges[i].output, grad);
+    else
+      tli_release(grad);
+  }
+  return ok;
+}
+
+static bool run_with(Pass *p, tli_Slot *s, tl_Tensor **out) {
+  tli_Node *n = s->node;
+  bool any;
+  TL_TRY(prepare(n, tli_slot_grads(s), &any));
+  if (any) TL_TRY(apply(p, s, out));
+  tli_slot_clear(s); /* first, so that a gradient only handed on has one owner */
+  if (!p->retain) drop(n);
+  bool ok = !any || !tli_anomaly() || check_nan(n, out);
+  if (ok) return deliver_all(p, s, out);
+  for (int i = 0; i < n->ninputs; i++) tli_release(out[i]);
+  return false;
+}
+
+#define FEW 8
+
+static bool run_node(Pass *p, int32_t slot) {
+  tli_Slot *s = &p->plan.slots[slot];
+  if (tli_interrupted()) return tli_fail(TL_EINTERRUPT, "backward: interrupted");
+  TL_TRY(tli_slot_open(s)); /* it may be that nothing came */
+  TL_TRY(run_hooks(s->node, tli_slot_grads(s)));
+  TL_TRY(capture(p, s, tli_slot_grads(s)));
+  if (!s->runs) {
+    tli_slot_clear(s);
+    return true;
+  }
+  tl_Tensor *few[FEW] = {NULL}, **out = few;
+  size_t bytes = (size_t)s->node->ninputs * sizeof *out;
+  if (s->node->ninputs > FEW) {
+    out = tli_alloc(bytes);
+    TL_TRY(out);
+    memset(out, 0, bytes);
+  }
+  bool ok = run_with(p, s, out);
+  if (out != few) tli_free(out, bytes);
+  return ok;
+}
+
+/* ---- a pass ---- */
+
+/* Sets an edge to where t came from; owned. */
+static bool edge_of(tl_Tensor *t, tli_Edge *edge) {
+  bool ok = true;
+  tli_Node *node = tli_grad_fn(t, &ok);
+  TL_TRY(ok);
+  if (node)
+    *edge = (tli_Edge){tli_node_retain(node), NULL, t->autograd->output};
+  else
+    *edge = (tli_Edge){NULL, tli_retain(t), 0};
+  return true;
+}
+
+static bool find_ends(Pass *p) {
+  const tli_Backward *call = p->call;
+  p->nends = call->nroots + call->ninputs;
+  p->ends = tli_alloc((size_t)p->nends * sizeof *p->ends);
+  TL_TRY(p->ends);
+  memset(p->ends, 0, (size_t)p->nends * sizeof *p->ends);
+  for (int i = 0; i < call->nroots; i++) {
+    if (!tli_requires_grad(call->roots[i]))
+      return tli_fail(TL_EAUTOGRAD,
+                      "backward: output " TLI_POS " requires no gradient and has no grad_fn",
+                      (int64_t)i);
+    TL_TRY(edge_of(call->roots[i], &p->ends[i]));
+  }
+  for (int i = 0; i < call->ninputs; i++) {
+    if (!tli_requires_grad(call->inputs[i]))
+      return tli_fail(TL_EAUTOGRAD, "backward: input " TLI_POS " requires no gradient", (int64_t)i);
+    TL_TRY(edge_of(call->inputs[i], &p->ends[call->nroots + i]));
+  }
+  return true;
+}
+
+/* The gradient a root starts with; a new reference. */
+static tl_Tensor *root_grad(const tli_Backward *call, int i) {
+  tl_Tensor *root = call->roots[i], *grad = call->grads ? call->grads[i] : NULL;
+  tli_Info info;
+  tli_info_of(root, &info);
+  if (grad == NULL && root->numel == 1) return tli_grad_fill(&info, 1);
+  if (grad == NULL)
+    return tli_fail_null(TL_EAUTOGRAD,
+                         "backward: only a tensor with one element has a gradient to start with; "
+                         "got shape %s, pass a gradient of that shape",
+                         tli_sizes_str(root));
+  if (!tli_same_sizes(grad, root))
+    return tli_fail_null(TL_ESHAPE, "backward: expected a gradient of shape %s, got %s",
+                         tli_sizes_str(root), tli_sizes_str(grad));
+  if (grad->dtype != root->dtype)
+    return tli_fail_null(TL_EDTYPE, "backward: expected a gradient of dtype %s, got %s",
+                         tl_dtype_name((tl_DType)root->dtype),
+                         tl_dtype_name((tl_DType)grad->dtype));
+  return tli_grad_fit("backward", grad, &info);
+}
+
+static bool start(Pass *p) {
+  const tli_Backward *call = p->call;
+  for (int i = 0; i < call->nroots; i++) {
+    tl_Tensor *grad = root_grad(call, i);
+    TL_TRY(grad);
+    const tli_Edge *end = &p->ends[i];
+    TL_TRY(deliver(p, "backward", tli_plan_slot(&p->plan, end), end->output, grad));
+  }
+  return true;
+}
+
+static bool run(Pass *p) {
+  const tli_Backward *call = p->call;
+  TL_TRY(find_ends(p));
+  TL_TRY(tli_plan_build(&p->plan, p->ends, call->nroots, p->ends + call->nroots, call->ninputs));
+  p->heap_room = p->plan.nslots;
+  p->heap = tli_alloc((size_t)p->heap_room * sizeof *p->heap);
+  TL_TRY(p->heap);
+  TL_TRY(start(p));
+  while (p->nheap > 0) TL_TRY(run_node(p, heap_pop(p)));
+  if (call->accumulate || call->allow_unused) return true;
+  for (int i = 0; i < call->ninputs; i++)
+    if (call->results[i] == NULL)
+      return tli_fail(TL_EAUTOGRAD,
+                      "grad: the outputs do not depend on input " TLI_POS
+                      "; pass allow_unused = true if that is meant",
+                      (int64_t)i);
+  return true;
+}
+
+static void pass_free(Pass *p) {
+  tli_plan_free(&p->plan);
+  if (p->heap) tli_free(p->heap, (size_t)p->heap_room * sizeof *p->heap);
+  for (int i = 0; p->ends && i < p->nends; i++) {
+    tli_node_release(p->ends[i].node);
+    tli_release(p->ends[i].leaf);
+  }
+  if (p->ends) tli_free(p->ends, (size_t)p->nends * sizeof *p->ends);
+}
+
+bool tli_backward(const tli_Backward *call) {
+  bool wants_results = call->ninputs && !call->accumulate;
+  for (int i = 0; wants_results && i < call->ninputs; i++) call->results[i] = NULL;
+  Pass p = {.call = call, .retain = call->retain_graph || call->create_graph};
+  bool inference = tli_set_inference_mode(false);
+  bool grad = tli_set_grad_mode(call->create_graph);
+  bool ok = run(&p);
+  pass_free(&p);
+  tli_set_grad_mode(grad);
+  tli_set_inference_mode(inference);
+  for (int i = 0; !ok && wants_results && i < call->ninputs; i++) {
+    tli_release(call->results[i]);
+    call->results[i] = NULL;
+  }
+  return ok;
+}

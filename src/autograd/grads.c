@@ -1,0 +1,166 @@
+/*
+** grads.c - gradients as tensors: fitted to the value they belong to, added
+** up, and kept in .grad.
+**
+** Adding in place is the rule when nothing is recorded, and needs a tensor
+** that nobody else can see: one reference to it and to its memory.
+*/
+#include "autograd/grads.h"
+
+#include <string.h>
+
+#include "ops.h"
+
+/* ---- fitting ---- */
+
+tl_Tensor *tli_grad_fit(const char *op, tl_Tensor *grad, const tli_Info *info) {
+  if (!tli_same_device(tli_device(grad), info->device))
+    return tli_fail_null(TL_EDEVICE, "%s: got a gradient on %s for a value on %s", op,
+                         tli_device_str(tli_device(grad)), tli_device_str(info->device));
+  if (!tli_is_float((tl_DType)grad->dtype))
+    return tli_fail_null(TL_EDTYPE, "%s: expected a floating gradient, got %s", op,
+                         tl_dtype_name((tl_DType)grad->dtype));
+  bool same_shape = grad->ndim == info->ndim &&
+                    memcmp(grad->sizes, info->sizes, info->ndim * sizeof *info->sizes) == 0;
+  if (same_shape && grad->dtype == info->dtype) return tli_retain(grad);
+  if (!same_shape && !tli_expandable(info->ndim, info->sizes, grad->ndim, grad->sizes))
+    return tli_fail_null(TL_ESHAPE, "%s: got a gradient of shape %s for a value of shape %s", op,
+                         tli_sizes_str(grad), tli_shape_str(info->ndim, info->sizes));
+  tl_Tensor *t =
+      same_shape ? tli_retain(grad) : tlo_sum_to_size(grad, (tl_Ints){info->ndim, info->sizes});
+  if (t == NULL || t->dtype == info->dtype) return t;
+  tl_Tensor *cast = tlo_to_dtype(t, (tl_DType)info->dtype);
+  tli_release(t);
+  return cast;
+}
+
+tl_Tensor *tli_grad_fill(const tli_Info *info, int64_t value) {
+  tl_Tensor *t = tli_empty((tl_DType)info->dtype, info->device, info->ndim, info->sizes);
+  bool mode = tli_set_grad_mode(false);
+  if (t && !tlo_fill_(t, tli_int(value))) {
+    tli_release(t);
+    t = NULL;
+  }
+  tli_set_grad_mode(mode);
+  return t;
+}
+
+/* ---- adding up ---- */
+
+/* Whether the caller's reference is the only way to the elements. A view's
+** base that nobody else holds is no other way. */
+static bool sole(const tl_Tensor *t) {
+  int refs = atomic_load_explicit(&t->storage->refs, memory_order_acquire);
+  bool base = t->base && tli_unique(t->base);
+  return tli_unique(t) && refs == (base ? 2 : 1);
+}
+
+/* Whether `other` can be added to t where t lies. */
+static bool can_take(const tl_Tensor *t, const tl_Tensor *other) {
+  return !tli_grad_mode() && sole(t) && !(t->flags & TLI_INFERENCE) && !tli_requires_grad(t) &&
+         t->dtype == other->dtype && (tli_contiguous(t) || tli_dense(t));
+}
+
+tl_Tensor *tli_grad_add(tl_Tensor *a, tl_Tensor *b) {
+  tl_Tensor *sum = NULL;
+  if (can_take(a, b)) {
+    sum = tlo_add_(a, b, tli_int(1)) ? tli_retain(a) : NULL;
+  } else if (can_take(b, a)) {
+    sum = tlo_add_(b, a, tli_int(1)) ? tli_retain(b) : NULL;
+  } else {
+    sum = tlo_add(a, b, tli_int(1));
+  }
+  tli_release(a);
+  tli_release(b);
+  return sum;
+}
+
+/* ---- .grad ---- */
+
+/* Whether grad lies in memory as the value itself does, so that an optimizer
+** walks both alike: in its order if it has no gaps, else row-major. */
+static bool lies_like(const tl_Tensor *grad, const tl_Tensor *t) {
+  if (tli_contiguous(t) || !tli_dense(t)) return tli_contiguous(grad);
+  for (int d = 0; d < t->ndim; d++)
+    if (t->sizes[d] > 1 && grad->strides[d] != t->strides[d]) return false;
+  return true;
+}
+
+/* A copy, with its history while that is recorded. */
+static tl_Tensor *copy_for(const tl_Tensor *t, tl_Tensor *grad) {
+  if (tli_grad_mode()) return tlo_clone(grad);
+  tl_Tensor *copy = tli_empty_like(t, (tl_DType)t->dtype);
+  if (copy && tlo_copy_(copy, grad)) return copy;
+  tli_release(copy);
+  return NULL;
+}
+
+/* Whether grad can become .grad: not if it is a small part of a large block,
+** which it would keep alive. */
+static bool can_stay(const tl_Tensor *grad, const tl_Tensor *t) {
+  int64_t bytes = grad->numel * (int64_t)tl_dtype_size((tl_DType)grad->dtype);
+  return sole(grad) && lies_like(grad, t) && !tli_requires_grad(grad) &&
+         grad->storage->bytes <= bytes + TLI_INLINE_BYTES;
+}
+
+/* The first gradient: steals it if it can serve as it is. */
+static tl_Tensor *first(const tl_Tensor *t, tl_Tensor *grad) {
+  if (!tli_grad_mode() && can_stay(grad, t)) {
+    grad->flags &= (uint8_t) ~(TLI_NUMBER | TLI_PARAMETER);
+    tli_release(grad->base);
+    grad->base = NULL;
+    return grad;
+  }
+  tl_Tensor *copy = copy_for(t, grad);
+  tli_release(grad);
+  return copy;
+}
+
+/* A later one, added to `sum`; steals grad. In place, whoever sees it: that
+** is what .grad is for. */
+static tl_Tensor *later(tl_Tensor *sum, tl_Tensor *grad) {
+  tl_Tensor *result = NULL;
+  bool fixed = (sum->flags & TLI_INFERENCE) || (!tli_contiguous(sum) && tli_overlaps_itself(sum));
+  if (tli_grad_mode() || fixed) {
+    result = tlo_add(sum, grad, tli_int(1));
+  } else if (tlo_add_(sum, grad, tli_int(1))) {
+    result = tli_retain(sum);
+  }
+  tli_release(grad);
+  return result;
+}
+
+bool tli_grad_accumulate(tl_Tensor *t, tl_Tensor *grad, bool create_graph) {
+  tli_Autograd *a = tli_autograd(t);
+  if (a == NULL) {
+    tli_release(grad);
+    return false;
+  }
+  bool mode = tli_set_grad_mode(create_graph);
+  tl_Tensor *sum = a->grad ? later(a->grad, grad) : first(t, grad);
+  tli_set_grad_mode(mode);
+  TL_TRY(sum);
+  tli_release(a->grad);
+  a->grad = sum;
+  return true;
+}
+
+bool tli_grad_set(tl_Tensor *t, tl_Tensor *grad) {
+  if (grad == NULL && t->autograd == NULL) return true;
+  if (grad && !tli_same_sizes(grad, t))
+    return tli_fail(TL_ESHAPE, "grad: expected shape %s as the tensor's, got %s", tli_sizes_str(t),
+                    tli_sizes_str(grad));
+  if (grad && grad->dtype != t->dtype)
+    return tli_fail(TL_EDTYPE, "grad: expected dtype %s as the tensor's, got %s",
+                    tl_dtype_name((tl_DType)t->dtype), tl_dtype_name((tl_DType)grad->dtype));
+  if (grad && !tli_same_device(tli_device(grad), tli_device(t)))
+    return tli_fail(TL_EDEVICE, "grad: expected a tensor on %s as the tensor's, got one on %s",
+                    tli_device_str(tli_device(t)), tli_device_str(tli_device(grad)));
+  if (grad == t) return tli_fail(TL_EARG, "grad: a tensor cannot be its own gradient");
+  tli_Autograd *a = tli_autograd(t);
+  TL_TRY(a);
+  tl_Tensor *old = a->grad;
+  a->grad = grad ? tli_retain(grad) : NULL;
+  tli_release(old);
+  return true;
+}

@@ -1,0 +1,253 @@
+/*
+** hooks.c - lists of hooks, and .grad of tensors that are no leaves.
+** Invariant: a hook that is being called is held by the caller, so that it may
+** remove itself, and its whole list, meanwhile.
+**
+** A tensor and the node that made it may be freed by two threads; what both
+** know of, a hook, is therefore changed under a lock. Lists are not: adding to
+** one is writing to the tensor.
+*/
+#include "autograd/hooks.h"
+
+#include <pthread.h>
+#include <string.h>
+
+#include "core/alloc.h"
+
+/* ---- hooks ---- */
+
+static tli_Hook *hook_retain(tli_Hook *h) {
+  atomic_fetch_add_explicit(&h->refs, 1, memory_order_relaxed);
+  return h;
+}
+
+void tli_hook_release(tli_Hook *h) {
+  if (h && tli_last_reference(&h->refs)) tli_free(h, sizeof *h);
+}
+
+/* Guards the fields of every hook and of every Weak below. */
+static pthread_mutex_t guard = PTHREAD_MUTEX_INITIALIZER;
+
+/* Counts; gives the context back when nothing can call the hook any more. */
+static void hook_change(tli_Hook *h, int lists, int calls, bool remove) {
+  void (*release)(void *context) = NULL;
+  pthread_mutex_lock(&guard);
+  h->lists += lists;
+  h->calls += calls;
+  if (remove || h->lists == 0) h->fn = NULL;
+  if (h->fn == NULL && h->calls == 0) {
+    release = h->release;
+    h->release = NULL;
+  }
+  pthread_mutex_unlock(&guard);
+  if (release) release(h->context);
+}
+
+void tli_hook_remove(tli_Hook *h) { hook_change(h, 0, 0, true); }
+
+/* ---- lists ---- */
+
+static size_t list_bytes(int capacity) {
+  return sizeof(tli_Hooks) + (size_t)capacity * sizeof(tli_Hook *);
+}
+
+static void unlist(tli_Hook *h) {
+  hook_change(h, -1, 0, false);
+  tli_hook_release(h);
+}
+
+/* Lets go of those that were removed. */
+static void list_tidy(tli_Hooks *list) {
+  int kept = 0;
+  for (int i = 0; i < list->n; i++) {
+    tli_Hook *h = list->hooks[i];
+    if (h->fn)
+      list->hooks[kept++] = h;
+    else
+      unlist(h);
+  }
+  list->n = kept;
+}
+
+/* Appends; may move the list. */
+static bool list_add(tli_Hooks **list, tli_Hook *h) {
+  tli_Hooks *old = *list;
+  if (old && old->n == old->capacity) list_tidy(old);
+  if (old == NULL || old->n == old->capacity) {
+    int capacity = old ? 2 * old->capacity : 2;
+    tli_Hooks *new = tli_alloc(list_bytes(capacity));
+    TL_TRY(new);
+    new->n = 0;
+    if (old) {
+      memcpy(new, old, list_bytes(old->n));
+      tli_free(old, list_bytes(old->capacity));
+    }
+    new->capacity = capacity;
+    *list = new;
+  }
+  (*list)->hooks[(*list)->n++] = hook_retain(h);
+  hook_change(h, 1, 0, false);
+  return true;
+}
+
+void tli_hooks_free(tli_Hooks *list) {
+  if (list == NULL) return;
+  for (int i = 0; i < list->n; i++) unlist(list->hooks[i]);
+  tli_free(list, list_bytes(list->capacity));
+}
+
+/* ---- adding ---- */
+
+static tli_Hook *hook_new(tli_HookFn fn, void *context, void (*release)(void *context)) {
+  tli_Hook *h = tli_alloc(sizeof *h);
+  if (h == NULL) {
+    if (release) release(context);
+    return NULL;
+  }
+  *h = (tli_Hook){.fn = fn, .context = context, .release = release};
+  atomic_init(&h->refs, 1);
+  return h;
+}
+
+/* Puts h where the gradient of t will come by. */
+static bool attach(tl_Tensor *t, tli_Hook *h) {
+  bool ok = true;
+  tli_Node *node = tli_grad_fn(t, &ok);
+  TL_TRY(ok);
+  tli_Autograd *a = tli_autograd(t);
+  TL_TRY(a);
+  h->output = node ? a->output : 0;
+  return list_add(node ? &node->hooks : &a->hooks, h);
+}
+
+tli_Hook *tli_hook_add(tl_Tensor *t, tli_HookFn fn, void *context, void (*release)(void *context)) {
+  tli_Hook *h = hook_new(fn, context, release);
+  TL_TRY_NULL(h);
+  bool ok = tli_requires_grad(t);
+  if (!ok)
+    tli_fail(TL_EAUTOGRAD, "register_hook: the tensor requires no gradient, so none will arrive");
+  if (ok && attach(t, h)) return h;
+  tli_hook_remove(h);
+  tli_hook_release(h);
+  return NULL;
+}
+
+/* ---- running ---- */
+
+/* Puts what a hook returned (owned) in the gradient's place. */
+static bool replace(const char *name, tl_Tensor **grad, tl_Tensor *with) {
+  if (with->dtype != (*grad)->dtype || !tli_same_sizes(with, *grad)) {
+    tli_fail(TL_ESHAPE,
+             "%s: expected a hook to return a gradient of shape %s and dtype %s, got %s and %s",
+             name, tli_sizes_str(*grad), tl_dtype_name((tl_DType)(*grad)->dtype),
+             tli_sizes_str(with), tl_dtype_name((tl_DType)with->dtype));
+    tli_release(with);
+    return false;
+  }
+  tli_release(*grad);
+  *grad = with;
+  return true;
+}
+
+static bool call(tli_Hook *h, const char *name, tl_Tensor **grad) {
+  tl_Tensor *out = NULL;
+  pthread_mutex_lock(&guard);
+  tli_HookFn fn = h->fn;
+  h->calls += fn != NULL;
+  pthread_mutex_unlock(&guard);
+  if (fn == NULL) return true;
+  bool ok = fn(h->context, *grad, &out);
+  hook_change(h, 0, -1, false);
+  return ok && (out == NULL || replace(name, grad, out));
+}
+
+static bool call_all(tli_Hook *const *hooks, int n, bool retains, const char *name, int output,
+                     tl_Tensor **grad) {
+  for (int i = 0; i < n; i++) {
+    tli_Hook *h = hooks[i];
+    if (h->retains == retains && h->output == output) TL_TRY(call(h, name, grad));
+  }
+  return true;
+}
+
+bool tli_hooks_run(const tli_Hooks *list, const char *name, int output, tl_Tensor **grad) {
+  if (list == NULL || list->n == 0) return true;
+  int n = list->n;
+  tli_Hook **hooks = tli_alloc((size_t)n * sizeof *hooks);
+  TL_TRY(hooks);
+  for (int i = 0; i < n; i++) hooks[i] = hook_retain(list->hooks[i]);
+  bool ok = call_all(hooks, n, false, name, output, grad);
+  ok = ok && call_all(hooks, n, true, name, output, grad);
+  for (int i = 0; i < n; i++) tli_hook_release(hooks[i]);
+  tli_free(hooks, (size_t)n * sizeof *hooks);
+  return ok;
+}
+
+/* ---- retain_grad ---- */
+
+/* The way from a node to a tensor that does not own it: the tensor empties it
+** before it goes, so that another thread's pass either finds it gone or holds
+** it. */
+typedef struct Weak {
+  tl_Tensor *tensor; /* borrowed */
+} Weak;
+
+static void weak_free(void *context) { tli_free(context, sizeof(Weak)); }
+
+/* A new reference; NULL if the tensor is gone or about to go. */
+static tl_Tensor *weak_get(const Weak *w) {
+  pthread_mutex_lock(&guard);
+  tl_Tensor *t = w->tensor;
+  int refs = t ? atomic_load_explicit(&t->refs, memory_order_relaxed) : 0;
+  while (refs > 0 && !atomic_compare_exchange_weak(&t->refs, &refs, refs + 1)) continue;
+  pthread_mutex_unlock(&guard);
+  return refs > 0 ? t : NULL;
+}
+
+static bool keep_grad(void *context, tl_Tensor *grad, tl_Tensor **out) {
+  (void)out;
+  tl_Tensor *t = weak_get(context);
+  if (t == NULL) return true;
+  bool ok = tli_grad_accumulate(t, tli_retain(grad), tli_grad_mode());
+  tli_release(t);
+  return ok;
+}
+
+static bool add_keeper(tl_Tensor *t) {
+  Weak *w = tli_alloc(sizeof *w);
+  TL_TRY(w);
+  w->tensor = t;
+  tli_Hook *h = tli_hook_add(t, keep_grad, w, weak_free);
+  TL_TRY(h);
+  h->retains = true;
+  t->autograd->keeper = h;
+  return true;
+}
+
+void tli_keeper_forget(tli_Autograd *a) {
+  tli_Hook *h = a->keeper;
+  a->keeper = NULL;
+  if (h == NULL) return;
+  pthread_mutex_lock(&guard);
+  if (h->release) ((Weak *)h->context)->tensor = NULL; /* else the context is gone */
+  pthread_mutex_unlock(&guard);
+  tli_hook_remove(h);
+  tli_hook_release(h);
+}
+
+bool tli_keeper_follow(tl_Tensor *t) {
+  tli_Autograd *a = t->autograd;
+  if (a == NULL || a->keeper == NULL) return true;
+  tli_keeper_forget(a);
+  return a->node == NULL || add_keeper(t);
+}
+
+bool tli_retain_grad(tl_Tensor *t) {
+  if (!tli_requires_grad(t))
+    return tli_fail(TL_EAUTOGRAD, "retain_grad: the tensor requires no gradient");
+  if (t->flags & TLI_REQUIRES_GRAD) return true;
+  bool ok = true;
+  tli_grad_fn(t, &ok); /* what keeps the gradient of an old history goes over */
+  if (!ok) return false;
+  return t->autograd->keeper || add_keeper(t);
+}

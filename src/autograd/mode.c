@@ -1,0 +1,42 @@
+/*
+** mode.c - what a thread records: grad mode, inference mode, anomaly mode.
+** Invariant: in inference mode nothing is recorded, whatever grad mode says.
+*/
+#include "autograd/graph.h"
+
+static _Thread_local bool grad_off; /* a new thread records */
+static _Thread_local bool inference;
+static _Thread_local tli_WhereFn anomaly_where;
+static _Thread_local void *anomaly_context;
+
+bool tli_grad_mode(void) { return !grad_off && !inference; }
+
+bool tli_set_grad_mode(bool enabled) {
+  bool previous = !grad_off;
+  grad_off = !enabled;
+  return previous;
+}
+
+bool tli_inference_mode(void) { return inference; }
+
+bool tli_set_inference_mode(bool enabled) {
+  bool previous = inference;
+  inference = enabled;
+  return previous;
+}
+
+bool tli_recording(tl_Tensor *const *inputs, int64_t n) {
+  if (!tli_grad_mode()) return false;
+  for (int64_t i = 0; i < n; i++)
+    if (tli_requires_grad(inputs[i])) return true;
+  return false;
+}
+
+void tli_set_anomaly(tli_WhereFn where, void *context) {
+  anomaly_where = where;
+  anomaly_context = context;
+}
+
+bool tli_anomaly(void) { return anomaly_where != NULL; }
+
+char *tli_anomaly_where(void) { return anomaly_where ? anomaly_where(anomaly_context) : NULL; }

@@ -1,0 +1,65 @@
+/*
+** dtype.h - element types: names, sizes, categories, promotion, and scalars.
+*/
+#ifndef TLI_DTYPE_H
+#define TLI_DTYPE_H
+
+#include "tlua.h"
+
+/* ORDER CATEGORY: a higher category wins a promotion. */
+typedef enum tli_Category { TLI_BOOL, TLI_INT, TLI_FLOAT } tli_Category;
+
+/* Indexed by dtype, for code that runs too often to call tl_dtype_size. */
+extern const uint8_t tli_dtype_bytes[TL_NDTYPES];
+extern const uint8_t tli_dtype_categories[TL_NDTYPES];
+
+static inline tli_Category tli_dtype_category(tl_DType dtype) {
+  return (tli_Category)tli_dtype_categories[dtype];
+}
+static inline bool tli_is_float(tl_DType t) { return tli_dtype_category(t) == TLI_FLOAT; }
+
+/* TL_NODTYPE for a name that is none; also knows "float", "double", "half",
+** "bfloat16", "int", "long", "short", "byte", "char". */
+tl_DType tli_dtype_from_name(const char *name);
+
+/* The type that holds both, by PyTorch's table: float16 with bfloat16 gives
+** float32, uint8 with a signed type the next signed one that holds both. */
+tl_DType tli_dtype_promote(tl_DType a, tl_DType b);
+
+/* The type in which kernels compute on a stored type: float32 for the half
+** types, int32 for what is smaller than it, itself for the rest. */
+tl_DType tli_dtype_compute(tl_DType dtype);
+
+/* The type that a Lua number or boolean has by itself: int64, float32, bool. */
+tl_DType tli_scalar_dtype(tl_Scalar s);
+
+static inline tl_Scalar tli_none(void) { return (tl_Scalar){.kind = TL_NONE, .i = 0}; }
+static inline tl_Scalar tli_int(int64_t i) { return (tl_Scalar){.kind = TL_INTEGER, .i = i}; }
+static inline tl_Scalar tli_float(double f) { return (tl_Scalar){.kind = TL_FLOATING, .f = f}; }
+static inline tl_Scalar tli_bool(bool b) { return (tl_Scalar){.kind = TL_BOOLEAN, .i = b}; }
+
+static inline bool tli_given(tl_Scalar s) { return s.kind != TL_NONE; }
+static inline double tli_to_double(tl_Scalar s) {
+  return s.kind == TL_FLOATING ? s.f : (double)s.i;
+}
+/* Truncates towards zero; saturates; NaN gives 0 (C leaves these undefined). */
+int64_t tli_to_int(tl_Scalar s);
+static inline bool tli_to_bool(tl_Scalar s) { return s.kind == TL_FLOATING ? s.f != 0 : s.i != 0; }
+/* Whether a number may be stored in `dtype` without changing category:
+** a float into an integer type may not. */
+bool tli_scalar_fits(tl_Scalar s, tl_DType dtype);
+
+/* Arithmetic on scalars, for derivative formulas; as in Lua, sums, differences
+** and products of integers stay integers, quotients and powers are floats. */
+tl_Scalar tli_scalar_add(tl_Scalar a, tl_Scalar b);
+tl_Scalar tli_scalar_sub(tl_Scalar a, tl_Scalar b);
+tl_Scalar tli_scalar_mul(tl_Scalar a, tl_Scalar b);
+tl_Scalar tli_scalar_div(tl_Scalar a, tl_Scalar b);
+tl_Scalar tli_scalar_pow(tl_Scalar a, tl_Scalar b);
+tl_Scalar tli_scalar_neg(tl_Scalar a);
+
+/* Reads and writes one element of any type. */
+tl_Scalar tli_load(const void *p, tl_DType dtype);
+void tli_store(void *p, tl_DType dtype, tl_Scalar s);
+
+#endif

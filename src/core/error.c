@@ -1,0 +1,74 @@
+/*
+** error.c - the thread-local failure record. Invariant: recording a failure
+** allocates nothing, so it works when memory is what failed.
+*/
+#include "core/error.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MESSAGE_MAX 1024
+
+static _Thread_local struct {
+  tl_ErrorKind kind;
+  char raw[MESSAGE_MAX];
+  char text[MESSAGE_MAX];
+} last;
+
+static void record(tl_ErrorKind kind, const char *format, va_list args) {
+  /* an argument may be the previous message itself */
+  char message[MESSAGE_MAX];
+  vsnprintf(message, sizeof message, format, args);
+  last.kind = kind;
+  memcpy(last.raw, message, sizeof message);
+}
+
+bool tli_fail(tl_ErrorKind kind, const char *format, ...) {
+  va_list args;
+  va_start(args, format);
+  record(kind, format, args);
+  va_end(args);
+  return false;
+}
+
+void *tli_fail_null(tl_ErrorKind kind, const char *format, ...) {
+  va_list args;
+  va_start(args, format);
+  record(kind, format, args);
+  va_end(args);
+  return NULL;
+}
+
+const char *tli_error_raw(void) { return last.raw; }
+
+void tli_error_clear(void) {
+  last.kind = TL_OK;
+  last.raw[0] = '\0';
+}
+
+void tli_error_translate(const char *raw, int base, char *out, size_t size) {
+  size_t n = 0;
+  while (*raw && n + 1 < size) {
+    if (*raw != TLI_POS_BEGIN) {
+      out[n++] = *raw++;
+      continue;
+    }
+    char *end;
+    long long position = strtoll(raw + 1, &end, 10);
+    if (position >= 0) position += base;
+    int wrote = snprintf(out + n, size - n, "%lld", position);
+    n += wrote > 0 ? (size_t)wrote : 0;
+    if (n >= size) n = size - 1;
+    raw = *end == TLI_POS_END ? end + 1 : end;
+  }
+  out[n] = '\0';
+}
+
+const char *tl_error(void) {
+  tli_error_translate(last.raw, 0, last.text, sizeof last.text);
+  return last.text;
+}
+
+tl_ErrorKind tl_error_kind(void) { return last.kind; }

@@ -1,0 +1,52 @@
+/*
+** error.h - failures travel as NULL or false; the kind and one message wait
+** in thread-local state until a binding turns them into its own form.
+*/
+#ifndef TLI_ERROR_H
+#define TLI_ERROR_H
+
+#include <inttypes.h>
+
+#include "tlua.h"
+
+/* A position (dimension or index) inside a message: the engine counts from 0;
+** a binding that counts from 1 finds the mark and translates. Negative
+** numbers count from the end for both. Used as
+**   tli_fail(TL_EINDEX, "select: index " TLI_POS " is out of range", i) */
+#define TLI_POS_BEGIN '\1'
+#define TLI_POS_END '\2'
+#define TLI_POS "\1%" PRId64 "\2"
+
+/* Records a failure and returns false. Never call it with a user's text as
+** the format. */
+bool tli_fail(tl_ErrorKind kind, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* The same for functions that return a pointer. */
+void *tli_fail_null(tl_ErrorKind kind, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* The message with its position marks, for bindings. */
+const char *tli_error_raw(void);
+/* Writes `raw` with each marked position translated: +base if not negative. */
+void tli_error_translate(const char *raw, int base, char *out, size_t size);
+
+void tli_error_clear(void);
+
+/* Our own mistakes, checked in debug and sanitizer builds only. */
+#ifdef TLI_DEBUG
+#define TL_ASSERT(c) ((c) ? (void)0 : __builtin_trap())
+#else
+#define TL_ASSERT(c) ((void)0)
+#endif
+
+/* Passes a failure of a call on. */
+#define TL_TRY(call)           \
+  do {                         \
+    if (!(call)) return false; \
+  } while (0)
+
+#define TL_TRY_NULL(call)     \
+  do {                        \
+    if (!(call)) return NULL; \
+  } while (0)
+
+#endif

@@ -1,0 +1,35 @@
+/*
+** parallel.h - the only place that starts threads for a kernel.
+*/
+#ifndef TLI_PARALLEL_H
+#define TLI_PARALLEL_H
+
+#include "tlua.h"
+
+typedef void (*tli_RangeFn)(void *context, int64_t begin, int64_t end);
+
+/* Calls fn over [0, n) cut in ranges of at least `grain`, on up to
+** tl_get_num_threads() threads; in the calling thread alone when n <= grain,
+** with one thread, or inside another tli_parallel_for. The cuts depend on the
+** number of threads: a kernel whose result would depend on them must cut by
+** itself, by sizes only. */
+void tli_parallel_for(int64_t n, int64_t grain, tli_RangeFn fn, void *context);
+
+/* Whether the calling thread runs a part of a tli_parallel_for. */
+bool tli_parallel_inside(void);
+
+/* Makes every tli_parallel_for of the calling thread run in it alone, for
+** threads that are themselves one of many (data-loader workers). Returns the
+** previous setting. */
+bool tli_parallel_set_serial(bool serial);
+
+/* For a library with threads of its own (BLAS): `set` is called at once and
+** again whenever the number of threads changes, so that it keeps to the same
+** limit. There is one such place. */
+void tli_parallel_follow(void (*set)(int threads));
+
+/* Whether tl_interrupt was called; kernels that run for long ask now and then
+** and return false after tli_fail(TL_EINTERRUPT, ...). */
+bool tli_interrupted(void);
+
+#endif

@@ -1,0 +1,47 @@
+/*
+** random.h - Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy
+** as 1, 2, 3", SC 2011): block i of the stream is a pure function of
+** (seed, i), so any element can be computed by any thread or device.
+*/
+#ifndef TLI_RANDOM_H
+#define TLI_RANDOM_H
+
+#include "tlua.h"
+
+typedef struct tli_Generator {
+  uint64_t seed;
+  uint64_t offset; /* the next unused block of four 32-bit numbers */
+} tli_Generator;
+
+void tli_generator_seed(tli_Generator *g, uint64_t seed);
+
+/* Reserves the blocks that n numbers need (`per_block` of them come from one
+** block of four words) and returns the first block's number. */
+uint64_t tli_generator_take(tli_Generator *g, int64_t n, int per_block);
+
+#define TLI_PHILOX_ROUND(c, k)                     \
+  do {                                             \
+    uint64_t p0_ = (uint64_t)0xD2511F53u * (c)[0]; \
+    uint64_t p1_ = (uint64_t)0xCD9E8D57u * (c)[2]; \
+    uint32_t c1_ = (c)[1], c3_ = (c)[3];           \
+    (c)[0] = (uint32_t)(p1_ >> 32) ^ c1_ ^ (k)[0]; \
+    (c)[1] = (uint32_t)p1_;                        \
+    (c)[2] = (uint32_t)(p0_ >> 32) ^ c3_ ^ (k)[1]; \
+    (c)[3] = (uint32_t)p0_;                        \
+  } while (0)
+
+/* The four words of block `block` of the stream `seed`. */
+static inline void tli_philox(uint64_t seed, uint64_t block, uint32_t out[4]) {
+  uint32_t key[2] = {(uint32_t)seed, (uint32_t)(seed >> 32)};
+  out[0] = (uint32_t)block;
+  out[1] = (uint32_t)(block >> 32);
+  out[2] = 0;
+  out[3] = 0;
+  for (int round = 0; round < 10; round++) {
+    TLI_PHILOX_ROUND(out, key);
+    key[0] += 0x9E3779B9u;
+    key[1] += 0xBB67AE85u;
+  }
+}
+
+#endif

@@ -1,0 +1,244 @@
+/*
+** tensor.c - making, sharing and freeing tensors, and the part of tlua.h that
+** looks at them. A tensor is written to only while it has one owner, except
+** for its reference count.
+*/
+#include "core/tensor.h"
+
+#include <string.h>
+
+#include "core/alloc.h"
+#include "core/backend.h"
+
+/* ---- construction ---- */
+
+/* Steals `storage`; geometry is the caller's to set. */
+static void tensor_init(tl_Tensor *t, tl_Storage *storage, tl_DType dtype) {
+  atomic_init(&t->refs, 1);
+  t->dtype = (int8_t)dtype;
+  t->flags = tli_inference_mode() ? TLI_INFERENCE : 0;
+  t->storage = storage;
+  t->offset = 0;
+  t->autograd = NULL;
+  t->base = NULL;
+}
+
+/* Steals `storage`, also on failure; NULL is passed on. */
+static tl_Tensor *tensor_new(tl_Storage *storage, tl_DType dtype) {
+  if (storage == NULL) return NULL;
+  tl_Tensor *t = tli_alloc(sizeof *t);
+  if (t)
+    tensor_init(t, storage, dtype);
+  else
+    tli_storage_release(storage);
+  return t;
+}
+
+static bool bad_sizes(int ndim, const int64_t *sizes) {
+  for (int d = 0; d < ndim; d++)
+    if (sizes[d] < 0)
+      return tli_fail(TL_EARG, "tensor: sizes %s: expected sizes of at least 0, got %" PRId64,
+                      tli_shape_str(ndim, sizes), sizes[d]);
+  return tli_fail(TL_EARG, "tensor: sizes %s: expected less than 2^63 bytes in all",
+                  tli_shape_str(ndim, sizes));
+}
+
+/* The number of elements, -1 with a message. */
+static int64_t check_sizes(tl_DType dtype, int ndim, const int64_t *sizes) {
+  if (dtype < 0 || dtype >= TL_NDTYPES) {
+    tli_fail(TL_EDTYPE, "tensor: expected a dtype, got %d", (int)dtype);
+    return -1;
+  }
+  if (ndim < 0 || ndim > TL_MAX_DIMS) {
+    tli_fail(TL_EARG, "tensor: expected 0 to %d dimensions, got %d", TL_MAX_DIMS, ndim);
+    return -1;
+  }
+  int64_t numel = tli_numel(ndim, sizes, tli_dtype_bytes[dtype]);
+  if (numel < 0) bad_sizes(ndim, sizes);
+  return numel;
+}
+
+tl_Tensor *tli_empty(tl_DType dtype, tl_Device device, int ndim, const int64_t *sizes) {
+  int64_t numel = check_sizes(dtype, ndim, sizes);
+  if (numel < 0) return NULL;
+  tl_Tensor *t = tensor_new(tli_storage_new(device, numel * tli_dtype_bytes[dtype]), dtype);
+  if (t) tli_set_geometry(t, ndim, sizes, NULL);
+  return t;
+}
+
+/* Of a row-major tensor, with elements that are no larger. */
+static tl_Tensor *empty_same(const tl_Tensor *like, tl_DType dtype) {
+  int64_t bytes = like->numel * tli_dtype_bytes[dtype];
+  tl_Tensor *t = tensor_new(tli_storage_new(tli_device(like), bytes), dtype);
+  if (t == NULL) return NULL;
+  t->flags |= TLI_CONTIGUOUS;
+  t->ndim = like->ndim;
+  t->numel = like->numel;
+  for (int d = 0; d < like->ndim; d++) {
+    t->sizes[d] = like->sizes[d];
+    t->strides[d] = like->strides[d];
+  }
+  return t;
+}
+
+tl_Tensor *tli_empty_like(const tl_Tensor *like, tl_DType dtype) {
+  if (tli_contiguous(like) && tli_dtype_bytes[dtype] <= tli_dtype_bytes[like->dtype])
+    return empty_same(like, dtype);
+  tl_Tensor *t = tli_empty(dtype, tli_device(like), like->ndim, like->sizes);
+  if (t && !tli_contiguous(like) && tli_dense(like))
+    tli_set_geometry(t, like->ndim, like->sizes, like->strides);
+  return t;
+}
+
+tl_Tensor *tli_number(tl_Scalar s) {
+  tl_DType dtype = s.kind == TL_FLOATING ? TL_F64 : tli_scalar_dtype(s);
+  tl_Tensor *t = tli_scalar_tensor(s, dtype, TLI_CPU);
+  if (t) t->flags |= TLI_NUMBER;
+  return t;
+}
+
+tl_Tensor *tli_scalar_tensor(tl_Scalar s, tl_DType dtype, tl_Device device) {
+  tl_Tensor *t = tli_empty(dtype, device, 0, NULL);
+  if (t == NULL) return NULL;
+  if (device.type == TL_CPU) {
+    tli_store(tli_data(t), dtype, s);
+    return t;
+  }
+  tli_Iter it;
+  tli_iter_build(&it, 0, NULL, &t, 1);
+  if (tli_backend(device)->fill(&it, s)) return t;
+  tli_release(t);
+  return NULL;
+}
+
+tl_Tensor *tli_alias(const tl_Tensor *t, int ndim, const int64_t *sizes, const int64_t *strides,
+                     int64_t offset) {
+  tl_Tensor *view = tensor_new(tli_storage_retain(t->storage), (tl_DType)t->dtype);
+  if (view == NULL) return NULL;
+  view->flags = t->flags & TLI_INFERENCE;
+  view->offset = offset;
+  tli_set_geometry(view, ndim, sizes, strides);
+  return view;
+}
+
+tl_Tensor *tli_detached(const tl_Tensor *t) {
+  return tli_alias(t, t->ndim, t->sizes, t->strides, t->offset);
+}
+
+/* A view owns its base, so freeing walks a chain; in a loop, for it may be
+** long. */
+void tli_release(tl_Tensor *t) {
+  while (t != NULL && tli_last_reference(&t->refs)) {
+    tl_Tensor *base = t->base;
+    if (t->autograd) tli_autograd_free(t->autograd);
+    tli_storage_release(t->storage);
+    tli_free(t, sizeof *t);
+    t = base;
+  }
+}
+
+/* ---- tlua.h ---- */
+
+tl_Tensor *tl_tensor_empty(tl_DType dtype, int ndim, const int64_t *sizes) {
+  return tli_empty(dtype, TLI_CPU, ndim, sizes);
+}
+
+/* Elements from the first to the one past the last that the geometry
+** reaches; -1 on a negative stride or overflow. */
+static int64_t extent(int ndim, const int64_t *sizes, const int64_t *strides, int64_t element) {
+  int64_t last = 0, step, bytes;
+  for (int d = 0; d < ndim; d++) {
+    if (strides[d] < 0) return -1;
+    if (sizes[d] == 0) continue;
+    if (__builtin_mul_overflow(sizes[d] - 1, strides[d], &step)) return -1;
+    if (__builtin_add_overflow(last, step, &last)) return -1;
+  }
+  if (last == INT64_MAX || __builtin_mul_overflow(last + 1, element, &bytes)) return -1;
+  return last + 1;
+}
+
+tl_Tensor *tl_tensor_wrap(void *data, tl_DType dtype, int ndim, const int64_t *sizes,
+                          const int64_t *strides, void (*release)(void *data, void *context),
+                          void *context) {
+  int64_t count = check_sizes(dtype, ndim, sizes);
+  if (count < 0) return NULL;
+  int64_t element = tli_dtype_bytes[dtype];
+  if (count > 0 && data == NULL) return tli_fail_null(TL_EARG, "wrap: expected memory, got NULL");
+  if ((uintptr_t)data % (uintptr_t)element != 0)
+    return tli_fail_null(TL_EARG, "wrap: expected memory aligned to %d bytes for %s", (int)element,
+                         tl_dtype_name(dtype));
+  if (count > 0 && strides) {
+    count = extent(ndim, sizes, strides, element);
+    if (count < 0)
+      return tli_fail_null(TL_EARG,
+                           "wrap: strides %s for sizes %s: expected strides of at least 0 that "
+                           "reach less than 2^63 bytes",
+                           tli_shape_str(ndim, strides), tli_shape_str(ndim, sizes));
+  }
+
+  tl_Tensor *t = tli_alloc(sizeof *t);
+  if (t == NULL) return NULL;
+  /* the last step that can fail comes before anything could call `release` */
+  tl_Storage *storage = tli_storage_wrap(TLI_CPU, data, count * element, release, context);
+  if (storage == NULL) {
+    tli_free(t, sizeof *t);
+    return NULL;
+  }
+  tensor_init(t, storage, dtype);
+  tli_set_geometry(t, ndim, sizes, strides);
+  return t;
+}
+
+tl_Tensor *tl_tensor_retain(tl_Tensor *tensor) { return tli_retain(tensor); }
+
+void tl_tensor_release(tl_Tensor *tensor) { tli_release(tensor); }
+
+tl_DType tl_tensor_dtype(const tl_Tensor *tensor) { return (tl_DType)tensor->dtype; }
+
+tl_Device tl_tensor_device(const tl_Tensor *tensor) { return tli_device(tensor); }
+
+int tl_tensor_ndim(const tl_Tensor *tensor) { return tensor->ndim; }
+
+const int64_t *tl_tensor_sizes(const tl_Tensor *tensor) { return tensor->sizes; }
+
+const int64_t *tl_tensor_strides(const tl_Tensor *tensor) { return tensor->strides; }
+
+int64_t tl_tensor_numel(const tl_Tensor *tensor) { return tensor->numel; }
+
+bool tl_tensor_is_contiguous(const tl_Tensor *tensor) { return tli_contiguous(tensor); }
+
+void *tl_tensor_data(const tl_Tensor *tensor) {
+  return tensor->numel > 0 ? tli_data(tensor) : NULL;
+}
+
+/* Copies with conversion into plain memory, seen as a tensor for the while. */
+static bool copy_out(const tl_Tensor *t, tl_DType dtype, void *buffer, int64_t bytes) {
+  tl_Storage storage = {.device = TLI_CPU, .bytes = bytes, .data = buffer};
+  tl_Tensor target = {.dtype = (int8_t)dtype, .storage = &storage};
+  tl_Tensor source = *t; /* tli_iter_build takes no const */
+  tli_set_geometry(&target, t->ndim, t->sizes, NULL);
+  tl_Tensor *args[] = {&target, &source};
+  tli_Iter it;
+  tli_iter_build(&it, t->ndim, t->sizes, args, 2);
+  return tli_backend(TLI_CPU)->copy(&it);
+}
+
+bool tl_tensor_read(const tl_Tensor *tensor, tl_DType dtype, void *buffer, size_t bytes) {
+  if (dtype < 0 || dtype >= TL_NDTYPES)
+    return tli_fail(TL_EDTYPE, "read: expected a dtype, got %d", (int)dtype);
+  int64_t need;
+  if (__builtin_mul_overflow(tensor->numel, (int64_t)tli_dtype_bytes[dtype], &need) ||
+      bytes != (size_t)need)
+    return tli_fail(TL_EARG,
+                    "read: expected a buffer for %" PRId64 " elements of %s, got %zu bytes",
+                    tensor->numel, tl_dtype_name(dtype), bytes);
+  if (tli_device(tensor).type != TL_CPU)
+    return tli_fail(TL_EDEVICE, "read: expected a tensor on the cpu, got one on %s",
+                    tli_device_str(tli_device(tensor)));
+  if (need == 0) return true;
+  if ((tl_DType)tensor->dtype == dtype && tli_contiguous(tensor)) {
+    memcpy(buffer, tli_data(tensor), bytes);
+    return true;
+  }
+  return copy_out(tensor, dtype, buffer, need);
+}

@@ -1,0 +1,6 @@
+/*
+** version.c - which library this is, for hosts that load it at run time.
+*/
+#include "tlua.h"
+
+const char *tl_version(void) { return TL_VERSION; }

@@ -1,0 +1,336 @@
+-- emit_bind.lua - writes the Lua functions of the operators: one C function per signature, one that
+-- chooses between the forms of an operator that has several, and the table of all of them.
+
+local default_c = require("expr").default_c
+
+local M = {}
+
+local getters = {
+   TENSOR = "tensor", OPERAND = "operand", TENSORS = "tensors", NUMBER = "number", INT = "int", DIM = "dim",
+   INDEX = "index", BOOL = "bool", FLOAT = "float", FLOATS = "floats", INTS = "ints", DIMS = "dims", INDICES = "indices",
+   STRING = "string", DTYPE = "dtype", DEVICE = "device", GENERATOR = "generator",
+}
+local without_default = {TENSOR = true, OPERAND = true, TENSORS = true, GENERATOR = true}
+
+local function quote(text)
+   return '"' .. text:gsub('[\\"]', "\\%0"):gsub("\n", "\\n") .. '"'
+end
+
+--- A parameter's name in Lua: C spells those that are keywords of either language `end_`.
+function M.lua_name(param)
+   return (param.name:gsub("_$", ""))
+end
+
+-- How a user writes the call, positions counted from 1: add(self, other, {alpha = 1}).
+local function lua_default(param)
+   local text = param.default
+   if text == nil or text == "nil" then return nil end
+   local number = math.tointeger(tonumber(text))
+   if (param.type == "dim" or param.type == "index" or param.type == "dim[]") and number and number >= 0 then
+      return tostring(number + 1)
+   end
+   if text == "inf" then return "math.huge" elseif text == "-inf" then return "-math.huge" end
+   return text
+end
+M.lua_default = lua_default
+
+--- The call as help and messages show it; `inplace`: of the in-place form.
+function M.usage(op, name, inplace)
+   local positional, named = {}, {}
+   for _, p in ipairs(op.params) do
+      local default = lua_default(p)
+      local text = M.lua_name(p) .. (p.vararg and "..." or "")
+      if p.keyword_only then
+         named[#named + 1] = M.lua_name(p) .. (default and " = " .. default or "")
+      else
+         positional[#positional + 1] = text .. (default and " = " .. default or p.optional and "?" or "")
+      end
+   end
+   if not inplace and M.takes_inplace(op) then positional[#positional + 1] = "inplace = false" end
+   if op.creation then named[#named + 1] = "requires_grad = false" end
+   if not inplace and M.has_out(op) then named[#named + 1] = "out" end
+   if #named > 0 then positional[#positional + 1] = "{" .. table.concat(named, ", ") .. "}" end
+   return ("%s(%s)"):format(name, table.concat(positional, ", "))
+end
+
+--- Whether the Lua function takes `inplace`, as those of torch.nn.functional do.
+function M.takes_inplace(op)
+   return op.module == "nn.functional" and op.inplace and true or false
+end
+
+--- Whether the Lua function takes out=.
+function M.has_out(op)
+   return op.results.kind == "tensor" and not op.view and op.out ~= false and not op.creation
+end
+
+local function param_row(p)
+   local flags = {}
+   if p.optional then flags[#flags + 1] = "TLI_P_OPTIONAL" end
+   if p.keyword_only then flags[#flags + 1] = "TLI_P_KEYWORD" end
+   if p.vararg then flags[#flags + 1] = "TLI_P_VARARG" end
+   return ("  {\"%s\", TLI_A_%s, %s, %d},"):format(
+      M.lua_name(p), p.info.kind, #flags > 0 and table.concat(flags, " | ") or "0", p.expand)
+end
+
+local function full_name(op, name)
+   return (op.module and not op.also and op.module .. "." or "") .. name
+end
+
+local function emit_signature(op, name, cname, extra, inplace)
+   local rows = {}
+   for _, p in ipairs(op.params) do rows[#rows + 1] = param_row(p) end
+   for _, row in ipairs(extra) do rows[#rows + 1] = row end
+   local count = #rows
+   if count == 0 then rows[1] = "  {NULL, 0, 0, 0}," end
+   return ("static const tli_Param params_%s[] = {\n%s\n};\n"):format(cname, table.concat(rows, "\n"))
+      .. ("static const tli_Signature sig_%s = {%s, %s,\n  params_%s, %d};"):format(
+         cname, quote(full_name(op, name)), quote(M.usage(op, full_name(op, name), inplace)), cname, count)
+end
+
+-- Operands come last: a number given as one is owned by the call from then on.
+local function emit_reading(op, line)
+   local order = {}
+   for _, operands in ipairs {false, true} do
+      for i, p in ipairs(op.params) do
+         if (p.type == "Operand") == operands then order[#order + 1] = {i, p} end
+      end
+   end
+   for _, pair in ipairs(order) do
+      local i, p = pair[1], pair[2]
+      local getter = getters[p.info.kind]
+      if without_default[p.info.kind] then
+         line("  %s%s = tli_arg_%s(&a, %d);", p.info.c, p.name, getter, i - 1)
+      else
+         line("  %s%s = tli_arg_%s(&a, %d, %s);", p.info.c, p.name, getter, i - 1,
+              p.optional and default_c(p) or p.info.none)
+      end
+   end
+end
+
+local function call_args(op, last)
+   local list = {}
+   for i, p in ipairs(op.params) do list[i] = p.name end
+   list[#list + 1] = last
+   return table.concat(list, ", ")
+end
+
+-- Long lists lie in memory that the stack holds, above the results' boxes.
+local function reads_lists(op)
+   for _, p in ipairs(op.params) do
+      if p.type:find("[]", 1, true) then return true end
+   end
+   return false
+end
+
+local function drop_lists(op, line)
+   if reads_lists(op) then line("  lua_settop(L, top);") end
+end
+
+-- The call of an operator that changes none of its arguments: where memory was short it is made
+-- again after a collection.
+local function emit_call(op, out, line)
+   local call = ("tlo_%s(%s)"):format(op.cname, call_args(op, out))
+   line("  bool ok = !a.failed && %s;", call)
+   line("  if (!ok && tli_args_retry(&a)) ok = %s;", call)
+end
+
+local emit_results = {}
+
+-- With inplace = true: the in-place form, which returns the first argument.
+local function emit_inplace_choice(op, line)
+   line("  if (!a.failed && tli_arg_bool(&a, %d, false) && !a.failed) {", #op.params)
+   line("    bool ok = tlo_%s_(%s);", op.cname, call_args(op))
+   line("    tli_args_end(&a);")
+   line("    if (!ok) return tli_args_raise(&a);")
+   line("    lua_pushvalue(L, a.at[0]);")
+   line("    return 1;")
+   line("  }")
+end
+
+function emit_results.tensor(op, line)
+   local out = M.has_out(op) and #op.params or nil
+   if M.takes_inplace(op) then
+      emit_inplace_choice(op, line)
+      out = out and out + 1
+   end
+   local call = ("tlo_%s(%s)"):format(op.cname, call_args(op))
+   line("  tl_Tensor *result = a.failed ? NULL : %s;", call)
+   line("  if (result == NULL && tli_args_retry(&a)) result = %s;", call)
+   if op.creation then
+      line("  if (result && tli_arg_bool(&a, %d, false) && !tli_set_requires_grad(result, true)) {", #op.params)
+      line("    tli_release(result);")
+      line("    result = NULL;")
+      line("  }")
+   elseif out then
+      line("  if (tli_args_given(&a, %d)) return tli_finish_out(&a, %d, result);", out, out)
+   end
+   line("  tli_args_end(&a);")
+   line("  if (result == NULL) return tli_args_raise(&a);")
+   drop_lists(op, line)
+   line("  tli_fill_box(L, a.S, box, result);")
+   line("  return 1;")
+end
+
+function emit_results.tensors(op, line)
+   line("  tl_Tensor *out[%d] = {NULL};", op.results.count)
+   emit_call(op, "out", line)
+   line("  tli_args_end(&a);")
+   line("  if (!ok) return tli_args_raise(&a);")
+   drop_lists(op, line)
+   line("  return tli_finish_several(L, a.S, boxes, out, %d);", op.results.count)
+end
+
+function emit_results.self(op, line, cname)
+   line("  bool ok = !a.failed && tlo_%s(%s);", cname, call_args(op))
+   line("  tli_args_end(&a);")
+   line("  if (!ok) return tli_args_raise(&a);")
+   line("  lua_settop(L, 1);")
+   line("  return 1;")
+end
+
+local none_of = {["tl_Tensors "] = "{0, NULL}", ["tl_Scalar "] = "{0}", ["tl_Ints "] = "{0, NULL}"}
+
+function emit_results.value(op, line)
+   local info = op.results.info
+   if info.push == "tensors" then
+      emit_call(op, "list", line)
+      line("  tli_args_end(&a);")
+      line("  return ok ? tli_finish_list(L, list) : tli_args_raise(&a);")
+      return
+   end
+   line("  %sout = %s;", info.c, none_of[info.c] or "0")
+   emit_call(op, "&out", line)
+   line("  tli_args_end(&a);")
+   line("  if (!ok) return tli_args_raise(&a);")
+   if info.push == "bool" then
+      line("  lua_pushboolean(L, out);\n  return 1;")
+   elseif info.push == "int" then
+      line("  lua_pushinteger(L, out);\n  return 1;")
+   elseif info.push == "number" then
+      line("  return tli_push_scalar(L, out);")
+   else
+      line("  return tli_push_%s(L, out);", info.push)
+   end
+end
+
+local function emit_binding(op, name, cname, inplace)
+   local extra = {}
+   if not inplace and M.takes_inplace(op) then
+      extra[1] = "  {\"inplace\", TLI_A_BOOL, TLI_P_OPTIONAL, 0},"
+   end
+   if not inplace and op.creation then
+      extra[#extra + 1] = "  {\"requires_grad\", TLI_A_BOOL, TLI_P_OPTIONAL | TLI_P_KEYWORD, 0},"
+   elseif not inplace and M.has_out(op) then
+      extra[#extra + 1] = "  {\"out\", TLI_A_TENSOR, TLI_P_OPTIONAL | TLI_P_KEYWORD, 0},"
+   end
+   local out = {emit_signature(op, name, cname, extra, inplace)}
+   local function line(format, ...) out[#out + 1] = format:format(...) end
+   local kind = inplace and "self" or op.results.kind
+   line("static int bind_%s(lua_State *L) {", cname)
+   line("  tli_Args a;")
+   line("  tli_args_begin(&a, L, &sig_%s);", cname)
+   if kind == "tensor" then
+      line("  tli_Box *box = tli_new_box(L, a.S);")
+   elseif kind == "tensors" then
+      line("  tli_Box *boxes[%d];", op.results.count)
+      line("  for (int i = 0; i < %d; i++) boxes[i] = tli_new_box(L, a.S);", op.results.count)
+   end
+   if kind == "value" and op.results.info.push == "tensors" then
+      line("  tl_Tensors *list = tli_push_list(L);")
+   elseif (kind == "tensor" or kind == "tensors") and reads_lists(op) then
+      line("  int top = lua_gettop(L);")
+   end
+   emit_reading(op, line)
+   emit_results[kind](op, line, cname)
+   line("}")
+   return table.concat(out, "\n")
+end
+
+-- Lua names and the forms behind each, in the order of the table.
+local function group(family)
+   local names, forms = {}, {}
+   local function add(name, op, cname)
+      local list = forms[name]
+      if not list then
+         list = {name = name, op = op}
+         forms[name] = list
+         names[#names + 1] = list
+      end
+      list[#list + 1] = cname
+   end
+   for _, op in ipairs(family.ops) do
+      if not op.internal then
+         add(full_name(op, op.lua), op, op.cname)
+         if op.inplace then add(full_name(op, op.lua .. "_"), op, op.cname .. "_") end
+      end
+   end
+   return names
+end
+
+local function emit_choice(list)
+   local cname = list[1] .. "_forms"
+   local forms = {}
+   for i, form in ipairs(list) do forms[i] = ("{&sig_%s, bind_%s}"):format(form, form) end
+   return ("static int bind_%s(lua_State *L) {\n  static const tli_Form forms[] = {%s};\n"
+      .. "  return tli_call_form(L, forms, %d);\n}"):format(cname, table.concat(forms, ", "), #list), cname
+end
+
+local function table_rows(list, cname)
+   local op = list.op
+   local short = list.name:match("([%w_]+)$")
+   local names = {short}
+   for _, alias in ipairs(op.alias or {}) do
+      names[#names + 1] = short:match("_$") and not alias:match("_$") and alias .. "_" or alias
+   end
+   local rows = {}
+   local function row(name, module, method)
+      rows[#rows + 1] = ("  {\"%s\", %s, bind_%s, %s, %s},"):format(
+         name, module and quote(module) or "NULL", cname, tostring(method and true or false),
+         tostring(op.func ~= false))
+   end
+   for _, name in ipairs(names) do
+      row(name, op.module, op.method)
+      if op.also then row(name, nil, false) end
+   end
+   return table.concat(rows, "\n")
+end
+
+--- The C file of one family.
+function M.family(family)
+   local out = {"/* Generated from " .. family.file .. "; not to be edited. */",
+                "#include \"bind.h\"\n#include \"lua/finish.h\"\n#include \"ops.h\"\n#include <math.h>\n"}
+   local rows = {}
+   for _, op in ipairs(family.ops) do
+      if not op.internal then
+         out[#out + 1] = emit_binding(op, op.lua, op.cname, op.inplace_form)
+         if op.inplace then out[#out + 1] = emit_binding(op, op.lua .. "_", op.cname .. "_", true) end
+      end
+   end
+   for _, list in ipairs(group(family)) do
+      local cname = list[1]
+      if #list > 1 then
+         local text
+         text, cname = emit_choice(list)
+         out[#out + 1] = text
+      end
+      rows[#rows + 1] = table_rows(list, cname)
+   end
+   rows[#rows + 1] = "  {NULL, NULL, NULL, false, false},"
+   out[#out + 1] = ("const tli_Binding tli_bindings_%s[] = {\n%s\n};"):format(family.name, table.concat(rows, "\n"))
+   return table.concat(out, "\n\n") .. "\n"
+end
+
+--- bind.h: the tables of all families.
+function M.header(all)
+   local out = {"/* Generated from src/ops; not to be edited. */",
+                "#ifndef TLI_BIND_H\n#define TLI_BIND_H\n\n#include \"lua/args.h\"\n"}
+   local list = {}
+   for _, family in ipairs(all.families) do
+      out[#out + 1] = ("extern const tli_Binding tli_bindings_%s[];"):format(family.name)
+      list[#list + 1] = "tli_bindings_" .. family.name
+   end
+   out[#out + 1] = ("\n#define TLI_ALL_BINDINGS {%s, NULL}\n\n#endif\n"):format(table.concat(list, ", "))
+   return table.concat(out, "\n")
+end
+
+return M

@@ -1,0 +1,215 @@
+-- emit_docs.lua - what people and editors read: the manual (as a Lua table for help() and as
+-- Markdown), the LuaLS annotations, and the list that the gradient check walks.
+
+local bind = require "emit_bind"
+
+local M = {}
+
+local function visible(all)
+   local list = {}
+   for _, op in ipairs(all.ops) do
+      if not op.internal then list[#list + 1] = op end
+   end
+   table.sort(list, function(a, b)
+      local x, y = (a.module or "") .. a.lua, (b.module or "") .. b.lua
+      return x == y and a.cname < b.cname or x < y
+   end)
+   return list
+end
+
+-- The tables that hold the function, below torch; false for torch itself.
+local function modules_of(op)
+   if op.also then return {false, op.module} end
+   return {op.module or false}
+end
+
+local function owner_of(module) return "torch" .. (module and "." .. module or "") end
+
+-- Where the function is found, the shorter path first.
+local function paths_of(op)
+   local paths = {}
+   for i, module in ipairs(modules_of(op)) do paths[i] = owner_of(module) .. "." .. op.lua end
+   return paths
+end
+
+local function path_of(op) return paths_of(op)[1] end
+
+local function result_text(op)
+   local kind = op.results.kind
+   if kind == "self" then return "self" end
+   if kind == "value" then return op.results.info.lua end
+   if kind == "tensor" then return "Tensor" end
+   return table.concat(op.results.names, ", ")
+end
+
+local function forms_text(op)
+   local forms = {}
+   if op.func ~= false then
+      for i, path in ipairs(paths_of(op)) do forms[i] = bind.usage(op, path) end
+   end
+   if op.method then
+      local call = bind.usage(op, "x:" .. op.lua):gsub("%(self,? ?", "(", 1)
+      forms[#forms + 1] = call
+   end
+   if op.inplace then forms[#forms + 1] = "in place: x:" .. op.lua .. "_" end
+   for _, alias in ipairs(op.alias or {}) do forms[#forms + 1] = "alias: " .. alias end
+   return forms
+end
+
+local function entry_text(op)
+   local doc = op.doc:gsub("^%s+", ""):gsub("%s+$", ""):gsub("\n%s+", "\n")
+   local notes = {}
+   if op.nondiff then notes[#notes + 1] = "Not differentiable: " .. op.nondiff .. "." end
+   return table.concat(forms_text(op), "\n") .. "\n  -> " .. result_text(op) .. "\n\n" .. doc
+      .. (#notes > 0 and "\n" .. table.concat(notes, "\n") or "")
+end
+
+local function merge(all)
+   local texts, order = {}, {}
+   for _, op in ipairs(visible(all)) do
+      for _, name in ipairs(paths_of(op)) do
+         if not texts[name] then
+            texts[name] = {}
+            order[#order + 1] = name
+         end
+         table.insert(texts[name], entry_text(op))
+      end
+   end
+   table.sort(order)
+   return order, texts
+end
+
+--- manual.lua: {["torch.add"] = text, ...}.
+function M.manual(all)
+   local order, texts = merge(all)
+   local out = {"-- Generated from src/ops; not to be edited.", "return {"}
+   for _, name in ipairs(order) do
+      out[#out + 1] = ("   [%q] = %q,"):format(name, table.concat(texts[name], "\n\n"))
+   end
+   out[#out + 1] = "}\n"
+   return table.concat(out, "\n")
+end
+
+--- manual.md: the same for readers.
+function M.markdown(all)
+   local order, texts = merge(all)
+   local out = {("# Operators\n\n%d names. Generated from src/ops. Dimensions and positions count from 1, negative "
+                 .. "ones from the end; a list of tensors is a Lua table; what stands in braces goes into a trailing "
+                 .. "table.\n"):format(#order)}
+   for _, name in ipairs(order) do
+      out[#out + 1] = ("## %s\n"):format(name)
+      for _, text in ipairs(texts[name]) do
+         local head, body = text:match("^(.-)\n\n(.*)$")
+         out[#out + 1] = ("```lua\n%s\n```\n%s\n"):format(head, body)
+      end
+   end
+   return table.concat(out, "\n")
+end
+
+local reserved = {["repeat"] = true, ["end"] = true, ["and"] = true, ["or"] = true, ["not"] = true}
+
+local function annotate(op, owner, sep, name, skip_self, out)
+   if reserved[name] then return end
+   out[#out + 1] = "---" .. op.doc:gsub("^%s+", ""):gsub("%s+$", ""):gsub("\n%s*", "\n---")
+   local names, fields = {}, {}
+   for i, p in ipairs(op.params) do
+      if not (skip_self and i == 1) then
+         if p.keyword_only then
+            fields[#fields + 1] = ("%s?: %s"):format(p.name, p.info.lua)
+         else
+            local lua_name = reserved[p.name] and p.name .. "_" or p.name
+            names[#names + 1] = lua_name
+            out[#out + 1] = ("---@param %s%s %s"):format(lua_name, p.optional and "?" or "", p.info.lua)
+         end
+      end
+   end
+   if bind.takes_inplace(op) then
+      names[#names + 1] = "inplace"
+      out[#out + 1] = "---@param inplace? boolean"
+   end
+   if op.creation then fields[#fields + 1] = "requires_grad?: boolean" end
+   if #fields > 0 then
+      names[#names + 1] = "options"
+      out[#out + 1] = ("---@param options? {%s}"):format(table.concat(fields, ", "))
+   end
+   for _, result in ipairs(op.results.names or {"self"}) do
+      local type = op.results.kind == "value" and op.results.info.lua or "torch.Tensor"
+      out[#out + 1] = ("---@return %s %s"):format(type, result)
+   end
+   out[#out + 1] = ("function %s%s%s(%s) end\n"):format(owner, sep, name, table.concat(names, ", "))
+end
+
+--- types/tlua.lua: annotations for LuaLS.
+function M.types(all)
+   local out = {"---@meta tlua\n-- Generated from src/ops; not to be edited.\n",
+                "---@class torch", "local torch = {}\n", "---@class torch.Tensor",
+                "---@field shape integer[]", "---@field dtype string", "---@field device string",
+                "---@field grad torch.Tensor?", "---@field requires_grad boolean", "---@field is_leaf boolean"}
+   for _, sign in ipairs {"add", "sub", "mul", "div", "mod", "pow", "idiv", "unm"} do
+      out[#out + 1] = ("---@operator %s%s: torch.Tensor"):format(
+         sign, sign == "unm" and "" or "(torch.Tensor|number)")
+   end
+   out[#out + 1] = "local Tensor = {}\n"
+   local modules = {}
+   for _, op in ipairs(visible(all)) do
+      for _, module in ipairs(modules_of(op)) do
+         local owner = owner_of(module)
+         if module and not modules[module] then
+            modules[module] = true
+            out[#out + 1] = ("%s = %s or {}\n"):format(owner, owner)
+         end
+         if op.func ~= false then annotate(op, owner, ".", op.lua, false, out) end
+      end
+      if op.method then annotate(op, "Tensor", ":", op.lua, true, out) end
+   end
+   out[#out + 1] = "return torch\n"
+   return table.concat(out, "\n")
+end
+
+local function list_text(list, format)
+   local texts = {}
+   for i, item in ipairs(list) do texts[i] = format(item) end
+   return "{" .. table.concat(texts, ", ") .. "}"
+end
+
+-- The options of the gradient check; false where there is no derivative to check.
+local function gradcheck_text(op, differentiable)
+   local given = op.gradcheck
+   if given == false or (given == nil and not differentiable) then return "false" end
+   local parts = {}
+   for key, value in pairs(given or {}) do parts[#parts + 1] = ("%s = %s"):format(key, tostring(value)) end
+   table.sort(parts)
+   return "{" .. table.concat(parts, ", ") .. "}"
+end
+
+local function gradlist_row(op)
+   local differentiable = op.grad ~= nil or ((op.composite or op.expr) and not op.nondiff)
+   local fields = {
+      {"name", op.lua}, {"path", path_of(op)}, {"form", op.cname},
+      {"method", op.method}, {"func", op.func ~= false},
+      {"inplace", (op.inplace or op.inplace_form) and true},
+      {"out", bind.has_out(op)}, {"view", op.view}, {"differentiable", differentiable},
+      {"nondiff", op.nondiff},
+   }
+   local parts = {}
+   for i, field in ipairs(fields) do
+      local value = field[2]
+      parts[i] = field[1] .. " = " .. (type(value) == "string" and ("%q"):format(value) or tostring(value and true or false))
+   end
+   parts[#parts + 1] = "gradcheck = " .. gradcheck_text(op, differentiable)
+   parts[#parts + 1] = "params = " .. list_text(op.params, function(p)
+      return ("{%q, %q, %s}"):format(bind.lua_name(p), p.type, tostring(p.optional))
+   end)
+   parts[#parts + 1] = "examples = " .. list_text(op.examples or {}, function(e) return ("%q"):format(e) end)
+   return "   {" .. table.concat(parts, ",\n    ") .. "},"
+end
+
+--- gradlist.lua: {{name=, examples=, ...}, ...} for the specs that walk the table.
+function M.gradlist(all)
+   local out = {"-- Generated from src/ops; not to be edited.", "return {"}
+   for _, op in ipairs(visible(all)) do out[#out + 1] = gradlist_row(op) end
+   out[#out + 1] = "}\n"
+   return table.concat(out, "\n")
+end
+
+return M

@@ -1,0 +1,116 @@
+-- load.lua - reads the operator table: every src/ops/*.lua is one family, a list of entries. Entries
+-- are data; what an entry may say is listed in `fields` and anything else is refused.
+
+local schema = require "schema"
+
+local M = {}
+
+local fields = {
+   doc = "string",          -- what it does: shapes, dtypes, errors; required unless internal
+   pointwise = "table",     -- {types=, out=, kernel=, bool=}: the forward is an elementwise kernel
+   reduction = "table",     -- {types=}: declares a kernel of the reduce family
+   scan = "table",          -- likewise for scans
+   view = "boolean",        -- the result shares self's storage
+   composite = "boolean",   -- C written with operators; records nothing itself
+   expr = "string",         -- the same, as an expression
+   inplace = "any",         -- true: op_ writes its result over self; "native": op_ is the C function
+   out = "boolean",         -- false: no out= form
+   grad = "table",          -- input -> derivative expression, or "a, b" -> one with several results
+   materialize = "boolean", -- false: derivative takes undefined gradients as nil
+   name = "string",         -- in Lua, where C's name had to differ
+   module = "string",       -- torch.<module> instead of torch
+   also = "boolean",        -- with module: in torch as well
+   method = "boolean",      -- false: no method; default: a method if the first parameter is self
+   func = "boolean",        -- false: only a method
+   creation = "boolean",    -- takes requires_grad
+   internal = "boolean",    -- C only
+   alias = "table",         -- further Lua names
+   examples = "table",      -- argument lists for the gradient check and the fuzzer
+   nondiff = "string",      -- why there is no derivative, for those whose result is floating
+   nograd = "table",        -- results that are floating yet carry no derivative, by name
+   gradcheck = "any",       -- options for the gradient check, or false with a reason in `nondiff`
+}
+
+local function fail(entry, why)
+   error(("%s:%d: operator %s: %s"):format(entry.file, entry.line, entry.lua or "?", why), 0)
+end
+
+local function check_grad(op)
+   for key in pairs(op.grad or {}) do
+      for name in key:gmatch("[%w_]+") do
+         if not op.params[name] then
+            fail(op, "derivative of unknown parameter " .. name)
+         end
+      end
+   end
+end
+
+local function check(op)
+   for key, value in pairs(op.entry) do
+      local want = fields[key]
+      if key ~= 1 and (not want or (want ~= "any" and type(value) ~= want)) then
+         fail(op, "unknown or ill-typed field " .. tostring(key))
+      end
+   end
+   if not op.doc and not op.internal then
+      fail(op, "has no doc")
+   end
+   if op.also and not op.module then
+      fail(op, "has also without module")
+   end
+   if op.grad and not op.examples and not op.internal then
+      fail(op, "has a derivative but no examples to check it with")
+   end
+   check_grad(op)
+end
+
+local function enter(family, entry, line)
+   local op = schema.parse(entry[1])
+   for key, value in pairs(entry) do
+      if type(key) == "string" then
+         op[key] = value
+      end
+   end
+   op.lua = entry.name or op.lua
+   op.entry, op.family, op.file, op.line = entry, family.name, family.file, line
+   local first = op.params[1]
+   if op.method == nil then
+      op.method = first ~= nil and first.name == "self"
+   end
+   op.inplace_form = op.results.kind == "self"
+   check(op)
+   return op
+end
+
+local function load_family(path)
+   local name = path:match("([%w_]+)%.lua$")
+   local family = {name = name, file = "src/ops/" .. name .. ".lua", ops = {}}
+   local env = setmetatable({}, {__index = _G})
+   function env.op(entry)
+      local line = debug.getinfo(2, "l").currentline
+      family.ops[#family.ops + 1] = enter(family, entry, line)
+   end
+   assert(loadfile(path, "t", env))()
+   return family
+end
+
+--- Loads all families.
+---@param paths string[]
+---@return table  {families = {...}, ops = {...}, byname = {cname = op}}
+function M.load(paths)
+   local all = {families = {}, ops = {}, byname = {}}
+   for _, path in ipairs(paths) do
+      local family = load_family(path)
+      all.families[#all.families + 1] = family
+      for _, op in ipairs(family.ops) do
+         if all.byname[op.cname] then
+            fail(op, "is declared twice")
+         end
+         all.byname[op.cname] = op
+         all.ops[#all.ops + 1] = op
+      end
+   end
+   return all
+end
+
+return M

@@ -1,0 +1,52 @@
+-- main.lua - the generator: `lua src/gen/main.lua OUTDIR` reads the operator table in src/ops/*.lua
+-- and writes everything that follows from it. A file is rewritten only when its text changes.
+
+local here = arg[0]:match("^(.*)/[^/]*$") or "."
+package.path = here .. "/?.lua;" .. package.path
+
+local load = require "load"
+local ops = require "emit_ops"
+local bind = require "emit_bind"
+local docs = require "emit_docs"
+
+local function read(path)
+   local file = io.open(path, "rb")
+   local text = file and file:read("a")
+   if file then file:close() end
+   return text
+end
+
+local function write(path, text)
+   if read(path) ~= text then
+      local file <close> = assert(io.open(path, "wb"))
+      assert(file:write(text))
+   end
+end
+
+local function families(directory)
+   local list = assert(io.popen("ls " .. directory .. "/*.lua"))
+   local paths = {}
+   for path in list:lines() do
+      paths[#paths + 1] = path
+   end
+   list:close()
+   return paths
+end
+
+local function main(out)
+   local all = load.load(families(here .. "/../ops"))
+   os.execute(("mkdir -p '%s' '%s/types'"):format(out, out))
+   write(out .. "/ops.h", ops.header(all))
+   write(out .. "/kernels.h", ops.kernels(all))
+   for _, family in ipairs(all.families) do
+      write(("%s/ops_%s.c"):format(out, family.name), ops.family(family, all))
+      write(("%s/bind_%s.c"):format(out, family.name), bind.family(family, all))
+   end
+   write(out .. "/bind.h", bind.header(all))
+   write(out .. "/manual.lua", docs.manual(all))
+   write(out .. "/manual.md", docs.markdown(all))
+   write(out .. "/types/tlua.lua", docs.types(all))
+   write(out .. "/gradlist.lua", docs.gradlist(all))
+end
+
+main(arg[1] or error("usage: lua src/gen/main.lua OUTDIR"))

@@ -1,0 +1,501 @@
+/*
+** args.c - from stack values to parameters. Invariant: between tli_args_begin
+** and tli_args_end nothing raises but Lua itself on lack of memory, and what
+** is owned by then are the operands made of numbers, which are read last.
+*/
+#include "lua/args.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- conversions of single values ---- */
+
+bool tli_to_whole(lua_State *L, int index, int64_t *out) {
+  if (lua_type(L, index) != LUA_TNUMBER) return false;
+  int whole;
+  *out = lua_tointegerx(L, index, &whole);
+  return whole;
+}
+
+bool tli_to_position(lua_State *L, int index, int64_t *out) {
+  if (!tli_to_whole(L, index, out) || *out == 0) return false;
+  if (*out > 0) --*out;
+  return true;
+}
+
+bool tli_to_scalar(lua_State *L, int index, tl_Scalar *out) {
+  switch (lua_type(L, index)) {
+  case LUA_TNUMBER:
+    *out = lua_isinteger(L, index) ? tli_int(lua_tointeger(L, index))
+                                   : tli_float(lua_tonumber(L, index));
+    return true;
+  case LUA_TBOOLEAN: *out = tli_bool(lua_toboolean(L, index)); return true;
+  default: return false;
+  }
+}
+
+tl_DType tli_to_dtype(lua_State *L, int index) {
+  if (lua_type(L, index) != LUA_TSTRING) return TL_NODTYPE;
+  return tli_dtype_from_name(lua_tostring(L, index));
+}
+
+bool tli_to_device(lua_State *L, int index, tl_Device *out) {
+  if (lua_type(L, index) != LUA_TSTRING) return false;
+  const char *text = lua_tostring(L, index);
+  if (strcmp(text, "cpu") == 0) {
+    *out = TLI_CPU;
+    return true;
+  }
+  if (strncmp(text, "cuda", 4) != 0) return false;
+  if (text[4] == '\0') {
+    *out = (tl_Device){TL_CUDA, 0};
+    return true;
+  }
+  char *end;
+  long number = strtol(text + 5, &end, 10);
+  if (text[4] != ':' || end == text + 5 || *end || number < 0 || number > 127) return false;
+  *out = (tl_Device){TL_CUDA, (int8_t)number};
+  return true;
+}
+
+const char *tli_describe(lua_State *L, const tli_State *S, int index) {
+  static _Thread_local char text[160];
+  if (index == 0) return "nothing";
+  if (tli_is_box(L, S, index)) {
+    tl_Tensor *t = tli_to_tensor(L, S, index);
+    if (t == NULL) return "a released Tensor";
+    snprintf(text, sizeof text, "Tensor%s %s", tli_sizes_str(t), tl_dtype_name((tl_DType)t->dtype));
+    return text;
+  }
+  switch (lua_type(L, index)) {
+  case LUA_TNUMBER:
+    if (lua_isinteger(L, index))
+      snprintf(text, sizeof text, "%lld", (long long)lua_tointeger(L, index));
+    else
+      snprintf(text, sizeof text, "%.14g", lua_tonumber(L, index));
+    return text;
+  case LUA_TSTRING:
+    snprintf(text, sizeof text, "string '%.60s'", lua_tostring(L, index));
+    return text;
+  case LUA_TBOOLEAN: return lua_toboolean(L, index) ? "true" : "false";
+  default: return luaL_typename(L, index);
+  }
+}
+
+/* ---- matching ---- */
+
+tli_Last tli_last_argument(lua_State *L, int top) {
+  if (top == 0 || lua_type(L, top) != LUA_TTABLE || lua_rawlen(L, top) > 0) return TLI_LAST_VALUE;
+  lua_pushnil(L);
+  if (!lua_next(L, top)) return TLI_LAST_EMPTY;
+  bool named = lua_type(L, -2) == LUA_TSTRING;
+  lua_pop(L, 2);
+  return named ? TLI_LAST_OPTIONS : TLI_LAST_VALUE;
+}
+
+int tli_find_param(const tli_Signature *sig, const char *name) {
+  for (int i = 0; i < sig->nparams; i++)
+    if (strcmp(sig->params[i].name, name) == 0) return i;
+  return -1;
+}
+
+/* Edit distance, small words only: for "did you mean". */
+static int distance(const char *a, const char *b) {
+  int row[33];
+  size_t na = strlen(a), nb = strlen(b);
+  if (na > 32 || nb > 32) return 99;
+  for (size_t j = 0; j <= nb; j++) row[j] = (int)j;
+  for (size_t i = 1; i <= na; i++) {
+    int diagonal = row[0];
+    row[0] = (int)i;
+    for (size_t j = 1; j <= nb; j++) {
+      int substitute = diagonal + (a[i - 1] != b[j - 1]);
+      diagonal = row[j];
+      int gap = (row[j] < row[j - 1] ? row[j] : row[j - 1]) + 1;
+      row[j] = substitute < gap ? substitute : gap;
+    }
+  }
+  return row[nb];
+}
+
+static void fail_unknown_option(tli_Args *a, const char *name) {
+  const char *nearest = NULL;
+  int best = 3;
+  for (int i = 0; i < a->signature->nparams; i++) {
+    int d = distance(name, a->signature->params[i].name);
+    if (d < best) {
+      best = d;
+      nearest = a->signature->params[i].name;
+    }
+  }
+  if (nearest)
+    tli_fail(TL_EARG, "%s: unknown option '%.40s'; did you mean '%s'?", a->signature->name, name,
+             nearest);
+  else
+    tli_fail(TL_EARG, "%s: unknown option '%.40s'; usage: %s", a->signature->name, name,
+             a->signature->text);
+  a->failed = true;
+}
+
+/* Puts the options on the stack and notes where. */
+static void read_options(tli_Args *a, int table) {
+  lua_State *L = a->L;
+  luaL_checkstack(L, TLI_MAX_PARAMS + 4, "options");
+  lua_pushnil(L);
+  while (lua_next(L, table)) {
+    if (lua_type(L, -2) != LUA_TSTRING) {
+      tli_fail(TL_EARG, "%s: options are named, got key %s", a->signature->name,
+               tli_describe(L, a->S, lua_absindex(L, -2)));
+      a->failed = true;
+      lua_pop(L, 2);
+      return;
+    }
+    const char *name = lua_tostring(L, -2);
+    int i = tli_find_param(a->signature, name);
+    if (i < 0 || a->at[i]) {
+      if (i < 0)
+        fail_unknown_option(a, name);
+      else
+        tli_fail(TL_EARG, "%s: %s was given twice", a->signature->name, name);
+      a->failed = true;
+      lua_pop(L, 2);
+      return;
+    }
+    lua_insert(L, -2); /* the value goes below the key and stays */
+    a->at[i] = lua_gettop(L) - 1;
+    a->type[i] = (int8_t)lua_type(L, a->at[i]);
+  }
+}
+
+/* What must be given and was not; lists of sizes may be empty, for 0-d shapes. */
+static void check_missing(tli_Args *a) {
+  for (int i = 0; i < a->signature->nparams && !a->failed; i++) {
+    const tli_Param *p = &a->signature->params[i];
+    if (a->at[i] || (p->flags & TLI_P_OPTIONAL)) continue;
+    if ((p->flags & TLI_P_VARARG) && p->kind != TLI_A_DIMS) continue;
+    tli_fail(TL_EARG, "%s: %s is missing; usage: %s", a->signature->name, p->name,
+             a->signature->text);
+    a->failed = true;
+  }
+}
+
+void tli_args_begin(tli_Args *a, lua_State *L, const tli_Signature *signature) {
+  tli_State *S = tli_state(L);
+  S->L = L;
+  a->L = L;
+  a->S = S;
+  a->signature = signature;
+  a->failed = false;
+  a->nlist = 0;
+  a->npool = 0;
+  a->ntemps = 0;
+  int top = lua_gettop(L), at = 1;
+  tli_Last last = tli_last_argument(L, top);
+  int empty = last == TLI_LAST_EMPTY ? top : 0, options = last == TLI_LAST_OPTIONS ? top-- : 0;
+  bool missing = false;
+  for (int i = 0; i < signature->nparams; i++) {
+    const tli_Param *p = &signature->params[i];
+    a->at[i] = 0;
+    if (at > top || (p->flags & TLI_P_KEYWORD)) {
+      missing = missing || !(p->flags & TLI_P_OPTIONAL);
+      continue;
+    }
+    int type = lua_type(L, at);
+    if (type == LUA_TNIL || (at == empty && !tli_takes_list(p))) {
+      missing = missing || !(p->flags & TLI_P_OPTIONAL);
+      at++;
+      continue;
+    }
+    a->at[i] = at++;
+    a->type[i] = (int8_t)type;
+    if (!(p->flags & TLI_P_VARARG) || type != LUA_TNUMBER) continue;
+    while (at <= top && lua_type(L, at) == LUA_TNUMBER) at++;
+    a->nlist = at - a->at[i];
+  }
+  if (at == empty) at++;
+  if (at <= top) {
+    tli_fail(TL_EARG, "%s: too many arguments: %s came after the last one; usage: %s",
+             signature->name, tli_describe(L, S, at), signature->text);
+    a->failed = true;
+  }
+  if (options) read_options(a, options);
+  if (missing) check_missing(a);
+}
+
+void tli_args_fail(tli_Args *a, int i, const char *expected) {
+  if (a->failed) return;
+  tli_fail(TL_EARG, "%s: %s: expected %s, got %s", a->signature->name, a->signature->params[i].name,
+           expected, tli_describe(a->L, a->S, a->at[i]));
+  a->failed = true;
+}
+
+bool tli_args_retry(tli_Args *a) {
+  if (a->failed || tl_error_kind() != TL_EMEM) return false;
+  tli_pacer_collect(a->L, a->S);
+  return true;
+}
+
+void tli_args_end(tli_Args *a) {
+  while (a->ntemps > 0) tli_release(a->temps[--a->ntemps]);
+}
+
+int tli_args_raise(tli_Args *a) { return tli_raise_as(a->L, a->signature->name); }
+
+/* ---- parameters ---- */
+
+tl_Tensor *tli_arg_tensor(tli_Args *a, int i) {
+  if (a->at[i] == 0 || a->failed) return NULL;
+  tl_Tensor *t = a->type[i] == LUA_TUSERDATA ? tli_to_tensor(a->L, a->S, a->at[i]) : NULL;
+  if (t == NULL) tli_args_fail(a, i, "a Tensor");
+  return t;
+}
+
+tl_Tensor *tli_arg_operand(tli_Args *a, int i) {
+  if (a->at[i] == 0 || a->failed) return NULL;
+  tl_Tensor *t = NULL;
+  if (a->type[i] == LUA_TUSERDATA) {
+    t = tli_to_tensor(a->L, a->S, a->at[i]);
+  } else {
+    tl_Scalar s;
+    if (tli_to_scalar(a->L, a->at[i], &s)) {
+      t = tli_number(s);
+      if (t == NULL) {
+        a->failed = true;
+        return NULL;
+      }
+      a->temps[a->ntemps++] = t;
+    }
+  }
+  if (t == NULL) tli_args_fail(a, i, "a Tensor or a number");
+  return t;
+}
+
+/* Room for n 8-byte elements: in the pool, else in a userdata that the stack
+** keeps alive until the call ends. */
+static void *room(tli_Args *a, int64_t n) {
+  if (a->npool + n <= TLI_POOL) {
+    void *p = &a->pool[a->npool];
+    a->npool += (int)n;
+    return p;
+  }
+  luaL_checkstack(a->L, 1, "list");
+  return lua_newuserdatauv(a->L, (size_t)n * 8, 0);
+}
+
+tl_Tensors tli_arg_tensors(tli_Args *a, int i) {
+  tl_Tensors list = {0, NULL};
+  if (a->at[i] == 0 || a->failed) return list;
+  if (a->type[i] != LUA_TTABLE) {
+    tli_args_fail(a, i, "a table of Tensors");
+    return list;
+  }
+  lua_State *L = a->L;
+  list.n = (int64_t)lua_rawlen(L, a->at[i]);
+  list.v = (tl_Tensor **)room(a, list.n);
+  for (int64_t k = 0; k < list.n; k++) {
+    lua_rawgeti(L, a->at[i], k + 1);
+    list.v[k] = lua_type(L, -1) == LUA_TUSERDATA ? tli_to_tensor(L, a->S, lua_gettop(L)) : NULL;
+    if (list.v[k] == NULL && !a->failed) {
+      tli_fail(TL_EARG, "%s: %s[%lld]: expected a Tensor, got %s", a->signature->name,
+               a->signature->params[i].name, (long long)k + 1,
+               tli_describe(L, a->S, lua_gettop(L)));
+      a->failed = true;
+    }
+    lua_pop(L, 1);
+  }
+  return list;
+}
+
+tl_Scalar tli_arg_number(tli_Args *a, int i, tl_Scalar otherwise) {
+  if (a->at[i] == 0 || a->failed) return otherwise;
+  tl_Scalar s = otherwise;
+  if (!tli_to_scalar(a->L, a->at[i], &s)) {
+    tl_Tensor *t = a->type[i] == LUA_TUSERDATA ? tli_to_tensor(a->L, a->S, a->at[i]) : NULL;
+    if (t && t->ndim == 0 && t->storage->device.type == TL_CPU && !tli_requires_grad(t))
+      s = tli_load(tli_data(t), (tl_DType)t->dtype);
+    else
+      tli_args_fail(a, i, "a number");
+  }
+  return s;
+}
+
+int64_t tli_arg_int(tli_Args *a, int i, int64_t otherwise) {
+  int64_t n = otherwise;
+  if (a->at[i] && !a->failed && !tli_to_whole(a->L, a->at[i], &n))
+    tli_args_fail(a, i, "an integer");
+  return n;
+}
+
+int64_t tli_arg_dim(tli_Args *a, int i, int64_t otherwise) {
+  int64_t n = otherwise;
+  if (a->at[i] && !a->failed && !tli_to_position(a->L, a->at[i], &n))
+    tli_args_fail(a, i, "a dimension, counted from 1 or from the end with -1");
+  return n;
+}
+
+int64_t tli_arg_index(tli_Args *a, int i, int64_t otherwise) {
+  int64_t n = otherwise;
+  if (a->at[i] && !a->failed && !tli_to_position(a->L, a->at[i], &n))
+    tli_args_fail(a, i, "a position, counted from 1 or from the end with -1");
+  return n;
+}
+
+bool tli_arg_bool(tli_Args *a, int i, bool otherwise) {
+  if (a->at[i] == 0 || a->failed) return otherwise;
+  if (a->type[i] != LUA_TBOOLEAN) tli_args_fail(a, i, "true or false");
+  return lua_toboolean(a->L, a->at[i]);
+}
+
+double tli_arg_float(tli_Args *a, int i, double otherwise) {
+  if (a->at[i] == 0 || a->failed) return otherwise;
+  if (a->type[i] != LUA_TNUMBER) tli_args_fail(a, i, "a number");
+  return lua_tonumber(a->L, a->at[i]);
+}
+
+typedef bool (*Reader)(lua_State *L, int index, int64_t *out);
+
+/* A table of integers. */
+static tl_Ints read_table(tli_Args *a, int i, Reader reader, const char *expected) {
+  lua_State *L = a->L;
+  int64_t n = (int64_t)lua_rawlen(L, a->at[i]);
+  int64_t *v = (int64_t *)room(a, n ? n : 1);
+  for (int64_t k = 0; k < n; k++) {
+    lua_rawgeti(L, a->at[i], k + 1);
+    if (!reader(L, lua_gettop(L), &v[k]) && !a->failed) {
+      tli_fail(TL_EARG, "%s: %s[%lld]: expected %s, got %s", a->signature->name,
+               a->signature->params[i].name, (long long)k + 1, expected,
+               tli_describe(L, a->S, lua_gettop(L)));
+      a->failed = true;
+    }
+    lua_pop(L, 1);
+  }
+  return (tl_Ints){n, v};
+}
+
+/* Separate numbers, from the parameter's first one on. */
+static tl_Ints read_numbers(tli_Args *a, int i, Reader reader, const char *expected) {
+  int count = a->nlist && (a->signature->params[i].flags & TLI_P_VARARG) ? a->nlist : 1;
+  int64_t *v = (int64_t *)room(a, count);
+  for (int k = 0; k < count; k++) {
+    if (reader(a->L, a->at[i] + k, &v[k]) || a->failed) continue;
+    tli_fail(TL_EARG, "%s: %s: expected %s, got %s", a->signature->name,
+             a->signature->params[i].name, expected, tli_describe(a->L, a->S, a->at[i] + k));
+    a->failed = true;
+  }
+  return (tl_Ints){count, v};
+}
+
+static tl_Ints read_list(tli_Args *a, int i, tl_Ints otherwise, Reader reader,
+                         const char *expected) {
+  const tli_Param *p = &a->signature->params[i];
+  if (a->failed) return otherwise;
+  if (a->at[i] == 0) {
+    static const int64_t none = 0;
+    bool empty_shape = (p->flags & TLI_P_VARARG) && !(p->flags & TLI_P_OPTIONAL);
+    return empty_shape ? (tl_Ints){0, &none} : otherwise;
+  }
+  int type = a->type[i];
+  if (type == LUA_TTABLE) {
+    tl_Ints list = read_table(a, i, reader, expected);
+    if (p->expand && list.n == 1 && p->expand > 1) {
+      int64_t *v = (int64_t *)room(a, p->expand);
+      for (int k = 0; k < p->expand; k++) v[k] = list.v[0];
+      list = (tl_Ints){p->expand, v};
+    }
+    return list;
+  }
+  if (type != LUA_TNUMBER) {
+    tli_args_fail(a, i, "a list of integers");
+    return otherwise;
+  }
+  tl_Ints list = read_numbers(a, i, reader, expected);
+  if (p->expand <= 1 || list.n != 1) return list;
+  int64_t *v = (int64_t *)room(a, p->expand);
+  for (int k = 0; k < p->expand; k++) v[k] = list.v[0];
+  return (tl_Ints){p->expand, v};
+}
+
+tl_Floats tli_arg_floats(tli_Args *a, int i, tl_Floats otherwise) {
+  if (a->at[i] == 0 || a->failed) return otherwise;
+  lua_State *L = a->L;
+  bool table = lua_type(L, a->at[i]) == LUA_TTABLE;
+  int64_t n = table ? (int64_t)lua_rawlen(L, a->at[i]) : 1;
+  double *v = (double *)room(a, n ? n : 1);
+  for (int64_t k = 0; k < n; k++) {
+    if (table)
+      lua_rawgeti(L, a->at[i], k + 1);
+    else
+      lua_pushvalue(L, a->at[i]);
+    if (lua_type(L, -1) != LUA_TNUMBER) tli_args_fail(a, i, "a number or a list of numbers");
+    v[k] = lua_tonumber(L, -1);
+    lua_pop(L, 1);
+  }
+  return (tl_Floats){n, v};
+}
+
+tl_Ints tli_arg_ints(tli_Args *a, int i, tl_Ints otherwise) {
+  return read_list(a, i, otherwise, tli_to_whole, "an integer");
+}
+
+tl_Ints tli_arg_dims(tli_Args *a, int i, tl_Ints otherwise) {
+  return read_list(a, i, otherwise, tli_to_position,
+                   "a dimension, counted from 1 or from the end with -1");
+}
+
+tl_Ints tli_arg_indices(tli_Args *a, int i, tl_Ints otherwise) {
+  return read_list(a, i, otherwise, tli_to_position,
+                   "a position, counted from 1 or from the end with -1");
+}
+
+const char *tli_arg_string(tli_Args *a, int i, const char *otherwise) {
+  if (a->at[i] == 0 || a->failed) return otherwise;
+  if (a->type[i] != LUA_TSTRING) {
+    tli_args_fail(a, i, "a string");
+    return otherwise;
+  }
+  return lua_tostring(a->L, a->at[i]);
+}
+
+tl_DType tli_arg_dtype(tli_Args *a, int i, tl_DType otherwise) {
+  if (a->at[i] == 0 || a->failed) return otherwise;
+  tl_DType dtype = tli_to_dtype(a->L, a->at[i]);
+  if (dtype == TL_NODTYPE) tli_args_fail(a, i, "a dtype such as \"float32\"");
+  return dtype;
+}
+
+tl_Device tli_arg_device(tli_Args *a, int i, tl_Device otherwise) {
+  tl_Device device = otherwise;
+  if (a->at[i] && !a->failed && !tli_to_device(a->L, a->at[i], &device))
+    tli_args_fail(a, i, "a device such as \"cpu\" or \"cuda:0\"");
+  return device;
+}
+
+tli_Generator *tli_arg_generator(tli_Args *a, int i) {
+  if (a->at[i] == 0 || a->failed) return &a->S->generator;
+  tli_Generator *g = tli_to_generator(a->L, a->at[i]);
+  if (g == NULL) tli_args_fail(a, i, "a torch.Generator");
+  return g;
+}
+
+/* ---- results ---- */
+
+int tli_push_scalar(lua_State *L, tl_Scalar s) {
+  if (s.kind == TL_FLOATING)
+    lua_pushnumber(L, s.f);
+  else if (s.kind == TL_BOOLEAN)
+    lua_pushboolean(L, s.i != 0);
+  else
+    lua_pushinteger(L, s.i);
+  return 1;
+}
+
+int tli_push_ints(lua_State *L, tl_Ints ints) {
+  lua_createtable(L, (int)ints.n, 0);
+  for (int64_t i = 0; i < ints.n; i++) {
+    lua_pushinteger(L, ints.v[i]);
+    lua_rawseti(L, -2, i + 1);
+  }
+  return 1;
+}

@@ -1,0 +1,493 @@
+/*
+** autograd.c - gradients as Lua sees them: backward and grad, hooks, and what
+** a tensor tells about its history.
+*/
+#include "lua/autograd.h"
+
+#include <string.h>
+
+#include "autograd/hooks.h"
+#include "lua/anchor.h"
+#include "lua/value.h"
+
+#define NODE "torch.Node"
+#define HOOK "torch.Hook"
+
+/* ---- passes ---- */
+
+/* Memory that the stack keeps until the call ends. */
+static tl_Tensor **new_list(lua_State *L, int64_t n) {
+  luaL_checkstack(L, 1, "list of tensors");
+  return lua_newuserdatauv(L, (size_t)(n ? n : 1) * sizeof(tl_Tensor *), 0);
+}
+
+/* Parameter i: a tensor or a list of them. Borrowed. */
+static tl_Tensors tensor_or_list(tli_Args *a, int i) {
+  if (!tli_args_given(a, i) || a->failed) return (tl_Tensors){0, NULL};
+  if (lua_type(a->L, a->at[i]) == LUA_TTABLE) return tli_arg_tensors(a, i);
+  tl_Tensor **v = new_list(a->L, 1);
+  v[0] = tli_arg_tensor(a, i);
+  return (tl_Tensors){1, v};
+}
+
+/* Parameter i: n tensors, or nil or false where there is none. Borrowed. */
+static tl_Tensor **tensors_or_none(tli_Args *a, int i, int64_t n) {
+  if (!tli_args_given(a, i) || a->failed) return NULL;
+  lua_State *L = a->L;
+  tl_Tensor **v = new_list(L, n);
+  memset(v, 0, (size_t)n * sizeof *v);
+  if (lua_type(L, a->at[i]) != LUA_TTABLE) {
+    v[0] = tli_arg_tensor(a, i);
+    if (n != 1) tli_args_fail(a, i, "a list with one gradient for each output");
+    return v;
+  }
+  for (int64_t k = 0; k < n && !a->failed; k++) {
+    lua_rawgeti(L, a->at[i], k + 1);
+    if (lua_type(L, -1) == LUA_TUSERDATA) v[k] = tli_to_tensor(L, a->S, lua_gettop(L));
+    if (v[k] == NULL && lua_toboolean(L, -1)) tli_args_fail(a, i, "a list of Tensors");
+    lua_pop(L, 1);
+  }
+  if ((int64_t)lua_rawlen(L, a->at[i]) > n)
+    tli_args_fail(a, i, "a list with one gradient for each output");
+  return v;
+}
+
+static void each_tensor(const tli_Backward *call, void (*fn)(tl_Tensor *t)) {
+  for (int i = 0; i < call->nroots; i++) fn(call->roots[i]);
+  for (int i = 0; i < call->nroots && call->grads; i++)
+    if (call->grads[i]) fn(call->grads[i]);
+  for (int i = 0; i < call->ninputs; i++) fn(call->inputs[i]);
+}
+
+static void hold(tl_Tensor *t) { tli_retain(t); }
+
+/* The pass holds the tensors itself: a hook may release the values they came
+** from. */
+static bool run(lua_State *L, const tli_Backward *call) {
+  each_tensor(call, hold);
+  lua_State *outer = tli_set_running(L);
+  bool ok = tli_backward(call);
+  tli_set_running(outer);
+  each_tensor(call, tli_release);
+  return ok;
+}
+
+static bool fits_int(const tl_Tensors *list) { return list->n <= INT32_MAX; }
+
+static int accumulate(tli_Args *a, tl_Tensors roots, tl_Tensor *const *grads, int first) {
+  bool create = tli_arg_bool(a, first + 1, false);
+  bool retain = tli_arg_bool(a, first, create);
+  tl_Tensors inputs = tensor_or_list(a, first + 2);
+  if (tli_args_given(a, first + 2) && inputs.n == 0)
+    tli_args_fail(a, first + 2, "a Tensor or a list with at least one");
+  if (!fits_int(&roots) || !fits_int(&inputs)) tli_args_fail(a, 0, "fewer tensors");
+  tli_args_end(a);
+  if (a->failed) return tli_raise(a->L);
+  tli_Backward call = {.roots = roots.v,
+                       .grads = grads,
+                       .nroots = (int)roots.n,
+                       .retain_graph = retain,
+                       .create_graph = create,
+                       .inputs = inputs.v,
+                       .ninputs = (int)inputs.n,
+                       .accumulate = true};
+  return run(a->L, &call) ? 0 : tli_raise_caught(a->L);
+}
+
+static int tensor_backward(lua_State *L) {
+  static const tli_Param params[] = {{"self", TLI_A_TENSOR, 0, 0},
+                                     {"gradient", TLI_A_TENSOR, TLI_P_OPTIONAL, 0},
+                                     {"retain_graph", TLI_A_BOOL, TLI_P_OPTIONAL, 0},
+                                     {"create_graph", TLI_A_BOOL, TLI_P_OPTIONAL, 0},
+                                     {"inputs", TLI_A_TENSORS, TLI_P_OPTIONAL, 0}};
+  static const tli_Signature sig = {"backward",
+                                    "x:backward(gradient?, {retain_graph = create_graph, "
+                                    "create_graph = false, inputs?})",
+                                    params, 5};
+  tli_Args a;
+  tli_args_begin(&a, L, &sig);
+  tl_Tensor *root = tli_arg_tensor(&a, 0);
+  tl_Tensor *grad = tli_arg_tensor(&a, 1);
+  return accumulate(&a, (tl_Tensors){1, &root}, &grad, 2);
+}
+
+static int autograd_backward(lua_State *L) {
+  static const tli_Param params[] = {{"tensors", TLI_A_TENSORS, 0, 0},
+                                     {"grad_tensors", TLI_A_TENSORS, TLI_P_OPTIONAL, 0},
+                                     {"retain_graph", TLI_A_BOOL, TLI_P_OPTIONAL, 0},
+                                     {"create_graph", TLI_A_BOOL, TLI_P_OPTIONAL, 0},
+                                     {"inputs", TLI_A_TENSORS, TLI_P_OPTIONAL, 0}};
+  static const tli_Signature sig = {"autograd.backward",
+                                    "torch.autograd.backward(tensors, grad_tensors?, "
+                                    "{retain_graph = create_graph, create_graph = false, inputs?})",
+                                    params, 5};
+  tli_Args a;
+  tli_args_begin(&a, L, &sig);
+  tl_Tensors roots = tensor_or_list(&a, 0);
+  tl_Tensor **grads = tensors_or_none(&a, 1, roots.n);
+  return accumulate(&a, roots, grads, 2);
+}
+
+/* Fills the boxes from `first` on; nil where there is no result. */
+static int push_results(lua_State *L, int first, tl_Tensor **results, int n) {
+  tli_State *S = tli_state(L);
+  for (int i = 0; i < n; i++) ((tli_Box *)lua_touserdata(L, first + i))->tensor = results[i];
+  for (int i = 0; i < n; i++) {
+    if (results[i]) {
+      tli_pacer_note(L, S, results[i]);
+    } else {
+      lua_pushnil(L);
+      lua_replace(L, first + i);
+    }
+  }
+  return n;
+}
+
+static int autograd_grad(lua_State *L) {
+  static const tli_Param params[] = {{"outputs", TLI_A_TENSORS, 0, 0},
+                                     {"inputs", TLI_A_TENSORS, 0, 0},
+                                     {"grad_outputs", TLI_A_TENSORS, TLI_P_OPTIONAL, 0},
+                                     {"retain_graph", TLI_A_BOOL, TLI_P_OPTIONAL, 0},
+                                     {"create_graph", TLI_A_BOOL, TLI_P_OPTIONAL, 0},
+                                     {"allow_unused", TLI_A_BOOL, TLI_P_OPTIONAL, 0}};
+  static const tli_Signature sig = {
+      "autograd.grad",
+      "torch.autograd.grad(outputs, inputs, {grad_outputs?, retain_graph = create_graph, "
+      "create_graph = false, allow_unused = false})",
+      params, 6};
+  tli_Args a;
+  tli_args_begin(&a, L, &sig);
+  tl_Tensors roots = tensor_or_list(&a, 0), inputs = tensor_or_list(&a, 1);
+  tl_Tensor **grads = tensors_or_none(&a, 2, roots.n);
+  bool create = tli_arg_bool(&a, 4, false);
+  bool retain = tli_arg_bool(&a, 3, create);
+  bool unused = tli_arg_bool(&a, 5, false);
+  if (!a.failed && inputs.n == 0) tli_args_fail(&a, 1, "a Tensor or a list with at least one");
+  if (!fits_int(&roots) || !fits_int(&inputs)) tli_args_fail(&a, 0, "fewer tensors");
+  tli_args_end(&a);
+  if (a.failed) return tli_raise(L);
+  tl_Tensor **results = new_list(L, inputs.n);
+  tli_Backward call = {.roots = roots.v,
+                       .grads = grads,
+                       .nroots = (int)roots.n,
+                       .retain_graph = retain,
+                       .create_graph = create,
+                       .inputs = inputs.v,
+                       .ninputs = (int)inputs.n,
+                       .allow_unused = unused,
+                       .results = results};
+  luaL_checkstack(L, call.ninputs + 1, "autograd.grad: too many inputs");
+  int first = lua_gettop(L) + 1;
+  for (int i = 0; i < call.ninputs; i++) tli_push_box(L);
+  if (!run(L, &call)) return tli_raise_caught(L);
+  return push_results(L, first, results, call.ninputs);
+}
+
+/* ---- hooks ---- */
+
+typedef struct HookCall {
+  tl_Tensor *grad; /* borrowed */
+  tl_Tensor *out;  /* owned */
+} HookCall;
+
+/* (function, call) */
+static int call_hook(lua_State *L) {
+  HookCall *call = lua_touserdata(L, 2);
+  tli_State *S = tli_state(L);
+  lua_settop(L, 1);
+  tli_Box *box = tli_push_box(L);
+  tli_fill_box(L, S, box, tli_retain(call->grad));
+  lua_call(L, 1, 1);
+  if (lua_isnil(L, 1)) return 0;
+  tl_Tensor *out = lua_type(L, 1) == LUA_TUSERDATA ? tli_to_tensor(L, S, 1) : NULL;
+  if (out == NULL)
+    return tli_error(L, "register_hook: expected the hook to return a Tensor or nothing, got %s",
+                     tli_describe(L, S, 1));
+  call->out = tli_retain(out);
+  return 0;
+}
+
+static bool lua_hook(void *context, tl_Tensor *grad, tl_Tensor **out) {
+  HookCall call = {grad, NULL};
+  bool ok = tli_anchor_call(context, call_hook, &call);
+  *out = call.out;
+  return ok;
+}
+
+typedef struct Handle {
+  tli_Hook *hook; /* owned */
+} Handle;
+
+static int tensor_register_hook(lua_State *L) {
+  tl_Tensor *t = tli_check_tensor(L, 1, "register_hook");
+  if (lua_type(L, 2) != LUA_TFUNCTION)
+    return tli_error(L, "register_hook: hook: expected a function, got %s",
+                     tli_describe(L, tli_state(L), 2));
+  lua_settop(L, 2);
+  Handle *handle = lua_newuserdatauv(L, sizeof *handle, 0);
+  handle->hook = NULL;
+  luaL_setmetatable(L, HOOK);
+  lua_insert(L, 2);
+  tli_Anchor *anchor = tli_anchor_new(L);
+  if (anchor) handle->hook = tli_hook_add(t, lua_hook, anchor, tli_anchor_drop);
+  return handle->hook ? 1 : tli_raise(L);
+}
+
+static int hook_remove(lua_State *L) {
+  Handle *handle = luaL_checkudata(L, 1, HOOK);
+  if (handle->hook) tli_hook_remove(handle->hook);
+  return 0;
+}
+
+static int hook_gc(lua_State *L) {
+  Handle *handle = luaL_checkudata(L, 1, HOOK);
+  tli_hook_release(handle->hook);
+  handle->hook = NULL;
+  return 0;
+}
+
+/* ---- nodes ---- */
+
+static tli_Node *check_node(lua_State *L, int index) {
+  return *(tli_Node **)luaL_checkudata(L, index, NODE);
+}
+
+tli_Node **tli_push_node_box(lua_State *L) {
+  tli_Node **box = lua_newuserdatauv(L, sizeof *box, 0);
+  *box = NULL;
+  luaL_setmetatable(L, NODE);
+  return box;
+}
+
+static void push_node(lua_State *L, tli_Node *node) {
+  *tli_push_node_box(L) = tli_node_retain(node);
+}
+
+static int node_gc(lua_State *L) {
+  tli_Node **box = luaL_checkudata(L, 1, NODE);
+  tli_Node *node = *box;
+  *box = NULL;
+  tli_node_release(node);
+  return 0;
+}
+
+static int node_eq(lua_State *L) {
+  lua_pushboolean(L, check_node(L, 1) == check_node(L, 2));
+  return 1;
+}
+
+static int node_tostring(lua_State *L) {
+  char title[80];
+  tli_node_title(check_node(L, 1), title, sizeof title);
+  lua_pushfstring(L, "<%s>", title);
+  return 1;
+}
+
+/* A list of {node or leaf, which of its results}; {} where no gradient goes. */
+static void push_next_functions(lua_State *L, const tli_Node *node) {
+  lua_createtable(L, node->ninputs, 0);
+  for (int i = 0; i < node->ninputs; i++) {
+    const tli_Edge *edge = &node->edges[i];
+    lua_createtable(L, 2, 0);
+    if (edge->node || edge->leaf) {
+      if (edge->node)
+        push_node(L, edge->node);
+      else
+        tli_push_tensor(L, tli_retain(edge->leaf));
+      lua_rawseti(L, -2, 1);
+      lua_pushinteger(L, edge->output + 1);
+      lua_rawseti(L, -2, 2);
+    }
+    lua_rawseti(L, -2, i + 1);
+  }
+}
+
+static int node_index(lua_State *L) {
+  const tli_Node *node = check_node(L, 1);
+  const char *key = lua_type(L, 2) == LUA_TSTRING ? lua_tostring(L, 2) : "";
+  if (strcmp(key, "name") == 0)
+    lua_pushstring(L, tli_node_name(node));
+  else if (strcmp(key, "next_functions") == 0)
+    push_next_functions(L, node);
+  else
+    lua_pushnil(L);
+  return 1;
+}
+
+/* ---- tensors ---- */
+
+static int tensor_requires_grad_(lua_State *L) {
+  tl_Tensor *t = tli_check_tensor(L, 1, "requires_grad_");
+  if (!lua_isnoneornil(L, 2) && lua_type(L, 2) != LUA_TBOOLEAN)
+    return tli_error(L, "requires_grad_: expected true or false, got %s",
+                     tli_describe(L, tli_state(L), 2));
+  bool on = lua_isnoneornil(L, 2) || lua_toboolean(L, 2);
+  if (!tli_set_requires_grad(t, on)) return tli_raise(L);
+  lua_settop(L, 1);
+  return 1;
+}
+
+static int tensor_detach_(lua_State *L) {
+  if (!tli_forget_history(tli_check_tensor(L, 1, "detach_"))) return tli_raise(L);
+  lua_settop(L, 1);
+  return 1;
+}
+
+static int tensor_retain_grad(lua_State *L) {
+  return tli_retain_grad(tli_check_tensor(L, 1, "retain_grad")) ? 0 : tli_raise(L);
+}
+
+const luaL_Reg tli_autograd_methods[] = {
+    {"backward", tensor_backward},
+    {"requires_grad_", tensor_requires_grad_},
+    {"detach_", tensor_detach_},
+    {"retain_grad", tensor_retain_grad},
+    {"register_hook", tensor_register_hook},
+    {NULL, NULL},
+};
+
+static int get_grad(lua_State *L, tli_State *S, tl_Tensor *t) {
+  (void)S;
+  if (t->autograd && t->autograd->grad)
+    tli_push_tensor(L, tli_retain(t->autograd->grad));
+  else
+    lua_pushnil(L);
+  return 1;
+}
+
+static int set_grad(lua_State *L, tli_State *S, tl_Tensor *t, int value) {
+  tl_Tensor *grad = NULL;
+  if (!lua_isnil(L, value)) {
+    if (lua_type(L, value) == LUA_TUSERDATA) grad = tli_to_tensor(L, S, value);
+    if (grad == NULL)
+      return tli_error(L, "grad: expected a Tensor or nil, got %s", tli_describe(L, S, value));
+  }
+  return tli_grad_set(t, grad) ? 0 : tli_raise(L);
+}
+
+static int get_grad_fn(lua_State *L, tli_State *S, tl_Tensor *t) {
+  (void)S;
+  bool ok = true;
+  tli_Node *node = tli_grad_fn(t, &ok);
+  if (!ok) return tli_raise(L);
+  if (node)
+    push_node(L, node);
+  else
+    lua_pushnil(L);
+  return 1;
+}
+
+static int get_requires_grad(lua_State *L, tli_State *S, tl_Tensor *t) {
+  (void)S;
+  lua_pushboolean(L, tli_requires_grad(t));
+  return 1;
+}
+
+static int set_requires_grad(lua_State *L, tli_State *S, tl_Tensor *t, int value) {
+  if (lua_type(L, value) != LUA_TBOOLEAN)
+    return tli_error(L, "requires_grad: expected true or false, got %s", tli_describe(L, S, value));
+  return tli_set_requires_grad(t, lua_toboolean(L, value)) ? 0 : tli_raise(L);
+}
+
+static int get_is_leaf(lua_State *L, tli_State *S, tl_Tensor *t) {
+  (void)S;
+  lua_pushboolean(L, (t->flags & TLI_REQUIRES_GRAD) || !tli_requires_grad(t));
+  return 1;
+}
+
+static int get_retains_grad(lua_State *L, tli_State *S, tl_Tensor *t) {
+  (void)S;
+  lua_pushboolean(L, t->autograd && t->autograd->keeper);
+  return 1;
+}
+
+/* The same memory without history. In-place changes of it count as changes of
+** the tensor, unlike PyTorch's, so that a backward pass sees them. */
+static int get_data(lua_State *L, tli_State *S, tl_Tensor *t) {
+  (void)S;
+  tl_Tensor *data = tli_detached(t);
+  if (data == NULL) return tli_raise(L);
+  tli_push_tensor(L, data);
+  return 1;
+}
+
+/* x.data = y: x takes over y's memory, shape and dtype, but stays the same
+** tensor for the modules and optimizers that hold it. */
+static int set_data(lua_State *L, tli_State *S, tl_Tensor *t, int value) {
+  const tl_Tensor *y = lua_type(L, value) == LUA_TUSERDATA ? tli_to_tensor(L, S, value) : NULL;
+  if (y == NULL) return tli_error(L, "data: expected a Tensor, got %s", tli_describe(L, S, value));
+  if (t->base || (t->autograd && t->autograd->node))
+    return tli_error(
+        L, "data: can be set of a leaf only, not of a view or a result that has a history");
+  if ((t->flags & TLI_REQUIRES_GRAD) && !tli_is_float((tl_DType)y->dtype))
+    return tli_error(L, "data: expected a floating Tensor for one that requires a gradient, got %s",
+                     tli_describe(L, S, value));
+  if (t->autograd && t->autograd->grad)
+    return tli_error(L, "data: the gradient must go first: set grad to nil");
+  tl_Storage *old = t->storage;
+  /* a graph that has saved t must see a version that t never had */
+  unsigned past = tli_version(t);
+  t->storage = tli_storage_retain(y->storage);
+  atomic_fetch_add_explicit(&t->storage->version, past, memory_order_relaxed);
+  tli_bump(t, "data");
+  t->offset = y->offset;
+  t->dtype = y->dtype;
+  tli_set_geometry(t, y->ndim, y->sizes, y->strides);
+  tli_storage_release(old);
+  return 0;
+}
+
+static int get_version(lua_State *L, tli_State *S, tl_Tensor *t) {
+  (void)S;
+  lua_pushinteger(L, tli_version(t));
+  return 1;
+}
+
+const tli_Property tli_autograd_properties[] = {
+    {"grad", get_grad, set_grad},
+    {"grad_fn", get_grad_fn, NULL},
+    {"requires_grad", get_requires_grad, set_requires_grad},
+    {"is_leaf", get_is_leaf, NULL},
+    {"retains_grad", get_retains_grad, NULL},
+    {"data", get_data, set_data},
+    {"_version", get_version, NULL},
+    {NULL, NULL, NULL},
+};
+
+/* ---- opening ---- */
+
+void tli_set_module(lua_State *L, const char *field, const luaL_Reg *list) {
+  if (lua_getfield(L, -1, field) != LUA_TTABLE) {
+    lua_pop(L, 1);
+    lua_newtable(L);
+    lua_pushvalue(L, -1);
+    lua_setfield(L, -3, field);
+  }
+  tli_set_functions(L, list);
+  lua_pop(L, 1);
+}
+
+static void open_class(lua_State *L, const char *name, const luaL_Reg *list) {
+  luaL_newmetatable(L, name);
+  lua_pushvalue(L, -1);
+  lua_setfield(L, -2, "__index");
+  tli_set_functions(L, list);
+  lua_pop(L, 1);
+}
+
+void tli_open_autograd(lua_State *L) {
+  static const luaL_Reg functions[] = {
+      {"backward", autograd_backward}, {"grad", autograd_grad}, {NULL, NULL}};
+  static const luaL_Reg node[] = {{"__gc", node_gc},
+                                  {"__eq", node_eq},
+                                  {"__tostring", node_tostring},
+                                  {"__index", node_index},
+                                  {NULL, NULL}};
+  static const luaL_Reg hook[] = {{"__gc", hook_gc}, {"remove", hook_remove}, {NULL, NULL}};
+  tli_open_anchors(L);
+  open_class(L, NODE, node);
+  open_class(L, HOOK, hook);
+  tli_set_module(L, "autograd", functions);
+  tli_open_modes(L);
+  tli_open_function(L);
+}

@@ -1,0 +1,20 @@
+/*
+** embed.h - the Lua sources that are part of the library, as src/gen/embed.lua
+** writes them. The text is not copied: it lives as long as the library.
+*/
+#ifndef TLI_EMBED_H
+#define TLI_EMBED_H
+
+#include <stddef.h>
+
+typedef struct tli_Embedded {
+  const char *module; /* as `require` names it: "tlua.nn.Linear" */
+  const char *chunk;  /* the chunk name: "=tlua:nn/Linear.lua" */
+  const char *data;   /* source text, also ended by '\0' */
+  size_t size;        /* without that '\0' */
+} tli_Embedded;
+
+/* In order of module names, ended by an entry of NULLs. */
+extern const tli_Embedded tli_embedded[];
+
+#endif

@@ -1,0 +1,141 @@
+/*
+** io.c - moving tensor bytes between files and memory, for the Lua code that
+** knows the formats: torch.io.read, write, sync. Elements are little-endian
+** in files. Files are those of Lua's io library. And what a program needs to
+** show its progress: torch.io.is_terminal, clock.
+*/
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#ifdef _WIN32
+#include <io.h>
+#define fsync _commit
+#define fileno _fileno
+#define isatty _isatty
+#else
+#include <unistd.h>
+#endif
+
+#include "lua/value.h"
+
+static FILE *check_file(lua_State *L, int index, const char *what) {
+  luaL_Stream *stream = (luaL_Stream *)luaL_testudata(L, index, LUA_FILEHANDLE);
+  if (stream == NULL)
+    tli_error(L, "%s: expected a file, got %s", what, tli_describe(L, tli_state(L), index));
+  if (stream->closef == NULL) tli_error(L, "%s: the file is closed", what);
+  return stream->f;
+}
+
+#define BIG_ENDIAN_HOST (__BYTE_ORDER__ == __ORDER_BIG_ENDIAN__)
+
+/* To the file's byte order and back. */
+static void swap(char *data, int64_t n, size_t bytes) {
+  if (!BIG_ENDIAN_HOST) return;
+  for (int64_t i = 0; i < n; i++, data += bytes)
+    for (size_t k = 0; k < bytes / 2; k++) {
+      char c = data[k];
+      data[k] = data[bytes - 1 - k];
+      data[bytes - 1 - k] = c;
+    }
+}
+
+/* bool's bytes come from outside: anything but 0 is true. */
+static void normalize(tl_Tensor *t) {
+  if (t->dtype != TL_BOOL) return;
+  unsigned char *p = (unsigned char *)tli_data(t);
+  for (int64_t i = 0; i < t->numel; i++) p[i] = p[i] != 0;
+}
+
+/* read(file, shape, dtype) -> Tensor, or nil and a message at the end of the
+** file. */
+static int io_read(lua_State *L) {
+  static const tli_Param params[] = {{"shape", TLI_A_INTS, 0, 0}, {"dtype", TLI_A_DTYPE, 0, 0}};
+  static const tli_Signature sig = {"io.read", "torch.io.read(file, shape, dtype)", params, 2};
+  FILE *file = check_file(L, 1, "io.read");
+  lua_remove(L, 1);
+  tli_Args a;
+  tli_args_begin(&a, L, &sig);
+  tli_Box *box = tli_push_box(L);
+  tl_Ints shape = tli_arg_ints(&a, 0, TLI_NOINTS);
+  tl_DType dtype = tli_arg_dtype(&a, 1, TL_NODTYPE);
+  if (!a.failed && shape.n > TL_MAX_DIMS) {
+    tli_fail(TL_ESHAPE, "io.read: more than %d dimensions", TL_MAX_DIMS);
+    a.failed = true;
+  }
+  tl_Tensor *t = a.failed ? NULL : tli_empty(dtype, TLI_CPU, (int)shape.n, shape.v);
+  tli_args_end(&a);
+  if (t == NULL) return tli_raise(L);
+  size_t bytes = tl_dtype_size(dtype);
+  size_t got = t->numel > 0 ? fread(tli_data(t), bytes, (size_t)t->numel, file) : 0;
+  if (got != (size_t)t->numel) {
+    const char *why = ferror(file) ? strerror(errno) : "unexpected end of file";
+    tli_release(t);
+    lua_pushnil(L);
+    lua_pushstring(L, why);
+    return 2;
+  }
+  swap((char *)tli_data(t), t->numel, bytes);
+  normalize(t);
+  tli_fill_box(L, a.S, box, t);
+  return 1;
+}
+
+/* write(file, tensor) -> true, or nil and a message. */
+static int io_write(lua_State *L) {
+  FILE *file = check_file(L, 1, "io.write");
+  tl_Tensor *t = tli_check_tensor(L, 2, "io.write");
+  /* a big-endian machine swaps a copy, never the user's own memory */
+  tl_Tensor *plain =
+      BIG_ENDIAN_HOST ? tli_clone_for("io.write", t) : tli_contiguous_as(t, (tl_DType)t->dtype);
+  if (plain == NULL) return tli_raise(L);
+  size_t bytes = tl_dtype_size((tl_DType)t->dtype);
+  swap((char *)tli_data(plain), plain->numel, bytes);
+  size_t put = plain->numel > 0 ? fwrite(tli_data(plain), bytes, (size_t)plain->numel, file) : 0;
+  bool ok = put == (size_t)plain->numel;
+  int error = errno;
+  tli_release(plain);
+  if (!ok) {
+    lua_pushnil(L);
+    lua_pushstring(L, strerror(error));
+    return 2;
+  }
+  lua_pushboolean(L, 1);
+  return 1;
+}
+
+/* sync(file) -> true, or nil and a message: on the disk when it returns. */
+static int io_sync(lua_State *L) {
+  FILE *file = check_file(L, 1, "io.sync");
+  if (fflush(file) == 0 && fsync(fileno(file)) == 0) {
+    lua_pushboolean(L, 1);
+    return 1;
+  }
+  lua_pushnil(L);
+  lua_pushstring(L, strerror(errno));
+  return 2;
+}
+
+/* is_terminal(file) -> whether a person sees what is written to it. */
+static int io_is_terminal(lua_State *L) {
+  lua_pushboolean(L, isatty(fileno(check_file(L, 1, "io.is_terminal"))));
+  return 1;
+}
+
+/* clock() -> seconds that have passed in the world since some moment. */
+static int io_clock(lua_State *L) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  lua_pushnumber(L, (lua_Number)now.tv_sec + 1e-9 * (lua_Number)now.tv_nsec);
+  return 1;
+}
+
+static const luaL_Reg functions[] = {{"read", io_read},   {"write", io_write},
+                                     {"sync", io_sync},   {"is_terminal", io_is_terminal},
+                                     {"clock", io_clock}, {NULL, NULL}};
+
+void tli_open_io(lua_State *L) {
+  lua_newtable(L);
+  tli_set_functions(L, functions);
+  lua_setfield(L, -2, "io");
+}

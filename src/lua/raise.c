@@ -1,0 +1,121 @@
+/*
+** raise.c - the one place where an engine failure becomes a Lua error. The
+** message begins with the user's line: the innermost Lua function on the
+** stack whose chunk is not one of the library's own ("=tlua:..."). When
+** modules are being called, their path follows.
+*/
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "lua/state.h"
+
+static bool of_library(const lua_Debug *ar) { return strncmp(ar->source, "=tlua:", 6) == 0; }
+
+bool tli_user_line(lua_State *L, lua_Debug *line) {
+  for (int level = 0; lua_getstack(L, level, line); level++) {
+    lua_getinfo(L, "Sl", line);
+    if (line->currentline > 0 && !of_library(line)) return true;
+  }
+  return false;
+}
+
+/* Pushes "file:line: ", or "" when no Lua code is on the stack. */
+static void push_where(lua_State *L) {
+  lua_Debug line;
+  if (tli_user_line(L, &line))
+    lua_pushfstring(L, "%s:%d: ", line.short_src, line.currentline);
+  else
+    lua_pushliteral(L, "");
+}
+
+/* The name under which module `parent` holds `child` (both at stack indices):
+** pushes it, or nothing and returns false. */
+static bool push_child_name(lua_State *L, int parent, int child) {
+  lua_pushnil(L);
+  while (lua_next(L, parent)) {
+    bool found = lua_rawequal(L, -1, child);
+    lua_pop(L, 1);
+    if (found && (lua_type(L, -1) == LUA_TSTRING || lua_isinteger(L, -1))) {
+      lua_pushvalue(L, -1);
+      lua_tostring(L, -1); /* converts the copy */
+      lua_remove(L, -2);
+      return true;
+    }
+  }
+  return false;
+}
+
+/* Module.__call keeps the module as its first local, named `self`, in the
+** chunk "=tlua:nn/Module.lua". Collects the active ones, outermost first. */
+static void push_module_path(lua_State *L) {
+  lua_Debug ar;
+  int base = lua_gettop(L);
+  for (int level = 1; lua_getstack(L, level, &ar) && lua_gettop(L) < base + 16; level++) {
+    lua_getinfo(L, "S", &ar);
+    if (strcmp(ar.source, "=tlua:nn/Module.lua") != 0) continue;
+    const char *name = lua_getlocal(L, &ar, 1);
+    if (name == NULL) continue;
+    bool module = strcmp(name, "self") == 0 && lua_istable(L, -1);
+    if (!module || (lua_gettop(L) > base + 1 && lua_rawequal(L, -1, -2))) lua_pop(L, 1);
+  }
+  int n = lua_gettop(L) - base; /* innermost first */
+  lua_pushliteral(L, "");
+  for (int i = n; i > 1; i--) {
+    int path = lua_gettop(L);
+    if (!push_child_name(L, base + i, base + i - 1)) lua_pushliteral(L, "?");
+    lua_pushfstring(L, "%s%s%s", lua_tostring(L, path), i == n ? "" : ".", lua_tostring(L, -1));
+    lua_replace(L, path);
+    lua_settop(L, path);
+  }
+  lua_replace(L, base + 1 <= lua_gettop(L) ? base + 1 : lua_gettop(L));
+  lua_settop(L, base + 1);
+}
+
+/* Raises "where: message [in module path]". */
+static int raise(lua_State *L, const char *message) {
+  luaL_checkstack(L, 40, "error");
+  push_where(L);
+  lua_pushstring(L, message);
+  push_module_path(L);
+  if (lua_rawlen(L, -1) > 0)
+    lua_pushfstring(L, " (in module %s)", lua_tostring(L, -1));
+  else
+    lua_pushliteral(L, "");
+  lua_remove(L, -2);
+  lua_concat(L, 3);
+  return lua_error(L);
+}
+
+int tli_raise(lua_State *L) {
+  char message[1200];
+  tli_error_translate(tli_error_raw(), 1, message, sizeof message);
+  return raise(L, message);
+}
+
+/* "linalg.norm" names itself in its messages so, or as "norm"; "add_" as "add". */
+static bool names(const char *message, const char *name) {
+  const char *last = strrchr(name, '.');
+  if (last && strncmp(message, name, strlen(name)) == 0) return true;
+  if (last) name = last + 1;
+  size_t n = strlen(name);
+  if (n > 1 && name[n - 1] == '_') n--;
+  return strncmp(message, name, n) == 0 && (message[n] == ':' || message[n] == '_');
+}
+
+int tli_raise_as(lua_State *L, const char *name) {
+  char message[1200], named[1300];
+  tli_error_translate(tli_error_raw(), 1, message, sizeof message);
+  if (names(message, name) || tl_error_kind() == TL_EINTERRUPT) return raise(L, message);
+  snprintf(named, sizeof named, "%s: %s", name, message);
+  return raise(L, named);
+}
+
+int tli_error(lua_State *L, const char *format, ...) {
+  char message[1200];
+  va_list args;
+  va_start(args, format);
+  vsnprintf(message, sizeof message, format, args);
+  va_end(args);
+  return raise(L, message);
+}

@@ -1,0 +1,163 @@
+/*
+** state.c - the library's state inside a Lua state, boxes, and the one place
+** that raises. Invariant: nothing is owned by a C frame when Lua may raise;
+** what must survive a raise is parked in the state or owned by a userdata.
+*/
+#include "lua/state.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+static const char registry_key = 0; /* its address */
+
+tli_State *tli_state_find(lua_State *L) {
+  lua_rawgetp(L, LUA_REGISTRYINDEX, &registry_key);
+  tli_State *S = (tli_State *)lua_touserdata(L, -1);
+  lua_pop(L, 1);
+  return S;
+}
+
+static void drop_parked(tli_State *S) {
+  while (S->nparked > 0) tli_release(S->parked[--S->nparked]);
+}
+
+static int state_gc(lua_State *L) {
+  tli_State *S = (tli_State *)lua_touserdata(L, 1);
+  drop_parked(S);
+  tli_ledger_release(S->ledger);
+  S->ledger = NULL;
+  return 0;
+}
+
+static int box_gc(lua_State *L) {
+  tli_Box *box = (tli_Box *)lua_touserdata(L, 1);
+  tl_Tensor *tensor = box->tensor;
+  box->tensor = NULL;
+  tli_release(tensor);
+  return 0;
+}
+
+void tli_push_function(lua_State *L, lua_CFunction fn) {
+  lua_rawgetp(L, LUA_REGISTRYINDEX, &registry_key);
+  tli_State *S = (tli_State *)lua_touserdata(L, -1);
+  lua_pushlightuserdata(L, S);
+  lua_getiuservalue(L, -2, 1);
+  lua_remove(L, -3);
+  lua_pushcclosure(L, fn, 2);
+}
+
+void tli_set_functions(lua_State *L, const luaL_Reg *list) {
+  for (; list->name; list++) {
+    tli_push_function(L, list->func);
+    lua_setfield(L, -2, list->name);
+  }
+}
+
+/* Pushes nothing; makes the state on the first call. */
+tli_State *tli_state_open(lua_State *L) {
+  tli_State *S = tli_state_find(L);
+  if (S) return S;
+  S = (tli_State *)lua_newuserdatauv(L, sizeof *S, 1);
+  memset(S, 0, sizeof *S);
+  tli_generator_seed(&S->generator, 0);
+  S->print = (tli_PrintOptions){4, 1000, 3, 80, -1};
+  lua_createtable(L, 0, 1);
+  lua_pushcfunction(L, state_gc);
+  lua_setfield(L, -2, "__gc");
+  lua_setmetatable(L, -2);
+  S->ledger = tli_ledger_new();
+  if (S->ledger == NULL) luaL_error(L, "tlua: not enough memory");
+  lua_createtable(L, 0, 32); /* the tensor metatable */
+  S->metatable = lua_topointer(L, -1);
+  lua_pushcfunction(L, box_gc);
+  lua_setfield(L, -2, "__gc");
+  lua_pushcfunction(L, box_gc);
+  lua_setfield(L, -2, "__close");
+  lua_pushliteral(L, "torch.Tensor");
+  lua_setfield(L, -2, "__name");
+  lua_setiuservalue(L, -2, 1);
+  lua_rawsetp(L, LUA_REGISTRYINDEX, &registry_key);
+  return S;
+}
+
+/* ---- boxes ---- */
+
+tli_Box *tli_new_box(lua_State *L, tli_State *S) {
+  S->L = L;
+  tli_Box *box = (tli_Box *)lua_newuserdatauv(L, sizeof *box, 0);
+  box->tensor = NULL;
+  lua_pushvalue(L, lua_upvalueindex(TLI_UP_META));
+  lua_setmetatable(L, -2);
+  if (S->scopes) tli_scope_note(L);
+  return box;
+}
+
+void tli_fill_box(lua_State *L, tli_State *S, tli_Box *box, tl_Tensor *steals) {
+  box->tensor = steals;
+  tli_pacer_note(L, S, steals);
+}
+
+void tli_push_tensor(lua_State *L, tl_Tensor *steals) {
+  tli_State *S = tli_state(L);
+  if (S->nparked == TLI_MAX_PARKED) drop_parked(S);
+  S->parked[S->nparked++] = steals;
+  tli_Box *box = tli_push_box(L);
+  S->nparked--;
+  tli_fill_box(L, S, box, steals);
+}
+
+static int list_gc(lua_State *L) {
+  tli_tensors_free((tl_Tensors *)lua_touserdata(L, 1));
+  return 0;
+}
+
+tl_Tensors *tli_push_list(lua_State *L) {
+  tl_Tensors *list = (tl_Tensors *)lua_newuserdatauv(L, sizeof *list, 0);
+  *list = (tl_Tensors){0, NULL};
+  if (luaL_newmetatable(L, "torch.List")) {
+    lua_pushcfunction(L, list_gc);
+    lua_setfield(L, -2, "__gc");
+  }
+  lua_setmetatable(L, -2);
+  return list;
+}
+
+int tli_finish_list(lua_State *L, tl_Tensors *list) {
+  tli_State *S = tli_state(L);
+  lua_createtable(L, (int)list->n, 0);
+  for (int64_t i = 0; i < list->n; i++) {
+    tli_Box *box = tli_push_box(L);
+    tl_Tensor *t = list->v[i];
+    list->v[i] = NULL;
+    tli_fill_box(L, S, box, t);
+    lua_rawseti(L, -2, i + 1);
+  }
+  tli_tensors_free(list);
+  lua_remove(L, -2);
+  return 1;
+}
+
+bool tli_is_box(lua_State *L, const tli_State *S, int index) {
+  if (lua_type(L, index) != LUA_TUSERDATA || !lua_getmetatable(L, index)) return false;
+  bool same = lua_topointer(L, -1) == S->metatable;
+  lua_pop(L, 1);
+  return same;
+}
+
+void tl_lua_push(lua_State *L, tl_Tensor *tensor) {
+  tli_State *S = tli_state_find(L);
+  if (S == NULL) luaL_error(L, "tlua is not open in this Lua state");
+  lua_rawgetp(L, LUA_REGISTRYINDEX, &registry_key);
+  tli_Box *box = (tli_Box *)lua_newuserdatauv(L, sizeof *box, 0);
+  box->tensor = NULL;
+  lua_getiuservalue(L, -2, 1);
+  lua_setmetatable(L, -2);
+  lua_remove(L, -2);
+  tli_fill_box(L, S, box, tl_tensor_retain(tensor));
+}
+
+tl_Tensor *tl_lua_to(lua_State *L, int index) {
+  tli_State *S = tli_state_find(L);
+  return S && lua_type(L, index) == LUA_TUSERDATA ? tli_to_tensor(L, S, index) : NULL;
+}

@@ -1,0 +1,282 @@
+/*
+** system.c - what a program sets or asks of the library as a whole: random
+** generators, threads, memory, printing, dtypes, what was found.
+*/
+#include <string.h>
+#include <time.h>
+
+#include "lua/value.h"
+
+/* ---- generators ---- */
+
+#define GENERATOR "torch.Generator"
+
+tli_Generator *tli_to_generator(lua_State *L, int index) {
+  return (tli_Generator *)luaL_testudata(L, index, GENERATOR);
+}
+
+/* The generator at an index, or the state's own. */
+static tli_Generator *check_generator(lua_State *L, int index, const char *what) {
+  if (lua_isnoneornil(L, index)) return &tli_state(L)->generator;
+  tli_Generator *g = tli_to_generator(L, index);
+  if (g == NULL)
+    tli_error(L, "%s: expected a torch.Generator, got %s", what,
+              tli_describe(L, tli_state(L), index));
+  return g;
+}
+
+static uint64_t check_seed(lua_State *L, int index, const char *what) {
+  int64_t seed;
+  if (!tli_to_whole(L, index, &seed))
+    tli_error(L, "%s: seed: expected an integer, got %s", what,
+              tli_describe(L, tli_state(L), index));
+  return (uint64_t)seed;
+}
+
+static int torch_manual_seed(lua_State *L) {
+  tli_generator_seed(&tli_state(L)->generator, check_seed(L, 1, "manual_seed"));
+  return 0;
+}
+
+static int torch_initial_seed(lua_State *L) {
+  lua_pushinteger(L, (lua_Integer)tli_state(L)->generator.seed);
+  return 1;
+}
+
+static int torch_seed(lua_State *L) {
+  struct timespec now;
+  timespec_get(&now, TIME_UTC);
+  uint64_t seed = (uint64_t)now.tv_sec * 1000000007u ^ (uint64_t)now.tv_nsec << 20 ^ (uintptr_t)L;
+  seed &= INT64_MAX;
+  tli_generator_seed(&tli_state(L)->generator, seed);
+  lua_pushinteger(L, (lua_Integer)seed);
+  return 1;
+}
+
+/* A state is the table {seed, offset}: plain data, to be saved anywhere. */
+static int push_generator_state(lua_State *L, const tli_Generator *g) {
+  lua_createtable(L, 2, 0);
+  lua_pushinteger(L, (lua_Integer)g->seed);
+  lua_rawseti(L, -2, 1);
+  lua_pushinteger(L, (lua_Integer)g->offset);
+  lua_rawseti(L, -2, 2);
+  return 1;
+}
+
+static void read_generator_state(lua_State *L, int index, tli_Generator *g, const char *what) {
+  int64_t v[2];
+  bool ok = lua_type(L, index) == LUA_TTABLE;
+  for (int i = 0; i < 2 && ok; i++) {
+    lua_rawgeti(L, index, i + 1);
+    ok = tli_to_whole(L, -1, &v[i]);
+    lua_pop(L, 1);
+  }
+  if (!ok)
+    tli_error(L, "%s: state: expected a table as given by get_rng_state, got %s", what,
+              tli_describe(L, tli_state(L), index));
+  g->seed = (uint64_t)v[0];
+  g->offset = (uint64_t)v[1];
+}
+
+static int torch_get_rng_state(lua_State *L) {
+  return push_generator_state(L, &tli_state(L)->generator);
+}
+
+static int torch_set_rng_state(lua_State *L) {
+  read_generator_state(L, 1, &tli_state(L)->generator, "set_rng_state");
+  return 0;
+}
+
+static int torch_generator(lua_State *L) {
+  tli_Generator *g = (tli_Generator *)lua_newuserdatauv(L, sizeof *g, 0);
+  tli_generator_seed(g, 0);
+  luaL_setmetatable(L, GENERATOR);
+  return 1;
+}
+
+static int generator_manual_seed(lua_State *L) {
+  tli_generator_seed(check_generator(L, 1, "manual_seed"), check_seed(L, 2, "manual_seed"));
+  lua_settop(L, 1);
+  return 1;
+}
+
+static int generator_initial_seed(lua_State *L) {
+  lua_pushinteger(L, (lua_Integer)check_generator(L, 1, "initial_seed")->seed);
+  return 1;
+}
+
+static int generator_get_state(lua_State *L) {
+  return push_generator_state(L, check_generator(L, 1, "get_state"));
+}
+
+static int generator_set_state(lua_State *L) {
+  read_generator_state(L, 2, check_generator(L, 1, "set_state"), "set_state");
+  lua_settop(L, 1);
+  return 1;
+}
+
+static const luaL_Reg generator_methods[] = {{"manual_seed", generator_manual_seed},
+                                             {"initial_seed", generator_initial_seed},
+                                             {"get_state", generator_get_state},
+                                             {"set_state", generator_set_state},
+                                             {NULL, NULL}};
+
+/* ---- threads and memory ---- */
+
+static int torch_set_num_threads(lua_State *L) {
+  int64_t n;
+  if (!tli_to_whole(L, 1, &n) || n < 1 || n > 4096)
+    return tli_error(L, "set_num_threads: expected a number of threads from 1 on, got %s",
+                     tli_describe(L, tli_state(L), 1));
+  return tl_set_num_threads((int)n) ? 0 : tli_raise(L);
+}
+
+static int torch_get_num_threads(lua_State *L) {
+  lua_pushinteger(L, tl_get_num_threads());
+  return 1;
+}
+
+/* memory_stats() -> {used=, cached=, live=}: bytes in use by the process, kept
+** for reuse, and kept alive by this Lua state. */
+static int torch_memory_stats(lua_State *L) {
+  lua_createtable(L, 0, 3);
+  lua_pushinteger(L, tl_memory_used());
+  lua_setfield(L, -2, "used");
+  lua_pushinteger(L, tl_memory_cached());
+  lua_setfield(L, -2, "cached");
+  lua_pushinteger(L, atomic_load(&tli_state(L)->ledger->live[TL_CPU]));
+  lua_setfield(L, -2, "live");
+  return 1;
+}
+
+/* set_memory_limit(bytes): past it an allocation is an error; 0: no limit. */
+static int torch_set_memory_limit(lua_State *L) {
+  int64_t bytes;
+  if (!tli_to_whole(L, 1, &bytes) || bytes < 0)
+    return tli_error(L, "set_memory_limit: expected a number of bytes, or 0 for none, got %s",
+                     tli_describe(L, tli_state(L), 1));
+  tl_set_memory_limit(bytes);
+  return 0;
+}
+
+static int torch_memory_trim(lua_State *L) {
+  (void)L;
+  tl_memory_trim();
+  return 0;
+}
+
+/* ---- printing ---- */
+
+static int option(lua_State *L, int table, const char *name, int otherwise, int least) {
+  int64_t n = otherwise;
+  if (lua_getfield(L, table, name) != LUA_TNIL &&
+      (!tli_to_whole(L, -1, &n) || n < least || n > 1 << 30))
+    tli_error(L, "set_printoptions: %s: expected an integer from %d on, got %s", name, least,
+              tli_describe(L, tli_state(L), lua_gettop(L)));
+  lua_pop(L, 1);
+  return (int)n;
+}
+
+static int torch_set_printoptions(lua_State *L) {
+  tli_PrintOptions *p = &tli_state(L)->print;
+  luaL_checktype(L, 1, LUA_TTABLE);
+  tli_PrintOptions read = {.precision = option(L, 1, "precision", p->precision, 0),
+                           .threshold = option(L, 1, "threshold", p->threshold, 0),
+                           .edgeitems = option(L, 1, "edgeitems", p->edgeitems, 1),
+                           .linewidth = option(L, 1, "linewidth", p->linewidth, 1),
+                           .scientific = p->scientific};
+  if (lua_getfield(L, 1, "sci_mode") != LUA_TNIL) read.scientific = lua_toboolean(L, -1);
+  if (read.precision > 60) read.precision = 60;
+  *p = read;
+  return 0;
+}
+
+/* ---- dtypes ---- */
+
+static tl_DType check_dtype(lua_State *L, int index, const char *what) {
+  tl_DType dtype = tli_to_dtype(L, index);
+  if (dtype == TL_NODTYPE)
+    tli_error(L, "%s: expected a dtype such as \"float32\", got %s", what,
+              tli_describe(L, tli_state(L), index));
+  return dtype;
+}
+
+static int torch_promote_types(lua_State *L) {
+  tl_DType a = check_dtype(L, 1, "promote_types"), b = check_dtype(L, 2, "promote_types");
+  lua_pushstring(L, tl_dtype_name(tli_dtype_promote(a, b)));
+  return 1;
+}
+
+static int torch_can_cast(lua_State *L) {
+  tl_DType from = check_dtype(L, 1, "can_cast"), to = check_dtype(L, 2, "can_cast");
+  lua_pushboolean(L, tli_dtype_category(from) <= tli_dtype_category(to));
+  return 1;
+}
+
+static int torch_result_type(lua_State *L) {
+  tli_State *S = tli_state(L);
+  tl_Tensor *ts[2], *owned[2] = {NULL, NULL};
+  for (int i = 0; i < 2; i++) {
+    tl_Scalar s;
+    ts[i] = lua_type(L, i + 1) == LUA_TUSERDATA ? tli_to_tensor(L, S, i + 1) : NULL;
+    if (ts[i] == NULL && tli_to_scalar(L, i + 1, &s)) ts[i] = owned[i] = tli_number(s);
+  }
+  bool ok = ts[0] && ts[1];
+  tl_DType dtype = ok ? tli_result_dtype(ts, 2) : TL_NODTYPE;
+  tli_release(owned[0]);
+  tli_release(owned[1]);
+  if (!ok) return tli_error(L, "result_type: expected two Tensors or numbers");
+  lua_pushstring(L, tl_dtype_name(dtype));
+  return 1;
+}
+
+/* ---- the library itself ---- */
+
+static int torch_config(lua_State *L) {
+  lua_createtable(L, 0, 6);
+  lua_pushstring(L, tl_version());
+  lua_setfield(L, -2, "version");
+  lua_pushstring(L, tlk_cpu_isa());
+  lua_setfield(L, -2, "cpu_isa");
+  lua_pushstring(L, tlk_blas_config());
+  lua_setfield(L, -2, "blas");
+  lua_pushinteger(L, tl_get_num_threads());
+  lua_setfield(L, -2, "threads");
+  return 1;
+}
+
+/* raise(message): an error at the user's line, for the library's Lua files. */
+static int torch_raise(lua_State *L) { return tli_error(L, "%s", luaL_checkstring(L, 1)); }
+
+static const luaL_Reg functions[] = {{"manual_seed", torch_manual_seed},
+                                     {"initial_seed", torch_initial_seed},
+                                     {"seed", torch_seed},
+                                     {"get_rng_state", torch_get_rng_state},
+                                     {"set_rng_state", torch_set_rng_state},
+                                     {"Generator", torch_generator},
+                                     {"set_num_threads", torch_set_num_threads},
+                                     {"get_num_threads", torch_get_num_threads},
+                                     {"memory_stats", torch_memory_stats},
+                                     {"memory_trim", torch_memory_trim},
+                                     {"set_memory_limit", torch_set_memory_limit},
+                                     {"set_printoptions", torch_set_printoptions},
+                                     {"promote_types", torch_promote_types},
+                                     {"can_cast", torch_can_cast},
+                                     {"result_type", torch_result_type},
+                                     {"config", torch_config},
+                                     {"raise", torch_raise},
+                                     {NULL, NULL}};
+
+void tli_open_system(lua_State *L) {
+  tli_set_functions(L, functions);
+  lua_pushliteral(L, TL_VERSION);
+  lua_setfield(L, -2, "_VERSION");
+  if (luaL_newmetatable(L, GENERATOR)) {
+    lua_newtable(L);
+    tli_set_functions(L, generator_methods);
+    lua_setfield(L, -2, "__index");
+    lua_pushliteral(L, GENERATOR);
+    lua_setfield(L, -2, "__metatable");
+  }
+  lua_pop(L, 1);
+}

@@ -1,0 +1,583 @@
+/*
+** tensor.c - the tensor metatable: operators, properties, and the methods that
+** are not operators of the table.
+*/
+#include <string.h>
+
+#include "bind.h"
+#include "lua/value.h"
+
+tl_Tensor *tli_check_tensor(lua_State *L, int index, const char *what) {
+  tli_State *S = tli_state(L);
+  tl_Tensor *t = lua_type(L, index) == LUA_TUSERDATA ? tli_to_tensor(L, S, index) : NULL;
+  if (t == NULL) tli_error(L, "%s: expected a Tensor, got %s", what, tli_describe(L, S, index));
+  return t;
+}
+
+/* ---- arithmetic metamethods ---- */
+
+typedef tl_Tensor *(*Binary)(tl_Tensor *a, tl_Tensor *b);
+
+/* The operand at an index; a number becomes a tensor, which `owned` keeps. */
+static bool operand(lua_State *L, tli_State *S, int index, const char *name, tl_Tensor **out,
+                    tl_Tensor **owned) {
+  tl_Scalar s;
+  if (lua_type(L, index) == LUA_TUSERDATA)
+    *out = tli_to_tensor(L, S, index);
+  else if (tli_to_scalar(L, index, &s))
+    return (*out = *owned = tli_number(s)) != NULL;
+  return *out != NULL || tli_fail(TL_EARG, "%s: expected Tensors or numbers, got %s", name,
+                                  tli_describe(L, S, index));
+}
+
+static int binary(lua_State *L, const char *name, Binary fn) {
+  tli_State *S = tli_state(L);
+  tli_Box *box = tli_new_box(L, S);
+  tl_Tensor *a = NULL, *b = NULL, *owned = NULL;
+  bool ok = operand(L, S, 1, name, &a, &owned) && operand(L, S, 2, name, &b, &owned);
+  tl_Tensor *result = ok ? fn(a, b) : NULL;
+  if (ok && result == NULL && tl_error_kind() == TL_EMEM) {
+    tli_pacer_collect(L, S);
+    result = fn(a, b);
+  }
+  tli_release(owned);
+  if (result == NULL) return tli_raise(L);
+  tli_fill_box(L, S, box, result);
+  return 1;
+}
+
+static tl_Tensor *add(tl_Tensor *a, tl_Tensor *b) { return tlo_add(a, b, tli_int(1)); }
+static tl_Tensor *sub(tl_Tensor *a, tl_Tensor *b) { return tlo_sub(a, b, tli_int(1)); }
+
+#define METAMETHOD(name, fn) \
+  static int meta_##name(lua_State *L) { return binary(L, #name, fn); }
+METAMETHOD(add, add)
+METAMETHOD(sub, sub)
+METAMETHOD(mul, tlo_mul)
+METAMETHOD(div, tlo_true_divide)
+METAMETHOD(mod, tlo_remainder)
+METAMETHOD(pow, tlo_pow)
+METAMETHOD(idiv, tlo_floor_divide)
+METAMETHOD(band, tlo_bitwise_and)
+METAMETHOD(bor, tlo_bitwise_or)
+METAMETHOD(bxor, tlo_bitwise_xor)
+METAMETHOD(shl, tlo_bitwise_left_shift)
+METAMETHOD(shr, tlo_bitwise_right_shift)
+
+static int unary(lua_State *L, const char *name, tl_Tensor *(*fn)(tl_Tensor *)) {
+  tli_State *S = tli_state(L);
+  tl_Tensor *t = tli_check_tensor(L, 1, name);
+  tli_Box *box = tli_push_box(L);
+  tl_Tensor *result = fn(t);
+  if (result == NULL) return tli_raise(L);
+  tli_fill_box(L, S, box, result);
+  return 1;
+}
+
+static int meta_unm(lua_State *L) { return unary(L, "neg", tlo_neg); }
+static int meta_bnot(lua_State *L) { return unary(L, "bitwise_not", tlo_bitwise_not); }
+
+/* Lua makes a boolean of what these return, so they compare single numbers. */
+static double single(lua_State *L, int index) {
+  if (lua_type(L, index) == LUA_TNUMBER) return lua_tonumber(L, index);
+  tl_Tensor *t = tli_check_tensor(L, index, "comparison");
+  if (t->numel != 1)
+    tli_error(L,
+              "comparison: < and <= compare single numbers, got a Tensor of shape %s; use x:lt(y), "
+              "x:le(y) and so on for elements",
+              tli_sizes_str(t));
+  return tli_to_double(tli_load(tli_data(t), (tl_DType)t->dtype));
+}
+
+static int meta_lt(lua_State *L) {
+  lua_pushboolean(L, single(L, 1) < single(L, 2));
+  return 1;
+}
+
+static int meta_le(lua_State *L) {
+  lua_pushboolean(L, single(L, 1) <= single(L, 2));
+  return 1;
+}
+
+static int meta_eq(lua_State *L) {
+  tli_State *S = tli_state(L);
+  tl_Tensor *a = tli_to_tensor(L, S, 1), *b = tli_to_tensor(L, S, 2);
+  lua_pushboolean(L, a != NULL && a == b);
+  return 1;
+}
+
+static int meta_len(lua_State *L) {
+  tl_Tensor *t = tli_check_tensor(L, 1, "#");
+  if (t->ndim == 0) return tli_error(L, "#: a 0-d Tensor has no length");
+  lua_pushinteger(L, t->sizes[0]);
+  return 1;
+}
+
+static int meta_tostring(lua_State *L) {
+  tli_State *S = tli_state(L);
+  tl_Tensor *t = tli_to_tensor(L, S, 1);
+  if (t == NULL) {
+    lua_pushliteral(L, "tensor(released)");
+    return 1;
+  }
+  tli_print_tensor(L, t);
+  return 1;
+}
+
+static int meta_concat(lua_State *L) {
+  luaL_tolstring(L, 1, NULL);
+  luaL_tolstring(L, 2, NULL);
+  lua_concat(L, 2);
+  return 1;
+}
+
+/* Upvalues of __index and __newindex beyond the usual two. */
+#define UP_METHODS 3
+#define UP_PROPERTIES 4
+
+static const tli_Property *find_property(lua_State *L) {
+  lua_pushvalue(L, 2);
+  lua_rawget(L, lua_upvalueindex(UP_PROPERTIES));
+  const tli_Property *p = (const tli_Property *)lua_touserdata(L, -1);
+  lua_pop(L, 1);
+  return p;
+}
+
+static int meta_index(lua_State *L) {
+  if (lua_type(L, 2) == LUA_TSTRING) {
+    lua_pushvalue(L, 2);
+    if (lua_rawget(L, lua_upvalueindex(UP_METHODS)) != LUA_TNIL) return 1;
+    const tli_Property *p = find_property(L);
+    if (p == NULL) return 1; /* nil, as for any unknown field in Lua */
+    return p->get(L, tli_state(L), tli_check_tensor(L, 1, p->name));
+  }
+  return tli_index_get(L, tli_check_tensor(L, 1, "index"));
+}
+
+static int meta_newindex(lua_State *L) {
+  if (lua_type(L, 2) != LUA_TSTRING) return tli_index_set(L, tli_check_tensor(L, 1, "index"));
+  const tli_Property *p = find_property(L);
+  if (p == NULL)
+    return tli_error(L, "Tensor has no field '%s' that can be set", lua_tostring(L, 2));
+  if (p->set == NULL) return tli_error(L, "the field '%s' of a Tensor is read-only", p->name);
+  return p->set(L, tli_state(L), tli_check_tensor(L, 1, p->name), 3);
+}
+
+static const luaL_Reg metamethods[] = {{"__add", meta_add},
+                                       {"__sub", meta_sub},
+                                       {"__mul", meta_mul},
+                                       {"__div", meta_div},
+                                       {"__mod", meta_mod},
+                                       {"__pow", meta_pow},
+                                       {"__idiv", meta_idiv},
+                                       {"__unm", meta_unm},
+                                       {"__band", meta_band},
+                                       {"__bor", meta_bor},
+                                       {"__bxor", meta_bxor},
+                                       {"__bnot", meta_bnot},
+                                       {"__shl", meta_shl},
+                                       {"__shr", meta_shr},
+                                       {"__lt", meta_lt},
+                                       {"__le", meta_le},
+                                       {"__eq", meta_eq},
+                                       {"__len", meta_len},
+                                       {"__tostring", meta_tostring},
+                                       {"__concat", meta_concat},
+                                       {NULL, NULL}};
+
+/* ---- properties ---- */
+
+static int get_shape(lua_State *L, tli_State *S, tl_Tensor *t) {
+  (void)S;
+  return tli_push_ints(L, (tl_Ints){t->ndim, t->sizes});
+}
+
+static int get_dtype(lua_State *L, tli_State *S, tl_Tensor *t) {
+  (void)S;
+  lua_pushstring(L, tl_dtype_name((tl_DType)t->dtype));
+  return 1;
+}
+
+static int get_device(lua_State *L, tli_State *S, tl_Tensor *t) {
+  (void)S;
+  lua_pushstring(L, tli_device_str(tli_device(t)));
+  return 1;
+}
+
+static int get_ndim(lua_State *L, tli_State *S, tl_Tensor *t) {
+  (void)S;
+  lua_pushinteger(L, t->ndim);
+  return 1;
+}
+
+static int get_is_parameter(lua_State *L, tli_State *S, tl_Tensor *t) {
+  (void)S;
+  lua_pushboolean(L, t->flags & TLI_PARAMETER);
+  return 1;
+}
+
+static int set_is_parameter(lua_State *L, tli_State *S, tl_Tensor *t, int value) {
+  (void)S;
+  t->flags =
+      (uint8_t)(lua_toboolean(L, value) ? t->flags | TLI_PARAMETER : t->flags & ~TLI_PARAMETER);
+  return 0;
+}
+
+static int push_result(lua_State *L, tl_Tensor *steals) {
+  if (steals == NULL) return tli_raise(L);
+  tli_push_tensor(L, steals);
+  return 1;
+}
+
+static int get_T(lua_State *L, tli_State *S, tl_Tensor *t) {
+  (void)S;
+  int64_t dims[TL_MAX_DIMS];
+  for (int d = 0; d < t->ndim; d++) dims[d] = t->ndim - 1 - d;
+  return push_result(L, tlo_permute(t, (tl_Ints){t->ndim, dims}));
+}
+
+static int get_mT(lua_State *L, tli_State *S, tl_Tensor *t) {
+  (void)S;
+  if (t->ndim < 2) return tli_error(L, "mT: expected at least 2 dimensions, got %d", (int)t->ndim);
+  return push_result(L, tlo_transpose(t, -1, -2));
+}
+
+const tli_Property tli_tensor_properties[] = {{"shape", get_shape, NULL},
+                                              {"dtype", get_dtype, NULL},
+                                              {"device", get_device, NULL},
+                                              {"ndim", get_ndim, NULL},
+                                              {"T", get_T, NULL},
+                                              {"mT", get_mT, NULL},
+                                              {"is_parameter", get_is_parameter, set_is_parameter},
+                                              {NULL, NULL, NULL}};
+
+/* ---- methods that are no operators ---- */
+
+static int tensor_dim(lua_State *L) {
+  lua_pushinteger(L, tli_check_tensor(L, 1, "dim")->ndim);
+  return 1;
+}
+
+/* size() or size(dim), stride() or stride(dim) */
+static int geometry(lua_State *L, const char *name, bool strides) {
+  tl_Tensor *t = tli_check_tensor(L, 1, name);
+  const int64_t *v = strides ? t->strides : t->sizes;
+  if (lua_isnoneornil(L, 2)) return tli_push_ints(L, (tl_Ints){t->ndim, v});
+  int64_t dim;
+  if (!tli_to_position(L, 2, &dim))
+    return tli_error(L, "%s: dim: expected a dimension from 1 to %d, got %s", name, (int)t->ndim,
+                     tli_describe(L, tli_state(L), 2));
+  int d = t->ndim ? tli_dim(name, dim, t->ndim)
+                  : (tli_fail(TL_EINDEX, "%s: a 0-d Tensor has no dimensions", name), -1);
+  if (d < 0) return tli_raise(L);
+  lua_pushinteger(L, v[d]);
+  return 1;
+}
+
+static int tensor_size(lua_State *L) { return geometry(L, "size", false); }
+static int tensor_stride(lua_State *L) { return geometry(L, "stride", true); }
+
+static int tensor_numel(lua_State *L) {
+  lua_pushinteger(L, tli_check_tensor(L, 1, "numel")->numel);
+  return 1;
+}
+
+static int tensor_element_size(lua_State *L) {
+  tl_Tensor *t = tli_check_tensor(L, 1, "element_size");
+  lua_pushinteger(L, (lua_Integer)tl_dtype_size((tl_DType)t->dtype));
+  return 1;
+}
+
+static int tensor_is_contiguous(lua_State *L) {
+  lua_pushboolean(L, tli_contiguous(tli_check_tensor(L, 1, "is_contiguous")));
+  return 1;
+}
+
+static int tensor_is_floating_point(lua_State *L) {
+  lua_pushboolean(L, tli_is_float((tl_DType)tli_check_tensor(L, 1, "is_floating_point")->dtype));
+  return 1;
+}
+
+static int tensor_storage_offset(lua_State *L) {
+  lua_pushinteger(L, tli_check_tensor(L, 1, "storage_offset")->offset);
+  return 1;
+}
+
+static int tensor_data_ptr(lua_State *L) {
+  lua_pushinteger(L, (lua_Integer)(intptr_t)tl_tensor_data(tli_check_tensor(L, 1, "data_ptr")));
+  return 1;
+}
+
+static int tensor_item(lua_State *L) {
+  tl_Tensor *t = tli_check_tensor(L, 1, "item");
+  if (t->numel != 1)
+    return tli_error(L, "item: expected a Tensor with one element, got shape %s", tli_sizes_str(t));
+  return tli_push_scalar(L, tli_load(tli_data(t), (tl_DType)t->dtype));
+}
+
+static void push_nested(lua_State *L, const tl_Tensor *t, int dim, int64_t offset) {
+  size_t bytes = tl_dtype_size((tl_DType)t->dtype);
+  if (dim == t->ndim) {
+    tli_push_scalar(L, tli_load((char *)tli_data(t) + offset * (int64_t)bytes, (tl_DType)t->dtype));
+    return;
+  }
+  luaL_checkstack(L, 3, "tolist");
+  lua_createtable(L, (int)t->sizes[dim], 0);
+  for (int64_t i = 0; i < t->sizes[dim]; i++) {
+    push_nested(L, t, dim + 1, offset + i * t->strides[dim]);
+    lua_rawseti(L, -2, i + 1);
+  }
+}
+
+static int tensor_tolist(lua_State *L) {
+  push_nested(L, tli_check_tensor(L, 1, "tolist"), 0, 0);
+  return 1;
+}
+
+static int tensor_release(lua_State *L) {
+  tli_State *S = tli_state(L);
+  if (!tli_is_box(L, S, 1)) tli_check_tensor(L, 1, "release");
+  tli_Box *box = (tli_Box *)lua_touserdata(L, 1);
+  tl_Tensor *t = box->tensor;
+  box->tensor = NULL;
+  tli_release(t);
+  return 0;
+}
+
+/* for row in x:iter(): the tensor and the position are upvalues 3 and 4. */
+static int iterate(lua_State *L) {
+  tl_Tensor *t = tli_to_tensor(L, tli_state(L), lua_upvalueindex(3));
+  lua_Integer next = lua_tointeger(L, lua_upvalueindex(4));
+  if (t == NULL || next >= t->sizes[0]) return 0;
+  tli_Box *box = tli_push_box(L);
+  tl_Tensor *row = tlo_select(t, 0, next);
+  if (row == NULL) return tli_raise(L);
+  tli_fill_box(L, tli_state(L), box, row);
+  lua_pushinteger(L, next + 1);
+  lua_replace(L, lua_upvalueindex(4));
+  return 1;
+}
+
+static int tensor_iter(lua_State *L) {
+  tl_Tensor *t = tli_check_tensor(L, 1, "iter");
+  if (t->ndim == 0) return tli_error(L, "iter: a 0-d Tensor has no rows");
+  lua_pushvalue(L, lua_upvalueindex(TLI_UP_STATE));
+  lua_pushvalue(L, lua_upvalueindex(TLI_UP_META));
+  lua_pushvalue(L, 1);
+  lua_pushinteger(L, 0);
+  lua_pushcclosure(L, iterate, 4);
+  return 1;
+}
+
+/* type(): the dtype's name; type(dtype): converted. */
+static int tensor_type(lua_State *L) {
+  tl_Tensor *t = tli_check_tensor(L, 1, "type");
+  if (lua_isnoneornil(L, 2)) return get_dtype(L, NULL, t);
+  tl_DType dtype = tli_to_dtype(L, 2);
+  if (dtype == TL_NODTYPE)
+    return tli_error(L, "type: dtype: expected a dtype such as \"float32\", got %s",
+                     tli_describe(L, tli_state(L), 2));
+  return push_result(L, tlo_to(t, dtype, TLI_NODEVICE, false));
+}
+
+static bool each_element(lua_State *L, tl_Tensor *t, int nargs, tl_Tensor *const *args) {
+  size_t bytes = tl_dtype_size((tl_DType)t->dtype);
+  int64_t index[TL_MAX_DIMS] = {0};
+  for (int64_t i = 0; i < t->numel; i++) {
+    lua_pushvalue(L, nargs + 1);
+    int64_t own = 0;
+    for (int k = 0; k < nargs; k++) {
+      int64_t offset = 0;
+      for (int d = 0; d < t->ndim; d++) offset += index[d] * args[k]->strides[d];
+      if (k == 0) own = offset;
+      tl_DType dtype = (tl_DType)args[k]->dtype;
+      tli_push_scalar(
+          L, tli_load((char *)tli_data(args[k]) + offset * (int64_t)tl_dtype_size(dtype), dtype));
+    }
+    lua_call(L, nargs, 1);
+    tl_Scalar value;
+    if (!tli_to_scalar(L, -1, &value))
+      return tli_fail(TL_EARG, "apply_: the function must return a number, got %s",
+                      luaL_typename(L, -1));
+    lua_pop(L, 1);
+    tli_store((char *)tli_data(t) + own * (int64_t)bytes, (tl_DType)t->dtype, value);
+    for (int d = t->ndim - 1; d >= 0 && ++index[d] == t->sizes[d]; d--) index[d] = 0;
+  }
+  return true;
+}
+
+/* apply_(fn): fn(element); map_(other, fn): fn(element, other's element).
+** Not differentiable. */
+static int elementwise(lua_State *L, const char *name, int nargs) {
+  tl_Tensor *t = tli_check_tensor(L, 1, name);
+  tl_Tensor *args[2] = {t, NULL};
+  if (nargs == 2) {
+    args[1] = tli_check_tensor(L, 2, name);
+    if (!tli_same_sizes(t, args[1]))
+      return tli_error(L, "%s: expected tensors of one shape, got %s and %s", name,
+                       tli_sizes_str(t), tli_sizes_str(args[1]));
+  }
+  luaL_checktype(L, nargs + 1, LUA_TFUNCTION);
+  if (tli_requires_grad(t) && tli_grad_mode())
+    return tli_error(L, "%s: cannot be recorded; use torch.no_grad", name);
+  lua_settop(L, nargs + 1);
+  if (!each_element(L, t, nargs, args)) return tli_raise(L);
+  tli_bump(t, name);
+  lua_settop(L, 1);
+  return 1;
+}
+
+static int tensor_apply_(lua_State *L) { return elementwise(L, "apply_", 1); }
+static int tensor_map_(lua_State *L) { return elementwise(L, "map_", 2); }
+
+static const luaL_Reg methods[] = {{"dim", tensor_dim},
+                                   {"ndimension", tensor_dim},
+                                   {"size", tensor_size},
+                                   {"stride", tensor_stride},
+                                   {"numel", tensor_numel},
+                                   {"nelement", tensor_numel},
+                                   {"element_size", tensor_element_size},
+                                   {"is_contiguous", tensor_is_contiguous},
+                                   {"is_floating_point", tensor_is_floating_point},
+                                   {"storage_offset", tensor_storage_offset},
+                                   {"data_ptr", tensor_data_ptr},
+                                   {"item", tensor_item},
+                                   {"tolist", tensor_tolist},
+                                   {"release", tensor_release},
+                                   {"iter", tensor_iter},
+                                   {"type", tensor_type},
+                                   {"apply_", tensor_apply_},
+                                   {"map_", tensor_map_},
+                                   {NULL, NULL}};
+
+/* ---- functions of torch ---- */
+
+static int torch_tensor(lua_State *L) {
+  static const tli_Param params[] = {
+      {"data", TLI_A_TENSOR, 0, 0},
+      {"dtype", TLI_A_DTYPE, TLI_P_OPTIONAL | TLI_P_KEYWORD, 0},
+      {"device", TLI_A_DEVICE, TLI_P_OPTIONAL | TLI_P_KEYWORD, 0},
+      {"requires_grad", TLI_A_BOOL, TLI_P_OPTIONAL | TLI_P_KEYWORD, 0}};
+  static const tli_Signature sig = {
+      "tensor", "torch.tensor(data, {dtype, device, requires_grad = false})", params, 4};
+  tli_State *S = tli_state(L);
+  if (lua_isnone(L, 1)) return tli_error(L, "tensor: data is missing; usage: %s", sig.text);
+  tli_Args a;
+  tli_args_begin(&a, L, &sig);
+  if (!a.failed && a.at[0] == 0) /* data is a table with names only */
+    return tli_error(
+        L, "tensor: data: expected a number, a boolean or a table of them, got a table with names");
+  tli_Box *box = tli_push_box(L);
+  tl_DType dtype = tli_arg_dtype(&a, 1, TL_NODTYPE);
+  tl_Device device = tli_arg_device(&a, 2, TLI_CPU);
+  bool requires_grad = tli_arg_bool(&a, 3, false);
+  tl_Tensor *t = NULL;
+  if (!a.failed) {
+    tl_Tensor *from = lua_type(L, 1) == LUA_TUSERDATA ? tli_to_tensor(L, S, 1) : NULL;
+    if (from) {
+      tl_Tensor *plain = tli_detached(from);
+      t = plain ? tlo_to(plain, dtype, TLI_NODEVICE, true) : NULL;
+      tli_release(plain);
+    } else {
+      t = tli_from_lua(L, 1, dtype);
+    }
+    if (t && !tli_same_device(device, tli_device(t))) {
+      tl_Tensor *moved = tlo_to(t, TL_NODTYPE, device, false);
+      tli_release(t);
+      t = moved;
+    }
+  }
+  if (t && requires_grad && !tli_set_requires_grad(t, true)) {
+    tli_release(t);
+    t = NULL;
+  }
+  tli_args_end(&a);
+  if (t == NULL) return tli_raise(L);
+  tli_fill_box(L, S, box, t);
+  return 1;
+}
+
+static int torch_is_tensor(lua_State *L) {
+  lua_pushboolean(L, lua_type(L, 1) == LUA_TUSERDATA && tli_is_box(L, tli_state(L), 1));
+  return 1;
+}
+
+static int torch_numel(lua_State *L) { return tensor_numel(L); }
+
+static const luaL_Reg functions[] = {
+    {"tensor", torch_tensor}, {"is_tensor", torch_is_tensor}, {"numel", torch_numel}, {NULL, NULL}};
+
+/* ---- opening ---- */
+
+static void set_named(lua_State *L, const tli_Binding *b, int torch, int method_table) {
+  tli_push_function(L, b->fn);
+  if (b->method) {
+    lua_pushvalue(L, -1);
+    lua_setfield(L, method_table, b->name);
+  }
+  if (b->function && b->module == NULL) {
+    lua_pushvalue(L, -1);
+    lua_setfield(L, torch, b->name);
+  }
+  if (b->module) {
+    if (lua_getfield(L, torch, b->module) == LUA_TNIL) {
+      lua_pop(L, 1);
+      lua_newtable(L);
+      lua_pushvalue(L, -1);
+      lua_setfield(L, torch, b->module);
+    }
+    lua_pushvalue(L, -2);
+    lua_setfield(L, -2, b->name);
+    lua_pop(L, 1);
+  }
+  lua_pop(L, 1);
+}
+
+static void set_properties(lua_State *L, const tli_Property *list) {
+  for (; list->name; list++) {
+    lua_pushlightuserdata(L, (void *)list);
+    lua_setfield(L, -2, list->name);
+  }
+}
+
+static void set_accessor(lua_State *L, const char *name, lua_CFunction fn, int methods_at,
+                         int props) {
+  tli_push_function(L, fn); /* for its two upvalues */
+  lua_getupvalue(L, -1, 1);
+  lua_getupvalue(L, -2, 2);
+  lua_pushvalue(L, methods_at);
+  lua_pushvalue(L, props);
+  lua_pushcclosure(L, fn, 4);
+  lua_getupvalue(L, -1, 2);
+  lua_insert(L, -2);
+  lua_setfield(L, -2, name);
+  lua_pop(L, 2);
+}
+
+void tli_open_tensor(lua_State *L) {
+  static const tli_Binding *const families[] = TLI_ALL_BINDINGS;
+  int torch = lua_gettop(L);
+  lua_newtable(L);
+  int method_table = lua_gettop(L);
+  for (const tli_Binding *const *family = families; *family; family++)
+    for (const tli_Binding *b = *family; b->name; b++) set_named(L, b, torch, method_table);
+  tli_set_functions(L, methods);
+  tli_set_functions(L, tli_autograd_methods);
+  lua_newtable(L);
+  set_properties(L, tli_tensor_properties);
+  set_properties(L, tli_autograd_properties);
+  int props = lua_gettop(L);
+  set_accessor(L, "__index", meta_index, method_table, props);
+  set_accessor(L, "__newindex", meta_newindex, method_table, props);
+  tli_push_function(L, meta_add);
+  lua_getupvalue(L, -1, 2);
+  tli_set_functions(L, metamethods);
+  lua_pushliteral(L, "torch.Tensor");
+  lua_setfield(L, -2, "__metatable");
+  lua_settop(L, props);
+  lua_pop(L, 1);
+  lua_setfield(L, torch, "Tensor");
+  tli_set_functions(L, functions);
+  lua_pushlightuserdata(L, (void *)&tli_newaxis);
+  lua_setfield(L, -2, "newaxis");
+}

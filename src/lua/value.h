@@ -1,0 +1,48 @@
+/*
+** value.h - tensors as Lua values: indexing, making them from tables,
+** printing, properties. Everything here raises Lua errors itself.
+*/
+#ifndef TLI_VALUE_H
+#define TLI_VALUE_H
+
+#include "lua/args.h"
+
+/* Returns the tensor at `index` or raises ("method: expected a Tensor, ..."). */
+tl_Tensor *tli_check_tensor(lua_State *L, int index, const char *what);
+
+/* x[key], the key being at stack index 2; pushes the result. */
+int tli_index_get(lua_State *L, tl_Tensor *self);
+/* x[key] = value, at 2 and 3. */
+int tli_index_set(lua_State *L, tl_Tensor *self);
+
+/* A new tensor from a number, a boolean or nested tables at `index`; dtype
+** may be TL_NODTYPE. NULL with a message that gives the path of what is wrong.*/
+tl_Tensor *tli_from_lua(lua_State *L, int index, tl_DType dtype);
+
+/* Pushes the text that PyTorch would print. */
+void tli_print_tensor(lua_State *L, tl_Tensor *t);
+
+/* Properties: read as x.name, written as x.name = value if there is a set. */
+typedef struct tli_Property {
+  const char *name;
+  int (*get)(lua_State *L, tli_State *S, tl_Tensor *t);            /* pushes one value */
+  int (*set)(lua_State *L, tli_State *S, tl_Tensor *t, int value); /* NULL: read only */
+} tli_Property;
+
+/* Lists ended by NULL names. */
+extern const tli_Property tli_tensor_properties[];   /* tensor.c */
+extern const tli_Property tli_autograd_properties[]; /* autograd.c */
+extern const luaL_Reg tli_autograd_methods[];        /* autograd.c: methods of tensors */
+
+/* Each adds to the module table on top of the stack. */
+void tli_open_tensor(lua_State *L);
+void tli_open_autograd(lua_State *L);
+void tli_open_system(lua_State *L); /* seeds, threads, memory, generators */
+void tli_open_io(lua_State *L);
+void tli_open_scope(lua_State *L);
+void tli_open_library(lua_State *L); /* the embedded Lua files */
+
+/* The address of this is torch.newaxis. */
+extern const char tli_newaxis;
+
+#endif

@@ -1,0 +1,195 @@
+/*
+** doctor.c - `tlua doctor`: what this machine has for tlua, and what it lacks.
+**
+** Nothing here is needed to run: each library is looked for as the engine looks
+** for it, with dlopen, and asked for its version; it stays open, as not every
+** library can be closed, and the process ends anyway. What the engine
+** itself has chosen it tells through torch.config().
+*/
+#define _POSIX_C_SOURCE 200809L
+
+#include "main/doctor.h"
+
+#include <dlfcn.h>
+#include <lauxlib.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include "main/edit.h"
+#include "main/globals.h"
+#include "tlua.h"
+
+enum { TEXT = 256 };
+
+static void print_found(const char *what, const char *text) {
+  printf("  found    %-18s %s\n", what, text);
+}
+
+static void print_missing(const char *what, const char *gives, const char *get) {
+  printf("  missing  %-18s %s\n%-30s%s\n", what, gives, "", get);
+}
+
+/* ---- versions: each library tells its own in its own way ----------------------- */
+
+static void *find(void *library, const char *name, void *pointer) {
+  void *symbol = dlsym(library, name);
+  memcpy(pointer, &symbol, sizeof symbol); /* dlsym gives data pointers */
+  return symbol;
+}
+
+static void onednn_version(void *library, char text[TEXT]) {
+  typedef struct Version {
+    int major, minor, patch; /* and more */
+  } Version;
+  const Version *(*version)(void);
+  if (!find(library, "dnnl_version", &version)) return;
+  const Version *v = version();
+  snprintf(text, TEXT, "%d.%d.%d", v->major, v->minor, v->patch);
+}
+
+/* cuDriverGetVersion(&n) with n = 1000 * major + 10 * minor; needs no GPU. */
+static void cuda_version(void *library, char text[TEXT]) {
+  int (*version)(int *);
+  int n = 0;
+  if (find(library, "cuDriverGetVersion", &version) && version(&n) == 0 && n > 0)
+    snprintf(text, TEXT, "for CUDA %d.%d", n / 1000, n % 1000 / 10);
+}
+
+/* Since 2.9 10000 * major + 100 * minor + patch. */
+static void nccl_version(void *library, char text[TEXT]) {
+  int (*version)(int *);
+  int n = 0;
+  if (find(library, "ncclGetVersion", &version) && version(&n) == 0)
+    snprintf(text, TEXT, "%d.%d.%d", n / 10000, n % 10000 / 100, n % 100);
+}
+
+/* May be asked before MPI_Init. The first line says enough, often a sentence. */
+static void mpi_version(void *library, char text[TEXT]) {
+  enum { LONGEST = 8192 }; /* MPI_MAX_LIBRARY_VERSION_STRING of MPICH */
+  static char version[LONGEST + 1];
+  int (*get)(char *, int *);
+  int length = 0;
+  if (!find(library, "MPI_Get_library_version", &get) || get(version, &length) != 0) return;
+  snprintf(text, TEXT, "%.*s", (int)strcspn(version, ",\n"), version);
+}
+
+/* ---- libraries --------------------------------------------------------------------- */
+
+typedef struct Library {
+  const char *what;
+  const char *files[5];                            /* the first that opens is taken */
+  void (*version)(void *library, char text[TEXT]); /* may be NULL */
+  const char *gives, *get;
+} Library;
+
+static const Library onednn = {"oneDNN",
+                               {"libdnnl.so.3", "libdnnl.so.2", "libdnnl.so", NULL},
+                               onednn_version,
+                               "faster convolutions and bfloat16 products on the CPU",
+                               "Debian: apt install libdnnl2 (or libdnnl3)"};
+
+static const Library accelerators[] = {
+    {"CUDA driver",
+     {"libcuda.so.1", "libcuda.so", NULL},
+     cuda_version,
+     "tensors on NVIDIA GPUs",
+     "the driver of your system, Debian: apt install nvidia-driver libcuda1"},
+    {"cuBLASLt",
+     {"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so.11", "libcublasLt.so", NULL},
+     NULL,
+     "matrix products on the GPU",
+     "comes with the CUDA toolkit, Debian: apt install libcublaslt11"},
+    {"cuDNN",
+     {"libcudnn.so.9", "libcudnn.so.8", "libcudnn.so", NULL},
+     NULL,
+     "convolution, pooling, recurrent layers and attention on the GPU",
+     "https://developer.nvidia.com/cudnn, Debian: apt install nvidia-cudnn"},
+    {"NCCL",
+     {"libnccl.so.2", "libnccl.so", NULL},
+     nccl_version,
+     "training on several GPUs",
+     "https://developer.nvidia.com/nccl, or the package libnccl2"},
+    {"MPI",
+     {"libmpi.so.40", "libmpi.so.12", "libmpich.so.12", "libmpi.so", NULL},
+     mpi_version,
+     "training on several machines",
+     "Debian: apt install openmpi-bin (or mpich)"},
+    {NULL, {NULL}, NULL, NULL, NULL},
+};
+
+static void *open_first(const char *const *files, const char **found) {
+  for (int i = 0; files[i]; i++) {
+    void *library = dlopen(files[i], RTLD_LAZY | RTLD_LOCAL);
+    *found = files[i];
+    if (library) return library;
+  }
+  return NULL;
+}
+
+static void report_library(const Library *library) {
+  const char *file;
+  void *handle = open_first(library->files, &file);
+  if (handle == NULL) {
+    print_missing(library->what, library->gives, library->get);
+    return;
+  }
+  char version[TEXT] = "";
+  if (library->version) library->version(handle, version);
+  char text[2 * TEXT];
+  snprintf(text, sizeof text, "%s%s(%s)", version, version[0] ? " " : "", file);
+  print_found(library->what, text);
+}
+
+static void report_editing(void) {
+  const char *file = tli_edit_library();
+  if (file)
+    print_found("line editing", file);
+  else
+    print_missing("line editing", "history, completion and editing at the prompt",
+                  "Debian: apt install libedit2");
+}
+
+/* ---- the engine ------------------------------------------------------------------------ */
+
+/* Pushes what torch.config() gives. */
+static void push_config(lua_State *L) {
+  tli_globals_require(L, "tlua");
+  lua_getfield(L, -1, "config");
+  lua_call(L, 0, 1);
+}
+
+static const char *field(lua_State *L, int config, const char *name) {
+  lua_getfield(L, config, name);
+  return luaL_tolstring(L, -1, NULL);
+}
+
+static void report_engine(lua_State *L) {
+  push_config(L);
+  int config = lua_gettop(L);
+  print_found("instruction set", field(L, config, "cpu_isa"));
+  print_found("threads", lua_pushfstring(L, "%s, processors: %d", field(L, config, "threads"),
+                                         (int)sysconf(_SC_NPROCESSORS_ONLN)));
+  const char *blas = field(L, config, "blas");
+  if (strncmp(blas, "none", 4) == 0)
+    print_missing("OpenBLAS", "fast matrix products and linear algebra",
+                  "Debian: apt install libopenblas0");
+  else
+    print_found("BLAS", blas);
+}
+
+void tli_doctor_run(lua_State *L) {
+  struct utsname system;
+  bool known = uname(&system) == 0;
+  printf("tlua %s, %s%s%s%s%s\n\n", tl_version(), LUA_RELEASE, known ? ", " : "",
+         known ? system.sysname : "", known ? " " : "", known ? system.machine : "");
+  report_engine(L);
+  report_library(&onednn);
+  report_editing();
+  puts("");
+  for (const Library *library = accelerators; library->what; library++) report_library(library);
+  puts("\ntlua runs without what is missing, and finds at its next start what was added.");
+  fflush(stdout);
+}

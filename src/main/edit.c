@@ -1,0 +1,356 @@
+/*
+** edit.c - line editing by a library that is looked for at run time.
+**
+** libedit and GNU readline offer the same entry points; the few differences
+** are marked below. Neither is needed to build or to run: without them, and
+** where stdin is no terminal, lines are read as they come.
+**
+** Signals: the libraries' own handlers are switched off. What a terminal sends
+** passes through read_byte, and only while that waits are SIGINT, SIGWINCH and
+** SIGCONT let in; their handlers set a flag. So nothing is ever interrupted
+** halfway, no signal is lost, and no longjmp crosses a library. Ctrl-C makes
+** read_byte end the line; its text is then thrown away.
+*/
+#define _DEFAULT_SOURCE
+#define _POSIX_C_SOURCE 200809L
+
+#include "main/edit.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <langinfo.h>
+#include <locale.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/select.h>
+#include <unistd.h>
+#include <wchar.h>
+
+#include "main/history.h"
+
+/* Characters that end a word. Dots, colons and brackets do not: the word is a
+** whole path, such as model.layers[1]:fo */
+static const char word_breaks[] = " \t\n\"'`+-*/%^#&|~<>=(){},;\\?!@$";
+
+typedef char **(*Attempt)(const char *text, int start, int end);
+
+/* Functions and variables of the library; those marked so may be missing. */
+static struct {
+  const char *file; /* NULL: there is no library */
+  bool is_libedit;
+  char *(*readline)(const char *prompt);
+  void (*add_history)(const char *line);
+  void (*resize)(void);      /* may be missing */
+  void (*prepare)(int meta); /* may be missing */
+  void (*restore)(void);     /* may be missing */
+  void (*redraw)(void);      /* may be missing */
+  int *completion_over;
+  int *completion_append;
+  locale_t locale; /* for characters beyond ASCII; 0: the program's */
+} lib;
+
+static tli_EditComplete complete_word;
+static volatile sig_atomic_t interrupted, resized, continued;
+static sigset_t let_in, kept_out; /* the signal mask while read_byte waits, and otherwise */
+
+/* ---- keys ------------------------------------------------------------------ */
+
+static sigjmp_buf out_of_read; /* may be jumped to while `reading` */
+static volatile sig_atomic_t reading;
+static pthread_t editing_thread;
+
+static void note_signal(int signo) {
+  if (!pthread_equal(pthread_self(), editing_thread)) {
+    pthread_kill(editing_thread, signo); /* a worker thread was chosen for it */
+    return;
+  }
+  if (signo == SIGINT) {
+    interrupted = 1;
+    if (reading) siglongjmp(out_of_read, 1);
+  } else if (signo == SIGWINCH)
+    resized = 1;
+  else
+    continued = 1;
+}
+
+static void handle_flags(void) {
+  if (lib.file == NULL) return;
+  if (continued && lib.restore && lib.prepare) { /* the shell has set the terminal */
+    lib.restore();
+    lib.prepare(1);
+  }
+  if (resized && lib.resize) lib.resize();
+  if ((continued || resized) && lib.redraw) lib.redraw();
+  continued = resized = 0;
+}
+
+/* read, but left at once when SIGINT comes. The terminal throws away on Ctrl-C
+** what was typed before, so read may wait although pselect saw a byte. */
+static ssize_t read_unless_interrupted(unsigned char *byte) {
+  volatile ssize_t n = -1;
+  if (sigsetjmp(out_of_read, 1) == 0) {
+    reading = 1;
+    pthread_sigmask(SIG_SETMASK, &let_in, NULL);
+    n = read(STDIN_FILENO, byte, 1);
+  }
+  reading = 0;
+  int error = errno;
+  pthread_sigmask(SIG_SETMASK, &kept_out, NULL);
+  errno = error;
+  return n;
+}
+
+/* One byte of the terminal; EOF at its end; '\n' once SIGINT has come. */
+static int read_byte(void) {
+  while (!interrupted) {
+    fd_set set;
+    FD_ZERO(&set);
+    FD_SET(STDIN_FILENO, &set);
+    handle_flags();
+    int ready = pselect(STDIN_FILENO + 1, &set, NULL, NULL, NULL, &let_in);
+    if (ready < 0 && errno != EINTR) return EOF;
+    if (ready <= 0) continue;
+    unsigned char byte;
+    ssize_t n = read_unless_interrupted(&byte);
+    if (interrupted) break;
+    if (n == 1) return byte;
+    if (n == 0 || (errno != EINTR && errno != EAGAIN)) return EOF;
+  }
+  if (interrupted == 1) {
+    interrupted = 2;                   /* shown */
+    if (lib.file) fputs("^C", stdout); /* else the terminal itself does */
+    fflush(stdout);
+  }
+  return '\n';
+}
+
+/* libedit wants whole characters, readline wants bytes. */
+static int read_key(FILE *unused) {
+  (void)unused;
+  int byte = read_byte();
+  if (!lib.is_libedit || byte == EOF || byte < 0x80) return byte;
+  mbstate_t state = {0};
+  for (;;) {
+    wchar_t wide;
+    char c = (char)byte;
+    size_t used = mbrtowc(&wide, &c, 1, &state);
+    if (used == 1) return (int)wide;
+    if (used != (size_t)-2) return byte & 0xff; /* not of this locale */
+    byte = read_byte();
+    if (byte == EOF || interrupted) return byte;
+  }
+}
+
+/* ---- completion -------------------------------------------------------------- */
+
+static size_t common_prefix(const char *a, const char *b) {
+  size_t n = 0;
+  while (a[n] != '\0' && a[n] == b[n]) n++;
+  return n;
+}
+
+/* The libraries' form of a list: before the words what they have in common. */
+static char **attempt(const char *text, int start, int end) {
+  (void)start, (void)end;
+  *lib.completion_over = 1;      /* no file names instead */
+  *lib.completion_append = '\0'; /* readline sets a blank before each call */
+  char **words = complete_word(text);
+  if (words == NULL) return NULL;
+  size_t n = 1;
+  size_t common = strlen(words[0]);
+  for (; words[n]; n++) {
+    size_t shared = common_prefix(words[0], words[n]);
+    if (shared < common) common = shared;
+  }
+  char **list = malloc((n + 2) * sizeof *list);
+  char *prefix = strndup(words[0], common);
+  if (list == NULL || prefix == NULL) {
+    for (size_t i = 0; i < n; i++) free(words[i]);
+    free(words), free(list), free(prefix);
+    return NULL;
+  }
+  list[0] = prefix;
+  memcpy(list + 1, words, (n + 1) * sizeof *list);
+  if (n == 1) { /* a single word is the prefix itself */
+    free(list[1]);
+    list[1] = NULL;
+  }
+  free(words);
+  return list;
+}
+
+/* ---- the library --------------------------------------------------------------- */
+
+static const char *const files[] = {
+    "libedit.so.2",     "libedit.so.0",     "libedit.so",      "libreadline.so.8",
+    "libreadline.so.7", "libreadline.so.6", "libedit.3.dylib", NULL,
+};
+
+/* dlsym gives data pointers; POSIX lets them be functions. */
+static bool find_function(void *handle, const char *name, void *pointer) {
+  void *symbol = dlsym(handle, name);
+  memcpy(pointer, &symbol, sizeof symbol);
+  return symbol != NULL;
+}
+
+/* Sets a variable of the library, if it has that. */
+#define SET(handle, name, type, value)     \
+  do {                                     \
+    type *variable_ = dlsym(handle, name); \
+    if (variable_) *variable_ = (value);   \
+  } while (0)
+
+static bool bind(void *handle) {
+  bool all = find_function(handle, "readline", &lib.readline) &&
+             find_function(handle, "add_history", &lib.add_history);
+  find_function(handle, "rl_resize_terminal", &lib.resize);
+  find_function(handle, "rl_prep_terminal", &lib.prepare);
+  find_function(handle, "rl_deprep_terminal", &lib.restore);
+  find_function(handle, "rl_forced_update_display", &lib.redraw);
+  lib.completion_over = dlsym(handle, "rl_attempted_completion_over");
+  lib.completion_append = dlsym(handle, "rl_completion_append_character");
+  /* Without read_key the library would wait by itself, with signals blocked. */
+  return all && lib.completion_over && lib.completion_append && dlsym(handle, "rl_getc_function");
+}
+
+static void configure(void *handle) {
+  typedef int (*GetKey)(FILE *);
+  SET(handle, "rl_readline_name", const char *, "tlua");
+  SET(handle, "rl_catch_signals", int, 0);
+  SET(handle, "rl_catch_sigwinch", int, 0);
+  SET(handle, "rl_getc_function", GetKey, read_key);
+  SET(handle, "rl_attempted_completion_function", Attempt, attempt);
+  SET(handle, "rl_basic_word_break_characters", const char *, word_breaks);
+  SET(handle, "rl_completer_word_break_characters", const char *, word_breaks);
+  SET(handle, "rl_basic_quote_characters", const char *, "");
+  const char **version = dlsym(handle, "rl_library_version");
+  lib.is_libedit = version && *version && strstr(*version, "EditLine") != NULL;
+}
+
+const char *tli_edit_library(void) {
+  if (lib.file) return lib.file;
+  for (int i = 0; files[i]; i++) {
+    void *handle = dlopen(files[i], RTLD_NOW | RTLD_LOCAL);
+    if (handle == NULL) continue;
+    if (bind(handle)) { /* stays open until the process ends */
+      configure(handle);
+      return lib.file = files[i];
+    }
+    dlclose(handle);
+  }
+  return NULL;
+}
+
+/* The characters of the user's locale; UTF-8 if that says nothing. Lua itself
+** stays in the "C" locale. */
+static locale_t editing_locale(void) {
+  locale_t locale = newlocale(LC_CTYPE_MASK, "", (locale_t)0);
+  if (locale && strcmp(nl_langinfo_l(CODESET, locale), "ANSI_X3.4-1968") != 0) return locale;
+  locale_t utf8 = newlocale(LC_CTYPE_MASK, "C.UTF-8", (locale_t)0);
+  if (utf8 == (locale_t)0) return locale;
+  if (locale) freelocale(locale);
+  return utf8;
+}
+
+void tli_edit_open(tli_EditComplete complete) {
+  complete_word = complete;
+  if (!isatty(STDIN_FILENO) || !isatty(STDOUT_FILENO) || !tli_edit_library()) return;
+  lib.locale = editing_locale();
+  locale_t before = uselocale(lib.locale);
+  tli_history_load(lib.add_history); /* here libedit looks at the locale, once */
+  uselocale(before);
+}
+
+/* ---- lines ----------------------------------------------------------------------- */
+
+static char *read_edited(const char *prompt) {
+  locale_t before = uselocale(lib.locale);
+  char *line = lib.readline(prompt);
+  uselocale(before);
+  return line;
+}
+
+/* From a terminal without an editing library, which still edits a little. */
+static char *read_typed(void) {
+  size_t n = 0, size = 0;
+  char *line = NULL;
+  for (int c = read_byte();; c = read_byte()) {
+    if (c == EOF && n == 0) break;
+    if (n == size) {
+      size = size ? 2 * size : 128;
+      char *longer = realloc(line, size);
+      if (longer == NULL) break;
+      line = longer;
+    }
+    line[n++] = c == '\n' || c == EOF ? '\0' : (char)c;
+    if (line[n - 1] == '\0') return line;
+  }
+  free(line);
+  return NULL;
+}
+
+/* From a file or pipe, through stdin, which the program may read, too. */
+static char *read_stdin(void) {
+  char *line = NULL;
+  size_t size = 0;
+  ssize_t n = getline(&line, &size, stdin);
+  if (n < 0) {
+    clearerr(stdin); /* after an interruption there may be more */
+    free(line);
+    return NULL;
+  }
+  if (n > 0 && line[n - 1] == '\n') line[n - 1] = '\0';
+  return line;
+}
+
+static char *read_line(const char *prompt) {
+  if (lib.file) return read_edited(prompt);
+  fputs(prompt, stdout);
+  fflush(stdout);
+  return isatty(STDIN_FILENO) ? read_typed() : read_stdin();
+}
+
+static void keep_out(const int *signals, int n) {
+  pthread_sigmask(SIG_BLOCK, NULL, &let_in);
+  kept_out = let_in;
+  for (int i = 0; i < n; i++) sigaddset(&kept_out, signals[i]);
+  pthread_sigmask(SIG_SETMASK, &kept_out, NULL);
+}
+
+tli_EditResult tli_edit_read(const char *prompt, char **line) {
+  static const int caught[] = {SIGINT, SIGWINCH, SIGCONT};
+  enum { N = sizeof caught / sizeof *caught };
+  struct sigaction action = {.sa_handler = note_signal}; /* no SA_RESTART */
+  struct sigaction before[N];
+  sigemptyset(&action.sa_mask);
+  interrupted = resized = continued = 0;
+  editing_thread = pthread_self();
+  bool at_terminal = isatty(STDIN_FILENO);
+  for (int i = 0; i < N; i++) sigaction(caught[i], &action, &before[i]);
+  if (at_terminal) keep_out(caught, N);
+  *line = read_line(prompt);
+  if (at_terminal) pthread_sigmask(SIG_SETMASK, &let_in, NULL);
+  for (int i = 0; i < N; i++) sigaction(caught[i], &before[i], NULL);
+  if (!interrupted) return *line ? TLI_EDIT_LINE : TLI_EDIT_END;
+  free(*line);
+  *line = NULL;
+  if (lib.file == NULL) putchar('\n');
+  return TLI_EDIT_INTERRUPTED;
+}
+
+void tli_edit_remember(const char *entry) {
+  if (lib.file == NULL) return;
+  lib.add_history(entry);
+  tli_history_append(entry);
+}
+
+int tli_edit_width(void) {
+  struct winsize size;
+  return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
+}

@@ -1,0 +1,102 @@
+/*
+** globals.c - torch, nn and optim are globals from the start, yet a program
+** that uses none of them does not pay for opening the library.
+**
+** They come through an __index metamethod of the table of globals, which sets
+** them for good on first use. A program that gives that table a metatable of
+** its own takes this one away, and with it the globals it has not used yet;
+** `require "tlua"` always works.
+*/
+#include "main/globals.h"
+
+#include <lauxlib.h>
+#include <string.h>
+
+#include "main/source.h"
+#include "tlua.h"
+
+typedef struct Global {
+  const char *name;
+  const char *module;
+  const char *field; /* of the module; NULL: the module itself */
+  bool for_people;   /* only where a person types */
+} Global;
+
+static const Global globals[] = {
+    {"torch", "tlua", NULL, false},    {"nn", "tlua", "nn", false},
+    {"optim", "tlua", "optim", false}, {"help", "tlua.repl", "help", true},
+    {NULL, NULL, NULL, false},
+};
+
+static const Global *find(const char *name) {
+  const Global *global = globals;
+  while (global->name && strcmp(global->name, name) != 0) global++;
+  return global->name ? global : NULL;
+}
+
+/* Where `require` is kept in the registry. */
+static const char require_key = 0;
+
+static void require(lua_State *L, const char *module) {
+  lua_rawgetp(L, LUA_REGISTRYINDEX, &require_key);
+  lua_pushstring(L, module);
+  lua_call(L, 1, 1);
+}
+
+void tli_globals_require(lua_State *L, const char *module) {
+  require(L, "tlua"); /* makes the library's other modules known */
+  lua_pop(L, 1);
+  require(L, module);
+}
+
+/* Pushes the value and keeps it in the table of globals at `index`. */
+static void resolve(lua_State *L, int index, const Global *global) {
+  tli_globals_require(L, global->module);
+  if (global->field) {
+    lua_getfield(L, -1, global->field);
+    lua_remove(L, -2);
+  }
+  lua_pushstring(L, global->name);
+  lua_pushvalue(L, -2);
+  lua_rawset(L, index);
+}
+
+/* __index(globals, key) */
+static int index_globals(lua_State *L) {
+  bool for_people = lua_toboolean(L, lua_upvalueindex(1));
+  if (lua_type(L, 2) != LUA_TSTRING || !lua_istable(L, 1)) return 0;
+  const Global *global = find(lua_tostring(L, 2));
+  if (global == NULL || (global->for_people && !for_people)) return 0;
+  resolve(L, 1, global);
+  return 1;
+}
+
+void tli_globals_open(lua_State *L, bool help) {
+  luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_PRELOAD_TABLE);
+  lua_pushcfunction(L, luaopen_tlua);
+  lua_setfield(L, -2, "tlua");
+  lua_pushcfunction(L, tli_source_open);
+  lua_setfield(L, -2, "tlua.repl.source");
+  lua_pop(L, 1);
+  lua_getglobal(L, "require");
+  lua_rawsetp(L, LUA_REGISTRYINDEX, &require_key);
+
+  lua_pushglobaltable(L);
+  lua_createtable(L, 0, 1);
+  lua_pushboolean(L, help);
+  lua_pushcclosure(L, index_globals, 1);
+  lua_setfield(L, -2, "__index");
+  lua_setmetatable(L, -2);
+  lua_pop(L, 1);
+}
+
+void tli_globals_resolve(lua_State *L) {
+  lua_pushglobaltable(L);
+  int index = lua_gettop(L);
+  for (const Global *global = globals; global->name; global++) {
+    lua_pushstring(L, global->name);
+    if (lua_rawget(L, index) == LUA_TNIL) resolve(L, index, global);
+    lua_settop(L, index);
+  }
+  lua_pop(L, 1);
+}

@@ -1,0 +1,110 @@
+/*
+** interrupt.c - turns SIGINT into a Lua error while Lua code runs.
+**
+** Only this command installs the handler, and only around the code that it
+** runs; a program that embeds the library keeps its signals. The handler may
+** not raise an error itself: it asks the engine to stop the operator that is
+** running (tl_interrupt) and sets a hook, which raises at the next Lua
+** instruction, unless the operator's failure has become the error already: one
+** Ctrl-C is one error, and code that catches it goes on undisturbed.
+*/
+#define _POSIX_C_SOURCE 200809L
+
+#include "main/interrupt.h"
+
+#include <lauxlib.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "core/error.h"
+#include "core/parallel.h"
+#include "tlua.h"
+
+/* Written before the handler is installed, read by it. */
+static lua_State *main_state; /* borrowed */
+static pthread_t main_thread;
+
+/* How often SIGINT came without effect so far. */
+static volatile sig_atomic_t presses;
+
+static void take_back(void) {
+  tl_interrupt_clear();
+  tli_error_clear(); /* so that its kind tells about the next request */
+}
+
+static void raise_interrupted(lua_State *L, lua_Debug *ar) {
+  (void)ar;
+  lua_sethook(L, NULL, 0, 0);
+  presses = 0;
+  bool pending = tli_interrupted();
+  bool told = tl_error_kind() == TL_EINTERRUPT; /* by an operator that has stopped */
+  take_back();
+  if (!pending || told) return;
+  luaL_where(L, 0);
+  if (lua_rawlen(L, -1) == 0) luaL_where(L, 1); /* a function in C has no lines */
+  lua_pushliteral(L, "interrupted!");
+  lua_concat(L, 2);
+  lua_error(L);
+}
+
+/* lua_sethook is the one function of Lua that a signal handler may call. */
+static void stop_state(lua_State *L) {
+  int events = LUA_MASKCALL | LUA_MASKRET | LUA_MASKLINE | LUA_MASKCOUNT;
+  lua_sethook(L, raise_interrupted, events, 1);
+}
+
+/* The coroutine that `L` is resuming, or NULL: coroutine.resume has it as its
+** first argument, what coroutine.wrap returns as an upvalue. */
+static lua_State *resumed_by(lua_State *L) {
+  lua_Debug ar;
+  if (!lua_getstack(L, 0, &ar) || !lua_getinfo(L, "S", &ar) || *ar.what != 'C') return NULL;
+  lua_State *co = lua_tothread(L, 1);
+  return co ? co : lua_tothread(L, lua_upvalueindex(1));
+}
+
+/* A hook belongs to one coroutine, and the first SIGINT has set the main one's.
+** That it had no effect by the second shows that the main one stands still
+** inside a C function; so its stack may be looked at from here. */
+static void stop_coroutines(lua_State *L) {
+  enum { MAX_NESTED = 200 }; /* LUAI_MAXCCALLS */
+  for (int i = 0; i < MAX_NESTED; i++) {
+    lua_State *co = resumed_by(L);
+    if (co == NULL || co == L) return;
+    stop_state(co);
+    L = co;
+  }
+}
+
+static void on_sigint(int signo) {
+  if (!pthread_equal(pthread_self(), main_thread)) {
+    pthread_kill(main_thread, signo); /* a worker thread was chosen for it */
+    return;
+  }
+  presses = presses + 1;
+  if (presses > 2) { /* the call does not react: the process goes */
+    signal(signo, SIG_DFL);
+    raise(signo);
+    return;
+  }
+  tl_interrupt();
+  stop_state(main_state);
+  if (presses == 2) stop_coroutines(main_state);
+}
+
+int tli_interrupt_call(lua_State *L, int nargs, int nresults, int handler) {
+  struct sigaction action = {.sa_handler = on_sigint}; /* no SA_RESTART: reads end, too */
+  struct sigaction before;
+  sigemptyset(&action.sa_mask);
+  main_state = L;
+  main_thread = pthread_self();
+  presses = 0;
+  take_back();
+  sigaction(SIGINT, &action, &before);
+  int status = lua_pcall(L, nargs, nresults, handler);
+  sigaction(SIGINT, &before, NULL);
+  if (lua_gethook(L) == raise_interrupted) lua_sethook(L, NULL, 0, 0);
+  take_back();
+  return status;
+}

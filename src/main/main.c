@@ -1,0 +1,133 @@
+/*
+** main.c - the `tlua` command: what `lua` is, with tensors.
+**
+**   tlua [options] [script [args]]   as `lua`
+**   tlua doctor                      what was found on this machine
+**   tlua run ...                     reserved for programs of several processes
+*/
+#include <lauxlib.h>
+#include <lua.h>
+#include <lualib.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "main/doctor.h"
+#include "main/globals.h"
+#include "main/options.h"
+#include "main/repl.h"
+#include "main/script.h"
+#include "tlua.h"
+
+static void print_version(void) {
+  printf("tlua %s, %s\n", tl_version(), LUA_COPYRIGHT);
+  fflush(stdout);
+}
+
+static void print_usage(FILE *out, const char *name) {
+  fprintf(out,
+          "usage: %s [options] [script [args]]\n"
+          "       %s doctor    what was found on this machine, and what is missing\n"
+          "Options:\n%s",
+          name, name, tli_options_usage);
+  fflush(out);
+}
+
+/* What runs before the script: the state is made ready, then -e, -l and -W. */
+static bool prepare(lua_State *L, const tli_Options *options, int argc, char **argv) {
+  if (options->no_env) { /* read by the libraries as they open */
+    lua_pushboolean(L, 1);
+    lua_setfield(L, LUA_REGISTRYINDEX, "LUA_NOENV");
+  }
+  luaL_openlibs(L);
+  tli_script_set_arg(L, argc, argv, options->script);
+  bool typed = options->chunks || options->interactive || options->script == argc;
+  tli_globals_open(L, typed);
+  lua_gc(L, LUA_GCGEN, 0, 0);
+  if (!options->no_env && !tli_script_init(L)) return false;
+  int i = 1;
+  for (tli_Step step = tli_options_step(argv, options, &i); step.letter;
+       step = tli_options_step(argv, options, &i)) {
+    if (!tli_script_step(L, step)) return false;
+  }
+  return true;
+}
+
+static bool run(lua_State *L, const tli_Options *options, int argc, char **argv) {
+  if (options->version) print_version();
+  if (!prepare(L, options, argc, argv)) return false;
+  bool has_script = options->script < argc;
+  if (has_script && !tli_script_run(L, argc, argv, options->script)) return false;
+  if (options->interactive) {
+    tli_repl_run(L);
+  } else if (!has_script && !options->chunks && !options->version) {
+    if (!isatty(STDIN_FILENO)) return tli_script_stdin(L);
+    print_version();
+    puts("help() tells how to begin, Ctrl-D leaves.");
+    tli_repl_run(L);
+  }
+  return true;
+}
+
+static bool run_command(lua_State *L, int argc, char **argv) {
+  const char *name = argv[0] && argv[0][0] ? argv[0] : "tlua";
+  tli_Options options;
+  char problem[128];
+  tli_script_set_name(name);
+  if (!tli_options_parse(argc, argv, &options, problem)) {
+    tli_script_complain(problem);
+    print_usage(stderr, name);
+    return false;
+  }
+  if (options.help) {
+    print_usage(stdout, name);
+    return true;
+  }
+  return run(L, &options, argc, argv);
+}
+
+static bool run_doctor(lua_State *L) {
+  luaL_openlibs(L);
+  tli_globals_open(L, false);
+  tli_doctor_run(L);
+  return true;
+}
+
+static bool run_launcher(void) {
+  tli_script_complain("run: starting programs on several processes is not part of this version");
+  return false;
+}
+
+/* (argc, argv) -> whether all went well */
+static int protected_main(lua_State *L) {
+  int argc = (int)lua_tointeger(L, 1);
+  char **argv = lua_touserdata(L, 2);
+  const char *word = argc > 1 ? argv[1] : "";
+  luaL_checkversion(L);
+  bool good;
+  if (strcmp(word, "doctor") == 0)
+    good = run_doctor(L);
+  else if (strcmp(word, "run") == 0)
+    good = run_launcher();
+  else
+    good = run_command(L, argc, argv);
+  lua_pushboolean(L, good);
+  return 1;
+}
+
+int main(int argc, char **argv) {
+  tli_script_set_name("tlua");
+  lua_State *L = luaL_newstate();
+  if (L == NULL) {
+    tli_script_complain("cannot create state: not enough memory");
+    return EXIT_FAILURE;
+  }
+  lua_pushcfunction(L, protected_main);
+  lua_pushinteger(L, argc);
+  lua_pushlightuserdata(L, argv);
+  int status = lua_pcall(L, 2, 1, 0);
+  bool good = tli_script_report(L, status) && lua_toboolean(L, -1);
+  lua_close(L);
+  return good ? EXIT_SUCCESS : EXIT_FAILURE;
+}

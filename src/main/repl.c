@@ -1,0 +1,264 @@
+/*
+** repl.c - the interactive mode: reads chunks, runs them, shows their values.
+**
+** How values are shown and words completed is Lua's business, the module
+** `tlua.repl`; here is the loop. A chunk is compiled as an expression first and
+** as a statement second, and runs once. No error ends the session: what may
+** fail runs through tli_script_call.
+*/
+#define _POSIX_C_SOURCE 200809L
+
+#include "main/repl.h"
+
+#include <lauxlib.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "main/edit.h"
+#include "main/globals.h"
+#include "main/interrupt.h"
+#include "main/script.h"
+
+/* For the completion, which is called without one. Set while the loop runs. */
+static lua_State *session; /* borrowed */
+
+/* Where the table of `tlua.repl` is kept in the registry. */
+static const char module_key = 0;
+
+/* ---- the module in Lua ------------------------------------------------------- */
+
+static int open_module(lua_State *L) {
+  tli_globals_resolve(L);
+  tli_globals_require(L, "tlua.repl");
+  lua_rawsetp(L, LUA_REGISTRYINDEX, &module_key);
+  return 0;
+}
+
+/* Pushes a function of the module; false, with nothing pushed, without it. */
+static bool push_function(lua_State *L, const char *name) {
+  if (lua_rawgetp(L, LUA_REGISTRYINDEX, &module_key) == LUA_TTABLE) {
+    lua_getfield(L, -1, name);
+    lua_remove(L, -2);
+    return true;
+  }
+  lua_pop(L, 1);
+  return false;
+}
+
+/* ---- completion ----------------------------------------------------------------- */
+
+/* (text) -> a list of words as tli_EditComplete gives it, as light userdata:
+** made with malloc, so nothing below may raise once it is. */
+static int list_words(lua_State *L) {
+  if (!push_function(L, "complete")) return 0;
+  lua_insert(L, 1);
+  lua_call(L, 1, 1);
+  if (!lua_istable(L, 1)) return 0;
+  size_t n = (size_t)lua_rawlen(L, 1);
+  luaL_checkstack(L, 2, NULL);
+  char **words = n > 0 ? malloc((n + 1) * sizeof *words) : NULL;
+  if (words == NULL) return 0;
+  size_t filled = 0;
+  for (size_t i = 1; i <= n; i++) {
+    lua_rawgeti(L, 1, (lua_Integer)i);
+    if (lua_type(L, -1) == LUA_TSTRING && (words[filled] = strdup(lua_tostring(L, -1)))) filled++;
+    lua_pop(L, 1);
+  }
+  words[filled] = NULL;
+  lua_pushlightuserdata(L, words);
+  return 1;
+}
+
+static char **complete(const char *text) {
+  lua_State *L = session;
+  char **words = NULL;
+  lua_pushcfunction(L, list_words);
+  lua_pushstring(L, text);
+  if (lua_pcall(L, 1, 1, 0) == LUA_OK) words = lua_touserdata(L, -1);
+  lua_pop(L, 1);
+  if (words && words[0] == NULL) {
+    free(words);
+    words = NULL;
+  }
+  return words;
+}
+
+/* ---- reading ---------------------------------------------------------------------- */
+
+/* (name of a global, default) -> the prompt's text */
+static int prompt_text(lua_State *L) {
+  lua_getglobal(L, lua_tostring(L, 1));
+  if (lua_isnil(L, -1)) lua_pop(L, 1);
+  luaL_tolstring(L, -1, NULL);
+  return 1;
+}
+
+/* Pushes the prompt, which the globals _PROMPT and _PROMPT2 may set. */
+static const char *push_prompt(lua_State *L, bool first) {
+  lua_pushcfunction(L, prompt_text);
+  lua_pushstring(L, first ? "_PROMPT" : "_PROMPT2");
+  lua_pushstring(L, first ? "> " : ">> ");
+  if (lua_pcall(L, 2, 1, 0) != LUA_OK) {
+    lua_pop(L, 1);
+    lua_pushstring(L, first ? "> " : ">> ");
+  }
+  return lua_tostring(L, -1);
+}
+
+/* Whether a failed compilation, whose message is on the top, would go on where
+** the text ended. */
+static bool wants_more(lua_State *L, int status) {
+  static const char mark[] = "<eof>";
+  size_t length;
+  const char *message = status == LUA_ERRSYNTAX ? lua_tolstring(L, -1, &length) : NULL;
+  size_t n = sizeof mark - 1;
+  return message && length >= n && strcmp(message + length - n, mark) == 0;
+}
+
+/* Compiles "PREFIX TEXT"; pushes the function, or the message. The newline makes
+** a string that lacks its end a mistake of its line, not a beginning. */
+static int compile_as(lua_State *L, const char *prefix, const char *text) {
+  const char *chunk = lua_pushfstring(L, "%s%s\n", prefix, text);
+  int status = luaL_loadbuffer(L, chunk, strlen(chunk), "=stdin");
+  lua_remove(L, -2);
+  return status;
+}
+
+/* Compiles the text at index 1 and pushes the function, or the message.
+** `*more` tells whether the text is the beginning of something. */
+static int compile(lua_State *L, bool *more) {
+  const char *text = lua_tostring(L, 1);
+  /* "=x" is the form in which Lua 5.1 wanted expressions */
+  int status = compile_as(L, "return ", text + (text[0] == '='));
+  *more = wants_more(L, status);
+  if (status == LUA_OK) return status;
+  lua_pop(L, 1);
+  status = compile_as(L, "", text);
+  *more = status != LUA_OK && (*more || wants_more(L, status));
+  return status;
+}
+
+/* Enters a chunk into the history. One of several lines becomes one line where
+** that means the same: unless it holds comments or long strings. */
+static void remember(const char *chunk) {
+  static char *last; /* owned; lives as long as the process */
+  if (chunk[strspn(chunk, " \t\n")] == '\0' || (last && strcmp(last, chunk) == 0)) return;
+  free(last);
+  last = strdup(chunk);
+  char *copy = strdup(chunk);
+  if (copy == NULL) return;
+  bool joins = strstr(chunk, "--") == NULL && strstr(chunk, "[[") == NULL &&
+               strstr(chunk, "[=") == NULL && strstr(chunk, "\\\n") == NULL;
+  char *line = copy;
+  for (char *end = strchr(line, '\n'); end; end = strchr(end + 1, '\n')) {
+    *end = joins ? ' ' : '\0';
+    if (joins) continue;
+    tli_edit_remember(line);
+    line = end + 1;
+  }
+  if (*line != '\0') tli_edit_remember(line);
+  free(copy);
+}
+
+typedef enum Read { READ_CHUNK, READ_ERROR, READ_NOTHING, READ_END } Read;
+
+/* Reads a line: the text at index 1, or a further line of it. */
+static Read read_line(lua_State *L, bool first) {
+  char *line;
+  tli_EditResult result = tli_edit_read(push_prompt(L, first), &line);
+  lua_pop(L, 1); /* the prompt */
+  if (result == TLI_EDIT_INTERRUPTED) return READ_NOTHING;
+  if (result == TLI_EDIT_END) return READ_END;
+  if (first)
+    lua_pushstring(L, line);
+  else
+    lua_pushfstring(L, "%s\n%s", lua_tostring(L, 1), line);
+  free(line);
+  if (!first) lua_replace(L, 1);
+  return READ_CHUNK;
+}
+
+/* Reads lines until they make a chunk. Leaves on the stack the compiled
+** function (READ_CHUNK), a message (READ_ERROR), or what does not matter. */
+static Read read_chunk(lua_State *L) {
+  bool more;
+  Read read = read_line(L, true);
+  if (read != READ_CHUNK) return read;
+  int status = compile(L, &more);
+  while (more) {
+    read = read_line(L, false);
+    if (read == READ_NOTHING) return read;
+    if (read == READ_END) break; /* in the middle, as the message says */
+    lua_settop(L, 1);
+    status = compile(L, &more);
+  }
+  remember(lua_tostring(L, 1));
+  lua_remove(L, 1);
+  return status == LUA_OK ? READ_CHUNK : READ_ERROR;
+}
+
+/* ---- showing ------------------------------------------------------------------------ */
+
+/* Calls the global `print` with its arguments. */
+static int print(lua_State *L) {
+  int n = lua_gettop(L);
+  luaL_checkstack(L, LUA_MINSTACK, "too many results to print");
+  lua_getglobal(L, "print");
+  lua_insert(L, 1);
+  lua_call(L, n, 0);
+  return 0;
+}
+
+/* Shows all values on the stack. */
+static void show(lua_State *L) {
+  int n = lua_gettop(L);
+  if (n == 0) return;
+  if (push_function(L, "show")) {
+    lua_insert(L, 1);
+    lua_pushinteger(L, tli_edit_width());
+    lua_insert(L, 2);
+    if (!tli_script_report(L, tli_script_call(L, n + 1, 1))) return;
+    n = 1;
+  }
+  lua_pushcfunction(L, print);
+  lua_insert(L, 1);
+  if (tli_interrupt_call(L, n, 0, 0) == LUA_OK) return;
+  const char *message = lua_tostring(L, -1);
+  lua_pushfstring(L, "error calling 'print' (%s)", message ? message : luaL_typename(L, -1));
+  tli_script_complain(lua_tostring(L, -1));
+}
+
+/* Ctrl-C between reading and running does nothing, rather than end us. Not
+** SIG_IGN, which programs that the session starts would inherit. */
+static void let_pass(int signo) { (void)signo; }
+
+static void loop(lua_State *L) {
+  for (;;) {
+    Read read = read_chunk(L);
+    if (read == READ_END) return;
+    if (read == READ_ERROR) tli_script_report(L, LUA_ERRSYNTAX);
+    if (read == READ_CHUNK && tli_script_report(L, tli_script_call(L, 0, LUA_MULTRET))) show(L);
+    lua_settop(L, 0);
+  }
+}
+
+void tli_repl_run(lua_State *L) {
+  struct sigaction action = {.sa_handler = let_pass};
+  struct sigaction before;
+  sigemptyset(&action.sa_mask);
+  sigaction(SIGINT, &action, &before);
+  lua_settop(L, 0);
+  tli_script_set_name(NULL); /* messages need not say who speaks */
+  session = L;
+  lua_pushcfunction(L, open_module);
+  tli_script_report(L, tli_script_call(L, 0, 0));
+  tli_edit_open(complete);
+  loop(L);
+  putchar('\n');
+  fflush(stdout);
+  session = NULL;
+  sigaction(SIGINT, &before, NULL);
+}

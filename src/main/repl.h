@@ -1,0 +1,12 @@
+/*
+** repl.h - the interactive mode.
+*/
+#ifndef TLI_REPL_H
+#define TLI_REPL_H
+
+#include <lua.h>
+
+/* Reads, runs and shows until the input ends. */
+void tli_repl_run(lua_State *L);
+
+#endif

@@ -1,0 +1,137 @@
+/*
+** script.c - runs chunks of Lua: scripts, strings of -e, libraries of -l.
+*/
+#include "main/script.h"
+
+#include <lauxlib.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "main/interrupt.h"
+
+/* Set once, before anything runs. */
+static const char *command_name;
+
+void tli_script_set_name(const char *name) { command_name = name; }
+
+void tli_script_complain(const char *message) {
+  fflush(stdout); /* what was printed before the error is read before it */
+  if (command_name) fprintf(stderr, "%s: ", command_name);
+  fprintf(stderr, "%s\n", message);
+  fflush(stderr);
+}
+
+bool tli_script_report(lua_State *L, int status) {
+  if (status == LUA_OK) return true;
+  const char *message = lua_tostring(L, -1);
+  tli_script_complain(message ? message : "(error message not a string)");
+  lua_pop(L, 1);
+  return false;
+}
+
+/* Message handler: a traceback after the message. An object that is no string
+** speaks for itself, without one. */
+static int add_traceback(lua_State *L) {
+  const char *message = lua_tostring(L, 1);
+  if (message == NULL) {
+    if (luaL_callmeta(L, 1, "__tostring") && lua_type(L, -1) == LUA_TSTRING) return 1;
+    message = lua_pushfstring(L, "(error object is a %s value)", luaL_typename(L, 1));
+  }
+  luaL_traceback(L, L, message, 1);
+  return 1;
+}
+
+int tli_script_call(lua_State *L, int nargs, int nresults) {
+  int base = lua_gettop(L) - nargs;
+  lua_pushcfunction(L, add_traceback);
+  lua_insert(L, base);
+  int status = tli_interrupt_call(L, nargs, nresults, base);
+  lua_remove(L, base);
+  return status;
+}
+
+/* Runs the chunk that a loader has left, if it has left one. */
+static bool run_loaded(lua_State *L, int status) {
+  if (status == LUA_OK) status = tli_script_call(L, 0, 0);
+  return tli_script_report(L, status);
+}
+
+static bool run_string(lua_State *L, const char *text, const char *name) {
+  return run_loaded(L, luaL_loadbuffer(L, text, strlen(text), name));
+}
+
+bool tli_script_stdin(lua_State *L) { return run_loaded(L, luaL_loadfile(L, NULL)); }
+
+bool tli_script_init(lua_State *L) {
+  const char *name = "=LUA_INIT_5_4";
+  const char *value = getenv(name + 1);
+  if (value == NULL) {
+    name = "=LUA_INIT";
+    value = getenv(name + 1);
+  }
+  if (value == NULL) return true;
+  if (value[0] == '@') return run_loaded(L, luaL_loadfile(L, value + 1));
+  return run_string(L, value, name);
+}
+
+/* -l mod, -l global=mod. A version after a hyphen is no part of the global:
+** "mod-v2" goes into "mod". */
+static bool require_library(lua_State *L, const char *value) {
+  const char *equals = strchr(value, '=');
+  const char *module = equals ? equals + 1 : value;
+  const char *end = equals ? equals : strchr(value, '-');
+  lua_getglobal(L, "require");
+  lua_pushstring(L, module);
+  int status = tli_script_call(L, 1, 1);
+  if (status != LUA_OK) return tli_script_report(L, status);
+  lua_pushglobaltable(L);
+  lua_pushlstring(L, value, end ? (size_t)(end - value) : strlen(value));
+  lua_rotate(L, -3, -1); /* globals, name, library */
+  lua_settable(L, -3);
+  lua_pop(L, 1);
+  return true;
+}
+
+bool tli_script_step(lua_State *L, tli_Step step) {
+  switch (step.letter) {
+  case 'W': lua_warning(L, "@on", 0); return true;
+  case 'l': return require_library(L, step.value);
+  default: return run_string(L, step.value, "=(command line)");
+  }
+}
+
+void tli_script_set_arg(lua_State *L, int argc, char **argv, int script) {
+  if (script == argc) script = 0;
+  lua_createtable(L, argc - script, script + 1);
+  for (int i = 0; i < argc; i++) {
+    lua_pushstring(L, argv[i]);
+    lua_rawseti(L, -2, i - script);
+  }
+  lua_setglobal(L, "arg");
+}
+
+/* Pushes arg[1], arg[2], ...: what ran before the script may have changed
+** them. Returns how many. */
+static int push_arguments(lua_State *L) {
+  if (lua_getglobal(L, "arg") != LUA_TTABLE) return luaL_error(L, "'arg' is not a table");
+  int table = lua_gettop(L);
+  int n = (int)luaL_len(L, table);
+  luaL_checkstack(L, n + 3, "too many arguments to script");
+  for (int i = 1; i <= n; i++) lua_rawgeti(L, table, i);
+  lua_remove(L, table);
+  return n;
+}
+
+/* "-" is stdin, unless "--" before it says that it is a file. */
+static const char *script_name(char **argv, int script) {
+  bool is_stdin = strcmp(argv[script], "-") == 0 && strcmp(argv[script - 1], "--") != 0;
+  return is_stdin ? NULL : argv[script];
+}
+
+bool tli_script_run(lua_State *L, int argc, char **argv, int script) {
+  if (script >= argc) return true;
+  int status = luaL_loadfile(L, script_name(argv, script));
+  if (status == LUA_OK) status = tli_script_call(L, push_arguments(L), 0);
+  return tli_script_report(L, status);
+}

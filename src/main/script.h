@@ -1,0 +1,37 @@
+/*
+** script.h - runs chunks of Lua and reports their errors as `lua` does.
+*/
+#ifndef TLI_SCRIPT_H
+#define TLI_SCRIPT_H
+
+#include <lua.h>
+#include <stdbool.h>
+
+#include "main/options.h"
+
+/* The name before every message; NULL: none. Kept, not copied. */
+void tli_script_set_name(const char *name);
+
+/* Prints a message on stderr, after the command's name. */
+void tli_script_complain(const char *message);
+
+/* For a status that is not LUA_OK: prints and pops the error. Returns whether
+** the status is LUA_OK. */
+bool tli_script_report(lua_State *L, int status);
+
+/* Calls a function with `nargs` arguments; an error gets a traceback and stays
+** on the stack. SIGINT interrupts the call. Returns Lua's status. */
+int tli_script_call(lua_State *L, int nargs, int nresults);
+
+/* Sets the global `arg`: argv[script] is arg[0], what comes before it has
+** negative positions. Without a script arg[0] is the program. */
+void tli_script_set_arg(lua_State *L, int argc, char **argv, int script);
+
+/* Each runs something, reports its error, and returns whether it went well. */
+bool tli_script_init(lua_State *L); /* LUA_INIT_5_4 or LUA_INIT */
+bool tli_script_step(lua_State *L, tli_Step step);
+bool tli_script_stdin(lua_State *L);
+/* The script with the arguments that the global `arg` holds. */
+bool tli_script_run(lua_State *L, int argc, char **argv, int script);
+
+#endif

@@ -1,0 +1,27 @@
+/*
+** source.c - hands out the embedded Lua sources: `help` shows the comments in
+** them, as the manual of what is written in Lua.
+*/
+#include "main/source.h"
+
+#include <lauxlib.h>
+#include <string.h>
+
+#include "lua/embed.h"
+
+/* (name) -> text, or nil */
+static int source(lua_State *L) {
+  const char *name = luaL_checkstring(L, 1);
+  for (const tli_Embedded *e = tli_embedded; e->module; e++) {
+    if (strcmp(name, e->module) != 0 && strcmp(name, e->chunk) != 0) continue;
+    lua_pushlstring(L, e->data, e->size);
+    return 1;
+  }
+  lua_pushnil(L);
+  return 1;
+}
+
+int tli_source_open(lua_State *L) {
+  lua_pushcfunction(L, source);
+  return 1;
+}

@@ -1,0 +1,87 @@
+/*
+** chain.h - formulas of many operators written in C. A chain owns every
+** intermediate result and remembers that one failed, so a formula reads as
+** one: each step is a call, a step after a failure does nothing, and the end
+** releases everything.
+**
+**   tli_Chain c = {0};
+**   tl_Tensor *y = chain_mul(&c, a, chain_t(&c, b));
+**   return tli_chain_end(&c, y);
+*/
+#ifndef TLI_CHAIN_H
+#define TLI_CHAIN_H
+
+#include "ops/common.h"
+
+#define TLI_CHAIN_MAX 96
+
+typedef struct tli_Chain {
+  int n;
+  bool failed;
+  tl_Tensor *v[TLI_CHAIN_MAX]; /* owned */
+} tli_Chain;
+
+/* Hands a result (NULL: it failed) to the chain; returns it, borrowed. */
+static inline tl_Tensor *tli_keep(tli_Chain *c, tl_Tensor *steals) {
+  TL_ASSERT(c->n < TLI_CHAIN_MAX);
+  if (steals == NULL)
+    c->failed = true;
+  else
+    c->v[c->n++] = steals;
+  return steals;
+}
+
+/* Releases the chain; a new reference to `result`, which may be one of its
+** tensors or any other, or NULL if a step failed. */
+static inline tl_Tensor *tli_chain_end(tli_Chain *c, tl_Tensor *result) {
+  if (c->failed) result = NULL;
+  if (result) tli_retain(result);
+  tli_release_results(c->v, c->n);
+  c->n = 0;
+  return result;
+}
+
+/* A step by any operator. Its arguments must not be steps themselves: they
+** would be made after the question whether one has failed. */
+#define TLI_STEP(c, call) ((c)->failed ? NULL : tli_keep((c), (call)))
+
+static inline tl_Tensor *chain_add(tli_Chain *c, tl_Tensor *a, tl_Tensor *b) {
+  return TLI_STEP(c, tlo_add(a, b, tli_int(1)));
+}
+static inline tl_Tensor *chain_sub(tli_Chain *c, tl_Tensor *a, tl_Tensor *b) {
+  return TLI_STEP(c, tlo_sub(a, b, tli_int(1)));
+}
+static inline tl_Tensor *chain_mul(tli_Chain *c, tl_Tensor *a, tl_Tensor *b) {
+  return TLI_STEP(c, tlo_mul(a, b));
+}
+static inline tl_Tensor *chain_div(tli_Chain *c, tl_Tensor *a, tl_Tensor *b) {
+  return TLI_STEP(c, tlo_true_divide(a, b));
+}
+static inline tl_Tensor *chain_neg(tli_Chain *c, tl_Tensor *a) { return TLI_STEP(c, tlo_neg(a)); }
+static inline tl_Tensor *chain_number(tli_Chain *c, double value) {
+  return TLI_STEP(c, tli_number(tli_float(value)));
+}
+static inline tl_Tensor *chain_scale(tli_Chain *c, tl_Tensor *a, double factor) {
+  return TLI_STEP(c, tlo_scaled(a, tli_float(factor)));
+}
+static inline tl_Tensor *chain_matmul(tli_Chain *c, tl_Tensor *a, tl_Tensor *b) {
+  return TLI_STEP(c, tlo_matmul(a, b));
+}
+/* Matrices transposed. */
+static inline tl_Tensor *chain_t(tli_Chain *c, tl_Tensor *a) {
+  return TLI_STEP(c, tlo_transpose(a, -2, -1));
+}
+static inline tl_Tensor *chain_unsqueeze(tli_Chain *c, tl_Tensor *a, int64_t dim) {
+  return TLI_STEP(c, tlo_unsqueeze(a, dim));
+}
+static inline tl_Tensor *chain_tril(tli_Chain *c, tl_Tensor *a, int64_t diagonal) {
+  return TLI_STEP(c, tlo_tril(a, diagonal));
+}
+static inline tl_Tensor *chain_triu(tli_Chain *c, tl_Tensor *a, int64_t diagonal) {
+  return TLI_STEP(c, tlo_triu(a, diagonal));
+}
+static inline tl_Tensor *chain_sum(tli_Chain *c, tl_Tensor *a, int64_t dim, bool keepdim) {
+  return TLI_STEP(c, tlo_sum(a, (tl_Ints){1, &dim}, keepdim, TL_NODTYPE));
+}
+
+#endif

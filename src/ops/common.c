@@ -1,0 +1,351 @@
+/*
+** common.c - what generated operators lean on. Invariant: a function here that
+** fails has changed none of its arguments and kept none of them.
+*/
+#include "ops/common.h"
+
+#include <string.h>
+
+/* ---- payload of nodes ---- */
+
+bool tli_ints_keep(tli_IntsBuf *buf, tl_Ints ints) {
+  buf->given = ints.v != NULL;
+  if (!buf->given) return true;
+  int64_t *to = buf->few;
+  if (ints.n > TL_MAX_DIMS) {
+    to = buf->many = tli_alloc((size_t)ints.n * sizeof *to);
+    if (to == NULL) return false;
+  }
+  buf->n = ints.n;
+  memcpy(to, ints.v, (size_t)ints.n * sizeof *to);
+  return true;
+}
+
+bool tli_ints_lengths(tli_IntsBuf *buf, tl_Tensors list, int64_t dim) {
+  int64_t *lengths = tli_alloc((size_t)list.n * sizeof *lengths);
+  if (lengths == NULL) return false;
+  int64_t ndim = 0;
+  for (int64_t i = 0; i < list.n; i++)
+    if (list.v[i]->ndim > ndim) ndim = list.v[i]->ndim;
+  int64_t d = dim < 0 ? dim + ndim : dim;
+  for (int64_t i = 0; i < list.n; i++) lengths[i] = d < list.v[i]->ndim ? list.v[i]->sizes[d] : 0;
+  bool ok = tli_ints_keep(buf, (tl_Ints){list.n, lengths});
+  tli_free(lengths, (size_t)list.n * sizeof *lengths);
+  return ok;
+}
+
+void tli_ints_drop(tli_IntsBuf *buf) {
+  if (buf->many) tli_free(buf->many, (size_t)buf->n * sizeof *buf->many);
+  buf->many = NULL;
+}
+
+void tli_name_keep(tli_Name *name, const char *text) {
+  size_t n = text ? strlen(text) : 0;
+  if (n >= sizeof name->text) n = sizeof name->text - 1;
+  memcpy(name->text, text ? text : "", n);
+  name->text[n] = '\0';
+}
+
+/* ---- ends of functions ---- */
+
+void *tli_release_results(tl_Tensor **slots, int n) {
+  for (int i = 0; i < n; i++) {
+    tli_release(slots[i]);
+    slots[i] = NULL;
+  }
+  return NULL;
+}
+
+void tli_apply_end(tl_Tensor **slots, int n, bool ok, tl_Tensor **out, int nout) {
+  tli_release_results(slots, n);
+  if (!ok) tli_release_results(out, nout);
+}
+
+tl_Tensors tli_tensors_new(int64_t n) {
+  size_t most = SIZE_MAX / sizeof(tl_Tensor *); /* more is refused, as out of memory */
+  tl_Tensors list = {n, tli_alloc((size_t)n > most ? SIZE_MAX : (size_t)n * sizeof(tl_Tensor *))};
+  if (list.v == NULL) return (tl_Tensors){0, NULL};
+  for (int64_t i = 0; i < n; i++) list.v[i] = NULL;
+  return list;
+}
+
+void tli_tensors_free(tl_Tensors *list) {
+  if (list->v == NULL) return;
+  for (int64_t i = 0; i < list->n; i++) tli_release(list->v[i]);
+  tli_free(list->v, (size_t)list->n * sizeof(tl_Tensor *));
+  *list = (tl_Tensors){0, NULL};
+}
+
+void tli_tensors_move(tl_Tensors *list, tl_Tensor **out) {
+  for (int64_t i = 0; i < list->n; i++) {
+    out[i] = list->v[i];
+    list->v[i] = NULL;
+  }
+  tli_tensors_free(list);
+}
+
+/* ---- copying ---- */
+
+bool tli_copy(tl_Tensor *dst, const tl_Tensor *src) {
+  if (dst->numel == 0) return true;
+  if (tli_contiguous(dst) && tli_contiguous(src) && dst->dtype == src->dtype &&
+      dst->numel <= 1024) {
+    memmove(tli_data(dst), tli_data(src), (size_t)dst->numel * tl_dtype_size((tl_DType)dst->dtype));
+    return true;
+  }
+  tli_Iter it;
+  tli_iter_build(&it, dst->ndim, dst->sizes, (tl_Tensor *[]){dst, (tl_Tensor *)src}, 2);
+  return tli_backend(tli_device(dst))->copy(&it);
+}
+
+bool tli_fill(tl_Tensor *dst, tl_Scalar value) {
+  if (dst->numel == 0) return true;
+  tli_Iter it;
+  tli_iter_build(&it, dst->ndim, dst->sizes, (tl_Tensor *[]){dst}, 1);
+  return tli_backend(tli_device(dst))->fill(&it, value);
+}
+
+tl_Tensor *tli_contiguous_as(tl_Tensor *t, tl_DType dtype) {
+  if (t->dtype == dtype && tli_contiguous(t)) return tli_retain(t);
+  tl_Tensor *copy = tli_empty(dtype, tli_device(t), t->ndim, t->sizes);
+  if (copy && !tli_copy(copy, t)) {
+    tli_release(copy);
+    return NULL;
+  }
+  return copy;
+}
+
+tl_Tensor *tli_clone_for(const char *op, tl_Tensor *self) {
+  (void)op;
+  tl_Tensor *copy = tli_empty_like(self, (tl_DType)self->dtype);
+  if (copy && !tli_copy(copy, self)) {
+    tli_release(copy);
+    return NULL;
+  }
+  return copy;
+}
+
+/* ---- in place and out= ---- */
+
+static bool storable(const char *op, const tl_Tensor *to, tl_DType from) {
+  if (tli_dtype_category((tl_DType)to->dtype) >= tli_dtype_category(from)) return true;
+  return tli_fail(TL_EDTYPE, "%s: a result of dtype %s cannot be stored in a tensor of dtype %s",
+                  op, tl_dtype_name(from), tl_dtype_name((tl_DType)to->dtype));
+}
+
+tl_Tensor *tli_inplace_source(tl_Tensor *const *inputs, int n) {
+  return tli_recording(inputs, n) ? tlo_clone(inputs[0]) : tli_retain(inputs[0]);
+}
+
+bool tli_inplace_fits(const char *op, const tl_Tensor *self, const tl_Tensor *result) {
+  if (!tli_same_sizes(self, result))
+    return tli_fail(TL_ESHAPE, "%s: the result has shape %s, which does not fit self of shape %s",
+                    op, tli_sizes_str(result), tli_sizes_str(self));
+  return storable(op, self, (tl_DType)result->dtype);
+}
+
+bool tli_write_back(const char *op, tl_Tensor *self, tl_Tensor *result) {
+  bool ok = result && tli_inplace_fits(op, self, result) && tli_copy(self, result);
+  tli_release(result);
+  return ok;
+}
+
+bool tli_out_assign(const char *op, tl_Tensor *out, tl_Tensor *result) {
+  if (tli_grad_mode() && (tli_requires_grad(out) || tli_requires_grad(result)))
+    return tli_fail(TL_EAUTOGRAD, "%s: with out= no gradient can be recorded; use torch.no_grad",
+                    op);
+  if (!storable(op, out, (tl_DType)result->dtype)) return false;
+  if (!tli_same_device(tli_device(out), tli_device(result)))
+    return tli_fail(TL_EDEVICE, "%s: out is on %s, the result on %s", op,
+                    tli_device_str(tli_device(out)), tli_device_str(tli_device(result)));
+  if (!tli_same_sizes(out, result)) {
+    tl_Ints sizes = {result->ndim, result->sizes};
+    if (!tlo_resize_(out, sizes)) return false;
+  }
+  if (!tli_copy(out, result)) return false;
+  tli_bump(out, op);
+  return true;
+}
+
+/* ---- checks ---- */
+
+bool tli_same_device_all(const char *op, tl_Tensor *const *ts, int n) {
+  for (int i = 1; i < n; i++) {
+    /* a 0-d tensor of the CPU goes with any device */
+    if (ts[i]->storage->device.type == TL_CPU && ts[i]->ndim == 0) continue;
+    if (ts[0]->storage->device.type == TL_CPU && ts[0]->ndim == 0) continue;
+    if (!tli_same_device(tli_device(ts[0]), tli_device(ts[i])))
+      return tli_fail(TL_EDEVICE, "%s: expected all tensors on one device, got %s and %s", op,
+                      tli_device_str(tli_device(ts[0])), tli_device_str(tli_device(ts[i])));
+  }
+  return true;
+}
+
+bool tli_clashes(const tl_Tensor *out, const tl_Tensor *in) {
+  if (out->storage != in->storage || out->numel == 0) return false;
+  if (out->offset != in->offset || !tli_same_sizes(out, in) || out->dtype != in->dtype) return true;
+  for (int d = 0; d < out->ndim; d++)
+    if (out->sizes[d] > 1 && out->strides[d] != in->strides[d]) return true;
+  return false;
+}
+
+bool tli_check_ndim(const char *op, int64_t n) {
+  if (n <= TL_MAX_DIMS) return true;
+  return tli_fail(TL_EARG, "%s: expected at most %d dimensions, got %" PRId64, op, TL_MAX_DIMS, n);
+}
+
+bool tli_check_sizes(const char *op, tl_Ints size, tl_DType dtype) {
+  TL_TRY(tli_check_ndim(op, size.n));
+  int n = (int)size.n;
+  for (int d = 0; d < n; d++)
+    if (size.v[d] < 0)
+      return tli_fail(TL_EARG, "%s: sizes %s: expected sizes of at least 0, got %" PRId64, op,
+                      tli_shape_str(n, size.v), size.v[d]);
+  if (tli_numel(n, size.v, tl_dtype_size(dtype)) >= 0) return true;
+  return tli_fail(TL_EARG, "%s: sizes %s: expected less than 2^63 bytes in all", op,
+                  tli_shape_str(n, size.v));
+}
+
+/* The largest magnitude a type holds; for an unsigned one a negative number
+** of that magnitude wraps around, as in PyTorch. */
+static double greatest(tl_DType dtype) {
+  switch (dtype) {
+  case TL_F16: return 65504.0;
+  case TL_BF16: return 0x1.fep127;
+  case TL_F32: return 0x1.fffffep127;
+  case TL_I8: return 127;
+  case TL_U8: return 255;
+  case TL_I16: return 32767;
+  case TL_I32: return 2147483647;
+  default: return 0x1p63;
+  }
+}
+
+bool tli_check_holds(const char *op, tl_Scalar value, tl_DType dtype) {
+  if (dtype == TL_F64 || dtype == TL_BOOL || value.kind == TL_BOOLEAN) return true;
+  if (dtype == TL_I64 && value.kind == TL_INTEGER) return true;
+  double v = tli_to_double(value), most = greatest(dtype);
+  bool ok;
+  if (tli_is_float(dtype)) {
+    ok = !(v > most || v < -most) || v - v != 0; /* infinity and NaN are fine */
+  } else {
+    double least = dtype == TL_U8 ? -most : dtype == TL_I64 ? -most : -most - 1;
+    ok = dtype == TL_I64 ? v >= least && v < most : v > least - 1 && v < most + 1;
+  }
+  if (ok) return true;
+  if (value.kind == TL_INTEGER)
+    return tli_fail(TL_EARG, "%s: %" PRId64 " does not fit in a tensor of dtype %s", op, value.i,
+                    tl_dtype_name(dtype));
+  return tli_fail(TL_EARG, "%s: %g does not fit in a tensor of dtype %s", op, v,
+                  tl_dtype_name(dtype));
+}
+
+bool tli_mark_dims(const char *op, tl_Ints dims, int ndim, bool marked[TL_MAX_DIMS]) {
+  bool all = dims.v == NULL || dims.n == 0;
+  for (int d = 0; d < TL_MAX_DIMS; d++) marked[d] = all && d < ndim;
+  for (int64_t i = 0; i < dims.n; i++) {
+    int d = tli_dim(op, dims.v[i], ndim);
+    if (d < 0) return false;
+    if (marked[d])
+      return tli_fail(TL_EARG, "%s: dimension " TLI_POS " appears twice in the list of dimensions",
+                      op, (int64_t)d);
+    marked[d] = true;
+  }
+  return true;
+}
+
+/* ---- small tensors and views ---- */
+
+tl_Tensor *tli_new(const char *op, tl_Ints size, tl_DType dtype, tl_Device device) {
+  if (dtype == TL_NODTYPE) dtype = TL_F32;
+  if (device.type < 0) device = TLI_CPU;
+  TL_TRY_NULL(tli_check_sizes(op, size, dtype));
+  return tli_empty(dtype, device, (int)size.n, size.v);
+}
+
+tl_Tensor *tli_new_like(tl_Tensor *self, tl_DType dtype, tl_Device device) {
+  if (dtype == TL_NODTYPE) dtype = (tl_DType)self->dtype;
+  if (device.type < 0 || tli_same_device(device, tli_device(self)))
+    return tli_empty_like(self, dtype);
+  return tli_empty(dtype, device, self->ndim, self->sizes);
+}
+
+tl_Tensor *tli_zeros(const char *op, tl_Tensor *like, tl_Ints size) {
+  tl_Tensor *t = tli_new(op, size, (tl_DType)like->dtype, tli_device(like));
+  if (t && !tli_fill(t, tli_int(0))) {
+    tli_release(t);
+    return NULL;
+  }
+  return t;
+}
+
+tl_Tensor *tli_cut(const tl_Tensor *t, int dim, int64_t start, int64_t n, int64_t step) {
+  int64_t sizes[TL_MAX_DIMS], strides[TL_MAX_DIMS];
+  for (int d = 0; d < t->ndim; d++) {
+    sizes[d] = d == dim ? n : t->sizes[d];
+    strides[d] = d == dim ? t->strides[d] * step : t->strides[d];
+  }
+  int64_t offset = t->offset + (n > 0 ? start * t->strides[dim] : 0);
+  return tli_alias(t, t->ndim, sizes, strides, offset);
+}
+
+tl_Tensor *tli_pick(const tl_Tensor *t, int dim, int64_t at) {
+  int64_t sizes[TL_MAX_DIMS], strides[TL_MAX_DIMS];
+  for (int d = 0; d < t->ndim; d++) {
+    int to = d < dim ? d : d - 1;
+    if (d == dim) continue;
+    sizes[to] = t->sizes[d];
+    strides[to] = t->strides[d];
+  }
+  return tli_alias(t, t->ndim - 1, sizes, strides, t->offset + at * t->strides[dim]);
+}
+
+bool tli_truth(tl_Tensor *t, bool *out) {
+  uint8_t byte = 0;
+  TL_TRY(tl_tensor_read(t, TL_BOOL, &byte, 1));
+  *out = byte != 0;
+  return true;
+}
+
+bool tli_accumulate(tl_Tensor *dst, tl_Tensor *src) {
+  static const tli_PointwiseSpec add = {"add", TLK_add, 2, 1, TLI_TYPES_NUMBER, false, true};
+  tl_Scalar one = tli_int(1);
+  return tli_pointwise_into(&add, (tl_Tensor *[]){dst, src}, &one, dst);
+}
+
+/* ---- compositions ---- */
+
+tl_Tensor *tli_with_number(tli_Binary fn, tl_Tensor *t, tl_Scalar s) {
+  tl_Tensor *number = tli_number(s);
+  tl_Tensor *result = number ? fn(t, number) : NULL;
+  tli_release(number);
+  return result;
+}
+
+tl_Tensor *tli_number_with(tli_Binary fn, tl_Scalar s, tl_Tensor *t) {
+  tl_Tensor *number = tli_number(s);
+  tl_Tensor *result = number ? fn(number, t) : NULL;
+  tli_release(number);
+  return result;
+}
+
+tl_Tensor *tli_where_else(tl_Tensor *condition, tl_Tensor *t, tl_Scalar s) {
+  tl_Tensor *number = tli_number(s);
+  tl_Tensor *result = number ? tlo_where(condition, t, number) : NULL;
+  tli_release(number);
+  return result;
+}
+
+tl_Tensor *tli_where_then(tl_Tensor *condition, tl_Scalar s, tl_Tensor *t) {
+  tl_Tensor *number = tli_number(s);
+  tl_Tensor *result = number ? tlo_where(condition, number, t) : NULL;
+  tli_release(number);
+  return result;
+}
+
+tli_Along tli_along(const tl_Tensor *t, int dim) {
+  tli_Along a = {1, t->ndim ? t->sizes[dim] : 1, 1};
+  for (int d = 0; d < dim; d++) a.outer *= t->sizes[d];
+  for (int d = dim + 1; d < t->ndim; d++) a.inner *= t->sizes[d];
+  return a;
+}

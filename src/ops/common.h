@@ -1,0 +1,162 @@
+/*
+** common.h - what generated operators and the hand-written ones share:
+** elementwise calls, payload of nodes, ways out on failure.
+*/
+#ifndef TLI_COMMON_H
+#define TLI_COMMON_H
+
+#include "autograd/graph.h"
+#include "core/alloc.h"
+#include "core/backend.h"
+#include "ops.h" /* generated */
+
+#define TLI_PI 3.14159265358979323846
+
+/* ---- elementwise ---- */
+
+/* Which types a kernel computes in, and so what inputs are promoted to. */
+typedef enum tli_Types {
+  TLI_TYPES_NUMBER,   /* the inputs' common type */
+  TLI_TYPES_FLOATING, /* the same, but integers become float32 */
+  TLI_TYPES_INTEGER   /* the inputs' common type, which must not be floating */
+} tli_Types;
+
+typedef struct tli_PointwiseSpec {
+  const char *name; /* of the operator, for messages */
+  tlk_Pointwise kernel;
+  int ninputs;
+  int nparams;
+  tli_Types types;
+  bool to_bool;    /* the result's dtype is bool */
+  bool takes_bool; /* false: bool inputs are an error, as PyTorch's for sub */
+} tli_PointwiseSpec;
+
+/* kernel(inputs...) broadcast, promoted; a new tensor. */
+tl_Tensor *tli_pointwise(const tli_PointwiseSpec *spec, tl_Tensor *const *inputs,
+                         const tl_Scalar *params) TL_MUSTCHECK;
+/* The same, written over `out`, whose shape the result must have and whose
+** dtype must be able to hold it. */
+bool tli_pointwise_into(const tli_PointwiseSpec *spec, tl_Tensor *const *inputs,
+                        const tl_Scalar *params, tl_Tensor *out) TL_MUSTCHECK;
+
+/* ---- payload of nodes ---- */
+
+typedef struct tli_IntsBuf {
+  int64_t n;
+  int64_t few[TL_MAX_DIMS];
+  int64_t *many; /* owned; used when n > TL_MAX_DIMS */
+  bool given;
+} tli_IntsBuf;
+
+bool tli_ints_keep(tli_IntsBuf *buf, tl_Ints ints) TL_MUSTCHECK;
+/* Keeps each tensor's size along dim. */
+bool tli_ints_lengths(tli_IntsBuf *buf, tl_Tensors list, int64_t dim) TL_MUSTCHECK;
+void tli_ints_drop(tli_IntsBuf *buf);
+static inline tl_Ints tli_ints(const tli_IntsBuf *buf) {
+  return buf->given ? (tl_Ints){buf->n, buf->many ? buf->many : buf->few} : TLI_NOINTS;
+}
+
+/* A short option such as "mean" or "reflect". */
+typedef struct tli_Name {
+  char text[32];
+} tli_Name;
+void tli_name_keep(tli_Name *name, const char *text);
+
+/* ---- ends of functions ---- */
+
+/* Releases slots[0..n) and sets them to NULL; returns NULL. */
+void *tli_release_results(tl_Tensor **slots, int n);
+/* The end of a node's apply: releases the slots and, after a failure, out. */
+void tli_apply_end(tl_Tensor **slots, int n, bool ok, tl_Tensor **out, int nout);
+/* Moves the tensors of a list (owned) to out[0..n) and frees the list. */
+void tli_tensors_move(tl_Tensors *list, tl_Tensor **out);
+/* An owned list of n empty slots; v == NULL on failure. */
+tl_Tensors tli_tensors_new(int64_t n);
+void tli_tensors_free(tl_Tensors *list);
+
+/* ---- in place ---- */
+
+/* A contiguous-like copy without history, to be written to. */
+tl_Tensor *tli_clone_for(const char *op, tl_Tensor *self) TL_MUSTCHECK;
+/* What an in-place composition computes from: its first input, or, while
+** history is recorded, a copy of it, since what is saved of the first input is
+** about to be overwritten. */
+tl_Tensor *tli_inplace_source(tl_Tensor *const *inputs, int n) TL_MUSTCHECK;
+/* Whether `result` could be written over self: same shape, storable dtype. */
+bool tli_inplace_fits(const char *op, const tl_Tensor *self, const tl_Tensor *result) TL_MUSTCHECK;
+/* Copies `result` (owned by this call, may be NULL) over self. */
+bool tli_write_back(const char *op, tl_Tensor *self, tl_Tensor *result) TL_MUSTCHECK;
+/* The out= form: gives `out` the shape of `result` and its values. */
+bool tli_out_assign(const char *op, tl_Tensor *out, tl_Tensor *result) TL_MUSTCHECK;
+
+/* ---- checks; false with a message "op: ..." ---- */
+
+bool tli_same_device_all(const char *op, tl_Tensor *const *ts, int n) TL_MUSTCHECK;
+/* dst = src through the back end, any dtypes and strides, same sizes. */
+bool tli_copy(tl_Tensor *dst, const tl_Tensor *src) TL_MUSTCHECK;
+bool tli_fill(tl_Tensor *dst, tl_Scalar value) TL_MUSTCHECK;
+/* A row-major tensor of that dtype with t's values: t itself (a new
+** reference) when it is one already. */
+tl_Tensor *tli_contiguous_as(tl_Tensor *t, tl_DType dtype) TL_MUSTCHECK;
+
+/* Whether writing `out` element by element, in any order, would overwrite
+** elements of `in` that are still to be read: same bytes, other geometry. */
+bool tli_clashes(const tl_Tensor *out, const tl_Tensor *in);
+/* dst += src, broadcast; records nothing. */
+bool tli_accumulate(tl_Tensor *dst, tl_Tensor *src) TL_MUSTCHECK;
+/* Sizes a new tensor may have; false with a message naming `op`. */
+bool tli_check_sizes(const char *op, tl_Ints size, tl_DType dtype) TL_MUSTCHECK;
+/* Room for n dimensions. */
+bool tli_check_ndim(const char *op, int64_t n) TL_MUSTCHECK;
+/* Whether an element of `dtype` can hold the number: integers in range (a
+** float loses its fraction), no finite float beyond the largest one. */
+bool tli_check_holds(const char *op, tl_Scalar value, tl_DType dtype) TL_MUSTCHECK;
+/* Marks the dimensions of a list; none given, or an empty list: all. False
+** for one that is out of range or comes twice. */
+bool tli_mark_dims(const char *op, tl_Ints dims, int ndim, bool marked[TL_MAX_DIMS]) TL_MUSTCHECK;
+/* Undefined contents, of these sizes after tli_check_sizes; dtype float32 and
+** the CPU where not given. */
+tl_Tensor *tli_new(const char *op, tl_Ints size, tl_DType dtype, tl_Device device) TL_MUSTCHECK;
+/* As tli_empty_like, with another dtype or device where given. */
+tl_Tensor *tli_new_like(tl_Tensor *self, tl_DType dtype, tl_Device device) TL_MUSTCHECK;
+/* Zeros of a gradient's dtype and device. */
+tl_Tensor *tli_zeros(const char *op, tl_Tensor *like, tl_Ints size) TL_MUSTCHECK;
+/* A view with one dimension cut to n positions from `start` on, `step` apart;
+** and without it, at a position. Neither is checked or recorded. */
+tl_Tensor *tli_cut(const tl_Tensor *t, int dim, int64_t start, int64_t n, int64_t step)
+    TL_MUSTCHECK;
+tl_Tensor *tli_pick(const tl_Tensor *t, int dim, int64_t at) TL_MUSTCHECK;
+/* The truth of a tensor with one element. */
+bool tli_truth(tl_Tensor *t, bool *out) TL_MUSTCHECK;
+
+/* ---- writing compositions ----
+** Temporaries sit in slots t[i] that tli_release_results frees at the end:
+**   TLI_SLOT(t[0], tlo_exp(self));
+** leaves for the label `done` when the call failed. */
+
+#define TLI_SLOT(slot, call)                  \
+  do {                                        \
+    if (((slot) = (call)) == NULL) goto done; \
+  } while (0)
+
+/* fn(t, s) and fn(s, t) with a number as operand. */
+typedef tl_Tensor *(*tli_Binary)(tl_Tensor *, tl_Tensor *);
+tl_Tensor *tli_with_number(tli_Binary fn, tl_Tensor *t, tl_Scalar s) TL_MUSTCHECK;
+tl_Tensor *tli_number_with(tli_Binary fn, tl_Scalar s, tl_Tensor *t) TL_MUSTCHECK;
+static inline tl_Tensor *tli_plus(tl_Tensor *a, tl_Tensor *b) { return tlo_add(a, b, tli_int(1)); }
+static inline tl_Tensor *tli_minus(tl_Tensor *a, tl_Tensor *b) { return tlo_sub(a, b, tli_int(1)); }
+/* where(condition, t, number), where(condition, number, t). */
+tl_Tensor *tli_where_else(tl_Tensor *condition, tl_Tensor *t, tl_Scalar s) TL_MUSTCHECK;
+tl_Tensor *tli_where_then(tl_Tensor *condition, tl_Scalar s, tl_Tensor *t) TL_MUSTCHECK;
+
+static inline tlk_Array tli_array(const tl_Tensor *t) {
+  return (tlk_Array){tli_data(t), (tl_DType)t->dtype};
+}
+
+/* (outer, n, inner) of a contiguous tensor along dim; a 0-d tensor is (1,1,1).*/
+typedef struct tli_Along {
+  int64_t outer, n, inner;
+} tli_Along;
+tli_Along tli_along(const tl_Tensor *t, int dim);
+
+#endif

@@ -1,0 +1,597 @@
+/*
+** conv.c - linear layers and convolutions. All convolutions, whatever their
+** number of dimensions, become one operator with lists of sizes, and that one
+** kernel call over three dimensions; a transposed convolution is the gradient
+** of a plain one with respect to its input.
+*/
+#include <string.h>
+
+#include "ops/windows.h"
+
+/* ---- linear ---- */
+
+/* (1, ..., 1) + features; what a matrix product of many rows begins from. */
+static tl_Tensor *linear_rows(tl_Tensor *input, tl_Tensor *weight, tl_Tensor *bias) {
+  tl_Tensor *wt = tlo_t(weight);
+  tl_Tensor *result = wt == NULL ? NULL
+                      : bias     ? tlo_addmm(bias, input, wt, tli_int(1), tli_int(1))
+                                 : tlo_mm(input, wt);
+  tli_release(wt);
+  return result;
+}
+
+static tl_Tensor *linear_folded(tl_Tensor *input, tl_Tensor *weight, tl_Tensor *bias) {
+  int last = input->ndim - 1;
+  int64_t sizes[TL_MAX_DIMS];
+  for (int d = 0; d < last; d++) sizes[d] = input->sizes[d];
+  sizes[last] = weight->sizes[0];
+  int64_t rows = 1;
+  for (int d = 0; d < last; d++) rows *= input->sizes[d];
+  tl_Tensor *flat = tlo_reshape(input, (tl_Ints){2, (int64_t[]){rows, input->sizes[last]}});
+  tl_Tensor *product = flat ? linear_rows(flat, weight, bias) : NULL;
+  tl_Tensor *result = product ? tlo_reshape(product, (tl_Ints){last + 1, sizes}) : NULL;
+  tli_release(flat);
+  tli_release(product);
+  return result;
+}
+
+static bool check_linear(const tl_Tensor *input, const tl_Tensor *weight, const tl_Tensor *bias) {
+  if (weight->ndim != 1 && weight->ndim != 2)
+    return tli_fail(TL_ESHAPE, "linear: weight: expected shape (out, in) or (in), got %s",
+                    tli_sizes_str(weight));
+  if (input->ndim < 1 || input->sizes[input->ndim - 1] != weight->sizes[weight->ndim - 1])
+    return tli_fail(TL_ESHAPE,
+                    "linear: input: expected a last dimension of %" PRId64 " for weight %s, got %s",
+                    weight->sizes[weight->ndim - 1], tli_sizes_str(weight), tli_sizes_str(input));
+  if (bias && weight->ndim == 2 &&
+      (bias->ndim > 1 || (bias->ndim == 1 && bias->sizes[0] != weight->sizes[0])))
+    return tli_fail(TL_ESHAPE, "linear: bias: expected shape [%" PRId64 "] for weight %s, got %s",
+                    weight->sizes[0], tli_sizes_str(weight), tli_sizes_str(bias));
+  return true;
+}
+
+tl_Tensor *tlo_linear(tl_Tensor *input, tl_Tensor *weight, tl_Tensor *bias) {
+  TL_TRY_NULL(check_linear(input, weight, bias));
+  if (weight->ndim == 2 && input->ndim == 2) return linear_rows(input, weight, bias);
+  if (weight->ndim == 2) return linear_folded(input, weight, bias);
+  tl_Tensor *product = tlo_matmul(input, weight);
+  if (product == NULL || bias == NULL) return product;
+  tl_Tensor *result = tlo_add(product, bias, tli_int(1));
+  tli_release(product);
+  return result;
+}
+
+static bool check_bilinear(const tl_Tensor *a, const tl_Tensor *b, const tl_Tensor *weight) {
+  bool fits = a->ndim == b->ndim && a->ndim >= 1 && weight->ndim == 3;
+  for (int d = 0; fits && d < a->ndim - 1; d++) fits = a->sizes[d] == b->sizes[d];
+  fits = fits && a->sizes[a->ndim - 1] == weight->sizes[1] &&
+         b->sizes[b->ndim - 1] == weight->sizes[2];
+  if (fits) return true;
+  return tli_fail(TL_ESHAPE,
+                  "bilinear: expected inputs (..., in1) and (..., in2) with weight "
+                  "(out, in1, in2), got %s, %s and %s",
+                  tli_sizes_str(a), tli_sizes_str(b), tli_sizes_str(weight));
+}
+
+/* As (rows, in1) @ (in1, out * in2), then summed with input2 over in2. */
+tl_Tensor *tlo_bilinear(tl_Tensor *input1, tl_Tensor *input2, tl_Tensor *weight, tl_Tensor *bias) {
+  TL_TRY_NULL(check_bilinear(input1, input2, weight));
+  int64_t out = weight->sizes[0], in1 = weight->sizes[1], in2 = weight->sizes[2];
+  int64_t sizes[TL_MAX_DIMS], rows = 1;
+  for (int d = 0; d < input1->ndim - 1; d++) rows *= sizes[d] = input1->sizes[d];
+  sizes[input1->ndim - 1] = out;
+  tl_Tensor *t[8] = {NULL}, *result = NULL;
+  if ((t[0] = tlo_reshape(input1, (tl_Ints){2, (int64_t[]){rows, in1}})) &&
+      (t[1] = tlo_reshape(input2, (tl_Ints){3, (int64_t[]){rows, in2, 1}})) &&
+      (t[2] = tlo_permute(weight, (tl_Ints){3, (int64_t[]){1, 0, 2}})) &&
+      (t[3] = tlo_reshape(t[2], (tl_Ints){2, (int64_t[]){in1, out * in2}})) &&
+      (t[4] = tlo_mm(t[0], t[3])) &&
+      (t[5] = tlo_reshape(t[4], (tl_Ints){3, (int64_t[]){rows, out, in2}})) &&
+      (t[6] = tlo_bmm(t[5], t[1])) && (t[7] = tlo_reshape(t[6], (tl_Ints){input1->ndim, sizes})))
+    result = bias ? tlo_add(t[7], bias, tli_int(1)) : tli_retain(t[7]);
+  tli_release_results(t, 8);
+  return result;
+}
+
+/* ---- the geometry of a convolution ---- */
+
+typedef struct Options {
+  int64_t stride[3], padding[3], dilation[3], output_padding[3];
+  int64_t groups;
+  bool transposed;
+} Options;
+
+static bool check_channels(const char *op, const tl_Tensor *input, const tl_Tensor *weight, int n,
+                           const Options *o) {
+  if (input->ndim != n + 1 && input->ndim != n + 2)
+    return tli_fail(TL_ESHAPE,
+                    "%s: input: expected %d or %d dimensions (without or with a batch), "
+                    "got %s",
+                    op, n + 1, n + 2, tli_sizes_str(input));
+  if (weight->ndim != n + 2)
+    return tli_fail(TL_ESHAPE, "%s: weight: expected %d dimensions, got %s", op, n + 2,
+                    tli_sizes_str(weight));
+  int64_t channels = input->sizes[input->ndim - n - 1];
+  if (o->groups < 1)
+    return tli_fail(TL_EARG, "%s: groups: expected at least 1, got %" PRId64, op, o->groups);
+  int64_t wanted = o->transposed ? weight->sizes[0] : weight->sizes[1] * o->groups;
+  if (channels != wanted)
+    return tli_fail(TL_ESHAPE,
+                    "%s: input: expected %" PRId64 " channels for weight %s and groups %" PRId64
+                    ", got %s",
+                    op, wanted, tli_sizes_str(weight), o->groups, tli_sizes_str(input));
+  if (weight->sizes[0] % o->groups != 0 || weight->sizes[0] == 0)
+    return tli_fail(TL_ESHAPE,
+                    "%s: weight: expected a first dimension that is a multiple of "
+                    "groups %" PRId64 ", got %s",
+                    op, o->groups, tli_sizes_str(weight));
+  for (int d = 2; d < n + 2; d++)
+    if (weight->sizes[d] < 1)
+      return tli_fail(TL_ESHAPE, "%s: weight: expected a kernel of at least 1 element, got %s", op,
+                      tli_sizes_str(weight));
+  return true;
+}
+
+static bool check_operands(const char *op, tl_Tensor *input, tl_Tensor *weight, tl_Tensor *bias,
+                           int64_t outputs) {
+  if (!tli_is_float((tl_DType)input->dtype))
+    return tli_fail(TL_EDTYPE, "%s: input: expected a floating tensor, got %s", op,
+                    tl_dtype_name((tl_DType)input->dtype));
+  if (weight->dtype != input->dtype || (bias && bias->dtype != input->dtype))
+    return tli_fail(TL_EDTYPE,
+                    "%s: expected input, weight and bias of one dtype, got %s, %s and %s", op,
+                    tl_dtype_name((tl_DType)input->dtype), tl_dtype_name((tl_DType)weight->dtype),
+                    bias ? tl_dtype_name((tl_DType)bias->dtype) : "none");
+  if (bias && (bias->ndim != 1 || bias->sizes[0] != outputs))
+    return tli_fail(TL_ESHAPE, "%s: bias: expected shape [%" PRId64 "], got %s", op, outputs,
+                    tli_sizes_str(bias));
+  tl_Tensor *all[] = {input, weight, bias};
+  return tli_same_device_all(op, all, bias ? 3 : 2);
+}
+
+/* Sizes of the result; they must be at least 1, or 0 for a transposed one. */
+static bool result_sizes(const char *op, const tl_Tensor *input, const tl_Tensor *weight, int n,
+                         const Options *o, int64_t *sizes) {
+  const int64_t *in = input->sizes + input->ndim - n;
+  for (int d = 0; d < n; d++) {
+    int64_t reach = o->dilation[d] * (weight->sizes[d + 2] - 1) + 1;
+    if (o->transposed) {
+      if (o->output_padding[d] >= o->stride[d] && o->output_padding[d] >= o->dilation[d])
+        return tli_fail(TL_EARG,
+                        "%s: output_padding: expected less than stride or dilation, got %" PRId64,
+                        op, o->output_padding[d]);
+      sizes[d] = (in[d] - 1) * o->stride[d] - 2 * o->padding[d] + reach + o->output_padding[d];
+      if (sizes[d] < 1)
+        return tli_fail(TL_ESHAPE,
+                        "%s: input %s is too small for padding %" PRId64
+                        ": the result would have size %" PRId64,
+                        op, tli_sizes_str(input), o->padding[d], sizes[d]);
+      continue;
+    }
+    int64_t padded = in[d] + 2 * o->padding[d];
+    if (padded < reach)
+      return tli_fail(TL_ESHAPE,
+                      "%s: the kernel reaches over %" PRId64 " elements, more than the %" PRId64
+                      " of input %s with padding %" PRId64,
+                      op, reach, padded, tli_sizes_str(input), o->padding[d]);
+    sizes[d] = (padded - reach) / o->stride[d] + 1;
+  }
+  return true;
+}
+
+/* The kernel's view of it: `large` (batch, channels, ...) is what the windows
+** slide over, `small` has one element per window. */
+static tlk_Conv kernel_call(const tl_Tensor *large, const tl_Tensor *small, const tl_Tensor *weight,
+                            const Options *o) {
+  int n = weight->ndim - 2;
+  tlk_Conv c = {.dtype = (tl_DType)weight->dtype,
+                .batch = large->sizes[0],
+                .groups = o->groups,
+                .channels_in = large->sizes[1],
+                .channels_out = small->sizes[1]};
+  for (int k = 0; k < 3; k++) {
+    int d = k - (3 - n); /* in the lists */
+    c.windows.in[k] = d < 0 ? 1 : large->sizes[d + 2];
+    c.windows.out[k] = d < 0 ? 1 : small->sizes[d + 2];
+    c.windows.kernel[k] = d < 0 ? 1 : weight->sizes[d + 2];
+    c.windows.stride[k] = d < 0 ? 1 : o->stride[d];
+    c.windows.padding[k] = d < 0 ? 0 : o->padding[d];
+    c.windows.dilation[k] = d < 0 ? 1 : o->dilation[d];
+  }
+  return c;
+}
+
+static Options options_of(int n, tl_Ints stride, tl_Ints padding, tl_Ints dilation, bool transposed,
+                          tl_Ints output_padding, int64_t groups) {
+  Options o = {.groups = groups, .transposed = transposed};
+  for (int d = 0; d < n; d++) {
+    o.stride[d] = stride.v[d];
+    o.padding[d] = padding.v[d];
+    o.dilation[d] = dilation.v[d];
+    o.output_padding[d] = output_padding.v[d];
+  }
+  return o;
+}
+
+/* ---- the operator ---- */
+
+/* (C) to (1, C, 1, ...), added in place to a fresh result. */
+static bool add_bias(tl_Tensor *result, tl_Tensor *bias) {
+  int64_t sizes[TL_MAX_DIMS], strides[TL_MAX_DIMS];
+  for (int d = 0; d < result->ndim; d++) {
+    sizes[d] = d == 1 ? bias->sizes[0] : 1;
+    strides[d] = d == 1 ? bias->strides[0] : 0;
+  }
+  tl_Tensor *view = tli_alias(bias, result->ndim, sizes, strides, bias->offset);
+  bool ok = view && tlo_add_(result, view, tli_int(1));
+  tli_release(view);
+  return ok;
+}
+
+static bool run_forward(const Options *o, tl_Tensor *input, tl_Tensor *weight, tl_Tensor *bias,
+                        tl_Tensor *result) {
+  const tl_Backend *backend = tli_backend(tli_device(input));
+  tlk_Conv c =
+      o->transposed ? kernel_call(result, input, weight, o) : kernel_call(input, result, weight, o);
+  void *in = tli_data(input), *w = tli_data(weight), *out = tli_data(result);
+  if (!o->transposed) return backend->conv(&c, out, in, w, bias ? tli_data(bias) : NULL);
+  if (!backend->conv_input(&c, out, in, w)) return false;
+  return bias == NULL || add_bias(result, bias);
+}
+
+/* input (N, C, ...); lists have one number per dimension. */
+tl_Tensor *tli_op_convolution(tl_Tensor *input, tl_Tensor *weight, tl_Tensor *bias, tl_Ints stride,
+                              tl_Ints padding, tl_Ints dilation, bool transposed,
+                              tl_Ints output_padding, int64_t groups) {
+  int n = weight->ndim - 2;
+  Options o = options_of(n, stride, padding, dilation, transposed, output_padding, groups);
+  int64_t sizes[TL_MAX_DIMS] = {input->sizes[0]};
+  sizes[1] = transposed ? weight->sizes[1] * groups : weight->sizes[0];
+  TL_TRY_NULL(result_sizes("convolution", input, weight, n, &o, sizes + 2));
+  tl_DType dtype = (tl_DType)input->dtype;
+  tl_Tensor *t[3] = {NULL};
+  tl_Tensor *result = tli_empty(dtype, tli_device(input), n + 2, sizes);
+  bool ok = result && (t[0] = tli_contiguous_as(input, dtype)) &&
+            (t[1] = tli_contiguous_as(weight, dtype)) &&
+            (bias == NULL || (t[2] = tli_contiguous_as(bias, dtype)));
+  if (ok && result->numel > 0) ok = run_forward(&o, t[0], t[1], t[2], result);
+  tli_release_results(t, 3);
+  if (ok) return result;
+  tli_release(result);
+  return NULL;
+}
+
+static tl_Tensor *gradient_of_input(const Options *o, tl_Tensor *grad, tl_Tensor *input,
+                                    tl_Tensor *weight) {
+  tl_Tensor *result =
+      tli_empty((tl_DType)input->dtype, tli_device(input), input->ndim, input->sizes);
+  if (result == NULL || result->numel == 0) return result;
+  const tl_Backend *backend = tli_backend(tli_device(input));
+  tlk_Conv c =
+      o->transposed ? kernel_call(grad, result, weight, o) : kernel_call(result, grad, weight, o);
+  void *g = tli_data(grad), *w = tli_data(weight), *out = tli_data(result);
+  if (o->transposed ? backend->conv(&c, out, g, w, NULL) : backend->conv_input(&c, out, g, w))
+    return result;
+  tli_release(result);
+  return NULL;
+}
+
+static tl_Tensor *gradient_of_weight(const Options *o, tl_Tensor *grad, tl_Tensor *input,
+                                     tl_Tensor *weight) {
+  tl_Tensor *result =
+      tli_empty((tl_DType)weight->dtype, tli_device(weight), weight->ndim, weight->sizes);
+  if (result == NULL) return NULL;
+  bool ok;
+  if (grad->numel == 0 || input->numel == 0) {
+    ok = tli_fill(result, tli_int(0));
+  } else {
+    tl_Tensor *large = o->transposed ? grad : input, *small = o->transposed ? input : grad;
+    tlk_Conv c = kernel_call(large, small, weight, o);
+    ok = tli_backend(tli_device(input))
+             ->conv_weight(&c, tli_data(result), tli_data(large), tli_data(small));
+  }
+  if (ok) return result;
+  tli_release(result);
+  return NULL;
+}
+
+static tl_Tensor *gradient_of_bias(tl_Tensor *grad) {
+  int64_t dims[TL_MAX_DIMS], n = 0;
+  for (int d = 0; d < grad->ndim; d++)
+    if (d != 1) dims[n++] = d;
+  return tlo_sum(grad, (tl_Ints){n, dims}, false, TL_NODTYPE);
+}
+
+bool tli_op_convolution_backward(tl_Tensor *grad_output, tl_Tensor *input, tl_Tensor *weight,
+                                 tl_Ints stride, tl_Ints padding, tl_Ints dilation, bool transposed,
+                                 tl_Ints output_padding, int64_t groups, bool want_input,
+                                 bool want_weight, bool want_bias, tl_Tensor **out) {
+  Options o =
+      options_of(weight->ndim - 2, stride, padding, dilation, transposed, output_padding, groups);
+  tl_DType dtype = (tl_DType)weight->dtype;
+  tl_Tensor *t[3] = {NULL};
+  bool ok = (t[0] = tli_contiguous_as(grad_output, dtype)) &&
+            (t[1] = tli_contiguous_as(input, dtype)) && (t[2] = tli_contiguous_as(weight, dtype));
+  if (ok && want_input) ok = (out[0] = gradient_of_input(&o, t[0], t[1], t[2])) != NULL;
+  if (ok && want_weight) ok = (out[1] = gradient_of_weight(&o, t[0], t[1], t[2])) != NULL;
+  if (ok && want_bias) {
+    /* a node will be made of it: no history of its own */
+    bool mode = tli_set_grad_mode(false);
+    ok = (out[2] = gradient_of_bias(t[0])) != NULL;
+    tli_set_grad_mode(mode);
+  }
+  tli_release_results(t, 3);
+  if (!ok) tli_release_results(out, 3);
+  return ok;
+}
+
+/* *sum += term, which is stolen; either may be missing. */
+static bool accumulate(tl_Tensor **sum, tl_Tensor *term) {
+  if (term == NULL) return false;
+  if (*sum == NULL) {
+    *sum = term;
+    return true;
+  }
+  tl_Tensor *both = tlo_add(*sum, term, tli_int(1));
+  tli_release(term);
+  tli_release(*sum);
+  *sum = both;
+  return both != NULL;
+}
+
+/* (C) as (N, C, ...) of grad_output. */
+static tl_Tensor *bias_spread(tl_Tensor *bias, tl_Tensor *grad_output) {
+  int64_t sizes[TL_MAX_DIMS];
+  for (int d = 0; d < grad_output->ndim; d++) sizes[d] = d == 1 ? bias->sizes[0] : 1;
+  tl_Tensor *shaped = tlo_reshape(bias, (tl_Ints){grad_output->ndim, sizes});
+  tl_Tensor *wide =
+      shaped ? tlo_expand(shaped, (tl_Ints){grad_output->ndim, grad_output->sizes}) : NULL;
+  tli_release(shaped);
+  return wide;
+}
+
+/* The derivative of convolution_backward: every gradient of it is bilinear in
+** two of grad_output, input and weight, so each term is a convolution or one
+** of its gradients with the incoming one in the third's place. */
+bool tlo_convolution_second(tl_Tensor *into_input, tl_Tensor *into_weight, tl_Tensor *into_bias,
+                            tl_Tensor *grad_output, tl_Tensor *input, tl_Tensor *weight,
+                            tl_Ints stride, tl_Ints padding, tl_Ints dilation, bool transposed,
+                            tl_Ints output_padding, int64_t groups, tl_Tensor **out) {
+  tl_Tensor *t[3] = {NULL};
+  bool ok = true;
+  for (int i = 0; i < 3; i++) out[i] = NULL;
+  if (into_input) {
+    ok = accumulate(&out[0], tlo_convolution(into_input, weight, NULL, stride, padding, dilation,
+                                             transposed, output_padding, groups)) &&
+         tlo_convolution_backward(grad_output, into_input, weight, stride, padding, dilation,
+                                  transposed, output_padding, groups, false, true, false, t) &&
+         accumulate(&out[2], tli_retain(t[1]));
+    tli_release_results(t, 3);
+  }
+  if (ok && into_weight) {
+    ok = accumulate(&out[0], tlo_convolution(input, into_weight, NULL, stride, padding, dilation,
+                                             transposed, output_padding, groups)) &&
+         tlo_convolution_backward(grad_output, input, into_weight, stride, padding, dilation,
+                                  transposed, output_padding, groups, true, false, false, t) &&
+         accumulate(&out[1], tli_retain(t[0]));
+    tli_release_results(t, 3);
+  }
+  if (ok && into_bias) ok = accumulate(&out[0], bias_spread(into_bias, grad_output));
+  if (!ok) tli_release_results(out, 3);
+  return ok;
+}
+
+/* ---- conv1d, conv2d, ... ---- */
+
+/* Checks the arguments, gives input a batch of one if it has none, and calls
+** the operator. */
+static tl_Tensor *convolve(const char *op, int n, tl_Tensor *input, tl_Tensor *weight,
+                           tl_Tensor *bias, tl_Ints stride, tl_Ints padding, tl_Ints dilation,
+                           bool transposed, tl_Ints output_padding, int64_t groups) {
+  Options o = {.groups = groups, .transposed = transposed};
+  TL_TRY_NULL(tli_spread(op, "stride", stride, n, 1, o.stride));
+  TL_TRY_NULL(tli_spread(op, "padding", padding, n, 0, o.padding));
+  TL_TRY_NULL(tli_spread(op, "dilation", dilation, n, 1, o.dilation));
+  TL_TRY_NULL(tli_spread(op, "output_padding", output_padding, n, 0, o.output_padding));
+  TL_TRY_NULL(check_channels(op, input, weight, n, &o));
+  int64_t outputs = transposed ? weight->sizes[1] * groups : weight->sizes[0];
+  TL_TRY_NULL(check_operands(op, input, weight, bias, outputs));
+  int64_t sizes[3];
+  TL_TRY_NULL(result_sizes(op, input, weight, n, &o, sizes));
+  bool single = input->ndim == n + 1;
+  tl_Tensor *batch = single ? tlo_unsqueeze(input, 0) : tli_retain(input);
+  if (batch == NULL) return NULL;
+  tl_Tensor *result =
+      tlo_convolution(batch, weight, bias, (tl_Ints){n, o.stride}, (tl_Ints){n, o.padding},
+                      (tl_Ints){n, o.dilation}, transposed, (tl_Ints){n, o.output_padding}, groups);
+  tli_release(batch);
+  if (!single || result == NULL) return result;
+  tl_Tensor *one = tlo_select(result, 0, 0);
+  tli_release(result);
+  return one;
+}
+
+/* The padding that keeps the size: dilation * (kernel - 1) in all, of which
+** the larger half comes behind. What cannot be given as equal halves is put
+** around a copy of the input. */
+static tl_Tensor *pad_for_same(const char *op, int n, tl_Tensor *input, tl_Tensor *weight,
+                               tl_Ints stride, tl_Ints dilation, int64_t *padding) {
+  int64_t step[3], gap[3], around[6];
+  bool even = true;
+  TL_TRY_NULL(tli_spread(op, "stride", stride, n, 1, step));
+  TL_TRY_NULL(tli_spread(op, "dilation", dilation, n, 1, gap));
+  if (weight->ndim != n + 2 || input->ndim < n) {
+    memset(padding, 0, 3 * sizeof *padding);
+    return tli_retain(input); /* the message comes later */
+  }
+  for (int d = 0; d < n; d++) {
+    if (step[d] != 1)
+      return tli_fail_null(TL_EARG, "%s: padding 'same' needs a stride of 1, got %" PRId64, op,
+                           step[d]);
+    int64_t total = gap[d] * (weight->sizes[d + 2] - 1);
+    padding[d] = total / 2;
+    even = even && total % 2 == 0;
+    around[2 * (n - 1 - d)] = 0;
+    around[2 * (n - 1 - d) + 1] = total % 2;
+  }
+  if (even) return tli_retain(input);
+  return tlo_constant_pad(input, (tl_Ints){2 * n, around}, tli_int(0));
+}
+
+static tl_Tensor *convolve_named(const char *op, int n, tl_Tensor *input, tl_Tensor *weight,
+                                 tl_Tensor *bias, tl_Ints stride, const char *padding,
+                                 tl_Ints dilation, int64_t groups) {
+  if (strcmp(padding, "valid") == 0)
+    return convolve(op, n, input, weight, bias, stride, tli_zero, dilation, false, tli_zero,
+                    groups);
+  if (strcmp(padding, "same") != 0)
+    return tli_fail_null(TL_EARG, "%s: padding: expected numbers, 'valid' or 'same', got '%s'", op,
+                         padding);
+  int64_t sizes[3];
+  tl_Tensor *padded = pad_for_same(op, n, input, weight, stride, dilation, sizes);
+  tl_Tensor *result = padded ? convolve(op, n, padded, weight, bias, stride, (tl_Ints){n, sizes},
+                                        dilation, false, tli_zero, groups)
+                             : NULL;
+  tli_release(padded);
+  return result;
+}
+
+#define CONV(n)                                                                                   \
+  tl_Tensor *tlo_conv##n##d(tl_Tensor *input, tl_Tensor *weight, tl_Tensor *bias, tl_Ints stride, \
+                            tl_Ints padding, tl_Ints dilation, int64_t groups) {                  \
+    return convolve("conv" #n "d", n, input, weight, bias, stride, padding, dilation, false,      \
+                    tli_zero, groups);                                                            \
+  }                                                                                               \
+  tl_Tensor *tlo_conv##n##d_padding(tl_Tensor *input, tl_Tensor *weight, tl_Tensor *bias,         \
+                                    tl_Ints stride, const char *padding, tl_Ints dilation,        \
+                                    int64_t groups) {                                             \
+    return convolve_named("conv" #n "d", n, input, weight, bias, stride, padding, dilation,       \
+                          groups);                                                                \
+  }                                                                                               \
+  tl_Tensor *tlo_conv_transpose##n##d(tl_Tensor *input, tl_Tensor *weight, tl_Tensor *bias,       \
+                                      tl_Ints stride, tl_Ints padding, tl_Ints output_padding,    \
+                                      int64_t groups, tl_Ints dilation) {                         \
+    return convolve("conv_transpose" #n "d", n, input, weight, bias, stride, padding, dilation,   \
+                    true, output_padding, groups);                                                \
+  }
+
+CONV(1)
+CONV(2)
+CONV(3)
+
+/* ---- windows as columns ---- */
+
+typedef struct Columns {
+  tlk_Windows w;
+  int64_t batch, channels;
+} Columns;
+
+/* size (N, C, H, W). */
+static bool columns_of(const char *op, tl_Ints size, tl_Ints kernel, tl_Ints dilation,
+                       tl_Ints padding, tl_Ints stride, Columns *c) {
+  c->batch = size.v[0];
+  c->channels = size.v[1];
+  c->w = (tlk_Windows){{1, 0, 0}, {1, 0, 0}, {1, 0, 0}, {1, 0, 0}, {0, 0, 0}, {1, 0, 0}};
+  TL_TRY(tli_spread(op, "kernel_size", kernel, 2, 1, c->w.kernel + 1));
+  TL_TRY(tli_spread(op, "dilation", dilation, 2, 1, c->w.dilation + 1));
+  TL_TRY(tli_spread(op, "padding", padding, 2, 0, c->w.padding + 1));
+  TL_TRY(tli_spread(op, "stride", stride, 2, 1, c->w.stride + 1));
+  for (int d = 1; d < 3; d++) {
+    c->w.in[d] = size.v[d + 1];
+    int64_t reach = c->w.dilation[d] * (c->w.kernel[d] - 1) + 1;
+    int64_t room = c->w.in[d] + 2 * c->w.padding[d] - reach;
+    if (room < 0)
+      return tli_fail(TL_ESHAPE,
+                      "%s: the kernel reaches over %" PRId64 " elements, more than the %" PRId64
+                      " of size %s with padding %" PRId64,
+                      op, reach, c->w.in[d] + 2 * c->w.padding[d],
+                      tli_shape_str((int)size.n, size.v), c->w.padding[d]);
+    c->w.out[d] = room / c->w.stride[d] + 1;
+  }
+  return true;
+}
+
+tl_Tensor *tli_op_im2col(tl_Tensor *self, tl_Ints kernel, tl_Ints dilation, tl_Ints padding,
+                         tl_Ints stride) {
+  Columns c;
+  TL_TRY_NULL(
+      columns_of("unfold", (tl_Ints){4, self->sizes}, kernel, dilation, padding, stride, &c));
+  int64_t sizes[] = {c.batch, c.channels * c.w.kernel[1] * c.w.kernel[2], c.w.out[1] * c.w.out[2]};
+  tl_DType dtype = (tl_DType)self->dtype;
+  tl_Tensor *in = tli_contiguous_as(self, dtype);
+  tl_Tensor *out = in ? tli_empty(dtype, tli_device(self), 3, sizes) : NULL;
+  if (out && out->numel > 0 &&
+      !tli_backend(tli_device(self))
+           ->im2col(&c.w, c.batch * c.channels, tli_array(out), tli_array(in))) {
+    tli_release(out);
+    out = NULL;
+  }
+  tli_release(in);
+  return out;
+}
+
+tl_Tensor *tli_op_col2im(tl_Tensor *self, tl_Ints size, tl_Ints kernel, tl_Ints dilation,
+                         tl_Ints padding, tl_Ints stride) {
+  Columns c;
+  TL_TRY_NULL(columns_of("fold", size, kernel, dilation, padding, stride, &c));
+  int64_t rows = c.channels * c.w.kernel[1] * c.w.kernel[2], cols = c.w.out[1] * c.w.out[2];
+  if (self->ndim != 3 || self->sizes[1] != rows || self->sizes[2] != cols)
+    return tli_fail_null(TL_ESHAPE, "fold: input: expected (N, %" PRId64 ", %" PRId64 "), got %s",
+                         rows, cols, tli_sizes_str(self));
+  tl_DType dtype = (tl_DType)self->dtype;
+  tl_Tensor *in = tli_contiguous_as(self, dtype);
+  tl_Tensor *out = in ? tli_empty(dtype, tli_device(self), 4, size.v) : NULL;
+  if (out && out->numel > 0 &&
+      !tli_backend(tli_device(self))
+           ->col2im(&c.w, c.batch * c.channels, tli_array(out), tli_array(in))) {
+    tli_release(out);
+    out = NULL;
+  }
+  tli_release(in);
+  return out;
+}
+
+tl_Tensor *tlo_unfold_windows(tl_Tensor *input, tl_Ints kernel_size, tl_Ints dilation,
+                              tl_Ints padding, tl_Ints stride) {
+  if (input->ndim != 3 && input->ndim != 4)
+    return tli_fail_null(TL_ESHAPE, "unfold: input: expected (N, C, H, W) or (C, H, W), got %s",
+                         tli_sizes_str(input));
+  if (input->ndim == 4) return tlo_im2col(input, kernel_size, dilation, padding, stride);
+  tl_Tensor *batch = tlo_unsqueeze(input, 0);
+  tl_Tensor *columns = batch ? tlo_im2col(batch, kernel_size, dilation, padding, stride) : NULL;
+  tl_Tensor *result = columns ? tlo_select(columns, 0, 0) : NULL;
+  tli_release(batch);
+  tli_release(columns);
+  return result;
+}
+
+static tl_Tensor *fold_batch(tl_Tensor *columns, const int64_t *output_size, tl_Ints kernel_size,
+                             tl_Ints dilation, tl_Ints padding, tl_Ints stride) {
+  int64_t kernel[2];
+  TL_TRY_NULL(tli_spread("fold", "kernel_size", kernel_size, 2, 1, kernel));
+  int64_t area = kernel[0] * kernel[1];
+  if (columns->sizes[1] % area != 0)
+    return tli_fail_null(TL_ESHAPE,
+                         "fold: input: expected a multiple of %" PRId64
+                         " rows (elements of the kernel), got %s",
+                         area, tli_sizes_str(columns));
+  int64_t size[] = {columns->sizes[0], columns->sizes[1] / area, output_size[0], output_size[1]};
+  return tlo_col2im(columns, (tl_Ints){4, size}, kernel_size, dilation, padding, stride);
+}
+
+tl_Tensor *tlo_fold(tl_Tensor *input, tl_Ints output_size, tl_Ints kernel_size, tl_Ints dilation,
+                    tl_Ints padding, tl_Ints stride) {
+  int64_t size[2];
+  TL_TRY_NULL(tli_spread("fold", "output_size", output_size, 2, 1, size));
+  if (input->ndim != 2 && input->ndim != 3)
+    return tli_fail_null(TL_ESHAPE, "fold: input: expected (N, C * kernel, windows), got %s",
+                         tli_sizes_str(input));
+  if (input->ndim == 3) return fold_batch(input, size, kernel_size, dilation, padding, stride);
+  tl_Tensor *batch = tlo_unsqueeze(input, 0);
+  tl_Tensor *images =
+      batch ? fold_batch(batch, size, kernel_size, dilation, padding, stride) : NULL;
+  tl_Tensor *result = images ? tlo_select(images, 0, 0) : NULL;
+  tli_release(batch);
+  tli_release(images);
+  return result;
+}

@@ -1,0 +1,86 @@
+-- Linear maps over the channels: of every position (linear) or of windows (convolutions), and windows
+-- as columns.
+
+local function F(entry)
+   entry.module, entry.method = "nn.functional", false
+   op(entry)
+end
+
+F {"linear(Tensor input, Tensor weight, Tensor bias=nil) -> Tensor",
+   doc = [[input (..., in) times the transpose of weight (out, in), plus bias (out): (..., out). A weight of one
+   dimension (in) gives (...).]],
+   composite = true,
+   examples = {"T(5, 3), T(2, 3), T(2)", "T(2, 4, 3), T(2, 3)", "T(3), T(2, 3), T(2)", "T(2, 3), T(3)", "T(0, 3), T(2, 3)"}}
+F {"bilinear(Tensor input1, Tensor input2, Tensor weight, Tensor bias=nil) -> Tensor", also = true,
+   doc = [[For each output k: input1 (..., in1) times weight[k] (in1, in2) times input2 (..., in2), plus bias[k];
+   weight is (out, in1, in2), the result (..., out).]],
+   composite = true, examples = {"T(4, 3), T(4, 2), T(5, 3, 2), T(5)", "T(2, 2, 3), T(2, 2, 2), T(1, 3, 2)"}}
+
+-- Convolutions -------------------------------------------------------------------------------------
+
+local places = {"(N, C, L)", "(N, C, H, W)", "(N, C, D, H, W)"}
+local one, examples = {}, {}
+examples[1] = {
+   "T(2, 3, 7), T(4, 3, 3), T(4)", "T(2, 4, 7), T(2, 2, 3), nil, 2, 1, 1, 2", "T(3, 7), T(4, 3, 2), nil, 1, 2, 3",
+   "T(1, 2, 5), T(2, 2, 1)",
+}
+examples[2] = {
+   "T(2, 3, 5, 4), T(4, 3, 3, 3), T(4)", "T(1, 4, 5, 5), T(4, 2, 3, 2), T(4), {2, 1}, {1, 0}, {1, 2}, 2",
+   "T(2, 3, 4, 4), T(3, 1, 3, 3), nil, 1, 1, 1, 3", "T(3, 4, 4), T(2, 3, 1, 1), T(2)", "T(0, 3, 4, 4), T(2, 3, 3, 3)",
+}
+examples[3] = {"T(1, 2, 3, 4, 3), T(2, 2, 2, 3, 2), T(2)", "T(1, 2, 3, 4, 4), T(2, 1, 2, 2, 2), nil, 2, 1, 1, 2"}
+one[1] = {"T(2, 3, 6), T(3, 4, 3), T(4)", "T(1, 4, 5), T(4, 2, 3), nil, 2, 1, 1, 2, 2"}
+one[2] = {"T(2, 3, 3, 4), T(3, 4, 3, 2), T(4)", "T(1, 4, 3, 3), T(4, 1, 3, 3), T(2), 2, 1, {1, 0}, 2, {1, 2}",
+          "T(3, 3, 3), T(3, 2, 2, 2)"}
+one[3] = {"T(1, 2, 2, 3, 2), T(2, 2, 2, 2, 2), T(2), 2, 1, 1"}
+
+for n = 1, 3 do
+   local ints = ("int[%d]"):format(n)
+   local options = (" %s stride=1, %%s, %s dilation=1, int groups=1"):format(ints, ints)
+   F {("conv%dd(Tensor input, Tensor weight, Tensor bias=nil,%s) -> Tensor"):format(
+         n, options:format(ints .. " padding=0")),
+      doc = ([[Slides weight (out, C / groups, kernel) over input %s, which has `padding` zeros around it, in
+      steps of `stride`, the kernel's elements `dilation` apart. Each of the groups of channels has its own part
+      of the weight. Numbers hold for all dimensions, lists give one each; input may lack N. padding may be
+      'valid' (none) or 'same' (so much that the size is kept; stride must be 1).]]):format(places[n]),
+      also = true, composite = true, examples = examples[n]}
+   F {("conv%dd.padding(Tensor input, Tensor weight, Tensor bias=nil,%s) -> Tensor"):format(
+         n, options:format("string padding='valid'")),
+      doc = "The same with padding by name.", also = true, composite = true,
+      examples = {({"T(2, 3, 7), T(4, 3, 4), T(4), 1, 'same', 2", "T(2, 3, 5, 4), T(4, 3, 3, 2), nil, 1, 'same'",
+                    "T(1, 2, 3, 4, 3), T(2, 2, 2, 3, 2), nil, 1, 'valid'"})[n]}}
+   F {("conv_transpose%dd(Tensor input, Tensor weight, Tensor bias=nil, %s stride=1, %s padding=0, "
+         .. "%s output_padding=0, int groups=1, %s dilation=1) -> Tensor"):format(n, ints, ints, ints, ints),
+      doc = ([[The gradient of conv%dd with respect to its input, as an operator: weight is (C, out / groups,
+      kernel), the result has size (in - 1) * stride - 2 * padding + dilation * (kernel - 1) + output_padding + 1
+      in each dimension.]]):format(n),
+      also = true, composite = true, examples = one[n]}
+end
+
+op {"convolution(Tensor input, Tensor weight, Tensor bias, int[] stride, int[] padding, int[] dilation, "
+    .. "bool transposed, int[] output_padding, int groups) -> Tensor", internal = true,
+    grad = {["input, weight, bias"] = "convolution_backward(grad, input, weight, stride, padding, dilation, "
+       .. "transposed, output_padding, groups, needs(input), needs(weight), needs(bias))"}}
+op {"convolution_backward(Tensor grad_output, Tensor input, Tensor weight, int[] stride, int[] padding, "
+    .. "int[] dilation, bool transposed, int[] output_padding, int groups, bool want_input, bool want_weight, "
+    .. "bool want_bias) -> (Tensor input, Tensor weight, Tensor bias)", internal = true, materialize = false,
+    grad = {["grad_output, input, weight"] = "convolution_second(grad_input, grad_weight, grad_bias, grad_output, "
+       .. "input, weight, stride, padding, dilation, transposed, output_padding, groups)"}}
+op {"convolution_second(Tensor into_input, Tensor into_weight, Tensor into_bias, Tensor grad_output, Tensor input, "
+    .. "Tensor weight, int[] stride, int[] padding, int[] dilation, bool transposed, int[] output_padding, "
+    .. "int groups) -> (Tensor grad_output, Tensor input, Tensor weight)", internal = true, composite = true}
+
+-- Windows as columns -------------------------------------------------------------------------------
+
+F {"unfold.windows(Tensor input, int[2] kernel_size, int[2] dilation=1, int[2] padding=0, int[2] stride=1) -> Tensor",
+   doc = [[The windows of input (N, C, H, W) as columns: (N, C * kernel_h * kernel_w, windows), in the order in
+   which conv2d visits them.]],
+   composite = true, examples = {"T(2, 3, 4, 5), 3", "T(1, 2, 5, 5), {2, 3}, 1, {1, 0}, 2", "T(2, 4, 4), 2, 2"}}
+F {"fold(Tensor input, int[2] output_size, int[2] kernel_size, int[2] dilation=1, int[2] padding=0, "
+      .. "int[2] stride=1) -> Tensor",
+   doc = "The sum of such columns (N, C * kernel_h * kernel_w, windows) at the windows' places: (N, C, output_size).",
+   composite = true, examples = {"T(2, 12, 12), {4, 5}, {2, 2}", "T(1, 8, 9), {4, 4}, 2, 1, 1, 2"}}
+op {"im2col(Tensor self, int[] kernel, int[] dilation, int[] padding, int[] stride) -> Tensor", internal = true,
+    grad = {self = "col2im(grad, sizes(self), kernel, dilation, padding, stride)"}}
+op {"col2im(Tensor self, int[] size, int[] kernel, int[] dilation, int[] padding, int[] stride) -> Tensor",
+    internal = true, grad = {self = "im2col(grad, kernel, dilation, padding, stride)"}}

@@ -1,0 +1,171 @@
+/*
+** convert.c - copies: to another dtype or device, to another order in memory,
+** over another tensor, and out of the graph.
+*/
+#include <string.h>
+
+#include "ops/common.h"
+
+/* ---- copies ---- */
+
+tl_Tensor *tli_op_clone(tl_Tensor *self) { return tli_clone_for("clone", self); }
+
+tl_Tensor *tli_op_to_row_major(tl_Tensor *self) {
+  tl_Tensor *copy = tli_empty((tl_DType)self->dtype, tli_device(self), self->ndim, self->sizes);
+  if (copy && !tli_copy(copy, self)) {
+    tli_release(copy);
+    return NULL;
+  }
+  return copy;
+}
+
+tl_Tensor *tlo_contiguous(tl_Tensor *self) {
+  return tli_contiguous(self) ? tli_retain(self) : tlo_to_row_major(self);
+}
+
+tl_Tensor *tlo_detach(tl_Tensor *self) { return tli_detached(self); }
+
+/* self seen with `to`'s sizes, dimensions of size 1 repeated. */
+static tl_Tensor *broadcast(const char *op, const tl_Tensor *self, const tl_Tensor *to) {
+  if (!tli_expandable(self->ndim, self->sizes, to->ndim, to->sizes))
+    return tli_fail_null(TL_ESHAPE, "%s: a tensor of shape %s does not fit self of shape %s", op,
+                         tli_sizes_str(self), tli_sizes_str(to));
+  int64_t strides[TL_MAX_DIMS];
+  int skip = to->ndim - self->ndim;
+  for (int d = 0; d < to->ndim; d++)
+    strides[d] = d < skip || self->sizes[d - skip] != to->sizes[d] ? 0 : self->strides[d - skip];
+  return tli_alias(self, to->ndim, to->sizes, strides, self->offset);
+}
+
+bool tli_op_copy_(tl_Tensor *self, tl_Tensor *src) {
+  tl_Tensor *t[2] = {NULL};
+  bool ok = false;
+  TLI_SLOT(t[0], tli_same_sizes(self, src) ? tli_retain(src) : broadcast("copy_", src, self));
+  if (tli_clashes(self, t[0])) {
+    TLI_SLOT(t[1], tli_op_to_row_major(t[0]));
+    ok = tli_copy(self, t[1]);
+  } else if (!tli_same_device(tli_device(self), tli_device(src))) {
+    TLI_SLOT(t[1], tli_op_move(t[0], tli_device(self)));
+    ok = tli_copy(self, t[1]);
+  } else {
+    ok = tli_copy(self, t[0]);
+  }
+done:
+  tli_release_results(t, 2);
+  return ok;
+}
+
+/* ---- dtype and device ---- */
+
+tl_Tensor *tli_op_to_dtype(tl_Tensor *self, tl_DType dtype) {
+  tl_Tensor *copy = tli_empty_like(self, dtype);
+  if (copy && !tli_copy(copy, self)) {
+    tli_release(copy);
+    return NULL;
+  }
+  return copy;
+}
+
+/* The bytes travel as they are, by the device that is not the CPU: it knows
+** how to reach the CPU's memory, and other devices of its kind. */
+tl_Tensor *tli_op_move(tl_Tensor *self, tl_Device device) {
+  tl_Tensor *from = tli_contiguous_as(self, (tl_DType)self->dtype);
+  tl_Tensor *to = from ? tli_empty((tl_DType)self->dtype, device, self->ndim, self->sizes) : NULL;
+  bool ok = to != NULL;
+  if (ok && self->numel > 0) {
+    const tl_Backend *backend = tli_backend(device.type == TL_CPU ? tli_device(self) : device);
+    int64_t bytes = self->numel * tli_dtype_bytes[self->dtype];
+    ok = backend->transfer(device, tli_data(to), tli_device(self), tli_data(from), bytes);
+  }
+  tli_release(from);
+  if (ok) return to;
+  tli_release(to);
+  return NULL;
+}
+
+/* Converts on the device that has the narrower elements to carry. */
+static tl_Tensor *convert(tl_Tensor *self, tl_DType dtype, tl_Device device, bool copy) {
+  if (dtype == TL_NODTYPE) dtype = (tl_DType)self->dtype;
+  bool moves = device.type >= 0 && !tli_same_device(device, tli_device(self));
+  if (moves) TL_TRY_NULL(tli_backend(device));
+  if (dtype == (tl_DType)self->dtype) {
+    if (moves) return tlo_move(self, device);
+    return copy ? tlo_clone(self) : tli_retain(self);
+  }
+  if (!moves) return tlo_to_dtype(self, dtype);
+  bool first = tli_dtype_bytes[dtype] <= tli_dtype_bytes[self->dtype];
+  tl_Tensor *half_way = first ? tlo_to_dtype(self, dtype) : tlo_move(self, device);
+  tl_Tensor *result = NULL;
+  if (half_way) result = first ? tlo_move(half_way, device) : tlo_to_dtype(half_way, dtype);
+  tli_release(half_way);
+  return result;
+}
+
+tl_Tensor *tlo_to(tl_Tensor *self, tl_DType dtype, tl_Device device, bool copy) {
+  return convert(self, dtype, device, copy);
+}
+
+tl_Tensor *tlo_to_device(tl_Tensor *self, tl_Device device, tl_DType dtype, bool copy) {
+  return convert(self, dtype, device, copy);
+}
+
+tl_Tensor *tlo_to_like(tl_Tensor *self, tl_Tensor *other, bool copy) {
+  return convert(self, (tl_DType)other->dtype, tli_device(other), copy);
+}
+
+tl_Tensor *tlo_cpu(tl_Tensor *self) { return convert(self, TL_NODTYPE, TLI_CPU, false); }
+
+tl_Tensor *tlo_type_as(tl_Tensor *self, tl_Tensor *other) {
+  return convert(self, (tl_DType)other->dtype, tli_device(other), false);
+}
+
+tl_Tensor *tlo_view_dtype(tl_Tensor *self, tl_DType dtype) {
+  if (tli_dtype_bytes[dtype] != tli_dtype_bytes[self->dtype])
+    return tli_fail_null(TL_EDTYPE, "view: expected a dtype of %d bytes as %s has, got %s",
+                         (int)tli_dtype_bytes[self->dtype], tl_dtype_name((tl_DType)self->dtype),
+                         tl_dtype_name(dtype));
+  tl_Tensor *view = tli_detached(self);
+  if (view) view->dtype = (int8_t)dtype;
+  return view;
+}
+
+/* ---- another shape in place ---- */
+
+/* Gives self memory of its own that holds `bytes`, the old contents in front.
+** The version goes on counting, so that who saved self notices. */
+static bool grow(tl_Tensor *self, int64_t bytes) {
+  tl_Storage *old = self->storage;
+  tl_Storage *storage = tli_storage_new(old->device, bytes);
+  if (storage == NULL) return false;
+  bool ok = true;
+  if (old->bytes > 0 && old->device.type == TL_CPU)
+    memcpy(storage->data, old->data, (size_t)old->bytes);
+  else if (old->bytes > 0)
+    ok = tli_backend(old->device)
+             ->transfer(old->device, storage->data, old->device, old->data, old->bytes);
+  if (!ok) {
+    tli_storage_release(storage);
+    return false;
+  }
+  atomic_store_explicit(&storage->version, tli_version(self), memory_order_relaxed);
+  tli_Ledger *ledger = atomic_load_explicit(&old->ledger, memory_order_acquire);
+  if (ledger) tli_storage_charge(storage, ledger);
+  self->storage = storage;
+  tli_storage_release(old);
+  return true;
+}
+
+bool tli_op_resize_(tl_Tensor *self, tl_Ints size) {
+  tl_DType dtype = (tl_DType)self->dtype;
+  if (tli_requires_grad(self))
+    return tli_fail(TL_EAUTOGRAD, "resize_: self requires a gradient; use detach or reshape");
+  TL_TRY(tli_check_sizes("resize_", size, dtype));
+  int64_t element = tli_dtype_bytes[dtype], bytes;
+  int64_t numel = tli_numel((int)size.n, size.v, (size_t)element);
+  if (__builtin_add_overflow(self->offset * element, numel * element, &bytes))
+    return tli_fail(TL_EARG, "resize_: sizes %s: expected less than 2^63 bytes in all",
+                    tli_shape_str((int)size.n, size.v));
+  if (bytes > self->storage->bytes) TL_TRY(grow(self, bytes));
+  tli_set_geometry(self, (int)size.n, size.v, NULL);
+  return true;
+}

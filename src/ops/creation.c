@@ -1,0 +1,219 @@
+/*
+** creation.c - tensors from sizes and numbers. Sizes are checked here, so that
+** messages name the operator; contents come from three kernels: fill, iota,
+** linspace.
+*/
+#include <math.h>
+
+#include "ops/common.h"
+
+/* ---- one value everywhere ---- */
+
+/* Steals t; NULL is passed on. */
+static tl_Tensor *filled(const char *op, tl_Tensor *t, tl_Scalar value) {
+  if (t == NULL) return NULL;
+  if (tli_check_holds(op, value, (tl_DType)t->dtype) && tli_fill(t, value)) return t;
+  tli_release(t);
+  return NULL;
+}
+
+tl_Tensor *tlo_empty(tl_Ints size, tl_DType dtype, tl_Device device) {
+  return tli_new("empty", size, dtype, device);
+}
+
+tl_Tensor *tlo_zeros(tl_Ints size, tl_DType dtype, tl_Device device) {
+  return filled("zeros", tli_new("zeros", size, dtype, device), tli_int(0));
+}
+
+tl_Tensor *tlo_ones(tl_Ints size, tl_DType dtype, tl_Device device) {
+  return filled("ones", tli_new("ones", size, dtype, device), tli_int(1));
+}
+
+tl_Tensor *tlo_full(tl_Ints size, tl_Scalar fill_value, tl_DType dtype, tl_Device device) {
+  if (dtype == TL_NODTYPE) dtype = tli_scalar_dtype(fill_value);
+  return filled("full", tli_new("full", size, dtype, device), fill_value);
+}
+
+tl_Tensor *tlo_empty_like(tl_Tensor *self, tl_DType dtype, tl_Device device) {
+  return tli_new_like(self, dtype, device);
+}
+
+tl_Tensor *tlo_zeros_like(tl_Tensor *self, tl_DType dtype, tl_Device device) {
+  return filled("zeros_like", tli_new_like(self, dtype, device), tli_int(0));
+}
+
+tl_Tensor *tlo_ones_like(tl_Tensor *self, tl_DType dtype, tl_Device device) {
+  return filled("ones_like", tli_new_like(self, dtype, device), tli_int(1));
+}
+
+tl_Tensor *tlo_full_like(tl_Tensor *self, tl_Scalar fill_value, tl_DType dtype, tl_Device device) {
+  return filled("full_like", tli_new_like(self, dtype, device), fill_value);
+}
+
+/* Another shape, self's dtype and device unless given. */
+static tl_Tensor *new_from(const char *op, tl_Tensor *self, tl_Ints size, tl_DType dtype,
+                           tl_Device device) {
+  return tli_new(op, size, dtype == TL_NODTYPE ? (tl_DType)self->dtype : dtype,
+                 device.type < 0 ? tli_device(self) : device);
+}
+
+tl_Tensor *tlo_new_empty(tl_Tensor *self, tl_Ints size, tl_DType dtype, tl_Device device) {
+  return new_from("new_empty", self, size, dtype, device);
+}
+
+tl_Tensor *tlo_new_zeros(tl_Tensor *self, tl_Ints size, tl_DType dtype, tl_Device device) {
+  return filled("new_zeros", new_from("new_zeros", self, size, dtype, device), tli_int(0));
+}
+
+tl_Tensor *tlo_new_ones(tl_Tensor *self, tl_Ints size, tl_DType dtype, tl_Device device) {
+  return filled("new_ones", new_from("new_ones", self, size, dtype, device), tli_int(1));
+}
+
+tl_Tensor *tlo_new_full(tl_Tensor *self, tl_Ints size, tl_Scalar fill_value, tl_DType dtype,
+                        tl_Device device) {
+  return filled("new_full", new_from("new_full", self, size, dtype, device), fill_value);
+}
+
+bool tli_op_fill_(tl_Tensor *self, tl_Scalar value) {
+  return tli_check_holds("fill_", value, (tl_DType)self->dtype) && tli_fill(self, value);
+}
+
+bool tli_op_zero_(tl_Tensor *self) { return tli_fill(self, tli_int(0)); }
+
+/* ---- sequences ---- */
+
+static bool is_whole(tl_Scalar s) { return s.kind == TL_INTEGER || s.kind == TL_BOOLEAN; }
+
+/* Finite, and a step that leads from start towards end. */
+static bool check_ends(const char *op, tl_Scalar start, tl_Scalar end, tl_Scalar step) {
+  double from = tli_to_double(start), to = tli_to_double(end), by = tli_to_double(step);
+  if (!isfinite(from) || !isfinite(to) || !isfinite(by))
+    return tli_fail(TL_EARG, "%s: expected finite numbers, got start %g, end %g, step %g", op, from,
+                    to, by);
+  if (by == 0) return tli_fail(TL_EARG, "%s: expected a step that is not 0", op);
+  if (by > 0 ? from <= to : from >= to) return true;
+  return tli_fail(TL_EARG, "%s: a step of %g does not lead from %g to %g", op, by, from, to);
+}
+
+/* How many of start, start + step, ... lie before end, in whole numbers: their
+** distances may not fit in int64. */
+static int64_t count_whole(int64_t start, int64_t end, int64_t step) {
+  uint64_t distance = step > 0 ? (uint64_t)end - (uint64_t)start : (uint64_t)start - (uint64_t)end;
+  uint64_t by = step > 0 ? (uint64_t)step : 0 - (uint64_t)step;
+  uint64_t n = distance / by + (distance % by != 0);
+  return n > INT64_MAX ? INT64_MAX : (int64_t)n;
+}
+
+static int64_t count_real(double count) { return count >= 0x1p63 ? INT64_MAX : (int64_t)count; }
+
+static tl_Tensor *sequence(const char *op, int64_t n, tl_Scalar start, tl_Scalar step,
+                           tl_DType dtype, tl_Device device) {
+  tl_Tensor *t = tli_new(op, (tl_Ints){1, &n}, dtype, device);
+  if (t && n > 0 && !tli_backend(tli_device(t))->iota(tli_array(t), n, start, step)) {
+    tli_release(t);
+    return NULL;
+  }
+  return t;
+}
+
+static tl_Scalar whole(tl_Scalar s) { return tli_int(tli_to_int(s)); }
+
+static bool is_integer(tl_DType dtype) { return tli_dtype_category(dtype) == TLI_INT; }
+
+/* In an integer dtype start and step are truncated, as in PyTorch; in int64
+** before the numbers are counted, in narrower ones after. */
+tl_Tensor *tlo_arange(tl_Scalar start, tl_Scalar end_, tl_Scalar step, tl_DType dtype,
+                      tl_Device device) {
+  if (!tli_given(end_)) {
+    end_ = start;
+    start = tli_int(0);
+  }
+  if (dtype == TL_NODTYPE)
+    dtype = is_whole(start) && is_whole(end_) && is_whole(step) ? TL_I64 : TL_F32;
+  if (dtype == TL_BOOL) return tli_fail_null(TL_EDTYPE, "arange: not defined for bool");
+  TL_TRY_NULL(check_ends("arange", start, end_, step));
+  if (dtype == TL_I64) {
+    start = whole(start);
+    end_ = whole(end_);
+    step = whole(step);
+    TL_TRY_NULL(check_ends("arange", start, end_, step));
+  }
+  double from = tli_to_double(start), by = tli_to_double(step);
+  int64_t n = is_whole(start) && is_whole(end_) && is_whole(step)
+                  ? count_whole(start.i, end_.i, step.i)
+                  : count_real(ceil((tli_to_double(end_) - from) / by));
+  if (is_integer(dtype)) {
+    start = whole(start);
+    step = whole(step);
+    TL_TRY_NULL(check_ends("arange", start, start, step));
+  }
+  return sequence("arange", n, start, step, dtype, device);
+}
+
+tl_Tensor *tlo_range(tl_Scalar start, tl_Scalar end_, tl_Scalar step, tl_DType dtype,
+                     tl_Device device) {
+  if (dtype == TL_NODTYPE) dtype = TL_F32;
+  if (dtype == TL_BOOL) return tli_fail_null(TL_EDTYPE, "range: not defined for bool");
+  TL_TRY_NULL(check_ends("range", start, end_, step));
+  if (is_integer(dtype)) {
+    start = whole(start);
+    end_ = whole(end_);
+    step = whole(step);
+    TL_TRY_NULL(check_ends("range", start, end_, step));
+  }
+  double from = tli_to_double(start), by = tli_to_double(step);
+  int64_t n = count_real(floor((tli_to_double(end_) - from) / by) + 1);
+  return sequence("range", n, start, step, dtype, device);
+}
+
+static tl_Tensor *spaced(const char *op, tl_Scalar start, tl_Scalar end, int64_t steps,
+                         tl_DType dtype, tl_Device device) {
+  if (steps < 0)
+    return tli_fail_null(TL_EARG, "%s: expected at least 0 steps, got %" PRId64, op, steps);
+  if (dtype == TL_BOOL) return tli_fail_null(TL_EDTYPE, "%s: not defined for bool", op);
+  if (dtype != TL_NODTYPE && is_integer(dtype)) {
+    start = whole(start);
+    end = whole(end);
+  }
+  tl_Tensor *t = tli_new(op, (tl_Ints){1, &steps}, dtype, device);
+  if (t && steps > 0 &&
+      !tli_backend(tli_device(t))
+           ->linspace(tli_array(t), steps, tli_to_double(start), tli_to_double(end))) {
+    tli_release(t);
+    return NULL;
+  }
+  return t;
+}
+
+tl_Tensor *tlo_linspace(tl_Scalar start, tl_Scalar end_, int64_t steps, tl_DType dtype,
+                        tl_Device device) {
+  return spaced("linspace", start, end_, steps, dtype, device);
+}
+
+tl_Tensor *tlo_logspace(tl_Scalar start, tl_Scalar end_, int64_t steps, tl_Scalar base,
+                        tl_DType dtype, tl_Device device) {
+  if (dtype == TL_NODTYPE) dtype = TL_F32;
+  if (dtype == TL_BOOL) return tli_fail_null(TL_EDTYPE, "logspace: not defined for bool");
+  tl_Tensor *t[2] = {NULL};
+  tl_Tensor *result = NULL;
+  TLI_SLOT(t[0], spaced("logspace", start, end_, steps, TL_F64, device));
+  TLI_SLOT(t[1], tli_number_with(tlo_pow, tli_float(tli_to_double(base)), t[0]));
+  result = tlo_to_dtype(t[1], dtype);
+done:
+  tli_release_results(t, 2);
+  return result;
+}
+
+tl_Tensor *tlo_eye(int64_t n, int64_t m, tl_DType dtype, tl_Device device) {
+  if (m == TLI_NOINT) m = n;
+  tl_Tensor *t =
+      filled("eye", tli_new("eye", (tl_Ints){2, (int64_t[]){n, m}}, dtype, device), tli_int(0));
+  if (t == NULL) return NULL;
+  int64_t length = n < m ? n : m;
+  tl_Tensor *diagonal = tli_alias(t, 1, &length, (int64_t[]){m + 1}, t->offset);
+  bool ok = diagonal && tli_fill(diagonal, tli_int(1));
+  tli_release(diagonal);
+  if (ok) return t;
+  tli_release(t);
+  return NULL;
+}

@@ -1,0 +1,339 @@
+/*
+** einsum.c - sums of products after an equation. Every operand is brought to
+** one order of dimensions: those of the ellipsis, then a dimension for each
+** letter, of size 1 where the operand lacks it. Operands are then multiplied
+** from the left; a dimension is summed with the last operand that has it, so
+** that each step is one batched matrix product.
+*/
+#include <ctype.h>
+#include <string.h>
+
+#include "ops/common.h"
+
+#define ELLIPSIS '.'
+#define LETTERS 128
+
+/* One side of the equation: letters, one of them maybe ELLIPSIS. */
+typedef struct Labels {
+  int n;
+  char label[TL_MAX_DIMS + 1];
+  bool ellipsis;
+} Labels;
+
+typedef struct Plan {
+  const char *equation;
+  int64_t noperands;
+  Labels *operands; /* owned */
+  Labels output;
+  bool has_output;
+  int nellipsis;         /* dimensions that the ellipsis stands for, at most */
+  int ndim;              /* of the common order */
+  int at[LETTERS];       /* a letter's dimension in it; -1: not used */
+  int last[TL_MAX_DIMS]; /* the last operand that has a dimension, noperands: the result does */
+} Plan;
+
+static bool bad(const Plan *p, const char *why, char c) {
+  if (c) return tli_fail(TL_EARG, "einsum: equation \"%s\": %s: \"%c\"", p->equation, why, c);
+  return tli_fail(TL_EARG, "einsum: equation \"%s\": %s", p->equation, why);
+}
+
+/* Reads letters up to `,`, `-` or the end; moves *text there. */
+static bool read_labels(const Plan *p, const char **text, Labels *out) {
+  const char *c = *text;
+  *out = (Labels){0};
+  for (; *c && *c != ',' && *c != '-'; c++) {
+    if (*c == ' ') continue;
+    bool dots = strncmp(c, "...", 3) == 0;
+    if (!dots && !isalpha((unsigned char)*c)) return bad(p, "expected letters or \"...\", got", *c);
+    if (dots && out->ellipsis) return bad(p, "more than one \"...\" for an operand", 0);
+    if (out->n > TL_MAX_DIMS) return bad(p, "too many dimensions", 0);
+    out->label[out->n++] = dots ? ELLIPSIS : *c;
+    out->ellipsis = out->ellipsis || dots;
+    if (dots) c += 2;
+  }
+  *text = c;
+  return true;
+}
+
+static bool read_equation(Plan *p) {
+  const char *c = p->equation;
+  for (int64_t i = 0; i < p->noperands; i++) {
+    TL_TRY(read_labels(p, &c, &p->operands[i]));
+    if (i + 1 < p->noperands && *c++ != ',') return bad(p, "fewer operands than tensors", 0);
+  }
+  if (*c == ',') return bad(p, "more operands than tensors", 0);
+  p->has_output = *c == '-';
+  if (!p->has_output) return true;
+  if (c[1] != '>') return bad(p, "expected \"->\"", 0);
+  c += 2;
+  TL_TRY(read_labels(p, &c, &p->output));
+  return *c == '\0' || bad(p, "unexpected", *c);
+}
+
+/* Without "->": the ellipsis and the letters that occur once, A to Z, a to z. */
+static void implicit_output(Plan *p) {
+  int count[LETTERS] = {0};
+  for (int64_t i = 0; i < p->noperands; i++)
+    for (int k = 0; k < p->operands[i].n; k++) count[(int)p->operands[i].label[k]]++;
+  p->output = (Labels){0};
+  p->output.ellipsis = count[ELLIPSIS] > 0;
+  if (p->output.ellipsis) p->output.label[p->output.n++] = ELLIPSIS;
+  for (int c = 'A'; c <= 'z'; c++)
+    if (isalpha(c) && count[c] == 1 && p->output.n <= TL_MAX_DIMS)
+      p->output.label[p->output.n++] = (char)c;
+}
+
+static bool check_operand(Plan *p, const Labels *labels, const tl_Tensor *t) {
+  int letters = labels->n - labels->ellipsis;
+  int rest = t->ndim - letters;
+  if (rest < 0 || (rest > 0 && !labels->ellipsis))
+    return tli_fail(TL_ESHAPE, "einsum: equation \"%s\": an operand with %d letters has shape %s",
+                    p->equation, letters, tli_sizes_str(t));
+  if (rest > p->nellipsis) p->nellipsis = rest;
+  return true;
+}
+
+/* Gives each letter a dimension: the output's first, in its order, then the
+** others as they come. */
+static bool assign(Plan *p) {
+  for (int c = 0; c < LETTERS; c++) p->at[c] = -1;
+  p->ndim = p->nellipsis;
+  for (int k = 0; k < p->output.n; k++) {
+    int c = p->output.label[k];
+    if (c == ELLIPSIS) continue;
+    if (p->at[c] >= 0) return bad(p, "twice in the result", (char)c);
+    p->at[c] = p->ndim++;
+  }
+  for (int64_t i = 0; i < p->noperands; i++)
+    for (int k = 0; k < p->operands[i].n; k++) {
+      int c = p->operands[i].label[k];
+      if (c != ELLIPSIS && p->at[c] < 0) p->at[c] = p->ndim++;
+    }
+  return tli_check_ndim("einsum", p->ndim);
+}
+
+static bool find_last(Plan *p) {
+  bool seen[LETTERS] = {false};
+  for (int d = 0; d < p->nellipsis; d++) p->last[d] = p->output.ellipsis ? (int)p->noperands : 0;
+  for (int64_t i = 0; i < p->noperands; i++)
+    for (int k = 0; k < p->operands[i].n; k++) {
+      int c = p->operands[i].label[k];
+      seen[c] = true;
+      if (c != ELLIPSIS) p->last[p->at[c]] = (int)i;
+      for (int d = 0; c == ELLIPSIS && !p->output.ellipsis && d < p->nellipsis; d++)
+        p->last[d] = (int)i;
+    }
+  for (int k = 0; k < p->output.n; k++) {
+    int c = p->output.label[k];
+    if (c == ELLIPSIS) continue;
+    if (!seen[c]) return bad(p, "in the result but in no operand", (char)c);
+    p->last[p->at[c]] = (int)p->noperands;
+  }
+  return true;
+}
+
+static bool make_plan(Plan *p, tl_Tensors operands) {
+  TL_TRY(read_equation(p));
+  if (!p->has_output) implicit_output(p);
+  for (int64_t i = 0; i < operands.n; i++) TL_TRY(check_operand(p, &p->operands[i], operands.v[i]));
+  return assign(p) && find_last(p);
+}
+
+/* ---- operands in the common order ---- */
+
+/* The diagonal of two dimensions takes the place of the first. Steals t. */
+static tl_Tensor *merge(tl_Tensor *t, int first, int second) {
+  tl_Tensor *diagonal = NULL, *result = NULL;
+  if (t->sizes[first] != t->sizes[second])
+    tli_fail(TL_ESHAPE, "einsum: a letter stands for sizes %" PRId64 " and %" PRId64 " of %s",
+             t->sizes[first], t->sizes[second], tli_sizes_str(t));
+  else
+    diagonal = tlo_diagonal(t, 0, first, second);
+  int64_t from = -1, to = first;
+  if (diagonal) result = tlo_movedim(diagonal, (tl_Ints){1, &from}, (tl_Ints){1, &to});
+  tli_release(diagonal);
+  tli_release(t);
+  return result;
+}
+
+/* Where each of t's dimensions belongs in the common order, in place[]. */
+static void places(const Plan *p, const Labels *labels, const tl_Tensor *t, int *place) {
+  int d = 0, rest = t->ndim - (labels->n - labels->ellipsis);
+  for (int k = 0; k < labels->n; k++) {
+    if (labels->label[k] != ELLIPSIS) {
+      place[d++] = p->at[(int)labels->label[k]];
+      continue;
+    }
+    for (int e = 0; e < rest; e++) place[d++] = p->nellipsis - rest + e;
+  }
+}
+
+/* t permuted, with dimensions of size 1 where it has none of its own. */
+static tl_Tensor *arrange(const Plan *p, const Labels *labels, tl_Tensor *operand) {
+  int place[TL_MAX_DIMS];
+  places(p, labels, operand, place);
+  tl_Tensor *t = tli_retain(operand);
+  for (int a = 0; t && a < t->ndim; a++)
+    for (int b = a + 1; t && b < t->ndim; b++) {
+      if (place[a] != place[b]) continue;
+      memmove(place + b, place + b + 1, (size_t)(t->ndim - b - 1) * sizeof *place);
+      t = merge(t, a, b--);
+    }
+  if (t == NULL) return NULL;
+  int64_t order[TL_MAX_DIMS], sizes[TL_MAX_DIMS];
+  int n = 0;
+  for (int d = 0; d < p->ndim; d++) {
+    sizes[d] = 1;
+    for (int k = 0; k < t->ndim; k++)
+      if (place[k] == d) {
+        order[n++] = k;
+        sizes[d] = t->sizes[k];
+      }
+  }
+  tl_Tensor *permuted = tlo_permute(t, (tl_Ints){n, order});
+  tl_Tensor *result = permuted ? tlo_reshape(permuted, (tl_Ints){p->ndim, sizes}) : NULL;
+  tli_release(permuted);
+  tli_release(t);
+  return result;
+}
+
+/* ---- one step ---- */
+
+/* Dimensions by what a product does with them: in both and kept, in the left
+** or right one only, in both and summed. */
+typedef struct Groups {
+  int n[4];
+  int64_t dims[4][TL_MAX_DIMS];
+  int64_t size[4];
+} Groups;
+enum { BATCH, LEFT, SUM, RIGHT };
+
+static bool group(const Plan *p, tl_Tensor *a, tl_Tensor *b, int64_t step, Groups *g) {
+  *g = (Groups){.size = {1, 1, 1, 1}};
+  for (int d = 0; d < p->ndim; d++) {
+    int64_t sa = a->sizes[d], sb = b->sizes[d];
+    if (sa != sb && sa != 1 && sb != 1)
+      return tli_fail(TL_ESHAPE, "einsum: equation \"%s\": sizes differ: %" PRId64 " and %" PRId64,
+                      p->equation, sa, sb);
+    int kind = sa != 1 && sb != 1 ? (p->last[d] <= step ? SUM : BATCH) : sa != 1 ? LEFT : RIGHT;
+    g->dims[kind][g->n[kind]++] = d;
+    g->size[kind] *= sa != 1 ? sa : sb;
+  }
+  return true;
+}
+
+/* t with its dimensions in the order of three groups, as three dimensions. */
+static tl_Tensor *as_three(tl_Tensor *t, const Groups *g, int x, int y, int z, int unused) {
+  int64_t order[TL_MAX_DIMS];
+  int n = 0, kinds[4] = {x, y, z, unused};
+  for (int i = 0; i < 4; i++)
+    for (int k = 0; k < g->n[kinds[i]]; k++) order[n++] = g->dims[kinds[i]][k];
+  tl_Tensor *permuted = tlo_permute(t, (tl_Ints){n, order});
+  int64_t sizes[3] = {g->size[x], g->size[y], g->size[z]};
+  tl_Tensor *result = permuted ? tlo_reshape(permuted, (tl_Ints){3, sizes}) : NULL;
+  tli_release(permuted);
+  return result;
+}
+
+/* (batch, left, right) back in the common order, 1 where it was summed. */
+static tl_Tensor *from_three(const Plan *p, tl_Tensor *t, tl_Tensor *a, tl_Tensor *b,
+                             const Groups *g) {
+  static const int kinds[4] = {BATCH, LEFT, SUM, RIGHT};
+  int64_t sizes[TL_MAX_DIMS], back[TL_MAX_DIMS];
+  int n = 0;
+  for (int i = 0; i < 4; i++)
+    for (int k = 0; k < g->n[kinds[i]]; k++) {
+      int64_t d = g->dims[kinds[i]][k];
+      sizes[n] = kinds[i] == SUM ? 1 : a->sizes[d] != 1 ? a->sizes[d] : b->sizes[d];
+      back[d] = n++;
+    }
+  tl_Tensor *shaped = tlo_reshape(t, (tl_Ints){p->ndim, sizes});
+  tl_Tensor *result = shaped ? tlo_permute(shaped, (tl_Ints){p->ndim, back}) : NULL;
+  tli_release(shaped);
+  return result;
+}
+
+/* Sums over dimensions that end with this operand and that `other` lacks. */
+static tl_Tensor *sum_alone(const Plan *p, tl_Tensor *t, const tl_Tensor *other, int64_t step) {
+  int64_t dims[TL_MAX_DIMS], n = 0;
+  for (int d = 0; d < p->ndim; d++)
+    if (p->last[d] <= step && t->sizes[d] != 1 && (other == NULL || other->sizes[d] == 1))
+      dims[n++] = d;
+  return n ? tlo_sum(t, (tl_Ints){n, dims}, true, (tl_DType)t->dtype) : tli_retain(t);
+}
+
+static tl_Tensor *multiply(const Plan *p, tl_Tensor *left, tl_Tensor *right, int64_t step) {
+  Groups g;
+  tl_Tensor *t[5] = {NULL};
+  tl_Tensor *result = NULL;
+  TLI_SLOT(t[0], sum_alone(p, left, right, step));
+  TLI_SLOT(t[1], sum_alone(p, right, left, step));
+  if (!group(p, t[0], t[1], step, &g)) goto done;
+  if (g.n[SUM] == 0) { /* nothing to sum: elementwise is cheaper */
+    result = tlo_mul(t[0], t[1]);
+    goto done;
+  }
+  TLI_SLOT(t[2], as_three(t[0], &g, BATCH, LEFT, SUM, RIGHT));
+  TLI_SLOT(t[3], as_three(t[1], &g, BATCH, SUM, RIGHT, LEFT));
+  TLI_SLOT(t[4], tlo_bmm(t[2], t[3]));
+  result = from_three(p, t[4], t[0], t[1], &g);
+done:
+  tli_release_results(t, 5);
+  return result;
+}
+
+/* ---- the operator ---- */
+
+/* The common order begins with the ellipsis, the result where it stands. */
+static tl_Tensor *to_output(const Plan *p, tl_Tensor *t) {
+  int64_t order[TL_MAX_DIMS], sizes[TL_MAX_DIMS];
+  int n = 0;
+  for (int k = 0; k < p->output.n; k++) {
+    int c = p->output.label[k];
+    if (c != ELLIPSIS) order[n++] = p->at[c];
+    for (int e = 0; c == ELLIPSIS && e < p->nellipsis; e++) order[n++] = e;
+  }
+  int kept = n;
+  for (int d = 0; d < p->ndim; d++)
+    if (p->last[d] < p->noperands) order[n++] = d;
+  for (int k = 0; k < kept; k++) sizes[k] = t->sizes[order[k]];
+  tl_Tensor *permuted = tlo_permute(t, (tl_Ints){n, order});
+  tl_Tensor *result = permuted ? tlo_reshape(permuted, (tl_Ints){kept, sizes}) : NULL;
+  tli_release(permuted);
+  return result;
+}
+
+static tl_Tensor *run(const Plan *p, tl_Tensors operands) {
+  tl_Tensor *first = arrange(p, &p->operands[0], operands.v[0]);
+  tl_Tensor *current = first ? sum_alone(p, first, NULL, 0) : NULL;
+  tli_release(first);
+  for (int64_t i = 1; current && i < operands.n; i++) {
+    tl_Tensor *right = arrange(p, &p->operands[i], operands.v[i]);
+    tl_Tensor *next = right ? multiply(p, current, right, i) : NULL;
+    tli_release(right);
+    tli_release(current);
+    current = next;
+  }
+  tl_Tensor *result = current ? to_output(p, current) : NULL;
+  tli_release(current);
+  return result;
+}
+
+tl_Tensor *tlo_einsum(const char *equation, tl_Tensors operands) {
+  if (operands.n == 0) return tli_fail_null(TL_EARG, "einsum: expected at least one tensor");
+  size_t bytes = (size_t)operands.n * sizeof(Labels);
+  Plan p = {.equation = equation, .noperands = operands.n, .operands = tli_alloc(bytes)};
+  if (p.operands == NULL) return NULL;
+  tl_Tensor *result = make_plan(&p, operands) ? run(&p, operands) : NULL;
+  tli_free(p.operands, bytes);
+  return result;
+}
+
+tl_Tensor *tlo_einsum_each(const char *equation, tl_Tensor *operand1, tl_Tensor *operand2,
+                           tl_Tensor *operand3, tl_Tensor *operand4) {
+  tl_Tensor *given[4] = {operand1, operand2, operand3, operand4}, *list[4];
+  int64_t n = 0;
+  for (int i = 0; i < 4; i++)
+    if (given[i]) list[n++] = given[i];
+  return tlo_einsum(equation, (tl_Tensors){n, list});
+}

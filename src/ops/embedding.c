@@ -1,0 +1,300 @@
+/*
+** embedding.c - rows of a table looked up by position, alone and in bags. The
+** gradient adds up the rows that were used several times in the order of the
+** index.
+*/
+#include <math.h>
+#include <string.h>
+
+#include "ops/chain.h"
+
+/* ---- rows ---- */
+
+tl_Tensor *tli_op_embedding_rows(tl_Tensor *weight, tl_Tensor *index, int64_t padding_idx,
+                                 bool scale_grad) {
+  (void)padding_idx;
+  (void)scale_grad;
+  return tli_op_index_positions(weight, index, 0, 1);
+}
+
+/* How often each of n positions occurs in index, as seen from each of its
+** elements: (..., 1). */
+static tl_Tensor *chain_occurrences(tli_Chain *c, tl_Tensor *index, int64_t n, tl_DType dtype) {
+  tl_Tensor *flat = TLI_STEP(c, tlo_reshape(index, (tl_Ints){1, &index->numel}));
+  tl_Tensor *ones = TLI_STEP(c, tli_empty(dtype, tli_device(index), 1, &index->numel));
+  tl_Tensor *counts = TLI_STEP(c, tli_empty(dtype, tli_device(index), 1, &n));
+  if (c->failed || !tli_fill(ones, tli_int(1)) || !tli_fill(counts, tli_int(0)) ||
+      !tlo_index_add_(counts, 0, flat, ones, tli_int(1))) {
+    c->failed = true;
+    return NULL;
+  }
+  tl_Tensor *seen = TLI_STEP(c, tlo_index_select(counts, 0, flat));
+  tl_Tensor *shaped = TLI_STEP(c, tlo_reshape(seen, (tl_Ints){index->ndim, index->sizes}));
+  return chain_unsqueeze(c, shaped, -1);
+}
+
+/* 1, but 0 where index is the padding: (..., 1). */
+static tl_Tensor *chain_not_padding(tli_Chain *c, tl_Tensor *index, int64_t padding, int64_t n,
+                                    tl_DType dtype) {
+  int64_t position = padding < 0 ? padding + n + 1 : padding + 1;
+  tl_Tensor *number = TLI_STEP(c, tli_number(tli_int(position)));
+  tl_Tensor *other = TLI_STEP(c, tlo_ne(index, number));
+  return chain_unsqueeze(c, TLI_STEP(c, tlo_to_dtype(other, dtype)), -1);
+}
+
+/* Gradients of looked-up rows as they count. */
+static tl_Tensor *chain_counted(tli_Chain *c, tl_Tensor *grad, tl_Tensor *index, int64_t padding,
+                                int64_t n, bool scale) {
+  tl_DType dtype = (tl_DType)grad->dtype;
+  if (scale) grad = chain_div(c, grad, chain_occurrences(c, index, n, dtype));
+  if (padding != TLI_NOINT)
+    grad = chain_mul(c, grad, chain_not_padding(c, index, padding, n, dtype));
+  return grad;
+}
+
+tl_Tensor *tli_op_embedding_backward(tl_Tensor *grad_output, tl_Tensor *index, tl_Ints size,
+                                     int64_t padding_idx, bool scale_grad) {
+  bool mode = tli_set_grad_mode(false);
+  tli_Chain c = {0};
+  tl_Tensor *grad = chain_counted(&c, grad_output, index, padding_idx, size.v[0], scale_grad);
+  tl_Tensor *result = TLI_STEP(&c, tli_op_index_positions_backward(grad, index, size, 0, 1));
+  tli_set_grad_mode(mode);
+  return tli_chain_end(&c, result);
+}
+
+tl_Tensor *tlo_embedding_second(tl_Tensor *grad_output, tl_Tensor *index, int64_t padding_idx,
+                                bool scale_grad) {
+  tli_Chain c = {0};
+  tl_Tensor *rows = TLI_STEP(&c, tlo_index_positions(grad_output, index, 0, 1));
+  int64_t n = grad_output->sizes[0];
+  return tli_chain_end(&c, chain_counted(&c, rows, index, padding_idx, n, scale_grad));
+}
+
+static bool check_table(const char *op, const tl_Tensor *input, const tl_Tensor *weight,
+                        int64_t padding_idx) {
+  if (weight->ndim != 2)
+    return tli_fail(TL_ESHAPE, "%s: weight: expected (V, D), got %s", op, tli_sizes_str(weight));
+  if (tli_dtype_category((tl_DType)input->dtype) != TLI_INT)
+    return tli_fail(TL_EDTYPE, "%s: input: expected positions as integers, got %s", op,
+                    tl_dtype_name((tl_DType)input->dtype));
+  return padding_idx == TLI_NOINT || tli_position(op, padding_idx, weight->sizes[0]) >= 0;
+}
+
+/* Scales the rows in use that are longer than max_norm down to it, in place. */
+static bool limit_rows(const char *op, tl_Tensor *weight, tl_Tensor *input, double max_norm,
+                       double norm_type) {
+  bool mode = tli_set_grad_mode(false);
+  tli_Chain c = {0};
+  int64_t last = -1;
+  tl_Tensor *used = TLI_STEP(&c, tlo_reshape(input, (tl_Ints){1, &input->numel}));
+  tl_Tensor *rows = TLI_STEP(&c, tlo_index_select(weight, 0, used));
+  tl_Tensor *norm =
+      TLI_STEP(&c, tlo_norm(rows, tli_float(norm_type), (tl_Ints){1, &last}, true, TL_NODTYPE));
+  tl_Tensor *most = chain_number(&c, max_norm);
+  tl_Tensor *sum = chain_add(&c, norm, chain_number(&c, 1e-7));
+  tl_Tensor *factor = chain_div(&c, most, sum);
+  tl_Tensor *one = chain_number(&c, 1);
+  tl_Tensor *within = TLI_STEP(&c, tlo_le(norm, most));
+  tl_Tensor *scale = TLI_STEP(&c, tlo_where(within, one, factor));
+  tl_Tensor *scaled = chain_mul(&c, rows, scale);
+  bool ok = !c.failed && tli_op_index_copy_(weight, 0, used, scaled);
+  if (ok) tli_bump(weight, op);
+  tli_chain_end(&c, NULL);
+  tli_set_grad_mode(mode);
+  return ok;
+}
+
+tl_Tensor *tlo_embedding(tl_Tensor *input, tl_Tensor *weight, int64_t padding_idx, double max_norm,
+                         double norm_type, bool scale_grad_by_freq, bool sparse) {
+  (void)sparse;
+  TL_TRY_NULL(check_table("embedding", input, weight, padding_idx));
+  if (!isnan(max_norm)) TL_TRY_NULL(limit_rows("embedding", weight, input, max_norm, norm_type));
+  return tlo_embedding_rows(weight, input, padding_idx, scale_grad_by_freq);
+}
+
+/* ---- bags ---- */
+
+/* For each of n positions the number of its bag, from 1; offsets (B) are
+** positions in the row of n where bags begin. */
+static tl_Tensor *bag_numbers(tl_Tensor *offsets, int64_t bags, int64_t n) {
+  tl_Tensor *starts = tli_contiguous_as(offsets, TL_I64);
+  tl_Tensor *out = starts ? tli_empty(TL_I64, TLI_CPU, 1, &n) : NULL;
+  const int64_t *start = starts ? tli_data(starts) : NULL;
+  bool ok = out != NULL;
+  if (ok && bags > 0 && start[0] != 1)
+    ok = tli_fail(TL_EARG, "embedding_bag: offsets: expected the first one to be 1, got %" PRId64,
+                  start[0]);
+  int64_t *bag = out ? tli_data(out) : NULL;
+  for (int64_t b = 0; ok && b < bags; b++) {
+    int64_t end = b + 1 < starts->numel ? start[b + 1] : n + 1;
+    if (end < start[b] || end > n + 1)
+      ok = tli_fail(TL_EARG,
+                    "embedding_bag: offsets: expected ascending positions up to %" PRId64
+                    ", got %" PRId64 " after %" PRId64,
+                    n + 1, end, start[b]);
+    for (int64_t i = start[b]; ok && i < end; i++) bag[i - 1] = b + 1;
+    /* what comes after the last bag's end belongs to none: to the last */
+    for (int64_t i = end; ok && b == bags - 1 && i <= n; i++) bag[i - 1] = b + 1;
+  }
+  tli_release(starts);
+  if (ok) return out;
+  tli_release(out);
+  return NULL;
+}
+
+/* The bags of rows (B, N): 1, 1, ..., 2, 2, ... */
+static tl_Tensor *row_numbers(int64_t bags, int64_t n) {
+  int64_t numel = bags * n;
+  tl_Tensor *out = tli_empty(TL_I64, TLI_CPU, 1, &numel);
+  int64_t *bag = out ? tli_data(out) : NULL;
+  for (int64_t i = 0; out && i < numel; i++) bag[i] = i / n + 1;
+  return out;
+}
+
+typedef struct Bags {
+  tl_Tensor *index;   /* (n) positions of rows */
+  tl_Tensor *number;  /* (n) which bag */
+  tl_Tensor *weights; /* (n), or NULL */
+  int64_t count;
+} Bags;
+
+static bool read_bags(tli_Chain *c, tl_Tensor *input, tl_Tensor *offsets, tl_Tensor *weights,
+                      bool include_last, Bags *b) {
+  if ((input->ndim == 2) != (offsets == NULL) || input->ndim < 1 || input->ndim > 2)
+    return tli_fail(TL_EARG, "embedding_bag: expected input (B, N), or (N) with offsets, got %s %s",
+                    tli_sizes_str(input), offsets ? "with offsets" : "without");
+  if (weights && !tli_same_sizes(weights, input))
+    return tli_fail(TL_ESHAPE,
+                    "embedding_bag: per_sample_weights: expected the shape of input %s, "
+                    "got %s",
+                    tli_sizes_str(input), tli_sizes_str(weights));
+  if (offsets && (offsets->ndim != 1 || tli_dtype_category((tl_DType)offsets->dtype) != TLI_INT))
+    return tli_fail(TL_EARG,
+                    "embedding_bag: offsets: expected integers of one dimension, got %s %s",
+                    tl_dtype_name((tl_DType)offsets->dtype), tli_sizes_str(offsets));
+  tl_Ints flat = {1, &input->numel};
+  b->index = TLI_STEP(c, tlo_reshape(input, flat));
+  b->weights = weights ? TLI_STEP(c, tlo_reshape(weights, flat)) : NULL;
+  if (offsets) {
+    b->count = offsets->numel - include_last;
+    if (b->count < 0)
+      return tli_fail(TL_EARG, "embedding_bag: offsets: expected the end of the last bag");
+    b->number = TLI_STEP(c, bag_numbers(offsets, b->count, input->numel));
+  } else {
+    b->count = input->sizes[0];
+    b->number = TLI_STEP(c, row_numbers(b->count, input->sizes[1]));
+  }
+  b->number = TLI_STEP(c, tlo_to_like(b->number, b->index, false));
+  b->number = TLI_STEP(c, tlo_to_dtype(b->number, TL_I64));
+  return !c->failed;
+}
+
+/* zeros (bags, D) + rows at their bags. */
+static tl_Tensor *chain_bag_sum(tli_Chain *c, tl_Tensor *rows, const Bags *b) {
+  int64_t sizes[] = {b->count, rows->sizes[1]};
+  tl_Tensor *zeros = TLI_STEP(c, tli_empty((tl_DType)rows->dtype, tli_device(rows), 2, sizes));
+  if (c->failed || !tli_fill(zeros, tli_int(0))) c->failed = true;
+  return TLI_STEP(c, tlo_index_add(zeros, 0, b->number, rows, tli_int(1)));
+}
+
+/* The largest of each column of each bag, 0 for an empty one. */
+static tl_Tensor *chain_bag_max(tli_Chain *c, tl_Tensor *rows, const Bags *b) {
+  int64_t sizes[] = {b->count, rows->sizes[1]};
+  tl_Tensor *zeros = TLI_STEP(c, tli_empty((tl_DType)rows->dtype, tli_device(rows), 2, sizes));
+  if (c->failed || !tli_fill(zeros, tli_int(0))) c->failed = true;
+  tl_Tensor *column = chain_unsqueeze(c, b->number, 1);
+  tl_Tensor *wide = TLI_STEP(c, tlo_expand(column, (tl_Ints){2, rows->sizes}));
+  return TLI_STEP(c, tlo_scatter_reduce(zeros, 0, wide, rows, "amax", false));
+}
+
+static tl_Tensor *chain_bag_mean(tli_Chain *c, tl_Tensor *rows, tl_Tensor *counted, const Bags *b) {
+  tl_Tensor *sum = chain_bag_sum(c, rows, b);
+  tl_Tensor *count = chain_bag_sum(c, counted, b);
+  tl_Tensor *least = TLI_STEP(c, tlo_clamp_min(count, chain_number(c, 1)));
+  return chain_div(c, sum, least);
+}
+
+/* Leaves out the positions that are the padding. */
+static void drop_padding(tli_Chain *c, Bags *b, int64_t padding, int64_t n) {
+  int64_t position = padding < 0 ? padding + n + 1 : padding + 1;
+  tl_Tensor *number = TLI_STEP(c, tli_number(tli_int(position)));
+  tl_Tensor *keep = TLI_STEP(c, tlo_ne(b->index, number));
+  b->index = TLI_STEP(c, tlo_masked_select(b->index, keep));
+  b->number = TLI_STEP(c, tlo_masked_select(b->number, keep));
+  if (b->weights) b->weights = TLI_STEP(c, tlo_masked_select(b->weights, keep));
+}
+
+static tl_Tensor *chain_ones(tli_Chain *c, const tl_Tensor *like) {
+  tl_Tensor *ones = TLI_STEP(
+      c, tli_empty((tl_DType)like->dtype, tli_device(like), 2, (int64_t[]){like->sizes[0], 1}));
+  if (!c->failed && !tli_fill(ones, tli_int(1))) c->failed = true;
+  return ones;
+}
+
+static bool check_mode(const char *mode, const tl_Tensor *weights) {
+  bool sum = strcmp(mode, "sum") == 0;
+  if (!sum && strcmp(mode, "mean") != 0 && strcmp(mode, "max") != 0)
+    return tli_fail(TL_EARG, "embedding_bag: mode: expected 'sum', 'mean' or 'max', got '%s'",
+                    mode);
+  if (weights && !sum)
+    return tli_fail(TL_EARG, "embedding_bag: per_sample_weights need mode 'sum', got '%s'", mode);
+  return true;
+}
+
+tl_Tensor *tlo_embedding_bag(tl_Tensor *input, tl_Tensor *weight, tl_Tensor *offsets,
+                             double max_norm, double norm_type, bool scale_grad_by_freq,
+                             const char *mode, bool sparse, tl_Tensor *per_sample_weights,
+                             bool include_last_offset, int64_t padding_idx) {
+  TL_TRY_NULL(check_table("embedding_bag", input, weight, padding_idx));
+  TL_TRY_NULL(check_mode(mode, per_sample_weights));
+  tli_Chain c = {0};
+  Bags b;
+  if (!read_bags(&c, input, offsets, per_sample_weights, include_last_offset, &b)) c.failed = true;
+  if (!c.failed && padding_idx != TLI_NOINT) drop_padding(&c, &b, padding_idx, weight->sizes[0]);
+  tl_Tensor *rows = TLI_STEP(&c, tlo_embedding(b.index, weight, TLI_NOINT, max_norm, norm_type,
+                                               scale_grad_by_freq, sparse));
+  if (c.failed) return tli_chain_end(&c, NULL);
+  if (b.weights) rows = chain_mul(&c, rows, chain_unsqueeze(&c, b.weights, 1));
+  tl_Tensor *result = NULL;
+  if (strcmp(mode, "max") == 0)
+    result = chain_bag_max(&c, rows, &b);
+  else if (strcmp(mode, "mean") == 0)
+    result = chain_bag_mean(&c, rows, chain_ones(&c, rows), &b);
+  else if (!c.failed)
+    result = chain_bag_sum(&c, rows, &b);
+  return tli_chain_end(&c, result);
+}
+
+/* ---- one_hot ---- */
+
+static bool largest_label(tl_Tensor *self, int64_t *largest) {
+  *largest = 0;
+  if (self->numel == 0)
+    return tli_fail(TL_EARG, "one_hot: num_classes is needed for a tensor without elements");
+  tl_Tensor *most = tlo_amax(self, TLI_NOINTS, false);
+  tl_Tensor *here = most ? tlo_to(most, TL_I64, TLI_CPU, false) : NULL;
+  if (here) *largest = *(const int64_t *)tli_data(here);
+  tli_release(most);
+  bool ok = here != NULL;
+  tli_release(here);
+  return ok;
+}
+
+tl_Tensor *tlo_one_hot(tl_Tensor *self, int64_t num_classes) {
+  if (tli_dtype_category((tl_DType)self->dtype) != TLI_INT)
+    return tli_fail_null(TL_EDTYPE, "one_hot: expected classes as integers, got %s",
+                         tl_dtype_name((tl_DType)self->dtype));
+  if (num_classes == -1) TL_TRY_NULL(largest_label(self, &num_classes));
+  if (num_classes < 1)
+    return tli_fail_null(TL_EARG, "one_hot: num_classes: expected at least 1, got %" PRId64,
+                         num_classes);
+  int64_t sizes[TL_MAX_DIMS + 1];
+  for (int d = 0; d < self->ndim; d++) sizes[d] = self->sizes[d];
+  sizes[self->ndim] = num_classes;
+  tli_Chain c = {0};
+  tl_Tensor *out = TLI_STEP(&c, tli_empty(TL_I64, tli_device(self), self->ndim + 1, sizes));
+  if (c.failed || !tli_fill(out, tli_int(0))) c.failed = true;
+  tl_Tensor *at = chain_unsqueeze(&c, self, -1);
+  if (!c.failed && !tli_op_scatter_value_(out, -1, at, tli_int(1))) c.failed = true;
+  return tli_chain_end(&c, out);
+}

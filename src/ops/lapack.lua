@@ -1,0 +1,128 @@
+-- torch.linalg: factorizations, solutions and what follows from them, by LAPACK. All take batches: the
+-- matrices are the last two dimensions. float32 and float64.
+--
+-- Formulas of the derivatives: M. Giles, "An extended collection of matrix derivative results for
+-- forward and reverse mode algorithmic differentiation", 2008; for QR and SVD as PyTorch has them.
+
+local function linalg(entry)
+   entry.module = entry.internal and nil or "linalg"
+   entry.method = false
+   op(entry)
+end
+
+
+linalg {"linalg_cholesky(Tensor self) -> Tensor", internal = true,
+    grad = {self = "cholesky_backward(grad, result)"}}
+linalg {"cholesky_backward(Tensor grad, Tensor L) -> Tensor", internal = true, composite = true}
+linalg {"cholesky(Tensor A, *, bool upper=false) -> Tensor",
+    doc = "L with A = L L^T for symmetric positive definite A (..., n, n), of which the lower triangle is read; with "
+       .. "upper the transpose of L. An error names the matrix that is not positive definite.",
+    composite = true, examples = {"SPD(3)", "SPD(2, 3), {upper = true}"}, gradcheck = false}
+linalg {"cholesky_solve(Tensor B, Tensor L_, *, bool upper=false) -> Tensor",
+    doc = "X with A X = B, from A's Cholesky factor L (..., n, n) and B (..., n, k).",
+    composite = true, examples = {"T(3, 2), SPD(3)"}}
+linalg {"inv(Tensor A) -> Tensor",
+    doc = "The inverse of square matrices; an error if one is singular.",
+    grad = {A = "neg(matmul(matmul(transpose(result, -2, -1), grad), transpose(result, -2, -1)))"},
+    examples = {"SPD(3)", "SPD(2, 3)"}}
+linalg {"slogdet(Tensor A) -> (Tensor sign, Tensor logabsdet)",
+    doc = "Sign and natural logarithm of the absolute value of the determinant; 0 and -inf for singular matrices.",
+    grad = {A = "slogdet_backward(grad_logabsdet, A)"}, nograd = {sign = true}, examples = {"SPD(3)", "SPD(2, 3)"}}
+linalg {"slogdet_backward(Tensor grad, Tensor A) -> Tensor", internal = true, composite = true}
+linalg {"det(Tensor A) -> Tensor", doc = "The determinant of square matrices.",
+    grad = {A = "det_backward(grad, A, result)"}, examples = {"SPD(3)", "SPD(2, 3)"}}
+linalg {"det_backward(Tensor grad, Tensor A, Tensor det) -> Tensor", internal = true, composite = true}
+linalg {"solve(Tensor A, Tensor B, *, bool left=true) -> Tensor",
+    doc = [[X with A X = B (or X A = B if left is false) for square A (..., n, n) and B (..., n, k) or, a batch of
+    vectors, (..., n). An error if A is singular.]],
+    composite = true, examples = {"SPD(3), T(3, 2)", "SPD(2, 3), T(2, 3, 1)", "SPD(3), T(3)"}}
+linalg {"solve_square(Tensor A, Tensor B) -> Tensor", internal = true,
+    grad = {A = "neg(matmul(solve_square(transpose(A, -2, -1), grad), transpose(result, -2, -1)))",
+            B = "solve_square(transpose(A, -2, -1), grad)"}}
+linalg {"solve_triangular(Tensor A, Tensor B, *, bool upper, bool left=true, bool unitriangular=false) -> Tensor",
+    doc = [[X with A X = B (or X A = B if left is false) for triangular A (..., n, n), of which only the triangle
+    `upper` says is read; with unitriangular its diagonal is taken as ones.]],
+    composite = true, examples = {"SPD(3), T(3, 2), {upper = false}", "SPD(3), T(3, 2), {upper = true}",
+                                  "SPD(2, 3), T(2, 4, 3), {upper = true, left = false}",
+                                  "SPD(3), T(3, 2), {upper = true, unitriangular = true}"}}
+linalg {"triangular(Tensor A, Tensor B, bool upper, bool transpose, bool unit) -> Tensor", internal = true,
+    grad = {A = "triangular_backward(grad, A, result, upper, transpose, unit)",
+            B = "triangular_other(grad, A, upper, transpose, unit)"}}
+linalg {"triangular_other(Tensor grad, Tensor A, bool upper, bool transpose, bool unit) -> Tensor", internal = true,
+    composite = true}
+linalg {"triangular_backward(Tensor grad, Tensor A, Tensor X, bool upper, bool transpose, bool unit) -> Tensor",
+    internal = true, composite = true}
+linalg {"lu_factor(Tensor A) -> (Tensor LU, Tensor pivots)",
+    doc = [[The LU factorization with partial pivoting, L (unit diagonal) and U in one tensor (..., m, n), and
+    LAPACK's pivots (..., min(m, n)), int32, which count from 1.]],
+    grad = {A = "lu_factor_backward(grad_LU, LU, pivots)"}, examples = {"SPD(3)", "SPD(2, 3)"}}
+linalg {"lu_factor_backward(Tensor grad, Tensor LU, Tensor pivots) -> Tensor", internal = true, composite = true}
+linalg {"lu(Tensor A) -> (Tensor P, Tensor L, Tensor U)",
+    doc = "P, L, U with A = P L U: a permutation matrix, a unit lower and an upper triangular one.",
+    composite = true, examples = {"SPD(3)", "SPD(2, 3)"}}
+linalg {"pivot_matrix(Tensor pivots, int m, dtype dtype) -> Tensor", internal = true, nondiff = "a permutation"}
+linalg {"lu_solve(Tensor LU, Tensor pivots, Tensor B, *, bool left=true) -> Tensor",
+    doc = "X with A X = B (or X A = B), from lu_factor's results.", composite = true,
+    examples = {"SPD(3), torch.tensor({1, 2, 3}, {dtype = 'int32'}), T(3, 2)"}}
+linalg {"qr(Tensor A, string mode='reduced') -> (Tensor Q, Tensor R)",
+    doc = [[Q, R with A = Q R for A (..., m, n): orthonormal columns and an upper triangle. mode "reduced": Q (m, k),
+    R (k, n) with k = min(m, n); "complete": Q (m, m), R (m, n); "r": Q is empty.]],
+    grad = {A = "qr_backward(grad_Q, grad_R, Q, R, mode)"}, examples = {"T(4, 3)", "SPD(3)", "T(3, 4)"}}
+linalg {"qr_backward(Tensor gQ, Tensor gR, Tensor Q, Tensor R, string mode) -> Tensor", internal = true,
+    composite = true}
+linalg {"svd(Tensor A, bool full_matrices=true) -> (Tensor U, Tensor S, Tensor Vh)",
+    doc = [[The singular value decomposition A = U diag(S) Vh, S descending. Without full_matrices U is (m, k) and Vh
+    (k, n), k = min(m, n). The gradient takes full_matrices = false or square A, distinct singular values, and a loss
+    that does not depend on the signs of singular vectors. NaN is an error.]],
+    composite = true, examples = {"T(3, 4), false"}, gradcheck = false}
+linalg {"svd_full(Tensor A, bool full_matrices) -> (Tensor U, Tensor S, Tensor Vh)", internal = true,
+    grad = {A = "svd_backward(grad_U, grad_S, grad_Vh, U, S, Vh)"}}
+linalg {"svd_backward(Tensor gU, Tensor gS, Tensor gVh, Tensor U, Tensor S, Tensor Vh) -> Tensor", internal = true,
+    composite = true}
+linalg {"svdvals(Tensor A) -> Tensor", doc = "The singular values, descending: (..., min(m, n)). NaN is an error.", composite = true,
+    examples = {"T(3, 4)", "SPD(3)"}}
+linalg {"eigh(Tensor A, string UPLO='L') -> (Tensor eigenvalues, Tensor eigenvectors)",
+    doc = [[Eigenvalues, ascending, and orthonormal eigenvectors (columns) of symmetric matrices, of which the lower
+    ("L") or upper ("U") triangle is read. The gradient takes distinct eigenvalues.]],
+    grad = {A = "eigh_backward(grad_eigenvalues, grad_eigenvectors, eigenvalues, eigenvectors)"},
+    examples = {"SPD(3)"}, gradcheck = false}
+linalg {"eigh_backward(Tensor gL, Tensor gV, Tensor L, Tensor V) -> Tensor", internal = true, composite = true}
+linalg {"eigvalsh(Tensor A, string UPLO='L') -> Tensor", doc = "The eigenvalues of symmetric matrices, ascending.",
+    composite = true, examples = {"SPD(3)"}, gradcheck = false}
+linalg {"pinv(Tensor A, *, float rtol=nil) -> Tensor",
+    doc = [[The Moore-Penrose inverse by singular values; those below rtol times the largest count as zero, rtol being
+    max(m, n) times the dtype's epsilon unless given. NaN is an error.]],
+    grad = {A = "pinv_backward(grad, result, A)"}, examples = {"T(4, 3)", "T(3, 4)", "SPD(3)"}}
+linalg {"pinv_backward(Tensor grad, Tensor pinv, Tensor A) -> Tensor", internal = true, composite = true}
+linalg {"lstsq(Tensor A, Tensor B, float rcond=nil) -> (Tensor solution, Tensor residuals, Tensor rank, Tensor singular_values)",
+    doc = [[The X (..., n, k) that minimises |A X - B|, for A (..., m, n) and B (..., m, k); with it the sums of squared
+    residuals (if m > n and A has full rank, else empty), the rank and the singular values of A. NaN is an error.]],
+    grad = {["A, B"] = "lstsq_backward(grad_solution, A, B)"},
+    nograd = {residuals = true, singular_values = true}, examples = {"T(4, 3), T(4, 2)"}}
+linalg {"lstsq_backward(Tensor grad, Tensor A, Tensor B) -> (Tensor gA, Tensor gB)", internal = true, composite = true}
+linalg {"matrix_power(Tensor A, int n) -> Tensor", doc = "A to the integer power n; of the inverse if n is negative; the identity, even of NaN, if n is 0.",
+    composite = true, examples = {"SPD(3), 3", "SPD(3), -2"}}
+linalg {"matrix_exp(Tensor A) -> Tensor", doc = "The matrix exponential of square matrices.", composite = true,
+    examples = {"T(3, 3) * 0.5", "SPD(2, 2)"}}
+linalg {"matrix_rank(Tensor A, *, float rtol=nil, bool hermitian=false) -> Tensor",
+    doc = "The number of singular values above rtol (max(m, n) times epsilon) times the largest; int64.",
+    composite = true, nondiff = "a count"}
+linalg {"cond(Tensor A, string p='2') -> Tensor",
+    doc = [[The condition number |A| |A^-1| in the norm p: "2", "-2" (from singular values), "fro", "nuc", "inf",
+    "-inf", "1", "-1". NaN is an error in those of singular values.]],
+    composite = true, examples = {"SPD(3)", "SPD(3), 'fro'"}}
+linalg {"multi_dot(Tensor[] tensors) -> Tensor",
+    doc = "The product of several matrices (the first and last may be vectors), in the cheapest order.",
+    composite = true, examples = {"{T(2, 3), T(3, 4), T(4, 2)}", "{T(3), T(3, 2), T(2)}"}}
+linalg {"vector_norm(Tensor x, Number ord=2, dim[] dim=nil, bool keepdim=false, *, dtype dtype=nil) -> Tensor",
+    doc = "The norm of order ord over dim, or of all elements: sum(|x|^ord)^(1/ord).", composite = true,
+    examples = {"T(3, 4)", "T(3, 4), 3, 2", "T(3, 4), math.huge"}}
+linalg {"matrix_norm(Tensor A, string ord='fro', dim[] dim={-2,-1}, bool keepdim=false, *, dtype dtype=nil) -> Tensor",
+    doc = [[A norm of matrices: "fro", "nuc" (sum of singular values), "2" and "-2" (largest, smallest), "1" and "-1"
+    (column sums), "inf" and "-inf" (row sums). NaN is an error in those of singular values.]],
+    composite = true, examples = {"T(3, 4)", "T(3, 4), 'nuc'", "T(3, 4), '1'", "T(3, 4), 'inf'", "T(3, 4), '2'"}}
+linalg {"linalg_norm(Tensor A, Number ord=nil, dim[] dim=nil, bool keepdim=false, *, dtype dtype=nil) -> Tensor",
+    name = "norm", doc = "vector_norm, of all elements if neither ord nor dim is given; with ord and two dims, matrix_norm.",
+    composite = true, examples = {"T(3, 4)", "T(3, 4), 2, 1", "T(3, 4), nil, {1, 2}"}}
+linalg {"linalg_norm.name(Tensor A, string ord, dim[] dim=nil, bool keepdim=false, *, dtype dtype=nil) -> Tensor",
+    name = "norm", doc = "matrix_norm with a named order; NaN is an error in those of singular values.", composite = true, examples = {"T(3, 4), 'fro'", "T(3, 4), 'nuc'"}}

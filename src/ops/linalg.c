@@ -1,0 +1,696 @@
+/*
+** linalg.c - torch.linalg: derivatives of the factorizations, and what is
+** composed of them. X^T below is the transpose of the last two dimensions.
+*/
+#include <float.h>
+#include <math.h>
+#include <string.h>
+
+#include "ops/chain.h"
+
+/* Scales the columns (or rows) of a by s. */
+static tl_Tensor *by_columns(tli_Chain *c, tl_Tensor *a, tl_Tensor *s) {
+  return chain_mul(c, a, chain_unsqueeze(c, s, -2));
+}
+static tl_Tensor *by_rows(tli_Chain *c, tl_Tensor *a, tl_Tensor *s) {
+  return chain_mul(c, chain_unsqueeze(c, s, -1), a);
+}
+
+/* Identity matrices that broadcast with a's. */
+static tl_Tensor *identity(tli_Chain *c, const tl_Tensor *a) {
+  int64_t n = a->sizes[a->ndim - 1];
+  return TLI_STEP(c, tlo_eye(n, n, (tl_DType)a->dtype, tli_device(a)));
+}
+
+static bool square(const char *op, const tl_Tensor *a) {
+  if (a->ndim >= 2 && a->sizes[a->ndim - 1] == a->sizes[a->ndim - 2]) return true;
+  return tli_fail(TL_ESHAPE, "%s: expected square matrices, got shape %s", op, tli_sizes_str(a));
+}
+
+/* a's and b's batch dimensions broadcast against each other. */
+static bool same_batch(tli_Chain *c, const char *op, tl_Tensor **a, tl_Tensor **b) {
+  int na = (*a)->ndim - 2, nb = (*b)->ndim - 2, n = na > nb ? na : nb;
+  int64_t sizes[TL_MAX_DIMS];
+  for (int d = 0; d < n; d++) {
+    int64_t sa = d < n - na ? 1 : (*a)->sizes[d - (n - na)],
+            sb = d < n - nb ? 1 : (*b)->sizes[d - (n - nb)];
+    if (sa != sb && sa != 1 && sb != 1)
+      return tli_fail(TL_ESHAPE, "%s: batches do not broadcast: %s and %s", op, tli_sizes_str(*a),
+                      tli_sizes_str(*b));
+    sizes[d] = sa == 1 ? sb : sa;
+  }
+  tl_Tensor **both[2] = {a, b};
+  for (int i = 0; i < 2; i++) {
+    tl_Tensor *t = *both[i];
+    sizes[n] = t->sizes[t->ndim - 2];
+    sizes[n + 1] = t->sizes[t->ndim - 1];
+    *both[i] = TLI_STEP(c, tlo_expand(t, (tl_Ints){n + 2, sizes}));
+  }
+  return !c->failed;
+}
+
+/* Checks A x = B and makes both one batch; a B of vectors becomes columns. */
+static bool system_of(tli_Chain *c, const char *op, bool left, tl_Tensor **a, tl_Tensor **b,
+                      bool *vectors) {
+  TL_TRY(square(op, *a));
+  if ((*a)->dtype != (*b)->dtype)
+    return tli_fail(TL_EDTYPE, "%s: expected A and B of one dtype, got %s and %s", op,
+                    tl_dtype_name((tl_DType)(*a)->dtype), tl_dtype_name((tl_DType)(*b)->dtype));
+  /* a batch of vectors is what has one dimension less and the same batch */
+  *vectors = (*b)->ndim == 1;
+  if ((*b)->ndim == (*a)->ndim - 1 && (*b)->ndim > 1) {
+    *vectors = true;
+    for (int d = 0; d < (*b)->ndim; d++) *vectors = *vectors && (*a)->sizes[d] == (*b)->sizes[d];
+  }
+  if (*vectors && left) *b = chain_unsqueeze(c, *b, -1);
+  if (c->failed) return false;
+  if ((*b)->ndim < 2 || (*b)->sizes[(*b)->ndim - (left ? 2 : 1)] != (*a)->sizes[(*a)->ndim - 1])
+    return tli_fail(TL_ESHAPE, "%s: sizes of A and B do not go together: %s and %s", op,
+                    tli_sizes_str(*a), tli_sizes_str(*b));
+  return same_batch(c, op, a, b);
+}
+
+/* ---- Cholesky ---- */
+
+tl_Tensor *tlo_cholesky(tl_Tensor *A, bool upper) {
+  tl_Tensor *l = tlo_linalg_cholesky(A);
+  if (l == NULL || !upper) return l;
+  tl_Tensor *u = tlo_transpose(l, -2, -1);
+  tli_release(l);
+  return u;
+}
+
+/* X with L^T X = B or L X = B. */
+static tl_Tensor *triangular(tli_Chain *c, tl_Tensor *a, tl_Tensor *b, bool upper, bool transpose,
+                             bool unit) {
+  return TLI_STEP(c, tlo_triangular(a, b, upper, transpose, unit));
+}
+
+/* With P the lower triangle of L^T G, its diagonal halved: L^-T (P + P^T) L^-1 / 2. */
+tl_Tensor *tlo_cholesky_backward(tl_Tensor *grad, tl_Tensor *L) {
+  tli_Chain c = {0};
+  tl_Tensor *p = chain_tril(&c, chain_matmul(&c, chain_t(&c, L), chain_tril(&c, grad, 0)), 0);
+  tl_Tensor *half = chain_scale(&c, p, 0.5);
+  tl_Tensor *symmetric = chain_add(&c, half, chain_t(&c, chain_tril(&c, half, -1)));
+  tl_Tensor *x = triangular(&c, L, symmetric, false, true, false);
+  tl_Tensor *y = triangular(&c, L, chain_t(&c, x), false, true, false);
+  return tli_chain_end(&c, y);
+}
+
+tl_Tensor *tlo_cholesky_solve(tl_Tensor *B, tl_Tensor *L, bool upper) {
+  tli_Chain c = {0};
+  bool vectors;
+  tl_Tensor *x = NULL;
+  if (!system_of(&c, "linalg.cholesky_solve", true, &L, &B, &vectors))
+    c.failed = true;
+  else if (upper)
+    x = triangular(&c, L, triangular(&c, L, B, true, true, false), true, false, false);
+  else
+    x = triangular(&c, L, triangular(&c, L, B, false, false, false), false, true, false);
+  return tli_chain_end(&c, x);
+}
+
+/* ---- triangular systems ---- */
+
+tl_Tensor *tlo_solve_triangular(tl_Tensor *A, tl_Tensor *B, bool upper, bool left,
+                                bool unitriangular) {
+  tli_Chain c = {0};
+  bool vectors;
+  tl_Tensor *x = NULL;
+  if (!system_of(&c, "linalg.solve_triangular", left, &A, &B, &vectors)) {
+    c.failed = true;
+  } else if (left) {
+    x = triangular(&c, A, B, upper, false, unitriangular);
+    if (vectors) x = TLI_STEP(&c, tlo_squeeze(x, (tl_Ints){1, (int64_t[]){-1}}));
+  } else {
+    x = chain_t(&c, triangular(&c, A, chain_t(&c, B), upper, true, unitriangular));
+  }
+  return tli_chain_end(&c, x);
+}
+
+tl_Tensor *tlo_triangular_other(tl_Tensor *grad, tl_Tensor *A, bool upper, bool transpose,
+                                bool unit) {
+  return tlo_triangular(A, grad, upper, !transpose, unit);
+}
+
+/* op(A) X = B: dA = -(gB X^T), transposed with A, inside the triangle. */
+tl_Tensor *tlo_triangular_backward(tl_Tensor *grad, tl_Tensor *A, tl_Tensor *X, bool upper,
+                                   bool transpose, bool unit) {
+  tli_Chain c = {0};
+  tl_Tensor *gb = triangular(&c, A, grad, upper, !transpose, unit);
+  tl_Tensor *ga =
+      transpose ? chain_matmul(&c, X, chain_t(&c, gb)) : chain_matmul(&c, gb, chain_t(&c, X));
+  ga = chain_neg(&c, ga);
+  ga = upper ? chain_triu(&c, ga, unit ? 1 : 0) : chain_tril(&c, ga, unit ? -1 : 0);
+  return tli_chain_end(&c, ga);
+}
+
+/* ---- LU ---- */
+
+tl_Tensor *tlo_solve(tl_Tensor *A, tl_Tensor *B, bool left) {
+  tli_Chain c = {0};
+  bool vectors;
+  tl_Tensor *x = NULL;
+  if (!system_of(&c, "linalg.solve", left, &A, &B, &vectors)) {
+    c.failed = true;
+  } else if (left) {
+    x = TLI_STEP(&c, tlo_solve_square(A, B));
+    if (vectors) x = TLI_STEP(&c, tlo_squeeze(x, (tl_Ints){1, (int64_t[]){-1}}));
+  } else {
+    tl_Tensor *at = chain_t(&c, A), *bt = chain_t(&c, B);
+    x = chain_t(&c, TLI_STEP(&c, tlo_solve_square(at, bt)));
+  }
+  return tli_chain_end(&c, x);
+}
+
+/* A^-T scaled by the gradient. */
+static tl_Tensor *inverse_transposed(tli_Chain *c, tl_Tensor *a, tl_Tensor *factor) {
+  tl_Tensor *wide = chain_unsqueeze(c, chain_unsqueeze(c, factor, -1), -1);
+  tl_Tensor *inverse = TLI_STEP(c, tlo_inv(a));
+  return chain_mul(c, wide, chain_t(c, inverse));
+}
+
+tl_Tensor *tlo_slogdet_backward(tl_Tensor *grad, tl_Tensor *A) {
+  tli_Chain c = {0};
+  return tli_chain_end(&c, inverse_transposed(&c, A, grad));
+}
+
+/* The cofactors of A: with A = U S V^T they are det(U) det(V) U D V^T, where
+** D_i is the product of the other singular values; defined for singular A,
+** too. */
+static tl_Tensor *cofactors(tli_Chain *c, tl_Tensor *a) {
+  tl_Tensor *usv[3] = {NULL, NULL, NULL};
+  if (c->failed || !tlo_svd_full(a, false, usv)) {
+    c->failed = true;
+    return NULL;
+  }
+  for (int i = 0; i < 3; i++) tli_keep(c, usv[i]);
+  /* rows of copies of S with 1 on the diagonal; their products leave S_i out */
+  tl_Tensor *eye = identity(c, a);
+  tl_Tensor *copies = chain_unsqueeze(c, usv[1], -2);
+  tl_Tensor *others =
+      chain_add(c, chain_mul(c, copies, chain_sub(c, chain_number(c, 1), eye)), eye);
+  tl_Tensor *d = TLI_STEP(c, tlo_prod(others, -1, false, TL_NODTYPE));
+  tl_Tensor *signs = chain_mul(c, TLI_STEP(c, tlo_det(usv[0])), TLI_STEP(c, tlo_det(usv[2])));
+  tl_Tensor *body = chain_matmul(c, by_columns(c, usv[0], d), usv[2]);
+  return chain_mul(c, chain_unsqueeze(c, chain_unsqueeze(c, signs, -1), -1), body);
+}
+
+/* Whether some determinant is zero, where A has no inverse. */
+static bool any_zero(const tl_Tensor *det) {
+  for (int64_t i = 0; i < det->numel; i++) {
+    const char *at = (const char *)tli_data(det) + i * (int64_t)tl_dtype_size((tl_DType)det->dtype);
+    if (tli_to_double(tli_load(at, (tl_DType)det->dtype)) == 0) return true;
+  }
+  return false;
+}
+
+tl_Tensor *tlo_det_backward(tl_Tensor *grad, tl_Tensor *A, tl_Tensor *det) {
+  tli_Chain c = {0};
+  if (!any_zero(det)) return tli_chain_end(&c, inverse_transposed(&c, A, chain_mul(&c, grad, det)));
+  tl_Tensor *wide = chain_unsqueeze(&c, chain_unsqueeze(&c, grad, -1), -1);
+  return tli_chain_end(&c, chain_mul(&c, wide, cofactors(&c, A)));
+}
+
+/* L and U out of lu_factor's one tensor. */
+static tl_Tensor *unit_lower(tli_Chain *c, tl_Tensor *lu) {
+  int64_t m = lu->sizes[lu->ndim - 2], n = lu->sizes[lu->ndim - 1], k = m < n ? m : n;
+  tl_Tensor *part = TLI_STEP(c, tlo_narrow(lu, -1, 0, k));
+  tl_Tensor *eye = TLI_STEP(c, tlo_eye(m, k, (tl_DType)lu->dtype, tli_device(lu)));
+  return chain_add(c, chain_tril(c, part, -1), eye);
+}
+
+static tl_Tensor *upper_part(tli_Chain *c, tl_Tensor *lu) {
+  int64_t m = lu->sizes[lu->ndim - 2], n = lu->sizes[lu->ndim - 1], k = m < n ? m : n;
+  return chain_triu(c, TLI_STEP(c, tlo_narrow(lu, -2, 0, k)), 0);
+}
+
+/* Square A = P L U: dA = P L^-T (tril(L^T gL, -1) + triu(gU U^T)) U^-T. */
+tl_Tensor *tlo_lu_factor_backward(tl_Tensor *grad, tl_Tensor *LU, tl_Tensor *pivots) {
+  tli_Chain c = {0};
+  int64_t n = LU->sizes[LU->ndim - 1];
+  if (n != LU->sizes[LU->ndim - 2])
+    return tli_fail_null(TL_EAUTOGRAD,
+                         "linalg.lu_factor: the gradient takes square matrices, got shape %s",
+                         tli_sizes_str(LU));
+  tl_Tensor *l = unit_lower(&c, LU), *u = upper_part(&c, LU);
+  tl_Tensor *p = TLI_STEP(&c, tlo_pivot_matrix(pivots, n, (tl_DType)LU->dtype));
+  tl_Tensor *gl = chain_tril(&c, grad, -1), *gu = chain_triu(&c, grad, 0);
+  tl_Tensor *left = chain_tril(&c, chain_matmul(&c, chain_t(&c, l), gl), -1);
+  tl_Tensor *right = chain_triu(&c, chain_matmul(&c, gu, chain_t(&c, u)), 0);
+  tl_Tensor *inner = triangular(&c, l, chain_add(&c, left, right), false, true, true);
+  tl_Tensor *outer = chain_t(&c, triangular(&c, u, chain_t(&c, inner), true, false, false));
+  return tli_chain_end(&c, chain_matmul(&c, p, outer));
+}
+
+bool tlo_lu(tl_Tensor *A, tl_Tensor **out) {
+  tli_Chain c = {0};
+  tl_Tensor *factors[2] = {NULL, NULL};
+  out[0] = out[1] = out[2] = NULL;
+  TL_TRY(tlo_lu_factor(A, factors));
+  tli_keep(&c, factors[0]);
+  tli_keep(&c, factors[1]);
+  tl_Tensor *p =
+      TLI_STEP(&c, tlo_pivot_matrix(factors[1], A->sizes[A->ndim - 2], (tl_DType)A->dtype));
+  tl_Tensor *l = unit_lower(&c, factors[0]), *u = upper_part(&c, factors[0]);
+  if (!c.failed) {
+    out[0] = tli_retain(p);
+    out[1] = tli_retain(l);
+    out[2] = tli_retain(u);
+  }
+  return tli_chain_end(&c, NULL), out[2] != NULL;
+}
+
+/* Whether these could be the pivots of lu_factor: one for each row of LU. */
+static bool check_pivots(const char *op, const tl_Tensor *LU, const tl_Tensor *pivots) {
+  TL_TRY(square(op, LU));
+  bool fit = pivots->ndim == LU->ndim - 1 && tli_dtype_category((tl_DType)pivots->dtype) == TLI_INT;
+  for (int d = 0; fit && d < pivots->ndim; d++) fit = pivots->sizes[d] == LU->sizes[d];
+  return fit ||
+         tli_fail(TL_ESHAPE, "%s: pivots: expected an integer for each row of LU %s, got %s %s", op,
+                  tli_sizes_str(LU), tli_sizes_str(pivots), tl_dtype_name((tl_DType)pivots->dtype));
+}
+
+tl_Tensor *tlo_lu_solve(tl_Tensor *LU, tl_Tensor *pivots, tl_Tensor *B, bool left) {
+  TL_TRY_NULL(check_pivots("linalg.lu_solve", LU, pivots));
+  tli_Chain c = {0};
+  bool vectors;
+  tl_Tensor *x = NULL;
+  TL_TRY_NULL(square("linalg.lu_solve", LU));
+  tl_Tensor *p =
+      TLI_STEP(&c, tlo_pivot_matrix(pivots, LU->sizes[LU->ndim - 1], (tl_DType)LU->dtype));
+  if (c.failed || !system_of(&c, "linalg.lu_solve", left, &LU, &B, &vectors)) {
+    c.failed = true;
+  } else if (left) {
+    tl_Tensor *y = triangular(&c, LU, chain_matmul(&c, chain_t(&c, p), B), false, false, true);
+    x = triangular(&c, LU, y, true, false, false);
+  } else {
+    tl_Tensor *y = triangular(&c, LU, chain_t(&c, B), true, true, false);
+    tl_Tensor *z = triangular(&c, LU, y, false, true, true);
+    x = chain_matmul(&c, chain_t(&c, z), chain_t(&c, p));
+  }
+  return tli_chain_end(&c, x);
+}
+
+/* ---- QR ---- */
+
+/* The strict lower triangle reflected upwards. */
+static tl_Tensor *symmetric_lower(tli_Chain *c, tl_Tensor *m) {
+  return chain_add(c, chain_tril(c, m, 0), chain_t(c, chain_tril(c, m, -1)));
+}
+
+/* m >= n: (gQ + Q copyltu(R gR^T - gQ^T Q)) R^-T (Walter and Lehmann 2012). */
+static tl_Tensor *qr_tall(tli_Chain *c, tl_Tensor *gq, tl_Tensor *gr, tl_Tensor *q, tl_Tensor *r) {
+  tl_Tensor *m =
+      chain_sub(c, chain_matmul(c, r, chain_t(c, gr)), chain_matmul(c, chain_t(c, gq), q));
+  tl_Tensor *rhs = chain_add(c, gq, chain_matmul(c, q, symmetric_lower(c, m)));
+  return chain_t(c, triangular(c, r, chain_t(c, rhs), true, false, false));
+}
+
+/* m < n: A = [X | Y] with X square, R = [U | V]; Y = Q V adds to gQ. */
+static tl_Tensor *qr_wide(tli_Chain *c, tl_Tensor *gq, tl_Tensor *gr, tl_Tensor *q, tl_Tensor *r) {
+  int64_t m = r->sizes[r->ndim - 2], n = r->sizes[r->ndim - 1];
+  tl_Tensor *u = TLI_STEP(c, tlo_narrow(r, -1, 0, m)),
+            *v = TLI_STEP(c, tlo_narrow(r, -1, m, n - m));
+  tl_Tensor *gu = TLI_STEP(c, tlo_narrow(gr, -1, 0, m)),
+            *gv = TLI_STEP(c, tlo_narrow(gr, -1, m, n - m));
+  tl_Tensor *y = chain_matmul(c, q, v);
+  tl_Tensor *all = chain_add(c, gq, chain_matmul(c, y, chain_t(c, gv)));
+  if (c->failed) return NULL;
+  tl_Tensor *gx = qr_tall(c, all, gu, q, u);
+  tl_Tensor *gy = chain_matmul(c, q, gv);
+  if (c->failed) return NULL;
+  return tli_keep(c, tlo_cat((tl_Tensors){2, (tl_Tensor *[]){gx, gy}}, -1));
+}
+
+tl_Tensor *tlo_qr_backward(tl_Tensor *gQ, tl_Tensor *gR, tl_Tensor *Q, tl_Tensor *R,
+                           const char *mode) {
+  tli_Chain c = {0};
+  bool wide = R->sizes[R->ndim - 2] < R->sizes[R->ndim - 1];
+  if (strcmp(mode, "r") == 0 ||
+      (strcmp(mode, "complete") == 0 && R->sizes[R->ndim - 2] > R->sizes[R->ndim - 1]))
+    return tli_fail_null(TL_EAUTOGRAD,
+                         "linalg.qr: the gradient takes mode 'reduced', or square matrices");
+  return tli_chain_end(&c, wide ? qr_wide(&c, gQ, gR, Q, R) : qr_tall(&c, gQ, gR, Q, R));
+}
+
+/* ---- singular values ---- */
+
+bool tlo_svd(tl_Tensor *A, bool full_matrices, tl_Tensor **out) {
+  return tlo_svd_full(A, full_matrices, out);
+}
+
+/* 1 / (s_j^2 - s_i^2) off the diagonal, 0 on it. */
+static tl_Tensor *gaps(tli_Chain *c, tl_Tensor *squares, tl_Tensor *eye) {
+  tl_Tensor *e = chain_sub(c, chain_unsqueeze(c, squares, -2), chain_unsqueeze(c, squares, -1));
+  tl_Tensor *safe = chain_add(c, e, eye);
+  return chain_div(c, chain_sub(c, chain_number(c, 1), eye), safe);
+}
+
+static tl_Tensor *antisymmetric(tli_Chain *c, tl_Tensor *m) {
+  return chain_sub(c, m, chain_t(c, m));
+}
+
+/* For reduced factors: U [(F o skew(U^T gU)) S + S (F o skew(V^T gV)) + gS] V^T
+** plus what lies outside of the spaces of U and V. */
+tl_Tensor *tlo_svd_backward(tl_Tensor *gU, tl_Tensor *gS, tl_Tensor *gVh, tl_Tensor *U,
+                            tl_Tensor *S, tl_Tensor *Vh) {
+  tli_Chain c = {0};
+  int64_t m = U->sizes[U->ndim - 2], n = Vh->sizes[Vh->ndim - 1], k = S->sizes[S->ndim - 1];
+  if (U->sizes[U->ndim - 1] != k || Vh->sizes[Vh->ndim - 2] != k)
+    return tli_fail_null(TL_EAUTOGRAD, "linalg.svd: the gradient takes full_matrices = false");
+  tl_Tensor *eye = TLI_STEP(&c, tlo_eye(k, k, (tl_DType)S->dtype, tli_device(S)));
+  tl_Tensor *f = gaps(&c, chain_mul(&c, S, S), eye);
+  tl_Tensor *v = chain_t(&c, Vh), *gv = chain_t(&c, gVh);
+  tl_Tensor *j = chain_mul(&c, f, antisymmetric(&c, chain_matmul(&c, chain_t(&c, U), gU)));
+  tl_Tensor *l = chain_mul(&c, f, antisymmetric(&c, chain_matmul(&c, chain_t(&c, v), gv)));
+  tl_Tensor *inner = chain_add(&c, by_columns(&c, j, S), by_rows(&c, l, S));
+  inner = chain_add(&c, inner, chain_mul(&c, chain_unsqueeze(&c, gS, -1), eye));
+  tl_Tensor *result = chain_matmul(&c, chain_matmul(&c, U, inner), Vh);
+  if (m > k) { /* (I - U U^T) gU S^-1 V^T */
+    tl_Tensor *outside =
+        chain_sub(&c, gU, chain_matmul(&c, U, chain_matmul(&c, chain_t(&c, U), gU)));
+    tl_Tensor *scaled = chain_div(&c, outside, chain_unsqueeze(&c, S, -2));
+    result = chain_add(&c, result, chain_matmul(&c, scaled, Vh));
+  }
+  if (n > k) { /* U S^-1 gV^T (I - V V^T) */
+    tl_Tensor *outside = chain_sub(&c, gv, chain_matmul(&c, v, chain_matmul(&c, Vh, gv)));
+    tl_Tensor *scaled = chain_div(&c, chain_t(&c, outside), chain_unsqueeze(&c, S, -1));
+    result = chain_add(&c, result, chain_matmul(&c, U, scaled));
+  }
+  return tli_chain_end(&c, result);
+}
+
+tl_Tensor *tlo_svdvals(tl_Tensor *A) {
+  tl_Tensor *usv[3] = {NULL, NULL, NULL};
+  TL_TRY_NULL(tlo_svd_full(A, false, usv));
+  tli_release(usv[0]);
+  tli_release(usv[2]);
+  return usv[1];
+}
+
+/* ---- eigenvalues of symmetric matrices ---- */
+
+/* V (diag(gL) + F o (V^T gV)) V^T, made symmetric, F_ij = 1 / (l_j - l_i). */
+tl_Tensor *tlo_eigh_backward(tl_Tensor *gL, tl_Tensor *gV, tl_Tensor *L, tl_Tensor *V) {
+  tli_Chain c = {0};
+  tl_Tensor *eye = identity(&c, V);
+  tl_Tensor *inner = chain_mul(&c, gaps(&c, L, eye), chain_matmul(&c, chain_t(&c, V), gV));
+  inner = chain_add(&c, inner, chain_mul(&c, chain_unsqueeze(&c, gL, -1), eye));
+  tl_Tensor *g = chain_matmul(&c, chain_matmul(&c, V, inner), chain_t(&c, V));
+  return tli_chain_end(&c, chain_scale(&c, chain_add(&c, g, chain_t(&c, g)), 0.5));
+}
+
+tl_Tensor *tlo_eigvalsh(tl_Tensor *A, const char *UPLO) {
+  tl_Tensor *out[2] = {NULL, NULL};
+  TL_TRY_NULL(tlo_eigh(A, UPLO, out));
+  tli_release(out[1]);
+  return out[0];
+}
+
+/* ---- pseudo-inverse and least squares ---- */
+
+/* Golub and Pereyra 1973, eq. 4.12, for the smaller side of A. */
+tl_Tensor *tlo_pinv_backward(tl_Tensor *grad, tl_Tensor *pinv, tl_Tensor *A) {
+  tli_Chain c = {0};
+  int64_t m = A->sizes[A->ndim - 2], n = A->sizes[A->ndim - 1];
+  tl_Tensor *gt = chain_t(&c, grad), *pt = chain_t(&c, pinv), *result;
+  if (m <= n) {
+    tl_Tensor *k = chain_matmul(&c, gt, pinv), *kp = chain_matmul(&c, k, pt);
+    result = chain_sub(&c, kp, chain_t(&c, chain_matmul(&c, pinv, k)));
+    result = chain_sub(&c, result, chain_matmul(&c, chain_matmul(&c, A, pinv), kp));
+    tl_Tensor *rest = chain_sub(&c, gt, chain_matmul(&c, k, A));
+    result = chain_add(&c, result, chain_matmul(&c, chain_matmul(&c, pt, pinv), rest));
+  } else {
+    tl_Tensor *k = chain_matmul(&c, pinv, gt), *pk = chain_matmul(&c, pt, k);
+    result = chain_sub(&c, pk, chain_t(&c, chain_matmul(&c, k, pinv)));
+    tl_Tensor *rest = chain_sub(&c, gt, chain_matmul(&c, A, k));
+    result = chain_add(&c, result, chain_matmul(&c, chain_matmul(&c, rest, pinv), pt));
+    result = chain_sub(&c, result, chain_matmul(&c, chain_matmul(&c, pk, pinv), A));
+  }
+  return tli_chain_end(&c, result);
+}
+
+/* X = pinv(A) B. */
+bool tlo_lstsq_backward(tl_Tensor *grad, tl_Tensor *A, tl_Tensor *B, tl_Tensor **out) {
+  tli_Chain c = {0};
+  out[0] = out[1] = NULL;
+  tl_Tensor *pinv = TLI_STEP(&c, tlo_pinv(A, NAN));
+  tl_Tensor *gp = chain_matmul(&c, grad, chain_t(&c, B));
+  tl_Tensor *ga = TLI_STEP(&c, tlo_pinv_backward(gp, pinv, A));
+  tl_Tensor *gb = chain_matmul(&c, chain_t(&c, pinv), grad);
+  if (!c.failed) {
+    out[0] = tli_retain(ga);
+    out[1] = tli_retain(gb);
+  }
+  return tli_chain_end(&c, NULL), out[1] != NULL;
+}
+
+/* ---- powers, exponential, products ---- */
+
+tl_Tensor *tlo_matrix_power(tl_Tensor *A, int64_t n) {
+  tli_Chain c = {0};
+  TL_TRY_NULL(square("linalg.matrix_power", A));
+  if (n == 0) {
+    tl_Tensor *eye = identity(&c, A);
+    tl_Tensor *wide = TLI_STEP(&c, tlo_expand(eye, (tl_Ints){A->ndim, A->sizes}));
+    return tli_chain_end(&c, TLI_STEP(&c, tlo_clone(wide)));
+  }
+  if (n == INT64_MIN) return tli_fail_null(TL_EARG, "linalg.matrix_power: n is too small");
+  tl_Tensor *base = n < 0 ? TLI_STEP(&c, tlo_inv(A)) : A, *result = NULL;
+  for (uint64_t bits = (uint64_t)(n < 0 ? -n : n); bits && !c.failed; bits >>= 1) {
+    if (bits & 1) result = result ? chain_matmul(&c, result, base) : base;
+    if (c.n > TLI_CHAIN_MAX - 4) break;
+    if (bits > 1) base = chain_matmul(&c, base, base);
+  }
+  return tli_chain_end(&c, result);
+}
+
+/* The largest sum of magnitudes in a column of any of the matrices. */
+static bool one_norm(tl_Tensor *A, double *norm) {
+  tli_Chain c = {0};
+  bool mode = tli_set_grad_mode(false);
+  tl_Tensor *sums = chain_sum(&c, TLI_STEP(&c, tlo_abs(A)), -2, false);
+  tl_Tensor *largest = A->numel ? TLI_STEP(&c, tlo_amax(sums, TLI_NOINTS, false)) : NULL;
+  *norm = largest ? tli_to_double(tli_load(tli_data(largest), (tl_DType)largest->dtype)) : 0;
+  tli_set_grad_mode(mode);
+  bool ok = !c.failed;
+  tli_chain_end(&c, NULL);
+  return ok;
+}
+
+/* Scaling and squaring with the [8/8] Pade approximant (Higham, "The scaling
+** and squaring method for the matrix exponential revisited", 2005). Its bound
+** for float64 is |A| <= 1.495585217958292 before any scaling. */
+tl_Tensor *tlo_matrix_exp(tl_Tensor *A) {
+  static const double b[] = {518918400, 259459200, 60540480, 8648640, 831600, 55440, 2520, 72, 1};
+  TL_TRY_NULL(square("linalg.matrix_exp", A));
+  if (!tli_is_float((tl_DType)A->dtype))
+    return tli_fail_null(TL_EDTYPE, "linalg.matrix_exp: expected a floating dtype, got %s",
+                         tl_dtype_name((tl_DType)A->dtype));
+  double norm;
+  TL_TRY_NULL(one_norm(A, &norm));
+  int squarings = 0;
+  if (isfinite(norm))
+    while (ldexp(norm, -squarings) > 1.495585217958292) squarings++;
+  tli_Chain c = {0};
+  tl_Tensor *x = chain_scale(&c, A, ldexp(1, -squarings)), *eye = identity(&c, A);
+  tl_Tensor *x2 = chain_matmul(&c, x, x);
+  tl_Tensor *even = chain_scale(&c, eye, b[0]), *odd = chain_scale(&c, eye, b[1]), *power = x2;
+  for (int i = 2; i <= 8; i += 2) {
+    even = chain_add(&c, even, chain_scale(&c, power, b[i]));
+    if (i < 8) {
+      odd = chain_add(&c, odd, chain_scale(&c, power, b[i + 1]));
+      power = chain_matmul(&c, power, x2);
+    }
+  }
+  odd = chain_matmul(&c, x, odd);
+  tl_Tensor *minus = chain_sub(&c, even, odd), *plus = chain_add(&c, even, odd);
+  tl_Tensor *result = TLI_STEP(&c, tlo_solve(minus, plus, true));
+  if (result) tli_retain(result);
+  tli_chain_end(&c, NULL);
+  for (int i = 0; i < squarings && result; i++) {
+    tl_Tensor *next = tlo_matmul(result, result);
+    tli_release(result);
+    result = next;
+  }
+  return result;
+}
+
+/* The cheapest order by dynamic programming (Cormen et al., section 15.2). */
+#define MULTI_MAX 32
+
+static tl_Tensor *multi(tli_Chain *c, tl_Tensor **m, int (*split)[MULTI_MAX], int i, int j) {
+  if (i == j) return m[i];
+  return chain_matmul(c, multi(c, m, split, i, split[i][j]),
+                      multi(c, m, split, split[i][j] + 1, j));
+}
+
+tl_Tensor *tlo_multi_dot(tl_Tensors tensors) {
+  const char *op = "linalg.multi_dot";
+  if (tensors.n < 2 || tensors.n > MULTI_MAX)
+    return tli_fail_null(TL_EARG, "%s: expected 2 to %d tensors, got %" PRId64, op, MULTI_MAX,
+                         tensors.n);
+  tli_Chain c = {0};
+  int n = (int)tensors.n;
+  tl_Tensor *m[MULTI_MAX];
+  bool row = tensors.v[0]->ndim == 1, column = tensors.v[n - 1]->ndim == 1;
+  double cost[MULTI_MAX][MULTI_MAX], size[MULTI_MAX + 1];
+  int split[MULTI_MAX][MULTI_MAX];
+  for (int i = 0; i < n; i++) {
+    m[i] = i == 0 && row          ? chain_unsqueeze(&c, tensors.v[i], 0)
+           : i == n - 1 && column ? chain_unsqueeze(&c, tensors.v[i], 1)
+                                  : tensors.v[i];
+    if (c.failed || m[i]->ndim != 2 || (i > 0 && m[i]->sizes[0] != m[i - 1]->sizes[1])) {
+      if (!c.failed)
+        tli_fail(TL_ESHAPE, "%s: tensor " TLI_POS " of shape %s does not follow its neighbour", op,
+                 (int64_t)i, tli_sizes_str(tensors.v[i]));
+      c.failed = true;
+      return tli_chain_end(&c, NULL);
+    }
+    size[i] = (double)m[i]->sizes[0];
+    size[i + 1] = (double)m[i]->sizes[1];
+    cost[i][i] = 0;
+  }
+  for (int length = 1; length < n; length++)
+    for (int i = 0; i + length < n; i++) {
+      int j = i + length;
+      cost[i][j] = INFINITY;
+      for (int s = i; s < j; s++) {
+        double total = cost[i][s] + cost[s + 1][j] + size[i] * size[s + 1] * size[j + 1];
+        if (total < cost[i][j]) cost[i][j] = total, split[i][j] = s;
+      }
+    }
+  tl_Tensor *result = multi(&c, m, split, 0, n - 1);
+  if (column) result = TLI_STEP(&c, tlo_squeeze(result, (tl_Ints){1, (int64_t[]){-1}}));
+  if (row) result = TLI_STEP(&c, tlo_squeeze(result, (tl_Ints){1, (int64_t[]){0}}));
+  return tli_chain_end(&c, result);
+}
+
+/* ---- norms and what follows from singular values ---- */
+
+tl_Tensor *tlo_vector_norm(tl_Tensor *x, tl_Scalar ord, tl_Ints dim, bool keepdim, tl_DType dtype) {
+  return tlo_norm(x, ord, dim, keepdim, dtype);
+}
+
+/* max or min over one dimension. */
+static tl_Tensor *extreme(tli_Chain *c, tl_Tensor *a, int64_t dim, bool keepdim, bool largest) {
+  tl_Ints dims = {1, &dim};
+  return TLI_STEP(c, largest ? tlo_amax(a, dims, keepdim) : tlo_amin(a, dims, keepdim));
+}
+
+/* Sums of magnitudes along `along`, then the largest over the other one. */
+static tl_Tensor *sum_norm(tli_Chain *c, tl_Tensor *a, int along, int other, bool keepdim,
+                           bool largest) {
+  tl_Tensor *sums = chain_sum(c, TLI_STEP(c, tlo_abs(a)), along, keepdim);
+  int64_t dim = keepdim || other < along ? other : other - 1;
+  return extreme(c, sums, dim, keepdim, largest);
+}
+
+/* A norm of singular values of the matrices in dims d0 and d1. */
+static tl_Tensor *singular_norm(tli_Chain *c, tl_Tensor *a, int d0, int d1, bool keepdim,
+                                const char *ord) {
+  tl_Tensor *m = TLI_STEP(
+      c, tlo_movedim(a, (tl_Ints){2, (int64_t[]){d0, d1}}, (tl_Ints){2, (int64_t[]){-2, -1}}));
+  tl_Tensor *s = TLI_STEP(c, tlo_svdvals(m));
+  tl_Tensor *r = strcmp(ord, "nuc") == 0 ? chain_sum(c, s, -1, false)
+                                         : extreme(c, s, -1, false, ord[0] != '-');
+  if (!keepdim) return r;
+  int low = d0 < d1 ? d0 : d1, high = d0 < d1 ? d1 : d0;
+  return chain_unsqueeze(c, chain_unsqueeze(c, r, low), high);
+}
+
+tl_Tensor *tlo_matrix_norm(tl_Tensor *A, const char *ord, tl_Ints dim, bool keepdim,
+                           tl_DType dtype) {
+  const char *op = "linalg.matrix_norm";
+  if (A->ndim < 2 || dim.n != 2)
+    return tli_fail_null(TL_ESHAPE, "%s: expected matrices and two dimensions, got shape %s", op,
+                         tli_sizes_str(A));
+  int d0 = tli_dim(op, dim.v[0], A->ndim), d1 = d0 < 0 ? -1 : tli_dim(op, dim.v[1], A->ndim);
+  if (d1 < 0) return NULL;
+  if (d0 == d1) return tli_fail_null(TL_EARG, "%s: dim: expected two different dimensions", op);
+  tli_Chain c = {0};
+  tl_Tensor *a = dtype == TL_NODTYPE ? A : TLI_STEP(&c, tlo_to_dtype(A, dtype)), *r = NULL;
+  if (c.failed) return tli_chain_end(&c, NULL);
+  if (strcmp(ord, "fro") == 0)
+    r = TLI_STEP(&c,
+                 tlo_norm(a, tli_int(2), (tl_Ints){2, (int64_t[]){d0, d1}}, keepdim, TL_NODTYPE));
+  else if (strcmp(ord, "1") == 0 || strcmp(ord, "-1") == 0)
+    r = sum_norm(&c, a, d0, d1, keepdim, ord[0] != '-');
+  else if (strcmp(ord, "inf") == 0 || strcmp(ord, "-inf") == 0)
+    r = sum_norm(&c, a, d1, d0, keepdim, ord[0] != '-');
+  else if (strcmp(ord, "nuc") == 0 || strcmp(ord, "2") == 0 || strcmp(ord, "-2") == 0)
+    r = singular_norm(&c, a, d0, d1, keepdim, ord);
+  else
+    c.failed = !tli_fail(
+        TL_EARG,
+        "%s: ord: expected 'fro', 'nuc', '1', '2', 'inf' or one of these with '-', got '%.40s'", op,
+        ord);
+  return tli_chain_end(&c, r);
+}
+
+static tl_Tensor *named_norm(tl_Tensor *A, const char *ord, tl_Ints dim, bool keepdim,
+                             tl_DType dtype) {
+  tl_Ints last = {2, (int64_t[]){-2, -1}};
+  return tlo_matrix_norm(A, ord, dim.v ? dim : last, keepdim, dtype);
+}
+
+tl_Tensor *tlo_linalg_norm(tl_Tensor *A, tl_Scalar ord, tl_Ints dim, bool keepdim, tl_DType dtype) {
+  bool matrix = tli_given(ord) && ((dim.v && dim.n == 2) || (!dim.v && A->ndim == 2));
+  if (!matrix) return tlo_norm(A, tli_given(ord) ? ord : tli_int(2), dim, keepdim, dtype);
+  double p = tli_to_double(ord);
+  const char *name = p == 1     ? "1"
+                     : p == -1  ? "-1"
+                     : p == 2   ? "2"
+                     : p == -2  ? "-2"
+                     : isinf(p) ? (p > 0 ? "inf" : "-inf")
+                                : NULL;
+  if (name) return named_norm(A, name, dim, keepdim, dtype);
+  return tli_fail_null(
+      TL_EARG, "linalg.norm: ord: expected 1, 2, math.huge or their negatives for matrices, got %g",
+      p);
+}
+
+tl_Tensor *tlo_linalg_norm_name(tl_Tensor *A, const char *ord, tl_Ints dim, bool keepdim,
+                                tl_DType dtype) {
+  return named_norm(A, ord, dim, keepdim, dtype);
+}
+
+tl_Tensor *tlo_matrix_rank(tl_Tensor *A, double rtol, bool hermitian) {
+  tli_Chain c = {0};
+  bool mode = tli_set_grad_mode(false);
+  tl_Tensor *s = TLI_STEP(&c, hermitian ? tlo_eigvalsh(A, "L") : tlo_svdvals(A));
+  if (hermitian) s = TLI_STEP(&c, tlo_abs(s));
+  tl_Tensor *count = NULL;
+  if (s) {
+    int64_t m = A->sizes[A->ndim - 2], n = A->sizes[A->ndim - 1], last = -1;
+    if (isnan(rtol))
+      rtol = (double)(m > n ? m : n) * (A->dtype == TL_F32 ? FLT_EPSILON : DBL_EPSILON);
+    if (s->sizes[s->ndim - 1] == 0) {
+      count = chain_sum(&c, TLI_STEP(&c, tlo_to_dtype(s, TL_I64)), -1, false);
+    } else {
+      tl_Tensor *limit =
+          chain_scale(&c, TLI_STEP(&c, tlo_amax(s, (tl_Ints){1, &last}, true)), rtol);
+      count = chain_sum(&c, TLI_STEP(&c, tlo_gt(s, limit)), -1, false);
+    }
+  }
+  tli_set_grad_mode(mode);
+  return tli_chain_end(&c, count);
+}
+
+tl_Tensor *tlo_cond(tl_Tensor *A, const char *p) {
+  tli_Chain c = {0};
+  tl_Tensor *result;
+  if (strcmp(p, "2") == 0 || strcmp(p, "-2") == 0) {
+    tl_Tensor *s = TLI_STEP(&c, tlo_svdvals(A));
+    tl_Tensor *most = extreme(&c, s, -1, false, true), *least = extreme(&c, s, -1, false, false);
+    result = p[0] == '-' ? chain_div(&c, least, most) : chain_div(&c, most, least);
+  } else {
+    TL_TRY_NULL(square("linalg.cond", A));
+    tl_Tensor *inverse = TLI_STEP(&c, tlo_inv(A));
+    tl_Tensor *own = TLI_STEP(&c, named_norm(A, p, TLI_NOINTS, false, TL_NODTYPE));
+    tl_Tensor *other = TLI_STEP(&c, named_norm(inverse, p, TLI_NOINTS, false, TL_NODTYPE));
+    result = chain_mul(&c, own, other);
+  }
+  return tli_chain_end(&c, result);
+}

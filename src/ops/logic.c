@@ -1,0 +1,138 @@
+/*
+** logic.c - choice and comparison as compositions.
+*/
+#include "ops/common.h"
+
+/* ---- choice ---- */
+
+tl_Tensor *tlo_where(tl_Tensor *condition, tl_Tensor *self, tl_Tensor *other) {
+  if (condition->dtype == TL_BOOL) return tlo_select_where(condition, self, other);
+  if (condition->dtype != TL_U8)
+    return tli_fail_null(TL_EDTYPE, "where: expected a bool condition, got %s",
+                         tl_dtype_name((tl_DType)condition->dtype));
+  tl_Tensor *mask = tlo_to_dtype(condition, TL_BOOL);
+  tl_Tensor *result = mask ? tlo_select_where(mask, self, other) : NULL;
+  tli_release(mask);
+  return result;
+}
+
+/* One row of positions, from 1, for each true element: (count, ndim). */
+static tl_Tensor *true_positions(tl_Tensor *condition, int ndim, const int64_t *sizes) {
+  tl_Tensor *in = tli_contiguous_as(condition, (tl_DType)condition->dtype);
+  if (in == NULL) return NULL;
+  const tl_Backend *backend = tli_backend(tli_device(in));
+  tl_Tensor *rows = NULL;
+  int64_t count = 0;
+  if (in->numel == 0 || backend->count_nonzero(tli_array(in), in->numel, &count))
+    rows = tli_empty(TL_I64, tli_device(in), 2, (int64_t[]){count, ndim});
+  if (rows && count > 0 && !backend->nonzero(tli_data(rows), tli_array(in), ndim, sizes)) {
+    tli_release(rows);
+    rows = NULL;
+  }
+  tli_release(in);
+  return rows;
+}
+
+bool tlo_where_positions(tl_Tensor *condition, tl_Tensors *out) {
+  *out = (tl_Tensors){0, NULL};
+  int64_t one = 1;
+  bool zero = condition->ndim == 0; /* counts as a vector */
+  tl_Tensor *rows =
+      true_positions(condition, zero ? 1 : condition->ndim, zero ? &one : condition->sizes);
+  bool ok = rows && tlo_unbind(rows, 1, out);
+  tli_release(rows);
+  return ok;
+}
+
+tl_Tensor *tlo_bitwise_not(tl_Tensor *self) {
+  return self->dtype == TL_BOOL ? tlo_logical_not(self) : tlo_bitwise_invert(self);
+}
+
+/* ---- comparison of whole tensors ---- */
+
+/* Bool tensors have no difference; they are compared as integers. */
+static tl_Tensor *number_like(tl_Tensor *t) {
+  return t->dtype == TL_BOOL ? tlo_to_dtype(t, TL_U8) : tli_retain(t);
+}
+
+/* |a - b| <= atol + rtol * |b|, where the difference is finite. */
+static tl_Tensor *near(tl_Tensor *a, tl_Tensor *b, double rtol, double atol) {
+  tl_Tensor *t[7] = {NULL};
+  tl_Tensor *result = NULL;
+  TLI_SLOT(t[0], tli_minus(a, b));
+  TLI_SLOT(t[1], tlo_abs(t[0]));
+  TLI_SLOT(t[2], tli_with_number(tlo_mul, b, tli_float(rtol)));
+  TLI_SLOT(t[3], tlo_abs(t[2]));
+  TLI_SLOT(t[4], tli_with_number(tli_plus, t[3], tli_float(atol)));
+  TLI_SLOT(t[5], tlo_le(t[1], t[4]));
+  TLI_SLOT(t[6], tlo_isfinite(t[1]));
+  result = tlo_logical_and(t[5], t[6]);
+done:
+  tli_release_results(t, 7);
+  return result;
+}
+
+static tl_Tensor *both_nan(tl_Tensor *a, tl_Tensor *b) {
+  tl_Tensor *t[2] = {NULL};
+  tl_Tensor *result = NULL;
+  TLI_SLOT(t[0], tlo_isnan(a));
+  TLI_SLOT(t[1], tlo_isnan(b));
+  result = tlo_logical_and(t[0], t[1]);
+done:
+  tli_release_results(t, 2);
+  return result;
+}
+
+static tl_Tensor *isclose(const char *op, tl_Tensor *self, tl_Tensor *other, double rtol,
+                          double atol, bool equal_nan) {
+  if (self->dtype != other->dtype)
+    return tli_fail_null(TL_EDTYPE, "%s: expected tensors of one dtype, got %s and %s", op,
+                         tl_dtype_name((tl_DType)self->dtype),
+                         tl_dtype_name((tl_DType)other->dtype));
+  if (!(rtol >= 0) || !(atol >= 0))
+    return tli_fail_null(TL_EARG, "%s: expected tolerances of at least 0, got rtol %g, atol %g", op,
+                         rtol, atol);
+  bool mode = tli_set_grad_mode(false);
+  tl_Tensor *t[7] = {NULL};
+  tl_Tensor *result = NULL;
+  TLI_SLOT(t[0], number_like(self));
+  TLI_SLOT(t[1], number_like(other));
+  TLI_SLOT(t[2], tlo_eq(t[0], t[1]));
+  TLI_SLOT(t[3], near(t[0], t[1], rtol, atol));
+  TLI_SLOT(t[4], tlo_logical_or(t[2], t[3]));
+  if (equal_nan) {
+    TLI_SLOT(t[5], both_nan(t[0], t[1]));
+    result = tlo_logical_or(t[4], t[5]);
+  } else {
+    result = tli_retain(t[4]);
+  }
+done:
+  tli_release_results(t, 7);
+  tli_set_grad_mode(mode);
+  return result;
+}
+
+tl_Tensor *tlo_isclose(tl_Tensor *self, tl_Tensor *other, double rtol, double atol,
+                       bool equal_nan) {
+  return isclose("isclose", self, other, rtol, atol, equal_nan);
+}
+
+/* Steals `mask`; NULL is passed on. */
+static bool holds_everywhere(tl_Tensor *mask, bool *out) {
+  tl_Tensor *all = mask ? tlo_all(mask, TLI_NOINTS, false) : NULL;
+  bool ok = all && tli_truth(all, out);
+  tli_release(mask);
+  tli_release(all);
+  return ok;
+}
+
+bool tlo_allclose(tl_Tensor *self, tl_Tensor *other, double rtol, double atol, bool equal_nan,
+                  bool *out) {
+  *out = false;
+  return holds_everywhere(isclose("allclose", self, other, rtol, atol, equal_nan), out);
+}
+
+bool tlo_equal(tl_Tensor *self, tl_Tensor *other, bool *out) {
+  *out = false;
+  return !tli_same_sizes(self, other) || holds_everywhere(tlo_eq(self, other), out);
+}

@@ -1,0 +1,344 @@
+/*
+** matmul.c - products of matrices and vectors. Matrices are handed to the
+** kernel as they lie in memory, transposed ones too; a copy is made only
+** where neither rows nor columns are contiguous.
+*/
+#include "ops/common.h"
+
+/* ---- operands of the kernel ---- */
+
+typedef struct Matrix {
+  tl_Tensor *t; /* owned */
+  bool trans;
+  int64_t ld, step; /* between rows, between matrices */
+} Matrix;
+
+/* A leading dimension that BLAS takes: rows do not overlap, and fit an int. */
+static bool usable(int64_t ld, int64_t length) { return ld >= length && ld < INT32_MAX; }
+
+/* Fills in the last two dimensions of m->t; false if they must be copied. */
+static bool as_it_lies(Matrix *m) {
+  const tl_Tensor *t = m->t;
+  int r = t->ndim - 2, c = t->ndim - 1;
+  int64_t rows = t->sizes[r], cols = t->sizes[c];
+  int64_t by_row = t->strides[r], by_col = t->strides[c];
+  int64_t wide = cols > 0 ? cols : 1, high = rows > 0 ? rows : 1;
+  m->step = t->ndim > 2 ? t->strides[0] : 0;
+  m->trans = false;
+  if ((by_col == 1 || cols <= 1) && (rows <= 1 || usable(by_row, wide))) {
+    m->ld = rows <= 1 ? wide : by_row;
+    return true;
+  }
+  m->trans = true;
+  if ((by_row == 1 || rows <= 1) && (cols <= 1 || usable(by_col, high))) {
+    m->ld = cols <= 1 ? high : by_col;
+    return true;
+  }
+  return false;
+}
+
+static bool matrix_of(Matrix *m, tl_Tensor *t) {
+  m->t = tli_retain(t);
+  if (as_it_lies(m)) return true;
+  tli_release(m->t);
+  m->t = tli_contiguous_as(t, (tl_DType)t->dtype);
+  if (m->t == NULL) return false;
+  if (!tli_contiguous(t)) return as_it_lies(m);
+  /* contiguous but beyond BLAS's numbers: the kernel says so */
+  m->trans = false;
+  m->ld = t->sizes[t->ndim - 1];
+  return true;
+}
+
+/* out = alpha * a @ b + beta * out, where out is row-major and a and b have
+** two dimensions, or three with one batch size. */
+static bool multiply(tl_Tensor *out, tl_Tensor *a, tl_Tensor *b, tl_Scalar alpha, tl_Scalar beta) {
+  if (out->numel == 0) return true;
+  Matrix ma = {NULL}, mb = {NULL};
+  bool ok = matrix_of(&ma, a) && matrix_of(&mb, b);
+  if (ok) {
+    int r = out->ndim - 2, c = out->ndim - 1;
+    int64_t m = out->sizes[r], n = out->sizes[c];
+    tlk_Gemm call = {.dtype = (tl_DType)out->dtype,
+                     .trans_a = ma.trans,
+                     .trans_b = mb.trans,
+                     .m = m,
+                     .n = n,
+                     .k = a->sizes[c],
+                     .alpha = alpha,
+                     .beta = beta,
+                     .a = tli_data(ma.t),
+                     .b = tli_data(mb.t),
+                     .c = tli_data(out),
+                     .lda = ma.ld,
+                     .ldb = mb.ld,
+                     .ldc = n,
+                     .batch = r > 0 ? out->sizes[0] : 1,
+                     .stride_a = ma.step,
+                     .stride_b = mb.step,
+                     .stride_c = m * n};
+    ok = tli_backend(tli_device(out))->gemm(&call);
+  }
+  tli_release(ma.t);
+  tli_release(mb.t);
+  return ok;
+}
+
+/* ---- checks ---- */
+
+static bool check_dtypes(const char *op, const tl_Tensor *a, const tl_Tensor *b) {
+  if (a->dtype != b->dtype)
+    return tli_fail(TL_EDTYPE, "%s: expected tensors of one dtype, got %s and %s", op,
+                    tl_dtype_name((tl_DType)a->dtype), tl_dtype_name((tl_DType)b->dtype));
+  if (a->dtype == TL_BOOL) return tli_fail(TL_EDTYPE, "%s: not defined for bool tensors", op);
+  return tli_same_device_all(op, (tl_Tensor *[]){(tl_Tensor *)a, (tl_Tensor *)b}, 2);
+}
+
+/* Two tensors of `ndim` dimensions whose inner sizes agree. */
+static bool check_product(const char *op, const tl_Tensor *a, const tl_Tensor *b, int ndim) {
+  if (a->ndim != ndim || b->ndim != ndim)
+    return tli_fail(TL_ESHAPE, "%s: expected tensors of %d dimensions, got shapes %s and %s", op,
+                    ndim, tli_sizes_str(a), tli_sizes_str(b));
+  if (a->sizes[ndim - 1] != b->sizes[ndim - 2])
+    return tli_fail(TL_ESHAPE, "%s: inner sizes differ: %s x %s", op, tli_sizes_str(a),
+                    tli_sizes_str(b));
+  if (ndim == 3 && a->sizes[0] != b->sizes[0])
+    return tli_fail(TL_ESHAPE, "%s: batch sizes differ: %s x %s", op, tli_sizes_str(a),
+                    tli_sizes_str(b));
+  return check_dtypes(op, a, b);
+}
+
+static tl_Tensor *product(tl_Tensor *a, tl_Tensor *b) {
+  int64_t sizes[3];
+  int n = a->ndim;
+  for (int d = 0; d < n - 1; d++) sizes[d] = a->sizes[d];
+  sizes[n - 1] = b->sizes[n - 1];
+  tl_Tensor *out = tli_empty((tl_DType)a->dtype, tli_device(a), n, sizes);
+  if (out && !multiply(out, a, b, tli_int(1), tli_int(0))) {
+    tli_release(out);
+    return NULL;
+  }
+  return out;
+}
+
+tl_Tensor *tli_op_mm(tl_Tensor *self, tl_Tensor *mat2) {
+  TL_TRY_NULL(check_product("mm", self, mat2, 2));
+  return product(self, mat2);
+}
+
+tl_Tensor *tli_op_bmm(tl_Tensor *self, tl_Tensor *mat2) {
+  TL_TRY_NULL(check_product("bmm", self, mat2, 3));
+  return product(self, mat2);
+}
+
+/* ---- with a sum ---- */
+
+static bool check_factor(const char *op, const char *name, tl_Scalar s, const tl_Tensor *t) {
+  if (tli_is_float((tl_DType)t->dtype) || s.kind != TL_FLOATING) return true;
+  return tli_fail(TL_EDTYPE, "%s: %s: expected an integer for %s tensors, got %g", op, name,
+                  tl_dtype_name((tl_DType)t->dtype), s.f);
+}
+
+/* beta * self + alpha * a @ b. With beta 0 self is not read. */
+static tl_Tensor *add_product(const char *op, tl_Tensor *self, tl_Tensor *a, tl_Tensor *b,
+                              tl_Scalar beta, tl_Scalar alpha) {
+  TL_TRY_NULL(check_product(op, a, b, a->ndim == 3 ? 3 : 2));
+  TL_TRY_NULL(check_dtypes(op, self, a));
+  TL_TRY_NULL(check_factor(op, "beta", beta, a) && check_factor(op, "alpha", alpha, a));
+  int64_t sizes[3];
+  int n = a->ndim;
+  for (int d = 0; d < n - 1; d++) sizes[d] = a->sizes[d];
+  sizes[n - 1] = b->sizes[n - 1];
+  if (!tli_expandable(self->ndim, self->sizes, n, sizes))
+    return tli_fail_null(TL_ESHAPE, "%s: self of shape %s does not broadcast to the product's %s",
+                         op, tli_sizes_str(self), tli_shape_str(n, sizes));
+  tl_Tensor *out = tli_empty((tl_DType)a->dtype, tli_device(a), n, sizes);
+  bool ok = out != NULL;
+  if (ok && tli_to_double(beta) != 0) {
+    tl_Tensor *wide = tli_op_expand(self, (tl_Ints){n, sizes});
+    ok = wide && tli_copy(out, wide);
+    tli_release(wide);
+  }
+  if (ok && multiply(out, a, b, alpha, beta)) return out;
+  tli_release(out);
+  return NULL;
+}
+
+tl_Tensor *tli_op_addmm(tl_Tensor *self, tl_Tensor *mat1, tl_Tensor *mat2, tl_Scalar beta,
+                        tl_Scalar alpha) {
+  if (mat1->ndim != 2)
+    return tli_fail_null(TL_ESHAPE, "addmm: expected matrices, got shapes %s and %s",
+                         tli_sizes_str(mat1), tli_sizes_str(mat2));
+  return add_product("addmm", self, mat1, mat2, beta, alpha);
+}
+
+tl_Tensor *tli_op_baddbmm(tl_Tensor *self, tl_Tensor *batch1, tl_Tensor *batch2, tl_Scalar beta,
+                          tl_Scalar alpha) {
+  if (batch1->ndim != 3)
+    return tli_fail_null(TL_ESHAPE, "baddbmm: expected batches of matrices, got shapes %s and %s",
+                         tli_sizes_str(batch1), tli_sizes_str(batch2));
+  return add_product("baddbmm", self, batch1, batch2, beta, alpha);
+}
+
+/* ---- vectors ---- */
+
+static bool check_vectors(const char *op, const tl_Tensor *a, int na, const tl_Tensor *b, int nb) {
+  if (a->ndim == na && b->ndim == nb) return true;
+  return tli_fail(TL_ESHAPE, "%s: expected a %s and a vector, got shapes %s and %s", op,
+                  na == 2 ? "matrix" : "vector", tli_sizes_str(a), tli_sizes_str(b));
+}
+
+static tl_Tensor *mv(const char *op, tl_Tensor *self, tl_Tensor *vec) {
+  if (self->sizes[1] != vec->sizes[0])
+    return tli_fail_null(TL_ESHAPE, "%s: inner sizes differ: %s x %s", op, tli_sizes_str(self),
+                         tli_sizes_str(vec));
+  tl_Tensor *t[2] = {NULL};
+  tl_Tensor *result = NULL;
+  TLI_SLOT(t[0], tlo_unsqueeze(vec, 1));
+  TLI_SLOT(t[1], tlo_mm(self, t[0]));
+  result = tlo_select(t[1], 1, 0);
+done:
+  tli_release_results(t, 2);
+  return result;
+}
+
+tl_Tensor *tlo_mv(tl_Tensor *self, tl_Tensor *vec) {
+  TL_TRY_NULL(check_vectors("mv", self, 2, vec, 1));
+  return mv("mv", self, vec);
+}
+
+static tl_Tensor *dot(const char *op, tl_Tensor *self, tl_Tensor *other) {
+  if (self->sizes[0] != other->sizes[0])
+    return tli_fail_null(TL_ESHAPE, "%s: lengths differ: %s x %s", op, tli_sizes_str(self),
+                         tli_sizes_str(other));
+  tl_Tensor *t[3] = {NULL};
+  tl_Tensor *result = NULL;
+  TLI_SLOT(t[0], tlo_unsqueeze(self, 0));
+  TLI_SLOT(t[1], tlo_unsqueeze(other, 1));
+  TLI_SLOT(t[2], tlo_mm(t[0], t[1]));
+  result = tlo_view(t[2], (tl_Ints){0, (int64_t[]){0}});
+done:
+  tli_release_results(t, 3);
+  return result;
+}
+
+tl_Tensor *tlo_dot(tl_Tensor *self, tl_Tensor *other) {
+  TL_TRY_NULL(check_vectors("dot", self, 1, other, 1));
+  return dot("dot", self, other);
+}
+
+tl_Tensor *tlo_outer(tl_Tensor *self, tl_Tensor *vec2) {
+  TL_TRY_NULL(check_vectors("outer", self, 1, vec2, 1));
+  tl_Tensor *column = tlo_unsqueeze(self, 1);
+  tl_Tensor *result = column ? tlo_mul(column, vec2) : NULL;
+  tli_release(column);
+  return result;
+}
+
+/* ---- all ranks ---- */
+
+/* (..., k) by (k, m): all rows in one product. */
+static tl_Tensor *fold_rows(tl_Tensor *self, tl_Tensor *other) {
+  int64_t sizes[TL_MAX_DIMS];
+  int n = self->ndim;
+  int64_t rows = 1, k = self->sizes[n - 1];
+  for (int d = 0; d < n - 1; d++) rows *= sizes[d] = self->sizes[d];
+  sizes[n - 1] = other->sizes[1];
+  tl_Tensor *t[2] = {NULL};
+  tl_Tensor *result = NULL;
+  TLI_SLOT(t[0], tlo_reshape(self, (tl_Ints){2, (int64_t[]){rows, k}}));
+  TLI_SLOT(t[1], tlo_mm(t[0], other));
+  result = tlo_view(t[1], (tl_Ints){n, sizes});
+done:
+  tli_release_results(t, 2);
+  return result;
+}
+
+/* The batch dimensions of both; their number in *n, their product. */
+static bool batch_shape(tl_Tensor *a, tl_Tensor *b, int *n, int64_t *sizes, int64_t *count) {
+  int na = a->ndim - 2, nb = b->ndim - 2;
+  *n = na > nb ? na : nb;
+  *count = 1;
+  for (int d = 0; d < *n; d++) {
+    int64_t sa = d < *n - na ? 1 : a->sizes[d - (*n - na)];
+    int64_t sb = d < *n - nb ? 1 : b->sizes[d - (*n - nb)];
+    if (sa != sb && sa != 1 && sb != 1)
+      return tli_fail(TL_ESHAPE, "matmul: batch sizes do not broadcast: %s x %s", tli_sizes_str(a),
+                      tli_sizes_str(b));
+    sizes[d] = sa == 1 ? sb : sa;
+    *count *= sizes[d];
+  }
+  return true;
+}
+
+/* t broadcast to the batch and seen with one batch dimension. */
+static tl_Tensor *as_batch(tl_Tensor *t, int n, int64_t *sizes, int64_t count) {
+  int64_t rows = sizes[n] = t->sizes[t->ndim - 2];
+  int64_t cols = sizes[n + 1] = t->sizes[t->ndim - 1];
+  tl_Tensor *wide = tlo_expand(t, (tl_Ints){n + 2, sizes});
+  tl_Tensor *flat = wide ? tlo_reshape(wide, (tl_Ints){3, (int64_t[]){count, rows, cols}}) : NULL;
+  tli_release(wide);
+  return flat;
+}
+
+static tl_Tensor *batched(tl_Tensor *self, tl_Tensor *other) {
+  int n;
+  int64_t sizes[TL_MAX_DIMS + 2], count;
+  TL_TRY_NULL(batch_shape(self, other, &n, sizes, &count));
+  tl_Tensor *t[3] = {NULL};
+  tl_Tensor *result = NULL;
+  TLI_SLOT(t[0], as_batch(self, n, sizes, count));
+  TLI_SLOT(t[1], as_batch(other, n, sizes, count));
+  TLI_SLOT(t[2], tlo_bmm(t[0], t[1]));
+  sizes[n] = self->sizes[self->ndim - 2];
+  sizes[n + 1] = other->sizes[other->ndim - 1];
+  result = tlo_view(t[2], (tl_Ints){n + 2, sizes});
+done:
+  tli_release_results(t, 3);
+  return result;
+}
+
+/* All batch dimensions of size 1, and not more of them than rows can take. */
+static bool only_matrix(const tl_Tensor *t, int ndim) {
+  for (int d = 0; d < t->ndim - 2; d++)
+    if (t->sizes[d] != 1) return false;
+  return t->ndim <= ndim;
+}
+
+static tl_Tensor *matrices(tl_Tensor *self, tl_Tensor *other) {
+  if (self->ndim == 2 && other->ndim == 2) return tlo_mm(self, other);
+  if (!only_matrix(other, self->ndim)) return batched(self, other);
+  int64_t *last = &other->sizes[other->ndim - 2];
+  tl_Tensor *matrix = other->ndim == 2 ? tli_retain(other) : tlo_view(other, (tl_Ints){2, last});
+  tl_Tensor *result = matrix ? fold_rows(self, matrix) : NULL;
+  tli_release(matrix);
+  return result;
+}
+
+/* The vector as a row (at 0) or a column (at 1) whose dimension goes again. */
+static tl_Tensor *with_vector(tl_Tensor *self, tl_Tensor *other) {
+  bool row = self->ndim == 1;
+  tl_Tensor *t[2] = {NULL};
+  tl_Tensor *result = NULL;
+  TLI_SLOT(t[0], row ? tlo_unsqueeze(self, 0) : tlo_unsqueeze(other, 1));
+  TLI_SLOT(t[1], row ? matrices(t[0], other) : matrices(self, t[0]));
+  result = tlo_select(t[1], row ? t[1]->ndim - 2 : t[1]->ndim - 1, 0);
+done:
+  tli_release_results(t, 2);
+  return result;
+}
+
+tl_Tensor *tlo_matmul(tl_Tensor *self, tl_Tensor *other) {
+  if (self->ndim == 0 || other->ndim == 0)
+    return tli_fail_null(TL_ESHAPE,
+                         "matmul: expected tensors of at least 1 dimension, got shapes %s and %s",
+                         tli_sizes_str(self), tli_sizes_str(other));
+  int64_t inner = other->sizes[other->ndim > 1 ? other->ndim - 2 : 0];
+  if (self->sizes[self->ndim - 1] != inner)
+    return tli_fail_null(TL_ESHAPE, "matmul: inner sizes differ: %s x %s", tli_sizes_str(self),
+                         tli_sizes_str(other));
+  TL_TRY_NULL(check_dtypes("matmul", self, other));
+  if (self->ndim == 1 && other->ndim == 1) return dot("matmul", self, other);
+  if (self->ndim == 1 || other->ndim == 1) return with_vector(self, other);
+  return matrices(self, other);
+}

@@ -1,0 +1,666 @@
+/*
+** norm.c - normalisation. Statistics are kept in float32 (float64 for
+** float64), one mean and one reciprocal standard deviation for each group of
+** elements that was normalised together.
+**
+** A derivative comes in two forms: fused kernels, and, while a graph of the
+** gradient is recorded, the same formula in differentiable operators.
+*/
+#include <float.h>
+#include <math.h>
+
+#include "ops/chain.h"
+#include "ops/windows.h"
+
+static tl_DType stat_dtype(const tl_Tensor *t) { return t->dtype == TL_F64 ? TL_F64 : TL_F32; }
+
+static bool check_floating(const char *op, const tl_Tensor *t) {
+  if (tli_is_float((tl_DType)t->dtype)) return true;
+  return tli_fail(TL_EDTYPE, "%s: input: expected a floating tensor, got %s", op,
+                  tl_dtype_name((tl_DType)t->dtype));
+}
+
+/* One number per channel, or nothing. */
+static bool check_channels(const char *op, const char *what, const tl_Tensor *t, int64_t channels) {
+  if (t == NULL || (t->ndim == 1 && t->sizes[0] == channels)) return true;
+  return tli_fail(TL_ESHAPE, "%s: %s: expected shape [%" PRId64 "] (channels), got %s", op, what,
+                  channels, tli_sizes_str(t));
+}
+
+static tl_Tensor *chain_cast(tli_Chain *c, tl_Tensor *t, tl_DType dtype) {
+  return TLI_STEP(c, tli_contiguous_as(t, dtype));
+}
+
+static tl_Tensor *chain_empty(tli_Chain *c, tl_DType dtype, const tl_Tensor *like, int64_t n) {
+  return TLI_STEP(c, tli_empty(dtype, tli_device(like), 1, &n));
+}
+
+static tl_Tensor *chain_reshape(tli_Chain *c, tl_Tensor *t, int ndim, const int64_t *sizes) {
+  return TLI_STEP(c, tlo_reshape(t, (tl_Ints){ndim, sizes}));
+}
+
+/* 1 / sqrt(t + eps) */
+static tl_Tensor *chain_rstd(tli_Chain *c, tl_Tensor *variance, double eps) {
+  tl_Tensor *sum = chain_add(c, variance, chain_number(c, eps));
+  return TLI_STEP(c, tlo_rsqrt(sum));
+}
+
+static void *data_of(const tl_Tensor *t) { return t ? tli_data(t) : NULL; }
+
+static tlk_Array array_of(const tl_Tensor *t) {
+  return t ? tli_array(t) : (tlk_Array){NULL, TL_F32};
+}
+
+/* Whether the gradient of this gradient may be asked for. */
+static bool watched(tl_Tensor *grad, tl_Tensor *input, tl_Tensor *weight) {
+  return tli_recording((tl_Tensor *[]){grad, input, weight}, 3);
+}
+
+/* ---- gradients in differentiable operators ---- */
+
+typedef struct Wanted {
+  bool input, weight, bias;
+} Wanted;
+
+/* The sum of t over the dimensions along which a tensor of that shape was
+** broadcast. */
+static tl_Tensor *chain_sum_to(tli_Chain *c, tl_Tensor *t, const tl_Tensor *like) {
+  return TLI_STEP(c, tlo_sum_to_size(t, (tl_Ints){like->ndim, like->sizes}));
+}
+
+static tl_Tensor *chain_mean(tli_Chain *c, tl_Tensor *t, tl_Ints dims) {
+  return TLI_STEP(c, tlo_mean(t, dims, true, TL_NODTYPE));
+}
+
+/* Of result = normal * weight + bias with normal = (input - mean) * rstd over
+** dims: weight (maybe NULL) broadcasts to input, `like` has the shape that
+** weight and bias have or would have. Without centre the mean counts as 0. */
+static bool recorded_gradients(tli_Chain *c, tl_Tensor *grad, tl_Tensor *input, tl_Tensor *weight,
+                               const tl_Tensor *like, tl_Ints dims, double eps, bool centre,
+                               Wanted want, tl_Tensor **out) {
+  tl_Tensor *centred = centre ? chain_sub(c, input, chain_mean(c, input, dims)) : input;
+  tl_Tensor *variance = chain_mean(c, chain_mul(c, centred, centred), dims);
+  tl_Tensor *rstd = chain_rstd(c, variance, eps);
+  tl_Tensor *normal = chain_mul(c, centred, rstd);
+  if (want.input) {
+    tl_Tensor *g = weight ? chain_mul(c, grad, weight) : grad;
+    tl_Tensor *along = chain_mul(c, normal, chain_mean(c, chain_mul(c, g, normal), dims));
+    tl_Tensor *rest = chain_sub(c, g, along);
+    if (centre) rest = chain_sub(c, rest, chain_mean(c, g, dims));
+    out[0] = chain_mul(c, rest, rstd);
+  }
+  if (want.weight) out[1] = chain_sum_to(c, chain_mul(c, grad, normal), like);
+  if (want.bias) out[2] = chain_sum_to(c, grad, like);
+  return !c->failed;
+}
+
+/* Gives the results (borrowed from the chain) to the caller and ends it. */
+static bool hand_over(tli_Chain *c, tl_Tensor **out, int n) {
+  bool ok = !c->failed;
+  for (int i = 0; i < n; i++) out[i] = ok && out[i] ? tli_retain(out[i]) : NULL;
+  tli_chain_end(c, NULL);
+  return ok;
+}
+
+/* Fused kernels run without recording. */
+static bool unrecorded_end(tli_Chain *c, bool mode, tl_Tensor **out, int n) {
+  tli_set_grad_mode(mode);
+  return hand_over(c, out, n);
+}
+
+/* ---- batch_norm ---- */
+
+typedef struct Channels {
+  int64_t outer, channels, inner;
+} Channels;
+
+static Channels channels_of(const tl_Tensor *t) {
+  Channels s = {t->sizes[0], t->sizes[1], 1};
+  for (int d = 2; d < t->ndim; d++) s.inner *= t->sizes[d];
+  return s;
+}
+
+/* Sizes (1, C, 1, ...). */
+static void channel_sizes(const tl_Tensor *t, int64_t *sizes) {
+  for (int d = 0; d < t->ndim; d++) sizes[d] = d == 1 ? t->sizes[1] : 1;
+}
+
+static bool move_towards(tli_Chain *c, tl_Tensor *running, tl_Tensor *now, double share) {
+  tl_Tensor *cast = TLI_STEP(c, tlo_to_dtype(now, (tl_DType)running->dtype));
+  tl_Tensor *weight = chain_number(c, share);
+  return !c->failed && tlo_lerp_(running, cast, weight);
+}
+
+/* The batch's own mean and rstd; moves the running ones. */
+static void own_statistics(tli_Chain *c, tl_Tensor *in, tl_Tensor *running_mean,
+                           tl_Tensor *running_var, double momentum, double eps, tl_Tensor **mean,
+                           tl_Tensor **rstd) {
+  Channels s = channels_of(in);
+  double n = (double)(s.outer * s.inner);
+  *mean = chain_empty(c, stat_dtype(in), in, s.channels);
+  tl_Tensor *deviation = chain_empty(c, stat_dtype(in), in, s.channels);
+  if (c->failed) return;
+  if (!tli_backend(tli_device(in))
+           ->channel_moments(tli_data(*mean), tli_data(deviation), tli_array(in), s.outer,
+                             s.channels, s.inner))
+    c->failed = true;
+  *rstd = chain_rstd(c, chain_scale(c, deviation, 1 / n), eps);
+  if (running_mean && !move_towards(c, running_mean, *mean, momentum)) c->failed = true;
+  if (running_var &&
+      !move_towards(c, running_var, chain_scale(c, deviation, 1 / (n - 1)), momentum))
+    c->failed = true;
+}
+
+/* (in - mean) * scale + shift + other * factor; the last four may be NULL. */
+static tl_Tensor *chain_affine(tli_Chain *c, tl_Tensor *in, tl_Tensor *mean, tl_Tensor *scale,
+                               tl_Tensor *shift, tl_Tensor *other, tl_Tensor *factor, Channels s) {
+  tl_Tensor *out = TLI_STEP(c, tli_empty((tl_DType)in->dtype, tli_device(in), in->ndim, in->sizes));
+  if (c->failed || out->numel == 0) return out;
+  if (!tli_backend(tli_device(in))
+           ->channel_affine(tli_array(out), tli_array(in), data_of(mean), tli_data(scale),
+                            data_of(shift), array_of(other), data_of(factor), s.outer, s.channels,
+                            s.inner))
+    c->failed = true;
+  return out;
+}
+
+bool tli_op_batch_norm_core(tl_Tensor *input, tl_Tensor *weight, tl_Tensor *bias,
+                            tl_Tensor *running_mean, tl_Tensor *running_var, bool training,
+                            double momentum, double eps, tl_Tensor **out) {
+  bool mode = tli_set_grad_mode(false);
+  tli_Chain c = {0};
+  tl_DType stat = stat_dtype(input);
+  tl_Tensor *in = chain_cast(&c, input, (tl_DType)input->dtype);
+  if (training) {
+    if (!c.failed)
+      own_statistics(&c, in, running_mean, running_var, momentum, eps, &out[1], &out[2]);
+  } else {
+    out[1] = TLI_STEP(&c, tlo_to_dtype(running_mean, stat));
+    out[1] = TLI_STEP(&c, tlo_clone(out[1])); /* it may change before the backward pass */
+    out[2] = chain_rstd(&c, chain_cast(&c, running_var, stat), eps);
+  }
+  tl_Tensor *scale = weight ? chain_mul(&c, out[2], chain_cast(&c, weight, stat)) : out[2];
+  tl_Tensor *shift = bias ? chain_cast(&c, bias, stat) : NULL;
+  if (!c.failed) out[0] = chain_affine(&c, in, out[1], scale, shift, NULL, NULL, channels_of(in));
+  return unrecorded_end(&c, mode, out, 3);
+}
+
+/* The sum of grad and of grad * (in - mean) for each channel. */
+static void chain_products(tli_Chain *c, tl_Tensor *grad, tl_Tensor *in, tl_Tensor *mean,
+                           Channels s, tl_Tensor **sum, tl_Tensor **product) {
+  *sum = chain_empty(c, stat_dtype(in), in, s.channels);
+  *product = chain_empty(c, stat_dtype(in), in, s.channels);
+  if (c->failed) return;
+  if (!tli_backend(tli_device(in))
+           ->channel_products(tli_data(*sum), tli_data(*product), tli_array(grad), tli_array(in),
+                              tli_data(mean), s.outer, s.channels, s.inner))
+    c->failed = true;
+}
+
+static bool batch_norm_fused(tl_Tensor *grad_output, tl_Tensor *input, tl_Tensor *weight,
+                             tl_Tensor *mean, tl_Tensor *rstd, bool training, Wanted want,
+                             tl_Tensor **out) {
+  bool mode = tli_set_grad_mode(false);
+  tli_Chain c = {0};
+  tl_DType dtype = (tl_DType)input->dtype, stat = stat_dtype(input);
+  tl_Tensor *g = chain_cast(&c, grad_output, dtype), *in = chain_cast(&c, input, dtype);
+  Channels s = channels_of(input);
+  tl_Tensor *sum = NULL, *product = NULL;
+  if (!c.failed) chain_products(&c, g, in, mean, s, &sum, &product);
+  if (want.input) {
+    tl_Tensor *scale = weight ? chain_mul(&c, rstd, chain_cast(&c, weight, stat)) : rstd;
+    if (training) {
+      double n = (double)(s.outer * s.inner);
+      tl_Tensor *slope = chain_mul(&c, chain_mul(&c, product, scale), chain_mul(&c, rstd, rstd));
+      slope = chain_scale(&c, slope, -1 / n);
+      tl_Tensor *shift = chain_scale(&c, chain_mul(&c, sum, scale), -1 / n);
+      if (!c.failed) out[0] = chain_affine(&c, in, mean, slope, shift, g, scale, s);
+    } else if (!c.failed) {
+      out[0] = chain_affine(&c, g, NULL, scale, NULL, NULL, NULL, s);
+    }
+  }
+  if (want.weight) out[1] = chain_mul(&c, product, rstd);
+  if (want.bias) out[2] = sum;
+  return unrecorded_end(&c, mode, out, 3);
+}
+
+static bool batch_norm_recorded(tl_Tensor *grad, tl_Tensor *input, tl_Tensor *weight,
+                                tl_Tensor *mean, tl_Tensor *rstd, bool training, double eps,
+                                Wanted want, tl_Tensor **out) {
+  tli_Chain c = {0};
+  int64_t sizes[TL_MAX_DIMS], dims[TL_MAX_DIMS], n = 0;
+  channel_sizes(input, sizes);
+  for (int d = 0; d < input->ndim; d++)
+    if (d != 1) dims[n++] = d;
+  tl_Tensor *shaped = weight ? chain_reshape(&c, weight, input->ndim, sizes) : NULL;
+  tl_Tensor *means = chain_reshape(&c, mean, input->ndim, sizes);
+  if (!c.failed && training) {
+    recorded_gradients(&c, grad, input, shaped, means, (tl_Ints){n, dims}, eps, true, want, out);
+  } else if (!c.failed) {
+    tl_Tensor *scale = chain_reshape(&c, rstd, input->ndim, sizes);
+    tl_Tensor *normal = chain_mul(&c, chain_sub(&c, input, means), scale);
+    if (want.input) out[0] = chain_mul(&c, grad, weight ? chain_mul(&c, scale, shaped) : scale);
+    if (want.weight) out[1] = chain_sum_to(&c, chain_mul(&c, grad, normal), means);
+    if (want.bias) out[2] = chain_sum_to(&c, grad, means);
+  }
+  for (int i = 1; i < 3; i++)
+    if (out[i] && !c.failed) out[i] = chain_reshape(&c, out[i], 1, &input->sizes[1]);
+  return hand_over(&c, out, 3);
+}
+
+bool tlo_batch_norm_backward(tl_Tensor *grad_output, tl_Tensor *input, tl_Tensor *weight,
+                             tl_Tensor *mean, tl_Tensor *rstd, bool training, double eps,
+                             bool want_input, bool want_weight, bool want_bias, tl_Tensor **out) {
+  Wanted want = {want_input, want_weight, want_bias};
+  out[0] = out[1] = out[2] = NULL;
+  if (watched(grad_output, input, weight))
+    return batch_norm_recorded(grad_output, input, weight, mean, rstd, training, eps, want, out);
+  return batch_norm_fused(grad_output, input, weight, mean, rstd, training, want, out);
+}
+
+/* The first result of a core operator; the others are the node's. */
+static tl_Tensor *first_of(bool ok, tl_Tensor **out, int n) {
+  if (!ok) return NULL;
+  for (int i = 1; i < n; i++) tli_release(out[i]);
+  return out[0];
+}
+
+static bool check_batch_norm(const char *op, const tl_Tensor *input, const tl_Tensor *running_mean,
+                             const tl_Tensor *running_var, const tl_Tensor *weight,
+                             const tl_Tensor *bias, bool training) {
+  TL_TRY(check_floating(op, input));
+  if (input->ndim < 2)
+    return tli_fail(TL_ESHAPE, "%s: input: expected (N, C, ...), got %s", op, tli_sizes_str(input));
+  int64_t channels = input->sizes[1];
+  TL_TRY(check_channels(op, "running_mean", running_mean, channels));
+  TL_TRY(check_channels(op, "running_var", running_var, channels));
+  TL_TRY(check_channels(op, "weight", weight, channels));
+  TL_TRY(check_channels(op, "bias", bias, channels));
+  if (!training && (running_mean == NULL || running_var == NULL))
+    return tli_fail(TL_EARG,
+                    "%s: expected running_mean and running_var, which are used unless "
+                    "training",
+                    op);
+  Channels s = channels_of(input);
+  if (training && s.outer * s.inner == 1)
+    return tli_fail(TL_ESHAPE, "%s: expected more than 1 value per channel when training, got %s",
+                    op, tli_sizes_str(input));
+  return true;
+}
+
+tl_Tensor *tlo_batch_norm(tl_Tensor *input, tl_Tensor *running_mean, tl_Tensor *running_var,
+                          tl_Tensor *weight, tl_Tensor *bias, bool training, double momentum,
+                          double eps) {
+  TL_TRY_NULL(
+      check_batch_norm("batch_norm", input, running_mean, running_var, weight, bias, training));
+  tl_Tensor *out[3];
+  bool ok = tlo_batch_norm_core(input, weight, bias, running_mean, running_var, training, momentum,
+                                eps, out);
+  return first_of(ok, out, 3);
+}
+
+/* ---- instance_norm: as batch_norm of one sample with N * C channels ---- */
+
+static tl_Tensor *chain_repeat(tli_Chain *c, tl_Tensor *t, int64_t times) {
+  return t ? TLI_STEP(c, tlo_tile(t, (tl_Ints){1, &times})) : NULL;
+}
+
+/* running = the mean over the samples of what became of its copies. */
+static void take_back(tli_Chain *c, tl_Tensor *running, tl_Tensor *copies, int64_t samples) {
+  int64_t sizes[] = {samples, running->numel}, first = 0;
+  tl_Tensor *table = chain_reshape(c, copies, 2, sizes);
+  tl_Tensor *mean = TLI_STEP(c, tlo_mean(table, (tl_Ints){1, &first}, false, TL_NODTYPE));
+  if (!c->failed && !tlo_copy_(running, mean)) c->failed = true;
+}
+
+tl_Tensor *tlo_instance_norm(tl_Tensor *input, tl_Tensor *running_mean, tl_Tensor *running_var,
+                             tl_Tensor *weight, tl_Tensor *bias, bool use_input_stats,
+                             double momentum, double eps) {
+  TL_TRY_NULL(check_batch_norm("instance_norm", input, running_mean, running_var, weight, bias,
+                               use_input_stats));
+  if (input->ndim < 3 || (use_input_stats && channels_of(input).inner == 1))
+    return tli_fail_null(TL_ESHAPE,
+                         "instance_norm: input: expected (N, C, ...) with more than 1 "
+                         "element per channel of a sample, got %s",
+                         tli_sizes_str(input));
+  int64_t samples = input->sizes[0];
+  int64_t sizes[TL_MAX_DIMS] = {1, samples * input->sizes[1]};
+  for (int d = 2; d < input->ndim; d++) sizes[d] = input->sizes[d];
+  tli_Chain c = {0};
+  tl_Tensor *in = chain_reshape(&c, input, input->ndim, sizes);
+  tl_Tensor *w = chain_repeat(&c, weight, samples), *b = chain_repeat(&c, bias, samples);
+  tl_Tensor *mean = chain_repeat(&c, running_mean, samples);
+  tl_Tensor *var = chain_repeat(&c, running_var, samples);
+  tl_Tensor *out =
+      TLI_STEP(&c, tlo_batch_norm(in, mean, var, w, b, use_input_stats, momentum, eps));
+  if (use_input_stats && mean && !c.failed) take_back(&c, running_mean, mean, samples);
+  if (use_input_stats && var && !c.failed) take_back(&c, running_var, var, samples);
+  out = chain_reshape(&c, out, input->ndim, input->sizes);
+  return tli_chain_end(&c, out);
+}
+
+/* ---- layer_norm and rms_norm ---- */
+
+typedef struct Rows {
+  int64_t rows, n;
+} Rows;
+
+static Rows rows_of(const tl_Tensor *t, int64_t dims) {
+  Rows r = {1, 1};
+  for (int d = 0; d < t->ndim; d++) *(d < t->ndim - dims ? &r.rows : &r.n) *= t->sizes[d];
+  return r;
+}
+
+/* normalized_shape must be input's last sizes, and the parameters' shape. */
+static bool check_shape(const char *op, const tl_Tensor *input, tl_Ints shape,
+                        const tl_Tensor *weight, const tl_Tensor *bias) {
+  TL_TRY(check_floating(op, input));
+  bool fits = shape.n >= 1 && shape.n <= input->ndim;
+  for (int64_t d = 0; fits && d < shape.n; d++)
+    fits = input->sizes[input->ndim - shape.n + d] == shape.v[d];
+  if (!fits)
+    return tli_fail(TL_ESHAPE,
+                    "%s: expected input whose last sizes are normalized_shape %s, got %s", op,
+                    tli_shape_str((int)shape.n, shape.v), tli_sizes_str(input));
+  for (int k = 0; k < 2; k++) {
+    const tl_Tensor *t = k == 0 ? weight : bias;
+    bool same = t == NULL || t->ndim == shape.n;
+    for (int64_t d = 0; t && same && d < shape.n; d++) same = t->sizes[d] == shape.v[d];
+    if (!same)
+      return tli_fail(TL_ESHAPE, "%s: %s: expected shape %s, got %s", op,
+                      k == 0 ? "weight" : "bias", tli_shape_str((int)shape.n, shape.v),
+                      tli_sizes_str(t));
+  }
+  return true;
+}
+
+static bool run_rows(tli_Chain *c, tl_Tensor *input, int64_t dims, tl_Tensor *weight,
+                     tl_Tensor *bias, double eps, tl_Tensor **result, tl_Tensor **mean,
+                     tl_Tensor **rstd) {
+  tl_DType dtype = (tl_DType)input->dtype;
+  Rows r = rows_of(input, dims);
+  tl_Tensor *in = chain_cast(c, input, dtype);
+  tl_Tensor *w = weight ? chain_cast(c, weight, dtype) : NULL;
+  tl_Tensor *b = bias ? chain_cast(c, bias, dtype) : NULL;
+  *result = TLI_STEP(c, tli_empty(dtype, tli_device(input), input->ndim, input->sizes));
+  if (mean) *mean = chain_empty(c, stat_dtype(input), input, r.rows);
+  *rstd = chain_empty(c, stat_dtype(input), input, r.rows);
+  if (c->failed || r.rows == 0 || r.n == 0) return !c->failed;
+  if (!tli_backend(tli_device(input))
+           ->layer_norm(tli_array(*result), array_of(mean ? *mean : NULL), tli_array(*rstd),
+                        tli_array(in), array_of(w), array_of(b), r.rows, r.n, eps))
+    c->failed = true;
+  return !c->failed;
+}
+
+static bool fused_rows(tl_Tensor *grad_output, tl_Tensor *input, int64_t dims, tl_Tensor *weight,
+                       tl_Tensor *mean, tl_Tensor *rstd, Wanted want, tl_Tensor **out) {
+  tli_Chain c = {0};
+  bool mode = tli_set_grad_mode(false);
+  tl_DType dtype = (tl_DType)input->dtype;
+  Rows r = rows_of(input, dims);
+  const int64_t *tail = input->sizes + input->ndim - dims;
+  tl_Tensor *g = chain_cast(&c, grad_output, dtype), *in = chain_cast(&c, input, dtype);
+  tl_Tensor *w = weight ? chain_cast(&c, weight, dtype) : NULL;
+  if (want.input)
+    out[0] = TLI_STEP(&c, tli_empty(dtype, tli_device(in), input->ndim, input->sizes));
+  if (want.weight) out[1] = TLI_STEP(&c, tli_empty(dtype, tli_device(in), (int)dims, tail));
+  if (want.bias) out[2] = TLI_STEP(&c, tli_empty(dtype, tli_device(in), (int)dims, tail));
+  if (!c.failed && (r.rows == 0 || r.n == 0)) {
+    for (int i = 1; i < 3; i++)
+      if (out[i] && !tli_fill(out[i], tli_int(0))) c.failed = true;
+  } else if (!c.failed &&
+             !tli_backend(tli_device(in))
+                  ->layer_norm_backward(array_of(out[0]), array_of(out[1]), array_of(out[2]),
+                                        tli_array(g), tli_array(in), array_of(mean),
+                                        tli_array(rstd), array_of(w), r.rows, r.n)) {
+    c.failed = true;
+  }
+  return unrecorded_end(&c, mode, out, 3);
+}
+
+static bool recorded_rows(tl_Tensor *grad, tl_Tensor *input, int64_t dims, tl_Tensor *weight,
+                          double eps, bool centre, Wanted want, tl_Tensor **out) {
+  tli_Chain c = {0};
+  int64_t last[TL_MAX_DIMS];
+  for (int64_t d = 0; d < dims; d++) last[d] = input->ndim - dims + d;
+  tl_Tensor like = {.ndim = (uint8_t)dims};
+  for (int64_t d = 0; d < dims; d++) like.sizes[d] = input->sizes[last[d]];
+  recorded_gradients(&c, grad, input, weight, &like, (tl_Ints){dims, last}, eps, centre, want, out);
+  return hand_over(&c, out, 3);
+}
+
+bool tli_op_layer_norm_core(tl_Tensor *input, int64_t dims, tl_Tensor *weight, tl_Tensor *bias,
+                            double eps, tl_Tensor **out) {
+  tli_Chain c = {0};
+  run_rows(&c, input, dims, weight, bias, eps, &out[0], &out[1], &out[2]);
+  return hand_over(&c, out, 3);
+}
+
+bool tlo_layer_norm_backward(tl_Tensor *grad_output, tl_Tensor *input, int64_t dims,
+                             tl_Tensor *weight, tl_Tensor *mean, tl_Tensor *rstd, double eps,
+                             bool want_input, bool want_weight, bool want_bias, tl_Tensor **out) {
+  Wanted want = {want_input, want_weight, want_bias};
+  out[0] = out[1] = out[2] = NULL;
+  if (watched(grad_output, input, weight))
+    return recorded_rows(grad_output, input, dims, weight, eps, true, want, out);
+  return fused_rows(grad_output, input, dims, weight, mean, rstd, want, out);
+}
+
+tl_Tensor *tlo_layer_norm(tl_Tensor *input, tl_Ints normalized_shape, tl_Tensor *weight,
+                          tl_Tensor *bias, double eps) {
+  TL_TRY_NULL(check_shape("layer_norm", input, normalized_shape, weight, bias));
+  tl_Tensor *out[3];
+  bool ok = tlo_layer_norm_core(input, normalized_shape.n, weight, bias, eps, out);
+  return first_of(ok, out, 3);
+}
+
+bool tli_op_rms_norm_core(tl_Tensor *input, int64_t dims, tl_Tensor *weight, double eps,
+                          tl_Tensor **out) {
+  tli_Chain c = {0};
+  run_rows(&c, input, dims, weight, NULL, eps, &out[0], NULL, &out[1]);
+  return hand_over(&c, out, 2);
+}
+
+bool tlo_rms_norm_backward(tl_Tensor *grad_output, tl_Tensor *input, int64_t dims,
+                           tl_Tensor *weight, tl_Tensor *rstd, double eps, bool want_input,
+                           bool want_weight, tl_Tensor **out) {
+  Wanted want = {want_input, want_weight, false};
+  tl_Tensor *both[3] = {NULL};
+  bool ok = watched(grad_output, input, weight)
+                ? recorded_rows(grad_output, input, dims, weight, eps, false, want, both)
+                : fused_rows(grad_output, input, dims, weight, NULL, rstd, want, both);
+  out[0] = both[0];
+  out[1] = both[1];
+  return ok;
+}
+
+/* The distance from 1 to the next number. */
+static double epsilon_of(tl_DType dtype) {
+  return dtype == TL_F64    ? DBL_EPSILON
+         : dtype == TL_F16  ? 0x1p-10
+         : dtype == TL_BF16 ? 0x1p-7
+                            : FLT_EPSILON;
+}
+
+tl_Tensor *tlo_rms_norm(tl_Tensor *input, tl_Ints normalized_shape, tl_Tensor *weight, double eps) {
+  TL_TRY_NULL(check_shape("rms_norm", input, normalized_shape, weight, NULL));
+  if (isnan(eps)) eps = epsilon_of((tl_DType)input->dtype);
+  tl_Tensor *out[2];
+  bool ok = tlo_rms_norm_core(input, normalized_shape.n, weight, eps, out);
+  return first_of(ok, out, 2);
+}
+
+/* ---- group_norm ---- */
+
+/* (N, G, C / G, L): what is normalised together are the last two. */
+static void group_sizes(const tl_Tensor *t, int64_t groups, int64_t sizes[4]) {
+  Channels s = channels_of(t);
+  sizes[0] = s.outer;
+  sizes[1] = groups;
+  sizes[2] = s.channels / groups;
+  sizes[3] = s.inner;
+}
+
+/* One number per group as one per channel of each sample (N * C). */
+static tl_Tensor *chain_per_channel(tli_Chain *c, tl_Tensor *t, const int64_t sizes[4]) {
+  int64_t narrow[] = {sizes[0], sizes[1], 1}, all = sizes[0] * sizes[1] * sizes[2];
+  tl_Tensor *shaped = chain_reshape(c, t, 3, narrow);
+  tl_Tensor *wide = TLI_STEP(c, tlo_expand(shaped, (tl_Ints){3, sizes}));
+  return chain_reshape(c, wide, 1, &all);
+}
+
+/* One number per channel as one per channel of each sample. */
+static tl_Tensor *chain_per_sample(tli_Chain *c, tl_Tensor *t, tl_DType dtype,
+                                   const int64_t sizes[4]) {
+  int64_t times = sizes[0];
+  return TLI_STEP(c, tlo_tile(chain_cast(c, t, dtype), (tl_Ints){1, &times}));
+}
+
+bool tli_op_group_norm_core(tl_Tensor *input, int64_t groups, tl_Tensor *weight, tl_Tensor *bias,
+                            double eps, tl_Tensor **out) {
+  bool mode = tli_set_grad_mode(false);
+  tli_Chain c = {0};
+  tl_DType stat = stat_dtype(input);
+  int64_t sizes[4];
+  group_sizes(input, groups, sizes);
+  int64_t together = sizes[2] * sizes[3];
+  tl_Tensor *in = chain_cast(&c, input, (tl_DType)input->dtype);
+  out[1] = chain_empty(&c, stat, input, sizes[0] * groups);
+  tl_Tensor *deviation = chain_empty(&c, stat, input, sizes[0] * groups);
+  if (!c.failed && !tli_backend(tli_device(in))
+                        ->channel_moments(tli_data(out[1]), tli_data(deviation), tli_array(in), 1,
+                                          sizes[0] * groups, together))
+    c.failed = true;
+  out[2] = chain_rstd(&c, chain_scale(&c, deviation, 1 / (double)together), eps);
+  tl_Tensor *mean = chain_per_channel(&c, out[1], sizes);
+  tl_Tensor *scale = chain_per_channel(&c, out[2], sizes);
+  if (weight) scale = chain_mul(&c, scale, chain_per_sample(&c, weight, stat, sizes));
+  tl_Tensor *shift = bias ? chain_per_sample(&c, bias, stat, sizes) : NULL;
+  Channels s = {1, sizes[0] * groups * sizes[2], sizes[3]};
+  if (!c.failed) out[0] = chain_affine(&c, in, mean, scale, shift, NULL, NULL, s);
+  return unrecorded_end(&c, mode, out, 3);
+}
+
+/* The sums over the channels of a group, one number per group. */
+static tl_Tensor *chain_group_sum(tli_Chain *c, tl_Tensor *t, const int64_t sizes[4]) {
+  int64_t all = sizes[0] * sizes[1];
+  return chain_reshape(c, chain_sum(c, chain_reshape(c, t, 3, sizes), 2, false), 1, &all);
+}
+
+/* The sums over the samples, one number per channel. */
+static tl_Tensor *chain_sample_sum(tli_Chain *c, tl_Tensor *t, const int64_t sizes[4]) {
+  int64_t table[] = {sizes[0], sizes[1] * sizes[2]};
+  return chain_sum(c, chain_reshape(c, t, 2, table), 0, false);
+}
+
+static bool group_norm_fused(tl_Tensor *grad_output, tl_Tensor *input, int64_t groups,
+                             tl_Tensor *weight, tl_Tensor *mean, tl_Tensor *rstd, Wanted want,
+                             tl_Tensor **out) {
+  bool mode = tli_set_grad_mode(false);
+  tli_Chain c = {0};
+  tl_DType dtype = (tl_DType)input->dtype, stat = stat_dtype(input);
+  int64_t sizes[4];
+  group_sizes(input, groups, sizes);
+  Channels s = {1, sizes[0] * groups * sizes[2], sizes[3]};
+  tl_Tensor *g = chain_cast(&c, grad_output, dtype), *in = chain_cast(&c, input, dtype);
+  tl_Tensor *means = chain_per_channel(&c, mean, sizes);
+  tl_Tensor *sum = NULL, *product = NULL;
+  if (!c.failed) chain_products(&c, g, in, means, s, &sum, &product);
+  if (want.input) {
+    tl_Tensor *factor = chain_per_channel(&c, rstd, sizes), *sums = sum, *products = product;
+    if (weight) {
+      tl_Tensor *w = chain_per_sample(&c, weight, stat, sizes);
+      factor = chain_mul(&c, factor, w);
+      sums = chain_mul(&c, sum, w);
+      products = chain_mul(&c, product, w);
+    }
+    double n = (double)(sizes[2] * sizes[3]);
+    tl_Tensor *cube = chain_mul(&c, chain_mul(&c, rstd, rstd), rstd);
+    tl_Tensor *slope = chain_mul(&c, chain_group_sum(&c, products, sizes), cube);
+    tl_Tensor *shift = chain_mul(&c, chain_group_sum(&c, sums, sizes), rstd);
+    slope = chain_per_channel(&c, chain_scale(&c, slope, -1 / n), sizes);
+    shift = chain_per_channel(&c, chain_scale(&c, shift, -1 / n), sizes);
+    if (!c.failed) out[0] = chain_affine(&c, in, means, slope, shift, g, factor, s);
+  }
+  if (want.weight) {
+    tl_Tensor *scaled = chain_mul(&c, product, chain_per_channel(&c, rstd, sizes));
+    out[1] = chain_sample_sum(&c, scaled, sizes);
+  }
+  if (want.bias) out[2] = chain_sample_sum(&c, sum, sizes);
+  return unrecorded_end(&c, mode, out, 3);
+}
+
+static bool group_norm_recorded(tl_Tensor *grad, tl_Tensor *input, int64_t groups,
+                                tl_Tensor *weight, double eps, Wanted want, tl_Tensor **out) {
+  tli_Chain c = {0};
+  int64_t sizes[4];
+  group_sizes(input, groups, sizes);
+  tl_Tensor like = {.ndim = 4};
+  for (int d = 0; d < 4; d++) like.sizes[d] = d == 1 || d == 2 ? sizes[d] : 1;
+  tl_Tensor *g = chain_reshape(&c, grad, 4, sizes), *in = chain_reshape(&c, input, 4, sizes);
+  tl_Tensor *w = weight ? chain_reshape(&c, weight, 4, like.sizes) : NULL;
+  if (!c.failed)
+    recorded_gradients(&c, g, in, w, &like, (tl_Ints){2, (int64_t[]){2, 3}}, eps, true, want, out);
+  if (out[0] && !c.failed) out[0] = chain_reshape(&c, out[0], input->ndim, input->sizes);
+  for (int i = 1; i < 3; i++)
+    if (out[i] && !c.failed) out[i] = chain_reshape(&c, out[i], 1, &input->sizes[1]);
+  return hand_over(&c, out, 3);
+}
+
+bool tlo_group_norm_backward(tl_Tensor *grad_output, tl_Tensor *input, int64_t groups,
+                             tl_Tensor *weight, tl_Tensor *mean, tl_Tensor *rstd, double eps,
+                             bool want_input, bool want_weight, bool want_bias, tl_Tensor **out) {
+  Wanted want = {want_input, want_weight, want_bias};
+  out[0] = out[1] = out[2] = NULL;
+  if (watched(grad_output, input, weight))
+    return group_norm_recorded(grad_output, input, groups, weight, eps, want, out);
+  return group_norm_fused(grad_output, input, groups, weight, mean, rstd, want, out);
+}
+
+tl_Tensor *tlo_group_norm(tl_Tensor *input, int64_t num_groups, tl_Tensor *weight, tl_Tensor *bias,
+                          double eps) {
+  TL_TRY_NULL(check_floating("group_norm", input));
+  if (input->ndim < 2)
+    return tli_fail_null(TL_ESHAPE, "group_norm: input: expected (N, C, ...), got %s",
+                         tli_sizes_str(input));
+  int64_t channels = input->sizes[1];
+  if (num_groups < 1 || channels % num_groups != 0)
+    return tli_fail_null(
+        TL_EARG, "group_norm: num_groups: expected a divisor of %" PRId64 " channels, got %" PRId64,
+        channels, num_groups);
+  TL_TRY_NULL(check_channels("group_norm", "weight", weight, channels));
+  TL_TRY_NULL(check_channels("group_norm", "bias", bias, channels));
+  if (input->numel == 0) return tlo_clone(input);
+  tl_Tensor *out[3];
+  bool ok = tlo_group_norm_core(input, num_groups, weight, bias, eps, out);
+  return first_of(ok, out, 3);
+}
+
+/* ---- local_response_norm ---- */
+
+tl_Tensor *tlo_local_response_norm(tl_Tensor *input, int64_t size, double alpha, double beta,
+                                   double k) {
+  if (input->ndim < 3)
+    return tli_fail_null(TL_ESHAPE,
+                         "local_response_norm: input: expected at least 3 dimensions, "
+                         "got %s",
+                         tli_sizes_str(input));
+  if (size < 1)
+    return tli_fail_null(TL_EARG, "local_response_norm: size: expected at least 1, got %" PRId64,
+                         size);
+  if (input->numel == 0) return tlo_clone(input);
+  Channels s = channels_of(input);
+  int64_t planes[] = {s.outer, 1, s.channels, s.inner};
+  int64_t around[] = {0, 0, size / 2, (size - 1) / 2};
+  tl_Ints window = {2, (int64_t[]){size, 1}};
+  tli_Chain c = {0};
+  tl_Tensor *squares = chain_reshape(&c, chain_mul(&c, input, input), 4, planes);
+  tl_Tensor *padded = TLI_STEP(&c, tlo_constant_pad(squares, (tl_Ints){4, around}, tli_int(0)));
+  tl_Tensor *means =
+      TLI_STEP(&c, tlo_avg_pool2d(padded, window, tli_one, tli_zero, false, true, TLI_NOINT));
+  means = chain_reshape(&c, means, input->ndim, input->sizes);
+  tl_Tensor *sum = chain_add(&c, chain_scale(&c, means, alpha), chain_number(&c, k));
+  tl_Tensor *divisor = TLI_STEP(&c, tlo_pow(sum, chain_number(&c, beta)));
+  return tli_chain_end(&c, chain_div(&c, input, divisor));
+}

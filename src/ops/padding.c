@@ -1,0 +1,164 @@
+/*
+** padding.c - padding. A constant is written around a copy; the other modes
+** choose elements of the input, one dimension after the other.
+*/
+#include <string.h>
+
+#include "ops/chain.h"
+
+/* ---- with a constant ---- */
+
+/* `pad` gives what comes before and after the last dimension, then the one
+** before it, and so on. Sizes of the result; negative numbers cut off. */
+static bool padded_sizes(const tl_Tensor *self, tl_Ints pad, int64_t *sizes) {
+  if (pad.n % 2 != 0 || pad.n / 2 > self->ndim)
+    return tli_fail(TL_EARG,
+                    "pad: pad: expected an even count of numbers, at most %d for input "
+                    "%s, got %" PRId64,
+                    2 * self->ndim, tli_sizes_str(self), pad.n);
+  for (int d = 0; d < self->ndim; d++) sizes[d] = self->sizes[d];
+  for (int k = 0; k < pad.n / 2; k++) {
+    int d = self->ndim - 1 - k;
+    int64_t size;
+    if (__builtin_add_overflow(pad.v[2 * k], pad.v[2 * k + 1], &size) ||
+        __builtin_add_overflow(size, sizes[d], &size) || size < 0)
+      return tli_fail(TL_EARG,
+                      "pad: pad: %" PRId64 " and %" PRId64 " do not fit dimension " TLI_POS
+                      " of input %s",
+                      pad.v[2 * k], pad.v[2 * k + 1], (int64_t)d, tli_sizes_str(self));
+    sizes[d] = size;
+  }
+  return true;
+}
+
+/* Copies the part of self that remains to its place in result. */
+static bool copy_inside(tl_Tensor *result, const tl_Tensor *self, tl_Ints pad) {
+  int64_t sizes[TL_MAX_DIMS];
+  int64_t from = self->offset, to = result->offset;
+  for (int d = 0; d < self->ndim; d++) {
+    int k = self->ndim - 1 - d;
+    int64_t before = k < pad.n / 2 ? pad.v[2 * k] : 0;
+    int64_t begin = before < 0 ? -before : 0; /* in self */
+    int64_t end =
+        result->sizes[d] - before < self->sizes[d] ? result->sizes[d] - before : self->sizes[d];
+    sizes[d] = end - begin;
+    if (sizes[d] <= 0) return true;
+    from += begin * self->strides[d];
+    to += (begin + before) * result->strides[d];
+  }
+  tl_Tensor *src = tli_alias(self, self->ndim, sizes, self->strides, from);
+  tl_Tensor *dst = src ? tli_alias(result, result->ndim, sizes, result->strides, to) : NULL;
+  bool ok = dst && tli_copy(dst, src);
+  tli_release(src);
+  tli_release(dst);
+  return ok;
+}
+
+tl_Tensor *tli_op_constant_pad(tl_Tensor *self, tl_Ints pad, tl_Scalar value) {
+  int64_t sizes[TL_MAX_DIMS];
+  TL_TRY_NULL(padded_sizes(self, pad, sizes));
+  tl_Tensor *result = tli_empty((tl_DType)self->dtype, tli_device(self), self->ndim, sizes);
+  if (result && tli_fill(result, value) && copy_inside(result, self, pad)) return result;
+  tli_release(result);
+  return NULL;
+}
+
+tl_Tensor *tlo_constant_unpad(tl_Tensor *self, tl_Ints pad) {
+  int64_t opposite[2 * TL_MAX_DIMS];
+  for (int k = 0; k < pad.n; k++) opposite[k] = -pad.v[k];
+  return tlo_constant_pad(self, (tl_Ints){pad.n, opposite}, tli_int(0));
+}
+
+/* ---- with elements of the input ---- */
+
+typedef enum Mode { REFLECT, REPLICATE, CIRCULAR } Mode;
+
+static bool find_mode(const char *name, Mode *mode) {
+  static const char *const names[] = {"reflect", "replicate", "circular"};
+  for (int k = 0; k < 3; k++) {
+    if (strcmp(name, names[k]) != 0) continue;
+    *mode = (Mode)k;
+    return true;
+  }
+  return tli_fail(TL_EARG,
+                  "pad: mode: expected \"constant\", \"reflect\", \"replicate\" or "
+                  "\"circular\", got \"%s\"",
+                  name);
+}
+
+/* Whether `more` elements can be made of `size` there are. */
+static bool check_room(Mode mode, int d, int64_t size, int64_t more) {
+  int64_t most = mode == REFLECT ? size - 1 : mode == CIRCULAR ? size : INT64_MAX;
+  if (more <= 0 || (size > 0 && more <= most)) return true;
+  if (size == 0 || mode == REPLICATE)
+    return tli_fail(TL_ESHAPE, "pad: dimension " TLI_POS " is empty and cannot be continued",
+                    (int64_t)d);
+  return tli_fail(TL_ESHAPE,
+                  "pad: pad: expected at most %" PRId64 " for dimension " TLI_POS
+                  " of size %" PRId64 ", got %" PRId64,
+                  most, (int64_t)d, size, more);
+}
+
+/* Which of `size` elements, from 0, stands at place i, which may lie outside. */
+static int64_t source(Mode mode, int64_t i, int64_t size) {
+  if (i >= 0 && i < size) return i;
+  switch (mode) {
+  case REFLECT: return i < 0 ? -i : 2 * (size - 1) - i;
+  case REPLICATE: return i < 0 ? 0 : size - 1;
+  case CIRCULAR: break;
+  }
+  return i < 0 ? i + size : i - size;
+}
+
+static tl_Tensor *pad_dim(tl_Tensor *self, Mode mode, int d, int64_t before, int64_t after) {
+  int64_t first = 0, size = self->sizes[d];
+  if (before < -size || after < -size)
+    return tli_fail_null(TL_EARG,
+                         "pad: pad: dimension " TLI_POS " has only %" PRId64 " elements to cut off",
+                         (int64_t)d, size);
+  if (mode == CIRCULAR) { /* what is left goes round */
+    first = before < 0 ? -before : 0;
+    size -= first + (after < 0 ? -after : 0);
+  }
+  TL_TRY_NULL(check_room(mode, d, size, before));
+  TL_TRY_NULL(check_room(mode, d, size, after));
+  int64_t n = before + self->sizes[d] + after;
+  tl_Tensor *positions = tli_new("pad", (tl_Ints){1, &n}, TL_I64, TLI_CPU);
+  if (positions == NULL) return NULL;
+  int64_t *at = tli_data(positions);
+  for (int64_t i = 0; i < n; i++) at[i] = first + source(mode, i - before - first, size) + 1;
+  tli_Chain c = {0};
+  tli_keep(&c, positions);
+  tl_Tensor *there = TLI_STEP(&c, tlo_to_device(positions, tli_device(self), TL_NODTYPE, false));
+  return tli_chain_end(&c, TLI_STEP(&c, tlo_index_select(self, d, there)));
+}
+
+static tl_Tensor *pad_with_elements(tl_Tensor *input, tl_Ints pad, Mode mode) {
+  int64_t sizes[TL_MAX_DIMS];
+  TL_TRY_NULL(padded_sizes(input, pad, sizes));
+  int fixed = input->ndim > 3 ? 2 : 1;
+  if (pad.n / 2 > input->ndim - fixed)
+    return tli_fail_null(TL_ESHAPE,
+                         "pad: pad: expected at most %d numbers for input %s in this "
+                         "mode, got %" PRId64,
+                         2 * (input->ndim > fixed ? input->ndim - fixed : 0), tli_sizes_str(input),
+                         pad.n);
+  tli_Chain c = {0};
+  tl_Tensor *result = input;
+  for (int k = 0; k < pad.n / 2 && result; k++) {
+    int64_t before = pad.v[2 * k], after = pad.v[2 * k + 1];
+    if (before == 0 && after == 0) continue;
+    result = TLI_STEP(&c, pad_dim(result, mode, input->ndim - 1 - k, before, after));
+  }
+  return tli_chain_end(&c, result);
+}
+
+tl_Tensor *tlo_pad(tl_Tensor *input, tl_Ints pad, const char *mode, tl_Scalar value) {
+  Mode by_elements = REFLECT;
+  if (strcmp(mode, "constant") == 0)
+    return tlo_constant_pad(input, pad, tli_given(value) ? value : tli_int(0));
+  TL_TRY_NULL(find_mode(mode, &by_elements));
+  if (tli_given(value) && tli_to_double(value) != 0)
+    return tli_fail_null(TL_EARG, "pad: value: mode \"%s\" takes none", mode);
+  return pad_with_elements(input, pad, by_elements);
+}

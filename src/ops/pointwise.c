@@ -1,0 +1,184 @@
+/*
+** pointwise.c - every elementwise operator goes through here: promotion,
+** broadcasting, the result's memory, then one kernel call. Most calls are of
+** inputs that are alike; those take the short way at the top of tli_pointwise,
+** which is the hot path of the whole library.
+*/
+#include "ops/common.h"
+
+/* The dtype that inputs are brought to. */
+static tl_DType common_dtype(const tli_PointwiseSpec *spec, tl_Tensor *const *in) {
+  tl_DType dtype = (tl_DType)in[0]->dtype;
+  for (int i = 1; i < spec->ninputs; i++)
+    if (in[i]->dtype != dtype || (in[i]->flags & TLI_NUMBER))
+      return tli_result_dtype(in, spec->ninputs);
+  return dtype;
+}
+
+/* Operators that refuse bool: those on integers only where nothing else comes
+** with it, arithmetic like sub always, as in PyTorch. */
+static bool check_bool(const tli_PointwiseSpec *spec, tl_Tensor *const *in, tl_DType dtype) {
+  bool found = spec->types == TLI_TYPES_INTEGER && dtype == TL_BOOL;
+  for (int i = 0; i < spec->ninputs && spec->types != TLI_TYPES_INTEGER; i++)
+    found = found || in[i]->dtype == TL_BOOL;
+  if (!found) return true;
+  return tli_fail(
+      TL_EDTYPE,
+      "%s: does not take bool tensors; use logical_not, logical_xor or bitwise operators",
+      spec->name);
+}
+
+static bool check_dtype(const tli_PointwiseSpec *spec, tl_Tensor *const *in, tl_DType *dtype) {
+  if (!spec->takes_bool) TL_TRY(check_bool(spec, in, *dtype));
+  if (tli_is_float(*dtype)) {
+    if (spec->types != TLI_TYPES_INTEGER) return true;
+    return tli_fail(TL_EDTYPE, "%s: expected integer or bool tensors, got %s", spec->name,
+                    tl_dtype_name(*dtype));
+  }
+  if (spec->types == TLI_TYPES_FLOATING) *dtype = TL_F32;
+  return true;
+}
+
+static bool check_params(const tli_PointwiseSpec *spec, tl_DType dtype, const tl_Scalar *params) {
+  if (tli_is_float(dtype)) return true;
+  for (int i = 0; i < spec->nparams; i++)
+    if (params[i].kind == TL_FLOATING)
+      return tli_fail(TL_EDTYPE, "%s: expected an integer argument for integer tensors, got %g",
+                      spec->name, params[i].f);
+  return true;
+}
+
+static bool run_kernel(tlk_Pointwise kernel, tl_DType dtype, tl_Tensor *const *in, int ninputs,
+                       const tl_Scalar *params, tl_Tensor *out) {
+  tl_Tensor *args[TLI_ITER_MAX] = {out};
+  for (int i = 0; i < ninputs; i++) args[i + 1] = in[i];
+  tli_Iter it;
+  tli_iter_build(&it, out->ndim, out->sizes, args, ninputs + 1);
+  return tli_backend(tli_device(out))->pointwise(kernel, tli_dtype_compute(dtype), &it, params);
+}
+
+/* Powers with a number as exponent, for the common ones of which there are
+** kernels that are faster by far. */
+static bool run_power(tl_DType dtype, tl_Tensor *const *in, tl_Tensor *out) {
+  double e = tli_to_double(tli_load(tli_data(in[1]), (tl_DType)in[1]->dtype));
+  tlk_Pointwise kernel = TLK_pow;
+  if (!tli_is_float(dtype)) {
+    if (e < 0)
+      return tli_fail(TL_EARG,
+                      "pow: integers to the power of a negative integer, %g, are no "
+                      "integers; use floating tensors",
+                      e);
+    kernel = e == 2 ? TLK_square : e == 3 ? TLK_cube : TLK_pow;
+  } else {
+    kernel = e == 2      ? TLK_square
+             : e == 3    ? TLK_cube
+             : e == 0.5  ? TLK_sqrt
+             : e == -1   ? TLK_reciprocal
+             : e == -0.5 ? TLK_rsqrt
+                         : TLK_pow;
+  }
+  return run_kernel(kernel, dtype, in, kernel == TLK_pow ? 2 : 1, NULL, out);
+}
+
+static bool run(const tli_PointwiseSpec *spec, tl_DType dtype, tl_Tensor *const *in,
+                const tl_Scalar *params, tl_Tensor *out) {
+  if (out->numel == 0) return true;
+  if (spec->kernel == TLK_pow && (in[1]->flags & TLI_NUMBER)) return run_power(dtype, in, out);
+  return run_kernel(spec->kernel, dtype, in, spec->ninputs, params, out);
+}
+
+/* Shape, dtype and device of the result; what is wrong with the inputs. */
+static bool plan(const tli_PointwiseSpec *spec, tl_Tensor *const *in, const tl_Scalar *params,
+                 tl_DType *dtype, int *ndim, int64_t *sizes) {
+  *dtype = common_dtype(spec, in);
+  TL_TRY(check_dtype(spec, in, dtype));
+  TL_TRY(check_params(spec, *dtype, params));
+  TL_TRY(tli_same_device_all(spec->name, in, spec->ninputs));
+  return tli_broadcast_shape(spec->name, in, spec->ninputs, ndim, sizes);
+}
+
+/* The input that lends the result its device and order of dimensions: the
+** first whose shape is the result's. */
+static const tl_Tensor *model(const tli_PointwiseSpec *spec, tl_Tensor *const *in, int ndim,
+                              const int64_t *sizes) {
+  for (int i = 0; i < spec->ninputs; i++) {
+    if (in[i]->ndim != ndim) continue;
+    int d = 0;
+    while (d < ndim && in[i]->sizes[d] == sizes[d]) d++;
+    if (d == ndim && !(in[i]->flags & TLI_NUMBER)) return in[i];
+  }
+  return NULL;
+}
+
+/* Row-major floating tensors of one dtype, shape and device: nothing is to be
+** promoted or broadcast, and nothing can be wrong with them. */
+static bool alike(const tli_PointwiseSpec *spec, tl_Tensor *const *in) {
+  const tl_Tensor *first = in[0];
+  if ((first->flags & (TLI_CONTIGUOUS | TLI_NUMBER)) != TLI_CONTIGUOUS) return false;
+  if (!tli_is_float((tl_DType)first->dtype) || spec->types == TLI_TYPES_INTEGER) return false;
+  for (int i = 1; i < spec->ninputs; i++) {
+    const tl_Tensor *t = in[i];
+    if (t->dtype != first->dtype || !tli_same_sizes(t, first) ||
+        (t->flags & (TLI_CONTIGUOUS | TLI_NUMBER)) != TLI_CONTIGUOUS ||
+        !tli_same_device(tli_device(t), tli_device(first)))
+      return false;
+  }
+  return true;
+}
+
+static tl_Tensor *run_alike(const tli_PointwiseSpec *spec, tl_Tensor *const *in,
+                            const tl_Scalar *params) {
+  tl_DType dtype = (tl_DType)in[0]->dtype;
+  tl_Tensor *out = tli_empty_like(in[0], spec->to_bool ? TL_BOOL : dtype);
+  if (out && !run(spec, dtype, in, params, out)) {
+    tli_release(out);
+    return NULL;
+  }
+  return out;
+}
+
+tl_Tensor *tli_pointwise(const tli_PointwiseSpec *spec, tl_Tensor *const *in,
+                         const tl_Scalar *params) {
+  if (alike(spec, in)) return run_alike(spec, in, params);
+  tl_DType dtype;
+  int ndim;
+  int64_t sizes[TL_MAX_DIMS];
+  TL_TRY_NULL(plan(spec, in, params, &dtype, &ndim, sizes));
+  const tl_Tensor *like = model(spec, in, ndim, sizes);
+  tl_DType result = spec->to_bool ? TL_BOOL : dtype;
+  tl_Tensor *out =
+      like ? tli_empty_like(like, result) : tli_empty(result, tli_device(in[0]), ndim, sizes);
+  if (out && !run(spec, dtype, in, params, out)) {
+    tli_release(out);
+    return NULL;
+  }
+  return out;
+}
+
+static bool into_fresh(const tli_PointwiseSpec *spec, tl_DType dtype, tl_Tensor *const *in,
+                       const tl_Scalar *params, tl_Tensor *out) {
+  tl_Tensor *fresh = tli_empty_like(out, (tl_DType)out->dtype);
+  bool ok = fresh && run(spec, dtype, in, params, fresh) && tli_copy(out, fresh);
+  tli_release(fresh);
+  return ok;
+}
+
+bool tli_pointwise_into(const tli_PointwiseSpec *spec, tl_Tensor *const *in,
+                        const tl_Scalar *params, tl_Tensor *out) {
+  tl_DType dtype;
+  int ndim;
+  int64_t sizes[TL_MAX_DIMS];
+  TL_TRY(plan(spec, in, params, &dtype, &ndim, sizes));
+  tl_DType result = spec->to_bool ? TL_BOOL : dtype;
+  if (tli_dtype_category(result) > tli_dtype_category((tl_DType)out->dtype))
+    return tli_fail(TL_EDTYPE, "%s_: a result of dtype %s cannot be stored in a tensor of dtype %s",
+                    spec->name, tl_dtype_name(result), tl_dtype_name((tl_DType)out->dtype));
+  bool fits = out->ndim == ndim;
+  for (int d = 0; fits && d < ndim; d++) fits = out->sizes[d] == sizes[d];
+  if (!fits)
+    return tli_fail(TL_ESHAPE, "%s_: the result has shape %s, which does not fit self of shape %s",
+                    spec->name, tli_shape_str(ndim, sizes), tli_sizes_str(out));
+  for (int i = 0; i < spec->ninputs; i++)
+    if (tli_clashes(out, in[i])) return into_fresh(spec, dtype, in, params, out);
+  return run(spec, dtype, in, params, out);
+}

@@ -1,0 +1,322 @@
+/*
+** products.c - further products, as compositions of matrix products.
+*/
+#include <string.h>
+
+#include "ops/common.h"
+
+/* ---- with a sum ---- */
+
+static bool check_ndims(const char *op, const tl_Tensor *a, int na, const tl_Tensor *b, int nb) {
+  if (a->ndim == na && b->ndim == nb) return true;
+  return tli_fail(TL_ESHAPE, "%s: expected tensors of %d and %d dimensions, got shapes %s and %s",
+                  op, na, nb, tli_sizes_str(a), tli_sizes_str(b));
+}
+
+/* Side by side and one below the other the batches are one product. */
+tl_Tensor *tlo_addbmm(tl_Tensor *self, tl_Tensor *batch1, tl_Tensor *batch2, tl_Scalar beta,
+                      tl_Scalar alpha) {
+  TL_TRY_NULL(check_ndims("addbmm", batch1, 3, batch2, 3));
+  if (batch1->sizes[0] != batch2->sizes[0] || batch1->sizes[2] != batch2->sizes[1])
+    return tli_fail_null(TL_ESHAPE, "addbmm: batch or inner sizes differ: %s x %s",
+                         tli_sizes_str(batch1), tli_sizes_str(batch2));
+  int64_t k = batch1->sizes[0] * batch1->sizes[2];
+  tl_Tensor *t[3] = {NULL};
+  tl_Tensor *result = NULL;
+  TLI_SLOT(t[0], tlo_transpose(batch1, 0, 1));
+  TLI_SLOT(t[1], tlo_reshape(t[0], (tl_Ints){2, (int64_t[]){batch1->sizes[1], k}}));
+  TLI_SLOT(t[2], tlo_reshape(batch2, (tl_Ints){2, (int64_t[]){k, batch2->sizes[2]}}));
+  result = tlo_addmm(self, t[1], t[2], beta, alpha);
+done:
+  tli_release_results(t, 3);
+  return result;
+}
+
+tl_Tensor *tlo_addmv(tl_Tensor *self, tl_Tensor *mat, tl_Tensor *vec, tl_Scalar beta,
+                     tl_Scalar alpha) {
+  TL_TRY_NULL(check_ndims("addmv", mat, 2, vec, 1));
+  if (mat->sizes[1] != vec->sizes[0])
+    return tli_fail_null(TL_ESHAPE, "addmv: inner sizes differ: %s x %s", tli_sizes_str(mat),
+                         tli_sizes_str(vec));
+  if (self->ndim > 1 || (self->numel != 1 && self->numel != mat->sizes[0]))
+    return tli_fail_null(TL_ESHAPE,
+                         "addmv: self of shape %s does not broadcast to a vector of %" PRId64,
+                         tli_sizes_str(self), mat->sizes[0]);
+  tl_Tensor *t[3] = {NULL};
+  tl_Tensor *result = NULL;
+  TLI_SLOT(t[0], self->ndim == 0 ? tli_retain(self) : tlo_unsqueeze(self, 1));
+  TLI_SLOT(t[1], tlo_unsqueeze(vec, 1));
+  TLI_SLOT(t[2], tlo_addmm(t[0], mat, t[1], beta, alpha));
+  result = tlo_select(t[2], 1, 0);
+done:
+  tli_release_results(t, 3);
+  return result;
+}
+
+/* With beta 0 self only lends its shape. */
+tl_Tensor *tlo_addr(tl_Tensor *self, tl_Tensor *vec1, tl_Tensor *vec2, tl_Scalar beta,
+                    tl_Scalar alpha) {
+  TL_TRY_NULL(check_ndims("addr", vec1, 1, vec2, 1));
+  int64_t sizes[2] = {vec1->sizes[0], vec2->sizes[0]};
+  if (!tli_expandable(self->ndim, self->sizes, 2, sizes))
+    return tli_fail_null(TL_ESHAPE, "addr: self of shape %s does not broadcast to the product's %s",
+                         tli_sizes_str(self), tli_shape_str(2, sizes));
+  tl_Tensor *t[2] = {NULL};
+  tl_Tensor *result = NULL;
+  TLI_SLOT(t[0], tlo_outer(vec1, vec2));
+  if (tli_to_double(beta) == 0) {
+    result = tlo_scaled(t[0], alpha);
+  } else {
+    TLI_SLOT(t[1], tlo_scaled(self, beta));
+    result = tlo_add(t[1], t[0], alpha);
+  }
+done:
+  tli_release_results(t, 2);
+  return result;
+}
+
+/* ---- vectors ---- */
+
+tl_Tensor *tlo_inner(tl_Tensor *self, tl_Tensor *other) {
+  if (self->ndim == 0 || other->ndim == 0) return tlo_mul(self, other);
+  int64_t last_self = self->ndim - 1, last_other = other->ndim - 1;
+  if (self->sizes[last_self] != other->sizes[last_other])
+    return tli_fail_null(TL_ESHAPE, "inner: last sizes differ: %s x %s", tli_sizes_str(self),
+                         tli_sizes_str(other));
+  return tlo_tensordot_dims(self, other, (tl_Ints){1, &last_self}, (tl_Ints){1, &last_other});
+}
+
+/* The first dimension of size 3 that both have, counted from the end. */
+static int cross_dim(const tl_Tensor *a, const tl_Tensor *b, int64_t dim) {
+  int ndim = a->ndim > b->ndim ? a->ndim : b->ndim;
+  if (dim != TLI_NOINT) {
+    int d = tli_dim("cross", dim, ndim);
+    return d < 0 ? 0 : d - ndim;
+  }
+  for (int d = -ndim; d < 0; d++)
+    if (d >= -a->ndim && d >= -b->ndim && a->sizes[a->ndim + d] == 3) return d;
+  tli_fail(TL_ESHAPE, "cross: expected a dimension of size 3, got shapes %s and %s",
+           tli_sizes_str(a), tli_sizes_str(b));
+  return 0;
+}
+
+/* a rolled by i positions times b rolled by j. */
+static tl_Tensor *rolled_product(tl_Tensor *a, int64_t i, tl_Tensor *b, int64_t j, int64_t d) {
+  tl_Tensor *t[2] = {NULL};
+  tl_Tensor *result = NULL;
+  TLI_SLOT(t[0], tlo_roll(a, (tl_Ints){1, &i}, (tl_Ints){1, &d}));
+  TLI_SLOT(t[1], tlo_roll(b, (tl_Ints){1, &j}, (tl_Ints){1, &d}));
+  result = tlo_mul(t[0], t[1]);
+done:
+  tli_release_results(t, 2);
+  return result;
+}
+
+/* c_i = a_{i+1} b_{i+2} - a_{i+2} b_{i+1} */
+tl_Tensor *tlo_cross(tl_Tensor *self, tl_Tensor *other, int64_t dim) {
+  int d = cross_dim(self, other, dim);
+  if (d == 0) return NULL;
+  if (d < -self->ndim || d < -other->ndim || self->sizes[self->ndim + d] != 3 ||
+      other->sizes[other->ndim + d] != 3)
+    return tli_fail_null(TL_ESHAPE, "cross: expected vectors of 3, got shapes %s and %s",
+                         tli_sizes_str(self), tli_sizes_str(other));
+  tl_Tensor *t[2] = {NULL};
+  tl_Tensor *result = NULL;
+  TLI_SLOT(t[0], rolled_product(self, -1, other, -2, d));
+  TLI_SLOT(t[1], rolled_product(self, -2, other, -1, d));
+  result = tli_minus(t[0], t[1]);
+done:
+  tli_release_results(t, 2);
+  return result;
+}
+
+/* Sizes of a and of b alternate as dimensions of their own, then are joined. */
+tl_Tensor *tlo_kron(tl_Tensor *self, tl_Tensor *other) {
+  int n = self->ndim > other->ndim ? self->ndim : other->ndim;
+  TL_TRY_NULL(tli_check_ndim("kron", 2 * n));
+  int64_t a[TL_MAX_DIMS], b[TL_MAX_DIMS], joined[TL_MAX_DIMS];
+  for (int d = 0; d < n; d++) {
+    int da = d - (n - self->ndim), db = d - (n - other->ndim);
+    a[2 * d] = da < 0 ? 1 : self->sizes[da];
+    b[2 * d + 1] = db < 0 ? 1 : other->sizes[db];
+    a[2 * d + 1] = b[2 * d] = 1;
+    joined[d] = a[2 * d] * b[2 * d + 1];
+  }
+  tl_Tensor *t[3] = {NULL};
+  tl_Tensor *result = NULL;
+  TLI_SLOT(t[0], tlo_reshape(self, (tl_Ints){2 * n, a}));
+  TLI_SLOT(t[1], tlo_reshape(other, (tl_Ints){2 * n, b}));
+  TLI_SLOT(t[2], tlo_mul(t[0], t[1]));
+  result = tlo_reshape(t[2], (tl_Ints){n, joined});
+done:
+  tli_release_results(t, 3);
+  return result;
+}
+
+/* ---- listed dimensions ---- */
+
+/* t with the listed dimensions last (or first), as a matrix; `kept` receives
+** the other sizes. */
+static tl_Tensor *as_matrix(tl_Tensor *t, tl_Ints dims, bool last, int64_t *kept, int *nkept) {
+  bool marked[TL_MAX_DIMS] = {false};
+  int64_t order[TL_MAX_DIMS], inner = 1, outer = 1;
+  for (int64_t k = 0; k < dims.n; k++) {
+    int64_t d = dims.v[k] < 0 ? dims.v[k] + t->ndim : dims.v[k];
+    marked[d] = true;
+    order[last ? t->ndim - dims.n + k : k] = d;
+    inner *= t->sizes[d];
+  }
+  *nkept = 0;
+  for (int d = 0; d < t->ndim; d++) {
+    if (marked[d]) continue;
+    order[last ? *nkept : dims.n + *nkept] = d;
+    outer *= t->sizes[d];
+    kept[(*nkept)++] = t->sizes[d];
+  }
+  int64_t sizes[2] = {last ? outer : inner, last ? inner : outer};
+  tl_Tensor *permuted = tlo_permute(t, (tl_Ints){t->ndim, order});
+  tl_Tensor *matrix = permuted ? tlo_reshape(permuted, (tl_Ints){2, sizes}) : NULL;
+  tli_release(permuted);
+  return matrix;
+}
+
+static bool check_listed(tl_Tensor *self, tl_Tensor *other, tl_Ints a, tl_Ints b) {
+  if (a.n != b.n)
+    return tli_fail(TL_EARG,
+                    "tensordot: expected as many dimensions of self as of other, got %" PRId64
+                    " and %" PRId64,
+                    a.n, b.n);
+  bool marked[TL_MAX_DIMS];
+  if (a.n > 0)
+    TL_TRY(tli_mark_dims("tensordot", a, self->ndim, marked) &&
+           tli_mark_dims("tensordot", b, other->ndim, marked));
+  TL_TRY(tli_check_ndim("tensordot", self->ndim + other->ndim - a.n - b.n));
+  for (int64_t k = 0; k < a.n; k++) {
+    int64_t da = a.v[k] < 0 ? a.v[k] + self->ndim : a.v[k];
+    int64_t db = b.v[k] < 0 ? b.v[k] + other->ndim : b.v[k];
+    if (self->ndim == 0 || other->ndim == 0 || self->sizes[da] != other->sizes[db])
+      return tli_fail(TL_ESHAPE,
+                      "tensordot: dimension " TLI_POS " of %s and " TLI_POS " of %s differ in size",
+                      da, tli_sizes_str(self), db, tli_sizes_str(other));
+  }
+  return true;
+}
+
+tl_Tensor *tlo_tensordot_dims(tl_Tensor *self, tl_Tensor *other, tl_Ints dims_self,
+                              tl_Ints dims_other) {
+  TL_TRY_NULL(check_listed(self, other, dims_self, dims_other));
+  int64_t sizes[2 * TL_MAX_DIMS];
+  int na = 0, nb = 0;
+  tl_Tensor *t[3] = {NULL};
+  tl_Tensor *result = NULL;
+  TLI_SLOT(t[0], as_matrix(self, dims_self, true, sizes, &na));
+  TLI_SLOT(t[1], as_matrix(other, dims_other, false, sizes + na, &nb));
+  TLI_SLOT(t[2], tlo_mm(t[0], t[1]));
+  result = tlo_view(t[2], (tl_Ints){na + nb, sizes});
+done:
+  tli_release_results(t, 3);
+  return result;
+}
+
+tl_Tensor *tlo_tensordot(tl_Tensor *self, tl_Tensor *other, int64_t dims) {
+  if (dims < 0 || dims > self->ndim || dims > other->ndim)
+    return tli_fail_null(TL_EARG, "tensordot: expected 0 to %d dimensions, got %" PRId64,
+                         self->ndim < other->ndim ? self->ndim : other->ndim, dims);
+  int64_t a[TL_MAX_DIMS], b[TL_MAX_DIMS];
+  for (int64_t k = 0; k < dims; k++) {
+    a[k] = self->ndim - dims + k;
+    b[k] = k;
+  }
+  return tlo_tensordot_dims(self, other, (tl_Ints){dims, a}, (tl_Ints){dims, b});
+}
+
+/* ---- distances ---- */
+
+/* |x|^2 of each row: (..., rows, 1). */
+static tl_Tensor *row_squares(tl_Tensor *x) {
+  int64_t last = -1;
+  tl_Tensor *square = tlo_mul(x, x);
+  tl_Tensor *sum = square ? tlo_sum(square, (tl_Ints){1, &last}, true, TL_NODTYPE) : NULL;
+  tli_release(square);
+  return sum;
+}
+
+/* |a|^2 + |b|^2 - 2 ab, of which rounding may leave less than 0. */
+static tl_Tensor *euclidean_by_product(tl_Tensor *a, tl_Tensor *b) {
+  tl_Tensor *t[7] = {NULL};
+  tl_Tensor *result = NULL;
+  TLI_SLOT(t[0], row_squares(a));
+  TLI_SLOT(t[1], row_squares(b));
+  TLI_SLOT(t[2], tlo_transpose(t[1], -1, -2));
+  TLI_SLOT(t[3], tlo_transpose(b, -1, -2));
+  TLI_SLOT(t[4], tlo_matmul(a, t[3]));
+  TLI_SLOT(t[5], tli_plus(t[0], t[2]));
+  TLI_SLOT(t[6], tlo_sub(t[5], t[4], tli_int(2)));
+  tli_release_results(t, 1);
+  TLI_SLOT(t[0], tli_with_number(tlo_clamp_min, t[6], tli_int(0)));
+  result = tlo_root(t[0]);
+done:
+  tli_release_results(t, 7);
+  return result;
+}
+
+static tl_Tensor *norm_of_differences(tl_Tensor *a, tl_Tensor *b, double p) {
+  int64_t last = -1;
+  tl_Tensor *difference = tli_minus(a, b);
+  tl_Tensor *result =
+      difference ? tlo_p_norm(difference, tli_float(p), (tl_Ints){1, &last}, false) : NULL;
+  tli_release(difference);
+  return result;
+}
+
+static bool check_cdist(tl_Tensor *a, tl_Tensor *b, double p, const char *mode) {
+  static const char *const modes[] = {"use_mm_for_euclid_dist_if_necessary",
+                                      "use_mm_for_euclid_dist", "donot_use_mm_for_euclid_dist"};
+  bool known = false;
+  for (int i = 0; i < 3; i++) known = known || strcmp(mode, modes[i]) == 0;
+  if (!known)
+    return tli_fail(TL_EARG, "cdist: compute_mode: expected \"%s\", \"%s\" or \"%s\", got \"%s\"",
+                    modes[0], modes[1], modes[2], mode);
+  if (!(p >= 0)) return tli_fail(TL_EARG, "cdist: expected p of at least 0, got %g", p);
+  if (a->ndim < 2 || b->ndim < 2 || a->sizes[a->ndim - 1] != b->sizes[b->ndim - 1])
+    return tli_fail(TL_ESHAPE, "cdist: expected rows of one length, got shapes %s and %s",
+                    tli_sizes_str(a), tli_sizes_str(b));
+  if (tli_is_float((tl_DType)a->dtype) && tli_is_float((tl_DType)b->dtype)) return true;
+  return tli_fail(TL_EDTYPE, "cdist: expected floating tensors, got %s and %s",
+                  tl_dtype_name((tl_DType)a->dtype), tl_dtype_name((tl_DType)b->dtype));
+}
+
+tl_Tensor *tlo_cdist(tl_Tensor *x1, tl_Tensor *x2, double p, const char *compute_mode) {
+  TL_TRY_NULL(check_cdist(x1, x2, p, compute_mode));
+  bool many = x1->sizes[x1->ndim - 2] > 25 || x2->sizes[x2->ndim - 2] > 25;
+  bool always = strcmp(compute_mode, "use_mm_for_euclid_dist") == 0;
+  bool never = strcmp(compute_mode, "donot_use_mm_for_euclid_dist") == 0;
+  if (p == 2 && !never && (always || many)) return euclidean_by_product(x1, x2);
+  tl_Tensor *t[2] = {NULL};
+  tl_Tensor *result = NULL;
+  TLI_SLOT(t[0], tlo_unsqueeze(x1, -2));
+  TLI_SLOT(t[1], tlo_unsqueeze(x2, -3));
+  result = norm_of_differences(t[0], t[1], p);
+done:
+  tli_release_results(t, 2);
+  return result;
+}
+
+tl_Tensor *tlo_pdist(tl_Tensor *self, double p) {
+  if (self->ndim != 2 || !tli_is_float((tl_DType)self->dtype))
+    return tli_fail_null(TL_ESHAPE, "pdist: expected a floating matrix, got shape %s of %s",
+                         tli_sizes_str(self), tl_dtype_name((tl_DType)self->dtype));
+  if (!(p >= 0)) return tli_fail_null(TL_EARG, "pdist: expected p of at least 0, got %g", p);
+  int64_t n = self->sizes[0];
+  tl_Tensor *t[5] = {NULL};
+  tl_Tensor *result = NULL;
+  TLI_SLOT(t[0], tlo_triu_indices(n, n, 1, TL_I64, tli_device(self)));
+  TLI_SLOT(t[1], tli_pick(t[0], 0, 0));
+  TLI_SLOT(t[2], tli_pick(t[0], 0, 1));
+  TLI_SLOT(t[3], tlo_index_select(self, 0, t[1]));
+  TLI_SLOT(t[4], tlo_index_select(self, 0, t[2]));
+  result = norm_of_differences(t[3], t[4], p);
+done:
+  tli_release_results(t, 5);
+  return result;
+}

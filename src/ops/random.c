@@ -1,0 +1,358 @@
+/*
+** random.c - random numbers. An operator takes a stretch of its generator's
+** stream and the kernel fills it in: which stretch, and so every number, only
+** follows from what was drawn before and how many numbers are wanted.
+*/
+#include <math.h>
+#include <string.h>
+
+#include "ops/common.h"
+
+/* ---- filling ---- */
+
+static bool draw_into(tlk_Distribution d, tl_Tensor *dense, tl_Scalar a, tl_Scalar b,
+                      tli_Generator *g) {
+  int64_t n = dense->numel;
+  if (n == 0) return true;
+  uint64_t block = tli_generator_take(g, n, tlk_per_block(d, (tl_DType)dense->dtype));
+  return tli_backend(tli_device(dense))->random(d, tli_array(dense), n, g->seed, block, a, b);
+}
+
+/* Elements are numbered in row-major order, however they lie in memory. */
+static bool draw(tlk_Distribution d, tl_Tensor *self, tl_Scalar a, tl_Scalar b, tli_Generator *g) {
+  if (tli_contiguous(self)) return draw_into(d, self, a, b, g);
+  tl_Tensor *dense = tli_empty((tl_DType)self->dtype, tli_device(self), self->ndim, self->sizes);
+  bool ok = dense && draw_into(d, dense, a, b, g) && tli_copy(self, dense);
+  tli_release(dense);
+  return ok;
+}
+
+static bool draw_floats(const char *op, tlk_Distribution d, tl_Tensor *self, double a, double b,
+                        tli_Generator *g) {
+  if (!tli_is_float((tl_DType)self->dtype))
+    return tli_fail(TL_EDTYPE, "%s: expected a floating tensor, got %s", op,
+                    tl_dtype_name((tl_DType)self->dtype));
+  return draw(d, self, tli_float(a), tli_float(b), g);
+}
+
+/* Steals t; NULL is passed on. */
+static tl_Tensor *filled(const char *op, tlk_Distribution d, tl_Tensor *t, double a, double b,
+                         tli_Generator *g) {
+  if (t == NULL || draw_floats(op, d, t, a, b, g)) return t;
+  tli_release(t);
+  return NULL;
+}
+
+static bool check(bool ok, const char *op, const char *what, double got) {
+  return ok || tli_fail(TL_EARG, "%s: expected %s, got %g", op, what, got);
+}
+
+bool tli_op_uniform_(tl_Tensor *self, double from, double to, tli_Generator *generator) {
+  if (!(from <= to) || !isfinite(to - from))
+    return tli_fail(
+        TL_EARG, "uniform_: expected from <= to, a finite distance apart, got %g and %g", from, to);
+  return draw_floats("uniform_", TLK_UNIFORM, self, from, to, generator);
+}
+
+bool tli_op_normal_(tl_Tensor *self, double mean, double std, tli_Generator *generator) {
+  TL_TRY(check(std >= 0, "normal_", "a standard deviation of at least 0", std));
+  return draw_floats("normal_", TLK_NORMAL, self, mean, std, generator);
+}
+
+bool tli_op_log_normal_(tl_Tensor *self, double mean, double std, tli_Generator *generator) {
+  TL_TRY(check(std > 0, "log_normal_", "a standard deviation greater than 0", std));
+  return draw_floats("log_normal_", TLK_LOG_NORMAL, self, mean, std, generator);
+}
+
+bool tli_op_exponential_(tl_Tensor *self, double lambd, tli_Generator *generator) {
+  TL_TRY(check(lambd > 0, "exponential_", "a rate greater than 0", lambd));
+  return draw_floats("exponential_", TLK_EXPONENTIAL, self, lambd, 0, generator);
+}
+
+bool tli_op_cauchy_(tl_Tensor *self, double median, double sigma, tli_Generator *generator) {
+  TL_TRY(check(sigma > 0, "cauchy_", "a sigma greater than 0", sigma));
+  return draw_floats("cauchy_", TLK_CAUCHY, self, median, sigma, generator);
+}
+
+bool tli_op_geometric_(tl_Tensor *self, double p, tli_Generator *generator) {
+  TL_TRY(check(p > 0 && p < 1, "geometric_", "a probability between 0 and 1", p));
+  return draw(TLK_GEOMETRIC, self, tli_float(p), tli_none(), generator);
+}
+
+/* ---- integers ---- */
+
+/* from .. to - 1, in a dtype that holds both ends. */
+static bool draw_integers(const char *op, tl_Tensor *self, int64_t from, int64_t to,
+                          tli_Generator *g) {
+  if (from >= to)
+    return tli_fail(TL_EARG, "%s: expected low < high, got %" PRId64 " and %" PRId64, op, from, to);
+  tl_DType dtype = (tl_DType)self->dtype;
+  TL_TRY(tli_check_holds(op, tli_int(from), dtype) && tli_check_holds(op, tli_int(to - 1), dtype));
+  return draw(TLK_INTEGER, self, tli_int(from), tli_int((int64_t)((uint64_t)to - (uint64_t)from)),
+              g);
+}
+
+/* How many integers from 0 on a dtype holds, each of them exactly. */
+static uint64_t whole_range(tl_DType dtype) {
+  switch (dtype) {
+  case TL_BOOL: return 2;
+  case TL_U8: return 1u << 8;
+  case TL_I8: return 1u << 7;
+  case TL_I16: return 1u << 15;
+  case TL_I32: return 1u << 31;
+  case TL_F64: return ((uint64_t)1 << 53) + 1;
+  case TL_F32: return (1u << 24) + 1;
+  case TL_F16: return (1u << 11) + 1;
+  case TL_BF16: return (1u << 8) + 1;
+  default: return (uint64_t)1 << 63;
+  }
+}
+
+bool tli_op_random_(tl_Tensor *self, int64_t from, int64_t to, tli_Generator *generator) {
+  if (from == TLI_NOINT && to == TLI_NOINT)
+    return draw(TLK_INTEGER, self, tli_int(0), tli_int((int64_t)whole_range((tl_DType)self->dtype)),
+                generator);
+  if (to == TLI_NOINT) {
+    to = from;
+    from = 0;
+  }
+  return draw_integers("random_", self, from == TLI_NOINT ? 0 : from, to, generator);
+}
+
+static tl_Tensor *integers(const char *op, tl_Tensor *t, int64_t low, int64_t high,
+                           tli_Generator *g) {
+  if (t == NULL || draw_integers(op, t, low, high, g)) return t;
+  tli_release(t);
+  return NULL;
+}
+
+tl_Tensor *tlo_randint(int64_t low, int64_t high, tl_Ints size, tli_Generator *generator,
+                       tl_DType dtype, tl_Device device) {
+  if (dtype == TL_NODTYPE) dtype = TL_I64;
+  return integers("randint", tli_new("randint", size, dtype, device), low, high, generator);
+}
+
+tl_Tensor *tlo_randint_high(int64_t high, tl_Ints size, tli_Generator *generator, tl_DType dtype,
+                            tl_Device device) {
+  return tlo_randint(0, high, size, generator, dtype, device);
+}
+
+tl_Tensor *tlo_randint_like(tl_Tensor *self, int64_t low, int64_t high, tli_Generator *generator,
+                            tl_DType dtype, tl_Device device) {
+  return integers("randint_like", tli_new_like(self, dtype, device), low, high, generator);
+}
+
+tl_Tensor *tlo_randint_like_high(tl_Tensor *self, int64_t high, tli_Generator *generator,
+                                 tl_DType dtype, tl_Device device) {
+  return tlo_randint_like(self, 0, high, generator, dtype, device);
+}
+
+/* Fisher and Yates's shuffle: position i gets one of those not yet used. It is
+** sequential, so it runs on the CPU for every device. */
+static void shuffle(int64_t *out, int64_t n, tli_Generator *g) {
+  uint64_t block = tli_generator_take(g, n, 2);
+  uint32_t words[4];
+  for (int64_t i = 0; i < n; i++) out[i] = i + 1;
+  for (int64_t i = 0; i < n - 1; i++) {
+    if (i % 2 == 0) tli_philox(g->seed, block + (uint64_t)i / 2, words);
+    uint64_t word = words[2 * (i % 2)] | (uint64_t)words[2 * (i % 2) + 1] << 32;
+    int64_t other = i + (int64_t)(((unsigned __int128)word * (uint64_t)(n - i)) >> 64);
+    int64_t swapped = out[i];
+    out[i] = out[other];
+    out[other] = swapped;
+  }
+}
+
+tl_Tensor *tlo_randperm(int64_t n, tli_Generator *generator, tl_DType dtype, tl_Device device) {
+  if (dtype == TL_NODTYPE) dtype = TL_I64;
+  tl_Tensor *t = tli_new("randperm", (tl_Ints){1, &n}, TL_I64, TLI_CPU);
+  if (t == NULL) return NULL;
+  tl_Tensor *result = NULL;
+  if (tli_check_holds("randperm", tli_int(n), dtype)) {
+    shuffle(tli_data(t), n, generator);
+    result = tlo_to(t, dtype, device, false);
+  }
+  tli_release(t);
+  return result;
+}
+
+/* ---- uniform and normal ---- */
+
+tl_Tensor *tlo_rand(tl_Ints size, tli_Generator *generator, tl_DType dtype, tl_Device device) {
+  return filled("rand", TLK_UNIFORM, tli_new("rand", size, dtype, device), 0, 1, generator);
+}
+
+tl_Tensor *tlo_randn(tl_Ints size, tli_Generator *generator, tl_DType dtype, tl_Device device) {
+  return filled("randn", TLK_NORMAL, tli_new("randn", size, dtype, device), 0, 1, generator);
+}
+
+tl_Tensor *tlo_rand_like(tl_Tensor *self, tli_Generator *generator, tl_DType dtype,
+                         tl_Device device) {
+  return filled("rand_like", TLK_UNIFORM, tli_new_like(self, dtype, device), 0, 1, generator);
+}
+
+tl_Tensor *tlo_randn_like(tl_Tensor *self, tli_Generator *generator, tl_DType dtype,
+                          tl_Device device) {
+  return filled("randn_like", TLK_NORMAL, tli_new_like(self, dtype, device), 0, 1, generator);
+}
+
+/* mean + std * z; `like` lends shape, dtype and device to z. */
+static tl_Tensor *scaled_normal(tl_Tensor *like, tl_Tensor *mean, tl_Tensor *std,
+                                tli_Generator *g) {
+  tl_Tensor *t[2] = {NULL};
+  tl_Tensor *result = NULL;
+  bool mode = tli_set_grad_mode(false);
+  TLI_SLOT(t[0], tlo_randn_like(like, g, TL_NODTYPE, TLI_NODEVICE));
+  TLI_SLOT(t[1], tlo_mul(t[0], std));
+  result = tli_plus(t[1], mean);
+done:
+  tli_release_results(t, 2);
+  tli_set_grad_mode(mode);
+  return result;
+}
+
+static bool check_std(tl_Tensor *std) {
+  tl_Tensor *t[2] = {NULL};
+  bool ok = false, negative = false;
+  TLI_SLOT(t[0], tli_with_number(tlo_lt, std, tli_int(0)));
+  TLI_SLOT(t[1], tlo_any(t[0], TLI_NOINTS, false));
+  ok = tli_truth(t[1], &negative);
+  if (ok && negative) ok = tli_fail(TL_EARG, "normal: expected standard deviations of at least 0");
+done:
+  tli_release_results(t, 2);
+  return ok;
+}
+
+tl_Tensor *tlo_normal(tl_Tensor *mean, tl_Tensor *std, tli_Generator *generator) {
+  tl_Tensor *both[2] = {mean, std};
+  int64_t sizes[TL_MAX_DIMS];
+  int ndim;
+  TL_TRY_NULL(check_std(std));
+  TL_TRY_NULL(tli_broadcast_shape("normal", both, 2, &ndim, sizes));
+  tl_Tensor *like = tli_empty(tli_result_dtype(both, 2), tli_device(mean), ndim, sizes);
+  tl_Tensor *result = like ? scaled_normal(like, mean, std, generator) : NULL;
+  tli_release(like);
+  return result;
+}
+
+tl_Tensor *tlo_normal_mean(tl_Tensor *mean, double std, tli_Generator *generator) {
+  TL_TRY_NULL(check(std >= 0, "normal", "a standard deviation of at least 0", std));
+  tl_Tensor *number = tli_number(tli_float(std));
+  tl_Tensor *result = number ? scaled_normal(mean, mean, number, generator) : NULL;
+  tli_release(number);
+  return result;
+}
+
+tl_Tensor *tlo_normal_std(double mean, tl_Tensor *std, tli_Generator *generator) {
+  TL_TRY_NULL(check_std(std));
+  tl_Tensor *number = tli_number(tli_float(mean));
+  tl_Tensor *result = number ? scaled_normal(std, number, std, generator) : NULL;
+  tli_release(number);
+  return result;
+}
+
+tl_Tensor *tlo_normal_size(double mean, double std, tl_Ints size, tli_Generator *generator,
+                           tl_DType dtype, tl_Device device) {
+  TL_TRY_NULL(check(std >= 0, "normal", "a standard deviation of at least 0", std));
+  return filled("normal", TLK_NORMAL, tli_new("normal", size, dtype, device), mean, std, generator);
+}
+
+/* ---- from probabilities ---- */
+
+static bool check_probability(const char *op, double p) {
+  return check(p >= 0 && p <= 1, op, "a probability from 0 to 1", p);
+}
+
+bool tli_op_bernoulli_(tl_Tensor *self, double p, tli_Generator *generator) {
+  TL_TRY(check_probability("bernoulli_", p));
+  return draw(TLK_BERNOULLI, self, tli_float(p), tli_none(), generator);
+}
+
+tl_Tensor *tli_op_bernoulli_p(tl_Tensor *self, double p, tli_Generator *generator) {
+  TL_TRY_NULL(check_probability("bernoulli", p));
+  tl_Tensor *t = tli_empty_like(self, (tl_DType)self->dtype);
+  if (t && !draw(TLK_BERNOULLI, t, tli_float(p), tli_none(), generator)) {
+    tli_release(t);
+    return NULL;
+  }
+  return t;
+}
+
+/* Whether all of p lie in [0, 1]; NaN does not. */
+static bool check_probabilities(const char *op, tl_Tensor *p) {
+  if (!tli_is_float((tl_DType)p->dtype))
+    return tli_fail(TL_EDTYPE, "%s: expected a floating tensor of probabilities, got %s", op,
+                    tl_dtype_name((tl_DType)p->dtype));
+  tl_Tensor *t[4] = {NULL};
+  bool ok = false, fine = false;
+  TLI_SLOT(t[0], tli_with_number(tlo_ge, p, tli_int(0)));
+  TLI_SLOT(t[1], tli_with_number(tlo_le, p, tli_int(1)));
+  TLI_SLOT(t[2], tlo_logical_and(t[0], t[1]));
+  TLI_SLOT(t[3], tlo_all(t[2], TLI_NOINTS, false));
+  ok = tli_truth(t[3], &fine);
+  if (ok && !fine) ok = tli_fail(TL_EARG, "%s: expected probabilities from 0 to 1", op);
+done:
+  tli_release_results(t, 4);
+  return ok;
+}
+
+/* A uniform number per element, below its probability or not. */
+static bool try_each(const char *op, tl_Tensor *out, tl_Tensor *p, tli_Generator *g) {
+  static const tli_PointwiseSpec lt = {"bernoulli", TLK_lt, 2, 0, TLI_TYPES_NUMBER, true, true};
+  TL_TRY(check_probabilities(op, p));
+  tl_DType dtype = p->dtype == TL_F64 ? TL_F64 : TL_F32;
+  tl_Tensor *t[3] = {NULL};
+  bool ok = false;
+  TLI_SLOT(t[0], tli_empty(dtype, tli_device(out), out->ndim, out->sizes));
+  if (!draw(TLK_UNIFORM, t[0], tli_float(0), tli_float(1), g)) goto done;
+  TLI_SLOT(t[1], tli_op_to_dtype(p, dtype));
+  TLI_SLOT(t[2], tli_empty(TL_BOOL, tli_device(out), out->ndim, out->sizes));
+  ok = tli_pointwise_into(&lt, t, NULL, t[2]) && tli_copy(out, t[2]);
+done:
+  tli_release_results(t, 3);
+  return ok;
+}
+
+bool tli_op_bernoulli__each(tl_Tensor *self, tl_Tensor *p, tli_Generator *generator) {
+  return try_each("bernoulli_", self, p, generator);
+}
+
+tl_Tensor *tli_op_bernoulli(tl_Tensor *self, tli_Generator *generator) {
+  tl_Tensor *t = tli_empty_like(self, (tl_DType)self->dtype);
+  if (t && !try_each("bernoulli", t, self, generator)) {
+    tli_release(t);
+    return NULL;
+  }
+  return t;
+}
+
+/* ---- dropout ---- */
+
+static double kept_scale(double p) { return p < 1 ? 1 / (1 - p) : 0; }
+
+/* result = 0 + scale * self * mask, in one pass. */
+bool tli_op_native_dropout(tl_Tensor *self, double p, bool train, tli_Generator *generator,
+                           tl_Tensor **out) {
+  static const tli_PointwiseSpec addcmul = {"dropout",        TLK_addcmul, 3,   1,
+                                            TLI_TYPES_NUMBER, false,       true};
+  TL_TRY(check_probability("dropout", p));
+  if (!train) p = 0;
+  tl_Tensor *t[3] = {NULL};
+  tl_Scalar scale = tli_float(kept_scale(p));
+  TLI_SLOT(t[0], tli_number(tli_int(0)));
+  TLI_SLOT(t[1], tli_empty_like(self, TL_BOOL));
+  if (!draw(TLK_BERNOULLI, t[1], tli_float(1 - p), tli_none(), generator)) goto done;
+  TLI_SLOT(t[2], tli_pointwise(&addcmul, (tl_Tensor *[]){t[0], self, t[1]}, &scale));
+  out[0] = tli_retain(t[2]);
+  out[1] = tli_retain(t[1]);
+done:
+  tli_release_results(t, 3);
+  return out[0] != NULL;
+}
+
+tl_Tensor *tlo_native_dropout_backward(tl_Tensor *grad, tl_Tensor *mask, double p, bool train) {
+  tl_Tensor *kept = tlo_mul(grad, mask);
+  tl_Tensor *result = kept ? tlo_scaled(kept, tli_float(kept_scale(train ? p : 0))) : NULL;
+  tli_release(kept);
+  return result;
+}

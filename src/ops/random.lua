@@ -1,0 +1,86 @@
+-- Random numbers. All come from a generator's stream (the state's own unless one is given), so that a
+-- seed gives the same numbers on every device and with any number of threads.
+
+local given = "*, Generator generator=nil"
+local options = given .. ", dtype dtype=nil, device device=nil"
+
+local function create(entry)
+   entry.creation, entry.method, entry.nondiff = true, false, "random numbers"
+   entry.composite = true
+   op(entry)
+end
+
+create {"rand(int[] size..., " .. options .. ") -> Tensor",
+    doc = "Numbers drawn uniformly from [0, 1); float32 unless dtype is given."}
+create {"randn(int[] size..., " .. options .. ") -> Tensor",
+    doc = "Numbers drawn from the normal distribution of mean 0 and variance 1; float32 unless dtype is given."}
+create {"randint(int low, int high, int[] size, " .. options .. ") -> Tensor",
+    doc = "Integers drawn uniformly from low to high - 1; int64 unless dtype is given."}
+create {"randint.high(int high, int[] size, " .. options .. ") -> Tensor",
+    doc = "The same with low = 0."}
+create {"randperm(int n, " .. options .. ") -> Tensor",
+    doc = "The positions 1 to n in random order; int64 unless dtype is given."}
+create {"rand_like(Tensor self, " .. options .. ") -> Tensor",
+    doc = "As rand, with self's shape, and its dtype and device unless given."}
+create {"randn_like(Tensor self, " .. options .. ") -> Tensor",
+    doc = "As randn, with self's shape, and its dtype and device unless given."}
+create {"randint_like(Tensor self, int low, int high, " .. options .. ") -> Tensor",
+    doc = "As randint, with self's shape, and its dtype and device unless given."}
+create {"randint_like.high(Tensor self, int high, " .. options .. ") -> Tensor",
+    doc = "The same with low = 0."}
+
+op {"normal(Tensor mean, Tensor std, " .. given .. ") -> Tensor",
+    doc = "Numbers drawn from normal distributions, each with its own mean and standard deviation.",
+    composite = true, nondiff = "random numbers"}
+op {"normal.mean(Tensor mean, float std=1, " .. given .. ") -> Tensor",
+    doc = "The same with one standard deviation.", composite = true, nondiff = "random numbers"}
+op {"normal.std(float mean, Tensor std, " .. given .. ") -> Tensor",
+    doc = "The same with one mean.", composite = true, nondiff = "random numbers"}
+create {"normal.size(float mean, float std, int[] size, " .. options .. ") -> Tensor",
+    doc = "Numbers drawn from one normal distribution."}
+
+-- In place -----------------------------------------------------------------------------------------
+
+local function fill(schema, doc, example)
+   op {schema .. " -> self", doc = doc, func = false, grad = {self = "zeros_like(grad)"},
+       gradcheck = false, nondiff = "random numbers", examples = {example or "T(3)"}}
+end
+
+fill("uniform_(Tensor self, float from=0, float to=1, " .. given .. ")",
+   "Fills self with numbers drawn uniformly from [from, to).")
+fill("normal_(Tensor self, float mean=0, float std=1, " .. given .. ")",
+   "Fills self with numbers drawn from a normal distribution.")
+fill("log_normal_(Tensor self, float mean=1, float std=2, " .. given .. ")",
+   "Fills self with numbers whose logarithm is drawn from a normal distribution.")
+fill("exponential_(Tensor self, float lambd=1, " .. given .. ")",
+   "Fills self with numbers drawn from the exponential distribution of rate lambd.")
+fill("cauchy_(Tensor self, float median=0, float sigma=1, " .. given .. ")",
+   "Fills self with numbers drawn from a Cauchy distribution.")
+fill("geometric_(Tensor self, float p, " .. given .. ")",
+   "Fills self with numbers of trials up to the first success of probability p.", "T(3), 0.5")
+fill("bernoulli_(Tensor self, float p=0.5, " .. given .. ")",
+   "Fills self with 1 where a trial of probability p succeeds, else 0.")
+fill("bernoulli_.each(Tensor self, Tensor p, " .. given .. ")",
+   "The same with a probability for each element.", "T(3), U(3):abs()")
+fill("random_(Tensor self, int from=nil, int to=nil, " .. given .. ")",
+   [[Fills self with integers drawn uniformly from `from` to `to` - 1. One number is `to`; without any they
+    reach from 0 to the dtype's largest integer, of floating dtypes to the largest below which all are exact.]])
+
+-- From given probabilities -------------------------------------------------------------------------
+
+op {"bernoulli(Tensor self, " .. given .. ") -> Tensor",
+    doc = "1 with the probability that self holds, else 0, in self's dtype.",
+    grad = {self = "zeros_like(grad)"}, gradcheck = false, nondiff = "random numbers", examples = {"U(3):abs()"}}
+op {"bernoulli.p(Tensor self, float p, " .. given .. ") -> Tensor",
+    doc = "1 with probability p, else 0, in self's shape and dtype; what self holds, NaN too, does not matter.",
+    grad = {self = "zeros_like(grad)"}, gradcheck = false, nondiff = "random numbers", examples = {"T(3), 0.5"}}
+op {"multinomial(Tensor self, int num_samples, bool replacement=false, " .. given .. ") -> Tensor",
+    doc = [[Positions drawn from each row of self, a vector or matrix of weights of at least 0, in proportion to
+    the weights; each position once at most unless replacement is true.]],
+    composite = true, nondiff = "positions"}
+
+-- What dropout needs in one call: self where the mask holds, scaled by 1 / (1 - p), else 0.
+op {"native_dropout(Tensor self, float p, bool train, " .. given .. ") -> (Tensor result, Tensor mask)",
+    internal = true, grad = {self = "native_dropout_backward(grad_result, mask, p, train)"}}
+op {"native_dropout_backward(Tensor grad, Tensor mask, float p, bool train) -> Tensor", internal = true,
+    composite = true}

@@ -1,0 +1,44 @@
+-- Running sums, products and extremes along a dimension, and what is made of differences.
+
+local function scan(name, entry)
+   entry[1] = name .. "(Tensor self, dim dim, *, dtype dtype=nil) -> Tensor"
+   entry.scan, entry.inplace = {}, true
+   entry.examples = entry.examples or {"T(3, 4), 1", "T(3, 4), 2", "T(2, 3, 2), 2", "T(0, 2), 2", "T(), 1"}
+   op(entry)
+end
+
+scan("cumsum", {doc = "Running sums along dim. Integers and bool sum to int64.",
+   grad = {self = "flip(cumsum(flip(grad, dim), dim), dim)"}})
+scan("cumprod", {doc = "Running products along dim. Integers multiply in int64.",
+   grad = {self = "cumprod_backward(grad, self, result, dim)"}})
+op {"cumprod_backward(Tensor grad, Tensor self, Tensor result, dim dim) -> Tensor", internal = true,
+    composite = true}
+op {"logcumsumexp(Tensor self, dim dim) -> Tensor",
+    doc = "Running log(sum(exp(self))) along dim, without overflow.",
+    scan = {types = "floating"}, grad = {self = "logcumsumexp_backward(grad, self, result, dim)"},
+    examples = {"T(3, 4), 1", "T(3, 4), 2"}}
+op {"logcumsumexp_backward(Tensor grad, Tensor self, Tensor result, dim dim) -> Tensor", internal = true,
+    composite = true}
+for _, row in ipairs {{"cummax", "largest"}, {"cummin", "smallest"}} do
+   op {row[1] .. "(Tensor self, dim dim) -> (Tensor values, Tensor indices)",
+       doc = "The " .. row[2] .. " element so far along dim and its position, the last of several.",
+       scan = {}, grad = {self = "scatter_add(zeros_like(self), dim, indices, grad_values)"},
+       examples = {"T(3, 4), 1", "T(3, 4), 2"}}
+end
+
+op {"diff(Tensor self, int n=1, dim dim=-1, Tensor prepend=nil, Tensor append=nil) -> Tensor",
+    doc = [[Differences of neighbours along dim, taken n times; prepend and append are joined to self's ends
+    before. Of bool tensors: whether neighbours differ.]],
+    composite = true, examples = {"T(5)", "T(3, 4), 2, 1", "T(3, 4), 1, 2, T(3, 1), T(3, 2)"}}
+op {"trapezoid(Tensor y, Tensor x, *, dim dim=-1) -> Tensor",
+    doc = "The integral of y along dim by the trapezoidal rule, at the points x.",
+    composite = true, method = false, alias = {"trapz"}, examples = {"T(3, 4), T(4)", "T(3, 4), T(3, 4), {dim = 1}"}}
+op {"trapezoid.dx(Tensor y, *, Number dx=1, dim dim=-1) -> Tensor",
+    doc = "The same at points dx apart.", composite = true, method = false, alias = {"trapz"},
+    examples = {"T(3, 4)", "T(3, 4), {dx = 0.5, dim = 1}"}}
+op {"cumulative_trapezoid(Tensor y, Tensor x, *, dim dim=-1) -> Tensor",
+    doc = "The running integral of y along dim by the trapezoidal rule, at the points x.",
+    composite = true, method = false, examples = {"T(3, 4), T(4)"}}
+op {"cumulative_trapezoid.dx(Tensor y, *, Number dx=1, dim dim=-1) -> Tensor",
+    doc = "The same at points dx apart.", composite = true, method = false,
+    examples = {"T(3, 4)", "T(3, 4), {dx = 0.5, dim = 1}"}}
