@@ -28,11 +28,12 @@
 #endif
 
 /* Functions of libmvec, X(name). */
-#define TLK_VECTOR1(X)                                                                           \
-  X(exp)                                                                                         \
-  X(exp2)                                                                                        \
-  X(expm1) X(log) X(log2) X(log10) X(log1p) X(sin) X(cos) X(tan) X(asin) X(acos) X(atan) X(sinh) \
-      X(cosh) X(tanh) X(asinh) X(acosh) X(atanh) X(erf) X(erfc)
+#define TLK_VECTOR1(X)                                                                          \
+  X(exp)                                                                                        \
+  X(exp2)                                                                                       \
+  X(expm1)                                                                                      \
+  X(log) X(log2) X(log10) X(log1p) X(sin) X(cos) X(tan) X(asin) X(acos) X(atan) X(sinh) X(cosh) \
+      X(tanh) X(asinh) X(acosh) X(atanh) X(erf) X(erfc)
 #define TLK_VECTOR2(X) X(pow) X(atan2) X(hypot)
 
 #define X(name) TLK_SIMD double name(double);
@@ -49,7 +50,8 @@ TLK_SIMD float tanhf(float);
   static inline float tlk_##name##f(float x) { return (float)name((double)x); }
 X(sinh)
 X(cosh)
-X(asinh) X(acosh) X(atanh) X(erfc)
+X(asinh)
+X(acosh) X(atanh) X(erfc)
 #undef X
 #define X(name) \
   static inline float tlk_##name##f(float x, float y) { return (float)name((double)x, (double)y); }
