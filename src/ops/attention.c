@@ -69,7 +69,7 @@ static tl_Tensor *apply_mask(tli_Chain *c, tl_Tensor *scores, tl_Tensor *mask, t
   tl_Tensor *added = TLI_STEP(c, tlo_to_dtype(mask, (tl_DType)scores->dtype));
   tl_Tensor *hidden = TLI_STEP(c, tlo_eq(added, lowest));
   *blind = TLI_STEP(c, tlo_all(hidden, last, true));
-  return chain_add(c, scores, TLI_STEP(c, tlo_masked_fill(added, *blind, chain_number(c, 0))));
+  return chain_add(c, scores, chain_masked_fill(c, added, *blind, 0));
 }
 
 static tl_Tensor *attend(tl_Tensor *query, tl_Tensor *key, tl_Tensor *value, tl_Tensor *mask,
@@ -78,14 +78,13 @@ static tl_Tensor *attend(tl_Tensor *query, tl_Tensor *key, tl_Tensor *value, tl_
   tl_Tensor *blind = NULL;
   tl_Tensor *scores = chain_matmul(&c, chain_scale(&c, query, scale), chain_t(&c, key));
   if (causal)
-    scores = TLI_STEP(
-        &c, tlo_masked_fill(scores, TLI_STEP(&c, future(query, key)), chain_number(&c, -INFINITY)));
+    scores = chain_masked_fill(&c, scores, TLI_STEP(&c, future(query, key)), -INFINITY);
   else if (mask && scores)
     scores = apply_mask(&c, scores, mask, &blind);
   tl_Tensor *weights = TLI_STEP(&c, tlo_softmax(scores, -1, TL_NODTYPE));
   if (dropout > 0) weights = TLI_STEP(&c, tlo_dropout(weights, dropout, true, generator));
   tl_Tensor *result = chain_matmul(&c, weights, value);
-  if (blind) result = TLI_STEP(&c, tlo_masked_fill(result, blind, chain_number(&c, 0)));
+  if (blind) result = chain_masked_fill(&c, result, blind, 0);
   return tli_chain_end(&c, result);
 }
 

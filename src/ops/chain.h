@@ -41,8 +41,9 @@ static inline tl_Tensor *tli_chain_end(tli_Chain *c, tl_Tensor *result) {
   return result;
 }
 
-/* A step by any operator. Its arguments must not be steps themselves: they
-** would be made after the question whether one has failed. */
+/* A step by any operator. Its arguments must not be steps themselves, since they
+** would be made after the question whether one has failed; arguments of the
+** functions below may. */
 #define TLI_STEP(c, call) ((c)->failed ? NULL : tli_keep((c), (call)))
 
 static inline tl_Tensor *chain_add(tli_Chain *c, tl_Tensor *a, tl_Tensor *b) {
@@ -60,6 +61,19 @@ static inline tl_Tensor *chain_div(tli_Chain *c, tl_Tensor *a, tl_Tensor *b) {
 static inline tl_Tensor *chain_neg(tli_Chain *c, tl_Tensor *a) { return TLI_STEP(c, tlo_neg(a)); }
 static inline tl_Tensor *chain_number(tli_Chain *c, double value) {
   return TLI_STEP(c, tli_number(tli_float(value)));
+}
+/* fn of a tensor and a number, as in chain_with(&c, tlo_eq, t, 1). */
+static inline tl_Tensor *chain_with(tli_Chain *c, tli_Binary fn, tl_Tensor *a, double number) {
+  return TLI_STEP(c, tli_with_number(fn, a, tli_float(number)));
+}
+static inline tl_Tensor *chain_masked_fill(tli_Chain *c, tl_Tensor *a, tl_Tensor *mask,
+                                           double value) {
+  tl_Tensor *number = chain_number(c, value);
+  return TLI_STEP(c, tlo_masked_fill(a, mask, number));
+}
+static inline tl_Tensor *chain_clamp(tli_Chain *c, tl_Tensor *a, double least, double most) {
+  tl_Tensor *min = chain_number(c, least), *max = chain_number(c, most);
+  return TLI_STEP(c, tlo_clamp(a, min, max));
 }
 static inline tl_Tensor *chain_scale(tli_Chain *c, tl_Tensor *a, double factor) {
   return TLI_STEP(c, tlo_scaled(a, tli_float(factor)));

@@ -297,7 +297,7 @@ tl_Tensor *tlo_multi_margin_loss(tl_Tensor *input, tl_Tensor *target, int64_t p,
 /* For labels (N, C) ended by -1: which of them count, and 1 in their place
 ** where they do not. */
 static tl_Tensor *chain_counting(tli_Chain *c, tl_Tensor **labels) {
-  tl_Tensor *ends = TLI_STEP(c, tlo_eq(*labels, TLI_STEP(c, tli_number(tli_int(-1)))));
+  tl_Tensor *ends = chain_equals(c, *labels, -1);
   tl_Tensor *before = TLI_STEP(c, tlo_cumsum(ends, 1, TL_I64));
   tl_Tensor *counts = chain_equals(c, before, 0);
   tl_Tensor *rest = TLI_STEP(c, tlo_logical_not(counts));

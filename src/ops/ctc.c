@@ -39,7 +39,7 @@ bool tli_op_ctc_core(tl_Tensor *log_probs, tl_Tensor *targets, tl_Tensor *input_
 /* The gradient with 0 where a loss is infinite. */
 static tl_Tensor *chain_finite_only(tli_Chain *c, tl_Tensor *grad, tl_Tensor *loss) {
   tl_Tensor *infinite = TLI_STEP(c, tlo_isinf(loss));
-  return TLI_STEP(c, tlo_masked_fill(grad, infinite, chain_number(c, 0)));
+  return chain_masked_fill(c, grad, infinite, 0);
 }
 
 tl_Tensor *tlo_ctc_core_backward(tl_Tensor *grad_output, tl_Tensor *log_probs, tl_Tensor *targets,
@@ -170,7 +170,7 @@ static bool read_arguments(tli_Chain *c, tl_Tensor *log_probs, tl_Tensor *target
 static tl_Tensor *chain_reduce(tli_Chain *c, tl_Tensor *loss, const Arguments *a,
                                const char *reduction) {
   if (strcmp(reduction, "mean") == 0) {
-    tl_Tensor *least = TLI_STEP(c, tlo_clamp_min(a->target_lengths, chain_number(c, 1)));
+    tl_Tensor *least = chain_with(c, tlo_clamp_min, a->target_lengths, 1);
     tl_Tensor *count = TLI_STEP(c, tlo_to(least, (tl_DType)loss->dtype, tli_device(loss), false));
     loss = chain_div(c, loss, count);
   }

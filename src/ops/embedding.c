@@ -210,7 +210,7 @@ static tl_Tensor *chain_bag_max(tli_Chain *c, tl_Tensor *rows, const Bags *b) {
 static tl_Tensor *chain_bag_mean(tli_Chain *c, tl_Tensor *rows, tl_Tensor *counted, const Bags *b) {
   tl_Tensor *sum = chain_bag_sum(c, rows, b);
   tl_Tensor *count = chain_bag_sum(c, counted, b);
-  tl_Tensor *least = TLI_STEP(c, tlo_clamp_min(count, chain_number(c, 1)));
+  tl_Tensor *least = chain_with(c, tlo_clamp_min, count, 1);
   return chain_div(c, sum, least);
 }
 

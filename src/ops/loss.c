@@ -35,18 +35,20 @@ static tl_Tensor *chain_stirling(tli_Chain *c, tl_Tensor *target) {
   tl_Tensor *log = TLI_STEP(c, tlo_log(target));
   tl_Tensor *sum = chain_sub(c, chain_mul(c, target, log), target);
   tl_Tensor *root = chain_scale(c, chain_plus(c, log, log_of_two_pi), 0.5);
-  tl_Tensor *small = TLI_STEP(c, tlo_le(target, chain_number(c, 1)));
-  return TLI_STEP(c, tlo_masked_fill(chain_add(c, sum, root), small, chain_number(c, 0)));
+  tl_Tensor *small = chain_with(c, tlo_le, target, 1);
+  return chain_masked_fill(c, chain_add(c, sum, root), small, 0);
 }
 
 tl_Tensor *tlo_poisson_nll_loss(tl_Tensor *input, tl_Tensor *target, bool log_input, bool full,
                                 double eps, const char *reduction) {
   tli_Chain c = {0};
   tl_Tensor *rate = input, *log = input;
-  if (log_input)
+  if (log_input) {
     rate = TLI_STEP(&c, tlo_exp(input));
-  else
-    log = TLI_STEP(&c, tlo_log(chain_plus(&c, input, eps)));
+  } else {
+    tl_Tensor *above = chain_plus(&c, input, eps);
+    log = TLI_STEP(&c, tlo_log(above));
+  }
   tl_Tensor *loss = chain_sub(&c, rate, chain_mul(&c, target, log));
   if (full) loss = chain_add(&c, loss, chain_stirling(&c, target));
   return tli_chain_end(&c, chain_reduced(&c, loss, reduction));
@@ -222,7 +224,8 @@ tl_Tensor *tlo_cosine_embedding_loss(tl_Tensor *input1, tl_Tensor *input2, tl_Te
   tl_Tensor *product = chain_sum(&c, chain_mul(&c, input1, input2), dim, false);
   tl_Tensor *a = chain_plus(&c, chain_sum(&c, chain_mul(&c, input1, input1), dim, false), eps);
   tl_Tensor *b = chain_plus(&c, chain_sum(&c, chain_mul(&c, input2, input2), dim, false), eps);
-  tl_Tensor *size = TLI_STEP(&c, tlo_sqrt(chain_mul(&c, a, b)));
+  tl_Tensor *squared = chain_mul(&c, a, b);
+  tl_Tensor *size = TLI_STEP(&c, tlo_sqrt(squared));
   tl_Tensor *cosine = chain_div(&c, product, size);
   tl_Tensor *zero = chain_number(&c, 0);
   tl_Tensor *alike =

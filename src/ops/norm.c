@@ -514,7 +514,8 @@ static tl_Tensor *chain_per_channel(tli_Chain *c, tl_Tensor *t, const int64_t si
 static tl_Tensor *chain_per_sample(tli_Chain *c, tl_Tensor *t, tl_DType dtype,
                                    const int64_t sizes[4]) {
   int64_t times = sizes[0];
-  return TLI_STEP(c, tlo_tile(chain_cast(c, t, dtype), (tl_Ints){1, &times}));
+  tl_Tensor *cast = chain_cast(c, t, dtype);
+  return TLI_STEP(c, tlo_tile(cast, (tl_Ints){1, &times}));
 }
 
 bool tli_op_group_norm_core(tl_Tensor *input, int64_t groups, tl_Tensor *weight, tl_Tensor *bias,
@@ -661,6 +662,6 @@ tl_Tensor *tlo_local_response_norm(tl_Tensor *input, int64_t size, double alpha,
       TLI_STEP(&c, tlo_avg_pool2d(padded, window, tli_one, tli_zero, false, true, TLI_NOINT));
   means = chain_reshape(&c, means, input->ndim, input->sizes);
   tl_Tensor *sum = chain_add(&c, chain_scale(&c, means, alpha), chain_number(&c, k));
-  tl_Tensor *divisor = TLI_STEP(&c, tlo_pow(sum, chain_number(&c, beta)));
+  tl_Tensor *divisor = chain_with(&c, tlo_pow, sum, beta);
   return tli_chain_end(&c, chain_div(&c, input, divisor));
 }

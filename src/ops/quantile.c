@@ -62,7 +62,7 @@ static tl_Tensor *chain_ranks(tli_Chain *c, tl_Tensor *sorted, tl_Tensor *q, boo
     tl_Tensor *number = TLI_STEP(c, tlo_to_dtype(count, (tl_DType)sorted->dtype));
     tl_Tensor *span = chain_sub(c, number, chain_number(c, 1));
     tl_Tensor *ranks = chain_mul(c, q, span);
-    return TLI_STEP(c, tlo_clamp_min(ranks, chain_number(c, 0))); /* rows of nothing but NaN */
+    return chain_with(c, tlo_clamp_min, ranks, 0); /* rows of nothing but NaN */
   }
   tl_Tensor *ranks = chain_scale(c, q, (double)(n - 1));
   /* sorting put NaN last: there it is found */
@@ -74,8 +74,8 @@ static tl_Tensor *chain_ranks(tli_Chain *c, tl_Tensor *sorted, tl_Tensor *q, boo
 /* The elements of those ranks. */
 static tl_Tensor *chain_at(tli_Chain *c, tl_Tensor *sorted, tl_Tensor *ranks) {
   tl_Tensor *whole = TLI_STEP(c, tlo_to_dtype(ranks, TL_I64));
-  tl_Tensor *one = TLI_STEP(c, tli_number(tli_int(1)));
-  return TLI_STEP(c, tlo_gather(sorted, -1, chain_add(c, whole, one)));
+  tl_Tensor *position = TLI_STEP(c, tli_with_number(tli_plus, whole, tli_int(1)));
+  return TLI_STEP(c, tlo_gather(sorted, -1, position));
 }
 
 static tl_Tensor *chain_join(tli_Chain *c, tl_Tensor *sorted, tl_Tensor *ranks, Way way) {

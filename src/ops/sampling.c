@@ -85,8 +85,9 @@ static tl_Tensor *affine(tli_Chain *c, tl_Tensor *x, double shift, double factor
 ** brought nearer, so that every number below is finite. */
 static tl_Tensor *to_places(tli_Chain *c, tl_Tensor *x, int64_t size, bool align_corners) {
   const double far = 1e9;
-  tl_Tensor *known = TLI_STEP(c, tli_where_then(TLI_STEP(c, tlo_isnan(x)), tli_float(-1), x));
-  tl_Tensor *near = TLI_STEP(c, tlo_clamp(known, chain_number(c, -far), chain_number(c, far)));
+  tl_Tensor *nan = TLI_STEP(c, tlo_isnan(x));
+  tl_Tensor *known = TLI_STEP(c, tli_where_then(nan, tli_float(-1), x));
+  tl_Tensor *near = chain_clamp(c, known, -far, far);
   double n = (double)size;
   if (align_corners) return affine(c, near, 1, (n - 1) / 2);
   return affine(c, chain_scale(c, chain_add(c, near, chain_number(c, 1)), n), -1, 0.5);
@@ -95,8 +96,8 @@ static tl_Tensor *to_places(tli_Chain *c, tl_Tensor *x, int64_t size, bool align
 /* The nearest place of the input; where that is an end there is no slope. */
 static tl_Tensor *to_border(tli_Chain *c, tl_Tensor *x, int64_t size) {
   const double last = (double)(size - 1);
-  tl_Tensor *before = TLI_STEP(c, tlo_le(x, chain_number(c, 0)));
-  tl_Tensor *behind = TLI_STEP(c, tlo_ge(x, chain_number(c, last)));
+  tl_Tensor *before = chain_with(c, tlo_le, x, 0);
+  tl_Tensor *behind = chain_with(c, tlo_ge, x, last);
   tl_Tensor *inside = TLI_STEP(c, tli_where_then(behind, tli_float(last), x));
   return TLI_STEP(c, tli_where_then(before, tli_float(0), inside));
 }
@@ -106,12 +107,14 @@ static tl_Tensor *to_border(tli_Chain *c, tl_Tensor *x, int64_t size) {
 static tl_Tensor *to_mirrored(tli_Chain *c, tl_Tensor *x, int64_t size, bool align_corners) {
   double low = align_corners ? 0 : -0.5, span = (double)(align_corners ? size - 1 : size);
   if (span == 0) return chain_scale(c, x, 0);
-  tl_Tensor *distance = TLI_STEP(c, tlo_abs(chain_sub(c, x, chain_number(c, low))));
-  tl_Tensor *flips = TLI_STEP(c, tlo_floor(chain_scale(c, distance, 1 / span)));
+  tl_Tensor *apart = chain_with(c, tli_minus, x, low);
+  tl_Tensor *distance = TLI_STEP(c, tlo_abs(apart));
+  tl_Tensor *spans = chain_scale(c, distance, 1 / span);
+  tl_Tensor *flips = TLI_STEP(c, tlo_floor(spans));
   tl_Tensor *extra = chain_sub(c, distance, chain_scale(c, flips, span));
-  tl_Tensor *odd = TLI_STEP(c, tlo_remainder(flips, chain_number(c, 2)));
+  tl_Tensor *odd = chain_with(c, tlo_remainder, flips, 2);
   tl_Tensor *back = chain_sub(c, chain_number(c, span), extra);
-  tl_Tensor *is_odd = TLI_STEP(c, tlo_eq(odd, chain_number(c, 1)));
+  tl_Tensor *is_odd = chain_with(c, tlo_eq, odd, 1);
   tl_Tensor *mirrored = TLI_STEP(c, tlo_where(is_odd, back, extra));
   return to_border(c, chain_add(c, mirrored, chain_number(c, low)), size);
 }
@@ -142,8 +145,7 @@ typedef struct Taps {
 /* x has whole numbers. */
 static void set_tap(tli_Chain *c, Taps *taps, int k, tl_Tensor *x, int64_t size,
                     tl_Tensor *weight) {
-  tl_Tensor *bounded =
-      TLI_STEP(c, tlo_clamp(x, chain_number(c, 0), chain_number(c, (double)(size - 1))));
+  tl_Tensor *bounded = chain_clamp(c, x, 0, (double)(size - 1));
   taps->inside[k] = TLI_STEP(c, tlo_eq(bounded, x));
   taps->at[k] = TLI_STEP(c, tlo_to_dtype(bounded, TL_I64));
   taps->weight[k] = weight;
@@ -227,7 +229,8 @@ static tl_Tensor *take(tl_Tensor *flat, int n, const int64_t *sizes, const Taps 
   int64_t shape[3] = {flat->sizes[0], flat->sizes[1], at->sizes[2]};
   at = TLI_STEP(&c, tlo_expand(at, (tl_Ints){3, shape}));
   tl_Tensor *values = TLI_STEP(&c, tlo_gather(flat, 2, at));
-  values = TLI_STEP(&c, tli_where_else(chain_unsqueeze(&c, inside, 1), values, tli_int(0)));
+  inside = chain_unsqueeze(&c, inside, 1);
+  values = TLI_STEP(&c, tli_where_else(inside, values, tli_int(0)));
   if (weight) values = chain_mul(&c, values, chain_unsqueeze(&c, weight, 1));
   return tli_chain_end(&c, values);
 }

@@ -39,8 +39,9 @@ static tl_Tensor *chain_begins(tli_Chain *c, tl_Tensor *list) {
   tl_Tensor *first = TLI_STEP(c, tli_empty(TL_BOOL, tli_device(list), 1, (int64_t[]){n > 0}));
   if (c->failed || !tli_fill(first, tli_bool(true))) c->failed = true;
   if (n < 2) return first;
-  tl_Tensor *differs = TLI_STEP(c, tlo_ne(TLI_STEP(c, tlo_narrow(list, 0, 1, n - 1)),
-                                          TLI_STEP(c, tlo_narrow(list, 0, 0, n - 1))));
+  tl_Tensor *behind = TLI_STEP(c, tlo_narrow(list, 0, 1, n - 1));
+  tl_Tensor *before = TLI_STEP(c, tlo_narrow(list, 0, 0, n - 1));
+  tl_Tensor *differs = TLI_STEP(c, tlo_ne(behind, before));
   if (list->ndim == 2) {
     int64_t last = 1;
     differs = TLI_STEP(c, tlo_any(differs, (tl_Ints){1, &last}, false));
@@ -172,7 +173,8 @@ tl_Tensor *tlo_isin(tl_Tensor *elements, tl_Tensor *test_elements, bool assume_u
     tl_Tensor *at = TLI_STEP(&c, tlo_search(sorted[0], what, false));
     tl_Tensor *most = TLI_STEP(&c, tli_number(tli_int(list->numel)));
     at = TLI_STEP(&c, tlo_clamp_max(at, most));
-    found = TLI_STEP(&c, tlo_eq(TLI_STEP(&c, tlo_take(sorted[0], at)), what));
+    tl_Tensor *nearest = TLI_STEP(&c, tlo_take(sorted[0], at));
+    found = TLI_STEP(&c, tlo_eq(nearest, what));
   } else {
     c.failed = true;
   }
