@@ -21,8 +21,8 @@ SPEC ?=
 FILTER ?=
 # Found by themselves if not given: LUA, an interpreter of version 5.4 for the
 # generators (empty: a small host is built first); LUA_INCDIR or LUA_CFLAGS;
-# LUA_LIBS; OPENMP, the flag, which may be empty. BLAS, oneDNN and line editing
-# are looked for at run time: see `tlua doctor`.
+# LUA_LIBS. BLAS, oneDNN and line editing are looked for at run time: see
+# `tlua doctor`.
 
 # ---- nothing to change below this line ------------------------------------------
 
@@ -30,7 +30,6 @@ FILTER ?=
 .DELETE_ON_ERROR:
 .SUFFIXES:
 comma := ,
-hash := \#
 
 # As many jobs as there are cores, unless the user says otherwise.
 JOBS := $(shell nproc 2>/dev/null || getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
@@ -65,10 +64,7 @@ LUA_LIBS := $(if $(lua_archive),\
   -Wl$(comma)--whole-archive $(lua_archive) -Wl$(comma)--no-whole-archive,$(lua_lib))
 endif
 
-accepts = $(shell echo '$(2)' | $(CC) $(1) -x c -E - >/dev/null 2>&1 && echo $(1))
-ifeq ($(origin OPENMP),undefined)
-OPENMP := $(call accepts,-fopenmp,$(hash)include <omp.h>)
-endif
+accepts = $(shell echo | $(CC) $(1) -x c -E - >/dev/null 2>&1 && echo $(1))
 
 # Kernels in kernels/cpu/isa are built once for each of these.
 ifneq ($(filter x86_64-%,$(shell $(CC) -dumpmachine 2>/dev/null)),)
@@ -85,12 +81,12 @@ WARNINGS := -Wall -Wextra -Wshadow -Wconversion -Wmissing-prototypes -Wstrict-pr
   $(if $(filter-out 0,$(WERROR)),-Werror)
 # Hidden names: only what tlua.h marks TL_API is exported. -fexceptions: a host
 # whose Lua is built as C++ raises errors by unwinding through our frames.
-TL_CFLAGS := -std=gnu11 -fPIC -fvisibility=hidden -fexceptions $(OPENMP) $(WARNINGS) $(CFLAGS) \
+TL_CFLAGS := -std=gnu11 -fPIC -fvisibility=hidden -fexceptions -pthread $(WARNINGS) $(CFLAGS) \
   $(if $(SANITIZE),-fsanitize=$(SANITIZE) -fno-sanitize-recover=all -fno-omit-frame-pointer)
 # TLI_DEBUG: assertions, and no block is kept for reuse.
 TL_CPPFLAGS := -Isrc -I. -I$(BUILD)/gen $(LUA_CFLAGS) \
   $(if $(SANITIZE),-DTLI_DEBUG) $(CPPFLAGS)
-TL_LDFLAGS := $(if $(SANITIZE),-fsanitize=$(SANITIZE)) $(OPENMP) $(LDFLAGS)
+TL_LDFLAGS := $(if $(SANITIZE),-fsanitize=$(SANITIZE)) -pthread $(LDFLAGS)
 TL_LIBS := -ldl -lpthread -lm $(LDLIBS)
 COMPILE = $(CC) $(TL_CPPFLAGS) $(TL_CFLAGS) -MMD -MP
 
@@ -189,7 +185,6 @@ config:
 	  lua '$(or $(LUA),none: a small host is built)' \
 	  lua.h '$(or $(LUA_CFLAGS),not found: run make deps or set LUA_INCDIR)' \
 	  liblua '$(LUA_LIBS)' \
-	  openmp '$(or $(OPENMP),none: one thread)' \
 	  isas '$(ISAS)' \
 	  families '$(FAMILIES)' \
 	  version '$(VERSION)'
@@ -253,9 +248,10 @@ $(STATIC_LIB): $(LIB_OBJ) $(OBJ)/files.txt
 	$(Q)$(AR) rcs $@ $(LIB_OBJ)
 
 # Never linked with Lua: its symbols come from the host, whichever Lua that has.
+# nodelete: a Lua state that closes unloads modules in C, whose threads go on.
 $(SHARED_LIB): $(LIB_OBJ) $(OBJ)/files.txt
 	$(call say,LD,$@)
-	$(Q)$(CC) $(TL_CFLAGS) $(TL_LDFLAGS) -shared -Wl,-soname,$(SONAME) -o $@ $(LIB_OBJ) $(TL_LIBS)
+	$(Q)$(CC) $(TL_CFLAGS) $(TL_LDFLAGS) -shared -Wl,-soname,$(SONAME) -Wl,-z,nodelete -o $@ $(LIB_OBJ) $(TL_LIBS)
 	@ln -sf $(@F) $(@D)/$(SONAME)
 
 # -E: modules in C that the program loads find Lua's functions in it.
@@ -300,7 +296,7 @@ $(LUA_BIN): $(BUILD)/%: %.c $(STATIC_LIB)
 # What specs may ask for: TLUA and TLUA_BUILD. They may run make themselves, so
 # they must not inherit this one's flags.
 SPEC_ENV = env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL TLUA='$(TLUA)' TLUA_BUILD='$(BUILD)' \
-  CC='$(CC)' OMP_WAIT_POLICY=passive
+  CC='$(CC)'
 SPEC_ARGS :=
 check: all $(EMBED_BIN) $(CORE_BIN) $(LUA_BIN)
 	@$(SPEC_ENV) $(or $(LUA),$(BUILD)/host) spec/support/run.lua --jobs $(JOBS) \
@@ -384,7 +380,7 @@ Description: tensors and neural networks for Lua 5.4
 Version: $(VERSION)
 Cflags: -I$${includedir}
 Libs: -L$${libdir} -ltlua
-Libs.private: $(OPENMP) $(TL_LIBS)
+Libs.private: -pthread $(TL_LIBS)
 endef
 export PC_TEXT
 

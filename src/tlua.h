@@ -171,7 +171,7 @@ TL_API TL_MUSTCHECK bool tl_tensor_read(const tl_Tensor *tensor, tl_DType dtype,
 TL_API TL_MUSTCHECK bool tl_set_num_threads(int n);
 TL_API int tl_get_num_threads(void);
 
-/* A host's own job system instead of OpenMP: `run` must call
+/* A host's own job system instead of tlua's threads: `run` must call
 ** task(context, i) for every 0 <= i < tasks, in any order and on any threads,
 ** and return when all are done. NULL restores the default. To be set before
 ** the first operator runs. */

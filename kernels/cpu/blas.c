@@ -8,8 +8,6 @@
 #include <pthread.h>
 #include <stdio.h>
 
-#include "core/parallel.h"
-
 static tlk_Blas table;
 static void *library; /* NULL: none found, or linked */
 static bool found;
@@ -46,12 +44,13 @@ static void open_blas(void) {
     snprintf(config, sizeof config, "none found (libopenblas0 would make matrix products fast)");
     return;
   }
-  take(&table.set_num_threads, "openblas_set_num_threads");
   if (take(&get_config, "openblas_get_config"))
     snprintf(config, sizeof config, "%s", get_config());
   else
     snprintf(config, sizeof config, "a BLAS other than OpenBLAS");
-  if (table.set_num_threads) tli_parallel_follow(table.set_num_threads);
+  /* its callers run on our threads, see gemm.c */
+  void (*set_num_threads)(int) = NULL;
+  if (take(&set_num_threads, "openblas_set_num_threads")) set_num_threads(1);
 }
 
 const tlk_Blas *tlk_blas(void) {

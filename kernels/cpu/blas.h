@@ -24,7 +24,6 @@ typedef struct tlk_Blas {
   void(*dgemm) TLK_GEMM_ARGS(double);
   void(*sgemv) TLK_GEMV_ARGS(float);
   void(*dgemv) TLK_GEMV_ARGS(double);
-  void (*set_num_threads)(int n); /* NULL if it has no such function */
 } tlk_Blas;
 
 /* The table, or NULL where no BLAS was found. The first call opens it and

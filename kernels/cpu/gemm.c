@@ -3,18 +3,27 @@
 ** are converted tile by tile to float32 and multiplied there; integers, which
 ** wrap around, have a plain loop, as have all types where there is no BLAS.
 **
-** BLAS runs its own threads. It starts none for small products, so a batch of
-** small ones is shared out here instead.
+** BLAS is held to one thread: its own spin while they wait, and share out
+** middling sizes badly. A batch of products is shared out here by product, a
+** large product in bands of rows or columns. Each element is summed as it would
+** be in one call, since BLAS never shares out k.
 */
 #include <limits.h>
 
 #include "core/alloc.h"
 #include "core/parallel.h"
 #include "kernels/cpu/blas.h"
+#include "kernels/cpu/blocks.h"
 #include "kernels/cpu/cpu.h"
 
-/* Multiplications up to which OpenBLAS keeps to the calling thread. */
+/* Multiplications worth a thread: of products of matrices, of those with a
+** vector, which wait for memory, and of one product cut in bands. OpenBLAS has
+** other kernels, which round otherwise, below 100^3; no band may get there. */
 #define SMALL (64 * 64 * 64)
+#define SMALL_VECTOR (256 * 1024)
+#define SMALL_BAND (128 * 128 * 128)
+/* Bands end at multiples of this, which all kernels' tiles divide. */
+#define BAND 64
 /* What one call of BLAS may be asked for: its sizes are ints. */
 #define BLAS_MAX (1 << 30)
 
@@ -126,29 +135,47 @@ static void run_batch(void *context, int64_t begin, int64_t end) {
                (const char *)g->b + i * g->stride_b * size, (char *)g->c + i * g->stride_c * size);
 }
 
-static bool small(const tlk_Gemm *g) {
-  return (double)g->m * (double)g->n * (double)g->k <= (double)SMALL;
+/* Rows, or columns, from begin to end. */
+static void run_part(const Batch *batch, bool rows, int64_t begin, int64_t end) {
+  tlk_Gemm part = *batch->g;
+  int64_t size = tli_dtype_bytes[part.dtype];
+  if (rows) {
+    part.m = end - begin;
+    part.a = (const char *)part.a + begin * (part.trans_a ? 1 : part.lda) * size;
+    part.c = (char *)part.c + begin * part.ldc * size;
+  } else {
+    part.n = end - begin;
+    part.b = (const char *)part.b + begin * (part.trans_b ? part.ldb : 1) * size;
+    part.c = (char *)part.c + begin * size;
+  }
+  run_batch(&(Batch){&part, batch->one}, 0, part.batch);
 }
 
 static void run_rows(void *context, int64_t begin, int64_t end) {
+  run_part(context, true, begin, end);
+}
+
+static void run_bands(void *context, int64_t begin, int64_t end) {
   const Batch *batch = context;
-  tlk_Gemm part = *batch->g;
-  int64_t size = tli_dtype_bytes[part.dtype];
-  part.m = end - begin;
-  part.a = (const char *)part.a + begin * (part.trans_a ? 1 : part.lda) * size;
-  part.c = (char *)part.c + begin * part.ldc * size;
-  run_batch(&(Batch){&part, batch->one}, 0, part.batch);
+  const tlk_Gemm *g = batch->g;
+  bool rows = g->m >= g->n;
+  run_part(batch, rows, begin * BAND, at_most(end * BAND, rows ? g->m : g->n));
 }
 
 static void run_all(const tlk_Gemm *g) {
   Batch batch = {g, one_of(g->dtype)};
-  int64_t work = g->n * g->k + 1;
-  if (batch.one != parts_s && batch.one != parts_d)
-    tli_parallel_for(g->m, SMALL / work + 1, run_rows, &batch);
-  else if (small(g))
-    tli_parallel_for(g->batch, SMALL / (g->m * work) + 1, run_batch, &batch);
-  else
-    run_batch(&batch, 0, g->batch);
+  double work = (double)g->m * (double)g->n * (double)g->k;
+  int64_t most = g->m > g->n ? g->m : g->n;
+  bool vector = g->m == 1 || g->n == 1;
+  if (batch.one != parts_s && batch.one != parts_d) {
+    tli_parallel_for(g->m, SMALL / (g->n * g->k + 1) + 1, run_rows, &batch);
+  } else if (g->batch >= tl_get_num_threads()) {
+    int64_t least = work < SMALL ? (int64_t)(SMALL / (work + 1)) + 1 : 1;
+    tli_parallel_for(g->batch, least, run_batch, &batch);
+  } else {
+    double least = vector ? SMALL_VECTOR : SMALL_BAND, band = work / (double)most * BAND;
+    tli_parallel_for(tlk_ceil_div(most, BAND), (int64_t)(least / band) + 1, run_bands, &batch);
+  }
 }
 
 /* ---- the half types ---- */

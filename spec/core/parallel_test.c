@@ -6,6 +6,8 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "core/error.h"
 #include "test.h"
@@ -101,17 +103,50 @@ static void a_host_may_run_the_tasks(void) {
   tl_set_parallel_run(NULL, NULL);
 }
 
-static int followed;
-static void follow(int threads) { followed = threads; }
+/* Many short jobs, whose threads are still awake, asleep, or somewhere between. */
+static void short_jobs(void) {
+  CHECK(tl_set_num_threads(4));
+  for (int i = 0; i < 3000; i++) {
+    cover(100, 10);
+    if (i % 500 == 0) usleep(1000);
+  }
+}
 
-static void others_follow(void) {
-  CHECK(tl_set_num_threads(2));
-  tli_parallel_follow(follow);
-  CHECK(followed == 2);
-  CHECK(tl_set_num_threads(3) && followed == 3);
-  CHECK(!tl_set_num_threads(0) && followed == 3 && tl_get_num_threads() == 3);
-  CHECK_ERROR(TL_EARG, "set_num_threads: expected 1 to");
-  tli_parallel_follow(NULL);
+static void *cover_much(void *failures) {
+  static _Thread_local Count mine;
+  for (int k = 0; k < 300; k++) {
+    memset(&mine, 0, sizeof mine);
+    mine.caller = pthread_self();
+    tli_parallel_for(N, 100, count_range, &mine);
+    for (int i = 0; i < N; i++)
+      if (mine.seen[i] != 1) atomic_fetch_add((atomic_int *)failures, 1);
+  }
+  return NULL;
+}
+
+static void callers_at_the_same_time(void) {
+  CHECK(tl_set_num_threads(3));
+  atomic_int failures = 0;
+  pthread_t callers[4];
+  for (int i = 0; i < 4; i++) pthread_create(&callers[i], NULL, cover_much, &failures);
+  for (int i = 0; i < 4; i++) pthread_join(callers[i], NULL);
+  CHECK(failures == 0);
+}
+
+/* A forked process starts threads of its own. */
+static void after_a_fork(void) {
+#ifndef __SANITIZE_THREAD__ /* it refuses threads after a fork */
+  CHECK(tl_set_num_threads(3));
+  cover(N, 10);
+  pid_t child = fork();
+  if (child == 0) {
+    alarm(20);
+    cover(N, 10);
+    _exit(count.calls == 3 && count.short_ranges == 0 ? 0 : 1);
+  }
+  int status = -1;
+  CHECK(waitpid(child, &status, 0) == child && status == 0);
+#endif
 }
 
 static void interruption(void) {
@@ -129,7 +164,9 @@ int main(void) {
   RUN(serial_threads_start_none);
   RUN(nested_loops_run_serially);
   RUN(a_host_may_run_the_tasks);
-  RUN(others_follow);
+  RUN(short_jobs);
+  RUN(callers_at_the_same_time);
+  RUN(after_a_fork);
   RUN(interruption);
   return test_end();
 }

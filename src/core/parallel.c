@@ -1,5 +1,14 @@
 /*
-** parallel.c - threads for kernels: OpenMP's, a host's own, or none.
+** parallel.c - threads for kernels: a pool of our own, a host's job system, or
+** none. OpenMP's runtime is not used: its idle threads spin for as long as they
+** are let, which costs ten times the work on a machine that has other things to
+** do; it does not survive a fork; and every calling thread gets a team of its
+** own, so interpreters in parallel would fight for the cores.
+**
+** The pool has one job at a time. A caller that finds it taken does all of its
+** work itself, which is what many interpreters at once want. Whoever is free
+** takes the next task, the caller too, so nothing waits for a thread that is
+** still waking up.
 ** Invariant: a range always runs to its end; with one thread, or inside
 ** another range, everything runs in the calling thread.
 */
@@ -9,8 +18,11 @@
 
 #include "core/parallel.h"
 
+#include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <time.h>
 #include <unistd.h>
 
 #ifdef __linux__
@@ -19,28 +31,17 @@
 
 #include "core/error.h"
 
-/* ThreadSanitizer cannot see how libgomp synchronises, so it is told. */
-#ifdef __SANITIZE_THREAD__
-#include <sanitizer/tsan_interface.h>
-#define HAPPENS_BEFORE(p) __tsan_release(p)
-#define HAPPENS_AFTER(p) __tsan_acquire(p)
-#define NOT_SANITIZED __attribute__((no_sanitize("thread")))
-#else
-#define HAPPENS_BEFORE(p) ((void)(p))
-#define HAPPENS_AFTER(p) ((void)(p))
-#define NOT_SANITIZED
-#endif
-
 typedef void (*TaskFn)(void *context, int i);
 typedef void (*RunFn)(int tasks, TaskFn task, void *context, void *user);
-typedef void (*SetFn)(int threads);
 
 #define THREADS_MAX 4096
+/* How long an idle thread looks for work before it sleeps: longer than the gap
+** between two operators of a training step, too short to matter to others. */
+#define SPIN_NS 50000
 
 static atomic_int threads; /* 0: not known yet */
 static _Atomic(RunFn) host_run;
 static _Atomic(void *) host_user;
-static _Atomic(SetFn) follower;
 static atomic_int interrupted;
 
 static _Thread_local bool inside;
@@ -75,14 +76,7 @@ bool tl_set_num_threads(int n) {
   if (n < 1 || n > THREADS_MAX)
     return tli_fail(TL_EARG, "set_num_threads: expected 1 to %d threads, got %d", THREADS_MAX, n);
   atomic_store(&threads, n);
-  SetFn set = atomic_load(&follower);
-  if (set) set(n);
   return true;
-}
-
-void tli_parallel_follow(void (*set)(int threads)) {
-  atomic_store(&follower, set);
-  if (set) set(tl_get_num_threads());
 }
 
 void tl_set_parallel_run(void (*run)(int tasks, void (*task)(void *context, int i), void *context,
@@ -100,7 +94,7 @@ bool tli_parallel_set_serial(bool on) {
   return previous;
 }
 
-/* ---- the loop ---- */
+/* ---- the pool ---- */
 
 typedef struct Job {
   tli_RangeFn fn;
@@ -108,6 +102,153 @@ typedef struct Job {
   int64_t n;
   int tasks;
 } Job;
+
+static void run_range(void *context, int i);
+
+static struct Pool {
+  pthread_mutex_t owner; /* held by the caller whose job it is */
+  pthread_mutex_t lock;  /* of the conditions */
+  pthread_cond_t work;   /* there is a job */
+  pthread_cond_t done;   /* no worker is in a job */
+  int workers;           /* started; changed by the owner */
+  Job *job;              /* written by the owner while the pool is shut and empty */
+  atomic_int next;       /* the next task */
+  atomic_int limit;      /* workers with a higher number stay out */
+  atomic_uint round;     /* counts jobs */
+  atomic_bool open;      /* there may be tasks left */
+  atomic_int active;     /* workers that may touch the job */
+  atomic_int asleep;     /* workers that wait for `work` */
+} pool = {
+    .owner = PTHREAD_MUTEX_INITIALIZER,
+    .lock = PTHREAD_MUTEX_INITIALIZER,
+    .work = PTHREAD_COND_INITIALIZER,
+    .done = PTHREAD_COND_INITIALIZER,
+};
+
+static inline void relax(void) {
+#if defined(__x86_64__) || defined(__i386__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  __asm__ volatile("yield");
+#endif
+}
+
+static int64_t now_ns(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+/* Spins while `condition` holds, for SPIN_NS at most. */
+#define SPIN_WHILE(condition)                     \
+  do {                                            \
+    int64_t end_ = now_ns() + SPIN_NS;            \
+    for (int k_ = 1; (condition); k_++) {         \
+      relax();                                    \
+      if (k_ % 32 == 0 && now_ns() > end_) break; \
+    }                                             \
+  } while (0)
+
+static void take_tasks(Job *job) {
+  for (;;) {
+    int i = atomic_fetch_add_explicit(&pool.next, 1, memory_order_relaxed);
+    if (i >= job->tasks) return;
+    run_range(job, i);
+  }
+}
+
+/* Waits for a round that is not `seen` and returns it. */
+static unsigned wait_for_work(unsigned seen) {
+  SPIN_WHILE(atomic_load(&pool.round) == seen);
+  if (atomic_load(&pool.round) == seen) {
+    pthread_mutex_lock(&pool.lock);
+    atomic_fetch_add(&pool.asleep, 1);
+    while (atomic_load(&pool.round) == seen) pthread_cond_wait(&pool.work, &pool.lock);
+    atomic_fetch_sub(&pool.asleep, 1);
+    pthread_mutex_unlock(&pool.lock);
+  }
+  return atomic_load(&pool.round);
+}
+
+/* A worker says that it is in before it asks whether the pool is open, and the
+** owner shuts it before it asks who is in: so either the worker stays out or
+** the owner waits for it. */
+static void join_job(void) {
+  atomic_fetch_add(&pool.active, 1);
+  if (atomic_load(&pool.open)) take_tasks(pool.job);
+  if (atomic_fetch_sub(&pool.active, 1) != 1) return;
+  pthread_mutex_lock(&pool.lock);
+  pthread_cond_signal(&pool.done);
+  pthread_mutex_unlock(&pool.lock);
+}
+
+static void *work(void *number) {
+  unsigned seen = 0;
+  for (;;) {
+    seen = wait_for_work(seen);
+    if ((intptr_t)number < atomic_load(&pool.limit)) join_job();
+  }
+  return NULL;
+}
+
+/* A forked process has none of the workers. */
+static void forget_workers(void) {
+  pthread_mutex_init(&pool.owner, NULL);
+  pthread_mutex_init(&pool.lock, NULL);
+  pthread_cond_init(&pool.work, NULL);
+  pthread_cond_init(&pool.done, NULL);
+  pool.workers = 0;
+  atomic_store(&pool.open, false);
+  atomic_store(&pool.active, 0);
+  atomic_store(&pool.asleep, 0);
+}
+
+/* Signals are the program's, not ours. If the system gives no more threads,
+** those that there are do the work. */
+static void start_workers(int wanted) {
+  static atomic_bool registered;
+  if (!atomic_exchange(&registered, true)) pthread_atfork(NULL, NULL, forget_workers);
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  pthread_attr_t detached;
+  pthread_attr_init(&detached);
+  pthread_attr_setdetachstate(&detached, PTHREAD_CREATE_DETACHED);
+  for (; pool.workers < wanted; pool.workers++) {
+    pthread_t thread;
+    if (pthread_create(&thread, &detached, work, (void *)(intptr_t)pool.workers) != 0) break;
+  }
+  pthread_attr_destroy(&detached);
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
+/* Whether the pool was free; if so, the job is done. */
+static bool run_in_pool(Job *job) {
+  if (pthread_mutex_trylock(&pool.owner) != 0) return false;
+  if (pool.workers < job->tasks - 1) start_workers(job->tasks - 1);
+  pool.job = job;
+  atomic_store(&pool.next, 0);
+  atomic_store(&pool.limit, job->tasks - 1);
+  atomic_store(&pool.open, true);
+  atomic_fetch_add(&pool.round, 1);
+  if (atomic_load(&pool.asleep) > 0) {
+    pthread_mutex_lock(&pool.lock);
+    pthread_cond_broadcast(&pool.work);
+    pthread_mutex_unlock(&pool.lock);
+  }
+  take_tasks(job);
+  atomic_store(&pool.open, false);
+  SPIN_WHILE(atomic_load(&pool.active) > 0);
+  if (atomic_load(&pool.active) > 0) {
+    pthread_mutex_lock(&pool.lock);
+    while (atomic_load(&pool.active) > 0) pthread_cond_wait(&pool.done, &pool.lock);
+    pthread_mutex_unlock(&pool.lock);
+  }
+  pthread_mutex_unlock(&pool.owner);
+  return true;
+}
+
+/* ---- the loop ---- */
 
 /* The i-th of `tasks` ranges, whose lengths differ by one at most. */
 static void run_range(void *context, int i) {
@@ -118,19 +259,6 @@ static void run_range(void *context, int i) {
   inside = true;
   job->fn(job->context, begin, begin + length + (i < longer));
   inside = before;
-}
-
-NOT_SANITIZED static void run_openmp(Job *job) {
-  HAPPENS_BEFORE(job);
-#ifdef _OPENMP
-#pragma omp parallel for num_threads(job->tasks) schedule(static, 1)
-#endif
-  for (int i = 0; i < job->tasks; i++) {
-    HAPPENS_AFTER(job);
-    run_range(job, i);
-    HAPPENS_BEFORE(job);
-  }
-  HAPPENS_AFTER(job);
 }
 
 void tli_parallel_for(int64_t n, int64_t grain, tli_RangeFn fn, void *context) {
@@ -148,10 +276,12 @@ void tli_parallel_for(int64_t n, int64_t grain, tli_RangeFn fn, void *context) {
   }
   Job job = {fn, context, n, (int)tasks};
   RunFn run = atomic_load_explicit(&host_run, memory_order_acquire);
-  if (run)
+  if (run) {
     run(job.tasks, run_range, &job, atomic_load(&host_user));
-  else
-    run_openmp(&job);
+  } else if (!run_in_pool(&job)) {
+    job.tasks = 1;
+    run_range(&job, 0);
+  }
 }
 
 /* ---- interruption ---- */

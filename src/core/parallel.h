@@ -23,11 +23,6 @@ bool tli_parallel_inside(void);
 ** previous setting. */
 bool tli_parallel_set_serial(bool serial);
 
-/* For a library with threads of its own (BLAS): `set` is called at once and
-** again whenever the number of threads changes, so that it keeps to the same
-** limit. There is one such place. */
-void tli_parallel_follow(void (*set)(int threads));
-
 /* Whether tl_interrupt was called; kernels that run for long ask now and then
 ** and return false after tli_fail(TL_EINTERRUPT, ...). */
 bool tli_interrupted(void);

@@ -1,0 +1,78 @@
+-- Results and gradients have the same bits for every number of threads. Sizes are such that each
+-- operator shares out its work, and odd, so that the parts differ.
+
+local torch = require "tlua"
+
+local F = torch.nn.functional
+torch.manual_seed(7)
+
+local leaves = {}
+local function normal(...)
+   leaves[#leaves + 1] = torch.randn({...}):requires_grad_()
+   return leaves[#leaves]
+end
+
+local names = {torch = torch, F = F,
+   x = normal(517, 1031), y = normal(517, 1031), line = normal(1031), wide = normal(1030, 1031),
+   cube = normal(7, 261, 130), vector = normal(700001), scale = normal(12), shift = normal(12),
+   images = normal(5, 12, 61, 59), kernel = normal(20, 12, 3, 3), depth = normal(12, 1, 3, 3),
+   labels = torch.randint(1, 1032, {517}), ids = torch.randint(1, 518, {6001}),
+   places = torch.randint(1, 518, {517, 1031}), mask = torch.randn(517, 1031):gt(0.5),
+}
+
+local families = {
+   pointwise = {"x * y + line", "x:exp()", "(x * 2):tanh()", "torch.where(mask, x, y)", "x:t() + y:t()"},
+   reductions = {"vector:sum()", "x:sum(1)", "x:sum(2)", "x:mean()", "x:var(1)", "x:var(2)", "vector:std()",
+      "vector:norm()", "x:prod(2)", "x:amax(1)", "x:logsumexp(2)", "x:logsumexp(1)"},
+   scans = {"x:cumsum(1)", "x:cumsum(2)", "vector:cumsum(1)", "x:cumprod(2)", "x:logcumsumexp(2)"},
+   products = {"x:matmul(y:t())", "x:t():matmul(y)", "x:matmul(wide:t())", "wide:matmul(x:t())",
+      "cube:matmul(cube:transpose(2, 3))", "wide:matmul(line)", "line:matmul(wide:t())",
+      "wide:t():matmul(wide:select(2, 1))", "F.linear(x, wide)",
+      "torch.cdist(cube, cube)"},
+   ["half products"] = {"x:bfloat16():matmul(y:bfloat16():t())", "x:half():matmul(y:half():t())"},
+   convolutions = {"F.conv2d(images, kernel, nil, 1, 1)", "F.conv2d(images, kernel, nil, 2)",
+      "F.conv2d(images, depth, nil, 1, 1, 1, 12)", "F.conv_transpose2d(images, kernel:transpose(1, 2))",
+      "F.conv2d(images:narrow(1, 1, 1), kernel, nil, 1, 1)"},
+   pooling = {"F.max_pool2d(images, 3, 2)", "F.avg_pool2d(images, 3, 2)", "F.adaptive_avg_pool2d(images, 7)",
+      "F.interpolate(images, {scale_factor = 2, mode = 'bilinear'})"},
+   normalisation = {"F.batch_norm(images, nil, nil, scale, shift, true)", "F.layer_norm(x, {1031}, line, line)",
+      "F.group_norm(images, 3, scale, shift)", "F.softmax(x, 2)", "F.softmax(x, 1)", "F.log_softmax(x, 2)"},
+   losses = {"F.cross_entropy(x, labels)", "F.mse_loss(x, y)", "F.smooth_l1_loss(x, y)",
+      "F.binary_cross_entropy_with_logits(x, y:sigmoid())"},
+   positions = {"F.embedding(ids, x)", "x:index_select(1, ids)", "x[mask]", "x:gather(1, places)",
+      "torch.zeros(517, 1031):scatter_add(1, places, x)", "torch.zeros(517, 1031):scatter_add(2, places, x)",
+      "torch.zeros(517, 1031):index_add(1, ids, y:index_select(1, ids))", "x:masked_fill(mask, 0)"},
+   sorting = {"(vector:sort())", "(x:sort(2))", "(x:topk(50, 2))", "(vector:topk(100))", "(x:median(2))"},
+   attention = {"F.scaled_dot_product_attention(cube, cube, cube)"},
+}
+
+-- The result and the gradients of all that it depends on, made with some number of threads.
+local function run(text, threads)
+   torch.set_num_threads(threads)
+   for _, leaf in ipairs(leaves) do leaf.grad = nil end
+   local result = assert(load("return " .. text, "=" .. text, "t", names))()
+   result:backward(torch.linspace(-1, 1, result:numel()):view(result.shape):to(result.dtype))
+   local tensors = {result:detach()}
+   for _, leaf in ipairs(leaves) do tensors[#tensors + 1] = leaf.grad end
+   return tensors
+end
+
+describe("the same bits with 1, 2, 3 and 4 threads:", function()
+   local before = torch.get_num_threads()
+   after_each(function() torch.set_num_threads(before) end)
+
+   for family, texts in pairs(families) do
+      it(family, function()
+         for _, text in ipairs(texts) do
+            local expected = run(text, 1)
+            assert.is_true(#expected >= 2, text)
+            for threads = 2, 4 do
+               for i, actual in ipairs(run(text, threads)) do
+                  assert.is_true(torch.equal(expected[i], actual), ("%s: tensor %d with %d threads"):format(
+                     text, i, threads))
+               end
+            end
+         end
+      end)
+   end
+end)
