@@ -45,6 +45,7 @@ static tl_Tensor *chain_not_padding(tli_Chain *c, tl_Tensor *index, int64_t padd
 /* Gradients of looked-up rows as they count. */
 static tl_Tensor *chain_counted(tli_Chain *c, tl_Tensor *grad, tl_Tensor *index, int64_t padding,
                                 int64_t n, bool scale) {
+  if (c->failed) return NULL;
   tl_DType dtype = (tl_DType)grad->dtype;
   if (scale) grad = chain_div(c, grad, chain_occurrences(c, index, n, dtype));
   if (padding != TLI_NOINT)
@@ -189,19 +190,24 @@ static bool read_bags(tli_Chain *c, tl_Tensor *input, tl_Tensor *offsets, tl_Ten
   return !c->failed;
 }
 
-/* zeros (bags, D) + rows at their bags. */
-static tl_Tensor *chain_bag_sum(tli_Chain *c, tl_Tensor *rows, const Bags *b) {
+/* zeros (bags, D) */
+static tl_Tensor *chain_bag_zeros(tli_Chain *c, const tl_Tensor *rows, const Bags *b) {
+  if (c->failed) return NULL;
   int64_t sizes[] = {b->count, rows->sizes[1]};
   tl_Tensor *zeros = TLI_STEP(c, tli_empty((tl_DType)rows->dtype, tli_device(rows), 2, sizes));
   if (c->failed || !tli_fill(zeros, tli_int(0))) c->failed = true;
+  return zeros;
+}
+
+/* zeros + rows at their bags. */
+static tl_Tensor *chain_bag_sum(tli_Chain *c, tl_Tensor *rows, const Bags *b) {
+  tl_Tensor *zeros = chain_bag_zeros(c, rows, b);
   return TLI_STEP(c, tlo_index_add(zeros, 0, b->number, rows, tli_int(1)));
 }
 
 /* The largest of each column of each bag, 0 for an empty one. */
 static tl_Tensor *chain_bag_max(tli_Chain *c, tl_Tensor *rows, const Bags *b) {
-  int64_t sizes[] = {b->count, rows->sizes[1]};
-  tl_Tensor *zeros = TLI_STEP(c, tli_empty((tl_DType)rows->dtype, tli_device(rows), 2, sizes));
-  if (c->failed || !tli_fill(zeros, tli_int(0))) c->failed = true;
+  tl_Tensor *zeros = chain_bag_zeros(c, rows, b);
   tl_Tensor *column = chain_unsqueeze(c, b->number, 1);
   tl_Tensor *wide = TLI_STEP(c, tlo_expand(column, (tl_Ints){2, rows->sizes}));
   return TLI_STEP(c, tlo_scatter_reduce(zeros, 0, wide, rows, "amax", false));
@@ -260,7 +266,7 @@ tl_Tensor *tlo_embedding_bag(tl_Tensor *input, tl_Tensor *weight, tl_Tensor *off
     result = chain_bag_max(&c, rows, &b);
   else if (strcmp(mode, "mean") == 0)
     result = chain_bag_mean(&c, rows, chain_ones(&c, rows), &b);
-  else if (!c.failed)
+  else
     result = chain_bag_sum(&c, rows, &b);
   return tli_chain_end(&c, result);
 }
