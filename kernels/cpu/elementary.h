@@ -28,12 +28,12 @@
 #endif
 
 /* Functions of libmvec, X(name). */
-#define TLK_VECTOR1(X)                                                                          \
-  X(exp)                                                                                        \
-  X(exp2)                                                                                       \
-  X(expm1)                                                                                      \
-  X(log) X(log2) X(log10) X(log1p) X(sin) X(cos) X(tan) X(asin) X(acos) X(atan) X(sinh) X(cosh) \
-      X(tanh) X(asinh) X(acosh) X(atanh) X(erf) X(erfc)
+/* clang-format off */
+#define TLK_VECTOR1(X)                                                           \
+  X(exp) X(exp2) X(expm1) X(log) X(log2) X(log10) X(log1p) X(sin) X(cos) X(tan)  \
+  X(asin) X(acos) X(atan) X(sinh) X(cosh) X(tanh) X(asinh) X(acosh) X(atanh)     \
+  X(erf) X(erfc)
+/* clang-format on */
 #define TLK_VECTOR2(X) X(pow) X(atan2) X(hypot)
 
 #define X(name) TLK_SIMD double name(double);
@@ -46,18 +46,23 @@ TLK_VECTOR2(X)
 TLK_SIMD float exp2f(float);
 TLK_SIMD float tanhf(float);
 
-#define X(name) \
+#define THROUGH_DOUBLE(name) \
   static inline float tlk_##name##f(float x) { return (float)name((double)x); }
-X(sinh)
-X(cosh)
-X(asinh)
-X(acosh) X(atanh) X(erfc)
-#undef X
-#define X(name) \
+#define THROUGH_DOUBLE2(name) \
   static inline float tlk_##name##f(float x, float y) { return (float)name((double)x, (double)y); }
-    X(atan2)
-#undef X
-        static inline float tlk_sinf(float x) {
+/* clang-format off */
+THROUGH_DOUBLE(sinh)
+THROUGH_DOUBLE(cosh)
+THROUGH_DOUBLE(asinh)
+THROUGH_DOUBLE(acosh)
+THROUGH_DOUBLE(atanh)
+THROUGH_DOUBLE(erfc)
+THROUGH_DOUBLE2(atan2)
+/* clang-format on */
+#undef THROUGH_DOUBLE
+#undef THROUGH_DOUBLE2
+
+static inline float tlk_sinf(float x) {
   float far = (float)sin((double)x);
   return fabsf(x) < TLK_TRIG_LIMIT ? tlk_sinf_near(x) : far;
 }

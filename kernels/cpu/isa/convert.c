@@ -92,16 +92,15 @@ static inline int64_t i64_to_i64(int64_t x) { return x; }
   }
 
 /* All pairs but the two between float16 and float32, which come below. */
+/* clang-format off */
 #define TO_REST(X, from) \
-  X(from, F64)           \
-  X(from, BF16) X(from, I8) X(from, I16) X(from, I32) X(from, I64) X(from, U8) X(from, BOOL)
+  X(from, F64) X(from, BF16) X(from, I8) X(from, I16) X(from, I32) X(from, I64) X(from, U8) X(from, BOOL)
 #define TO_ALL(X, from) X(from, F32) X(from, F16) TO_REST(X, from)
-#define PAIRS(X)                                                                             \
-  X(F32, F32)                                                                                \
-  TO_REST(X, F32)                                                                            \
-  X(F16, F16)                                                                                \
-  TO_REST(X, F16) TO_ALL(X, F64) TO_ALL(X, BF16) TO_ALL(X, I8) TO_ALL(X, I16) TO_ALL(X, I32) \
-      TO_ALL(X, I64) TO_ALL(X, U8) TO_ALL(X, BOOL)
+#define PAIRS(X)                                                     \
+  X(F32, F32) TO_REST(X, F32) X(F16, F16) TO_REST(X, F16)            \
+  TO_ALL(X, F64) TO_ALL(X, BF16) TO_ALL(X, I8) TO_ALL(X, I16)        \
+  TO_ALL(X, I32) TO_ALL(X, I64) TO_ALL(X, U8) TO_ALL(X, BOOL)
+/* clang-format on */
 PAIRS(CONVERT)
 
 #if defined(__F16C__)
