@@ -1,7 +1,7 @@
 /*
 ** operators_test.c - every operator of the table, with its examples, forward
-** and backward, in memory that ends at the n-th allocation, for every n: an
-** error says so, nothing is lost, and the call works again.
+** and backward twice, in memory that ends at the n-th allocation, for every n:
+** an error says so, nothing is lost, and the call works again.
 */
 #include <lauxlib.h>
 #include <lua.h>
@@ -26,14 +26,23 @@ static const char *const setup =
     "  end\n"
     "  return cases[i].name\n"
     "end\n"
-    "function run(i)\n"
-    "  local total\n"
-    "  for _, x in ipairs(T.tensors(T.call(cases[i].row, args))) do\n"
-    "    if x.requires_grad then total = total and total + x:sum() or x:sum() end\n"
+    "local function total(list)\n"
+    "  local sum\n"
+    "  for _, x in ipairs(T.tensors(list)) do\n"
+    "    if x.requires_grad then sum = sum and sum + (x * x):sum() or (x * x):sum() end\n"
     "  end\n"
-    "  if total then torch.autograd.grad(total, leaves, {allow_unused = true}) end\n"
+    "  return sum\n"
     "end\n"
-    "function forget() args, leaves = nil, nil end\n";
+    "function run(i)\n"
+    "  assert(torch.is_grad_enabled(), 'the call before left gradients off')\n"
+    "  local check = cases[i].row.gradcheck\n"
+    "  local twice = check and check.second ~= false\n"
+    "  local sum = total(T.call(cases[i].row, args))\n"
+    "  if not sum then return end\n"
+    "  local grads = torch.autograd.grad(sum, leaves, {allow_unused = true, create_graph = twice})\n"
+    "  sum = total(grads)\n"
+    "  if sum then torch.autograd.grad(sum, leaves, {allow_unused = true}) end\n"
+    "end\n";
 
 static int call(lua_State *L, const char *name, int64_t i, int results) {
   lua_settop(L, 0);
