@@ -7,6 +7,12 @@
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/cpu/cpu.h"
+
+#define CORE_VARIABLE "OPENBLAS_CORETYPE"
 
 static tlk_Blas table;
 static void *library; /* NULL: none found, or linked */
@@ -35,8 +41,29 @@ static bool take(void *member, const char *name) {
   return symbol != NULL;
 }
 
+/* OpenBLAS takes a processor that is newer than itself for the oldest that it
+** knows, Prescott, and is then five times as slow as it could be. Only its
+** environment tells it otherwise, and only while it is loaded. The wish of the
+** user, if there is one, stands. */
+static void open_again_if_misjudged(void) {
+  char *(*get_corename)(void) = NULL;
+  const char *isa = tlk_isa()->name;
+  const char *core = strcmp(isa, "x86-64-v4") == 0   ? "SkylakeX"
+                     : strcmp(isa, "x86-64-v3") == 0 ? "Haswell"
+                                                     : NULL;
+  if (library == NULL || core == NULL || getenv(CORE_VARIABLE)) return;
+  if (!take(&get_corename, "openblas_get_corename") || strcmp(get_corename(), "Prescott") != 0)
+    return;
+  dlclose(library);
+  library = NULL;
+  setenv(CORE_VARIABLE, core, 0);
+  open_library();
+  unsetenv(CORE_VARIABLE);
+}
+
 static void open_blas(void) {
   open_library();
+  open_again_if_misjudged();
   char *(*get_config)(void) = NULL;
   found = take(&table.sgemm, "cblas_sgemm") && take(&table.dgemm, "cblas_dgemm") &&
           take(&table.sgemv, "cblas_sgemv") && take(&table.dgemv, "cblas_dgemv");

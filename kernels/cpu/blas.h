@@ -27,7 +27,7 @@ typedef struct tlk_Blas {
 } tlk_Blas;
 
 /* The table, or NULL where no BLAS was found. The first call opens it and
-** holds it to tl_get_num_threads(). */
+** holds it to one thread: its callers run on ours, see gemm.c. */
 const tlk_Blas *tlk_blas(void);
 
 /* Another function of the same library by its symbol ("dgetrf_"), or NULL. */
