@@ -35,6 +35,15 @@ describe("examples/digits.lua", function()
       assert.matches("epoch 12/12  loss 0%.%d+", output)
    end)
 
+   for seed = 2, 3 do
+      it("learns from other numbers, seed " .. seed, function()
+         local output, status = digits("--seed " .. seed)
+         assert.equal(0, status, output)
+         local right = tonumber(output:match "\ntest accuracy: %d%.%d%d%d%d %((%d+)/360%)\n")
+         assert.is_true(right >= 351, output) -- 0.975 of 360
+      end)
+   end
+
    it("gives the same for the same seed, whatever the number of threads", function()
       local function result(arguments)
          local output = digits("--epochs 1 " .. arguments)

@@ -1,0 +1,63 @@
+-- README.md: what it shows runs as it stands and prints what it says.
+
+local shell = require "spec.support.shell"
+
+local readme = shell.read("README.md")
+local tlua = shell.quote(shell.tlua)
+
+-- The code blocks of a language ("" for none), in order.
+local function blocks(language)
+   local found = {}
+   for name, text in readme:gmatch("\n```(%w*)\n(.-\n)```") do
+      if name == language then found[#found + 1] = text end
+   end
+   return found
+end
+
+describe("README.md", function()
+   it("begins with a script that learns", function()
+      shell.with_folder(function(folder)
+         shell.write(folder .. "/first.lua", blocks("lua")[1])
+         assert.equal("true\n", shell.ok(tlua .. " " .. shell.quote(folder .. "/first.lua")))
+      end)
+   end)
+
+   it("shows what the first lines in the REPL print", function()
+      local typed, printed = blocks("")[1], blocks("")[2]
+      local lines = {}
+      for line in typed:gmatch("> ([^\n]+)") do lines[#lines + 1] = line end
+      assert.equal(5, #lines)
+      local short = readme:match("`x%[{2, {1, 2}}%]` prints `([^`]+)`")
+      shell.with_folder(function(folder)
+         shell.write(folder .. "/lines", table.concat(lines, "\n") .. "\n")
+         local output = shell.ok(("%s -i <%s"):format(tlua, shell.quote(folder .. "/lines")))
+         assert.matches(short, output, 1, true)
+         assert.matches(printed, output, 1, true)
+      end)
+   end)
+
+   it("embeds in a C program of ten lines", function()
+      shell.with_folder(function(folder)
+         local path = shell.quote(folder .. "/host")
+         shell.write(folder .. "/host.c", blocks("c")[1])
+         shell.ok(("%s -Isrc -Wall -Werror -o %s %s.c $(pkg-config --cflags lua5.4) %s/libtlua.a " ..
+            "$(pkg-config --libs lua5.4) -lm -ldl -lpthread"):format(os.getenv("CC") or "cc", path, path,
+            shell.quote(shell.build)))
+         assert.equal("tensor([[ 7., 10.],\n        [15., 22.]])\n", shell.ok(path))
+      end)
+   end)
+
+   it("names only targets that make has, and files that are there", function()
+      local makefile = shell.read("Makefile")
+      local targets = 0
+      for target in readme:gmatch("[`\n]make (%l+)[ `]") do
+         targets = targets + 1
+         assert.matches("\n" .. target .. ":", makefile, 1, true)
+      end
+      assert.is_true(targets >= 3)
+      for path in readme:gmatch("| `([%w/._]+)` |") do
+         local inside = path:gsub("^build/", shell.build .. "/")
+         assert.equal(0, select(2, shell.run("test -e " .. shell.quote(inside))), path)
+      end
+   end)
+end)
