@@ -359,6 +359,7 @@ tidy-format:
 
 # ---- installing ------------------------------------------------------------------
 
+# Installed programs and libraries are stripped: most of the rest is for debuggers.
 .PHONY: rock rock-install
 
 LIBDIR ?= $(PREFIX)/lib
@@ -386,10 +387,10 @@ export PC_TEXT
 
 install: all
 	@mkdir -p $(sort $(dir $(addprefix $D,$(INSTALLED))))
-	install -m 755 $(TLUA) $D$(PREFIX)/bin/tlua
+	install -s -m 755 $(TLUA) $D$(PREFIX)/bin/tlua
 	install -m 644 src/tlua.h $D$(PREFIX)/include/tlua.h
 	install -m 644 $(STATIC_LIB) $D$(LIBDIR)/libtlua.a
-	install -m 755 $(SHARED_LIB) $D$(LIBDIR)/$(SONAME)
+	install -s -m 755 $(SHARED_LIB) $D$(LIBDIR)/$(SONAME)
 	ln -sf $(SONAME) $D$(LIBDIR)/libtlua.so
 	ln -sf $(LIBDIR)/$(SONAME) $D$(LUA_CDIR)/tlua.so
 	install -m 644 $(GEN)/types/tlua.lua $D$(PREFIX)/share/tlua/types/tlua.lua
@@ -405,4 +406,4 @@ uninstall:
 rock: $(SHARED_LIB)
 rock-install:
 	@mkdir -p $(INST_LIBDIR)
-	install -m 755 $(SHARED_LIB) $(INST_LIBDIR)/tlua.so
+	install -s -m 755 $(SHARED_LIB) $(INST_LIBDIR)/tlua.so
