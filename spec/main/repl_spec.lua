@@ -72,6 +72,11 @@ describe("the interactive mode", function()
          assert.matches("^stdin:1: boo\nstack traceback:\n", err)
       end)
 
+      it("errors of the library's, which name the line, in an expression too", function()
+         local _, err = ask "nn.Linear(3)\n"
+         assert.matches("^stdin:1: nn%.Linear: out_features is missing", err)
+      end)
+
       it("mistakes in the syntax", function()
          local out, err = ask "x x\n'a\n1\n"
          assert.equal("1\n", out)

@@ -127,18 +127,22 @@ static int compile_as(lua_State *L, const char *prefix, const char *text) {
   return status;
 }
 
+typedef enum Read { READ_EXPRESSION, READ_CHUNK, READ_ERROR, READ_NOTHING, READ_END } Read;
+
 /* Compiles the text at index 1 and pushes the function, or the message.
-** `*more` tells whether the text is the beginning of something. */
-static int compile(lua_State *L, bool *more) {
+** `*more` tells whether the text is the beginning of something. An expression's
+** first result is nil: so its last call is no tail call, and errors in it are
+** still the user's line's. */
+static Read compile(lua_State *L, bool *more) {
   const char *text = lua_tostring(L, 1);
   /* "=x" is the form in which Lua 5.1 wanted expressions */
-  int status = compile_as(L, "return ", text + (text[0] == '='));
+  int status = compile_as(L, "return nil, ", text + (text[0] == '='));
   *more = wants_more(L, status);
-  if (status == LUA_OK) return status;
+  if (status == LUA_OK) return READ_EXPRESSION;
   lua_pop(L, 1);
   status = compile_as(L, "", text);
   *more = status != LUA_OK && (*more || wants_more(L, status));
-  return status;
+  return status == LUA_OK ? READ_CHUNK : READ_ERROR;
 }
 
 /* Enters a chunk into the history. One of several lines becomes one line where
@@ -163,8 +167,6 @@ static void remember(const char *chunk) {
   free(copy);
 }
 
-typedef enum Read { READ_CHUNK, READ_ERROR, READ_NOTHING, READ_END } Read;
-
 /* Reads a line: the text at index 1, or a further line of it. */
 static Read read_line(lua_State *L, bool first) {
   char *line;
@@ -182,22 +184,23 @@ static Read read_line(lua_State *L, bool first) {
 }
 
 /* Reads lines until they make a chunk. Leaves on the stack the compiled
-** function (READ_CHUNK), a message (READ_ERROR), or what does not matter. */
+** function (READ_EXPRESSION, READ_CHUNK), a message (READ_ERROR), or what does
+** not matter. */
 static Read read_chunk(lua_State *L) {
   bool more;
   Read read = read_line(L, true);
   if (read != READ_CHUNK) return read;
-  int status = compile(L, &more);
+  Read what = compile(L, &more);
   while (more) {
     read = read_line(L, false);
     if (read == READ_NOTHING) return read;
     if (read == READ_END) break; /* in the middle, as the message says */
     lua_settop(L, 1);
-    status = compile(L, &more);
+    what = compile(L, &more);
   }
   remember(lua_tostring(L, 1));
   lua_remove(L, 1);
-  return status == LUA_OK ? READ_CHUNK : READ_ERROR;
+  return what;
 }
 
 /* ---- showing ------------------------------------------------------------------------ */
@@ -240,7 +243,12 @@ static void loop(lua_State *L) {
     Read read = read_chunk(L);
     if (read == READ_END) return;
     if (read == READ_ERROR) tli_script_report(L, LUA_ERRSYNTAX);
-    if (read == READ_CHUNK && tli_script_report(L, tli_script_call(L, 0, LUA_MULTRET))) show(L);
+    if (read == READ_EXPRESSION || read == READ_CHUNK) {
+      if (tli_script_report(L, tli_script_call(L, 0, LUA_MULTRET))) {
+        if (read == READ_EXPRESSION) lua_remove(L, 1);
+        show(L);
+      }
+    }
     lua_settop(L, 0);
   }
 }
