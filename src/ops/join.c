@@ -171,6 +171,10 @@ tl_Tensor *tli_op_cat(tl_Tensors tensors, int64_t dim) {
   return whole;
 }
 
+bool tlo_split_with_sizes(tl_Tensor *self, tl_Ints split_sizes, int64_t dim, tl_Tensors *out) {
+  return tlo_split_sizes(self, split_sizes, dim, out);
+}
+
 bool tlo_cat_backward(tl_Tensor *grad, tl_Ints lengths, int64_t dim, tl_Tensors *out) {
   return tlo_split_sizes(grad, lengths, dim, out);
 }

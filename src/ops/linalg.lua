@@ -49,6 +49,16 @@ op {"kron(Tensor self, Tensor other) -> Tensor",
 op {"cross(Tensor self, Tensor other, dim dim=nil) -> Tensor",
     doc = "The cross product of vectors of 3 along dim, by default the first dimension of size 3.",
     composite = true, examples = {"T(3), T(3)", "T(2, 3), T(2, 3)", "T(3, 2), T(3, 1), 1"}}
+op {"cross.linalg(Tensor input, Tensor other, *, dim dim=-1) -> Tensor", module = "linalg", method = false,
+    doc = "The cross product of vectors of 3 along dim, by default the last one.",
+    composite = true, examples = {"T(3), T(3)", "T(3, 2), T(3, 2), {dim = 1}"}}
+op {"matmul.linalg(Tensor input, Tensor other) -> Tensor", module = "linalg", method = false,
+    doc = "The same as torch.matmul.", composite = true, out = false, examples = {"T(2, 3), T(3, 4)"}}
+op {"vecdot(Tensor x, Tensor y, *, dim dim=-1) -> Tensor", module = "linalg", method = false,
+    doc = "The inner products of vectors along dim.", composite = true, examples = {"T(2, 3), T(2, 3)", "T(3, 2), T(3, 1), {dim = 1}"}}
+op {"diagonal.linalg(Tensor A, *, int offset=0, dim dim1=-2, dim dim2=-1) -> Tensor", module = "linalg",
+    doc = "torch.diagonal of the last two dimensions, unless others are given.", method = false,
+    composite = true, out = false, examples = {"T(2, 3, 4)", "T(2, 3, 4), {offset = 1, dim1 = 1}"}}
 op {"chain_matmul(Tensor[] matrices) -> Tensor", doc = "The product of several matrices in the cheapest order.",
     expr = "multi_dot(matrices)", examples = {"{T(2, 3), T(3, 4), T(4, 1)}"}}
 

@@ -130,6 +130,30 @@ done:
   return result;
 }
 
+tl_Tensor *tlo_cross_linalg(tl_Tensor *input, tl_Tensor *other, int64_t dim) {
+  if (input->ndim != other->ndim)
+    return tli_fail_null(TL_ESHAPE,
+                         "linalg.cross: expected as many dimensions in both, got shapes %s and %s",
+                         tli_sizes_str(input), tli_sizes_str(other));
+  return tlo_cross(input, other, dim);
+}
+
+tl_Tensor *tlo_matmul_linalg(tl_Tensor *input, tl_Tensor *other) {
+  return tlo_matmul(input, other);
+}
+
+tl_Tensor *tlo_diagonal_linalg(tl_Tensor *A, int64_t offset, int64_t dim1, int64_t dim2) {
+  return tlo_diagonal(A, offset, dim1, dim2);
+}
+
+tl_Tensor *tlo_vecdot(tl_Tensor *x, tl_Tensor *y, int64_t dim) {
+  tl_Tensor *products = tlo_mul(x, y);
+  tl_Tensor *sum =
+      products ? tlo_sum(products, (tl_Ints){1, &dim}, false, (tl_DType)products->dtype) : NULL;
+  tli_release(products);
+  return sum;
+}
+
 /* Sizes of a and of b alternate as dimensions of their own, then are joined. */
 tl_Tensor *tlo_kron(tl_Tensor *self, tl_Tensor *other) {
   int n = self->ndim > other->ndim ? self->ndim : other->ndim;
