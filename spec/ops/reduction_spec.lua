@@ -70,8 +70,7 @@ describe("of nothing", function()
    it("have no extreme", function()
       local x = torch.zeros(0, 3)
       for _, name in ipairs {"amax", "amin", "max", "min", "argmax", "argmin"} do
-         assert.raises(name:gsub("^max$", "amax"):gsub("^min$", "amin"), "at least one element",
-            function() x[name](x) end)
+         assert.raises(name .. ":", "at least one element", function() x[name](x) end)
       end
       assert.raises("max", "[0, 3]", function() x:max(1) end)
       assert.same({0}, x:amax(2).shape)

@@ -5,6 +5,7 @@
 #include "autograd/graph.h"
 
 #include <ctype.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "autograd/hooks.h"
@@ -107,7 +108,11 @@ bool tli_node_output(tli_Node *n, int k, tl_Tensor *result) {
 }
 
 void tli_node_title(const tli_Node *n, char *out, size_t size) {
-  const char *suffix = "Backward0";
+  const char *suffix = "Backward0", *title = tli_node_type(n)->title;
+  if (title) {
+    snprintf(out, size, "%s%s", title, suffix);
+    return;
+  }
   size_t room = size - strlen(suffix) - 1, used = 0;
   bool start = true;
   for (const char *c = tli_node_name(n); *c && used < room; c++) {

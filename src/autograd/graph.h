@@ -44,6 +44,7 @@ typedef struct tli_NodeType {
   bool materialize;
   /* Frees other payload, before the node's memory goes; NULL: there is none. */
   void (*free)(tli_Node *node);
+  const char *title; /* PyTorch's name of the node; NULL: it is made of `name` */
 } tli_NodeType;
 
 struct tli_Hooks; /* autograd/hooks.h */
@@ -128,8 +129,10 @@ bool tli_node_output(tli_Node *n, int k, tl_Tensor *result) TL_MUSTCHECK;
 bool tli_node_wants(const tli_Node *n, int i);
 /* What is known of a tensor now. */
 void tli_info_of(const tl_Tensor *t, tli_Info *info);
+/* The type of the operator's node, also where it stands for a change of a view. */
+const tli_NodeType *tli_node_type(const tli_Node *n);
 /* The operator's name, for messages. */
-const char *tli_node_name(const tli_Node *n);
+static inline const char *tli_node_name(const tli_Node *n) { return tli_node_type(n)->name; }
 /* False, with a message, if what the node saved has been dropped. */
 bool tli_node_usable(const tli_Node *n) TL_MUSTCHECK;
 /* "IndexSelectBackward0" of index_select, as PyTorch prints nodes. */

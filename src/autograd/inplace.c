@@ -181,11 +181,11 @@ static void drop_copy_slices(tli_Node *node) {
 
 static void free_copy_slices(tli_Node *node) { tli_node_release(((CopySlices *)node)->op); }
 
-static const tli_NodeType copy_slices = {"copy_slices", apply_copy_slices, drop_copy_slices, true,
-                                         free_copy_slices};
+static const tli_NodeType copy_slices = {"copy_slices", apply_copy_slices, drop_copy_slices,
+                                         true,          free_copy_slices,  NULL};
 
-const char *tli_node_name(const tli_Node *n) {
-  return n->type == &copy_slices ? ((const CopySlices *)n)->op->type->name : n->type->name;
+const tli_NodeType *tli_node_type(const tli_Node *n) {
+  return n->type == &copy_slices ? ((const CopySlices *)n)->op->type : n->type;
 }
 
 /* The node that stands in `base`'s history for `op` having changed `view`. */

@@ -41,6 +41,18 @@ void *tli_fail_null(tl_ErrorKind kind, const char *format, ...) {
   return NULL;
 }
 
+size_t tli_error_head(const char *message) {
+  size_t n = strspn(message, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.");
+  return n > 0 && message[n] == ':' && message[n + 1] == ' ' ? n + 2 : 0;
+}
+
+bool tli_fail_about(const char *what) {
+  if (last.kind != TL_EINDEX && last.kind != TL_EDTYPE) return false;
+  const char *rest = last.raw;
+  for (size_t n; (n = tli_error_head(rest)) > 0;) rest += n;
+  return tli_fail(last.kind, "%s: %s", what, rest);
+}
+
 const char *tli_error_raw(void) { return last.raw; }
 
 void tli_error_clear(void) {

@@ -24,6 +24,12 @@ bool tli_fail(tl_ErrorKind kind, const char *format, ...) __attribute__((format(
 void *tli_fail_null(tl_ErrorKind kind, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
+/* A failure about positions or their dtype is one about `what`, such as "one_hot: self", in
+** place of the inner operator and argument it names. Returns false. */
+bool tli_fail_about(const char *what);
+/* The length of "name: " in front of a message, or 0. */
+size_t tli_error_head(const char *message);
+
 /* The message with its position marks, for bindings. */
 const char *tli_error_raw(void);
 /* Writes `raw` with each marked position translated: +base if not negative. */

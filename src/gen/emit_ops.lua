@@ -592,8 +592,9 @@ local function emit_op(op, all)
       local free, free_text = emit_free(op, fields)
       if drop_text then add(drop_text) end
       if free_text then add(free_text) end
-      add(("static const tli_NodeType type_%s = {\"%s\", apply_%s, %s, %s, %s};"):format(
-         op.cname, op.lua, op.cname, drop, tostring(op.materialize ~= false), free))
+      local title = op.node and ('"%s"'):format(op.node) or "NULL"
+      add(("static const tli_NodeType type_%s = {\"%s\", apply_%s, %s, %s, %s, %s};"):format(
+         op.cname, op.lua, op.cname, drop, tostring(op.materialize ~= false), free, title))
       add(emit_node(op, rules, fields, edges))
       if not op.inplace_form then add(emit_finish(op, rules, fields)) end
    end

@@ -17,7 +17,8 @@ local fields = {
    out = "boolean",         -- false: no out= form
    grad = "table",          -- input -> derivative expression, or "a, b" -> one with several results
    materialize = "boolean", -- false: derivative takes undefined gradients as nil
-   name = "string",         -- in Lua, where C's name had to differ
+   name = "string",         -- in Lua, where C's name had to differ; of an internal entry: as messages call it
+   node = "string",         -- PyTorch's name of the node, where it is not made of the operator's
    module = "string",       -- torch.<module> instead of torch
    also = "boolean",        -- with module: in torch as well
    method = "boolean",      -- false: no method; default: a method if the first parameter is self

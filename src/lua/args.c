@@ -241,7 +241,7 @@ void tli_args_end(tli_Args *a) {
   while (a->ntemps > 0) tli_release(a->temps[--a->ntemps]);
 }
 
-int tli_args_raise(tli_Args *a) { return tli_raise_as(a->L, a->signature->name); }
+int tli_args_raise(tli_Args *a) { return tli_raise_call(a->L, a->signature); }
 
 /* ---- parameters ---- */
 

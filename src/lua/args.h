@@ -107,6 +107,7 @@ void tli_args_end(tli_Args *a);
 /* Raises the failure in the name of the function that was called, which may
 ** be a composition of the one that failed. */
 int tli_args_raise(tli_Args *a);
+int tli_raise_call(lua_State *L, const tli_Signature *sig);
 
 /* ---- what is shared with operators of several forms (forms.c) ---- */
 

@@ -164,14 +164,14 @@ static void take_output(lua_State *L, LuaNode *n, int k) {
 
 /* A node that nothing but `box` holds so far; raises. */
 static LuaNode *new_node(lua_State *L, tli_Node **box) {
-  static const tli_NodeType incomplete = {"function", apply, drop, true, NULL};
+  static const tli_NodeType incomplete = {"function", apply, drop, true, NULL, NULL};
   int nsaved = count_in(L, SAVED);
   size_t bytes = sizeof(LuaNode) + (size_t)nsaved * sizeof(tli_Saved);
   *box = tli_node_new(&incomplete, bytes, count_in(L, INPUTS), count_in(L, OUTPUTS));
   if (*box == NULL) tli_raise(L);
   LuaNode *n = (LuaNode *)*box;
   snprintf(n->name, sizeof n->name, "%s", lua_tostring(L, NAME));
-  n->type = (tli_NodeType){n->name, apply, drop, lua_toboolean(L, MATERIALIZE), NULL};
+  n->type = (tli_NodeType){n->name, apply, drop, lua_toboolean(L, MATERIALIZE), NULL, NULL};
   n->node.type = &n->type;
   n->nsaved = nsaved;
   return n;

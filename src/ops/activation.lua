@@ -40,7 +40,8 @@ F {"threshold(Tensor self, Number threshold, Number value) -> Tensor",
    examples = {"T(3, 4), 0.1, 5"}}
 op {"threshold_backward(Tensor grad_output, Tensor self, Number threshold) -> Tensor", internal = true,
     pointwise = {types = "floating"}, grad = {grad_output = "threshold_backward(grad, self, threshold)"}}
-F {"relu6(Tensor self) -> Tensor", doc = "self bounded to [0, 6].", method = false,
+F {"relu6(Tensor self) -> Tensor",
+    node = "Hardtanh", doc = "self bounded to [0, 6].", method = false,
    pointwise = {types = "number", bool = false}, inplace = true, grad = {self = "hardtanh_backward(grad, self, 0, 6)"},
    examples = {"T(3, 4) * 8"}}
 activation("hardtanh", {"min_val=-1.0", "max_val=1.0"}, {doc = "self bounded to [min_val, max_val].",
@@ -50,10 +51,10 @@ activation("leaky_relu", {"negative_slope=0.01"}, {doc = "self where it is posit
 activation("elu", {"alpha=1.0"}, {doc = "self where it is positive, else alpha * (exp(self) - 1).",
    second = "keep_where(grad * elu_backward(grad_output, self, alpha), le(self, 0))",
    examples = {"T(3, 4)", "T(3, 4), 0.7"}})
-activation("celu", {"alpha=1.0"}, {doc = "self where it is positive, else alpha * (exp(self / alpha) - 1).", also = true,
+activation("celu", {"alpha=1.0"}, {node = "Elu", doc = "self where it is positive, else alpha * (exp(self / alpha) - 1).", also = true,
    second = "keep_where(grad * celu_backward(grad_output, self, alpha) / alpha, le(self, 0))",
    examples = {"T(3, 4)", "T(3, 4), 0.7"}})
-activation("selu", {}, {also = true,
+activation("selu", {}, {node = "Elu", also = true,
    doc = [[Scaled elu with the constants for which deep nets keep mean 0 and variance 1:
    1.0507 * elu(self, 1.6733).]],
    second = "keep_where(grad * selu_backward(grad_output, self), le(self, 0))"})
@@ -61,7 +62,7 @@ F {"prelu(Tensor self, Tensor weight) -> Tensor",
    doc = "self where it is positive, else weight * self; weight holds one slope, or one per channel (dimension 2).",
    also = true, composite = true,
    examples = {"T(3, 4), T(4)", "T(3, 4), T(1)", "T(2, 3, 4), T(3)", "T(4), T(1)", "T(), T()"}}
-op {"prelu_kernel(Tensor self, Tensor weight) -> Tensor", internal = true,
+op {"prelu_kernel(Tensor self, Tensor weight) -> Tensor", name = "prelu", internal = true,
     pointwise = {types = "floating", kernel = "prelu"},
     grad = {self = "where(gt(self, 0), grad, grad * weight)", weight = "keep_where(grad * self, le(self, 0))"}}
 F {"rrelu(Tensor self, float lower=0.125, float upper=0.3333333333333333, bool training=false, *, "
@@ -75,22 +76,27 @@ F {"rrelu(Tensor self, float lower=0.125, float upper=0.3333333333333333, bool t
 F {"gelu(Tensor self, string approximate='none') -> Tensor",
    doc = "self * Phi(self), Phi being the normal distribution's; approximate = 'tanh' uses a formula with tanh.",
    method = false, composite = true, examples = {"T(3, 4)", "T(3, 4), 'tanh'", "T(0)"}}
-op {"gelu_erf(Tensor self) -> Tensor", internal = true, pointwise = {types = "floating", kernel = "gelu"},
+op {"gelu_erf(Tensor self) -> Tensor",
+    name = "gelu", internal = true, pointwise = {types = "floating", kernel = "gelu"},
     grad = {self = "gelu_backward(grad, self)"}}
 op {"gelu_backward(Tensor grad_output, Tensor self) -> Tensor", internal = true, pointwise = {types = "floating"},
     grad = {grad_output = "gelu_backward(grad, self)",
             self = "grad * grad_output * exp(self * self * -0.5) * 0.3989422804014327 * (2 - self * self)"}}
-op {"gelu_tanh(Tensor self) -> Tensor", internal = true, pointwise = {types = "floating"},
+op {"gelu_tanh(Tensor self) -> Tensor",
+    name = "gelu", internal = true, pointwise = {types = "floating"},
     grad = {self = "gelu_tanh_backward(grad, self)"}}
-op {"gelu_tanh_backward(Tensor grad_output, Tensor self) -> Tensor", internal = true,
+op {"gelu_tanh_backward(Tensor grad_output, Tensor self) -> Tensor",
+    name = "gelu_backward", internal = true,
     pointwise = {types = "floating"},
     grad = {grad_output = "gelu_tanh_backward(grad, self)", self = "grad * grad_output * gelu_tanh_second(self)"}}
-op {"gelu_tanh_second(Tensor self) -> Tensor", internal = true, pointwise = {types = "floating"},
+op {"gelu_tanh_second(Tensor self) -> Tensor",
+    name = "gelu_backward", internal = true, pointwise = {types = "floating"},
     nondiff = "third derivative of gelu"}
 activation("silu", {}, {doc = "self * sigmoid(self).",
    second = "grad * grad_output * sigmoid(self) * (1 - sigmoid(self)) * (2 + self * (1 - 2 * sigmoid(self)))"})
 activation("mish", {}, {doc = "self * tanh(log(1 + exp(self))).", second = "grad * grad_output * mish_second(self)"})
-op {"mish_second(Tensor self) -> Tensor", internal = true, pointwise = {types = "floating"},
+op {"mish_second(Tensor self) -> Tensor",
+    name = "mish_backward", internal = true, pointwise = {types = "floating"},
     nondiff = "third derivative of mish"}
 activation("softplus", {"beta=1.0", "threshold=20.0"}, {inplace = false,
    doc = "log(1 + exp(beta * self)) / beta; self itself where beta * self > threshold.",
@@ -108,7 +114,7 @@ activation("hardshrink", {"lambd=0.5"}, {doc = "self, but 0 within [-lambd, lamb
 activation("hardsigmoid", {}, {doc = "self / 6 + 1/2, bounded to [0, 1].", examples = {"T(3, 4) * 4"}})
 activation("hardswish", {}, {doc = "self * hardsigmoid(self).", examples = {"T(3, 4) * 4"},
    second = "keep_where(grad * grad_output / 3, lt(abs(self), 3))"})
-activation("logsigmoid", {}, {doc = "log(sigmoid(self)), without overflow.", inplace = false,
+activation("logsigmoid", {}, {node = "LogSigmoid", doc = "log(sigmoid(self)), without overflow.", inplace = false,
    second = "neg(grad * grad_output * sigmoid(self) * (1 - sigmoid(self)))"})
 F {"glu(Tensor self, dim dim=-1) -> Tensor",
    doc = "self cut in two halves a, b along dim: a * sigmoid(b).",
@@ -119,7 +125,7 @@ F {"glu(Tensor self, dim dim=-1) -> Tensor",
 F {"softmax(Tensor self, dim dim=nil, dtype dtype=nil) -> Tensor",
    doc = "exp(self) / sum(exp(self)) along dim, without overflow; with dtype, of self converted to it.",
    also = true, composite = true, examples = {"T(3, 4), 2", "T(2, 3, 4), 1", "T(2, 3, 4), 2", "T(), 1"}}
-op {"softmax_along(Tensor self, dim dim) -> Tensor", internal = true,
+op {"softmax_along(Tensor self, dim dim) -> Tensor", name = "softmax", internal = true,
     grad = {self = "softmax_backward(grad, result, dim)"}}
 op {"softmax_backward(Tensor grad_output, Tensor output, dim dim) -> Tensor", internal = true,
     grad = {grad_output = "softmax_backward(grad, output, dim)",
@@ -128,7 +134,7 @@ op {"softmax_backward(Tensor grad_output, Tensor output, dim dim) -> Tensor", in
 F {"log_softmax(Tensor self, dim dim=nil, dtype dtype=nil) -> Tensor",
    doc = "log(softmax(self, dim)), more exact than the two by themselves.",
    also = true, composite = true, examples = {"T(3, 4), 2", "T(2, 3, 4), 1", "T(2, 3, 4), 2", "T(), 1"}}
-op {"log_softmax_along(Tensor self, dim dim) -> Tensor", internal = true,
+op {"log_softmax_along(Tensor self, dim dim) -> Tensor", name = "log_softmax", internal = true,
     grad = {self = "log_softmax_backward(grad, result, dim)"}}
 op {"log_softmax_backward(Tensor grad_output, Tensor output, dim dim) -> Tensor", internal = true,
     grad = {grad_output = "grad - sum(grad * exp(output), dim, true)",
@@ -140,4 +146,5 @@ F {"gumbel_softmax(Tensor logits, float tau=1.0, bool hard=false, float eps=1e-1
    doc = [[A sample of the Gumbel-softmax distribution along dim, at temperature tau. With hard it is one-hot, yet
    differentiates as the soft sample does.]],
    composite = true, gradcheck = false, examples = {"T(3, 4)"}}
-op {"straight_through(Tensor self, Tensor soft) -> Tensor", internal = true, grad = {soft = "grad"}}
+op {"straight_through(Tensor self, Tensor soft) -> Tensor",
+    node = "Add", internal = true, grad = {soft = "grad"}}

@@ -95,6 +95,9 @@ tl_Tensor *tlo_scaled_dot_product_attention(tl_Tensor *query, tl_Tensor *key, tl
   TL_TRY_NULL(check(query, key, value));
   if (attn_mask && is_causal)
     return tli_fail_null(TL_EARG, "%s: attn_mask and is_causal exclude each other", op);
+  if (!(dropout_p >= 0 && dropout_p <= 1))
+    return tli_fail_null(TL_EARG, "%s: dropout_p: expected a probability from 0 to 1, got %g", op,
+                         dropout_p);
   if (isnan(scale)) scale = 1 / sqrt((double)query->sizes[query->ndim - 1]);
   if (!enable_gqa)
     return attend(query, key, value, attn_mask, dropout_p, is_causal, scale, generator);

@@ -286,6 +286,7 @@ tl_Tensor *tlo_multi_margin_loss(tl_Tensor *input, tl_Tensor *target, int64_t p,
   bool single = batched(&c, &input, &target);
   tl_Tensor *labels = chain_unsqueeze(&c, target, 1);
   tl_Tensor *margins = chain_margins(&c, input, labels, margin);
+  if (c.failed) tli_fail_about("multi_margin_loss: target");
   if (p == 2) margins = chain_mul(&c, margins, margins);
   tl_Tensor *loss = chain_sum(&c, margins, 1, false);
   if (!c.failed) loss = chain_scale(&c, loss, 1 / (double)input->sizes[1]);

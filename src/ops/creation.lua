@@ -61,9 +61,12 @@ op {"clone(Tensor self) -> Tensor", doc = "A copy with memory of its own; gradie
     grad = {self = "grad"}, out = false, examples = {"T(3, 4)", "T(4, 3):t()", "T()"}}
 op {"contiguous(Tensor self) -> Tensor", doc = "self if its memory is row-major, else a row-major copy.",
     composite = true, out = false, examples = {"T(4, 3):t()"}}
-op {"to_row_major(Tensor self) -> Tensor", internal = true, grad = {self = "grad"}}
-op {"to_dtype(Tensor self, dtype dtype) -> Tensor", internal = true, grad = {self = "to_dtype(grad, dtype(self))"}}
-op {"move(Tensor self, device device) -> Tensor", internal = true, grad = {self = "move(grad, device(self))"}}
+op {"to_row_major(Tensor self) -> Tensor",
+    name = "contiguous", node = "Clone", internal = true, grad = {self = "grad"}}
+op {"to_dtype(Tensor self, dtype dtype) -> Tensor",
+    name = "to", node = "ToCopy", internal = true, grad = {self = "to_dtype(grad, dtype(self))"}}
+op {"move(Tensor self, device device) -> Tensor",
+    name = "to", node = "ToCopy", internal = true, grad = {self = "move(grad, device(self))"}}
 op {"to(Tensor self, dtype dtype=nil, *, device device=nil, bool copy=false) -> Tensor",
     doc = [[self converted to a dtype and moved to a device; self itself if nothing changes, unless copy is
     true. x:to("float64"), x:to("cuda:0") and x:to(other) work as well.]],

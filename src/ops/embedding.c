@@ -89,6 +89,7 @@ static bool limit_rows(const char *op, tl_Tensor *weight, tl_Tensor *input, doub
   int64_t last = -1;
   tl_Tensor *used = TLI_STEP(&c, tlo_reshape(input, (tl_Ints){1, &input->numel}));
   tl_Tensor *rows = TLI_STEP(&c, tlo_index_select(weight, 0, used));
+  if (c.failed) tli_fail_about("embedding: input");
   tl_Tensor *norm =
       TLI_STEP(&c, tlo_norm(rows, tli_float(norm_type), (tl_Ints){1, &last}, true, TL_NODTYPE));
   tl_Tensor *most = chain_number(&c, max_norm);
@@ -110,7 +111,9 @@ tl_Tensor *tlo_embedding(tl_Tensor *input, tl_Tensor *weight, int64_t padding_id
   (void)sparse;
   TL_TRY_NULL(check_table("embedding", input, weight, padding_idx));
   if (!isnan(max_norm)) TL_TRY_NULL(limit_rows("embedding", weight, input, max_norm, norm_type));
-  return tlo_embedding_rows(weight, input, padding_idx, scale_grad_by_freq);
+  tl_Tensor *rows = tlo_embedding_rows(weight, input, padding_idx, scale_grad_by_freq);
+  if (rows == NULL) tli_fail_about("embedding: input");
+  return rows;
 }
 
 /* ---- bags ---- */
@@ -122,6 +125,8 @@ static tl_Tensor *bag_numbers(tl_Tensor *offsets, int64_t bags, int64_t n) {
   tl_Tensor *out = starts ? tli_empty(TL_I64, TLI_CPU, 1, &n) : NULL;
   const int64_t *start = starts ? tli_data(starts) : NULL;
   bool ok = out != NULL;
+  if (ok && bags == 0 && n > 0)
+    ok = tli_fail(TL_EARG, "embedding_bag: offsets: expected a bag for %" PRId64 " positions", n);
   if (ok && bags > 0 && start[0] != 1)
     ok = tli_fail(TL_EARG, "embedding_bag: offsets: expected the first one to be 1, got %" PRId64,
                   start[0]);
@@ -301,6 +306,7 @@ tl_Tensor *tlo_one_hot(tl_Tensor *self, int64_t num_classes) {
   tl_Tensor *out = TLI_STEP(&c, tli_empty(TL_I64, tli_device(self), self->ndim + 1, sizes));
   if (c.failed || !tli_fill(out, tli_int(0))) c.failed = true;
   tl_Tensor *at = chain_unsqueeze(&c, self, -1);
-  if (!c.failed && !tli_op_scatter_value_(out, -1, at, tli_int(1))) c.failed = true;
+  if (!c.failed && !tli_op_scatter_value_(out, -1, at, tli_int(1)))
+    c.failed = !tli_fail_about("one_hot: self");
   return tli_chain_end(&c, out);
 }

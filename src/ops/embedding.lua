@@ -11,7 +11,8 @@ F {"embedding(Tensor input, Tensor weight, index padding_idx=nil, float max_norm
    with max_norm rows that are used and longer than that are first scaled down, in place; scale_grad_by_freq
    divides gradients by how often a row was used. Gradients are dense, sparse or not.]],
    composite = true, examples = {"I(5, 3), T(5, 2)", "I(5, 2, 3), T(5, 4)", "I(5), T(5, 4)"}}
-op {"embedding_rows(Tensor weight, Tensor index, index padding_idx, bool scale_grad) -> Tensor", internal = true,
+op {"embedding_rows(Tensor weight, Tensor index, index padding_idx, bool scale_grad) -> Tensor",
+    name = "embedding", internal = true,
     grad = {weight = "embedding_backward(grad, index, sizes(weight), padding_idx, scale_grad)"}}
 op {"embedding_backward(Tensor grad_output, Tensor index, int[] size, index padding_idx, bool scale_grad) -> Tensor",
     internal = true, grad = {grad_output = "embedding_second(grad, index, padding_idx, scale_grad)"}}

@@ -34,13 +34,16 @@ op {"argwhere(Tensor self) -> Tensor", doc = "The same as nonzero.", expr = "non
 
 -- x[...]: one tensor of positions or a mask for each dimension, missing ones leave it whole.
 op {"index(Tensor self, Tensor[] indices) -> Tensor", internal = true, composite = true}
-op {"index_positions(Tensor self, Tensor index, dim first, int count) -> Tensor", internal = true,
+op {"index_positions(Tensor self, Tensor index, dim first, int count) -> Tensor",
+    name = "index", internal = true,
     grad = {self = "index_positions_backward(grad, index, sizes(self), first, count)"}}
 op {"index_positions_backward(Tensor grad_output, Tensor index, int[] size, dim first, int count) -> Tensor",
+    name = "index_backward",
     internal = true, grad = {grad_output = "index_positions(grad, index, first, count)"}}
-op {"unwrap_position(Tensor self, Number size) -> Tensor", internal = true,
+op {"unwrap_position(Tensor self, Number size) -> Tensor", name = "index", internal = true,
     pointwise = {types = "integer", bool = false}, nondiff = "positions"}
-op {"join_positions(Tensor self, Tensor inner, Number size) -> Tensor", internal = true,
+op {"join_positions(Tensor self, Tensor inner, Number size) -> Tensor",
+    name = "index", internal = true,
     pointwise = {types = "integer", bool = false}, nondiff = "positions"}
 
 -- Writing ------------------------------------------------------------------------------------------
@@ -134,6 +137,7 @@ op {"index_put(Tensor self, Tensor[] indices, Tensor values, bool accumulate=fal
 op {"index_put_(Tensor self, Tensor[] indices, Tensor values, bool accumulate=false) -> self",
     doc = "The same over self.", composite = true, func = false, nondiff = "see index_put"}
 op {"put_positions(Tensor self, Tensor index, Tensor values, dim first, int count, bool accumulate) -> Tensor",
+    name = "index_put",
     internal = true, inplace = "native",
     grad = {self = "put_positions_backward_self(grad, index, first, count, accumulate)",
             values = "index_positions(grad, index, first, count)"}}
@@ -147,7 +151,8 @@ op {"masked_fill(Tensor self, Tensor mask, Operand value) -> Tensor",
     composite = true, examples = {"T(3, 4), M(3, 4), 2.5", "T(3, 4), M(4), T()", "T(4), M(3, 4), 0"}}
 op {"masked_fill_(Tensor self, Tensor mask, Operand value) -> self", doc = "The same over self.", composite = true,
     func = false, nondiff = "see masked_fill"}
-op {"masked_fill_kernel(Tensor self, Tensor mask, Tensor value) -> Tensor", internal = true,
+op {"masked_fill_kernel(Tensor self, Tensor mask, Tensor value) -> Tensor",
+    name = "masked_fill", internal = true,
     pointwise = {types = "number"}, inplace = true,
     grad = {self = "keep_where(grad, logical_not(mask))", value = "keep_where(grad, mask)"}}
 op {"masked_scatter(Tensor self, Tensor mask, Tensor source) -> Tensor",

@@ -11,7 +11,8 @@ local function linalg(entry)
 end
 
 
-linalg {"linalg_cholesky(Tensor self) -> Tensor", internal = true,
+linalg {"linalg_cholesky(Tensor self) -> Tensor",
+    name = "cholesky", node = "LinalgCholeskyEx", internal = true,
     grad = {self = "cholesky_backward(grad, result)"}}
 linalg {"cholesky_backward(Tensor grad, Tensor L) -> Tensor", internal = true, composite = true}
 linalg {"cholesky(Tensor A, *, bool upper=false) -> Tensor",
@@ -21,22 +22,23 @@ linalg {"cholesky(Tensor A, *, bool upper=false) -> Tensor",
 linalg {"cholesky_solve(Tensor B, Tensor L_, *, bool upper=false) -> Tensor",
     doc = "X with A X = B, from A's Cholesky factor L (..., n, n) and B (..., n, k).",
     composite = true, examples = {"T(3, 2), SPD(3)"}}
-linalg {"inv(Tensor A) -> Tensor",
+linalg {"inv(Tensor A) -> Tensor", node = "LinalgInvEx",
     doc = "The inverse of square matrices; an error if one is singular.",
     grad = {A = "neg(matmul(matmul(transpose(result, -2, -1), grad), transpose(result, -2, -1)))"},
     examples = {"SPD(3)", "SPD(2, 3)"}}
-linalg {"slogdet(Tensor A) -> (Tensor sign, Tensor logabsdet)",
+linalg {"slogdet(Tensor A) -> (Tensor sign, Tensor logabsdet)", node = "LinalgSlogdet",
     doc = "Sign and natural logarithm of the absolute value of the determinant; 0 and -inf for singular matrices.",
     grad = {A = "slogdet_backward(grad_logabsdet, A)"}, nograd = {sign = true}, examples = {"SPD(3)", "SPD(2, 3)"}}
 linalg {"slogdet_backward(Tensor grad, Tensor A) -> Tensor", internal = true, composite = true}
-linalg {"det(Tensor A) -> Tensor", doc = "The determinant of square matrices.",
+linalg {"det(Tensor A) -> Tensor", node = "LinalgDet", doc = "The determinant of square matrices.",
     grad = {A = "det_backward(grad, A, result)"}, examples = {"SPD(3)", "SPD(2, 3)"}}
 linalg {"det_backward(Tensor grad, Tensor A, Tensor det) -> Tensor", internal = true, composite = true}
 linalg {"solve(Tensor A, Tensor B, *, bool left=true) -> Tensor",
     doc = [[X with A X = B (or X A = B if left is false) for square A (..., n, n) and B (..., n, k) or, a batch of
     vectors, (..., n). An error if A is singular.]],
     composite = true, examples = {"SPD(3), T(3, 2)", "SPD(2, 3), T(2, 3, 1)", "SPD(3), T(3)"}}
-linalg {"solve_square(Tensor A, Tensor B) -> Tensor", internal = true,
+linalg {"solve_square(Tensor A, Tensor B) -> Tensor",
+    name = "solve", node = "LinalgSolveEx", internal = true,
     grad = {A = "neg(matmul(solve_square(transpose(A, -2, -1), grad), transpose(result, -2, -1)))",
             B = "solve_square(transpose(A, -2, -1), grad)"}}
 linalg {"solve_triangular(Tensor A, Tensor B, *, bool upper, bool left=true, bool unitriangular=false) -> Tensor",
@@ -45,14 +47,15 @@ linalg {"solve_triangular(Tensor A, Tensor B, *, bool upper, bool left=true, boo
     composite = true, examples = {"SPD(3), T(3, 2), {upper = false}", "SPD(3), T(3, 2), {upper = true}",
                                   "SPD(2, 3), T(2, 4, 3), {upper = true, left = false}",
                                   "SPD(3), T(3, 2), {upper = true, unitriangular = true}"}}
-linalg {"triangular(Tensor A, Tensor B, bool upper, bool transpose, bool unit) -> Tensor", internal = true,
+linalg {"triangular(Tensor A, Tensor B, bool upper, bool transpose, bool unit) -> Tensor",
+    name = "solve_triangular", node = "LinalgSolveTriangular", internal = true,
     grad = {A = "triangular_backward(grad, A, result, upper, transpose, unit)",
             B = "triangular_other(grad, A, upper, transpose, unit)"}}
 linalg {"triangular_other(Tensor grad, Tensor A, bool upper, bool transpose, bool unit) -> Tensor", internal = true,
     composite = true}
 linalg {"triangular_backward(Tensor grad, Tensor A, Tensor X, bool upper, bool transpose, bool unit) -> Tensor",
     internal = true, composite = true}
-linalg {"lu_factor(Tensor A) -> (Tensor LU, Tensor pivots)",
+linalg {"lu_factor(Tensor A) -> (Tensor LU, Tensor pivots)", node = "LinalgLuFactorEx",
     doc = [[The LU factorization with partial pivoting, L (unit diagonal) and U in one tensor (..., m, n), and
     LAPACK's pivots (..., min(m, n)), int32, which count from 1.]],
     grad = {A = "lu_factor_backward(grad_LU, LU, pivots)"}, examples = {"SPD(3)", "SPD(2, 3)"}}
@@ -64,7 +67,7 @@ linalg {"pivot_matrix(Tensor pivots, int m, dtype dtype) -> Tensor", internal = 
 linalg {"lu_solve(Tensor LU, Tensor pivots, Tensor B, *, bool left=true) -> Tensor",
     doc = "X with A X = B (or X A = B), from lu_factor's results.", composite = true,
     examples = {"SPD(3), torch.tensor({1, 2, 3}, {dtype = 'int32'}), T(3, 2)"}}
-linalg {"qr(Tensor A, string mode='reduced') -> (Tensor Q, Tensor R)",
+linalg {"qr(Tensor A, string mode='reduced') -> (Tensor Q, Tensor R)", node = "LinalgQr",
     doc = [[Q, R with A = Q R for A (..., m, n): orthonormal columns and an upper triangle. mode "reduced": Q (m, k),
     R (k, n) with k = min(m, n); "complete": Q (m, m), R (m, n); "r": Q is empty.]],
     grad = {A = "qr_backward(grad_Q, grad_R, Q, R, mode)"}, examples = {"T(4, 3)", "SPD(3)", "T(3, 4)"}}
@@ -75,13 +78,15 @@ linalg {"svd(Tensor A, bool full_matrices=true) -> (Tensor U, Tensor S, Tensor V
     (k, n), k = min(m, n). The gradient takes full_matrices = false or square A, distinct singular values, and a loss
     that does not depend on the signs of singular vectors. NaN is an error.]],
     composite = true, examples = {"T(3, 4), false"}, gradcheck = false}
-linalg {"svd_full(Tensor A, bool full_matrices) -> (Tensor U, Tensor S, Tensor Vh)", internal = true,
+linalg {"svd_full(Tensor A, bool full_matrices) -> (Tensor U, Tensor S, Tensor Vh)",
+    name = "svd", node = "LinalgSvd", internal = true,
     grad = {A = "svd_backward(grad_U, grad_S, grad_Vh, U, S, Vh)"}}
 linalg {"svd_backward(Tensor gU, Tensor gS, Tensor gVh, Tensor U, Tensor S, Tensor Vh) -> Tensor", internal = true,
     composite = true}
 linalg {"svdvals(Tensor A) -> Tensor", doc = "The singular values, descending: (..., min(m, n)). NaN is an error.", composite = true,
     examples = {"T(3, 4)", "SPD(3)"}}
 linalg {"eigh(Tensor A, string UPLO='L') -> (Tensor eigenvalues, Tensor eigenvectors)",
+    node = "LinalgEigh",
     doc = [[Eigenvalues, ascending, and orthonormal eigenvectors (columns) of symmetric matrices, of which the lower
     ("L") or upper ("U") triangle is read. The gradient takes distinct eigenvalues.]],
     grad = {A = "eigh_backward(grad_eigenvalues, grad_eigenvectors, eigenvalues, eigenvectors)"},
@@ -89,12 +94,13 @@ linalg {"eigh(Tensor A, string UPLO='L') -> (Tensor eigenvalues, Tensor eigenvec
 linalg {"eigh_backward(Tensor gL, Tensor gV, Tensor L, Tensor V) -> Tensor", internal = true, composite = true}
 linalg {"eigvalsh(Tensor A, string UPLO='L') -> Tensor", doc = "The eigenvalues of symmetric matrices, ascending.",
     composite = true, examples = {"SPD(3)"}, gradcheck = false}
-linalg {"pinv(Tensor A, *, float rtol=nil) -> Tensor",
+linalg {"pinv(Tensor A, *, float rtol=nil) -> Tensor", node = "LinalgPinv",
     doc = [[The Moore-Penrose inverse by singular values; those below rtol times the largest count as zero, rtol being
     max(m, n) times the dtype's epsilon unless given. NaN is an error.]],
     grad = {A = "pinv_backward(grad, result, A)"}, examples = {"T(4, 3)", "T(3, 4)", "SPD(3)"}}
 linalg {"pinv_backward(Tensor grad, Tensor pinv, Tensor A) -> Tensor", internal = true, composite = true}
 linalg {"lstsq(Tensor A, Tensor B, float rcond=nil) -> (Tensor solution, Tensor residuals, Tensor rank, Tensor singular_values)",
+    node = "LinalgLstsq",
     doc = [[The X (..., n, k) that minimises |A X - B|, for A (..., m, n) and B (..., m, k); with it the sums of squared
     residuals (if m > n and A has full rank, else empty), the rank and the singular values of A. NaN is an error.]],
     grad = {["A, B"] = "lstsq_backward(grad_solution, A, B)"},

@@ -600,6 +600,16 @@ static tl_Tensor *singular_norm(tli_Chain *c, tl_Tensor *a, int d0, int d1, bool
   return chain_unsqueeze(c, chain_unsqueeze(c, r, low), high);
 }
 
+/* Whether it is the name of a matrix norm; `what` is the argument. */
+static bool check_order(const char *what, const char *ord) {
+  static const char *const orders[] = {"fro", "nuc", "1", "-1", "2", "-2", "inf", "-inf"};
+  for (size_t i = 0; i < sizeof orders / sizeof *orders; i++)
+    if (strcmp(ord, orders[i]) == 0) return true;
+  return tli_fail(
+      TL_EARG, "%s: expected 'fro', 'nuc', '1', '2', 'inf' or one of these with '-', got '%.40s'",
+      what, ord);
+}
+
 tl_Tensor *tlo_matrix_norm(tl_Tensor *A, const char *ord, tl_Ints dim, bool keepdim,
                            tl_DType dtype) {
   const char *op = "linalg.matrix_norm";
@@ -609,6 +619,7 @@ tl_Tensor *tlo_matrix_norm(tl_Tensor *A, const char *ord, tl_Ints dim, bool keep
   int d0 = tli_dim(op, dim.v[0], A->ndim), d1 = d0 < 0 ? -1 : tli_dim(op, dim.v[1], A->ndim);
   if (d1 < 0) return NULL;
   if (d0 == d1) return tli_fail_null(TL_EARG, "%s: dim: expected two different dimensions", op);
+  TL_TRY_NULL(check_order("linalg.matrix_norm: ord", ord));
   tli_Chain c = {0};
   tl_Tensor *a = dtype == TL_NODTYPE ? A : TLI_STEP(&c, tlo_to_dtype(A, dtype)), *r = NULL;
   if (c.failed) return tli_chain_end(&c, NULL);
@@ -619,13 +630,8 @@ tl_Tensor *tlo_matrix_norm(tl_Tensor *A, const char *ord, tl_Ints dim, bool keep
     r = sum_norm(&c, a, d0, d1, keepdim, ord[0] != '-');
   else if (strcmp(ord, "inf") == 0 || strcmp(ord, "-inf") == 0)
     r = sum_norm(&c, a, d1, d0, keepdim, ord[0] != '-');
-  else if (strcmp(ord, "nuc") == 0 || strcmp(ord, "2") == 0 || strcmp(ord, "-2") == 0)
-    r = singular_norm(&c, a, d0, d1, keepdim, ord);
   else
-    c.failed = !tli_fail(
-        TL_EARG,
-        "%s: ord: expected 'fro', 'nuc', '1', '2', 'inf' or one of these with '-', got '%.40s'", op,
-        ord);
+    r = singular_norm(&c, a, d0, d1, keepdim, ord);
   return tli_chain_end(&c, r);
 }
 
@@ -687,6 +693,7 @@ tl_Tensor *tlo_cond(tl_Tensor *A, const char *p) {
     result = p[0] == '-' ? chain_div(&c, least, most) : chain_div(&c, most, least);
   } else {
     TL_TRY_NULL(square("linalg.cond", A));
+    TL_TRY_NULL(check_order("linalg.cond: p", p));
     tl_Tensor *inverse = TLI_STEP(&c, tlo_inv(A));
     tl_Tensor *own = TLI_STEP(&c, named_norm(A, p, TLI_NOINTS, false, TL_NODTYPE));
     tl_Tensor *other = TLI_STEP(&c, named_norm(inverse, p, TLI_NOINTS, false, TL_NODTYPE));

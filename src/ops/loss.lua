@@ -15,7 +15,8 @@ F {"mse_loss(Tensor input, Tensor target, " .. reduced .. ") -> Tensor", doc = "
    expr = "reduced(square(input - target), reduction)", examples = {"T(3, 4), T(3, 4)", "T(3), T(3), 'sum'", "T(2, 3), T(3), 'none'"}}
 F {"l1_loss(Tensor input, Tensor target, " .. reduced .. ") -> Tensor", doc = "|input - target|.",
    expr = "reduced(abs(input - target), reduction)", examples = {"T(3, 4), T(3, 4)", "T(3), T(3), 'sum'"}}
-op {"huber(Tensor self, Number delta) -> Tensor", internal = true, pointwise = {types = "floating"},
+op {"huber(Tensor self, Number delta) -> Tensor",
+    name = "huber_loss", internal = true, pointwise = {types = "floating"},
     grad = {self = "grad * clamp_both(self, -delta, delta)"}}
 F {"huber_loss(Tensor input, Tensor target, " .. reduced .. ", Number delta=1.0) -> Tensor",
    doc = "With d = |input - target|: d^2 / 2 up to delta, delta * (d - delta / 2) beyond.",
@@ -39,7 +40,8 @@ F {"binary_cross_entropy(Tensor input, Tensor target, Tensor weight=nil, " .. re
    doc = [[-(target * log(input) + (1 - target) * log(1 - input)), logarithms being at least -100; input within
    [0, 1]. weight broadcasts.]],
    composite = true, examples = {"U(3, 4):abs() * 0.8 + 0.1, U(3, 4):abs()", "U(3):abs() * 0.8 + 0.1, U(3):abs(), P(3), 'sum'"}}
-op {"bce(Tensor self, Tensor target) -> Tensor", internal = true, pointwise = {types = "floating"},
+op {"bce(Tensor self, Tensor target) -> Tensor",
+    name = "binary_cross_entropy", internal = true, pointwise = {types = "floating"},
     grad = {self = "bce_backward(grad, self, target)", target = "grad * (log1p(neg(self)) - log(self))"}}
 op {"bce_backward(Tensor grad_output, Tensor self, Tensor target) -> Tensor", internal = true,
     expr = "grad_output * (self - target) / clamp_min((1 - self) * self, 1e-12)"}
@@ -70,11 +72,13 @@ F {"cross_entropy(Tensor input, Tensor target, Tensor weight=nil, int ignore_ind
    examples = {"T(3, 4), I(4, 3)", "T(3, 4), I(4, 3), P(4):detach()", "T(2, 3, 5), I(3, 2, 5), nil, 2, 'sum'", "T(4), I(4)",
                "T(3, 4), P(3, 4)", "T(3, 4), I(4, 3), P(4):detach(), -100, 'mean', 0.1", "T(3, 4), P(3, 4), P(4), -100, 'none', 0.1"}}
 op {"class_loss(Tensor input, Tensor target, Tensor weight, int ignore_index, bool logits) "
-    .. "-> (Tensor loss, Tensor weights, Tensor norm)", internal = true, nograd = {weights = true, norm = true},
+    .. "-> (Tensor loss, Tensor weights, Tensor norm)",
+    name = "nll_loss", internal = true, nograd = {weights = true, norm = true},
     grad = {input = "class_loss_backward(grad_loss, input, target, weight, norm, ignore_index, logits)"}}
 op {"class_loss_backward(Tensor grad_output, Tensor input, Tensor target, Tensor weight, Tensor norm, "
     .. "int ignore_index, bool logits) -> Tensor", internal = true, composite = true}
 op {"class_spread(Tensor grad_output, Tensor target, Tensor weight, int[] size, int ignore_index) -> Tensor",
+    name = "nll_loss_backward",
     internal = true, grad = {grad_output = "class_pick(grad, target, weight, ignore_index)"}}
 op {"class_pick(Tensor input, Tensor target, Tensor weight, int ignore_index) -> Tensor", internal = true,
     composite = true}
@@ -92,7 +96,8 @@ for _, row in ipairs {{"ctc_loss", "Tensor"}, {"ctc_loss.lists", "int[]"}} do
          or "T(5, 4):log_softmax(2), I(3, 2) + 1, {5}, {2}, 1, 'sum'"}}
 end
 op {"ctc_core(Tensor log_probs, Tensor targets, Tensor input_lengths, Tensor target_lengths, int blank, "
-    .. "bool zero_infinity) -> (Tensor loss, Tensor alpha)", internal = true, nograd = {alpha = true},
+    .. "bool zero_infinity) -> (Tensor loss, Tensor alpha)",
+    name = "ctc_loss", internal = true, nograd = {alpha = true},
     grad = {log_probs = "ctc_core_backward(grad_loss, log_probs, targets, input_lengths, target_lengths, blank, "
        .. "zero_infinity, loss, alpha)"}}
 op {"ctc_core_backward(Tensor grad_output, Tensor log_probs, Tensor targets, Tensor input_lengths, "

@@ -16,7 +16,8 @@ F {"batch_norm(Tensor input, Tensor running_mean=nil, Tensor running_var=nil, Te
    examples = {"T(4, 3), nil, nil, T(3), T(3), true", "T(2, 3, 4), T(3):detach(), P(3):detach(), T(3), T(3)", "T(2, 3, 2, 2), nil, nil, nil, nil, true",
                "T(3, 2, 2), T(2):detach(), P(2):detach()"}}
 op {"batch_norm_core(Tensor input, Tensor weight, Tensor bias, Tensor running_mean, Tensor running_var, "
-    .. "bool training, float momentum, float eps) -> (Tensor result, Tensor mean, Tensor rstd)", internal = true,
+    .. "bool training, float momentum, float eps) -> (Tensor result, Tensor mean, Tensor rstd)",
+    name = "batch_norm", node = "NativeBatchNorm", internal = true,
     nograd = {mean = true, rstd = true},
     grad = {["input, weight, bias"] = "batch_norm_backward(grad_result, input, weight, mean, rstd, training, eps, "
        .. "needs(input), needs(weight), needs(bias))"}}
@@ -33,7 +34,8 @@ F {"layer_norm(Tensor input, int[] normalized_shape, Tensor weight=nil, Tensor b
    also = true, composite = true,
    examples = {"T(3, 4), 4, T(4), T(4)", "T(2, 3, 4), {3, 4}, T(3, 4)", "T(2, 3, 4), 4", "T(2, 4), 4, nil, T(4)"}}
 op {"layer_norm_core(Tensor input, int dims, Tensor weight, Tensor bias, float eps) "
-    .. "-> (Tensor result, Tensor mean, Tensor rstd)", internal = true, nograd = {mean = true, rstd = true},
+    .. "-> (Tensor result, Tensor mean, Tensor rstd)",
+    name = "layer_norm", node = "NativeLayerNorm", internal = true, nograd = {mean = true, rstd = true},
     grad = {["input, weight, bias"] = "layer_norm_backward(grad_result, input, dims, weight, mean, rstd, eps, "
        .. "needs(input), needs(weight), needs(bias))"}}
 op {"layer_norm_backward(Tensor grad_output, Tensor input, int dims, Tensor weight, Tensor mean, Tensor rstd, "
@@ -43,7 +45,8 @@ F {"rms_norm(Tensor input, int[] normalized_shape, Tensor weight=nil, float eps=
    doc = [[input / sqrt(mean(input^2) + eps) over the last dimensions, whose sizes are normalized_shape, times weight;
    eps is the dtype's unless given.]],
    also = true, composite = true, examples = {"T(3, 4), 4, T(4)", "T(2, 3, 4), {3, 4}, nil, 0.01"}}
-op {"rms_norm_core(Tensor input, int dims, Tensor weight, float eps) -> (Tensor result, Tensor rstd)", internal = true,
+op {"rms_norm_core(Tensor input, int dims, Tensor weight, float eps) -> (Tensor result, Tensor rstd)",
+    name = "rms_norm", internal = true,
     nograd = {rstd = true},
     grad = {["input, weight"] = "rms_norm_backward(grad_result, input, dims, weight, rstd, eps, needs(input), needs(weight))"}}
 op {"rms_norm_backward(Tensor grad_output, Tensor input, int dims, Tensor weight, Tensor rstd, float eps, "
@@ -54,7 +57,8 @@ F {"group_norm(Tensor input, int num_groups, Tensor weight=nil, Tensor bias=nil,
    also = true, composite = true,
    examples = {"T(2, 4, 3), 2, T(4), T(4)", "T(2, 4), 2", "T(2, 3, 2, 2), 1, T(3)", "T(2, 3, 2, 2), 3, nil, T(3)"}}
 op {"group_norm_core(Tensor input, int groups, Tensor weight, Tensor bias, float eps) "
-    .. "-> (Tensor result, Tensor mean, Tensor rstd)", internal = true, nograd = {mean = true, rstd = true},
+    .. "-> (Tensor result, Tensor mean, Tensor rstd)",
+    name = "group_norm", node = "NativeGroupNorm", internal = true, nograd = {mean = true, rstd = true},
     grad = {["input, weight, bias"] = "group_norm_backward(grad_result, input, groups, weight, mean, rstd, eps, "
        .. "needs(input), needs(weight), needs(bias))"}}
 op {"group_norm_backward(Tensor grad_output, Tensor input, int groups, Tensor weight, Tensor mean, Tensor rstd, "

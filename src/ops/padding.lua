@@ -14,6 +14,7 @@ op {"pad(Tensor input, int[] pad, string mode='constant', Number value=nil) -> T
                 "T(2, 3, 4), {1, 2, 3, 0}, 'replicate'", "T(2, 3, 4), {4, 2}, 'circular'",
                 "T(1, 2, 3, 4), {1, -1, 3, 2}, 'circular'"}}
 
-op {"constant_pad(Tensor self, int[] pad, Number value) -> Tensor", internal = true,
+op {"constant_pad(Tensor self, int[] pad, Number value) -> Tensor",
+    name = "pad", node = "ConstantPadNd", internal = true,
     grad = {self = "constant_unpad(grad, pad)"}}
 op {"constant_unpad(Tensor self, int[] pad) -> Tensor", internal = true, composite = true}

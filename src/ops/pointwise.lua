@@ -55,13 +55,13 @@ op {"div(Tensor self, Operand other, *, string rounding_mode=nil) -> Tensor",
     composite = true, inplace = true, alias = {"divide"},
     examples = {"T(3, 4), P(3, 4)", "T(3, 4), P(4)", "T(2, 3), 1.5", "T(3), P(3), {rounding_mode = 'floor'}"}}
 
-op {"true_divide(Tensor self, Operand other) -> Tensor",
+op {"true_divide(Tensor self, Operand other) -> Tensor", node = "Div",
     doc = "self / other, elementwise; integers give float32.",
     pointwise = {types = "floating"}, inplace = true,
     grad = {self = "grad / other", other = "neg(grad * self / (other * other))"},
     examples = {"T(3, 4), P(3, 4)", "T(3, 4), P(4)", "T(2, 3), 1.5"}}
 
-op {"div_trunc(Tensor self, Operand other) -> Tensor", internal = true,
+op {"div_trunc(Tensor self, Operand other) -> Tensor", name = "div", internal = true,
     pointwise = {types = "number"}, inplace = true,
     grad = {self = "zeros_like(grad)", other = "zeros_like(grad)"}}
 
@@ -91,7 +91,7 @@ op {"pow(Operand self, Operand exponent) -> Tensor",
             exponent = "pow_backward_exponent(grad, self, exponent, result)"},
     examples = {"P(3, 4), T(3, 4)", "T(3, 4), 2", "P(3), 0.5", "2.5, T(3)", "T(2, 3), 0", "P(3, 1), T(4)"}}
 
-op {"cube(Tensor self) -> Tensor", internal = true, pointwise = {types = "number"}}
+op {"cube(Tensor self) -> Tensor", name = "pow", internal = true, pointwise = {types = "number"}}
 op {"pow_backward_self(Tensor grad, Tensor self, Tensor exponent) -> Tensor", internal = true, composite = true}
 op {"pow_backward_exponent(Tensor grad, Tensor self, Tensor exponent, Tensor result) -> Tensor",
     internal = true, composite = true}
@@ -131,7 +131,7 @@ unary("sign", {doc = "-1, 0 or 1 by sign; NaN gives 0 as in PyTorch.", pointwise
    grad = {self = "zeros_like(grad)"}})
 unary("sgn", {doc = "The same as sign for real tensors; 0 for NaN.", pointwise = {types = "number", kernel = "sign"},
    grad = {self = "zeros_like(grad)"}})
-unary("square", {doc = "self * self, elementwise.", pointwise = {types = "number"},
+unary("square", {node = "Pow", doc = "self * self, elementwise.", pointwise = {types = "number"},
    grad = {self = "grad * 2 * self"}})
 unary("reciprocal", {doc = "1 / self, elementwise; integers give float32.",
    grad = {self = "neg(grad * result * result)"}, examples = {"P(3, 4)"}})
@@ -208,9 +208,9 @@ unary("erfinv", {doc = "The inverse of erf, on (-1, 1).",
 unary("lgamma", {doc = "Logarithm of the absolute value of the gamma function.",
    grad = {self = "grad * digamma(self)"}, examples = {"P(3, 4)"}})
 unary("digamma", {doc = "Derivative of lgamma.", grad = {self = "grad * trigamma(self)"}, examples = {"P(3, 4)"}})
-unary("trigamma", {internal = true, inplace = false, grad = {self = "grad * tetragamma(self)"},
+unary("trigamma", {name = "polygamma", internal = true, inplace = false, grad = {self = "grad * tetragamma(self)"},
    examples = {"P(3, 4)"}})
-unary("tetragamma", {internal = true, inplace = false, nondiff = "third derivative of lgamma"})
+unary("tetragamma", {name = "polygamma", internal = true, inplace = false, nondiff = "third derivative of lgamma"})
 op {"polygamma(Tensor self, int n) -> Tensor",
     doc = "The n-th derivative of digamma, n = 0, 1 or 2; as a function torch.polygamma(n, self).",
     composite = true, inplace = true, gradcheck = {second = false}, examples = {"P(3, 4), 1", "P(3), 0"}}
@@ -223,14 +223,14 @@ op {"frexp(Tensor self) -> (Tensor mantissa, Tensor exponent)",
     doc = "self = mantissa * 2^exponent with the mantissa's magnitude in [0.5, 1); exponents are int32.",
     grad = {self = "grad_mantissa / exp2(exponent)"}, examples = {"T(3, 4)"}}
 for _, name in ipairs {"frexp_mantissa", "frexp_exponent"} do
-   op {name .. "(Tensor self) -> Tensor", internal = true, pointwise = {types = "floating"}}
+   op {name .. "(Tensor self) -> Tensor", name = "frexp", internal = true, pointwise = {types = "floating"}}
 end
 unary("i0", {doc = "Modified Bessel function of the first kind, order 0.", grad = {self = "grad * i1(self)"}})
-unary("i1", {internal = true, inplace = false, grad = {self = "grad * i1_derivative(self, result)"}})
+unary("i1", {name = "i0_backward", node = "SpecialI1", internal = true, inplace = false, grad = {self = "grad * i1_derivative(self, result)"}})
 op {"i1_derivative(Tensor self, Tensor i1) -> Tensor", internal = true, composite = true}
 unary("sinc", {doc = "sin(pi x) / (pi x), 1 at 0.", grad = {self = "grad * sinc_derivative(self)"}})
-unary("sinc_derivative", {internal = true, inplace = false, grad = {self = "grad * sinc_second(self)"}})
-unary("sinc_second", {internal = true, inplace = false, nondiff = "third derivative of sinc"})
+unary("sinc_derivative", {name = "sinc_backward", internal = true, inplace = false, grad = {self = "grad * sinc_second(self)"}})
+unary("sinc_second", {name = "sinc_backward", internal = true, inplace = false, nondiff = "third derivative of sinc"})
 unary("sigmoid", {doc = "1 / (1 + exp(-self)).", alias = {"expit"}, grad = {self = "grad * result * (1 - result)"}})
 op {"logit(Tensor self, float eps=nil) -> Tensor",
     doc = "log(p / (1 - p)); with eps self is first clamped to [eps, 1 - eps].",
@@ -316,7 +316,7 @@ op {"clamp_max(Tensor self, Operand max) -> Tensor", doc = "self, but at most ma
     pointwise = {types = "number", kernel = "minimum"}, inplace = true,
     grad = {self = "keep_where(grad, le(self, max))", max = "keep_where(grad, gt(self, max))"},
     examples = {"T(3, 4), 0.1", "T(3, 4), T(4)"}}
-op {"clamp_both(Tensor self, Tensor min, Tensor max) -> Tensor", internal = true,
+op {"clamp_both(Tensor self, Tensor min, Tensor max) -> Tensor", name = "clamp", internal = true,
     pointwise = {types = "number", kernel = "clamp"},
     grad = {self = "keep_where(grad, logical_and(ge(self, min), le(self, max)))",
             min = "keep_where(grad, logical_and(lt(self, min), lt(min, max)))",
@@ -333,7 +333,8 @@ op {"where(Tensor condition, Operand self, Operand other) -> Tensor",
 op {"where.positions(Tensor condition) -> Tensor[]",
     doc = "With the condition alone: the positions of its true elements, a list with one tensor per dimension.",
     composite = true, nondiff = "positions"}
-op {"select_where(Tensor condition, Tensor self, Tensor other) -> Tensor", internal = true,
+op {"select_where(Tensor condition, Tensor self, Tensor other) -> Tensor",
+    name = "where", internal = true,
     pointwise = {types = "number", kernel = "where"},
     grad = {self = "where(condition, grad, 0)", other = "where(condition, 0, grad)"}}
 
@@ -361,7 +362,8 @@ for _, row in ipairs {{"and", "and"}, {"or", "or"}, {"xor", "exclusive or"}} do
 end
 op {"bitwise_not(Tensor self) -> Tensor", doc = "All bits of integers inverted; of bool tensors logical_not.",
     composite = true, inplace = true, nondiff = "integers", examples = {"M(3)"}}
-op {"bitwise_invert(Tensor self) -> Tensor", internal = true, pointwise = {types = "integer", bool = false}}
+op {"bitwise_invert(Tensor self) -> Tensor",
+    name = "bitwise_not", internal = true, pointwise = {types = "integer", bool = false}}
 op {"bitwise_left_shift(Tensor self, Operand other) -> Tensor", doc = "self << other of integers.",
     pointwise = {types = "integer", bool = false}, inplace = true, examples = {"I(30, 4), I(5, 3, 4)", "I(30, 4), 2"}}
 op {"bitwise_right_shift(Tensor self, Operand other) -> Tensor",

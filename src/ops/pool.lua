@@ -60,25 +60,30 @@ for n = 1, 3 do
 end
 
 op {"max_windows(Tensor self, int[] kernel, int[] stride, int[] padding, int[] dilation, bool ceil_mode, int n, "
-    .. "bool want_indices) -> (Tensor values, Tensor indices)", internal = true,
+    .. "bool want_indices) -> (Tensor values, Tensor indices)",
+    name = "max_pool", node = "MaxPoolWithIndices", internal = true,
     grad = {self = "plane_scatter(grad_values, indices, sizes(self), n, true)"}}
 op {"max_windows_adaptive(Tensor self, int[] output_size, int n, bool want_indices) "
-    .. "-> (Tensor values, Tensor indices)", internal = true,
+    .. "-> (Tensor values, Tensor indices)", name = "adaptive_max_pool", internal = true,
     grad = {self = "plane_scatter(grad_values, indices, sizes(self), n, true)"}}
 op {"average_windows(Tensor self, int[] kernel, int[] stride, int[] padding, bool ceil_mode, bool include_pad, "
-    .. "int divisor) -> Tensor", internal = true,
+    .. "int divisor) -> Tensor", name = "avg_pool", internal = true,
     grad = {self = "average_spread(grad, sizes(self), kernel, stride, padding, ceil_mode, include_pad, divisor)"}}
 op {"average_spread(Tensor self, int[] size, int[] kernel, int[] stride, int[] padding, bool ceil_mode, "
-    .. "bool include_pad, int divisor) -> Tensor", internal = true,
+    .. "bool include_pad, int divisor) -> Tensor", name = "avg_pool_backward", internal = true,
     grad = {self = "average_windows(grad, kernel, stride, padding, ceil_mode, include_pad, divisor)"}}
-op {"average_adaptive(Tensor self, int[] output_size) -> Tensor", internal = true,
+op {"average_adaptive(Tensor self, int[] output_size) -> Tensor",
+    name = "adaptive_avg_pool", internal = true,
     grad = {self = "average_adaptive_spread(grad, sizes(self), output_size)"}}
-op {"average_adaptive_spread(Tensor self, int[] size, int[] output_size) -> Tensor", internal = true,
+op {"average_adaptive_spread(Tensor self, int[] size, int[] output_size) -> Tensor",
+    name = "adaptive_avg_pool_backward", internal = true,
     grad = {self = "average_adaptive(grad, output_size)"}}
 
 -- Between planes, the last n dimensions of a tensor, and positions in them; `add`: elements that meet are
 -- added, else the last one stays.
-op {"plane_gather(Tensor self, Tensor indices, int n) -> Tensor", internal = true,
+op {"plane_gather(Tensor self, Tensor indices, int n) -> Tensor",
+    name = "max_pool_backward", internal = true,
     grad = {self = "plane_scatter(grad, indices, sizes(self), n, true)"}}
-op {"plane_scatter(Tensor self, Tensor indices, int[] size, int n, bool add) -> Tensor", internal = true,
+op {"plane_scatter(Tensor self, Tensor indices, int[] size, int n, bool add) -> Tensor",
+    name = "max_unpool", internal = true,
     grad = {self = "plane_gather(grad, indices, n)"}}

@@ -361,6 +361,7 @@ tl_Tensor *tlo_take_along_dim(tl_Tensor *self, tl_Tensor *indices, int64_t dim) 
   if (dim == TLI_NOINT) {
     tl_Tensor *row = flattened(self), *at = row ? flattened(indices) : NULL;
     tl_Tensor *result = at ? tlo_gather(row, 0, at) : NULL;
+    if (result == NULL) tli_fail_about("take_along_dim: indices");
     tli_release(row);
     tli_release(at);
     return result;
@@ -384,6 +385,7 @@ tl_Tensor *tlo_take_along_dim(tl_Tensor *self, tl_Tensor *indices, int64_t dim) 
   tl_Tensor *from = broadcast_but(self, self->ndim, common, d);
   tl_Tensor *at = from ? broadcast_but(indices, self->ndim, common, d) : NULL;
   tl_Tensor *result = at ? tlo_gather(from, d, at) : NULL;
+  if (result == NULL) tli_fail_about("take_along_dim: indices");
   tli_release(from);
   tli_release(at);
   return result;

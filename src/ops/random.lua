@@ -81,6 +81,7 @@ op {"multinomial(Tensor self, int num_samples, bool replacement=false, " .. give
 
 -- What dropout needs in one call: self where the mask holds, scaled by 1 / (1 - p), else 0.
 op {"native_dropout(Tensor self, float p, bool train, " .. given .. ") -> (Tensor result, Tensor mask)",
+    name = "dropout", node = "NativeDropout",
     internal = true, grad = {self = "native_dropout_backward(grad_result, mask, p, train)"}}
 op {"native_dropout_backward(Tensor grad, Tensor mask, float p, bool train) -> Tensor", internal = true,
     composite = true}

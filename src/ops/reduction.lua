@@ -73,13 +73,15 @@ op {"var(Tensor self, dim[] dim=nil, *, Number correction=1, bool unbiased=true,
     doc = [[The variance over dim: squared deviations from the mean, summed and divided by n - correction
     (unbiased = false: correction 0).]],
     composite = true, examples = {"T(3, 4)", "T(3, 4), 2", "T(3, 4), 1, {correction = 0, keepdim = true}"}}
-op {"variance(Tensor self, dim[] dim, Number correction, bool keepdim) -> Tensor", internal = true,
+op {"variance(Tensor self, dim[] dim, Number correction, bool keepdim) -> Tensor",
+    name = "var", internal = true,
     grad = {self = "var_backward(grad, self, dim, correction, keepdim)"}}
 op {"var_backward(Tensor grad, Tensor self, dim[] dim, Number correction, bool keepdim) -> Tensor", internal = true,
     composite = true}
 -- A square root whose derivative at 0 is taken as 0: what stands under it is 0 only where all that it
 -- was made of is.
-op {"root(Tensor self) -> Tensor", internal = true, pointwise = {types = "floating", kernel = "sqrt"},
+op {"root(Tensor self) -> Tensor",
+    name = "sqrt", internal = true, pointwise = {types = "floating", kernel = "sqrt"},
     grad = {self = "where(eq(result, 0), 0, grad / (2 * result))"}}
 op {"std(Tensor self, dim[] dim=nil, *, Number correction=1, bool unbiased=true, bool keepdim=false) -> Tensor",
     doc = "The standard deviation: the square root of var.",
@@ -91,7 +93,8 @@ op {"norm(Tensor self, Number p=2, dim[] dim=nil, bool keepdim=false, *, dtype d
     doc = [[The p-norm over dim, or of all elements: sum(|x|^p)^(1/p); the largest magnitude for
     math.huge, the smallest for -math.huge, the number of non-zeros for 0.]],
     composite = true, examples = {"T(3, 4)", "T(3, 4), 1, 2", "T(3, 4), 3, {1}, true", "T(3, 4), math.huge"}}
-op {"p_norm(Tensor self, Number p, dim[] dim, bool keepdim) -> Tensor", internal = true,
+op {"p_norm(Tensor self, Number p, dim[] dim, bool keepdim) -> Tensor",
+    name = "norm", node = "LinalgVectorNorm", internal = true,
     grad = {self = "p_norm_backward(grad, self, result, p, dim, keepdim)"}}
 op {"p_norm_backward(Tensor grad, Tensor self, Tensor result, Number p, dim[] dim, bool keepdim) -> Tensor",
     internal = true, composite = true}
