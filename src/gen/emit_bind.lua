@@ -167,7 +167,7 @@ function emit_results.tensor(op, line)
    line("  tli_args_end(&a);")
    line("  if (result == NULL) return tli_args_raise(&a);")
    drop_lists(op, line)
-   line("  tli_fill_box(L, a.S, box, result);")
+   line("  tli_fill_box(a.S, box, result);")
    line("  return 1;")
 end
 

@@ -134,7 +134,7 @@ static int push_results(lua_State *L, int first, tl_Tensor **results, int n) {
   for (int i = 0; i < n; i++) ((tli_Box *)lua_touserdata(L, first + i))->tensor = results[i];
   for (int i = 0; i < n; i++) {
     if (results[i]) {
-      tli_pacer_note(L, S, results[i]);
+      tli_pacer_note(S, results[i]);
     } else {
       lua_pushnil(L);
       lua_replace(L, first + i);
@@ -196,7 +196,7 @@ static int call_hook(lua_State *L) {
   tli_State *S = tli_state(L);
   lua_settop(L, 1);
   tli_Box *box = tli_push_box(L);
-  tli_fill_box(L, S, box, tli_retain(call->grad));
+  tli_fill_box(S, box, tli_retain(call->grad));
   lua_call(L, 1, 1);
   if (lua_isnil(L, 1)) return 0;
   tl_Tensor *out = lua_type(L, 1) == LUA_TUSERDATA ? tli_to_tensor(L, S, 1) : NULL;

@@ -21,7 +21,7 @@ int tli_finish_several(lua_State *L, tli_State *S, tli_Box **boxes, tl_Tensor **
   lua_settop(L, first + n - 1);
   for (int i = 0; i < n; i++) {
     if (steals[i]) {
-      tli_pacer_note(L, S, steals[i]);
+      tli_pacer_note(S, steals[i]);
     } else {
       lua_pushnil(L);
       lua_replace(L, first + i);

@@ -35,7 +35,7 @@ static void push_saved(lua_State *L, LuaNode *n) {
     tl_Tensor *t;
     if (!tli_saved_get(&n->saved[i], &n->node, &t)) tli_raise(L);
     if (t) {
-      tli_fill_box(L, S, box, t);
+      tli_fill_box(S, box, t);
     } else {
       lua_pop(L, 1);
       lua_pushnil(L);
@@ -72,7 +72,7 @@ static int call_backward(lua_State *L) {
       continue;
     }
     tli_Box *box = tli_push_box(L);
-    tli_fill_box(L, S, box, tli_retain(call->grads[k]));
+    tli_fill_box(S, box, tli_retain(call->grads[k]));
   }
   lua_call(L, ngrads + 1, LUA_MULTRET);
   int n = lua_gettop(L);
@@ -150,7 +150,7 @@ static void take_output(lua_State *L, LuaNode *n, int k) {
     tli_Box *box = tli_push_box(L);
     t = tli_detached(t);
     if (t == NULL) tli_raise(L);
-    tli_fill_box(L, tli_state(L), box, t);
+    tli_fill_box(tli_state(L), box, t);
     lua_rawseti(L, OUTPUTS, k + 1);
   }
   lua_rawgeti(L, CONSTANT, k + 1);

@@ -334,7 +334,7 @@ int tli_index_get(lua_State *L, tl_Tensor *self) {
     result = take(self, &key, &v);
   }
   if (result == NULL) return tli_raise_as(L, "index");
-  tli_fill_box(L, S, box, result);
+  tli_fill_box(S, box, result);
   return 1;
 }
 

@@ -77,7 +77,7 @@ static int io_read(lua_State *L) {
   }
   swap((char *)tli_data(t), t->numel, bytes);
   normalize(t);
-  tli_fill_box(L, a.S, box, t);
+  tli_fill_box(a.S, box, t);
   return 1;
 }
 

@@ -1,9 +1,12 @@
 /*
 ** pacer.c - keeps Lua's collector in step with tensor memory, which Lua cannot
-** see. After YOUNG_BYTES or YOUNG_COUNT of new tensors the collector makes one
-** small step; when live bytes pass twice what was left by the last full
-** collection (but no less than a floor that scales with the Lua heap, because
-** a full collection costs time in proportion to it), a full one.
+** see. New tensors are counted as they come; when there are enough of them,
+** the next one is preceded by a young step of the collector. Only when live
+** bytes grow in spite of that does a full collection follow.
+**
+** Before the next tensor rather than after the last: by then the value that it
+** was computed from, or that stood in its place, is dead or about to be, and
+** its memory, still in the processor's cache, is there for the new one.
 **
 ** Never changes the collector's mode or parameters, and leaves it alone when
 ** the host has stopped it. lua_gc does nothing inside a finalizer.
@@ -12,11 +15,16 @@
 
 #include "lua/state.h"
 
-#define YOUNG_BYTES (8 << 20)
+/* New bytes before a young step. The least keeps what is computed in a
+** second-level cache; but a generational collector takes what lives through two
+** steps for old, so where little is found dead, as in the forward pass of a
+** model, steps come more rarely. */
+#define YOUNG_LEAST ((int64_t)512 << 10)
+#define YOUNG_MOST ((int64_t)8 << 20)
 #define YOUNG_COUNT 1000
-#define FLOOR_BYTES ((int64_t)64 << 20)
 /* A full collection costs about 0.25 ms per MB of Lua heap, as much as filling
 ** some 16 MB of tensors. */
+#define FLOOR_BYTES ((int64_t)8 << 20)
 #define FLOOR_PER_HEAP_BYTE 16
 
 static int64_t live(const tli_State *S) {
@@ -26,40 +34,52 @@ static int64_t live(const tli_State *S) {
   return bytes;
 }
 
-static int64_t floor_bytes(lua_State *L) {
+/* A quarter of what is live, so that growth costs a number of collections that
+** goes with its logarithm, but no less than what one is worth. */
+static int64_t allowance(lua_State *L, int64_t left) {
   int64_t heap = (int64_t)lua_gc(L, LUA_GCCOUNT, 0) * 1024;
-  int64_t scaled = heap * FLOOR_PER_HEAP_BYTE;
-  return scaled > FLOOR_BYTES ? scaled : FLOOR_BYTES;
+  int64_t least = heap * FLOOR_PER_HEAP_BYTE;
+  if (least < FLOOR_BYTES) least = FLOOR_BYTES;
+  return left / 4 > least ? left / 4 : least;
 }
 
 static void full(lua_State *L, tli_State *S) {
   S->pacer.collecting = true;
   lua_gc(L, LUA_GCCOLLECT, 0);
   S->pacer.collecting = false;
-  int64_t left = 2 * live(S), least = floor_bytes(L);
-  S->pacer.full_at = left > least ? left : least;
+  int64_t left = live(S);
+  S->pacer.full_at = left + allowance(L, left);
 }
 
-static void work(lua_State *L, tli_State *S) {
+/* Up at once, down slowly: each try to do with less may make something old. */
+static void adapt(tli_Pacer *p, int64_t young, int64_t dead) {
+  int64_t alive = young - dead, at = p->young_at;
+  if (alive > young / 4)
+    at *= 2;
+  else if (alive <= young / 16)
+    at -= at / 16;
+  p->young_at = at < YOUNG_LEAST ? YOUNG_LEAST : at > YOUNG_MOST ? YOUNG_MOST : at;
+}
+
+void tli_pacer_work(lua_State *L, tli_State *S) {
+  int64_t young = S->pacer.young_bytes;
+  S->pacer.due = false;
   S->pacer.young_bytes = 0;
   S->pacer.young_count = 0;
-  if (!lua_gc(L, LUA_GCISRUNNING, 0)) return;
-  if (S->pacer.full_at == 0) S->pacer.full_at = floor_bytes(L);
-  if (live(S) > S->pacer.full_at) {
-    full(L, S);
-  } else {
-    S->pacer.collecting = true;
-    lua_gc(L, LUA_GCSTEP, 0);
-    S->pacer.collecting = false;
-  }
+  if (S->pacer.collecting || !lua_gc(L, LUA_GCISRUNNING, 0)) return;
+  if (S->pacer.full_at == 0) S->pacer.full_at = allowance(L, 0);
+  int64_t before = live(S);
+  S->pacer.collecting = true;
+  lua_gc(L, LUA_GCSTEP, 0);
+  S->pacer.collecting = false;
+  adapt(&S->pacer, young, before - live(S));
+  if (live(S) > S->pacer.full_at) full(L, S);
 }
 
-void tli_pacer_note(lua_State *L, tli_State *S, const tl_Tensor *tensor) {
+void tli_pacer_note(tli_State *S, const tl_Tensor *tensor) {
   if (tli_storage_charge(tensor->storage, S->ledger))
     S->pacer.young_bytes += tensor->storage->bytes;
-  if ((++S->pacer.young_count >= YOUNG_COUNT || S->pacer.young_bytes >= YOUNG_BYTES) &&
-      !S->pacer.collecting)
-    work(L, S);
+  S->pacer.due = ++S->pacer.young_count >= YOUNG_COUNT || S->pacer.young_bytes >= S->pacer.young_at;
 }
 
 void tli_pacer_collect(lua_State *L, tli_State *S) {

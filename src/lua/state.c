@@ -85,6 +85,7 @@ tli_State *tli_state_open(lua_State *L) {
 
 tli_Box *tli_new_box(lua_State *L, tli_State *S) {
   S->L = L;
+  if (S->pacer.due) tli_pacer_work(L, S);
   tli_Box *box = (tli_Box *)lua_newuserdatauv(L, sizeof *box, 0);
   box->tensor = NULL;
   lua_pushvalue(L, lua_upvalueindex(TLI_UP_META));
@@ -93,9 +94,9 @@ tli_Box *tli_new_box(lua_State *L, tli_State *S) {
   return box;
 }
 
-void tli_fill_box(lua_State *L, tli_State *S, tli_Box *box, tl_Tensor *steals) {
+void tli_fill_box(tli_State *S, tli_Box *box, tl_Tensor *steals) {
   box->tensor = steals;
-  tli_pacer_note(L, S, steals);
+  tli_pacer_note(S, steals);
 }
 
 void tli_push_tensor(lua_State *L, tl_Tensor *steals) {
@@ -104,7 +105,7 @@ void tli_push_tensor(lua_State *L, tl_Tensor *steals) {
   S->parked[S->nparked++] = steals;
   tli_Box *box = tli_push_box(L);
   S->nparked--;
-  tli_fill_box(L, S, box, steals);
+  tli_fill_box(S, box, steals);
 }
 
 static int list_gc(lua_State *L) {
@@ -130,7 +131,7 @@ int tli_finish_list(lua_State *L, tl_Tensors *list) {
     tli_Box *box = tli_push_box(L);
     tl_Tensor *t = list->v[i];
     list->v[i] = NULL;
-    tli_fill_box(L, S, box, t);
+    tli_fill_box(S, box, t);
     lua_rawseti(L, -2, i + 1);
   }
   tli_tensors_free(list);
@@ -148,13 +149,14 @@ bool tli_is_box(lua_State *L, const tli_State *S, int index) {
 void tl_lua_push(lua_State *L, tl_Tensor *tensor) {
   tli_State *S = tli_state_find(L);
   if (S == NULL) luaL_error(L, "tlua is not open in this Lua state");
+  if (S->pacer.due) tli_pacer_work(L, S);
   lua_rawgetp(L, LUA_REGISTRYINDEX, &registry_key);
   tli_Box *box = (tli_Box *)lua_newuserdatauv(L, sizeof *box, 0);
   box->tensor = NULL;
   lua_getiuservalue(L, -2, 1);
   lua_setmetatable(L, -2);
   lua_remove(L, -2);
-  tli_fill_box(L, S, box, tl_tensor_retain(tensor));
+  tli_fill_box(S, box, tl_tensor_retain(tensor));
 }
 
 tl_Tensor *tl_lua_to(lua_State *L, int index) {

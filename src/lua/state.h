@@ -19,7 +19,9 @@
 typedef struct tli_Pacer {
   int64_t young_bytes; /* new tensor bytes since the last young step */
   int young_count;     /* new tensors since then */
+  int64_t young_at;    /* young bytes at which one is due */
   int64_t full_at;     /* live bytes at which a full collection is due */
+  bool due;            /* a young step is */
   bool collecting;
 } tli_Pacer;
 
@@ -71,13 +73,13 @@ void tli_set_functions(lua_State *L, const luaL_Reg *list);
 
 /* ---- tensors as values ---- */
 
-/* Pushes an empty box: may raise on lack of memory, so it comes before
-** anything is owned. */
+/* Pushes an empty box and lets the collector work: may raise on lack of memory,
+** so it comes before anything is owned. */
 tli_Box *tli_new_box(lua_State *L, tli_State *S);
 static inline tli_Box *tli_push_box(lua_State *L) { return tli_new_box(L, tli_state(L)); }
 /* Fills it; the box takes the reference over (steals) and the bytes are
-** accounted for. Never raises itself, but lets the collector work. */
-void tli_fill_box(lua_State *L, tli_State *S, tli_Box *box, tl_Tensor *steals);
+** accounted for. Never raises. */
+void tli_fill_box(tli_State *S, tli_Box *box, tl_Tensor *steals);
 /* Both: steals `tensor`, which the state keeps safe from a Lua error. */
 void tli_push_tensor(lua_State *L, tl_Tensor *steals);
 
@@ -117,9 +119,11 @@ bool tli_user_line(lua_State *L, lua_Debug *line);
 
 /* ---- memory (pacer.c) ---- */
 
-/* Accounts for a tensor that a Lua value has begun to keep alive, and lets
-** the collector do its share. Called with nothing owned outside of Lua. */
-void tli_pacer_note(lua_State *L, tli_State *S, const tl_Tensor *tensor);
+/* Accounts for a tensor that a Lua value has begun to keep alive. */
+void tli_pacer_note(tli_State *S, const tl_Tensor *tensor);
+/* Lets the collector do its share, which is `due` from time to time; before a
+** box is made. Called with nothing owned outside of Lua. */
+void tli_pacer_work(lua_State *L, tli_State *S);
 /* A full collection and a trim, before an allocation is tried again. */
 void tli_pacer_collect(lua_State *L, tli_State *S);
 
