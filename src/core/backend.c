@@ -10,14 +10,24 @@
 
 static _Atomic(const tl_Backend *) registered[TL_NDEVICETYPES];
 
+static const tl_Backend *find(int type) {
+  if (type == TL_CPU) return tlk_cpu_backend();
+  if (type < 0 || type >= TL_NDEVICETYPES) return NULL;
+  return atomic_load_explicit(&registered[type], memory_order_acquire);
+}
+
 const tl_Backend *tli_backend(tl_Device device) {
-  if (device.type == TL_CPU) return tlk_cpu_backend();
-  const tl_Backend *backend = NULL;
-  if (device.type > 0 && device.type < TL_NDEVICETYPES)
-    backend = atomic_load_explicit(&registered[device.type], memory_order_acquire);
+  const tl_Backend *backend = find(device.type);
   if (backend == NULL)
-    return tli_fail_null(TL_EDEVICE, "device %s: not available", tli_device_str(device));
+    return tli_fail_null(TL_EDEVICE,
+                         "device %s: not available: this build is without %s; use \"cpu\"",
+                         tli_device_str(device), device.type == TL_CUDA ? "CUDA" : "such devices");
   return backend;
+}
+
+int tli_device_count(tl_DeviceType type) {
+  const tl_Backend *backend = find((int)type);
+  return backend == NULL ? 0 : backend->count ? backend->count() : 1;
 }
 
 void tli_backend_register(tl_DeviceType type, const tl_Backend *backend) {

@@ -124,6 +124,7 @@ static inline int tlk_per_block(tlk_Distribution d, tl_DType dtype) {
 
 typedef struct tl_Backend {
   const char *name;
+  int (*count)(void); /* devices of this kind; NULL: one */
 
   /* Memory on the device. */
   void *(*alloc)(tl_Device device, int64_t bytes);
@@ -325,6 +326,8 @@ typedef struct tl_Backend {
 /* The table of a device; never NULL for a device of an existing tensor, for
 ** others NULL with TL_EDEVICE. */
 const tl_Backend *tli_backend(tl_Device device);
+/* Devices of a kind, 0 where the kind is not known. */
+int tli_device_count(tl_DeviceType type);
 /* Makes a kind of device known; `backend` must stay for good. */
 void tli_backend_register(tl_DeviceType type, const tl_Backend *backend);
 

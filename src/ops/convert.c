@@ -115,6 +115,21 @@ tl_Tensor *tlo_to_like(tl_Tensor *self, tl_Tensor *other, bool copy) {
 
 tl_Tensor *tlo_cpu(tl_Tensor *self) { return convert(self, TL_NODTYPE, TLI_CPU, false); }
 
+tl_Tensor *tlo_cuda(tl_Tensor *self, tl_Device device) {
+  if (tli_same_device(device, TLI_NODEVICE)) device = (tl_Device){TL_CUDA, 0};
+  if (device.type != TL_CUDA)
+    return tli_fail_null(TL_EARG, "cuda: device: expected a CUDA device, got %s",
+                         tli_device_str(device));
+  return convert(self, TL_NODTYPE, device, false);
+}
+
+tl_Tensor *tlo_cuda_number(tl_Tensor *self, int64_t device) {
+  if (device < 0 || device > INT8_MAX)
+    return tli_fail_null(TL_EARG, "cuda: device: expected a number from 0 to %d, got %" PRId64,
+                         INT8_MAX, device);
+  return convert(self, TL_NODTYPE, (tl_Device){TL_CUDA, (int8_t)device}, false);
+}
+
 tl_Tensor *tlo_type_as(tl_Tensor *self, tl_Tensor *other) {
   return convert(self, (tl_DType)other->dtype, tli_device(other), false);
 }

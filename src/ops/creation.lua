@@ -91,5 +91,9 @@ op {"type_as(Tensor self, Tensor other) -> Tensor", doc = "self converted to oth
     composite = true, func = false, out = false, examples = {"T(3), T(1)"}}
 op {"cpu(Tensor self) -> Tensor", doc = "self moved to the CPU.", composite = true, func = false, out = false,
     examples = {"T(3)"}}
+op {"cuda(Tensor self, device device=nil) -> Tensor", doc = "self moved to a CUDA device, such as 'cuda:1'; the first unless given.",
+    composite = true, func = false, out = false}
+op {"cuda.number(Tensor self, int device) -> Tensor", doc = "The same by the device's number, which counts from 0.",
+    composite = true, func = false, out = false}
 op {"detach(Tensor self) -> Tensor", doc = "A view of the same memory that has no history and requires no gradient.",
     composite = true, out = false, nondiff = "it cuts the graph"}

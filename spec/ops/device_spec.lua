@@ -1,0 +1,35 @@
+-- Devices that this build does not have.
+
+local torch = require "tlua"
+
+local has_cuda <const> = torch.cuda.is_available()
+
+describe("torch.cuda", function()
+   it("counts the devices", function()
+      assert.equal(has_cuda, torch.cuda.device_count() > 0)
+   end)
+end)
+
+describe("a build without CUDA", function()
+   local function refuses(name, fn)
+      assert.raises(name, 'cuda:0: not available: this build is without CUDA; use "cpu"', fn)
+   end
+
+   it("says so wherever a device is asked for", function()
+      if has_cuda then pending("this build has CUDA") return end
+      local x = torch.ones(2)
+      refuses("cuda:", function() x:cuda() end)
+      refuses("cuda:", function() x:cuda(0) end)
+      refuses("to:", function() x:to("cuda") end)
+      refuses("ones:", function() torch.ones(2, {device = "cuda"}) end)
+      refuses("tensor:", function() torch.tensor({1}, {device = "cuda:0"}) end)
+      refuses("to:", function() torch.nn.Linear(2, 2):cuda() end)
+   end)
+
+   it("still tells devices from other words", function()
+      local x = torch.ones(2)
+      assert.raises("cuda: device:", "expected a CUDA device, got cpu", function() x:cuda("cpu") end)
+      assert.raises("cuda: device:", "expected a number from 0", function() x:cuda(-1) end)
+      assert.raises("to", "cude", function() x:to("cude") end)
+   end)
+end)
