@@ -42,7 +42,7 @@ static int binary(lua_State *L, const char *name, Binary fn) {
   }
   tli_release(owned);
   if (result == NULL) return tli_raise(L);
-  tli_fill_box(L, S, box, result);
+  tli_fill_box(S, box, result);
   return 1;
 }
 
@@ -70,7 +70,7 @@ static int unary(lua_State *L, const char *name, tl_Tensor *(*fn)(tl_Tensor *)) 
   tli_Box *box = tli_push_box(L);
   tl_Tensor *result = fn(t);
   if (result == NULL) return tli_raise(L);
-  tli_fill_box(L, S, box, result);
+  tli_fill_box(S, box, result);
   return 1;
 }
 
@@ -352,7 +352,7 @@ static int iterate(lua_State *L) {
   tli_Box *box = tli_push_box(L);
   tl_Tensor *row = tlo_select(t, 0, next);
   if (row == NULL) return tli_raise(L);
-  tli_fill_box(L, tli_state(L), box, row);
+  tli_fill_box(tli_state(L), box, row);
   lua_pushinteger(L, next + 1);
   lua_replace(L, lua_upvalueindex(4));
   return 1;
@@ -493,7 +493,7 @@ static int torch_tensor(lua_State *L) {
   }
   tli_args_end(&a);
   if (t == NULL) return tli_raise_as(L, "tensor");
-  tli_fill_box(L, S, box, t);
+  tli_fill_box(S, box, t);
   return 1;
 }
 
