@@ -24,6 +24,9 @@
 #define SMALL_BAND (128 * 128 * 128)
 /* Bands end at multiples of this, which all kernels' tiles divide. */
 #define BAND 64
+/* Elements of a product with a vector that one call makes: there BLAS sums in
+** ways that depend on the size. */
+#define PIECE 256
 /* What one call of BLAS may be asked for: its sizes are ints. */
 #define BLAS_MAX (1 << 30)
 
@@ -62,7 +65,8 @@ DEFINE_PLAIN(d, double, double, tli_to_double)
 
 static int trans(bool flag) { return flag ? TLK_TRANS : TLK_NO_TRANS; }
 
-/* With a vector on one side the matrix is read once, row by row. */
+/* With a vector on one side the matrix is read once, row by row, in pieces that
+** do not depend on how the work is shared out. */
 #define DEFINE_BLAS(type, x)                                                                     \
   static void blas_##x(const tlk_Gemm *g, int64_t m, int64_t n, int64_t k, const type *a,        \
                        const type *b, type *c, double beta) {                                    \
@@ -72,13 +76,21 @@ static int trans(bool flag) { return flag ? TLK_TRANS : TLK_NO_TRANS; }
     if (n == 1) {                                                                                \
       int step = g->trans_b ? 1 : ldb;                                                           \
       int64_t rows = g->trans_a ? k : m, cols = g->trans_a ? m : k;                              \
-      blas->x##gemv(TLK_ROW_MAJOR, trans(g->trans_a), (int)rows, (int)cols, alpha, a, lda, b,    \
-                    step, (type)beta, c, ldc);                                                   \
+      for (int64_t i = 0; i < m; i += PIECE) {                                                   \
+        int64_t piece = at_most(m - i, PIECE);                                                   \
+        blas->x##gemv(TLK_ROW_MAJOR, trans(g->trans_a), (int)(g->trans_a ? rows : piece),        \
+                      (int)(g->trans_a ? piece : cols), alpha, a + i * (g->trans_a ? 1 : lda),   \
+                      lda, b, step, (type)beta, c + i * ldc, ldc);                               \
+      }                                                                                          \
     } else if (m == 1) {                                                                         \
       int step = g->trans_a ? lda : 1;                                                           \
       int64_t rows = g->trans_b ? n : k, cols = g->trans_b ? k : n;                              \
-      blas->x##gemv(TLK_ROW_MAJOR, trans(!g->trans_b), (int)rows, (int)cols, alpha, b, ldb, a,   \
-                    step, (type)beta, c, 1);                                                     \
+      for (int64_t j = 0; j < n; j += PIECE) {                                                   \
+        int64_t piece = at_most(n - j, PIECE);                                                   \
+        blas->x##gemv(TLK_ROW_MAJOR, trans(!g->trans_b), (int)(g->trans_b ? piece : rows),       \
+                      (int)(g->trans_b ? cols : piece), alpha, b + j * (g->trans_b ? ldb : 1),   \
+                      ldb, a, step, (type)beta, c + j, 1);                                       \
+      }                                                                                          \
     } else {                                                                                     \
       blas->x##gemm(TLK_ROW_MAJOR, trans(g->trans_a), trans(g->trans_b), (int)m, (int)n, (int)k, \
                     alpha, a, lda, b, ldb, (type)beta, c, ldc);                                  \
@@ -155,26 +167,30 @@ static void run_rows(void *context, int64_t begin, int64_t end) {
   run_part(context, true, begin, end);
 }
 
+static bool is_vector(const tlk_Gemm *g) { return g->m == 1 || g->n == 1; }
+
 static void run_bands(void *context, int64_t begin, int64_t end) {
   const Batch *batch = context;
   const tlk_Gemm *g = batch->g;
   bool rows = g->m >= g->n;
-  run_part(batch, rows, begin * BAND, at_most(end * BAND, rows ? g->m : g->n));
+  int64_t band = is_vector(g) ? PIECE : BAND;
+  run_part(batch, rows, begin * band, at_most(end * band, rows ? g->m : g->n));
 }
 
 static void run_all(const tlk_Gemm *g) {
   Batch batch = {g, one_of(g->dtype)};
   double work = (double)g->m * (double)g->n * (double)g->k;
   int64_t most = g->m > g->n ? g->m : g->n;
-  bool vector = g->m == 1 || g->n == 1;
   if (batch.one != parts_s && batch.one != parts_d) {
     tli_parallel_for(g->m, SMALL / (g->n * g->k + 1) + 1, run_rows, &batch);
   } else if (g->batch >= tl_get_num_threads()) {
     int64_t least = work < SMALL ? (int64_t)(SMALL / (work + 1)) + 1 : 1;
     tli_parallel_for(g->batch, least, run_batch, &batch);
   } else {
-    double least = vector ? SMALL_VECTOR : SMALL_BAND, band = work / (double)most * BAND;
-    tli_parallel_for(tlk_ceil_div(most, BAND), (int64_t)(least / band) + 1, run_bands, &batch);
+    int64_t band = is_vector(g) ? PIECE : BAND;
+    double least = is_vector(g) ? SMALL_VECTOR : SMALL_BAND;
+    int64_t bands = (int64_t)(least / (work / (double)most * (double)band)) + 1;
+    tli_parallel_for(tlk_ceil_div(most, band), bands, run_bands, &batch);
   }
 }
 
