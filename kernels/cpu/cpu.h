@@ -138,6 +138,7 @@ typedef struct tlk_Isa {
   const struct tlk_IndexLoops *index;      /* lines.h */
   const struct tlk_PoolLoops *pool;        /* pool.h */
   const struct tlk_ConvLoops *conv[2];     /* conv.h: of float, of double */
+  const struct tlk_PanelLoops *panels[2];  /* panels.h: the same */
   const struct tlk_ChannelLoops *channels; /* channels.h: of float, of double */
   const struct tlk_ClassLoops *classes;    /* classes.h: the same */
 } tlk_Isa;

@@ -1,14 +1,68 @@
 /*
 ** move.c - copies of two-dimensional pieces between any strides, by the size
 ** of an element alone: rows by memcpy, broadcast elements by filling,
-** transposed pieces in tiles that stay in registers and first-level cache.
+** transposed pieces in squares that stay in registers.
 */
 #include <string.h>
 
 #include "kernels/cpu/cpu.h"
 
-/* A tile is TILE x TILE elements; 8 of 8 bytes fill a cache line. */
-#define TILE 16
+/* Transposed pieces are cut into squares with sides of so many elements; the
+** compiler turns those of 8 into shuffles of registers, not those of 16. */
+#define SIDE_8 8
+#define SIDE_16 8
+#define SIDE_64 8
+
+/* The rows of a square at dst = its columns at src. */
+#define TURN(bits)                                                                       \
+  static inline void turn_##bits(char *dst, int64_t ds1, const char *src, int64_t ss0) { \
+    enum { SIDE = SIDE_##bits };                                                         \
+    uint##bits##_t square[SIDE][SIDE];                                                   \
+    for (int c = 0; c < SIDE; c++) {                                                     \
+      const uint##bits##_t *in = (const uint##bits##_t *)(const void *)(src + c * ss0);  \
+      for (int r = 0; r < SIDE; r++) square[r][c] = in[r];                               \
+    }                                                                                    \
+    for (int r = 0; r < SIDE; r++) memcpy(dst + r * ds1, square[r], sizeof square[r]);   \
+  }
+TURN(8)
+TURN(16)
+TURN(64)
+
+#ifdef __AVX512F__
+#define SIDE_32 16
+typedef uint32_t Vec __attribute__((vector_size(64)));
+typedef uint32_t LooseVec __attribute__((vector_size(64), aligned(4), may_alias));
+
+/* clang-format off */
+#define LANES(f, s) (Vec){f(0, s), f(1, s), f(2, s), f(3, s), f(4, s), f(5, s), f(6, s), f(7, s), \
+  f(8, s), f(9, s), f(10, s), f(11, s), f(12, s), f(13, s), f(14, s), f(15, s)}
+/* clang-format on */
+#define LOW(lane, s) ((lane) & (s) ? 16 + (lane) - (s) : (lane))
+#define HIGH(lane, s) ((lane) & (s) ? 16 + (lane) : (lane) + (s))
+
+/* Swaps the quarters of all squares with sides of 2 s. */
+#define SWAP(rows, s)                                                     \
+  _Pragma("GCC unroll 16") for (int r = 0; r < 16; r++) if (!(r & (s))) { \
+    Vec a = rows[r], b = rows[r + (s)];                                   \
+    rows[r] = __builtin_shuffle(a, b, LANES(LOW, s));                     \
+    rows[r + (s)] = __builtin_shuffle(a, b, LANES(HIGH, s));              \
+  }
+
+static inline void turn_32(char *dst, int64_t ds1, const char *src, int64_t ss0) {
+  Vec rows[16];
+#pragma GCC unroll 16
+  for (int r = 0; r < 16; r++) rows[r] = *(const LooseVec *)(const void *)(src + r * ss0);
+  SWAP(rows, 8)
+  SWAP(rows, 4)
+  SWAP(rows, 2)
+  SWAP(rows, 1)
+#pragma GCC unroll 16
+  for (int r = 0; r < 16; r++) *(LooseVec *)(void *)(dst + r * ds1) = rows[r];
+}
+#else
+#define SIDE_32 8
+TURN(32)
+#endif
 
 #define MOVE(bits)                                                                                 \
   static void fill_row_##bits(char *dst, int64_t cols, const char *src) {                          \
@@ -20,20 +74,13 @@
   /* Elements lie side by side along c in dst and along r in src. */                               \
   static void transpose_##bits(char *dst, int64_t ds1, const char *src, int64_t ss0, int64_t cols, \
                                int64_t rows) {                                                     \
+    const int64_t side = SIDE_##bits;                                                              \
     int64_t r0 = 0;                                                                                \
-    for (; r0 + TILE <= rows; r0 += TILE) {                                                        \
+    for (; r0 + side <= rows; r0 += side) {                                                        \
       int64_t c0 = 0;                                                                              \
-      for (; c0 + TILE <= cols; c0 += TILE) {                                                      \
-        uint##bits##_t tile[TILE][TILE];                                                           \
-        for (int c = 0; c < TILE; c++) {                                                           \
-          const uint##bits##_t *in =                                                               \
-              (const uint##bits##_t *)(const void *)(src + (c0 + c) * ss0) + r0;                   \
-          for (int r = 0; r < TILE; r++) tile[r][c] = in[r];                                       \
-        }                                                                                          \
-        for (int r = 0; r < TILE; r++)                                                             \
-          memcpy(dst + (r0 + r) * ds1 + c0 * (bits / 8), tile[r], sizeof tile[r]);                 \
-      }                                                                                            \
-      for (int64_t r = r0; r < r0 + TILE; r++)                                                     \
+      for (; c0 + side <= cols; c0 += side)                                                        \
+        turn_##bits(dst + r0 * ds1 + c0 * (bits / 8), ds1, src + c0 * ss0 + r0 * (bits / 8), ss0); \
+      for (int64_t r = r0; r < r0 + side; r++)                                                     \
         for (int64_t c = c0; c < cols; c++)                                                        \
           memcpy(dst + r * ds1 + c * (bits / 8), src + c * ss0 + r * (bits / 8), bits / 8);        \
     }                                                                                              \

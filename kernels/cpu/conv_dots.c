@@ -1,0 +1,172 @@
+/*
+** conv_dots.c - the gradient of a convolution's weight for few channels: dot
+** products of the windows' gradients with shifted rows of the scratch image.
+** Images are prepared in chunks; each element is summed by one thread in an
+** order that sizes alone decide.
+*/
+#include <string.h>
+
+#include "core/alloc.h"
+#include "core/parallel.h"
+#include "kernels/cpu/blocks.h"
+#include "kernels/cpu/conv_plan.h"
+
+/* Positions of a dot product between two additions to its result. */
+#define DOT_POSITIONS 1024
+/* Bytes of images that are prepared at a time. */
+#define CHUNK_BYTES ((int64_t)8 << 20)
+
+static int64_t round_up(int64_t n, int64_t to) { return tlk_ceil_div(n, to) * to; }
+
+typedef struct Dots {
+  const tlk_Conv *conv;
+  const tlk_ConvLoops *loops;
+  int64_t size;
+  tlk_ConvLayout layout;
+  int64_t channels, rows, taps; /* of a group */
+  int64_t row_tiles, tap_tiles;
+  int64_t positions;          /* rounded up to vectors */
+  int64_t in_step, grad_step; /* elements from image to image in scratch */
+  int64_t *offsets;           /* (tap_tiles * dot_taps) */
+  const char *in, *grad;
+  char *in_scratch, *grad_scratch;
+  char *out;
+  int64_t first, images; /* the chunk */
+} Dots;
+
+static void dots_layout(Dots *d) {
+  const tlk_Conv *c = d->conv;
+  const tlk_Windows *w = &c->windows;
+  d->layout = tlk_conv_input_layout(w);
+  d->channels = c->channels_in / c->groups;
+  d->rows = c->channels_out / c->groups;
+  d->taps = d->channels * tlk_conv_product(w->kernel);
+  d->row_tiles = tlk_ceil_div(d->rows, d->loops->dot_rows);
+  d->tap_tiles = tlk_ceil_div(d->taps, d->loops->dot_taps);
+  /* counted through rows of the image's pitch */
+  int64_t last = (w->out[0] - 1) * d->layout.pitch[1] + w->out[1] - 1;
+  d->positions = round_up(last * d->layout.pitch[2] + w->out[2], d->loops->lanes);
+  d->in_step = round_up(c->channels_in * d->layout.channel + d->positions, 16);
+  d->grad_step = c->groups * d->row_tiles * d->loops->dot_rows * d->positions;
+}
+
+/* The last tile is filled up with the last tap; what it gives is not used. */
+static void fill_offsets(Dots *d) {
+  const tlk_Windows *w = &d->conv->windows;
+  int64_t kernel = tlk_conv_product(w->kernel);
+  for (int64_t t = 0; t < d->tap_tiles * d->loops->dot_taps; t++) {
+    int64_t own = tlk_min(t, d->taps - 1), k = own % kernel;
+    int64_t tap[] = {k / (w->kernel[1] * w->kernel[2]), k / w->kernel[2] % w->kernel[1],
+                     k % w->kernel[2]};
+    d->offsets[t] = own / kernel * d->layout.channel + tlk_conv_offset(&d->layout, w, tap);
+  }
+}
+
+/* The windows' gradients of one image in the image's pitch, zeros between. */
+static void copy_gradient(const Dots *d, char *dst, const char *src) {
+  const tlk_Windows *w = &d->conv->windows;
+  const int64_t *pitch = d->layout.pitch;
+  memset(dst, 0, (size_t)(d->grad_step * d->size));
+  for (int64_t o = 0; o < d->conv->channels_out; o++) {
+    int64_t row = o / d->rows * d->row_tiles * d->loops->dot_rows + o % d->rows;
+    char *channel = dst + row * d->positions * d->size;
+    for (int64_t a = 0; a < w->out[0]; a++)
+      for (int64_t b = 0; b < w->out[1]; b++) {
+        memcpy(channel + (a * pitch[1] + b) * pitch[2] * d->size, src,
+               (size_t)(w->out[2] * d->size));
+        src += w->out[2] * d->size;
+      }
+  }
+}
+
+static void prepare_images(void *context, int64_t begin, int64_t end) {
+  const Dots *d = context;
+  const tlk_Conv *c = d->conv;
+  int64_t in = c->channels_in * tlk_conv_product(c->windows.in);
+  int64_t out = c->channels_out * tlk_conv_product(c->windows.out);
+  for (int64_t i = begin; i < end; i++) {
+    char *image = d->in_scratch + i * d->in_step * d->size;
+    int64_t used = c->channels_in * d->layout.channel;
+    tlk_conv_copy(&d->layout, c->channels_in, image, d->in + (d->first + i) * in * d->size,
+                  d->size);
+    memset(image + used * d->size, 0, (size_t)((d->in_step - used) * d->size));
+    copy_gradient(d, d->grad_scratch + i * d->grad_step * d->size,
+                  d->grad + (d->first + i) * out * d->size);
+  }
+}
+
+/* Adds a tile's sums to the result. */
+static void add_tile(const Dots *d, int64_t group, int64_t row, int64_t tap, const double *sums) {
+  int64_t width = d->loops->dot_taps;
+  for (int64_t r = 0; r < d->loops->dot_rows && row + r < d->rows; r++)
+    for (int64_t t = 0; t < width && tap + t < d->taps; t++) {
+      int64_t at = (group * d->rows + row + r) * d->taps + tap + t;
+      if (d->size == 4)
+        ((float *)(void *)d->out)[at] += ((const float *)(const void *)sums)[r * width + t];
+      else
+        ((double *)(void *)d->out)[at] += sums[r * width + t];
+    }
+}
+
+/* Rows of tiles; images are taken together while their gradients stay in cache. */
+static void dot_tiles(void *context, int64_t begin, int64_t end) {
+  const Dots *d = context;
+  const tlk_ConvLoops *f = d->loops;
+  int64_t span = tlk_min(d->positions, DOT_POSITIONS);
+  int64_t together = tlk_max(1, DOT_POSITIONS / span);
+  for (int64_t i = begin; i < end; i++) {
+    int64_t group = i / d->row_tiles, row = i % d->row_tiles * f->dot_rows;
+    const char *grad =
+        d->grad_scratch + (group * d->row_tiles * f->dot_rows + row) * d->positions * d->size;
+    const char *in = d->in_scratch + group * d->channels * d->layout.channel * d->size;
+    for (int64_t image = 0; image < d->images; image += together)
+      for (int64_t at = 0; at < d->positions; at += span)
+        for (int64_t tile = 0; tile < d->tap_tiles; tile++) {
+          double sums[64] = {0}; /* of either type */
+          f->dots(tlk_min(together, d->images - image), tlk_min(span, d->positions - at),
+                  d->offsets + tile * f->dot_taps, in + (image * d->in_step + at) * d->size,
+                  d->in_step, grad + (image * d->grad_step + at) * d->size, d->grad_step,
+                  d->positions, sums);
+          add_tile(d, group, row, tile * f->dot_taps, sums);
+        }
+  }
+}
+
+static bool weight_gradient(Dots *d) {
+  const tlk_Conv *c = d->conv;
+  int64_t each = (d->in_step + d->grad_step) * d->size;
+  int64_t chunk = tlk_max(1, tlk_min(c->batch, CHUNK_BYTES / each));
+  size_t in = (size_t)(chunk * d->in_step * d->size),
+         grad = (size_t)(chunk * d->grad_step * d->size);
+  d->in_scratch = tli_alloc(in);
+  d->grad_scratch = tli_alloc(grad);
+  bool ok = d->in_scratch && d->grad_scratch;
+  int64_t work = d->loops->dot_rows * d->taps * d->positions * chunk;
+  for (d->first = 0; ok && d->first < c->batch; d->first += chunk) {
+    d->images = tlk_min(chunk, c->batch - d->first);
+    tli_parallel_for(d->images, tlk_max(1, TLK_GRAIN / (each / d->size)), prepare_images, d);
+    tli_parallel_for(c->groups * d->row_tiles, tlk_max(1, 4 * TLK_GRAIN / work), dot_tiles, d);
+  }
+  tli_free(d->in_scratch, in);
+  tli_free(d->grad_scratch, grad);
+  return ok;
+}
+
+bool tlk_conv_dots(const tlk_Conv *conv, void *grad_weight, const void *in, const void *grad_out) {
+  bool wide = conv->dtype == TL_F64;
+  Dots d = {.conv = conv,
+            .loops = tlk_isa()->conv[wide],
+            .size = wide ? 8 : 4,
+            .in = in,
+            .grad = grad_out,
+            .out = grad_weight};
+  dots_layout(&d);
+  memset(grad_weight, 0, (size_t)(conv->channels_out * d.taps * d.size));
+  size_t bytes = (size_t)(d.tap_tiles * d.loops->dot_taps) * sizeof *d.offsets;
+  d.offsets = tli_alloc(bytes);
+  if (d.offsets == NULL) return false;
+  fill_offsets(&d);
+  bool ok = weight_gradient(&d);
+  tli_free(d.offsets, bytes);
+  return ok;
+}

@@ -1,0 +1,31 @@
+/*
+** panels.h - the inner loop of convolutions: a few rows times many columns.
+** The left side is read where it lies, one element at a time, from a pointer
+** for each row and offsets that the rows share; so it may be a matrix as well
+** as windows of an image. The right side is a panel of whole vectors.
+*/
+#ifndef TLK_PANELS_H
+#define TLK_PANELS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* More rows than any instruction set's tile has. */
+#define TLK_PANEL_ROWS 8
+/* Terms of a sum between two additions to the result: that much of a panel
+** stays in the first-level cache, and long sums keep their accuracy. */
+#define TLK_PANEL_TERMS 64
+
+/* One set for float, one for double. */
+typedef struct tlk_PanelLoops {
+  int lanes;   /* elements of a vector */
+  int rows;    /* of a tile */
+  int vectors; /* of columns in a tile, at most */
+  /* out[r][c], rows out_step elements apart = the sum over t < n of
+  ** in[r][offsets[t]] * panel[t * pitch + c], for `vectors` vectors of columns;
+  ** added to out if `add`. All pointers of a tile are read, `rows` rows written. */
+  void (*tile)(int rows, int vectors, int64_t n, const int64_t *offsets, const void *const *in,
+               const void *panel, int64_t pitch, bool add, void *out, int64_t out_step);
+} tlk_PanelLoops;
+
+#endif
