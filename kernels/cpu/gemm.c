@@ -22,11 +22,17 @@
 #define SMALL (64 * 64 * 64)
 #define SMALL_VECTOR (256 * 1024)
 #define SMALL_BAND (128 * 128 * 128)
-/* Bands end at multiples of this, which all kernels' tiles divide. */
-#define BAND 64
-/* Elements of a product with a vector that one call makes: there BLAS sums in
-** ways that depend on the size. */
+
+/* The same bits for every number of threads: bands of rows end at multiples of
+** what all of OpenBLAS's kernels take at a time, so each row goes through the
+** same one as in a single call. With columns that does not hold, nor with
+** vectors: there the product is always made in pieces of one size. */
+#define BAND 48
+#define COLUMNS 512
 #define PIECE 256
+/* Rows from which on these are cut, even if there are more columns. */
+#define MANY_ROWS 256
+
 /* What one call of BLAS may be asked for: its sizes are ints. */
 #define BLAS_MAX (1 << 30)
 
@@ -65,8 +71,7 @@ DEFINE_PLAIN(d, double, double, tli_to_double)
 
 static int trans(bool flag) { return flag ? TLK_TRANS : TLK_NO_TRANS; }
 
-/* With a vector on one side the matrix is read once, row by row, in pieces that
-** do not depend on how the work is shared out. */
+/* With a vector on one side the matrix is read once, row by row. */
 #define DEFINE_BLAS(type, x)                                                                     \
   static void blas_##x(const tlk_Gemm *g, int64_t m, int64_t n, int64_t k, const type *a,        \
                        const type *b, type *c, double beta) {                                    \
@@ -76,21 +81,13 @@ static int trans(bool flag) { return flag ? TLK_TRANS : TLK_NO_TRANS; }
     if (n == 1) {                                                                                \
       int step = g->trans_b ? 1 : ldb;                                                           \
       int64_t rows = g->trans_a ? k : m, cols = g->trans_a ? m : k;                              \
-      for (int64_t i = 0; i < m; i += PIECE) {                                                   \
-        int64_t piece = at_most(m - i, PIECE);                                                   \
-        blas->x##gemv(TLK_ROW_MAJOR, trans(g->trans_a), (int)(g->trans_a ? rows : piece),        \
-                      (int)(g->trans_a ? piece : cols), alpha, a + i * (g->trans_a ? 1 : lda),   \
-                      lda, b, step, (type)beta, c + i * ldc, ldc);                               \
-      }                                                                                          \
+      blas->x##gemv(TLK_ROW_MAJOR, trans(g->trans_a), (int)rows, (int)cols, alpha, a, lda, b,    \
+                    step, (type)beta, c, ldc);                                                   \
     } else if (m == 1) {                                                                         \
       int step = g->trans_a ? lda : 1;                                                           \
       int64_t rows = g->trans_b ? n : k, cols = g->trans_b ? k : n;                              \
-      for (int64_t j = 0; j < n; j += PIECE) {                                                   \
-        int64_t piece = at_most(n - j, PIECE);                                                   \
-        blas->x##gemv(TLK_ROW_MAJOR, trans(!g->trans_b), (int)(g->trans_b ? piece : rows),       \
-                      (int)(g->trans_b ? cols : piece), alpha, b + j * (g->trans_b ? ldb : 1),   \
-                      ldb, a, step, (type)beta, c + j, 1);                                       \
-      }                                                                                          \
+      blas->x##gemv(TLK_ROW_MAJOR, trans(!g->trans_b), (int)rows, (int)cols, alpha, b, ldb, a,   \
+                    step, (type)beta, c, 1);                                                     \
     } else {                                                                                     \
       blas->x##gemm(TLK_ROW_MAJOR, trans(g->trans_a), trans(g->trans_b), (int)m, (int)n, (int)k, \
                     alpha, a, lda, b, ldb, (type)beta, c, ldc);                                  \
@@ -136,61 +133,77 @@ static One one_of(tl_DType dtype) {
 typedef struct Batch {
   const tlk_Gemm *g;
   One one;
+  bool rows;     /* rows are cut, not columns */
+  int64_t piece; /* of these in one call; 0: all */
 } Batch;
+
+static Batch batch_of(const tlk_Gemm *g) {
+  Batch batch = {g, one_of(g->dtype), true, 0};
+  if (batch.one != parts_s && batch.one != parts_d) return batch;
+  bool vector = g->m == 1 || g->n == 1;
+  batch.rows = g->m >= g->n || (!vector && g->m >= MANY_ROWS);
+  batch.piece = vector ? PIECE : batch.rows ? 0 : COLUMNS;
+  return batch;
+}
+
+/* Rows, or columns, from begin to end of product i. */
+static void run_part(const Batch *batch, int64_t i, int64_t begin, int64_t end) {
+  tlk_Gemm part = *batch->g;
+  int64_t size = tli_dtype_bytes[part.dtype];
+  const char *a = (const char *)part.a + i * part.stride_a * size;
+  const char *b = (const char *)part.b + i * part.stride_b * size;
+  char *c = (char *)part.c + i * part.stride_c * size;
+  if (batch->rows) {
+    part.m = end - begin;
+    a += begin * (part.trans_a ? 1 : part.lda) * size;
+    c += begin * part.ldc * size;
+  } else {
+    part.n = end - begin;
+    b += begin * (part.trans_b ? part.ldb : 1) * size;
+    c += begin * size;
+  }
+  batch->one(&part, a, b, c);
+}
+
+static void run_pieces(const Batch *batch, int64_t i, int64_t begin, int64_t end) {
+  int64_t piece = batch->piece ? batch->piece : end - begin;
+  for (int64_t at = begin; at < end; at += piece) run_part(batch, i, at, at_most(at + piece, end));
+}
 
 static void run_batch(void *context, int64_t begin, int64_t end) {
   const Batch *batch = context;
   const tlk_Gemm *g = batch->g;
-  int64_t size = tli_dtype_bytes[g->dtype];
-  for (int64_t i = begin; i < end; i++)
-    batch->one(g, (const char *)g->a + i * g->stride_a * size,
-               (const char *)g->b + i * g->stride_b * size, (char *)g->c + i * g->stride_c * size);
+  for (int64_t i = begin; i < end; i++) run_pieces(batch, i, 0, batch->rows ? g->m : g->n);
 }
 
-/* Rows, or columns, from begin to end. */
-static void run_part(const Batch *batch, bool rows, int64_t begin, int64_t end) {
-  tlk_Gemm part = *batch->g;
-  int64_t size = tli_dtype_bytes[part.dtype];
-  if (rows) {
-    part.m = end - begin;
-    part.a = (const char *)part.a + begin * (part.trans_a ? 1 : part.lda) * size;
-    part.c = (char *)part.c + begin * part.ldc * size;
-  } else {
-    part.n = end - begin;
-    part.b = (const char *)part.b + begin * (part.trans_b ? part.ldb : 1) * size;
-    part.c = (char *)part.c + begin * size;
-  }
-  run_batch(&(Batch){&part, batch->one}, 0, part.batch);
-}
-
-static void run_rows(void *context, int64_t begin, int64_t end) {
-  run_part(context, true, begin, end);
-}
-
-static bool is_vector(const tlk_Gemm *g) { return g->m == 1 || g->n == 1; }
-
+/* Bands, or pieces, of each product. */
 static void run_bands(void *context, int64_t begin, int64_t end) {
   const Batch *batch = context;
   const tlk_Gemm *g = batch->g;
-  bool rows = g->m >= g->n;
-  int64_t band = is_vector(g) ? PIECE : BAND;
-  run_part(batch, rows, begin * band, at_most(end * band, rows ? g->m : g->n));
+  int64_t band = batch->piece ? batch->piece : BAND;
+  for (int64_t i = 0; i < g->batch; i++)
+    run_pieces(batch, i, begin * band, at_most(end * band, batch->rows ? g->m : g->n));
+}
+
+/* Rows of each product, one by one. */
+static void run_rows(void *context, int64_t begin, int64_t end) {
+  const Batch *batch = context;
+  for (int64_t i = 0; i < batch->g->batch; i++) run_part(batch, i, begin, end);
 }
 
 static void run_all(const tlk_Gemm *g) {
-  Batch batch = {g, one_of(g->dtype)};
+  Batch batch = batch_of(g);
   double work = (double)g->m * (double)g->n * (double)g->k;
-  int64_t most = g->m > g->n ? g->m : g->n;
   if (batch.one != parts_s && batch.one != parts_d) {
     tli_parallel_for(g->m, SMALL / (g->n * g->k + 1) + 1, run_rows, &batch);
   } else if (g->batch >= tl_get_num_threads()) {
     int64_t least = work < SMALL ? (int64_t)(SMALL / (work + 1)) + 1 : 1;
     tli_parallel_for(g->batch, least, run_batch, &batch);
   } else {
-    int64_t band = is_vector(g) ? PIECE : BAND;
-    double least = is_vector(g) ? SMALL_VECTOR : SMALL_BAND;
-    int64_t bands = (int64_t)(least / (work / (double)most * (double)band)) + 1;
-    tli_parallel_for(tlk_ceil_div(most, band), bands, run_bands, &batch);
+    int64_t lines = batch.rows ? g->m : g->n, band = batch.piece ? batch.piece : BAND;
+    double least = g->m == 1 || g->n == 1 ? SMALL_VECTOR : SMALL_BAND;
+    int64_t bands = (int64_t)(least / (work / (double)lines * (double)band)) + 1;
+    tli_parallel_for(tlk_ceil_div(lines, band), bands, run_bands, &batch);
   }
 }
 
