@@ -2,7 +2,7 @@
 ** conv.c - convolution and its gradients, of any floating dtype: the half
 ** types are computed in float32. The convolution and the gradient of its input
 ** are sums that conv_plan.c lays out, the gradient of its weight comes from
-** conv_dots.c or conv_outer.c. Each output element is summed by one thread in
+** conv_dots.c or conv_outer.c; kernels of one element are in conv_single.c. Each output element is summed by one thread in
 ** an order that sizes alone decide.
 */
 #include "kernels/cpu/conv.h"
@@ -27,6 +27,10 @@ typedef enum Which { FORWARD, INPUT, WEIGHT } Which;
 /* Runs on arrays of one dtype to compute in; `to` is written. */
 static bool dispatch(const tlk_Conv *c, Which which, void *to, const void *a, const void *b,
                      const void *bias) {
+  if (tlk_conv_single(c)) {
+    if (which == WEIGHT) return tlk_conv_single_weight(c, to, a, b);
+    return tlk_conv_single_sums(c, which == INPUT, to, a, b, bias);
+  }
   if (which != WEIGHT) return tlk_conv_sums(c, which == INPUT, to, a, b, bias);
   bool many =
       tlk_conv_many(c, c->channels_out / c->groups, c->batch * tlk_conv_product(c->windows.out));

@@ -42,7 +42,7 @@ static void outer_sizes(Outer *o) {
   o->channels = c->channels_in / c->groups;
   o->rows = c->channels_out / c->groups;
   o->taps = o->channels * tlk_conv_product(c->windows.kernel);
-  o->height = tlk_conv_width(o->loops, o->rows);
+  o->height = tlk_panel_width(o->loops, o->rows);
   o->tiles = tlk_ceil_div(o->rows, o->height);
   o->block = TILES_TOGETHER * o->loops->rows;
   o->blocks = tlk_ceil_div(o->taps, o->block);

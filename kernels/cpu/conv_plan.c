@@ -10,15 +10,8 @@
 /* Below, turning the sums round would cost more than taking them. */
 #define FEW_TERMS 32
 
-static int64_t round_up(int64_t n, int64_t to) { return tlk_ceil_div(n, to) * to; }
-
 bool tlk_conv_many(const tlk_Conv *conv, int64_t channels, int64_t terms) {
   return terms >= FEW_TERMS && channels >= tlk_isa()->panels[conv->dtype == TL_F64]->lanes;
-}
-
-int64_t tlk_conv_width(const tlk_PanelLoops *f, int64_t channels) {
-  int64_t tiles = tlk_ceil_div(channels, f->lanes * f->vectors);
-  return round_up(tlk_ceil_div(channels, tiles), f->lanes);
 }
 
 double tlk_conv_bias(const tlk_ConvPlan *p, int64_t channel) {
@@ -29,7 +22,7 @@ double tlk_conv_bias(const tlk_ConvPlan *p, int64_t channel) {
 
 static void choose_tiles(tlk_ConvPlan *p) {
   if (p->panels)
-    p->height = tlk_conv_width(p->panels, p->rows);
+    p->height = tlk_panel_width(p->panels, p->rows);
   else
     p->height = p->rows * 2 <= p->lanes->rows ? 1 : p->lanes->rows;
   p->tiles = tlk_ceil_div(p->rows, p->height);

@@ -50,6 +50,14 @@ bool tlk_conv_sums(const tlk_Conv *conv, bool backward, void *out, const void *i
 bool tlk_conv_dots(const tlk_Conv *conv, void *grad_weight, const void *in, const void *grad_out);
 bool tlk_conv_outer(const tlk_Conv *conv, void *grad_weight, const void *in, const void *grad_out);
 
+/* Whether it is a product of matrices that is worth being taken as one, and
+** then the same. */
+bool tlk_conv_single(const tlk_Conv *conv);
+bool tlk_conv_single_sums(const tlk_Conv *conv, bool backward, void *out, const void *in,
+                          const void *weight, const void *bias);
+bool tlk_conv_single_weight(const tlk_Conv *conv, void *grad_weight, const void *in,
+                            const void *grad_out);
+
 /* Both set failed on lack of memory. */
 void tlk_conv_run_lanes(tlk_ConvPlan *p);
 void tlk_conv_run_panels(tlk_ConvPlan *p);
@@ -57,8 +65,6 @@ void tlk_conv_run_panels(tlk_ConvPlan *p);
 /* Whether so many channels are worth vectors of them, if each result is the sum
 ** of so many terms. */
 bool tlk_conv_many(const tlk_Conv *conv, int64_t channels, int64_t terms);
-/* Rows of tiles of vectors that `channels` are best cut into. */
-int64_t tlk_conv_width(const tlk_PanelLoops *f, int64_t channels);
 double tlk_conv_bias(const tlk_ConvPlan *p, int64_t channel);
 
 #endif

@@ -1,12 +1,12 @@
 /*
-** gemm.c - matrix products. float32 and float64 go to BLAS; the half types
-** are converted tile by tile to float32 and multiplied there; integers, which
-** wrap around, have a plain loop, as have all types where there is no BLAS.
+** gemm.c - matrix products. float32 and float64 go to BLAS, but middling sizes,
+** or all where there is no BLAS, to panels.c; the half types are converted tile
+** by tile to float32; integers, which wrap around, have a plain loop.
 **
 ** BLAS is held to one thread: its own spin while they wait, and share out
 ** middling sizes badly. A batch of products is shared out here by product, a
 ** large product in bands of rows or columns. Each element is summed as it would
-** be in one call, since BLAS never shares out k.
+** be in one call, since neither ever shares out k.
 */
 #include <limits.h>
 
@@ -15,6 +15,7 @@
 #include "kernels/cpu/blas.h"
 #include "kernels/cpu/blocks.h"
 #include "kernels/cpu/cpu.h"
+#include "kernels/cpu/panels.h"
 
 /* Multiplications worth a thread: of products of matrices, of those with a
 ** vector, which wait for memory, and of one product cut in bands. OpenBLAS has
@@ -33,6 +34,8 @@
 /* Rows from which on these are cut, even if there are more columns. */
 #define MANY_ROWS 256
 
+/* Up to so many multiplications tiles of our own are as fast as BLAS or faster. */
+#define MIDDLING (256 * 256 * 256)
 /* What one call of BLAS may be asked for: its sizes are ints. */
 #define BLAS_MAX (1 << 30)
 
@@ -41,31 +44,29 @@
 /* One row of c at a time, so that the inner loop runs along memory where b is
 ** not transposed. Integers wrap around, which is the same for either sign, so
 ** they are computed unsigned. */
-#define DEFINE_PLAIN(name, type, wide, number)                                            \
-  static void plain_##name(const tlk_Gemm *g, const void *a_, const void *b_, void *c_) { \
-    const type *a = a_, *b = b_;                                                          \
-    int64_t sam = g->trans_a ? 1 : g->lda, sak = g->trans_a ? g->lda : 1;                 \
-    int64_t sbk = g->trans_b ? 1 : g->ldb, sbn = g->trans_b ? g->ldb : 1;                 \
-    type alpha = (type)number(g->alpha), beta = (type)number(g->beta);                    \
-    for (int64_t i = 0; i < g->m; i++) {                                                  \
-      type *row = (type *)c_ + i * g->ldc;                                                \
-      for (int64_t j = 0; j < g->n; j++)                                                  \
-        row[j] = beta != 0 ? (type)((wide)row[j] * (wide)beta) : 0;                       \
-      for (int64_t p = 0; p < g->k; p++) {                                                \
-        wide x = (wide)alpha * (wide)a[i * sam + p * sak];                                \
-        const type *from = b + p * sbk;                                                   \
-        for (int64_t j = 0; j < g->n; j++)                                                \
-          row[j] = (type)((wide)row[j] + x * (wide)from[j * sbn]);                        \
-      }                                                                                   \
-    }                                                                                     \
+#define DEFINE_PLAIN(bits)                                                                         \
+  static void plain_##bits(const tlk_Gemm *g, const void *a_, const void *b_, void *c_) {          \
+    typedef uint##bits##_t type;                                                                   \
+    const type *a = a_, *b = b_;                                                                   \
+    int64_t sam = g->trans_a ? 1 : g->lda, sak = g->trans_a ? g->lda : 1;                          \
+    int64_t sbk = g->trans_b ? 1 : g->ldb, sbn = g->trans_b ? g->ldb : 1;                          \
+    type alpha = (type)tli_to_int(g->alpha), beta = (type)tli_to_int(g->beta);                     \
+    for (int64_t i = 0; i < g->m; i++) {                                                           \
+      type *row = (type *)c_ + i * g->ldc;                                                         \
+      for (int64_t j = 0; j < g->n; j++) row[j] = beta != 0 ? (type)((uint64_t)row[j] * beta) : 0; \
+      for (int64_t p = 0; p < g->k; p++) {                                                         \
+        uint64_t x = (uint64_t)alpha * a[i * sam + p * sak];                                       \
+        const type *from = b + p * sbk;                                                            \
+        for (int64_t j = 0; j < g->n; j++)                                                         \
+          row[j] = (type)((uint64_t)row[j] + x * (uint64_t)from[j * sbn]);                         \
+      }                                                                                            \
+    }                                                                                              \
   }
 
-DEFINE_PLAIN(8, uint8_t, uint64_t, tli_to_int)
-DEFINE_PLAIN(16, uint16_t, uint64_t, tli_to_int)
-DEFINE_PLAIN(32, uint32_t, uint64_t, tli_to_int)
-DEFINE_PLAIN(64, uint64_t, uint64_t, tli_to_int)
-DEFINE_PLAIN(s, float, float, tli_to_double)
-DEFINE_PLAIN(d, double, double, tli_to_double)
+DEFINE_PLAIN(8)
+DEFINE_PLAIN(16)
+DEFINE_PLAIN(32)
+DEFINE_PLAIN(64)
 
 /* ---- float32 and float64 ---- */
 
@@ -117,10 +118,12 @@ DEFINE_BLAS(double, d)
 
 typedef void (*One)(const tlk_Gemm *g, const void *a, const void *b, void *c);
 
-static One one_of(tl_DType dtype) {
+/* For products of that dtype, of the sizes of g. */
+static One one_of(const tlk_Gemm *g, tl_DType dtype) {
+  bool small = g->m > 1 && g->n > 1 && (double)g->m * (double)g->n * (double)g->k <= MIDDLING;
   switch (dtype) {
-  case TL_F32: return tlk_blas() ? parts_s : plain_s;
-  case TL_F64: return tlk_blas() ? parts_d : plain_d;
+  case TL_F32: return small || !tlk_blas() ? tlk_panel_gemm : parts_s;
+  case TL_F64: return small || !tlk_blas() ? tlk_panel_gemm : parts_d;
   case TL_I8:
   case TL_U8: return plain_8;
   case TL_I16: return plain_16;
@@ -138,7 +141,8 @@ typedef struct Batch {
 } Batch;
 
 static Batch batch_of(const tlk_Gemm *g) {
-  Batch batch = {g, one_of(g->dtype), true, 0};
+  Batch batch = {g, one_of(g, g->dtype), true, 0};
+  batch.rows = g->m >= g->n || !tli_is_float(g->dtype);
   if (batch.one != parts_s && batch.one != parts_d) return batch;
   bool vector = g->m == 1 || g->n == 1;
   batch.rows = g->m >= g->n || (!vector && g->m >= MANY_ROWS);
@@ -194,7 +198,7 @@ static void run_rows(void *context, int64_t begin, int64_t end) {
 static void run_all(const tlk_Gemm *g) {
   Batch batch = batch_of(g);
   double work = (double)g->m * (double)g->n * (double)g->k;
-  if (batch.one != parts_s && batch.one != parts_d) {
+  if (!tli_is_float(g->dtype)) {
     tli_parallel_for(g->m, SMALL / (g->n * g->k + 1) + 1, run_rows, &batch);
   } else if (g->batch >= tl_get_num_threads()) {
     int64_t least = work < SMALL ? (int64_t)(SMALL / (work + 1)) + 1 : 1;
@@ -249,7 +253,7 @@ static bool half_tile(const tlk_Gemm *g, const Tiles *t, const char *a, const ch
   int64_t m = at_most(g->m - i, TILE_M), n = at_most(g->n - j, TILE_N);
   char *to = c + (i * g->ldc + j) * 2;
   double beta = tli_to_double(g->beta);
-  One one = one_of(TL_F32);
+  One one = one_of(g, TL_F32);
   if (beta != 0) TL_TRY(convert(TL_F32, t->c, n, g->dtype, to, g->ldc, m, n));
   for (int64_t p = 0; p < g->k; p += TILE_K) {
     int64_t k = at_most(g->k - p, TILE_K);
@@ -324,7 +328,7 @@ bool tlk_gemm(const tlk_Gemm *g) {
   if (g->k == 0) return scale(g);
   TL_TRY(fits_blas(g));
   if (g->dtype == TL_F16 || g->dtype == TL_BF16) return half(g);
-  if (one_of(g->dtype) == NULL)
+  if (one_of(g, g->dtype) == NULL)
     return tli_fail(TL_EDTYPE, "matmul: not defined for %s tensors", tl_dtype_name(g->dtype));
   run_all(g);
   return true;

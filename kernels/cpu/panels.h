@@ -7,8 +7,7 @@
 #ifndef TLK_PANELS_H
 #define TLK_PANELS_H
 
-#include <stdbool.h>
-#include <stdint.h>
+#include "core/backend.h"
 
 /* More rows than any instruction set's tile has. */
 #define TLK_PANEL_ROWS 8
@@ -27,5 +26,14 @@ typedef struct tlk_PanelLoops {
   void (*tile)(int rows, int vectors, int64_t n, const int64_t *offsets, const void *const *in,
                const void *panel, int64_t pitch, bool add, void *out, int64_t out_step);
 } tlk_PanelLoops;
+
+/* Columns of the panels that n columns are best cut into: whole vectors. */
+static inline int64_t tlk_panel_width(const tlk_PanelLoops *f, int64_t n) {
+  int64_t most = (int64_t)f->lanes * f->vectors, panels = (n + most - 1) / most;
+  return ((n + panels - 1) / panels + f->lanes - 1) / f->lanes * f->lanes;
+}
+
+/* c = alpha a b + beta c, of float or double, for one product of a batch. */
+void tlk_panel_gemm(const tlk_Gemm *g, const void *a, const void *b, void *c);
 
 #endif
