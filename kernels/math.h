@@ -355,14 +355,8 @@ TLM_FLOATING1(trigamma, 0, {
   double result = v > 0 ? direct : wave * wave - direct;
   return (T)(v <= 0 && v == floor(v) ? (double)INFINITY : result);
 })
-TLM_FLOATING1(tetragamma, 0, {
-  double v = x;
-  double turn = TLM_PI * (v - rint(v));
-  double wave = TLM_PI / sin(turn);
-  double direct = tlm_polygamma(2, v <= 0 ? 1 - v : v);
-  double result = v > 0 ? direct : direct - 2 * wave * wave * TLM_PI / tan(turn);
-  return (T)(v <= 0 && v == floor(v) ? (double)NAN : result);
-})
+/* p[0] the order, from 2 on. */
+TLM_FLOATING1(higher_gamma, 1, return (T)tlm_higher_gamma((int)p[0], (double)x);)
 
 /* ---- bounds -------------------------------------------------------------------- */
 

@@ -63,14 +63,14 @@ TLM_FN double tlm_erfinv(double y) {
 
 /* ---- polygamma ---------------------------------------------------------------- */
 
-/* The polygamma functions of order 0 to 2: lifted by recurrence to where the
+/* The polygamma functions of order 0 and 1: lifted by recurrence to where the
 ** asymptotic series holds; negative arguments by reflection. */
 TLM_FN double tlm_polygamma(int order, double x) {
   double sum = 0;
   for (int k = 0; k < 12; k++) {
     bool below = x < 12;
     double r = 1 / x;
-    double term = order == 0 ? -r : order == 1 ? r * r : -2 * r * r * r;
+    double term = order == 0 ? -r : r * r;
     sum += below ? term : 0;
     x += below ? 1 : 0;
   }
@@ -84,20 +84,55 @@ TLM_FN double tlm_polygamma(int order, double x) {
               s * (1.0 / 252 - s * (1.0 / 240 - s * (1.0 / 132 - s * (691.0 / 32760 - s / 12))))));
     return sum + log(x) - 0.5 * r - tail;
   }
-  if (order == 1) {
-    double tail =
-        r * s *
-        (1.0 / 6 -
-         s * (1.0 / 30 -
-              s * (1.0 / 42 - s * (1.0 / 30 - s * (5.0 / 66 - s * (691.0 / 2730 - s * 7 / 6))))));
-    return sum + r + 0.5 * s + tail;
-  }
   double tail =
-      s * s *
-      (1.0 / 2 -
-       s * (1.0 / 6 -
-            s * (1.0 / 6 - s * (3.0 / 10 - s * (5.0 / 6 - s * (691.0 / 210 - s * 35 / 2))))));
-  return sum - s - r * s - tail;
+      r * s *
+      (1.0 / 6 -
+       s * (1.0 / 30 -
+            s * (1.0 / 42 - s * (1.0 / 30 - s * (5.0 / 66 - s * (691.0 / 2730 - s * 7 / 6))))));
+  return sum + r + 0.5 * s + tail;
+}
+
+/* The sum of (x + k)^-s over k from 0 (Hurwitz's zeta function) for x > 0 and
+** whole s from 3: the first terms, then the rest by Euler and Maclaurin. The
+** numbers are those of Bernoulli divided by (2j)!. */
+TLM_FN double tlm_zeta(double s, double x) {
+  const double b[8] = {1.0 / 12,
+                       -1.0 / 720,
+                       1.0 / 30240,
+                       -1.0 / 1209600,
+                       1.0 / 47900160,
+                       -691.0 / 1307674368000.0,
+                       1.0 / 74724249600.0,
+                       -3617.0 / 10670622842880000.0};
+  double sum = 0;
+  double far = 12 + s;
+  for (; x < far; x += 1) sum += pow(x, -s);
+  double first = pow(x, -s);
+  double r = 1 / x;
+  double factor = s * r; /* s (s + 1) ... (s + 2j) / x^(2j + 1) */
+  double tail = 0;
+  for (int j = 0; j < 8; j++) {
+    tail += b[j] * factor;
+    factor *= (s + 2 * j + 1) * r * (s + 2 * j + 2) * r;
+  }
+  return sum + first * (0.5 + tail) + pow(x, 1 - s) / (s - 1);
+}
+
+/* The polygamma function of order n from 2: (-1)^(n + 1) n! zeta(n + 1, x). Of
+** x < 0 the terms on either side of 0 are summed apart. */
+TLM_FN double tlm_higher_gamma(int n, double x) {
+  double s = n + 1;
+  double low = floor(x);
+  double near = low + 1 - x; /* 0 < near <= 1, the last one before 0 */
+  double factorial = 1;
+  for (int k = 2; k <= n && k <= 171; k++) factorial *= k;
+  double sign = n & 1 ? 1 : -1;
+  if (x <= 0 && x == low) return sign * (double)INFINITY;
+  if (x > 0 && isinf(x)) return (double)NAN; /* as PyTorch has it, 0 * inf */
+  if (x > 0 || isnan(x)) return sign * factorial * tlm_zeta(s, x);
+  /* the poles on either side first: what they leave may cancel */
+  double poles = tlm_zeta(s, x - low) + sign * tlm_zeta(s, near);
+  return sign * factorial * (poles - sign * tlm_zeta(s, 1 - x));
 }
 
 /* ---- modified Bessel functions ------------------------------------------------

@@ -303,3 +303,72 @@ describe("special functions", function()
       assert.raises("frexp", "int64", function() torch.tensor({1}):frexp() end)
    end)
 end)
+
+describe("polygamma", function()
+   local zeta3 <const>, pi4 <const> = 1.2020569031595942854, math.pi ^ 4
+   -- order, point, value: closed forms at 1 and 1/2, and from there by recurrence
+   local known = {
+      {2, 1, -2 * zeta3}, {2, 0.5, -14 * zeta3}, {2, -0.5, 16 - 14 * zeta3}, {2, 0, -inf}, {2, -3, -inf},
+      {3, 1, pi4 / 15}, {3, 0.5, pi4}, {3, -0.5, pi4 + 96}, {3, -1, inf}, {4, 2, 24 - 24 * 1.0369277551433699263},
+      {2, -inf, -inf}, {3, nan, nan},
+   }
+
+   it("has the values known of orders from 2", function()
+      for _, row in ipairs(known) do
+         local n, x, value = table.unpack(row)
+         local result = torch.polygamma(n, torch.tensor({x}, {dtype = "float64"})):item()
+         assert.is_true(result == value or value ~= value and result ~= result
+            or math.abs(result / value - 1) < 1e-14, ("polygamma(%d, %g) is %.17g"):format(n, x, result))
+      end
+   end)
+
+   it("is symmetric about 1/2 halfway between poles, far from 0 too", function()
+      local x = torch.tensor({1000.5, 2.0 ^ 40 + 0.5}, {dtype = "float64"})
+      local quotient = torch.polygamma(2, -x) / torch.polygamma(2, 1 + x)
+      assert.close(torch.ones(2, {dtype = "float64"}), quotient, 1e-14)
+   end)
+
+   it("has its next order as derivative, in place too", function()
+      local at = {0.5, 1.0}
+      local expected = torch.tensor({pi4, pi4 / 15}, {dtype = "float64"})
+      assert.close(expected, gradients(function(x) return torch.polygamma(2, x) end, leaf(at)), 1e-13)
+      assert.close(expected, gradients(function(x) return x:clone():polygamma_(2) end, leaf(at)), 1e-13)
+      assert.raises("polygamma", "n from 0", function() torch.polygamma(-1, torch.ones(1)) end)
+   end)
+end)
+
+describe("PyTorch's corners", function()
+   local function bytes(...) return torch.tensor({...}, {dtype = "uint8"}) end
+
+   it("bool squared is int64", function()
+      local mask = torch.tensor {true, false}
+      assert.close(torch.tensor {1, 0}, mask:square(), 0)
+      assert.raises("square_", "bool", function() mask:square_() end)
+   end)
+
+   it("beside uint8 -1 is 255", function()
+      assert.close(torch.tensor {true, false}, bytes(7, 255):lt(-1), 0)
+      assert.close(bytes(7, 0), bytes(7, 255) % -1, 0)
+      assert.close(bytes(0, 1), bytes(7, 255) // -1, 0)
+   end)
+
+   it("logit with eps above a half has two values", function()
+      local high = math.log(1.5)
+      assert.close(torch.tensor {high, -high, nan}, torch.tensor {0.1, 0.7, nan}:logit(0.6), 1e-6)
+   end)
+
+   it("ldexp keeps half types beside integers", function()
+      local x = torch.tensor({1.5, 3}, {dtype = "bfloat16"})
+      assert.close(torch.tensor({6.0, 1.5}, {dtype = "bfloat16"}), torch.ldexp(x, torch.tensor {2, -1}), 0)
+   end)
+
+   it("nextafter has slope 1 where it steps", function()
+      local x, y = leaf {1, 2, 3}, leaf {1, 5, 0}
+      assert.close({0.0, 1, 1}, gradients(function(a) return torch.nextafter(a, y:detach()) end, x), 0)
+   end)
+
+   it("float_power_ takes float64 only", function()
+      assert.close(torch.tensor({8.0}, {dtype = "float64"}), torch.tensor({2.0}, {dtype = "float64"}):float_power_(3), 0)
+      assert.raises("float_power_", "float64", function() torch.ones(1):float_power_(2) end)
+   end)
+end)

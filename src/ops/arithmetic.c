@@ -80,6 +80,28 @@ done:
   return back;
 }
 
+bool tlo_float_power_(tl_Tensor *self, tl_Tensor *exponent) {
+  if (self->dtype != TL_F64)
+    return tli_fail(TL_EDTYPE, "float_power_: self: expected float64, got %s",
+                    tl_dtype_name((tl_DType)self->dtype));
+  return tlo_pow_(self, exponent);
+}
+
+/* Powers of integers are float32, and the product as wide as they are: half
+** floats are rounded back. */
+tl_Tensor *tlo_ldexp(tl_Tensor *self, tl_Tensor *other) {
+  bool keeps = tli_is_float((tl_DType)self->dtype) && !tli_is_float((tl_DType)other->dtype);
+  tl_Tensor *t[2] = {NULL};
+  tl_Tensor *result = NULL;
+  TLI_SLOT(t[0], tlo_exp2(other));
+  TLI_SLOT(t[1], tlo_mul(self, t[0]));
+  result = keeps && t[1]->dtype != self->dtype ? tlo_to_dtype(t[1], (tl_DType)self->dtype)
+                                               : tli_retain(t[1]);
+done:
+  tli_release_results(t, 2);
+  return result;
+}
+
 /* ---- special functions ---- */
 
 /* log(other), 0 where self is 0, NaN where other is. */
@@ -112,12 +134,10 @@ done:
 }
 
 tl_Tensor *tlo_polygamma(tl_Tensor *self, int64_t n) {
-  switch (n) {
-  case 0: return tlo_digamma(self);
-  case 1: return tlo_trigamma(self);
-  case 2: return tlo_tetragamma(self);
-  default: return tli_fail_null(TL_EARG, "polygamma: expected n of 0, 1 or 2, got %" PRId64, n);
-  }
+  if (n < 0 || n > INT16_MAX)
+    return tli_fail_null(TL_EARG, "polygamma: expected n from 0 to %d, got %" PRId64, INT16_MAX, n);
+  if (n == 0) return tlo_digamma(self);
+  return n == 1 ? tlo_trigamma(self) : tlo_higher_gamma(self, n);
 }
 
 /* p (p - 1) / 4 log(pi) + the sum of lgamma(self - i / 2) for i < p. */
@@ -165,12 +185,26 @@ done:
   return result;
 }
 
+/* Brought into [eps, 1 - eps]; of eps above a half, where that is empty, what
+** is below eps becomes eps. */
+static tl_Tensor *clamp_probability(tl_Tensor *self, double eps) {
+  if (!(eps > 0.5)) return clamp_to(self, eps, 1 - eps);
+  tl_Tensor *t[2] = {NULL};
+  tl_Tensor *result = NULL;
+  TLI_SLOT(t[0], tli_with_number(tlo_lt, self, tli_float(eps)));
+  TLI_SLOT(t[1], tli_with_number(tlo_clamp_max, self, tli_float(1 - eps)));
+  result = tli_where_then(t[0], tli_float(eps), t[1]);
+done:
+  tli_release_results(t, 2);
+  return result;
+}
+
 tl_Tensor *tlo_logit(tl_Tensor *self, double eps) {
   tl_Tensor *t[4] = {NULL};
   tl_Tensor *result = NULL;
   TLI_SLOT(t[0],
            tli_is_float((tl_DType)self->dtype) ? tli_retain(self) : tlo_to_dtype(self, TL_F32));
-  TLI_SLOT(t[1], isnan(eps) ? tli_retain(t[0]) : clamp_to(t[0], eps, 1 - eps));
+  TLI_SLOT(t[1], isnan(eps) ? tli_retain(t[0]) : clamp_probability(t[0], eps));
   TLI_SLOT(t[2], tli_number_with(tli_minus, tli_int(1), t[1]));
   TLI_SLOT(t[3], tlo_true_divide(t[1], t[2]));
   result = tlo_log(t[3]);

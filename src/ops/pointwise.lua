@@ -99,6 +99,8 @@ op {"pow_backward_exponent(Tensor grad, Tensor self, Tensor exponent, Tensor res
 op {"float_power(Tensor self, Operand exponent) -> Tensor",
     doc = "self to the power exponent, computed in float64.",
     expr = "pow(to_dtype(self, 'float64'), exponent)", examples = {"P(3, 4), T(3, 4)", "P(3), 2"}}
+op {"float_power_(Tensor self, Operand exponent) -> self", doc = "The same over self, which must be float64.",
+    composite = true, func = false, nondiff = "see pow_", examples = {"P(3, 4), T(3, 4)"}}
 
 op {"scaled(Tensor self, Number factor) -> Tensor", internal = true, composite = true}
 
@@ -208,14 +210,16 @@ unary("erfinv", {doc = "The inverse of erf, on (-1, 1).",
 unary("lgamma", {doc = "Logarithm of the absolute value of the gamma function.",
    grad = {self = "grad * digamma(self)"}, examples = {"P(3, 4)"}})
 unary("digamma", {doc = "Derivative of lgamma.", grad = {self = "grad * trigamma(self)"}, examples = {"P(3, 4)"}})
-unary("trigamma", {name = "polygamma", internal = true, inplace = false, grad = {self = "grad * tetragamma(self)"},
+unary("trigamma", {name = "polygamma", internal = true, inplace = false, grad = {self = "grad * higher_gamma(self, 2)"},
    examples = {"P(3, 4)"}})
-unary("tetragamma", {name = "polygamma", internal = true, inplace = false, nondiff = "third derivative of lgamma"})
+op {"higher_gamma(Tensor self, int n) -> Tensor",
+    name = "polygamma", internal = true, pointwise = {types = "floating"},
+    grad = {self = "grad * higher_gamma(self, n + 1)"}}
 op {"polygamma(Tensor self, int n) -> Tensor",
-    doc = "The n-th derivative of digamma, n = 0, 1 or 2; as a function torch.polygamma(n, self).",
-    composite = true, inplace = true, gradcheck = {second = false}, examples = {"P(3, 4), 1", "P(3), 0"}}
+    doc = "The n-th derivative of digamma, n from 0; as a function torch.polygamma(n, self).",
+    composite = true, inplace = true, examples = {"P(3, 4), 1", "P(3), 0", "P(3), 4"}}
 op {"polygamma.first(int n, Tensor self) -> Tensor", doc = "The same with n first.", expr = "polygamma(self, n)",
-    method = false, gradcheck = {second = false}, examples = {"1, P(3, 4)"}}
+    method = false, examples = {"1, P(3, 4)"}}
 op {"mvlgamma(Tensor self, int p) -> Tensor",
     doc = "The logarithm of the multivariate gamma function of p dimensions.", composite = true, inplace = true,
     alias = {"multigammaln"}, examples = {"P(3, 4) + 2, 3", "P(3), 1"}}
@@ -264,9 +268,12 @@ op {"copysign(Tensor self, Operand other) -> Tensor",
     examples = {"T(3, 4), T(4)"}}
 op {"nextafter(Tensor self, Operand other) -> Tensor",
     doc = "The next representable number after self towards other.", method = true,
-    pointwise = {types = "floating"}, inplace = true, nondiff = "a step function", examples = {"T(3), T(3)"}}
+    pointwise = {types = "floating"}, inplace = true,
+    grad = {self = "keep_where(grad, ne(self, other))", other = "zeros_like(grad)"},
+    gradcheck = false, examples = {"T(3), T(3)"}}
 op {"ldexp(Tensor self, Operand other) -> Tensor",
-    doc = "self * 2^other, elementwise.", expr = "self * exp2(other)", inplace = true, examples = {"T(3, 4), T(4)"}}
+    doc = "self * 2^other, elementwise; integers of other leave self its floating dtype.",
+    composite = true, inplace = true, examples = {"T(3, 4), T(4)"}}
 op {"heaviside(Tensor self, Operand values) -> Tensor",
     doc = "0 where self < 0 or NaN, 1 where self > 0, values where self is 0.",
     pointwise = {types = "number"}, inplace = true, nondiff = "a step function", examples = {"T(3, 4), T(4)"}}
