@@ -307,3 +307,48 @@ describe("statistics", function()
       assert.raises("histc", "finite", function() torch.tensor({1.0, inf}):histc(3) end)
    end)
 end)
+
+describe("PyTorch's forms", function()
+   local x = torch.tensor {{1.0, 3}, {4, 8}}
+
+   it("of var and std say whether they are unbiased by position", function()
+      assert.close(torch.tensor {2.0, 8}, x:var(2, true), 1e-6)
+      assert.close(torch.tensor {{1.0}, {2}}, x:std(2, false, true), 1e-6)
+      assert.close(6.5, x:var(false), 1e-6)
+      local std, mean = torch.std_mean(x, false)
+      assert.close({math.sqrt(6.5), 4.0}, {std:item(), mean:item()}, 1e-6)
+      assert.close(torch.tensor {1.0, 4}, (torch.var_mean(x, 2, false)), 1e-6)
+   end)
+
+   it("of norm have names", function()
+      local a = torch.tensor {{3.0, 0}, {0, -4}}
+      assert.close(5.0, a:norm("fro"), 1e-6)
+      assert.close(torch.tensor {3.0, 4}, a:norm("fro", 1), 1e-6)
+      assert.close(7.0, a:norm("nuc"), 1e-6)
+      assert.raises("norm", "'fro' or 'nuc'", function() a:norm("max") end)
+   end)
+
+   it("of all and any reduce nothing over no dimensions, and keep uint8", function()
+      assert.close(torch.tensor {{true, true}, {true, true}}, x:any {dim = {}}, 0)
+      assert.same({0, 3}, torch.zeros(0, 3):all {dim = {}}.shape)
+      local bytes = torch.tensor({{0, 2}, {1, 1}}, {dtype = "uint8"})
+      assert.close(torch.tensor({0, 1}, {dtype = "uint8"}), bytes:all(2), 0)
+      assert.equal("bool", bytes:prod(1, {dtype = "bool"}).dtype)
+   end)
+
+   -- between neighbours a and b of n elements the slope is (b - a)(n - 1)
+   it("of quantile have a derivative by q", function()
+      local q = torch.tensor({0.1, 0.5}, {requires_grad = true})
+      torch.tensor {1.0, 4, 9, 16}:quantile(q):sum():backward()
+      assert.close(torch.tensor {9.0, 15}, q.grad, 1e-5)
+   end)
+
+   it("of histc find a part by one product, not by edges that are rounded", function()
+      local counts = torch.histc(torch.tensor({0, 0.3, 1, 1.2}, {dtype = "float64"}), 10, 0, 1)
+      assert.close({1.0, 0, 0, 1, 0, 0, 0, 0, 0, 1}, counts, 0)
+   end)
+
+   it("of cov refuse negative weights", function()
+      assert.raises("cov", "fweights", "negative", function() torch.cov(x, {fweights = torch.tensor {1, -1}}) end)
+   end)
+end)

@@ -2,6 +2,7 @@
 ** moments.c - mean, variance, norms and the logarithm of a sum of exponentials.
 */
 #include <math.h>
+#include <string.h>
 
 #include "ops/axes.h"
 
@@ -173,6 +174,22 @@ tl_Tensor *tlo_std(tl_Tensor *self, tl_Ints dim, tl_Scalar correction, bool unbi
   tl_Tensor *result = variance ? tlo_root(variance) : NULL;
   tli_release(variance);
   return result;
+}
+
+tl_Tensor *tlo_var_unbiased(tl_Tensor *self, bool unbiased) {
+  return tlo_var(self, TLI_NOINTS, tli_int(1), unbiased, false);
+}
+
+tl_Tensor *tlo_var_dim(tl_Tensor *self, tl_Ints dim, bool unbiased, bool keepdim) {
+  return tlo_var(self, dim, tli_int(1), unbiased, keepdim);
+}
+
+tl_Tensor *tlo_std_unbiased(tl_Tensor *self, bool unbiased) {
+  return tlo_std(self, TLI_NOINTS, tli_int(1), unbiased, false);
+}
+
+tl_Tensor *tlo_std_dim(tl_Tensor *self, tl_Ints dim, bool unbiased, bool keepdim) {
+  return tlo_std(self, dim, tli_int(1), unbiased, keepdim);
 }
 
 /* ---- logsumexp ---- */
@@ -375,4 +392,13 @@ tl_Tensor *tlo_norm(tl_Tensor *self, tl_Scalar p, tl_Ints dim, bool keepdim, tl_
   tl_Tensor *result = t ? tlo_p_norm(t, p, dim, keepdim) : NULL;
   tli_release(t);
   return result;
+}
+
+tl_Tensor *tlo_norm_name(tl_Tensor *self, const char *p, tl_Ints dim, bool keepdim,
+                         tl_DType dtype) {
+  if (strcmp(p, "fro") == 0) return tlo_norm(self, tli_int(2), dim, keepdim, dtype);
+  if (strcmp(p, "nuc") != 0)
+    return tli_fail_null(TL_EARG, "norm: p: expected a number, 'fro' or 'nuc', got '%.40s'", p);
+  tl_Ints last = {2, (int64_t[]){-2, -1}};
+  return tlo_matrix_norm(self, p, dim.v ? dim : last, keepdim, dtype);
 }

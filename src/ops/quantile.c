@@ -71,7 +71,7 @@ static tl_Tensor *chain_ranks(tli_Chain *c, tl_Tensor *sorted, tl_Tensor *q, boo
   return TLI_STEP(c, tlo_where(bad, end, ranks));
 }
 
-/* The elements of those ranks. */
+/* The elements of those whole ranks. */
 static tl_Tensor *chain_at(tli_Chain *c, tl_Tensor *sorted, tl_Tensor *ranks) {
   tl_Tensor *whole = TLI_STEP(c, tlo_to_dtype(ranks, TL_I64));
   tl_Tensor *position = TLI_STEP(c, tli_with_number(tli_plus, whole, tli_int(1)));
@@ -133,9 +133,9 @@ static tl_Tensor *quantile(const char *op, tl_Tensor *self, tl_Tensor *q, int64_
   }
   if (c.failed) return tli_chain_end(&c, NULL);
   tl_Tensor *list = TLI_STEP(&c, tlo_reshape(q, (tl_Ints){1, (int64_t[]){q->numel}}));
-  tl_Tensor *fixed = TLI_STEP(&c, tlo_detach(list)); /* q has no derivative */
+  if (way != LINEAR) list = TLI_STEP(&c, tlo_detach(list)); /* steps, as functions of q */
   tl_Tensor *values = TLI_STEP(&c, tlo_detach(out[0]));
-  tl_Tensor *ranks = c.failed ? NULL : chain_ranks(&c, values, fixed, skip_nan);
+  tl_Tensor *ranks = c.failed ? NULL : chain_ranks(&c, values, list, skip_nan);
   int64_t sizes[TL_MAX_DIMS];
   memcpy(sizes, out[0]->sizes, sizeof sizes);
   sizes[out[0]->ndim - 1] = q->numel;

@@ -12,9 +12,20 @@ static tl_DType sum_dtype(const tl_Tensor *self, tl_DType wish) {
   return tli_is_float((tl_DType)self->dtype) ? (tl_DType)self->dtype : TL_I64;
 }
 
+static tl_Tensor *truth(const char *name, tlk_Reduction kernel, tl_Tensor *self, tl_Ints dim,
+                        bool keepdim) {
+  tli_ReduceSpec spec = {.name = name,
+                         .kernel = kernel,
+                         .again = kernel,
+                         .compute = tli_dtype_compute((tl_DType)self->dtype),
+                         .result = TL_BOOL,
+                         .repeats = TLI_ONCE};
+  return tli_reduce(&spec, self, dim, keepdim);
+}
+
 tl_Tensor *tli_op_sum(tl_Tensor *self, tl_Ints dim, bool keepdim, tl_DType dtype) {
   tl_DType result = sum_dtype(self, dtype);
-  if (result == TL_BOOL) return tli_op_any(self, dim, keepdim);
+  if (result == TL_BOOL) return truth("sum", TLK_reduction_any, self, dim, keepdim);
   tli_ReduceSpec spec = {.name = "sum",
                          .kernel = TLK_reduction_sum,
                          .again = TLK_reduction_sum,
@@ -26,7 +37,7 @@ tl_Tensor *tli_op_sum(tl_Tensor *self, tl_Ints dim, bool keepdim, tl_DType dtype
 
 tl_Tensor *tli_op_nansum(tl_Tensor *self, tl_Ints dim, bool keepdim, tl_DType dtype) {
   tl_DType result = sum_dtype(self, dtype);
-  if (result == TL_BOOL) return tli_op_any(self, dim, keepdim);
+  if (result == TL_BOOL) return truth("nansum", TLK_reduction_any, self, dim, keepdim);
   tli_ReduceSpec spec = {.name = "nansum",
                          .kernel = TLK_reduction_nansum,
                          .again = TLK_reduction_sum,
@@ -38,7 +49,7 @@ tl_Tensor *tli_op_nansum(tl_Tensor *self, tl_Ints dim, bool keepdim, tl_DType dt
 
 tl_Tensor *tli_op_prod(tl_Tensor *self, int64_t dim, bool keepdim, tl_DType dtype) {
   tl_DType result = sum_dtype(self, dtype);
-  if (result == TL_BOOL) return tli_op_all(self, tli_one_dim(&dim), keepdim);
+  if (result == TL_BOOL) return truth("prod", TLK_reduction_all, self, tli_one_dim(&dim), keepdim);
   tli_ReduceSpec spec = {.name = "prod",
                          .kernel = TLK_reduction_prod,
                          .again = TLK_reduction_prod,
@@ -69,23 +80,24 @@ tl_Tensor *tli_op_amin(tl_Tensor *self, tl_Ints dim, bool keepdim) {
   return extreme("amin", TLK_reduction_amin, self, dim, keepdim);
 }
 
-static tl_Tensor *truth(const char *name, tlk_Reduction kernel, tl_Tensor *self, tl_Ints dim,
-                        bool keepdim) {
-  tli_ReduceSpec spec = {.name = name,
-                         .kernel = kernel,
-                         .again = kernel,
-                         .compute = tli_dtype_compute((tl_DType)self->dtype),
-                         .result = TL_BOOL,
-                         .repeats = TLI_ONCE};
-  return tli_reduce(&spec, self, dim, keepdim);
+/* What all and any have of their own: an empty list of dimensions reduces
+** none, and uint8, which once stood for bool, stays uint8. */
+static tl_Tensor *quantified(const char *name, tlk_Reduction kernel, tl_Tensor *self, tl_Ints dim,
+                             bool keepdim) {
+  tl_Tensor *bools = dim.v && dim.n == 0 ? tli_op_to_dtype(self, TL_BOOL)
+                                         : truth(name, kernel, self, dim, keepdim);
+  if (bools == NULL || self->dtype != TL_U8) return bools;
+  tl_Tensor *result = tli_op_to_dtype(bools, TL_U8);
+  tli_release(bools);
+  return result;
 }
 
 tl_Tensor *tli_op_all(tl_Tensor *self, tl_Ints dim, bool keepdim) {
-  return truth("all", TLK_reduction_all, self, dim, keepdim);
+  return quantified("all", TLK_reduction_all, self, dim, keepdim);
 }
 
 tl_Tensor *tli_op_any(tl_Tensor *self, tl_Ints dim, bool keepdim) {
-  return truth("any", TLK_reduction_any, self, dim, keepdim);
+  return quantified("any", TLK_reduction_any, self, dim, keepdim);
 }
 
 /* Counted in float64 rather than float32, which is not exact beyond 2^24. */

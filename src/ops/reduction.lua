@@ -29,9 +29,9 @@ op {"amin(Tensor self, " .. dims .. ") -> Tensor",
     examples = {"T(3, 4)", "T(3, 4), 2", "T(2, 3, 4), {1, 3}, true"}}
 op {"amax_backward(Tensor grad, Tensor self, Tensor result, dim[] dim, bool keepdim) -> Tensor", internal = true,
     composite = true}
-op {"all(Tensor self, " .. dims .. ") -> Tensor", doc = "Whether all elements over dim are not zero; bool.",
+op {"all(Tensor self, " .. dims .. ") -> Tensor", doc = "Whether all elements over dim are not zero; bool, of uint8 uint8.",
     reduction = {}, nondiff = "a bool result", examples = {"M(3, 4)", "M(3, 4), 2"}}
-op {"any(Tensor self, " .. dims .. ") -> Tensor", doc = "Whether any element over dim is not zero; bool.",
+op {"any(Tensor self, " .. dims .. ") -> Tensor", doc = "Whether any element over dim is not zero; bool, of uint8 uint8.",
     reduction = {}, nondiff = "a bool result", examples = {"M(3, 4)", "M(3, 4), 2"}}
 op {"count_nonzero(Tensor self, dim[] dim=nil) -> Tensor", doc = "How many elements over dim are not zero; int64.",
     reduction = {}, nondiff = "an integer result", examples = {"M(3, 4)", "M(3, 4), 2"}}
@@ -69,10 +69,19 @@ op {"argmin(Tensor self, dim dim=nil, bool keepdim=false) -> Tensor",
     doc = "The position of the smallest element along dim, or in the flattened tensor; the first of several.",
     nondiff = "positions", examples = {"T(3, 4)", "T(3, 4), 2"}}
 
+-- The older forms: whether n - 1 is divided by, alone or after dim.
+local function unbiased(name, doc)
+   op {name .. ".unbiased(Tensor self, bool unbiased) -> Tensor", doc = doc, composite = true,
+       examples = {"T(3, 4), false"}}
+   op {name .. ".dim(Tensor self, dim[] dim, bool unbiased, bool keepdim=false) -> Tensor", doc = doc,
+       composite = true, examples = {"T(3, 4), 2, false", "T(3, 4), {1, 2}, true, true"}}
+end
+
 op {"var(Tensor self, dim[] dim=nil, *, Number correction=1, bool unbiased=true, bool keepdim=false) -> Tensor",
     doc = [[The variance over dim: squared deviations from the mean, summed and divided by n - correction
     (unbiased = false: correction 0).]],
     composite = true, examples = {"T(3, 4)", "T(3, 4), 2", "T(3, 4), 1, {correction = 0, keepdim = true}"}}
+unbiased("var", "The same with correction 1 (true) or 0 (false).")
 op {"variance(Tensor self, dim[] dim, Number correction, bool keepdim) -> Tensor",
     name = "var", internal = true,
     grad = {self = "var_backward(grad, self, dim, correction, keepdim)"}}
@@ -86,6 +95,7 @@ op {"root(Tensor self) -> Tensor",
 op {"std(Tensor self, dim[] dim=nil, *, Number correction=1, bool unbiased=true, bool keepdim=false) -> Tensor",
     doc = "The standard deviation: the square root of var.",
     composite = true, examples = {"T(3, 4)", "T(3, 4), 2", "T(3, 4), 1, {correction = 0, keepdim = true}"}}
+unbiased("std", "The same with correction 1 (true) or 0 (false).")
 op {"logsumexp(Tensor self, dim[] dim, bool keepdim=false) -> Tensor",
     doc = "log(sum(exp(self))) over dim, without overflow.",
     composite = true, examples = {"T(3, 4), 2", "T(3, 4), {1, 2}, true"}}
@@ -93,6 +103,10 @@ op {"norm(Tensor self, Number p=2, dim[] dim=nil, bool keepdim=false, *, dtype d
     doc = [[The p-norm over dim, or of all elements: sum(|x|^p)^(1/p); the largest magnitude for
     math.huge, the smallest for -math.huge, the number of non-zeros for 0.]],
     composite = true, examples = {"T(3, 4)", "T(3, 4), 1, 2", "T(3, 4), 3, {1}, true", "T(3, 4), math.huge"}}
+op {"norm.name(Tensor self, string p, dim[] dim=nil, bool keepdim=false, *, dtype dtype=nil) -> Tensor",
+    doc = [["fro": the 2-norm over dim, or of all elements; "nuc": the sum of singular values of matrices, in two
+    dimensions dim.]],
+    composite = true, examples = {"T(3, 4), 'fro'", "T(3, 4), 'fro', 1", "T(3, 4), 'nuc'"}}
 op {"p_norm(Tensor self, Number p, dim[] dim, bool keepdim) -> Tensor",
     name = "norm", node = "LinalgVectorNorm", internal = true,
     grad = {self = "p_norm_backward(grad, self, result, p, dim, keepdim)"}}

@@ -29,6 +29,22 @@ bool tlo_var_mean(tl_Tensor *self, tl_Ints dim, tl_Scalar correction, bool unbia
   return both(out);
 }
 
+bool tlo_std_mean_unbiased(tl_Tensor *self, bool unbiased, tl_Tensor **out) {
+  return tlo_std_mean(self, TLI_NOINTS, tli_int(1), unbiased, false, out);
+}
+
+bool tlo_std_mean_dim(tl_Tensor *self, tl_Ints dim, bool unbiased, bool keepdim, tl_Tensor **out) {
+  return tlo_std_mean(self, dim, tli_int(1), unbiased, keepdim, out);
+}
+
+bool tlo_var_mean_unbiased(tl_Tensor *self, bool unbiased, tl_Tensor **out) {
+  return tlo_var_mean(self, TLI_NOINTS, tli_int(1), unbiased, false, out);
+}
+
+bool tlo_var_mean_dim(tl_Tensor *self, tl_Ints dim, bool unbiased, bool keepdim, tl_Tensor **out) {
+  return tlo_var_mean(self, dim, tli_int(1), unbiased, keepdim, out);
+}
+
 bool tlo_aminmax(tl_Tensor *self, int64_t dim, bool keepdim, tl_Tensor **out) {
   tl_Ints dims = dim == TLI_NOINT ? TLI_NOINTS : (tl_Ints){1, &dim};
   out[0] = tlo_amin(self, dims, keepdim);
@@ -47,12 +63,25 @@ tl_Tensor *tlo_trace(tl_Tensor *self) {
 
 /* ---- covariance ---- */
 
+static bool no_negative(const char *name, tl_Tensor *w) {
+  if (w->numel == 0) return true;
+  bool mode = tli_set_grad_mode(false);
+  tl_Tensor *least = tlo_amin(w, TLI_NOINTS, false);
+  tli_set_grad_mode(mode);
+  double value = 0;
+  bool ok = least && tl_tensor_read(least, TL_F64, &value, sizeof value);
+  tli_release(least);
+  if (ok && value < 0)
+    return tli_fail(TL_EARG, "cov: %s: expected no negative weights, got %g", name, value);
+  return ok;
+}
+
 static bool check_weights(const char *name, tl_Tensor *w, int64_t n, bool whole) {
   if (w == NULL) return true;
   if (w->ndim > 1 || w->numel != n)
     return tli_fail(TL_ESHAPE, "cov: %s: expected %" PRId64 " weights, got shape %s", name, n,
                     tli_sizes_str(w));
-  if (tli_is_float((tl_DType)w->dtype) == !whole) return true;
+  if (tli_is_float((tl_DType)w->dtype) == !whole) return no_negative(name, w);
   return tli_fail(TL_EDTYPE, "cov: %s: expected %s, got %s", name, whole ? "integers" : "floats",
                   tl_dtype_name((tl_DType)w->dtype));
 }
@@ -273,15 +302,36 @@ done:
   return result;
 }
 
+/* A number as elements of that dtype hold it. */
+static double rounded(tl_DType dtype, double value) {
+  double held; /* as wide as any dtype */
+  tli_store(&held, dtype, tli_float(value));
+  return tli_to_double(tli_load(&held, dtype));
+}
+
+/* (element - low) * bins / (high - low), rounded down, each step in self's
+** dtype; what equals the upper end counts to the last part. */
 tl_Tensor *tlo_histc(tl_Tensor *self, int64_t bins, tl_Scalar min, tl_Scalar max) {
   TL_TRY_NULL(check_counted("histc", self, bins));
+  tl_DType dtype = (tl_DType)self->dtype;
   double low = tli_to_double(min), high = tli_to_double(max);
   TL_TRY_NULL(settle_range("histc", self, 1, &low, &high));
+  low = rounded(dtype, low);
+  high = rounded(dtype, high);
   bool mode = tli_set_grad_mode(false);
-  tl_Tensor *edges = tlo_linspace(tli_float(low), tli_float(high), bins + 1, (tl_DType)self->dtype,
-                                  tli_device(self));
-  tl_Tensor *result = edges ? count_parts(self, NULL, edges, low, high) : NULL;
-  tli_release(edges);
+  tl_Tensor *t[6] = {NULL}, *found[2] = {NULL};
+  tl_Tensor *result = NULL;
+  if (!within(self, NULL, low, high, found)) goto done;
+  TLI_SLOT(t[0], tli_with_number(tli_minus, found[0], tli_float(low)));
+  TLI_SLOT(t[1], tli_with_number(tlo_mul, t[0], tli_float((double)bins)));
+  TLI_SLOT(t[2], tli_with_number(tlo_true_divide, t[1], tli_float(rounded(dtype, high - low))));
+  TLI_SLOT(t[3], tlo_to_dtype(t[2], TL_I64));
+  TLI_SLOT(t[4], tli_with_number(tli_plus, t[3], tli_int(1)));
+  TLI_SLOT(t[5], tli_with_number(tlo_clamp_max, t[4], tli_int(bins)));
+  result = add_up(t[5], NULL, bins, dtype);
+done:
+  tli_release_results(t, 6);
+  tli_release(found[0]);
   tli_set_grad_mode(mode);
   return result;
 }

@@ -9,6 +9,13 @@ op {"std_mean(Tensor self, " .. spread .. ") -> (Tensor std, Tensor mean)",
 op {"var_mean(Tensor self, " .. spread .. ") -> (Tensor var, Tensor mean)",
     doc = "The variance and the mean over dim.", composite = true,
     examples = {"T(3, 4)", "T(3, 4), 2", "T(3, 4), 1, {correction = 0, keepdim = true}"}}
+for _, name in ipairs {"std_mean", "var_mean"} do
+   local results = " -> (Tensor " .. name:sub(1, 3) .. ", Tensor mean)"
+   op {name .. ".unbiased(Tensor self, bool unbiased)" .. results,
+       doc = "The same with correction 1 (true) or 0 (false).", composite = true, examples = {"T(3, 4), false"}}
+   op {name .. ".dim(Tensor self, dim[] dim, bool unbiased, bool keepdim=false)" .. results,
+       doc = "The same with correction 1 (true) or 0 (false).", composite = true, examples = {"T(3, 4), 2, false, true"}}
+end
 op {"aminmax(Tensor self, *, dim dim=nil, bool keepdim=false) -> (Tensor min, Tensor max)",
     doc = "The smallest and the largest element along dim, or of all; NaN if there is one.",
     composite = true, examples = {"T(3, 4)", "T(3, 4), {dim = 2, keepdim = true}"}}
