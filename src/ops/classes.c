@@ -277,12 +277,18 @@ static tl_Tensor *chain_margins(tli_Chain *c, tl_Tensor *input, tl_Tensor *label
 
 tl_Tensor *tlo_multi_margin_loss(tl_Tensor *input, tl_Tensor *target, int64_t p, double margin,
                                  tl_Tensor *weight, const char *reduction) {
-  TL_TRY_NULL(check_classes("multi_margin_loss", input, weight));
-  TL_TRY_NULL(check_labels("multi_margin_loss", input, target, NULL));
   TL_TRY_NULL(check_reduction("multi_margin_loss", reduction));
   if (p != 1 && p != 2)
     return tli_fail_null(TL_EARG, "multi_margin_loss: p: expected 1 or 2, got %" PRId64, p);
   tli_Chain c = {0};
+  bool listed = target->ndim == 1; /* so is the loss, of one sample too */
+  if (input->ndim == 0) input = chain_unsqueeze(&c, input, 0);
+  if (!c.failed && input->ndim == 1 && listed) input = chain_unsqueeze(&c, input, 0);
+  if (c.failed || !check_classes("multi_margin_loss", input, weight) ||
+      !check_labels("multi_margin_loss", input, target, NULL)) {
+    c.failed = true;
+    return tli_chain_end(&c, NULL);
+  }
   bool single = batched(&c, &input, &target);
   tl_Tensor *labels = chain_unsqueeze(&c, target, 1);
   tl_Tensor *margins = chain_margins(&c, input, labels, margin);
@@ -308,16 +314,25 @@ static tl_Tensor *chain_counting(tli_Chain *c, tl_Tensor **labels) {
 }
 
 tl_Tensor *tlo_multilabel_margin_loss(tl_Tensor *input, tl_Tensor *target, const char *reduction) {
-  TL_TRY_NULL(check_classes("multilabel_margin_loss", input, NULL));
   TL_TRY_NULL(check_reduction("multilabel_margin_loss", reduction));
-  if (!tli_same_sizes(input, target) || input->ndim > 2 ||
-      tli_dtype_category((tl_DType)target->dtype) != TLI_INT)
+  bool same =
+      input->ndim == 0 && target->ndim <= 1 ? target->numel == 1 : tli_same_sizes(input, target);
+  if (!same || input->ndim > 2 || tli_dtype_category((tl_DType)target->dtype) != TLI_INT)
     return tli_fail_null(TL_ESHAPE,
                          "multilabel_margin_loss: target: expected labels of the shape "
                          "of input %s, got %s %s",
                          tli_sizes_str(input), tl_dtype_name((tl_DType)target->dtype),
                          tli_sizes_str(target));
   tli_Chain c = {0};
+  int64_t one = 1;
+  if (input->ndim == 0) {
+    input = TLI_STEP(&c, tlo_reshape(input, (tl_Ints){1, &one}));
+    target = TLI_STEP(&c, tlo_reshape(target, (tl_Ints){1, &one}));
+  }
+  if (c.failed || !check_classes("multilabel_margin_loss", input, NULL)) {
+    c.failed = true;
+    return tli_chain_end(&c, NULL);
+  }
   bool single = batched(&c, &input, &target);
   tl_Tensor *labels = target;
   tl_Tensor *counts = chain_counting(&c, &labels); /* (N, J) */

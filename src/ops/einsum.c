@@ -259,7 +259,9 @@ static tl_Tensor *sum_alone(const Plan *p, tl_Tensor *t, const tl_Tensor *other,
   for (int d = 0; d < p->ndim; d++)
     if (p->last[d] <= step && t->sizes[d] != 1 && (other == NULL || other->sizes[d] == 1))
       dims[n++] = d;
-  return n ? tlo_sum(t, (tl_Ints){n, dims}, true, (tl_DType)t->dtype) : tli_retain(t);
+  /* of one operand alone it is sum, which makes integers int64 */
+  tl_DType dtype = p->noperands == 1 ? TL_NODTYPE : (tl_DType)t->dtype;
+  return n ? tlo_sum(t, (tl_Ints){n, dims}, true, dtype) : tli_retain(t);
 }
 
 static tl_Tensor *multiply(const Plan *p, tl_Tensor *left, tl_Tensor *right, int64_t step) {

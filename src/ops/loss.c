@@ -30,6 +30,16 @@ tl_Tensor *tlo_smooth_l1_loss(tl_Tensor *input, tl_Tensor *target, const char *r
   return tli_chain_end(&c, chain_reduced(&c, chain_scale(&c, loss, 1 / b), reduction));
 }
 
+tl_Tensor *tlo_huber_loss(tl_Tensor *input, tl_Tensor *target, const char *reduction,
+                          tl_Scalar delta) {
+  double d = tli_to_double(delta);
+  if (!(d > 0)) return tli_fail_null(TL_EARG, "huber_loss: delta: expected more than 0, got %g", d);
+  tli_Chain c = {0};
+  tl_Tensor *difference = chain_sub(&c, input, target);
+  return tli_chain_end(&c,
+                       chain_reduced(&c, TLI_STEP(&c, tlo_huber(difference, delta)), reduction));
+}
+
 /* log(target!) by Stirling's formula; 0 for targets up to 1. */
 static tl_Tensor *chain_stirling(tli_Chain *c, tl_Tensor *target) {
   tl_Tensor *log = TLI_STEP(c, tlo_log(target));
@@ -238,6 +248,9 @@ tl_Tensor *tlo_cosine_embedding_loss(tl_Tensor *input1, tl_Tensor *input2, tl_Te
 tl_Tensor *tlo_triplet_margin_loss(tl_Tensor *anchor, tl_Tensor *positive, tl_Tensor *negative,
                                    double margin, tl_Scalar p, double eps, bool swap,
                                    const char *reduction) {
+  if (!(margin > 0))
+    return tli_fail_null(TL_EARG, "triplet_margin_loss: margin: expected more than 0, got %g",
+                         margin);
   tli_Chain c = {0};
   tl_Tensor *near = TLI_STEP(&c, tlo_pairwise_distance(anchor, positive, p, eps, false));
   tl_Tensor *far = TLI_STEP(&c, tlo_pairwise_distance(anchor, negative, p, eps, false));

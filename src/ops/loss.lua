@@ -20,7 +20,7 @@ op {"huber(Tensor self, Number delta) -> Tensor",
     grad = {self = "grad * clamp_both(self, -delta, delta)"}}
 F {"huber_loss(Tensor input, Tensor target, " .. reduced .. ", Number delta=1.0) -> Tensor",
    doc = "With d = |input - target|: d^2 / 2 up to delta, delta * (d - delta / 2) beyond.",
-   expr = "reduced(huber(input - target, delta), reduction)", examples = {"T(3, 4), T(3, 4)", "T(3), T(3), 'sum', 0.5"}}
+   composite = true, examples = {"T(3, 4), T(3, 4)", "T(3), T(3), 'sum', 0.5"}}
 F {"smooth_l1_loss(Tensor input, Tensor target, " .. reduced .. ", Number beta=1.0) -> Tensor",
    doc = "With d = |input - target|: d^2 / (2 beta) up to beta, d - beta / 2 beyond.",
    composite = true, examples = {"T(3, 4), T(3, 4)", "T(3), T(3), 'sum', 0.5", "T(3), T(3), 'none', 0"}}

@@ -61,6 +61,10 @@ tl_Tensor *tlo_addr(tl_Tensor *self, tl_Tensor *vec1, tl_Tensor *vec2, tl_Scalar
   if (!tli_expandable(self->ndim, self->sizes, 2, sizes))
     return tli_fail_null(TL_ESHAPE, "addr: self of shape %s does not broadcast to the product's %s",
                          tli_sizes_str(self), tli_shape_str(2, sizes));
+  if (self->dtype == TL_BOOL && vec1->dtype == TL_BOOL && vec2->dtype == TL_BOOL) {
+    alpha = tli_bool(tli_to_double(alpha) != 0); /* sums are "or", products "and" */
+    beta = tli_bool(tli_to_double(beta) != 0);
+  }
   tl_Tensor *t[2] = {NULL};
   tl_Tensor *result = NULL;
   TLI_SLOT(t[0], tlo_outer(vec1, vec2));
