@@ -67,6 +67,14 @@ describe("arange", function()
       assert.equal(4, torch.arange(1, 2, 0.3):numel())
    end)
 
+   it("counts before it truncates", function()
+      for _, dtype in ipairs {"int32", "int64"} do
+         assert.same({3, 2, 1, 0}, torch.arange(3, -3, -1.5, {dtype = dtype}):tolist())
+         assert.same({1, 1, 1, 1}, torch.arange(1, 2, 0.3, {dtype = dtype}):tolist())
+         assert.same({1, 3, 5}, torch.arange(1.0, 5.000001, 2.0, {dtype = dtype}):tolist())
+      end
+   end)
+
    it("refuses a step that leads nowhere", function()
       assert.raises("arange", "step", function() torch.arange(0, 1, 0) end)
       assert.raises("arange", "does not lead", function() torch.arange(0, 5, -1) end)
@@ -96,6 +104,13 @@ describe("linspace", function()
       assert.close({3}, torch.linspace(3, 9, 1), 0)
       assert.equal(0, torch.linspace(3, 9, 0):numel())
       assert.raises("linspace", "at least 0", function() torch.linspace(0, 1, -1) end)
+   end)
+end)
+
+describe("logspace", function()
+   it("has whole ends in an integer dtype", function()
+      assert.same({10, 10}, torch.logspace(1, 1.2, 2, {dtype = "int32"}):tolist())
+      assert.same({25, 14, 8, 5}, torch.logspace(2, 1.2, 4, 5, {dtype = "int64"}):tolist())
    end)
 end)
 
@@ -232,5 +247,68 @@ describe("view with a dtype", function()
       local x = torch.tensor {1.0, -0.0}
       assert.same({0x3f800000, -0x80000000}, x:view("int32"):tolist())
       assert.raises("view", "4 bytes", "float64", function() x:view("float64") end)
+   end)
+end)
+
+describe("fill", function()
+   it("makes another tensor, and takes the number from a tensor too", function()
+      local x = torch.tensor {1, 2}
+      assert.same({3, 3}, torch.fill(x, 3):tolist())
+      assert.same({0, 0}, torch.fill(x, torch.tensor(0.5)):tolist())
+      assert.same({1, 2}, x:tolist())
+      assert.equal(x, torch.fill_(x, torch.tensor(7)))
+      assert.same({7, 7}, x:tolist())
+      assert.equal(x, torch.zero_(x))
+      assert.same({0, 0}, x:tolist())
+      assert.raises("fill_: value", "[2]", function() x:fill_(x) end)
+      assert.raises("fill: value", "[2]", function() torch.fill(x, x) end)
+   end)
+
+   it("gives the number the whole gradient", function()
+      local x, value = torch.ones(2, 3, {requires_grad = true}), torch.tensor(2.0, {requires_grad = true})
+      local y = torch.fill(x, value) + (x * 1):fill_(value)
+      y:sum():backward()
+      assert.equal(12, value.grad:item())
+      assert.close(torch.zeros(2, 3), x.grad, 0)
+   end)
+end)
+
+describe("scalar_tensor, new_tensor, empty_strided", function()
+   it("take dtype and device from where PyTorch does", function()
+      local x = torch.zeros(2, {dtype = "float64"})
+      for _, row in ipairs {
+         {torch.scalar_tensor(3), "float32", 3.0}, {torch.scalar_tensor(true, {dtype = "bool"}), "bool", true},
+         {x:new_tensor(1), "float64", 1.0}, {x:long():new_tensor(1.5), "int64", 1},
+         {x:new_tensor(torch.tensor(2)), "float64", 2.0}, {x:new_tensor(1, {dtype = "int8"}), "int8", 1},
+      } do
+         assert.equal(row[2], row[1].dtype)
+         assert.same({}, row[1].shape)
+         assert.equal(row[3], row[1]:item())
+      end
+      assert.is_true(x:new_tensor({1}, {requires_grad = true}).requires_grad)
+      assert.raises("new_tensor: data is missing", function() x:new_tensor() end)
+   end)
+
+   it("lay elements out as asked", function()
+      local x = torch.empty_strided({2, 3}, {1, 4}, {dtype = "int8"})
+      assert.same({{2, 3}, {1, 4}}, {x.shape, x:stride()})
+      assert.same({0}, torch.empty_strided({0}, {3}).shape)
+      assert.raises("empty_strided: stride", "2, got 1", function() torch.empty_strided({2, 3}, {1}) end)
+      assert.raises("empty_strided: stride", "[-1]", function() torch.empty_strided({2}, {-1}) end)
+   end)
+end)
+
+describe("to", function()
+   it("takes non_blocking and copy by place or by name", function()
+      local x = torch.ones(2)
+      for _, row in ipairs {
+         {x:to("float32", true), false, "float32"}, {x:to("float32", false, true), true, "float32"},
+         {x:to("cpu", true), false, "float32"}, {x:to("cpu", "float64", true, false), true, "float64"},
+         {x:to("cpu", true, true), true, "float32"}, {x:to(x:double(), false, true), true, "float64"},
+         {x:to("cpu", {non_blocking = true}), false, "float32"}, {x:to {device = "cpu", copy = true}, true, "float32"},
+      } do
+         assert.equal(row[2], row[1]:data_ptr() ~= x:data_ptr())
+         assert.equal(row[3], row[1].dtype)
+      end
    end)
 end)

@@ -113,6 +113,7 @@ local plausible = {
    dim = function() return random(9) - 5 end,
    index = function() return random(9) - 5 end,
    bool = function() return random(2) == 1 end,
+   ["true"] = function() return true end,
    float = function() return pick(floats) end,
    ["int[]"] = function()
       return list_of(function() return random(12) == 1 and pick(integers) or random(6) - 2 end)

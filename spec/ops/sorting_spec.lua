@@ -116,6 +116,13 @@ describe("sets", function()
       assert.close({1, 2}, counts:tolist(), 0)
    end)
 
+   it("order slices as they are read row by row", function()
+      local x = torch.tensor {{{1, 1, 0}, {0, 1, 0}}, {{0, 0, 1}, {1, 0, 0}}}
+      for _, sorted in ipairs {true, false} do
+         assert.same({{{0, 1, 1}, {0, 0, 1}}, {{1, 0, 0}, {0, 1, 0}}}, x:unique({dim = 3, sorted = sorted}):tolist())
+      end
+   end)
+
    it("keep every NaN", function()
       assert.are.equal(3, torch.tensor {nan, 1, nan, 1}:unique():numel())
       assert.close({false, true}, torch.isin(torch.tensor {nan, 1}, torch.tensor {nan, 1}):tolist(), 0)

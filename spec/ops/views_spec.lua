@@ -323,3 +323,58 @@ describe("meshgrid", function()
       assert.raises("meshgrid", "xx", function() torch.meshgrid({a, b}, {indexing = "xx"}) end)
    end)
 end)
+
+describe("several tensors", function()
+   it("come as a list or one by one", function()
+      local x, y = torch.arange(2), torch.arange(3)
+      for _, row in ipairs {{"meshgrid", {2, 3}}, {"broadcast_tensors", {3, 1}, x:view(1, 2), y:view(3, 1)},
+                            {"atleast_2d", {1, 2}}, {"atleast_3d", {1, 2, 1}}} do
+         local a, b = row[3] or x, row[4] or y
+         local list, apart = torch[row[1]] {a, b}, torch[row[1]](a, b)
+         assert.same({2, 2}, {#list, #apart})
+         for i = 1, 2 do assert.is_true(torch.equal(list[i], apart[i])) end
+      end
+      assert.same({2, 3}, torch.meshgrid(y, x, {indexing = "xy"})[1].shape)
+      assert.close({{0, 1, 0, 0, 0}, {0, 0, 0, 1, 2}}, torch.block_diag(x, y), 0)
+      assert.raises("block_diag", "string", function() torch.block_diag(x, "y") end)
+   end)
+end)
+
+describe("choices", function()
+   it("are rows of a table", function()
+      local x, y = torch.tensor {1, 2}, torch.tensor {7, 8, 9}
+      assert.same({{1, 7}, {1, 8}, {1, 9}, {2, 7}, {2, 8}, {2, 9}}, torch.cartesian_prod(x, y):tolist())
+      assert.is_true(torch.equal(y, torch.cartesian_prod(y)))
+      assert.same({{7, 8}, {7, 9}, {8, 9}}, torch.combinations(y):tolist())
+      assert.same({{7, 8, 9}}, y:combinations(3):tolist())
+      assert.same({{1, 1}, {1, 2}, {2, 2}}, torch.combinations(x, 2, true):tolist())
+      assert.same({0, 4}, torch.combinations(y, 4).shape)
+      assert.same({0}, torch.combinations(y, 0).shape)
+      assert.equal(35, torch.combinations(torch.arange(5), 3, true):size(1))
+      assert.raises("combinations", "too large", function() torch.combinations(torch.arange(200), 100) end)
+      assert.raises("cartesian_prod", "[2, 1]", function() torch.cartesian_prod(x:view(2, 1), y) end)
+   end)
+end)
+
+describe("numbers in tensors", function()
+   it("serve narrow and tensor_split", function()
+      local x = matrix()
+      assert.close(x:narrow(2, 3, 2), x:narrow(2, torch.tensor(3), 2), 0)
+      assert.close(x:narrow(2, -2, 2), x:narrow(2, torch.tensor(-2), 2), 0)
+      assert.raises("narrow: start", "got 0", function() x:narrow(1, torch.tensor(0), 1) end)
+      assert.raises("narrow: start", "float32", function() x:narrow(1, torch.tensor(1.0), 1) end)
+      assert.same({{3, 1}, {3, 3}}, {x:tensor_split(torch.tensor {1}, 2)[1].shape, x:tensor_split(torch.tensor {1}, 2)[2].shape})
+      assert.equal(3, #x:tensor_split(torch.tensor(3)))
+      assert.raises("tensor_split", "[1, 1]", function() x:tensor_split(torch.tensor {{1}}) end)
+   end)
+end)
+
+describe("transposed matrices", function()
+   it("are fields", function()
+      local x = matrix()
+      for _, name in ipairs {"T", "mT", "H", "mH"} do assert.close(x:t(), x[name], 0) end
+      assert.same({2, 4, 3}, torch.zeros(2, 3, 4).mH.shape)
+      assert.raises("H", "matrix", function() return torch.zeros(2, 3, 4).H end)
+      assert.raises("mH", "2 dimensions", function() return torch.zeros(3).mH end)
+   end)
+end)

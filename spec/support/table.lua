@@ -137,8 +137,10 @@ end
 ---@return table results  packed
 function M.call(row, args)
    if not row.func then return M.call_method(row, row.name, args) end
+   local self = args[1]
+   if row.inplace and row.name:find("_$") and torch.is_tensor(self) then self = self:clone() end
    torch.manual_seed(7)
-   return table.pack(M.find(row)(table.unpack(args, 1, args.n)))
+   return table.pack(M.find(row)(self, table.unpack(args, 2, args.n)))
 end
 
 --- The same by a method's name.

@@ -153,7 +153,7 @@ static bool has_nan(tl_Tensor *t, bool *answer) {
   bool mode = tli_set_grad_mode(false);
   tl_Tensor *each = tlo_isnan(t);
   tl_Tensor *any = each ? tlo_any(each, TLI_NOINTS, false) : NULL;
-  tl_Tensor *here = any ? tlo_to(any, TL_NODTYPE, TLI_CPU, false) : NULL;
+  tl_Tensor *here = any ? tlo_to(any, TL_NODTYPE, false, false, TLI_CPU) : NULL;
   *answer = false;
   bool ok = here && tl_tensor_read(here, TL_BOOL, answer, sizeof *answer);
   tli_release(here);

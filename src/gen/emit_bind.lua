@@ -8,7 +8,7 @@ local M = {}
 local getters = {
    TENSOR = "tensor", OPERAND = "operand", TENSORS = "tensors", NUMBER = "number", INT = "int", DIM = "dim",
    INDEX = "index", BOOL = "bool", FLOAT = "float", FLOATS = "floats", INTS = "ints", DIMS = "dims", INDICES = "indices",
-   STRING = "string", DTYPE = "dtype", DEVICE = "device", GENERATOR = "generator",
+   STRING = "string", DTYPE = "dtype", DEVICE = "device", GENERATOR = "generator", TRUE = "bool",
 }
 local without_default = {TENSOR = true, OPERAND = true, TENSORS = true, GENERATOR = true}
 
@@ -246,14 +246,15 @@ local function emit_binding(op, name, cname, inplace)
    return table.concat(out, "\n")
 end
 
--- Lua names and the forms behind each, in the order of the table.
+-- Lua names and the forms behind each, in the order of the table; what is only a method stands apart.
 local function group(family)
    local names, forms = {}, {}
    local function add(name, op, cname)
-      local list = forms[name]
+      local key = (op.func == false and ":" or ".") .. name
+      local list = forms[key]
       if not list then
          list = {name = name, op = op}
-         forms[name] = list
+         forms[key] = list
          names[#names + 1] = list
       end
       list[#list + 1] = cname

@@ -210,8 +210,8 @@ void tli_args_begin(tli_Args *a, lua_State *L, const tli_Signature *signature) {
     }
     a->at[i] = at++;
     a->type[i] = (int8_t)type;
-    if (!(p->flags & TLI_P_VARARG) || type != LUA_TNUMBER) continue;
-    while (at <= top && lua_type(L, at) == LUA_TNUMBER) at++;
+    if (!tli_begins_list(p, type)) continue;
+    while (at <= top && tli_begins_list(p, lua_type(L, at))) at++;
     a->nlist = at - a->at[i];
   }
   if (at == empty) at++;
@@ -284,9 +284,23 @@ static void *room(tli_Args *a, int64_t n) {
   return lua_newuserdatauv(a->L, (size_t)n * 8, 0);
 }
 
+/* Separate tensors, from the parameter's first one on. */
+static tl_Tensors read_tensors(tli_Args *a, int i) {
+  tl_Tensors list = {a->nlist, (tl_Tensor **)room(a, a->nlist)};
+  for (int k = 0; k < a->nlist; k++) {
+    list.v[k] = tli_to_tensor(a->L, a->S, a->at[i] + k);
+    if (list.v[k] || a->failed) continue;
+    tli_fail(TL_EARG, "%s: %s: expected Tensors, got %s", a->signature->name,
+             a->signature->params[i].name, tli_describe(a->L, a->S, a->at[i] + k));
+    a->failed = true;
+  }
+  return list;
+}
+
 tl_Tensors tli_arg_tensors(tli_Args *a, int i) {
   tl_Tensors list = {0, NULL};
   if (a->at[i] == 0 || a->failed) return list;
+  if (a->nlist && tli_begins_list(&a->signature->params[i], a->type[i])) return read_tensors(a, i);
   if (a->type[i] != LUA_TTABLE) {
     tli_args_fail(a, i, "a table of Tensors");
     return list;

@@ -26,6 +26,7 @@ typedef enum tli_Kind {
   TLI_A_DIM,
   TLI_A_INDEX,
   TLI_A_BOOL,
+  TLI_A_TRUE, /* of one form: that option set */
   TLI_A_FLOAT,
   TLI_A_FLOATS,
   TLI_A_INTS,
@@ -120,6 +121,11 @@ static inline bool tli_takes_list(const tli_Param *p) {
   if (!(p->flags & TLI_P_OPTIONAL)) return true; /* torch.tensor({}) */
   return p->kind == TLI_A_FLOATS || p->kind == TLI_A_INTS || p->kind == TLI_A_DIMS ||
          p->kind == TLI_A_INDICES || p->kind == TLI_A_TENSORS;
+}
+/* Whether an argument of that type is one of a list given as separate arguments. */
+static inline bool tli_begins_list(const tli_Param *p, int type) {
+  return (p->flags & TLI_P_VARARG) &&
+         type == (p->kind == TLI_A_TENSORS ? LUA_TUSERDATA : LUA_TNUMBER);
 }
 /* The parameter of that name, -1 if there is none. */
 int tli_find_param(const tli_Signature *sig, const char *name);

@@ -478,6 +478,7 @@ static void open_class(lua_State *L, const char *name, const luaL_Reg *list) {
 void tli_open_autograd(lua_State *L) {
   static const luaL_Reg functions[] = {
       {"backward", autograd_backward}, {"grad", autograd_grad}, {NULL, NULL}};
+  static const luaL_Reg plain[] = {{"detach_", tensor_detach_}, {NULL, NULL}};
   static const luaL_Reg node[] = {{"__gc", node_gc},
                                   {"__eq", node_eq},
                                   {"__tostring", node_tostring},
@@ -487,6 +488,7 @@ void tli_open_autograd(lua_State *L) {
   tli_open_anchors(L);
   open_class(L, NODE, node);
   open_class(L, HOOK, hook);
+  tli_set_functions(L, plain);
   tli_set_module(L, "autograd", functions);
   tli_open_modes(L);
   tli_open_function(L);

@@ -32,6 +32,7 @@ static bool kind_fits(lua_State *L, const tli_State *S, tli_Kind kind, int index
   case TLI_A_INDEX:
   case TLI_A_FLOAT: return type == LUA_TNUMBER;
   case TLI_A_BOOL: return type == LUA_TBOOLEAN;
+  case TLI_A_TRUE: return type == LUA_TBOOLEAN && lua_toboolean(L, index);
   case TLI_A_FLOATS:
   case TLI_A_INTS:
   case TLI_A_DIMS:
@@ -72,11 +73,11 @@ static bool fits(lua_State *L, const tli_State *S, const tli_Signature *sig, int
       at++;
       continue;
     }
-    if (!kind_fits(L, S, (tli_Kind)p->kind, at)) return false;
+    bool list = tli_begins_list(p, lua_type(L, at));
+    if (!list && !kind_fits(L, S, (tli_Kind)p->kind, at)) return false;
     given |= 1u << i;
-    bool list = (p->flags & TLI_P_VARARG) && lua_type(L, at) == LUA_TNUMBER;
     at++;
-    while (list && at <= top && lua_type(L, at) == LUA_TNUMBER) at++;
+    while (list && at <= top && tli_begins_list(p, lua_type(L, at))) at++;
   }
   if (at == empty) at++;
   if (at <= top) return false;

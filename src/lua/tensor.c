@@ -242,12 +242,28 @@ static int get_mT(lua_State *L, tli_State *S, tl_Tensor *t) {
   return push_result(L, tlo_transpose(t, -1, -2));
 }
 
+/* All dtypes are real: nothing is to be conjugated. */
+static int get_mH(lua_State *L, tli_State *S, tl_Tensor *t) {
+  (void)S;
+  if (t->ndim < 2) return tli_error(L, "mH: expected at least 2 dimensions, got %d", (int)t->ndim);
+  return push_result(L, tlo_transpose(t, -1, -2));
+}
+
+static int get_H(lua_State *L, tli_State *S, tl_Tensor *t) {
+  (void)S;
+  if (t->ndim != 2 && t->ndim != 0)
+    return tli_error(L, "H: expected a matrix, got %d dimensions", (int)t->ndim);
+  return push_result(L, tlo_t(t));
+}
+
 const tli_Property tli_tensor_properties[] = {{"shape", get_shape, NULL},
                                               {"dtype", get_dtype, NULL},
                                               {"device", get_device, NULL},
                                               {"ndim", get_ndim, NULL},
                                               {"T", get_T, NULL},
                                               {"mT", get_mT, NULL},
+                                              {"H", get_H, NULL},
+                                              {"mH", get_mH, NULL},
                                               {"is_parameter", get_is_parameter, set_is_parameter},
                                               {NULL, NULL, NULL}};
 
@@ -377,7 +393,7 @@ static int tensor_type(lua_State *L) {
   if (dtype == TL_NODTYPE)
     return tli_error(L, "type: dtype: expected a dtype such as \"float32\", got %s",
                      tli_describe(L, tli_state(L), 2));
-  return push_result(L, tlo_to(t, dtype, TLI_NODEVICE, false));
+  return push_result(L, tlo_to(t, dtype, false, false, TLI_NODEVICE));
 }
 
 static bool each_element(lua_State *L, tl_Tensor *t, int nargs, tl_Tensor *const *args) {
@@ -430,6 +446,8 @@ static int elementwise(lua_State *L, const char *name, int nargs) {
 static int tensor_apply_(lua_State *L) { return elementwise(L, "apply_", 1); }
 static int tensor_map_(lua_State *L) { return elementwise(L, "map_", 2); }
 
+static int tensor_new_tensor(lua_State *L);
+
 static const luaL_Reg methods[] = {{"dim", tensor_dim},
                                    {"ndimension", tensor_dim},
                                    {"size", tensor_size},
@@ -446,43 +464,41 @@ static const luaL_Reg methods[] = {{"dim", tensor_dim},
                                    {"release", tensor_release},
                                    {"iter", tensor_iter},
                                    {"type", tensor_type},
+                                   {"new_tensor", tensor_new_tensor},
                                    {"apply_", tensor_apply_},
                                    {"map_", tensor_map_},
                                    {NULL, NULL}};
 
 /* ---- functions of torch ---- */
 
-static int torch_tensor(lua_State *L) {
-  static const tli_Param params[] = {
-      {"data", TLI_A_TENSOR, 0, 0},
-      {"dtype", TLI_A_DTYPE, TLI_P_OPTIONAL | TLI_P_KEYWORD, 0},
-      {"device", TLI_A_DEVICE, TLI_P_OPTIONAL | TLI_P_KEYWORD, 0},
-      {"requires_grad", TLI_A_BOOL, TLI_P_OPTIONAL | TLI_P_KEYWORD, 0}};
-  static const tli_Signature sig = {
-      "tensor", "torch.tensor(data, {dtype, device, requires_grad = false})", params, 4};
+/* A tensor of what stands at 1, with options behind it; dtype and device unless
+** they say otherwise. */
+static int make_tensor(lua_State *L, const tli_Signature *sig, tl_DType dtype, tl_Device device) {
   tli_State *S = tli_state(L);
-  if (lua_isnone(L, 1)) return tli_error(L, "tensor: data is missing; usage: %s", sig.text);
+  if (lua_isnone(L, 1)) return tli_error(L, "%s: data is missing; usage: %s", sig->name, sig->text);
   tli_Args a;
-  tli_args_begin(&a, L, &sig);
+  tli_args_begin(&a, L, sig);
   if (!a.failed && a.at[0] == 0) /* data is a table with names only */
-    return tli_error(
-        L, "tensor: data: expected a number, a boolean or a table of them, got a table with names");
+    return tli_error(L,
+                     "%s: data: expected a number, a boolean or a table of them, got a table "
+                     "with names",
+                     sig->name);
   tli_Box *box = tli_push_box(L);
-  tl_DType dtype = tli_arg_dtype(&a, 1, TL_NODTYPE);
-  tl_Device device = tli_arg_device(&a, 2, TLI_CPU);
+  dtype = tli_arg_dtype(&a, 1, dtype);
+  device = tli_arg_device(&a, 2, device);
   bool requires_grad = tli_arg_bool(&a, 3, false);
   tl_Tensor *t = NULL;
   if (!a.failed) {
     tl_Tensor *from = lua_type(L, 1) == LUA_TUSERDATA ? tli_to_tensor(L, S, 1) : NULL;
     if (from) {
       tl_Tensor *plain = tli_detached(from);
-      t = plain ? tlo_to(plain, dtype, TLI_NODEVICE, true) : NULL;
+      t = plain ? tlo_to(plain, dtype, false, true, TLI_NODEVICE) : NULL;
       tli_release(plain);
     } else {
       t = tli_from_lua(L, 1, dtype);
     }
     if (t && !tli_same_device(device, tli_device(t))) {
-      tl_Tensor *moved = tlo_to(t, TL_NODTYPE, device, false);
+      tl_Tensor *moved = tlo_to(t, TL_NODTYPE, false, false, device);
       tli_release(t);
       t = moved;
     }
@@ -492,9 +508,31 @@ static int torch_tensor(lua_State *L) {
     t = NULL;
   }
   tli_args_end(&a);
-  if (t == NULL) return tli_raise_as(L, "tensor");
+  if (t == NULL) return tli_raise_as(L, sig->name);
   tli_fill_box(S, box, t);
   return 1;
+}
+
+static const tli_Param data_params[] = {
+    {"data", TLI_A_TENSOR, 0, 0},
+    {"dtype", TLI_A_DTYPE, TLI_P_OPTIONAL | TLI_P_KEYWORD, 0},
+    {"device", TLI_A_DEVICE, TLI_P_OPTIONAL | TLI_P_KEYWORD, 0},
+    {"requires_grad", TLI_A_BOOL, TLI_P_OPTIONAL | TLI_P_KEYWORD, 0}};
+
+static int torch_tensor(lua_State *L) {
+  static const tli_Signature sig = {
+      "tensor", "torch.tensor(data, {dtype, device, requires_grad = false})", data_params, 4};
+  return make_tensor(L, &sig, TL_NODTYPE, TLI_CPU);
+}
+
+static int tensor_new_tensor(lua_State *L) {
+  static const tli_Signature sig = {
+      "new_tensor", "x:new_tensor(data, {dtype, device, requires_grad = false})", data_params, 4};
+  tl_Tensor *t = tli_check_tensor(L, 1, "new_tensor");
+  tl_DType dtype = (tl_DType)t->dtype;
+  tl_Device device = tli_device(t);
+  lua_remove(L, 1);
+  return make_tensor(L, &sig, dtype, device);
 }
 
 static int torch_is_tensor(lua_State *L) {

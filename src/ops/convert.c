@@ -101,15 +101,24 @@ static tl_Tensor *convert(tl_Tensor *self, tl_DType dtype, tl_Device device, boo
   return result;
 }
 
-tl_Tensor *tlo_to(tl_Tensor *self, tl_DType dtype, tl_Device device, bool copy) {
+tl_Tensor *tlo_to(tl_Tensor *self, tl_DType dtype, bool non_blocking, bool copy, tl_Device device) {
+  (void)non_blocking;
   return convert(self, dtype, device, copy);
 }
 
-tl_Tensor *tlo_to_device(tl_Tensor *self, tl_Device device, tl_DType dtype, bool copy) {
+tl_Tensor *tlo_to_device(tl_Tensor *self, tl_Device device, tl_DType dtype, bool non_blocking,
+                         bool copy) {
+  (void)non_blocking;
   return convert(self, dtype, device, copy);
 }
 
-tl_Tensor *tlo_to_like(tl_Tensor *self, tl_Tensor *other, bool copy) {
+tl_Tensor *tlo_to_device_only(tl_Tensor *self, tl_Device device, bool non_blocking, bool copy) {
+  (void)non_blocking;
+  return convert(self, TL_NODTYPE, device, copy);
+}
+
+tl_Tensor *tlo_to_like(tl_Tensor *self, tl_Tensor *other, bool non_blocking, bool copy) {
+  (void)non_blocking;
   return convert(self, (tl_DType)other->dtype, tli_device(other), copy);
 }
 

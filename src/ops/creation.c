@@ -50,6 +50,10 @@ tl_Tensor *tlo_full_like(tl_Tensor *self, tl_Scalar fill_value, tl_DType dtype, 
   return filled("full_like", tli_new_like(self, dtype, device), fill_value);
 }
 
+tl_Tensor *tlo_scalar_tensor(tl_Scalar s, tl_DType dtype, tl_Device device) {
+  return filled("scalar_tensor", tli_new("scalar_tensor", (tl_Ints){0, NULL}, dtype, device), s);
+}
+
 /* Another shape, self's dtype and device unless given. */
 static tl_Tensor *new_from(const char *op, tl_Tensor *self, tl_Ints size, tl_DType dtype,
                            tl_Device device) {
@@ -76,6 +80,25 @@ tl_Tensor *tlo_new_full(tl_Tensor *self, tl_Ints size, tl_Scalar fill_value, tl_
 
 bool tli_op_fill_(tl_Tensor *self, tl_Scalar value) {
   return tli_check_holds("fill_", value, (tl_DType)self->dtype) && tli_fill(self, value);
+}
+
+bool tlo_fill__tensor(tl_Tensor *self, tl_Tensor *value) {
+  if (value->ndim == 0) return tlo_copy_(self, value);
+  return tli_fail(TL_ESHAPE, "fill_: value: expected no dimensions, got %s", tli_sizes_str(value));
+}
+
+tl_Tensor *tli_op_fill(tl_Tensor *self, tl_Scalar value) {
+  return filled("fill", tli_empty_like(self, (tl_DType)self->dtype), value);
+}
+
+tl_Tensor *tlo_fill_tensor(tl_Tensor *self, tl_Tensor *value) {
+  if (value->ndim != 0)
+    return tli_fail_null(TL_ESHAPE, "fill: value: expected no dimensions, got %s",
+                         tli_sizes_str(value));
+  tl_Tensor *result = tlo_fill(self, tli_int(0));
+  if (result && tlo_copy_(result, value)) return result;
+  tli_release(result);
+  return NULL;
 }
 
 bool tli_op_zero_(tl_Tensor *self) { return tli_fill(self, tli_int(0)); }
@@ -120,8 +143,8 @@ static tl_Scalar whole(tl_Scalar s) { return tli_int(tli_to_int(s)); }
 
 static bool is_integer(tl_DType dtype) { return tli_dtype_category(dtype) == TLI_INT; }
 
-/* In an integer dtype start and step are truncated, as in PyTorch; in int64
-** before the numbers are counted, in narrower ones after. */
+/* In an integer dtype start and step are truncated after the numbers are
+** counted, as in PyTorch: the same number may come again and again. */
 tl_Tensor *tlo_arange(tl_Scalar start, tl_Scalar end_, tl_Scalar step, tl_DType dtype,
                       tl_Device device) {
   if (!tli_given(end_)) {
@@ -132,12 +155,6 @@ tl_Tensor *tlo_arange(tl_Scalar start, tl_Scalar end_, tl_Scalar step, tl_DType 
     dtype = is_whole(start) && is_whole(end_) && is_whole(step) ? TL_I64 : TL_F32;
   if (dtype == TL_BOOL) return tli_fail_null(TL_EDTYPE, "arange: not defined for bool");
   TL_TRY_NULL(check_ends("arange", start, end_, step));
-  if (dtype == TL_I64) {
-    start = whole(start);
-    end_ = whole(end_);
-    step = whole(step);
-    TL_TRY_NULL(check_ends("arange", start, end_, step));
-  }
   double from = tli_to_double(start), by = tli_to_double(step);
   int64_t n = is_whole(start) && is_whole(end_) && is_whole(step)
                   ? count_whole(start.i, end_.i, step.i)
@@ -145,7 +162,6 @@ tl_Tensor *tlo_arange(tl_Scalar start, tl_Scalar end_, tl_Scalar step, tl_DType 
   if (is_integer(dtype)) {
     start = whole(start);
     step = whole(step);
-    TL_TRY_NULL(check_ends("arange", start, start, step));
   }
   return sequence("arange", n, start, step, dtype, device);
 }
@@ -194,6 +210,10 @@ tl_Tensor *tlo_logspace(tl_Scalar start, tl_Scalar end_, int64_t steps, tl_Scala
                         tl_DType dtype, tl_Device device) {
   if (dtype == TL_NODTYPE) dtype = TL_F32;
   if (dtype == TL_BOOL) return tli_fail_null(TL_EDTYPE, "logspace: not defined for bool");
+  if (is_integer(dtype)) {
+    start = whole(start);
+    end_ = whole(end_);
+  }
   tl_Tensor *t[2] = {NULL};
   tl_Tensor *result = NULL;
   TLI_SLOT(t[0], spaced("logspace", start, end_, steps, TL_F64, device));

@@ -29,6 +29,10 @@ create {"linspace(Number start, Number end_, int steps, " .. options .. ") -> Te
     composite = true}
 create {"logspace(Number start, Number end_, int steps, Number base=10.0, " .. options .. ") -> Tensor",
     doc = "base to the powers of linspace(start, end, steps).", composite = true}
+create {"scalar_tensor(Number s, " .. options .. ") -> Tensor",
+    doc = "A tensor of no dimensions with that number; float32 unless dtype is given.", composite = true}
+create {"empty_strided(int[] size, int[] stride, " .. options .. ") -> Tensor",
+    doc = "A tensor of that shape and those strides (in elements) with undefined contents.", composite = true}
 create {"eye(int n, int m=nil, " .. options .. ") -> Tensor",
     doc = "An (n, m) matrix, m = n if left out, with ones on the diagonal.", composite = true}
 
@@ -45,9 +49,15 @@ end
 
 -- Whole contents -----------------------------------------------------------------------------------
 
-op {"fill_(Tensor self, Number value) -> self", doc = "Sets every element to a number.", func = false,
+op {"fill_(Tensor self, Number value) -> self", doc = "Sets every element to a number.",
     grad = {self = "zeros_like(grad)"}, examples = {"T(3), 2.5"}}
-op {"zero_(Tensor self) -> self", doc = "Sets every element to zero.", func = false,
+op {"fill_.tensor(Tensor self, Tensor value) -> self", doc = "The same with the number in a tensor of no dimensions.",
+    composite = true, nondiff = "see fill"}
+op {"fill(Tensor self, Number value) -> Tensor", doc = "A tensor like self with every element, NaN too, set to a number.",
+    method = false, grad = {self = "zeros_like(grad)"}, examples = {"T(3), 2.5"}}
+op {"fill.tensor(Tensor self, Tensor value) -> Tensor", doc = "The same with the number in a tensor of no dimensions.",
+    method = false, composite = true, out = false, examples = {"T(3), T()", "T(2, 2), torch.tensor(7)"}}
+op {"zero_(Tensor self) -> self", doc = "Sets every element to zero.",
     grad = {self = "zeros_like(grad)"}, examples = {"T(3)"}}
 op {"copy_(Tensor self, Tensor src) -> self",
     doc = "Copies src, broadcast to self's shape and converted to its dtype, into self.", func = false,
@@ -67,16 +77,20 @@ op {"to_dtype(Tensor self, dtype dtype) -> Tensor",
     name = "to", node = "ToCopy", internal = true, grad = {self = "to_dtype(grad, dtype(self))"}}
 op {"move(Tensor self, device device) -> Tensor",
     name = "to", node = "ToCopy", internal = true, grad = {self = "move(grad, device(self))"}}
-op {"to(Tensor self, dtype dtype=nil, *, device device=nil, bool copy=false) -> Tensor",
+op {"to(Tensor self, dtype dtype=nil, bool non_blocking=false, bool copy=false, *, device device=nil) -> Tensor",
     doc = [[self converted to a dtype and moved to a device; self itself if nothing changes, unless copy is
-    true. x:to("float64"), x:to("cuda:0") and x:to(other) work as well.]],
-    composite = true, func = false, out = false, examples = {"T(3), 'float64'"}}
-op {"to.device(Tensor self, device device, dtype dtype=nil, *, bool copy=false) -> Tensor",
+    true. x:to("float64"), x:to("cuda:0") and x:to(other) work as well. Every move has ended when it
+    returns, with non_blocking too.]],
+    composite = true, func = false, out = false, examples = {"T(3), 'float64'", "T(3), 'float64', false, true"}}
+op {"to.device(Tensor self, device device, dtype dtype=nil, bool non_blocking=false, bool copy=false) -> Tensor",
     doc = "The same with the device first.", composite = true, func = false, out = false,
-    examples = {"T(3), 'cpu'", "T(3), 'cpu', 'float64'"}}
-op {"to.like(Tensor self, Tensor other, *, bool copy=false) -> Tensor",
+    examples = {"T(3), 'cpu'", "T(3), 'cpu', 'float64'", "T(3), 'cpu', 'float64', true, true"}}
+op {"to.device_only(Tensor self, device device, bool non_blocking, bool copy=false) -> Tensor",
+    doc = "The same with the device alone.", composite = true, func = false, out = false,
+    examples = {"T(3), 'cpu', true"}}
+op {"to.like(Tensor self, Tensor other, bool non_blocking=false, bool copy=false) -> Tensor",
     doc = "Converted to other's dtype and device.", composite = true, func = false, out = false,
-    examples = {"T(3), T(1)"}}
+    examples = {"T(3), T(1)", "T(3), T(1), false, true"}}
 
 for _, row in ipairs {{"float", "float32"}, {"double", "float64"}, {"half", "float16"}, {"bfloat16", "bfloat16"},
                       {"char", "int8"}, {"short", "int16"}, {"int", "int32"}, {"long", "int64"}, {"byte", "uint8"},

@@ -190,7 +190,7 @@ static bool read_bags(tli_Chain *c, tl_Tensor *input, tl_Tensor *offsets, tl_Ten
     b->count = input->sizes[0];
     b->number = TLI_STEP(c, row_numbers(b->count, input->sizes[1]));
   }
-  b->number = TLI_STEP(c, tlo_to_like(b->number, b->index, false));
+  b->number = TLI_STEP(c, tlo_to_like(b->number, b->index, false, false));
   b->number = TLI_STEP(c, tlo_to_dtype(b->number, TL_I64));
   return !c->failed;
 }
@@ -283,7 +283,7 @@ static bool largest_label(tl_Tensor *self, int64_t *largest) {
   if (self->numel == 0)
     return tli_fail(TL_EARG, "one_hot: num_classes is needed for a tensor without elements");
   tl_Tensor *most = tlo_amax(self, TLI_NOINTS, false);
-  tl_Tensor *here = most ? tlo_to(most, TL_I64, TLI_CPU, false) : NULL;
+  tl_Tensor *here = most ? tlo_to(most, TL_I64, false, false, TLI_CPU) : NULL;
   if (here) *largest = *(const int64_t *)tli_data(here);
   tli_release(most);
   bool ok = here != NULL;

@@ -23,14 +23,18 @@ op {"take_along_dim(Tensor self, Tensor indices, dim dim=nil) -> Tensor",
 op {"masked_select(Tensor self, Tensor mask) -> Tensor",
     doc = "The elements where mask (bool, broadcast with self) is true, in one dimension.",
     composite = true, examples = {"T(3, 4), M(3, 4)", "T(3, 4), M(4)", "T(4), M(3, 4)"}}
-op {"nonzero(Tensor self) -> Tensor",
+op {"nonzero.tuple(Tensor self, *, true as_tuple) -> Tensor[]",
+    doc = "With as_tuple = true: the positions of the elements that are not zero, a tensor (n) for each dimension.",
+    composite = true, nondiff = "positions", examples = {"M(3, 4), {as_tuple = true}"}}
+op {"nonzero(Tensor self, *, bool as_tuple=false) -> Tensor",
     doc = "The positions of the elements that are not zero, one row (n, dim) each.",
     nondiff = "positions", examples = {"M(3, 4)", "M()"}}
-op {"nonzero.tuple(Tensor self, *, bool as_tuple) -> Tensor[]",
-    doc = "With as_tuple = true: a list of such positions, one tensor (n) for each dimension.",
-    composite = true, nondiff = "positions", examples = {"M(3, 4), {as_tuple = true}"}}
 op {"argwhere(Tensor self) -> Tensor", doc = "The same as nonzero.", expr = "nonzero(self)", out = false,
     nondiff = "positions", examples = {"M(3, 4)"}}
+op {"unravel_index(Tensor indices, int[] shape) -> Tensor[]",
+    doc = [[Positions in a tensor of that shape read row by row, as positions in its dimensions: a list with one
+    tensor for each.]],
+    composite = true, nondiff = "positions", examples = {"I(12, 5), {3, 4}", "I(6, 2, 2), 6"}}
 
 -- x[...]: one tensor of positions or a mask for each dimension, missing ones leave it whole.
 op {"index(Tensor self, Tensor[] indices) -> Tensor", internal = true, composite = true}
@@ -135,7 +139,7 @@ op {"index_put(Tensor self, Tensor[] indices, Tensor values, bool accumulate=fal
     composite = true, out = false,
     examples = {"T(3, 4), {torch.tensor{1, 3}}, T(2, 4)", "T(3, 4), {I(3, 5), I(4, 5)}, T(5), true"}}
 op {"index_put_(Tensor self, Tensor[] indices, Tensor values, bool accumulate=false) -> self",
-    doc = "The same over self.", composite = true, func = false, nondiff = "see index_put"}
+    doc = "The same over self.", composite = true, nondiff = "see index_put"}
 op {"put_positions(Tensor self, Tensor index, Tensor values, dim first, int count, bool accumulate) -> Tensor",
     name = "index_put",
     internal = true, inplace = "native",

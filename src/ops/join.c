@@ -331,6 +331,8 @@ tl_Tensor *tlo_roll(tl_Tensor *self, tl_Ints shifts, tl_Ints dims) {
     return tli_fail_null(
         TL_EARG, "roll: expected as many dimensions as shifts, got %" PRId64 " and %" PRId64,
         dims.n, shifts.n);
+  if (self->ndim == 0)
+    return tli_fail_null(TL_EINDEX, "roll: dims: a tensor without dimensions has none to roll");
   tl_Tensor *current = tli_retain(self);
   for (int64_t i = 0; current && i < shifts.n; i++) {
     tl_Tensor *rolled = roll_one(current, shifts.v[i], dims.v[i]);

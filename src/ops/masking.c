@@ -8,7 +8,8 @@
 
 /* ---- nonzero ---- */
 
-tl_Tensor *tli_op_nonzero(tl_Tensor *self) {
+tl_Tensor *tli_op_nonzero(tl_Tensor *self, bool as_tuple) {
+  (void)as_tuple; /* false in this form */
   const tl_Backend *backend = tli_backend(tli_device(self));
   int64_t count = 0;
   tl_Tensor *in = tli_contiguous_as(self, (tl_DType)self->dtype);
@@ -26,10 +27,10 @@ tl_Tensor *tli_op_nonzero(tl_Tensor *self) {
 
 /* The columns of nonzero; a tensor without dimensions counts as one of one. */
 bool tlo_nonzero_tuple(tl_Tensor *self, bool as_tuple, tl_Tensors *out) {
+  (void)as_tuple;
   *out = (tl_Tensors){0, NULL};
-  if (!as_tuple) return tli_fail(TL_EARG, "nonzero: as_tuple: expected true, or no such option");
   tl_Tensor *shaped = self->ndim ? tli_retain(self) : tlo_unsqueeze(self, 0);
-  tl_Tensor *rows = shaped ? tlo_nonzero(shaped) : NULL;
+  tl_Tensor *rows = shaped ? tlo_nonzero(shaped, false) : NULL;
   bool ok = rows && tlo_unbind(rows, 1, out);
   tli_release(shaped);
   tli_release(rows);
@@ -78,7 +79,7 @@ static tl_Tensor *true_positions(const char *op, tl_Tensor *mask, int ndim, cons
   tl_Tensor *t[3] = {NULL}, *result = NULL;
   int64_t numel = tli_numel(ndim, sizes, 1);
   if ((t[0] = tlo_expand(mask, (tl_Ints){ndim, sizes})) &&
-      (t[1] = tlo_reshape(t[0], (tl_Ints){1, &numel})) && (t[2] = tlo_nonzero(t[1])))
+      (t[1] = tlo_reshape(t[0], (tl_Ints){1, &numel})) && (t[2] = tlo_nonzero(t[1], false)))
     result = tlo_select(t[2], 1, 0);
   tli_release_results(t, 3);
   return result;

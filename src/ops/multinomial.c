@@ -130,12 +130,12 @@ tl_Tensor *tlo_multinomial(tl_Tensor *self, int64_t num_samples, bool replacemen
   bool vector = self->ndim == 1;
   tl_Tensor *t[3] = {NULL};
   tl_Tensor *result = NULL;
-  TLI_SLOT(t[0], tlo_to(self, TL_F64, TLI_CPU, false));
+  TLI_SLOT(t[0], tlo_to(self, TL_F64, false, false, TLI_CPU));
   TLI_SLOT(t[1], tli_op_to_row_major(t[0]));
   TLI_SLOT(t[2], tli_new("multinomial", (tl_Ints){vector ? 1 : 2, vector ? sizes + 1 : sizes},
                          TL_I64, TLI_CPU));
   if (draw_rows(tli_data(t[1]), rows, n, tli_data(t[2]), num_samples, replacement, generator))
-    result = tlo_to(t[2], TL_NODTYPE, tli_device(self), false);
+    result = tlo_to(t[2], TL_NODTYPE, false, false, tli_device(self));
 done:
   tli_release_results(t, 3);
   return result;

@@ -129,7 +129,8 @@ static tl_Tensor *pad_dim(tl_Tensor *self, Mode mode, int d, int64_t before, int
   for (int64_t i = 0; i < n; i++) at[i] = first + source(mode, i - before - first, size) + 1;
   tli_Chain c = {0};
   tli_keep(&c, positions);
-  tl_Tensor *there = TLI_STEP(&c, tlo_to_device(positions, tli_device(self), TL_NODTYPE, false));
+  tl_Tensor *there =
+      TLI_STEP(&c, tlo_to_device(positions, tli_device(self), TL_NODTYPE, false, false));
   return tli_chain_end(&c, TLI_STEP(&c, tlo_index_select(self, d, there)));
 }
 

@@ -337,6 +337,9 @@ op {"nan_to_num(Tensor self, Number nan=0.0, Number posinf=nil, Number neginf=ni
 op {"where(Tensor condition, Operand self, Operand other) -> Tensor",
     doc = "self where condition is true, else other; all broadcast.",
     composite = true, examples = {"M(3, 4), T(3, 4), T(4)", "M(3), T(2, 3), 0.5", "M(2, 1), 1.5, T(3)"}}
+op {"where_self(Tensor self, Tensor condition, Operand other) -> Tensor",
+    name = "where", doc = "x:where(condition, other): self where condition is true, else other; all broadcast.",
+    expr = "where(condition, self, other)", func = false, examples = {"T(3, 4), M(3, 4), T(4)", "T(3), M(4, 3), 0.5"}}
 op {"where.positions(Tensor condition) -> Tensor[]",
     doc = "With the condition alone: the positions of its true elements, a list with one tensor per dimension.",
     composite = true, nondiff = "positions"}

@@ -279,18 +279,15 @@ bool tli_op_index_fill_(tl_Tensor *self, int64_t dim, tl_Tensor *index, tl_Scala
 }
 
 tl_Tensor *tlo_index_fill_tensor(tl_Tensor *self, int64_t dim, tl_Tensor *index, tl_Tensor *value) {
-  int d = tli_dim("index_fill", dim, self->ndim);
-  if (d < 0) return NULL;
-  TL_TRY_NULL(check_list("index_fill", index));
   if (value->ndim != 0)
     return tli_fail_null(TL_ESHAPE, "index_fill: value: expected no dimensions, got %s",
                          tli_sizes_str(value));
-  int64_t sizes[TL_MAX_DIMS];
-  listed_sizes(self, d, index, sizes);
-  tl_Tensor *t[] = {tlo_to_dtype(value, (tl_DType)self->dtype), NULL, NULL}, *result = NULL;
-  if (t[0] && (t[1] = tlo_expand(t[0], (tl_Ints){self->ndim, sizes})) &&
-      (t[2] = tli_plain_positions("index_fill", index, place_of(self, d, 1).n)))
-    result = tlo_index_copy(self, d, t[2], t[1]);
+  tl_Tensor *t[3] = {NULL}, *result = NULL;
+  TLI_SLOT(t[0], tlo_to_dtype(value, (tl_DType)self->dtype));
+  TLI_SLOT(t[1], tlo_zeros_like(self, TL_BOOL, TLI_NODEVICE));
+  TLI_SLOT(t[2], tlo_index_fill(t[1], dim, index, tli_bool(true)));
+  result = tlo_masked_fill(self, t[2], t[0]); /* a position that comes twice counts once */
+done:
   tli_release_results(t, 3);
   return result;
 }
@@ -359,8 +356,10 @@ static tl_Tensor *broadcast_but(tl_Tensor *t, int ndim, const int64_t *common, i
 
 tl_Tensor *tlo_take_along_dim(tl_Tensor *self, tl_Tensor *indices, int64_t dim) {
   if (dim == TLI_NOINT) {
-    tl_Tensor *row = flattened(self), *at = row ? flattened(indices) : NULL;
+    tl_Tensor *row = flattened(self), *list = row ? flattened(indices) : NULL;
+    tl_Tensor *at = list ? tli_plain_positions("take_along_dim", list, self->numel) : NULL;
     tl_Tensor *result = at ? tlo_gather(row, 0, at) : NULL;
+    tli_release(list);
     if (result == NULL) tli_fail_about("take_along_dim: indices");
     tli_release(row);
     tli_release(at);
@@ -383,12 +382,51 @@ tl_Tensor *tlo_take_along_dim(tl_Tensor *self, tl_Tensor *indices, int64_t dim) 
                            tli_sizes_str(self), tli_sizes_str(indices), (int64_t)d);
   }
   tl_Tensor *from = broadcast_but(self, self->ndim, common, d);
-  tl_Tensor *at = from ? broadcast_but(indices, self->ndim, common, d) : NULL;
+  tl_Tensor *plain =
+      from ? tli_plain_positions("take_along_dim", indices, place_of(self, d, 1).n) : NULL;
+  tl_Tensor *at = plain ? broadcast_but(plain, self->ndim, common, d) : NULL;
   tl_Tensor *result = at ? tlo_gather(from, d, at) : NULL;
   if (result == NULL) tli_fail_about("take_along_dim: indices");
+  tli_release(plain);
   tli_release(from);
   tli_release(at);
   return result;
+}
+
+/* ---- unravel_index ---- */
+
+/* Positions along a dimension: (positions / step) mod size, counted from 1. */
+static tl_Tensor *unravelled(tl_Tensor *from_zero, int64_t step, int64_t size) {
+  tl_Tensor *t[2] = {NULL}, *result = NULL;
+  TLI_SLOT(t[0], tli_with_number(tlo_floor_divide, from_zero, tli_int(step)));
+  TLI_SLOT(t[1], tli_with_number(tlo_remainder, t[0], tli_int(size)));
+  result = tli_with_number(tli_plus, t[1], tli_int(1));
+done:
+  tli_release_results(t, 2);
+  return result;
+}
+
+bool tlo_unravel_index(tl_Tensor *indices, tl_Ints shape, tl_Tensors *out) {
+  *out = (tl_Tensors){0, NULL};
+  int64_t numel = 1;
+  TL_TRY(tli_check_sizes("unravel_index", shape, TL_I8));
+  for (int64_t d = 0; d < shape.n; d++) numel *= shape.v[d];
+  tl_Tensors list = tli_tensors_new(shape.n);
+  tl_Tensor *at = list.v ? tli_plain_positions("unravel_index", indices, numel) : NULL;
+  tl_Tensor *from_zero = at ? tli_with_number(tli_minus, at, tli_int(1)) : NULL;
+  bool ok = from_zero || tli_fail_about("unravel_index: indices");
+  int64_t step = numel;
+  for (int64_t d = 0; ok && d < list.n; d++) {
+    int64_t size = shape.v[d] > 0 ? shape.v[d] : 1; /* nothing is asked for of an empty shape */
+    step = step > 0 ? step / size : 1;
+    list.v[d] = unravelled(from_zero, step, size);
+    ok = list.v[d] != NULL;
+  }
+  tli_release(at);
+  tli_release(from_zero);
+  if (!ok) tli_tensors_free(&list);
+  *out = list;
+  return ok;
 }
 
 /* ---- x[...] ---- */
@@ -436,7 +474,7 @@ static bool add_mask(Entries *e, tl_Tensor *mask) {
                       "index: mask of shape %s does not fit dimension " TLI_POS
                       " of a tensor of shape %s",
                       tli_sizes_str(mask), (int64_t)(e->n + d), tli_sizes_str(e->tensor));
-  tl_Tensor *rows = tlo_nonzero(mask);
+  tl_Tensor *rows = tlo_nonzero(mask, false);
   if (rows && mask->ndim == 0) {
     /* (n, 0) of a mask without dimensions: position 1, once or never */
     int64_t n = rows->sizes[0];

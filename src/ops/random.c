@@ -170,7 +170,7 @@ tl_Tensor *tlo_randperm(int64_t n, tli_Generator *generator, tl_DType dtype, tl_
   tl_Tensor *result = NULL;
   if (tli_check_holds("randperm", tli_int(n), dtype)) {
     shuffle(tli_data(t), n, generator);
-    result = tlo_to(t, dtype, device, false);
+    result = tlo_to(t, dtype, false, false, device);
   }
   tli_release(t);
   return result;

@@ -31,6 +31,25 @@ tl_Tensor *tlo_atleast_3d(tl_Tensor *self) {
   return padded(self, self->ndim < 2 ? 2 - self->ndim : 0, self->ndim < 3);
 }
 
+static bool each(tl_Tensors tensors, tl_Tensor *(*fn)(tl_Tensor *), tl_Tensors *out) {
+  tl_Tensors list = tli_tensors_new(tensors.n);
+  bool ok = list.v != NULL;
+  for (int64_t i = 0; ok && i < list.n; i++) ok = (list.v[i] = fn(tensors.v[i])) != NULL;
+  if (!ok) tli_tensors_free(&list);
+  *out = list;
+  return ok;
+}
+
+bool tlo_atleast_1d_list(tl_Tensors tensors, tl_Tensors *out) {
+  return each(tensors, tlo_atleast_1d, out);
+}
+bool tlo_atleast_2d_list(tl_Tensors tensors, tl_Tensors *out) {
+  return each(tensors, tlo_atleast_2d, out);
+}
+bool tlo_atleast_3d_list(tl_Tensors tensors, tl_Tensors *out) {
+  return each(tensors, tlo_atleast_3d, out);
+}
+
 static tl_Tensor *as_column(tl_Tensor *self) {
   return padded(self, 0, self->ndim < 2 ? 2 - self->ndim : 0);
 }
@@ -40,9 +59,8 @@ static tl_Tensor *as_column(tl_Tensor *self) {
 static tl_Tensor *each_then_cat(const char *op, tl_Tensors tensors, tl_Tensor *(*fn)(tl_Tensor *),
                                 int dim) {
   if (tensors.n == 0) return tli_fail_null(TL_EARG, "%s: expected at least one tensor", op);
-  tl_Tensors list = tli_tensors_new(tensors.n);
-  bool ok = list.v != NULL;
-  for (int64_t i = 0; ok && i < list.n; i++) ok = (list.v[i] = fn(tensors.v[i])) != NULL;
+  tl_Tensors list;
+  bool ok = each(tensors, fn, &list);
   int64_t last = ok ? list.v[0]->ndim - 1 : 0;
   tl_Tensor *result = ok ? tlo_cat(list, dim < last ? dim : last) : NULL;
   tli_tensors_free(&list);
@@ -167,6 +185,73 @@ bool tlo_meshgrid(tl_Tensors tensors, const char *indexing, tl_Tensors *out) {
   return ok;
 }
 
+/* ---- choices ---- */
+
+tl_Tensor *tlo_cartesian_prod(tl_Tensors tensors) {
+  for (int64_t i = 0; i < tensors.n; i++)
+    if (tensors.v[i]->ndim != 1)
+      return tli_fail_null(TL_ESHAPE, "cartesian_prod: tensors: expected vectors, got shape %s",
+                           tli_sizes_str(tensors.v[i]));
+  if (tensors.n == 1) return tli_retain(tensors.v[0]);
+  tl_Tensors grids = {0, NULL}, columns = tli_tensors_new(tensors.n);
+  bool ok = columns.v && tlo_meshgrid(tensors, "ij", &grids);
+  for (int64_t i = 0; ok && i < columns.n; i++)
+    ok = (columns.v[i] = tlo_reshape(grids.v[i], (tl_Ints){1, (int64_t[]){-1}})) != NULL;
+  tli_tensors_free(&grids);
+  tl_Tensor *result = ok ? tlo_stack(columns, 1) : NULL;
+  tli_tensors_free(&columns);
+  return result;
+}
+
+/* How many ways there are to choose r of n, -1 if more than a tensor can have. */
+static int64_t count_choices(int64_t n, int64_t r) {
+  int64_t count = 1;
+  if (r > n) return 0;
+  if (r > n - r) r = n - r;         /* as many as to leave the others */
+  for (int64_t i = 0; i < r; i++) { /* always whole: i + 1 neighbours are divisible by (i + 1)! */
+    if (__builtin_mul_overflow(count, n - i, &count)) return -1;
+    count /= i + 1;
+  }
+  return count;
+}
+
+/* Writes the choices, positions from 1, one after the other. With `step` 1 each
+** is larger than the one before, with 0 it may be the same. */
+static void write_choices(int64_t *to, int64_t count, int64_t n, int64_t r, int64_t step) {
+  for (int64_t k = 0; k < r; k++) to[k] = 1 + k * step;
+  for (int64_t i = 1; i < count; i++, to += r) {
+    int64_t k = r - 1; /* the last one that can grow */
+    while (to[k] == n - (r - 1 - k) * step) k--;
+    for (int64_t j = 0; j < r; j++) to[r + j] = j < k ? to[j] : to[k] + 1 + (j - k) * step;
+  }
+}
+
+tl_Tensor *tlo_combinations(tl_Tensor *self, int64_t r, bool with_replacement) {
+  if (self->ndim != 1)
+    return tli_fail_null(TL_ESHAPE, "combinations: self: expected a vector, got shape %s",
+                         tli_sizes_str(self));
+  if (r < 0) return tli_fail_null(TL_EARG, "combinations: r: expected at least 0, got %" PRId64, r);
+  if (r == 0) return tlo_empty((tl_Ints){1, &r}, (tl_DType)self->dtype, tli_device(self));
+  int64_t n = self->sizes[0], count = with_replacement && n == 0 ? 0 : -1;
+  if (!with_replacement)
+    count = count_choices(n, r);
+  else if (n > 0 && r <= INT64_MAX - n)
+    count = count_choices(n + r - 1, r);
+  int64_t sizes[] = {count, r}, all;
+  if (count < 0 || __builtin_mul_overflow(count, r, &all))
+    return tli_fail_null(TL_EARG, "combinations: the result would be too large");
+  tl_Tensor *t[3] = {NULL};
+  tl_Tensor *result = NULL;
+  TLI_SLOT(t[0], tli_new("combinations", (tl_Ints){1, &all}, TL_I64, TLI_CPU));
+  if (count > 0) write_choices(tli_data(t[0]), count, n, r, with_replacement ? 0 : 1);
+  TLI_SLOT(t[1], tlo_to(t[0], TL_NODTYPE, false, false, tli_device(self)));
+  TLI_SLOT(t[2], tlo_index_select(self, 0, t[1]));
+  result = tlo_view(t[2], (tl_Ints){2, sizes});
+done:
+  tli_release_results(t, 3);
+  return result;
+}
+
 /* ---- turning ---- */
 
 tl_Tensor *tlo_fliplr(tl_Tensor *self) {
@@ -270,7 +355,7 @@ static tl_Tensor *triangle_indices(const char *op, bool lower, int64_t rows, int
       to[count + k] = c + 1;
     }
   }
-  tl_Tensor *result = tlo_to(t, dtype, device, false);
+  tl_Tensor *result = tlo_to(t, dtype, false, false, device);
   tli_release(t);
   return result;
 }
@@ -357,10 +442,10 @@ tl_Tensor *tlo_repeat_interleave_positions(tl_Tensor *repeats, int64_t output_si
                          tli_sizes_str(repeats), tl_dtype_name((tl_DType)repeats->dtype));
   tl_Tensor *t[3] = {NULL};
   tl_Tensor *result = NULL;
-  TLI_SLOT(t[0], tlo_to(repeats, TL_I64, TLI_CPU, false));
+  TLI_SLOT(t[0], tlo_to(repeats, TL_I64, false, false, TLI_CPU));
   TLI_SLOT(t[1], tlo_contiguous(t[0]));
   TLI_SLOT(t[2], repeated_positions(tli_data(t[1]), repeats->sizes[0], output_size));
-  result = tlo_to(t[2], TL_NODTYPE, tli_device(repeats), false);
+  result = tlo_to(t[2], TL_NODTYPE, false, false, tli_device(repeats));
 done:
   tli_release_results(t, 3);
   return result;
@@ -452,6 +537,27 @@ bool tlo_tensor_split(tl_Tensor *self, int64_t sections, int64_t dim, tl_Tensors
 
 bool tlo_tensor_split_positions(tl_Tensor *self, tl_Ints positions, int64_t dim, tl_Tensors *out) {
   return split_at("tensor_split", self, positions, dim, out);
+}
+
+bool tlo_tensor_split_tensor(tl_Tensor *self, tl_Tensor *tensor_indices_or_sections, int64_t dim,
+                             tl_Tensors *out) {
+  tl_Tensor *given = tensor_indices_or_sections;
+  *out = (tl_Tensors){0, NULL};
+  if (given->ndim > 1 || tli_dtype_category((tl_DType)given->dtype) != TLI_INT)
+    return tli_fail(TL_EARG,
+                    "tensor_split: tensor_indices_or_sections: expected an integer or a vector of "
+                    "integers, got %s of %s",
+                    tli_sizes_str(given), tl_dtype_name((tl_DType)given->dtype));
+  tl_Tensor *here = tlo_to(given, TL_I64, false, false, TLI_CPU);
+  tl_Tensor *numbers = here ? tlo_contiguous(here) : NULL;
+  bool ok = false;
+  if (numbers && given->ndim == 0)
+    ok = tlo_tensor_split(self, *(int64_t *)tli_data(numbers), dim, out);
+  else if (numbers)
+    ok = split_at("tensor_split", self, (tl_Ints){numbers->numel, tli_data(numbers)}, dim, out);
+  tli_release(here);
+  tli_release(numbers);
+  return ok;
 }
 
 static bool check_depth(const char *op, tl_Tensor *self, int ndim) {

@@ -16,12 +16,24 @@ for n = 1, 3 do
        examples = {"T()", "T(3)", "T(2, 3)"}}
 end
 
-op {"broadcast_tensors(Tensor[] tensors) -> Tensor[]", doc = "The tensors expanded to their common shape; views.",
+for n = 1, 3 do
+   op {("atleast_%dd.list(Tensor[] tensors...) -> Tensor[]"):format(n), composite = true,
+       doc = "The same of several tensors, as a list.", examples = {"{T(), T(3)}", "T(2, 3), T(2)"}}
+end
+
+op {"broadcast_tensors(Tensor[] tensors...) -> Tensor[]", doc = "The tensors expanded to their common shape; views.",
     composite = true, examples = {"{T(3, 1), T(4)}"}}
-op {"meshgrid(Tensor[] tensors, *, string indexing='ij') -> Tensor[]",
+op {"meshgrid(Tensor[] tensors..., *, string indexing='ij') -> Tensor[]",
     doc = [[Coordinates of a grid: vectors expanded over one dimension each, in their order; with indexing = "xy"
     the first two dimensions are swapped.]],
     composite = true, examples = {"{T(2), T(3)}", "{T(2), T(3), T(2)}, {indexing = 'xy'}"}}
+
+op {"cartesian_prod(Tensor[] tensors...) -> Tensor",
+    doc = "All ways to choose one element of each vector, one row each; one vector alone is the result.",
+    composite = true, out = false, examples = {"T(2), T(3)", "{T(2), T(1), T(2)}", "T(2)"}}
+op {"combinations(Tensor self, int r=2, bool with_replacement=false) -> Tensor",
+    doc = "All ways to choose r elements of a vector, in its order, one row each; maybe the same one again.",
+    composite = true, out = false, examples = {"T(4)", "T(3), 2, true"}}
 
 op {"fliplr(Tensor self) -> Tensor", doc = "The order of columns (dimension 2) reversed; a copy.", composite = true,
     examples = {"T(2, 3)"}}
@@ -39,7 +51,7 @@ op {"diag_embed(Tensor self, int offset=0, dim dim1=-2, dim dim2=-1) -> Tensor",
     grad = {self = "diagonal(grad, offset, dim1, dim2)"}, examples = {"T(2, 3)", "T(2, 3), 1, 1, 3", "T(2), -1"}}
 op {"diagflat(Tensor self, int offset=0) -> Tensor", doc = "A matrix with all elements of self on a diagonal.",
     expr = "diag_embed(ravel(self), offset)", examples = {"T(2, 2)", "T(2), 1"}}
-op {"block_diag(Tensor[] tensors) -> Tensor",
+op {"block_diag(Tensor[] tensors...) -> Tensor",
     doc = "A matrix with the given matrices (vectors as rows) along its diagonal, zero elsewhere.",
     composite = true, examples = {"{T(2, 3), T(1, 2), T(2), T()}"}}
 for _, row in ipairs {{"tril", "lower"}, {"triu", "upper"}} do
@@ -63,6 +75,9 @@ op {"tensor_split(Tensor self, int sections, dim dim=0) -> Tensor[]",
 op {"tensor_split.positions(Tensor self, int[] positions, dim dim=0) -> Tensor[]",
     doc = "Views along dim that end at the given positions, and the rest.",
     composite = true, examples = {"T(7), {2, 5}", "T(2, 5), {1, 3}, 2"}}
+op {"tensor_split.tensor(Tensor self, Tensor tensor_indices_or_sections, dim dim=0) -> Tensor[]",
+    doc = "The same with the number of sections, or the positions, in a tensor of integers.",
+    composite = true, examples = {"T(7), torch.tensor {2, 5}", "T(2, 5), torch.tensor(2), 2"}}
 for _, row in ipairs {{"hsplit", "dimension 2, or 1 of a vector"}, {"vsplit", "dimension 1"},
                       {"dsplit", "dimension 3"}} do
    op {row[1] .. "(Tensor self, int sections) -> Tensor[]",

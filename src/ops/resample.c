@@ -156,8 +156,9 @@ static bool tap_tensors(tli_Chain *c, tl_Tensor *self, int d, const Axis *a, Mod
     ((int64_t *)tli_data(at))[i] = places[k] + 1;
     ((double *)tli_data(weight))[i] = shares[k];
   }
-  *positions = TLI_STEP(c, tlo_to_device(at, tli_device(self), TL_NODTYPE, false));
-  *weights = TLI_STEP(c, tlo_to_device(weight, tli_device(self), (tl_DType)self->dtype, false));
+  *positions = TLI_STEP(c, tlo_to_device(at, tli_device(self), TL_NODTYPE, false, false));
+  *weights =
+      TLI_STEP(c, tlo_to_device(weight, tli_device(self), (tl_DType)self->dtype, false, false));
   return !c->failed;
 }
 

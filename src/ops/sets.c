@@ -15,7 +15,7 @@ typedef struct Runs {
 } Runs;
 
 static bool find_runs(tli_Chain *c, tl_Tensor *begins, bool counts, Runs *r) {
-  tl_Tensor *rows = TLI_STEP(c, tlo_nonzero(begins));
+  tl_Tensor *rows = TLI_STEP(c, tlo_nonzero(begins, false));
   r->starts = TLI_STEP(c, tlo_select(rows, 1, 0));
   r->numbers = TLI_STEP(c, tlo_cumsum(begins, 0, TL_I64));
   r->counts = NULL;
@@ -122,7 +122,8 @@ static bool distinct_slices(const char *op, tl_Tensor *self, bool sort, bool inv
   int64_t n = self->sizes[d], m = n > 0 ? self->numel / n : 0;
   bool mode = tli_set_grad_mode(false);
   tli_Chain c = {0};
-  tl_Tensor *moved = TLI_STEP(&c, tlo_transpose(self, 0, d));
+  tl_Tensor *moved =
+      TLI_STEP(&c, tlo_movedim(self, (tl_Ints){1, (int64_t[]){d}}, (tl_Ints){1, (int64_t[]){0}}));
   tl_Tensor *rows = TLI_STEP(&c, tlo_reshape(moved, (tl_Ints){2, (int64_t[]){n, m}}));
   tl_Tensor *order = sort ? TLI_STEP(&c, tlo_row_order(rows)) : NULL;
   tl_Tensor *list = order ? TLI_STEP(&c, tlo_index_select(rows, 0, order)) : rows;

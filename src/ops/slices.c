@@ -111,6 +111,27 @@ tl_Tensor *tlo_narrow(tl_Tensor *self, int64_t dim, int64_t start, int64_t lengt
   return tlo_slice(self, d, at, at + length, 1);
 }
 
+/* The whole number in a tensor of no dimensions. */
+static bool read_whole(const char *op, const char *what, tl_Tensor *t, int64_t *out) {
+  if (t->numel != 1 || tli_dtype_category((tl_DType)t->dtype) != TLI_INT)
+    return tli_fail(TL_EARG, "%s: %s: expected one integer, got %s of %s", op, what,
+                    tli_sizes_str(t), tl_dtype_name((tl_DType)t->dtype));
+  tl_Tensor *here = tlo_to(t, TL_I64, false, false, TLI_CPU);
+  if (here) *out = *(int64_t *)tli_data(here);
+  tli_release(here);
+  return here != NULL;
+}
+
+tl_Tensor *tlo_narrow_tensor(tl_Tensor *self, int64_t dim, tl_Tensor *start, int64_t length) {
+  int64_t at = 0;
+  TL_TRY_NULL(read_whole("narrow", "start", start, &at));
+  if (at == 0)
+    return tli_fail_null(TL_EINDEX,
+                         "narrow: start: expected a position, counted from 1 or from the end "
+                         "with -1, got 0");
+  return tlo_narrow(self, dim, at > 0 ? at - 1 : at, length);
+}
+
 /* ---- any geometry ---- */
 
 /* Elements from the first to the one past the last reached, from offset 0;
@@ -146,6 +167,25 @@ tl_Tensor *tli_op_as_strided(tl_Tensor *self, tl_Ints size, tl_Ints stride,
                          " reach outside of a storage of %" PRId64 " elements",
                          tli_shape_str(n, size.v), tli_shape_str(n, stride.v), offset, room);
   return tli_alias(self, n, size.v, stride.v, offset);
+}
+
+tl_Tensor *tlo_empty_strided(tl_Ints size, tl_Ints stride, tl_DType dtype, tl_Device device) {
+  TL_TRY_NULL(tli_check_sizes("empty_strided", size, dtype == TL_NODTYPE ? TL_F32 : dtype));
+  if (stride.n != size.n)
+    return tli_fail_null(TL_EARG,
+                         "empty_strided: stride: expected as many strides as sizes, %" PRId64
+                         ", got %" PRId64,
+                         size.n, stride.n);
+  int64_t need = reach(size, stride);
+  if (need < 0)
+    return tli_fail_null(TL_EARG,
+                         "empty_strided: stride: expected numbers of at least 0 that memory has "
+                         "room for, got %s",
+                         tli_shape_str((int)stride.n, stride.v));
+  tl_Tensor *flat = tli_new("empty_strided", (tl_Ints){1, &need}, dtype, device);
+  tl_Tensor *result = flat ? tli_alias(flat, (int)size.n, size.v, stride.v, 0) : NULL;
+  tli_release(flat);
+  return result;
 }
 
 typedef struct Geometry {

@@ -60,6 +60,9 @@ op {"select_backward(Tensor grad, int[] size, dim dim, index index) -> Tensor", 
 op {"narrow(Tensor self, dim dim, index start, int length) -> Tensor",
     doc = "`length` positions from `start` on along a dimension; a view.",
     composite = true, out = false, examples = {"T(3, 4), 2, 2, 3", "T(3), 1, -2, 2", "T(3), 1, 1, 0"}}
+op {"narrow.tensor(Tensor self, dim dim, Tensor start, int length) -> Tensor",
+    doc = "The same with the position in a tensor of no dimensions.",
+    composite = true, out = false, examples = {"T(3, 4), 2, torch.tensor(2), 3"}}
 op {"slice(Tensor self, dim dim, int start, int stop, int step) -> Tensor", internal = true, view = true,
     grad = {self = "slice_backward(grad, sizes(self), dim, start, stop, step)"}}
 op {"slice.range(Tensor self, dim dim=0, index start=nil, int stop=nil, int step=1) -> Tensor",
