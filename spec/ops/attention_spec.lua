@@ -75,6 +75,17 @@ describe("scaled_dot_product_attention", function()
       end
    end)
 
+   it("rounds half types at the end only", function()
+      for dtype, tolerance in pairs {float16 = 2 ^ -11, bfloat16 = 2 ^ -8} do
+         local a, b, c = (q * 8):to(dtype), (k * 8):to(dtype), v:to(dtype)
+         local mask = torch.zeros(3, 6, {dtype = "float64"}):masked_fill(torch.ones(3, 6):triu(1):bool(), -math.huge)
+         local expected = formula(a:double(), b:double(), c:double(), mask)
+         local result = attention(a, b, c, nil, 0, true):double()
+         -- half a unit in the last place of numbers below 4
+         assert.close(expected, result, 2 * tolerance)
+      end
+   end)
+
    it("drops weights", function()
       local ones = torch.ones(1, 400, 1)
       local result = attention(torch.zeros(1, 400, 8), torch.zeros(1, 400, 8), ones, {dropout_p = 0.5})

@@ -90,6 +90,18 @@ describe("convolution", function()
       assert.close(torch.tensor {{{40.96}}}:half(), F.conv1d(x, w), 1e-3)
    end)
 
+   it("takes integers", function()
+      local x, w = torch.arange(9):reshape(1, 1, 3, 3), torch.tensor {{{{1, -2}, {3, 4}}}}
+      local y = F.conv2d(x, w, torch.tensor {5}, {padding = 1})
+      assert.equal("int64", y.dtype)
+      assert.same({{{{5, 9, 16, 11}, {17, 28, 34, 22}, {23, 46, 52, 34}, {-7, -3, -4, 13}}}}, y:tolist())
+      local z = F.conv_transpose1d(torch.tensor({{1, 2, 3}}, {dtype = "int8"}),
+         torch.tensor({{{1, -1}}}, {dtype = "int8"}), nil, 2)
+      assert.equal("int8", z.dtype)
+      assert.same({{1, -1, 2, -2, 3, -3}}, z:tolist())
+      assert.raises("conv2d: input", "bool", function() F.conv2d(x:bool(), w:bool()) end)
+   end)
+
    it("takes an input without batch", function()
       local x, w = torch.randn(3, 6, 6), torch.randn(4, 3, 3, 3)
       assert.close(F.conv2d(x:unsqueeze(1), w)[1], F.conv2d(x, w), 0)

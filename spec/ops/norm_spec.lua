@@ -85,6 +85,49 @@ describe("dropout", function()
    end)
 end)
 
+describe("group_norm", function()
+   it("gives each group mean 0 and variance 1, of one sample and of one group too", function()
+      for _, shape in ipairs {{1, 3}, {1, 4}, {2, 4}, {1, 4, 5}, {1, 2, 3, 3}} do
+         for groups = 1, shape[2] do
+            if shape[2] % groups == 0 and (shape[3] or shape[2] > groups) then
+               local x = torch.randn(shape, {dtype = "float64"}):requires_grad_()
+               local rows = x:reshape(shape[1], groups, -1)
+               local expected = (rows - rows:mean(3, true)) / (rows:var(3, {correction = 0, keepdim = true}) + 1e-5):sqrt()
+               local y = F.group_norm(x, groups)
+               assert.close(expected:reshape(shape), y, 1e-12)
+               local weights = torch.randn(shape, {dtype = "float64"})
+               local gradient = torch.autograd.grad((y * weights):sum(), {x})
+               assert.close(torch.autograd.grad((expected:reshape(shape) * weights):sum(), {x}), gradient, 1e-9)
+            end
+         end
+      end
+   end)
+
+   it("refuses samples without elements", function()
+      assert.same({0, 2}, F.group_norm(torch.ones(0, 2), 1).shape)
+      assert.raises("group_norm: input", "[1, 2, 0]", function() F.group_norm(torch.ones(1, 2, 0), 1) end)
+   end)
+end)
+
+describe("renorm", function()
+   it("scales down what is longer", function()
+      local x = torch.tensor {{3.0, 4}, {0.3, 0.4}}
+      assert.close({{0.6, 0.8}, {0.3, 0.4}}, x:renorm(2, 1, 1), 1e-6)
+      assert.close({{20 / 11, 20 / 11}, {2 / 11, 2 / 11}}, torch.renorm(x, 1, 2, 2), 1e-6)
+      assert.equal(x, x:renorm_(2, 1, 5))
+      assert.close({{3, 4}, {0.3, 0.4}}, x, 1e-6)
+      assert.raises("renorm: p", "-1", function() x:renorm(-1, 1, 1) end)
+   end)
+end)
+
+describe("local_response_norm", function()
+   it("takes integers, whose mean squares it rounds down", function()
+      local y = F.local_response_norm(torch.tensor {{{1, 2}, {4, -8}}}, 2, 1)
+      -- squares 1, 4 and 16, 64; halves of 1, 4 and of 17, 68 are 0, 2 and 8, 34
+      assert.close({{{1, 2 * 3 ^ -0.75}, {4 * 9 ^ -0.75, -8 * 35 ^ -0.75}}}, y, 1e-6)
+   end)
+end)
+
 describe("rms_norm", function()
    it("divides by the root of the mean square", function()
       local x, w = torch.randn(3, 5, {dtype = "float64"}), torch.randn(5, {dtype = "float64"})

@@ -84,6 +84,15 @@ describe("what is refused", function()
    end)
 end)
 
+describe("thresholds", function()
+   it("lose their fraction for integers", function()
+      local F, x = torch.nn.functional, torch.tensor {-2, 0, 1, 2, 3}
+      assert.same({1, 1, 1, 2, 3}, F.threshold(x, 0.5, 1.7):tolist())
+      assert.same({-3, -3, -3, 2, 3}, F.threshold(x, 1.5, -3.2):tolist())
+      assert.same({0, 0, 1, 1, 1}, F.hardtanh(x, -0.5, 1.7):tolist())
+   end)
+end)
+
 describe("in place", function()
    it("may read what it writes", function()
       local x = torch.arange(4)

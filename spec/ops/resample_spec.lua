@@ -28,6 +28,8 @@ describe("pad", function()
       check({2, 3, 1, 2, 3, 1, 5, 6, 4, 5, 6, 4}, F.pad(x, {2, 1}, "circular"))
       check({2, 1, 2, 3, 2, 1, 5, 4, 5, 6, 5, 4, 8, 7, 8, 9, 8, 7, 5, 4, 5, 6, 5, 4},
          F.pad(y, {1, 2, 0, 1}, "reflect"))
+      check({7, 6, 7, 8, 10, 9, 10, 11, 1, 0, 1, 2, 4, 3, 4, 5, 7, 6, 7, 8, 10, 9, 10, 11},
+         F.pad(torch.arange(12.0):reshape(1, 2, 2, 3), {1, 0, 0, 0, 1, 0}, "reflect"))
    end)
 
    it("goes round what is left where it also cuts off", function()
@@ -102,6 +104,15 @@ describe("interpolate", function()
          F.interpolate(image, {3, 4}, nil, "bilinear"))
       check({1, 2.5, 4.833333, 8.166667, 4.75, 7, 10.333333, 14.666667, 12.25, 16, 21.333332, 27.666666,
              16, 20.5, 26.833332, 34.166664}, F.interpolate(image, nil, {2, 1.5}, "bilinear"))
+   end)
+
+   it("rounds uint8 after each dimension, as PyTorch 2.15 does", function()
+      local x = torch.tensor({{{{0, 10, 255}, {7, 8, 9}}}}, {dtype = "uint8"})
+      local linear = F.interpolate(x, {3, 5}, nil, "bilinear")
+      assert.equal("uint8", linear.dtype)
+      assert.same({{{{0, 4, 10, 157, 255}, {4, 6, 9, 83, 132}, {7, 7, 8, 9, 9}}}}, linear:tolist())
+      assert.same({{{{0, 0, 10, 174, 255}, {4, 4, 9, 85, 132}, {8, 8, 8, 0, 0}}}},
+         F.interpolate(x, {3, 5}, nil, "bicubic"):tolist())
    end)
 
    it("is bicubic", function()
@@ -209,13 +220,22 @@ describe("grid_sample", function()
       assert.is_false(places.grad:isnan():any():item())
    end)
 
+   it("is tricubic in a volume, as in PyTorch 2.15", function()
+      local volume = (torch.arange(27, {dtype = "float64"}) * 7 % 11):reshape(1, 1, 3, 3, 3)
+      local places = torch.tensor({0.3, -0.2, 0.1, 0.9, -0.8, -0.4}, {dtype = "float64"}):reshape(1, 1, 1, 2, 3)
+      for _, case in ipairs {
+         {"zeros", false, {5.205956, 0.086304}}, {"zeros", true, {4.397807, 2.285718}},
+         {"border", false, {4.43121, 0.284903}}, {"border", true, {3.92858, 1.852304}},
+         {"reflection", false, {4.43121, -0.148438}}, {"reflection", true, {4.122402, 1.133588}},
+      } do
+         assert.close(case[3], F.grid_sample(volume, places, "bicubic", case[1], case[2]):view(-1), 1e-6)
+      end
+   end)
+
    it("names what does not fit", function()
       assert.raises("grid_sample", "got [1, 1, 3, 4] and [1, 4, 2]", function()
          F.grid_sample(image, torch.zeros(1, 4, 2))
       end)
       assert.raises("grid_sample", "'linear'", function() F.grid_sample(image, grid, "linear") end)
-      assert.raises("grid_sample", "for images", function()
-         F.grid_sample(torch.ones(1, 1, 2, 2, 2), torch.zeros(1, 1, 1, 1, 3), "bicubic")
-      end)
    end)
 end)

@@ -404,7 +404,7 @@ local function pointwise_arrays(op)
       if tensor_types[p.type] then
          tensors[#tensors + 1] = p.name
       elseif p.type == "Number" then
-         scalars[#scalars + 1] = p.name
+         scalars[#scalars + 1] = op.pointwise.truncates and ("tli_fitting(%s, %s)"):format(p.name, tensors[1]) or p.name
       elseif p.type == "int" then
          scalars[#scalars + 1] = ("tli_int(%s)"):format(p.name)
       end

@@ -36,7 +36,8 @@ F {"relu(Tensor self) -> Tensor", doc = "The larger of self and 0, elementwise."
    examples = {"T(3, 4)", "T(4, 3):t()", "T()", "T(0, 2)"}}
 F {"threshold(Tensor self, Number threshold, Number value) -> Tensor",
    doc = "self where it is larger than threshold, else value.", also = true, method = false,
-   pointwise = {types = "number", bool = false}, inplace = true, grad = {self = "threshold_backward(grad, self, threshold)"},
+   pointwise = {types = "number", bool = false, truncates = true}, inplace = true,
+   grad = {self = "threshold_backward(grad, self, threshold)"},
    examples = {"T(3, 4), 0.1, 5"}}
 op {"threshold_backward(Tensor grad_output, Tensor self, Number threshold) -> Tensor", internal = true,
     pointwise = {types = "floating"}, grad = {grad_output = "threshold_backward(grad, self, threshold)"}}
@@ -45,7 +46,7 @@ F {"relu6(Tensor self) -> Tensor",
    pointwise = {types = "number", bool = false}, inplace = true, grad = {self = "hardtanh_backward(grad, self, 0, 6)"},
    examples = {"T(3, 4) * 8"}}
 activation("hardtanh", {"min_val=-1.0", "max_val=1.0"}, {doc = "self bounded to [min_val, max_val].",
-   pointwise = {types = "number", bool = false}, examples = {"T(3, 4)", "T(3, 4), -0.5, 0.3"}})
+   pointwise = {types = "number", bool = false, truncates = true}, examples = {"T(3, 4)", "T(3, 4), -0.5, 0.3"}})
 activation("leaky_relu", {"negative_slope=0.01"}, {doc = "self where it is positive, else negative_slope * self.",
    examples = {"T(3, 4)", "T(3, 4), 0.2", "T(4, 3):t()"}})
 activation("elu", {"alpha=1.0"}, {doc = "self where it is positive, else alpha * (exp(self) - 1).",

@@ -46,6 +46,12 @@ static tl_Tensor *repeat_heads(tl_Tensor *t, tl_Tensor *query) {
   return tlo_repeat_interleave(t, want / have, t->ndim - 3);
 }
 
+/* float16 and bfloat16 as float32, in which scores and weights are computed. */
+static tl_Tensor *chain_widened(tli_Chain *c, tl_Tensor *t) {
+  bool half = t->dtype == TL_F16 || t->dtype == TL_BF16;
+  return half ? TLI_STEP(c, tlo_to_dtype(t, TL_F32)) : t;
+}
+
 /* True where query i may not see key j: j > i. */
 static tl_Tensor *future(tl_Tensor *query, tl_Tensor *key) {
   int64_t sizes[2] = {query->sizes[query->ndim - 2], key->sizes[key->ndim - 2]};
@@ -76,6 +82,10 @@ static tl_Tensor *attend(tl_Tensor *query, tl_Tensor *key, tl_Tensor *value, tl_
                          double dropout, bool causal, double scale, tli_Generator *generator) {
   tli_Chain c = {0};
   tl_Tensor *blind = NULL;
+  tl_DType dtype = (tl_DType)query->dtype;
+  query = chain_widened(&c, query);
+  key = chain_widened(&c, key);
+  value = chain_widened(&c, value);
   tl_Tensor *scores = chain_matmul(&c, chain_scale(&c, query, scale), chain_t(&c, key));
   if (causal)
     scores = chain_masked_fill(&c, scores, TLI_STEP(&c, future(query, key)), -INFINITY);
@@ -85,6 +95,8 @@ static tl_Tensor *attend(tl_Tensor *query, tl_Tensor *key, tl_Tensor *value, tl_
   if (dropout > 0) weights = TLI_STEP(&c, tlo_dropout(weights, dropout, true, generator));
   tl_Tensor *result = chain_matmul(&c, weights, value);
   if (blind) result = chain_masked_fill(&c, result, blind, 0);
+  if (result && (tl_DType)result->dtype != dtype)
+    result = TLI_STEP(&c, tlo_to_dtype(result, dtype));
   return tli_chain_end(&c, result);
 }
 

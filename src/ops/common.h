@@ -31,6 +31,11 @@ typedef struct tli_PointwiseSpec {
   bool takes_bool; /* false: bool inputs are an error, as PyTorch's for sub */
 } tli_PointwiseSpec;
 
+/* A parameter for inputs of t's dtype: integers take it without its fraction. */
+static inline tl_Scalar tli_fitting(tl_Scalar s, const tl_Tensor *t) {
+  return tli_is_float((tl_DType)t->dtype) ? s : tli_int(tli_to_int(s));
+}
+
 /* kernel(inputs...) broadcast, promoted; a new tensor. */
 tl_Tensor *tli_pointwise(const tli_PointwiseSpec *spec, tl_Tensor *const *inputs,
                          const tl_Scalar *params) TL_MUSTCHECK;

@@ -6,6 +6,7 @@
 */
 #include <string.h>
 
+#include "ops/chain.h"
 #include "ops/windows.h"
 
 /* ---- linear ---- */
@@ -134,9 +135,8 @@ static bool check_channels(const char *op, const tl_Tensor *input, const tl_Tens
 
 static bool check_operands(const char *op, tl_Tensor *input, tl_Tensor *weight, tl_Tensor *bias,
                            int64_t outputs) {
-  if (!tli_is_float((tl_DType)input->dtype))
-    return tli_fail(TL_EDTYPE, "%s: input: expected a floating tensor, got %s", op,
-                    tl_dtype_name((tl_DType)input->dtype));
+  if (input->dtype == TL_BOOL)
+    return tli_fail(TL_EDTYPE, "%s: input: expected numbers, got bool", op);
   if (weight->dtype != input->dtype || (bias && bias->dtype != input->dtype))
     return tli_fail(TL_EDTYPE,
                     "%s: expected input, weight and bias of one dtype, got %s, %s and %s", op,
@@ -385,6 +385,21 @@ bool tlo_convolution_second(tl_Tensor *into_input, tl_Tensor *into_weight, tl_Te
 
 /* Checks the arguments, gives input a batch of one if it has none, and calls
 ** the operator. */
+/* Integers are convolved in float64, which has every sum up to 2^53. */
+static tl_Tensor *convolve_whole(tl_Tensor *input, tl_Tensor *weight, tl_Tensor *bias, int n,
+                                 const Options *o) {
+  tli_Chain c = {0};
+  tl_Tensor *in = TLI_STEP(&c, tlo_to_dtype(input, TL_F64));
+  tl_Tensor *w = TLI_STEP(&c, tlo_to_dtype(weight, TL_F64));
+  tl_Tensor *b = bias ? TLI_STEP(&c, tlo_to_dtype(bias, TL_F64)) : NULL;
+  tl_Tensor *sum =
+      TLI_STEP(&c, tlo_convolution(in, w, b, (tl_Ints){n, o->stride}, (tl_Ints){n, o->padding},
+                                   (tl_Ints){n, o->dilation}, o->transposed,
+                                   (tl_Ints){n, o->output_padding}, o->groups));
+  tl_Tensor *whole = TLI_STEP(&c, tlo_to_dtype(sum, TL_I64));
+  return tli_chain_end(&c, TLI_STEP(&c, tlo_to_dtype(whole, (tl_DType)input->dtype)));
+}
+
 static tl_Tensor *convolve(const char *op, int n, tl_Tensor *input, tl_Tensor *weight,
                            tl_Tensor *bias, tl_Ints stride, tl_Ints padding, tl_Ints dilation,
                            bool transposed, tl_Ints output_padding, int64_t groups) {
@@ -401,9 +416,11 @@ static tl_Tensor *convolve(const char *op, int n, tl_Tensor *input, tl_Tensor *w
   bool single = input->ndim == n + 1;
   tl_Tensor *batch = single ? tlo_unsqueeze(input, 0) : tli_retain(input);
   if (batch == NULL) return NULL;
-  tl_Tensor *result =
-      tlo_convolution(batch, weight, bias, (tl_Ints){n, o.stride}, (tl_Ints){n, o.padding},
-                      (tl_Ints){n, o.dilation}, transposed, (tl_Ints){n, o.output_padding}, groups);
+  tl_Tensor *result = tli_is_float((tl_DType)input->dtype)
+                          ? tlo_convolution(batch, weight, bias, (tl_Ints){n, o.stride},
+                                            (tl_Ints){n, o.padding}, (tl_Ints){n, o.dilation},
+                                            transposed, (tl_Ints){n, o.output_padding}, groups)
+                          : convolve_whole(batch, weight, bias, n, &o);
   tli_release(batch);
   if (!single || result == NULL) return result;
   tl_Tensor *one = tlo_select(result, 0, 0);

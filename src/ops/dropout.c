@@ -6,17 +6,20 @@
 
 #include "ops/chain.h"
 
-static bool check(const char *op, const tl_Tensor *self, double p) {
+/* `drops` is false where self stays as it is, whatever its dtype. */
+static bool check(const char *op, const tl_Tensor *self, double p, bool training, bool *drops) {
+  *drops = training && p != 0;
   if (!(p >= 0 && p <= 1))
     return tli_fail(TL_EARG, "%s: p: expected a probability from 0 to 1, got %g", op, p);
-  if (tli_is_float((tl_DType)self->dtype)) return true;
+  if (!*drops || tli_is_float((tl_DType)self->dtype)) return true;
   return tli_fail(TL_EDTYPE, "%s: expected a floating tensor, got %s", op,
                   tl_dtype_name((tl_DType)self->dtype));
 }
 
 tl_Tensor *tlo_dropout(tl_Tensor *self, double p, bool training, tli_Generator *generator) {
-  TL_TRY_NULL(check("dropout", self, p));
-  if (!training || p == 0) return tli_retain(self);
+  bool drops;
+  TL_TRY_NULL(check("dropout", self, p, training, &drops));
+  if (!drops) return tli_retain(self);
   tl_Tensor *out[2];
   if (!tlo_native_dropout(self, p, true, generator, out)) return NULL;
   tli_release(out[1]);
@@ -38,11 +41,12 @@ static tl_Tensor *channel_mask(tl_Tensor *self, int lead, double p, tli_Generato
 
 static tl_Tensor *drop_channels(const char *op, int dims, tl_Tensor *self, double p, bool training,
                                 tli_Generator *generator) {
-  TL_TRY_NULL(check(op, self, p));
+  bool drops;
+  TL_TRY_NULL(check(op, self, p, training, &drops));
   if (self->ndim < 2)
     return tli_fail_null(TL_ESHAPE, "%s: expected (N, C, ...) or (C, ...), got %s", op,
                          tli_sizes_str(self));
-  if (!training || p == 0) return tli_retain(self);
+  if (!drops) return tli_retain(self);
   tli_Chain c = {0};
   int lead = self->ndim == dims + 1 ? 1 : 2;
   tl_Tensor *mask = TLI_STEP(&c, channel_mask(self, lead, p, generator));
@@ -66,8 +70,9 @@ tl_Tensor *tlo_dropout3d(tl_Tensor *self, double p, bool training, tli_Generator
 ** mean 0 and variance 1 stay. */
 static tl_Tensor *alpha_drop(const char *op, int lead, tl_Tensor *self, double p, bool training,
                              tli_Generator *generator) {
-  TL_TRY_NULL(check(op, self, p));
-  if (!training || p == 0) return tli_retain(self);
+  bool drops;
+  TL_TRY_NULL(check(op, self, p, training, &drops));
+  if (!drops) return tli_retain(self);
   const double lowest = -1.7580993408473766; /* -alpha * scale of selu */
   tli_Chain c = {0};
   if (p == 1) return tli_chain_end(&c, chain_mul(&c, self, chain_number(&c, 0)));

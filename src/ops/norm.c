@@ -507,7 +507,8 @@ static tl_Tensor *chain_per_channel(tli_Chain *c, tl_Tensor *t, const int64_t si
   int64_t narrow[] = {sizes[0], sizes[1], 1}, all = sizes[0] * sizes[1] * sizes[2];
   tl_Tensor *shaped = chain_reshape(c, t, 3, narrow);
   tl_Tensor *wide = TLI_STEP(c, tlo_expand(shaped, (tl_Ints){3, sizes}));
-  return chain_reshape(c, wide, 1, &all);
+  tl_Tensor *rows = TLI_STEP(c, tlo_to_row_major(wide)); /* kernels read it from end to end */
+  return chain_reshape(c, rows, 1, &all);
 }
 
 /* One number per channel as one per channel of each sample. */
@@ -632,10 +633,41 @@ tl_Tensor *tlo_group_norm(tl_Tensor *input, int64_t num_groups, tl_Tensor *weigh
         channels, num_groups);
   TL_TRY_NULL(check_channels("group_norm", "weight", weight, channels));
   TL_TRY_NULL(check_channels("group_norm", "bias", bias, channels));
-  if (input->numel == 0) return tlo_clone(input);
+  if (input->sizes[0] == 0) return tlo_clone(input);
+  if (input->numel == 0)
+    return tli_fail_null(TL_ESHAPE, "group_norm: input: expected elements in each sample, got %s",
+                         tli_sizes_str(input));
   tl_Tensor *out[3];
   bool ok = tlo_group_norm_core(input, num_groups, weight, bias, eps, out);
   return first_of(ok, out, 3);
+}
+
+/* ---- renorm ---- */
+
+tl_Tensor *tlo_renorm(tl_Tensor *self, double p, int64_t dim, double maxnorm) {
+  if (!tli_is_float((tl_DType)self->dtype))
+    return tli_fail_null(TL_EDTYPE, "renorm: self: expected a floating tensor, got %s",
+                         tl_dtype_name((tl_DType)self->dtype));
+  if (self->ndim < 2)
+    return tli_fail_null(TL_ESHAPE, "renorm: self: expected at least 2 dimensions, got shape %s",
+                         tli_sizes_str(self));
+  int d = tli_dim("renorm", dim, self->ndim);
+  if (d < 0) return NULL;
+  if (!(p > 0)) return tli_fail_null(TL_EARG, "renorm: p: expected a positive number, got %g", p);
+  if (!(maxnorm >= 0))
+    return tli_fail_null(TL_EARG, "renorm: maxnorm: expected at least 0, got %g", maxnorm);
+  int64_t others[TL_MAX_DIMS], n = 0;
+  for (int k = 0; k < self->ndim; k++)
+    if (k != d) others[n++] = k;
+  tli_Chain c = {0};
+  tl_Tensor *wide = TLI_STEP(&c, tlo_to(self, stat_dtype(self), false, false, TLI_NODEVICE));
+  tl_Tensor *norms = TLI_STEP(&c, tlo_p_norm(wide, tli_float(p), (tl_Ints){n, others}, true));
+  tl_Tensor *above = chain_with(&c, tlo_gt, norms, maxnorm);
+  tl_Tensor *most = chain_number(&c, maxnorm);
+  tl_Tensor *factor = chain_div(&c, most, chain_add(&c, norms, chain_number(&c, 1e-7)));
+  factor = TLI_STEP(&c, tli_where_else(above, factor, tli_float(1)));
+  factor = TLI_STEP(&c, tlo_to_dtype(factor, (tl_DType)self->dtype));
+  return tli_chain_end(&c, chain_mul(&c, self, factor));
 }
 
 /* ---- local_response_norm ---- */
@@ -661,6 +693,8 @@ tl_Tensor *tlo_local_response_norm(tl_Tensor *input, int64_t size, double alpha,
   tl_Tensor *means =
       TLI_STEP(&c, tlo_avg_pool2d(padded, window, tli_one, tli_zero, false, true, TLI_NOINT));
   means = chain_reshape(&c, means, input->ndim, input->sizes);
+  if (means && !tli_is_float((tl_DType)means->dtype))
+    means = TLI_STEP(&c, tlo_to_dtype(means, TL_F32));
   tl_Tensor *sum = chain_add(&c, chain_scale(&c, means, alpha), chain_number(&c, k));
   tl_Tensor *divisor = chain_with(&c, tlo_pow, sum, beta);
   return tli_chain_end(&c, chain_div(&c, input, divisor));

@@ -70,6 +70,9 @@ F {"local_response_norm(Tensor input, int size, float alpha=0.0001, float beta=0
 F {"normalize(Tensor input, Number p=2.0, dim[] dim=1, float eps=1e-12) -> Tensor",
    doc = "input / max(norm(input, p, dim), eps): scaled to p-norm 1 along dim.",
    expr = "input / clamp_min(norm(input, p, dim, true), eps)", examples = {"T(3, 4)", "T(3, 4), 1, 1", "T(2, 3, 4), 3, {2, 3}"}}
+op {"renorm(Tensor self, float p, dim dim, float maxnorm) -> Tensor",
+    doc = "self with each position along dim scaled down, where its p-norm is larger than maxnorm, to that norm.",
+    composite = true, inplace = true, examples = {"T(3, 4), 2, 1, 1", "T(2, 3, 2), 1, 2, 0.5"}}
 
 -- Dropout ------------------------------------------------------------------------------------------
 

@@ -137,13 +137,12 @@ static tl_Tensor *pad_dim(tl_Tensor *self, Mode mode, int d, int64_t before, int
 static tl_Tensor *pad_with_elements(tl_Tensor *input, tl_Ints pad, Mode mode) {
   int64_t sizes[TL_MAX_DIMS];
   TL_TRY_NULL(padded_sizes(input, pad, sizes));
-  int fixed = input->ndim > 3 ? 2 : 1;
-  if (pad.n / 2 > input->ndim - fixed)
+  int most = input->ndim > 3 ? 3 : input->ndim - 1;
+  if (pad.n / 2 > most)
     return tli_fail_null(TL_ESHAPE,
                          "pad: pad: expected at most %d numbers for input %s in this "
                          "mode, got %" PRId64,
-                         2 * (input->ndim > fixed ? input->ndim - fixed : 0), tli_sizes_str(input),
-                         pad.n);
+                         most > 0 ? 2 * most : 0, tli_sizes_str(input), pad.n);
   tli_Chain c = {0};
   tl_Tensor *result = input;
   for (int k = 0; k < pad.n / 2 && result; k++) {

@@ -3,8 +3,10 @@
 ** last n are what windows slide over. Maxima remember positions in their plane,
 ** from which gradients and max_unpool follow by gathering and scattering.
 */
+#include <stdlib.h>
 #include <string.h>
 
+#include "ops/chain.h"
 #include "ops/windows.h"
 
 /* ---- arguments ---- */
@@ -27,20 +29,29 @@ static bool read_windows(const char *op, int n, tl_Ints kernel, tl_Ints stride, 
   return true;
 }
 
-/* (N, C, ...) or (C, ...), the last n of at least one element. */
-static bool check_input(const char *op, const tl_Tensor *input, int n) {
+/* (N, C, ...) or (C, ...), the last `full` of at least one element. */
+static bool check_input(const char *op, const tl_Tensor *input, int n, int full) {
   bool fits = input->ndim == n + 1 || input->ndim == n + 2;
-  for (int d = input->ndim - n; fits && d < input->ndim; d++) fits = input->sizes[d] > 0;
+  for (int d = input->ndim - full; fits && d < input->ndim; d++) fits = input->sizes[d] > 0;
   if (fits) return true;
   return tli_fail(TL_ESHAPE,
                   "%s: input: expected %d or %d dimensions, the last %d not empty, got %s", op,
-                  n + 1, n + 2, n, tli_sizes_str(input));
+                  n + 1, n + 2, full, tli_sizes_str(input));
 }
 
 static bool check_floating(const char *op, const tl_Tensor *t) {
   if (tli_is_float((tl_DType)t->dtype)) return true;
   return tli_fail(TL_EDTYPE, "%s: input: expected a floating tensor, got %s", op,
                   tl_dtype_name((tl_DType)t->dtype));
+}
+
+/* The sizes of an adaptive pool's result: -1 keeps the input's. */
+static bool read_output_size(const char *op, const tl_Tensor *input, int n, tl_Ints list,
+                             int64_t *sizes) {
+  TL_TRY(tli_spread(op, "output_size", list, n, -1, sizes));
+  for (int d = 0; d < n; d++)
+    if (sizes[d] < 0) sizes[d] = input->sizes[input->ndim - n + d];
+  return true;
 }
 
 /* Windows along one dimension. */
@@ -153,7 +164,7 @@ static bool max_pool(const char *op, int n, tl_Tensor *input, tl_Ints kernel_siz
                      tl_Tensor **out) {
   Windows w;
   out[0] = out[1] = NULL;
-  TL_TRY(check_input(op, input, n));
+  TL_TRY(check_input(op, input, n, n + 1));
   TL_TRY(read_windows(op, n, kernel_size, stride, padding, dilation, &w));
   bool want = return_indices || tli_recording(&input, 1);
   return keep_indices(tlo_max_windows(input, (tl_Ints){n, w.kernel}, (tl_Ints){n, w.stride},
@@ -166,8 +177,8 @@ static bool adaptive_max_pool(const char *op, int n, tl_Tensor *input, tl_Ints o
                               bool return_indices, tl_Tensor **out) {
   int64_t sizes[3];
   out[0] = out[1] = NULL;
-  TL_TRY(check_input(op, input, n));
-  TL_TRY(tli_spread(op, "output_size", output_size, n, 0, sizes));
+  TL_TRY(check_input(op, input, n, n + 1));
+  TL_TRY(read_output_size(op, input, n, output_size, sizes));
   bool want = return_indices || tli_recording(&input, 1);
   return keep_indices(tlo_max_windows_adaptive(input, (tl_Ints){n, sizes}, n, want, out),
                       return_indices, out);
@@ -233,15 +244,35 @@ tl_Tensor *tli_op_average_adaptive_spread(tl_Tensor *self, tl_Ints size, tl_Ints
   return run_average(&p, self, size.v, true);
 }
 
+/* Of integers: the sum divided, rounded towards 0. A mean is a multiple of
+** 1 / elements, so that half of one cannot lead past the next whole number but
+** makes up for what rounding took. */
+static tl_Tensor *whole_averages(tl_Tensor *input, int n, const Windows *w, bool ceil_mode,
+                                 bool include_pad, int64_t divisor) {
+  int64_t elements = divisor == TLI_NOINT ? 1 : llabs(divisor);
+  for (int d = 0; divisor == TLI_NOINT && d < n; d++) elements *= w->kernel[d];
+  tli_Chain c = {0};
+  tl_Tensor *numbers = TLI_STEP(&c, tlo_to_dtype(input, TL_F64));
+  tl_Tensor *mean =
+      TLI_STEP(&c, tlo_average_windows(numbers, (tl_Ints){n, w->kernel}, (tl_Ints){n, w->stride},
+                                       (tl_Ints){n, w->padding}, ceil_mode, include_pad,
+                                       divisor == TLI_NOINT ? 0 : divisor));
+  tl_Tensor *sign = TLI_STEP(&c, tlo_sign(mean));
+  tl_Tensor *sum = chain_add(&c, mean, chain_scale(&c, sign, 0.5 / (double)elements));
+  return tli_chain_end(&c, TLI_STEP(&c, tlo_to_dtype(sum, (tl_DType)input->dtype)));
+}
+
 static tl_Tensor *avg_pool(const char *op, int n, tl_Tensor *input, tl_Ints kernel_size,
                            tl_Ints stride, tl_Ints padding, bool ceil_mode, bool include_pad,
                            int64_t divisor) {
   Windows w;
-  TL_TRY_NULL(check_input(op, input, n));
-  TL_TRY_NULL(check_floating(op, input));
+  TL_TRY_NULL(check_input(op, input, n, n + 1));
   TL_TRY_NULL(read_windows(op, n, kernel_size, stride, padding, tli_one, &w));
   if (divisor == 0)
     return tli_fail_null(TL_EARG, "%s: divisor_override: expected a number other than 0", op);
+  if (tli_dtype_category((tl_DType)input->dtype) == TLI_INT)
+    return whole_averages(input, n, &w, ceil_mode, include_pad, divisor);
+  TL_TRY_NULL(check_floating(op, input));
   return tlo_average_windows(input, (tl_Ints){n, w.kernel}, (tl_Ints){n, w.stride},
                              (tl_Ints){n, w.padding}, ceil_mode, include_pad,
                              divisor == TLI_NOINT ? 0 : divisor);
@@ -249,31 +280,29 @@ static tl_Tensor *avg_pool(const char *op, int n, tl_Tensor *input, tl_Ints kern
 
 static tl_Tensor *adaptive_avg_pool(const char *op, int n, tl_Tensor *input, tl_Ints output_size) {
   int64_t sizes[3];
-  TL_TRY_NULL(check_input(op, input, n));
-  TL_TRY_NULL(check_floating(op, input));
-  TL_TRY_NULL(tli_spread(op, "output_size", output_size, n, 0, sizes));
+  TL_TRY_NULL(check_input(op, input, n, n));
+  if (input->numel > 0) TL_TRY_NULL(check_floating(op, input));
+  TL_TRY_NULL(read_output_size(op, input, n, output_size, sizes));
   return tlo_average_adaptive(input, (tl_Ints){n, sizes});
 }
 
-/* (sum of x^p)^(1/p) as (mean of x^p * elements)^(1/p); a negative sum of an
-** odd power counts as 0. */
+/* (sum of x^p)^(1/p) as (mean of x^p * elements)^(1/p). The mean, written as its
+** sign times the rectified rest, has gradient 0 where it is 0: the root's own
+** is infinite there. */
 static tl_Tensor *lp_pool(const char *op, int n, tl_Tensor *input, double norm_type,
                           tl_Ints kernel_size, tl_Ints stride, bool ceil_mode) {
   int64_t kernel[3];
   TL_TRY_NULL(tli_spread(op, "kernel_size", kernel_size, n, 1, kernel));
   double elements = 1;
   for (int d = 0; d < n; d++) elements *= (double)kernel[d];
-  tl_Tensor *t[5] = {NULL}, *result = NULL;
-  tl_Tensor *power = tli_number(tli_float(norm_type)), *root = tli_number(tli_float(1 / norm_type));
-  if (power && root && (t[0] = tlo_pow(input, power)) &&
-      (t[1] = avg_pool(op, n, t[0], kernel_size, stride, tli_zero, ceil_mode, true, TLI_NOINT)) &&
-      (t[2] = tlo_relu(t[1])) && (t[3] = tli_number(tli_float(elements))) &&
-      (t[4] = tlo_mul(t[2], t[3])))
-    result = tlo_pow(t[4], root);
-  tli_release(power);
-  tli_release(root);
-  tli_release_results(t, 5);
-  return result;
+  tli_Chain c = {0};
+  tl_Tensor *powers = chain_with(&c, tlo_pow, input, norm_type);
+  tl_Tensor *mean = TLI_STEP(
+      &c, avg_pool(op, n, powers, kernel_size, stride, tli_zero, ceil_mode, true, TLI_NOINT));
+  tl_Tensor *sign = TLI_STEP(&c, tlo_sign(mean)), *size = TLI_STEP(&c, tlo_abs(mean));
+  tl_Tensor *signed_mean = chain_mul(&c, sign, TLI_STEP(&c, tlo_relu(size)));
+  tl_Tensor *sum = chain_scale(&c, signed_mean, elements);
+  return tli_chain_end(&c, chain_with(&c, tlo_pow, sum, 1 / norm_type));
 }
 
 /* ---- planes and positions in them ---- */
@@ -392,7 +421,7 @@ static tl_Tensor *max_unpool(const char *op, int n, tl_Tensor *input, tl_Tensor 
                              tl_Ints output_size) {
   Windows w;
   int64_t sizes[TL_MAX_DIMS];
-  TL_TRY_NULL(check_input(op, input, n));
+  TL_TRY_NULL(check_input(op, input, n, n));
   TL_TRY_NULL(read_windows(op, n, kernel_size, stride, padding, tli_one, &w));
   if (tli_dtype_category((tl_DType)indices->dtype) != TLI_INT || !tli_same_sizes(input, indices))
     return tli_fail_null(TL_ESHAPE, "%s: indices: expected integers of shape %s, got %s %s", op,

@@ -37,7 +37,7 @@ for n = 1, 3 do
                     "T(1, 1, 2, 1, 2), torch.tensor{{{{{1, 4}}, {{20, 32}}}}}, {2, 4, 2}"})[n]}}
    F {("adaptive_max_pool%dd(Tensor input, %s output_size, bool return_indices=false) "
          .. "-> (Tensor values, Tensor indices)"):format(n, ints),
-      doc = "The largest element of each of output_size windows that share the input evenly.",
+      doc = "The largest element of each of output_size windows that share the input evenly; -1 keeps a size.",
       also = n == 1 or nil, composite = true, examples = examples(n, {"X, 3", "X, 4, true"})}
    F {("adaptive_max_pool%dd_with_indices(Tensor input, %s output_size) -> (Tensor values, Tensor indices)")
          :format(n, ints),
@@ -51,7 +51,7 @@ for n = 1, 3 do
       also = n == 1 or nil, composite = true,
       examples = examples(n, {"X, 2", "X, 3, 2, 1", "X, 3, 2, 1, true, false", n > 1 and "X, 2, 2, 1, true, true, 3" or nil})}
    F {("adaptive_avg_pool%dd(Tensor input, %s output_size) -> Tensor"):format(n, ints),
-      doc = "The mean of each of output_size windows that share the input evenly.",
+      doc = "The mean of each of output_size windows that share the input evenly; -1 keeps a size.",
       also = n == 1 or nil, composite = true, examples = examples(n, {"X, 3", "X, 1", "X, 9"})}
    F {("lp_pool%dd(Tensor input, float norm_type, %s kernel_size, %s stride=nil, bool ceil_mode=false) -> Tensor")
          :format(n, ints, ints),

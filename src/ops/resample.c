@@ -268,16 +268,26 @@ static tl_Tensor *resize_by_area(tl_Tensor *input, const Axis *axes) {
   }
 }
 
-/* The half types are summed in float32. A dimension that keeps all its places
-** is left alone. */
+/* uint8 between two dimensions: rounded and cut off, as PyTorch's images are. */
+static tl_Tensor *chain_bytes(tli_Chain *c, tl_Tensor *t) {
+  tl_Tensor *above = chain_add(c, t, chain_number(c, 0.5));
+  return chain_clamp(c, TLI_STEP(c, tlo_floor(above)), 0, UINT8_MAX);
+}
+
+/* The half types and uint8 are summed in float32, a dimension that keeps all
+** its places is left alone. */
 static tl_Tensor *resize(tl_Tensor *input, const Axis *axes, Mode mode) {
   tli_Chain c = {0};
-  bool half = tli_dtype_bytes[input->dtype] == 2 && mode != NEAREST && mode != NEAREST_EXACT;
+  bool sums = mode != NEAREST && mode != NEAREST_EXACT, bytes = sums && input->dtype == TL_U8;
+  bool half = bytes || (sums && tli_dtype_bytes[input->dtype] == 2);
+  int n = input->ndim - 2;
   tl_Tensor *result = half ? TLI_STEP(&c, tlo_to_dtype(input, TL_F32)) : input;
-  for (int d = 0; d < input->ndim - 2; d++) {
+  for (int k = 0; k < n; k++) {
+    int d = bytes ? n - 1 - k : k; /* what is rounded goes by columns first */
     const Axis *a = &axes[d];
     if (a->in == a->out && (a->exact || a->align_corners)) continue;
     result = TLI_STEP(&c, resize_dim(result, d + 2, a, mode));
+    if (bytes) result = chain_bytes(&c, result);
   }
   if (half) result = TLI_STEP(&c, tlo_to_dtype(result, (tl_DType)input->dtype));
   return tli_chain_end(&c, result);
@@ -296,8 +306,9 @@ tl_Tensor *tlo_interpolate(tl_Tensor *input, tl_Ints size, tl_Floats scale_facto
   bool smooth = m == LINEAR || m == CUBIC;
   if (align_corners && !smooth)
     return tli_fail_null(TL_EARG, "interpolate: align_corners has no meaning in mode '%s'", mode);
-  if (smooth && !tli_is_float((tl_DType)input->dtype))
-    return tli_fail_null(TL_EDTYPE, "interpolate: mode '%s' needs a floating input, got %s", mode,
+  if (smooth && !tli_is_float((tl_DType)input->dtype) && input->dtype != TL_U8)
+    return tli_fail_null(TL_EDTYPE,
+                         "interpolate: mode '%s' needs a floating or uint8 input, got %s", mode,
                          tl_dtype_name((tl_DType)input->dtype));
   TL_TRY_NULL(find_axes(input, size, scale_factor, align_corners, recompute_scale_factor, axes));
   return m == AREA ? resize_by_area(input, axes) : resize(input, axes, m);

@@ -238,20 +238,22 @@ static tl_Tensor *take(tl_Tensor *flat, int n, const int64_t *sizes, const Taps 
 
 /* The sum over all combinations of taps. */
 static tl_Tensor *sum_taps(tl_Tensor *flat, int n, const int64_t *sizes, const Taps *taps) {
-  tli_Chain c = {0};
   tl_Tensor *sum = NULL;
   int combinations = 1;
   for (int d = 0; d < n; d++) combinations *= taps[d].n;
-  for (int k = 0; k < combinations; k++) {
+  for (int k = 0; k == 0 || (k < combinations && sum); k++) {
     int which[3], rest = k;
     for (int d = 0; d < n; d++) {
       which[d] = rest % taps[d].n;
       rest /= taps[d].n;
     }
-    tl_Tensor *term = TLI_STEP(&c, take(flat, n, sizes, taps, which));
-    sum = k == 0 ? term : chain_add(&c, sum, term);
+    tl_Tensor *term = take(flat, n, sizes, taps, which);
+    tl_Tensor *next = k == 0 ? tli_retain(term) : term ? tli_plus(sum, term) : NULL;
+    tli_release(term);
+    tli_release(sum);
+    sum = next;
   }
-  return tli_chain_end(&c, sum);
+  return sum;
 }
 
 /* input (N, C, sizes...) with n sizes; grid (N, out..., n). */
@@ -291,7 +293,7 @@ static bool find_name(const char *what, const char *const names[3], const char *
                   names[1], names[2], name);
 }
 
-static bool check(const tl_Tensor *input, const tl_Tensor *grid, Mode mode) {
+static bool check(const tl_Tensor *input, const tl_Tensor *grid) {
   int n = input->ndim - 2;
   if (input->dtype != grid->dtype || !tli_is_float((tl_DType)input->dtype))
     return tli_fail(TL_EDTYPE,
@@ -304,9 +306,6 @@ static bool check(const tl_Tensor *input, const tl_Tensor *grid, Mode mode) {
                     "grid_sample: expected input (N, C, H, W) with grid (N, H', W', 2), "
                     "or (N, C, D, H, W) with (N, D', H', W', 3), got %s and %s",
                     tli_sizes_str(input), tli_sizes_str(grid));
-  if (mode == CUBIC && n == 3)
-    return tli_fail(TL_EARG, "grid_sample: mode 'bicubic' is for images, got input %s",
-                    tli_sizes_str(input));
   for (int d = 0; d < n; d++)
     if (input->sizes[d + 2] == 0)
       return tli_fail(TL_ESHAPE, "grid_sample: input %s has no elements to sample",
@@ -322,7 +321,7 @@ tl_Tensor *tlo_grid_sample(tl_Tensor *input, tl_Tensor *grid, const char *mode,
   int m = 0, p = 0;
   TL_TRY_NULL(find_name("mode", modes, mode, &m));
   TL_TRY_NULL(find_name("padding_mode", paddings, padding_mode, &p));
-  TL_TRY_NULL(check(input, grid, (Mode)m));
+  TL_TRY_NULL(check(input, grid));
   Sampling s = {(Mode)m, (Beyond)p, align_corners};
   if (tli_dtype_bytes[input->dtype] != 2) return sample(input, grid, input->ndim - 2, &s);
   tli_Chain c = {0};

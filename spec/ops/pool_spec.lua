@@ -1,0 +1,51 @@
+-- Pooling: what functional_spec's values do not show. Values are those of PyTorch 2.15 or by hand.
+
+local torch = require "tlua"
+local F = torch.nn.functional
+
+describe("lp_pool", function()
+   it("keeps the sum's sign", function()
+      local x = torch.tensor {{{1.0, -3, 2, 2}}}
+      assert.close({{{-2, -1, 4}}}, F.lp_pool1d(x, 1, 2, 1), 1e-6)
+      assert.close({{{-2, 4}}}, F.lp_pool2d(x, 1, {1, 2}, 2), 1e-6)
+      -- -26, -19 and 16 have no cube root but the last one
+      local cube = F.lp_pool1d(x, 3, 2, 1)
+      assert.same({{{true, true, false}}}, cube:isnan():tolist())
+      assert.close(16 ^ (1 / 3), cube[{1, 1, 3}]:item(), 1e-6)
+   end)
+
+   it("has gradient 0 where the sum is 0", function()
+      local x = torch.tensor({{{2.0, -2, 1}}}, {requires_grad = true})
+      F.lp_pool1d(x, 1, 2, 1):sum():backward()
+      assert.close({{{0, 1, 1}}}, x.grad, 1e-6)
+   end)
+end)
+
+describe("avg_pool", function()
+   it("rounds integers towards 0", function()
+      local x = (torch.arange(48) % 7):reshape(1, 1, 6, 8)
+      assert.same({{{{0, 1, 3, 2}, {1, 4, 3, 1}, {3, 3, 1, 3}}}}, F.avg_pool2d(x, 3, 2, 1):tolist())
+      assert.same({{{{-1, -3, -4, -1}, {-3, -4, -1, -2}, {-4, -1, -2, -4}}}},
+         F.avg_pool2d(-x, {2, 3}, 2, {ceil_mode = true, count_include_pad = false}):tolist())
+      assert.same({{1, -2}}, F.avg_pool1d(torch.tensor {{1, 2, 4, -8}}, 2):tolist())
+      for n = 1, 64 do -- a mean that is a whole number stays one
+         assert.equal(-3, F.avg_pool1d(torch.full({1, n}, -3), n):item())
+      end
+   end)
+
+   it("needs elements in every dimension but the batch", function()
+      assert.same({0, 2, 1, 3}, F.avg_pool2d(torch.ones(0, 2, 3, 9), 3).shape)
+      for _, name in ipairs {"avg_pool2d", "max_pool2d", "adaptive_max_pool2d"} do
+         assert.raises(name .. ": input", "[2, 0, 3, 9]", function() F[name](torch.ones(2, 0, 3, 9), 3) end)
+      end
+   end)
+end)
+
+describe("adaptive pooling", function()
+   it("keeps a size of -1", function()
+      local x = torch.randn(2, 3, 4, 6)
+      assert.close(F.adaptive_avg_pool2d(x, {4, 3}), F.adaptive_avg_pool2d(x, {-1, 3}), 0)
+      assert.close(x, F.adaptive_max_pool2d(x, -1), 0)
+      assert.raises("adaptive_avg_pool1d: output_size", "-2", function() F.adaptive_avg_pool1d(x[1], -2) end)
+   end)
+end)
