@@ -13,6 +13,7 @@
 #include "kernels/cpu/ctc.h"
 #include "kernels/cpu/lines.h"
 #include "kernels/cpu/pool.h"
+#include "kernels/cpu/resample.h"
 #include "kernels/cpu/sort.h"
 
 /* ---- instruction sets ------------------------------------------------------------ */
@@ -139,6 +140,7 @@ static const tl_Backend backend = {
     .max_pool = tlk_max_pool,
     .avg_pool = tlk_avg_pool,
     .avg_pool_backward = tlk_avg_pool_backward,
+    .resample = tlk_resample,
     .im2col = tlk_im2col,
     .col2im = tlk_col2im,
 };

@@ -65,6 +65,16 @@ typedef struct tlk_Pool {
   int64_t divisor;  /* of averages; 0: the number of elements */
 } tlk_Pool;
 
+/* A linear map along one dimension: in (outer, in, inner) to (outer, out,
+** inner), element i of which is the sum over first[i] <= t < first[i + 1] of
+** weights[t] times element at[t]. */
+typedef struct tlk_Resample {
+  int64_t outer, in, out, inner;
+  int64_t terms; /* of every sum; 0: they differ */
+  const int32_t *first, *at;
+  const double *weights;
+} tlk_Resample;
+
 /* Lines of elements for gather and scatter: `it` walks over the lines, with
 ** operands in the order that the kernel names; along a line operand k's
 ** `count` elements are strides[k] bytes apart. One operand is the indexed one:
@@ -316,6 +326,8 @@ typedef struct tl_Backend {
   bool (*max_pool)(const tlk_Pool *pool, tlk_Array out, int64_t *indices, tlk_Array in);
   bool (*avg_pool)(const tlk_Pool *pool, tlk_Array out, tlk_Array in);
   bool (*avg_pool_backward)(const tlk_Pool *pool, tlk_Array grad_in, tlk_Array grad_out);
+  /* Of float32 or float64. */
+  bool (*resample)(const tlk_Resample *r, tlk_Array out, tlk_Array in);
   /* cols (planes, kernel..., out...) = the elements of each window of in
   ** (planes, in...), 0 in the padding; and in = the sum of cols back into
   ** their places. */

@@ -139,45 +139,137 @@ static int taps_of(const Axis *a, Mode mode, int64_t i, int64_t at[MOST_TAPS],
   return 4;
 }
 
-/* Positions (out), from 1, and weights of tap k of all output elements; the
-** weights have sizes that broadcast along dimension d. */
-static bool tap_tensors(tli_Chain *c, tl_Tensor *self, int d, const Axis *a, Mode mode, int k,
-                        tl_Tensor **positions, tl_Tensor **weights) {
-  int64_t sizes[TL_MAX_DIMS];
-  for (int e = d; e < self->ndim; e++) sizes[e - d] = e == d ? a->out : 1;
-  tl_Tensor *at = TLI_STEP(c, tli_new("interpolate", (tl_Ints){1, sizes}, TL_I64, TLI_CPU));
-  tl_Tensor *weight =
-      TLI_STEP(c, tli_new("interpolate", (tl_Ints){self->ndim - d, sizes}, TL_F64, TLI_CPU));
-  if (weight == NULL) return false;
+/* ---- sums of taps ---- */
+
+/* What the kernel reads, in one block of memory. */
+typedef struct Sums {
+  int64_t n, terms;
+  int32_t *first, *at; /* owned (n + 1), (n * MOST_TAPS) */
+  double *weights;     /* owned (n * MOST_TAPS) */
+} Sums;
+
+static size_t sums_bytes(int64_t n, int64_t terms) {
+  return (size_t)terms * (sizeof(double) + sizeof(int32_t)) + (size_t)(n + 1) * sizeof(int32_t);
+}
+
+static bool sums_new(Sums *s, int64_t n, int64_t terms) {
+  if (terms > INT32_MAX)
+    return tli_fail(TL_ESHAPE, "interpolate: expected sizes of less than 2^29, got %" PRId64, n);
+  *s = (Sums){.n = n, .terms = terms, .weights = tli_alloc(sums_bytes(n, terms))};
+  if (s->weights == NULL) return false;
+  s->at = (int32_t *)(void *)(s->weights + terms);
+  s->first = s->at + terms;
+  return true;
+}
+
+static void sums_free(Sums *s) { tli_free(s->weights, sums_bytes(s->n, s->terms)); }
+
+static int taps_in(Mode mode) { return mode == LINEAR ? 2 : mode == CUBIC ? 4 : 1; }
+
+static bool forward_sums(const Axis *a, Mode mode, Sums *s) {
+  int taps = taps_in(mode);
+  TL_TRY(sums_new(s, a->out, a->out * taps));
   for (int64_t i = 0; i < a->out; i++) {
     int64_t places[MOST_TAPS];
-    double shares[MOST_TAPS];
-    taps_of(a, mode, i, places, shares);
-    ((int64_t *)tli_data(at))[i] = places[k] + 1;
-    ((double *)tli_data(weight))[i] = shares[k];
+    taps_of(a, mode, i, places, s->weights + i * taps);
+    for (int k = 0; k < taps; k++) s->at[i * taps + k] = (int32_t)places[k];
+    s->first[i] = (int32_t)(i * taps);
   }
-  *positions = TLI_STEP(c, tlo_to_device(at, tli_device(self), TL_NODTYPE, false, false));
-  *weights =
-      TLI_STEP(c, tlo_to_device(weight, tli_device(self), (tl_DType)self->dtype, false, false));
-  return !c->failed;
+  s->first[a->out] = (int32_t)(a->out * taps);
+  return true;
+}
+
+/* The transpose: for each input element the output elements it is a tap of. */
+static bool backward_sums(const Axis *a, Mode mode, Sums *s) {
+  Sums f = {0};
+  TL_TRY(forward_sums(a, mode, &f));
+  bool ok = sums_new(s, a->in, f.terms);
+  if (ok) {
+    memset(s->first, 0, (size_t)(a->in + 1) * sizeof *s->first);
+    for (int64_t t = 0; t < f.terms; t++) s->first[f.at[t] + 1]++;
+    for (int64_t i = 0; i < a->in; i++) s->first[i + 1] += s->first[i];
+    int taps = taps_in(mode);
+    for (int64_t t = 0; t < f.terms; t++) { /* first[i] goes along and ends at first[i + 1] */
+      int32_t to = s->first[f.at[t]]++;
+      s->at[to] = (int32_t)(t / taps);
+      s->weights[to] = f.weights[t];
+    }
+    memmove(s->first + 1, s->first, (size_t)a->in * sizeof *s->first);
+    s->first[0] = 0;
+  }
+  sums_free(&f);
+  return ok;
+}
+
+static Axis axis_of(int64_t in, int64_t out, double step, bool exact, bool align_corners) {
+  return (Axis){in, out, step, exact, align_corners};
+}
+
+static tl_Tensor *run_sums(tl_Tensor *self, int64_t dim, const Sums *s, int64_t terms) {
+  int64_t sizes[TL_MAX_DIMS];
+  memcpy(sizes, self->sizes, (size_t)self->ndim * sizeof *sizes);
+  sizes[dim] = s->n;
+  tl_Tensor *in = tli_contiguous_as(self, (tl_DType)self->dtype);
+  tl_Tensor *out =
+      in ? tli_empty((tl_DType)self->dtype, tli_device(self), self->ndim, sizes) : NULL;
+  tlk_Resample r = {.outer = 1,
+                    .in = self->sizes[dim],
+                    .out = s->n,
+                    .inner = 1,
+                    .terms = terms,
+                    .first = s->first,
+                    .at = s->at,
+                    .weights = s->weights};
+  for (int d = 0; d < self->ndim; d++)
+    if (d != dim) *(d < dim ? &r.outer : &r.inner) *= sizes[d];
+  bool ok = out && (out->numel == 0 ||
+                    tli_backend(tli_device(self))->resample(&r, tli_array(out), tli_array(in)));
+  tli_release(in);
+  if (ok) return out;
+  tli_release(out);
+  return NULL;
+}
+
+/* self of float32 or float64; size is that of the result. */
+tl_Tensor *tli_op_resample(tl_Tensor *self, int64_t dim, tl_Ints size, int64_t mode, double step,
+                           bool exact, bool align_corners) {
+  Axis a = axis_of(self->sizes[dim], size.v[dim], step, exact, align_corners);
+  Sums s = {0};
+  TL_TRY_NULL(forward_sums(&a, (Mode)mode, &s));
+  tl_Tensor *result = run_sums(self, dim, &s, taps_in((Mode)mode));
+  sums_free(&s);
+  return result;
+}
+
+/* Its transpose: from the result's size back to `size`. */
+tl_Tensor *tli_op_resample_spread(tl_Tensor *self, int64_t dim, tl_Ints size, int64_t mode,
+                                  double step, bool exact, bool align_corners) {
+  Axis a = axis_of(size.v[dim], self->sizes[dim], step, exact, align_corners);
+  Sums s = {0};
+  TL_TRY_NULL(backward_sums(&a, (Mode)mode, &s));
+  tl_Tensor *result = run_sums(self, dim, &s, 0);
+  sums_free(&s);
+  return result;
+}
+
+/* Elements that are not summed are taken as they are, of any dtype. */
+static tl_Tensor *take_nearest(tl_Tensor *self, int d, const Axis *a, Mode mode) {
+  tli_Chain c = {0};
+  tl_Tensor *at = TLI_STEP(&c, tli_new("interpolate", (tl_Ints){1, &a->out}, TL_I64, TLI_CPU));
+  if (at)
+    for (int64_t i = 0; i < a->out; i++)
+      ((int64_t *)tli_data(at))[i] = nearest(a, i, mode == NEAREST_EXACT) + 1;
+  tl_Tensor *there = TLI_STEP(&c, tlo_to_device(at, tli_device(self), TL_NODTYPE, false, false));
+  return tli_chain_end(&c, TLI_STEP(&c, tlo_index_select(self, d, there)));
 }
 
 static tl_Tensor *resize_dim(tl_Tensor *self, int d, const Axis *a, Mode mode) {
-  tli_Chain c = {0};
-  tl_Tensor *sum = NULL;
-  int ntaps = mode == LINEAR ? 2 : mode == CUBIC ? 4 : 1;
-  for (int k = 0; k < ntaps; k++) {
-    tl_Tensor *positions, *weights;
-    if (!tap_tensors(&c, self, d, a, mode, k, &positions, &weights)) break;
-    tl_Tensor *tap = TLI_STEP(&c, tlo_index_select(self, d, positions));
-    if (ntaps == 1)
-      sum = tap;
-    else if (k == 0)
-      sum = chain_mul(&c, tap, weights);
-    else
-      sum = TLI_STEP(&c, tlo_addcmul(sum, tap, weights, tli_int(1)));
-  }
-  return tli_chain_end(&c, sum);
+  if (self->dtype != TL_F32 && self->dtype != TL_F64) return take_nearest(self, d, a, mode);
+  int64_t sizes[TL_MAX_DIMS];
+  memcpy(sizes, self->sizes, (size_t)self->ndim * sizeof *sizes);
+  sizes[d] = a->out;
+  return tlo_resample(self, d, (tl_Ints){self->ndim, sizes}, (int64_t)mode, a->step, a->exact,
+                      a->align_corners);
 }
 
 /* ---- options ---- */

@@ -37,6 +37,13 @@ F {"interpolate(Tensor input, int[] size=nil, float[] scale_factor=nil, string m
       "T(1, 2, 5, 4), {2, 3}, nil, 'area'",
    }}
 
+-- Along one dimension, to the size that the result has there, and the transpose of that.
+local axis = "(Tensor self, int dim, int[] size, int mode, float step, bool exact, bool align_corners) -> Tensor"
+op {"resample" .. axis, name = "interpolate", internal = true,
+    grad = {self = "resample_spread(grad, dim, sizes(self), mode, step, exact, align_corners)"}}
+op {"resample_spread" .. axis, name = "interpolate", internal = true,
+    grad = {self = "resample(grad, dim, sizes(self), mode, step, exact, align_corners)"}}
+
 -- Places -------------------------------------------------------------------------------------------
 
 F {"affine_grid(Tensor theta, int[] size, bool align_corners=false) -> Tensor",

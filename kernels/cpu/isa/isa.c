@@ -6,6 +6,7 @@
 #include "kernels/cpu/lines.h"
 #include "kernels/cpu/panels.h"
 #include "kernels/cpu/pool.h"
+#include "kernels/cpu/resample.h"
 
 extern const tlk_Loop TLK_ISA_NAME(tlk_loops_i32)[];
 extern const tlk_Loop TLK_ISA_NAME(tlk_loops_i64)[];
@@ -29,6 +30,7 @@ extern tl_DType TLK_ISA_NAME(tlk_random)(tlk_Distribution, tl_DType, uint64_t, u
                                          tl_Scalar, void *);
 extern const tlk_IndexLoops TLK_ISA_NAME(tlk_index_loops);
 extern const tlk_PoolLoops TLK_ISA_NAME(tlk_pool_loops);
+extern const tlk_ResampleLoops TLK_ISA_NAME(tlk_resample_loops)[2];
 extern const tlk_ConvLoops TLK_ISA_NAME(tlk_conv_f32), TLK_ISA_NAME(tlk_conv_f64);
 extern const tlk_PanelLoops TLK_ISA_NAME(tlk_panels_f32), TLK_ISA_NAME(tlk_panels_f64);
 extern const tlk_ChannelLoops TLK_ISA_NAME(tlk_channel_loops)[2];
@@ -62,6 +64,7 @@ const tlk_Isa TLK_ISA_NAME(tlk_isa) = {
     .random = TLK_ISA_NAME(tlk_random),
     .index = &TLK_ISA_NAME(tlk_index_loops),
     .pool = &TLK_ISA_NAME(tlk_pool_loops),
+    .resample = TLK_ISA_NAME(tlk_resample_loops),
     .conv = {&TLK_ISA_NAME(tlk_conv_f32), &TLK_ISA_NAME(tlk_conv_f64)},
     .panels = {&TLK_ISA_NAME(tlk_panels_f32), &TLK_ISA_NAME(tlk_panels_f64)},
     .channels = TLK_ISA_NAME(tlk_channel_loops),
