@@ -35,14 +35,16 @@ typedef struct tlk_Power {
   int32_t n;
 } tlk_Power;
 
-static inline tlk_Power tlk_exp_parts(float x) {
-  float bounded = x < -104 ? -104 : x > 89 ? 89 : x;
-  float shifted = bounded * 1.44269504f + 12582912.0f;
+static inline tlk_Power tlk_exp_parts_near(float x) {
+  float shifted = x * 1.44269504f + 12582912.0f;
   float k = shifted - 12582912.0f;
-  float r = (bounded - k * TLK_LN2_HIGH) - k * TLK_LN2_LOW;
+  float r = (x - k * TLK_LN2_HIGH) - k * TLK_LN2_LOW;
   float q = 0.500000010f +
             r * (0.166665129f + r * (0.0416661864f + r * (0.00836959801f + r * 0.00139517733f)));
   return (tlk_Power){r + r * r * q, (int32_t)(tlk_bits(shifted) - 0x4b400000u)};
+}
+static inline tlk_Power tlk_exp_parts(float x) {
+  return tlk_exp_parts_near(x < -104 ? -104 : x > 89 ? 89 : x);
 }
 
 /* y 2^n, in two steps since 2^n may be out of range by itself. */
@@ -55,6 +57,13 @@ static inline float tlk_scale(float y, int32_t n) {
 static inline float tlk_expf(float x) {
   tlk_Power p = tlk_exp_parts(x);
   return tlk_scale(1 + p.rest, p.n);
+}
+
+/* For |x| < TLK_EXP_LIMIT, where the result is a normal number. */
+#define TLK_EXP_LIMIT 87.0f
+static inline float tlk_expf_near(float x) {
+  tlk_Power p = tlk_exp_parts_near(x);
+  return tlk_from_bits(tlk_bits(1 + p.rest) + ((uint32_t)p.n << 23));
 }
 
 /* 2^n - 1 is exact or nearly so; half of it cannot overflow. */
@@ -70,26 +79,33 @@ typedef struct tlk_Split {
   float e, f;
 } tlk_Split;
 
-static inline tlk_Split tlk_split(float x) {
-  float normal = x < 0x1p-126f ? x * 0x1p23f : x;
-  uint32_t u = tlk_bits(normal) - 0x3f3504f3u;
+static inline tlk_Split tlk_split_near(float x) {
+  uint32_t u = tlk_bits(x) - 0x3f3504f3u;
   tlk_Split s;
-  s.e = (float)((int32_t)u >> 23) - (x < 0x1p-126f ? 23.0f : 0.0f);
+  s.e = (float)((int32_t)u >> 23);
   s.f = tlk_from_bits((u & 0x007fffffu) + 0x3f3504f3u) - 1;
   return s;
+}
+static inline tlk_Split tlk_split(float x) {
+  tlk_Split s = tlk_split_near(x < 0x1p-126f ? x * 0x1p23f : x);
+  s.e -= x < 0x1p-126f ? 23.0f : 0.0f;
+  return s;
+}
+
+/* (log(1 + f) - f + f^2 / 2) / f^3 */
+static inline float tlk_log_series(float f) {
+  return 0.333333104f +
+         f * (-0.249999866f +
+              f * (0.200022261f +
+                   f * (-0.166692517f +
+                        f * (0.142186683f +
+                             f * (-0.123843385f +
+                                  f * (0.118728949f + f * (-0.117898392f + f * 0.0691558618f)))))));
 }
 
 /* log(1 + f) - f */
 static inline float tlk_log_rest(float f) {
-  float q =
-      0.333333104f +
-      f * (-0.249999866f +
-           f * (0.200022261f +
-                f * (-0.166692517f +
-                     f * (0.142186683f +
-                          f * (-0.123843385f +
-                               f * (0.118728949f + f * (-0.117898392f + f * 0.0691558618f)))))));
-  return f * (f * f) * q - 0.5f * (f * f);
+  return f * (f * f) * tlk_log_series(f) - 0.5f * (f * f);
 }
 
 /* What a logarithm gives at the edges, y elsewhere. */
@@ -98,11 +114,19 @@ static inline float tlk_log_edges(float x, float y) {
   return x > 0 ? inside : x == 0 ? -INFINITY : NAN;
 }
 
-static inline float tlk_logf(float x) {
-  tlk_Split s = tlk_split(x);
-  float y = s.f + (tlk_log_rest(s.f) + s.e * TLK_LN2_LOW);
-  return tlk_log_edges(x, y + s.e * TLK_LN2_HIGH);
+/* Each sum has one product, so that a compiler can fuse them in one way only and
+** both functions below give the same bits. */
+static inline float tlk_log_join(tlk_Split s) {
+  float square = s.f * s.f;
+  float y = square * (s.f * tlk_log_series(s.f) - 0.5f) + (s.e * TLK_LN2_LOW + s.f);
+  return s.e * TLK_LN2_HIGH + y;
 }
+static inline float tlk_logf(float x) { return tlk_log_edges(x, tlk_log_join(tlk_split(x))); }
+
+/* For normal numbers: those with these bits or more, and fewer than infinity's. */
+#define TLK_BITS_NORMAL 0x00800000u
+#define TLK_BITS_INFINITY 0x7f800000u
+static inline float tlk_logf_near(float x) { return tlk_log_join(tlk_split_near(x)); }
 
 /* log2(e) is 1 + 0.4427: the products with 1 are exact. */
 static inline float tlk_log2f(float x) {
@@ -261,9 +285,8 @@ static inline float tlk_square_rest(float t, float square) {
 /* The normal distribution's function: for negative x exp(-x^2 / 2) P(q) / (3 - x)
 ** with q = (-x - 3) / (3 - x); 0 where that is below 1e-39. Good to 6 units in
 ** the last place. */
-static inline float tlk_normcdff(float x) {
-  float m = fabsf(x);
-  float t = m > 13.1f ? 13.1f : m;
+#define TLK_NORMCDF_LIMIT 13.1f
+static inline float tlk_normcdff_tail(float t) {
   float inverse = 1 / (t + 3);
   float q = (t - 3) * inverse;
   float p = 0.729083669f +
@@ -275,11 +298,21 @@ static inline float tlk_normcdff(float x) {
                                      q * (0.00107501147f +
                                           q * (-0.000898840447f + q * -0.000263742945f)))))));
   float square = t * t;
-  tlk_Power e = tlk_exp_parts(-0.5f * square);
+  tlk_Power e = tlk_exp_parts_near(-0.5f * square);
   float power = (1 + e.rest) * tlk_from_bits((uint32_t)(e.n + 127) << 23);
-  float y = (power - power * (0.5f * tlk_square_rest(t, square))) * (p * inverse);
-  y = m > 13.1f ? 0 : y;
+  return (power - power * (0.5f * tlk_square_rest(t, square))) * (p * inverse);
+}
+static inline float tlk_normcdff(float x) {
+  float m = fabsf(x);
+  float y = tlk_normcdff_tail(m > TLK_NORMCDF_LIMIT ? TLK_NORMCDF_LIMIT : m);
+  y = m > TLK_NORMCDF_LIMIT ? 0 : y;
   return x > 0 ? 1 - y : x == x ? y : x;
+}
+
+/* For |x| < TLK_NORMCDF_LIMIT. */
+static inline float tlk_normcdff_near(float x) {
+  float y = tlk_normcdff_tail(fabsf(x));
+  return x > 0 ? 1 - y : y;
 }
 
 /* |x|^y = 2^(y log2 |x|) in double, where there is room for both to be off by

@@ -12,6 +12,9 @@
 #define TLK_SPLIT_sin_f32 ~, TLK_SPLIT1_
 #define TLK_SPLIT_cos_f32 ~, TLK_SPLIT1_
 #define TLK_SPLIT_tan_f32 ~, TLK_SPLIT1_
+#define TLK_SPLIT_exp_f32 ~, TLK_SPLIT1_
+#define TLK_SPLIT_log_f32 ~, TLK_SPLIT1_
+#define TLK_SPLIT_gelu_f32 ~, TLK_SPLIT1_
 #define TLK_SPLIT_fmod_f32 ~, TLK_SPLIT2_
 #define TLK_SPLIT_remainder_f32 ~, TLK_SPLIT2_
 #define TLK_SPLIT_floor_divide_f32 ~, TLK_SPLIT2_
@@ -22,6 +25,15 @@ static inline bool tlk_fits_cos(float x) { return tlk_fits_sin(x); }
 static inline float tlk_near_cos(float x) { return tlk_cosf_near(x); }
 static inline bool tlk_fits_tan(float x) { return tlk_fits_sin(x); }
 static inline float tlk_near_tan(float x) { return tlk_tanf_near(x); }
+
+static inline bool tlk_fits_exp(float x) { return fabs(x) < TLK_EXP_LIMIT; }
+static inline float tlk_near_exp(float x) { return tlk_expf_near(x); }
+static inline bool tlk_fits_log(float x) {
+  return tlk_bits(x) - TLK_BITS_NORMAL < TLK_BITS_INFINITY - TLK_BITS_NORMAL;
+}
+static inline float tlk_near_log(float x) { return tlk_logf_near(x); }
+static inline bool tlk_fits_gelu(float x) { return fabs(x) < TLK_NORMCDF_LIMIT; }
+static inline float tlk_near_gelu(float x) { return x * tlk_normcdff_near(x); }
 
 /* A quotient below 2^28 is cut right in double, and its product with b is
 ** exact. b may be infinite, but not 0. */
