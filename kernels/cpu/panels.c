@@ -17,15 +17,20 @@
 #define TERMS 128
 /* Bytes of a row of the widest panel. */
 #define PANEL_BYTES 256
-/* Rows of b at most this long are read where they lie: further apart they would
-** drive one another out of the cache. */
+/* Rows of b this far apart, or multiples of it, drive one another out of the
+** cache when a piece has many; and rows of a that are worth a copy of b where
+** its rows do not, and where they do. */
 #define CLOSE_BYTES 512
+#define FEW 64
+#define VERY_FEW 12
 
 typedef struct Product {
   const tlk_Gemm *g;
   const tlk_PanelLoops *loops;
   int64_t size;  /* of an element */
   int64_t width; /* columns of the panel */
+  int64_t terms; /* of a piece */
+  int64_t offsets[TERMS];
   const char *a, *b;
   char *c;
 } Product;
@@ -54,6 +59,11 @@ static void store_rows(const Product *p, int64_t rows, int64_t cols, const char 
       combine_f64(cols, alpha, beta, sums, c);
 }
 
+/* Whether b, its rows so many bytes apart, is better read where it lies. */
+static bool in_place(const tlk_Gemm *g, int64_t row) {
+  return row <= CLOSE_BYTES || g->m <= VERY_FEW || (g->m <= FEW && row % CLOSE_BYTES != 0);
+}
+
 /* Terms [at, at + n) of columns [col, col + cols) of b, and how many elements
 ** lie from one term to the next. */
 static const char *panel_of(const Product *p, int64_t at, int64_t n, int64_t col, int64_t cols,
@@ -61,8 +71,7 @@ static const char *panel_of(const Product *p, int64_t at, int64_t n, int64_t col
   const tlk_Gemm *g = p->g;
   int64_t size = p->size, row = p->width * size;
   const char *b = p->b + (g->trans_b ? col * g->ldb + at : at * g->ldb + col) * size;
-  bool few = g->m <= 2 * p->loops->rows || g->ldb * size <= CLOSE_BYTES;
-  if (!g->trans_b && cols == p->width && few) {
+  if (!g->trans_b && cols == p->width && in_place(g, g->ldb * size)) {
     *pitch = g->ldb;
     return b;
   }
@@ -71,8 +80,14 @@ static const char *panel_of(const Product *p, int64_t at, int64_t n, int64_t col
   if (g->trans_b)
     tlk_isa()->move[size == 8 ? 3 : 2](panel, row, size, b, size, g->ldb * size, n, cols);
   else
-    for (int64_t t = 0; t < n; t++)
-      memcpy(panel + t * row, b + t * g->ldb * size, (size_t)(cols * size));
+    for (int64_t t = 0; t < n; t++, b += g->ldb * size) {
+      for (int64_t k = 0; k < row; k += 64)
+        __builtin_prefetch(b + row + k, 0, 2); /* the next panel */
+      if (cols * size == PANEL_BYTES)
+        memcpy(panel + t * row, b, PANEL_BYTES);
+      else
+        memcpy(panel + t * row, b, (size_t)(cols * size));
+    }
   return panel;
 }
 
@@ -82,21 +97,20 @@ static void sum_rows(const Product *p, int64_t begin, int64_t rows, int64_t col,
   const tlk_Gemm *g = p->g;
   const tlk_PanelLoops *f = p->loops;
   int64_t size = p->size, row_step = g->trans_a ? 1 : g->lda, step = g->trans_a ? g->lda : 1;
-  int64_t offsets[TERMS], out_step = p->width;
+  int64_t out_step = p->width;
   char *c = p->c + (begin * g->ldc + col) * size, *out = sums;
-  bool direct = g->k <= TERMS && cols == p->width && tli_to_double(g->alpha) == 1 &&
+  bool direct = g->k <= p->terms && cols == p->width && tli_to_double(g->alpha) == 1 &&
                 tli_to_double(g->beta) == 0;
   if (direct) out = c, out_step = g->ldc;
-  for (int64_t t = 0; t < TERMS; t++) offsets[t] = t * step;
-  for (int64_t at = 0; at < g->k; at += TERMS) {
-    int64_t terms = tlk_min(TERMS, g->k - at), pitch;
+  for (int64_t at = 0; at < g->k; at += p->terms) {
+    int64_t terms = tlk_min(p->terms, g->k - at), pitch;
     const char *from = panel_of(p, at, terms, col, cols, panel, &pitch);
     const char *a = p->a + (begin * row_step + at * step) * size;
     for (int64_t r = 0; r < rows; r += f->rows) {
       const void *in[TLK_PANEL_ROWS];
       for (int i = 0; i < f->rows; i++) in[i] = a + tlk_min(r + i, rows - 1) * row_step * size;
-      f->tile((int)tlk_min(f->rows, rows - r), (int)(p->width / f->lanes), terms, offsets, in, from,
-              pitch, at > 0, out + r * out_step * size, out_step);
+      f->tile((int)tlk_min(f->rows, rows - r), (int)(p->width / f->lanes), terms, p->offsets, in,
+              from, pitch, at > 0, out + r * out_step * size, out_step);
     }
   }
   if (!direct) store_rows(p, rows, cols, sums, c);
@@ -109,6 +123,9 @@ void tlk_panel_gemm(const tlk_Gemm *g, const void *a, const void *b, void *c) {
   char panel[TERMS * PANEL_BYTES] __attribute__((aligned(64)));
   char sums[ROWS * PANEL_BYTES] __attribute__((aligned(64)));
   int64_t most = (int64_t)f->lanes * f->vectors;
+  /* columns of a as rows spread over more of the cache */
+  p.terms = g->trans_a ? TERMS / 2 : TERMS;
+  for (int64_t t = 0; t < tlk_min(p.terms, g->k); t++) p.offsets[t] = t * (g->trans_a ? g->lda : 1);
   for (int64_t i = 0; i < g->m; i += ROWS)
     for (int64_t j = 0; j < g->n; j += p.width) {
       int64_t cols = tlk_min(most, g->n - j);
