@@ -312,3 +312,62 @@ describe("to", function()
       end
    end)
 end)
+
+describe("the default dtype", function()
+   after_each(function() torch.set_default_dtype("float32") end)
+
+   it("is that of numbers, of sizes and of integers' functions", function()
+      local ints = torch.tensor {1, 2}
+      for _, dtype in ipairs {"float64", "float16", "float32"} do
+         torch.set_default_dtype(dtype)
+         assert.equal(dtype, torch.get_default_dtype())
+         for i, x in ipairs {
+            torch.tensor(1.5), torch.tensor {}, torch.zeros(2), torch.rand(2), torch.arange(0, 1, 0.5), torch.eye(2),
+            torch.full({2}, 1.5), torch.linspace(0, 1, 3), torch.logspace(0, 1, 3), ints / 2, ints + 0.5, ints:sqrt(),
+            ints:logsumexp(1), torch.scalar_tensor(1), torch.nn.Linear(2, 2).weight,
+         } do
+            assert.equal(dtype, x.dtype, i)
+         end
+         assert.equal("int64", (ints + 1).dtype)
+         assert.equal("bfloat16", (ints:bfloat16() + 1.5).dtype)
+      end
+   end)
+
+   it("is the one that is printed without its name", function()
+      torch.set_default_dtype("float64")
+      assert.equal("tensor(1.5000)", tostring(torch.tensor(1.5)))
+      assert.equal("tensor(1.5000, dtype=torch.float32)", tostring(torch.tensor(1.5, {dtype = "float32"})))
+   end)
+
+   it("is floating", function()
+      assert.raises("set_default_dtype", "int64", function() torch.set_default_dtype("int64") end)
+      assert.raises("set_default_dtype", "no value", function() torch.set_default_dtype() end)
+   end)
+end)
+
+describe("finfo and iinfo", function()
+   it("tell what a dtype holds", function()
+      for dtype, row in pairs {float64 = {64, 2 ^ -52, 0x1.fffffffffffffp+1023, 2.0 ^ -1022},
+                               float32 = {32, 2 ^ -23, 0x1.fffffep+127, 2 ^ -126}, float16 = {16, 2 ^ -10, 65504, 2 ^ -14},
+                               bfloat16 = {16, 2 ^ -7, 0x1.fep+127, 2 ^ -126}} do
+         local info = torch.finfo(dtype)
+         assert.same(row, {info.bits, info.eps, info.max, info.tiny})
+         assert.equal(-info.max, info.min)
+         assert.equal(info.max, torch.full({1}, info.max, {dtype = dtype}):item())
+         assert.is_true((torch.ones(1, {dtype = dtype}) + info.eps):item() > 1)
+      end
+      for dtype, row in pairs {int8 = {8, -128, 127}, uint8 = {8, 0, 255}, int16 = {16, -32768, 32767},
+                               int32 = {32, -2 ^ 31 | 0, 2 ^ 31 - 1 | 0}, int64 = {64, math.mininteger, math.maxinteger}} do
+         local info = torch.iinfo(dtype)
+         assert.same(row, {info.bits, info.min, info.max})
+      end
+      assert.equal("float32", torch.finfo().dtype)
+      assert.raises("finfo", "iinfo", function() torch.finfo("int8") end)
+      assert.raises("iinfo", "float32", function() torch.iinfo("float32") end)
+   end)
+
+   it("stand beside is_floating_point", function()
+      assert.is_true(torch.is_floating_point(torch.ones(1)))
+      assert.is_false(torch.is_floating_point(torch.tensor(1)))
+   end)
+end)

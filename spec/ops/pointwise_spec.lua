@@ -91,6 +91,13 @@ describe("thresholds", function()
       assert.same({-3, -3, -3, 2, 3}, F.threshold(x, 1.5, -3.2):tolist())
       assert.same({0, 0, 1, 1, 1}, F.hardtanh(x, -0.5, 1.7):tolist())
    end)
+
+   it("must make sense", function()
+      local F, x = torch.nn.functional, torch.ones(2)
+      assert.raises("hardtanh: min_val", "at most max_val -1", "got 1", function() F.hardtanh(x, 1, -1) end)
+      assert.raises("hardtanh: min_val", function() F.hardtanh_(x, 1, -1) end)
+      assert.raises("softshrink: lambd", "-0.5", function() F.softshrink(x, -0.5) end)
+   end)
 end)
 
 describe("in place", function()

@@ -67,11 +67,17 @@ tl_DType tli_dtype_compute(tl_DType dtype) {
 
 /* ---- scalars ---- */
 
+static _Thread_local tl_DType default_dtype = TL_F32;
+
+tl_DType tli_default_dtype(void) { return default_dtype; }
+
+void tli_set_default_dtype(tl_DType dtype) { default_dtype = dtype; }
+
 tl_DType tli_scalar_dtype(tl_Scalar s) {
   switch (s.kind) {
   case TL_BOOLEAN: return TL_BOOL;
   case TL_INTEGER: return TL_I64;
-  case TL_FLOATING: return TL_F32;
+  case TL_FLOATING: return default_dtype;
   default: return TL_NODTYPE;
   }
 }

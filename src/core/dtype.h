@@ -30,7 +30,13 @@ tl_DType tli_dtype_promote(tl_DType a, tl_DType b);
 ** types, int32 for what is smaller than it, itself for the rest. */
 tl_DType tli_dtype_compute(tl_DType dtype);
 
-/* The type that a Lua number or boolean has by itself: int64, float32, bool. */
+/* The floating type of what is made of numbers alone: float32 unless set, for
+** each thread. */
+tl_DType tli_default_dtype(void);
+void tli_set_default_dtype(tl_DType dtype);
+
+/* The type that a Lua number or boolean has by itself: int64, the default
+** floating type, bool. */
 tl_DType tli_scalar_dtype(tl_Scalar s);
 
 static inline tl_Scalar tli_none(void) { return (tl_Scalar){.kind = TL_NONE, .i = 0}; }

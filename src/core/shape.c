@@ -179,7 +179,7 @@ tl_DType tli_result_dtype(tl_Tensor *const *ts, int n) {
       zero = promote_given(zero, own);
     /* a number is kept in double precision but counts as the default type */
     else
-      number = promote_given(number, tli_is_float(own) ? TL_F32 : own);
+      number = promote_given(number, tli_is_float(own) ? tli_default_dtype() : own);
   }
   return combine(dims, combine(zero, number));
 }

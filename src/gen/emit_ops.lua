@@ -413,6 +413,16 @@ local function pointwise_arrays(op)
    return ("(tl_Tensor *[]){%s}"):format(join(tensors, ", ")), params, #tensors, #scalars
 end
 
+-- The call, made only if the operator's numbers pass its check.
+local function checked(op, format, call)
+   if not op.pointwise.check then return call end
+   local scalars = {}
+   for _, p in ipairs(op.params) do
+      if p.type == "Number" then scalars[#scalars + 1] = p.name end
+   end
+   return format:format(("tli_check_%s(%s)"):format(op.pointwise.check, join(scalars, ", ")), call)
+end
+
 local promotions = {number = "TLI_TYPES_NUMBER", floating = "TLI_TYPES_FLOATING", integer = "TLI_TYPES_INTEGER"}
 
 local function emit_pointwise_spec(op)
@@ -426,7 +436,7 @@ end
 local function forward_call(op)
    if op.pointwise then
       local tensors, params = pointwise_arrays(op)
-      return ("tli_pointwise(&spec_%s, %s, %s)"):format(op.cname, tensors, params)
+      return checked(op, "%s ? %s : NULL", ("tli_pointwise(&spec_%s, %s, %s)"):format(op.cname, tensors, params))
    elseif op.inplace == "native" then
       return nil
    end
@@ -489,7 +499,7 @@ end
 local function write_call(op)
    if op.pointwise then
       local tensors, params = pointwise_arrays(op)
-      return ("tli_pointwise_into(&spec_%s, %s, %s, self)"):format(op.cname, tensors, params)
+      return checked(op, "(%s && %s)", ("tli_pointwise_into(&spec_%s, %s, %s, self)"):format(op.cname, tensors, params))
    elseif op.inplace == "native" or op.inplace_form then
       local name = op.inplace_form and op.cname or op.cname .. "_"
       return ("tli_op_%s(%s)"):format(name, join(names(op), ", "))

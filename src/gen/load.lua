@@ -7,7 +7,7 @@ local M = {}
 
 local fields = {
    doc = "string",          -- what it does: shapes, dtypes, errors; required unless internal
-   pointwise = "table",     -- {types=, out=, kernel=, bool=, truncates=}: the forward is an elementwise kernel
+   pointwise = "table",     -- {types=, out=, kernel=, bool=, truncates=, check=}: the forward is an elementwise kernel
    reduction = "table",     -- {types=}: declares a kernel of the reduce family
    scan = "table",          -- likewise for scans
    view = "boolean",        -- the result shares self's storage

@@ -95,8 +95,11 @@ static bool scan(Scan *s, int depth) {
 }
 
 static tl_DType scanned_dtype(const Scan *s) {
-  tl_DType dtype = s->floats ? TL_F32 : s->integers ? TL_I64 : s->booleans ? TL_BOOL : TL_NODTYPE;
-  if (s->tensors == TL_NODTYPE) return dtype == TL_NODTYPE ? TL_F32 : dtype;
+  tl_DType dtype = s->floats     ? tli_default_dtype()
+                   : s->integers ? TL_I64
+                   : s->booleans ? TL_BOOL
+                                 : TL_NODTYPE;
+  if (s->tensors == TL_NODTYPE) return dtype == TL_NODTYPE ? tli_default_dtype() : dtype;
   if (dtype == TL_NODTYPE || tli_dtype_category(dtype) <= tli_dtype_category(s->tensors))
     return s->tensors;
   return dtype;

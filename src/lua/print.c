@@ -152,7 +152,8 @@ static void collect_suffixes(Suffixes *s, tl_Tensor *t) {
   s->n = 0;
   if (t->storage->device.type != TL_CPU)
     snprintf(s->text[s->n++], sizeof s->text[0], "device='%s'", tli_device_str(tli_device(t)));
-  bool usual = t->dtype == TL_F32 || (t->numel > 0 && (t->dtype == TL_I64 || t->dtype == TL_BOOL));
+  bool usual = t->dtype == tli_default_dtype() ||
+               (t->numel > 0 && (t->dtype == TL_I64 || t->dtype == TL_BOOL));
   if (t->numel == 0 && t->ndim != 1) {
     char *out = s->text[s->n++];
     size_t n = (size_t)snprintf(out, sizeof s->text[0], "size=(");

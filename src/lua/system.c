@@ -2,6 +2,7 @@
 ** system.c - what a program sets or asks of the library as a whole: random
 ** generators, threads, memory, printing, dtypes, what was found.
 */
+#include <math.h>
 #include <string.h>
 #include <time.h>
 
@@ -232,6 +233,81 @@ static int torch_result_type(lua_State *L) {
   return 1;
 }
 
+static int torch_get_default_dtype(lua_State *L) {
+  lua_pushstring(L, tl_dtype_name(tli_default_dtype()));
+  return 1;
+}
+
+static int torch_set_default_dtype(lua_State *L) {
+  tl_DType dtype = check_dtype(L, 1, "set_default_dtype");
+  if (!tli_is_float(dtype))
+    return tli_error(L, "set_default_dtype: expected a floating dtype, got %s",
+                     tl_dtype_name(dtype));
+  tli_set_default_dtype(dtype);
+  return 0;
+}
+
+/* What a floating dtype holds: its width, the distance from 1 to the next
+** number, and the exponents of its largest and least ordinary numbers. */
+typedef struct Format {
+  int bits, digits, max_exponent, min_exponent;
+  double resolution; /* 10 to the power of minus its decimal digits */
+} Format;
+
+static Format format_of(tl_DType dtype) {
+  switch (dtype) {
+  case TL_F64: return (Format){64, 53, 1024, -1022, 1e-15};
+  case TL_F16: return (Format){16, 11, 16, -14, 1e-3};
+  case TL_BF16: return (Format){16, 8, 128, -126, 1e-2};
+  default: return (Format){32, 24, 128, -126, 1e-6};
+  }
+}
+
+static void set_number(lua_State *L, const char *name, double value) {
+  lua_pushnumber(L, value);
+  lua_setfield(L, -2, name);
+}
+
+static void set_whole(lua_State *L, const char *name, int64_t value) {
+  lua_pushinteger(L, value);
+  lua_setfield(L, -2, name);
+}
+
+static int torch_finfo(lua_State *L) {
+  tl_DType dtype = lua_isnoneornil(L, 1) ? tli_default_dtype() : check_dtype(L, 1, "finfo");
+  if (!tli_is_float(dtype))
+    return tli_error(L, "finfo: expected a floating dtype, got %s; use iinfo",
+                     tl_dtype_name(dtype));
+  Format f = format_of(dtype);
+  double max = ldexp(2 - ldexp(1, 1 - f.digits), f.max_exponent - 1);
+  lua_createtable(L, 0, 8);
+  set_whole(L, "bits", f.bits);
+  set_number(L, "eps", ldexp(1, 1 - f.digits));
+  set_number(L, "max", max);
+  set_number(L, "min", -max);
+  set_number(L, "tiny", ldexp(1, f.min_exponent));
+  set_number(L, "smallest_normal", ldexp(1, f.min_exponent));
+  set_number(L, "resolution", f.resolution);
+  lua_pushstring(L, tl_dtype_name(dtype));
+  lua_setfield(L, -2, "dtype");
+  return 1;
+}
+
+static int torch_iinfo(lua_State *L) {
+  tl_DType dtype = check_dtype(L, 1, "iinfo");
+  if (tli_dtype_category(dtype) != TLI_INT)
+    return tli_error(L, "iinfo: expected an integer dtype, got %s", tl_dtype_name(dtype));
+  int bits = 8 * tli_dtype_bytes[dtype];
+  bool sign = dtype != TL_U8;
+  lua_createtable(L, 0, 4);
+  set_whole(L, "bits", bits);
+  set_whole(L, "max", (int64_t)(UINT64_MAX >> (64 - bits + sign)));
+  set_whole(L, "min", sign ? -(int64_t)(UINT64_MAX >> (65 - bits)) - 1 : 0);
+  lua_pushstring(L, tl_dtype_name(dtype));
+  lua_setfield(L, -2, "dtype");
+  return 1;
+}
+
 /* ---- the library itself ---- */
 
 static int torch_config(lua_State *L) {
@@ -280,6 +356,10 @@ static const luaL_Reg functions[] = {{"manual_seed", torch_manual_seed},
                                      {"promote_types", torch_promote_types},
                                      {"can_cast", torch_can_cast},
                                      {"result_type", torch_result_type},
+                                     {"get_default_dtype", torch_get_default_dtype},
+                                     {"set_default_dtype", torch_set_default_dtype},
+                                     {"finfo", torch_finfo},
+                                     {"iinfo", torch_iinfo},
                                      {"config", torch_config},
                                      {"raise", torch_raise},
                                      {NULL, NULL}};

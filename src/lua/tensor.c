@@ -542,8 +542,11 @@ static int torch_is_tensor(lua_State *L) {
 
 static int torch_numel(lua_State *L) { return tensor_numel(L); }
 
-static const luaL_Reg functions[] = {
-    {"tensor", torch_tensor}, {"is_tensor", torch_is_tensor}, {"numel", torch_numel}, {NULL, NULL}};
+static const luaL_Reg functions[] = {{"tensor", torch_tensor},
+                                     {"is_tensor", torch_is_tensor},
+                                     {"numel", torch_numel},
+                                     {"is_floating_point", tensor_is_floating_point},
+                                     {NULL, NULL}};
 
 /* ---- opening ---- */
 

@@ -78,6 +78,20 @@ tl_Tensor *tlo_glu(tl_Tensor *self, int64_t dim) {
   return result;
 }
 
+/* ---- what numbers must be ---- */
+
+bool tli_check_hardtanh(tl_Scalar min_val, tl_Scalar max_val) {
+  double min = tli_to_double(min_val), max = tli_to_double(max_val);
+  if (!(min > max)) return true;
+  return tli_fail(TL_EARG, "hardtanh: min_val: expected at most max_val %g, got %g", max, min);
+}
+
+bool tli_check_softshrink(tl_Scalar lambd) {
+  double l = tli_to_double(lambd);
+  if (!(l < 0)) return true;
+  return tli_fail(TL_EARG, "softshrink: lambd: expected at least 0, got %g", l);
+}
+
 /* ---- softmax ---- */
 
 /* Without dim: the one that is most likely meant, as PyTorch has it. */

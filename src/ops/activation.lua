@@ -46,7 +46,8 @@ F {"relu6(Tensor self) -> Tensor",
    pointwise = {types = "number", bool = false}, inplace = true, grad = {self = "hardtanh_backward(grad, self, 0, 6)"},
    examples = {"T(3, 4) * 8"}}
 activation("hardtanh", {"min_val=-1.0", "max_val=1.0"}, {doc = "self bounded to [min_val, max_val].",
-   pointwise = {types = "number", bool = false, truncates = true}, examples = {"T(3, 4)", "T(3, 4), -0.5, 0.3"}})
+   pointwise = {types = "number", bool = false, truncates = true, check = "hardtanh"},
+   examples = {"T(3, 4)", "T(3, 4), -0.5, 0.3"}})
 activation("leaky_relu", {"negative_slope=0.01"}, {doc = "self where it is positive, else negative_slope * self.",
    examples = {"T(3, 4)", "T(3, 4), 0.2", "T(4, 3):t()"}})
 activation("elu", {"alpha=1.0"}, {doc = "self where it is positive, else alpha * (exp(self) - 1).",
@@ -108,7 +109,8 @@ F {"softsign(Tensor self) -> Tensor", doc = "self / (1 + |self|).", method = fal
    grad = {self = "grad / square(abs(self) + 1)"}, examples = {"T(3, 4)"}}
 F {"tanhshrink(Tensor self) -> Tensor", doc = "self - tanh(self).", method = false, pointwise = {types = "floating"},
    grad = {self = "grad * square(tanh(self))"}, examples = {"T(3, 4)"}}
-activation("softshrink", {"lambd=0.5"}, {doc = "self moved by lambd towards 0; 0 within [-lambd, lambd].",
+activation("softshrink", {"lambd=0.5"}, {pointwise = {types = "floating", check = "softshrink"},
+   doc = "self moved by lambd towards 0; 0 within [-lambd, lambd].",
    inplace = false, examples = {"T(3, 4)", "T(3, 4), 0.1"}})
 activation("hardshrink", {"lambd=0.5"}, {doc = "self, but 0 within [-lambd, lambd].",
    also = true, method = true, inplace = false, examples = {"T(3, 4)", "T(3, 4), 0.1"}})

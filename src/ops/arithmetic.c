@@ -107,7 +107,7 @@ done:
 /* log(other), 0 where self is 0, NaN where other is. */
 tl_Tensor *tlo_masked_log(tl_Tensor *self, tl_Tensor *other) {
   tl_DType dtype = tli_result_dtype((tl_Tensor *[]){self, other}, 2);
-  if (!tli_is_float(dtype)) dtype = TL_F32;
+  if (!tli_is_float(dtype)) dtype = tli_default_dtype();
   tl_Tensor *t[2] = {NULL};
   tl_Tensor *result = NULL;
   TLI_SLOT(t[0], tli_with_number(tlo_ne, self, tli_int(0)));
@@ -145,7 +145,7 @@ tl_Tensor *tlo_mvlgamma(tl_Tensor *self, int64_t p) {
   if (p < 1) return tli_fail_null(TL_EARG, "mvlgamma: expected p of at least 1, got %" PRId64, p);
   double half = (double)(p - 1) / 2, constant = (double)p * half / 2 * log(TLI_PI);
   int64_t last = -1;
-  tl_DType dtype = tli_is_float((tl_DType)self->dtype) ? (tl_DType)self->dtype : TL_F32;
+  tl_DType dtype = tli_floating_dtype(self);
   tl_Tensor *t[5] = {NULL};
   tl_Tensor *result = NULL;
   TLI_SLOT(t[0], tlo_linspace(tli_float(-half), tli_float(0), p, dtype, tli_device(self)));
@@ -202,8 +202,7 @@ done:
 tl_Tensor *tlo_logit(tl_Tensor *self, double eps) {
   tl_Tensor *t[4] = {NULL};
   tl_Tensor *result = NULL;
-  TLI_SLOT(t[0],
-           tli_is_float((tl_DType)self->dtype) ? tli_retain(self) : tlo_to_dtype(self, TL_F32));
+  TLI_SLOT(t[0], tli_floating(self));
   TLI_SLOT(t[1], isnan(eps) ? tli_retain(t[0]) : clamp_probability(t[0], eps));
   TLI_SLOT(t[2], tli_number_with(tli_minus, tli_int(1), t[1]));
   TLI_SLOT(t[3], tlo_true_divide(t[1], t[2]));

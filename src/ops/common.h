@@ -36,6 +36,10 @@ static inline tl_Scalar tli_fitting(tl_Scalar s, const tl_Tensor *t) {
   return tli_is_float((tl_DType)t->dtype) ? s : tli_int(tli_to_int(s));
 }
 
+/* What some operators ask of their numbers. */
+bool tli_check_hardtanh(tl_Scalar min_val, tl_Scalar max_val) TL_MUSTCHECK;
+bool tli_check_softshrink(tl_Scalar lambd) TL_MUSTCHECK;
+
 /* kernel(inputs...) broadcast, promoted; a new tensor. */
 tl_Tensor *tli_pointwise(const tli_PointwiseSpec *spec, tl_Tensor *const *inputs,
                          const tl_Scalar *params) TL_MUSTCHECK;
@@ -153,6 +157,14 @@ static inline tl_Tensor *tli_minus(tl_Tensor *a, tl_Tensor *b) { return tlo_sub(
 /* where(condition, t, number), where(condition, number, t). */
 tl_Tensor *tli_where_else(tl_Tensor *condition, tl_Tensor *t, tl_Scalar s) TL_MUSTCHECK;
 tl_Tensor *tli_where_then(tl_Tensor *condition, tl_Scalar s, tl_Tensor *t) TL_MUSTCHECK;
+
+/* t's dtype if it is floating, else the default one; and t in it. */
+static inline tl_DType tli_floating_dtype(const tl_Tensor *t) {
+  return tli_is_float((tl_DType)t->dtype) ? (tl_DType)t->dtype : tli_default_dtype();
+}
+static inline tl_Tensor *tli_floating(tl_Tensor *t) {
+  return tli_is_float((tl_DType)t->dtype) ? tli_retain(t) : tlo_to_dtype(t, tli_default_dtype());
+}
 
 static inline tlk_Array tli_array(const tl_Tensor *t) {
   return (tlk_Array){tli_data(t), (tl_DType)t->dtype};

@@ -152,7 +152,7 @@ tl_Tensor *tlo_arange(tl_Scalar start, tl_Scalar end_, tl_Scalar step, tl_DType 
     start = tli_int(0);
   }
   if (dtype == TL_NODTYPE)
-    dtype = is_whole(start) && is_whole(end_) && is_whole(step) ? TL_I64 : TL_F32;
+    dtype = is_whole(start) && is_whole(end_) && is_whole(step) ? TL_I64 : tli_default_dtype();
   if (dtype == TL_BOOL) return tli_fail_null(TL_EDTYPE, "arange: not defined for bool");
   TL_TRY_NULL(check_ends("arange", start, end_, step));
   double from = tli_to_double(start), by = tli_to_double(step);
@@ -168,7 +168,7 @@ tl_Tensor *tlo_arange(tl_Scalar start, tl_Scalar end_, tl_Scalar step, tl_DType 
 
 tl_Tensor *tlo_range(tl_Scalar start, tl_Scalar end_, tl_Scalar step, tl_DType dtype,
                      tl_Device device) {
-  if (dtype == TL_NODTYPE) dtype = TL_F32;
+  if (dtype == TL_NODTYPE) dtype = tli_default_dtype();
   if (dtype == TL_BOOL) return tli_fail_null(TL_EDTYPE, "range: not defined for bool");
   TL_TRY_NULL(check_ends("range", start, end_, step));
   if (is_integer(dtype)) {
@@ -208,7 +208,7 @@ tl_Tensor *tlo_linspace(tl_Scalar start, tl_Scalar end_, int64_t steps, tl_DType
 
 tl_Tensor *tlo_logspace(tl_Scalar start, tl_Scalar end_, int64_t steps, tl_Scalar base,
                         tl_DType dtype, tl_Device device) {
-  if (dtype == TL_NODTYPE) dtype = TL_F32;
+  if (dtype == TL_NODTYPE) dtype = tli_default_dtype();
   if (dtype == TL_BOOL) return tli_fail_null(TL_EDTYPE, "logspace: not defined for bool");
   if (is_integer(dtype)) {
     start = whole(start);

@@ -200,8 +200,7 @@ tl_Tensor *tlo_logsumexp(tl_Tensor *self, tl_Ints dim, bool keepdim) {
   tl_Tensor *t[9] = {NULL};
   tl_Tensor *result = NULL;
   tl_Ints size = {self->ndim, self->sizes};
-  TLI_SLOT(t[0],
-           tli_is_float((tl_DType)self->dtype) ? tli_retain(self) : tlo_to_dtype(self, TL_F32));
+  TLI_SLOT(t[0], tli_floating(self));
   if (self->numel == 0) {
     TLI_SLOT(t[1], tlo_sum(t[0], dim, keepdim, TL_NODTYPE));
     result = tlo_log(t[1]);

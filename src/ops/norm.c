@@ -291,6 +291,7 @@ static bool check_batch_norm(const char *op, const tl_Tensor *input, const tl_Te
 tl_Tensor *tlo_batch_norm(tl_Tensor *input, tl_Tensor *running_mean, tl_Tensor *running_var,
                           tl_Tensor *weight, tl_Tensor *bias, bool training, double momentum,
                           double eps) {
+  if (input->ndim == 1 && input->numel == 0) return tlo_clone(input); /* no channels, in PyTorch */
   TL_TRY_NULL(
       check_batch_norm("batch_norm", input, running_mean, running_var, weight, bias, training));
   tl_Tensor *out[3];

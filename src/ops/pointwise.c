@@ -35,7 +35,7 @@ static bool check_dtype(const tli_PointwiseSpec *spec, tl_Tensor *const *in, tl_
     return tli_fail(TL_EDTYPE, "%s: expected integer or bool tensors, got %s", spec->name,
                     tl_dtype_name(*dtype));
   }
-  if (spec->types == TLI_TYPES_FLOATING) *dtype = TL_F32;
+  if (spec->types == TLI_TYPES_FLOATING) *dtype = tli_default_dtype();
   /* as pow(self, 2), whose exponent makes int64 of bool */
   if (spec->kernel == TLK_square && *dtype == TL_BOOL) *dtype = TL_I64;
   return true;

@@ -146,7 +146,7 @@ static tl_Tensor *quantile(const char *op, tl_Tensor *self, tl_Tensor *q, int64_
 
 static tl_Tensor *quantile_of(const char *op, tl_Tensor *self, double q, int64_t dim, bool keepdim,
                               const char *interpolation, bool skip_nan) {
-  tl_DType dtype = tli_is_float((tl_DType)self->dtype) ? (tl_DType)self->dtype : TL_F32;
+  tl_DType dtype = tli_floating_dtype(self);
   tl_Tensor *number = tli_scalar_tensor(tli_float(q), dtype, tli_device(self));
   tl_Tensor *result =
       number ? quantile(op, self, number, dim, keepdim, interpolation, skip_nan) : NULL;

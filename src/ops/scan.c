@@ -48,7 +48,7 @@ tl_Tensor *tli_op_cumprod(tl_Tensor *self, int64_t dim, tl_DType dtype) {
 }
 
 tl_Tensor *tli_op_logcumsumexp(tl_Tensor *self, int64_t dim) {
-  tl_DType dtype = tli_is_float((tl_DType)self->dtype) ? (tl_DType)self->dtype : TL_F32;
+  tl_DType dtype = tli_floating_dtype(self);
   return sums("logcumsumexp", TLK_scan_logcumsumexp, self, dim, dtype);
 }
 

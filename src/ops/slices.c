@@ -170,7 +170,8 @@ tl_Tensor *tli_op_as_strided(tl_Tensor *self, tl_Ints size, tl_Ints stride,
 }
 
 tl_Tensor *tlo_empty_strided(tl_Ints size, tl_Ints stride, tl_DType dtype, tl_Device device) {
-  TL_TRY_NULL(tli_check_sizes("empty_strided", size, dtype == TL_NODTYPE ? TL_F32 : dtype));
+  TL_TRY_NULL(
+      tli_check_sizes("empty_strided", size, dtype == TL_NODTYPE ? tli_default_dtype() : dtype));
   if (stride.n != size.n)
     return tli_fail_null(TL_EARG,
                          "empty_strided: stride: expected as many strides as sizes, %" PRId64

@@ -159,8 +159,7 @@ tl_Tensor *tlo_cov(tl_Tensor *self, tl_Scalar correction_, tl_Tensor *fweights,
   Weighing s = {NULL};
   tl_Tensor *t[2] = {NULL};
   tl_Tensor *result = NULL;
-  TLI_SLOT(t[0],
-           tli_is_float((tl_DType)self->dtype) ? tli_retain(self) : tlo_to_dtype(self, TL_F32));
+  TLI_SLOT(t[0], tli_floating(self));
   TLI_SLOT(t[1], tlo_atleast_2d(t[0]));
   if (fweights || aweights ? weigh(&s, fweights, aweights, correction, (tl_DType)t[0]->dtype)
                            : weigh_evenly(&s, n, correction))
