@@ -75,6 +75,17 @@ static tlk_Tile tile_at(const Walk *w, int64_t block, int64_t stretch) {
   return t;
 }
 
+/* Lines of a block at least, where lines lie side by side: enough that a row of
+** the index comes from memory in one run, few enough that what is picked from
+** stays in the second-level cache. */
+#define ABREAST 64
+
+static int64_t least_cols(const tlk_Lines *lines) {
+  const tli_Iter *it = lines->it;
+  bool abreast = it->ndim > 0 && it->args[1].strides[0] < lines->strides[1];
+  return abreast ? ABREAST : 16;
+}
+
 /* How many stretches of that many elements make a task. */
 static int64_t per_task(int64_t elements) { return tlk_max(1, TASK / tlk_max(1, elements)); }
 
@@ -98,7 +109,11 @@ bool tlk_gather(const tlk_Lines *lines, int64_t *bad) {
   bool rows = it->ndim > 0 && it->args[1].strides[0] == 0;
   int64_t cols = rows ? tlk_min(side, TASK) : 0;
   w.stretch = tlk_min(lines->count, rows ? per_task(cols) : TASK);
-  w.blocks = tlk_blocks(it, rows ? cols : per_task(w.stretch), 1);
+  if (!rows) {
+    int64_t share = tlk_ceil_div(side, tl_get_num_threads());
+    cols = tlk_max(per_task(w.stretch), tlk_min(least_cols(lines), share));
+  }
+  w.blocks = tlk_blocks(it, cols, 1);
   w.stretches = tlk_ceil_div(lines->count, w.stretch);
   int64_t work = tlk_max(1, w.blocks.cols * w.stretch);
   tli_parallel_for(w.blocks.count * w.stretches, tlk_max(1, TLK_GRAIN / work), gather_tasks, &w);
@@ -126,9 +141,12 @@ bool tlk_scatter(tlk_Join join, const tlk_Lines *lines) {
                                    : loops->join[join][tlk_compute_index(dtype)];
   int64_t threads = tl_get_num_threads(), side = it->ndim > 0 ? it->sizes[0] : 1;
   int64_t work = it->numel * lines->count;
-  /* blocks of whole cache lines; for few lines, parts of the indexed dimension */
-  int64_t cols = tlk_max(16, per_task(lines->count));
-  if (side < cols * threads && side >= 32 * threads) cols = tlk_ceil_div(side, threads);
+  /* blocks of whole cache lines, or rows where lines share an index; for few
+  ** lines, parts of the indexed dimension */
+  bool rows = it->ndim > 0 && it->args[1].strides[0] == 0;
+  int64_t cols = rows ? TASK : tlk_max(least_cols(lines), per_task(lines->count));
+  bool narrow = rows ? lines->n < threads : side < cols * threads;
+  if (narrow && side >= 32 * threads) cols = tlk_min(cols, tlk_ceil_div(side, threads));
   w.blocks = tlk_blocks(it, cols, 1);
   if (w.blocks.count < threads && work >= 2 * TLK_GRAIN) w.ranges = tlk_min(threads, lines->n);
   int64_t each = tlk_max(1, work / (w.blocks.count * w.ranges));
@@ -137,19 +155,6 @@ bool tlk_scatter(tlk_Join join, const tlk_Lines *lines) {
 }
 
 /* ---- what is not zero ---- */
-
-static bool is_nonzero(const void *data, tl_DType dtype, int64_t i) {
-  switch (dtype) {
-  case TL_F32: return ((const float *)data)[i] != 0;
-  case TL_F64: return ((const double *)data)[i] != 0;
-  case TL_I64: return ((const int64_t *)data)[i] != 0;
-  case TL_I32: return ((const int32_t *)data)[i] != 0;
-  case TL_F16:
-  case TL_BF16: return (((const uint16_t *)data)[i] & 0x7fffu) != 0; /* -0 is zero */
-  case TL_I16: return ((const int16_t *)data)[i] != 0;
-  default: return ((const uint8_t *)data)[i] != 0;
-  }
-}
 
 #define PART 65536 /* elements counted together */
 
@@ -162,14 +167,27 @@ typedef struct Nonzero {
   const int64_t *sizes;
 } Nonzero;
 
+#define BATCH 1024 /* elements looked at together */
+
+/* Elements [begin, end), at most BATCH of them, as bool: in `buffer`, unless
+** they are that already. */
+static const uint8_t *as_bool(tlk_Array in, int64_t begin, int64_t end, uint8_t *buffer) {
+  const char *x = (const char *)in.data + begin * (int64_t)tl_dtype_size(in.dtype);
+  if (in.dtype == TL_BOOL) return (const uint8_t *)x;
+  tlk_isa()->convert[in.dtype][TL_BOOL](end - begin, buffer, x);
+  return buffer;
+}
+
 static int64_t count_part(tlk_Array in, int64_t begin, int64_t end) {
+  uint8_t buffer[BATCH];
   int64_t count = 0;
-  if (in.dtype == TL_BOOL) {
-    const uint8_t *x = in.data;
-    for (int64_t i = begin; i < end; i++) count += x[i] != 0;
-    return count;
+  for (int64_t at = begin; at < end; at += BATCH) {
+    int64_t n = tlk_min(BATCH, end - at);
+    const uint8_t *x = as_bool(in, at, at + n, buffer);
+    uint32_t here = 0;
+    for (int64_t i = 0; i < n; i++) here += x[i] != 0;
+    count += here;
   }
-  for (int64_t i = begin; i < end; i++) count += is_nonzero(in.data, in.dtype, i);
   return count;
 }
 
@@ -187,18 +205,33 @@ static void write_position(int64_t *out, int64_t i, int ndim, const int64_t *siz
   }
 }
 
+/* Where x is true: written for each element and passed over by the next one if
+** it is not, which costs less than a branch that nobody can foresee. */
+static int64_t pick(const uint8_t *x, int64_t n, int32_t *found) {
+  int64_t count = 0;
+  for (int64_t i = 0; i < n; i++) {
+    found[count] = (int32_t)i;
+    count += x[i] != 0;
+  }
+  return count;
+}
+
 static void write_parts(void *context, int64_t begin, int64_t end) {
   const Nonzero *z = context;
+  uint8_t buffer[BATCH];
+  int32_t found[BATCH];
   for (int64_t p = begin; p < end; p++) {
     int64_t *out = z->out + z->counts[p] * z->ndim;
     int64_t stop = tlk_min((p + 1) * PART, z->n);
-    for (int64_t i = p * PART; i < stop; i++) {
-      if (!is_nonzero(z->in.data, z->in.dtype, i)) continue;
+    for (int64_t at = p * PART; at < stop; at += BATCH) {
+      int64_t n = tlk_min(BATCH, stop - at);
+      int64_t count = pick(as_bool(z->in, at, at + n, buffer), n, found);
       if (z->ndim == 1)
-        *out = i + 1;
+        for (int64_t k = 0; k < count; k++) out[k] = at + found[k] + 1;
       else
-        write_position(out, i, z->ndim, z->sizes);
-      out += z->ndim;
+        for (int64_t k = 0; k < count; k++)
+          write_position(out + k * z->ndim, at + found[k], z->ndim, z->sizes);
+      out += count * z->ndim;
     }
   }
 }

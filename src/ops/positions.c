@@ -456,6 +456,16 @@ static void entries_drop(Entries *e) {
   tli_release(e->tensor);
 }
 
+static bool check_mask_fits(const tl_Tensor *mask, const tl_Tensor *t, int first) {
+  for (int d = 0; d < mask->ndim; d++)
+    if (mask->sizes[d] != t->sizes[first + d])
+      return tli_fail(TL_EINDEX,
+                      "index: mask of shape %s does not fit dimension " TLI_POS
+                      " of a tensor of shape %s",
+                      tli_sizes_str(mask), (int64_t)(first + d), tli_sizes_str(t));
+  return true;
+}
+
 /* A mask stands for the positions of its true elements in each dimension. */
 static bool add_mask(Entries *e, tl_Tensor *mask) {
   if (mask->ndim == 0) { /* of a dimension of size 1 that is added for it */
@@ -468,12 +478,7 @@ static bool add_mask(Entries *e, tl_Tensor *mask) {
   if (e->n + dims > e->tensor->ndim)
     return tli_fail(TL_EINDEX, "index: too many indices for a tensor of shape %s",
                     tli_sizes_str(e->tensor));
-  for (int d = 0; d < mask->ndim; d++)
-    if (mask->sizes[d] != e->tensor->sizes[e->n + d])
-      return tli_fail(TL_EINDEX,
-                      "index: mask of shape %s does not fit dimension " TLI_POS
-                      " of a tensor of shape %s",
-                      tli_sizes_str(mask), (int64_t)(e->n + d), tli_sizes_str(e->tensor));
+  TL_TRY(check_mask_fits(mask, e->tensor, e->n));
   tl_Tensor *rows = tlo_nonzero(mask, false);
   if (rows && mask->ndim == 0) {
     /* (n, 0) of a mask without dimensions: position 1, once or never */
@@ -546,7 +551,23 @@ static tl_Tensor *join_entries(const Entries *e, int first, int count) {
   return joined;
 }
 
+/* The same for a mask alone: its dimensions taken as one need not be told apart
+** before. */
+static bool select_masked(tl_Tensor *self, tl_Tensor *mask, Selection *s) {
+  *s = (Selection){NULL, NULL, 0, mask->ndim};
+  TL_TRY(check_mask_fits(mask, self, 0));
+  tl_Tensor *t[2] = {NULL};
+  if ((t[0] = tlo_reshape(mask, (tl_Ints){1, &mask->numel})) && (t[1] = tlo_nonzero(t[0], false)))
+    s->positions = tlo_select(t[1], 1, 0);
+  tli_release_results(t, 2);
+  if (s->positions) s->tensor = tli_retain(self);
+  return s->positions != NULL;
+}
+
 static bool select_entries(tl_Tensor *self, tl_Tensors indices, Selection *s) {
+  tl_Tensor *only = indices.n == 1 ? indices.v[0] : NULL;
+  if (only && only->dtype == TL_BOOL && only->ndim > 1 && only->ndim <= self->ndim)
+    return select_masked(self, only, s);
   Entries e = {.tensor = tli_retain(self)};
   bool ok = true;
   *s = (Selection){NULL, NULL, 0, 0};

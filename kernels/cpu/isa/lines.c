@@ -37,13 +37,53 @@ static inline bool along_first(const tlk_Tile *t) {
           t->strides[1] <= (t->line_strides[1] ? t->line_strides[1] : t->line_strides[0]));
 }
 
+/* Whether n positions are in [low, high], low being at least 1. */
+static inline bool all_within(int64_t n, const int64_t *at, int64_t low, int64_t high) {
+  uint64_t most = 0;
+  for (int64_t i = 0; i < n; i++) {
+    uint64_t from = (uint64_t)(at[i] - low);
+    most = from > most ? from : most;
+  }
+  return most <= (uint64_t)(high - low);
+}
+
+/* Whether elements of a line lie side by side in all operands, walked along. */
+static inline bool dense(const tlk_Tile *t, int64_t size) {
+  return t->strides[0] == size && t->strides[1] == (int64_t)sizeof(int64_t) &&
+         t->strides[2] == size && t->high >= t->low;
+}
+
+#define PIECE 512 /* positions checked together */
+#define AHEAD 4   /* rows whose beginning is fetched early */
+
+static inline void fetch_row(const tlk_Tile *t, int operand, int64_t k) {
+  if (k >= t->count) return;
+  int64_t at = load_position(t->ptrs[1] + k * t->strides[1]);
+  if (at < 1 || at > t->high) return;
+  const char *row = t->ptrs[operand] + (at - 1) * t->strides[operand];
+  for (int line = 0; line < 4; line++) __builtin_prefetch(row + line * 64);
+}
+
 #define GATHER(bits)                                                                             \
   static bool gather_rows_##bits(const tlk_Tile *t, int64_t *bad) {                              \
     size_t bytes = (size_t)t->lines * (bits / 8);                                                \
     for (int64_t k = 0; k < t->count; k++) {                                                     \
       int64_t at = load_position(t->ptrs[1] + k * t->strides[1]);                                \
       if (at < 1 || at > t->high) return *bad = at, false;                                       \
+      if (bytes >= 256) fetch_row(t, 2, k + AHEAD);                                              \
       memcpy(t->ptrs[0] + k * t->strides[0], t->ptrs[2] + (at - 1) * t->strides[2], bytes);      \
+    }                                                                                            \
+    return true;                                                                                 \
+  }                                                                                              \
+  static bool gather_dense_##bits(const tlk_Tile *t, int64_t line) {                             \
+    uint##bits##_t *out = (void *)(t->ptrs[0] + line * t->line_strides[0]);                      \
+    const int64_t *index = (const void *)(t->ptrs[1] + line * t->line_strides[1]);               \
+    const uint##bits##_t *in = (const void *)(t->ptrs[2] + line * t->line_strides[2]);           \
+    for (int64_t k = 0; k < t->count; k += PIECE) {                                              \
+      int64_t n = t->count - k < PIECE ? t->count - k : PIECE;                                   \
+      if (!all_within(n, index + k, 1, t->high)) return false;                                   \
+      TLK_IVDEP                                                                                  \
+      for (int64_t i = k; i < k + n; i++) out[i] = in[index[i] - 1];                             \
     }                                                                                            \
     return true;                                                                                 \
   }                                                                                              \
@@ -55,7 +95,9 @@ static inline bool along_first(const tlk_Tile *t) {
     const int64_t *si = along ? t->strides : t->line_strides;                                    \
     int64_t step = t->strides[2], in_outer = along ? t->line_strides[2] : 0;                     \
     int64_t in_inner = along ? 0 : t->line_strides[2];                                           \
+    bool tight = along && dense(t, bits / 8);                                                    \
     for (int64_t i = 0; i < outer; i++) {                                                        \
+      if (tight && gather_dense_##bits(t, i)) continue; /* else to tell which one is bad */      \
       char *out = t->ptrs[0] + i * so[0];                                                        \
       const char *index = t->ptrs[1] + i * so[1], *in = t->ptrs[2] + i * in_outer;               \
       for (int64_t k = 0; k < inner; k++) {                                                      \
@@ -74,6 +116,19 @@ GATHER(64)
 
 /* a: what is there, b: what comes. */
 #define SCATTER(name, type, expression)                                               \
+  static void name##_dense(const tlk_Tile *t, int64_t line) {                         \
+    type *out = (void *)(t->ptrs[0] + line * t->line_strides[0]);                     \
+    const int64_t *index = (const void *)(t->ptrs[1] + line * t->line_strides[1]);    \
+    const type *in = (const void *)(t->ptrs[2] + line * t->line_strides[2]);          \
+    uint64_t most = (uint64_t)(t->high - t->low);                                     \
+    for (int64_t k = 0; k < t->count; k++) {                                          \
+      int64_t at = index[k];                                                          \
+      if ((uint64_t)(at - t->low) > most) continue;                                   \
+      type a = out[at - 1], b = in[k];                                                \
+      (void)a;                                                                        \
+      out[at - 1] = expression;                                                       \
+    }                                                                                 \
+  }                                                                                   \
   static void name##_rows(const tlk_Tile *t) {                                        \
     for (int64_t k = 0; k < t->count; k++) {                                          \
       int64_t at = load_position(t->ptrs[1] + k * t->strides[1]);                     \
@@ -108,7 +163,12 @@ GATHER(64)
     const int64_t *si = along ? t->strides : t->line_strides;                         \
     int64_t step = t->strides[0], out_outer = along ? t->line_strides[0] : 0;         \
     int64_t out_inner = along ? 0 : t->line_strides[0];                               \
+    bool tight = along && dense(t, sizeof(type));                                     \
     for (int64_t i = 0; i < outer; i++) {                                             \
+      if (tight) {                                                                    \
+        name##_dense(t, i);                                                           \
+        continue;                                                                     \
+      }                                                                               \
       char *line = t->ptrs[0] + i * out_outer;                                        \
       const char *index = t->ptrs[1] + i * so[1], *in = t->ptrs[2] + i * so[2];       \
       for (int64_t k = 0; k < inner; k++) {                                           \
