@@ -27,6 +27,10 @@ typedef struct tlk_ConvLoops {
   ** that are in_step and grad_step apart, rows of grad row_step. */
   void (*dots)(int64_t images, int64_t n, const int64_t *offsets, const void *in, int64_t in_step,
                const void *grad, int64_t grad_step, int64_t row_step, void *sums);
+  /* The same for one row. */
+  int line_taps;
+  void (*dots_line)(int64_t images, int64_t n, const int64_t *offsets, const void *in,
+                    int64_t in_step, const void *grad, int64_t grad_step, void *sums);
 } tlk_ConvLoops;
 
 bool tlk_conv(const tlk_Conv *conv, void *out, const void *in, const void *weight,

@@ -24,10 +24,11 @@ typedef struct Dots {
   int64_t size;
   tlk_ConvLayout layout;
   int64_t channels, rows, taps; /* of a group */
+  int64_t height, width;        /* of a tile: rows and taps */
   int64_t row_tiles, tap_tiles;
   int64_t positions;          /* rounded up to vectors */
   int64_t in_step, grad_step; /* elements from image to image in scratch */
-  int64_t *offsets;           /* (tap_tiles * dot_taps) */
+  int64_t *offsets;           /* (tap_tiles * width) */
   const char *in, *grad;
   char *in_scratch, *grad_scratch;
   char *out;
@@ -41,20 +42,22 @@ static void dots_layout(Dots *d) {
   d->channels = c->channels_in / c->groups;
   d->rows = c->channels_out / c->groups;
   d->taps = d->channels * tlk_conv_product(w->kernel);
-  d->row_tiles = tlk_ceil_div(d->rows, d->loops->dot_rows);
-  d->tap_tiles = tlk_ceil_div(d->taps, d->loops->dot_taps);
+  d->height = d->rows == 1 ? 1 : d->loops->dot_rows;
+  d->width = d->rows == 1 ? d->loops->line_taps : d->loops->dot_taps;
+  d->row_tiles = tlk_ceil_div(d->rows, d->height);
+  d->tap_tiles = tlk_ceil_div(d->taps, d->width);
   /* counted through rows of the image's pitch */
   int64_t last = (w->out[0] - 1) * d->layout.pitch[1] + w->out[1] - 1;
   d->positions = round_up(last * d->layout.pitch[2] + w->out[2], d->loops->lanes);
   d->in_step = round_up(c->channels_in * d->layout.channel + d->positions, 16);
-  d->grad_step = c->groups * d->row_tiles * d->loops->dot_rows * d->positions;
+  d->grad_step = c->groups * d->row_tiles * d->height * d->positions;
 }
 
 /* The last tile is filled up with the last tap; what it gives is not used. */
 static void fill_offsets(Dots *d) {
   const tlk_Windows *w = &d->conv->windows;
   int64_t kernel = tlk_conv_product(w->kernel);
-  for (int64_t t = 0; t < d->tap_tiles * d->loops->dot_taps; t++) {
+  for (int64_t t = 0; t < d->tap_tiles * d->width; t++) {
     int64_t own = tlk_min(t, d->taps - 1), k = own % kernel;
     int64_t tap[] = {k / (w->kernel[1] * w->kernel[2]), k / w->kernel[2] % w->kernel[1],
                      k % w->kernel[2]};
@@ -68,7 +71,7 @@ static void copy_gradient(const Dots *d, char *dst, const char *src) {
   const int64_t *pitch = d->layout.pitch;
   memset(dst, 0, (size_t)(d->grad_step * d->size));
   for (int64_t o = 0; o < d->conv->channels_out; o++) {
-    int64_t row = o / d->rows * d->row_tiles * d->loops->dot_rows + o % d->rows;
+    int64_t row = o / d->rows * d->row_tiles * d->height + o % d->rows;
     char *channel = dst + row * d->positions * d->size;
     for (int64_t a = 0; a < w->out[0]; a++)
       for (int64_t b = 0; b < w->out[1]; b++) {
@@ -97,8 +100,8 @@ static void prepare_images(void *context, int64_t begin, int64_t end) {
 
 /* Adds a tile's sums to the result. */
 static void add_tile(const Dots *d, int64_t group, int64_t row, int64_t tap, const double *sums) {
-  int64_t width = d->loops->dot_taps;
-  for (int64_t r = 0; r < d->loops->dot_rows && row + r < d->rows; r++)
+  int64_t width = d->width;
+  for (int64_t r = 0; r < d->height && row + r < d->rows; r++)
     for (int64_t t = 0; t < width && tap + t < d->taps; t++) {
       int64_t at = (group * d->rows + row + r) * d->taps + tap + t;
       if (d->size == 4)
@@ -115,19 +118,24 @@ static void dot_tiles(void *context, int64_t begin, int64_t end) {
   int64_t span = tlk_min(d->positions, DOT_POSITIONS);
   int64_t together = tlk_max(1, DOT_POSITIONS / span);
   for (int64_t i = begin; i < end; i++) {
-    int64_t group = i / d->row_tiles, row = i % d->row_tiles * f->dot_rows;
+    int64_t group = i / d->row_tiles, row = i % d->row_tiles * d->height;
     const char *grad =
-        d->grad_scratch + (group * d->row_tiles * f->dot_rows + row) * d->positions * d->size;
+        d->grad_scratch + (group * d->row_tiles * d->height + row) * d->positions * d->size;
     const char *in = d->in_scratch + group * d->channels * d->layout.channel * d->size;
     for (int64_t image = 0; image < d->images; image += together)
       for (int64_t at = 0; at < d->positions; at += span)
         for (int64_t tile = 0; tile < d->tap_tiles; tile++) {
           double sums[64] = {0}; /* of either type */
-          f->dots(tlk_min(together, d->images - image), tlk_min(span, d->positions - at),
-                  d->offsets + tile * f->dot_taps, in + (image * d->in_step + at) * d->size,
-                  d->in_step, grad + (image * d->grad_step + at) * d->size, d->grad_step,
-                  d->positions, sums);
-          add_tile(d, group, row, tile * f->dot_taps, sums);
+          int64_t images = tlk_min(together, d->images - image);
+          int64_t n = tlk_min(span, d->positions - at);
+          const int64_t *offsets = d->offsets + tile * d->width;
+          const char *x = in + (image * d->in_step + at) * d->size;
+          const char *g = grad + (image * d->grad_step + at) * d->size;
+          if (d->height == 1)
+            f->dots_line(images, n, offsets, x, d->in_step, g, d->grad_step, sums);
+          else
+            f->dots(images, n, offsets, x, d->in_step, g, d->grad_step, d->positions, sums);
+          add_tile(d, group, row, tile * d->width, sums);
         }
   }
 }
@@ -141,7 +149,7 @@ static bool weight_gradient(Dots *d) {
   d->in_scratch = tli_alloc(in);
   d->grad_scratch = tli_alloc(grad);
   bool ok = d->in_scratch && d->grad_scratch;
-  int64_t work = d->loops->dot_rows * d->taps * d->positions * chunk;
+  int64_t work = d->height * d->taps * d->positions * chunk;
   for (d->first = 0; ok && d->first < c->batch; d->first += chunk) {
     d->images = tlk_min(chunk, c->batch - d->first);
     tli_parallel_for(d->images, tlk_max(1, TLK_GRAIN / (each / d->size)), prepare_images, d);
@@ -162,7 +170,7 @@ bool tlk_conv_dots(const tlk_Conv *conv, void *grad_weight, const void *in, cons
             .out = grad_weight};
   dots_layout(&d);
   memset(grad_weight, 0, (size_t)(conv->channels_out * d.taps * d.size));
-  size_t bytes = (size_t)(d.tap_tiles * d.loops->dot_taps) * sizeof *d.offsets;
+  size_t bytes = (size_t)(d.tap_tiles * d.width) * sizeof *d.offsets;
   d.offsets = tli_alloc(bytes);
   if (d.offsets == NULL) return false;
   fill_offsets(&d);

@@ -23,6 +23,7 @@
 #define LANES ((int)(VECTOR_BYTES / sizeof(real)))
 #define VECTORS 3
 #define DOT_TAPS 4
+#define LINE_TAPS 9
 
 typedef real Vec __attribute__((vector_size(VECTOR_BYTES)));
 /* The same at any address. */
@@ -80,31 +81,38 @@ static real lanes_sum(Vec v) {
   return lane[0];
 }
 
-static void dots(int64_t images, int64_t n, const int64_t *offsets, const void *data,
-                 int64_t in_step, const void *grads, int64_t grad_step, int64_t row_step,
-                 void *to) {
-  Vec acc[DOT_ROWS][DOT_TAPS];
-  for (int r = 0; r < DOT_ROWS; r++)
-    for (int t = 0; t < DOT_TAPS; t++) acc[r][t] = (Vec){0};
+/* `rows` and `taps` are constants where this is inlined. */
+static inline __attribute__((always_inline)) void
+dots_of(int rows, int taps, int64_t images, int64_t n, const int64_t *offsets, const real *data,
+        int64_t in_step, const real *grads, int64_t grad_step, int64_t row_step, real *sums) {
+  Vec acc[DOT_ROWS * DOT_TAPS];
+  for (int k = 0; k < rows * taps; k++) acc[k] = (Vec){0};
   for (int64_t image = 0; image < images; image++) {
-    const real *in = (const real *)data + image * in_step;
-    const real *grad = (const real *)grads + image * grad_step;
+    const real *in = data + image * in_step, *grad = grads + image * grad_step;
     for (int64_t i = 0; i < n; i += LANES) {
-      Vec x[DOT_TAPS];
-#pragma GCC unroll 8
-      for (int t = 0; t < DOT_TAPS; t++) x[t] = load(in + offsets[t] + i);
-#pragma GCC unroll 8
-      for (int r = 0; r < DOT_ROWS; r++) {
+      Vec x[LINE_TAPS];
+#pragma GCC unroll 16
+      for (int t = 0; t < taps; t++) x[t] = load(in + offsets[t] + i);
+#pragma GCC unroll 16
+      for (int r = 0; r < rows; r++) {
         Vec g = load(grad + r * row_step + i);
-#pragma GCC unroll 8
-        for (int t = 0; t < DOT_TAPS; t++) acc[r][t] += g * x[t];
+#pragma GCC unroll 16
+        for (int t = 0; t < taps; t++) acc[r * taps + t] += g * x[t];
       }
     }
   }
-  real *sums = to;
-  for (int r = 0; r < DOT_ROWS; r++)
-    for (int t = 0; t < DOT_TAPS; t++) sums[r * DOT_TAPS + t] += lanes_sum(acc[r][t]);
+  for (int k = 0; k < rows * taps; k++) sums[k] += lanes_sum(acc[k]);
+}
+
+static void dots(int64_t images, int64_t n, const int64_t *offsets, const void *in, int64_t in_step,
+                 const void *grad, int64_t grad_step, int64_t row_step, void *sums) {
+  dots_of(DOT_ROWS, DOT_TAPS, images, n, offsets, in, in_step, grad, grad_step, row_step, sums);
+}
+
+static void dots_line(int64_t images, int64_t n, const int64_t *offsets, const void *in,
+                      int64_t in_step, const void *grad, int64_t grad_step, void *sums) {
+  dots_of(1, LINE_TAPS, images, n, offsets, in, in_step, grad, grad_step, 0, sums);
 }
 
 #define CONV_LOOPS \
-  { LANES, ROWS, VECTORS, tile, row, DOT_ROWS, DOT_TAPS, dots }
+  { LANES, ROWS, VECTORS, tile, row, DOT_ROWS, DOT_TAPS, dots, LINE_TAPS, dots_line }

@@ -71,6 +71,9 @@ static const char *panel_of(const Product *p, int64_t at, int64_t n, int64_t col
   const tlk_Gemm *g = p->g;
   int64_t size = p->size, row = p->width * size;
   const char *b = p->b + (g->trans_b ? col * g->ldb + at : at * g->ldb + col) * size;
+  /* rows lie too far apart for the processor to foresee the next panel */
+  for (int64_t t = 0; t < n && !g->trans_b && g->m > VERY_FEW; t++)
+    for (int64_t k = 0; k < row; k += 64) __builtin_prefetch(b + t * g->ldb * size + row + k, 0, 2);
   if (!g->trans_b && cols == p->width && in_place(g, g->ldb * size)) {
     *pitch = g->ldb;
     return b;
@@ -81,8 +84,6 @@ static const char *panel_of(const Product *p, int64_t at, int64_t n, int64_t col
     tlk_isa()->move[size == 8 ? 3 : 2](panel, row, size, b, size, g->ldb * size, n, cols);
   else
     for (int64_t t = 0; t < n; t++, b += g->ldb * size) {
-      for (int64_t k = 0; k < row; k += 64)
-        __builtin_prefetch(b + row + k, 0, 2); /* the next panel */
       if (cols * size == PANEL_BYTES)
         memcpy(panel + t * row, b, PANEL_BYTES);
       else
