@@ -213,3 +213,17 @@ describe("where as a method", function()
       assert.close({1, 0, 1}, x.grad, 0)
    end)
 end)
+
+describe("index_reduce", function()
+   it("joins what index lists", function()
+      local x, index = torch.tensor {2.0, 3, 5}, torch.tensor {1, 3, 1}
+      local source = torch.tensor {7.0, 11, 13}
+      for reduce, row in pairs {prod = {{182, 3, 55}, {91, 3, 11}}, mean = {{22 / 3, 3, 8}, {10, 3, 11}},
+                                amax = {{13, 3, 11}, {13, 3, 11}}, amin = {{2, 3, 5}, {7, 3, 11}}} do
+         assert.close(row[1], x:index_reduce(1, index, source, reduce), 1e-6)
+         assert.close(row[2], x:index_reduce(1, index, source, reduce, {include_self = false}), 1e-6)
+      end
+      assert.equal(x, x:index_reduce_(1, index, source, "amax"))
+      assert.raises("index_reduce: reduce", "index_add", function() x:index_reduce(1, index, source, "sum") end)
+   end)
+end)

@@ -308,6 +308,44 @@ static int torch_iinfo(lua_State *L) {
   return 1;
 }
 
+/* ---- shapes ---- */
+
+/* Reads the shape at `index`, a list of sizes or one size. */
+static int read_shape(lua_State *L, int index, int64_t *sizes) {
+  bool list = lua_type(L, index) == LUA_TTABLE;
+  int n = list ? (int)lua_rawlen(L, index) : 1;
+  if (n > TL_MAX_DIMS)
+    return tli_error(L, "broadcast_shapes: expected at most %d dimensions, got %d", TL_MAX_DIMS, n);
+  for (int d = 0; d < n; d++) {
+    if (list)
+      lua_rawgeti(L, index, d + 1);
+    else
+      lua_pushvalue(L, index);
+    if (!tli_to_whole(L, lua_gettop(L), &sizes[d]) || sizes[d] < 0)
+      return tli_error(L, "broadcast_shapes: expected lists of sizes, got %s",
+                       tli_describe(L, tli_state(L), lua_gettop(L)));
+    lua_pop(L, 1);
+  }
+  return n;
+}
+
+static int torch_broadcast_shapes(lua_State *L) {
+  int64_t all[TL_MAX_DIMS], sizes[TL_MAX_DIMS];
+  int ndim = 0, count = lua_gettop(L);
+  for (int i = 1; i <= count; i++) {
+    int n = read_shape(L, i, sizes);
+    for (int d = 1; d <= n || d <= ndim; d++) { /* from the end */
+      int64_t a = d <= ndim ? all[TL_MAX_DIMS - d] : 1, b = d <= n ? sizes[n - d] : 1;
+      if (a != b && a != 1 && b != 1)
+        return tli_error(L, "broadcast_shapes: sizes %lld and %lld in dimension -%d do not fit",
+                         (long long)a, (long long)b, d);
+      all[TL_MAX_DIMS - d] = a == 1 ? b : a;
+    }
+    if (n > ndim) ndim = n;
+  }
+  return tli_push_ints(L, (tl_Ints){ndim, all + TL_MAX_DIMS - ndim});
+}
+
 /* ---- the library itself ---- */
 
 static int torch_config(lua_State *L) {
@@ -358,6 +396,7 @@ static const luaL_Reg functions[] = {{"manual_seed", torch_manual_seed},
                                      {"result_type", torch_result_type},
                                      {"get_default_dtype", torch_get_default_dtype},
                                      {"set_default_dtype", torch_set_default_dtype},
+                                     {"broadcast_shapes", torch_broadcast_shapes},
                                      {"finfo", torch_finfo},
                                      {"iinfo", torch_iinfo},
                                      {"config", torch_config},

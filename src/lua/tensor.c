@@ -204,6 +204,18 @@ static int get_device(lua_State *L, tli_State *S, tl_Tensor *t) {
   return 1;
 }
 
+static int get_itemsize(lua_State *L, tli_State *S, tl_Tensor *t) {
+  (void)S;
+  lua_pushinteger(L, tli_dtype_bytes[t->dtype]);
+  return 1;
+}
+
+static int get_nbytes(lua_State *L, tli_State *S, tl_Tensor *t) {
+  (void)S;
+  lua_pushinteger(L, t->numel * tli_dtype_bytes[t->dtype]);
+  return 1;
+}
+
 static int get_ndim(lua_State *L, tli_State *S, tl_Tensor *t) {
   (void)S;
   lua_pushinteger(L, t->ndim);
@@ -260,6 +272,8 @@ const tli_Property tli_tensor_properties[] = {{"shape", get_shape, NULL},
                                               {"dtype", get_dtype, NULL},
                                               {"device", get_device, NULL},
                                               {"ndim", get_ndim, NULL},
+                                              {"itemsize", get_itemsize, NULL},
+                                              {"nbytes", get_nbytes, NULL},
                                               {"T", get_T, NULL},
                                               {"mT", get_mT, NULL},
                                               {"H", get_H, NULL},
@@ -535,6 +549,30 @@ static int tensor_new_tensor(lua_State *L) {
   return make_tensor(L, &sig, dtype, device);
 }
 
+static int torch_as_tensor(lua_State *L) {
+  static const tli_Param params[] = {{"data", TLI_A_TENSOR, 0, 0},
+                                     {"dtype", TLI_A_DTYPE, TLI_P_OPTIONAL, 0},
+                                     {"device", TLI_A_DEVICE, TLI_P_OPTIONAL, 0}};
+  static const tli_Signature sig = {"as_tensor", "torch.as_tensor(data, dtype?, device?)", params,
+                                    3};
+  tli_State *S = tli_state(L);
+  tl_Tensor *from = lua_type(L, 1) == LUA_TUSERDATA ? tli_to_tensor(L, S, 1) : NULL;
+  tli_Args a;
+  tli_args_begin(&a, L, &sig);
+  if (!a.failed && a.at[0] == 0)
+    return tli_error(L, "as_tensor: data is missing; usage: %s", sig.text);
+  tli_Box *box = tli_push_box(L);
+  tl_DType dtype = tli_arg_dtype(&a, 1, TL_NODTYPE);
+  tl_Device device = tli_arg_device(&a, 2, TLI_NODEVICE);
+  tl_Tensor *t = a.failed ? NULL : from ? tli_retain(from) : tli_from_lua(L, 1, dtype);
+  tl_Tensor *result = t ? tlo_to(t, dtype, false, false, device) : NULL;
+  tli_release(t);
+  tli_args_end(&a);
+  if (result == NULL) return tli_raise_as(L, sig.name);
+  tli_fill_box(S, box, result);
+  return 1;
+}
+
 static int torch_is_tensor(lua_State *L) {
   lua_pushboolean(L, lua_type(L, 1) == LUA_TUSERDATA && tli_is_box(L, tli_state(L), 1));
   return 1;
@@ -543,6 +581,7 @@ static int torch_is_tensor(lua_State *L) {
 static int torch_numel(lua_State *L) { return tensor_numel(L); }
 
 static const luaL_Reg functions[] = {{"tensor", torch_tensor},
+                                     {"as_tensor", torch_as_tensor},
                                      {"is_tensor", torch_is_tensor},
                                      {"numel", torch_numel},
                                      {"is_floating_point", tensor_is_floating_point},

@@ -59,6 +59,10 @@ op {"fill.tensor(Tensor self, Tensor value) -> Tensor", doc = "The same with the
     method = false, composite = true, out = false, examples = {"T(3), T()", "T(2, 2), torch.tensor(7)"}}
 op {"zero_(Tensor self) -> self", doc = "Sets every element to zero.",
     grad = {self = "zeros_like(grad)"}, examples = {"T(3)"}}
+op {"fill_diagonal_(Tensor self, Number fill_value, bool wrap=false) -> self",
+    doc = [[Sets the main diagonal of a matrix, or of a tensor whose sizes are all the same, to a number; with wrap
+    the diagonal of a high matrix begins again after each row that it leaves out.]],
+    func = false, composite = true, nondiff = "see fill_", examples = {"T(3, 3):clone(), 2.5", "T(5, 2):clone(), 1, true"}}
 op {"copy_(Tensor self, Tensor src) -> self",
     doc = "Copies src, broadcast to self's shape and converted to its dtype, into self.", func = false,
     grad = {self = "zeros_like(grad)", src = "grad"}, examples = {"T(3), T(3)", "T(2, 3), T(3)"}}

@@ -119,6 +119,13 @@ writes {"index_copy(Tensor self, dim dim, Tensor index, Tensor source) -> Tensor
     doc = "Copies the positions of source along dim to those of self that index lists.",
     grad = {self = "index_fill(grad, dim, index, 0)", source = "index_select(grad, dim, index)"},
     examples = {"T(3, 4), 1, torch.tensor{3, 1}, T(2, 4)", "T(3, 4), 2, torch.tensor{2}, T(3, 1)"}}
+op {"index_reduce(Tensor self, dim dim, Tensor index, Tensor source, string reduce, *, bool include_self=true) "
+    .. "-> Tensor",
+    doc = [[Joins the positions of source along dim to those of self that index lists, by reduce = "prod", "mean",
+    "amax" or "amin", with what self has there, or without it if include_self = false.]],
+    composite = true, inplace = true,
+    examples = {"P(3, 4), 1, I(3, 5), P(5, 4), 'prod'", "T(3, 4), 2, I(4, 2), T(3, 2), 'mean', {include_self = false}",
+                "T(3, 4), 1, I(3, 5), T(5, 4), 'amax'", "T(3, 4), 1, I(3, 5), T(5, 4), 'amin'"}}
 writes {"index_fill(Tensor self, dim dim, Tensor index, Number value) -> Tensor",
     doc = "Sets the positions along dim that index lists to a number; negative ones count from the end.",
     grad = {self = "index_fill(grad, dim, index, 0)"}, examples = {"T(3, 4), 2, I(4, 2), 1.5"}}
@@ -176,6 +183,9 @@ op {"slice_scatter(Tensor self, Tensor src, dim dim=0, index start=nil, index en
 op {"diagonal_scatter(Tensor self, Tensor src, int offset=0, dim dim1=0, dim dim2=1) -> Tensor",
     doc = "self with src on the diagonal of the matrices in dim1 and dim2.", composite = true, out = false,
     examples = {"T(3, 3), T(3)", "T(3, 4), T(3), 1"}}
+op {"as_strided_scatter(Tensor self, Tensor src, int[] size, int[] stride, int storage_offset=0) -> Tensor",
+    doc = "A row-major copy of self with src at the elements that as_strided shows of the copy.",
+    composite = true, out = false, examples = {"T(3, 4), T(2, 2), {2, 2}, {4, 1}, 1"}}
 
 -- Search -------------------------------------------------------------------------------------------
 

@@ -136,3 +136,21 @@ bool tlo_equal(tl_Tensor *self, tl_Tensor *other, bool *out) {
   *out = false;
   return !tli_same_sizes(self, other) || holds_everywhere(tlo_eq(self, other), out);
 }
+
+/* ---- questions about one tensor ---- */
+
+bool tlo_is_same_size(tl_Tensor *self, tl_Tensor *other, bool *out) {
+  *out = tli_same_sizes(self, other);
+  return true;
+}
+
+bool tlo_is_nonzero(tl_Tensor *self, bool *out) {
+  if (self->numel == 1) return tli_truth(self, out);
+  return tli_fail(TL_ESHAPE, "is_nonzero: self: expected one element, got shape %s",
+                  tli_sizes_str(self));
+}
+
+bool tlo_is_signed(tl_Tensor *self, bool *out) {
+  *out = self->dtype != TL_U8 && self->dtype != TL_BOOL;
+  return true;
+}

@@ -186,6 +186,14 @@ tl_Tensor *tlo_diagonal_scatter(tl_Tensor *self, tl_Tensor *src, int64_t offset,
   return replace_part("diagonal_scatter", result, tlo_diagonal(result, offset, dim1, dim2), src);
 }
 
+tl_Tensor *tlo_as_strided_scatter(tl_Tensor *self, tl_Tensor *src, tl_Ints size, tl_Ints stride,
+                                  int64_t storage_offset) {
+  tl_Tensor *result = tlo_to_row_major(self);
+  if (result == NULL) return NULL;
+  return replace_part("as_strided_scatter", result,
+                      tlo_as_strided(result, size, stride, storage_offset), src);
+}
+
 /* ---- searching ---- */
 
 static bool check_search(const char *op, const tl_Tensor *sequence, const tl_Tensor *values) {

@@ -391,6 +391,12 @@ op {"isclose(Tensor self, Tensor other, float rtol=1e-05, float atol=1e-08, bool
     composite = true, nondiff = "a bool result", examples = {"T(3), T(3)"}}
 op {"allclose(Tensor self, Tensor other, float rtol=1e-05, float atol=1e-08, bool equal_nan=false) -> bool",
     doc = "Whether isclose holds everywhere.", composite = true, nondiff = "a boolean", examples = {"T(3), T(3)"}}
+op {"is_same_size(Tensor self, Tensor other) -> bool", doc = "Whether both have the same shape.",
+    composite = true, nondiff = "a boolean", examples = {"T(3), T(2)"}}
+op {"is_nonzero(Tensor self) -> bool", doc = "Whether the one element of self is not zero.",
+    composite = true, nondiff = "a boolean", examples = {"T(1)"}}
+op {"is_signed(Tensor self) -> bool", doc = "Whether self's dtype has negative numbers.",
+    composite = true, nondiff = "a boolean", examples = {"T(1)"}}
 op {"equal(Tensor self, Tensor other) -> bool",
     doc = "Whether both have the same shape and the same elements.",
     composite = true, nondiff = "a boolean", examples = {"T(3), T(3)"}}

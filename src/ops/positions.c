@@ -4,6 +4,8 @@
 ** dimensions that the index takes the place of are the "place"; where they do
 ** not lie evenly in memory, a row-major copy is used.
 */
+#include <string.h>
+
 #include "ops/lines.h"
 
 /* ---- places ---- */
@@ -289,6 +291,24 @@ tl_Tensor *tlo_index_fill_tensor(tl_Tensor *self, int64_t dim, tl_Tensor *index,
   result = tlo_masked_fill(self, t[2], t[0]); /* a position that comes twice counts once */
 done:
   tli_release_results(t, 3);
+  return result;
+}
+
+tl_Tensor *tlo_index_reduce(tl_Tensor *self, int64_t dim, tl_Tensor *index, tl_Tensor *source,
+                            const char *reduce, bool include_self) {
+  int d = tli_dim("index_reduce", dim, self->ndim);
+  if (d < 0) return NULL;
+  TL_TRY_NULL(check_index_source("index_reduce", self, d, index, source));
+  if (strcmp(reduce, "sum") == 0)
+    return tli_fail_null(TL_EARG, "index_reduce: reduce: 'sum' is what index_add does");
+  int64_t line[TL_MAX_DIMS];
+  for (int k = 0; k < source->ndim; k++) line[k] = k == d ? index->numel : 1;
+  tl_Tensor *t[2] = {NULL}, *result = NULL;
+  TLI_SLOT(t[0], tlo_reshape(index, (tl_Ints){source->ndim, line}));
+  TLI_SLOT(t[1], tlo_expand(t[0], (tl_Ints){source->ndim, source->sizes}));
+  result = tlo_scatter_reduce(self, d, t[1], source, reduce, include_self);
+done:
+  tli_release_results(t, 2);
   return result;
 }
 

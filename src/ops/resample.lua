@@ -44,6 +44,22 @@ op {"resample" .. axis, name = "interpolate", internal = true,
 op {"resample_spread" .. axis, name = "interpolate", internal = true,
     grad = {self = "resample(grad, dim, sizes(self), mode, step, exact, align_corners)"}}
 
+local function older(entry)
+   entry.module, entry.method, entry.out = "nn.functional", false, false
+   op(entry)
+end
+
+older {"upsample(Tensor input, int[] size=nil, float[] scale_factor=nil, string mode='nearest', "
+          .. "bool align_corners=false) -> Tensor",
+   doc = "interpolate by an older name.", expr = "interpolate(input, size, scale_factor, mode, align_corners, false)",
+   examples = {"T(1, 2, 3, 4), {5, 2}, nil, 'bilinear'"}}
+older {"upsample_nearest(Tensor input, int[] size=nil, float[] scale_factor=nil) -> Tensor",
+   doc = "interpolate in mode 'nearest'.", expr = "interpolate(input, size, scale_factor, 'nearest', false, false)",
+   examples = {"T(1, 2, 4), 7"}}
+older {"upsample_bilinear(Tensor input, int[] size=nil, float[] scale_factor=nil) -> Tensor",
+   doc = "interpolate in mode 'bilinear' with align_corners.",
+   expr = "interpolate(input, size, scale_factor, 'bilinear', true, false)", examples = {"T(1, 2, 3, 4), {5, 2}"}}
+
 -- Places -------------------------------------------------------------------------------------------
 
 F {"affine_grid(Tensor theta, int[] size, bool align_corners=false) -> Tensor",

@@ -42,6 +42,8 @@ op {"transpose(Tensor self, dim dim0, dim dim1) -> Tensor", doc = "Two dimension
     examples = {"T(2, 3, 4), 1, 3", "T(2, 3), -1, -2"}}
 op {"t(Tensor self) -> Tensor", doc = "The transpose of a matrix; tensors of fewer dimensions as they are.",
     composite = true, out = false, examples = {"T(2, 3)", "T(3)"}}
+op {"adjoint(Tensor self) -> Tensor", doc = "Matrices transposed; all numbers are real.",
+    expr = "transpose(self, -2, -1)", out = false, examples = {"T(2, 3)", "T(2, 3, 4)"}}
 op {"movedim(Tensor self, dim[] source, dim[] destination) -> Tensor",
     doc = "Moves dimensions to other positions; the others keep their order.", composite = true, out = false,
     alias = {"moveaxis"}, examples = {"T(2, 3, 4), 1, 3", "T(2, 3, 4), {1, 2}, {3, 1}"}}
@@ -63,6 +65,8 @@ op {"narrow(Tensor self, dim dim, index start, int length) -> Tensor",
 op {"narrow.tensor(Tensor self, dim dim, Tensor start, int length) -> Tensor",
     doc = "The same with the position in a tensor of no dimensions.",
     composite = true, out = false, examples = {"T(3, 4), 2, torch.tensor(2), 3"}}
+op {"narrow_copy(Tensor self, dim dim, index start, int length) -> Tensor", doc = "A copy of narrow's view.",
+    expr = "clone(narrow(self, dim, start, length))", examples = {"T(3, 4), 2, 2, 3"}}
 op {"slice(Tensor self, dim dim, int start, int stop, int step) -> Tensor", internal = true, view = true,
     grad = {self = "slice_backward(grad, sizes(self), dim, start, stop, step)"}}
 op {"slice.range(Tensor self, dim dim=0, index start=nil, int stop=nil, int step=1) -> Tensor",
