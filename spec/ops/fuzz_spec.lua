@@ -5,7 +5,7 @@
 local torch = require "tlua"
 local table_of = require "spec.support.table"
 
-local calls_per_form <const> = 30
+local calls_per_form <const> = 200
 local memory_limit <const> = 256 << 20
 -- Far above what any call here should take, sanitizers included, far below a hang.
 local seconds_per_call <const> = 5
@@ -175,7 +175,8 @@ local function arguments(row)
    return kind <= 2 and by_types(row) or kind <= 4 and by_example(row) or by_chance()
 end
 
-local function describe_value(value)
+-- `count`: of arguments, which may be nil; an option may be called n.
+local function describe_value(value, count)
    if type(value) == "string" then return ("%q"):format(value) end
    if type(value) ~= "table" then
       local ok, numel = pcall(function() return torch.is_tensor(value) and value:numel() end)
@@ -185,13 +186,13 @@ local function describe_value(value)
          value:is_contiguous() and "" or "*")
    end
    local texts = {}
-   for i = 1, value.n or #value do texts[i] = describe_value(value[i]) end
+   for i = 1, count or #value do texts[i] = describe_value(value[i]) end
    for key, item in pairs(value) do
-      if type(key) == "string" and key ~= "n" then
+      if type(key) == "string" and not count then
          texts[#texts + 1] = ("%q = %s"):format(key, describe_value(item))
       end
    end
-   return value.n and table.concat(texts, ", ") or "{" .. table.concat(texts, ", ") .. "}"
+   return count and table.concat(texts, ", ") or "{" .. table.concat(texts, ", ") .. "}"
 end
 
 -- The line that an error must name.
@@ -217,7 +218,7 @@ end
 
 -- Fails of a call, as text; nil if it behaved.
 local function fault_of(row, fn, args)
-   local text = describe_value(args)
+   local text = describe_value(args, args.n)
    local start = os.clock()
    local ok, message = pcall(call, fn, args)
    local seconds = os.clock() - start

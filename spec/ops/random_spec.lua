@@ -87,6 +87,41 @@ describe("distributions", function()
       end)
    end
 
+   -- Kolmogorov and Smirnov: the largest distance of a sample's distribution from the true one. Times
+   -- the root of n it is above 1.95 once in a thousand samples.
+   local function distance(x, cdf)
+      local sorted, worst = x:double():flatten():sort():tolist(), 0
+      for i, value in ipairs(sorted) do
+         local p = cdf(value)
+         worst = math.max(worst, math.abs(i / #sorted - p), math.abs((i - 1) / #sorted - p))
+      end
+      return worst * math.sqrt(#sorted)
+   end
+
+   it("are the distributions that they are called", function()
+      local function normal(z) return 0.5 * torch.erfc(torch.tensor(-z / math.sqrt(2), {dtype = "float64"})):item() end
+      torch.manual_seed(13)
+      local size = {20000}
+      for _, dtype in ipairs {"float32", "float64"} do
+         local x = torch.empty(size, {dtype = dtype})
+         local cases = {
+            uniform = {x:clone():uniform_(-1, 3), function(v) return (v + 1) / 4 end},
+            rand = {torch.rand(size, {dtype = dtype}), function(v) return v end},
+            normal = {x:clone():normal_(1, 2), function(v) return normal((v - 1) / 2) end},
+            randn = {torch.randn(size, {dtype = dtype}), normal},
+            exponential = {x:clone():exponential_(3), function(v) return 1 - math.exp(-3 * v) end},
+            log_normal = {x:clone():log_normal_(0.5, 0.25), function(v) return normal((math.log(v) - 0.5) / 0.25) end},
+            cauchy = {x:clone():cauchy_(2, 3), function(v) return 0.5 + math.atan((v - 2) / 3) / math.pi end},
+         }
+         for name, case in pairs(cases) do
+            local d = distance(table.unpack(case))
+            assert.is_true(d < 1.95, ("%s of %s: %g"):format(name, dtype, d))
+         end
+         -- and the check can fail
+         assert.is_true(distance(x:normal_(0, 1.05), normal) > 1.95)
+      end
+   end)
+
    it("keep to their bounds", function()
       torch.manual_seed(1)
       for _, dtype in ipairs {"float32", "float64", "float16", "bfloat16"} do

@@ -84,7 +84,7 @@ static bool check_source(const char *op, const tl_Tensor *self, const tl_Tensor 
   bool fits = src->ndim == index->ndim || (src->ndim <= 1 && index->ndim <= 1);
   for (int d = 0; fits && d < index->ndim && src->ndim > 0; d++)
     fits = index->sizes[d] <= src->sizes[d];
-  if (fits && src->ndim == 0) fits = index->numel <= 1;
+  if (fits && (src->ndim == 0 || index->ndim == 0)) fits = index->numel <= src->numel;
   if (fits || index->numel == 0) return true;
   return tli_fail(TL_ESHAPE, "%s: src: expected at least the sizes of index %s, got %s", op,
                   tli_sizes_str(index), tli_sizes_str(src));

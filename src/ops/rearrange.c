@@ -326,31 +326,31 @@ tl_Tensor *tlo_diag(tl_Tensor *self, int64_t diagonal) {
   return result;
 }
 
-/* Columns first..last - 1 of a row that belong to the triangle. */
-static void triangle_row(bool lower, int64_t row, int64_t cols, int64_t offset, int64_t *first,
-                         int64_t *last) {
-  int64_t edge = row + offset + lower;
-  edge = edge < 0 ? 0 : edge > cols ? cols : edge;
-  *first = lower ? 0 : edge;
-  *last = lower ? edge : cols;
+static int64_t between(int64_t x, int64_t low, int64_t high) {
+  return x < low ? low : x > high ? high : x;
+}
+
+/* How many elements have column < row + edge; the first row that has any. */
+static int64_t count_below(int64_t rows, int64_t cols, int64_t edge, int64_t *first) {
+  *first = between(1 - edge, 0, rows);
+  int64_t whole = between(cols - edge, *first, rows); /* rows from here on have all columns */
+  int64_t n = whole - *first;
+  return n * (2 * edge + *first + whole - 1) / 2 + (rows - whole) * cols;
 }
 
 static tl_Tensor *triangle_indices(const char *op, bool lower, int64_t rows, int64_t cols,
                                    int64_t offset, tl_DType dtype, tl_Device device) {
   TL_TRY_NULL(tli_check_sizes(op, (tl_Ints){2, (int64_t[]){rows, cols}}, TL_I64));
-  if (offset < -rows) offset = -rows;
-  if (offset > cols) offset = cols;
-  int64_t count = 0, first, last;
-  for (int64_t r = 0; r < rows; r++) {
-    triangle_row(lower, r, cols, offset, &first, &last);
-    count += last - first;
-  }
+  offset = between(offset, -rows, cols);
+  int64_t first, end = lower ? rows : between(cols - offset, 0, rows);
+  int64_t count = count_below(rows, cols, offset + lower, &first);
+  if (!lower) count = rows * cols - count;
   tl_Tensor *t = tli_new(op, (tl_Ints){2, (int64_t[]){2, count}}, TL_I64, TLI_CPU);
   if (t == NULL) return NULL;
   int64_t *to = tli_data(t), k = 0;
-  for (int64_t r = 0; r < rows; r++) {
-    triangle_row(lower, r, cols, offset, &first, &last);
-    for (int64_t c = first; c < last; c++, k++) {
+  for (int64_t r = lower ? first : 0; r < end && count > 0; r++) {
+    int64_t edge = between(r + offset + lower, 0, cols);
+    for (int64_t c = lower ? 0 : edge, last = lower ? edge : cols; c < last; c++, k++) {
       to[k] = r + 1;
       to[count + k] = c + 1;
     }

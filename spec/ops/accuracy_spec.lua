@@ -1,0 +1,122 @@
+-- How far results are from the true ones, where a plain loop would be far off.
+
+local torch = require "tlua"
+local F = torch.nn.functional
+
+-- Values in float64, by formulas that lose nothing near 0; math's functions come from the C library.
+local exp, log, sqrt, abs = math.exp, math.log, math.sqrt, math.abs
+
+local function expm1(x)
+   if abs(x) < 1e-3 then return x * (1 + x / 2 * (1 + x / 3 * (1 + x / 4))) end
+   return exp(x) - 1
+end
+
+-- log(1 + x), from how 1 + x was rounded (Kahan).
+local function log1p(x)
+   local u = 1 + x
+   return u == 1 and x or log(u) * x / (u - 1)
+end
+
+local function sinh(x)
+   local e = expm1(abs(x))
+   return (x < 0 and -0.5 or 0.5) * (e + e / (e + 1))
+end
+
+local function asinh(x)
+   local m = abs(x)
+   local value = log1p(m + m * m / (1 + sqrt(1 + m * m)))
+   return x < 0 and -value or value
+end
+
+-- name, reference, lowest and highest argument
+local functions = {
+   {"exp", exp, -87, 88}, {"exp2", function(x) return 2 ^ x end, -125, 127}, {"expm1", expm1, -20, 88},
+   {"log", log, 1e-30, 1e30}, {"log", log, 0.5, 2}, {"log2", function(x) return log(x, 2) end, 1e-3, 1e6},
+   {"log10", function(x) return log(x, 10) end, 1e-3, 1e6}, {"log1p", log1p, -0.9, 100},
+   {"log1p", log1p, -1e-3, 1e-3}, {"sin", math.sin, -30, 30}, {"cos", math.cos, -30, 30},
+   {"sin", math.sin, -1e5, 1e5}, {"tan", math.tan, -30, 30}, {"asin", math.asin, -1, 1}, {"acos", math.acos, -1, 1},
+   {"atan", math.atan, -50, 50}, {"sinh", sinh, -88, 88}, {"sinh", sinh, -0.01, 0.01},
+   {"cosh", function(x) return 0.5 * (exp(x) + exp(-x)) end, -88, 88},
+   {"tanh", function(x) local e = expm1(2 * x) return e / (e + 2) end, -9, 9}, {"asinh", asinh, -1e4, 1e4},
+   {"acosh", function(x) local t = x - 1 return log1p(t + sqrt(2 * t + t * t)) end, 1, 100},
+   {"atanh", function(x) return 0.5 * log1p(2 * x / (1 - x)) end, -0.999, 0.999},
+   {"sigmoid", function(x) return 1 / (1 + exp(-x)) end, -80, 80}, {"sqrt", sqrt, 0, 1e10},
+   {"rsqrt", function(x) return 1 / sqrt(x) end, 1e-10, 1e10},
+   {"reciprocal", function(x) return 1 / x end, 1e-10, 1e10},
+}
+
+-- The distance of the numbers of float32 around x.
+local function unit(x)
+   local exponent = x == 0 and -149 or math.floor(log(abs(x), 2))
+   return 2.0 ^ math.max(exponent - 23, -149)
+end
+
+describe("float32 functions are within 2 units in the last place:", function()
+   local points <const> = 5003
+   for _, row in ipairs(functions) do
+      local name, reference, low, high = table.unpack(row)
+      it(("%s from %g to %g"):format(name, low, high), function()
+         torch.manual_seed(11)
+         local x = (torch.rand(points, {dtype = "float64"}) * (high - low) + low):float()
+         local y = x[name](x)
+         local worst, where = 0, nil
+         for i, argument in ipairs(x:tolist()) do
+            local truth = reference(argument)
+            local off = abs(y[i]:item() - truth) / unit(truth)
+            if not (off <= worst) then worst, where = off, argument end
+         end
+         assert.is_true(worst <= 2, ("%s(%s): %g units off"):format(name, where, worst))
+      end)
+   end
+end)
+
+describe("sums in float32", function()
+   it("of 10^8 ones are right", function()
+      assert.close(1e8, torch.ones(100000000):sum():item(), 100)
+   end)
+
+   it("of 10^7 random numbers are right to a millionth", function()
+      torch.manual_seed(12)
+      local x = torch.rand(10000000)
+      local truth = x:double():sum():item()
+      assert.is_true(abs(truth - 5e6) < 1e4) -- 0.5 each; their deviation makes 913
+      for _, sum in ipairs {x:sum(), x:view(1000, 10000):sum(1):double():sum(), x:view(10000, 1000):sum(2):double():sum(),
+                            x:mean() * 1e7} do
+         assert.is_true(abs(sum:item() / truth - 1) < 1e-6, sum:item())
+      end
+   end)
+
+   it("are kept for half types until the end", function()
+      for _, dtype in ipairs {"float16", "bfloat16"} do
+         local x = torch.ones(4096, {dtype = dtype})
+         assert.equal(4096, x:sum():item())
+         assert.equal(1, x:mean():item())
+         assert.equal(64, x:norm():item())
+         assert.equal(4096, x:view(1, 4096):matmul(x:view(4096, 1)):item())
+         assert.equal(4096, x:cumsum(1)[4096]:item())
+      end
+   end)
+end)
+
+describe("at large inputs", function()
+   local x = torch.tensor {10000.0, 10001, 9999}
+   local e = exp(1)
+
+   it("softmax and logsumexp stay finite", function()
+      local total = 1 + e + 1 / e
+      assert.close({1 / total, e / total, 1 / e / total}, F.softmax(x, 1), 1e-6)
+      assert.close({-log(total), 1 - log(total), -1 - log(total)}, F.log_softmax(x, 1), 1e-3)
+      assert.close(10000 + log(total), x:logsumexp(1), 1e-3)
+      assert.close({0.5, 0.5}, F.softmax(torch.tensor {-3e38, -3e38}, 1), 0)
+      assert.close(0, F.cross_entropy(torch.tensor {{1e30, 0.0}}, torch.tensor {1}), 0)
+   end)
+
+   it("variances do not cancel", function()
+      local near = torch.arange(1000) % 10 + 1000000.0 -- the variance of 0 ... 9 is 8.25
+      assert.equal("float32", near.dtype)
+      assert.close(8.25, near:var {correction = 0}, 1e-5)
+      assert.close(sqrt(8.25), near:std {correction = 0}, 1e-5)
+      assert.close(torch.full({100}, 8.25), near:view(100, 10):var(2, {correction = 0}), 1e-5)
+      assert.close(torch.zeros(10), near:view(100, 10):var(1), 0)
+   end)
+end)
