@@ -7,8 +7,9 @@ local M = {}
 
 local getters = {
    TENSOR = "tensor", OPERAND = "operand", TENSORS = "tensors", NUMBER = "number", INT = "int", DIM = "dim",
-   INDEX = "index", BOOL = "bool", FLOAT = "float", FLOATS = "floats", INTS = "ints", DIMS = "dims", INDICES = "indices",
-   STRING = "string", DTYPE = "dtype", DEVICE = "device", GENERATOR = "generator", TRUE = "bool",
+   INDEX = "index", BOOL = "bool", FLOAT = "float", FLOATS = "floats", INTS = "ints", DIMS = "dims",
+   DIM_LISTS = "dim_lists", INDICES = "indices", STRING = "string", DTYPE = "dtype", DEVICE = "device",
+   GENERATOR = "generator", TRUE = "bool",
 }
 local without_default = {TENSOR = true, OPERAND = true, TENSORS = true, GENERATOR = true}
 

@@ -23,6 +23,7 @@ M.types = {
    ["int[]"] = {c = "tl_Ints ", none = "TLI_NOINTS", kind = "INTS", lua = "integer[]"},
    ["float[]"] = {c = "tl_Floats ", none = "TLI_NOFLOATS", kind = "FLOATS", lua = "number[]"},
    ["dim[]"] = {c = "tl_Ints ", none = "TLI_NOINTS", kind = "DIMS", lua = "integer[]"},
+   ["dim[][]"] = {c = "tl_Ints ", none = "TLI_NOINTS", kind = "DIM_LISTS", lua = "integer[][]"},
    ["index[]"] = {c = "tl_Ints ", none = "TLI_NOINTS", kind = "INDICES", lua = "integer[]"},
    string = {c = "const char *", none = "NULL", kind = "STRING", lua = "string"},
    dtype = {c = "tl_DType ", none = "TL_NODTYPE", kind = "DTYPE", lua = "string"},

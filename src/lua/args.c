@@ -431,6 +431,32 @@ static tl_Ints read_list(tli_Args *a, int i, tl_Ints otherwise, Reader reader,
   return (tl_Ints){p->expand, v};
 }
 
+/* How long the k-th list of a table is; -1 if it is none. */
+static int64_t list_length(lua_State *L, int table, int k) {
+  int64_t n = lua_rawgeti(L, table, k) == LUA_TTABLE ? (int64_t)lua_rawlen(L, -1) : -1;
+  lua_pop(L, 1);
+  return n;
+}
+
+tl_Ints tli_arg_dim_lists(tli_Args *a, int i, tl_Ints otherwise) {
+  static const char expected[] = "two lists of as many dimensions, counted from 1";
+  lua_State *L = a->L;
+  if (a->at[i] == 0 || a->failed) return otherwise;
+  int64_t n = a->type[i] == LUA_TTABLE ? list_length(L, a->at[i], 1) : -1;
+  if (n < 0 || list_length(L, a->at[i], 2) != n) {
+    tli_args_fail(a, i, expected);
+    return otherwise;
+  }
+  int64_t *v = (int64_t *)room(a, n ? 2 * n : 1);
+  for (int64_t k = 0; k < 2 * n; k++) {
+    lua_rawgeti(L, a->at[i], k < n ? 1 : 2);
+    lua_rawgeti(L, -1, k % n + 1);
+    if (!tli_to_position(L, lua_gettop(L), &v[k])) tli_args_fail(a, i, expected);
+    lua_pop(L, 2);
+  }
+  return (tl_Ints){2 * n, v};
+}
+
 tl_Floats tli_arg_floats(tli_Args *a, int i, tl_Floats otherwise) {
   if (a->at[i] == 0 || a->failed) return otherwise;
   lua_State *L = a->L;

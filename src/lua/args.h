@@ -31,6 +31,7 @@ typedef enum tli_Kind {
   TLI_A_FLOATS,
   TLI_A_INTS,
   TLI_A_DIMS,
+  TLI_A_DIM_LISTS,
   TLI_A_INDICES,
   TLI_A_STRING,
   TLI_A_DTYPE,
@@ -89,6 +90,7 @@ double tli_arg_float(tli_Args *a, int i, double otherwise);
 tl_Floats tli_arg_floats(tli_Args *a, int i, tl_Floats otherwise);
 tl_Ints tli_arg_ints(tli_Args *a, int i, tl_Ints otherwise);
 tl_Ints tli_arg_dims(tli_Args *a, int i, tl_Ints otherwise);
+tl_Ints tli_arg_dim_lists(tli_Args *a, int i, tl_Ints otherwise); /* one after the other */
 tl_Ints tli_arg_indices(tli_Args *a, int i, tl_Ints otherwise);
 const char *tli_arg_string(tli_Args *a, int i, const char *otherwise);
 tl_DType tli_arg_dtype(tli_Args *a, int i, tl_DType otherwise);

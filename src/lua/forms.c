@@ -20,7 +20,7 @@ static bool is_list(lua_State *L, int index, bool tensors) {
 }
 
 static bool kind_fits(lua_State *L, const tli_State *S, tli_Kind kind, int index) {
-  int type = lua_type(L, index);
+  int type = lua_type(L, index), top = lua_gettop(L);
   tl_Device device;
   switch (kind) {
   case TLI_A_TENSOR: return tli_is_box(L, S, index);
@@ -37,6 +37,11 @@ static bool kind_fits(lua_State *L, const tli_State *S, tli_Kind kind, int index
   case TLI_A_INTS:
   case TLI_A_DIMS:
   case TLI_A_INDICES: return type == LUA_TNUMBER || is_list(L, index, false);
+  case TLI_A_DIM_LISTS: {
+    bool lists = type == LUA_TTABLE && lua_rawgeti(L, index, 1) == LUA_TTABLE;
+    lua_settop(L, top);
+    return lists;
+  }
   case TLI_A_STRING: return type == LUA_TSTRING;
   case TLI_A_DTYPE: return tli_to_dtype(L, index) != TL_NODTYPE;
   case TLI_A_DEVICE: return tli_to_device(L, index, &device);

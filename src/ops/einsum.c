@@ -256,11 +256,13 @@ static tl_Tensor *from_three(const Plan *p, tl_Tensor *t, tl_Tensor *a, tl_Tenso
 /* Sums over dimensions that end with this operand and that `other` lacks. */
 static tl_Tensor *sum_alone(const Plan *p, tl_Tensor *t, const tl_Tensor *other, int64_t step) {
   int64_t dims[TL_MAX_DIMS], n = 0;
+  bool single = p->noperands == 1;
   for (int d = 0; d < p->ndim; d++)
-    if (p->last[d] <= step && t->sizes[d] != 1 && (other == NULL || other->sizes[d] == 1))
+    if (p->last[d] <= step && (single || t->sizes[d] != 1) &&
+        (other == NULL || other->sizes[d] == 1))
       dims[n++] = d;
   /* of one operand alone it is sum, which makes integers int64 */
-  tl_DType dtype = p->noperands == 1 ? TL_NODTYPE : (tl_DType)t->dtype;
+  tl_DType dtype = single ? TL_NODTYPE : (tl_DType)t->dtype;
   return n ? tlo_sum(t, (tl_Ints){n, dims}, true, dtype) : tli_retain(t);
 }
 

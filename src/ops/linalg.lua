@@ -80,15 +80,18 @@ op {"tensordot.dims(Tensor self, Tensor other, dim[] dims_self, dim[] dims_other
     doc = "Sums of products over dimensions of self and those of other that are listed beside them.",
     composite = true, out = false, examples = {"T(2, 3, 4), T(4, 5, 2), {1, 3}, {3, 1}"}}
 
+op {"tensordot.pair(Tensor self, Tensor other, dim[][] dims) -> Tensor", doc = "The same with both lists in one.",
+    composite = true, out = false, examples = {"T(2, 3, 4), T(4, 5, 2), {{1, 3}, {3, 1}}"}}
+
 -- Distances ----------------------------------------------------------------------------------------
 
-op {"cdist(Tensor x1, Tensor x2, float p=2, *, string compute_mode='use_mm_for_euclid_dist_if_necessary') -> Tensor",
+op {"cdist(Tensor x1, Tensor x2, float p=2, string compute_mode='use_mm_for_euclid_dist_if_necessary') -> Tensor",
     doc = [[The p-norm of the difference of each row of x1 (..., P, M) and each of x2 (..., R, M): (..., P, R).
     For p = 2 and more than 25 rows they come from a matrix product, unless compute_mode is
     "donot_use_mm_for_euclid_dist"; always if it is "use_mm_for_euclid_dist".]],
     composite = true, method = false,
     examples = {"T(3, 2), T(4, 2)", "T(2, 3, 2), T(4, 2), 1", "T(3, 2), T(4, 2), 2, "
-                .. "{compute_mode = 'use_mm_for_euclid_dist'}"}}
+                .. "'use_mm_for_euclid_dist'"}}
 op {"pdist(Tensor self, float p=2) -> Tensor",
     doc = "The p-norm of the difference of each pair of rows of a matrix, (1, 2), (1, 3) ... (2, 3) ...",
     composite = true, examples = {"T(4, 3)", "T(4, 3), 1"}}

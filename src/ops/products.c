@@ -222,7 +222,8 @@ static bool check_listed(tl_Tensor *self, tl_Tensor *other, tl_Ints a, tl_Ints b
   for (int64_t k = 0; k < a.n; k++) {
     int64_t da = a.v[k] < 0 ? a.v[k] + self->ndim : a.v[k];
     int64_t db = b.v[k] < 0 ? b.v[k] + other->ndim : b.v[k];
-    if (self->ndim == 0 || other->ndim == 0 || self->sizes[da] != other->sizes[db])
+    if (self->ndim == 0 || other->ndim == 0 ||
+        (self->sizes[da] != other->sizes[db] && self->sizes[da] != 1 && other->sizes[db] != 1))
       return tli_fail(TL_ESHAPE,
                       "tensordot: dimension " TLI_POS " of %s and " TLI_POS " of %s differ in size",
                       da, tli_sizes_str(self), db, tli_sizes_str(other));
@@ -230,20 +231,38 @@ static bool check_listed(tl_Tensor *self, tl_Tensor *other, tl_Ints a, tl_Ints b
   return true;
 }
 
+/* t summed over those of its dimensions beside which `other` has size 1. */
+static tl_Tensor *sum_lone(tl_Tensor *t, tl_Ints dims, const tl_Tensor *other, tl_Ints beside) {
+  int64_t lone[TL_MAX_DIMS], n = 0;
+  for (int64_t k = 0; k < dims.n; k++) {
+    int64_t d = dims.v[k] < 0 ? dims.v[k] + t->ndim : dims.v[k];
+    int64_t e = beside.v[k] < 0 ? beside.v[k] + other->ndim : beside.v[k];
+    if (t->sizes[d] != 1 && other->sizes[e] == 1) lone[n++] = d;
+  }
+  return n ? tlo_sum(t, (tl_Ints){n, lone}, true, (tl_DType)t->dtype) : tli_retain(t);
+}
+
 tl_Tensor *tlo_tensordot_dims(tl_Tensor *self, tl_Tensor *other, tl_Ints dims_self,
                               tl_Ints dims_other) {
   TL_TRY_NULL(check_listed(self, other, dims_self, dims_other));
   int64_t sizes[2 * TL_MAX_DIMS];
   int na = 0, nb = 0;
-  tl_Tensor *t[3] = {NULL};
+  tl_Tensor *t[5] = {NULL};
   tl_Tensor *result = NULL;
-  TLI_SLOT(t[0], as_matrix(self, dims_self, true, sizes, &na));
-  TLI_SLOT(t[1], as_matrix(other, dims_other, false, sizes + na, &nb));
-  TLI_SLOT(t[2], tlo_mm(t[0], t[1]));
-  result = tlo_view(t[2], (tl_Ints){na + nb, sizes});
+  TLI_SLOT(t[0], sum_lone(self, dims_self, other, dims_other));
+  TLI_SLOT(t[1], sum_lone(other, dims_other, self, dims_self));
+  TLI_SLOT(t[2], as_matrix(t[0], dims_self, true, sizes, &na));
+  TLI_SLOT(t[3], as_matrix(t[1], dims_other, false, sizes + na, &nb));
+  TLI_SLOT(t[4], tlo_mm(t[2], t[3]));
+  result = tlo_view(t[4], (tl_Ints){na + nb, sizes});
 done:
-  tli_release_results(t, 3);
+  tli_release_results(t, 5);
   return result;
+}
+
+tl_Tensor *tlo_tensordot_pair(tl_Tensor *self, tl_Tensor *other, tl_Ints dims) {
+  int64_t n = dims.n / 2;
+  return tlo_tensordot_dims(self, other, (tl_Ints){n, dims.v}, (tl_Ints){n, dims.v + n});
 }
 
 tl_Tensor *tlo_tensordot(tl_Tensor *self, tl_Tensor *other, int64_t dims) {
