@@ -50,6 +50,10 @@ describe("torch.linalg", function()
       local c = random(2, 3, 4)
       assert.close(c, linalg.solve(a, c, {left = false}):matmul(a), 1e-10)
       assert.close(c, linalg.lu_solve(lu, pivots, c, {left = false}):matmul(a), 1e-10)
+      local transposed = a:transpose(-1, -2)
+      assert.close(b, transposed:matmul(linalg.lu_solve(lu, pivots, b, {adjoint = true})), 1e-10)
+      assert.close(c, linalg.lu_solve(lu, pivots, c, {left = false, adjoint = true}):matmul(transposed), 1e-10)
+      assert.raises("linalg.lu", "without pivoting", function() linalg.lu(a, {pivot = false}) end)
    end)
 
    it("solve takes vectors and refuses singular matrices", function()
@@ -124,6 +128,19 @@ describe("torch.linalg", function()
       end
    end)
 
+   it("svd has the gradient of its first columns, of S alone for equal values too", function()
+      local x = leaf(random(4, 3))
+      local function gradient(full)
+         local u, s, vh = linalg.svd(x, full)
+         local first = u:narrow(2, 1, 1)
+         return torch.autograd.grad(s:sum() + first:matmul(first:t()):matmul(x):sum() + vh:square():sum(), {x})
+      end
+      assert.close(gradient(false), gradient(true), 1e-12)
+      local eye = leaf(torch.eye(3, {dtype = "float64"}))
+      assert.close(eye:detach(), torch.autograd.grad(linalg.matrix_norm(eye, "nuc"), {eye}), 1e-12)
+      assert.close(eye:detach(), torch.autograd.grad(linalg.eigvalsh(eye):sum(), {eye}), 1e-12)
+   end)
+
    it("eigh gives eigenvalues and vectors, and differentiates", function()
       local a = spread(4)
       local values, vectors = linalg.eigh(a)
@@ -139,11 +156,31 @@ describe("torch.linalg", function()
    it("lstsq finds the line through points", function()
       -- y = 1 + 2 x through (0,1) (1,3) (2,5) (3,7)
       local a = torch.tensor({{1.0, 0}, {1, 1}, {1, 2}, {1, 3}}, {dtype = "float64"})
-      local x, residuals, rank, values = linalg.lstsq(a, torch.tensor({{1.0}, {3}, {5}, {7}}, {dtype = "float64"}))
+      local b = torch.tensor({{1.0}, {3}, {5}, {7}}, {dtype = "float64"})
+      local x, residuals, rank, values = linalg.lstsq(a, b, {driver = "gelsd"})
       assert.close(torch.tensor({{1.0}, {2}}, {dtype = "float64"}), x, 1e-12)
       assert.close(torch.zeros(1, {dtype = "float64"}), residuals, 1e-12)
       assert.equal(2, rank:item())
       assert.close(linalg.svdvals(a), values, 1e-12)
+      assert.close(torch.tensor({1.0, 2}, {dtype = "float64"}), (linalg.lstsq(a, b:select(2, 1))), 1e-12)
+   end)
+
+   it("lstsq leaves out what a driver does not tell", function()
+      local a, b = random(4, 2), random(4, 3)
+      for driver, shapes in pairs {
+         gelsy = {{0}, {}, {0}}, gels = {{3}, {0}, {0}}, gelsd = {{3}, {}, {2}}, gelss = {{3}, {}, {2}},
+      } do
+         local _, residuals, rank, values = linalg.lstsq(a, b, {driver = driver})
+         assert.same(shapes, {residuals.shape, rank.shape, values.shape}, driver)
+      end
+      assert.raises("linalg.lstsq", "driver", "'gelx'", function() linalg.lstsq(a, b, {driver = "gelx"}) end)
+   end)
+
+   it("lstsq differentiates through its solution and its residuals", function()
+      assert.gradcheck(function(a, b)
+         local x, residuals = linalg.lstsq(a, b, {driver = "gelsd"})
+         return x, residuals
+      end, {leaf(random(4, 2)), leaf(random(4, 3))})
    end)
 
    it("pinv fulfils Penrose's conditions", function()
@@ -153,6 +190,22 @@ describe("torch.linalg", function()
       assert.close(p, p:matmul(a):matmul(p), 1e-10)
       assert.close(a:matmul(p), a:matmul(p):t(), 1e-10)
       assert.equal(2, linalg.matrix_rank(a):item())
+   end)
+
+   it("pinv and matrix_rank take tolerances, for each matrix too", function()
+      local a = torch.diag(torch.tensor {4, 0.5, -0.01})
+      local batch = torch.stack {a, a}
+      for _, row in ipairs {
+         {3, a, {}}, {2, a, {atol = 0.1}}, {1, a, {rtol = 0.25}}, {1, a, {atol = 0.1, rtol = torch.tensor(0.2)}},
+         {2, a, {atol = 0.1, hermitian = true}},
+      } do
+         assert.equal(row[1], linalg.matrix_rank(row[2], row[3]):item())
+      end
+      assert.close(torch.tensor {2, 1}, linalg.matrix_rank(batch, {atol = torch.tensor {0.1, 1}}), 0)
+      local inverse = torch.diag(torch.tensor {0.25, 2, 0})
+      assert.close(inverse, linalg.pinv(a, {atol = 0.1}), 1e-6)
+      assert.close(inverse, linalg.pinv(a, {rtol = 0.1, hermitian = true}), 1e-6)
+      assert.gradcheck(function(x) return linalg.pinv(symmetric(x), {hermitian = true}) end, {leaf(spread(3))})
    end)
 
    it("matrix_exp of a rotation's generator is the rotation", function()
@@ -178,6 +231,12 @@ describe("torch.linalg", function()
       assert.close(7, linalg.norm(a, math.huge):item(), 1e-12)
       assert.close(7, linalg.vector_norm(a, 1):item(), 1e-12)
       assert.close(math.huge, linalg.cond(a):item(), 0)
+      assert.close({4.0, 7, 5}, {linalg.matrix_norm(a, 1):item(), linalg.matrix_norm(a, math.huge):item(),
+                                 linalg.matrix_norm(a, 2):item()}, 1e-12)
+      assert.close(2.0, linalg.cond(torch.diag(torch.tensor {4.0, 2}), 1):item(), 1e-6)
+      for _, ord in ipairs {1, 2, math.huge, "nuc", "fro"} do
+         assert.close({{0.0}}, linalg.norm(torch.zeros(0, 0), ord, {keepdim = true}), 0)
+      end
    end)
 
    it("multi_dot multiplies in the cheapest order and gives the same", function()
@@ -192,5 +251,55 @@ describe("torch.linalg", function()
       local u, s = linalg.svd(torch.zeros(3, 0))
       assert.close(torch.eye(3), u, 0)
       assert.same({0}, s.shape)
+   end)
+end)
+
+describe("torch itself and methods", function()
+   local a = torch.tensor({{4.0, 2}, {2, 3}}, {dtype = "float64"})
+   local lower = torch.tensor({{2.0, 0}, {1, math.sqrt(2)}}, {dtype = "float64"})
+   local inverse = {{0.375, -0.25}, {-0.25, 0.5}}
+   -- name, argument, further arguments, expected
+   local rows = {
+      {"det", a, {}, 8.0}, {"logdet", a, {}, math.log(8)}, {"inverse", a, {}, inverse}, {"pinverse", a, {}, inverse},
+      {"matrix_power", a, {2}, {{20.0, 14}, {14, 13}}}, {"cholesky", a, {}, lower}, {"cholesky", a, {true}, lower:t()},
+      {"cholesky_inverse", lower, {}, inverse}, {"cholesky_inverse", lower:t(), {true}, inverse},
+      {"cholesky_solve", torch.eye(2, {dtype = "float64"}), {lower}, inverse},
+   }
+   for _, row in ipairs(rows) do
+      it("have " .. row[1], function()
+         local name, x, more, expected = table.unpack(row)
+         assert.close(expected, torch[name](x, table.unpack(more)), 1e-12)
+         assert.close(expected, x[name](x, table.unpack(more)), 1e-12)
+      end)
+   end
+
+   it("have factorizations", function()
+      local sign, log = a:slogdet()
+      assert.close({1.0, math.log(8)}, {sign:item(), log:item()}, 1e-12)
+      local q, r = a:narrow(2, 1, 1):qr(false)
+      assert.same({{2, 2}, {2, 1}}, {q.shape, r.shape})
+      local u, s, v = torch.svd(random(3, 2), false)
+      assert.same({{3, 3}, {2}, {2, 2}}, {u.shape, s.shape, v.shape})
+      u, s, v = a:svd()
+      assert.close(a, u:matmul(torch.diag(s)):matmul(v:t()), 1e-12)
+      u = a:svd(true, false)
+      assert.close(torch.zeros(2, 2, {dtype = "float64"}), u, 0)
+   end)
+
+   it("say that a logarithm is none, and what is singular", function()
+      local negative = torch.tensor {{0.0, 1}, {1, 0}}:logdet():item()
+      assert.is_true(negative ~= negative)
+      assert.equal(-math.huge, torch.zeros(2, 2):logdet():item())
+      assert.raises("cholesky_inverse", "singular", function() torch.zeros(2, 2):cholesky_inverse() end)
+   end)
+
+   it("give cholesky_solve the derivative by all of L", function()
+      -- x = 1 / l^2
+      local l = leaf(torch.tensor({{2.0}}, {dtype = "float64"}))
+      local one = torch.ones(1, 1, {dtype = "float64"})
+      assert.close({{-0.25}}, torch.autograd.grad(one:cholesky_solve(l):sum(), {l}), 1e-12)
+      assert.gradcheck(function(x, b)
+         return b:cholesky_solve(linalg.cholesky(symmetric(x), {upper = true}), true)
+      end, {leaf(spread(3)), leaf(random(3, 2))})
    end)
 end)

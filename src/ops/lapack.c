@@ -150,7 +150,10 @@ static bool factor(const char *op, tl_Tensor *self, const Batch *b, tl_Tensor **
   return false;
 }
 
-bool tli_op_lu_factor(tl_Tensor *A, tl_Tensor **out) {
+bool tli_op_lu_factor(tl_Tensor *A, bool pivot, tl_Tensor **out) {
+  if (!pivot)
+    return tli_fail(TL_EARG, "linalg.lu_factor: pivot: expected true: there is no factorization "
+                             "without pivoting");
   Batch b;
   Infos info;
   TL_TRY(matrices("linalg.lu_factor", A, false, &b));
@@ -335,6 +338,13 @@ tl_Tensor *tli_op_triangular(tl_Tensor *A, tl_Tensor *B, bool upper, bool transp
   return x;
 }
 
+tl_Tensor *tli_op_cholesky_solved(tl_Tensor *B, tl_Tensor *L, bool upper) {
+  tl_Tensor *y = tli_op_triangular(L, B, upper, upper, false);
+  tl_Tensor *x = y ? tli_op_triangular(L, y, upper, !upper, false) : NULL;
+  tli_release(y);
+  return x;
+}
+
 /* ---- QR ---- */
 
 typedef struct QrPlan {
@@ -484,34 +494,6 @@ bool tli_op_eigh(tl_Tensor *A, const char *UPLO, tl_Tensor **out) {
 
 static double epsilon(const tl_Tensor *t) { return t->dtype == TL_F32 ? FLT_EPSILON : DBL_EPSILON; }
 
-/* V diag(1/S) U^T, singular values below the limit left out. */
-tl_Tensor *tli_op_pinv(tl_Tensor *A, double rtol) {
-  tl_Tensor *usv[3] = {NULL, NULL, NULL};
-  Batch b;
-  TL_TRY_NULL(matrices("linalg.pinv", A, false, &b));
-  TL_TRY_NULL(svd("linalg.pinv", A, 'S', usv));
-  if (isnan(rtol)) rtol = (b.m > b.n ? b.m : b.n) * epsilon(A);
-  for (int64_t i = 0; i < b.count; i++) {
-    double largest = 0;
-    for (int64_t j = 0; j < b.k; j++) {
-      size_t at = (size_t)(i * b.k + j) * tl_dtype_size((tl_DType)A->dtype);
-      double s = tli_to_double(tli_load((char *)tli_data(usv[1]) + at, (tl_DType)A->dtype));
-      if (j == 0) largest = s;
-      store_number(usv[1], i * b.k + j, s > rtol * largest ? 1 / s : 0);
-    }
-  }
-  bool mode = tli_set_grad_mode(false);
-  tl_Tensor *row = tlo_unsqueeze(usv[1], -2);
-  tl_Tensor *u = row ? tlo_mul(usv[0], row) : NULL;
-  tl_Tensor *product = u ? tlo_matmul(u, usv[2]) : NULL;
-  tl_Tensor *result = rows(product);
-  tli_set_grad_mode(mode);
-  tli_release(row);
-  tli_release(u);
-  tli_release_results(usv, 3);
-  return result;
-}
-
 /* ---- least squares ---- */
 
 /* B's columns in a column-major matrix of max(m, n) rows, and one column even
@@ -568,7 +550,7 @@ static bool all_finite(const char *op, tl_Tensor *t) {
   return ok || (known && tli_fail(TL_EARG, "%s: expected finite numbers, got NaN or infinity", op));
 }
 
-bool tli_op_lstsq(tl_Tensor *A, tl_Tensor *B, double rcond, tl_Tensor **out) {
+bool tli_op_least_squares(tl_Tensor *A, tl_Tensor *B, double rcond, tl_Tensor **out) {
   const char *op = "linalg.lstsq";
   Batch b;
   Infos info, rank;

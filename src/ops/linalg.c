@@ -2,7 +2,6 @@
 ** linalg.c - torch.linalg: derivatives of the factorizations, and what is
 ** composed of them. X^T below is the transpose of the last two dimensions.
 */
-#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -70,6 +69,15 @@ static bool system_of(tli_Chain *c, const char *op, bool left, tl_Tensor **a, tl
   return same_batch(c, op, a, b);
 }
 
+/* Whether some element of a contiguous tensor is zero. */
+static bool any_zero(const tl_Tensor *t) {
+  for (int64_t i = 0; i < t->numel; i++) {
+    const char *at = (const char *)tli_data(t) + i * (int64_t)tl_dtype_size((tl_DType)t->dtype);
+    if (tli_to_double(tli_load(at, (tl_DType)t->dtype)) == 0) return true;
+  }
+  return false;
+}
+
 /* ---- Cholesky ---- */
 
 tl_Tensor *tlo_cholesky(tl_Tensor *A, bool upper) {
@@ -101,13 +109,37 @@ tl_Tensor *tlo_cholesky_solve(tl_Tensor *B, tl_Tensor *L, bool upper) {
   tli_Chain c = {0};
   bool vectors;
   tl_Tensor *x = NULL;
-  if (!system_of(&c, "linalg.cholesky_solve", true, &L, &B, &vectors))
-    c.failed = true;
-  else if (upper)
-    x = triangular(&c, L, triangular(&c, L, B, true, true, false), true, false, false);
-  else
-    x = triangular(&c, L, triangular(&c, L, B, false, false, false), false, true, false);
+  if (!system_of(&c, "linalg.cholesky_solve", true, &L, &B, &vectors)) c.failed = true;
+  x = TLI_STEP(&c, tlo_cholesky_solved(B, L, upper));
   return tli_chain_end(&c, x);
+}
+
+/* With A = L L^T and S = gA + gA^T, gA = -gB X^T: gL = S L, and U S of U^T U. */
+bool tlo_cholesky_solve_backward(tl_Tensor *grad, tl_Tensor *L, tl_Tensor *X, bool upper,
+                                 tl_Tensor **out) {
+  tli_Chain c = {0};
+  out[0] = out[1] = NULL;
+  tl_Tensor *gb = TLI_STEP(&c, tlo_cholesky_solved(grad, L, upper));
+  tl_Tensor *ga = chain_neg(&c, chain_matmul(&c, gb, chain_t(&c, X)));
+  tl_Tensor *sum = chain_add(&c, ga, chain_t(&c, ga));
+  tl_Tensor *gl = upper ? chain_matmul(&c, L, sum) : chain_matmul(&c, sum, L);
+  if (!c.failed) {
+    out[0] = tli_retain(gb);
+    out[1] = tli_retain(gl);
+  }
+  return tli_chain_end(&c, NULL), out[1] != NULL;
+}
+
+tl_Tensor *tlo_cholesky_inverse(tl_Tensor *self, bool upper) {
+  tli_Chain c = {0};
+  TL_TRY_NULL(square("cholesky_inverse", self));
+  tl_Tensor *eye = identity(&c, self);
+  tl_Tensor *diagonal = TLI_STEP(&c, tlo_diagonal(self, 0, -2, -1));
+  tl_Tensor *row = TLI_STEP(&c, tlo_contiguous(diagonal));
+  if (row && any_zero(row))
+    c.failed = !tli_fail(TL_EARG, "cholesky_inverse: the matrix is singular: its factor has a 0 in "
+                                  "the diagonal");
+  return tli_chain_end(&c, TLI_STEP(&c, tlo_cholesky_solve(eye, self, upper)));
 }
 
 /* ---- triangular systems ---- */
@@ -170,6 +202,19 @@ static tl_Tensor *inverse_transposed(tli_Chain *c, tl_Tensor *a, tl_Tensor *fact
   return chain_mul(c, wide, chain_t(c, inverse));
 }
 
+bool tlo_slogdet_torch(tl_Tensor *self, tl_Tensor **out) { return tlo_slogdet(self, out); }
+
+/* The logarithm is a number where the sign is not negative. */
+tl_Tensor *tlo_logdet(tl_Tensor *self) {
+  tli_Chain c = {0};
+  tl_Tensor *parts[2] = {NULL, NULL};
+  TL_TRY_NULL(tlo_slogdet(self, parts));
+  tli_keep(&c, parts[0]);
+  tli_keep(&c, parts[1]);
+  tl_Tensor *negative = chain_with(&c, tlo_lt, parts[0], 0);
+  return tli_chain_end(&c, chain_masked_fill(&c, parts[1], negative, (double)NAN));
+}
+
 tl_Tensor *tlo_slogdet_backward(tl_Tensor *grad, tl_Tensor *A) {
   tli_Chain c = {0};
   return tli_chain_end(&c, inverse_transposed(&c, A, grad));
@@ -196,15 +241,6 @@ static tl_Tensor *cofactors(tli_Chain *c, tl_Tensor *a) {
   return chain_mul(c, chain_unsqueeze(c, chain_unsqueeze(c, signs, -1), -1), body);
 }
 
-/* Whether some determinant is zero, where A has no inverse. */
-static bool any_zero(const tl_Tensor *det) {
-  for (int64_t i = 0; i < det->numel; i++) {
-    const char *at = (const char *)tli_data(det) + i * (int64_t)tl_dtype_size((tl_DType)det->dtype);
-    if (tli_to_double(tli_load(at, (tl_DType)det->dtype)) == 0) return true;
-  }
-  return false;
-}
-
 tl_Tensor *tlo_det_backward(tl_Tensor *grad, tl_Tensor *A, tl_Tensor *det) {
   tli_Chain c = {0};
   if (!any_zero(det)) return tli_chain_end(&c, inverse_transposed(&c, A, chain_mul(&c, grad, det)));
@@ -225,29 +261,50 @@ static tl_Tensor *upper_part(tli_Chain *c, tl_Tensor *lu) {
   return chain_triu(c, TLI_STEP(c, tlo_narrow(lu, -2, 0, k)), 0);
 }
 
-/* Square A = P L U: dA = P L^-T (tril(L^T gL, -1) + triu(gU U^T)) U^-T. */
-tl_Tensor *tlo_lu_factor_backward(tl_Tensor *grad, tl_Tensor *LU, tl_Tensor *pivots) {
-  tli_Chain c = {0};
-  int64_t n = LU->sizes[LU->ndim - 1];
-  if (n != LU->sizes[LU->ndim - 2])
-    return tli_fail_null(TL_EAUTOGRAD,
-                         "linalg.lu_factor: the gradient takes square matrices, got shape %s",
-                         tli_sizes_str(LU));
-  tl_Tensor *l = unit_lower(&c, LU), *u = upper_part(&c, LU);
-  tl_Tensor *p = TLI_STEP(&c, tlo_pivot_matrix(pivots, n, (tl_DType)LU->dtype));
-  tl_Tensor *gl = chain_tril(&c, grad, -1), *gu = chain_triu(&c, grad, 0);
-  tl_Tensor *left = chain_tril(&c, chain_matmul(&c, chain_t(&c, l), gl), -1);
-  tl_Tensor *right = chain_triu(&c, chain_matmul(&c, gu, chain_t(&c, u)), 0);
-  tl_Tensor *inner = triangular(&c, l, chain_add(&c, left, right), false, true, true);
-  tl_Tensor *outer = chain_t(&c, triangular(&c, u, chain_t(&c, inner), true, false, false));
-  return tli_chain_end(&c, chain_matmul(&c, p, outer));
+/* B = L U square: dB = L^-T (tril(L^T gL, -1) + triu(gU U^T)) U^-T. */
+static tl_Tensor *lu_square(tli_Chain *c, tl_Tensor *gl, tl_Tensor *gu, tl_Tensor *l,
+                            tl_Tensor *u) {
+  tl_Tensor *left = chain_tril(c, chain_matmul(c, chain_t(c, l), gl), -1);
+  tl_Tensor *right = chain_triu(c, chain_matmul(c, gu, chain_t(c, u)), 0);
+  tl_Tensor *inner = triangular(c, l, chain_add(c, left, right), false, true, true);
+  return chain_t(c, triangular(c, u, chain_t(c, inner), true, false, false));
 }
 
-bool tlo_lu(tl_Tensor *A, tl_Tensor **out) {
+/* a from `begin` to `end` along dim. */
+static tl_Tensor *part(tli_Chain *c, tl_Tensor *a, int64_t dim, int64_t begin, int64_t end) {
+  return TLI_STEP(c, tlo_narrow(a, dim, begin, end - begin));
+}
+
+/* A = P B. What B has beyond its square part B1 = L1 U1 follows from that part:
+** of a wide one U2 = L^-1 B2, of a tall one L2 = B2 U^-1, and so do gradients. */
+tl_Tensor *tlo_lu_factor_backward(tl_Tensor *grad, tl_Tensor *LU, tl_Tensor *pivots) {
+  tli_Chain c = {0};
+  int64_t m = LU->sizes[LU->ndim - 2], n = LU->sizes[LU->ndim - 1], k = m < n ? m : n;
+  tl_Tensor *l = part(&c, unit_lower(&c, LU), -2, 0, k);
+  tl_Tensor *u = part(&c, upper_part(&c, LU), -1, 0, k);
+  tl_Tensor *first = part(&c, part(&c, grad, -1, 0, k), -2, 0, k);
+  tl_Tensor *gl = chain_tril(&c, first, -1), *gu = chain_triu(&c, first, 0), *gb, *rest = NULL;
+  if (n > k) {
+    tl_Tensor *g2 = part(&c, grad, -1, k, n), *u2 = part(&c, part(&c, LU, -1, k, n), -2, 0, k);
+    rest = triangular(&c, l, g2, false, true, true);
+    gl = chain_sub(&c, gl, chain_matmul(&c, rest, chain_t(&c, u2)));
+  } else if (m > k) {
+    tl_Tensor *g2 = part(&c, grad, -2, k, m), *l2 = part(&c, part(&c, LU, -1, 0, k), -2, k, m);
+    rest = chain_t(&c, triangular(&c, u, chain_t(&c, g2), true, false, false));
+    gu = chain_sub(&c, gu, chain_matmul(&c, chain_t(&c, l2), rest));
+  }
+  gb = lu_square(&c, gl, gu, l, u);
+  if (rest && gb)
+    gb = TLI_STEP(&c, tlo_cat((tl_Tensors){2, (tl_Tensor *[]){gb, rest}}, n > k ? -1 : -2));
+  tl_Tensor *p = TLI_STEP(&c, tlo_pivot_matrix(pivots, m, (tl_DType)LU->dtype));
+  return tli_chain_end(&c, chain_matmul(&c, p, gb));
+}
+
+bool tlo_lu(tl_Tensor *A, bool pivot, tl_Tensor **out) {
   tli_Chain c = {0};
   tl_Tensor *factors[2] = {NULL, NULL};
   out[0] = out[1] = out[2] = NULL;
-  TL_TRY(tlo_lu_factor(A, factors));
+  TL_TRY(tlo_lu_factor(A, pivot, factors));
   tli_keep(&c, factors[0]);
   tli_keep(&c, factors[1]);
   tl_Tensor *p =
@@ -271,24 +328,30 @@ static bool check_pivots(const char *op, const tl_Tensor *LU, const tl_Tensor *p
                   tli_sizes_str(LU), tli_sizes_str(pivots), tl_dtype_name((tl_DType)pivots->dtype));
 }
 
-tl_Tensor *tlo_lu_solve(tl_Tensor *LU, tl_Tensor *pivots, tl_Tensor *B, bool left) {
+/* A X = B, or A^T X = B, for A = P L U. */
+static tl_Tensor *lu_columns(tli_Chain *c, tl_Tensor *lu, tl_Tensor *p, tl_Tensor *b,
+                             bool transposed) {
+  if (!transposed) {
+    tl_Tensor *y = triangular(c, lu, chain_matmul(c, chain_t(c, p), b), false, false, true);
+    return triangular(c, lu, y, true, false, false);
+  }
+  tl_Tensor *y = triangular(c, lu, b, true, true, false);
+  return chain_matmul(c, p, triangular(c, lu, y, false, true, true));
+}
+
+tl_Tensor *tlo_lu_solve(tl_Tensor *LU, tl_Tensor *pivots, tl_Tensor *B, bool left, bool adjoint) {
   TL_TRY_NULL(check_pivots("linalg.lu_solve", LU, pivots));
   tli_Chain c = {0};
   bool vectors;
   tl_Tensor *x = NULL;
-  TL_TRY_NULL(square("linalg.lu_solve", LU));
   tl_Tensor *p =
       TLI_STEP(&c, tlo_pivot_matrix(pivots, LU->sizes[LU->ndim - 1], (tl_DType)LU->dtype));
-  if (c.failed || !system_of(&c, "linalg.lu_solve", left, &LU, &B, &vectors)) {
+  if (c.failed || !system_of(&c, "linalg.lu_solve", left, &LU, &B, &vectors))
     c.failed = true;
-  } else if (left) {
-    tl_Tensor *y = triangular(&c, LU, chain_matmul(&c, chain_t(&c, p), B), false, false, true);
-    x = triangular(&c, LU, y, true, false, false);
-  } else {
-    tl_Tensor *y = triangular(&c, LU, chain_t(&c, B), true, true, false);
-    tl_Tensor *z = triangular(&c, LU, y, false, true, true);
-    x = chain_matmul(&c, chain_t(&c, z), chain_t(&c, p));
-  }
+  else if (left)
+    x = lu_columns(&c, LU, p, B, adjoint);
+  else /* the same system transposed */
+    x = chain_t(&c, lu_columns(&c, LU, p, chain_t(&c, B), !adjoint));
   return tli_chain_end(&c, x);
 }
 
@@ -334,6 +397,10 @@ tl_Tensor *tlo_qr_backward(tl_Tensor *gQ, tl_Tensor *gR, tl_Tensor *Q, tl_Tensor
   return tli_chain_end(&c, wide ? qr_wide(&c, gQ, gR, Q, R) : qr_tall(&c, gQ, gR, Q, R));
 }
 
+bool tlo_qr_torch(tl_Tensor *self, bool some, tl_Tensor **out) {
+  return tlo_qr(self, some ? "reduced" : "complete", out);
+}
+
 /* ---- singular values ---- */
 
 bool tlo_svd(tl_Tensor *A, bool full_matrices, tl_Tensor **out) {
@@ -351,34 +418,64 @@ static tl_Tensor *antisymmetric(tli_Chain *c, tl_Tensor *m) {
   return chain_sub(c, m, chain_t(c, m));
 }
 
-/* For reduced factors: U [(F o skew(U^T gU)) S + S (F o skew(V^T gV)) + gS] V^T
-** plus what lies outside of the spaces of U and V. */
+/* The sum of what there is of both. */
+static tl_Tensor *plus(tli_Chain *c, tl_Tensor *a, tl_Tensor *b) {
+  return a && b ? chain_add(c, a, b) : a ? a : b;
+}
+
+/* (I - Q Q^T) g / S: what lies outside of the space of Q. */
+static tl_Tensor *outside(tli_Chain *c, tl_Tensor *g, tl_Tensor *q, tl_Tensor *s) {
+  tl_Tensor *inside = chain_matmul(c, q, chain_matmul(c, chain_t(c, q), g));
+  return chain_div(c, chain_sub(c, g, inside), chain_unsqueeze(c, s, -2));
+}
+
+/* F o (Q^T g - g^T Q) */
+static tl_Tensor *turned(tli_Chain *c, tl_Tensor *f, tl_Tensor *q, tl_Tensor *g) {
+  return chain_mul(c, f, antisymmetric(c, chain_matmul(c, chain_t(c, q), g)));
+}
+
+/* U [(F o skew(U^T gU)) S + S (F o skew(V^T gV)) + gS] V^T plus what lies outside
+** of the spaces of U and V; of full matrices the first columns count. */
 tl_Tensor *tlo_svd_backward(tl_Tensor *gU, tl_Tensor *gS, tl_Tensor *gVh, tl_Tensor *U,
                             tl_Tensor *S, tl_Tensor *Vh) {
   tli_Chain c = {0};
   int64_t m = U->sizes[U->ndim - 2], n = Vh->sizes[Vh->ndim - 1], k = S->sizes[S->ndim - 1];
-  if (U->sizes[U->ndim - 1] != k || Vh->sizes[Vh->ndim - 2] != k)
-    return tli_fail_null(TL_EAUTOGRAD, "linalg.svd: the gradient takes full_matrices = false");
+  tl_Tensor *u = part(&c, U, -1, 0, k), *v = chain_t(&c, part(&c, Vh, -2, 0, k));
+  tl_Tensor *gu = gU ? part(&c, gU, -1, 0, k) : NULL;
+  tl_Tensor *gv = gVh ? chain_t(&c, part(&c, gVh, -2, 0, k)) : NULL;
   tl_Tensor *eye = TLI_STEP(&c, tlo_eye(k, k, (tl_DType)S->dtype, tli_device(S)));
-  tl_Tensor *f = gaps(&c, chain_mul(&c, S, S), eye);
-  tl_Tensor *v = chain_t(&c, Vh), *gv = chain_t(&c, gVh);
-  tl_Tensor *j = chain_mul(&c, f, antisymmetric(&c, chain_matmul(&c, chain_t(&c, U), gU)));
-  tl_Tensor *l = chain_mul(&c, f, antisymmetric(&c, chain_matmul(&c, chain_t(&c, v), gv)));
-  tl_Tensor *inner = chain_add(&c, by_columns(&c, j, S), by_rows(&c, l, S));
-  inner = chain_add(&c, inner, chain_mul(&c, chain_unsqueeze(&c, gS, -1), eye));
-  tl_Tensor *result = chain_matmul(&c, chain_matmul(&c, U, inner), Vh);
-  if (m > k) { /* (I - U U^T) gU S^-1 V^T */
-    tl_Tensor *outside =
-        chain_sub(&c, gU, chain_matmul(&c, U, chain_matmul(&c, chain_t(&c, U), gU)));
-    tl_Tensor *scaled = chain_div(&c, outside, chain_unsqueeze(&c, S, -2));
-    result = chain_add(&c, result, chain_matmul(&c, scaled, Vh));
-  }
-  if (n > k) { /* U S^-1 gV^T (I - V V^T) */
-    tl_Tensor *outside = chain_sub(&c, gv, chain_matmul(&c, v, chain_matmul(&c, Vh, gv)));
-    tl_Tensor *scaled = chain_div(&c, chain_t(&c, outside), chain_unsqueeze(&c, S, -1));
-    result = chain_add(&c, result, chain_matmul(&c, U, scaled));
-  }
+  tl_Tensor *f = gu || gv ? gaps(&c, chain_mul(&c, S, S), eye) : NULL, *inner = NULL;
+  if (gS) inner = chain_mul(&c, chain_unsqueeze(&c, gS, -1), eye);
+  if (gu) inner = plus(&c, inner, by_columns(&c, turned(&c, f, u, gu), S));
+  if (gv) inner = plus(&c, inner, by_rows(&c, turned(&c, f, v, gv), S));
+  tl_Tensor *result = chain_matmul(&c, chain_matmul(&c, u, inner), chain_t(&c, v));
+  if (gu && m > k)
+    result = chain_add(&c, result, chain_matmul(&c, outside(&c, gu, u, S), chain_t(&c, v)));
+  if (gv && n > k)
+    result = chain_add(&c, result, chain_matmul(&c, u, chain_t(&c, outside(&c, gv, v, S))));
   return tli_chain_end(&c, result);
+}
+
+/* Without vectors zeros stand in their place. */
+bool tlo_svd_torch(tl_Tensor *self, bool some, bool compute_uv, tl_Tensor **out) {
+  tli_Chain c = {0};
+  out[0] = out[1] = out[2] = NULL;
+  TL_TRY(tlo_svd(self, compute_uv && !some, out));
+  for (int i = 0; i < 3; i++) tli_keep(&c, out[i]);
+  tl_Tensor *u = out[0], *v = chain_t(&c, out[2]);
+  for (int i = 0; i < 2 && !compute_uv; i++) {
+    int64_t sizes[TL_MAX_DIMS];
+    for (int d = 0; d < self->ndim; d++) sizes[d] = self->sizes[d];
+    sizes[self->ndim - 2] = sizes[self->ndim - 1] = self->sizes[self->ndim - 2 + i];
+    tl_Tensor *zeros = TLI_STEP(
+        &c, tlo_zeros((tl_Ints){self->ndim, sizes}, (tl_DType)self->dtype, tli_device(self)));
+    *(i == 0 ? &u : &v) = zeros;
+  }
+  bool ok = !c.failed;
+  out[0] = ok ? tli_retain(u) : NULL;
+  out[1] = ok ? tli_retain(out[1]) : NULL;
+  out[2] = ok ? tli_retain(v) : NULL;
+  return tli_chain_end(&c, NULL), ok;
 }
 
 tl_Tensor *tlo_svdvals(tl_Tensor *A) {
@@ -394,9 +491,9 @@ tl_Tensor *tlo_svdvals(tl_Tensor *A) {
 /* V (diag(gL) + F o (V^T gV)) V^T, made symmetric, F_ij = 1 / (l_j - l_i). */
 tl_Tensor *tlo_eigh_backward(tl_Tensor *gL, tl_Tensor *gV, tl_Tensor *L, tl_Tensor *V) {
   tli_Chain c = {0};
-  tl_Tensor *eye = identity(&c, V);
-  tl_Tensor *inner = chain_mul(&c, gaps(&c, L, eye), chain_matmul(&c, chain_t(&c, V), gV));
-  inner = chain_add(&c, inner, chain_mul(&c, chain_unsqueeze(&c, gL, -1), eye));
+  tl_Tensor *eye = identity(&c, V), *inner = NULL;
+  if (gV) inner = chain_mul(&c, gaps(&c, L, eye), chain_matmul(&c, chain_t(&c, V), gV));
+  if (gL) inner = plus(&c, inner, chain_mul(&c, chain_unsqueeze(&c, gL, -1), eye));
   tl_Tensor *g = chain_matmul(&c, chain_matmul(&c, V, inner), chain_t(&c, V));
   return tli_chain_end(&c, chain_scale(&c, chain_add(&c, g, chain_t(&c, g)), 0.5));
 }
@@ -406,44 +503,6 @@ tl_Tensor *tlo_eigvalsh(tl_Tensor *A, const char *UPLO) {
   TL_TRY_NULL(tlo_eigh(A, UPLO, out));
   tli_release(out[1]);
   return out[0];
-}
-
-/* ---- pseudo-inverse and least squares ---- */
-
-/* Golub and Pereyra 1973, eq. 4.12, for the smaller side of A. */
-tl_Tensor *tlo_pinv_backward(tl_Tensor *grad, tl_Tensor *pinv, tl_Tensor *A) {
-  tli_Chain c = {0};
-  int64_t m = A->sizes[A->ndim - 2], n = A->sizes[A->ndim - 1];
-  tl_Tensor *gt = chain_t(&c, grad), *pt = chain_t(&c, pinv), *result;
-  if (m <= n) {
-    tl_Tensor *k = chain_matmul(&c, gt, pinv), *kp = chain_matmul(&c, k, pt);
-    result = chain_sub(&c, kp, chain_t(&c, chain_matmul(&c, pinv, k)));
-    result = chain_sub(&c, result, chain_matmul(&c, chain_matmul(&c, A, pinv), kp));
-    tl_Tensor *rest = chain_sub(&c, gt, chain_matmul(&c, k, A));
-    result = chain_add(&c, result, chain_matmul(&c, chain_matmul(&c, pt, pinv), rest));
-  } else {
-    tl_Tensor *k = chain_matmul(&c, pinv, gt), *pk = chain_matmul(&c, pt, k);
-    result = chain_sub(&c, pk, chain_t(&c, chain_matmul(&c, k, pinv)));
-    tl_Tensor *rest = chain_sub(&c, gt, chain_matmul(&c, A, k));
-    result = chain_add(&c, result, chain_matmul(&c, chain_matmul(&c, rest, pinv), pt));
-    result = chain_sub(&c, result, chain_matmul(&c, chain_matmul(&c, pk, pinv), A));
-  }
-  return tli_chain_end(&c, result);
-}
-
-/* X = pinv(A) B. */
-bool tlo_lstsq_backward(tl_Tensor *grad, tl_Tensor *A, tl_Tensor *B, tl_Tensor **out) {
-  tli_Chain c = {0};
-  out[0] = out[1] = NULL;
-  tl_Tensor *pinv = TLI_STEP(&c, tlo_pinv(A, NAN));
-  tl_Tensor *gp = chain_matmul(&c, grad, chain_t(&c, B));
-  tl_Tensor *ga = TLI_STEP(&c, tlo_pinv_backward(gp, pinv, A));
-  tl_Tensor *gb = chain_matmul(&c, chain_t(&c, pinv), grad);
-  if (!c.failed) {
-    out[0] = tli_retain(ga);
-    out[1] = tli_retain(gb);
-  }
-  return tli_chain_end(&c, NULL), out[1] != NULL;
 }
 
 /* ---- powers, exponential, products ---- */
@@ -576,6 +635,8 @@ tl_Tensor *tlo_vector_norm(tl_Tensor *x, tl_Scalar ord, tl_Ints dim, bool keepdi
 /* max or min over one dimension. */
 static tl_Tensor *extreme(tli_Chain *c, tl_Tensor *a, int64_t dim, bool keepdim, bool largest) {
   tl_Ints dims = {1, &dim};
+  if (largest && a && a->sizes[dim < 0 ? dim + a->ndim : dim] == 0)
+    return chain_sum(c, a, dim, keepdim); /* norms of nothing are 0 */
   return TLI_STEP(c, largest ? tlo_amax(a, dims, keepdim) : tlo_amin(a, dims, keepdim));
 }
 
@@ -641,47 +702,33 @@ static tl_Tensor *named_norm(tl_Tensor *A, const char *ord, tl_Ints dim, bool ke
   return tlo_matrix_norm(A, ord, dim.v ? dim : last, keepdim, dtype);
 }
 
+/* A matrix norm's number as its name; `what` is the argument. */
+static const char *order_name(const char *what, tl_Scalar ord) {
+  double p = tli_to_double(ord);
+  if (isinf(p)) return p > 0 ? "inf" : "-inf";
+  if (p == 1 || p == 2) return p == 1 ? "1" : "2";
+  if (p == -1 || p == -2) return p == -1 ? "-1" : "-2";
+  tli_fail(TL_EARG, "%s: expected 1, 2, math.huge or their negatives for matrices, got %g", what,
+           p);
+  return NULL;
+}
+
+tl_Tensor *tlo_matrix_norm_order(tl_Tensor *A, tl_Scalar ord, tl_Ints dim, bool keepdim,
+                                 tl_DType dtype) {
+  const char *name = order_name("linalg.matrix_norm: ord", ord);
+  return name ? named_norm(A, name, dim, keepdim, dtype) : NULL;
+}
+
 tl_Tensor *tlo_linalg_norm(tl_Tensor *A, tl_Scalar ord, tl_Ints dim, bool keepdim, tl_DType dtype) {
   bool matrix = tli_given(ord) && ((dim.v && dim.n == 2) || (!dim.v && A->ndim == 2));
   if (!matrix) return tlo_norm(A, tli_given(ord) ? ord : tli_int(2), dim, keepdim, dtype);
-  double p = tli_to_double(ord);
-  const char *name = p == 1     ? "1"
-                     : p == -1  ? "-1"
-                     : p == 2   ? "2"
-                     : p == -2  ? "-2"
-                     : isinf(p) ? (p > 0 ? "inf" : "-inf")
-                                : NULL;
-  if (name) return named_norm(A, name, dim, keepdim, dtype);
-  return tli_fail_null(
-      TL_EARG, "linalg.norm: ord: expected 1, 2, math.huge or their negatives for matrices, got %g",
-      p);
+  const char *name = order_name("linalg.norm: ord", ord);
+  return name ? named_norm(A, name, dim, keepdim, dtype) : NULL;
 }
 
 tl_Tensor *tlo_linalg_norm_name(tl_Tensor *A, const char *ord, tl_Ints dim, bool keepdim,
                                 tl_DType dtype) {
   return named_norm(A, ord, dim, keepdim, dtype);
-}
-
-tl_Tensor *tlo_matrix_rank(tl_Tensor *A, double rtol, bool hermitian) {
-  tli_Chain c = {0};
-  bool mode = tli_set_grad_mode(false);
-  tl_Tensor *s = TLI_STEP(&c, hermitian ? tlo_eigvalsh(A, "L") : tlo_svdvals(A));
-  if (hermitian) s = TLI_STEP(&c, tlo_abs(s));
-  tl_Tensor *count = NULL;
-  if (s) {
-    int64_t m = A->sizes[A->ndim - 2], n = A->sizes[A->ndim - 1], last = -1;
-    if (isnan(rtol))
-      rtol = (double)(m > n ? m : n) * (A->dtype == TL_F32 ? FLT_EPSILON : DBL_EPSILON);
-    if (s->sizes[s->ndim - 1] == 0) {
-      count = chain_sum(&c, TLI_STEP(&c, tlo_to_dtype(s, TL_I64)), -1, false);
-    } else {
-      tl_Tensor *limit =
-          chain_scale(&c, TLI_STEP(&c, tlo_amax(s, (tl_Ints){1, &last}, true)), rtol);
-      count = chain_sum(&c, TLI_STEP(&c, tlo_gt(s, limit)), -1, false);
-    }
-  }
-  tli_set_grad_mode(mode);
-  return tli_chain_end(&c, count);
 }
 
 tl_Tensor *tlo_cond(tl_Tensor *A, const char *p) {
@@ -700,4 +747,9 @@ tl_Tensor *tlo_cond(tl_Tensor *A, const char *p) {
     result = chain_mul(&c, own, other);
   }
   return tli_chain_end(&c, result);
+}
+
+tl_Tensor *tlo_cond_order(tl_Tensor *A, tl_Scalar p) {
+  const char *name = order_name("linalg.cond: p", p);
+  return name ? tlo_cond(A, name) : NULL;
 }

@@ -1,0 +1,195 @@
+/*
+** pinv.c - pseudo-inverse, rank and least squares: what depends on which of the
+** singular values count as zero.
+*/
+#include <float.h>
+#include <math.h>
+#include <string.h>
+
+#include "ops/chain.h"
+
+static bool check_matrices(const char *op, const tl_Tensor *A, bool hermitian) {
+  bool fits = A->ndim >= 2 && (!hermitian || A->sizes[A->ndim - 1] == A->sizes[A->ndim - 2]);
+  return fits || tli_fail(TL_ESHAPE, "%s: expected %s matrices, got shape %s", op,
+                          hermitian ? "square" : "batches of", tli_sizes_str(A));
+}
+
+/* ---- what counts as zero ---- */
+
+/* rtol unless given: max(m, n) times epsilon, but 0 where atol is above 0. */
+static tl_Tensor *usual_rtol(tli_Chain *c, const tl_Tensor *A, tl_Tensor *atol) {
+  int64_t m = A->sizes[A->ndim - 2], n = A->sizes[A->ndim - 1];
+  double epsilon = A->dtype == TL_F64 ? DBL_EPSILON : FLT_EPSILON;
+  tl_Tensor *usual = chain_number(c, (double)(m > n ? m : n) * epsilon);
+  if (atol == NULL) return usual;
+  tl_Tensor *given = chain_with(c, tlo_gt, atol, 0), *zero = chain_number(c, 0);
+  return TLI_STEP(c, tlo_where(given, zero, usual));
+}
+
+/* Which of the magnitudes s (..., k) are above atol and above rtol times the
+** largest of their matrix. */
+static tl_Tensor *nonzero(tli_Chain *c, const tl_Tensor *A, tl_Tensor *s, tl_Tensor *atol,
+                          tl_Tensor *rtol) {
+  int64_t last = -1;
+  if (c->failed || s->sizes[s->ndim - 1] == 0) return TLI_STEP(c, tlo_to_dtype(s, TL_BOOL));
+  if (rtol == NULL) rtol = usual_rtol(c, A, atol);
+  tl_Tensor *limit = TLI_STEP(c, tlo_amax(s, (tl_Ints){1, &last}, false));
+  limit = chain_mul(c, limit, rtol);
+  if (atol) limit = TLI_STEP(c, tlo_maximum(limit, atol));
+  limit = chain_unsqueeze(c, limit, -1);
+  return TLI_STEP(c, tlo_gt(s, limit));
+}
+
+/* 1 / s where it is not zero, else 0. */
+static tl_Tensor *inverse_values(tli_Chain *c, tl_Tensor *s, tl_Tensor *mask) {
+  tl_Tensor *one = chain_number(c, 1), *zero = chain_number(c, 0);
+  tl_Tensor *safe = TLI_STEP(c, tlo_where(mask, s, one));
+  tl_Tensor *inverse = TLI_STEP(c, tlo_reciprocal(safe));
+  return TLI_STEP(c, tlo_where(mask, inverse, zero));
+}
+
+tl_Tensor *tlo_matrix_rank(tl_Tensor *A, tl_Tensor *atol, tl_Tensor *rtol, bool hermitian) {
+  TL_TRY_NULL(check_matrices("linalg.matrix_rank", A, hermitian));
+  tli_Chain c = {0};
+  bool mode = tli_set_grad_mode(false);
+  tl_Tensor *s = TLI_STEP(&c, hermitian ? tlo_eigvalsh(A, "L") : tlo_svdvals(A));
+  if (hermitian) s = TLI_STEP(&c, tlo_abs(s));
+  tl_Tensor *count = chain_sum(&c, nonzero(&c, A, s, atol, rtol), -1, false);
+  tli_set_grad_mode(mode);
+  return tli_chain_end(&c, count);
+}
+
+/* ---- pseudo-inverse ---- */
+
+/* V diag(1/S) U^T, without what counts as zero. */
+static tl_Tensor *pinv_general(tl_Tensor *A, tl_Tensor *atol, tl_Tensor *rtol) {
+  tl_Tensor *usv[3] = {NULL, NULL, NULL};
+  tli_Chain c = {0};
+  c.failed = !tlo_svd_full(A, false, usv);
+  for (int i = 0; i < 3 && !c.failed; i++) tli_keep(&c, usv[i]);
+  tl_Tensor *inverse = inverse_values(&c, usv[1], nonzero(&c, A, usv[1], atol, rtol));
+  tl_Tensor *u = chain_mul(&c, usv[0], chain_unsqueeze(&c, inverse, -2));
+  return tli_chain_end(&c, chain_t(&c, chain_matmul(&c, u, usv[2])));
+}
+
+/* V diag(1/L) V^T by eigenvalues. */
+static tl_Tensor *pinv_hermitian(tl_Tensor *A, tl_Tensor *atol, tl_Tensor *rtol) {
+  tl_Tensor *lv[2] = {NULL, NULL};
+  tli_Chain c = {0};
+  TL_TRY_NULL(tlo_eigh(A, "L", lv));
+  for (int i = 0; i < 2; i++) tli_keep(&c, lv[i]);
+  tl_Tensor *sizes = TLI_STEP(&c, tlo_abs(lv[0]));
+  tl_Tensor *inverse = inverse_values(&c, lv[0], nonzero(&c, A, sizes, atol, rtol));
+  tl_Tensor *v = chain_mul(&c, lv[1], chain_unsqueeze(&c, inverse, -2));
+  return tli_chain_end(&c, chain_matmul(&c, v, chain_t(&c, lv[1])));
+}
+
+tl_Tensor *tli_op_pseudo_inverse(tl_Tensor *A, tl_Tensor *atol, tl_Tensor *rtol, bool hermitian) {
+  bool mode = tli_set_grad_mode(false);
+  tl_Tensor *result = hermitian ? pinv_hermitian(A, atol, rtol) : pinv_general(A, atol, rtol);
+  tli_set_grad_mode(mode);
+  return result;
+}
+
+tl_Tensor *tlo_pinv(tl_Tensor *A, tl_Tensor *atol, tl_Tensor *rtol, bool hermitian) {
+  TL_TRY_NULL(check_matrices("linalg.pinv", A, hermitian));
+  return tlo_pseudo_inverse(A, atol, rtol, hermitian);
+}
+
+tl_Tensor *tlo_pinverse(tl_Tensor *self, double rcond) {
+  tl_Tensor *rtol = tli_number(tli_float(rcond));
+  tl_Tensor *result = rtol ? tlo_pinv(self, NULL, rtol, false) : NULL;
+  tli_release(rtol);
+  return result;
+}
+
+/* Golub and Pereyra 1973, eq. 4.12, for the smaller side of A. */
+tl_Tensor *tlo_pinv_backward(tl_Tensor *grad, tl_Tensor *pinv, tl_Tensor *A) {
+  tli_Chain c = {0};
+  int64_t m = A->sizes[A->ndim - 2], n = A->sizes[A->ndim - 1];
+  tl_Tensor *gt = chain_t(&c, grad), *pt = chain_t(&c, pinv), *result;
+  if (m <= n) {
+    tl_Tensor *k = chain_matmul(&c, gt, pinv), *kp = chain_matmul(&c, k, pt);
+    result = chain_sub(&c, kp, chain_t(&c, chain_matmul(&c, pinv, k)));
+    result = chain_sub(&c, result, chain_matmul(&c, chain_matmul(&c, A, pinv), kp));
+    tl_Tensor *rest = chain_sub(&c, gt, chain_matmul(&c, k, A));
+    result = chain_add(&c, result, chain_matmul(&c, chain_matmul(&c, pt, pinv), rest));
+  } else {
+    tl_Tensor *k = chain_matmul(&c, pinv, gt), *pk = chain_matmul(&c, pt, k);
+    result = chain_sub(&c, pk, chain_t(&c, chain_matmul(&c, k, pinv)));
+    tl_Tensor *rest = chain_sub(&c, gt, chain_matmul(&c, A, k));
+    result = chain_add(&c, result, chain_matmul(&c, chain_matmul(&c, rest, pinv), pt));
+    result = chain_sub(&c, result, chain_matmul(&c, chain_matmul(&c, pk, pinv), A));
+  }
+  return tli_chain_end(&c, result);
+}
+
+/* ---- least squares ---- */
+
+/* X = pinv(A) B, and of the residuals R = |A X - B|^2 what A and B do to them
+** beside X, at whose best they do not change. */
+bool tlo_lstsq_backward(tl_Tensor *gX, tl_Tensor *gR, tl_Tensor *A, tl_Tensor *B, tl_Tensor *X,
+                        tl_Tensor **out) {
+  tli_Chain c = {0};
+  tl_Tensor *ga = NULL, *gb = NULL;
+  out[0] = out[1] = NULL;
+  if (gX) {
+    tl_Tensor *pinv = TLI_STEP(&c, tlo_pinv(A, NULL, NULL, false));
+    tl_Tensor *gp = chain_matmul(&c, gX, chain_t(&c, B));
+    ga = TLI_STEP(&c, tlo_pinv_backward(gp, pinv, A));
+    gb = chain_matmul(&c, chain_t(&c, pinv), gX);
+  }
+  if (gR && gR->numel > 0) {
+    tl_Tensor *rest = chain_sub(&c, chain_matmul(&c, A, X), B);
+    tl_Tensor *scaled = chain_scale(&c, chain_mul(&c, rest, chain_unsqueeze(&c, gR, -2)), 2);
+    tl_Tensor *more = chain_matmul(&c, scaled, chain_t(&c, X));
+    ga = ga ? chain_add(&c, ga, more) : more;
+    gb = gb ? chain_sub(&c, gb, scaled) : chain_neg(&c, scaled);
+  }
+  if (!c.failed) {
+    out[0] = tli_retain(ga);
+    out[1] = tli_retain(gb);
+  }
+  bool ok = !c.failed;
+  return tli_chain_end(&c, NULL), ok;
+}
+
+static bool check_driver(const char *driver) {
+  static const char *const drivers[] = {"gelsy", "gels", "gelsd", "gelss"};
+  for (size_t i = 0; i < sizeof drivers / sizeof *drivers; i++)
+    if (strcmp(driver, drivers[i]) == 0) return true;
+  return tli_fail(TL_EARG,
+                  "linalg.lstsq: driver: expected 'gels', 'gelsy', 'gelsd' or 'gelss', got '%.40s'",
+                  driver);
+}
+
+/* An empty tensor in place of a result. */
+static bool leave_out(tl_Tensor **result, tl_DType dtype) {
+  tl_Tensor *empty = tli_empty(dtype, tli_device(*result), 1, (int64_t[]){0});
+  if (empty == NULL) return false;
+  tli_release(*result);
+  *result = empty;
+  return true;
+}
+
+/* All drivers are computed as gelsd; what the others do not tell is left out. */
+bool tlo_lstsq(tl_Tensor *A, tl_Tensor *B, double rcond, const char *driver, tl_Tensor **out) {
+  for (int i = 0; i < 4; i++) out[i] = NULL;
+  TL_TRY(check_driver(driver) && check_matrices("linalg.lstsq", A, false));
+  bool vectors = B->ndim == A->ndim - 1, full = strcmp(driver, "gels") == 0,
+       pivoted = strcmp(driver, "gelsy") == 0;
+  tl_Tensor *columns = vectors ? tlo_unsqueeze(B, -1) : tli_retain(B);
+  bool ok = columns && tlo_least_squares(A, columns, full ? 0 : rcond, out);
+  tli_release(columns);
+  for (int i = 0; ok && vectors && i < 2; i++) {
+    if (i == 1 && out[1]->ndim == 1 && out[1]->numel == 0) continue; /* none */
+    tl_Tensor *squeezed = tlo_squeeze(out[i], (tl_Ints){1, (int64_t[]){-1}});
+    ok = squeezed != NULL;
+    if (ok) tli_release(out[i]), out[i] = squeezed;
+  }
+  if (ok && full) ok = leave_out(&out[2], TL_I64);
+  if (ok && pivoted) ok = leave_out(&out[1], (tl_DType)A->dtype);
+  if (ok && (full || pivoted)) ok = leave_out(&out[3], (tl_DType)A->dtype);
+  if (!ok) tli_release_results(out, 4);
+  return ok;
+}
