@@ -121,6 +121,10 @@ local plausible = {
    ["float[]"] = function() return list_of(function() return pick(floats) end) end,
    ["dim[]"] = function() return list_of(function() return random(9) - 5 end) end,
    ["index[]"] = function() return list_of(function() return random(9) - 5 end) end,
+   ["dim[][]"] = function()
+      local list = list_of(function() return random(9) - 5 end)
+      return {list, random(4) == 1 and {1} or list}
+   end,
    string = function() return pick(strings) end,
    dtype = function() return pick(dtypes) end,
    device = function() return pick {"cpu", "cuda", "cuda:7", "gpu"} end,
