@@ -1,15 +1,16 @@
 /*
 ** scan.c - running reductions along n. Each line of elements is walked by one
 ** thread from end to end; lines side by side are walked together in strips.
-** Short rows are turned to lie side by side.
+** Rows are turned, piece by piece, to lie side by side: sums that do not wait
+** for each other.
 */
 #include "core/parallel.h"
 #include "kernels/cpu/blocks.h"
 #include "kernels/cpu/cpu.h"
 
-#define STRIP 128    /* lines side by side at most */
-#define TURNED 32    /* rows that are turned at once */
-#define SHORT_ROW 64 /* longer ones go one by one */
+#define STRIP 128 /* lines side by side at most */
+#define TURNED 32 /* rows that are turned at once, at most */
+#define FEW 8     /* rows below this many go one by one */
 
 typedef struct Plan {
   const tlk_Isa *isa;
@@ -90,7 +91,7 @@ bool tlk_scan(tlk_Scan kernel, tl_DType compute, tlk_Array out, int64_t *indices
               int64_t outer, int64_t n, int64_t inner) {
   if (outer == 0 || n == 0 || inner == 0) return true;
   const tlk_Isa *isa = tlk_isa();
-  bool turned = inner == 1 && outer >= TURNED && n > 1 && n <= SHORT_ROW;
+  bool turned = inner == 1 && outer >= FEW && n > 1;
   Plan p = {.isa = isa,
             .scanner = &isa->scanners[tlk_compute_index(compute)][kernel],
             .compute = compute,
@@ -106,7 +107,8 @@ bool tlk_scan(tlk_Scan kernel, tl_DType compute, tlk_Array out, int64_t *indices
   if (p.scanner->run == NULL)
     return tli_fail(TL_EINTERNAL, "scan %d: no kernel that computes in %s", (int)kernel,
                     tl_dtype_name(compute));
-  p.width = tlk_min(p.group, turned ? TURNED : STRIP);
+  int64_t share = tlk_max(FEW, tlk_ceil_div(outer, tl_get_num_threads()));
+  p.width = tlk_min(p.group, turned ? tlk_min(TURNED, share) : STRIP);
   p.strips = tlk_ceil_div(p.group, p.width);
   tli_parallel_for(p.lines / p.group * p.strips, tlk_max(1, TLK_GRAIN / (n * p.width)), run_strips,
                    &p);

@@ -235,21 +235,57 @@ static uint64_t select_key(uint64_t *keys, int64_t n, int64_t rank, int bits, in
 
 static int key_bits(tl_DType dtype) { return is_wide(dtype, 0) ? 64 : 32; }
 
-/* The places of the k first elements in order, by sorting only those. */
+/* The keys of a row that are at most `limit`, and how many those are; one is
+** written for each element, and over it the next if it was not wanted. */
+static int64_t make_keys_below(uint64_t limit, uint64_t *keys, const void *data, tl_DType dtype,
+                               int64_t n, uint64_t mask) {
+  int64_t kept = 0;
+#define PUT(key)                \
+  do {                          \
+    uint64_t k_ = (key) ^ mask; \
+    keys[kept] = k_;            \
+    kept += k_ <= limit;        \
+  } while (0)
+  ALL_KEYS
+#undef PUT
+  return kept;
+}
+
+/* The first k elements whose keys are below `last`, or are that as long as there
+** are `ties` left. */
+static void make_items_below(tlk_WideItem *items, const Work *w, const void *data, uint64_t last,
+                             int64_t ties, uint64_t mask) {
+  tl_DType dtype = w->in.dtype;
+  int64_t n = w->n, found = 0;
+#define PUT(key)                                                                   \
+  do {                                                                             \
+    uint64_t k_ = (key) ^ mask;                                                    \
+    if (k_ > last || found == w->k) break;                                         \
+    if (k_ < last || ties-- > 0) items[found++] = (tlk_WideItem){k_, (uint64_t)i}; \
+  } while (0)
+  ALL_KEYS
+#undef PUT
+}
+
+#define SAMPLE 16 /* a part of the row that bounds what is looked for in the whole */
+
+/* The places of the k first elements in order, by sorting only those. The k-th
+** of a part of the row is no better than that of the whole. */
 static void select_row(const Work *w, int64_t row, void *memory) {
   const void *data = row_data(w, row);
   uint64_t *keys = memory;
   tlk_WideItem *items = (tlk_WideItem *)(void *)(keys + w->n);
-  make_keys(keys, data, w->in.dtype, w->n, w->flip);
-  uint64_t mask = !w->flip ? 0 : key_bits(w->in.dtype) == 64 ? UINT64_MAX : 0xffffffffu;
-  int64_t smaller, found = 0;
-  uint64_t last = select_key(keys, w->n, w->k - 1, key_bits(w->in.dtype), &smaller);
-  int64_t ties = w->k - smaller;
-  for (int64_t i = 0; i < w->n && found < w->k; i++) {
-    uint64_t key = key_at(data, w->in.dtype, i) ^ mask;
-    if (key > last || (key == last && ties-- <= 0)) continue;
-    items[found++] = (tlk_WideItem){key, (uint64_t)i};
+  int bits = key_bits(w->in.dtype);
+  uint64_t mask = !w->flip ? 0 : bits == 64 ? UINT64_MAX : 0xffffffffu;
+  uint64_t limit = UINT64_MAX;
+  int64_t smaller, part = w->n / SAMPLE;
+  if (w->k <= part / 4) {
+    make_keys(keys, data, w->in.dtype, part, w->flip);
+    limit = select_key(keys, part, w->k - 1, bits, &smaller);
   }
+  int64_t near = make_keys_below(limit, keys, data, w->in.dtype, w->n, mask);
+  uint64_t last = select_key(keys, near, w->k - 1, bits, &smaller);
+  make_items_below(items, w, data, last, w->k - smaller, mask);
   tlk_WideItem *sorted = tlk_sort_wide_items(w->k, items, items + w->k, false);
   for (int64_t i = 0; i < w->k; i++) give(w, row, i, (int64_t)sorted[i].place);
 }

@@ -211,12 +211,10 @@ tl_Tensor *tlo_logsumexp(tl_Tensor *self, tl_Ints dim, bool keepdim) {
   TLI_SLOT(t[3], tlo_isinf(t[2]));
   TLI_SLOT(t[4], tli_where_then(t[3], tli_int(0), t[2]));
   TLI_SLOT(t[5], tli_minus(t[0], t[4]));
-  TLI_SLOT(t[6], tlo_exp(t[5]));
-  TLI_SLOT(t[7], tlo_sum(t[6], dim, true, TL_NODTYPE));
-  tli_release(t[5]);
-  t[5] = NULL;
-  TLI_SLOT(t[5], tlo_log(t[7]));
-  TLI_SLOT(t[8], tli_plus(t[5], t[4]));
+  if (!tlo_exp_(t[5])) goto done;
+  TLI_SLOT(t[6], tlo_sum(t[5], dim, true, TL_NODTYPE));
+  TLI_SLOT(t[7], tlo_log(t[6]));
+  TLI_SLOT(t[8], tli_plus(t[7], t[4]));
   if (keepdim) {
     result = tli_retain(t[8]);
   } else {

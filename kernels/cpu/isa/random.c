@@ -59,13 +59,21 @@ static inline double centred_f64(uint64_t w) {
   return ((double)(int64_t)(w ^ 0x8000000000000000u) + 0.5) * 0x1p-64;
 }
 
+/* For arguments that are neither extreme nor special. */
+static inline float log_f32(float x) { return tlk_logf_near(x); }
+static inline float sin_f32(float x) { return tlk_sinf_near(x); }
+static inline float cos_f32(float x) { return tlk_cosf_near(x); }
+static inline double log_f64(double x) { return log(x); }
+static inline double sin_f64(double x) { return sin(x); }
+static inline double cos_f64(double x) { return cos(x); }
+
 /* -log of a uniform number: from whichever end it is nearer to, so that it is
 ** never 0. */
-#define DEFINE_LOG(s, type, word, top)        \
-  static inline type minus_log_##s(word w) {  \
-    type near_zero = -log(from_zero_##s(w));  \
-    type near_one = -log1p(-from_one_##s(w)); \
-    return w >> top ? near_one : near_zero;   \
+#define DEFINE_LOG(s, type, word, top)           \
+  static inline type minus_log_##s(word w) {     \
+    type near_zero = -log_##s(from_zero_##s(w)); \
+    type near_one = -log1p(-from_one_##s(w));    \
+    return w >> top ? near_one : near_zero;      \
   }
 DEFINE_LOG(f32, float, uint32_t, 31)
 DEFINE_LOG(f64, double, uint64_t, 63)
@@ -86,9 +94,9 @@ DEFINE_LOG(f64, double, uint64_t, 63)
     type radius[PAIRS], angle[PAIRS], wave[PAIRS];                                     \
     for (int i = 0; i < PAIRS; i++) radius[i] = b * sqrt(2 * minus_log_##s(w[2 * i])); \
     for (int i = 0; i < PAIRS; i++) angle[i] = (type)PI2 * centred_##s(w[2 * i + 1]);  \
-    for (int i = 0; i < PAIRS; i++) wave[i] = cos(angle[i]);                           \
+    for (int i = 0; i < PAIRS; i++) wave[i] = cos_##s(angle[i]);                       \
     for (int i = 0; i < PAIRS; i++) out[2 * i] = a + radius[i] * wave[i];              \
-    for (int i = 0; i < PAIRS; i++) wave[i] = sin(angle[i]);                           \
+    for (int i = 0; i < PAIRS; i++) wave[i] = sin_##s(angle[i]);                       \
     for (int i = 0; i < PAIRS; i++) out[2 * i + 1] = a + radius[i] * wave[i];          \
   }                                                                                    \
   static void log_normal_##s(const word *w, type *out, type a, type b) {               \
