@@ -91,4 +91,21 @@ describe("where the manual has nothing, help", function()
    it("says how to begin when asked for nothing", function()
       assert.matches("Tab completes", help.text())
    end)
+
+   it("has something on every function of the binding", function()
+      local missing, count = {}, 0
+      for prefix, members in pairs {["torch."] = torch, ["Tensor."] = torch.Tensor, ["autograd."] = torch.autograd,
+                                    ["cuda."] = torch.cuda, ["io."] = torch.io} do
+         for name, value in next, members do
+            -- record is how Function is made
+            if type(value) == "function" and not name:find("^__") and name ~= "record" then
+               count = count + 1
+               if not manual.help(value) then missing[#missing + 1] = prefix .. name end
+            end
+         end
+      end
+      table.sort(missing)
+      assert.same({}, missing)
+      assert.is_true(count > 500)
+   end)
 end)

@@ -64,8 +64,38 @@ local function entry_text(op)
       .. (#notes > 0 and "\n" .. table.concat(notes, "\n") or "")
 end
 
+-- Functions of the binding that are no operators, from the annotations in src/lua/types.lua: the
+-- comment above each `function owner.name(...) end` becomes the manual's text.
+local function binding_functions(types)
+   local list, doc, results = {}, {}, {}
+   for line in types:gmatch("([^\n]*)\n") do
+      local text, result = line:match("^%-%-%-([^@].*)$"), line:match("^%-%-%-@return (.*)$")
+      local owner, separator, name, params = line:match("^function ([%w_.]-)([.:])([%w_]+)%((.-)%) end$")
+      if text then doc[#doc + 1] = text end
+      if result then results[#results + 1] = result end
+      if name then
+         local method = separator == ":"
+         local call = (method and "x:" or owner .. ".") .. name .. "(" .. params .. ")"
+         list[#list + 1] = {
+            path = (method and "torch" or owner) .. "." .. name,
+            text = call .. (#results > 0 and "\n  -> " .. table.concat(results, ", ") or "") .. "\n\n"
+               .. table.concat(doc, "\n"),
+         }
+      end
+      if not line:find("^%-%-%-") then doc, results = {}, {} end
+   end
+   return list
+end
+
 local function merge(all)
    local texts, order = {}, {}
+   for _, entry in ipairs(binding_functions(all.types)) do
+      if not texts[entry.path] then
+         texts[entry.path] = {}
+         order[#order + 1] = entry.path
+      end
+      table.insert(texts[entry.path], entry.text)
+   end
    for _, op in ipairs(visible(all)) do
       for _, name in ipairs(paths_of(op)) do
          if not texts[name] then
@@ -82,7 +112,7 @@ end
 --- manual.lua: {["torch.add"] = text, ...}.
 function M.manual(all)
    local order, texts = merge(all)
-   local out = {"-- Generated from src/ops; not to be edited.", "return {"}
+   local out = {"-- Generated from src/ops and src/lua/types.lua; not to be edited.", "return {"}
    for _, name in ipairs(order) do
       out[#out + 1] = ("   [%q] = %q,"):format(name, table.concat(texts[name], "\n\n"))
    end
@@ -93,7 +123,7 @@ end
 --- manual.md: the same for readers.
 function M.markdown(all)
    local order, texts = merge(all)
-   local out = {("# Operators\n\n%d names. Generated from src/ops. Dimensions and positions count from 1, negative "
+   local out = {("# Manual\n\n%d names. Generated from src/ops and src/lua/types.lua. Dimensions and positions count from 1, negative "
                  .. "ones from the end; a list of tensors is a Lua table; what stands in braces goes into a trailing "
                  .. "table.\n"):format(#order)}
    for _, name in ipairs(order) do
@@ -162,7 +192,10 @@ function M.types(all)
       end
       if op.method then annotate(op, "Tensor", ":", op.lua, true, out) end
    end
-   out[#out + 1] = "return torch\n"
+   for _, name in ipairs {"autograd", "cuda", "io"} do
+      if not modules[name] then out[#out + 1] = ("torch.%s = torch.%s or {}\n"):format(name, name) end
+   end
+   out[#out + 1] = all.types .. "\nreturn torch\n"
    return table.concat(out, "\n")
 end
 

@@ -35,6 +35,7 @@ end
 
 local function main(out)
    local all = load.load(families(here .. "/../ops"))
+   all.types = read(here .. "/../lua/types.lua")
    os.execute(("mkdir -p '%s' '%s/types'"):format(out, out))
    write(out .. "/ops.h", ops.header(all))
    write(out .. "/kernels.h", ops.kernels(all))

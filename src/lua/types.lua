@@ -1,0 +1,351 @@
+-- types.lua - what the binding offers beside the operators, as annotations for editors that know
+-- LuaLS. The generator takes the manual's text on these functions from here. Not run.
+
+-- Tensors ---------------------------------------------------------------------------------------
+
+---A new tensor from a number, a boolean or tables of them, nested to any depth; from a tensor: a
+---copy without history. int64 for integers, the default dtype (float32) for numbers with a point,
+---bool for booleans, unless dtype is given. A ragged table is an error that says where.
+---@param data number|boolean|table|torch.Tensor
+---@param options? {dtype?: string, device?: string, requires_grad?: boolean}
+---@return torch.Tensor
+function torch.tensor(data, options) end
+
+---The same as torch.tensor, but a tensor that already has the dtype and device is returned itself.
+---@param data number|boolean|table|torch.Tensor
+---@param options? {dtype?: string, device?: string}
+---@return torch.Tensor
+function torch.as_tensor(data, options) end
+
+---torch.tensor with x's dtype and device unless others are given.
+---@param data number|boolean|table|torch.Tensor
+---@param options? {dtype?: string, device?: string, requires_grad?: boolean}
+---@return torch.Tensor
+function Tensor:new_tensor(data, options) end
+
+---Whether a value is a tensor.
+---@param value any
+---@return boolean
+function torch.is_tensor(value) end
+
+---The number of elements.
+---@param self torch.Tensor
+---@return integer
+function torch.numel(self) end
+
+---The number of elements.
+---@return integer
+function Tensor:numel() end
+
+---The same as numel.
+---@return integer
+function Tensor:nelement() end
+
+---The number of dimensions.
+---@return integer
+function Tensor:dim() end
+
+---The same as dim.
+---@return integer
+function Tensor:ndimension() end
+
+---The sizes as a table, or the size of one dimension.
+---@param dim? integer
+---@return integer|integer[]
+function Tensor:size(dim) end
+
+---The strides, in elements, as a table, or that of one dimension.
+---@param dim? integer
+---@return integer|integer[]
+function Tensor:stride(dim) end
+
+---Where the first element lies in the storage, in elements from 0.
+---@return integer
+function Tensor:storage_offset() end
+
+---The bytes of one element.
+---@return integer
+function Tensor:element_size() end
+
+---The address of the first element, as a number; for debugging and for other libraries in C.
+---@return integer
+function Tensor:data_ptr() end
+
+---Whether the elements lie in memory in row-major order, without gaps.
+---@return boolean
+function Tensor:is_contiguous() end
+
+---Whether the dtype is float32, float64, float16 or bfloat16.
+---@return boolean
+function Tensor:is_floating_point() end
+
+---Whether the dtype is float32, float64, float16 or bfloat16.
+---@param self torch.Tensor
+---@return boolean
+function torch.is_floating_point(self) end
+
+---The only element, as a number or a boolean; an error if there is not exactly one.
+---@return number|boolean
+function Tensor:item() end
+
+---All elements as nested tables; a number or a boolean for a tensor of no dimensions.
+---@return number|boolean|table
+function Tensor:tolist() end
+
+---An iterator over the positions of the first dimension: for row in x:iter() do.
+---@return function
+function Tensor:iter() end
+
+---Replaces every element by what a function makes of it, in row-major order.
+---@param fn fun(element: number|boolean): number|boolean
+---@return torch.Tensor self
+function Tensor:apply_(fn) end
+
+---Replaces every element by what a function makes of it and of other's element in its place.
+---@param other torch.Tensor of a shape that broadcasts to self's
+---@param fn fun(element: number|boolean, other: number|boolean): number|boolean
+---@return torch.Tensor self
+function Tensor:map_(other, fn) end
+
+---Gives up the memory now, not when the collector comes by; using the tensor afterwards is an
+---error. `local x <close> = ...` does it at the end of the block.
+function Tensor:release() end
+
+-- Dtypes ----------------------------------------------------------------------------------------
+
+---The dtype of new tensors of floating-point numbers; "float32" unless it was set.
+---@return string
+function torch.get_default_dtype() end
+
+---Sets the dtype of new tensors of floating-point numbers, for the calling thread.
+---@param dtype string
+function torch.set_default_dtype(dtype) end
+
+---The limits of a floating-point dtype: bits, eps, max, min, tiny, smallest_normal, resolution.
+---@param dtype? string
+---@return table
+function torch.finfo(dtype) end
+
+---The limits of an integer dtype: bits, max, min.
+---@param dtype string
+---@return table
+function torch.iinfo(dtype) end
+
+---The dtype that two dtypes are promoted to.
+---@param a string
+---@param b string
+---@return string
+function torch.promote_types(a, b) end
+
+---Whether values of one dtype may be written into another: not from floating-point numbers to
+---integers, nor from numbers to bool.
+---@param from string
+---@param to string
+---@return boolean
+function torch.can_cast(from, to) end
+
+---The dtype of an operator's result for these operands, tensors or numbers.
+---@param a torch.Tensor|number
+---@param b torch.Tensor|number
+---@return string
+function torch.result_type(a, b) end
+
+---The shape that shapes broadcast to.
+---@param ... integer[]
+---@return integer[]
+function torch.broadcast_shapes(...) end
+
+-- Gradients -------------------------------------------------------------------------------------
+
+---Computes the gradients of x with respect to all leaves that require one, and adds them to their
+---grad. `gradient`, of x's shape, is needed unless x has one element. retain_graph keeps what was
+---saved, for another pass; create_graph records this pass, for second derivatives; inputs limits
+---it to some tensors.
+---@param options? {gradient?: torch.Tensor, retain_graph?: boolean, create_graph?: boolean, inputs?: torch.Tensor[]}
+function Tensor:backward(options) end
+
+---The backward pass from several tensors at once; see Tensor.backward.
+---@param tensors torch.Tensor|torch.Tensor[]
+---@param grad_tensors? torch.Tensor|torch.Tensor[]
+---@param options? {retain_graph?: boolean, create_graph?: boolean, inputs?: torch.Tensor[]}
+function torch.autograd.backward(tensors, grad_tensors, options) end
+
+---The gradients of outputs with respect to inputs, as several values (a table for a table of
+---inputs); no grad is changed. An input that has no part in outputs is an error, or nil with
+---allow_unused.
+---@param outputs torch.Tensor|torch.Tensor[]
+---@param inputs torch.Tensor|torch.Tensor[]
+---@param options? {grad_outputs?: torch.Tensor|torch.Tensor[], retain_graph?: boolean, create_graph?: boolean, allow_unused?: boolean}
+---@return torch.Tensor ...
+function torch.autograd.grad(outputs, inputs, options) end
+
+---Whether x's gradient is wanted from now on. Only for leaves of floating-point dtypes.
+---@param requires_grad? boolean true unless given
+---@return torch.Tensor self
+function Tensor:requires_grad_(requires_grad) end
+
+---Lets x, which is no leaf, keep its gradient in x.grad.
+function Tensor:retain_grad() end
+
+---Calls fn with x's gradient as soon as a backward pass has it; a tensor that it returns takes the
+---gradient's place. The handle's remove method takes the hook away.
+---@param fn fun(grad: torch.Tensor): torch.Tensor?
+---@return table handle
+function Tensor:register_hook(fn) end
+
+---Without recording: torch.no_grad(fn, ...) calls fn and returns its results;
+---local _ <close> = torch.no_grad() holds to the end of the block.
+---@param fn? function
+---@param ... any
+---@return any ...
+function torch.no_grad(fn, ...) end
+
+---With recording, inside torch.no_grad; forms as there.
+---@param fn? function
+---@param ... any
+---@return any ...
+function torch.enable_grad(fn, ...) end
+
+---With recording or without; forms as of torch.no_grad.
+---@param enabled boolean
+---@param fn? function
+---@param ... any
+---@return any ...
+function torch.set_grad_enabled(enabled, fn, ...) end
+
+---Like torch.no_grad, and results can never take part in recording: a little faster.
+---@param fn? function
+---@param ... any
+---@return any ...
+function torch.inference_mode(fn, ...) end
+
+---Whether operators are recorded now.
+---@return boolean
+function torch.is_grad_enabled() end
+
+---Whether torch.inference_mode holds.
+---@return boolean
+function torch.is_inference_mode_enabled() end
+
+---Anomaly mode: an error in a backward pass names the Lua line of the forward call, and NaN in a
+---gradient is an error. Forms as of torch.no_grad.
+---@param fn? function
+---@param ... any
+---@return any ...
+function torch.autograd.detect_anomaly(fn, ...) end
+
+---Turns anomaly mode on or off.
+---@param mode boolean
+function torch.autograd.set_detect_anomaly(mode) end
+
+---Whether anomaly mode is on.
+---@return boolean
+function torch.autograd.is_anomaly_enabled() end
+
+-- Random numbers --------------------------------------------------------------------------------
+
+---Starts the random numbers anew: the same seed gives the same numbers, on every device and for
+---any number of threads.
+---@param seed integer
+function torch.manual_seed(seed) end
+
+---Starts the random numbers anew from a seed that the system gives, and returns it.
+---@return integer
+function torch.seed() end
+
+---The seed that the random numbers began with.
+---@return integer
+function torch.initial_seed() end
+
+---The state of the random numbers, plain data for torch.set_rng_state.
+---@return {seed: integer, offset: integer}
+function torch.get_rng_state() end
+
+---Goes back to a state that torch.get_rng_state gave.
+---@param state table
+function torch.set_rng_state(state) end
+
+---A source of random numbers of its own, for the option `generator`; methods manual_seed, seed,
+---initial_seed, get_state, set_state.
+---@param device? string
+---@return torch.Generator
+function torch.Generator(device) end
+
+-- Threads and memory ----------------------------------------------------------------------------
+
+---How many threads an operator may use; holds for the whole process. Results do not depend on it.
+---@param threads integer
+function torch.set_num_threads(threads) end
+
+---How many threads an operator may use.
+---@return integer
+function torch.get_num_threads() end
+
+---Calls fn and frees every tensor that was made meanwhile, but for those it returns.
+---@param fn function
+---@param ... any
+---@return any ...
+function torch.scope(fn, ...) end
+
+---Bytes of tensor memory: used by the process, cached for reuse, live in this Lua state.
+---@return {used: integer, cached: integer, live: integer}
+function torch.memory_stats() end
+
+---Gives cached memory back to the system.
+function torch.memory_trim() end
+
+---Past so many bytes an allocation is an error; 0: no limit.
+---@param bytes integer
+function torch.set_memory_limit(bytes) end
+
+-- The library -----------------------------------------------------------------------------------
+
+---How tensors are printed: precision (digits), threshold (elements from which on the middle is
+---left out), edgeitems, linewidth, sci_mode.
+---@param options {precision?: integer, threshold?: integer, edgeitems?: integer, linewidth?: integer, sci_mode?: boolean, profile?: string}
+function torch.set_printoptions(options) end
+
+---What the library was built with and has found.
+---@return table
+function torch.config() end
+
+---Raises an error at the line of the user's that called the library; for modules in Lua.
+---@param message string
+function torch.raise(message) end
+
+---Whether there is a GPU that can be used.
+---@return boolean
+function torch.cuda.is_available() end
+
+---How many GPUs can be used.
+---@return integer
+function torch.cuda.device_count() end
+
+-- Files -----------------------------------------------------------------------------------------
+
+---Reads a tensor's elements from an open file; nil and a message at its end.
+---@param file file*
+---@param shape integer[]
+---@param dtype string
+---@return torch.Tensor?, string?
+function torch.io.read(file, shape, dtype) end
+
+---Writes a tensor's elements, row-major, to an open file; nil and a message if that fails.
+---@param file file*
+---@param tensor torch.Tensor
+---@return boolean?, string?
+function torch.io.write(file, tensor) end
+
+---Returns when all that was written to the file is on the disk.
+---@param file file*
+---@return boolean?, string?
+function torch.io.sync(file) end
+
+---Whether a person sees what is written to the file.
+---@param file file*
+---@return boolean
+function torch.io.is_terminal(file) end
+
+---Seconds since some moment in the past.
+---@return number
+function torch.io.clock() end
