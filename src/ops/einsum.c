@@ -332,12 +332,3 @@ tl_Tensor *tlo_einsum(const char *equation, tl_Tensors operands) {
   tli_free(p.operands, bytes);
   return result;
 }
-
-tl_Tensor *tlo_einsum_each(const char *equation, tl_Tensor *operand1, tl_Tensor *operand2,
-                           tl_Tensor *operand3, tl_Tensor *operand4) {
-  tl_Tensor *given[4] = {operand1, operand2, operand3, operand4}, *list[4];
-  int64_t n = 0;
-  for (int i = 0; i < 4; i++)
-    if (given[i]) list[n++] = given[i];
-  return tlo_einsum(equation, (tl_Tensors){n, list});
-}

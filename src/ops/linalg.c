@@ -626,6 +626,14 @@ tl_Tensor *tlo_multi_dot(tl_Tensors tensors) {
   return tli_chain_end(&c, result);
 }
 
+tl_Tensor *tlo_chain_matmul(tl_Tensors matrices) {
+  for (int64_t i = 0; i < matrices.n; i++)
+    if (matrices.v[i]->ndim != 2)
+      return tli_fail_null(TL_ESHAPE, "chain_matmul: expected matrices, got shape %s",
+                           tli_sizes_str(matrices.v[i]));
+  return matrices.n == 1 ? tli_retain(matrices.v[0]) : tlo_multi_dot(matrices);
+}
+
 /* ---- norms and what follows from singular values ---- */
 
 tl_Tensor *tlo_vector_norm(tl_Tensor *x, tl_Scalar ord, tl_Ints dim, bool keepdim, tl_DType dtype) {

@@ -59,20 +59,18 @@ op {"vecdot(Tensor x, Tensor y, *, dim dim=-1) -> Tensor", module = "linalg", me
 op {"diagonal.linalg(Tensor A, *, int offset=0, dim dim1=-2, dim dim2=-1) -> Tensor", module = "linalg",
     doc = "torch.diagonal of the last two dimensions, unless others are given.", method = false,
     composite = true, out = false, examples = {"T(2, 3, 4)", "T(2, 3, 4), {offset = 1, dim1 = 1}"}}
-op {"chain_matmul(Tensor[] matrices) -> Tensor", doc = "The product of several matrices in the cheapest order.",
-    expr = "multi_dot(matrices)", examples = {"{T(2, 3), T(3, 4), T(4, 1)}"}}
+op {"chain_matmul(Tensor[] matrices...) -> Tensor", doc = "The product of several matrices in the cheapest order.",
+    composite = true, examples = {"{T(2, 3), T(3, 4), T(4, 1)}", "T(2, 3), T(3, 4)"}}
 
 -- Sums of products over named or listed dimensions -------------------------------------------------
 
 local equation = [[Sums of products after an equation such as "ij,jk->ik": a letter for each dimension of each
     operand, and those of the result. Letters that the result lacks are summed over; without "->" the result has
-    the letters that occur once, in alphabetical order. "..." stands for dimensions that are broadcast. Up to
-    four operands may also be given one by one.]]
-op {"einsum(string equation, Tensor[] operands) -> Tensor", doc = equation, composite = true, out = false,
+    the letters that occur once, in alphabetical order. "..." stands for dimensions that are broadcast.]]
+op {"einsum(string equation, Tensor[] operands...) -> Tensor", doc = equation, composite = true, out = false,
     examples = {"'ij,jk->ik', {T(2, 3), T(3, 4)}", "'ii', {T(3, 3)}", "'bij,bjk->bik', {T(2, 2, 3), T(2, 3, 2)}",
-                "'...ij->...ji', {T(2, 3, 4)}", "'i,j', {T(2), T(3)}", "'ij,j,k->ik', {T(2, 3), T(3), T(2)}"}}
-op {"einsum.each(string equation, Tensor operand1, Tensor operand2=nil, Tensor operand3=nil, Tensor operand4=nil) "
-    .. "-> Tensor", doc = "The same.", composite = true, out = false, examples = {"'ij,kj->ik', T(2, 3), T(4, 3)"}}
+                "'...ij->...ji', {T(2, 3, 4)}", "'i,j', {T(2), T(3)}", "'ij,j,k->ik', {T(2, 3), T(3), T(2)}",
+                "'ij,kj->ik', T(2, 3), T(4, 3)"}}
 op {"tensordot(Tensor self, Tensor other, int dims=2) -> Tensor",
     doc = "Sums of products over the last `dims` dimensions of self and the first ones of other.",
     composite = true, out = false, examples = {"T(2, 3, 4), T(3, 4, 2)", "T(2, 3), T(3, 2), 1", "T(2), T(3), 0"}}
