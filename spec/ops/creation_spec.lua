@@ -222,6 +222,13 @@ describe("resize_", function()
       assert.close({0, 1}, x, 0)
    end)
 
+   it("leaves a tensor of that shape as it is", function()
+      local x = torch.arange(6):view(2, 3):t()
+      assert.same({1, 3}, x:resize_(3, 2):stride())
+      assert.close({{0, 3}, {1, 4}, {2, 5}}, x:resize_as_(torch.ones(3, 2)), 0)
+      assert.same({2, 1}, x:resize_(2, 2):stride())
+   end)
+
    it("does not disturb a graph that saved the tensor", function()
       local w = torch.tensor({2.0}, {requires_grad = true})
       local x = torch.full({1}, 3.0)

@@ -115,17 +115,17 @@ static bool check_channels(const char *op, const tl_Tensor *input, const tl_Tens
   int64_t channels = input->sizes[input->ndim - n - 1];
   if (o->groups < 1)
     return tli_fail(TL_EARG, "%s: groups: expected at least 1, got %" PRId64, op, o->groups);
+  if (weight->sizes[0] % o->groups != 0 || weight->sizes[0] == 0)
+    return tli_fail(TL_ESHAPE,
+                    "%s: weight: expected a first dimension that is a multiple of "
+                    "groups %" PRId64 ", got %s",
+                    op, o->groups, tli_sizes_str(weight));
   int64_t wanted = o->transposed ? weight->sizes[0] : weight->sizes[1] * o->groups;
   if (channels != wanted)
     return tli_fail(TL_ESHAPE,
                     "%s: input: expected %" PRId64 " channels for weight %s and groups %" PRId64
                     ", got %s",
                     op, wanted, tli_sizes_str(weight), o->groups, tli_sizes_str(input));
-  if (weight->sizes[0] % o->groups != 0 || weight->sizes[0] == 0)
-    return tli_fail(TL_ESHAPE,
-                    "%s: weight: expected a first dimension that is a multiple of "
-                    "groups %" PRId64 ", got %s",
-                    op, o->groups, tli_sizes_str(weight));
   for (int d = 2; d < n + 2; d++)
     if (weight->sizes[d] < 1)
       return tli_fail(TL_ESHAPE, "%s: weight: expected a kernel of at least 1 element, got %s", op,

@@ -189,6 +189,9 @@ bool tli_op_resize_(tl_Tensor *self, tl_Ints size) {
   if (__builtin_add_overflow(self->offset * element, numel * element, &bytes))
     return tli_fail(TL_EARG, "resize_: sizes %s: expected less than 2^63 bytes in all",
                     tli_shape_str((int)size.n, size.v));
+  bool same = size.n == self->ndim;
+  for (int d = 0; same && d < self->ndim; d++) same = size.v[d] == self->sizes[d];
+  if (same) return true; /* in its own order of memory */
   if (bytes > self->storage->bytes) TL_TRY(grow(self, bytes));
   tli_set_geometry(self, (int)size.n, size.v, NULL);
   return true;

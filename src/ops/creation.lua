@@ -67,8 +67,8 @@ op {"copy_(Tensor self, Tensor src) -> self",
     doc = "Copies src, broadcast to self's shape and converted to its dtype, into self.", func = false,
     grad = {self = "zeros_like(grad)", src = "grad"}, examples = {"T(3), T(3)", "T(2, 3), T(3)"}}
 op {"resize_(Tensor self, int[] size...) -> self",
-    doc = [[Gives self another shape, row-major; the storage grows if it must, with undefined new
-    contents. Not for tensors that require a gradient.]],
+    doc = [[Gives self another shape, row-major, or leaves it as it is if it has that shape; the storage grows if it
+    must, with undefined new contents. Not for tensors that require a gradient.]],
     func = false, nondiff = "it changes the storage"}
 
 op {"clone(Tensor self) -> Tensor", doc = "A copy with memory of its own; gradients pass through.",

@@ -106,7 +106,7 @@ bool tlo_gradient(tl_Tensor *self, tl_Floats spacing, tl_Ints dim, int64_t edge_
   *out = (tl_Tensors){0, NULL};
   int dims[TL_MAX_DIMS], n = read_dims(self, dim, edge_order, dims);
   TL_TRY(n >= 0);
-  bool one = spacing.v == NULL || spacing.n == 1; /* for all */
+  bool one = spacing.v == NULL || spacing.n == 1; /* for all dimensions */
   TL_TRY(one || check_count(spacing.n, n));
   tl_Tensor *f = tli_floating(self);
   tl_Tensors list = tli_tensors_new(n);

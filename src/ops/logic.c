@@ -144,6 +144,10 @@ bool tlo_is_same_size(tl_Tensor *self, tl_Tensor *other, bool *out) {
   return true;
 }
 
+tl_Tensor *tlo_isreal(tl_Tensor *self) {
+  return tlo_full_like(self, tli_bool(true), TL_BOOL, TLI_NODEVICE);
+}
+
 bool tlo_is_nonzero(tl_Tensor *self, bool *out) {
   if (self->numel == 1) return tli_truth(self, out);
   return tli_fail(TL_ESHAPE, "is_nonzero: self: expected one element, got shape %s",

@@ -386,6 +386,8 @@ predicate("isfinite", "Whether an element is neither infinite nor NaN.")
 predicate("isposinf", "Whether an element is +infinity.")
 predicate("isneginf", "Whether an element is -infinity.")
 predicate("signbit", "Whether the sign bit is set; true for -0.0.")
+op {"isreal(Tensor self) -> Tensor", doc = "True everywhere: there are real numbers, and NaN, only.",
+    composite = true, out = false, nondiff = "a bool result", examples = {"T(3)"}}
 op {"isclose(Tensor self, Tensor other, float rtol=1e-05, float atol=1e-08, bool equal_nan=false) -> Tensor",
     doc = "Whether |self - other| <= atol + rtol * |other|, elementwise; equal infinities are close.",
     composite = true, nondiff = "a bool result", examples = {"T(3), T(3)"}}
