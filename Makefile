@@ -102,7 +102,7 @@ CPU_SRC := $(sort $(wildcard kernels/cpu/*.c))
 ISA_SRC := $(sort $(wildcard kernels/cpu/isa/*.c))
 LUA_SRC := $(sort $(wildcard lua/tlua/*.lua lua/tlua/*/*.lua lua/tlua/*/*/*.lua))
 SCHEMAS := $(sort $(wildcard src/ops/*.lua))
-GENERATOR := $(sort $(wildcard src/gen/*.lua)) src/lua/types.lua
+GENERATOR := $(sort $(wildcard src/gen/*.lua src/lua/*.lua))
 
 FAMILIES := $(basename $(notdir $(SCHEMAS)))
 GEN_SRC := $(foreach f,$(FAMILIES),$(GEN)/ops_$f.c $(GEN)/bind_$f.c)

@@ -123,9 +123,9 @@ end
 --- manual.md: the same for readers.
 function M.markdown(all)
    local order, texts = merge(all)
-   local out = {("# Manual\n\n%d names. Generated from src/ops and src/lua/types.lua. Dimensions and positions count from 1, negative "
-                 .. "ones from the end; a list of tensors is a Lua table; what stands in braces goes into a trailing "
-                 .. "table.\n"):format(#order)}
+   local out = {("# Manual\n\n%d names. Generated from src/ops and src/lua/types.lua. Dimensions and "
+                 .. "positions count from 1, negative ones from the end; a list of tensors is a Lua table; what "
+                 .. "stands in braces goes into a trailing table.\n"):format(#order)}
    for _, name in ipairs(order) do
       out[#out + 1] = ("## %s\n"):format(name)
       for _, text in ipairs(texts[name]) do
