@@ -239,6 +239,25 @@ describe("torch.linalg", function()
       end
    end)
 
+   it("the forms with info say which matrix is at fault, and raise errors if asked to", function()
+      local batch = torch.stack {torch.eye(2), torch.tensor {{1.0, 2}, {2, 4}}, torch.tensor {{1.0, 2}, {2, 1}}}
+      local _, not_positive = linalg.cholesky_ex(batch)
+      assert.close(torch.tensor({0, 2, 2}, {dtype = "int32"}), not_positive, 0)
+      local inverse, info = linalg.inv_ex(batch)
+      assert.close(torch.tensor({0, 2, 0}, {dtype = "int32"}), info, 0)
+      assert.close(torch.tensor {{-1.0, 2}, {2, -1}} / 3, inverse[3], 1e-6)
+      local x = linalg.solve_ex(batch[3], torch.tensor {3.0, 3})
+      assert.close({1.0, 1}, x, 1e-6)
+      local lu = table.pack(linalg.lu_factor_ex(batch))
+      assert.close(info, lu[3], 0)
+      for _, name in ipairs {"cholesky_ex", "inv_ex", "lu_factor_ex"} do
+         assert.raises("linalg." .. name, "matrix 2", function() linalg[name](batch, {check_errors = true}) end)
+      end
+      assert.raises("linalg.solve_ex", "singular", function()
+         linalg.solve_ex(batch[2], torch.ones(2), {check_errors = true})
+      end)
+   end)
+
    it("multi_dot multiplies in the cheapest order and gives the same", function()
       local a, b, c = random(2, 30), random(30, 3), random(3, 20)
       assert.close(a:matmul(b):matmul(c), linalg.multi_dot({a, b, c}), 1e-12)
@@ -289,7 +308,9 @@ describe("torch itself and methods", function()
    it("say that a logarithm is none, and what is singular", function()
       local negative = torch.tensor {{0.0, 1}, {1, 0}}:logdet():item()
       assert.is_true(negative ~= negative)
-      assert.equal(-math.huge, torch.zeros(2, 2):logdet():item())
+      local zeros = leaf(torch.zeros(2, 2))
+      assert.equal(-math.huge, zeros:logdet():item())
+      assert.is_false(torch.autograd.grad(zeros:logdet(), {zeros}):isfinite():any():item())
       assert.raises("cholesky_inverse", "singular", function() torch.zeros(2, 2):cholesky_inverse() end)
    end)
 

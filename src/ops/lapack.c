@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "core/lapack.h"
-#include "ops/common.h"
+#include "ops/lapack.h"
 
 /* A batch of matrices: the last two dimensions of a tensor. */
 typedef struct Batch {
@@ -93,103 +93,114 @@ static bool infos_new(Infos *i, int64_t n) {
 
 static void infos_free(Infos *i) { tli_free(i->v, (size_t)(i->n ? i->n : 1) * sizeof(int)); }
 
-/* Fails when a matrix's info says so; names the matrix in a batch. */
-static bool infos_fine(const Infos *i, const char *op, const char *what) {
-  for (int64_t b = 0; b < i->n; b++) {
-    if (i->v[b] == 0) continue; /* negative: LAPACK itself has found NaN */
-    if (i->n > 1) return tli_fail(TL_EARG, "%s: matrix " TLI_POS " of the batch %s", op, b, what);
+static bool fine(const int *info, int64_t n, const char *op, const char *what) {
+  for (int64_t b = 0; b < n; b++) {
+    if (info[b] == 0) continue; /* negative: LAPACK itself has found NaN */
+    if (n > 1) return tli_fail(TL_EARG, "%s: matrix " TLI_POS " of the batch %s", op, b, what);
     return tli_fail(TL_EARG, "%s: the matrix %s", op, what);
   }
   return true;
 }
 
+static bool infos_fine(const Infos *i, const char *op, const char *what) {
+  return fine(i->v, i->n, op, what);
+}
+
+/* One for each matrix, 0 to begin with. */
+static tl_Tensor *new_info(const tl_Tensor *A, const Batch *b) {
+  tl_Tensor *info = tli_empty(TL_I32, tli_device(A), b->nbatch, A->sizes);
+  if (info && !tli_fill(info, tli_int(0))) tli_release(info), info = NULL;
+  return info;
+}
+
+bool tli_info_fine(const tl_Tensor *info, const char *op, const char *what) {
+  return fine(tli_data(info), info->numel, op, what);
+}
+
+bool tli_info_check(tl_Tensor **out, int n, const char *op, const char *what) {
+  if (tli_info_fine(out[n - 1], op, what)) return true;
+  tli_release_results(out, n);
+  return false;
+}
+
 /* ---- Cholesky ---- */
 
-tl_Tensor *tli_op_linalg_cholesky(tl_Tensor *self) {
+bool tli_op_cholesky_info(tl_Tensor *A, tl_Tensor **out) {
   const char *op = "linalg.cholesky";
   Batch b;
-  const tlk_Lapack *lib = lapack(op, self);
-  if (lib == NULL || !matrices(op, self, true, &b)) return NULL;
-  Infos info;
-  tl_Tensor *a = columns(self);
-  if (a == NULL) return NULL;
-  bool ok = infos_new(&info, b.count);
-  if (ok) {
-    ok = b.count == 0 || lib->potrf((tl_DType)a->dtype, b.count, b.n, tli_data(a), info.v);
-    ok = ok && infos_fine(&info, op, "is not positive definite");
-    infos_free(&info);
-  }
-  if (!ok) return tli_release(a), NULL;
+  const tlk_Lapack *lib = lapack(op, A);
+  if (lib == NULL || !matrices(op, A, true, &b)) return false;
+  tl_Tensor *a = columns(A);
+  out[1] = a ? new_info(A, &b) : NULL;
+  bool ok = out[1] && (b.count == 0 || b.n == 0 ||
+                       lib->potrf((tl_DType)a->dtype, b.count, b.n, tli_data(a), tli_data(out[1])));
   a = rows(a);
-  tl_Tensor *lower = a ? tli_op_tril(a, 0) : NULL;
+  out[0] = ok && a ? tli_op_tril(a, 0) : NULL;
   tli_release(a);
-  return lower;
+  if (out[0]) return true;
+  tli_release_results(out, 2);
+  return false;
 }
 
 /* ---- LU and what is solved by it ---- */
 
-/* The factors (column-major) and pivots of self; singular[0] tells whether a
-** matrix was singular. */
-static bool factor(const char *op, tl_Tensor *self, const Batch *b, tl_Tensor **lu,
-                   tl_Tensor **pivots, Infos *info) {
+/* The factors (column-major), pivots and info of self. */
+static bool factor(const char *op, tl_Tensor *self, const Batch *b, tl_Tensor **out) {
   const tlk_Lapack *lib = lapack(op, self);
-  if (lib == NULL || !infos_new(info, b->count)) return false;
-  *lu = columns(self);
-  *pivots = *lu ? batch_empty(self, b, TL_I32, 1, b->k, 0) : NULL;
-  bool ok = *pivots != NULL;
-  ok = ok && (b->count == 0 || b->k == 0 ||
-              lib->getrf((tl_DType)self->dtype, b->count, b->m, b->n, tli_data(*lu),
-                         (int *)tli_data(*pivots), info->v));
-  if (b->k == 0)
-    for (int64_t i = 0; i < b->count; i++) info->v[i] = 0;
-  if (ok) return true;
-  tli_release(*lu);
-  tli_release(*pivots);
-  *lu = *pivots = NULL;
-  infos_free(info);
-  return false;
-}
-
-bool tli_op_lu_factor(tl_Tensor *A, bool pivot, tl_Tensor **out) {
-  if (!pivot)
-    return tli_fail(TL_EARG, "linalg.lu_factor: pivot: expected true: there is no factorization "
-                             "without pivoting");
-  Batch b;
-  Infos info;
-  TL_TRY(matrices("linalg.lu_factor", A, false, &b));
-  tl_Tensor *lu, *pivots;
-  TL_TRY(factor("linalg.lu_factor", A, &b, &lu, &pivots, &info));
-  infos_free(&info);
-  out[0] = rows(lu);
-  out[1] = pivots;
-  if (out[0]) return true;
-  tli_release(pivots);
-  out[1] = NULL;
-  return false;
-}
-
-/* x (column-major) with A x = what x holds. */
-static bool solve_columns(const char *op, tl_Tensor *A, const Batch *b, tl_Tensor *x, int nrhs) {
-  tl_Tensor *lu, *pivots;
-  Infos info;
-  TL_TRY(factor(op, A, b, &lu, &pivots, &info));
-  bool ok = infos_fine(&info, op, "is singular");
-  ok = ok && (b->count == 0 || b->n == 0 || nrhs == 0 ||
-              lapack(op, A)->getrs((tl_DType)A->dtype, b->count, b->n, nrhs, tli_data(lu),
-                                   (const int *)tli_data(pivots), tli_data(x)));
-  infos_free(&info);
-  tli_release(lu);
-  tli_release(pivots);
+  for (int i = 0; i < 3; i++) out[i] = NULL;
+  if (lib == NULL) return false;
+  out[0] = columns(self);
+  out[1] = out[0] ? batch_empty(self, b, TL_I32, 1, b->k, 0) : NULL;
+  out[2] = out[1] ? new_info(self, b) : NULL;
+  bool ok = out[2] && (b->count == 0 || b->k == 0 ||
+                       lib->getrf((tl_DType)self->dtype, b->count, b->m, b->n, tli_data(out[0]),
+                                  tli_data(out[1]), tli_data(out[2])));
+  if (!ok) tli_release_results(out, 3);
   return ok;
 }
 
-tl_Tensor *tli_op_solve_square(tl_Tensor *A, tl_Tensor *B) {
+bool tli_op_lu_factor_info(tl_Tensor *A, bool pivot, tl_Tensor **out) {
+  const char *op = "linalg.lu_factor";
   Batch b;
-  TL_TRY_NULL(matrices("linalg.solve", A, true, &b));
+  if (!pivot)
+    return tli_fail(TL_EARG, "%s: pivot: expected true: there is no factorization without pivoting",
+                    op);
+  TL_TRY(matrices(op, A, false, &b) && factor(op, A, &b, out));
+  out[0] = rows(out[0]);
+  if (out[0]) return true;
+  tli_release_results(out, 3);
+  return false;
+}
+
+/* x (column-major) becomes the solution of A x = what x holds; of singular
+** matrices it is NaN or infinite. */
+static bool solve_columns(const char *op, tl_Tensor *A, const Batch *b, tl_Tensor *x, int nrhs,
+                          tl_Tensor **info) {
+  tl_Tensor *lu[3];
+  TL_TRY(factor(op, A, b, lu));
+  bool ok = b->count == 0 || b->n == 0 || nrhs == 0 ||
+            lapack(op, A)->getrs((tl_DType)A->dtype, b->count, b->n, nrhs, tli_data(lu[0]),
+                                 (const int *)tli_data(lu[1]), tli_data(x));
+  *info = ok ? tli_retain(lu[2]) : NULL;
+  tli_release_results(lu, 3);
+  return ok;
+}
+
+/* Both results, or neither. Steals x. */
+static bool solved(bool ok, tl_Tensor *x, tl_Tensor **out) {
+  out[0] = rows(x);
+  if (ok && out[0]) return true;
+  tli_release_results(out, 2);
+  return false;
+}
+
+bool tli_op_solve_info(tl_Tensor *A, tl_Tensor *B, tl_Tensor **out) {
+  const char *op = "linalg.solve";
+  Batch b;
+  TL_TRY(matrices(op, A, true, &b));
   tl_Tensor *x = columns(B);
-  if (x && !solve_columns("linalg.solve", A, &b, x, (int)B->sizes[B->ndim - 1]))
-    tli_release(x), x = NULL;
-  return rows(x);
+  bool ok = x && solve_columns(op, A, &b, x, (int)B->sizes[B->ndim - 1], &out[1]);
+  return solved(ok, x, out);
 }
 
 static void set_identity(tl_Tensor *t, const Batch *b) {
@@ -203,15 +214,15 @@ static void set_identity(tl_Tensor *t, const Batch *b) {
     }
 }
 
-tl_Tensor *tli_op_inv(tl_Tensor *A) {
+bool tli_op_inv_info(tl_Tensor *A, tl_Tensor **out) {
+  const char *op = "linalg.inv";
   Batch b;
-  TL_TRY_NULL(matrices("linalg.inv", A, true, &b));
+  TL_TRY(matrices(op, A, true, &b));
   tl_Tensor *x = tli_empty((tl_DType)A->dtype, tli_device(A), A->ndim, A->sizes);
-  if (x && !tli_fill(x, tli_int(0))) tli_release(x), x = NULL;
-  if (x == NULL) return NULL;
-  set_identity(x, &b);
-  if (!solve_columns("linalg.inv", A, &b, x, b.n)) tli_release(x), x = NULL;
-  return rows(x);
+  bool ok = x && tli_fill(x, tli_int(0));
+  if (ok) set_identity(x, &b);
+  ok = ok && solve_columns(op, A, &b, x, b.n, &out[1]);
+  return solved(ok, x, out);
 }
 
 /* Sign and logarithm of |det| from the factors of one matrix. */
@@ -239,22 +250,18 @@ static void store_number(tl_Tensor *t, int64_t i, double value) {
 
 static bool log_dets(const char *op, tl_Tensor *A, tl_Tensor **out) {
   Batch b;
-  Infos info;
-  tl_Tensor *lu, *pivots;
-  TL_TRY(matrices(op, A, true, &b));
-  TL_TRY(factor(op, A, &b, &lu, &pivots, &info));
-  infos_free(&info);
+  tl_Tensor *lu[3];
+  TL_TRY(matrices(op, A, true, &b) && factor(op, A, &b, lu));
   out[0] = tli_empty((tl_DType)A->dtype, tli_device(A), b.nbatch, A->sizes);
   out[1] = tli_empty((tl_DType)A->dtype, tli_device(A), b.nbatch, A->sizes);
   bool ok = out[0] && out[1];
   for (int64_t i = 0; ok && i < b.count; i++) {
     double sign, log_abs;
-    log_det(lu, (const int *)tli_data(pivots) + i * b.n, b.n, i * b.n * b.n, &sign, &log_abs);
+    log_det(lu[0], (const int *)tli_data(lu[1]) + i * b.n, b.n, i * b.n * b.n, &sign, &log_abs);
     store_number(out[0], i, sign);
     store_number(out[1], i, log_abs);
   }
-  tli_release(lu);
-  tli_release(pivots);
+  tli_release_results(lu, 3);
   if (!ok) tli_release_results(out, 2);
   return ok;
 }

@@ -11,9 +11,9 @@ local function linalg(entry)
 end
 
 
-linalg {"linalg_cholesky(Tensor self) -> Tensor",
+linalg {"cholesky_info(Tensor A) -> (Tensor L, Tensor info)",
     name = "cholesky", node = "LinalgCholeskyEx", internal = true,
-    grad = {self = "cholesky_backward(grad, result)"}}
+    grad = {A = "cholesky_backward(grad_L, L)"}}
 linalg {"cholesky_backward(Tensor grad, Tensor L) -> Tensor", internal = true, composite = true}
 linalg {"cholesky(Tensor A, *, bool upper=false) -> Tensor",
     doc = "L with A = L L^T for symmetric positive definite A (..., n, n), of which the lower triangle is read; with "
@@ -28,10 +28,11 @@ linalg {"cholesky_solved(Tensor B, Tensor L_, bool upper) -> Tensor",
     grad = {["B, L_"] = "cholesky_solve_backward(grad, L_, result, upper)"}}
 linalg {"cholesky_solve_backward(Tensor grad, Tensor L_, Tensor X, bool upper) -> (Tensor gB, Tensor gL)",
     internal = true, composite = true}
-linalg {"inv(Tensor A) -> Tensor", node = "LinalgInvEx",
-    doc = "The inverse of square matrices; an error if one is singular.",
-    grad = {A = "neg(matmul(matmul(transpose(result, -2, -1), grad), transpose(result, -2, -1)))"},
+linalg {"inv(Tensor A) -> Tensor",
+    doc = "The inverse of square matrices; an error if one is singular.", composite = true,
     examples = {"SPD(3)", "SPD(2, 3)"}}
+linalg {"inv_info(Tensor A) -> (Tensor inverse, Tensor info)", name = "inv", node = "LinalgInvEx", internal = true,
+    grad = {A = "neg(matmul(matmul(transpose(inverse, -2, -1), grad_inverse), transpose(inverse, -2, -1)))"}}
 linalg {"slogdet(Tensor A) -> (Tensor sign, Tensor logabsdet)", node = "LinalgSlogdet",
     doc = "Sign and natural logarithm of the absolute value of the determinant; 0 and -inf for singular matrices.",
     grad = {A = "slogdet_backward(grad_logabsdet, A)"}, nograd = {sign = true}, examples = {"SPD(3)", "SPD(2, 3)"}}
@@ -43,10 +44,11 @@ linalg {"solve(Tensor A, Tensor B, *, bool left=true) -> Tensor",
     doc = [[X with A X = B (or X A = B if left is false) for square A (..., n, n) and B (..., n, k) or, a batch of
     vectors, (..., n). An error if A is singular.]],
     composite = true, examples = {"SPD(3), T(3, 2)", "SPD(2, 3), T(2, 3, 1)", "SPD(3), T(3)"}}
-linalg {"solve_square(Tensor A, Tensor B) -> Tensor",
+linalg {"solve_square(Tensor A, Tensor B) -> Tensor", name = "solve", internal = true, composite = true}
+linalg {"solve_info(Tensor A, Tensor B) -> (Tensor solution, Tensor info)",
     name = "solve", node = "LinalgSolveEx", internal = true,
-    grad = {A = "neg(matmul(solve_square(transpose(A, -2, -1), grad), transpose(result, -2, -1)))",
-            B = "solve_square(transpose(A, -2, -1), grad)"}}
+    grad = {A = "neg(matmul(solve_square(transpose(A, -2, -1), grad_solution), transpose(solution, -2, -1)))",
+            B = "solve_square(transpose(A, -2, -1), grad_solution)"}}
 linalg {"solve_triangular(Tensor A, Tensor B, *, bool upper, bool left=true, bool unitriangular=false) -> Tensor",
     doc = [[X with A X = B (or X A = B if left is false) for triangular A (..., n, n), of which only the triangle
     `upper` says is read; with unitriangular its diagonal is taken as ones.]],
@@ -61,10 +63,13 @@ linalg {"triangular_other(Tensor grad, Tensor A, bool upper, bool transpose, boo
     composite = true}
 linalg {"triangular_backward(Tensor grad, Tensor A, Tensor X, bool upper, bool transpose, bool unit) -> Tensor",
     internal = true, composite = true}
-linalg {"lu_factor(Tensor A, *, bool pivot=true) -> (Tensor LU, Tensor pivots)", node = "LinalgLuFactorEx",
+linalg {"lu_factor(Tensor A, *, bool pivot=true) -> (Tensor LU, Tensor pivots)",
     doc = [[The LU factorization with partial pivoting, L (unit diagonal) and U in one tensor (..., m, n), and
     LAPACK's pivots (..., min(m, n)), int32, which count from 1. There is none without pivoting.]],
-    grad = {A = "lu_factor_backward(grad_LU, LU, pivots)"}, examples = {"SPD(3)", "SPD(2, 3)", "T(3, 4)", "T(4, 3)"}}
+    composite = true, examples = {"SPD(3)", "SPD(2, 3)", "T(3, 4)", "T(4, 3)"}}
+linalg {"lu_factor_info(Tensor A, bool pivot) -> (Tensor LU, Tensor pivots, Tensor info)",
+    name = "lu_factor", node = "LinalgLuFactorEx", internal = true,
+    grad = {A = "lu_factor_backward(grad_LU, LU, pivots)"}}
 linalg {"lu_factor_backward(Tensor grad, Tensor LU, Tensor pivots) -> Tensor", internal = true, composite = true}
 linalg {"lu(Tensor A, *, bool pivot=true) -> (Tensor P, Tensor L, Tensor U)",
     doc = "P, L, U with A = P L U: a permutation matrix, a unit lower and an upper triangular one.",
@@ -154,6 +159,18 @@ linalg {"linalg_norm(Tensor A, Number ord=nil, dim[] dim=nil, bool keepdim=false
     composite = true, examples = {"T(3, 4)", "T(3, 4), 2, 1", "T(3, 4), nil, {1, 2}"}}
 linalg {"linalg_norm.name(Tensor A, string ord, dim[] dim=nil, bool keepdim=false, *, dtype dtype=nil) -> Tensor",
     name = "norm", doc = "matrix_norm with a named order; NaN is an error in those of singular values.", composite = true, examples = {"T(3, 4), 'fro'", "T(3, 4), 'nuc'"}}
+
+-- With LAPACK's info for each matrix in place of an error: 0 where all is well.
+local info = "the same with info, int32 and 0 for each matrix that is fine, in place of an error, unless check_errors."
+linalg {"cholesky_ex(Tensor A, *, bool upper=false, bool check_errors=false) -> (Tensor L, Tensor info)",
+    doc = "cholesky; " .. info, composite = true, gradcheck = false, examples = {"SPD(3)", "SPD(2, 3), {upper = true}"}}
+linalg {"inv_ex(Tensor A, *, bool check_errors=false) -> (Tensor inverse, Tensor info)", doc = "inv; " .. info,
+    composite = true, examples = {"SPD(3)"}}
+linalg {"solve_ex(Tensor A, Tensor B, *, bool left=true, bool check_errors=false) -> (Tensor result, Tensor info)",
+    doc = "solve; " .. info, composite = true, examples = {"SPD(3), T(3, 2)", "SPD(2, 3), T(2, 2, 3), {left = false}"}}
+linalg {"lu_factor_ex(Tensor A, *, bool pivot=true, bool check_errors=false) "
+    .. "-> (Tensor LU, Tensor pivots, Tensor info)", doc = "lu_factor; " .. info, composite = true,
+    examples = {"SPD(3)", "T(3, 4)"}}
 
 -- What torch has, too, and tensors have as methods -------------------------------------------------
 

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "ops/chain.h"
+#include "ops/lapack.h"
 
 /* Scales the columns (or rows) of a by s. */
 static tl_Tensor *by_columns(tli_Chain *c, tl_Tensor *a, tl_Tensor *s) {
@@ -80,12 +81,25 @@ static bool any_zero(const tl_Tensor *t) {
 
 /* ---- Cholesky ---- */
 
-tl_Tensor *tlo_cholesky(tl_Tensor *A, bool upper) {
-  tl_Tensor *l = tlo_linalg_cholesky(A);
-  if (l == NULL || !upper) return l;
-  tl_Tensor *u = tlo_transpose(l, -2, -1);
+static const char not_positive[] = "is not positive definite", singular[] = "is singular";
+
+bool tlo_cholesky_ex(tl_Tensor *A, bool upper, bool check_errors, tl_Tensor **out) {
+  TL_TRY(tlo_cholesky_info(A, out));
+  if (check_errors && !tli_info_check(out, 2, "linalg.cholesky", not_positive)) return false;
+  if (!upper) return true;
+  tl_Tensor *l = out[0];
+  out[0] = tlo_transpose(l, -2, -1);
   tli_release(l);
-  return u;
+  if (out[0]) return true;
+  tli_release_results(out, 2);
+  return false;
+}
+
+tl_Tensor *tlo_cholesky(tl_Tensor *A, bool upper) {
+  tl_Tensor *out[2];
+  TL_TRY_NULL(tlo_cholesky_ex(A, upper, true, out));
+  tli_release(out[1]);
+  return out[0];
 }
 
 /* X with L^T X = B or L X = B. */
@@ -179,27 +193,73 @@ tl_Tensor *tlo_triangular_backward(tl_Tensor *grad, tl_Tensor *A, tl_Tensor *X, 
 
 /* ---- LU ---- */
 
-tl_Tensor *tlo_solve(tl_Tensor *A, tl_Tensor *B, bool left) {
+bool tlo_inv_ex(tl_Tensor *A, bool check_errors, tl_Tensor **out) {
+  TL_TRY(tlo_inv_info(A, out));
+  return !check_errors || tli_info_check(out, 2, "linalg.inv", singular);
+}
+
+tl_Tensor *tlo_inv(tl_Tensor *A) {
+  tl_Tensor *out[2];
+  TL_TRY_NULL(tlo_inv_ex(A, true, out));
+  tli_release(out[1]);
+  return out[0];
+}
+
+bool tlo_lu_factor_ex(tl_Tensor *A, bool pivot, bool check_errors, tl_Tensor **out) {
+  TL_TRY(tlo_lu_factor_info(A, pivot, out));
+  return !check_errors || tli_info_check(out, 3, "linalg.lu_factor", singular);
+}
+
+/* Factors of singular matrices are factors, too. */
+bool tlo_lu_factor(tl_Tensor *A, bool pivot, tl_Tensor **out) {
+  tl_Tensor *made[3];
+  TL_TRY(tlo_lu_factor_info(A, pivot, made));
+  tli_release(made[2]);
+  out[0] = made[0];
+  out[1] = made[1];
+  return true;
+}
+
+/* For derivatives, which are infinite or NaN where a matrix is singular. */
+tl_Tensor *tlo_solve_square(tl_Tensor *A, tl_Tensor *B) {
+  tl_Tensor *out[2];
+  TL_TRY_NULL(tlo_solve_info(A, B, out));
+  tli_release(out[1]);
+  return out[0];
+}
+
+bool tlo_solve_ex(tl_Tensor *A, tl_Tensor *B, bool left, bool check_errors, tl_Tensor **out) {
+  const char *op = "linalg.solve";
   tli_Chain c = {0};
-  bool vectors;
-  tl_Tensor *x = NULL;
-  if (!system_of(&c, "linalg.solve", left, &A, &B, &vectors)) {
-    c.failed = true;
-  } else if (left) {
-    x = TLI_STEP(&c, tlo_solve_square(A, B));
-    if (vectors) x = TLI_STEP(&c, tlo_squeeze(x, (tl_Ints){1, (int64_t[]){-1}}));
-  } else {
-    tl_Tensor *at = chain_t(&c, A), *bt = chain_t(&c, B);
-    x = chain_t(&c, TLI_STEP(&c, tlo_solve_square(at, bt)));
-  }
-  return tli_chain_end(&c, x);
+  bool vectors = false;
+  tl_Tensor *made[2] = {NULL, NULL};
+  c.failed = !system_of(&c, op, left, &A, &B, &vectors);
+  if (!left) A = chain_t(&c, A), B = chain_t(&c, B);
+  c.failed = c.failed || !tlo_solve_info(A, B, made);
+  for (int i = 0; i < 2 && !c.failed; i++) tli_keep(&c, made[i]);
+  c.failed = c.failed || (check_errors && !tli_info_fine(made[1], op, singular));
+  tl_Tensor *x = left ? made[0] : chain_t(&c, made[0]);
+  if (left && vectors) x = TLI_STEP(&c, tlo_squeeze(x, (tl_Ints){1, (int64_t[]){-1}}));
+  bool ok = !c.failed;
+  out[0] = ok ? tli_retain(x) : NULL;
+  out[1] = ok ? tli_retain(made[1]) : NULL;
+  return tli_chain_end(&c, NULL), ok;
+}
+
+tl_Tensor *tlo_solve(tl_Tensor *A, tl_Tensor *B, bool left) {
+  tl_Tensor *out[2];
+  TL_TRY_NULL(tlo_solve_ex(A, B, left, true, out));
+  tli_release(out[1]);
+  return out[0];
 }
 
 /* A^-T scaled by the gradient. */
 static tl_Tensor *inverse_transposed(tli_Chain *c, tl_Tensor *a, tl_Tensor *factor) {
   tl_Tensor *wide = chain_unsqueeze(c, chain_unsqueeze(c, factor, -1), -1);
-  tl_Tensor *inverse = TLI_STEP(c, tlo_inv(a));
-  return chain_mul(c, wide, chain_t(c, inverse));
+  tl_Tensor *out[2] = {NULL, NULL};
+  c->failed = c->failed || !tlo_inv_info(a, out);
+  for (int i = 0; i < 2 && !c->failed; i++) tli_keep(c, out[i]);
+  return chain_mul(c, wide, chain_t(c, out[0]));
 }
 
 bool tlo_slogdet_torch(tl_Tensor *self, tl_Tensor **out) { return tlo_slogdet(self, out); }
@@ -632,132 +692,4 @@ tl_Tensor *tlo_chain_matmul(tl_Tensors matrices) {
       return tli_fail_null(TL_ESHAPE, "chain_matmul: expected matrices, got shape %s",
                            tli_sizes_str(matrices.v[i]));
   return matrices.n == 1 ? tli_retain(matrices.v[0]) : tlo_multi_dot(matrices);
-}
-
-/* ---- norms and what follows from singular values ---- */
-
-tl_Tensor *tlo_vector_norm(tl_Tensor *x, tl_Scalar ord, tl_Ints dim, bool keepdim, tl_DType dtype) {
-  return tlo_norm(x, ord, dim, keepdim, dtype);
-}
-
-/* max or min over one dimension. */
-static tl_Tensor *extreme(tli_Chain *c, tl_Tensor *a, int64_t dim, bool keepdim, bool largest) {
-  tl_Ints dims = {1, &dim};
-  if (largest && a && a->sizes[dim < 0 ? dim + a->ndim : dim] == 0)
-    return chain_sum(c, a, dim, keepdim); /* norms of nothing are 0 */
-  return TLI_STEP(c, largest ? tlo_amax(a, dims, keepdim) : tlo_amin(a, dims, keepdim));
-}
-
-/* Sums of magnitudes along `along`, then the largest over the other one. */
-static tl_Tensor *sum_norm(tli_Chain *c, tl_Tensor *a, int along, int other, bool keepdim,
-                           bool largest) {
-  tl_Tensor *sums = chain_sum(c, TLI_STEP(c, tlo_abs(a)), along, keepdim);
-  int64_t dim = keepdim || other < along ? other : other - 1;
-  return extreme(c, sums, dim, keepdim, largest);
-}
-
-/* A norm of singular values of the matrices in dims d0 and d1. */
-static tl_Tensor *singular_norm(tli_Chain *c, tl_Tensor *a, int d0, int d1, bool keepdim,
-                                const char *ord) {
-  tl_Tensor *m = TLI_STEP(
-      c, tlo_movedim(a, (tl_Ints){2, (int64_t[]){d0, d1}}, (tl_Ints){2, (int64_t[]){-2, -1}}));
-  tl_Tensor *s = TLI_STEP(c, tlo_svdvals(m));
-  tl_Tensor *r = strcmp(ord, "nuc") == 0 ? chain_sum(c, s, -1, false)
-                                         : extreme(c, s, -1, false, ord[0] != '-');
-  if (!keepdim) return r;
-  int low = d0 < d1 ? d0 : d1, high = d0 < d1 ? d1 : d0;
-  return chain_unsqueeze(c, chain_unsqueeze(c, r, low), high);
-}
-
-/* Whether it is the name of a matrix norm; `what` is the argument. */
-static bool check_order(const char *what, const char *ord) {
-  static const char *const orders[] = {"fro", "nuc", "1", "-1", "2", "-2", "inf", "-inf"};
-  for (size_t i = 0; i < sizeof orders / sizeof *orders; i++)
-    if (strcmp(ord, orders[i]) == 0) return true;
-  return tli_fail(
-      TL_EARG, "%s: expected 'fro', 'nuc', '1', '2', 'inf' or one of these with '-', got '%.40s'",
-      what, ord);
-}
-
-tl_Tensor *tlo_matrix_norm(tl_Tensor *A, const char *ord, tl_Ints dim, bool keepdim,
-                           tl_DType dtype) {
-  const char *op = "linalg.matrix_norm";
-  if (A->ndim < 2 || dim.n != 2)
-    return tli_fail_null(TL_ESHAPE, "%s: expected matrices and two dimensions, got shape %s", op,
-                         tli_sizes_str(A));
-  int d0 = tli_dim(op, dim.v[0], A->ndim), d1 = d0 < 0 ? -1 : tli_dim(op, dim.v[1], A->ndim);
-  if (d1 < 0) return NULL;
-  if (d0 == d1) return tli_fail_null(TL_EARG, "%s: dim: expected two different dimensions", op);
-  TL_TRY_NULL(check_order("linalg.matrix_norm: ord", ord));
-  tli_Chain c = {0};
-  tl_Tensor *a = dtype == TL_NODTYPE ? A : TLI_STEP(&c, tlo_to_dtype(A, dtype)), *r = NULL;
-  if (c.failed) return tli_chain_end(&c, NULL);
-  if (strcmp(ord, "fro") == 0)
-    r = TLI_STEP(&c,
-                 tlo_norm(a, tli_int(2), (tl_Ints){2, (int64_t[]){d0, d1}}, keepdim, TL_NODTYPE));
-  else if (strcmp(ord, "1") == 0 || strcmp(ord, "-1") == 0)
-    r = sum_norm(&c, a, d0, d1, keepdim, ord[0] != '-');
-  else if (strcmp(ord, "inf") == 0 || strcmp(ord, "-inf") == 0)
-    r = sum_norm(&c, a, d1, d0, keepdim, ord[0] != '-');
-  else
-    r = singular_norm(&c, a, d0, d1, keepdim, ord);
-  return tli_chain_end(&c, r);
-}
-
-static tl_Tensor *named_norm(tl_Tensor *A, const char *ord, tl_Ints dim, bool keepdim,
-                             tl_DType dtype) {
-  tl_Ints last = {2, (int64_t[]){-2, -1}};
-  return tlo_matrix_norm(A, ord, dim.v ? dim : last, keepdim, dtype);
-}
-
-/* A matrix norm's number as its name; `what` is the argument. */
-static const char *order_name(const char *what, tl_Scalar ord) {
-  double p = tli_to_double(ord);
-  if (isinf(p)) return p > 0 ? "inf" : "-inf";
-  if (p == 1 || p == 2) return p == 1 ? "1" : "2";
-  if (p == -1 || p == -2) return p == -1 ? "-1" : "-2";
-  tli_fail(TL_EARG, "%s: expected 1, 2, math.huge or their negatives for matrices, got %g", what,
-           p);
-  return NULL;
-}
-
-tl_Tensor *tlo_matrix_norm_order(tl_Tensor *A, tl_Scalar ord, tl_Ints dim, bool keepdim,
-                                 tl_DType dtype) {
-  const char *name = order_name("linalg.matrix_norm: ord", ord);
-  return name ? named_norm(A, name, dim, keepdim, dtype) : NULL;
-}
-
-tl_Tensor *tlo_linalg_norm(tl_Tensor *A, tl_Scalar ord, tl_Ints dim, bool keepdim, tl_DType dtype) {
-  bool matrix = tli_given(ord) && ((dim.v && dim.n == 2) || (!dim.v && A->ndim == 2));
-  if (!matrix) return tlo_norm(A, tli_given(ord) ? ord : tli_int(2), dim, keepdim, dtype);
-  const char *name = order_name("linalg.norm: ord", ord);
-  return name ? named_norm(A, name, dim, keepdim, dtype) : NULL;
-}
-
-tl_Tensor *tlo_linalg_norm_name(tl_Tensor *A, const char *ord, tl_Ints dim, bool keepdim,
-                                tl_DType dtype) {
-  return named_norm(A, ord, dim, keepdim, dtype);
-}
-
-tl_Tensor *tlo_cond(tl_Tensor *A, const char *p) {
-  tli_Chain c = {0};
-  tl_Tensor *result;
-  if (strcmp(p, "2") == 0 || strcmp(p, "-2") == 0) {
-    tl_Tensor *s = TLI_STEP(&c, tlo_svdvals(A));
-    tl_Tensor *most = extreme(&c, s, -1, false, true), *least = extreme(&c, s, -1, false, false);
-    result = p[0] == '-' ? chain_div(&c, least, most) : chain_div(&c, most, least);
-  } else {
-    TL_TRY_NULL(square("linalg.cond", A));
-    TL_TRY_NULL(check_order("linalg.cond: p", p));
-    tl_Tensor *inverse = TLI_STEP(&c, tlo_inv(A));
-    tl_Tensor *own = TLI_STEP(&c, named_norm(A, p, TLI_NOINTS, false, TL_NODTYPE));
-    tl_Tensor *other = TLI_STEP(&c, named_norm(inverse, p, TLI_NOINTS, false, TL_NODTYPE));
-    result = chain_mul(&c, own, other);
-  }
-  return tli_chain_end(&c, result);
-}
-
-tl_Tensor *tlo_cond_order(tl_Tensor *A, tl_Scalar p) {
-  const char *name = order_name("linalg.cond: p", p);
-  return name ? tlo_cond(A, name) : NULL;
 }
