@@ -63,7 +63,9 @@ static inline float tlk_expf(float x) {
 #define TLK_EXP_LIMIT 87.0f
 static inline float tlk_expf_near(float x) {
   tlk_Power p = tlk_exp_parts_near(x);
-  return tlk_from_bits(tlk_bits(1 + p.rest) + ((uint32_t)p.n << 23));
+  /* what n was taken from; the shift drops the difference, so none need be taken */
+  uint32_t n = (uint32_t)p.n + 0x4b400000u;
+  return tlk_from_bits(tlk_bits(1 + p.rest) + (n << 23));
 }
 
 /* 2^n - 1 is exact or nearly so; half of it cannot overflow. */
