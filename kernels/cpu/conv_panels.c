@@ -12,7 +12,7 @@
 #include "kernels/cpu/conv_plan.h"
 
 /* Positions whose sums are taken together, whole tiles: they stay in the
-** first-level cache beside a piece of the weights. */
+** cache beside a piece of the weights. */
 #define BLOCK 96
 /* Positions of the images that are prepared together. */
 #define POSITIONS 512

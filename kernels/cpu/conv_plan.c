@@ -80,11 +80,18 @@ static void pack_backward(void *context, int64_t begin, int64_t end) {
   const tlk_ConvPlan *p = w->plan;
   for (int64_t t = begin; t < end; t++) {
     int64_t row = t % p->tiles * p->height, rows = tlk_min(p->height, p->rows - row);
-    char *to = (char *)w->job->weights + t * w->job->taps * p->height * p->size;
+    int64_t row_bytes = p->height * p->size;
+    char *to = (char *)w->job->weights + t * w->job->taps * row_bytes;
     for (int64_t o = 0; o < p->channels; o++) {
       int64_t from = ((t / p->tiles * p->channels + o) * p->rows + row) * w->kernel;
-      for (int64_t k = 0; k < w->nused; k++, to += p->height * p->size)
-        tlk_conv_strided(to, w->weight + (from + w->used[k]) * p->size, rows, w->kernel, p->size);
+      if (w->nused == w->kernel)
+        tlk_isa()->move[p->size == 8 ? 3 : 2](to, row_bytes, p->size, w->weight + from * p->size,
+                                              p->size, w->kernel * p->size, w->kernel, rows);
+      else
+        for (int64_t k = 0; k < w->nused; k++)
+          tlk_conv_strided(to + k * row_bytes, w->weight + (from + w->used[k]) * p->size, rows,
+                           w->kernel, p->size);
+      to += w->nused * row_bytes;
     }
   }
 }

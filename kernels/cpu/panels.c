@@ -13,8 +13,6 @@
 
 /* Rows of c whose sums are taken together: whole tiles. */
 #define ROWS 96
-/* Terms of a sum between two additions to the result. */
-#define TERMS 128
 /* Bytes of a row of the widest panel. */
 #define PANEL_BYTES 256
 /* Rows of b this far apart, or multiples of it, drive one another out of the
@@ -30,7 +28,7 @@ typedef struct Product {
   int64_t size;  /* of an element */
   int64_t width; /* columns of the panel */
   int64_t terms; /* of a piece */
-  int64_t offsets[TERMS];
+  int64_t offsets[TLK_PANEL_TERMS];
   const char *a, *b;
   char *c;
 } Product;
@@ -121,11 +119,11 @@ void tlk_panel_gemm(const tlk_Gemm *g, const void *a, const void *b, void *c) {
   bool wide = g->dtype == TL_F64;
   const tlk_PanelLoops *f = tlk_isa()->panels[wide];
   Product p = {.g = g, .loops = f, .size = wide ? 8 : 4, .a = a, .b = b, .c = c};
-  char panel[TERMS * PANEL_BYTES] __attribute__((aligned(64)));
+  char panel[TLK_PANEL_TERMS * PANEL_BYTES] __attribute__((aligned(64)));
   char sums[ROWS * PANEL_BYTES] __attribute__((aligned(64)));
   int64_t most = (int64_t)f->lanes * f->vectors;
   /* columns of a as rows spread over more of the cache */
-  p.terms = g->trans_a ? TERMS / 2 : TERMS;
+  p.terms = g->trans_a ? TLK_PANEL_TERMS / 2 : TLK_PANEL_TERMS;
   for (int64_t t = 0; t < tlk_min(p.terms, g->k); t++) p.offsets[t] = t * (g->trans_a ? g->lda : 1);
   for (int64_t i = 0; i < g->m; i += ROWS)
     for (int64_t j = 0; j < g->n; j += p.width) {

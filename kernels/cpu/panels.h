@@ -13,7 +13,7 @@
 #define TLK_PANEL_ROWS 8
 /* Terms of a sum between two additions to the result: that much of a panel
 ** stays in the first-level cache, and long sums keep their accuracy. */
-#define TLK_PANEL_TERMS 64
+#define TLK_PANEL_TERMS 128
 
 /* One set for float, one for double. */
 typedef struct tlk_PanelLoops {

@@ -7,6 +7,10 @@
 
 #include "kernels/cpu/cpu.h"
 
+#ifdef __AVX512F__
+#include <immintrin.h>
+#endif
+
 /* Transposed pieces are cut into squares with sides of so many elements; the
 ** compiler turns those of 8 into shuffles of registers, not those of 16. */
 #define SIDE_8 8
@@ -24,9 +28,21 @@
     }                                                                                    \
     for (int r = 0; r < SIDE; r++) memcpy(dst + r * ds1, square[r], sizeof square[r]);   \
   }
+/* The same for a part of a square: the first `rows` rows and `cols` columns of
+** dst. */
+#define TURN_PART(bits)                                                                            \
+  static void turn_part_##bits(char *dst, int64_t ds1, const char *src, int64_t ss0, int64_t cols, \
+                               int64_t rows) {                                                     \
+    for (int64_t r = 0; r < rows; r++)                                                             \
+      for (int64_t c = 0; c < cols; c++)                                                           \
+        memcpy(dst + r * ds1 + c * (bits / 8), src + c * ss0 + r * (bits / 8), bits / 8);          \
+  }
 TURN(8)
 TURN(16)
 TURN(64)
+TURN_PART(8)
+TURN_PART(16)
+TURN_PART(64)
 
 #ifdef __AVX512F__
 #define SIDE_32 16
@@ -48,20 +64,38 @@ typedef uint32_t LooseVec __attribute__((vector_size(64), aligned(4), may_alias)
     rows[r + (s)] = __builtin_shuffle(a, b, LANES(HIGH, s));              \
   }
 
-static inline void turn_32(char *dst, int64_t ds1, const char *src, int64_t ss0) {
-  Vec rows[16];
-#pragma GCC unroll 16
-  for (int r = 0; r < 16; r++) rows[r] = *(const LooseVec *)(const void *)(src + r * ss0);
+static inline void turn_rows(Vec rows[16]) {
   SWAP(rows, 8)
   SWAP(rows, 4)
   SWAP(rows, 2)
   SWAP(rows, 1)
+}
+
+static inline void turn_32(char *dst, int64_t ds1, const char *src, int64_t ss0) {
+  Vec v[16];
 #pragma GCC unroll 16
-  for (int r = 0; r < 16; r++) *(LooseVec *)(void *)(dst + r * ds1) = rows[r];
+  for (int c = 0; c < 16; c++) v[c] = *(const LooseVec *)(const void *)(src + c * ss0);
+  turn_rows(v);
+#pragma GCC unroll 16
+  for (int r = 0; r < 16; r++) *(LooseVec *)(void *)(dst + r * ds1) = v[r];
+}
+
+static void turn_part_32(char *dst, int64_t ds1, const char *src, int64_t ss0, int64_t cols,
+                         int64_t rows) {
+  __mmask16 in = (__mmask16)((1u << rows) - 1), out = (__mmask16)((1u << cols) - 1);
+  Vec v[16];
+#pragma GCC unroll 16
+  for (int c = 0; c < 16; c++)
+    v[c] = c < cols ? (Vec)_mm512_maskz_loadu_epi32(in, src + c * ss0) : (Vec){0};
+  turn_rows(v);
+#pragma GCC unroll 16
+  for (int r = 0; r < 16; r++)
+    if (r < rows) _mm512_mask_storeu_epi32(dst + r * ds1, out, (__m512i)v[r]);
 }
 #else
 #define SIDE_32 8
 TURN(32)
+TURN_PART(32)
 #endif
 
 #define MOVE(bits)                                                                                 \
@@ -74,19 +108,17 @@ TURN(32)
   /* Elements lie side by side along c in dst and along r in src. */                               \
   static void transpose_##bits(char *dst, int64_t ds1, const char *src, int64_t ss0, int64_t cols, \
                                int64_t rows) {                                                     \
-    const int64_t side = SIDE_##bits;                                                              \
-    int64_t r0 = 0;                                                                                \
-    for (; r0 + side <= rows; r0 += side) {                                                        \
-      int64_t c0 = 0;                                                                              \
-      for (; c0 + side <= cols; c0 += side)                                                        \
-        turn_##bits(dst + r0 * ds1 + c0 * (bits / 8), ds1, src + c0 * ss0 + r0 * (bits / 8), ss0); \
-      for (int64_t r = r0; r < r0 + side; r++)                                                     \
-        for (int64_t c = c0; c < cols; c++)                                                        \
-          memcpy(dst + r * ds1 + c * (bits / 8), src + c * ss0 + r * (bits / 8), bits / 8);        \
-    }                                                                                              \
-    for (; r0 < rows; r0++)                                                                        \
-      for (int64_t c = 0; c < cols; c++)                                                           \
-        memcpy(dst + r0 * ds1 + c * (bits / 8), src + c * ss0 + r0 * (bits / 8), bits / 8);        \
+    const int64_t side = SIDE_##bits, size = bits / 8;                                             \
+    for (int64_t r = 0; r < rows; r += side)                                                       \
+      for (int64_t c = 0; c < cols; c += side) {                                                   \
+        char *to = dst + r * ds1 + c * size;                                                       \
+        const char *from = src + c * ss0 + r * size;                                               \
+        if (r + side <= rows && c + side <= cols)                                                  \
+          turn_##bits(to, ds1, from, ss0);                                                         \
+        else                                                                                       \
+          turn_part_##bits(to, ds1, from, ss0, cols - c < side ? cols - c : side,                  \
+                           rows - r < side ? rows - r : side);                                     \
+      }                                                                                            \
   }                                                                                                \
   static void move_##bits(char *dst, int64_t ds0, int64_t ds1, const char *src, int64_t ss0,       \
                           int64_t ss1, int64_t cols, int64_t rows) {                               \
