@@ -21,13 +21,14 @@
 #define CLOSE_BYTES 512
 #define FEW 64
 #define VERY_FEW 12
+/* Matrices of more bytes do not stay in the second-level cache. */
+#define FAR_BYTES (1 << 18)
 
 typedef struct Product {
   const tlk_Gemm *g;
   const tlk_PanelLoops *loops;
   int64_t size;  /* of an element */
   int64_t width; /* columns of the panel */
-  int64_t terms; /* of a piece */
   int64_t offsets[TLK_PANEL_TERMS];
   const char *a, *b;
   char *c;
@@ -57,6 +58,13 @@ static void store_rows(const Product *p, int64_t rows, int64_t cols, const char 
       combine_f64(cols, alpha, beta, sums, c);
 }
 
+/* Asks for parts of rows, `row` bytes apart, which the processor would not
+** foresee by itself. */
+static void foresee(int64_t rows, const char *at, int64_t row, int64_t bytes) {
+  for (int64_t i = 0; i < rows; i++)
+    for (int64_t k = 0; k < bytes; k += 64) __builtin_prefetch(at + i * row + k, 0, 2);
+}
+
 /* Whether b, its rows so many bytes apart, is better read where it lies. */
 static bool in_place(const tlk_Gemm *g, int64_t row) {
   return row <= CLOSE_BYTES || g->m <= VERY_FEW || (g->m <= FEW && row % CLOSE_BYTES != 0);
@@ -69,9 +77,8 @@ static const char *panel_of(const Product *p, int64_t at, int64_t n, int64_t col
   const tlk_Gemm *g = p->g;
   int64_t size = p->size, row = p->width * size;
   const char *b = p->b + (g->trans_b ? col * g->ldb + at : at * g->ldb + col) * size;
-  /* rows lie too far apart for the processor to foresee the next panel */
-  for (int64_t t = 0; t < n && !g->trans_b && g->m > VERY_FEW; t++)
-    for (int64_t k = 0; k < row; k += 64) __builtin_prefetch(b + t * g->ldb * size + row + k, 0, 2);
+  if (!g->trans_b && g->m > VERY_FEW && g->k * g->ldb * size > FAR_BYTES)
+    foresee(n, b + row, g->ldb * size, row); /* the next panel */
   if (!g->trans_b && cols == p->width && in_place(g, g->ldb * size)) {
     *pitch = g->ldb;
     return b;
@@ -98,16 +105,20 @@ static void sum_rows(const Product *p, int64_t begin, int64_t rows, int64_t col,
   int64_t size = p->size, row_step = g->trans_a ? 1 : g->lda, step = g->trans_a ? g->lda : 1;
   int64_t out_step = p->width;
   char *c = p->c + (begin * g->ldc + col) * size, *out = sums;
-  bool direct = g->k <= p->terms && cols == p->width && tli_to_double(g->alpha) == 1 &&
+  bool direct = g->k <= TLK_PANEL_TERMS && cols == p->width && tli_to_double(g->alpha) == 1 &&
                 tli_to_double(g->beta) == 0;
+  bool far = !g->trans_a && g->m * g->k * size > FAR_BYTES;
   if (direct) out = c, out_step = g->ldc;
-  for (int64_t at = 0; at < g->k; at += p->terms) {
-    int64_t terms = tlk_min(p->terms, g->k - at), pitch;
+  for (int64_t at = 0; at < g->k; at += TLK_PANEL_TERMS) {
+    int64_t terms = tlk_min(TLK_PANEL_TERMS, g->k - at), pitch;
     const char *from = panel_of(p, at, terms, col, cols, panel, &pitch);
     const char *a = p->a + (begin * row_step + at * step) * size;
     for (int64_t r = 0; r < rows; r += f->rows) {
       const void *in[TLK_PANEL_ROWS];
       for (int i = 0; i < f->rows; i++) in[i] = a + tlk_min(r + i, rows - 1) * row_step * size;
+      if (far) /* the next piece */
+        foresee(tlk_min(f->rows, rows - r), a + (r * row_step + terms) * size, row_step * size,
+                terms * size);
       f->tile((int)tlk_min(f->rows, rows - r), (int)(p->width / f->lanes), terms, p->offsets, in,
               from, pitch, at > 0, out + r * out_step * size, out_step);
     }
@@ -122,9 +133,8 @@ void tlk_panel_gemm(const tlk_Gemm *g, const void *a, const void *b, void *c) {
   char panel[TLK_PANEL_TERMS * PANEL_BYTES] __attribute__((aligned(64)));
   char sums[ROWS * PANEL_BYTES] __attribute__((aligned(64)));
   int64_t most = (int64_t)f->lanes * f->vectors;
-  /* columns of a as rows spread over more of the cache */
-  p.terms = g->trans_a ? TLK_PANEL_TERMS / 2 : TLK_PANEL_TERMS;
-  for (int64_t t = 0; t < tlk_min(p.terms, g->k); t++) p.offsets[t] = t * (g->trans_a ? g->lda : 1);
+  for (int64_t t = 0; t < tlk_min(TLK_PANEL_TERMS, g->k); t++)
+    p.offsets[t] = t * (g->trans_a ? g->lda : 1);
   for (int64_t i = 0; i < g->m; i += ROWS)
     for (int64_t j = 0; j < g->n; j += p.width) {
       int64_t cols = tlk_min(most, g->n - j);
