@@ -248,8 +248,8 @@ static tl_Tensor *sum_taps(tl_Tensor *flat, int n, const int64_t *sizes, const T
       rest /= taps[d].n;
     }
     tl_Tensor *term = take(flat, n, sizes, taps, which);
-    tl_Tensor *next = k == 0 ? tli_retain(term) : term ? tli_plus(sum, term) : NULL;
-    tli_release(term);
+    tl_Tensor *next = term && sum ? tli_plus(sum, term) : term;
+    if (next != term) tli_release(term);
     tli_release(sum);
     sum = next;
   }
