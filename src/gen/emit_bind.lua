@@ -254,11 +254,12 @@ local function group(family)
       local key = (op.func == false and ":" or ".") .. name
       local list = forms[key]
       if not list then
-         list = {name = name, op = op}
+         list = {name = name, op = op, ops = {}}
          forms[key] = list
          names[#names + 1] = list
       end
       list[#list + 1] = cname
+      list.ops[#list] = op
    end
    for _, op in ipairs(family.ops) do
       if not op.internal then
@@ -269,12 +270,31 @@ local function group(family)
    return names
 end
 
+local numeric = {INT = true, DIM = true, INDEX = true, FLOAT = true, NUMBER = true, OPERAND = true, INTS = true,
+                 FLOATS = true, DIMS = true, INDICES = true}
+
+-- The only form whose second argument may be a number; nil if there are several, or none.
+local function form_of_number(list)
+   local found
+   for i, op in ipairs(list.ops) do
+      local first, second = op.params[1], op.params[2]
+      if first and first.vararg and numeric[first.info.kind]
+         or second and not second.keyword_only and numeric[second.info.kind] then
+         if found then return nil end
+         found = list[i]
+      end
+   end
+   return found
+end
+
 local function emit_choice(list)
    local cname = list[1] .. "_forms"
    local forms = {}
    for i, form in ipairs(list) do forms[i] = ("{&sig_%s, bind_%s}"):format(form, form) end
+   local number = form_of_number(list)
+   local short = number and ("  if (lua_type(L, 2) == LUA_TNUMBER) return bind_%s(L);\n"):format(number) or ""
    return ("static int bind_%s(lua_State *L) {\n  static const tli_Form forms[] = {%s};\n"
-      .. "  return tli_call_form(L, forms, %d);\n}"):format(cname, table.concat(forms, ", "), #list), cname
+      .. "%s  return tli_call_form(L, forms, %d);\n}"):format(cname, table.concat(forms, ", "), short, #list), cname
 end
 
 local function table_rows(list, cname)
