@@ -11,20 +11,24 @@
 #include "kernels/cpu/blocks.h"
 #include "kernels/cpu/conv_plan.h"
 
-/* Positions whose sums are taken together, whole tiles: they stay in the
-** cache beside a piece of the weights. */
-#define BLOCK 96
+/* Positions whose sums are taken together, at most: whole tiles. As many as
+** stay in the first-level cache beside a piece of the weights, or twice that
+** where weights come from further off: each block reads them all. */
+#define BLOCK 192
+#define NEAR_BLOCK 96
 /* Positions of the images that are prepared together. */
 #define POSITIONS 512
 /* Positions from which on a run is worth a call. */
 #define LONG_RUN 24
-/* Bytes of images that are prepared together where one has few positions. */
-#define IMAGES_BYTES ((int64_t)1 << 20)
+/* Bytes of images that are prepared together where one has few positions; more
+** bytes of weights do not stay in the second-level cache either. */
+#define IMAGES_BYTES ((int64_t)2 << 20)
 
 typedef struct Panels {
   tlk_ConvPlan *plan;
   int64_t together; /* images of a task */
   bool in_place;    /* images are read where they are */
+  bool by_tiles;    /* each part has its own weights, which are larger than the images */
   int64_t image;    /* elements from one image to the next */
 } Panels;
 
@@ -147,15 +151,18 @@ static void run_part(const Panels *l, int64_t first, int64_t count, int64_t grou
   for (int64_t i = 0; i < p->njobs; i++) {
     const tlk_ConvJob *j = &p->jobs[i];
     int64_t positions = count * tlk_conv_product(j->count);
-    int64_t units = tlk_ceil_div(positions, BLOCK) * p->tiles, block = -1;
+    if (positions == 0) continue;
+    int64_t blocks = tlk_ceil_div(positions, l->by_tiles ? BLOCK : NEAR_BLOCK);
+    int64_t most = round_up(tlk_ceil_div(positions, blocks), p->panels->rows); /* of a block */
+    int64_t units = blocks * p->tiles, filled = -1;
     for (int64_t u = part * units / p->parts; u < (part + 1) * units / p->parts; u++) {
-      if (u / p->tiles != block) {
-        block = u / p->tiles;
-        fill_block(l, j, first, block * BLOCK, tlk_min(BLOCK, positions - block * BLOCK),
-                   &s->block);
-      }
-      block_sums(p, j, group, u % p->tiles, s);
-      store_block(p, group, u % p->tiles, s);
+      int64_t tile = l->by_tiles ? u / blocks : u % p->tiles;
+      int64_t begin = (l->by_tiles ? u % blocks : u / p->tiles) * most;
+      if (begin != filled)
+        fill_block(l, j, first, begin, tlk_min(most, positions - begin), &s->block);
+      filled = begin;
+      block_sums(p, j, group, tile, s);
+      store_block(p, group, tile, s);
     }
   }
 }
@@ -197,8 +204,9 @@ void tlk_conv_run_panels(tlk_ConvPlan *p) {
     taps = tlk_max(taps, p->jobs[i].taps);
   }
   l.together = tlk_min(POSITIONS / positions, IMAGES_BYTES / (l.image * p->size));
-  l.together = tlk_min(l.together, tlk_ceil_div(c->batch * c->groups, threads));
   l.together = tlk_max(1, tlk_min(l.together, c->batch));
+  l.by_tiles = p->rows * taps > tlk_max(l.together * l.image, IMAGES_BYTES / p->size);
+  if (!l.by_tiles) l.together = tlk_min(l.together, tlk_ceil_div(c->batch * c->groups, threads));
   /* few images: several threads on each, which copy it once each */
   int64_t tasks = tlk_ceil_div(c->batch, l.together) * c->groups;
   p->parts = tasks < threads ? tlk_ceil_div(threads, tasks) : 1;

@@ -16,6 +16,7 @@ local names = {torch = torch, F = F,
    x = normal(517, 1031), y = normal(517, 1031), line = normal(1031), wide = normal(1030, 1031),
    cube = normal(7, 261, 130), vector = normal(700001), scale = normal(12), shift = normal(12),
    images = normal(5, 12, 61, 59), kernel = normal(20, 12, 3, 3), depth = normal(12, 1, 3, 3),
+   small = normal(9, 240, 7, 5), heavy = normal(280, 240, 3, 3), -- more weights than a cache holds
    labels = torch.randint(1, 1032, {517}), ids = torch.randint(1, 518, {6001}),
    places = torch.randint(1, 518, {517, 1031}), mask = torch.randn(517, 1031):gt(0.5),
 }
@@ -32,7 +33,7 @@ local families = {
    ["half products"] = {"x:bfloat16():matmul(y:bfloat16():t())", "x:half():matmul(y:half():t())"},
    convolutions = {"F.conv2d(images, kernel, nil, 1, 1)", "F.conv2d(images, kernel, nil, 2)",
       "F.conv2d(images, depth, nil, 1, 1, 1, 12)", "F.conv_transpose2d(images, kernel:transpose(1, 2))",
-      "F.conv2d(images:narrow(1, 1, 1), kernel, nil, 1, 1)"},
+      "F.conv2d(images:narrow(1, 1, 1), kernel, nil, 1, 1)", "F.conv2d(small, heavy, nil, 1, 1)"},
    pooling = {"F.max_pool2d(images, 3, 2)", "F.avg_pool2d(images, 3, 2)", "F.adaptive_avg_pool2d(images, 7)",
       "F.interpolate(images, {scale_factor = 2, mode = 'bilinear'})"},
    normalisation = {"F.batch_norm(images, nil, nil, scale, shift, true)", "F.layer_norm(x, {1031}, line, line)",
