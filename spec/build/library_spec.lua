@@ -73,7 +73,7 @@ describe("libtlua.a", function()
               return bad;
             }
          ]])
-         shell.ok(("%s -Isrc -o %s/plain %s/plain.c %s/libtlua.a -fopenmp -lm"):format(
+         shell.ok(("%s -Isrc -o %s/plain %s/plain.c %s/libtlua.a -pthread -lm"):format(
             os.getenv("CC") or "cc", folder, folder, shell.build))
          shell.ok(folder .. "/plain")
       end)

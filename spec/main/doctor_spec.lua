@@ -31,7 +31,7 @@ describe("tlua doctor", function()
          end
          local poor = session.run("doctor", {env = "LD_LIBRARY_PATH=" .. shell.quote(folder)})
          assert.equal(0, poor.status)
-         assert.matches("missing +oneDNN +faster conv[^\n]*\n +Debian: apt install", poor.out)
+         assert.matches("missing +oneDNN +not used yet[^\n]*\n +Debian: apt install", poor.out)
       end)
    end)
 end)

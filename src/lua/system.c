@@ -129,7 +129,7 @@ static const luaL_Reg generator_methods[] = {{"manual_seed", generator_manual_se
 static int torch_set_num_threads(lua_State *L) {
   int64_t n;
   if (!tli_to_whole(L, 1, &n) || n < 1 || n > 4096)
-    return tli_error(L, "set_num_threads: expected a number of threads from 1 on, got %s",
+    return tli_error(L, "set_num_threads: expected 1 to 4096 threads, got %s",
                      tli_describe(L, tli_state(L), 1));
   return tl_set_num_threads((int)n) ? 0 : tli_raise(L);
 }

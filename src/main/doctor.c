@@ -88,7 +88,7 @@ typedef struct Library {
 static const Library onednn = {"oneDNN",
                                {"libdnnl.so.3", "libdnnl.so.2", "libdnnl.so", NULL},
                                onednn_version,
-                               "faster convolutions and bfloat16 products on the CPU",
+                               "not used yet: convolutions and products have kernels of our own",
                                "Debian: apt install libdnnl2 (or libdnnl3)"};
 
 static const Library accelerators[] = {
