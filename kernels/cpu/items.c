@@ -21,8 +21,14 @@
 #define WIDE_KEY(item) ((item).key)
 #define WIDE_LESS(a, b) ((a).key < (b).key || ((a).key == (b).key && (a).place < (b).place))
 
-/* `bits`: of the key. */
-#define SORTING(name, Item, KEY_OF, LESS_THAN, bits)                                            \
+/* Digits of even size. */
+static int digit_bits(int64_t n, int bits) {
+  int most = n >= WIDE_DIGITS ? 11 : 8;
+  int passes = (bits + most - 1) / most;
+  return passes ? (bits + passes - 1) / passes : most;
+}
+
+#define SORTING(name, Item, KEY_OF, LESS_THAN)                                                  \
   static void insert_##name(int64_t n, Item *x) {                                               \
     for (int64_t i = 1; i < n; i++) {                                                           \
       Item item = x[i];                                                                         \
@@ -96,9 +102,9 @@
     }                                                                                           \
     return true;                                                                                \
   }                                                                                             \
-  static Item *radix_sort_##name(int64_t n, Item *x, Item *spare, int64_t chunks,               \
+  static Item *radix_sort_##name(int64_t n, int bits, Item *x, Item *spare, int64_t chunks,     \
                                  int64_t(*counts)[BINS]) {                                      \
-    int digit = n >= WIDE_DIGITS ? 11 : 8;                                                      \
+    int digit = digit_bits(n, bits);                                                            \
     Pass_##name p = {.n = n, .chunks = chunks, .digit = digit, .counts = counts};               \
     for (p.shift = 0; p.shift < bits; p.shift += digit) {                                       \
       p.from = x;                                                                               \
@@ -112,7 +118,7 @@
     }                                                                                           \
     return x;                                                                                   \
   }                                                                                             \
-  static Item *sort_##name(int64_t n, Item *x, Item *spare, bool alone) {                       \
+  static Item *sort_##name(int64_t n, int bits, Item *x, Item *spare, bool alone) {             \
     if (n < RADIX) return merge_sort_##name(n, x, spare);                                       \
     int64_t chunks = alone && n >= 2 * TLK_GRAIN ? CHUNKS : 1;                                  \
     size_t bytes = (size_t)chunks * BINS * sizeof(int64_t);                                     \
@@ -121,18 +127,19 @@
       tli_error_clear();                                                                        \
       return merge_sort_##name(n, x, spare);                                                    \
     }                                                                                           \
-    Item *sorted = radix_sort_##name(n, x, spare, chunks, counts);                              \
+    Item *sorted = radix_sort_##name(n, bits, x, spare, chunks, counts);                        \
     tli_free(counts, bytes);                                                                    \
     return sorted;                                                                              \
   }
 
-SORTING(items, tlk_Item, KEY, LESS, 32)
-SORTING(wide, tlk_WideItem, WIDE_KEY, WIDE_LESS, 64)
+SORTING(items, tlk_Item, KEY, LESS)
+SORTING(wide, tlk_WideItem, WIDE_KEY, WIDE_LESS)
 
-tlk_Item *tlk_sort_items(int64_t n, tlk_Item *items, tlk_Item *spare, bool alone) {
-  return sort_items(n, items, spare, alone);
+tlk_Item *tlk_sort_items(int64_t n, int bits, tlk_Item *items, tlk_Item *spare, bool alone) {
+  return sort_items(n, bits, items, spare, alone);
 }
 
-tlk_WideItem *tlk_sort_wide_items(int64_t n, tlk_WideItem *items, tlk_WideItem *spare, bool alone) {
-  return sort_wide(n, items, spare, alone);
+tlk_WideItem *tlk_sort_wide_items(int64_t n, int bits, tlk_WideItem *items, tlk_WideItem *spare,
+                                  bool alone) {
+  return sort_wide(n, bits, items, spare, alone);
 }

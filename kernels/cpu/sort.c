@@ -48,42 +48,84 @@ static inline uint64_t key_at(const void *data, tl_DType dtype, int64_t i) {
   }
 }
 
-/* A row of keys; `flip` turns the order round. One loop per type. */
-#define KEYS(type)                                                   \
-  case TL_##type:                                                    \
-    for (int64_t i = 0; i < n; i++) PUT(key_at(data, TL_##type, i)); \
+/* PUT(key) for each element of a row from `begin` to `end`. One loop per type. */
+#define KEYS(type)                                                         \
+  case TL_##type:                                                          \
+    for (int64_t i = begin; i < end; i++) PUT(key_at(data, TL_##type, i)); \
     break
-#define ALL_KEYS                                                 \
-  switch (dtype) {                                               \
-    KEYS(F32);                                                   \
-    KEYS(F64);                                                   \
-    KEYS(F16);                                                   \
-    KEYS(BF16);                                                  \
-    KEYS(I64);                                                   \
-    KEYS(I32);                                                   \
-    KEYS(I16);                                                   \
-    KEYS(I8);                                                    \
-  default:                                                       \
-    for (int64_t i = 0; i < n; i++) PUT(key_at(data, TL_U8, i)); \
+#define ALL_KEYS                                                       \
+  switch (dtype) {                                                     \
+    KEYS(F32);                                                         \
+    KEYS(F64);                                                         \
+    KEYS(F16);                                                         \
+    KEYS(BF16);                                                        \
+    KEYS(I64);                                                         \
+    KEYS(I32);                                                         \
+    KEYS(I16);                                                         \
+    KEYS(I8);                                                          \
+  default:                                                             \
+    for (int64_t i = begin; i < end; i++) PUT(key_at(data, TL_U8, i)); \
   }
 
-static void make_items(tlk_Item *items, const void *data, tl_DType dtype, int64_t n, bool flip) {
-  uint64_t mask = flip ? 0xffffffffu : 0;
-#define PUT(key) items[i] = ((key) ^ mask) << 32 | (uint64_t)i
-  ALL_KEYS
+/* What a row's items hold: (key ^ mask) - base, which counts from the smallest
+** key on, or from the largest down; `bits` are enough for it. Integers seldom
+** need all bits of their type. */
+typedef struct Span {
+  uint64_t mask, base;
+  int bits;
+  bool wide;
+} Span;
+
+static Span span_of(const void *data, tl_DType dtype, int64_t n, bool flip) {
+  uint64_t low = 0, high = is_wide(dtype, 0) ? UINT64_MAX : 0xffffffffu;
+  if (!tli_is_float(dtype) && n > 0) {
+    int64_t begin = 0, end = n;
+    low = UINT64_MAX;
+    high = 0;
+#define PUT(key)                  \
+  do {                            \
+    uint64_t k_ = (key);          \
+    low = k_ < low ? k_ : low;    \
+    high = k_ > high ? k_ : high; \
+  } while (0)
+    ALL_KEYS
 #undef PUT
+  }
+  uint64_t most = high - low;
+  return (Span){.mask = flip ? UINT64_MAX : 0,
+                .base = flip ? ~high : low,
+                .bits = most ? 64 - __builtin_clzll((unsigned long long)most) : 0,
+                .wide = most > UINT32_MAX || n > UINT32_MAX};
 }
 
-static void make_wide_items(tlk_WideItem *items, const void *data, tl_DType dtype, int64_t n,
-                            bool flip) {
-  uint64_t mask = flip ? UINT64_MAX : 0;
-#define PUT(k) items[i] = (tlk_WideItem){(k) ^ mask, (uint64_t)i}
-  ALL_KEYS
+typedef struct Make {
+  void *items;
+  const void *data;
+  tl_DType dtype;
+  Span span;
+} Make;
+
+static void make_items(void *context, int64_t begin, int64_t end) {
+  const Make *m = context;
+  const void *data = m->data;
+  tl_DType dtype = m->dtype;
+  uint64_t mask = m->span.mask, base = m->span.base;
+  if (m->span.wide) {
+    tlk_WideItem *items = m->items;
+#define PUT(k) items[i] = (tlk_WideItem){((k) ^ mask) - base, (uint64_t)i}
+    ALL_KEYS
 #undef PUT
+  } else {
+    tlk_Item *items = m->items;
+#define PUT(key) items[i] = (((key) ^ mask) - base) << 32 | (uint64_t)i
+    ALL_KEYS
+#undef PUT
+  }
 }
 
 static void make_keys(uint64_t *keys, const void *data, tl_DType dtype, int64_t n, bool flip) {
   uint64_t mask = !flip ? 0 : is_wide(dtype, 0) ? UINT64_MAX : 0xffffffffu;
+  int64_t begin = 0, end = n;
 #define PUT(k) keys[i] = (k) ^ mask
   ALL_KEYS
 #undef PUT
@@ -100,7 +142,7 @@ typedef struct Work {
   int64_t *indices;
   int64_t rows, n, k; /* k: results of a row */
   int64_t size;       /* of an element */
-  bool flip, wide, alone;
+  bool flip, alone;
   int64_t rank;
   bool skip_nan;
   atomic_bool failed;
@@ -114,43 +156,86 @@ static inline void give(const Work *w, int64_t row, int64_t to, int64_t place) {
   if (w->indices) w->indices[row * w->k + to] = place + 1;
 }
 
-typedef struct Give {
-  const Work *work;
-  int64_t row;
-  const tlk_Item *items;
-  const tlk_WideItem *wide;
-} Give;
-
-static void give_range(void *context, int64_t begin, int64_t end) {
-  const Give *g = context;
-  for (int64_t i = begin; i < end; i++)
-    give(g->work, g->row, i, g->wide ? (int64_t)g->wide[i].place : (int64_t)(uint32_t)g->items[i]);
-}
-
 static const char *row_data(const Work *w, int64_t row) {
   return (const char *)w->in.data + row * w->n * w->size;
 }
 
-/* The row's items, sorted; in one of two halves of `memory`. */
-static void *sorted_row(const Work *w, int64_t row, void *memory) {
-  const void *data = row_data(w, row);
-  if (w->wide) {
-    tlk_WideItem *items = memory;
-    make_wide_items(items, data, w->in.dtype, w->n, w->flip);
-    return tlk_sort_wide_items(w->n, items, items + w->n, w->alone);
-  }
+/* The items of a row in order, in one of the arrays. */
+typedef struct Sorted {
+  const Work *work;
+  int64_t row;
+  const tlk_Item *items;
+  const tlk_WideItem *wide;
+  Span span;
+} Sorted;
+
+static inline int64_t place_of(const Sorted *s, int64_t i) {
+  return s->wide ? (int64_t)s->wide[i].place : (int64_t)(uint32_t)s->items[i];
+}
+
+/* `memory` has room for two lists of items. */
+static Sorted sorted_row(const Work *w, int64_t row, void *memory) {
+  Make m = {memory, row_data(w, row), w->in.dtype, {0}};
+  m.span = span_of(m.data, m.dtype, w->n, w->flip);
+  if (w->alone)
+    tli_parallel_for(w->n, TLK_GRAIN, make_items, &m);
+  else
+    make_items(&m, 0, w->n);
+  Sorted s = {.work = w, .row = row, .span = m.span};
   tlk_Item *items = memory;
-  make_items(items, data, w->in.dtype, w->n, w->flip);
-  return tlk_sort_items(w->n, items, items + w->n, w->alone);
+  tlk_WideItem *wide = memory;
+  if (m.span.wide)
+    s.wide = tlk_sort_wide_items(w->n, m.span.bits, wide, wide + w->n, w->alone);
+  else
+    s.items = tlk_sort_items(w->n, m.span.bits, items, items + w->n, w->alone);
+  return s;
+}
+
+/* Values from begin to end of a sorted row: integers are in their items, others
+** are fetched. */
+static void give_values(const Sorted *s, char *out, int64_t begin, int64_t end) {
+  const void *data = row_data(s->work, s->row);
+  uint64_t mask = s->span.mask, base = s->span.base;
+#define DECODE(type, offset)                                                             \
+  for (int64_t i = begin; i < end; i++)                                                  \
+    ((type *)(void *)out)[i] = (type)((((s->items[i] >> 32) + base) ^ mask) - (offset)); \
+  return
+#define FETCH(type)                                                  \
+  for (int64_t i = begin; i < end; i++)                              \
+    ((type *)(void *)out)[i] = ((const type *)data)[place_of(s, i)]; \
+  return
+  if (s->items) {
+    switch (s->work->in.dtype) {
+    case TL_I64: DECODE(uint64_t, (uint64_t)1 << 63);
+    case TL_I32: DECODE(uint32_t, 0x80000000u);
+    default: break;
+    }
+  }
+  switch (s->work->size) {
+  case 8: FETCH(uint64_t);
+  case 4: FETCH(uint32_t);
+  case 2: FETCH(uint16_t);
+  default: FETCH(uint8_t);
+  }
+#undef DECODE
+#undef FETCH
+}
+
+static void give_range(void *context, int64_t begin, int64_t end) {
+  const Sorted *s = context;
+  const Work *w = s->work;
+  if (w->values.data) give_values(s, (char *)w->values.data + s->row * w->k * w->size, begin, end);
+  if (w->indices == NULL) return;
+  int64_t *indices = w->indices + s->row * w->k;
+  for (int64_t i = begin; i < end; i++) indices[i] = place_of(s, i) + 1;
 }
 
 static void sort_row(const Work *w, int64_t row, void *memory) {
-  void *sorted = sorted_row(w, row, memory);
-  Give g = {w, row, w->wide ? NULL : sorted, w->wide ? sorted : NULL};
+  Sorted s = sorted_row(w, row, memory);
   if (w->alone)
-    tli_parallel_for(w->k, TLK_GRAIN, give_range, &g);
+    tli_parallel_for(w->k, TLK_GRAIN, give_range, &s);
   else
-    give_range(&g, 0, w->k);
+    give_range(&s, 0, w->k);
 }
 
 typedef void (*RowFn)(const Work *w, int64_t row, void *memory);
@@ -176,7 +261,6 @@ static void run_rows(void *context, int64_t begin, int64_t end) {
 static bool run(Work *w, RowFn fn, size_t bytes) {
   Rows r = {w, fn, bytes};
   w->size = (int64_t)tl_dtype_size(w->in.dtype);
-  w->wide = is_wide(w->in.dtype, w->n);
   w->alone = w->rows < tl_get_num_threads() && !tli_parallel_inside();
   if (w->alone)
     run_rows(&r, 0, w->rows);
@@ -235,36 +319,26 @@ static uint64_t select_key(uint64_t *keys, int64_t n, int64_t rank, int bits, in
 
 static int key_bits(tl_DType dtype) { return is_wide(dtype, 0) ? 64 : 32; }
 
-/* The keys of a row that are at most `limit`, and how many those are; one is
-** written for each element, and over it the next if it was not wanted. */
-static int64_t make_keys_below(uint64_t limit, uint64_t *keys, const void *data, tl_DType dtype,
-                               int64_t n, uint64_t mask) {
-  int64_t kept = 0;
-#define PUT(key)                \
-  do {                          \
-    uint64_t k_ = (key) ^ mask; \
-    keys[kept] = k_;            \
-    kept += k_ <= limit;        \
+/* The elements of a row whose keys are at most `limit`, and how many those are. */
+static int64_t make_items_below(uint64_t limit, tlk_WideItem *items, const void *data,
+                                tl_DType dtype, int64_t n, uint64_t mask) {
+  int64_t begin = 0, end = n, kept = 0;
+#define PUT(key)                                                      \
+  do {                                                                \
+    uint64_t k_ = (key) ^ mask;                                       \
+    if (k_ <= limit) items[kept++] = (tlk_WideItem){k_, (uint64_t)i}; \
   } while (0)
   ALL_KEYS
 #undef PUT
   return kept;
 }
 
-/* The first k elements whose keys are below `last`, or are that as long as there
-** are `ties` left. */
-static void make_items_below(tlk_WideItem *items, const Work *w, const void *data, uint64_t last,
-                             int64_t ties, uint64_t mask) {
-  tl_DType dtype = w->in.dtype;
-  int64_t n = w->n, found = 0;
-#define PUT(key)                                                                   \
-  do {                                                                             \
-    uint64_t k_ = (key) ^ mask;                                                    \
-    if (k_ > last || found == w->k) break;                                         \
-    if (k_ < last || ties-- > 0) items[found++] = (tlk_WideItem){k_, (uint64_t)i}; \
-  } while (0)
-  ALL_KEYS
-#undef PUT
+/* Keeps the items with keys below `last`, and of those that have it the first
+** ones as long as there are `ties` left. */
+static void keep_items(tlk_WideItem *items, int64_t n, uint64_t last, int64_t ties) {
+  int64_t kept = 0;
+  for (int64_t i = 0; i < n; i++)
+    if (items[i].key < last || (items[i].key == last && ties-- > 0)) items[kept++] = items[i];
 }
 
 #define SAMPLE 16 /* a part of the row that bounds what is looked for in the whole */
@@ -273,8 +347,8 @@ static void make_items_below(tlk_WideItem *items, const Work *w, const void *dat
 ** of a part of the row is no better than that of the whole. */
 static void select_row(const Work *w, int64_t row, void *memory) {
   const void *data = row_data(w, row);
-  uint64_t *keys = memory;
-  tlk_WideItem *items = (tlk_WideItem *)(void *)(keys + w->n);
+  tlk_WideItem *items = memory;
+  uint64_t *keys = (uint64_t *)(void *)(items + w->n);
   int bits = key_bits(w->in.dtype);
   uint64_t mask = !w->flip ? 0 : bits == 64 ? UINT64_MAX : 0xffffffffu;
   uint64_t limit = UINT64_MAX;
@@ -283,10 +357,12 @@ static void select_row(const Work *w, int64_t row, void *memory) {
     make_keys(keys, data, w->in.dtype, part, w->flip);
     limit = select_key(keys, part, w->k - 1, bits, &smaller);
   }
-  int64_t near = make_keys_below(limit, keys, data, w->in.dtype, w->n, mask);
+  int64_t near = make_items_below(limit, items, data, w->in.dtype, w->n, mask);
+  for (int64_t i = 0; i < near; i++) keys[i] = items[i].key;
   uint64_t last = select_key(keys, near, w->k - 1, bits, &smaller);
-  make_items_below(items, w, data, last, w->k - smaller, mask);
-  tlk_WideItem *sorted = tlk_sort_wide_items(w->k, items, items + w->k, false);
+  keep_items(items, near, last, w->k - smaller);
+  tlk_WideItem *spare = (tlk_WideItem *)(void *)keys;
+  tlk_WideItem *sorted = tlk_sort_wide_items(w->k, bits, items, spare, false);
   for (int64_t i = 0; i < w->k; i++) give(w, row, i, (int64_t)sorted[i].place);
 }
 
@@ -300,7 +376,7 @@ bool tlk_topk(bool descending, tlk_Array values, int64_t *indices, tlk_Array in,
             .k = k,
             .flip = descending};
   if (n < 256 || k > n / 4) return run(&w, sort_row, sort_bytes(in.dtype, n));
-  size_t bytes = (size_t)n * sizeof(uint64_t) + 2 * (size_t)k * sizeof(tlk_WideItem);
+  size_t bytes = (size_t)n * (sizeof(tlk_WideItem) + sizeof(uint64_t));
   return run(&w, select_row, bytes);
 }
 
@@ -344,19 +420,17 @@ bool tlk_select_rank(int64_t rank, bool skip_nan, tlk_Array values, int64_t *ind
 /* ---- mode ---- */
 
 static void mode_row(const Work *w, int64_t row, void *memory) {
-  const void *sorted = sorted_row(w, row, memory);
-  const tlk_Item *items = sorted;
-  const tlk_WideItem *wide = sorted;
+  Sorted s = sorted_row(w, row, memory);
   uint64_t nan = nan_key(w->in.dtype), before = 0;
   int64_t best = 0, length = 0, place = 0;
   for (int64_t i = 0; i < w->n; i++) {
-    uint64_t key = w->wide ? wide[i].key : items[i] >> 32;
+    uint64_t key = s.wide ? s.wide[i].key : s.items[i] >> 32;
     bool same = i > 0 && key == before && !(nan != 0 && key == nan); /* no NaN equals another */
     length = same ? length + 1 : 1;
     before = key;
     if (length <= best) continue;
     best = length;
-    place = w->wide ? (int64_t)wide[i].place : (int64_t)(uint32_t)items[i];
+    place = place_of(&s, i);
   }
   give(w, row, 0, place);
 }

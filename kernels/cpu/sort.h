@@ -16,10 +16,12 @@ typedef struct tlk_WideItem {
   uint64_t key, place;
 } tlk_WideItem;
 
-/* Sorts n items; `spare` has room for as many, and the result is in the one
-** that is returned. Shared among threads if `alone`, for one long row. */
-tlk_Item *tlk_sort_items(int64_t n, tlk_Item *items, tlk_Item *spare, bool alone);
-tlk_WideItem *tlk_sort_wide_items(int64_t n, tlk_WideItem *items, tlk_WideItem *spare, bool alone);
+/* Sorts n items with keys of that many bits; `spare` has room for as many, and
+** the result is in the one that is returned. Shared among threads if `alone`,
+** for one long row. */
+tlk_Item *tlk_sort_items(int64_t n, int bits, tlk_Item *items, tlk_Item *spare, bool alone);
+tlk_WideItem *tlk_sort_wide_items(int64_t n, int bits, tlk_WideItem *items, tlk_WideItem *spare,
+                                  bool alone);
 
 bool tlk_sort(bool descending, tlk_Array values, int64_t *indices, tlk_Array in, int64_t rows,
               int64_t n);

@@ -34,6 +34,22 @@ describe("sort", function()
       end
    end)
 
+   it("sorts integers from any part of their range", function()
+      for _, ends in ipairs {{math.mininteger, math.maxinteger}, {2^62, 2^62 + 70000},
+                             {-2^40, 2^40}, {-2^31, 2^31 - 1}} do
+         local low, high = math.tointeger(ends[1]), math.tointeger(ends[2])
+         for _, n in ipairs {20, 1000, 70000} do
+            local list = {}
+            for i = 1, n do list[i] = math.random(low, high) end
+            list[n // 2], list[n] = high, low
+            local x = torch.tensor(list, {dtype = "int64"})
+            table.sort(list)
+            assert.close(list, x:sort():tolist(), 0)
+            assert.are.equal(high, x:sort(1, true)[1]:item())
+         end
+      end
+   end)
+
    it("gives the same for every number of threads", function()
       local before = torch.get_num_threads()
       local x = torch.randint(1, 1000, {200000}):double()

@@ -14,10 +14,11 @@ typedef struct Runs {
   tl_Tensor *counts;  /* (runs) */
 } Runs;
 
-static bool find_runs(tli_Chain *c, tl_Tensor *begins, bool counts, Runs *r) {
+/* Numbers and counts only if they are asked for. */
+static bool find_runs(tli_Chain *c, tl_Tensor *begins, bool numbers, bool counts, Runs *r) {
   tl_Tensor *rows = TLI_STEP(c, tlo_nonzero(begins, false));
   r->starts = TLI_STEP(c, tlo_select(rows, 1, 0));
-  r->numbers = TLI_STEP(c, tlo_cumsum(begins, 0, TL_I64));
+  r->numbers = numbers ? TLI_STEP(c, tlo_cumsum(begins, 0, TL_I64)) : NULL;
   r->counts = NULL;
   if (!counts || c->failed) return !c->failed;
   /* from each start to the next one, the last to the end */
@@ -88,7 +89,7 @@ static bool distinct(tl_Tensor *self, bool sort, bool inverse, bool counts, tl_T
   }
   Runs r = {NULL, NULL, NULL};
   tl_Tensor *begins = c.failed ? NULL : chain_begins(&c, list);
-  if (!c.failed) find_runs(&c, begins, counts, &r);
+  if (!c.failed) find_runs(&c, begins, inverse, counts, &r);
   tl_Tensor *output = TLI_STEP(&c, tlo_index_select(list, 0, r.starts));
   tl_Tensor *back = NULL;
   if (inverse && !c.failed) {
@@ -129,7 +130,7 @@ static bool distinct_slices(const char *op, tl_Tensor *self, bool sort, bool inv
   tl_Tensor *list = order ? TLI_STEP(&c, tlo_index_select(rows, 0, order)) : rows;
   Runs r = {NULL, NULL, NULL};
   tl_Tensor *begins = c.failed ? NULL : chain_begins(&c, list);
-  if (!c.failed) find_runs(&c, begins, counts, &r);
+  if (!c.failed) find_runs(&c, begins, inverse, counts, &r);
   tl_Tensor *at = r.starts;
   if (order) at = TLI_STEP(&c, tlo_index_select(order, 0, r.starts));
   tl_Tensor *output = TLI_STEP(&c, tlo_index_select(self, d, at));
