@@ -49,3 +49,16 @@ describe("adaptive pooling", function()
       assert.raises("adaptive_avg_pool1d: output_size", "-2", function() F.adaptive_avg_pool1d(x[1], -2) end)
    end)
 end)
+
+describe("max_pool", function()
+   it("adds the gradients of windows that overlap, in every dtype", function()
+      for _, dtype in ipairs {"float32", "float64", "float16", "bfloat16"} do
+         local x = torch.tensor({{{1, 5, 2, 4, 3}}}, {dtype = dtype}):requires_grad_()
+         F.max_pool1d(x, 3, 1):sum():backward()
+         assert.same({{{0, 2, 0, 1, 0}}}, x.grad:tolist())
+         x.grad = nil
+         F.adaptive_max_pool1d(x, 4):sum():backward()
+         assert.same({{{0, 2, 0, 2, 0}}}, x.grad:tolist())
+      end
+   end)
+end)

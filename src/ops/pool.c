@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "ops/chain.h"
+#include "ops/lines.h"
 #include "ops/windows.h"
 
 /* ---- arguments ---- */
@@ -177,7 +178,7 @@ static bool adaptive_max_pool(const char *op, int n, tl_Tensor *input, tl_Ints o
                               bool return_indices, tl_Tensor **out) {
   int64_t sizes[3];
   out[0] = out[1] = NULL;
-  TL_TRY(check_input(op, input, n, n + 1));
+  TL_TRY(check_input(op, input, n, input->ndim - 1));
   TL_TRY(read_output_size(op, input, n, output_size, sizes));
   bool want = return_indices || tli_recording(&input, 1);
   return keep_indices(tlo_max_windows_adaptive(input, (tl_Ints){n, sizes}, n, want, out),
@@ -376,19 +377,21 @@ static bool scatter_planes(tl_Tensor *result, tl_Tensor *self, tl_Tensor *indice
   return backend->scatter(add ? TLK_JOIN_ADD : TLK_JOIN_SET, &lines);
 }
 
+/* Sums are taken in the dtype that the kernel adds in. */
 tl_Tensor *tli_op_plane_scatter(tl_Tensor *self, tl_Tensor *indices, tl_Ints size, int64_t n,
                                 bool add) {
-  tl_DType dtype = (tl_DType)self->dtype;
+  bool wide = add && tli_scatter_wide(TLK_JOIN_ADD, self);
+  tl_DType dtype = wide ? tli_dtype_compute((tl_DType)self->dtype) : (tl_DType)self->dtype;
   tl_Tensor *in = tli_contiguous_as(self, dtype);
   tl_Tensor *index = in ? tli_contiguous_as(indices, TL_I64) : NULL;
-  tl_Tensor *result = index ? tli_empty(dtype, tli_device(self), (int)size.n, size.v) : NULL;
-  bool ok = result && tli_fill(result, tli_int(0)) &&
-            (in->numel == 0 || scatter_planes(result, in, index, (int)n, add));
+  tl_Tensor *sums = index ? tli_empty(dtype, tli_device(self), (int)size.n, size.v) : NULL;
+  bool ok = sums && tli_fill(sums, tli_int(0)) &&
+            (in->numel == 0 || scatter_planes(sums, in, index, (int)n, add));
+  tl_Tensor *result = ok ? tli_contiguous_as(sums, (tl_DType)self->dtype) : NULL;
   tli_release(in);
   tli_release(index);
-  if (ok) return result;
-  tli_release(result);
-  return NULL;
+  tli_release(sums);
+  return result;
 }
 
 /* ---- max_unpool ---- */
