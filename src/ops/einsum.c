@@ -223,14 +223,17 @@ static bool group(const Plan *p, tl_Tensor *a, tl_Tensor *b, int64_t step, Group
 }
 
 /* t with its dimensions in the order of three groups, as three dimensions. */
-static tl_Tensor *as_three(tl_Tensor *t, const Groups *g, int x, int y, int z, int unused) {
+static tl_Tensor *as_three(tl_Tensor *t, tl_DType dtype, const Groups *g, int x, int y, int z,
+                           int unused) {
   int64_t order[TL_MAX_DIMS];
   int n = 0, kinds[4] = {x, y, z, unused};
   for (int i = 0; i < 4; i++)
     for (int k = 0; k < g->n[kinds[i]]; k++) order[n++] = g->dims[kinds[i]][k];
   tl_Tensor *permuted = tlo_permute(t, (tl_Ints){n, order});
   int64_t sizes[3] = {g->size[x], g->size[y], g->size[z]};
-  tl_Tensor *result = permuted ? tlo_reshape(permuted, (tl_Ints){3, sizes}) : NULL;
+  tl_Tensor *shaped = permuted ? tlo_reshape(permuted, (tl_Ints){3, sizes}) : NULL;
+  tl_Tensor *result = shaped ? tlo_to(shaped, dtype, false, false, TLI_NODEVICE) : NULL;
+  tli_release(shaped);
   tli_release(permuted);
   return result;
 }
@@ -261,9 +264,8 @@ static tl_Tensor *sum_alone(const Plan *p, tl_Tensor *t, const tl_Tensor *other,
     if (p->last[d] <= step && (single || t->sizes[d] != 1) &&
         (other == NULL || other->sizes[d] == 1))
       dims[n++] = d;
-  /* of one operand alone it is sum, which makes integers int64 */
-  tl_DType dtype = single ? TL_NODTYPE : (tl_DType)t->dtype;
-  return n ? tlo_sum(t, (tl_Ints){n, dims}, true, dtype) : tli_retain(t);
+  /* sum makes integers int64 */
+  return n ? tlo_sum(t, (tl_Ints){n, dims}, true, TL_NODTYPE) : tli_retain(t);
 }
 
 static tl_Tensor *multiply(const Plan *p, tl_Tensor *left, tl_Tensor *right, int64_t step) {
@@ -277,8 +279,11 @@ static tl_Tensor *multiply(const Plan *p, tl_Tensor *left, tl_Tensor *right, int
     result = tlo_mul(t[0], t[1]);
     goto done;
   }
-  TLI_SLOT(t[2], as_three(t[0], &g, BATCH, LEFT, SUM, RIGHT));
-  TLI_SLOT(t[3], as_three(t[1], &g, BATCH, SUM, RIGHT, LEFT));
+  tl_DType dtypes[2] = {(tl_DType)t[0]->dtype, (tl_DType)t[1]->dtype};
+  if (!tli_is_float(dtypes[0]) && !tli_is_float(dtypes[1]) && dtypes[0] != dtypes[1])
+    dtypes[0] = dtypes[1] = TL_I64; /* one has been summed */
+  TLI_SLOT(t[2], as_three(t[0], dtypes[0], &g, BATCH, LEFT, SUM, RIGHT));
+  TLI_SLOT(t[3], as_three(t[1], dtypes[1], &g, BATCH, SUM, RIGHT, LEFT));
   TLI_SLOT(t[4], tlo_bmm(t[2], t[3]));
   result = from_three(p, t[4], t[0], t[1], &g);
 done:

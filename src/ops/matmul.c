@@ -133,18 +133,13 @@ tl_Tensor *tli_op_bmm(tl_Tensor *self, tl_Tensor *mat2) {
 
 /* ---- with a sum ---- */
 
-static bool check_factor(const char *op, const char *name, tl_Scalar s, const tl_Tensor *t) {
-  if (tli_is_float((tl_DType)t->dtype) || s.kind != TL_FLOATING) return true;
-  return tli_fail(TL_EDTYPE, "%s: %s: expected an integer for %s tensors, got %g", op, name,
-                  tl_dtype_name((tl_DType)t->dtype), s.f);
-}
-
 /* beta * self + alpha * a @ b. With beta 0 self is not read. */
 static tl_Tensor *add_product(const char *op, tl_Tensor *self, tl_Tensor *a, tl_Tensor *b,
                               tl_Scalar beta, tl_Scalar alpha) {
   TL_TRY_NULL(check_product(op, a, b, a->ndim == 3 ? 3 : 2));
   TL_TRY_NULL(check_dtypes(op, self, a));
-  TL_TRY_NULL(check_factor(op, "beta", beta, a) && check_factor(op, "alpha", alpha, a));
+  alpha = tli_fitting(alpha, a);
+  beta = tli_fitting(beta, a);
   int64_t sizes[3];
   int n = a->ndim;
   for (int d = 0; d < n - 1; d++) sizes[d] = a->sizes[d];

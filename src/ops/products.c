@@ -65,17 +65,19 @@ tl_Tensor *tlo_addr(tl_Tensor *self, tl_Tensor *vec1, tl_Tensor *vec2, tl_Scalar
     alpha = tli_bool(tli_to_double(alpha) != 0); /* sums are "or", products "and" */
     beta = tli_bool(tli_to_double(beta) != 0);
   }
-  tl_Tensor *t[2] = {NULL};
+  tl_Tensor *t[3] = {NULL};
   tl_Tensor *result = NULL;
   TLI_SLOT(t[0], tlo_outer(vec1, vec2));
   if (tli_to_double(beta) == 0) {
     result = tlo_scaled(t[0], alpha);
   } else {
-    TLI_SLOT(t[1], tlo_scaled(self, beta));
-    result = tlo_add(t[1], t[0], alpha);
+    tl_DType both = tli_dtype_promote((tl_DType)self->dtype, (tl_DType)t[0]->dtype);
+    TLI_SLOT(t[1], tlo_to_dtype(self, both));
+    TLI_SLOT(t[2], tlo_scaled(t[1], beta));
+    result = tlo_add(t[2], t[0], alpha);
   }
 done:
-  tli_release_results(t, 2);
+  tli_release_results(t, 3);
   return result;
 }
 
