@@ -266,6 +266,11 @@ describe("closeness", function()
       assert.raises("allclose", "at least 0", function() torch.allclose(a, a, -1) end)
    end)
 
+   it("is not fooled by differences that do not fit", function()
+      local least = torch.tensor({-128}, {dtype = "int8"})
+      assert.same({false}, least:isclose(torch.tensor({0}, {dtype = "int8"})):tolist())
+   end)
+
    it("is whole for equal", function()
       assert.is_true(torch.equal(torch.tensor {1, 2}, torch.tensor {1, 2}))
       assert.is_false(torch.equal(torch.tensor {1, 2}, torch.tensor {1, 3}))

@@ -75,6 +75,10 @@ describe("of nothing", function()
       assert.raises("max", "[0, 3]", function() x:max(1) end)
       assert.same({0}, x:amax(2).shape)
       assert.same({0}, x:argmax(2).shape)
+      for _, p in ipairs {-1, -inf, inf} do
+         assert.raises("norm:", "[0, 3]", function() x:norm(p) end)
+         assert.same({0}, x:norm(p, 2).shape)
+      end
    end)
 end)
 
@@ -293,6 +297,12 @@ describe("statistics", function()
       assert.same({1, 0, 2}, torch.bincount(torch.tensor {1, 3, 3}):tolist())
       assert.raises("bincount", "at least 1", function() torch.bincount(torch.tensor {0}) end)
       assert.raises("bincount", "integers", function() torch.bincount(torch.zeros(2)) end)
+   end)
+
+   it("need weights that sum to something", function()
+      assert.raises("cov", "sum to 0", function()
+         torch.cov(torch.ones(2, 3), {aweights = torch.zeros(3)})
+      end)
    end)
 
    it("put the upper end into the last part", function()

@@ -132,6 +132,14 @@ describe("sets", function()
       assert.close({1, 2}, counts:tolist(), 0)
    end)
 
+   it("have no empty slices", function()
+      assert.raises("unique: dim", "[2, 0]", function() torch.zeros(2, 0):unique {dim = 1} end)
+      assert.raises("unique_consecutive: dim", function()
+         torch.tensor(1):unique_consecutive {dim = 1}
+      end)
+      assert.same({2, 0}, torch.zeros(2, 0):unique({dim = 2}).shape)
+   end)
+
    it("order slices as they are read row by row", function()
       local x = torch.tensor {{{1, 1, 0}, {0, 1, 0}}, {{0, 0, 1}, {1, 0, 0}}}
       for _, sorted in ipairs {true, false} do

@@ -50,9 +50,9 @@ tl_Tensor *tlo_bitwise_not(tl_Tensor *self) {
 
 /* ---- comparison of whole tensors ---- */
 
-/* Bool tensors have no difference; they are compared as integers. */
+/* Bool tensors have no difference, and those of small integers may not fit. */
 static tl_Tensor *number_like(tl_Tensor *t) {
-  return t->dtype == TL_BOOL ? tlo_to_dtype(t, TL_U8) : tli_retain(t);
+  return tli_is_float((tl_DType)t->dtype) ? tli_retain(t) : tlo_to_dtype(t, TL_I64);
 }
 
 /* |a - b| <= atol + rtol * |b|, where the difference is finite. */

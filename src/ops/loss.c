@@ -209,10 +209,12 @@ tl_Tensor *tlo_cosine_similarity(tl_Tensor *x1, tl_Tensor *x2, int64_t dim, doub
   int d = tli_dim("cosine_similarity", dim, ndim);
   if (d < 0) return NULL;
   int64_t along = d;
+  tl_DType dtype = tli_dtype_promote((tl_DType)x1->dtype, (tl_DType)x2->dtype);
   tli_Chain c = {0};
   tl_Tensor *both[] = {x1, x2};
   for (int i = 0; i < 2; i++) {
     tl_Tensor *wide = TLI_STEP(&c, tlo_expand(both[i], (tl_Ints){ndim, sizes}));
+    wide = TLI_STEP(&c, tlo_to_dtype(wide, dtype));
     tl_Tensor *norm =
         TLI_STEP(&c, tlo_norm(wide, tli_int(2), (tl_Ints){1, &along}, true, TL_NODTYPE));
     norm = chain_floor_value(&c, norm, eps);

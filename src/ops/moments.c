@@ -380,10 +380,24 @@ done:
   return back;
 }
 
+/* Whether there are no elements along dim; wrong dimensions are told later. */
+static bool none_along(const tl_Tensor *self, tl_Ints dim) {
+  if (dim.n == 0 || self->ndim == 0) return self->numel == 0;
+  for (int64_t i = 0; i < dim.n; i++) {
+    int64_t d = dim.v[i] < 0 ? dim.v[i] + self->ndim : dim.v[i];
+    if (d >= 0 && d < self->ndim && self->sizes[d] == 0) return true;
+  }
+  return false;
+}
+
 tl_Tensor *tlo_norm(tl_Tensor *self, tl_Scalar p, tl_Ints dim, bool keepdim, tl_DType dtype) {
   dtype = floating("norm", self, dtype);
   if (dtype == TL_NODTYPE) return NULL;
   if (isnan(tli_to_double(p))) return tli_fail_null(TL_EARG, "norm: expected a number p, got NaN");
+  bool summed = isfinite(tli_to_double(p)) && tli_to_double(p) >= 0;
+  if (!summed && none_along(self, dim))
+    return tli_fail_null(TL_ESHAPE, "norm: nothing has no norm of order %g, got shape %s",
+                         tli_to_double(p), tli_sizes_str(self));
   if (dtype == (tl_DType)self->dtype) return tlo_p_norm(self, p, dim, keepdim);
   tl_Tensor *t = tlo_to_dtype(self, dtype);
   tl_Tensor *result = t ? tlo_p_norm(t, p, dim, keepdim) : NULL;

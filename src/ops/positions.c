@@ -208,11 +208,15 @@ tl_Tensor *tli_op_index_select(tl_Tensor *self, int64_t dim, tl_Tensor *index) {
   int d = tli_dim("index_select", dim, self->ndim);
   if (d < 0) return NULL;
   TL_TRY_NULL(check_list("index_select", index));
+  if (self->ndim == 0 && index->numel != 1)
+    return tli_fail_null(
+        TL_ESHAPE, "index_select: index: a tensor without dimensions has one position, got %s",
+        tli_sizes_str(index));
   tl_Tensor *list = with_dimension(index);
   tl_Tensor *result = list ? read_positions("index_select", self, list, d, 1) : NULL;
   tli_release(list);
-  /* of a tensor without dimensions one position gives the same again */
-  if (result && self->ndim == 0 && result->numel == 1) tli_set_geometry(result, 0, NULL, NULL);
+  /* that gives the same again */
+  if (result && self->ndim == 0) tli_set_geometry(result, 0, NULL, NULL);
   return result;
 }
 
@@ -270,6 +274,7 @@ bool tli_op_index_fill_(tl_Tensor *self, int64_t dim, tl_Tensor *index, tl_Scala
   int d = tli_dim("index_fill", dim, self->ndim);
   TL_TRY(d >= 0);
   TL_TRY(check_list("index_fill", index));
+  if (index->numel == 0) return true;
   int64_t sizes[TL_MAX_DIMS];
   listed_sizes(self, d, index, sizes);
   tl_Tensor *at = tli_plain_positions("index_fill", index, place_of(self, d, 1).n);

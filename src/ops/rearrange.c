@@ -397,7 +397,7 @@ done:
 /* self, or flattened without dim; the dimension in *d. */
 static tl_Tensor *line_up(tl_Tensor *self, int64_t dim, int *d) {
   bool flat = dim == TLI_NOINT || self->ndim == 0;
-  *d = flat ? 0 : tli_dim("repeat_interleave", dim, self->ndim);
+  *d = dim == TLI_NOINT ? 0 : tli_dim("repeat_interleave", dim, self->ndim);
   if (*d < 0) return NULL;
   return flat ? tlo_reshape(self, (tl_Ints){1, (int64_t[]){-1}}) : tli_retain(self);
 }

@@ -117,10 +117,14 @@ tl_Tensor *tli_op_row_order(tl_Tensor *self) {
 
 static bool distinct_slices(const char *op, tl_Tensor *self, bool sort, bool inverse, bool counts,
                             int64_t dim, tl_Tensor **out) {
+  if (self->ndim == 0)
+    return tli_fail(TL_EARG, "%s: dim: a tensor without dimensions has no slices", op);
   int d = tli_dim(op, dim, self->ndim);
   TL_TRY(d >= 0);
-  if (self->ndim == 0) return distinct(self, sort, inverse, counts, out);
   int64_t n = self->sizes[d], m = n > 0 ? self->numel / n : 0;
+  if (n > 0 && m == 0)
+    return tli_fail(TL_ESHAPE, "%s: dim: slices along " TLI_POS " are empty, got shape %s", op,
+                    (int64_t)d, tli_sizes_str(self));
   bool mode = tli_set_grad_mode(false);
   tli_Chain c = {0};
   tl_Tensor *moved =

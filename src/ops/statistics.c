@@ -108,6 +108,12 @@ static bool weigh(Weighing *s, tl_Tensor *fweights, tl_Tensor *aweights, double 
   bool ok = false;
   TLI_SLOT(s->w, joint_weights(fweights, aweights, dtype));
   TLI_SLOT(s->total, tlo_sum(s->w, TLI_NOINTS, false, TL_NODTYPE));
+  double total;
+  if (!number_of(s->total, &total)) goto done;
+  if (total == 0) {
+    tli_fail(TL_EARG, "cov: the weights sum to 0");
+    goto done;
+  }
   TLI_SLOT(t[0], aweights ? tlo_mul(s->w, aweights) : tli_retain(s->w));
   TLI_SLOT(t[1], tlo_sum(t[0], TLI_NOINTS, false, TL_NODTYPE));
   TLI_SLOT(t[2], tlo_true_divide(t[1], s->total));
