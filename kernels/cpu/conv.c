@@ -1,14 +1,16 @@
 /*
 ** conv.c - convolution and its gradients, of any floating dtype: the half
-** types are computed in float32. The convolution and the gradient of its input
-** are sums that conv_plan.c lays out, the gradient of its weight comes from
-** conv_dots.c or conv_outer.c; kernels of one element are in conv_single.c. Each output element is summed by one thread in
-** an order that sizes alone decide.
+** types are computed in float32. Kernels of one element are in conv_single.c,
+** large convolutions in float32 with kernels of 3 x 3 in conv_winograd.c; the
+** others, and the gradient of the input, are sums that conv_plan.c lays out,
+** while the gradient of the weight comes from conv_dots.c or conv_outer.c. Each
+** output element is summed by one thread in an order that sizes alone decide.
 */
 #include "kernels/cpu/conv.h"
 
 #include "kernels/cpu/conv_image.h"
 #include "kernels/cpu/conv_plan.h"
+#include "kernels/cpu/conv_winograd.h"
 #include "kernels/cpu/wide.h"
 
 typedef struct Sizes {
@@ -24,12 +26,23 @@ static Sizes sizes_of(const tlk_Conv *c) {
 
 typedef enum Which { FORWARD, INPUT, WEIGHT } Which;
 
+static bool winograd(const tlk_Conv *c, Which which, void *to, const void *a, const void *b,
+                     const void *bias, bool *finite) {
+  if (which == WEIGHT) return tlk_winograd_weight(c, to, a, b, finite);
+  return tlk_winograd_sums(c, which == INPUT, to, a, b, bias, finite);
+}
+
 /* Runs on arrays of one dtype to compute in; `to` is written. */
 static bool dispatch(const tlk_Conv *c, Which which, void *to, const void *a, const void *b,
                      const void *bias) {
   if (tlk_conv_single(c)) {
     if (which == WEIGHT) return tlk_conv_single_weight(c, to, a, b);
     return tlk_conv_single_sums(c, which == INPUT, to, a, b, bias);
+  }
+  if (tlk_winograd_fits(c)) {
+    bool finite;
+    TL_TRY(winograd(c, which, to, a, b, bias, &finite));
+    if (finite) return true;
   }
   if (which != WEIGHT) return tlk_conv_sums(c, which == INPUT, to, a, b, bias);
   bool many =

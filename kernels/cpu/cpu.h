@@ -140,6 +140,7 @@ typedef struct tlk_Isa {
   const struct tlk_ResampleLoops *resample; /* resample.h: of float, of double */
   const struct tlk_ConvLoops *conv[2];      /* conv.h: of float, of double */
   const struct tlk_PanelLoops *panels[2];   /* panels.h: the same */
+  const struct tlk_WinogradLoops *winograd; /* winograd.h: of float */
   const struct tlk_ChannelLoops *channels;  /* channels.h: of float, of double */
   const struct tlk_ClassLoops *classes;     /* classes.h: the same */
 } tlk_Isa;

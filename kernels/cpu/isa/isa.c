@@ -7,6 +7,7 @@
 #include "kernels/cpu/panels.h"
 #include "kernels/cpu/pool.h"
 #include "kernels/cpu/resample.h"
+#include "kernels/cpu/winograd.h"
 
 extern const tlk_Loop TLK_ISA_NAME(tlk_loops_i32)[];
 extern const tlk_Loop TLK_ISA_NAME(tlk_loops_i64)[];
@@ -33,6 +34,7 @@ extern const tlk_PoolLoops TLK_ISA_NAME(tlk_pool_loops);
 extern const tlk_ResampleLoops TLK_ISA_NAME(tlk_resample_loops)[2];
 extern const tlk_ConvLoops TLK_ISA_NAME(tlk_conv_f32), TLK_ISA_NAME(tlk_conv_f64);
 extern const tlk_PanelLoops TLK_ISA_NAME(tlk_panels_f32), TLK_ISA_NAME(tlk_panels_f64);
+extern const tlk_WinogradLoops TLK_ISA_NAME(tlk_winograd_loops);
 extern const tlk_ChannelLoops TLK_ISA_NAME(tlk_channel_loops)[2];
 extern const tlk_ClassLoops TLK_ISA_NAME(tlk_class_loops)[2];
 
@@ -67,6 +69,7 @@ const tlk_Isa TLK_ISA_NAME(tlk_isa) = {
     .resample = TLK_ISA_NAME(tlk_resample_loops),
     .conv = {&TLK_ISA_NAME(tlk_conv_f32), &TLK_ISA_NAME(tlk_conv_f64)},
     .panels = {&TLK_ISA_NAME(tlk_panels_f32), &TLK_ISA_NAME(tlk_panels_f64)},
+    .winograd = &TLK_ISA_NAME(tlk_winograd_loops),
     .channels = TLK_ISA_NAME(tlk_channel_loops),
     .classes = TLK_ISA_NAME(tlk_class_loops),
 };
