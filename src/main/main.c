@@ -18,6 +18,7 @@
 #include "main/options.h"
 #include "main/repl.h"
 #include "main/script.h"
+#include "main/heap.h"
 #include "tlua.h"
 
 static void print_version(void) {
@@ -118,7 +119,7 @@ static int protected_main(lua_State *L) {
 
 int main(int argc, char **argv) {
   tli_script_set_name("tlua");
-  lua_State *L = luaL_newstate();
+  lua_State *L = tli_heap_newstate();
   if (L == NULL) {
     tli_script_complain("cannot create state: not enough memory");
     return EXIT_FAILURE;
@@ -128,6 +129,6 @@ int main(int argc, char **argv) {
   lua_pushlightuserdata(L, argv);
   int status = lua_pcall(L, 2, 1, 0);
   bool good = tli_script_report(L, status) && lua_toboolean(L, -1);
-  lua_close(L);
+  tli_heap_close(L);
   return good ? EXIT_SUCCESS : EXIT_FAILURE;
 }

@@ -1,0 +1,135 @@
+/*
+** heap.c - a lua_State whose small objects come from lists of free blocks.
+** A tensor's handle, a table of positions and a shape are all under LIMIT
+** bytes and live for a moment; a list per size, without locks since a state
+** belongs to one thread, gives and takes them in a few instructions. Larger
+** objects are malloc's. Chunks go back when the state is closed.
+*/
+#include "main/heap.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define STEP 16 /* malloc's alignment, which Lua relies on */
+#define LIMIT 256
+#define CHUNK 65536
+
+typedef struct Block {
+  struct Block *next;
+} Block;
+
+typedef struct Chunk {
+  _Alignas(STEP) struct Chunk *next;
+} Chunk;
+
+typedef struct Heap {
+  Block *blocks[LIMIT / STEP]; /* free ones; blocks[i] of (i + 1) * STEP bytes */
+  Chunk *chunks;
+  char *rest, *end; /* of the newest chunk: not yet handed out */
+  enum { WARN_OFF, WARN_START, WARN_MORE } warn;
+} Heap;
+
+/* ---- memory ---- */
+
+/* Under a sanitizer every object is malloc's, so that it is watched. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+static bool is_small(size_t bytes) { return bytes == 0; }
+#else
+static bool is_small(size_t bytes) { return bytes <= LIMIT; }
+#endif
+
+static size_t list_of(size_t bytes) { return (bytes - 1) / STEP; }
+
+static bool grow(Heap *h) {
+  Chunk *chunk = malloc(CHUNK);
+  if (chunk == NULL) return false;
+  for (; h->end - h->rest >= STEP; h->rest += STEP) { /* the old one's rest */
+    Block *block = (Block *)h->rest;
+    block->next = h->blocks[0];
+    h->blocks[0] = block;
+  }
+  chunk->next = h->chunks;
+  h->chunks = chunk;
+  h->rest = (char *)(chunk + 1);
+  h->end = (char *)chunk + CHUNK;
+  return true;
+}
+
+static void *take(Heap *h, size_t bytes) {
+  if (!is_small(bytes)) return malloc(bytes);
+  size_t i = list_of(bytes);
+  Block *block = h->blocks[i];
+  if (block) {
+    h->blocks[i] = block->next;
+    return block;
+  }
+  size_t whole = (i + 1) * STEP;
+  if ((size_t)(h->end - h->rest) < whole && !grow(h)) return NULL;
+  void *fresh = h->rest;
+  h->rest += whole;
+  return fresh;
+}
+
+static void give(Heap *h, void *memory, size_t bytes) {
+  if (!is_small(bytes)) {
+    free(memory);
+    return;
+  }
+  Block *block = memory;
+  block->next = h->blocks[list_of(bytes)];
+  h->blocks[list_of(bytes)] = block;
+}
+
+/* lua_Alloc; when `memory` is NULL, `old` is the kind of object. */
+static void *allocate(void *heap, void *memory, size_t old, size_t bytes) {
+  Heap *h = heap;
+  if (memory == NULL) return bytes ? take(h, bytes) : NULL;
+  if (bytes == 0) {
+    give(h, memory, old);
+    return NULL;
+  }
+  if (!is_small(old) && !is_small(bytes)) return realloc(memory, bytes);
+  if (is_small(old) && is_small(bytes) && list_of(old) == list_of(bytes)) return memory;
+  void *moved = take(h, bytes);
+  if (moved == NULL) return NULL;
+  memcpy(moved, memory, old < bytes ? old : bytes);
+  give(h, memory, old);
+  return moved;
+}
+
+/* ---- warnings ---- */
+
+/* As Lua's own: off until warn("@on"), and several pieces make one line. */
+static void warn(void *heap, const char *piece, int more) {
+  Heap *h = heap;
+  if (h->warn != WARN_MORE && !more && piece[0] == '@') {
+    if (strcmp(piece, "@on") == 0) h->warn = WARN_START;
+    if (strcmp(piece, "@off") == 0) h->warn = WARN_OFF;
+    return;
+  }
+  if (h->warn == WARN_OFF) return;
+  fprintf(stderr, "%s%s%s", h->warn == WARN_START ? "Lua warning: " : "", piece, more ? "" : "\n");
+  fflush(stderr);
+  h->warn = more ? WARN_MORE : WARN_START;
+}
+
+/* ---- the state ---- */
+
+static Heap the_heap; /* the program has one state */
+
+lua_State *tli_heap_newstate(void) {
+  lua_State *L = lua_newstate(allocate, &the_heap);
+  if (L) lua_setwarnf(L, warn, &the_heap);
+  return L;
+}
+
+void tli_heap_close(lua_State *L) {
+  lua_close(L);
+  while (the_heap.chunks) {
+    Chunk *chunk = the_heap.chunks;
+    the_heap.chunks = chunk->next;
+    free(chunk);
+  }
+}
