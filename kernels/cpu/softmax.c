@@ -12,7 +12,9 @@
 
 #define GRAIN (TLK_GRAIN / 4) /* exponentials take longer than sums */
 #define ARRAYS 3
+/* Rows up to this long lie side by side in a buffer, if there are this many. */
 #define SHORT_ROW 32
+#define FEW_ROWS 8
 
 /* Arrays (outer, n, inner): the inputs first, the result last. */
 typedef struct Call {
@@ -76,7 +78,7 @@ static void copy_out(const Call *c, const Layout *l, char *to, const char *from,
 }
 
 static bool run_buffered(const Call *c, char *const *piece, int64_t cols) {
-  bool turned = c->inner == 1 && c->n <= SHORT_ROW && cols >= TLK_LANES;
+  bool turned = c->inner == 1 && c->n <= SHORT_ROW && cols >= FEW_ROWS;
   Layout l = {.rows = c->inner == 1 && !turned,
               .cols = cols,
               .s0 = turned ? c->n : 1,
@@ -106,7 +108,7 @@ static void run_tasks(void *context, int64_t begin, int64_t end) {
     char *piece[ARRAYS];
     for (int k = 0; k < c->arrays; k++)
       piece[k] = c->array[k] + (o * c->n * c->inner + strip * c->width) * size;
-    bool short_rows = c->inner == 1 && c->n <= SHORT_ROW && cols >= TLK_LANES;
+    bool short_rows = c->inner == 1 && c->n <= SHORT_ROW && cols >= FEW_ROWS;
     if (c->dtype == c->compute && !short_rows)
       compute(c, piece, c->inner == 1, cols, c->inner);
     else if (!run_buffered(c, piece, cols))

@@ -8,12 +8,13 @@
 #include "kernels/math.h"
 
 #define LANES 32
+#define UNROLL _Pragma("GCC unroll 5") /* from LANES / 2 down to 1 */
 #define SPAN (64 * LANES)
 
 #define SOFTMAX(s, type)                                                                            \
   static double fold_##s(type *lane) {                                                              \
-    for (int half = LANES / 2; half > 0; half /= 2)                                                 \
-      for (int k = 0; k < half; k++) lane[k] += lane[k + half];                                     \
+    UNROLL for (int half = LANES / 2; half > 0; half /= 2) for (int k = 0; k < half; k++)           \
+        lane[k] += lane[k + half];                                                                  \
     return (double)lane[0];                                                                         \
   }                                                                                                 \
   /* A NaN may get lost here: it comes back through exp(x - largest). */                            \
@@ -25,8 +26,7 @@
       for (int k = 0; k < LANES; k++) lane[k] = x[k];                                               \
       for (i = LANES; i + LANES <= n; i += LANES)                                                   \
         for (int k = 0; k < LANES; k++) lane[k] = x[i + k] > lane[k] ? x[i + k] : lane[k];          \
-      for (int half = LANES / 2; half > 0; half /= 2)                                               \
-        for (int k = 0; k < half; k++)                                                              \
+      UNROLL for (int half = LANES / 2; half > 0; half /= 2) for (int k = 0; k < half; k++)         \
           lane[k] = lane[k + half] > lane[k] ? lane[k + half] : lane[k];                            \
       best = lane[0];                                                                               \
     }                                                                                               \
@@ -68,12 +68,12 @@
       type *y = (type *)out + r * n;                                                                \
       type m = largest_##s(n, x);                                                                   \
       double sum = exponentials_##s(n, x, m, logarithm ? NULL : y);                                 \
-      type shift = (type)log(sum);                                                                  \
-      type scale = (type)(1 / sum);                                                                 \
       if (logarithm) {                                                                              \
+        type shift = (type)log(sum);                                                                \
         TLK_IVDEP                                                                                   \
         for (int64_t i = 0; i < n; i++) y[i] = (x[i] - m) - shift;                                  \
       } else {                                                                                      \
+        type scale = (type)(1 / sum);                                                               \
         for (int64_t i = 0; i < n; i++) y[i] *= scale;                                              \
       }                                                                                             \
     }                                                                                               \
