@@ -1,7 +1,8 @@
 /*
 ** near.h - kernels that have a shorter way for all but extreme arguments. Their
-** loops look at a block of arguments first: if tlk_fits_<kernel> holds for each,
-** the block takes tlk_near_<kernel>, which gives the same results.
+** loops look at a block of arguments first: if tlk_reach_<kernel> of each is less
+** than TLK_REACH_<kernel>, the block takes tlk_near_<kernel>, which gives the same
+** results.
 */
 #ifndef TLK_NEAR_H
 #define TLK_NEAR_H
@@ -14,45 +15,51 @@
 #define TLK_SPLIT_tan_f32 ~, TLK_SPLIT1_
 #define TLK_SPLIT_exp_f32 ~, TLK_SPLIT1_
 #define TLK_SPLIT_log_f32 ~, TLK_SPLIT1_
-#define TLK_SPLIT_gelu_f32 ~, TLK_SPLIT1_
 #define TLK_SPLIT_fmod_f32 ~, TLK_SPLIT2_
 #define TLK_SPLIT_remainder_f32 ~, TLK_SPLIT2_
 #define TLK_SPLIT_floor_divide_f32 ~, TLK_SPLIT2_
 
-static inline bool tlk_fits_sin(float x) { return !(fabs(x) >= TLK_TRIG_LIMIT); }
+/* By bits the size of a number is compared as an integer, NaN as the largest. */
+#define TLK_REACH_sin tlk_bits(TLK_TRIG_LIMIT)
+static inline uint32_t tlk_reach_sin(float x) { return tlk_bits(fabs(x)); }
 static inline float tlk_near_sin(float x) { return tlk_sinf_near(x); }
-static inline bool tlk_fits_cos(float x) { return tlk_fits_sin(x); }
+#define TLK_REACH_cos TLK_REACH_sin
+static inline uint32_t tlk_reach_cos(float x) { return tlk_reach_sin(x); }
 static inline float tlk_near_cos(float x) { return tlk_cosf_near(x); }
-static inline bool tlk_fits_tan(float x) { return tlk_fits_sin(x); }
+#define TLK_REACH_tan TLK_REACH_sin
+static inline uint32_t tlk_reach_tan(float x) { return tlk_reach_sin(x); }
 static inline float tlk_near_tan(float x) { return tlk_tanf_near(x); }
 
-static inline bool tlk_fits_exp(float x) { return fabs(x) < TLK_EXP_LIMIT; }
+#define TLK_REACH_exp tlk_bits(TLK_EXP_LIMIT)
+static inline uint32_t tlk_reach_exp(float x) { return tlk_bits(fabs(x)); }
 static inline float tlk_near_exp(float x) { return tlk_expf_near(x); }
-static inline bool tlk_fits_log(float x) {
-  return tlk_bits(x) - TLK_BITS_NORMAL < TLK_BITS_INFINITY - TLK_BITS_NORMAL;
-}
+#define TLK_REACH_log (TLK_BITS_INFINITY - TLK_BITS_NORMAL)
+static inline uint32_t tlk_reach_log(float x) { return tlk_bits(x) - TLK_BITS_NORMAL; }
 static inline float tlk_near_log(float x) { return tlk_logf_near(x); }
-static inline bool tlk_fits_gelu(float x) { return fabs(x) < TLK_NORMCDF_LIMIT; }
-static inline float tlk_near_gelu(float x) { return x * tlk_normcdff_near(x); }
 
 /* A quotient below 2^28 is cut right in double, and its product with b is
 ** exact. b may be infinite, but not 0. */
-static inline bool tlk_fits_fmod(float a, float b) { return fabs(a) < fabs(b) * 0x1p28f; }
+#define TLK_REACH_fmod 1
+static inline uint32_t tlk_reach_fmod(float a, float b) {
+  return fabs(a) < fabs(b) * 0x1p28f ? 0u : 1u;
+}
 static inline float tlk_near_fmod(float a, float b) {
   double quotient = trunc((double)a / (double)b);
   double rest = (double)a - quotient * (double)b;
   return copysign((float)(quotient == 0 ? (double)a : rest), a);
 }
-static inline bool tlk_fits_remainder(float a, float b) { return tlk_fits_fmod(a, b); }
+#define TLK_REACH_remainder 1
+static inline uint32_t tlk_reach_remainder(float a, float b) { return tlk_reach_fmod(a, b); }
 static inline float tlk_near_remainder(float a, float b) {
   TLM_REMAINDER_BODY(float, tlk_near_fmod(a, b))
 }
-static inline bool tlk_fits_floor_divide(float a, float b) { return tlk_fits_fmod(a, b); }
+#define TLK_REACH_floor_divide 1
+static inline uint32_t tlk_reach_floor_divide(float a, float b) { return tlk_reach_fmod(a, b); }
 static inline float tlk_near_floor_divide(float a, float b) {
   TLM_FLOOR_DIVIDE_BODY(float, tlk_near_fmod(a, b))
 }
 
-#define TLK_SPLIT_BLOCK 256
+#define TLK_SPLIT_BLOCK 1024
 
 #define TLK_SPLIT1_(name, s, type, result)                                               \
   static bool loop_##name##_##s(int64_t n, void *const *args, const tl_Scalar *params) { \
@@ -62,10 +69,13 @@ static inline float tlk_near_floor_divide(float a, float b) {
       int64_t m = n - at < TLK_SPLIT_BLOCK ? n - at : TLK_SPLIT_BLOCK;                   \
       result *out = (result *)args[0] + at;                                              \
       const type *x = (const type *)args[1] + at;                                        \
-      int far = 0;                                                                       \
+      uint32_t most = 0;                                                                 \
       m -= m % TLK_LANES;                                                                \
-      for (int64_t i = 0; i < m; i++) far |= !tlk_fits_##name(x[i]);                     \
-      if (far) {                                                                         \
+      for (int64_t i = 0; i < m; i++) {                                                  \
+        uint32_t reach = tlk_reach_##name(x[i]);                                         \
+        most = reach > most ? reach : most;                                              \
+      }                                                                                  \
+      if (most >= TLK_REACH_##name) {                                                    \
         TLK_IVDEP                                                                        \
         for (int64_t i = 0; i < m; i++) out[i] = tlm_##name##_##s(x[i], p);              \
       } else {                                                                           \
@@ -84,10 +94,13 @@ static inline float tlk_near_floor_divide(float a, float b) {
       result *out = (result *)args[0] + at;                                              \
       const type *a = (const type *)args[1] + at;                                        \
       const type *b = (const type *)args[2] + at;                                        \
-      int far = 0;                                                                       \
+      uint32_t most = 0;                                                                 \
       m -= m % TLK_LANES;                                                                \
-      for (int64_t i = 0; i < m; i++) far |= !tlk_fits_##name(a[i], b[i]);               \
-      if (far) {                                                                         \
+      for (int64_t i = 0; i < m; i++) {                                                  \
+        uint32_t reach = tlk_reach_##name(a[i], b[i]);                                   \
+        most = reach > most ? reach : most;                                              \
+      }                                                                                  \
+      if (most >= TLK_REACH_##name) {                                                    \
         TLK_IVDEP                                                                        \
         for (int64_t i = 0; i < m; i++) out[i] = tlm_##name##_##s(a[i], b[i], p);        \
       } else {                                                                           \

@@ -70,6 +70,22 @@ describe("float32 functions are within 2 units in the last place:", function()
    end
 end)
 
+describe("gelu in float32", function()
+   it("is right where it is small too", function()
+      local x = torch.linspace(-6.4, 8, 20000, {dtype = "float64"}):float():double()
+      local off = (F.gelu(x:float()):double() / F.gelu(x) - 1):abs() -- that of float64 calls C's erfc
+      assert.is_true(off[x:gt(-1)]:max():item() < 5e-7)
+      assert.is_true(off[x:gt(-3)]:max():item() < 1.2e-6)
+      assert.is_true(off:max():item() < 6e-6)
+   end)
+
+   it("ends as x and as 0", function()
+      local inf, nan = math.huge, 0 / 0
+      local x = torch.tensor {inf, 3e38, 40.0, 6.6, 0.0, -6.6, -40.0, -3e38, -inf, nan}
+      assert.close({inf, 3e38, 40, 6.6, 0, 0, 0, 0, nan, nan}, F.gelu(x), 1e-6)
+   end)
+end)
+
 describe("sums in float32", function()
    it("of 10^8 ones are right", function()
       assert.close(1e8, torch.ones(100000000):sum():item(), 100)
