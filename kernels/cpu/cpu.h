@@ -126,6 +126,8 @@ typedef tl_DType (*tlk_RandomFn)(tlk_Distribution d, tl_DType dtype, uint64_t se
 typedef struct tlk_Isa {
   const char *name;
   const tlk_Loop *loops[TLK_NCOMPUTE];       /* by tlk_Pointwise; NULL where not defined */
+  const tlk_Loop *fixed[TLK_NCOMPUTE];       /* the same for inputs that are one element each,
+                                                but for the first; NULL for kernels of one */
   const tlk_Reducer *reducers[TLK_NCOMPUTE]; /* by tlk_Reduction */
   const tlk_Reducer (*best)[TLK_NCOMPUTE];   /* [0]: smallest, [1]: largest */
   const tlk_Reducer *moments;                /* of float, of double */

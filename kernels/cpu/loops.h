@@ -53,33 +53,45 @@ static inline int32_t tlk_param_i32(tl_Scalar s) { return (int32_t)tlk_param_i64
     for (int64_t i = 0; i < n; i++) out[i] = (result)tlm_##name##_##s(x[i], p);          \
     return true;                                                                         \
   }
-#define TLK_PLAIN2_(name, s, type, result)                                               \
-  static bool loop_##name##_##s(int64_t n, void *const *args, const tl_Scalar *params) { \
-    TLK_PARAMS_(name, s, type)                                                           \
-    (void)params;                                                                        \
-    result *out = args[0];                                                               \
-    const type *a = args[1];                                                             \
-    const type *b = args[2];                                                             \
-    if (tlm_##name##_##s##_divides) {                                                    \
-      int zeros = 0;                                                                     \
-      for (int64_t i = 0; i < n; i++) zeros |= b[i] == 0;                                \
-      if (zeros) return false;                                                           \
-    }                                                                                    \
-    TLK_IVDEP                                                                            \
-    for (int64_t i = 0; i < n; i++) out[i] = (result)tlm_##name##_##s(a[i], b[i], p);    \
-    return true;                                                                         \
+/* Kernels of several inputs have two loops: `loop` for arrays, `fixed` where all
+** inputs but the first are one element each. */
+#define TLK_PLAIN2_(name, s, type, result)          \
+  TLK_PLAIN2_OF_(loop, b[i], name, s, type, result) \
+  TLK_PLAIN2_OF_(fixed, second, name, s, type, result)
+#define TLK_PLAIN2_OF_(kind, B, name, s, type, result)                                     \
+  static bool kind##_##name##_##s(int64_t n, void *const *args, const tl_Scalar *params) { \
+    TLK_PARAMS_(name, s, type)                                                             \
+    (void)params;                                                                          \
+    result *out = args[0];                                                                 \
+    const type *a = args[1];                                                               \
+    const type *b = args[2];                                                               \
+    const type second = b[0];                                                              \
+    (void)second;                                                                          \
+    if (tlm_##name##_##s##_divides) {                                                      \
+      int zeros = 0;                                                                       \
+      for (int64_t i = 0; i < n; i++) zeros |= B == 0;                                     \
+      if (zeros) return false;                                                             \
+    }                                                                                      \
+    TLK_IVDEP                                                                              \
+    for (int64_t i = 0; i < n; i++) out[i] = (result)tlm_##name##_##s(a[i], B, p);         \
+    return true;                                                                           \
   }
-#define TLK_PLAIN3_(name, s, type, result)                                                  \
-  static bool loop_##name##_##s(int64_t n, void *const *args, const tl_Scalar *params) {    \
-    TLK_PARAMS_(name, s, type)                                                              \
-    (void)params;                                                                           \
-    result *out = args[0];                                                                  \
-    const type *a = args[1];                                                                \
-    const type *b = args[2];                                                                \
-    const type *c = args[3];                                                                \
-    TLK_IVDEP                                                                               \
-    for (int64_t i = 0; i < n; i++) out[i] = (result)tlm_##name##_##s(a[i], b[i], c[i], p); \
-    return true;                                                                            \
+#define TLK_PLAIN3_(name, s, type, result)                \
+  TLK_PLAIN3_OF_(loop, b[i], c[i], name, s, type, result) \
+  TLK_PLAIN3_OF_(fixed, second, third, name, s, type, result)
+#define TLK_PLAIN3_OF_(kind, B, C, name, s, type, result)                                  \
+  static bool kind##_##name##_##s(int64_t n, void *const *args, const tl_Scalar *params) { \
+    TLK_PARAMS_(name, s, type)                                                             \
+    (void)params;                                                                          \
+    result *out = args[0];                                                                 \
+    const type *a = args[1];                                                               \
+    const type *b = args[2];                                                               \
+    const type *c = args[3];                                                               \
+    const type second = b[0], third = c[0];                                                \
+    (void)second, (void)third;                                                             \
+    TLK_IVDEP                                                                              \
+    for (int64_t i = 0; i < n; i++) out[i] = (result)tlm_##name##_##s(a[i], B, C, p);      \
+    return true;                                                                           \
   }
 
 /* To be used as X of TLK_POINTWISES, by a macro that names the type. The loop is
@@ -90,5 +102,9 @@ static inline int32_t tlk_param_i32(tl_Scalar s) { return (int32_t)tlk_param_i64
   TLK_IN_##s##_##types(TLK_SECOND_(TLK_SPLIT_##name##_##s, TLK_PLAIN##inputs##_, )( \
       name, s, type, TLK_RESULT_##result(type)))
 #define TLK_LOOP_ENTRY(s, name, types) TLK_IN_##s##_##types([TLK_##name] = loop_##name##_##s, )
+#define TLK_FIXED1_(s, name)
+#define TLK_FIXED2_(s, name) [TLK_##name] = fixed_##name##_##s,
+#define TLK_FIXED3_(s, name) TLK_FIXED2_(s, name)
+#define TLK_FIXED_ENTRY(s, name, inputs, types) TLK_IN_##s##_##types(TLK_FIXED##inputs##_(s, name))
 
 #endif

@@ -85,30 +85,35 @@ static inline float tlk_near_floor_divide(float a, float b) {
     }                                                                                    \
     return true;                                                                         \
   }
-#define TLK_SPLIT2_(name, s, type, result)                                               \
-  static bool loop_##name##_##s(int64_t n, void *const *args, const tl_Scalar *params) { \
-    TLK_PARAMS_(name, s, type)                                                           \
-    (void)params;                                                                        \
-    for (int64_t at = 0; at < n; at += TLK_SPLIT_BLOCK) {                                \
-      int64_t m = n - at < TLK_SPLIT_BLOCK ? n - at : TLK_SPLIT_BLOCK;                   \
-      result *out = (result *)args[0] + at;                                              \
-      const type *a = (const type *)args[1] + at;                                        \
-      const type *b = (const type *)args[2] + at;                                        \
-      uint32_t most = 0;                                                                 \
-      m -= m % TLK_LANES;                                                                \
-      for (int64_t i = 0; i < m; i++) {                                                  \
-        uint32_t reach = tlk_reach_##name(a[i], b[i]);                                   \
-        most = reach > most ? reach : most;                                              \
-      }                                                                                  \
-      if (most >= TLK_REACH_##name) {                                                    \
-        TLK_IVDEP                                                                        \
-        for (int64_t i = 0; i < m; i++) out[i] = tlm_##name##_##s(a[i], b[i], p);        \
-      } else {                                                                           \
-        TLK_IVDEP                                                                        \
-        for (int64_t i = 0; i < m; i++) out[i] = tlk_near_##name(a[i], b[i]);            \
-      }                                                                                  \
-    }                                                                                    \
-    return true;                                                                         \
+#define TLK_SPLIT2_(name, s, type, result)          \
+  TLK_SPLIT2_OF_(loop, b[i], name, s, type, result) \
+  TLK_SPLIT2_OF_(fixed, second, name, s, type, result)
+#define TLK_SPLIT2_OF_(kind, B, name, s, type, result)                                     \
+  static bool kind##_##name##_##s(int64_t n, void *const *args, const tl_Scalar *params) { \
+    TLK_PARAMS_(name, s, type)                                                             \
+    (void)params;                                                                          \
+    for (int64_t at = 0; at < n; at += TLK_SPLIT_BLOCK) {                                  \
+      int64_t m = n - at < TLK_SPLIT_BLOCK ? n - at : TLK_SPLIT_BLOCK;                     \
+      result *out = (result *)args[0] + at;                                                \
+      const type *a = (const type *)args[1] + at;                                          \
+      const type *b = (const type *)args[2] + at;                                          \
+      const type second = *(const type *)args[2];                                          \
+      (void)b, (void)second;                                                               \
+      uint32_t most = 0;                                                                   \
+      m -= m % TLK_LANES;                                                                  \
+      for (int64_t i = 0; i < m; i++) {                                                    \
+        uint32_t reach = tlk_reach_##name(a[i], B);                                        \
+        most = reach > most ? reach : most;                                                \
+      }                                                                                    \
+      if (most >= TLK_REACH_##name) {                                                      \
+        TLK_IVDEP                                                                          \
+        for (int64_t i = 0; i < m; i++) out[i] = tlm_##name##_##s(a[i], B, p);             \
+      } else {                                                                             \
+        TLK_IVDEP                                                                          \
+        for (int64_t i = 0; i < m; i++) out[i] = tlk_near_##name(a[i], B);                 \
+      }                                                                                    \
+    }                                                                                      \
+    return true;                                                                           \
   }
 
 #endif

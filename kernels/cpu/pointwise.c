@@ -1,8 +1,9 @@
 /*
 ** pointwise.c - elementwise kernels on operands of any dtype and stride.
 **
-** What is contiguous and of the compute type goes to the loop as it is.
-** Otherwise the work is cut into blocks of up to TLK_CHUNK elements; each
+** What is contiguous and of the compute type goes to the loop as it is, also with
+** numbers, or other operands that stay the same along a row, beside it. Otherwise
+** the work is cut into blocks of up to TLK_CHUNK elements; each
 ** operand that needs it is gathered and converted into a buffer that stays in
 ** the first-level cache, the loop runs on buffers, and its output is converted
 ** and scattered.
@@ -20,7 +21,8 @@
 typedef struct Call {
   const tlk_Isa *isa;
   const tli_Iter *it;
-  tlk_Loop loop; /* NULL: the output is the input */
+  tlk_Loop loop;  /* NULL: the output is the input */
+  tlk_Loop fixed; /* for one element of each input but the first; may be NULL */
   const tl_Scalar *params;
   tl_DType want[MAX_ARGS]; /* what the loop takes and gives */
   tlk_Blocks blocks;
@@ -44,28 +46,29 @@ static const uint8_t gives[] = {
 
 /* The last n < TLK_LANES elements, padded with copies of the last one so that
 ** no lane computes on garbage. */
-static bool run_tail(const Call *call, int64_t done, int64_t n, void *const *args) {
+static bool run_tail(const Call *call, tlk_Loop loop, int64_t done, int64_t n, void *const *args) {
   _Alignas(64) char pad[MAX_ARGS][TLK_LANES * 8];
   void *padded[MAX_ARGS];
   for (int k = 0; k < call->it->nargs; k++) {
     size_t size = tl_dtype_size(call->want[k]);
-    padded[k] = pad[k];
-    if (k == 0) continue;
+    bool single = loop == call->fixed && k > 1;
+    padded[k] = single ? args[k] : pad[k];
+    if (k == 0 || single) continue;
     const char *src = (const char *)args[k] + (size_t)done * size;
     memcpy(pad[k], src, (size_t)n * size);
     for (int64_t i = n; i < TLK_LANES; i++)
       memcpy(pad[k] + (size_t)i * size, src + (size_t)(n - 1) * size, size);
   }
-  if (!call->loop(TLK_LANES, padded, call->params)) return false;
+  if (!loop(TLK_LANES, padded, call->params)) return false;
   size_t size = tl_dtype_size(call->want[0]);
   memcpy((char *)args[0] + (size_t)done * size, pad[0], (size_t)n * size);
   return true;
 }
 
-static bool run_loop(const Call *call, int64_t n, void *const *args) {
+static bool run_loop(const Call *call, tlk_Loop loop, int64_t n, void *const *args) {
   int64_t tail = n % TLK_LANES;
-  if (n > tail && !call->loop(n, args, call->params)) return false;
-  return tail == 0 || run_tail(call, n - tail, tail, args);
+  if (n > tail && !loop(n, args, call->params)) return false;
+  return tail == 0 || run_tail(call, loop, n - tail, tail, args);
 }
 
 /* ---- contiguous operands ------------------------------------------------------ */
@@ -89,7 +92,42 @@ static void run_direct(void *context, int64_t begin, int64_t end) {
   void *args[MAX_ARGS];
   for (int k = 0; k < it->nargs; k++)
     args[k] = it->args[k].data + first * (int64_t)tl_dtype_size(call->want[k]);
-  if (!run_loop(call, n, args)) atomic_store_explicit(&call->failed, true, memory_order_relaxed);
+  if (!run_loop(call, call->loop, n, args))
+    atomic_store_explicit(&call->failed, true, memory_order_relaxed);
+}
+
+/* ---- rows with the same elements beside them ------------------------------------ */
+
+#define ROW_LEAST 128 /* shorter rows are better gathered into blocks */
+
+static bool is_fixed(const Call *call) {
+  const tli_Iter *it = call->it;
+  if (call->fixed == NULL || it->ndim < 1 || it->sizes[0] < ROW_LEAST) return false;
+  for (int k = 0; k < it->nargs; k++) {
+    const tli_IterArg *arg = &it->args[k];
+    int64_t stride = k < 2 ? (int64_t)tl_dtype_size(call->want[k]) : 0;
+    if (arg->strides[0] != stride || (k < 2 && arg->dtype != call->want[k])) return false;
+  }
+  return true;
+}
+
+static bool run_fixed_row(void *context, char **ptrs, int64_t n) {
+  const Call *call = context;
+  _Alignas(8) char element[MAX_ARGS][8];
+  void *args[MAX_ARGS];
+  for (int k = 0; k < call->it->nargs; k++) {
+    tl_DType from = call->it->args[k].dtype, to = call->want[k];
+    args[k] = from == to ? (void *)ptrs[k] : element[k];
+    if (from != to) call->isa->convert[from][to](1, element[k], ptrs[k]);
+  }
+  return run_loop(call, call->fixed, n, args);
+}
+
+static void run_fixed(void *context, int64_t begin, int64_t end) {
+  Call *call = context;
+  int64_t first = begin * TLK_CHUNK, last = tlk_min(end * TLK_CHUNK, call->it->numel);
+  if (!tli_iter_rows(call->it, first, last, run_fixed_row, call))
+    atomic_store_explicit(&call->failed, true, memory_order_relaxed);
 }
 
 /* ---- blocks ------------------------------------------------------------------- */
@@ -166,7 +204,7 @@ static bool run_block(const Call *call, const tlk_Block *block, Buffers *buffers
     return true;
   }
   args[0] = in_place ? block->ptrs[0] : buffers->data[0];
-  if (!run_loop(call, block->cols * block->rows, args)) return false;
+  if (!run_loop(call, call->loop, block->cols * block->rows, args)) return false;
   if (!in_place) deliver(call, block, args[0], buffers);
   return true;
 }
@@ -196,8 +234,12 @@ static void plan_blocks(Call *call) {
 static void run(Call *call) {
   const tli_Iter *it = call->it;
   if (it->numel == 0) return;
-  if (call->loop != NULL && is_direct(call)) {
-    tli_parallel_for(tlk_ceil_div(it->numel, TLK_CHUNK), TLK_GRAIN / TLK_CHUNK, run_direct, call);
+  tli_RangeFn whole = call->loop == NULL ? NULL
+                      : is_direct(call)  ? run_direct
+                      : is_fixed(call)   ? run_fixed
+                                         : NULL;
+  if (whole) {
+    tli_parallel_for(tlk_ceil_div(it->numel, TLK_CHUNK), TLK_GRAIN / TLK_CHUNK, whole, call);
     return;
   }
   plan_blocks(call);
@@ -210,6 +252,7 @@ bool tlk_pointwise(tlk_Pointwise kernel, tl_DType compute, const tli_Iter *it,
   const tlk_Isa *isa = tlk_isa();
   Call call = {.isa = isa, .it = it, .params = params};
   call.loop = isa->loops[tlk_compute_index(compute)][kernel];
+  call.fixed = isa->fixed[tlk_compute_index(compute)][kernel];
   if (call.loop == NULL)
     return tli_fail(TL_EINTERNAL, "%s: no kernel that computes in %s", names[kernel],
                     tl_dtype_name(compute));

@@ -358,6 +358,32 @@ describe("polygamma", function()
    end)
 end)
 
+describe("one element beside a row", function()
+   local functions <const> = {
+      function(x, y) return x + y end, function(x, y) return x * y end, function(x, y) return x / y end,
+      function(x, y) return x % y end, function(x, y) return x // y end, function(x, y) return x:gt(y) end,
+      function(x, y) return x:fmod(y) end, function(x, y) return x:maximum(y) end,
+      function(x, y) return x:clamp(-y, y) end, function(x, y) return x:clone():sub_(y) end,
+   }
+
+   it("gives what an array of it gives", function()
+      torch.manual_seed(5)
+      for _, dtype in ipairs {"float32", "float64", "bfloat16", "int32", "int64"} do
+         for _, n in ipairs {127, 128, 145, 3000} do
+            local x = torch.randint(-50, 50, {3, n}):to(dtype)
+            local column, number = torch.tensor({{2}, {3}, {7}}, {dtype = dtype}), torch.tensor(3, {dtype = dtype})
+            for k, f in ipairs(functions) do
+               for _, y in ipairs {column, number} do
+                  local whole = f(x, y:expand(3, n):contiguous())
+                  assert.is_true(torch.equal(whole, f(x, y)), ("%s %d %d"):format(dtype, n, k))
+               end
+               assert.is_true(torch.equal(f(x, torch.full({3, n}, 3, {dtype = dtype})), f(x, 3)))
+            end
+         end
+      end
+   end)
+end)
+
 describe("PyTorch's corners", function()
    local function bytes(...) return torch.tensor({...}, {dtype = "uint8"}) end
 

@@ -11,3 +11,10 @@ const tlk_Loop TLK_ISA_NAME(tlk_loops_i32)[TLK_NPOINTWISES] = {
     TLK_POINTWISES(X)
 #undef X
 };
+
+extern const tlk_Loop TLK_ISA_NAME(tlk_fixed_i32)[TLK_NPOINTWISES];
+const tlk_Loop TLK_ISA_NAME(tlk_fixed_i32)[TLK_NPOINTWISES] = {
+#define X(name, inputs, types, result) TLK_FIXED_ENTRY(i32, name, inputs, types)
+    TLK_POINTWISES(X)
+#undef X
+};
