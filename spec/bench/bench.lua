@@ -7,6 +7,10 @@
 -- Both programs run side by side and take turns, row by row and round by round, so that what else
 -- the machine does hits both alike. Figures are medians, in microseconds for one round of the row;
 -- `ratio` is PyTorch's time over ours. rows.lua says what the rows are.
+--
+-- Rows that memory bounds have a last column: their bandwidth over that of a plain copy (copy_,
+-- which is memcpy shared among the threads) of as many bytes, which takes its turns in the same
+-- rounds; 1 means that the row costs no more than its traffic.
 
 local torch = require "tlua"
 
@@ -126,11 +130,12 @@ local function number(x)
    return (x < 10 and "%.3f" or x < 1000 and "%.1f" or "%.0f"):format(x)
 end
 
-local function print_row(name, threads, ours, theirs)
-   print(("%-52s %7s %12s %12s %8s"):format(name, threads, ours, theirs,
-      tonumber(ours) and tonumber(theirs) and ("%.2f"):format(theirs / ours) or ""))
+local function print_row(name, threads, ours, theirs, ratio, share)
+   print(("%-52s %7s %12s %12s %8s %8s"):format(name, threads, ours, theirs, ratio, share))
    io.stdout:flush()
 end
+
+local function quotient(a, b) return a and b and ("%.2f"):format(a / b) or "" end
 
 local function split(text)
    local set = {}
@@ -157,20 +162,31 @@ local function summary(ratios)
       ahead, #ratios, math.exp(logs / #ratios)))
 end
 
+-- A copy reads half of the bytes and writes the other half.
+local function copy_of(bytes)
+   return compile {name = "copy", lua = "to:copy_(from)", setup = {
+      ("local from, to = torch.ones(%d), torch.ones(%d)"):format(bytes // 8, bytes // 8)}}
+end
+
 -- Times one row and returns the ratio, if there is one.
 local function bench(row, threads, python)
    local ok, run = pcall(compile, row)
    if not ok then
-      print_row(row.name, threads, "failed", "")
+      print_row(row.name, threads, "failed", "", "", "")
       io.stderr:write("   ", tostring(run), "\n")
       return nil
    end
    local theirs, fault
    if python then theirs, fault = python:compile(row) end
-   local times = measure {run, theirs}
-   print_row(row.name, threads, number(times[1]), number(times[2]))
+   local runs = {run, row.bytes and copy_of(row.bytes) or nil}
+   local count = #runs
+   runs[count + 1] = theirs
+   local times = measure(runs)
+   local our_time, their_time = times[1], theirs and times[count + 1]
+   print_row(row.name, threads, number(our_time), number(their_time), quotient(their_time, our_time),
+      quotient(count == 2 and times[2], our_time))
    if fault then io.stderr:write("   PyTorch: ", fault, "\n") end
-   return times[2] and times[2] / times[1]
+   return their_time and their_time / our_time
 end
 
 local function main()
@@ -190,7 +206,7 @@ local function main()
             if row.group ~= group then
                group = row.group
                print()
-               print_row(group .. ", microseconds", "threads", "tlua", "PyTorch")
+               print_row(group .. ", microseconds", "threads", "tlua", "PyTorch", "ratio", "copy")
             end
             ratios[#ratios + 1] = bench(row, threads, python)
          end

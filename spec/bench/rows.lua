@@ -2,17 +2,23 @@
 -- those of `lua` and `python` many times. Both see torch, nn and F (nn.functional).
 --
 -- A row: {group =, name =, threads = 1 for rows that only make sense on one,
---         setup = {lua text, Python text}, lua =, python =}
+--         setup = {lua text, Python text}, lua =, python =, bytes =}
+--
+-- `bytes`, of rows that memory bounds, is what each of their calls must read and write at least:
+-- every operand and every result once, a broadcast one not at all, and the result of one call
+-- again where the next one reads it. So `a * 2 + b` moves 4 + 4 bytes for an element of the product
+-- and 4 + 4 + 4 for the sum. That a processor reads a line before it is first written does not
+-- count, there as in the copy of as many bytes that such a row stands beside.
 
 local rows = {}
 
 local group -- of the rows that follow
 
 -- Texts without a Python version of their own are the same in both languages.
-local function row(name, setup, lua, python)
+local function row(name, setup, lua, python, bytes)
    if type(setup) == "string" then setup = {setup, setup} end
    rows[#rows + 1] = {group = group.name, threads = group.threads, name = name, setup = setup,
-      lua = lua, python = python or lua}
+      lua = lua, python = python or lua, bytes = bytes}
 end
 
 -- One call: small inputs, so that what counts is all that is done around the arithmetic. -----
@@ -121,24 +127,28 @@ for _, size in ipairs {{"1K", 32}, {"64K", 256}, {"4M", 2048}} do
        "at, line, column = b.t(), torch.randn(%d), torch.randn(%d, 1)"):format(
          n, n, n, n, n, n, n, n),
    }
-   local function at(name, lua, python) row(name .. ", " .. size[1], setup, lua, python) end
-   at("a + b", "local r = a + b", "r = a + b")
+   -- moved: bytes for each element
+   local function at(name, lua, python, moved)
+      row(name .. ", " .. size[1], setup, lua, python, size[1] == "4M" and moved and moved * n * n)
+   end
+   at("a + b", "local r = a + b", "r = a + b", 12)
    at("a + b transposed", "local r = a + at", "r = a + at")
-   at("a + row", "local r = a + line", "r = a + line")
-   at("a + column", "local r = a + column", "r = a + column")
-   at("a:add_(b)", "a:add_(b)", "a.add_(b)")
-   at("a * 2 + b", "local r = a * 2 + b", "r = a * 2 + b")
-   at("(a * b + c):relu()", "local r = (a * b + c):relu()", "r = (a * b + c).relu()")
-   at("a:exp()", "local r = a:exp()", "r = a.exp()")
-   at("b:t():exp()", "local r = at:exp()", "r = at.exp()")
-   at("a:tanh()", "local r = a:tanh()", "r = a.tanh()")
-   at("a:sigmoid() * b", "local r = a:sigmoid() * b", "r = a.sigmoid() * b")
-   at("gelu", "local r = F.gelu(a)", "r = F.gelu(a)")
-   at("a:abs():log()", "local r = a:abs():log()", "r = a.abs().log()")
-   at("a:sqrt()", "local r = a:sqrt()", "r = a.sqrt()")
+   at("a + row", "local r = a + line", "r = a + line", 8)
+   at("a + column", "local r = a + column", "r = a + column", 8)
+   at("a:add_(b)", "a:add_(b)", "a.add_(b)", 12)
+   at("a * 2 + b", "local r = a * 2 + b", "r = a * 2 + b", 20)
+   at("(a * b + c):relu()", "local r = (a * b + c):relu()", "r = (a * b + c).relu()", 32)
+   at("a:exp()", "local r = a:exp()", "r = a.exp()", 8)
+   at("b:t():exp()", "local r = at:exp()", "r = at.exp()", 8)
+   at("a:tanh()", "local r = a:tanh()", "r = a.tanh()", 8)
+   at("a:sigmoid() * b", "local r = a:sigmoid() * b", "r = a.sigmoid() * b", 20)
+   at("gelu", "local r = F.gelu(a)", "r = F.gelu(a)", 8)
+   at("a:abs():log()", "local r = a:abs():log()", "r = a.abs().log()", 16)
+   at("a:sqrt()", "local r = a:sqrt()", "r = a.sqrt()", 8)
    at("a:abs() ^ 1.5", "local r = a:abs() ^ 1.5", "r = a.abs() ** 1.5")
-   at("torch.where(a > b)", "local r = torch.where(a:gt(b), a, b)", "r = torch.where(a > b, a, b)")
-   at("clamp", "local r = a:clamp(-1, 1)", "r = a.clamp(-1, 1)")
+   at("torch.where(a > b)", "local r = torch.where(a:gt(b), a, b)",
+      "r = torch.where(a > b, a, b)", 22)
+   at("clamp", "local r = a:clamp(-1, 1)", "r = a.clamp(-1, 1)", 8)
 end
 
 -- Reductions ------------------------------------------------------------------------------------
@@ -147,6 +157,7 @@ group = {name = "reduce"}
 
 for _, size in ipairs {{"64K", 256}, {"4M", 2048}} do
    local n = size[2]
+   local moved = size[1] == "4M" and 4 * n * n
    local setup = {
       ("local a = torch.randn(%d, %d)"):format(n, n), ("a = torch.randn(%d, %d)"):format(n, n),
    }
@@ -155,11 +166,12 @@ for _, size in ipairs {{"64K", 256}, {"4M", 2048}} do
          local lua, python = dim[2], dim[3]
          if op == "norm" and lua ~= "" then lua, python = "2, " .. lua, "2, " .. python end
          row(("%s over %s, %s"):format(op, dim[1], size[1]), setup,
-            ("local r = a:%s(%s)"):format(op, lua), ("r = a.%s(%s)"):format(op, python))
+            ("local r = a:%s(%s)"):format(op, lua), ("r = a.%s(%s)"):format(op, python), moved)
       end
    end
-   row("argmax over last, " .. size[1], setup, "local r = a:argmax(2)", "r = a.argmax(1)")
-   row("cumsum over last, " .. size[1], setup, "local r = a:cumsum(2)", "r = a.cumsum(1)")
+   row("argmax over last, " .. size[1], setup, "local r = a:argmax(2)", "r = a.argmax(1)", moved)
+   row("cumsum over last, " .. size[1], setup, "local r = a:cumsum(2)", "r = a.cumsum(1)",
+      moved and 2 * moved)
    row("logsumexp over last, " .. size[1], setup, "local r = a:logsumexp(2)", "r = a.logsumexp(1)")
 end
 
@@ -349,17 +361,20 @@ row("unique of 1M integers", many, "local r = n:unique()", "r = n.unique()")
 
 group = {name = "memory"}
 
+local M4 <const> = 2048 * 2048
 local big = {"local a, b = torch.randn(2048, 2048), torch.randn(2048, 2048)",
    "a, b = torch.randn(2048, 2048), torch.randn(2048, 2048)"}
-row("copy 4M", big, "b:copy_(a)", "b.copy_(a)")
+row("copy 4M", big, "b:copy_(a)", "b.copy_(a)", 8 * M4)
 row("copy 4M, transposed", big, "b:copy_(a:t())", "b.copy_(a.t())")
-row("clone 4M", big, "local r = a:clone()", "r = a.clone()")
+row("clone 4M", big, "local r = a:clone()", "r = a.clone()", 8 * M4)
 row("a:t():contiguous() 4M", big, "local r = a:t():contiguous()", "r = a.t().contiguous()")
-row("cat 2 x 4M, first dimension", big, "local r = torch.cat {a, b}", "r = torch.cat((a, b))")
-row("cat 2 x 4M, last dimension", big, "local r = torch.cat({a, b}, 2)", "r = torch.cat((a, b), 1)")
-row("zeros 4M", big, "local r = torch.zeros(2048, 2048)", "r = torch.zeros(2048, 2048)")
-row("to float64 4M", big, "local r = a:double()", "r = a.double()")
-row("to bfloat16 4M", big, "local r = a:bfloat16()", "r = a.bfloat16()")
+row("cat 2 x 4M, first dimension", big, "local r = torch.cat {a, b}",
+   "r = torch.cat((a, b))", 16 * M4)
+row("cat 2 x 4M, last dimension", big, "local r = torch.cat({a, b}, 2)",
+   "r = torch.cat((a, b), 1)", 16 * M4)
+row("zeros 4M", big, "local r = torch.zeros(2048, 2048)", "r = torch.zeros(2048, 2048)", 4 * M4)
+row("to float64 4M", big, "local r = a:double()", "r = a.double()", 12 * M4)
+row("to bfloat16 4M", big, "local r = a:bfloat16()", "r = a.bfloat16()", 6 * M4)
 row("randn 4M", big, "local r = torch.randn(2048, 2048)", "r = torch.randn(2048, 2048)")
 row("rand 4M", big, "local r = torch.rand(2048, 2048)", "r = torch.rand(2048, 2048)")
 row("dropout 4M", big, "local r = F.dropout(a, 0.5)", "r = F.dropout(a, 0.5)")
