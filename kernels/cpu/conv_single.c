@@ -2,6 +2,8 @@
 ** conv_single.c - convolution with kernels of one element that move in single
 ** steps: products of matrices (panels.h) that read images where they are.
 */
+#include <string.h>
+
 #include "core/parallel.h"
 #include "kernels/cpu/blocks.h"
 #include "kernels/cpu/conv_plan.h"
@@ -83,43 +85,108 @@ bool tlk_conv_single_sums(const tlk_Conv *c, bool backward, void *out, const voi
   return true;
 }
 
-/* The sum over the images of (windows' gradients) x (images turned round). */
-static void weight_blocks(void *context, int64_t begin, int64_t end) {
-  const Single *s = context;
-  int64_t groups = s->conv->groups, m = s->gemm.m, n = s->gemm.n, k = s->gemm.k;
-  for (int64_t i = begin; i < end; i++) {
-    tlk_Gemm g = s->gemm;
-    int64_t group = i / s->blocks, row = i % s->blocks * ROWS, channel = group * m + row;
-    g.m = tlk_min(ROWS, m - row);
-    for (int64_t image = 0; image < s->conv->batch; image++) {
-      g.beta = tli_float(image > 0);
-      tlk_panel_gemm(&g, s->weight + (image * groups * m + channel) * k * s->size,
-                     s->in + (image * groups + group) * n * k * s->size,
-                     s->out + channel * n * s->size);
+/* ---- the gradient of the weight ---- */
+
+/* Rows of the gradient, at most, that are summed with each panel of images
+** turned round, which are made for all of them once. */
+#define WEIGHT_ROWS 252
+/* Bytes of a row of the widest panel. */
+#define PANEL_BYTES 256
+
+/* The larger of images and windows' gradients is read where it lies, as rows,
+** the smaller is turned round: `flipped` if that makes rows of images. */
+typedef struct Weight {
+  const tlk_Conv *conv;
+  const tlk_PanelLoops *loops;
+  bool flipped;
+  int64_t m, n, k, size; /* rows (m, k) times columns (n, k), of each image and group */
+  int64_t width, panels; /* columns of a panel, and panels */
+  int64_t blocks;        /* of rows */
+  const char *rows, *cols;
+  char *out;
+} Weight;
+
+/* Of one group: rows [row, row + rows), columns [col, col + cols). */
+typedef struct Part {
+  int64_t group, row, rows, col, cols;
+} Part;
+
+/* sums (rows, width) of one piece of an image, added to them if `add`. */
+static void add_piece(const Weight *s, const Part *p, int64_t image, int64_t at, bool add,
+                      char *panel, char *sums) {
+  const tlk_PanelLoops *f = s->loops;
+  int64_t m = s->m, n = s->n, k = s->k, size = s->size, width = s->width * size;
+  int64_t plane = image * s->conv->groups + p->group, terms = tlk_min(TLK_PANEL_TERMS, k - at);
+  int64_t offsets[TLK_PANEL_TERMS];
+  for (int64_t t = 0; t < terms; t++) offsets[t] = t;
+  tlk_isa()->move[size == 8 ? 3 : 2](panel, width, size,
+                                     s->cols + ((plane * n + p->col) * k + at) * size, size,
+                                     k * size, terms, p->cols);
+  const char *rows = s->rows + ((plane * m + p->row) * k + at) * size;
+  for (int64_t r = 0; r < p->rows; r += f->rows) {
+    int64_t count = tlk_min(f->rows, p->rows - r);
+    const void *in[TLK_PANEL_ROWS];
+    for (int64_t i = 0; i < f->rows; i++) {
+      in[i] = rows + (r + tlk_min(i, count - 1)) * k * size;
+      /* the next piece, which the processor would not foresee by itself */
+      for (int64_t b = 0; b < terms * size && i < count; b += 64)
+        __builtin_prefetch((const char *)in[i] + terms * size + b, 0, 2);
     }
+    f->tile((int)count, (int)(s->width / f->lanes), terms, offsets, in, panel, s->width, add,
+            sums + r * width, s->width);
+  }
+}
+
+static void store_part(const Weight *s, const Part *p, const char *sums) {
+  int64_t width = s->width * s->size, m = s->m, n = s->n;
+  char *out = s->out + p->group * m * n * s->size;
+  if (s->flipped)
+    tlk_isa()->move[s->size == 8 ? 3 : 2](out + (p->col * m + p->row) * s->size, s->size,
+                                          m * s->size, sums, width, s->size, p->rows, p->cols);
+  for (int64_t r = 0; r < p->rows && !s->flipped; r++)
+    memcpy(out + ((p->row + r) * n + p->col) * s->size, sums + r * width,
+           (size_t)(p->cols * s->size));
+}
+
+static void weight_parts(void *context, int64_t begin, int64_t end) {
+  const Weight *s = context;
+  char panel[TLK_PANEL_TERMS * PANEL_BYTES] __attribute__((aligned(64)));
+  char sums[WEIGHT_ROWS * PANEL_BYTES] __attribute__((aligned(64)));
+  int64_t rows = tlk_ceil_div(s->m, s->blocks);
+  for (int64_t i = begin; i < end; i++) {
+    Part p = {.group = i / s->blocks / s->panels,
+              .row = i % s->blocks * rows,
+              .col = i / s->blocks % s->panels * s->width};
+    p.rows = tlk_min(rows, s->m - p.row);
+    p.cols = tlk_min(s->width, s->n - p.col);
+    if (p.rows < 1 || p.cols < 1) continue;
+    memset(panel, 0, sizeof panel);
+    for (int64_t image = 0; image < s->conv->batch; image++)
+      for (int64_t at = 0; at < s->k; at += TLK_PANEL_TERMS)
+        add_piece(s, &p, image, at, image + at > 0, panel, sums);
+    store_part(s, &p, sums);
   }
 }
 
 bool tlk_conv_single_weight(const tlk_Conv *c, void *grad_weight, const void *in,
                             const void *grad_out) {
-  int64_t m = c->channels_out / c->groups, n = c->channels_in / c->groups;
-  int64_t k = tlk_conv_product(c->windows.out);
-  Single s = {.conv = c,
-              .gemm = {.dtype = c->dtype,
-                       .trans_b = true,
-                       .m = m,
-                       .n = n,
-                       .k = k,
-                       .alpha = tli_float(1),
-                       .lda = k,
-                       .ldb = k,
-                       .ldc = n},
+  int64_t from = c->channels_in / c->groups, to = c->channels_out / c->groups;
+  Weight s = {.conv = c,
+              .loops = tlk_isa()->panels[c->dtype == TL_F64],
+              .flipped = from > to,
+              .m = tlk_max(from, to),
+              .n = tlk_min(from, to),
+              .k = tlk_conv_product(c->windows.out),
               .size = c->dtype == TL_F64 ? 8 : 4,
-              .blocks = tlk_ceil_div(m, ROWS),
-              .in = in,
-              .weight = grad_out,
+              .rows = from > to ? in : grad_out,
+              .cols = from > to ? grad_out : in,
               .out = grad_weight};
-  int64_t work = tlk_min(ROWS, m) * n * k * c->batch;
-  tli_parallel_for(c->groups * s.blocks, 4 * TLK_GRAIN / work + 1, weight_blocks, &s);
+  s.width = tlk_panel_width(s.loops, s.n);
+  s.panels = tlk_ceil_div(s.n, s.width);
+  int64_t shares = tlk_ceil_div(tl_get_num_threads(), c->groups * s.panels);
+  s.blocks = tlk_max(tlk_ceil_div(s.m, WEIGHT_ROWS), tlk_min(shares, s.m / s.loops->rows));
+  int64_t work = s.m * s.width * s.k * c->batch / s.blocks;
+  tli_parallel_for(c->groups * s.panels * s.blocks, 4 * TLK_GRAIN / (work + 1) + 1, weight_parts,
+                   &s);
   return true;
 }
