@@ -216,6 +216,13 @@ describe("torch.linalg", function()
       end
    end)
 
+   it("matrix_exp solves for half types in float32", function()
+      local a = torch.tensor {{1, 0.5}, {0, -1}}
+      for _, dtype in ipairs {"float16", "bfloat16"} do
+         assert.close(linalg.matrix_exp(a):to(dtype), linalg.matrix_exp(a:to(dtype)), 0)
+      end
+   end)
+
    it("matrix_power counts negative powers from the inverse", function()
       local a = spread(3)
       assert.close(a:matmul(a):matmul(a), linalg.matrix_power(a, 3), 1e-10)

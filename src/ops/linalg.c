@@ -601,12 +601,8 @@ static bool one_norm(tl_Tensor *A, double *norm) {
 /* Scaling and squaring with the [8/8] Pade approximant (Higham, "The scaling
 ** and squaring method for the matrix exponential revisited", 2005). Its bound
 ** for float64 is |A| <= 1.495585217958292 before any scaling. */
-tl_Tensor *tlo_matrix_exp(tl_Tensor *A) {
+static tl_Tensor *matrix_exp(tl_Tensor *A) {
   static const double b[] = {518918400, 259459200, 60540480, 8648640, 831600, 55440, 2520, 72, 1};
-  TL_TRY_NULL(square("linalg.matrix_exp", A));
-  if (!tli_is_float((tl_DType)A->dtype))
-    return tli_fail_null(TL_EDTYPE, "linalg.matrix_exp: expected a floating dtype, got %s",
-                         tl_dtype_name((tl_DType)A->dtype));
   double norm;
   TL_TRY_NULL(one_norm(A, &norm));
   int squarings = 0;
@@ -633,6 +629,22 @@ tl_Tensor *tlo_matrix_exp(tl_Tensor *A) {
     tli_release(result);
     result = next;
   }
+  return result;
+}
+
+/* Half types are solved for in float32. */
+tl_Tensor *tlo_matrix_exp(tl_Tensor *A) {
+  TL_TRY_NULL(square("linalg.matrix_exp", A));
+  if (!tli_is_float((tl_DType)A->dtype))
+    return tli_fail_null(TL_EDTYPE, "linalg.matrix_exp: expected a floating dtype, got %s",
+                         tl_dtype_name((tl_DType)A->dtype));
+  tl_Tensor *t[2] = {NULL};
+  tl_Tensor *result = NULL;
+  TLI_SLOT(t[0], tlo_to_dtype(A, tli_dtype_compute((tl_DType)A->dtype)));
+  TLI_SLOT(t[1], matrix_exp(t[0]));
+  result = tlo_to_dtype(t[1], (tl_DType)A->dtype);
+done:
+  tli_release_results(t, 2);
   return result;
 }
 

@@ -65,7 +65,7 @@ tl_Tensor *tlo_addr(tl_Tensor *self, tl_Tensor *vec1, tl_Tensor *vec2, tl_Scalar
     alpha = tli_bool(tli_to_double(alpha) != 0); /* sums are "or", products "and" */
     beta = tli_bool(tli_to_double(beta) != 0);
   }
-  tl_Tensor *t[3] = {NULL};
+  tl_Tensor *t[4] = {NULL};
   tl_Tensor *result = NULL;
   TLI_SLOT(t[0], tlo_outer(vec1, vec2));
   if (tli_to_double(beta) == 0) {
@@ -74,10 +74,11 @@ tl_Tensor *tlo_addr(tl_Tensor *self, tl_Tensor *vec1, tl_Tensor *vec2, tl_Scalar
     tl_DType both = tli_dtype_promote((tl_DType)self->dtype, (tl_DType)t[0]->dtype);
     TLI_SLOT(t[1], tlo_to_dtype(self, both));
     TLI_SLOT(t[2], tlo_scaled(t[1], beta));
-    result = tlo_add(t[2], t[0], alpha);
+    TLI_SLOT(t[3], tlo_expand(t[2], (tl_Ints){2, sizes}));
+    result = tlo_add(t[3], t[0], alpha);
   }
 done:
-  tli_release_results(t, 3);
+  tli_release_results(t, 4);
   return result;
 }
 
