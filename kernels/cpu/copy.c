@@ -40,7 +40,7 @@ static void move_strided(const tli_Iter *it, tl_DType dtype) {
   int64_t cols = transposed ? 64 : TLK_GRAIN / 2;
   m.blocks = tlk_blocks(it, cols, transposed ? 64 : tlk_max(1, TLK_GRAIN / 2 / width));
   int64_t each = m.blocks.cols * m.blocks.rows;
-  tli_parallel_for(m.blocks.count, tlk_max(1, TLK_GRAIN / each), move_blocks, &m);
+  tli_parallel_pieces(m.blocks.count, tlk_max(1, TLK_GRAIN / each), move_blocks, &m);
 }
 
 static bool both_contiguous(const tli_Iter *it, int64_t size) {
@@ -55,7 +55,7 @@ bool tlk_copy(const tli_Iter *it) {
   if (dtype != it->args[1].dtype)
     tlk_convert_elements(it);
   else if (both_contiguous(it, size))
-    tli_parallel_for(it->numel * size, COPY_BYTES, copy_bytes, (void *)(intptr_t)it);
+    tli_parallel_pieces(it->numel * size, COPY_BYTES, copy_bytes, (void *)(intptr_t)it);
   else
     move_strided(it, dtype);
   return true;

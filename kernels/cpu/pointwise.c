@@ -23,6 +23,7 @@ typedef struct Call {
   const tli_Iter *it;
   tlk_Loop loop;  /* NULL: the output is the input */
   tlk_Loop fixed; /* for one element of each input but the first; may be NULL */
+  tlk_Loop rows;  /* of the two, the one that runs along rows */
   const tl_Scalar *params;
   tl_DType want[MAX_ARGS]; /* what the loop takes and gives */
   tlk_Blocks blocks;
@@ -96,22 +97,28 @@ static void run_direct(void *context, int64_t begin, int64_t end) {
     atomic_store_explicit(&call->failed, true, memory_order_relaxed);
 }
 
-/* ---- rows with the same elements beside them ------------------------------------ */
+/* ---- rows ----------------------------------------------------------------------- */
 
-#define ROW_LEAST 128 /* shorter rows are better gathered into blocks */
+/* Shorter rows are better gathered into blocks. */
+#define ROW_LEAST 1024
+#define FIXED_LEAST 128
 
-static bool is_fixed(const Call *call) {
+/* The loop that can run along the rows as they lie in memory, if there is one. */
+static tlk_Loop loop_for_rows(const Call *call) {
   const tli_Iter *it = call->it;
-  if (call->fixed == NULL || it->ndim < 1 || it->sizes[0] < ROW_LEAST) return false;
-  for (int k = 0; k < it->nargs; k++) {
+  bool arrays = it->ndim > 0 && it->sizes[0] >= ROW_LEAST, singles = it->ndim > 0 && it->nargs > 2;
+  if (singles && it->sizes[0] < FIXED_LEAST) return NULL;
+  for (int k = 0; k < it->nargs && (arrays || singles); k++) {
     const tli_IterArg *arg = &it->args[k];
-    int64_t stride = k < 2 ? (int64_t)tl_dtype_size(call->want[k]) : 0;
-    if (arg->strides[0] != stride || (k < 2 && arg->dtype != call->want[k])) return false;
+    bool plain =
+        arg->dtype == call->want[k] && arg->strides[0] == (int64_t)tl_dtype_size(call->want[k]);
+    arrays = arrays && plain;
+    singles = singles && (k < 2 ? plain : arg->strides[0] == 0);
   }
-  return true;
+  return arrays ? call->loop : singles ? call->fixed : NULL;
 }
 
-static bool run_fixed_row(void *context, char **ptrs, int64_t n) {
+static bool run_row(void *context, char **ptrs, int64_t n) {
   const Call *call = context;
   _Alignas(8) char element[MAX_ARGS][8];
   void *args[MAX_ARGS];
@@ -120,13 +127,13 @@ static bool run_fixed_row(void *context, char **ptrs, int64_t n) {
     args[k] = from == to ? (void *)ptrs[k] : element[k];
     if (from != to) call->isa->convert[from][to](1, element[k], ptrs[k]);
   }
-  return run_loop(call, call->fixed, n, args);
+  return run_loop(call, call->rows, n, args);
 }
 
-static void run_fixed(void *context, int64_t begin, int64_t end) {
+static void run_rows(void *context, int64_t begin, int64_t end) {
   Call *call = context;
   int64_t first = begin * TLK_CHUNK, last = tlk_min(end * TLK_CHUNK, call->it->numel);
-  if (!tli_iter_rows(call->it, first, last, run_fixed_row, call))
+  if (!tli_iter_rows(call->it, first, last, run_row, call))
     atomic_store_explicit(&call->failed, true, memory_order_relaxed);
 }
 
@@ -234,17 +241,15 @@ static void plan_blocks(Call *call) {
 static void run(Call *call) {
   const tli_Iter *it = call->it;
   if (it->numel == 0) return;
-  tli_RangeFn whole = call->loop == NULL ? NULL
-                      : is_direct(call)  ? run_direct
-                      : is_fixed(call)   ? run_fixed
-                                         : NULL;
+  call->rows = call->loop ? loop_for_rows(call) : NULL;
+  tli_RangeFn whole = call->loop && is_direct(call) ? run_direct : call->rows ? run_rows : NULL;
   if (whole) {
-    tli_parallel_for(tlk_ceil_div(it->numel, TLK_CHUNK), TLK_GRAIN / TLK_CHUNK, whole, call);
+    tli_parallel_pieces(tlk_ceil_div(it->numel, TLK_CHUNK), TLK_GRAIN / TLK_CHUNK, whole, call);
     return;
   }
   plan_blocks(call);
   int64_t each = call->blocks.cols * call->blocks.rows;
-  tli_parallel_for(call->blocks.count, tlk_max(1, TLK_GRAIN / each), run_blocks, call);
+  tli_parallel_pieces(call->blocks.count, tlk_max(1, TLK_GRAIN / each), run_blocks, call);
 }
 
 bool tlk_pointwise(tlk_Pointwise kernel, tl_DType compute, const tli_Iter *it,

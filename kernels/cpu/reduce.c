@@ -191,7 +191,7 @@ static bool run(Plan *p) {
   size_t bytes = (size_t)(tasks * p->width * p->r->acc_bytes);
   if (p->segments > 1 && (p->partial = tli_alloc(bytes)) == NULL) return false;
   int64_t each = p->batch * tlk_max(1, p->segment) * p->width;
-  tli_parallel_for(tasks, tlk_max(1, TLK_GRAIN / each), run_tasks, p);
+  tli_parallel_pieces(tasks, tlk_max(1, TLK_GRAIN / each), run_tasks, p);
   if (p->partial != NULL) {
     join_segments(p, tasks);
     tli_free(p->partial, bytes);

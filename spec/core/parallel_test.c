@@ -31,14 +31,18 @@ static void count_range(void *context, int64_t begin, int64_t end) {
   for (int64_t i = begin; i < end; i++) c->seen[i]++;
 }
 
-static void cover(int64_t n, int64_t grain) {
+typedef void (*ForFn)(int64_t n, int64_t grain, tli_RangeFn fn, void *context);
+
+static void cover_by(ForFn run, int64_t n, int64_t grain) {
   memset(&count, 0, sizeof count);
   count.grain = grain < n ? grain : n;
   count.caller = pthread_self();
-  tli_parallel_for(n, grain, count_range, &count);
+  run(n, grain, count_range, &count);
   for (int64_t i = 0; i < N; i++) CHECK_AT(i, count.seen[i] == (i < n));
   CHECK_AT(n, count.short_ranges == 0);
 }
+
+static void cover(int64_t n, int64_t grain) { cover_by(tli_parallel_for, n, grain); }
 
 static void every_element_once(void) {
   for (int threads = 1; threads <= 5; threads++) {
@@ -49,6 +53,8 @@ static void every_element_once(void) {
       cover(grain, grain);
       CHECK_AT(grain, count.calls == (grain > 0));
       cover(grain + 1, grain);
+      cover_by(tli_parallel_pieces, N, grain);
+      CHECK_AT(threads, count.calls <= (threads > 1 ? 4 * threads : 1));
     }
   }
 }

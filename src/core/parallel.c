@@ -101,6 +101,7 @@ typedef struct Job {
   void *context;
   int64_t n;
   int tasks;
+  int workers; /* that may help the caller */
 } Job;
 
 static void run_range(void *context, int i);
@@ -225,10 +226,10 @@ static void start_workers(int wanted) {
 /* Whether the pool was free; if so, the job is done. */
 static bool run_in_pool(Job *job) {
   if (pthread_mutex_trylock(&pool.owner) != 0) return false;
-  if (pool.workers < job->tasks - 1) start_workers(job->tasks - 1);
+  if (pool.workers < job->workers) start_workers(job->workers);
   pool.job = job;
   atomic_store(&pool.next, 0);
-  atomic_store(&pool.limit, job->tasks - 1);
+  atomic_store(&pool.limit, job->workers);
   atomic_store(&pool.open, true);
   atomic_fetch_add(&pool.round, 1);
   if (atomic_load(&pool.asleep) > 0) {
@@ -261,20 +262,20 @@ static void run_range(void *context, int i) {
   inside = before;
 }
 
-void tli_parallel_for(int64_t n, int64_t grain, tli_RangeFn fn, void *context) {
+/* One task for each thread, or, where each is still of several grains, `pieces`. */
+static void run_pieces(int64_t n, int64_t grain, int pieces, tli_RangeFn fn, void *context) {
   if (n <= 0) return;
   if (n <= grain || inside || serial) {
     fn(context, 0, n);
     return;
   }
-  int most = tl_get_num_threads();
-  int64_t tasks = n / (grain > 0 ? grain : 1);
-  if (tasks > most) tasks = most;
-  if (tasks <= 1) {
+  int64_t tasks = n / (grain > 0 ? grain : 1), most = tl_get_num_threads();
+  if (tasks > most) tasks = tasks >= 4 * pieces * most ? pieces * most : most;
+  if (tasks <= 1 || most == 1) {
     fn(context, 0, n);
     return;
   }
-  Job job = {fn, context, n, (int)tasks};
+  Job job = {fn, context, n, (int)tasks, (int)(tasks < most ? tasks : most) - 1};
   RunFn run = atomic_load_explicit(&host_run, memory_order_acquire);
   if (run) {
     run(job.tasks, run_range, &job, atomic_load(&host_user));
@@ -282,6 +283,14 @@ void tli_parallel_for(int64_t n, int64_t grain, tli_RangeFn fn, void *context) {
     job.tasks = 1;
     run_range(&job, 0);
   }
+}
+
+void tli_parallel_for(int64_t n, int64_t grain, tli_RangeFn fn, void *context) {
+  run_pieces(n, grain, 1, fn, context);
+}
+
+void tli_parallel_pieces(int64_t n, int64_t grain, tli_RangeFn fn, void *context) {
+  run_pieces(n, grain, 4, fn, context);
 }
 
 /* ---- interruption ---- */

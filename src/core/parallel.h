@@ -15,6 +15,11 @@ typedef void (*tli_RangeFn)(void *context, int64_t begin, int64_t end);
 ** itself, by sizes only. */
 void tli_parallel_for(int64_t n, int64_t grain, tli_RangeFn fn, void *context);
 
+/* The same in more ranges than there are threads, where there is enough for that:
+** a thread that starts late or is held up then leaves more of them to the others.
+** For functions that have little to do before they begin. */
+void tli_parallel_pieces(int64_t n, int64_t grain, tli_RangeFn fn, void *context);
+
 /* Whether the calling thread runs a part of a tli_parallel_for. */
 bool tli_parallel_inside(void);
 
