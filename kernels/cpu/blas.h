@@ -1,8 +1,8 @@
 /*
 ** blas.h - BLAS and LAPACK, found on first use. OpenBLAS starts its threads
-** and takes its buffers as soon as it is loaded, which a program that never
-** multiplies a matrix should not pay for; so it is opened with dlopen, unless
-** the build says -DTLK_LINK_BLAS, for hosts that link everything statically.
+** and takes its buffers as soon as it is loaded, which a program that has no
+** use for it should not pay for; so it is opened with dlopen, unless the build
+** says -DTLK_LINK_BLAS, for hosts that link everything statically.
 */
 #ifndef TLK_BLAS_H
 #define TLK_BLAS_H
@@ -12,16 +12,11 @@
 /* CBLAS's values. */
 enum { TLK_ROW_MAJOR = 101, TLK_NO_TRANS = 111, TLK_TRANS = 112 };
 
-#define TLK_GEMM_ARGS(T)                                                                 \
-  (int order, int transa, int transb, int m, int n, int k, T alpha, const T *a, int lda, \
-   const T *b, int ldb, T beta, T *c, int ldc)
 #define TLK_GEMV_ARGS(T)                                                                           \
   (int order, int trans, int m, int n, T alpha, const T *a, int lda, const T *x, int incx, T beta, \
    T *y, int incy)
 
 typedef struct tlk_Blas {
-  void(*sgemm) TLK_GEMM_ARGS(float);
-  void(*dgemm) TLK_GEMM_ARGS(double);
   void(*sgemv) TLK_GEMV_ARGS(float);
   void(*dgemv) TLK_GEMV_ARGS(double);
 } tlk_Blas;

@@ -1,43 +1,34 @@
 /*
-** gemm.c - matrix products. float32 and float64 go to BLAS, but middling sizes,
-** or all where there is no BLAS, to panels.c; the half types are converted tile
-** by tile to float32; integers, which wrap around, have a plain loop.
+** gemm.c - matrix products. float32 and float64 go to panels.c, or with a
+** vector to BLAS if there is one; the half types are converted tile by tile to
+** float32; integers, which wrap around, have a plain loop.
 **
-** BLAS is held to one thread: its own spin while they wait, and share out
-** middling sizes badly. A batch of products is shared out here by product, a
-** large product in bands of rows or columns. Each element is summed as it would
-** be in one call, since neither ever shares out k.
+** Threads share out the products of a batch and the rows or columns of each.
+** An element is summed as it would be by one thread, since none shares out k.
+** BLAS is held to one thread: its own spin while they wait. It may sum pieces
+** of other sizes otherwise, so its products are always made in the same ones.
 */
 #include <limits.h>
+#include <stdatomic.h>
 
 #include "core/alloc.h"
+#include "core/error.h"
 #include "core/parallel.h"
 #include "kernels/cpu/blas.h"
 #include "kernels/cpu/blocks.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/panels.h"
 
-/* Multiplications worth a thread: of products of matrices, of those with a
-** vector, which wait for memory, and of one product cut in bands. OpenBLAS has
-** other kernels, which round otherwise, below 100^3; no band may get there. */
+/* Multiplications worth a thread: of products of matrices, and of those with a
+** vector, which wait for memory. */
 #define SMALL (64 * 64 * 64)
 #define SMALL_VECTOR (256 * 1024)
-#define SMALL_BAND (128 * 128 * 128)
-
-/* The same bits for every number of threads: bands of rows end at multiples of
-** what all of OpenBLAS's kernels take at a time, so each row goes through the
-** same one as in a single call. With columns that does not hold, nor with
-** vectors: there the product is always made in pieces of one size. */
-#define BAND 48
-#define COLUMNS 512
+/* Rows or columns of a product with a vector that BLAS makes at a time, and the
+** terms that it can count: its sizes are ints. */
 #define PIECE 256
-/* Rows from which on these are cut, even if there are more columns. */
-#define MANY_ROWS 256
-
-/* Up to so many multiplications tiles of our own are as fast as BLAS or faster. */
-#define MIDDLING (256 * 256 * 256)
-/* What one call of BLAS may be asked for: its sizes are ints. */
 #define BLAS_MAX (1 << 30)
+
+static int64_t at_most(int64_t n, int64_t limit) { return n < limit ? n : limit; }
 
 /* ---- plain loops ---- */
 
@@ -45,7 +36,7 @@
 ** not transposed. Integers wrap around, which is the same for either sign, so
 ** they are computed unsigned. */
 #define DEFINE_PLAIN(bits)                                                                         \
-  static void plain_##bits(const tlk_Gemm *g, const void *a_, const void *b_, void *c_) {          \
+  static bool plain_##bits(const tlk_Gemm *g, const void *a_, const void *b_, void *c_) {          \
     typedef uint##bits##_t type;                                                                   \
     const type *a = a_, *b = b_;                                                                   \
     int64_t sam = g->trans_a ? 1 : g->lda, sak = g->trans_a ? g->lda : 1;                          \
@@ -61,6 +52,7 @@
           row[j] = (type)((uint64_t)row[j] + x * (uint64_t)from[j * sbn]);                         \
       }                                                                                            \
     }                                                                                              \
+    return true;                                                                                   \
   }
 
 DEFINE_PLAIN(8)
@@ -68,62 +60,44 @@ DEFINE_PLAIN(16)
 DEFINE_PLAIN(32)
 DEFINE_PLAIN(64)
 
-/* ---- float32 and float64 ---- */
+/* ---- with a vector ---- */
 
-static int trans(bool flag) { return flag ? TLK_TRANS : TLK_NO_TRANS; }
-
-/* With a vector on one side the matrix is read once, row by row. */
-#define DEFINE_BLAS(type, x)                                                                     \
-  static void blas_##x(const tlk_Gemm *g, int64_t m, int64_t n, int64_t k, const type *a,        \
-                       const type *b, type *c, double beta) {                                    \
-    const tlk_Blas *blas = tlk_blas();                                                           \
-    type alpha = (type)tli_to_double(g->alpha);                                                  \
-    int lda = (int)g->lda, ldb = (int)g->ldb, ldc = (int)g->ldc;                                 \
-    if (n == 1) {                                                                                \
-      int step = g->trans_b ? 1 : ldb;                                                           \
-      int64_t rows = g->trans_a ? k : m, cols = g->trans_a ? m : k;                              \
-      blas->x##gemv(TLK_ROW_MAJOR, trans(g->trans_a), (int)rows, (int)cols, alpha, a, lda, b,    \
-                    step, (type)beta, c, ldc);                                                   \
-    } else if (m == 1) {                                                                         \
-      int step = g->trans_a ? lda : 1;                                                           \
-      int64_t rows = g->trans_b ? n : k, cols = g->trans_b ? k : n;                              \
-      blas->x##gemv(TLK_ROW_MAJOR, trans(!g->trans_b), (int)rows, (int)cols, alpha, b, ldb, a,   \
-                    step, (type)beta, c, 1);                                                     \
-    } else {                                                                                     \
-      blas->x##gemm(TLK_ROW_MAJOR, trans(g->trans_a), trans(g->trans_b), (int)m, (int)n, (int)k, \
-                    alpha, a, lda, b, ldb, (type)beta, c, ldc);                                  \
-    }                                                                                            \
-  }                                                                                              \
-  /* In parts that BLAS can count. */                                                            \
-  static void parts_##x(const tlk_Gemm *g, const void *a_, const void *b_, void *c_) {           \
-    const type *a = a_, *b = b_;                                                                 \
-    type *c = c_;                                                                                \
-    for (int64_t i = 0; i < g->m; i += BLAS_MAX)                                                 \
-      for (int64_t j = 0; j < g->n; j += BLAS_MAX)                                               \
-        for (int64_t p = 0; p < g->k; p += BLAS_MAX) {                                           \
-          int64_t m = at_most(g->m - i, BLAS_MAX), n = at_most(g->n - j, BLAS_MAX);              \
-          int64_t k = at_most(g->k - p, BLAS_MAX);                                               \
-          const type *ap = a + (g->trans_a ? p * g->lda + i : i * g->lda + p);                   \
-          const type *bp = b + (g->trans_b ? j * g->ldb + p : p * g->ldb + j);                   \
-          blas_##x(g, m, n, k, ap, bp, c + i * g->ldc + j, p ? 1 : tli_to_double(g->beta));      \
-        }                                                                                        \
+/* The matrix is read once, row by row. */
+#define DEFINE_VECTOR(type, x)                                                                  \
+  static void gemv_##x(const tlk_Gemm *g, int64_t k, const type *a, const type *b, type *c,     \
+                       double beta) {                                                           \
+    bool left = g->n == 1; /* the matrix is */                                                  \
+    const type *matrix = left ? a : b, *vector = left ? b : a;                                  \
+    int64_t ld = left ? g->lda : g->ldb, lines = left ? g->m : g->n;                            \
+    bool by_row = left ? !g->trans_a : g->trans_b; /* its rows are what is summed */            \
+    int64_t step = left ? (g->trans_b ? 1 : g->ldb) : (g->trans_a ? g->lda : 1);                \
+    int64_t rows = by_row ? lines : k, cols = by_row ? k : lines;                               \
+    tlk_blas()->x##gemv(TLK_ROW_MAJOR, by_row ? TLK_NO_TRANS : TLK_TRANS, (int)rows, (int)cols, \
+                        (type)tli_to_double(g->alpha), matrix, (int)ld, vector, (int)step,      \
+                        (type)beta, c, left ? (int)g->ldc : 1);                                 \
+  }                                                                                             \
+  /* In parts that BLAS can count. */                                                           \
+  static bool vector_##x(const tlk_Gemm *g, const void *a_, const void *b_, void *c) {          \
+    const type *a = a_, *b = b_;                                                                \
+    for (int64_t p = 0; p < g->k; p += BLAS_MAX)                                                \
+      gemv_##x(g, at_most(g->k - p, BLAS_MAX), a + p * (g->trans_a ? g->lda : 1),               \
+               b + p * (g->trans_b ? 1 : g->ldb), c, p ? 1 : tli_to_double(g->beta));           \
+    return true;                                                                                \
   }
 
-static int64_t at_most(int64_t n, int64_t limit) { return n < limit ? n : limit; }
-
-DEFINE_BLAS(float, s)
-DEFINE_BLAS(double, d)
+DEFINE_VECTOR(float, s)
+DEFINE_VECTOR(double, d)
 
 /* ---- a batch ---- */
 
-typedef void (*One)(const tlk_Gemm *g, const void *a, const void *b, void *c);
+typedef bool (*One)(const tlk_Gemm *g, const void *a, const void *b, void *c);
 
 /* For products of that dtype, of the sizes of g. */
 static One one_of(const tlk_Gemm *g, tl_DType dtype) {
-  bool small = g->m > 1 && g->n > 1 && (double)g->m * (double)g->n * (double)g->k <= MIDDLING;
+  bool vector = g->m == 1 || g->n == 1;
   switch (dtype) {
-  case TL_F32: return small || !tlk_blas() ? tlk_panel_gemm : parts_s;
-  case TL_F64: return small || !tlk_blas() ? tlk_panel_gemm : parts_d;
+  case TL_F32: return vector && tlk_blas() ? vector_s : tlk_panel_gemm;
+  case TL_F64: return vector && tlk_blas() ? vector_d : tlk_panel_gemm;
   case TL_I8:
   case TL_U8: return plain_8;
   case TL_I16: return plain_16;
@@ -137,21 +111,14 @@ typedef struct Batch {
   const tlk_Gemm *g;
   One one;
   bool rows;     /* rows are cut, not columns */
-  int64_t piece; /* of these in one call; 0: all */
+  int64_t step;  /* so many at once */
+  int64_t steps; /* of a product */
+  bool pieces;   /* each step is a call of its own */
+  atomic_bool stopped;
 } Batch;
 
-static Batch batch_of(const tlk_Gemm *g) {
-  Batch batch = {g, one_of(g, g->dtype), true, 0};
-  batch.rows = g->m >= g->n || !tli_is_float(g->dtype);
-  if (batch.one != parts_s && batch.one != parts_d) return batch;
-  bool vector = g->m == 1 || g->n == 1;
-  batch.rows = g->m >= g->n || (!vector && g->m >= MANY_ROWS);
-  batch.piece = vector ? PIECE : batch.rows ? 0 : COLUMNS;
-  return batch;
-}
-
 /* Rows, or columns, from begin to end of product i. */
-static void run_part(const Batch *batch, int64_t i, int64_t begin, int64_t end) {
+static bool run_part(const Batch *batch, int64_t i, int64_t begin, int64_t end) {
   tlk_Gemm part = *batch->g;
   int64_t size = tli_dtype_bytes[part.dtype];
   const char *a = (const char *)part.a + i * part.stride_a * size;
@@ -166,49 +133,36 @@ static void run_part(const Batch *batch, int64_t i, int64_t begin, int64_t end) 
     b += begin * (part.trans_b ? part.ldb : 1) * size;
     c += begin * size;
   }
-  batch->one(&part, a, b, c);
+  return batch->one(&part, a, b, c);
 }
 
-static void run_pieces(const Batch *batch, int64_t i, int64_t begin, int64_t end) {
-  int64_t piece = batch->piece ? batch->piece : end - begin;
-  for (int64_t at = begin; at < end; at += piece) run_part(batch, i, at, at_most(at + piece, end));
-}
-
-static void run_batch(void *context, int64_t begin, int64_t end) {
-  const Batch *batch = context;
-  const tlk_Gemm *g = batch->g;
-  for (int64_t i = begin; i < end; i++) run_pieces(batch, i, 0, batch->rows ? g->m : g->n);
-}
-
-/* Bands, or pieces, of each product. */
-static void run_bands(void *context, int64_t begin, int64_t end) {
-  const Batch *batch = context;
-  const tlk_Gemm *g = batch->g;
-  int64_t band = batch->piece ? batch->piece : BAND;
-  for (int64_t i = 0; i < g->batch; i++)
-    run_pieces(batch, i, begin * band, at_most(end * band, batch->rows ? g->m : g->n));
-}
-
-/* Rows of each product, one by one. */
-static void run_rows(void *context, int64_t begin, int64_t end) {
-  const Batch *batch = context;
-  for (int64_t i = 0; i < batch->g->batch; i++) run_part(batch, i, begin, end);
-}
-
-static void run_all(const tlk_Gemm *g) {
-  Batch batch = batch_of(g);
-  double work = (double)g->m * (double)g->n * (double)g->k;
-  if (!tli_is_float(g->dtype)) {
-    tli_parallel_for(g->m, SMALL / (g->n * g->k + 1) + 1, run_rows, &batch);
-  } else if (g->batch >= tl_get_num_threads()) {
-    int64_t least = work < SMALL ? (int64_t)(SMALL / (work + 1)) + 1 : 1;
-    tli_parallel_for(g->batch, least, run_batch, &batch);
-  } else {
-    int64_t lines = batch.rows ? g->m : g->n, band = batch.piece ? batch.piece : BAND;
-    double least = g->m == 1 || g->n == 1 ? SMALL_VECTOR : SMALL_BAND;
-    int64_t bands = (int64_t)(least / (work / (double)lines * (double)band)) + 1;
-    tli_parallel_for(tlk_ceil_div(lines, band), bands, run_bands, &batch);
+/* Steps from begin to end, counted through all products. */
+static void run_steps(void *context, int64_t begin, int64_t end) {
+  Batch *batch = context;
+  int64_t lines = batch->rows ? batch->g->m : batch->g->n;
+  for (int64_t at = begin; at < end && !batch->stopped;) {
+    int64_t i = at / batch->steps, from = at % batch->steps;
+    int64_t count = batch->pieces ? 1 : at_most(end - at, batch->steps - from);
+    if (!run_part(batch, i, from * batch->step, at_most((from + count) * batch->step, lines)))
+      batch->stopped = true;
+    at += count;
   }
+}
+
+static bool run_all(const tlk_Gemm *g) {
+  bool vector = g->m == 1 || g->n == 1, real = tli_is_float(g->dtype);
+  Batch batch = {.g = g, .one = one_of(g, g->dtype), .rows = g->m > g->n || !real, .step = 1};
+  int64_t lines = batch.rows ? g->m : g->n;
+  if (real) {
+    const tlk_PanelLoops *f = tlk_isa()->panels[g->dtype == TL_F64];
+    batch.step = vector ? PIECE : batch.rows ? f->rows : f->lanes;
+    batch.pieces = vector;
+  }
+  batch.steps = (lines + batch.step - 1) / batch.step;
+  double work = (double)g->m * (double)g->n * (double)g->k / (double)batch.steps;
+  int64_t least = (int64_t)((vector ? SMALL_VECTOR : SMALL) / (work + 1)) + 1;
+  tli_parallel_for(g->batch * batch.steps, least, run_steps, &batch);
+  return !batch.stopped || tli_fail(TL_EINTERRUPT, "interrupted!");
 }
 
 /* ---- the half types ---- */
@@ -253,7 +207,6 @@ static bool half_tile(const tlk_Gemm *g, const Tiles *t, const char *a, const ch
   int64_t m = at_most(g->m - i, TILE_M), n = at_most(g->n - j, TILE_N);
   char *to = c + (i * g->ldc + j) * 2;
   double beta = tli_to_double(g->beta);
-  One one = one_of(g, TL_F32);
   if (beta != 0) TL_TRY(convert(TL_F32, t->c, n, g->dtype, to, g->ldc, m, n));
   for (int64_t p = 0; p < g->k; p += TILE_K) {
     int64_t k = at_most(g->k - p, TILE_K);
@@ -273,7 +226,8 @@ static bool half_tile(const tlk_Gemm *g, const Tiles *t, const char *a, const ch
                      .lda = lda,
                      .ldb = ldb,
                      .ldc = n};
-    one(&tile, t->a, t->b, t->c);
+    if (!one_of(&tile, TL_F32)(&tile, t->a, t->b, t->c))
+      return tli_fail(TL_EINTERRUPT, "interrupted!");
   }
   return convert(g->dtype, to, g->ldc, TL_F32, t->c, n, m, n);
 }
@@ -330,6 +284,5 @@ bool tlk_gemm(const tlk_Gemm *g) {
   if (g->dtype == TL_F16 || g->dtype == TL_BF16) return half(g);
   if (one_of(g, g->dtype) == NULL)
     return tli_fail(TL_EDTYPE, "matmul: not defined for %s tensors", tl_dtype_name(g->dtype));
-  run_all(g);
-  return true;
+  return run_all(g);
 }

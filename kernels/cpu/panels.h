@@ -33,7 +33,8 @@ static inline int64_t tlk_panel_width(const tlk_PanelLoops *f, int64_t n) {
   return ((n + panels - 1) / panels + f->lanes - 1) / f->lanes * f->lanes;
 }
 
-/* c = alpha a b + beta c, of float or double, for one product of a batch. */
-void tlk_panel_gemm(const tlk_Gemm *g, const void *a, const void *b, void *c);
+/* c = alpha a b + beta c, of float or double, for one product of a batch.
+** Returns false when it was interrupted, with c half done. */
+bool tlk_panel_gemm(const tlk_Gemm *g, const void *a, const void *b, void *c);
 
 #endif

@@ -174,8 +174,7 @@ static void report_engine(lua_State *L) {
                                          (int)sysconf(_SC_NPROCESSORS_ONLN)));
   const char *blas = field(L, config, "blas");
   if (strncmp(blas, "none", 4) == 0)
-    print_missing("OpenBLAS", "fast matrix products and linear algebra",
-                  "Debian: apt install libopenblas0");
+    print_missing("OpenBLAS", "linear algebra", "Debian: apt install libopenblas0");
   else
     print_found("BLAS", blas);
 }
