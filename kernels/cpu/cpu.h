@@ -117,11 +117,11 @@ typedef struct tlk_Norm {
                       const double *rstd, double *grad_weight, double *grad_bias);
 } tlk_Norm;
 
-/* The numbers of TLK_RANDOM_BLOCKS blocks of the stream `seed`, made for
-** `dtype`, into out; in the type that is returned: F32, F64 or I64. */
+/* The numbers of some blocks, TLK_RANDOM_BLOCKS at most, of the stream `seed`,
+** made for `dtype`, into out; in the type that is returned: F32, F64 or I64. */
 enum { TLK_RANDOM_BLOCKS = 64 };
 typedef tl_DType (*tlk_RandomFn)(tlk_Distribution d, tl_DType dtype, uint64_t seed, uint64_t block,
-                                 tl_Scalar a, tl_Scalar b, void *out);
+                                 int blocks, tl_Scalar a, tl_Scalar b, void *out);
 
 typedef struct tlk_Isa {
   const char *name;

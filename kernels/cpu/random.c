@@ -5,7 +5,10 @@
 #include <string.h>
 
 #include "core/parallel.h"
+#include "kernels/cpu/blocks.h"
 #include "kernels/cpu/cpu.h"
+
+#define LEAST 16 /* blocks: fewer take as long */
 
 typedef struct Draw {
   tlk_Distribution distribution;
@@ -20,13 +23,16 @@ static void run(void *context, int64_t begin, int64_t end) {
   const Draw *d = context;
   const tlk_Isa *isa = tlk_isa();
   int64_t size = tli_dtype_bytes[d->out.dtype];
-  int64_t group = TLK_RANDOM_BLOCKS * tlk_per_block(d->distribution, d->out.dtype);
+  int per_block = tlk_per_block(d->distribution, d->out.dtype);
+  int64_t group = TLK_RANDOM_BLOCKS * per_block;
   _Alignas(64) char buffer[TLK_RANDOM_BLOCKS * 4 * sizeof(double)];
   for (int64_t g = begin; g < end; g++) {
     uint64_t block = d->block + (uint64_t)g * TLK_RANDOM_BLOCKS;
-    tl_DType made = isa->random(d->distribution, d->out.dtype, d->seed, block, d->a, d->b, buffer);
     int64_t at = g * group;
-    int64_t n = d->n - at < group ? d->n - at : group;
+    int64_t n = tlk_min(d->n - at, group);
+    int blocks = (int)(tlk_ceil_div(n, per_block * LEAST) * LEAST);
+    tl_DType made =
+        isa->random(d->distribution, d->out.dtype, d->seed, block, blocks, d->a, d->b, buffer);
     isa->convert[made][d->out.dtype](n, (char *)d->out.data + at * size, buffer);
   }
 }

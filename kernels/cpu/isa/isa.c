@@ -31,8 +31,8 @@ extern const tlk_Softmax TLK_ISA_NAME(tlk_softmax)[2];
 extern const tlk_Norm TLK_ISA_NAME(tlk_norm)[2];
 extern const tlk_Convert TLK_ISA_NAME(tlk_convert)[TL_NDTYPES][TL_NDTYPES];
 extern const tlk_Move TLK_ISA_NAME(tlk_move)[4];
-extern tl_DType TLK_ISA_NAME(tlk_random)(tlk_Distribution, tl_DType, uint64_t, uint64_t, tl_Scalar,
-                                         tl_Scalar, void *);
+extern tl_DType TLK_ISA_NAME(tlk_random)(tlk_Distribution, tl_DType, uint64_t, uint64_t, int,
+                                         tl_Scalar, tl_Scalar, void *);
 extern const tlk_IndexLoops TLK_ISA_NAME(tlk_index_loops);
 extern const tlk_PoolLoops TLK_ISA_NAME(tlk_pool_loops);
 extern const tlk_ResampleLoops TLK_ISA_NAME(tlk_resample_loops)[2];

@@ -14,10 +14,10 @@
 
 #define PI2 6.28318530717958647692
 
-/* The words of BLOCKS blocks from `block` on, as tli_philox gives them. */
-static void philox(uint64_t seed, uint64_t block, uint32_t out[WORDS]) {
+/* The words of n blocks from `block` on, as tli_philox gives them. */
+static inline void rounds(uint64_t seed, uint64_t block, uint32_t n, uint32_t *out) {
   uint32_t c0[BLOCKS], c1[BLOCKS], c2[BLOCKS], c3[BLOCKS];
-  for (uint32_t j = 0; j < BLOCKS; j++) {
+  for (uint32_t j = 0; j < n; j++) {
     uint64_t number = block + j;
     c0[j] = (uint32_t)number;
     c1[j] = (uint32_t)(number >> 32);
@@ -25,7 +25,7 @@ static void philox(uint64_t seed, uint64_t block, uint32_t out[WORDS]) {
   }
   uint32_t k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
   for (int round = 0; round < 10; round++) {
-    for (int j = 0; j < BLOCKS; j++) {
+    for (uint32_t j = 0; j < n; j++) {
       uint64_t p0 = (uint64_t)c0[j] * 0xD2511F53u;
       uint64_t p1 = (uint64_t)c2[j] * 0xCD9E8D57u;
       c0[j] = (uint32_t)(p1 >> 32) ^ c1[j] ^ k0;
@@ -36,12 +36,21 @@ static void philox(uint64_t seed, uint64_t block, uint32_t out[WORDS]) {
     k0 += 0x9E3779B9u;
     k1 += 0xBB67AE85u;
   }
-  for (int j = 0; j < BLOCKS; j++) {
+  for (uint32_t j = 0; j < n; j++) {
     out[4 * j] = c0[j];
     out[4 * j + 1] = c1[j];
     out[4 * j + 2] = c2[j];
     out[4 * j + 3] = c3[j];
   }
+}
+
+/* Most calls are for BLOCKS: with that many as a constant the counters stay in
+** registers. */
+static void philox(uint64_t seed, uint64_t block, uint32_t n, uint32_t *out) {
+  if (n == BLOCKS)
+    rounds(seed, block, BLOCKS, out);
+  else
+    rounds(seed, block, n & ~15u, out);
 }
 
 /* ---- uniform numbers as everything else is made of them ---- */
@@ -83,75 +92,79 @@ DEFINE_LOG(f64, double, uint64_t, 63)
 /* Words of the type's width into as many numbers. A pair of normal numbers is
 ** a point at some angle, in (-pi, pi); sine and cosine have loops of their own
 ** because compilers would join them to what they cannot vectorise. */
-#define DEFINE(s, type, word, width)                                                   \
-  static void uniform_##s(const word *w, type *out, int bits, type a, type b) {        \
-    type scale = (type)1 / (type)((uint64_t)1 << bits);                                \
-    for (int i = 0; i < WORDS * 32 / width; i++)                                       \
-      out[i] = a + (b - a) * ((type)(w[i] >> (width - bits)) * scale);                 \
-  }                                                                                    \
-  static void normal_##s(const word *w, type *out, type a, type b) {                   \
-    enum { PAIRS = WORDS * 16 / width };                                               \
-    type radius[PAIRS], angle[PAIRS], wave[PAIRS];                                     \
-    for (int i = 0; i < PAIRS; i++) radius[i] = b * sqrt(2 * minus_log_##s(w[2 * i])); \
-    for (int i = 0; i < PAIRS; i++) angle[i] = (type)PI2 * centred_##s(w[2 * i + 1]);  \
-    for (int i = 0; i < PAIRS; i++) wave[i] = cos_##s(angle[i]);                       \
-    for (int i = 0; i < PAIRS; i++) out[2 * i] = a + radius[i] * wave[i];              \
-    for (int i = 0; i < PAIRS; i++) wave[i] = sin_##s(angle[i]);                       \
-    for (int i = 0; i < PAIRS; i++) out[2 * i + 1] = a + radius[i] * wave[i];          \
-  }                                                                                    \
-  static void log_normal_##s(const word *w, type *out, type a, type b) {               \
-    normal_##s(w, out, a, b);                                                          \
-    for (int i = 0; i < WORDS * 32 / width; i++) out[i] = exp(out[i]);                 \
-  }                                                                                    \
-  static void exponential_##s(const word *w, type *out, type a) {                      \
-    for (int i = 0; i < WORDS * 32 / width; i++) out[i] = minus_log_##s(w[i]) / a;     \
-  }                                                                                    \
-  static void cauchy_##s(const word *w, type *out, type a, type b) {                   \
-    for (int i = 0; i < WORDS * 32 / width; i++)                                       \
-      out[i] = a + b * tan((type)(PI2 / 2) * centred_##s(w[i]));                       \
+#define DEFINE(s, type, word, width)                                                             \
+  static void uniform_##s(int n, const word *w, type *out, int bits, type a, type b) {           \
+    n &= ~31;                                                                                    \
+    type scale = (type)1 / (type)((uint64_t)1 << bits);                                          \
+    for (int i = 0; i < n; i++) out[i] = a + (b - a) * ((type)(w[i] >> (width - bits)) * scale); \
+  }                                                                                              \
+  static void normal_##s(int n, const word *w, type *out, type a, type b) {                      \
+    n &= ~31;                                                                                    \
+    enum { PAIRS = WORDS * 16 / width };                                                         \
+    type radius[PAIRS], angle[PAIRS], wave[PAIRS];                                               \
+    for (int i = 0; i < n / 2; i++) radius[i] = b * sqrt(2 * minus_log_##s(w[2 * i]));           \
+    for (int i = 0; i < n / 2; i++) angle[i] = (type)PI2 * centred_##s(w[2 * i + 1]);            \
+    for (int i = 0; i < n / 2; i++) wave[i] = cos_##s(angle[i]);                                 \
+    for (int i = 0; i < n / 2; i++) out[2 * i] = a + radius[i] * wave[i];                        \
+    for (int i = 0; i < n / 2; i++) wave[i] = sin_##s(angle[i]);                                 \
+    for (int i = 0; i < n / 2; i++) out[2 * i + 1] = a + radius[i] * wave[i];                    \
+  }                                                                                              \
+  static void log_normal_##s(int n, const word *w, type *out, type a, type b) {                  \
+    n &= ~31;                                                                                    \
+    normal_##s(n, w, out, a, b);                                                                 \
+    for (int i = 0; i < n; i++) out[i] = exp(out[i]);                                            \
+  }                                                                                              \
+  static void exponential_##s(int n, const word *w, type *out, type a) {                         \
+    n &= ~31;                                                                                    \
+    for (int i = 0; i < n; i++) out[i] = minus_log_##s(w[i]) / a;                                \
+  }                                                                                              \
+  static void cauchy_##s(int n, const word *w, type *out, type a, type b) {                      \
+    n &= ~31;                                                                                    \
+    for (int i = 0; i < n; i++) out[i] = a + b * tan((type)(PI2 / 2) * centred_##s(w[i]));       \
   }
 
 DEFINE(f32, float, uint32_t, 32)
 DEFINE(f64, double, uint64_t, 64)
 
-static void bernoulli(const uint32_t *w, float *out, double p) {
+static void bernoulli(int n, const uint32_t *w, float *out, double p) {
   uint64_t below = p >= 1 ? (uint64_t)1 << 32 : p > 0 ? (uint64_t)(p * 0x1p32) : 0;
-  for (int i = 0; i < WORDS; i++) out[i] = (float)(w[i] < below);
+  for (int i = 0; i < n; i++) out[i] = (float)(w[i] < below);
 }
 
-static void geometric(const uint32_t *w, double *out, double p) {
+static void geometric(int n, const uint32_t *w, double *out, double p) {
   double scale = -1 / log1p(-p);
-  for (int i = 0; i < WORDS; i++) {
+  for (int i = 0; i < n; i++) {
     double trials = ceil(minus_log_f64((uint64_t)w[i] << 32 | 0x80000000u) * scale);
     out[i] = trials >= 1 ? trials : 1;
   }
 }
 
 /* The high half of the product with the range. */
-static void integer(const uint64_t *w, int64_t *out, int64_t a, uint64_t range) {
-  for (int i = 0; i < WORDS / 2; i++) {
+static void integer(int n, const uint64_t *w, int64_t *out, int64_t a, uint64_t range) {
+  for (int i = 0; i < n; i++) {
     uint64_t high = (uint64_t)(((unsigned __int128)w[i] * range) >> 64);
     out[i] = (int64_t)((uint64_t)a + (range ? high : w[i]));
   }
 }
 
-static void floats(tlk_Distribution d, int bits, const uint32_t *w, float *out, float a, float b) {
+static void floats(tlk_Distribution d, int bits, int n, const uint32_t *w, float *out, float a,
+                   float b) {
   switch (d) {
-  case TLK_UNIFORM: uniform_f32(w, out, bits, a, b); break;
-  case TLK_NORMAL: normal_f32(w, out, a, b); break;
-  case TLK_LOG_NORMAL: log_normal_f32(w, out, a, b); break;
-  case TLK_EXPONENTIAL: exponential_f32(w, out, a); break;
-  default: cauchy_f32(w, out, a, b); break;
+  case TLK_UNIFORM: uniform_f32(n, w, out, bits, a, b); break;
+  case TLK_NORMAL: normal_f32(n, w, out, a, b); break;
+  case TLK_LOG_NORMAL: log_normal_f32(n, w, out, a, b); break;
+  case TLK_EXPONENTIAL: exponential_f32(n, w, out, a); break;
+  default: cauchy_f32(n, w, out, a, b); break;
   }
 }
 
-static void doubles(tlk_Distribution d, const uint64_t *w, double *out, double a, double b) {
+static void doubles(tlk_Distribution d, int n, const uint64_t *w, double *out, double a, double b) {
   switch (d) {
-  case TLK_UNIFORM: uniform_f64(w, out, 53, a, b); break;
-  case TLK_NORMAL: normal_f64(w, out, a, b); break;
-  case TLK_LOG_NORMAL: log_normal_f64(w, out, a, b); break;
-  case TLK_EXPONENTIAL: exponential_f64(w, out, a); break;
-  default: cauchy_f64(w, out, a, b); break;
+  case TLK_UNIFORM: uniform_f64(n, w, out, 53, a, b); break;
+  case TLK_NORMAL: normal_f64(n, w, out, a, b); break;
+  case TLK_LOG_NORMAL: log_normal_f64(n, w, out, a, b); break;
+  case TLK_EXPONENTIAL: exponential_f64(n, w, out, a); break;
+  default: cauchy_f64(n, w, out, a, b); break;
   }
 }
 
@@ -159,32 +172,33 @@ static void doubles(tlk_Distribution d, const uint64_t *w, double *out, double a
 ** comes out of [0, 1). */
 static int uniform_bits(tl_DType dtype) { return dtype == TL_F16 ? 11 : dtype == TL_BF16 ? 8 : 24; }
 
-extern tl_DType TLK_ISA_NAME(tlk_random)(tlk_Distribution, tl_DType, uint64_t, uint64_t, tl_Scalar,
-                                         tl_Scalar, void *);
+extern tl_DType TLK_ISA_NAME(tlk_random)(tlk_Distribution, tl_DType, uint64_t, uint64_t, int,
+                                         tl_Scalar, tl_Scalar, void *);
 tl_DType TLK_ISA_NAME(tlk_random)(tlk_Distribution d, tl_DType dtype, uint64_t seed, uint64_t block,
-                                  tl_Scalar a, tl_Scalar b, void *out) {
+                                  int blocks, tl_Scalar a, tl_Scalar b, void *out) {
   uint32_t words[WORDS];
   uint64_t wide[WORDS / 2];
-  philox(seed, block, words);
+  philox(seed, block, (uint32_t)blocks, words);
+  int n = blocks * tlk_per_block(d, dtype);
   if (tlk_per_block(d, dtype) == 2)
-    for (int i = 0; i < WORDS / 2; i++) wide[i] = words[2 * i] | (uint64_t)words[2 * i + 1] << 32;
+    for (int i = 0; i < n; i++) wide[i] = words[2 * i] | (uint64_t)words[2 * i + 1] << 32;
   if (d == TLK_INTEGER) {
-    integer(wide, out, a.i, (uint64_t)b.i);
+    integer(n, wide, out, a.i, (uint64_t)b.i);
     return TL_I64;
   }
   double pa = tli_to_double(a), pb = tli_to_double(b);
   if (d == TLK_BERNOULLI) {
-    bernoulli(words, out, pa);
+    bernoulli(n, words, out, pa);
     return TL_F32;
   }
   if (d == TLK_GEOMETRIC) {
-    geometric(words, out, pa);
+    geometric(n, words, out, pa);
     return TL_F64;
   }
   if (dtype == TL_F64) {
-    doubles(d, wide, out, pa, pb);
+    doubles(d, n, wide, out, pa, pb);
     return TL_F64;
   }
-  floats(d, uniform_bits(dtype), words, out, (float)pa, (float)pb);
+  floats(d, uniform_bits(dtype), n, words, out, (float)pa, (float)pb);
   return TL_F32;
 }
