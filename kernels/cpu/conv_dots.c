@@ -1,9 +1,10 @@
 /*
 ** conv_dots.c - the gradient of a convolution's weight for few channels: dot
 ** products of the windows' gradients with shifted rows of the scratch image.
-** Images are prepared in chunks; each element is summed by one thread in an
-** order that sizes alone decide.
+** Of each group images are prepared in chunks; each element is summed by one
+** thread in an order that sizes alone decide.
 */
+#include <stdatomic.h>
 #include <string.h>
 
 #include "core/alloc.h"
@@ -13,8 +14,11 @@
 
 /* Positions of a dot product between two additions to its result. */
 #define DOT_POSITIONS 1024
-/* Bytes of images that are prepared at a time. */
+/* Bytes of images that are prepared at a time: where groups are many, what
+** stays in the second-level cache. */
 #define CHUNK_BYTES ((int64_t)8 << 20)
+#define NEAR_BYTES ((int64_t)256 << 10)
+#define MANY_GROUPS 8
 
 static int64_t round_up(int64_t n, int64_t to) { return tlk_ceil_div(n, to) * to; }
 
@@ -27,12 +31,13 @@ typedef struct Dots {
   int64_t height, width;        /* of a tile: rows and taps */
   int64_t row_tiles, tap_tiles;
   int64_t positions;          /* rounded up to vectors */
-  int64_t in_step, grad_step; /* elements from image to image in scratch */
+  int64_t in_step, grad_step; /* elements from image to image of a group in scratch */
   int64_t *offsets;           /* (tap_tiles * width) */
   const char *in, *grad;
   char *in_scratch, *grad_scratch;
   char *out;
-  int64_t first, images; /* the chunk */
+  int64_t group, first, images; /* the chunk */
+  atomic_bool *failed;
 } Dots;
 
 static void dots_layout(Dots *d) {
@@ -49,8 +54,8 @@ static void dots_layout(Dots *d) {
   /* counted through rows of the image's pitch */
   int64_t last = (w->out[0] - 1) * d->layout.pitch[1] + w->out[1] - 1;
   d->positions = round_up(last * d->layout.pitch[2] + w->out[2], d->loops->lanes);
-  d->in_step = round_up(c->channels_in * d->layout.channel + d->positions, 16);
-  d->grad_step = c->groups * d->row_tiles * d->height * d->positions;
+  d->in_step = round_up(d->channels * d->layout.channel + d->loops->lanes, 16);
+  d->grad_step = d->row_tiles * d->height * d->positions;
 }
 
 /* The last tile is filled up with the last tap; what it gives is not used. */
@@ -65,14 +70,12 @@ static void fill_offsets(Dots *d) {
   }
 }
 
-/* The windows' gradients of one image in the image's pitch, zeros between. */
+/* The windows' gradients of one image in the image's pitch; dst is zero between. */
 static void copy_gradient(const Dots *d, char *dst, const char *src) {
   const tlk_Windows *w = &d->conv->windows;
   const int64_t *pitch = d->layout.pitch;
-  memset(dst, 0, (size_t)(d->grad_step * d->size));
-  for (int64_t o = 0; o < d->conv->channels_out; o++) {
-    int64_t row = o / d->rows * d->row_tiles * d->height + o % d->rows;
-    char *channel = dst + row * d->positions * d->size;
+  for (int64_t o = 0; o < d->rows; o++) {
+    char *channel = dst + o * d->positions * d->size;
     for (int64_t a = 0; a < w->out[0]; a++)
       for (int64_t b = 0; b < w->out[1]; b++) {
         memcpy(channel + (a * pitch[1] + b) * pitch[2] * d->size, src,
@@ -85,25 +88,22 @@ static void copy_gradient(const Dots *d, char *dst, const char *src) {
 static void prepare_images(void *context, int64_t begin, int64_t end) {
   const Dots *d = context;
   const tlk_Conv *c = d->conv;
-  int64_t in = c->channels_in * tlk_conv_product(c->windows.in);
-  int64_t out = c->channels_out * tlk_conv_product(c->windows.out);
+  int64_t in = d->channels * tlk_conv_product(c->windows.in) * d->size;
+  int64_t out = d->rows * tlk_conv_product(c->windows.out) * d->size;
   for (int64_t i = begin; i < end; i++) {
-    char *image = d->in_scratch + i * d->in_step * d->size;
-    int64_t used = c->channels_in * d->layout.channel;
-    tlk_conv_copy(&d->layout, c->channels_in, image, d->in + (d->first + i) * in * d->size,
-                  d->size);
-    memset(image + used * d->size, 0, (size_t)((d->in_step - used) * d->size));
-    copy_gradient(d, d->grad_scratch + i * d->grad_step * d->size,
-                  d->grad + (d->first + i) * out * d->size);
+    int64_t plane = (d->first + i) * c->groups + d->group;
+    tlk_conv_copy(&d->layout, d->channels, d->in_scratch + i * d->in_step * d->size,
+                  d->in + plane * in, d->size);
+    copy_gradient(d, d->grad_scratch + i * d->grad_step * d->size, d->grad + plane * out);
   }
 }
 
 /* Adds a tile's sums to the result. */
-static void add_tile(const Dots *d, int64_t group, int64_t row, int64_t tap, const double *sums) {
+static void add_tile(const Dots *d, int64_t row, int64_t tap, const double *sums) {
   int64_t width = d->width;
   for (int64_t r = 0; r < d->height && row + r < d->rows; r++)
     for (int64_t t = 0; t < width && tap + t < d->taps; t++) {
-      int64_t at = (group * d->rows + row + r) * d->taps + tap + t;
+      int64_t at = (d->group * d->rows + row + r) * d->taps + tap + t;
       if (d->size == 4)
         ((float *)(void *)d->out)[at] += ((const float *)(const void *)sums)[r * width + t];
       else
@@ -118,10 +118,8 @@ static void dot_tiles(void *context, int64_t begin, int64_t end) {
   int64_t span = tlk_min(d->positions, DOT_POSITIONS);
   int64_t together = tlk_max(1, DOT_POSITIONS / span);
   for (int64_t i = begin; i < end; i++) {
-    int64_t group = i / d->row_tiles, row = i % d->row_tiles * d->height;
-    const char *grad =
-        d->grad_scratch + (group * d->row_tiles * d->height + row) * d->positions * d->size;
-    const char *in = d->in_scratch + group * d->channels * d->layout.channel * d->size;
+    int64_t row = i * d->height;
+    const char *grad = d->grad_scratch + row * d->positions * d->size;
     for (int64_t image = 0; image < d->images; image += together)
       for (int64_t at = 0; at < d->positions; at += span)
         for (int64_t tile = 0; tile < d->tap_tiles; tile++) {
@@ -129,52 +127,61 @@ static void dot_tiles(void *context, int64_t begin, int64_t end) {
           int64_t images = tlk_min(together, d->images - image);
           int64_t n = tlk_min(span, d->positions - at);
           const int64_t *offsets = d->offsets + tile * d->width;
-          const char *x = in + (image * d->in_step + at) * d->size;
+          const char *x = d->in_scratch + (image * d->in_step + at) * d->size;
           const char *g = grad + (image * d->grad_step + at) * d->size;
           if (d->height == 1)
             f->dots_line(images, n, offsets, x, d->in_step, g, d->grad_step, sums);
           else
             f->dots(images, n, offsets, x, d->in_step, g, d->grad_step, d->positions, sums);
-          add_tile(d, group, row, tile * d->width, sums);
+          add_tile(d, row, tile * d->width, sums);
         }
   }
 }
 
-static bool weight_gradient(Dots *d) {
-  const tlk_Conv *c = d->conv;
-  int64_t each = (d->in_step + d->grad_step) * d->size;
-  int64_t chunk = tlk_max(1, tlk_min(c->batch, CHUNK_BYTES / each));
-  size_t in = (size_t)(chunk * d->in_step * d->size),
-         grad = (size_t)(chunk * d->grad_step * d->size);
-  d->in_scratch = tli_alloc(in);
-  d->grad_scratch = tli_alloc(grad);
-  bool ok = d->in_scratch && d->grad_scratch;
-  int64_t work = d->height * d->taps * d->positions * chunk;
-  for (d->first = 0; ok && d->first < c->batch; d->first += chunk) {
-    d->images = tlk_min(chunk, c->batch - d->first);
-    tli_parallel_for(d->images, tlk_max(1, TLK_GRAIN / (each / d->size)), prepare_images, d);
-    tli_parallel_for(c->groups * d->row_tiles, tlk_max(1, 4 * TLK_GRAIN / work), dot_tiles, d);
+static void run_groups(void *context, int64_t begin, int64_t end) {
+  Dots d = *(const Dots *)context;
+  const tlk_Conv *c = d.conv;
+  int64_t each = (d.in_step + d.grad_step) * d.size;
+  int64_t most = (c->groups < MANY_GROUPS ? CHUNK_BYTES : NEAR_BYTES) / each;
+  int64_t chunk = tlk_max(1, tlk_min(c->batch, most)), work = d.height * d.taps * d.positions;
+  size_t bytes = (size_t)(chunk * each);
+  d.in_scratch = tli_alloc(bytes);
+  if (d.in_scratch == NULL) {
+    *d.failed = true;
+    return;
   }
-  tli_free(d->in_scratch, in);
-  tli_free(d->grad_scratch, grad);
-  return ok;
+  memset(d.in_scratch, 0, bytes);
+  d.grad_scratch = d.in_scratch + chunk * d.in_step * d.size;
+  for (d.group = begin; d.group < end; d.group++)
+    for (d.first = 0; d.first < c->batch; d.first += chunk) {
+      d.images = tlk_min(chunk, c->batch - d.first);
+      tli_parallel_for(d.images, TLK_GRAIN / (each / d.size) + 1, prepare_images, &d);
+      tli_parallel_for(d.row_tiles, 4 * TLK_GRAIN / (work * chunk) + 1, dot_tiles, &d);
+    }
+  tli_free(d.in_scratch, bytes);
 }
 
 bool tlk_conv_dots(const tlk_Conv *conv, void *grad_weight, const void *in, const void *grad_out) {
   bool wide = conv->dtype == TL_F64;
+  atomic_bool failed = false;
   Dots d = {.conv = conv,
             .loops = tlk_isa()->conv[wide],
             .size = wide ? 8 : 4,
             .in = in,
             .grad = grad_out,
-            .out = grad_weight};
+            .out = grad_weight,
+            .failed = &failed};
   dots_layout(&d);
   memset(grad_weight, 0, (size_t)(conv->channels_out * d.taps * d.size));
   size_t bytes = (size_t)(d.tap_tiles * d.width) * sizeof *d.offsets;
   d.offsets = tli_alloc(bytes);
   if (d.offsets == NULL) return false;
   fill_offsets(&d);
-  bool ok = weight_gradient(&d);
+  int64_t work = d.rows * d.taps * d.positions * conv->batch;
+  if (conv->groups < MANY_GROUPS)
+    run_groups(&d, 0, conv->groups);
+  else
+    tli_parallel_for(conv->groups, 4 * TLK_GRAIN / work + 1, run_groups, &d);
   tli_free(d.offsets, bytes);
-  return ok;
+  return !failed;
 }

@@ -91,7 +91,6 @@ static void copy_channel(const tlk_ConvLayout *l, char *dst, const char *src, in
 
 void tlk_conv_copy(const tlk_ConvLayout *l, int64_t channels, char *dst, const char *src,
                    int64_t size) {
-  memset(dst, 0, (size_t)(channels * l->channel * size));
   int64_t image = tlk_conv_product(l->sizes) * size;
   bool whole = l->step[0] == 1 && l->step[1] == 1 && l->step[2] == 1;
   for (int64_t c = 0; c < channels; c++)

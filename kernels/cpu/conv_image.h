@@ -25,7 +25,7 @@ tlk_ConvLayout tlk_conv_output_layout(const tlk_Windows *w);
 
 /* Copies every step-th of n elements of 4 or 8 bytes. */
 void tlk_conv_strided(char *dst, const char *src, int64_t n, int64_t step, int64_t size);
-/* dst = the channels at src, laid out. */
+/* dst, which is zero in the padding, = the channels at src, laid out. */
 void tlk_conv_copy(const tlk_ConvLayout *l, int64_t channels, char *dst, const char *src,
                    int64_t size);
 

@@ -87,7 +87,6 @@ static void run_part(const Lanes *l, int64_t image, int64_t group, int64_t part,
   char *sums = scratch + round_up(used + l->slack * p->size, 64);
   tlk_conv_copy(&p->layout, p->channels, scratch, p->in + (image * c->groups + group) * in,
                 p->size);
-  memset(scratch + used, 0, (size_t)(l->slack * p->size));
   int64_t begin = part * p->tiles / p->parts * height;
   int64_t end = tlk_min(p->rows, (part + 1) * p->tiles / p->parts * height);
   for (int64_t i = 0; i < p->njobs; i++) {
@@ -115,6 +114,7 @@ static void run_parts(void *context, int64_t begin, int64_t end) {
     p->failed = true;
     return;
   }
+  memset(scratch, 0, (size_t)image);
   int64_t groups = p->conv->groups;
   for (int64_t i = begin; i < end; i++)
     run_part(l, i / p->parts / groups, i / p->parts % groups, i % p->parts, scratch);
@@ -126,7 +126,7 @@ void tlk_conv_run_lanes(tlk_ConvPlan *p) {
   Lanes l = {.plan = p};
   for (int64_t i = 0; i < p->njobs; i++)
     l.positions = tlk_max(l.positions, round_up(job_positions(&p->jobs[i]), p->lanes->lanes));
-  l.slack = l.positions + p->lanes->lanes;
+  l.slack = p->lanes->lanes;
   /* few images: several threads on each, which copy it once each */
   int64_t threads = tl_get_num_threads(), tasks = c->batch * c->groups;
   p->parts = tasks < threads ? tlk_ceil_div(threads, tasks) : 1;

@@ -105,9 +105,10 @@ static void prepare_images(void *context, int64_t begin, int64_t end) {
   int64_t size = o->size, plane = o->positions * size, row = o->height * size;
   int64_t in = c->channels_in * tlk_conv_product(c->windows.in) * size;
   for (int64_t i = begin; i < end; i++) {
-    tlk_conv_copy(&o->layout, c->channels_in,
-                  o->images + i * c->channels_in * o->layout.channel * size,
-                  o->in + (o->first + i) * in, size);
+    int64_t image = c->channels_in * o->layout.channel * size;
+    if (o->first == 0) memset(o->images + i * image, 0, (size_t)image);
+    tlk_conv_copy(&o->layout, c->channels_in, o->images + i * image, o->in + (o->first + i) * in,
+                  size);
     const char *grad = o->grad + (o->first + i) * c->channels_out * plane;
     for (int64_t t = 0; t < c->groups * o->tiles; t++) {
       int64_t at = t % o->tiles * o->height, rows = tlk_min(o->height, o->rows - at);

@@ -176,6 +176,7 @@ static void run_parts(void *context, int64_t begin, int64_t end) {
   Scratch *s = tli_alloc(sizeof *s);
   char *data = tli_alloc(bytes);
   if (s && data) {
+    memset(data, 0, (size_t)images);
     s->copies = data;
     s->sums = data + images;
     s->turned = s->sums + sums;
