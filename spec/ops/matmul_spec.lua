@@ -79,6 +79,25 @@ describe("matmul", function()
       end
    end)
 
+   -- Sums of small integers are exact in any order.
+   it("multiplies what is larger than a block, with what is left over on every side", function()
+      for _, s in ipairs {{391, 70, 389}, {391, 1061, 20}, {67, 530, 131}} do
+         local m, n, k = table.unpack(s)
+         local a, b = torch.randint(-4, 5, {m, k}, {dtype = "int32"}), torch.randint(-4, 5, {k, n}, {dtype = "int32"})
+         local c = torch.randint(-9, 10, {m, n}, {dtype = "int32"})
+         local product = a:matmul(b)
+         for _, dtype in ipairs {"float32", "float64"} do
+            local x, y, z = a:to(dtype), b:to(dtype), c:to(dtype)
+            local xt, yt = x:t():contiguous():t(), y:t():contiguous():t()
+            for _, operands in ipairs {{x, y}, {xt, y}, {x, yt}, {xt, yt}} do
+               assert.close(product:to(dtype), operands[1]:matmul(operands[2]), 0)
+            end
+            assert.close((product + c):to(dtype), z:addmm(x, y), 0)
+            assert.close((product * -2 + c * 3):to(dtype), z:addmm(xt, y, {alpha = -2, beta = 3}), 0)
+         end
+      end
+   end)
+
    it("says what does not fit", function()
       assert.raises("matmul", "[2, 3]", "[2, 3]", function()
          torch.zeros(2, 3):matmul(torch.zeros(2, 3))
