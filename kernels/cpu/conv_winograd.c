@@ -2,10 +2,10 @@
 ** conv_winograd.c - see conv_winograd.h. At each point the transformed patches
 ** (tile, channel in) are multiplied with the transformed kernels (channel in,
 ** channel out) in tiles of panels.h. Segments are taken in chunks: where the
-** kernels of all points stay in the second-level cache, small ones that do too,
-** which threads share out; where not, large ones, for which threads share out
-** the channels and transform kernels as they go. Each result is summed in the
-** same order whatever the chunk.
+** kernels of all points stay in the second-level cache, or threads are more than
+** panels of kernels, small chunks that threads share out; where not, large ones,
+** for which threads share out the panels and transform kernels as they go. Each
+** result is summed in the same order whatever the chunk.
 */
 #include "kernels/cpu/conv_winograd.h"
 
@@ -29,6 +29,9 @@
 #define NEAR_CHUNK ((int64_t)512 << 10)
 #define FAR_CHUNK ((int64_t)8 << 20)
 #define FAR_TILES 160
+/* Channels that are summed over together: transformed kernels of a panel, for so
+** many, stay in the second-level cache. */
+#define TERMS 64
 /* Kernels that are turned round together. */
 #define KERNELS 16
 /* Between planes, beside what they hold: they would drive one another out of
@@ -171,9 +174,10 @@ static void transform_kernels(const Sums *s, int64_t tile, int64_t block, float 
       tlk_isa()->move[2]((char *)(turned + i * 9 * s->height), s->height * size, size,
                          (const char *)(s->weight + (from + (c + i) * s->rows + row) * 9), size,
                          9 * size, 9, rows);
-    for (int64_t v = 0; v < s->height; v += s->loops->lanes)
+    for (int64_t v = 0; v < s->height; v += s->loops->lanes) {
       s->loops->kernels(n, turned + v, s->height, s->backward, out + (c - begin) * s->height + v,
                         s->height, kernels_plane(s));
+    }
   }
 }
 
@@ -193,7 +197,7 @@ typedef struct Chunk {
   Sums *sums;
   int64_t first, count;
   float *patches;
-  int64_t offsets[TLK_PANEL_TERMS]; /* of channels in a plane of patches */
+  int64_t offsets[TERMS]; /* of channels in a plane of patches */
 } Chunk;
 
 /* Segments [at, at + n) of a chunk, below one another. */
@@ -336,12 +340,12 @@ static void run_chunks(void *context, int64_t begin, int64_t end) {
 
 static void run_group(Sums *s) {
   int64_t chunks = tlk_ceil_div(s->segments.count, s->together);
-  if (s->kernels == NULL) {
+  if (s->kernels) tli_parallel_for(s->tiles * s->blocks, 1, keep_kernels, s);
+  if (s->failed) return;
+  if (s->kernels && chunks >= s->tiles)
+    tli_parallel_for(chunks, 1, run_chunks, s);
+  else
     run_chunks(s, 0, chunks);
-    return;
-  }
-  tli_parallel_for(s->tiles * s->blocks, 1, keep_kernels, s);
-  if (!s->failed) tli_parallel_for(chunks, 1, run_chunks, s);
 }
 
 static void choose_sizes(Sums *s) {
@@ -351,7 +355,7 @@ static void choose_sizes(Sums *s) {
   s->rows = (s->backward ? c->channels_in : c->channels_out) / c->groups;
   s->height = tlk_panel_width(s->panels, s->rows);
   s->tiles = tlk_ceil_div(s->rows, s->height);
-  s->terms = tlk_min(TLK_PANEL_TERMS, s->channels);
+  s->terms = tlk_min(TERMS, s->channels);
   s->blocks = tlk_ceil_div(s->channels, s->terms);
   for (int d = 0; d < 2; d++) {
     s->sizes[d] = (s->backward ? w->out : w->in)[d + 1];
@@ -373,8 +377,9 @@ bool tlk_winograd_sums(const tlk_Conv *conv, bool backward, float *out, const fl
   choose_sizes(&s);
   int64_t each = s.segments.tiles * tlk_max(s.channels, CHANNELS) * TLK_POINTS * 4;
   size_t kept = (size_t)(s.tiles * s.blocks * TLK_POINTS * kernels_plane(&s)) * sizeof(float);
-  if ((int64_t)kept <= NEAR_BYTES) {
-    int64_t shares = tlk_ceil_div(s.segments.count, tl_get_num_threads());
+  int64_t threads = tl_get_num_threads();
+  if ((int64_t)kept <= NEAR_BYTES || s.tiles < threads) {
+    int64_t shares = tlk_ceil_div(s.segments.count, threads);
     s.together =
         tlk_segments_together(&s.segments, tlk_min(NEAR_CHUNK / each, shares), s.panels->rows);
     s.kernels = tli_alloc(kept);
