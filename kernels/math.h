@@ -137,10 +137,10 @@
 
 /* The larger and the smaller of two, NaN if one is. Compilers make the first
 ** line one instruction, which gives b when either is NaN. */
-#define TLM_EXTREME_(name, type, sign) \
-  TLM_FN type name(type a, type b) {   \
-    type m = a sign b ? a : b;         \
-    return isnan(a) ? a : m;           \
+#define TLM_EXTREME_(name, type, sign)    \
+  TLM_FN type name(type a, type b) {      \
+    type m = a sign b ? a : b;            \
+    return isunordered(a, b) ? a + b : m; \
   }
 #ifdef __cplusplus
 TLM_EXTREME_(TLM_LARGER, float, >)

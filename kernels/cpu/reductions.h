@@ -14,6 +14,7 @@
 
 /* Accumulators of a row: two vectors of the widest set. */
 #define TLK_ROW_LANES(acc) ((int)(128 / sizeof(acc)))
+#define TLK_UNROLL_HALVES _Pragma("GCC unroll 5") /* 32 lanes down to 1, in registers */
 
 #define TLK_REDUCER_(name, s, type)                                                                \
   typedef tlm_##name##_##s##_acc acc_##name##_##s;                                                 \
@@ -73,6 +74,7 @@
         for (int k = 0; k < LANES; k++)                                                            \
           lanes[k] = tlm_##name##_##s##_join(                                                      \
               lanes[k], (acc_##name##_##s)tlm_##name##_##s##_enter(x[i + k], p));                  \
+      TLK_UNROLL_HALVES                                                                            \
       for (int half = LANES / 2; half > 0; half /= 2)                                              \
         for (int k = 0; k < half; k++)                                                             \
           lanes[k] = tlm_##name##_##s##_join(lanes[k], lanes[k + half]);                           \

@@ -366,6 +366,15 @@ static tl_Tensor *chain_bytes(tli_Chain *c, tl_Tensor *t) {
   return chain_clamp(c, TLI_STEP(c, tlo_floor(above)), 0, UINT8_MAX);
 }
 
+/* Whether to begin with the last dimension, whose elements are looked up one by
+** one: while there are fewer rows than there will be. What is rounded in between
+** always does. */
+static bool last_first(const Axis *axes, int n) {
+  double growth = 1;
+  for (int d = 0; d < n - 1; d++) growth *= (double)axes[d].out / (double)axes[d].in;
+  return growth > 1;
+}
+
 /* The half types and uint8 are summed in float32, a dimension that keeps all
 ** its places is left alone. */
 static tl_Tensor *resize(tl_Tensor *input, const Axis *axes, Mode mode) {
@@ -373,9 +382,10 @@ static tl_Tensor *resize(tl_Tensor *input, const Axis *axes, Mode mode) {
   bool sums = mode != NEAREST && mode != NEAREST_EXACT, bytes = sums && input->dtype == TL_U8;
   bool half = bytes || (sums && tli_dtype_bytes[input->dtype] == 2);
   int n = input->ndim - 2;
+  bool backwards = bytes || last_first(axes, n);
   tl_Tensor *result = half ? TLI_STEP(&c, tlo_to_dtype(input, TL_F32)) : input;
   for (int k = 0; k < n; k++) {
-    int d = bytes ? n - 1 - k : k; /* what is rounded goes by columns first */
+    int d = backwards ? n - 1 - k : k;
     const Axis *a = &axes[d];
     if (a->in == a->out && (a->exact || a->align_corners)) continue;
     result = TLI_STEP(&c, resize_dim(result, d + 2, a, mode));
