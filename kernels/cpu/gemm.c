@@ -151,6 +151,9 @@ static void run_steps(void *context, int64_t begin, int64_t end) {
 
 static bool run_all(const tlk_Gemm *g) {
   bool vector = g->m == 1 || g->n == 1, real = tli_is_float(g->dtype);
+  double all = (double)g->m * (double)g->n * (double)g->k;
+  if (g->batch == 1 && all <= SMALL && (!vector || tlk_max(g->m, g->n) <= PIECE))
+    return one_of(g, g->dtype)(g, g->a, g->b, g->c) || tli_fail(TL_EINTERRUPT, "interrupted!");
   Batch batch = {.g = g, .one = one_of(g, g->dtype), .rows = g->m > g->n || !real, .step = 1};
   int64_t lines = batch.rows ? g->m : g->n;
   if (real) {
@@ -159,7 +162,7 @@ static bool run_all(const tlk_Gemm *g) {
     batch.pieces = vector;
   }
   batch.steps = (lines + batch.step - 1) / batch.step;
-  double work = (double)g->m * (double)g->n * (double)g->k / (double)batch.steps;
+  double work = all / (double)batch.steps;
   int64_t least = (int64_t)((vector ? SMALL_VECTOR : SMALL) / (work + 1)) + 1;
   tli_parallel_for(g->batch * batch.steps, least, run_steps, &batch);
   return !batch.stopped || tli_fail(TL_EINTERRUPT, "interrupted!");

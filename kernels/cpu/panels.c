@@ -117,7 +117,10 @@ static void store_tile(const Product *p, int64_t rows, int64_t cols, bool first,
                        char *c) {
   double alpha = tli_to_double(p->g->alpha), beta = first ? tli_to_double(p->g->beta) : 1;
   for (int64_t r = 0; r < rows; r++, sums += p->width * p->size, c += p->g->ldc * p->size)
-    (p->size == 4 ? combine_f32 : combine_f64)(cols, alpha, beta, sums, c);
+    if (alpha == 1 && beta == 0)
+      memcpy(c, sums, (size_t)(cols * p->size));
+    else
+      (p->size == 4 ? combine_f32 : combine_f64)(cols, alpha, beta, sums, c);
 }
 
 /* A tile of c: rows, whose pointers move on, times `terms` terms of a panel. */
@@ -188,14 +191,16 @@ static bool sum_columns(Product *p, int64_t col, int64_t cols) {
 bool tlk_panel_gemm(const tlk_Gemm *g, const void *a, const void *b, void *c) {
   bool wide = g->dtype == TL_F64;
   const tlk_PanelLoops *f = tlk_isa()->panels[wide];
-  Product p = {.g = g, .loops = f, .size = wide ? 8 : 4, .a = a, .b = b, .c = c};
+  Product p; /* not all of its offsets are needed */
+  p.g = g, p.loops = f, p.size = wide ? 8 : 4, p.a = a, p.b = b, p.c = c;
   int64_t most = (int64_t)f->lanes * f->vectors, block = COLUMN_BYTES / p.size;
   /* without memory for copies it goes without them */
   size_t panel_bytes = (size_t)((tlk_min(block, g->n) + most) * TERMS * p.size);
-  if (g->m > MANY_ROWS) p.panels = tli_alloc(panel_bytes);
+  p.panels = g->m > MANY_ROWS ? tli_alloc(panel_bytes) : NULL;
   p.depth = p.panels ? TERMS : TLK_PANEL_TERMS;
   size_t row_bytes = (size_t)(tlk_min(p.panels ? ROWS : MANY_ROWS, g->m) * p.depth * p.size);
-  if (g->n > most * (g->trans_a ? PANELS_TRANSPOSED : PANELS)) p.rows = tli_alloc(row_bytes);
+  bool far = g->n > most * (g->trans_a ? PANELS_TRANSPOSED : PANELS);
+  p.rows = far ? tli_alloc(row_bytes) : NULL;
   int64_t step = g->trans_a && !p.rows ? g->lda : 1;
   p.piece = TLK_PANEL_TERMS * step * p.size;
   for (int64_t t = 0; t < tlk_min(TLK_PANEL_TERMS, g->k); t++) p.offsets[t] = t * step;

@@ -17,7 +17,7 @@
 
 /* One set for float, one for double. */
 typedef struct tlk_PanelLoops {
-  int lanes;   /* elements of a vector */
+  int lanes;   /* elements of a vector, a power of two */
   int rows;    /* of a tile */
   int vectors; /* of columns in a tile, at most */
   /* out[r][c], rows out_step elements apart = the sum over t < n of
@@ -29,8 +29,10 @@ typedef struct tlk_PanelLoops {
 
 /* Columns of the panels that n columns are best cut into: whole vectors. */
 static inline int64_t tlk_panel_width(const tlk_PanelLoops *f, int64_t n) {
-  int64_t most = (int64_t)f->lanes * f->vectors, panels = (n + most - 1) / most;
-  return ((n + panels - 1) / panels + f->lanes - 1) / f->lanes * f->lanes;
+  int64_t most = (int64_t)f->lanes * f->vectors;
+  int64_t panels = n <= most ? 1 : (n + most - 1) / most;
+  int64_t each = panels == 1 ? n : (n + panels - 1) / panels;
+  return (each + f->lanes - 1) & -f->lanes;
 }
 
 /* c = alpha a b + beta c, of float or double, for one product of a batch.
