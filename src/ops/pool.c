@@ -284,6 +284,13 @@ static tl_Tensor *adaptive_avg_pool(const char *op, int n, tl_Tensor *input, tl_
   TL_TRY_NULL(check_input(op, input, n, n));
   if (input->numel > 0) TL_TRY_NULL(check_floating(op, input));
   TL_TRY_NULL(read_output_size(op, input, n, output_size, sizes));
+  bool whole = input->numel > 0;
+  int64_t dims[3];
+  for (int d = 0; d < n; d++) {
+    whole = whole && sizes[d] == 1;
+    dims[d] = input->ndim - n + d;
+  }
+  if (whole) return tlo_mean(input, (tl_Ints){n, dims}, true, TL_NODTYPE);
   return tlo_average_adaptive(input, (tl_Ints){n, sizes});
 }
 
