@@ -74,6 +74,11 @@ linalg {"lu_factor_backward(Tensor grad, Tensor LU, Tensor pivots) -> Tensor", i
 linalg {"lu(Tensor A, *, bool pivot=true) -> (Tensor P, Tensor L, Tensor U)",
     doc = "P, L, U with A = P L U: a permutation matrix, a unit lower and an upper triangular one.",
     composite = true, examples = {"SPD(3)", "SPD(2, 3)", "T(3, 4)", "T(4, 3)"}}
+op {"lu_unpack(Tensor LU_data, Tensor LU_pivots, bool unpack_data=true, bool unpack_pivots=true) "
+      .. "-> (Tensor P, Tensor L, Tensor U)", method = false,
+    doc = "P, L, U from the results of torch.linalg.lu_factor; what is not asked for is empty.",
+    composite = true, examples = {"SPD(3), torch.tensor({1, 2, 3}, {dtype = 'int32'})",
+                                  "SPD(2), torch.tensor({2, 2}, {dtype = 'int32'}), true, false"}}
 linalg {"pivot_matrix(Tensor pivots, int m, dtype dtype) -> Tensor", internal = true, nondiff = "a permutation"}
 linalg {"lu_solve(Tensor LU, Tensor pivots, Tensor B, *, bool left=true, bool adjoint=false) -> Tensor",
     doc = "X with A X = B (or X A = B), from lu_factor's results; with adjoint for A's transpose.", composite = true,
@@ -132,6 +137,16 @@ linalg {"matrix_power(Tensor A, int n) -> Tensor", doc = "A to the integer power
     composite = true, examples = {"SPD(3), 3", "SPD(3), -2"}}
 linalg {"matrix_exp(Tensor A) -> Tensor", doc = "The matrix exponential of square matrices.", composite = true,
     examples = {"T(3, 3) * 0.5", "SPD(2, 2)"}}
+linalg {"tensorinv(Tensor A, int ind=2) -> Tensor",
+    doc = [[The inverse of A as a matrix with the first `ind` dimensions as rows and the others as columns, with
+    those dimensions in exchange.]], composite = true, examples = {"(SPD(4) + 4):reshape(2, 2, 4), 2"}}
+linalg {"tensorsolve(Tensor A, Tensor B, dim[] dims=nil) -> Tensor",
+    doc = "X with tensordot(A, X, X:dim()) = B; the dimensions `dims` of A are moved to its end before.",
+    composite = true, examples = {"(SPD(4) + 4):reshape(2, 2, 4), T(2, 2)",
+                                  "(SPD(4) + 4):reshape(2, 4, 2), T(2, 2), {2}"}}
+linalg {"vander(Tensor x, *, int N=nil) -> Tensor",
+    doc = "The powers 0 to N - 1 (all of x's size unless given) of x in a new last dimension; integers in int64.",
+    composite = true, examples = {"T(3)", "T(2, 3), {N = 4}"}}
 linalg {"matrix_rank(Tensor A, " .. tolerances .. ") -> Tensor",
     doc = "The number of singular values that do not count as zero, see pinv; int64.",
     composite = true, nondiff = "a count"}

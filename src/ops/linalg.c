@@ -360,22 +360,47 @@ tl_Tensor *tlo_lu_factor_backward(tl_Tensor *grad, tl_Tensor *LU, tl_Tensor *piv
   return tli_chain_end(&c, chain_matmul(&c, p, gb));
 }
 
-bool tlo_lu(tl_Tensor *A, bool pivot, tl_Tensor **out) {
-  tli_Chain c = {0};
-  tl_Tensor *factors[2] = {NULL, NULL};
+static bool check_unpacked(const tl_Tensor *LU, const tl_Tensor *pivots) {
+  bool fit = LU->ndim >= 2 && tli_is_float((tl_DType)LU->dtype) && pivots->dtype == TL_I32 &&
+             pivots->ndim == LU->ndim - 1;
+  for (int d = 0; fit && d < pivots->ndim - 1; d++) fit = pivots->sizes[d] == LU->sizes[d];
+  if (fit) {
+    int64_t m = LU->sizes[LU->ndim - 2], n = LU->sizes[LU->ndim - 1];
+    fit = pivots->sizes[pivots->ndim - 1] == (m < n ? m : n);
+  }
+  return fit || tli_fail(TL_ESHAPE,
+                         "lu_unpack: expected factors and int32 pivots of linalg.lu_factor, got "
+                         "%s of %s and %s of %s",
+                         tli_sizes_str(LU), tl_dtype_name((tl_DType)LU->dtype),
+                         tli_sizes_str(pivots), tl_dtype_name((tl_DType)pivots->dtype));
+}
+
+bool tlo_lu_unpack(tl_Tensor *LU_data, tl_Tensor *LU_pivots, bool unpack_data, bool unpack_pivots,
+                   tl_Tensor **out) {
   out[0] = out[1] = out[2] = NULL;
-  TL_TRY(tlo_lu_factor(A, pivot, factors));
-  tli_keep(&c, factors[0]);
-  tli_keep(&c, factors[1]);
-  tl_Tensor *p =
-      TLI_STEP(&c, tlo_pivot_matrix(factors[1], A->sizes[A->ndim - 2], (tl_DType)A->dtype));
-  tl_Tensor *l = unit_lower(&c, factors[0]), *u = upper_part(&c, factors[0]);
+  TL_TRY(check_unpacked(LU_data, LU_pivots));
+  tl_DType dtype = (tl_DType)LU_data->dtype;
+  int64_t m = LU_data->sizes[LU_data->ndim - 2], none = 0;
+  tli_Chain c = {0};
+  tl_Tensor *empty = TLI_STEP(&c, tli_empty(dtype, tli_device(LU_data), 1, &none));
+  tl_Tensor *p = unpack_pivots ? TLI_STEP(&c, tlo_pivot_matrix(LU_pivots, m, dtype)) : empty;
+  tl_Tensor *l = unpack_data ? unit_lower(&c, LU_data) : empty;
+  tl_Tensor *u = unpack_data ? upper_part(&c, LU_data) : empty;
   if (!c.failed) {
     out[0] = tli_retain(p);
     out[1] = tli_retain(l);
     out[2] = tli_retain(u);
   }
   return tli_chain_end(&c, NULL), out[2] != NULL;
+}
+
+bool tlo_lu(tl_Tensor *A, bool pivot, tl_Tensor **out) {
+  tl_Tensor *factors[2] = {NULL, NULL};
+  out[0] = out[1] = out[2] = NULL;
+  bool ok =
+      tlo_lu_factor(A, pivot, factors) && tlo_lu_unpack(factors[0], factors[1], true, true, out);
+  tli_release_results(factors, 2);
+  return ok;
 }
 
 /* Whether these could be the pivots of lu_factor: one for each row of LU. */

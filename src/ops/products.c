@@ -68,10 +68,11 @@ tl_Tensor *tlo_addr(tl_Tensor *self, tl_Tensor *vec1, tl_Tensor *vec2, tl_Scalar
   tl_Tensor *t[4] = {NULL};
   tl_Tensor *result = NULL;
   TLI_SLOT(t[0], tlo_outer(vec1, vec2));
+  tl_DType both = tli_dtype_promote((tl_DType)self->dtype, (tl_DType)t[0]->dtype);
   if (tli_to_double(beta) == 0) {
-    result = tlo_scaled(t[0], alpha);
+    TLI_SLOT(t[1], tlo_scaled(t[0], alpha));
+    result = tlo_to_dtype(t[1], both);
   } else {
-    tl_DType both = tli_dtype_promote((tl_DType)self->dtype, (tl_DType)t[0]->dtype);
     TLI_SLOT(t[1], tlo_to_dtype(self, both));
     TLI_SLOT(t[2], tlo_scaled(t[1], beta));
     TLI_SLOT(t[3], tlo_expand(t[2], (tl_Ints){2, sizes}));
