@@ -42,7 +42,7 @@ static void check_range(void *context, int64_t begin, int64_t end) {
 
 bool tlk_check_positions(const int64_t *index, int64_t n, int64_t size, bool wrap, int64_t *bad) {
   Check c = {index, size, wrap, INT64_MIN};
-  tli_parallel_for(n, 4 * TLK_GRAIN, check_range, &c);
+  tli_parallel_pieces(n, 4 * TLK_GRAIN, check_range, &c);
   *bad = atomic_load(&c.bad);
   return *bad == INT64_MIN;
 }
@@ -116,7 +116,7 @@ bool tlk_gather(const tlk_Lines *lines, int64_t *bad) {
   w.blocks = tlk_blocks(it, cols, 1);
   w.stretches = tlk_ceil_div(lines->count, w.stretch);
   int64_t work = tlk_max(1, w.blocks.cols * w.stretch);
-  tli_parallel_for(w.blocks.count * w.stretches, tlk_max(1, TLK_GRAIN / work), gather_tasks, &w);
+  tli_parallel_pieces(w.blocks.count * w.stretches, tlk_max(1, TLK_GRAIN / work), gather_tasks, &w);
   *bad = atomic_load(&w.bad);
   return *bad == INT64_MIN;
 }
@@ -150,7 +150,7 @@ bool tlk_scatter(tlk_Join join, const tlk_Lines *lines) {
   w.blocks = tlk_blocks(it, cols, 1);
   if (w.blocks.count < threads && work >= 2 * TLK_GRAIN) w.ranges = tlk_min(threads, lines->n);
   int64_t each = tlk_max(1, work / (w.blocks.count * w.ranges));
-  tli_parallel_for(w.blocks.count * w.ranges, tlk_max(1, TLK_GRAIN / each), scatter_tasks, &w);
+  tli_parallel_pieces(w.blocks.count * w.ranges, tlk_max(1, TLK_GRAIN / each), scatter_tasks, &w);
   return true;
 }
 

@@ -14,6 +14,8 @@
 #define TLK_SPLIT_cos_f32 ~, TLK_SPLIT1_
 #define TLK_SPLIT_tan_f32 ~, TLK_SPLIT1_
 #define TLK_SPLIT_exp_f32 ~, TLK_SPLIT1_
+#define TLK_SPLIT_sigmoid_f32 ~, TLK_SPLIT1_
+#define TLK_SPLIT_silu_f32 ~, TLK_SPLIT1_
 #define TLK_SPLIT_log_f32 ~, TLK_SPLIT1_
 #define TLK_SPLIT_fmod_f32 ~, TLK_SPLIT2_
 #define TLK_SPLIT_remainder_f32 ~, TLK_SPLIT2_
@@ -33,6 +35,12 @@ static inline float tlk_near_tan(float x) { return tlk_tanf_near(x); }
 #define TLK_REACH_exp tlk_bits(TLK_EXP_LIMIT)
 static inline uint32_t tlk_reach_exp(float x) { return tlk_bits(fabs(x)); }
 static inline float tlk_near_exp(float x) { return tlk_expf_near(x); }
+#define TLK_REACH_sigmoid TLK_REACH_exp
+static inline uint32_t tlk_reach_sigmoid(float x) { return tlk_reach_exp(x); }
+static inline float tlk_near_sigmoid(float x) { return 1 / (1 + tlk_expf_near(-x)); }
+#define TLK_REACH_silu TLK_REACH_exp
+static inline uint32_t tlk_reach_silu(float x) { return tlk_reach_exp(x); }
+static inline float tlk_near_silu(float x) { return x / (1 + tlk_expf_near(-x)); }
 #define TLK_REACH_log (TLK_BITS_INFINITY - TLK_BITS_NORMAL)
 static inline uint32_t tlk_reach_log(float x) { return tlk_bits(x) - TLK_BITS_NORMAL; }
 static inline float tlk_near_log(float x) { return tlk_logf_near(x); }
