@@ -6,19 +6,24 @@
 --
 --   --jobs N           how many at a time (1)
 --   --filter PATTERN   only tests whose names match
---   --exclude PREFIX   no files whose paths begin so
+--   --exclude PREFIX   no files whose paths begin so; may be given several times
 --   --wrap COMMAND     before the program, as in --wrap 'valgrind -q'
 --
 -- The environment names the program under test, TLUA (./tlua), the build
 -- folder, TLUA_BUILD (build), and a limit for each file, SPEC_TIMEOUT (900 s).
 
 local function parse(arguments)
-   local options = {jobs = "1", wrap = "", roots = {}}
+   local options = {jobs = "1", wrap = "", exclude = {}, roots = {}}
    local i = 1
    while i <= #arguments do
       local name = arguments[i]:match("^%-%-(%a+)$")
       if name then
-         options[name] = assert(arguments[i + 1], "a value is missing after --" .. name)
+         local value = assert(arguments[i + 1], "a value is missing after --" .. name)
+         if name == "exclude" then
+            table.insert(options.exclude, value)
+         else
+            options[name] = value
+         end
          i = i + 2
       else
          table.insert(options.roots, arguments[i])
@@ -50,6 +55,13 @@ local function write(path, text)
    assert(file:write(text))
 end
 
+local function excluded(path, prefixes)
+   for _, prefix in ipairs(prefixes) do
+      if path:sub(1, #prefix) == prefix then return true end
+   end
+   return false
+end
+
 -- The spec files below the roots, in order.
 local function find(options)
    local roots = options.roots
@@ -60,8 +72,7 @@ local function find(options)
    for _, path in ipairs(lines_of("find " .. table.concat(quoted, " ") ..
       " -name '*_spec.lua' -o -path '*spec/embed/*.c' -o -path '*spec/core/*.c'" ..
       " -o -path '*spec/lua/*.c' | sort")) do
-      local excluded = options.exclude and path:sub(1, #options.exclude) == options.exclude
-      if not excluded then files[#files + 1] = path end
+      if not excluded(path, options.exclude) then files[#files + 1] = path end
    end
    return files
 end
