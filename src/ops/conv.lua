@@ -34,6 +34,10 @@ one[2] = {"T(2, 3, 3, 4), T(3, 4, 3, 2), T(4)", "T(1, 4, 3, 3), T(4, 1, 3, 3), T
           "T(3, 3, 3), T(3, 2, 2, 2)"}
 one[3] = {"T(1, 2, 2, 3, 2), T(2, 2, 2, 2, 2), T(2), 2, 1, 1"}
 
+local large <const> = "\n" .. [[
+      Large convolutions in float32 with a kernel of 3 x 3, stride and dilation 1, use Winograd's method: errors
+      are up to 1e-5, rather than 1e-6, of the size of the numbers around an element.]]
+
 for n = 1, 3 do
    local ints = ("int[%d]"):format(n)
    local options = (" %s stride=1, %%s, %s dilation=1, int groups=1"):format(ints, ints)
@@ -42,7 +46,8 @@ for n = 1, 3 do
       doc = ([[Slides weight (out, C / groups, kernel) over input %s, which has `padding` zeros around it, in
       steps of `stride`, the kernel's elements `dilation` apart. Each of the groups of channels has its own part
       of the weight. Numbers hold for all dimensions, lists give one each; input may lack N. padding may be
-      'valid' (none) or 'same' (so much that the size is kept; stride must be 1).]]):format(places[n]),
+      'valid' (none) or 'same' (so much that the size is kept; stride must be 1).]]):format(places[n])
+         .. (n == 2 and large or ""),
       also = true, composite = true, examples = examples[n]}
    F {("conv%dd.padding(Tensor input, Tensor weight, Tensor bias=nil,%s) -> Tensor"):format(
          n, options:format("string padding='valid'")),
