@@ -135,7 +135,7 @@ endif
 
 # ---- a person's day --------------------------------------------------------------
 
-.PHONY: all demo test asan tsan valgrind bench lint tidy-format deps config help \
+.PHONY: all demo test asan tsan valgrind bench opinfo lint tidy-format deps config help \
   install uninstall clean
 
 all: $(TLUA) $(LIBRARIES) ## build ./tlua and the libraries (default)
@@ -145,6 +145,7 @@ asan: ## all specs under the address and undefined-behaviour sanitizers
 tsan: ## all specs under the thread sanitizer
 valgrind: ## all specs under valgrind
 bench: ## what an operator, a layer and a training step cost
+opinfo: ## compare with a PyTorch 2: PYTHON=python OP="add sum"
 lint: ## luacheck, clang-format, cppcheck
 tidy-format: ## let clang-format lay out our C
 deps: ## install the missing packages (Debian) or list them
@@ -330,6 +331,13 @@ valgrind:
 
 bench: all
 	$(TLUA) spec/bench/bench.lua $(BENCH)
+
+# Every operator beside PyTorch, with the inputs of PyTorch's own tests.
+PYTHON ?= python3
+OP ?=
+opinfo: all
+	$(PYTHON) spec/opinfo/calls.py $(BUILD)/opinfo $(OP)
+	$(TLUA) spec/opinfo/run.lua $(BUILD)/opinfo $(OP)
 
 # ---- looking over ----------------------------------------------------------------
 

@@ -221,7 +221,7 @@ describe("make", function()
 
    it("lists its targets", function()
       local help = make("help")
-      for target in ([[all demo test asan tsan valgrind bench lint tidy-format deps config
+      for target in ([[all demo test asan tsan valgrind bench opinfo lint tidy-format deps config
          install uninstall clean help]]):gmatch("%S+") do
          assert.truthy(help:find("make " .. target .. " ", 1, true), target)
       end

@@ -1,0 +1,79 @@
+-- What differs from PyTorch 2.15 on purpose. A row holds for calls of `ops` (all operators if nil) whose
+-- fault, tag, dtype and, where PyTorch refuses, message match the patterns given; the first row counts.
+
+local DTYPES <const> = "dtypes, or mixes of them, that PyTorch's kernels refuse"
+local EMPTY <const> = "empty, 0-d or strided input that PyTorch refuses"
+local MIXED <const> = "two dtypes are promoted, in PyTorch the result has the first one's"
+local FIRST <const> = "what floats are made of decides, not the way there"
+local NONE <const> = "PyTorch reads elements that are not there"
+local LAPACK <const> = [[linalg.qr linalg.svd linalg.eigh linalg.inv linalg.det linalg.slogdet linalg.cond linalg.pinv
+   linalg.solve linalg.solve_ex linalg.solve_triangular linalg.lu linalg.lu_factor linalg.lu_factor_ex linalg.lu_solve
+   linalg.cholesky linalg.cholesky_ex linalg.lstsq linalg.matrix_rank linalg.norm norm linalg.matrix_norm linalg.inv_ex
+   linalg.svdvals linalg.eigvalsh linalg.tensorsolve linalg.tensorinv cholesky_solve cholesky_inverse logdet pinverse
+   std std_mean svd qr]]
+local POOLS <const> = [[nn.functional.adaptive_avg_pool1d nn.functional.adaptive_avg_pool2d
+   nn.functional.adaptive_avg_pool3d nn.functional.adaptive_max_pool1d nn.functional.adaptive_max_pool2d
+   nn.functional.adaptive_max_pool3d]]
+
+return {
+   -- what tlua takes and PyTorch does not
+   {fault = "^no error", refused = "not implemented for", why = DTYPES},
+   {fault = "^no error", refused = "must be Tensor, not", why = "a number where PyTorch wants a tensor"},
+   {ops = "linspace logspace", fault = "^no error", refused = "combination", why = "a whole float as a count"},
+   {ops = "pow xlogy", fault = "^no error", refused = "combination", why = "numbers alone"},
+   {ops = "__radd__ __rmul__ __rand__ __ror__ __rxor__ __rdiv__", fault = "^no error", tag = "refused", why = DTYPES},
+   {ops = "gradient", fault = "^no error", refused = "same length", why = "one spacing for all dimensions, in a list"},
+   {ops = POOLS, fault = "^no error", refused = "%-1", why = "-1 for PyTorch's None, which no list of Lua can hold"},
+   {fault = "^no error", refused = "derivative for .* is not implemented", why = "a gradient that PyTorch refuses"},
+   {fault = "^no error", refused = "[Tt]ype", why = DTYPES},
+   {fault = "^no error", refused = "[Bb]ool", why = DTYPES},
+   {fault = "^no error", tag = "first", why = DTYPES},
+   {fault = "^no error", tag = "rows0", why = EMPTY},
+   {fault = "^no error", tag = "columns0", why = EMPTY},
+   {fault = "^no error", tag = "scalar", why = EMPTY},
+   {fault = "^no error", tag = "transposed", why = EMPTY},
+
+   -- what it refuses
+   {fault = "expected a Tensor, got [%-%d]", why = "numbers alone are left to Lua"},
+   {fault = "lie in one place of memory", why = "no write to elements that share memory"},
+   {ops = "addbmm", fault = "does not fit self", why = "no change of shape in place"},
+   {ops = "median nanmedian", fault = "at least one element", why = "nothing has no median"},
+   {ops = "__getitem__", fault = "does not lie inside", why = "ranges lie inside their dimension"},
+   {ops = "nn.functional.dropout2d nn.functional.dropout3d nn.functional.feature_alpha_dropout", fault = "%(C?N?",
+      tag = "scalar", why = "channels need dimensions"},
+   {ops = POOLS, fault = "not empty", why = "nothing has no mean"},
+   {fault = "expected a floating", tag = "first32", why = "empty tensors of integers are integers all the same"},
+   {fault = "expected float32 or float64", tag = "first32", why = "empty tensors of integers are integers all the same"},
+   {ops = "lu_unpack", fault = "int32", tag = "first32", why = "factors are floats"},
+   {ops = "linalg.solve_triangular cdist", fault = "one dtype", tag = "first64", why = "both of one dtype"},
+   {ops = "linalg.cond linalg.matrix_rank linalg.pinv", fault = "^error", tag = "rows0",
+      why = "no matrices without rows where they must be square"},
+   {ops = "repeat_interleave", fault = "output_size", tag = "rows0", why = "output_size is checked"},
+   {ops = "nn.functional.embedding nn.functional.nll_loss", fault = "^error", tag = "rows0",
+      why = "no position in an empty dimension, even one that is ignored"},
+
+   -- values
+   {ops = "clamp clamp_min clamp_max clip fmax fmin", fault = "^gradient: value", tag = "gradient",
+      why = "gradients at the bounds go to self, as in PyTorch until 2.14"},
+   {ops = "quantile nanquantile", fault = "^gradient: value", tag = "expanded",
+      why = "equal elements stay in order, so the gradient goes to others of them"},
+   {ops = LAPACK, fault = "", tag = "expanded", why = "all rows are equal, so that rounding decides"},
+   {ops = "logspace matrix_exp nn.functional.grid_sample nn.functional.multilabel_soft_margin_loss", fault = "value",
+      dtype = "float16", why = "half types are computed otherwise"},
+   {fault = "^gradient: value", dtype = "float16", why = "PyTorch rounds to half types elsewhere"},
+   {ops = "nn.functional.interpolate", fault = "^value", dtype = "uint8",
+      why = "bytes are averaged in float32 and rounded once"},
+   {ops = "polygamma", fault = "^value", why = "infinite at poles"},
+   {ops = "nn.functional.pixel_unshuffle", fault = "^shape", tag = "rows0", why = "empty images shrink too"},
+   {ops = "nn.functional.multi_margin_loss nn.functional.multilabel_margin_loss nn.functional.cross_entropy",
+      fault = "^value", tag = "s0", why = NONE},
+   {ops = "median nanmedian", fault = "^value", tag = "expanded", why = NONE},
+   {ops = "addmv", fault = "^shape", tag = "columns0", why = "self is broadcast even if there is nothing to add"},
+   {ops = "as_strided_scatter", fault = "^gradient: value", why = "what is written over has no gradient"},
+   {ops = "nn.functional.softsign", fault = "^value", tag = "first32", why = "the least integer has no magnitude"},
+
+   -- dtypes
+   {ops = "nn.functional.binary_cross_entropy_with_logits", fault = "^dtype", tag = "first64", why = MIXED},
+   {ops = "nn.functional.hinge_embedding_loss", fault = "^dtype", why = MIXED},
+   {ops = "__rdiv__ trapezoid trapz", fault = "^dtype", why = FIRST},
+}

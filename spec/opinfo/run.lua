@@ -1,0 +1,459 @@
+-- run.lua FOLDER [operator...]: makes the calls that calls.py has written to FOLDER and compares what
+-- comes of them with PyTorch's results. Prints what differs, a row for each family of operators, what
+-- differs on purpose (known.lua), and as the last line the totals. Every operator has a process of its
+-- own, so that a crash is counted and hides no other.
+
+local torch = require "tlua"
+
+local folder, only = arg[1], {table.unpack(arg, 2)}
+local unpack <const> = table.unpack
+
+-- Relative to the element, absolute, relative to the largest element.
+local TOLERANCE <const> = {
+   float32 = {1e-5, 1e-5, 2e-6}, float64 = {1e-7, 1e-8, 1e-10},
+   float16 = {2e-3, 1e-3, 1e-3}, bfloat16 = {1.6e-2, 1e-3, 8e-3},
+}
+
+---- tensors -----------------------------------------------------------------------
+
+-- What T makes: a tensor as it is written, not yet built.
+local Written = {}
+
+local function T(dtype, sizes, strides, values, grad)
+   return setmetatable({dtype = dtype, sizes = sizes, strides = strides, values = values,
+      grad = grad}, Written)
+end
+
+local function is_written(v)
+   return getmetatable(v) == Written
+end
+
+local function is_tensor(v)
+   return type(v) == "userdata" and v ~= torch.newaxis
+end
+
+-- Tensors with strides lie in a larger one, from its second element on.
+local function build_strided(t)
+   local last = 0
+   for d, size in ipairs(t.sizes) do last = last + (size - 1) * t.strides[d] end
+   local flat, index = {}, {}
+   for i = 1, last + 2 do flat[i] = t.dtype ~= "bool" and 0 end
+   for d = 1, #t.sizes do index[d] = 0 end
+   for _, v in ipairs(t.values) do
+      local at = 2
+      for d, i in ipairs(index) do at = at + i * t.strides[d] end
+      flat[at] = v
+      local d = #index
+      while d > 0 and index[d] == t.sizes[d] - 1 do
+         index[d], d = 0, d - 1
+      end
+      if d > 0 then index[d] = index[d] + 1 end
+   end
+   return torch.tensor(flat, {dtype = t.dtype}):as_strided(t.sizes, t.strides, 1)
+end
+
+local function build(t)
+   local x
+   if #t.values > 0 and t.strides then
+      x = build_strided(t)
+   elseif #t.values > 0 then
+      x = torch.tensor(t.values, {dtype = t.dtype}):reshape(t.sizes)
+   else
+      x = torch.zeros(t.sizes, {dtype = t.dtype})
+   end
+   return t.grad and x:requires_grad_() or x
+end
+
+-- v with every written tensor built; those that require gradients are gathered in `leaves`.
+local function built(v, leaves)
+   if is_written(v) then
+      local x = build(v)
+      if v.grad then leaves[#leaves + 1] = x end
+      return x
+   elseif type(v) == "table" then
+      local list = {}
+      for i = 1, v.n or #v do list[i] = built(v[i], leaves) end
+      return list
+   end
+   return v
+end
+
+---- how calls and results look ------------------------------------------------------
+
+local show
+
+local function list_of(values, count)
+   local parts = {}
+   for i = 1, math.min(count, 12) do parts[i] = show(values[i]) end
+   return table.concat(parts, ", ") .. (count > 12 and ", ..." or "")
+end
+
+function show(v)
+   if is_written(v) then
+      return ("%s(%s)%s[%s]"):format(v.dtype, table.concat(v.sizes, ","),
+         v.strides and "@" .. table.concat(v.strides, ",") or "", list_of(v.values, #v.values))
+   elseif is_tensor(v) then
+      local values = v:detach():flatten():tolist()
+      return show(T(v.dtype, v.shape, nil, values))
+   elseif type(v) == "table" then
+      return "{" .. list_of(v, v.n or #v) .. "}"
+   end
+   return math.type(v) == "float" and ("%.7g"):format(v) or tostring(v)
+end
+
+local function show_call(call)
+   local parts = {}
+   for i = 1, call.a.n do parts[i] = show(call.a[i]) end
+   for _, pair in ipairs(call.k) do parts[#parts + 1] = pair[1] .. " = " .. show(pair[2]) end
+   local name = call.name .. (call.form == "i" and "_" or "")
+   return (call.form == "f" and "torch." or "x:") .. name .. "(" .. table.concat(parts, ", ") .. ")"
+end
+
+---- comparison ----------------------------------------------------------------------
+
+local function largest(values)
+   local most = 0
+   for _, v in ipairs(values) do
+      local size = math.abs(v)
+      if size < math.huge and size > most then most = size end
+   end
+   return most
+end
+
+-- Whether v is w, near w, or as near to `exact` as w is.
+local function near(v, w, exact, tolerance, most)
+   if v == w or v ~= v and w ~= w then return true end
+   local function within(target, room)
+      return math.abs(v - target) <=
+         room + tolerance[1] * math.abs(target) + tolerance[2] + tolerance[3] * most
+   end
+   if v ~= v or w ~= w or math.abs(v) == math.huge then return false end
+   return within(w, 0) or exact and within(exact, 1.5 * math.abs(w - exact)) or false
+end
+
+-- What differs between the result v, the wanted and the exact one; nil: nothing.
+-- The tolerance is that of the dtype `given`, if there is one.
+local function compare_tensors(v, want, exact, random, given)
+   if not is_tensor(v) then return "no tensor" end
+   if table.concat(v.shape, ",") ~= table.concat(want.sizes, ",") then return "shape" end
+   if v.dtype ~= want.dtype then return "dtype" end
+   if random or #want.values == 0 then return nil end
+   local tolerance = TOLERANCE[v.dtype] and TOLERANCE[given or v.dtype]
+   local values = v:detach():flatten():tolist()
+   local most = tolerance and largest(want.values)
+   exact = exact and exact.values or {}
+   for i, w in ipairs(want.values) do
+      local same = values[i] == w or tolerance and near(values[i], w, exact[i], tolerance, most)
+      if not same then return "value", i end
+   end
+end
+
+local function compare(v, want, exact, random, given)
+   if is_written(want) then return compare_tensors(v, want, exact, random, given) end
+   if is_tensor(v) then return "tensor instead of a plain value" end
+   if math.type(v) ~= math.type(want) then return "kind" end
+   if type(v) == "number" and near(v, want, nil, TOLERANCE.float32, 0) then return nil end
+   if v ~= want then return "value" end
+end
+
+-- Vectors that are determined up to their signs, and only those of values.
+local function without_signs(r, along)
+   local k = r[2].shape[r[2]:dim()]
+   r[1], r[3] = r[1]:narrow(-1, 1, k):abs(), r[3]:narrow(along, 1, k):abs()
+end
+
+local SIGNLESS <const> = {
+   ["linalg.svd"] = function(r) without_signs(r, -2) end,
+   svd = function(r) without_signs(r, -1) end,
+   ["linalg.eigh"] = function(r) r[2] = r[2]:abs() end,
+}
+
+-- Positions along call.ties of other, but equal elements.
+local function only_tied(call, arguments, results, which)
+   local ok, same = pcall(function()
+      local x, positions = arguments[1]:detach(), results[which]
+      local wanted = build(call.r[which])
+      if positions:dim() < x:dim() then
+         positions, wanted = positions:unsqueeze(call.ties), wanted:unsqueeze(call.ties)
+      end
+      return torch.equal(x:gather(call.ties, positions):nan_to_num(),
+         x:gather(call.ties, wanted):nan_to_num())
+   end)
+   return ok and same
+end
+
+---- calls ---------------------------------------------------------------------------
+
+-- Functions whose first arguments the database has in the other order.
+local SWAPPED <const> = {
+   einsum = true, where = true,
+   ["nn.functional.embedding"] = true, ["nn.functional.embedding_bag"] = true,
+}
+
+local OPERATORS <const> = {
+   __radd__ = function(a, b) return b + a end, __rsub__ = function(a, b) return b - a end,
+   __rmul__ = function(a, b) return b * a end, __rdiv__ = function(a, b) return b / a end,
+   __rmod__ = function(a, b) return b % a end, __rpow__ = function(a, b) return b ^ a end,
+   __rand__ = function(a, b) return b & a end, __ror__ = function(a, b) return b | a end,
+   __rxor__ = function(a, b) return b ~ a end, __rmatmul__ = function(a, b) return b:matmul(a) end,
+   __getitem__ = function(x, key) return x[key] end,
+   __setitem__ = function(x, key, v) x = x:clone() x[key] = v return x end,
+   __repr__ = tostring,
+}
+
+local probe = torch.zeros(2, 2)
+
+-- What makes the call; nil: tlua has no such operator.
+local function callable(call)
+   local of_module = call.name:find(".", 1, true)
+   local name = call.name .. (call.form == "i" and not of_module and "_" or "")
+   if OPERATORS[name] then return OPERATORS[name] end
+   if call.form == "f" or of_module then
+      local v = torch
+      for part in name:gmatch("[^.]+") do
+         v = v and v[part]
+      end
+      return v
+   end
+   local ok, f = pcall(function() return probe[name] end)
+   if not ok or f == nil then return nil end
+   return function(x, ...)
+      local v = x[name]
+      if type(v) == "function" then return v(x, ...) end
+      return v
+   end
+end
+
+-- All results in one list; those inside tables too.
+local function flatten(list, from, count, into)
+   for i = from, count do
+      if type(list[i]) == "table" then
+         flatten(list[i], 1, #list[i], into)
+      else
+         into.n = into.n + 1
+         into[into.n] = list[i]
+      end
+   end
+   return into
+end
+
+local function weighted_sum(results)
+   local total
+   for k = 1, results.n do
+      local r = results[k]
+      if is_tensor(r) and r.requires_grad then
+         local steps = torch.arange(r:numel(), {dtype = "float64"})
+         local weights = torch.cos(steps * 1.3 + (0.5 * (k - 1) + 0.2)):reshape(r.shape)
+         local term = (r:double() * weights):sum()
+         total = total and total + term or term
+      end
+   end
+   return total
+end
+
+local function zeros(t)
+   for _, v in ipairs(t and t.values or {}) do
+      if v ~= 0 then return false end
+   end
+   return true
+end
+
+local function compare_gradients(call, leaves, results)
+   local total = weighted_sum(results)
+   if total then total:backward() end
+   for i = 1, call.g.n do
+      local want, got = call.g[i], leaves[i].grad
+      if not got or not want then
+         local rest = want or got and T(got.dtype, got.shape, nil, got:flatten():tolist())
+         if not zeros(rest) then return "gradient missing", rest, got end
+      else
+         local fault, at = compare(got, want, call.gx and call.gx[i])
+         if fault then return "gradient: " .. fault, want, got, at end
+      end
+   end
+end
+
+local function compare_results(call, arguments, results)
+   if SIGNLESS[call.name] then SIGNLESS[call.name](results) end
+   local wanted = call.r.n
+   while wanted > 0 and call.r[wanted] == nil do wanted = wanted - 1 end
+   while results.n > 0 and results[results.n] == nil do results.n = results.n - 1 end
+   if results.n ~= wanted then return "number of results", call.r, results end
+   for i = 1, wanted do
+      local given = call.tag == "first64" and TOLERANCE[call.dtype] and call.dtype or nil
+      local fault, at = compare(results[i], call.r[i], call.x and call.x[i], call.random, given)
+      if fault == "value" and call.ties and only_tied(call, arguments, results, i) then
+         call.g = nil -- leads to other elements
+      elseif fault then
+         return fault, call.r[i], results[i], at
+      end
+   end
+end
+
+-- The arguments as they are passed, their number, and those that require gradients.
+local function arguments_of(call)
+   local leaves, count, options = {}, call.a.n, {}
+   local arguments = built(call.a, leaves)
+   for _, pair in ipairs(call.k) do options[pair[1]] = built(pair[2], leaves) end
+   if call.form == "i" and call.name:find(".", 1, true) then options.inplace = true end
+   if SWAPPED[call.name] and call.form == "f" then
+      arguments[1], arguments[2] = arguments[2], arguments[1]
+   end
+   if next(options) then
+      count = count + 1
+      arguments[count] = options
+   end
+   local changed = call.form == "i" or call.name:find("[^_]_$")
+   if changed and call.g then arguments[1] = arguments[1]:clone() end
+   return arguments, count, leaves
+end
+
+-- What differs, what was expected, what came and which element; nil: nothing.
+local function check(call)
+   local f = callable(call)
+   if not f then return "missing" end
+   local arguments, count, leaves = arguments_of(call)
+   local returned = table.pack(pcall(f, unpack(arguments, 1, count)))
+   if call.e then
+      if returned[1] then return "no error", call.e end
+      return nil
+   elseif not returned[1] then
+      local message = tostring(returned[2]):gsub("\n.*", ""):gsub("^%S+:%d+: ", "")
+      return "error: " .. message, call.r
+   end
+   local results = flatten(returned, 2, returned.n, {n = 0})
+   local fault, want, got, at = compare_results(call, arguments, results)
+   if fault or not call.g or call.random then return fault, want, got, at end
+   return compare_gradients(call, leaves, results)
+end
+
+---- one operator, in a process of its own --------------------------------------------
+
+local ENVIRONMENT <const> = {T = T, newaxis = torch.newaxis, nan = -(0 / 0), inf = math.huge,
+   math = math}
+
+local function names_operator(row, name)
+   for op in (row.ops or name):gmatch("%S+") do
+      if op == name then return true end
+   end
+end
+
+local function reason_of(call, fault)
+   for _, row in ipairs(dofile("spec/opinfo/known.lua")) do
+      if fault:find(row.fault) and call.tag:find(row.tag or "") and call.dtype:find(row.dtype or "")
+         and (call.e or ""):find(row.refused or "") and names_operator(row, call.name) then
+         return row.why
+      end
+   end
+end
+
+-- A line for each call that differs: where, the fault, why it may, the call, both results.
+local function run_operator(path)
+   torch.set_num_threads(1)
+   torch.manual_seed(1)
+   local count = 0
+   for line in io.lines(path) do
+      count = count + 1
+      local call = load("return " .. line, path, "t", ENVIRONMENT)()
+      print("call", count)
+      local ok, fault, want, got, at = xpcall(check, debug.traceback, call)
+      if not ok then fault = "harness: " .. fault end
+      if fault then
+         local field = {"fault", call.form, call.dtype, call.tag, fault, reason_of(call, fault) or "",
+            show_call(call), (at and "[" .. at .. "] " or "") .. show(want), show(got)}
+         for i, v in ipairs(field) do field[i] = v:gsub("%s+", " "):sub(1, 600) end
+         print(table.concat(field, "\t"))
+      end
+   end
+   print("end")
+end
+
+---- all operators -------------------------------------------------------------------
+
+local function quote(text) return "'" .. text:gsub("'", "'\\''") .. "'" end
+
+-- The number of calls in a file and its faults, a list of fields each.
+local function run_apart(path)
+   local pipe <close> = assert(io.popen(("%s spec/opinfo/run.lua --operator %s"):format(
+      quote(arg[-1]), quote(path))))
+   local calls, faults, last = 0, {}, nil
+   for line in pipe:lines() do
+      local field = {}
+      for v in (line .. "\t"):gmatch("(.-)\t") do field[#field + 1] = v end
+      if field[1] == "call" then calls = tonumber(field[2]) end
+      if field[1] == "fault" then faults[#faults + 1] = field end
+      last = line
+   end
+   if last ~= "end" then
+      faults[#faults + 1] = {"fault", "", "", "", "crash in call " .. calls, "", "", "", ""}
+   end
+   return calls, faults
+end
+
+-- The faults in short: alike ones once.
+local function report(name, faults)
+   local seen, order = {}, {}
+   for _, f in ipairs(faults) do
+      local alike = f[5]:gsub("%-?%d[%d.e+-]*", "#"):gsub("%[[^]]*%]", "[]")
+      if not seen[alike] then order[#order + 1] = {f, alike} end
+      seen[alike] = (seen[alike] or 0) + 1
+   end
+   for _, pair in ipairs(order) do
+      local f = pair[1]
+      print(("%s: %d x %s  (%s %s %s)"):format(name, seen[pair[2]], f[5], f[2], f[3], f[4]))
+      print("   " .. f[7] .. "\n   expected " .. f[8] .. "\n   got      " .. f[9])
+   end
+end
+
+local function sorted_keys(t)
+   local keys = {}
+   for k in pairs(t) do keys[#keys + 1] = k end
+   table.sort(keys)
+   return keys
+end
+
+local totals = {} -- of each family: operators, calls, differ, known
+local reasons = {} -- how often each of known.lua's holds
+local missing = {} -- operators that tlua lacks
+
+local function run_file(path)
+   local family, name = path:match("([^/]+)/([^/]+)%.lua$")
+   local calls, faults = run_apart(path)
+   if faults[1] and faults[1][5] == "missing" and #faults == calls then
+      missing[#missing + 1] = name
+      return
+   end
+   local left = {}
+   for _, f in ipairs(faults) do
+      local why = f[6]
+      if why == "" then left[#left + 1] = f else reasons[why] = (reasons[why] or 0) + 1 end
+   end
+   local row = totals[family] or {0, 0, 0, 0}
+   totals[family] = row
+   for i, n in ipairs {1, calls, #left, #faults - #left} do row[i] = row[i] + n end
+   report(name, left)
+end
+
+local function main()
+   local wanted = {}
+   for _, name in ipairs(only) do wanted[name] = true end
+   local pipe <close> = assert(io.popen("find " .. quote(folder) .. " -name '*.lua' | sort"))
+   for path in pipe:lines() do
+      if #only == 0 or wanted[path:match("([^/]+)%.lua$")] then run_file(path) end
+   end
+   print(("\n%-16s %10s %10s %10s %10s"):format("family", "operators", "calls", "differ", "known"))
+   for _, family in ipairs(sorted_keys(totals)) do
+      print(("%-16s %10d %10d %10d %10d"):format(family, unpack(totals[family])))
+   end
+   local all = {0, 0, 0, 0}
+   for _, row in pairs(totals) do
+      for i, n in ipairs(row) do all[i] = all[i] + n end
+   end
+   print(("%-16s %10d %10d %10d %10d"):format("all", unpack(all)))
+   print("\nKnown differences:")
+   for _, why in ipairs(sorted_keys(reasons)) do print(("%7d  %s"):format(reasons[why], why)) end
+   print("\nWithout a counterpart: " .. table.concat(missing, " "))
+   print(("%d calls, %d differ"):format(all[2], all[3]))
+end
+
+if folder == "--operator" then run_operator(only[1]) else main() end
