@@ -220,9 +220,11 @@ bool tlk_channel_affine(tlk_Array out, tlk_Array in, const void *mean, const voi
                 inner,
                 x.dtype == TL_F64 ? 8 : 4};
     if (inner == 1)
-      tli_parallel_for(outer, tlk_max(1, TLK_GRAIN / channels), scale_rows, &a);
+      ok = tli_parallel_try(outer, tlk_max(1, TLK_GRAIN / channels), scale_rows, &a);
     else
-      tli_parallel_for(outer * channels, tlk_max(1, TLK_GRAIN / inner), scale_runs, &a);
+      ok = tli_parallel_try(outer * channels, tlk_max(1, TLK_GRAIN / inner), scale_runs, &a);
+  }
+  if (ok) {
     tlk_narrow(out, to, n);
   } else {
     tlk_drop(to, out, n);

@@ -8,6 +8,7 @@
 */
 #include "kernels/cpu/conv.h"
 
+#include "core/parallel.h"
 #include "kernels/cpu/conv_image.h"
 #include "kernels/cpu/conv_plan.h"
 #include "kernels/cpu/conv_winograd.h"
@@ -33,8 +34,8 @@ static bool winograd(const tlk_Conv *c, Which which, void *to, const void *a, co
 }
 
 /* Runs on arrays of one dtype to compute in; `to` is written. */
-static bool dispatch(const tlk_Conv *c, Which which, void *to, const void *a, const void *b,
-                     const void *bias) {
+static bool choose(const tlk_Conv *c, Which which, void *to, const void *a, const void *b,
+                   const void *bias) {
   if (tlk_conv_single(c)) {
     if (which == WEIGHT) return tlk_conv_single_weight(c, to, a, b);
     return tlk_conv_single_sums(c, which == INPUT, to, a, b, bias);
@@ -48,6 +49,12 @@ static bool dispatch(const tlk_Conv *c, Which which, void *to, const void *a, co
   bool many =
       tlk_conv_many(c, c->channels_out / c->groups, c->batch * tlk_conv_product(c->windows.out));
   return many ? tlk_conv_outer(c, to, a, b) : tlk_conv_dots(c, to, a, b);
+}
+
+static bool dispatch(const tlk_Conv *c, Which which, void *to, const void *a, const void *b,
+                     const void *bias) {
+  bool ok = choose(c, which, to, a, b, bias);
+  return tli_go_on() && ok; /* none of the ways says why it stopped */
 }
 
 static bool in_wide(const tlk_Conv *c, Which which, void *to, int64_t nto, const void *a,

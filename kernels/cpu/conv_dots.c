@@ -120,6 +120,8 @@ static void dot_tiles(void *context, int64_t begin, int64_t end) {
   for (int64_t i = begin; i < end; i++) {
     int64_t row = i * d->height;
     const char *grad = d->grad_scratch + row * d->positions * d->size;
+    if (tli_interrupted()) *d->failed = true;
+    if (*d->failed) return;
     for (int64_t image = 0; image < d->images; image += together)
       for (int64_t at = 0; at < d->positions; at += span)
         for (int64_t tile = 0; tile < d->tap_tiles; tile++) {

@@ -80,7 +80,7 @@ static void store_grid(const tlk_ConvPlan *p, const tlk_ConvJob *j, const char *
 
 /* A part of the rows of one group of one image. */
 static void run_part(const Lanes *l, int64_t image, int64_t group, int64_t part, char *scratch) {
-  const tlk_ConvPlan *p = l->plan;
+  tlk_ConvPlan *p = l->plan;
   const tlk_Conv *c = p->conv;
   int64_t in = tlk_conv_product(p->layout.sizes) * p->channels * p->size;
   int64_t used = p->channels * p->layout.channel * p->size, height = p->height;
@@ -92,6 +92,8 @@ static void run_part(const Lanes *l, int64_t image, int64_t group, int64_t part,
   for (int64_t i = 0; i < p->njobs; i++) {
     const tlk_ConvJob *j = &p->jobs[i];
     if (begin >= end || job_positions(j) == 0) continue;
+    if (tli_interrupted()) p->failed = true;
+    if (p->failed) return;
     if (j->taps == 0)
       memset(sums, 0, (size_t)((end - begin) * l->positions * p->size));
     else

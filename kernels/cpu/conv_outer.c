@@ -170,7 +170,7 @@ bool tlk_conv_outer(const tlk_Conv *conv, void *grad_weight, const void *in, con
   for (; ok && o.first < conv->batch; o.first += o.chunk) {
     o.count = tlk_min(o.chunk, conv->batch - o.first);
     tli_parallel_for(o.count, TLK_GRAIN / image + 1, prepare_images, &o);
-    tli_parallel_for(tiles * o.blocks, 4 * TLK_GRAIN / (work * o.count) + 1, sum_blocks, &o);
+    ok = tli_parallel_try(tiles * o.blocks, 4 * TLK_GRAIN / (work * o.count) + 1, sum_blocks, &o);
   }
   if (ok) tli_parallel_for(tiles, TLK_GRAIN / (o.taps * o.height) + 1, store_tiles, &o);
   outer_free(&o);

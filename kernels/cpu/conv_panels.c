@@ -141,7 +141,7 @@ static void store_block(const tlk_ConvPlan *p, int64_t group, int64_t tile, cons
 /* A part of the blocks and tiles of one group of `count` images. */
 static void run_part(const Panels *l, int64_t first, int64_t count, int64_t group, int64_t part,
                      Scratch *s) {
-  const tlk_ConvPlan *p = l->plan;
+  tlk_ConvPlan *p = l->plan;
   int64_t image = tlk_conv_product(p->layout.sizes) * p->channels * p->size;
   const char *in = p->in + (first * p->conv->groups + group) * image;
   s->images = l->in_place ? in : s->copies;
@@ -156,6 +156,8 @@ static void run_part(const Panels *l, int64_t first, int64_t count, int64_t grou
     int64_t most = round_up(tlk_ceil_div(positions, blocks), p->panels->rows); /* of a block */
     int64_t units = blocks * p->tiles, filled = -1;
     for (int64_t u = part * units / p->parts; u < (part + 1) * units / p->parts; u++) {
+      if (p->failed) return;
+      if (tli_interrupted()) p->failed = true;
       int64_t tile = l->by_tiles ? u / blocks : u % p->tiles;
       int64_t begin = (l->by_tiles ? u % blocks : u / p->tiles) * most;
       if (begin != filled)

@@ -2,6 +2,8 @@
 ** conv_single.c - convolution with kernels of one element that move in single
 ** steps: products of matrices (panels.h) that read images where they are.
 */
+#include <stdatomic.h>
+
 #include <string.h>
 
 #include "core/parallel.h"
@@ -29,6 +31,7 @@ typedef struct Single {
   int64_t size, blocks;
   const char *in, *weight, *bias;
   char *out;
+  atomic_bool failed; /* it was interrupted */
 } Single;
 
 #define FILL(s, type)                                                       \
@@ -45,17 +48,18 @@ static void fill_bias(const Single *s, int64_t channel, int64_t rows, char *out)
 }
 
 static void sum_blocks(void *context, int64_t begin, int64_t end) {
-  const Single *s = context;
+  Single *s = context;
   int64_t groups = s->conv->groups, m = s->gemm.m, n = s->gemm.n, k = s->gemm.k;
-  for (int64_t i = begin; i < end; i++) {
+  for (int64_t i = begin; i < end && !s->failed; i++) {
     tlk_Gemm g = s->gemm;
     int64_t image = i / s->blocks / groups, group = i / s->blocks % groups;
     int64_t row = i % s->blocks * ROWS, channel = group * m + row;
     g.m = tlk_min(ROWS, m - row);
     char *out = s->out + (image * groups * m + channel) * n * s->size;
     if (s->bias) fill_bias(s, channel, g.m, out);
-    tlk_panel_gemm(&g, s->weight + (group * m * k + row * (g.trans_a ? 1 : k)) * s->size,
-                   s->in + (image * groups + group) * k * n * s->size, out);
+    if (!tlk_panel_gemm(&g, s->weight + (group * m * k + row * (g.trans_a ? 1 : k)) * s->size,
+                        s->in + (image * groups + group) * k * n * s->size, out))
+      s->failed = true;
   }
 }
 
@@ -82,7 +86,7 @@ bool tlk_conv_single_sums(const tlk_Conv *c, bool backward, void *out, const voi
               .out = out};
   int64_t work = tlk_min(ROWS, m) * n * k;
   tli_parallel_for(c->batch * c->groups * s.blocks, 4 * TLK_GRAIN / work + 1, sum_blocks, &s);
-  return true;
+  return !s.failed;
 }
 
 /* ---- the gradient of the weight ---- */

@@ -284,6 +284,8 @@ typedef struct Scratch {
 static void sum_tile(const Chunk *c, int64_t tile, const Scratch *x) {
   Sums *s = c->sums;
   for (int64_t b = 0; b < s->blocks; b++) {
+    if (tli_interrupted()) s->failed = true;
+    if (s->failed) return;
     float *kernels = x->kernels;
     if (s->kernels)
       kernels = s->kernels + (tile * s->blocks + b) * TLK_POINTS * kernels_plane(s);

@@ -164,6 +164,7 @@ static void run_group(Outer *o) {
   for (o->first = 0; o->first < o->segments.count && !o->failed; o->first += o->together) {
     o->count = tlk_min(o->together, o->segments.count - o->first);
     tli_parallel_for(o->count, 1, prepare_segments, o);
+    if (tli_interrupted()) o->failed = true;
     if (o->sums && !o->failed) tli_parallel_for(pairs * TLK_POINTS, 1, add_points, o);
   }
   o->first = 0;

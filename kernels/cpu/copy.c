@@ -33,14 +33,14 @@ static void move_blocks(void *context, int64_t begin, int64_t end) {
   }
 }
 
-static void move_strided(const tli_Iter *it, tl_DType dtype) {
+static bool move_strided(const tli_Iter *it, tl_DType dtype) {
   Move m = {.move = tlk_isa()->move[tlk_log2_size(dtype)], .it = it};
   bool transposed = tlk_transposed(it);
   int64_t width = it->ndim > 0 ? it->sizes[0] : 1;
   int64_t cols = transposed ? 64 : TLK_GRAIN / 2;
   m.blocks = tlk_blocks(it, cols, transposed ? 64 : tlk_max(1, TLK_GRAIN / 2 / width));
   int64_t each = m.blocks.cols * m.blocks.rows;
-  tli_parallel_pieces(m.blocks.count, tlk_max(1, TLK_GRAIN / each), move_blocks, &m);
+  return tli_parallel_try(m.blocks.count, tlk_max(1, TLK_GRAIN / each), move_blocks, &m);
 }
 
 static bool both_contiguous(const tli_Iter *it, int64_t size) {
@@ -52,13 +52,10 @@ bool tlk_copy(const tli_Iter *it) {
   if (it->numel == 0) return true;
   tl_DType dtype = it->args[0].dtype;
   int64_t size = (int64_t)tl_dtype_size(dtype);
-  if (dtype != it->args[1].dtype)
-    tlk_convert_elements(it);
-  else if (both_contiguous(it, size))
-    tli_parallel_pieces(it->numel * size, COPY_BYTES, copy_bytes, (void *)(intptr_t)it);
-  else
-    move_strided(it, dtype);
-  return true;
+  if (dtype != it->args[1].dtype) return tlk_convert_elements(it);
+  if (both_contiguous(it, size))
+    return tli_parallel_try(it->numel * size, COPY_BYTES, copy_bytes, (void *)(intptr_t)it);
+  return move_strided(it, dtype);
 }
 
 bool tlk_fill(const tli_Iter *it, tl_Scalar value) {
@@ -76,6 +73,5 @@ bool tlk_fill(const tli_Iter *it, tl_Scalar value) {
   tli_Iter with_source = *it;
   with_source.nargs = 2;
   with_source.args[1] = (tli_IterArg){.data = element, .dtype = dtype};
-  move_strided(&with_source, dtype);
-  return true;
+  return move_strided(&with_source, dtype);
 }

@@ -179,7 +179,7 @@ static inline int tlk_log2_size(tl_DType dtype) {
 /* The members of the table. */
 bool tlk_copy(const tli_Iter *it);
 /* args[0] = (dtype) args[1] where the dtypes differ. */
-void tlk_convert_elements(const tli_Iter *it);
+bool tlk_convert_elements(const tli_Iter *it);
 bool tlk_fill(const tli_Iter *it, tl_Scalar value);
 bool tlk_pointwise(tlk_Pointwise kernel, tl_DType compute, const tli_Iter *it,
                    const tl_Scalar *params);

@@ -113,7 +113,7 @@ typedef struct Batch {
   bool rows;     /* rows are cut, not columns */
   int64_t step;  /* so many at once */
   int64_t steps; /* of a product */
-  bool pieces;   /* each step is a call of its own */
+  bool pieces;   /* each step is a call of its own: BLAS sums sizes differently */
   atomic_bool stopped;
 } Batch;
 
@@ -141,6 +141,7 @@ static void run_steps(void *context, int64_t begin, int64_t end) {
   Batch *batch = context;
   int64_t lines = batch->rows ? batch->g->m : batch->g->n;
   for (int64_t at = begin; at < end && !batch->stopped;) {
+    if (tli_interrupted()) batch->stopped = true;
     int64_t i = at / batch->steps, from = at % batch->steps;
     int64_t count = batch->pieces ? 1 : at_most(end - at, batch->steps - from);
     if (!run_part(batch, i, from * batch->step, at_most((from + count) * batch->step, lines)))
@@ -154,12 +155,15 @@ static bool run_all(const tlk_Gemm *g) {
   double all = (double)g->m * (double)g->n * (double)g->k;
   if (g->batch == 1 && all <= SMALL && (!vector || tlk_max(g->m, g->n) <= PIECE))
     return one_of(g, g->dtype)(g, g->a, g->b, g->c) || tli_fail(TL_EINTERRUPT, "interrupted!");
-  Batch batch = {.g = g, .one = one_of(g, g->dtype), .rows = g->m > g->n || !real, .step = 1};
+  Batch batch = {.g = g,
+                 .one = one_of(g, g->dtype),
+                 .rows = g->m > g->n || !real,
+                 .step = 1,
+                 .pieces = vector || !real};
   int64_t lines = batch.rows ? g->m : g->n;
   if (real) {
     const tlk_PanelLoops *f = tlk_isa()->panels[g->dtype == TL_F64];
     batch.step = vector ? PIECE : batch.rows ? f->rows : f->lanes;
-    batch.pieces = vector;
   }
   batch.steps = (lines + batch.step - 1) / batch.step;
   double work = all / (double)batch.steps;

@@ -13,7 +13,8 @@
 #define INSERTION 16      /* items of a run that merging begins with */
 #define RADIX 384         /* items from which radix pays */
 #define WIDE_DIGITS 65536 /* items from which digits of 11 bits pay */
-#define CHUNKS 16         /* of one row shared among threads */
+#define CHUNKS 16         /* of one row shared among threads, at least */
+#define CHUNK (1 << 22)   /* and items of one, at most */
 #define BINS 2048
 
 #define KEY(item) ((item) >> 32)
@@ -110,9 +111,9 @@ static int digit_bits(int64_t n, int bits) {
       p.from = x;                                                                               \
       p.to = spare;                                                                             \
       p.mask = (1u << digit) - 1;                                                               \
-      tli_parallel_for(chunks, 1, count_##name, &p);                                            \
+      if (!tli_parallel_try(chunks, 1, count_##name, &p)) return NULL;                          \
       if (!places_##name(&p)) continue;                                                         \
-      tli_parallel_for(chunks, 1, scatter_##name, &p);                                          \
+      if (!tli_parallel_try(chunks, 1, scatter_##name, &p)) return NULL;                        \
       spare = x;                                                                                \
       x = p.to;                                                                                 \
     }                                                                                           \
@@ -120,7 +121,7 @@ static int digit_bits(int64_t n, int bits) {
   }                                                                                             \
   static Item *sort_##name(int64_t n, int bits, Item *x, Item *spare, bool alone) {             \
     if (n < RADIX) return merge_sort_##name(n, x, spare);                                       \
-    int64_t chunks = alone && n >= 2 * TLK_GRAIN ? CHUNKS : 1;                                  \
+    int64_t chunks = alone && n >= 2 * TLK_GRAIN ? tlk_max(CHUNKS, n / CHUNK) : 1;              \
     size_t bytes = (size_t)chunks * BINS * sizeof(int64_t);                                     \
     int64_t(*counts)[BINS] = tli_alloc(bytes);                                                  \
     if (counts == NULL) { /* slower, but needs nothing */                                       \

@@ -164,8 +164,9 @@ bool tlk_layer_norm(tlk_Array out, tlk_Array mean, tlk_Array rstd, tlk_Array in,
   char *buffer;
   size_t bytes;
   TL_TRY(prepare(&c, weight, bias, &buffer, &bytes));
-  tli_parallel_for(rows, tlk_max(1, GRAIN / tlk_max(1, n)), run_forward, &c);
+  bool ok = tli_parallel_try(rows, tlk_max(1, GRAIN / tlk_max(1, n)), run_forward, &c);
   tli_free(buffer, bytes);
+  if (!ok) return false;
   return !atomic_load(&c.failed) || tli_fail(TL_EMEM, "layer_norm: out of memory");
 }
 
@@ -194,11 +195,13 @@ bool tlk_layer_norm_backward(tlk_Array grad_in, tlk_Array grad_weight, tlk_Array
     tli_free(buffer, bytes);
     return false;
   }
-  tli_parallel_for(segments, tlk_max(1, GRAIN / (c.segment * tlk_max(1, n))), run_backward, &c);
+  int64_t grain = tlk_max(1, GRAIN / (c.segment * tlk_max(1, n)));
+  bool ok = tli_parallel_try(segments, grain, run_backward, &c);
   if (sums) {
-    join_sums(&c, segments, grad_weight, grad_bias);
+    if (ok) join_sums(&c, segments, grad_weight, grad_bias);
     tli_free(c.sums, sum_bytes);
   }
   tli_free(buffer, bytes);
+  if (!ok) return false;
   return !atomic_load(&c.failed) || tli_fail(TL_EMEM, "layer_norm: out of memory");
 }

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "core/alloc.h"
+#include "core/error.h"
 #include "core/parallel.h"
 #include "kernels/cpu/blocks.h"
 #include "kernels/cpu/cpu.h"
@@ -201,6 +202,7 @@ bool tlk_panel_gemm(const tlk_Gemm *g, const void *a, const void *b, void *c) {
   size_t row_bytes = (size_t)(tlk_min(p.panels ? ROWS : MANY_ROWS, g->m) * p.depth * p.size);
   bool far = g->n > most * (g->trans_a ? PANELS_TRANSPOSED : PANELS);
   p.rows = far ? tli_alloc(row_bytes) : NULL;
+  if ((far && !p.rows) || (g->m > MANY_ROWS && !p.panels)) tli_error_clear();
   int64_t step = g->trans_a && !p.rows ? g->lda : 1;
   p.piece = TLK_PANEL_TERMS * step * p.size;
   for (int64_t t = 0; t < tlk_min(TLK_PANEL_TERMS, g->k); t++) p.offsets[t] = t * step;

@@ -238,18 +238,16 @@ static void plan_blocks(Call *call) {
 
 /* ---- entry points --------------------------------------------------------------- */
 
-static void run(Call *call) {
+static bool run(Call *call) {
   const tli_Iter *it = call->it;
-  if (it->numel == 0) return;
+  if (it->numel == 0) return true;
   call->rows = call->loop ? loop_for_rows(call) : NULL;
   tli_RangeFn whole = call->loop && is_direct(call) ? run_direct : call->rows ? run_rows : NULL;
-  if (whole) {
-    tli_parallel_pieces(tlk_ceil_div(it->numel, TLK_CHUNK), TLK_GRAIN / TLK_CHUNK, whole, call);
-    return;
-  }
+  if (whole)
+    return tli_parallel_try(tlk_ceil_div(it->numel, TLK_CHUNK), TLK_GRAIN / TLK_CHUNK, whole, call);
   plan_blocks(call);
   int64_t each = call->blocks.cols * call->blocks.rows;
-  tli_parallel_pieces(call->blocks.count, tlk_max(1, TLK_GRAIN / each), run_blocks, call);
+  return tli_parallel_try(call->blocks.count, tlk_max(1, TLK_GRAIN / each), run_blocks, call);
 }
 
 bool tlk_pointwise(tlk_Pointwise kernel, tl_DType compute, const tli_Iter *it,
@@ -263,15 +261,15 @@ bool tlk_pointwise(tlk_Pointwise kernel, tl_DType compute, const tli_Iter *it,
                     tl_dtype_name(compute));
   for (int k = 0; k < it->nargs; k++) call.want[k] = compute;
   if (gives[kernel] == GIVES_BOOL) call.want[0] = TL_BOOL;
-  run(&call);
+  TL_TRY(run(&call));
   if (atomic_load_explicit(&call.failed, memory_order_relaxed))
     return tli_fail(TL_EARG, "%s: integer division by zero", names[kernel]);
   return true;
 }
 
 /* Copies between dtypes: the identity, computed in the source's type. */
-void tlk_convert_elements(const tli_Iter *it) {
+bool tlk_convert_elements(const tli_Iter *it) {
   Call call = {.isa = tlk_isa(), .it = it};
   call.want[0] = call.want[1] = it->args[1].dtype;
-  run(&call);
+  return run(&call);
 }

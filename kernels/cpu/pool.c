@@ -128,10 +128,10 @@ static bool run(const tlk_Pool *pool, Kind kind, tlk_Array in, tlk_Array out, in
     w.dtype = x.dtype;
     w.in = x.data;
     w.out = y.data;
-    tli_parallel_for(pool->planes, tlk_max(1, TLK_GRAIN / 4 / tlk_max(w.in_size, w.out_size)),
-                     pool_planes, &w);
+    ok = tli_parallel_try(pool->planes, tlk_max(1, TLK_GRAIN / 4 / tlk_max(w.in_size, w.out_size)),
+                          pool_planes, &w);
     tli_free(t.memory, t.bytes);
-    ok = !w.failed;
+    ok = ok && !w.failed;
   }
   if (kind == SPREAD && ok)
     tlk_narrow(in, x, nin);
@@ -240,8 +240,7 @@ static int64_t product(const int64_t v[3]) { return v[0] * v[1] * v[2]; }
 bool tlk_im2col(const tlk_Windows *w, int64_t planes, tlk_Array cols, tlk_Array in) {
   Columns c = {w, in.dtype, in.data, cols.data, false};
   int64_t each = product(w->kernel) * product(w->out);
-  tli_parallel_for(planes, tlk_max(1, TLK_GRAIN / tlk_max(1, each)), column_planes, &c);
-  return true;
+  return tli_parallel_try(planes, tlk_max(1, TLK_GRAIN / tlk_max(1, each)), column_planes, &c);
 }
 
 bool tlk_col2im(const tlk_Windows *w, int64_t planes, tlk_Array in, tlk_Array cols) {
@@ -249,10 +248,11 @@ bool tlk_col2im(const tlk_Windows *w, int64_t planes, tlk_Array in, tlk_Array co
   tlk_Array x = tlk_widen(in, nin, false), y = tlk_widen(cols, planes * each, true);
   bool ok = x.data && y.data;
   Columns c = {w, x.dtype, x.data, y.data, true};
-  if (ok) {
-    tli_parallel_for(planes, tlk_max(1, TLK_GRAIN / tlk_max(1, each)), column_planes, &c);
+  int64_t grain = tlk_max(1, TLK_GRAIN / tlk_max(1, each));
+  if (ok && tli_parallel_try(planes, grain, column_planes, &c)) {
     tlk_narrow(in, x, nin);
   } else {
+    ok = false;
     tlk_drop(x, in, nin);
   }
   tlk_drop(y, cols, planes * each);

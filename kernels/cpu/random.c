@@ -41,6 +41,5 @@ bool tlk_random(tlk_Distribution distribution, tlk_Array out, int64_t n, uint64_
                 uint64_t block, tl_Scalar a, tl_Scalar b) {
   Draw d = {distribution, out, n, seed, block, a, b};
   int64_t group = TLK_RANDOM_BLOCKS * tlk_per_block(distribution, out.dtype);
-  tli_parallel_for((n + group - 1) / group, TLK_GRAIN / group, run, &d);
-  return true;
+  return tli_parallel_try((n + group - 1) / group, TLK_GRAIN / group, run, &d);
 }

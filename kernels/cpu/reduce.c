@@ -184,19 +184,18 @@ static void cut(Plan *p) {
   }
 }
 
-/* False only for lack of memory. */
 static bool run(Plan *p) {
   cut(p);
   int64_t tasks = tlk_ceil_div(p->outer, p->batch) * p->strips * p->segments;
   size_t bytes = (size_t)(tasks * p->width * p->r->acc_bytes);
   if (p->segments > 1 && (p->partial = tli_alloc(bytes)) == NULL) return false;
   int64_t each = p->batch * tlk_max(1, p->segment) * p->width;
-  tli_parallel_pieces(tasks, tlk_max(1, TLK_GRAIN / each), run_tasks, p);
+  bool ok = tli_parallel_try(tasks, tlk_max(1, TLK_GRAIN / each), run_tasks, p);
   if (p->partial != NULL) {
-    join_segments(p, tasks);
+    if (ok) join_segments(p, tasks);
     tli_free(p->partial, bytes);
   }
-  return true;
+  return ok;
 }
 
 /* ---- one result ------------------------------------------------------------------- */

@@ -49,10 +49,10 @@ bool tlk_resample(const tlk_Resample *r, tlk_Array out, tlk_Array in) {
            .weights = wide ? (const char *)r->weights : (const char *)narrow,
            .in = in.data,
            .out = out.data};
-  if (r->inner == 1)
-    tli_parallel_for(r->outer, TLK_GRAIN / (n + 1) + 1, run_lines, &s);
-  else
-    tli_parallel_for(r->outer * r->out, TLK_GRAIN / (r->inner * work) + 1, run_rows, &s);
+  bool lines = r->inner == 1;
+  bool ok = tli_parallel_try(lines ? r->outer : r->outer * r->out,
+                             TLK_GRAIN / (lines ? n + 1 : r->inner * work) + 1,
+                             lines ? run_lines : run_rows, &s);
   tli_free(narrow, (size_t)n * sizeof *narrow);
-  return true;
+  return ok;
 }

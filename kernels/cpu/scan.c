@@ -110,7 +110,6 @@ bool tlk_scan(tlk_Scan kernel, tl_DType compute, tlk_Array out, int64_t *indices
   int64_t share = tlk_max(FEW, tlk_ceil_div(outer, tl_get_num_threads()));
   p.width = tlk_min(p.group, turned ? tlk_min(TURNED, share) : STRIP);
   p.strips = tlk_ceil_div(p.group, p.width);
-  tli_parallel_pieces(p.lines / p.group * p.strips, tlk_max(1, TLK_GRAIN / (n * p.width)),
-                      run_strips, &p);
-  return true;
+  return tli_parallel_try(p.lines / p.group * p.strips, tlk_max(1, TLK_GRAIN / (n * p.width)),
+                          run_strips, &p);
 }

@@ -56,13 +56,11 @@ bool tlk_iota(tlk_Array out, int64_t n, tl_Scalar start, tl_Scalar step) {
     s.start = tli_to_double(start);
     s.step = tli_to_double(step);
   }
-  tli_parallel_for(n, TLK_GRAIN, run, &s);
-  return true;
+  return tli_parallel_try(n, TLK_GRAIN, run, &s);
 }
 
 bool tlk_linspace(tlk_Array out, int64_t n, double start, double end) {
   Sequence s = {.out = out, .n = n, .start = start, .end = end, .half = (n + 1) / 2};
   s.step = n > 1 ? (end - start) / (double)(n - 1) : 0;
-  tli_parallel_for(n, TLK_GRAIN, run, &s);
-  return true;
+  return tli_parallel_try(n, TLK_GRAIN, run, &s);
 }

@@ -125,7 +125,7 @@ static bool run(Call *c, const char *name) {
   c->strips = tlk_ceil_div(c->inner, c->width);
   c->batch = c->inner == 1 ? tlk_max(1, tlk_min(TLK_SOFTMAX_COLS, GRAIN / 4 / c->n)) : 1;
   int64_t tasks = tlk_ceil_div(c->outer, c->batch) * c->strips;
-  tli_parallel_for(tasks, tlk_max(1, GRAIN / (c->batch * c->n * c->width)), run_tasks, c);
+  TL_TRY(tli_parallel_try(tasks, tlk_max(1, GRAIN / (c->batch * c->n * c->width)), run_tasks, c));
   if (atomic_load_explicit(&c->failed, memory_order_relaxed))
     return tli_fail(TL_EMEM, "%s: out of memory", name);
   return true;

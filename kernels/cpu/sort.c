@@ -177,11 +177,11 @@ static inline int64_t place_of(const Sorted *s, int64_t i) {
 static Sorted sorted_row(const Work *w, int64_t row, void *memory) {
   Make m = {memory, row_data(w, row), w->in.dtype, {0}};
   m.span = span_of(m.data, m.dtype, w->n, w->flip);
-  if (w->alone)
-    tli_parallel_for(w->n, TLK_GRAIN, make_items, &m);
-  else
-    make_items(&m, 0, w->n);
   Sorted s = {.work = w, .row = row, .span = m.span};
+  if (!w->alone)
+    make_items(&m, 0, w->n);
+  else if (!tli_parallel_try(w->n, TLK_GRAIN, make_items, &m))
+    return s;
   tlk_Item *items = memory;
   tlk_WideItem *wide = memory;
   if (m.span.wide)
@@ -230,15 +230,16 @@ static void give_range(void *context, int64_t begin, int64_t end) {
   for (int64_t i = begin; i < end; i++) indices[i] = place_of(s, i) + 1;
 }
 
-static void sort_row(const Work *w, int64_t row, void *memory) {
+/* False after an interruption, and so are the others. */
+static bool sort_row(const Work *w, int64_t row, void *memory) {
   Sorted s = sorted_row(w, row, memory);
-  if (w->alone)
-    tli_parallel_for(w->k, TLK_GRAIN, give_range, &s);
-  else
-    give_range(&s, 0, w->k);
+  if (!s.items && !s.wide) return false;
+  if (w->alone) return tli_parallel_try(w->k, TLK_GRAIN, give_range, &s);
+  give_range(&s, 0, w->k);
+  return true;
 }
 
-typedef void (*RowFn)(const Work *w, int64_t row, void *memory);
+typedef bool (*RowFn)(const Work *w, int64_t row, void *memory);
 
 typedef struct Rows {
   Work *work;
@@ -253,19 +254,24 @@ static void run_rows(void *context, int64_t begin, int64_t end) {
     r->work->failed = true;
     return;
   }
-  for (int64_t row = begin; row < end; row++) r->fn(r->work, row, memory);
+  for (int64_t row = begin; row < end && !r->work->failed; row++)
+    if (!r->fn(r->work, row, memory)) r->work->failed = true;
   tli_free(memory, r->bytes);
 }
+
+/* Elements of a row that is worth all threads, and a look for an interruption. */
+#define LONG_ROW (1 << 22)
 
 /* Each row by itself, or one after the other with all threads on each. */
 static bool run(Work *w, RowFn fn, size_t bytes) {
   Rows r = {w, fn, bytes};
   w->size = (int64_t)tl_dtype_size(w->in.dtype);
-  w->alone = w->rows < tl_get_num_threads() && !tli_parallel_inside();
+  w->alone = (w->rows < tl_get_num_threads() || w->n >= LONG_ROW) && !tli_parallel_inside();
+  int64_t grain = tlk_max(1, TLK_GRAIN / 16 / tlk_max(1, w->n));
   if (w->alone)
     run_rows(&r, 0, w->rows);
   else
-    tli_parallel_for(w->rows, tlk_max(1, TLK_GRAIN / 16 / tlk_max(1, w->n)), run_rows, &r);
+    TL_TRY(tli_parallel_try(w->rows, grain, run_rows, &r));
   return !w->failed;
 }
 
@@ -345,7 +351,7 @@ static void keep_items(tlk_WideItem *items, int64_t n, uint64_t last, int64_t ti
 
 /* The places of the k first elements in order, by sorting only those. The k-th
 ** of a part of the row is no better than that of the whole. */
-static void select_row(const Work *w, int64_t row, void *memory) {
+static bool select_row(const Work *w, int64_t row, void *memory) {
   const void *data = row_data(w, row);
   tlk_WideItem *items = memory;
   uint64_t *keys = (uint64_t *)(void *)(items + w->n);
@@ -364,6 +370,7 @@ static void select_row(const Work *w, int64_t row, void *memory) {
   tlk_WideItem *spare = (tlk_WideItem *)(void *)keys;
   tlk_WideItem *sorted = tlk_sort_wide_items(w->k, bits, items, spare, false);
   for (int64_t i = 0; i < w->k; i++) give(w, row, i, (int64_t)sorted[i].place);
+  return true;
 }
 
 bool tlk_topk(bool descending, tlk_Array values, int64_t *indices, tlk_Array in, int64_t rows,
@@ -388,7 +395,7 @@ static int64_t find_key(const Work *w, int64_t row, uint64_t key, int64_t which)
   return 0;
 }
 
-static void rank_row(const Work *w, int64_t row, void *memory) {
+static bool rank_row(const Work *w, int64_t row, void *memory) {
   uint64_t *keys = memory, nan = nan_key(w->in.dtype);
   int64_t rank = w->rank, smaller, nans = 0;
   make_keys(keys, row_data(w, row), w->in.dtype, w->n, false);
@@ -396,12 +403,13 @@ static void rank_row(const Work *w, int64_t row, void *memory) {
     for (int64_t i = 0; nan != 0 && i < w->n; i++) nans += keys[i] == nan;
     if (nans > 0 && (!w->skip_nan || nans == w->n)) {
       give(w, row, 0, find_key(w, row, nan, 0));
-      return;
+      return true;
     }
     rank = (w->n - nans - 1) / 2;
   }
   uint64_t key = select_key(keys, w->n, rank, key_bits(w->in.dtype), &smaller);
   give(w, row, 0, find_key(w, row, key, rank - smaller));
+  return true;
 }
 
 bool tlk_select_rank(int64_t rank, bool skip_nan, tlk_Array values, int64_t *indices, tlk_Array in,
@@ -419,8 +427,9 @@ bool tlk_select_rank(int64_t rank, bool skip_nan, tlk_Array values, int64_t *ind
 
 /* ---- mode ---- */
 
-static void mode_row(const Work *w, int64_t row, void *memory) {
+static bool mode_row(const Work *w, int64_t row, void *memory) {
   Sorted s = sorted_row(w, row, memory);
+  if (!s.items && !s.wide) return false;
   uint64_t nan = nan_key(w->in.dtype), before = 0;
   int64_t best = 0, length = 0, place = 0;
   for (int64_t i = 0; i < w->n; i++) {
@@ -433,6 +442,7 @@ static void mode_row(const Work *w, int64_t row, void *memory) {
     place = place_of(&s, i);
   }
   give(w, row, 0, place);
+  return true;
 }
 
 bool tlk_mode(tlk_Array values, int64_t *indices, tlk_Array in, int64_t rows, int64_t n) {

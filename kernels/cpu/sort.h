@@ -18,7 +18,7 @@ typedef struct tlk_WideItem {
 
 /* Sorts n items with keys of that many bits; `spare` has room for as many, and
 ** the result is in the one that is returned. Shared among threads if `alone`,
-** for one long row. */
+** for one long row; then the result is NULL after an interruption. */
 tlk_Item *tlk_sort_items(int64_t n, int bits, tlk_Item *items, tlk_Item *spare, bool alone);
 tlk_WideItem *tlk_sort_wide_items(int64_t n, int bits, tlk_WideItem *items, tlk_WideItem *spare,
                                   bool alone);

@@ -163,6 +163,29 @@ static void interruption(void) {
   CHECK(!tli_interrupted());
 }
 
+static void interrupt_range(void *context, int64_t begin, int64_t end) {
+  count_range(context, begin, end);
+  tl_interrupt();
+}
+
+static void an_interruption_ends_a_loop(void) {
+  for (int threads = 1; threads <= 3; threads++) {
+    CHECK(tl_set_num_threads(threads));
+    memset(&count, 0, sizeof count);
+    CHECK(tli_parallel_try(N, 10, count_range, &count));
+    for (int i = 0; i < N; i++) CHECK(count.seen[i] == 1);
+    memset(&count, 0, sizeof count);
+    CHECK(!tli_parallel_try(N, 10, interrupt_range, &count));
+    CHECK(tl_error_kind() == TL_EINTERRUPT);
+    CHECK(count.calls >= 1 && count.calls <= threads);
+    CHECK(!tli_parallel_try(N, 10, count_range, &count) && !tli_go_on());
+    CHECK(count.calls <= threads);
+    CHECK(tli_parallel_try(10, 10, count_range, &count)); /* too short to stop */
+    tl_interrupt_clear();
+    CHECK(tli_go_on());
+  }
+}
+
 int main(void) {
   CHECK(tl_get_num_threads() >= 1);
   RUN(every_element_once);
@@ -174,5 +197,6 @@ int main(void) {
   RUN(callers_at_the_same_time);
   RUN(after_a_fork);
   RUN(interruption);
+  RUN(an_interruption_ends_a_loop);
   return test_end();
 }

@@ -49,6 +49,24 @@ describe("SIGINT", function()
       assert.matches("^false\t[^\n]*interrupted!?\n0%.?0?\n$", result.out)
    end)
 
+   -- Each takes many seconds if let. Time of processors, which other programs
+   -- do not lengthen.
+   it("ends an operator that takes long, wherever it is", function()
+      local calls = {
+         "local x = torch.ones(3500, 3500, {dtype = 'int64'}) return x:matmul(x)",
+         "local x = torch.ones(8, 128, 256, 256) return F.conv2d(x, torch.ones(128, 128, 15, 15))",
+         "local x = torch.ones(60, 1500, 1500, {dtype = 'float64'}) return x:matmul(x)",
+      }
+      for i, call in ipairs(calls) do
+         local result = interrupted(([[
+            local F = torch.nn.functional
+            torch.set_num_threads(%d)
+            print(pcall(function() %s end))
+            print(os.clock() < 4, torch.ones(3):sum():item())]]):format(i % 2 + 1, call))
+         assert.matches("^false\t[^\n]*interrupted!\ntrue\t3%.0\n$", result.out)
+      end
+   end)
+
    it("reaches a coroutine the second time", function()
       local result = interrupted([[
          local co = coroutine.create(function() while true do end end)

@@ -295,8 +295,46 @@ void tli_parallel_pieces(int64_t n, int64_t grain, tli_RangeFn fn, void *context
 
 /* ---- interruption ---- */
 
+/* How long a part of a range takes that runs unasked; it may be twice that. */
+#define UNASKED_NS 5000000
+
+typedef struct Polled {
+  tli_RangeFn fn;
+  void *context;
+  int64_t grain;
+  atomic_bool stopped;
+} Polled;
+
+/* In parts that grow until each takes long enough. */
+static void run_polled(void *context, int64_t begin, int64_t end) {
+  Polled *p = context;
+  int64_t part = p->grain > 0 ? p->grain : 1, before = now_ns();
+  while (begin < end) {
+    if (tli_interrupted()) atomic_store_explicit(&p->stopped, true, memory_order_relaxed);
+    if (atomic_load_explicit(&p->stopped, memory_order_relaxed)) return;
+    int64_t n = part < end - begin ? part : end - begin;
+    p->fn(p->context, begin, begin + n);
+    begin += n;
+    int64_t now = now_ns();
+    if (now - before < UNASKED_NS) part *= 2;
+    before = now;
+  }
+}
+
+bool tli_parallel_try(int64_t n, int64_t grain, tli_RangeFn fn, void *context) {
+  if (n <= grain) {
+    if (n > 0) fn(context, 0, n);
+    return true;
+  }
+  Polled polled = {fn, context, grain, false};
+  tli_parallel_pieces(n, grain, run_polled, &polled);
+  return !polled.stopped || tli_fail(TL_EINTERRUPT, "interrupted!");
+}
+
 void tl_interrupt(void) { atomic_store_explicit(&interrupted, 1, memory_order_relaxed); }
 
 void tl_interrupt_clear(void) { atomic_store_explicit(&interrupted, 0, memory_order_relaxed); }
+
+bool tli_go_on(void) { return !tli_interrupted() || tli_fail(TL_EINTERRUPT, "interrupted!"); }
 
 bool tli_interrupted(void) { return atomic_load_explicit(&interrupted, memory_order_relaxed) != 0; }

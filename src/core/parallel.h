@@ -20,6 +20,10 @@ void tli_parallel_for(int64_t n, int64_t grain, tli_RangeFn fn, void *context);
 ** For functions that have little to do before they begin. */
 void tli_parallel_pieces(int64_t n, int64_t grain, tli_RangeFn fn, void *context);
 
+/* The same for what may take long: after tl_interrupt it ends early, with what is
+** left not done, and returns false after tli_fail. */
+bool tli_parallel_try(int64_t n, int64_t grain, tli_RangeFn fn, void *context) TL_MUSTCHECK;
+
 /* Whether the calling thread runs a part of a tli_parallel_for. */
 bool tli_parallel_inside(void);
 
@@ -28,8 +32,10 @@ bool tli_parallel_inside(void);
 ** previous setting. */
 bool tli_parallel_set_serial(bool serial);
 
-/* Whether tl_interrupt was called; kernels that run for long ask now and then
-** and return false after tli_fail(TL_EINTERRUPT, ...). */
+/* Whether tl_interrupt was called; kernels that run for long ask now and then. */
 bool tli_interrupted(void);
+
+/* False after tli_fail if it was. */
+bool tli_go_on(void) TL_MUSTCHECK;
 
 #endif
