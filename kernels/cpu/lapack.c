@@ -1,13 +1,16 @@
 /*
 ** lapack.c - LAPACK through the library that blas.c opened. Fortran's calling
 ** convention: everything by address, and a hidden length for each character.
+** Threads share out the matrices of a batch.
 */
 #include "core/lapack.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 #include "core/alloc.h"
 #include "core/error.h"
+#include "core/parallel.h"
 #include "kernels/cpu/blas.h"
 #include "kernels/cpu/cpu.h"
 
@@ -76,143 +79,186 @@ static bool work_new(Work *w, double n, size_t element) {
 
 static void work_free(Work *w) { tli_free(w->data, w->bytes); }
 
+/* What a routine is asked for; each uses some of it. Matrix i of a batch lies
+** where the sizes of those before it end. */
+typedef struct Call {
+  bool vectors, left, upper, transpose, unit;
+  char job;
+  int m, n, k, nrhs;
+  const void *in; /* what is read only: factors, tau */
+  void *a, *b, *s, *u, *vt;
+  const int *pivots_in;
+  int *pivots, *rank, *info;
+  double rcond;
+} Call;
+
+/* Matrices from begin to end. False for lack of memory. */
+typedef bool (*Routine)(const Call *c, int64_t begin, int64_t end);
+
 #define DEFINE(T, P)                                                                              \
-  static bool potrf_##P(int64_t batch, int n, T *a, int *info) {                                  \
-    int ld = most(n, 1);                                                                          \
-    for (int64_t i = 0; i < batch; i++) lib_##P.potrf("L", &n, a + i * n * n, &ld, info + i, 1);  \
+  static bool potrf_##P(const Call *c, int64_t begin, int64_t end) {                              \
+    int n = c->n, ld = most(n, 1);                                                                \
+    for (int64_t i = begin; i < end; i++)                                                         \
+      lib_##P.potrf("L", &n, (T *)c->a + i * n * n, &ld, c->info + i, 1);                         \
     return true;                                                                                  \
   }                                                                                               \
-  static bool getrf_##P(int64_t batch, int m, int n, T *a, int *pivots, int *info) {              \
-    int ld = most(m, 1), k = least(m, n);                                                         \
-    for (int64_t i = 0; i < batch; i++)                                                           \
-      lib_##P.getrf(&m, &n, a + i * m * n, &ld, pivots + i * k, info + i);                        \
+  static bool getrf_##P(const Call *c, int64_t begin, int64_t end) {                              \
+    int m = c->m, n = c->n, ld = most(m, 1), k = least(m, n);                                     \
+    for (int64_t i = begin; i < end; i++)                                                         \
+      lib_##P.getrf(&m, &n, (T *)c->a + i * m * n, &ld, c->pivots + i * k, c->info + i);          \
     return true;                                                                                  \
   }                                                                                               \
-  static bool getrs_##P(int64_t batch, int n, int nrhs, const T *a, const int *pivots, T *b) {    \
-    int ld = most(n, 1), info;                                                                    \
-    for (int64_t i = 0; i < batch; i++)                                                           \
-      lib_##P.getrs("N", &n, &nrhs, a + i * n * n, &ld, pivots + i * n, b + i * n * nrhs, &ld,    \
-                    &info, 1);                                                                    \
+  static bool getrs_##P(const Call *c, int64_t begin, int64_t end) {                              \
+    int n = c->n, nrhs = c->nrhs, ld = most(n, 1), info;                                          \
+    for (int64_t i = begin; i < end; i++)                                                         \
+      lib_##P.getrs("N", &n, &nrhs, (const T *)c->in + i * n * n, &ld, c->pivots_in + i * n,      \
+                    (T *)c->b + i * n * nrhs, &ld, &info, 1);                                     \
     return true;                                                                                  \
   }                                                                                               \
-  static bool geqrf_##P(int64_t batch, int m, int n, T *a, T *tau) {                              \
-    int ld = most(m, 1), k = least(m, n), query = -1, info;                                       \
-    T size = 1;                                                                                   \
+  static bool geqrf_##P(const Call *c, int64_t begin, int64_t end) {                              \
+    int m = c->m, n = c->n, ld = most(m, 1), k = least(m, n), query = -1, info;                   \
+    T size = 1, *a = c->a, *tau = c->b;                                                           \
     Work w;                                                                                       \
     lib_##P.geqrf(&m, &n, a, &ld, tau, &size, &query, &info);                                     \
     TL_TRY(work_new(&w, (double)size, sizeof(T)));                                                \
-    for (int64_t i = 0; i < batch; i++)                                                           \
+    for (int64_t i = begin; i < end; i++)                                                         \
       lib_##P.geqrf(&m, &n, a + i * m * n, &ld, tau + i * k, w.data, &w.n, &info);                \
     work_free(&w);                                                                                \
     return true;                                                                                  \
   }                                                                                               \
-  static bool orgqr_##P(int64_t batch, int m, int n, int k, T *a, const T *tau) {                 \
-    int ld = most(m, 1), query = -1, info;                                                        \
-    T size = 1;                                                                                   \
+  static bool orgqr_##P(const Call *c, int64_t begin, int64_t end) {                              \
+    int m = c->m, n = c->n, k = c->k, ld = most(m, 1), query = -1, info;                          \
+    T size = 1, *a = c->a;                                                                        \
+    const T *tau = c->in;                                                                         \
     Work w;                                                                                       \
     lib_##P.orgqr(&m, &n, &k, a, &ld, tau, &size, &query, &info);                                 \
     TL_TRY(work_new(&w, (double)size, sizeof(T)));                                                \
-    for (int64_t i = 0; i < batch; i++)                                                           \
+    for (int64_t i = begin; i < end; i++)                                                         \
       lib_##P.orgqr(&m, &n, &k, a + i * m * n, &ld, tau + i * k, w.data, &w.n, &info);            \
     work_free(&w);                                                                                \
     return true;                                                                                  \
   }                                                                                               \
-  static bool gesdd_##P(char job, int64_t batch, int m, int n, T *a, T *s, T *u, T *vt,           \
-                        int *info) {                                                              \
-    int k = least(m, n), ld = most(m, 1), query = -1;                                             \
+  static bool gesdd_##P(const Call *c, int64_t begin, int64_t end) {                              \
+    char job = c->job;                                                                            \
+    int m = c->m, n = c->n, k = least(m, n), ld = most(m, 1), query = -1, info;                   \
     int ucols = job == 'A' ? m : job == 'S' ? k : 0, vrows = job == 'A' ? n : job == 'S' ? k : 0; \
     int ldvt = most(vrows, 1);                                                                    \
-    T size = 1;                                                                                   \
+    T size = 1, *a = c->a, *s = c->s, *u = c->u, *vt = c->vt;                                     \
     Work w, iw;                                                                                   \
     TL_TRY(work_new(&iw, 8.0 * k, sizeof(int)));                                                  \
-    lib_##P.gesdd(&job, &m, &n, a, &ld, s, u, &ld, vt, &ldvt, &size, &query, iw.data, info, 1);   \
+    lib_##P.gesdd(&job, &m, &n, a, &ld, s, u, &ld, vt, &ldvt, &size, &query, iw.data, &info, 1);  \
     bool ok = work_new(&w, (double)size, sizeof(T));                                              \
-    for (int64_t i = 0; ok && i < batch; i++)                                                     \
+    for (int64_t i = begin; ok && i < end; i++)                                                   \
       lib_##P.gesdd(&job, &m, &n, a + i * m * n, &ld, s + i * k, u + i * m * ucols, &ld,          \
-                    vt + i * vrows * n, &ldvt, w.data, &w.n, iw.data, info + i, 1);               \
+                    vt + i * vrows * n, &ldvt, w.data, &w.n, iw.data, c->info + i, 1);            \
     if (ok) work_free(&w);                                                                        \
     work_free(&iw);                                                                               \
     return ok;                                                                                    \
   }                                                                                               \
-  static bool syevd_##P(bool vectors, bool upper, int64_t batch, int n, T *a, T *values,          \
-                        int *info) {                                                              \
-    const char *job = vectors ? "V" : "N", *part = upper ? "U" : "L";                             \
-    int ld = most(n, 1), query = -1, isize = 1;                                                   \
-    T size = 1;                                                                                   \
+  static bool syevd_##P(const Call *c, int64_t begin, int64_t end) {                              \
+    const char *job = c->vectors ? "V" : "N", *part = c->upper ? "U" : "L";                       \
+    int n = c->n, ld = most(n, 1), query = -1, isize = 1, info;                                   \
+    T size = 1, *a = c->a, *values = c->s;                                                        \
     Work w, iw;                                                                                   \
-    lib_##P.syevd(job, part, &n, a, &ld, values, &size, &query, &isize, &query, info, 1, 1);      \
+    lib_##P.syevd(job, part, &n, a, &ld, values, &size, &query, &isize, &query, &info, 1, 1);     \
     TL_TRY(work_new(&w, (double)size, sizeof(T)));                                                \
     bool ok = work_new(&iw, isize, sizeof(int));                                                  \
-    for (int64_t i = 0; ok && i < batch; i++)                                                     \
+    for (int64_t i = begin; ok && i < end; i++)                                                   \
       lib_##P.syevd(job, part, &n, a + i * n * n, &ld, values + i * n, w.data, &w.n, iw.data,     \
-                    &iw.n, info + i, 1, 1);                                                       \
+                    &iw.n, c->info + i, 1, 1);                                                    \
     if (ok) work_free(&iw);                                                                       \
     work_free(&w);                                                                                \
     return ok;                                                                                    \
   }                                                                                               \
-  static bool gelsd_##P(int64_t batch, int m, int n, int nrhs, T *a, T *b, T *s, double rcond,    \
-                        int *rank, int *info) {                                                   \
-    int ld = most(m, 1), ldb = most(most(m, n), 1), k = least(m, n), query = -1, isize = 1;       \
-    T size = 1, limit = (T)rcond;                                                                 \
+  static bool gelsd_##P(const Call *c, int64_t begin, int64_t end) {                              \
+    int m = c->m, n = c->n, nrhs = c->nrhs, ld = most(m, 1), ldb = most(most(m, n), 1);           \
+    int k = least(m, n), query = -1, isize = 1, info;                                             \
+    T size = 1, limit = (T)c->rcond, *a = c->a, *b = c->b, *s = c->s;                             \
     Work w, iw;                                                                                   \
-    lib_##P.gelsd(&m, &n, &nrhs, a, &ld, b, &ldb, s, &limit, rank, &size, &query, &isize, info);  \
+    lib_##P.gelsd(&m, &n, &nrhs, a, &ld, b, &ldb, s, &limit, c->rank + begin, &size, &query,      \
+                  &isize, &info);                                                                 \
     TL_TRY(work_new(&w, (double)size, sizeof(T)));                                                \
     bool ok = work_new(&iw, isize, sizeof(int));                                                  \
-    for (int64_t i = 0; ok && i < batch; i++)                                                     \
+    for (int64_t i = begin; ok && i < end; i++)                                                   \
       lib_##P.gelsd(&m, &n, &nrhs, a + i * m * n, &ld, b + i * ldb * nrhs, &ldb, s + i * k,       \
-                    &limit, rank + i, w.data, &w.n, iw.data, info + i);                           \
+                    &limit, c->rank + i, w.data, &w.n, iw.data, c->info + i);                     \
     if (ok) work_free(&iw);                                                                       \
     work_free(&w);                                                                                \
     return ok;                                                                                    \
   }                                                                                               \
-  static bool trsm_##P(bool left, bool upper, bool transpose, bool unit, int64_t batch, int m,    \
-                       int n, const T *a, T *b) {                                                 \
-    int k = left ? m : n;                                                                         \
-    for (int64_t i = 0; i < batch && m > 0 && n > 0; i++)                                         \
-      lib_##P.trsm(TLK_ROW_MAJOR, left ? 141 : 142, upper ? 121 : 122,                            \
-                   transpose ? TLK_TRANS : TLK_NO_TRANS, unit ? 132 : 131, m, n, (T)1,            \
-                   a + i * k * k, most(k, 1), b + i * m * n, most(n, 1));                         \
+  static bool trsm_##P(const Call *c, int64_t begin, int64_t end) {                               \
+    int m = c->m, n = c->n, k = c->left ? m : n;                                                  \
+    for (int64_t i = begin; i < end && m > 0 && n > 0; i++)                                       \
+      lib_##P.trsm(TLK_ROW_MAJOR, c->left ? 141 : 142, c->upper ? 121 : 122,                      \
+                   c->transpose ? TLK_TRANS : TLK_NO_TRANS, c->unit ? 132 : 131, m, n, (T)1,      \
+                   (const T *)c->in + i * k * k, most(k, 1), (T *)c->b + i * m * n, most(n, 1));  \
     return true;                                                                                  \
   }
 
 DEFINE(float, s)
 DEFINE(double, d)
 
+/* ---- a batch, shared among threads ---- */
+
+typedef struct Batch {
+  const Call *call;
+  Routine run;
+  atomic_bool failed;
+} Batch;
+
+static void run_range(void *context, int64_t begin, int64_t end) {
+  Batch *b = context;
+  if (!b->run(b->call, begin, end)) b->failed = true;
+}
+
+/* Matrices whose sizes are m, n and k. Each is worth about their product. */
+static bool share(Routine run, const Call *call, int64_t batch, int m, int n, int k) {
+  if (batch == 0) return true;
+  Batch b = {call, run, false};
+  double work = (double)most(m, 1) * most(n, 1) * most(k, 1);
+  TL_TRY(tli_parallel_try(batch, 1 + (int64_t)(TLK_GRAIN / work), run_range, &b));
+  return !b.failed || tli_fail(TL_EMEM, "linalg: out of memory");
+}
+
 /* Chooses the precision. */
-#define BY_DTYPE(name, ...) \
-  (ready() && (dtype == TL_F32 ? name##_s(__VA_ARGS__) : name##_d(__VA_ARGS__)))
+#define SHARE(name, m, n, k, ...) \
+  (ready() && share(dtype == TL_F32 ? name##_s : name##_d, &(Call){__VA_ARGS__}, batch, m, n, k))
 
 static bool potrf(tl_DType dtype, int64_t batch, int n, void *a, int *info) {
-  return BY_DTYPE(potrf, batch, n, a, info);
+  return SHARE(potrf, n, n, n, .n = n, .a = a, .info = info);
 }
 static bool getrf(tl_DType dtype, int64_t batch, int m, int n, void *a, int *pivots, int *info) {
-  return BY_DTYPE(getrf, batch, m, n, a, pivots, info);
+  return SHARE(getrf, m, n, least(m, n), .m = m, .n = n, .a = a, .pivots = pivots, .info = info);
 }
 static bool getrs(tl_DType dtype, int64_t batch, int n, int nrhs, const void *a, const int *pivots,
                   void *b) {
-  return BY_DTYPE(getrs, batch, n, nrhs, a, pivots, b);
+  return SHARE(getrs, n, n, nrhs, .n = n, .nrhs = nrhs, .in = a, .pivots_in = pivots, .b = b);
 }
 static bool geqrf(tl_DType dtype, int64_t batch, int m, int n, void *a, void *tau) {
-  return BY_DTYPE(geqrf, batch, m, n, a, tau);
+  return SHARE(geqrf, m, n, least(m, n), .m = m, .n = n, .a = a, .b = tau);
 }
 static bool orgqr(tl_DType dtype, int64_t batch, int m, int n, int k, void *a, const void *tau) {
-  return BY_DTYPE(orgqr, batch, m, n, k, a, tau);
+  return SHARE(orgqr, m, n, k, .m = m, .n = n, .k = k, .a = a, .in = tau);
 }
 static bool gesdd(tl_DType dtype, char job, int64_t batch, int m, int n, void *a, void *s, void *u,
                   void *vt, int *info) {
-  return BY_DTYPE(gesdd, job, batch, m, n, a, s, u, vt, info);
+  return SHARE(gesdd, m, n, least(m, n), .job = job, .m = m, .n = n, .a = a, .s = s, .u = u,
+               .vt = vt, .info = info);
 }
 static bool syevd(tl_DType dtype, bool vectors, bool upper, int64_t batch, int n, void *a, void *w,
                   int *info) {
-  return BY_DTYPE(syevd, vectors, upper, batch, n, a, w, info);
+  return SHARE(syevd, n, n, n, .vectors = vectors, .upper = upper, .n = n, .a = a, .s = w,
+               .info = info);
 }
 static bool gelsd(tl_DType dtype, int64_t batch, int m, int n, int nrhs, void *a, void *b, void *s,
                   double rcond, int *rank, int *info) {
-  return BY_DTYPE(gelsd, batch, m, n, nrhs, a, b, s, rcond, rank, info);
+  return SHARE(gelsd, m, n, most(m, n), .m = m, .n = n, .nrhs = nrhs, .a = a, .b = b, .s = s,
+               .rcond = rcond, .rank = rank, .info = info);
 }
 static bool trsm(tl_DType dtype, bool left, bool upper, bool transpose, bool unit, int64_t batch,
                  int m, int n, const void *a, void *b) {
-  return BY_DTYPE(trsm, left, upper, transpose, unit, batch, m, n, a, b);
+  return SHARE(trsm, m, n, left ? m : n, .left = left, .upper = upper, .transpose = transpose,
+               .unit = unit, .m = m, .n = n, .in = a, .b = b);
 }
 
 const tlk_Lapack tlk_cpu_lapack = {potrf, getrf, getrs, geqrf, orgqr, gesdd, syevd, gelsd, trsm};

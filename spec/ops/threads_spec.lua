@@ -17,6 +17,7 @@ local names = {torch = torch, F = F,
    cube = normal(7, 261, 130), vector = normal(700001), scale = normal(12), shift = normal(12),
    images = normal(5, 12, 61, 59), kernel = normal(20, 12, 3, 3), depth = normal(12, 1, 3, 3),
    small = normal(9, 240, 7, 5), heavy = normal(280, 240, 3, 3), -- more weights than a cache holds
+   squares = normal(37, 41, 41), tall = normal(37, 53, 29),
    labels = torch.randint(1, 1032, {517}), ids = torch.randint(1, 518, {6001}),
    places = torch.randint(1, 518, {517, 1031}), mask = torch.randn(517, 1031):gt(0.5),
 }
@@ -44,6 +45,10 @@ local families = {
       "torch.zeros(517, 1031):scatter_add(1, places, x)", "torch.zeros(517, 1031):scatter_add(2, places, x)",
       "torch.zeros(517, 1031):index_add(1, ids, y:index_select(1, ids))", "x:masked_fill(mask, 0)"},
    sorting = {"(vector:sort())", "(x:sort(2))", "(x:topk(50, 2))", "(vector:topk(100))", "(x:median(2))"},
+   ["linear algebra"] = {"torch.linalg.inv(squares)", "torch.linalg.solve(squares, squares:sin())",
+      "torch.linalg.cholesky(squares:matmul(squares:transpose(2, 3)) + torch.eye(41))", "(torch.linalg.qr(tall))",
+      "torch.linalg.svdvals(tall)", "(torch.linalg.eigh(squares + squares:transpose(2, 3)))",
+      "torch.linalg.det(squares)", "torch.linalg.solve_triangular(squares, squares:sin(), {upper = true})"},
    attention = {"F.scaled_dot_product_attention(cube, cube, cube)"},
 }
 
