@@ -230,7 +230,7 @@ for _, name in ipairs {"frexp_mantissa", "frexp_exponent"} do
    op {name .. "(Tensor self) -> Tensor", name = "frexp", internal = true, pointwise = {types = "floating"}}
 end
 unary("i0", {doc = "Modified Bessel function of the first kind, order 0.", grad = {self = "grad * i1(self)"}})
-unary("i1", {name = "i0_backward", node = "SpecialI1", internal = true, inplace = false, grad = {self = "grad * i1_derivative(self, result)"}})
+unary("i1", {node = "SpecialI1", internal = true, inplace = false, grad = {self = "grad * i1_derivative(self, result)"}})
 op {"i1_derivative(Tensor self, Tensor i1) -> Tensor", internal = true, composite = true}
 unary("sinc", {doc = "sin(pi x) / (pi x), 1 at 0.", grad = {self = "grad * sinc_derivative(self)"}})
 unary("sinc_derivative", {name = "sinc_backward", internal = true, inplace = false, grad = {self = "grad * sinc_second(self)"}})
