@@ -61,6 +61,14 @@ describe("dropout", function()
       assert.is_true(torch.equal(x, F.dropout(x, 0.9, false)))
    end)
 
+   it("takes any shape where nothing is dropped", function()
+      local x = torch.ones(3)
+      assert.close(x, F.feature_alpha_dropout(x, 0.5, false), 0)
+      assert.close(x, F.dropout2d(x, 0), 0)
+      assert.raises("feature_alpha_dropout", "[3]", function() F.feature_alpha_dropout(x, 0.5, true) end)
+      assert.raises("dropout2d", "[3]", function() F.dropout2d(x) end)
+   end)
+
    it("drops whole channels in dropout2d", function()
       local y = F.dropout2d(torch.ones(50, 40, 3, 3), 0.5)
       local sums = y:sum {3, 4}

@@ -43,7 +43,7 @@ static tl_Tensor *drop_channels(const char *op, int dims, tl_Tensor *self, doubl
                                 tli_Generator *generator) {
   bool drops;
   TL_TRY_NULL(check(op, self, p, training, &drops));
-  if (self->ndim < 2)
+  if (self->ndim < 2 && (drops || dims == 1))
     return tli_fail_null(TL_ESHAPE, "%s: expected (N, C, ...) or (C, ...), got %s", op,
                          tli_sizes_str(self));
   if (!drops) return tli_retain(self);
@@ -91,7 +91,7 @@ tl_Tensor *tlo_alpha_dropout(tl_Tensor *self, double p, bool training, tli_Gener
 
 tl_Tensor *tlo_feature_alpha_dropout(tl_Tensor *self, double p, bool training,
                                      tli_Generator *generator) {
-  if (self->ndim < 2)
+  if (self->ndim < 2 && training && p > 0 && self->numel > 0)
     return tli_fail_null(TL_ESHAPE, "feature_alpha_dropout: expected (N, C, ...), got %s",
                          tli_sizes_str(self));
   return alpha_drop("feature_alpha_dropout", 2, self, p, training, generator);
