@@ -53,45 +53,73 @@ static inline int32_t tlk_param_i32(tl_Scalar s) { return (int32_t)tlk_param_i64
     for (int64_t i = 0; i < n; i++) out[i] = (result)tlm_##name##_##s(x[i], p);          \
     return true;                                                                         \
   }
+#if defined(__clang__)
+#define TLK_VECTOR _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define TLK_VECTOR _Pragma("GCC unroll 1") _Pragma("GCC ivdep") /* not sixteen lines of scalars */
+#endif
+
 /* Kernels of several inputs have two loops: `loop` for arrays, `fixed` where all
-** inputs but the first are one element each. */
-#define TLK_PLAIN2_(name, s, type, result)          \
-  TLK_PLAIN2_OF_(loop, b[i], name, s, type, result) \
-  TLK_PLAIN2_OF_(fixed, second, name, s, type, result)
-#define TLK_PLAIN2_OF_(kind, B, name, s, type, result)                                     \
-  static bool kind##_##name##_##s(int64_t n, void *const *args, const tl_Scalar *params) { \
-    TLK_PARAMS_(name, s, type)                                                             \
-    (void)params;                                                                          \
-    result *out = args[0];                                                                 \
-    const type *a = args[1];                                                               \
-    const type *b = args[2];                                                               \
-    const type second = b[0];                                                              \
-    (void)second;                                                                          \
-    if (tlm_##name##_##s##_divides) {                                                      \
-      int zeros = 0;                                                                       \
-      for (int64_t i = 0; i < n; i++) zeros |= B == 0;                                     \
-      if (zeros) return false;                                                             \
-    }                                                                                      \
-    TLK_IVDEP                                                                              \
-    for (int64_t i = 0; i < n; i++) out[i] = (result)tlm_##name##_##s(a[i], B, p);         \
-    return true;                                                                           \
+** inputs but the first are one element each. That one reads them from an array of
+** TLK_LANES, or compilers would take apart what does not change in a body, and give
+** up making vectors of the rest. */
+#define TLK_PLAIN2_(name, s, type, result)                                                \
+  static bool loop_##name##_##s(int64_t n, void *const *args, const tl_Scalar *params) {  \
+    TLK_PARAMS_(name, s, type)                                                            \
+    (void)params;                                                                         \
+    result *out = args[0];                                                                \
+    const type *a = args[1];                                                              \
+    const type *b = args[2];                                                              \
+    if (tlm_##name##_##s##_divides) {                                                     \
+      int zeros = 0;                                                                      \
+      for (int64_t i = 0; i < n; i++) zeros |= b[i] == 0;                                 \
+      if (zeros) return false;                                                            \
+    }                                                                                     \
+    TLK_IVDEP                                                                             \
+    for (int64_t i = 0; i < n; i++) out[i] = (result)tlm_##name##_##s(a[i], b[i], p);     \
+    return true;                                                                          \
+  }                                                                                       \
+  static bool fixed_##name##_##s(int64_t n, void *const *args, const tl_Scalar *params) { \
+    TLK_PARAMS_(name, s, type)                                                            \
+    (void)params;                                                                         \
+    result *out = args[0];                                                                \
+    const type *a = args[1];                                                              \
+    type b[TLK_LANES];                                                                    \
+    for (int k = 0; k < TLK_LANES; k++) b[k] = *(const type *)args[2];                    \
+    if (tlm_##name##_##s##_divides && b[0] == 0) return false;                            \
+    for (int64_t i = 0; i < n; i += TLK_LANES) {                                          \
+      TLK_VECTOR                                                                          \
+      for (int k = 0; k < TLK_LANES; k++)                                                 \
+        out[i + k] = (result)tlm_##name##_##s(a[i + k], b[k], p);                         \
+    }                                                                                     \
+    return true;                                                                          \
   }
-#define TLK_PLAIN3_(name, s, type, result)                \
-  TLK_PLAIN3_OF_(loop, b[i], c[i], name, s, type, result) \
-  TLK_PLAIN3_OF_(fixed, second, third, name, s, type, result)
-#define TLK_PLAIN3_OF_(kind, B, C, name, s, type, result)                                  \
-  static bool kind##_##name##_##s(int64_t n, void *const *args, const tl_Scalar *params) { \
-    TLK_PARAMS_(name, s, type)                                                             \
-    (void)params;                                                                          \
-    result *out = args[0];                                                                 \
-    const type *a = args[1];                                                               \
-    const type *b = args[2];                                                               \
-    const type *c = args[3];                                                               \
-    const type second = b[0], third = c[0];                                                \
-    (void)second, (void)third;                                                             \
-    TLK_IVDEP                                                                              \
-    for (int64_t i = 0; i < n; i++) out[i] = (result)tlm_##name##_##s(a[i], B, C, p);      \
-    return true;                                                                           \
+#define TLK_PLAIN3_(name, s, type, result)                                                  \
+  static bool loop_##name##_##s(int64_t n, void *const *args, const tl_Scalar *params) {    \
+    TLK_PARAMS_(name, s, type)                                                              \
+    (void)params;                                                                           \
+    result *out = args[0];                                                                  \
+    const type *a = args[1];                                                                \
+    const type *b = args[2];                                                                \
+    const type *c = args[3];                                                                \
+    TLK_IVDEP                                                                               \
+    for (int64_t i = 0; i < n; i++) out[i] = (result)tlm_##name##_##s(a[i], b[i], c[i], p); \
+    return true;                                                                            \
+  }                                                                                         \
+  static bool fixed_##name##_##s(int64_t n, void *const *args, const tl_Scalar *params) {   \
+    TLK_PARAMS_(name, s, type)                                                              \
+    (void)params;                                                                           \
+    result *out = args[0];                                                                  \
+    const type *a = args[1];                                                                \
+    type b[TLK_LANES], c[TLK_LANES];                                                        \
+    for (int k = 0; k < TLK_LANES; k++) b[k] = *(const type *)args[2];                      \
+    for (int k = 0; k < TLK_LANES; k++) c[k] = *(const type *)args[3];                      \
+    for (int64_t i = 0; i < n; i += TLK_LANES) {                                            \
+      TLK_VECTOR                                                                            \
+      for (int k = 0; k < TLK_LANES; k++)                                                   \
+        out[i + k] = (result)tlm_##name##_##s(a[i + k], b[k], c[k], p);                     \
+    }                                                                                       \
+    return true;                                                                            \
   }
 
 /* To be used as X of TLK_POINTWISES, by a macro that names the type. The loop is

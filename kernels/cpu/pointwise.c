@@ -255,7 +255,9 @@ bool tlk_pointwise(tlk_Pointwise kernel, tl_DType compute, const tli_Iter *it,
   const tlk_Isa *isa = tlk_isa();
   Call call = {.isa = isa, .it = it, .params = params};
   call.loop = isa->loops[tlk_compute_index(compute)][kernel];
-  call.fixed = isa->fixed[tlk_compute_index(compute)][kernel];
+  /* sixteen results of one byte are too few to be worth a loop of their own */
+  bool test = gives[kernel] == GIVES_BOOL;
+  call.fixed = test ? NULL : isa->fixed[tlk_compute_index(compute)][kernel];
   if (call.loop == NULL)
     return tli_fail(TL_EINTERNAL, "%s: no kernel that computes in %s", names[kernel],
                     tl_dtype_name(compute));
