@@ -13,8 +13,12 @@
 /* Fewer channels or positions would leave tiles half empty. */
 #define CHANNELS 6
 #define POSITIONS 64
-/* Rows of a product that a thread takes at a time. */
+/* Rows of a product that a thread takes at a time: where there is more to write
+** than to read, and rows are long, so few that the processor foresees where each
+** goes on. */
 #define ROWS 96
+#define ROWS_WRITTEN 24
+#define LONG_ROW 512
 
 bool tlk_conv_single(const tlk_Conv *c) {
   const tlk_Windows *w = &c->windows;
@@ -28,7 +32,7 @@ bool tlk_conv_single(const tlk_Conv *c) {
 typedef struct Single {
   const tlk_Conv *conv;
   tlk_Gemm gemm;
-  int64_t size, blocks;
+  int64_t size, rows, blocks; /* rows of a block, and blocks */
   const char *in, *weight, *bias;
   char *out;
   atomic_bool failed; /* it was interrupted */
@@ -53,8 +57,8 @@ static void sum_blocks(void *context, int64_t begin, int64_t end) {
   for (int64_t i = begin; i < end && !s->failed; i++) {
     tlk_Gemm g = s->gemm;
     int64_t image = i / s->blocks / groups, group = i / s->blocks % groups;
-    int64_t row = i % s->blocks * ROWS, channel = group * m + row;
-    g.m = tlk_min(ROWS, m - row);
+    int64_t row = i % s->blocks * s->rows, channel = group * m + row;
+    g.m = tlk_min(s->rows, m - row);
     char *out = s->out + (image * groups * m + channel) * n * s->size;
     if (s->bias) fill_bias(s, channel, g.m, out);
     if (!tlk_panel_gemm(&g, s->weight + (group * m * k + row * (g.trans_a ? 1 : k)) * s->size,
@@ -79,12 +83,13 @@ bool tlk_conv_single_sums(const tlk_Conv *c, bool backward, void *out, const voi
                        .ldb = n,
                        .ldc = n},
               .size = c->dtype == TL_F64 ? 8 : 4,
-              .blocks = tlk_ceil_div(m, ROWS),
+              .rows = m > k && n >= LONG_ROW ? ROWS_WRITTEN : ROWS,
               .in = in,
               .weight = weight,
               .bias = bias,
               .out = out};
-  int64_t work = tlk_min(ROWS, m) * n * k;
+  s.blocks = tlk_ceil_div(m, s.rows);
+  int64_t work = tlk_min(s.rows, m) * n * k;
   tli_parallel_for(c->batch * c->groups * s.blocks, 4 * TLK_GRAIN / work + 1, sum_blocks, &s);
   return !s.failed;
 }
