@@ -37,9 +37,9 @@ import more
 from lua import DTYPES, Unwritable, each, kinds, keyword_kind, lua, result_kinds
 
 # Not tlua's: complex numbers, sparse layouts, spectra, and what is no operator for users.
-OTHER = tuple("""_ fft. special. masked. signal. torch. jiterator native_ sparse. stft istft to_sparse
+OTHER = tuple("""_ fft. masked. signal. torch. jiterator native_ sparse. stft istft to_sparse
     to_mkldnn view_as_ real imag conj resolve_ polar complex cfloat cdouble chalf linalg.eig ops.
-    nn.functional.scaled_dot_product_attention_ nn.functional.ctc_loss_ bernoulli_ hash_tensor
+    special.polygamma nn.functional.scaled_dot_product_attention_ nn.functional.ctc_loss_ bernoulli_ hash_tensor
     broadcast_shapes""".split())
 COPIES = tuple("""_backward as_strided_copy alias_copy diagonal_copy expand_copy permute_copy select_copy
     slice_copy split_copy squeeze_copy t_copy transpose_copy unbind_copy unfold_copy unsqueeze_copy
