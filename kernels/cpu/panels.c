@@ -129,8 +129,9 @@ static void sum_tile(const Product *p, int rows, const void **in, int64_t terms,
                      int64_t pitch, int64_t cols, bool first, char *c) {
   const tlk_PanelLoops *f = p->loops;
   double beta = tli_to_double(p->g->beta);
-  bool plain = cols == p->width && tli_to_double(p->g->alpha) == 1;
-  int vectors = (int)(p->width / f->lanes);
+  int64_t width = (cols + f->lanes - 1) & -f->lanes;
+  bool plain = cols == width && tli_to_double(p->g->alpha) == 1;
+  int vectors = (int)(width / f->lanes);
   if (p->panels) /* it comes from far and is wanted soon */
     for (int r = 0; r < rows; r++)
       for (int64_t k = 0; k < cols * p->size; k += 64)
@@ -178,7 +179,7 @@ static bool sum_columns(Product *p, int64_t col, int64_t cols) {
       for (int64_t j = 0; j < cols; j += p->width) {
         int64_t n = tlk_min(p->width, cols - j), pitch = p->width;
         const char *panel = p->panels ? p->panels + j * p->depth * p->size : one;
-        if (near && n == p->width)
+        if (near && (n & (p->loops->lanes - 1)) == 0)
           panel = p->b + (at * g->ldb + col + j) * p->size, pitch = g->ldb;
         else if (!p->panels)
           copy_panels(p, at, terms, col + j, n, one);
