@@ -12,7 +12,7 @@ g=, gx=, ties=, random=}:
 form is f (function), m (method) or i (in place); a and k are the arguments as tlua takes them; r are
 the results, x those of the same call in float64; g and gx the gradients of a weighted sum of r.
 
-It takes some ten minutes and 300 MB; everything is seeded.
+It takes five to ten minutes and 400 MB; everything is seeded.
 """
 import functools
 import glob

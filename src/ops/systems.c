@@ -6,9 +6,10 @@
 
 #include "ops/chain.h"
 
-static int64_t product_of(const int64_t *sizes, int64_t n) {
+/* Of the sizes from `first` to before `last`. */
+static int64_t product_of(const tl_Tensor *t, int64_t first, int64_t last) {
   int64_t p = 1;
-  for (int64_t d = 0; d < n; d++) p *= sizes[d];
+  for (int64_t d = first; d < last; d++) p *= t->sizes[d];
   return p;
 }
 
@@ -16,16 +17,14 @@ tl_Tensor *tlo_tensorinv(tl_Tensor *A, int64_t ind) {
   if (ind < 1 || ind > A->ndim)
     return tli_fail_null(
         TL_EARG, "linalg.tensorinv: ind: expected 1 to %d dimensions, got %" PRId64, A->ndim, ind);
-  int64_t rest = A->ndim - ind, rows = product_of(A->sizes, ind);
-  int64_t columns = product_of(A->sizes + ind, rest);
+  int64_t rows = product_of(A, 0, ind), columns = product_of(A, ind, A->ndim);
   if (rows != columns)
     return tli_fail_null(TL_ESHAPE,
                          "linalg.tensorinv: expected as many elements in the first %" PRId64
                          " dimensions as in the others, got shape %s",
                          ind, tli_sizes_str(A));
   int64_t sizes[TL_MAX_DIMS];
-  memcpy(sizes, A->sizes + ind, (size_t)rest * sizeof *sizes);
-  memcpy(sizes + rest, A->sizes, (size_t)ind * sizeof *sizes);
+  for (int64_t d = 0; d < A->ndim; d++) sizes[d] = A->sizes[(d + ind) % A->ndim];
   tli_Chain c = {0};
   tl_Tensor *matrix = TLI_STEP(&c, tlo_reshape(A, (tl_Ints){2, (int64_t[]){rows, columns}}));
   tl_Tensor *inverse = TLI_STEP(&c, tlo_inv(matrix));
@@ -49,8 +48,7 @@ tl_Tensor *tlo_tensorsolve(tl_Tensor *A, tl_Tensor *B, tl_Ints dims) {
   tl_Tensor *moved = TLI_STEP(&c, moved_last(A, dims));
   if (moved == NULL) return tli_chain_end(&c, NULL);
   int64_t n = A->ndim - B->ndim;
-  const int64_t *sizes = moved->sizes + B->ndim;
-  int64_t unknowns = product_of(sizes, n);
+  int64_t unknowns = product_of(moved, B->ndim, A->ndim);
   if (unknowns != B->numel || A->numel != unknowns * B->numel) {
     tli_fail(TL_ESHAPE,
              "linalg.tensorsolve: expected as many unknowns as equations, got A of shape %s and B "
@@ -62,7 +60,7 @@ tl_Tensor *tlo_tensorsolve(tl_Tensor *A, tl_Tensor *B, tl_Ints dims) {
       TLI_STEP(&c, tlo_reshape(moved, (tl_Ints){2, (int64_t[]){unknowns, unknowns}}));
   tl_Tensor *right = TLI_STEP(&c, tlo_reshape(B, (tl_Ints){1, &unknowns}));
   tl_Tensor *x = TLI_STEP(&c, tlo_solve(matrix, right, true));
-  return tli_chain_end(&c, TLI_STEP(&c, tlo_reshape(x, (tl_Ints){n, sizes})));
+  return tli_chain_end(&c, TLI_STEP(&c, tlo_reshape(x, (tl_Ints){n, moved->sizes + B->ndim})));
 }
 
 tl_Tensor *tlo_vander(tl_Tensor *x, int64_t N) {
