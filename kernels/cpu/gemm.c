@@ -239,19 +239,38 @@ static bool half_tile(const tlk_Gemm *g, const Tiles *t, const char *a, const ch
   return convert(g->dtype, to, g->ldc, TL_F32, t->c, n, m, n);
 }
 
-static bool half(const tlk_Gemm *g) {
+typedef struct Half {
+  const tlk_Gemm *g;
+  int64_t down, across; /* tiles of a product */
+  atomic_bool failed;
+} Half;
+
+/* Tiles from begin to end, counted through all products. */
+static void run_tiles(void *context, int64_t begin, int64_t end) {
+  Half *h = context;
+  const tlk_Gemm *g = h->g;
   Tiles t;
-  TL_TRY(tiles_new(&t));
-  bool ok = true;
-  for (int64_t q = 0; ok && q < g->batch; q++) {
-    const char *a = (const char *)g->a + q * g->stride_a * 2;
-    const char *b = (const char *)g->b + q * g->stride_b * 2;
-    char *c = (char *)g->c + q * g->stride_c * 2;
-    for (int64_t i = 0; ok && i < g->m; i += TILE_M)
-      for (int64_t j = 0; ok && j < g->n; j += TILE_N) ok = half_tile(g, &t, a, b, c, i, j);
+  if (!tiles_new(&t)) {
+    h->failed = true;
+    return;
+  }
+  for (int64_t n = begin; n < end && !h->failed; n++) {
+    int64_t q = n / h->across / h->down;
+    int64_t i = n / h->across % h->down * TILE_M, j = n % h->across * TILE_N;
+    if (!half_tile(g, &t, (const char *)g->a + q * g->stride_a * 2,
+                   (const char *)g->b + q * g->stride_b * 2, (char *)g->c + q * g->stride_c * 2, i,
+                   j))
+      h->failed = true;
   }
   tiles_free(&t);
-  return ok;
+}
+
+static bool half(const tlk_Gemm *g) {
+  Half h = {.g = g, .down = tlk_ceil_div(g->m, TILE_M), .across = tlk_ceil_div(g->n, TILE_N)};
+  double work = (double)at_most(g->m, TILE_M) * (double)at_most(g->n, TILE_N) * (double)g->k;
+  int64_t least = (int64_t)(SMALL / (work + 1)) + 1;
+  TL_TRY(tli_parallel_try(g->batch * h.down * h.across, least, run_tiles, &h));
+  return !h.failed || (tli_go_on() && tli_fail(TL_EMEM, "matmul: out of memory"));
 }
 
 /* ---- the entry ---- */
