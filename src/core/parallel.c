@@ -6,9 +6,10 @@
 ** own, so interpreters in parallel would fight for the cores.
 **
 ** The pool has one job at a time. A caller that finds it taken does all of its
-** work itself, which is what many interpreters at once want. Whoever is free
-** takes the next task, the caller too, so nothing waits for a thread that is
-** still waking up.
+** work itself, which is what many interpreters at once want. Each thread, the
+** caller too, has a share of the tasks, of every job the same part, which its
+** cache may still hold; when it is done with that, it takes from the others'
+** shares, so nothing waits for a thread that is still waking up.
 ** Invariant: a range always runs to its end; with one thread, or inside
 ** another range, everything runs in the calling thread.
 */
@@ -38,6 +39,8 @@ typedef void (*RunFn)(int tasks, TaskFn task, void *context, void *user);
 /* How long an idle thread looks for work before it sleeps: longer than the gap
 ** between two operators of a training step, too short to matter to others. */
 #define SPIN_NS 50000
+#define SHARES 64 /* of a job, at most */
+#define CACHE_LINE 64
 
 static atomic_int threads; /* 0: not known yet */
 static _Atomic(RunFn) host_run;
@@ -104,6 +107,11 @@ typedef struct Job {
   int workers; /* that may help the caller */
 } Job;
 
+typedef struct Share {
+  _Alignas(CACHE_LINE) atomic_int next; /* the next task */
+  int end;
+} Share;
+
 static void run_range(void *context, int i);
 
 static struct Pool {
@@ -112,13 +120,14 @@ static struct Pool {
   pthread_cond_t work;   /* there is a job */
   pthread_cond_t done;   /* no worker is in a job */
   int workers;           /* started; changed by the owner */
-  Job *job;              /* written by the owner while the pool is shut and empty */
-  atomic_int next;       /* the next task */
-  atomic_int limit;      /* workers with a higher number stay out */
-  atomic_uint round;     /* counts jobs */
-  atomic_bool open;      /* there may be tasks left */
-  atomic_int active;     /* workers that may touch the job */
-  atomic_int asleep;     /* workers that wait for `work` */
+  Job *job;              /* this and the shares: written while the pool is shut and empty */
+  Share shares[SHARES];
+  int nshares;
+  atomic_int limit;                       /* workers with a higher number stay out */
+  _Alignas(CACHE_LINE) atomic_uint round; /* counts jobs; idle workers look at it */
+  _Alignas(CACHE_LINE) atomic_bool open;  /* there may be tasks left */
+  atomic_int active;                      /* workers that may touch the job */
+  atomic_int asleep;                      /* workers that wait for `work` */
 } pool = {
     .owner = PTHREAD_MUTEX_INITIALIZER,
     .lock = PTHREAD_MUTEX_INITIALIZER,
@@ -150,11 +159,26 @@ static int64_t now_ns(void) {
     }                                             \
   } while (0)
 
-static void take_tasks(Job *job) {
-  for (;;) {
-    int i = atomic_fetch_add_explicit(&pool.next, 1, memory_order_relaxed);
-    if (i >= job->tasks) return;
-    run_range(job, i);
+/* By the owner. */
+static void share_out(int tasks, int sharers) {
+  int n = sharers < SHARES ? sharers : SHARES;
+  for (int k = 0; k < n; k++) {
+    atomic_store_explicit(&pool.shares[k].next, (int)((int64_t)tasks * k / n),
+                          memory_order_relaxed);
+    pool.shares[k].end = (int)((int64_t)tasks * (k + 1) / n);
+  }
+  pool.nshares = n;
+}
+
+/* Thread 0 is the owner. */
+static void take_tasks(int thread) {
+  for (int k = 0; k < pool.nshares; k++) {
+    Share *share = &pool.shares[(thread + k) % pool.nshares];
+    for (;;) {
+      int i = atomic_fetch_add_explicit(&share->next, 1, memory_order_relaxed);
+      if (i >= share->end) break;
+      run_range(pool.job, i);
+    }
   }
 }
 
@@ -174,9 +198,9 @@ static unsigned wait_for_work(unsigned seen) {
 /* A worker says that it is in before it asks whether the pool is open, and the
 ** owner shuts it before it asks who is in: so either the worker stays out or
 ** the owner waits for it. */
-static void join_job(void) {
+static void join_job(int thread) {
   atomic_fetch_add(&pool.active, 1);
-  if (atomic_load(&pool.open)) take_tasks(pool.job);
+  if (atomic_load(&pool.open)) take_tasks(thread);
   if (atomic_fetch_sub(&pool.active, 1) != 1) return;
   pthread_mutex_lock(&pool.lock);
   pthread_cond_signal(&pool.done);
@@ -184,10 +208,11 @@ static void join_job(void) {
 }
 
 static void *work(void *number) {
+  int thread = (int)(intptr_t)number;
   unsigned seen = 0;
   for (;;) {
     seen = wait_for_work(seen);
-    if ((intptr_t)number < atomic_load(&pool.limit)) join_job();
+    if (thread <= atomic_load(&pool.limit)) join_job(thread);
   }
   return NULL;
 }
@@ -217,7 +242,7 @@ static void start_workers(int wanted) {
   pthread_attr_setdetachstate(&detached, PTHREAD_CREATE_DETACHED);
   for (; pool.workers < wanted; pool.workers++) {
     pthread_t thread;
-    if (pthread_create(&thread, &detached, work, (void *)(intptr_t)pool.workers) != 0) break;
+    if (pthread_create(&thread, &detached, work, (void *)(intptr_t)(pool.workers + 1)) != 0) break;
   }
   pthread_attr_destroy(&detached);
   pthread_sigmask(SIG_SETMASK, &before, NULL);
@@ -228,7 +253,7 @@ static bool run_in_pool(Job *job) {
   if (pthread_mutex_trylock(&pool.owner) != 0) return false;
   if (pool.workers < job->workers) start_workers(job->workers);
   pool.job = job;
-  atomic_store(&pool.next, 0);
+  share_out(job->tasks, job->workers + 1);
   atomic_store(&pool.limit, job->workers);
   atomic_store(&pool.open, true);
   atomic_fetch_add(&pool.round, 1);
@@ -237,7 +262,7 @@ static bool run_in_pool(Job *job) {
     pthread_cond_broadcast(&pool.work);
     pthread_mutex_unlock(&pool.lock);
   }
-  take_tasks(job);
+  take_tasks(0);
   atomic_store(&pool.open, false);
   SPIN_WHILE(atomic_load(&pool.active) > 0);
   if (atomic_load(&pool.active) > 0) {
