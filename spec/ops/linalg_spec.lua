@@ -231,6 +231,14 @@ describe("torch.linalg", function()
       local _, l = torch.lu_unpack(LU, pivots, false)
       assert.same({0}, l.shape)
       assert.raises("lu_unpack", "int64", function() torch.lu_unpack(LU, pivots:long()) end)
+      for _, wrong in ipairs {0, -1, 3, -2147483648, 2147483647} do
+         local rows = torch.tensor({wrong, 1}, {dtype = "int32"})
+         assert.raises("lu_unpack: pivots: expected rows from 1 to 2", tostring(rows[1]:item()),
+            function() torch.lu_unpack(LU, rows) end)
+         assert.raises("linalg.lu_solve: pivots", "from 1 to 2", function()
+            linalg.lu_solve(torch.ones(2, 2), rows, torch.ones(2, 1))
+         end)
+      end
    end)
 
    it("vander lists powers", function()

@@ -284,6 +284,20 @@ tl_Tensor *tli_op_det(tl_Tensor *A) {
   return parts[0];
 }
 
+/* The rows' order after k exchanges: of row i with row pivot[i], counted from 1. */
+static bool exchange(const int *pivot, int64_t k, int64_t m, int64_t *order) {
+  for (int64_t i = 0; i < m; i++) order[i] = i;
+  for (int64_t i = 0; i < k; i++) {
+    int64_t other = pivot[i] - (int64_t)1, kept = order[i];
+    if (other < 0 || other >= m)
+      return tli_fail(TL_EINDEX, "linalg: pivots: expected rows from 1 to %" PRId64 ", got %d", m,
+                      pivot[i]);
+    order[i] = order[other];
+    order[other] = kept;
+  }
+  return true;
+}
+
 tl_Tensor *tli_op_pivot_matrix(tl_Tensor *pivots, int64_t m, tl_DType dtype) {
   if (dtype != TL_F32 && dtype != TL_F64)
     return tli_fail_null(TL_EDTYPE, "linalg: expected float32 or float64, got %s",
@@ -311,23 +325,19 @@ tl_Tensor *tli_op_pivot_matrix(tl_Tensor *pivots, int64_t m, tl_DType dtype) {
     tli_release(plain);
     return NULL;
   }
-  for (int64_t b = 0; b < count; b++) {
-    for (int64_t i = 0; i < m; i++) order[i] = i;
-    const int *pivot = (const int *)tli_data(plain) + b * k;
-    for (int64_t i = 0; i < k; i++) {
-      int64_t other = pivot[i] - 1, kept = order[i];
-      if (other < 0 || other >= m) continue; /* not from lu_factor: no permutation of ours */
-      order[i] = order[other];
-      order[other] = kept;
-    }
-    for (int64_t i = 0; i < m; i++) {
+  bool ok = true;
+  for (int64_t b = 0; ok && b < count; b++) {
+    ok = exchange((const int *)tli_data(plain) + b * k, k, m, order);
+    for (int64_t i = 0; ok && i < m; i++) {
       int64_t at = (b * m + order[i]) * m + i;
       tli_store((char *)tli_data(p) + at * tli_dtype_bytes[dtype], dtype, tli_int(1));
     }
   }
   tli_free(order, bytes);
   tli_release(plain);
-  return p;
+  if (ok) return p;
+  tli_release(p);
+  return NULL;
 }
 
 tl_Tensor *tli_op_triangular(tl_Tensor *A, tl_Tensor *B, bool upper, bool transpose, bool unit) {
