@@ -18,6 +18,12 @@ describe("help", function()
    it("describes an operator by its function", function()
       assert.matches("^torch%.matmul", manual.help(torch.matmul))
       assert.matches("^torch%.matmul", manual.help(torch.ones(1).matmul))
+      for _, module in ipairs {"linalg", "special", "nn.functional"} do
+         local members = manual.resolve(module)
+         for name, fn in pairs(members) do
+            if type(fn) == "function" then assert.is_string(manual.help(fn), module .. "." .. name) end
+         end
+      end
    end)
 
    it("describes a class by its name, itself or an object", function()

@@ -62,7 +62,8 @@ end
 local function path_of(fn)
    local holders = {
       {"torch.", torch}, {"torch.", torch.Tensor}, {"torch.autograd.", torch.autograd},
-      {"torch.linalg.", torch.linalg}, {"torch.nn.functional.", torch.nn.functional},
+      {"torch.linalg.", torch.linalg}, {"torch.special.", torch.special},
+      {"torch.nn.functional.", torch.nn.functional},
       {"torch.cuda.", torch.cuda}, {"torch.io.", torch.io},
    }
    for _, holder in ipairs(holders) do
