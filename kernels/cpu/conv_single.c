@@ -3,7 +3,6 @@
 ** steps: products of matrices (panels.h) that read images where they are.
 */
 #include <stdatomic.h>
-
 #include <string.h>
 
 #include "core/parallel.h"
