@@ -410,56 +410,6 @@ static int tensor_type(lua_State *L) {
   return push_result(L, tlo_to(t, dtype, false, false, TLI_NODEVICE));
 }
 
-static bool each_element(lua_State *L, tl_Tensor *t, int nargs, tl_Tensor *const *args) {
-  size_t bytes = tl_dtype_size((tl_DType)t->dtype);
-  int64_t index[TL_MAX_DIMS] = {0};
-  for (int64_t i = 0; i < t->numel; i++) {
-    lua_pushvalue(L, nargs + 1);
-    int64_t own = 0;
-    for (int k = 0; k < nargs; k++) {
-      int64_t offset = 0;
-      for (int d = 0; d < t->ndim; d++) offset += index[d] * args[k]->strides[d];
-      if (k == 0) own = offset;
-      tl_DType dtype = (tl_DType)args[k]->dtype;
-      tli_push_scalar(
-          L, tli_load((char *)tli_data(args[k]) + offset * (int64_t)tl_dtype_size(dtype), dtype));
-    }
-    lua_call(L, nargs, 1);
-    tl_Scalar value;
-    if (!tli_to_scalar(L, -1, &value))
-      return tli_fail(TL_EARG, "apply_: the function must return a number, got %s",
-                      luaL_typename(L, -1));
-    lua_pop(L, 1);
-    tli_store((char *)tli_data(t) + own * (int64_t)bytes, (tl_DType)t->dtype, value);
-    for (int d = t->ndim - 1; d >= 0 && ++index[d] == t->sizes[d]; d--) index[d] = 0;
-  }
-  return true;
-}
-
-/* apply_(fn): fn(element); map_(other, fn): fn(element, other's element).
-** Not differentiable. */
-static int elementwise(lua_State *L, const char *name, int nargs) {
-  tl_Tensor *t = tli_check_tensor(L, 1, name);
-  tl_Tensor *args[2] = {t, NULL};
-  if (nargs == 2) {
-    args[1] = tli_check_tensor(L, 2, name);
-    if (!tli_same_sizes(t, args[1]))
-      return tli_error(L, "%s: expected tensors of one shape, got %s and %s", name,
-                       tli_sizes_str(t), tli_sizes_str(args[1]));
-  }
-  luaL_checktype(L, nargs + 1, LUA_TFUNCTION);
-  if (tli_requires_grad(t) && tli_grad_mode())
-    return tli_error(L, "%s: cannot be recorded; use torch.no_grad", name);
-  lua_settop(L, nargs + 1);
-  if (!each_element(L, t, nargs, args)) return tli_raise(L);
-  tli_bump(t, name);
-  lua_settop(L, 1);
-  return 1;
-}
-
-static int tensor_apply_(lua_State *L) { return elementwise(L, "apply_", 1); }
-static int tensor_map_(lua_State *L) { return elementwise(L, "map_", 2); }
-
 static int tensor_new_tensor(lua_State *L);
 
 static const luaL_Reg methods[] = {{"dim", tensor_dim},
@@ -479,8 +429,6 @@ static const luaL_Reg methods[] = {{"dim", tensor_dim},
                                    {"iter", tensor_iter},
                                    {"type", tensor_type},
                                    {"new_tensor", tensor_new_tensor},
-                                   {"apply_", tensor_apply_},
-                                   {"map_", tensor_map_},
                                    {NULL, NULL}};
 
 /* ---- functions of torch ---- */
@@ -642,6 +590,7 @@ void tli_open_tensor(lua_State *L) {
   for (const tli_Binding *const *family = families; *family; family++)
     for (const tli_Binding *b = *family; b->name; b++) set_named(L, b, torch, method_table);
   tli_set_functions(L, methods);
+  tli_set_functions(L, tli_apply_methods);
   tli_set_functions(L, tli_autograd_methods);
   lua_newtable(L);
   set_properties(L, tli_tensor_properties);

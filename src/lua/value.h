@@ -33,6 +33,7 @@ typedef struct tli_Property {
 extern const tli_Property tli_tensor_properties[];   /* tensor.c */
 extern const tli_Property tli_autograd_properties[]; /* autograd.c */
 extern const luaL_Reg tli_autograd_methods[];        /* autograd.c: methods of tensors */
+extern const luaL_Reg tli_apply_methods[];           /* apply.c */
 
 /* Each adds to the module table on top of the stack. */
 void tli_open_tensor(lua_State *L);
