@@ -66,7 +66,7 @@ endif
 
 accepts = $(shell echo | $(CC) $(1) -x c -E - >/dev/null 2>&1 && echo $(1))
 
-# Kernels in kernels/cpu/isa are built once for each of these.
+# Loops in a folder called isa are built once for each of these.
 ifneq ($(filter x86_64-%,$(shell $(CC) -dumpmachine 2>/dev/null)),)
 ISAS := $(if $(call accepts,-march=x86-64-v4),v2 v3 v4)
 endif
@@ -96,12 +96,14 @@ COMPILE = $(CC) $(TL_CPPFLAGS) $(TL_CFLAGS) -MMD -MP
 OBJ := $(BUILD)/obj
 GEN := $(BUILD)/gen
 
-LIB_SRC := $(sort $(wildcard $(foreach d,core ops autograd graph dist lua,src/$d/*.c)))
+# src/ops and kernels/cpu have a folder for each family of operators, by the same
+# names; in kernels/cpu the loops that depend on the instruction set are in isa.
+LIB_SRC := $(sort $(wildcard $(foreach d,core ops ops/* autograd graph dist lua,src/$d/*.c)))
 MAIN_SRC := $(sort $(wildcard src/main/*.c))
-CPU_SRC := $(sort $(wildcard kernels/cpu/*.c))
-ISA_SRC := $(sort $(wildcard kernels/cpu/isa/*.c))
+ISA_SRC := $(sort $(wildcard kernels/cpu/isa/*.c kernels/cpu/*/isa/*.c))
+CPU_SRC := $(filter-out $(ISA_SRC),$(sort $(wildcard kernels/cpu/*.c kernels/cpu/*/*.c)))
 LUA_SRC := $(sort $(wildcard lua/tlua/*.lua lua/tlua/*/*.lua lua/tlua/*/*/*.lua))
-SCHEMAS := $(sort $(wildcard src/ops/*.lua))
+SCHEMAS := $(sort $(wildcard src/ops/*/*.lua))
 GENERATOR := $(sort $(wildcard src/gen/*.lua src/lua/*.lua))
 
 FAMILIES := $(basename $(notdir $(SCHEMAS)))
@@ -344,8 +346,8 @@ opinfo: all
 
 # ---- looking over ----------------------------------------------------------------
 
-C_FILES := $(sort $(wildcard src/*.h src/*/*.[ch] kernels/*.[ch] kernels/*/*.[ch] \
-  kernels/*/*/*.[ch] spec/*/*.[ch] examples/*/*.[ch]))
+C_FILES := $(sort $(wildcard src/*.h src/*/*.[ch] src/*/*/*.[ch] kernels/*.[ch] kernels/*/*.[ch] \
+  kernels/*/*/*.[ch] kernels/*/*/*/*.[ch] spec/*/*.[ch] examples/*/*.[ch]))
 
 lint:
 	@.ci/deps lint

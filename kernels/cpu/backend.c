@@ -6,15 +6,15 @@
 #include <string.h>
 
 #include "core/alloc.h"
-#include "kernels/cpu/channels.h"
-#include "kernels/cpu/classes.h"
-#include "kernels/cpu/conv.h"
+#include "kernels/cpu/norm/channels.h"
+#include "kernels/cpu/loss/classes.h"
+#include "kernels/cpu/conv/conv.h"
 #include "kernels/cpu/cpu.h"
-#include "kernels/cpu/ctc.h"
-#include "kernels/cpu/lines.h"
-#include "kernels/cpu/pool.h"
-#include "kernels/cpu/resample.h"
-#include "kernels/cpu/sort.h"
+#include "kernels/cpu/loss/ctc.h"
+#include "kernels/cpu/index/lines.h"
+#include "kernels/cpu/pool/pool.h"
+#include "kernels/cpu/vision/resample.h"
+#include "kernels/cpu/sort/sort.h"
 
 /* ---- instruction sets ------------------------------------------------------------ */
 

@@ -1,8 +1,8 @@
 /*
 ** cpu.h - what the CPU back end's files share.
 **
-** kernels/cpu/isa holds the inner loops, compiled once per instruction set;
-** each build fills one tlk_Isa. kernels/cpu holds the drivers, compiled once:
+** Folders called isa hold the inner loops, compiled once per instruction set;
+** each build fills one tlk_Isa. The other files are the drivers, compiled once:
 ** they walk strides, convert dtypes, cut work for threads, and call the loops
 ** of the best tlk_Isa that this processor has.
 **

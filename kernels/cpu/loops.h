@@ -7,7 +7,7 @@
 #define TLK_LOOPS_H
 
 #include "kernels/cpu/cpu.h"
-#include "kernels/cpu/near.h"
+#include "kernels/cpu/pointwise/near.h"
 #include "kernels/math.h"
 
 /* Which lists of types (third column of the list) a compute type belongs to. */

@@ -42,13 +42,13 @@ int luaopen_tlua(lua_State *L) {
 #include "tlua.h"
 int main(void) { return printf("%d\n", tl_answer()) < 0; }
 ]],
-   ["kernels/cpu/isa/add.c"] = [[
+   ["kernels/cpu/pointwise/isa/add.c"] = [[
 #define CAT2(a, b) a##b
 #define CAT(a, b) CAT2(a, b)
 int CAT(tlk_add_, TLK_ISA)(int a);
 int CAT(tlk_add_, TLK_ISA)(int a) { return a + 1; }
 ]],
-   ["src/ops/pointwise.lua"] = "return {}\n",
+   ["src/ops/pointwise/pointwise.lua"] = "return {}\n",
    -- Like the real generator, it leaves a file alone whose text stays the same.
    ["src/gen/main.lua"] = [[
 local function write(name, text)
@@ -129,7 +129,7 @@ describe("make", function()
 
    it("compiles nothing when the generator writes the same again", function()
       make()
-      change("src/ops/pointwise.lua", "return {} -- changed\n")
+      change("src/ops/pointwise/pointwise.lua", "return {} -- changed\n")
       local said = make()
       assert.truthy(said:find("GEN", 1, true))
       assert.falsy(said:find("CC", 1, true))

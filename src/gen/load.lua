@@ -1,5 +1,5 @@
--- load.lua - reads the operator table: every src/ops/*.lua is one family, a list of entries. Entries
--- are data; what an entry may say is listed in `fields` and anything else is refused.
+-- load.lua - reads the operator table: every src/ops/FAMILY/*.lua is a list of entries.
+-- Entries are data; what an entry may say is listed in `fields` and anything else is refused.
 
 local schema = require "schema"
 
@@ -84,8 +84,8 @@ local function enter(family, entry, line)
 end
 
 local function load_family(path)
-   local name = path:match("([%w_]+)%.lua$")
-   local family = {name = name, file = "src/ops/" .. name .. ".lua", ops = {}}
+   local folder, name = path:match("([%w_]+)/([%w_]+)%.lua$")
+   local family = {name = name, file = ("src/ops/%s/%s.lua"):format(folder, name), ops = {}}
    local env = setmetatable({}, {__index = _G})
    function env.op(entry)
       local line = debug.getinfo(2, "l").currentline

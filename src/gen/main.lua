@@ -1,4 +1,4 @@
--- main.lua - the generator: `lua src/gen/main.lua OUTDIR` reads the operator table in src/ops/*.lua
+-- main.lua - the generator: `lua src/gen/main.lua OUTDIR` reads the operator table in src/ops/*/*.lua
 -- and writes everything that follows from it. A file is rewritten only when its text changes.
 
 local here = arg[0]:match("^(.*)/[^/]*$") or "."
@@ -24,7 +24,7 @@ local function write(path, text)
 end
 
 local function families(directory)
-   local list = assert(io.popen("ls " .. directory .. "/*.lua"))
+   local list = assert(io.popen("ls " .. directory .. "/*/*.lua"))
    local paths = {}
    for path in list:lines() do
       paths[#paths + 1] = path

@@ -1,13 +1,13 @@
 /* isa.c - the table of one instruction set's loops. */
-#include "kernels/cpu/channels.h"
-#include "kernels/cpu/classes.h"
-#include "kernels/cpu/conv.h"
+#include "kernels/cpu/norm/channels.h"
+#include "kernels/cpu/loss/classes.h"
+#include "kernels/cpu/conv/conv.h"
 #include "kernels/cpu/cpu.h"
-#include "kernels/cpu/lines.h"
-#include "kernels/cpu/panels.h"
-#include "kernels/cpu/pool.h"
-#include "kernels/cpu/resample.h"
-#include "kernels/cpu/winograd.h"
+#include "kernels/cpu/index/lines.h"
+#include "kernels/cpu/matmul/panels.h"
+#include "kernels/cpu/pool/pool.h"
+#include "kernels/cpu/vision/resample.h"
+#include "kernels/cpu/conv/winograd.h"
 
 extern const tlk_Loop TLK_ISA_NAME(tlk_loops_i32)[];
 extern const tlk_Loop TLK_ISA_NAME(tlk_loops_i64)[];

@@ -1,0 +1,96 @@
+/*
+** conv.c - convolution and its gradients, of any floating dtype: the half
+** types are computed in float32. Kernels of one element are in conv_single.c,
+** large convolutions in float32 with kernels of 3 x 3 in conv_winograd.c; the
+** others, and the gradient of the input, are sums that conv_plan.c lays out,
+** while the gradient of the weight comes from conv_dots.c or conv_outer.c. Each
+** output element is summed by one thread in an order that sizes alone decide.
+*/
+#include "kernels/cpu/conv/conv.h"
+
+#include "core/parallel.h"
+#include "kernels/cpu/conv/conv_image.h"
+#include "kernels/cpu/conv/conv_plan.h"
+#include "kernels/cpu/conv/conv_winograd.h"
+#include "kernels/cpu/wide.h"
+
+typedef struct Sizes {
+  int64_t in, out, weight;
+} Sizes;
+
+static Sizes sizes_of(const tlk_Conv *c) {
+  return (Sizes){c->batch * c->channels_in * tlk_conv_product(c->windows.in),
+                 c->batch * c->channels_out * tlk_conv_product(c->windows.out),
+                 c->channels_out * (c->channels_in / c->groups) *
+                     tlk_conv_product(c->windows.kernel)};
+}
+
+typedef enum Which { FORWARD, INPUT, WEIGHT } Which;
+
+static bool winograd(const tlk_Conv *c, Which which, void *to, const void *a, const void *b,
+                     const void *bias, bool *finite) {
+  if (which == WEIGHT) return tlk_winograd_weight(c, to, a, b, finite);
+  return tlk_winograd_sums(c, which == INPUT, to, a, b, bias, finite);
+}
+
+/* Runs on arrays of one dtype to compute in; `to` is written. */
+static bool choose(const tlk_Conv *c, Which which, void *to, const void *a, const void *b,
+                   const void *bias) {
+  if (tlk_conv_single(c)) {
+    if (which == WEIGHT) return tlk_conv_single_weight(c, to, a, b);
+    return tlk_conv_single_sums(c, which == INPUT, to, a, b, bias);
+  }
+  if (tlk_winograd_fits(c)) {
+    bool finite;
+    TL_TRY(winograd(c, which, to, a, b, bias, &finite));
+    if (finite) return true;
+  }
+  if (which != WEIGHT) return tlk_conv_sums(c, which == INPUT, to, a, b, bias);
+  bool many =
+      tlk_conv_many(c, c->channels_out / c->groups, c->batch * tlk_conv_product(c->windows.out));
+  return many ? tlk_conv_outer(c, to, a, b) : tlk_conv_dots(c, to, a, b);
+}
+
+static bool dispatch(const tlk_Conv *c, Which which, void *to, const void *a, const void *b,
+                     const void *bias) {
+  bool ok = choose(c, which, to, a, b, bias);
+  return tli_go_on() && ok; /* none of the ways says why it stopped */
+}
+
+static bool in_wide(const tlk_Conv *c, Which which, void *to, int64_t nto, const void *a,
+                    int64_t na, const void *b, int64_t nb, const void *bias) {
+  if (c->dtype == TL_F32 || c->dtype == TL_F64) return dispatch(c, which, to, a, b, bias);
+  tlk_Conv wide = *c;
+  wide.dtype = TL_F32;
+  tlk_Array out = {to, c->dtype}, x = {(void *)(intptr_t)a, c->dtype};
+  tlk_Array y = {(void *)(intptr_t)b, c->dtype}, z = {(void *)(intptr_t)bias, c->dtype};
+  tlk_Array wout = tlk_widen(out, nto, false), wx = tlk_widen(x, na, true);
+  tlk_Array wy = tlk_widen(y, nb, true), wz = tlk_widen(z, c->channels_out, true);
+  bool ok = wout.data && wx.data && wy.data && (bias == NULL || wz.data) &&
+            dispatch(&wide, which, wout.data, wx.data, wy.data, wz.data);
+  if (ok)
+    tlk_narrow(out, wout, nto);
+  else
+    tlk_drop(wout, out, nto);
+  tlk_drop(wx, x, na);
+  tlk_drop(wy, y, nb);
+  tlk_drop(wz, z, c->channels_out);
+  return ok;
+}
+
+bool tlk_conv(const tlk_Conv *conv, void *out, const void *in, const void *weight,
+              const void *bias) {
+  Sizes n = sizes_of(conv);
+  return in_wide(conv, FORWARD, out, n.out, in, n.in, weight, n.weight, bias);
+}
+
+bool tlk_conv_input(const tlk_Conv *conv, void *grad_in, const void *grad_out, const void *weight) {
+  Sizes n = sizes_of(conv);
+  return in_wide(conv, INPUT, grad_in, n.in, grad_out, n.out, weight, n.weight, NULL);
+}
+
+bool tlk_conv_weight(const tlk_Conv *conv, void *grad_weight, const void *in,
+                     const void *grad_out) {
+  Sizes n = sizes_of(conv);
+  return in_wide(conv, WEIGHT, grad_weight, n.weight, in, n.in, grad_out, n.out, NULL);
+}

@@ -1,0 +1,90 @@
+/*
+** blas.c - opens BLAS once. Invariant: the table is complete before any thread
+** sees it.
+*/
+#include "kernels/cpu/matmul/blas.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/cpu/cpu.h"
+
+#define CORE_VARIABLE "OPENBLAS_CORETYPE"
+
+static tlk_Blas table;
+static void *library; /* NULL: none found, or linked */
+static bool found;
+static char config[256];
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+void *tlk_blas_symbol(const char *name) {
+  tlk_blas();
+  return found ? dlsym(library ? library : RTLD_DEFAULT, name) : NULL;
+}
+
+static void open_library(void) {
+#ifndef TLK_LINK_BLAS
+  static const char *const names[] = {"libopenblas.so.0",  "libopenblas.so", "libopenblas.0.dylib",
+                                      "libopenblas.dylib", "libcblas.so.3",  "libblas.so.3"};
+  for (size_t i = 0; i < sizeof names / sizeof *names && library == NULL; i++)
+    library = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
+#endif
+}
+
+/* A pointer to a function, which ISO C will not convert from one to data. */
+static bool take(void *member, const char *name) {
+  void *symbol = dlsym(library ? library : RTLD_DEFAULT, name);
+  *(void **)member = symbol;
+  return symbol != NULL;
+}
+
+/* OpenBLAS takes a processor that is newer than itself for the oldest that it
+** knows, Prescott, and is then five times as slow as it could be. Only its
+** environment tells it otherwise, and only while it is loaded. The wish of the
+** user, if there is one, stands. */
+static void open_again_if_misjudged(void) {
+  char *(*get_corename)(void) = NULL;
+  const char *isa = tlk_isa()->name;
+  const char *core = strcmp(isa, "x86-64-v4") == 0   ? "SkylakeX"
+                     : strcmp(isa, "x86-64-v3") == 0 ? "Haswell"
+                                                     : NULL;
+  if (library == NULL || core == NULL || getenv(CORE_VARIABLE)) return;
+  if (!take(&get_corename, "openblas_get_corename") || strcmp(get_corename(), "Prescott") != 0)
+    return;
+  dlclose(library);
+  library = NULL;
+  setenv(CORE_VARIABLE, core, 0);
+  open_library();
+  unsetenv(CORE_VARIABLE);
+}
+
+static void open_blas(void) {
+  open_library();
+  open_again_if_misjudged();
+  char *(*get_config)(void) = NULL;
+  found = take(&table.sgemv, "cblas_sgemv") && take(&table.dgemv, "cblas_dgemv");
+  if (!found) {
+    snprintf(config, sizeof config, "none found (libopenblas0 brings linear algebra)");
+    return;
+  }
+  if (take(&get_config, "openblas_get_config"))
+    snprintf(config, sizeof config, "%s", get_config());
+  else
+    snprintf(config, sizeof config, "a BLAS other than OpenBLAS");
+  /* its callers run on our threads, see gemm.c */
+  void (*set_num_threads)(int) = NULL;
+  if (take(&set_num_threads, "openblas_set_num_threads")) set_num_threads(1);
+}
+
+const tlk_Blas *tlk_blas(void) {
+  pthread_once(&once, open_blas);
+  return found ? &table : NULL;
+}
+
+const char *tlk_blas_config(void) {
+  pthread_once(&once, open_blas);
+  return config;
+}

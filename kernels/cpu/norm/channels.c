@@ -1,0 +1,235 @@
+/*
+** channels.c - statistics and scaling of channels. Work is cut into parts by
+** sizes alone; each part has sums of its own, which are added in order, so
+** results do not depend on the number of threads.
+*/
+#include "kernels/cpu/norm/channels.h"
+
+#include <string.h>
+
+#include "core/parallel.h"
+#include "kernels/cpu/blocks.h"
+#include "kernels/cpu/wide.h"
+
+/* Elements of a part, about. */
+#define PART 65536
+
+typedef struct Work {
+  const tlk_ChannelLoops *loops;
+  int64_t outer, channels, inner;
+  int64_t size;         /* of an element */
+  int64_t parts, share; /* of outer: number and length */
+  const char *in, *grad;
+  const void *mean_in; /* products: the channels' */
+  const double *mean;  /* deviation: likewise */
+  double *sums;        /* (2, parts, channels) */
+} Work;
+
+static double number_at(const void *data, int64_t i, int64_t size) {
+  return size == 4 ? (double)((const float *)data)[i] : ((const double *)data)[i];
+}
+
+static void store_at(void *data, int64_t i, int64_t size, double value) {
+  if (size == 4)
+    ((float *)data)[i] = (float)value;
+  else
+    ((double *)data)[i] = value;
+}
+
+static double *sums_of(const Work *w, int which, int64_t part) {
+  return w->sums + (which * w->parts + part) * w->channels;
+}
+
+/* One run of one channel, or one row of all if inner is 1. */
+static void add_run(const Work *w, int64_t part, int64_t o, int64_t c) {
+  int64_t at = (o * w->channels + c) * w->inner * w->size;
+  double *first = sums_of(w, 0, part), *second = sums_of(w, 1, part);
+  if (w->grad)
+    w->loops->products(w->inner, w->grad + at, w->in + at, number_at(w->mean_in, c, w->size),
+                       first + c, second + c);
+  else if (w->mean)
+    first[c] += w->loops->deviation(w->inner, w->in + at, w->mean[c]);
+  else
+    first[c] += w->loops->sum(w->inner, w->in + at);
+}
+
+static void add_row(const Work *w, int64_t part, int64_t o) {
+  int64_t at = o * w->channels * w->size;
+  double *first = sums_of(w, 0, part), *second = sums_of(w, 1, part);
+  if (w->grad)
+    w->loops->row_products(w->channels, w->grad + at, w->in + at, w->mean_in, first, second);
+  else if (w->mean)
+    w->loops->row_deviation(w->channels, w->in + at, w->mean, first);
+  else
+    w->loops->row_sum(w->channels, w->in + at, first);
+}
+
+/* Tasks are parts, or, where runs are long, (part, channel). */
+static void sum_rows(void *context, int64_t begin, int64_t end) {
+  const Work *w = context;
+  for (int64_t part = begin; part < end; part++) {
+    int64_t stop = tlk_min((part + 1) * w->share, w->outer);
+    for (int64_t o = part * w->share; o < stop; o++) add_row(w, part, o);
+  }
+}
+
+static void sum_runs(void *context, int64_t begin, int64_t end) {
+  const Work *w = context;
+  for (int64_t task = begin; task < end; task++) {
+    int64_t part = task / w->channels, c = task % w->channels;
+    int64_t stop = tlk_min((part + 1) * w->share, w->outer);
+    for (int64_t o = part * w->share; o < stop; o++) add_run(w, part, o, c);
+  }
+}
+
+/* Leaves the totals in the first part of each. */
+static void add_up(Work *w) {
+  size_t bytes = (size_t)(2 * w->parts * w->channels) * sizeof(double);
+  memset(w->sums, 0, bytes);
+  int64_t each = w->share * w->inner;
+  if (w->inner == 1)
+    tli_parallel_for(w->parts, 1, sum_rows, w);
+  else
+    tli_parallel_for(w->parts * w->channels, tlk_max(1, TLK_GRAIN / tlk_max(1, each)), sum_runs, w);
+  for (int which = 0; which < 2; which++)
+    for (int64_t part = 1; part < w->parts; part++)
+      for (int64_t c = 0; c < w->channels; c++)
+        sums_of(w, which, 0)[c] += sums_of(w, which, part)[c];
+}
+
+/* Cuts outer so that a part of one channel (of all, if inner is 1) has about
+** PART elements. */
+static bool prepare(Work *w, int64_t outer, int64_t channels, int64_t inner, tl_DType dtype) {
+  int64_t unit = inner == 1 ? channels : inner;
+  w->loops = &tlk_isa()->channels[dtype == TL_F64];
+  w->outer = outer;
+  w->channels = channels;
+  w->inner = inner;
+  w->size = dtype == TL_F64 ? 8 : 4;
+  w->share = tlk_max(1, PART / tlk_max(1, unit));
+  w->parts = tlk_max(1, tlk_ceil_div(outer, w->share));
+  w->sums = tli_alloc((size_t)(2 * w->parts * channels) * sizeof(double));
+  return w->sums != NULL;
+}
+
+static void finish(Work *w) {
+  tli_free(w->sums, (size_t)(2 * w->parts * w->channels) * sizeof(double));
+}
+
+static bool moments(Work *w, void *mean, void *deviation) {
+  double n = (double)(w->outer * w->inner);
+  double *means = tli_alloc((size_t)w->channels * sizeof *means);
+  if (means == NULL) return false;
+  add_up(w);
+  for (int64_t c = 0; c < w->channels; c++) {
+    means[c] = w->sums[c] / n;
+    store_at(mean, c, w->size, means[c]);
+  }
+  w->mean = means;
+  add_up(w);
+  for (int64_t c = 0; c < w->channels; c++) store_at(deviation, c, w->size, w->sums[c]);
+  tli_free(means, (size_t)w->channels * sizeof *means);
+  return true;
+}
+
+bool tlk_channel_moments(void *mean, void *deviation, tlk_Array in, int64_t outer, int64_t channels,
+                         int64_t inner) {
+  Work w = {0};
+  int64_t n = outer * channels * inner;
+  tlk_Array x = tlk_widen(in, n, true);
+  if (x.data == NULL && n > 0) return false;
+  w.in = x.data;
+  bool ok = prepare(&w, outer, channels, inner, x.dtype) && moments(&w, mean, deviation);
+  if (w.sums) finish(&w);
+  tlk_drop(x, in, n);
+  return ok;
+}
+
+bool tlk_channel_products(void *sum, void *product, tlk_Array grad, tlk_Array in, const void *mean,
+                          int64_t outer, int64_t channels, int64_t inner) {
+  Work w = {.mean_in = mean};
+  int64_t n = outer * channels * inner;
+  tlk_Array x = tlk_widen(in, n, true), g = tlk_widen(grad, n, true);
+  bool ok = n == 0 || (x.data != NULL && g.data != NULL);
+  w.in = x.data;
+  w.grad = g.data ? g.data : (const void *)"";
+  ok = ok && prepare(&w, outer, channels, inner, x.dtype);
+  if (ok) {
+    add_up(&w);
+    for (int64_t c = 0; c < channels; c++) {
+      store_at(sum, c, w.size, sums_of(&w, 0, 0)[c]);
+      store_at(product, c, w.size, sums_of(&w, 1, 0)[c]);
+    }
+    finish(&w);
+  }
+  tlk_drop(x, in, n);
+  tlk_drop(g, grad, n);
+  return ok;
+}
+
+/* ---- scaling ---- */
+
+typedef struct Affine {
+  const tlk_ChannelLoops *loops;
+  char *out;
+  const char *in, *other;
+  const void *mean, *scale, *shift, *factor;
+  int64_t channels, inner, size;
+} Affine;
+
+static double value_or_zero(const void *data, int64_t i, int64_t size) {
+  return data ? number_at(data, i, size) : 0;
+}
+
+static void scale_runs(void *context, int64_t begin, int64_t end) {
+  const Affine *a = context;
+  for (int64_t run = begin; run < end; run++) {
+    int64_t c = run % a->channels, at = run * a->inner * a->size;
+    a->loops->affine(a->inner, a->out + at, a->in + at, value_or_zero(a->mean, c, a->size),
+                     number_at(a->scale, c, a->size), value_or_zero(a->shift, c, a->size),
+                     a->other ? a->other + at : NULL, value_or_zero(a->factor, c, a->size));
+  }
+}
+
+static void scale_rows(void *context, int64_t begin, int64_t end) {
+  const Affine *a = context;
+  for (int64_t row = begin; row < end; row++) {
+    int64_t at = row * a->channels * a->size;
+    a->loops->row_affine(a->channels, a->out + at, a->in + at, a->mean, a->scale, a->shift,
+                         a->other ? a->other + at : NULL, a->factor);
+  }
+}
+
+bool tlk_channel_affine(tlk_Array out, tlk_Array in, const void *mean, const void *scale,
+                        const void *shift, tlk_Array other, const void *factor, int64_t outer,
+                        int64_t channels, int64_t inner) {
+  int64_t n = outer * channels * inner;
+  tlk_Array x = tlk_widen(in, n, true), y = tlk_widen(other, n, true);
+  tlk_Array to = tlk_widen(out, n, false);
+  bool ok = x.data && to.data && (other.data == NULL || y.data);
+  if (ok) {
+    Affine a = {&tlk_isa()->channels[x.dtype == TL_F64],
+                to.data,
+                x.data,
+                y.data,
+                mean,
+                scale,
+                shift,
+                factor,
+                channels,
+                inner,
+                x.dtype == TL_F64 ? 8 : 4};
+    if (inner == 1)
+      ok = tli_parallel_try(outer, tlk_max(1, TLK_GRAIN / channels), scale_rows, &a);
+    else
+      ok = tli_parallel_try(outer * channels, tlk_max(1, TLK_GRAIN / inner), scale_runs, &a);
+  }
+  if (ok) {
+    tlk_narrow(out, to, n);
+  } else {
+    tlk_drop(to, out, n);
+  }
+  tlk_drop(x, in, n);
+  tlk_drop(y, other, n);
+  return ok;
+}

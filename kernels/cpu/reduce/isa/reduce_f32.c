@@ -1,0 +1,13 @@
+/* reduce_f32.c - reductions that compute in float. */
+#include "kernels/cpu/reduce/reductions.h"
+
+#define X(name, types) TLK_REDUCER(f32, float, name, types)
+TLK_REDUCTIONS(X)
+#undef X
+
+extern const tlk_Reducer TLK_ISA_NAME(tlk_reducers_f32)[TLK_NREDUCTIONS];
+const tlk_Reducer TLK_ISA_NAME(tlk_reducers_f32)[TLK_NREDUCTIONS] = {
+#define X(name, types) TLK_REDUCER_ENTRY(f32, name, types)
+    TLK_REDUCTIONS(X)
+#undef X
+};

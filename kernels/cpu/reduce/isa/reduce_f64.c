@@ -1,0 +1,13 @@
+/* reduce_f64.c - reductions that compute in double. */
+#include "kernels/cpu/reduce/reductions.h"
+
+#define X(name, types) TLK_REDUCER(f64, double, name, types)
+TLK_REDUCTIONS(X)
+#undef X
+
+extern const tlk_Reducer TLK_ISA_NAME(tlk_reducers_f64)[TLK_NREDUCTIONS];
+const tlk_Reducer TLK_ISA_NAME(tlk_reducers_f64)[TLK_NREDUCTIONS] = {
+#define X(name, types) TLK_REDUCER_ENTRY(f64, name, types)
+    TLK_REDUCTIONS(X)
+#undef X
+};

@@ -1,0 +1,13 @@
+/* reduce_i32.c - reductions that compute in int32_t. */
+#include "kernels/cpu/reduce/reductions.h"
+
+#define X(name, types) TLK_REDUCER(i32, int32_t, name, types)
+TLK_REDUCTIONS(X)
+#undef X
+
+extern const tlk_Reducer TLK_ISA_NAME(tlk_reducers_i32)[TLK_NREDUCTIONS];
+const tlk_Reducer TLK_ISA_NAME(tlk_reducers_i32)[TLK_NREDUCTIONS] = {
+#define X(name, types) TLK_REDUCER_ENTRY(i32, name, types)
+    TLK_REDUCTIONS(X)
+#undef X
+};

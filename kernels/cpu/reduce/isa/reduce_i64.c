@@ -1,0 +1,13 @@
+/* reduce_i64.c - reductions that compute in int64_t. */
+#include "kernels/cpu/reduce/reductions.h"
+
+#define X(name, types) TLK_REDUCER(i64, int64_t, name, types)
+TLK_REDUCTIONS(X)
+#undef X
+
+extern const tlk_Reducer TLK_ISA_NAME(tlk_reducers_i64)[TLK_NREDUCTIONS];
+const tlk_Reducer TLK_ISA_NAME(tlk_reducers_i64)[TLK_NREDUCTIONS] = {
+#define X(name, types) TLK_REDUCER_ENTRY(i64, name, types)
+    TLK_REDUCTIONS(X)
+#undef X
+};

@@ -1,0 +1,494 @@
+/*
+** sort.c - sorting rows and picking from them. A row's elements become keys
+** with their places; elements of up to 32 bits in one word together. Rows are
+** shared among threads, a single long row among them all.
+*/
+#include "kernels/cpu/sort/sort.h"
+
+#include <stdatomic.h>
+#include <string.h>
+
+#include "core/alloc.h"
+#include "core/half.h"
+#include "core/parallel.h"
+#include "kernels/cpu/blocks.h"
+
+/* ---- keys ---- */
+
+static bool is_wide(tl_DType dtype, int64_t n) {
+  return dtype == TL_F64 || dtype == TL_I64 || n > UINT32_MAX;
+}
+
+static uint32_t key_of_float(float x) {
+  uint32_t u = tli_float_bits(x == 0 ? 0.0f : x);
+  uint32_t key = u ^ (u >> 31 ? 0xffffffffu : 0x80000000u);
+  return x != x ? 0xffffffffu : key;
+}
+
+static uint64_t key_of_double(double x) {
+  double plain = x == 0 ? 0.0 : x;
+  uint64_t u;
+  memcpy(&u, &plain, sizeof u);
+  uint64_t key = u ^ (u >> 63 ? UINT64_MAX : (uint64_t)1 << 63);
+  return x != x ? UINT64_MAX : key;
+}
+
+/* The key of element i; narrow types have keys of 32 bits. */
+static inline uint64_t key_at(const void *data, tl_DType dtype, int64_t i) {
+  switch (dtype) {
+  case TL_F32: return key_of_float(((const float *)data)[i]);
+  case TL_F64: return key_of_double(((const double *)data)[i]);
+  case TL_F16: return key_of_float(tli_f16_to_f32(((const uint16_t *)data)[i]));
+  case TL_BF16: return key_of_float(tli_bf16_to_f32(((const uint16_t *)data)[i]));
+  case TL_I64: return (uint64_t)((const int64_t *)data)[i] ^ ((uint64_t)1 << 63);
+  case TL_I32: return (uint32_t)((const int32_t *)data)[i] ^ 0x80000000u;
+  case TL_I16: return (uint32_t)(((const int16_t *)data)[i] + 32768);
+  case TL_I8: return (uint32_t)(((const int8_t *)data)[i] + 128);
+  default: return ((const uint8_t *)data)[i];
+  }
+}
+
+/* PUT(key) for each element of a row from `begin` to `end`. One loop per type. */
+#define KEYS(type)                                                         \
+  case TL_##type:                                                          \
+    for (int64_t i = begin; i < end; i++) PUT(key_at(data, TL_##type, i)); \
+    break
+#define ALL_KEYS                                                       \
+  switch (dtype) {                                                     \
+    KEYS(F32);                                                         \
+    KEYS(F64);                                                         \
+    KEYS(F16);                                                         \
+    KEYS(BF16);                                                        \
+    KEYS(I64);                                                         \
+    KEYS(I32);                                                         \
+    KEYS(I16);                                                         \
+    KEYS(I8);                                                          \
+  default:                                                             \
+    for (int64_t i = begin; i < end; i++) PUT(key_at(data, TL_U8, i)); \
+  }
+
+/* What a row's items hold: (key ^ mask) - base, which counts from the smallest
+** key on, or from the largest down; `bits` are enough for it. Integers seldom
+** need all bits of their type. */
+typedef struct Span {
+  uint64_t mask, base;
+  int bits;
+  bool wide;
+} Span;
+
+static Span span_of(const void *data, tl_DType dtype, int64_t n, bool flip) {
+  uint64_t low = 0, high = is_wide(dtype, 0) ? UINT64_MAX : 0xffffffffu;
+  if (!tli_is_float(dtype) && n > 0) {
+    int64_t begin = 0, end = n;
+    low = UINT64_MAX;
+    high = 0;
+#define PUT(key)                  \
+  do {                            \
+    uint64_t k_ = (key);          \
+    low = k_ < low ? k_ : low;    \
+    high = k_ > high ? k_ : high; \
+  } while (0)
+    ALL_KEYS
+#undef PUT
+  }
+  uint64_t most = high - low;
+  return (Span){.mask = flip ? UINT64_MAX : 0,
+                .base = flip ? ~high : low,
+                .bits = most ? 64 - __builtin_clzll((unsigned long long)most) : 0,
+                .wide = most > UINT32_MAX || n > UINT32_MAX};
+}
+
+typedef struct Make {
+  void *items;
+  const void *data;
+  tl_DType dtype;
+  Span span;
+} Make;
+
+static void make_items(void *context, int64_t begin, int64_t end) {
+  const Make *m = context;
+  const void *data = m->data;
+  tl_DType dtype = m->dtype;
+  uint64_t mask = m->span.mask, base = m->span.base;
+  if (m->span.wide) {
+    tlk_WideItem *items = m->items;
+#define PUT(k) items[i] = (tlk_WideItem){((k) ^ mask) - base, (uint64_t)i}
+    ALL_KEYS
+#undef PUT
+  } else {
+    tlk_Item *items = m->items;
+#define PUT(key) items[i] = (((key) ^ mask) - base) << 32 | (uint64_t)i
+    ALL_KEYS
+#undef PUT
+  }
+}
+
+static void make_keys(uint64_t *keys, const void *data, tl_DType dtype, int64_t n, bool flip) {
+  uint64_t mask = !flip ? 0 : is_wide(dtype, 0) ? UINT64_MAX : 0xffffffffu;
+  int64_t begin = 0, end = n;
+#define PUT(k) keys[i] = (k) ^ mask
+  ALL_KEYS
+#undef PUT
+}
+
+static uint64_t nan_key(tl_DType dtype) {
+  return !tli_is_float(dtype) ? 0 : dtype == TL_F64 ? UINT64_MAX : 0xffffffffu;
+}
+
+/* ---- rows ---- */
+
+typedef struct Work {
+  tlk_Array in, values;
+  int64_t *indices;
+  int64_t rows, n, k; /* k: results of a row */
+  int64_t size;       /* of an element */
+  bool flip, alone;
+  int64_t rank;
+  bool skip_nan;
+  atomic_bool failed;
+} Work;
+
+/* Element `place` of the row becomes result `to`. */
+static inline void give(const Work *w, int64_t row, int64_t to, int64_t place) {
+  if (w->values.data)
+    memcpy((char *)w->values.data + (row * w->k + to) * w->size,
+           (const char *)w->in.data + (row * w->n + place) * w->size, (size_t)w->size);
+  if (w->indices) w->indices[row * w->k + to] = place + 1;
+}
+
+static const char *row_data(const Work *w, int64_t row) {
+  return (const char *)w->in.data + row * w->n * w->size;
+}
+
+/* The items of a row in order, in one of the arrays. */
+typedef struct Sorted {
+  const Work *work;
+  int64_t row;
+  const tlk_Item *items;
+  const tlk_WideItem *wide;
+  Span span;
+} Sorted;
+
+static inline int64_t place_of(const Sorted *s, int64_t i) {
+  return s->wide ? (int64_t)s->wide[i].place : (int64_t)(uint32_t)s->items[i];
+}
+
+/* `memory` has room for two lists of items. */
+static Sorted sorted_row(const Work *w, int64_t row, void *memory) {
+  Make m = {memory, row_data(w, row), w->in.dtype, {0}};
+  m.span = span_of(m.data, m.dtype, w->n, w->flip);
+  Sorted s = {.work = w, .row = row, .span = m.span};
+  if (!w->alone)
+    make_items(&m, 0, w->n);
+  else if (!tli_parallel_try(w->n, TLK_GRAIN, make_items, &m))
+    return s;
+  tlk_Item *items = memory;
+  tlk_WideItem *wide = memory;
+  if (m.span.wide)
+    s.wide = tlk_sort_wide_items(w->n, m.span.bits, wide, wide + w->n, w->alone);
+  else
+    s.items = tlk_sort_items(w->n, m.span.bits, items, items + w->n, w->alone);
+  return s;
+}
+
+/* Values from begin to end of a sorted row: integers are in their items, others
+** are fetched. */
+static void give_values(const Sorted *s, char *out, int64_t begin, int64_t end) {
+  const void *data = row_data(s->work, s->row);
+  uint64_t mask = s->span.mask, base = s->span.base;
+#define DECODE(type, offset)                                                             \
+  for (int64_t i = begin; i < end; i++)                                                  \
+    ((type *)(void *)out)[i] = (type)((((s->items[i] >> 32) + base) ^ mask) - (offset)); \
+  return
+#define FETCH(type)                                                  \
+  for (int64_t i = begin; i < end; i++)                              \
+    ((type *)(void *)out)[i] = ((const type *)data)[place_of(s, i)]; \
+  return
+  if (s->items) {
+    switch (s->work->in.dtype) {
+    case TL_I64: DECODE(uint64_t, (uint64_t)1 << 63);
+    case TL_I32: DECODE(uint32_t, 0x80000000u);
+    default: break;
+    }
+  }
+  switch (s->work->size) {
+  case 8: FETCH(uint64_t);
+  case 4: FETCH(uint32_t);
+  case 2: FETCH(uint16_t);
+  default: FETCH(uint8_t);
+  }
+#undef DECODE
+#undef FETCH
+}
+
+static void give_range(void *context, int64_t begin, int64_t end) {
+  const Sorted *s = context;
+  const Work *w = s->work;
+  if (w->values.data) give_values(s, (char *)w->values.data + s->row * w->k * w->size, begin, end);
+  if (w->indices == NULL) return;
+  int64_t *indices = w->indices + s->row * w->k;
+  for (int64_t i = begin; i < end; i++) indices[i] = place_of(s, i) + 1;
+}
+
+/* False after an interruption, and so are the others. */
+static bool sort_row(const Work *w, int64_t row, void *memory) {
+  Sorted s = sorted_row(w, row, memory);
+  if (!s.items && !s.wide) return false;
+  if (w->alone) return tli_parallel_try(w->k, TLK_GRAIN, give_range, &s);
+  give_range(&s, 0, w->k);
+  return true;
+}
+
+typedef bool (*RowFn)(const Work *w, int64_t row, void *memory);
+
+typedef struct Rows {
+  Work *work;
+  RowFn fn;
+  size_t bytes; /* of memory that fn needs */
+} Rows;
+
+static void run_rows(void *context, int64_t begin, int64_t end) {
+  const Rows *r = context;
+  void *memory = tli_alloc(r->bytes);
+  if (memory == NULL) {
+    r->work->failed = true;
+    return;
+  }
+  for (int64_t row = begin; row < end && !r->work->failed; row++)
+    if (!r->fn(r->work, row, memory)) r->work->failed = true;
+  tli_free(memory, r->bytes);
+}
+
+/* Elements of a row that is worth all threads, and a look for an interruption. */
+#define LONG_ROW (1 << 22)
+
+/* Each row by itself, or one after the other with all threads on each. */
+static bool run(Work *w, RowFn fn, size_t bytes) {
+  Rows r = {w, fn, bytes};
+  w->size = (int64_t)tl_dtype_size(w->in.dtype);
+  w->alone = (w->rows < tl_get_num_threads() || w->n >= LONG_ROW) && !tli_parallel_inside();
+  int64_t grain = tlk_max(1, TLK_GRAIN / 16 / tlk_max(1, w->n));
+  if (w->alone)
+    run_rows(&r, 0, w->rows);
+  else
+    TL_TRY(tli_parallel_try(w->rows, grain, run_rows, &r));
+  return !w->failed;
+}
+
+static size_t sort_bytes(tl_DType dtype, int64_t n) {
+  return 2 * (size_t)n * (is_wide(dtype, n) ? sizeof(tlk_WideItem) : sizeof(tlk_Item));
+}
+
+bool tlk_sort(bool descending, tlk_Array values, int64_t *indices, tlk_Array in, int64_t rows,
+              int64_t n) {
+  Work w = {.in = in,
+            .values = values,
+            .indices = indices,
+            .rows = rows,
+            .n = n,
+            .k = n,
+            .flip = descending};
+  return run(&w, sort_row, sort_bytes(in.dtype, n));
+}
+
+/* ---- selection by rank ---- */
+
+#define SELECT_BITS 11
+#define SELECT_BINS (1 << SELECT_BITS)
+
+/* The key of rank `rank` among n, and how many are smaller: one digit at a
+** time, from the highest on, among the keys that share those before. `keys` is
+** used up. */
+static uint64_t select_key(uint64_t *keys, int64_t n, int64_t rank, int bits, int64_t *smaller) {
+  int64_t counts[SELECT_BINS];
+  uint64_t found = 0;
+  *smaller = 0;
+  for (int shift = bits - SELECT_BITS; n > 0; shift -= SELECT_BITS) {
+    int low = shift < 0 ? 0 : shift;
+    uint64_t mask = ((uint64_t)1 << (shift < 0 ? SELECT_BITS + shift : SELECT_BITS)) - 1;
+    memset(counts, 0, sizeof counts);
+    for (int64_t i = 0; i < n; i++) counts[(keys[i] >> low) & mask]++;
+    uint64_t bin = 0;
+    for (; rank >= counts[bin]; bin++) {
+      rank -= counts[bin];
+      *smaller += counts[bin];
+    }
+    int64_t kept = 0;
+    for (int64_t i = 0; i < n; i++)
+      if (((keys[i] >> low) & mask) == bin) keys[kept++] = keys[i];
+    n = kept;
+    found = keys[0];
+    if (low == 0) break;
+  }
+  return found;
+}
+
+static int key_bits(tl_DType dtype) { return is_wide(dtype, 0) ? 64 : 32; }
+
+/* The elements of a row whose keys are at most `limit`, and how many those are. */
+static int64_t make_items_below(uint64_t limit, tlk_WideItem *items, const void *data,
+                                tl_DType dtype, int64_t n, uint64_t mask) {
+  int64_t begin = 0, end = n, kept = 0;
+#define PUT(key)                                                      \
+  do {                                                                \
+    uint64_t k_ = (key) ^ mask;                                       \
+    if (k_ <= limit) items[kept++] = (tlk_WideItem){k_, (uint64_t)i}; \
+  } while (0)
+  ALL_KEYS
+#undef PUT
+  return kept;
+}
+
+/* Keeps the items with keys below `last`, and of those that have it the first
+** ones as long as there are `ties` left. */
+static void keep_items(tlk_WideItem *items, int64_t n, uint64_t last, int64_t ties) {
+  int64_t kept = 0;
+  for (int64_t i = 0; i < n; i++)
+    if (items[i].key < last || (items[i].key == last && ties-- > 0)) items[kept++] = items[i];
+}
+
+#define SAMPLE 16 /* a part of the row that bounds what is looked for in the whole */
+
+/* The places of the k first elements in order, by sorting only those. The k-th
+** of a part of the row is no better than that of the whole. */
+static bool select_row(const Work *w, int64_t row, void *memory) {
+  const void *data = row_data(w, row);
+  tlk_WideItem *items = memory;
+  uint64_t *keys = (uint64_t *)(void *)(items + w->n);
+  int bits = key_bits(w->in.dtype);
+  uint64_t mask = !w->flip ? 0 : bits == 64 ? UINT64_MAX : 0xffffffffu;
+  uint64_t limit = UINT64_MAX;
+  int64_t smaller, part = w->n / SAMPLE;
+  if (w->k <= part / 4) {
+    make_keys(keys, data, w->in.dtype, part, w->flip);
+    limit = select_key(keys, part, w->k - 1, bits, &smaller);
+  }
+  int64_t near = make_items_below(limit, items, data, w->in.dtype, w->n, mask);
+  for (int64_t i = 0; i < near; i++) keys[i] = items[i].key;
+  uint64_t last = select_key(keys, near, w->k - 1, bits, &smaller);
+  keep_items(items, near, last, w->k - smaller);
+  tlk_WideItem *spare = (tlk_WideItem *)(void *)keys;
+  tlk_WideItem *sorted = tlk_sort_wide_items(w->k, bits, items, spare, false);
+  for (int64_t i = 0; i < w->k; i++) give(w, row, i, (int64_t)sorted[i].place);
+  return true;
+}
+
+bool tlk_topk(bool descending, tlk_Array values, int64_t *indices, tlk_Array in, int64_t rows,
+              int64_t n, int64_t k) {
+  Work w = {.in = in,
+            .values = values,
+            .indices = indices,
+            .rows = rows,
+            .n = n,
+            .k = k,
+            .flip = descending};
+  if (n < 256 || k > n / 4) return run(&w, sort_row, sort_bytes(in.dtype, n));
+  size_t bytes = (size_t)n * (sizeof(tlk_WideItem) + sizeof(uint64_t));
+  return run(&w, select_row, bytes);
+}
+
+/* The place of occurrence number `which`, from 0, of a key. */
+static int64_t find_key(const Work *w, int64_t row, uint64_t key, int64_t which) {
+  const void *data = row_data(w, row);
+  for (int64_t i = 0; i < w->n; i++)
+    if (key_at(data, w->in.dtype, i) == key && which-- == 0) return i;
+  return 0;
+}
+
+static bool rank_row(const Work *w, int64_t row, void *memory) {
+  uint64_t *keys = memory, nan = nan_key(w->in.dtype);
+  int64_t rank = w->rank, smaller, nans = 0;
+  make_keys(keys, row_data(w, row), w->in.dtype, w->n, false);
+  if (rank < 0) { /* the median */
+    for (int64_t i = 0; nan != 0 && i < w->n; i++) nans += keys[i] == nan;
+    if (nans > 0 && (!w->skip_nan || nans == w->n)) {
+      give(w, row, 0, find_key(w, row, nan, 0));
+      return true;
+    }
+    rank = (w->n - nans - 1) / 2;
+  }
+  uint64_t key = select_key(keys, w->n, rank, key_bits(w->in.dtype), &smaller);
+  give(w, row, 0, find_key(w, row, key, rank - smaller));
+  return true;
+}
+
+bool tlk_select_rank(int64_t rank, bool skip_nan, tlk_Array values, int64_t *indices, tlk_Array in,
+                     int64_t rows, int64_t n) {
+  Work w = {.in = in,
+            .values = values,
+            .indices = indices,
+            .rows = rows,
+            .n = n,
+            .k = 1,
+            .rank = rank,
+            .skip_nan = skip_nan};
+  return run(&w, rank_row, (size_t)n * sizeof(uint64_t));
+}
+
+/* ---- mode ---- */
+
+static bool mode_row(const Work *w, int64_t row, void *memory) {
+  Sorted s = sorted_row(w, row, memory);
+  if (!s.items && !s.wide) return false;
+  uint64_t nan = nan_key(w->in.dtype), before = 0;
+  int64_t best = 0, length = 0, place = 0;
+  for (int64_t i = 0; i < w->n; i++) {
+    uint64_t key = s.wide ? s.wide[i].key : s.items[i] >> 32;
+    bool same = i > 0 && key == before && !(nan != 0 && key == nan); /* no NaN equals another */
+    length = same ? length + 1 : 1;
+    before = key;
+    if (length <= best) continue;
+    best = length;
+    place = place_of(&s, i);
+  }
+  give(w, row, 0, place);
+  return true;
+}
+
+bool tlk_mode(tlk_Array values, int64_t *indices, tlk_Array in, int64_t rows, int64_t n) {
+  Work w = {.in = in, .values = values, .indices = indices, .rows = rows, .n = n, .k = 1};
+  return run(&w, mode_row, sort_bytes(in.dtype, n));
+}
+
+/* ---- rows as wholes ---- */
+
+static bool row_less(const uint64_t *keys, int64_t m, int64_t a, int64_t b) {
+  const uint64_t *x = keys + a * m, *y = keys + b * m;
+  for (int64_t i = 0; i < m; i++)
+    if (x[i] != y[i]) return x[i] < y[i];
+  return false;
+}
+
+static void merge_orders(const uint64_t *keys, int64_t m, const int64_t *a, int64_t na,
+                         const int64_t *b, int64_t nb, int64_t *out) {
+  int64_t i = 0, j = 0;
+  while (i < na || j < nb) {
+    bool second = i == na || (j < nb && row_less(keys, m, b[j], a[i]));
+    *out++ = second ? b[j++] : a[i++];
+  }
+}
+
+static void order_rows(const uint64_t *keys, int64_t n, int64_t m, int64_t *order, int64_t *spare) {
+  int64_t *from = order, *to = spare;
+  for (int64_t i = 0; i < n; i++) from[i] = i;
+  for (int64_t run = 1; run < n; run *= 2) {
+    for (int64_t i = 0; i < n; i += 2 * run) {
+      int64_t na = tlk_min(run, n - i), nb = tlk_min(run, n - i - na);
+      merge_orders(keys, m, from + i, na, from + i + na, nb, to + i);
+    }
+    int64_t *sorted = to;
+    to = from;
+    from = sorted;
+  }
+  for (int64_t i = 0; i < n; i++) order[i] = from[i] + 1;
+}
+
+bool tlk_row_order(int64_t *order, tlk_Array in, int64_t n, int64_t m) {
+  size_t bytes = (size_t)(n * m + n) * sizeof(uint64_t);
+  uint64_t *keys = tli_alloc(bytes);
+  if (keys == NULL) return false;
+  make_keys(keys, in.data, in.dtype, n * m, false);
+  order_rows(keys, n, m, order, (int64_t *)(void *)(keys + n * m));
+  tli_free(keys, bytes);
+  return true;
+}

@@ -1,0 +1,58 @@
+/*
+** resample.c - resampling along one dimension. Rows of elements are summed as a
+** whole; along the last dimension elements are looked up one by one.
+*/
+#include "kernels/cpu/vision/resample.h"
+
+#include "core/alloc.h"
+#include "core/parallel.h"
+#include "kernels/cpu/blocks.h"
+
+typedef struct Run {
+  const tlk_Resample *r;
+  const tlk_ResampleLoops *loops;
+  int64_t size; /* of an element */
+  const char *weights, *in;
+  char *out;
+} Run;
+
+/* Lines of the last dimension. */
+static void run_lines(void *context, int64_t begin, int64_t end) {
+  const Run *s = context;
+  const tlk_Resample *r = s->r;
+  for (int64_t i = begin; i < end; i++)
+    s->loops->line(r->out, r->terms, r->first, r->at, s->weights, s->in + i * r->in * s->size,
+                   s->out + i * r->out * s->size);
+}
+
+/* Rows, counted through the outer dimensions. */
+static void run_rows(void *context, int64_t begin, int64_t end) {
+  const Run *s = context;
+  const tlk_Resample *r = s->r;
+  int64_t row = r->inner * s->size;
+  for (int64_t i = begin; i < end; i++) {
+    int64_t at = i % r->out, first = r->first[at];
+    s->loops->row(r->inner, r->first[at + 1] - first, r->at + first, s->weights + first * s->size,
+                  s->in + i / r->out * r->in * row, s->out + i * row);
+  }
+}
+
+bool tlk_resample(const tlk_Resample *r, tlk_Array out, tlk_Array in) {
+  bool wide = in.dtype == TL_F64;
+  int64_t n = r->first[r->out], work = n / r->out + 1;
+  float *narrow = wide ? NULL : tli_alloc((size_t)n * sizeof *narrow);
+  if (!wide && narrow == NULL) return false;
+  for (int64_t i = 0; i < n && narrow; i++) narrow[i] = (float)r->weights[i];
+  Run s = {.r = r,
+           .loops = &tlk_isa()->resample[wide],
+           .size = wide ? 8 : 4,
+           .weights = wide ? (const char *)r->weights : (const char *)narrow,
+           .in = in.data,
+           .out = out.data};
+  bool lines = r->inner == 1;
+  bool ok = tli_parallel_try(lines ? r->outer : r->outer * r->out,
+                             TLK_GRAIN / (lines ? n + 1 : r->inner * work) + 1,
+                             lines ? run_lines : run_rows, &s);
+  tli_free(narrow, (size_t)n * sizeof *narrow);
+  return ok;
+}

@@ -1,0 +1,608 @@
+/*
+** lapack.c - torch.linalg's factorizations: checks, column-major copies, the
+** back end's LAPACK, and results as views of what it wrote. A column-major
+** copy is the row-major copy of the transpose.
+*/
+#include <float.h>
+#include <math.h>
+#include <string.h>
+
+#include "core/lapack.h"
+#include "ops/linalg/lapack.h"
+
+/* A batch of matrices: the last two dimensions of a tensor. */
+typedef struct Batch {
+  int64_t count;
+  int m, n, k; /* k = min(m, n) */
+  int nbatch;  /* dimensions before the last two */
+} Batch;
+
+static const tlk_Lapack *lapack(const char *op, const tl_Tensor *t) {
+  const tlk_Lapack *table = tli_backend(tli_device(t))->lapack;
+  if (table == NULL)
+    tli_fail(TL_EDEVICE, "%s: not available on %s", op, tli_device_str(tli_device(t)));
+  return table;
+}
+
+static bool matrices(const char *op, const tl_Tensor *t, bool square, Batch *b) {
+  if (t->dtype != TL_F32 && t->dtype != TL_F64)
+    return tli_fail(TL_EDTYPE, "%s: expected float32 or float64, got %s", op,
+                    tl_dtype_name((tl_DType)t->dtype));
+  if (t->ndim < 2)
+    return tli_fail(TL_ESHAPE, "%s: expected a matrix or a batch of them, got shape %s", op,
+                    tli_sizes_str(t));
+  int64_t m = t->sizes[t->ndim - 2], n = t->sizes[t->ndim - 1];
+  if (square && m != n)
+    return tli_fail(TL_ESHAPE, "%s: expected square matrices, got shape %s", op, tli_sizes_str(t));
+  if (m > INT32_MAX || n > INT32_MAX)
+    return tli_fail(TL_ESHAPE, "%s: expected sizes below 2^31, got shape %s", op, tli_sizes_str(t));
+  *b = (Batch){1, (int)m, (int)n, (int)(m < n ? m : n), t->ndim - 2};
+  for (int d = 0; d < b->nbatch; d++) b->count *= t->sizes[d];
+  return true;
+}
+
+/* A new tensor (batch..., sizes...). */
+static tl_Tensor *batch_empty(const tl_Tensor *like, const Batch *b, tl_DType dtype, int ndim,
+                              int64_t size1, int64_t size2) {
+  int64_t sizes[TL_MAX_DIMS];
+  for (int d = 0; d < b->nbatch; d++) sizes[d] = like->sizes[d];
+  sizes[b->nbatch] = size1;
+  if (ndim == 2) sizes[b->nbatch + 1] = size2;
+  return tli_empty(dtype, tli_device(like), b->nbatch + ndim, sizes);
+}
+
+/* t with its last two dimensions swapped, as a plain view. */
+static tl_Tensor *swapped(const tl_Tensor *t) {
+  int64_t sizes[TL_MAX_DIMS], strides[TL_MAX_DIMS];
+  for (int d = 0; d < t->ndim; d++) {
+    int from = d == t->ndim - 1 ? d - 1 : d == t->ndim - 2 ? d + 1 : d;
+    sizes[d] = t->sizes[from];
+    strides[d] = t->strides[from];
+  }
+  return tli_alias(t, t->ndim, sizes, strides, t->offset);
+}
+
+/* A column-major copy, held as the row-major tensor of the transposes. */
+static tl_Tensor *columns(const tl_Tensor *t) {
+  tl_Tensor *view = swapped(t);
+  tl_Tensor *copy =
+      view ? tli_empty((tl_DType)t->dtype, tli_device(t), view->ndim, view->sizes) : NULL;
+  if (copy && !tli_copy(copy, view)) tli_release(copy), copy = NULL;
+  tli_release(view);
+  return copy;
+}
+
+/* Turns a column-major result into the matrix it means; steals it. */
+static tl_Tensor *rows(tl_Tensor *steals) {
+  tl_Tensor *view = steals ? swapped(steals) : NULL;
+  tli_release(steals);
+  return view;
+}
+
+/* int results of LAPACK, one or more per matrix. */
+typedef struct Infos {
+  int *v;
+  int64_t n;
+} Infos;
+
+static bool infos_new(Infos *i, int64_t n) {
+  i->n = n;
+  i->v = tli_alloc((size_t)(n ? n : 1) * sizeof(int));
+  return i->v != NULL;
+}
+
+static void infos_free(Infos *i) { tli_free(i->v, (size_t)(i->n ? i->n : 1) * sizeof(int)); }
+
+static bool fine(const int *info, int64_t n, const char *op, const char *what) {
+  for (int64_t b = 0; b < n; b++) {
+    if (info[b] == 0) continue; /* negative: LAPACK itself has found NaN */
+    if (n > 1) return tli_fail(TL_EARG, "%s: matrix " TLI_POS " of the batch %s", op, b, what);
+    return tli_fail(TL_EARG, "%s: the matrix %s", op, what);
+  }
+  return true;
+}
+
+static bool infos_fine(const Infos *i, const char *op, const char *what) {
+  return fine(i->v, i->n, op, what);
+}
+
+/* One for each matrix, 0 to begin with. */
+static tl_Tensor *new_info(const tl_Tensor *A, const Batch *b) {
+  tl_Tensor *info = tli_empty(TL_I32, tli_device(A), b->nbatch, A->sizes);
+  if (info && !tli_fill(info, tli_int(0))) tli_release(info), info = NULL;
+  return info;
+}
+
+bool tli_info_fine(const tl_Tensor *info, const char *op, const char *what) {
+  return fine(tli_data(info), info->numel, op, what);
+}
+
+bool tli_info_check(tl_Tensor **out, int n, const char *op, const char *what) {
+  if (tli_info_fine(out[n - 1], op, what)) return true;
+  tli_release_results(out, n);
+  return false;
+}
+
+/* ---- Cholesky ---- */
+
+bool tli_op_cholesky_info(tl_Tensor *A, tl_Tensor **out) {
+  const char *op = "linalg.cholesky";
+  Batch b;
+  const tlk_Lapack *lib = lapack(op, A);
+  if (lib == NULL || !matrices(op, A, true, &b)) return false;
+  tl_Tensor *a = columns(A);
+  out[1] = a ? new_info(A, &b) : NULL;
+  bool ok = out[1] && (b.count == 0 || b.n == 0 ||
+                       lib->potrf((tl_DType)a->dtype, b.count, b.n, tli_data(a), tli_data(out[1])));
+  a = rows(a);
+  out[0] = ok && a ? tli_op_tril(a, 0) : NULL;
+  tli_release(a);
+  if (out[0]) return true;
+  tli_release_results(out, 2);
+  return false;
+}
+
+/* ---- LU and what is solved by it ---- */
+
+/* The factors (column-major), pivots and info of self. */
+static bool factor(const char *op, tl_Tensor *self, const Batch *b, tl_Tensor **out) {
+  const tlk_Lapack *lib = lapack(op, self);
+  for (int i = 0; i < 3; i++) out[i] = NULL;
+  if (lib == NULL) return false;
+  out[0] = columns(self);
+  out[1] = out[0] ? batch_empty(self, b, TL_I32, 1, b->k, 0) : NULL;
+  out[2] = out[1] ? new_info(self, b) : NULL;
+  bool ok = out[2] && (b->count == 0 || b->k == 0 ||
+                       lib->getrf((tl_DType)self->dtype, b->count, b->m, b->n, tli_data(out[0]),
+                                  tli_data(out[1]), tli_data(out[2])));
+  if (!ok) tli_release_results(out, 3);
+  return ok;
+}
+
+bool tli_op_lu_factor_info(tl_Tensor *A, bool pivot, tl_Tensor **out) {
+  const char *op = "linalg.lu_factor";
+  Batch b;
+  if (!pivot)
+    return tli_fail(TL_EARG, "%s: pivot: expected true: there is no factorization without pivoting",
+                    op);
+  TL_TRY(matrices(op, A, false, &b) && factor(op, A, &b, out));
+  out[0] = rows(out[0]);
+  if (out[0]) return true;
+  tli_release_results(out, 3);
+  return false;
+}
+
+/* x (column-major) becomes the solution of A x = what x holds; of singular
+** matrices it is NaN or infinite. */
+static bool solve_columns(const char *op, tl_Tensor *A, const Batch *b, tl_Tensor *x, int nrhs,
+                          tl_Tensor **info) {
+  tl_Tensor *lu[3];
+  TL_TRY(factor(op, A, b, lu));
+  bool ok = b->count == 0 || b->n == 0 || nrhs == 0 ||
+            lapack(op, A)->getrs((tl_DType)A->dtype, b->count, b->n, nrhs, tli_data(lu[0]),
+                                 (const int *)tli_data(lu[1]), tli_data(x));
+  *info = ok ? tli_retain(lu[2]) : NULL;
+  tli_release_results(lu, 3);
+  return ok;
+}
+
+/* Both results, or neither. Steals x. */
+static bool solved(bool ok, tl_Tensor *x, tl_Tensor **out) {
+  out[0] = rows(x);
+  if (ok && out[0]) return true;
+  tli_release_results(out, 2);
+  return false;
+}
+
+bool tli_op_solve_info(tl_Tensor *A, tl_Tensor *B, tl_Tensor **out) {
+  const char *op = "linalg.solve";
+  Batch b;
+  TL_TRY(matrices(op, A, true, &b));
+  tl_Tensor *x = columns(B);
+  bool ok = x && solve_columns(op, A, &b, x, (int)B->sizes[B->ndim - 1], &out[1]);
+  return solved(ok, x, out);
+}
+
+static void set_identity(tl_Tensor *t, const Batch *b) {
+  for (int64_t i = 0; i < b->count; i++)
+    for (int64_t d = 0; d < b->n; d++) {
+      int64_t at = (i * b->n + d) * b->n + d;
+      if (t->dtype == TL_F32)
+        ((float *)tli_data(t))[at] = 1;
+      else
+        ((double *)tli_data(t))[at] = 1;
+    }
+}
+
+bool tli_op_inv_info(tl_Tensor *A, tl_Tensor **out) {
+  const char *op = "linalg.inv";
+  Batch b;
+  TL_TRY(matrices(op, A, true, &b));
+  tl_Tensor *x = tli_empty((tl_DType)A->dtype, tli_device(A), A->ndim, A->sizes);
+  bool ok = x && tli_fill(x, tli_int(0));
+  if (ok) set_identity(x, &b);
+  ok = ok && solve_columns(op, A, &b, x, b.n, &out[1]);
+  return solved(ok, x, out);
+}
+
+/* Sign and logarithm of |det| from the factors of one matrix. */
+static void log_det(const tl_Tensor *lu, const int *pivots, int n, int64_t offset, double *sign,
+                    double *log_abs) {
+  *sign = 1;
+  *log_abs = 0;
+  for (int d = 0; d < n; d++) {
+    double u = lu->dtype == TL_F32 ? (double)((float *)tli_data(lu))[offset + (int64_t)d * n + d]
+                                   : ((double *)tli_data(lu))[offset + (int64_t)d * n + d];
+    if (pivots[d] != d + 1) *sign = -*sign;
+    if (u == 0) *sign = 0;
+    if (u < 0) *sign = -*sign;
+    *log_abs += log(fabs(u));
+    if (isnan(u)) *sign = NAN;
+  }
+}
+
+static void store_number(tl_Tensor *t, int64_t i, double value) {
+  if (t->dtype == TL_F32)
+    ((float *)tli_data(t))[i] = (float)value;
+  else
+    ((double *)tli_data(t))[i] = value;
+}
+
+static bool log_dets(const char *op, tl_Tensor *A, tl_Tensor **out) {
+  Batch b;
+  tl_Tensor *lu[3];
+  TL_TRY(matrices(op, A, true, &b) && factor(op, A, &b, lu));
+  out[0] = tli_empty((tl_DType)A->dtype, tli_device(A), b.nbatch, A->sizes);
+  out[1] = tli_empty((tl_DType)A->dtype, tli_device(A), b.nbatch, A->sizes);
+  bool ok = out[0] && out[1];
+  for (int64_t i = 0; ok && i < b.count; i++) {
+    double sign, log_abs;
+    log_det(lu[0], (const int *)tli_data(lu[1]) + i * b.n, b.n, i * b.n * b.n, &sign, &log_abs);
+    store_number(out[0], i, sign);
+    store_number(out[1], i, log_abs);
+  }
+  tli_release_results(lu, 3);
+  if (!ok) tli_release_results(out, 2);
+  return ok;
+}
+
+bool tli_op_slogdet(tl_Tensor *A, tl_Tensor **out) { return log_dets("linalg.slogdet", A, out); }
+
+tl_Tensor *tli_op_det(tl_Tensor *A) {
+  tl_Tensor *parts[2] = {NULL, NULL};
+  TL_TRY_NULL(log_dets("linalg.det", A, parts));
+  for (int64_t i = 0; i < parts[0]->numel; i++) {
+    double sign = tli_to_double(
+        tli_load((char *)tli_data(parts[0]) + i * (int64_t)tl_dtype_size((tl_DType)A->dtype),
+                 (tl_DType)A->dtype));
+    double log_abs = tli_to_double(
+        tli_load((char *)tli_data(parts[1]) + i * (int64_t)tl_dtype_size((tl_DType)A->dtype),
+                 (tl_DType)A->dtype));
+    store_number(parts[0], i, sign == 0 ? 0 : sign * exp(log_abs));
+  }
+  tli_release(parts[1]);
+  return parts[0];
+}
+
+/* The rows' order after k exchanges: of row i with row pivot[i], counted from 1. */
+static bool exchange(const int *pivot, int64_t k, int64_t m, int64_t *order) {
+  for (int64_t i = 0; i < m; i++) order[i] = i;
+  for (int64_t i = 0; i < k; i++) {
+    int64_t other = pivot[i] - (int64_t)1, kept = order[i];
+    if (other < 0 || other >= m)
+      return tli_fail(TL_EINDEX, "linalg: pivots: expected rows from 1 to %" PRId64 ", got %d", m,
+                      pivot[i]);
+    order[i] = order[other];
+    order[other] = kept;
+  }
+  return true;
+}
+
+tl_Tensor *tli_op_pivot_matrix(tl_Tensor *pivots, int64_t m, tl_DType dtype) {
+  if (dtype != TL_F32 && dtype != TL_F64)
+    return tli_fail_null(TL_EDTYPE, "linalg: expected float32 or float64, got %s",
+                         tl_dtype_name(dtype));
+  if (pivots->ndim < 1 || tli_dtype_category((tl_DType)pivots->dtype) != TLI_INT ||
+      pivots->sizes[pivots->ndim - 1] > m)
+    return tli_fail_null(TL_ESHAPE,
+                         "linalg: pivots: expected at most %" PRId64
+                         " integers for each matrix, got %s %s",
+                         m, tli_sizes_str(pivots), tl_dtype_name((tl_DType)pivots->dtype));
+  int64_t k = pivots->sizes[pivots->ndim - 1], count = k ? pivots->numel / k : 0;
+  int64_t sizes[TL_MAX_DIMS];
+  for (int d = 0; d < pivots->ndim - 1; d++) sizes[d] = pivots->sizes[d];
+  if (k == 0) {
+    count = 1;
+    for (int d = 0; d < pivots->ndim - 1; d++) count *= sizes[d];
+  }
+  sizes[pivots->ndim - 1] = sizes[pivots->ndim] = m;
+  tl_Tensor *p = tli_empty(dtype, tli_device(pivots), pivots->ndim + 1, sizes);
+  tl_Tensor *plain = p ? tli_contiguous_as(pivots, TL_I32) : NULL;
+  size_t bytes = (size_t)(m ? m : 1) * sizeof(int64_t);
+  int64_t *order = plain && tli_fill(p, tli_int(0)) ? tli_alloc(bytes) : NULL;
+  if (order == NULL) {
+    tli_release(p);
+    tli_release(plain);
+    return NULL;
+  }
+  bool ok = true;
+  for (int64_t b = 0; ok && b < count; b++) {
+    ok = exchange((const int *)tli_data(plain) + b * k, k, m, order);
+    for (int64_t i = 0; ok && i < m; i++) {
+      int64_t at = (b * m + order[i]) * m + i;
+      tli_store((char *)tli_data(p) + at * tli_dtype_bytes[dtype], dtype, tli_int(1));
+    }
+  }
+  tli_free(order, bytes);
+  tli_release(plain);
+  if (ok) return p;
+  tli_release(p);
+  return NULL;
+}
+
+tl_Tensor *tli_op_triangular(tl_Tensor *A, tl_Tensor *B, bool upper, bool transpose, bool unit) {
+  const char *op = "linalg.solve_triangular";
+  Batch b;
+  const tlk_Lapack *lib = lapack(op, A);
+  if (lib == NULL || !matrices(op, A, true, &b)) return NULL;
+  tl_Tensor *a = tli_contiguous_as(A, (tl_DType)A->dtype);
+  tl_Tensor *x = a ? tli_empty((tl_DType)B->dtype, tli_device(B), B->ndim, B->sizes) : NULL;
+  bool ok = x && tli_copy(x, B) &&
+            lib->trsm((tl_DType)A->dtype, true, upper, transpose, unit, b.count, b.n,
+                      (int)B->sizes[B->ndim - 1], tli_data(a), tli_data(x));
+  tli_release(a);
+  if (!ok) tli_release(x), x = NULL;
+  return x;
+}
+
+tl_Tensor *tli_op_cholesky_solved(tl_Tensor *B, tl_Tensor *L, bool upper) {
+  tl_Tensor *y = tli_op_triangular(L, B, upper, upper, false);
+  tl_Tensor *x = y ? tli_op_triangular(L, y, upper, !upper, false) : NULL;
+  tli_release(y);
+  return x;
+}
+
+/* ---- QR ---- */
+
+typedef struct QrPlan {
+  int q_columns; /* of Q that are computed, 0 for mode "r" */
+  int r_rows;
+} QrPlan;
+
+static bool qr_plan(const char *mode, const Batch *b, QrPlan *plan) {
+  if (strcmp(mode, "reduced") == 0)
+    *plan = (QrPlan){b->k, b->k};
+  else if (strcmp(mode, "complete") == 0)
+    *plan = (QrPlan){b->m, b->m};
+  else if (strcmp(mode, "r") == 0)
+    *plan = (QrPlan){0, b->k};
+  else
+    return tli_fail(TL_EARG, "linalg.qr: mode: expected 'reduced', 'complete' or 'r', got '%.40s'",
+                    mode);
+  return true;
+}
+
+/* The upper triangle of the first r_rows rows of a factored (column-major) a. */
+static tl_Tensor *qr_upper(const tl_Tensor *a, const Batch *b, int r_rows) {
+  tl_Tensor *view = swapped(a); /* (..., m, n) */
+  if (view == NULL) return NULL;
+  int64_t sizes[TL_MAX_DIMS];
+  for (int d = 0; d < view->ndim; d++) sizes[d] = view->sizes[d];
+  sizes[view->ndim - 2] = r_rows < b->m ? r_rows : b->m;
+  tl_Tensor *top = tli_alias(view, view->ndim, sizes, view->strides, view->offset);
+  tl_Tensor *r = top ? tli_op_triu(top, 0) : NULL;
+  tli_release(top);
+  tli_release(view);
+  return r;
+}
+
+/* Copies the reflectors into a (m, columns) column-major matrix. */
+static tl_Tensor *qr_reflectors(const tl_Tensor *a, const Batch *b, int ncolumns) {
+  tl_Tensor *q = batch_empty(a, b, (tl_DType)a->dtype, 2, ncolumns, b->m);
+  if (q == NULL || !tli_fill(q, tli_int(0))) return tli_release(q), NULL;
+  int64_t take = ncolumns < b->n ? ncolumns : b->n;
+  size_t bytes = (size_t)(take * b->m) * tl_dtype_size((tl_DType)a->dtype);
+  size_t from = (size_t)b->n * (size_t)b->m * tl_dtype_size((tl_DType)a->dtype);
+  size_t to = (size_t)ncolumns * (size_t)b->m * tl_dtype_size((tl_DType)a->dtype);
+  for (int64_t i = 0; i < b->count; i++)
+    memcpy((char *)tli_data(q) + (size_t)i * to, (char *)tli_data(a) + (size_t)i * from, bytes);
+  return q;
+}
+
+bool tli_op_qr(tl_Tensor *A, const char *mode, tl_Tensor **out) {
+  const char *op = "linalg.qr";
+  Batch b;
+  QrPlan plan = {0, 0};
+  const tlk_Lapack *lib = lapack(op, A);
+  if (lib == NULL || !matrices(op, A, false, &b) || !qr_plan(mode, &b, &plan)) return false;
+  tl_DType dtype = (tl_DType)A->dtype;
+  tl_Tensor *a = columns(A), *q = NULL;
+  tl_Tensor *tau = a ? batch_empty(A, &b, dtype, 1, b.k, 0) : NULL;
+  bool any = b.count > 0 && b.k > 0;
+  bool ok = tau && (!any || lib->geqrf(dtype, b.count, b.m, b.n, tli_data(a), tli_data(tau)));
+  out[1] = ok ? qr_upper(a, &b, plan.r_rows) : NULL;
+  ok = ok && out[1];
+  if (ok && plan.q_columns == 0 && strcmp(mode, "r") == 0) {
+    out[0] = tli_empty(dtype, tli_device(A), 1, (int64_t[]){0});
+    ok = out[0] != NULL;
+  } else if (ok) {
+    q = qr_reflectors(a, &b, plan.q_columns);
+    ok = q && (b.count == 0 || plan.q_columns == 0 || b.m == 0 ||
+               lib->orgqr(dtype, b.count, b.m, plan.q_columns, b.k, tli_data(q), tli_data(tau)));
+    out[0] = ok ? rows(q) : (tli_release(q), NULL);
+    ok = ok && out[0];
+  }
+  tli_release(a);
+  tli_release(tau);
+  if (!ok) tli_release_results(out, 2);
+  return ok;
+}
+
+/* ---- singular values and eigenvalues ---- */
+
+static bool svd(const char *op, tl_Tensor *A, char job, tl_Tensor **out) {
+  Batch b;
+  Infos info;
+  const tlk_Lapack *lib = lapack(op, A);
+  if (lib == NULL || !matrices(op, A, false, &b) || !infos_new(&info, b.count)) return false;
+  tl_DType dtype = (tl_DType)A->dtype;
+  int64_t nu = job == 'A'   ? b.m
+               : job == 'S' ? b.k
+                            : 0,
+          nv = job == 'A'   ? b.n
+               : job == 'S' ? b.k
+                            : 0;
+  tl_Tensor *a = columns(A);
+  out[0] = a ? batch_empty(A, &b, dtype, 2, nu, b.m) : NULL;
+  out[1] = out[0] ? batch_empty(A, &b, dtype, 1, b.k, 0) : NULL;
+  out[2] = out[1] ? batch_empty(A, &b, dtype, 2, b.n, nv) : NULL;
+  bool ok = out[2] != NULL;
+  if (ok && b.k == 0) { /* nothing to decompose: orthogonal factors are identities */
+    ok = tli_fill(out[0], tli_int(0)) && tli_fill(out[2], tli_int(0));
+    Batch u = {b.count, b.m, b.m, b.m, b.nbatch}, v = {b.count, b.n, b.n, b.n, b.nbatch};
+    if (ok && job == 'A') set_identity(out[0], &u), set_identity(out[2], &v);
+  } else if (ok && b.count > 0) {
+    ok = lib->gesdd(dtype, job, b.count, b.m, b.n, tli_data(a), tli_data(out[1]), tli_data(out[0]),
+                    tli_data(out[2]), info.v) &&
+         infos_fine(&info, op, "has not converged (does it hold NaN?)");
+  }
+  infos_free(&info);
+  tli_release(a);
+  if (ok) {
+    out[0] = rows(out[0]);
+    out[2] = rows(out[2]);
+    ok = out[0] && out[2];
+  }
+  if (!ok) tli_release_results(out, 3);
+  return ok;
+}
+
+bool tli_op_svd_full(tl_Tensor *A, bool full_matrices, tl_Tensor **out) {
+  return svd("linalg.svd", A, full_matrices ? 'A' : 'S', out);
+}
+
+static bool eigh(const char *op, tl_Tensor *A, const char *UPLO, bool vectors, tl_Tensor **out) {
+  Batch b;
+  Infos info;
+  bool upper = UPLO[0] == 'U' || UPLO[0] == 'u';
+  if ((!upper && UPLO[0] != 'L' && UPLO[0] != 'l') || UPLO[1])
+    return tli_fail(TL_EARG, "%s: UPLO: expected 'L' or 'U', got '%.40s'", op, UPLO);
+  const tlk_Lapack *lib = lapack(op, A);
+  if (lib == NULL || !matrices(op, A, true, &b) || !infos_new(&info, b.count)) return false;
+  tl_DType dtype = (tl_DType)A->dtype;
+  out[1] = columns(A);
+  out[0] = out[1] ? batch_empty(A, &b, dtype, 1, b.n, 0) : NULL;
+  bool ok = out[0] && (b.count == 0 || b.n == 0 ||
+                       (lib->syevd(dtype, vectors, upper, b.count, b.n, tli_data(out[1]),
+                                   tli_data(out[0]), info.v) &&
+                        infos_fine(&info, op, "has not converged (does it hold NaN?)")));
+  infos_free(&info);
+  if (ok) {
+    out[1] = rows(out[1]);
+    ok = out[1] != NULL;
+  }
+  if (!ok) tli_release_results(out, 2);
+  return ok;
+}
+
+bool tli_op_eigh(tl_Tensor *A, const char *UPLO, tl_Tensor **out) {
+  return eigh("linalg.eigh", A, UPLO, true, out);
+}
+
+static double epsilon(const tl_Tensor *t) { return t->dtype == TL_F32 ? FLT_EPSILON : DBL_EPSILON; }
+
+/* ---- least squares ---- */
+
+/* B's columns in a column-major matrix of max(m, n) rows, and one column even
+** if B has none, which gelsd would not take. */
+static tl_Tensor *padded_columns(const tl_Tensor *B, const Batch *b, int64_t nrhs) {
+  int64_t ld = b->m > b->n ? b->m : b->n;
+  tl_Tensor *x = batch_empty(B, b, (tl_DType)B->dtype, 2, nrhs > 0 ? nrhs : 1, ld);
+  if (x == NULL || !tli_fill(x, tli_int(0))) return tli_release(x), NULL;
+  int64_t sizes[TL_MAX_DIMS], strides[TL_MAX_DIMS];
+  for (int d = 0; d < x->ndim; d++) sizes[d] = x->sizes[d], strides[d] = x->strides[d];
+  sizes[x->ndim - 2] = b->m, sizes[x->ndim - 1] = nrhs;
+  strides[x->ndim - 2] = 1, strides[x->ndim - 1] = ld;
+  tl_Tensor *top = tli_alias(x, x->ndim, sizes, strides, x->offset);
+  bool ok = top && tli_copy(top, B);
+  tli_release(top);
+  if (!ok) tli_release(x), x = NULL;
+  return x;
+}
+
+/* Rows [begin, end) of what gelsd wrote, as a matrix (end - begin, nrhs). */
+static tl_Tensor *padded_rows(const tl_Tensor *x, int64_t begin, int64_t end, int64_t nrhs) {
+  int64_t sizes[TL_MAX_DIMS], strides[TL_MAX_DIMS], ld = x->sizes[x->ndim - 1];
+  for (int d = 0; d < x->ndim; d++) sizes[d] = x->sizes[d], strides[d] = x->strides[d];
+  sizes[x->ndim - 1] = nrhs, sizes[x->ndim - 2] = end - begin;
+  strides[x->ndim - 2] = 1, strides[x->ndim - 1] = ld;
+  return tli_alias(x, x->ndim, sizes, strides, x->offset + begin);
+}
+
+static tl_Tensor *lstsq_residuals(const tl_Tensor *x, const Batch *b, int64_t nrhs,
+                                  const int *rank) {
+  bool full = b->m > b->n;
+  for (int64_t i = 0; i < b->count; i++) full = full && rank[i] == b->n;
+  if (!full) return tli_empty((tl_DType)x->dtype, tli_device(x), 1, (int64_t[]){0});
+  tl_Tensor *rest = padded_rows(x, b->n, b->m, nrhs);
+  bool mode = tli_set_grad_mode(false);
+  tl_Tensor *squares = rest ? tlo_mul(rest, rest) : NULL;
+  tl_Tensor *sums =
+      squares ? tlo_sum(squares, (tl_Ints){1, (int64_t[]){-2}}, false, TL_NODTYPE) : NULL;
+  tli_set_grad_mode(mode);
+  tli_release(rest);
+  tli_release(squares);
+  return sums;
+}
+
+/* LAPACK's gelsd prints complaints about NaN and infinity, and may not end. */
+static bool all_finite(const char *op, tl_Tensor *t) {
+  bool mode = tli_set_grad_mode(false);
+  tl_Tensor *finite = tlo_isfinite(t);
+  tl_Tensor *all = finite ? tlo_all(finite, TLI_NOINTS, false) : NULL;
+  tli_set_grad_mode(mode);
+  bool known = all != NULL, ok = known && *(const bool *)tli_data(all);
+  tli_release(finite);
+  tli_release(all);
+  return ok || (known && tli_fail(TL_EARG, "%s: expected finite numbers, got NaN or infinity", op));
+}
+
+bool tli_op_least_squares(tl_Tensor *A, tl_Tensor *B, double rcond, tl_Tensor **out) {
+  const char *op = "linalg.lstsq";
+  Batch b;
+  Infos info, rank;
+  const tlk_Lapack *lib = lapack(op, A);
+  if (lib == NULL || !matrices(op, A, false, &b)) return false;
+  bool fits = B->ndim == A->ndim && B->dtype == A->dtype && B->sizes[B->ndim - 2] == b.m;
+  for (int d = 0; fits && d < b.nbatch; d++) fits = A->sizes[d] == B->sizes[d];
+  if (!fits)
+    return tli_fail(
+        TL_ESHAPE,
+        "%s: B: expected shape (..., %d, k) and dtype %s to go with A of shape %s, got %s %s", op,
+        b.m, tl_dtype_name((tl_DType)A->dtype), tli_sizes_str(A), tli_sizes_str(B),
+        tl_dtype_name((tl_DType)B->dtype));
+  int64_t nrhs = B->sizes[B->ndim - 1];
+  TL_TRY(all_finite(op, A) && all_finite(op, B));
+  if (isnan(rcond)) rcond = epsilon(A) * (b.m > b.n ? b.m : b.n);
+  TL_TRY(infos_new(&info, b.count));
+  if (!infos_new(&rank, b.count)) return infos_free(&info), false;
+  tl_Tensor *a = columns(A), *x = a ? padded_columns(B, &b, nrhs) : NULL;
+  out[3] = x ? batch_empty(A, &b, (tl_DType)A->dtype, 1, b.k, 0) : NULL;
+  out[2] = out[3] ? tli_empty(TL_I64, tli_device(A), b.nbatch, A->sizes) : NULL;
+  bool ok = out[2] != NULL;
+  for (int64_t i = 0; i < b.count; i++) rank.v[i] = info.v[i] = 0;
+  ok = ok && (b.count == 0 || b.k == 0 ||
+              (lib->gelsd((tl_DType)A->dtype, b.count, b.m, b.n, nrhs > 0 ? (int)nrhs : 1,
+                          tli_data(a), tli_data(x), tli_data(out[3]), rcond, rank.v, info.v) &&
+               infos_fine(&info, op, "has not converged (does it hold NaN?)")));
+  for (int64_t i = 0; ok && i < b.count; i++) ((int64_t *)tli_data(out[2]))[i] = rank.v[i];
+  out[0] = ok ? padded_rows(x, 0, b.n, nrhs) : NULL;
+  out[1] = out[0] ? lstsq_residuals(x, &b, nrhs, rank.v) : NULL;
+  ok = out[1] != NULL;
+  infos_free(&info);
+  infos_free(&rank);
+  tli_release(a);
+  tli_release(x);
+  if (!ok) tli_release_results(out, 4);
+  return ok;
+}

@@ -1,0 +1,732 @@
+/*
+** linalg.c - torch.linalg: derivatives of the factorizations, and what is
+** composed of them. X^T below is the transpose of the last two dimensions.
+*/
+#include <math.h>
+#include <string.h>
+
+#include "ops/chain.h"
+#include "ops/linalg/lapack.h"
+
+/* Scales the columns (or rows) of a by s. */
+static tl_Tensor *by_columns(tli_Chain *c, tl_Tensor *a, tl_Tensor *s) {
+  return chain_mul(c, a, chain_unsqueeze(c, s, -2));
+}
+static tl_Tensor *by_rows(tli_Chain *c, tl_Tensor *a, tl_Tensor *s) {
+  return chain_mul(c, chain_unsqueeze(c, s, -1), a);
+}
+
+/* Identity matrices that broadcast with a's. */
+static tl_Tensor *identity(tli_Chain *c, const tl_Tensor *a) {
+  int64_t n = a->sizes[a->ndim - 1];
+  return TLI_STEP(c, tlo_eye(n, n, (tl_DType)a->dtype, tli_device(a)));
+}
+
+static bool square(const char *op, const tl_Tensor *a) {
+  if (a->ndim >= 2 && a->sizes[a->ndim - 1] == a->sizes[a->ndim - 2]) return true;
+  return tli_fail(TL_ESHAPE, "%s: expected square matrices, got shape %s", op, tli_sizes_str(a));
+}
+
+/* a's and b's batch dimensions broadcast against each other. */
+static bool same_batch(tli_Chain *c, const char *op, tl_Tensor **a, tl_Tensor **b) {
+  int na = (*a)->ndim - 2, nb = (*b)->ndim - 2, n = na > nb ? na : nb;
+  int64_t sizes[TL_MAX_DIMS];
+  for (int d = 0; d < n; d++) {
+    int64_t sa = d < n - na ? 1 : (*a)->sizes[d - (n - na)],
+            sb = d < n - nb ? 1 : (*b)->sizes[d - (n - nb)];
+    if (sa != sb && sa != 1 && sb != 1)
+      return tli_fail(TL_ESHAPE, "%s: batches do not broadcast: %s and %s", op, tli_sizes_str(*a),
+                      tli_sizes_str(*b));
+    sizes[d] = sa == 1 ? sb : sa;
+  }
+  tl_Tensor **both[2] = {a, b};
+  for (int i = 0; i < 2; i++) {
+    tl_Tensor *t = *both[i];
+    sizes[n] = t->sizes[t->ndim - 2];
+    sizes[n + 1] = t->sizes[t->ndim - 1];
+    *both[i] = TLI_STEP(c, tlo_expand(t, (tl_Ints){n + 2, sizes}));
+  }
+  return !c->failed;
+}
+
+/* Checks A x = B and makes both one batch; a B of vectors becomes columns. */
+static bool system_of(tli_Chain *c, const char *op, bool left, tl_Tensor **a, tl_Tensor **b,
+                      bool *vectors) {
+  TL_TRY(square(op, *a));
+  if ((*a)->dtype != (*b)->dtype)
+    return tli_fail(TL_EDTYPE, "%s: expected A and B of one dtype, got %s and %s", op,
+                    tl_dtype_name((tl_DType)(*a)->dtype), tl_dtype_name((tl_DType)(*b)->dtype));
+  /* a batch of vectors is what has one dimension less and the same batch */
+  *vectors = (*b)->ndim == 1;
+  if ((*b)->ndim == (*a)->ndim - 1 && (*b)->ndim > 1) {
+    *vectors = true;
+    for (int d = 0; d < (*b)->ndim; d++) *vectors = *vectors && (*a)->sizes[d] == (*b)->sizes[d];
+  }
+  if (*vectors && left) *b = chain_unsqueeze(c, *b, -1);
+  if (c->failed) return false;
+  if ((*b)->ndim < 2 || (*b)->sizes[(*b)->ndim - (left ? 2 : 1)] != (*a)->sizes[(*a)->ndim - 1])
+    return tli_fail(TL_ESHAPE, "%s: sizes of A and B do not go together: %s and %s", op,
+                    tli_sizes_str(*a), tli_sizes_str(*b));
+  return same_batch(c, op, a, b);
+}
+
+/* Whether some element of a contiguous tensor is zero. */
+static bool any_zero(const tl_Tensor *t) {
+  for (int64_t i = 0; i < t->numel; i++) {
+    const char *at = (const char *)tli_data(t) + i * (int64_t)tl_dtype_size((tl_DType)t->dtype);
+    if (tli_to_double(tli_load(at, (tl_DType)t->dtype)) == 0) return true;
+  }
+  return false;
+}
+
+/* ---- Cholesky ---- */
+
+static const char not_positive[] = "is not positive definite", singular[] = "is singular";
+
+bool tlo_cholesky_ex(tl_Tensor *A, bool upper, bool check_errors, tl_Tensor **out) {
+  TL_TRY(tlo_cholesky_info(A, out));
+  if (check_errors && !tli_info_check(out, 2, "linalg.cholesky", not_positive)) return false;
+  if (!upper) return true;
+  tl_Tensor *l = out[0];
+  out[0] = tlo_transpose(l, -2, -1);
+  tli_release(l);
+  if (out[0]) return true;
+  tli_release_results(out, 2);
+  return false;
+}
+
+tl_Tensor *tlo_cholesky(tl_Tensor *A, bool upper) {
+  tl_Tensor *out[2];
+  TL_TRY_NULL(tlo_cholesky_ex(A, upper, true, out));
+  tli_release(out[1]);
+  return out[0];
+}
+
+/* X with L^T X = B or L X = B. */
+static tl_Tensor *triangular(tli_Chain *c, tl_Tensor *a, tl_Tensor *b, bool upper, bool transpose,
+                             bool unit) {
+  return TLI_STEP(c, tlo_triangular(a, b, upper, transpose, unit));
+}
+
+/* With P the lower triangle of L^T G, its diagonal halved: L^-T (P + P^T) L^-1 / 2. */
+tl_Tensor *tlo_cholesky_backward(tl_Tensor *grad, tl_Tensor *L) {
+  tli_Chain c = {0};
+  tl_Tensor *p = chain_tril(&c, chain_matmul(&c, chain_t(&c, L), chain_tril(&c, grad, 0)), 0);
+  tl_Tensor *half = chain_scale(&c, p, 0.5);
+  tl_Tensor *symmetric = chain_add(&c, half, chain_t(&c, chain_tril(&c, half, -1)));
+  tl_Tensor *x = triangular(&c, L, symmetric, false, true, false);
+  tl_Tensor *y = triangular(&c, L, chain_t(&c, x), false, true, false);
+  return tli_chain_end(&c, y);
+}
+
+tl_Tensor *tlo_cholesky_solve(tl_Tensor *B, tl_Tensor *L, bool upper) {
+  tli_Chain c = {0};
+  bool vectors;
+  tl_Tensor *x = NULL;
+  if (!system_of(&c, "linalg.cholesky_solve", true, &L, &B, &vectors)) c.failed = true;
+  x = TLI_STEP(&c, tlo_cholesky_solved(B, L, upper));
+  return tli_chain_end(&c, x);
+}
+
+/* With A = L L^T and S = gA + gA^T, gA = -gB X^T: gL = S L, and U S of U^T U. */
+bool tlo_cholesky_solve_backward(tl_Tensor *grad, tl_Tensor *L, tl_Tensor *X, bool upper,
+                                 tl_Tensor **out) {
+  tli_Chain c = {0};
+  out[0] = out[1] = NULL;
+  tl_Tensor *gb = TLI_STEP(&c, tlo_cholesky_solved(grad, L, upper));
+  tl_Tensor *ga = chain_neg(&c, chain_matmul(&c, gb, chain_t(&c, X)));
+  tl_Tensor *sum = chain_add(&c, ga, chain_t(&c, ga));
+  tl_Tensor *gl = upper ? chain_matmul(&c, L, sum) : chain_matmul(&c, sum, L);
+  if (!c.failed) {
+    out[0] = tli_retain(gb);
+    out[1] = tli_retain(gl);
+  }
+  return tli_chain_end(&c, NULL), out[1] != NULL;
+}
+
+tl_Tensor *tlo_cholesky_inverse(tl_Tensor *self, bool upper) {
+  tli_Chain c = {0};
+  TL_TRY_NULL(square("cholesky_inverse", self));
+  tl_Tensor *eye = identity(&c, self);
+  tl_Tensor *diagonal = TLI_STEP(&c, tlo_diagonal(self, 0, -2, -1));
+  tl_Tensor *row = TLI_STEP(&c, tlo_contiguous(diagonal));
+  if (row && any_zero(row))
+    c.failed = !tli_fail(TL_EARG, "cholesky_inverse: the matrix is singular: its factor has a 0 in "
+                                  "the diagonal");
+  return tli_chain_end(&c, TLI_STEP(&c, tlo_cholesky_solve(eye, self, upper)));
+}
+
+/* ---- triangular systems ---- */
+
+tl_Tensor *tlo_solve_triangular(tl_Tensor *A, tl_Tensor *B, bool upper, bool left,
+                                bool unitriangular) {
+  tli_Chain c = {0};
+  bool vectors;
+  tl_Tensor *x = NULL;
+  if (!system_of(&c, "linalg.solve_triangular", left, &A, &B, &vectors)) {
+    c.failed = true;
+  } else if (left) {
+    x = triangular(&c, A, B, upper, false, unitriangular);
+    if (vectors) x = TLI_STEP(&c, tlo_squeeze(x, (tl_Ints){1, (int64_t[]){-1}}));
+  } else {
+    x = chain_t(&c, triangular(&c, A, chain_t(&c, B), upper, true, unitriangular));
+  }
+  return tli_chain_end(&c, x);
+}
+
+tl_Tensor *tlo_triangular_other(tl_Tensor *grad, tl_Tensor *A, bool upper, bool transpose,
+                                bool unit) {
+  return tlo_triangular(A, grad, upper, !transpose, unit);
+}
+
+/* op(A) X = B: dA = -(gB X^T), transposed with A, inside the triangle. */
+tl_Tensor *tlo_triangular_backward(tl_Tensor *grad, tl_Tensor *A, tl_Tensor *X, bool upper,
+                                   bool transpose, bool unit) {
+  tli_Chain c = {0};
+  tl_Tensor *gb = triangular(&c, A, grad, upper, !transpose, unit);
+  tl_Tensor *ga =
+      transpose ? chain_matmul(&c, X, chain_t(&c, gb)) : chain_matmul(&c, gb, chain_t(&c, X));
+  ga = chain_neg(&c, ga);
+  ga = upper ? chain_triu(&c, ga, unit ? 1 : 0) : chain_tril(&c, ga, unit ? -1 : 0);
+  return tli_chain_end(&c, ga);
+}
+
+/* ---- LU ---- */
+
+bool tlo_inv_ex(tl_Tensor *A, bool check_errors, tl_Tensor **out) {
+  TL_TRY(tlo_inv_info(A, out));
+  return !check_errors || tli_info_check(out, 2, "linalg.inv", singular);
+}
+
+tl_Tensor *tlo_inv(tl_Tensor *A) {
+  tl_Tensor *out[2];
+  TL_TRY_NULL(tlo_inv_ex(A, true, out));
+  tli_release(out[1]);
+  return out[0];
+}
+
+bool tlo_lu_factor_ex(tl_Tensor *A, bool pivot, bool check_errors, tl_Tensor **out) {
+  TL_TRY(tlo_lu_factor_info(A, pivot, out));
+  return !check_errors || tli_info_check(out, 3, "linalg.lu_factor", singular);
+}
+
+/* Factors of singular matrices are factors, too. */
+bool tlo_lu_factor(tl_Tensor *A, bool pivot, tl_Tensor **out) {
+  tl_Tensor *made[3];
+  TL_TRY(tlo_lu_factor_info(A, pivot, made));
+  tli_release(made[2]);
+  out[0] = made[0];
+  out[1] = made[1];
+  return true;
+}
+
+/* For derivatives, which are infinite or NaN where a matrix is singular. */
+tl_Tensor *tlo_solve_square(tl_Tensor *A, tl_Tensor *B) {
+  tl_Tensor *out[2];
+  TL_TRY_NULL(tlo_solve_info(A, B, out));
+  tli_release(out[1]);
+  return out[0];
+}
+
+bool tlo_solve_ex(tl_Tensor *A, tl_Tensor *B, bool left, bool check_errors, tl_Tensor **out) {
+  const char *op = "linalg.solve";
+  tli_Chain c = {0};
+  bool vectors = false;
+  tl_Tensor *made[2] = {NULL, NULL};
+  c.failed = !system_of(&c, op, left, &A, &B, &vectors);
+  if (!left) A = chain_t(&c, A), B = chain_t(&c, B);
+  c.failed = c.failed || !tlo_solve_info(A, B, made);
+  for (int i = 0; i < 2 && !c.failed; i++) tli_keep(&c, made[i]);
+  c.failed = c.failed || (check_errors && !tli_info_fine(made[1], op, singular));
+  tl_Tensor *x = left ? made[0] : chain_t(&c, made[0]);
+  if (left && vectors) x = TLI_STEP(&c, tlo_squeeze(x, (tl_Ints){1, (int64_t[]){-1}}));
+  bool ok = !c.failed;
+  out[0] = ok ? tli_retain(x) : NULL;
+  out[1] = ok ? tli_retain(made[1]) : NULL;
+  return tli_chain_end(&c, NULL), ok;
+}
+
+tl_Tensor *tlo_solve(tl_Tensor *A, tl_Tensor *B, bool left) {
+  tl_Tensor *out[2];
+  TL_TRY_NULL(tlo_solve_ex(A, B, left, true, out));
+  tli_release(out[1]);
+  return out[0];
+}
+
+/* A^-T scaled by the gradient. */
+static tl_Tensor *inverse_transposed(tli_Chain *c, tl_Tensor *a, tl_Tensor *factor) {
+  tl_Tensor *wide = chain_unsqueeze(c, chain_unsqueeze(c, factor, -1), -1);
+  tl_Tensor *out[2] = {NULL, NULL};
+  c->failed = c->failed || !tlo_inv_info(a, out);
+  for (int i = 0; i < 2 && !c->failed; i++) tli_keep(c, out[i]);
+  return chain_mul(c, wide, chain_t(c, out[0]));
+}
+
+bool tlo_slogdet_torch(tl_Tensor *self, tl_Tensor **out) { return tlo_slogdet(self, out); }
+
+/* The logarithm is a number where the sign is not negative. */
+tl_Tensor *tlo_logdet(tl_Tensor *self) {
+  tli_Chain c = {0};
+  tl_Tensor *parts[2] = {NULL, NULL};
+  TL_TRY_NULL(tlo_slogdet(self, parts));
+  tli_keep(&c, parts[0]);
+  tli_keep(&c, parts[1]);
+  tl_Tensor *negative = chain_with(&c, tlo_lt, parts[0], 0);
+  return tli_chain_end(&c, chain_masked_fill(&c, parts[1], negative, (double)NAN));
+}
+
+tl_Tensor *tlo_slogdet_backward(tl_Tensor *grad, tl_Tensor *A) {
+  tli_Chain c = {0};
+  return tli_chain_end(&c, inverse_transposed(&c, A, grad));
+}
+
+/* The cofactors of A: with A = U S V^T they are det(U) det(V) U D V^T, where
+** D_i is the product of the other singular values; defined for singular A,
+** too. */
+static tl_Tensor *cofactors(tli_Chain *c, tl_Tensor *a) {
+  tl_Tensor *usv[3] = {NULL, NULL, NULL};
+  if (c->failed || !tlo_svd_full(a, false, usv)) {
+    c->failed = true;
+    return NULL;
+  }
+  for (int i = 0; i < 3; i++) tli_keep(c, usv[i]);
+  /* rows of copies of S with 1 on the diagonal; their products leave S_i out */
+  tl_Tensor *eye = identity(c, a);
+  tl_Tensor *copies = chain_unsqueeze(c, usv[1], -2);
+  tl_Tensor *others =
+      chain_add(c, chain_mul(c, copies, chain_sub(c, chain_number(c, 1), eye)), eye);
+  tl_Tensor *d = TLI_STEP(c, tlo_prod(others, -1, false, TL_NODTYPE));
+  tl_Tensor *signs = chain_mul(c, TLI_STEP(c, tlo_det(usv[0])), TLI_STEP(c, tlo_det(usv[2])));
+  tl_Tensor *body = chain_matmul(c, by_columns(c, usv[0], d), usv[2]);
+  return chain_mul(c, chain_unsqueeze(c, chain_unsqueeze(c, signs, -1), -1), body);
+}
+
+tl_Tensor *tlo_det_backward(tl_Tensor *grad, tl_Tensor *A, tl_Tensor *det) {
+  tli_Chain c = {0};
+  if (!any_zero(det)) return tli_chain_end(&c, inverse_transposed(&c, A, chain_mul(&c, grad, det)));
+  tl_Tensor *wide = chain_unsqueeze(&c, chain_unsqueeze(&c, grad, -1), -1);
+  return tli_chain_end(&c, chain_mul(&c, wide, cofactors(&c, A)));
+}
+
+/* L and U out of lu_factor's one tensor. */
+static tl_Tensor *unit_lower(tli_Chain *c, tl_Tensor *lu) {
+  int64_t m = lu->sizes[lu->ndim - 2], n = lu->sizes[lu->ndim - 1], k = m < n ? m : n;
+  tl_Tensor *part = TLI_STEP(c, tlo_narrow(lu, -1, 0, k));
+  tl_Tensor *eye = TLI_STEP(c, tlo_eye(m, k, (tl_DType)lu->dtype, tli_device(lu)));
+  return chain_add(c, chain_tril(c, part, -1), eye);
+}
+
+static tl_Tensor *upper_part(tli_Chain *c, tl_Tensor *lu) {
+  int64_t m = lu->sizes[lu->ndim - 2], n = lu->sizes[lu->ndim - 1], k = m < n ? m : n;
+  return chain_triu(c, TLI_STEP(c, tlo_narrow(lu, -2, 0, k)), 0);
+}
+
+/* B = L U square: dB = L^-T (tril(L^T gL, -1) + triu(gU U^T)) U^-T. */
+static tl_Tensor *lu_square(tli_Chain *c, tl_Tensor *gl, tl_Tensor *gu, tl_Tensor *l,
+                            tl_Tensor *u) {
+  tl_Tensor *left = chain_tril(c, chain_matmul(c, chain_t(c, l), gl), -1);
+  tl_Tensor *right = chain_triu(c, chain_matmul(c, gu, chain_t(c, u)), 0);
+  tl_Tensor *inner = triangular(c, l, chain_add(c, left, right), false, true, true);
+  return chain_t(c, triangular(c, u, chain_t(c, inner), true, false, false));
+}
+
+/* a from `begin` to `end` along dim. */
+static tl_Tensor *part(tli_Chain *c, tl_Tensor *a, int64_t dim, int64_t begin, int64_t end) {
+  return TLI_STEP(c, tlo_narrow(a, dim, begin, end - begin));
+}
+
+/* A = P B. What B has beyond its square part B1 = L1 U1 follows from that part:
+** of a wide one U2 = L^-1 B2, of a tall one L2 = B2 U^-1, and so do gradients. */
+tl_Tensor *tlo_lu_factor_backward(tl_Tensor *grad, tl_Tensor *LU, tl_Tensor *pivots) {
+  tli_Chain c = {0};
+  int64_t m = LU->sizes[LU->ndim - 2], n = LU->sizes[LU->ndim - 1], k = m < n ? m : n;
+  tl_Tensor *l = part(&c, unit_lower(&c, LU), -2, 0, k);
+  tl_Tensor *u = part(&c, upper_part(&c, LU), -1, 0, k);
+  tl_Tensor *first = part(&c, part(&c, grad, -1, 0, k), -2, 0, k);
+  tl_Tensor *gl = chain_tril(&c, first, -1), *gu = chain_triu(&c, first, 0), *gb, *rest = NULL;
+  if (n > k) {
+    tl_Tensor *g2 = part(&c, grad, -1, k, n), *u2 = part(&c, part(&c, LU, -1, k, n), -2, 0, k);
+    rest = triangular(&c, l, g2, false, true, true);
+    gl = chain_sub(&c, gl, chain_matmul(&c, rest, chain_t(&c, u2)));
+  } else if (m > k) {
+    tl_Tensor *g2 = part(&c, grad, -2, k, m), *l2 = part(&c, part(&c, LU, -1, 0, k), -2, k, m);
+    rest = chain_t(&c, triangular(&c, u, chain_t(&c, g2), true, false, false));
+    gu = chain_sub(&c, gu, chain_matmul(&c, chain_t(&c, l2), rest));
+  }
+  gb = lu_square(&c, gl, gu, l, u);
+  if (rest && gb)
+    gb = TLI_STEP(&c, tlo_cat((tl_Tensors){2, (tl_Tensor *[]){gb, rest}}, n > k ? -1 : -2));
+  tl_Tensor *p = TLI_STEP(&c, tlo_pivot_matrix(pivots, m, (tl_DType)LU->dtype));
+  return tli_chain_end(&c, chain_matmul(&c, p, gb));
+}
+
+static bool check_unpacked(const tl_Tensor *LU, const tl_Tensor *pivots) {
+  bool fit = LU->ndim >= 2 && tli_is_float((tl_DType)LU->dtype) && pivots->dtype == TL_I32 &&
+             pivots->ndim == LU->ndim - 1;
+  for (int d = 0; fit && d < pivots->ndim - 1; d++) fit = pivots->sizes[d] == LU->sizes[d];
+  if (fit) {
+    int64_t m = LU->sizes[LU->ndim - 2], n = LU->sizes[LU->ndim - 1];
+    fit = pivots->sizes[pivots->ndim - 1] == (m < n ? m : n);
+  }
+  return fit || tli_fail(TL_ESHAPE,
+                         "lu_unpack: expected factors and int32 pivots of linalg.lu_factor, got "
+                         "%s of %s and %s of %s",
+                         tli_sizes_str(LU), tl_dtype_name((tl_DType)LU->dtype),
+                         tli_sizes_str(pivots), tl_dtype_name((tl_DType)pivots->dtype));
+}
+
+bool tlo_lu_unpack(tl_Tensor *LU_data, tl_Tensor *LU_pivots, bool unpack_data, bool unpack_pivots,
+                   tl_Tensor **out) {
+  out[0] = out[1] = out[2] = NULL;
+  TL_TRY(check_unpacked(LU_data, LU_pivots));
+  tl_DType dtype = (tl_DType)LU_data->dtype;
+  int64_t m = LU_data->sizes[LU_data->ndim - 2], none = 0;
+  tli_Chain c = {0};
+  tl_Tensor *empty = TLI_STEP(&c, tli_empty(dtype, tli_device(LU_data), 1, &none));
+  tl_Tensor *p = unpack_pivots ? TLI_STEP(&c, tlo_pivot_matrix(LU_pivots, m, dtype)) : empty;
+  tl_Tensor *l = unpack_data ? unit_lower(&c, LU_data) : empty;
+  tl_Tensor *u = unpack_data ? upper_part(&c, LU_data) : empty;
+  if (!c.failed) {
+    out[0] = tli_retain(p);
+    out[1] = tli_retain(l);
+    out[2] = tli_retain(u);
+  }
+  return tli_chain_end(&c, NULL), out[2] != NULL;
+}
+
+bool tlo_lu(tl_Tensor *A, bool pivot, tl_Tensor **out) {
+  tl_Tensor *factors[2] = {NULL, NULL};
+  out[0] = out[1] = out[2] = NULL;
+  bool ok =
+      tlo_lu_factor(A, pivot, factors) && tlo_lu_unpack(factors[0], factors[1], true, true, out);
+  tli_release_results(factors, 2);
+  return ok;
+}
+
+/* Whether these could be the pivots of lu_factor: one for each row of LU. */
+static bool check_pivots(const char *op, const tl_Tensor *LU, const tl_Tensor *pivots) {
+  TL_TRY(square(op, LU));
+  bool fit = pivots->ndim == LU->ndim - 1 && tli_dtype_category((tl_DType)pivots->dtype) == TLI_INT;
+  for (int d = 0; fit && d < pivots->ndim; d++) fit = pivots->sizes[d] == LU->sizes[d];
+  return fit ||
+         tli_fail(TL_ESHAPE, "%s: pivots: expected an integer for each row of LU %s, got %s %s", op,
+                  tli_sizes_str(LU), tli_sizes_str(pivots), tl_dtype_name((tl_DType)pivots->dtype));
+}
+
+/* A X = B, or A^T X = B, for A = P L U. */
+static tl_Tensor *lu_columns(tli_Chain *c, tl_Tensor *lu, tl_Tensor *p, tl_Tensor *b,
+                             bool transposed) {
+  if (!transposed) {
+    tl_Tensor *y = triangular(c, lu, chain_matmul(c, chain_t(c, p), b), false, false, true);
+    return triangular(c, lu, y, true, false, false);
+  }
+  tl_Tensor *y = triangular(c, lu, b, true, true, false);
+  return chain_matmul(c, p, triangular(c, lu, y, false, true, true));
+}
+
+tl_Tensor *tlo_lu_solve(tl_Tensor *LU, tl_Tensor *pivots, tl_Tensor *B, bool left, bool adjoint) {
+  TL_TRY_NULL(check_pivots("linalg.lu_solve", LU, pivots));
+  tli_Chain c = {0};
+  bool vectors;
+  tl_Tensor *x = NULL;
+  tl_Tensor *p =
+      TLI_STEP(&c, tlo_pivot_matrix(pivots, LU->sizes[LU->ndim - 1], (tl_DType)LU->dtype));
+  if (c.failed || !system_of(&c, "linalg.lu_solve", left, &LU, &B, &vectors))
+    c.failed = true;
+  else if (left)
+    x = lu_columns(&c, LU, p, B, adjoint);
+  else /* the same system transposed */
+    x = chain_t(&c, lu_columns(&c, LU, p, chain_t(&c, B), !adjoint));
+  return tli_chain_end(&c, x);
+}
+
+/* ---- QR ---- */
+
+/* The strict lower triangle reflected upwards. */
+static tl_Tensor *symmetric_lower(tli_Chain *c, tl_Tensor *m) {
+  return chain_add(c, chain_tril(c, m, 0), chain_t(c, chain_tril(c, m, -1)));
+}
+
+/* m >= n: (gQ + Q copyltu(R gR^T - gQ^T Q)) R^-T (Walter and Lehmann 2012). */
+static tl_Tensor *qr_tall(tli_Chain *c, tl_Tensor *gq, tl_Tensor *gr, tl_Tensor *q, tl_Tensor *r) {
+  tl_Tensor *m =
+      chain_sub(c, chain_matmul(c, r, chain_t(c, gr)), chain_matmul(c, chain_t(c, gq), q));
+  tl_Tensor *rhs = chain_add(c, gq, chain_matmul(c, q, symmetric_lower(c, m)));
+  return chain_t(c, triangular(c, r, chain_t(c, rhs), true, false, false));
+}
+
+/* m < n: A = [X | Y] with X square, R = [U | V]; Y = Q V adds to gQ. */
+static tl_Tensor *qr_wide(tli_Chain *c, tl_Tensor *gq, tl_Tensor *gr, tl_Tensor *q, tl_Tensor *r) {
+  int64_t m = r->sizes[r->ndim - 2], n = r->sizes[r->ndim - 1];
+  tl_Tensor *u = TLI_STEP(c, tlo_narrow(r, -1, 0, m)),
+            *v = TLI_STEP(c, tlo_narrow(r, -1, m, n - m));
+  tl_Tensor *gu = TLI_STEP(c, tlo_narrow(gr, -1, 0, m)),
+            *gv = TLI_STEP(c, tlo_narrow(gr, -1, m, n - m));
+  tl_Tensor *y = chain_matmul(c, q, v);
+  tl_Tensor *all = chain_add(c, gq, chain_matmul(c, y, chain_t(c, gv)));
+  if (c->failed) return NULL;
+  tl_Tensor *gx = qr_tall(c, all, gu, q, u);
+  tl_Tensor *gy = chain_matmul(c, q, gv);
+  if (c->failed) return NULL;
+  return tli_keep(c, tlo_cat((tl_Tensors){2, (tl_Tensor *[]){gx, gy}}, -1));
+}
+
+tl_Tensor *tlo_qr_backward(tl_Tensor *gQ, tl_Tensor *gR, tl_Tensor *Q, tl_Tensor *R,
+                           const char *mode) {
+  tli_Chain c = {0};
+  bool wide = R->sizes[R->ndim - 2] < R->sizes[R->ndim - 1];
+  if (strcmp(mode, "r") == 0 ||
+      (strcmp(mode, "complete") == 0 && R->sizes[R->ndim - 2] > R->sizes[R->ndim - 1]))
+    return tli_fail_null(TL_EAUTOGRAD,
+                         "linalg.qr: the gradient takes mode 'reduced', or square matrices");
+  return tli_chain_end(&c, wide ? qr_wide(&c, gQ, gR, Q, R) : qr_tall(&c, gQ, gR, Q, R));
+}
+
+bool tlo_qr_torch(tl_Tensor *self, bool some, tl_Tensor **out) {
+  return tlo_qr(self, some ? "reduced" : "complete", out);
+}
+
+/* ---- singular values ---- */
+
+bool tlo_svd(tl_Tensor *A, bool full_matrices, tl_Tensor **out) {
+  return tlo_svd_full(A, full_matrices, out);
+}
+
+/* 1 / (s_j^2 - s_i^2) off the diagonal, 0 on it. */
+static tl_Tensor *gaps(tli_Chain *c, tl_Tensor *squares, tl_Tensor *eye) {
+  tl_Tensor *e = chain_sub(c, chain_unsqueeze(c, squares, -2), chain_unsqueeze(c, squares, -1));
+  tl_Tensor *safe = chain_add(c, e, eye);
+  return chain_div(c, chain_sub(c, chain_number(c, 1), eye), safe);
+}
+
+static tl_Tensor *antisymmetric(tli_Chain *c, tl_Tensor *m) {
+  return chain_sub(c, m, chain_t(c, m));
+}
+
+/* The sum of what there is of both. */
+static tl_Tensor *plus(tli_Chain *c, tl_Tensor *a, tl_Tensor *b) {
+  return a && b ? chain_add(c, a, b) : a ? a : b;
+}
+
+/* (I - Q Q^T) g / S: what lies outside of the space of Q. */
+static tl_Tensor *outside(tli_Chain *c, tl_Tensor *g, tl_Tensor *q, tl_Tensor *s) {
+  tl_Tensor *inside = chain_matmul(c, q, chain_matmul(c, chain_t(c, q), g));
+  return chain_div(c, chain_sub(c, g, inside), chain_unsqueeze(c, s, -2));
+}
+
+/* F o (Q^T g - g^T Q) */
+static tl_Tensor *turned(tli_Chain *c, tl_Tensor *f, tl_Tensor *q, tl_Tensor *g) {
+  return chain_mul(c, f, antisymmetric(c, chain_matmul(c, chain_t(c, q), g)));
+}
+
+/* U [(F o skew(U^T gU)) S + S (F o skew(V^T gV)) + gS] V^T plus what lies outside
+** of the spaces of U and V; of full matrices the first columns count. */
+tl_Tensor *tlo_svd_backward(tl_Tensor *gU, tl_Tensor *gS, tl_Tensor *gVh, tl_Tensor *U,
+                            tl_Tensor *S, tl_Tensor *Vh) {
+  tli_Chain c = {0};
+  int64_t m = U->sizes[U->ndim - 2], n = Vh->sizes[Vh->ndim - 1], k = S->sizes[S->ndim - 1];
+  tl_Tensor *u = part(&c, U, -1, 0, k), *v = chain_t(&c, part(&c, Vh, -2, 0, k));
+  tl_Tensor *gu = gU ? part(&c, gU, -1, 0, k) : NULL;
+  tl_Tensor *gv = gVh ? chain_t(&c, part(&c, gVh, -2, 0, k)) : NULL;
+  tl_Tensor *eye = TLI_STEP(&c, tlo_eye(k, k, (tl_DType)S->dtype, tli_device(S)));
+  tl_Tensor *f = gu || gv ? gaps(&c, chain_mul(&c, S, S), eye) : NULL, *inner = NULL;
+  if (gS) inner = chain_mul(&c, chain_unsqueeze(&c, gS, -1), eye);
+  if (gu) inner = plus(&c, inner, by_columns(&c, turned(&c, f, u, gu), S));
+  if (gv) inner = plus(&c, inner, by_rows(&c, turned(&c, f, v, gv), S));
+  tl_Tensor *result = chain_matmul(&c, chain_matmul(&c, u, inner), chain_t(&c, v));
+  if (gu && m > k)
+    result = chain_add(&c, result, chain_matmul(&c, outside(&c, gu, u, S), chain_t(&c, v)));
+  if (gv && n > k)
+    result = chain_add(&c, result, chain_matmul(&c, u, chain_t(&c, outside(&c, gv, v, S))));
+  return tli_chain_end(&c, result);
+}
+
+/* Without vectors zeros stand in their place. */
+bool tlo_svd_torch(tl_Tensor *self, bool some, bool compute_uv, tl_Tensor **out) {
+  tli_Chain c = {0};
+  out[0] = out[1] = out[2] = NULL;
+  TL_TRY(tlo_svd(self, compute_uv && !some, out));
+  for (int i = 0; i < 3; i++) tli_keep(&c, out[i]);
+  tl_Tensor *u = out[0], *v = chain_t(&c, out[2]);
+  for (int i = 0; i < 2 && !compute_uv; i++) {
+    int64_t sizes[TL_MAX_DIMS];
+    for (int d = 0; d < self->ndim; d++) sizes[d] = self->sizes[d];
+    sizes[self->ndim - 2] = sizes[self->ndim - 1] = self->sizes[self->ndim - 2 + i];
+    tl_Tensor *zeros = TLI_STEP(
+        &c, tlo_zeros((tl_Ints){self->ndim, sizes}, (tl_DType)self->dtype, tli_device(self)));
+    *(i == 0 ? &u : &v) = zeros;
+  }
+  bool ok = !c.failed;
+  out[0] = ok ? tli_retain(u) : NULL;
+  out[1] = ok ? tli_retain(out[1]) : NULL;
+  out[2] = ok ? tli_retain(v) : NULL;
+  return tli_chain_end(&c, NULL), ok;
+}
+
+tl_Tensor *tlo_svdvals(tl_Tensor *A) {
+  tl_Tensor *usv[3] = {NULL, NULL, NULL};
+  TL_TRY_NULL(tlo_svd_full(A, false, usv));
+  tli_release(usv[0]);
+  tli_release(usv[2]);
+  return usv[1];
+}
+
+/* ---- eigenvalues of symmetric matrices ---- */
+
+/* V (diag(gL) + F o (V^T gV)) V^T, made symmetric, F_ij = 1 / (l_j - l_i). */
+tl_Tensor *tlo_eigh_backward(tl_Tensor *gL, tl_Tensor *gV, tl_Tensor *L, tl_Tensor *V) {
+  tli_Chain c = {0};
+  tl_Tensor *eye = identity(&c, V), *inner = NULL;
+  if (gV) inner = chain_mul(&c, gaps(&c, L, eye), chain_matmul(&c, chain_t(&c, V), gV));
+  if (gL) inner = plus(&c, inner, chain_mul(&c, chain_unsqueeze(&c, gL, -1), eye));
+  tl_Tensor *g = chain_matmul(&c, chain_matmul(&c, V, inner), chain_t(&c, V));
+  return tli_chain_end(&c, chain_scale(&c, chain_add(&c, g, chain_t(&c, g)), 0.5));
+}
+
+tl_Tensor *tlo_eigvalsh(tl_Tensor *A, const char *UPLO) {
+  tl_Tensor *out[2] = {NULL, NULL};
+  TL_TRY_NULL(tlo_eigh(A, UPLO, out));
+  tli_release(out[1]);
+  return out[0];
+}
+
+/* ---- powers, exponential, products ---- */
+
+tl_Tensor *tlo_matrix_power(tl_Tensor *A, int64_t n) {
+  tli_Chain c = {0};
+  TL_TRY_NULL(square("linalg.matrix_power", A));
+  if (n == 0) {
+    tl_Tensor *eye = identity(&c, A);
+    tl_Tensor *wide = TLI_STEP(&c, tlo_expand(eye, (tl_Ints){A->ndim, A->sizes}));
+    return tli_chain_end(&c, TLI_STEP(&c, tlo_clone(wide)));
+  }
+  if (n == INT64_MIN) return tli_fail_null(TL_EARG, "linalg.matrix_power: n is too small");
+  tl_Tensor *base = n < 0 ? TLI_STEP(&c, tlo_inv(A)) : A, *result = NULL;
+  for (uint64_t bits = (uint64_t)(n < 0 ? -n : n); bits && !c.failed; bits >>= 1) {
+    if (bits & 1) result = result ? chain_matmul(&c, result, base) : base;
+    if (c.n > TLI_CHAIN_MAX - 4) break;
+    if (bits > 1) base = chain_matmul(&c, base, base);
+  }
+  return tli_chain_end(&c, result);
+}
+
+/* The largest sum of magnitudes in a column of any of the matrices. */
+static bool one_norm(tl_Tensor *A, double *norm) {
+  tli_Chain c = {0};
+  bool mode = tli_set_grad_mode(false);
+  tl_Tensor *sums = chain_sum(&c, TLI_STEP(&c, tlo_abs(A)), -2, false);
+  tl_Tensor *largest = A->numel ? TLI_STEP(&c, tlo_amax(sums, TLI_NOINTS, false)) : NULL;
+  *norm = largest ? tli_to_double(tli_load(tli_data(largest), (tl_DType)largest->dtype)) : 0;
+  tli_set_grad_mode(mode);
+  bool ok = !c.failed;
+  tli_chain_end(&c, NULL);
+  return ok;
+}
+
+/* Scaling and squaring with the [8/8] Pade approximant (Higham, "The scaling
+** and squaring method for the matrix exponential revisited", 2005). Its bound
+** for float64 is |A| <= 1.495585217958292 before any scaling. */
+static tl_Tensor *matrix_exp(tl_Tensor *A) {
+  static const double b[] = {518918400, 259459200, 60540480, 8648640, 831600, 55440, 2520, 72, 1};
+  double norm;
+  TL_TRY_NULL(one_norm(A, &norm));
+  int squarings = 0;
+  if (isfinite(norm))
+    while (ldexp(norm, -squarings) > 1.495585217958292) squarings++;
+  tli_Chain c = {0};
+  tl_Tensor *x = chain_scale(&c, A, ldexp(1, -squarings)), *eye = identity(&c, A);
+  tl_Tensor *x2 = chain_matmul(&c, x, x);
+  tl_Tensor *even = chain_scale(&c, eye, b[0]), *odd = chain_scale(&c, eye, b[1]), *power = x2;
+  for (int i = 2; i <= 8; i += 2) {
+    even = chain_add(&c, even, chain_scale(&c, power, b[i]));
+    if (i < 8) {
+      odd = chain_add(&c, odd, chain_scale(&c, power, b[i + 1]));
+      power = chain_matmul(&c, power, x2);
+    }
+  }
+  odd = chain_matmul(&c, x, odd);
+  tl_Tensor *minus = chain_sub(&c, even, odd), *plus = chain_add(&c, even, odd);
+  tl_Tensor *result = TLI_STEP(&c, tlo_solve(minus, plus, true));
+  if (result) tli_retain(result);
+  tli_chain_end(&c, NULL);
+  for (int i = 0; i < squarings && result; i++) {
+    tl_Tensor *next = tlo_matmul(result, result);
+    tli_release(result);
+    result = next;
+  }
+  return result;
+}
+
+/* Half types are solved for in float32. */
+tl_Tensor *tlo_matrix_exp(tl_Tensor *A) {
+  TL_TRY_NULL(square("linalg.matrix_exp", A));
+  if (!tli_is_float((tl_DType)A->dtype))
+    return tli_fail_null(TL_EDTYPE, "linalg.matrix_exp: expected a floating dtype, got %s",
+                         tl_dtype_name((tl_DType)A->dtype));
+  tl_Tensor *t[2] = {NULL};
+  tl_Tensor *result = NULL;
+  TLI_SLOT(t[0], tlo_to_dtype(A, tli_dtype_compute((tl_DType)A->dtype)));
+  TLI_SLOT(t[1], matrix_exp(t[0]));
+  result = tlo_to_dtype(t[1], (tl_DType)A->dtype);
+done:
+  tli_release_results(t, 2);
+  return result;
+}
+
+/* The cheapest order by dynamic programming (Cormen et al., section 15.2). */
+#define MULTI_MAX 32
+
+static tl_Tensor *multi(tli_Chain *c, tl_Tensor **m, int (*split)[MULTI_MAX], int i, int j) {
+  if (i == j) return m[i];
+  return chain_matmul(c, multi(c, m, split, i, split[i][j]),
+                      multi(c, m, split, split[i][j] + 1, j));
+}
+
+tl_Tensor *tlo_multi_dot(tl_Tensors tensors) {
+  const char *op = "linalg.multi_dot";
+  if (tensors.n < 2 || tensors.n > MULTI_MAX)
+    return tli_fail_null(TL_EARG, "%s: expected 2 to %d tensors, got %" PRId64, op, MULTI_MAX,
+                         tensors.n);
+  tli_Chain c = {0};
+  int n = (int)tensors.n;
+  tl_Tensor *m[MULTI_MAX];
+  bool row = tensors.v[0]->ndim == 1, column = tensors.v[n - 1]->ndim == 1;
+  double cost[MULTI_MAX][MULTI_MAX], size[MULTI_MAX + 1];
+  int split[MULTI_MAX][MULTI_MAX];
+  for (int i = 0; i < n; i++) {
+    m[i] = i == 0 && row          ? chain_unsqueeze(&c, tensors.v[i], 0)
+           : i == n - 1 && column ? chain_unsqueeze(&c, tensors.v[i], 1)
+                                  : tensors.v[i];
+    if (c.failed || m[i]->ndim != 2 || (i > 0 && m[i]->sizes[0] != m[i - 1]->sizes[1])) {
+      if (!c.failed)
+        tli_fail(TL_ESHAPE, "%s: tensor " TLI_POS " of shape %s does not follow its neighbour", op,
+                 (int64_t)i, tli_sizes_str(tensors.v[i]));
+      c.failed = true;
+      return tli_chain_end(&c, NULL);
+    }
+    size[i] = (double)m[i]->sizes[0];
+    size[i + 1] = (double)m[i]->sizes[1];
+    cost[i][i] = 0;
+  }
+  for (int length = 1; length < n; length++)
+    for (int i = 0; i + length < n; i++) {
+      int j = i + length;
+      cost[i][j] = INFINITY;
+      for (int s = i; s < j; s++) {
+        double total = cost[i][s] + cost[s + 1][j] + size[i] * size[s + 1] * size[j + 1];
+        if (total < cost[i][j]) cost[i][j] = total, split[i][j] = s;
+      }
+    }
+  tl_Tensor *result = multi(&c, m, split, 0, n - 1);
+  if (column) result = TLI_STEP(&c, tlo_squeeze(result, (tl_Ints){1, (int64_t[]){-1}}));
+  if (row) result = TLI_STEP(&c, tlo_squeeze(result, (tl_Ints){1, (int64_t[]){0}}));
+  return tli_chain_end(&c, result);
+}
+
+tl_Tensor *tlo_chain_matmul(tl_Tensors matrices) {
+  for (int64_t i = 0; i < matrices.n; i++)
+    if (matrices.v[i]->ndim != 2)
+      return tli_fail_null(TL_ESHAPE, "chain_matmul: expected matrices, got shape %s",
+                           tli_sizes_str(matrices.v[i]));
+  return matrices.n == 1 ? tli_retain(matrices.v[0]) : tlo_multi_dot(matrices);
+}

@@ -1,0 +1,265 @@
+/*
+** loss.c - losses and distances that are more than one expression. The one for
+** labels is fused with the softmax before it: no log-probabilities are kept.
+*/
+#include "ops/loss/loss.h"
+
+#include <math.h>
+#include <string.h>
+
+/* ---- reduction ---- */
+
+tl_Tensor *tlo_reduced(tl_Tensor *self, const char *reduction) {
+  if (strcmp(reduction, "mean") == 0) return tlo_mean(self, TLI_NOINTS, false, TL_NODTYPE);
+  if (strcmp(reduction, "sum") == 0) return tlo_sum(self, TLI_NOINTS, false, TL_NODTYPE);
+  if (strcmp(reduction, "none") == 0) return tli_retain(self);
+  return tli_fail_null(TL_EARG, "reduction: expected 'mean', 'sum' or 'none', got '%s'", reduction);
+}
+
+/* ---- regression ---- */
+
+tl_Tensor *tlo_smooth_l1_loss(tl_Tensor *input, tl_Tensor *target, const char *reduction,
+                              tl_Scalar beta) {
+  double b = tli_to_double(beta);
+  if (!(b >= 0))
+    return tli_fail_null(TL_EARG, "smooth_l1_loss: beta: expected at least 0, got %g", b);
+  if (b == 0) return tlo_l1_loss(input, target, reduction);
+  tli_Chain c = {0};
+  tl_Tensor *difference = chain_sub(&c, input, target);
+  tl_Tensor *loss = TLI_STEP(&c, tlo_huber(difference, beta));
+  return tli_chain_end(&c, chain_reduced(&c, chain_scale(&c, loss, 1 / b), reduction));
+}
+
+tl_Tensor *tlo_huber_loss(tl_Tensor *input, tl_Tensor *target, const char *reduction,
+                          tl_Scalar delta) {
+  double d = tli_to_double(delta);
+  if (!(d > 0)) return tli_fail_null(TL_EARG, "huber_loss: delta: expected more than 0, got %g", d);
+  tli_Chain c = {0};
+  tl_Tensor *difference = chain_sub(&c, input, target);
+  return tli_chain_end(&c,
+                       chain_reduced(&c, TLI_STEP(&c, tlo_huber(difference, delta)), reduction));
+}
+
+/* log(target!) by Stirling's formula; 0 for targets up to 1. */
+static tl_Tensor *chain_stirling(tli_Chain *c, tl_Tensor *target) {
+  tl_Tensor *log = TLI_STEP(c, tlo_log(target));
+  tl_Tensor *sum = chain_sub(c, chain_mul(c, target, log), target);
+  tl_Tensor *root = chain_scale(c, chain_plus(c, log, log_of_two_pi), 0.5);
+  tl_Tensor *small = chain_with(c, tlo_le, target, 1);
+  return chain_masked_fill(c, chain_add(c, sum, root), small, 0);
+}
+
+tl_Tensor *tlo_poisson_nll_loss(tl_Tensor *input, tl_Tensor *target, bool log_input, bool full,
+                                double eps, const char *reduction) {
+  tli_Chain c = {0};
+  tl_Tensor *rate = input, *log = input;
+  if (log_input) {
+    rate = TLI_STEP(&c, tlo_exp(input));
+  } else {
+    tl_Tensor *above = chain_plus(&c, input, eps);
+    log = TLI_STEP(&c, tlo_log(above));
+  }
+  tl_Tensor *loss = chain_sub(&c, rate, chain_mul(&c, target, log));
+  if (full) loss = chain_add(&c, loss, chain_stirling(&c, target));
+  return tli_chain_end(&c, chain_reduced(&c, loss, reduction));
+}
+
+/* The larger of t and a number in value; its gradient is t's throughout. */
+static tl_Tensor *chain_floor_value(tli_Chain *c, tl_Tensor *t, double least) {
+  bool mode = tli_set_grad_mode(false);
+  tl_Tensor *floored = chain_at_least(c, t, least);
+  tli_set_grad_mode(mode);
+  return TLI_STEP(c, tlo_straight_through(floored, t));
+}
+
+static bool negative_somewhere(tl_Tensor *t, bool *ok) {
+  tl_Tensor *least = t->numel > 0 ? tlo_amin(t, TLI_NOINTS, false) : NULL;
+  *ok = least != NULL || t->numel == 0;
+  bool negative = false;
+  if (least && tli_device(least).type == TL_CPU)
+    negative = tli_to_double(tli_load(tli_data(least), (tl_DType)least->dtype)) < 0;
+  tli_release(least);
+  return negative;
+}
+
+/* var with a last dimension, if it lacks one. */
+static tl_Tensor *variance_for(tl_Tensor *input, tl_Tensor *var) {
+  bool same = var->ndim == input->ndim;
+  for (int d = 0; same && d < var->ndim; d++)
+    same = var->sizes[d] == input->sizes[d] || (d == var->ndim - 1 && var->sizes[d] == 1);
+  if (same) return tli_retain(var);
+  bool lacks = var->ndim == input->ndim - 1;
+  for (int d = 0; lacks && d < var->ndim; d++) lacks = var->sizes[d] == input->sizes[d];
+  if (lacks) return tlo_unsqueeze(var, -1);
+  return tli_fail_null(TL_ESHAPE,
+                       "gaussian_nll_loss: var: expected the shape of input %s, or "
+                       "without its last dimension, got %s",
+                       tli_sizes_str(input), tli_sizes_str(var));
+}
+
+tl_Tensor *tlo_gaussian_nll_loss(tl_Tensor *input, tl_Tensor *target, tl_Tensor *var, bool full,
+                                 double eps, const char *reduction) {
+  bool ok;
+  if (negative_somewhere(var, &ok))
+    return tli_fail_null(TL_EARG, "gaussian_nll_loss: var: expected no negative numbers");
+  if (!ok) return NULL;
+  tli_Chain c = {0};
+  tl_Tensor *shaped = TLI_STEP(&c, variance_for(input, var));
+  tl_Tensor *v = chain_floor_value(&c, shaped, eps);
+  tl_Tensor *difference = chain_sub(&c, input, target);
+  tl_Tensor *share = chain_div(&c, chain_mul(&c, difference, difference), v);
+  tl_Tensor *loss = chain_scale(&c, chain_add(&c, TLI_STEP(&c, tlo_log(v)), share), 0.5);
+  if (full) loss = chain_plus(&c, loss, 0.5 * log_of_two_pi);
+  return tli_chain_end(&c, chain_reduced(&c, loss, reduction));
+}
+
+/* ---- probabilities ---- */
+
+static bool same_shape(const char *op, const tl_Tensor *input, const tl_Tensor *target) {
+  if (tli_same_sizes(input, target)) return true;
+  return tli_fail(TL_ESHAPE, "%s: target: expected the shape of input %s, got %s", op,
+                  tli_sizes_str(input), tli_sizes_str(target));
+}
+
+/* Whether all elements lie in [0, 1]; NaN does not. */
+static bool check_probabilities(tl_Tensor *input) {
+  if (input->numel == 0) return true;
+  bool mode = tli_set_grad_mode(false);
+  tl_Tensor *low = tlo_amin(input, TLI_NOINTS, false);
+  tl_Tensor *high = low ? tlo_amax(input, TLI_NOINTS, false) : NULL;
+  tli_set_grad_mode(mode);
+  bool ok = high != NULL;
+  if (ok && tli_device(input).type == TL_CPU) {
+    double a = tli_to_double(tli_load(tli_data(low), (tl_DType)low->dtype));
+    double b = tli_to_double(tli_load(tli_data(high), (tl_DType)high->dtype));
+    ok = a >= 0 && b <= 1;
+    if (!ok)
+      tli_fail(TL_EARG, "binary_cross_entropy: input: expected numbers from 0 to 1, got %g to %g",
+               a, b);
+  }
+  tli_release(low);
+  tli_release(high);
+  return ok;
+}
+
+tl_Tensor *tlo_binary_cross_entropy(tl_Tensor *input, tl_Tensor *target, tl_Tensor *weight,
+                                    const char *reduction) {
+  TL_TRY_NULL(same_shape("binary_cross_entropy", input, target));
+  TL_TRY_NULL(check_probabilities(input));
+  tli_Chain c = {0};
+  tl_Tensor *loss = TLI_STEP(&c, tlo_bce(input, target));
+  if (weight) loss = chain_mul(&c, loss, weight);
+  return tli_chain_end(&c, chain_reduced(&c, loss, reduction));
+}
+
+/* (1 - target) * input - (1 + (pos_weight - 1) * target) * logsigmoid(input) */
+static tl_Tensor *chain_logit_loss(tli_Chain *c, tl_Tensor *input, tl_Tensor *target,
+                                   tl_Tensor *pos_weight) {
+  tl_Tensor *log = TLI_STEP(c, tlo_logsigmoid(input));
+  tl_Tensor *other = chain_sub(c, input, chain_mul(c, target, input));
+  if (pos_weight) {
+    tl_Tensor *excess = chain_mul(c, chain_plus(c, pos_weight, -1), target);
+    log = chain_mul(c, log, chain_plus(c, excess, 1));
+  }
+  return chain_sub(c, other, log);
+}
+
+tl_Tensor *tlo_binary_cross_entropy_with_logits(tl_Tensor *input, tl_Tensor *target,
+                                                tl_Tensor *weight, const char *reduction,
+                                                tl_Tensor *pos_weight) {
+  TL_TRY_NULL(same_shape("binary_cross_entropy_with_logits", input, target));
+  tli_Chain c = {0};
+  tl_Tensor *loss = chain_logit_loss(&c, input, target, pos_weight);
+  if (weight) loss = chain_mul(&c, loss, weight);
+  return tli_chain_end(&c, chain_reduced(&c, loss, reduction));
+}
+
+tl_Tensor *tlo_kl_div(tl_Tensor *input, tl_Tensor *target, const char *reduction, bool log_target) {
+  tli_Chain c = {0};
+  tl_Tensor *loss;
+  if (log_target)
+    loss = chain_mul(&c, TLI_STEP(&c, tlo_exp(target)), chain_sub(&c, target, input));
+  else
+    loss = chain_sub(&c, TLI_STEP(&c, tlo_xlogy(target, target)), chain_mul(&c, target, input));
+  if (strcmp(reduction, "batchmean") != 0)
+    return tli_chain_end(&c, chain_reduced(&c, loss, reduction));
+  double batch = input->ndim > 0 ? (double)input->sizes[0] : 1;
+  return tli_chain_end(&c, chain_scale(&c, chain_total(&c, loss), 1 / batch));
+}
+
+tl_Tensor *tlo_multilabel_soft_margin_loss(tl_Tensor *input, tl_Tensor *target, tl_Tensor *weight,
+                                           const char *reduction) {
+  TL_TRY_NULL(same_shape("multilabel_soft_margin_loss", input, target));
+  tli_Chain c = {0};
+  tl_Tensor *loss = chain_logit_loss(&c, input, target, NULL);
+  if (weight) loss = chain_mul(&c, loss, weight);
+  int64_t last = -1;
+  loss = TLI_STEP(&c, tlo_mean(loss, (tl_Ints){1, &last}, false, TL_NODTYPE));
+  return tli_chain_end(&c, chain_reduced(&c, loss, reduction));
+}
+
+/* ---- distances ---- */
+
+/* The product of x1 and x2 scaled to norm 1; norms count as at least eps, in
+** value only. */
+tl_Tensor *tlo_cosine_similarity(tl_Tensor *x1, tl_Tensor *x2, int64_t dim, double eps) {
+  int ndim;
+  int64_t sizes[TL_MAX_DIMS];
+  TL_TRY_NULL(tli_broadcast_shape("cosine_similarity", (tl_Tensor *[]){x1, x2}, 2, &ndim, sizes));
+  int d = tli_dim("cosine_similarity", dim, ndim);
+  if (d < 0) return NULL;
+  int64_t along = d;
+  tl_DType dtype = tli_dtype_promote((tl_DType)x1->dtype, (tl_DType)x2->dtype);
+  tli_Chain c = {0};
+  tl_Tensor *both[] = {x1, x2};
+  for (int i = 0; i < 2; i++) {
+    tl_Tensor *wide = TLI_STEP(&c, tlo_expand(both[i], (tl_Ints){ndim, sizes}));
+    wide = TLI_STEP(&c, tlo_to_dtype(wide, dtype));
+    tl_Tensor *norm =
+        TLI_STEP(&c, tlo_norm(wide, tli_int(2), (tl_Ints){1, &along}, true, TL_NODTYPE));
+    norm = chain_floor_value(&c, norm, eps);
+    both[i] = chain_div(&c, wide, norm);
+  }
+  return tli_chain_end(&c, chain_sum(&c, chain_mul(&c, both[0], both[1]), d, false));
+}
+
+tl_Tensor *tlo_cosine_embedding_loss(tl_Tensor *input1, tl_Tensor *input2, tl_Tensor *target,
+                                     double margin, const char *reduction) {
+  if (target->ndim > 1 || input1->ndim != target->ndim + 1 || input2->ndim != target->ndim + 1)
+    return tli_fail_null(TL_ESHAPE,
+                         "cosine_embedding_loss: expected inputs (N, D) with target (N), "
+                         "or (D) with (), got %s, %s and %s",
+                         tli_sizes_str(input1), tli_sizes_str(input2), tli_sizes_str(target));
+  const double eps = 1e-12;
+  int64_t dim = target->ndim;
+  tli_Chain c = {0};
+  tl_Tensor *product = chain_sum(&c, chain_mul(&c, input1, input2), dim, false);
+  tl_Tensor *a = chain_plus(&c, chain_sum(&c, chain_mul(&c, input1, input1), dim, false), eps);
+  tl_Tensor *b = chain_plus(&c, chain_sum(&c, chain_mul(&c, input2, input2), dim, false), eps);
+  tl_Tensor *squared = chain_mul(&c, a, b);
+  tl_Tensor *size = TLI_STEP(&c, tlo_sqrt(squared));
+  tl_Tensor *cosine = chain_div(&c, product, size);
+  tl_Tensor *zero = chain_number(&c, 0);
+  tl_Tensor *alike =
+      chain_where(&c, chain_equals(&c, target, 1), chain_plus(&c, chain_neg(&c, cosine), 1), zero);
+  tl_Tensor *apart = chain_where(&c, chain_equals(&c, target, -1),
+                                 chain_at_least(&c, chain_plus(&c, cosine, -margin), 0), zero);
+  return tli_chain_end(&c, chain_reduced(&c, chain_add(&c, alike, apart), reduction));
+}
+
+tl_Tensor *tlo_triplet_margin_loss(tl_Tensor *anchor, tl_Tensor *positive, tl_Tensor *negative,
+                                   double margin, tl_Scalar p, double eps, bool swap,
+                                   const char *reduction) {
+  if (!(margin > 0))
+    return tli_fail_null(TL_EARG, "triplet_margin_loss: margin: expected more than 0, got %g",
+                         margin);
+  tli_Chain c = {0};
+  tl_Tensor *near = TLI_STEP(&c, tlo_pairwise_distance(anchor, positive, p, eps, false));
+  tl_Tensor *far = TLI_STEP(&c, tlo_pairwise_distance(anchor, negative, p, eps, false));
+  if (swap) {
+    tl_Tensor *other = TLI_STEP(&c, tlo_pairwise_distance(positive, negative, p, eps, false));
+    far = TLI_STEP(&c, tlo_minimum(far, other));
+  }
+  tl_Tensor *loss = chain_at_least(&c, chain_plus(&c, chain_sub(&c, near, far), margin), 0);
+  return tli_chain_end(&c, chain_reduced(&c, loss, reduction));
+}

@@ -1,0 +1,415 @@
+/*
+** moments.c - mean, variance, norms and the logarithm of a sum of exponentials.
+*/
+#include <math.h>
+#include <string.h>
+
+#include "ops/reduce/axes.h"
+
+/* Elements that go into one result of a reduction; -1 on bad dims. */
+static int64_t reduced_count(const char *op, const tl_Tensor *self, tl_Ints dim) {
+  bool marked[TL_MAX_DIMS];
+  if (!tli_mark_dims(op, dim, self->ndim, marked)) return -1;
+  int64_t n = 1;
+  for (int d = 0; d < self->ndim; d++)
+    if (marked[d]) n *= self->sizes[d];
+  return n;
+}
+
+/* The floating dtype of the result; TL_NODTYPE with a message for integers. */
+static tl_DType floating(const char *op, const tl_Tensor *self, tl_DType wish) {
+  tl_DType dtype = wish == TL_NODTYPE ? (tl_DType)self->dtype : wish;
+  if (tli_is_float(dtype)) return dtype;
+  tli_fail(TL_EDTYPE, "%s: expected a floating dtype, got %s", op, tl_dtype_name(dtype));
+  return TL_NODTYPE;
+}
+
+/* ---- mean ---- */
+
+/* Half sums are divided before they are rounded to a type they may not fit. */
+tl_Tensor *tlo_mean(tl_Tensor *self, tl_Ints dim, bool keepdim, tl_DType dtype) {
+  dtype = floating("mean", self, dtype);
+  int64_t n = dtype == TL_NODTYPE ? -1 : reduced_count("mean", self, dim);
+  if (n < 0) return NULL;
+  tl_DType wide = tli_dtype_compute(dtype);
+  tl_Tensor *t[2] = {NULL};
+  tl_Tensor *result = NULL;
+  TLI_SLOT(t[0], tlo_sum(self, dim, keepdim, wide));
+  TLI_SLOT(t[1], tli_with_number(tlo_true_divide, t[0], tli_float((double)n)));
+  result = wide == dtype ? tli_retain(t[1]) : tlo_to_dtype(t[1], dtype);
+done:
+  tli_release_results(t, 2);
+  return result;
+}
+
+tl_Tensor *tlo_nanmean(tl_Tensor *self, tl_Ints dim, bool keepdim, tl_DType dtype) {
+  dtype = floating("nanmean", self, dtype);
+  if (dtype == TL_NODTYPE) return NULL;
+  tl_DType wide = tli_dtype_compute(dtype);
+  tl_Tensor *t[5] = {NULL};
+  tl_Tensor *result = NULL;
+  TLI_SLOT(t[0], tlo_nansum(self, dim, keepdim, wide));
+  TLI_SLOT(t[1], tlo_isnan(self));
+  TLI_SLOT(t[2], tlo_logical_not(t[1]));
+  TLI_SLOT(t[3], tlo_sum(t[2], dim, keepdim, TL_NODTYPE));
+  TLI_SLOT(t[4], tlo_true_divide(t[0], t[3]));
+  result = wide == dtype ? tli_retain(t[4]) : tlo_to_dtype(t[4], dtype);
+done:
+  tli_release_results(t, 5);
+  return result;
+}
+
+/* ---- variance ---- */
+
+typedef struct Moments {
+  tl_Tensor *mean, *deviation; /* owned */
+} Moments;
+
+/* Of `in` along one run. */
+static bool moments_of(Moments *m, tl_Tensor *in, const tli_Lines *lines) {
+  int64_t n = lines->outer * lines->inner;
+  tl_DType dtype = in->dtype == TL_F64 ? TL_F64 : TL_F32;
+  m->mean = tli_empty(dtype, tli_device(in), 1, &n);
+  m->deviation = tli_empty(dtype, tli_device(in), 1, &n);
+  return m->mean && m->deviation &&
+         tli_backend(tli_device(in))
+             ->moments(tli_array(m->mean), tli_array(m->deviation), tli_array(in), lines->outer,
+                       lines->n, lines->inner);
+}
+
+/* total = sum of part.deviation over a run, + each * means.deviation: what is
+** left of pieces of `each` elements is the spread of their means. */
+static bool join_deviations(tl_Tensor *total, const Moments *part, const Moments *means,
+                            const tli_Lines *lines, int64_t each) {
+  static const tli_PointwiseSpec add = {"var", TLK_add, 2, 1, TLI_TYPES_NUMBER, false, true};
+  tl_Scalar times = tli_float((double)each);
+  return tli_backend(tli_device(total))
+             ->reduce(TLK_reduction_sum, (tl_DType)total->dtype, tli_array(total),
+                      tli_array(part->deviation), lines->outer, lines->n, lines->inner, NULL) &&
+         tli_pointwise_into(&add, (tl_Tensor *[]){total, means->deviation}, &times, total);
+}
+
+/* The sum of squared deviations from the mean, in memory order, float32 or
+** float64; where several runs are reduced, from the moments of the parts. */
+static tl_Tensor *deviation(tli_Axes *a) {
+  Moments m = {NULL, NULL};
+  tli_Lines lines = tli_axes_lines(a);
+  bool ok = moments_of(&m, a->in, &lines);
+  for (int64_t each = lines.n; ok && !lines.last; each *= lines.n) {
+    tli_axes_next(a);
+    lines = tli_axes_lines(a);
+    int64_t n = lines.outer * lines.inner;
+    Moments means = {NULL, NULL};
+    tl_Tensor *total = tli_empty((tl_DType)m.mean->dtype, tli_device(a->in), 1, &n);
+    ok = total && moments_of(&means, m.mean, &lines) &&
+         join_deviations(total, &m, &means, &lines, each);
+    tli_release_results((tl_Tensor *[]){m.mean, m.deviation, means.deviation}, 3);
+    m = (Moments){means.mean, total};
+  }
+  tli_release(m.mean);
+  if (ok) return m.deviation;
+  tli_release(m.deviation);
+  return NULL;
+}
+
+/* out = deviation / (n - correction), both of one layout. */
+static bool divide(tl_Tensor *out, tl_Tensor *sums, int64_t n, double correction) {
+  static const tli_PointwiseSpec spec = {"var", TLK_true_divide, 2, 0, TLI_TYPES_FLOATING, false,
+                                         true};
+  double freedom = (double)n - correction;
+  tl_Tensor *number = tli_number(tli_float(freedom > 0 ? freedom : 0));
+  tl_Tensor *seen = tli_alias(sums, out->ndim, out->sizes, out->strides, 0);
+  bool ok = number && seen && tli_pointwise_into(&spec, (tl_Tensor *[]){seen, number}, NULL, out);
+  tli_release(number);
+  tli_release(seen);
+  return ok;
+}
+
+tl_Tensor *tli_op_variance(tl_Tensor *self, tl_Ints dim, tl_Scalar correction, bool keepdim) {
+  tl_DType dtype = floating("var", self, TL_NODTYPE);
+  if (dtype == TL_NODTYPE) return NULL;
+  tli_Axes a;
+  tl_Tensor *out = NULL, *sums = NULL;
+  bool ok = tli_axes_begin(&a, "var", self, dim, keepdim, false);
+  if (ok) out = tli_axes_result(&a, dtype);
+  ok = ok && out;
+  if (ok && a.reduced == 0) {
+    ok = tli_fill(out, tli_float((double)NAN));
+  } else if (ok && out->numel > 0) {
+    sums = deviation(&a);
+    ok = sums && divide(out, sums, a.reduced, tli_to_double(correction));
+  }
+  tli_release(sums);
+  tli_axes_end(&a);
+  if (ok) return out;
+  tli_release(out);
+  return NULL;
+}
+
+tl_Tensor *tlo_var_backward(tl_Tensor *grad, tl_Tensor *self, tl_Ints dim, tl_Scalar correction,
+                            bool keepdim) {
+  int64_t n = reduced_count("var", self, dim);
+  if (n < 0) return NULL;
+  double factor = 2 / ((double)n - tli_to_double(correction));
+  tl_Tensor *t[5] = {NULL};
+  tl_Tensor *back = NULL;
+  TLI_SLOT(t[0], tlo_unsqueeze_reduced(grad, (tl_Ints){self->ndim, self->sizes}, dim, keepdim));
+  TLI_SLOT(t[1], tlo_scaled(t[0], tli_float(factor)));
+  TLI_SLOT(t[2], tlo_mean(self, dim, true, TL_NODTYPE));
+  TLI_SLOT(t[3], tli_minus(self, t[2]));
+  back = tlo_mul(t[1], t[3]);
+done:
+  tli_release_results(t, 5);
+  return back;
+}
+
+tl_Tensor *tlo_var(tl_Tensor *self, tl_Ints dim, tl_Scalar correction, bool unbiased,
+                   bool keepdim) {
+  return tlo_variance(self, dim, unbiased ? correction : tli_int(0), keepdim);
+}
+
+tl_Tensor *tlo_std(tl_Tensor *self, tl_Ints dim, tl_Scalar correction, bool unbiased,
+                   bool keepdim) {
+  tl_Tensor *variance = tlo_var(self, dim, correction, unbiased, keepdim);
+  tl_Tensor *result = variance ? tlo_root(variance) : NULL;
+  tli_release(variance);
+  return result;
+}
+
+tl_Tensor *tlo_var_unbiased(tl_Tensor *self, bool unbiased) {
+  return tlo_var(self, TLI_NOINTS, tli_int(1), unbiased, false);
+}
+
+tl_Tensor *tlo_var_dim(tl_Tensor *self, tl_Ints dim, bool unbiased, bool keepdim) {
+  return tlo_var(self, dim, tli_int(1), unbiased, keepdim);
+}
+
+tl_Tensor *tlo_std_unbiased(tl_Tensor *self, bool unbiased) {
+  return tlo_std(self, TLI_NOINTS, tli_int(1), unbiased, false);
+}
+
+tl_Tensor *tlo_std_dim(tl_Tensor *self, tl_Ints dim, bool unbiased, bool keepdim) {
+  return tlo_std(self, dim, tli_int(1), unbiased, keepdim);
+}
+
+/* ---- logsumexp ---- */
+
+/* The largest element is taken out first; it is a constant, since it cancels.
+** An infinite one is left in. */
+tl_Tensor *tlo_logsumexp(tl_Tensor *self, tl_Ints dim, bool keepdim) {
+  tl_Tensor *t[9] = {NULL};
+  tl_Tensor *result = NULL;
+  tl_Ints size = {self->ndim, self->sizes};
+  TLI_SLOT(t[0], tli_floating(self));
+  if (self->numel == 0) {
+    TLI_SLOT(t[1], tlo_sum(t[0], dim, keepdim, TL_NODTYPE));
+    result = tlo_log(t[1]);
+    goto done;
+  }
+  TLI_SLOT(t[1], tlo_detach(t[0]));
+  TLI_SLOT(t[2], tlo_amax(t[1], dim, true));
+  TLI_SLOT(t[3], tlo_isinf(t[2]));
+  TLI_SLOT(t[4], tli_where_then(t[3], tli_int(0), t[2]));
+  TLI_SLOT(t[5], tli_minus(t[0], t[4]));
+  if (!tlo_exp_(t[5])) goto done;
+  TLI_SLOT(t[6], tlo_sum(t[5], dim, true, TL_NODTYPE));
+  TLI_SLOT(t[7], tlo_log(t[6]));
+  TLI_SLOT(t[8], tli_plus(t[7], t[4]));
+  if (keepdim) {
+    result = tli_retain(t[8]);
+  } else {
+    bool reduced[TL_MAX_DIMS];
+    int64_t sizes[TL_MAX_DIMS], n = 0;
+    if (!tli_mark_dims("logsumexp", dim, self->ndim, reduced)) goto done;
+    for (int d = 0; d < size.n; d++)
+      if (!reduced[d]) sizes[n++] = size.v[d];
+    result = tlo_view(t[8], (tl_Ints){n, sizes});
+  }
+done:
+  tli_release_results(t, 9);
+  return result;
+}
+
+/* ---- norms ---- */
+
+static tl_Tensor *fold(const char *name, tlk_Reduction kernel, tlk_Reduction again, tl_Tensor *self,
+                       tl_Ints dim, bool keepdim, const tl_Scalar *params) {
+  tl_DType dtype = (tl_DType)self->dtype;
+  bool extreme = again != TLK_reduction_sum;
+  tli_ReduceSpec spec = {.name = name,
+                         .kernel = kernel,
+                         .again = again,
+                         .compute = tli_dtype_compute(dtype),
+                         .result = extreme ? dtype : tli_dtype_compute(dtype),
+                         .repeats = extreme ? TLI_ONCE : TLI_TIMES,
+                         .params = params};
+  return tli_reduce(&spec, self, dim, keepdim);
+}
+
+/* Sums of half types stay float32: their root may fit where they do not. */
+tl_Tensor *tli_op_sum_abs(tl_Tensor *self, tl_Ints dim, bool keepdim) {
+  return fold("norm", TLK_reduction_sum_abs, TLK_reduction_sum, self, dim, keepdim, NULL);
+}
+
+tl_Tensor *tli_op_sum_square(tl_Tensor *self, tl_Ints dim, bool keepdim) {
+  return fold("norm", TLK_reduction_sum_square, TLK_reduction_sum, self, dim, keepdim, NULL);
+}
+
+tl_Tensor *tli_op_sum_power(tl_Tensor *self, tl_Scalar p, tl_Ints dim, bool keepdim) {
+  return fold("norm", TLK_reduction_sum_power, TLK_reduction_sum, self, dim, keepdim, &p);
+}
+
+tl_Tensor *tli_op_amax_abs(tl_Tensor *self, tl_Ints dim, bool keepdim) {
+  return fold("norm", TLK_reduction_amax_abs, TLK_reduction_amax, self, dim, keepdim, NULL);
+}
+
+tl_Tensor *tli_op_amin_abs(tl_Tensor *self, tl_Ints dim, bool keepdim) {
+  return fold("norm", TLK_reduction_amin_abs, TLK_reduction_amin, self, dim, keepdim, NULL);
+}
+
+/* The sum that belongs to p, still without its root. */
+static tl_Tensor *norm_sum(tl_Tensor *self, double p, tl_Ints dim, bool keepdim) {
+  if (p == 1) return tli_op_sum_abs(self, dim, keepdim);
+  if (p == 2) return tli_op_sum_square(self, dim, keepdim);
+  return tli_op_sum_power(self, tli_float(p), dim, keepdim);
+}
+
+static tl_Tensor *count(tl_Tensor *self, tl_Ints dim, bool keepdim) {
+  static const tli_PointwiseSpec ne = {"norm", TLK_ne, 2, 0, TLI_TYPES_NUMBER, true, true};
+  tl_Tensor *t[2] = {NULL};
+  tl_Tensor *result = NULL;
+  TLI_SLOT(t[0], tli_number(tli_int(0)));
+  TLI_SLOT(t[1], tli_pointwise(&ne, (tl_Tensor *[]){self, t[0]}, NULL));
+  result = tli_op_sum(t[1], dim, keepdim, (tl_DType)self->dtype);
+done:
+  tli_release_results(t, 2);
+  return result;
+}
+
+tl_Tensor *tli_op_p_norm(tl_Tensor *self, tl_Scalar p_, tl_Ints dim, bool keepdim) {
+  static const tli_PointwiseSpec root = {"norm", TLK_sqrt, 1, 0, TLI_TYPES_FLOATING, false, true};
+  static const tli_PointwiseSpec power = {"norm", TLK_pow, 2, 0, TLI_TYPES_NUMBER, false, true};
+  double p = tli_to_double(p_);
+  if (p == 0) return count(self, dim, keepdim);
+  if (isinf(p))
+    return p > 0 ? tli_op_amax_abs(self, dim, keepdim) : tli_op_amin_abs(self, dim, keepdim);
+  tl_Tensor *t[3] = {NULL};
+  tl_Tensor *result = NULL;
+  TLI_SLOT(t[0], norm_sum(self, p, dim, keepdim));
+  if (p == 1) {
+    t[1] = tli_retain(t[0]);
+  } else if (p == 2) {
+    TLI_SLOT(t[1], tli_pointwise(&root, t, NULL));
+  } else {
+    TLI_SLOT(t[2], tli_number(tli_float(1 / p)));
+    TLI_SLOT(t[1], tli_pointwise(&power, (tl_Tensor *[]){t[0], t[2]}, NULL));
+  }
+  result =
+      t[1]->dtype == self->dtype ? tli_retain(t[1]) : tli_op_to_dtype(t[1], (tl_DType)self->dtype);
+done:
+  tli_release_results(t, 3);
+  return result;
+}
+
+/* grad where norm is not 0, else 0, divided by norm^power. */
+static tl_Tensor *over_norm(tl_Tensor *grad, tl_Tensor *norm, double power) {
+  tl_Tensor *t[3] = {NULL};
+  tl_Tensor *result = NULL;
+  TLI_SLOT(t[0], tli_with_number(tlo_eq, norm, tli_int(0)));
+  TLI_SLOT(t[1], tli_where_then(t[0], tli_int(1), norm));
+  TLI_SLOT(t[2], tli_with_number(tlo_pow, t[1], tli_float(-power)));
+  tli_release(t[1]);
+  t[1] = NULL;
+  TLI_SLOT(t[1], tlo_mul(grad, t[2]));
+  result = tli_where_then(t[0], tli_int(0), t[1]);
+done:
+  tli_release_results(t, 3);
+  return result;
+}
+
+/* sgn(self) * |self|^power, 0 where self is 0. */
+static tl_Tensor *signed_power(tl_Tensor *self, double power) {
+  tl_Tensor *t[5] = {NULL};
+  tl_Tensor *result = NULL;
+  TLI_SLOT(t[0], tli_with_number(tlo_eq, self, tli_int(0)));
+  TLI_SLOT(t[1], tli_where_then(t[0], tli_int(1), self));
+  TLI_SLOT(t[2], tlo_abs(t[1]));
+  TLI_SLOT(t[3], tli_with_number(tlo_pow, t[2], tli_float(power)));
+  TLI_SLOT(t[4], tlo_sgn(self));
+  result = tlo_mul(t[4], t[3]);
+done:
+  tli_release_results(t, 5);
+  return result;
+}
+
+static tl_Tensor *extreme_norm_backward(tl_Tensor *grad, tl_Tensor *self, tl_Tensor *norm,
+                                        tl_Ints dim) {
+  tl_Tensor *t[3] = {NULL};
+  tl_Tensor *back = NULL;
+  TLI_SLOT(t[0], tlo_abs(self));
+  TLI_SLOT(t[1], tlo_amax_backward(grad, t[0], norm, dim, true));
+  TLI_SLOT(t[2], tlo_sgn(self));
+  back = tlo_mul(t[1], t[2]);
+done:
+  tli_release_results(t, 3);
+  return back;
+}
+
+/* d norm / d x = sgn(x) * (|x| / norm)^(p - 1); 0 at a norm of 0. */
+tl_Tensor *tlo_p_norm_backward(tl_Tensor *grad, tl_Tensor *self, tl_Tensor *result, tl_Scalar p_,
+                               tl_Ints dim, bool keepdim) {
+  double p = tli_to_double(p_);
+  tl_Ints size = {self->ndim, self->sizes};
+  tl_Tensor *t[4] = {NULL};
+  tl_Tensor *back = NULL;
+  if (p == 0 || self->numel == 0) return tlo_zeros_like(self, TL_NODTYPE, TLI_NODEVICE);
+  TLI_SLOT(t[0], tlo_unsqueeze_reduced(grad, size, dim, keepdim));
+  TLI_SLOT(t[1], tlo_unsqueeze_reduced(result, size, dim, keepdim));
+  if (isinf(p)) {
+    back = extreme_norm_backward(t[0], self, t[1], dim);
+  } else if (p == 1) {
+    TLI_SLOT(t[2], tlo_sgn(self));
+    back = tlo_mul(t[0], t[2]);
+  } else {
+    TLI_SLOT(t[2], over_norm(t[0], t[1], p - 1));
+    TLI_SLOT(t[3], p == 2 ? tli_retain(self) : signed_power(self, p - 1));
+    back = tlo_mul(t[2], t[3]);
+  }
+done:
+  tli_release_results(t, 4);
+  return back;
+}
+
+/* Whether there are no elements along dim; wrong dimensions are told later. */
+static bool none_along(const tl_Tensor *self, tl_Ints dim) {
+  if (dim.n == 0 || self->ndim == 0) return self->numel == 0;
+  for (int64_t i = 0; i < dim.n; i++) {
+    int64_t d = dim.v[i] < 0 ? dim.v[i] + self->ndim : dim.v[i];
+    if (d >= 0 && d < self->ndim && self->sizes[d] == 0) return true;
+  }
+  return false;
+}
+
+tl_Tensor *tlo_norm(tl_Tensor *self, tl_Scalar p, tl_Ints dim, bool keepdim, tl_DType dtype) {
+  dtype = floating("norm", self, dtype);
+  if (dtype == TL_NODTYPE) return NULL;
+  if (isnan(tli_to_double(p))) return tli_fail_null(TL_EARG, "norm: expected a number p, got NaN");
+  bool summed = isfinite(tli_to_double(p)) && tli_to_double(p) >= 0;
+  if (!summed && none_along(self, dim))
+    return tli_fail_null(TL_ESHAPE, "norm: nothing has no norm of order %g, got shape %s",
+                         tli_to_double(p), tli_sizes_str(self));
+  if (dtype == (tl_DType)self->dtype) return tlo_p_norm(self, p, dim, keepdim);
+  tl_Tensor *t = tlo_to_dtype(self, dtype);
+  tl_Tensor *result = t ? tlo_p_norm(t, p, dim, keepdim) : NULL;
+  tli_release(t);
+  return result;
+}
+
+tl_Tensor *tlo_norm_name(tl_Tensor *self, const char *p, tl_Ints dim, bool keepdim,
+                         tl_DType dtype) {
+  if (strcmp(p, "fro") == 0) return tlo_norm(self, tli_int(2), dim, keepdim, dtype);
+  if (strcmp(p, "nuc") != 0)
+    return tli_fail_null(TL_EARG, "norm: p: expected a number, 'fro' or 'nuc', got '%.40s'", p);
+  tl_Ints last = {2, (int64_t[]){-2, -1}};
+  return tlo_matrix_norm(self, p, dim.v ? dim : last, keepdim, dtype);
+}
