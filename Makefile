@@ -137,12 +137,13 @@ endif
 
 # ---- a person's day --------------------------------------------------------------
 
-.PHONY: all demo test asan tsan valgrind bench opinfo lint tidy-format deps config help \
+.PHONY: all demo test clang asan tsan valgrind bench opinfo lint tidy-format deps config help \
   install uninstall clean
 
 all: $(TLUA) $(LIBRARIES) ## build ./tlua and the libraries (default)
 demo: ## install what is missing, build, train on real digits
 test: ## install what is missing, build, run all specs
+clang: ## build with clang, run the specs of operators and of the core
 asan: ## all specs under the address and undefined-behaviour sanitizers
 tsan: ## all specs under the thread sanitizer
 valgrind: ## all specs under valgrind
@@ -304,6 +305,13 @@ SPEC_ARGS :=
 check: all $(EMBED_BIN) $(CORE_BIN) $(LUA_BIN)
 	@$(SPEC_ENV) $(or $(LUA),$(BUILD)/host) spec/support/run.lua --jobs $(JOBS) \
 	  $(if $(FILTER),--filter '$(FILTER)') $(SPEC_ARGS) $(SPEC)
+
+# Warnings and numbers that differ between compilers are those of the C side.
+CLANG ?= clang
+clang:
+	@.ci/deps build test clang
+	@+$(MAKE) --no-print-directory CC='$(CLANG)' BUILD=$(BUILD)/clang \
+	  SPEC='$(or $(SPEC),spec/ops spec/core)' check
 
 # The build's own specs say nothing about memory or threads; they are left out.
 # SPEC_SANITIZED tells specs that everything takes ten times as long.

@@ -22,6 +22,13 @@
 ** takes compilers that know x86-64-v4 to build all three. */
 #ifndef TLK_ISAS
 #if defined(__x86_64__) && (__GNUC__ >= 11 || (defined(__clang__) && __clang_major__ >= 12))
+/* f16c, lzcnt and movbe have no name that all compilers know; every processor
+** with avx2 and bmi2 has them. */
+static bool has_v3(void) {
+  __builtin_cpu_init();
+  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") &&
+         __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("fma");
+}
 #define TLK_ISAS(X)                                                                            \
   X(v4, has_v3() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && \
             __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&        \
@@ -36,15 +43,6 @@
 
 #define X(name, condition) \
   static bool can_##name(void) { return condition; }
-#if defined(__x86_64__)
-/* f16c, lzcnt and movbe have no name that all compilers know; every processor
-** with avx2 and bmi2 has them. */
-static bool has_v3(void) {
-  __builtin_cpu_init();
-  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") &&
-         __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("fma");
-}
-#endif
 TLK_ISAS(X)
 #undef X
 

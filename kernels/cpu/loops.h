@@ -54,7 +54,7 @@ static inline int32_t tlk_param_i32(tl_Scalar s) { return (int32_t)tlk_param_i64
     return true;                                                                         \
   }
 #if defined(__clang__)
-#define TLK_VECTOR _Pragma("clang loop vectorize(assume_safety)")
+#define TLK_VECTOR TLK_IVDEP
 #else
 #define TLK_VECTOR _Pragma("GCC unroll 1") _Pragma("GCC ivdep") /* not sixteen lines of scalars */
 #endif

@@ -25,9 +25,10 @@ describe(".ci/run", function()
    it("sums up what its steps have counted", function()
       local output, status = run {
          test = "echo 10 passed, 0 failed, 2 skipped", lint = "echo 3 passed, 0 failed",
+         clang = "echo 4 passed, 0 failed",
          asan = "echo 7 passed, 0 failed, 1 skipped",
       }
-      assert.equal("20 passed, 0 failed, 3 skipped", last_line(output))
+      assert.equal("24 passed, 0 failed, 3 skipped", last_line(output))
       assert.equal(0, status)
    end)
 

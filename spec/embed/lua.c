@@ -23,7 +23,7 @@ static lua_State *new_state(void) {
 static void run(lua_State *L, const char *text) {
   if (luaL_dostring(L, text) != LUA_OK) {
     printf("# %s\n", lua_tostring(L, -1));
-    CHECK(!"the script failed");
+    FAIL("the script failed");
   }
 }
 

@@ -30,7 +30,7 @@ static lua_State *new_state(void) {
 static void run(lua_State *L, const char *code) {
   if (luaL_dostring(L, code) == LUA_OK) return;
   printf("# %s\n", lua_tostring(L, -1));
-  CHECK(!"no error");
+  FAIL("no error");
 }
 
 /* The result of `make`; the caller's. */

@@ -18,6 +18,8 @@ static int test_passed, test_failed, test_faults;
 
 /* States a fact; the first few violations of a test are shown. */
 #define CHECK(fact) test_fact((fact), __FILE__, __LINE__, #fact)
+/* What must not happen has happened. */
+#define FAIL(what) test_fact(false, __FILE__, __LINE__, what)
 /* For facts in a loop: says where it was violated. */
 #define CHECK_AT(i, fact)                                          \
   do {                                                             \

@@ -159,7 +159,7 @@ static bool mark_inputs(tli_Plan *p, const tli_Edge *inputs, int ninputs) {
 
 bool tli_plan_build(tli_Plan *p, const tli_Edge *roots, int nroots, const tli_Edge *inputs,
                     int ninputs) {
-  *p = (tli_Plan){NULL};
+  *p = (tli_Plan){.slots = NULL};
   TL_TRY(table_resize(p, 128));
   TL_TRY(mark_inputs(p, inputs, ninputs));
   Walk w = {.plan = p, .all = ninputs == 0};

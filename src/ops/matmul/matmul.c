@@ -54,7 +54,7 @@ static bool matrix_of(Matrix *m, tl_Tensor *t) {
 ** two dimensions, or three with one batch size. */
 static bool multiply(tl_Tensor *out, tl_Tensor *a, tl_Tensor *b, tl_Scalar alpha, tl_Scalar beta) {
   if (out->numel == 0) return true;
-  Matrix ma = {NULL}, mb = {NULL};
+  Matrix ma = {.t = NULL}, mb = {.t = NULL};
   bool ok = matrix_of(&ma, a) && matrix_of(&mb, b);
   if (ok) {
     int r = out->ndim - 2, c = out->ndim - 1;

@@ -162,7 +162,7 @@ tl_Tensor *tlo_cov(tl_Tensor *self, tl_Scalar correction_, tl_Tensor *fweights,
   TL_TRY_NULL(check_weights("fweights", fweights, n, true) &&
               check_weights("aweights", aweights, n, false));
   double correction = tli_to_double(correction_);
-  Weighing s = {NULL};
+  Weighing s = {.w = NULL};
   tl_Tensor *t[2] = {NULL};
   tl_Tensor *result = NULL;
   TLI_SLOT(t[0], tli_floating(self));

@@ -46,12 +46,10 @@ TURN_PART(64)
 
 #ifdef __AVX512F__
 #define SIDE_32 16
-typedef uint32_t Vec __attribute__((vector_size(64)));
-typedef uint32_t LooseVec __attribute__((vector_size(64), aligned(4), may_alias));
 
 /* clang-format off */
-#define LANES(f, s) (Vec){f(0, s), f(1, s), f(2, s), f(3, s), f(4, s), f(5, s), f(6, s), f(7, s), \
-  f(8, s), f(9, s), f(10, s), f(11, s), f(12, s), f(13, s), f(14, s), f(15, s)}
+#define LANES(f, s) _mm512_setr_epi32(f(0, s), f(1, s), f(2, s), f(3, s), f(4, s), f(5, s), \
+  f(6, s), f(7, s), f(8, s), f(9, s), f(10, s), f(11, s), f(12, s), f(13, s), f(14, s), f(15, s))
 /* clang-format on */
 #define LOW(lane, s) ((lane) & (s) ? 16 + (lane) - (s) : (lane))
 #define HIGH(lane, s) ((lane) & (s) ? 16 + (lane) : (lane) + (s))
@@ -59,12 +57,12 @@ typedef uint32_t LooseVec __attribute__((vector_size(64), aligned(4), may_alias)
 /* Swaps the quarters of all squares with sides of 2 s. */
 #define SWAP(rows, s)                                                     \
   _Pragma("GCC unroll 16") for (int r = 0; r < 16; r++) if (!(r & (s))) { \
-    Vec a = rows[r], b = rows[r + (s)];                                   \
-    rows[r] = __builtin_shuffle(a, b, LANES(LOW, s));                     \
-    rows[r + (s)] = __builtin_shuffle(a, b, LANES(HIGH, s));              \
+    __m512i a = rows[r], b = rows[r + (s)];                               \
+    rows[r] = _mm512_permutex2var_epi32(a, LANES(LOW, s), b);             \
+    rows[r + (s)] = _mm512_permutex2var_epi32(a, LANES(HIGH, s), b);      \
   }
 
-static inline void turn_rows(Vec rows[16]) {
+static inline void turn_rows(__m512i rows[16]) {
   SWAP(rows, 8)
   SWAP(rows, 4)
   SWAP(rows, 2)
@@ -72,25 +70,25 @@ static inline void turn_rows(Vec rows[16]) {
 }
 
 static inline void turn_32(char *dst, int64_t ds1, const char *src, int64_t ss0) {
-  Vec v[16];
+  __m512i v[16];
 #pragma GCC unroll 16
-  for (int c = 0; c < 16; c++) v[c] = *(const LooseVec *)(const void *)(src + c * ss0);
+  for (int c = 0; c < 16; c++) v[c] = _mm512_loadu_si512(src + c * ss0);
   turn_rows(v);
 #pragma GCC unroll 16
-  for (int r = 0; r < 16; r++) *(LooseVec *)(void *)(dst + r * ds1) = v[r];
+  for (int r = 0; r < 16; r++) _mm512_storeu_si512(dst + r * ds1, v[r]);
 }
 
 static void turn_part_32(char *dst, int64_t ds1, const char *src, int64_t ss0, int64_t cols,
                          int64_t rows) {
   __mmask16 in = (__mmask16)((1u << rows) - 1), out = (__mmask16)((1u << cols) - 1);
-  Vec v[16];
+  __m512i v[16];
 #pragma GCC unroll 16
   for (int c = 0; c < 16; c++)
-    v[c] = c < cols ? (Vec)_mm512_maskz_loadu_epi32(in, src + c * ss0) : (Vec){0};
+    v[c] = c < cols ? _mm512_maskz_loadu_epi32(in, src + c * ss0) : _mm512_setzero_si512();
   turn_rows(v);
 #pragma GCC unroll 16
   for (int r = 0; r < 16; r++)
-    if (r < rows) _mm512_mask_storeu_epi32(dst + r * ds1, out, (__m512i)v[r]);
+    if (r < rows) _mm512_mask_storeu_epi32(dst + r * ds1, out, v[r]);
 }
 #else
 #define SIDE_32 8
