@@ -7,11 +7,11 @@
 
 #include "core/alloc.h"
 #include "kernels/cpu/norm/channels.h"
-#include "kernels/cpu/loss/classes.h"
+#include "kernels/cpu/loss/cross_entropy.h"
 #include "kernels/cpu/conv/conv.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/loss/ctc.h"
-#include "kernels/cpu/index/lines.h"
+#include "kernels/cpu/index/gather.h"
 #include "kernels/cpu/pool/pool.h"
 #include "kernels/cpu/vision/resample.h"
 #include "kernels/cpu/sort/sort.h"
@@ -121,7 +121,7 @@ static const tl_Backend backend = {
     .class_loss_backward = tlk_class_loss_backward,
     .ctc_loss = tlk_ctc_loss,
     .ctc_loss_backward = tlk_ctc_loss_backward,
-    .check_positions = tlk_check_positions,
+    .check_index = tlk_check_index,
     .gather = tlk_gather,
     .scatter = tlk_scatter,
     .count_nonzero = tlk_count_nonzero,

@@ -4,7 +4,7 @@
 **
 ** Where the C library has vector forms of the double functions (glibc from 2.35
 ** on, x86-64) their declarations say so, and the compiler calls those in loops;
-** elsewhere loops call the scalar ones. Those of float are our own (floats.h),
+** elsewhere loops call the scalar ones. Those of float are our own (elementary_f32.h),
 ** or the double function rounded, which is right to half a unit.
 */
 #ifndef TLK_ELEMENTARY_H
@@ -16,7 +16,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "kernels/cpu/floats.h"
+#include "kernels/cpu/elementary_f32.h"
 
 #if defined(__x86_64__) && defined(__GLIBC__) && defined(__GNUC__) && !defined(__clang__)
 #if __GLIBC_PREREQ(2, 35) && defined(__OPTIMIZE__)
@@ -64,15 +64,15 @@ THROUGH_DOUBLE2(atan2)
 
 static inline float tlk_sinf(float x) {
   float far = (float)sin((double)x);
-  return fabsf(x) < TLK_TRIG_LIMIT ? tlk_sinf_near(x) : far;
+  return fabsf(x) < TLK_TRIG_LIMIT ? tlk_sinf_fast(x) : far;
 }
 static inline float tlk_cosf(float x) {
   float far = (float)cos((double)x);
-  return fabsf(x) < TLK_TRIG_LIMIT ? tlk_cosf_near(x) : far;
+  return fabsf(x) < TLK_TRIG_LIMIT ? tlk_cosf_fast(x) : far;
 }
 static inline float tlk_tanf(float x) {
   float far = (float)tan((double)x);
-  return fabsf(x) < TLK_TRIG_LIMIT ? tlk_tanf_near(x) : far;
+  return fabsf(x) < TLK_TRIG_LIMIT ? tlk_tanf_fast(x) : far;
 }
 static inline double tlk_normcdf(double x) { return 0.5 * erfc(x * -0.70710678118654752440); }
 static inline float tlk_hypotf(float x, float y) {

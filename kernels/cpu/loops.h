@@ -7,7 +7,7 @@
 #define TLK_LOOPS_H
 
 #include "kernels/cpu/cpu.h"
-#include "kernels/cpu/pointwise/near.h"
+#include "kernels/cpu/pointwise/fast_path.h"
 #include "kernels/math.h"
 
 /* Which lists of types (third column of the list) a compute type belongs to. */
@@ -123,11 +123,11 @@ static inline int32_t tlk_param_i32(tl_Scalar s) { return (int32_t)tlk_param_i64
   }
 
 /* To be used as X of TLK_POINTWISES, by a macro that names the type. The loop is
-** the plain one, or that which TLK_SPLIT_<name>_<s> of near.h names. */
+** the plain one, or that which TLK_FAST_<name>_<s> of fast_path.h names. */
 #define TLK_SECOND2_(a, b, ...) b
 #define TLK_SECOND_(...) TLK_SECOND2_(__VA_ARGS__)
-#define TLK_LOOP(s, type, name, inputs, types, result)                              \
-  TLK_IN_##s##_##types(TLK_SECOND_(TLK_SPLIT_##name##_##s, TLK_PLAIN##inputs##_, )( \
+#define TLK_LOOP(s, type, name, inputs, types, result)                             \
+  TLK_IN_##s##_##types(TLK_SECOND_(TLK_FAST_##name##_##s, TLK_PLAIN##inputs##_, )( \
       name, s, type, TLK_RESULT_##result(type)))
 #define TLK_LOOP_ENTRY(s, name, types) TLK_IN_##s##_##types([TLK_##name] = loop_##name##_##s, )
 #define TLK_FIXED1_(s, name)

@@ -1,5 +1,5 @@
 -- Convolutions in float32 that are large enough go through tiles and their transforms
--- (kernels/cpu/conv/conv_winograd.c); these are. Expected values are products of columns in float64.
+-- (kernels/cpu/conv/winograd.c); these are. Expected values are products of columns in float64.
 
 local torch = require "tlua"
 local F = torch.nn.functional

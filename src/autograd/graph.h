@@ -164,7 +164,7 @@ bool tli_inplace_check(const char *op, const tl_Tensor *self) TL_MUSTCHECK;
 bool tli_inplace_done(const char *op, tl_Tensor *self, tli_Node *node) TL_MUSTCHECK;
 /* Gives self the geometry, the memory and the history of `view`, and a new
 ** version; the data stay as they are. Refuses a leaf as tli_inplace_check does. */
-bool tli_become(const char *op, tl_Tensor *self, tl_Tensor *view) TL_MUSTCHECK;
+bool tli_rebase(const char *op, tl_Tensor *self, tl_Tensor *view) TL_MUSTCHECK;
 
 /* Declares `view` a differentiable view of `of` (or of its base). Called for
 ** every result of a view operator, whatever the mode: of a view made under

@@ -79,12 +79,12 @@ typedef struct tlk_Resample {
 ** operands in the order that the kernel names; along a line operand k's
 ** `count` elements are strides[k] bytes apart. One operand is the indexed one:
 ** it has n positions along a line, counted from 1. */
-typedef struct tlk_Lines {
+typedef struct tlk_IndexCall {
   const tli_Iter *it;
   int64_t count;
   int64_t n;
   int64_t strides[3];
-} tlk_Lines;
+} tlk_IndexCall;
 
 /* Predictions in (outer, classes, inner), float32 or float64, and one label,
 ** counted from 1, for each of (outer, inner). */
@@ -269,16 +269,16 @@ typedef struct tl_Backend {
 
   /* Whether all n elements of index lie in [1, size], or in [-size, -1] if
   ** `wrap`; if not, *bad is one that does not. No message. */
-  bool (*check_positions)(const int64_t *index, int64_t n, int64_t size, bool wrap, int64_t *bad);
+  bool (*check_index)(const int64_t *index, int64_t n, int64_t size, bool wrap, int64_t *bad);
   /* Operands out, index (int64), in: out = in at the position that index
   ** holds. False without message, and one of the offending positions in *bad,
   ** if one is out of range. */
-  bool (*gather)(const tlk_Lines *lines, int64_t *bad);
+  bool (*gather)(const tlk_IndexCall *call, int64_t *bad);
   /* Operands out, index (int64), in, of which out is indexed: out at the
   ** position that index holds is joined with in, in the order of the lines.
   ** Lines that differ must not share elements of out. Positions must have been
   ** checked. */
-  bool (*scatter)(tlk_Join join, const tlk_Lines *lines);
+  bool (*scatter)(tlk_Join join, const tlk_IndexCall *call);
   /* The number of elements that are not zero. */
   bool (*count_nonzero)(tlk_Array in, int64_t n, int64_t *count);
   /* Their positions in the given shape, from 1, in order: out (count, ndim);

@@ -163,7 +163,7 @@ function emit_results.tensor(op, line)
       line("    result = NULL;")
       line("  }")
    elseif out then
-      line("  if (tli_args_given(&a, %d)) return tli_finish_out(&a, %d, result);", out, out)
+      line("  if (tli_args_given(&a, %d)) return tli_return_out(&a, %d, result);", out, out)
    end
    line("  tli_args_end(&a);")
    line("  if (result == NULL) return tli_args_raise(&a);")
@@ -178,7 +178,7 @@ function emit_results.tensors(op, line)
    line("  tli_args_end(&a);")
    line("  if (!ok) return tli_args_raise(&a);")
    drop_lists(op, line)
-   line("  return tli_finish_several(L, a.S, boxes, out, %d);", op.results.count)
+   line("  return tli_return_several(L, a.S, boxes, out, %d);", op.results.count)
 end
 
 function emit_results.self(op, line, cname)
@@ -320,7 +320,7 @@ end
 --- The C file of one family.
 function M.family(family)
    local out = {"/* Generated from " .. family.file .. "; not to be edited. */",
-                "#include \"bind.h\"\n#include \"lua/finish.h\"\n#include \"ops.h\"\n#include <math.h>\n"}
+                "#include \"bind.h\"\n#include \"lua/results.h\"\n#include \"ops.h\"\n#include <math.h>\n"}
    local rows = {}
    for _, op in ipairs(family.ops) do
       if not op.internal then

@@ -112,7 +112,7 @@ void tli_args_end(tli_Args *a);
 int tli_args_raise(tli_Args *a);
 int tli_raise_call(lua_State *L, const tli_Signature *sig);
 
-/* ---- what is shared with operators of several forms (forms.c) ---- */
+/* ---- what is shared with operators of several forms (overload.c) ---- */
 
 /* What the last argument is: a table with string keys only holds options; an
 ** empty table is a list of no elements where a list is expected, else options

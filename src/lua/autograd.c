@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "autograd/hooks.h"
-#include "lua/anchor.h"
+#include "lua/callback.h"
 #include "lua/value.h"
 
 #define NODE "torch.Node"
@@ -209,7 +209,7 @@ static int call_hook(lua_State *L) {
 
 static bool lua_hook(void *context, tl_Tensor *grad, tl_Tensor **out) {
   HookCall call = {grad, NULL};
-  bool ok = tli_anchor_call(context, call_hook, &call);
+  bool ok = tli_callback_call(context, call_hook, &call);
   *out = call.out;
   return ok;
 }
@@ -228,8 +228,8 @@ static int tensor_register_hook(lua_State *L) {
   handle->hook = NULL;
   luaL_setmetatable(L, HOOK);
   lua_insert(L, 2);
-  tli_Anchor *anchor = tli_anchor_new(L);
-  if (anchor) handle->hook = tli_hook_add(t, lua_hook, anchor, tli_anchor_drop);
+  tli_Callback *anchor = tli_callback_new(L);
+  if (anchor) handle->hook = tli_hook_add(t, lua_hook, anchor, tli_callback_drop);
   return handle->hook ? 1 : tli_raise(L);
 }
 
@@ -485,7 +485,7 @@ void tli_open_autograd(lua_State *L) {
                                   {"__index", node_index},
                                   {NULL, NULL}};
   static const luaL_Reg hook[] = {{"__gc", hook_gc}, {"remove", hook_remove}, {NULL, NULL}};
-  tli_open_anchors(L);
+  tli_open_callbacks(L);
   open_class(L, NODE, node);
   open_class(L, HOOK, hook);
   tli_set_functions(L, plain);

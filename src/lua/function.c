@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "lua/anchor.h"
+#include "lua/callback.h"
 #include "lua/autograd.h"
 #include "lua/value.h"
 
@@ -13,7 +13,7 @@ typedef struct LuaNode {
   tli_Node node;
   tli_NodeType type; /* the node's own, for its name */
   char name[64];
-  tli_Anchor *backward; /* owned */
+  tli_Callback *backward; /* owned */
   int nsaved;
   tli_Saved saved[];
 } LuaNode;
@@ -83,7 +83,7 @@ static int call_backward(lua_State *L) {
 static bool apply(tli_Node *node, tl_Tensor *const *grads, tl_Tensor **out) {
   LuaNode *n = (LuaNode *)node;
   BackwardCall call = {n, grads, out};
-  if (tli_anchor_call(n->backward, call_backward, &call)) return true;
+  if (tli_callback_call(n->backward, call_backward, &call)) return true;
   for (int i = 0; i < node->ninputs; i++) {
     tli_release(out[i]);
     out[i] = NULL;
@@ -94,7 +94,7 @@ static bool apply(tli_Node *node, tl_Tensor *const *grads, tl_Tensor **out) {
 static void drop(tli_Node *node) {
   LuaNode *n = (LuaNode *)node;
   for (int i = 0; i < n->nsaved; i++) tli_saved_drop(&n->saved[i]);
-  tli_anchor_drop(n->backward);
+  tli_callback_drop(n->backward);
   n->backward = NULL;
 }
 
@@ -192,7 +192,7 @@ static int autograd_record(lua_State *L) {
   tli_Node **box = tli_push_node_box(L);
   LuaNode *n = new_node(L, box);
   lua_pushvalue(L, BACKWARD);
-  n->backward = tli_anchor_new(L);
+  n->backward = tli_callback_new(L);
   if (n->backward == NULL) return tli_raise(L);
   for (int i = 0; i < n->node.ninputs; i++)
     if (!tli_node_connect(&n->node, i, tensor_in(L, INPUTS, i + 1))) return tli_raise(L);

@@ -1,18 +1,18 @@
 /*
 ** conv.c - convolution and its gradients, of any floating dtype: the half
-** types are computed in float32. Kernels of one element are in conv_single.c,
-** large convolutions in float32 with kernels of 3 x 3 in conv_winograd.c; the
-** others, and the gradient of the input, are sums that conv_plan.c lays out,
-** while the gradient of the weight comes from conv_dots.c or conv_outer.c. Each
+** types are computed in float32. Kernels of one element are in conv1x1.c,
+** large convolutions in float32 with kernels of 3 x 3 in winograd.c; the
+** others, and the gradient of the input, are sums that plan.c lays out,
+** while the gradient of the weight comes from weight_direct.c or weight_gemm.c. Each
 ** output element is summed by one thread in an order that sizes alone decide.
 */
 #include "kernels/cpu/conv/conv.h"
 
 #include "core/parallel.h"
-#include "kernels/cpu/conv/conv_image.h"
-#include "kernels/cpu/conv/conv_plan.h"
-#include "kernels/cpu/conv/conv_winograd.h"
-#include "kernels/cpu/wide.h"
+#include "kernels/cpu/conv/padded_image.h"
+#include "kernels/cpu/conv/plan.h"
+#include "kernels/cpu/conv/winograd.h"
+#include "kernels/cpu/upcast.h"
 
 typedef struct Sizes {
   int64_t in, out, weight;
@@ -36,9 +36,9 @@ static bool winograd(const tlk_Conv *c, Which which, void *to, const void *a, co
 /* Runs on arrays of one dtype to compute in; `to` is written. */
 static bool choose(const tlk_Conv *c, Which which, void *to, const void *a, const void *b,
                    const void *bias) {
-  if (tlk_conv_single(c)) {
-    if (which == WEIGHT) return tlk_conv_single_weight(c, to, a, b);
-    return tlk_conv_single_sums(c, which == INPUT, to, a, b, bias);
+  if (tlk_conv1x1(c)) {
+    if (which == WEIGHT) return tlk_conv1x1_weight(c, to, a, b);
+    return tlk_conv1x1_sums(c, which == INPUT, to, a, b, bias);
   }
   if (tlk_winograd_fits(c)) {
     bool finite;
@@ -48,7 +48,7 @@ static bool choose(const tlk_Conv *c, Which which, void *to, const void *a, cons
   if (which != WEIGHT) return tlk_conv_sums(c, which == INPUT, to, a, b, bias);
   bool many =
       tlk_conv_many(c, c->channels_out / c->groups, c->batch * tlk_conv_product(c->windows.out));
-  return many ? tlk_conv_outer(c, to, a, b) : tlk_conv_dots(c, to, a, b);
+  return many ? tlk_conv_weight_gemm(c, to, a, b) : tlk_conv_weight_direct(c, to, a, b);
 }
 
 static bool dispatch(const tlk_Conv *c, Which which, void *to, const void *a, const void *b,
@@ -64,17 +64,17 @@ static bool in_wide(const tlk_Conv *c, Which which, void *to, int64_t nto, const
   wide.dtype = TL_F32;
   tlk_Array out = {to, c->dtype}, x = {(void *)(intptr_t)a, c->dtype};
   tlk_Array y = {(void *)(intptr_t)b, c->dtype}, z = {(void *)(intptr_t)bias, c->dtype};
-  tlk_Array wout = tlk_widen(out, nto, false), wx = tlk_widen(x, na, true);
-  tlk_Array wy = tlk_widen(y, nb, true), wz = tlk_widen(z, c->channels_out, true);
+  tlk_Array wout = tlk_upcast(out, nto, false), wx = tlk_upcast(x, na, true);
+  tlk_Array wy = tlk_upcast(y, nb, true), wz = tlk_upcast(z, c->channels_out, true);
   bool ok = wout.data && wx.data && wy.data && (bias == NULL || wz.data) &&
             dispatch(&wide, which, wout.data, wx.data, wy.data, wz.data);
   if (ok)
-    tlk_narrow(out, wout, nto);
+    tlk_downcast(out, wout, nto);
   else
-    tlk_drop(wout, out, nto);
-  tlk_drop(wx, x, na);
-  tlk_drop(wy, y, nb);
-  tlk_drop(wz, z, c->channels_out);
+    tlk_upcast_free(wout, out, nto);
+  tlk_upcast_free(wx, x, na);
+  tlk_upcast_free(wy, y, nb);
+  tlk_upcast_free(wz, z, c->channels_out);
   return ok;
 }
 

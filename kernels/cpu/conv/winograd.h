@@ -1,46 +1,62 @@
 /*
-** winograd.h - inner loops of convolution with kernels of 3 x 3 in tiles of
-** 4 x 4 results, each from a patch of 6 x 6 elements: with 36 products, one at
-** each of the points below, instead of 144 (S. Winograd, Arithmetic complexity
-** of computations, 1980; A. Lavin and S. Gray, Fast algorithms for
-** convolutional neural networks, 2016, arXiv:1509.09308). The transforms are
-** those of Toom and Cook: polynomials are evaluated at points, multiplied
-** there, and interpolated. The points 0, -5/8, 5/8, -3/2, 3/2 and infinity
-** round about half as much as the usual 0, -1, 1, -2, 2 and infinity.
-**
-** A loop works on one vector of channels: an element of an image, of weights or
-** of sums is `lanes` floats.
+** winograd.h - convolutions with kernels of 3 x 3, and their gradients, in
+** tiles as winograd_loops.h has them. Tiles are counted in segments: neighbours in a
+** row of tiles, of a length that all rows share.
 */
 #ifndef TLK_WINOGRAD_H
 #define TLK_WINOGRAD_H
 
-#include <stdbool.h>
-#include <stdint.h>
+#include "core/backend.h"
 
-enum { TLK_TILE = 4, TLK_PATCH = 6, TLK_POINTS = TLK_PATCH * TLK_PATCH };
+/* Segments of the tiles that cover planes of `sizes`, image by image; those of
+** one image above another come one after another. */
+typedef struct tlk_Segments {
+  int64_t sizes[2];
+  int64_t tiles; /* of a segment */
+  int64_t across, down, count;
+} tlk_Segments;
 
-/* Distances are counted in floats. Transformed values lie in TLK_POINTS planes
-** that are `plane` apart; in a plane, those of neighbouring tiles or channels
-** are `step` apart. */
-typedef struct tlk_WinogradLoops {
-  int lanes; /* of a vector */
-  /* Of n patches that lie side by side, TLK_TILE elements from one to the next,
-  ** in an image with rows `row` apart. */
-  void (*patches)(int64_t n, const float *in, int64_t row, float *out, int64_t step, int64_t plane);
-  /* Of n tiles of results' gradients in such an image. */
-  void (*tiles)(int64_t n, const float *in, int64_t row, float *out, int64_t step, int64_t plane);
-  /* Of n kernels, with in_step from one element to the next; turned: from the
-  ** last element to the first. */
-  void (*kernels)(int64_t n, const float *in, int64_t in_step, bool turned, float *out,
-                  int64_t step, int64_t plane);
-  /* n tiles of results, of which the first `rows` rows and `cols` columns are
-  ** stored; plus bias, a vector, unless that is NULL. Whether all are finite. */
-  bool (*results)(int64_t n, const float *in, int64_t step, int64_t plane, const float *bias,
-                  int64_t rows, int64_t cols, float *out, int64_t row);
-  /* The gradients of n kernels, with out_step from one element to the next.
-  ** Whether all are finite. */
-  bool (*gradients)(int64_t n, const float *in, int64_t step, int64_t plane, float *out,
-                    int64_t out_step);
-} tlk_WinogradLoops;
+/* Where a segment begins. */
+typedef struct tlk_Segment {
+  int64_t image, row, col;
+} tlk_Segment;
+
+tlk_Segments tlk_segments(const int64_t sizes[2], int64_t images);
+tlk_Segment tlk_segment(const tlk_Segments *s, int64_t index);
+/* How many segments from `index` on, at most n, are taken together: they lie
+** below one another in one image. */
+int64_t tlk_segments_below(const tlk_Segments *s, int64_t index, int64_t n);
+/* How many, at most `most`, are best taken together: few tiles too many for
+** whole groups of `rows`. */
+int64_t tlk_segments_together(const tlk_Segments *s, int64_t most, int64_t rows);
+
+/* dst (rows, cols, lanes) = elements from (row, col) on of `channels` planes of
+** `sizes`, at most as many as lanes; zero beyond them. */
+void tlk_channels_last(float *dst, int64_t lanes, int64_t rows, int64_t cols, const float *src,
+                       int64_t channels, const int64_t sizes[2], int64_t row, int64_t col);
+
+/* Images of a group: their planes, and where the first window begins. */
+typedef struct tlk_Planes {
+  const float *data;
+  int64_t channels, sizes[2], first[2];
+} tlk_Planes;
+
+/* Bytes of scratch memory that this needs. */
+size_t tlk_strip_bytes(const tlk_Segments *s);
+/* Transforms the patches of segments [index, index + n), which lie below one
+** another, of the image at `in`: out has points `plane` apart, in them vectors
+** of channels `block` apart, and in them tiles. */
+void tlk_winograd_patches(const tlk_Segments *s, int64_t index, int64_t n, const tlk_Planes *in,
+                          float *strip, float *out, int64_t block, int64_t plane);
+
+/* Whether it is a convolution for these, and large enough to gain. */
+bool tlk_winograd_fits(const tlk_Conv *conv);
+/* The convolution, or the gradient of its input, and the gradient of its
+** weight. Where a result is not finite, `finite` is false and the results are
+** not to be used: the transforms spread Inf and NaN over whole tiles. */
+bool tlk_winograd_sums(const tlk_Conv *conv, bool backward, float *out, const float *in,
+                       const float *weight, const float *bias, bool *finite);
+bool tlk_winograd_weight(const tlk_Conv *conv, float *grad_weight, const float *in,
+                         const float *grad_out, bool *finite);
 
 #endif

@@ -1,13 +1,13 @@
 /* isa.c - the table of one instruction set's loops. */
 #include "kernels/cpu/norm/channels.h"
-#include "kernels/cpu/loss/classes.h"
+#include "kernels/cpu/loss/cross_entropy.h"
 #include "kernels/cpu/conv/conv.h"
 #include "kernels/cpu/cpu.h"
-#include "kernels/cpu/index/lines.h"
-#include "kernels/cpu/matmul/panels.h"
+#include "kernels/cpu/index/gather.h"
+#include "kernels/cpu/matmul/tile.h"
 #include "kernels/cpu/pool/pool.h"
 #include "kernels/cpu/vision/resample.h"
-#include "kernels/cpu/conv/winograd.h"
+#include "kernels/cpu/conv/winograd_loops.h"
 
 extern const tlk_Loop TLK_ISA_NAME(tlk_loops_i32)[];
 extern const tlk_Loop TLK_ISA_NAME(tlk_loops_i64)[];
@@ -37,7 +37,7 @@ extern const tlk_IndexLoops TLK_ISA_NAME(tlk_index_loops);
 extern const tlk_PoolLoops TLK_ISA_NAME(tlk_pool_loops);
 extern const tlk_ResampleLoops TLK_ISA_NAME(tlk_resample_loops)[2];
 extern const tlk_ConvLoops TLK_ISA_NAME(tlk_conv_f32), TLK_ISA_NAME(tlk_conv_f64);
-extern const tlk_PanelLoops TLK_ISA_NAME(tlk_panels_f32), TLK_ISA_NAME(tlk_panels_f64);
+extern const tlk_TileLoops TLK_ISA_NAME(tlk_tile_f32), TLK_ISA_NAME(tlk_tile_f64);
 extern const tlk_WinogradLoops TLK_ISA_NAME(tlk_winograd_loops);
 extern const tlk_ChannelLoops TLK_ISA_NAME(tlk_channel_loops)[2];
 extern const tlk_ClassLoops TLK_ISA_NAME(tlk_class_loops)[2];
@@ -76,7 +76,7 @@ const tlk_Isa TLK_ISA_NAME(tlk_isa) = {
     .pool = &TLK_ISA_NAME(tlk_pool_loops),
     .resample = TLK_ISA_NAME(tlk_resample_loops),
     .conv = {&TLK_ISA_NAME(tlk_conv_f32), &TLK_ISA_NAME(tlk_conv_f64)},
-    .panels = {&TLK_ISA_NAME(tlk_panels_f32), &TLK_ISA_NAME(tlk_panels_f64)},
+    .tile = {&TLK_ISA_NAME(tlk_tile_f32), &TLK_ISA_NAME(tlk_tile_f64)},
     .winograd = &TLK_ISA_NAME(tlk_winograd_loops),
     .channels = TLK_ISA_NAME(tlk_channel_loops),
     .classes = TLK_ISA_NAME(tlk_class_loops),

@@ -1,5 +1,5 @@
 /*
-** gemm.c - matrix products. float32 and float64 go to panels.c, or with a
+** gemm.c - matrix products. float32 and float64 go to tiled.c, or with a
 ** vector to BLAS if there is one; the half types are converted tile by tile to
 ** float32; integers, which wrap around, have a plain loop.
 **
@@ -17,7 +17,7 @@
 #include "kernels/cpu/matmul/blas.h"
 #include "kernels/cpu/blocks.h"
 #include "kernels/cpu/cpu.h"
-#include "kernels/cpu/matmul/panels.h"
+#include "kernels/cpu/matmul/tile.h"
 
 /* Multiplications worth a thread: of products of matrices, and of those with a
 ** vector, which wait for memory. */
@@ -96,8 +96,8 @@ typedef bool (*One)(const tlk_Gemm *g, const void *a, const void *b, void *c);
 static One one_of(const tlk_Gemm *g, tl_DType dtype) {
   bool vector = g->m == 1 || g->n == 1;
   switch (dtype) {
-  case TL_F32: return vector && tlk_blas() ? vector_s : tlk_panel_gemm;
-  case TL_F64: return vector && tlk_blas() ? vector_d : tlk_panel_gemm;
+  case TL_F32: return vector && tlk_blas() ? vector_s : tlk_tiled_gemm;
+  case TL_F64: return vector && tlk_blas() ? vector_d : tlk_tiled_gemm;
   case TL_I8:
   case TL_U8: return plain_8;
   case TL_I16: return plain_16;
@@ -162,7 +162,7 @@ static bool run_all(const tlk_Gemm *g) {
                  .pieces = vector || !real};
   int64_t lines = batch.rows ? g->m : g->n;
   if (real) {
-    const tlk_PanelLoops *f = tlk_isa()->panels[g->dtype == TL_F64];
+    const tlk_TileLoops *f = tlk_isa()->tile[g->dtype == TL_F64];
     batch.step = vector ? PIECE : batch.rows ? f->rows : f->lanes;
   }
   batch.steps = (lines + batch.step - 1) / batch.step;

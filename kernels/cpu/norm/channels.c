@@ -9,7 +9,7 @@
 
 #include "core/parallel.h"
 #include "kernels/cpu/blocks.h"
-#include "kernels/cpu/wide.h"
+#include "kernels/cpu/upcast.h"
 
 /* Elements of a part, about. */
 #define PART 65536
@@ -136,12 +136,12 @@ bool tlk_channel_moments(void *mean, void *deviation, tlk_Array in, int64_t oute
                          int64_t inner) {
   Work w = {0};
   int64_t n = outer * channels * inner;
-  tlk_Array x = tlk_widen(in, n, true);
+  tlk_Array x = tlk_upcast(in, n, true);
   if (x.data == NULL && n > 0) return false;
   w.in = x.data;
   bool ok = prepare(&w, outer, channels, inner, x.dtype) && moments(&w, mean, deviation);
   if (w.sums) finish(&w);
-  tlk_drop(x, in, n);
+  tlk_upcast_free(x, in, n);
   return ok;
 }
 
@@ -149,7 +149,7 @@ bool tlk_channel_products(void *sum, void *product, tlk_Array grad, tlk_Array in
                           int64_t outer, int64_t channels, int64_t inner) {
   Work w = {.mean_in = mean};
   int64_t n = outer * channels * inner;
-  tlk_Array x = tlk_widen(in, n, true), g = tlk_widen(grad, n, true);
+  tlk_Array x = tlk_upcast(in, n, true), g = tlk_upcast(grad, n, true);
   bool ok = n == 0 || (x.data != NULL && g.data != NULL);
   w.in = x.data;
   w.grad = g.data ? g.data : (const void *)"";
@@ -162,8 +162,8 @@ bool tlk_channel_products(void *sum, void *product, tlk_Array grad, tlk_Array in
     }
     finish(&w);
   }
-  tlk_drop(x, in, n);
-  tlk_drop(g, grad, n);
+  tlk_upcast_free(x, in, n);
+  tlk_upcast_free(g, grad, n);
   return ok;
 }
 
@@ -204,8 +204,8 @@ bool tlk_channel_affine(tlk_Array out, tlk_Array in, const void *mean, const voi
                         const void *shift, tlk_Array other, const void *factor, int64_t outer,
                         int64_t channels, int64_t inner) {
   int64_t n = outer * channels * inner;
-  tlk_Array x = tlk_widen(in, n, true), y = tlk_widen(other, n, true);
-  tlk_Array to = tlk_widen(out, n, false);
+  tlk_Array x = tlk_upcast(in, n, true), y = tlk_upcast(other, n, true);
+  tlk_Array to = tlk_upcast(out, n, false);
   bool ok = x.data && to.data && (other.data == NULL || y.data);
   if (ok) {
     Affine a = {&tlk_isa()->channels[x.dtype == TL_F64],
@@ -225,11 +225,11 @@ bool tlk_channel_affine(tlk_Array out, tlk_Array in, const void *mean, const voi
       ok = tli_parallel_try(outer * channels, tlk_max(1, TLK_GRAIN / inner), scale_runs, &a);
   }
   if (ok) {
-    tlk_narrow(out, to, n);
+    tlk_downcast(out, to, n);
   } else {
-    tlk_drop(to, out, n);
+    tlk_upcast_free(to, out, n);
   }
-  tlk_drop(x, in, n);
-  tlk_drop(y, other, n);
+  tlk_upcast_free(x, in, n);
+  tlk_upcast_free(y, other, n);
   return ok;
 }

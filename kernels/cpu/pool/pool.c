@@ -8,7 +8,7 @@
 
 #include "core/parallel.h"
 #include "kernels/cpu/blocks.h"
-#include "kernels/cpu/wide.h"
+#include "kernels/cpu/upcast.h"
 
 /* ---- where windows lie ---- */
 
@@ -120,7 +120,7 @@ static bool run(const tlk_Pool *pool, Kind kind, tlk_Array in, tlk_Array out, in
             .out_size = v->out[0] * v->out[1] * v->out[2],
             .indices = indices};
   int64_t nin = pool->planes * w.in_size, nout = pool->planes * w.out_size;
-  tlk_Array x = tlk_widen(in, nin, kind != SPREAD), y = tlk_widen(out, nout, kind == SPREAD);
+  tlk_Array x = tlk_upcast(in, nin, kind != SPREAD), y = tlk_upcast(out, nout, kind == SPREAD);
   Tables t;
   bool ok = x.data && y.data && make_tables(pool, kind != MAX, &t);
   if (ok) {
@@ -134,13 +134,13 @@ static bool run(const tlk_Pool *pool, Kind kind, tlk_Array in, tlk_Array out, in
     ok = ok && !w.failed;
   }
   if (kind == SPREAD && ok)
-    tlk_narrow(in, x, nin);
+    tlk_downcast(in, x, nin);
   else
-    tlk_drop(x, in, nin);
+    tlk_upcast_free(x, in, nin);
   if (kind != SPREAD && ok)
-    tlk_narrow(out, y, nout);
+    tlk_downcast(out, y, nout);
   else
-    tlk_drop(y, out, nout);
+    tlk_upcast_free(y, out, nout);
   return ok;
 }
 
@@ -245,16 +245,16 @@ bool tlk_im2col(const tlk_Windows *w, int64_t planes, tlk_Array cols, tlk_Array 
 
 bool tlk_col2im(const tlk_Windows *w, int64_t planes, tlk_Array in, tlk_Array cols) {
   int64_t nin = planes * product(w->in), each = product(w->kernel) * product(w->out);
-  tlk_Array x = tlk_widen(in, nin, false), y = tlk_widen(cols, planes * each, true);
+  tlk_Array x = tlk_upcast(in, nin, false), y = tlk_upcast(cols, planes * each, true);
   bool ok = x.data && y.data;
   Columns c = {w, x.dtype, x.data, y.data, true};
   int64_t grain = tlk_max(1, TLK_GRAIN / tlk_max(1, each));
   if (ok && tli_parallel_try(planes, grain, column_planes, &c)) {
-    tlk_narrow(in, x, nin);
+    tlk_downcast(in, x, nin);
   } else {
     ok = false;
-    tlk_drop(x, in, nin);
+    tlk_upcast_free(x, in, nin);
   }
-  tlk_drop(y, cols, planes * each);
+  tlk_upcast_free(y, cols, planes * each);
   return ok;
 }

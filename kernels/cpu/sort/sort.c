@@ -111,12 +111,12 @@ static void make_items(void *context, int64_t begin, int64_t end) {
   tl_DType dtype = m->dtype;
   uint64_t mask = m->span.mask, base = m->span.base;
   if (m->span.wide) {
-    tlk_WideItem *items = m->items;
-#define PUT(k) items[i] = (tlk_WideItem){((k) ^ mask) - base, (uint64_t)i}
+    tlk_LargePair *items = m->items;
+#define PUT(k) items[i] = (tlk_LargePair){((k) ^ mask) - base, (uint64_t)i}
     ALL_KEYS
 #undef PUT
   } else {
-    tlk_Item *items = m->items;
+    tlk_Pair *items = m->items;
 #define PUT(key) items[i] = (((key) ^ mask) - base) << 32 | (uint64_t)i
     ALL_KEYS
 #undef PUT
@@ -164,8 +164,8 @@ static const char *row_data(const Work *w, int64_t row) {
 typedef struct Sorted {
   const Work *work;
   int64_t row;
-  const tlk_Item *items;
-  const tlk_WideItem *wide;
+  const tlk_Pair *items;
+  const tlk_LargePair *wide;
   Span span;
 } Sorted;
 
@@ -182,12 +182,12 @@ static Sorted sorted_row(const Work *w, int64_t row, void *memory) {
     make_items(&m, 0, w->n);
   else if (!tli_parallel_try(w->n, TLK_GRAIN, make_items, &m))
     return s;
-  tlk_Item *items = memory;
-  tlk_WideItem *wide = memory;
+  tlk_Pair *items = memory;
+  tlk_LargePair *wide = memory;
   if (m.span.wide)
-    s.wide = tlk_sort_wide_items(w->n, m.span.bits, wide, wide + w->n, w->alone);
+    s.wide = tlk_sort_large_pairs(w->n, m.span.bits, wide, wide + w->n, w->alone);
   else
-    s.items = tlk_sort_items(w->n, m.span.bits, items, items + w->n, w->alone);
+    s.items = tlk_sort_pairs(w->n, m.span.bits, items, items + w->n, w->alone);
   return s;
 }
 
@@ -276,7 +276,7 @@ static bool run(Work *w, RowFn fn, size_t bytes) {
 }
 
 static size_t sort_bytes(tl_DType dtype, int64_t n) {
-  return 2 * (size_t)n * (is_wide(dtype, n) ? sizeof(tlk_WideItem) : sizeof(tlk_Item));
+  return 2 * (size_t)n * (is_wide(dtype, n) ? sizeof(tlk_LargePair) : sizeof(tlk_Pair));
 }
 
 bool tlk_sort(bool descending, tlk_Array values, int64_t *indices, tlk_Array in, int64_t rows,
@@ -326,13 +326,13 @@ static uint64_t select_key(uint64_t *keys, int64_t n, int64_t rank, int bits, in
 static int key_bits(tl_DType dtype) { return is_wide(dtype, 0) ? 64 : 32; }
 
 /* The elements of a row whose keys are at most `limit`, and how many those are. */
-static int64_t make_items_below(uint64_t limit, tlk_WideItem *items, const void *data,
+static int64_t make_items_below(uint64_t limit, tlk_LargePair *items, const void *data,
                                 tl_DType dtype, int64_t n, uint64_t mask) {
   int64_t begin = 0, end = n, kept = 0;
-#define PUT(key)                                                      \
-  do {                                                                \
-    uint64_t k_ = (key) ^ mask;                                       \
-    if (k_ <= limit) items[kept++] = (tlk_WideItem){k_, (uint64_t)i}; \
+#define PUT(key)                                                       \
+  do {                                                                 \
+    uint64_t k_ = (key) ^ mask;                                        \
+    if (k_ <= limit) items[kept++] = (tlk_LargePair){k_, (uint64_t)i}; \
   } while (0)
   ALL_KEYS
 #undef PUT
@@ -341,7 +341,7 @@ static int64_t make_items_below(uint64_t limit, tlk_WideItem *items, const void 
 
 /* Keeps the items with keys below `last`, and of those that have it the first
 ** ones as long as there are `ties` left. */
-static void keep_items(tlk_WideItem *items, int64_t n, uint64_t last, int64_t ties) {
+static void keep_items(tlk_LargePair *items, int64_t n, uint64_t last, int64_t ties) {
   int64_t kept = 0;
   for (int64_t i = 0; i < n; i++)
     if (items[i].key < last || (items[i].key == last && ties-- > 0)) items[kept++] = items[i];
@@ -353,7 +353,7 @@ static void keep_items(tlk_WideItem *items, int64_t n, uint64_t last, int64_t ti
 ** of a part of the row is no better than that of the whole. */
 static bool select_row(const Work *w, int64_t row, void *memory) {
   const void *data = row_data(w, row);
-  tlk_WideItem *items = memory;
+  tlk_LargePair *items = memory;
   uint64_t *keys = (uint64_t *)(void *)(items + w->n);
   int bits = key_bits(w->in.dtype);
   uint64_t mask = !w->flip ? 0 : bits == 64 ? UINT64_MAX : 0xffffffffu;
@@ -367,8 +367,8 @@ static bool select_row(const Work *w, int64_t row, void *memory) {
   for (int64_t i = 0; i < near; i++) keys[i] = items[i].key;
   uint64_t last = select_key(keys, near, w->k - 1, bits, &smaller);
   keep_items(items, near, last, w->k - smaller);
-  tlk_WideItem *spare = (tlk_WideItem *)(void *)keys;
-  tlk_WideItem *sorted = tlk_sort_wide_items(w->k, bits, items, spare, false);
+  tlk_LargePair *spare = (tlk_LargePair *)(void *)keys;
+  tlk_LargePair *sorted = tlk_sort_large_pairs(w->k, bits, items, spare, false);
   for (int64_t i = 0; i < w->k; i++) give(w, row, i, (int64_t)sorted[i].place);
   return true;
 }
@@ -383,7 +383,7 @@ bool tlk_topk(bool descending, tlk_Array values, int64_t *indices, tlk_Array in,
             .k = k,
             .flip = descending};
   if (n < 256 || k > n / 4) return run(&w, sort_row, sort_bytes(in.dtype, n));
-  size_t bytes = (size_t)n * (sizeof(tlk_WideItem) + sizeof(uint64_t));
+  size_t bytes = (size_t)n * (sizeof(tlk_LargePair) + sizeof(uint64_t));
   return run(&w, select_row, bytes);
 }
 

@@ -10,18 +10,18 @@
 
 /* An element's key above its place: unlike any other, so that sorting items is
 ** stable. */
-typedef uint64_t tlk_Item;
+typedef uint64_t tlk_Pair;
 /* The same for keys of 64 bits. */
-typedef struct tlk_WideItem {
+typedef struct tlk_LargePair {
   uint64_t key, place;
-} tlk_WideItem;
+} tlk_LargePair;
 
 /* Sorts n items with keys of that many bits; `spare` has room for as many, and
 ** the result is in the one that is returned. Shared among threads if `alone`,
 ** for one long row; then the result is NULL after an interruption. */
-tlk_Item *tlk_sort_items(int64_t n, int bits, tlk_Item *items, tlk_Item *spare, bool alone);
-tlk_WideItem *tlk_sort_wide_items(int64_t n, int bits, tlk_WideItem *items, tlk_WideItem *spare,
-                                  bool alone);
+tlk_Pair *tlk_sort_pairs(int64_t n, int bits, tlk_Pair *items, tlk_Pair *spare, bool alone);
+tlk_LargePair *tlk_sort_large_pairs(int64_t n, int bits, tlk_LargePair *items, tlk_LargePair *spare,
+                                    bool alone);
 
 bool tlk_sort(bool descending, tlk_Array values, int64_t *indices, tlk_Array in, int64_t rows,
               int64_t n);

@@ -1,5 +1,5 @@
 /*
-** convert.c - copies: to another dtype or device, to another order in memory,
+** copy.c - copies: to another dtype or device, to another order in memory,
 ** over another tensor, and out of the graph.
 */
 #include <string.h>

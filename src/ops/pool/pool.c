@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "ops/chain.h"
-#include "ops/index/lines.h"
+#include "ops/index/index_call.h"
 #include "ops/windows.h"
 
 /* ---- arguments ---- */
@@ -316,7 +316,7 @@ static tl_Tensor *lp_pool(const char *op, int n, tl_Tensor *input, double norm_t
 /* ---- planes and positions in them ---- */
 
 /* A walk over planes: operands of one element size each, contiguous. */
-static void plane_lines(tli_Iter *it, tlk_Lines *lines, tl_Tensor *const *args,
+static void plane_lines(tli_Iter *it, tlk_IndexCall *lines, tl_Tensor *const *args,
                         const int64_t *lengths, int64_t planes) {
   *it = (tli_Iter){.nargs = 3, .ndim = 1, .numel = planes, .sizes = {planes}};
   lines->it = it;
@@ -347,7 +347,7 @@ static bool gather_planes(tl_Tensor *result, tl_Tensor *self, tl_Tensor *indices
   int64_t plane = product(self->sizes, self->ndim - n, self->ndim);
   int64_t m = product(indices->sizes, indices->ndim - n, indices->ndim);
   tli_Iter it;
-  tlk_Lines lines = {.count = m, .n = plane};
+  tlk_IndexCall lines = {.count = m, .n = plane};
   plane_lines(&it, &lines, (tl_Tensor *[]){result, indices, self}, (int64_t[]){m, m, plane},
               planes);
   int64_t bad;
@@ -375,10 +375,10 @@ static bool scatter_planes(tl_Tensor *result, tl_Tensor *self, tl_Tensor *indice
   int64_t m = product(indices->sizes, indices->ndim - n, indices->ndim);
   const tl_Backend *backend = tli_backend(tli_device(self));
   int64_t bad;
-  if (!backend->check_positions(tli_data(indices), indices->numel, plane, false, &bad))
+  if (!backend->check_index(tli_data(indices), indices->numel, plane, false, &bad))
     return bad_plane_position(bad, plane);
   tli_Iter it;
-  tlk_Lines lines = {.count = m, .n = plane};
+  tlk_IndexCall lines = {.count = m, .n = plane};
   plane_lines(&it, &lines, (tl_Tensor *[]){result, indices, self}, (int64_t[]){plane, m, m},
               planes);
   return backend->scatter(add ? TLK_JOIN_ADD : TLK_JOIN_SET, &lines);
@@ -387,7 +387,7 @@ static bool scatter_planes(tl_Tensor *result, tl_Tensor *self, tl_Tensor *indice
 /* Sums are taken in the dtype that the kernel adds in. */
 tl_Tensor *tli_op_plane_scatter(tl_Tensor *self, tl_Tensor *indices, tl_Ints size, int64_t n,
                                 bool add) {
-  bool wide = add && tli_scatter_wide(TLK_JOIN_ADD, self);
+  bool wide = add && tli_scatter_upcasts(TLK_JOIN_ADD, self);
   tl_DType dtype = wide ? tli_dtype_compute((tl_DType)self->dtype) : (tl_DType)self->dtype;
   tl_Tensor *in = tli_contiguous_as(self, dtype);
   tl_Tensor *index = in ? tli_contiguous_as(indices, TL_I64) : NULL;

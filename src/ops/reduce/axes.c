@@ -107,16 +107,16 @@ static int innermost(const tli_Axes *a) {
   return at;
 }
 
-tli_Lines tli_axes_lines(const tli_Axes *a) {
-  tli_Lines lines = {1, 1, 1, true};
+tli_Run tli_axes_run(const tli_Axes *a) {
+  tli_Run run = {1, 1, 1, true};
   int at = innermost(a);
   for (int k = 0; k < a->nruns; k++) {
-    if (k == at) lines.n = a->runs[k].n;
-    if (k < at) lines.outer *= a->runs[k].n;
-    if (k > at) lines.inner *= a->runs[k].n;
-    if (k < at && a->runs[k].reduced) lines.last = false;
+    if (k == at) run.n = a->runs[k].n;
+    if (k < at) run.outer *= a->runs[k].n;
+    if (k > at) run.inner *= a->runs[k].n;
+    if (k < at && a->runs[k].reduced) run.last = false;
   }
-  return lines;
+  return run;
 }
 
 void tli_axes_next(tli_Axes *a) {
@@ -139,26 +139,26 @@ static bool run_passes(const tli_ReduceSpec *spec, tli_Axes *a, tl_Tensor *out) 
   if (a->reduced == 0)
     return backend->reduce(spec->kernel, spec->compute, tli_array(out), tli_array(a->in),
                            out->numel, 0, 1, spec->params);
-  tli_Lines lines = tli_axes_lines(a);
+  tli_Run run = tli_axes_run(a);
   tlk_Reduction kernel = spec->kernel;
   tl_DType compute = spec->compute;
-  while (!lines.last) {
+  while (!run.last) {
     /* what one pass leaves is kept in the type it was computed in */
     tl_DType mid = spec->result == TL_BOOL ? TL_BOOL : compute;
-    int64_t n = lines.outer * lines.inner;
+    int64_t n = run.outer * run.inner;
     tl_Tensor *part = tli_empty(mid, tli_device(out), 1, &n);
-    bool ok = part && backend->reduce(kernel, compute, tli_array(part), tli_array(a->in),
-                                      lines.outer, lines.n, lines.inner, spec->params);
+    bool ok = part && backend->reduce(kernel, compute, tli_array(part), tli_array(a->in), run.outer,
+                                      run.n, run.inner, spec->params);
     tli_release(a->in);
     a->in = part;
     if (!ok) return false;
     tli_axes_next(a);
-    lines = tli_axes_lines(a);
+    run = tli_axes_run(a);
     kernel = spec->again;
     compute = tli_dtype_compute(mid);
   }
-  return backend->reduce(kernel, compute, tli_array(out), tli_array(a->in), lines.outer, lines.n,
-                         lines.inner, spec->params);
+  return backend->reduce(kernel, compute, tli_array(out), tli_array(a->in), run.outer, run.n,
+                         run.inner, spec->params);
 }
 
 /* out *= k. */

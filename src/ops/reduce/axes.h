@@ -32,11 +32,11 @@ void tli_axes_end(tli_Axes *a);
 tl_Tensor *tli_axes_result(const tli_Axes *a, tl_DType dtype) TL_MUSTCHECK;
 
 /* The innermost reduced run as a kernel sees it; n == 1 where there is none. */
-typedef struct tli_Lines {
+typedef struct tli_Run {
   int64_t outer, n, inner;
   bool last; /* no other run is reduced */
-} tli_Lines;
-tli_Lines tli_axes_lines(const tli_Axes *a);
+} tli_Run;
+tli_Run tli_axes_run(const tli_Axes *a);
 /* Forgets that run: the elements now are what a kernel made of it. */
 void tli_axes_next(tli_Axes *a);
 

@@ -66,26 +66,26 @@ typedef struct Moments {
 } Moments;
 
 /* Of `in` along one run. */
-static bool moments_of(Moments *m, tl_Tensor *in, const tli_Lines *lines) {
-  int64_t n = lines->outer * lines->inner;
+static bool moments_of(Moments *m, tl_Tensor *in, const tli_Run *run) {
+  int64_t n = run->outer * run->inner;
   tl_DType dtype = in->dtype == TL_F64 ? TL_F64 : TL_F32;
   m->mean = tli_empty(dtype, tli_device(in), 1, &n);
   m->deviation = tli_empty(dtype, tli_device(in), 1, &n);
   return m->mean && m->deviation &&
          tli_backend(tli_device(in))
-             ->moments(tli_array(m->mean), tli_array(m->deviation), tli_array(in), lines->outer,
-                       lines->n, lines->inner);
+             ->moments(tli_array(m->mean), tli_array(m->deviation), tli_array(in), run->outer,
+                       run->n, run->inner);
 }
 
 /* total = sum of part.deviation over a run, + each * means.deviation: what is
 ** left of pieces of `each` elements is the spread of their means. */
 static bool join_deviations(tl_Tensor *total, const Moments *part, const Moments *means,
-                            const tli_Lines *lines, int64_t each) {
+                            const tli_Run *run, int64_t each) {
   static const tli_PointwiseSpec add = {"var", TLK_add, 2, 1, TLI_TYPES_NUMBER, false, true};
   tl_Scalar times = tli_float((double)each);
   return tli_backend(tli_device(total))
              ->reduce(TLK_reduction_sum, (tl_DType)total->dtype, tli_array(total),
-                      tli_array(part->deviation), lines->outer, lines->n, lines->inner, NULL) &&
+                      tli_array(part->deviation), run->outer, run->n, run->inner, NULL) &&
          tli_pointwise_into(&add, (tl_Tensor *[]){total, means->deviation}, &times, total);
 }
 
@@ -93,16 +93,16 @@ static bool join_deviations(tl_Tensor *total, const Moments *part, const Moments
 ** float64; where several runs are reduced, from the moments of the parts. */
 static tl_Tensor *deviation(tli_Axes *a) {
   Moments m = {NULL, NULL};
-  tli_Lines lines = tli_axes_lines(a);
-  bool ok = moments_of(&m, a->in, &lines);
-  for (int64_t each = lines.n; ok && !lines.last; each *= lines.n) {
+  tli_Run run = tli_axes_run(a);
+  bool ok = moments_of(&m, a->in, &run);
+  for (int64_t each = run.n; ok && !run.last; each *= run.n) {
     tli_axes_next(a);
-    lines = tli_axes_lines(a);
-    int64_t n = lines.outer * lines.inner;
+    run = tli_axes_run(a);
+    int64_t n = run.outer * run.inner;
     Moments means = {NULL, NULL};
     tl_Tensor *total = tli_empty((tl_DType)m.mean->dtype, tli_device(a->in), 1, &n);
-    ok = total && moments_of(&means, m.mean, &lines) &&
-         join_deviations(total, &m, &means, &lines, each);
+    ok =
+        total && moments_of(&means, m.mean, &run) && join_deviations(total, &m, &means, &run, each);
     tli_release_results((tl_Tensor *[]){m.mean, m.deviation, means.deviation}, 3);
     m = (Moments){means.mean, total};
   }

@@ -1,5 +1,5 @@
 /*
-** reduction.c - sums, products, extremes and their positions, over any
+** reduce.c - sums, products, extremes and their positions, over any
 ** dimensions; and how their gradients spread again.
 */
 #include "ops/reduce/axes.h"
@@ -125,11 +125,11 @@ static bool positions(const char *op, bool largest, tl_Tensor *self, int64_t dim
   if (ok && values) ok = (*values = tli_axes_result(&a, (tl_DType)self->dtype)) != NULL;
   ok = ok && (*indices = tli_axes_result(&a, TL_I64)) != NULL;
   if (ok && (*indices)->numel > 0) {
-    tli_Lines lines = tli_axes_lines(&a);
+    tli_Run run = tli_axes_run(&a);
     tlk_Array best = values ? tli_array(*values) : (tlk_Array){NULL, (tl_DType)self->dtype};
     ok = tli_backend(tli_device(self))
-             ->reduce_index(largest, best, tli_data(*indices), tli_array(a.in), lines.outer,
-                            lines.n, lines.inner);
+             ->reduce_index(largest, best, tli_data(*indices), tli_array(a.in), run.outer, run.n,
+                            run.inner);
   }
   tli_axes_end(&a);
   if (!ok) {

@@ -15,11 +15,11 @@ static bool run(const char *op, tlk_Scan kernel, tl_Tensor *self, int64_t dim, t
   ok = ok && (*values = tli_empty_like(a.in, dtype));
   if (ok && indices) ok = (*indices = tli_empty_like(a.in, TL_I64)) != NULL;
   if (ok && self->numel > 0) {
-    tli_Lines lines = tli_axes_lines(&a);
+    tli_Run run = tli_axes_run(&a);
     ok = tli_backend(tli_device(self))
              ->scan(kernel, tli_dtype_compute(dtype), tli_array(*values),
-                    indices ? tli_data(*indices) : NULL, tli_array(a.in), lines.outer, lines.n,
-                    lines.inner);
+                    indices ? tli_data(*indices) : NULL, tli_array(a.in), run.outer, run.n,
+                    run.inner);
   }
   tli_axes_end(&a);
   if (!ok) {

@@ -1,5 +1,5 @@
 /*
-** sorting.c - sorting and selecting by rank. Kernels work on rows; another
+** sort.c - sorting and selecting by rank. Kernels work on rows; another
 ** dimension is brought last before and back after.
 */
 #include <math.h>

@@ -1,5 +1,5 @@
 /*
-** sampling.c - images at other places: affine_grid, grid_sample. A sample is
+** grid_sample.c - images at other places: affine_grid, grid_sample. A sample is
 ** the sum of a few elements per dimension ("taps") times weights that depend on
 ** the place, all of it written with operators: so the grid has derivatives too.
 */

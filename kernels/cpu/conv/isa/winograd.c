@@ -1,9 +1,9 @@
 /*
-** winograd.c - the transforms of winograd.h. Each is a small matrix applied to
+** winograd.c - the transforms of winograd_loops.h. Each is a small matrix applied to
 ** the columns of a square, then to its rows. With p and -p among the points a
 ** line of the matrix is an even and an odd part, which the two points share.
 */
-#include "kernels/cpu/conv/winograd.h"
+#include "kernels/cpu/conv/winograd_loops.h"
 
 #include "kernels/cpu/cpu.h"
 

@@ -69,9 +69,9 @@ static inline double centred_f64(uint64_t w) {
 }
 
 /* For arguments that are neither extreme nor special. */
-static inline float log_f32(float x) { return tlk_logf_near(x); }
-static inline float sin_f32(float x) { return tlk_sinf_near(x); }
-static inline float cos_f32(float x) { return tlk_cosf_near(x); }
+static inline float log_f32(float x) { return tlk_logf_fast(x); }
+static inline float sin_f32(float x) { return tlk_sinf_fast(x); }
+static inline float cos_f32(float x) { return tlk_cosf_fast(x); }
 static inline double log_f64(double x) { return log(x); }
 static inline double sin_f64(double x) { return sin(x); }
 static inline double cos_f64(double x) { return cos(x); }

@@ -1,5 +1,5 @@
 /* reduce_f32.c - reductions that compute in float. */
-#include "kernels/cpu/reduce/reductions.h"
+#include "kernels/cpu/reduce/reduce_loops.h"
 
 #define X(name, types) TLK_REDUCER(f32, float, name, types)
 TLK_REDUCTIONS(X)

@@ -1,5 +1,5 @@
 /* reduce_f64.c - reductions that compute in double. */
-#include "kernels/cpu/reduce/reductions.h"
+#include "kernels/cpu/reduce/reduce_loops.h"
 
 #define X(name, types) TLK_REDUCER(f64, double, name, types)
 TLK_REDUCTIONS(X)

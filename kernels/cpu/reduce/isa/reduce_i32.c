@@ -1,5 +1,5 @@
 /* reduce_i32.c - reductions that compute in int32_t. */
-#include "kernels/cpu/reduce/reductions.h"
+#include "kernels/cpu/reduce/reduce_loops.h"
 
 #define X(name, types) TLK_REDUCER(i32, int32_t, name, types)
 TLK_REDUCTIONS(X)

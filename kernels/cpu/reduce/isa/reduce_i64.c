@@ -1,5 +1,5 @@
 /* reduce_i64.c - reductions that compute in int64_t. */
-#include "kernels/cpu/reduce/reductions.h"
+#include "kernels/cpu/reduce/reduce_loops.h"
 
 #define X(name, types) TLK_REDUCER(i64, int64_t, name, types)
 TLK_REDUCTIONS(X)

@@ -1,5 +1,5 @@
 /* scan.c - running sums, products and extremes in all compute types. */
-#include "kernels/cpu/scan/scans.h"
+#include "kernels/cpu/scan/scan_loops.h"
 
 /* The list may be empty, an array may not. */
 #define SCANNERS (TLK_NSCANS + 1)

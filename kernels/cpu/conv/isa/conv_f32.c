@@ -1,6 +1,0 @@
-/* conv_f32.c - convolution in float. */
-typedef float real;
-#include "kernels/cpu/conv/conv_loops.h"
-
-extern const tlk_ConvLoops TLK_ISA_NAME(tlk_conv_f32);
-const tlk_ConvLoops TLK_ISA_NAME(tlk_conv_f32) = CONV_LOOPS;

@@ -1,6 +1,0 @@
-/* conv_f64.c - convolution in double. */
-typedef double real;
-#include "kernels/cpu/conv/conv_loops.h"
-
-extern const tlk_ConvLoops TLK_ISA_NAME(tlk_conv_f64);
-const tlk_ConvLoops TLK_ISA_NAME(tlk_conv_f64) = CONV_LOOPS;

@@ -1,0 +1,6 @@
+/* direct_f32.c - convolution in float. */
+typedef float real;
+#include "kernels/cpu/conv/direct_loops.h"
+
+extern const tlk_ConvLoops TLK_ISA_NAME(tlk_conv_f32);
+const tlk_ConvLoops TLK_ISA_NAME(tlk_conv_f32) = CONV_LOOPS;

@@ -1,0 +1,37 @@
+/*
+** padded_image.h - images in scratch memory, as convolution reads them: with
+** their padding, and where windows move in steps s > 1 split into planes of
+** every s-th element, so that each element of the kernel (a "tap") sees
+** neighbouring windows side by side; a tap is then one offset into the image.
+*/
+#ifndef TLK_PADDED_IMAGE_H
+#define TLK_PADDED_IMAGE_H
+
+#include "core/backend.h"
+
+/* One channel of an image: `phases` planes of `pitch` elements. Element i of
+** dimension d lies in phase (i + before) % step at (i + before) / step. */
+typedef struct tlk_ConvLayout {
+  int64_t sizes[3]; /* of the image */
+  int64_t before[3], step[3], phases[3], pitch[3];
+  int64_t channel; /* elements */
+} tlk_ConvLayout;
+
+static inline int64_t tlk_conv_product(const int64_t v[3]) { return v[0] * v[1] * v[2]; }
+
+tlk_ConvLayout tlk_conv_input_layout(const tlk_Windows *w);
+/* Of the windows' gradients, with zeros where taps reach beyond them. */
+tlk_ConvLayout tlk_conv_output_layout(const tlk_Windows *w);
+
+/* Copies every step-th of n elements of 4 or 8 bytes. */
+void tlk_conv_strided(char *dst, const char *src, int64_t n, int64_t step, int64_t size);
+/* dst, which is zero in the padding, = the channels at src, laid out. */
+void tlk_conv_copy(const tlk_ConvLayout *l, int64_t channels, char *dst, const char *src,
+                   int64_t size);
+
+/* Where a tap reads in the scratch image of a channel of the input. */
+int64_t tlk_conv_offset(const tlk_ConvLayout *l, const tlk_Windows *w, const int64_t tap[3]);
+/* Steps tap through the kernel, last dimension first; false at its end. */
+bool tlk_conv_next_tap(const int64_t kernel[3], int64_t tap[3]);
+
+#endif

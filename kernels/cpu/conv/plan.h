@@ -1,0 +1,72 @@
+/*
+** plan.h - a convolution, or the gradient of its input, as grids of
+** weighted sums of elements of a scratch image (padded_image.h). There are two
+** ways to run a plan: with vectors of positions (direct.c), for few
+** channels, and with vectors of channels (implicit_gemm.c).
+*/
+#ifndef TLK_PLAN_H
+#define TLK_PLAN_H
+
+#include <stdatomic.h>
+
+#include "kernels/cpu/conv/conv.h"
+#include "kernels/cpu/conv/padded_image.h"
+#include "kernels/cpu/matmul/tile.h"
+
+/* A grid of results, each the sum of `taps` weighted elements of the scratch
+** image. */
+typedef struct tlk_ConvJob {
+  int64_t taps;
+  int64_t *offsets; /* owned (taps) */
+  void *weights;    /* owned (groups, tiles, taps, height) */
+  int64_t count[3]; /* results along each dimension */
+  int64_t pitch[3]; /* of the scratch image */
+  int64_t at;       /* element of the result's plane where the grid begins */
+  int64_t steps[3]; /* elements of the result from one to the next */
+} tlk_ConvJob;
+
+typedef struct tlk_ConvPlan {
+  const tlk_Conv *conv;
+  const tlk_ConvLoops *lanes;
+  const tlk_TileLoops *tile;
+  int64_t size; /* of an element */
+  tlk_ConvLayout layout;
+  int64_t channels;      /* of a group in the scratch image */
+  int64_t rows;          /* channels of a group in the result */
+  int64_t tiles, height; /* of those channels, and channels of each */
+  int64_t result;        /* elements of a result's plane */
+  int64_t njobs;
+  tlk_ConvJob *jobs; /* owned */
+  const char *in, *bias;
+  char *out;
+  int64_t parts; /* of a task, shared among threads */
+  atomic_bool failed;
+} tlk_ConvPlan;
+
+/* The convolution, or the gradient of its input. */
+bool tlk_conv_sums(const tlk_Conv *conv, bool backward, void *out, const void *in,
+                   const void *weight, const void *bias);
+/* The gradient of its weight, for few channels and for many. */
+bool tlk_conv_weight_direct(const tlk_Conv *conv, void *grad_weight, const void *in,
+                            const void *grad_out);
+bool tlk_conv_weight_gemm(const tlk_Conv *conv, void *grad_weight, const void *in,
+                          const void *grad_out);
+
+/* Whether it is a product of matrices that is worth being taken as one, and
+** then the same. */
+bool tlk_conv1x1(const tlk_Conv *conv);
+bool tlk_conv1x1_sums(const tlk_Conv *conv, bool backward, void *out, const void *in,
+                      const void *weight, const void *bias);
+bool tlk_conv1x1_weight(const tlk_Conv *conv, void *grad_weight, const void *in,
+                        const void *grad_out);
+
+/* Both set failed on lack of memory. */
+void tlk_conv_run_direct(tlk_ConvPlan *p);
+void tlk_conv_run_gemm(tlk_ConvPlan *p);
+
+/* Whether so many channels are worth vectors of them, if each result is the sum
+** of so many terms. */
+bool tlk_conv_many(const tlk_Conv *conv, int64_t channels, int64_t terms);
+double tlk_conv_bias(const tlk_ConvPlan *p, int64_t channel);
+
+#endif

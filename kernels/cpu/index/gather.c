@@ -1,0 +1,325 @@
+/*
+** gather.c - gather and scatter, and the search for positions. What is shared
+** among threads never depends on their number: every element of a result is
+** made by one thread, in the order of the index.
+*/
+#include "kernels/cpu/index/gather.h"
+
+#include <stdatomic.h>
+#include <string.h>
+
+#include "core/alloc.h"
+#include "core/parallel.h"
+#include "kernels/cpu/blocks.h"
+
+/* Elements of a task. */
+#define TASK 16384
+
+/* ---- checking positions ---- */
+
+typedef struct Check {
+  const int64_t *index;
+  int64_t size;
+  bool wrap;
+  _Atomic int64_t bad; /* INT64_MIN: none */
+} Check;
+
+static bool in_range(int64_t at, int64_t size, bool wrap) {
+  return (at >= 1 && at <= size) || (wrap && at <= -1 && at >= -size);
+}
+
+static void check_range(void *context, int64_t begin, int64_t end) {
+  Check *c = context;
+  int64_t least, most;
+  tlk_isa()->index->range(end - begin, c->index + begin, &least, &most);
+  if (least >= 1 && most <= c->size) return;
+  for (int64_t i = begin; i < end; i++) {
+    if (in_range(c->index[i], c->size, c->wrap)) continue;
+    atomic_store_explicit(&c->bad, c->index[i], memory_order_relaxed);
+    return;
+  }
+}
+
+bool tlk_check_index(const int64_t *index, int64_t n, int64_t size, bool wrap, int64_t *bad) {
+  Check c = {index, size, wrap, INT64_MIN};
+  tli_parallel_pieces(n, 4 * TLK_GRAIN, check_range, &c);
+  *bad = atomic_load(&c.bad);
+  return *bad == INT64_MIN;
+}
+
+/* ---- tiles ---- */
+
+typedef struct Walk {
+  const tlk_IndexCall *call;
+  tlk_Blocks blocks;
+  int64_t stretch; /* elements of a line in one task */
+  int64_t stretches;
+  int64_t ranges; /* scatter: parts of the indexed dimension */
+  tlk_GatherLoop gather;
+  tlk_ScatterLoop scatter;
+  _Atomic int64_t bad;
+} Walk;
+
+static tlk_Tile tile_at(const Walk *w, int64_t block, int64_t stretch) {
+  const tlk_IndexCall *l = w->call;
+  tlk_Block b = tlk_block_at(&w->blocks, block);
+  int64_t begin = stretch * w->stretch;
+  tlk_Tile t = {
+      .lines = b.cols, .count = tlk_min(w->stretch, l->count - begin), .low = 1, .high = l->n};
+  for (int k = 0; k < 3; k++) {
+    t.ptrs[k] = b.ptrs[k];
+    t.line_strides[k] = tlk_stride(&l->it->args[k], 0, l->it->ndim);
+    t.strides[k] = l->strides[k];
+  }
+  t.ptrs[1] += begin * l->strides[1];
+  return t;
+}
+
+/* Lines of a block at least, where lines lie side by side: enough that a row of
+** the index comes from memory in one run, few enough that what is picked from
+** stays in the second-level cache. */
+#define ABREAST 64
+
+static int64_t least_cols(const tlk_IndexCall *call) {
+  const tli_Iter *it = call->it;
+  bool abreast = it->ndim > 0 && it->args[1].strides[0] < call->strides[1];
+  return abreast ? ABREAST : 16;
+}
+
+/* How many stretches of that many elements make a task. */
+static int64_t per_task(int64_t elements) { return tlk_max(1, TASK / tlk_max(1, elements)); }
+
+static void gather_tasks(void *context, int64_t begin, int64_t end) {
+  Walk *w = context;
+  for (int64_t i = begin; i < end; i++) {
+    int64_t stretch = i % w->stretches;
+    tlk_Tile t = tile_at(w, i / w->stretches, stretch);
+    t.ptrs[0] += stretch * w->stretch * w->call->strides[0];
+    int64_t bad;
+    if (!w->gather(&t, &bad)) atomic_store_explicit(&w->bad, bad, memory_order_relaxed);
+  }
+}
+
+bool tlk_gather(const tlk_IndexCall *call, int64_t *bad) {
+  const tli_Iter *it = call->it;
+  int64_t side = it->ndim > 0 ? it->sizes[0] : 1;
+  Walk w = {.call = call, .bad = INT64_MIN};
+  w.gather = tlk_isa()->index->gather[tlk_log2_size(it->args[0].dtype)];
+  /* neighbouring lines with a common index move as one row: long blocks */
+  bool rows = it->ndim > 0 && it->args[1].strides[0] == 0;
+  int64_t cols = rows ? tlk_min(side, TASK) : 0;
+  w.stretch = tlk_min(call->count, rows ? per_task(cols) : TASK);
+  if (!rows) {
+    int64_t share = tlk_ceil_div(side, tl_get_num_threads());
+    cols = tlk_max(per_task(w.stretch), tlk_min(least_cols(call), share));
+  }
+  w.blocks = tlk_blocks(it, cols, 1);
+  w.stretches = tlk_ceil_div(call->count, w.stretch);
+  int64_t work = tlk_max(1, w.blocks.cols * w.stretch);
+  tli_parallel_pieces(w.blocks.count * w.stretches, tlk_max(1, TLK_GRAIN / work), gather_tasks, &w);
+  *bad = atomic_load(&w.bad);
+  return *bad == INT64_MIN;
+}
+
+static void scatter_tasks(void *context, int64_t begin, int64_t end) {
+  const Walk *w = context;
+  for (int64_t i = begin; i < end; i++) {
+    tlk_Tile t = tile_at(w, i / w->ranges, 0);
+    int64_t part = i % w->ranges, n = w->call->n;
+    t.low = part * n / w->ranges + 1;
+    t.high = (part + 1) * n / w->ranges;
+    w->scatter(&t);
+  }
+}
+
+bool tlk_scatter(tlk_Join join, const tlk_IndexCall *call) {
+  const tli_Iter *it = call->it;
+  const tlk_IndexLoops *loops = tlk_isa()->index;
+  tl_DType dtype = it->args[0].dtype;
+  Walk w = {.call = call, .stretch = call->count, .stretches = 1, .ranges = 1};
+  w.scatter = join == TLK_JOIN_SET ? loops->set[tlk_log2_size(dtype)]
+                                   : loops->join[join][tlk_compute_index(dtype)];
+  int64_t threads = tl_get_num_threads(), side = it->ndim > 0 ? it->sizes[0] : 1;
+  int64_t work = it->numel * call->count;
+  /* blocks of whole cache lines, or rows where lines share an index; for few
+  ** lines, parts of the indexed dimension */
+  bool rows = it->ndim > 0 && it->args[1].strides[0] == 0;
+  int64_t cols = rows ? TASK : tlk_max(least_cols(call), per_task(call->count));
+  bool narrow = rows ? call->n < threads : side < cols * threads;
+  if (narrow && side >= 32 * threads) cols = tlk_min(cols, tlk_ceil_div(side, threads));
+  w.blocks = tlk_blocks(it, cols, 1);
+  if (w.blocks.count < threads && work >= 2 * TLK_GRAIN) w.ranges = tlk_min(threads, call->n);
+  int64_t each = tlk_max(1, work / (w.blocks.count * w.ranges));
+  tli_parallel_pieces(w.blocks.count * w.ranges, tlk_max(1, TLK_GRAIN / each), scatter_tasks, &w);
+  return true;
+}
+
+/* ---- what is not zero ---- */
+
+#define PART 65536 /* elements counted together */
+
+typedef struct Nonzero {
+  tlk_Array in;
+  int64_t n;
+  int64_t *counts; /* per part; then the number before it */
+  int64_t *out;
+  int ndim;
+  const int64_t *sizes;
+} Nonzero;
+
+#define BATCH 1024 /* elements looked at together */
+
+/* Elements [begin, end), at most BATCH of them, as bool: in `buffer`, unless
+** they are that already. */
+static const uint8_t *as_bool(tlk_Array in, int64_t begin, int64_t end, uint8_t *buffer) {
+  const char *x = (const char *)in.data + begin * (int64_t)tl_dtype_size(in.dtype);
+  if (in.dtype == TL_BOOL) return (const uint8_t *)x;
+  tlk_isa()->convert[in.dtype][TL_BOOL](end - begin, buffer, x);
+  return buffer;
+}
+
+static int64_t count_part(tlk_Array in, int64_t begin, int64_t end) {
+  uint8_t buffer[BATCH];
+  int64_t count = 0;
+  for (int64_t at = begin; at < end; at += BATCH) {
+    int64_t n = tlk_min(BATCH, end - at);
+    const uint8_t *x = as_bool(in, at, at + n, buffer);
+    uint32_t here = 0;
+    for (int64_t i = 0; i < n; i++) here += x[i] != 0;
+    count += here;
+  }
+  return count;
+}
+
+static void count_parts(void *context, int64_t begin, int64_t end) {
+  const Nonzero *z = context;
+  for (int64_t p = begin; p < end; p++)
+    z->counts[p] = count_part(z->in, p * PART, tlk_min((p + 1) * PART, z->n));
+}
+
+/* The position of element i of the shape, from 1. */
+static void write_position(int64_t *out, int64_t i, int ndim, const int64_t *sizes) {
+  for (int d = ndim - 1; d >= 0; d--) {
+    out[d] = i % sizes[d] + 1;
+    i /= sizes[d];
+  }
+}
+
+/* Where x is true: written for each element and passed over by the next one if
+** it is not, which costs less than a branch that nobody can foresee. */
+static int64_t pick(const uint8_t *x, int64_t n, int32_t *found) {
+  int64_t count = 0;
+  for (int64_t i = 0; i < n; i++) {
+    found[count] = (int32_t)i;
+    count += x[i] != 0;
+  }
+  return count;
+}
+
+static void write_parts(void *context, int64_t begin, int64_t end) {
+  const Nonzero *z = context;
+  uint8_t buffer[BATCH];
+  int32_t found[BATCH];
+  for (int64_t p = begin; p < end; p++) {
+    int64_t *out = z->out + z->counts[p] * z->ndim;
+    int64_t stop = tlk_min((p + 1) * PART, z->n);
+    for (int64_t at = p * PART; at < stop; at += BATCH) {
+      int64_t n = tlk_min(BATCH, stop - at);
+      int64_t count = pick(as_bool(z->in, at, at + n, buffer), n, found);
+      if (z->ndim == 1)
+        for (int64_t k = 0; k < count; k++) out[k] = at + found[k] + 1;
+      else
+        for (int64_t k = 0; k < count; k++)
+          write_position(out + k * z->ndim, at + found[k], z->ndim, z->sizes);
+      out += count * z->ndim;
+    }
+  }
+}
+
+/* The counts of all parts, in memory to be freed by the caller. */
+static bool count_all(Nonzero *z) {
+  int64_t parts = tlk_ceil_div(z->n, PART);
+  z->counts = tli_alloc((size_t)parts * sizeof *z->counts);
+  if (z->counts == NULL) return false;
+  tli_parallel_for(parts, 1, count_parts, z);
+  return true;
+}
+
+static void free_counts(Nonzero *z) {
+  tli_free(z->counts, (size_t)tlk_ceil_div(z->n, PART) * sizeof *z->counts);
+}
+
+bool tlk_count_nonzero(tlk_Array in, int64_t n, int64_t *count) {
+  Nonzero z = {.in = in, .n = n};
+  if (!count_all(&z)) return false;
+  *count = 0;
+  for (int64_t p = 0; p < tlk_ceil_div(n, PART); p++) *count += z.counts[p];
+  free_counts(&z);
+  return true;
+}
+
+bool tlk_nonzero(int64_t *out, tlk_Array in, int ndim, const int64_t *sizes) {
+  Nonzero z = {.in = in, .n = 1, .out = out, .ndim = ndim, .sizes = sizes};
+  for (int d = 0; d < ndim; d++) z.n *= sizes[d];
+  if (!count_all(&z)) return false;
+  int64_t parts = tlk_ceil_div(z.n, PART), before = 0;
+  for (int64_t p = 0; p < parts; p++) {
+    int64_t here = z.counts[p];
+    z.counts[p] = before;
+    before += here;
+  }
+  tli_parallel_for(parts, 1, write_parts, &z);
+  free_counts(&z);
+  return true;
+}
+
+/* ---- searching ---- */
+
+typedef struct Search {
+  int64_t *out;
+  tlk_Array sorted, values;
+  int64_t n, m;
+  bool right;
+} Search;
+
+/* NaN is larger than every number; two of them are equal. */
+#define SEARCH(name, type)                                                                 \
+  static inline bool before_##name(type a, type b) { return a < b || (b != b && a == a); } \
+  static int64_t find_##name(const type *x, int64_t n, type v, bool right) {               \
+    int64_t low = 0;                                                                       \
+    while (n > 0) {                                                                        \
+      int64_t half = n / 2;                                                                \
+      type middle = x[low + half];                                                         \
+      bool further = right ? !before_##name(v, middle) : before_##name(middle, v);         \
+      low = further ? low + half + 1 : low;                                                \
+      n = further ? n - half - 1 : half;                                                   \
+    }                                                                                      \
+    return low + 1;                                                                        \
+  }                                                                                        \
+  static void search_##name(const Search *s, int64_t begin, int64_t end) {                 \
+    const type *sorted = s->sorted.data, *values = s->values.data;                         \
+    for (int64_t i = begin; i < end; i++)                                                  \
+      s->out[i] = find_##name(sorted + i / s->m * s->n, s->n, values[i], s->right);        \
+  }
+
+SEARCH(i32, int32_t)
+SEARCH(i64, int64_t)
+SEARCH(f32, float)
+SEARCH(f64, double)
+
+static void search_range(void *context, int64_t begin, int64_t end) {
+  const Search *s = context;
+  switch (s->sorted.dtype) {
+  case TL_F32: search_f32(s, begin, end); break;
+  case TL_F64: search_f64(s, begin, end); break;
+  case TL_I64: search_i64(s, begin, end); break;
+  default: search_i32(s, begin, end); break;
+  }
+}
+
+bool tlk_search(int64_t *out, tlk_Array sorted, tlk_Array values, int64_t rows, int64_t n,
+                int64_t m, bool right) {
+  Search s = {out, sorted, values, n, m, right};
+  tli_parallel_for(rows * m, 2048, search_range, &s);
+  return true;
+}

@@ -1,0 +1,163 @@
+/*
+** cross_entropy.c - the loss of labels. Each sample is computed by one thread.
+*/
+#include "kernels/cpu/loss/cross_entropy.h"
+
+#include <math.h>
+#include <stdatomic.h>
+#include <string.h>
+
+#include "core/parallel.h"
+#include "kernels/cpu/blocks.h"
+
+static double number_at(const void *data, int64_t i, int64_t size) {
+  return size == 4 ? (double)((const float *)data)[i] : ((const double *)data)[i];
+}
+
+static void store_at(void *data, int64_t i, int64_t size, double value) {
+  if (size == 4)
+    ((float *)data)[i] = (float)value;
+  else
+    ((double *)data)[i] = value;
+}
+
+/* ---- the loss ---- */
+
+typedef struct Loss {
+  const tlk_Classes *call;
+  const tlk_ClassLoops *loops;
+  int64_t size;   /* of an element */
+  int64_t strips; /* of inner */
+  const char *in;
+  char *loss, *weights, *norm;
+  _Atomic int64_t bad; /* INT64_MIN: none */
+} Loss;
+
+/* The position of the label's prediction; -1 if it does not count. */
+static int64_t label_place(Loss *l, int64_t o, int64_t i) {
+  const tlk_Classes *k = l->call;
+  int64_t label = k->target[o * k->inner + i];
+  if (label == k->ignore) return -1;
+  if (label < 1 || label > k->classes) {
+    atomic_store_explicit(&l->bad, label, memory_order_relaxed);
+    return -1;
+  }
+  return (o * k->classes + label - 1) * k->inner + i;
+}
+
+static void finish_sample(Loss *l, int64_t o, int64_t i) {
+  const tlk_Classes *k = l->call;
+  int64_t at = o * k->inner + i, place = label_place(l, o, i);
+  double weight = 0, loss = 0;
+  if (place >= 0) {
+    weight = k->weight ? number_at(k->weight, k->target[at] - 1, l->size) : 1;
+    double value = number_at(l->in, place, l->size);
+    if (k->logits) value -= number_at(l->norm, at, l->size);
+    loss = -weight * value;
+  }
+  store_at(l->loss, at, l->size, loss);
+  store_at(l->weights, at, l->size, weight);
+}
+
+static void loss_tasks(void *context, int64_t begin, int64_t end) {
+  Loss *l = context;
+  const tlk_Classes *k = l->call;
+  for (int64_t task = begin; task < end; task++) {
+    int64_t o = task / l->strips, i = task % l->strips * TLK_CLASS_COLS;
+    int64_t cols = tlk_min(TLK_CLASS_COLS, k->inner - i), at = o * k->inner + i;
+    const char *x = l->in + (o * k->classes * k->inner + i) * l->size;
+    if (k->logits && k->inner == 1)
+      store_at(l->norm, at, l->size, l->loops->row_norm(k->classes, x));
+    else if (k->logits)
+      l->loops->strip_norm(k->classes, cols, k->inner, x, l->norm + at * l->size);
+    for (int64_t c = 0; c < cols; c++) finish_sample(l, o, i + c);
+  }
+}
+
+bool tlk_class_loss(const tlk_Classes *call, tlk_Array loss, void *weights, void *norm,
+                    tlk_Array in, int64_t *bad) {
+  Loss l = {.call = call,
+            .loops = &tlk_isa()->classes[in.dtype == TL_F64],
+            .size = in.dtype == TL_F64 ? 8 : 4,
+            .in = in.data,
+            .loss = loss.data,
+            .weights = weights,
+            .norm = norm,
+            .bad = INT64_MIN};
+  l.strips = tlk_ceil_div(call->inner, TLK_CLASS_COLS);
+  int64_t each = call->classes * tlk_min(call->inner, TLK_CLASS_COLS);
+  tli_parallel_for(call->outer * l.strips, tlk_max(1, TLK_GRAIN / 4 / tlk_max(1, each)), loss_tasks,
+                   &l);
+  *bad = atomic_load(&l.bad);
+  return *bad == INT64_MIN;
+}
+
+/* ---- its gradient ---- */
+
+typedef struct Back {
+  const tlk_Classes *call;
+  const tlk_ClassLoops *loops;
+  int64_t size, strips;
+  const char *in, *norm, *grad;
+  char *out;
+} Back;
+
+/* The weight of a sample times its gradient. */
+static double factor_of(const Back *b, int64_t at) {
+  const tlk_Classes *k = b->call;
+  int64_t label = k->target[at];
+  if (label == k->ignore) return 0;
+  double weight = k->weight ? number_at(k->weight, label - 1, b->size) : 1;
+  return weight * number_at(b->grad, at, b->size);
+}
+
+/* exp(x - norm) * factor, or zeros, for the columns of a strip. */
+static void fill_strip(const Back *b, int64_t o, int64_t i, int64_t cols, const void *factors) {
+  const tlk_Classes *k = b->call;
+  int64_t at = o * k->inner + i, place = (o * k->classes * k->inner + i) * b->size;
+  if (!k->logits) {
+    for (int64_t c = 0; c < k->classes; c++)
+      memset(b->out + place + c * k->inner * b->size, 0, (size_t)(cols * b->size));
+  } else if (k->inner == 1) {
+    b->loops->row_back(k->classes, b->in + place, number_at(b->norm, at, b->size),
+                       number_at(factors, 0, b->size), b->out + place);
+  } else {
+    b->loops->strip_back(k->classes, cols, k->inner, b->in + place, b->norm + at * b->size, factors,
+                         b->out + place);
+  }
+}
+
+static void back_tasks(void *context, int64_t begin, int64_t end) {
+  const Back *b = context;
+  const tlk_Classes *k = b->call;
+  double factors[TLK_CLASS_COLS]; /* of either type */
+  for (int64_t task = begin; task < end; task++) {
+    int64_t o = task / b->strips, i = task % b->strips * TLK_CLASS_COLS;
+    int64_t cols = tlk_min(TLK_CLASS_COLS, k->inner - i), at = o * k->inner + i;
+    for (int64_t c = 0; c < cols; c++) store_at(factors, c, b->size, factor_of(b, at + c));
+    fill_strip(b, o, i, cols, factors);
+    for (int64_t c = 0; c < cols; c++) {
+      int64_t label = k->target[at + c];
+      if (label == k->ignore) continue;
+      int64_t place = (o * k->classes + label - 1) * k->inner + i + c;
+      double value = number_at(b->out, place, b->size) - number_at(factors, c, b->size);
+      store_at(b->out, place, b->size, value);
+    }
+  }
+}
+
+bool tlk_class_loss_backward(const tlk_Classes *call, tlk_Array grad_in, tlk_Array grad_loss,
+                             const void *in, const void *norm) {
+  Back b = {.call = call,
+            .loops = &tlk_isa()->classes[grad_in.dtype == TL_F64],
+            .size = grad_in.dtype == TL_F64 ? 8 : 4,
+            .in = in,
+            .norm = norm,
+            .grad = grad_loss.data,
+            .out = grad_in.data};
+  b.strips = tlk_ceil_div(call->inner, TLK_CLASS_COLS);
+  int64_t each = call->classes * tlk_min(call->inner, TLK_CLASS_COLS);
+  tli_parallel_for(call->outer * b.strips, tlk_max(1, TLK_GRAIN / 4 / tlk_max(1, each)), back_tasks,
+                   &b);
+  return true;
+}

@@ -1,0 +1,28 @@
+/*
+** cross_entropy.h - inner loops of the loss of labels, see class_loss in
+** core/backend.h. One set for float, one for double.
+*/
+#ifndef TLK_CROSS_ENTROPY_H
+#define TLK_CROSS_ENTROPY_H
+
+#include "kernels/cpu/cpu.h"
+
+#define TLK_CLASS_COLS 128 /* of a strip at most */
+
+typedef struct tlk_ClassLoops {
+  /* log(sum(exp(x))) of one row. */
+  double (*row_norm)(int64_t classes, const void *x);
+  /* out = exp(x - norm) * factor */
+  void (*row_back)(int64_t classes, const void *x, double norm, double factor, void *out);
+  /* The same for `cols` columns; rows are `step` elements apart. */
+  void (*strip_norm)(int64_t classes, int64_t cols, int64_t step, const void *x, void *norm);
+  void (*strip_back)(int64_t classes, int64_t cols, int64_t step, const void *x, const void *norm,
+                     const void *factor, void *out);
+} tlk_ClassLoops;
+
+bool tlk_class_loss(const tlk_Classes *call, tlk_Array loss, void *weights, void *norm,
+                    tlk_Array in, int64_t *bad);
+bool tlk_class_loss_backward(const tlk_Classes *call, tlk_Array grad_in, tlk_Array grad_loss,
+                             const void *in, const void *norm);
+
+#endif

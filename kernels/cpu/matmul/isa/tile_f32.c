@@ -1,0 +1,6 @@
+/* tile_f32.c - rows times panels in float. */
+typedef float real;
+#include "kernels/cpu/matmul/tile_loops.h"
+
+extern const tlk_TileLoops TLK_ISA_NAME(tlk_tile_f32);
+const tlk_TileLoops TLK_ISA_NAME(tlk_tile_f32) = PANEL_LOOPS;

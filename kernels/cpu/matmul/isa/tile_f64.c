@@ -1,0 +1,6 @@
+/* tile_f64.c - rows times panels in double. */
+typedef double real;
+#include "kernels/cpu/matmul/tile_loops.h"
+
+extern const tlk_TileLoops TLK_ISA_NAME(tlk_tile_f64);
+const tlk_TileLoops TLK_ISA_NAME(tlk_tile_f64) = PANEL_LOOPS;

@@ -1,0 +1,42 @@
+/*
+** tile.h - the inner loop of convolutions: a few rows times many columns.
+** The left side is read where it lies, one element at a time, from a pointer
+** for each row and offsets that the rows share; so it may be a matrix as well
+** as windows of an image. The right side is a panel of whole vectors.
+*/
+#ifndef TLK_TILE_H
+#define TLK_TILE_H
+
+#include "core/backend.h"
+
+/* More rows than any instruction set's tile has. */
+#define TLK_TILE_ROWS 8
+/* Terms of a sum between two additions to the result: that much of a panel
+** stays in the first-level cache, and long sums keep their accuracy. */
+#define TLK_TILE_DEPTH 128
+
+/* One set for float, one for double. */
+typedef struct tlk_TileLoops {
+  int lanes;   /* elements of a vector, a power of two */
+  int rows;    /* of a tile */
+  int vectors; /* of columns in a tile, at most */
+  /* out[r][c], rows out_step elements apart = the sum over t < n of
+  ** in[r][offsets[t]] * panel[t * pitch + c], for `vectors` vectors of columns;
+  ** added to out if `add`. All pointers of a tile are read, `rows` rows written. */
+  void (*tile)(int rows, int vectors, int64_t n, const int64_t *offsets, const void *const *in,
+               const void *panel, int64_t pitch, bool add, void *out, int64_t out_step);
+} tlk_TileLoops;
+
+/* Columns of the panels that n columns are best cut into: whole vectors. */
+static inline int64_t tlk_tile_width(const tlk_TileLoops *f, int64_t n) {
+  int64_t most = (int64_t)f->lanes * f->vectors;
+  int64_t panels = n <= most ? 1 : (n + most - 1) / most;
+  int64_t each = panels == 1 ? n : (n + panels - 1) / panels;
+  return (each + f->lanes - 1) & -f->lanes;
+}
+
+/* c = alpha a b + beta c, of float or double, for one product of a batch.
+** Returns false when it was interrupted, with c half done. */
+bool tlk_tiled_gemm(const tlk_Gemm *g, const void *a, const void *b, void *c);
+
+#endif

@@ -1,0 +1,75 @@
+/*
+** tile_loops.h - the loop of tile.h for one type: isa/tile_<type>.c
+** defines `real` and includes this. A tile's sums, a row of the panel and one
+** element of the left side fill the registers.
+*/
+#include "kernels/cpu/cpu.h"
+#include "kernels/cpu/matmul/tile.h"
+
+#if defined(__AVX512F__)
+#define VECTOR_BYTES 64
+#define VECTORS 4
+#elif defined(__AVX__)
+#define VECTOR_BYTES 32
+#define VECTORS 2
+#else
+#define VECTOR_BYTES 16
+#define VECTORS 2
+#endif
+#define ROWS 6
+#define LANES ((int)(VECTOR_BYTES / sizeof(real)))
+
+typedef real Vec __attribute__((vector_size(VECTOR_BYTES)));
+/* The same at any address. */
+typedef real LooseVec __attribute__((vector_size(VECTOR_BYTES), aligned(sizeof(real)), may_alias));
+
+static inline Vec load(const real *p) { return *(const LooseVec *)p; }
+static inline void store(real *p, Vec v) { *(LooseVec *)p = v; }
+
+/* `vectors` is a constant where this is inlined. */
+static inline __attribute__((always_inline)) void
+tile_of(int vectors, int rows, int64_t n, const int64_t *offsets, const void *const *in,
+        const real *panel, int64_t pitch, bool add, real *out, int64_t out_step) {
+  Vec acc[ROWS][VECTORS];
+  const real *x[ROWS];
+#pragma GCC unroll 8
+  for (int r = 0; r < ROWS; r++) {
+    x[r] = in[r];
+#pragma GCC unroll 4
+    for (int v = 0; v < vectors; v++) acc[r][v] = (Vec){0};
+  }
+  for (int64_t t = 0; t < n; t++, panel += pitch) {
+    Vec columns[VECTORS];
+    int64_t at = offsets[t];
+#pragma GCC unroll 4
+    for (int v = 0; v < vectors; v++) columns[v] = load(panel + v * LANES);
+#pragma GCC unroll 8
+    for (int r = 0; r < ROWS; r++)
+#pragma GCC unroll 4
+      for (int v = 0; v < vectors; v++) acc[r][v] += x[r][at] * columns[v];
+  }
+#pragma GCC unroll 8
+  for (int r = 0; r < ROWS; r++) {
+    if (r >= rows) break;
+#pragma GCC unroll 4
+    for (int v = 0; v < vectors; v++) {
+      real *to = out + r * out_step + v * LANES;
+      store(to, add ? load(to) + acc[r][v] : acc[r][v]);
+    }
+  }
+}
+
+static void tile(int rows, int vectors, int64_t n, const int64_t *offsets, const void *const *in,
+                 const void *panel, int64_t pitch, bool add, void *out, int64_t out_step) {
+  switch (vectors) {
+  case 1: tile_of(1, rows, n, offsets, in, panel, pitch, add, out, out_step); break;
+#if VECTORS > 2
+  case 2: tile_of(2, rows, n, offsets, in, panel, pitch, add, out, out_step); break;
+  case 3: tile_of(3, rows, n, offsets, in, panel, pitch, add, out, out_step); break;
+#endif
+  default: tile_of(VECTORS, rows, n, offsets, in, panel, pitch, add, out, out_step);
+  }
+}
+
+#define PANEL_LOOPS \
+  { LANES, ROWS, VECTORS, tile }

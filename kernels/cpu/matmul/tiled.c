@@ -1,0 +1,216 @@
+/*
+** tiled.c - products of matrices in tiles of tile.h. Of b a panel at a time
+** is copied, which fits the first-level cache beside a few rows of a; where a
+** panel meets many rows, or a row many panels, the copies of a block are kept.
+** Each element is summed in the same order whatever rows and columns are asked
+** for.
+*/
+#include "kernels/cpu/matmul/tile.h"
+
+#include <string.h>
+
+#include "core/alloc.h"
+#include "core/error.h"
+#include "core/parallel.h"
+#include "kernels/cpu/blocks.h"
+#include "kernels/cpu/cpu.h"
+
+/* Rows of a from which on copies of panels are kept; then a block has so many
+** rows, terms and bytes of a row of b that the copies stay in the second-level
+** cache, and c, which does not, is visited seldom. */
+#define MANY_ROWS 384
+#define ROWS 192
+#define TERMS (3 * TLK_TILE_DEPTH)
+#define COLUMN_BYTES 4096
+/* Bytes of a row of the widest panel. */
+#define PANEL_BYTES 256
+/* Rows of b this far apart, or multiples of it, drive one another out of the
+** cache when a piece has many; and rows of a that are worth a copy of b where
+** its rows do not, and where they do. */
+#define CLOSE_BYTES 512
+#define FEW 64
+#define VERY_FEW 12
+/* Panels that are worth a copy of a, and if a is transposed. */
+#define PANELS 4
+#define PANELS_TRANSPOSED 1
+
+typedef struct Product {
+  const tlk_Gemm *g;
+  const tlk_TileLoops *loops;
+  int64_t size;  /* of an element */
+  int64_t width; /* columns of a panel */
+  int64_t depth; /* terms of a panel */
+  int64_t offsets[TLK_TILE_DEPTH];
+  int64_t piece; /* bytes from the first of these terms to the next ones */
+  const char *a, *b;
+  char *c;
+  char *rows;   /* owned copies of a block's rows; NULL: they are read where they lie */
+  char *panels; /* owned copies of a block's panels; NULL: each is made anew */
+} Product;
+
+/* Rows of a in one block: elements lie row_step apart, terms as p->offsets say. */
+typedef struct Rows {
+  const char *at;
+  int64_t n, row_step;
+} Rows;
+
+/* c = alpha * sums + beta * c, of one row */
+#define COMBINE(s, type)                                                                     \
+  static void combine_##s(int64_t n, double alpha, double beta, const void *sums, void *c) { \
+    const type *x = sums;                                                                    \
+    type *to = c, by = (type)alpha, keep = (type)beta;                                       \
+    if (keep == 0)                                                                           \
+      for (int64_t i = 0; i < n; i++) to[i] = by * x[i];                                     \
+    else                                                                                     \
+      for (int64_t i = 0; i < n; i++) to[i] = by * x[i] + keep * to[i];                      \
+  }
+COMBINE(f32, float)
+COMBINE(f64, double)
+
+/* Whether b is better read where it lies. */
+static bool in_place(const tlk_Gemm *g, int64_t size) {
+  int64_t row = g->ldb * size;
+  if (g->trans_b) return false;
+  return row <= CLOSE_BYTES || g->m <= VERY_FEW || (g->m <= FEW && row % CLOSE_BYTES != 0);
+}
+
+/* Copies terms [at, at + n) of columns [col, col + cols) of b to panels. Rows
+** of b are read from end to end. */
+static void copy_panels(const Product *p, int64_t at, int64_t n, int64_t col, int64_t cols,
+                        char *panels) {
+  const tlk_Gemm *g = p->g;
+  int64_t size = p->size, row = p->width * size, panel = row * p->depth;
+  int64_t whole = cols / p->width, rest = cols % p->width * size;
+  const char *b = p->b + (g->trans_b ? col * g->ldb + at : at * g->ldb + col) * size;
+  if (rest > 0) memset(panels + whole * panel, 0, (size_t)(n * row));
+  if (g->trans_b) {
+    for (int64_t j = 0; j < cols; j += p->width, panels += panel, b += p->width * g->ldb * size)
+      tlk_isa()->move[size == 8 ? 3 : 2](panels, row, size, b, size, g->ldb * size, n,
+                                         tlk_min(p->width, cols - j));
+    return;
+  }
+  for (int64_t t = 0; t < n; t++, panels += row, b += g->ldb * size) {
+    for (int64_t j = 0; j < whole; j++)
+      if (row == PANEL_BYTES)
+        memcpy(panels + j * panel, b + j * PANEL_BYTES, PANEL_BYTES);
+      else
+        memcpy(panels + j * panel, b + j * row, (size_t)row);
+    if (rest > 0) memcpy(panels + whole * panel, b + whole * row, (size_t)rest);
+  }
+}
+
+/* Terms [at, at + n) of rows [begin, begin + rows) of a. */
+static Rows rows_of(const Product *p, int64_t begin, int64_t rows, int64_t at, int64_t n) {
+  const tlk_Gemm *g = p->g;
+  int64_t size = p->size, row = p->depth * size;
+  const char *a = p->a + (g->trans_a ? at * g->lda + begin : begin * g->lda + at) * size;
+  if (p->rows == NULL) return (Rows){a, rows, g->trans_a ? 1 : g->lda};
+  if (g->trans_a)
+    tlk_isa()->move[size == 8 ? 3 : 2](p->rows, row, size, a, size, g->lda * size, rows, n);
+  else
+    for (int64_t r = 0; r < rows; r++, a += g->lda * size)
+      memcpy(p->rows + r * row, a, (size_t)(n * size));
+  return (Rows){p->rows, rows, p->depth};
+}
+
+/* c = or += rows times panel, where c is not as the loop would write it. */
+static void store_tile(const Product *p, int64_t rows, int64_t cols, bool first, const char *sums,
+                       char *c) {
+  double alpha = tli_to_double(p->g->alpha), beta = first ? tli_to_double(p->g->beta) : 1;
+  for (int64_t r = 0; r < rows; r++, sums += p->width * p->size, c += p->g->ldc * p->size)
+    if (alpha == 1 && beta == 0)
+      memcpy(c, sums, (size_t)(cols * p->size));
+    else
+      (p->size == 4 ? combine_f32 : combine_f64)(cols, alpha, beta, sums, c);
+}
+
+/* A tile of c: rows, whose pointers move on, times `terms` terms of a panel. */
+static void sum_tile(const Product *p, int rows, const void **in, int64_t terms, const char *panel,
+                     int64_t pitch, int64_t cols, bool first, char *c) {
+  const tlk_TileLoops *f = p->loops;
+  double beta = tli_to_double(p->g->beta);
+  int64_t width = (cols + f->lanes - 1) & -f->lanes;
+  bool plain = cols == width && tli_to_double(p->g->alpha) == 1;
+  int vectors = (int)(width / f->lanes);
+  if (p->panels) /* it comes from far and is wanted soon */
+    for (int r = 0; r < rows; r++)
+      for (int64_t k = 0; k < cols * p->size; k += 64)
+        __builtin_prefetch(c + r * p->g->ldc * p->size + k, 1);
+  for (int64_t t = 0; t < terms; t += TLK_TILE_DEPTH, first = false) {
+    int64_t n = tlk_min(TLK_TILE_DEPTH, terms - t);
+    if (plain && (!first || beta == 0 || beta == 1)) {
+      f->tile(rows, vectors, n, p->offsets, in, panel, pitch, !first || beta == 1, c, p->g->ldc);
+    } else {
+      char sums[TLK_TILE_ROWS * PANEL_BYTES] __attribute__((aligned(64)));
+      f->tile(rows, vectors, n, p->offsets, in, panel, pitch, false, sums, p->width);
+      store_tile(p, rows, cols, first, sums, c);
+    }
+    panel += TLK_TILE_DEPTH * pitch * p->size;
+    for (int i = 0; i < f->rows; i++) in[i] = (const char *)in[i] + p->piece;
+  }
+}
+
+/* All rows of a block times `terms` terms of a panel's columns. */
+static void sum_panel(const Product *p, const Rows *a, int64_t terms, const char *panel,
+                      int64_t pitch, int64_t cols, bool first, char *c) {
+  int height = p->loops->rows;
+  for (int64_t r = 0; r < a->n; r += height, c += height * p->g->ldc * p->size) {
+    int rows = (int)tlk_min(height, a->n - r);
+    const void *in[TLK_TILE_ROWS];
+    for (int i = 0; i < height; i++)
+      in[i] = a->at + (r + tlk_min(i, rows - 1)) * a->row_step * p->size;
+    sum_tile(p, rows, in, terms, panel, pitch, cols, first, c);
+  }
+}
+
+/* Columns [col, col + cols) of b and all of a. */
+static bool sum_columns(Product *p, int64_t col, int64_t cols) {
+  const tlk_Gemm *g = p->g;
+  char one[TLK_TILE_DEPTH * PANEL_BYTES] __attribute__((aligned(64)));
+  int64_t height = p->panels ? ROWS : MANY_ROWS;
+  bool near = !p->panels && in_place(g, p->size);
+  p->width = tlk_tile_width(p->loops, cols);
+  for (int64_t at = 0; at < g->k; at += p->depth) {
+    int64_t terms = tlk_min(p->depth, g->k - at);
+    if (p->panels) copy_panels(p, at, terms, col, cols, p->panels);
+    for (int64_t i = 0; i < g->m; i += height) {
+      if (tli_interrupted()) return false;
+      Rows a = rows_of(p, i, tlk_min(height, g->m - i), at, terms);
+      for (int64_t j = 0; j < cols; j += p->width) {
+        int64_t n = tlk_min(p->width, cols - j), pitch = p->width;
+        const char *panel = p->panels ? p->panels + j * p->depth * p->size : one;
+        if (near && (n & (p->loops->lanes - 1)) == 0)
+          panel = p->b + (at * g->ldb + col + j) * p->size, pitch = g->ldb;
+        else if (!p->panels)
+          copy_panels(p, at, terms, col + j, n, one);
+        sum_panel(p, &a, terms, panel, pitch, n, at == 0, p->c + (i * g->ldc + col + j) * p->size);
+      }
+    }
+  }
+  return true;
+}
+
+bool tlk_tiled_gemm(const tlk_Gemm *g, const void *a, const void *b, void *c) {
+  bool wide = g->dtype == TL_F64;
+  const tlk_TileLoops *f = tlk_isa()->tile[wide];
+  Product p; /* not all of its offsets are needed */
+  p.g = g, p.loops = f, p.size = wide ? 8 : 4, p.a = a, p.b = b, p.c = c;
+  int64_t most = (int64_t)f->lanes * f->vectors, block = COLUMN_BYTES / p.size;
+  /* without memory for copies it goes without them */
+  size_t panel_bytes = (size_t)((tlk_min(block, g->n) + most) * TERMS * p.size);
+  p.panels = g->m > MANY_ROWS ? tli_alloc(panel_bytes) : NULL;
+  p.depth = p.panels ? TERMS : TLK_TILE_DEPTH;
+  size_t row_bytes = (size_t)(tlk_min(p.panels ? ROWS : MANY_ROWS, g->m) * p.depth * p.size);
+  bool far = g->n > most * (g->trans_a ? PANELS_TRANSPOSED : PANELS);
+  p.rows = far ? tli_alloc(row_bytes) : NULL;
+  if ((far && !p.rows) || (g->m > MANY_ROWS && !p.panels)) tli_error_clear();
+  int64_t step = g->trans_a && !p.rows ? g->lda : 1;
+  p.piece = TLK_TILE_DEPTH * step * p.size;
+  for (int64_t t = 0; t < tlk_min(TLK_TILE_DEPTH, g->k); t++) p.offsets[t] = t * step;
+  bool whole = true;
+  for (int64_t j = 0; whole && j < g->n; j += block)
+    whole = sum_columns(&p, j, tlk_min(block, g->n - j));
+  tli_free(p.rows, row_bytes);
+  tli_free(p.panels, panel_bytes);
+  return whole;
+}

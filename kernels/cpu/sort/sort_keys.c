@@ -1,0 +1,146 @@
+/*
+** sort_keys.c - sorting items (sort.h): short lists by insertion and merging, long
+** ones by radix, from the lowest digit of the key on. Digits that all items
+** share cost no pass. The cuts for threads depend on n alone.
+*/
+#include <string.h>
+
+#include "core/alloc.h"
+#include "core/parallel.h"
+#include "kernels/cpu/blocks.h"
+#include "kernels/cpu/sort/sort.h"
+
+#define INSERTION 16      /* items of a run that merging begins with */
+#define RADIX 384         /* items from which radix pays */
+#define WIDE_DIGITS 65536 /* items from which digits of 11 bits pay */
+#define CHUNKS 16         /* of one row shared among threads, at least */
+#define CHUNK (1 << 22)   /* and items of one, at most */
+#define BINS 2048
+
+#define KEY(item) ((item) >> 32)
+#define LESS(a, b) ((a) < (b))
+#define WIDE_KEY(item) ((item).key)
+#define WIDE_LESS(a, b) ((a).key < (b).key || ((a).key == (b).key && (a).place < (b).place))
+
+/* Digits of even size. */
+static int digit_bits(int64_t n, int bits) {
+  int most = n >= WIDE_DIGITS ? 11 : 8;
+  int passes = (bits + most - 1) / most;
+  return passes ? (bits + passes - 1) / passes : most;
+}
+
+#define SORTING(name, Item, KEY_OF, LESS_THAN)                                                  \
+  static void insert_##name(int64_t n, Item *x) {                                               \
+    for (int64_t i = 1; i < n; i++) {                                                           \
+      Item item = x[i];                                                                         \
+      int64_t k = i;                                                                            \
+      for (; k > 0 && LESS_THAN(item, x[k - 1]); k--) x[k] = x[k - 1];                          \
+      x[k] = item;                                                                              \
+    }                                                                                           \
+  }                                                                                             \
+  static void merge_##name(const Item *a, int64_t na, const Item *b, int64_t nb, Item *out) {   \
+    int64_t i = 0, j = 0;                                                                       \
+    while (i < na && j < nb) {                                                                  \
+      bool second = LESS_THAN(b[j], a[i]);                                                      \
+      *out++ = second ? b[j] : a[i];                                                            \
+      j += second;                                                                              \
+      i += !second;                                                                             \
+    }                                                                                           \
+    memcpy(out, a + i, (size_t)(na - i) * sizeof *out);                                         \
+    memcpy(out + na - i, b + j, (size_t)(nb - j) * sizeof *out);                                \
+  }                                                                                             \
+  static Item *merge_sort_##name(int64_t n, Item *x, Item *spare) {                             \
+    for (int64_t i = 0; i < n; i += INSERTION) insert_##name(tlk_min(INSERTION, n - i), x + i); \
+    for (int64_t run = INSERTION; run < n; run *= 2) {                                          \
+      for (int64_t i = 0; i < n; i += 2 * run) {                                                \
+        int64_t na = tlk_min(run, n - i), nb = tlk_min(run, n - i - na);                        \
+        merge_##name(x + i, na, x + i + na, nb, spare + i);                                     \
+      }                                                                                         \
+      Item *sorted = spare;                                                                     \
+      spare = x;                                                                                \
+      x = sorted;                                                                               \
+    }                                                                                           \
+    return x;                                                                                   \
+  }                                                                                             \
+  typedef struct Pass_##name {                                                                  \
+    const Item *from;                                                                           \
+    Item *to;                                                                                   \
+    int64_t n, chunks;                                                                          \
+    int shift, digit;                                                                           \
+    uint32_t mask;                                                                              \
+    int64_t (*counts)[BINS];                                                                    \
+  } Pass_##name;                                                                                \
+  static void count_##name(void *context, int64_t begin, int64_t end) {                         \
+    const Pass_##name *p = context;                                                             \
+    for (int64_t c = begin; c < end; c++) {                                                     \
+      int64_t *count = p->counts[c];                                                            \
+      memset(count, 0, sizeof p->counts[c]);                                                    \
+      int64_t stop = (c + 1) * p->n / p->chunks;                                                \
+      for (int64_t i = c * p->n / p->chunks; i < stop; i++)                                     \
+        count[(KEY_OF(p->from[i]) >> p->shift) & p->mask]++;                                    \
+    }                                                                                           \
+  }                                                                                             \
+  static void scatter_##name(void *context, int64_t begin, int64_t end) {                       \
+    const Pass_##name *p = context;                                                             \
+    for (int64_t c = begin; c < end; c++) {                                                     \
+      int64_t *at = p->counts[c];                                                               \
+      int64_t stop = (c + 1) * p->n / p->chunks;                                                \
+      for (int64_t i = c * p->n / p->chunks; i < stop; i++)                                     \
+        p->to[at[(KEY_OF(p->from[i]) >> p->shift) & p->mask]++] = p->from[i];                   \
+    }                                                                                           \
+  }                                                                                             \
+  /* Places in `to` for each bin of each chunk; false if all items share the digit. */          \
+  static bool places_##name(const Pass_##name *p) {                                             \
+    int64_t at = 0;                                                                             \
+    for (uint32_t bin = 0; bin <= p->mask; bin++) {                                             \
+      int64_t before = at;                                                                      \
+      for (int64_t c = 0; c < p->chunks; c++) {                                                 \
+        int64_t here = p->counts[c][bin];                                                       \
+        p->counts[c][bin] = at;                                                                 \
+        at += here;                                                                             \
+      }                                                                                         \
+      if (at - before == p->n) return false;                                                    \
+    }                                                                                           \
+    return true;                                                                                \
+  }                                                                                             \
+  static Item *radix_sort_##name(int64_t n, int bits, Item *x, Item *spare, int64_t chunks,     \
+                                 int64_t(*counts)[BINS]) {                                      \
+    int digit = digit_bits(n, bits);                                                            \
+    Pass_##name p = {.n = n, .chunks = chunks, .digit = digit, .counts = counts};               \
+    for (p.shift = 0; p.shift < bits; p.shift += digit) {                                       \
+      p.from = x;                                                                               \
+      p.to = spare;                                                                             \
+      p.mask = (1u << digit) - 1;                                                               \
+      if (!tli_parallel_try(chunks, 1, count_##name, &p)) return NULL;                          \
+      if (!places_##name(&p)) continue;                                                         \
+      if (!tli_parallel_try(chunks, 1, scatter_##name, &p)) return NULL;                        \
+      spare = x;                                                                                \
+      x = p.to;                                                                                 \
+    }                                                                                           \
+    return x;                                                                                   \
+  }                                                                                             \
+  static Item *sort_##name(int64_t n, int bits, Item *x, Item *spare, bool alone) {             \
+    if (n < RADIX) return merge_sort_##name(n, x, spare);                                       \
+    int64_t chunks = alone && n >= 2 * TLK_GRAIN ? tlk_max(CHUNKS, n / CHUNK) : 1;              \
+    size_t bytes = (size_t)chunks * BINS * sizeof(int64_t);                                     \
+    int64_t(*counts)[BINS] = tli_alloc(bytes);                                                  \
+    if (counts == NULL) { /* slower, but needs nothing */                                       \
+      tli_error_clear();                                                                        \
+      return merge_sort_##name(n, x, spare);                                                    \
+    }                                                                                           \
+    Item *sorted = radix_sort_##name(n, bits, x, spare, chunks, counts);                        \
+    tli_free(counts, bytes);                                                                    \
+    return sorted;                                                                              \
+  }
+
+SORTING(items, tlk_Pair, KEY, LESS)
+SORTING(wide, tlk_LargePair, WIDE_KEY, WIDE_LESS)
+
+tlk_Pair *tlk_sort_pairs(int64_t n, int bits, tlk_Pair *items, tlk_Pair *spare, bool alone) {
+  return sort_items(n, bits, items, spare, alone);
+}
+
+tlk_LargePair *tlk_sort_large_pairs(int64_t n, int bits, tlk_LargePair *items, tlk_LargePair *spare,
+                                    bool alone) {
+  return sort_wide(n, bits, items, spare, alone);
+}

@@ -1,0 +1,132 @@
+/*
+** callback_test.c - hooks and derivatives written in Lua, whose graphs outlive
+** their state, are freed by other threads, or come to another state.
+*/
+#include <lauxlib.h>
+#include <lua.h>
+#include <lualib.h>
+#include <pthread.h>
+
+#include "autograd/graph.h"
+#include "test.h"
+
+static const char *const make = "local F = torch.class('F', torch.autograd.Function)\n"
+                                "function F.forward(ctx, x) return x * 2 end\n"
+                                "function F.backward(ctx, grad) return grad * 2 end\n"
+                                "calls = 0\n"
+                                "local x = torch.ones(3, {requires_grad = true})\n"
+                                "local y = F:apply(x)\n"
+                                "y:register_hook(function() calls = calls + 1 end)\n"
+                                "x:register_hook(function() calls = calls + 1 end)\n"
+                                "return y:sum()\n";
+
+static lua_State *new_state(void) {
+  lua_State *L = luaL_newstate();
+  luaL_openlibs(L);
+  CHECK(tl_lua_open(L));
+  return L;
+}
+
+static void run(lua_State *L, const char *code) {
+  if (luaL_dostring(L, code) == LUA_OK) return;
+  printf("# %s\n", lua_tostring(L, -1));
+  FAIL("no error");
+}
+
+/* The result of `make`; the caller's. */
+static tl_Tensor *result_of(lua_State *L) {
+  run(L, make);
+  tl_Tensor *y = tl_lua_to(L, -1);
+  CHECK(y != NULL);
+  tl_tensor_retain(y);
+  lua_pop(L, 1);
+  return y;
+}
+
+static bool backward(tl_Tensor *y) {
+  tli_Backward call = {.roots = &y, .nroots = 1};
+  return tli_backward(&call);
+}
+
+static void a_graph_outlives_its_state(void) {
+  lua_State *L = new_state();
+  tl_Tensor *y = result_of(L);
+  lua_close(L);
+  CHECK(!backward(y));
+  CHECK_ERROR(TL_EARG, "another Lua state");
+  tl_tensor_release(y);
+}
+
+static void a_graph_comes_to_another_state(void) {
+  lua_State *from = new_state(), *to = new_state();
+  tl_Tensor *y = result_of(from);
+  tl_lua_push(to, y);
+  lua_setglobal(to, "y");
+  run(to, "local ok, message = pcall(function() y:backward() end)\n"
+          "assert(not ok and message:find('another Lua state'), message)");
+  tl_lua_push(from, y);
+  lua_setglobal(from, "y");
+  tl_tensor_release(y);
+  lua_close(to);
+  run(from, "collectgarbage() assert(calls == 0) pcall(y.backward, y)");
+  lua_close(from);
+}
+
+static void *release(void *tensor) {
+  tl_tensor_release(tensor);
+  return NULL;
+}
+
+static void another_thread_frees_a_graph(void) {
+  lua_State *L = new_state();
+  for (int i = 0; i < 50; i++) {
+    tl_Tensor *y = result_of(L);
+    pthread_t thread;
+    CHECK(pthread_create(&thread, NULL, release, y) == 0);
+    run(L, make); /* forgets what was let go of meanwhile */
+    lua_settop(L, 0);
+    pthread_join(thread, NULL);
+  }
+  run(L, "collectgarbage()");
+  lua_close(L);
+}
+
+/* What a graph held of Lua is garbage once the graph is gone. */
+static void lua_forgets(void) {
+  lua_State *L = new_state();
+  run(L, "weak = setmetatable({}, {__mode = 'k'})\n"
+         "function pass(backward)\n"
+         "  local x = torch.ones(3, {requires_grad = true})\n"
+         "  local y = x * 2\n"
+         "  local big = {}\n"
+         "  weak[big] = true\n"
+         "  y:register_hook(function() return big.nothing end)\n"
+         "  if backward then y:sum():backward() end\n"
+         "end\n"
+         "for i = 1, 20 do pass(i % 2 == 0) end\n"
+         "collectgarbage() collectgarbage()\n"
+         "pass(true)\n"
+         "collectgarbage() collectgarbage()\n"
+         "local left = 0\n"
+         "for _ in pairs(weak) do left = left + 1 end\n"
+         "assert(left <= 1, left)");
+  lua_close(L);
+}
+
+/* The mode is the thread's: a state that closes with it on must not leave it. */
+static void anomaly_mode_ends_with_its_state(void) {
+  lua_State *L = new_state();
+  run(L, "torch.autograd.set_detect_anomaly(true)");
+  CHECK(tli_anomaly());
+  lua_close(L);
+  CHECK(!tli_anomaly());
+}
+
+int main(void) {
+  RUN(a_graph_outlives_its_state);
+  RUN(a_graph_comes_to_another_state);
+  RUN(another_thread_frees_a_graph);
+  RUN(lua_forgets);
+  RUN(anomaly_mode_ends_with_its_state);
+  return test_end();
+}

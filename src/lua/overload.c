@@ -1,0 +1,119 @@
+/*
+** overload.c - operators with several forms, such as x:view(sizes) and
+** x:view(dtype): the first form whose parameters the arguments could be meant
+** for is called. Nothing is converted here and nothing raises but that no form
+** fits.
+*/
+#include <stdio.h>
+#include <string.h>
+
+#include "lua/args.h"
+
+_Static_assert(TLI_MAX_PARAMS <= 32, "given parameters are bits of a uint32_t");
+
+/* A table that begins with a tensor, or with something else; or is empty. */
+static bool is_list(lua_State *L, int index, bool tensors) {
+  if (lua_type(L, index) != LUA_TTABLE) return false;
+  int type = lua_rawgeti(L, index, 1);
+  lua_pop(L, 1);
+  return type == LUA_TNIL || (type == LUA_TUSERDATA) == tensors;
+}
+
+static bool kind_fits(lua_State *L, const tli_State *S, tli_Kind kind, int index) {
+  int type = lua_type(L, index), top = lua_gettop(L);
+  tl_Device device;
+  switch (kind) {
+  case TLI_A_TENSOR: return tli_is_box(L, S, index);
+  case TLI_A_OPERAND: return type == LUA_TNUMBER || type == LUA_TBOOLEAN || tli_is_box(L, S, index);
+  case TLI_A_TENSORS: return is_list(L, index, true);
+  case TLI_A_NUMBER: return type == LUA_TNUMBER || type == LUA_TBOOLEAN;
+  case TLI_A_INT:
+  case TLI_A_DIM:
+  case TLI_A_INDEX:
+  case TLI_A_FLOAT: return type == LUA_TNUMBER;
+  case TLI_A_BOOL: return type == LUA_TBOOLEAN;
+  case TLI_A_TRUE: return type == LUA_TBOOLEAN && lua_toboolean(L, index);
+  case TLI_A_FLOATS:
+  case TLI_A_INTS:
+  case TLI_A_DIMS:
+  case TLI_A_INDICES: return type == LUA_TNUMBER || is_list(L, index, false);
+  case TLI_A_DIM_LISTS: {
+    bool lists = type == LUA_TTABLE && lua_rawgeti(L, index, 1) == LUA_TTABLE;
+    lua_settop(L, top);
+    return lists;
+  }
+  case TLI_A_STRING: return type == LUA_TSTRING;
+  case TLI_A_DTYPE: return tli_to_dtype(L, index) != TL_NODTYPE;
+  case TLI_A_DEVICE: return tli_to_device(L, index, &device);
+  case TLI_A_GENERATOR: return tli_to_generator(L, index) != NULL;
+  }
+  return false;
+}
+
+/* Whether the options name parameters only, none of those given (one bit each)
+** before. */
+static bool options_fit(lua_State *L, const tli_State *S, const tli_Signature *sig, int table,
+                        uint32_t *given) {
+  bool fit = true;
+  lua_pushnil(L);
+  while (lua_next(L, table)) {
+    int i = lua_type(L, -2) == LUA_TSTRING ? tli_find_param(sig, lua_tostring(L, -2)) : -1;
+    fit = fit && i >= 0 && !(*given >> i & 1) &&
+          kind_fits(L, S, (tli_Kind)sig->params[i].kind, lua_gettop(L));
+    if (i >= 0) *given |= 1u << i;
+    lua_pop(L, 1);
+  }
+  return fit;
+}
+
+static bool fits(lua_State *L, const tli_State *S, const tli_Signature *sig, int top,
+                 tli_Last last) {
+  uint32_t given = 0;
+  int at = 1, empty = last == TLI_LAST_EMPTY ? top : 0;
+  int options = last == TLI_LAST_OPTIONS ? top-- : 0;
+  for (int i = 0; i < sig->nparams && at <= top; i++) {
+    const tli_Param *p = &sig->params[i];
+    if (p->flags & TLI_P_KEYWORD) break;
+    if (lua_isnil(L, at) || (at == empty && !tli_takes_list(p))) {
+      at++;
+      continue;
+    }
+    bool list = tli_begins_list(p, lua_type(L, at));
+    if (!list && !kind_fits(L, S, (tli_Kind)p->kind, at)) return false;
+    given |= 1u << i;
+    at++;
+    while (list && at <= top && tli_begins_list(p, lua_type(L, at))) at++;
+  }
+  if (at == empty) at++;
+  if (at <= top) return false;
+  if (options && !options_fit(L, S, sig, options, &given)) return false;
+  for (int i = 0; i < sig->nparams; i++)
+    if (!(given >> i & 1) && !(sig->params[i].flags & TLI_P_OPTIONAL)) return false;
+  return true;
+}
+
+static int no_form(lua_State *L, const tli_Form *forms, int n) {
+  char got[400] = "";
+  int top = lua_gettop(L);
+  for (int i = 1; i <= top && strlen(got) < 300; i++) {
+    size_t used = strlen(got);
+    snprintf(got + used, sizeof got - used, "%s%s", i > 1 ? ", " : "",
+             tli_describe(L, tli_state(L), i));
+  }
+  char usage[500] = "";
+  for (int i = 0; i < n && strlen(usage) < 400; i++) {
+    size_t used = strlen(usage);
+    snprintf(usage + used, sizeof usage - used, "%s%s", i > 0 ? " or " : "",
+             forms[i].signature->text);
+  }
+  return tli_error(L, "%s: no form takes (%s); usage: %s", forms[0].signature->name, got, usage);
+}
+
+int tli_call_form(lua_State *L, const tli_Form *forms, int n) {
+  int top = lua_gettop(L);
+  const tli_State *S = tli_state(L);
+  tli_Last last = tli_last_argument(L, top);
+  for (int i = 0; i < n; i++)
+    if (fits(L, S, forms[i].signature, top, last)) return forms[i].fn(L);
+  return no_form(L, forms, n);
+}

@@ -1,0 +1,354 @@
+/*
+** cross_entropy.c - losses of labels. Predictions are (N, C, ...); those of one
+** sample, (C), get a batch of one.
+*/
+#include <math.h>
+#include <string.h>
+
+#include "ops/loss/loss.h"
+
+/* ---- the fused operator ---- */
+
+static tl_DType stat_dtype(const tl_Tensor *t) { return t->dtype == TL_F64 ? TL_F64 : TL_F32; }
+
+static tlk_Classes classes_of(const int64_t *sizes, int ndim, const tl_Tensor *target,
+                              const tl_Tensor *weight, int64_t ignore, bool logits) {
+  tlk_Classes k = {.outer = sizes[0],
+                   .classes = sizes[1],
+                   .inner = 1,
+                   .target = tli_data(target),
+                   .weight = weight ? tli_data(weight) : NULL,
+                   .ignore = ignore,
+                   .logits = logits};
+  for (int d = 2; d < ndim; d++) k.inner *= sizes[d];
+  return k;
+}
+
+static bool bad_label(int64_t bad, int64_t classes) {
+  return tli_fail(TL_EINDEX, "target: label %" PRId64 " is out of range: expected 1 to %" PRId64,
+                  bad, classes);
+}
+
+/* All in the type that is computed in, row-major. */
+typedef struct Operands {
+  tl_Tensor *input, *target, *weight;
+} Operands;
+
+static Operands operands(tli_Chain *c, tl_Tensor *input, tl_Tensor *target, tl_Tensor *weight,
+                         tl_DType dtype) {
+  Operands o = {NULL, NULL, NULL};
+  if (input) o.input = TLI_STEP(c, tli_contiguous_as(input, dtype));
+  o.target = TLI_STEP(c, tli_contiguous_as(target, TL_I64));
+  if (weight) o.weight = TLI_STEP(c, tli_contiguous_as(weight, dtype));
+  return o;
+}
+
+bool tli_op_class_loss(tl_Tensor *input, tl_Tensor *target, tl_Tensor *weight, int64_t ignore_index,
+                       bool logits, tl_Tensor **out) {
+  tli_Chain c = {0};
+  tl_DType dtype = stat_dtype(input);
+  Operands o = operands(&c, input, target, weight, dtype);
+  tl_Tensor *loss = TLI_STEP(&c, tli_empty(dtype, tli_device(input), target->ndim, target->sizes));
+  out[1] = TLI_STEP(&c, tli_empty(dtype, tli_device(input), target->ndim, target->sizes));
+  out[2] = TLI_STEP(&c, tli_empty(dtype, tli_device(input), target->ndim, target->sizes));
+  if (!c.failed && loss->numel > 0) {
+    tlk_Classes k = classes_of(input->sizes, input->ndim, o.target, o.weight, ignore_index, logits);
+    int64_t bad = 0;
+    if (!tli_backend(tli_device(input))
+             ->class_loss(&k, tli_array(loss), tli_data(out[1]), tli_data(out[2]),
+                          tli_array(o.input), &bad))
+      c.failed = !bad_label(bad, k.classes);
+  }
+  out[0] = TLI_STEP(&c, tli_contiguous_as(loss, (tl_DType)input->dtype));
+  bool ok = !c.failed;
+  for (int i = 0; i < 3; i++) out[i] = ok ? tli_retain(out[i]) : NULL;
+  tli_chain_end(&c, NULL);
+  return ok;
+}
+
+/* The gradient of in, of that shape. `input` and norm only count for logits. */
+static tl_Tensor *run_backward(tl_Tensor *grad, tl_Tensor *input, tl_Tensor *target,
+                               tl_Tensor *weight, tl_Tensor *norm, tl_Ints size, int64_t ignore,
+                               bool logits) {
+  tli_Chain c = {0};
+  tl_DType dtype = stat_dtype(grad);
+  Operands o = operands(&c, logits ? input : NULL, target, weight, dtype);
+  tl_Tensor *g = TLI_STEP(&c, tli_contiguous_as(grad, dtype));
+  tl_Tensor *wide = TLI_STEP(&c, tli_empty(dtype, tli_device(grad), (int)size.n, size.v));
+  if (!c.failed && wide->numel > 0) {
+    tlk_Classes k = classes_of(size.v, (int)size.n, o.target, o.weight, ignore, logits);
+    if (!tli_backend(tli_device(grad))
+             ->class_loss_backward(&k, tli_array(wide), tli_array(g),
+                                   o.input ? tli_data(o.input) : NULL,
+                                   logits ? tli_data(norm) : NULL))
+      c.failed = true;
+  }
+  return tli_chain_end(&c, TLI_STEP(&c, tli_contiguous_as(wide, (tl_DType)grad->dtype)));
+}
+
+tl_Tensor *tli_op_class_spread(tl_Tensor *grad_output, tl_Tensor *target, tl_Tensor *weight,
+                               tl_Ints size, int64_t ignore_index) {
+  return run_backward(grad_output, NULL, target, weight, NULL, size, ignore_index, false);
+}
+
+tl_Tensor *tlo_class_pick(tl_Tensor *input, tl_Tensor *target, tl_Tensor *weight,
+                          int64_t ignore_index) {
+  tl_Tensor *out[3];
+  TL_TRY_NULL(tlo_class_loss(input, target, weight, ignore_index, false, out));
+  tli_release(out[1]);
+  tli_release(out[2]);
+  return out[0];
+}
+
+/* While a graph is recorded: through log_softmax, operator by operator. */
+tl_Tensor *tlo_class_loss_backward(tl_Tensor *grad_output, tl_Tensor *input, tl_Tensor *target,
+                                   tl_Tensor *weight, tl_Tensor *norm, int64_t ignore_index,
+                                   bool logits) {
+  tl_Ints size = {input->ndim, input->sizes};
+  if (logits && !tli_recording((tl_Tensor *[]){grad_output, input}, 2))
+    return run_backward(grad_output, input, target, weight, norm, size, ignore_index, true);
+  tli_Chain c = {0};
+  tl_Tensor *spread =
+      TLI_STEP(&c, tlo_class_spread(grad_output, target, weight, size, ignore_index));
+  if (logits) {
+    tl_Tensor *log = TLI_STEP(&c, tlo_log_softmax_along(input, 1));
+    spread = TLI_STEP(&c, tlo_log_softmax_backward(spread, log, 1));
+  }
+  return tli_chain_end(&c, spread);
+}
+
+/* ---- nll_loss and cross_entropy ---- */
+
+static bool check_classes(const char *op, const tl_Tensor *input, const tl_Tensor *weight) {
+  if (!tli_is_float((tl_DType)input->dtype))
+    return tli_fail(TL_EDTYPE, "%s: input: expected a floating tensor, got %s", op,
+                    tl_dtype_name((tl_DType)input->dtype));
+  if (input->ndim < 1)
+    return tli_fail(TL_ESHAPE, "%s: input: expected (N, C, ...) or (C), got %s", op,
+                    tli_sizes_str(input));
+  int64_t classes = input->sizes[input->ndim > 1];
+  if (weight == NULL || (weight->ndim == 1 && weight->sizes[0] == classes)) return true;
+  return tli_fail(TL_ESHAPE, "%s: weight: expected shape [%" PRId64 "] (classes), got %s", op,
+                  classes, tli_sizes_str(weight));
+}
+
+static bool check_labels(const char *op, const tl_Tensor *input, const tl_Tensor *target,
+                         const tl_Tensor *weight) {
+  if (tli_grad_mode() && tli_requires_grad(weight))
+    return tli_fail(TL_EAUTOGRAD, "%s: weight: has no derivative here; detach it", op);
+  if (tli_dtype_category((tl_DType)target->dtype) != TLI_INT)
+    return tli_fail(TL_EDTYPE, "%s: target: expected labels as integers, got %s", op,
+                    tl_dtype_name((tl_DType)target->dtype));
+  bool fits = target->ndim == input->ndim - 1;
+  for (int d = 0; fits && d < target->ndim; d++)
+    fits = target->sizes[d] == input->sizes[d == 0 ? 0 : d + 1];
+  if (fits && target->numel > 0 && input->sizes[input->ndim > 1] == 0)
+    return tli_fail(TL_ESHAPE, "%s: input: expected at least 1 class, got %s", op,
+                    tli_sizes_str(input));
+  if (fits) return true;
+  int64_t want[TL_MAX_DIMS];
+  for (int d = 0; d < input->ndim - 1; d++) want[d] = input->sizes[d == 0 ? 0 : d + 1];
+  return tli_fail(TL_ESHAPE, "%s: target: expected shape %s for input %s, got %s", op,
+                  tli_shape_str(input->ndim - 1, want), tli_sizes_str(input),
+                  tli_sizes_str(target));
+}
+
+/* sum / number of what counts, in sum's dtype. */
+static tl_Tensor *chain_share(tli_Chain *c, tl_Tensor *sum, tl_Tensor *weights) {
+  tl_Tensor *count = chain_total(c, weights);
+  return chain_div(c, sum, TLI_STEP(c, tlo_to_dtype(count, (tl_DType)sum->dtype)));
+}
+
+/* The loss of one element by one brought to what reduction says. */
+static tl_Tensor *chain_weighted(tli_Chain *c, tl_Tensor *loss, tl_Tensor *weights,
+                                 const char *reduction) {
+  if (c->failed || strcmp(reduction, "mean") != 0) return chain_reduced(c, loss, reduction);
+  tl_Tensor *sum = chain_total(c, loss);
+  return c->failed ? NULL : chain_share(c, sum, weights);
+}
+
+/* The share of all classes in a smoothed label: -sum of weight * log-probability
+** over the classes, 0 where the label does not count. */
+static tl_Tensor *chain_smooth(tli_Chain *c, tl_Tensor *input, tl_Tensor *target, tl_Tensor *weight,
+                               int64_t ignore) {
+  tl_Tensor *log = TLI_STEP(c, tlo_log_softmax_along(input, 1));
+  if (weight) {
+    int64_t sizes[TL_MAX_DIMS];
+    for (int d = 0; d < input->ndim; d++) sizes[d] = d == 1 ? input->sizes[1] : 1;
+    log = chain_mul(c, log, TLI_STEP(c, tlo_reshape(weight, (tl_Ints){input->ndim, sizes})));
+  }
+  tl_Tensor *all = chain_neg(c, chain_sum(c, log, 1, false));
+  tl_Tensor *zero = TLI_STEP(c, tli_number(tli_int(0)));
+  tl_Tensor *ignored = chain_equals(c, target, ignore);
+  return TLI_STEP(c, tlo_masked_fill(all, ignored, zero));
+}
+
+/* With a batch of one added if there is none. */
+static bool batched(tli_Chain *c, tl_Tensor **input, tl_Tensor **target) {
+  if ((*input)->ndim > 1) return false;
+  *input = TLI_STEP(c, tlo_unsqueeze(*input, 0));
+  *target = TLI_STEP(c, tlo_unsqueeze(*target, 0));
+  return true;
+}
+
+/* The loss without reduction keeps the target's shape. */
+static tl_Tensor *chain_unbatched(tli_Chain *c, tl_Tensor *loss, bool single,
+                                  const char *reduction) {
+  if (!single || strcmp(reduction, "none") != 0) return loss;
+  return TLI_STEP(c, tlo_select(loss, 0, 0));
+}
+
+static tl_Tensor *label_loss(tl_Tensor *input, tl_Tensor *target, tl_Tensor *weight, int64_t ignore,
+                             const char *reduction, bool logits, double smoothing) {
+  tli_Chain c = {0};
+  tl_Tensor *out[3] = {NULL};
+  bool single = batched(&c, &input, &target);
+  if (!c.failed && tlo_class_loss(input, target, weight, ignore, logits, out))
+    for (int i = 0; i < 3; i++) tli_keep(&c, out[i]);
+  else
+    c.failed = true;
+  tl_Tensor *loss = chain_weighted(&c, out[0], out[1], reduction);
+  if (smoothing > 0 && !c.failed) {
+    tl_Tensor *smooth = chain_smooth(&c, input, target, weight, ignore);
+    smooth = chain_weighted(&c, smooth, out[1], reduction);
+    smooth = chain_scale(&c, smooth, smoothing / (double)input->sizes[1]);
+    loss = chain_add(&c, chain_scale(&c, loss, 1 - smoothing), smooth);
+  }
+  return tli_chain_end(&c, chain_unbatched(&c, loss, single, reduction));
+}
+
+static bool check_reduction(const char *op, const char *reduction) {
+  if (strcmp(reduction, "mean") == 0 || strcmp(reduction, "sum") == 0 ||
+      strcmp(reduction, "none") == 0)
+    return true;
+  return tli_fail(TL_EARG, "%s: reduction: expected 'mean', 'sum' or 'none', got '%s'", op,
+                  reduction);
+}
+
+tl_Tensor *tlo_nll_loss(tl_Tensor *input, tl_Tensor *target, tl_Tensor *weight,
+                        int64_t ignore_index, const char *reduction) {
+  TL_TRY_NULL(check_classes("nll_loss", input, weight));
+  TL_TRY_NULL(check_labels("nll_loss", input, target, weight));
+  TL_TRY_NULL(check_reduction("nll_loss", reduction));
+  return label_loss(input, target, weight, ignore_index, reduction, false, 0);
+}
+
+/* Targets that are probabilities of input's shape. */
+static tl_Tensor *probability_loss(tl_Tensor *input, tl_Tensor *target, tl_Tensor *weight,
+                                   const char *reduction, double smoothing) {
+  tli_Chain c = {0};
+  int dim = input->ndim > 1;
+  int64_t classes = input->sizes[dim], sizes[TL_MAX_DIMS];
+  for (int d = 0; d < input->ndim; d++) sizes[d] = d == dim ? classes : 1;
+  if (smoothing > 0) {
+    tl_Tensor *rest = chain_scale(&c, target, 1 - smoothing);
+    target = chain_plus(&c, rest, smoothing / (double)classes);
+  }
+  tl_Tensor *log = TLI_STEP(&c, tlo_log_softmax_along(input, dim));
+  tl_Tensor *product = chain_mul(&c, log, target);
+  if (weight)
+    product =
+        chain_mul(&c, product, TLI_STEP(&c, tlo_reshape(weight, (tl_Ints){input->ndim, sizes})));
+  tl_Tensor *loss = chain_neg(&c, chain_sum(&c, product, dim, false));
+  return tli_chain_end(&c, chain_reduced(&c, loss, reduction));
+}
+
+tl_Tensor *tlo_cross_entropy(tl_Tensor *input, tl_Tensor *target, tl_Tensor *weight,
+                             int64_t ignore_index, const char *reduction, double label_smoothing) {
+  TL_TRY_NULL(check_classes("cross_entropy", input, weight));
+  TL_TRY_NULL(check_reduction("cross_entropy", reduction));
+  if (!(label_smoothing >= 0 && label_smoothing <= 1))
+    return tli_fail_null(TL_EARG, "cross_entropy: label_smoothing: expected 0 to 1, got %g",
+                         label_smoothing);
+  if (tli_same_sizes(input, target) && tli_is_float((tl_DType)target->dtype))
+    return probability_loss(input, target, weight, reduction, label_smoothing);
+  TL_TRY_NULL(check_labels("cross_entropy", input, target, weight));
+  return label_loss(input, target, weight, ignore_index, reduction, true, label_smoothing);
+}
+
+/* ---- margins ---- */
+
+/* margin - input[target] + input, at least 0, without the target itself. */
+static tl_Tensor *chain_margins(tli_Chain *c, tl_Tensor *input, tl_Tensor *labels, double margin) {
+  tl_Tensor *own = TLI_STEP(c, tlo_gather(input, 1, labels));
+  tl_Tensor *excess = chain_at_least(c, chain_plus(c, chain_sub(c, input, own), margin), 0);
+  return TLI_STEP(c, tlo_scatter_value(excess, 1, labels, tli_int(0)));
+}
+
+tl_Tensor *tlo_multi_margin_loss(tl_Tensor *input, tl_Tensor *target, int64_t p, double margin,
+                                 tl_Tensor *weight, const char *reduction) {
+  TL_TRY_NULL(check_reduction("multi_margin_loss", reduction));
+  if (p != 1 && p != 2)
+    return tli_fail_null(TL_EARG, "multi_margin_loss: p: expected 1 or 2, got %" PRId64, p);
+  tli_Chain c = {0};
+  bool listed = target->ndim == 1; /* so is the loss, of one sample too */
+  if (input->ndim == 0) input = chain_unsqueeze(&c, input, 0);
+  if (!c.failed && input->ndim == 1 && listed) input = chain_unsqueeze(&c, input, 0);
+  if (c.failed || !check_classes("multi_margin_loss", input, weight) ||
+      !check_labels("multi_margin_loss", input, target, NULL)) {
+    c.failed = true;
+    return tli_chain_end(&c, NULL);
+  }
+  bool single = batched(&c, &input, &target);
+  tl_Tensor *labels = chain_unsqueeze(&c, target, 1);
+  tl_Tensor *margins = chain_margins(&c, input, labels, margin);
+  if (c.failed) tli_fail_about("multi_margin_loss: target");
+  if (p == 2) margins = chain_mul(&c, margins, margins);
+  tl_Tensor *loss = chain_sum(&c, margins, 1, false);
+  if (!c.failed) loss = chain_scale(&c, loss, 1 / (double)input->sizes[1]);
+  if (weight) loss = chain_mul(&c, loss, TLI_STEP(&c, tlo_index_select(weight, 0, target)));
+  loss = chain_reduced(&c, loss, reduction);
+  return tli_chain_end(&c, chain_unbatched(&c, loss, single, reduction));
+}
+
+/* For labels (N, C) ended by -1: which of them count, and 1 in their place
+** where they do not. */
+static tl_Tensor *chain_counting(tli_Chain *c, tl_Tensor **labels) {
+  tl_Tensor *ends = chain_equals(c, *labels, -1);
+  tl_Tensor *before = TLI_STEP(c, tlo_cumsum(ends, 1, TL_I64));
+  tl_Tensor *counts = chain_equals(c, before, 0);
+  tl_Tensor *rest = TLI_STEP(c, tlo_logical_not(counts));
+  tl_Tensor *one = TLI_STEP(c, tli_number(tli_int(1)));
+  *labels = TLI_STEP(c, tlo_masked_fill(*labels, rest, one));
+  return counts;
+}
+
+tl_Tensor *tlo_multilabel_margin_loss(tl_Tensor *input, tl_Tensor *target, const char *reduction) {
+  TL_TRY_NULL(check_reduction("multilabel_margin_loss", reduction));
+  bool same =
+      input->ndim == 0 && target->ndim <= 1 ? target->numel == 1 : tli_same_sizes(input, target);
+  if (!same || input->ndim > 2 || tli_dtype_category((tl_DType)target->dtype) != TLI_INT)
+    return tli_fail_null(TL_ESHAPE,
+                         "multilabel_margin_loss: target: expected labels of the shape "
+                         "of input %s, got %s %s",
+                         tli_sizes_str(input), tl_dtype_name((tl_DType)target->dtype),
+                         tli_sizes_str(target));
+  tli_Chain c = {0};
+  int64_t one = 1;
+  if (input->ndim == 0) {
+    input = TLI_STEP(&c, tlo_reshape(input, (tl_Ints){1, &one}));
+    target = TLI_STEP(&c, tlo_reshape(target, (tl_Ints){1, &one}));
+  }
+  if (c.failed || !check_classes("multilabel_margin_loss", input, NULL)) {
+    c.failed = true;
+    return tli_chain_end(&c, NULL);
+  }
+  bool single = batched(&c, &input, &target);
+  tl_Tensor *labels = target;
+  tl_Tensor *counts = chain_counting(&c, &labels); /* (N, J) */
+  if (c.failed) return tli_chain_end(&c, NULL);
+  tl_Tensor *number = TLI_STEP(&c, tlo_to_dtype(counts, (tl_DType)input->dtype));
+  tl_Tensor *zeros = TLI_STEP(&c, tlo_zeros_like(input, (tl_DType)input->dtype, tli_device(input)));
+  tl_Tensor *labelled = TLI_STEP(&c, tlo_scatter_add(zeros, 1, labels, number)); /* (N, C) */
+  tl_Tensor *other = TLI_STEP(&c, tlo_logical_not(labelled));
+  tl_Tensor *own = chain_unsqueeze(&c, TLI_STEP(&c, tlo_gather(input, 1, labels)), 2);
+  tl_Tensor *all = chain_unsqueeze(&c, input, 1);
+  /* (N, J, C) */
+  tl_Tensor *margins = chain_at_least(&c, chain_plus(&c, chain_sub(&c, all, own), 1), 0);
+  margins = chain_mul(&c, margins, chain_unsqueeze(&c, number, 2));
+  margins = chain_mul(&c, margins, chain_unsqueeze(&c, other, 1));
+  tl_Tensor *loss = chain_sum(&c, chain_sum(&c, margins, 2, false), 1, false);
+  if (!c.failed) loss = chain_scale(&c, loss, 1 / (double)input->sizes[1]);
+  loss = chain_reduced(&c, loss, reduction);
+  return tli_chain_end(&c, chain_unbatched(&c, loss, single, reduction));
+}
