@@ -37,6 +37,27 @@ ifeq ($(MAKELEVEL),0)
 MAKEFLAGS += -j$(JOBS)
 endif
 
+# ---- what is built for -----------------------------------------------------------
+
+# The compiler knows: a processor, and what of these three it is for, if any.
+machine := $(shell echo | $(CC) -dM -E -x c - 2>/dev/null | sed -n \
+  -e 's/^.define __\(x86_64\|i386\|aarch64\|arm\|wasm\)__ 1$$/\1/p' \
+  -e 's/^.define _\(WIN32\) 1$$/\1/p' -e 's/^.define __\(EMSCRIPTEN\|APPLE\)__ 1$$/\1/p')
+WINDOWS := $(filter WIN32,$(machine))
+APPLE := $(filter APPLE,$(machine))
+# Not for the machine that builds: nothing that is installed for that one fits.
+here := $(shell uname -m | sed -e 's/^i.86$$/i386/' -e 's/^arm64$$/aarch64/' -e 's/^arm[v0-9].*/arm/')
+CROSS := $(if $(machine),$(if $(filter $(here),$(machine)),,yes)$(filter EMSCRIPTEN,$(machine))$(if \
+  $(WINDOWS),$(if $(filter Windows_NT,$(OS)),,yes)))
+multiarch := $(if $(CROSS),$(shell $(CC) -print-multiarch 2>/dev/null))
+ifdef CROSS
+PKG_CONFIG ?= PKG_CONFIG_LIBDIR=/usr/lib/$(or $(multiarch),none)/pkgconfig pkg-config
+AR := $(shell $(CC) -print-prog-name=ar)
+STRIP ?= $(shell $(CC) -print-prog-name=strip)
+endif
+PKG_CONFIG ?= pkg-config
+STRIP ?= strip
+
 # ---- what this machine has -------------------------------------------------------
 
 ifeq ($(origin LUA),undefined)
@@ -46,48 +67,73 @@ endif
 
 # pkg-config knows Lua under several names; without it the usual folders are tried.
 LUA_PC := $(shell for pc in lua5.4 lua-5.4 lua54 lua; do \
-  pkg-config --exists "$$pc >= 5.4 $$pc < 5.5" 2>/dev/null && echo $$pc && break; done)
+  $(PKG_CONFIG) --exists "$$pc >= 5.4 $$pc < 5.5" 2>/dev/null && echo $$pc && break; done)
 ifdef LUA_INCDIR
 LUA_CFLAGS ?= -I$(LUA_INCDIR)
 endif
 ifeq ($(origin LUA_CFLAGS),undefined)
-LUA_CFLAGS := $(strip $(if $(LUA_PC),$(shell pkg-config --cflags $(LUA_PC)),\
+LUA_CFLAGS := $(strip $(if $(LUA_PC),$(shell $(PKG_CONFIG) --cflags $(LUA_PC)),\
   $(patsubst %/lua.h,-I%,$(firstword $(shell grep -ls 'LUA_VERSION_NUM.*504' \
-  $(foreach d,/usr/include /usr/local/include,$d/lua5.4/lua.h $d/lua54/lua.h $d/lua.h))))))
+  $(if $(CROSS),,$(foreach d,/usr/include /usr/local/include,$d/lua5.4/lua.h $d/lua54/lua.h $d/lua.h)) \
+  /dev/null)))))
 endif
 # The static library where there is one (calls into Lua are faster), and all of
 # it, so that modules in C find every function of Lua in the program.
-ifeq ($(origin LUA_LIBS),undefined)
-lua_lib := $(firstword $(filter -l%,$(if $(LUA_PC),$(shell pkg-config --libs $(LUA_PC)))) -llua5.4)
+whole = -Wl,--whole-archive $(1) -Wl,--no-whole-archive
+ifdef APPLE
+whole = -Wl,-force_load,$(1)
+endif
+ifneq ($(origin LUA_LIBS),undefined)
+ifeq ($(words $(LUA_LIBS))$(filter-out %.dll.a,$(filter %.a,$(LUA_LIBS))),1$(LUA_LIBS))
+override LUA_LIBS := $(call whole,$(LUA_LIBS))
+endif
+else
+lua_lib := $(firstword $(filter -l%,$(if $(LUA_PC),$(shell $(PKG_CONFIG) --libs $(LUA_PC)))) -llua5.4)
 lua_archive := $(realpath $(filter /%,$(shell $(CC) -print-file-name=$(lua_lib:-l%=lib%.a) 2>/dev/null)))
-LUA_LIBS := $(if $(lua_archive),\
-  -Wl$(comma)--whole-archive $(lua_archive) -Wl$(comma)--no-whole-archive,$(lua_lib))
+LUA_LIBS := $(if $(lua_archive),$(call whole,$(lua_archive)),$(if $(CROSS)$(LUA_PC),$(if \
+  $(LUA_PC),$(lua_lib)),$(lua_lib)))
 endif
 
 accepts = $(shell echo | $(CC) $(1) -x c -E - >/dev/null 2>&1 && echo $(1))
 
 # Loops in a folder called isa are built once for each of these.
-ifneq ($(filter x86_64-%,$(shell $(CC) -dumpmachine 2>/dev/null)),)
+ifneq ($(filter x86_64,$(machine)),)
 ISAS := $(if $(call accepts,-march=x86-64-v4),v2 v3 v4)
 endif
 ISAS := $(or $(ISAS),base)
 ISA_FLAGS_v2 := -march=x86-64-v2
 ISA_FLAGS_v3 := -march=x86-64-v3
 ISA_FLAGS_v4 := -march=x86-64-v4
+# gcc keeps vectors of 32 and 64 bytes on a stack that Windows aligns to 16.
+ifdef WINDOWS
+unaligned := $(call accepts,-Wa$(comma)-muse-unaligned-vector-move)
+ISAS := $(if $(unaligned),$(ISAS),$(firstword $(ISAS)))
+ISA_FLAGS_v3 += $(unaligned)
+ISA_FLAGS_v4 += $(unaligned)
+endif
 
 # ---- flags -----------------------------------------------------------------------
 
 WARNINGS := -Wall -Wextra -Wshadow -Wconversion -Wmissing-prototypes -Wstrict-prototypes -Wvla \
-  $(if $(filter-out 0,$(WERROR)),-Werror)
+  $(if $(filter-out 0,$(WERROR)),-Werror) \
+  $(if $(WINDOWS),-Wno-float-conversion) # isnan and its like, as MinGW has them
 # Hidden names: only what tlua.h marks TL_API is exported. -fexceptions: a host
 # whose Lua is built as C++ raises errors by unwinding through our frames.
-TL_CFLAGS := -std=gnu11 -fPIC -fvisibility=hidden -fexceptions -pthread $(WARNINGS) $(CFLAGS) \
+TL_CFLAGS := -std=gnu11 $(if $(WINDOWS),,-fPIC -pthread) -fvisibility=hidden -fexceptions $(WARNINGS) $(CFLAGS) \
   $(if $(SANITIZE),-fsanitize=$(SANITIZE) -fno-sanitize-recover=all -fno-omit-frame-pointer)
 # TLI_DEBUG: assertions, and no block is kept for reuse.
 TL_CPPFLAGS := -Isrc -I. -I$(BUILD)/gen $(LUA_CFLAGS) \
-  $(if $(SANITIZE),-DTLI_DEBUG) $(CPPFLAGS)
-TL_LDFLAGS := $(if $(SANITIZE),-fsanitize=$(SANITIZE)) -pthread $(LDFLAGS)
-TL_LIBS := -ldl -lpthread -lm $(LDLIBS)
+  $(if $(SANITIZE),-DTLI_DEBUG) $(if $(WINDOWS),-D__USE_MINGW_ANSI_STDIO=1) $(CPPFLAGS)
+TL_LDFLAGS := $(if $(SANITIZE),-fsanitize=$(SANITIZE)) $(if $(WINDOWS),,-pthread) $(LDFLAGS)
+TL_LIBS := $(if $(WINDOWS),,-ldl -lpthread) -lm $(LDLIBS)
+# nodelete: a Lua state that closes unloads modules in C, whose threads go on.
+SHARED_FLAGS := -shared $(if $(WINDOWS),,-Wl,-soname,libtlua.so.0 -Wl,-z,nodelete)
+# Modules in C that the program loads find Lua's functions in it.
+PROGRAM_FLAGS := $(if $(WINDOWS),,-Wl,-E)
+ifdef APPLE
+SHARED_FLAGS := -dynamiclib -undefined dynamic_lookup
+PROGRAM_FLAGS := -Wl,-export_dynamic
+endif
 COMPILE = $(CC) $(TL_CPPFLAGS) $(TL_CFLAGS) -MMD -MP
 
 # ---- files -----------------------------------------------------------------------
@@ -98,8 +144,11 @@ GEN := $(BUILD)/gen
 
 # src/ops and kernels/cpu have a folder for each family of operators, by the same
 # names; in kernels/cpu the loops that depend on the instruction set are in isa.
-LIB_SRC := $(sort $(wildcard $(foreach d,core ops ops/* autograd graph dist lua,src/$d/*.c)))
-MAIN_SRC := $(sort $(wildcard src/main/*.c))
+# Files are of all systems, or of one as their names tell.
+of_other := $(if $(WINDOWS),%_posix.c,%_windows.c)
+LIB_SRC := $(filter-out $(of_other),\
+  $(sort $(wildcard $(foreach d,core ops ops/* autograd graph dist lua,src/$d/*.c))))
+MAIN_SRC := $(filter-out $(of_other),$(sort $(wildcard src/main/*.c)))
 ISA_SRC := $(sort $(wildcard kernels/cpu/isa/*.c kernels/cpu/*/isa/*.c))
 CPU_SRC := $(filter-out $(ISA_SRC),$(sort $(wildcard kernels/cpu/*.c kernels/cpu/*/*.c)))
 LUA_SRC := $(sort $(wildcard lua/tlua/*.lua lua/tlua/*/*.lua lua/tlua/*/*/*.lua))
@@ -125,6 +174,13 @@ SHARED_LIB := $(BUILD)/libtlua.so
 SONAME := libtlua.so.0
 TLUA := $(BUILD)/tlua
 LIBRARIES := $(STATIC_LIB) $(SHARED_LIB)
+# A DLL finds Lua when it is linked: there is one only for a Lua that is one.
+ifdef WINDOWS
+SHARED_LIB := $(BUILD)/tlua.dll
+SONAME := tlua.dll
+TLUA := $(BUILD)/tlua.exe
+LIBRARIES := $(STATIC_LIB) $(if $(filter %.dll %.dll.a %.lib,$(LUA_LIBS)),$(SHARED_LIB))
+endif
 
 VERSION = $(shell sed -n 's/^.define TL_VERSION "\(.*\)"/\1/p' src/tlua.h)
 
@@ -137,12 +193,14 @@ endif
 
 # ---- a person's day --------------------------------------------------------------
 
-.PHONY: all demo test clang asan tsan valgrind bench opinfo lint tidy-format deps config help \
+.PHONY: all demo test clang cross test-arm asan tsan valgrind bench opinfo lint tidy-format deps config help \
   install uninstall clean
 
 all: $(TLUA) $(LIBRARIES) ## build ./tlua and the libraries (default)
 demo: ## install what is missing, build, train on real digits
 test: ## install what is missing, build, run all specs
+cross: ## build for another machine: TARGET=aarch64-linux-gnu, x86_64-w64-mingw32 ...
+test-arm: ## build for ARM, run the specs there under qemu-user
 clang: ## build with clang, run the specs of operators and of the core
 asan: ## all specs under the address and undefined-behaviour sanitizers
 tsan: ## all specs under the thread sanitizer
@@ -173,6 +231,25 @@ test:
 	@.ci/deps build test
 	@$(MAKE) --no-print-directory check
 
+# Into build/TARGET, with the compiler of that name. What is needed for it is not
+# fetched: the compiler (Debian: gcc-TARGET), and Lua 5.4 for that machine.
+CCACHE ?=
+cross:
+	@test -n '$(TARGET)' || { echo 'cross: what for? TARGET=aarch64-linux-gnu, say' >&2; exit 2; }
+	@command -v $(TARGET)-gcc >/dev/null || { echo 'cross: no compiler $(TARGET)-gcc was found' \
+	  '(Debian: gcc-$(TARGET), for Windows gcc-mingw-w64-x86-64)' >&2; exit 1; }
+	@+$(MAKE) --no-print-directory CC='$(CCACHE) $(TARGET)-gcc' BUILD=$(BUILD)/$(TARGET) all
+
+# Specs that run programs of their own or measure time are this machine's business.
+ARM := aarch64-linux-gnu
+test-arm: TARGET = $(ARM)
+test-arm:
+	@command -v qemu-aarch64 >/dev/null || { echo 'test-arm: no qemu-aarch64 (Debian: qemu-user)' >&2; exit 1; }
+	@+$(MAKE) --no-print-directory cross TARGET=$(ARM)
+	@+SPEC_EMULATED=1 $(MAKE) --no-print-directory CC='$(CCACHE) $(ARM)-gcc' BUILD=$(BUILD)/$(ARM) \
+	  SPEC_ARGS="--wrap 'qemu-aarch64 -L /usr/$(ARM)' --exclude spec/build --exclude spec/main \
+	  $(SPEC_ARGS)" check
+
 ifeq ($(BUILD),build)
 all: tlua
 tlua: $(TLUA)
@@ -185,6 +262,7 @@ deps:
 config:
 	@printf '%-12s %s\n' \
 	  compiler "$(CC): $(or $(shell $(CC) --version 2>/dev/null | head -n 1),not found)" \
+	  machine '$(machine)$(if $(CROSS), (another than this one))' \
 	  cflags '$(strip $(CFLAGS) $(SANITIZE))' \
 	  lua '$(or $(LUA),none: a small host is built)' \
 	  lua.h '$(or $(LUA_CFLAGS),not found: run make deps or set LUA_INCDIR)' \
@@ -251,22 +329,34 @@ $(STATIC_LIB): $(LIB_OBJ) $(OBJ)/files.txt
 	@rm -f $@
 	$(Q)$(AR) rcs $@ $(LIB_OBJ)
 
-# Never linked with Lua: its symbols come from the host, whichever Lua that has.
-# nodelete: a Lua state that closes unloads modules in C, whose threads go on.
+# Never linked with Lua where that can be: its symbols come from the host,
+# whichever Lua that has.
 $(SHARED_LIB): $(LIB_OBJ) $(OBJ)/files.txt
 	$(call say,LD,$@)
-	$(Q)$(CC) $(TL_CFLAGS) $(TL_LDFLAGS) -shared -Wl,-soname,$(SONAME) -Wl,-z,nodelete -o $@ $(LIB_OBJ) $(TL_LIBS)
-	@ln -sf $(@F) $(@D)/$(SONAME)
+	$(Q)$(CC) $(TL_CFLAGS) $(TL_LDFLAGS) $(SHARED_FLAGS) -o $@ $(LIB_OBJ) $(if $(WINDOWS),$(LUA_LIBS)) $(TL_LIBS)
+	@test $(@F) = $(SONAME) || ln -sf $(@F) $(@D)/$(SONAME)
 
-# -E: modules in C that the program loads find Lua's functions in it.
 $(TLUA): $(MAIN_OBJ) $(LIB_OBJ) $(OBJ)/files.txt
 	$(call say,LD,$@)
-	$(Q)$(CC) $(TL_CFLAGS) $(TL_LDFLAGS) -Wl,-E -o $@ $(MAIN_OBJ) $(LIB_OBJ) $(LUA_LIBS) $(TL_LIBS)
+	$(Q)$(CC) $(TL_CFLAGS) $(TL_LDFLAGS) $(PROGRAM_FLAGS) -o $@ $(MAIN_OBJ) $(LIB_OBJ) $(LUA_LIBS) $(TL_LIBS)
 
-ifeq ($(strip $(LUA_CFLAGS)),)
+ifeq ($(and $(strip $(LUA_CFLAGS)),$(strip $(LUA_LIBS))),)
 $(OBJ)/flags.txt: need-lua
 need-lua:
+ifdef CROSS
+	@printf '%s\n' 'Lua 5.4 for $(or $(TARGET),$(machine)) was not found: give LUA_INCDIR=FOLDER (of lua.h)' \
+	  'and LUA_LIBS=FILE (liblua.a, built for it). Debian has it for its other processors:' \
+	  '  dpkg --add-architecture arm64; apt update; apt install liblua5.4-dev:arm64' >&2; exit 1
+else
 	@echo 'lua.h of Lua 5.4 was not found: run `make deps`, or give LUA_INCDIR=folder.' >&2; exit 1
+endif
+endif
+ifdef CROSS
+ifeq ($(LUA),)
+$(BUILD)/host: need-interpreter
+need-interpreter:
+	@echo 'to build for another machine Lua 5.4 must be installed on this one, too' >&2; exit 1
+endif
 endif
 
 -include $(patsubst %.o,%.d,$(LIB_OBJ) $(MAIN_OBJ)) $(EMBED_BIN:%=%.d) $(CORE_BIN:%=%.d) $(LUA_BIN:%=%.d)
@@ -408,12 +498,14 @@ Libs.private: -pthread $(TL_LIBS)
 endef
 export PC_TEXT
 
+# Of another machine's programs this one's strip knows nothing.
+strip_with := $(if $(CROSS),--strip-program='$(STRIP)')
 install: all
 	@mkdir -p $(sort $(dir $(addprefix $D,$(INSTALLED))))
-	install -s -m 755 $(TLUA) $D$(PREFIX)/bin/tlua
+	install -s $(strip_with) -m 755 $(TLUA) $D$(PREFIX)/bin/tlua
 	install -m 644 src/tlua.h $D$(PREFIX)/include/tlua.h
 	install -m 644 $(STATIC_LIB) $D$(LIBDIR)/libtlua.a
-	install -s -m 755 $(SHARED_LIB) $D$(LIBDIR)/$(SONAME)
+	install -s $(strip_with) -m 755 $(SHARED_LIB) $D$(LIBDIR)/$(SONAME)
 	ln -sf $(SONAME) $D$(LIBDIR)/libtlua.so
 	ln -sf $(LIBDIR)/$(SONAME) $D$(LUA_CDIR)/tlua.so
 	install -m 644 $(GEN)/types/tlua.lua $D$(PREFIX)/share/tlua/types/tlua.lua
@@ -429,4 +521,4 @@ uninstall:
 rock: $(SHARED_LIB)
 rock-install:
 	@mkdir -p $(INST_LIBDIR)
-	install -s -m 755 $(SHARED_LIB) $(INST_LIBDIR)/tlua.so
+	install -s $(strip_with) -m 755 $(SHARED_LIB) $(INST_LIBDIR)/tlua.so

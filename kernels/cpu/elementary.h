@@ -80,7 +80,11 @@ static inline float tlk_hypotf(float x, float y) {
   return fabsf(x) == INFINITY || fabsf(y) == INFINITY ? INFINITY : root;
 }
 
-/* lgamma writes the global signgam; this form does not. */
+/* lgamma writes the global signgam. These forms do not, which Windows lacks. */
+#ifdef _WIN32
+static inline double tlk_lgamma(double x) { return lgamma(x); }
+static inline float tlk_lgammaf(float x) { return lgammaf(x); }
+#else
 static inline double tlk_lgamma(double x) {
   int sign;
   return lgamma_r(x, &sign);
@@ -89,6 +93,7 @@ static inline float tlk_lgammaf(float x) {
   int sign;
   return lgammaf_r(x, &sign);
 }
+#endif
 
 #define TLK_GENERIC1(name, x) _Generic((x), float : name##f, double : name)(x)
 #define TLK_GENERIC2(name, x, y) _Generic((x), float : name##f, double : name)(x, y)

@@ -9,10 +9,10 @@
 */
 #include "autograd/hooks.h"
 
-#include <pthread.h>
 #include <string.h>
 
 #include "core/alloc.h"
+#include "core/platform.h"
 
 /* ---- hooks ---- */
 
@@ -26,12 +26,12 @@ void tli_hook_release(tli_Hook *h) {
 }
 
 /* Guards the fields of every hook and of every Weak below. */
-static pthread_mutex_t guard = PTHREAD_MUTEX_INITIALIZER;
+static tli_Mutex guard = TLI_MUTEX_INIT;
 
 /* Counts; gives the context back when nothing can call the hook any more. */
 static void hook_change(tli_Hook *h, int lists, int calls, bool remove) {
   void (*release)(void *context) = NULL;
-  pthread_mutex_lock(&guard);
+  tli_mutex_lock(&guard);
   h->lists += lists;
   h->calls += calls;
   if (remove || h->lists == 0) h->fn = NULL;
@@ -39,7 +39,7 @@ static void hook_change(tli_Hook *h, int lists, int calls, bool remove) {
     release = h->release;
     h->release = NULL;
   }
-  pthread_mutex_unlock(&guard);
+  tli_mutex_unlock(&guard);
   if (release) release(h->context);
 }
 
@@ -151,10 +151,10 @@ static bool replace(const char *name, tl_Tensor **grad, tl_Tensor *with) {
 
 static bool call(tli_Hook *h, const char *name, tl_Tensor **grad) {
   tl_Tensor *out = NULL;
-  pthread_mutex_lock(&guard);
+  tli_mutex_lock(&guard);
   tli_HookFn fn = h->fn;
   h->calls += fn != NULL;
-  pthread_mutex_unlock(&guard);
+  tli_mutex_unlock(&guard);
   if (fn == NULL) return true;
   bool ok = fn(h->context, *grad, &out);
   hook_change(h, 0, -1, false);
@@ -196,11 +196,11 @@ static void weak_free(void *context) { tli_free(context, sizeof(Weak)); }
 
 /* A new reference; NULL if the tensor is gone or about to go. */
 static tl_Tensor *weak_get(const Weak *w) {
-  pthread_mutex_lock(&guard);
+  tli_mutex_lock(&guard);
   tl_Tensor *t = w->tensor;
   int refs = t ? atomic_load_explicit(&t->refs, memory_order_relaxed) : 0;
   while (refs > 0 && !atomic_compare_exchange_weak(&t->refs, &refs, refs + 1)) continue;
-  pthread_mutex_unlock(&guard);
+  tli_mutex_unlock(&guard);
   return refs > 0 ? t : NULL;
 }
 
@@ -228,9 +228,9 @@ void tli_keeper_forget(tli_Autograd *a) {
   tli_Hook *h = a->keeper;
   a->keeper = NULL;
   if (h == NULL) return;
-  pthread_mutex_lock(&guard);
+  tli_mutex_lock(&guard);
   if (h->release) ((Weak *)h->context)->tensor = NULL; /* else the context is gone */
-  pthread_mutex_unlock(&guard);
+  tli_mutex_unlock(&guard);
   tli_hook_remove(h);
   tli_hook_release(h);
 }

@@ -15,22 +15,14 @@
 ** Sanitizer and debug builds take every block straight from the system, so
 ** that a use after free or past the end shows.
 */
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE /* madvise, MAP_ANONYMOUS */
-#endif
-
 #include "core/alloc.h"
 
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#ifdef __linux__
-#include <sys/mman.h>
-#endif
-
 #include "core/error.h"
+#include "core/platform.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(TLI_DEBUG)
 #define CACHING 0
@@ -47,8 +39,8 @@
 #define SLAB_BYTES ((size_t)64 << 10)
 #define SLAB_HEADER 64
 #define CACHE_MAX ((int64_t)128 << 20)
-/* From here on a block has a mapping of its own, aligned to huge pages. */
-#define HUGE_PAGE ((size_t)2 << 20)
+/* From here on a block has pages of its own. */
+#define PAGES_MIN ((size_t)2 << 20)
 
 /* A free small block. A chain is a list of them that changes hands as one;
 ** `chain` counts in its first block only. */
@@ -93,7 +85,7 @@ typedef struct Cached {
 } Cached;
 
 static struct {
-  pthread_mutex_t lock; /* guards all of it */
+  tli_Mutex lock; /* guards all of it */
   Thread *threads;
   int64_t gone; /* used bytes, as counted by threads that have ended */
   int64_t held; /* bytes from the system */
@@ -102,12 +94,12 @@ static struct {
   Cached *large[CLASSES];
   Cached *newest, *oldest;
   int64_t large_bytes; /* in the cache */
-} pool = {.lock = PTHREAD_MUTEX_INITIALIZER};
+} pool = {.lock = TLI_MUTEX_INIT};
 
 static _Atomic int64_t limit; /* 0: none */
 
-static pthread_once_t once = PTHREAD_ONCE_INIT;
-static pthread_key_t key; /* its destructor tells of a thread's end */
+static tli_Once once = TLI_ONCE_INIT;
+static tli_Key key; /* its destructor tells of a thread's end */
 static bool have_key;
 static _Thread_local Thread *self;
 
@@ -171,7 +163,7 @@ static void give_magazines(Thread *thread) {
 
 static void thread_end(void *context) {
   Thread *thread = context;
-  pthread_mutex_lock(&pool.lock);
+  tli_mutex_lock(&pool.lock);
   give_magazines(thread);
   pool.gone += atomic_load_explicit(&thread->used, memory_order_relaxed);
   if (thread->next) thread->next->prev = thread->prev;
@@ -179,19 +171,19 @@ static void thread_end(void *context) {
     thread->prev->next = thread->next;
   else
     pool.threads = thread->next;
-  pthread_mutex_unlock(&pool.lock);
+  tli_mutex_unlock(&pool.lock);
   self = NULL;
   free(thread);
 }
 
-static void make_key(void) { have_key = pthread_key_create(&key, thread_end) == 0; }
+static void make_key(void) { have_key = tli_key_make(&key, thread_end); }
 
 static Thread *thread_new(void) {
-  pthread_once(&once, make_key);
+  tli_once(&once, make_key);
   if (!have_key) return NULL;
   Thread *thread = calloc(1, sizeof *thread);
   if (thread == NULL) return NULL;
-  if (pthread_setspecific(key, thread) != 0) {
+  if (!tli_key_set(key, thread)) {
     free(thread);
     return NULL;
   }
@@ -200,11 +192,11 @@ static Thread *thread_new(void) {
     thread->small[cls].batch = class_batch(cls);
     thread->small[cls].size = (int64_t)class_size(cls);
   }
-  pthread_mutex_lock(&pool.lock);
+  tli_mutex_lock(&pool.lock);
   thread->next = pool.threads;
   if (pool.threads) pool.threads->prev = thread;
   pool.threads = thread;
-  pthread_mutex_unlock(&pool.lock);
+  tli_mutex_unlock(&pool.lock);
   self = thread;
   return thread;
 }
@@ -225,31 +217,14 @@ static bool over_limit(int64_t more) {
 /* ---- the system ---- */
 
 static void *system_get(size_t bytes) {
-#ifdef __linux__
-  if (bytes >= HUGE_PAGE) {
-    size_t room = bytes + HUGE_PAGE;
-    char *map = mmap(NULL, room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (map == MAP_FAILED) return NULL;
-    size_t head = (HUGE_PAGE - (uintptr_t)map % HUGE_PAGE) % HUGE_PAGE;
-    if (head) munmap(map, head);
-    munmap(map + head + bytes, HUGE_PAGE - head);
-    /* a fault per 2 MB instead of one per 4 KB; where it is refused, so be it */
-    (void)madvise(map + head, bytes, MADV_HUGEPAGE);
-    return map + head;
-  }
-#endif
-  return aligned_alloc(TLI_ALIGN, bytes);
+  return bytes >= PAGES_MIN ? tli_pages_get(bytes) : tli_memory_get(TLI_ALIGN, bytes);
 }
 
 static void system_put(void *block, size_t bytes) {
-#ifdef __linux__
-  if (bytes >= HUGE_PAGE) {
-    munmap(block, bytes);
-    return;
-  }
-#endif
-  (void)bytes;
-  free(block);
+  if (bytes >= PAGES_MIN)
+    tli_pages_put(block, bytes);
+  else
+    tli_memory_put(block);
 }
 
 /* ---- small blocks ---- */
@@ -260,7 +235,7 @@ static inline Slab *slab_of(Block *block) {
 
 /* Lock held. */
 static Slab *slab_new(int cls) {
-  Slab *slab = aligned_alloc(SLAB_BYTES, SLAB_BYTES);
+  Slab *slab = tli_memory_get(SLAB_BYTES, SLAB_BYTES);
   if (slab == NULL) return NULL;
   pool.held += (int64_t)SLAB_BYTES;
   *slab = (Slab){.next = pool.slabs[cls]};
@@ -288,14 +263,14 @@ static void *small_refill(Magazine *m, int cls, bool *refused) {
     m->now = m->spare;
     m->spare = NULL;
   } else {
-    pthread_mutex_lock(&pool.lock);
+    tli_mutex_lock(&pool.lock);
     *refused = over_limit(m->size);
     Block *chain = *refused ? NULL : pool.chains[cls];
     if (chain)
       pool.chains[cls] = chain->chain;
     else if (!*refused)
       chain = cut_chain(cls, m->batch);
-    pthread_mutex_unlock(&pool.lock);
+    tli_mutex_unlock(&pool.lock);
     if (chain == NULL) return NULL;
     m->now = chain;
   }
@@ -322,9 +297,9 @@ static inline void *small_get(Thread *thread, int cls, bool *refused) {
 /* `now` is full: it becomes the spare, an earlier spare goes to the pool. */
 static void small_spill(Magazine *m, int cls) {
   if (m->spare) {
-    pthread_mutex_lock(&pool.lock);
+    tli_mutex_lock(&pool.lock);
     give_chain(cls, m->spare);
-    pthread_mutex_unlock(&pool.lock);
+    tli_mutex_unlock(&pool.lock);
   }
   m->spare = m->now;
   m->now = NULL;
@@ -373,7 +348,7 @@ static void small_trim(int cls) {
     Slab *slab = *at;
     if (slab->idle == slab->cut) {
       *at = slab->next;
-      free(slab);
+      tli_memory_put(slab);
       pool.held -= (int64_t)SLAB_BYTES;
     } else {
       slab->idle = 0;
@@ -439,7 +414,7 @@ static void cache_drop(Cached *c) {
 
 static void *large_get(Thread *thread, int cls, bool *refused) {
   int64_t size = (int64_t)class_size(cls);
-  pthread_mutex_lock(&pool.lock);
+  tli_mutex_lock(&pool.lock);
   Cached *c = pool.large[cls];
   *refused = over_limit(size);
   if (!*refused) {
@@ -449,15 +424,15 @@ static void *large_get(Thread *thread, int cls, bool *refused) {
     else
       pool.held += size;
   }
-  pthread_mutex_unlock(&pool.lock);
+  tli_mutex_unlock(&pool.lock);
   if (*refused || c) return *refused ? NULL : c;
 
   void *block = system_get((size_t)size);
   if (block == NULL) {
-    pthread_mutex_lock(&pool.lock);
+    tli_mutex_lock(&pool.lock);
     count_used(thread, -size);
     pool.held -= size;
-    pthread_mutex_unlock(&pool.lock);
+    tli_mutex_unlock(&pool.lock);
   }
   return block;
 }
@@ -471,24 +446,24 @@ static int64_t cache_most(void) {
 }
 
 static void large_put(Thread *thread, int cls, void *block) {
-  pthread_mutex_lock(&pool.lock);
+  tli_mutex_lock(&pool.lock);
   if (thread)
     count_used(thread, -(int64_t)class_size(cls));
   else
     pool.gone -= (int64_t)class_size(cls);
   cache_insert(block, cls);
   Cached *out = cache_shrink(cache_most());
-  pthread_mutex_unlock(&pool.lock);
+  tli_mutex_unlock(&pool.lock);
   cache_drop(out);
 }
 
 /* A thread that could not even get its own record gives the block away. */
 static void small_put_alone(int cls, Block *block) {
-  pthread_mutex_lock(&pool.lock);
+  tli_mutex_lock(&pool.lock);
   pool.gone -= (int64_t)class_size(cls);
   block->next = NULL;
   give_chain(cls, block);
-  pthread_mutex_unlock(&pool.lock);
+  tli_mutex_unlock(&pool.lock);
 }
 
 /* ---- both ---- */
@@ -509,40 +484,39 @@ static inline void block_put(Thread *thread, void *block, size_t bytes) {
 }
 
 void tl_memory_trim(void) {
-  pthread_mutex_lock(&pool.lock);
+  tli_mutex_lock(&pool.lock);
   if (self) give_magazines(self);
   for (int cls = 0; cls < SMALL_CLASSES; cls++) small_trim(cls);
   Cached *out = cache_shrink(0);
-  pthread_mutex_unlock(&pool.lock);
+  tli_mutex_unlock(&pool.lock);
   cache_drop(out);
 }
 
 #else /* straight from the system, to the byte */
 
 static void *block_get(Thread *thread, size_t bytes, bool *refused) {
-  pthread_mutex_lock(&pool.lock);
+  tli_mutex_lock(&pool.lock);
   *refused = over_limit((int64_t)bytes);
-  pthread_mutex_unlock(&pool.lock);
+  tli_mutex_unlock(&pool.lock);
   if (*refused) return NULL;
-  void *block = NULL;
-  if (posix_memalign(&block, bytes < TLI_ALIGN ? 16 : TLI_ALIGN, bytes ? bytes : 1) != 0)
-    return NULL;
+  void *block = tli_memory_get(bytes < TLI_ALIGN ? 16 : TLI_ALIGN, bytes ? bytes : 1);
+  if (block == NULL) return NULL;
   count_used(thread, (int64_t)bytes);
-  pthread_mutex_lock(&pool.lock);
+  tli_mutex_lock(&pool.lock);
   pool.held += (int64_t)bytes;
-  pthread_mutex_unlock(&pool.lock);
+  tli_mutex_unlock(&pool.lock);
   return block;
 }
 
 static void block_put(Thread *thread, void *block, size_t bytes) {
-  pthread_mutex_lock(&pool.lock);
+  tli_mutex_lock(&pool.lock);
   if (thread)
     count_used(thread, -(int64_t)bytes);
   else
     pool.gone -= (int64_t)bytes;
   pool.held -= (int64_t)bytes;
-  pthread_mutex_unlock(&pool.lock);
-  free(block);
+  tli_mutex_unlock(&pool.lock);
+  tli_memory_put(block);
 }
 
 void tl_memory_trim(void) {}
@@ -612,16 +586,16 @@ int64_t tli_alloc_count(void) {
 }
 
 int64_t tl_memory_used(void) {
-  pthread_mutex_lock(&pool.lock);
+  tli_mutex_lock(&pool.lock);
   int64_t used = used_bytes();
-  pthread_mutex_unlock(&pool.lock);
+  tli_mutex_unlock(&pool.lock);
   return used;
 }
 
 int64_t tl_memory_cached(void) {
-  pthread_mutex_lock(&pool.lock);
+  tli_mutex_lock(&pool.lock);
   int64_t cached = pool.held - used_bytes();
-  pthread_mutex_unlock(&pool.lock);
+  tli_mutex_unlock(&pool.lock);
   return cached < 0 ? 0 : cached;
 }
 

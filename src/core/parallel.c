@@ -13,24 +13,13 @@
 ** Invariant: a range always runs to its end; with one thread, or inside
 ** another range, everything runs in the calling thread.
 */
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE /* sched_getaffinity */
-#endif
-
 #include "core/parallel.h"
 
-#include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
-#include <time.h>
-#include <unistd.h>
-
-#ifdef __linux__
-#include <sched.h>
-#endif
 
 #include "core/error.h"
+#include "core/platform.h"
 
 typedef void (*TaskFn)(void *context, int i);
 typedef void (*RunFn)(int tasks, TaskFn task, void *context, void *user);
@@ -52,19 +41,12 @@ static _Thread_local bool serial;
 
 /* ---- how many ---- */
 
-static int online_cores(void) {
-#ifdef __linux__
-  cpu_set_t set;
-  if (sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) > 0) return CPU_COUNT(&set);
-#endif
-  long n = sysconf(_SC_NPROCESSORS_ONLN);
-  return n > 0 && n < THREADS_MAX ? (int)n : 1;
-}
-
 static int default_threads(void) {
   const char *wish = getenv("OMP_NUM_THREADS");
   long n = wish ? strtol(wish, NULL, 10) : 0;
-  return n > 0 && n <= THREADS_MAX ? (int)n : online_cores();
+  if (n > 0 && n <= THREADS_MAX) return (int)n;
+  int processors = tli_processors();
+  return processors < THREADS_MAX ? processors : THREADS_MAX;
 }
 
 int tl_get_num_threads(void) {
@@ -115,12 +97,12 @@ typedef struct Share {
 static void run_range(void *context, int i);
 
 static struct Pool {
-  pthread_mutex_t owner; /* held by the caller whose job it is */
-  pthread_mutex_t lock;  /* of the conditions */
-  pthread_cond_t work;   /* there is a job */
-  pthread_cond_t done;   /* no worker is in a job */
-  int workers;           /* started; changed by the owner */
-  Job *job;              /* this and the shares: written while the pool is shut and empty */
+  tli_Mutex owner;    /* held by the caller whose job it is */
+  tli_Mutex lock;     /* of the conditions */
+  tli_Condition work; /* there is a job */
+  tli_Condition done; /* no worker is in a job */
+  int workers;        /* started; changed by the owner */
+  Job *job;           /* this and the shares: written while the pool is shut and empty */
   Share shares[SHARES];
   int nshares;
   atomic_int limit;                       /* workers with a higher number stay out */
@@ -129,10 +111,10 @@ static struct Pool {
   atomic_int active;                      /* workers that may touch the job */
   atomic_int asleep;                      /* workers that wait for `work` */
 } pool = {
-    .owner = PTHREAD_MUTEX_INITIALIZER,
-    .lock = PTHREAD_MUTEX_INITIALIZER,
-    .work = PTHREAD_COND_INITIALIZER,
-    .done = PTHREAD_COND_INITIALIZER,
+    .owner = TLI_MUTEX_INIT,
+    .lock = TLI_MUTEX_INIT,
+    .work = TLI_CONDITION_INIT,
+    .done = TLI_CONDITION_INIT,
 };
 
 static inline void relax(void) {
@@ -143,20 +125,14 @@ static inline void relax(void) {
 #endif
 }
 
-static int64_t now_ns(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
 /* Spins while `condition` holds, for SPIN_NS at most. */
-#define SPIN_WHILE(condition)                     \
-  do {                                            \
-    int64_t end_ = now_ns() + SPIN_NS;            \
-    for (int k_ = 1; (condition); k_++) {         \
-      relax();                                    \
-      if (k_ % 32 == 0 && now_ns() > end_) break; \
-    }                                             \
+#define SPIN_WHILE(condition)                         \
+  do {                                                \
+    int64_t end_ = tli_now_ns() + SPIN_NS;            \
+    for (int k_ = 1; (condition); k_++) {             \
+      relax();                                        \
+      if (k_ % 32 == 0 && tli_now_ns() > end_) break; \
+    }                                                 \
   } while (0)
 
 /* By the owner. */
@@ -186,11 +162,11 @@ static void take_tasks(int thread) {
 static unsigned wait_for_work(unsigned seen) {
   SPIN_WHILE(atomic_load(&pool.round) == seen);
   if (atomic_load(&pool.round) == seen) {
-    pthread_mutex_lock(&pool.lock);
+    tli_mutex_lock(&pool.lock);
     atomic_fetch_add(&pool.asleep, 1);
-    while (atomic_load(&pool.round) == seen) pthread_cond_wait(&pool.work, &pool.lock);
+    while (atomic_load(&pool.round) == seen) tli_condition_wait(&pool.work, &pool.lock);
     atomic_fetch_sub(&pool.asleep, 1);
-    pthread_mutex_unlock(&pool.lock);
+    tli_mutex_unlock(&pool.lock);
   }
   return atomic_load(&pool.round);
 }
@@ -202,55 +178,43 @@ static void join_job(int thread) {
   atomic_fetch_add(&pool.active, 1);
   if (atomic_load(&pool.open)) take_tasks(thread);
   if (atomic_fetch_sub(&pool.active, 1) != 1) return;
-  pthread_mutex_lock(&pool.lock);
-  pthread_cond_signal(&pool.done);
-  pthread_mutex_unlock(&pool.lock);
+  tli_mutex_lock(&pool.lock);
+  tli_condition_signal(&pool.done);
+  tli_mutex_unlock(&pool.lock);
 }
 
-static void *work(void *number) {
+static void work(void *number) {
   int thread = (int)(intptr_t)number;
   unsigned seen = 0;
   for (;;) {
     seen = wait_for_work(seen);
     if (thread <= atomic_load(&pool.limit)) join_job(thread);
   }
-  return NULL;
 }
 
 /* A forked process has none of the workers. */
 static void forget_workers(void) {
-  pthread_mutex_init(&pool.owner, NULL);
-  pthread_mutex_init(&pool.lock, NULL);
-  pthread_cond_init(&pool.work, NULL);
-  pthread_cond_init(&pool.done, NULL);
+  tli_mutex_init(&pool.owner);
+  tli_mutex_init(&pool.lock);
+  tli_condition_init(&pool.work);
+  tli_condition_init(&pool.done);
   pool.workers = 0;
   atomic_store(&pool.open, false);
   atomic_store(&pool.active, 0);
   atomic_store(&pool.asleep, 0);
 }
 
-/* Signals are the program's, not ours. If the system gives no more threads,
-** those that there are do the work. */
+/* If the system gives no more threads, those that there are do the work. */
 static void start_workers(int wanted) {
   static atomic_bool registered;
-  if (!atomic_exchange(&registered, true)) pthread_atfork(NULL, NULL, forget_workers);
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  pthread_attr_t detached;
-  pthread_attr_init(&detached);
-  pthread_attr_setdetachstate(&detached, PTHREAD_CREATE_DETACHED);
-  for (; pool.workers < wanted; pool.workers++) {
-    pthread_t thread;
-    if (pthread_create(&thread, &detached, work, (void *)(intptr_t)(pool.workers + 1)) != 0) break;
-  }
-  pthread_attr_destroy(&detached);
-  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  if (!atomic_exchange(&registered, true)) tli_at_fork(NULL, NULL, forget_workers);
+  while (pool.workers < wanted && tli_thread_start(work, (void *)(intptr_t)(pool.workers + 1)))
+    pool.workers++;
 }
 
 /* Whether the pool was free; if so, the job is done. */
 static bool run_in_pool(Job *job) {
-  if (pthread_mutex_trylock(&pool.owner) != 0) return false;
+  if (!tli_mutex_trylock(&pool.owner)) return false;
   if (pool.workers < job->workers) start_workers(job->workers);
   pool.job = job;
   share_out(job->tasks, job->workers + 1);
@@ -258,19 +222,19 @@ static bool run_in_pool(Job *job) {
   atomic_store(&pool.open, true);
   atomic_fetch_add(&pool.round, 1);
   if (atomic_load(&pool.asleep) > 0) {
-    pthread_mutex_lock(&pool.lock);
-    pthread_cond_broadcast(&pool.work);
-    pthread_mutex_unlock(&pool.lock);
+    tli_mutex_lock(&pool.lock);
+    tli_condition_broadcast(&pool.work);
+    tli_mutex_unlock(&pool.lock);
   }
   take_tasks(0);
   atomic_store(&pool.open, false);
   SPIN_WHILE(atomic_load(&pool.active) > 0);
   if (atomic_load(&pool.active) > 0) {
-    pthread_mutex_lock(&pool.lock);
-    while (atomic_load(&pool.active) > 0) pthread_cond_wait(&pool.done, &pool.lock);
-    pthread_mutex_unlock(&pool.lock);
+    tli_mutex_lock(&pool.lock);
+    while (atomic_load(&pool.active) > 0) tli_condition_wait(&pool.done, &pool.lock);
+    tli_mutex_unlock(&pool.lock);
   }
-  pthread_mutex_unlock(&pool.owner);
+  tli_mutex_unlock(&pool.owner);
   return true;
 }
 
@@ -333,14 +297,14 @@ typedef struct Polled {
 /* In parts that grow until each takes long enough. */
 static void run_polled(void *context, int64_t begin, int64_t end) {
   Polled *p = context;
-  int64_t part = p->grain > 0 ? p->grain : 1, before = now_ns();
+  int64_t part = p->grain > 0 ? p->grain : 1, before = tli_now_ns();
   while (begin < end) {
     if (tli_interrupted()) atomic_store_explicit(&p->stopped, true, memory_order_relaxed);
     if (atomic_load_explicit(&p->stopped, memory_order_relaxed)) return;
     int64_t n = part < end - begin ? part : end - begin;
     p->fn(p->context, begin, begin + n);
     begin += n;
-    int64_t now = now_ns();
+    int64_t now = tli_now_ns();
     if (now - before < UNASKED_NS) part *= 2;
     before = now;
   }

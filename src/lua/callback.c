@@ -4,13 +4,14 @@
 */
 #include "lua/callback.h"
 
-#include <pthread.h>
 #include <stdatomic.h>
+
+#include "core/platform.h"
 
 /* Of one Lua state; lives as long as the state or one of its anchors. */
 typedef struct Home {
   atomic_int refs;
-  pthread_mutex_t lock;
+  tli_Mutex lock;
   bool open;             /* the state has not been closed; guarded */
   tli_Callback *dropped; /* owned list; guarded */
 } Home;
@@ -30,7 +31,7 @@ static _Thread_local bool caught; /* the value is in the registry */
 
 static void home_release(Home *h) {
   if (!tli_last_reference(&h->refs)) return;
-  pthread_mutex_destroy(&h->lock);
+  tli_mutex_destroy(&h->lock);
   tli_free(h, sizeof *h);
 }
 
@@ -41,11 +42,11 @@ static void anchor_free(tli_Callback *a) {
 
 /* Takes what was dropped; the state stays open or closes. */
 static tli_Callback *take_dropped(Home *h, bool open) {
-  pthread_mutex_lock(&h->lock);
+  tli_mutex_lock(&h->lock);
   tli_Callback *list = h->dropped;
   h->dropped = NULL;
   h->open = open;
-  pthread_mutex_unlock(&h->lock);
+  tli_mutex_unlock(&h->lock);
   return list;
 }
 
@@ -82,7 +83,7 @@ void tli_open_callbacks(lua_State *L) {
     return;
   }
   atomic_init(&h->refs, 1);
-  pthread_mutex_init(&h->lock, NULL);
+  tli_mutex_init(&h->lock);
   h->open = true;
   h->dropped = NULL;
   *box = h;
@@ -121,13 +122,13 @@ void tli_callback_drop(void *anchor) {
   tli_Callback *a = anchor;
   if (a == NULL) return;
   Home *h = a->home;
-  pthread_mutex_lock(&h->lock);
+  tli_mutex_lock(&h->lock);
   bool open = h->open;
   if (open) {
     a->next = h->dropped;
     h->dropped = a;
   }
-  pthread_mutex_unlock(&h->lock);
+  tli_mutex_unlock(&h->lock);
   if (!open) anchor_free(a);
 }
 

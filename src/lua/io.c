@@ -7,16 +7,8 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
-#ifdef _WIN32
-#include <io.h>
-#define fsync _commit
-#define fileno _fileno
-#define isatty _isatty
-#else
-#include <unistd.h>
-#endif
 
+#include "core/platform.h"
 #include "lua/value.h"
 
 static FILE *check_file(lua_State *L, int index, const char *what) {
@@ -107,7 +99,7 @@ static int io_write(lua_State *L) {
 /* sync(file) -> true, or nil and a message: on the disk when it returns. */
 static int io_sync(lua_State *L) {
   FILE *file = check_file(L, 1, "io.sync");
-  if (fflush(file) == 0 && fsync(fileno(file)) == 0) {
+  if (tli_file_sync(file)) {
     lua_pushboolean(L, 1);
     return 1;
   }
@@ -118,15 +110,13 @@ static int io_sync(lua_State *L) {
 
 /* is_terminal(file) -> whether a person sees what is written to it. */
 static int io_is_terminal(lua_State *L) {
-  lua_pushboolean(L, isatty(fileno(check_file(L, 1, "io.is_terminal"))));
+  lua_pushboolean(L, tli_file_is_terminal(check_file(L, 1, "io.is_terminal")));
   return 1;
 }
 
 /* clock() -> seconds that have passed in the world since some moment. */
 static int io_clock(lua_State *L) {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  lua_pushnumber(L, (lua_Number)now.tv_sec + 1e-9 * (lua_Number)now.tv_nsec);
+  lua_pushnumber(L, 1e-9 * (lua_Number)tli_now_ns());
   return 1;
 }
 

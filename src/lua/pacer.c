@@ -11,8 +11,7 @@
 ** Never changes the collector's mode or parameters, and leaves it alone when
 ** the host has stopped it. lua_gc does nothing inside a finalizer.
 */
-#include <time.h>
-
+#include "core/platform.h"
 #include "lua/state.h"
 
 /* New bytes before a young step. The least keeps what is computed in a
@@ -89,13 +88,9 @@ void tli_pacer_collect(lua_State *L, tli_State *S) {
 }
 
 bool tl_gc_step(lua_State *L, int microseconds) {
-  struct timespec start, now;
-  timespec_get(&start, TIME_UTC);
+  int64_t end = tli_now_ns() + (int64_t)microseconds * 1000;
   for (;;) {
     if (lua_gc(L, LUA_GCSTEP, 0)) return true;
-    timespec_get(&now, TIME_UTC);
-    int64_t spent =
-        (int64_t)(now.tv_sec - start.tv_sec) * 1000000 + (now.tv_nsec - start.tv_nsec) / 1000;
-    if (spent >= microseconds) return false;
+    if (tli_now_ns() >= end) return false;
   }
 }

@@ -4,9 +4,9 @@
 */
 #include <math.h>
 #include <string.h>
-#include <time.h>
 
 #include "core/backend.h"
+#include "core/platform.h"
 #include "lua/autograd.h"
 #include "lua/value.h"
 
@@ -47,9 +47,8 @@ static int torch_initial_seed(lua_State *L) {
 }
 
 static int torch_seed(lua_State *L) {
-  struct timespec now;
-  timespec_get(&now, TIME_UTC);
-  uint64_t seed = (uint64_t)now.tv_sec * 1000000007u ^ (uint64_t)now.tv_nsec << 20 ^ (uintptr_t)L;
+  uint64_t now = (uint64_t)tli_time_ns();
+  uint64_t seed = now / 1000000000 * 1000000007u ^ now % 1000000000 << 20 ^ (uintptr_t)L;
   seed &= INT64_MAX;
   tli_generator_seed(&tli_state(L)->generator, seed);
   lua_pushinteger(L, (lua_Integer)seed);

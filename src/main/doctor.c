@@ -2,22 +2,18 @@
 ** doctor.c - `tlua doctor`: what this machine has for tlua, and what it lacks.
 **
 ** Nothing here is needed to run: each library is looked for as the engine looks
-** for it, with dlopen, and asked for its version; it stays open, as not every
+** for it, and asked for its version; it stays open, as not every
 ** library can be closed, and the process ends anyway. What the engine
 ** itself has chosen it tells through torch.config().
 */
-#define _POSIX_C_SOURCE 200809L
-
 #include "main/doctor.h"
 
-#include <dlfcn.h>
 #include <lauxlib.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/utsname.h>
-#include <unistd.h>
 
+#include "core/platform.h"
 #include "main/edit.h"
 #include "main/globals.h"
 #include "tlua.h"
@@ -35,8 +31,8 @@ static void print_missing(const char *what, const char *gives, const char *get) 
 /* ---- versions: each library tells its own in its own way ----------------------- */
 
 static void *find(void *library, const char *name, void *pointer) {
-  void *symbol = dlsym(library, name);
-  memcpy(pointer, &symbol, sizeof symbol); /* dlsym gives data pointers */
+  void *symbol = tli_library_symbol(library, name);
+  memcpy(pointer, &symbol, sizeof symbol);
   return symbol;
 }
 
@@ -122,7 +118,7 @@ static const Library accelerators[] = {
 
 static void *open_first(const char *const *files, const char **found) {
   for (int i = 0; files[i]; i++) {
-    void *library = dlopen(files[i], RTLD_LAZY | RTLD_LOCAL);
+    void *library = tli_library_open(files[i]);
     *found = files[i];
     if (library) return library;
   }
@@ -171,7 +167,7 @@ static void report_engine(lua_State *L) {
   int config = lua_gettop(L);
   print_found("instruction set", field(L, config, "cpu_isa"));
   print_found("threads", lua_pushfstring(L, "%s, processors: %d", field(L, config, "threads"),
-                                         (int)sysconf(_SC_NPROCESSORS_ONLN)));
+                                         tli_processors()));
   const char *blas = field(L, config, "blas");
   if (strncmp(blas, "none", 4) == 0)
     print_missing("OpenBLAS", "linear algebra", "Debian: apt install libopenblas0");
@@ -180,10 +176,9 @@ static void report_engine(lua_State *L) {
 }
 
 void tli_doctor_run(lua_State *L) {
-  struct utsname system;
-  bool known = uname(&system) == 0;
-  printf("tlua %s, %s%s%s%s%s\n\n", tl_version(), LUA_RELEASE, known ? ", " : "",
-         known ? system.sysname : "", known ? " " : "", known ? system.machine : "");
+  char system[TEXT];
+  tli_system_name(system, sizeof system);
+  printf("tlua %s, %s, %s\n\n", tl_version(), LUA_RELEASE, system);
   report_engine(L);
   report_library(&onednn);
   report_editing();

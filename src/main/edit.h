@@ -1,6 +1,7 @@
 /*
 ** edit.h - reads lines from a person: with editing, history and completion if
-** libedit or readline is on this machine, else plainly.
+** libedit or readline is on this machine, else plainly (edit_posix.c); on Windows
+** the console does it (edit_windows.c).
 */
 #ifndef TLI_EDIT_H
 #define TLI_EDIT_H
@@ -20,9 +21,6 @@ tli_EditResult tli_edit_read(const char *prompt, char **line);
 
 /* Adds an entry of one line to the history and its file, if lines are edited. */
 void tli_edit_remember(const char *entry);
-
-/* Columns of the terminal; 0 if stdout is none. */
-int tli_edit_width(void);
 
 /* The library that edits lines where stdin is a terminal, by file name; NULL
 ** if there is none. For `tlua doctor`. */

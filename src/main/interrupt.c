@@ -8,23 +8,20 @@
 ** instruction, unless the operator's failure has become the error already: one
 ** Ctrl-C is one error, and code that catches it goes on undisturbed.
 */
-#define _POSIX_C_SOURCE 200809L
-
 #include "main/interrupt.h"
 
 #include <lauxlib.h>
-#include <pthread.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
 
 #include "core/error.h"
 #include "core/parallel.h"
+#include "main/terminal.h"
 #include "tlua.h"
 
-/* Written before the handler is installed, read by it. */
+/* Written before Ctrl-C is caught, read when it comes. */
 static lua_State *main_state; /* borrowed */
-static pthread_t main_thread;
 
 /* How often SIGINT came without effect so far. */
 static volatile sig_atomic_t presses;
@@ -77,15 +74,10 @@ static void stop_coroutines(lua_State *L) {
   }
 }
 
-static void on_sigint(int signo) {
-  if (!pthread_equal(pthread_self(), main_thread)) {
-    pthread_kill(main_thread, signo); /* a worker thread was chosen for it */
-    return;
-  }
+static void on_interrupt(void) {
   presses = presses + 1;
   if (presses > 2) { /* the call does not react: the process goes */
-    signal(signo, SIG_DFL);
-    raise(signo);
+    tli_terminal_die();
     return;
   }
   tl_interrupt();
@@ -94,16 +86,12 @@ static void on_sigint(int signo) {
 }
 
 int tli_interrupt_call(lua_State *L, int nargs, int nresults, int handler) {
-  struct sigaction action = {.sa_handler = on_sigint}; /* no SA_RESTART: reads end, too */
-  struct sigaction before;
-  sigemptyset(&action.sa_mask);
   main_state = L;
-  main_thread = pthread_self();
   presses = 0;
   take_back();
-  sigaction(SIGINT, &action, &before);
+  tli_InterruptFn before = tli_terminal_catch(on_interrupt);
   int status = lua_pcall(L, nargs, nresults, handler);
-  sigaction(SIGINT, &before, NULL);
+  tli_terminal_catch(before);
   if (lua_gethook(L) == raise_interrupted) lua_sethook(L, NULL, 0, 0);
   take_back();
   return status;

@@ -11,13 +11,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "main/doctor.h"
 #include "main/globals.h"
 #include "main/options.h"
 #include "main/repl.h"
 #include "main/script.h"
+#include "main/terminal.h"
 #include "main/heap.h"
 #include "tlua.h"
 
@@ -63,7 +63,7 @@ static bool run(lua_State *L, const tli_Options *options, int argc, char **argv)
   if (options->interactive) {
     tli_repl_run(L);
   } else if (!has_script && !options->chunks && !options->version) {
-    if (!isatty(STDIN_FILENO)) return tli_script_stdin(L);
+    if (!tli_terminal_typed()) return tli_script_stdin(L);
     print_version();
     puts("help() tells how to begin, Ctrl-D leaves.");
     tli_repl_run(L);

@@ -6,12 +6,11 @@
 ** as a statement second, and runs once. No error ends the session: what may
 ** fail runs through tli_script_call.
 */
-#define _POSIX_C_SOURCE 200809L
+#define _POSIX_C_SOURCE 200809L /* strdup */
 
 #include "main/repl.h"
 
 #include <lauxlib.h>
-#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,6 +20,7 @@
 #include "main/globals.h"
 #include "main/interrupt.h"
 #include "main/script.h"
+#include "main/terminal.h"
 
 /* For the completion, which is called without one. Set while the loop runs. */
 static lua_State *session; /* borrowed */
@@ -221,7 +221,7 @@ static void show(lua_State *L) {
   if (n == 0) return;
   if (push_function(L, "show")) {
     lua_insert(L, 1);
-    lua_pushinteger(L, tli_edit_width());
+    lua_pushinteger(L, tli_terminal_width());
     lua_insert(L, 2);
     if (!tli_script_report(L, tli_script_call(L, n + 1, 1))) return;
     n = 1;
@@ -236,7 +236,7 @@ static void show(lua_State *L) {
 
 /* Ctrl-C between reading and running does nothing, rather than end us. Not
 ** SIG_IGN, which programs that the session starts would inherit. */
-static void let_pass(int signo) { (void)signo; }
+static void let_pass(void) {}
 
 static void loop(lua_State *L) {
   for (;;) {
@@ -254,10 +254,7 @@ static void loop(lua_State *L) {
 }
 
 void tli_repl_run(lua_State *L) {
-  struct sigaction action = {.sa_handler = let_pass};
-  struct sigaction before;
-  sigemptyset(&action.sa_mask);
-  sigaction(SIGINT, &action, &before);
+  tli_InterruptFn before = tli_terminal_catch(let_pass);
   lua_settop(L, 0);
   tli_script_set_name(NULL); /* messages need not say who speaks */
   session = L;
@@ -268,5 +265,5 @@ void tli_repl_run(lua_State *L) {
   putchar('\n');
   fflush(stdout);
   session = NULL;
-  sigaction(SIGINT, &before, NULL);
+  tli_terminal_catch(before);
 }

@@ -5,12 +5,12 @@
 */
 #include "core/lapack.h"
 
-#include <pthread.h>
 #include <stdatomic.h>
 
 #include "core/alloc.h"
 #include "core/error.h"
 #include "core/parallel.h"
+#include "core/platform.h"
 #include "kernels/cpu/matmul/blas.h"
 #include "kernels/cpu/cpu.h"
 
@@ -38,7 +38,7 @@ DEFINE_ROUTINES(float, s);
 DEFINE_ROUTINES(double, d);
 
 static bool found;
-static pthread_once_t once = PTHREAD_ONCE_INIT;
+static tli_Once once = TLI_ONCE_INIT;
 
 static bool take(void *member, const char *name) {
   void *symbol = tlk_blas_symbol(name);
@@ -56,7 +56,7 @@ static bool take(void *member, const char *name) {
 static void open_lapack(void) { found = TAKE(s) && TAKE(d); }
 
 static bool ready(void) {
-  pthread_once(&once, open_lapack);
+  tli_once(&once, open_lapack);
   return found || tli_fail(TL_EIO, "linalg: no LAPACK was found; libopenblas0 brings one");
 }
 

@@ -4,12 +4,11 @@
 */
 #include "kernels/cpu/matmul/blas.h"
 
-#include <dlfcn.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/platform.h"
 #include "kernels/cpu/cpu.h"
 
 #define CORE_VARIABLE "OPENBLAS_CORETYPE"
@@ -18,25 +17,26 @@ static tlk_Blas table;
 static void *library; /* NULL: none found, or linked */
 static bool found;
 static char config[256];
-static pthread_once_t once = PTHREAD_ONCE_INIT;
+static tli_Once once = TLI_ONCE_INIT;
 
 void *tlk_blas_symbol(const char *name) {
   tlk_blas();
-  return found ? dlsym(library ? library : RTLD_DEFAULT, name) : NULL;
+  return found ? tli_library_symbol(library, name) : NULL;
 }
 
 static void open_library(void) {
 #ifndef TLK_LINK_BLAS
-  static const char *const names[] = {"libopenblas.so.0",  "libopenblas.so", "libopenblas.0.dylib",
-                                      "libopenblas.dylib", "libcblas.so.3",  "libblas.so.3"};
+  static const char *const names[] = {"libopenblas.so.0",  "libopenblas.so",  "libopenblas.0.dylib",
+                                      "libopenblas.dylib", "libopenblas.dll", "libcblas.so.3",
+                                      "libblas.so.3"};
   for (size_t i = 0; i < sizeof names / sizeof *names && library == NULL; i++)
-    library = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
+    library = tli_library_open(names[i]);
 #endif
 }
 
 /* A pointer to a function, which ISO C will not convert from one to data. */
 static bool take(void *member, const char *name) {
-  void *symbol = dlsym(library ? library : RTLD_DEFAULT, name);
+  void *symbol = tli_library_symbol(library, name);
   *(void **)member = symbol;
   return symbol != NULL;
 }
@@ -54,11 +54,11 @@ static void open_again_if_misjudged(void) {
   if (library == NULL || core == NULL || getenv(CORE_VARIABLE)) return;
   if (!take(&get_corename, "openblas_get_corename") || strcmp(get_corename(), "Prescott") != 0)
     return;
-  dlclose(library);
+  tli_library_close(library);
   library = NULL;
-  setenv(CORE_VARIABLE, core, 0);
+  tli_environment_set(CORE_VARIABLE, core);
   open_library();
-  unsetenv(CORE_VARIABLE);
+  tli_environment_set(CORE_VARIABLE, NULL);
 }
 
 static void open_blas(void) {
@@ -80,11 +80,11 @@ static void open_blas(void) {
 }
 
 const tlk_Blas *tlk_blas(void) {
-  pthread_once(&once, open_blas);
+  tli_once(&once, open_blas);
   return found ? &table : NULL;
 }
 
 const char *tlk_blas_config(void) {
-  pthread_once(&once, open_blas);
+  tli_once(&once, open_blas);
   return config;
 }

@@ -1,7 +1,7 @@
 /*
 ** blas.h - BLAS and LAPACK, found on first use. OpenBLAS starts its threads
 ** and takes its buffers as soon as it is loaded, which a program that has no
-** use for it should not pay for; so it is opened with dlopen, unless the build
+** use for it should not pay for; so it is opened at run time, unless the build
 ** says -DTLK_LINK_BLAS, for hosts that link everything statically.
 */
 #ifndef TLK_BLAS_H

@@ -1,5 +1,5 @@
 /*
-** edit.c - line editing by a library that is looked for at run time.
+** edit_posix.c - line editing by a library that is looked for at run time.
 **
 ** libedit and GNU readline offer the same entry points; the few differences
 ** are marked below. Neither is needed to build or to run: without them, and
@@ -16,7 +16,6 @@
 
 #include "main/edit.h"
 
-#include <dlfcn.h>
 #include <errno.h>
 #include <langinfo.h>
 #include <locale.h>
@@ -27,11 +26,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/select.h>
 #include <unistd.h>
 #include <wchar.h>
 
+#include "core/platform.h"
 #include "main/history.h"
 
 /* Characters that end a word. Dots, colons and brackets do not: the word is a
@@ -192,18 +191,18 @@ static const char *const files[] = {
     "libreadline.so.7", "libreadline.so.6", "libedit.3.dylib", NULL,
 };
 
-/* dlsym gives data pointers; POSIX lets them be functions. */
+/* A symbol comes as a data pointer; POSIX lets it be a function. */
 static bool find_function(void *handle, const char *name, void *pointer) {
-  void *symbol = dlsym(handle, name);
+  void *symbol = tli_library_symbol(handle, name);
   memcpy(pointer, &symbol, sizeof symbol);
   return symbol != NULL;
 }
 
 /* Sets a variable of the library, if it has that. */
-#define SET(handle, name, type, value)     \
-  do {                                     \
-    type *variable_ = dlsym(handle, name); \
-    if (variable_) *variable_ = (value);   \
+#define SET(handle, name, type, value)                  \
+  do {                                                  \
+    type *variable_ = tli_library_symbol(handle, name); \
+    if (variable_) *variable_ = (value);                \
   } while (0)
 
 static bool bind(void *handle) {
@@ -213,10 +212,11 @@ static bool bind(void *handle) {
   find_function(handle, "rl_prep_terminal", &lib.prepare);
   find_function(handle, "rl_deprep_terminal", &lib.restore);
   find_function(handle, "rl_forced_update_display", &lib.redraw);
-  lib.completion_over = dlsym(handle, "rl_attempted_completion_over");
-  lib.completion_append = dlsym(handle, "rl_completion_append_character");
+  lib.completion_over = tli_library_symbol(handle, "rl_attempted_completion_over");
+  lib.completion_append = tli_library_symbol(handle, "rl_completion_append_character");
   /* Without read_key the library would wait by itself, with signals blocked. */
-  return all && lib.completion_over && lib.completion_append && dlsym(handle, "rl_getc_function");
+  return all && lib.completion_over && lib.completion_append &&
+         tli_library_symbol(handle, "rl_getc_function");
 }
 
 static void configure(void *handle) {
@@ -229,20 +229,20 @@ static void configure(void *handle) {
   SET(handle, "rl_basic_word_break_characters", const char *, word_breaks);
   SET(handle, "rl_completer_word_break_characters", const char *, word_breaks);
   SET(handle, "rl_basic_quote_characters", const char *, "");
-  const char **version = dlsym(handle, "rl_library_version");
+  const char **version = tli_library_symbol(handle, "rl_library_version");
   lib.is_libedit = version && *version && strstr(*version, "EditLine") != NULL;
 }
 
 const char *tli_edit_library(void) {
   if (lib.file) return lib.file;
   for (int i = 0; files[i]; i++) {
-    void *handle = dlopen(files[i], RTLD_NOW | RTLD_LOCAL);
+    void *handle = tli_library_open(files[i]);
     if (handle == NULL) continue;
     if (bind(handle)) { /* stays open until the process ends */
       configure(handle);
       return lib.file = files[i];
     }
-    dlclose(handle);
+    tli_library_close(handle);
   }
   return NULL;
 }
@@ -348,9 +348,4 @@ void tli_edit_remember(const char *entry) {
   if (lib.file == NULL) return;
   lib.add_history(entry);
   tli_history_append(entry);
-}
-
-int tli_edit_width(void) {
-  struct winsize size;
-  return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
 }

@@ -1,5 +1,5 @@
 /*
-** history.c - the history file: $XDG_STATE_HOME/tlua/history, one entry a line,
+** history_posix.c - the history file: $XDG_STATE_HOME/tlua/history, one entry a line,
 ** for its owner's eyes only.
 **
 ** An entry is appended when it is entered, with one write, so that sessions

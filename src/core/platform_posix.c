@@ -1,0 +1,176 @@
+/*
+** platform_posix.c - platform.h for Linux and other systems with POSIX threads.
+*/
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* sched_getaffinity, madvise, RTLD_DEFAULT */
+#endif
+
+#include "core/platform.h"
+
+#include <dlfcn.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/utsname.h>
+#include <time.h>
+#include <unistd.h>
+
+#ifdef __linux__
+#include <sched.h>
+#endif
+
+/* ---- locks ---- */
+
+void tli_mutex_init(tli_Mutex *mutex) { pthread_mutex_init(mutex, NULL); }
+void tli_mutex_destroy(tli_Mutex *mutex) { pthread_mutex_destroy(mutex); }
+void tli_mutex_lock(tli_Mutex *mutex) { pthread_mutex_lock(mutex); }
+bool tli_mutex_trylock(tli_Mutex *mutex) { return pthread_mutex_trylock(mutex) == 0; }
+void tli_mutex_unlock(tli_Mutex *mutex) { pthread_mutex_unlock(mutex); }
+
+void tli_condition_init(tli_Condition *condition) { pthread_cond_init(condition, NULL); }
+void tli_condition_wait(tli_Condition *condition, tli_Mutex *mutex) {
+  pthread_cond_wait(condition, mutex);
+}
+void tli_condition_signal(tli_Condition *condition) { pthread_cond_signal(condition); }
+void tli_condition_broadcast(tli_Condition *condition) { pthread_cond_broadcast(condition); }
+
+void tli_once(tli_Once *once, void (*fn)(void)) { pthread_once(once, fn); }
+
+/* ---- threads ---- */
+
+typedef struct Start {
+  void (*fn)(void *context);
+  void *context;
+} Start;
+
+static void *run(void *start) {
+  Start s = *(Start *)start;
+  free(start);
+  s.fn(s.context);
+  return NULL;
+}
+
+/* With the signals that this thread takes: those that it starts take the same. */
+static bool start_detached(Start *start) {
+  pthread_t thread;
+  pthread_attr_t detached;
+  pthread_attr_init(&detached);
+  pthread_attr_setdetachstate(&detached, PTHREAD_CREATE_DETACHED);
+  bool started = pthread_create(&thread, &detached, run, start) == 0;
+  pthread_attr_destroy(&detached);
+  return started;
+}
+
+bool tli_thread_start(void (*fn)(void *context), void *context) {
+  Start *start = malloc(sizeof *start);
+  if (start == NULL) return false;
+  *start = (Start){fn, context};
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  bool started = start_detached(start);
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  if (!started) free(start);
+  return started;
+}
+
+bool tli_key_make(tli_Key *key, void (*end)(void *value)) {
+  return pthread_key_create(key, end) == 0;
+}
+
+bool tli_key_set(tli_Key key, void *value) { return pthread_setspecific(key, value) == 0; }
+
+void tli_at_fork(void (*before)(void), void (*parent)(void), void (*child)(void)) {
+  pthread_atfork(before, parent, child);
+}
+
+int tli_processors(void) {
+#ifdef __linux__
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) > 0) return CPU_COUNT(&set);
+#endif
+  long n = sysconf(_SC_NPROCESSORS_ONLN);
+  return n > 0 && n < 4096 ? (int)n : 1;
+}
+
+/* ---- clocks ---- */
+
+static int64_t read_clock(clockid_t clock) {
+  struct timespec t;
+  clock_gettime(clock, &t);
+  return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+int64_t tli_now_ns(void) { return read_clock(CLOCK_MONOTONIC); }
+
+int64_t tli_time_ns(void) { return read_clock(CLOCK_REALTIME); }
+
+/* ---- memory ---- */
+
+void *tli_memory_get(size_t align, size_t bytes) {
+  void *block = NULL;
+  return posix_memalign(&block, align, bytes) == 0 ? block : NULL;
+}
+
+void tli_memory_put(void *block) { free(block); }
+
+#define HUGE_PAGE ((size_t)2 << 20)
+
+#ifdef MADV_HUGEPAGE
+void *tli_pages_get(size_t bytes) {
+  size_t room = bytes + HUGE_PAGE;
+  char *map = mmap(NULL, room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (map == MAP_FAILED) return NULL;
+  size_t head = (HUGE_PAGE - (uintptr_t)map % HUGE_PAGE) % HUGE_PAGE;
+  if (head) munmap(map, head);
+  munmap(map + head + bytes, HUGE_PAGE - head);
+  /* a fault per 2 MB instead of one per 4 KB; where it is refused, so be it */
+  (void)madvise(map + head, bytes, MADV_HUGEPAGE);
+  return map + head;
+}
+
+void tli_pages_put(void *block, size_t bytes) { munmap(block, bytes); }
+#else
+void *tli_pages_get(size_t bytes) { return tli_memory_get(HUGE_PAGE, bytes); }
+
+void tli_pages_put(void *block, size_t bytes) {
+  (void)bytes;
+  free(block);
+}
+#endif
+
+/* ---- libraries ---- */
+
+void *tli_library_open(const char *file) { return dlopen(file, RTLD_NOW | RTLD_LOCAL); }
+
+const char *tli_library_error(void) {
+  const char *text = dlerror();
+  return text ? text : "no error";
+}
+
+void *tli_library_symbol(void *library, const char *name) {
+  return dlsym(library ? library : RTLD_DEFAULT, name);
+}
+
+void tli_library_close(void *library) { dlclose(library); }
+
+/* ---- files, environment ---- */
+
+bool tli_file_sync(FILE *file) { return fflush(file) == 0 && fsync(fileno(file)) == 0; }
+
+bool tli_file_is_terminal(FILE *file) { return isatty(fileno(file)) != 0; }
+
+void tli_environment_set(const char *name, const char *value) {
+  if (value)
+    setenv(name, value, 1);
+  else
+    unsetenv(name);
+}
+
+void tli_system_name(char *text, size_t size) {
+  struct utsname system;
+  if (uname(&system) == 0)
+    snprintf(text, size, "%s %s", system.sysname, system.machine);
+  else
+    snprintf(text, size, "unknown system");
+}

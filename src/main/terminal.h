@@ -1,0 +1,27 @@
+/*
+** terminal.h - what the command needs of the terminal and its Ctrl-C. The two
+** sides are terminal_posix.c and terminal_windows.c; lines are read by edit.h.
+*/
+#ifndef TLI_TERMINAL_H
+#define TLI_TERMINAL_H
+
+#include <stdbool.h>
+
+/* Whether a person types what is read from stdin. */
+bool tli_terminal_typed(void);
+
+/* The columns of the terminal that stdout writes to; 0: none. */
+int tli_terminal_width(void);
+
+/* What Ctrl-C calls: at any moment, on POSIX systems in the thread that has set
+** it, on Windows in one of the system's own. */
+typedef void (*tli_InterruptFn)(void);
+
+/* Sets what Ctrl-C calls and returns what it called before. NULL stands for what
+** it did before this program cared. */
+tli_InterruptFn tli_terminal_catch(tli_InterruptFn fn);
+
+/* Ends the process as Ctrl-C does that nobody catches. May be called by fn. */
+void tli_terminal_die(void);
+
+#endif

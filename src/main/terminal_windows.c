@@ -1,0 +1,38 @@
+/*
+** terminal_windows.c - terminal.h for the console of Windows.
+*/
+#define WIN32_LEAN_AND_MEAN
+
+#include "main/terminal.h"
+
+#include <io.h>
+#include <stdio.h>
+#include <windows.h>
+
+static tli_InterruptFn volatile current;
+
+bool tli_terminal_typed(void) { return _isatty(_fileno(stdin)) != 0; }
+
+int tli_terminal_width(void) {
+  CONSOLE_SCREEN_BUFFER_INFO info;
+  HANDLE out = GetStdHandle(STD_OUTPUT_HANDLE);
+  return GetConsoleScreenBufferInfo(out, &info) ? info.srWindow.Right - info.srWindow.Left + 1 : 0;
+}
+
+/* Runs in a thread of its own; TRUE: nothing else is to be done. */
+static BOOL WINAPI on_event(DWORD event) {
+  tli_InterruptFn fn = current;
+  if (event != CTRL_C_EVENT || fn == NULL) return FALSE;
+  fn();
+  return TRUE;
+}
+
+tli_InterruptFn tli_terminal_catch(tli_InterruptFn fn) {
+  tli_InterruptFn previous = current;
+  current = fn;
+  if (fn && previous == NULL) SetConsoleCtrlHandler(on_event, TRUE);
+  if (fn == NULL && previous) SetConsoleCtrlHandler(on_event, FALSE);
+  return previous;
+}
+
+void tli_terminal_die(void) { ExitProcess(STATUS_CONTROL_C_EXIT); }
