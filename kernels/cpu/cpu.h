@@ -14,6 +14,8 @@
 #ifndef TLK_CPU_H
 #define TLK_CPU_H
 
+#include <stdatomic.h>
+
 #include "core/backend.h"
 #include "core/error.h"
 
@@ -32,6 +34,23 @@ static inline int tlk_compute_index(tl_DType compute) {
          : compute == TL_F64 ? TLK_C_F64
          : compute == TL_I64 ? TLK_C_I64
                              : TLK_C_I32;
+}
+
+/* A position that is out of range, if any thread has met one; begins as zeros. */
+typedef struct tlk_Fault {
+  atomic_bool found;
+  _Atomic int64_t position;
+} tlk_Fault;
+
+static inline void tlk_note_fault(tlk_Fault *fault, int64_t position) {
+  atomic_store_explicit(&fault->position, position, memory_order_relaxed);
+  atomic_store_explicit(&fault->found, true, memory_order_relaxed);
+}
+
+/* After all threads are done: whether none was found; else it is in *bad. */
+static inline bool tlk_no_fault(tlk_Fault *fault, int64_t *bad) {
+  *bad = atomic_load(&fault->position);
+  return !atomic_load(&fault->found);
 }
 
 /* args[0][i] = kernel(args[1][i], ...) for i < n, a multiple of TLK_LANES.

@@ -256,6 +256,73 @@ local function check(row)
    assert(#faults == 0, "\n" .. table.concat(faults, "\n"))
 end
 
+-- Calls visit(put) for each place of an integer in a table, however deep: put(value) writes there.
+-- Of a tensor of integers it is the last element.
+local function each_integer(args, visit)
+   for key, value in pairs(args) do
+      if math.type(value) == "integer" and not (key == "n" and args[1] ~= nil) then
+         visit(function(new) args[key] = new end)
+         args[key] = value
+      elseif torch.is_tensor(value) and value.dtype == "int64" and value:numel() > 0 then
+         visit(function(new)
+            args[key] = value:clone()
+            args[key]:view(-1)[-1] = new
+         end)
+         args[key] = value
+      elseif type(value) == "table" then
+         each_integer(value, visit)
+      end
+   end
+end
+
+-- The examples with each of their integers replaced by the ends of the range.
+local function check_extremes(row)
+   local faults = {}
+   for _, text in ipairs(row.examples) do
+      local args = table_of.arguments(text)
+      each_integer(args, function(put)
+         for _, value in ipairs {math.mininteger, math.mininteger + 1, math.maxinteger} do
+            put(value)
+            for _, fn in ipairs(entrances(row)) do
+               local fault = fault_of(row, fn, args)
+               if fault and #faults < 5 then faults[#faults + 1] = fault end
+            end
+         end
+      end)
+   end
+   assert(#faults == 0, "\n" .. table.concat(faults, "\n"))
+end
+
+describe("the smallest and the largest integers in calls of", function()
+   setup(function() torch.set_memory_limit(memory_limit) end)
+   teardown(function() torch.set_memory_limit(0) end)
+
+   for _, row in ipairs(table_of.rows()) do
+      it(row.form, function() check_extremes(row) end)
+   end
+
+   it("indexing", function()
+      local x = torch.arange(12):view(3, 4)
+      local ends = {math.mininteger, math.mininteger + 1, -1, 1, math.maxinteger}
+      local function read(t, k) return t[k] end
+      local function write(t, k) t[k] = 7 end
+      for _, a in ipairs(ends) do
+         for _, b in ipairs(ends) do
+            for _, step in ipairs(ends) do
+               for _, key in ipairs {a, {a}, {a, b}, {{a, b}}, {{a, b, step}}, {{}, {a, b, step}},
+                  torch.tensor {1, a}} do
+                  for _, fn in ipairs {read, write} do
+                     assert.is_nil(fault_of({name = "index"}, fn, {n = 2, x:clone(), key}))
+                  end
+               end
+            end
+         end
+      end
+      assert.same({4}, x[{1, {-1, 1, math.mininteger}}]:add(1):tolist())
+      assert.same({{1, 2, 3, 4}}, x[{{1, -1, math.maxinteger}}]:add(1):tolist())
+   end)
+end)
+
 describe("wrong calls of", function()
    setup(function() torch.set_memory_limit(memory_limit) end)
    teardown(function() torch.set_memory_limit(0) end)

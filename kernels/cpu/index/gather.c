@@ -21,7 +21,7 @@ typedef struct Check {
   const int64_t *index;
   int64_t size;
   bool wrap;
-  _Atomic int64_t bad; /* INT64_MIN: none */
+  tlk_Fault fault;
 } Check;
 
 static bool in_range(int64_t at, int64_t size, bool wrap) {
@@ -35,16 +35,15 @@ static void check_range(void *context, int64_t begin, int64_t end) {
   if (least >= 1 && most <= c->size) return;
   for (int64_t i = begin; i < end; i++) {
     if (in_range(c->index[i], c->size, c->wrap)) continue;
-    atomic_store_explicit(&c->bad, c->index[i], memory_order_relaxed);
+    tlk_note_fault(&c->fault, c->index[i]);
     return;
   }
 }
 
 bool tlk_check_index(const int64_t *index, int64_t n, int64_t size, bool wrap, int64_t *bad) {
-  Check c = {index, size, wrap, INT64_MIN};
+  Check c = {.index = index, .size = size, .wrap = wrap};
   tli_parallel_pieces(n, 4 * TLK_GRAIN, check_range, &c);
-  *bad = atomic_load(&c.bad);
-  return *bad == INT64_MIN;
+  return tlk_no_fault(&c.fault, bad);
 }
 
 /* ---- tiles ---- */
@@ -57,7 +56,7 @@ typedef struct Walk {
   int64_t ranges; /* scatter: parts of the indexed dimension */
   tlk_GatherLoop gather;
   tlk_ScatterLoop scatter;
-  _Atomic int64_t bad;
+  tlk_Fault fault;
 } Walk;
 
 static tlk_Tile tile_at(const Walk *w, int64_t block, int64_t stretch) {
@@ -96,14 +95,14 @@ static void gather_tasks(void *context, int64_t begin, int64_t end) {
     tlk_Tile t = tile_at(w, i / w->stretches, stretch);
     t.ptrs[0] += stretch * w->stretch * w->call->strides[0];
     int64_t bad;
-    if (!w->gather(&t, &bad)) atomic_store_explicit(&w->bad, bad, memory_order_relaxed);
+    if (!w->gather(&t, &bad)) tlk_note_fault(&w->fault, bad);
   }
 }
 
 bool tlk_gather(const tlk_IndexCall *call, int64_t *bad) {
   const tli_Iter *it = call->it;
   int64_t side = it->ndim > 0 ? it->sizes[0] : 1;
-  Walk w = {.call = call, .bad = INT64_MIN};
+  Walk w = {.call = call};
   w.gather = tlk_isa()->index->gather[tlk_log2_size(it->args[0].dtype)];
   /* neighbouring lines with a common index move as one row: long blocks */
   bool rows = it->ndim > 0 && it->args[1].strides[0] == 0;
@@ -117,8 +116,7 @@ bool tlk_gather(const tlk_IndexCall *call, int64_t *bad) {
   w.stretches = tlk_ceil_div(call->count, w.stretch);
   int64_t work = tlk_max(1, w.blocks.cols * w.stretch);
   tli_parallel_pieces(w.blocks.count * w.stretches, tlk_max(1, TLK_GRAIN / work), gather_tasks, &w);
-  *bad = atomic_load(&w.bad);
-  return *bad == INT64_MIN;
+  return tlk_no_fault(&w.fault, bad);
 }
 
 static void scatter_tasks(void *context, int64_t begin, int64_t end) {

@@ -4,7 +4,6 @@
 #include "kernels/cpu/loss/cross_entropy.h"
 
 #include <math.h>
-#include <stdatomic.h>
 #include <string.h>
 
 #include "core/parallel.h"
@@ -30,7 +29,7 @@ typedef struct Loss {
   int64_t strips; /* of inner */
   const char *in;
   char *loss, *weights, *norm;
-  _Atomic int64_t bad; /* INT64_MIN: none */
+  tlk_Fault fault;
 } Loss;
 
 /* The position of the label's prediction; -1 if it does not count. */
@@ -39,7 +38,7 @@ static int64_t label_place(Loss *l, int64_t o, int64_t i) {
   int64_t label = k->target[o * k->inner + i];
   if (label == k->ignore) return -1;
   if (label < 1 || label > k->classes) {
-    atomic_store_explicit(&l->bad, label, memory_order_relaxed);
+    tlk_note_fault(&l->fault, label);
     return -1;
   }
   return (o * k->classes + label - 1) * k->inner + i;
@@ -82,14 +81,12 @@ bool tlk_class_loss(const tlk_Classes *call, tlk_Array loss, void *weights, void
             .in = in.data,
             .loss = loss.data,
             .weights = weights,
-            .norm = norm,
-            .bad = INT64_MIN};
+            .norm = norm};
   l.strips = tlk_ceil_div(call->inner, TLK_CLASS_COLS);
   int64_t each = call->classes * tlk_min(call->inner, TLK_CLASS_COLS);
   tli_parallel_for(call->outer * l.strips, tlk_max(1, TLK_GRAIN / 4 / tlk_max(1, each)), loss_tasks,
                    &l);
-  *bad = atomic_load(&l.bad);
-  return *bad == INT64_MIN;
+  return tlk_no_fault(&l.fault, bad);
 }
 
 /* ---- its gradient ---- */

@@ -262,8 +262,9 @@ static bool check_counted(const char *op, tl_Tensor *self, int64_t bins) {
   if (!tli_is_float((tl_DType)self->dtype))
     return tli_fail(TL_EDTYPE, "%s: expected a floating tensor, got %s", op,
                     tl_dtype_name((tl_DType)self->dtype));
-  if (bins > 0) return true;
-  return tli_fail(TL_EARG, "%s: expected at least 1 bin, got %" PRId64, op, bins);
+  if (bins > 0 && bins < INT64_MAX) return true; /* there is one edge more */
+  return tli_fail(TL_EARG, "%s: expected at least 1 bin and less than 2^63 - 1, got %" PRId64, op,
+                  bins);
 }
 
 /* The elements within [low, high] and, where given, their weights. */

@@ -41,7 +41,7 @@ static inline bool along_first(const tlk_Tile *t) {
 static inline bool all_within(int64_t n, const int64_t *at, int64_t low, int64_t high) {
   uint64_t most = 0;
   for (int64_t i = 0; i < n; i++) {
-    uint64_t from = (uint64_t)(at[i] - low);
+    uint64_t from = (uint64_t)at[i] - (uint64_t)low;
     most = from > most ? from : most;
   }
   return most <= (uint64_t)(high - low);
@@ -123,7 +123,7 @@ GATHER(64)
     uint64_t most = (uint64_t)(t->high - t->low);                                     \
     for (int64_t k = 0; k < t->count; k++) {                                          \
       int64_t at = index[k];                                                          \
-      if ((uint64_t)(at - t->low) > most) continue;                                   \
+      if ((uint64_t)at - (uint64_t)t->low > most) continue;                           \
       type a = out[at - 1], b = in[k];                                                \
       (void)a;                                                                        \
       out[at - 1] = expression;                                                       \
