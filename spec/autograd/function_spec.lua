@@ -273,4 +273,21 @@ describe("a Function's mistakes", function()
       assert.is_false(ok)
       assert.matches("function_spec.lua:%d+: save_for_backward: argument 2: .*number", message)
    end)
+
+   it("in counts that are none", function()
+      for _, n in ipairs {-1, math.mininteger, math.maxinteger, 1 << 32, 0.5, "x"} do
+         local F = torch.class("F", torch.autograd.Function)
+         function F.forward(ctx, x)
+            ctx.saved = {n = n}
+            return x * 2
+         end
+         local ok, message = pcall(F.apply, F, leaf {1})
+         assert.is_false(ok)
+         assert.matches("record: saved: expected a field n, a count of values, got", message, 1, true)
+      end
+      local record, none = torch.autograd.record, {n = 0}
+      assert.raises("record: inputs: ", function() record("f", {n = -1}, none, {}, none, print) end)
+      assert.raises("record: outputs: ", function() record("f", none, {n = -1}, {}, none, print) end)
+      assert.raises("got nil", function() record("f", {}, none, {}, none, print) end)
+   end)
 end)

@@ -289,3 +289,39 @@ describe("torch.load", function()
       end
    end)
 end)
+
+describe("torch.io.read", function()
+   it("keeps its file while it works", function()
+      write(("x"):rep(64))
+      for _ = 1, 100 do
+         assert.same(("x"):byte(), torch.io.read(io.open(path, "rb"), {64}, "uint8")[64]:item())
+      end
+   end)
+
+   it("says which argument is wrong", function()
+      local file <close> = assert(io.open(path, "rb"))
+      assert.raises("io.read: expected a file, got 3", function() torch.io.read(3, {1}, "uint8") end)
+      assert.raises("io.read: shape", function() torch.io.read(file, "x", "uint8") end)
+      assert.raises("io.read: dtype", function() torch.io.read(file, {1}, "uint9") end)
+      assert.raises("io.read: more than 16", function()
+         torch.io.read(file, {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1}, "uint8")
+      end)
+      file:close()
+      assert.raises("io.read: the file is closed", function() torch.io.read(file, {1}, "uint8") end)
+   end)
+
+   it("sees that a finalizer has closed the file", function()
+      write(("x"):rep(64))
+      local file = assert(io.open(path, "rb"))
+      local ran
+      for _ = 1, 100000 do
+         if ran then break end
+         setmetatable({}, {__gc = function()
+            ran = true
+            file:close()
+         end})
+         pcall(torch.io.read, file, {1}, "uint8")
+      end
+      assert.raises("io.read: the file is closed", function() torch.io.read(file, {1}, "uint8") end)
+   end)
+end)

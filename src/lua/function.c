@@ -109,9 +109,17 @@ static tl_Tensor *tensor_in(lua_State *L, int table, lua_Integer i) {
   return t;
 }
 
-static int count_in(lua_State *L, int table) {
+/* More values than a call can have, and few enough that no size overflows. */
+#define COUNT_MAX 1000000
+
+/* The table's field n; raises. */
+static int count_in(lua_State *L, int table, const char *name) {
+  int whole;
   lua_getfield(L, table, "n");
-  lua_Integer n = lua_tointeger(L, -1);
+  lua_Integer n = lua_tointegerx(L, -1, &whole);
+  if (!whole || n < 0 || n > COUNT_MAX)
+    tli_error(L, "record: %s: expected a field n, a count of values, got %s", name,
+              tli_describe(L, tli_state(L), lua_gettop(L)));
   lua_pop(L, 1);
   return (int)n;
 }
@@ -148,6 +156,8 @@ static void take_output(lua_State *L, LuaNode *n, int k) {
   if (t == NULL) return;
   if (needs_alias(L, t, INPUTS, n->node.ninputs)) {
     tli_Box *box = tli_push_box(L);
+    t = tensor_in(L, OUTPUTS, k + 1); /* a finalizer may have released it */
+    if (t == NULL) return;
     t = tli_detached(t);
     if (t == NULL) tli_raise(L);
     tli_fill_box(tli_state(L), box, t);
@@ -165,9 +175,10 @@ static void take_output(lua_State *L, LuaNode *n, int k) {
 /* A node that nothing but `box` holds so far; raises. */
 static LuaNode *new_node(lua_State *L, tli_Node **box) {
   static const tli_NodeType incomplete = {"function", apply, drop, true, NULL, NULL};
-  int nsaved = count_in(L, SAVED);
+  int ninputs = count_in(L, INPUTS, "inputs"), noutputs = count_in(L, OUTPUTS, "outputs");
+  int nsaved = count_in(L, SAVED, "saved");
   size_t bytes = sizeof(LuaNode) + (size_t)nsaved * sizeof(tli_Saved);
-  *box = tli_node_new(&incomplete, bytes, count_in(L, INPUTS), count_in(L, OUTPUTS));
+  *box = tli_node_new(&incomplete, bytes, ninputs, noutputs);
   if (*box == NULL) tli_raise(L);
   LuaNode *n = (LuaNode *)*box;
   snprintf(n->name, sizeof n->name, "%s", lua_tostring(L, NAME));

@@ -42,15 +42,16 @@ static void normalize(tl_Tensor *t) {
 /* read(file, shape, dtype) -> Tensor, or nil and a message at the end of the
 ** file. */
 static int io_read(lua_State *L) {
-  static const tli_Param params[] = {{"shape", TLI_A_INTS, 0, 0}, {"dtype", TLI_A_DTYPE, 0, 0}};
-  static const tli_Signature sig = {"io.read", "torch.io.read(file, shape, dtype)", params, 2};
-  FILE *file = check_file(L, 1, "io.read");
-  lua_remove(L, 1);
+  static const tli_Param params[] = {
+      {"file", TLI_A_TENSOR, 0, 0}, {"shape", TLI_A_INTS, 0, 0}, {"dtype", TLI_A_DTYPE, 0, 0}};
+  static const tli_Signature sig = {"io.read", "torch.io.read(file, shape, dtype)", params, 3};
+  check_file(L, 1, "io.read");
   tli_Args a;
   tli_args_begin(&a, L, &sig);
   tli_Box *box = tli_push_box(L);
-  tl_Ints shape = tli_arg_ints(&a, 0, TLI_NOINTS);
-  tl_DType dtype = tli_arg_dtype(&a, 1, TL_NODTYPE);
+  tl_Ints shape = tli_arg_ints(&a, 1, TLI_NOINTS);
+  tl_DType dtype = tli_arg_dtype(&a, 2, TL_NODTYPE);
+  FILE *file = check_file(L, 1, "io.read"); /* once more: a finalizer may have closed it */
   if (!a.failed && shape.n > TL_MAX_DIMS) {
     tli_fail(TL_ESHAPE, "io.read: more than %d dimensions", TL_MAX_DIMS);
     a.failed = true;
