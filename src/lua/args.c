@@ -36,14 +36,21 @@ bool tli_to_scalar(lua_State *L, int index, tl_Scalar *out) {
   }
 }
 
+const char *tli_to_word(lua_State *L, int index) {
+  if (lua_type(L, index) != LUA_TSTRING) return NULL;
+  size_t length;
+  const char *text = lua_tolstring(L, index, &length);
+  return strlen(text) == length ? text : NULL;
+}
+
 tl_DType tli_to_dtype(lua_State *L, int index) {
-  if (lua_type(L, index) != LUA_TSTRING) return TL_NODTYPE;
-  return tli_dtype_from_name(lua_tostring(L, index));
+  const char *name = tli_to_word(L, index);
+  return name ? tli_dtype_from_name(name) : TL_NODTYPE;
 }
 
 bool tli_to_device(lua_State *L, int index, tl_Device *out) {
-  if (lua_type(L, index) != LUA_TSTRING) return false;
-  const char *text = lua_tostring(L, index);
+  const char *text = tli_to_word(L, index);
+  if (text == NULL) return false;
   if (strcmp(text, "cpu") == 0) {
     *out = TLI_CPU;
     return true;
@@ -58,6 +65,15 @@ bool tli_to_device(lua_State *L, int index, tl_Device *out) {
   if (text[4] != ':' || end == text + 5 || *end || number < 0 || number > 127) return false;
   *out = (tl_Device){TL_CUDA, (int8_t)number};
   return true;
+}
+
+/* A byte 0 is shown as Lua writes it. */
+static const char *describe_string(lua_State *L, int index, char *text, size_t room) {
+  size_t length;
+  const char *string = lua_tolstring(L, index, &length);
+  const char *rest = strlen(string) < length ? "\\0..." : "";
+  snprintf(text, room, "string '%.60s%s'", string, rest);
+  return text;
 }
 
 const char *tli_describe(lua_State *L, const tli_State *S, int index) {
@@ -76,9 +92,7 @@ const char *tli_describe(lua_State *L, const tli_State *S, int index) {
     else
       snprintf(text, sizeof text, "%.14g", lua_tonumber(L, index));
     return text;
-  case LUA_TSTRING:
-    snprintf(text, sizeof text, "string '%.60s'", lua_tostring(L, index));
-    return text;
+  case LUA_TSTRING: return describe_string(L, index, text, sizeof text);
   case LUA_TBOOLEAN: return lua_toboolean(L, index) ? "true" : "false";
   default: return luaL_typename(L, index);
   }
@@ -153,7 +167,7 @@ static void read_options(tli_Args *a, int table) {
       return;
     }
     const char *name = lua_tostring(L, -2);
-    int i = tli_find_param(a->signature, name);
+    int i = tli_to_word(L, -2) ? tli_find_param(a->signature, name) : -1;
     if (i < 0 || a->at[i]) {
       if (i < 0)
         fail_unknown_option(a, name);
@@ -491,11 +505,10 @@ tl_Ints tli_arg_indices(tli_Args *a, int i, tl_Ints otherwise) {
 
 const char *tli_arg_string(tli_Args *a, int i, const char *otherwise) {
   if (a->at[i] == 0 || a->failed) return otherwise;
-  if (a->type[i] != LUA_TSTRING) {
-    tli_args_fail(a, i, "a string");
-    return otherwise;
-  }
-  return lua_tostring(a->L, a->at[i]);
+  const char *text = tli_to_word(a->L, a->at[i]);
+  if (text) return text;
+  tli_args_fail(a, i, a->type[i] == LUA_TSTRING ? "a string without a byte 0" : "a string");
+  return otherwise;
 }
 
 tl_DType tli_arg_dtype(tli_Args *a, int i, tl_DType otherwise) {

@@ -155,6 +155,8 @@ bool tli_to_whole(lua_State *L, int index, int64_t *out);
 bool tli_to_position(lua_State *L, int index, int64_t *out);
 /* A Lua number or boolean. */
 bool tli_to_scalar(lua_State *L, int index, tl_Scalar *out);
+/* A string without a byte 0 in it, borrowed from the stack; NULL for all else. */
+const char *tli_to_word(lua_State *L, int index);
 tl_DType tli_to_dtype(lua_State *L, int index);
 bool tli_to_device(lua_State *L, int index, tl_Device *out);
 tli_Generator *tli_to_generator(lua_State *L, int index);

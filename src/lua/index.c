@@ -71,6 +71,7 @@ static void read_range(lua_State *L, Item *item, int i) {
                 tli_describe(L, tli_state(L), lua_gettop(L)));
     lua_pop(L, 1);
   }
+  if (item->step == INT64_MIN) item->step = -INT64_MAX; /* can be negated, and leads as far */
 }
 
 static int tensor_dims(const tl_Tensor *t) {
@@ -101,7 +102,7 @@ static void read_item(lua_State *L, Key *key, int i) {
     item->kind = ITEM_NEWAXIS;
     return;
   case LUA_TSTRING:
-    if (strcmp(lua_tostring(L, at), "...") != 0) break;
+    if (tli_to_word(L, at) == NULL || strcmp(tli_to_word(L, at), "...") != 0) break;
     for (int k = 0; k < key->n - 1; k++)
       if (key->items[k].kind == ITEM_REST) tli_error(L, "index: \"...\" may stand only once");
     item->kind = ITEM_REST;
@@ -181,7 +182,7 @@ static bool put_range(View *v, const Item *item, int64_t size, int64_t stride) {
   int64_t start = forward ? first : first - (count - 1) * step;
   v->offset += start * stride;
   if (!forward) v->flips[v->nflips++] = v->ndim;
-  return put(v, count, stride * step);
+  return put(v, count, count > 1 ? stride * step : stride);
 }
 
 static bool put_item(View *v, const Item *item, const tl_Tensor *self, int *dim, int rest) {

@@ -57,7 +57,7 @@ static bool options_fit(lua_State *L, const tli_State *S, const tli_Signature *s
   bool fit = true;
   lua_pushnil(L);
   while (lua_next(L, table)) {
-    int i = lua_type(L, -2) == LUA_TSTRING ? tli_find_param(sig, lua_tostring(L, -2)) : -1;
+    int i = tli_to_word(L, -2) ? tli_find_param(sig, tli_to_word(L, -2)) : -1;
     fit = fit && i >= 0 && !(*given >> i & 1) &&
           kind_fits(L, S, (tli_Kind)sig->params[i].kind, lua_gettop(L));
     if (i >= 0) *given |= 1u << i;
