@@ -10,6 +10,8 @@
 ** which the caller releases with tl_tensor_release. Arguments are borrowed.
 ** Errors.     A function that can fail returns NULL or false and leaves a kind
 ** and one message in thread-local state: tl_error, tl_error_kind.
+** NULL.       In place of a tensor it is never fatal: what can fail fails, the
+** rest answers with nothing (0, NULL, false, TL_NODTYPE).
 ** Positions.  C counts dimensions and indices from 0, Lua from 1.
 ** Threads.    Reference counts are atomic. A tensor may be used by several
 ** threads as long as none of them writes to it meanwhile.
@@ -106,8 +108,10 @@ typedef struct tl_Device {
 } tl_Device;
 
 /* A number as Lua has it: an integer, a float or a boolean. */
+typedef enum tl_ScalarKind { TL_NONE, TL_BOOLEAN, TL_INTEGER, TL_FLOATING } tl_ScalarKind;
+
 typedef struct tl_Scalar {
-  enum { TL_NONE, TL_BOOLEAN, TL_INTEGER, TL_FLOATING } kind;
+  tl_ScalarKind kind;
   union {
     int64_t i; /* TL_BOOLEAN, TL_INTEGER */
     double f;  /* TL_FLOATING */
@@ -138,7 +142,7 @@ TL_API TL_MUSTCHECK tl_Tensor *tl_tensor_wrap(void *data, tl_DType dtype, int nd
                                               void (*release)(void *data, void *context),
                                               void *context);
 
-/* A further reference to the same tensor; returns its argument. */
+/* A further reference to the same tensor; returns its argument, NULL for NULL. */
 TL_API tl_Tensor *tl_tensor_retain(tl_Tensor *tensor);
 /* Destructor: drops one reference. NULL is fine. */
 TL_API void tl_tensor_release(tl_Tensor *tensor);
@@ -204,12 +208,14 @@ typedef struct lua_State lua_State;
 ** package.preload. Raises a Lua error on lack of memory. */
 TL_API int luaopen_tlua(lua_State *L);
 
-/* Opens the library in an ordinary state and sets the global `torch`. False,
-** with a message in tl_error, on failure; never raises. */
+/* Opens the library in an ordinary state and sets the global `torch`. The state
+** needs Lua's libraries base, string, table, math and utf8; save and load need
+** io. False, with a message in tl_error, on failure; never raises. */
 TL_API TL_MUSTCHECK bool tl_lua_open(lua_State *L);
 
 /* Pushes a tensor as a Lua value; the value holds a reference of its own.
-** Raises a Lua error on lack of memory, so call it from protected code. */
+** Raises a Lua error for NULL and on lack of memory, so call it from protected
+** code. */
 TL_API void tl_lua_push(lua_State *L, tl_Tensor *tensor);
 
 /* The tensor at a stack index, borrowed from the Lua value; NULL when the

@@ -128,6 +128,33 @@ static void names(void) {
   CHECK(tl_set_num_threads(2) && tl_get_num_threads() == 2);
 }
 
+/* As a call that has failed gives it to one that does not look. */
+static void null_is_never_fatal(void) {
+  tl_tensor_release(NULL);
+  CHECK(tl_tensor_retain(NULL) == NULL);
+  CHECK(tl_tensor_dtype(NULL) == TL_NODTYPE && tl_tensor_device(NULL).type == -1);
+  CHECK(tl_tensor_ndim(NULL) == 0 && tl_tensor_numel(NULL) == 0);
+  CHECK(tl_tensor_sizes(NULL) == NULL && tl_tensor_strides(NULL) == NULL);
+  CHECK(!tl_tensor_is_contiguous(NULL) && tl_tensor_data(NULL) == NULL);
+  float data[2] = {1, 2};
+  CHECK(!tl_tensor_read(NULL, TL_F32, data, sizeof data));
+  CHECK_ERROR(TL_EARG, "read: expected a tensor, got NULL");
+  CHECK(!tl_tensor_read(NULL, TL_F32, NULL, 0));
+  tl_Tensor *t = tl_tensor_wrap(data, TL_F32, 1, (int64_t[]){2}, NULL, NULL, NULL);
+  CHECK(!tl_tensor_read(t, TL_F32, NULL, sizeof data));
+  CHECK_ERROR(TL_EARG, "read: expected a buffer, got NULL");
+  tl_tensor_release(t);
+  CHECK(tl_tensor_empty(TL_F32, 2, NULL) == NULL);
+  CHECK_ERROR(TL_EARG, "sizes: expected 2 of them, got NULL");
+  CHECK(tl_tensor_wrap(data, TL_F32, 1, NULL, NULL, NULL, NULL) == NULL);
+  CHECK_ERROR(TL_EARG, "sizes");
+  CHECK(tl_tensor_wrap(NULL, TL_F32, 1, (int64_t[]){2}, NULL, NULL, NULL) == NULL);
+  t = tl_tensor_empty(TL_F32, 0, NULL);
+  CHECK(t != NULL && tl_tensor_numel(t) == 1);
+  tl_tensor_release(t);
+  CHECK(strcmp(tl_dtype_name((tl_DType)77), "none") == 0 && tl_dtype_size(TL_NODTYPE) == 0);
+}
+
 int main(void) {
   RUN(wrapping_does_not_copy);
   RUN(the_last_reference_releases);
@@ -137,5 +164,6 @@ int main(void) {
   RUN(bad_sizes_are_refused);
   RUN(a_limit_holds_allocations_back);
   RUN(names);
+  RUN(null_is_never_fatal);
   return test_end();
 }

@@ -53,6 +53,10 @@ static int64_t check_sizes(tl_DType dtype, int ndim, const int64_t *sizes) {
     tli_fail(TL_EARG, "tensor: expected 0 to %d dimensions, got %d", TL_MAX_DIMS, ndim);
     return -1;
   }
+  if (ndim > 0 && sizes == NULL) {
+    tli_fail(TL_EARG, "tensor: sizes: expected %d of them, got NULL", ndim);
+    return -1;
+  }
   int64_t numel = tli_numel(ndim, sizes, tli_dtype_bytes[dtype]);
   if (numel < 0) bad_sizes(ndim, sizes);
   return numel;
@@ -189,26 +193,32 @@ tl_Tensor *tl_tensor_wrap(void *data, tl_DType dtype, int ndim, const int64_t *s
   return t;
 }
 
-tl_Tensor *tl_tensor_retain(tl_Tensor *tensor) { return tli_retain(tensor); }
+tl_Tensor *tl_tensor_retain(tl_Tensor *tensor) { return tensor ? tli_retain(tensor) : NULL; }
 
 void tl_tensor_release(tl_Tensor *tensor) { tli_release(tensor); }
 
-tl_DType tl_tensor_dtype(const tl_Tensor *tensor) { return (tl_DType)tensor->dtype; }
+tl_DType tl_tensor_dtype(const tl_Tensor *tensor) {
+  return tensor ? (tl_DType)tensor->dtype : TL_NODTYPE;
+}
 
-tl_Device tl_tensor_device(const tl_Tensor *tensor) { return tli_device(tensor); }
+tl_Device tl_tensor_device(const tl_Tensor *tensor) {
+  return tensor ? tli_device(tensor) : TLI_NODEVICE;
+}
 
-int tl_tensor_ndim(const tl_Tensor *tensor) { return tensor->ndim; }
+int tl_tensor_ndim(const tl_Tensor *tensor) { return tensor ? tensor->ndim : 0; }
 
-const int64_t *tl_tensor_sizes(const tl_Tensor *tensor) { return tensor->sizes; }
+const int64_t *tl_tensor_sizes(const tl_Tensor *tensor) { return tensor ? tensor->sizes : NULL; }
 
-const int64_t *tl_tensor_strides(const tl_Tensor *tensor) { return tensor->strides; }
+const int64_t *tl_tensor_strides(const tl_Tensor *tensor) {
+  return tensor ? tensor->strides : NULL;
+}
 
-int64_t tl_tensor_numel(const tl_Tensor *tensor) { return tensor->numel; }
+int64_t tl_tensor_numel(const tl_Tensor *tensor) { return tensor ? tensor->numel : 0; }
 
-bool tl_tensor_is_contiguous(const tl_Tensor *tensor) { return tli_contiguous(tensor); }
+bool tl_tensor_is_contiguous(const tl_Tensor *tensor) { return tensor && tli_contiguous(tensor); }
 
 void *tl_tensor_data(const tl_Tensor *tensor) {
-  return tensor->numel > 0 ? tli_data(tensor) : NULL;
+  return tensor && tensor->numel > 0 ? tli_data(tensor) : NULL;
 }
 
 /* Copies with conversion into plain memory, seen as a tensor for the while. */
@@ -224,6 +234,7 @@ static bool copy_out(const tl_Tensor *t, tl_DType dtype, void *buffer, int64_t b
 }
 
 bool tl_tensor_read(const tl_Tensor *tensor, tl_DType dtype, void *buffer, size_t bytes) {
+  if (tensor == NULL) return tli_fail(TL_EARG, "read: expected a tensor, got NULL");
   if (dtype < 0 || dtype >= TL_NDTYPES)
     return tli_fail(TL_EDTYPE, "read: expected a dtype, got %d", (int)dtype);
   int64_t need;
@@ -236,6 +247,7 @@ bool tl_tensor_read(const tl_Tensor *tensor, tl_DType dtype, void *buffer, size_
     return tli_fail(TL_EDEVICE, "read: expected a tensor on the cpu, got one on %s",
                     tli_device_str(tli_device(tensor)));
   if (need == 0) return true;
+  if (buffer == NULL) return tli_fail(TL_EARG, "read: expected a buffer, got NULL");
   if ((tl_DType)tensor->dtype == dtype && tli_contiguous(tensor)) {
     memcpy(buffer, tli_data(tensor), bytes);
     return true;

@@ -88,6 +88,7 @@ void tli_pacer_collect(lua_State *L, tli_State *S) {
 }
 
 bool tl_gc_step(lua_State *L, int microseconds) {
+  if (L == NULL) return true;
   int64_t end = tli_now_ns() + (int64_t)microseconds * 1000;
   for (;;) {
     if (lua_gc(L, LUA_GCSTEP, 0)) return true;

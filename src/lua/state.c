@@ -149,6 +149,7 @@ bool tli_is_box(lua_State *L, const tli_State *S, int index) {
 void tl_lua_push(lua_State *L, tl_Tensor *tensor) {
   tli_State *S = tli_state_find(L);
   if (S == NULL) luaL_error(L, "tlua is not open in this Lua state");
+  if (tensor == NULL) luaL_error(L, "lua_push: expected a tensor, got NULL");
   if (S->pacer.due) tli_pacer_work(L, S);
   lua_rawgetp(L, LUA_REGISTRYINDEX, &registry_key);
   tli_Box *box = (tli_Box *)lua_newuserdatauv(L, sizeof *box, 0);
@@ -160,6 +161,6 @@ void tl_lua_push(lua_State *L, tl_Tensor *tensor) {
 }
 
 tl_Tensor *tl_lua_to(lua_State *L, int index) {
-  tli_State *S = tli_state_find(L);
+  tli_State *S = L ? tli_state_find(L) : NULL;
   return S && lua_type(L, index) == LUA_TUSERDATA ? tli_to_tensor(L, S, index) : NULL;
 }
