@@ -130,6 +130,65 @@ static void a_host_can_pay_for_garbage_per_frame(void) {
   lua_close(L);
 }
 
+static int push_null(lua_State *L) {
+  tl_lua_push(L, NULL);
+  return 1;
+}
+
+static void null_is_no_tensor(void) {
+  lua_State *L = new_state();
+  lua_pushcfunction(L, push_null);
+  CHECK(lua_pcall(L, 0, 1, 0) == LUA_ERRRUN);
+  CHECK(strstr(lua_tostring(L, -1), "expected a tensor, got NULL") != NULL);
+  lua_close(L);
+  CHECK(tl_lua_to(NULL, 1) == NULL);
+  CHECK(!tl_lua_open(NULL));
+  CHECK_ERROR(TL_EARG, "expected a Lua state");
+  CHECK(tl_gc_step(NULL, 10));
+}
+
+static void open_libraries(lua_State *L, const luaL_Reg *list) {
+  for (; list->name; list++) {
+    luaL_requiref(L, list->name, list->func, 1);
+    lua_pop(L, 1);
+  }
+}
+
+static const luaL_Reg needed[] = {{LUA_GNAME, luaopen_base},       {LUA_STRLIBNAME, luaopen_string},
+                                  {LUA_TABLIBNAME, luaopen_table}, {LUA_MATHLIBNAME, luaopen_math},
+                                  {LUA_UTF8LIBNAME, luaopen_utf8}, {NULL, NULL}};
+
+static void missing_libraries_are_named(void) {
+  lua_State *L = luaL_newstate();
+  CHECK(!tl_lua_open(L));
+  CHECK_ERROR(TL_EINTERNAL, "(base, string, table, math, utf8)");
+  luaL_requiref(L, LUA_GNAME, luaopen_base, 1);
+  luaL_requiref(L, LUA_MATHLIBNAME, luaopen_math, 1);
+  lua_settop(L, 0);
+  CHECK(!tl_lua_open(L));
+  CHECK_ERROR(TL_EINTERNAL, "(string, table, utf8)");
+  CHECK(lua_gettop(L) == 0);
+  open_libraries(L, needed); /* and then it can be opened after all */
+  CHECK(tl_lua_open(L));
+  lua_close(L);
+}
+
+static void the_needed_libraries_are_enough(void) {
+  lua_State *L = luaL_newstate();
+  open_libraries(L, needed);
+  CHECK(tl_lua_open(L));
+  run(L, "local nn, optim = torch.nn, torch.optim\n"
+         "local m = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 1))\n"
+         "local o = optim.Adam(m:parameters())\n"
+         "m(torch.ones(2, 3)):sum():backward()\n"
+         "o:step()\n"
+         "tostring(m); tostring(torch.ones(2))\n"
+         "assert(package == nil and io == nil)\n"
+         "local ok, message = pcall(torch.save, {}, 'nowhere')\n"
+         "assert(not ok and message:find 'io', message)");
+  lua_close(L);
+}
+
 int main(void) {
   RUN(a_script_works_on_the_hosts_memory);
   RUN(require_gives_the_module);
@@ -139,5 +198,8 @@ int main(void) {
   RUN(a_state_drops_what_it_held);
   RUN(two_states_share_a_tensor);
   RUN(a_host_can_pay_for_garbage_per_frame);
+  RUN(null_is_no_tensor);
+  RUN(missing_libraries_are_named);
+  RUN(the_needed_libraries_are_enough);
   return test_end();
 }

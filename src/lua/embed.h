@@ -14,6 +14,13 @@ typedef struct tli_Embedded {
   size_t size;        /* without that '\0' */
 } tli_Embedded;
 
+struct lua_State;
+
+/* Keeps what the standard libraries hold now for the embedded files, unless that
+** was done before. The library does it when it is opened; who lets a script run
+** before that calls this first. May raise on lack of memory. */
+void tli_open_environment(struct lua_State *L);
+
 /* In order of module names, ended by an entry of NULLs. */
 extern const tli_Embedded tli_embedded[];
 

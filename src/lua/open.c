@@ -3,15 +3,108 @@
 ** operators, then the part that is written in Lua. The Lua files are embedded;
 ** they are found by `require "tlua.<name>"` through package.preload, or through
 ** a `require` of our own in hosts that left Lua's package library out.
+**
+** These files see an environment of their own, which holds what the standard
+** libraries held when the library was opened: a script that gives another value
+** to `type` or `table.insert` does not change what nn does.
 */
 #include <string.h>
 
 #include "lua/embed.h"
 #include "lua/value.h"
 
+/* ---- the environment ---- */
+
+static const char environment_key = 0; /* its address: the environment in the registry */
+
+static const char *const functions[] = {
+    "assert",  "collectgarbage", "error",        "getmetatable", "ipairs",   "load",   "next",
+    "pairs",   "pcall",          "print",        "rawequal",     "rawget",   "rawlen", "rawset",
+    "require", "select",         "setmetatable", "tonumber",     "tostring", "type",   "xpcall",
+    NULL};
+
+/* The first ones are needed; who has them has the base library. */
+enum { NEEDED = 5 };
+static const char *const libraries[] = {"_G", "string",    "table", "math",    "utf8", "io",
+                                        "os", "coroutine", "debug", "package", NULL};
+
+/* Pushes a global of that type, raw: whatever a host does with unknown names.
+** Else what the library of that name has registered, or nil. */
+static bool push_global(lua_State *L, const char *name, int type) {
+  lua_pushglobaltable(L);
+  lua_pushstring(L, name);
+  if (lua_rawget(L, -2) != type) {
+    lua_pop(L, 1);
+    luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
+    lua_pushstring(L, name);
+    lua_rawget(L, -2);
+    lua_remove(L, -2);
+  }
+  lua_remove(L, -2);
+  return lua_type(L, -1) == type;
+}
+
+/* Replaces the table on top of the stack by a copy. */
+static void copy_table(lua_State *L) {
+  lua_newtable(L);
+  lua_pushnil(L);
+  while (lua_next(L, -3)) {
+    lua_pushvalue(L, -2);
+    lua_insert(L, -2);
+    lua_rawset(L, -4);
+  }
+  lua_remove(L, -2);
+}
+
+void tli_open_environment(lua_State *L) {
+  bool there = lua_rawgetp(L, LUA_REGISTRYINDEX, &environment_key) == LUA_TTABLE;
+  lua_pop(L, 1);
+  if (there) return;
+  lua_newtable(L);
+  for (const char *const *name = functions; *name; name++) {
+    if (push_global(L, *name, LUA_TFUNCTION))
+      lua_setfield(L, -2, *name);
+    else
+      lua_pop(L, 1);
+  }
+  for (int i = 0; libraries[i]; i++) {
+    bool shared = i == 0 || strcmp(libraries[i], "package") == 0;
+    if (push_global(L, libraries[i], LUA_TTABLE) && !shared) copy_table(L);
+    lua_setfield(L, -2, libraries[i]);
+  }
+  lua_rawsetp(L, LUA_REGISTRYINDEX, &environment_key);
+}
+
+/* Raises with the names of needed libraries that the environment has not got. */
+static void check_environment(lua_State *L) {
+  lua_rawgetp(L, LUA_REGISTRYINDEX, &environment_key);
+  lua_pushliteral(L, "");
+  for (int i = 0; i < NEEDED; i++) {
+    bool there = lua_getfield(L, -2, libraries[i]) == LUA_TTABLE;
+    lua_pop(L, 1);
+    if (there) continue;
+    lua_pushfstring(L, "%s%s%s", lua_tostring(L, -1), lua_rawlen(L, -1) ? ", " : "",
+                    i == 0 ? "base" : libraries[i]);
+    lua_replace(L, -2);
+  }
+  if (lua_rawlen(L, -1) > 0) {
+    lua_pushnil(L); /* to look again at the next attempt */
+    lua_rawsetp(L, LUA_REGISTRYINDEX, &environment_key);
+    luaL_error(L,
+               "tlua: this Lua state lacks standard libraries that are needed (%s): open them "
+               "first, as luaL_openlibs does",
+               lua_tostring(L, -1));
+  }
+  lua_pop(L, 2);
+}
+
+/* ---- the files ---- */
+
 /* Loads an embedded file; the module's function is then on the stack. */
 static void load_embedded(lua_State *L, const tli_Embedded *e) {
   if (luaL_loadbufferx(L, e->data, e->size, e->chunk, "t") != LUA_OK) lua_error(L);
+  lua_rawgetp(L, LUA_REGISTRYINDEX, &environment_key);
+  lua_setupvalue(L, -2, 1);
 }
 
 /* The loader of one module: upvalue 1 is its entry. */
@@ -41,12 +134,17 @@ static int small_require(lua_State *L) {
   return luaL_error(L, "module '%s' not found", name);
 }
 
-void tli_open_library(lua_State *L) {
-  if (lua_getglobal(L, "require") == LUA_TNIL) {
+static void prepare(lua_State *L) {
+  if (!push_global(L, "require", LUA_TFUNCTION)) {
     lua_pushcfunction(L, small_require);
     lua_setglobal(L, "require");
   }
   lua_pop(L, 1);
+  tli_open_environment(L);
+  check_environment(L);
+}
+
+void tli_open_library(lua_State *L) {
   luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_PRELOAD_TABLE);
   for (const tli_Embedded *e = tli_embedded; e->module; e++) {
     if (strcmp(e->module, "tlua") == 0) continue; /* init.lua: called below */
@@ -72,8 +170,10 @@ static const char module_key = 0; /* its address: the module table in the regist
 
 int luaopen_tlua(lua_State *L) {
   luaL_checkversion(L);
+  luaL_checkstack(L, LUA_MINSTACK, "tlua");
   if (lua_rawgetp(L, LUA_REGISTRYINDEX, &module_key) != LUA_TNIL) return 1;
   lua_pop(L, 1);
+  prepare(L);
   tli_state_open(L);
   lua_createtable(L, 0, 512);
   tli_open_tensor(L);
@@ -100,6 +200,8 @@ static int open_global(lua_State *L) {
 }
 
 bool tl_lua_open(lua_State *L) {
+  if (L == NULL) return tli_fail(TL_EARG, "lua_open: expected a Lua state, got NULL");
+  if (!lua_checkstack(L, LUA_MINSTACK)) return tli_fail(TL_EMEM, "lua_open: no room on the stack");
   lua_pushcfunction(L, open_global);
   if (lua_pcall(L, 0, 0, 0) == LUA_OK) return true;
   const char *message = lua_tostring(L, -1);

@@ -12,6 +12,7 @@
 #include <lauxlib.h>
 #include <string.h>
 
+#include "lua/embed.h"
 #include "main/source.h"
 #include "tlua.h"
 
@@ -78,6 +79,7 @@ void tli_globals_open(lua_State *L, bool help) {
   lua_pushcfunction(L, tli_source_open);
   lua_setfield(L, -2, "tlua.repl.source");
   lua_pop(L, 1);
+  tli_open_environment(L);
   lua_getglobal(L, "require");
   lua_rawsetp(L, LUA_REGISTRYINDEX, &require_key);
 
