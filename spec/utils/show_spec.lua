@@ -13,7 +13,7 @@ describe("torch.utils.near", function()
       end
       assert.is_nil(near.find("momentum", names))
       assert.equal("lr", near.find("lr_", {lr = 1, eps = 2}))
-      assert.equal("", fast_path.hint("xyz", names))
+      assert.equal("", near.hint("xyz", names))
    end)
 end)
 

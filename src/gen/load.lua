@@ -95,6 +95,19 @@ local function load_family(path)
    return family
 end
 
+-- The binding chooses among the forms of a name, so they are entries of one file.
+local function check_forms(all)
+   local homes = {}
+   for _, op in ipairs(all.ops) do
+      local key = ("%s%s.%s"):format(op.func == false and ":" or "", op.module or "torch", op.lua)
+      local home = op.internal and op.file or homes[key] or op.file
+      if home ~= op.file then
+         fail(op, "has another form in " .. home)
+      end
+      if not op.internal then homes[key] = home end
+   end
+end
+
 --- Loads all families.
 ---@param paths string[]
 ---@return table  {families = {...}, ops = {...}, byname = {cname = op}}
@@ -111,6 +124,7 @@ function M.load(paths)
          all.ops[#all.ops + 1] = op
       end
    end
+   check_forms(all)
    return all
 end
 

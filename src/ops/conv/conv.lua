@@ -1,22 +1,9 @@
--- Linear maps over the channels: of every position (linear) or of windows (convolutions), and windows
--- as columns.
+-- Convolutions. Inputs are (N, C, ...) or (C, ...).
 
 local function F(entry)
    entry.module, entry.method = "nn.functional", false
    op(entry)
 end
-
-F {"linear(Tensor input, Tensor weight, Tensor bias=nil) -> Tensor",
-   doc = [[input (..., in) times the transpose of weight (out, in), plus bias (out): (..., out). A weight of one
-   dimension (in) gives (...).]],
-   composite = true,
-   examples = {"T(5, 3), T(2, 3), T(2)", "T(2, 4, 3), T(2, 3)", "T(3), T(2, 3), T(2)", "T(2, 3), T(3)", "T(0, 3), T(2, 3)"}}
-F {"bilinear(Tensor input1, Tensor input2, Tensor weight, Tensor bias=nil) -> Tensor", also = true,
-   doc = [[For each output k: input1 (..., in1) times weight[k] (in1, in2) times input2 (..., in2), plus bias[k];
-   weight is (out, in1, in2), the result (..., out).]],
-   composite = true, examples = {"T(4, 3), T(4, 2), T(5, 3, 2), T(5)", "T(2, 2, 3), T(2, 2, 2), T(1, 3, 2)"}}
-
--- Convolutions -------------------------------------------------------------------------------------
 
 local places = {"(N, C, L)", "(N, C, H, W)", "(N, C, D, H, W)"}
 local one, examples = {}, {}
@@ -74,20 +61,3 @@ op {"convolution_backward(Tensor grad_output, Tensor input, Tensor weight, int[]
 op {"convolution_second(Tensor into_input, Tensor into_weight, Tensor into_bias, Tensor grad_output, Tensor input, "
     .. "Tensor weight, int[] stride, int[] padding, int[] dilation, bool transposed, int[] output_padding, "
     .. "int groups) -> (Tensor grad_output, Tensor input, Tensor weight)", internal = true, composite = true}
-
--- Windows as columns -------------------------------------------------------------------------------
-
-F {"unfold.windows(Tensor input, int[2] kernel_size, int[2] dilation=1, int[2] padding=0, int[2] stride=1) -> Tensor",
-   doc = [[The windows of input (N, C, H, W) as columns: (N, C * kernel_h * kernel_w, windows), in the order in
-   which conv2d visits them.]],
-   composite = true, examples = {"T(2, 3, 4, 5), 3", "T(1, 2, 5, 5), {2, 3}, 1, {1, 0}, 2", "T(2, 4, 4), 2, 2"}}
-F {"fold(Tensor input, int[2] output_size, int[2] kernel_size, int[2] dilation=1, int[2] padding=0, "
-      .. "int[2] stride=1) -> Tensor",
-   doc = "The sum of such columns (N, C * kernel_h * kernel_w, windows) at the windows' places: (N, C, output_size).",
-   composite = true, examples = {"T(2, 12, 12), {4, 5}, {2, 2}", "T(1, 8, 9), {4, 4}, 2, 1, 1, 2"}}
-op {"im2col(Tensor self, int[] kernel, int[] dilation, int[] padding, int[] stride) -> Tensor",
-    name = "unfold", node = "Im2Col", internal = true,
-    grad = {self = "col2im(grad, sizes(self), kernel, dilation, padding, stride)"}}
-op {"col2im(Tensor self, int[] size, int[] kernel, int[] dilation, int[] padding, int[] stride) -> Tensor",
-    name = "fold", node = "Col2Im",
-    internal = true, grad = {self = "im2col(grad, kernel, dilation, padding, stride)"}}

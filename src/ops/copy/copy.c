@@ -143,16 +143,6 @@ tl_Tensor *tlo_type_as(tl_Tensor *self, tl_Tensor *other) {
   return convert(self, (tl_DType)other->dtype, tli_device(other), false);
 }
 
-tl_Tensor *tlo_view_dtype(tl_Tensor *self, tl_DType dtype) {
-  if (tli_dtype_bytes[dtype] != tli_dtype_bytes[self->dtype])
-    return tli_fail_null(TL_EDTYPE, "view: expected a dtype of %d bytes as %s has, got %s",
-                         (int)tli_dtype_bytes[self->dtype], tl_dtype_name((tl_DType)self->dtype),
-                         tl_dtype_name(dtype));
-  tl_Tensor *view = tli_detached(self);
-  if (view) view->dtype = (int8_t)dtype;
-  return view;
-}
-
 /* ---- another shape in place ---- */
 
 /* Gives self memory of its own that holds `bytes`, the old contents in front.

@@ -1,4 +1,4 @@
--- Making tensors, copying them, changing their dtype or their contents as a whole.
+-- Making tensors, and changing their contents as a whole.
 
 local options = "*, dtype dtype=nil, device device=nil"
 
@@ -31,8 +31,6 @@ create {"logspace(Number start, Number end_, int steps, Number base=10.0, " .. o
     doc = "base to the powers of linspace(start, end, steps).", composite = true}
 create {"scalar_tensor(Number s, " .. options .. ") -> Tensor",
     doc = "A tensor of no dimensions with that number; float32 unless dtype is given.", composite = true}
-create {"empty_strided(int[] size, int[] stride, " .. options .. ") -> Tensor",
-    doc = "A tensor of that shape and those strides (in elements) with undefined contents.", composite = true}
 create {"eye(int n, int m=nil, " .. options .. ") -> Tensor",
     doc = "An (n, m) matrix, m = n if left out, with ones on the diagonal.", composite = true}
 
@@ -63,55 +61,3 @@ op {"fill_diagonal_(Tensor self, Number fill_value, bool wrap=false) -> self",
     doc = [[Sets the main diagonal of a matrix, or of a tensor whose sizes are all the same, to a number; with wrap
     the diagonal of a high matrix begins again after each row that it leaves out.]],
     func = false, composite = true, nondiff = "see fill_", examples = {"T(3, 3):clone(), 2.5", "T(5, 2):clone(), 1, true"}}
-op {"copy_(Tensor self, Tensor src) -> self",
-    doc = "Copies src, broadcast to self's shape and converted to its dtype, into self.", func = false,
-    grad = {self = "zeros_like(grad)", src = "grad"}, examples = {"T(3), T(3)", "T(2, 3), T(3)"}}
-op {"resize_(Tensor self, int[] size...) -> self",
-    doc = [[Gives self another shape, row-major, or leaves it as it is if it has that shape; the storage grows if it
-    must, with undefined new contents. Not for tensors that require a gradient.]],
-    func = false, nondiff = "it changes the storage"}
-
-op {"clone(Tensor self) -> Tensor", doc = "A copy with memory of its own; gradients pass through.",
-    grad = {self = "grad"}, out = false, examples = {"T(3, 4)", "T(4, 3):t()", "T()"}}
-op {"contiguous(Tensor self) -> Tensor", doc = "self if its memory is row-major, else a row-major copy.",
-    composite = true, out = false, examples = {"T(4, 3):t()"}}
-op {"to_row_major(Tensor self) -> Tensor",
-    name = "contiguous", node = "Clone", internal = true, grad = {self = "grad"}}
-op {"to_dtype(Tensor self, dtype dtype) -> Tensor",
-    name = "to", node = "ToCopy", internal = true, grad = {self = "to_dtype(grad, dtype(self))"}}
-op {"move(Tensor self, device device) -> Tensor",
-    name = "to", node = "ToCopy", internal = true, grad = {self = "move(grad, device(self))"}}
-op {"to(Tensor self, dtype dtype=nil, bool non_blocking=false, bool copy=false, *, device device=nil) -> Tensor",
-    doc = [[self converted to a dtype and moved to a device; self itself if nothing changes, unless copy is
-    true. x:to("float64"), x:to("cuda:0") and x:to(other) work as well. Every move has ended when it
-    returns, with non_blocking too.]],
-    composite = true, func = false, out = false, examples = {"T(3), 'float64'", "T(3), 'float64', false, true"}}
-op {"to.device(Tensor self, device device, dtype dtype=nil, bool non_blocking=false, bool copy=false) -> Tensor",
-    doc = "The same with the device first.", composite = true, func = false, out = false,
-    examples = {"T(3), 'cpu'", "T(3), 'cpu', 'float64'", "T(3), 'cpu', 'float64', true, true"}}
-op {"to.device_only(Tensor self, device device, bool non_blocking, bool copy=false) -> Tensor",
-    doc = "The same with the device alone.", composite = true, func = false, out = false,
-    examples = {"T(3), 'cpu', true"}}
-op {"to.like(Tensor self, Tensor other, bool non_blocking=false, bool copy=false) -> Tensor",
-    doc = "Converted to other's dtype and device.", composite = true, func = false, out = false,
-    examples = {"T(3), T(1)", "T(3), T(1), false, true"}}
-
-for _, row in ipairs {{"float", "float32"}, {"double", "float64"}, {"half", "float16"}, {"bfloat16", "bfloat16"},
-                      {"char", "int8"}, {"short", "int16"}, {"int", "int32"}, {"long", "int64"}, {"byte", "uint8"},
-                      {"bool", "bool"}} do
-   local gradcheck
-   if row[1] ~= "double" then gradcheck = false end -- rounding is no smooth function
-   op {row[1] .. "(Tensor self) -> Tensor", doc = "self converted to " .. row[2] .. ".",
-       expr = "to(self, '" .. row[2] .. "')", func = false, out = false, examples = {"T(3)"},
-       gradcheck = gradcheck, nondiff = not row[2]:find("float") and "no floating result" or nil}
-end
-op {"type_as(Tensor self, Tensor other) -> Tensor", doc = "self converted to other's dtype.",
-    composite = true, func = false, out = false, examples = {"T(3), T(1)"}}
-op {"cpu(Tensor self) -> Tensor", doc = "self moved to the CPU.", composite = true, func = false, out = false,
-    examples = {"T(3)"}}
-op {"cuda(Tensor self, device device=nil) -> Tensor", doc = "self moved to a CUDA device, such as 'cuda:1'; the first unless given.",
-    composite = true, func = false, out = false}
-op {"cuda.number(Tensor self, int device) -> Tensor", doc = "The same by the device's number, which counts from 0.",
-    composite = true, func = false, out = false}
-op {"detach(Tensor self) -> Tensor", doc = "A view of the same memory that has no history and requires no gradient.",
-    composite = true, out = false, nondiff = "it cuts the graph"}

@@ -28,6 +28,3 @@ F {"embedding_bag(Tensor input, Tensor weight, Tensor offsets=nil, float max_nor
    examples = {"I(5, 2, 3), T(5, 4)", "I(5, 6), T(5, 2), torch.tensor{1, 3}, {mode = 'sum'}",
                "I(5, 2, 3), T(5, 4), {mode = 'max'}", "I(5, 2, 3), T(5, 4), {mode = 'sum', per_sample_weights = T(2, 3)}",
                "I(5, 6), T(5, 2), torch.tensor{1, 3, 7}, {include_last_offset = true, padding_idx = 1}"}}
-F {"one_hot(Tensor self, int num_classes=-1) -> Tensor",
-   doc = "A last dimension of num_classes (-1: as many as needed) with 1 at the class that self holds, else 0; int64.",
-   also = true, method = false, composite = true, nondiff = "integers", examples = {"I(4, 3)", "I(4, 2, 3), 5"}}

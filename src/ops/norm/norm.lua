@@ -73,25 +73,3 @@ F {"normalize(Tensor input, Number p=2.0, dim[] dim=1, float eps=1e-12) -> Tenso
 op {"renorm(Tensor self, float p, dim dim, float maxnorm) -> Tensor",
     doc = "self with each position along dim scaled down, where its p-norm is larger than maxnorm, to that norm.",
     composite = true, inplace = true, examples = {"T(3, 4), 2, 1, 1", "T(2, 3, 2), 1, 2, 0.5"}}
-
--- Dropout ------------------------------------------------------------------------------------------
-
-local random = ", *, Generator generator=nil) -> Tensor"
-
-local function drop(entry)
-   entry.composite, entry.inplace, entry.gradcheck = true, true, false
-   entry.examples = {"T(4, 3, 5, 2)"}
-   F(entry)
-end
-
-drop {"dropout(Tensor self, float p=0.5, bool training=true" .. random, also = true,
-      doc = "While training, elements are set to 0 with probability p and the others multiplied by 1 / (1 - p)."}
-drop {"alpha_dropout(Tensor self, float p=0.5, bool training=false" .. random, also = true,
-      doc = [[dropout that keeps mean 0 and variance 1 of selu's results: what is dropped gets selu's lowest value, then
-      all are scaled and shifted.]]}
-drop {"feature_alpha_dropout(Tensor self, float p=0.5, bool training=false" .. random, also = true,
-      doc = "alpha_dropout of whole channels (dimension 2)."}
-for n = 1, 3 do
-   drop {("dropout%dd(Tensor self, float p=0.5, bool training=true"):format(n) .. random,
-         doc = "dropout of whole channels: all dimensions after the second, or after the first of an input without batch."}
-end

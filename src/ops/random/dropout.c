@@ -6,11 +6,15 @@
 
 #include "ops/chain.h"
 
+static bool check_probability(const char *op, double p) {
+  if (p >= 0 && p <= 1) return true;
+  return tli_fail(TL_EARG, "%s: p: expected a probability from 0 to 1, got %g", op, p);
+}
+
 /* `drops` is false where self stays as it is, whatever its dtype. */
 static bool check(const char *op, const tl_Tensor *self, double p, bool training, bool *drops) {
   *drops = training && p != 0;
-  if (!(p >= 0 && p <= 1))
-    return tli_fail(TL_EARG, "%s: p: expected a probability from 0 to 1, got %g", op, p);
+  TL_TRY(check_probability(op, p));
   if (!*drops || tli_is_float((tl_DType)self->dtype)) return true;
   return tli_fail(TL_EDTYPE, "%s: expected a floating tensor, got %s", op,
                   tl_dtype_name((tl_DType)self->dtype));
@@ -95,4 +99,35 @@ tl_Tensor *tlo_feature_alpha_dropout(tl_Tensor *self, double p, bool training,
     return tli_fail_null(TL_ESHAPE, "feature_alpha_dropout: expected (N, C, ...), got %s",
                          tli_sizes_str(self));
   return alpha_drop("feature_alpha_dropout", 2, self, p, training, generator);
+}
+
+/* ---- the operator that is recorded ---- */
+
+static double kept_scale(double p) { return p < 1 ? 1 / (1 - p) : 0; }
+
+/* result = 0 + scale * self * mask, in one pass. */
+bool tli_op_native_dropout(tl_Tensor *self, double p, bool train, tli_Generator *generator,
+                           tl_Tensor **out) {
+  static const tli_PointwiseSpec addcmul = {"dropout",        TLK_addcmul, 3,   1,
+                                            TLI_TYPES_NUMBER, false,       true};
+  TL_TRY(check_probability("dropout", p));
+  if (!train) p = 0;
+  tl_Tensor *t[3] = {NULL};
+  tl_Scalar scale = tli_float(kept_scale(p));
+  TLI_SLOT(t[0], tli_number(tli_int(0)));
+  TLI_SLOT(t[1], tli_empty_like(self, TL_BOOL));
+  if (!tli_op_bernoulli_(t[1], 1 - p, generator)) goto done;
+  TLI_SLOT(t[2], tli_pointwise(&addcmul, (tl_Tensor *[]){t[0], self, t[1]}, &scale));
+  out[0] = tli_retain(t[2]);
+  out[1] = tli_retain(t[1]);
+done:
+  tli_release_results(t, 3);
+  return out[0] != NULL;
+}
+
+tl_Tensor *tlo_native_dropout_backward(tl_Tensor *grad, tl_Tensor *mask, double p, bool train) {
+  tl_Tensor *kept = tlo_mul(grad, mask);
+  tl_Tensor *result = kept ? tlo_scaled(kept, tli_float(kept_scale(train ? p : 0))) : NULL;
+  tli_release(kept);
+  return result;
 }

@@ -325,34 +325,3 @@ tl_Tensor *tli_op_bernoulli(tl_Tensor *self, tli_Generator *generator) {
   }
   return t;
 }
-
-/* ---- dropout ---- */
-
-static double kept_scale(double p) { return p < 1 ? 1 / (1 - p) : 0; }
-
-/* result = 0 + scale * self * mask, in one pass. */
-bool tli_op_native_dropout(tl_Tensor *self, double p, bool train, tli_Generator *generator,
-                           tl_Tensor **out) {
-  static const tli_PointwiseSpec addcmul = {"dropout",        TLK_addcmul, 3,   1,
-                                            TLI_TYPES_NUMBER, false,       true};
-  TL_TRY(check_probability("dropout", p));
-  if (!train) p = 0;
-  tl_Tensor *t[3] = {NULL};
-  tl_Scalar scale = tli_float(kept_scale(p));
-  TLI_SLOT(t[0], tli_number(tli_int(0)));
-  TLI_SLOT(t[1], tli_empty_like(self, TL_BOOL));
-  if (!draw(TLK_BERNOULLI, t[1], tli_float(1 - p), tli_none(), generator)) goto done;
-  TLI_SLOT(t[2], tli_pointwise(&addcmul, (tl_Tensor *[]){t[0], self, t[1]}, &scale));
-  out[0] = tli_retain(t[2]);
-  out[1] = tli_retain(t[1]);
-done:
-  tli_release_results(t, 3);
-  return out[0] != NULL;
-}
-
-tl_Tensor *tlo_native_dropout_backward(tl_Tensor *grad, tl_Tensor *mask, double p, bool train) {
-  tl_Tensor *kept = tlo_mul(grad, mask);
-  tl_Tensor *result = kept ? tlo_scaled(kept, tli_float(kept_scale(train ? p : 0))) : NULL;
-  tli_release(kept);
-  return result;
-}

@@ -74,14 +74,3 @@ op {"bernoulli(Tensor self, " .. given .. ") -> Tensor",
 op {"bernoulli.p(Tensor self, float p, " .. given .. ") -> Tensor",
     doc = "1 with probability p, else 0, in self's shape and dtype; what self holds, NaN too, does not matter.",
     grad = {self = "zeros_like(grad)"}, gradcheck = false, nondiff = "random numbers", examples = {"T(3), 0.5"}}
-op {"multinomial(Tensor self, int num_samples, bool replacement=false, " .. given .. ") -> Tensor",
-    doc = [[Positions drawn from each row of self, a vector or matrix of weights of at least 0, in proportion to
-    the weights; each position once at most unless replacement is true.]],
-    composite = true, nondiff = "positions"}
-
--- What dropout needs in one call: self where the mask holds, scaled by 1 / (1 - p), else 0.
-op {"native_dropout(Tensor self, float p, bool train, " .. given .. ") -> (Tensor result, Tensor mask)",
-    name = "dropout", node = "NativeDropout",
-    internal = true, grad = {self = "native_dropout_backward(grad_result, mask, p, train)"}}
-op {"native_dropout_backward(Tensor grad, Tensor mask, float p, bool train) -> Tensor", internal = true,
-    composite = true}

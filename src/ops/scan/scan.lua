@@ -30,17 +30,6 @@ op {"diff(Tensor self, int n=1, dim dim=-1, Tensor prepend=nil, Tensor append=ni
     doc = [[Differences of neighbours along dim, taken n times; prepend and append are joined to self's ends
     before. Of bool tensors: whether neighbours differ.]],
     composite = true, examples = {"T(5)", "T(3, 4), 2, 1", "T(3, 4), 1, 2, T(3, 1), T(3, 2)"}}
-op {"gradient(Tensor self, *, float[] spacing=nil, dim[] dim=nil, int edge_order=1) -> Tensor[]",
-    doc = [[The derivative along each dimension (or those of dim) of a function sampled `spacing` apart, 1 unless
-    given: half the difference of the neighbours; at the ends the difference to the neighbour, or, with
-    edge_order = 2, the slope of the parabola through three samples. A list of tensors.]],
-    composite = true, method = false,
-    examples = {"T(5)", "T(3, 4), {spacing = {2, 0.5}, edge_order = 2}", "T(3, 4), {spacing = 2, dim = 2}"}}
-op {"gradient.coordinates(Tensor self, *, Tensor[] spacing, dim[] dim=nil, int edge_order=1) -> Tensor[]",
-    doc = "The same with vectors of coordinates, one for each dimension, as spacing.",
-    composite = true, method = false,
-    examples = {"T(4), {spacing = {torch.tensor({1, 2, 4, 8}, {dtype = 'float64'})}}",
-                "T(4), {spacing = {torch.tensor({1, 2, 4, 8}, {dtype = 'float64'})}, edge_order = 2}"}}
 op {"trapezoid(Tensor y, Tensor x, *, dim dim=-1) -> Tensor",
     doc = "The integral of y along dim by the trapezoidal rule, at the points x.",
     composite = true, method = false, alias = {"trapz"}, examples = {"T(3, 4), T(4)", "T(3, 4), T(3, 4), {dim = 1}"}}

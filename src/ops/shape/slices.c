@@ -189,35 +189,6 @@ tl_Tensor *tlo_empty_strided(tl_Ints size, tl_Ints stride, tl_DType dtype, tl_De
   return result;
 }
 
-/* One diagonal, from `row` on in the first dimension. */
-static bool fill_line(tl_Tensor *self, int64_t row, tl_Scalar value) {
-  int64_t length = self->sizes[0] - row, step = 0;
-  for (int d = 0; d < self->ndim; d++) {
-    step += self->strides[d];
-    if (d > 0 && self->sizes[d] < length) length = self->sizes[d];
-  }
-  tl_Tensor *line = tlo_as_strided(self, (tl_Ints){1, &length}, (tl_Ints){1, &step},
-                                   self->offset + row * self->strides[0]);
-  bool ok = line && tlo_fill_(line, value);
-  tli_release(line);
-  return ok;
-}
-
-bool tlo_fill_diagonal_(tl_Tensor *self, tl_Scalar fill_value, bool wrap) {
-  bool even = self->ndim >= 2;
-  for (int d = 1; even && self->ndim > 2 && d < self->ndim; d++)
-    even = self->sizes[d] == self->sizes[0];
-  if (!even)
-    return tli_fail(TL_ESHAPE,
-                    "fill_diagonal_: self: expected a matrix, or dimensions of one size, got %s",
-                    tli_sizes_str(self));
-  if (self->numel == 0) return true;
-  int64_t period = wrap && self->ndim == 2 ? self->sizes[1] + 1 : self->sizes[0];
-  for (int64_t row = 0; row < self->sizes[0]; row += period)
-    TL_TRY(fill_line(self, row, fill_value));
-  return true;
-}
-
 typedef struct Geometry {
   int64_t n, offset;
   int64_t sizes[TL_MAX_DIMS], strides[TL_MAX_DIMS];

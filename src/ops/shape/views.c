@@ -321,3 +321,13 @@ tl_Tensor *tli_op_unsqueeze(tl_Tensor *self, int64_t dim) {
   if (at < self->ndim) strides[at] = self->sizes[at] * self->strides[at];
   return tli_alias(self, self->ndim + 1, sizes, strides, self->offset);
 }
+
+tl_Tensor *tlo_view_dtype(tl_Tensor *self, tl_DType dtype) {
+  if (tli_dtype_bytes[dtype] != tli_dtype_bytes[self->dtype])
+    return tli_fail_null(TL_EDTYPE, "view: expected a dtype of %d bytes as %s has, got %s",
+                         (int)tli_dtype_bytes[self->dtype], tl_dtype_name((tl_DType)self->dtype),
+                         tl_dtype_name(dtype));
+  tl_Tensor *view = tli_detached(self);
+  if (view) view->dtype = (int8_t)dtype;
+  return view;
+}

@@ -1,4 +1,4 @@
--- Sorting, selecting by rank, sets. Sorting is stable; NaN counts as larger than every number; of equal
+-- Sorting and selecting by rank. Sorting is stable; NaN counts as larger than every number; of equal
 -- elements the first ones are selected.
 
 op {"sort(Tensor self, dim dim=-1, bool descending=false, bool stable=false) -> (Tensor values, Tensor indices)",
@@ -35,31 +35,3 @@ op {"mode(Tensor self, dim dim=-1, bool keepdim=false) -> (Tensor values, Tensor
     doc = "The most frequent element along dim, the smallest of several, and its last position.",
     nograd = {indices = true}, grad = {self = "value_backward(grad_values, sizes(self), dim, indices, keepdim)"},
     examples = {"T(3, 4)", "T(3, 4), 1, true"}}
-
-local ranks = ", dim dim=nil, bool keepdim=false, *, string interpolation='linear') -> Tensor"
-for _, row in ipairs {{"quantile", "; NaN where there is one"}, {"nanquantile", ", of what is not NaN"}} do
-   op {row[1] .. "(Tensor self, float q" .. ranks,
-       doc = "The q-quantile along dim, or of all elements" .. row[2]
-          .. [[. Between two elements it is 'linear', 'lower', 'higher', 'nearest' or their 'midpoint'.]],
-       composite = true, examples = {"T(3, 5), 0.3", "T(3, 5), 0.6, 2", "T(3, 5), 0.6, 1, true, {interpolation = 'lower'}",
-                                     "T(4), 0.25, {interpolation = 'midpoint'}"}}
-   op {row[1] .. ".several(Tensor self, Tensor q" .. ranks,
-       doc = "The same for each of several q, in a first dimension of the result.",
-       composite = true, examples = {"T(3, 5), torch.tensor({0.1, 0.5}, {dtype = 'float64'}), 2"}}
-end
-
--- Sets ---------------------------------------------------------------------------------------------
-
-op {"unique(Tensor self, bool sorted=true, bool return_inverse=false, bool return_counts=false, dim dim=nil) "
-    .. "-> (Tensor output, Tensor inverse, Tensor counts)",
-    doc = [[The distinct elements in ascending order, or the distinct slices along dim. With return_inverse also, as
-    the next result, the position in them of each element (slice) of self; with return_counts how often each occurs.]],
-    composite = true, nondiff = "a set", examples = {"I(3, 10)", "I(3, 10), true, true, true", "I(2, 5, 2), {dim = 1}"}}
-op {"unique_consecutive(Tensor self, bool return_inverse=false, bool return_counts=false, dim dim=nil) "
-    .. "-> (Tensor output, Tensor inverse, Tensor counts)",
-    doc = "The elements, or slices along dim, without those that equal the one before; results as unique's.",
-    composite = true, nondiff = "a set", examples = {"I(2, 10)", "I(2, 10), true, true", "I(2, 5, 2), {dim = 1}"}}
-op {"isin(Operand elements, Operand test_elements, *, bool assume_unique=false, bool invert=false) -> Tensor",
-    doc = "Whether each element is among test_elements, or is not with invert; bool.",
-    composite = true, nondiff = "a bool result", examples = {"I(5, 3, 4), I(5, 3)", "I(5, 4), 2", "T(3), T(3), {invert = true}"}}
-op {"row_order(Tensor self) -> Tensor", internal = true, nondiff = "positions"}

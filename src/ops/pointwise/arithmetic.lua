@@ -1,5 +1,5 @@
--- Elementwise operators. Inputs are broadcast and promoted as PyTorch does; the arithmetic of each is
--- the scalar function of its name in kernels/math.h.
+-- Arithmetic, rounding and bounds, elementwise. Inputs are broadcast and promoted as PyTorch does; the
+-- arithmetic of each is the scalar function of its name in kernels/math.h.
 --
 -- In examples: T(sizes) is a random tensor, P one of positive numbers (0.5 to 2), U one within
 -- (-0.9, 0.9), I(n, sizes) one of positions 1 to n, M(sizes) a mask.
@@ -10,18 +10,6 @@ local function unary(name, entry)
    if entry.inplace == nil then entry.inplace = true end
    entry.examples = entry.examples or {"T(3, 4)", "T()", "T(0, 2)", "T(4, 3):t()"}
    op(entry)
-end
-
-local function predicate(name, doc)
-   op {name .. "(Tensor self) -> Tensor", doc = doc, pointwise = {types = "number", out = "bool"},
-       examples = {"T(3, 4)"}}
-end
-
-local function comparison(name, sign, alias)
-   op {name .. "(Tensor self, Operand other) -> Tensor",
-       doc = "Elementwise self " .. sign .. " other, as a bool tensor. A comparison with NaN is false, but for ne.",
-       pointwise = {types = "number", out = "bool"}, inplace = true, alias = alias,
-       examples = {"T(3, 4), T(4)", "T(3), 0.5"}}
 end
 
 -- Arithmetic ---------------------------------------------------------------------------------------
@@ -156,106 +144,9 @@ op {"round(Tensor self, *, int decimals=0) -> Tensor",
     examples = {"T(3, 4)", "T(3), {decimals = 2}"}}
 unary("frac", {doc = "self - trunc(self), elementwise; floating only.", grad = {self = "grad"}})
 
--- Exponentials and logarithms ----------------------------------------------------------------------
-
-unary("exp", {doc = "e to the power self, elementwise.", grad = {self = "grad * result"}})
-unary("exp2", {doc = "2 to the power self, elementwise.", grad = {self = "grad * result * 0.6931471805599453"}})
-unary("expm1", {doc = "exp(self) - 1, accurate near 0.", grad = {self = "grad * (result + 1)"}})
-unary("log", {doc = "Natural logarithm, elementwise.", grad = {self = "grad / self"}, examples = {"P(3, 4)", "P()"}})
-unary("log2", {doc = "Logarithm to base 2.", grad = {self = "grad / (self * 0.6931471805599453)"},
-   examples = {"P(3, 4)"}})
-unary("log10", {doc = "Logarithm to base 10.", grad = {self = "grad / (self * 2.302585092994046)"},
-   examples = {"P(3, 4)"}})
-unary("log1p", {doc = "log(1 + self), accurate near 0.", grad = {self = "grad / (self + 1)"},
-   examples = {"P(3, 4)"}})
-
--- Trigonometry -------------------------------------------------------------------------------------
-
-unary("sin", {doc = "Sine of radians.", grad = {self = "grad * cos(self)"}})
 unary("cos", {doc = "Cosine of radians.", grad = {self = "neg(grad * sin(self))"}})
-unary("tan", {doc = "Tangent of radians.", grad = {self = "grad * (1 + result * result)"}, examples = {"U(3, 4)"}})
-unary("asin", {doc = "Arc sine, in radians.", alias = {"arcsin"},
-   grad = {self = "grad * rsqrt(1 - self * self)"}, examples = {"U(3, 4)"}})
 unary("acos", {doc = "Arc cosine, in radians.", alias = {"arccos"},
    grad = {self = "neg(grad * rsqrt(1 - self * self))"}, examples = {"U(3, 4)"}})
-unary("atan", {doc = "Arc tangent, in radians.", alias = {"arctan"}, grad = {self = "grad / (1 + self * self)"}})
-unary("sinh", {doc = "Hyperbolic sine.", grad = {self = "grad * cosh(self)"}})
-unary("cosh", {doc = "Hyperbolic cosine.", grad = {self = "grad * sinh(self)"}})
-unary("tanh", {doc = "Hyperbolic tangent.", grad = {self = "grad * (1 - result * result)"}})
-unary("asinh", {doc = "Inverse hyperbolic sine.", alias = {"arcsinh"},
-   grad = {self = "grad * rsqrt(self * self + 1)"}})
-unary("acosh", {doc = "Inverse hyperbolic cosine; NaN below 1.", alias = {"arccosh"},
-   grad = {self = "grad * rsqrt(self * self - 1)"}, examples = {"P(3, 4) + 1"}})
-unary("atanh", {doc = "Inverse hyperbolic tangent.", alias = {"arctanh"},
-   grad = {self = "grad / (1 - self * self)"}, examples = {"U(3, 4)"}})
-op {"atan2(Tensor self, Operand other) -> Tensor",
-    doc = "The angle of the point (other, self) in radians, in (-pi, pi].", alias = {"arctan2"},
-    pointwise = {types = "floating"}, inplace = true,
-    grad = {self = "grad * other / (self * self + other * other)",
-            other = "neg(grad * self / (self * self + other * other))"},
-    examples = {"T(3, 4), P(3, 4)", "T(3, 4), P(4)"}}
-op {"deg2rad(Tensor self) -> Tensor", doc = "Degrees to radians.", expr = "self * (pi / 180)", inplace = true,
-    examples = {"T(3)"}}
-op {"rad2deg(Tensor self) -> Tensor", doc = "Radians to degrees.", expr = "self * (180 / pi)", inplace = true,
-    examples = {"T(3)"}}
-
--- Special functions --------------------------------------------------------------------------------
-
-unary("erf", {doc = "The error function.",
-   grad = {self = "grad * 1.1283791670955126 * exp(neg(self * self))"}})
-unary("erfc", {doc = "1 - erf(self), accurate for large self.",
-   grad = {self = "grad * -1.1283791670955126 * exp(neg(self * self))"}})
-unary("erfinv", {doc = "The inverse of erf, on (-1, 1).",
-   grad = {self = "grad * 0.886226925452758 * exp(result * result)"}, examples = {"U(3, 4)"}})
-unary("lgamma", {doc = "Logarithm of the absolute value of the gamma function.",
-   grad = {self = "grad * digamma(self)"}, examples = {"P(3, 4)"}})
-unary("digamma", {doc = "Derivative of lgamma.", grad = {self = "grad * trigamma(self)"}, examples = {"P(3, 4)"}})
-unary("trigamma", {name = "polygamma", internal = true, inplace = false, grad = {self = "grad * higher_gamma(self, 2)"},
-   examples = {"P(3, 4)"}})
-op {"higher_gamma(Tensor self, int n) -> Tensor",
-    name = "polygamma", internal = true, pointwise = {types = "floating"},
-    grad = {self = "grad * higher_gamma(self, n + 1)"}}
-op {"polygamma(Tensor self, int n) -> Tensor",
-    doc = "The n-th derivative of digamma, n from 0; as a function torch.polygamma(n, self).",
-    composite = true, inplace = true, examples = {"P(3, 4), 1", "P(3), 0", "P(3), 4"}}
-op {"polygamma.first(int n, Tensor self) -> Tensor", doc = "The same with n first.", expr = "polygamma(self, n)",
-    method = false, examples = {"1, P(3, 4)"}}
-op {"mvlgamma(Tensor self, int p) -> Tensor",
-    doc = "The logarithm of the multivariate gamma function of p dimensions.", composite = true, inplace = true,
-    alias = {"multigammaln"}, examples = {"P(3, 4) + 2, 3", "P(3), 1"}}
-op {"frexp(Tensor self) -> (Tensor mantissa, Tensor exponent)",
-    doc = "self = mantissa * 2^exponent with the mantissa's magnitude in [0.5, 1); exponents are int32.",
-    grad = {self = "grad_mantissa / exp2(exponent)"}, examples = {"T(3, 4)"}}
-for _, name in ipairs {"frexp_mantissa", "frexp_exponent"} do
-   op {name .. "(Tensor self) -> Tensor", name = "frexp", internal = true, pointwise = {types = "floating"}}
-end
-unary("i0", {doc = "Modified Bessel function of the first kind, order 0.", grad = {self = "grad * i1(self)"}})
-unary("i1", {node = "SpecialI1", internal = true, inplace = false, grad = {self = "grad * i1_derivative(self, result)"}})
-op {"i1_derivative(Tensor self, Tensor i1) -> Tensor", internal = true, composite = true}
-unary("sinc", {doc = "sin(pi x) / (pi x), 1 at 0.", grad = {self = "grad * sinc_derivative(self)"}})
-unary("sinc_derivative", {name = "sinc_backward", internal = true, inplace = false, grad = {self = "grad * sinc_second(self)"}})
-unary("sinc_second", {name = "sinc_backward", internal = true, inplace = false, nondiff = "third derivative of sinc"})
-unary("sigmoid", {doc = "1 / (1 + exp(-self)).", alias = {"expit"}, grad = {self = "grad * result * (1 - result)"}})
-op {"logit(Tensor self, float eps=nil) -> Tensor",
-    doc = "log(p / (1 - p)); with eps self is first clamped to [eps, 1 - eps].",
-    composite = true, inplace = true, examples = {"U(3, 4):abs() * 0.5 + 0.2", "T(3), 0.1"}}
-op {"xlogy(Operand self, Operand other) -> Tensor",
-    doc = "self * log(other); 0 where self is 0, NaN where other is.",
-    pointwise = {types = "floating"}, inplace = true, method = true,
-    grad = {self = "grad * masked_log(self, other)", other = "grad * self / other"},
-    examples = {"P(3, 4), P(4)", "T(3), 2"}}
-op {"masked_log(Tensor self, Tensor other) -> Tensor", internal = true, composite = true}
-op {"logaddexp(Tensor self, Operand other) -> Tensor",
-    doc = "log(exp(self) + exp(other)), without overflow.",
-    pointwise = {types = "floating"},
-    grad = {self = "grad * sigmoid(self - other)", other = "grad * sigmoid(other - self)"},
-    examples = {"T(3, 4), T(4)"}}
-op {"logaddexp2(Tensor self, Operand other) -> Tensor",
-    doc = "log2(2^self + 2^other), without overflow.",
-    pointwise = {types = "floating"},
-    grad = {self = "grad * sigmoid((self - other) * 0.6931471805599453)",
-            other = "grad * sigmoid((other - self) * 0.6931471805599453)"},
-    examples = {"T(3, 4), T(4)"}}
 op {"hypot(Tensor self, Operand other) -> Tensor",
     doc = "sqrt(self^2 + other^2), without overflow.",
     pointwise = {types = "floating"}, inplace = true,
@@ -331,74 +222,3 @@ op {"clamp_both(Tensor self, Tensor min, Tensor max) -> Tensor", name = "clamp",
 op {"nan_to_num(Tensor self, Number nan=0.0, Number posinf=nil, Number neginf=nil) -> Tensor",
     doc = "NaN and infinities replaced: NaN by nan, infinities by posinf and neginf or the dtype's extremes.",
     composite = true, inplace = true, examples = {"T(3, 4)"}}
-
--- Choice -------------------------------------------------------------------------------------------
-
-op {"where(Tensor condition, Operand self, Operand other) -> Tensor",
-    doc = "self where condition is true, else other; all broadcast.",
-    composite = true, examples = {"M(3, 4), T(3, 4), T(4)", "M(3), T(2, 3), 0.5", "M(2, 1), 1.5, T(3)"}}
-op {"where_self(Tensor self, Tensor condition, Operand other) -> Tensor",
-    name = "where", doc = "x:where(condition, other): self where condition is true, else other; all broadcast.",
-    expr = "where(condition, self, other)", func = false, examples = {"T(3, 4), M(3, 4), T(4)", "T(3), M(4, 3), 0.5"}}
-op {"where.positions(Tensor condition) -> Tensor[]",
-    doc = "With the condition alone: the positions of its true elements, a list with one tensor per dimension.",
-    composite = true, nondiff = "positions"}
-op {"select_where(Tensor condition, Tensor self, Tensor other) -> Tensor",
-    name = "where", internal = true,
-    pointwise = {types = "number", kernel = "where"},
-    grad = {self = "where(condition, grad, 0)", other = "where(condition, 0, grad)"}}
-
--- Comparison and logic -----------------------------------------------------------------------------
-
-comparison("eq", "==")
-comparison("ne", "~=", {"not_equal"})
-comparison("lt", "<", {"less"})
-comparison("le", "<=", {"less_equal"})
-comparison("gt", ">", {"greater"})
-comparison("ge", ">=", {"greater_equal"})
-
-for _, row in ipairs {{"and", "both are"}, {"or", "at least one is"}, {"xor", "exactly one is"}} do
-   op {"logical_" .. row[1] .. "(Tensor self, Operand other) -> Tensor",
-       doc = "Whether " .. row[2] .. " not zero, elementwise, as a bool tensor.",
-       pointwise = {types = "number", out = "bool"}, inplace = true, examples = {"M(3, 4), M(4)"}}
-end
-op {"logical_not(Tensor self) -> Tensor", doc = "Whether an element is zero, as a bool tensor.",
-    pointwise = {types = "number", out = "bool"}, inplace = true, examples = {"M(3)"}}
-
-for _, row in ipairs {{"and", "and"}, {"or", "or"}, {"xor", "exclusive or"}} do
-   op {"bitwise_" .. row[1] .. "(Tensor self, Operand other) -> Tensor",
-       doc = "Bitwise " .. row[2] .. " of integers; of bool tensors the logical one.",
-       pointwise = {types = "integer"}, inplace = true, examples = {"M(3), M(3)"}}
-end
-op {"bitwise_not(Tensor self) -> Tensor", doc = "All bits of integers inverted; of bool tensors logical_not.",
-    composite = true, inplace = true, nondiff = "integers", examples = {"M(3)"}}
-op {"bitwise_invert(Tensor self) -> Tensor",
-    name = "bitwise_not", internal = true, pointwise = {types = "integer", bool = false}}
-op {"bitwise_left_shift(Tensor self, Operand other) -> Tensor", doc = "self << other of integers.",
-    pointwise = {types = "integer", bool = false}, inplace = true, examples = {"I(30, 4), I(5, 3, 4)", "I(30, 4), 2"}}
-op {"bitwise_right_shift(Tensor self, Operand other) -> Tensor",
-    doc = "self >> other of integers; the sign is kept.",
-    pointwise = {types = "integer", bool = false}, inplace = true, examples = {"I(30, 4), I(5, 3, 4)", "I(30, 4), 2"}}
-
-predicate("isnan", "Whether an element is NaN.")
-predicate("isinf", "Whether an element is infinite, of either sign.")
-predicate("isfinite", "Whether an element is neither infinite nor NaN.")
-predicate("isposinf", "Whether an element is +infinity.")
-predicate("isneginf", "Whether an element is -infinity.")
-predicate("signbit", "Whether the sign bit is set; true for -0.0.")
-op {"isreal(Tensor self) -> Tensor", doc = "True everywhere: there are real numbers, and NaN, only.",
-    composite = true, out = false, nondiff = "a bool result", examples = {"T(3)"}}
-op {"isclose(Tensor self, Tensor other, float rtol=1e-05, float atol=1e-08, bool equal_nan=false) -> Tensor",
-    doc = "Whether |self - other| <= atol + rtol * |other|, elementwise; equal infinities are close.",
-    composite = true, nondiff = "a bool result", examples = {"T(3), T(3)"}}
-op {"allclose(Tensor self, Tensor other, float rtol=1e-05, float atol=1e-08, bool equal_nan=false) -> bool",
-    doc = "Whether isclose holds everywhere.", composite = true, nondiff = "a boolean", examples = {"T(3), T(3)"}}
-op {"is_same_size(Tensor self, Tensor other) -> bool", doc = "Whether both have the same shape.",
-    composite = true, nondiff = "a boolean", examples = {"T(3), T(2)"}}
-op {"is_nonzero(Tensor self) -> bool", doc = "Whether the one element of self is not zero.",
-    composite = true, nondiff = "a boolean", examples = {"T(1)"}}
-op {"is_signed(Tensor self) -> bool", doc = "Whether self's dtype has negative numbers.",
-    composite = true, nondiff = "a boolean", examples = {"T(1)"}}
-op {"equal(Tensor self, Tensor other) -> bool",
-    doc = "Whether both have the same shape and the same elements.",
-    composite = true, nondiff = "a boolean", examples = {"T(3), T(3)"}}

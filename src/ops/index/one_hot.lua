@@ -1,0 +1,10 @@
+-- Labels as rows with a single 1.
+
+local function F(entry)
+   entry.module, entry.method = "nn.functional", false
+   op(entry)
+end
+
+F {"one_hot(Tensor self, int num_classes=-1) -> Tensor",
+   doc = "A last dimension of num_classes (-1: as many as needed) with 1 at the class that self holds, else 0; int64.",
+   also = true, method = false, composite = true, nondiff = "integers", examples = {"I(4, 3)", "I(4, 2, 3), 5"}}
