@@ -259,6 +259,16 @@ describe("torch.linalg", function()
       assert.raises("tensorsolve", "unknowns", function() linalg.tensorsolve(a, b[1]) end)
    end)
 
+   it("matrix_power takes exponents of many bits, all of them set", function()
+      -- a rotation of 7 rows: its powers depend on the exponent modulo 7 alone, and are exact
+      local cycle = torch.eye(7, {dtype = "float64"}):roll(1, 1)
+      for _, n in ipairs {2^50 - 1, 2^62 - 1, math.maxinteger, -(2^50 - 1)} do
+         n = math.tointeger(n)
+         local expected = torch.eye(7, {dtype = "float64"}):roll(n % 7, 1)
+         assert.close(expected, linalg.matrix_power(cycle, n), 0)
+      end
+   end)
+
    it("matrix_power counts negative powers from the inverse", function()
       local a = spread(3)
       assert.close(a:matmul(a):matmul(a), linalg.matrix_power(a, 3), 1e-10)

@@ -13,33 +13,24 @@
 
 #include "ops/common.h"
 
-#define TLI_CHAIN_MAX 96
+#define TLI_CHAIN_SLOTS 32
+
+typedef struct tli_ChainBlock tli_ChainBlock;
 
 typedef struct tli_Chain {
   int n;
   bool failed;
-  tl_Tensor *v[TLI_CHAIN_MAX]; /* owned */
+  tli_ChainBlock *full;          /* owned: what no longer had room in v */
+  tl_Tensor *v[TLI_CHAIN_SLOTS]; /* owned */
 } tli_Chain;
 
-/* Hands a result (NULL: it failed) to the chain; returns it, borrowed. */
-static inline tl_Tensor *tli_keep(tli_Chain *c, tl_Tensor *steals) {
-  TL_ASSERT(c->n < TLI_CHAIN_MAX);
-  if (steals == NULL)
-    c->failed = true;
-  else
-    c->v[c->n++] = steals;
-  return steals;
-}
+/* Hands a result (NULL: it failed) to the chain; returns it, borrowed, or NULL
+** without memory for it. */
+tl_Tensor *tli_keep(tli_Chain *c, tl_Tensor *steals);
 
 /* Releases the chain; a new reference to `result`, which may be one of its
 ** tensors or any other, or NULL if a step failed. */
-static inline tl_Tensor *tli_chain_end(tli_Chain *c, tl_Tensor *result) {
-  if (c->failed) result = NULL;
-  if (result) tli_retain(result);
-  tli_release_results(c->v, c->n);
-  c->n = 0;
-  return result;
-}
+tl_Tensor *tli_chain_end(tli_Chain *c, tl_Tensor *result);
 
 /* A step by any operator. Its arguments must not be steps themselves, since they
 ** would be made after the question whether one has failed; arguments of the

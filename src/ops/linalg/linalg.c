@@ -604,7 +604,6 @@ tl_Tensor *tlo_matrix_power(tl_Tensor *A, int64_t n) {
   tl_Tensor *base = n < 0 ? TLI_STEP(&c, tlo_inv(A)) : A, *result = NULL;
   for (uint64_t bits = (uint64_t)(n < 0 ? -n : n); bits && !c.failed; bits >>= 1) {
     if (bits & 1) result = result ? chain_matmul(&c, result, base) : base;
-    if (c.n > TLI_CHAIN_MAX - 4) break;
     if (bits > 1) base = chain_matmul(&c, base, base);
   }
   return tli_chain_end(&c, result);
@@ -615,10 +614,9 @@ static bool one_norm(tl_Tensor *A, double *norm) {
   tli_Chain c = {0};
   bool mode = tli_set_grad_mode(false);
   tl_Tensor *sums = chain_sum(&c, TLI_STEP(&c, tlo_abs(A)), -2, false);
-  tl_Tensor *largest = A->numel ? TLI_STEP(&c, tlo_amax(sums, TLI_NOINTS, false)) : NULL;
-  *norm = largest ? tli_to_double(tli_load(tli_data(largest), (tl_DType)largest->dtype)) : 0;
+  bool ok = !c.failed && (A->numel == 0 || tli_largest(sums, norm));
+  if (A->numel == 0) *norm = 0;
   tli_set_grad_mode(mode);
-  bool ok = !c.failed;
   tli_chain_end(&c, NULL);
   return ok;
 }

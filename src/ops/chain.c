@@ -1,0 +1,49 @@
+/*
+** chain.c - see chain.h. A chain has room for most formulas; those with a loop
+** may take any number of steps, so what is full moves to the heap.
+*/
+#include "ops/chain.h"
+
+#include <string.h>
+
+struct tli_ChainBlock {
+  tli_ChainBlock *next;
+  tl_Tensor *v[TLI_CHAIN_SLOTS];
+};
+
+/* Empties v. */
+static bool make_room(tli_Chain *c) {
+  tli_ChainBlock *block = tli_alloc(sizeof *block);
+  TL_TRY(block);
+  memcpy(block->v, c->v, sizeof block->v);
+  block->next = c->full;
+  c->full = block;
+  c->n = 0;
+  return true;
+}
+
+tl_Tensor *tli_keep(tli_Chain *c, tl_Tensor *steals) {
+  if (steals && c->n == TLI_CHAIN_SLOTS && !make_room(c)) {
+    tli_release(steals);
+    steals = NULL;
+  }
+  if (steals)
+    c->v[c->n++] = steals;
+  else
+    c->failed = true;
+  return steals;
+}
+
+tl_Tensor *tli_chain_end(tli_Chain *c, tl_Tensor *result) {
+  if (c->failed) result = NULL;
+  if (result) tli_retain(result);
+  tli_release_results(c->v, c->n);
+  c->n = 0;
+  while (c->full) {
+    tli_ChainBlock *block = c->full;
+    c->full = block->next;
+    tli_release_results(block->v, TLI_CHAIN_SLOTS);
+    tli_free(block, sizeof *block);
+  }
+  return result;
+}
