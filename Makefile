@@ -21,7 +21,7 @@ SPEC ?=
 FILTER ?=
 # Found by themselves if not given: LUA, an interpreter of version 5.4 for the
 # generators (empty: a small host is built first); LUA_INCDIR or LUA_CFLAGS;
-# LUA_LIBS. BLAS, oneDNN and line editing are looked for at run time: see
+# LUA_LIBS. BLAS and line editing are looked for at run time: see
 # `tlua doctor`.
 
 # ---- nothing to change below this line ------------------------------------------

@@ -5,7 +5,6 @@
 #include <stdatomic.h>
 #include <string.h>
 
-#include "core/alloc.h"
 #include "kernels/cpu/norm/channels.h"
 #include "kernels/cpu/loss/cross_entropy.h"
 #include "kernels/cpu/conv/conv.h"
@@ -84,20 +83,8 @@ bool tlk_cpu_force_isa(const char *name) {
 
 /* ---- the table ------------------------------------------------------------------- */
 
-static void *alloc(tl_Device device, int64_t bytes) {
-  (void)device;
-  return tli_alloc((size_t)bytes);
-}
-
-static void release(tl_Device device, void *data, int64_t bytes) {
-  (void)device;
-  tli_free(data, (size_t)bytes);
-}
-
 static const tl_Backend backend = {
     .name = "cpu",
-    .alloc = alloc,
-    .free = release,
     .copy = tlk_copy,
     .fill = tlk_fill,
     .pointwise = tlk_pointwise,

@@ -16,7 +16,7 @@ describe("tlua doctor", function()
    end)
 
    it("says of each part whether it was found", function()
-      for _, part in ipairs {"instruction set", "threads", "BLAS", "oneDNN", "line editing",
+      for _, part in ipairs {"instruction set", "threads", "BLAS", "line editing",
          "CUDA driver", "cuDNN", "NCCL", "MPI"} do
          local line = report.out:match("\n  (%a+) +[%a ]*" .. part)
          assert.is_true(line == "found" or line == "missing", part)
@@ -26,12 +26,12 @@ describe("tlua doctor", function()
    it("says of what is missing what it would give and how to get it", function()
       shell.with_folder(function(folder)
          -- libraries that are none: nothing can be loaded from here
-         for _, name in ipairs {"libdnnl.so.3", "libdnnl.so.2", "libdnnl.so"} do
+         for _, name in ipairs {"libnccl.so.2", "libnccl.so"} do
             shell.write(folder .. "/" .. name, "no library")
          end
          local poor = session.run("doctor", {env = "LD_LIBRARY_PATH=" .. shell.quote(folder)})
          assert.equal(0, poor.status)
-         assert.matches("missing +oneDNN +not used yet[^\n]*\n +Debian: apt install", poor.out)
+         assert.matches("missing +NCCL +[^\n]*\n +https://developer.nvidia.com/nccl", poor.out)
       end)
    end)
 end)

@@ -136,7 +136,7 @@ typedef struct tl_Backend {
   const char *name;
   int (*count)(void); /* devices of this kind; NULL: one */
 
-  /* Memory on the device. */
+  /* Memory on the device; NULL for the CPU, see core/alloc.h. */
   void *(*alloc)(tl_Device device, int64_t bytes);
   void (*free)(tl_Device device, void *data, int64_t bytes);
   /* Copies bytes to or from the CPU, or between devices of this kind. NULL for

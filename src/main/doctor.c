@@ -36,16 +36,6 @@ static void *find(void *library, const char *name, void *pointer) {
   return symbol;
 }
 
-static void onednn_version(void *library, char text[TEXT]) {
-  typedef struct Version {
-    int major, minor, patch; /* and more */
-  } Version;
-  const Version *(*version)(void);
-  if (!find(library, "dnnl_version", &version)) return;
-  const Version *v = version();
-  snprintf(text, TEXT, "%d.%d.%d", v->major, v->minor, v->patch);
-}
-
 /* cuDriverGetVersion(&n) with n = 1000 * major + 10 * minor; needs no GPU. */
 static void cuda_version(void *library, char text[TEXT]) {
   int (*version)(int *);
@@ -80,12 +70,6 @@ typedef struct Library {
   void (*version)(void *library, char text[TEXT]); /* may be NULL */
   const char *gives, *get;
 } Library;
-
-static const Library onednn = {"oneDNN",
-                               {"libdnnl.so.3", "libdnnl.so.2", "libdnnl.so", NULL},
-                               onednn_version,
-                               "not used yet: convolutions and products have kernels of our own",
-                               "Debian: apt install libdnnl2 (or libdnnl3)"};
 
 static const Library accelerators[] = {
     {"CUDA driver",
@@ -180,7 +164,6 @@ void tli_doctor_run(lua_State *L) {
   tli_system_name(system, sizeof system);
   printf("tlua %s, %s, %s\n\n", tl_version(), LUA_RELEASE, system);
   report_engine(L);
-  report_library(&onednn);
   report_editing();
   puts("");
   for (const Library *library = accelerators; library->what; library++) report_library(library);
