@@ -18,7 +18,7 @@
 #include "autograd/plan.h"
 #include "core/alloc.h"
 #include "core/parallel.h"
-#include "ops.h"
+#include "ops/common.h"
 
 typedef struct Pass {
   const tli_Backward *call;
@@ -149,25 +149,11 @@ static bool run_hooks(const tli_Node *n, tl_Tensor **grads) {
   return true;
 }
 
-static bool has_nan(tl_Tensor *t, bool *answer) {
-  bool mode = tli_set_grad_mode(false);
-  tl_Tensor *each = tlo_isnan(t);
-  tl_Tensor *any = each ? tlo_any(each, TLI_NOINTS, false) : NULL;
-  tl_Tensor *here = any ? tlo_to(any, TL_NODTYPE, false, false, TLI_CPU) : NULL;
-  *answer = false;
-  bool ok = here && tl_tensor_read(here, TL_BOOL, answer, sizeof *answer);
-  tli_release(here);
-  tli_release(any);
-  tli_release(each);
-  tli_set_grad_mode(mode);
-  return ok;
-}
-
 static bool check_nan(const tli_Node *n, tl_Tensor *const *out) {
   for (int i = 0; i < n->ninputs; i++) {
     bool nan = false;
     if (out[i] == NULL) continue;
-    TL_TRY(has_nan(out[i], &nan));
+    TL_TRY(tli_any_true(tlo_isnan(out[i]), &nan));
     if (nan)
       return tli_fail(TL_EAUTOGRAD,
                       "%s: the gradient of its input " TLI_POS

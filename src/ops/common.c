@@ -4,6 +4,7 @@
 */
 #include "ops/common.h"
 
+#include <math.h>
 #include <string.h>
 
 /* ---- payload of nodes ---- */
@@ -306,6 +307,38 @@ bool tli_truth(tl_Tensor *t, bool *out) {
   *out = byte != 0;
   return true;
 }
+
+static bool truth_of(tl_Tensor *steals, tl_Tensor *(*reduce)(tl_Tensor *, tl_Ints, bool),
+                     bool *out) {
+  tl_Tensor *one = steals ? reduce(steals, TLI_NOINTS, false) : NULL;
+  bool ok = one && tli_truth(one, out);
+  tli_release(steals);
+  tli_release(one);
+  return ok;
+}
+
+bool tli_any_true(tl_Tensor *steals, bool *out) { return truth_of(steals, tlo_any, out); }
+bool tli_all_true(tl_Tensor *steals, bool *out) { return truth_of(steals, tlo_all, out); }
+
+bool tli_any_zero(tl_Tensor *t, bool *out) {
+  return tli_any_true(tli_with_number(tlo_eq, t, tli_int(0)), out);
+}
+
+/* An extreme of t, without history; `none` where there are no elements. */
+static bool extreme(tl_Tensor *t, tl_Tensor *(*reduce)(tl_Tensor *, tl_Ints, bool), double none,
+                    double *out) {
+  *out = none;
+  if (t->numel == 0) return true;
+  bool mode = tli_set_grad_mode(false);
+  tl_Tensor *one = reduce(t, TLI_NOINTS, false);
+  tli_set_grad_mode(mode);
+  bool ok = one && tl_tensor_read(one, TL_F64, out, sizeof *out);
+  tli_release(one);
+  return ok;
+}
+
+bool tli_smallest(tl_Tensor *t, double *out) { return extreme(t, tlo_amin, INFINITY, out); }
+bool tli_largest(tl_Tensor *t, double *out) { return extreme(t, tlo_amax, -INFINITY, out); }
 
 bool tli_accumulate(tl_Tensor *dst, tl_Tensor *src) {
   static const tli_PointwiseSpec add = {"add", TLK_add, 2, 1, TLI_TYPES_NUMBER, false, true};

@@ -135,8 +135,20 @@ tl_Tensor *tli_zeros(const char *op, tl_Tensor *like, tl_Ints size) TL_MUSTCHECK
 tl_Tensor *tli_cut(const tl_Tensor *t, int dim, int64_t start, int64_t n, int64_t step)
     TL_MUSTCHECK;
 tl_Tensor *tli_pick(const tl_Tensor *t, int dim, int64_t at) TL_MUSTCHECK;
+
+/* ---- questions that the host asks of the data: each waits for the device ---- */
+
 /* The truth of a tensor with one element. */
 bool tli_truth(tl_Tensor *t, bool *out) TL_MUSTCHECK;
+/* Whether some, or all, elements of a mask are true. The mask is released; NULL
+** is the failure of the operator that should have made it. */
+bool tli_any_true(tl_Tensor *steals, bool *out) TL_MUSTCHECK;
+bool tli_all_true(tl_Tensor *steals, bool *out) TL_MUSTCHECK;
+bool tli_any_zero(tl_Tensor *t, bool *out) TL_MUSTCHECK;
+/* The smallest and the largest element, NaN if there is one. A tensor without
+** elements gives infinity and -infinity. */
+bool tli_smallest(tl_Tensor *t, double *out) TL_MUSTCHECK;
+bool tli_largest(tl_Tensor *t, double *out) TL_MUSTCHECK;
 
 /* ---- writing compositions ----
 ** Temporaries sit in slots t[i] that tli_release_results frees at the end:

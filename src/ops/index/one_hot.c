@@ -8,11 +8,8 @@ static bool largest_label(tl_Tensor *self, int64_t *largest) {
   if (self->numel == 0)
     return tli_fail(TL_EARG, "one_hot: num_classes is needed for a tensor without elements");
   tl_Tensor *most = tlo_amax(self, TLI_NOINTS, false);
-  tl_Tensor *here = most ? tlo_to(most, TL_I64, false, false, TLI_CPU) : NULL;
-  if (here) *largest = *(const int64_t *)tli_data(here);
+  bool ok = most && tl_tensor_read(most, TL_I64, largest, sizeof *largest);
   tli_release(most);
-  bool ok = here != NULL;
-  tli_release(here);
   return ok;
 }
 

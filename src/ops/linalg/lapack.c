@@ -557,14 +557,9 @@ static tl_Tensor *lstsq_residuals(const tl_Tensor *x, const Batch *b, int64_t nr
 
 /* LAPACK's gelsd prints complaints about NaN and infinity, and may not end. */
 static bool all_finite(const char *op, tl_Tensor *t) {
-  bool mode = tli_set_grad_mode(false);
-  tl_Tensor *finite = tlo_isfinite(t);
-  tl_Tensor *all = finite ? tlo_all(finite, TLI_NOINTS, false) : NULL;
-  tli_set_grad_mode(mode);
-  bool known = all != NULL, ok = known && *(const bool *)tli_data(all);
-  tli_release(finite);
-  tli_release(all);
-  return ok || (known && tli_fail(TL_EARG, "%s: expected finite numbers, got NaN or infinity", op));
+  bool finite;
+  TL_TRY(tli_all_true(tlo_isfinite(t), &finite));
+  return finite || tli_fail(TL_EARG, "%s: expected finite numbers, got NaN or infinity", op);
 }
 
 bool tli_op_least_squares(tl_Tensor *A, tl_Tensor *B, double rcond, tl_Tensor **out) {

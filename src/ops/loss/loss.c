@@ -72,16 +72,6 @@ static tl_Tensor *chain_floor_value(tli_Chain *c, tl_Tensor *t, double least) {
   return TLI_STEP(c, tlo_straight_through(floored, t));
 }
 
-static bool negative_somewhere(tl_Tensor *t, bool *ok) {
-  tl_Tensor *least = t->numel > 0 ? tlo_amin(t, TLI_NOINTS, false) : NULL;
-  *ok = least != NULL || t->numel == 0;
-  bool negative = false;
-  if (least && tli_device(least).type == TL_CPU)
-    negative = tli_to_double(tli_load(tli_data(least), (tl_DType)least->dtype)) < 0;
-  tli_release(least);
-  return negative;
-}
-
 /* var with a last dimension, if it lacks one. */
 static tl_Tensor *variance_for(tl_Tensor *input, tl_Tensor *var) {
   bool same = var->ndim == input->ndim;
@@ -99,10 +89,10 @@ static tl_Tensor *variance_for(tl_Tensor *input, tl_Tensor *var) {
 
 tl_Tensor *tlo_gaussian_nll_loss(tl_Tensor *input, tl_Tensor *target, tl_Tensor *var, bool full,
                                  double eps, const char *reduction) {
-  bool ok;
-  if (negative_somewhere(var, &ok))
+  double least;
+  TL_TRY_NULL(tli_smallest(var, &least));
+  if (least < 0)
     return tli_fail_null(TL_EARG, "gaussian_nll_loss: var: expected no negative numbers");
-  if (!ok) return NULL;
   tli_Chain c = {0};
   tl_Tensor *shaped = TLI_STEP(&c, variance_for(input, var));
   tl_Tensor *v = chain_floor_value(&c, shaped, eps);
@@ -123,23 +113,12 @@ static bool same_shape(const char *op, const tl_Tensor *input, const tl_Tensor *
 
 /* Whether all elements lie in [0, 1]; NaN does not. */
 static bool check_probabilities(tl_Tensor *input) {
-  if (input->numel == 0) return true;
-  bool mode = tli_set_grad_mode(false);
-  tl_Tensor *low = tlo_amin(input, TLI_NOINTS, false);
-  tl_Tensor *high = low ? tlo_amax(input, TLI_NOINTS, false) : NULL;
-  tli_set_grad_mode(mode);
-  bool ok = high != NULL;
-  if (ok && tli_device(input).type == TL_CPU) {
-    double a = tli_to_double(tli_load(tli_data(low), (tl_DType)low->dtype));
-    double b = tli_to_double(tli_load(tli_data(high), (tl_DType)high->dtype));
-    ok = a >= 0 && b <= 1;
-    if (!ok)
-      tli_fail(TL_EARG, "binary_cross_entropy: input: expected numbers from 0 to 1, got %g to %g",
-               a, b);
-  }
-  tli_release(low);
-  tli_release(high);
-  return ok;
+  double low, high;
+  TL_TRY(tli_smallest(input, &low) && tli_largest(input, &high));
+  if (input->numel == 0 || (low >= 0 && high <= 1)) return true;
+  return tli_fail(TL_EARG,
+                  "binary_cross_entropy: input: expected numbers from 0 to 1, got %g to %g", low,
+                  high);
 }
 
 tl_Tensor *tlo_binary_cross_entropy(tl_Tensor *input, tl_Tensor *target, tl_Tensor *weight,

@@ -117,24 +117,15 @@ tl_Tensor *tlo_isclose(tl_Tensor *self, tl_Tensor *other, double rtol, double at
   return isclose("isclose", self, other, rtol, atol, equal_nan);
 }
 
-/* Steals `mask`; NULL is passed on. */
-static bool holds_everywhere(tl_Tensor *mask, bool *out) {
-  tl_Tensor *all = mask ? tlo_all(mask, TLI_NOINTS, false) : NULL;
-  bool ok = all && tli_truth(all, out);
-  tli_release(mask);
-  tli_release(all);
-  return ok;
-}
-
 bool tlo_allclose(tl_Tensor *self, tl_Tensor *other, double rtol, double atol, bool equal_nan,
                   bool *out) {
   *out = false;
-  return holds_everywhere(isclose("allclose", self, other, rtol, atol, equal_nan), out);
+  return tli_all_true(isclose("allclose", self, other, rtol, atol, equal_nan), out);
 }
 
 bool tlo_equal(tl_Tensor *self, tl_Tensor *other, bool *out) {
   *out = false;
-  return !tli_same_sizes(self, other) || holds_everywhere(tlo_eq(self, other), out);
+  return !tli_same_sizes(self, other) || tli_all_true(tlo_eq(self, other), out);
 }
 
 /* ---- questions about one tensor ---- */

@@ -212,15 +212,9 @@ done:
 }
 
 static bool check_std(tl_Tensor *std) {
-  tl_Tensor *t[2] = {NULL};
-  bool ok = false, negative = false;
-  TLI_SLOT(t[0], tli_with_number(tlo_lt, std, tli_int(0)));
-  TLI_SLOT(t[1], tlo_any(t[0], TLI_NOINTS, false));
-  ok = tli_truth(t[1], &negative);
-  if (ok && negative) ok = tli_fail(TL_EARG, "normal: expected standard deviations of at least 0");
-done:
-  tli_release_results(t, 2);
-  return ok;
+  bool negative;
+  TL_TRY(tli_any_true(tli_with_number(tlo_lt, std, tli_int(0)), &negative));
+  return !negative || tli_fail(TL_EARG, "normal: expected standard deviations of at least 0");
 }
 
 tl_Tensor *tlo_normal(tl_Tensor *mean, tl_Tensor *std, tli_Generator *generator) {
@@ -283,17 +277,14 @@ static bool check_probabilities(const char *op, tl_Tensor *p) {
   if (!tli_is_float((tl_DType)p->dtype))
     return tli_fail(TL_EDTYPE, "%s: expected a floating tensor of probabilities, got %s", op,
                     tl_dtype_name((tl_DType)p->dtype));
-  tl_Tensor *t[4] = {NULL};
-  bool ok = false, fine = false;
-  TLI_SLOT(t[0], tli_with_number(tlo_ge, p, tli_int(0)));
-  TLI_SLOT(t[1], tli_with_number(tlo_le, p, tli_int(1)));
-  TLI_SLOT(t[2], tlo_logical_and(t[0], t[1]));
-  TLI_SLOT(t[3], tlo_all(t[2], TLI_NOINTS, false));
-  ok = tli_truth(t[3], &fine);
-  if (ok && !fine) ok = tli_fail(TL_EARG, "%s: expected probabilities from 0 to 1", op);
-done:
-  tli_release_results(t, 4);
-  return ok;
+  tl_Tensor *low = tli_with_number(tlo_ge, p, tli_int(0));
+  tl_Tensor *high = tli_with_number(tlo_le, p, tli_int(1));
+  tl_Tensor *within = low && high ? tlo_logical_and(low, high) : NULL;
+  tli_release(low);
+  tli_release(high);
+  bool fine;
+  TL_TRY(tli_all_true(within, &fine));
+  return fine || tli_fail(TL_EARG, "%s: expected probabilities from 0 to 1", op);
 }
 
 /* A uniform number per element, below its probability or not. */

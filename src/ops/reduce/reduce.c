@@ -267,21 +267,10 @@ done:
   return current;
 }
 
-static bool has_zero(tl_Tensor *self, bool *out) {
-  tl_Tensor *t[2] = {NULL};
-  bool ok = false;
-  TLI_SLOT(t[0], tli_with_number(tlo_eq, self, tli_int(0)));
-  TLI_SLOT(t[1], tlo_any(t[0], TLI_NOINTS, false));
-  ok = tli_truth(t[1], out);
-done:
-  tli_release_results(t, 2);
-  return ok;
-}
-
 /* grad and result with one dimension of size 1 at d. */
 static tl_Tensor *prod_backward(tl_Tensor *grad, tl_Tensor *self, tl_Tensor *result, int d) {
   bool zero = false;
-  TL_TRY_NULL(has_zero(self, &zero));
+  TL_TRY_NULL(tli_any_zero(self, &zero));
   tl_Tensor *t[3] = {NULL};
   tl_Tensor *back = NULL;
   if (zero) { /* what the others multiply to */

@@ -64,16 +64,10 @@ tl_Tensor *tlo_trace(tl_Tensor *self) {
 /* ---- covariance ---- */
 
 static bool no_negative(const char *name, tl_Tensor *w) {
-  if (w->numel == 0) return true;
-  bool mode = tli_set_grad_mode(false);
-  tl_Tensor *least = tlo_amin(w, TLI_NOINTS, false);
-  tli_set_grad_mode(mode);
-  double value = 0;
-  bool ok = least && tl_tensor_read(least, TL_F64, &value, sizeof value);
-  tli_release(least);
-  if (ok && value < 0)
-    return tli_fail(TL_EARG, "cov: %s: expected no negative weights, got %g", name, value);
-  return ok;
+  double least;
+  TL_TRY(tli_smallest(w, &least));
+  return !(least < 0) ||
+         tli_fail(TL_EARG, "cov: %s: expected no negative weights, got %g", name, least);
 }
 
 static bool check_weights(const char *name, tl_Tensor *w, int64_t n, bool whole) {

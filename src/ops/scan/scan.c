@@ -137,21 +137,14 @@ tl_Tensor *tlo_cumprod_backward(tl_Tensor *grad, tl_Tensor *self, tl_Tensor *res
   if (self->ndim == 0 || self->numel == 0) return tli_retain(grad);
   int d = tli_dim("cumprod", dim, self->ndim);
   if (d < 0) return NULL;
-  tl_Tensor *t[4] = {NULL};
-  tl_Tensor *back = NULL;
-  bool zero = false;
-  TLI_SLOT(t[0], tli_with_number(tlo_eq, self, tli_int(0)));
-  TLI_SLOT(t[1], tlo_any(t[0], TLI_NOINTS, false));
-  if (!tli_truth(t[1], &zero)) goto done;
-  if (zero) {
-    back = cumprod_with_zeros(grad, self, result, d);
-  } else {
-    TLI_SLOT(t[2], tlo_mul(grad, result));
-    TLI_SLOT(t[3], backwards(t[2], d, cumsum));
-    back = tlo_true_divide(t[3], self);
-  }
-done:
-  tli_release_results(t, 4);
+  bool zero;
+  TL_TRY_NULL(tli_any_zero(self, &zero));
+  if (zero) return cumprod_with_zeros(grad, self, result, d);
+  tl_Tensor *product = tlo_mul(grad, result);
+  tl_Tensor *sums = product ? backwards(product, d, cumsum) : NULL;
+  tl_Tensor *back = sums ? tlo_true_divide(sums, self) : NULL;
+  tli_release(product);
+  tli_release(sums);
   return back;
 }
 
