@@ -153,7 +153,8 @@ ISA_SRC := $(sort $(wildcard kernels/cpu/isa/*.c kernels/cpu/*/isa/*.c))
 CPU_SRC := $(filter-out $(ISA_SRC),$(sort $(wildcard kernels/cpu/*.c kernels/cpu/*/*.c)))
 LUA_SRC := $(sort $(wildcard lua/tlua/*.lua lua/tlua/*/*.lua lua/tlua/*/*/*.lua))
 SCHEMAS := $(sort $(wildcard src/ops/*/*.lua))
-GENERATOR := $(sort $(wildcard src/gen/*.lua src/lua/*.lua))
+GENERATOR := $(sort $(wildcard src/gen/*.lua src/lua/*.lua)) \
+  $(addprefix src/,tlua.h core/iter.h core/kernel.h core/backend.h)
 
 FAMILIES := $(basename $(notdir $(SCHEMAS)))
 GEN_SRC := $(foreach f,$(FAMILIES),$(GEN)/ops_$f.c $(GEN)/bind_$f.c)
@@ -164,6 +165,7 @@ LIB_OBJ := $(LIB_SRC:%.c=$(OBJ)/%.o) $(CPU_SRC:%.c=$(OBJ)/%.o) \
   $(foreach isa,$(ISAS),$(ISA_SRC:%.c=$(OBJ)/%.$(isa).o)) \
   $(GEN_SRC:$(GEN)/%.c=$(OBJ)/gen/%.o) $(OBJ)/gen/embed.o
 MAIN_OBJ := $(MAIN_SRC:%.c=$(OBJ)/%.o)
+SIM_OBJ := $(patsubst %.c,$(OBJ)/%.o,$(sort $(wildcard kernels/sim/*.c)))
 
 EMBED_BIN := $(patsubst %.c,$(BUILD)/%,$(sort $(wildcard spec/embed/*.c)))
 CORE_BIN := $(patsubst %.c,$(BUILD)/%,$(sort $(wildcard spec/core/*.c)))
@@ -181,6 +183,10 @@ SONAME := tlua.dll
 TLUA := $(BUILD)/tlua.exe
 LIBRARIES := $(STATIC_LIB) $(if $(filter %.dll %.dll.a %.lib,$(LUA_LIBS)),$(SHARED_LIB))
 endif
+# Kinds of device beside the CPU, opened when they are first used. The simulated one
+# needs POSIX.
+SIM_PLUGIN := $(BUILD)/tlua_sim.so
+PLUGINS := $(if $(WINDOWS),,$(SIM_PLUGIN))
 
 VERSION = $(shell sed -n 's/^.define TL_VERSION "\(.*\)"/\1/p' src/tlua.h)
 
@@ -196,7 +202,7 @@ endif
 .PHONY: all demo test clang cross test-arm asan tsan valgrind bench opinfo lint tidy-format deps config help \
   install uninstall clean
 
-all: $(TLUA) $(LIBRARIES) ## build ./tlua and the libraries (default)
+all: $(TLUA) $(LIBRARIES) $(PLUGINS) ## build ./tlua and the libraries (default)
 demo: ## install what is missing, build, train on real digits
 test: ## install what is missing, build, run all specs
 cross: ## build for another machine: TARGET=aarch64-linux-gnu, x86_64-w64-mingw32 ...
@@ -283,7 +289,7 @@ update = @mkdir -p $(@D) && printf '%s\n' '$(1)' | cmp -s - $@ || printf '%s\n' 
 $(OBJ)/flags.txt: FORCE
 	$(call update,$(COMPILE) $(KERNEL_CFLAGS) $(TL_LDFLAGS) $(LUA_LIBS) $(TL_LIBS))
 $(OBJ)/files.txt: FORCE
-	$(call update,$(LIB_OBJ) $(MAIN_OBJ) $(LUA_SRC))
+	$(call update,$(LIB_OBJ) $(MAIN_OBJ) $(SIM_OBJ) $(LUA_SRC))
 $(GEN)/files.txt: FORCE
 	$(call update,$(SCHEMAS) $(GENERATOR))
 
@@ -336,6 +342,11 @@ $(SHARED_LIB): $(LIB_OBJ) $(OBJ)/files.txt
 	$(Q)$(CC) $(TL_CFLAGS) $(TL_LDFLAGS) $(SHARED_FLAGS) -o $@ $(LIB_OBJ) $(if $(WINDOWS),$(LUA_LIBS)) $(TL_LIBS)
 	@test $(@F) = $(SONAME) || ln -sf $(@F) $(@D)/$(SONAME)
 
+# A plugin gets all that it uses of us as a table of functions.
+$(SIM_PLUGIN): $(SIM_OBJ) $(OBJ)/files.txt
+	$(call say,LD,$@)
+	$(Q)$(CC) $(TL_CFLAGS) $(TL_LDFLAGS) -shared -Wl,-z,nodelete -o $@ $(SIM_OBJ) $(TL_LIBS)
+
 $(TLUA): $(MAIN_OBJ) $(LIB_OBJ) $(OBJ)/files.txt
 	$(call say,LD,$@)
 	$(Q)$(CC) $(TL_CFLAGS) $(TL_LDFLAGS) $(PROGRAM_FLAGS) -o $@ $(MAIN_OBJ) $(LIB_OBJ) $(LUA_LIBS) $(TL_LIBS)
@@ -359,7 +370,7 @@ need-interpreter:
 endif
 endif
 
--include $(patsubst %.o,%.d,$(LIB_OBJ) $(MAIN_OBJ)) $(EMBED_BIN:%=%.d) $(CORE_BIN:%=%.d) $(LUA_BIN:%=%.d)
+-include $(patsubst %.o,%.d,$(LIB_OBJ) $(MAIN_OBJ) $(SIM_OBJ)) $(EMBED_BIN:%=%.d) $(CORE_BIN:%=%.d) $(LUA_BIN:%=%.d)
 
 # ---- testing ---------------------------------------------------------------------
 
@@ -480,7 +491,7 @@ PCDIR ?= $(LIBDIR)/pkgconfig
 LUA_CDIR ?= $(LIBDIR)/lua/5.4
 D = $(DESTDIR)
 INSTALLED = $(PREFIX)/bin/tlua $(PREFIX)/include/tlua.h $(LIBDIR)/libtlua.a $(LIBDIR)/libtlua.so \
-  $(LIBDIR)/$(SONAME) $(LUA_CDIR)/tlua.so $(PCDIR)/tlua.pc $(PREFIX)/share/tlua/types/tlua.lua \
+  $(LIBDIR)/$(SONAME) $(LIBDIR)/tlua/tlua_sim.so $(LUA_CDIR)/tlua.so $(PCDIR)/tlua.pc $(PREFIX)/share/tlua/types/tlua.lua \
   $(PREFIX)/share/doc/tlua/manual.md $(PREFIX)/share/doc/tlua/LICENSE
 
 # No "Requires: lua": a host names the Lua that it has, `pkg-config --libs tlua lua5.4`.
@@ -506,6 +517,7 @@ install: all
 	install -m 644 src/tlua.h $D$(PREFIX)/include/tlua.h
 	install -m 644 $(STATIC_LIB) $D$(LIBDIR)/libtlua.a
 	install -s $(strip_with) -m 755 $(SHARED_LIB) $D$(LIBDIR)/$(SONAME)
+	$(if $(PLUGINS),install -s $(strip_with) -m 755 $(PLUGINS) $D$(LIBDIR)/tlua/)
 	ln -sf $(SONAME) $D$(LIBDIR)/libtlua.so
 	ln -sf $(LIBDIR)/$(SONAME) $D$(LUA_CDIR)/tlua.so
 	install -m 644 $(GEN)/types/tlua.lua $D$(PREFIX)/share/tlua/types/tlua.lua
@@ -515,10 +527,11 @@ install: all
 
 uninstall:
 	rm -f $(addprefix $D,$(INSTALLED))
-	@rmdir $D$(PREFIX)/share/tlua/types $D$(PREFIX)/share/tlua $D$(PREFIX)/share/doc/tlua 2>/dev/null || true
+	@rmdir $D$(LIBDIR)/tlua $D$(PREFIX)/share/tlua/types $D$(PREFIX)/share/tlua $D$(PREFIX)/share/doc/tlua 2>/dev/null || true
 
 # For LuaRocks, which gives LUA, LUA_INCDIR and where modules in C go.
-rock: $(SHARED_LIB)
+rock: $(SHARED_LIB) $(PLUGINS)
 rock-install:
-	@mkdir -p $(INST_LIBDIR)
+	@mkdir -p $(INST_LIBDIR)/tlua
 	install -s $(strip_with) -m 755 $(SHARED_LIB) $(INST_LIBDIR)/tlua.so
+	$(if $(PLUGINS),install -s $(strip_with) -m 755 $(PLUGINS) $(INST_LIBDIR)/tlua/)

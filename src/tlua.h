@@ -100,7 +100,18 @@ TL_API const char *tl_dtype_name(tl_DType dtype);
 /* Bytes of one element. */
 TL_API size_t tl_dtype_size(tl_DType dtype);
 
-typedef enum tl_DeviceType { TL_CPU, TL_CUDA, TL_NDEVICETYPES } tl_DeviceType;
+/* X(name, text): a kind of device, "sim", of which there may be several, "sim:1". */
+#define TL_DEVICES(X) \
+  X(CPU, "cpu")       \
+  X(CUDA, "cuda")     \
+  X(SIM, "sim")
+
+typedef enum tl_DeviceType {
+#define X(name, text) TL_##name,
+  TL_DEVICES(X)
+#undef X
+      TL_NDEVICETYPES
+} tl_DeviceType;
 
 typedef struct tl_Device {
   int8_t type;  /* tl_DeviceType, or -1 for "not given" */

@@ -5,15 +5,8 @@
 #include <stdatomic.h>
 #include <string.h>
 
-#include "kernels/cpu/norm/channels.h"
-#include "kernels/cpu/loss/cross_entropy.h"
-#include "kernels/cpu/conv/conv.h"
+#include "core/alloc.h"
 #include "kernels/cpu/cpu.h"
-#include "kernels/cpu/loss/ctc.h"
-#include "kernels/cpu/index/gather.h"
-#include "kernels/cpu/pool/pool.h"
-#include "kernels/cpu/vision/resample.h"
-#include "kernels/cpu/sort/sort.h"
 
 /* ---- instruction sets ------------------------------------------------------------ */
 
@@ -83,51 +76,10 @@ bool tlk_cpu_force_isa(const char *name) {
 
 /* ---- the table ------------------------------------------------------------------- */
 
-static const tl_Backend backend = {
+const tl_Backend tlk_cpu_backend = {
     .name = "cpu",
-    .copy = tlk_copy,
-    .fill = tlk_fill,
-    .pointwise = tlk_pointwise,
-    .iota = tlk_iota,
-    .linspace = tlk_linspace,
-    .random = tlk_random,
-    .gemm = tlk_gemm,
-    .lapack = &tlk_cpu_lapack,
-    .reduce = tlk_reduce,
-    .reduce_index = tlk_reduce_index,
-    .moments = tlk_moments,
-    .scan = tlk_scan,
-    .softmax = tlk_softmax,
-    .softmax_backward = tlk_softmax_backward,
-    .layer_norm = tlk_layer_norm,
-    .layer_norm_backward = tlk_layer_norm_backward,
-    .channel_moments = tlk_channel_moments,
-    .channel_products = tlk_channel_products,
-    .channel_affine = tlk_channel_affine,
-    .class_loss = tlk_class_loss,
-    .class_loss_backward = tlk_class_loss_backward,
-    .ctc_loss = tlk_ctc_loss,
-    .ctc_loss_backward = tlk_ctc_loss_backward,
-    .check_index = tlk_check_index,
-    .gather = tlk_gather,
-    .scatter = tlk_scatter,
-    .count_nonzero = tlk_count_nonzero,
-    .nonzero = tlk_nonzero,
-    .search = tlk_search,
-    .sort = tlk_sort,
-    .topk = tlk_topk,
-    .select_rank = tlk_select_rank,
-    .mode = tlk_mode,
-    .row_order = tlk_row_order,
-    .conv = tlk_conv,
-    .conv_input = tlk_conv_input,
-    .conv_weight = tlk_conv_weight,
-    .max_pool = tlk_max_pool,
-    .avg_pool = tlk_avg_pool,
-    .avg_pool_backward = tlk_avg_pool_backward,
-    .resample = tlk_resample,
-    .im2col = tlk_im2col,
-    .col2im = tlk_col2im,
+#define X(name, operands) .name = tlk_##name,
+    TLK_KERNELS(X)
+#undef X
+        .lapack = &tlk_cpu_lapack,
 };
-
-const tl_Backend *tlk_cpu_backend(void) { return &backend; }

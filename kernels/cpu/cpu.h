@@ -37,20 +37,22 @@ static inline int tlk_compute_index(tl_DType compute) {
 }
 
 /* A position that is out of range, if any thread has met one; begins as zeros. */
-typedef struct tlk_Fault {
+typedef struct tlk_FirstFault {
   atomic_bool found;
   _Atomic int64_t position;
-} tlk_Fault;
+} tlk_FirstFault;
 
-static inline void tlk_note_fault(tlk_Fault *fault, int64_t position) {
+static inline void tlk_note_fault(tlk_FirstFault *fault, int64_t position) {
   atomic_store_explicit(&fault->position, position, memory_order_relaxed);
   atomic_store_explicit(&fault->found, true, memory_order_relaxed);
 }
 
-/* After all threads are done: whether none was found; else it is in *bad. */
-static inline bool tlk_no_fault(tlk_Fault *fault, int64_t *bad) {
-  *bad = atomic_load(&fault->position);
-  return !atomic_load(&fault->found);
+/* After all threads are done: true if none was found; else `fault`, of the value
+** found, goes where the context says. */
+static inline bool tlk_no_fault(const tlk_Context *cx, tlk_FirstFault *first, tlk_Fault fault) {
+  if (!atomic_load(&first->found)) return true;
+  fault.value = atomic_load(&first->position);
+  return tlk_fault(cx, &fault);
 }
 
 /* args[0][i] = kernel(args[1][i], ...) for i < n, a multiple of TLK_LANES.
@@ -123,7 +125,7 @@ typedef struct tlk_Scanner {
 
 #define TLK_SOFTMAX_COLS 128 /* of a strip at most: what is read twice stays in cache */
 
-/* Normalisation of one row; see layer_norm in core/backend.h. weight and bias
+/* Normalisation of one row; see layer_norm in core/kernel.h. weight and bias
 ** may be NULL; without `shift` the mean is taken as 0. */
 typedef struct tlk_Norm {
   void (*row)(int64_t n, const void *in, void *out, const void *weight, const void *bias,
@@ -202,32 +204,11 @@ static inline int tlk_log2_size(tl_DType dtype) {
 #endif
 
 /* The members of the table. */
-bool tlk_copy(const tli_Iter *it);
+#define X(name, operands) bool tlk_##name(const struct tlk_##name *call);
+TLK_KERNELS(X)
+#undef X
+
 /* args[0] = (dtype) args[1] where the dtypes differ. */
 bool tlk_convert_elements(const tli_Iter *it);
-bool tlk_fill(const tli_Iter *it, tl_Scalar value);
-bool tlk_pointwise(tlk_Pointwise kernel, tl_DType compute, const tli_Iter *it,
-                   const tl_Scalar *params);
-bool tlk_reduce(tlk_Reduction kernel, tl_DType compute, tlk_Array out, tlk_Array in, int64_t outer,
-                int64_t n, int64_t inner, const tl_Scalar *params);
-bool tlk_reduce_index(bool largest, tlk_Array values, int64_t *indices, tlk_Array in, int64_t outer,
-                      int64_t n, int64_t inner);
-bool tlk_moments(tlk_Array mean, tlk_Array deviation, tlk_Array in, int64_t outer, int64_t n,
-                 int64_t inner);
-bool tlk_scan(tlk_Scan kernel, tl_DType compute, tlk_Array out, int64_t *indices, tlk_Array in,
-              int64_t outer, int64_t n, int64_t inner);
-bool tlk_softmax(bool log, tlk_Array out, tlk_Array in, int64_t outer, int64_t n, int64_t inner);
-bool tlk_softmax_backward(bool log, tlk_Array grad_in, tlk_Array grad_out, tlk_Array out,
-                          int64_t outer, int64_t n, int64_t inner);
-bool tlk_layer_norm(tlk_Array out, tlk_Array mean, tlk_Array rstd, tlk_Array in, tlk_Array weight,
-                    tlk_Array bias, int64_t rows, int64_t n, double eps);
-bool tlk_layer_norm_backward(tlk_Array grad_in, tlk_Array grad_weight, tlk_Array grad_bias,
-                             tlk_Array grad_out, tlk_Array in, tlk_Array mean, tlk_Array rstd,
-                             tlk_Array weight, int64_t rows, int64_t n);
-bool tlk_iota(tlk_Array out, int64_t n, tl_Scalar start, tl_Scalar step);
-bool tlk_linspace(tlk_Array out, int64_t n, double start, double end);
-bool tlk_random(tlk_Distribution distribution, tlk_Array out, int64_t n, uint64_t seed,
-                uint64_t block, tl_Scalar a, tl_Scalar b);
-bool tlk_gemm(const tlk_Gemm *call);
 
 #endif

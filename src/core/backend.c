@@ -1,35 +1,85 @@
 /*
-** backend.c - finds the kernels of a device. The CPU's are always there;
-** others register when their plugin is loaded and stay until the process ends.
+** backend.c - finds the kernels of a device, and the calling thread's stream on
+** it. The CPU's table is always there; others are opened on first use, once for
+** the process, and stay. So a tensor's device always has its table.
 */
 #include "core/backend.h"
 
-#include <stdatomic.h>
+#include <pthread.h>
+#include <string.h>
 
-#include "core/error.h"
+#include "core/plugin.h"
 
-static _Atomic(const tl_Backend *) registered[TL_NDEVICETYPES];
+_Atomic(const tl_Backend *) tli_backends[TL_NDEVICETYPES] = {[TL_CPU] = &tlk_cpu_backend};
 
-static const tl_Backend *find(int type) {
-  if (type == TL_CPU) return tlk_cpu_backend();
-  if (type < 0 || type >= TL_NDEVICETYPES) return NULL;
-  return atomic_load_explicit(&registered[type], memory_order_acquire);
+const tlk_Context tli_cpu_context = {.device = {TL_CPU, 0}};
+
+/* ---- opening --------------------------------------------------------------------- */
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+const char *tli_device_type_name(int type) {
+  static const char *const names[] = {
+#define X(name, text) text,
+      TL_DEVICES(X)
+#undef X
+  };
+  return type >= 0 && type < TL_NDEVICETYPES ? names[type] : "device";
 }
 
-const tl_Backend *tli_backend(tl_Device device) {
-  const tl_Backend *backend = find(device.type);
-  if (backend == NULL)
-    return tli_fail_null(TL_EDEVICE,
-                         "device %s: not available: this build is without %s; use \"cpu\"",
-                         tli_device_str(device), device.type == TL_CUDA ? "CUDA" : "such devices");
+/* The table of a kind of device; NULL with a message. */
+static const tl_Backend *open_type(int type) {
+  const tl_Backend *backend = atomic_load_explicit(&tli_backends[type], memory_order_acquire);
+  if (backend) return backend;
+  pthread_mutex_lock(&lock);
+  backend = atomic_load_explicit(&tli_backends[type], memory_order_acquire);
+  if (backend == NULL && (backend = tli_plugin_open(tli_device_type_name(type))) != NULL)
+    atomic_store_explicit(&tli_backends[type], backend, memory_order_release);
+  pthread_mutex_unlock(&lock);
   return backend;
 }
 
-int tli_device_count(tl_DeviceType type) {
-  const tl_Backend *backend = find((int)type);
-  return backend == NULL ? 0 : backend->count ? backend->count() : 1;
+const tl_Backend *tli_backend_open(tl_Device device) {
+  if (device.type < 0 || device.type >= TL_NDEVICETYPES)
+    return tli_fail_null(TL_EDEVICE, "device: expected a device, got number %d", device.type);
+  const tl_Backend *backend = open_type(device.type);
+  if (backend == NULL)
+    return tli_fail_null(TL_EDEVICE, "device %s: not available: %s; use \"cpu\"",
+                         tli_device_str(device), tl_error());
+  if (backend->device == NULL) return backend;
+  int count = backend->device->count();
+  if (device.index >= 0 && device.index < count) return backend;
+  return tli_fail_null(TL_EDEVICE, "device %s: expected %s:0 to %s:%d", tli_device_str(device),
+                       backend->name, backend->name, count - 1);
 }
 
-void tli_backend_register(tl_DeviceType type, const tl_Backend *backend) {
-  atomic_store_explicit(&registered[type], backend, memory_order_release);
+int tli_device_count(tl_DeviceType type) {
+  const tl_Backend *backend = open_type((int)type);
+  return backend == NULL ? 0 : backend->device ? backend->device->count() : 1;
 }
+
+/* ---- the calling thread's streams ------------------------------------------------ */
+
+static _Thread_local tlk_Context contexts[TL_NDEVICETYPES][TL_MAX_DEVICES];
+static _Thread_local int8_t current_device[TL_NDEVICETYPES];
+
+const tlk_Context *tli_context_of(tl_Device device) {
+  tlk_Context *cx = &contexts[device.type][device.index];
+  if (cx->stream == NULL) {
+    cx->device = device;
+    cx->stream = tli_backend(device)->device->default_stream(device);
+  }
+  return cx;
+}
+
+tl_Stream *tli_stream(tl_Device device) { return tli_context(device)->stream; }
+
+void tli_set_stream(tl_Device device, tl_Stream *stream) {
+  tlk_Context *cx = &contexts[device.type][device.index];
+  cx->device = device;
+  cx->stream = stream;
+}
+
+int tli_current_device(tl_DeviceType type) { return current_device[type]; }
+
+void tli_set_current_device(tl_DeviceType type, int index) { current_device[type] = (int8_t)index; }

@@ -5,6 +5,8 @@
 */
 #include "core/iter.h"
 
+#include <string.h>
+
 static void set_strides(tli_IterArg *arg, const tl_Tensor *t, int ndim, const int64_t *shape,
                         const int *kept, int nkept) {
   int64_t element = tli_dtype_bytes[t->dtype];
@@ -88,6 +90,17 @@ static bool build_linear(tli_Iter *it, tl_Tensor *const *args) {
   return true;
 }
 
+/* The result is on a device: operands that are not go by value. */
+static void take_numbers(tli_Iter *it, tl_Tensor *const *args) {
+  for (int k = 1; k < it->nargs; k++) {
+    if (tli_device(args[k]).type != TL_CPU) continue;
+    TL_ASSERT(args[k]->numel <= 1);
+    if (args[k]->numel == 1)
+      memcpy(&it->args[k].number, tli_data(args[k]), tli_dtype_bytes[args[k]->dtype]);
+    it->args[k].data = NULL;
+  }
+}
+
 void tli_iter_build(tli_Iter *it, int ndim, const int64_t *shape, tl_Tensor *const *args,
                     int nargs) {
   TL_ASSERT(nargs <= TLI_ITER_MAX);
@@ -99,6 +112,7 @@ void tli_iter_build(tli_Iter *it, int ndim, const int64_t *shape, tl_Tensor *con
     it->args[k].data = tli_data(args[k]);
     it->args[k].dtype = (tl_DType)args[k]->dtype;
   }
+  if (tli_device(args[0]).type != TL_CPU) take_numbers(it, args);
   if (it->numel <= 1 || build_linear(it, args)) return;
 
   int kept[TL_MAX_DIMS]; /* innermost first, without those of size 1 */

@@ -11,8 +11,11 @@
 
 #define TLI_ITER_MAX 8
 
+/* A 0-d tensor of the CPU among operands of a device is a number: it travels by
+** value, with data NULL. */
 typedef struct tli_IterArg {
   char *data;
+  int64_t number; /* its bytes */
   tl_DType dtype;
   int64_t strides[TL_MAX_DIMS]; /* bytes; 0 where broadcast */
 } tli_IterArg;

@@ -213,6 +213,6 @@ const char *tli_device_str(tl_Device d) {
   if (d.type == TL_CPU) return "cpu";
   if (d.type < 0) return "none";
   char *out = next_buffer();
-  snprintf(out, BUFFER_SIZE, "%s:%d", d.type == TL_CUDA ? "cuda" : "device", d.index);
+  snprintf(out, BUFFER_SIZE, "%s:%d", tli_device_type_name(d.type), d.index);
   return out;
 }

@@ -46,8 +46,8 @@ tl_Storage *tli_storage_new(tl_Device device, int64_t bytes) {
   if (device.type == TL_CPU) {
     data = tli_alloc((size_t)bytes);
   } else {
-    backend = tli_backend(device);
-    if (backend) data = backend->alloc(device, bytes);
+    backend = tli_backend_open(device);
+    if (backend && bytes > 0) data = backend->device->alloc(tli_context(device), bytes);
   }
   if (data == NULL && (device.type == TL_CPU || backend == NULL || bytes > 0)) return NULL;
 
@@ -55,7 +55,7 @@ tl_Storage *tli_storage_new(tl_Device device, int64_t bytes) {
   if (s) {
     s->data = data;
   } else if (backend) {
-    if (data) backend->free(device, data, bytes);
+    if (data) backend->device->free(device, data, bytes);
   } else {
     tli_free(data, (size_t)bytes);
   }
@@ -84,7 +84,7 @@ static void storage_free(tl_Storage *s) {
   if (s->release) {
     s->release(s->data, s->context);
   } else if (s->device.type != TL_CPU) {
-    if (s->data) tli_backend(s->device)->free(s->device, s->data, s->bytes);
+    if (s->data) tli_backend(s->device)->device->free(s->device, s->data, s->bytes);
   } else if (s->data != s->small) {
     tli_free(s->data, (size_t)s->bytes);
   }

@@ -108,9 +108,9 @@ tl_Tensor *tli_scalar_tensor(tl_Scalar s, tl_DType dtype, tl_Device device) {
     tli_store(tli_data(t), dtype, s);
     return t;
   }
-  tli_Iter it;
-  tli_iter_build(&it, 0, NULL, &t, 1);
-  if (tli_backend(device)->fill(&it, s)) return t;
+  struct tlk_fill call = {.cx = tli_context(device), .value = s};
+  tli_iter_build(&call.it, 0, NULL, &t, 1);
+  if (tli_backend(device)->fill(&call)) return t;
   tli_release(t);
   return NULL;
 }
@@ -219,38 +219,4 @@ bool tl_tensor_is_contiguous(const tl_Tensor *tensor) { return tensor && tli_con
 
 void *tl_tensor_data(const tl_Tensor *tensor) {
   return tensor && tensor->numel > 0 ? tli_data(tensor) : NULL;
-}
-
-/* Copies with conversion into plain memory, seen as a tensor for the while. */
-static bool copy_out(const tl_Tensor *t, tl_DType dtype, void *buffer, int64_t bytes) {
-  tl_Storage storage = {.device = TLI_CPU, .bytes = bytes, .data = buffer};
-  tl_Tensor target = {.dtype = (int8_t)dtype, .storage = &storage};
-  tl_Tensor source = *t; /* tli_iter_build takes no const */
-  tli_set_geometry(&target, t->ndim, t->sizes, NULL);
-  tl_Tensor *args[] = {&target, &source};
-  tli_Iter it;
-  tli_iter_build(&it, t->ndim, t->sizes, args, 2);
-  return tli_backend(TLI_CPU)->copy(&it);
-}
-
-bool tl_tensor_read(const tl_Tensor *tensor, tl_DType dtype, void *buffer, size_t bytes) {
-  if (tensor == NULL) return tli_fail(TL_EARG, "read: expected a tensor, got NULL");
-  if (dtype < 0 || dtype >= TL_NDTYPES)
-    return tli_fail(TL_EDTYPE, "read: expected a dtype, got %d", (int)dtype);
-  int64_t need;
-  if (__builtin_mul_overflow(tensor->numel, (int64_t)tli_dtype_bytes[dtype], &need) ||
-      bytes != (size_t)need)
-    return tli_fail(TL_EARG,
-                    "read: expected a buffer for %" PRId64 " elements of %s, got %zu bytes",
-                    tensor->numel, tl_dtype_name(dtype), bytes);
-  if (tli_device(tensor).type != TL_CPU)
-    return tli_fail(TL_EDEVICE, "read: expected a tensor on the cpu, got one on %s",
-                    tli_device_str(tli_device(tensor)));
-  if (need == 0) return true;
-  if (buffer == NULL) return tli_fail(TL_EARG, "read: expected a buffer, got NULL");
-  if ((tl_DType)tensor->dtype == dtype && tli_contiguous(tensor)) {
-    memcpy(buffer, tli_data(tensor), bytes);
-    return true;
-  }
-  return copy_out(tensor, dtype, buffer, need);
 }

@@ -188,6 +188,7 @@ tl_DType tli_result_dtype(tl_Tensor *const *ts, int n);
 const char *tli_shape_str(int ndim, const int64_t *sizes);
 const char *tli_sizes_str(const tl_Tensor *t);
 const char *tli_device_str(tl_Device d);
+const char *tli_device_type_name(int type); /* "cpu", "cuda", "sim" */
 
 /* Version counter */
 static inline unsigned tli_version(const tl_Tensor *t) {

@@ -648,14 +648,22 @@ function M.header(all)
    return join(out, "\n")
 end
 
+--- FNV-1a of a text, 64 bits.
+function M.hash(text)
+   local hash = 0xcbf29ce484222325
+   for i = 1, #text do hash = (hash ~ text:byte(i)) * 0x100000001b3 end
+   return hash
+end
+
 local function kernel_list(macro, rows)
    local out = {("#define %s(X)"):format(macro)}
    for _, row in ipairs(rows) do out[#out + 1] = "  X(" .. row .. ")" end
    return join(out, " \\\n") .. "\n"
 end
 
---- kernels.h: X-macro lists and enums of the kernels that the table names.
-function M.kernels(all)
+--- kernels.h: X-macro lists and enums of the kernels that the table names, and a hash of them and of
+--- the headers that host and plugins share.
+function M.kernels(all, shared)
    local lists = {pointwise = {}, reduction = {}, scan = {}}
    local seen = {}
    for _, op in ipairs(all.ops) do
@@ -691,8 +699,9 @@ function M.kernels(all)
       out[#out + 1] = ("typedef enum tlk_%s {\n%s\n  TLK_N%s\n} tlk_%s;\n"):format(
          kind:gsub("^%l", string.upper), join(enum, "\n"), macro:sub(5), kind:gsub("^%l", string.upper))
    end
-   out[#out + 1] = "#endif\n"
-   return join(out, "\n")
+   local text = join(out, "\n")
+   return ("%s\n/* Changes with these lists and with the headers that plugins share with us. */\n#define TLK_HASH 0x%016xull\n\n#endif\n"):format(
+      text, M.hash(text .. shared))
 end
 
 return M

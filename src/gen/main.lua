@@ -33,12 +33,21 @@ local function families(directory)
    return paths
 end
 
+-- What host and plugins must agree on, apart from the kernels themselves.
+local shared = {"tlua.h", "core/iter.h", "core/kernel.h", "core/backend.h"}
+
+local function shared_text()
+   local texts = {}
+   for i, name in ipairs(shared) do texts[i] = assert(read(here .. "/../" .. name), name) end
+   return table.concat(texts)
+end
+
 local function main(out)
    local all = load.load(families(here .. "/../ops"))
    all.types = read(here .. "/../lua/types.lua")
    os.execute(("mkdir -p '%s' '%s/types'"):format(out, out))
    write(out .. "/ops.h", ops.header(all))
-   write(out .. "/kernels.h", ops.kernels(all))
+   write(out .. "/kernels.h", ops.kernels(all, shared_text()))
    for _, family in ipairs(all.families) do
       write(("%s/ops_%s.c"):format(out, family.name), ops.family(family, all))
       write(("%s/bind_%s.c"):format(out, family.name), bind.family(family, all))

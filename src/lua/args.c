@@ -48,23 +48,24 @@ tl_DType tli_to_dtype(lua_State *L, int index) {
   return name ? tli_dtype_from_name(name) : TL_NODTYPE;
 }
 
+/* "cpu", "sim", "sim:1": a kind without a number is the thread's current one. */
 bool tli_to_device(lua_State *L, int index, tl_Device *out) {
   const char *text = tli_to_word(L, index);
   if (text == NULL) return false;
-  if (strcmp(text, "cpu") == 0) {
-    *out = TLI_CPU;
-    return true;
+  const char *colon = strchr(text, ':');
+  size_t n = colon ? (size_t)(colon - text) : strlen(text);
+  for (int type = 0; type < TL_NDEVICETYPES; type++) {
+    const char *name = tli_device_type_name(type);
+    if (strlen(name) != n || memcmp(name, text, n) != 0) continue;
+    *out = (tl_Device){(int8_t)type, (int8_t)tli_current_device((tl_DeviceType)type)};
+    if (colon == NULL) return true;
+    char *end;
+    long number = strtol(colon + 1, &end, 10);
+    if (end == colon + 1 || *end || number < 0 || number >= TL_MAX_DEVICES) return false;
+    out->index = (int8_t)number;
+    return type != TL_CPU || number == 0;
   }
-  if (strncmp(text, "cuda", 4) != 0) return false;
-  if (text[4] == '\0') {
-    *out = (tl_Device){TL_CUDA, 0};
-    return true;
-  }
-  char *end;
-  long number = strtol(text + 5, &end, 10);
-  if (text[4] != ':' || end == text + 5 || *end || number < 0 || number > 127) return false;
-  *out = (tl_Device){TL_CUDA, (int8_t)number};
-  return true;
+  return false;
 }
 
 /* A byte 0 is shown as Lua writes it. */

@@ -90,20 +90,23 @@ void tli_tensors_move(tl_Tensors *list, tl_Tensor **out) {
 bool tli_copy(tl_Tensor *dst, const tl_Tensor *src) {
   if (dst->numel == 0) return true;
   if (tli_contiguous(dst) && tli_contiguous(src) && dst->dtype == src->dtype &&
-      dst->numel <= 1024) {
+      dst->numel <= 1024 && tli_device(dst).type == TL_CPU) {
     memmove(tli_data(dst), tli_data(src), (size_t)dst->numel * tl_dtype_size((tl_DType)dst->dtype));
     return true;
   }
-  tli_Iter it;
-  tli_iter_build(&it, dst->ndim, dst->sizes, (tl_Tensor *[]){dst, (tl_Tensor *)src}, 2);
-  return tli_backend(tli_device(dst))->copy(&it);
+  struct tlk_copy call;
+  call.cx = tli_context(tli_device(dst));
+  tli_iter_build(&call.it, dst->ndim, dst->sizes, (tl_Tensor *[]){dst, (tl_Tensor *)src}, 2);
+  return tli_backend(tli_device(dst))->copy(&call);
 }
 
 bool tli_fill(tl_Tensor *dst, tl_Scalar value) {
   if (dst->numel == 0) return true;
-  tli_Iter it;
-  tli_iter_build(&it, dst->ndim, dst->sizes, (tl_Tensor *[]){dst}, 1);
-  return tli_backend(tli_device(dst))->fill(&it, value);
+  struct tlk_fill call;
+  call.cx = tli_context(tli_device(dst));
+  call.value = value;
+  tli_iter_build(&call.it, dst->ndim, dst->sizes, &dst, 1);
+  return tli_backend(tli_device(dst))->fill(&call);
 }
 
 tl_Tensor *tli_contiguous_as(tl_Tensor *t, tl_DType dtype) {
@@ -339,6 +342,25 @@ static bool extreme(tl_Tensor *t, tl_Tensor *(*reduce)(tl_Tensor *, tl_Ints, boo
 
 bool tli_smallest(tl_Tensor *t, double *out) { return extreme(t, tlo_amin, INFINITY, out); }
 bool tli_largest(tl_Tensor *t, double *out) { return extreme(t, tlo_amax, -INFINITY, out); }
+
+bool tli_count_true(const tl_Tensor *t, int64_t *count) {
+  *count = 0;
+  if (t->numel == 0) return true;
+  tl_Tensor *counted = tli_empty(TL_I64, tli_device(t), 0, NULL);
+  bool ok = counted &&
+            TLI_RUN(tli_device(t), count_nonzero, .in = tli_array(t), .n = t->numel,
+                    .count = tli_data(counted)) &&
+            tli_read(counted, TL_I64, count);
+  tli_release(counted);
+  return ok;
+}
+
+bool tli_true_positions(const tl_Tensor *t, tl_Tensor *out, int ndim, const int64_t *sizes) {
+  struct tlk_nonzero call = {
+      .cx = tli_context(tli_device(t)), .out = tli_data(out), .in = tli_array(t), .ndim = ndim};
+  memcpy(call.sizes, sizes, (size_t)ndim * sizeof *sizes);
+  return tli_backend(tli_device(t))->nonzero(&call);
+}
 
 bool tli_accumulate(tl_Tensor *dst, tl_Tensor *src) {
   static const tli_PointwiseSpec add = {"add", TLK_add, 2, 1, TLI_TYPES_NUMBER, false, true};

@@ -8,6 +8,7 @@
 #include "autograd/graph.h"
 #include "core/alloc.h"
 #include "core/backend.h"
+#include "core/transfer.h"
 #include "ops.h" /* generated */
 
 #define TLI_PI 3.14159265358979323846
@@ -149,6 +150,11 @@ bool tli_any_zero(tl_Tensor *t, bool *out) TL_MUSTCHECK;
 ** elements gives infinity and -infinity. */
 bool tli_smallest(tl_Tensor *t, double *out) TL_MUSTCHECK;
 bool tli_largest(tl_Tensor *t, double *out) TL_MUSTCHECK;
+/* How many elements of a row-major tensor are not 0. */
+bool tli_count_true(const tl_Tensor *t, int64_t *count) TL_MUSTCHECK;
+/* Their positions in a shape of t's number of elements into out (count, ndim). */
+bool tli_true_positions(const tl_Tensor *t, tl_Tensor *out, int ndim, const int64_t *sizes)
+    TL_MUSTCHECK;
 
 /* ---- writing compositions ----
 ** Temporaries sit in slots t[i] that tli_release_results frees at the end:

@@ -131,25 +131,24 @@ static bool run(Call *c, const char *name) {
   return true;
 }
 
-bool tlk_softmax(bool log, tlk_Array out, tlk_Array in, int64_t outer, int64_t n, int64_t inner) {
-  Call c = {.log = log,
-            .dtype = in.dtype,
-            .array = {in.data, out.data},
+bool tlk_softmax(const struct tlk_softmax *call) {
+  Call c = {.log = call->log,
+            .dtype = call->in.dtype,
+            .array = {call->in.data, call->out.data},
             .arrays = 2,
-            .outer = outer,
-            .n = n,
-            .inner = inner};
+            .outer = call->outer,
+            .n = call->n,
+            .inner = call->inner};
   return run(&c, "softmax");
 }
 
-bool tlk_softmax_backward(bool log, tlk_Array grad_in, tlk_Array grad_out, tlk_Array out,
-                          int64_t outer, int64_t n, int64_t inner) {
-  Call c = {.log = log,
-            .dtype = out.dtype,
-            .array = {grad_out.data, out.data, grad_in.data},
+bool tlk_softmax_backward(const struct tlk_softmax_backward *call) {
+  Call c = {.log = call->log,
+            .dtype = call->out.dtype,
+            .array = {call->grad_out.data, call->out.data, call->grad_in.data},
             .arrays = 3,
-            .outer = outer,
-            .n = n,
-            .inner = inner};
+            .outer = call->outer,
+            .n = call->n,
+            .inner = call->inner};
   return run(&c, "softmax");
 }

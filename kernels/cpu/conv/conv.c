@@ -78,19 +78,20 @@ static bool in_wide(const tlk_Conv *c, Which which, void *to, int64_t nto, const
   return ok;
 }
 
-bool tlk_conv(const tlk_Conv *conv, void *out, const void *in, const void *weight,
-              const void *bias) {
-  Sizes n = sizes_of(conv);
-  return in_wide(conv, FORWARD, out, n.out, in, n.in, weight, n.weight, bias);
+bool tlk_conv(const struct tlk_conv *call) {
+  Sizes n = sizes_of(&call->conv);
+  return in_wide(&call->conv, FORWARD, call->out, n.out, call->in, n.in, call->weight, n.weight,
+                 call->bias);
 }
 
-bool tlk_conv_input(const tlk_Conv *conv, void *grad_in, const void *grad_out, const void *weight) {
-  Sizes n = sizes_of(conv);
-  return in_wide(conv, INPUT, grad_in, n.in, grad_out, n.out, weight, n.weight, NULL);
+bool tlk_conv_input(const struct tlk_conv_input *call) {
+  Sizes n = sizes_of(&call->conv);
+  return in_wide(&call->conv, INPUT, call->grad_in, n.in, call->grad_out, n.out, call->weight,
+                 n.weight, NULL);
 }
 
-bool tlk_conv_weight(const tlk_Conv *conv, void *grad_weight, const void *in,
-                     const void *grad_out) {
-  Sizes n = sizes_of(conv);
-  return in_wide(conv, WEIGHT, grad_weight, n.weight, in, n.in, grad_out, n.out, NULL);
+bool tlk_conv_weight(const struct tlk_conv_weight *call) {
+  Sizes n = sizes_of(&call->conv);
+  return in_wide(&call->conv, WEIGHT, call->grad_weight, n.weight, call->in, n.in, call->grad_out,
+                 n.out, NULL);
 }

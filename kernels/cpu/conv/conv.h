@@ -33,9 +33,4 @@ typedef struct tlk_ConvLoops {
                     int64_t in_step, const void *grad, int64_t grad_step, void *sums);
 } tlk_ConvLoops;
 
-bool tlk_conv(const tlk_Conv *conv, void *out, const void *in, const void *weight,
-              const void *bias);
-bool tlk_conv_input(const tlk_Conv *conv, void *grad_in, const void *grad_out, const void *weight);
-bool tlk_conv_weight(const tlk_Conv *conv, void *grad_weight, const void *in, const void *grad_out);
-
 #endif

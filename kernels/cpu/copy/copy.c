@@ -48,29 +48,31 @@ static bool both_contiguous(const tli_Iter *it, int64_t size) {
          (it->ndim == 1 && it->args[0].strides[0] == size && it->args[1].strides[0] == size);
 }
 
-bool tlk_copy(const tli_Iter *it) {
-  if (it->numel == 0) return true;
-  tl_DType dtype = it->args[0].dtype;
+bool tlk_copy(const struct tlk_copy *call) {
+  if (call->it.numel == 0) return true;
+  tl_DType dtype = call->it.args[0].dtype;
   int64_t size = (int64_t)tl_dtype_size(dtype);
-  if (dtype != it->args[1].dtype) return tlk_convert_elements(it);
-  if (both_contiguous(it, size))
-    return tli_parallel_try(it->numel * size, COPY_BYTES, copy_bytes, (void *)(intptr_t)it);
-  return move_strided(it, dtype);
+  if (dtype != call->it.args[1].dtype) return tlk_convert_elements(&call->it);
+  if (both_contiguous(&call->it, size))
+    return tli_parallel_try(call->it.numel * size, COPY_BYTES, copy_bytes,
+                            (void *)(intptr_t)&call->it);
+  return move_strided(&call->it, dtype);
 }
 
-bool tlk_fill(const tli_Iter *it, tl_Scalar value) {
-  if (it->numel == 0) return true;
-  tl_DType dtype = it->args[0].dtype;
+bool tlk_fill(const struct tlk_fill *call) {
+  if (call->it.numel == 0) return true;
+  tl_DType dtype = call->it.args[0].dtype;
   int64_t size = (int64_t)tl_dtype_size(dtype);
   char element[8];
-  tli_store(element, dtype, value);
+  tli_store(element, dtype, call->value);
   bool zero = true;
   for (int64_t i = 0; i < size; i++) zero = zero && element[i] == 0;
-  if (zero && it->ndim == 1 && it->args[0].strides[0] == size && it->numel * size <= COPY_BYTES) {
-    memset(it->args[0].data, 0, (size_t)(it->numel * size));
+  if (zero && call->it.ndim == 1 && call->it.args[0].strides[0] == size &&
+      call->it.numel * size <= COPY_BYTES) {
+    memset(call->it.args[0].data, 0, (size_t)(call->it.numel * size));
     return true;
   }
-  tli_Iter with_source = *it;
+  tli_Iter with_source = call->it;
   with_source.nargs = 2;
   with_source.args[1] = (tli_IterArg){.data = element, .dtype = dtype};
   return move_strided(&with_source, dtype);

@@ -46,21 +46,25 @@ static void run(void *context, int64_t begin, int64_t end) {
   }
 }
 
-bool tlk_iota(tlk_Array out, int64_t n, tl_Scalar start, tl_Scalar step) {
-  Sequence s = {.out = out, .n = n, .half = n};
-  s.whole = start.kind != TL_FLOATING && step.kind != TL_FLOATING;
+bool tlk_iota(const struct tlk_iota *call) {
+  Sequence s = {.out = call->out, .n = call->n, .half = call->n};
+  s.whole = call->start.kind != TL_FLOATING && call->step.kind != TL_FLOATING;
   if (s.whole) {
-    s.i0 = start.i;
-    s.istep = step.i;
+    s.i0 = call->start.i;
+    s.istep = call->step.i;
   } else {
-    s.start = tli_to_double(start);
-    s.step = tli_to_double(step);
+    s.start = tli_to_double(call->start);
+    s.step = tli_to_double(call->step);
   }
-  return tli_parallel_try(n, TLK_GRAIN, run, &s);
+  return tli_parallel_try(call->n, TLK_GRAIN, run, &s);
 }
 
-bool tlk_linspace(tlk_Array out, int64_t n, double start, double end) {
-  Sequence s = {.out = out, .n = n, .start = start, .end = end, .half = (n + 1) / 2};
-  s.step = n > 1 ? (end - start) / (double)(n - 1) : 0;
-  return tli_parallel_try(n, TLK_GRAIN, run, &s);
+bool tlk_linspace(const struct tlk_linspace *call) {
+  Sequence s = {.out = call->out,
+                .n = call->n,
+                .start = call->start,
+                .end = call->end,
+                .half = (call->n + 1) / 2};
+  s.step = call->n > 1 ? (call->end - call->start) / (double)(call->n - 1) : 0;
+  return tli_parallel_try(call->n, TLK_GRAIN, run, &s);
 }

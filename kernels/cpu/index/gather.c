@@ -21,7 +21,7 @@ typedef struct Check {
   const int64_t *index;
   int64_t size;
   bool wrap;
-  tlk_Fault fault;
+  tlk_FirstFault first;
 } Check;
 
 static bool in_range(int64_t at, int64_t size, bool wrap) {
@@ -35,15 +35,18 @@ static void check_range(void *context, int64_t begin, int64_t end) {
   if (least >= 1 && most <= c->size) return;
   for (int64_t i = begin; i < end; i++) {
     if (in_range(c->index[i], c->size, c->wrap)) continue;
-    tlk_note_fault(&c->fault, c->index[i]);
+    tlk_note_fault(&c->first, c->index[i]);
     return;
   }
 }
 
-bool tlk_check_index(const int64_t *index, int64_t n, int64_t size, bool wrap, int64_t *bad) {
-  Check c = {.index = index, .size = size, .wrap = wrap};
-  tli_parallel_pieces(n, 4 * TLK_GRAIN, check_range, &c);
-  return tlk_no_fault(&c.fault, bad);
+bool tlk_check_index(const struct tlk_check_index *call) {
+  Check c = {.index = call->index, .size = call->size, .wrap = call->wrap};
+  tli_parallel_pieces(call->n, 4 * TLK_GRAIN, check_range, &c);
+  return tlk_no_fault(call->cx, &c.first,
+                      (tlk_Fault){.kind = call->wrap ? TLK_FAULT_WRAPPED : TLK_FAULT_POSITION,
+                                  .blame = call->blame,
+                                  .size = call->size});
 }
 
 /* ---- tiles ---- */
@@ -56,7 +59,7 @@ typedef struct Walk {
   int64_t ranges; /* scatter: parts of the indexed dimension */
   tlk_GatherLoop gather;
   tlk_ScatterLoop scatter;
-  tlk_Fault fault;
+  tlk_FirstFault first;
 } Walk;
 
 static tlk_Tile tile_at(const Walk *w, int64_t block, int64_t stretch) {
@@ -67,7 +70,7 @@ static tlk_Tile tile_at(const Walk *w, int64_t block, int64_t stretch) {
       .lines = b.cols, .count = tlk_min(w->stretch, l->count - begin), .low = 1, .high = l->n};
   for (int k = 0; k < 3; k++) {
     t.ptrs[k] = b.ptrs[k];
-    t.line_strides[k] = tlk_stride(&l->it->args[k], 0, l->it->ndim);
+    t.line_strides[k] = tlk_stride(&l->it.args[k], 0, l->it.ndim);
     t.strides[k] = l->strides[k];
   }
   t.ptrs[1] += begin * l->strides[1];
@@ -80,7 +83,7 @@ static tlk_Tile tile_at(const Walk *w, int64_t block, int64_t stretch) {
 #define ABREAST 64
 
 static int64_t least_cols(const tlk_IndexCall *call) {
-  const tli_Iter *it = call->it;
+  const tli_Iter *it = &call->it;
   bool abreast = it->ndim > 0 && it->args[1].strides[0] < call->strides[1];
   return abreast ? ABREAST : 16;
 }
@@ -95,28 +98,30 @@ static void gather_tasks(void *context, int64_t begin, int64_t end) {
     tlk_Tile t = tile_at(w, i / w->stretches, stretch);
     t.ptrs[0] += stretch * w->stretch * w->call->strides[0];
     int64_t bad;
-    if (!w->gather(&t, &bad)) tlk_note_fault(&w->fault, bad);
+    if (!w->gather(&t, &bad)) tlk_note_fault(&w->first, bad);
   }
 }
 
-bool tlk_gather(const tlk_IndexCall *call, int64_t *bad) {
-  const tli_Iter *it = call->it;
+bool tlk_gather(const struct tlk_gather *call) {
+  const tli_Iter *it = &call->index.it;
   int64_t side = it->ndim > 0 ? it->sizes[0] : 1;
-  Walk w = {.call = call};
+  Walk w = {.call = &call->index};
   w.gather = tlk_isa()->index->gather[tlk_log2_size(it->args[0].dtype)];
   /* neighbouring lines with a common index move as one row: long blocks */
   bool rows = it->ndim > 0 && it->args[1].strides[0] == 0;
   int64_t cols = rows ? tlk_min(side, TASK) : 0;
-  w.stretch = tlk_min(call->count, rows ? per_task(cols) : TASK);
+  w.stretch = tlk_min(call->index.count, rows ? per_task(cols) : TASK);
   if (!rows) {
     int64_t share = tlk_ceil_div(side, tl_get_num_threads());
-    cols = tlk_max(per_task(w.stretch), tlk_min(least_cols(call), share));
+    cols = tlk_max(per_task(w.stretch), tlk_min(least_cols(&call->index), share));
   }
   w.blocks = tlk_blocks(it, cols, 1);
-  w.stretches = tlk_ceil_div(call->count, w.stretch);
+  w.stretches = tlk_ceil_div(call->index.count, w.stretch);
   int64_t work = tlk_max(1, w.blocks.cols * w.stretch);
   tli_parallel_pieces(w.blocks.count * w.stretches, tlk_max(1, TLK_GRAIN / work), gather_tasks, &w);
-  return tlk_no_fault(&w.fault, bad);
+  return tlk_no_fault(
+      call->cx, &w.first,
+      (tlk_Fault){.kind = TLK_FAULT_POSITION, .blame = call->blame, .size = call->index.n});
 }
 
 static void scatter_tasks(void *context, int64_t begin, int64_t end) {
@@ -130,23 +135,23 @@ static void scatter_tasks(void *context, int64_t begin, int64_t end) {
   }
 }
 
-bool tlk_scatter(tlk_Join join, const tlk_IndexCall *call) {
-  const tli_Iter *it = call->it;
+bool tlk_scatter(const struct tlk_scatter *call) {
+  const tli_Iter *it = &call->index.it;
   const tlk_IndexLoops *loops = tlk_isa()->index;
   tl_DType dtype = it->args[0].dtype;
-  Walk w = {.call = call, .stretch = call->count, .stretches = 1, .ranges = 1};
-  w.scatter = join == TLK_JOIN_SET ? loops->set[tlk_log2_size(dtype)]
-                                   : loops->join[join][tlk_compute_index(dtype)];
+  Walk w = {.call = &call->index, .stretch = call->index.count, .stretches = 1, .ranges = 1};
+  w.scatter = call->join == TLK_JOIN_SET ? loops->set[tlk_log2_size(dtype)]
+                                         : loops->join[call->join][tlk_compute_index(dtype)];
   int64_t threads = tl_get_num_threads(), side = it->ndim > 0 ? it->sizes[0] : 1;
-  int64_t work = it->numel * call->count;
+  int64_t work = it->numel * call->index.count;
   /* blocks of whole cache lines, or rows where lines share an index; for few
   ** lines, parts of the indexed dimension */
   bool rows = it->ndim > 0 && it->args[1].strides[0] == 0;
-  int64_t cols = rows ? TASK : tlk_max(least_cols(call), per_task(call->count));
-  bool narrow = rows ? call->n < threads : side < cols * threads;
+  int64_t cols = rows ? TASK : tlk_max(least_cols(&call->index), per_task(call->index.count));
+  bool narrow = rows ? call->index.n < threads : side < cols * threads;
   if (narrow && side >= 32 * threads) cols = tlk_min(cols, tlk_ceil_div(side, threads));
   w.blocks = tlk_blocks(it, cols, 1);
-  if (w.blocks.count < threads && work >= 2 * TLK_GRAIN) w.ranges = tlk_min(threads, call->n);
+  if (w.blocks.count < threads && work >= 2 * TLK_GRAIN) w.ranges = tlk_min(threads, call->index.n);
   int64_t each = tlk_max(1, work / (w.blocks.count * w.ranges));
   tli_parallel_pieces(w.blocks.count * w.ranges, tlk_max(1, TLK_GRAIN / each), scatter_tasks, &w);
   return true;
@@ -247,18 +252,18 @@ static void free_counts(Nonzero *z) {
   tli_free(z->counts, (size_t)tlk_ceil_div(z->n, PART) * sizeof *z->counts);
 }
 
-bool tlk_count_nonzero(tlk_Array in, int64_t n, int64_t *count) {
-  Nonzero z = {.in = in, .n = n};
+bool tlk_count_nonzero(const struct tlk_count_nonzero *call) {
+  Nonzero z = {.in = call->in, .n = call->n};
   if (!count_all(&z)) return false;
-  *count = 0;
-  for (int64_t p = 0; p < tlk_ceil_div(n, PART); p++) *count += z.counts[p];
+  *call->count = 0;
+  for (int64_t p = 0; p < tlk_ceil_div(call->n, PART); p++) *call->count += z.counts[p];
   free_counts(&z);
   return true;
 }
 
-bool tlk_nonzero(int64_t *out, tlk_Array in, int ndim, const int64_t *sizes) {
-  Nonzero z = {.in = in, .n = 1, .out = out, .ndim = ndim, .sizes = sizes};
-  for (int d = 0; d < ndim; d++) z.n *= sizes[d];
+bool tlk_nonzero(const struct tlk_nonzero *call) {
+  Nonzero z = {.in = call->in, .n = 1, .out = call->out, .ndim = call->ndim, .sizes = call->sizes};
+  for (int d = 0; d < call->ndim; d++) z.n *= call->sizes[d];
   if (!count_all(&z)) return false;
   int64_t parts = tlk_ceil_div(z.n, PART), before = 0;
   for (int64_t p = 0; p < parts; p++) {
@@ -315,9 +320,8 @@ static void search_range(void *context, int64_t begin, int64_t end) {
   }
 }
 
-bool tlk_search(int64_t *out, tlk_Array sorted, tlk_Array values, int64_t rows, int64_t n,
-                int64_t m, bool right) {
-  Search s = {out, sorted, values, n, m, right};
-  tli_parallel_for(rows * m, 2048, search_range, &s);
+bool tlk_search(const struct tlk_search *call) {
+  Search s = {call->out, call->sorted, call->values, call->n, call->m, call->right};
+  tli_parallel_for(call->rows * call->m, 2048, search_range, &s);
   return true;
 }

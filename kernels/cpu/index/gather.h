@@ -1,5 +1,5 @@
 /*
-** gather.h - the inner loops of gather and scatter, see core/backend.h. A tile
+** lines.h - the inner loops of gather and scatter, see core/kernel.h. A tile
 ** is some lines side by side and a stretch of each.
 */
 #ifndef TLK_GATHER_H
@@ -28,13 +28,5 @@ typedef struct tlk_IndexLoops {
   tlk_ScatterLoop set[4];                               /* likewise */
   tlk_ScatterLoop join[TLK_JOIN_MIN + 1][TLK_NCOMPUTE]; /* but for TLK_JOIN_SET */
 } tlk_IndexLoops;
-
-bool tlk_check_index(const int64_t *index, int64_t n, int64_t size, bool wrap, int64_t *bad);
-bool tlk_gather(const tlk_IndexCall *call, int64_t *bad);
-bool tlk_scatter(tlk_Join join, const tlk_IndexCall *call);
-bool tlk_count_nonzero(tlk_Array in, int64_t n, int64_t *count);
-bool tlk_nonzero(int64_t *out, tlk_Array in, int ndim, const int64_t *sizes);
-bool tlk_search(int64_t *out, tlk_Array sorted, tlk_Array values, int64_t rows, int64_t n,
-                int64_t m, bool right);
 
 #endif

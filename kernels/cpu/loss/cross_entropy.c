@@ -29,7 +29,7 @@ typedef struct Loss {
   int64_t strips; /* of inner */
   const char *in;
   char *loss, *weights, *norm;
-  tlk_Fault fault;
+  tlk_FirstFault first;
 } Loss;
 
 /* The position of the label's prediction; -1 if it does not count. */
@@ -38,7 +38,7 @@ static int64_t label_place(Loss *l, int64_t o, int64_t i) {
   int64_t label = k->target[o * k->inner + i];
   if (label == k->ignore) return -1;
   if (label < 1 || label > k->classes) {
-    tlk_note_fault(&l->fault, label);
+    tlk_note_fault(&l->first, label);
     return -1;
   }
   return (o * k->classes + label - 1) * k->inner + i;
@@ -73,20 +73,21 @@ static void loss_tasks(void *context, int64_t begin, int64_t end) {
   }
 }
 
-bool tlk_class_loss(const tlk_Classes *call, tlk_Array loss, void *weights, void *norm,
-                    tlk_Array in, int64_t *bad) {
-  Loss l = {.call = call,
-            .loops = &tlk_isa()->classes[in.dtype == TL_F64],
-            .size = in.dtype == TL_F64 ? 8 : 4,
-            .in = in.data,
-            .loss = loss.data,
-            .weights = weights,
-            .norm = norm};
-  l.strips = tlk_ceil_div(call->inner, TLK_CLASS_COLS);
-  int64_t each = call->classes * tlk_min(call->inner, TLK_CLASS_COLS);
-  tli_parallel_for(call->outer * l.strips, tlk_max(1, TLK_GRAIN / 4 / tlk_max(1, each)), loss_tasks,
-                   &l);
-  return tlk_no_fault(&l.fault, bad);
+bool tlk_class_loss(const struct tlk_class_loss *call) {
+  Loss l = {.call = &call->classes,
+            .loops = &tlk_isa()->classes[call->in.dtype == TL_F64],
+            .size = call->in.dtype == TL_F64 ? 8 : 4,
+            .in = call->in.data,
+            .loss = call->loss.data,
+            .weights = call->weights,
+            .norm = call->norm};
+  l.strips = tlk_ceil_div(call->classes.inner, TLK_CLASS_COLS);
+  int64_t each = call->classes.classes * tlk_min(call->classes.inner, TLK_CLASS_COLS);
+  tli_parallel_for(call->classes.outer * l.strips, tlk_max(1, TLK_GRAIN / 4 / tlk_max(1, each)),
+                   loss_tasks, &l);
+  return tlk_no_fault(
+      call->cx, &l.first,
+      (tlk_Fault){.kind = TLK_FAULT_LABEL, .blame = call->blame, .size = call->classes.classes});
 }
 
 /* ---- its gradient ---- */
@@ -143,18 +144,17 @@ static void back_tasks(void *context, int64_t begin, int64_t end) {
   }
 }
 
-bool tlk_class_loss_backward(const tlk_Classes *call, tlk_Array grad_in, tlk_Array grad_loss,
-                             const void *in, const void *norm) {
-  Back b = {.call = call,
-            .loops = &tlk_isa()->classes[grad_in.dtype == TL_F64],
-            .size = grad_in.dtype == TL_F64 ? 8 : 4,
-            .in = in,
-            .norm = norm,
-            .grad = grad_loss.data,
-            .out = grad_in.data};
-  b.strips = tlk_ceil_div(call->inner, TLK_CLASS_COLS);
-  int64_t each = call->classes * tlk_min(call->inner, TLK_CLASS_COLS);
-  tli_parallel_for(call->outer * b.strips, tlk_max(1, TLK_GRAIN / 4 / tlk_max(1, each)), back_tasks,
-                   &b);
+bool tlk_class_loss_backward(const struct tlk_class_loss_backward *call) {
+  Back b = {.call = &call->classes,
+            .loops = &tlk_isa()->classes[call->grad_in.dtype == TL_F64],
+            .size = call->grad_in.dtype == TL_F64 ? 8 : 4,
+            .in = call->in,
+            .norm = call->norm,
+            .grad = call->grad_loss.data,
+            .out = call->grad_in.data};
+  b.strips = tlk_ceil_div(call->classes.inner, TLK_CLASS_COLS);
+  int64_t each = call->classes.classes * tlk_min(call->classes.inner, TLK_CLASS_COLS);
+  tli_parallel_for(call->classes.outer * b.strips, tlk_max(1, TLK_GRAIN / 4 / tlk_max(1, each)),
+                   back_tasks, &b);
   return true;
 }

@@ -1,6 +1,6 @@
 /*
-** cross_entropy.h - inner loops of the loss of labels, see class_loss in
-** core/backend.h. One set for float, one for double.
+** classes.h - inner loops of the loss of labels, see class_loss in
+** core/kernel.h. One set for float, one for double.
 */
 #ifndef TLK_CROSS_ENTROPY_H
 #define TLK_CROSS_ENTROPY_H
@@ -19,10 +19,5 @@ typedef struct tlk_ClassLoops {
   void (*strip_back)(int64_t classes, int64_t cols, int64_t step, const void *x, const void *norm,
                      const void *factor, void *out);
 } tlk_ClassLoops;
-
-bool tlk_class_loss(const tlk_Classes *call, tlk_Array loss, void *weights, void *norm,
-                    tlk_Array in, int64_t *bad);
-bool tlk_class_loss_backward(const tlk_Classes *call, tlk_Array grad_in, tlk_Array grad_loss,
-                             const void *in, const void *norm);
 
 #endif

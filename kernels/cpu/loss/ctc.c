@@ -5,7 +5,7 @@
 ** state, beta of those of the rest. Sums are taken in double; samples are
 ** shared among threads.
 */
-#include "kernels/cpu/loss/ctc.h"
+#include "kernels/cpu/cpu.h"
 
 #include <math.h>
 #include <stdatomic.h>
@@ -141,25 +141,24 @@ static void backward_range(void *context, int64_t begin, int64_t end) {
   tli_free(beta, bytes);
 }
 
-bool tlk_ctc_loss(const tlk_Ctc *call, tlk_Array loss, void *alpha, const void *log_probs) {
-  Work w = {.call = call,
-            .wide = loss.dtype == TL_F64,
-            .log_probs = log_probs,
-            .loss = loss.data,
-            .alpha = alpha};
-  tli_parallel_for(call->batch, 1, forward_range, &w);
+bool tlk_ctc_loss(const struct tlk_ctc_loss *call) {
+  Work w = {.call = &call->ctc,
+            .wide = call->loss.dtype == TL_F64,
+            .log_probs = call->log_probs,
+            .loss = call->loss.data,
+            .alpha = call->alpha};
+  tli_parallel_for(call->ctc.batch, 1, forward_range, &w);
   return true;
 }
 
-bool tlk_ctc_loss_backward(const tlk_Ctc *call, tlk_Array grad_in, const void *grad_loss,
-                           const void *loss, const void *alpha, const void *log_probs) {
-  Work w = {.call = call,
-            .wide = grad_in.dtype == TL_F64,
-            .log_probs = log_probs,
-            .grad_loss = grad_loss,
-            .loss_in = loss,
-            .alpha_in = alpha,
-            .grad = grad_in.data};
-  tli_parallel_for(call->batch, 1, backward_range, &w);
+bool tlk_ctc_loss_backward(const struct tlk_ctc_loss_backward *call) {
+  Work w = {.call = &call->ctc,
+            .wide = call->grad_in.dtype == TL_F64,
+            .log_probs = call->log_probs,
+            .grad_loss = call->grad_loss,
+            .loss_in = call->loss,
+            .alpha_in = call->alpha,
+            .grad = call->grad_in.data};
+  tli_parallel_for(call->ctc.batch, 1, backward_range, &w);
   return !w.failed;
 }

@@ -180,11 +180,12 @@ enum { TILE_M = 256, TILE_N = 1024, TILE_K = 512 };
 static bool convert(tl_DType to, void *dst, int64_t ldd, tl_DType from, const void *src,
                     int64_t lds, int64_t rows, int64_t cols) {
   int64_t dsize = tli_dtype_bytes[to], ssize = tli_dtype_bytes[from];
-  tli_Iter it = {.nargs = 2, .ndim = 2, .numel = rows * cols, .sizes = {cols, rows}};
-  it.args[0] = (tli_IterArg){.data = dst, .dtype = to, .strides = {dsize, ldd * dsize}};
-  it.args[1] =
+  struct tlk_copy copy = {
+      .it = {.nargs = 2, .ndim = 2, .numel = rows * cols, .sizes = {cols, rows}}};
+  copy.it.args[0] = (tli_IterArg){.data = dst, .dtype = to, .strides = {dsize, ldd * dsize}};
+  copy.it.args[1] =
       (tli_IterArg){.data = (char *)(uintptr_t)src, .dtype = from, .strides = {ssize, lds * ssize}};
-  return tlk_copy(&it);
+  return tlk_copy(&copy);
 }
 
 typedef struct Tiles {
@@ -285,14 +286,14 @@ static bool scale(const tlk_Gemm *g) {
                                .dtype = g->dtype,
                                .strides = {size, g->ldc * size}};
     if (tli_to_double(g->beta) == 0) {
-      TL_TRY(tlk_fill(&it, tli_int(0)));
+      TL_TRY(tlk_fill(&(struct tlk_fill){.it = it, .value = tli_int(0)}));
       continue;
     }
     double factor[1] = {tli_to_double(g->beta)};
     it.nargs = 3;
     it.args[1] = it.args[0];
     it.args[2] = (tli_IterArg){.data = (char *)factor, .dtype = TL_F64};
-    TL_TRY(tlk_pointwise(TLK_mul, compute, &it, NULL));
+    TL_TRY(tlk_pointwise(&(struct tlk_pointwise){.it = it, .kernel = TLK_mul, .compute = compute}));
   }
   return true;
 }
@@ -303,12 +304,13 @@ static bool fits_blas(const tlk_Gemm *g) {
   return tli_fail(TL_ESHAPE, "matmul: expected rows of less than 2^31 elements");
 }
 
-bool tlk_gemm(const tlk_Gemm *g) {
-  if (g->m == 0 || g->n == 0 || g->batch == 0) return true;
-  if (g->k == 0) return scale(g);
-  TL_TRY(fits_blas(g));
-  if (g->dtype == TL_F16 || g->dtype == TL_BF16) return half(g);
-  if (one_of(g, g->dtype) == NULL)
-    return tli_fail(TL_EDTYPE, "matmul: not defined for %s tensors", tl_dtype_name(g->dtype));
-  return run_all(g);
+bool tlk_gemm(const struct tlk_gemm *call) {
+  if (call->gemm.m == 0 || call->gemm.n == 0 || call->gemm.batch == 0) return true;
+  if (call->gemm.k == 0) return scale(&call->gemm);
+  TL_TRY(fits_blas(&call->gemm));
+  if (call->gemm.dtype == TL_F16 || call->gemm.dtype == TL_BF16) return half(&call->gemm);
+  if (one_of(&call->gemm, call->gemm.dtype) == NULL)
+    return tli_fail(TL_EDTYPE, "matmul: not defined for %s tensors",
+                    tl_dtype_name(call->gemm.dtype));
+  return run_all(&call->gemm);
 }

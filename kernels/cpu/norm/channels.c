@@ -132,38 +132,37 @@ static bool moments(Work *w, void *mean, void *deviation) {
   return true;
 }
 
-bool tlk_channel_moments(void *mean, void *deviation, tlk_Array in, int64_t outer, int64_t channels,
-                         int64_t inner) {
+bool tlk_channel_moments(const struct tlk_channel_moments *call) {
   Work w = {0};
-  int64_t n = outer * channels * inner;
-  tlk_Array x = tlk_upcast(in, n, true);
+  int64_t n = call->outer * call->channels * call->inner;
+  tlk_Array x = tlk_upcast(call->in, n, true);
   if (x.data == NULL && n > 0) return false;
   w.in = x.data;
-  bool ok = prepare(&w, outer, channels, inner, x.dtype) && moments(&w, mean, deviation);
+  bool ok = prepare(&w, call->outer, call->channels, call->inner, x.dtype) &&
+            moments(&w, call->mean, call->deviation);
   if (w.sums) finish(&w);
-  tlk_upcast_free(x, in, n);
+  tlk_upcast_free(x, call->in, n);
   return ok;
 }
 
-bool tlk_channel_products(void *sum, void *product, tlk_Array grad, tlk_Array in, const void *mean,
-                          int64_t outer, int64_t channels, int64_t inner) {
-  Work w = {.mean_in = mean};
-  int64_t n = outer * channels * inner;
-  tlk_Array x = tlk_upcast(in, n, true), g = tlk_upcast(grad, n, true);
+bool tlk_channel_products(const struct tlk_channel_products *call) {
+  Work w = {.mean_in = call->mean};
+  int64_t n = call->outer * call->channels * call->inner;
+  tlk_Array x = tlk_upcast(call->in, n, true), g = tlk_upcast(call->grad, n, true);
   bool ok = n == 0 || (x.data != NULL && g.data != NULL);
   w.in = x.data;
   w.grad = g.data ? g.data : (const void *)"";
-  ok = ok && prepare(&w, outer, channels, inner, x.dtype);
+  ok = ok && prepare(&w, call->outer, call->channels, call->inner, x.dtype);
   if (ok) {
     add_up(&w);
-    for (int64_t c = 0; c < channels; c++) {
-      store_at(sum, c, w.size, sums_of(&w, 0, 0)[c]);
-      store_at(product, c, w.size, sums_of(&w, 1, 0)[c]);
+    for (int64_t c = 0; c < call->channels; c++) {
+      store_at(call->sum, c, w.size, sums_of(&w, 0, 0)[c]);
+      store_at(call->product, c, w.size, sums_of(&w, 1, 0)[c]);
     }
     finish(&w);
   }
-  tlk_upcast_free(x, in, n);
-  tlk_upcast_free(g, grad, n);
+  tlk_upcast_free(x, call->in, n);
+  tlk_upcast_free(g, call->grad, n);
   return ok;
 }
 
@@ -200,36 +199,35 @@ static void scale_rows(void *context, int64_t begin, int64_t end) {
   }
 }
 
-bool tlk_channel_affine(tlk_Array out, tlk_Array in, const void *mean, const void *scale,
-                        const void *shift, tlk_Array other, const void *factor, int64_t outer,
-                        int64_t channels, int64_t inner) {
-  int64_t n = outer * channels * inner;
-  tlk_Array x = tlk_upcast(in, n, true), y = tlk_upcast(other, n, true);
-  tlk_Array to = tlk_upcast(out, n, false);
-  bool ok = x.data && to.data && (other.data == NULL || y.data);
+bool tlk_channel_affine(const struct tlk_channel_affine *call) {
+  int64_t n = call->outer * call->channels * call->inner;
+  tlk_Array x = tlk_upcast(call->in, n, true), y = tlk_upcast(call->other, n, true);
+  tlk_Array to = tlk_upcast(call->out, n, false);
+  bool ok = x.data && to.data && (call->other.data == NULL || y.data);
   if (ok) {
     Affine a = {&tlk_isa()->channels[x.dtype == TL_F64],
                 to.data,
                 x.data,
                 y.data,
-                mean,
-                scale,
-                shift,
-                factor,
-                channels,
-                inner,
+                call->mean,
+                call->scale,
+                call->shift,
+                call->factor,
+                call->channels,
+                call->inner,
                 x.dtype == TL_F64 ? 8 : 4};
-    if (inner == 1)
-      ok = tli_parallel_try(outer, tlk_max(1, TLK_GRAIN / channels), scale_rows, &a);
+    if (call->inner == 1)
+      ok = tli_parallel_try(call->outer, tlk_max(1, TLK_GRAIN / call->channels), scale_rows, &a);
     else
-      ok = tli_parallel_try(outer * channels, tlk_max(1, TLK_GRAIN / inner), scale_runs, &a);
+      ok = tli_parallel_try(call->outer * call->channels, tlk_max(1, TLK_GRAIN / call->inner),
+                            scale_runs, &a);
   }
   if (ok) {
-    tlk_downcast(out, to, n);
+    tlk_downcast(call->out, to, n);
   } else {
-    tlk_upcast_free(to, out, n);
+    tlk_upcast_free(to, call->out, n);
   }
-  tlk_upcast_free(x, in, n);
-  tlk_upcast_free(y, other, n);
+  tlk_upcast_free(x, call->in, n);
+  tlk_upcast_free(y, call->other, n);
   return ok;
 }

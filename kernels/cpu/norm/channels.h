@@ -25,12 +25,4 @@ typedef struct tlk_ChannelLoops {
                      const void *shift, const void *other, const void *factor);
 } tlk_ChannelLoops;
 
-bool tlk_channel_moments(void *mean, void *deviation, tlk_Array in, int64_t outer, int64_t channels,
-                         int64_t inner);
-bool tlk_channel_products(void *sum, void *product, tlk_Array grad, tlk_Array in, const void *mean,
-                          int64_t outer, int64_t channels, int64_t inner);
-bool tlk_channel_affine(tlk_Array out, tlk_Array in, const void *mean, const void *scale,
-                        const void *shift, tlk_Array other, const void *factor, int64_t outer,
-                        int64_t channels, int64_t inner);
-
 #endif

@@ -150,55 +150,52 @@ static bool prepare(Call *c, tlk_Array weight, tlk_Array bias, char **buffer, si
   return true;
 }
 
-bool tlk_layer_norm(tlk_Array out, tlk_Array mean, tlk_Array rstd, tlk_Array in, tlk_Array weight,
-                    tlk_Array bias, int64_t rows, int64_t n, double eps) {
-  Call c = {.dtype = in.dtype,
-            .rows = rows,
-            .n = n,
-            .in = in.data,
-            .out = out.data,
-            .mean = mean,
-            .rstd = rstd,
-            .shift = mean.data != NULL,
-            .eps = eps};
+bool tlk_layer_norm(const struct tlk_layer_norm *call) {
+  Call c = {.dtype = call->in.dtype,
+            .rows = call->rows,
+            .n = call->n,
+            .in = call->in.data,
+            .out = call->out.data,
+            .mean = call->mean,
+            .rstd = call->rstd,
+            .shift = call->mean.data != NULL,
+            .eps = call->eps};
   char *buffer;
   size_t bytes;
-  TL_TRY(prepare(&c, weight, bias, &buffer, &bytes));
-  bool ok = tli_parallel_try(rows, tlk_max(1, GRAIN / tlk_max(1, n)), run_forward, &c);
+  TL_TRY(prepare(&c, call->weight, call->bias, &buffer, &bytes));
+  bool ok = tli_parallel_try(call->rows, tlk_max(1, GRAIN / tlk_max(1, call->n)), run_forward, &c);
   tli_free(buffer, bytes);
   if (!ok) return false;
   return !atomic_load(&c.failed) || tli_fail(TL_EMEM, "layer_norm: out of memory");
 }
 
-bool tlk_layer_norm_backward(tlk_Array grad_in, tlk_Array grad_weight, tlk_Array grad_bias,
-                             tlk_Array grad_out, tlk_Array in, tlk_Array mean, tlk_Array rstd,
-                             tlk_Array weight, int64_t rows, int64_t n) {
-  Call c = {.dtype = in.dtype,
-            .rows = rows,
-            .n = n,
-            .in = in.data,
-            .out = grad_in.data,
-            .grad = grad_out.data,
-            .mean = mean,
-            .rstd = rstd,
-            .shift = mean.data != NULL,
-            .want_weight = grad_weight.data != NULL,
-            .want_bias = grad_bias.data != NULL};
-  int64_t wanted = tlk_max(1, tlk_min(SEGMENTS, rows * tlk_max(1, n) / GRAIN));
-  c.segment = tlk_max(AT_ONCE, tlk_ceil_div(tlk_max(1, rows), wanted));
-  int64_t segments = tlk_max(1, tlk_ceil_div(rows, c.segment));
+bool tlk_layer_norm_backward(const struct tlk_layer_norm_backward *call) {
+  Call c = {.dtype = call->in.dtype,
+            .rows = call->rows,
+            .n = call->n,
+            .in = call->in.data,
+            .out = call->grad_in.data,
+            .grad = call->grad_out.data,
+            .mean = call->mean,
+            .rstd = call->rstd,
+            .shift = call->mean.data != NULL,
+            .want_weight = call->grad_weight.data != NULL,
+            .want_bias = call->grad_bias.data != NULL};
+  int64_t wanted = tlk_max(1, tlk_min(SEGMENTS, call->rows * tlk_max(1, call->n) / GRAIN));
+  c.segment = tlk_max(AT_ONCE, tlk_ceil_div(tlk_max(1, call->rows), wanted));
+  int64_t segments = tlk_max(1, tlk_ceil_div(call->rows, c.segment));
   char *buffer;
-  size_t bytes, sum_bytes = (size_t)(segments * 2 * n) * sizeof(double);
-  TL_TRY(prepare(&c, weight, (tlk_Array){NULL, in.dtype}, &buffer, &bytes));
+  size_t bytes, sum_bytes = (size_t)(segments * 2 * call->n) * sizeof(double);
+  TL_TRY(prepare(&c, call->weight, (tlk_Array){NULL, call->in.dtype}, &buffer, &bytes));
   bool sums = c.want_weight || c.want_bias;
   if (sums && (c.sums = tli_alloc(sum_bytes)) == NULL) {
     tli_free(buffer, bytes);
     return false;
   }
-  int64_t grain = tlk_max(1, GRAIN / (c.segment * tlk_max(1, n)));
+  int64_t grain = tlk_max(1, GRAIN / (c.segment * tlk_max(1, call->n)));
   bool ok = tli_parallel_try(segments, grain, run_backward, &c);
   if (sums) {
-    if (ok) join_sums(&c, segments, grad_weight, grad_bias);
+    if (ok) join_sums(&c, segments, call->grad_weight, call->grad_bias);
     tli_free(c.sums, sum_bytes);
   }
   tli_free(buffer, bytes);

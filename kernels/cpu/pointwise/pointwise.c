@@ -250,22 +250,21 @@ static bool run(Call *call) {
   return tli_parallel_try(call->blocks.count, tlk_max(1, TLK_GRAIN / each), run_blocks, call);
 }
 
-bool tlk_pointwise(tlk_Pointwise kernel, tl_DType compute, const tli_Iter *it,
-                   const tl_Scalar *params) {
+bool tlk_pointwise(const struct tlk_pointwise *call) {
   const tlk_Isa *isa = tlk_isa();
-  Call call = {.isa = isa, .it = it, .params = params};
-  call.loop = isa->loops[tlk_compute_index(compute)][kernel];
+  Call p = {.isa = isa, .it = &call->it, .params = call->params};
+  p.loop = isa->loops[tlk_compute_index(call->compute)][call->kernel];
   /* sixteen results of one byte are too few to be worth a loop of their own */
-  bool test = gives[kernel] == GIVES_BOOL;
-  call.fixed = test ? NULL : isa->fixed[tlk_compute_index(compute)][kernel];
-  if (call.loop == NULL)
-    return tli_fail(TL_EINTERNAL, "%s: no kernel that computes in %s", names[kernel],
-                    tl_dtype_name(compute));
-  for (int k = 0; k < it->nargs; k++) call.want[k] = compute;
-  if (gives[kernel] == GIVES_BOOL) call.want[0] = TL_BOOL;
-  TL_TRY(run(&call));
-  if (atomic_load_explicit(&call.failed, memory_order_relaxed))
-    return tli_fail(TL_EARG, "%s: integer division by zero", names[kernel]);
+  bool test = gives[call->kernel] == GIVES_BOOL;
+  p.fixed = test ? NULL : isa->fixed[tlk_compute_index(call->compute)][call->kernel];
+  if (p.loop == NULL)
+    return tli_fail(TL_EINTERNAL, "%s: no kernel that computes in %s", names[call->kernel],
+                    tl_dtype_name(call->compute));
+  for (int k = 0; k < call->it.nargs; k++) p.want[k] = call->compute;
+  if (gives[call->kernel] == GIVES_BOOL) p.want[0] = TL_BOOL;
+  TL_TRY(run(&p));
+  if (atomic_load_explicit(&p.failed, memory_order_relaxed))
+    return tlk_fault(call->cx, &(tlk_Fault){.kind = TLK_FAULT_DIVISION, .blame = call->blame});
   return true;
 }
 

@@ -144,16 +144,16 @@ static bool run(const tlk_Pool *pool, Kind kind, tlk_Array in, tlk_Array out, in
   return ok;
 }
 
-bool tlk_max_pool(const tlk_Pool *pool, tlk_Array out, int64_t *indices, tlk_Array in) {
-  return run(pool, MAX, in, out, indices);
+bool tlk_max_pool(const struct tlk_max_pool *call) {
+  return run(&call->pool, MAX, call->in, call->out, call->indices);
 }
 
-bool tlk_avg_pool(const tlk_Pool *pool, tlk_Array out, tlk_Array in) {
-  return run(pool, AVERAGE, in, out, NULL);
+bool tlk_avg_pool(const struct tlk_avg_pool *call) {
+  return run(&call->pool, AVERAGE, call->in, call->out, NULL);
 }
 
-bool tlk_avg_pool_backward(const tlk_Pool *pool, tlk_Array grad_in, tlk_Array grad_out) {
-  return run(pool, SPREAD, grad_in, grad_out, NULL);
+bool tlk_avg_pool_backward(const struct tlk_avg_pool_backward *call) {
+  return run(&call->pool, SPREAD, call->grad_in, call->grad_out, NULL);
 }
 
 /* ---- windows as columns ---- */
@@ -237,24 +237,27 @@ static void column_planes(void *context, int64_t begin, int64_t end) {
 
 static int64_t product(const int64_t v[3]) { return v[0] * v[1] * v[2]; }
 
-bool tlk_im2col(const tlk_Windows *w, int64_t planes, tlk_Array cols, tlk_Array in) {
-  Columns c = {w, in.dtype, in.data, cols.data, false};
-  int64_t each = product(w->kernel) * product(w->out);
-  return tli_parallel_try(planes, tlk_max(1, TLK_GRAIN / tlk_max(1, each)), column_planes, &c);
+bool tlk_im2col(const struct tlk_im2col *call) {
+  Columns c = {&call->windows, call->in.dtype, call->in.data, call->cols.data, false};
+  int64_t each = product(call->windows.kernel) * product(call->windows.out);
+  return tli_parallel_try(call->planes, tlk_max(1, TLK_GRAIN / tlk_max(1, each)), column_planes,
+                          &c);
 }
 
-bool tlk_col2im(const tlk_Windows *w, int64_t planes, tlk_Array in, tlk_Array cols) {
-  int64_t nin = planes * product(w->in), each = product(w->kernel) * product(w->out);
-  tlk_Array x = tlk_upcast(in, nin, false), y = tlk_upcast(cols, planes * each, true);
+bool tlk_col2im(const struct tlk_col2im *call) {
+  int64_t nin = call->planes * product(call->windows.in),
+          each = product(call->windows.kernel) * product(call->windows.out);
+  tlk_Array x = tlk_upcast(call->in, nin, false),
+            y = tlk_upcast(call->cols, call->planes * each, true);
   bool ok = x.data && y.data;
-  Columns c = {w, x.dtype, x.data, y.data, true};
+  Columns c = {&call->windows, x.dtype, x.data, y.data, true};
   int64_t grain = tlk_max(1, TLK_GRAIN / tlk_max(1, each));
-  if (ok && tli_parallel_try(planes, grain, column_planes, &c)) {
-    tlk_downcast(in, x, nin);
+  if (ok && tli_parallel_try(call->planes, grain, column_planes, &c)) {
+    tlk_downcast(call->in, x, nin);
   } else {
     ok = false;
-    tlk_upcast_free(x, in, nin);
+    tlk_upcast_free(x, call->in, nin);
   }
-  tlk_upcast_free(y, cols, planes * each);
+  tlk_upcast_free(y, call->cols, call->planes * each);
   return ok;
 }

@@ -25,10 +25,4 @@ typedef struct tlk_PoolLoops {
   void (*spread[2])(const tlk_Spans *s, const void *out, void *in, void *scratch);
 } tlk_PoolLoops;
 
-bool tlk_max_pool(const tlk_Pool *pool, tlk_Array out, int64_t *indices, tlk_Array in);
-bool tlk_avg_pool(const tlk_Pool *pool, tlk_Array out, tlk_Array in);
-bool tlk_avg_pool_backward(const tlk_Pool *pool, tlk_Array grad_in, tlk_Array grad_out);
-bool tlk_im2col(const tlk_Windows *w, int64_t planes, tlk_Array cols, tlk_Array in);
-bool tlk_col2im(const tlk_Windows *w, int64_t planes, tlk_Array in, tlk_Array cols);
-
 #endif

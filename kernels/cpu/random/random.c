@@ -37,9 +37,8 @@ static void run(void *context, int64_t begin, int64_t end) {
   }
 }
 
-bool tlk_random(tlk_Distribution distribution, tlk_Array out, int64_t n, uint64_t seed,
-                uint64_t block, tl_Scalar a, tl_Scalar b) {
-  Draw d = {distribution, out, n, seed, block, a, b};
-  int64_t group = TLK_RANDOM_BLOCKS * tlk_per_block(distribution, out.dtype);
-  return tli_parallel_try((n + group - 1) / group, TLK_GRAIN / group, run, &d);
+bool tlk_random(const struct tlk_random *call) {
+  Draw d = {call->distribution, call->out, call->n, call->seed, call->block, call->a, call->b};
+  int64_t group = TLK_RANDOM_BLOCKS * tlk_per_block(call->distribution, call->out.dtype);
+  return tli_parallel_try((call->n + group - 1) / group, TLK_GRAIN / group, run, &d);
 }

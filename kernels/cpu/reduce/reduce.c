@@ -215,24 +215,23 @@ static void store_result(const Plan *p, int64_t first, int64_t count, const char
   p->isa->convert[p->compute][p->out.dtype](count, dst, results);
 }
 
-bool tlk_reduce(tlk_Reduction kernel, tl_DType compute, tlk_Array out, tlk_Array in, int64_t outer,
-                int64_t n, int64_t inner, const tl_Scalar *params) {
-  if (outer == 0 || inner == 0) return true;
+bool tlk_reduce(const struct tlk_reduce *call) {
+  if (call->outer == 0 || call->inner == 0) return true;
   const tlk_Isa *isa = tlk_isa();
   Plan p = {.isa = isa,
-            .r = &isa->reducers[tlk_compute_index(compute)][kernel],
-            .params = params,
-            .compute = compute,
-            .out = out,
-            .in = in,
-            .in_size = (int64_t)tl_dtype_size(in.dtype),
-            .outer = outer,
-            .n = n,
-            .inner = inner,
+            .r = &isa->reducers[tlk_compute_index(call->compute)][call->kernel],
+            .params = call->params,
+            .compute = call->compute,
+            .out = call->out,
+            .in = call->in,
+            .in_size = (int64_t)tl_dtype_size(call->in.dtype),
+            .outer = call->outer,
+            .n = call->n,
+            .inner = call->inner,
             .store = store_result};
   if (p.r->row == NULL)
-    return tli_fail(TL_EINTERNAL, "reduction %d: no kernel that computes in %s", (int)kernel,
-                    tl_dtype_name(compute));
+    return tli_fail(TL_EINTERNAL, "reduction %d: no kernel that computes in %s", (int)call->kernel,
+                    tl_dtype_name(call->compute));
   return run(&p);
 }
 
@@ -249,21 +248,20 @@ static void store_best(const Plan *p, int64_t first, int64_t count, const char *
   p->isa->convert[floating ? TL_F64 : TL_I64][p->out.dtype](count, element(p->out, first), values);
 }
 
-bool tlk_reduce_index(bool largest, tlk_Array values, int64_t *indices, tlk_Array in, int64_t outer,
-                      int64_t n, int64_t inner) {
-  if (outer == 0 || inner == 0) return true;
+bool tlk_reduce_index(const struct tlk_reduce_index *call) {
+  if (call->outer == 0 || call->inner == 0) return true;
   const tlk_Isa *isa = tlk_isa();
-  tl_DType compute = tli_dtype_compute(in.dtype);
+  tl_DType compute = tli_dtype_compute(call->in.dtype);
   Plan p = {.isa = isa,
-            .r = &isa->best[largest][tlk_compute_index(compute)],
+            .r = &isa->best[call->largest][tlk_compute_index(compute)],
             .compute = compute,
-            .out = values,
-            .out2 = {indices, TL_I64},
-            .in = in,
-            .in_size = (int64_t)tl_dtype_size(in.dtype),
-            .outer = outer,
-            .n = n,
-            .inner = inner,
+            .out = call->values,
+            .out2 = {call->indices, TL_I64},
+            .in = call->in,
+            .in_size = (int64_t)tl_dtype_size(call->in.dtype),
+            .outer = call->outer,
+            .n = call->n,
+            .inner = call->inner,
             .store = store_best};
   return run(&p);
 }
@@ -278,21 +276,20 @@ static void store_moments(const Plan *p, int64_t first, int64_t count, const cha
   p->isa->convert[TL_F64][p->out2.dtype](count, element(p->out2, first), values);
 }
 
-bool tlk_moments(tlk_Array mean, tlk_Array deviation, tlk_Array in, int64_t outer, int64_t n,
-                 int64_t inner) {
-  if (outer == 0 || inner == 0) return true;
+bool tlk_moments(const struct tlk_moments *call) {
+  if (call->outer == 0 || call->inner == 0) return true;
   const tlk_Isa *isa = tlk_isa();
-  tl_DType compute = in.dtype == TL_F64 ? TL_F64 : TL_F32;
+  tl_DType compute = call->in.dtype == TL_F64 ? TL_F64 : TL_F32;
   Plan p = {.isa = isa,
             .r = &isa->moments[compute == TL_F64],
             .compute = compute,
-            .out = mean,
-            .out2 = deviation,
-            .in = in,
-            .in_size = (int64_t)tl_dtype_size(in.dtype),
-            .outer = outer,
-            .n = n,
-            .inner = inner,
+            .out = call->mean,
+            .out2 = call->deviation,
+            .in = call->in,
+            .in_size = (int64_t)tl_dtype_size(call->in.dtype),
+            .outer = call->outer,
+            .n = call->n,
+            .inner = call->inner,
             .store = store_moments};
   return run(&p);
 }

@@ -87,29 +87,28 @@ static void run_strips(void *context, int64_t begin, int64_t end) {
   }
 }
 
-bool tlk_scan(tlk_Scan kernel, tl_DType compute, tlk_Array out, int64_t *indices, tlk_Array in,
-              int64_t outer, int64_t n, int64_t inner) {
-  if (outer == 0 || n == 0 || inner == 0) return true;
+bool tlk_scan(const struct tlk_scan *call) {
+  if (call->outer == 0 || call->n == 0 || call->inner == 0) return true;
   const tlk_Isa *isa = tlk_isa();
-  bool turned = inner == 1 && outer >= FEW && n > 1;
+  bool turned = call->inner == 1 && call->outer >= FEW && call->n > 1;
   Plan p = {.isa = isa,
-            .scanner = &isa->scanners[tlk_compute_index(compute)][kernel],
-            .compute = compute,
-            .out = out,
-            .in = in,
-            .indices = indices,
-            .n = n,
-            .inner = inner,
-            .lines = outer * inner,
-            .group = turned ? outer : inner,
-            .s0 = turned ? n : 1,
-            .s1 = turned ? 1 : inner};
+            .scanner = &isa->scanners[tlk_compute_index(call->compute)][call->kernel],
+            .compute = call->compute,
+            .out = call->out,
+            .in = call->in,
+            .indices = call->indices,
+            .n = call->n,
+            .inner = call->inner,
+            .lines = call->outer * call->inner,
+            .group = turned ? call->outer : call->inner,
+            .s0 = turned ? call->n : 1,
+            .s1 = turned ? 1 : call->inner};
   if (p.scanner->run == NULL)
-    return tli_fail(TL_EINTERNAL, "scan %d: no kernel that computes in %s", (int)kernel,
-                    tl_dtype_name(compute));
-  int64_t share = tlk_max(FEW, tlk_ceil_div(outer, tl_get_num_threads()));
+    return tli_fail(TL_EINTERNAL, "scan %d: no kernel that computes in %s", (int)call->kernel,
+                    tl_dtype_name(call->compute));
+  int64_t share = tlk_max(FEW, tlk_ceil_div(call->outer, tl_get_num_threads()));
   p.width = tlk_min(p.group, turned ? tlk_min(TURNED, share) : STRIP);
   p.strips = tlk_ceil_div(p.group, p.width);
-  return tli_parallel_try(p.lines / p.group * p.strips, tlk_max(1, TLK_GRAIN / (n * p.width)),
+  return tli_parallel_try(p.lines / p.group * p.strips, tlk_max(1, TLK_GRAIN / (call->n * p.width)),
                           run_strips, &p);
 }

@@ -279,16 +279,15 @@ static size_t sort_bytes(tl_DType dtype, int64_t n) {
   return 2 * (size_t)n * (is_wide(dtype, n) ? sizeof(tlk_LargePair) : sizeof(tlk_Pair));
 }
 
-bool tlk_sort(bool descending, tlk_Array values, int64_t *indices, tlk_Array in, int64_t rows,
-              int64_t n) {
-  Work w = {.in = in,
-            .values = values,
-            .indices = indices,
-            .rows = rows,
-            .n = n,
-            .k = n,
-            .flip = descending};
-  return run(&w, sort_row, sort_bytes(in.dtype, n));
+bool tlk_sort(const struct tlk_sort *call) {
+  Work w = {.in = call->in,
+            .values = call->values,
+            .indices = call->indices,
+            .rows = call->rows,
+            .n = call->n,
+            .k = call->n,
+            .flip = call->descending};
+  return run(&w, sort_row, sort_bytes(call->in.dtype, call->n));
 }
 
 /* ---- selection by rank ---- */
@@ -373,17 +372,17 @@ static bool select_row(const Work *w, int64_t row, void *memory) {
   return true;
 }
 
-bool tlk_topk(bool descending, tlk_Array values, int64_t *indices, tlk_Array in, int64_t rows,
-              int64_t n, int64_t k) {
-  Work w = {.in = in,
-            .values = values,
-            .indices = indices,
-            .rows = rows,
-            .n = n,
-            .k = k,
-            .flip = descending};
-  if (n < 256 || k > n / 4) return run(&w, sort_row, sort_bytes(in.dtype, n));
-  size_t bytes = (size_t)n * (sizeof(tlk_LargePair) + sizeof(uint64_t));
+bool tlk_topk(const struct tlk_topk *call) {
+  Work w = {.in = call->in,
+            .values = call->values,
+            .indices = call->indices,
+            .rows = call->rows,
+            .n = call->n,
+            .k = call->k,
+            .flip = call->descending};
+  if (call->n < 256 || call->k > call->n / 4)
+    return run(&w, sort_row, sort_bytes(call->in.dtype, call->n));
+  size_t bytes = (size_t)call->n * (sizeof(tlk_LargePair) + sizeof(uint64_t));
   return run(&w, select_row, bytes);
 }
 
@@ -412,17 +411,16 @@ static bool rank_row(const Work *w, int64_t row, void *memory) {
   return true;
 }
 
-bool tlk_select_rank(int64_t rank, bool skip_nan, tlk_Array values, int64_t *indices, tlk_Array in,
-                     int64_t rows, int64_t n) {
-  Work w = {.in = in,
-            .values = values,
-            .indices = indices,
-            .rows = rows,
-            .n = n,
+bool tlk_select_rank(const struct tlk_select_rank *call) {
+  Work w = {.in = call->in,
+            .values = call->values,
+            .indices = call->indices,
+            .rows = call->rows,
+            .n = call->n,
             .k = 1,
-            .rank = rank,
-            .skip_nan = skip_nan};
-  return run(&w, rank_row, (size_t)n * sizeof(uint64_t));
+            .rank = call->rank,
+            .skip_nan = call->skip_nan};
+  return run(&w, rank_row, (size_t)call->n * sizeof(uint64_t));
 }
 
 /* ---- mode ---- */
@@ -445,9 +443,14 @@ static bool mode_row(const Work *w, int64_t row, void *memory) {
   return true;
 }
 
-bool tlk_mode(tlk_Array values, int64_t *indices, tlk_Array in, int64_t rows, int64_t n) {
-  Work w = {.in = in, .values = values, .indices = indices, .rows = rows, .n = n, .k = 1};
-  return run(&w, mode_row, sort_bytes(in.dtype, n));
+bool tlk_mode(const struct tlk_mode *call) {
+  Work w = {.in = call->in,
+            .values = call->values,
+            .indices = call->indices,
+            .rows = call->rows,
+            .n = call->n,
+            .k = 1};
+  return run(&w, mode_row, sort_bytes(call->in.dtype, call->n));
 }
 
 /* ---- rows as wholes ---- */
@@ -483,12 +486,12 @@ static void order_rows(const uint64_t *keys, int64_t n, int64_t m, int64_t *orde
   for (int64_t i = 0; i < n; i++) order[i] = from[i] + 1;
 }
 
-bool tlk_row_order(int64_t *order, tlk_Array in, int64_t n, int64_t m) {
-  size_t bytes = (size_t)(n * m + n) * sizeof(uint64_t);
+bool tlk_row_order(const struct tlk_row_order *call) {
+  size_t bytes = (size_t)(call->n * call->m + call->n) * sizeof(uint64_t);
   uint64_t *keys = tli_alloc(bytes);
   if (keys == NULL) return false;
-  make_keys(keys, in.data, in.dtype, n * m, false);
-  order_rows(keys, n, m, order, (int64_t *)(void *)(keys + n * m));
+  make_keys(keys, call->in.data, call->in.dtype, call->n * call->m, false);
+  order_rows(keys, call->n, call->m, call->order, (int64_t *)(void *)(keys + call->n * call->m));
   tli_free(keys, bytes);
   return true;
 }

@@ -23,13 +23,4 @@ tlk_Pair *tlk_sort_pairs(int64_t n, int bits, tlk_Pair *items, tlk_Pair *spare, 
 tlk_LargePair *tlk_sort_large_pairs(int64_t n, int bits, tlk_LargePair *items, tlk_LargePair *spare,
                                     bool alone);
 
-bool tlk_sort(bool descending, tlk_Array values, int64_t *indices, tlk_Array in, int64_t rows,
-              int64_t n);
-bool tlk_topk(bool descending, tlk_Array values, int64_t *indices, tlk_Array in, int64_t rows,
-              int64_t n, int64_t k);
-bool tlk_select_rank(int64_t rank, bool skip_nan, tlk_Array values, int64_t *indices, tlk_Array in,
-                     int64_t rows, int64_t n);
-bool tlk_mode(tlk_Array values, int64_t *indices, tlk_Array in, int64_t rows, int64_t n);
-bool tlk_row_order(int64_t *order, tlk_Array in, int64_t n, int64_t m);
-
 #endif

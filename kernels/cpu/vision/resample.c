@@ -37,22 +37,23 @@ static void run_rows(void *context, int64_t begin, int64_t end) {
   }
 }
 
-bool tlk_resample(const tlk_Resample *r, tlk_Array out, tlk_Array in) {
-  bool wide = in.dtype == TL_F64;
-  int64_t n = r->first[r->out], work = n / r->out + 1;
+bool tlk_resample(const struct tlk_resample *call) {
+  bool wide = call->in.dtype == TL_F64;
+  int64_t n = call->resample.first[call->resample.out], work = n / call->resample.out + 1;
   float *narrow = wide ? NULL : tli_alloc((size_t)n * sizeof *narrow);
   if (!wide && narrow == NULL) return false;
-  for (int64_t i = 0; i < n && narrow; i++) narrow[i] = (float)r->weights[i];
-  Run s = {.r = r,
+  for (int64_t i = 0; i < n && narrow; i++) narrow[i] = (float)call->resample.weights[i];
+  Run s = {.r = &call->resample,
            .loops = &tlk_isa()->resample[wide],
            .size = wide ? 8 : 4,
-           .weights = wide ? (const char *)r->weights : (const char *)narrow,
-           .in = in.data,
-           .out = out.data};
-  bool lines = r->inner == 1;
-  bool ok = tli_parallel_try(lines ? r->outer : r->outer * r->out,
-                             TLK_GRAIN / (lines ? n + 1 : r->inner * work) + 1,
-                             lines ? run_lines : run_rows, &s);
+           .weights = wide ? (const char *)call->resample.weights : (const char *)narrow,
+           .in = call->in.data,
+           .out = call->out.data};
+  bool lines = call->resample.inner == 1;
+  bool ok =
+      tli_parallel_try(lines ? call->resample.outer : call->resample.outer * call->resample.out,
+                       TLK_GRAIN / (lines ? n + 1 : call->resample.inner * work) + 1,
+                       lines ? run_lines : run_rows, &s);
   tli_free(narrow, (size_t)n * sizeof *narrow);
   return ok;
 }

@@ -15,6 +15,4 @@ typedef struct tlk_ResampleLoops {
                const void *weights, const void *in, void *out);
 } tlk_ResampleLoops;
 
-bool tlk_resample(const tlk_Resample *r, tlk_Array out, tlk_Array in);
-
 #endif

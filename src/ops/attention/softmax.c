@@ -42,8 +42,8 @@ static tl_Tensor *softmax_forward(bool log, const char *op, tl_Tensor *self, int
   tl_Tensor *out = in ? tli_empty((tl_DType)in->dtype, tli_device(in), in->ndim, in->sizes) : NULL;
   if (out && out->numel > 0) {
     tli_Along a = tli_along(in, d);
-    if (!tli_backend(tli_device(in))
-             ->softmax(log, tli_array(out), tli_array(in), a.outer, a.n, a.inner)) {
+    if (!TLI_RUN(tli_device(in), softmax, .log = log, .out = tli_array(out), .in = tli_array(in),
+                 .outer = a.outer, .n = a.n, .inner = a.inner)) {
       tli_release(out);
       out = NULL;
     }
@@ -70,9 +70,9 @@ static tl_Tensor *softmax_gradient(bool log, tl_Tensor *grad_output, tl_Tensor *
   tl_Tensor *result = out ? tli_empty(dtype, tli_device(out), out->ndim, out->sizes) : NULL;
   if (result && result->numel > 0) {
     tli_Along a = tli_along(out, d);
-    if (!tli_backend(tli_device(out))
-             ->softmax_backward(log, tli_array(result), tli_array(grad), tli_array(out), a.outer,
-                                a.n, a.inner)) {
+    if (!TLI_RUN(tli_device(out), softmax_backward, .log = log, .grad_in = tli_array(result),
+                 .grad_out = tli_array(grad), .out = tli_array(out), .outer = a.outer, .n = a.n,
+                 .inner = a.inner)) {
       tli_release(result);
       result = NULL;
     }

@@ -145,12 +145,15 @@ static bool add_bias(tl_Tensor *result, tl_Tensor *bias) {
 
 static bool run_forward(const Options *o, tl_Tensor *input, tl_Tensor *weight, tl_Tensor *bias,
                         tl_Tensor *result) {
-  const tl_Backend *backend = tli_backend(tli_device(input));
+  tl_Device device = tli_device(input);
   tlk_Conv c =
       o->transposed ? kernel_call(result, input, weight, o) : kernel_call(input, result, weight, o);
   void *in = tli_data(input), *w = tli_data(weight), *out = tli_data(result);
-  if (!o->transposed) return backend->conv(&c, out, in, w, bias ? tli_data(bias) : NULL);
-  if (!backend->conv_input(&c, out, in, w)) return false;
+  if (!o->transposed)
+    return TLI_RUN(device, conv, .conv = c, .out = out, .in = in, .weight = w,
+                   .bias = bias ? tli_data(bias) : NULL);
+  if (!TLI_RUN(device, conv_input, .conv = c, .grad_in = out, .grad_out = in, .weight = w))
+    return false;
   return bias == NULL || add_bias(result, bias);
 }
 
@@ -181,11 +184,13 @@ static tl_Tensor *gradient_of_input(const Options *o, tl_Tensor *grad, tl_Tensor
   tl_Tensor *result =
       tli_empty((tl_DType)input->dtype, tli_device(input), input->ndim, input->sizes);
   if (result == NULL || result->numel == 0) return result;
-  const tl_Backend *backend = tli_backend(tli_device(input));
+  tl_Device device = tli_device(input);
   tlk_Conv c =
       o->transposed ? kernel_call(grad, result, weight, o) : kernel_call(result, grad, weight, o);
   void *g = tli_data(grad), *w = tli_data(weight), *out = tli_data(result);
-  if (o->transposed ? backend->conv(&c, out, g, w, NULL) : backend->conv_input(&c, out, g, w))
+  if (o->transposed
+          ? TLI_RUN(device, conv, .conv = c, .out = out, .in = g, .weight = w, .bias = NULL)
+          : TLI_RUN(device, conv_input, .conv = c, .grad_in = out, .grad_out = g, .weight = w))
     return result;
   tli_release(result);
   return NULL;
@@ -202,8 +207,8 @@ static tl_Tensor *gradient_of_weight(const Options *o, tl_Tensor *grad, tl_Tenso
   } else {
     tl_Tensor *large = o->transposed ? grad : input, *small = o->transposed ? input : grad;
     tlk_Conv c = kernel_call(large, small, weight, o);
-    ok = tli_backend(tli_device(input))
-             ->conv_weight(&c, tli_data(result), tli_data(large), tli_data(small));
+    ok = TLI_RUN(tli_device(input), conv_weight, .conv = c, .grad_weight = tli_data(result),
+                 .in = tli_data(large), .grad_out = tli_data(small));
   }
   if (ok) return result;
   tli_release(result);

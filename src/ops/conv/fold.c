@@ -47,8 +47,8 @@ tl_Tensor *tli_op_im2col(tl_Tensor *self, tl_Ints kernel, tl_Ints dilation, tl_I
   tl_Tensor *in = tli_contiguous_as(self, dtype);
   tl_Tensor *out = in ? tli_empty(dtype, tli_device(self), 3, sizes) : NULL;
   if (out && out->numel > 0 &&
-      !tli_backend(tli_device(self))
-           ->im2col(&c.w, c.batch * c.channels, tli_array(out), tli_array(in))) {
+      !TLI_RUN(tli_device(self), im2col, .windows = c.w, .planes = c.batch * c.channels,
+               .cols = tli_array(out), .in = tli_array(in))) {
     tli_release(out);
     out = NULL;
   }
@@ -68,8 +68,8 @@ tl_Tensor *tli_op_col2im(tl_Tensor *self, tl_Ints size, tl_Ints kernel, tl_Ints 
   tl_Tensor *in = tli_contiguous_as(self, dtype);
   tl_Tensor *out = in ? tli_empty(dtype, tli_device(self), 4, size.v) : NULL;
   if (out && out->numel > 0 &&
-      !tli_backend(tli_device(self))
-           ->col2im(&c.w, c.batch * c.channels, tli_array(out), tli_array(in))) {
+      !TLI_RUN(tli_device(self), col2im, .windows = c.w, .planes = c.batch * c.channels,
+               .in = tli_array(out), .cols = tli_array(in))) {
     tli_release(out);
     out = NULL;
   }

@@ -45,7 +45,7 @@ bool tli_op_copy_(tl_Tensor *self, tl_Tensor *src) {
     TLI_SLOT(t[1], tli_op_to_row_major(t[0]));
     ok = tli_copy(self, t[1]);
   } else if (!tli_same_device(tli_device(self), tli_device(src))) {
-    TLI_SLOT(t[1], tli_op_move(t[0], tli_device(self)));
+    TLI_SLOT(t[1], tli_moved(t[0], tli_device(self), false));
     ok = tli_copy(self, t[1]);
   } else {
     ok = tli_copy(self, t[0]);
@@ -66,81 +66,65 @@ tl_Tensor *tli_op_to_dtype(tl_Tensor *self, tl_DType dtype) {
   return copy;
 }
 
-/* The bytes travel as they are, by the device that is not the CPU: it knows
-** how to reach the CPU's memory, and other devices of its kind. */
-tl_Tensor *tli_op_move(tl_Tensor *self, tl_Device device) {
-  tl_Tensor *from = tli_contiguous_as(self, (tl_DType)self->dtype);
-  tl_Tensor *to = from ? tli_empty((tl_DType)self->dtype, device, self->ndim, self->sizes) : NULL;
-  bool ok = to != NULL;
-  if (ok && self->numel > 0) {
-    const tl_Backend *backend = tli_backend(device.type == TL_CPU ? tli_device(self) : device);
-    int64_t bytes = self->numel * tli_dtype_bytes[self->dtype];
-    ok = backend->transfer(device, tli_data(to), tli_device(self), tli_data(from), bytes);
-  }
-  tli_release(from);
-  if (ok) return to;
-  tli_release(to);
-  return NULL;
+tl_Tensor *tli_op_move(tl_Tensor *self, tl_Device device, bool non_blocking) {
+  return tli_moved(self, device, non_blocking);
 }
 
 /* Converts on the device that has the narrower elements to carry. */
-static tl_Tensor *convert(tl_Tensor *self, tl_DType dtype, tl_Device device, bool copy) {
+static tl_Tensor *convert(tl_Tensor *self, tl_DType dtype, tl_Device device, bool async,
+                          bool copy) {
   if (dtype == TL_NODTYPE) dtype = (tl_DType)self->dtype;
   bool moves = device.type >= 0 && !tli_same_device(device, tli_device(self));
-  if (moves) TL_TRY_NULL(tli_backend(device));
+  if (moves) TL_TRY_NULL(tli_backend_open(device));
   if (dtype == (tl_DType)self->dtype) {
-    if (moves) return tlo_move(self, device);
+    if (moves) return tlo_move(self, device, async);
     return copy ? tlo_clone(self) : tli_retain(self);
   }
   if (!moves) return tlo_to_dtype(self, dtype);
   bool first = tli_dtype_bytes[dtype] <= tli_dtype_bytes[self->dtype];
-  tl_Tensor *half_way = first ? tlo_to_dtype(self, dtype) : tlo_move(self, device);
+  tl_Tensor *half_way = first ? tlo_to_dtype(self, dtype) : tlo_move(self, device, async);
   tl_Tensor *result = NULL;
-  if (half_way) result = first ? tlo_move(half_way, device) : tlo_to_dtype(half_way, dtype);
+  if (half_way) result = first ? tlo_move(half_way, device, async) : tlo_to_dtype(half_way, dtype);
   tli_release(half_way);
   return result;
 }
 
 tl_Tensor *tlo_to(tl_Tensor *self, tl_DType dtype, bool non_blocking, bool copy, tl_Device device) {
-  (void)non_blocking;
-  return convert(self, dtype, device, copy);
+  return convert(self, dtype, device, non_blocking, copy);
 }
 
 tl_Tensor *tlo_to_device(tl_Tensor *self, tl_Device device, tl_DType dtype, bool non_blocking,
                          bool copy) {
-  (void)non_blocking;
-  return convert(self, dtype, device, copy);
+  return convert(self, dtype, device, non_blocking, copy);
 }
 
 tl_Tensor *tlo_to_device_only(tl_Tensor *self, tl_Device device, bool non_blocking, bool copy) {
-  (void)non_blocking;
-  return convert(self, TL_NODTYPE, device, copy);
+  return convert(self, TL_NODTYPE, device, non_blocking, copy);
 }
 
 tl_Tensor *tlo_to_like(tl_Tensor *self, tl_Tensor *other, bool non_blocking, bool copy) {
-  (void)non_blocking;
-  return convert(self, (tl_DType)other->dtype, tli_device(other), copy);
+  return convert(self, (tl_DType)other->dtype, tli_device(other), non_blocking, copy);
 }
 
-tl_Tensor *tlo_cpu(tl_Tensor *self) { return convert(self, TL_NODTYPE, TLI_CPU, false); }
+tl_Tensor *tlo_cpu(tl_Tensor *self) { return convert(self, TL_NODTYPE, TLI_CPU, false, false); }
 
 tl_Tensor *tlo_cuda(tl_Tensor *self, tl_Device device) {
   if (tli_same_device(device, TLI_NODEVICE)) device = (tl_Device){TL_CUDA, 0};
   if (device.type != TL_CUDA)
     return tli_fail_null(TL_EARG, "cuda: device: expected a CUDA device, got %s",
                          tli_device_str(device));
-  return convert(self, TL_NODTYPE, device, false);
+  return convert(self, TL_NODTYPE, device, false, false);
 }
 
 tl_Tensor *tlo_cuda_number(tl_Tensor *self, int64_t device) {
   if (device < 0 || device > INT8_MAX)
     return tli_fail_null(TL_EARG, "cuda: device: expected a number from 0 to %d, got %" PRId64,
                          INT8_MAX, device);
-  return convert(self, TL_NODTYPE, (tl_Device){TL_CUDA, (int8_t)device}, false);
+  return convert(self, TL_NODTYPE, (tl_Device){TL_CUDA, (int8_t)device}, false, false);
 }
 
 tl_Tensor *tlo_type_as(tl_Tensor *self, tl_Tensor *other) {
-  return convert(self, (tl_DType)other->dtype, tli_device(other), false);
+  return convert(self, (tl_DType)other->dtype, tli_device(other), false, false);
 }
 
 /* ---- another shape in place ---- */
@@ -155,8 +139,7 @@ static bool grow(tl_Tensor *self, int64_t bytes) {
   if (old->bytes > 0 && old->device.type == TL_CPU)
     memcpy(storage->data, old->data, (size_t)old->bytes);
   else if (old->bytes > 0)
-    ok = tli_backend(old->device)
-             ->transfer(old->device, storage->data, old->device, old->data, old->bytes);
+    ok = tli_move_bytes(old->device, storage->data, old->device, old->data, old->bytes, true);
   if (!ok) {
     tli_storage_release(storage);
     return false;

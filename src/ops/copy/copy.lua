@@ -16,7 +16,7 @@ op {"to_row_major(Tensor self) -> Tensor",
     name = "contiguous", node = "Clone", internal = true, grad = {self = "grad"}}
 op {"to_dtype(Tensor self, dtype dtype) -> Tensor",
     name = "to", node = "ToCopy", internal = true, grad = {self = "to_dtype(grad, dtype(self))"}}
-op {"move(Tensor self, device device) -> Tensor",
+op {"move(Tensor self, device device, bool non_blocking=false) -> Tensor",
     name = "to", node = "ToCopy", internal = true, grad = {self = "move(grad, device(self))"}}
 op {"to(Tensor self, dtype dtype=nil, bool non_blocking=false, bool copy=false, *, device device=nil) -> Tensor",
     doc = [[self converted to a dtype and moved to a device; self itself if nothing changes, unless copy is

@@ -132,7 +132,8 @@ static int64_t count_real(double count) { return count >= 0x1p63 ? INT64_MAX : (
 static tl_Tensor *sequence(const char *op, int64_t n, tl_Scalar start, tl_Scalar step,
                            tl_DType dtype, tl_Device device) {
   tl_Tensor *t = tli_new(op, (tl_Ints){1, &n}, dtype, device);
-  if (t && n > 0 && !tli_backend(tli_device(t))->iota(tli_array(t), n, start, step)) {
+  if (t && n > 0 &&
+      !TLI_RUN(tli_device(t), iota, .out = tli_array(t), .n = n, .start = start, .step = step)) {
     tli_release(t);
     return NULL;
   }
@@ -193,8 +194,8 @@ static tl_Tensor *spaced(const char *op, tl_Scalar start, tl_Scalar end, int64_t
   }
   tl_Tensor *t = tli_new(op, (tl_Ints){1, &steps}, dtype, device);
   if (t && steps > 0 &&
-      !tli_backend(tli_device(t))
-           ->linspace(tli_array(t), steps, tli_to_double(start), tli_to_double(end))) {
+      !TLI_RUN(tli_device(t), linspace, .out = tli_array(t), .n = steps,
+               .start = tli_to_double(start), .end = tli_to_double(end))) {
     tli_release(t);
     return NULL;
   }

@@ -99,7 +99,7 @@ static bool scatter_checked(const char *op, tlk_Join join, tl_Tensor *self, int6
   TL_TRY(tli_same_device_all(op, (tl_Tensor *[]){self, index, src}, 3));
   tl_Tensor *at = tli_index_int64(op, index);
   tl_Tensor *from = at ? tli_unaliased(src, self) : NULL;
-  bool ok = from && tli_check_index(op, at, size_along(self, d), false) &&
+  bool ok = from && tli_check_index(op, "index", at, size_along(self, d), false) &&
             (at->numel == 0 || scatter_into(join, self, d, at, from));
   tli_release(at);
   tli_release(from);

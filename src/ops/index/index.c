@@ -80,7 +80,7 @@ static tl_Tensor *read_even(const char *op, tl_Tensor *whole, tl_Tensor *at, int
   int64_t n = place_of(whole, first, count).n;
   bool ok;
   if (out->numel == 0) {
-    ok = tli_check_index(op, at, n, false);
+    ok = tli_check_index(op, "index", at, n, false);
   } else {
     tli_Operand operands[3];
     int lines =
@@ -143,7 +143,7 @@ static bool write_positions(const char *op, tlk_Join join, tl_Tensor *self, tl_T
                             tl_Tensor *values, int first, int count) {
   tl_Tensor *at = tli_index_int64(op, index);
   tl_Tensor *from = at ? tli_unaliased(values, self) : NULL;
-  bool ok = from && tli_check_index(op, at, place_of(self, first, count).n, false) &&
+  bool ok = from && tli_check_index(op, "index", at, place_of(self, first, count).n, false) &&
             write_any(join, self, at, from, first, count);
   tli_release(at);
   tli_release(from);

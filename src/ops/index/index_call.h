@@ -11,8 +11,9 @@
 ** int64, row-major; NULL with "op: index: ..." for another dtype. */
 tl_Tensor *tli_index_int64(const char *op, tl_Tensor *index) TL_MUSTCHECK;
 /* Whether all of an int64, row-major index lies in [1, size], or in
-** [-size, -1] if `wrap`; else false with a message. */
-bool tli_check_index(const char *op, const tl_Tensor *index, int64_t size, bool wrap) TL_MUSTCHECK;
+** [-size, -1] if `wrap`; else false with a message, or, on a device, a fault. */
+bool tli_check_index(const char *op, const char *argument, const tl_Tensor *index, int64_t size,
+                     bool wrap) TL_MUSTCHECK;
 
 /* tli_index_int64 in [1, size]: negative ones, which count from the end, are
 ** replaced, others that are out of range an error. */

@@ -5,14 +5,12 @@
 
 tl_Tensor *tli_op_nonzero(tl_Tensor *self, bool as_tuple) {
   (void)as_tuple; /* false in this form */
-  const tl_Backend *backend = tli_backend(tli_device(self));
   int64_t count = 0;
   tl_Tensor *in = tli_contiguous_as(self, (tl_DType)self->dtype);
-  bool ok = in && (in->numel == 0 || backend->count_nonzero(tli_array(in), in->numel, &count));
+  bool ok = in && tli_count_true(in, &count);
   tl_Tensor *out = NULL;
   if (ok) out = tli_empty(TL_I64, tli_device(self), 2, (int64_t[]){count, self->ndim});
-  if (out && out->numel > 0 &&
-      !backend->nonzero(tli_data(out), tli_array(in), in->ndim, in->sizes)) {
+  if (out && out->numel > 0 && !tli_true_positions(in, out, in->ndim, in->sizes)) {
     tli_release(out);
     out = NULL;
   }

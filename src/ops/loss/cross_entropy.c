@@ -24,11 +24,6 @@ static tlk_Classes classes_of(const int64_t *sizes, int ndim, const tl_Tensor *t
   return k;
 }
 
-static bool bad_label(int64_t bad, int64_t classes) {
-  return tli_fail(TL_EINDEX, "target: label %" PRId64 " is out of range: expected 1 to %" PRId64,
-                  bad, classes);
-}
-
 /* All in the type that is computed in, row-major. */
 typedef struct Operands {
   tl_Tensor *input, *target, *weight;
@@ -53,11 +48,10 @@ bool tli_op_class_loss(tl_Tensor *input, tl_Tensor *target, tl_Tensor *weight, i
   out[2] = TLI_STEP(&c, tli_empty(dtype, tli_device(input), target->ndim, target->sizes));
   if (!c.failed && loss->numel > 0) {
     tlk_Classes k = classes_of(input->sizes, input->ndim, o.target, o.weight, ignore_index, logits);
-    int64_t bad = 0;
-    if (!tli_backend(tli_device(input))
-             ->class_loss(&k, tli_array(loss), tli_data(out[1]), tli_data(out[2]),
-                          tli_array(o.input), &bad))
-      c.failed = !bad_label(bad, k.classes);
+    if (!TLI_RUN(tli_device(input), class_loss, .classes = k, .loss = tli_array(loss),
+                 .weights = tli_data(out[1]), .norm = tli_data(out[2]), .in = tli_array(o.input),
+                 .blame = tli_blame(tli_device(input), NULL, "target")))
+      c.failed = true;
   }
   out[0] = TLI_STEP(&c, tli_contiguous_as(loss, (tl_DType)input->dtype));
   bool ok = !c.failed;
@@ -77,10 +71,9 @@ static tl_Tensor *run_backward(tl_Tensor *grad, tl_Tensor *input, tl_Tensor *tar
   tl_Tensor *wide = TLI_STEP(&c, tli_empty(dtype, tli_device(grad), (int)size.n, size.v));
   if (!c.failed && wide->numel > 0) {
     tlk_Classes k = classes_of(size.v, (int)size.n, o.target, o.weight, ignore, logits);
-    if (!tli_backend(tli_device(grad))
-             ->class_loss_backward(&k, tli_array(wide), tli_array(g),
-                                   o.input ? tli_data(o.input) : NULL,
-                                   logits ? tli_data(norm) : NULL))
+    if (!TLI_RUN(tli_device(grad), class_loss_backward, .classes = k, .grad_in = tli_array(wide),
+                 .grad_loss = tli_array(g), .in = o.input ? tli_data(o.input) : NULL,
+                 .norm = logits ? tli_data(norm) : NULL))
       c.failed = true;
   }
   return tli_chain_end(&c, TLI_STEP(&c, tli_contiguous_as(wide, (tl_DType)grad->dtype)));

@@ -29,8 +29,8 @@ bool tli_op_ctc_core(tl_Tensor *log_probs, tl_Tensor *targets, tl_Tensor *input_
             (out[1] = tli_empty(dtype, tli_device(in), 3,
                                 (int64_t[]){c.batch, c.time, 2 * c.longest + 1}));
   if (ok && c.batch > 0)
-    ok = tli_backend(tli_device(in))
-             ->ctc_loss(&c, tli_array(out[0]), tli_data(out[1]), tli_data(in));
+    ok = TLI_RUN(tli_device(in), ctc_loss, .ctc = c, .loss = tli_array(out[0]),
+                 .alpha = tli_data(out[1]), .log_probs = tli_data(in));
   tli_release(in);
   if (!ok) tli_release_results(out, 2);
   return ok;
@@ -56,9 +56,9 @@ tl_Tensor *tlo_ctc_core_backward(tl_Tensor *grad_output, tl_Tensor *log_probs, t
   tl_Tensor *result =
       TLI_STEP(&c, tli_empty(dtype, tli_device(in), log_probs->ndim, log_probs->sizes));
   if (!c.failed && result->numel > 0 &&
-      !tli_backend(tli_device(in))
-           ->ctc_loss_backward(&k, tli_array(result), tli_data(grad), tli_data(loss),
-                               tli_data(alpha), tli_data(in)))
+      !TLI_RUN(tli_device(in), ctc_loss_backward, .ctc = k, .grad_in = tli_array(result),
+               .grad_loss = tli_data(grad), .loss = tli_data(loss), .alpha = tli_data(alpha),
+               .log_probs = tli_data(in)))
     c.failed = true;
   return tli_chain_end(&c, TLI_STEP(&c, tli_contiguous_as(result, (tl_DType)log_probs->dtype)));
 }

@@ -77,7 +77,7 @@ static bool multiply(tl_Tensor *out, tl_Tensor *a, tl_Tensor *b, tl_Scalar alpha
                      .stride_a = ma.step,
                      .stride_b = mb.step,
                      .stride_c = m * n};
-    ok = tli_backend(tli_device(out))->gemm(&call);
+    ok = TLI_RUN(tli_device(out), gemm, .gemm = call);
   }
   tli_release(ma.t);
   tli_release(mb.t);

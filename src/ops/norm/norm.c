@@ -140,9 +140,9 @@ static void own_statistics(tli_Chain *c, tl_Tensor *in, tl_Tensor *running_mean,
   *mean = chain_empty(c, stat_dtype(in), in, s.channels);
   tl_Tensor *deviation = chain_empty(c, stat_dtype(in), in, s.channels);
   if (c->failed) return;
-  if (!tli_backend(tli_device(in))
-           ->channel_moments(tli_data(*mean), tli_data(deviation), tli_array(in), s.outer,
-                             s.channels, s.inner))
+  if (!TLI_RUN(tli_device(in), channel_moments, .mean = tli_data(*mean),
+               .deviation = tli_data(deviation), .in = tli_array(in), .outer = s.outer,
+               .channels = s.channels, .inner = s.inner))
     c->failed = true;
   *rstd = chain_rstd(c, chain_scale(c, deviation, 1 / n), eps);
   if (running_mean && !move_towards(c, running_mean, *mean, momentum)) c->failed = true;
@@ -156,10 +156,10 @@ static tl_Tensor *chain_affine(tli_Chain *c, tl_Tensor *in, tl_Tensor *mean, tl_
                                tl_Tensor *shift, tl_Tensor *other, tl_Tensor *factor, Channels s) {
   tl_Tensor *out = TLI_STEP(c, tli_empty((tl_DType)in->dtype, tli_device(in), in->ndim, in->sizes));
   if (c->failed || out->numel == 0) return out;
-  if (!tli_backend(tli_device(in))
-           ->channel_affine(tli_array(out), tli_array(in), data_of(mean), tli_data(scale),
-                            data_of(shift), array_of(other), data_of(factor), s.outer, s.channels,
-                            s.inner))
+  if (!TLI_RUN(tli_device(in), channel_affine, .out = tli_array(out), .in = tli_array(in),
+               .mean = data_of(mean), .scale = tli_data(scale), .shift = data_of(shift),
+               .other = array_of(other), .factor = data_of(factor), .outer = s.outer,
+               .channels = s.channels, .inner = s.inner))
     c->failed = true;
   return out;
 }
@@ -191,9 +191,9 @@ static void chain_products(tli_Chain *c, tl_Tensor *grad, tl_Tensor *in, tl_Tens
   *sum = chain_empty(c, stat_dtype(in), in, s.channels);
   *product = chain_empty(c, stat_dtype(in), in, s.channels);
   if (c->failed) return;
-  if (!tli_backend(tli_device(in))
-           ->channel_products(tli_data(*sum), tli_data(*product), tli_array(grad), tli_array(in),
-                              tli_data(mean), s.outer, s.channels, s.inner))
+  if (!TLI_RUN(tli_device(in), channel_products, .sum = tli_data(*sum),
+               .product = tli_data(*product), .grad = tli_array(grad), .in = tli_array(in),
+               .mean = tli_data(mean), .outer = s.outer, .channels = s.channels, .inner = s.inner))
     c->failed = true;
 }
 
@@ -387,9 +387,9 @@ static bool run_rows(tli_Chain *c, tl_Tensor *input, int64_t dims, tl_Tensor *we
   if (mean) *mean = chain_empty(c, stat_dtype(input), input, r.rows);
   *rstd = chain_empty(c, stat_dtype(input), input, r.rows);
   if (c->failed || r.rows == 0 || r.n == 0) return !c->failed;
-  if (!tli_backend(tli_device(input))
-           ->layer_norm(tli_array(*result), array_of(mean ? *mean : NULL), tli_array(*rstd),
-                        tli_array(in), array_of(w), array_of(b), r.rows, r.n, eps))
+  if (!TLI_RUN(tli_device(input), layer_norm, .out = tli_array(*result),
+               .mean = array_of(mean ? *mean : NULL), .rstd = tli_array(*rstd), .in = tli_array(in),
+               .weight = array_of(w), .bias = array_of(b), .rows = r.rows, .n = r.n, .eps = eps))
     c->failed = true;
   return !c->failed;
 }
@@ -411,10 +411,10 @@ static bool fused_rows(tl_Tensor *grad_output, tl_Tensor *input, int64_t dims, t
     for (int i = 1; i < 3; i++)
       if (out[i] && !tli_fill(out[i], tli_int(0))) c.failed = true;
   } else if (!c.failed &&
-             !tli_backend(tli_device(in))
-                  ->layer_norm_backward(array_of(out[0]), array_of(out[1]), array_of(out[2]),
-                                        tli_array(g), tli_array(in), array_of(mean),
-                                        tli_array(rstd), array_of(w), r.rows, r.n)) {
+             !TLI_RUN(tli_device(in), layer_norm_backward, .grad_in = array_of(out[0]),
+                      .grad_weight = array_of(out[1]), .grad_bias = array_of(out[2]),
+                      .grad_out = tli_array(g), .in = tli_array(in), .mean = array_of(mean),
+                      .rstd = tli_array(rstd), .weight = array_of(w), .rows = r.rows, .n = r.n)) {
     c.failed = true;
   }
   return unrecorded_end(&c, mode, out, 3);
@@ -531,9 +531,9 @@ bool tli_op_group_norm_core(tl_Tensor *input, int64_t groups, tl_Tensor *weight,
   tl_Tensor *in = chain_cast(&c, input, (tl_DType)input->dtype);
   out[1] = chain_empty(&c, stat, input, sizes[0] * groups);
   tl_Tensor *deviation = chain_empty(&c, stat, input, sizes[0] * groups);
-  if (!c.failed && !tli_backend(tli_device(in))
-                        ->channel_moments(tli_data(out[1]), tli_data(deviation), tli_array(in), 1,
-                                          sizes[0] * groups, together))
+  if (!c.failed && !TLI_RUN(tli_device(in), channel_moments, .mean = tli_data(out[1]),
+                            .deviation = tli_data(deviation), .in = tli_array(in), .outer = 1,
+                            .channels = sizes[0] * groups, .inner = together))
     c.failed = true;
   out[2] = chain_rstd(&c, chain_scale(&c, deviation, 1 / (double)together), eps);
   tl_Tensor *mean = chain_per_channel(&c, out[1], sizes);

@@ -20,12 +20,11 @@ tl_Tensor *tlo_where(tl_Tensor *condition, tl_Tensor *self, tl_Tensor *other) {
 static tl_Tensor *true_positions(tl_Tensor *condition, int ndim, const int64_t *sizes) {
   tl_Tensor *in = tli_contiguous_as(condition, (tl_DType)condition->dtype);
   if (in == NULL) return NULL;
-  const tl_Backend *backend = tli_backend(tli_device(in));
   tl_Tensor *rows = NULL;
   int64_t count = 0;
-  if (in->numel == 0 || backend->count_nonzero(tli_array(in), in->numel, &count))
+  if (tli_count_true(in, &count))
     rows = tli_empty(TL_I64, tli_device(in), 2, (int64_t[]){count, ndim});
-  if (rows && count > 0 && !backend->nonzero(tli_data(rows), tli_array(in), ndim, sizes)) {
+  if (rows && count > 0 && !tli_true_positions(in, rows, ndim, sizes)) {
     tli_release(rows);
     rows = NULL;
   }

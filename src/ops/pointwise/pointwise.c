@@ -50,18 +50,26 @@ static bool check_params(const tli_PointwiseSpec *spec, tl_DType dtype, const tl
   return true;
 }
 
-static bool run_kernel(tlk_Pointwise kernel, tl_DType dtype, tl_Tensor *const *in, int ninputs,
-                       const tl_Scalar *params, tl_Tensor *out) {
+static bool run_kernel(const tli_PointwiseSpec *spec, tlk_Pointwise kernel, tl_DType dtype,
+                       tl_Tensor *const *in, int ninputs, const tl_Scalar *params, tl_Tensor *out) {
   tl_Tensor *args[TLI_ITER_MAX] = {out};
   for (int i = 0; i < ninputs; i++) args[i + 1] = in[i];
-  tli_Iter it;
-  tli_iter_build(&it, out->ndim, out->sizes, args, ninputs + 1);
-  return tli_backend(tli_device(out))->pointwise(kernel, tli_dtype_compute(dtype), &it, params);
+  tl_Device device = tli_device(out);
+  struct tlk_pointwise call; /* large, so that it is not cleared first */
+  call.cx = tli_context(device);
+  call.kernel = kernel;
+  call.compute = tli_dtype_compute(dtype);
+  /* integers may be divided by zero */
+  call.blame = tli_is_float(dtype) ? (tlk_Blame){0} : tli_blame(device, spec->name, NULL);
+  for (int i = 0; i < spec->nparams && params; i++) call.params[i] = params[i];
+  tli_iter_build(&call.it, out->ndim, out->sizes, args, ninputs + 1);
+  return tli_backend(device)->pointwise(&call);
 }
 
 /* Powers with a number as exponent, for the common ones of which there are
 ** kernels that are faster by far. */
-static bool run_power(tl_DType dtype, tl_Tensor *const *in, tl_Tensor *out) {
+static bool run_power(const tli_PointwiseSpec *spec, tl_DType dtype, tl_Tensor *const *in,
+                      tl_Tensor *out) {
   double e = tli_to_double(tli_load(tli_data(in[1]), (tl_DType)in[1]->dtype));
   tlk_Pointwise kernel = TLK_pow;
   if (!tli_is_float(dtype)) {
@@ -79,7 +87,7 @@ static bool run_power(tl_DType dtype, tl_Tensor *const *in, tl_Tensor *out) {
              : e == -0.5 ? TLK_rsqrt
                          : TLK_pow;
   }
-  return run_kernel(kernel, dtype, in, kernel == TLK_pow ? 2 : 1, NULL, out);
+  return run_kernel(spec, kernel, dtype, in, kernel == TLK_pow ? 2 : 1, NULL, out);
 }
 
 /* Beside uint8 a negative number stands for what it wraps to, -1 for 255. */
@@ -93,7 +101,7 @@ static bool run_wrapped(const tli_PointwiseSpec *spec, tl_Tensor *const *in,
     args[i] = wrapped[i] = tli_op_to_dtype(in[i], TL_U8);
     ok = wrapped[i] != NULL;
   }
-  ok = ok && run_kernel(spec->kernel, TL_U8, args, spec->ninputs, params, out);
+  ok = ok && run_kernel(spec, spec->kernel, TL_U8, args, spec->ninputs, params, out);
   tli_release_results(wrapped, spec->ninputs);
   return ok;
 }
@@ -102,8 +110,9 @@ static bool run(const tli_PointwiseSpec *spec, tl_DType dtype, tl_Tensor *const 
                 const tl_Scalar *params, tl_Tensor *out) {
   if (out->numel == 0) return true;
   if (dtype == TL_U8 && spec->kernel != TLK_pow) return run_wrapped(spec, in, params, out);
-  if (spec->kernel == TLK_pow && (in[1]->flags & TLI_NUMBER)) return run_power(dtype, in, out);
-  return run_kernel(spec->kernel, dtype, in, spec->ninputs, params, out);
+  if (spec->kernel == TLK_pow && (in[1]->flags & TLI_NUMBER))
+    return run_power(spec, dtype, in, out);
+  return run_kernel(spec, spec->kernel, dtype, in, spec->ninputs, params, out);
 }
 
 /* Shape, dtype and device of the result; what is wrong with the inputs. */

@@ -124,8 +124,8 @@ static bool run_max(const tlk_Pool *p, tl_Tensor *self, const int64_t *sizes, bo
   if (ok && want_indices)
     ok = (out[1] = tli_empty(TL_I64, tli_device(self), self->ndim, sizes)) != NULL;
   if (ok && out[0]->numel > 0)
-    ok = tli_backend(tli_device(self))
-             ->max_pool(p, tli_array(out[0]), out[1] ? tli_data(out[1]) : NULL, tli_array(in));
+    ok = TLI_RUN(tli_device(self), max_pool, .pool = *p, .out = tli_array(out[0]),
+                 .indices = out[1] ? tli_data(out[1]) : NULL, .in = tli_array(in));
   tli_release(in);
   if (!ok) tli_release_results(out, 2);
   return ok;
@@ -193,14 +193,15 @@ static tl_Tensor *run_average(const tlk_Pool *p, tl_Tensor *self, const int64_t 
   tl_Tensor *in = tli_contiguous_as(self, dtype);
   tl_Tensor *out = in ? tli_empty(dtype, tli_device(self), self->ndim, sizes) : NULL;
   bool ok = out != NULL;
-  const tl_Backend *backend = tli_backend(tli_device(self));
+  tl_Device device = tli_device(self);
   if (ok && out->numel > 0) {
     if (in->numel == 0)
       ok = tli_fill(out, tli_int(0));
     else if (backward)
-      ok = backend->avg_pool_backward(p, tli_array(out), tli_array(in));
+      ok = TLI_RUN(device, avg_pool_backward, .pool = *p, .grad_in = tli_array(out),
+                   .grad_out = tli_array(in));
     else
-      ok = backend->avg_pool(p, tli_array(out), tli_array(in));
+      ok = TLI_RUN(device, avg_pool, .pool = *p, .out = tli_array(out), .in = tli_array(in));
   }
   tli_release(in);
   if (ok) return out;
@@ -316,10 +317,10 @@ static tl_Tensor *lp_pool(const char *op, int n, tl_Tensor *input, double norm_t
 /* ---- planes and positions in them ---- */
 
 /* A walk over planes: operands of one element size each, contiguous. */
-static void plane_lines(tli_Iter *it, tlk_IndexCall *lines, tl_Tensor *const *args,
-                        const int64_t *lengths, int64_t planes) {
+static void plane_lines(tlk_IndexCall *lines, tl_Tensor *const *args, const int64_t *lengths,
+                        int64_t planes) {
+  tli_Iter *it = &lines->it;
   *it = (tli_Iter){.nargs = 3, .ndim = 1, .numel = planes, .sizes = {planes}};
-  lines->it = it;
   for (int k = 0; k < 3; k++) {
     int64_t size = tli_dtype_bytes[args[k]->dtype];
     it->args[k].data = tli_data(args[k]);
@@ -335,23 +336,17 @@ static int64_t product(const int64_t *sizes, int begin, int end) {
   return p;
 }
 
-static bool bad_plane_position(int64_t bad, int64_t plane) {
-  return tli_fail(TL_EINDEX,
-                  "max_unpool: indices: expected positions from 1 to %" PRId64 ", got %" PRId64,
-                  plane, bad);
-}
-
 /* result (sizes of indices) = self (planes, plane) at indices (planes, m). */
 static bool gather_planes(tl_Tensor *result, tl_Tensor *self, tl_Tensor *indices, int n) {
   int64_t planes = product(self->sizes, 0, self->ndim - n);
   int64_t plane = product(self->sizes, self->ndim - n, self->ndim);
   int64_t m = product(indices->sizes, indices->ndim - n, indices->ndim);
-  tli_Iter it;
-  tlk_IndexCall lines = {.count = m, .n = plane};
-  plane_lines(&it, &lines, (tl_Tensor *[]){result, indices, self}, (int64_t[]){m, m, plane},
+  struct tlk_gather call = {.cx = tli_context(tli_device(self)),
+                            .index = {.count = m, .n = plane},
+                            .blame = tli_blame(tli_device(self), "max_unpool", "indices")};
+  plane_lines(&call.index, (tl_Tensor *[]){result, indices, self}, (int64_t[]){m, m, plane},
               planes);
-  int64_t bad;
-  return tli_backend(tli_device(self))->gather(&lines, &bad) || bad_plane_position(bad, plane);
+  return tli_backend(tli_device(self))->gather(&call);
 }
 
 tl_Tensor *tli_op_plane_gather(tl_Tensor *self, tl_Tensor *indices, int64_t n) {
@@ -373,15 +368,13 @@ static bool scatter_planes(tl_Tensor *result, tl_Tensor *self, tl_Tensor *indice
   int64_t planes = product(result->sizes, 0, result->ndim - n);
   int64_t plane = product(result->sizes, result->ndim - n, result->ndim);
   int64_t m = product(indices->sizes, indices->ndim - n, indices->ndim);
-  const tl_Backend *backend = tli_backend(tli_device(self));
-  int64_t bad;
-  if (!backend->check_index(tli_data(indices), indices->numel, plane, false, &bad))
-    return bad_plane_position(bad, plane);
-  tli_Iter it;
-  tlk_IndexCall lines = {.count = m, .n = plane};
-  plane_lines(&it, &lines, (tl_Tensor *[]){result, indices, self}, (int64_t[]){plane, m, m},
+  TL_TRY(tli_check_index("max_unpool", "indices", indices, plane, false));
+  struct tlk_scatter call = {.cx = tli_context(tli_device(self)),
+                             .index = {.count = m, .n = plane},
+                             .join = add ? TLK_JOIN_ADD : TLK_JOIN_SET};
+  plane_lines(&call.index, (tl_Tensor *[]){result, indices, self}, (int64_t[]){plane, m, m},
               planes);
-  return backend->scatter(add ? TLK_JOIN_ADD : TLK_JOIN_SET, &lines);
+  return tli_backend(tli_device(self))->scatter(&call);
 }
 
 /* Sums are taken in the dtype that the kernel adds in. */

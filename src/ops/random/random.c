@@ -15,7 +15,8 @@ static bool draw_into(tlk_Distribution d, tl_Tensor *dense, tl_Scalar a, tl_Scal
   int64_t n = dense->numel;
   if (n == 0) return true;
   uint64_t block = tli_generator_take(g, n, tlk_per_block(d, (tl_DType)dense->dtype));
-  return tli_backend(tli_device(dense))->random(d, tli_array(dense), n, g->seed, block, a, b);
+  return TLI_RUN(tli_device(dense), random, .distribution = d, .out = tli_array(dense), .n = n,
+                 .seed = g->seed, .block = block, .a = a, .b = b);
 }
 
 /* Elements are numbered in row-major order, however they lie in memory. */

@@ -135,10 +135,11 @@ static bool check_nonempty(const tli_ReduceSpec *spec, const tl_Tensor *self, co
 }
 
 static bool run_passes(const tli_ReduceSpec *spec, tli_Axes *a, tl_Tensor *out) {
-  const tl_Backend *backend = tli_backend(tli_device(out));
+  tl_Device device = tli_device(out);
   if (a->reduced == 0)
-    return backend->reduce(spec->kernel, spec->compute, tli_array(out), tli_array(a->in),
-                           out->numel, 0, 1, spec->params);
+    return TLI_RUN(device, reduce, .kernel = spec->kernel, .compute = spec->compute,
+                   .out = tli_array(out), .in = tli_array(a->in), .outer = out->numel, .n = 0,
+                   .inner = 1, .params = {spec->param});
   tli_Run run = tli_axes_run(a);
   tlk_Reduction kernel = spec->kernel;
   tl_DType compute = spec->compute;
@@ -147,8 +148,9 @@ static bool run_passes(const tli_ReduceSpec *spec, tli_Axes *a, tl_Tensor *out) 
     tl_DType mid = spec->result == TL_BOOL ? TL_BOOL : compute;
     int64_t n = run.outer * run.inner;
     tl_Tensor *part = tli_empty(mid, tli_device(out), 1, &n);
-    bool ok = part && backend->reduce(kernel, compute, tli_array(part), tli_array(a->in), run.outer,
-                                      run.n, run.inner, spec->params);
+    bool ok = part && TLI_RUN(device, reduce, .kernel = kernel, .compute = compute,
+                              .out = tli_array(part), .in = tli_array(a->in), .outer = run.outer,
+                              .n = run.n, .inner = run.inner, .params = {spec->param});
     tli_release(a->in);
     a->in = part;
     if (!ok) return false;
@@ -157,8 +159,9 @@ static bool run_passes(const tli_ReduceSpec *spec, tli_Axes *a, tl_Tensor *out) 
     kernel = spec->again;
     compute = tli_dtype_compute(mid);
   }
-  return backend->reduce(kernel, compute, tli_array(out), tli_array(a->in), run.outer, run.n,
-                         run.inner, spec->params);
+  return TLI_RUN(device, reduce, .kernel = kernel, .compute = compute, .out = tli_array(out),
+                 .in = tli_array(a->in), .outer = run.outer, .n = run.n, .inner = run.inner,
+                 .params = {spec->param});
 }
 
 /* out *= k. */

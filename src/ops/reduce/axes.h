@@ -49,10 +49,10 @@ typedef struct tli_ReduceSpec {
     TLI_EACH,
     TLI_ONCE,
     TLI_TIMES
-  } repeats;     /* an element seen k times counts each
+  } repeats;       /* an element seen k times counts each
                                    time; once; or its result is multiplied by k */
-  bool nonempty; /* an error if nothing goes into a result */
-  const tl_Scalar *params;
+  bool nonempty;   /* an error if nothing goes into a result */
+  tl_Scalar param; /* of kernels that take one */
 } tli_ReduceSpec;
 
 tl_Tensor *tli_reduce(const tli_ReduceSpec *spec, tl_Tensor *self, tl_Ints dims, bool keepdim)

@@ -72,9 +72,9 @@ static bool moments_of(Moments *m, tl_Tensor *in, const tli_Run *run) {
   m->mean = tli_empty(dtype, tli_device(in), 1, &n);
   m->deviation = tli_empty(dtype, tli_device(in), 1, &n);
   return m->mean && m->deviation &&
-         tli_backend(tli_device(in))
-             ->moments(tli_array(m->mean), tli_array(m->deviation), tli_array(in), run->outer,
-                       run->n, run->inner);
+         TLI_RUN(tli_device(in), moments, .mean = tli_array(m->mean),
+                 .deviation = tli_array(m->deviation), .in = tli_array(in), .outer = run->outer,
+                 .n = run->n, .inner = run->inner);
 }
 
 /* total = sum of part.deviation over a run, + each * means.deviation: what is
@@ -83,9 +83,10 @@ static bool join_deviations(tl_Tensor *total, const Moments *part, const Moments
                             const tli_Run *run, int64_t each) {
   static const tli_PointwiseSpec add = {"var", TLK_add, 2, 1, TLI_TYPES_NUMBER, false, true};
   tl_Scalar times = tli_float((double)each);
-  return tli_backend(tli_device(total))
-             ->reduce(TLK_reduction_sum, (tl_DType)total->dtype, tli_array(total),
-                      tli_array(part->deviation), run->outer, run->n, run->inner, NULL) &&
+  return TLI_RUN(tli_device(total), reduce, .kernel = TLK_reduction_sum,
+                 .compute = (tl_DType)total->dtype, .out = tli_array(total),
+                 .in = tli_array(part->deviation), .outer = run->outer, .n = run->n,
+                 .inner = run->inner) &&
          tli_pointwise_into(&add, (tl_Tensor *[]){total, means->deviation}, &times, total);
 }
 
@@ -233,7 +234,7 @@ done:
 /* ---- norms ---- */
 
 static tl_Tensor *fold(const char *name, tlk_Reduction kernel, tlk_Reduction again, tl_Tensor *self,
-                       tl_Ints dim, bool keepdim, const tl_Scalar *params) {
+                       tl_Ints dim, bool keepdim, tl_Scalar param) {
   tl_DType dtype = (tl_DType)self->dtype;
   bool extreme = again != TLK_reduction_sum;
   tli_ReduceSpec spec = {.name = name,
@@ -242,29 +243,29 @@ static tl_Tensor *fold(const char *name, tlk_Reduction kernel, tlk_Reduction aga
                          .compute = tli_dtype_compute(dtype),
                          .result = extreme ? dtype : tli_dtype_compute(dtype),
                          .repeats = extreme ? TLI_ONCE : TLI_TIMES,
-                         .params = params};
+                         .param = param};
   return tli_reduce(&spec, self, dim, keepdim);
 }
 
 /* Sums of half types stay float32: their root may fit where they do not. */
 tl_Tensor *tli_op_sum_abs(tl_Tensor *self, tl_Ints dim, bool keepdim) {
-  return fold("norm", TLK_reduction_sum_abs, TLK_reduction_sum, self, dim, keepdim, NULL);
+  return fold("norm", TLK_reduction_sum_abs, TLK_reduction_sum, self, dim, keepdim, tli_none());
 }
 
 tl_Tensor *tli_op_sum_square(tl_Tensor *self, tl_Ints dim, bool keepdim) {
-  return fold("norm", TLK_reduction_sum_square, TLK_reduction_sum, self, dim, keepdim, NULL);
+  return fold("norm", TLK_reduction_sum_square, TLK_reduction_sum, self, dim, keepdim, tli_none());
 }
 
 tl_Tensor *tli_op_sum_power(tl_Tensor *self, tl_Scalar p, tl_Ints dim, bool keepdim) {
-  return fold("norm", TLK_reduction_sum_power, TLK_reduction_sum, self, dim, keepdim, &p);
+  return fold("norm", TLK_reduction_sum_power, TLK_reduction_sum, self, dim, keepdim, p);
 }
 
 tl_Tensor *tli_op_amax_abs(tl_Tensor *self, tl_Ints dim, bool keepdim) {
-  return fold("norm", TLK_reduction_amax_abs, TLK_reduction_amax, self, dim, keepdim, NULL);
+  return fold("norm", TLK_reduction_amax_abs, TLK_reduction_amax, self, dim, keepdim, tli_none());
 }
 
 tl_Tensor *tli_op_amin_abs(tl_Tensor *self, tl_Ints dim, bool keepdim) {
-  return fold("norm", TLK_reduction_amin_abs, TLK_reduction_amin, self, dim, keepdim, NULL);
+  return fold("norm", TLK_reduction_amin_abs, TLK_reduction_amin, self, dim, keepdim, tli_none());
 }
 
 /* The sum that belongs to p, still without its root. */

@@ -127,9 +127,9 @@ static bool positions(const char *op, bool largest, tl_Tensor *self, int64_t dim
   if (ok && (*indices)->numel > 0) {
     tli_Run run = tli_axes_run(&a);
     tlk_Array best = values ? tli_array(*values) : (tlk_Array){NULL, (tl_DType)self->dtype};
-    ok = tli_backend(tli_device(self))
-             ->reduce_index(largest, best, tli_data(*indices), tli_array(a.in), run.outer, run.n,
-                            run.inner);
+    ok = TLI_RUN(tli_device(self), reduce_index, .largest = largest, .values = best,
+                 .indices = tli_data(*indices), .in = tli_array(a.in), .outer = run.outer,
+                 .n = run.n, .inner = run.inner);
   }
   tli_axes_end(&a);
   if (!ok) {

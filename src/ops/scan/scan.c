@@ -16,10 +16,9 @@ static bool run(const char *op, tlk_Scan kernel, tl_Tensor *self, int64_t dim, t
   if (ok && indices) ok = (*indices = tli_empty_like(a.in, TL_I64)) != NULL;
   if (ok && self->numel > 0) {
     tli_Run run = tli_axes_run(&a);
-    ok = tli_backend(tli_device(self))
-             ->scan(kernel, tli_dtype_compute(dtype), tli_array(*values),
-                    indices ? tli_data(*indices) : NULL, tli_array(a.in), run.outer, run.n,
-                    run.inner);
+    ok = TLI_RUN(tli_device(self), scan, .kernel = kernel, .compute = tli_dtype_compute(dtype),
+                 .out = tli_array(*values), .indices = indices ? tli_data(*indices) : NULL,
+                 .in = tli_array(a.in), .outer = run.outer, .n = run.n, .inner = run.inner);
   }
   tli_axes_end(&a);
   if (!ok) {

@@ -28,9 +28,9 @@ tl_Tensor *tli_op_search(tl_Tensor *sorted_sequence, tl_Tensor *values, bool rig
   if (out && out->numel > 0) {
     int64_t n = in->sizes[in->ndim - 1];
     int64_t rows = in->ndim == 1 ? 1 : what->numel / what->sizes[what->ndim - 1];
-    if (!tli_backend(tli_device(in))
-             ->search(tli_data(out), tli_array(in), tli_array(what), rows, n, what->numel / rows,
-                      right)) {
+    if (!TLI_RUN(tli_device(in), search, .out = tli_data(out), .sorted = tli_array(in),
+                 .values = tli_array(what), .rows = rows, .n = n, .m = what->numel / rows,
+                 .right = right)) {
       tli_release(out);
       out = NULL;
     }

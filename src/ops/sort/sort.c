@@ -81,8 +81,8 @@ bool tli_op_sort(tl_Tensor *self, int64_t dim, bool descending, bool stable, tl_
   TL_TRY(rows_of(self, d, &r));
   bool ok = make_results(&r, r.n, out);
   if (ok && self->numel > 0)
-    ok = tli_backend(tli_device(self))
-             ->sort(descending, tli_array(out[0]), tli_data(out[1]), tli_array(r.in), r.rows, r.n);
+    ok = TLI_RUN(tli_device(self), sort, .descending = descending, .values = tli_array(out[0]),
+                 .indices = tli_data(out[1]), .in = tli_array(r.in), .rows = r.rows, .n = r.n);
   return finish_results(ok, &r, d, out);
 }
 
@@ -114,8 +114,9 @@ bool tli_op_topk(tl_Tensor *self, int64_t k, int64_t dim, bool largest, bool sor
   TL_TRY(rows_of(self, d, &r));
   bool ok = make_results(&r, k, out);
   if (ok && out[0]->numel > 0)
-    ok = tli_backend(tli_device(self))
-             ->topk(largest, tli_array(out[0]), tli_data(out[1]), tli_array(r.in), r.rows, r.n, k);
+    ok = TLI_RUN(tli_device(self), topk, .descending = largest, .values = tli_array(out[0]),
+                 .indices = tli_data(out[1]), .in = tli_array(r.in), .rows = r.rows, .n = r.n,
+                 .k = k);
   return finish_results(ok, &r, d, out);
 }
 
@@ -152,15 +153,15 @@ typedef struct Rank {
 
 static bool pick_rank(const Rows *r, void *context, tl_Tensor **out) {
   const Rank *rank = context;
-  return tli_backend(tli_device(r->in))
-      ->select_rank(rank->rank, rank->skip_nan, tli_array(out[0]), tli_data(out[1]),
-                    tli_array(r->in), r->rows, r->n);
+  return TLI_RUN(tli_device(r->in), select_rank, .rank = rank->rank, .skip_nan = rank->skip_nan,
+                 .values = tli_array(out[0]), .indices = tli_data(out[1]), .in = tli_array(r->in),
+                 .rows = r->rows, .n = r->n);
 }
 
 static bool pick_mode(const Rows *r, void *context, tl_Tensor **out) {
   (void)context;
-  return tli_backend(tli_device(r->in))
-      ->mode(tli_array(out[0]), tli_data(out[1]), tli_array(r->in), r->rows, r->n);
+  return TLI_RUN(tli_device(r->in), mode, .values = tli_array(out[0]), .indices = tli_data(out[1]),
+                 .in = tli_array(r->in), .rows = r->rows, .n = r->n);
 }
 
 bool tli_op_kthvalue(tl_Tensor *self, int64_t k, int64_t dim, bool keepdim, tl_Tensor **out) {

@@ -106,8 +106,8 @@ tl_Tensor *tli_op_row_order(tl_Tensor *self) {
   tl_Tensor *in = tli_contiguous_as(self, (tl_DType)self->dtype);
   tl_Tensor *order = in ? tli_empty(TL_I64, tli_device(in), 1, in->sizes) : NULL;
   if (order && order->numel > 0 &&
-      !tli_backend(tli_device(in))
-           ->row_order(tli_data(order), tli_array(in), in->sizes[0], in->numel / in->sizes[0])) {
+      !TLI_RUN(tli_device(in), row_order, .order = tli_data(order), .in = tli_array(in),
+               .n = in->sizes[0], .m = in->numel / in->sizes[0])) {
     tli_release(order);
     order = NULL;
   }

@@ -150,8 +150,8 @@ static tl_Tensor *run_sums(tl_Tensor *self, int64_t dim, const Sums *s, int64_t 
                     .weights = s->weights};
   for (int d = 0; d < self->ndim; d++)
     if (d != dim) *(d < dim ? &r.outer : &r.inner) *= sizes[d];
-  bool ok = out && (out->numel == 0 ||
-                    tli_backend(tli_device(self))->resample(&r, tli_array(out), tli_array(in)));
+  bool ok = out && (out->numel == 0 || TLI_RUN(tli_device(self), resample, .resample = r,
+                                               .out = tli_array(out), .in = tli_array(in)));
   tli_release(in);
   if (ok) return out;
   tli_release(out);

@@ -1,0 +1,421 @@
+/*
+** queue.c - streams, events and graphs of the simulated device, and the thread
+** that works off what is put on streams.
+**
+** The thread sleeps until somebody waits for something; so work is done as late as
+** the rules allow. Then it takes, one after the other, either the next command that
+** what is waited for needs, or that of a stream drawn by chance. While it works the
+** device's memory is open; it is closed again before the host goes on.
+*/
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "kernels/sim/sim.h"
+
+#define MOST_QUEUED 512 /* commands of a stream, before whoever puts the next must wait */
+
+/* What a host waits for: that a stream's work up to a number of commands is done. */
+typedef struct Request {
+  tl_Stream *stream;
+  uint64_t upto;
+  bool done, stuck;
+} Request;
+
+static pthread_cond_t wanted = PTHREAD_COND_INITIALIZER, worked = PTHREAD_COND_INITIALIZER;
+static bool started;
+static Request *current; /* one at a time; NULL: the thread sleeps */
+
+static bool drain(tl_Stream *stream, uint64_t upto);
+
+/* ---- queues ----------------------------------------------------------------------- */
+
+static void append(sim_Queue *queue, sim_Command *command) {
+  if (queue->first == NULL) queue->last = &queue->first;
+  *queue->last = command;
+  queue->last = &command->next;
+  queue->length++;
+}
+
+static sim_Command *take(sim_Queue *queue) {
+  sim_Command *command = queue->first;
+  queue->first = command->next;
+  queue->length--;
+  return command;
+}
+
+static void command_free(sim_Command *command) {
+  if (command->kind == SIM_RECORD || command->kind == SIM_WAIT)
+    sim_locked_event_drop(command->point.event);
+  free(command);
+}
+
+void sim_queue_clear(sim_Queue *queue) {
+  while (queue->first) command_free(take(queue));
+}
+
+static sim_Command *command_new(sim_Kind kind, const sim_Command *what, const void *call,
+                                size_t size) {
+  sim_Command *command = malloc(sizeof *command + size);
+  if (command == NULL) {
+    sim_host->fail(TL_EMEM, "sim: out of memory");
+    return NULL;
+  }
+  *command = *what;
+  command->kind = kind;
+  command->next = NULL;
+  command->size = size;
+  if (size > 0) memcpy(command->call, call, size);
+  if (kind == SIM_RECORD || kind == SIM_WAIT) command->point.event->refs++;
+  return command;
+}
+
+bool sim_locked_put(tl_Stream *stream, sim_Kind kind, const sim_Command *what, const void *call,
+                    size_t size) {
+  sim_Command *command = command_new(kind, what, call, size);
+  if (command == NULL) return false;
+  if (stream->recording) {
+    append(&stream->recording->commands, command);
+    return true;
+  }
+  append(&stream->queue, command);
+  stream->put++;
+  return stream->queue.length <= MOST_QUEUED || drain(stream, stream->put - MOST_QUEUED / 2);
+}
+
+/* ---- the thread -------------------------------------------------------------------- */
+
+static double seconds(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+/* Whether a stream's next command can be worked off now. */
+static bool runnable(const tl_Stream *stream) {
+  const sim_Command *next = stream->queue.first;
+  return next && (next->kind != SIM_WAIT || next->point.event->reached >= next->point.ticket);
+}
+
+/* The stream to go on with for the sake of `stream`: itself, or the one that it
+** waits for; NULL where that has nothing to do. */
+static tl_Stream *needed(tl_Stream *stream) {
+  for (int steps = 0; stream && steps < 64; steps++) {
+    if (runnable(stream)) return stream;
+    sim_Command *next = stream->queue.first;
+    stream = next ? next->point.event->stream : NULL;
+  }
+  return NULL;
+}
+
+/* One that can go on, drawn by chance; NULL if none can. */
+static tl_Stream *drawn(void) {
+  tl_Stream *found = NULL;
+  uint64_t seen = 0;
+  for (int d = 0; d < sim_device_count(); d++)
+    for (int s = 0; s < SIM_STREAMS; s++) {
+      tl_Stream *stream = &sim_device(d)->streams[s];
+      if (runnable(stream) && sim_locked_random() % ++seen == 0) found = stream;
+    }
+  return found;
+}
+
+static void note_failure(sim_Device *device) {
+  if (device->failed != TL_OK || device->fault.kind != TLK_NO_FAULT) return;
+  device->failed = sim_host->error_kind();
+  strncpy(device->failure, sim_host->error(), sizeof device->failure - 1);
+}
+
+/* The calls of all kernels begin alike. */
+_Static_assert(offsetof(struct tlk_gather, index.it) == offsetof(struct tlk_copy, it), "");
+_Static_assert(offsetof(struct tlk_scatter, index.it) == offsetof(struct tlk_copy, it), "");
+_Static_assert(offsetof(struct tlk_pointwise, it) == offsetof(struct tlk_copy, it), "");
+_Static_assert(offsetof(struct tlk_fill, it) == offsetof(struct tlk_copy, it), "");
+
+/* Runs a kernel on the device's own context; called without the lock. Returns
+** whether it could do its work, or has found a fault. */
+static bool run_kernel(sim_Command *command, const tlk_Context *cx) {
+  memcpy(command->call, &cx, sizeof cx);
+  if (command->kernel.iter) {
+    tli_Iter *it = &((struct tlk_copy *)(void *)command->call)->it;
+    for (int k = 0; k < it->nargs; k++)
+      if (it->args[k].data == NULL) it->args[k].data = (char *)&it->args[k].number;
+  }
+  return command->kernel.run(command->call) || cx->fault->kind != TLK_NO_FAULT;
+}
+
+static void poison(void *data, int64_t bytes) {
+  memset(data, 0xfb, (size_t)bytes); /* a NaN in no type, far out of every range */
+}
+
+static void work_off(tl_Stream *stream) {
+  sim_Device *device = stream->device;
+  sim_Command *command = take(&stream->queue);
+  tlk_Fault fault = device->fault;
+  tlk_Context cx = {.device = {TL_SIM, (int8_t)device->index}, .stream = stream, .fault = &fault};
+  bool ok = true;
+  sim_unlock();
+  if (command->kind == SIM_KERNEL)
+    ok = run_kernel(command, &cx);
+  else if (command->kind == SIM_COPY)
+    memmove(command->copy.dst, command->copy.src ? command->copy.src : command->call,
+            (size_t)command->copy.bytes);
+  else if (command->kind == SIM_POISON)
+    poison(command->copy.dst, command->copy.bytes);
+  sim_lock();
+  if (device->fault.kind == TLK_NO_FAULT) device->fault = fault;
+  if (!ok) note_failure(device);
+  if (command->kind == SIM_RECORD && command->point.event->reached < command->point.ticket) {
+    command->point.event->reached = command->point.ticket;
+    command->point.event->time = seconds();
+  }
+  stream->done++;
+  command_free(command);
+}
+
+/* Works off what a request asks for. */
+static void serve(Request *r) {
+  sim_locked_expose(true);
+  while (r->stream->done < r->upto && !r->stuck) {
+    tl_Stream *next = sim_locked_random() % 2 ? needed(r->stream) : NULL;
+    if (next == NULL) next = drawn();
+    if (next)
+      work_off(next);
+    else
+      r->stuck = true;
+  }
+  sim_locked_expose(false);
+  r->done = true;
+}
+
+static void *work(void *unused) {
+  (void)unused;
+  sim_lock();
+  for (;;) {
+    while (current == NULL) pthread_cond_wait(&wanted, sim_mutex());
+    serve(current);
+    current = NULL;
+    pthread_cond_broadcast(&worked);
+  }
+  return NULL;
+}
+
+static bool start(void) {
+  pthread_t thread;
+  if (started) return true;
+  if (pthread_create(&thread, NULL, work, NULL) != 0)
+    return sim_host->fail(TL_EDEVICE, "sim: the device's thread could not be started");
+  pthread_detach(thread);
+  return started = true;
+}
+
+static bool drain(tl_Stream *stream, uint64_t upto) {
+  Request r = {.stream = stream, .upto = upto};
+  if (stream->done >= upto) return true;
+  if (!start()) return false;
+  while (current) pthread_cond_wait(&worked, sim_mutex());
+  current = &r;
+  pthread_cond_signal(&wanted);
+  while (!r.done) pthread_cond_wait(&worked, sim_mutex());
+  return !r.stuck ||
+         sim_host->fail(TL_EDEVICE, "sim: a stream waits for an event that nothing will record");
+}
+
+/* ---- waiting ----------------------------------------------------------------------- */
+
+static bool not_recording(const tl_Stream *stream, const char *what) {
+  return stream->recording == NULL ||
+         sim_host->fail(TL_EDEVICE, "sim: %s: not possible while a graph is captured", what);
+}
+
+bool sim_locked_finish(tl_Stream *stream, uint64_t upto) {
+  if (!sim_locked_may_go("waiting") || !not_recording(stream, "waiting for the device"))
+    return false;
+  stream->device->waits++;
+  return drain(stream, upto) && sim_locked_report(stream->device);
+}
+
+bool sim_locked_finish_device(sim_Device *device) {
+  bool ok = true;
+  for (int s = 0; s < SIM_STREAMS && ok; s++)
+    ok = not_recording(&device->streams[s], "waiting for the device");
+  for (int s = 0; s < SIM_STREAMS && ok; s++)
+    ok = drain(&device->streams[s], device->streams[s].put);
+  return ok && sim_locked_report(device);
+}
+
+/* The commands of the stream up to the one that records the event are not counted
+** apart; its whole work so far is finished. */
+bool sim_locked_finish_event(tl_Event *event) {
+  if (event->reached >= event->recorded) return true;
+  return drain(event->stream, event->stream->put);
+}
+
+/* ---- streams ----------------------------------------------------------------------- */
+
+tl_Stream *sim_default_stream(tl_Device device) { return &sim_device(device.index)->streams[0]; }
+
+tl_Stream *sim_stream(tl_Device device, int priority) {
+  (void)priority; /* the order is drawn by chance anyway */
+  sim_lock();
+  sim_Device *d = sim_device(device.index);
+  tl_Stream *stream = &d->streams[1 + d->next_stream++ % (SIM_STREAMS - 1)];
+  sim_unlock();
+  return stream;
+}
+
+int64_t sim_stream_id(const tl_Stream *stream) { return stream->id; }
+
+bool sim_stream_sync(tl_Stream *stream) {
+  sim_lock();
+  bool ok = sim_locked_finish(stream, stream->put);
+  sim_unlock();
+  return ok;
+}
+
+/* Whoever asks often enough sees the work done. */
+bool sim_stream_query(tl_Stream *stream, bool *done) {
+  sim_lock();
+  bool ok = sim_locked_may_go("query");
+  if (ok && stream->done < stream->put && sim_locked_random() % 4 == 0)
+    ok = drain(stream, stream->done + 1);
+  *done = stream->done == stream->put;
+  ok = ok && sim_locked_report(stream->device);
+  sim_unlock();
+  return ok;
+}
+
+bool sim_sync(tl_Device device) {
+  sim_lock();
+  sim_Device *d = sim_device(device.index);
+  d->waits++;
+  bool ok = sim_locked_may_go("synchronize") && sim_locked_finish_device(d);
+  sim_unlock();
+  return ok;
+}
+
+/* ---- events ------------------------------------------------------------------------ */
+
+tl_Event *sim_event(tl_Device device, bool timing) {
+  tl_Event *event = calloc(1, sizeof *event);
+  if (event == NULL) {
+    sim_host->fail(TL_EMEM, "sim: out of memory");
+    return NULL;
+  }
+  event->refs = 1;
+  event->device = device;
+  event->timing = timing;
+  return event;
+}
+
+void sim_locked_event_drop(tl_Event *event) {
+  if (--event->refs == 0) free(event);
+}
+
+void sim_event_free(tl_Event *event) {
+  sim_lock();
+  sim_locked_event_drop(event);
+  sim_unlock();
+}
+
+bool sim_event_record(tl_Event *event, tl_Stream *stream) {
+  sim_lock();
+  bool ok = sim_locked_may_go("event record") && not_recording(stream, "recording an event");
+  if (ok) {
+    sim_Command what = {.point = {event, ++event->recorded}};
+    event->stream = stream;
+    ok = sim_locked_put(stream, SIM_RECORD, &what, NULL, 0);
+  }
+  sim_unlock();
+  return ok;
+}
+
+bool sim_stream_wait(tl_Stream *stream, tl_Event *event) {
+  sim_lock();
+  bool ok = sim_locked_may_go("stream wait") && not_recording(stream, "waiting for an event");
+  if (ok && event->recorded > event->reached) {
+    sim_Command what = {.point = {event, event->recorded}};
+    ok = sim_locked_put(stream, SIM_WAIT, &what, NULL, 0);
+  }
+  sim_unlock();
+  return ok;
+}
+
+bool sim_event_sync(tl_Event *event) {
+  sim_lock();
+  sim_Device *device = sim_device(event->device.index);
+  device->waits++;
+  bool ok = sim_locked_may_go("event synchronize") && sim_locked_finish_event(event) &&
+            sim_locked_report(device);
+  sim_unlock();
+  return ok;
+}
+
+bool sim_event_query(tl_Event *event, bool *done) {
+  bool ok = true;
+  sim_lock();
+  if (event->reached < event->recorded && sim_locked_random() % 4 == 0)
+    ok = drain(event->stream, event->stream->done + 1);
+  *done = event->reached >= event->recorded;
+  sim_unlock();
+  return ok;
+}
+
+bool sim_event_elapsed(tl_Event *start, tl_Event *end, double *milliseconds) {
+  bool ok = true;
+  sim_lock();
+  if (!start->timing || !end->timing)
+    ok = sim_host->fail(TL_EARG, "elapsed_time: both events must have been made with "
+                                 "enable_timing = true");
+  else if (start->recorded == 0 || end->recorded == 0)
+    ok = sim_host->fail(TL_EARG, "elapsed_time: both events must have been recorded");
+  else if (start->reached < start->recorded || end->reached < end->recorded)
+    ok = sim_host->fail(TL_EARG, "elapsed_time: both events must be completed; synchronize first");
+  else
+    *milliseconds = (end->time - start->time) * 1e3;
+  sim_unlock();
+  return ok;
+}
+
+/* ---- graphs ------------------------------------------------------------------------ */
+
+bool sim_capture_begin(tl_Stream *stream) {
+  sim_lock();
+  bool ok = sim_locked_may_go("capture") && not_recording(stream, "capturing");
+  tl_Graph *graph = ok ? calloc(1, sizeof *graph) : NULL;
+  if (ok && graph == NULL) ok = sim_host->fail(TL_EMEM, "sim: out of memory");
+  if (ok) {
+    graph->device = stream->device;
+    stream->recording = graph;
+  }
+  sim_unlock();
+  return ok;
+}
+
+tl_Graph *sim_capture_end(tl_Stream *stream) {
+  sim_lock();
+  tl_Graph *graph = stream->recording;
+  stream->recording = NULL;
+  if (graph == NULL) sim_host->fail(TL_EDEVICE, "sim: no graph is being captured on this stream");
+  sim_unlock();
+  return graph;
+}
+
+bool sim_capturing(const tl_Stream *stream) { return stream->recording != NULL; }
+
+bool sim_graph_launch(tl_Graph *graph, tl_Stream *stream) {
+  sim_lock();
+  bool ok = sim_locked_may_go("graph launch") && not_recording(stream, "replaying a graph");
+  for (sim_Command *c = graph->commands.first; c && ok; c = c->next)
+    ok = sim_locked_put(stream, c->kind, c, c->call, c->size);
+  sim_unlock();
+  return ok;
+}
+
+void sim_graph_free(tl_Graph *graph) {
+  sim_lock();
+  sim_locked_disown(graph->device, graph);
+  sim_queue_clear(&graph->commands);
+  free(graph);
+  sim_unlock();
+}

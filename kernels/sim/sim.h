@@ -1,0 +1,172 @@
+/*
+** sim.h - the simulated device, plugin tlua_sim.so: the CPU's kernels behind a
+** device that is hostile on purpose. What goes wrong on a GPU goes wrong here,
+** the same way every time for one seed:
+**
+**  - Its memory cannot be read or written by the host (memory.c): an operator that
+**    tries is stopped, with its name.
+**  - Its streams are queues (queue.c) that a thread of its own works off as late as
+**    it may, in an order drawn from a seed: a wait that is missing shows as a wrong
+**    number.
+**  - Freed memory is overwritten in the order of its stream and handed out again at
+**    once, capacity is small, and any call can be made to fail.
+**
+** One lock guards everything but the kernels' own work. Names that begin with
+** sim_locked_ are called with the lock held.
+*/
+#ifndef TLK_SIM_H
+#define TLK_SIM_H
+
+#include <pthread.h>
+
+#include "core/backend.h"
+
+#define SIM_STREAMS 9 /* the default one and those handed out */
+
+typedef bool (*sim_KernelFn)(const void *call);
+
+typedef enum sim_Kind { SIM_KERNEL, SIM_COPY, SIM_POISON, SIM_RECORD, SIM_WAIT } sim_Kind;
+
+/* Work on a stream. */
+typedef struct sim_Command {
+  struct sim_Command *next;
+  sim_Kind kind;
+  union {
+    struct {
+      sim_KernelFn run;
+      bool iter; /* the call begins with a tli_Iter */
+    } kernel;
+    struct {
+      void *dst;
+      const void *src;
+      int64_t bytes;
+    } copy; /* SIM_POISON: dst and bytes */
+    struct {
+      tl_Event *event; /* owned reference */
+      uint64_t ticket;
+    } point;
+  };
+  size_t size; /* of the call that follows */
+  _Alignas(16) char call[];
+} sim_Command;
+
+typedef struct sim_Queue {
+  sim_Command *first, **last;
+  int64_t length;
+} sim_Queue;
+
+struct tl_Stream {
+  struct sim_Device *device;
+  int id;
+  sim_Queue queue;
+  uint64_t put, done;  /* commands so far, and those worked off */
+  tl_Graph *recording; /* borrowed; NULL: none */
+};
+
+struct tl_Event {
+  int refs;
+  tl_Device device;
+  uint64_t recorded, reached; /* tickets */
+  tl_Stream *stream;          /* recorded on last */
+  double time;                /* seconds, of the last one reached */
+  bool timing;
+};
+
+/* Blocks of a device's memory, in the order of their addresses. */
+typedef struct sim_Block {
+  struct sim_Block *before, *after;
+  char *data;
+  int64_t bytes;
+  tl_Stream *stream; /* whose it is; NULL: nobody's, free for all */
+  tl_Graph *graph;   /* borrowed; whose private memory it is */
+  bool used;
+  uint32_t others;                /* streams, as bits, that record_stream has named */
+  tl_Event *pending[SIM_STREAMS]; /* owned; to be reached before it is free */
+} sim_Block;
+
+struct tl_Graph {
+  struct sim_Device *device;
+  sim_Queue commands;
+};
+
+typedef struct sim_Device {
+  int index;
+  char *arena;
+  int64_t capacity, high;   /* bytes from the arena's start that were ever used */
+  sim_Block *blocks, *root; /* root: the first by address */
+  tl_MemoryStats stats;
+  tl_Stream streams[SIM_STREAMS];
+  int next_stream;
+  tlk_Fault fault;     /* the error word */
+  tl_ErrorKind failed; /* of a kernel that could not do its work */
+  char failure[256];
+  int64_t waits;
+} sim_Device;
+
+extern const tl_Host *sim_host;
+extern const tl_Backend sim_backend;
+
+/* ---- device.c ---- */
+
+void sim_lock(void);
+void sim_unlock(void);
+sim_Device *sim_device(int index);
+int sim_device_count(void);
+/* Counts a call that may be made to fail; false with a message when it is its turn,
+** or when this process is a fork of the one that opened the devices. */
+pthread_mutex_t *sim_mutex(void);
+bool sim_locked_may_go(const char *what);
+uint64_t sim_locked_random(void);
+/* The fault or failure that was noted, as the failure of this call; or true. */
+bool sim_locked_report(sim_Device *device);
+
+/* ---- queue.c ---- */
+
+bool sim_locked_put(tl_Stream *stream, sim_Kind kind, const sim_Command *what, const void *call,
+                    size_t size);
+/* Has a stream's work up to a number of commands worked off, and reports. */
+bool sim_locked_finish(tl_Stream *stream, uint64_t upto);
+bool sim_locked_finish_device(sim_Device *device);
+bool sim_locked_finish_event(tl_Event *event);
+void sim_locked_event_drop(tl_Event *event);
+void sim_queue_clear(sim_Queue *queue);
+/* The part of the table that is about streams, events and graphs. */
+tl_Stream *sim_default_stream(tl_Device device);
+tl_Stream *sim_stream(tl_Device device, int priority);
+int64_t sim_stream_id(const tl_Stream *stream);
+bool sim_stream_sync(tl_Stream *stream);
+bool sim_stream_query(tl_Stream *stream, bool *done);
+bool sim_stream_wait(tl_Stream *stream, tl_Event *event);
+bool sim_sync(tl_Device device);
+tl_Event *sim_event(tl_Device device, bool timing);
+void sim_event_free(tl_Event *event);
+bool sim_event_record(tl_Event *event, tl_Stream *stream);
+bool sim_event_sync(tl_Event *event);
+bool sim_event_query(tl_Event *event, bool *done);
+bool sim_event_elapsed(tl_Event *start, tl_Event *end, double *milliseconds);
+bool sim_capture_begin(tl_Stream *stream);
+tl_Graph *sim_capture_end(tl_Stream *stream);
+bool sim_capturing(const tl_Stream *stream);
+bool sim_graph_launch(tl_Graph *graph, tl_Stream *stream);
+void sim_graph_free(tl_Graph *graph);
+
+/* ---- memory.c ---- */
+
+bool sim_memory_open(sim_Device *device, int64_t capacity);
+/* Lets kernels touch the memory of all devices, or nobody. */
+void sim_locked_expose(bool exposed);
+void *sim_alloc(const tlk_Context *cx, int64_t bytes);
+void sim_free(tl_Device device, void *data, int64_t bytes);
+bool sim_record_stream(tl_Device device, void *data, tl_Stream *stream);
+bool sim_trim(tl_Device device);
+bool sim_memory_stats(tl_Device device, tl_MemoryStats *out);
+bool sim_reset_peaks(tl_Device device);
+void *sim_pinned_alloc(int64_t bytes);
+void sim_pinned_free(void *data, int64_t bytes);
+bool sim_transfer(const struct tlk_transfer *call);
+/* What a private memory leaves when its graph goes. */
+void sim_locked_disown(sim_Device *device, const tl_Graph *graph);
+/* The device whose memory an address lies in, NULL if none. */
+const sim_Device *sim_owner(const void *address);
+
+#endif

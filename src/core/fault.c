@@ -1,0 +1,60 @@
+/*
+** fault.c - what kernels find wrong in the data, as messages.
+*/
+#include <stdio.h>
+
+#include "core/error.h"
+#include "core/kernel.h"
+
+const char *(*tli_call_site)(void);
+
+static _Thread_local const char *running;
+
+void tli_set_operator(const char *op) { running = op; }
+const char *tli_operator(void) { return running; }
+
+bool tlk_fault(const tlk_Context *cx, const tlk_Fault *fault) {
+  if (cx->fault == NULL) return tli_fault_fail(fault);
+  if (cx->fault->kind == TLK_NO_FAULT) *cx->fault = *fault;
+  return false;
+}
+
+static tl_ErrorKind kind_of(tlk_FaultKind kind) {
+  return kind == TLK_FAULT_DIVISION || kind == TLK_FAULT_RANGE ? TL_EARG : TL_EINDEX;
+}
+
+static void describe(const tlk_Fault *f, char *out, size_t size) {
+  switch (f->kind) {
+  case TLK_FAULT_POSITION:
+  case TLK_FAULT_WRAPPED:
+    if (f->size == 0)
+      snprintf(out, size, "position %" PRId64 " is out of range: the dimension is empty", f->value);
+    else if (f->kind == TLK_FAULT_POSITION)
+      snprintf(out, size, "position %" PRId64 " is out of range: expected 1 to %" PRId64, f->value,
+               f->size);
+    else
+      snprintf(out, size,
+               "position %" PRId64 " is out of range: expected 1 to %" PRId64 " or -%" PRId64
+               " to -1",
+               f->value, f->size, f->size);
+    return;
+  case TLK_FAULT_LABEL:
+    snprintf(out, size, "label %" PRId64 " is out of range: expected 1 to %" PRId64, f->value,
+             f->size);
+    return;
+  case TLK_FAULT_RANGE:
+    snprintf(out, size, "expected values from %g to %g, got %g", f->low, f->high, f->number);
+    return;
+  case TLK_FAULT_DIVISION: snprintf(out, size, "integer division by zero"); return;
+  case TLK_NO_FAULT: snprintf(out, size, "no fault"); return;
+  }
+}
+
+bool tli_fault_fail(const tlk_Fault *f) {
+  char what[160];
+  describe(f, what, sizeof what);
+  const char *op = f->blame.op, *argument = f->blame.argument, *site = f->blame.site;
+  return tli_fail(kind_of(f->kind), "%s%s%s%s%s%s%s%s", op ? op : "", op ? ": " : "",
+                  argument ? argument : "", argument ? ": " : "", what, site ? " (called at " : "",
+                  site ? site : "", site ? ")" : "");
+}

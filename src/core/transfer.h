@@ -1,0 +1,26 @@
+/*
+** transfer.h - between the host and a device. Operators that read on the host say
+** so in their entry (`waits`), for the host then waits for the device.
+*/
+#ifndef TLI_TRANSFER_H
+#define TLI_TRANSFER_H
+
+#include "core/tensor.h"
+
+/* Reads all elements of a tensor on any device, in row-major order and converted
+** to `dtype`, into a buffer of numel elements of that. Waits for the device. */
+bool tli_read(const tl_Tensor *t, tl_DType dtype, void *buffer) TL_MUSTCHECK;
+/* Writes a row-major tensor on any device from a buffer of its dtype, which may
+** be freed at once. */
+bool tli_write(tl_Tensor *t, const void *buffer) TL_MUSTCHECK;
+/* A new tensor so written. */
+tl_Tensor *tli_upload(tl_DType dtype, tl_Device device, int ndim, const int64_t *sizes,
+                      const void *data) TL_MUSTCHECK;
+/* Bytes to or from a device, or between devices of one kind. */
+bool tli_move_bytes(tl_Device to, void *dst, tl_Device from, const void *src, int64_t bytes,
+                    bool async) TL_MUSTCHECK;
+/* t, a new reference, or a row-major copy on another device. `async`: what comes
+** from or goes to pinned host memory need not have arrived. */
+tl_Tensor *tli_moved(tl_Tensor *t, tl_Device device, bool async) TL_MUSTCHECK;
+
+#endif
