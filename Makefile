@@ -19,7 +19,7 @@ V ?= 0
 # What to test, and a pattern for names: make test SPEC=spec/ops/sum_spec.lua FILTER=keepdim
 SPEC ?=
 FILTER ?=
-# Found by themselves if not given: LUA, an interpreter of version 5.4 for the
+# Found by themselves if not given: LUA, an interpreter of version 5.4 or 5.5 for the
 # generators (empty: a small host is built first); LUA_INCDIR or LUA_CFLAGS;
 # LUA_LIBS. BLAS and line editing are looked for at run time: see
 # `tlua doctor`.
@@ -61,20 +61,20 @@ STRIP ?= strip
 # ---- what this machine has -------------------------------------------------------
 
 ifeq ($(origin LUA),undefined)
-LUA := $(shell for lua in lua5.4 lua54 lua; do \
-  test "$$($$lua -e 'print(_VERSION)' 2>/dev/null)" = 'Lua 5.4' && command -v $$lua && break; done)
+LUA := $(shell for lua in lua5.4 lua54 lua5.5 lua55 lua; do \
+  $$lua -e 'assert(_VERSION == "Lua 5.4" or _VERSION == "Lua 5.5")' 2>/dev/null && command -v $$lua && break; done)
 endif
 
 # pkg-config knows Lua under several names; without it the usual folders are tried.
-LUA_PC := $(shell for pc in lua5.4 lua-5.4 lua54 lua; do \
-  $(PKG_CONFIG) --exists "$$pc >= 5.4 $$pc < 5.5" 2>/dev/null && echo $$pc && break; done)
+LUA_PC := $(shell for pc in lua5.4 lua-5.4 lua54 lua5.5 lua-5.5 lua55 lua; do \
+  $(PKG_CONFIG) --exists "$$pc >= 5.4 $$pc < 5.6" 2>/dev/null && echo $$pc && break; done)
 ifdef LUA_INCDIR
 LUA_CFLAGS ?= -I$(LUA_INCDIR)
 endif
 ifeq ($(origin LUA_CFLAGS),undefined)
 LUA_CFLAGS := $(strip $(if $(LUA_PC),$(shell $(PKG_CONFIG) --cflags $(LUA_PC)),\
-  $(patsubst %/lua.h,-I%,$(firstword $(shell grep -ls 'LUA_VERSION_NUM.*504' \
-  $(if $(CROSS),,$(foreach d,/usr/include /usr/local/include,$d/lua5.4/lua.h $d/lua54/lua.h $d/lua.h)) \
+  $(patsubst %/lua.h,-I%,$(firstword $(shell grep -lsE 'LUA_VERSION_NUM.*504|LUA_VERSION_MINOR_N.*5' \
+  $(if $(CROSS),,$(foreach d,/usr/include /usr/local/include,$d/lua5.4/lua.h $d/lua54/lua.h $d/lua5.5/lua.h $d/lua55/lua.h $d/lua.h)) \
   /dev/null)))))
 endif
 # The static library where there is one (calls into Lua are faster), and all of
@@ -119,7 +119,8 @@ WARNINGS := -Wall -Wextra -Wshadow -Wconversion -Wmissing-prototypes -Wstrict-pr
   $(if $(WINDOWS),-Wno-float-conversion) # isnan and its like, as MinGW has them
 # Hidden names: only what tlua.h marks TL_API is exported. -fexceptions: a host
 # whose Lua is built as C++ raises errors by unwinding through our frames.
-TL_CFLAGS := -std=gnu11 $(if $(WINDOWS),,-fPIC -pthread) -fvisibility=hidden -fexceptions $(WARNINGS) $(CFLAGS) \
+TL_CFLAGS := -std=gnu11 $(if $(WINDOWS),,-fPIC -pthread) -fvisibility=hidden -fexceptions $(WARNINGS) \
+  $(if $(filter i386,$(machine)),-msse2 -mfpmath=sse -Wno-psabi) $(CFLAGS) \
   $(if $(SANITIZE),-fsanitize=$(SANITIZE) -fno-sanitize-recover=all -fno-omit-frame-pointer)
 # TLI_DEBUG: assertions, and no block is kept for reuse.
 TL_CPPFLAGS := -Isrc -I. -I$(BUILD)/gen $(LUA_CFLAGS) \
@@ -359,7 +360,7 @@ ifdef CROSS
 	  'and LUA_LIBS=FILE (liblua.a, built for it). Debian has it for its other processors:' \
 	  '  dpkg --add-architecture arm64; apt update; apt install liblua5.4-dev:arm64' >&2; exit 1
 else
-	@echo 'lua.h of Lua 5.4 was not found: run `make deps`, or give LUA_INCDIR=folder.' >&2; exit 1
+	@echo 'lua.h of Lua 5.4 or 5.5 was not found: run `make deps`, or give LUA_INCDIR=folder.' >&2; exit 1
 endif
 endif
 ifdef CROSS

@@ -1,87 +1,7 @@
--- The Makefile's rules, with a library of a few lines in place of ours: a full
--- build of the real one would take minutes for each question.
+-- The Makefile's rules, with a library of a few lines in place of ours.
 
 local shell = require "spec.support.shell"
-
-local sources = {
-   ["src/tlua.h"] = [[
-#define TL_VERSION "0.1.0"
-#define TL_API __attribute__((visibility("default")))
-TL_API int tl_answer(void);
-]],
-   ["src/core/answer.h"] = "int tli_core_answer(void);\n",
-   ["src/core/answer.c"] = [[
-#include "core/answer.h"
-#include "tlua.h"
-int tli_core_answer(void) { return 42; }
-int tl_answer(void) { return tli_core_answer(); }
-]],
-   ["src/lua/open.c"] = [[
-#include <lauxlib.h>
-#include <string.h>
-#include "embed.h"
-#include "ops.h"
-#include "tlua.h"
-TL_API int luaopen_tlua(lua_State *L);
-int luaopen_tlua(lua_State *L) {
-  lua_newtable(L);
-  for (const tli_Embedded *e = tli_embedded; e->module; e++) {
-    lua_pushlstring(L, e->data, e->size);
-    lua_setfield(L, -2, e->module);
-    lua_pushfstring(L, "%s chunk", e->module);
-    lua_pushstring(L, e->chunk);
-    lua_settable(L, -3);
-  }
-  lua_pushinteger(L, tl_answer());
-  lua_setfield(L, -2, "answer");
-  return 1;
-}
-]],
-   ["src/main/main.c"] = [[
-#include <stdio.h>
-#include "tlua.h"
-int main(void) { return printf("%d\n", tl_answer()) < 0; }
-]],
-   ["kernels/cpu/pointwise/isa/add.c"] = [[
-#define CAT2(a, b) a##b
-#define CAT(a, b) CAT2(a, b)
-int CAT(tlk_add_, TLK_ISA)(int a);
-int CAT(tlk_add_, TLK_ISA)(int a) { return a + 1; }
-]],
-   ["src/ops/pointwise/pointwise.lua"] = "return {}\n",
-   -- Like the real generator, it leaves a file alone whose text stays the same.
-   ["src/gen/main.lua"] = [[
-local function write(name, text)
-   local path = arg[1] .. "/" .. name
-   local old = io.open(path)
-   if old and old:read("a") == text then return end
-   assert(io.open(path, "w")):write(text):close()
-end
-for _, name in ipairs {"ops.h", "kernels.h", "bind.h"} do write(name, "/* */\n") end
-for _, name in ipairs {"manual.lua", "gradlist.lua", "types/tlua.lua", "manual.md"} do
-   write(name, "return {}\n")
-end
-for _, name in ipairs {"ops_pointwise.c", "bind_pointwise.c"} do
-   write(name, '#include "ops.h"\n')
-end
-]],
-   ["lua/tlua/init.lua"] = 'return "\\"??=\\t\\0é"\n',
-   ["lua/tlua/nn/init.lua"] = "return 1",
-   ["lua/tlua/nn/Linear.lua"] = "\nreturn 2\n\n",
-   ["lua/tlua/types.lua"] = "---@meta\n",
-   ["lua/tlua/empty.lua"] = "",
-}
-
-local function new_tree(folder)
-   for path, text in pairs(sources) do
-      shell.ok("mkdir -p " .. folder .. "/" .. path:match("^(.*)/"))
-      shell.write(folder .. "/" .. path, text)
-   end
-   shell.ok("cp Makefile LICENSE " .. folder .. " && mkdir " .. folder .. "/.ci && cp .ci/deps " ..
-      folder .. "/.ci")
-   shell.ok("cp src/gen/embed.lua src/gen/host.c " .. folder .. "/src/gen")
-   shell.ok("cp src/lua/embed.h " .. folder .. "/src/lua")
-end
+local small_tree = require "spec.support.small_tree"
 
 describe("make", function()
    local tree
@@ -99,7 +19,7 @@ describe("make", function()
 
    setup(function()
       tree = shell.ok("mktemp -d"):match("[^\n]+")
-      new_tree(tree)
+      small_tree.write(tree)
    end)
 
    teardown(function()
@@ -137,7 +57,7 @@ describe("make", function()
 
    it("compiles again what includes a generated header that changed", function()
       make()
-      change("src/gen/main.lua", (sources["src/gen/main.lua"]:gsub("/%*", "/* new")))
+      change("src/gen/main.lua", (small_tree.sources["src/gen/main.lua"]:gsub("/%*", "/* new")))
       local said = make()
       assert.truthy(said:find("src/lua/open.c", 1, true))
       assert.falsy(said:find("src/core/answer.c", 1, true))
@@ -212,9 +132,9 @@ describe("make", function()
          "tlua chunk==tlua:init.lua", "tlua.empty chunk==tlua:empty.lua", "tlua.empty=",
          "tlua.manual chunk==tlua:manual.lua", "tlua.manual=" .. "return {}\n",
          "tlua.nn chunk==tlua:nn/init.lua", "tlua.nn.Linear chunk==tlua:nn/Linear.lua",
-         "tlua.nn.Linear=" .. sources["lua/tlua/nn/Linear.lua"],
-         "tlua.nn=" .. sources["lua/tlua/nn/init.lua"],
-         "tlua=" .. sources["lua/tlua/init.lua"],
+         "tlua.nn.Linear=" .. small_tree.sources["lua/tlua/nn/Linear.lua"],
+         "tlua.nn=" .. small_tree.sources["lua/tlua/nn/init.lua"],
+         "tlua=" .. small_tree.sources["lua/tlua/init.lua"],
       }
       assert.equal(table.concat(expected, "|"), shell.ok("lua5.4 " .. script))
    end)

@@ -46,6 +46,20 @@ static void blocks_are_counters(void) {
   CHECK(out[0] == 0x6627e8d5);
 }
 
+static void high_halves(void) {
+  static const uint64_t cases[][3] = {
+      {0, UINT64_MAX, 0},          {UINT64_MAX, UINT64_MAX, UINT64_MAX - 1},
+      {UINT64_MAX, 2, 1},          {0x100000000, 0x100000000, 1},
+      {0xffffffff, 0xffffffff, 0}, {0xfedcba9876543210, 0x0123456789abcdef, 0x0121fa00ad77d742},
+  };
+  for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+    const uint64_t *c = cases[k];
+    CHECK_AT(k, tli_multiply_high(c[0], c[1]) == c[2]);
+    CHECK_AT(k, tli_multiply_high_parts(c[0], c[1]) == c[2]);
+    CHECK_AT(k, tli_multiply_high_parts(c[1], c[0]) == c[2]);
+  }
+}
+
 static void generators_hand_out_blocks_once(void) {
   tli_Generator g;
   tli_generator_seed(&g, 7);
@@ -62,6 +76,7 @@ static void generators_hand_out_blocks_once(void) {
 int main(void) {
   RUN(known_answers);
   RUN(blocks_are_counters);
+  RUN(high_halves);
   RUN(generators_hand_out_blocks_once);
   return test_end();
 }

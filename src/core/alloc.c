@@ -31,7 +31,7 @@
 #endif
 
 /* No address space of today holds more; keeps the arithmetic from overflow. */
-#define REQUEST_MAX ((size_t)1 << 46)
+#define REQUEST_MAX ((size_t)1 << (sizeof(size_t) > 4 ? 46 : 31))
 
 #define SMALL_MAX 4096
 #define SMALL_CLASSES 23

@@ -17,12 +17,19 @@
 #define TLI_POS_END '\2'
 #define TLI_POS "\1%" PRId64 "\2"
 
+/* printf's formats as C has them: Windows' own printf knows others. */
+#ifdef _WIN32
+#define TLI_PRINTF gnu_printf
+#else
+#define TLI_PRINTF printf
+#endif
+
 /* Records a failure and returns false. Never call it with a user's text as
 ** the format. */
-bool tli_fail(tl_ErrorKind kind, const char *format, ...) __attribute__((format(printf, 2, 3)));
+bool tli_fail(tl_ErrorKind kind, const char *format, ...) __attribute__((format(TLI_PRINTF, 2, 3)));
 /* The same for functions that return a pointer. */
 void *tli_fail_null(tl_ErrorKind kind, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
+    __attribute__((format(TLI_PRINTF, 2, 3)));
 
 /* A failure about positions or their dtype is one about `what`, such as "one_hot: self", in
 ** place of the inner operator and argument it names. Returns false. */

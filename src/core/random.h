@@ -19,6 +19,23 @@ void tli_generator_seed(tli_Generator *g, uint64_t seed);
 ** block of four words) and returns the first block's number. */
 uint64_t tli_generator_take(tli_Generator *g, int64_t n, int per_block);
 
+/* The high half of a product, where no type holds all of it. */
+static inline uint64_t tli_multiply_high_parts(uint64_t a, uint64_t b) {
+  uint64_t a0 = (uint32_t)a, a1 = a >> 32, b0 = (uint32_t)b, b1 = b >> 32;
+  uint64_t low = a0 * b1 + (a0 * b0 >> 32); /* cannot overflow */
+  uint64_t middle = a1 * b0 + (uint32_t)low;
+  return a1 * b1 + (low >> 32) + (middle >> 32);
+}
+
+/* The high half of a product: turns a word into one of b numbers from 0 on. */
+static inline uint64_t tli_multiply_high(uint64_t a, uint64_t b) {
+#ifdef __SIZEOF_INT128__
+  return (uint64_t)(((unsigned __int128)a * b) >> 64);
+#else
+  return tli_multiply_high_parts(a, b);
+#endif
+}
+
 #define TLI_PHILOX_ROUND(c, k)                     \
   do {                                             \
     uint64_t p0_ = (uint64_t)0xD2511F53u * (c)[0]; \

@@ -10,6 +10,10 @@
 #include <lauxlib.h>
 #include <lua.h>
 
+#if LUA_VERSION_NUM < 504
+#error "tlua needs Lua 5.4 or 5.5: give its headers by LUA_INCDIR=folder"
+#endif
+
 #include "autograd/graph.h"
 #include "core/random.h"
 #include "ops/common.h"

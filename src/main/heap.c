@@ -120,7 +120,11 @@ static void warn(void *heap, const char *piece, int more) {
 static Heap the_heap; /* the program has one state */
 
 lua_State *tli_heap_newstate(void) {
+#if LUA_VERSION_NUM >= 505
+  lua_State *L = lua_newstate(allocate, &the_heap, luaL_makeseed(NULL));
+#else
   lua_State *L = lua_newstate(allocate, &the_heap);
+#endif
   if (L) lua_setwarnf(L, warn, &the_heap);
   return L;
 }

@@ -3,6 +3,11 @@
 ** `real` and includes this. A tile's sums stay in registers: there are as many
 ** as the instruction set has, less those for inputs.
 */
+#if defined(__aarch64__) && !defined(__clang__)
+/* gcc would load ahead so much that sums must leave their registers. */
+#pragma GCC optimize("no-schedule-insns")
+#endif
+
 #include <string.h>
 
 #include "kernels/cpu/conv/conv.h"
@@ -15,6 +20,10 @@
 #define VECTOR_BYTES 32
 #define ROWS 4
 #define DOT_ROWS 3
+#elif defined(__aarch64__) /* 32 vectors, as AVX-512 */
+#define VECTOR_BYTES 16
+#define ROWS 8
+#define DOT_ROWS 6
 #else
 #define VECTOR_BYTES 16
 #define ROWS 4

@@ -3,6 +3,11 @@
 ** defines `real` and includes this. A tile's sums, a row of the panel and one
 ** element of the left side fill the registers.
 */
+#if defined(__aarch64__) && !defined(__clang__)
+/* gcc would load ahead so much that sums must leave their registers. */
+#pragma GCC optimize("no-schedule-insns")
+#endif
+
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/matmul/tile.h"
 
@@ -12,6 +17,9 @@
 #elif defined(__AVX__)
 #define VECTOR_BYTES 32
 #define VECTORS 2
+#elif defined(__aarch64__) /* 32 vectors, as AVX-512 */
+#define VECTOR_BYTES 16
+#define VECTORS 4
 #else
 #define VECTOR_BYTES 16
 #define VECTORS 2

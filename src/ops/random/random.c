@@ -157,7 +157,7 @@ static void shuffle(int64_t *out, int64_t n, tli_Generator *g) {
   for (int64_t i = 0; i < n - 1; i++) {
     if (i % 2 == 0) tli_philox(g->seed, block + (uint64_t)i / 2, words);
     uint64_t word = words[2 * (i % 2)] | (uint64_t)words[2 * (i % 2) + 1] << 32;
-    int64_t other = i + (int64_t)(((unsigned __int128)word * (uint64_t)(n - i)) >> 64);
+    int64_t other = i + (int64_t)tli_multiply_high(word, (uint64_t)(n - i));
     int64_t swapped = out[i];
     out[i] = out[other];
     out[other] = swapped;

@@ -6,6 +6,7 @@
 ** takes one word, a double and an integer two, a pair of normal numbers the
 ** words of both (Box and Muller's method).
 */
+#include "core/random.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/elementary.h"
 
@@ -142,7 +143,7 @@ static void geometric(int n, const uint32_t *w, double *out, double p) {
 /* The high half of the product with the range. */
 static void integer(int n, const uint64_t *w, int64_t *out, int64_t a, uint64_t range) {
   for (int i = 0; i < n; i++) {
-    uint64_t high = (uint64_t)(((unsigned __int128)w[i] * range) >> 64);
+    uint64_t high = tli_multiply_high(w[i], range);
     out[i] = (int64_t)((uint64_t)a + (range ? high : w[i]));
   }
 }
