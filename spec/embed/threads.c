@@ -7,11 +7,13 @@
 #include <lualib.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "test.h"
 #include "tlua.h"
 
-enum { THREADS = 4 };
+enum { THREADS = 4, FORKS = 40 };
 
 /* A regression that must find the weights 2 and -3; -> the loss it ends with. */
 static const char *training = "local nn, optim = torch.nn, torch.optim\n"
@@ -72,8 +74,87 @@ static void a_hosts_own_job_system(void) {
   tl_set_parallel_run(NULL, NULL);
 }
 
+/* ---- forks ---- */
+
+static atomic_bool stop;
+static atomic_int rounds;
+
+/* What takes each of the library's locks: small and large blocks, hooks, callbacks. */
+static const char *busy = "local x = torch.randn(40, 50, {requires_grad = true})\n"
+                          "local large = torch.ones(300, 400)\n"
+                          "local F = torch.class('F', torch.autograd.Function)\n"
+                          "function F.forward(ctx, a) return a * 2 end\n"
+                          "function F.backward(ctx, g) return g * 2 end\n"
+                          "local y = F:apply(x)\n"
+                          "y:register_hook(function(g) return g + 1 end)\n"
+                          "y:retain_grad()\n"
+                          "local w = torch.randn(50, 30)\n"
+                          "local loss = (y:matmul(w):exp() * 1e-6):sum() + large:sum()\n"
+                          "loss:backward()\n"
+                          "return x.grad:numel()\n";
+
+static bool run_busy(lua_State *L) {
+  bool ok = luaL_dostring(L, busy) == LUA_OK && lua_tointeger(L, -1) == 2000;
+  lua_settop(L, 0);
+  return ok;
+}
+
+static void *keep_busy(void *failures) {
+  lua_State *L = luaL_newstate();
+  luaL_openlibs(L);
+  if (!tl_lua_open(L)) atomic_fetch_add((atomic_int *)failures, 1);
+  while (!atomic_load(&stop)) {
+    if (!run_busy(L)) atomic_fetch_add((atomic_int *)failures, 1);
+    atomic_fetch_add(&rounds, 1);
+  }
+  lua_close(L);
+  return NULL;
+}
+
+/* In a child: works in the state of its parent and in one of its own, with threads. */
+static bool child_works(lua_State *L) {
+#ifdef __SANITIZE_THREAD__ /* it refuses threads after a fork */
+  if (!tl_set_num_threads(1)) return false;
+#endif
+  for (int i = 0; i < 3; i++)
+    if (!run_busy(L)) return false;
+  lua_State *own = luaL_newstate();
+  luaL_openlibs(own);
+  bool ok = tl_lua_open(own) && run_busy(own);
+  lua_close(own);
+  tl_memory_trim();
+  return ok && tl_memory_used() > 0;
+}
+
+static void children_of_a_busy_process(void) {
+  CHECK(tl_set_num_threads(2));
+  pthread_t threads[THREADS];
+  atomic_int failures = 0;
+  for (int i = 0; i < THREADS; i++) pthread_create(&threads[i], NULL, keep_busy, &failures);
+  lua_State *L = luaL_newstate();
+  luaL_openlibs(L);
+  CHECK(tl_lua_open(L));
+  for (int i = 0; i < FORKS; i++) {
+    int before = atomic_load(&rounds);
+    while (atomic_load(&rounds) == before) CHECK(run_busy(L));
+    fflush(stdout);
+    pid_t child = fork();
+    if (child == 0) {
+      alarm(60);
+      _exit(child_works(L) ? 0 : 1);
+    }
+    int status = -1;
+    CHECK_AT(i, waitpid(child, &status, 0) == child && status == 0);
+  }
+  atomic_store(&stop, true);
+  for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
+  CHECK(failures == 0);
+  lua_close(L);
+}
+
 int main(void) {
   RUN(a_hosts_own_job_system); /* first: before any operator runs */
   RUN(states_on_threads_of_their_own);
+  RUN(children_of_a_busy_process);
   return test_end();
 }

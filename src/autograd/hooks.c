@@ -27,6 +27,7 @@ void tli_hook_release(tli_Hook *h) {
 
 /* Guards the fields of every hook and of every Weak below. */
 static tli_Mutex guard = TLI_MUTEX_INIT;
+TLI_FORK_SAFE(guard)
 
 /* Counts; gives the context back when nothing can call the hook any more. */
 static void hook_change(tli_Hook *h, int lists, int calls, bool remove) {

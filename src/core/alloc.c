@@ -95,6 +95,7 @@ static struct {
   Cached *newest, *oldest;
   int64_t large_bytes; /* in the cache */
 } pool = {.lock = TLI_MUTEX_INIT};
+TLI_FORK_SAFE(pool.lock)
 
 static _Atomic int64_t limit; /* 0: none */
 

@@ -204,10 +204,12 @@ static void forget_workers(void) {
   atomic_store(&pool.asleep, 0);
 }
 
+__attribute__((constructor)) static void watch_forks(void) {
+  tli_at_fork(NULL, NULL, forget_workers);
+}
+
 /* If the system gives no more threads, those that there are do the work. */
 static void start_workers(int wanted) {
-  static atomic_bool registered;
-  if (!atomic_exchange(&registered, true)) tli_at_fork(NULL, NULL, forget_workers);
   while (pool.workers < wanted && tli_thread_start(work, (void *)(intptr_t)(pool.workers + 1)))
     pool.workers++;
 }

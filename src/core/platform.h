@@ -71,6 +71,13 @@ bool tli_key_set(tli_Key key, void *value) TL_MUSTCHECK;
 ** child. NULL for none. Where there is no fork, nothing. */
 void tli_at_fork(void (*before)(void), void (*parent)(void), void (*child)(void));
 
+/* Every static lock of the engine is given here, when the program starts. It is held
+** over each fork, so that the child, which has none of the other threads, finds it
+** free and what it guards whole. Locks given here are never held together. */
+#define TLI_FORK_SAFE(lock) \
+  __attribute__((constructor)) static void hold_over_forks(void) { tli_fork_safe(&(lock)); }
+void tli_fork_safe(tli_Mutex *lock);
+
 /* The processors that this process may run on, at least 1. */
 int tli_processors(void);
 

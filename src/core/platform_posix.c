@@ -84,6 +84,22 @@ void tli_at_fork(void (*before)(void), void (*parent)(void), void (*child)(void)
   pthread_atfork(before, parent, child);
 }
 
+static tli_Mutex *locks[8]; /* written before the program begins */
+static int nlocks;
+
+static void lock_all(void) {
+  for (int i = 0; i < nlocks; i++) tli_mutex_lock(locks[i]);
+}
+
+static void unlock_all(void) {
+  for (int i = nlocks; i-- > 0;) tli_mutex_unlock(locks[i]);
+}
+
+void tli_fork_safe(tli_Mutex *lock) {
+  if (nlocks == 0) tli_at_fork(lock_all, unlock_all, unlock_all);
+  locks[nlocks++] = lock;
+}
+
 int tli_processors(void) {
 #ifdef __linux__
   cpu_set_t set;

@@ -90,6 +90,8 @@ void tli_at_fork(void (*before)(void), void (*parent)(void), void (*child)(void)
   (void)before, (void)parent, (void)child;
 }
 
+void tli_fork_safe(tli_Mutex *lock) { (void)lock; }
+
 int tli_processors(void) {
   DWORD_PTR ours, all;
   int n = 0;

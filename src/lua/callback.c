@@ -8,10 +8,14 @@
 
 #include "core/platform.h"
 
+/* Guards what every home says is guarded: no lock of a home's own, since one that
+** another thread holds during a fork would stay locked in the child. */
+static tli_Mutex guard = TLI_MUTEX_INIT;
+TLI_FORK_SAFE(guard)
+
 /* Of one Lua state; lives as long as the state or one of its anchors. */
 typedef struct Home {
   atomic_int refs;
-  tli_Mutex lock;
   bool open;             /* the state has not been closed; guarded */
   tli_Callback *dropped; /* owned list; guarded */
 } Home;
@@ -31,7 +35,6 @@ static _Thread_local bool caught; /* the value is in the registry */
 
 static void home_release(Home *h) {
   if (!tli_last_reference(&h->refs)) return;
-  tli_mutex_destroy(&h->lock);
   tli_free(h, sizeof *h);
 }
 
@@ -42,11 +45,11 @@ static void anchor_free(tli_Callback *a) {
 
 /* Takes what was dropped; the state stays open or closes. */
 static tli_Callback *take_dropped(Home *h, bool open) {
-  tli_mutex_lock(&h->lock);
+  tli_mutex_lock(&guard);
   tli_Callback *list = h->dropped;
   h->dropped = NULL;
   h->open = open;
-  tli_mutex_unlock(&h->lock);
+  tli_mutex_unlock(&guard);
   return list;
 }
 
@@ -83,7 +86,6 @@ void tli_open_callbacks(lua_State *L) {
     return;
   }
   atomic_init(&h->refs, 1);
-  tli_mutex_init(&h->lock);
   h->open = true;
   h->dropped = NULL;
   *box = h;
@@ -122,13 +124,13 @@ void tli_callback_drop(void *anchor) {
   tli_Callback *a = anchor;
   if (a == NULL) return;
   Home *h = a->home;
-  tli_mutex_lock(&h->lock);
+  tli_mutex_lock(&guard);
   bool open = h->open;
   if (open) {
     a->next = h->dropped;
     h->dropped = a;
   }
-  tli_mutex_unlock(&h->lock);
+  tli_mutex_unlock(&guard);
   if (!open) anchor_free(a);
 }
 
