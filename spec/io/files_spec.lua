@@ -234,7 +234,7 @@ describe("torch.load", function()
       entry('{"dtype":"F32","shape":[4294967296,4294967296,2],"data_offsets":[0,8]}',
          "takes too many bytes")
       entry('{"dtype":"F32","shape":[9223372036854775807,0,2],"data_offsets":[0,8]}',
-         "takes 0 bytes")
+         "takes too many bytes")
       entry('{"dtype":"F32","shape":[' .. ("1,"):rep(19) .. '2],"data_offsets":[0,8]}',
          "20 dimensions")
    end)
@@ -323,5 +323,79 @@ describe("torch.io.read", function()
          pcall(torch.io.read, file, {1}, "uint8")
       end
       assert.raises("io.read: the file is closed", function() torch.io.read(file, {1}, "uint8") end)
+   end)
+end)
+
+describe("torch.load of a damaged file", function()
+   -- The message of the load; nil if it succeeded. It must begin with the file's name.
+   local function refusal()
+      local ok, message = pcall(torch.load, path)
+      if ok then return nil end
+      assert.matches("^[^\n]-: load: " .. path:gsub("%p", "%%%0") .. ": .", message)
+      return message
+   end
+
+   it("names it, whatever is wrong", function()
+      for header, part in pairs {
+         [''] = "no JSON", ['null'] = "no JSON object", ['[]'] = "no JSON object", ['7'] = "no JSON object",
+         ['{'] = "no JSON", ['{"a":1}'] = "expected an object", ['{"a":null}'] = '"a"',
+         ['{"__metadata__":null}'] = "__metadata__", ['{"__metadata__":[]}'] = "__metadata__",
+         ['{"__metadata__":{"a":1}}'] = "expected a string",
+         ['{"a":{"dtype":null,"shape":[0],"data_offsets":[0,0]}}'] = "unknown dtype",
+         ['{"a":{"dtype":"F4","shape":[0],"data_offsets":[0,0]}}'] = "unknown dtype F4",
+         ['{"a":{"dtype":"F32","shape":[-1],"data_offsets":[0,0]}}'] = "shape",
+         ['{"a":{"dtype":"F32","shape":[0.5],"data_offsets":[0,0]}}'] = "shape",
+         ['{"a":{"dtype":"F32","shape":{},"data_offsets":[0,0]}}'] = "shape",
+         ['{"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}'] = "lie outside",
+         ['{"a":{"dtype":"F32","shape":[0,4611686018427387904,8],"data_offsets":[0,0]}}'] = "too many",
+         ['{"a":{"dtype":"F32","shape":[9223372036854775807,9],"data_offsets":[0,0]}}'] = "too many",
+         ['{"a":{"dtype":"U8","shape":[],"data_offsets":[0,0],"data_offsets":[0,0]}}'] = "twice",
+         ['{"a":{"dtype":"U8","shape":[0],"data_offsets":[0,0]},"a":{}}'] = "twice",
+         ['{"__metadata__":{"tlua.structure":"{"}}'] = "structure",
+         ['{"__metadata__":{"tlua.structure":"{\\"$tensor\\":\\"x\\"}"}}'] = "not there",
+      } do
+         write(file_of(header))
+         assert.matches(part, refusal(), 1, true)
+      end
+      for _, text in ipairs {"", "short", ("\255"):rep(8), ("\255"):rep(7) .. "\127{}", ("\0"):rep(8),
+         string.pack("<I8", 3) .. "{}"} do
+         write(text)
+         assert.is_string(refusal())
+      end
+   end)
+
+   it("names it after any change of bytes", function()
+      torch.save({a = torch.arange(10), b = {c = torch.ones(3, {dtype = "bool"}), d = 0 / 0, e = "\255"},
+         [1] = {1, 2, {}}}, path)
+      local text = read()
+      math.randomseed(5)
+      local refused = 0
+      for _ = 1, 600 do
+         local bytes = {text:byte(1, -1)}
+         for _ = 1, math.random(3) do
+            local kind, at = math.random(4), math.random(#bytes - 90)
+            if kind == 1 then
+               bytes[at] = math.random(0, 255)
+            elseif kind == 2 then
+               table.remove(bytes, at)
+            elseif kind == 3 then
+               table.insert(bytes, at, math.random(32, 126))
+            else
+               for i = #bytes, math.random(#bytes), -1 do bytes[i] = nil end
+            end
+            if #bytes < 100 then break end
+         end
+         write(string.char(table.unpack(bytes)))
+         if refusal() then refused = refused + 1 end
+      end
+      assert.is_true(refused > 400)
+   end)
+
+   it("names it when memory is short", function()
+      write(file_of('{"a":{"dtype":"U8","shape":[3000000],"data_offsets":[0,3000000]}}', ("x"):rep(3000000)))
+      torch.set_memory_limit(torch.memory_stats().used + 1000000)
+      local message = refusal()
+      torch.set_memory_limit(0)
+      assert.matches("out of memory", message)
    end)
 end)

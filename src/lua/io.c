@@ -1,6 +1,6 @@
 /*
 ** io.c - moving tensor bytes between files and memory, for the Lua code that
-** knows the formats: torch.io.read, write, sync. Elements are little-endian
+** knows the formats: torch.io.read, write, replace, commit. Elements are little-endian
 ** in files. Files are those of Lua's io library. And what a program needs to
 ** show its progress: torch.io.is_terminal, clock.
 */
@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "core/platform.h"
+#include "core/replace.h"
 #include "lua/value.h"
 
 static FILE *check_file(lua_State *L, int index, const char *what) {
@@ -97,17 +98,71 @@ static int io_write(lua_State *L) {
   return 1;
 }
 
-/* sync(file) -> true, or nil and a message: on the disk when it returns. */
-static int io_sync(lua_State *L) {
-  FILE *file = check_file(L, 1, "io.sync");
-  if (tli_file_sync(file)) {
+/* ---- replacing a file ---- */
+
+/* A file of Lua's io library that replaces another when it is committed. */
+typedef struct Output {
+  luaL_Stream stream;
+  tli_Replace *replace; /* owned */
+} Output;
+
+/* What closes it otherwise, as the collector does after an error. */
+static int abandon(lua_State *L) {
+  Output *out = (Output *)lua_touserdata(L, 1);
+  tli_replace_abort(out->replace);
+  out->replace = NULL;
+  lua_pushboolean(L, 1);
+  return 1;
+}
+
+/* replace(path) -> file, or nil and a message. What is written to the file takes
+** the place of what is at `path` with commit(file), and not at all without it. */
+static int io_replace(lua_State *L) {
+  const char *path = tli_to_word(L, 1);
+  if (path == NULL)
+    return tli_error(L, "io.replace: expected a path, got %s",
+                     tli_describe(L, tli_state(L), lua_isnone(L, 1) ? 0 : 1));
+  if (luaL_getmetatable(L, LUA_FILEHANDLE) != LUA_TTABLE) {
+    lua_pushnil(L);
+    lua_pushliteral(L, "Lua's io library is needed and was not opened");
+    return 2;
+  }
+  Output *out = (Output *)lua_newuserdatauv(L, sizeof *out, 0);
+  *out = (Output){{NULL, NULL}, NULL};
+  lua_insert(L, -2);
+  lua_setmetatable(L, -2);
+  out->replace = tli_replace_begin(path);
+  if (out->replace) {
+    out->stream = (luaL_Stream){tli_replace_file(out->replace), abandon};
+    return 1;
+  }
+  lua_pushnil(L);
+  lua_pushstring(L, tl_error());
+  return 2;
+}
+
+/* commit(file) -> true, or nil, a message, and whether another attempt may work.
+** The file is closed, and on the disk. */
+static int io_commit(lua_State *L) {
+  check_file(L, 1, "io.commit");
+  Output *out = (Output *)lua_touserdata(L, 1);
+  if (out->stream.closef != abandon)
+    return tli_error(L, "io.commit: expected a file that io.replace has made");
+  bool again;
+  tli_Replace *replace = out->replace;
+  out->replace = NULL;
+  out->stream.closef = NULL;
+  if (tli_replace_commit(replace, &again)) {
     lua_pushboolean(L, 1);
     return 1;
   }
   lua_pushnil(L);
-  lua_pushstring(L, strerror(errno));
-  return 2;
+  lua_pushstring(L, tl_error());
+  lua_pushboolean(L, again);
+  return 3;
 }
+
+/* ---- progress ---- */
 
 /* is_terminal(file) -> whether a person sees what is written to it. */
 static int io_is_terminal(lua_State *L) {
@@ -121,9 +176,13 @@ static int io_clock(lua_State *L) {
   return 1;
 }
 
-static const luaL_Reg functions[] = {{"read", io_read},   {"write", io_write},
-                                     {"sync", io_sync},   {"is_terminal", io_is_terminal},
-                                     {"clock", io_clock}, {NULL, NULL}};
+static const luaL_Reg functions[] = {{"read", io_read},
+                                     {"write", io_write},
+                                     {"replace", io_replace},
+                                     {"commit", io_commit},
+                                     {"is_terminal", io_is_terminal},
+                                     {"clock", io_clock},
+                                     {NULL, NULL}};
 
 void tli_open_io(lua_State *L) {
   lua_newtable(L);

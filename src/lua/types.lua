@@ -336,10 +336,17 @@ function torch.io.read(file, shape, dtype) end
 ---@return boolean?, string?
 function torch.io.write(file, tensor) end
 
----Returns when all that was written to the file is on the disk.
+---A file whose content takes the place of what is at `path` when it is committed; one that is
+---closed before leaves that as it was. nil and a message if it cannot be made.
+---@param path string
+---@return file*?, string?
+function torch.io.replace(path) end
+
+---Closes a file that `replace` has made, puts it in its place, and returns when it is on the disk.
+---nil, a message, and whether another attempt may work, if that fails.
 ---@param file file*
----@return boolean?, string?
-function torch.io.sync(file) end
+---@return boolean?, string?, boolean?
+function torch.io.commit(file) end
 
 ---Whether a person sees what is written to the file.
 ---@param file file*

@@ -12,26 +12,26 @@ local M = {}
 local take_save = args.signature "save(object: any, path: string, metadata: table?)"
 local take_load = args.signature "load(path: string, device: string?, metadata: boolean = false)"
 
--- Runs write(file) on a new file beside `path` and renames that when all of it is on the disk: a
--- crash leaves the old file or the new one. Returns what went wrong.
-local function replace_file(path, write)
-   local temporary = ("%s.%s.tmp"):format(path, tostring({}):match "(%w+)$")
-   local file, message = io.open(temporary, "wb")
-   if not file then return (message:gsub("^.*: ", "")) end
+-- Lets write(file) make the new content of the file at `path`. Returns what went wrong, in which
+-- case the old file is there as it was, and whether to try once more.
+local function write_once(path, write)
+   local file <close>, message = torch.io.replace(path)
+   if not file then return message end
    local failure = write(file)
-   if not failure then
-      local ok
-      ok, failure = torch.io.sync(file)
-      if ok then failure = nil end
-   end
-   local closed, close_message = file:close()
-   if not failure and not closed then failure = close_message end
-   if not failure then
-      local renamed, rename_message = os.rename(temporary, path)
-      if not renamed then failure = rename_message end
-   end
-   if failure then os.remove(temporary) end
+   if failure then return failure end
+   local done, why, again = torch.io.commit(file)
+   if not done then return why, again end
+end
+
+local function replace_file(path, write)
+   local failure, again = write_once(path, write)
+   if again then failure = write_once(path, write) end
    return failure
+end
+
+local function check_path(name, path)
+   if path:find("\0", 1, true) then torch.raise(name .. ": path: a byte 0 is in it") end
+   if not io then torch.raise(name .. ": needs Lua's io library, which was not opened") end
 end
 
 --- Saves a table of tensors, such as a state dict, or a table of tables, tensors, numbers, strings
@@ -42,6 +42,7 @@ end
 ---@param options? {metadata: table<string, string>}
 function M.save(...)
    local a = take_save(...)
+   check_path("save", a.path)
    local entries, structure, message = tree.flatten(a.object)
    if not entries then torch.raise(("save: %s: %s"):format(a.path, message)) end
    local metadata = {}
@@ -58,6 +59,21 @@ function M.save(...)
    if failure then torch.raise(("save: %s: %s"):format(a.path, failure)) end
 end
 
+-- The object in an open file and the file's own metadata, or a message.
+local function read(file, device)
+   local tensors, metadata = safetensors.read(file)
+   if not tensors then return metadata end
+   if device then
+      for name, tensor in pairs(tensors) do tensors[name] = tensor:to(device) end
+   end
+   local structure = metadata[tree.key]
+   if not structure then return tensors, metadata end
+   metadata[tree.key] = nil
+   local object, why = tree.rebuild(structure, tensors)
+   if why then return why end
+   return object, metadata
+end
+
 --- Loads what save has written. Any other safetensors file gives a table from names to tensors.
 --- `device` is where the tensors go, the CPU by default; with `metadata = true` the file's own
 --- metadata are a second result.
@@ -67,21 +83,15 @@ end
 ---@return table<string, string>? metadata
 function M.load(...)
    local a = take_load(...)
-   local file, message = io.open(a.path, "rb")
+   check_path("load", a.path)
+   local file <close>, message = io.open(a.path, "rb")
    if not file then torch.raise("load: " .. message) end
-   local _ <close> = file
-   local tensors, metadata = safetensors.read(file)
-   if not tensors then torch.raise(("load: %s: %s"):format(a.path, metadata)) end
-   if a.device then
-      for name, tensor in pairs(tensors) do tensors[name] = tensor:to(a.device) end
+   local ok, object, metadata = pcall(read, file, a.device)
+   if not ok then -- such as a lack of memory: it is not said yet which file is meant
+      local why = tostring(object):gsub("^[^\n]-:%d+: ", "")
+      torch.raise(("load: %s: %s"):format(a.path, why))
    end
-   local object, structure = tensors, metadata[tree.key]
-   if structure then
-      local why
-      object, why = tree.rebuild(structure, tensors)
-      if why then torch.raise(("load: %s: %s"):format(a.path, why)) end
-      metadata[tree.key] = nil
-   end
+   if not metadata then torch.raise(("load: %s: %s"):format(a.path, object)) end
    if a.metadata then return object, metadata end
    return object
 end

@@ -27,17 +27,20 @@ for code, dtype in pairs(dtypes) do codes[dtype[1]] = code end
 
 -- Reading ------------------------------------------------------------------------------------
 
--- The product of a shape and the size of an element, nil where it overflows.
+-- The product of a shape and the size of an element, nil where it overflows: a size of 0 does not
+-- make up for others that are too large.
 local function byte_count(shape, size)
+   local bytes, empty = size, false
    for _, n in ipairs(shape) do
-      if n == 0 then return 0 end
+      if n == 0 then
+         empty = true
+      elseif bytes > math.maxinteger // n then
+         return nil
+      else
+         bytes = bytes * n
+      end
    end
-   local bytes = size
-   for _, n in ipairs(shape) do
-      if bytes > math.maxinteger // n then return nil end
-      bytes = bytes * n
-   end
-   return bytes
+   return empty and 0 or bytes
 end
 
 local fields = {dtype = true, shape = true, data_offsets = true}
@@ -87,7 +90,7 @@ end
 
 local function check_metadata(metadata)
    if metadata == nil then return {} end
-   if type(metadata) ~= "table" or json.is_array(metadata) then
+   if type(metadata) ~= "table" or json.is_array(metadata) or metadata == json.null then
       return nil, "__metadata__ is no object"
    end
    for key, value in pairs(metadata) do

@@ -1,0 +1,176 @@
+-- How torch.save replaces a file: what it may be, what is kept of it, and what a failure leaves.
+
+local shell = require "spec.support.shell"
+local torch = require "tlua"
+
+local tlua, quote = shell.quote(shell.tlua), shell.quote
+
+local folder
+before_each(function() folder = shell.ok("mktemp -d"):match("[^\n]+") end)
+after_each(function() shell.ok("rm -rf " .. quote(folder)) end)
+
+local function path(name) return folder .. "/" .. name end
+
+-- The names in the folder, hidden ones too.
+local function names()
+   local found = {}
+   for name in shell.ok("ls -A " .. quote(folder)):gmatch("[^\n]+") do found[#found + 1] = name end
+   return found
+end
+
+local function stat(format, name)
+   return shell.ok(("stat -c %s %s"):format(format, quote(path(name)))):match("[^\n]+")
+end
+
+-- Saves a tensor of that value and looks whether it arrived.
+local function save(name, value)
+   torch.save(torch.tensor {value}, path(name))
+   return torch.load(path(name))[1]:item() == value
+end
+
+describe("torch.save over a file", function()
+   it("keeps its mode", function()
+      for _, mode in ipairs {"600", "644", "640", "755", "4711"} do
+         save("x", 1)
+         shell.ok(("chmod %s %s"):format(mode, quote(path "x")))
+         assert.is_true(save("x", 2))
+         assert.equal(mode, stat("%a", "x"))
+      end
+      assert.same({"x"}, names())
+   end)
+
+   it("gives a new file the mode that the umask leaves", function()
+      for umask, mode in pairs {["022"] = "644", ["077"] = "600", ["002"] = "664"} do
+         shell.ok(("cd %s; umask %s; %s -e 'torch.save({}, \"new%s\")'"):format(quote(folder), umask,
+            quote(shell.ok("realpath " .. tlua):match("[^\n]+")), umask))
+         assert.equal(mode, stat("%a", "new" .. umask))
+      end
+   end)
+
+   it("keeps its owner, where it may", function()
+      if shell.ok("id -u") ~= "0\n" then return pending("needs root") end
+      save("x", 1)
+      shell.ok("chown 12345:54321 " .. quote(path "x"))
+      assert.is_true(save("x", 2))
+      assert.equal("12345:54321", stat("%u:%g", "x"))
+   end)
+
+   it("replaces what a link leads to, not the link", function()
+      shell.ok(("cd %s; mkdir a b; ln -s ../b/file a/link; ln -s a/link link; ln -s %s/b/file absolute")
+         :format(quote(folder), quote(folder)))
+      assert.is_true(save("link", 1)) -- there is no file yet
+      assert.is_true(save("link", 2))
+      assert.equal(2, torch.load(path "b/file")[1]:item())
+      assert.is_true(save("absolute", 3))
+      assert.equal(3, torch.load(path "a/link")[1]:item())
+      assert.equal("symbolic link", stat("%F", "link"))
+      assert.equal("symbolic link", stat("%F", "a/link"))
+      assert.equal("regular file", stat("%F", "b/file"))
+      shell.ok(("cd %s; ln -s one two; ln -s two one"):format(quote(folder)))
+      local circle = path "one"
+      assert.raises("save: ", circle, "symbolic links", function() torch.save({}, circle) end)
+   end)
+
+   it("works in the folder that the program is in", function()
+      local program = shell.ok("realpath " .. tlua):match("[^\n]+")
+      shell.ok(("cd %s; for i in 1 2; do %s -e 'torch.save({1}, \"here\")'; done"):format(quote(folder),
+         quote(program)))
+      assert.same({"here"}, names())
+   end)
+end)
+
+describe("torch.save to what is no file", function()
+   it("writes into a pipe", function()
+      shell.ok(("cd %s; mkfifo pipe; cat pipe >copy 2>/dev/null &"):format(quote(folder)))
+      torch.save({x = torch.tensor {5, 6}}, path "pipe")
+      shell.ok(("cd %s; until [ -s copy ]; do sleep 0.01; done; sleep 0.1"):format(quote(folder)))
+      assert.same({5, 6}, torch.load(path "copy").x:tolist())
+      assert.equal("fifo", stat("%F", "pipe"))
+   end)
+
+   it("writes into devices", function()
+      torch.save({1}, "/dev/null")
+      assert.equal("character special file\n", shell.ok("stat -c %F /dev/null"))
+      assert.raises("save: /dev/full: No space left on device", function()
+         torch.save({torch.zeros(10000)}, "/dev/full")
+      end)
+      assert.equal("character special file\n", shell.ok("stat -c %F /dev/full"))
+   end)
+
+   it("writes to the standard output", function()
+      shell.ok(("%s -e 'torch.save({7}, \"/dev/stdout\")' >%s"):format(tlua, quote(path "out")))
+      shell.ok(("%s -e 'torch.save({8}, \"/dev/stdout\")' | cat >%s"):format(tlua, quote(path "cat")))
+      assert.equal(7, torch.load(path "out")[1])
+      assert.equal(8, torch.load(path "cat")[1])
+   end)
+
+   it("names a folder", function()
+      local file = folder
+      assert.raises("save: " .. folder .. ": Is a directory", function() torch.save({}, file) end)
+      file = folder .. "/none/x"
+      assert.raises("save: " .. file .. ": No such file", function() torch.save({}, file) end)
+      file = folder .. "/x\0y"
+      assert.raises("save: path: a byte 0", function() torch.save({}, file) end)
+      assert.raises("load: path: a byte 0", function() torch.load(file) end)
+      assert.same({}, names())
+   end)
+end)
+
+describe("a failure of torch.save", function()
+   it("leaves the old file and nothing else", function()
+      save("x", 1)
+      local too_large = [[
+         torch.set_num_threads(1)
+         local ok, message = pcall(torch.save, torch.zeros(1000000), arg[1])
+         io.stdout:write(message)
+      ]]
+      shell.write(path "script.lua", too_large)
+      local output = shell.ok(("trap '' XFSZ; ulimit -f 64; %s %s %s"):format(tlua,
+         quote(path "script.lua"), quote(path "x")))
+      assert.matches("save: " .. path "x" .. ": File too large", output, 1, true)
+      assert.equal(1, torch.load(path "x")[1]:item())
+      assert.same({"script.lua", "x"}, names())
+   end)
+
+   it("in Lua does so too", function()
+      save("x", 1)
+      local ok = pcall(function()
+         local file <close> = assert(torch.io.replace(path "x"))
+         file:write("half a file")
+         error("stopped")
+      end)
+      assert.is_false(ok)
+      assert.same({"x"}, names())
+      do
+         local file = assert(torch.io.replace(path "x"))
+         file:write("half a file")
+         file:close()
+         assert.raises("closed", function() torch.io.commit(file) end)
+      end
+      torch.io.replace(path "x"):write("half a file")
+      collectgarbage()
+      collectgarbage()
+      assert.equal(1, torch.load(path "x")[1]:item())
+      assert.same({"x"}, names())
+      local other <close> = assert(io.open(path "x"))
+      assert.raises("io.commit: expected a file that io.replace has made", function()
+         torch.io.commit(other)
+      end)
+      assert.raises("io.replace: expected a path, got nothing", function() torch.io.replace() end)
+   end)
+
+   it("by a signal leaves nothing, where files without names can be had", function()
+      if shell.ok("uname") ~= "Linux\n" then return pending("needs Linux") end
+      save("x", 1)
+      shell.write(path "script.lua", [[
+         local file = assert(torch.io.replace(arg[1]))
+         assert(file:write(("half"):rep(100000)))
+         file:flush()
+         os.execute("kill -9 $PPID")
+      ]])
+      local _, status = shell.run(("%s %s %s"):format(tlua, quote(path "script.lua"), quote(path "x")))
+      assert.equal(137, status)
+      assert.equal(1, torch.load(path "x")[1]:item())
+      assert.same({"script.lua", "x"}, names())
+   end)
+end)
