@@ -30,6 +30,40 @@ describe("a chain of a million operators", function()
    end)
 end)
 
+describe("a chain of a million gradients of gradients", function()
+   it("is freed", function()
+      local x = torch.zeros(2)
+      for _ = 1, 1000000 do
+         local y = torch.zeros(2)
+         y.grad = x
+         x = y
+      end
+      assert.close({0, 0}, x.grad.grad.grad)
+      x:release()
+   end)
+
+   it("is freed when it grew at its far end", function()
+      local x = torch.zeros(2)
+      local last = x
+      for _ = 1, 1000000 do
+         last.grad = torch.zeros(2)
+         last = last.grad
+      end
+      x:release()
+      assert.is_nil(last.grad)
+   end)
+
+   it("is freed through views and graphs", function()
+      local x = leaf {1, 2}
+      for _ = 1, 200000 do
+         local y = leaf {1, 2}
+         y.grad = (x * 1):view(2)
+         x = y
+      end
+      x:release()
+   end)
+end)
+
 describe("a wide graph", function()
    it("is walked in time that grows with its size", function()
       local x = leaf(1)

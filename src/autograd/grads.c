@@ -142,7 +142,24 @@ bool tli_grad_accumulate(tl_Tensor *t, tl_Tensor *grad, bool create_graph) {
   TL_TRY(sum);
   tli_release(a->grad);
   a->grad = sum;
+  tli_charge(sum);
   return true;
+}
+
+static const tl_Tensor *grad_of(const tl_Tensor *t) {
+  return t->autograd ? t->autograd->grad : NULL;
+}
+
+/* Whether `grad` owns t, as its own gradient, as what it is a view of, and so
+** on: as t's gradient it would never go. */
+static bool owns(const tl_Tensor *grad, const tl_Tensor *t) {
+  if (tli_unique(t)) return false;
+  for (const tl_Tensor *g = grad; g; g = grad_of(g)) {
+    if (g == t) return true;
+    for (const tl_Tensor *base = g->base; base; base = base->base)
+      if (base == t || grad_of(base) == t) return true;
+  }
+  return false;
 }
 
 bool tli_grad_set(tl_Tensor *t, tl_Tensor *grad) {
@@ -157,6 +174,10 @@ bool tli_grad_set(tl_Tensor *t, tl_Tensor *grad) {
     return tli_fail(TL_EDEVICE, "grad: expected a tensor on %s as the tensor's, got one on %s",
                     tli_device_str(tli_device(t)), tli_device_str(tli_device(grad)));
   if (grad == t) return tli_fail(TL_EARG, "grad: a tensor cannot be its own gradient");
+  if (grad && owns(grad, t))
+    return tli_fail(TL_EARG,
+                    "grad: the gradient's own gradient, or what it is a view of, leads back "
+                    "to the tensor, so that neither could ever be freed; assign a clone()");
   tli_Autograd *a = tli_autograd(t);
   TL_TRY(a);
   tl_Tensor *old = a->grad;

@@ -180,6 +180,7 @@ static bool save(tli_Saved *s, tl_Tensor *input, bool copy) {
   copy = copy && !leaf;
   s->tensor = copy || !settled(input) ? snapshot(input, copy) : tli_retain(input);
   TL_TRY(s->tensor);
+  tli_charge(s->tensor);
   s->version = tli_version(s->tensor);
   return true;
 }
@@ -195,6 +196,7 @@ bool tli_save_result(tli_Saved *s, tl_Tensor *result, int k) {
   if (result == NULL) return true;
   s->tensor = tli_detached(result);
   TL_TRY(s->tensor);
+  tli_charge(s->tensor);
   s->version = tli_version(result);
   return true;
 }
@@ -247,13 +249,13 @@ tli_Autograd *tli_autograd(tl_Tensor *t) {
   return t->autograd = a;
 }
 
-void tli_autograd_free(tli_Autograd *a) {
-  if (a == NULL) return;
+tl_Tensor *tli_autograd_free(tli_Autograd *a) {
+  tl_Tensor *grad = a->grad;
   tli_keeper_forget(a);
   tli_hooks_free(a->hooks);
   tli_node_release(a->node);
-  tli_release(a->grad);
   tli_free(a, sizeof *a);
+  return grad;
 }
 
 bool tli_set_requires_grad(tl_Tensor *t, bool on) {

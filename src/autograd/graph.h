@@ -173,7 +173,6 @@ bool tli_view_of(tl_Tensor *view, tl_Tensor *of) TL_MUSTCHECK;
 
 /* The tensor's autograd state, made if there is none; NULL on lack of memory. */
 tli_Autograd *tli_autograd(tl_Tensor *t);
-void tli_autograd_free(tli_Autograd *a);
 /* The node that made t (up to date with in-place changes of its base);
 ** borrowed, NULL for a leaf; sets *ok to false on failure. */
 tli_Node *tli_grad_fn(tl_Tensor *t, bool *ok);

@@ -221,6 +221,7 @@ static bool add_keeper(tl_Tensor *t) {
   tli_Hook *h = tli_hook_add(t, keep_grad, w, weak_free);
   TL_TRY(h);
   h->retains = true;
+  t->flags |= TLI_WEAKLY_HELD;
   t->autograd->keeper = h;
   return true;
 }

@@ -102,8 +102,15 @@ tli_Ledger *tli_ledger_new(void) {
   if (l == NULL) return NULL;
   atomic_init(&l->refs, 1);
   for (int type = 0; type < TL_NDEVICETYPES; type++) atomic_init(&l->live[type], 0);
+  l->young = 0;
   return l;
 }
+
+static _Thread_local tli_Ledger *callers;
+
+void tli_set_ledger(tli_Ledger *l) { callers = l; }
+
+tli_Ledger *tli_ledger(void) { return callers; }
 
 void tli_ledger_release(tli_Ledger *l) {
   if (l != NULL && tli_last_reference(&l->refs)) tli_free(l, sizeof *l);
@@ -115,7 +122,10 @@ bool tli_storage_charge(tl_Storage *s, tli_Ledger *l) {
   /* charged before it can be seen, so that nobody discharges too early */
   atomic_fetch_add_explicit(&l->refs, 1, memory_order_relaxed);
   atomic_fetch_add_explicit(&l->live[s->device.type], s->bytes, memory_order_relaxed);
-  if (atomic_compare_exchange_strong(&s->ledger, &none, l)) return true;
+  if (atomic_compare_exchange_strong(&s->ledger, &none, l)) {
+    l->young += s->bytes;
+    return true;
+  }
   atomic_fetch_sub_explicit(&l->live[s->device.type], s->bytes, memory_order_relaxed);
   atomic_fetch_sub_explicit(&l->refs, 1, memory_order_relaxed);
   return false;

@@ -129,15 +129,31 @@ tl_Tensor *tli_detached(const tl_Tensor *t) {
   return tli_alias(t, t->ndim, t->sizes, t->strides, t->offset);
 }
 
-/* A view owns its base, so freeing walks a chain; in a loop, for it may be
-** long. */
+/* Whether that was the last reference. A weakly held tensor must be seen to be
+** gone from then on. */
+static bool drop_reference(tl_Tensor *t) {
+  bool only = atomic_load_explicit(&t->refs, memory_order_acquire) == 1;
+  if (only && !(t->flags & TLI_WEAKLY_HELD)) return true;
+  return atomic_fetch_sub_explicit(&t->refs, 1, memory_order_acq_rel) == 1;
+}
+
+static void let_go(tl_Tensor *t, tl_Tensor **dead) {
+  if (t == NULL || !drop_reference(t)) return;
+  t->next = *dead;
+  *dead = t;
+}
+
+/* A tensor owns its base and its gradient, which own others in turn, and such
+** chains may be long: hence a list of what is to be freed, and no recursion. */
 void tli_release(tl_Tensor *t) {
-  while (t != NULL && tli_last_reference(&t->refs)) {
-    tl_Tensor *base = t->base;
-    if (t->autograd) tli_autograd_free(t->autograd);
+  tl_Tensor *dead = NULL;
+  let_go(t, &dead);
+  while ((t = dead) != NULL) {
+    dead = t->next;
+    if (t->autograd) let_go(tli_autograd_free(t->autograd), &dead);
+    let_go(t->base, &dead);
     tli_storage_release(t->storage);
     tli_free(t, sizeof *t);
-    t = base;
   }
 }
 

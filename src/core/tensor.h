@@ -18,8 +18,9 @@ struct tli_Autograd; /* autograd/graph.h */
 struct tl_Backend;   /* core/backend.h */
 
 /* All that core asks of the layer above (src/autograd): to free a tensor's
-** autograd state with it, and whether the thread is in inference mode. */
-void tli_autograd_free(struct tli_Autograd *a);
+** autograd state with it, but for .grad, whose reference the caller gets (it
+** may be NULL); and whether the thread is in inference mode. */
+tl_Tensor *tli_autograd_free(struct tli_Autograd *a);
 bool tli_inference_mode(void);
 
 /* Drops a reference; whether it was the last. The holder of the only one may
@@ -34,11 +35,16 @@ static inline bool tli_last_reference(atomic_int *refs) {
 typedef struct tli_Ledger {
   atomic_int refs;
   _Atomic int64_t live[TL_NDEVICETYPES]; /* bytes */
+  int64_t young; /* of them, charged since the owner has last set this to 0; the owner's thread's */
 } tli_Ledger;
 
 /* A ledger with one reference; NULL on lack of memory. */
 tli_Ledger *tli_ledger_new(void) TL_MUSTCHECK;
 void tli_ledger_release(tli_Ledger *l); /* NULL is fine */
+/* The account of whoever calls the library in this thread, for what no caller
+** sees, such as tensors that a graph saves. Borrowed; NULL for nobody's. */
+void tli_set_ledger(tli_Ledger *l);
+tli_Ledger *tli_ledger(void);
 
 /* CPU data up to this size lies in the storage itself. */
 #define TLI_INLINE_BYTES 1024
@@ -61,7 +67,8 @@ enum {
   TLI_PARAMETER = 2,     /* nn.Parameter */
   TLI_NUMBER = 4,        /* a Lua number as operand: does not raise a dtype in its category */
   TLI_CONTIGUOUS = 8,    /* kept by every function that sets sizes or strides */
-  TLI_INFERENCE = 16     /* made under inference_mode: has no version counter to trust */
+  TLI_INFERENCE = 16,    /* made under inference_mode: has no version counter to trust */
+  TLI_WEAKLY_HELD = 32   /* another thread may take a reference without holding one (hooks.c) */
 };
 
 struct tl_Tensor {
@@ -70,7 +77,10 @@ struct tl_Tensor {
   uint8_t ndim;
   uint8_t flags;
   tl_Storage *storage; /* owned */
-  int64_t offset;      /* elements */
+  union {
+    int64_t offset;  /* elements */
+    tl_Tensor *next; /* once nobody owns it: the next one to be freed */
+  };
   int64_t numel;
   struct tli_Autograd *autograd; /* owned; NULL for tensors that need none */
   tl_Tensor *base;               /* owned; of a differentiable view, else NULL */
@@ -128,8 +138,15 @@ static inline tl_Storage *tli_storage_retain(tl_Storage *s) {
 }
 void tli_storage_release(tl_Storage *s); /* NULL is fine */
 /* Charges the storage's bytes to a ledger until it is freed, unless it is
-** charged to one already; returns whether it was charged now. Any thread. */
+** charged to one already; returns whether it was charged now. The storage may
+** be shared with other threads; the ledger is the caller's. */
 bool tli_storage_charge(tl_Storage *s, tli_Ledger *l);
+/* The same to the account of this thread's caller. */
+static inline void tli_charge(const tl_Tensor *t) {
+  if (atomic_load_explicit(&t->storage->ledger, memory_order_relaxed) != NULL) return;
+  tli_Ledger *l = tli_ledger();
+  if (l) tli_storage_charge(t->storage, l);
+}
 
 /* Undefined contents, row-major. */
 tl_Tensor *tli_empty(tl_DType dtype, tl_Device device, int ndim, const int64_t *sizes) TL_MUSTCHECK;

@@ -145,9 +145,8 @@ static bool grow(tl_Tensor *self, int64_t bytes) {
     return false;
   }
   atomic_store_explicit(&storage->version, tli_version(self), memory_order_relaxed);
-  tli_Ledger *ledger = atomic_load_explicit(&old->ledger, memory_order_acquire);
-  if (ledger) tli_storage_charge(storage, ledger);
   self->storage = storage;
+  tli_charge(self);
   tli_storage_release(old);
   return true;
 }
