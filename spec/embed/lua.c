@@ -106,6 +106,114 @@ static void a_state_drops_what_it_held(void) {
   CHECK(tl_memory_used() == used);
 }
 
+static char reported[200];
+
+static int report(lua_State *L) {
+  const char *text = lua_tostring(L, 1);
+  snprintf(reported, sizeof reported, "%s", text ? text : luaL_typename(L, 1));
+  return 0;
+}
+
+/* What finalizers do while a state closes. */
+static const char *const at_closing =
+    "local x = torch.ones(1000, 100, {requires_grad = true})\n"
+    "x:register_hook(function(grad) return grad * 2 end)\n"
+    "local y = (x * 2):sum()\n"
+    "kept = {x, y, y.grad_fn, x:split(100), torch.no_grad(function() return x + 1 end)}\n"
+    "y:backward()\n"
+    "coroutine.wrap(function() torch.set_grad_enabled(false) again = x * 3 end)()\n"
+    "torch.memory_stats()\n"
+    "report(tostring(x.grad:sum():item()))\n";
+
+static lua_State *state_with_finalizer(bool older) {
+  lua_State *L = luaL_newstate();
+  luaL_openlibs(L);
+  lua_register(L, "report", report);
+  if (!older) CHECK(tl_lua_open(L));
+  CHECK(luaL_loadstring(L, at_closing) == LUA_OK);
+  lua_setglobal(L, "work");
+  run(L, "object = setmetatable({}, {__gc = function()\n"
+         "  local ok, message = pcall(work)\n"
+         "  if not ok then report(message) end\n"
+         "end})");
+  if (older) CHECK(tl_lua_open(L));
+  return L;
+}
+
+static void finalizers_work_while_the_state_closes(void) {
+  int64_t used = tl_memory_used();
+  reported[0] = '\0';
+  lua_close(state_with_finalizer(false));
+  CHECK(strcmp(reported, "400000.0") == 0);
+  CHECK(tl_memory_used() == used);
+}
+
+static void older_finalizers_are_told(void) {
+  int64_t used = tl_memory_used();
+  reported[0] = '\0';
+  lua_State *L = state_with_finalizer(true);
+  run(L, "collectgarbage()");
+  lua_close(L);
+  CHECK(strstr(reported, "the Lua state is closing") != NULL);
+  CHECK(tl_memory_used() == used);
+}
+
+static int push_from_c(lua_State *L) {
+  tl_Tensor *t = tl_tensor_empty(TL_F32, 1, (int64_t[]){1000});
+  lua_pushlightuserdata(L, t);
+  lua_setglobal(L, "made");
+  tl_lua_push(L, t);
+  return 1;
+}
+
+static int push_protected(lua_State *L) {
+  lua_pushcfunction(L, push_from_c);
+  int status = lua_pcall(L, 0, 1, 0);
+  lua_insert(L, 1);
+  if (status != LUA_OK) report(L);
+  lua_getglobal(L, "made");
+  tl_tensor_release(lua_touserdata(L, -1));
+  return 0;
+}
+
+static void a_host_may_push_while_the_state_closes(void) {
+  for (int older = 0; older < 2; older++) {
+    int64_t used = tl_memory_used();
+    reported[0] = '\0';
+    lua_State *L = luaL_newstate();
+    luaL_openlibs(L);
+    if (!older) CHECK(tl_lua_open(L));
+    lua_register(L, "push_protected", push_protected);
+    run(L, "object = setmetatable({}, {__gc = function() push_protected() end})");
+    if (older) CHECK(tl_lua_open(L));
+    lua_close(L);
+    CHECK((strstr(reported, "closing") != NULL) == older);
+    CHECK(tl_memory_used() == used);
+  }
+}
+
+static void modes_end_with_their_state(void) {
+  lua_State *A = new_state(), *B = new_state();
+  run(A, "torch.set_grad_enabled(false); torch.set_default_dtype('float64')\n"
+         "torch.inference_mode(); torch.autograd.set_detect_anomaly(true)\n"
+         "coroutine.wrap(function() torch.enable_grad() coroutine.yield() end)()");
+  const char *fresh = "assert(torch.is_grad_enabled() and torch.get_default_dtype() == 'float32')\n"
+                      "assert(not torch.is_inference_mode_enabled())\n"
+                      "assert(not torch.autograd.is_anomaly_enabled())\n"
+                      "assert((torch.ones(2, {requires_grad = true}) * 2).requires_grad)\n"
+                      "assert(torch.ones(2).dtype == 'float32')";
+  run(B, fresh);
+  run(A, "assert(not torch.is_grad_enabled() and torch.ones(2).dtype == 'float64')");
+  run(B, fresh);
+  lua_close(A);
+  run(B, fresh);
+  lua_State *C = new_state();
+  run(C, fresh);
+  lua_close(B);
+  run(C, fresh);
+  lua_close(C);
+}
+
 static void two_states_share_a_tensor(void) {
   lua_State *A = new_state(), *B = new_state();
   run(A, "x = torch.zeros(4)");
@@ -196,6 +304,10 @@ int main(void) {
   RUN(an_error_comes_back_with_its_line);
   RUN(a_tensor_may_outlive_its_state);
   RUN(a_state_drops_what_it_held);
+  RUN(finalizers_work_while_the_state_closes);
+  RUN(older_finalizers_are_told);
+  RUN(a_host_may_push_while_the_state_closes);
+  RUN(modes_end_with_their_state);
   RUN(two_states_share_a_tensor);
   RUN(a_host_can_pay_for_garbage_per_frame);
   RUN(null_is_no_tensor);

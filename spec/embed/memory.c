@@ -50,6 +50,8 @@ static void small_sums_need_no_memory(void) { script_runs("spec/memory/small.lua
 static void large_sums_need_little(void) { script_runs("spec/memory/large.lua"); }
 static void a_window_of_tensors_stays_small(void) { script_runs("spec/memory/window.lua"); }
 static void training_steps_leave_nothing(void) { script_runs("spec/memory/training.lua"); }
+static void losses_leave_nothing(void) { script_runs("spec/memory/saved.lua"); }
+static void cycles_of_hooks_go(void) { script_runs("spec/memory/cycles.lua"); }
 static void a_stopped_collector_stays_stopped(void) { script_runs("spec/memory/stopped.lua"); }
 
 /* A game collects when it has time to. */
@@ -86,6 +88,8 @@ int main(void) {
     RUN(large_sums_need_little);
     RUN(a_window_of_tensors_stays_small);
     RUN(training_steps_leave_nothing);
+    RUN(losses_leave_nothing);
+    RUN(cycles_of_hooks_go);
   }
   return test_end();
 }

@@ -24,6 +24,8 @@ for name, command in pairs(hosts) do
       it("20 GB of sums need little", function() runs("large.lua") end)
       it("what a window of tensors leaves behind goes soon", function() runs("window.lua") end)
       it("training steps leave nothing", function() runs("training.lua") end)
+      it("losses without a backward pass leave nothing", function() runs("saved.lua") end)
+      it("hooks that refer to their own tensor leave nothing", function() runs("cycles.lua") end)
       it("a stopped collector stays stopped", function() runs("stopped.lua") end)
    end)
 end

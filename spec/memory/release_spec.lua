@@ -16,6 +16,21 @@ local function leaves(fn)
    return used() - before
 end
 
+-- Whether of 3000 tables that fn was given most are gone in the end, although their tensors are
+-- small.
+local function few_stay(fn)
+   local tokens = setmetatable({}, {__mode = "k"})
+   for _ = 1, 3000 do
+      local token = {}
+      tokens[token] = true
+      fn(token)
+   end
+   used()
+   local n = 0
+   for _ in pairs(tokens) do n = n + 1 end
+   return n < 1500
+end
+
 describe("release", function()
    it("gives memory back at once", function()
       local before = used()
@@ -78,6 +93,37 @@ describe("release", function()
    end)
 end)
 
+describe("what a hook needs", function()
+   it("stays while its tensor, its graph or another value of it is there", function()
+      local calls = 0
+      local function hooked()
+         local x, factor = torch.ones(3, {requires_grad = true}), torch.ones(3) * 2
+         x:register_hook(function(grad)
+            calls = calls + 1
+            return grad * factor
+         end)
+         return x
+      end
+      local x = hooked()
+      local sum = (hooked() * 1):sum()
+      local middle = hooked() * 1
+      middle:register_hook(function(grad) return grad + middle:sum() end)
+      middle = middle:sum()
+      local holder = torch.ones(3)
+      holder.grad = hooked()
+      for _ = 1, 5 do
+         for _ = 1, 100 do hooked() end
+         used()
+      end
+      x:sum():backward()
+      sum:backward()
+      middle:backward()
+      holder.grad:sum():backward()
+      assert.equal(4, calls)
+      assert.close({2, 2, 2}, x.grad)
+   end)
+end)
+
 describe("no memory is kept", function()
    it("by a training step", function()
       assert.equal(0, leaves(function()
@@ -117,6 +163,44 @@ describe("no memory is kept", function()
          y:register_hook(function(grad) return grad + y:sum():item() end)
          y:sum():backward()
       end))
+   end)
+
+   it("by hooks that refer to what they hang on", function()
+      assert.is_true(few_stay(function(token)
+         local x = torch.randn(10, {requires_grad = true})
+         x:register_hook(function(grad) return token and grad + x end)
+      end))
+      assert.is_true(few_stay(function(token)
+         local y = torch.randn(10, {requires_grad = true}) * 2
+         y:register_hook(function(grad) return token and grad + y end)
+      end))
+   end)
+
+   it("by the context of a function that refers to its results", function()
+      local Double = torch.class("Double", torch.autograd.Function)
+      function Double.forward(ctx, x, token)
+         ctx.results = {x * 2, x * 3}
+         ctx.token = token
+         return table.unpack(ctx.results)
+      end
+      function Double.backward(_, grad) return grad * 2 end
+      assert.is_true(few_stay(function(token)
+         Double:apply(torch.randn(10, {requires_grad = true}), token)
+      end))
+   end)
+
+   it("by the context of a function that is dropped", function()
+      local Double = torch.class("Double", torch.autograd.Function)
+      local gone = setmetatable({}, {__mode = "v"})
+      function Double.forward(ctx, x)
+         ctx.mine = {}
+         gone[1] = ctx.mine
+         return x * 2
+      end
+      function Double.backward(_, grad) return grad * 2 end
+      Double:apply(torch.randn(10, {requires_grad = true})):release()
+      collectgarbage()
+      assert.is_nil(gone[1])
    end)
 
    it("by an error in the middle of a backward pass", function()

@@ -115,18 +115,6 @@ local function call_args(op, last)
    return table.concat(list, ", ")
 end
 
--- Long lists lie in memory that the stack holds, above the results' boxes.
-local function reads_lists(op)
-   for _, p in ipairs(op.params) do
-      if p.type:find("[]", 1, true) then return true end
-   end
-   return false
-end
-
-local function drop_lists(op, line)
-   if reads_lists(op) then line("  lua_settop(L, top);") end
-end
-
 -- The call of an operator that changes none of its arguments: where memory was short it is made
 -- again after a collection.
 local function emit_call(op, out, line)
@@ -167,7 +155,6 @@ function emit_results.tensor(op, line)
    end
    line("  tli_args_end(&a);")
    line("  if (result == NULL) return tli_args_raise(&a);")
-   drop_lists(op, line)
    line("  tli_fill_box(a.S, box, result);")
    line("  return 1;")
 end
@@ -177,7 +164,6 @@ function emit_results.tensors(op, line)
    emit_call(op, "out", line)
    line("  tli_args_end(&a);")
    line("  if (!ok) return tli_args_raise(&a);")
-   drop_lists(op, line)
    line("  return tli_return_several(L, a.S, boxes, out, %d);", op.results.count)
 end
 
@@ -238,8 +224,6 @@ local function emit_binding(op, name, cname, inplace)
    end
    if kind == "value" and op.results.info.push == "tensors" then
       line("  tl_Tensors *list = tli_push_list(L);")
-   elseif (kind == "tensor" or kind == "tensors") and reads_lists(op) then
-      line("  int top = lua_gettop(L);")
    end
    emit_reading(op, line)
    emit_results[kind](op, line, cname)

@@ -8,10 +8,12 @@
 */
 #include "lua/value.h"
 
-/* A row-major copy of t on the CPU, owned by a new value on the stack. */
-static tl_Tensor *push_copy(lua_State *L, const tl_Tensor *t) {
+/* A row-major copy of the tensor at an index on the CPU, owned by a new value on
+** the stack. */
+static tl_Tensor *push_copy(lua_State *L, const char *name, int index) {
   tli_Box *box = tli_push_box(L);
-  tl_Tensor *plain = tli_detached(t), *copy = NULL, *rows = NULL;
+  tl_Tensor *t = tli_check_tensor(L, index, name), *plain = tli_detached(t), *copy = NULL,
+            *rows = NULL;
   if (plain) copy = tlo_to(plain, TL_NODTYPE, false, true, TLI_CPU);
   if (copy) rows = tli_contiguous_as(copy, (tl_DType)copy->dtype);
   tli_release(plain);
@@ -63,13 +65,6 @@ static bool write_results(lua_State *L, const char *name, tl_Tensor *results) {
   return tli_write_back(name, t, there) && tli_inplace_done(name, t, NULL);
 }
 
-static void release_value(lua_State *L, int index) {
-  tli_Box *box = (tli_Box *)lua_touserdata(L, index);
-  tl_Tensor *t = box->tensor;
-  box->tensor = NULL;
-  tli_release(t);
-}
-
 /* apply_(fn): fn(element); map_(other, fn): fn(element, other's element). What
 ** the function returns becomes the element. Not differentiable. */
 static int elementwise(lua_State *L, const char *name, int n) {
@@ -84,11 +79,11 @@ static int elementwise(lua_State *L, const char *name, int n) {
                      tli_describe(L, tli_state(L), lua_isnone(L, fn) ? 0 : fn));
   if (!may_write(name, t)) return tli_raise(L);
   lua_settop(L, fn);
-  tl_Tensor *copies[2] = {push_copy(L, t), NULL};
-  if (n == 2) copies[1] = push_copy(L, tli_check_tensor(L, 2, name));
+  tl_Tensor *copies[2] = {push_copy(L, name, 1), NULL};
+  if (n == 2) copies[1] = push_copy(L, name, 2);
   if (!each_element(L, name, fn, n, copies) || !write_results(L, name, copies[0]))
     return tli_raise(L);
-  for (int k = 1; k <= n; k++) release_value(L, fn + k); /* not to wait for the collector */
+  for (int k = 1; k <= n; k++) tli_release_box(L, fn + k); /* not to wait for the collector */
   lua_settop(L, 1);
   return 1;
 }

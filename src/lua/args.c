@@ -3,7 +3,7 @@
 ** and tli_args_end nothing raises but Lua itself on lack of memory, and what
 ** is owned by then are the operands made of numbers, which are read last.
 */
-#include "lua/args.h"
+#include "lua/value.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -99,6 +99,14 @@ const char *tli_describe(lua_State *L, const tli_State *S, int index) {
   }
 }
 
+/* A list too long for the pool. No userdata: to make one lets the collector
+** run, and its finalizers might release tensors that were read already. */
+typedef struct tli_Room {
+  struct tli_Room *next; /* owned */
+  size_t bytes;
+  int64_t elements[];
+} tli_Room;
+
 /* ---- matching ---- */
 
 tli_Last tli_last_argument(lua_State *L, int top) {
@@ -135,19 +143,26 @@ static int distance(const char *a, const char *b) {
   return row[nb];
 }
 
+void tli_near_try(tli_Near *near, const char *name) {
+  int d = distance(near->word, name);
+  if (d >= near->distance || d >= (int)strlen(near->word)) return;
+  near->distance = d;
+  near->name = name;
+}
+
+const char *tli_near_hint(const tli_Near *near, char *out, size_t size) {
+  out[0] = '\0';
+  if (near->name) snprintf(out, size, "; did you mean '%s'?", near->name);
+  return out;
+}
+
 static void fail_unknown_option(tli_Args *a, const char *name) {
-  const char *nearest = NULL;
-  int best = 3;
-  for (int i = 0; i < a->signature->nparams; i++) {
-    int d = distance(name, a->signature->params[i].name);
-    if (d < best) {
-      best = d;
-      nearest = a->signature->params[i].name;
-    }
-  }
-  if (nearest)
-    tli_fail(TL_EARG, "%s: unknown option '%.40s'; did you mean '%s'?", a->signature->name, name,
-             nearest);
+  tli_Near near = TLI_NEAR(name);
+  char hint[80];
+  for (int i = 0; i < a->signature->nparams; i++) tli_near_try(&near, a->signature->params[i].name);
+  if (near.name)
+    tli_fail(TL_EARG, "%s: unknown option '%.40s'%s", a->signature->name, name,
+             tli_near_hint(&near, hint, sizeof hint));
   else
     tli_fail(TL_EARG, "%s: unknown option '%.40s'; usage: %s", a->signature->name, name,
              a->signature->text);
@@ -198,13 +213,14 @@ static void check_missing(tli_Args *a) {
 
 void tli_args_begin(tli_Args *a, lua_State *L, const tli_Signature *signature) {
   tli_State *S = tli_state(L);
-  S->L = L;
+  tli_enter(L, S);
   a->L = L;
   a->S = S;
   a->signature = signature;
   a->failed = false;
   a->nlist = 0;
   a->npool = 0;
+  a->rooms = NULL;
   a->ntemps = 0;
   int top = lua_gettop(L), at = 1;
   tli_Last last = tli_last_argument(L, top);
@@ -254,6 +270,11 @@ bool tli_args_retry(tli_Args *a) {
 
 void tli_args_end(tli_Args *a) {
   while (a->ntemps > 0) tli_release(a->temps[--a->ntemps]);
+  while (a->rooms) {
+    tli_Room *room = a->rooms;
+    a->rooms = room->next;
+    tli_free(room, room->bytes);
+  }
 }
 
 int tli_args_raise(tli_Args *a) { return tli_raise_call(a->L, a->signature); }
@@ -287,21 +308,28 @@ tl_Tensor *tli_arg_operand(tli_Args *a, int i) {
   return t;
 }
 
-/* Room for n 8-byte elements: in the pool, else in a userdata that the stack
-** keeps alive until the call ends. */
-static void *room(tli_Args *a, int64_t n) {
+void *tli_args_room(tli_Args *a, int64_t n) {
   if (a->npool + n <= TLI_POOL) {
     void *p = &a->pool[a->npool];
     a->npool += (int)n;
     return p;
   }
-  luaL_checkstack(a->L, 1, "list");
-  return lua_newuserdatauv(a->L, (size_t)n * 8, 0);
+  size_t bytes = sizeof(tli_Room) + (size_t)n * 8;
+  tli_Room *room = tli_alloc(bytes);
+  if (room == NULL) {
+    a->failed = true;
+    return NULL;
+  }
+  room->next = a->rooms;
+  room->bytes = bytes;
+  a->rooms = room;
+  return room->elements;
 }
 
 /* Separate tensors, from the parameter's first one on. */
 static tl_Tensors read_tensors(tli_Args *a, int i) {
-  tl_Tensors list = {a->nlist, (tl_Tensor **)room(a, a->nlist)};
+  tl_Tensors list = {a->nlist, (tl_Tensor **)tli_args_room(a, a->nlist)};
+  if (list.v == NULL) return (tl_Tensors){0, NULL};
   for (int k = 0; k < a->nlist; k++) {
     list.v[k] = tli_to_tensor(a->L, a->S, a->at[i] + k);
     if (list.v[k] || a->failed) continue;
@@ -322,7 +350,8 @@ tl_Tensors tli_arg_tensors(tli_Args *a, int i) {
   }
   lua_State *L = a->L;
   list.n = (int64_t)lua_rawlen(L, a->at[i]);
-  list.v = (tl_Tensor **)room(a, list.n);
+  list.v = (tl_Tensor **)tli_args_room(a, list.n);
+  if (list.v == NULL) return (tl_Tensors){0, NULL};
   for (int64_t k = 0; k < list.n; k++) {
     lua_rawgeti(L, a->at[i], k + 1);
     list.v[k] = lua_type(L, -1) == LUA_TUSERDATA ? tli_to_tensor(L, a->S, lua_gettop(L)) : NULL;
@@ -389,7 +418,8 @@ typedef bool (*Reader)(lua_State *L, int index, int64_t *out);
 static tl_Ints read_table(tli_Args *a, int i, Reader reader, const char *expected) {
   lua_State *L = a->L;
   int64_t n = (int64_t)lua_rawlen(L, a->at[i]);
-  int64_t *v = (int64_t *)room(a, n ? n : 1);
+  int64_t *v = (int64_t *)tli_args_room(a, n ? n : 1);
+  if (v == NULL) return TLI_NOINTS;
   for (int64_t k = 0; k < n; k++) {
     lua_rawgeti(L, a->at[i], k + 1);
     if (!reader(L, lua_gettop(L), &v[k]) && !a->failed) {
@@ -406,7 +436,8 @@ static tl_Ints read_table(tli_Args *a, int i, Reader reader, const char *expecte
 /* Separate numbers, from the parameter's first one on. */
 static tl_Ints read_numbers(tli_Args *a, int i, Reader reader, const char *expected) {
   int count = a->nlist && (a->signature->params[i].flags & TLI_P_VARARG) ? a->nlist : 1;
-  int64_t *v = (int64_t *)room(a, count);
+  int64_t *v = (int64_t *)tli_args_room(a, count);
+  if (v == NULL) return TLI_NOINTS;
   for (int k = 0; k < count; k++) {
     if (reader(a->L, a->at[i] + k, &v[k]) || a->failed) continue;
     tli_fail(TL_EARG, "%s: %s: expected %s, got %s", a->signature->name,
@@ -429,7 +460,8 @@ static tl_Ints read_list(tli_Args *a, int i, tl_Ints otherwise, Reader reader,
   if (type == LUA_TTABLE) {
     tl_Ints list = read_table(a, i, reader, expected);
     if (p->expand && list.n == 1 && p->expand > 1) {
-      int64_t *v = (int64_t *)room(a, p->expand);
+      int64_t *v = (int64_t *)tli_args_room(a, p->expand);
+      if (v == NULL) return TLI_NOINTS;
       for (int k = 0; k < p->expand; k++) v[k] = list.v[0];
       list = (tl_Ints){p->expand, v};
     }
@@ -441,7 +473,8 @@ static tl_Ints read_list(tli_Args *a, int i, tl_Ints otherwise, Reader reader,
   }
   tl_Ints list = read_numbers(a, i, reader, expected);
   if (p->expand <= 1 || list.n != 1) return list;
-  int64_t *v = (int64_t *)room(a, p->expand);
+  int64_t *v = (int64_t *)tli_args_room(a, p->expand);
+  if (v == NULL) return TLI_NOINTS;
   for (int k = 0; k < p->expand; k++) v[k] = list.v[0];
   return (tl_Ints){p->expand, v};
 }
@@ -462,7 +495,8 @@ tl_Ints tli_arg_dim_lists(tli_Args *a, int i, tl_Ints otherwise) {
     tli_args_fail(a, i, expected);
     return otherwise;
   }
-  int64_t *v = (int64_t *)room(a, n ? 2 * n : 1);
+  int64_t *v = (int64_t *)tli_args_room(a, n ? 2 * n : 1);
+  if (v == NULL) return TLI_NOINTS;
   for (int64_t k = 0; k < 2 * n; k++) {
     lua_rawgeti(L, a->at[i], k < n ? 1 : 2);
     lua_rawgeti(L, -1, k % n + 1);
@@ -477,7 +511,8 @@ tl_Floats tli_arg_floats(tli_Args *a, int i, tl_Floats otherwise) {
   lua_State *L = a->L;
   bool table = lua_type(L, a->at[i]) == LUA_TTABLE;
   int64_t n = table ? (int64_t)lua_rawlen(L, a->at[i]) : 1;
-  double *v = (double *)room(a, n ? n : 1);
+  double *v = (double *)tli_args_room(a, n ? n : 1);
+  if (v == NULL) return TLI_NOFLOATS;
   for (int64_t k = 0; k < n; k++) {
     if (table)
       lua_rawgeti(L, a->at[i], k + 1);

@@ -67,6 +67,7 @@ typedef struct tli_Args {
   int8_t type[TLI_MAX_PARAMS];     /* Lua's type of what was given */
   tl_Tensor *temps[TLI_MAX_TEMPS]; /* owned: numbers made tensors */
   int64_t pool[TLI_POOL];          /* elements of short lists */
+  struct tli_Room *rooms;          /* owned: long lists */
 } tli_Args;
 
 /* Matches the stack against the signature. Never raises but for lack of
@@ -103,6 +104,9 @@ void tli_args_fail(tli_Args *a, int i, const char *expected);
 /* After the operator has failed: whether to call it once more, since memory
 ** was short and a collection may have given some back. */
 bool tli_args_retry(tli_Args *a);
+
+/* Room for n 8-byte elements until the end; NULL and a failure on lack of memory. */
+void *tli_args_room(tli_Args *a, int64_t n);
 
 /* Releases temporaries. To be called before anything is pushed or raised. */
 void tli_args_end(tli_Args *a);

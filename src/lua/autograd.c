@@ -8,6 +8,7 @@
 
 #include "autograd/hooks.h"
 #include "lua/callback.h"
+#include "lua/coroutine.h"
 #include "lua/value.h"
 
 #define NODE "torch.Node"
@@ -15,17 +16,19 @@
 
 /* ---- passes ---- */
 
-/* Memory that the stack keeps until the call ends. */
-static tl_Tensor **new_list(lua_State *L, int64_t n) {
-  luaL_checkstack(L, 1, "list of tensors");
-  return lua_newuserdatauv(L, (size_t)(n ? n : 1) * sizeof(tl_Tensor *), 0);
+/* Memory for n tensors until the arguments' end; fails them on lack of it. */
+static tl_Tensor **new_list(tli_Args *a, int64_t n) {
+  tl_Tensor **v = tli_args_room(a, n ? n : 1);
+  if (v) memset(v, 0, (size_t)n * sizeof *v);
+  return v;
 }
 
 /* Parameter i: a tensor or a list of them. Borrowed. */
 static tl_Tensors tensor_or_list(tli_Args *a, int i) {
   if (!tli_args_given(a, i) || a->failed) return (tl_Tensors){0, NULL};
   if (lua_type(a->L, a->at[i]) == LUA_TTABLE) return tli_arg_tensors(a, i);
-  tl_Tensor **v = new_list(a->L, 1);
+  tl_Tensor **v = new_list(a, 1);
+  if (v == NULL) return (tl_Tensors){0, NULL};
   v[0] = tli_arg_tensor(a, i);
   return (tl_Tensors){1, v};
 }
@@ -34,8 +37,8 @@ static tl_Tensors tensor_or_list(tli_Args *a, int i) {
 static tl_Tensor **tensors_or_none(tli_Args *a, int i, int64_t n) {
   if (!tli_args_given(a, i) || a->failed) return NULL;
   lua_State *L = a->L;
-  tl_Tensor **v = new_list(L, n);
-  memset(v, 0, (size_t)n * sizeof *v);
+  tl_Tensor **v = new_list(a, n);
+  if (v == NULL) return NULL;
   if (lua_type(L, a->at[i]) != LUA_TTABLE) {
     v[0] = tli_arg_tensor(a, i);
     if (n != 1) tli_args_fail(a, i, "a list with one gradient for each output");
@@ -61,28 +64,39 @@ static void each_tensor(const tli_Backward *call, void (*fn)(tl_Tensor *t)) {
 
 static void hold(tl_Tensor *t) { tli_retain(t); }
 
-/* The pass holds the tensors itself: a hook may release the values they came
-** from. */
-static bool run(lua_State *L, const tli_Backward *call) {
-  each_tensor(call, hold);
+/* The modes of a pass hold for hooks too, whatever coroutines they run. */
+static bool run_in_modes(lua_State *L, tli_Settings *of, const tli_Backward *call) {
+  tli_State *S = tli_state(L);
+  int grad = of->mode[TLI_MODE_GRAD], inference = of->mode[TLI_MODE_INFERENCE];
+  tli_set_mode(L, S, of, TLI_MODE_INFERENCE, false);
+  tli_set_mode(L, S, of, TLI_MODE_GRAD, call->create_graph);
   lua_State *outer = tli_set_running(L);
   bool ok = tli_backward(call);
   tli_set_running(outer);
+  tli_set_mode(L, S, of, TLI_MODE_GRAD, grad);
+  tli_set_mode(L, S, of, TLI_MODE_INFERENCE, inference);
+  return ok;
+}
+
+/* The pass holds the tensors itself: a hook may release the values they came
+** from. */
+static bool run(lua_State *L, tli_Settings *of, const tli_Backward *call) {
+  each_tensor(call, hold);
+  bool ok = run_in_modes(L, of, call);
   each_tensor(call, tli_release);
   return ok;
 }
 
 static bool fits_int(const tl_Tensors *list) { return list->n <= INT32_MAX; }
 
-static int accumulate(tli_Args *a, tl_Tensors roots, tl_Tensor *const *grads, int first) {
+static int accumulate(tli_Args *a, tli_Settings *of, tl_Tensors roots, tl_Tensor *const *grads,
+                      int first) {
   bool create = tli_arg_bool(a, first + 1, false);
   bool retain = tli_arg_bool(a, first, create);
   tl_Tensors inputs = tensor_or_list(a, first + 2);
   if (tli_args_given(a, first + 2) && inputs.n == 0)
     tli_args_fail(a, first + 2, "a Tensor or a list with at least one");
   if (!fits_int(&roots) || !fits_int(&inputs)) tli_args_fail(a, 0, "fewer tensors");
-  tli_args_end(a);
-  if (a->failed) return tli_raise(a->L);
   tli_Backward call = {.roots = roots.v,
                        .grads = grads,
                        .nroots = (int)roots.n,
@@ -91,7 +105,10 @@ static int accumulate(tli_Args *a, tl_Tensors roots, tl_Tensor *const *grads, in
                        .inputs = inputs.v,
                        .ninputs = (int)inputs.n,
                        .accumulate = true};
-  return run(a->L, &call) ? 0 : tli_raise_caught(a->L);
+  bool failed = a->failed, ok = !failed && run(a->L, of, &call);
+  tli_args_end(a);
+  if (failed) return tli_raise(a->L);
+  return ok ? 0 : tli_raise_caught(a->L);
 }
 
 static int tensor_backward(lua_State *L) {
@@ -106,9 +123,10 @@ static int tensor_backward(lua_State *L) {
                                     params, 5};
   tli_Args a;
   tli_args_begin(&a, L, &sig);
+  tli_Settings *of = tli_push_settings(L, a.S);
   tl_Tensor *root = tli_arg_tensor(&a, 0);
   tl_Tensor *grad = tli_arg_tensor(&a, 1);
-  return accumulate(&a, (tl_Tensors){1, &root}, &grad, 2);
+  return accumulate(&a, of, (tl_Tensors){1, &root}, &grad, 2);
 }
 
 static int autograd_backward(lua_State *L) {
@@ -123,24 +141,35 @@ static int autograd_backward(lua_State *L) {
                                     params, 5};
   tli_Args a;
   tli_args_begin(&a, L, &sig);
+  tli_Settings *of = tli_push_settings(L, a.S);
   tl_Tensors roots = tensor_or_list(&a, 0);
   tl_Tensor **grads = tensors_or_none(&a, 1, roots.n);
-  return accumulate(&a, roots, grads, 2);
+  return accumulate(&a, of, roots, grads, 2);
 }
 
 /* Fills the boxes from `first` on; nil where there is no result. */
 static int push_results(lua_State *L, int first, tl_Tensor **results, int n) {
   tli_State *S = tli_state(L);
-  for (int i = 0; i < n; i++) ((tli_Box *)lua_touserdata(L, first + i))->tensor = results[i];
   for (int i = 0; i < n; i++) {
     if (results[i]) {
-      tli_pacer_note(S, results[i]);
+      tli_fill_box(S, lua_touserdata(L, first + i), results[i]);
     } else {
       lua_pushnil(L);
       lua_replace(L, first + i);
     }
   }
+  lua_settop(L, first + n - 1);
   return n;
+}
+
+/* Boxes for as many results as parameter i has tensors. */
+static int push_boxes(tli_Args *a, int i) {
+  bool list = tli_args_given(a, i) && lua_type(a->L, a->at[i]) == LUA_TTABLE;
+  lua_Unsigned n = list ? lua_rawlen(a->L, a->at[i]) : 1;
+  int count = n < INT32_MAX / 2 ? (int)n : INT32_MAX / 2; /* more than the stack holds */
+  luaL_checkstack(a->L, count, "autograd.grad: too many inputs");
+  for (int k = 0; k < count; k++) tli_new_box(a->L, a->S);
+  return count;
 }
 
 static int autograd_grad(lua_State *L) {
@@ -157,30 +186,30 @@ static int autograd_grad(lua_State *L) {
       params, 6};
   tli_Args a;
   tli_args_begin(&a, L, &sig);
+  tli_Settings *of = tli_push_settings(L, a.S);
+  int first = lua_gettop(L) + 1, count = push_boxes(&a, 1);
   tl_Tensors roots = tensor_or_list(&a, 0), inputs = tensor_or_list(&a, 1);
   tl_Tensor **grads = tensors_or_none(&a, 2, roots.n);
   bool create = tli_arg_bool(&a, 4, false);
   bool retain = tli_arg_bool(&a, 3, create);
   bool unused = tli_arg_bool(&a, 5, false);
-  if (!a.failed && inputs.n == 0) tli_args_fail(&a, 1, "a Tensor or a list with at least one");
-  if (!fits_int(&roots) || !fits_int(&inputs)) tli_args_fail(&a, 0, "fewer tensors");
-  tli_args_end(&a);
-  if (a.failed) return tli_raise(L);
-  tl_Tensor **results = new_list(L, inputs.n);
+  if (inputs.n != count || count == 0) tli_args_fail(&a, 1, "a Tensor or a list with at least one");
+  if (!fits_int(&roots)) tli_args_fail(&a, 0, "fewer tensors");
+  tl_Tensor **results = new_list(&a, count);
   tli_Backward call = {.roots = roots.v,
                        .grads = grads,
                        .nroots = (int)roots.n,
                        .retain_graph = retain,
                        .create_graph = create,
                        .inputs = inputs.v,
-                       .ninputs = (int)inputs.n,
+                       .ninputs = count,
                        .allow_unused = unused,
                        .results = results};
-  luaL_checkstack(L, call.ninputs + 1, "autograd.grad: too many inputs");
-  int first = lua_gettop(L) + 1;
-  for (int i = 0; i < call.ninputs; i++) tli_push_box(L);
-  if (!run(L, &call)) return tli_raise_caught(L);
-  return push_results(L, first, results, call.ninputs);
+  bool failed = a.failed, ok = !failed && run(L, of, &call);
+  if (ok) push_results(L, first, results, count);
+  tli_args_end(&a);
+  if (failed) return tli_raise(L);
+  return ok ? count : tli_raise_caught(L);
 }
 
 /* ---- hooks ---- */
@@ -218,8 +247,23 @@ typedef struct Handle {
   tli_Hook *hook; /* owned */
 } Handle;
 
+/* To the tensor at 1. */
+static bool add_hook(lua_State *L, Handle *handle, tli_Callback *callback) {
+  bool ok = true;
+  tl_Tensor *t = tli_to_tensor(L, tli_state(L), 1);
+  const tli_Node *node = t ? tli_grad_fn(t, &ok) : NULL;
+  if (t == NULL || !ok) {
+    tli_callback_drop(callback);
+    return ok && tli_fail(TL_EARG, "register_hook: the Tensor was released");
+  }
+  handle->hook = tli_hook_add(t, lua_hook, callback, tli_callback_drop);
+  TL_TRY(handle->hook);
+  tli_callback_hangs_on(L, callback, node, 1);
+  return true;
+}
+
 static int tensor_register_hook(lua_State *L) {
-  tl_Tensor *t = tli_check_tensor(L, 1, "register_hook");
+  tli_check_tensor(L, 1, "register_hook");
   if (lua_type(L, 2) != LUA_TFUNCTION)
     return tli_error(L, "register_hook: hook: expected a function, got %s",
                      tli_describe(L, tli_state(L), 2));
@@ -227,10 +271,11 @@ static int tensor_register_hook(lua_State *L) {
   Handle *handle = lua_newuserdatauv(L, sizeof *handle, 0);
   handle->hook = NULL;
   luaL_setmetatable(L, HOOK);
+  tli_note_owner(L);
   lua_insert(L, 2);
-  tli_Callback *anchor = tli_callback_new(L);
-  if (anchor) handle->hook = tli_hook_add(t, lua_hook, anchor, tli_callback_drop);
-  return handle->hook ? 1 : tli_raise(L);
+  tli_Callback *callback = tli_callback_new(L);
+  if (callback == NULL) return tli_raise(L);
+  return add_hook(L, handle, callback) ? 1 : tli_raise(L);
 }
 
 static int hook_remove(lua_State *L) {
@@ -256,11 +301,14 @@ tli_Node **tli_push_node_box(lua_State *L) {
   tli_Node **box = lua_newuserdatauv(L, sizeof *box, 0);
   *box = NULL;
   luaL_setmetatable(L, NODE);
+  tli_note_owner(L);
   return box;
 }
 
+/* The node is kept by something on the stack. */
 static void push_node(lua_State *L, tli_Node *node) {
-  *tli_push_node_box(L) = tli_node_retain(node);
+  tli_Node **box = tli_push_node_box(L);
+  *box = tli_node_retain(node);
 }
 
 static int node_gc(lua_State *L) {
@@ -366,12 +414,13 @@ static int set_grad(lua_State *L, tli_State *S, tl_Tensor *t, int value) {
 }
 
 static int get_grad_fn(lua_State *L, tli_State *S, tl_Tensor *t) {
-  (void)S;
   bool ok = true;
-  tli_Node *node = tli_grad_fn(t, &ok);
+  tli_Node **box = tli_push_node_box(L);
+  t = tli_to_tensor(L, S, 1); /* again: the box has let finalizers run */
+  tli_Node *node = t ? tli_grad_fn(t, &ok) : NULL;
   if (!ok) return tli_raise(L);
   if (node)
-    push_node(L, node);
+    *box = tli_node_retain(node);
   else
     lua_pushnil(L);
   return 1;

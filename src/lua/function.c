@@ -156,9 +156,8 @@ static void take_output(lua_State *L, LuaNode *n, int k) {
   if (t == NULL) return;
   if (needs_alias(L, t, INPUTS, n->node.ninputs)) {
     tli_Box *box = tli_push_box(L);
-    t = tensor_in(L, OUTPUTS, k + 1); /* a finalizer may have released it */
-    if (t == NULL) return;
-    t = tli_detached(t);
+    t = tensor_in(L, OUTPUTS, k + 1); /* again: the box has let finalizers run */
+    t = t ? tli_detached(t) : tli_fail_null(TL_EARG, "%s: a result was released", n->name);
     if (t == NULL) tli_raise(L);
     tli_fill_box(tli_state(L), box, t);
     lua_rawseti(L, OUTPUTS, k + 1);
@@ -170,6 +169,10 @@ static void take_output(lua_State *L, LuaNode *n, int k) {
     tli_info_of(t, &n->node.infos[k]);
   else if (!tli_node_output(&n->node, k, t))
     tli_raise(L);
+  if (t->autograd == NULL || t->autograd->node != &n->node) return;
+  lua_rawgeti(L, OUTPUTS, k + 1);
+  tli_callback_hangs_on(L, n->backward, &n->node, lua_gettop(L));
+  lua_pop(L, 1);
 }
 
 /* A node that nothing but `box` holds so far; raises. */
@@ -200,6 +203,7 @@ static int autograd_record(lua_State *L) {
   for (int i = INPUTS; i <= SAVED; i++) luaL_checktype(L, i, LUA_TTABLE);
   luaL_checktype(L, BACKWARD, LUA_TFUNCTION);
   lua_settop(L, MATERIALIZE);
+  tli_enter(L, tli_state(L));
   tli_Node **box = tli_push_node_box(L);
   LuaNode *n = new_node(L, box);
   lua_pushvalue(L, BACKWARD);

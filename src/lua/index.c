@@ -43,6 +43,24 @@ static int bad_item(lua_State *L, int i, int at) {
       i, tli_describe(L, tli_state(L), at));
 }
 
+/* Refuses names beside the n positions of the table at `at`. Those mostly come
+** first in the table's order, so that what follows the last one is a name. */
+static void check_unnamed(lua_State *L, int at, int n) {
+  lua_pushinteger(L, n);
+  if (!lua_next(L, at)) return;
+  while (lua_type(L, -2) != LUA_TSTRING) {
+    lua_pop(L, 1);
+    if (!lua_next(L, at)) return;
+  }
+  const char *name = lua_tostring(L, -2);
+  tli_Near near = TLI_NEAR(name);
+  tli_near_try(&near, "first");
+  tli_near_try(&near, "last");
+  tli_near_try(&near, "step");
+  tli_error(L, "index: unknown option '%.40s'%s%s; a range is {first, last, step}, without names",
+            name, near.name ? ": did you mean a range's " : "", near.name ? near.name : "");
+}
+
 /* A range {first, last, step} on top of the stack. */
 static void read_range(lua_State *L, Item *item, int i) {
   int at = lua_gettop(L);
@@ -60,6 +78,7 @@ static void read_range(lua_State *L, Item *item, int i) {
     tli_error(
         L, "index: item %d: expected {}, {first, last} or {first, last, step}, got a table of %d",
         i, n);
+  check_unnamed(L, at, n);
   int64_t *to[3] = {&item->first, &item->last, &item->step};
   for (int k = 0; k < n; k++) {
     lua_rawgeti(L, at, k + 1);
@@ -137,7 +156,10 @@ static void read_key(lua_State *L, Key *key, int at) {
     read_item(L, key, i);
     lua_pop(L, 1);
   }
-  if (n > 0) return;
+  if (n > 0) {
+    check_unnamed(L, at, n);
+    return;
+  }
   lua_pushnil(L);
   if (lua_next(L, at))
     tli_error(L, "index: expected a list of positions and ranges, got a table with names");
@@ -322,12 +344,13 @@ static tl_Tensor *take(tl_Tensor *self, const Key *key, View *v) {
   return result;
 }
 
-int tli_index_get(lua_State *L, tl_Tensor *self) {
+int tli_index_get(lua_State *L) {
   tli_State *S = tli_state(L);
   Key key;
   View v;
+  tli_Box *box = tli_new_box(L, S); /* first: it lets finalizers run */
+  tl_Tensor *self = tli_check_tensor(L, 1, "index");
   read_key(L, &key, 2);
-  tli_Box *box = tli_new_box(L, S);
   if (!make_view(&v, &key, self)) return tli_raise(L);
   tl_Tensor *result = take(self, &key, &v);
   if (result == NULL && tl_error_kind() == TL_EMEM) {

@@ -1,28 +1,26 @@
 /*
-** modes.c - torch.no_grad and its like. Each sets a mode of the thread and
-** puts it back when its scope ends: with a function, that runs in it, without
-** one, `local _ <close> = torch.no_grad()`.
+** modes.c - torch.no_grad and its like. Each sets a mode of the Lua thread that
+** calls it, and puts it back when its scope ends: with a function, that runs in
+** it, without one, `local _ <close> = torch.no_grad()`.
 */
-#include <stdio.h>
-#include <string.h>
-
 #include "lua/args.h"
 #include "lua/autograd.h"
+#include "lua/coroutine.h"
 
 #define SCOPE "torch.Scope"
 
-typedef bool (*Setter)(bool enabled); /* returns what the mode was */
-
+/* User value 1 keeps the settings. */
 typedef struct Scope {
-  Setter set; /* NULL once the mode was put back */
-  bool previous;
+  tli_Settings *of; /* borrowed; NULL once the mode was put back */
+  tli_Mode mode;
+  int previous;
 } Scope;
 
 static int scope_close(lua_State *L) {
   Scope *scope = luaL_checkudata(L, 1, SCOPE);
-  Setter set = scope->set;
-  scope->set = NULL;
-  if (set) set(scope->previous);
+  tli_Settings *of = scope->of;
+  scope->of = NULL;
+  if (of) tli_set_mode(L, tli_state(L), of, scope->mode, scope->previous);
   return 0;
 }
 
@@ -40,21 +38,29 @@ static bool callable(lua_State *L, int index) {
   return true;
 }
 
+/* Pushes a scope in which the mode is set. */
+static void push_scope(lua_State *L, tli_Mode mode, bool enabled) {
+  tli_State *S = tli_state(L);
+  Scope *scope = lua_newuserdatauv(L, sizeof *scope, 1);
+  scope->of = NULL;
+  luaL_setmetatable(L, SCOPE);
+  tli_Settings *of = tli_push_settings(L, S);
+  lua_setiuservalue(L, -2, 1);
+  *scope = (Scope){of, mode, of->mode[mode]};
+  tli_set_mode(L, S, of, mode, enabled);
+}
+
 /* The stack holds a function and its arguments, or nothing. */
-static int enter(lua_State *L, const char *name, Setter set, bool enabled) {
+static int enter(lua_State *L, const char *name, tli_Mode mode, bool enabled) {
   bool call = !lua_isnoneornil(L, 1);
   if (call && !callable(L, 1))
     return tli_error(L, "%s: expected a function or nothing, got %s", name,
                      tli_describe(L, tli_state(L), 1));
   if (!call) lua_settop(L, 0);
-  Scope *scope = lua_newuserdatauv(L, sizeof *scope, 0);
-  scope->set = NULL;
-  luaL_setmetatable(L, SCOPE);
-  lua_insert(L, 1);
-  if (call) lua_toclose(L, 1);
-  scope->previous = set(enabled);
-  scope->set = set;
+  push_scope(L, mode, enabled);
   if (!call) return 1;
+  lua_insert(L, 1);
+  lua_toclose(L, 1);
   lua_callk(L, lua_gettop(L) - 2, LUA_MULTRET, 0, scope_end);
   return scope_end(L, LUA_OK, 0);
 }
@@ -71,83 +77,47 @@ static bool take_mode(lua_State *L, const char *name, bool needed, bool otherwis
   return otherwise;
 }
 
-static int torch_no_grad(lua_State *L) { return enter(L, "no_grad", tli_set_grad_mode, false); }
+static int torch_no_grad(lua_State *L) { return enter(L, "no_grad", TLI_MODE_GRAD, false); }
 
-static int torch_enable_grad(lua_State *L) {
-  return enter(L, "enable_grad", tli_set_grad_mode, true);
-}
+static int torch_enable_grad(lua_State *L) { return enter(L, "enable_grad", TLI_MODE_GRAD, true); }
 
 static int torch_set_grad_enabled(lua_State *L) {
   bool mode = take_mode(L, "set_grad_enabled", true, true);
-  return enter(L, "set_grad_enabled", tli_set_grad_mode, mode);
+  return enter(L, "set_grad_enabled", TLI_MODE_GRAD, mode);
 }
 
 static int torch_inference_mode(lua_State *L) {
   bool mode = take_mode(L, "inference_mode", false, true);
-  return enter(L, "inference_mode", tli_set_inference_mode, mode);
+  return enter(L, "inference_mode", TLI_MODE_INFERENCE, mode);
 }
 
 static int torch_is_grad_enabled(lua_State *L) {
+  tli_enter(L, tli_state(L));
   lua_pushboolean(L, tli_grad_mode());
   return 1;
 }
 
 static int torch_is_inference_mode_enabled(lua_State *L) {
+  tli_enter(L, tli_state(L));
   lua_pushboolean(L, tli_inference_mode());
   return 1;
 }
 
 /* ---- anomaly mode ---- */
 
-/* "script.lua:12", where the user's code calls the operator. */
-static char *where(void *context) {
-  lua_Debug line;
-  if (!tli_user_line(((tli_State *)context)->L, &line)) return NULL;
-  char text[LUA_IDSIZE + 16];
-  int length = snprintf(text, sizeof text, "%s:%d", line.short_src, line.currentline);
-  char *copy = tli_alloc((size_t)length + 1);
-  if (copy) memcpy(copy, text, (size_t)length + 1);
-  return copy;
-}
-
-/* The state for which this thread's anomaly mode was turned on last. */
-static _Thread_local tli_State *anomaly_state;
-
-static bool set_anomaly(bool enabled) {
-  bool previous = tli_anomaly();
-  tli_set_anomaly(enabled ? where : NULL, anomaly_state);
-  return previous;
-}
-
 static int autograd_detect_anomaly(lua_State *L) {
-  anomaly_state = tli_state(L);
-  return enter(L, "detect_anomaly", set_anomaly, true);
+  return enter(L, "detect_anomaly", TLI_MODE_ANOMALY, true);
 }
 
 static int autograd_set_detect_anomaly(lua_State *L) {
   bool mode = take_mode(L, "set_detect_anomaly", true, true);
-  anomaly_state = tli_state(L);
-  return enter(L, "set_detect_anomaly", set_anomaly, mode);
+  return enter(L, "set_detect_anomaly", TLI_MODE_ANOMALY, mode);
 }
 
 static int autograd_is_anomaly_enabled(lua_State *L) {
+  tli_enter(L, tli_state(L));
   lua_pushboolean(L, tli_anomaly());
   return 1;
-}
-
-/* The state closes. */
-static int anomaly_gc(lua_State *L) {
-  if (anomaly_state == lua_touserdata(L, lua_upvalueindex(1))) set_anomaly(false);
-  return 0;
-}
-
-static void close_anomaly_with_state(lua_State *L) {
-  lua_newuserdatauv(L, 0, 0);
-  lua_createtable(L, 0, 1);
-  tli_push_function(L, anomaly_gc);
-  lua_setfield(L, -2, "__gc");
-  lua_setmetatable(L, -2);
-  luaL_ref(L, LUA_REGISTRYINDEX);
 }
 
 /* ---- opening ---- */
@@ -171,10 +141,9 @@ static const luaL_Reg autograd_functions[] = {
 
 void tli_open_modes(lua_State *L) {
   luaL_newmetatable(L, SCOPE);
-  lua_pushcfunction(L, scope_close);
+  tli_push_function(L, scope_close);
   lua_setfield(L, -2, "__close");
   lua_pop(L, 1);
   tli_set_functions(L, torch_functions);
   tli_set_module(L, "autograd", autograd_functions);
-  close_anomaly_with_state(L);
 }

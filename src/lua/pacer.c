@@ -1,8 +1,9 @@
 /*
 ** pacer.c - keeps Lua's collector in step with tensor memory, which Lua cannot
-** see. New tensors are counted as they come; when there are enough of them,
-** the next one is preceded by a young step of the collector. Only when live
-** bytes grow in spite of that does a full collection follow.
+** see. New tensors are counted as they come, and so are those that only a graph
+** has saved; when there are enough of them, the next one is preceded by a young
+** step of the collector. Only when live bytes grow in spite of that does a full
+** collection follow.
 **
 ** Before the next tensor rather than after the last: by then the value that it
 ** was computed from, or that stood in its place, is dead or about to be, and
@@ -12,7 +13,7 @@
 ** the host has stopped it. lua_gc does nothing inside a finalizer.
 */
 #include "core/platform.h"
-#include "lua/state.h"
+#include "lua/callback.h"
 
 /* New bytes before a young step. The least keeps what is computed in a
 ** second-level cache; but a generational collector takes what lives through two
@@ -28,6 +29,7 @@
 
 static int64_t live(const tli_State *S) {
   int64_t bytes = 0;
+  if (S->ledger == NULL) return 0;
   for (int i = 0; i < TL_NDEVICETYPES; i++)
     bytes += atomic_load_explicit(&S->ledger->live[i], memory_order_relaxed);
   return bytes;
@@ -43,9 +45,13 @@ static int64_t allowance(lua_State *L, int64_t left) {
 }
 
 static void full(lua_State *L, tli_State *S) {
+  S->pacer.wants_full = false;
+  tli_tidy(L, S);
+  tli_callbacks_loosen(L, S);
   S->pacer.collecting = true;
   lua_gc(L, LUA_GCCOLLECT, 0);
   S->pacer.collecting = false;
+  tli_callbacks_fasten(L);
   int64_t left = live(S);
   S->pacer.full_at = left + allowance(L, left);
 }
@@ -61,9 +67,10 @@ static void adapt(tli_Pacer *p, int64_t young, int64_t dead) {
 }
 
 void tli_pacer_work(lua_State *L, tli_State *S) {
-  int64_t young = S->pacer.young_bytes;
+  tli_refuse_closed(L, S);
+  int64_t young = S->ledger->young;
   S->pacer.due = false;
-  S->pacer.young_bytes = 0;
+  S->ledger->young = 0;
   S->pacer.young_count = 0;
   if (S->pacer.collecting || !lua_gc(L, LUA_GCISRUNNING, 0)) return;
   if (S->pacer.full_at == 0) S->pacer.full_at = allowance(L, 0);
@@ -72,13 +79,12 @@ void tli_pacer_work(lua_State *L, tli_State *S) {
   lua_gc(L, LUA_GCSTEP, 0);
   S->pacer.collecting = false;
   adapt(&S->pacer, young, before - live(S));
-  if (live(S) > S->pacer.full_at) full(L, S);
+  if (S->pacer.wants_full || live(S) > S->pacer.full_at) full(L, S);
 }
 
 void tli_pacer_note(tli_State *S, const tl_Tensor *tensor) {
-  if (tli_storage_charge(tensor->storage, S->ledger))
-    S->pacer.young_bytes += tensor->storage->bytes;
-  S->pacer.due = ++S->pacer.young_count >= YOUNG_COUNT || S->pacer.young_bytes >= S->pacer.young_at;
+  tli_storage_charge(tensor->storage, S->ledger);
+  S->pacer.due = ++S->pacer.young_count >= YOUNG_COUNT || S->ledger->young >= S->pacer.young_at;
 }
 
 void tli_pacer_collect(lua_State *L, tli_State *S) {

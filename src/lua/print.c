@@ -178,10 +178,14 @@ static void collect_suffixes(Suffixes *s, tl_Tensor *t) {
 
 #define PREFIX "tensor("
 
-void tli_print_tensor(lua_State *L, tl_Tensor *t) {
+void tli_print_tensor(lua_State *L, int index) {
   const tli_State *S = tli_state(L);
   Suffixes suffixes;
-  collect_suffixes(&suffixes, t);
+  tl_Tensor *t = tli_push_alias(L, index, "tostring");
+  int alias = lua_gettop(L);
+  tl_Tensor *original = tli_to_tensor(L, S, index);
+  bool parameter = original->flags & TLI_PARAMETER;
+  collect_suffixes(&suffixes, original);
   int indent = (int)strlen(PREFIX);
   luaL_Buffer b;
   luaL_buffinit(L, &b);
@@ -215,9 +219,11 @@ void tli_print_tensor(lua_State *L, tl_Tensor *t) {
   luaL_addchar(&b, ')');
   luaL_pushresult(&b);
   lua_concat(L, 2);
-  if (t->flags & TLI_PARAMETER) {
+  if (parameter) {
     lua_pushliteral(L, "Parameter containing:\n");
     lua_insert(L, -2);
     lua_concat(L, 2);
   }
+  tli_release_box(L, alias);
+  lua_remove(L, alias);
 }

@@ -9,7 +9,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "lua/coroutine.h"
+
 static const char registry_key = 0; /* its address */
+static const char late_key = 0;     /* registry: userdata made by finalizers, weak values */
 
 tli_State *tli_state_find(lua_State *L) {
   lua_rawgetp(L, LUA_REGISTRYINDEX, &registry_key);
@@ -22,12 +25,42 @@ static void drop_parked(tli_State *S) {
   while (S->nparked > 0) tli_release(S->parked[--S->nparked]);
 }
 
+void tli_keep_for_closing(lua_State *L) {
+  luaL_checkstack(L, 3, "finalizer");
+  lua_rawgetp(L, LUA_REGISTRYINDEX, &late_key);
+  lua_pushvalue(L, -2);
+  lua_rawsetp(L, -2, lua_touserdata(L, -1));
+  lua_pop(L, 1);
+}
+
+/* Calls the finalizers that Lua does not. */
+static void finalize_late(lua_State *L) {
+  lua_rawgetp(L, LUA_REGISTRYINDEX, &late_key);
+  lua_pushnil(L);
+  while (lua_next(L, -2)) {
+    luaL_callmeta(L, -1, "__gc");
+    lua_settop(L, -3); /* the key stays */
+  }
+  lua_pop(L, 1);
+}
+
+/* The state closes. Finalizers older than this one may call the library later:
+** then `due` lets tli_pacer_work refuse them. */
 static int state_gc(lua_State *L) {
   tli_State *S = (tli_State *)lua_touserdata(L, 1);
+  finalize_late(L);
   drop_parked(S);
+  tli_close_coroutines(S);
+  S->pacer.due = true;
   tli_ledger_release(S->ledger);
   S->ledger = NULL;
   return 0;
+}
+
+void tli_refuse_closed(lua_State *L, tli_State *S) {
+  if (S->ledger) return;
+  drop_parked(S);
+  tli_error(L, "the Lua state is closing: no tensors can be made any more");
 }
 
 static int box_gc(lua_State *L) {
@@ -35,6 +68,26 @@ static int box_gc(lua_State *L) {
   tl_Tensor *tensor = box->tensor;
   box->tensor = NULL;
   tli_release(tensor);
+  tli_tidy(L, tli_state(L));
+  return 0;
+}
+
+void tli_release_box(lua_State *L, int index) {
+  tli_State *S = tli_state(L);
+  tli_Box *box = (tli_Box *)lua_touserdata(L, index);
+  if (S->pacer.collecting) {
+    tli_Box *heir = tli_push_box(L);
+    heir->tensor = box->tensor;
+    lua_pop(L, 1);
+  } else {
+    tli_release(box->tensor);
+  }
+  box->tensor = NULL;
+  tli_tidy(L, S);
+}
+
+static int box_close(lua_State *L) {
+  tli_release_box(L, 1);
   return 0;
 }
 
@@ -54,6 +107,13 @@ void tli_set_functions(lua_State *L, const luaL_Reg *list) {
   }
 }
 
+/* With the upvalues of tli_push_function, for the metatable on top of the stack. */
+static void push_method(lua_State *L, tli_State *S, lua_CFunction fn) {
+  lua_pushlightuserdata(L, S);
+  lua_pushvalue(L, -2);
+  lua_pushcclosure(L, fn, 2);
+}
+
 /* Pushes nothing; makes the state on the first call. */
 tli_State *tli_state_open(lua_State *L) {
   tli_State *S = tli_state_find(L);
@@ -70,27 +130,35 @@ tli_State *tli_state_open(lua_State *L) {
   if (S->ledger == NULL) luaL_error(L, "tlua: not enough memory");
   lua_createtable(L, 0, 32); /* the tensor metatable */
   S->metatable = lua_topointer(L, -1);
-  lua_pushcfunction(L, box_gc);
+  push_method(L, S, box_gc);
   lua_setfield(L, -2, "__gc");
-  lua_pushcfunction(L, box_gc);
+  push_method(L, S, box_close);
   lua_setfield(L, -2, "__close");
   lua_pushliteral(L, "torch.Tensor");
   lua_setfield(L, -2, "__name");
   lua_setiuservalue(L, -2, 1);
   lua_rawsetp(L, LUA_REGISTRYINDEX, &registry_key);
+  lua_newtable(L);
+  lua_createtable(L, 0, 1);
+  lua_pushliteral(L, "v");
+  lua_setfield(L, -2, "__mode");
+  lua_setmetatable(L, -2);
+  lua_rawsetp(L, LUA_REGISTRYINDEX, &late_key);
+  tli_open_coroutines(L, S);
   return S;
 }
 
 /* ---- boxes ---- */
 
 tli_Box *tli_new_box(lua_State *L, tli_State *S) {
-  S->L = L;
   if (S->pacer.due) tli_pacer_work(L, S);
   tli_Box *box = (tli_Box *)lua_newuserdatauv(L, sizeof *box, 0);
   box->tensor = NULL;
   lua_pushvalue(L, lua_upvalueindex(TLI_UP_META));
   lua_setmetatable(L, -2);
-  if (S->scopes) tli_scope_note(L);
+  tli_note_owner(L);
+  if (S->scopes) tli_scope_note(L, S);
+  tli_enter(L, S); /* last: what was made may have let finalizers run */
   return box;
 }
 
@@ -99,10 +167,14 @@ void tli_fill_box(tli_State *S, tli_Box *box, tl_Tensor *steals) {
   tli_pacer_note(S, steals);
 }
 
-void tli_push_tensor(lua_State *L, tl_Tensor *steals) {
-  tli_State *S = tli_state(L);
+static void park(tli_State *S, tl_Tensor *steals) {
   if (S->nparked == TLI_MAX_PARKED) drop_parked(S);
   S->parked[S->nparked++] = steals;
+}
+
+void tli_push_tensor(lua_State *L, tl_Tensor *steals) {
+  tli_State *S = tli_state(L);
+  park(S, steals);
   tli_Box *box = tli_push_box(L);
   S->nparked--;
   tli_fill_box(S, box, steals);
@@ -121,6 +193,8 @@ tl_Tensors *tli_push_list(lua_State *L) {
     lua_setfield(L, -2, "__gc");
   }
   lua_setmetatable(L, -2);
+  tli_note_owner(L);
+  tli_enter(L, tli_state(L));
   return list;
 }
 
@@ -150,14 +224,18 @@ void tl_lua_push(lua_State *L, tl_Tensor *tensor) {
   tli_State *S = tli_state_find(L);
   if (S == NULL) luaL_error(L, "tlua is not open in this Lua state");
   if (tensor == NULL) luaL_error(L, "lua_push: expected a tensor, got NULL");
+  park(S, tl_tensor_retain(tensor));
   if (S->pacer.due) tli_pacer_work(L, S);
+  luaL_checkstack(L, 4, "tensor");
   lua_rawgetp(L, LUA_REGISTRYINDEX, &registry_key);
   tli_Box *box = (tli_Box *)lua_newuserdatauv(L, sizeof *box, 0);
   box->tensor = NULL;
   lua_getiuservalue(L, -2, 1);
   lua_setmetatable(L, -2);
   lua_remove(L, -2);
-  tli_fill_box(S, box, tl_tensor_retain(tensor));
+  tli_note_owner(L);
+  S->nparked--;
+  tli_fill_box(S, box, tensor);
 }
 
 tl_Tensor *tl_lua_to(lua_State *L, int index) {

@@ -21,11 +21,11 @@
 #define TLI_MAX_PARKED 16
 
 typedef struct tli_Pacer {
-  int64_t young_bytes; /* new tensor bytes since the last young step */
-  int young_count;     /* new tensors since then */
-  int64_t young_at;    /* young bytes at which one is due */
-  int64_t full_at;     /* live bytes at which a full collection is due */
-  bool due;            /* a young step is */
+  int young_count;  /* new tensors since then */
+  int64_t young_at; /* young bytes at which one is due */
+  int64_t full_at;  /* live bytes at which a full collection is due */
+  bool due;         /* a young step is, or a full collection is wanted */
+  bool wants_full;
   bool collecting;
 } tli_Pacer;
 
@@ -37,14 +37,31 @@ typedef struct tli_PrintOptions {
   int scientific; /* -1: as the numbers ask for it */
 } tli_PrintOptions;
 
+typedef enum tli_Mode { TLI_MODE_GRAD, TLI_MODE_INFERENCE, TLI_MODE_ANOMALY, TLI_NMODES } tli_Mode;
+
+/* What a Lua thread has set for itself, see coroutine.h. */
+typedef struct tli_Settings {
+  lua_State *thread;       /* borrowed; NULL once the coroutine is gone */
+  int8_t mode[TLI_NMODES]; /* 0, 1, or -1: as in the thread that has resumed this one */
+  bool linked;
+  int scopes;                /* open torch.scope calls */
+  struct tli_Settings *next; /* borrowed */
+} tli_Settings;
+
 typedef struct tli_State {
   const void *metatable; /* of tensors, for comparison only */
-  lua_State *L;          /* borrowed; which coroutine called the library last */
-  tli_Ledger *ledger;    /* owned */
+  lua_State *L;          /* borrowed; in anomaly mode who called last, else the main thread */
+  tli_Ledger *ledger;    /* owned; NULL once the state closes */
+  uint64_t stamp;        /* of the modes that a call must find in this C thread */
+  tli_Settings main;     /* of the main thread */
+  tli_Settings *others;  /* borrowed; coroutines that have set something, the last caller first */
+  int nset[TLI_NMODES];  /* of those, how many have set the mode */
+  tl_DType default_dtype;
+  const atomic_bool *dropping; /* borrowed; whether callbacks wait to be forgotten; NULL: none */
   tli_Pacer pacer;
   tli_Generator generator; /* the default one */
   tli_PrintOptions print;
-  int scopes; /* open torch.scope calls */
+  int scopes; /* open torch.scope calls, of all threads */
   /* Owned while Lua allocates for them; what an out-of-memory error leaves
   ** here goes when the place is needed or the state closes. */
   int nparked;
@@ -64,6 +81,14 @@ static inline tli_State *tli_state(lua_State *L) {
   return (tli_State *)lua_touserdata(L, lua_upvalueindex(TLI_UP_STATE));
 }
 
+/* To be called before an operator runs, or a mode is read: the modes of the
+** calling Lua thread are then those of this C thread. */
+extern _Thread_local uint64_t tli_loaded; /* the stamp of what this C thread has */
+void tli_modes_load(lua_State *L, tli_State *S);
+static inline void tli_enter(lua_State *L, tli_State *S) {
+  if (tli_loaded != S->stamp) tli_modes_load(L, S);
+}
+
 /* The state's part of opening the library; pushes nothing. */
 tli_State *tli_state_open(lua_State *L);
 /* The same without upvalues: NULL if the library is not open in this state. */
@@ -74,6 +99,14 @@ void tli_push_function(lua_State *L, lua_CFunction fn);
 
 /* A list {name, function} ended by NULLs into the table at the top. */
 void tli_set_functions(lua_State *L, const luaL_Reg *list);
+
+/* After a userdata with a finalizer of ours was made, which is on top of the
+** stack: Lua never finalizes what another finalizer makes while the state
+** closes, so this library will. */
+void tli_keep_for_closing(lua_State *L);
+static inline void tli_note_owner(lua_State *L) {
+  if (lua_gc(L, LUA_GCISRUNNING) < 0) tli_keep_for_closing(L); /* in a finalizer */
+}
 
 /* ---- tensors as values ---- */
 
@@ -99,8 +132,13 @@ static inline tl_Tensor *tli_to_tensor(lua_State *L, const tli_State *S, int ind
 /* Whether it is a tensor value at all, released or not. */
 bool tli_is_box(lua_State *L, const tli_State *S, int index);
 
-/* The box on top of the stack belongs to the open torch.scope (scope.c). */
-void tli_scope_note(lua_State *L);
+/* The box on top of the stack belongs to the torch.scope that is open in the
+** running thread, if there is one (scope.c). */
+void tli_scope_note(lua_State *L, tli_State *S);
+
+/* Releases what the box at an index holds: while a collection runs in the midst
+** of an operator, by the collector, since the operator may be reading it. */
+void tli_release_box(lua_State *L, int index);
 
 /* A userdata on the stack that owns a list, first an empty one. */
 tl_Tensors *tli_push_list(lua_State *L);
@@ -128,6 +166,19 @@ void tli_pacer_note(tli_State *S, const tl_Tensor *tensor);
 /* Lets the collector do its share, which is `due` from time to time; before a
 ** box is made. Called with nothing owned outside of Lua. */
 void tli_pacer_work(lua_State *L, tli_State *S);
+/* Has a full collection made before the next tensor. */
+static inline void tli_pacer_want_full(tli_State *S) {
+  S->pacer.due = S->pacer.wants_full = true;
+  S->pacer.young_count = INT32_MAX / 2; /* it stays due */
+}
+/* Lets Lua forget functions that the engine needs no more (callback.c). From
+** finalizers too; raises nothing. */
+void tli_callbacks_tidy(lua_State *L);
+static inline void tli_tidy(lua_State *L, const tli_State *S) {
+  if (S->dropping && atomic_load_explicit(S->dropping, memory_order_relaxed)) tli_callbacks_tidy(L);
+}
+/* Raises once the state closes. */
+void tli_refuse_closed(lua_State *L, tli_State *S);
 /* A full collection and a trim, before an allocation is tried again. */
 void tli_pacer_collect(lua_State *L, tli_State *S);
 

@@ -8,6 +8,7 @@
 #include "core/backend.h"
 #include "core/platform.h"
 #include "lua/autograd.h"
+#include "lua/coroutine.h"
 #include "lua/value.h"
 
 /* ---- generators ---- */
@@ -141,12 +142,15 @@ static int torch_get_num_threads(lua_State *L) {
 /* memory_stats() -> {used=, cached=, live=}: bytes in use by the process, kept
 ** for reuse, and kept alive by this Lua state. */
 static int torch_memory_stats(lua_State *L) {
+  tli_State *S = tli_state(L);
+  if (S->pacer.wants_full && S->ledger) tli_pacer_work(L, S);
   lua_createtable(L, 0, 3);
   lua_pushinteger(L, tl_memory_used());
   lua_setfield(L, -2, "used");
   lua_pushinteger(L, tl_memory_cached());
   lua_setfield(L, -2, "cached");
-  lua_pushinteger(L, atomic_load(&tli_state(L)->ledger->live[TL_CPU]));
+  const tli_Ledger *ledger = S->ledger; /* none once the state closes */
+  lua_pushinteger(L, ledger ? atomic_load(&ledger->live[TL_CPU]) : 0);
   lua_setfield(L, -2, "live");
   return 1;
 }
@@ -217,6 +221,7 @@ static int torch_can_cast(lua_State *L) {
 
 static int torch_result_type(lua_State *L) {
   tli_State *S = tli_state(L);
+  tli_enter(L, S);
   tl_Tensor *ts[2], *owned[2] = {NULL, NULL};
   for (int i = 0; i < 2; i++) {
     tl_Scalar s;
@@ -233,6 +238,7 @@ static int torch_result_type(lua_State *L) {
 }
 
 static int torch_get_default_dtype(lua_State *L) {
+  tli_enter(L, tli_state(L));
   lua_pushstring(L, tl_dtype_name(tli_default_dtype()));
   return 1;
 }
@@ -242,7 +248,7 @@ static int torch_set_default_dtype(lua_State *L) {
   if (!tli_is_float(dtype))
     return tli_error(L, "set_default_dtype: expected a floating dtype, got %s",
                      tl_dtype_name(dtype));
-  tli_set_default_dtype(dtype);
+  tli_set_state_dtype(L, tli_state(L), dtype);
   return 0;
 }
 
@@ -273,6 +279,7 @@ static void set_whole(lua_State *L, const char *name, int64_t value) {
 }
 
 static int torch_finfo(lua_State *L) {
+  tli_enter(L, tli_state(L));
   tl_DType dtype = lua_isnoneornil(L, 1) ? tli_default_dtype() : check_dtype(L, 1, "finfo");
   if (!tli_is_float(dtype))
     return tli_error(L, "finfo: expected a floating dtype, got %s; use iinfo",

@@ -9,6 +9,7 @@
 
 tl_Tensor *tli_check_tensor(lua_State *L, int index, const char *what) {
   tli_State *S = tli_state(L);
+  tli_enter(L, S);
   tl_Tensor *t = lua_type(L, index) == LUA_TUSERDATA ? tli_to_tensor(L, S, index) : NULL;
   if (t == NULL) tli_error(L, "%s: expected a Tensor, got %s", what, tli_describe(L, S, index));
   return t;
@@ -66,9 +67,8 @@ METAMETHOD(shr, tlo_bitwise_right_shift)
 
 static int unary(lua_State *L, const char *name, tl_Tensor *(*fn)(tl_Tensor *)) {
   tli_State *S = tli_state(L);
-  tl_Tensor *t = tli_check_tensor(L, 1, name);
-  tli_Box *box = tli_push_box(L);
-  tl_Tensor *result = fn(t);
+  tli_Box *box = tli_push_box(L); /* first: it lets finalizers run */
+  tl_Tensor *result = fn(tli_check_tensor(L, 1, name));
   if (result == NULL) return tli_raise(L);
   tli_fill_box(S, box, result);
   return 1;
@@ -114,13 +114,10 @@ static int meta_len(lua_State *L) {
 }
 
 static int meta_tostring(lua_State *L) {
-  tli_State *S = tli_state(L);
-  tl_Tensor *t = tli_to_tensor(L, S, 1);
-  if (t == NULL) {
+  if (tli_to_tensor(L, tli_state(L), 1))
+    tli_print_tensor(L, 1);
+  else
     lua_pushliteral(L, "tensor(released)");
-    return 1;
-  }
-  tli_print_tensor(L, t);
   return 1;
 }
 
@@ -143,22 +140,52 @@ static const tli_Property *find_property(lua_State *L) {
   return p;
 }
 
+/* Suggests among the names in the table at an upvalue. */
+static void try_names(lua_State *L, tli_Near *near, int upvalue) {
+  lua_pushnil(L);
+  while (lua_next(L, lua_upvalueindex(upvalue))) {
+    lua_pop(L, 1);
+    tli_near_try(near, lua_tostring(L, -1)); /* all keys are strings, which the table keeps */
+  }
+}
+
+/* nil for names of metamethods, by which programs find out what a value is. */
+static int unknown_field(lua_State *L) {
+  const char *name = lua_tostring(L, 2);
+  char hint[80];
+  if (strncmp(name, "__", 2) == 0) {
+    lua_pushnil(L);
+    return 1;
+  }
+  tli_Near near = TLI_NEAR(name);
+  try_names(L, &near, UP_METHODS);
+  try_names(L, &near, UP_PROPERTIES);
+  return tli_error(L, "Tensor has no field '%.40s'%s", name,
+                   tli_near_hint(&near, hint, sizeof hint));
+}
+
 static int meta_index(lua_State *L) {
   if (lua_type(L, 2) == LUA_TSTRING) {
     lua_pushvalue(L, 2);
     if (lua_rawget(L, lua_upvalueindex(UP_METHODS)) != LUA_TNIL) return 1;
     const tli_Property *p = find_property(L);
-    if (p == NULL) return 1; /* nil, as for any unknown field in Lua */
+    if (p == NULL) return unknown_field(L);
     return p->get(L, tli_state(L), tli_check_tensor(L, 1, p->name));
   }
-  return tli_index_get(L, tli_check_tensor(L, 1, "index"));
+  return tli_index_get(L);
 }
 
 static int meta_newindex(lua_State *L) {
   if (lua_type(L, 2) != LUA_TSTRING) return tli_index_set(L, tli_check_tensor(L, 1, "index"));
   const tli_Property *p = find_property(L);
-  if (p == NULL)
-    return tli_error(L, "Tensor has no field '%s' that can be set", lua_tostring(L, 2));
+  if (p == NULL) {
+    const char *name = lua_tostring(L, 2);
+    char hint[80];
+    tli_Near near = TLI_NEAR(name);
+    try_names(L, &near, UP_PROPERTIES);
+    return tli_error(L, "Tensor has no field '%.40s' that can be set%s", name,
+                     tli_near_hint(&near, hint, sizeof hint));
+  }
   if (p->set == NULL) return tli_error(L, "the field '%s' of a Tensor is read-only", p->name);
   return p->set(L, tli_state(L), tli_check_tensor(L, 1, p->name), 3);
 }
@@ -187,9 +214,16 @@ static const luaL_Reg metamethods[] = {{"__add", meta_add},
 
 /* ---- properties ---- */
 
+/* Of a copy: while the table is made, a finalizer may release the tensor. */
+static int push_dims(lua_State *L, const tl_Tensor *t, const int64_t *of) {
+  int64_t v[TL_MAX_DIMS];
+  memcpy(v, of, t->ndim * sizeof *v);
+  return tli_push_ints(L, (tl_Ints){t->ndim, v});
+}
+
 static int get_shape(lua_State *L, tli_State *S, tl_Tensor *t) {
   (void)S;
-  return tli_push_ints(L, (tl_Ints){t->ndim, t->sizes});
+  return push_dims(L, t, t->sizes);
 }
 
 static int get_dtype(lua_State *L, tli_State *S, tl_Tensor *t) {
@@ -292,7 +326,7 @@ static int tensor_dim(lua_State *L) {
 static int geometry(lua_State *L, const char *name, bool strides) {
   tl_Tensor *t = tli_check_tensor(L, 1, name);
   const int64_t *v = strides ? t->strides : t->sizes;
-  if (lua_isnoneornil(L, 2)) return tli_push_ints(L, (tl_Ints){t->ndim, v});
+  if (lua_isnoneornil(L, 2)) return push_dims(L, t, v);
   int64_t dim;
   if (!tli_to_position(L, 2, &dim))
     return tli_error(L, "%s: dim: expected a dimension from 1 to %d, got %s", name, (int)t->ndim,
@@ -359,27 +393,32 @@ static void push_nested(lua_State *L, const tl_Tensor *t, int dim, int64_t offse
   }
 }
 
+tl_Tensor *tli_push_alias(lua_State *L, int index, const char *what) {
+  tli_Box *box = tli_push_box(L);
+  tl_Tensor *alias = tli_detached(tli_check_tensor(L, index, what));
+  if (alias == NULL) tli_raise(L);
+  return box->tensor = alias;
+}
+
 static int tensor_tolist(lua_State *L) {
-  push_nested(L, tli_check_tensor(L, 1, "tolist"), 0, 0);
+  lua_settop(L, 1);
+  push_nested(L, tli_push_alias(L, 1, "tolist"), 0, 0);
+  tli_release_box(L, 2);
   return 1;
 }
 
 static int tensor_release(lua_State *L) {
-  tli_State *S = tli_state(L);
-  if (!tli_is_box(L, S, 1)) tli_check_tensor(L, 1, "release");
-  tli_Box *box = (tli_Box *)lua_touserdata(L, 1);
-  tl_Tensor *t = box->tensor;
-  box->tensor = NULL;
-  tli_release(t);
+  if (!tli_is_box(L, tli_state(L), 1)) tli_check_tensor(L, 1, "release");
+  tli_release_box(L, 1);
   return 0;
 }
 
 /* for row in x:iter(): the tensor and the position are upvalues 3 and 4. */
 static int iterate(lua_State *L) {
+  tli_Box *box = tli_push_box(L);
   tl_Tensor *t = tli_to_tensor(L, tli_state(L), lua_upvalueindex(3));
   lua_Integer next = lua_tointeger(L, lua_upvalueindex(4));
-  if (t == NULL || next >= t->sizes[0]) return 0;
-  tli_Box *box = tli_push_box(L);
+  if (t == NULL || t->ndim == 0 || next >= t->sizes[0]) return 0;
   tl_Tensor *row = tlo_select(t, 0, next);
   if (row == NULL) return tli_raise(L);
   tli_fill_box(tli_state(L), box, row);
@@ -504,12 +543,12 @@ static int torch_as_tensor(lua_State *L) {
   static const tli_Signature sig = {"as_tensor", "torch.as_tensor(data, dtype?, device?)", params,
                                     3};
   tli_State *S = tli_state(L);
-  tl_Tensor *from = lua_type(L, 1) == LUA_TUSERDATA ? tli_to_tensor(L, S, 1) : NULL;
   tli_Args a;
   tli_args_begin(&a, L, &sig);
   if (!a.failed && a.at[0] == 0)
     return tli_error(L, "as_tensor: data is missing; usage: %s", sig.text);
   tli_Box *box = tli_push_box(L);
+  tl_Tensor *from = lua_type(L, 1) == LUA_TUSERDATA ? tli_to_tensor(L, S, 1) : NULL;
   tl_DType dtype = tli_arg_dtype(&a, 1, TL_NODTYPE);
   tl_Device device = tli_arg_device(&a, 2, TLI_NODEVICE);
   tl_Tensor *t = a.failed ? NULL : from ? tli_retain(from) : tli_from_lua(L, 1, dtype);

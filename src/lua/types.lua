@@ -117,7 +117,7 @@ function Tensor:release() end
 ---@return string
 function torch.get_default_dtype() end
 
----Sets the dtype of new tensors of floating-point numbers, for the calling thread.
+---Sets the dtype of new tensors of floating-point numbers, for the whole Lua state.
 ---@param dtype string
 function torch.set_default_dtype(dtype) end
 
@@ -195,6 +195,10 @@ function Tensor:register_hook(fn) end
 
 ---Without recording: torch.no_grad(fn, ...) calls fn and returns its results;
 ---local _ <close> = torch.no_grad() holds to the end of the block.
+---
+---Modes (this one, inference_mode, detect_anomaly) belong to the coroutine that sets them, and hold
+---in those that it resumes, unless they have set their own. What a suspended coroutine has set
+---concerns nobody else, and what one that has ended, failed or was abandoned had set is gone.
 ---@param fn? function
 ---@param ... any
 ---@return any ...
@@ -281,7 +285,9 @@ function torch.set_num_threads(threads) end
 ---@return integer
 function torch.get_num_threads() end
 
----Calls fn and frees every tensor that was made meanwhile, but for those it returns.
+---Calls fn and frees every tensor that was made meanwhile, but for those it returns: by the calling
+---coroutine and those that it resumes, unless they have a scope of their own. Closing a coroutine
+---ends its scopes.
 ---@param fn function
 ---@param ... any
 ---@return any ...

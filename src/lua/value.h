@@ -10,8 +10,13 @@
 /* Returns the tensor at `index` or raises ("method: expected a Tensor, ..."). */
 tl_Tensor *tli_check_tensor(lua_State *L, int index, const char *what);
 
-/* x[key], the key being at stack index 2; pushes the result. */
-int tli_index_get(lua_State *L, tl_Tensor *self);
+/* Pushes a value that holds an alias of the tensor at `index`, which stays as it
+** is while Lua code, if only a finalizer's, may change or release that one. To
+** be released again, with tli_release_box. */
+tl_Tensor *tli_push_alias(lua_State *L, int index, const char *what);
+
+/* x[key], the tensor and the key being at stack indices 1 and 2; pushes the result. */
+int tli_index_get(lua_State *L);
 /* x[key] = value, at 2 and 3. */
 int tli_index_set(lua_State *L, tl_Tensor *self);
 
@@ -19,8 +24,17 @@ int tli_index_set(lua_State *L, tl_Tensor *self);
 ** may be TL_NODTYPE. NULL with a message that gives the path of what is wrong.*/
 tl_Tensor *tli_from_lua(lua_State *L, int index, tl_DType dtype);
 
-/* Pushes the text that PyTorch would print. */
-void tli_print_tensor(lua_State *L, tl_Tensor *t);
+/* Pushes the text that PyTorch would print of the tensor at `index`. */
+void tli_print_tensor(lua_State *L, int index);
+
+/* "; did you mean 'shape'?" of the names that were tried, or "". */
+typedef struct tli_Near {
+  const char *word, *name;
+  int distance;
+} tli_Near;
+#define TLI_NEAR(word) ((tli_Near){(word), NULL, 3})
+void tli_near_try(tli_Near *near, const char *name);
+const char *tli_near_hint(const tli_Near *near, char *out, size_t size);
 
 /* Properties: read as x.name, written as x.name = value if there is a set. */
 typedef struct tli_Property {

@@ -1,0 +1,313 @@
+-- Modes and torch.scope belong to the Lua thread that set them.
+
+local torch = require "tlua"
+
+local x = torch.ones(2, {requires_grad = true})
+
+local function records()
+   return (x * 2).requires_grad
+end
+
+-- A coroutine that opens a scope, says what it sees, and goes on so after each resume.
+local function in_scope(open)
+   return coroutine.create(function()
+      local _ <close> = open()
+      while true do coroutine.yield(records()) end
+   end)
+end
+
+local function resume(co, ...)
+   local ok, value = coroutine.resume(co, ...)
+   assert(ok, value)
+   return value
+end
+
+describe("a mode set in a coroutine", function()
+   it("is not the resumer's", function()
+      local co = in_scope(torch.no_grad)
+      for _ = 1, 3 do
+         assert.is_false(resume(co))
+         assert.is_true(records())
+         assert.is_true(torch.is_grad_enabled())
+      end
+      coroutine.close(co)
+      assert.is_true(records())
+   end)
+
+   it("is nobody's when the coroutine is abandoned, fails or ends", function()
+      resume(in_scope(torch.no_grad))
+      assert.is_true(records())
+      local failing = coroutine.create(function()
+         local _ <close> = torch.inference_mode()
+         error "on purpose"
+      end)
+      assert.is_false(coroutine.resume(failing))
+      assert.is_true(records())
+      resume(coroutine.create(function() torch.set_grad_enabled(false) end))
+      assert.is_true(records())
+      collectgarbage()
+      collectgarbage()
+      assert.is_true(records())
+   end)
+
+   it("is that of coroutines it resumes", function()
+      local inner = coroutine.create(function()
+         while true do coroutine.yield(records()) end
+      end)
+      local outer = coroutine.create(function()
+         torch.no_grad(function() coroutine.yield(resume(inner)) end)
+         coroutine.yield(resume(inner))
+      end)
+      assert.is_true(resume(inner))
+      assert.is_false(resume(outer))
+      assert.is_true(resume(inner))
+      assert.is_true(resume(outer))
+   end)
+
+   it("goes before the resumer's", function()
+      local co = in_scope(torch.enable_grad)
+      torch.no_grad(function()
+         assert.is_true(resume(co))
+         assert.is_false(records())
+      end)
+      assert.is_true(resume(co))
+      local plain = coroutine.create(function()
+         while true do coroutine.yield(records()) end
+      end)
+      assert.is_true(resume(plain))
+      torch.no_grad(function() assert.is_false(resume(plain)) end)
+      torch.inference_mode(function() assert.is_false(resume(plain)) end)
+      assert.is_true(resume(plain))
+   end)
+
+   it("ends in any order", function()
+      local a, b = in_scope(torch.no_grad), in_scope(torch.no_grad)
+      assert.is_false(resume(a))
+      assert.is_false(resume(b))
+      coroutine.close(a)
+      assert.is_true(records())
+      assert.is_false(resume(b))
+      coroutine.close(b)
+      assert.is_true(records())
+   end)
+
+   it("is one of each kind", function()
+      local co = coroutine.create(function()
+         local _ <close> = torch.autograd.detect_anomaly()
+         local _ <close> = torch.inference_mode()
+         coroutine.yield()
+         assert(torch.is_inference_mode_enabled() and torch.autograd.is_anomaly_enabled())
+         local _ <close> = torch.inference_mode(false)
+         assert(records() and not torch.is_inference_mode_enabled())
+      end)
+      resume(co)
+      assert.is_false(torch.is_inference_mode_enabled())
+      assert.is_false(torch.autograd.is_anomaly_enabled())
+      assert.is_true(torch.is_grad_enabled())
+      resume(co)
+   end)
+
+   it("holds for the passes that run in it", function()
+      local seen = {}
+      local w = torch.ones(2, {requires_grad = true})
+      w:register_hook(function()
+         seen[#seen + 1] = records()
+         seen[#seen + 1] = resume(coroutine.create(records))
+         resume(in_scope(torch.enable_grad)) -- left suspended
+         seen[#seen + 1] = records()
+      end)
+      resume(coroutine.create(function()
+         local _ <close> = torch.inference_mode(false)
+         local y = (w * 2):sum()
+         y:backward()
+         seen[#seen + 1] = records()
+      end));
+      (w * 2):sum():backward(nil, {create_graph = true})
+      assert.same({false, false, false, true, true, true, true}, seen)
+      assert.is_true(records())
+      w.grad = nil
+   end)
+
+   it("holds after a finalizer has run coroutines of its own", function()
+      local runs = 0
+      local function again()
+         setmetatable({}, {__gc = function()
+            runs = runs + 1
+            resume(in_scope(torch.no_grad))
+            if runs < 50 then again() end
+         end})
+      end
+      again()
+      for _ = 1, 20000 do
+         assert(records())
+         if runs >= 50 then break end
+      end
+      assert.is_true(runs > 0)
+   end)
+end)
+
+describe("many coroutines", function()
+   it("keep their modes apart", function()
+      local list = {}
+      for i = 1, 200 do
+         list[i] = in_scope(i % 2 == 0 and torch.no_grad or torch.enable_grad)
+      end
+      for _ = 1, 3 do
+         for i, co in ipairs(list) do assert.equal(i % 2 == 1, resume(co)) end
+         assert.is_true(records())
+      end
+   end)
+
+   it("leave nothing behind", function()
+      local function round()
+         for _ = 1, 1000 do
+            local co = coroutine.create(function()
+               local _ <close> = torch.no_grad()
+               torch.scope(function()
+                  local y <const> = torch.ones(100)
+                  coroutine.yield(y)
+               end)
+            end)
+            resume(co)
+         end
+      end
+      local function used()
+         collectgarbage()
+         collectgarbage()
+         collectgarbage()
+         return torch.memory_stats().used, collectgarbage("count")
+      end
+      round()
+      local before, heap = used()
+      for _ = 1, 5 do round() end
+      local after, grown = used()
+      assert.is_true(after <= before)
+      assert.is_true(grown < heap * 1.2 + 100)
+   end)
+end)
+
+describe("anomaly mode", function()
+   it("does not look at coroutines that are gone", function()
+      torch.autograd.detect_anomaly(function()
+         for _ = 1, 20 do
+            coroutine.wrap(function() return x * 2 end)()
+            collectgarbage()
+            collectgarbage()
+            local base = torch.ones(4, {requires_grad = true}) * 1
+            local view = base:view(2, 2)
+            base:mul_(2)
+            assert(view.grad_fn ~= nil) -- makes a node
+         end
+      end)
+   end)
+
+   it("names the line of the coroutine's call", function()
+      local line
+      local y = coroutine.wrap(function()
+         local _ <close> = torch.autograd.detect_anomaly()
+         line = debug.getinfo(1, "l").currentline + 1
+         return (x * 0 - 1):sqrt()
+      end)()
+      local ok, message = pcall(torch.autograd.detect_anomaly, function() y:sum():backward() end)
+      assert.is_false(ok)
+      assert.matches("coroutine_spec.lua:" .. line, message, 1, true)
+   end)
+end)
+
+describe("torch.scope", function()
+   it("of a coroutine ends no other's", function()
+      local kept
+      local a = coroutine.create(function()
+         torch.scope(function()
+            kept = torch.ones(2)
+            coroutine.yield()
+            assert(kept:sum():item() == 2)
+         end)
+      end)
+      local b = coroutine.create(function()
+         torch.scope(function() coroutine.yield() end)
+         coroutine.yield()
+      end)
+      resume(a)
+      resume(b)
+      resume(b) -- ends its own
+      assert.equal(2, kept:sum():item())
+      resume(a)
+      assert.equal("tensor(released)", tostring(kept))
+   end)
+
+   it("does not take the tensors of who resumes the coroutine", function()
+      local co = coroutine.create(function()
+         torch.scope(function() coroutine.yield() end)
+      end)
+      resume(co)
+      local mine = torch.ones(3)
+      resume(co)
+      assert.equal(3, mine:sum():item())
+   end)
+
+   it("takes those of coroutines that it resumes", function()
+      local theirs
+      torch.scope(function()
+         resume(coroutine.create(function() theirs = torch.ones(3) end))
+      end)
+      assert.equal("tensor(released)", tostring(theirs))
+   end)
+
+   it("ends when its coroutine is closed", function()
+      local inner
+      local co = coroutine.create(function()
+         torch.scope(function()
+            inner = torch.ones(3)
+            coroutine.yield()
+         end)
+      end)
+      resume(co)
+      coroutine.close(co)
+      assert.equal("tensor(released)", tostring(inner))
+      assert.equal(2, torch.scope(function() return torch.ones(2) end):sum():item())
+   end)
+
+   it("ends when its function fails, in a coroutine too", function()
+      local inner
+      local co = coroutine.create(function()
+         torch.scope(function()
+            inner = torch.ones(3)
+            error "on purpose"
+         end)
+      end)
+      local ok, message = coroutine.resume(co)
+      assert.is_false(ok)
+      assert.matches("on purpose", message)
+      assert.equal("tensor(released)", tostring(inner))
+   end)
+
+   it("is nobody's when its coroutine is abandoned", function()
+      do
+         local co = coroutine.create(function()
+            torch.scope(function() coroutine.yield(torch.ones(2)) end)
+         end)
+         resume(co)
+      end
+      local before = torch.ones(2)
+      collectgarbage()
+      collectgarbage()
+      local after = torch.scope(function() return torch.ones(2) end)
+      assert.equal(4, (before + after):sum():item())
+   end)
+
+   it("returns to the one around it, of whichever coroutine", function()
+      local outer, inner
+      torch.scope(function()
+         resume(coroutine.create(function()
+            outer = torch.scope(function()
+               inner = torch.ones(1)
+               return torch.ones(2)
+            end)
+            assert(outer:sum():item() == 2)
+         end))
+         assert(outer:sum():item() == 2 and tostring(inner) == "tensor(released)")
+      end)
+      assert.equal("tensor(released)", tostring(outer))
+   end)
+end)

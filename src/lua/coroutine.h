@@ -1,0 +1,40 @@
+/*
+** coroutine.h - what each Lua thread has set for itself: modes (grad, inference,
+** anomaly) and open torch.scope calls.
+**
+** A thread has the modes that it has set, and those that it has not set from
+** the thread that resumed it, and so on up to the main thread. What a thread
+** that is suspended or dead has set concerns nobody else. The engine reads
+** thread-local variables of C; they are loaded from here when a call of the
+** library finds that they hold another state's, another coroutine's or old
+** values.
+*/
+#ifndef TLI_COROUTINE_H
+#define TLI_COROUTINE_H
+
+#include "lua/state.h"
+
+/* Makes what is needed in a new state; pushes nothing. */
+void tli_open_coroutines(lua_State *L, tli_State *S);
+/* The state closes: nothing is set from now on. */
+void tli_close_coroutines(tli_State *S);
+
+/* The settings of the running thread, made if there are none. Pushes what keeps
+** them alive (nil for the main thread's, which live as long as the state). */
+tli_Settings *tli_push_settings(lua_State *L, tli_State *S);
+
+/* Sets a mode of a thread: 0, 1, or -1 for that of whoever resumes it. */
+void tli_set_mode(lua_State *L, tli_State *S, tli_Settings *of, tli_Mode mode, int value);
+void tli_set_state_dtype(lua_State *L, tli_State *S, tl_DType dtype);
+
+/* Opens a torch.scope of the running thread, whose table is on top of the stack
+** and is popped. */
+void tli_scope_push(lua_State *L, tli_State *S);
+/* Closes the innermost one of `of`: pushes its table. Nothing is pushed, and
+** the result is false, if the thread is gone. */
+bool tli_scope_pop(lua_State *L, tli_State *S, tli_Settings *of);
+/* Pushes the table of the scope that the running thread's new tensors belong
+** to; pushes nothing and returns false if there is none. */
+bool tli_scope_find(lua_State *L, tli_State *S);
+
+#endif
