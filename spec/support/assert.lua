@@ -5,6 +5,11 @@
 --   assert.gradcheck(fn, inputs, opts)    torch.autograd.gradcheck
 
 local luassert = require "luassert.assert"
+
+-- The device that all specs run on: TLUA_SPEC_DEVICE=sim make test.
+local device = os.getenv("TLUA_SPEC_DEVICE")
+if device then require("tlua").set_default_device(device) end
+
 local say = require "say"
 
 local function torch()

@@ -80,6 +80,12 @@ void tli_set_stream(tl_Device device, tl_Stream *stream) {
   cx->stream = stream;
 }
 
+static _Thread_local tl_Device default_device = {TL_CPU, 0};
+
+tl_Device tli_default_device(void) { return default_device; }
+
+void tli_set_default_device(tl_Device device) { default_device = device; }
+
 int tli_current_device(tl_DeviceType type) { return current_device[type]; }
 
 void tli_set_current_device(tl_DeviceType type, int index) { current_device[type] = (int8_t)index; }

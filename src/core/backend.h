@@ -132,6 +132,9 @@ static inline const tlk_Context *tli_context(tl_Device device) {
 /* The calling thread's current stream of a device, the default one at first. */
 tl_Stream *tli_stream(tl_Device device);
 void tli_set_stream(tl_Device device, tl_Stream *stream);
+/* Where new tensors of the calling thread go that name no device. */
+tl_Device tli_default_device(void);
+void tli_set_default_device(tl_Device device);
 /* The device that "cuda" means to the calling thread, without a number. */
 int tli_current_device(tl_DeviceType type);
 void tli_set_current_device(tl_DeviceType type, int index);

@@ -59,6 +59,14 @@ bool tli_read(const tl_Tensor *t, tl_DType dtype, void *buffer) {
   return ok;
 }
 
+bool tli_read_scalar(const tl_Tensor *t, tl_Scalar *out) {
+  int64_t element;
+  TL_ASSERT(t->numel == 1);
+  if (tli_device(t).type != TL_CPU) TL_TRY(tli_read(t, (tl_DType)t->dtype, &element));
+  *out = tli_load(tli_device(t).type == TL_CPU ? tli_data(t) : &element, (tl_DType)t->dtype);
+  return true;
+}
+
 bool tli_write(tl_Tensor *t, const void *buffer) {
   int64_t bytes = t->numel * tli_dtype_bytes[t->dtype];
   TL_ASSERT(tli_contiguous(t));

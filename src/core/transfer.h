@@ -10,6 +10,13 @@
 /* Reads all elements of a tensor on any device, in row-major order and converted
 ** to `dtype`, into a buffer of numel elements of that. Waits for the device. */
 bool tli_read(const tl_Tensor *t, tl_DType dtype, void *buffer) TL_MUSTCHECK;
+/* The number behind an operand that was given as one (flag TLI_NUMBER): those lie
+** on the CPU. */
+static inline tl_Scalar tli_number_of(const tl_Tensor *number) {
+  return tli_load(tli_data(number), (tl_DType)number->dtype);
+}
+/* The number in a tensor of one element. Waits for the device. */
+bool tli_read_scalar(const tl_Tensor *t, tl_Scalar *out) TL_MUSTCHECK;
 /* Writes a row-major tensor on any device from a buffer of its dtype, which may
 ** be freed at once. */
 bool tli_write(tl_Tensor *t, const void *buffer) TL_MUSTCHECK;

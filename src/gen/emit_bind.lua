@@ -64,11 +64,12 @@ function M.has_out(op)
    return op.results.kind == "tensor" and not op.view and op.out ~= false and not op.creation
 end
 
-local function param_row(p)
+local function param_row(op, p)
    local flags = {}
    if p.optional then flags[#flags + 1] = "TLI_P_OPTIONAL" end
    if p.keyword_only then flags[#flags + 1] = "TLI_P_KEYWORD" end
    if p.vararg then flags[#flags + 1] = "TLI_P_VARARG" end
+   if op.any_device and op.any_device[p.name] then flags[#flags + 1] = "TLI_P_ANY_DEVICE" end
    return ("  {\"%s\", TLI_A_%s, %s, %d},"):format(
       M.lua_name(p), p.info.kind, #flags > 0 and table.concat(flags, " | ") or "0", p.expand)
 end
@@ -79,7 +80,7 @@ end
 
 local function emit_signature(op, name, cname, extra, inplace)
    local rows = {}
-   for _, p in ipairs(op.params) do rows[#rows + 1] = param_row(p) end
+   for _, p in ipairs(op.params) do rows[#rows + 1] = param_row(op, p) end
    for _, row in ipairs(extra) do rows[#rows + 1] = row end
    local count = #rows
    if count == 0 then rows[1] = "  {NULL, 0, 0, 0}," end

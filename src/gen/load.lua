@@ -27,6 +27,8 @@ local fields = {
    internal = "boolean",    -- C only
    alias = "table",         -- further Lua names
    examples = "table",      -- argument lists for the gradient check and the fuzzer
+   any_device = "table",    -- tensors, by name = true, that need not lie where the others do
+   waits = "string",        -- why the host waits for the device in every call: a graph cannot capture it
    nondiff = "string",      -- why there is no derivative, for those whose result is floating
    nograd = "table",        -- results that are floating yet carry no derivative, by name
    gradcheck = "any",       -- options for the gradient check, or false with a reason in `nondiff`

@@ -217,7 +217,9 @@ void tli_args_begin(tli_Args *a, lua_State *L, const tli_Signature *signature) {
   a->L = L;
   a->S = S;
   a->signature = signature;
+  tli_set_operator(signature->name);
   a->failed = false;
+  a->first = -1;
   a->nlist = 0;
   a->npool = 0;
   a->rooms = NULL;
@@ -281,10 +283,33 @@ int tli_args_raise(tli_Args *a) { return tli_raise_call(a->L, a->signature); }
 
 /* ---- parameters ---- */
 
+/* All tensors of a call lie on one device. A 0-d tensor of the CPU goes with any
+** where numbers do: it is an operand, or the other one is. */
+static void check_device(tli_Args *a, int i, const tl_Tensor *t, bool operand) {
+  if (a->signature->params[i].flags & TLI_P_ANY_DEVICE) return;
+  tl_Device device = tli_device(t);
+  bool single = device.type == TL_CPU && t->ndim == 0;
+  if (a->first < 0 || (operand && a->first_is_single)) {
+    a->first = (int8_t)i;
+    a->first_is_single = single;
+    a->device = device;
+  } else if (!tli_same_device(a->device, device) && !(operand && single)) {
+    const tli_Param *params = a->signature->params;
+    if (!a->failed)
+      tli_fail(TL_EDEVICE, "%s: expected all tensors on one device, got %s on %s and %s on %s",
+               a->signature->name, params[a->first].name, tli_device_str(a->device), params[i].name,
+               tli_device_str(device));
+    a->failed = true;
+  }
+}
+
 tl_Tensor *tli_arg_tensor(tli_Args *a, int i) {
   if (a->at[i] == 0 || a->failed) return NULL;
   tl_Tensor *t = a->type[i] == LUA_TUSERDATA ? tli_to_tensor(a->L, a->S, a->at[i]) : NULL;
-  if (t == NULL) tli_args_fail(a, i, "a Tensor");
+  if (t)
+    check_device(a, i, t, false);
+  else
+    tli_args_fail(a, i, "a Tensor");
   return t;
 }
 
@@ -293,6 +318,7 @@ tl_Tensor *tli_arg_operand(tli_Args *a, int i) {
   tl_Tensor *t = NULL;
   if (a->type[i] == LUA_TUSERDATA) {
     t = tli_to_tensor(a->L, a->S, a->at[i]);
+    if (t) check_device(a, i, t, true);
   } else {
     tl_Scalar s;
     if (tli_to_scalar(a->L, a->at[i], &s)) {
@@ -332,6 +358,7 @@ static tl_Tensors read_tensors(tli_Args *a, int i) {
   if (list.v == NULL) return (tl_Tensors){0, NULL};
   for (int k = 0; k < a->nlist; k++) {
     list.v[k] = tli_to_tensor(a->L, a->S, a->at[i] + k);
+    if (list.v[k]) check_device(a, i, list.v[k], false);
     if (list.v[k] || a->failed) continue;
     tli_fail(TL_EARG, "%s: %s: expected Tensors, got %s", a->signature->name,
              a->signature->params[i].name, tli_describe(a->L, a->S, a->at[i] + k));
@@ -355,6 +382,7 @@ tl_Tensors tli_arg_tensors(tli_Args *a, int i) {
   for (int64_t k = 0; k < list.n; k++) {
     lua_rawgeti(L, a->at[i], k + 1);
     list.v[k] = lua_type(L, -1) == LUA_TUSERDATA ? tli_to_tensor(L, a->S, lua_gettop(L)) : NULL;
+    if (list.v[k]) check_device(a, i, list.v[k], false);
     if (list.v[k] == NULL && !a->failed) {
       tli_fail(TL_EARG, "%s: %s[%lld]: expected a Tensor, got %s", a->signature->name,
                a->signature->params[i].name, (long long)k + 1,

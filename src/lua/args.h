@@ -39,7 +39,8 @@ typedef enum tli_Kind {
   TLI_A_GENERATOR
 } tli_Kind;
 
-enum { TLI_P_OPTIONAL = 1, TLI_P_KEYWORD = 2, TLI_P_VARARG = 4 };
+/* TLI_P_ANY_DEVICE: a tensor that need not be where the others are. */
+enum { TLI_P_OPTIONAL = 1, TLI_P_KEYWORD = 2, TLI_P_VARARG = 4, TLI_P_ANY_DEVICE = 8 };
 
 typedef struct tli_Param {
   const char *name;
@@ -60,6 +61,9 @@ typedef struct tli_Args {
   tli_State *S;
   const tli_Signature *signature;
   bool failed;
+  int8_t first; /* parameter of the first tensor read, whose device holds for all; -1: none */
+  bool first_is_single; /* it is a 0-d tensor of the CPU */
+  tl_Device device;
   int ntemps;
   int nlist; /* how many stack values a vararg list takes */
   int npool;

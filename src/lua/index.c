@@ -399,7 +399,7 @@ static bool assign(tl_Tensor *self, const Key *key, View *v, tl_Tensor *value) {
   } else if (key->tensors) {
     ok = tlo_index_put_(target, slots(v, indices), source, false);
   } else if (source->flags & TLI_NUMBER) {
-    ok = tlo_fill_(target, tli_load(tli_data(source), (tl_DType)source->dtype));
+    ok = tlo_fill_(target, tli_number_of(source));
   } else {
     ok = tlo_copy_(target, source);
   }

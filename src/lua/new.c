@@ -31,8 +31,7 @@ static bool leaf(lua_State *L, const tli_State *S, tl_Scalar *out, tl_DType *dty
   *dtype = TL_NODTYPE;
   if (tli_to_scalar(L, -1, out)) return true;
   tl_Tensor *t = lua_type(L, -1) == LUA_TUSERDATA ? tli_to_tensor(L, S, lua_gettop(L)) : NULL;
-  if (t == NULL || t->numel != 1 || t->storage->device.type != TL_CPU) return false;
-  *out = tli_load(tli_data(t), (tl_DType)t->dtype);
+  if (t == NULL || t->numel != 1 || !tli_read_scalar(t, out)) return false;
   *dtype = (tl_DType)t->dtype;
   return true;
 }

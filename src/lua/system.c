@@ -252,6 +252,23 @@ static int torch_set_default_dtype(lua_State *L) {
   return 0;
 }
 
+static int torch_get_default_device(lua_State *L) {
+  lua_pushstring(L, tli_device_str(tli_default_device()));
+  return 1;
+}
+
+/* set_default_device(device): where tensors are made from now on that name none. */
+static int torch_set_default_device(lua_State *L) {
+  tl_Device device;
+  if (!tli_to_device(L, 1, &device))
+    return tli_error(L,
+                     "set_default_device: expected a device such as \"cpu\" or \"cuda:0\", got %s",
+                     tli_describe(L, tli_state(L), lua_isnone(L, 1) ? 0 : 1));
+  if (tli_backend_open(device) == NULL) return tli_raise_as(L, "set_default_device");
+  tli_set_default_device(device);
+  return 0;
+}
+
 /* What a floating dtype holds: its width, the distance from 1 to the next
 ** number, and the exponents of its largest and least ordinary numbers. */
 typedef struct Format {
@@ -402,6 +419,8 @@ static const luaL_Reg functions[] = {{"manual_seed", torch_manual_seed},
                                      {"result_type", torch_result_type},
                                      {"get_default_dtype", torch_get_default_dtype},
                                      {"set_default_dtype", torch_set_default_dtype},
+                                     {"get_default_device", torch_get_default_device},
+                                     {"set_default_device", torch_set_default_device},
                                      {"broadcast_shapes", torch_broadcast_shapes},
                                      {"finfo", torch_finfo},
                                      {"iinfo", torch_iinfo},

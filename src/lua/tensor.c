@@ -86,7 +86,9 @@ static double single(lua_State *L, int index) {
               "comparison: < and <= compare single numbers, got a Tensor of shape %s; use x:lt(y), "
               "x:le(y) and so on for elements",
               tli_sizes_str(t));
-  return tli_to_double(tli_load(tli_data(t), (tl_DType)t->dtype));
+  tl_Scalar s;
+  if (!tli_read_scalar(t, &s)) tli_raise_as(L, "comparison");
+  return tli_to_double(s);
 }
 
 static int meta_lt(lua_State *L) {
@@ -376,7 +378,9 @@ static int tensor_item(lua_State *L) {
   tl_Tensor *t = tli_check_tensor(L, 1, "item");
   if (t->numel != 1)
     return tli_error(L, "item: expected a Tensor with one element, got shape %s", tli_sizes_str(t));
-  return tli_push_scalar(L, tli_load(tli_data(t), (tl_DType)t->dtype));
+  tl_Scalar s;
+  if (!tli_read_scalar(t, &s)) return tli_raise_as(L, "item");
+  return tli_push_scalar(L, s);
 }
 
 static void push_nested(lua_State *L, const tl_Tensor *t, int dim, int64_t offset) {
@@ -395,8 +399,10 @@ static void push_nested(lua_State *L, const tl_Tensor *t, int dim, int64_t offse
 
 tl_Tensor *tli_push_alias(lua_State *L, int index, const char *what) {
   tli_Box *box = tli_push_box(L);
-  tl_Tensor *alias = tli_detached(tli_check_tensor(L, index, what));
-  if (alias == NULL) tli_raise(L);
+  tl_Tensor *t = tli_check_tensor(L, index, what);
+  bool here = tli_device(t).type == TL_CPU;
+  tl_Tensor *alias = here ? tli_detached(t) : tli_moved(t, TLI_CPU, false);
+  if (alias == NULL) tli_raise_as(L, what);
   return box->tensor = alias;
 }
 
@@ -523,7 +529,9 @@ static const tli_Param data_params[] = {
 static int torch_tensor(lua_State *L) {
   static const tli_Signature sig = {
       "tensor", "torch.tensor(data, {dtype, device, requires_grad = false})", data_params, 4};
-  return make_tensor(L, &sig, TL_NODTYPE, TLI_CPU);
+  tli_State *S = tli_state(L);
+  tl_Tensor *from = lua_type(L, 1) == LUA_TUSERDATA ? tli_to_tensor(L, S, 1) : NULL;
+  return make_tensor(L, &sig, TL_NODTYPE, from ? tli_device(from) : tli_default_device());
 }
 
 static int tensor_new_tensor(lua_State *L) {
@@ -550,7 +558,7 @@ static int torch_as_tensor(lua_State *L) {
   tli_Box *box = tli_push_box(L);
   tl_Tensor *from = lua_type(L, 1) == LUA_TUSERDATA ? tli_to_tensor(L, S, 1) : NULL;
   tl_DType dtype = tli_arg_dtype(&a, 1, TL_NODTYPE);
-  tl_Device device = tli_arg_device(&a, 2, TLI_NODEVICE);
+  tl_Device device = tli_arg_device(&a, 2, from ? TLI_NODEVICE : tli_default_device());
   tl_Tensor *t = a.failed ? NULL : from ? tli_retain(from) : tli_from_lua(L, 1, dtype);
   tl_Tensor *result = t ? tlo_to(t, dtype, false, false, device) : NULL;
   tli_release(t);

@@ -10,7 +10,8 @@
 /* Returns the tensor at `index` or raises ("method: expected a Tensor, ..."). */
 tl_Tensor *tli_check_tensor(lua_State *L, int index, const char *what);
 
-/* Pushes a value that holds an alias of the tensor at `index`, which stays as it
+/* Pushes a value that holds an alias of the tensor at `index`, of a device a copy on
+** the CPU, for the host to read: it stays as it
 ** is while Lua code, if only a finalizer's, may change or release that one. To
 ** be released again, with tli_release_box. */
 tl_Tensor *tli_push_alias(lua_State *L, int index, const char *what);

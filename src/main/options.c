@@ -16,6 +16,7 @@ const char tli_options_usage[] =
     "  -l mod      require the library 'mod' into the global 'mod'\n"
     "  -l g=mod    require the library 'mod' into the global 'g'\n"
     "  -v          show version information\n"
+    "  --device d  make tensors on device d, such as sim or cuda:0, unless told otherwise\n"
     "  -E          ignore environment variables\n"
     "  -W          turn warnings on\n"
     "  --          stop handling options\n"
@@ -48,7 +49,12 @@ bool tli_options_parse(int argc, char **argv, tli_Options *options, char problem
       options->script = i + 1;
       return true;
     }
-    if (strcmp(option, "--help") == 0)
+    if (strcmp(option, "--device") == 0) {
+      if (++i == argc || argv[i][0] == '-') {
+        snprintf(problem, 128, "'%s' needs argument", option);
+        return false;
+      }
+    } else if (strcmp(option, "--help") == 0)
       options->help = true;
     else if (is_flag(option, 'v') || strcmp(option, "--version") == 0)
       options->version = true;
@@ -75,6 +81,7 @@ bool tli_options_parse(int argc, char **argv, tli_Options *options, char problem
 tli_Step tli_options_step(char **argv, const tli_Options *options, int *i) {
   while (*i < options->script) {
     const char *option = argv[(*i)++];
+    if (strcmp(option, "--device") == 0) return (tli_Step){'d', argv[(*i)++]};
     if (option[1] == 'W') return (tli_Step){'W', NULL};
     if (option[1] == 'e' || option[1] == 'l') {
       const char *value = value_is_apart(option) ? argv[(*i)++] : option + 2;

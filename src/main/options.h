@@ -18,7 +18,7 @@ typedef struct tli_Options {
 
 /* An option that asks for something to be done before the script runs. */
 typedef struct tli_Step {
-  char letter;       /* 'e', 'l' or 'W'; 0 after the last one */
+  char letter;       /* 'e', 'l', 'W' or, for --device, 'd'; 0 after the last one */
   const char *value; /* what -e or -l names, borrowed from argv */
 } tli_Step;
 

@@ -93,9 +93,18 @@ static bool require_library(lua_State *L, const char *value) {
   return true;
 }
 
+static bool use_device(lua_State *L, const char *name) {
+  lua_getglobal(L, "torch");
+  lua_getfield(L, -1, "set_default_device");
+  lua_remove(L, -2);
+  lua_pushstring(L, name);
+  return tli_script_report(L, tli_script_call(L, 1, 0));
+}
+
 bool tli_script_step(lua_State *L, tli_Step step) {
   switch (step.letter) {
   case 'W': lua_warning(L, "@on", 0); return true;
+  case 'd': return use_device(L, step.value);
   case 'l': return require_library(L, step.value);
   default: return run_string(L, step.value, "=(command line)");
   }

@@ -262,7 +262,7 @@ bool tli_mark_dims(const char *op, tl_Ints dims, int ndim, bool marked[TL_MAX_DI
 
 tl_Tensor *tli_new(const char *op, tl_Ints size, tl_DType dtype, tl_Device device) {
   if (dtype == TL_NODTYPE) dtype = tli_default_dtype();
-  if (device.type < 0) device = TLI_CPU;
+  if (device.type < 0) device = tli_default_device();
   TL_TRY_NULL(tli_check_sizes(op, size, dtype));
   return tli_empty(dtype, device, (int)size.n, size.v);
 }

@@ -125,7 +125,7 @@ bool tli_check_holds(const char *op, tl_Scalar value, tl_DType dtype) TL_MUSTCHE
 ** for one that is out of range or comes twice. */
 bool tli_mark_dims(const char *op, tl_Ints dims, int ndim, bool marked[TL_MAX_DIMS]) TL_MUSTCHECK;
 /* Undefined contents, of these sizes after tli_check_sizes; dtype float32 and
-** the CPU where not given. */
+** the default device where not given. */
 tl_Tensor *tli_new(const char *op, tl_Ints size, tl_DType dtype, tl_Device device) TL_MUSTCHECK;
 /* As tli_empty_like, with another dtype or device where given. */
 tl_Tensor *tli_new_like(tl_Tensor *self, tl_DType dtype, tl_Device device) TL_MUSTCHECK;

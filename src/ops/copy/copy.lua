@@ -1,6 +1,6 @@
 -- Copies: to another dtype or device, to another order in memory, over another tensor.
 
-op {"copy_(Tensor self, Tensor src) -> self",
+op {"copy_(Tensor self, Tensor src) -> self", any_device = {src = true},
     doc = "Copies src, broadcast to self's shape and converted to its dtype, into self.", func = false,
     grad = {self = "zeros_like(grad)", src = "grad"}, examples = {"T(3), T(3)", "T(2, 3), T(3)"}}
 op {"resize_(Tensor self, int[] size...) -> self",
@@ -30,6 +30,7 @@ op {"to.device_only(Tensor self, device device, bool non_blocking, bool copy=fal
     doc = "The same with the device alone.", composite = true, func = false, out = false,
     examples = {"T(3), 'cpu', true"}}
 op {"to.like(Tensor self, Tensor other, bool non_blocking=false, bool copy=false) -> Tensor",
+    any_device = {other = true},
     doc = "Converted to other's dtype and device.", composite = true, func = false, out = false,
     examples = {"T(3), T(1)", "T(3), T(1), false, true"}}
 
@@ -42,7 +43,7 @@ for _, row in ipairs {{"float", "float32"}, {"double", "float64"}, {"half", "flo
        expr = "to(self, '" .. row[2] .. "')", func = false, out = false, examples = {"T(3)"},
        gradcheck = gradcheck, nondiff = not row[2]:find("float") and "no floating result" or nil}
 end
-op {"type_as(Tensor self, Tensor other) -> Tensor", doc = "self converted to other's dtype.",
+op {"type_as(Tensor self, Tensor other) -> Tensor", any_device = {other = true}, doc = "self converted to other's dtype.",
     composite = true, func = false, out = false, examples = {"T(3), T(1)"}}
 op {"cpu(Tensor self) -> Tensor", doc = "self moved to the CPU.", composite = true, func = false, out = false,
     examples = {"T(3)"}}

@@ -133,9 +133,16 @@ static const tl_Tensor *model(const tli_PointwiseSpec *spec, tl_Tensor *const *i
     if (in[i]->ndim != ndim) continue;
     int d = 0;
     while (d < ndim && in[i]->sizes[d] == sizes[d]) d++;
-    if (d == ndim && !(in[i]->flags & TLI_NUMBER)) return in[i];
+    if (d == ndim && ndim > 0) return in[i];
   }
   return NULL;
+}
+
+/* The device of the inputs; numbers and 0-d tensors of the CPU have none to say. */
+static tl_Device device_of(const tli_PointwiseSpec *spec, tl_Tensor *const *in) {
+  for (int i = 0; i < spec->ninputs; i++)
+    if (tli_device(in[i]).type != TL_CPU) return tli_device(in[i]);
+  return TLI_CPU;
 }
 
 /* Row-major floating tensors of one dtype, shape and device: nothing is to be
@@ -175,7 +182,7 @@ tl_Tensor *tli_pointwise(const tli_PointwiseSpec *spec, tl_Tensor *const *in,
   const tl_Tensor *like = model(spec, in, ndim, sizes);
   tl_DType result = spec->to_bool ? TL_BOOL : dtype;
   tl_Tensor *out =
-      like ? tli_empty_like(like, result) : tli_empty(result, tli_device(in[0]), ndim, sizes);
+      like ? tli_empty_like(like, result) : tli_empty(result, device_of(spec, in), ndim, sizes);
   if (out && !run(spec, dtype, in, params, out)) {
     tli_release(out);
     return NULL;
@@ -206,6 +213,10 @@ bool tli_pointwise_into(const tli_PointwiseSpec *spec, tl_Tensor *const *in,
   if (!fits)
     return tli_fail(TL_ESHAPE, "%s_: the result has shape %s, which does not fit self of shape %s",
                     spec->name, tli_shape_str(ndim, sizes), tli_sizes_str(out));
+  if (!tli_same_device(tli_device(out), device_of(spec, in)) && tli_device(out).type == TL_CPU)
+    return tli_fail(TL_EDEVICE, "%s_: expected all tensors on one device, got self on %s and %s",
+                    spec->name, tli_device_str(tli_device(out)),
+                    tli_device_str(device_of(spec, in)));
   for (int i = 0; i < spec->ninputs; i++)
     if (tli_clashes(out, in[i])) return into_fresh(spec, dtype, in, params, out);
   return run(spec, dtype, in, params, out);
