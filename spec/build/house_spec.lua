@@ -55,3 +55,40 @@ describe("kernels/cpu", function()
       end
    end)
 end)
+
+-- Folder -> what its files may include, as beginnings of paths. What lies deeper knows nothing of
+-- what lies above; operators and the graph meet in two headers.
+local may_include = {
+   ["src/core"] = {"core/", "tlua.h", "kernels.h"},
+   ["src/ops"] = {"core/", "ops/", "ops.h", "autograd/graph.h"},
+   ["src/autograd"] = {"core/", "autograd/", "ops.h"},
+   ["src/lua"] = {"core/", "ops/", "autograd/", "lua/", "ops.h", "bind.h", "tlua.h"},
+   ["src/main"] = {"core/", "lua/", "main/", "tlua.h"},
+   ["kernels/cpu"] = {"core/", "kernels/cpu/", "kernels/math.h", "kernels/special.h"},
+   ["kernels/sim"] = {"core/", "kernels/sim/"},
+}
+
+local function allowed(list, header)
+   for _, beginning in ipairs(list) do
+      if header:sub(1, #beginning) == beginning then return true end
+   end
+   return false
+end
+
+describe("#include", function()
+   for folder, list in pairs(may_include) do
+      it("points down only, from " .. folder, function()
+         local wrong, seen = {}, 0
+         local lines = shell.ok("grep -rEo '^#include [\"<][^\">]+' --include='*.[ch]' " .. folder)
+         for path, kind, header in lines:gmatch('([^:\n]+):#include (["<])([^\n]+)') do
+            seen = seen + 1
+            local lua = header:find("^lua") and folder ~= "src/lua" and folder ~= "src/main"
+            if lua or kind == '"' and not allowed(list, header) then
+               wrong[#wrong + 1] = path .. ": " .. header
+            end
+         end
+         assert.same({}, wrong)
+         assert.truthy(seen > 5)
+      end)
+   end
+end)

@@ -18,7 +18,7 @@
 #include "autograd/plan.h"
 #include "core/alloc.h"
 #include "core/parallel.h"
-#include "ops/common.h"
+#include "ops.h"
 
 typedef struct Pass {
   const tli_Backward *call;
@@ -149,11 +149,20 @@ static bool run_hooks(const tli_Node *n, tl_Tensor **grads) {
   return true;
 }
 
+static bool has_nan(tl_Tensor *t, bool *answer) {
+  tl_Tensor *each = tlo_isnan(t);
+  tl_Tensor *any = each ? tlo_any(each, TLI_NOINTS, false) : NULL;
+  bool ok = any && tlo_is_nonzero(any, answer);
+  tli_release(any);
+  tli_release(each);
+  return ok;
+}
+
 static bool check_nan(const tli_Node *n, tl_Tensor *const *out) {
   for (int i = 0; i < n->ninputs; i++) {
     bool nan = false;
     if (out[i] == NULL) continue;
-    TL_TRY(tli_any_true(tlo_isnan(out[i]), &nan));
+    TL_TRY(has_nan(out[i], &nan));
     if (nan)
       return tli_fail(TL_EAUTOGRAD,
                       "%s: the gradient of its input " TLI_POS
