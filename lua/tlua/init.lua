@@ -3,30 +3,13 @@
 -- starting costs nothing for what a program does not need.
 
 local torch = ...
+local lazy = require "tlua.lazy"
 
---- Makes fields load on first use. Once loaded a field is an ordinary one; until then `pairs` does
---- not show it, but the metatable's `lazy` lists it, for completion.
----@param target table
----@param modules table<string, string>  field -> the Lua module that it is
----@param members table<string, string>  field -> the Lua module that has a field of that name
-local function load_on_use(target, modules, members)
-   local lazy = {}
-   for _, list in ipairs {modules, members} do
-      for name, module in pairs(list) do
-         if target[name] == nil then lazy[name] = module end -- what is there in C stays
-      end
+local function load_on_use(target, modules)
+   for name in pairs(modules) do
+      if target[name] ~= nil then modules[name] = nil end -- what is there in C stays
    end
-   setmetatable(target, {
-      lazy = lazy,
-      __index = function(_, name)
-         local module = lazy[name]
-         if not module then return nil end
-         local value = require(module)
-         if members[name] then value = value[name] end
-         rawset(target, name, value)
-         return value
-      end,
-   })
+   lazy(target, modules)
 end
 
 load_on_use(torch, {
@@ -34,7 +17,6 @@ load_on_use(torch, {
    optim = "tlua.optim",
    data = "tlua.data",
    utils = "tlua.utils",
-}, {
    class = "tlua.class",
    isinstance = "tlua.class",
    type = "tlua.class",
@@ -46,7 +28,6 @@ load_on_use(torch, {
 load_on_use(torch.autograd, {
    Function = "tlua.autograd.Function",
    functional = "tlua.autograd.functional",
-}, {
    gradcheck = "tlua.autograd.gradcheck",
    gradgradcheck = "tlua.autograd.gradcheck",
 })

@@ -1,6 +1,8 @@
 -- init.lua - torch.data: datasets, samplers and the loader that makes batches of them. Each is
 -- loaded when it is first used.
 
+local lazy = require "tlua.lazy"
+
 local files = {}
 for file, names in pairs {
    Dataset = "Dataset",
@@ -17,14 +19,4 @@ for file, names in pairs {
    for name in names:gmatch "[%w_]+" do files[name] = "tlua.data." .. file end
 end
 
-return setmetatable({}, {
-   lazy = files,
-   __index = function(data, name)
-      local file = files[name]
-      if not file then return nil end
-      local value = require(file)
-      if type(value) == "table" then value = rawget(value, name) or value end
-      rawset(data, name, value)
-      return value
-   end,
-})
+return lazy({}, files)

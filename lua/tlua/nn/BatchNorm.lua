@@ -5,21 +5,17 @@ local torch = require "tlua"
 local args = require "tlua.args"
 local class = require "tlua.class"
 local F = require "tlua.nn.functional"
-local Module = require "tlua.nn.Module"
-local Parameter = require "tlua.nn.Parameter"
+local AffineNorm = require "tlua.nn.AffineNorm"
 
 -- What both kinds share: parameters, running statistics, printing.
-local Norm, parent = class.class("nn.Norm", Module)
+local Norm, parent = class.class("nn.Norm", AffineNorm)
 
 function Norm:__init(a)
    parent.__init(self)
    local place = {device = a.device, dtype = a.dtype}
    self.num_features, self.eps, self.momentum = a.num_features, a.eps, a.momentum
    self.affine, self.track_running_stats = a.affine, a.track_running_stats
-   if a.affine then
-      self.weight = Parameter(torch.ones(a.num_features, place))
-      self.bias = Parameter(torch.zeros(a.num_features, place))
-   end
+   if a.affine then self:make_affine(a.num_features, place, true) end
    if a.track_running_stats then
       self:register_buffer("running_mean", torch.zeros(a.num_features, place))
       self:register_buffer("running_var", torch.ones(a.num_features, place))
@@ -39,10 +35,7 @@ end
 --- Forgets the running statistics and sets the affine map to the identity.
 function Norm:reset_parameters()
    self:reset_running_stats()
-   if not self.affine then return end
-   local _ <close> = torch.no_grad()
-   self.weight:fill_(1)
-   self.bias:zero_()
+   parent.reset_parameters(self)
 end
 
 function Norm:extra_repr()

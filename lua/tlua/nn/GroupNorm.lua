@@ -4,17 +4,16 @@ local torch = require "tlua"
 local args = require "tlua.args"
 local class = require "tlua.class"
 local F = require "tlua.nn.functional"
-local Module = require "tlua.nn.Module"
-local Parameter = require "tlua.nn.Parameter"
+local AffineNorm = require "tlua.nn.AffineNorm"
 
 local signature = args.signature [[nn.GroupNorm(num_groups: count, num_channels: count,
    eps: number = 1e-5, affine: boolean = true, device: string?, dtype: string?)]]
 
----@class nn.GroupNorm: nn.Module
+---@class nn.GroupNorm: nn.AffineNorm
 ---@field weight Tensor?  (num_channels)
 ---@field bias Tensor?  (num_channels)
 ---@overload fun(num_groups: integer, num_channels: integer, options?: table): nn.GroupNorm
-local GroupNorm, parent = class.class("nn.GroupNorm", Module)
+local GroupNorm, parent = class.class("nn.GroupNorm", AffineNorm)
 
 ---@param num_groups integer  a divisor of num_channels
 ---@param num_channels integer
@@ -28,18 +27,9 @@ function GroupNorm:__init(...)
    end
    self.num_groups, self.num_channels, self.eps = a.num_groups, a.num_channels, a.eps
    self.affine = a.affine
-   local place = {device = a.device, dtype = a.dtype}
    if a.affine then
-      self.weight = Parameter(torch.ones(a.num_channels, place))
-      self.bias = Parameter(torch.zeros(a.num_channels, place))
+      self:make_affine(a.num_channels, {device = a.device, dtype = a.dtype}, true)
    end
-end
-
---- Sets the affine map to the identity.
-function GroupNorm:reset_parameters()
-   local _ <close> = torch.no_grad()
-   if self.weight then self.weight:fill_(1) end
-   if self.bias then self.bias:zero_() end
 end
 
 ---@param input Tensor  (N, num_channels, *)

@@ -1,19 +1,17 @@
 -- RMSNorm.lua - the last dimensions of each sample to a mean square of one.
 
-local torch = require "tlua"
 local args = require "tlua.args"
 local class = require "tlua.class"
 local F = require "tlua.nn.functional"
-local Module = require "tlua.nn.Module"
-local Parameter = require "tlua.nn.Parameter"
+local AffineNorm = require "tlua.nn.AffineNorm"
 
 local signature = args.signature [[nn.RMSNorm(normalized_shape: integers, eps: number?,
    elementwise_affine: boolean = true, device: string?, dtype: string?)]]
 
----@class nn.RMSNorm: nn.Module
+---@class nn.RMSNorm: nn.AffineNorm
 ---@field weight Tensor?  normalized_shape
 ---@overload fun(normalized_shape: integer|integer[], options?: table): nn.RMSNorm
-local RMSNorm, parent = class.class("nn.RMSNorm", Module)
+local RMSNorm, parent = class.class("nn.RMSNorm", AffineNorm)
 
 ---@param normalized_shape integer|integer[]  the sizes of the last dimensions
 ---@param options? {eps: number, elementwise_affine: boolean, device: string, dtype: string}
@@ -24,15 +22,8 @@ function RMSNorm:__init(...)
    self.normalized_shape = type(shape) == "table" and shape or {shape}
    self.eps, self.elementwise_affine = a.eps, a.elementwise_affine
    if a.elementwise_affine then
-      self.weight = Parameter(torch.ones(self.normalized_shape,
-         {device = a.device, dtype = a.dtype}))
+      self:make_affine(self.normalized_shape, {device = a.device, dtype = a.dtype})
    end
-end
-
---- Sets the factors to one.
-function RMSNorm:reset_parameters()
-   local _ <close> = torch.no_grad()
-   if self.weight then self.weight:fill_(1) end
 end
 
 ---@param input Tensor  (*, normalized_shape)

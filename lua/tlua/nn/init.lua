@@ -1,5 +1,7 @@
 -- init.lua - torch.nn: layers, containers, losses. Each is loaded when it is first used.
 
+local lazy = require "tlua.lazy"
+
 -- Class -> the file that has it. A file either is a class, or returns a table of several.
 local files = {}
 for file, names in pairs {
@@ -59,14 +61,4 @@ files.functional = "tlua.nn.functional"
 files.init = "tlua.nn.initializers"
 files.utils = "tlua.nn.utils"
 
-return setmetatable({}, {
-   lazy = files,
-   __index = function(nn, name)
-      local file = files[name]
-      if not file then return nil end
-      local value = require(file)
-      if type(value) == "table" then value = rawget(value, name) or value end
-      rawset(nn, name, value)
-      return value
-   end,
-})
+return lazy({}, files)

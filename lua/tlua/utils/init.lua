@@ -1,5 +1,7 @@
 -- init.lua - torch.utils: helpers for programs. Each is loaded when it is first used.
 
+local lazy = require "tlua.lazy"
+
 local files = {
    options = "tlua.utils.options",
    Progress = "tlua.utils.Progress",
@@ -10,13 +12,4 @@ local files = {
    checkpoint = "tlua.utils.checkpoint",
 }
 
-return setmetatable({}, {
-   lazy = files,
-   __index = function(utils, name)
-      local file = files[name]
-      if not file then return nil end
-      local value = require(file)
-      rawset(utils, name, value)
-      return value
-   end,
-})
+return lazy({}, files)
