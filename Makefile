@@ -154,7 +154,7 @@ ISA_SRC := $(sort $(wildcard kernels/cpu/isa/*.c kernels/cpu/*/isa/*.c))
 CPU_SRC := $(filter-out $(ISA_SRC),$(sort $(wildcard kernels/cpu/*.c kernels/cpu/*/*.c)))
 LUA_SRC := $(sort $(wildcard lua/tlua/*.lua lua/tlua/*/*.lua lua/tlua/*/*/*.lua))
 SCHEMAS := $(sort $(wildcard src/ops/*/*.lua))
-GENERATOR := $(sort $(wildcard src/gen/*.lua src/lua/*.lua)) \
+GENERATOR := $(sort $(wildcard src/gen/*.lua src/lua/*.lua)) src/tlua.h \
   $(addprefix src/,tlua.h core/iter.h core/kernel.h core/backend.h)
 
 FAMILIES := $(basename $(notdir $(SCHEMAS)))

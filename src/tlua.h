@@ -73,24 +73,32 @@ TL_API tl_ErrorKind tl_error_kind(void);
 ** Element types, devices, scalars
 ** --------------------------------------------------------------------- */
 
-/* X(name, text, bytes, category); ORDER DTYPE: files and kernel tables may
-** rely on the order, so a new type goes to the end. */
-#define TL_DTYPES(X)            \
-  X(F32, "float32", 4, FLOAT)   \
-  X(F64, "float64", 8, FLOAT)   \
-  X(F16, "float16", 2, FLOAT)   \
-  X(BF16, "bfloat16", 2, FLOAT) \
-  X(I8, "int8", 1, INT)         \
-  X(I16, "int16", 2, INT)       \
-  X(I32, "int32", 4, INT)       \
-  X(I64, "int64", 8, INT)       \
-  X(U8, "uint8", 1, INT)        \
-  X(BOOL, "bool", 1, BOOL)
+/* X(name, text, bytes, category, digits, exponent, ...): `digits` is how many
+** bits a number has without its sign (of a float: of its significand), floats
+** are less than 2 to the power of `exponent`; what follows is the caller's. A
+** row and the conversions in core/element.h are all that a type needs. ORDER
+** DTYPE: files and kernel tables may rely on the order, so a new type goes to
+** the end; a build may add some of its own with TL_MORE_DTYPES. */
+#define TL_DTYPES(X, ...)                            \
+  X(F32, "float32", 4, FLOAT, 24, 128, __VA_ARGS__)  \
+  X(F64, "float64", 8, FLOAT, 53, 1024, __VA_ARGS__) \
+  X(F16, "float16", 2, FLOAT, 11, 16, __VA_ARGS__)   \
+  X(BF16, "bfloat16", 2, FLOAT, 8, 128, __VA_ARGS__) \
+  X(I8, "int8", 1, INT, 7, 0, __VA_ARGS__)           \
+  X(I16, "int16", 2, INT, 15, 0, __VA_ARGS__)        \
+  X(I32, "int32", 4, INT, 31, 0, __VA_ARGS__)        \
+  X(I64, "int64", 8, INT, 63, 0, __VA_ARGS__)        \
+  X(U8, "uint8", 1, INT, 8, 0, __VA_ARGS__)          \
+  X(BOOL, "bool", 1, BOOL, 1, 0, __VA_ARGS__)        \
+  TL_MORE_DTYPES(X, __VA_ARGS__)
+#ifndef TL_MORE_DTYPES
+#define TL_MORE_DTYPES(X, ...)
+#endif
 
 typedef enum tl_DType {
   TL_NODTYPE = -1, /* "not given" where a type is optional */
-#define X(name, text, bytes, category) TL_##name,
-  TL_DTYPES(X)
+#define X(name, ...) TL_##name,
+  TL_DTYPES(X, )
 #undef X
       TL_NDTYPES
 } tl_DType;

@@ -1,29 +1,41 @@
 /*
-** dtype.c - element types and scalars. Tables come from TL_DTYPES, so a new
-** type is one line there plus its rules of promotion and conversion here.
+** dtype.c - element types and scalars. All of it follows from the rows of
+** TL_DTYPES (tlua.h) and the conversions in element.h.
 */
 #include "core/dtype.h"
 
 #include <math.h>
 #include <string.h>
 
-#include "core/half.h"
+#include "core/element.h"
 
 const uint8_t tli_dtype_bytes[TL_NDTYPES] = {
-#define X(name, text, bytes, category) bytes,
-    TL_DTYPES(X)
+#define X(name, text, bytes, ...) bytes,
+    TL_DTYPES(X, )
 #undef X
 };
 
 const uint8_t tli_dtype_categories[TL_NDTYPES] = {
-#define X(name, text, bytes, category) TLI_##category,
-    TL_DTYPES(X)
+#define X(name, text, bytes, category, ...) TLI_##category,
+    TL_DTYPES(X, )
+#undef X
+};
+
+const uint8_t tli_dtype_digits[TL_NDTYPES] = {
+#define X(name, text, bytes, category, digits, ...) digits,
+    TL_DTYPES(X, )
+#undef X
+};
+
+static const int exponents[TL_NDTYPES] = {
+#define X(name, text, bytes, category, digits, exponent, ...) exponent,
+    TL_DTYPES(X, )
 #undef X
 };
 
 static const char *const names[TL_NDTYPES] = {
-#define X(name, text, bytes, category) text,
-    TL_DTYPES(X)
+#define X(name, text, ...) text,
+    TL_DTYPES(X, )
 #undef X
 };
 
@@ -49,21 +61,48 @@ tl_DType tli_dtype_from_name(const char *name) {
   return TL_NODTYPE;
 }
 
+/* The signed type with that many bytes at least; int64 at most. */
+static tl_DType signed_of(int bytes) {
+  return bytes <= 1 ? TL_I8 : bytes == 2 ? TL_I16 : bytes <= 4 ? TL_I32 : TL_I64;
+}
+
 tl_DType tli_dtype_promote(tl_DType a, tl_DType b) {
   if (a == b) return a;
   tli_Category ca = tli_dtype_category(a), cb = tli_dtype_category(b);
   if (ca != cb) return ca > cb ? a : b;
-  if (tli_dtype_bytes[a] != tli_dtype_bytes[b])
-    return tli_dtype_bytes[a] > tli_dtype_bytes[b] ? a : b;
-  /* as wide as each other, and neither holds the other: the half types, or
-  ** uint8 and int8 */
-  return ca == TLI_FLOAT ? TL_F32 : TL_I16;
+  int na = tli_dtype_bytes[a], nb = tli_dtype_bytes[b];
+  if (tli_is_unsigned(a) != tli_is_unsigned(b)) {
+    int natural = tli_is_unsigned(a) ? na : nb, whole = tli_is_unsigned(a) ? nb : na;
+    return signed_of(whole > natural ? whole : 2 * natural);
+  }
+  if (na != nb) return na > nb ? a : b;
+  return TL_F32; /* two half types, neither of which holds the other */
 }
 
 tl_DType tli_dtype_compute(tl_DType dtype) {
   if (tli_dtype_bytes[dtype] >= 4) return dtype;
   return tli_is_float(dtype) ? TL_F32 : TL_I32;
 }
+
+/* ---- limits ---- */
+
+int64_t tli_int_max(tl_DType dtype) {
+  int digits = tli_dtype_digits[dtype];
+  return digits >= 63 ? INT64_MAX : ((int64_t)1 << digits) - 1;
+}
+
+int64_t tli_int_min(tl_DType dtype) {
+  bool sign = tli_dtype_category(dtype) == TLI_INT && !tli_is_unsigned(dtype);
+  return sign ? -tli_int_max(dtype) - 1 : 0;
+}
+
+double tli_float_epsilon(tl_DType dtype) { return ldexp(1, 1 - tli_dtype_digits[dtype]); }
+
+double tli_float_max(tl_DType dtype) {
+  return ldexp(2 - tli_float_epsilon(dtype), exponents[dtype] - 1);
+}
+
+double tli_float_tiny(tl_DType dtype) { return ldexp(1, 2 - exponents[dtype]); }
 
 /* ---- scalars ---- */
 
@@ -128,50 +167,40 @@ tl_Scalar tli_scalar_neg(tl_Scalar a) {
   return tli_float(-a.f);
 }
 
-/* ---- single elements ---- */
+/* ---- single elements; memcpy, because they may lie at any address ---- */
 
-/* The value at p as a C type; memcpy because p may lie at any address. */
-#define READ(type, p)                  \
-  (__extension__({                     \
-    type value_;                       \
-    memcpy(&value_, p, sizeof value_); \
-    value_;                            \
-  }))
-
-#define WRITE(type, p, value)          \
-  do {                                 \
-    type value_ = (type)(value);       \
-    memcpy(p, &value_, sizeof value_); \
-  } while (0)
+#define LOAD_FLOAT(name, x) tli_float((double)tli_read_##name(x))
+#define LOAD_INT(name, x) tli_int((int64_t)(x))
+#define LOAD_BOOL(name, x) tli_bool((x) != 0)
 
 tl_Scalar tli_load(const void *p, tl_DType dtype) {
   switch (dtype) {
-  case TL_F32: return tli_float((double)READ(float, p));
-  case TL_F64: return tli_float(READ(double, p));
-  case TL_F16: return tli_float((double)tli_f16_to_f32(READ(uint16_t, p)));
-  case TL_BF16: return tli_float((double)tli_bf16_to_f32(READ(uint16_t, p)));
-  case TL_I8: return tli_int(READ(int8_t, p));
-  case TL_I16: return tli_int(READ(int16_t, p));
-  case TL_I32: return tli_int(READ(int32_t, p));
-  case TL_I64: return tli_int(READ(int64_t, p));
-  case TL_U8: return tli_int(READ(uint8_t, p));
-  case TL_BOOL: return tli_bool(READ(uint8_t, p) != 0);
+#define X(name, text, bytes, category, ...) \
+  case TL_##name: {                         \
+    tli_##name x;                           \
+    memcpy(&x, p, sizeof x);                \
+    return LOAD_##category(name, x);        \
+  }
+    TL_DTYPES(X, )
+#undef X
   default: return tli_none();
   }
 }
 
+#define STORE_FLOAT(name, s) tli_write_##name((tli_wide_##name)tli_to_double(s))
+#define STORE_INT(name, s) (tli_##name) tli_to_int(s)
+#define STORE_BOOL(name, s) tli_to_bool(s)
+
 void tli_store(void *p, tl_DType dtype, tl_Scalar s) {
   switch (dtype) {
-  case TL_F32: WRITE(float, p, tli_to_double(s)); break;
-  case TL_F64: WRITE(double, p, tli_to_double(s)); break;
-  case TL_F16: WRITE(uint16_t, p, tli_f32_to_f16((float)tli_to_double(s))); break;
-  case TL_BF16: WRITE(uint16_t, p, tli_f32_to_bf16((float)tli_to_double(s))); break;
-  case TL_I8: WRITE(int8_t, p, tli_to_int(s)); break;
-  case TL_I16: WRITE(int16_t, p, tli_to_int(s)); break;
-  case TL_I32: WRITE(int32_t, p, tli_to_int(s)); break;
-  case TL_I64: WRITE(int64_t, p, tli_to_int(s)); break;
-  case TL_U8: WRITE(uint8_t, p, tli_to_int(s)); break;
-  case TL_BOOL: WRITE(uint8_t, p, tli_to_bool(s)); break;
+#define X(name, text, bytes, category, ...)   \
+  case TL_##name: {                           \
+    tli_##name x = STORE_##category(name, s); \
+    memcpy(p, &x, sizeof x);                  \
+    break;                                    \
+  }
+    TL_DTYPES(X, )
+#undef X
   default: break;
   }
 }

@@ -16,19 +16,35 @@ extern const uint8_t tli_dtype_categories[TL_NDTYPES];
 static inline tli_Category tli_dtype_category(tl_DType dtype) {
   return (tli_Category)tli_dtype_categories[dtype];
 }
+extern const uint8_t tli_dtype_digits[TL_NDTYPES];
+
 static inline bool tli_is_float(tl_DType t) { return tli_dtype_category(t) == TLI_FLOAT; }
+/* Floating and narrower than float32, in which it is computed. */
+static inline bool tli_is_half(tl_DType t) { return tli_is_float(t) && tli_dtype_bytes[t] < 4; }
+static inline bool tli_is_unsigned(tl_DType t) {
+  return tli_dtype_category(t) == TLI_INT && tli_dtype_digits[t] == 8 * tli_dtype_bytes[t];
+}
 
 /* TL_NODTYPE for a name that is none; also knows "float", "double", "half",
 ** "bfloat16", "int", "long", "short", "byte", "char". */
 tl_DType tli_dtype_from_name(const char *name);
 
 /* The type that holds both, by PyTorch's table: float16 with bfloat16 gives
-** float32, uint8 with a signed type the next signed one that holds both. */
+** float32, an unsigned type with a signed one the signed one that holds both. */
 tl_DType tli_dtype_promote(tl_DType a, tl_DType b);
 
 /* The type in which kernels compute on a stored type: float32 for the half
 ** types, int32 for what is smaller than it, itself for the rest. */
 tl_DType tli_dtype_compute(tl_DType dtype);
+
+/* What an integer type, or bool, holds. */
+int64_t tli_int_min(tl_DType dtype);
+int64_t tli_int_max(tl_DType dtype);
+/* Of a floating type: the largest finite number, the least one of full
+** precision, and the distance from 1 to the next number. */
+double tli_float_max(tl_DType dtype);
+double tli_float_tiny(tl_DType dtype);
+double tli_float_epsilon(tl_DType dtype);
 
 /* The floating type of what is made of numbers alone: float32 unless set, for
 ** each thread. */

@@ -212,8 +212,17 @@ convert["int[]"] = function(_, value)
 end
 convert["dim[]"], convert["index[]"] = convert["int[]"], convert["int[]"]
 
-M.dtypes = {float32 = "TL_F32", float64 = "TL_F64", float16 = "TL_F16", bfloat16 = "TL_BF16", int8 = "TL_I8",
-            int16 = "TL_I16", int32 = "TL_I32", int64 = "TL_I64", uint8 = "TL_U8", bool = "TL_BOOL"}
+-- The names of dtypes in C by those in Lua: the rows of TL_DTYPES in tlua.h.
+local function read_dtypes()
+   local here, names = debug.getinfo(1, "S").source:match("^@(.*)/[^/]*$"), {}
+   for line in io.lines(here .. "/../tlua.h") do
+      local name, text = line:match('^ *X%((%w+), "(%w+)", %d')
+      if name then names[text] = "TL_" .. name end
+   end
+   return names
+end
+
+M.dtypes = read_dtypes()
 
 function convert.dtype(_, value)
    if value.type == "dtype" then return value.c end

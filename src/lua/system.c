@@ -269,20 +269,9 @@ static int torch_set_default_device(lua_State *L) {
   return 0;
 }
 
-/* What a floating dtype holds: its width, the distance from 1 to the next
-** number, and the exponents of its largest and least ordinary numbers. */
-typedef struct Format {
-  int bits, digits, max_exponent, min_exponent;
-  double resolution; /* 10 to the power of minus its decimal digits */
-} Format;
-
-static Format format_of(tl_DType dtype) {
-  switch (dtype) {
-  case TL_F64: return (Format){64, 53, 1024, -1022, 1e-15};
-  case TL_F16: return (Format){16, 11, 16, -14, 1e-3};
-  case TL_BF16: return (Format){16, 8, 128, -126, 1e-2};
-  default: return (Format){32, 24, 128, -126, 1e-6};
-  }
+/* 10 to the power of minus the decimal digits that a floating dtype keeps. */
+static double resolution(tl_DType dtype) {
+  return pow(10, -floor((tli_dtype_digits[dtype] - 1) * log10(2)));
 }
 
 static void set_number(lua_State *L, const char *name, double value) {
@@ -301,16 +290,14 @@ static int torch_finfo(lua_State *L) {
   if (!tli_is_float(dtype))
     return tli_error(L, "finfo: expected a floating dtype, got %s; use iinfo",
                      tl_dtype_name(dtype));
-  Format f = format_of(dtype);
-  double max = ldexp(2 - ldexp(1, 1 - f.digits), f.max_exponent - 1);
   lua_createtable(L, 0, 8);
-  set_whole(L, "bits", f.bits);
-  set_number(L, "eps", ldexp(1, 1 - f.digits));
-  set_number(L, "max", max);
-  set_number(L, "min", -max);
-  set_number(L, "tiny", ldexp(1, f.min_exponent));
-  set_number(L, "smallest_normal", ldexp(1, f.min_exponent));
-  set_number(L, "resolution", f.resolution);
+  set_whole(L, "bits", 8 * tli_dtype_bytes[dtype]);
+  set_number(L, "eps", tli_float_epsilon(dtype));
+  set_number(L, "max", tli_float_max(dtype));
+  set_number(L, "min", -tli_float_max(dtype));
+  set_number(L, "tiny", tli_float_tiny(dtype));
+  set_number(L, "smallest_normal", tli_float_tiny(dtype));
+  set_number(L, "resolution", resolution(dtype));
   lua_pushstring(L, tl_dtype_name(dtype));
   lua_setfield(L, -2, "dtype");
   return 1;
@@ -320,12 +307,10 @@ static int torch_iinfo(lua_State *L) {
   tl_DType dtype = check_dtype(L, 1, "iinfo");
   if (tli_dtype_category(dtype) != TLI_INT)
     return tli_error(L, "iinfo: expected an integer dtype, got %s", tl_dtype_name(dtype));
-  int bits = 8 * tli_dtype_bytes[dtype];
-  bool sign = dtype != TL_U8;
   lua_createtable(L, 0, 4);
-  set_whole(L, "bits", bits);
-  set_whole(L, "max", (int64_t)(UINT64_MAX >> (64 - bits + sign)));
-  set_whole(L, "min", sign ? -(int64_t)(UINT64_MAX >> (65 - bits)) - 1 : 0);
+  set_whole(L, "bits", 8 * tli_dtype_bytes[dtype]);
+  set_whole(L, "max", tli_int_max(dtype));
+  set_whole(L, "min", tli_int_min(dtype));
   lua_pushstring(L, tl_dtype_name(dtype));
   lua_setfield(L, -2, "dtype");
   return 1;

@@ -210,31 +210,24 @@ bool tli_check_sizes(const char *op, tl_Ints size, tl_DType dtype) {
                   tli_shape_str(n, size.v));
 }
 
-/* The largest magnitude a type holds; for an unsigned one a negative number
-** of that magnitude wraps around, as in PyTorch. */
-static double greatest(tl_DType dtype) {
-  switch (dtype) {
-  case TL_F16: return 65504.0;
-  case TL_BF16: return 0x1.fep127;
-  case TL_F32: return 0x1.fffffep127;
-  case TL_I8: return 127;
-  case TL_U8: return 255;
-  case TL_I16: return 32767;
-  case TL_I32: return 2147483647;
-  default: return 0x1p63;
-  }
+/* The numbers that lie strictly between are held; for an unsigned type a
+** negative one wraps around, as in PyTorch. */
+static void whole_bounds(tl_DType dtype, double *low, double *high) {
+  double most = (double)tli_int_max(dtype);
+  *high = dtype == TL_I64 ? 0x1p63 : most + 1;
+  *low = tli_is_unsigned(dtype) ? -*high : -most - 2;
 }
 
 bool tli_check_holds(const char *op, tl_Scalar value, tl_DType dtype) {
   if (dtype == TL_F64 || dtype == TL_BOOL || value.kind == TL_BOOLEAN) return true;
   if (dtype == TL_I64 && value.kind == TL_INTEGER) return true;
-  double v = tli_to_double(value), most = greatest(dtype);
+  double v = tli_to_double(value), low, high;
   bool ok;
   if (tli_is_float(dtype)) {
-    ok = !(v > most || v < -most) || v - v != 0; /* infinity and NaN are fine */
+    ok = fabs(v) <= tli_float_max(dtype) || v - v != 0; /* infinity and NaN are fine */
   } else {
-    double least = dtype == TL_U8 ? -most : dtype == TL_I64 ? -most : -most - 1;
-    ok = dtype == TL_I64 ? v >= least && v < most : v > least - 1 && v < most + 1;
+    whole_bounds(dtype, &low, &high);
+    ok = v > low && v < high;
   }
   if (ok) return true;
   if (value.kind == TL_INTEGER)
@@ -306,7 +299,7 @@ tl_Tensor *tli_pick(const tl_Tensor *t, int dim, int64_t at) {
 
 bool tli_truth(tl_Tensor *t, bool *out) {
   uint8_t byte = 0;
-  TL_TRY(tl_tensor_read(t, TL_BOOL, &byte, 1));
+  TL_TRY(tli_read(t, TL_BOOL, &byte));
   *out = byte != 0;
   return true;
 }
@@ -335,7 +328,7 @@ static bool extreme(tl_Tensor *t, tl_Tensor *(*reduce)(tl_Tensor *, tl_Ints, boo
   bool mode = tli_set_grad_mode(false);
   tl_Tensor *one = reduce(t, TLI_NOINTS, false);
   tli_set_grad_mode(mode);
-  bool ok = one && tl_tensor_read(one, TL_F64, out, sizeof *out);
+  bool ok = one && tli_read(one, TL_F64, out);
   tli_release(one);
   return ok;
 }

@@ -95,16 +95,11 @@ typedef bool (*One)(const tlk_Gemm *g, const void *a, const void *b, void *c);
 /* For products of that dtype, of the sizes of g. */
 static One one_of(const tlk_Gemm *g, tl_DType dtype) {
   bool vector = g->m == 1 || g->n == 1;
-  switch (dtype) {
-  case TL_F32: return vector && tlk_blas() ? vector_s : tlk_tiled_gemm;
-  case TL_F64: return vector && tlk_blas() ? vector_d : tlk_tiled_gemm;
-  case TL_I8:
-  case TL_U8: return plain_8;
-  case TL_I16: return plain_16;
-  case TL_I32: return plain_32;
-  case TL_I64: return plain_64;
-  default: return NULL;
-  }
+  if (dtype == TL_F32) return vector && tlk_blas() ? vector_s : tlk_tiled_gemm;
+  if (dtype == TL_F64) return vector && tlk_blas() ? vector_d : tlk_tiled_gemm;
+  if (tli_dtype_category(dtype) != TLI_INT) return NULL;
+  One const by_size[] = {plain_8, plain_16, plain_32, plain_64};
+  return by_size[tlk_log2_size(dtype)];
 }
 
 typedef struct Batch {
@@ -308,7 +303,7 @@ bool tlk_gemm(const struct tlk_gemm *call) {
   if (call->gemm.m == 0 || call->gemm.n == 0 || call->gemm.batch == 0) return true;
   if (call->gemm.k == 0) return scale(&call->gemm);
   TL_TRY(fits_blas(&call->gemm));
-  if (call->gemm.dtype == TL_F16 || call->gemm.dtype == TL_BF16) return half(&call->gemm);
+  if (tli_is_half(call->gemm.dtype)) return half(&call->gemm);
   if (one_of(&call->gemm, call->gemm.dtype) == NULL)
     return tli_fail(TL_EDTYPE, "matmul: not defined for %s tensors",
                     tl_dtype_name(call->gemm.dtype));

@@ -9,14 +9,14 @@
 #include <string.h>
 
 #include "core/alloc.h"
-#include "core/half.h"
+#include "core/element.h"
 #include "core/parallel.h"
 #include "kernels/cpu/blocks.h"
 
 /* ---- keys ---- */
 
 static bool is_wide(tl_DType dtype, int64_t n) {
-  return dtype == TL_F64 || dtype == TL_I64 || n > UINT32_MAX;
+  return tli_dtype_bytes[dtype] == 8 || n > UINT32_MAX;
 }
 
 static uint32_t key_of_float(float x) {
@@ -33,38 +33,36 @@ static uint64_t key_of_double(double x) {
   return x != x ? UINT64_MAX : key;
 }
 
-/* The key of element i; narrow types have keys of 32 bits. */
+static uint64_t key_of_i32(int32_t x) { return (uint32_t)x ^ 0x80000000u; }
+static uint64_t key_of_i64(int64_t x) { return (uint64_t)x ^ ((uint64_t)1 << 63); }
+
+/* The key of an element as it was read; narrow types have keys of 32 bits. */
+#define KEY_OF(x)                   \
+  _Generic((x), float               \
+           : key_of_float, double   \
+           : key_of_double, int32_t \
+           : key_of_i32, int64_t    \
+           : key_of_i64)(x)
+
 static inline uint64_t key_at(const void *data, tl_DType dtype, int64_t i) {
   switch (dtype) {
-  case TL_F32: return key_of_float(((const float *)data)[i]);
-  case TL_F64: return key_of_double(((const double *)data)[i]);
-  case TL_F16: return key_of_float(tli_f16_to_f32(((const uint16_t *)data)[i]));
-  case TL_BF16: return key_of_float(tli_bf16_to_f32(((const uint16_t *)data)[i]));
-  case TL_I64: return (uint64_t)((const int64_t *)data)[i] ^ ((uint64_t)1 << 63);
-  case TL_I32: return (uint32_t)((const int32_t *)data)[i] ^ 0x80000000u;
-  case TL_I16: return (uint32_t)(((const int16_t *)data)[i] + 32768);
-  case TL_I8: return (uint32_t)(((const int8_t *)data)[i] + 128);
-  default: return ((const uint8_t *)data)[i];
+#define X(name, ...) \
+  case TL_##name: return KEY_OF(tli_read_##name(((const tli_##name *)data)[i]));
+    TL_DTYPES(X, )
+#undef X
+  default: return 0;
   }
 }
 
 /* PUT(key) for each element of a row from `begin` to `end`. One loop per type. */
-#define KEYS(type)                                                         \
-  case TL_##type:                                                          \
-    for (int64_t i = begin; i < end; i++) PUT(key_at(data, TL_##type, i)); \
-    break
-#define ALL_KEYS                                                       \
-  switch (dtype) {                                                     \
-    KEYS(F32);                                                         \
-    KEYS(F64);                                                         \
-    KEYS(F16);                                                         \
-    KEYS(BF16);                                                        \
-    KEYS(I64);                                                         \
-    KEYS(I32);                                                         \
-    KEYS(I16);                                                         \
-    KEYS(I8);                                                          \
-  default:                                                             \
-    for (int64_t i = begin; i < end; i++) PUT(key_at(data, TL_U8, i)); \
+#define KEYS(name, ...)                                                    \
+  case TL_##name:                                                          \
+    for (int64_t i = begin; i < end; i++) PUT(key_at(data, TL_##name, i)); \
+    break;
+#define ALL_KEYS      \
+  switch (dtype) {    \
+    TL_DTYPES(KEYS, ) \
+  default: break;     \
   }
 
 /* What a row's items hold: (key ^ mask) - base, which counts from the smallest

@@ -16,14 +16,31 @@ local M = {}
 local max_header <const> = 100000000
 local max_dims <const> = 16
 
--- The format's names, ours, and the bytes of an element.
-local dtypes = {
-   F64 = {"float64", 8}, F32 = {"float32", 4}, F16 = {"float16", 2}, BF16 = {"bfloat16", 2},
-   I64 = {"int64", 8}, I32 = {"int32", 4}, I16 = {"int16", 2}, I8 = {"int8", 1},
-   U8 = {"uint8", 1}, BOOL = {"bool", 1},
-}
-local codes = {}
-for code, dtype in pairs(dtypes) do codes[dtype[1]] = code end
+-- The format's name of a dtype is its kind's letters and its bits: F32 for float32, BF16, U8, BOOL.
+local letters = {float = "F", bfloat = "BF", int = "I", uint = "U", bool = "BOOL"}
+local kinds = {}
+for kind, code in pairs(letters) do kinds[code] = kind end
+
+local function code_of(dtype)
+   local kind, rest = dtype:match("^(%l+)(.*)$")
+   return letters[kind] and letters[kind] .. rest:upper()
+end
+
+local known = {} -- by code: {dtype, the bytes of an element}
+
+-- Of a dtype that this build has; nil for other codes.
+local function dtype_of(code)
+   if type(code) ~= "string" then return nil end
+   local kind, rest = code:match("^(%u+)(.*)$")
+   if not known[code] and kinds[kind] then
+      local name = kinds[kind] .. rest:lower()
+      local there, sample = pcall(torch.empty, {0}, {dtype = name})
+      if there and sample.dtype == name and code_of(name) == code then
+         known[code] = {name, sample:element_size()}
+      end
+   end
+   return known[code]
+end
 
 -- Reading ------------------------------------------------------------------------------------
 
@@ -63,7 +80,7 @@ local function check_entry(name, entry, data_size)
    for field in pairs(entry) do
       if not fields[field] then return nil, ("unknown field %q"):format(field) end
    end
-   local dtype = dtypes[entry.dtype]
+   local dtype = dtype_of(entry.dtype)
    if not dtype then return nil, ("unknown dtype %s"):format(tostring(entry.dtype)) end
    local shape, offsets = entry.shape, entry.data_offsets
    if not is_count_list(shape) then return nil, "shape is no list of sizes" end
@@ -187,12 +204,12 @@ end
 local function sorted(entries)
    local list = {}
    for i, entry in ipairs(entries) do
-      local code = codes[entry.tensor.dtype]
+      local code = code_of(entry.tensor.dtype)
       if not code then
          return nil, ("tensor %q: safetensors has no dtype %s"):format(
             entry.name, entry.tensor.dtype)
       end
-      list[i] = {name = entry.name, tensor = entry.tensor, code = code, size = dtypes[code][2]}
+      list[i] = {name = entry.name, tensor = entry.tensor, code = code, size = dtype_of(code)[2]}
    end
    table.sort(list, function(a, b)
       if a.size ~= b.size then return a.size > b.size end

@@ -407,7 +407,7 @@ local function replace_data(module, fn)
    return module
 end
 
-local floating = {float32 = true, float64 = true, float16 = true, bfloat16 = true}
+local function is_floating(dtype) return type(dtype) == "string" and pcall(torch.finfo, dtype) end
 
 --- Moves and casts parameters and buffers: `to("cuda")`, `to("float64")`, `to("cuda:1", "half")`,
 --- `to{device = "cpu", dtype = "float32"}`. Only floating-point tensors are cast.
@@ -425,7 +425,7 @@ function Module:to(...)
             end
          end
          device, dtype = what.device or device, what.dtype or dtype
-      elseif floating[what] then
+      elseif is_floating(what) then
          dtype = what
       elseif type(what) == "string" then
          device = what
@@ -433,7 +433,7 @@ function Module:to(...)
          args.refuse("to", "argument " .. i, "a device or a floating-point dtype", what)
       end
    end
-   if dtype and not floating[dtype] then
+   if dtype and not is_floating(dtype) then
       args.refuse("to", "dtype", "a floating-point dtype", dtype)
    end
    return replace_data(self, function(data)

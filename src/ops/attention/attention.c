@@ -46,10 +46,9 @@ static tl_Tensor *repeat_heads(tl_Tensor *t, tl_Tensor *query) {
   return tlo_repeat_interleave(t, want / have, t->ndim - 3);
 }
 
-/* float16 and bfloat16 as float32, in which scores and weights are computed. */
+/* Half types as float32, in which scores and weights are computed. */
 static tl_Tensor *chain_widened(tli_Chain *c, tl_Tensor *t) {
-  bool half = t->dtype == TL_F16 || t->dtype == TL_BF16;
-  return half ? TLI_STEP(c, tlo_to_dtype(t, TL_F32)) : t;
+  return tli_is_half((tl_DType)t->dtype) ? TLI_STEP(c, tlo_to_dtype(t, TL_F32)) : t;
 }
 
 /* True where query i may not see key j: j > i. */

@@ -187,15 +187,10 @@ static const Reduction *find_reduction(const char *name) {
 
 /* What a join begins with when it leaves self out. */
 static tl_Scalar identity_of(tlk_Join join, tl_DType dtype) {
-  static const int64_t lowest[TL_NDTYPES] = {
-      [TL_I8] = INT8_MIN, [TL_I16] = INT16_MIN, [TL_I32] = INT32_MIN, [TL_I64] = INT64_MIN};
-  static const int64_t highest[TL_NDTYPES] = {
-      [TL_I8] = INT8_MAX,   [TL_I16] = INT16_MAX, [TL_I32] = INT32_MAX,
-      [TL_I64] = INT64_MAX, [TL_U8] = UINT8_MAX,  [TL_BOOL] = 1};
   if (join == TLK_JOIN_ADD) return tli_int(0);
   if (join == TLK_JOIN_MUL) return tli_int(1);
   if (tli_is_float(dtype)) return tli_float(join == TLK_JOIN_MAX ? -INFINITY : INFINITY);
-  return tli_int(join == TLK_JOIN_MAX ? lowest[dtype] : highest[dtype]);
+  return tli_int(join == TLK_JOIN_MAX ? tli_int_min(dtype) : tli_int_max(dtype));
 }
 
 /* self /= how many elements have gone to each place, integers rounding down. */

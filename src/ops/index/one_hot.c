@@ -8,7 +8,7 @@ static bool largest_label(tl_Tensor *self, int64_t *largest) {
   if (self->numel == 0)
     return tli_fail(TL_EARG, "one_hot: num_classes is needed for a tensor without elements");
   tl_Tensor *most = tlo_amax(self, TLI_NOINTS, false);
-  bool ok = most && tl_tensor_read(most, TL_I64, largest, sizeof *largest);
+  bool ok = most && tli_read(most, TL_I64, largest);
   tli_release(most);
   return ok;
 }

@@ -6,7 +6,6 @@
 ** A derivative comes in two forms: fused kernels, and, while a graph of the
 ** gradient is recorded, the same formula in differentiable operators.
 */
-#include <float.h>
 #include <math.h>
 
 #include "ops/chain.h"
@@ -476,17 +475,14 @@ bool tlo_rms_norm_backward(tl_Tensor *grad_output, tl_Tensor *input, int64_t dim
   return ok;
 }
 
-/* The distance from 1 to the next number. */
-static double epsilon_of(tl_DType dtype) {
-  return dtype == TL_F64    ? DBL_EPSILON
-         : dtype == TL_F16  ? 0x1p-10
-         : dtype == TL_BF16 ? 0x1p-7
-                            : FLT_EPSILON;
+/* The distance from 1 to the next number; integers are refused later. */
+static double rms_epsilon(tl_DType dtype) {
+  return tli_float_epsilon(tli_is_float(dtype) ? dtype : TL_F32);
 }
 
 tl_Tensor *tlo_rms_norm(tl_Tensor *input, tl_Ints normalized_shape, tl_Tensor *weight, double eps) {
   TL_TRY_NULL(check_shape("rms_norm", input, normalized_shape, weight, NULL));
-  if (isnan(eps)) eps = epsilon_of((tl_DType)input->dtype);
+  if (isnan(eps)) eps = rms_epsilon((tl_DType)input->dtype);
   tl_Tensor *out[2];
   bool ok = tlo_rms_norm_core(input, normalized_shape.n, weight, eps, out);
   return first_of(ok, out, 2);

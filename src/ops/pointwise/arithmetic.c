@@ -123,15 +123,6 @@ tl_Tensor *tlo_clamp(tl_Tensor *self, tl_Tensor *min, tl_Tensor *max) {
   return tli_fail_null(TL_EARG, "clamp: expected min or max, got neither");
 }
 
-static double largest(tl_DType dtype) {
-  switch (dtype) {
-  case TL_F16: return 65504.0;
-  case TL_BF16: return 0x1.fep127;
-  case TL_F32: return 0x1.fffffep127;
-  default: return 0x1.fffffffffffffp1023;
-  }
-}
-
 /* t with a number where test(self) holds; steals t, NULL is passed on. */
 static tl_Tensor *replace(tl_Tensor *t, tl_Tensor *self, tl_Tensor *(*test)(tl_Tensor *),
                           double value) {
@@ -145,8 +136,8 @@ static tl_Tensor *replace(tl_Tensor *t, tl_Tensor *self, tl_Tensor *(*test)(tl_T
 tl_Tensor *tlo_nan_to_num(tl_Tensor *self, tl_Scalar nan, tl_Scalar posinf, tl_Scalar neginf) {
   tl_DType dtype = (tl_DType)self->dtype;
   if (!tli_is_float(dtype)) return tlo_clone(self);
-  double high = tli_given(posinf) ? tli_to_double(posinf) : largest(dtype);
-  double low = tli_given(neginf) ? tli_to_double(neginf) : -largest(dtype);
+  double high = tli_given(posinf) ? tli_to_double(posinf) : tli_float_max(dtype);
+  double low = tli_given(neginf) ? tli_to_double(neginf) : -tli_float_max(dtype);
   tl_Tensor *t = replace(tli_retain(self), self, tlo_isnan, tli_to_double(nan));
   return replace(replace(t, self, tlo_isposinf, high), self, tlo_isneginf, low);
 }

@@ -145,6 +145,7 @@ bool tlo_is_nonzero(tl_Tensor *self, bool *out) {
 }
 
 bool tlo_is_signed(tl_Tensor *self, bool *out) {
-  *out = self->dtype != TL_U8 && self->dtype != TL_BOOL;
+  tl_DType dtype = (tl_DType)self->dtype;
+  *out = dtype != TL_BOOL && !tli_is_unsigned(dtype);
   return true;
 }

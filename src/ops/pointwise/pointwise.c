@@ -90,18 +90,19 @@ static bool run_power(const tli_PointwiseSpec *spec, tl_DType dtype, tl_Tensor *
   return run_kernel(spec, kernel, dtype, in, kernel == TLK_pow ? 2 : 1, NULL, out);
 }
 
-/* Beside uint8 a negative number stands for what it wraps to, -1 for 255. */
-static bool run_wrapped(const tli_PointwiseSpec *spec, tl_Tensor *const *in,
+/* Beside an unsigned type a negative number stands for what it wraps to: -1 for
+** 255 beside uint8. */
+static bool run_wrapped(const tli_PointwiseSpec *spec, tl_DType dtype, tl_Tensor *const *in,
                         const tl_Scalar *params, tl_Tensor *out) {
   tl_Tensor *args[TLI_ITER_MAX], *wrapped[TLI_ITER_MAX] = {NULL};
   bool ok = true;
   for (int i = 0; i < spec->ninputs; i++) {
     args[i] = in[i];
     if (!ok || !(in[i]->flags & TLI_NUMBER)) continue;
-    args[i] = wrapped[i] = tli_op_to_dtype(in[i], TL_U8);
+    args[i] = wrapped[i] = tli_op_to_dtype(in[i], dtype);
     ok = wrapped[i] != NULL;
   }
-  ok = ok && run_kernel(spec, spec->kernel, TL_U8, args, spec->ninputs, params, out);
+  ok = ok && run_kernel(spec, spec->kernel, dtype, args, spec->ninputs, params, out);
   tli_release_results(wrapped, spec->ninputs);
   return ok;
 }
@@ -109,7 +110,8 @@ static bool run_wrapped(const tli_PointwiseSpec *spec, tl_Tensor *const *in,
 static bool run(const tli_PointwiseSpec *spec, tl_DType dtype, tl_Tensor *const *in,
                 const tl_Scalar *params, tl_Tensor *out) {
   if (out->numel == 0) return true;
-  if (dtype == TL_U8 && spec->kernel != TLK_pow) return run_wrapped(spec, in, params, out);
+  if (tli_is_unsigned(dtype) && spec->kernel != TLK_pow)
+    return run_wrapped(spec, dtype, in, params, out);
   if (spec->kernel == TLK_pow && (in[1]->flags & TLI_NUMBER))
     return run_power(spec, dtype, in, out);
   return run_kernel(spec, spec->kernel, dtype, in, spec->ninputs, params, out);

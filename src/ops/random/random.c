@@ -95,18 +95,8 @@ static bool draw_integers(const char *op, tl_Tensor *self, int64_t from, int64_t
 
 /* How many integers from 0 on a dtype holds, each of them exactly. */
 static uint64_t whole_range(tl_DType dtype) {
-  switch (dtype) {
-  case TL_BOOL: return 2;
-  case TL_U8: return 1u << 8;
-  case TL_I8: return 1u << 7;
-  case TL_I16: return 1u << 15;
-  case TL_I32: return 1u << 31;
-  case TL_F64: return ((uint64_t)1 << 53) + 1;
-  case TL_F32: return (1u << 24) + 1;
-  case TL_F16: return (1u << 11) + 1;
-  case TL_BF16: return (1u << 8) + 1;
-  default: return (uint64_t)1 << 63;
-  }
+  if (!tli_is_float(dtype)) return (uint64_t)tli_int_max(dtype) + 1;
+  return ((uint64_t)1 << tli_dtype_digits[dtype]) + 1;
 }
 
 bool tli_op_random_(tl_Tensor *self, int64_t from, int64_t to, tli_Generator *generator) {

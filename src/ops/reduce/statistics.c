@@ -86,9 +86,7 @@ static tl_Tensor *joint_weights(tl_Tensor *fweights, tl_Tensor *aweights, tl_DTy
   return fweights ? tlo_to_dtype(fweights, dtype) : tli_retain(aweights);
 }
 
-static bool number_of(tl_Tensor *t, double *out) {
-  return tl_tensor_read(t, TL_F64, out, sizeof *out);
-}
+static bool number_of(tl_Tensor *t, double *out) { return tli_read(t, TL_F64, out); }
 
 /* sum(w) and what a weighted sum of products is divided by, as NumPy has it:
 ** sum(w) - correction * sum(w * aweights) / sum(w). Owned by the caller. */

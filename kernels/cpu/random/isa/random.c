@@ -169,9 +169,11 @@ static void doubles(tlk_Distribution d, int n, const uint64_t *w, double *out, d
   }
 }
 
-/* float16 and bfloat16 get as many random bits as they can tell apart, lest 1
+/* Half types get as many random bits as they can tell apart, lest 1
 ** comes out of [0, 1). */
-static int uniform_bits(tl_DType dtype) { return dtype == TL_F16 ? 11 : dtype == TL_BF16 ? 8 : 24; }
+static int uniform_bits(tl_DType dtype) {
+  return tli_is_half(dtype) ? tli_dtype_digits[dtype] : 24;
+}
 
 extern tl_DType TLK_ISA_NAME(tlk_random)(tlk_Distribution, tl_DType, uint64_t, uint64_t, int,
                                          tl_Scalar, tl_Scalar, void *);

@@ -1,0 +1,26 @@
+/*
+** more_dtypes.h - two dtypes that tlua does not have, for spec/build/dtype_spec.lua:
+** all that a new one takes, its row and its conversions.
+*/
+#ifndef MORE_DTYPES_H
+#define MORE_DTYPES_H
+
+#define TL_MORE_DTYPES(X, ...)                 \
+  X(U16, "uint16", 2, INT, 16, 0, __VA_ARGS__) \
+  X(F8, "float8_e5m2", 1, FLOAT, 3, 16, __VA_ARGS__)
+
+/* float8_e5m2 is the upper half of a float16, rounded to even. */
+#define TL_MORE_ELEMENTS                                                                       \
+  static inline float more_f8_to_f32(uint8_t x) { return tli_f16_to_f32((uint16_t)(x << 8)); } \
+  static inline uint8_t more_f32_to_f8(float x) {                                              \
+    uint16_t h = tli_f32_to_f16(x);                                                            \
+    if (x != x) return 0x7f;                                                                   \
+    return (uint8_t)((h + 0x7f + (h >> 8 & 1)) >> 8);                                          \
+  }                                                                                            \
+  TLI_INT_ELEMENT(U16, uint16_t, int32_t)                                                      \
+  TLI_FLOAT_ELEMENT(F8, uint8_t, float, more_f8_to_f32, more_f32_to_f8)
+
+/* One instruction set is enough: make ISAS=base. */
+#define TLK_ISAS(X) X(base, true)
+
+#endif
