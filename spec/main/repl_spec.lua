@@ -34,6 +34,16 @@ describe("the interactive mode", function()
       end)
    end)
 
+   it("suggests a name for a function that does not exist", function()
+      local function complaint(line) return select(2, ask(line .. "\n")) end
+      assert.matches("field 'zeross'%); did you mean zeros%?\n", complaint "torch.zeross(3)")
+      assert.matches("did you mean Linear%?", complaint "y = nn.linaer(3, 4)")
+      assert.matches("did you mean print%?", complaint "prnt(1)")
+      assert.matches("did you mean format%?", complaint "string.formt('x')")
+      assert.matches("field 'sume'.*did you mean 'sum'%?", complaint "torch.ones(2):sume()")
+      assert.not_matches("did you mean", complaint "local t = {}; t.unheard_of()")
+   end)
+
    it("keeps the last value in _", function()
       assert.equal("5\n6\n12\n", ask "5\n_ + 1\n_ * 2\n")
       assert.equal("1\t2\n1\n", ask "1, 2\n_\n")

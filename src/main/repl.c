@@ -25,8 +25,8 @@
 /* For the completion, which is called without one. Set while the loop runs. */
 static lua_State *session; /* borrowed */
 
-/* Where the table of `tlua.repl` is kept in the registry. */
-static const char module_key = 0;
+/* Where the table of `tlua.repl` and the last chunk's text are kept in the registry. */
+static const char module_key = 0, chunk_key = 0;
 
 /* ---- the module in Lua ------------------------------------------------------- */
 
@@ -199,6 +199,8 @@ static Read read_chunk(lua_State *L) {
     what = compile(L, &more);
   }
   remember(lua_tostring(L, 1));
+  lua_pushvalue(L, 1);
+  lua_rawsetp(L, LUA_REGISTRYINDEX, &chunk_key);
   lua_remove(L, 1);
   return what;
 }
@@ -238,13 +240,27 @@ static void show(lua_State *L) {
 ** SIG_IGN, which programs that the session starts would inherit. */
 static void let_pass(void) {}
 
+/* Lets the module add to the message on top of the stack. */
+static void explain(lua_State *L) {
+  int message = lua_gettop(L);
+  if (lua_type(L, message) != LUA_TSTRING || !push_function(L, "explain")) return;
+  lua_pushvalue(L, message);
+  lua_rawgetp(L, LUA_REGISTRYINDEX, &chunk_key);
+  if (lua_pcall(L, 2, 1, 0) == LUA_OK && lua_type(L, -1) == LUA_TSTRING)
+    lua_replace(L, message);
+  else
+    lua_pop(L, 1);
+}
+
 static void loop(lua_State *L) {
   for (;;) {
     Read read = read_chunk(L);
     if (read == READ_END) return;
     if (read == READ_ERROR) tli_script_report(L, LUA_ERRSYNTAX);
     if (read == READ_EXPRESSION || read == READ_CHUNK) {
-      if (tli_script_report(L, tli_script_call(L, 0, LUA_MULTRET))) {
+      int status = tli_script_call(L, 0, LUA_MULTRET);
+      if (status != LUA_OK) explain(L);
+      if (tli_script_report(L, status)) {
         if (read == READ_EXPRESSION) lua_remove(L, 1);
         show(L);
       }

@@ -1,6 +1,8 @@
 -- The words that a word may become: globals and keywords, fields of tables,
 -- methods and properties of tensors. Looks, and does not touch: no function of
 -- the user's is called on the way.
+local near = require "tlua.utils.near"
+
 local M = {}
 
 local keywords = {}
@@ -135,6 +137,22 @@ function M.words(text, env)
    end
    table.sort(words)
    return words
+end
+
+--- The function that someone who called `name` of what `path` leads to had in mind.
+---@param path string "torch.nn"; "" for globals
+---@param name string
+---@param env table the table of globals
+---@return string?
+function M.meant(path, name, env)
+   local value = env
+   if path ~= "" then value = follow(path, env) end
+   if value == nil then return nil end
+   local names = {}
+   each_key(value, function(key)
+      if type(key) == "string" and is_callable(index(value, key)) then names[key] = true end
+   end)
+   return near.find(name, names)
 end
 
 return M

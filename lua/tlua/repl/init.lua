@@ -21,6 +21,23 @@ function M.complete(text)
    return complete.words(text, _G)
 end
 
+--- The message of an error in a chunk; where a function was called that does not exist, with the
+--- name that was probably meant.
+---@param message string
+---@param chunk string
+---@return string
+function M.explain(message, chunk)
+   local first, rest = message:match("^([^\n]*)(.*)$")
+   local kind, name = first:match("attempt to call a nil value %((%a+) '([%a_][%w_]*)'%)$")
+   if not kind then return message end
+   local path = ""
+   if kind ~= "global" then
+      path = chunk:match("([%a_][%w_.]*)%s*[.:]%s*" .. name .. "%f[^%w_]")
+   end
+   local meant = path and complete.meant(path, name, _G)
+   return meant and ("%s; did you mean %s?%s"):format(first, meant, rest) or message
+end
+
 --- Prints the manual's text on something.
 ---@param ... any a function, a name such as "nn.Linear", or nothing at all
 function M.help(...)
