@@ -131,7 +131,7 @@ tl_Tensor *tli_detached(const tl_Tensor *t) {
 
 /* Whether that was the last reference. A weakly held tensor must be seen to be
 ** gone from then on. */
-static bool drop_reference(tl_Tensor *t) {
+static inline bool drop_reference(tl_Tensor *t) {
   bool only = atomic_load_explicit(&t->refs, memory_order_acquire) == 1;
   if (only && !(t->flags & TLI_WEAKLY_HELD)) return true;
   return atomic_fetch_sub_explicit(&t->refs, 1, memory_order_acq_rel) == 1;
@@ -143,18 +143,28 @@ static void let_go(tl_Tensor *t, tl_Tensor **dead) {
   *dead = t;
 }
 
+static void free_plain(tl_Tensor *t) {
+  tli_storage_release(t->storage);
+  tli_free(t, sizeof *t);
+}
+
 /* A tensor owns its base and its gradient, which own others in turn, and such
 ** chains may be long: hence a list of what is to be freed, and no recursion. */
-void tli_release(tl_Tensor *t) {
-  tl_Tensor *dead = NULL;
-  let_go(t, &dead);
-  while ((t = dead) != NULL) {
+static void free_chain(tl_Tensor *dead) {
+  dead->next = NULL;
+  for (tl_Tensor *t; (t = dead) != NULL; free_plain(t)) {
     dead = t->next;
     if (t->autograd) let_go(tli_autograd_free(t->autograd), &dead);
     let_go(t->base, &dead);
-    tli_storage_release(t->storage);
-    tli_free(t, sizeof *t);
   }
+}
+
+void tli_release(tl_Tensor *t) {
+  if (t == NULL || !drop_reference(t)) return;
+  if (t->autograd || t->base)
+    free_chain(t);
+  else
+    free_plain(t);
 }
 
 /* ---- tlua.h ---- */

@@ -279,9 +279,10 @@ static int64_t count_loosenable(lua_State *L, const tli_State *S, const Home *h)
   return n;
 }
 
-void tli_callbacks_loosen(lua_State *L, tli_State *S) {
+/* (state as light userdata) */
+static int loosen(lua_State *L) {
+  const tli_State *S = lua_touserdata(L, 1);
   Home *h = home_of(L);
-  if (h == NULL || h->n == 0) return;
   luaL_checkstack(L, 12, "callbacks");
   int top = lua_gettop(L), functions = top + 1, loose = top + 2;
   lua_rawgetp(L, LUA_REGISTRYINDEX, &functions_key);
@@ -305,7 +306,15 @@ void tli_callbacks_loosen(lua_State *L, tli_State *S) {
   }
   lua_pushvalue(L, loose);
   lua_rawsetp(L, LUA_REGISTRYINDEX, &loose_key);
-  lua_settop(L, top);
+  return 0;
+}
+
+void tli_callbacks_loosen(lua_State *L, tli_State *S) {
+  const Home *h = lua_checkstack(L, LUA_MINSTACK) ? home_of(L) : NULL;
+  if (h == NULL || h->n == 0) return;
+  lua_pushcfunction(L, loosen);
+  lua_pushlightuserdata(L, S);
+  if (lua_pcall(L, 1, 0, 0) != LUA_OK) lua_pop(L, 1); /* for lack of memory: then not */
 }
 
 /* Back from one of its values; those that have none any more are dropped, or
@@ -351,7 +360,9 @@ static int watcher_gc(lua_State *L) {
   const Home *h = home_of(L);
   if (h == NULL) return 0;
   watch(L);
-  if (!S->pacer.collecting && count_loosenable(L, S, h) > h->stayed + h->stayed / 2)
+  tli_tidy(L, S);
+  int64_t most = h->stayed + h->stayed / 2;
+  if (!S->pacer.collecting && h->n > most && count_loosenable(L, S, h) > most)
     tli_pacer_want_full(S);
   return 0;
 }

@@ -24,8 +24,7 @@ void tli_callback_hangs_on(lua_State *L, tli_Callback *callback, const tli_Node 
 /* From any thread. A tli_Callback, as hooks give their context back. */
 void tli_callback_drop(void *callback);
 
-/* Around a full collection: see callback.c. The first may raise on lack of
-** memory, with nothing changed; the second raises nothing. */
+/* Around a full collection: see callback.c. Raise nothing. */
 void tli_callbacks_loosen(lua_State *L, tli_State *S);
 void tli_callbacks_fasten(lua_State *L);
 

@@ -115,7 +115,9 @@ tli_Settings *tli_push_settings(lua_State *L, tli_State *S) {
   }
   lua_rawgetp(L, LUA_REGISTRYINDEX, &by_thread_key);
   lua_pushthread(L);
-  if (lua_rawget(L, -2) == LUA_TNIL) {
+  lua_rawget(L, -2);
+  const tli_Settings *s = lua_touserdata(L, -1);
+  if (s == NULL || s->thread == NULL) { /* finalized, but the thread came back */
     lua_pop(L, 1);
     make_settings(L);
     lua_pushthread(L);

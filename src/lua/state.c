@@ -68,7 +68,6 @@ static int box_gc(lua_State *L) {
   tl_Tensor *tensor = box->tensor;
   box->tensor = NULL;
   tli_release(tensor);
-  tli_tidy(L, tli_state(L));
   return 0;
 }
 
@@ -130,7 +129,7 @@ tli_State *tli_state_open(lua_State *L) {
   if (S->ledger == NULL) luaL_error(L, "tlua: not enough memory");
   lua_createtable(L, 0, 32); /* the tensor metatable */
   S->metatable = lua_topointer(L, -1);
-  push_method(L, S, box_gc);
+  lua_pushcfunction(L, box_gc);
   lua_setfield(L, -2, "__gc");
   push_method(L, S, box_close);
   lua_setfield(L, -2, "__close");
