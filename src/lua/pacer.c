@@ -51,6 +51,7 @@ static void full(lua_State *L, tli_State *S) {
   S->pacer.collecting = true;
   lua_gc(L, LUA_GCCOLLECT, 0);
   S->pacer.collecting = false;
+  tli_tidy(L, S);
   tli_callbacks_fasten(L);
   int64_t left = live(S);
   S->pacer.full_at = left + allowance(L, left);
