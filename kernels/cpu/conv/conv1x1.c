@@ -1,6 +1,6 @@
 /*
-** conv1x1.c - convolution with kernels of one element that move in single
-** steps: products of matrices (tile.h) that read images where they are.
+** conv1x1.c - convolution with kernels of one element and a stride of 1: products
+** of matrices in tiles of tile.h, which read the images in place.
 */
 #include <stdatomic.h>
 #include <string.h>
@@ -12,10 +12,11 @@
 /* Fewer channels or positions would leave tiles half empty. */
 #define CHANNELS 6
 #define POSITIONS 64
-/* Rows of a product that a thread takes at a time: where there is more to write
-** than to read, and rows are long, so few that the processor foresees where each
-** goes on. */
+/* Rows of a product that a thread takes at a time. */
 #define ROWS 96
+/* The same where rows are long, LONG_ROW elements, and the product writes more than
+** it reads. Rows are then written side by side, and the processor prefetches for
+** only so many of them. */
 #define ROWS_WRITTEN 24
 #define LONG_ROW 512
 
@@ -96,13 +97,13 @@ bool tlk_conv1x1_sums(const tlk_Conv *c, bool backward, void *out, const void *i
 /* ---- the gradient of the weight ---- */
 
 /* Rows of the gradient, at most, that are summed with each panel of images
-** turned round, which are made for all of them once. */
+** transposed, which are made for all of them once. */
 #define WEIGHT_ROWS 252
 /* Bytes of a row of the widest panel. */
 #define PANEL_BYTES 256
 
 /* The larger of images and windows' gradients is read where it lies, as rows,
-** the smaller is turned round: `flipped` if that makes rows of images. */
+** the smaller is transposed: `flipped` if that makes rows of images. */
 typedef struct Weight {
   const tlk_Conv *conv;
   const tlk_TileLoops *loops;

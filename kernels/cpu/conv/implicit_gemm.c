@@ -1,7 +1,7 @@
 /*
 ** implicit_gemm.c - runs a plan with vectors of channels: any positions, of any
 ** images, make up the rows of a tile (tile.h), so that small images waste
-** nothing. Sums (position, channel) are turned round on their way to the
+** nothing. Sums (position, channel) are transposed on their way to the
 ** result.
 */
 #include <string.h>

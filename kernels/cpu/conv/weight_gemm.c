@@ -1,7 +1,7 @@
 /*
 ** weight_gemm.c - the gradient of a convolution's weight for many channels: a
 ** product (tile.h) of the windows that each tap sees and the windows'
-** gradients turned round to (position, channel), summed over the positions of
+** gradients transposed to (position, channel), summed over the positions of
 ** all images. Images are prepared in chunks.
 */
 #include <string.h>

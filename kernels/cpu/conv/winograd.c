@@ -1,11 +1,13 @@
 /*
 ** winograd.c - see winograd.h. At each point the transformed patches
 ** (tile, channel in) are multiplied with the transformed kernels (channel in,
-** channel out) in tiles of tile.h. Segments are taken in chunks: where the
-** kernels of all points stay in the second-level cache, or threads are more than
-** panels of kernels, small chunks that threads share out; where not, large ones,
-** for which threads share out the panels and transform kernels as they go. Each
-** result is summed in the same order whatever the chunk.
+** channel out) in tiles of tile.h.
+**
+** Segments are taken in chunks. If the transformed kernels of all points stay in
+** the second-level cache, or there are more threads than panels of kernels, chunks
+** are small and threads share them out. If not, chunks are large and threads share
+** out the panels; each transforms the kernels of its panel as it goes. Every result
+** is summed in the same order, whatever the chunks.
 */
 #include "kernels/cpu/conv/winograd.h"
 
@@ -21,24 +23,26 @@
 
 /* Tiles of a segment, at most. */
 #define SEGMENT 32
-/* Segments of one image whose elements are turned round together. */
+/* Segments of one image that are transposed together, channels last. */
 #define TOGETHER 4
-/* Bytes of transformed kernels that are kept for all chunks, and of transformed
-** patches of a chunk then and otherwise. */
+/* Transformed kernels of up to so many bytes stay in the second-level cache. */
 #define NEAR_BYTES ((int64_t)1 << 20)
+/* Bytes of transformed patches in a chunk if they do. */
 #define NEAR_CHUNK ((int64_t)512 << 10)
+/* The same, and tiles of a chunk, if they do not. */
 #define FAR_CHUNK ((int64_t)8 << 20)
 #define FAR_TILES 160
-/* Channels that are summed over together: transformed kernels of a panel, for so
-** many, stay in the second-level cache. */
+/* Input channels that are summed over in one pass: a panel of transformed kernels
+** for so many stays in the second-level cache. */
 #define TERMS 64
-/* Kernels that are turned round together. */
+/* Kernels that are transposed together. */
 #define KERNELS 16
-/* Between planes, beside what they hold: they would drive one another out of
-** the cache if the same elements of each lay at multiples of a large power of 2. */
+/* Floats left free between planes. Without them the same elements of all planes
+** would lie multiples of a large power of 2 apart and drive one another out of the
+** cache. */
 #define GAP 16
 
-/* Fewer channels, multiplications or tiles do not gain enough. */
+/* With fewer channels, multiplications or tiles the method does not pay. */
 #define CHANNELS 16
 #define WORK ((int64_t)1 << 22)
 #define TILES 16

@@ -1,7 +1,7 @@
 /*
 ** winograd_weight.c - the gradient of the weight in tiles, see
 ** winograd.h. At each point the transformed patches, (tile, channel in)
-** turned round, are multiplied with the transformed gradients of the results
+** transposed, are multiplied with the transformed gradients of the results
 ** (tile, channel out). Segments are taken in chunks whose sizes do not depend
 ** on the number of threads. Where one chunk holds all of them a panel's sums are
 ** taken and transformed at once, in the second-level cache.
@@ -22,7 +22,7 @@
 #define CHANNELS 48
 /* Bytes of a chunk, unless the sums need more. */
 #define CHUNK_BYTES ((int64_t)8 << 20)
-/* Kernels that are turned round together. */
+/* Kernels that are transposed together. */
 #define KERNELS 16
 /* As in winograd.c. */
 #define GAP 16

@@ -1,8 +1,9 @@
 /*
-** tile.h - the inner loop of convolutions: a few rows times many columns.
-** The left side is read where it lies, one element at a time, from a pointer
-** for each row and offsets that the rows share; so it may be a matrix as well
-** as windows of an image. The right side is a panel of whole vectors.
+** tile.h - the register tile of products and convolutions: a few rows times a
+** few vectors of columns, whose sums stay in registers. The left side is read in
+** place, one element at a time: each row has a pointer, and all rows share the
+** offsets of their elements. So it may be a matrix as well as windows of an
+** image. The right side is a panel: packed rows of whole vectors.
 */
 #ifndef TLK_TILE_H
 #define TLK_TILE_H

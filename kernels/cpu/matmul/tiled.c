@@ -1,9 +1,10 @@
 /*
-** tiled.c - products of matrices in tiles of tile.h. Of b a panel at a time
-** is copied, which fits the first-level cache beside a few rows of a; where a
-** panel meets many rows, or a row many panels, the copies of a block are kept.
-** Each element is summed in the same order whatever rows and columns are asked
-** for.
+** tiled.c - products of matrices, c = a b, in tiles of tile.h. A panel is some
+** columns of b, packed: copied to where its rows lie one after another. One panel
+** fits the first-level cache beside a few rows of a. Where a panel meets many rows
+** of a, the panels of a whole block are packed once and kept; where a row meets
+** many panels, the rows of the block are packed, too.
+** Each element of c is summed in the same order, whatever the sizes of a and b.
 */
 #include "kernels/cpu/matmul/tile.h"
 
@@ -15,22 +16,25 @@
 #include "kernels/cpu/blocks.h"
 #include "kernels/cpu/cpu.h"
 
-/* Rows of a from which on copies of panels are kept; then a block has so many
-** rows, terms and bytes of a row of b that the copies stay in the second-level
-** cache, and c, which does not, is visited seldom. */
+/* With more rows of a than this the packed panels of a block are kept. */
 #define MANY_ROWS 384
+/* A block is then so many rows of a, so many terms, and so many bytes of each row
+** of b. What is packed for it stays in the second-level cache. The tiles of c do
+** not, so the terms are many: each tile is visited seldom. */
 #define ROWS 192
 #define TERMS (3 * TLK_TILE_DEPTH)
 #define COLUMN_BYTES 4096
 /* Bytes of a row of the widest panel. */
 #define PANEL_BYTES 256
 /* Rows of b this far apart, or multiples of it, drive one another out of the
-** cache when a piece has many; and rows of a that are worth a copy of b where
-** its rows do not, and where they do. */
+** cache. */
 #define CLOSE_BYTES 512
+/* Packing b pays with more rows of a than this ... */
 #define FEW 64
+/* ... and where rows of b drive one another out, already with more than this. */
 #define VERY_FEW 12
-/* Panels that are worth a copy of a, and if a is transposed. */
+/* Packing a pays with more panels than this; with more than one, if a is
+** transposed. */
 #define PANELS 4
 #define PANELS_TRANSPOSED 1
 
@@ -67,16 +71,16 @@ typedef struct Rows {
 COMBINE(f32, float)
 COMBINE(f64, double)
 
-/* Whether b is better read where it lies. */
+/* Whether b is better read in place, unpacked. */
 static bool in_place(const tlk_Gemm *g, int64_t size) {
   int64_t row = g->ldb * size;
   if (g->trans_b) return false;
   return row <= CLOSE_BYTES || g->m <= VERY_FEW || (g->m <= FEW && row % CLOSE_BYTES != 0);
 }
 
-/* Copies terms [at, at + n) of columns [col, col + cols) of b to panels. Rows
+/* Packs terms [at, at + n) of columns [col, col + cols) of b into panels. Rows
 ** of b are read from end to end. */
-static void copy_panels(const Product *p, int64_t at, int64_t n, int64_t col, int64_t cols,
+static void pack_panels(const Product *p, int64_t at, int64_t n, int64_t col, int64_t cols,
                         char *panels) {
   const tlk_Gemm *g = p->g;
   int64_t size = p->size, row = p->width * size, panel = row * p->depth;
@@ -172,7 +176,7 @@ static bool sum_columns(Product *p, int64_t col, int64_t cols) {
   p->width = tlk_tile_width(p->loops, cols);
   for (int64_t at = 0; at < g->k; at += p->depth) {
     int64_t terms = tlk_min(p->depth, g->k - at);
-    if (p->panels) copy_panels(p, at, terms, col, cols, p->panels);
+    if (p->panels) pack_panels(p, at, terms, col, cols, p->panels);
     for (int64_t i = 0; i < g->m; i += height) {
       if (tli_interrupted()) return false;
       Rows a = rows_of(p, i, tlk_min(height, g->m - i), at, terms);
@@ -182,7 +186,7 @@ static bool sum_columns(Product *p, int64_t col, int64_t cols) {
         if (near && (n & (p->loops->lanes - 1)) == 0)
           panel = p->b + (at * g->ldb + col + j) * p->size, pitch = g->ldb;
         else if (!p->panels)
-          copy_panels(p, at, terms, col + j, n, one);
+          pack_panels(p, at, terms, col + j, n, one);
         sum_panel(p, &a, terms, panel, pitch, n, at == 0, p->c + (i * g->ldc + col + j) * p->size);
       }
     }

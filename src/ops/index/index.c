@@ -1,8 +1,9 @@
 /*
-** index.c - whole positions of one dimension, or of several taken as one,
-** read and written: index_select, index_add ..., take, put and x[...]. The
-** dimensions that the index takes the place of are the "place"; where they do
-** not lie evenly in memory, a row-major copy is used.
+** index.c - index_select, index_add ..., take, put and x[...]: an index tensor
+** picks slices along one dimension, or along several that count as one. Those
+** dimensions are the "place" here: in the result the index's own dimensions stand
+** for them. The kernels step through a place by one stride; a tensor whose place
+** has no single stride is copied in row-major order first.
 */
 #include <string.h>
 

@@ -45,12 +45,9 @@ typedef struct tli_ReduceSpec {
   tlk_Reduction kernel;
   tlk_Reduction again; /* joins the kernel's results */
   tl_DType compute, result;
-  enum {
-    TLI_EACH,
-    TLI_ONCE,
-    TLI_TIMES
-  } repeats;       /* an element seen k times counts each
-                                   time; once; or its result is multiplied by k */
+  /* How an element counts that a broadcast dimension repeats k times: k times
+  ** (EACH), once (ONCE), or once with the result multiplied by k (TIMES). */
+  enum { TLI_EACH, TLI_ONCE, TLI_TIMES } repeats;
   bool nonempty;   /* an error if nothing goes into a result */
   tl_Scalar param; /* of kernels that take one */
 } tli_ReduceSpec;
