@@ -44,16 +44,17 @@ machine := $(shell echo | $(CC) -dM -E -x c - 2>/dev/null | sed -n \
   -e 's/^.define __\(x86_64\|i386\|aarch64\|arm\|wasm\)__ 1$$/\1/p' \
   -e 's/^.define _\(WIN32\) 1$$/\1/p' -e 's/^.define __\(EMSCRIPTEN\|APPLE\)__ 1$$/\1/p')
 WINDOWS := $(filter WIN32,$(machine))
+WASM := $(filter EMSCRIPTEN,$(machine))
 APPLE := $(filter APPLE,$(machine))
 # Not for the machine that builds: nothing that is installed for that one fits.
 here := $(shell uname -m | sed -e 's/^i.86$$/i386/' -e 's/^arm64$$/aarch64/' -e 's/^arm[v0-9].*/arm/')
-CROSS := $(if $(machine),$(if $(filter $(here),$(machine)),,yes)$(filter EMSCRIPTEN,$(machine))$(if \
+CROSS := $(if $(machine),$(if $(filter $(here),$(machine)),,yes)$(if \
   $(WINDOWS),$(if $(filter Windows_NT,$(OS)),,yes)))
-multiarch := $(if $(CROSS),$(shell $(CC) -print-multiarch 2>/dev/null))
+multiarch := $(if $(CROSS),$(if $(WASM),,$(shell $(CC) -print-multiarch 2>/dev/null)))
 ifdef CROSS
 PKG_CONFIG ?= PKG_CONFIG_LIBDIR=/usr/lib/$(or $(multiarch),none)/pkgconfig pkg-config
-AR := $(shell $(CC) -print-prog-name=ar)
-STRIP ?= $(shell $(CC) -print-prog-name=strip)
+AR := $(shell $(CC) -print-prog-name=ar 2>/dev/null)
+STRIP ?= $(shell $(CC) -print-prog-name=strip 2>/dev/null)
 endif
 PKG_CONFIG ?= pkg-config
 STRIP ?= strip
@@ -119,14 +120,14 @@ WARNINGS := -Wall -Wextra -Wshadow -Wconversion -Wmissing-prototypes -Wstrict-pr
   $(if $(WINDOWS),-Wno-float-conversion) # isnan and its like, as MinGW has them
 # Hidden names: only what tlua.h marks TL_API is exported. -fexceptions: a host
 # whose Lua is built as C++ raises errors by unwinding through our frames.
-TL_CFLAGS := -std=gnu11 $(if $(WINDOWS),,-fPIC -pthread) -fvisibility=hidden -fexceptions $(WARNINGS) \
-  $(if $(filter i386,$(machine)),-msse2 -mfpmath=sse -Wno-psabi) $(CFLAGS) \
+TL_CFLAGS := -std=gnu11 $(if $(WINDOWS)$(WASM),,-fPIC -pthread) -fvisibility=hidden $(WARNINGS) \
+  $(if $(filter i386,$(machine)),-msse2 -mfpmath=sse -Wno-psabi) $(if $(WASM),-msimd128,-fexceptions) $(CFLAGS) \
   $(if $(SANITIZE),-fsanitize=$(SANITIZE) -fno-sanitize-recover=all -fno-omit-frame-pointer)
 # TLI_DEBUG: assertions, and no block is kept for reuse.
 TL_CPPFLAGS := -Isrc -I. -I$(BUILD)/gen $(LUA_CFLAGS) \
   $(if $(SANITIZE),-DTLI_DEBUG) $(if $(WINDOWS),-D__USE_MINGW_ANSI_STDIO=1) $(CPPFLAGS)
-TL_LDFLAGS := $(if $(SANITIZE),-fsanitize=$(SANITIZE)) $(if $(WINDOWS),,-pthread) $(LDFLAGS)
-TL_LIBS := $(if $(WINDOWS),,-ldl -lpthread) -lm $(LDLIBS)
+TL_LDFLAGS := $(if $(SANITIZE),-fsanitize=$(SANITIZE)) $(if $(WINDOWS)$(WASM),,-pthread) $(LDFLAGS)
+TL_LIBS := $(if $(WINDOWS)$(WASM),,-ldl -lpthread) -lm $(LDLIBS)
 # nodelete: a Lua state that closes unloads modules in C, whose threads go on.
 SHARED_FLAGS := -shared $(if $(WINDOWS),,-Wl,-soname,libtlua.so.0 -Wl,-z,nodelete)
 # Modules in C that the program loads find Lua's functions in it.
@@ -200,7 +201,7 @@ endif
 
 # ---- a person's day --------------------------------------------------------------
 
-.PHONY: all demo test clang cross test-arm asan tsan valgrind bench opinfo lint tidy-format deps config help \
+.PHONY: all demo test clang cross test-arm wasm asan tsan valgrind bench opinfo lint tidy-format deps config help \
   install uninstall clean
 
 all: $(TLUA) $(LIBRARIES) $(PLUGINS) ## build ./tlua and the libraries (default)
@@ -208,6 +209,7 @@ demo: ## install what is missing, build, train on real digits
 test: ## install what is missing, build, run all specs
 cross: ## build for another machine: TARGET=aarch64-linux-gnu, x86_64-w64-mingw32 ...
 test-arm: ## build for ARM, run the specs there under qemu-user
+wasm: ## a page for browsers, in build/wasm/page, by Emscripten
 clang: ## build with clang, run the specs of operators and of the core
 asan: ## all specs under the address and undefined-behaviour sanitizers
 tsan: ## all specs under the thread sanitizer
@@ -256,6 +258,25 @@ test-arm:
 	@+SPEC_EMULATED=1 $(MAKE) --no-print-directory CC='$(CCACHE) $(ARM)-gcc' BUILD=$(BUILD)/$(ARM) \
 	  SPEC_ARGS="--wrap 'qemu-aarch64 -L /usr/$(ARM)' --exclude spec/build --exclude spec/main \
 	  $(SPEC_ARGS)" check
+
+# For `python3 -m http.server -d build/wasm/page`. One thread: browsers give more to
+# pages only that their server isolates.
+EMCC ?= emcc
+PAGE := $(BUILD)/page
+wasm:
+	@command -v $(EMCC) >/dev/null || { echo 'wasm: no emcc was found (Debian: emscripten)' >&2; exit 1; }
+	@+$(MAKE) --no-print-directory CC=$(EMCC) AR=emar BUILD=$(BUILD)/wasm TARGET=wasm page
+
+.PHONY: page
+page: $(PAGE)/tlua.js $(PAGE)/index.html $(PAGE)/worker.js
+$(PAGE)/%: examples/wasm/%
+	@mkdir -p $(@D) && cp $< $@
+$(PAGE)/tlua.js: examples/wasm/host.c $(STATIC_LIB) examples/digits.lua examples/data/digits.csv
+	$(call say,LD,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) -Isrc $(LUA_CFLAGS) $(TL_CFLAGS) -o $@ $< $(STATIC_LIB) $(LUA_LIBS) $(TL_LIBS) \
+	  -O1 -g0 -sALLOW_MEMORY_GROWTH=1 -sEXPORTED_RUNTIME_METHODS=cwrap -sENVIRONMENT=web,worker,node \
+	  --embed-file examples/digits.lua@/digits.lua --embed-file examples/data@/data
 
 ifeq ($(BUILD),build)
 all: tlua

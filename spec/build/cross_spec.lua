@@ -30,6 +30,15 @@ describe("compiles without a warning", function()
       end)
    end
 
+   it("the page's host by emcc", function()
+      if not shell.has("emcc") then return pending("no emcc") end
+      shell.with_folder(function(folder)
+         shell.ok(("cp /usr/include/lua5.4/*.h %s; find /usr/include -name lua5.4-deb-multiarch.h -exec cp {} %s \\;")
+            :format(folder, folder))
+         check("emcc", "examples/wasm/host.c", "-I" .. folder)
+      end)
+   end)
+
    it("by MinGW's gcc", function()
       local compiler = "x86_64-w64-mingw32-gcc"
       if not shell.has(compiler) then return pending("no " .. compiler) end
@@ -63,6 +72,14 @@ describe("Lua's version", function()
          assert.not_equal(0, status)
          assert.matches("tlua needs Lua 5.4 or 5.5", output, 1, true)
       end)
+   end)
+end)
+
+describe("make wasm", function()
+   it("names the compiler that is missing", function()
+      local output, status = shell.run("make wasm EMCC=no-such-emcc")
+      assert.not_equal(0, status)
+      assert.matches("no emcc was found (Debian: emscripten)", output, 1, true)
    end)
 end)
 

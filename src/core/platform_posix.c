@@ -157,6 +157,21 @@ void tli_pages_put(void *block, size_t bytes) {
 
 /* ---- libraries ---- */
 
+#ifdef __EMSCRIPTEN__ /* whose dlopen ends the program unless it is linked for that */
+void *tli_library_open(const char *file) {
+  (void)file;
+  return NULL;
+}
+
+const char *tli_library_error(void) { return "a page opens no libraries"; }
+
+void *tli_library_symbol(void *library, const char *name) {
+  (void)library, (void)name;
+  return NULL;
+}
+
+void tli_library_close(void *library) { (void)library; }
+#else
 void *tli_library_open(const char *file) { return dlopen(file, RTLD_NOW | RTLD_LOCAL); }
 
 const char *tli_library_error(void) {
@@ -169,6 +184,7 @@ void *tli_library_symbol(void *library, const char *name) {
 }
 
 void tli_library_close(void *library) { dlclose(library); }
+#endif
 
 /* ---- files, environment ---- */
 

@@ -210,7 +210,7 @@ end
 ---@param list? string[]  the global `arg` by default
 ---@return table
 function Options:parse(list)
-   local result, message = self:pparse(list or arg)
+   local result, message = self:pparse(list or _G.arg)
    if not result then
       io.stderr:write(usage(self), "\n\n", self.name, ": ", message, "\n")
       os.exit(2, true)
