@@ -6,6 +6,7 @@ package.path = here .. "/?.lua;" .. package.path
 
 local load = require "load"
 local ops = require "emit_ops"
+local kernels = require "emit_kernels"
 local bind = require "emit_bind"
 local docs = require "emit_docs"
 
@@ -47,7 +48,7 @@ local function main(out)
    all.types = read(here .. "/../lua/types.lua")
    os.execute(("mkdir -p '%s' '%s/types'"):format(out, out))
    write(out .. "/ops.h", ops.header(all))
-   write(out .. "/kernels.h", ops.kernels(all, shared_text()))
+   write(out .. "/kernels.h", kernels.header(all, shared_text()))
    for _, family in ipairs(all.families) do
       write(("%s/ops_%s.c"):format(out, family.name), ops.family(family, all))
       write(("%s/bind_%s.c"):format(out, family.name), bind.family(family, all))

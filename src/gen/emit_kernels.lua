@@ -1,0 +1,86 @@
+-- emit_kernels.lua - writes kernels.h: the lists of kernels that the operator table names.
+
+local cdecl = require "cdecl"
+local fill = require "template"
+
+local M = {}
+
+local titles = {
+   pointwise = [[
+/* X(name, inputs, types, result): types NUMBER (I32 I64 F32 F64), FLOATING (F32 F64)
+** or INTEGER (I32 I64); result SAME or BOOL. */]],
+   reduction = "/* X(name, types) */",
+   scan = "/* X(name, types) */",
+}
+
+local function inputs_of(op)
+   local n = 0
+   for _, p in ipairs(op.params) do
+      if cdecl.tensor_types[p.type] then n = n + 1 end
+   end
+   return n
+end
+
+--- FNV-1a of a text, 64 bits.
+function M.hash(text)
+   local hash = 0xcbf29ce484222325
+   for i = 1, #text do hash = (hash ~ text:byte(i)) * 0x100000001b3 end
+   return hash
+end
+
+local function kernel_list(macro, rows)
+   local out = {("#define %s(X)"):format(macro)}
+   for _, row in ipairs(rows) do out[#out + 1] = "  X(" .. row .. ")" end
+   return table.concat(out, " \\\n") .. "\n"
+end
+
+--- kernels.h: X-macro lists and enums of the kernels that the table names, and a hash of them and of
+--- the headers that host and plugins share.
+function M.header(all, shared)
+   local lists = {pointwise = {}, reduction = {}, scan = {}}
+   local seen = {}
+   for _, op in ipairs(all.ops) do
+      for kind, rows in pairs(lists) do
+         local entry = op[kind]
+         local name = entry and (entry.kernel or op.cname)
+         if entry and not seen[kind .. name] then
+            seen[kind .. name] = true
+            if kind == "pointwise" then
+               rows[#rows + 1] = ("%s, %d, %s, %s"):format(
+                  name, inputs_of(op), entry.types:upper(), (entry.out or "same"):upper())
+            else
+               rows[#rows + 1] = ("%s, %s"):format(name, (entry.types or "number"):upper())
+            end
+         end
+      end
+   end
+   local out = {
+      "/* Generated from src/ops; not to be edited. */",
+      "#ifndef TLK_KERNELS_H\n#define TLK_KERNELS_H\n",
+   }
+   for _, kind in ipairs {"pointwise", "reduction", "scan"} do
+      local macro = "TLK_" .. kind:upper() .. "S"
+      out[#out + 1] = titles[kind]
+      out[#out + 1] = kernel_list(macro, lists[kind])
+      local enum = cdecl.map(lists[kind], function(row)
+         local name = row:match("^[%w_]+")
+         return ("  TLK_%s%s,"):format(kind == "pointwise" and "" or kind .. "_", name)
+      end)
+      out[#out + 1] = fill([[
+typedef enum tlk_$kind {
+$enum
+  TLK_N$list
+} tlk_$kind;
+]], {kind = kind:gsub("^%l", string.upper), enum = enum, list = macro:sub(5)})
+   end
+   local text = table.concat(out, "\n")
+   return fill([[
+$text
+/* Changes with these lists and with the headers that plugins share with us. */
+#define TLK_HASH 0x${hash}ull
+
+#endif
+]], {text = text, hash = ("%016x"):format(M.hash(text .. shared))})
+end
+
+return M
