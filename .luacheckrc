@@ -7,8 +7,6 @@ self = false -- methods that do not use their object are fine
 -- The operator table's files are read in an environment of their own; a signature, like a
 -- sentence of the manual, is one line.
 files["src/ops"] = {read_globals = {"op"}, max_line_length = false}
--- Templates of C.
-files["src/gen"] = {max_line_length = 130}
 -- Annotations, not to be run.
 files["src/lua/types.lua"] = {globals = {"torch", "Tensor"}, ignore = {"212"}, max_line_length = false}
 files["spec"] = {std = "+busted", max_line_length = false}

@@ -6,9 +6,11 @@ local default_c = require("expr").default_c
 local M = {}
 
 local getters = {
-   TENSOR = "tensor", OPERAND = "operand", TENSORS = "tensors", NUMBER = "number", INT = "int", DIM = "dim",
+   TENSOR = "tensor", OPERAND = "operand", TENSORS = "tensors", NUMBER = "number", INT = "int",
+   DIM = "dim",
    INDEX = "index", BOOL = "bool", FLOAT = "float", FLOATS = "floats", INTS = "ints", DIMS = "dims",
-   DIM_LISTS = "dim_lists", INDICES = "indices", STRING = "string", DTYPE = "dtype", DEVICE = "device",
+   DIM_LISTS = "dim_lists", INDICES = "indices", STRING = "string", DTYPE = "dtype",
+   DEVICE = "device",
    GENERATOR = "generator", TRUE = "bool",
 }
 local without_default = {TENSOR = true, OPERAND = true, TENSORS = true, GENERATOR = true}
@@ -27,7 +29,8 @@ local function lua_default(param)
    local text = param.default
    if text == nil or text == "nil" then return nil end
    local number = math.tointeger(tonumber(text))
-   if (param.type == "dim" or param.type == "index" or param.type == "dim[]") and number and number >= 0 then
+   local counts = param.type == "dim" or param.type == "index" or param.type == "dim[]"
+   if counts and number and number >= 0 then
       return tostring(number + 1)
    end
    if text == "inf" then return "math.huge" elseif text == "-inf" then return "-math.huge" end
@@ -44,7 +47,8 @@ function M.usage(op, name, inplace)
       if p.keyword_only then
          named[#named + 1] = M.lua_name(p) .. (default and " = " .. default or "")
       else
-         positional[#positional + 1] = text .. (default and " = " .. default or p.optional and "?" or "")
+         local suffix = default and " = " .. default or p.optional and "?" or ""
+         positional[#positional + 1] = text .. suffix
       end
    end
    if not inplace and M.takes_inplace(op) then positional[#positional + 1] = "inplace = false" end
@@ -84,9 +88,11 @@ local function emit_signature(op, name, cname, extra, inplace)
    for _, row in ipairs(extra) do rows[#rows + 1] = row end
    local count = #rows
    if count == 0 then rows[1] = "  {NULL, 0, 0, 0}," end
-   return ("static const tli_Param params_%s[] = {\n%s\n};\n"):format(cname, table.concat(rows, "\n"))
+   return ("static const tli_Param params_%s[] = {\n%s\n};\n"):format(
+      cname, table.concat(rows, "\n"))
       .. ("static const tli_Signature sig_%s = {%s, %s,\n  params_%s, %d};"):format(
-         cname, quote(full_name(op, name)), quote(M.usage(op, full_name(op, name), inplace)), cname, count)
+         cname, quote(full_name(op, name)), quote(M.usage(op, full_name(op, name), inplace)), cname,
+         count)
 end
 
 -- Operands come last: a number given as one is owned by the call from then on.
@@ -147,7 +153,8 @@ function emit_results.tensor(op, line)
    line("  tl_Tensor *result = a.failed ? NULL : %s;", call)
    line("  if (result == NULL && tli_args_retry(&a)) result = %s;", call)
    if op.creation then
-      line("  if (result && tli_arg_bool(&a, %d, false) && !tli_set_requires_grad(result, true)) {", #op.params)
+      line("  if (result && tli_arg_bool(&a, %d, false) && !tli_set_requires_grad(result, true)) {",
+           #op.params)
       line("    tli_release(result);")
       line("    result = NULL;")
       line("  }")
@@ -232,7 +239,8 @@ local function emit_binding(op, name, cname, inplace)
    return table.concat(out, "\n")
 end
 
--- Lua names and the forms behind each, in the order of the table; what is only a method stands apart.
+-- Lua names and the forms behind each, in the order of the table; what is only a method stands
+-- apart.
 local function group(family)
    local names, forms = {}, {}
    local function add(name, op, cname)
@@ -255,8 +263,10 @@ local function group(family)
    return names
 end
 
-local numeric = {INT = true, DIM = true, INDEX = true, FLOAT = true, NUMBER = true, OPERAND = true, INTS = true,
-                 FLOATS = true, DIMS = true, INDICES = true}
+local numeric = {
+   INT = true, DIM = true, INDEX = true, FLOAT = true, NUMBER = true, OPERAND = true, INTS = true,
+   FLOATS = true, DIMS = true, INDICES = true,
+}
 
 -- The only form whose second argument may be a number; nil if there are several, or none.
 local function form_of_number(list)
@@ -277,9 +287,11 @@ local function emit_choice(list)
    local forms = {}
    for i, form in ipairs(list) do forms[i] = ("{&sig_%s, bind_%s}"):format(form, form) end
    local number = form_of_number(list)
-   local short = number and ("  if (lua_type(L, 2) == LUA_TNUMBER) return bind_%s(L);\n"):format(number) or ""
+   local short = "  if (lua_type(L, 2) == LUA_TNUMBER) return bind_%s(L);\n"
+   short = number and short:format(number) or ""
    return ("static int bind_%s(lua_State *L) {\n  static const tli_Form forms[] = {%s};\n"
-      .. "%s  return tli_call_form(L, forms, %d);\n}"):format(cname, table.concat(forms, ", "), short, #list), cname
+      .. "%s  return tli_call_form(L, forms, %d);\n}"):format(
+         cname, table.concat(forms, ", "), short, #list), cname
 end
 
 local function table_rows(list, cname)
@@ -304,13 +316,17 @@ end
 
 --- The C file of one family.
 function M.family(family)
-   local out = {"/* Generated from " .. family.file .. "; not to be edited. */",
-                "#include \"bind.h\"\n#include \"lua/results.h\"\n#include \"ops.h\"\n#include <math.h>\n"}
+   local out = {
+      "/* Generated from " .. family.file .. "; not to be edited. */",
+      '#include "bind.h"\n#include "lua/results.h"\n#include "ops.h"\n#include <math.h>\n',
+   }
    local rows = {}
    for _, op in ipairs(family.ops) do
       if not op.internal then
          out[#out + 1] = emit_binding(op, op.lua, op.cname, op.inplace_form)
-         if op.inplace then out[#out + 1] = emit_binding(op, op.lua .. "_", op.cname .. "_", true) end
+         if op.inplace then
+            out[#out + 1] = emit_binding(op, op.lua .. "_", op.cname .. "_", true)
+         end
       end
    end
    for _, list in ipairs(group(family)) do
@@ -323,7 +339,8 @@ function M.family(family)
       rows[#rows + 1] = table_rows(list, cname)
    end
    rows[#rows + 1] = "  {NULL, NULL, NULL, false, false},"
-   out[#out + 1] = ("const tli_Binding tli_bindings_%s[] = {\n%s\n};"):format(family.name, table.concat(rows, "\n"))
+   out[#out + 1] = ("const tli_Binding tli_bindings_%s[] = {\n%s\n};"):format(
+      family.name, table.concat(rows, "\n"))
    return table.concat(out, "\n\n") .. "\n"
 end
 
@@ -336,7 +353,8 @@ function M.header(all)
       out[#out + 1] = ("extern const tli_Binding tli_bindings_%s[];"):format(family.name)
       list[#list + 1] = "tli_bindings_" .. family.name
    end
-   out[#out + 1] = ("\n#define TLI_ALL_BINDINGS {%s, NULL}\n\n#endif\n"):format(table.concat(list, ", "))
+   out[#out + 1] = ("\n#define TLI_ALL_BINDINGS {%s, NULL}\n\n#endif\n"):format(
+      table.concat(list, ", "))
    return table.concat(out, "\n")
 end
 

@@ -70,16 +70,17 @@ local function binding_functions(types)
    local list, doc, results = {}, {}, {}
    for line in types:gmatch("([^\n]*)\n") do
       local text, result = line:match("^%-%-%-([^@].*)$"), line:match("^%-%-%-@return (.*)$")
-      local owner, separator, name, params = line:match("^function ([%w_.]-)([.:])([%w_]+)%((.-)%) end$")
+      local owner, separator, name, params =
+         line:match("^function ([%w_.]-)([.:])([%w_]+)%((.-)%) end$")
       if text then doc[#doc + 1] = text end
       if result then results[#results + 1] = result end
       if name then
          local method = separator == ":"
          local call = (method and "x:" or owner .. ".") .. name .. "(" .. params .. ")"
+         local gives = #results > 0 and "\n  -> " .. table.concat(results, ", ") or ""
          list[#list + 1] = {
             path = (method and "torch" or owner) .. "." .. name,
-            text = call .. (#results > 0 and "\n  -> " .. table.concat(results, ", ") or "") .. "\n\n"
-               .. table.concat(doc, "\n"),
+            text = call .. gives .. "\n\n" .. table.concat(doc, "\n"),
          }
       end
       if not line:find("^%-%-%-") then doc, results = {}, {} end
@@ -123,9 +124,10 @@ end
 --- manual.md: the same for readers.
 function M.markdown(all)
    local order, texts = merge(all)
-   local out = {("# Manual\n\n%d names. Generated from src/ops and src/lua/types.lua. Dimensions and "
-                 .. "positions count from 1, negative ones from the end; a list of tensors is a Lua table; what "
-                 .. "stands in braces goes into a trailing table.\n"):format(#order)}
+   local out = {("# Manual\n\n%d names. Generated from src/ops and src/lua/types.lua. Dimensions "
+                 .. "and positions count from 1, negative ones from the end; a list of tensors is "
+                 .. "a Lua table; what stands in braces goes into a trailing table.\n"):format(
+      #order)}
    for _, name in ipairs(order) do
       out[#out + 1] = ("## %s\n"):format(name)
       for _, text in ipairs(texts[name]) do
@@ -149,7 +151,8 @@ local function annotate(op, owner, sep, name, skip_self, out)
          else
             local lua_name = reserved[p.name] and p.name .. "_" or p.name
             names[#names + 1] = lua_name
-            out[#out + 1] = ("---@param %s%s %s"):format(lua_name, p.optional and "?" or "", p.info.lua)
+            local optional = p.optional and "?" or ""
+            out[#out + 1] = ("---@param %s%s %s"):format(lua_name, optional, p.info.lua)
          end
       end
    end
@@ -174,7 +177,8 @@ function M.types(all)
    local out = {"---@meta tlua\n-- Generated from src/ops; not to be edited.\n",
                 "---@class torch", "local torch = {}\n", "---@class torch.Tensor",
                 "---@field shape integer[]", "---@field dtype string", "---@field device string",
-                "---@field grad torch.Tensor?", "---@field requires_grad boolean", "---@field is_leaf boolean"}
+                "---@field grad torch.Tensor?", "---@field requires_grad boolean",
+                "---@field is_leaf boolean"}
    for _, sign in ipairs {"add", "sub", "mul", "div", "mod", "pow", "idiv", "unm"} do
       out[#out + 1] = ("---@operator %s%s: torch.Tensor"):format(
          sign, sign == "unm" and "" or "(torch.Tensor|number)")
@@ -193,7 +197,9 @@ function M.types(all)
       if op.method then annotate(op, "Tensor", ":", op.lua, true, out) end
    end
    for _, name in ipairs {"autograd", "cuda", "io"} do
-      if not modules[name] then out[#out + 1] = ("torch.%s = torch.%s or {}\n"):format(name, name) end
+      if not modules[name] then
+         out[#out + 1] = ("torch.%s = torch.%s or {}\n"):format(name, name)
+      end
    end
    out[#out + 1] = all.types .. "\nreturn torch\n"
    return table.concat(out, "\n")
@@ -210,7 +216,9 @@ local function gradcheck_text(op, differentiable)
    local given = op.gradcheck
    if given == false or (given == nil and not differentiable) then return "false" end
    local parts = {}
-   for key, value in pairs(given or {}) do parts[#parts + 1] = ("%s = %s"):format(key, tostring(value)) end
+   for key, value in pairs(given or {}) do
+      parts[#parts + 1] = ("%s = %s"):format(key, tostring(value))
+   end
    table.sort(parts)
    return "{" .. table.concat(parts, ", ") .. "}"
 end
@@ -227,13 +235,15 @@ local function gradlist_row(op)
    local parts = {}
    for i, field in ipairs(fields) do
       local value = field[2]
-      parts[i] = field[1] .. " = " .. (type(value) == "string" and ("%q"):format(value) or tostring(value and true or false))
+      local quoted = type(value) == "string" and ("%q"):format(value)
+      parts[i] = field[1] .. " = " .. (quoted or tostring(value and true or false))
    end
    parts[#parts + 1] = "gradcheck = " .. gradcheck_text(op, differentiable)
    parts[#parts + 1] = "params = " .. list_text(op.params, function(p)
       return ("{%q, %q, %s}"):format(bind.lua_name(p), p.type, tostring(p.optional))
    end)
-   parts[#parts + 1] = "examples = " .. list_text(op.examples or {}, function(e) return ("%q"):format(e) end)
+   local examples = list_text(op.examples or {}, function(e) return ("%q"):format(e) end)
+   parts[#parts + 1] = "examples = " .. examples
    return "   {" .. table.concat(parts, ",\n    ") .. "},"
 end
 

@@ -34,8 +34,8 @@ local function kernel_list(macro, rows)
    return table.concat(out, " \\\n") .. "\n"
 end
 
---- kernels.h: X-macro lists and enums of the kernels that the table names, and a hash of them and of
---- the headers that host and plugins share.
+--- kernels.h: X-macro lists and enums of the kernels that the table names, and a hash of them and
+--- of the headers that host and plugins share.
 function M.header(all, shared)
    local lists = {pointwise = {}, reduction = {}, scan = {}}
    local seen = {}

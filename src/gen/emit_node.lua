@@ -240,14 +240,15 @@ static tli_Node *node_$op($params) {
 ?fails|  tli_node_release(node);
 ?fails|  return NULL;
 }]], {
-      op = op.cname, params = table.concat({"bool inplace", table.unpack(cdecl.parameters(op))}, ", "),
+      op = op.cname,
+      params = table.concat({"bool inplace", table.unpack(cdecl.parameters(op))}, ", "),
       inputs = list and ("(int)%s.n"):format(list) or #edges, outputs = op.results.count or 1,
       unused = cdecl.map(op.params, function(p) return ("(void)%s;"):format(p.name) end),
       connects = connects, saves = saves, fails = body:find("goto fail"),
    })
 end
 
--- finish_<op>: makes the results the node's and saves those that the derivative uses ---------------
+-- finish_<op>: makes the results the node's and saves those that the derivative uses --------------
 
 local function emit_finish(op, rules, fields)
    local outputs, saves = {}, {}
@@ -302,11 +303,11 @@ function M.emit(op, all, rules, fields, byname, edges)
    local free, free_text = emit_free(op, fields)
    if drop_text then parts[#parts + 1] = drop_text end
    if free_text then parts[#parts + 1] = free_text end
-   parts[#parts + 1] = fill(
-      [[static const tli_NodeType type_$op = {"$name", apply_$op, $drop, $whole, $free, $title};]], {
-         op = op.cname, name = op.lua, drop = drop, free = free, whole = op.materialize ~= false,
-         title = op.node and ('"%s"'):format(op.node) or "NULL",
-      })
+   parts[#parts + 1] = fill([[
+static const tli_NodeType type_$op = {"$name", apply_$op, $drop, $whole, $free, $title};]], {
+      op = op.cname, name = op.lua, drop = drop, free = free, whole = op.materialize ~= false,
+      title = op.node and ('"%s"'):format(op.node) or "NULL",
+   })
    parts[#parts + 1] = emit_node(op, rules, fields, edges)
    if not op.inplace_form then parts[#parts + 1] = emit_finish(op, rules, fields) end
    return table.concat(parts, "\n")

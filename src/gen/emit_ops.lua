@@ -89,7 +89,7 @@ local function emit_function(op, edges, recorded)
    local single = op.results.kind == "tensor"
    local prototype = M.prototype(op)
    if op.results.kind == "value" then
-      return fill("$prototype {\n  return $call;\n}", {prototype = prototype, call = forward_call(op)})
+      return ("%s {\n  return %s;\n}"):format(prototype, forward_call(op))
    end
    local call = op.inplace == "native" and native or single and one_result or several_results
    return fill([[
@@ -116,7 +116,7 @@ $prototype {
    })
 end
 
--- In place -----------------------------------------------------------------------------------------
+-- In place ----------------------------------------------------------------------------------------
 
 local function write_call(op)
    if op.pointwise then
@@ -154,7 +154,7 @@ $prototype {
    })
 end
 
--- Compositions -------------------------------------------------------------------------------------
+-- Compositions ------------------------------------------------------------------------------------
 
 -- A composition written as an expression.
 local function emit_expr(op, all)
@@ -210,7 +210,7 @@ $prototype {
    })
 end
 
--- Files --------------------------------------------------------------------------------------------
+-- Files -------------------------------------------------------------------------------------------
 
 local function emit_op(op, all)
    local parts = {("#line %d \"%s\""):format(op.line, op.file)}

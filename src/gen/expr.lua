@@ -1,12 +1,13 @@
--- expr.lua - the little language of derivatives and compositions: names, numbers, calls of operators
--- (`sum(grad, dim, true)` or `grad:sum(dim, true)`), + - * / ^ and lists `{a, b}`. Between tensors the
--- signs are operators of the table, between numbers arithmetic. It is translated to C in which every
+-- expr.lua - the little language of derivatives and compositions: names, numbers, calls of
+-- operators (`sum(grad, dim, true)` or `grad:sum(dim, true)`), + - * / ^ and lists `{a, b}`.
+-- Between tensors the signs are operators of the table, between numbers arithmetic. It is
+-- translated to C in which every
 -- intermediate tensor sits in a slot `t[i]` that the surrounding function releases at its end.
 -- Dimensions are C's: from 0, or negative from the end.
 
 local M = {}
 
--- Reading ------------------------------------------------------------------------------------------
+-- Reading -----------------------------------------------------------------------------------------
 
 local function tokenize(text)
    local tokens, at = {}, 1
@@ -139,7 +140,7 @@ function M.walk(tree, fn)
    end
 end
 
--- Translating --------------------------------------------------------------------------------------
+-- Translating -------------------------------------------------------------------------------------
 
 local Compiler = {}
 Compiler.__index = Compiler
@@ -295,7 +296,8 @@ function Compiler:call(name, args)
    return self:tensor(("tlo_%s(%s)"):format(op.cname, self:arguments(op, args)))
 end
 
---- Calls an operator with several results; returns the slots that hold them, which follow each other.
+--- Calls an operator with several results; returns the slots that hold them, which follow each
+--- other.
 function Compiler:call_several(tree, count)
    local op = tree.kind == "call" and self.env.table.byname[tree.name]
    if not op or op.results.count ~= count then
@@ -337,7 +339,8 @@ function compile.list(self, node)
    for i, child in ipairs(node.args) do
       items[i] = convert.int(self, self:compile(child)) or self:fail("a list holds integers")
    end
-   return {type = "int[]", c = ("(tl_Ints){%d, (int64_t[]){%s}}"):format(#items, table.concat(items, ", "))}
+   local list = ("(tl_Ints){%d, (int64_t[]){%s}}"):format(#items, table.concat(items, ", "))
+   return {type = "int[]", c = list}
 end
 
 function compile.neg(self, node)
@@ -365,7 +368,8 @@ function compile.binary(self, node)
       end
       return self:tensor(("tlo_%s(%s)"):format(op.cname, table.concat(args, ", ")))
    elseif left.type == "Number" or right.type == "Number" or node.sign == "^" then
-      return {type = "Number", c = ("tli_scalar_%s(%s, %s)"):format(name, to_scalar(left), to_scalar(right))}
+      local call = ("tli_scalar_%s(%s, %s)"):format(name, to_scalar(left), to_scalar(right))
+      return {type = "Number", c = call}
    end
    local float = left.type == "float" or right.type == "float" or node.sign == "/"
    local cast = node.sign == "/" and "(double)" or ""

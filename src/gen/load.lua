@@ -7,17 +7,19 @@ local M = {}
 
 local fields = {
    doc = "string",          -- what it does: shapes, dtypes, errors; required unless internal
-   pointwise = "table",     -- {types=, out=, kernel=, bool=, truncates=, check=}: the forward is an elementwise kernel
+   pointwise = "table",     -- {types=, out=, kernel=, bool=, truncates=, check=}: the forward is an
+                            -- elementwise kernel
    reduction = "table",     -- {types=}: declares a kernel of the reduce family
    scan = "table",          -- likewise for scans
    view = "boolean",        -- the result shares self's storage
    composite = "boolean",   -- C written with operators; records nothing itself
    expr = "string",         -- the same, as an expression
-   inplace = "any",         -- true: op_ writes its result over self; "native": op_ is the C function
+   inplace = "any",         -- true: op_ writes its result over self; "native": it is the C function
    out = "boolean",         -- false: no out= form
    grad = "table",          -- input -> derivative expression, or "a, b" -> one with several results
    materialize = "boolean", -- false: derivative takes undefined gradients as nil
-   name = "string",         -- in Lua, where C's name had to differ; of an internal entry: as messages call it
+   name = "string",         -- in Lua, where C's name had to differ; of an internal entry: as
+                            -- messages call it
    node = "string",         -- PyTorch's name of the node, where it is not made of the operator's
    module = "string",       -- torch.<module> instead of torch
    also = "boolean",        -- with module: in torch as well
@@ -28,7 +30,8 @@ local fields = {
    alias = "table",         -- further Lua names
    examples = "table",      -- argument lists for the gradient check and the fuzzer
    any_device = "table",    -- tensors, by name = true, that need not lie where the others do
-   waits = "string",        -- why the host waits for the device in every call: a graph cannot capture it
+   waits = "string",        -- why the host waits for the device in every call: a graph cannot
+                            -- capture it
    nondiff = "string",      -- why there is no derivative, for those whose result is floating
    nograd = "table",        -- results that are floating yet carry no derivative, by name
    gradcheck = "any",       -- options for the gradient check, or false with a reason in `nondiff`

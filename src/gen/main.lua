@@ -1,5 +1,6 @@
--- main.lua - the generator: `lua src/gen/main.lua OUTDIR` reads the operator table in src/ops/*/*.lua
--- and writes everything that follows from it. A file is rewritten only when its text changes.
+-- main.lua - the generator: `lua src/gen/main.lua OUTDIR` reads the operator table in
+-- src/ops/*/*.lua and writes everything that follows from it. A file is rewritten only when its
+-- text changes.
 
 local here = arg[0]:match("^(.*)/[^/]*$") or "."
 package.path = here .. "/?.lua;" .. package.path

@@ -12,7 +12,9 @@ local M = {}
 M.types = {
    Tensor = {c = "tl_Tensor *", none = "NULL", kind = "TENSOR", lua = "Tensor"},
    Operand = {c = "tl_Tensor *", none = "NULL", kind = "OPERAND", lua = "Tensor|number"},
-   ["Tensor[]"] = {c = "tl_Tensors ", none = "(tl_Tensors){0, NULL}", kind = "TENSORS", lua = "Tensor[]"},
+   ["Tensor[]"] = {
+      c = "tl_Tensors ", none = "(tl_Tensors){0, NULL}", kind = "TENSORS", lua = "Tensor[]",
+   },
    Number = {c = "tl_Scalar ", none = "tli_none()", kind = "NUMBER", lua = "number"},
    int = {c = "int64_t ", none = "TLI_NOINT", kind = "INT", lua = "integer"},
    dim = {c = "int64_t ", none = "TLI_NOINT", kind = "DIM", lua = "integer"},
@@ -48,7 +50,10 @@ local function parse_default(text)
    if text == "true" or text == "false" or text == "nil" then
       return text
    end
-   if text:match("^%-?[%d.]+e?%-?%d*$") or text:match("^'.*'$") or text == "inf" or text == "-inf" then
+   if text == "inf" or text == "-inf" then
+      return text
+   end
+   if text:match("^%-?[%d.]+e?%-?%d*$") or text:match("^'.*'$") then
       return text
    end
    if text:match("^{[%d, -]*}$") then
@@ -58,7 +63,8 @@ local function parse_default(text)
 end
 
 local function parse_param(text, piece)
-   local type_name, optional, name, default = piece:match("^([%w]+[%[%]%d]*)(%??)%s+([%w_]+)=?(.*)$")
+   local type_name, optional, name, default =
+      piece:match("^([%w]+[%[%]%d]*)(%??)%s+([%w_]+)=?(.*)$")
    if not type_name then
       fail(text, "cannot read parameter " .. piece)
    end

@@ -1,7 +1,7 @@
 -- template.lua - C with holes: fill(text, values) gives the text with its holes filled.
 --
 --    $name, ${name}   the value, a string or a number
---    $name alone on a line: a list gives a line for each item, indented as the hole is; none if empty
+--    $name alone on a line: a list gives a line for each item, indented as the hole is
 --    ?name|line       the line is there only if the value is true, and no empty list
 
 local function lines_of(text)
