@@ -5,9 +5,9 @@
 */
 #include "core/backend.h"
 
-#include <pthread.h>
 #include <string.h>
 
+#include "core/platform.h"
 #include "core/plugin.h"
 
 _Atomic(const tl_Backend *) tli_backends[TL_NDEVICETYPES] = {[TL_CPU] = &tlk_cpu_backend};
@@ -16,7 +16,7 @@ const tlk_Context tli_cpu_context = {.device = {TL_CPU, 0}};
 
 /* ---- opening --------------------------------------------------------------------- */
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static tli_Mutex lock = TLI_MUTEX_INIT;
 
 const char *tli_device_type_name(int type) {
   static const char *const names[] = {
@@ -31,11 +31,11 @@ const char *tli_device_type_name(int type) {
 static const tl_Backend *open_type(int type) {
   const tl_Backend *backend = atomic_load_explicit(&tli_backends[type], memory_order_acquire);
   if (backend) return backend;
-  pthread_mutex_lock(&lock);
+  tli_mutex_lock(&lock);
   backend = atomic_load_explicit(&tli_backends[type], memory_order_acquire);
   if (backend == NULL && (backend = tli_plugin_open(tli_device_type_name(type))) != NULL)
     atomic_store_explicit(&tli_backends[type], backend, memory_order_release);
-  pthread_mutex_unlock(&lock);
+  tli_mutex_unlock(&lock);
   return backend;
 }
 

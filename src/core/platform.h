@@ -105,6 +105,13 @@ void tli_pages_put(void *block, size_t bytes);
 void *tli_library_open(const char *file);
 /* The last failure of this thread's tli_library_open, in words. */
 const char *tli_library_error(void);
+/* The file that the code or data at an address was loaded from; "" if it cannot be told. */
+void tli_library_path(const void *address, char *path, size_t size);
+#ifdef _WIN32
+#define TLI_LIBRARY_SUFFIX ".dll"
+#else
+#define TLI_LIBRARY_SUFFIX ".so"
+#endif
 /* library NULL: the program and what it is linked with. */
 void *tli_library_symbol(void *library, const char *name);
 void tli_library_close(void *library);

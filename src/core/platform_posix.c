@@ -10,6 +10,7 @@
 #include <dlfcn.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/utsname.h>
 #include <time.h>
@@ -185,6 +186,20 @@ void *tli_library_symbol(void *library, const char *name) {
 
 void tli_library_close(void *library) { dlclose(library); }
 #endif
+
+void tli_library_path(const void *address, char *path, size_t size) {
+  Dl_info info;
+  path[0] = '\0';
+  if (!dladdr(address, &info) || info.dli_fname == NULL) return;
+  if (strchr(info.dli_fname, '/') == NULL) { /* a program found by PATH */
+    ssize_t n = readlink("/proc/self/exe", path, size - 1);
+    path[n > 0 ? n : 0] = '\0';
+  } else {
+    char *resolved = realpath(info.dli_fname, NULL);
+    snprintf(path, size, "%s", resolved ? resolved : info.dli_fname);
+    free(resolved);
+  }
+}
 
 /* ---- files, environment ---- */
 

@@ -11,6 +11,7 @@
 #include <io.h>
 #include <malloc.h>
 #include <stdlib.h>
+#include <string.h>
 #include <windows.h>
 
 _Static_assert(sizeof(tli_Mutex) == sizeof(SRWLOCK), "tli_Mutex");
@@ -156,6 +157,19 @@ void *tli_library_symbol(void *library, const char *name) {
 }
 
 void tli_library_close(void *library) { FreeLibrary((HMODULE)library); }
+
+void tli_library_path(const void *address, char *path, size_t size) {
+  HMODULE module;
+  path[0] = '\0';
+  if (!GetModuleHandleExA(GET_MODULE_HANDLE_EX_FLAG_FROM_ADDRESS |
+                              GET_MODULE_HANDLE_EX_FLAG_UNCHANGED_REFCOUNT,
+                          (const char *)address, &module))
+    return;
+  DWORD n = GetModuleFileNameA(module, path, (DWORD)size);
+  if (n == 0 || n >= size) path[0] = '\0';
+  for (char *at = path; *at; at++)
+    if (*at == '\\') *at = '/';
+}
 
 /* ---- files, environment ---- */
 

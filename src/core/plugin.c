@@ -4,16 +4,14 @@
 ** another folder, the only one then. A plugin is never closed: its memory and
 ** threads live as long as the process.
 */
-#define _GNU_SOURCE
 #include "core/plugin.h"
 
-#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "core/alloc.h"
+#include "core/platform.h"
 
 #define PATH_BYTES 1024
 
@@ -31,19 +29,15 @@ static const tl_Host host = {
 
 /* The folder that this code was loaded from, "" if it cannot be told. */
 static void own_folder(char *out) {
-  Dl_info info;
-  out[0] = '\0';
-  if (!dladdr(&host, &info) || info.dli_fname == NULL) return;
-  if (strchr(info.dli_fname, '/') == NULL) { /* a program found by PATH */
-    ssize_t n = readlink("/proc/self/exe", out, PATH_BYTES - 1);
-    out[n > 0 ? n : 0] = '\0';
-  } else {
-    char *resolved = realpath(info.dli_fname, NULL);
-    snprintf(out, PATH_BYTES, "%s", resolved ? resolved : info.dli_fname);
-    free(resolved);
-  }
+  tli_library_path(&host, out, PATH_BYTES);
   char *slash = strrchr(out, '/');
   *(slash ? slash : out) = '\0';
+}
+
+static bool readable(const char *path) {
+  FILE *file = fopen(path, "rb");
+  if (file) fclose(file);
+  return file != NULL;
 }
 
 /* The first of the places that has the file; false if none has. */
@@ -57,10 +51,10 @@ static bool find(const char *name, char *path) {
   else
     own_folder(folder);
   for (int i = 0; i < n; i++) {
-    snprintf(path, 2 * PATH_BYTES, "%s%s/tlua_%s.so", folder, places[i], name);
-    if (access(path, R_OK) == 0) return true;
+    snprintf(path, 2 * PATH_BYTES, "%s%s/tlua_%s" TLI_LIBRARY_SUFFIX, folder, places[i], name);
+    if (readable(path)) return true;
   }
-  snprintf(path, 2 * PATH_BYTES, "%s/tlua_%s.so", folder, name);
+  snprintf(path, 2 * PATH_BYTES, "%s/tlua_%s" TLI_LIBRARY_SUFFIX, folder, name);
   return false;
 }
 
@@ -74,10 +68,10 @@ static const tl_Backend *enter(const char *path, tl_PluginOpen open) {
 const tl_Backend *tli_plugin_open(const char *name) {
   char path[2 * PATH_BYTES];
   if (!find(name, path)) return tli_fail_null(TL_EDEVICE, "there is no %s", path);
-  void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-  if (library == NULL) return tli_fail_null(TL_EDEVICE, "%s", dlerror());
+  void *library = tli_library_open(path);
+  if (library == NULL) return tli_fail_null(TL_EDEVICE, "%s", tli_library_error());
   tl_PluginOpen open;
-  void *entry = dlsym(library, TL_PLUGIN_ENTRY);
+  void *entry = tli_library_symbol(library, TL_PLUGIN_ENTRY);
   memcpy(&open, &entry, sizeof open); /* ISO C knows no cast from data to function */
   if (open) return enter(path, open);
   return tli_fail_null(TL_EDEVICE, "%s is no plugin of tlua", path);
