@@ -19,8 +19,8 @@ static float readings[READINGS][SENSORS] = {{1, 2, 3}, {2, 4, 6}, {3, 6, 9}, {4,
 /* Called protected, since pushing a tensor may raise: script(tensor) -> tensor */
 static int call_script(lua_State *L) {
   lua_getglobal(L, "normalise");
-  tl_Tensor *input =
-      tl_tensor_wrap(readings, TL_F32, 2, (int64_t[]){READINGS, SENSORS}, NULL, NULL, NULL);
+  const int64_t sizes[] = {READINGS, SENSORS};
+  tl_Tensor *input = tl_tensor_wrap(readings, TL_F32, 2, sizes, NULL, NULL, NULL);
   if (input == NULL) return luaL_error(L, "%s", tl_error());
   tl_lua_push(L, input); /* the Lua value has a reference of its own */
   tl_tensor_release(input);

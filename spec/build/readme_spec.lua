@@ -47,6 +47,24 @@ describe("README.md", function()
       end)
    end)
 
+   -- Compiles a program as C++ and returns what it prints.
+   local function run_as_cpp(path, arguments)
+      return shell.ok(("c++ -x c++ -include lua.hpp -Isrc -Wall -Wextra -Werror $(pkg-config --cflags lua5.4) " ..
+         "-o %s.out %s -x none %s/libtlua.a $(pkg-config --libs lua5.4) -lm -ldl -lpthread && %s.out %s"):format(
+            path, path, shell.quote(shell.build), path, arguments))
+   end
+
+   it("embeds in C++ as well, and so does the example", function()
+      if not shell.has("c++") then return pending("needs a C++ compiler") end
+      shell.with_folder(function(folder)
+         local path = shell.quote(folder .. "/host.c")
+         shell.write(folder .. "/host.c", blocks("c")[1])
+         assert.equal("tensor([[ 7., 10.],\n        [15., 22.]])\n", run_as_cpp(path, ""))
+         shell.write(folder .. "/host.c", shell.read("examples/embed/host.c"))
+         assert.matches("limited in place", run_as_cpp(path, "examples/embed/script.lua"), 1, true)
+      end)
+   end)
+
    it("names only targets that make has, and files that are there", function()
       local makefile = shell.read("Makefile")
       local targets = 0

@@ -157,6 +157,9 @@ void tli_saved_drop(tli_Saved *s);
 ** requires a gradient while recording, a view of one, and memory that
 ** overlaps itself. */
 bool tli_inplace_check(const char *op, const tl_Tensor *self) TL_MUSTCHECK;
+/* The same for an operator that makes all elements the same: they may share
+** memory, unless the change is recorded. */
+bool tli_inplace_check_fill(const char *op, const tl_Tensor *self) TL_MUSTCHECK;
 /* After it has written: bumps the version and, when `node` is not NULL (its
 ** edge 0 being self's old history), makes it self's history: for a view, the
 ** base's history changes and self's is rebuilt from it. Gives the node its

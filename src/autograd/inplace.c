@@ -227,9 +227,8 @@ static bool fail_overlap(const char *op, const char *what, const tl_Tensor *t) {
       op, what, tli_sizes_str(t), tli_shape_str(t->ndim, t->strides));
 }
 
-bool tli_inplace_check(const char *op, const tl_Tensor *self) {
+static bool check_modes(const char *op, const tl_Tensor *self) {
   const tl_Tensor *base = self->base;
-  if (!tli_contiguous(self) && tli_overlaps_itself(self)) return fail_overlap(op, "a tensor", self);
   if ((self->flags & TLI_INFERENCE) && !tli_inference_mode())
     return tli_fail(TL_EAUTOGRAD,
                     "%s: a tensor made in inference mode cannot be changed in place outside of it; "
@@ -242,6 +241,16 @@ bool tli_inplace_check(const char *op, const tl_Tensor *self) {
   if (!tli_contiguous(base) && tli_overlaps_itself(base))
     return fail_overlap(op, "the base of a view,", base);
   return true;
+}
+
+bool tli_inplace_check(const char *op, const tl_Tensor *self) {
+  if (!tli_contiguous(self) && tli_overlaps_itself(self)) return fail_overlap(op, "a tensor", self);
+  return check_modes(op, self);
+}
+
+bool tli_inplace_check_fill(const char *op, const tl_Tensor *self) {
+  bool recorded = tli_grad_mode() && tli_requires_grad(self);
+  return recorded ? tli_inplace_check(op, self) : check_modes(op, self);
 }
 
 static bool set_history(tl_Tensor *t, tli_Node *node) {

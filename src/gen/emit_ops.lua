@@ -134,7 +134,7 @@ end
 local function emit_inplace(op, rules, fields, edges, recorded)
    return fill(recorded and [[
 $prototype {
-  if (!tli_inplace_check("$name", self)) return false;
+  if (!$check("$name", self)) return false;
   tli_Node *node = NULL;
   if ($recording && (node = node_$op($args)) == NULL) return false;
   bool ok = $write;
@@ -144,11 +144,12 @@ $prototype {
   return ok;
 }]] or [[
 $prototype {
-  if (!tli_inplace_check("$name", self)) return false;
+  if (!$check("$name", self)) return false;
   return $write && tli_inplace_done("$name", self, NULL);
 }]], {
       prototype = op.inplace_form and M.prototype(op) or inplace_prototype(op),
       name = op.inplace_form and op.lua or op.lua .. "_", op = op.cname, write = write_call(op),
+      check = op.entry.overlap and "tli_inplace_check_fill" or "tli_inplace_check",
       recording = recorded and emit_node.recording(edges), args = names_after("true", op),
       saves = recorded and emit_node.inplace_saves(op, rules, fields),
    })

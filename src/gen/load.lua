@@ -27,6 +27,7 @@ local fields = {
    func = "boolean",        -- false: only a method
    creation = "boolean",    -- takes requires_grad
    internal = "boolean",    -- C only
+   overlap = "boolean",     -- in place: elements may share memory, since all become the same
    alias = "table",         -- further Lua names
    examples = "table",      -- argument lists for the gradient check and the fuzzer
    any_device = "table",    -- tensors, by name = true, that need not lie where the others do

@@ -47,7 +47,7 @@ end
 
 -- Whole contents -----------------------------------------------------------------------------------
 
-op {"fill_(Tensor self, Number value) -> self", doc = "Sets every element to a number.",
+op {"fill_(Tensor self, Number value) -> self", doc = "Sets every element to a number.", overlap = true,
     grad = {self = "zeros_like(grad)"}, examples = {"T(3), 2.5"}}
 op {"fill_.tensor(Tensor self, Tensor value) -> self", doc = "The same with the number in a tensor of no dimensions.",
     composite = true, nondiff = "see fill"}
@@ -55,7 +55,7 @@ op {"fill(Tensor self, Number value) -> Tensor", doc = "A tensor like self with 
     method = false, grad = {self = "zeros_like(grad)"}, examples = {"T(3), 2.5"}}
 op {"fill.tensor(Tensor self, Tensor value) -> Tensor", doc = "The same with the number in a tensor of no dimensions.",
     method = false, composite = true, out = false, examples = {"T(3), T()", "T(2, 2), torch.tensor(7)"}}
-op {"zero_(Tensor self) -> self", doc = "Sets every element to zero.",
+op {"zero_(Tensor self) -> self", doc = "Sets every element to zero.", overlap = true,
     grad = {self = "zeros_like(grad)"}, examples = {"T(3)"}}
 op {"fill_diagonal_(Tensor self, Number fill_value, bool wrap=false) -> self",
     doc = [[Sets the main diagonal of a matrix, or of a tensor whose sizes are all the same, to a number; with wrap

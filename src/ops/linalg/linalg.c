@@ -596,9 +596,9 @@ tl_Tensor *tlo_matrix_power(tl_Tensor *A, int64_t n) {
   tli_Chain c = {0};
   TL_TRY_NULL(square("linalg.matrix_power", A));
   if (n == 0) {
-    tl_Tensor *eye = identity(&c, A);
-    tl_Tensor *wide = TLI_STEP(&c, tlo_expand(eye, (tl_Ints){A->ndim, A->sizes}));
-    return tli_chain_end(&c, TLI_STEP(&c, tlo_clone(wide)));
+    /* made of A, so that its gradient is there: zero */
+    tl_Tensor *zeros = TLI_STEP(&c, tlo_fill(A, tli_int(0)));
+    return tli_chain_end(&c, chain_add(&c, zeros, identity(&c, A)));
   }
   if (n == INT64_MIN) return tli_fail_null(TL_EARG, "linalg.matrix_power: n is too small");
   tl_Tensor *base = n < 0 ? TLI_STEP(&c, tlo_inv(A)) : A, *result = NULL;

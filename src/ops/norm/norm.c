@@ -617,6 +617,18 @@ bool tlo_group_norm_backward(tl_Tensor *grad_output, tl_Tensor *input, int64_t g
   return group_norm_fused(grad_output, input, groups, weight, mean, rstd, want, out);
 }
 
+/* Of no samples: the weights' gradients are zero, but they are there. */
+static tl_Tensor *no_samples(tl_Tensor *input, tl_Tensor *weight, tl_Tensor *bias) {
+  tli_Chain c = {0};
+  int64_t sizes[TL_MAX_DIMS];
+  int ndim = input->ndim - 1;
+  for (int d = 0; d < ndim; d++) sizes[d] = d == 0 ? input->sizes[1] : 1;
+  tl_Tensor *result = TLI_STEP(&c, tlo_clone(input));
+  if (weight) result = chain_mul(&c, result, chain_reshape(&c, weight, ndim, sizes));
+  if (bias) result = chain_add(&c, result, chain_reshape(&c, bias, ndim, sizes));
+  return tli_chain_end(&c, TLI_STEP(&c, tlo_to_dtype(result, (tl_DType)input->dtype)));
+}
+
 tl_Tensor *tlo_group_norm(tl_Tensor *input, int64_t num_groups, tl_Tensor *weight, tl_Tensor *bias,
                           double eps) {
   TL_TRY_NULL(check_floating("group_norm", input));
@@ -630,7 +642,7 @@ tl_Tensor *tlo_group_norm(tl_Tensor *input, int64_t num_groups, tl_Tensor *weigh
         channels, num_groups);
   TL_TRY_NULL(check_channels("group_norm", "weight", weight, channels));
   TL_TRY_NULL(check_channels("group_norm", "bias", bias, channels));
-  if (input->sizes[0] == 0) return tlo_clone(input);
+  if (input->sizes[0] == 0) return no_samples(input, weight, bias);
   if (input->numel == 0)
     return tli_fail_null(TL_ESHAPE, "group_norm: input: expected elements in each sample, got %s",
                          tli_sizes_str(input));

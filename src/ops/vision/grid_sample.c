@@ -313,6 +313,15 @@ static bool check(const tl_Tensor *input, const tl_Tensor *grid) {
   return true;
 }
 
+/* The nearest element stays the same while a place moves a little: the grid's
+** gradient is zero, but it is there. */
+static tl_Tensor *with_grid(tli_Chain *c, tl_Tensor *samples, tl_Tensor *grid) {
+  if (c->failed || !tli_recording(&grid, 1)) return samples;
+  tl_Tensor *x = TLI_STEP(c, tlo_select(grid, -1, 0));
+  tl_Tensor *places = TLI_STEP(c, tlo_unsqueeze(x, 1));
+  return chain_add(c, samples, TLI_STEP(c, tlo_fill(places, tli_int(0))));
+}
+
 /* The half types are too coarse for places: they are computed in float32. */
 tl_Tensor *tlo_grid_sample(tl_Tensor *input, tl_Tensor *grid, const char *mode,
                            const char *padding_mode, bool align_corners) {
@@ -323,10 +332,12 @@ tl_Tensor *tlo_grid_sample(tl_Tensor *input, tl_Tensor *grid, const char *mode,
   TL_TRY_NULL(find_name("padding_mode", paddings, padding_mode, &p));
   TL_TRY_NULL(check(input, grid));
   Sampling s = {(Mode)m, (Beyond)p, align_corners};
-  if (tli_dtype_bytes[input->dtype] != 2) return sample(input, grid, input->ndim - 2, &s);
+  bool half = tli_dtype_bytes[input->dtype] == 2;
   tli_Chain c = {0};
-  tl_Tensor *image = TLI_STEP(&c, tlo_to_dtype(input, TL_F32));
-  tl_Tensor *places = TLI_STEP(&c, tlo_to_dtype(grid, TL_F32));
+  tl_Tensor *image = half ? TLI_STEP(&c, tlo_to_dtype(input, TL_F32)) : input;
+  tl_Tensor *places = half ? TLI_STEP(&c, tlo_to_dtype(grid, TL_F32)) : grid;
   tl_Tensor *samples = TLI_STEP(&c, sample(image, places, input->ndim - 2, &s));
-  return tli_chain_end(&c, TLI_STEP(&c, tlo_to_dtype(samples, (tl_DType)input->dtype)));
+  if (m == 0) samples = with_grid(&c, samples, places);
+  if (half) samples = TLI_STEP(&c, tlo_to_dtype(samples, (tl_DType)input->dtype));
+  return tli_chain_end(&c, samples);
 }
