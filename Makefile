@@ -255,7 +255,7 @@ test-arm: TARGET = $(ARM)
 test-arm:
 	@command -v qemu-aarch64 >/dev/null || { echo 'test-arm: no qemu-aarch64 (Debian: qemu-user)' >&2; exit 1; }
 	@+$(MAKE) --no-print-directory cross TARGET=$(ARM)
-	@+SPEC_EMULATED=1 $(MAKE) --no-print-directory CC='$(CCACHE) $(ARM)-gcc' BUILD=$(BUILD)/$(ARM) \
+	@+$(MAKE) --no-print-directory CC='$(CCACHE) $(ARM)-gcc' BUILD=$(BUILD)/$(ARM) SPEC_SANITIZED=1 \
 	  SPEC_ARGS="--wrap 'qemu-aarch64 -L /usr/$(ARM)' --exclude spec/build --exclude spec/main \
 	  $(SPEC_ARGS)" check
 
