@@ -121,6 +121,15 @@ function torch.get_default_dtype() end
 ---@param dtype string
 function torch.set_default_dtype(dtype) end
 
+---The device of new tensors for which none is named; "cpu" unless it was set.
+---@return string
+function torch.get_default_device() end
+
+---Sets the device of new tensors for which none is named, for the calling thread. `tlua --device sim`
+---does so before a script begins.
+---@param device string such as "cpu", "sim" or "cuda:1"
+function torch.set_default_device(device) end
+
 ---The limits of a floating-point dtype: bits, eps, max, min, tiny, smallest_normal, resolution.
 ---@param dtype? string
 ---@return table
