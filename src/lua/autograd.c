@@ -111,16 +111,19 @@ static int accumulate(tli_Args *a, tli_Settings *of, tl_Tensors roots, tl_Tensor
   return ok ? 0 : tli_raise_caught(a->L);
 }
 
+/* What backward takes behind the gradients, in both forms. */
+#define BACKWARD_OPTIONS                                 \
+  {"retain_graph", TLI_A_BOOL, TLI_P_OPTIONAL, 0},       \
+      {"create_graph", TLI_A_BOOL, TLI_P_OPTIONAL, 0}, { \
+    "inputs", TLI_A_TENSORS, TLI_P_OPTIONAL, 0           \
+  }
+#define BACKWARD_USAGE "{retain_graph = create_graph, create_graph = false, inputs?})"
+
 static int tensor_backward(lua_State *L) {
   static const tli_Param params[] = {{"self", TLI_A_TENSOR, 0, 0},
                                      {"gradient", TLI_A_TENSOR, TLI_P_OPTIONAL, 0},
-                                     {"retain_graph", TLI_A_BOOL, TLI_P_OPTIONAL, 0},
-                                     {"create_graph", TLI_A_BOOL, TLI_P_OPTIONAL, 0},
-                                     {"inputs", TLI_A_TENSORS, TLI_P_OPTIONAL, 0}};
-  static const tli_Signature sig = {"backward",
-                                    "x:backward(gradient?, {retain_graph = create_graph, "
-                                    "create_graph = false, inputs?})",
-                                    params, 5};
+                                     BACKWARD_OPTIONS};
+  static const tli_Signature sig = {"backward", "x:backward(gradient?, " BACKWARD_USAGE, params, 5};
   tli_Args a;
   tli_args_begin(&a, L, &sig);
   tli_Settings *of = tli_push_settings(L, a.S);
@@ -132,13 +135,10 @@ static int tensor_backward(lua_State *L) {
 static int autograd_backward(lua_State *L) {
   static const tli_Param params[] = {{"tensors", TLI_A_TENSORS, 0, 0},
                                      {"grad_tensors", TLI_A_TENSORS, TLI_P_OPTIONAL, 0},
-                                     {"retain_graph", TLI_A_BOOL, TLI_P_OPTIONAL, 0},
-                                     {"create_graph", TLI_A_BOOL, TLI_P_OPTIONAL, 0},
-                                     {"inputs", TLI_A_TENSORS, TLI_P_OPTIONAL, 0}};
-  static const tli_Signature sig = {"autograd.backward",
-                                    "torch.autograd.backward(tensors, grad_tensors?, "
-                                    "{retain_graph = create_graph, create_graph = false, inputs?})",
-                                    params, 5};
+                                     BACKWARD_OPTIONS};
+  static const tli_Signature sig = {
+      "autograd.backward", "torch.autograd.backward(tensors, grad_tensors?, " BACKWARD_USAGE,
+      params, 5};
   tli_Args a;
   tli_args_begin(&a, L, &sig);
   tli_Settings *of = tli_push_settings(L, a.S);
