@@ -201,13 +201,14 @@ endif
 
 # ---- a person's day --------------------------------------------------------------
 
-.PHONY: all demo test clang cross test-arm wasm asan tsan valgrind bench opinfo lint tidy-format deps config help \
+.PHONY: all demo test sim clang cross test-arm wasm asan tsan valgrind bench opinfo lint tidy-format deps config help \
   install uninstall clean
 
 all: $(TLUA) $(LIBRARIES) $(PLUGINS) ## build ./tlua and the libraries (default)
 demo: ## install what is missing, build, train on real digits
 test: ## install what is missing, build, run all specs
 cross: ## build for another machine: TARGET=aarch64-linux-gnu, x86_64-w64-mingw32 ...
+sim: ## the specs of tensors, operators and training on the simulated device
 test-arm: ## build for ARM, run the specs there under qemu-user
 wasm: ## a page for browsers, in build/wasm/page, by Emscripten
 clang: ## build with clang, run the specs of operators and of the core
@@ -443,6 +444,12 @@ SANITIZED = $(MAKE) --no-print-directory BUILD=$(BUILD)/$(1) SANITIZE=$(2) \
   CFLAGS='-O1 -g' KERNEL_CFLAGS='-fno-math-errno -fno-trapping-math' \
   SPEC_ARGS='--exclude spec/build $(3) $(SPEC_ARGS)' SPEC_SANITIZED=1 check
 SUPPRESSIONS := $(CURDIR)/spec/support
+
+# What makes tensors without naming a device makes them there.
+SIM_SPECS = spec/ops spec/autograd spec/nn spec/optim
+sim:
+	@.ci/deps build test
+	@TLUA_SPEC_DEVICE=sim $(MAKE) --no-print-directory SPEC='$(or $(SPEC),$(SIM_SPECS))' check
 
 asan:
 	@.ci/deps build test

@@ -228,16 +228,20 @@ static bool hold(sim_Device *d, sim_Block *b) {
     event->stream = stream;
     sim_Command what = {.point = {event, 1}};
     b->pending[s] = event;
-    if (!sim_locked_put(stream, SIM_RECORD, &what, NULL, 0)) event->reached = 1;
+    if (!sim_locked_put_free(stream, SIM_RECORD, &what)) event->reached = 1;
   }
   return b->others != 0;
 }
 
-/* Puts the bytes out of use in the order of the block's stream. What fails here,
-** for lack of host memory, only leaves them as they are. */
+/* Puts the bytes out of use in the order of the block's stream; of a graph's own
+** block within that graph, each time it runs. What fails here, for lack of host
+** memory, only leaves the bytes as they are. */
 static void spoil(sim_Block *b) {
   sim_Command what = {.copy = {.dst = b->data, .bytes = b->bytes}};
-  if (!sim_locked_put(b->stream, SIM_POISON, &what, NULL, 0)) return;
+  bool recorded = b->graph && b->graph == b->stream->recording;
+  bool put = recorded ? sim_locked_put(b->stream, SIM_POISON, &what, NULL, 0)
+                      : sim_locked_put_free(b->stream, SIM_POISON, &what);
+  (void)put;
 }
 
 void sim_free(tl_Device device, void *data, int64_t bytes) {

@@ -83,6 +83,14 @@ bool sim_locked_put(tl_Stream *stream, sim_Kind kind, const sim_Command *what, c
   return stream->queue.length <= MOST_QUEUED || drain(stream, stream->put - MOST_QUEUED / 2);
 }
 
+bool sim_locked_put_free(tl_Stream *stream, sim_Kind kind, const sim_Command *what) {
+  sim_Command *command = command_new(kind, what, NULL, 0);
+  if (command == NULL) return false;
+  append(&stream->queue, command);
+  stream->put++;
+  return true;
+}
+
 /* ---- the thread -------------------------------------------------------------------- */
 
 static double seconds(void) {
@@ -401,7 +409,12 @@ tl_Graph *sim_capture_end(tl_Stream *stream) {
   return graph;
 }
 
-bool sim_capturing(const tl_Stream *stream) { return stream->recording != NULL; }
+bool sim_capturing(const tl_Stream *stream) {
+  sim_lock();
+  bool recording = stream->recording != NULL;
+  sim_unlock();
+  return recording;
+}
 
 bool sim_graph_launch(tl_Graph *graph, tl_Stream *stream) {
   sim_lock();

@@ -124,6 +124,8 @@ bool sim_locked_report(sim_Device *device);
 
 bool sim_locked_put(tl_Stream *stream, sim_Kind kind, const sim_Command *what, const void *call,
                     size_t size);
+/* The same for what is no part of a graph and may not wait: frees. */
+bool sim_locked_put_free(tl_Stream *stream, sim_Kind kind, const sim_Command *what);
 /* Has a stream's work up to a number of commands worked off, and reports. */
 bool sim_locked_finish(tl_Stream *stream, uint64_t upto);
 bool sim_locked_finish_device(sim_Device *device);
