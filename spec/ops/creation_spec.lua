@@ -171,7 +171,7 @@ end)
 
 describe("to", function()
    it("gives the tensor itself where nothing changes", function()
-      local x = torch.zeros(2)
+      local x = torch.zeros(2, {device = "cpu"})
       assert.equal(x, x:to("float32"))
       assert.equal(x, x:to("cpu"))
       assert.not_equal(x, x:to("float32", {copy = true}))
@@ -329,7 +329,7 @@ end)
 
 describe("to", function()
    it("takes non_blocking and copy by place or by name", function()
-      local x = torch.ones(2)
+      local x = torch.ones(2, {device = "cpu"})
       for _, row in ipairs {
          {x:to("float32", true), false, "float32"}, {x:to("float32", false, true), true, "float32"},
          {x:to("cpu", true), false, "float32"}, {x:to("cpu", "float64", true, false), true, "float64"},
@@ -364,8 +364,10 @@ describe("the default dtype", function()
 
    it("is the one that is printed without its name", function()
       torch.set_default_dtype("float64")
-      assert.equal("tensor(1.5000)", tostring(torch.tensor(1.5)))
-      assert.equal("tensor(1.5000, dtype=torch.float32)", tostring(torch.tensor(1.5, {dtype = "float32"})))
+      local cpu <const> = {device = "cpu"}
+      assert.equal("tensor(1.5000)", tostring(torch.tensor(1.5, cpu)))
+      assert.equal("tensor(1.5000, dtype=torch.float32)", tostring(torch.tensor(1.5,
+         {dtype = "float32", device = "cpu"})))
    end)
 
    it("is floating", function()

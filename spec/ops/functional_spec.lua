@@ -116,7 +116,11 @@ local function call(row, fn)
       inputs[seed] = fn(make(text, seed))
    end
    local chunk = assert(load("local torch, F, x, y, z, w = ... return " .. row[1], "=call"))
-   return inputs, table.pack(pcall(chunk, torch, F, table.unpack(inputs)))
+   local results = table.pack(pcall(chunk, torch, F, table.unpack(inputs)))
+   if not row[3] and results[1] then -- a device tells when it is waited for
+      results = table.pack(pcall(function() return torch.zeros(1):item() end))
+   end
+   return inputs, results
 end
 
 local function check(row, fn, narrow)

@@ -16,6 +16,14 @@ local function torch()
    return require "tlua"
 end
 
+-- What a device has found wrong in the data of calls that it was given, or nil. It finds it when
+-- it comes to them, and tells at the next wait.
+local function fault_of_device()
+   if not device then return nil end
+   local ok, message = pcall(function() return torch().zeros(1):item() end)
+   return not ok and tostring(message) or nil
+end
+
 local function is_tensor(value)
    return type(value) == "userdata" and torch().is_tensor(value)
 end
@@ -165,11 +173,17 @@ end)
 register("raises", function(state, arguments)
    local fn = arguments[arguments.n]
    assert(type(fn) == "function", "raises: the last argument is a function")
-   local ok, message = pcall(fn)
-   if ok then return fail(state, "no error was raised") end
-   message = tostring(message)
    local info = debug.getinfo(fn, "S")
    local prefix = info.short_src .. ":"
+   local ok, message = pcall(fn)
+   local fault = fault_of_device()
+   if ok and fault then
+      local line = fault:match("%(called at [^()]-:(%d+)%)$")
+      message = prefix .. (line or info.linedefined) .. ": " .. fault
+   elseif ok then
+      return fail(state, "no error was raised")
+   end
+   message = tostring(message)
    local line = message:sub(1, #prefix) == prefix and
       tonumber(message:match("^(%d+): ", #prefix + 1))
    if not line or line < info.linedefined or line > info.lastlinedefined then

@@ -67,6 +67,12 @@ bool tli_read_scalar(const tl_Tensor *t, tl_Scalar *out) {
   return true;
 }
 
+tl_Tensor *tli_operand_on(tl_Tensor *operand, tl_Device device) {
+  if (tli_same_device(tli_device(operand), device)) return tli_retain(operand);
+  TL_ASSERT(operand->numel == 1 && tli_device(operand).type == TL_CPU);
+  return tli_scalar_tensor(tli_number_of(operand), (tl_DType)operand->dtype, device);
+}
+
 bool tli_write(tl_Tensor *t, const void *buffer) {
   int64_t bytes = t->numel * tli_dtype_bytes[t->dtype];
   TL_ASSERT(tli_contiguous(t));

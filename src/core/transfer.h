@@ -15,6 +15,9 @@ bool tli_read(const tl_Tensor *t, tl_DType dtype, void *buffer) TL_MUSTCHECK;
 static inline tl_Scalar tli_number_of(const tl_Tensor *number) {
   return tli_load(tli_data(number), (tl_DType)number->dtype);
 }
+/* An operand, a new reference; of one that lies on the CPU beside others on a device,
+** which has no dimensions then, a copy there. It does not wait. */
+tl_Tensor *tli_operand_on(tl_Tensor *operand, tl_Device device) TL_MUSTCHECK;
 /* The number in a tensor of one element. Waits for the device. */
 bool tli_read_scalar(const tl_Tensor *t, tl_Scalar *out) TL_MUSTCHECK;
 /* Writes a row-major tensor on any device from a buffer of its dtype, which may

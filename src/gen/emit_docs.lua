@@ -60,6 +60,7 @@ local function entry_text(op)
    local doc = op.doc:gsub("^%s+", ""):gsub("%s+$", ""):gsub("\n%s+", "\n")
    local notes = {}
    if op.nondiff then notes[#notes + 1] = "Not differentiable: " .. op.nondiff .. "." end
+   if op.waits then notes[#notes + 1] = "Waits for the device: " .. op.waits .. "." end
    return table.concat(forms_text(op), "\n") .. "\n  -> " .. result_text(op) .. "\n\n" .. doc
       .. (#notes > 0 and "\n" .. table.concat(notes, "\n") or "")
 end
@@ -230,7 +231,7 @@ local function gradlist_row(op)
       {"method", op.method}, {"func", op.func ~= false},
       {"inplace", (op.inplace or op.inplace_form) and true},
       {"out", bind.has_out(op)}, {"view", op.view}, {"differentiable", differentiable},
-      {"nondiff", op.nondiff},
+      {"nondiff", op.nondiff}, {"waits", op.waits},
    }
    local parts = {}
    for i, field in ipairs(fields) do

@@ -364,12 +364,20 @@ int tli_index_get(lua_State *L) {
 
 /* ---- x[key] = value ---- */
 
+/* A table as a tensor where self is. */
+static tl_Tensor *table_tensor(lua_State *L, const tl_Tensor *self) {
+  tl_Tensor *t = tli_from_lua(L, 3, (tl_DType)self->dtype);
+  tl_Tensor *there = t ? tli_moved(t, tli_device(self), false) : NULL;
+  tli_release(t);
+  return there;
+}
+
 /* The value as a tensor: new reference. Leading dimensions of size 1 beyond
 ** the target's are dropped, as PyTorch does. */
 static tl_Tensor *value_tensor(lua_State *L, const tl_Tensor *self, int ndim) {
   tl_Scalar s;
   if (tli_to_scalar(L, 3, &s)) return tli_number(s);
-  if (lua_type(L, 3) == LUA_TTABLE) return tli_from_lua(L, 3, (tl_DType)self->dtype);
+  if (lua_type(L, 3) == LUA_TTABLE) return table_tensor(L, self);
   tl_Tensor *t = lua_type(L, 3) == LUA_TUSERDATA ? tli_to_tensor(L, tli_state(L), 3) : NULL;
   if (t == NULL) {
     tli_fail(TL_EARG, "index: value: expected a number, a Tensor or a table, got %s",

@@ -81,7 +81,7 @@ local function fetch(self, positions)
    local dataset = self.dataset
    if not self.collate_fn and items.gives_batches(dataset) then
       if type(positions) == "table" then
-         positions = torch.tensor(positions, {dtype = "int64"})
+         positions = torch.tensor(positions, {dtype = "int64", device = "cpu"})
       end
       return dataset:get_items(positions)
    end

@@ -19,7 +19,9 @@ function Subset:__init(dataset, indices)
    if not items.is_dataset(dataset) then
       args.refuse("data.Subset", "dataset", "a dataset", dataset)
    end
-   if type(indices) == "table" then indices = torch.tensor(indices, {dtype = "int64"}) end
+   if type(indices) == "table" then
+      indices = torch.tensor(indices, {dtype = "int64", device = "cpu"})
+   end
    if not torch.is_tensor(indices) or indices:dim() ~= 1 or indices.dtype ~= "int64" then
       args.refuse("data.Subset", "indices", "a list of positions or a 1-d int64 tensor", indices)
    end
@@ -27,7 +29,8 @@ function Subset:__init(dataset, indices)
    -- Where whole batches can be had from the dataset, they can be had from its subset.
    if items.gives_batches(dataset) then
       self.get_items = function(subset, positions)
-         return subset.dataset:get_items(subset.indices:index_select(1, positions))
+         local own = subset.indices
+         return subset.dataset:get_items(own:index_select(1, positions:to(own.device)))
       end
    end
 end

@@ -46,7 +46,7 @@ return function(...)
    end
    local n = #a.dataset
    local counts = to_counts(a.lengths, n)
-   local order = torch.randperm(n, {generator = a.generator})
+   local order = torch.randperm(n, {generator = a.generator, device = "cpu"})
    local parts, start = {}, 1
    for i, count in ipairs(counts) do
       parts[i] = Subset(a.dataset, order:narrow(1, start, count))

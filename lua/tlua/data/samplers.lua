@@ -45,7 +45,7 @@ function M.SequentialSampler:__len()
 end
 
 function M.SequentialSampler:indices()
-   return torch.arange(1, #self.dataset + 1)
+   return torch.arange(1, #self.dataset + 1, {device = "cpu"})
 end
 
 local take_random = args.signature [[data.RandomSampler(dataset: any, replacement: boolean = false,
@@ -68,7 +68,7 @@ end
 
 function M.RandomSampler:indices()
    local n, wanted = #self.dataset, #self
-   local options = {generator = self.generator}
+   local options = {generator = self.generator, device = "cpu"}
    if self.replacement then return torch.randint(1, n + 1, {wanted}, options) end
    local order = torch.randperm(n, options)
    if wanted == n then return order end
@@ -84,7 +84,9 @@ end
 M.SubsetRandomSampler = class.class("data.SubsetRandomSampler", Sampler)
 
 function M.SubsetRandomSampler:__init(indices, generator)
-   if type(indices) == "table" then indices = torch.tensor(indices, {dtype = "int64"}) end
+   if type(indices) == "table" then
+      indices = torch.tensor(indices, {dtype = "int64", device = "cpu"})
+   end
    if not torch.is_tensor(indices) or indices:dim() ~= 1 then
       args.refuse("data.SubsetRandomSampler", "indices", "a list of positions", indices)
    end
@@ -96,8 +98,9 @@ function M.SubsetRandomSampler:__len()
 end
 
 function M.SubsetRandomSampler:indices()
-   local order = torch.randperm(#self, {generator = self.generator})
-   return self.positions:index_select(1, order)
+   local positions = self.positions
+   local order = torch.randperm(#self, {generator = self.generator, device = positions.device})
+   return positions:index_select(1, order)
 end
 
 --- num_samples positions, each drawn with a probability in proportion to its weight.
@@ -110,7 +113,9 @@ local take_weighted = args.signature [[data.WeightedRandomSampler(weights: tenso
 
 function M.WeightedRandomSampler:__init(...)
    local a = take_weighted(...)
-   if type(a.weights) == "table" then a.weights = torch.tensor(a.weights, {dtype = "float64"}) end
+   if type(a.weights) == "table" then
+      a.weights = torch.tensor(a.weights, {dtype = "float64", device = "cpu"})
+   end
    self.weights, self.num_samples = a.weights, a.num_samples
    self.replacement, self.generator = a.replacement, a.generator
 end

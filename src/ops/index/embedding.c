@@ -118,43 +118,47 @@ tl_Tensor *tlo_embedding(tl_Tensor *input, tl_Tensor *weight, int64_t padding_id
 
 /* ---- bags ---- */
 
-/* For each of n positions the number of its bag, from 1; offsets (B) are
-** positions in the row of n where bags begin. */
-static tl_Tensor *bag_numbers(tl_Tensor *offsets, int64_t bags, int64_t n) {
-  tl_Tensor *starts = tli_contiguous_as(offsets, TL_I64);
-  tl_Tensor *out = starts ? tli_empty(TL_I64, TLI_CPU, 1, &n) : NULL;
-  const int64_t *start = starts ? tli_data(starts) : NULL;
-  bool ok = out != NULL;
-  if (ok && bags == 0 && n > 0)
-    ok = tli_fail(TL_EARG, "embedding_bag: offsets: expected a bag for %" PRId64 " positions", n);
-  if (ok && bags > 0 && start[0] != 1)
-    ok = tli_fail(TL_EARG, "embedding_bag: offsets: expected the first one to be 1, got %" PRId64,
-                  start[0]);
-  int64_t *bag = out ? tli_data(out) : NULL;
-  for (int64_t b = 0; ok && b < bags; b++) {
-    int64_t end = b + 1 < starts->numel ? start[b + 1] : n + 1;
+static bool check_offsets(const int64_t *start, int64_t given, int64_t bags, int64_t n) {
+  if (bags > 0 && start[0] != 1)
+    return tli_fail(TL_EARG, "embedding_bag: offsets: expected the first one to be 1, got %" PRId64,
+                    start[0]);
+  for (int64_t b = 0; b < bags; b++) {
+    int64_t end = b + 1 < given ? start[b + 1] : n + 1;
     if (end < start[b] || end > n + 1)
-      ok = tli_fail(TL_EARG,
-                    "embedding_bag: offsets: expected ascending positions up to %" PRId64
-                    ", got %" PRId64 " after %" PRId64,
-                    n + 1, end, start[b]);
-    for (int64_t i = start[b]; ok && i < end; i++) bag[i - 1] = b + 1;
-    /* what comes after the last bag's end belongs to none: to the last */
-    for (int64_t i = end; ok && b == bags - 1 && i <= n; i++) bag[i - 1] = b + 1;
+      return tli_fail(TL_EARG,
+                      "embedding_bag: offsets: expected ascending positions up to %" PRId64
+                      ", got %" PRId64 " after %" PRId64,
+                      n + 1, end, start[b]);
   }
-  tli_release(starts);
-  if (ok) return out;
-  tli_release(out);
-  return NULL;
+  return true;
+}
+
+/* 1 to n. */
+static tl_Tensor *count_to(int64_t n, tl_Device device) {
+  return tlo_arange(tli_int(1), tli_int(n + 1), tli_int(1), TL_I64, device);
+}
+
+/* For each of n positions the number of its bag, from 1; offsets are positions in
+** the row of n where bags begin. What comes after the last bag's end belongs to it.
+** A device would have to be waited for to check them. */
+static tl_Tensor *bag_numbers(tli_Chain *c, tl_Tensor *offsets, int64_t bags, int64_t n) {
+  tl_Device device = tli_device(offsets);
+  tl_Tensor *starts = TLI_STEP(c, tli_contiguous_as(offsets, TL_I64));
+  if (c->failed) return NULL;
+  if (bags == 0 && n > 0)
+    return tli_fail_null(TL_EARG,
+                         "embedding_bag: offsets: expected a bag for %" PRId64 " positions", n);
+  if (device.type == TL_CPU) TL_TRY_NULL(check_offsets(tli_data(starts), starts->numel, bags, n));
+  tl_Tensor *begins = TLI_STEP(c, tlo_narrow(starts, 0, 0, bags));
+  tl_Tensor *positions = TLI_STEP(c, count_to(n, device));
+  tl_Tensor *behind = TLI_STEP(c, tlo_search(begins, positions, true));
+  return TLI_STEP(c, tli_with_number(tli_minus, behind, tli_int(1)));
 }
 
 /* The bags of rows (B, N): 1, 1, ..., 2, 2, ... */
-static tl_Tensor *row_numbers(int64_t bags, int64_t n) {
-  int64_t numel = bags * n;
-  tl_Tensor *out = tli_empty(TL_I64, TLI_CPU, 1, &numel);
-  int64_t *bag = out ? tli_data(out) : NULL;
-  for (int64_t i = 0; out && i < numel; i++) bag[i] = i / n + 1;
-  return out;
+static tl_Tensor *row_numbers(tli_Chain *c, int64_t bags, int64_t n, tl_Device device) {
+  tl_Tensor *numbers = TLI_STEP(c, count_to(bags, device));
+  return TLI_STEP(c, tlo_repeat_interleave(numbers, n, 0));
 }
 
 typedef struct Bags {
@@ -185,14 +189,12 @@ static bool read_bags(tli_Chain *c, tl_Tensor *input, tl_Tensor *offsets, tl_Ten
     b->count = offsets->numel - include_last;
     if (b->count < 0)
       return tli_fail(TL_EARG, "embedding_bag: offsets: expected the end of the last bag");
-    b->number = TLI_STEP(c, bag_numbers(offsets, b->count, input->numel));
+    b->number = bag_numbers(c, offsets, b->count, input->numel);
   } else {
     b->count = input->sizes[0];
-    b->number = TLI_STEP(c, row_numbers(b->count, input->sizes[1]));
+    b->number = row_numbers(c, b->count, input->sizes[1], tli_device(input));
   }
-  b->number = TLI_STEP(c, tlo_to_like(b->number, b->index, false, false));
-  b->number = TLI_STEP(c, tlo_to_dtype(b->number, TL_I64));
-  return !c->failed;
+  return b->number != NULL;
 }
 
 /* zeros (bags, D) */

@@ -24,7 +24,7 @@ F {"embedding_bag(Tensor input, Tensor weight, Tensor offsets=nil, float max_nor
    doc = [[The sum, mean or maximum of rows of weight for each bag of positions: the rows of input (B, N), or the pieces
    of input (N) that begin at offsets, positions too. include_last_offset: the last offset is the end of the
    last bag. padding_idx does not count; per_sample_weights, for sums, are of input's shape.]],
-   composite = true,
+   composite = true, waits = "with padding_idx the positions that count are counted",
    examples = {"I(5, 2, 3), T(5, 4)", "I(5, 6), T(5, 2), torch.tensor{1, 3}, {mode = 'sum'}",
                "I(5, 2, 3), T(5, 4), {mode = 'max'}", "I(5, 2, 3), T(5, 4), {mode = 'sum', per_sample_weights = T(2, 3)}",
                "I(5, 6), T(5, 2), torch.tensor{1, 3, 7}, {include_last_offset = true, padding_idx = 1}"}}

@@ -278,7 +278,7 @@ bool tli_op_index_fill_(tl_Tensor *self, int64_t dim, tl_Tensor *index, tl_Scala
   if (index->numel == 0) return true;
   int64_t sizes[TL_MAX_DIMS];
   listed_sizes(self, d, index, sizes);
-  tl_Tensor *at = tli_wrap_index("index_fill", index, place_of(self, d, 1).n);
+  tl_Tensor *at = tli_wrap_index("index_fill", "index", index, place_of(self, d, 1).n);
   tl_Tensor *source = at ? everywhere(value, self, self->ndim, sizes) : NULL;
   bool ok = source && index_write("index_fill", TLK_JOIN_SET, self, d, at, source);
   tli_release(at);
@@ -326,7 +326,7 @@ static tl_Tensor *flattened(tl_Tensor *t) {
 
 tl_Tensor *tlo_take(tl_Tensor *self, tl_Tensor *index) {
   tl_Tensor *row = flattened(self);
-  tl_Tensor *at = row ? tli_wrap_index("take", index, self->numel) : NULL;
+  tl_Tensor *at = row ? tli_wrap_index("take", "index", index, self->numel) : NULL;
   tl_Tensor *result = at ? tlo_index_positions(row, at, 0, 1) : NULL;
   tli_release(row);
   tli_release(at);
@@ -354,7 +354,7 @@ bool tli_op_put_(tl_Tensor *self, tl_Tensor *index, tl_Tensor *source, bool accu
   if (source->numel != index->numel)
     return tli_fail(TL_ESHAPE, "put: source: expected as many elements as index %s, got %s",
                     tli_sizes_str(index), tli_sizes_str(source));
-  tl_Tensor *at = tli_wrap_index("put", index, self->numel);
+  tl_Tensor *at = tli_wrap_index("put", "index", index, self->numel);
   tl_Tensor *work = at ? tli_contiguous_as(self, (tl_DType)self->dtype) : NULL;
   bool ok = work && put_row(work, at, source, accumulate) &&
             (tli_contiguous(self) || tli_copy(self, work));
@@ -383,7 +383,7 @@ static tl_Tensor *broadcast_but(tl_Tensor *t, int ndim, const int64_t *common, i
 tl_Tensor *tlo_take_along_dim(tl_Tensor *self, tl_Tensor *indices, int64_t dim) {
   if (dim == TLI_NOINT) {
     tl_Tensor *row = flattened(self), *list = row ? flattened(indices) : NULL;
-    tl_Tensor *at = list ? tli_wrap_index("take_along_dim", list, self->numel) : NULL;
+    tl_Tensor *at = list ? tli_wrap_index("take_along_dim", "indices", list, self->numel) : NULL;
     tl_Tensor *result = at ? tlo_gather(row, 0, at) : NULL;
     tli_release(list);
     if (result == NULL) tli_fail_about("take_along_dim: indices");
@@ -409,7 +409,7 @@ tl_Tensor *tlo_take_along_dim(tl_Tensor *self, tl_Tensor *indices, int64_t dim) 
   }
   tl_Tensor *from = broadcast_but(self, self->ndim, common, d);
   tl_Tensor *plain =
-      from ? tli_wrap_index("take_along_dim", indices, place_of(self, d, 1).n) : NULL;
+      from ? tli_wrap_index("take_along_dim", "indices", indices, place_of(self, d, 1).n) : NULL;
   tl_Tensor *at = plain ? broadcast_but(plain, self->ndim, common, d) : NULL;
   tl_Tensor *result = at ? tlo_gather(from, d, at) : NULL;
   if (result == NULL) tli_fail_about("take_along_dim: indices");
@@ -438,7 +438,7 @@ bool tlo_unravel_index(tl_Tensor *indices, tl_Ints shape, tl_Tensors *out) {
   TL_TRY(tli_check_sizes("unravel_index", shape, TL_I8));
   for (int64_t d = 0; d < shape.n; d++) numel *= shape.v[d];
   tl_Tensors list = tli_tensors_new(shape.n);
-  tl_Tensor *at = list.v ? tli_wrap_index("unravel_index", indices, numel) : NULL;
+  tl_Tensor *at = list.v ? tli_wrap_index("unravel_index", "indices", indices, numel) : NULL;
   tl_Tensor *from_zero = at ? tli_with_number(tli_minus, at, tli_int(1)) : NULL;
   bool ok = from_zero || tli_fail_about("unravel_index: indices");
   int64_t step = numel;
@@ -525,7 +525,8 @@ static bool add_entry(Entries *e, tl_Tensor *index) {
     return tli_fail(TL_EINDEX, "index: too many indices for a tensor of shape %s",
                     tli_sizes_str(e->tensor));
   tl_Tensor *entry = NULL;
-  if (index && !(entry = tli_wrap_index("index", index, e->tensor->sizes[e->n]))) return false;
+  if (index && !(entry = tli_wrap_index("index", "index", index, e->tensor->sizes[e->n])))
+    return false;
   e->v[e->n++] = entry;
   return true;
 }
@@ -613,9 +614,36 @@ static bool select_entries(tl_Tensor *self, tl_Tensors indices, Selection *s) {
   return ok;
 }
 
+/* Brings indices of the CPU to self's device, in a list that is then `owned`. */
+static bool bring_indices(const tl_Tensor *self, tl_Tensors *indices, tl_Tensors *owned) {
+  tl_Device device = tli_device(self);
+  bool there = true;
+  *owned = (tl_Tensors){0, NULL};
+  for (int64_t i = 0; i < indices->n; i++) {
+    tl_Tensor *t = indices->v[i];
+    if (t == NULL || tli_same_device(tli_device(t), device)) continue;
+    if (tli_device(t).type != TL_CPU)
+      return tli_fail(TL_EDEVICE, "index: expected indices on %s, where self is, or cpu, got %s",
+                      tli_device_str(device), tli_device_str(tli_device(t)));
+    there = false;
+  }
+  if (there) return true;
+  *owned = tli_tensors_new(indices->n);
+  bool ok = owned->v != NULL;
+  for (int64_t i = 0; ok && i < indices->n; i++)
+    ok = !indices->v[i] || (owned->v[i] = tli_moved(indices->v[i], device, false));
+  if (!ok) tli_tensors_free(owned);
+  *indices = *owned;
+  return ok;
+}
+
 tl_Tensor *tlo_index(tl_Tensor *self, tl_Tensors indices) {
   Selection s;
-  TL_TRY_NULL(select_entries(self, indices, &s));
+  tl_Tensors owned;
+  TL_TRY_NULL(bring_indices(self, &indices, &owned));
+  bool ok = select_entries(self, indices, &s);
+  tli_tensors_free(&owned);
+  if (!ok) return NULL;
   tl_Tensor *result = s.count == 0 ? tlo_clone(s.tensor)
                                    : tlo_index_positions(s.tensor, s.positions, s.first, s.count);
   selection_drop(&s);
@@ -655,7 +683,7 @@ static tl_Tensor *fitted(const Selection *s, tl_Tensor *values) {
   return result;
 }
 
-bool tlo_index_put_(tl_Tensor *self, tl_Tensors indices, tl_Tensor *values, bool accumulate) {
+static bool put(tl_Tensor *self, tl_Tensors indices, tl_Tensor *values, bool accumulate) {
   if (fills(self, indices, values, accumulate)) return fill_masked(self, indices.v[0], values);
   Selection s;
   TL_TRY(select_entries(self, indices, &s));
@@ -668,6 +696,28 @@ bool tlo_index_put_(tl_Tensor *self, tl_Tensors indices, tl_Tensor *values, bool
     tli_release(wide);
   }
   selection_drop(&s);
+  return ok;
+}
+
+/* values where self is; those without dimensions may come from the CPU. */
+static tl_Tensor *bring_values(const tl_Tensor *self, tl_Tensor *values) {
+  tl_Device device = tli_device(self);
+  if (tli_same_device(tli_device(values), device)) return tli_retain(values);
+  if (values->flags & TLI_NUMBER)
+    return tli_scalar_tensor(tli_number_of(values), (tl_DType)self->dtype, device);
+  if (values->ndim == 0 && tli_device(values).type == TL_CPU)
+    return tlo_to_device_only(values, device, false, false);
+  return tli_fail_null(TL_EDEVICE, "index_put: values: expected %s, where self is, got %s",
+                       tli_device_str(device), tli_device_str(tli_device(values)));
+}
+
+bool tlo_index_put_(tl_Tensor *self, tl_Tensors indices, tl_Tensor *values, bool accumulate) {
+  tl_Tensors owned;
+  TL_TRY(bring_indices(self, &indices, &owned));
+  tl_Tensor *there = bring_values(self, values);
+  bool ok = there && put(self, indices, there, accumulate);
+  tli_release(there);
+  tli_tensors_free(&owned);
   return ok;
 }
 

@@ -17,7 +17,8 @@ op {"unravel_index(Tensor indices, int[] shape) -> Tensor[]",
     composite = true, nondiff = "positions", examples = {"I(12, 5), {3, 4}", "I(6, 2, 2), 6"}}
 
 -- x[...]: one tensor of positions or a mask for each dimension, missing ones leave it whole.
-op {"index(Tensor self, Tensor[] indices) -> Tensor", internal = true, composite = true}
+op {"index(Tensor self, Tensor[] indices) -> Tensor", internal = true, composite = true,
+    waits = "the true elements of masks are counted"}
 op {"index_positions(Tensor self, Tensor index, dim first, int count) -> Tensor",
     name = "index", internal = true,
     grad = {self = "index_positions_backward(grad, index, sizes(self), first, count)"}}
@@ -69,10 +70,14 @@ op {"put_backward_self(Tensor grad_output, Tensor index, Tensor source, bool acc
 op {"index_put(Tensor self, Tensor[] indices, Tensor values, bool accumulate=false) -> Tensor",
     doc = [[Writes values, broadcast, to self[indices], or adds them: indices is a list with a tensor of positions
     or a mask for each of the first dimensions.]],
-    composite = true, out = false,
-    examples = {"T(3, 4), {torch.tensor{1, 3}}, T(2, 4)", "T(3, 4), {I(3, 5), I(4, 5)}, T(5), true"}}
+    composite = true, out = false, any_device = {indices = true, values = true},
+    waits = "the true elements of masks are counted",
+    examples = {"T(3, 4), {torch.tensor{1, 3}}, T(2, 4)", "T(3, 4), {I(3, 5), I(4, 5)}, T(5), true",
+                "T(3, 4), {M(3)}, T()"}}
 op {"index_put_(Tensor self, Tensor[] indices, Tensor values, bool accumulate=false) -> self",
-    doc = "The same over self.", composite = true, nondiff = "see index_put"}
+    doc = "The same over self.", composite = true, nondiff = "see index_put",
+    any_device = {indices = true, values = true},
+    waits = "the true elements of masks are counted"}
 op {"put_positions(Tensor self, Tensor index, Tensor values, dim first, int count, bool accumulate) -> Tensor",
     name = "index_put",
     internal = true, inplace = "native",

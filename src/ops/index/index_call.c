@@ -16,13 +16,13 @@ bool tli_check_index(const char *op, const char *argument, const tl_Tensor *inde
                  .wrap = wrap, .blame = tli_blame(device, op, argument));
 }
 
-tl_Tensor *tli_wrap_index(const char *op, tl_Tensor *index, int64_t size) {
+tl_Tensor *tli_wrap_index(const char *op, const char *argument, tl_Tensor *index, int64_t size) {
   tl_Tensor *at = tli_index_int64(op, index);
   if (at == NULL || at->numel == 0) return at;
   /* mostly none is negative; a device would have to be waited for to know */
-  if (tli_device(at).type == TL_CPU && tli_check_index(op, "index", at, size, false)) return at;
+  if (tli_device(at).type == TL_CPU && tli_check_index(op, argument, at, size, false)) return at;
   tl_Tensor *plain =
-      tli_check_index(op, "index", at, size, true) ? tlo_unwrap_position(at, tli_int(size)) : NULL;
+      tli_check_index(op, argument, at, size, true) ? tlo_unwrap_position(at, tli_int(size)) : NULL;
   tli_release(at);
   return plain;
 }

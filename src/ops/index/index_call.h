@@ -17,7 +17,8 @@ bool tli_check_index(const char *op, const char *argument, const tl_Tensor *inde
 
 /* tli_index_int64 in [1, size]: negative ones, which count from the end, are
 ** replaced, others that are out of range an error. */
-tl_Tensor *tli_wrap_index(const char *op, tl_Tensor *index, int64_t size) TL_MUSTCHECK;
+tl_Tensor *tli_wrap_index(const char *op, const char *argument, tl_Tensor *index, int64_t size)
+    TL_MUSTCHECK;
 /* A copy of t if writing to `written` would change it, else t itself. */
 tl_Tensor *tli_unaliased(tl_Tensor *t, const tl_Tensor *written) TL_MUSTCHECK;
 

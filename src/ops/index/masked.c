@@ -9,7 +9,7 @@ static bool check_mask(const char *op, const tl_Tensor *mask) {
                   tl_dtype_name((tl_DType)mask->dtype));
 }
 
-/* The value in self's dtype, without dimensions. */
+/* The value in self's dtype, without dimensions; of a number on the CPU. */
 static tl_Tensor *fill_value(const tl_Tensor *self, tl_Tensor *mask, tl_Tensor *value) {
   TL_TRY_NULL(check_mask("masked_fill", mask));
   if (value->ndim != 0)
@@ -18,8 +18,7 @@ static tl_Tensor *fill_value(const tl_Tensor *self, tl_Tensor *mask, tl_Tensor *
                          "dimensions, got %s",
                          tli_sizes_str(value));
   if (value->flags & TLI_NUMBER)
-    return tli_scalar_tensor(tli_load(tli_data(value), (tl_DType)value->dtype),
-                             (tl_DType)self->dtype, tli_device(self));
+    return tli_scalar_tensor(tli_number_of(value), (tl_DType)self->dtype, TLI_CPU);
   return tlo_to_dtype(value, (tl_DType)self->dtype);
 }
 

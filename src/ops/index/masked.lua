@@ -2,7 +2,8 @@
 
 op {"masked_select(Tensor self, Tensor mask) -> Tensor",
     doc = "The elements where mask (bool, broadcast with self) is true, in one dimension.",
-    composite = true, examples = {"T(3, 4), M(3, 4)", "T(3, 4), M(4)", "T(4), M(3, 4)"}}
+    composite = true, waits = "the result's shape depends on the data",
+    examples = {"T(3, 4), M(3, 4)", "T(3, 4), M(4)", "T(4), M(3, 4)"}}
 
 op {"masked_fill(Tensor self, Tensor mask, Operand value) -> Tensor",
     doc = "self with value, a number or a tensor of no dimensions, where mask (bool, broadcast with self) is true.",
@@ -15,6 +16,7 @@ op {"masked_fill_kernel(Tensor self, Tensor mask, Tensor value) -> Tensor",
     grad = {self = "keep_where(grad, logical_not(mask))", value = "keep_where(grad, mask)"}}
 op {"masked_scatter(Tensor self, Tensor mask, Tensor source) -> Tensor",
     doc = "Writes the elements of source, in order, to where mask (bool, broadcast with self) is true.",
-    composite = true, examples = {"T(3, 4), M(3, 4), T(12)", "T(3, 4), M(4), T(4, 4)"}}
+    composite = true, waits = "the number of true elements is read",
+    examples = {"T(3, 4), M(3, 4), T(12)", "T(3, 4), M(4), T(4, 4)"}}
 op {"masked_scatter_(Tensor self, Tensor mask, Tensor source) -> self", doc = "The same over self.", composite = true,
-    func = false, nondiff = "see masked_scatter"}
+    func = false, nondiff = "see masked_scatter", waits = "the number of true elements is read"}

@@ -22,7 +22,7 @@ op {"where_self(Tensor self, Tensor condition, Operand other) -> Tensor",
     expr = "where(condition, self, other)", func = false, examples = {"T(3, 4), M(3, 4), T(4)", "T(3), M(4, 3), 0.5"}}
 op {"where.positions(Tensor condition) -> Tensor[]",
     doc = "With the condition alone: the positions of its true elements, a list with one tensor per dimension.",
-    composite = true, nondiff = "positions"}
+    composite = true, nondiff = "positions", waits = "the result's shape depends on the data", examples = {"M(3, 4)"}}
 op {"select_where(Tensor condition, Tensor self, Tensor other) -> Tensor",
     name = "where", internal = true,
     pointwise = {types = "number", kernel = "where"},
@@ -72,13 +72,14 @@ op {"isclose(Tensor self, Tensor other, float rtol=1e-05, float atol=1e-08, bool
     doc = "Whether |self - other| <= atol + rtol * |other|, elementwise; equal infinities are close.",
     composite = true, nondiff = "a bool result", examples = {"T(3), T(3)"}}
 op {"allclose(Tensor self, Tensor other, float rtol=1e-05, float atol=1e-08, bool equal_nan=false) -> bool",
-    doc = "Whether isclose holds everywhere.", composite = true, nondiff = "a boolean", examples = {"T(3), T(3)"}}
+    doc = "Whether isclose holds everywhere.", composite = true, nondiff = "a boolean",
+    waits = "the result is for the host", examples = {"T(3), T(3)"}}
 op {"is_same_size(Tensor self, Tensor other) -> bool", doc = "Whether both have the same shape.",
     composite = true, nondiff = "a boolean", examples = {"T(3), T(2)"}}
 op {"is_nonzero(Tensor self) -> bool", doc = "Whether the one element of self is not zero.",
-    composite = true, nondiff = "a boolean", examples = {"T(1)"}}
+    composite = true, nondiff = "a boolean", waits = "the result is for the host", examples = {"T(1)"}}
 op {"is_signed(Tensor self) -> bool", doc = "Whether self's dtype has negative numbers.",
     composite = true, nondiff = "a boolean", examples = {"T(1)"}}
 op {"equal(Tensor self, Tensor other) -> bool",
     doc = "Whether both have the same shape and the same elements.",
-    composite = true, nondiff = "a boolean", examples = {"T(3), T(3)"}}
+    composite = true, nondiff = "a boolean", waits = "the result is for the host", examples = {"T(3), T(3)"}}

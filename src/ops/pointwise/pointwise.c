@@ -70,7 +70,7 @@ static bool run_kernel(const tli_PointwiseSpec *spec, tlk_Pointwise kernel, tl_D
 ** kernels that are faster by far. */
 static bool run_power(const tli_PointwiseSpec *spec, tl_DType dtype, tl_Tensor *const *in,
                       tl_Tensor *out) {
-  double e = tli_to_double(tli_load(tli_data(in[1]), (tl_DType)in[1]->dtype));
+  double e = tli_to_double(tli_number_of(in[1]));
   tlk_Pointwise kernel = TLK_pow;
   if (!tli_is_float(dtype)) {
     if (e < 0)

@@ -12,7 +12,7 @@ scan("cumsum", {doc = "Running sums along dim. Integers and bool sum to int64.",
 scan("cumprod", {doc = "Running products along dim. Integers multiply in int64.",
    grad = {self = "cumprod_backward(grad, self, result, dim)"}})
 op {"cumprod_backward(Tensor grad, Tensor self, Tensor result, dim dim) -> Tensor", internal = true,
-    composite = true}
+    composite = true, waits = "without zeros it is a division"}
 op {"logcumsumexp(Tensor self, dim dim) -> Tensor",
     doc = "Running log(sum(exp(self))) along dim, without overflow.",
     scan = {types = "floating"}, grad = {self = "logcumsumexp_backward(grad, self, result, dim)"},

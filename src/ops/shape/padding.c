@@ -99,15 +99,19 @@ static bool check_room(Mode mode, int d, int64_t size, int64_t more) {
                   most, (int64_t)d, size, more);
 }
 
-/* Which of `size` elements, from 0, stands at place i, which may lie outside. */
-static int64_t source(Mode mode, int64_t i, int64_t size) {
-  if (i >= 0 && i < size) return i;
+/* Which of `size` elements, from 0, stand at places i, which may lie outside. */
+static tl_Tensor *chain_source(tli_Chain *c, Mode mode, tl_Tensor *i, int64_t size) {
+  tl_Tensor *last = TLI_STEP(c, tli_number(tli_int(size - 1)));
+  tl_Tensor *first = TLI_STEP(c, tli_number(tli_int(0)));
   switch (mode) {
-  case REFLECT: return i < 0 ? -i : 2 * (size - 1) - i;
-  case REPLICATE: return i < 0 ? 0 : size - 1;
+  case REFLECT: { /* the distance from the last element, less that from the first */
+    tl_Tensor *right = TLI_STEP(c, tlo_abs(chain_sub(c, last, TLI_STEP(c, tlo_abs(i)))));
+    return chain_sub(c, last, right);
+  }
+  case REPLICATE: return TLI_STEP(c, tlo_clamp_both(i, first, last));
   case CIRCULAR: break;
   }
-  return i < 0 ? i + size : i - size;
+  return TLI_STEP(c, tli_with_number(tlo_remainder, i, tli_int(size)));
 }
 
 static tl_Tensor *pad_dim(tl_Tensor *self, Mode mode, int d, int64_t before, int64_t after) {
@@ -122,16 +126,13 @@ static tl_Tensor *pad_dim(tl_Tensor *self, Mode mode, int d, int64_t before, int
   }
   TL_TRY_NULL(check_room(mode, d, size, before));
   TL_TRY_NULL(check_room(mode, d, size, after));
-  int64_t n = before + self->sizes[d] + after;
-  tl_Tensor *positions = tli_new("pad", (tl_Ints){1, &n}, TL_I64, TLI_CPU);
-  if (positions == NULL) return NULL;
-  int64_t *at = tli_data(positions);
-  for (int64_t i = 0; i < n; i++) at[i] = first + source(mode, i - before - first, size) + 1;
+  int64_t start = -before - first, n = before + self->sizes[d] + after;
   tli_Chain c = {0};
-  tli_keep(&c, positions);
-  tl_Tensor *there =
-      TLI_STEP(&c, tlo_to_device(positions, tli_device(self), TL_NODTYPE, false, false));
-  return tli_chain_end(&c, TLI_STEP(&c, tlo_index_select(self, d, there)));
+  tl_Tensor *place = TLI_STEP(
+      &c, tlo_arange(tli_int(start), tli_int(start + n), tli_int(1), TL_I64, tli_device(self)));
+  tl_Tensor *from = c.failed ? NULL : chain_source(&c, mode, place, size);
+  tl_Tensor *positions = TLI_STEP(&c, tli_with_number(tli_plus, from, tli_int(first + 1)));
+  return tli_chain_end(&c, TLI_STEP(&c, tlo_index_select(self, d, positions)));
 }
 
 static tl_Tensor *pad_with_elements(tl_Tensor *input, tl_Ints pad, Mode mode) {

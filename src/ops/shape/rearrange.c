@@ -341,6 +341,7 @@ static int64_t count_below(int64_t rows, int64_t cols, int64_t edge, int64_t *fi
 static tl_Tensor *triangle_indices(const char *op, bool lower, int64_t rows, int64_t cols,
                                    int64_t offset, tl_DType dtype, tl_Device device) {
   TL_TRY_NULL(tli_check_sizes(op, (tl_Ints){2, (int64_t[]){rows, cols}}, TL_I64));
+  if (device.type < 0) device = tli_default_device();
   offset = between(offset, -rows, cols);
   int64_t first, end = lower ? rows : between(cols - offset, 0, rows);
   int64_t count = count_below(rows, cols, offset + lower, &first);

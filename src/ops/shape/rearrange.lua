@@ -65,9 +65,11 @@ op {"repeat_interleave(Tensor self, int repeats, dim dim=nil) -> Tensor",
     composite = true, examples = {"T(3), 2", "T(2, 3), 2, 2", "T(2, 2), 3"}}
 op {"repeat_interleave.each(Tensor self, Tensor repeats, dim dim=nil, *, int output_size=nil) -> Tensor",
     doc = "The same with a number of repetitions for each position.",
-    composite = true, examples = {"T(3), torch.tensor {2, 0, 1}", "T(2, 3), torch.tensor {1, 2}, 1"}}
+    composite = true, waits = "the result's shape depends on the data",
+    examples = {"T(3), torch.tensor {2, 0, 1}", "T(2, 3), torch.tensor {1, 2}, 1"}}
 op {"repeat_interleave.positions(Tensor repeats, *, int output_size=nil) -> Tensor",
-    doc = "Position i, from 1, repeats[i] times.", composite = true, method = false, nondiff = "positions"}
+    doc = "Position i, from 1, repeats[i] times.", composite = true, method = false, nondiff = "positions",
+    waits = "the result's shape depends on the data", examples = {"torch.tensor {2, 0, 1}"}}
 
 op {"tensor_split(Tensor self, int sections, dim dim=0) -> Tensor[]",
     doc = "`sections` views along dim, the first ones longer by one where the size cannot be divided.",
@@ -77,7 +79,9 @@ op {"tensor_split.positions(Tensor self, int[] positions, dim dim=0) -> Tensor[]
     composite = true, examples = {"T(7), {2, 5}", "T(2, 5), {1, 3}, 2"}}
 op {"tensor_split.tensor(Tensor self, Tensor tensor_indices_or_sections, dim dim=0) -> Tensor[]",
     doc = "The same with the number of sections, or the positions, in a tensor of integers.",
-    composite = true, examples = {"T(7), torch.tensor {2, 5}", "T(2, 5), torch.tensor(2), 2"}}
+    composite = true, any_device = {tensor_indices_or_sections = true},
+    waits = "tensor_indices_or_sections is read",
+    examples = {"T(7), torch.tensor {2, 5}", "T(2, 5), torch.tensor(2), 2"}}
 for _, row in ipairs {{"hsplit", "dimension 2, or 1 of a vector"}, {"vsplit", "dimension 1"},
                       {"dsplit", "dimension 3"}} do
    op {row[1] .. "(Tensor self, int sections) -> Tensor[]",

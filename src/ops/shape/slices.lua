@@ -21,7 +21,8 @@ op {"narrow(Tensor self, dim dim, index start, int length) -> Tensor",
     composite = true, out = false, examples = {"T(3, 4), 2, 2, 3", "T(3), 1, -2, 2", "T(3), 1, 1, 0"}}
 op {"narrow.tensor(Tensor self, dim dim, Tensor start, int length) -> Tensor",
     doc = "The same with the position in a tensor of no dimensions.",
-    composite = true, out = false, examples = {"T(3, 4), 2, torch.tensor(2), 3"}}
+    composite = true, out = false, any_device = {start = true}, waits = "start is read",
+    examples = {"T(3, 4), 2, torch.tensor(2), 3"}}
 op {"narrow_copy(Tensor self, dim dim, index start, int length) -> Tensor", doc = "A copy of narrow's view.",
     expr = "clone(narrow(self, dim, start, length))", examples = {"T(3, 4), 2, 2, 3"}}
 op {"slice(Tensor self, dim dim, int start, int stop, int step) -> Tensor", internal = true, view = true,

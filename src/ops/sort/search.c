@@ -43,7 +43,9 @@ tl_Tensor *tli_op_search(tl_Tensor *sorted_sequence, tl_Tensor *values, bool rig
 static tl_Tensor *search(const char *op, tl_Tensor *sequence, tl_Tensor *values, bool out_int32,
                          bool right) {
   TL_TRY_NULL(check_search(op, sequence, values));
-  tl_Tensor *found = tlo_search(sequence, values, right);
+  tl_Tensor *there = tli_operand_on(values, tli_device(sequence));
+  tl_Tensor *found = there ? tlo_search(sequence, there, right) : NULL;
+  tli_release(there);
   if (found == NULL || !out_int32) return found;
   tl_Tensor *narrow = tlo_to_dtype(found, TL_I32);
   tli_release(found);

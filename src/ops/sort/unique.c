@@ -162,10 +162,14 @@ bool tlo_unique_consecutive(tl_Tensor *self, bool return_inverse, bool return_co
 tl_Tensor *tlo_isin(tl_Tensor *elements, tl_Tensor *test_elements, bool assume_unique,
                     bool invert) {
   (void)assume_unique;
-  bool mode = tli_set_grad_mode(false);
   tli_Chain c = {0};
   tl_Tensor *both[] = {elements, test_elements}, *sorted[2] = {NULL};
   tl_DType dtype = tli_result_dtype(both, 2);
+  tl_Device device = tli_device(tli_device(elements).type == TL_CPU ? test_elements : elements);
+  elements = TLI_STEP(&c, tli_operand_on(elements, device));
+  test_elements = TLI_STEP(&c, tli_operand_on(test_elements, device));
+  if (c.failed) return tli_chain_end(&c, NULL);
+  bool mode = tli_set_grad_mode(false);
   tl_Tensor *what = TLI_STEP(&c, tlo_to_dtype(elements, dtype));
   tl_Tensor *list = TLI_STEP(&c, tlo_to_dtype(test_elements, dtype));
   list = TLI_STEP(&c, tlo_reshape(list, (tl_Ints){1, (int64_t[]){test_elements->numel}}));
