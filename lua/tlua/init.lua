@@ -32,4 +32,9 @@ load_on_use(torch.autograd, {
    gradgradcheck = "tlua.autograd.gradcheck",
 })
 
+for _, kind in ipairs {"cuda", "sim"} do
+   local module = "tlua.device." .. kind
+   load_on_use(torch[kind], {graph = module, memory_summary = module})
+end
+
 return torch

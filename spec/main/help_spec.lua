@@ -101,7 +101,7 @@ describe("where the manual has nothing, help", function()
    it("has something on every function of the binding", function()
       local missing, count = {}, 0
       for prefix, members in pairs {["torch."] = torch, ["Tensor."] = torch.Tensor, ["autograd."] = torch.autograd,
-                                    ["cuda."] = torch.cuda, ["io."] = torch.io} do
+                                    ["cuda."] = torch.cuda, ["sim."] = torch.sim, ["io."] = torch.io} do
          for name, value in next, members do
             -- record is how Function is made
             if type(value) == "function" and not name:find("^__") and name ~= "record" then

@@ -28,7 +28,7 @@ describe("a build without CUDA", function()
 
    it("still tells devices from other words", function()
       local x = torch.ones(2)
-      assert.raises("cuda: device:", "expected a CUDA device, got cpu", function() x:cuda("cpu") end)
+      assert.raises("cuda: device:", "expected a device such as \"cuda:0\", got cpu", function() x:cuda("cpu") end)
       assert.raises("cuda: device:", "expected a number from 0", function() x:cuda(-1) end)
       assert.raises("to", "cude", function() x:to("cude") end)
    end)

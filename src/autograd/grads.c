@@ -90,7 +90,7 @@ static bool lies_like(const tl_Tensor *grad, const tl_Tensor *t) {
 static tl_Tensor *copy_for(const tl_Tensor *t, tl_Tensor *grad) {
   if (tli_grad_mode()) return tlo_clone(grad);
   tl_Tensor *copy = tli_empty_like(t, (tl_DType)t->dtype);
-  if (copy && tlo_copy_(copy, grad)) return copy;
+  if (copy && tlo_copy_(copy, grad, false)) return copy;
   tli_release(copy);
   return NULL;
 }

@@ -139,7 +139,7 @@ static bool through_slice(CopySlices *c, tl_Tensor *slice, tl_Tensor **out) {
   tl_Tensor *before = out[0];
   out[0] = NULL;
   if (tli_node_wants(&c->node, 0))
-    ok = before ? tlo_copy_(slice, before) : tlo_fill_(slice, tli_int(0));
+    ok = before ? tlo_copy_(slice, before, false) : tlo_fill_(slice, tli_int(0));
   tli_release(before);
   return ok;
 }
@@ -150,7 +150,7 @@ static bool apply_copy_slices(tli_Node *node, tl_Tensor *const *grads, tl_Tensor
   tl_Tensor *whole = like_base(c, &shift);
   TL_TRY(whole);
   tl_Tensor *slice = NULL;
-  bool ok = tlo_copy_(whole, grads[0]);
+  bool ok = tlo_copy_(whole, grads[0], false);
   if (ok)
     slice = tlo_as_strided(whole, (tl_Ints){c->view.ndim, c->view.sizes},
                            (tl_Ints){c->view.ndim, c->view.strides}, c->view.offset + shift);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "core/backend.h"
+#include "core/pinned.h"
 
 /* Copies with conversion between memory and a tensor, both of t's device; `data`
 ** is row-major and of `dtype`. */
@@ -91,13 +92,36 @@ tl_Tensor *tli_upload(tl_DType dtype, tl_Device device, int ndim, const int64_t 
   return NULL;
 }
 
+/* The copy, row-major like `from`, of all bytes. `async` needs pinned memory on the
+** host's side. */
+static bool move(tl_Tensor *to, const tl_Tensor *from, bool async) {
+  int64_t bytes = from->numel * tli_dtype_bytes[from->dtype];
+  if (bytes == 0) return true;
+  const tl_Tensor *host = tli_device(to).type == TL_CPU ? to : from;
+  bool late = async && tli_device(host).type == TL_CPU && tli_is_pinned(host);
+  TL_TRY(
+      tli_move_bytes(tli_device(to), tli_data(to), tli_device(from), tli_data(from), bytes, late));
+  return !late || tli_pinned_used(host->storage, tli_device(host == to ? from : to));
+}
+
+bool tli_move_into(tl_Tensor *to, const tl_Tensor *from, bool async) {
+  TL_ASSERT(to->dtype == from->dtype && tli_same_sizes(to, from));
+  TL_ASSERT(tli_contiguous(to) && tli_contiguous(from));
+  return move(to, from, async);
+}
+
+/* What is to arrive late on the host arrives in pinned memory. */
+static tl_Tensor *place_for(const tl_Tensor *t, tl_Device device, bool async) {
+  if (async && device.type == TL_CPU)
+    return tli_pinned_empty(tli_device(t).type, (tl_DType)t->dtype, t->ndim, t->sizes);
+  return tli_empty((tl_DType)t->dtype, device, t->ndim, t->sizes);
+}
+
 tl_Tensor *tli_moved(tl_Tensor *t, tl_Device device, bool async) {
   if (tli_same_device(tli_device(t), device)) return tli_retain(t);
   tl_Tensor *plain = plain_of(t, (tl_DType)t->dtype);
-  tl_Tensor *to = plain ? tli_empty((tl_DType)t->dtype, device, t->ndim, t->sizes) : NULL;
-  int64_t bytes = t->numel * tli_dtype_bytes[t->dtype];
-  if (to && bytes > 0 &&
-      !tli_move_bytes(device, tli_data(to), tli_device(t), tli_data(plain), bytes, async)) {
+  tl_Tensor *to = plain ? place_for(t, device, async) : NULL;
+  if (to && !move(to, plain, async)) {
     tli_release(to);
     to = NULL;
   }

@@ -29,8 +29,12 @@ tl_Tensor *tli_upload(tl_DType dtype, tl_Device device, int ndim, const int64_t 
 /* Bytes to or from a device, or between devices of one kind. */
 bool tli_move_bytes(tl_Device to, void *dst, tl_Device from, const void *src, int64_t bytes,
                     bool async) TL_MUSTCHECK;
-/* t, a new reference, or a row-major copy on another device. `async`: what comes
-** from or goes to pinned host memory need not have arrived. */
+/* Copies between tensors of one dtype and shape, both row-major, on different
+** devices. `async`: what comes from or goes to pinned host memory (pinned.h) need
+** not have arrived. */
+bool tli_move_into(tl_Tensor *to, const tl_Tensor *from, bool async) TL_MUSTCHECK;
+/* t, a new reference, or a row-major copy on another device; with `async` one on
+** the host is pinned. */
 tl_Tensor *tli_moved(tl_Tensor *t, tl_Device device, bool async) TL_MUSTCHECK;
 
 #endif

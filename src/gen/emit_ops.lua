@@ -202,7 +202,7 @@ $prototype {
   tl_Tensor *from_ = tli_inplace_source((tl_Tensor *[]){$inputs}, $count);
   tl_Tensor *made_ = from_ ? tlo_$op($args) : NULL;
   tli_release(from_);
-  bool ok = made_ && tli_inplace_fits("${name}_", self, made_) && tlo_copy_(self, made_);
+  bool ok = made_ && tli_inplace_fits("${name}_", self, made_) && tlo_copy_(self, made_, false);
   tli_release(made_);
   return ok;
 }]], {

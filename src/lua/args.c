@@ -215,6 +215,8 @@ void tli_args_begin(tli_Args *a, lua_State *L, const tli_Signature *signature) {
   tli_State *S = tli_state(L);
   tli_enter(L, S);
   a->L = L;
+  a->outer = tli_calling;
+  tli_calling = L;
   a->S = S;
   a->signature = signature;
   tli_set_operator(signature->name);
@@ -271,6 +273,7 @@ bool tli_args_retry(tli_Args *a) {
 }
 
 void tli_args_end(tli_Args *a) {
+  tli_calling = a->outer;
   while (a->ntemps > 0) tli_release(a->temps[--a->ntemps]);
   while (a->rooms) {
     tli_Room *room = a->rooms;

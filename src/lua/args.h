@@ -57,7 +57,7 @@ typedef struct tli_Signature {
 } tli_Signature;
 
 typedef struct tli_Args {
-  lua_State *L;
+  lua_State *L, *outer; /* the running thread, and that of the call around this one */
   tli_State *S;
   const tli_Signature *signature;
   bool failed;

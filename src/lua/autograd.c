@@ -70,8 +70,10 @@ static bool run_in_modes(lua_State *L, tli_Settings *of, const tli_Backward *cal
   int grad = of->mode[TLI_MODE_GRAD], inference = of->mode[TLI_MODE_INFERENCE];
   tli_set_mode(L, S, of, TLI_MODE_INFERENCE, false);
   tli_set_mode(L, S, of, TLI_MODE_GRAD, call->create_graph);
-  lua_State *outer = tli_set_running(L);
+  lua_State *outer = tli_set_running(L), *outer_call = tli_calling;
+  tli_calling = L;
   bool ok = tli_backward(call);
+  tli_calling = outer_call;
   tli_set_running(outer);
   tli_set_mode(L, S, of, TLI_MODE_GRAD, grad);
   tli_set_mode(L, S, of, TLI_MODE_INFERENCE, inference);

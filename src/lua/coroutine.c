@@ -28,7 +28,9 @@ static const char caller_key = 0; /* registry: the thread that S->L names, if no
 #define NEVER UINT64_MAX /* a stamp that is loaded anew at each call */
 
 _Thread_local uint64_t tli_loaded;
+_Thread_local lua_State *tli_calling;
 static _Thread_local const tli_State *loaded_from; /* for comparison only */
+static _Thread_local bool placed;                  /* what it said of devices and streams, too */
 
 /* ---- which settings there are ---- */
 
@@ -175,6 +177,21 @@ static void set_caller(lua_State *L, tli_State *S, bool matters) {
   S->L = caller;
 }
 
+/* Current devices and streams. */
+static void load_places(const lua_State *L, const tli_State *S, const tli_Settings *own) {
+  for (int type = TL_CPU + 1; type < TL_NDEVICETYPES; type++) {
+    int count = tli_backend((tl_Device){(int8_t)type, 0}) ? tli_device_count(type) : 0;
+    int current = mode_of(L, S, own, TLI_MODE_DEVICE + type);
+    tli_set_current_device(type, current > 0 ? current : 0);
+    for (int i = 0; i < count && i < TL_MAX_DEVICES; i++) {
+      tl_Device device = {(int8_t)type, (int8_t)i};
+      int number = mode_of(L, S, own, TLI_MODE_STREAM + type * TL_MAX_DEVICES + i);
+      tli_set_stream(device, tli_stream_of(device, number));
+    }
+  }
+  placed = S->placed;
+}
+
 void tli_modes_load(lua_State *L, tli_State *S) {
   tli_Settings *own = find(L, S);
   if (own && own != &S->main) link_settings(S, own);
@@ -185,6 +202,7 @@ void tli_modes_load(lua_State *L, tli_State *S) {
   tli_set_inference_mode(mode_of(L, S, own, TLI_MODE_INFERENCE) == 1);
   tli_set_default_dtype(S->default_dtype);
   tli_set_ledger(S->ledger);
+  if (S->placed || placed) load_places(L, S, own);
   tli_loaded = S->stamp == NEVER ? 0 : S->stamp;
   loaded_from = S;
 }
@@ -193,6 +211,7 @@ void tli_set_mode(lua_State *L, tli_State *S, tli_Settings *of, tli_Mode mode, i
   if (of->thread == NULL) return; /* its coroutine is gone */
   if (of != &S->main) S->nset[mode] += (value >= 0) - (of->mode[mode] >= 0);
   of->mode[mode] = (int8_t)value;
+  if (mode >= TLI_MODE_DEVICE) S->placed = true;
   changed(S, of);
   tli_modes_load(L, S);
 }
@@ -315,9 +334,11 @@ void tli_close_coroutines(tli_State *S) {
   S->others = NULL;
   memset(S->nset, 0, sizeof S->nset);
   S->scopes = 0;
+  S->placed = false;
   S->default_dtype = TL_F32;
   restamp(S);
   if (loaded_from != S) return;
+  if (placed) load_places(S->main.thread, S, &S->main);
   loaded_from = NULL;
   tli_loaded = 0;
   tli_set_anomaly(NULL, NULL);

@@ -1,6 +1,6 @@
 /*
 ** coroutine.h - what each Lua thread has set for itself: modes (grad, inference,
-** anomaly) and open torch.scope calls.
+** anomaly, the current devices and streams) and open torch.scope calls.
 **
 ** A thread has the modes that it has set, and those that it has not set from
 ** the thread that resumed it, and so on up to the main thread. What a thread
@@ -23,8 +23,25 @@ void tli_close_coroutines(tli_State *S);
 ** them alive (nil for the main thread's, which live as long as the state). */
 tli_Settings *tli_push_settings(lua_State *L, tli_State *S);
 
-/* Sets a mode of a thread: 0, 1, or -1 for that of whoever resumes it. */
+/* Sets a mode of a thread: a value from 0, or -1 for that of whoever resumes it. */
 void tli_set_mode(lua_State *L, tli_State *S, tli_Settings *of, tli_Mode mode, int value);
+
+/* A mode that is to be set, and to what. */
+typedef struct tli_Change {
+  tli_Mode mode;
+  int value;
+} tli_Change;
+#define TLI_MAX_CHANGES 2
+
+/* A function of Lua that sets modes of the running thread while a function, the
+** first one on the stack, runs with its arguments behind it; or, with an empty
+** stack, while the scope that it returns is open (modes.c). */
+int tli_mode_scope(lua_State *L, const char *name, int n, const tli_Change *changes);
+/* Sets modes of the running thread. */
+void tli_change_modes(lua_State *L, int n, const tli_Change *changes);
+
+/* The stream of a device that a mode names by its number (device.c). */
+tl_Stream *tli_stream_of(tl_Device device, int number);
 void tli_set_state_dtype(lua_State *L, tli_State *S, tl_DType dtype);
 
 /* Opens a torch.scope of the running thread, whose table is on top of the stack

@@ -352,11 +352,14 @@ int tli_index_get(lua_State *L) {
   tl_Tensor *self = tli_check_tensor(L, 1, "index");
   read_key(L, &key, 2);
   if (!make_view(&v, &key, self)) return tli_raise(L);
+  lua_State *outer = tli_calling;
+  tli_calling = L;
   tl_Tensor *result = take(self, &key, &v);
   if (result == NULL && tl_error_kind() == TL_EMEM) {
     tli_pacer_collect(L, S);
     result = take(self, &key, &v);
   }
+  tli_calling = outer;
   if (result == NULL) return tli_raise_as(L, "index");
   tli_fill_box(S, box, result);
   return 1;
@@ -409,7 +412,7 @@ static bool assign(tl_Tensor *self, const Key *key, View *v, tl_Tensor *value) {
   } else if (source->flags & TLI_NUMBER) {
     ok = tlo_fill_(target, tli_number_of(source));
   } else {
-    ok = tlo_copy_(target, source);
+    ok = tlo_copy_(target, source, false);
   }
   if (source != value) tli_release(source);
   tli_release(target);
@@ -423,7 +426,10 @@ int tli_index_set(lua_State *L, tl_Tensor *self) {
   if (!make_view(&v, &key, self)) return tli_raise(L);
   tl_Tensor *value = value_tensor(L, self, v.ndim);
   if (value == NULL) return tli_raise_as(L, "index");
+  lua_State *outer = tli_calling;
+  tli_calling = L;
   bool ok = assign(self, &key, &v, value);
+  tli_calling = outer;
   tli_release(value);
   return ok ? 0 : tli_raise_as(L, "index");
 }

@@ -11,16 +11,17 @@
 
 /* User value 1 keeps the settings. */
 typedef struct Scope {
-  tli_Settings *of; /* borrowed; NULL once the mode was put back */
-  tli_Mode mode;
-  int previous;
+  tli_Settings *of; /* borrowed; NULL once the modes were put back */
+  int n;
+  tli_Change previous[TLI_MAX_CHANGES];
 } Scope;
 
 static int scope_close(lua_State *L) {
   Scope *scope = luaL_checkudata(L, 1, SCOPE);
   tli_Settings *of = scope->of;
   scope->of = NULL;
-  if (of) tli_set_mode(L, tli_state(L), of, scope->mode, scope->previous);
+  for (int i = scope->n; of && i-- > 0;)
+    tli_set_mode(L, tli_state(L), of, scope->previous[i].mode, scope->previous[i].value);
   return 0;
 }
 
@@ -38,31 +39,45 @@ static bool callable(lua_State *L, int index) {
   return true;
 }
 
-/* Pushes a scope in which the mode is set. */
-static void push_scope(lua_State *L, tli_Mode mode, bool enabled) {
+/* Pushes a scope in which the modes are set. */
+static void push_scope(lua_State *L, int n, const tli_Change *changes) {
   tli_State *S = tli_state(L);
   Scope *scope = lua_newuserdatauv(L, sizeof *scope, 1);
   scope->of = NULL;
   luaL_setmetatable(L, SCOPE);
   tli_Settings *of = tli_push_settings(L, S);
   lua_setiuservalue(L, -2, 1);
-  *scope = (Scope){of, mode, of->mode[mode]};
-  tli_set_mode(L, S, of, mode, enabled);
+  scope->of = of;
+  scope->n = n;
+  for (int i = 0; i < n; i++) {
+    scope->previous[i] = (tli_Change){changes[i].mode, of->mode[changes[i].mode]};
+    tli_set_mode(L, S, of, changes[i].mode, changes[i].value);
+  }
 }
 
-/* The stack holds a function and its arguments, or nothing. */
-static int enter(lua_State *L, const char *name, tli_Mode mode, bool enabled) {
+int tli_mode_scope(lua_State *L, const char *name, int n, const tli_Change *changes) {
   bool call = !lua_isnoneornil(L, 1);
   if (call && !callable(L, 1))
     return tli_error(L, "%s: expected a function or nothing, got %s", name,
                      tli_describe(L, tli_state(L), 1));
   if (!call) lua_settop(L, 0);
-  push_scope(L, mode, enabled);
+  push_scope(L, n, changes);
   if (!call) return 1;
   lua_insert(L, 1);
   lua_toclose(L, 1);
   lua_callk(L, lua_gettop(L) - 2, LUA_MULTRET, 0, scope_end);
   return scope_end(L, LUA_OK, 0);
+}
+
+void tli_change_modes(lua_State *L, int n, const tli_Change *changes) {
+  tli_State *S = tli_state(L);
+  tli_Settings *of = tli_push_settings(L, S);
+  for (int i = 0; i < n; i++) tli_set_mode(L, S, of, changes[i].mode, changes[i].value);
+  lua_pop(L, 1);
+}
+
+static int enter(lua_State *L, const char *name, tli_Mode mode, bool enabled) {
+  return tli_mode_scope(L, name, 1, &(tli_Change){mode, enabled});
 }
 
 /* Takes the boolean that comes first; `otherwise` if there may be none. */

@@ -74,6 +74,7 @@ static void push_module_path(lua_State *L) {
 
 /* Raises "where: message [in module path]". */
 static int raise(lua_State *L, const char *message) {
+  tli_calling = NULL; /* whatever was running is left */
   luaL_checkstack(L, 40, "error");
   push_where(L);
   lua_pushstring(L, message);

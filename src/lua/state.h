@@ -15,6 +15,7 @@
 #endif
 
 #include "autograd/graph.h"
+#include "core/backend.h"
 #include "core/random.h"
 #include "ops/common.h"
 
@@ -37,12 +38,20 @@ typedef struct tli_PrintOptions {
   int scientific; /* -1: as the numbers ask for it */
 } tli_PrintOptions;
 
-typedef enum tli_Mode { TLI_MODE_GRAD, TLI_MODE_INFERENCE, TLI_MODE_ANOMALY, TLI_NMODES } tli_Mode;
+typedef enum tli_Mode {
+  TLI_MODE_GRAD,
+  TLI_MODE_INFERENCE,
+  TLI_MODE_ANOMALY,
+  TLI_MODE_DEVICE, /* of each kind: the number of the current device */
+  /* Of each device: the current stream's number (device.c), 0 the default one. */
+  TLI_MODE_STREAM = TLI_MODE_DEVICE + TL_NDEVICETYPES,
+  TLI_NMODES = TLI_MODE_STREAM + TL_NDEVICETYPES * TL_MAX_DEVICES
+} tli_Mode;
 
 /* What a Lua thread has set for itself, see coroutine.h. */
 typedef struct tli_Settings {
   lua_State *thread;       /* borrowed; NULL once the coroutine is gone */
-  int8_t mode[TLI_NMODES]; /* 0, 1, or -1: as in the thread that has resumed this one */
+  int8_t mode[TLI_NMODES]; /* from 0; -1: as in the thread that has resumed this one */
   bool linked;
   int scopes;                /* open torch.scope calls */
   struct tli_Settings *next; /* borrowed */
@@ -56,6 +65,7 @@ typedef struct tli_State {
   tli_Settings main;     /* of the main thread */
   tli_Settings *others;  /* borrowed; coroutines that have set something, the last caller first */
   int nset[TLI_NMODES];  /* of those, how many have set the mode */
+  bool placed;           /* a current device or stream was ever set */
   tl_DType default_dtype;
   const atomic_bool *dropping; /* borrowed; whether callbacks wait to be forgotten; NULL: none */
   tli_Pacer pacer;
@@ -85,6 +95,8 @@ static inline tli_State *tli_state(lua_State *L) {
 ** calling Lua thread are then those of this C thread. */
 extern _Thread_local uint64_t tli_loaded; /* the stamp of what this C thread has */
 void tli_modes_load(lua_State *L, tli_State *S);
+/* The Lua thread whose operator runs in this C thread; NULL: none's. */
+extern _Thread_local lua_State *tli_calling;
 static inline void tli_enter(lua_State *L, tli_State *S) {
   if (tli_loaded != S->stamp) tli_modes_load(L, S);
 }

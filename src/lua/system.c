@@ -372,21 +372,6 @@ static int torch_config(lua_State *L) {
 /* raise(message): an error at the user's line, for the library's Lua files. */
 static int torch_raise(lua_State *L) { return tli_error(L, "%s", luaL_checkstring(L, 1)); }
 
-/* ---- CUDA ---- */
-
-static int cuda_is_available(lua_State *L) {
-  lua_pushboolean(L, tli_device_count(TL_CUDA) > 0);
-  return 1;
-}
-
-static int cuda_device_count(lua_State *L) {
-  lua_pushinteger(L, tli_device_count(TL_CUDA));
-  return 1;
-}
-
-static const luaL_Reg cuda_functions[] = {
-    {"is_available", cuda_is_available}, {"device_count", cuda_device_count}, {NULL, NULL}};
-
 static const luaL_Reg functions[] = {{"manual_seed", torch_manual_seed},
                                      {"initial_seed", torch_initial_seed},
                                      {"seed", torch_seed},
@@ -415,7 +400,6 @@ static const luaL_Reg functions[] = {{"manual_seed", torch_manual_seed},
 
 void tli_open_system(lua_State *L) {
   tli_set_functions(L, functions);
-  tli_set_module(L, "cuda", cuda_functions);
   lua_pushliteral(L, TL_VERSION);
   lua_setfield(L, -2, "_VERSION");
   if (luaL_newmetatable(L, GENERATOR)) {

@@ -240,6 +240,26 @@ static int get_device(lua_State *L, tli_State *S, tl_Tensor *t) {
   return 1;
 }
 
+static int push_is_on(lua_State *L, const tl_Tensor *t, int8_t type) {
+  lua_pushboolean(L, tli_device(t).type == type);
+  return 1;
+}
+
+static int get_is_cpu(lua_State *L, tli_State *S, tl_Tensor *t) {
+  (void)S;
+  return push_is_on(L, t, TL_CPU);
+}
+
+static int get_is_cuda(lua_State *L, tli_State *S, tl_Tensor *t) {
+  (void)S;
+  return push_is_on(L, t, TL_CUDA);
+}
+
+static int get_is_sim(lua_State *L, tli_State *S, tl_Tensor *t) {
+  (void)S;
+  return push_is_on(L, t, TL_SIM);
+}
+
 static int get_itemsize(lua_State *L, tli_State *S, tl_Tensor *t) {
   (void)S;
   lua_pushinteger(L, tli_dtype_bytes[t->dtype]);
@@ -307,6 +327,9 @@ static int get_H(lua_State *L, tli_State *S, tl_Tensor *t) {
 const tli_Property tli_tensor_properties[] = {{"shape", get_shape, NULL},
                                               {"dtype", get_dtype, NULL},
                                               {"device", get_device, NULL},
+                                              {"is_cpu", get_is_cpu, NULL},
+                                              {"is_cuda", get_is_cuda, NULL},
+                                              {"is_sim", get_is_sim, NULL},
                                               {"ndim", get_ndim, NULL},
                                               {"itemsize", get_itemsize, NULL},
                                               {"nbytes", get_nbytes, NULL},
@@ -639,6 +662,7 @@ void tli_open_tensor(lua_State *L) {
   tli_set_functions(L, methods);
   tli_set_functions(L, tli_apply_methods);
   tli_set_functions(L, tli_autograd_methods);
+  tli_set_functions(L, tli_device_methods);
   lua_newtable(L);
   set_properties(L, tli_tensor_properties);
   set_properties(L, tli_autograd_properties);

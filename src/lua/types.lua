@@ -328,13 +328,184 @@ function torch.config() end
 ---@param message string
 function torch.raise(message) end
 
----Whether there is a GPU that can be used.
+-- Devices ---------------------------------------------------------------------------------------
+
+---A queue of work on a device. Work of one stream is done in order; other streams' work at any time,
+---unless one waits for the other. Fields: device, stream_id.
+---@class torch.Stream
+
+---A point in the work of a stream, to wait for and to measure time.
+---@class torch.Event
+
+---Work of a device that was captured, to be replayed.
+---@class torch.Graph
+
+torch.sim = torch.cuda -- the same functions, for the simulated device
+
+---Whether there is such a device that can be used.
 ---@return boolean
 function torch.cuda.is_available() end
 
----How many GPUs can be used.
+---How many devices of the kind can be used.
 ---@return integer
 function torch.cuda.device_count() end
+
+---The number, from 0, of the device that a kind's name without a number means.
+---@return integer
+function torch.cuda.current_device() end
+
+---Makes a device current, for the Lua thread that calls.
+---@param device integer|string
+function torch.cuda.set_device(device) end
+
+---Makes a device current while fn runs, or without fn until the value that is returned is
+---closed: local _ <close> = torch.cuda.device(1).
+---@param device integer|string
+---@param fn? function
+---@param ... any  arguments of fn
+---@return any ...
+function torch.cuda.device(device, fn, ...) end
+
+---What the device is called.
+---@param device? integer|string  the current one unless given
+---@return string
+function torch.cuda.get_device_name(device) end
+
+---The compute capability; 0, 0 where there is no such thing.
+---@param device? integer|string
+---@return integer major, integer minor
+function torch.cuda.get_device_capability(device) end
+
+---name, total_memory, major, minor and multi_processor_count.
+---@param device? integer|string
+---@return table
+function torch.cuda.get_device_properties(device) end
+
+---Waits until all work of a device is done. Faults that it has found are raised here.
+---@param device? integer|string
+function torch.cuda.synchronize(device) end
+
+---How often the host has waited for the device so far.
+---@param device? integer|string
+---@return integer
+function torch.cuda.waits(device) end
+
+---A stream of a device; of streams made a few share a queue.
+---@param options? {device?: integer|string, priority?: integer}
+---@return torch.Stream
+function torch.cuda.Stream(options) end
+
+---The stream that work for a device is put on.
+---@param device? integer|string
+---@return torch.Stream
+function torch.cuda.current_stream(device) end
+
+---The stream that is current unless another was made so.
+---@param device? integer|string
+---@return torch.Stream
+function torch.cuda.default_stream(device) end
+
+---Makes a stream, and its device, current for the Lua thread that calls.
+---@param stream torch.Stream
+function torch.cuda.set_stream(stream) end
+
+---Makes a stream, and its device, current while fn runs, or without fn until the value that is
+---returned is closed.
+---@param stream torch.Stream
+---@param fn? function
+---@param ... any  arguments of fn
+---@return any ...
+function torch.cuda.stream(stream, fn, ...) end
+
+---Whether what is put on the current stream is captured into a graph.
+---@return boolean
+function torch.cuda.is_current_stream_capturing() end
+
+---A new event, which is recorded on a stream.
+---@param options? {enable_timing?: boolean, blocking?: boolean}
+---@return torch.Event
+function torch.cuda.Event(options) end
+
+---A new graph, empty: capture it by torch.cuda.graph, or between g:capture_begin() and
+---g:capture_end() on a stream other than the default one; g:replay() runs it on the current stream.
+---The tensors that it reads must live as long as it. Random numbers are the same at each replay.
+---@return torch.Graph
+function torch.cuda.Graph() end
+
+---The same as Graph.
+---@return torch.Graph
+function torch.cuda.CUDAGraph() end
+
+---Captures what a function puts on the device, which is recorded, not run, into a graph. It is
+---captured on a stream of its own. An operator that waits for the device cannot be captured: that
+---is an error, and nothing stays open.
+---@param graph torch.Graph
+---@param fn function
+---@param ... any  arguments of fn
+---@return any ...
+function torch.cuda.graph(graph, fn, ...) end
+
+---Bytes of the device's memory that tensors use.
+---@param device? integer|string
+---@return integer
+function torch.cuda.memory_allocated(device) end
+
+---The most that memory_allocated has been since reset_peak_memory_stats.
+---@param device? integer|string
+---@return integer
+function torch.cuda.max_memory_allocated(device) end
+
+---Bytes that tensors use or that are kept for reuse.
+---@param device? integer|string
+---@return integer
+function torch.cuda.memory_reserved(device) end
+
+---The most that memory_reserved has been since reset_peak_memory_stats.
+---@param device? integer|string
+---@return integer
+function torch.cuda.max_memory_reserved(device) end
+
+---Bytes of the device that are free, and all.
+---@param device? integer|string
+---@return integer free, integer total
+function torch.cuda.mem_get_info(device) end
+
+---All figures, by PyTorch's names, such as "allocated_bytes.all.peak".
+---@param device? integer|string
+---@return table<string, integer>
+function torch.cuda.memory_stats(device) end
+
+---The figures as a text for people.
+---@param device? integer|string
+---@return string
+function torch.cuda.memory_summary(device) end
+
+---The peaks begin anew from what is used now.
+---@param device? integer|string
+function torch.cuda.reset_peak_memory_stats(device) end
+
+---Gives memory that is kept for reuse back.
+function torch.cuda.empty_cache() end
+
+---Settings of the simulated device: seed, of the order in which streams are worked off; memory, in
+---bytes of each device; fail_at, the n-th call from now on fails, 0: none does.
+---@param settings {seed?: integer, memory?: integer, fail_at?: integer}
+function torch.sim.configure(settings) end
+
+---A copy in pinned memory, which copies with non_blocking go from and to while the host goes on; the
+---tensor itself if it is there already.
+---@param device? string the kind of device that it is for
+---@return torch.Tensor
+function Tensor:pin_memory(device) end
+
+---Whether it lies in pinned memory.
+---@return boolean
+function Tensor:is_pinned() end
+
+---Makes known that a stream other than the one it was made on uses the tensor: its memory is not
+---handed out again before that stream has passed the point where it is released.
+---@param stream torch.Stream
+function Tensor:record_stream(stream) end
 
 -- Files -----------------------------------------------------------------------------------------
 

@@ -49,12 +49,14 @@ extern const tli_Property tli_tensor_properties[];   /* tensor.c */
 extern const tli_Property tli_autograd_properties[]; /* autograd.c */
 extern const luaL_Reg tli_autograd_methods[];        /* autograd.c: methods of tensors */
 extern const luaL_Reg tli_apply_methods[];           /* apply.c */
+extern const luaL_Reg tli_device_methods[];          /* device.c */
 
 /* Each adds to the module table on top of the stack. */
 void tli_open_tensor(lua_State *L);
 void tli_open_autograd(lua_State *L);
 void tli_open_system(lua_State *L); /* seeds, threads, memory, generators */
 void tli_open_io(lua_State *L);
+void tli_open_devices(lua_State *L); /* torch.cuda, torch.sim */
 void tli_open_scope(lua_State *L);
 void tli_open_library(lua_State *L); /* the embedded Lua files */
 

@@ -33,7 +33,9 @@ end
 local function operator(name)
    local texts = operators()
    local path = name:gsub("^Tensor%.", ""):gsub("^[%w_]+:", ""):gsub("^torch%.", "")
-   for _, candidate in ipairs {"torch." .. path, "torch." .. path:gsub("_$", "")} do
+   local twin = path:gsub("^sim%.", "cuda.") -- one text for both kinds of device
+   for _, name_tried in ipairs {path, (path:gsub("_$", "")), twin} do
+      local candidate = "torch." .. name_tried
       local text = texts[candidate] or by_alias(texts, candidate)
       if text then return text end
    end
@@ -64,7 +66,7 @@ local function path_of(fn)
       {"torch.", torch}, {"torch.", torch.Tensor}, {"torch.autograd.", torch.autograd},
       {"torch.linalg.", torch.linalg}, {"torch.special.", torch.special},
       {"torch.nn.functional.", torch.nn.functional},
-      {"torch.cuda.", torch.cuda}, {"torch.io.", torch.io},
+      {"torch.cuda.", torch.cuda}, {"torch.sim.", torch.sim}, {"torch.io.", torch.io},
    }
    for _, holder in ipairs(holders) do
       local prefix, members = table.unpack(holder)

@@ -37,15 +37,23 @@ static tl_Tensor *broadcast(const char *op, const tl_Tensor *self, const tl_Tens
   return tli_alias(self, to->ndim, to->sizes, strides, self->offset);
 }
 
-bool tli_op_copy_(tl_Tensor *self, tl_Tensor *src) {
+/* Whether the bytes can go from one to the other as they are. */
+static bool alike(const tl_Tensor *a, const tl_Tensor *b) {
+  return a->dtype == b->dtype && tli_same_sizes(a, b) && tli_contiguous(a) && tli_contiguous(b);
+}
+
+bool tli_op_copy_(tl_Tensor *self, tl_Tensor *src, bool non_blocking) {
   tl_Tensor *t[2] = {NULL};
   bool ok = false;
+  bool moves = !tli_same_device(tli_device(self), tli_device(src));
+  if (moves && alike(self, src)) return tli_move_into(self, src, non_blocking);
   TLI_SLOT(t[0], tli_same_sizes(self, src) ? tli_retain(src) : broadcast("copy_", src, self));
   if (tli_clashes(self, t[0])) {
     TLI_SLOT(t[1], tli_op_to_row_major(t[0]));
     ok = tli_copy(self, t[1]);
-  } else if (!tli_same_device(tli_device(self), tli_device(src))) {
-    TLI_SLOT(t[1], tli_moved(t[0], tli_device(self), false));
+  } else if (moves) { /* to the host it must have arrived to be copied on */
+    bool async = non_blocking && tli_device(self).type != TL_CPU;
+    TLI_SLOT(t[1], tli_moved(t[0], tli_device(self), async));
     ok = tli_copy(self, t[1]);
   } else {
     ok = tli_copy(self, t[0]);
@@ -82,6 +90,7 @@ static tl_Tensor *convert(tl_Tensor *self, tl_DType dtype, tl_Device device, boo
   }
   if (!moves) return tlo_to_dtype(self, dtype);
   bool first = tli_dtype_bytes[dtype] <= tli_dtype_bytes[self->dtype];
+  async = async && (first || device.type != TL_CPU); /* the host would convert what has not come */
   tl_Tensor *half_way = first ? tlo_to_dtype(self, dtype) : tlo_move(self, device, async);
   tl_Tensor *result = NULL;
   if (half_way) result = first ? tlo_move(half_way, device, async) : tlo_to_dtype(half_way, dtype);
@@ -108,19 +117,30 @@ tl_Tensor *tlo_to_like(tl_Tensor *self, tl_Tensor *other, bool non_blocking, boo
 
 tl_Tensor *tlo_cpu(tl_Tensor *self) { return convert(self, TL_NODTYPE, TLI_CPU, false, false); }
 
-tl_Tensor *tlo_cuda(tl_Tensor *self, tl_Device device) {
-  if (tli_same_device(device, TLI_NODEVICE)) device = (tl_Device){TL_CUDA, 0};
-  if (device.type != TL_CUDA)
-    return tli_fail_null(TL_EARG, "cuda: device: expected a CUDA device, got %s",
-                         tli_device_str(device));
+static tl_Tensor *to_kind(tl_Tensor *self, tl_DeviceType type, tl_Device device) {
+  const char *kind = tli_device_type_name(type);
+  if (tli_same_device(device, TLI_NODEVICE))
+    device = (tl_Device){(int8_t)type, (int8_t)tli_current_device(type)};
+  if (device.type != (int8_t)type)
+    return tli_fail_null(TL_EARG, "%s: device: expected a device such as \"%s:0\", got %s", kind,
+                         kind, tli_device_str(device));
   return convert(self, TL_NODTYPE, device, false, false);
 }
 
+static tl_Tensor *to_number(tl_Tensor *self, tl_DeviceType type, int64_t number) {
+  if (number < 0 || number >= TL_MAX_DEVICES)
+    return tli_fail_null(TL_EARG, "%s: device: expected a number from 0 to %d, got %" PRId64,
+                         tli_device_type_name(type), TL_MAX_DEVICES - 1, number);
+  return to_kind(self, type, (tl_Device){(int8_t)type, (int8_t)number});
+}
+
+tl_Tensor *tlo_cuda(tl_Tensor *self, tl_Device device) { return to_kind(self, TL_CUDA, device); }
 tl_Tensor *tlo_cuda_number(tl_Tensor *self, int64_t device) {
-  if (device < 0 || device > INT8_MAX)
-    return tli_fail_null(TL_EARG, "cuda: device: expected a number from 0 to %d, got %" PRId64,
-                         INT8_MAX, device);
-  return convert(self, TL_NODTYPE, (tl_Device){TL_CUDA, (int8_t)device}, false, false);
+  return to_number(self, TL_CUDA, device);
+}
+tl_Tensor *tlo_sim(tl_Tensor *self, tl_Device device) { return to_kind(self, TL_SIM, device); }
+tl_Tensor *tlo_sim_number(tl_Tensor *self, int64_t device) {
+  return to_number(self, TL_SIM, device);
 }
 
 tl_Tensor *tlo_type_as(tl_Tensor *self, tl_Tensor *other) {

@@ -1,7 +1,8 @@
 -- Copies: to another dtype or device, to another order in memory, over another tensor.
 
-op {"copy_(Tensor self, Tensor src) -> self", any_device = {src = true},
-    doc = "Copies src, broadcast to self's shape and converted to its dtype, into self.", func = false,
+op {"copy_(Tensor self, Tensor src, bool non_blocking=false) -> self", any_device = {src = true},
+    doc = [[Copies src, broadcast to self's shape and converted to its dtype, into self. With non_blocking a
+    copy between a device and pinned memory may go on when this returns.]], func = false,
     grad = {self = "zeros_like(grad)", src = "grad"}, examples = {"T(3), T(3)", "T(2, 3), T(3)"}}
 op {"resize_(Tensor self, int[] size...) -> self",
     doc = [[Gives self another shape, row-major, or leaves it as it is if it has that shape; the storage grows if it
@@ -20,8 +21,9 @@ op {"move(Tensor self, device device, bool non_blocking=false) -> Tensor",
     name = "to", node = "ToCopy", internal = true, grad = {self = "move(grad, device(self))"}}
 op {"to(Tensor self, dtype dtype=nil, bool non_blocking=false, bool copy=false, *, device device=nil) -> Tensor",
     doc = [[self converted to a dtype and moved to a device; self itself if nothing changes, unless copy is
-    true. x:to("float64"), x:to("cuda:0") and x:to(other) work as well. Every move has ended when it
-    returns, with non_blocking too.]],
+    true. x:to("float64"), x:to("cuda:0") and x:to(other) work as well. With non_blocking a move from
+    pinned memory to a device, or from a device to the CPU, which then gives pinned memory, may go on when
+    this returns: synchronize before the values are read on the CPU.]],
     composite = true, func = false, out = false, examples = {"T(3), 'float64'", "T(3), 'float64', false, true"}}
 op {"to.device(Tensor self, device device, dtype dtype=nil, bool non_blocking=false, bool copy=false) -> Tensor",
     doc = "The same with the device first.", composite = true, func = false, out = false,
@@ -47,9 +49,13 @@ op {"type_as(Tensor self, Tensor other) -> Tensor", any_device = {other = true},
     composite = true, func = false, out = false, examples = {"T(3), T(1)"}}
 op {"cpu(Tensor self) -> Tensor", doc = "self moved to the CPU.", composite = true, func = false, out = false,
     examples = {"T(3)"}}
-op {"cuda(Tensor self, device device=nil) -> Tensor", doc = "self moved to a CUDA device, such as 'cuda:1'; the first unless given.",
+op {"cuda(Tensor self, device device=nil) -> Tensor", doc = "self moved to a CUDA device, such as 'cuda:1'; the current one unless given.",
     composite = true, func = false, out = false}
 op {"cuda.number(Tensor self, int device) -> Tensor", doc = "The same by the device's number, which counts from 0.",
+    composite = true, func = false, out = false}
+op {"sim(Tensor self, device device=nil) -> Tensor", doc = "self moved to a simulated device, such as 'sim:1'; the current one unless given.",
+    composite = true, func = false, out = false}
+op {"sim.number(Tensor self, int device) -> Tensor", doc = "The same by the device's number, which counts from 0.",
     composite = true, func = false, out = false}
 op {"detach(Tensor self) -> Tensor", doc = "A view of the same memory that has no history and requires no gradient.",
     composite = true, out = false, nondiff = "it cuts the graph"}

@@ -83,7 +83,7 @@ bool tli_op_fill_(tl_Tensor *self, tl_Scalar value) {
 }
 
 bool tlo_fill__tensor(tl_Tensor *self, tl_Tensor *value) {
-  if (value->ndim == 0) return tlo_copy_(self, value);
+  if (value->ndim == 0) return tlo_copy_(self, value, false);
   return tli_fail(TL_ESHAPE, "fill_: value: expected no dimensions, got %s", tli_sizes_str(value));
 }
 
@@ -96,7 +96,7 @@ tl_Tensor *tlo_fill_tensor(tl_Tensor *self, tl_Tensor *value) {
     return tli_fail_null(TL_ESHAPE, "fill: value: expected no dimensions, got %s",
                          tli_sizes_str(value));
   tl_Tensor *result = tlo_fill(self, tli_int(0));
-  if (result && tlo_copy_(result, value)) return result;
+  if (result && tlo_copy_(result, value, false)) return result;
   tli_release(result);
   return NULL;
 }

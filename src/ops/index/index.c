@@ -689,7 +689,7 @@ static bool put(tl_Tensor *self, tl_Tensors indices, tl_Tensor *values, bool acc
   TL_TRY(select_entries(self, indices, &s));
   bool ok;
   if (s.count == 0) {
-    ok = accumulate ? tlo_add_(self, values, tli_int(1)) : tlo_copy_(self, values);
+    ok = accumulate ? tlo_add_(self, values, tli_int(1)) : tlo_copy_(self, values, false);
   } else {
     tl_Tensor *wide = fitted(&s, values);
     ok = wide && tlo_put_positions_(s.tensor, s.positions, wide, s.first, s.count, accumulate);

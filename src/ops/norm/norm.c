@@ -310,7 +310,7 @@ static void take_back(tli_Chain *c, tl_Tensor *running, tl_Tensor *copies, int64
   int64_t sizes[] = {samples, running->numel}, first = 0;
   tl_Tensor *table = chain_reshape(c, copies, 2, sizes);
   tl_Tensor *mean = TLI_STEP(c, tlo_mean(table, (tl_Ints){1, &first}, false, TL_NODTYPE));
-  if (!c->failed && !tlo_copy_(running, mean)) c->failed = true;
+  if (!c->failed && !tlo_copy_(running, mean, false)) c->failed = true;
 }
 
 tl_Tensor *tlo_instance_norm(tl_Tensor *input, tl_Tensor *running_mean, tl_Tensor *running_var,

@@ -9,7 +9,7 @@ static tl_Tensor *replace_part(const char *op, tl_Tensor *result, tl_Tensor *par
   if (ok && !tli_same_sizes(part, src))
     ok = tli_fail(TL_ESHAPE, "%s: src: expected shape %s, got %s", op, tli_sizes_str(part),
                   tli_sizes_str(src));
-  ok = ok && tlo_copy_(part, src);
+  ok = ok && tlo_copy_(part, src, false);
   tli_release(part);
   if (ok) return result;
   tli_release(result);

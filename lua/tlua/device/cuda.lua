@@ -1,0 +1,3 @@
+-- torch.cuda, the functions that are written in Lua.
+
+return require "tlua.device" "cuda"

@@ -1,0 +1,71 @@
+-- What torch.cuda and torch.sim have in Lua; the rest is in C (src/lua/device.c). `module` is the
+-- one of the two.
+
+local torch = require "tlua"
+
+local function graph_of(module, kind)
+   local capture_stream
+
+   --- Captures what a function puts on the device, which is recorded, not run, into a graph. It is
+   --- captured on a stream of its own; `graph:replay()` runs it. An operator that waits for the
+   --- device cannot be captured: that is an error, and nothing stays open.
+   ---@param graph torch.Graph made by Graph()
+   ---@param fn function
+   ---@param ... any  arguments of fn
+   ---@return any ... what fn returns
+   return function(graph, fn, ...)
+      if type(fn) ~= "function" then
+         torch.raise(("%s.graph: fn: expected a function, got %s"):format(kind, type(fn)))
+      end
+      capture_stream = capture_stream or {}
+      local device = module.current_device()
+      capture_stream[device] = capture_stream[device] or module.Stream {device = device}
+      module.synchronize()
+      return module.stream(capture_stream[device], function(...)
+         graph:capture_begin()
+         local results = table.pack(pcall(fn, ...))
+         if not results[1] then
+            graph:reset()
+            error(results[2], 0)
+         end
+         graph:capture_end()
+         return table.unpack(results, 2, results.n)
+      end, ...)
+   end
+end
+
+local function megabytes(bytes)
+   return ("%10.2f MB"):format(bytes / 1e6)
+end
+
+local function summary_of(module, kind)
+   --- The figures of memory_stats as a text for people.
+   ---@param device? integer|string
+   ---@return string
+   return function(device)
+      local s = module.memory_stats(device)
+      return table.concat({
+         ("memory of %s, %s of them usable"):format(module.get_device_name(device),
+            megabytes(s.total_memory):match("%S.*")),
+         "                     now          peak",
+         "by tensors " .. megabytes(s["allocated_bytes.all.current"]) .. " " ..
+            megabytes(s["allocated_bytes.all.peak"]),
+         "reserved   " .. megabytes(s["reserved_bytes.all.current"]) .. " " ..
+            megabytes(s["reserved_bytes.all.peak"]),
+         ("%d tensors' blocks in use; %d were allocated and %d freed so far"):format(
+            s["active.all.current"], s["allocation.all.allocated"], s["allocation.all.freed"]),
+         ("%d times an allocation had to wait for memory, %d times there was none"):format(
+            s.num_alloc_retries, s.num_ooms),
+         ("largest free block: %s"):format(megabytes(s.largest_free_block):match("%S.*")),
+         kind == "sim" and "the limit is set by TLUA_SIM_MEMORY or sim.configure{memory = }" or nil,
+      }, "\n")
+   end
+end
+
+--- The functions of torch.cuda or torch.sim that are written in Lua.
+---@param kind string "cuda" or "sim"
+---@return table
+return function(kind)
+   local module = torch[kind]
+   return {graph = graph_of(module, kind), memory_summary = summary_of(module, kind)}
+end

@@ -1,0 +1,3 @@
+-- torch.sim, the functions that are written in Lua.
+
+return require "tlua.device" "sim"

@@ -1,0 +1,169 @@
+-- Devices and streams: what is current, and what waits for what. All on the simulated device.
+
+local torch = require "tlua"
+local sim = torch.sim
+
+local function on(index) return {device = "sim:" .. index} end
+
+describe("the devices of a kind", function()
+   it("are counted and described", function()
+      assert.is_true(sim.is_available())
+      assert.is_true(sim.device_count() >= 2)
+      assert.matches("simulated device 1", sim.get_device_name(1))
+      assert.equal(sim.get_device_name("sim:0"), sim.get_device_properties(0).name)
+      assert.is_true(sim.get_device_properties().total_memory > 0)
+   end)
+
+   it("are none, without an error, where there is no plugin", function()
+      local run = io.popen(("TLUA_PLUGINS=/nowhere %s -e 'print(torch.sim.is_available(), " ..
+         "torch.sim.device_count(), torch.sim.empty_cache())' 2>&1"):format(arg[-1] or "./tlua"))
+      local text = run:read "a"
+      run:close()
+      assert.equal("false\t0\n", text)
+   end)
+
+   it("have a current one, which the kind's name means", function()
+      assert.equal(0, sim.current_device())
+      sim.set_device(1)
+      assert.equal(1, sim.current_device())
+      assert.equal("sim:1", torch.ones(2, {device = "sim"}).device)
+      assert.equal("sim:1", torch.ones(2, {device = "cpu"}):sim().device)
+      sim.set_device("sim:0")
+      assert.equal("sim:0", torch.ones(2, {device = "sim"}).device)
+   end)
+
+   it("are current for a function or a scope", function()
+      local inside, sum = sim.device(1, function(a, b) return sim.current_device(), a + b end, 2, 3)
+      assert.equal(1, inside)
+      assert.equal(5, sum)
+      do
+         local _ <close> = sim.device("sim:1")
+         assert.equal(1, sim.current_device())
+      end
+      assert.is_false(pcall(sim.device, 1, error))
+      assert.equal(0, sim.current_device())
+   end)
+
+   it("are named in errors", function()
+      assert.raises("sim.set_device: device sim:31:", "expected sim:0 to sim:1", function() sim.set_device("sim:31") end)
+      assert.raises("sim.set_device: device:", "got string 'cpu'", function() sim.set_device("cpu") end)
+      assert.raises("sim.device: device:", "got -1", function() sim.device(-1, print) end)
+      assert.raises("sim.synchronize: device:", "got boolean", function() sim.synchronize(true) end)
+   end)
+
+   it("show in tensors", function()
+      local x = torch.ones(2, {device = "sim"})
+      assert.same({false, true, false}, {x.is_cuda, x.is_sim, x.is_cpu})
+      assert.is_true(x:cpu().is_cpu)
+      assert.equal("sim:1", x:sim(1).device)
+      assert.raises("sim: device:", "got cpu", function() x:sim("cpu") end)
+   end)
+end)
+
+describe("a stream", function()
+   it("is current for a function, a scope, or from now on", function()
+      local s = sim.Stream()
+      assert.equal(sim.default_stream(), sim.current_stream())
+      assert.not_equal(s, sim.current_stream())
+      sim.stream(s, function() assert.equal(s, sim.current_stream()) end)
+      do
+         local _ <close> = sim.stream(s)
+         assert.equal(s, sim.current_stream())
+      end
+      sim.set_stream(s)
+      assert.equal(s, sim.current_stream())
+      sim.set_stream(sim.default_stream())
+      assert.equal(sim.default_stream(), sim.current_stream())
+   end)
+
+   it("brings its device along", function()
+      local s = sim.Stream {device = 1}
+      assert.equal("sim:1", s.device)
+      sim.stream(s, function()
+         assert.equal(1, sim.current_device())
+         assert.equal(sim.default_stream(0), sim.current_stream(0))
+      end)
+      assert.equal(0, sim.current_device())
+      assert.matches("torch%.sim%.Stream%(device=sim:1, id=%d+%)", tostring(s))
+   end)
+
+   it("belongs to the coroutine that has made it current", function()
+      local s = sim.Stream()
+      local co = coroutine.create(function()
+         local _ <close> = sim.stream(s)
+         coroutine.yield(sim.current_stream())
+         return sim.current_stream()
+      end)
+      assert.equal(s, select(2, coroutine.resume(co)))
+      assert.equal(sim.default_stream(), sim.current_stream())
+      assert.equal(s, select(2, coroutine.resume(co)))
+      assert.equal(sim.default_stream(), sim.current_stream())
+      local _ <close> = sim.stream(s)
+      assert.equal(s, coroutine.wrap(function() return sim.current_stream() end)())
+   end)
+
+   it("goes on by itself until somebody waits for it", function()
+      local s = sim.Stream()
+      local x = torch.ones(100, on(0))
+      s:wait_stream(sim.current_stream())
+      local y = sim.stream(s, function() return x * 2 end)
+      local waits = sim.waits()
+      assert.is_false(s:query())
+      assert.equal(waits, sim.waits()) -- so far nobody has waited
+      s:synchronize()
+      assert.equal(waits + 1, sim.waits())
+      assert.is_true(s:query())
+      assert.equal(200, y:sum():item())
+   end)
+
+   it("sees wrong numbers where it did not wait, for some seed", function()
+      local wrong = 0
+      for seed = 1, 20 do
+         sim.configure {seed = seed}
+         local s = sim.Stream()
+         local x = torch.zeros(64, on(0))
+         sim.synchronize()
+         for _ = 1, 5 do x:add_(1) end
+         local y = sim.stream(s, function() return x + 0 end) -- which should have waited
+         if sim.stream(s, function() return y:sum():item() end) ~= 5 * 64 then wrong = wrong + 1 end
+         sim.synchronize()
+      end
+      assert.is_true(wrong > 0)
+      sim.configure {seed = 1}
+   end)
+
+   it("is refused where it does not belong", function()
+      assert.raises("sim.stream: stream: expected a Stream", "got 1", function() sim.stream(1, print) end)
+      assert.raises("sim.Stream: unknown option 'prioritie'; did you mean 'priority'?",
+         function() sim.Stream {prioritie = 1} end)
+      assert.raises("sim.Stream.wait_stream: stream:", "got nothing",
+         function() sim.Stream():wait_stream() end)
+      assert.raises("record_stream:", "sim:1", "got sim:0",
+         function() torch.ones(2, on(1)):record_stream(sim.Stream()) end)
+   end)
+end)
+
+describe("memory that another stream uses", function()
+   -- Released, it would be overwritten at once in the order of its own stream.
+   local function use(record)
+      local wrong = 0
+      for seed = 1, 20 do
+         sim.configure {seed = seed}
+         local s = sim.Stream()
+         local x = torch.ones(64, on(0))
+         s:wait_stream(sim.current_stream())
+         local y = sim.stream(s, function() return x + 1 end)
+         if record then x:record_stream(s) end
+         x:release()
+         local z = torch.full({64}, 7, on(0))
+         sim.synchronize()
+         if y:sum():item() ~= 2 * 64 then wrong = wrong + 1 end
+         z:release()
+      end
+      sim.configure {seed = 1}
+      return wrong
+   end
+
+   it("is kept for it when record_stream has told", function() assert.equal(0, use(true)) end)
+   it("is not, else", function() assert.is_true(use(false) > 0) end)
+end)

@@ -1,0 +1,23 @@
+/*
+** pinned.h - host memory that a device reads and writes by itself, so that a copy
+** may go on after the call that asked for it has returned.
+*/
+#ifndef TLI_PINNED_H
+#define TLI_PINNED_H
+
+#include "core/tensor.h"
+
+/* A storage of the CPU for copies to and from devices of that kind. */
+tl_Storage *tli_pinned_storage(tl_DeviceType type, int64_t bytes) TL_MUSTCHECK;
+/* A row-major tensor over one, contents undefined. */
+tl_Tensor *tli_pinned_empty(tl_DeviceType type, tl_DType dtype, int ndim, const int64_t *sizes)
+    TL_MUSTCHECK;
+bool tli_is_pinned(const tl_Tensor *t);
+
+/* The device's current stream has been given a copy from or to this memory: it
+** is kept until that has been made, whoever lets go of it before. */
+bool tli_pinned_used(tl_Storage *storage, tl_Device device) TL_MUSTCHECK;
+/* Lets go of what no copy needs any more; also done by the other functions. */
+void tli_pinned_reap(void);
+
+#endif
