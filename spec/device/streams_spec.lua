@@ -48,7 +48,7 @@ describe("the devices of a kind", function()
       assert.raises("sim.set_device: device sim:31:", "expected sim:0 to sim:1", function() sim.set_device("sim:31") end)
       assert.raises("sim.set_device: device:", "got string 'cpu'", function() sim.set_device("cpu") end)
       assert.raises("sim.device: device:", "got -1", function() sim.device(-1, print) end)
-      assert.raises("sim.synchronize: device:", "got boolean", function() sim.synchronize(true) end)
+      assert.raises("sim.synchronize: device:", "got true", function() sim.synchronize(true) end)
    end)
 
    it("show in tensors", function()

@@ -1,0 +1,65 @@
+-- What a kernel finds wrong in the data is told at the next wait: by operator, argument, position
+-- and the line of the call.
+
+local torch = require "tlua"
+local sim = torch.sim
+
+-- Runs fn, whose call is at its first line, and gives the message of the next wait.
+local function fault_of(fn)
+   sim.synchronize()
+   local line = debug.getinfo(fn, "S").linedefined
+   fn()
+   local ok, message = pcall(sim.synchronize)
+   assert.is_false(ok)
+   assert.matches(("%%(called at .*fault_spec%%.lua:%d%%)$"):format(line), message)
+   assert.is_true(pcall(sim.synchronize)) -- it is told once
+   return message
+end
+
+describe("a fault of a device", function()
+   local x = torch.ones(3, 4, {device = "sim"})
+   local bad = torch.tensor({1, 9}, {device = "sim"})
+
+   it("names operator, argument, position and line", function()
+      assert.matches("index_select: index: position 9 is out of range: expected 1 to 3",
+         fault_of(function() return x:index_select(1, bad) end))
+      assert.matches("position 9 is out of range", fault_of(function() return x[bad] end))
+      assert.matches("position 9 is out of range", fault_of(function() x:clone()[bad] = 1 end))
+      assert.matches("gather: .*position 9", fault_of(function() return x:gather(1, bad:view(1, 2)) end))
+      assert.matches("label 9 is out of range: expected 1 to 4",
+         fault_of(function() return torch.nn.functional.cross_entropy(x[{{1, 2}}], bad) end))
+   end)
+
+   it("in a coroutine that is gone since names that line", function()
+      local line
+      coroutine.wrap(function()
+         line = debug.getinfo(1, "l").currentline + 1
+         x:index_select(1, bad)
+      end)()
+      collectgarbage()
+      collectgarbage()
+      local _, message = pcall(function() return x:sum():item() end)
+      assert.matches(("fault_spec%%.lua:%d%%)$"):format(line), message)
+   end)
+
+   it("leaves all work after it right", function()
+      x:index_select(1, bad)
+      local y = x * 2
+      assert.is_false(pcall(sim.synchronize))
+      assert.equal(24, y:sum():item())
+      local z = x:index_select(1, torch.tensor({1, 3}, {device = "sim"}))
+      assert.equal(8, z:sum():item())
+   end)
+
+   it("is of its own device", function()
+      x:index_select(1, bad)
+      sim.synchronize(1)
+      assert.is_false(pcall(sim.synchronize, 0))
+   end)
+
+   it("is told by whoever waits first", function()
+      x:index_select(1, bad)
+      assert.raises("item: index_select: index: position 9", function() return x:sum():item() end)
+      assert.equal(12, x:sum():item())
+   end)
+end)

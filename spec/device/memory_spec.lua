@@ -1,0 +1,146 @@
+-- A device's memory: what is counted, kept, given back, and what happens when there is none left.
+
+local torch = require "tlua"
+local sim = torch.sim
+
+local MB = 1000 * 1000
+
+local function megabytes(bytes) return math.floor(bytes / MB + 0.5) end
+
+-- What other specs have left on the device is gone.
+local function settle()
+   collectgarbage()
+   collectgarbage()
+   sim.synchronize()
+   sim.empty_cache()
+   sim.reset_peak_memory_stats()
+   return sim.memory_allocated()
+end
+
+describe("memory of a device", function()
+   it("is what the tensors alive take, through a training step", function()
+      local base = settle()
+      local function used() return megabytes(sim.memory_allocated() - base) end
+      local x = torch.randn(1000, 1000, {device = "sim"})
+      local w = torch.randn(1000, 1000, {device = "sim", requires_grad = true})
+      assert.equal(8, used())
+      local h = x:matmul(w)
+      local y = h:relu()
+      assert.equal(16, used())
+      h = nil -- luacheck: ignore
+      local loss = y:sum()
+      y = nil -- luacheck: ignore
+      loss:backward()
+      collectgarbage()
+      collectgarbage()
+      assert.equal(12, used()) -- x, w and its gradient
+      local peak = megabytes(sim.max_memory_allocated() - base)
+      assert.is_true(peak >= 20 and peak <= 28, peak)
+      sim.reset_peak_memory_stats()
+      assert.equal(sim.memory_allocated(), sim.max_memory_allocated())
+      x:release()
+   end)
+
+   it("is kept for reuse until it is given back", function()
+      local base = settle()
+      local x = torch.ones(MB, {device = "sim"})
+      x:release()
+      assert.equal(base, sim.memory_allocated())
+      assert.is_true(sim.memory_reserved() >= base + 4 * MB)
+      assert.is_true(sim.max_memory_reserved() >= sim.memory_reserved())
+      local free, total = sim.mem_get_info()
+      assert.equal(total - sim.memory_reserved(), free)
+      sim.empty_cache()
+      assert.is_true(sim.memory_reserved() < base + 4 * MB)
+   end)
+
+   it("has figures by PyTorch's names, and a text", function()
+      local base = settle()
+      local x = torch.ones(MB, {device = "sim"})
+      local s = sim.memory_stats()
+      assert.equal(base + 4 * MB, s["allocated_bytes.all.current"])
+      assert.equal(sim.max_memory_allocated(), s["allocated_bytes.all.peak"])
+      assert.is_true(s["allocation.all.allocated"] > s["allocation.all.freed"])
+      assert.matches("by tensors +[%d.]+ MB", sim.memory_summary())
+      assert.equal("sim:0", x.device)
+   end)
+
+   it("runs short: the collector runs, what is kept goes, and then it is an error", function()
+      local base = settle()
+      local _, total = sim.mem_get_info()
+      sim.configure {memory = base + 40 * MB}
+      for _ = 1, 100 do torch.ones(MB, {device = "sim"}) end -- garbage makes room
+      local small = torch.ones(MB * 4, {device = "sim"}) -- 16 MB
+      small:release()
+      local other = torch.ones(MB * 8, {device = "sim"}) -- what was kept for 16 MB does not do
+      local ok, message = pcall(torch.ones, MB * 8, {device = "sim"})
+      sim.configure {memory = total}
+      assert.is_false(ok)
+      assert.matches("out of memory on sim:0: asked for 32%d* bytes", message)
+      assert.matches("32%d* of %d+ are in use by tensors", message)
+      assert.is_true(sim.memory_stats().num_ooms > 0)
+      assert.equal(8 * MB, other:sum():item())
+   end)
+end)
+
+describe("pinned memory", function()
+   it("is what pin_memory copies to", function()
+      local x = torch.arange(10)
+      local pinned = x:pin_memory("sim")
+      assert.is_false(x:is_pinned())
+      assert.is_true(pinned:is_pinned())
+      assert.is_true(pinned:view(2, 5):is_pinned())
+      assert.same(x:tolist(), pinned:tolist())
+      assert.is_true(rawequal(pinned, pinned:pin_memory("sim")))
+      assert.is_true(torch.zeros(0):pin_memory("sim"):is_pinned())
+      assert.raises("pin_memory: expected a tensor of the CPU", "sim:0",
+         function() x:sim():pin_memory() end)
+      assert.raises("pin_memory: device:", "got string 'cpu'", function() x:pin_memory("cpu") end)
+   end)
+
+   it("lets copies to the device go on by themselves", function()
+      local pinned = torch.ones(100):pin_memory("sim")
+      local waits = sim.waits()
+      local x = pinned:to("sim", nil, true)
+      pinned:fill_(2) -- too early, as the copy has not been made
+      assert.equal(200, x:sum():item())
+      assert.equal(waits + 1, sim.waits())
+      x = pinned:to("sim") -- without non_blocking the values of now
+      pinned:fill_(3)
+      assert.equal(200, x:sum():item())
+      local plain = torch.ones(100)
+      x = plain:to("sim", nil, true) -- not pinned: taken at once
+      plain:fill_(2)
+      assert.equal(100, x:sum():item())
+   end)
+
+   it("lets copies from the device arrive late", function()
+      local x = torch.ones(100, {device = "sim"}) * 5
+      local waits = sim.waits()
+      local here = x:to("cpu", nil, true)
+      assert.is_true(here:is_pinned())
+      assert.equal(waits, sim.waits())
+      sim.synchronize()
+      assert.equal(500, here:sum():item())
+      local there = torch.zeros(100):pin_memory("sim")
+      there:copy_(x, true)
+      assert.equal(0, there:sum():item())
+      sim.synchronize()
+      assert.equal(500, there:sum():item())
+      there = torch.zeros(100, {dtype = "float64"}):pin_memory("sim")
+      there:copy_(x, true) -- the host converts: it must have arrived
+      assert.equal(500, there:sum():item())
+      assert.equal(500, x:to("cpu", "float64", true):sum():item())
+   end)
+
+   it("stays until the copy has been made", function()
+      local x
+      do
+         local pinned = torch.full({1000}, 7):pin_memory("sim")
+         x = pinned:to("sim", nil, true)
+         pinned:release()
+      end
+      for _ = 1, 20 do torch.full({1000}, 9):pin_memory("sim"):release() end
+      assert.equal(7000, x:sum():item())
+   end)
+end)

@@ -1,0 +1,179 @@
+-- Random programs on two devices with two streams each, whose work is ordered by events and waits
+-- between streams alone, give the bits of the CPU. And the simulated device is hostile: programs
+-- from which a wait is missing give other numbers.
+--
+--   TLUA_SIM_PROGRAMS=10000 TLUA_SIM_SEEDS=20 make test SPEC=spec/device/random_programs_spec.lua
+--
+-- runs that many programs, each under that many seeds of the device (500 and 1 unless given).
+
+local torch = require "tlua"
+local sim = torch.sim
+
+local PROGRAMS = tonumber(os.getenv "TLUA_SIM_PROGRAMS") or 500
+local SEEDS = tonumber(os.getenv "TLUA_SIM_SEEDS") or 1
+local SLOTS, STEPS = 5, 25
+
+-- A generator of the spec's own, so that a program is told by its number.
+local function numbers(seed)
+   local state = (seed * 2654435761 + 12345) & 0xffffffff
+   return function(n)
+      state = (state * 1664525 + 1013904223) & 0xffffffff
+      return (state >> 12) % n + 1
+   end
+end
+
+-- New values from two tensors; all stay finite.
+local OPERATORS = {
+   function(a, b) return (a + b):clamp(-9, 9) end,
+   function(a, b) return (a * b):clamp(-9, 9) end,
+   function(a, b) return (a - b:mean()):relu() end,
+   function(a, b) return a:view(4, 4):matmul(b:view(4, 4)):clamp(-9, 9):view(16) end,
+   function(a, b) return a:flip(1) - b:cumsum(1):clamp(-9, 9) end,
+   function(a, b) return (torch.where(a:gt(b), a, b * 0.5)) end,
+   function(a, b) return (a:sort()) + b:tanh() end,
+   function(a, b) return torch.cat {a:narrow(1, 1, 8), b:narrow(1, 9, 8)} end,
+}
+
+-- The same in place.
+local CHANGES = {
+   function(a, b) a:add_(b):clamp_(-9, 9) end,
+   function(a, b) a:mul_(b):clamp_(-9, 9) end,
+   function(a, b) a:copy_(b:flip(1)) end,
+   function(a) a:narrow(1, 3, 5):fill_(1.25) end,
+}
+
+-- Steps: {stream = 1 to 4, operator or change, from = {slot, slot}, to = slot}.
+local function program(number)
+   local draw, steps = numbers(number), {}
+   for i = 1, STEPS do
+      steps[i] = {stream = draw(4), from = {draw(SLOTS), draw(SLOTS)}, to = draw(SLOTS), event = draw(2) == 1}
+      if draw(3) == 1 then
+         steps[i].change = CHANGES[draw(#CHANGES)]
+      else
+         steps[i].operator = OPERATORS[draw(#OPERATORS)]
+      end
+   end
+   return steps
+end
+
+local function first_values(slot)
+   return torch.arange(16, {dtype = "float32", device = "cpu"}) * (slot * 0.125) - slot
+end
+
+local function on_cpu(steps)
+   local slots = {}
+   for i = 1, SLOTS do slots[i] = first_values(i) end
+   for _, step in ipairs(steps) do
+      local a, b = slots[step.from[1]], slots[step.from[2]]
+      if step.operator then
+         slots[step.to] = step.operator(a, b)
+      else
+         step.change(slots[step.to], b:clone())
+      end
+   end
+   return slots
+end
+
+-- On the device. A slot knows the stream that has written it last and those that have read it since.
+-- `careless` leaves all waits between streams out.
+local function on_devices(steps, careless)
+   local streams, slots = {}, {}
+   for i = 1, 4 do streams[i] = sim.Stream {device = (i - 1) // 2} end
+
+   local function wait(stream, other, by_event)
+      if other == stream or careless then return end
+      if by_event then
+         stream:wait_event(other:record_event())
+      else
+         stream:wait_stream(other)
+      end
+   end
+
+   -- Before a stream reads what a slot holds, or writes it.
+   local function before(slot, stream, writes, by_event)
+      wait(stream, slot.writer, by_event)
+      if writes then
+         for reader in pairs(slot.readers) do wait(stream, reader, by_event) end
+         slot.writer, slot.readers = stream, {}
+      else
+         slot.readers[stream] = true
+      end
+      if not careless then slot.tensor:record_stream(stream) end
+   end
+
+   -- The values of a slot for work on a stream: a copy if they are on the other device, which the
+   -- current stream of that device sends.
+   local function read(slot, stream, by_event)
+      if slot.tensor.device == stream.device then
+         before(slot, stream, false, by_event)
+         return slot.tensor
+      end
+      local sender = slot.sender
+      before(slot, sender, false, by_event)
+      return sim.stream(sender, sim.stream, stream, function() return slot.tensor:to(stream.device) end)
+   end
+
+   for i = 1, SLOTS do
+      local stream = streams[(i - 1) % 4 + 1]
+      slots[i] = {tensor = sim.stream(stream, function() return first_values(i):to(stream.device) end),
+                  writer = stream, readers = {}, sender = streams[(i - 1) % 4 // 2 * 2 + 1]}
+   end
+   for _, step in ipairs(steps) do
+      local from, to, by_event = step.from, slots[step.to], step.event
+      if step.operator then
+         local stream = streams[step.stream]
+         local a, b = read(slots[from[1]], stream, by_event), read(slots[from[2]], stream, by_event)
+         slots[step.to] = {tensor = sim.stream(stream, function() return step.operator(a, b) end),
+                           writer = stream, readers = {},
+                           sender = streams[(step.stream - 1) // 2 * 2 + 1]}
+         to.tensor:release() -- at once: the device may hand the memory out again
+      else
+         -- on one of the two streams of the device where the tensor is
+         local stream = streams[(step.stream - 1) % 2 + 1 + (to.tensor.device == "sim:1" and 2 or 0)]
+         local b = sim.stream(stream, function()
+            local value = read(slots[from[2]], stream, by_event)
+            return value:clone()
+         end)
+         before(to, stream, true, by_event)
+         sim.stream(stream, function() step.change(to.tensor, b) end)
+      end
+   end
+   sim.synchronize(0)
+   sim.synchronize(1)
+   for i = 1, SLOTS do slots[i] = slots[i].tensor:cpu() end
+   return slots
+end
+
+local function same(a, b)
+   for i = 1, SLOTS do
+      if not torch.equal(a[i], b[i]) then return false end
+   end
+   return true
+end
+
+describe("random programs", function()
+   teardown(function() sim.configure {seed = 1} end)
+
+   it("give the CPU's bits", function()
+      for number = 1, PROGRAMS do
+         local steps = program(number)
+         local expected = on_cpu(steps)
+         for seed = 1, SEEDS do
+            sim.configure {seed = number * 1000 + seed}
+            if not same(expected, on_devices(steps)) then
+               error(("program %d with seed %d gives other numbers"):format(number, number * 1000 + seed))
+            end
+         end
+      end
+   end)
+
+   it("give others without their waits", function()
+      local wrong = 0
+      for number = 1, 40 do
+         local steps = program(number)
+         sim.configure {seed = number}
+         if not same(on_cpu(steps), on_devices(steps, true)) then wrong = wrong + 1 end
+      end
+      assert.is_true(wrong > 20, wrong .. " of 40")
+   end)
+end)
