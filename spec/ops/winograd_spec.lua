@@ -142,8 +142,9 @@ describe("convolution in tiles", function()
    end)
 
    it("is an error where memory ends, and leaves none behind", function()
-      local x, w = torch.randn(2, 48, 30, 30):requires_grad_(), torch.randn(64, 48, 3, 3):requires_grad_()
-      local g = torch.randn(2, 64, 30, 30)
+      local on = {device = "cpu", requires_grad = true}
+      local x, w = torch.randn(2, 48, 30, 30, on), torch.randn(64, 48, 3, 3, on)
+      local g = torch.randn(2, 64, 30, 30, {device = "cpu"})
       local function run() return torch.autograd.grad(F.conv2d(x, w, nil, 1, 1), {x, w}, g) end
       local function used()
          collectgarbage()

@@ -72,7 +72,38 @@ local function forward_call(op)
    end
    local args = names(op)
    if op.results.kind == "tensors" or op.results.kind == "value" then args[#args + 1] = "out" end
-   return ("tli_op_%s(%s)"):format(op.cname, join(args, ", "))
+   return ("%s_%s(%s)"):format(op.host and "host" or "tli_op", op.cname, join(args, ", "))
+end
+
+-- The call of an operator that only the CPU has, from wherever the inputs lie.
+local function emit_host(op)
+   local single = op.results.kind == "tensor"
+   local tensors, args, moved = {}, names(op), names(op)
+   for i, p in ipairs(op.params) do
+      if p.type == "Tensor" then
+         moved[i] = ("moved_[%d]"):format(#tensors)
+         tensors[#tensors + 1] = p.name
+      end
+   end
+   if not single then args[#args + 1], moved[#moved + 1] = "out", "out" end
+   return fill([[
+static $prototype {
+  tl_Device device_ = tli_device($first);
+  if (device_.type == TL_CPU) return tli_op_$op($args);
+?single|  tl_Tensor *out[1];
+  tl_Tensor *moved_[$count];
+  bool ok_ = tli_to_host((tl_Tensor *[]){$tensors}, moved_, $count);
+?single|  ok_ = ok_ && (out[0] = tli_op_$op($moved)) != NULL;
+?several|  ok_ = ok_ && tli_op_$op($moved);
+  tli_release_results(moved_, $count);
+  ok_ = ok_ && tli_from_host(device_, out, $results);
+  return $made;
+}]], {
+      prototype = M.prototype(op, "host"), first = tensors[1], op = op.cname, single = single,
+      several = not single, args = join(args, ", "), moved = join(moved, ", "), count = #tensors,
+      tensors = join(tensors, ", "), results = op.results.count,
+      made = single and "ok_ ? out[0] : NULL" or "ok_",
+   })
 end
 
 -- Of an operator that is written in place: a copy, written to.
@@ -226,6 +257,7 @@ local function emit_op(op, all)
    local recorded = op.grad ~= nil or (op.inplace_form and not op.nondiff)
    local fields, byname = payload.fields_of(op, rules)
    if op.pointwise then add(emit_pointwise_spec(op)) end
+   if op.host then add(emit_host(op)) end
    if recorded then add(emit_node.emit(op, all, rules, fields, byname, edges)) end
    if not op.inplace_form then add(emit_function(op, edges, recorded)) end
    if op.inplace or op.inplace_form then

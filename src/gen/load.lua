@@ -33,6 +33,8 @@ local fields = {
    any_device = "table",    -- tensors, by name = true, that need not lie where the others do
    waits = "string",        -- why the host waits for the device in every call: a graph cannot
                             -- capture it
+   host = "string",         -- why only the CPU has it: the inputs are moved there and the results
+                            -- back; it waits
    nondiff = "string",      -- why there is no derivative, for those whose result is floating
    nograd = "table",        -- results that are floating yet carry no derivative, by name
    gradcheck = "any",       -- options for the gradient check, or false with a reason in `nondiff`
@@ -62,6 +64,9 @@ local function check(op)
    if not op.doc and not op.internal then
       fail(op, "has no doc")
    end
+   if op.host and (op.composite or op.expr or op.pointwise or op.inplace or op.inplace_form) then
+      fail(op, "has host, which is for C functions that return new tensors")
+   end
    if op.also and not op.module then
       fail(op, "has also without module")
    end
@@ -85,6 +90,7 @@ local function enter(family, entry, line)
       op.method = first ~= nil and first.name == "self"
    end
    op.inplace_form = op.results.kind == "self"
+   op.waits = op.waits or (op.host and "computed on the CPU: " .. op.host)
    check(op)
    return op
 end

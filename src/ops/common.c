@@ -361,6 +361,40 @@ bool tli_accumulate(tl_Tensor *dst, tl_Tensor *src) {
   return tli_pointwise_into(&add, (tl_Tensor *[]){dst, src}, &one, dst);
 }
 
+/* ---- operators that only the CPU has ---- */
+
+bool tli_to_host(tl_Tensor *const *inputs, tl_Tensor **out, int n) {
+  for (int i = 0; i < n; i++) out[i] = NULL;
+  for (int i = 0; i < n; i++) {
+    if (inputs[i] == NULL) continue;
+    out[i] = tli_moved(inputs[i], TLI_CPU, false);
+    if (out[i] == NULL) return tli_release_results(out, n), false;
+  }
+  return true;
+}
+
+/* t on a device; dense strides stay as they are, for results are often transposes. */
+static tl_Tensor *moved_as_is(tl_Tensor *t, tl_Device device) {
+  if (tli_contiguous(t) || !tli_dense(t)) return tli_moved(t, device, false);
+  tl_Tensor *flat = tli_alias(t, 1, &t->numel, (int64_t[]){1}, t->offset);
+  tl_Tensor *moved = flat ? tli_moved(flat, device, false) : NULL;
+  tl_Tensor *result = moved ? tli_alias(moved, t->ndim, t->sizes, t->strides, 0) : NULL;
+  tli_release(flat);
+  tli_release(moved);
+  return result;
+}
+
+bool tli_from_host(tl_Device device, tl_Tensor **results, int n) {
+  for (int i = 0; i < n; i++) {
+    if (results[i] == NULL) continue;
+    tl_Tensor *moved = moved_as_is(results[i], device);
+    tli_release(results[i]);
+    results[i] = moved;
+    if (moved == NULL) return tli_release_results(results, n), false;
+  }
+  return true;
+}
+
 /* ---- compositions ---- */
 
 tl_Tensor *tli_with_number(tli_Binary fn, tl_Tensor *t, tl_Scalar s) {

@@ -156,6 +156,14 @@ bool tli_count_true(const tl_Tensor *t, int64_t *count) TL_MUSTCHECK;
 bool tli_true_positions(const tl_Tensor *t, tl_Tensor *out, int ndim, const int64_t *sizes)
     TL_MUSTCHECK;
 
+/* ---- operators that only the CPU has (an entry's `host`) ---- */
+
+/* Copies of inputs on the CPU, NULL for NULL; all or none. Waits for the device. */
+bool tli_to_host(tl_Tensor *const *inputs, tl_Tensor **out, int n) TL_MUSTCHECK;
+/* Replaces results by copies on a device, with their order of dimensions in memory;
+** releases all of them on failure. */
+bool tli_from_host(tl_Device device, tl_Tensor **results, int n) TL_MUSTCHECK;
+
 /* ---- writing compositions ----
 ** Temporaries sit in slots t[i] that tli_release_results frees at the end:
 **   TLI_SLOT(t[0], tlo_exp(self));

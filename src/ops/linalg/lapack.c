@@ -113,8 +113,11 @@ static tl_Tensor *new_info(const tl_Tensor *A, const Batch *b) {
   return info;
 }
 
-bool tli_info_fine(const tl_Tensor *info, const char *op, const char *what) {
-  return fine(tli_data(info), info->numel, op, what);
+bool tli_info_fine(tl_Tensor *info, const char *op, const char *what) {
+  tl_Tensor *here = tli_moved(info, TLI_CPU, false);
+  bool ok = here && fine(tli_data(here), here->numel, op, what);
+  tli_release(here);
+  return ok;
 }
 
 bool tli_info_check(tl_Tensor **out, int n, const char *op, const char *what) {

@@ -70,15 +70,6 @@ static bool system_of(tli_Chain *c, const char *op, bool left, tl_Tensor **a, tl
   return same_batch(c, op, a, b);
 }
 
-/* Whether some element of a contiguous tensor is zero. */
-static bool any_zero(const tl_Tensor *t) {
-  for (int64_t i = 0; i < t->numel; i++) {
-    const char *at = (const char *)tli_data(t) + i * (int64_t)tl_dtype_size((tl_DType)t->dtype);
-    if (tli_to_double(tli_load(at, (tl_DType)t->dtype)) == 0) return true;
-  }
-  return false;
-}
-
 /* ---- Cholesky ---- */
 
 static const char not_positive[] = "is not positive definite", singular[] = "is singular";
@@ -149,8 +140,9 @@ tl_Tensor *tlo_cholesky_inverse(tl_Tensor *self, bool upper) {
   TL_TRY_NULL(square("cholesky_inverse", self));
   tl_Tensor *eye = identity(&c, self);
   tl_Tensor *diagonal = TLI_STEP(&c, tlo_diagonal(self, 0, -2, -1));
-  tl_Tensor *row = TLI_STEP(&c, tlo_contiguous(diagonal));
-  if (row && any_zero(row))
+  bool zero = false;
+  c.failed = c.failed || !tli_any_zero(diagonal, &zero);
+  if (zero)
     c.failed = !tli_fail(TL_EARG, "cholesky_inverse: the matrix is singular: its factor has a 0 in "
                                   "the diagonal");
   return tli_chain_end(&c, TLI_STEP(&c, tlo_cholesky_solve(eye, self, upper)));
@@ -303,7 +295,9 @@ static tl_Tensor *cofactors(tli_Chain *c, tl_Tensor *a) {
 
 tl_Tensor *tlo_det_backward(tl_Tensor *grad, tl_Tensor *A, tl_Tensor *det) {
   tli_Chain c = {0};
-  if (!any_zero(det)) return tli_chain_end(&c, inverse_transposed(&c, A, chain_mul(&c, grad, det)));
+  bool zero;
+  TL_TRY_NULL(tli_any_zero(det, &zero));
+  if (!zero) return tli_chain_end(&c, inverse_transposed(&c, A, chain_mul(&c, grad, det)));
   tl_Tensor *wide = chain_unsqueeze(&c, chain_unsqueeze(&c, grad, -1), -1);
   return tli_chain_end(&c, chain_mul(&c, wide, cofactors(&c, A)));
 }

@@ -121,7 +121,7 @@ static tl_Tensor *chain_integers(tli_Chain *c, const char *what, tl_Tensor *t) {
     c->failed = true;
     return NULL;
   }
-  tl_Tensor *here = TLI_STEP(c, tlo_to(t, TL_I64, false, false, TLI_CPU));
+  tl_Tensor *here = TLI_STEP(c, tli_moved(t, TLI_CPU, false));
   return TLI_STEP(c, tli_contiguous_as(here, TL_I64));
 }
 
@@ -161,7 +161,10 @@ static bool read_arguments(tli_Chain *c, tl_Tensor *log_probs, tl_Tensor *target
   const int64_t *lengths = tli_data(a->target_lengths);
   if (targets->ndim == 1) rows = TLI_STEP(c, target_rows(rows, lengths, n));
   if (c->failed || !check_targets(rows, lengths, classes)) return false;
-  a->targets = TLI_STEP(c, tlo_to(rows, TL_I64, false, false, tli_device(log_probs)));
+  tl_Device device = tli_device(log_probs);
+  a->targets = TLI_STEP(c, tli_moved(rows, device, false));
+  a->input_lengths = TLI_STEP(c, tli_moved(a->input_lengths, device, false));
+  a->target_lengths = TLI_STEP(c, tli_moved(a->target_lengths, device, false));
   return !c->failed;
 }
 
@@ -171,8 +174,7 @@ static tl_Tensor *chain_reduce(tli_Chain *c, tl_Tensor *loss, const Arguments *a
                                const char *reduction) {
   if (strcmp(reduction, "mean") == 0) {
     tl_Tensor *least = chain_with(c, tlo_clamp_min, a->target_lengths, 1);
-    tl_Tensor *count =
-        TLI_STEP(c, tlo_to(least, (tl_DType)loss->dtype, false, false, tli_device(loss)));
+    tl_Tensor *count = TLI_STEP(c, tlo_to_dtype(least, (tl_DType)loss->dtype));
     loss = chain_div(c, loss, count);
   }
   if (a->single && strcmp(reduction, "none") == 0) return TLI_STEP(c, tlo_select(loss, 0, 0));

@@ -7,6 +7,7 @@ end
 
 local reduced = "string reduction='mean'"
 
+local lengths = {targets = true, input_lengths = true, target_lengths = true}
 for _, row in ipairs {{"ctc_loss", "Tensor"}, {"ctc_loss.lists", "int[]"}} do
    F {row[1] .. "(Tensor log_probs, Tensor targets, " .. row[2] .. " input_lengths, " .. row[2] .. " target_lengths, "
          .. "index blank=0, " .. reduced .. ", bool zero_infinity=false) -> Tensor",
@@ -15,7 +16,8 @@ for _, row in ipairs {{"ctc_loss", "Tensor"}, {"ctc_loss.lists", "int[]"}} do
       blank is the class between labels. The mean is of each loss divided by its number of labels; zero_infinity
       makes losses of sequences that are too short 0. As in PyTorch the gradient is that of the logits from which
       log_softmax made log_probs.]],
-      also = true, composite = true, gradcheck = false,
+      also = true, composite = true, gradcheck = false, any_device = lengths,
+      waits = "labels and lengths are checked on the host",
       examples = {row[2] == "Tensor"
          and "T(5, 2, 4):log_softmax(3), I(3, 2, 2) + 1, torch.tensor{5, 4}, torch.tensor{2, 1}"
          or "T(5, 4):log_softmax(2), I(3, 2) + 1, {5}, {2}, 1, 'sum'"}}

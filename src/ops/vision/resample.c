@@ -69,11 +69,12 @@ static int taps_of(const Axis *a, Mode mode, int64_t i, int64_t at[MOST_TAPS],
 
 /* ---- sums of taps ---- */
 
-/* What the kernel reads, in one block of memory. */
+/* What the kernel reads, in one block of memory: weights (terms), at (terms), first
+** (n + 1). */
 typedef struct Sums {
   int64_t n, terms;
-  int32_t *first, *at; /* owned (n + 1), (n * MOST_TAPS) */
-  double *weights;     /* owned (n * MOST_TAPS) */
+  int32_t *first, *at;
+  double *weights; /* owned */
 } Sums;
 
 static size_t sums_bytes(int64_t n, int64_t terms) {
@@ -133,7 +134,25 @@ static Axis axis_of(int64_t in, int64_t out, double step, bool exact, bool align
   return (Axis){in, out, step, exact, align_corners};
 }
 
-static tl_Tensor *run_sums(tl_Tensor *self, int64_t dim, const Sums *s, int64_t terms) {
+/* The sums in a device's memory, which `block` holds; those of the CPU stay where they
+** are. */
+static bool sums_on(tl_Device device, const Sums *s, Sums *there, tl_Tensor **block) {
+  *there = *s;
+  *block = NULL;
+  if (device.type == TL_CPU) return true;
+  int64_t bytes = (int64_t)sums_bytes(s->n, s->terms);
+  *block = tli_upload(TL_U8, device, 1, &bytes, s->weights);
+  if (*block == NULL) return false;
+  there->weights = tli_data(*block);
+  there->at = (int32_t *)(void *)(there->weights + s->terms);
+  there->first = there->at + s->terms;
+  return true;
+}
+
+static tl_Tensor *run_sums(tl_Tensor *self, int64_t dim, const Sums *sums, int64_t terms) {
+  Sums there, *s = &there;
+  tl_Tensor *block;
+  TL_TRY_NULL(sums_on(tli_device(self), sums, s, &block));
   int64_t sizes[TL_MAX_DIMS];
   memcpy(sizes, self->sizes, (size_t)self->ndim * sizeof *sizes);
   sizes[dim] = s->n;
@@ -152,6 +171,7 @@ static tl_Tensor *run_sums(tl_Tensor *self, int64_t dim, const Sums *s, int64_t 
     if (d != dim) *(d < dim ? &r.outer : &r.inner) *= sizes[d];
   bool ok = out && (out->numel == 0 || TLI_RUN(tli_device(self), resample, .resample = r,
                                                .out = tli_array(out), .in = tli_array(in)));
+  tli_release(block);
   tli_release(in);
   if (ok) return out;
   tli_release(out);
