@@ -16,6 +16,16 @@ local function fault_of(fn)
    return message
 end
 
+describe("a number", function()
+   it("is assigned to positions of a device's tensor", function()
+      local y = torch.ones(3, 2, {device = "sim"})
+      y[torch.tensor({1, 3}, {device = "sim"})] = 5
+      assert.same({{5, 5}, {1, 1}, {5, 5}}, y:tolist())
+      assert.raises("index_put: values: expected sim:0", "got cpu",
+         function() y[torch.tensor({1}, {device = "sim"})] = torch.ones(2, {device = "cpu"}) end)
+   end)
+end)
+
 describe("a fault of a device", function()
    local x = torch.ones(3, 4, {device = "sim"})
    local bad = torch.tensor({1, 9}, {device = "sim"})
@@ -24,7 +34,7 @@ describe("a fault of a device", function()
       assert.matches("index_select: index: position 9 is out of range: expected 1 to 3",
          fault_of(function() return x:index_select(1, bad) end))
       assert.matches("position 9 is out of range", fault_of(function() return x[bad] end))
-      assert.matches("position 9 is out of range", fault_of(function() x:clone()[bad] = 1 end))
+      assert.matches("position 9 is out of range", fault_of(function() x[bad] = 1 end))
       assert.matches("gather: .*position 9", fault_of(function() return x:gather(1, bad:view(1, 2)) end))
       assert.matches("label 9 is out of range: expected 1 to 4",
          fault_of(function() return torch.nn.functional.cross_entropy(x[{{1, 2}}], bad) end))
