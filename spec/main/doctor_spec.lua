@@ -17,10 +17,17 @@ describe("tlua doctor", function()
 
    it("says of each part whether it was found", function()
       for _, part in ipairs {"instruction set", "threads", "BLAS", "line editing",
-         "CUDA driver", "cuDNN", "NCCL", "MPI"} do
+         "device cuda", "device sim", "CUDA driver", "cuDNN", "NCCL", "MPI"} do
          local line = report.out:match("\n  (%a+) +[%a ]*" .. part)
          assert.is_true(line == "found" or line == "missing", part)
       end
+   end)
+
+   it("shows the devices and where a plugin was looked for", function()
+      assert.matches("found +device sim +2: the first is simulated device 0, %d+ MB", report.out)
+      local poor = session.run("doctor", {env = "TLUA_PLUGINS=/nowhere"})
+      assert.equal(0, poor.status)
+      assert.matches("missing +device sim +[^\n]*\n +there is no /nowhere/tlua_sim.so", poor.out)
    end)
 
    it("says of what is missing what it would give and how to get it", function()

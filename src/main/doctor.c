@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/backend.h"
 #include "core/platform.h"
 #include "main/edit.h"
 #include "main/globals.h"
@@ -159,6 +160,22 @@ static void report_engine(lua_State *L) {
     print_found("BLAS", blas);
 }
 
+/* ---- devices ---------------------------------------------------------------------------- */
+
+static void report_device(tl_DeviceType type, const char *gives) {
+  char what[TEXT], text[2 * TEXT];
+  tl_DeviceProperties first;
+  int count = tli_device_count(type);
+  snprintf(what, sizeof what, "device %s", tli_device_type_name((int)type));
+  if (count == 0 || !tli_backend((tl_Device){(int8_t)type, 0})->device->properties(0, &first)) {
+    print_missing(what, gives, tl_error());
+    return;
+  }
+  snprintf(text, sizeof text, "%d: the first is %s, %.0f MB", count, first.name,
+           (double)first.total_memory / 1e6);
+  print_found(what, text);
+}
+
 void tli_doctor_run(lua_State *L) {
   char system[TEXT];
   tli_system_name(system, sizeof system);
@@ -166,6 +183,8 @@ void tli_doctor_run(lua_State *L) {
   report_engine(L);
   report_editing();
   puts("");
+  report_device(TL_CUDA, "tensors on NVIDIA GPUs");
+  report_device(TL_SIM, "a device that shows, without a GPU, what fails on one");
   for (const Library *library = accelerators; library->what; library++) report_library(library);
   puts("\ntlua runs without what is missing, and finds at its next start what was added.");
   fflush(stdout);
