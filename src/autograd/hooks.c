@@ -137,6 +137,12 @@ tli_Hook *tli_hook_add(tl_Tensor *t, tli_HookFn fn, void *context, void (*releas
 
 /* Puts what a hook returned (owned) in the gradient's place. */
 static bool replace(const char *name, tl_Tensor **grad, tl_Tensor *with) {
+  if (!tli_same_device(tli_device(with), tli_device(*grad))) {
+    tli_fail(TL_EDEVICE, "%s: expected a hook to return a gradient on %s, got one on %s", name,
+             tli_device_str(tli_device(*grad)), tli_device_str(tli_device(with)));
+    tli_release(with);
+    return false;
+  }
   if (with->dtype != (*grad)->dtype || !tli_same_sizes(with, *grad)) {
     tli_fail(TL_ESHAPE,
              "%s: expected a hook to return a gradient of shape %s and dtype %s, got %s and %s",

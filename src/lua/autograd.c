@@ -114,10 +114,10 @@ static int accumulate(tli_Args *a, tli_Settings *of, tl_Tensors roots, tl_Tensor
 }
 
 /* What backward takes behind the gradients, in both forms. */
-#define BACKWARD_OPTIONS                                 \
-  {"retain_graph", TLI_A_BOOL, TLI_P_OPTIONAL, 0},       \
-      {"create_graph", TLI_A_BOOL, TLI_P_OPTIONAL, 0}, { \
-    "inputs", TLI_A_TENSORS, TLI_P_OPTIONAL, 0           \
+#define BACKWARD_OPTIONS                                          \
+  {"retain_graph", TLI_A_BOOL, TLI_P_OPTIONAL, 0},                \
+      {"create_graph", TLI_A_BOOL, TLI_P_OPTIONAL, 0}, {          \
+    "inputs", TLI_A_TENSORS, TLI_P_OPTIONAL | TLI_P_ANY_DEVICE, 0 \
   }
 #define BACKWARD_USAGE "{retain_graph = create_graph, create_graph = false, inputs?})"
 
@@ -135,9 +135,10 @@ static int tensor_backward(lua_State *L) {
 }
 
 static int autograd_backward(lua_State *L) {
-  static const tli_Param params[] = {{"tensors", TLI_A_TENSORS, 0, 0},
-                                     {"grad_tensors", TLI_A_TENSORS, TLI_P_OPTIONAL, 0},
-                                     BACKWARD_OPTIONS};
+  static const tli_Param params[] = {
+      {"tensors", TLI_A_TENSORS, TLI_P_ANY_DEVICE, 0},
+      {"grad_tensors", TLI_A_TENSORS, TLI_P_OPTIONAL | TLI_P_ANY_DEVICE, 0},
+      BACKWARD_OPTIONS};
   static const tli_Signature sig = {
       "autograd.backward", "torch.autograd.backward(tensors, grad_tensors?, " BACKWARD_USAGE,
       params, 5};
@@ -175,12 +176,13 @@ static int push_boxes(tli_Args *a, int i) {
 }
 
 static int autograd_grad(lua_State *L) {
-  static const tli_Param params[] = {{"outputs", TLI_A_TENSORS, 0, 0},
-                                     {"inputs", TLI_A_TENSORS, 0, 0},
-                                     {"grad_outputs", TLI_A_TENSORS, TLI_P_OPTIONAL, 0},
-                                     {"retain_graph", TLI_A_BOOL, TLI_P_OPTIONAL, 0},
-                                     {"create_graph", TLI_A_BOOL, TLI_P_OPTIONAL, 0},
-                                     {"allow_unused", TLI_A_BOOL, TLI_P_OPTIONAL, 0}};
+  static const tli_Param params[] = {
+      {"outputs", TLI_A_TENSORS, TLI_P_ANY_DEVICE, 0},
+      {"inputs", TLI_A_TENSORS, TLI_P_ANY_DEVICE, 0},
+      {"grad_outputs", TLI_A_TENSORS, TLI_P_OPTIONAL | TLI_P_ANY_DEVICE, 0},
+      {"retain_graph", TLI_A_BOOL, TLI_P_OPTIONAL, 0},
+      {"create_graph", TLI_A_BOOL, TLI_P_OPTIONAL, 0},
+      {"allow_unused", TLI_A_BOOL, TLI_P_OPTIONAL, 0}};
   static const tli_Signature sig = {
       "autograd.grad",
       "torch.autograd.grad(outputs, inputs, {grad_outputs?, retain_graph = create_graph, "

@@ -232,6 +232,13 @@ static bool put_item(View *v, const Item *item, const tl_Tensor *self, int *dim,
   return false;
 }
 
+static bool check_device(const tl_Tensor *self, const tl_Tensor *index, int i) {
+  return tli_same_device(tli_device(self), tli_device(index)) ||
+         tli_fail(TL_EDEVICE,
+                  "index: expected all tensors on one device, got self on %s and item %d on %s",
+                  tli_device_str(tli_device(self)), i, tli_device_str(tli_device(index)));
+}
+
 static bool make_view(View *v, const Key *key, const tl_Tensor *self) {
   v->ndim = v->nflips = v->ntensors = 0;
   v->offset = self->offset;
@@ -243,6 +250,7 @@ static bool make_view(View *v, const Key *key, const tl_Tensor *self) {
   int dim = 0, rest = self->ndim - key->nused;
   for (int i = 0; i < key->n; i++) {
     const Item *item = &key->items[i];
+    if (item->kind == ITEM_TENSOR) TL_TRY(check_device(self, item->tensor, i + 1));
     if (item->kind == ITEM_TENSOR && tensor_dims(item->tensor) == 0) {
       /* a 0-d mask stands for a new dimension that it keeps or empties */
       TL_TRY(put(v, 1, 0));
@@ -392,6 +400,20 @@ static tl_Tensor *value_tensor(lua_State *L, const tl_Tensor *self, int ndim) {
   return extra ? tlo_reshape(t, (tl_Ints){t->ndim - extra, t->sizes + extra}) : tli_retain(t);
 }
 
+/* Writes where index tensors lead. A 0-d value of the CPU goes with any device. */
+static bool put_at(tl_Tensor *target, tl_Tensors indices, tl_Tensor *value) {
+  if (tli_same_device(tli_device(target), tli_device(value)) || value->flags & TLI_NUMBER)
+    return tlo_index_put_(target, indices, value, false);
+  if (tli_device(value).type != TL_CPU || value->ndim > 0)
+    return tli_fail(TL_EDEVICE,
+                    "index: expected all tensors on one device, got self on %s and value on %s",
+                    tli_device_str(tli_device(target)), tli_device_str(tli_device(value)));
+  tl_Tensor *here = tli_moved(value, tli_device(target), false);
+  bool ok = here && tlo_index_put_(target, indices, here, false);
+  tli_release(here);
+  return ok;
+}
+
 static bool assign(tl_Tensor *self, const Key *key, View *v, tl_Tensor *value) {
   tl_Tensor *target = take_view(self, key, v);
   if (target == NULL) return false;
@@ -408,7 +430,7 @@ static bool assign(tl_Tensor *self, const Key *key, View *v, tl_Tensor *value) {
   if (!ok) {
     /* fall through to the releases */
   } else if (key->tensors) {
-    ok = tlo_index_put_(target, slots(v, indices), source, false);
+    ok = put_at(target, slots(v, indices), source);
   } else if (source->flags & TLI_NUMBER) {
     ok = tlo_fill_(target, tli_number_of(source));
   } else {

@@ -26,7 +26,8 @@ local take_clip = args.signature [[nn.utils.clip_grad_norm_(parameters: any, max
 local function total_norm(grads, norm_type)
    local norms = {}
    for i, grad in ipairs(grads) do
-      norms[i] = norm_type == math.huge and grad:abs():max() or grad:norm(norm_type)
+      local norm = norm_type == math.huge and grad:abs():max() or grad:norm(norm_type)
+      norms[i] = norm:to(grads[1].device)
    end
    local all = torch.stack(norms)
    return norm_type == math.huge and all:max() or all:norm(norm_type)
@@ -49,7 +50,7 @@ function M.clip_grad_norm_(...)
    end
    -- A tensor, not a number: nothing waits for the device.
    local factor = (a.max_norm / (norm + 1e-6)):clamp_max(1)
-   for _, grad in ipairs(grads) do grad:mul_(factor) end
+   for _, grad in ipairs(grads) do grad:mul_(factor:to(grad.device)) end
    return norm
 end
 
