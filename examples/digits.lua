@@ -2,6 +2,7 @@
 --
 --    tlua examples/digits.lua
 --    tlua examples/digits.lua --epochs 20 --seed 3 --save /tmp/digits.safetensors
+--    tlua examples/digits.lua --device cuda
 local torch = require "tlua"
 local nn, optim = torch.nn, torch.optim
 
@@ -13,6 +14,7 @@ parser:option("--batch", "digits in a batch", 64)
 parser:option("--lr", "learning rate of Adam at its highest", 5e-3)
 parser:option("--seed", "what the random numbers start from", 1)
 parser:option("--threads", "threads to compute with (0: as many as there are cores)", 0)
+parser:option("--device", "where to compute: cpu, cuda, cuda:1, sim", "cpu")
 parser:option("--data", "lines of 64 pixels and the digit", here .. "/data/digits.csv")
 parser:option("--save", "where the weights go", "digits.safetensors")
 local opt = parser:parse()
@@ -36,7 +38,8 @@ local function read_digits(path)
    return images, rows:select(2, 65) + 1
 end
 
-local digits = torch.data.TensorDataset(read_digits(opt.data))
+local images, classes = read_digits(opt.data)
+local digits = torch.data.TensorDataset(images:to(opt.device), classes:to(opt.device))
 local train_count = #digits * 4 // 5
 local train, test = torch.data.random_split(digits, {train_count, #digits - train_count})
 local loader = torch.data.DataLoader(train, {batch_size = opt.batch, shuffle = true})
@@ -58,7 +61,7 @@ local function build()
    )
 end
 
-local model = build()
+local model = build():to(opt.device)
 local criterion = nn.CrossEntropyLoss {label_smoothing = 0.1}
 local optimizer = optim.Adam(model:parameters(), {lr = opt.lr})
 local schedule = optim.lr_scheduler.OneCycleLR(optimizer, opt.lr, opt.epochs * #loader + 1)
@@ -97,11 +100,11 @@ print(("training took %.2f s"):format(torch.io.clock() - started))
 torch.save(model:state_dict(), opt.save)
 print("weights saved to " .. opt.save)
 
-local reader = build()
+local reader = build():to(opt.device)
 reader:load_state_dict(torch.load(opt.save))
 reader:evaluate()
 
-local images, classes = test:get_items(torch.arange(1, #test + 1))
+images, classes = test:get_items(torch.arange(1, #test + 1))
 local scores = torch.no_grad(function() return reader(images) end)
 local names = {}
 for digit = 0, 9 do names[digit + 1] = tostring(digit) end
@@ -139,6 +142,7 @@ local function draw(first, count)
    print("  " .. table.concat(captions, "  ") .. "\n")
 end
 
+images, classes, scores = images:cpu(), classes:cpu(), scores:cpu()
 print "\nsome of them, and what they were taken for:\n"
 local shown = math.min(10, #test)
 for first = 1, shown, 5 do draw(first, math.min(5, shown - first + 1)) end

@@ -186,7 +186,7 @@ describe("a graph", function()
    end)
 
    it("is freed as a pass goes on", function()
-      local x = torch.ones(1 << 16, {requires_grad = true})
+      local x = torch.ones(1 << 16, {requires_grad = true, device = "cpu"})
       local y = x
       for _ = 1, 20 do y = (y * 1.5):tanh() end
       y = y:sum()

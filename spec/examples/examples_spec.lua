@@ -17,7 +17,11 @@ end
 
 describe("examples/tour.lua", function()
    it("runs to its end", function()
-      assert.equal("tour: ok\n", shell.ok(tlua .. " examples/tour.lua"))
+      assert.equal("tour: ok\n", shell.ok(tlua .. " --device cpu examples/tour.lua"))
+   end)
+
+   it("runs to its end on the simulated device", function()
+      assert.equal("tour: ok\n", shell.ok(tlua .. " --device sim examples/tour.lua"))
    end)
 end)
 
@@ -35,7 +39,7 @@ describe("examples/digits.lua", function()
    it("explains its options and refuses others", function()
       local output, status = digits("--help")
       assert.equal(0, status)
-      for option in ("epochs batch lr seed threads data save"):gmatch "%a+" do
+      for option in ("epochs batch lr seed threads device data save"):gmatch "%a+" do
          assert.matches("--" .. option, output, 1, true)
       end
       output, status = digits("--epoch 3")
@@ -75,12 +79,20 @@ describe("a whole training of examples/digits.lua", function()
       end)
    end
 
+   -- What is printed, but for times, of one pass over the data.
+   local function result(arguments)
+      local output = digits("--epochs 1 " .. arguments)
+      return (output:gsub("%d+ digits/s", ""):gsub("took [%d.]+ s", "")
+         :gsub("%d+ threads", ""):gsub("saved to [^\n]+", ""))
+   end
+
+   it("gives the same on the simulated device", function()
+      local first = result("--seed 4")
+      assert.matches("loss %d", first)
+      assert.equal(first, result("--seed 4 --device sim"))
+   end)
+
    it("gives the same for the same seed, whatever the number of threads", function()
-      local function result(arguments)
-         local output = digits("--epochs 1 " .. arguments)
-         return (output:gsub("%d+ digits/s", ""):gsub("took [%d.]+ s", "")
-            :gsub("%d+ threads", ""):gsub("saved to [^\n]+", ""))
-      end
       local first = result("--seed 4 --threads 1")
       assert.equal(first, result("--seed 4 --threads 2"))
       assert.not_equal(first, result("--seed 5 --threads 1"))

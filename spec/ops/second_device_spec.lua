@@ -84,3 +84,93 @@ describe("tables that a kernel reads", function()
       end
    end)
 end)
+
+describe("a gradient on another device", function()
+   local function input() return torch.ones(3, {requires_grad = true, device = "sim"}) end
+
+   it("is an error when a hook returns it", function()
+      local x = input()
+      local y = x * 2
+      y:register_hook(function(grad) return grad:cpu() end)
+      assert.raises("mul: expected a hook to return a gradient on sim:0, got one on cpu",
+         function() y:sum():backward() end)
+   end)
+
+   it("is an error when the hook of a leaf returns it", function()
+      local x = input()
+      x:register_hook(function(grad) return grad:cpu() end)
+      assert.raises("expected a hook to return a gradient on sim:0, got one on cpu",
+         function() (x * 2):sum():backward() end)
+      assert.is_nil(x.grad)
+   end)
+
+   it("is an error when a function returns it", function()
+      local Double = torch.class("Double", torch.autograd.Function)
+      function Double.forward(_, x) return x * 2 end
+      function Double.backward(_, grad) return grad:cpu() end
+      local y = Double:apply(input()):sum()
+      assert.raises("Double: got a gradient on cpu for a value on sim:0", function() y:backward() end)
+   end)
+
+   it("goes from device to device with the values", function()
+      local x, w = input(), torch.ones(3, {requires_grad = true, device = "cpu"})
+      torch.sum(w:to("sim") * x):backward()
+      assert.equal("cpu", w.grad.device)
+      assert.equal("sim:0", x.grad.device)
+   end)
+end)
+
+describe("a model on another device", function()
+   local nn <const> = torch.nn
+
+   -- What three steps of an optimizer leave of a network's weights.
+   local function trained(device, name)
+      torch.manual_seed(3)
+      local model = nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Dropout(0.3),
+         nn.Flatten(), nn.Linear(4 * 6 * 6, 3)):cpu():to(device)
+      local x = torch.randn(5, 1, 8, 8, cpu):to(device)
+      local classes = torch.tensor({1, 3, 2, 2, 1}, {dtype = "int64", device = device})
+      local optimizer = torch.optim[name](model:parameters(), {lr = 0.1})
+      for _ = 1, 3 do
+         optimizer:zero_grad()
+         F.cross_entropy(model(x), classes):backward()
+         nn.utils.clip_grad_norm_(model:parameters(), 1)
+         optimizer:step()
+      end
+      return model, optimizer
+   end
+
+   it("learns what it learns on the CPU, to the bit", function()
+      for _, name in ipairs {"SGD", "Adam", "AdamW", "RMSprop"} do
+         local expected, actual = trained("cpu", name), trained("sim", name)
+         local state = actual:state_dict()
+         for path, tensor in pairs(expected:state_dict()) do
+            assert.equal("sim:0", state[path].device)
+            assert.is_true(torch.equal(tensor, state[path]:cpu()), name .. " " .. path)
+         end
+      end
+   end)
+
+   it("takes states from other devices, and keeps its own device", function()
+      local here, of_here = trained("cpu", "Adam")
+      local there_, of_there = trained("sim", "Adam")
+      there_:load_state_dict(here:state_dict())
+      of_there:load_state_dict(of_here:state_dict())
+      here:load_state_dict(there_:state_dict())
+      for _, parameter in ipairs(there_:parameters()) do assert.equal("sim:0", parameter.device) end
+      for _, parameter in ipairs(here:parameters()) do assert.equal("cpu", parameter.device) end
+      for _, state in pairs(of_there.state) do
+         for _, value in pairs(state) do
+            if torch.is_tensor(value) then assert.equal("sim:0", value.device) end
+         end
+      end
+   end)
+
+   it("is clipped without a wait", function()
+      local model = trained("sim", "SGD")
+      torch.sim.synchronize()
+      local before = torch.sim.waits()
+      nn.utils.clip_grad_norm_(model:parameters(), 0.5)
+      assert.equal(before, torch.sim.waits())
+   end)
+end)

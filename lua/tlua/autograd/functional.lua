@@ -93,7 +93,7 @@ function M.jacobian(...)
    for k, input in ipairs(list) do
       local shape = concat_shapes(output.shape, input.shape)
       jacobians[k] = #rows[k] > 0 and torch.stack(rows[k]):reshape(shape)
-         or torch.zeros(shape, {dtype = input.dtype})
+         or torch.zeros(shape, {dtype = input.dtype, device = input.device})
    end
    return finish(jacobians, single)
 end

@@ -58,7 +58,7 @@ local function analytical_jacobians(output, wanted)
    local rows = {}
    for k = 1, #wanted do rows[k] = {} end
    for element = 1, n do
-      local seed = torch.zeros(n, {dtype = output.dtype})
+      local seed = torch.zeros(n, {dtype = output.dtype, device = output.device})
       seed[element] = 1
       seed = seed:view(output.shape)
       local grads = table.pack(torch.autograd.grad({output}, wanted,

@@ -1,8 +1,8 @@
 -- samplers.lua - in which order a loader takes the items of a dataset.
 --
 -- A sampler has a length and `iter`, which returns a function that gives one position at each call.
--- Those here also have `indices`, all positions at once as a 1-d int64 tensor: with it a loader
--- need not go through Lua for each item.
+-- Those here also have `indices`, all positions at once as a 1-d int64 tensor of the CPU, whatever
+-- the default device: with it a loader need not go through Lua for each item.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -90,7 +90,7 @@ function M.SubsetRandomSampler:__init(indices, generator)
    if not torch.is_tensor(indices) or indices:dim() ~= 1 then
       args.refuse("data.SubsetRandomSampler", "indices", "a list of positions", indices)
    end
-   self.positions, self.generator = indices, generator
+   self.positions, self.generator = indices:cpu(), generator
 end
 
 function M.SubsetRandomSampler:__len()
@@ -126,7 +126,7 @@ end
 
 function M.WeightedRandomSampler:indices()
    return torch.multinomial(self.weights, self.num_samples, self.replacement,
-      {generator = self.generator})
+      {generator = self.generator}):cpu()
 end
 
 --- Lists of positions that a sampler gives, batch_size at a time.

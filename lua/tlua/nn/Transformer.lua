@@ -197,9 +197,10 @@ end
 
 --- A mask that hides from each position those after it.
 ---@param size integer
+---@param options? {device: string, dtype: string}
 ---@return Tensor  (size, size), 0 or -inf
-function Transformer.generate_square_subsequent_mask(size)
-   return torch.full({size, size}, -math.huge):triu(1)
+function Transformer.generate_square_subsequent_mask(size, options)
+   return torch.full({size, size}, -math.huge, options or {}):triu(1)
 end
 
 --- Options are those of both layers' forward.

@@ -71,7 +71,8 @@ end
 
 -- The cumulative distribution of the normal one.
 local function normal_cdf(x)
-   return (1 + torch.erf(torch.tensor(x / 2 ^ 0.5, {dtype = "float64"})):item()) / 2
+   local place = torch.tensor(x / 2 ^ 0.5, {dtype = "float64", device = "cpu"})
+   return (1 + torch.erf(place):item()) / 2
 end
 
 local take_trunc_normal = args.signature [[nn.init.trunc_normal_(tensor: tensor,
@@ -128,7 +129,7 @@ function M.eye_(...)
       if tensor:dim() ~= 2 then
          args.refuse("nn.init.eye_", "tensor", "a tensor of 2 dimensions", tensor)
       end
-      tensor:copy_(torch.eye(tensor:size(1), tensor:size(2)))
+      tensor:copy_(torch.eye(tensor:size(1), tensor:size(2), {device = tensor.device}))
    end)
 end
 
@@ -241,7 +242,7 @@ function M.orthogonal_(...)
       end
       local rows = tensor:size(1)
       local columns = tensor:numel() // math.max(rows, 1)
-      local flat = torch.randn(rows, columns)
+      local flat = torch.randn(rows, columns, {device = tensor.device})
       if rows < columns then flat = flat:t() end
       local q, r = torch.linalg.qr(flat:contiguous())
       q = q * torch.sign(torch.diagonal(r))
@@ -268,7 +269,7 @@ function M.sparse_(...)
       tensor:normal_(0, o.std)
       if zeros == 0 then return end
       for column = 1, tensor:size(2) do
-         local places = torch.randperm(rows):narrow(1, 1, zeros)
+         local places = torch.randperm(rows, {device = tensor.device}):narrow(1, 1, zeros)
          tensor:select(2, column):index_fill_(1, places, 0)
       end
    end)

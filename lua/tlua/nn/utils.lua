@@ -22,7 +22,7 @@ end
 local take_clip = args.signature [[nn.utils.clip_grad_norm_(parameters: any, max_norm: number,
    norm_type: number = 2, error_if_nonfinite: boolean = false)]]
 
---- The norm of all gradients taken together.
+-- The norm of all gradients taken together, on the first one's device.
 local function total_norm(grads, norm_type)
    local norms = {}
    for i, grad in ipairs(grads) do

@@ -20,7 +20,7 @@ local ConfusionMatrix = class.class("utils.ConfusionMatrix")
 function ConfusionMatrix:__init(...)
    local a = signature(...)
    self.num_classes, self.names = a.num_classes, a.names or {}
-   self.counts = torch.zeros(a.num_classes, a.num_classes, {dtype = "int64"})
+   self.counts = torch.zeros(a.num_classes, a.num_classes, {dtype = "int64", device = "cpu"})
 end
 
 --- Counts a batch.
