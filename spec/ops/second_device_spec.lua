@@ -1,6 +1,7 @@
 -- What operators do with tensors that do not lie on the CPU.
 
 local torch = require "tlua"
+local table_of = require "spec.support.table"
 
 local F <const> = torch.nn.functional
 
@@ -82,6 +83,30 @@ describe("tables that a kernel reads", function()
             return y:detach(), table.unpack(torch.autograd.grad(y, {t}))
          end, x, targets)
       end
+   end)
+end)
+
+describe("an operator that waits for the device", function()
+   -- Those that wait for what they are asked to give, and whether they do depends on that.
+   local asked <const> = {to = true, cpu = true}
+
+   it("says so in its entry", function()
+      local default = torch.get_default_device()
+      torch.set_default_device("sim")
+      finally(function() torch.set_default_device(default) end)
+      local silent = {}
+      for _, row in ipairs(table_of.rows()) do
+         for _, text in ipairs(row.waits and {} or row.examples) do
+            local args = table_of.arguments(text)
+            torch.sim.synchronize()
+            local before = torch.sim.waits()
+            pcall(table_of.call, row, args)
+            if torch.sim.waits() > before and not asked[row.name] then
+               silent[#silent + 1] = ("%s(%s)"):format(row.path, text)
+            end
+         end
+      end
+      assert.same({}, silent)
    end)
 end)
 

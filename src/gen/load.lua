@@ -33,8 +33,8 @@ local fields = {
    any_device = "table",    -- tensors, by name = true, that need not lie where the others do
    waits = "string",        -- why the host waits for the device in every call: a graph cannot
                             -- capture it
-   host = "string",         -- why only the CPU has it: the inputs are moved there and the results
-                            -- back; it waits
+   host = "string",         -- what only the CPU has: inputs are moved there and results back; it
+                            -- waits
    nondiff = "string",      -- why there is no derivative, for those whose result is floating
    nograd = "table",        -- results that are floating yet carry no derivative, by name
    gradcheck = "any",       -- options for the gradient check, or false with a reason in `nondiff`
@@ -90,7 +90,7 @@ local function enter(family, entry, line)
       op.method = first ~= nil and first.name == "self"
    end
    op.inplace_form = op.results.kind == "self"
-   op.waits = op.waits or (op.host and "computed on the CPU: " .. op.host)
+   op.waits = op.waits or (op.host and op.host .. " computes on the CPU")
    check(op)
    return op
 end
@@ -120,6 +120,18 @@ local function check_forms(all)
    end
 end
 
+-- An expression waits where an operator in it does.
+local function inherit_waits(all, op)
+   if op.waits or not op.expr then return end
+   for name in op.expr:gmatch("([%w_]+)%(") do
+      local called = all.byname[name]
+      if called then
+         inherit_waits(all, called)
+         op.waits = op.waits or called.waits
+      end
+   end
+end
+
 --- Loads all families.
 ---@param paths string[]
 ---@return table  {families = {...}, ops = {...}, byname = {cname = op}}
@@ -137,6 +149,7 @@ function M.load(paths)
       end
    end
    check_forms(all)
+   for _, op in ipairs(all.ops) do inherit_waits(all, op) end
    return all
 end
 

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "ops/chain.h"
+#include "ops/index/index_call.h"
 
 /* ---- rows ---- */
 
@@ -14,7 +15,7 @@ tl_Tensor *tli_op_embedding_rows(tl_Tensor *weight, tl_Tensor *index, int64_t pa
                                  bool scale_grad) {
   (void)padding_idx;
   (void)scale_grad;
-  return tli_op_index_positions(weight, index, 0, 1);
+  return tli_read_positions("embedding", weight, index, 0, 1);
 }
 
 /* How often each of n positions occurs in index, as seen from each of its

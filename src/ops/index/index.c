@@ -93,8 +93,8 @@ static tl_Tensor *read_even(const char *op, tl_Tensor *whole, tl_Tensor *at, int
   return NULL;
 }
 
-static tl_Tensor *read_positions(const char *op, tl_Tensor *self, tl_Tensor *index, int first,
-                                 int count) {
+tl_Tensor *tli_read_positions(const char *op, tl_Tensor *self, tl_Tensor *index, int first,
+                              int count) {
   tl_Tensor *at = tli_index_int64(op, index);
   tl_Tensor *whole = at ? make_even(self, first, count) : NULL;
   tl_Tensor *out = whole ? read_even(op, whole, at, first, count) : NULL;
@@ -105,7 +105,7 @@ static tl_Tensor *read_positions(const char *op, tl_Tensor *self, tl_Tensor *ind
 
 tl_Tensor *tli_op_index_positions(tl_Tensor *self, tl_Tensor *index, int64_t first, int64_t count) {
   int d = tli_dim("index", first, self->ndim);
-  return d < 0 ? NULL : read_positions("index", self, index, d, (int)count);
+  return d < 0 ? NULL : tli_read_positions("index", self, index, d, (int)count);
 }
 
 /* ---- writing ---- */
@@ -214,7 +214,7 @@ tl_Tensor *tli_op_index_select(tl_Tensor *self, int64_t dim, tl_Tensor *index) {
         TL_ESHAPE, "index_select: index: a tensor without dimensions has one position, got %s",
         tli_sizes_str(index));
   tl_Tensor *list = with_dimension(index);
-  tl_Tensor *result = list ? read_positions("index_select", self, list, d, 1) : NULL;
+  tl_Tensor *result = list ? tli_read_positions("index_select", self, list, d, 1) : NULL;
   tli_release(list);
   /* that gives the same again */
   if (result && self->ndim == 0) tli_set_geometry(result, 0, NULL, NULL);

@@ -22,6 +22,11 @@ tl_Tensor *tli_wrap_index(const char *op, const char *argument, tl_Tensor *index
 /* A copy of t if writing to `written` would change it, else t itself. */
 tl_Tensor *tli_unaliased(tl_Tensor *t, const tl_Tensor *written) TL_MUSTCHECK;
 
+/* The elements, or slices, of self at the positions in index along `count` dimensions
+** from `first` on (index.c). */
+tl_Tensor *tli_read_positions(const char *op, tl_Tensor *self, tl_Tensor *index, int first,
+                              int count) TL_MUSTCHECK;
+
 /* A tensor for gather and scatter, seen through sizes and strides of which the
 ** lines' dimensions come first, and `along`, the stride along a line. */
 typedef struct tli_Operand {

@@ -3,7 +3,7 @@
 local function linalg(entry)
    entry.module = entry.internal and nil or "linalg"
    entry.method = false
-   entry.host = "LAPACK runs there"
+   entry.host = "LAPACK"
    op(entry)
 end
 

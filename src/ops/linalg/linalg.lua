@@ -10,83 +10,89 @@ local function linalg(entry)
    op(entry)
 end
 
-linalg {"cholesky_backward(Tensor grad, Tensor L) -> Tensor", internal = true, composite = true}
-linalg {"cholesky(Tensor A, *, bool upper=false) -> Tensor",
+local lapack <const> = "LAPACK computes on the CPU"
+local function by_lapack(entry)
+   entry.waits = lapack
+   linalg(entry)
+end
+
+by_lapack {"cholesky_backward(Tensor grad, Tensor L) -> Tensor", internal = true, composite = true}
+by_lapack {"cholesky(Tensor A, *, bool upper=false) -> Tensor",
     doc = "L with A = L L^T for symmetric positive definite A (..., n, n), of which the lower triangle is read; with "
        .. "upper the transpose of L. An error names the matrix that is not positive definite.",
     composite = true, examples = {"SPD(3)", "SPD(2, 3), {upper = true}"}, gradcheck = false}
-linalg {"cholesky_solve(Tensor B, Tensor L_, *, bool upper=false) -> Tensor",
+by_lapack {"cholesky_solve(Tensor B, Tensor L_, *, bool upper=false) -> Tensor",
     doc = "X with A X = B, from A's Cholesky factor L (..., n, n) and B (..., n, k).",
     composite = true, gradcheck = false, examples = {"T(3, 2), SPD(3)"}}
-linalg {"cholesky_solve_backward(Tensor grad, Tensor L_, Tensor X, bool upper) -> (Tensor gB, Tensor gL)",
+by_lapack {"cholesky_solve_backward(Tensor grad, Tensor L_, Tensor X, bool upper) -> (Tensor gB, Tensor gL)",
     internal = true, composite = true}
-linalg {"inv(Tensor A) -> Tensor",
+by_lapack {"inv(Tensor A) -> Tensor",
     doc = "The inverse of square matrices; an error if one is singular.", composite = true,
     examples = {"SPD(3)", "SPD(2, 3)"}}
-linalg {"slogdet_backward(Tensor grad, Tensor A) -> Tensor", internal = true, composite = true}
-linalg {"det_backward(Tensor grad, Tensor A, Tensor det) -> Tensor", internal = true, composite = true}
-linalg {"solve(Tensor A, Tensor B, *, bool left=true) -> Tensor",
+by_lapack {"slogdet_backward(Tensor grad, Tensor A) -> Tensor", internal = true, composite = true}
+by_lapack {"det_backward(Tensor grad, Tensor A, Tensor det) -> Tensor", internal = true, composite = true}
+by_lapack {"solve(Tensor A, Tensor B, *, bool left=true) -> Tensor",
     doc = [[X with A X = B (or X A = B if left is false) for square A (..., n, n) and B (..., n, k) or, a batch of
     vectors, (..., n). An error if A is singular.]],
     composite = true, examples = {"SPD(3), T(3, 2)", "SPD(2, 3), T(2, 3, 1)", "SPD(3), T(3)"}}
-linalg {"solve_square(Tensor A, Tensor B) -> Tensor", name = "solve", internal = true, composite = true}
-linalg {"solve_triangular(Tensor A, Tensor B, *, bool upper, bool left=true, bool unitriangular=false) -> Tensor",
+by_lapack {"solve_square(Tensor A, Tensor B) -> Tensor", name = "solve", internal = true, composite = true}
+by_lapack {"solve_triangular(Tensor A, Tensor B, *, bool upper, bool left=true, bool unitriangular=false) -> Tensor",
     doc = [[X with A X = B (or X A = B if left is false) for triangular A (..., n, n), of which only the triangle
     `upper` says is read; with unitriangular its diagonal is taken as ones.]],
     composite = true, examples = {"SPD(3), T(3, 2), {upper = false}", "SPD(3), T(3, 2), {upper = true}",
                                   "SPD(2, 3), T(2, 4, 3), {upper = true, left = false}",
                                   "SPD(3), T(3, 2), {upper = true, unitriangular = true}"}}
-linalg {"triangular_other(Tensor grad, Tensor A, bool upper, bool transpose, bool unit) -> Tensor", internal = true,
+by_lapack {"triangular_other(Tensor grad, Tensor A, bool upper, bool transpose, bool unit) -> Tensor", internal = true,
     composite = true}
-linalg {"triangular_backward(Tensor grad, Tensor A, Tensor X, bool upper, bool transpose, bool unit) -> Tensor",
+by_lapack {"triangular_backward(Tensor grad, Tensor A, Tensor X, bool upper, bool transpose, bool unit) -> Tensor",
     internal = true, composite = true}
-linalg {"lu_factor(Tensor A, *, bool pivot=true) -> (Tensor LU, Tensor pivots)",
+by_lapack {"lu_factor(Tensor A, *, bool pivot=true) -> (Tensor LU, Tensor pivots)",
     doc = [[The LU factorization with partial pivoting, L (unit diagonal) and U in one tensor (..., m, n), and
     LAPACK's pivots (..., min(m, n)), int32, which count from 1. There is none without pivoting.]],
     composite = true, examples = {"SPD(3)", "SPD(2, 3)", "T(3, 4)", "T(4, 3)"}}
-linalg {"lu_factor_backward(Tensor grad, Tensor LU, Tensor pivots) -> Tensor", internal = true, composite = true}
-linalg {"lu(Tensor A, *, bool pivot=true) -> (Tensor P, Tensor L, Tensor U)",
+by_lapack {"lu_factor_backward(Tensor grad, Tensor LU, Tensor pivots) -> Tensor", internal = true, composite = true}
+by_lapack {"lu(Tensor A, *, bool pivot=true) -> (Tensor P, Tensor L, Tensor U)",
     doc = "P, L, U with A = P L U: a permutation matrix, a unit lower and an upper triangular one.",
     composite = true, examples = {"SPD(3)", "SPD(2, 3)", "T(3, 4)", "T(4, 3)"}}
 op {"lu_unpack(Tensor LU_data, Tensor LU_pivots, bool unpack_data=true, bool unpack_pivots=true) "
       .. "-> (Tensor P, Tensor L, Tensor U)", method = false,
     doc = "P, L, U from the results of torch.linalg.lu_factor; what is not asked for is empty.",
-    composite = true, examples = {"SPD(3), torch.tensor({1, 2, 3}, {dtype = 'int32'})",
+    composite = true, waits = lapack, examples = {"SPD(3), torch.tensor({1, 2, 3}, {dtype = 'int32'})",
                                   "SPD(2), torch.tensor({2, 2}, {dtype = 'int32'}), true, false"}}
-linalg {"lu_solve(Tensor LU, Tensor pivots, Tensor B, *, bool left=true, bool adjoint=false) -> Tensor",
+by_lapack {"lu_solve(Tensor LU, Tensor pivots, Tensor B, *, bool left=true, bool adjoint=false) -> Tensor",
     doc = "X with A X = B (or X A = B), from lu_factor's results; with adjoint for A's transpose.", composite = true,
     examples = {"SPD(3), torch.tensor({1, 2, 3}, {dtype = 'int32'}), T(3, 2)",
                 "SPD(3), torch.tensor({3, 2, 3}, {dtype = 'int32'}), T(2, 3), {left = false, adjoint = true}"}}
-linalg {"qr_backward(Tensor gQ, Tensor gR, Tensor Q, Tensor R, string mode) -> Tensor", internal = true,
+by_lapack {"qr_backward(Tensor gQ, Tensor gR, Tensor Q, Tensor R, string mode) -> Tensor", internal = true,
     composite = true}
-linalg {"svd(Tensor A, bool full_matrices=true) -> (Tensor U, Tensor S, Tensor Vh)",
+by_lapack {"svd(Tensor A, bool full_matrices=true) -> (Tensor U, Tensor S, Tensor Vh)",
     doc = [[The singular value decomposition A = U diag(S) Vh, S descending. Without full_matrices U is (m, k) and Vh
     (k, n), k = min(m, n). The gradient takes distinct singular values (that of S alone: any), and a loss that
     depends neither on the signs of singular vectors nor on those beyond k. NaN is an error.]],
     composite = true, examples = {"T(3, 4), false"}, gradcheck = false}
-linalg {"svd_backward(Tensor gU, Tensor gS, Tensor gVh, Tensor U, Tensor S, Tensor Vh) -> Tensor", internal = true,
+by_lapack {"svd_backward(Tensor gU, Tensor gS, Tensor gVh, Tensor U, Tensor S, Tensor Vh) -> Tensor", internal = true,
     composite = true}
-linalg {"svdvals(Tensor A) -> Tensor", doc = "The singular values, descending: (..., min(m, n)). NaN is an error.", composite = true,
+by_lapack {"svdvals(Tensor A) -> Tensor", doc = "The singular values, descending: (..., min(m, n)). NaN is an error.", composite = true,
     examples = {"T(3, 4)", "SPD(3)"}}
-linalg {"eigh_backward(Tensor gL, Tensor gV, Tensor L, Tensor V) -> Tensor", internal = true, composite = true}
-linalg {"eigvalsh(Tensor A, string UPLO='L') -> Tensor", doc = "The eigenvalues of symmetric matrices, ascending.",
+by_lapack {"eigh_backward(Tensor gL, Tensor gV, Tensor L, Tensor V) -> Tensor", internal = true, composite = true}
+by_lapack {"eigvalsh(Tensor A, string UPLO='L') -> Tensor", doc = "The eigenvalues of symmetric matrices, ascending.",
     composite = true, examples = {"SPD(3)"}, gradcheck = false}
-linalg {"matrix_power(Tensor A, int n) -> Tensor", doc = "A to the integer power n; of the inverse if n is negative; the identity, even of NaN, if n is 0.",
+by_lapack {"matrix_power(Tensor A, int n) -> Tensor", doc = "A to the integer power n; of the inverse if n is negative; the identity, even of NaN, if n is 0.",
     composite = true, examples = {"SPD(3), 3", "SPD(3), -2"}}
-linalg {"matrix_exp(Tensor A) -> Tensor", doc = "The matrix exponential of square matrices.", composite = true,
+by_lapack {"matrix_exp(Tensor A) -> Tensor", doc = "The matrix exponential of square matrices.", composite = true,
     examples = {"T(3, 3) * 0.5", "SPD(2, 2)"}}
 linalg {"multi_dot(Tensor[] tensors) -> Tensor",
     doc = "The product of several matrices (the first and last may be vectors), in the cheapest order.",
     composite = true, examples = {"{T(2, 3), T(3, 4), T(4, 2)}", "{T(3), T(3, 2), T(2)}"}}
 -- With LAPACK's info for each matrix in place of an error: 0 where all is well.
 local info = "the same with info, int32 and 0 for each matrix that is fine, in place of an error, unless check_errors."
-linalg {"cholesky_ex(Tensor A, *, bool upper=false, bool check_errors=false) -> (Tensor L, Tensor info)",
+by_lapack {"cholesky_ex(Tensor A, *, bool upper=false, bool check_errors=false) -> (Tensor L, Tensor info)",
     doc = "cholesky; " .. info, composite = true, gradcheck = false, examples = {"SPD(3)", "SPD(2, 3), {upper = true}"}}
-linalg {"inv_ex(Tensor A, *, bool check_errors=false) -> (Tensor inverse, Tensor info)", doc = "inv; " .. info,
+by_lapack {"inv_ex(Tensor A, *, bool check_errors=false) -> (Tensor inverse, Tensor info)", doc = "inv; " .. info,
     composite = true, examples = {"SPD(3)"}}
-linalg {"solve_ex(Tensor A, Tensor B, *, bool left=true, bool check_errors=false) -> (Tensor result, Tensor info)",
+by_lapack {"solve_ex(Tensor A, Tensor B, *, bool left=true, bool check_errors=false) -> (Tensor result, Tensor info)",
     doc = "solve; " .. info, composite = true, examples = {"SPD(3), T(3, 2)", "SPD(2, 3), T(2, 2, 3), {left = false}"}}
-linalg {"lu_factor_ex(Tensor A, *, bool pivot=true, bool check_errors=false) "
+by_lapack {"lu_factor_ex(Tensor A, *, bool pivot=true, bool check_errors=false) "
     .. "-> (Tensor LU, Tensor pivots, Tensor info)", doc = "lu_factor; " .. info, composite = true,
     examples = {"SPD(3)", "T(3, 4)"}}
 
@@ -106,17 +112,19 @@ op {"cholesky_solve.torch(Tensor self, Tensor L_, bool upper=false) -> Tensor", 
     doc = "X with A X = self, from A's Cholesky factor L.", expr = "cholesky_solve(self, L_, upper)",
     examples = {"T(3, 2), SPD(3)"}}
 op {"cholesky_inverse(Tensor self, bool upper=false) -> Tensor", gradcheck = false,
-    doc = "The inverse of A, from its Cholesky factor self.", composite = true, examples = {"SPD(3)"}}
-op {"slogdet.torch(Tensor self) -> (Tensor sign, Tensor logabsdet)", doc = "torch.linalg.slogdet.", composite = true,
+    doc = "The inverse of A, from its Cholesky factor self.", composite = true, waits = lapack,
+    examples = {"SPD(3)"}}
+op {"slogdet.torch(Tensor self) -> (Tensor sign, Tensor logabsdet)", doc = "torch.linalg.slogdet.", composite = true, waits = lapack,
     examples = {"SPD(3)"}}
 op {"logdet(Tensor self) -> Tensor",
     doc = "The logarithm of the determinant of square matrices: NaN if it is negative, -inf if it is 0.",
-    composite = true, examples = {"SPD(3)", "SPD(2, 3)"}}
+    composite = true, waits = lapack, examples = {"SPD(3)", "SPD(2, 3)"}}
 op {"qr.torch(Tensor self, bool some=true) -> (Tensor Q, Tensor R)",
-    doc = "torch.linalg.qr in mode 'reduced' or, without some, 'complete'.", composite = true, examples = {"T(4, 3)"}}
+    doc = "torch.linalg.qr in mode 'reduced' or, without some, 'complete'.", composite = true, waits = lapack,
+    examples = {"T(4, 3)"}}
 op {"svd.torch(Tensor self, bool some=true, bool compute_uv=true) -> (Tensor U, Tensor S, Tensor V)",
     doc = [[U, S, V with self = U diag(S) V^T; without some all columns of U and V, without compute_uv zeros in their
-    place.]], composite = true, gradcheck = false, examples = {"T(3, 4)", "T(4, 3), false"}}
+    place.]], composite = true, waits = lapack, gradcheck = false, examples = {"T(3, 4)", "T(4, 3), false"}}
 
 op {"chain_matmul(Tensor[] matrices...) -> Tensor", doc = "The product of several matrices in the cheapest order.",
     composite = true, examples = {"{T(2, 3), T(3, 4), T(4, 1)}", "T(2, 3), T(3, 4)"}}

@@ -3,6 +3,7 @@
 local function linalg(entry)
    entry.module = entry.internal and nil or "linalg"
    entry.method = false
+   entry.waits = "LAPACK computes on the CPU"
    op(entry)
 end
 
@@ -28,4 +29,5 @@ linalg {"matrix_rank(Tensor A, " .. tolerances .. ") -> Tensor",
     doc = "The number of singular values that do not count as zero, see pinv; int64.",
     composite = true, nondiff = "a count"}
 op {"pinverse(Tensor self, float rcond=1e-15) -> Tensor", doc = "torch.linalg.pinv with rtol = rcond.", composite = true,
+    waits = "LAPACK computes on the CPU",
     examples = {"T(4, 3)"}}

@@ -264,11 +264,13 @@ tl_Tensor *tli_op_bernoulli_p(tl_Tensor *self, double p, tli_Generator *generato
   return t;
 }
 
-/* Whether all of p lie in [0, 1]; NaN does not. */
+/* Whether all of p lie in [0, 1]; NaN does not. What a device has is not waited for:
+** there what is above 1 counts as 1 and what is below 0, or NaN, as 0. */
 static bool check_probabilities(const char *op, tl_Tensor *p) {
   if (!tli_is_float((tl_DType)p->dtype))
     return tli_fail(TL_EDTYPE, "%s: expected a floating tensor of probabilities, got %s", op,
                     tl_dtype_name((tl_DType)p->dtype));
+  if (tli_device(p).type != TL_CPU) return true;
   tl_Tensor *low = tli_with_number(tlo_ge, p, tli_int(0));
   tl_Tensor *high = tli_with_number(tlo_le, p, tli_int(1));
   tl_Tensor *within = low && high ? tlo_logical_and(low, high) : NULL;

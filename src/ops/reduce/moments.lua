@@ -46,7 +46,8 @@ op {"norm(Tensor self, Number p=2, dim[] dim=nil, bool keepdim=false, *, dtype d
 op {"norm.name(Tensor self, string p, dim[] dim=nil, bool keepdim=false, *, dtype dtype=nil) -> Tensor",
     doc = [["fro": the 2-norm over dim, or of all elements; "nuc": the sum of singular values of matrices, in two
     dimensions dim.]],
-    composite = true, examples = {"T(3, 4), 'fro'", "T(3, 4), 'fro', 1", "T(3, 4), 'nuc'"}}
+    composite = true, waits = "singular values are computed on the CPU",
+    examples = {"T(3, 4), 'fro'", "T(3, 4), 'fro', 1", "T(3, 4), 'nuc'"}}
 op {"p_norm(Tensor self, Number p, dim[] dim, bool keepdim) -> Tensor",
     name = "norm", node = "LinalgVectorNorm", internal = true,
     grad = {self = "p_norm_backward(grad, self, result, p, dim, keepdim)"}}

@@ -15,7 +15,7 @@ op {"prod(Tensor self, dim dim=nil, bool keepdim=false, *, dtype dtype=nil) -> T
     reduction = {}, grad = {self = "prod_backward(grad, self, result, dim, keepdim)"},
     examples = {"T(3, 4)", "T(3, 4), 2", "T(2, 3), 1, true"}}
 op {"prod_backward(Tensor grad, Tensor self, Tensor result, dim dim, bool keepdim) -> Tensor", internal = true,
-    composite = true}
+    composite = true, waits = "without zeros it is a division"}
 op {"amax(Tensor self, " .. dims .. ") -> Tensor",
     doc = "The largest element over dim; NaN if there is one. Equal maxima share the gradient.",
     reduction = {}, grad = {self = "amax_backward(grad, self, result, dim, keepdim)"},
