@@ -15,6 +15,7 @@
 #include "kernels/sim/sim.h"
 
 #define MAX_SIM_DEVICES 8
+#define MOST_MEMORY ((int64_t)1 << 62) /* more than there is address space, and can be rounded up */
 
 const tl_Host *sim_host;
 
@@ -42,12 +43,16 @@ uint64_t sim_locked_random(void) {
   return z ^ z >> 31;
 }
 
+bool sim_locked_is_here(const char *what) {
+  return !sim.forked ||
+         sim_host->fail(TL_EDEVICE,
+                        "sim: %s: a forked process cannot use its parent's devices; open them "
+                        "after the fork",
+                        what);
+}
+
 bool sim_locked_may_go(const char *what) {
-  if (sim.forked)
-    return sim_host->fail(TL_EDEVICE,
-                          "sim: %s: a forked process cannot use its parent's devices; open them "
-                          "after the fork",
-                          what);
+  if (!sim_locked_is_here(what)) return false;
   if (sim.fail_at == 0 || --sim.fail_at > 0) return true;
   return sim_host->fail(TL_EMEM, "sim: %s: failed on request", what);
 }
@@ -210,6 +215,7 @@ static const tl_Plugin plugin = {.hash = TL_PLUGIN_HASH, .backend = &sim_backend
 static bool open_devices(void) {
   int64_t count = setting("TLUA_SIM_DEVICES", 2);
   int64_t memory = setting("TLUA_SIM_MEMORY", (int64_t)1 << 31);
+  if (memory > MOST_MEMORY) memory = MOST_MEMORY;
   sim.random = (uint64_t)setting("TLUA_SIM_SEED", 1);
   if (count > MAX_SIM_DEVICES) count = MAX_SIM_DEVICES;
   for (int i = 0; i < count; i++) {

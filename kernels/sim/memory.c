@@ -35,7 +35,10 @@ bool sim_memory_open(sim_Device *device, int64_t capacity) {
   return true;
 }
 
+static bool open; /* kernels may work */
+
 void sim_locked_expose(bool exposed) {
+  open = exposed;
   for (int i = 0; i < sim_device_count(); i++) {
     sim_Device *d = sim_device(i);
     if (d->high > 0)
@@ -184,7 +187,10 @@ static void *take(sim_Device *d, sim_Block *b, int64_t bytes, tl_Stream *stream)
   b->used = true;
   b->stream = stream;
   b->graph = stream->recording;
-  if (b->data + b->bytes - d->arena > d->high) d->high = b->data + b->bytes - d->arena;
+  if (b->data + b->bytes - d->arena > d->high) {
+    d->high = b->data + b->bytes - d->arena;
+    if (open) sim_locked_expose(true); /* another thread waits, and what runs may use this */
+  }
   count_up(d, b, fresh);
   return b->data;
 }

@@ -220,7 +220,7 @@ static bool start(void) {
 static bool drain(tl_Stream *stream, uint64_t upto) {
   Request r = {.stream = stream, .upto = upto};
   if (stream->done >= upto) return true;
-  if (!start()) return false;
+  if (!sim_locked_is_here("waiting") || !start()) return false;
   while (current) pthread_cond_wait(&worked, sim_mutex());
   current = &r;
   pthread_cond_signal(&wanted);

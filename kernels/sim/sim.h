@@ -116,6 +116,8 @@ int sim_device_count(void);
 ** or when this process is a fork of the one that opened the devices. */
 pthread_mutex_t *sim_mutex(void);
 bool sim_locked_may_go(const char *what);
+/* The part about forks alone. */
+bool sim_locked_is_here(const char *what);
 uint64_t sim_locked_random(void);
 /* The fault or failure that was noted, as the failure of this call; or true. */
 bool sim_locked_report(sim_Device *device);

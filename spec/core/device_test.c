@@ -1,14 +1,17 @@
 /*
 ** device_test.c - what ends a process or begins one, on the simulated device: the
-** host's hand in its memory, and a fork.
+** host's hand in its memory, a fork, and threads.
 */
+#include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "core/backend.h"
 #include "core/transfer.h"
+#include "ops.h"
 #include "ops/common.h"
 #include "test.h"
 
@@ -63,6 +66,73 @@ static void use_after_fork(void) {
   tli_release(t);
 }
 
+enum { LARGE = 1 << 20, SMALL = 1 << 10, GROWTH = 4000 };
+
+static atomic_bool grown;
+
+/* Copies into memory that the other device has never used so far. */
+static void *grow(void *unused) {
+  static float values[SMALL];
+  static tl_Tensor *kept[GROWTH];
+  int64_t size = SMALL;
+  (void)unused;
+  for (int i = 0; i < GROWTH; i++)
+    kept[i] = tli_upload(TL_F32, (tl_Device){TL_SIM, 1}, 1, &size, values);
+  for (int i = 0; i < GROWTH; i++) tli_release(kept[i]);
+  grown = true;
+  return NULL;
+}
+
+/* While this thread waits for one device, the other one's work is done, too. */
+static void wait_meanwhile(void) {
+  static float values[LARGE];
+  int64_t size = LARGE;
+  pthread_t thread;
+  tl_Tensor *t = tli_upload(TL_F32, sim, 1, &size, values);
+  tl_Tensor *from = tli_upload(TL_F32, sim, 1, &size, values);
+  bool ok = pthread_create(&thread, NULL, grow, NULL) == 0;
+  while (ok && !grown) {
+    for (int i = 0; i < 20; i++) ok = tlo_copy_(t, from, false) && ok;
+    ok = tli_backend(sim)->device->sync(sim) && ok;
+  }
+  ok = pthread_join(thread, NULL) == 0 && ok;
+  fprintf(stderr, ok ? "done" : "not done: %s", tl_error());
+  tli_release(from);
+  tli_release(t);
+}
+
+static void threads_allocate_while_others_wait(void) {
+  char said[4096];
+  int status = in_child(wait_meanwhile, said, sizeof said);
+  CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  CHECK(strcmp(said, "done") == 0);
+}
+
+static tl_Event *event;
+
+static void ask_after_fork(void) {
+  bool done = false, refused = false;
+  alarm(10); /* not to wait for a thread that is not there */
+  for (int i = 0; i < 100 && !refused; i++)
+    refused = !tli_backend(sim)->device->event_query(event, &done);
+  fprintf(stderr, refused ? "refused" : "not refused");
+}
+
+static void a_forked_child_cannot_ask_for_an_event(void) {
+  char said[4096];
+  const tl_DeviceApi *api = tli_backend(sim)->device;
+  tl_Tensor *t = ones();
+  float back[4];
+  CHECK(t && tli_read(t, TL_F32, back)); /* its thread has been started */
+  event = api->event(sim, false);
+  CHECK(event && api->event_record(event, tli_stream(sim)));
+  int status = in_child(ask_after_fork, said, sizeof said);
+  CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  CHECK(strcmp(said, "refused") == 0);
+  api->event_free(event);
+  tli_release(t);
+}
+
 static void a_forked_child_is_refused(void) {
   char said[4096];
   tl_Tensor *t = ones();
@@ -78,7 +148,9 @@ static void a_forked_child_is_refused(void) {
 int main(void) {
   const char *build = getenv("TLUA_BUILD");
   if (build) setenv("TLUA_PLUGINS", build, 0);
-  RUN(the_host_may_not_touch); /* first: nothing may have opened the device */
+  RUN(the_host_may_not_touch);             /* first: nothing may have opened the device */
+  RUN(threads_allocate_while_others_wait); /* in a process of its own as well */
   RUN(a_forked_child_is_refused);
+  RUN(a_forked_child_cannot_ask_for_an_event);
   return test_end();
 }
