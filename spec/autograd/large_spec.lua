@@ -2,6 +2,9 @@
 
 local torch = require "tlua"
 
+-- Graphs are the host's. A device would only add a queue of a million calls.
+torch.set_default_device("cpu")
+
 local function leaf(data)
    return torch.tensor(data, {dtype = "float64", requires_grad = true})
 end
