@@ -6,6 +6,7 @@
 #include <lua.h>
 #include <lualib.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "test.h"
@@ -214,6 +215,16 @@ static void modes_end_with_their_state(void) {
   lua_close(C);
 }
 
+static void a_default_device_is_the_states_own(void) {
+  lua_State *a = new_state(), *b = new_state();
+  run(a, "torch.set_default_device 'sim:1'");
+  run(b, "assert(torch.get_default_device() == 'cpu' and torch.ones(2).device == 'cpu')");
+  run(a, "assert(torch.get_default_device() == 'sim:1' and torch.ones(2).device == 'sim:1')");
+  lua_close(a);
+  run(b, "assert(torch.tensor({1}).device == 'cpu')");
+  lua_close(b);
+}
+
 static void two_states_share_a_tensor(void) {
   lua_State *A = new_state(), *B = new_state();
   run(A, "x = torch.zeros(4)");
@@ -298,6 +309,8 @@ static void the_needed_libraries_are_enough(void) {
 }
 
 int main(void) {
+  const char *build = getenv("TLUA_BUILD");
+  if (build) setenv("TLUA_PLUGINS", build, 0);
   RUN(a_script_works_on_the_hosts_memory);
   RUN(require_gives_the_module);
   RUN(only_tensors_are_tensors);
@@ -308,6 +321,7 @@ int main(void) {
   RUN(older_finalizers_are_told);
   RUN(a_host_may_push_while_the_state_closes);
   RUN(modes_end_with_their_state);
+  RUN(a_default_device_is_the_states_own);
   RUN(two_states_share_a_tensor);
   RUN(a_host_can_pay_for_garbage_per_frame);
   RUN(null_is_no_tensor);

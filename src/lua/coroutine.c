@@ -201,6 +201,7 @@ void tli_modes_load(lua_State *L, tli_State *S) {
   tli_set_grad_mode(mode_of(L, S, own, TLI_MODE_GRAD) != 0);
   tli_set_inference_mode(mode_of(L, S, own, TLI_MODE_INFERENCE) == 1);
   tli_set_default_dtype(S->default_dtype);
+  tli_set_default_device(S->default_device);
   tli_set_ledger(S->ledger);
   if (S->placed || placed) load_places(L, S, own);
   tli_loaded = S->stamp == NEVER ? 0 : S->stamp;
@@ -218,6 +219,12 @@ void tli_set_mode(lua_State *L, tli_State *S, tli_Settings *of, tli_Mode mode, i
 
 void tli_set_state_dtype(lua_State *L, tli_State *S, tl_DType dtype) {
   S->default_dtype = dtype;
+  restamp(S);
+  tli_modes_load(L, S);
+}
+
+void tli_set_state_device(lua_State *L, tli_State *S, tl_Device device) {
+  S->default_device = device;
   restamp(S);
   tli_modes_load(L, S);
 }
@@ -326,6 +333,7 @@ void tli_open_coroutines(lua_State *L, tli_State *S) {
   lua_setfield(L, -2, "__gc");
   lua_pop(L, 1);
   S->default_dtype = TL_F32;
+  S->default_device = TLI_CPU;
   restamp(S);
 }
 
@@ -336,6 +344,7 @@ void tli_close_coroutines(tli_State *S) {
   S->scopes = 0;
   S->placed = false;
   S->default_dtype = TL_F32;
+  S->default_device = TLI_CPU;
   restamp(S);
   if (loaded_from != S) return;
   if (placed) load_places(S->main.thread, S, &S->main);
@@ -345,5 +354,6 @@ void tli_close_coroutines(tli_State *S) {
   tli_set_grad_mode(true);
   tli_set_inference_mode(false);
   tli_set_default_dtype(TL_F32);
+  tli_set_default_device(TLI_CPU);
   tli_set_ledger(NULL);
 }

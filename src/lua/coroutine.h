@@ -43,6 +43,7 @@ void tli_change_modes(lua_State *L, int n, const tli_Change *changes);
 /* The stream of a device that a mode names by its number (device.c). */
 tl_Stream *tli_stream_of(tl_Device device, int number);
 void tli_set_state_dtype(lua_State *L, tli_State *S, tl_DType dtype);
+void tli_set_state_device(lua_State *L, tli_State *S, tl_Device device);
 
 /* Opens a torch.scope of the running thread, whose table is on top of the stack
 ** and is popped. */

@@ -67,6 +67,7 @@ typedef struct tli_State {
   int nset[TLI_NMODES];  /* of those, how many have set the mode */
   bool placed;           /* a current device or stream was ever set */
   tl_DType default_dtype;
+  tl_Device default_device;
   const atomic_bool *dropping; /* borrowed; whether callbacks wait to be forgotten; NULL: none */
   tli_Pacer pacer;
   tli_Generator generator; /* the default one */

@@ -253,6 +253,7 @@ static int torch_set_default_dtype(lua_State *L) {
 }
 
 static int torch_get_default_device(lua_State *L) {
+  tli_enter(L, tli_state(L));
   lua_pushstring(L, tli_device_str(tli_default_device()));
   return 1;
 }
@@ -265,7 +266,7 @@ static int torch_set_default_device(lua_State *L) {
                      "set_default_device: expected a device such as \"cpu\" or \"cuda:0\", got %s",
                      tli_describe(L, tli_state(L), lua_isnone(L, 1) ? 0 : 1));
   if (tli_backend_open(device) == NULL) return tli_raise_as(L, "set_default_device");
-  tli_set_default_device(device);
+  tli_set_state_device(L, tli_state(L), device);
   return 0;
 }
 
