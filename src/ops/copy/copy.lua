@@ -27,9 +27,11 @@ op {"to(Tensor self, dtype dtype=nil, bool non_blocking=false, bool copy=false, 
     composite = true, func = false, out = false, examples = {"T(3), 'float64'", "T(3), 'float64', false, true"}}
 op {"to.device(Tensor self, device device, dtype dtype=nil, bool non_blocking=false, bool copy=false) -> Tensor",
     doc = "The same with the device first.", composite = true, func = false, out = false,
+    waits = "what goes to the CPU has arrived when this returns, unless non_blocking",
     examples = {"T(3), 'cpu'", "T(3), 'cpu', 'float64'", "T(3), 'cpu', 'float64', true, true"}}
 op {"to.device_only(Tensor self, device device, bool non_blocking, bool copy=false) -> Tensor",
     doc = "The same with the device alone.", composite = true, func = false, out = false,
+    waits = "what goes to the CPU has arrived when this returns, unless non_blocking",
     examples = {"T(3), 'cpu', true"}}
 op {"to.like(Tensor self, Tensor other, bool non_blocking=false, bool copy=false) -> Tensor",
     any_device = {other = true},
@@ -48,6 +50,7 @@ end
 op {"type_as(Tensor self, Tensor other) -> Tensor", any_device = {other = true}, doc = "self converted to other's dtype.",
     composite = true, func = false, out = false, examples = {"T(3), T(1)"}}
 op {"cpu(Tensor self) -> Tensor", doc = "self moved to the CPU.", composite = true, func = false, out = false,
+    waits = "the values are for the host",
     examples = {"T(3)"}}
 op {"cuda(Tensor self, device device=nil) -> Tensor", doc = "self moved to a CUDA device, such as 'cuda:1'; the current one unless given.",
     composite = true, func = false, out = false}

@@ -1,0 +1,128 @@
+-- Every operator of the table on the simulated device, with the examples of its entry: results and
+-- gradients have the CPU's bits, results lie on the device, and the host waits for it only where
+-- the entry says so (`waits`).
+
+local torch = require "tlua"
+local table_of = require "spec.support.table"
+
+-- Whose results do not lie where their inputs do.
+local elsewhere <const> = {cpu = true, to_device = true, to_device_only = true}
+
+local function on_sim(x)
+   local copy = x:detach():to("sim")
+   return x.requires_grad and copy:requires_grad_() or copy
+end
+
+-- Copying to another device gives row-major tensors, so the CPU's are that, too.
+local function row_major(x)
+   local copy = x:detach():contiguous()
+   return x.requires_grad and copy:requires_grad_() or copy
+end
+
+-- What differs between two tensors, down to the sign of zeros, or nil.
+local function difference(expected, actual)
+   expected, actual = expected:detach(), actual:detach():cpu()
+   local ok, fault = pcall(assert.close, expected, actual, 0)
+   if not ok then return type(fault) == "table" and fault.message or tostring(fault) end
+   if expected:is_floating_point() and not torch.equal(expected:signbit(), actual:signbit()) then
+      return "signs of zeros or NaN differ"
+   end
+end
+
+-- Packed results against packed results; nil if they agree.
+local function compare(row, expected, actual)
+   local e, a = table_of.tensors(expected), table_of.tensors(actual)
+   if expected.n ~= actual.n or #e ~= #a then
+      return ("%d results instead of %d"):format(#a, #e)
+   end
+   for i = 1, #e do
+      if not elsewhere[row.form] and a[i].device ~= "sim:0" then
+         return ("result %d is on %s"):format(i, a[i].device)
+      end
+      local fault = difference(e[i], a[i])
+      if fault then return ("result %d: %s"):format(i, fault) end
+   end
+   for i = 1, expected.n do
+      local plain = type(expected[i]) ~= "table" and not torch.is_tensor(expected[i])
+      if plain and expected[i] ~= actual[i] and expected[i] == expected[i] then
+         return ("result %d: %s instead of %s"):format(i, actual[i], expected[i])
+      end
+   end
+end
+
+-- The gradients of the sum of all results, or nil where nothing is recorded.
+local function gradients(args, results)
+   local inputs, loss = {}, nil
+   for _, x in ipairs(table_of.tensors(args)) do
+      if x.requires_grad then inputs[#inputs + 1] = x end
+   end
+   for _, x in ipairs(table_of.tensors(results)) do
+      if x.requires_grad then loss = loss and loss + x:sum() or x:sum() end
+   end
+   if not loss or #inputs == 0 then return nil end
+   local grads = table.pack(torch.autograd.grad(loss, inputs, {allow_unused = true}))
+   for i = 1, grads.n do grads[i] = grads[i] or false end
+   return grads
+end
+
+-- What is wrong with an example, and whether the host has waited.
+local function check(row, text)
+   local args = table_of.map(table_of.arguments(text), row_major)
+   local expected = table_of.call(row, args)
+   local there = table_of.map(args, on_sim)
+   local before = torch.sim.waits()
+   local actual = table_of.call(row, there)
+   local waited = torch.sim.waits() > before
+   local fault = compare(row, expected, actual)
+   local grads = not fault and row.differentiable and gradients(args, expected)
+   if grads then
+      fault = compare({}, grads, gradients(there, actual))
+      fault = fault and "gradient: " .. fault
+   end
+   return fault, waited
+end
+
+local function check_row(row)
+   local faults, some_waited = {}, false
+   for _, text in ipairs(row.examples) do
+      local ok, fault, waited = xpcall(check, debug.traceback, row, text)
+      if fault then faults[#faults + 1] = ("%s(%s): %s"):format(row.path, text, fault) end
+      if ok and waited and not row.waits then
+         faults[#faults + 1] = ("%s(%s): the host has waited"):format(row.path, text)
+      end
+      some_waited = some_waited or ok and waited
+   end
+   if #faults == 0 and row.waits and #row.examples > 0 and not some_waited then
+      faults[1] = "the entry says `waits`, but the host does so in no example"
+   end
+   return faults
+end
+
+describe("on the simulated device", function()
+   local default
+   before_each(function()
+      default = torch.get_default_device()
+      torch.set_default_device("cpu")
+   end)
+   after_each(function() torch.set_default_device(default) end)
+
+   for _, row in ipairs(table_of.rows()) do
+      if #row.examples > 0 then
+         it(row.form, function()
+            local faults = check_row(row)
+            assert(#faults == 0, "\n" .. table.concat(faults, "\n"))
+         end)
+      end
+   end
+end)
+
+describe("the manual", function()
+   it("tells which operators wait, and why", function()
+      local text = "Waits for the device: the result's shape depends on the data."
+      for _, row in ipairs(table_of.rows()) do
+         if row.form == "nonzero" then
+            assert.truthy(table_of.doc(row):find(text, 1, true))
+         end
+      end
+   end)
+end)
