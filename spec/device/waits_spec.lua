@@ -73,6 +73,7 @@ local function check(row, text)
    local before = torch.sim.waits()
    local actual = table_of.call(row, there)
    local waited = torch.sim.waits() > before
+   torch.sim.synchronize() -- for what non_blocking moves to the CPU
    local fault = compare(row, expected, actual)
    local grads = not fault and row.differentiable and gradients(args, expected)
    if grads then

@@ -1,6 +1,7 @@
 /*
 ** fault.c - what kernels find wrong in the data, as messages.
 */
+#include <math.h>
 #include <stdio.h>
 
 #include "core/error.h"
@@ -43,7 +44,10 @@ static void describe(const tlk_Fault *f, char *out, size_t size) {
              f->size);
     return;
   case TLK_FAULT_RANGE:
-    snprintf(out, size, "expected values from %g to %g, got %g", f->low, f->high, f->number);
+    if (isinf(f->high))
+      snprintf(out, size, "expected values of at least %g, got %g", f->low, f->number);
+    else
+      snprintf(out, size, "expected values from %g to %g, got %g", f->low, f->high, f->number);
     return;
   case TLK_FAULT_DIVISION: snprintf(out, size, "integer division by zero"); return;
   case TLK_NO_FAULT: snprintf(out, size, "no fault"); return;

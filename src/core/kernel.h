@@ -444,6 +444,16 @@ struct tlk_check_index {
   tlk_Blame blame;
 };
 
+/* A fault unless all n elements of in, float32 or float64, lie in [low, high]; NaN
+** does not. */
+struct tlk_check_range {
+  const tlk_Context *cx;
+  tlk_Array in;
+  int64_t n;
+  double low, high;
+  tlk_Blame blame;
+};
+
 /* Operands out, index (int64), in: out = in at the position that index
 ** holds. One that is out of range is a fault. */
 struct tlk_gather {
@@ -646,6 +656,7 @@ struct tlk_col2im {
   X(ctc_loss, FLAT)            \
   X(ctc_loss_backward, FLAT)   \
   X(check_index, FLAT)         \
+  X(check_range, FLAT)         \
   X(gather, ITER)              \
   X(scatter, ITER)             \
   X(count_nonzero, FLAT)       \

@@ -237,6 +237,16 @@ bool tli_check_holds(const char *op, tl_Scalar value, tl_DType dtype) {
                   tl_dtype_name(dtype));
 }
 
+bool tli_check_range(const char *op, const char *argument, tl_Tensor *t, double low, double high) {
+  if (t->numel == 0) return true;
+  tl_Device device = tli_device(t);
+  tl_Tensor *in = tli_contiguous_as(t, t->dtype == TL_F32 ? TL_F32 : TL_F64);
+  bool ok = in && TLI_RUN(device, check_range, .in = tli_array(in), .n = in->numel, .low = low,
+                          .high = high, .blame = tli_blame(device, op, argument));
+  tli_release(in);
+  return ok;
+}
+
 bool tli_mark_dims(const char *op, tl_Ints dims, int ndim, bool marked[TL_MAX_DIMS]) {
   bool all = dims.v == NULL || dims.n == 0;
   for (int d = 0; d < TL_MAX_DIMS; d++) marked[d] = all && d < ndim;

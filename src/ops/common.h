@@ -121,6 +121,10 @@ bool tli_check_ndim(const char *op, int64_t n) TL_MUSTCHECK;
 /* Whether an element of `dtype` can hold the number: integers in range (a
 ** float loses its fraction), no finite float beyond the largest one. */
 bool tli_check_holds(const char *op, tl_Scalar value, tl_DType dtype) TL_MUSTCHECK;
+/* Whether all elements of t lie in [low, high]; NaN does not. Else false with a
+** message, or, on a device, a fault. */
+bool tli_check_range(const char *op, const char *argument, tl_Tensor *t, double low, double high)
+    TL_MUSTCHECK;
 /* Marks the dimensions of a list; none given, or an empty list: all. False
 ** for one that is out of range or comes twice. */
 bool tli_mark_dims(const char *op, tl_Ints dims, int ndim, bool marked[TL_MAX_DIMS]) TL_MUSTCHECK;

@@ -32,7 +32,7 @@ op {"to.device(Tensor self, device device, dtype dtype=nil, bool non_blocking=fa
 op {"to.device_only(Tensor self, device device, bool non_blocking, bool copy=false) -> Tensor",
     doc = "The same with the device alone.", composite = true, func = false, out = false,
     waits = "what goes to the CPU has arrived when this returns, unless non_blocking",
-    examples = {"T(3), 'cpu', true"}}
+    examples = {"T(3), 'cpu', true", "T(3), 'cpu', false"}}
 op {"to.like(Tensor self, Tensor other, bool non_blocking=false, bool copy=false) -> Tensor",
     any_device = {other = true},
     doc = "Converted to other's dtype and device.", composite = true, func = false, out = false,

@@ -203,17 +203,11 @@ done:
   return result;
 }
 
-static bool check_std(tl_Tensor *std) {
-  bool negative;
-  TL_TRY(tli_any_true(tli_with_number(tlo_lt, std, tli_int(0)), &negative));
-  return !negative || tli_fail(TL_EARG, "normal: expected standard deviations of at least 0");
-}
-
 tl_Tensor *tlo_normal(tl_Tensor *mean, tl_Tensor *std, tli_Generator *generator) {
   tl_Tensor *both[2] = {mean, std};
   int64_t sizes[TL_MAX_DIMS];
   int ndim;
-  TL_TRY_NULL(check_std(std));
+  TL_TRY_NULL(tli_check_range("normal", "std", std, 0, INFINITY));
   TL_TRY_NULL(tli_broadcast_shape("normal", both, 2, &ndim, sizes));
   tl_Tensor *like = tli_empty(tli_result_dtype(both, 2), tli_device(mean), ndim, sizes);
   tl_Tensor *result = like ? scaled_normal(like, mean, std, generator) : NULL;
@@ -230,7 +224,7 @@ tl_Tensor *tlo_normal_mean(tl_Tensor *mean, double std, tli_Generator *generator
 }
 
 tl_Tensor *tlo_normal_std(double mean, tl_Tensor *std, tli_Generator *generator) {
-  TL_TRY_NULL(check_std(std));
+  TL_TRY_NULL(tli_check_range("normal", "std", std, 0, INFINITY));
   tl_Tensor *number = tli_number(tli_float(mean));
   tl_Tensor *result = number ? scaled_normal(std, number, std, generator) : NULL;
   tli_release(number);
@@ -264,27 +258,18 @@ tl_Tensor *tli_op_bernoulli_p(tl_Tensor *self, double p, tli_Generator *generato
   return t;
 }
 
-/* Whether all of p lie in [0, 1]; NaN does not. What a device has is not waited for:
-** there what is above 1 counts as 1 and what is below 0, or NaN, as 0. */
-static bool check_probabilities(const char *op, tl_Tensor *p) {
+static bool check_probabilities(const char *op, const char *argument, tl_Tensor *p) {
   if (!tli_is_float((tl_DType)p->dtype))
     return tli_fail(TL_EDTYPE, "%s: expected a floating tensor of probabilities, got %s", op,
                     tl_dtype_name((tl_DType)p->dtype));
-  if (tli_device(p).type != TL_CPU) return true;
-  tl_Tensor *low = tli_with_number(tlo_ge, p, tli_int(0));
-  tl_Tensor *high = tli_with_number(tlo_le, p, tli_int(1));
-  tl_Tensor *within = low && high ? tlo_logical_and(low, high) : NULL;
-  tli_release(low);
-  tli_release(high);
-  bool fine;
-  TL_TRY(tli_all_true(within, &fine));
-  return fine || tli_fail(TL_EARG, "%s: expected probabilities from 0 to 1", op);
+  return tli_check_range(op, argument, p, 0, 1);
 }
 
 /* A uniform number per element, below its probability or not. */
-static bool try_each(const char *op, tl_Tensor *out, tl_Tensor *p, tli_Generator *g) {
+static bool try_each(const char *op, const char *argument, tl_Tensor *out, tl_Tensor *p,
+                     tli_Generator *g) {
   static const tli_PointwiseSpec lt = {"bernoulli", TLK_lt, 2, 0, TLI_TYPES_NUMBER, true, true};
-  TL_TRY(check_probabilities(op, p));
+  TL_TRY(check_probabilities(op, argument, p));
   tl_DType dtype = p->dtype == TL_F64 ? TL_F64 : TL_F32;
   tl_Tensor *t[3] = {NULL};
   bool ok = false;
@@ -299,12 +284,12 @@ done:
 }
 
 bool tli_op_bernoulli__each(tl_Tensor *self, tl_Tensor *p, tli_Generator *generator) {
-  return try_each("bernoulli_", self, p, generator);
+  return try_each("bernoulli_", "p", self, p, generator);
 }
 
 tl_Tensor *tli_op_bernoulli(tl_Tensor *self, tli_Generator *generator) {
   tl_Tensor *t = tli_empty_like(self, (tl_DType)self->dtype);
-  if (t && !try_each("bernoulli", t, self, generator)) {
+  if (t && !try_each("bernoulli", "self", t, self, generator)) {
     tli_release(t);
     return NULL;
   }

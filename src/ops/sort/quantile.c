@@ -22,7 +22,7 @@ static bool way_of(const char *op, const char *name, Way *way) {
                   op, name);
 }
 
-static bool check(const char *op, const tl_Tensor *self, const tl_Tensor *q) {
+static bool check(const char *op, const tl_Tensor *self, tl_Tensor *q) {
   tl_DType dtype = (tl_DType)self->dtype;
   if (dtype != TL_F32 && dtype != TL_F64)
     return tli_fail(TL_EDTYPE, "%s: expected float32 or float64, got %s", op, tl_dtype_name(dtype));
@@ -33,16 +33,7 @@ static bool check(const char *op, const tl_Tensor *self, const tl_Tensor *q) {
   if (self->numel == 0)
     return tli_fail(TL_ESHAPE, "%s: expected at least one element, got %s", op,
                     tli_sizes_str(self));
-  if (tli_device(q).type != TL_CPU) return true;
-  tl_Tensor *row = tli_contiguous_as((tl_Tensor *)(intptr_t)q, TL_F64);
-  if (row == NULL) return false;
-  const double *v = tli_data(row);
-  bool ok = true;
-  for (int64_t i = 0; ok && i < row->numel; i++)
-    if (!(v[i] >= 0 && v[i] <= 1))
-      ok = tli_fail(TL_EARG, "%s: q: expected numbers from 0 to 1, got %g", op, v[i]);
-  tli_release(row);
-  return ok;
+  return tli_check_range(op, "q", q, 0, 1);
 }
 
 /* The rows to be ranked: (..., n), flattened without dim. */
@@ -146,6 +137,8 @@ static tl_Tensor *quantile(const char *op, tl_Tensor *self, tl_Tensor *q, int64_
 
 static tl_Tensor *quantile_of(const char *op, tl_Tensor *self, double q, int64_t dim, bool keepdim,
                               const char *interpolation, bool skip_nan) {
+  if (!(q >= 0 && q <= 1)) /* a tensor's are checked where they lie */
+    return tli_fail_null(TL_EARG, "%s: q: expected a number from 0 to 1, got %g", op, q);
   tl_DType dtype = tli_floating_dtype(self);
   tl_Tensor *number = tli_scalar_tensor(tli_float(q), dtype, tli_device(self));
   tl_Tensor *result =
