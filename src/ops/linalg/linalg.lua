@@ -104,7 +104,7 @@ end
 
 same("det.torch(Tensor self)", "det(self)", "torch.linalg.det.", {"SPD(3)"})
 same("inverse(Tensor self)", "inv(self)", "torch.linalg.inv.", {"SPD(3)"})
-same("matrix_power.torch(Tensor self, int n)", "matrix_power(self, n)", "torch.linalg.matrix_power.", {"SPD(3), 3"})
+same("matrix_power.torch(Tensor self, int n)", "matrix_power(self, n)", "torch.linalg.matrix_power.", {"SPD(3), 3", "SPD(3), -1"})
 same("matrix_exp.torch(Tensor self)", "matrix_exp(self)", "torch.linalg.matrix_exp.", {"T(3, 3) * 0.5"})
 op {"cholesky.torch(Tensor self, bool upper=false) -> Tensor", doc = "torch.linalg.cholesky.",
     expr = "cholesky(self, upper)", gradcheck = false, examples = {"SPD(3), true"}}

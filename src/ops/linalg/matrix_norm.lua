@@ -27,7 +27,7 @@ linalg {"matrix_norm(Tensor A, string ord='fro', dim[] dim={-2,-1}, bool keepdim
 linalg {"linalg_norm(Tensor A, Number ord=nil, dim[] dim=nil, bool keepdim=false, *, dtype dtype=nil) -> Tensor",
     name = "norm", doc = "vector_norm, of all elements if neither ord nor dim is given; with ord and two dims, matrix_norm.",
     composite = true, waits = "singular values are computed on the CPU",
-    examples = {"T(3, 4)", "T(3, 4), 2, 1", "T(3, 4), nil, {1, 2}"}}
+    examples = {"T(3, 4)", "T(3, 4), 2, 1", "T(3, 4), nil, {1, 2}", "T(3, 4), 2, {1, 2}"}}
 linalg {"linalg_norm.name(Tensor A, string ord, dim[] dim=nil, bool keepdim=false, *, dtype dtype=nil) -> Tensor",
     name = "norm", doc = "matrix_norm with a named order; NaN is an error in those of singular values.",
     composite = true, waits = "singular values are computed on the CPU",

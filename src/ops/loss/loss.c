@@ -111,22 +111,10 @@ static bool same_shape(const char *op, const tl_Tensor *input, const tl_Tensor *
                   tli_sizes_str(input), tli_sizes_str(target));
 }
 
-/* Whether all elements lie in [0, 1]; NaN does not. What a device has is not waited
-** for. */
-static bool check_probabilities(tl_Tensor *input) {
-  double low, high;
-  if (tli_device(input).type != TL_CPU) return true;
-  TL_TRY(tli_smallest(input, &low) && tli_largest(input, &high));
-  if (input->numel == 0 || (low >= 0 && high <= 1)) return true;
-  return tli_fail(TL_EARG,
-                  "binary_cross_entropy: input: expected numbers from 0 to 1, got %g to %g", low,
-                  high);
-}
-
 tl_Tensor *tlo_binary_cross_entropy(tl_Tensor *input, tl_Tensor *target, tl_Tensor *weight,
                                     const char *reduction) {
   TL_TRY_NULL(same_shape("binary_cross_entropy", input, target));
-  TL_TRY_NULL(check_probabilities(input));
+  TL_TRY_NULL(tli_check_range("binary_cross_entropy", "input", input, 0, 1));
   tli_Chain c = {0};
   tl_Tensor *loss = TLI_STEP(&c, tlo_bce(input, target));
   if (weight) loss = chain_mul(&c, loss, weight);
