@@ -23,7 +23,7 @@ local exceptions = {
 }
 
 -- Operators whose results lie on a device that a build may lack: spec/ops/device_spec.lua.
-local elsewhere <const> = {cuda = true}
+local elsewhere <const> = {cuda = true, sim = true}
 
 -- Relative to the larger of 1 and the value. An operator may round every intermediate result.
 local tolerance <const> = {float32 = 2e-5, float16 = 1e-2, bfloat16 = 6e-2}
