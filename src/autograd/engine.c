@@ -17,6 +17,7 @@
 #include "autograd/hooks.h"
 #include "autograd/plan.h"
 #include "core/alloc.h"
+#include "core/backend.h"
 #include "core/parallel.h"
 #include "ops.h"
 
@@ -28,6 +29,7 @@ typedef struct Pass {
   int nends;
   int32_t *heap; /* ready nodes, the highest sequence on top */
   int32_t nheap, heap_room;
+  tli_StandIn *running; /* borrowed; the stream of the node that runs; NULL: the caller's */
 } Pass;
 
 /* The node whose derivative is being computed, for tli_node_wants. */
@@ -65,6 +67,33 @@ static int32_t heap_pop(Pass *p) {
   }
   p->heap[i] = last;
   return top;
+}
+
+/* ---- streams ---- */
+
+/* A node runs on the stream that its forward call ran on; what leaves get, and who
+** called asked for, is on the caller's. A gradient that goes from one stream to
+** another makes that one wait. */
+
+/* The caller's stream of a device. */
+static tl_Stream *callers_stream(const Pass *p, tl_Device device) {
+  const tli_StandIn *s = p->running;
+  return s && tli_same_device(s->device, device) ? s->before : tli_stream(device);
+}
+
+/* Where a slot's gradients of that device are added up and used. */
+static tl_Stream *stream_of(const Pass *p, const tli_Slot *s, tl_Device device) {
+  const tli_Info *info = s->node && s->node->noutputs > 0 ? &s->node->infos[0] : NULL;
+  bool own = info && info->defined && info->stream && tli_same_device(info->device, device);
+  return own ? info->stream : callers_stream(p, device);
+}
+
+/* Lets a stream use a tensor that the current one has written. */
+static bool give(const tl_Tensor *t, tl_Stream *to) {
+  tl_Device device = tli_device(t);
+  if (to == tli_stream(device) || t->storage->data == NULL) return true;
+  return tli_stream_follow(device, to, tli_stream(device)) &&
+         tli_backend(device)->device->record_stream(device, t->storage->data, to);
 }
 
 /* ---- gradients that have all come ---- */
@@ -115,7 +144,7 @@ static bool add(tli_Slot *s, const char *from, int output, tl_Tensor *grad) {
 }
 
 /* Takes a gradient (steals it; NULL: none came of this use) to a slot. */
-static bool deliver(Pass *p, const char *from, int32_t to, int output, tl_Tensor *grad) {
+static bool put(Pass *p, const char *from, int32_t to, int output, tl_Tensor *grad) {
   tli_Slot *s = &p->plan.slots[to];
   if (s->wanted && grad)
     TL_TRY(add(s, from, output, grad));
@@ -125,6 +154,25 @@ static bool deliver(Pass *p, const char *from, int32_t to, int output, tl_Tensor
   if (s->leaf) return finish_leaf(p, s);
   heap_push(p, to);
   return true;
+}
+
+/* The same on the stream where the slot is. */
+static bool deliver(Pass *p, const char *from, int32_t to, int output, tl_Tensor *grad) {
+  const tli_Slot *s = &p->plan.slots[to];
+  const tl_Tensor *some = grad ? grad : s->leaf ? s->one : NULL;
+  if (some == NULL || tli_device(some).type == TL_CPU) return put(p, from, to, output, grad);
+  tl_Device device = tli_device(some);
+  tl_Stream *stream = stream_of(p, s, device);
+  if (stream == tli_stream(device)) return put(p, from, to, output, grad);
+  if (grad && !give(grad, stream)) {
+    tli_release(grad);
+    return false;
+  }
+  tli_StandIn there;
+  tli_stand_in(&there, device, stream);
+  bool ok = put(p, from, to, output, grad);
+  tli_stand_in_end(&there);
+  return ok;
 }
 
 /* ---- one node ---- */
@@ -228,11 +276,21 @@ static bool run_with(Pass *p, tli_Slot *s, tl_Tensor **out) {
 
 #define FEW 8
 
-static bool run_node(Pass *p, int32_t slot) {
+/* What was captured is the caller's. */
+static bool give_captured(const Pass *p, const tli_Slot *s, tl_Tensor *const *grads) {
+  if (s->captures < 0 || p->running == NULL) return true;
+  for (int k = 0; k < s->node->noutputs; k++)
+    if (grads[k] && tli_device(grads[k]).type != TL_CPU)
+      TL_TRY(give(grads[k], callers_stream(p, tli_device(grads[k]))));
+  return true;
+}
+
+static bool run_here(Pass *p, int32_t slot) {
   tli_Slot *s = &p->plan.slots[slot];
   if (tli_interrupted()) return tli_fail(TL_EINTERRUPT, "backward: interrupted");
   TL_TRY(tli_slot_open(s)); /* it may be that nothing came */
   TL_TRY(run_hooks(s->node, tli_slot_grads(s)));
+  TL_TRY(give_captured(p, s, tli_slot_grads(s)));
   TL_TRY(capture(p, s, tli_slot_grads(s)));
   if (!s->runs) {
     tli_slot_clear(s);
@@ -247,6 +305,21 @@ static bool run_node(Pass *p, int32_t slot) {
   }
   bool ok = run_with(p, s, out);
   if (out != few) tli_free(out, bytes);
+  return ok;
+}
+
+static bool run_node(Pass *p, int32_t slot) {
+  const tli_Node *n = p->plan.slots[slot].node;
+  const tli_Info *info = n->noutputs > 0 ? &n->infos[0] : NULL;
+  if (info == NULL || !info->defined || info->stream == NULL ||
+      info->stream == tli_stream(info->device))
+    return run_here(p, slot);
+  tli_StandIn there;
+  tli_stand_in(&there, info->device, info->stream);
+  p->running = &there;
+  bool ok = run_here(p, slot);
+  p->running = NULL;
+  tli_stand_in_end(&there);
   return ok;
 }
 

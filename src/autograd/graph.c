@@ -10,6 +10,7 @@
 
 #include "autograd/hooks.h"
 #include "core/alloc.h"
+#include "core/backend.h"
 #include "ops.h"
 
 /* ---- nodes ---- */
@@ -93,6 +94,7 @@ void tli_info_of(const tl_Tensor *t, tli_Info *info) {
   info->ndim = t->ndim;
   info->device = tli_device(t);
   info->defined = true;
+  info->stream = info->device.type == TL_CPU ? NULL : tli_stream(info->device);
   memcpy(info->sizes, t->sizes, t->ndim * sizeof *t->sizes);
 }
 

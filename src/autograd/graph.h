@@ -27,6 +27,7 @@ typedef struct tli_Info {
   uint8_t ndim;
   tl_Device device;
   bool defined;
+  struct tl_Stream *stream; /* that was current when it was made; NULL on the CPU */
   int64_t sizes[TL_MAX_DIMS];
 } tli_Info;
 

@@ -74,10 +74,43 @@ const tlk_Context *tli_context_of(tl_Device device) {
 
 tl_Stream *tli_stream(tl_Device device) { return tli_context(device)->stream; }
 
-void tli_set_stream(tl_Device device, tl_Stream *stream) {
+static _Thread_local tli_StandIn *stand_ins; /* borrowed; the innermost first */
+
+static tl_Stream *stood_in(const tli_StandIn *s, tl_Device device, tl_Stream *stream) {
+  if (s == NULL) return stream;
+  stream = stood_in(s->outer, device, stream);
+  return tli_same_device(s->device, device) && s->before == stream ? s->stream : stream;
+}
+
+static void set_stream(tl_Device device, tl_Stream *stream) {
   tlk_Context *cx = &contexts[device.type][device.index];
   cx->device = device;
   cx->stream = stream;
+}
+
+void tli_set_stream(tl_Device device, tl_Stream *stream) {
+  if (stand_ins && stream == NULL) stream = tli_backend(device)->device->default_stream(device);
+  set_stream(device, stood_in(stand_ins, device, stream));
+}
+
+void tli_stand_in(tli_StandIn *s, tl_Device device, tl_Stream *stream) {
+  *s = (tli_StandIn){device, tli_stream(device), stream, stand_ins};
+  stand_ins = s;
+  set_stream(device, stream);
+}
+
+void tli_stand_in_end(const tli_StandIn *s) {
+  stand_ins = s->outer;
+  set_stream(s->device, s->before);
+}
+
+bool tli_stream_follow(tl_Device device, tl_Stream *next, tl_Stream *first) {
+  if (next == first) return true;
+  const tl_DeviceApi *api = tli_backend(device)->device;
+  tl_Event *event = api->event(device, false);
+  bool ok = event && api->event_record(event, first) && api->stream_wait(next, event);
+  if (event) api->event_free(event);
+  return ok;
 }
 
 static _Thread_local tl_Device default_device = {TL_CPU, 0};

@@ -132,6 +132,17 @@ static inline const tlk_Context *tli_context(tl_Device device) {
 /* The calling thread's current stream of a device, the default one at first. */
 tl_Stream *tli_stream(tl_Device device);
 void tli_set_stream(tl_Device device, tl_Stream *stream);
+/* Makes a stream current for a while, also where the calling thread's modes are
+** loaded meanwhile: they then mean it by the stream that was current before. Nests. */
+typedef struct tli_StandIn {
+  tl_Device device;
+  tl_Stream *before, *stream;
+  struct tli_StandIn *outer;
+} tli_StandIn;
+void tli_stand_in(tli_StandIn *s, tl_Device device, tl_Stream *stream);
+void tli_stand_in_end(const tli_StandIn *s);
+/* What `next` is given from now on comes after what `first` has been given so far. */
+bool tli_stream_follow(tl_Device device, tl_Stream *next, tl_Stream *first) TL_MUSTCHECK;
 /* Where new tensors of the calling thread go that name no device. */
 tl_Device tli_default_device(void);
 void tli_set_default_device(tl_Device device);
