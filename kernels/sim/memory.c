@@ -346,8 +346,8 @@ static bool with_host(const struct tlk_transfer *call) {
     copy.copy.src = NULL; /* the bytes are in the command */
     return sim_locked_put(stream, SIM_COPY, &copy, call->src, (size_t)call->bytes);
   }
-  return sim_locked_put(stream, SIM_COPY, &copy, NULL, 0) &&
-         (call->async || sim_locked_finish(stream, stream->put));
+  if (call->async) return sim_locked_put(stream, SIM_COPY, &copy, NULL, 0);
+  return sim_locked_fetch(stream, &copy);
 }
 
 bool sim_transfer(const struct tlk_transfer *call) {

@@ -243,6 +243,11 @@ bool sim_locked_finish(tl_Stream *stream, uint64_t upto) {
   return drain(stream, upto) && sim_locked_report(stream->device);
 }
 
+bool sim_locked_fetch(tl_Stream *stream, const sim_Command *copy) {
+  return sim_locked_finish(stream, stream->put) &&
+         sim_locked_put(stream, SIM_COPY, copy, NULL, 0) && drain(stream, stream->put);
+}
+
 bool sim_locked_finish_device(sim_Device *device) {
   bool ok = true;
   for (int s = 0; s < SIM_STREAMS && ok; s++)

@@ -130,6 +130,9 @@ bool sim_locked_put(tl_Stream *stream, sim_Kind kind, const sim_Command *what, c
 bool sim_locked_put_free(tl_Stream *stream, sim_Kind kind, const sim_Command *what);
 /* Has a stream's work up to a number of commands worked off, and reports. */
 bool sim_locked_finish(tl_Stream *stream, uint64_t upto);
+/* Waits for a stream and copies to the host then: where waiting fails nothing is left
+** in the queue that would write there later. */
+bool sim_locked_fetch(tl_Stream *stream, const sim_Command *copy);
 bool sim_locked_finish_device(sim_Device *device);
 bool sim_locked_finish_event(tl_Event *event);
 void sim_locked_event_drop(tl_Event *event);
