@@ -2,8 +2,8 @@
 -- nothing for what a program does not need.
 
 --- Makes fields of `target` load on first use. A module either has a field of that name, or is the
---- value itself, as one that can be called always is. Once loaded it is an ordinary field; until then `pairs` does not show it, but the
---- metatable's `lazy` lists it, for completion.
+--- value itself, as one that can be called always is. Once loaded it is an ordinary field; until
+--- then `pairs` does not show it, but the metatable's `lazy` lists it, for completion.
 ---@param target table
 ---@param modules table<string, string>  field -> the Lua module that it comes from
 ---@return table target
