@@ -1,6 +1,6 @@
 /*
-** memory.c - the simulated device's memory: address space that nobody can touch
-** but kernels while they run, cut into blocks.
+** memory.c - the simulated device's memory: address space that nobody can touch,
+** but for kernels under other addresses, cut into blocks.
 **
 ** A block belongs to the stream it was asked for on. Freed, it is overwritten in
 ** that stream's order and handed out again at once to the same stream; to others
@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "kernels/sim/sim.h"
 
@@ -20,30 +21,68 @@
 
 /* ---- the arena --------------------------------------------------------------------- */
 
+/* Memory that can be mapped twice; -1 if there is none. */
+static int memory_file(int64_t bytes) {
+  int file = memfd_create("tlua_sim", MFD_CLOEXEC);
+  if (file < 0 || ftruncate(file, (off_t)bytes) == 0) return file;
+  close(file);
+  return -1;
+}
+
+/* A second view of the file, a multiple of 4 GiB away from the first: so moving an
+** address changes its upper half alone (sim_reachable says why). NULL if there is no
+** room. */
+static void *second_view(const char *first, size_t bytes, int file) {
+  int flags = MAP_SHARED | MAP_NORESERVE;
+#if UINTPTR_MAX > UINT32_MAX && defined(MAP_FIXED_NOREPLACE)
+  for (int k = 1; k < 1024; k++) {
+    void *wanted = (void *)((uintptr_t)first - ((uintptr_t)k << 32));
+    void *got = mmap(wanted, bytes, PROT_READ | PROT_WRITE, flags | MAP_FIXED_NOREPLACE, file, 0);
+    if (got == wanted) return got;
+    if (got != MAP_FAILED) munmap(got, bytes);
+  }
+  return NULL;
+#else
+  void *got = mmap(NULL, bytes, PROT_READ | PROT_WRITE, flags, file, 0);
+  (void)first;
+  return got == MAP_FAILED ? NULL : got;
+#endif
+}
+
+/* Two views of the same bytes: the one whose addresses the host is given, which
+** nobody can touch, and the one in which kernels work. */
 bool sim_memory_open(sim_Device *device, int64_t capacity) {
   capacity = (capacity + 65535) / 65536 * 65536;
-  int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
-  void *arena = mmap(NULL, (size_t)capacity, PROT_NONE, flags, -1, 0);
+  size_t bytes = (size_t)capacity;
+  int file = memory_file(capacity);
+  void *arena = MAP_FAILED, *inside = NULL;
+  if (file >= 0) arena = mmap(NULL, bytes, PROT_NONE, MAP_SHARED | MAP_NORESERVE, file, 0);
+  if (arena != MAP_FAILED) inside = second_view(arena, bytes, file);
+  if (file >= 0) close(file);
   sim_Block *all = calloc(1, sizeof *all);
-  if (arena == MAP_FAILED || all == NULL) {
+  if (inside == NULL || all == NULL) {
+    if (arena != MAP_FAILED) munmap(arena, bytes);
+    if (inside) munmap(inside, bytes);
     free(all);
     return sim_host->fail(TL_EMEM, "device sim: no address space for %" PRId64 " bytes", capacity);
   }
   all->data = device->arena = arena;
   all->bytes = device->capacity = device->stats.total = capacity;
+  device->shift = (int64_t)((intptr_t)inside - (intptr_t)arena);
   device->root = all;
   return true;
 }
 
-static bool open; /* kernels may work */
-
-void sim_locked_expose(bool exposed) {
-  open = exposed;
+/* Words of calls are looked at without knowing what they are: one may be a small
+** number beside the rest of an old address. Such a number lies in the lower half,
+** which stays as it is. */
+uintptr_t sim_reachable(uintptr_t address) {
   for (int i = 0; i < sim_device_count(); i++) {
-    sim_Device *d = sim_device(i);
-    if (d->high > 0)
-      mprotect(d->arena, (size_t)d->high, exposed ? PROT_READ | PROT_WRITE : PROT_NONE);
+    const sim_Device *d = sim_device(i);
+    if (address - (uintptr_t)d->arena < (uintptr_t)d->capacity)
+      return address + (uintptr_t)d->shift;
   }
+  return address;
 }
 
 const sim_Device *sim_owner(const void *address) {
@@ -187,10 +226,6 @@ static void *take(sim_Device *d, sim_Block *b, int64_t bytes, tl_Stream *stream)
   b->used = true;
   b->stream = stream;
   b->graph = stream->recording;
-  if (b->data + b->bytes - d->arena > d->high) {
-    d->high = b->data + b->bytes - d->arena;
-    if (open) sim_locked_expose(true); /* another thread waits, and what runs may use this */
-  }
   count_up(d, b, fresh);
   return b->data;
 }

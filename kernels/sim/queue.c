@@ -4,8 +4,7 @@
 **
 ** The thread sleeps until somebody waits for something; so work is done as late as
 ** the rules allow. Then it takes, one after the other, either the next command that
-** what is waited for needs, or that of a stream drawn by chance. While it works the
-** device's memory is open; it is closed again before the host goes on.
+** what is waited for needs, or that of a stream drawn by chance.
 */
 #include <stdlib.h>
 #include <string.h>
@@ -141,8 +140,17 @@ _Static_assert(offsetof(struct tlk_pointwise, it) == offsetof(struct tlk_copy, i
 _Static_assert(offsetof(struct tlk_fill, it) == offsetof(struct tlk_copy, it), "");
 
 /* Runs a kernel on the device's own context; called without the lock. Returns
-** whether it could do its work, or has found a fault. */
+** whether it could do its work, or has found a fault. Calls are flat: a word of one
+** that is an address in the device's memory is a pointer, and moved to where the
+** kernel can follow it. */
 static bool run_kernel(sim_Command *command, const tlk_Context *cx) {
+  for (char *at = command->call; at + sizeof(uintptr_t) <= command->call + command->size;
+       at += sizeof(uintptr_t)) {
+    uintptr_t word;
+    memcpy(&word, at, sizeof word);
+    word = sim_reachable(word);
+    memcpy(at, &word, sizeof word);
+  }
   memcpy(command->call, &cx, sizeof cx);
   if (command->kernel.iter) {
     tli_Iter *it = &((struct tlk_copy *)(void *)command->call)->it;
@@ -152,8 +160,14 @@ static bool run_kernel(sim_Command *command, const tlk_Context *cx) {
   return command->kernel.run(command->call) || cx->fault->kind != TLK_NO_FAULT;
 }
 
-static void poison(void *data, int64_t bytes) {
-  memset(data, 0xfb, (size_t)bytes); /* a NaN in no type, far out of every range */
+static void *reachable(const void *address) { return (void *)sim_reachable((uintptr_t)address); }
+
+/* 0xfb makes a NaN of no floating type but a value far out of any range. */
+static void poison(void *data, int64_t bytes) { memset(reachable(data), 0xfb, (size_t)bytes); }
+
+static void copy_bytes(const sim_Command *c) {
+  const void *from = c->copy.src ? reachable(c->copy.src) : (const void *)c->call;
+  memmove(reachable(c->copy.dst), from, (size_t)c->copy.bytes);
 }
 
 static void work_off(tl_Stream *stream) {
@@ -166,8 +180,7 @@ static void work_off(tl_Stream *stream) {
   if (command->kind == SIM_KERNEL)
     ok = run_kernel(command, &cx);
   else if (command->kind == SIM_COPY)
-    memmove(command->copy.dst, command->copy.src ? command->copy.src : command->call,
-            (size_t)command->copy.bytes);
+    copy_bytes(command);
   else if (command->kind == SIM_POISON)
     poison(command->copy.dst, command->copy.bytes);
   sim_lock();
@@ -183,7 +196,6 @@ static void work_off(tl_Stream *stream) {
 
 /* Works off what a request asks for. */
 static void serve(Request *r) {
-  sim_locked_expose(true);
   while (r->stream->done < r->upto && !r->stuck) {
     tl_Stream *next = sim_locked_random() % 2 ? needed(r->stream) : NULL;
     if (next == NULL) next = drawn();
@@ -192,7 +204,6 @@ static void serve(Request *r) {
     else
       r->stuck = true;
   }
-  sim_locked_expose(false);
   r->done = true;
 }
 

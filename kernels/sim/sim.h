@@ -4,7 +4,7 @@
 ** the same way every time for one seed:
 **
 **  - Its memory cannot be read or written by the host (memory.c): an operator that
-**    tries is stopped, with its name.
+**    tries is stopped, with its name. Kernels reach it under another address.
 **  - Its streams are queues (queue.c) that a thread of its own works off as late as
 **    it may, in an order drawn from a seed: a wait that is missing shows as a wrong
 **    number.
@@ -92,7 +92,8 @@ struct tl_Graph {
 typedef struct sim_Device {
   int index;
   char *arena;
-  int64_t capacity, high;   /* bytes from the arena's start that were ever used */
+  int64_t capacity;
+  int64_t shift;            /* from an address in the arena to where kernels find the byte */
   sim_Block *blocks, *root; /* root: the first by address */
   tl_MemoryStats stats;
   tl_Stream streams[SIM_STREAMS];
@@ -160,8 +161,9 @@ void sim_graph_free(tl_Graph *graph);
 /* ---- memory.c ---- */
 
 bool sim_memory_open(sim_Device *device, int64_t capacity);
-/* Lets kernels touch the memory of all devices, or nobody. */
-void sim_locked_expose(bool exposed);
+/* An address as kernels know it: one in the memory of a device is moved to where that
+** can be touched, any other stays. */
+uintptr_t sim_reachable(uintptr_t address);
 void *sim_alloc(const tlk_Context *cx, int64_t bytes);
 void sim_free(tl_Device device, void *data, int64_t bytes);
 bool sim_record_stream(tl_Device device, void *data, tl_Stream *stream);
