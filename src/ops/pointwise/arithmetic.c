@@ -45,8 +45,7 @@ done:
 
 /* grad * exponent * self^(exponent - 1), 0 where the exponent is 0. */
 tl_Tensor *tlo_pow_backward_self(tl_Tensor *grad, tl_Tensor *self, tl_Tensor *exponent) {
-  if (exponent->flags & TLI_NUMBER)
-    return pow_backward_number(grad, self, tli_number_of(exponent));
+  if (exponent->flags & TLI_NUMBER) return pow_backward_number(grad, self, tli_number_of(exponent));
   tl_Tensor *t[5] = {NULL};
   tl_Tensor *back = NULL;
   TLI_SLOT(t[0], tli_with_number(tli_minus, exponent, tli_int(1)));
