@@ -4,6 +4,8 @@
 ** inputs that are alike; those take the short way at the top of tli_pointwise,
 ** which is the hot path of the whole library.
 */
+#include <string.h>
+
 #include "ops/common.h"
 
 /* The dtype that inputs are brought to. */
@@ -60,7 +62,10 @@ static bool run_kernel(const tli_PointwiseSpec *spec, tlk_Pointwise kernel, tl_D
   call.kernel = kernel;
   call.compute = tli_dtype_compute(dtype);
   /* integers may be divided by zero */
-  call.blame = tli_is_float(dtype) ? (tlk_Blame){0} : tli_blame(device, spec->name, NULL);
+  if (tli_is_float(dtype))
+    memset(&call.blame, 0, sizeof call.blame);
+  else
+    call.blame = tli_blame(device, spec->name, NULL);
   for (int i = 0; i < spec->nparams && params; i++) call.params[i] = params[i];
   tli_iter_build(&call.it, out->ndim, out->sizes, args, ninputs + 1);
   return tli_backend(device)->pointwise(&call);

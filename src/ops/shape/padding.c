@@ -105,7 +105,9 @@ static tl_Tensor *chain_source(tli_Chain *c, Mode mode, tl_Tensor *i, int64_t si
   tl_Tensor *first = TLI_STEP(c, tli_number(tli_int(0)));
   switch (mode) {
   case REFLECT: { /* the distance from the last element, less that from the first */
-    tl_Tensor *right = TLI_STEP(c, tlo_abs(chain_sub(c, last, TLI_STEP(c, tlo_abs(i)))));
+    tl_Tensor *left = TLI_STEP(c, tlo_abs(i));
+    tl_Tensor *past = chain_sub(c, last, left);
+    tl_Tensor *right = TLI_STEP(c, tlo_abs(past));
     return chain_sub(c, last, right);
   }
   case REPLICATE: return TLI_STEP(c, tlo_clamp_both(i, first, last));
