@@ -462,7 +462,7 @@ asan:
 	@+ASAN_OPTIONS=detect_stack_use_after_return=1:strict_string_checks=1:allocator_may_return_null=1 \
 	  LSAN_OPTIONS=suppressions=$(SUPPRESSIONS)/lsan.supp:print_suppressions=0 \
 	  UBSAN_OPTIONS=print_stacktrace=1 \
-	  $(call SANITIZED,asan,address$(comma)undefined,--exclude spec/embed/threads)
+	  $(call SANITIZED,asan,address$(comma)undefined)
 
 # The thread sanitizer holds signals back until the program calls the system, so
 # Ctrl-C cannot be shown under it; operators_test has one thread and takes long.
