@@ -7,7 +7,7 @@
 #include "core/error.h"
 #include "core/kernel.h"
 
-const char *(*tli_call_site)(void);
+const char *(*_Atomic tli_call_site)(void);
 
 static _Thread_local const char *running;
 

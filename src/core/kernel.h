@@ -67,11 +67,11 @@ void tli_set_operator(const char *op);
 const char *tli_operator(void);
 /* Where the running call was made, "script.lua:12", a string that stays for good;
 ** set by the binding, NULL without one. */
-extern const char *(*tli_call_site)(void);
+extern const char *(*_Atomic tli_call_site)(void);
 /* The CPU reports a fault at once, when the site is known anyway. */
 static inline tlk_Blame tli_blame(tl_Device device, const char *op, const char *argument) {
-  bool later = device.type != TL_CPU && tli_call_site != NULL;
-  return (tlk_Blame){op, argument, later ? tli_call_site() : NULL};
+  const char *(*site)(void) = device.type == TL_CPU ? NULL : tli_call_site;
+  return (tlk_Blame){op, argument, site ? site() : NULL};
 }
 
 /* Numbers that pointwise kernels and reductions take at most. */

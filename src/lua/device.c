@@ -7,7 +7,6 @@
 ** program has been given are numbered.
 */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "core/backend.h"
@@ -121,6 +120,15 @@ static tl_Device check_device(lua_State *L, int index, tl_DeviceType type, const
   }
   if (tli_backend_open(device) == NULL) fail(L, type, name);
   return device;
+}
+
+/* The object that a method was called on. */
+static void *self(lua_State *L, const char *class, const char *name) {
+  void *object = luaL_testudata(L, 1, class);
+  if (object == NULL)
+    tli_error(L, "%s: expected a %s, got %s", name, class,
+              tli_describe(L, tli_state(L), lua_isnone(L, 1) ? 0 : 1));
+  return object;
 }
 
 static Stream *check_stream(lua_State *L, int index, tl_DeviceType type, const char *name) {
@@ -325,25 +333,17 @@ static int device_is_capturing(lua_State *L) {
   return 1;
 }
 
-static Stream *self_stream(lua_State *L, const char *name) {
-  Stream *s = luaL_testudata(L, 1, STREAM);
-  if (s == NULL)
-    tli_error(L, "%s: expected a Stream, got %s", name,
-              tli_describe(L, tli_state(L), lua_isnone(L, 1) ? 0 : 1));
-  return s;
-}
-
 static tl_DeviceType type_of(const Stream *s) { return (tl_DeviceType)s->device.type; }
 
 static int stream_synchronize(lua_State *L) {
-  const Stream *s = self_stream(L, "synchronize");
+  const Stream *s = self(L, STREAM, "synchronize");
   if (!api_of(s->device)->stream_sync(s->stream)) return fail(L, type_of(s), "Stream.synchronize");
   tli_pinned_reap();
   return 0;
 }
 
 static int stream_query(lua_State *L) {
-  const Stream *s = self_stream(L, "query");
+  const Stream *s = self(L, STREAM, "query");
   bool done;
   if (!api_of(s->device)->stream_query(s->stream, &done))
     return fail(L, type_of(s), "Stream.query");
@@ -352,7 +352,7 @@ static int stream_query(lua_State *L) {
 }
 
 static int stream_wait_stream(lua_State *L) {
-  const Stream *s = self_stream(L, "wait_stream");
+  const Stream *s = self(L, STREAM, "wait_stream");
   const Stream *other = check_stream(L, 2, type_of(s), "Stream.wait_stream");
   const tl_DeviceApi *api = api_of(s->device);
   tl_Event *event = api->event(other->device, false);
@@ -367,7 +367,7 @@ static int wait_for(lua_State *L, const Stream *s, const Event *e, const char *n
 }
 
 static int stream_wait_event(lua_State *L) {
-  const Stream *s = self_stream(L, "wait_event");
+  const Stream *s = self(L, STREAM, "wait_event");
   return wait_for(L, s, check_event(L, 2, type_of(s), "Stream.wait_event"), "Stream.wait_event");
 }
 
@@ -392,7 +392,7 @@ static void record(lua_State *L, Event *e, const Stream *s, const char *name) {
 }
 
 static int stream_record_event(lua_State *L) {
-  const Stream *s = self_stream(L, "record_event");
+  const Stream *s = self(L, STREAM, "record_event");
   if (lua_isnoneornil(L, 2)) {
     lua_settop(L, 1);
     push_event(L, type_of(s), false);
@@ -409,14 +409,14 @@ static int stream_eq(lua_State *L) {
 }
 
 static int stream_tostring(lua_State *L) {
-  const Stream *s = self_stream(L, "tostring");
+  const Stream *s = self(L, STREAM, "tostring");
   lua_pushfstring(L, "torch.%s.Stream(device=%s, id=%I)", tli_device_type_name(s->device.type),
                   tli_device_str(s->device), (LUAI_UACINT)api_of(s->device)->stream_id(s->stream));
   return 1;
 }
 
 static int stream_index(lua_State *L) {
-  const Stream *s = self_stream(L, "index");
+  const Stream *s = self(L, STREAM, "index");
   const char *key = tli_to_word(L, 2);
   if (key && strcmp(key, "device") == 0)
     lua_pushstring(L, tli_device_str(s->device));
@@ -446,14 +446,6 @@ static int device_event(lua_State *L) {
   return 1;
 }
 
-static Event *self_event(lua_State *L, const char *name) {
-  Event *e = luaL_testudata(L, 1, EVENT);
-  if (e == NULL)
-    tli_error(L, "%s: expected an Event, got %s", name,
-              tli_describe(L, tli_state(L), lua_isnone(L, 1) ? 0 : 1));
-  return e;
-}
-
 /* The stream at an index; nil is the current one of the current device. */
 static Stream stream_or_current(lua_State *L, int index, tl_DeviceType type, const char *name) {
   if (!lua_isnoneornil(L, index)) return *check_stream(L, index, type, name);
@@ -462,20 +454,20 @@ static Stream stream_or_current(lua_State *L, int index, tl_DeviceType type, con
 }
 
 static int event_record(lua_State *L) {
-  Event *e = self_event(L, "record");
+  Event *e = self(L, EVENT, "record");
   Stream s = stream_or_current(L, 2, e->type, "Event.record");
   record(L, e, &s, "Event.record");
   return 0;
 }
 
 static int event_wait(lua_State *L) {
-  const Event *e = self_event(L, "wait");
+  const Event *e = self(L, EVENT, "wait");
   Stream s = stream_or_current(L, 2, e->type, "Event.wait");
   return wait_for(L, &s, e, "Event.wait");
 }
 
 static int event_query(lua_State *L) {
-  const Event *e = self_event(L, "query");
+  const Event *e = self(L, EVENT, "query");
   bool done = true;
   if (e->event && !api_of(e->device)->event_query(e->event, &done))
     return fail(L, e->type, "Event.query");
@@ -484,7 +476,7 @@ static int event_query(lua_State *L) {
 }
 
 static int event_synchronize(lua_State *L) {
-  const Event *e = self_event(L, "synchronize");
+  const Event *e = self(L, EVENT, "synchronize");
   if (e->event && !api_of(e->device)->event_sync(e->event))
     return fail(L, e->type, "Event.synchronize");
   tli_pinned_reap();
@@ -492,7 +484,7 @@ static int event_synchronize(lua_State *L) {
 }
 
 static int event_elapsed_time(lua_State *L) {
-  const Event *e = self_event(L, "elapsed_time");
+  const Event *e = self(L, EVENT, "elapsed_time");
   const Event *end = check_event(L, 2, e->type, "Event.elapsed_time");
   double milliseconds;
   if (e->event == NULL || end->event == NULL)
@@ -513,7 +505,7 @@ static int event_gc(lua_State *L) {
 }
 
 static int event_tostring(lua_State *L) {
-  const Event *e = self_event(L, "tostring");
+  const Event *e = self(L, EVENT, "tostring");
   lua_pushfstring(L, "torch.%s.Event(%s)", tli_device_type_name(e->type),
                   e->event ? tli_device_str(e->device) : "not recorded");
   return 1;
@@ -530,16 +522,8 @@ static int device_graph_new(lua_State *L) {
   return 1;
 }
 
-static Graph *self_graph(lua_State *L, const char *name) {
-  Graph *g = luaL_testudata(L, 1, GRAPH);
-  if (g == NULL)
-    tli_error(L, "%s: expected a Graph, got %s", name,
-              tli_describe(L, tli_state(L), lua_isnone(L, 1) ? 0 : 1));
-  return g;
-}
-
 static int graph_capture_begin(lua_State *L) {
-  Graph *g = self_graph(L, "capture_begin");
+  Graph *g = self(L, GRAPH, "capture_begin");
   tl_Device device = current_of(L, g->type, "Graph.capture_begin");
   if (g->graph || g->capturing)
     return tli_error(L, "%s: this graph has been captured already; use another or reset it",
@@ -552,7 +536,7 @@ static int graph_capture_begin(lua_State *L) {
 }
 
 static int graph_capture_end(lua_State *L) {
-  Graph *g = self_graph(L, "capture_end");
+  Graph *g = self(L, GRAPH, "capture_end");
   if (g->capturing == NULL)
     return tli_error(L, "%s: no capture was begun", full_name(g->type, "Graph.capture_end"));
   g->graph = api_of(g->device)->capture_end(g->capturing);
@@ -561,7 +545,7 @@ static int graph_capture_end(lua_State *L) {
 }
 
 static int graph_replay(lua_State *L) {
-  const Graph *g = self_graph(L, "replay");
+  const Graph *g = self(L, GRAPH, "replay");
   if (g->graph == NULL)
     return tli_error(L, "%s: nothing was captured", full_name(g->type, "Graph.replay"));
   tli_enter(L, tli_state(L));
@@ -709,40 +693,6 @@ const luaL_Reg tli_device_methods[] = {{"record_stream", tensor_record_stream},
                                        {"is_pinned", tensor_is_pinned},
                                        {NULL, NULL}};
 
-/* ---- where a call was made --------------------------------------------------------- */
-
-/* Texts such as "script.lua:12", which stay for good; no more than these. */
-#define MOST_SITES 4096
-static _Atomic(char *) sites[MOST_SITES];
-
-/* The one text of that content; NULL when there are too many. */
-static const char *intern(const char *text) {
-  uint64_t hash = 0xcbf29ce484222325u;
-  for (const char *c = text; *c; c++) hash = (hash ^ (unsigned char)*c) * 0x100000001b3u;
-  char *copy = NULL;
-  for (int i = 0; i < 64; i++) {
-    _Atomic(char *) *at = &sites[(hash + (uint64_t)i) % MOST_SITES];
-    char *there = atomic_load_explicit(at, memory_order_acquire);
-    if (there == NULL) {
-      if (copy == NULL && (copy = strdup(text)) == NULL) return NULL;
-      if (atomic_compare_exchange_strong(at, &there, copy)) return copy;
-    }
-    if (strcmp(there, text) != 0) continue;
-    free(copy);
-    return there;
-  }
-  free(copy);
-  return NULL;
-}
-
-static const char *call_site(void) {
-  lua_Debug line;
-  char text[LUA_IDSIZE + 16];
-  if (tli_calling == NULL || !tli_user_line(tli_calling, &line)) return NULL;
-  snprintf(text, sizeof text, "%s:%d", line.short_src, line.currentline);
-  return intern(text);
-}
-
 /* ---- opening ----------------------------------------------------------------------- */
 
 static const luaL_Reg functions[] = {
@@ -830,7 +780,6 @@ static void open_classes(lua_State *L) {
 
 void tli_open_devices(lua_State *L) {
   static const luaL_Reg of_sim[] = {{"configure", device_configure}, {NULL, NULL}};
-  tli_call_site = call_site;
   open_classes(L);
   for (int type = TL_CPU + 1; type < TL_NDEVICETYPES; type++) {
     lua_newtable(L);

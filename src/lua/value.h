@@ -58,6 +58,7 @@ void tli_open_system(lua_State *L); /* seeds, threads, memory, generators */
 void tli_open_io(lua_State *L);
 void tli_open_devices(lua_State *L); /* torch.cuda, torch.sim */
 void tli_open_scope(lua_State *L);
+void tli_open_call_site(void);       /* for what devices report later */
 void tli_open_library(lua_State *L); /* the embedded Lua files */
 
 /* The address of this is torch.newaxis. */
