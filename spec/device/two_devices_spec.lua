@@ -13,6 +13,32 @@ local function refuses(fn)
    assert.raises("index", "expected all tensors on one device, got self on", fn)
 end
 
+describe("operands", function()
+   local a, b = on("sim:0", {{1.0, 2}, {3, 4}}), on("cpu", {{1.0, 2}, {3, 4}})
+   local single = torch.tensor(2.0, {device = "cpu"})
+   local function names(text, fn)
+      assert.raises("expected all tensors on one device, got " .. text, fn)
+   end
+
+   it("are named with their devices", function()
+      names("self on sim:0 and other on cpu", function() return a + b end)
+      names("self on cpu and other on sim:0", function() return b:mul(a) end)
+      names("self on sim:0 and mat2 on cpu", function() return a:mm(b) end)
+      names("tensors[1] on sim:0 and tensors[3] on sim:1",
+         function() return torch.cat({a, a, on("sim:1", {{1.0, 2}})}) end)
+      names("self on sim:0 and index on cpu",
+         function() return a:gather(1, on("cpu", {{1, 1}, {2, 2}})) end)
+      names("condition on sim:0 and other on cpu", function() return torch.where(a:gt(1), 0, b) end)
+   end)
+
+   it("of no dimensions on the CPU go with any device, where numbers do", function()
+      assert.close({{2, 4}, {6, 8}}, (single * a):cpu())
+      assert.close({{2, 4}, {6, 8}}, (a * single):cpu())
+      assert.equal("sim:0", (single + a).device)
+      names("self on cpu and end on sim:0", function() return torch.lerp(single, a, b) end)
+   end)
+end)
+
 describe("an index", function()
    it("lies where the tensor does", function()
       local here, there = on("cpu", {1.0, 2, 3}), on("sim:0", {1.0, 2, 3})

@@ -286,23 +286,39 @@ int tli_args_raise(tli_Args *a) { return tli_raise_call(a->L, a->signature); }
 
 /* ---- parameters ---- */
 
+/* "tensors[2]", "self". */
+static const char *tensor_name(const tli_Args *a, int i, int64_t item, char *text, size_t size) {
+  const char *name = a->signature->params[i].name;
+  if (item == 0) return name;
+  snprintf(text, size, "%s[%lld]", name, (long long)item);
+  return text;
+}
+
+static void fail_devices(tli_Args *a, int i, int64_t item, tl_Device device) {
+  char first[64], second[64];
+  if (!a->failed)
+    tli_fail(TL_EDEVICE, "%s: expected all tensors on one device, got %s on %s and %s on %s",
+             a->signature->name, tensor_name(a, a->first, a->first_item, first, sizeof first),
+             tli_device_str(a->device), tensor_name(a, i, item, second, sizeof second),
+             tli_device_str(device));
+  a->failed = true;
+}
+
 /* All tensors of a call lie on one device. A 0-d tensor of the CPU goes with any
-** where numbers do: it is an operand, or the other one is. */
-static void check_device(tli_Args *a, int i, const tl_Tensor *t, bool operand) {
+** where numbers do: it is an operand, or the other one is. `item` is t's place, from
+** 1, in a list; else 0. */
+static void check_device(tli_Args *a, int i, int64_t item, const tl_Tensor *t) {
   if (a->signature->params[i].flags & TLI_P_ANY_DEVICE) return;
   tl_Device device = tli_device(t);
+  bool operand = a->signature->params[i].kind == TLI_A_OPERAND;
   bool single = device.type == TL_CPU && t->ndim == 0;
   if (a->first < 0 || (operand && a->first_is_single)) {
     a->first = (int8_t)i;
+    a->first_item = item;
     a->first_is_single = single;
     a->device = device;
   } else if (!tli_same_device(a->device, device) && !(operand && single)) {
-    const tli_Param *params = a->signature->params;
-    if (!a->failed)
-      tli_fail(TL_EDEVICE, "%s: expected all tensors on one device, got %s on %s and %s on %s",
-               a->signature->name, params[a->first].name, tli_device_str(a->device), params[i].name,
-               tli_device_str(device));
-    a->failed = true;
+    fail_devices(a, i, item, device);
   }
 }
 
@@ -310,7 +326,7 @@ tl_Tensor *tli_arg_tensor(tli_Args *a, int i) {
   if (a->at[i] == 0 || a->failed) return NULL;
   tl_Tensor *t = a->type[i] == LUA_TUSERDATA ? tli_to_tensor(a->L, a->S, a->at[i]) : NULL;
   if (t)
-    check_device(a, i, t, false);
+    check_device(a, i, 0, t);
   else
     tli_args_fail(a, i, "a Tensor");
   return t;
@@ -321,7 +337,7 @@ tl_Tensor *tli_arg_operand(tli_Args *a, int i) {
   tl_Tensor *t = NULL;
   if (a->type[i] == LUA_TUSERDATA) {
     t = tli_to_tensor(a->L, a->S, a->at[i]);
-    if (t) check_device(a, i, t, true);
+    if (t) check_device(a, i, 0, t);
   } else {
     tl_Scalar s;
     if (tli_to_scalar(a->L, a->at[i], &s)) {
@@ -361,7 +377,7 @@ static tl_Tensors read_tensors(tli_Args *a, int i) {
   if (list.v == NULL) return (tl_Tensors){0, NULL};
   for (int k = 0; k < a->nlist; k++) {
     list.v[k] = tli_to_tensor(a->L, a->S, a->at[i] + k);
-    if (list.v[k]) check_device(a, i, list.v[k], false);
+    if (list.v[k]) check_device(a, i, k + 1, list.v[k]);
     if (list.v[k] || a->failed) continue;
     tli_fail(TL_EARG, "%s: %s: expected Tensors, got %s", a->signature->name,
              a->signature->params[i].name, tli_describe(a->L, a->S, a->at[i] + k));
@@ -385,7 +401,7 @@ tl_Tensors tli_arg_tensors(tli_Args *a, int i) {
   for (int64_t k = 0; k < list.n; k++) {
     lua_rawgeti(L, a->at[i], k + 1);
     list.v[k] = lua_type(L, -1) == LUA_TUSERDATA ? tli_to_tensor(L, a->S, lua_gettop(L)) : NULL;
-    if (list.v[k]) check_device(a, i, list.v[k], false);
+    if (list.v[k]) check_device(a, i, k + 1, list.v[k]);
     if (list.v[k] == NULL && !a->failed) {
       tli_fail(TL_EARG, "%s: %s[%lld]: expected a Tensor, got %s", a->signature->name,
                a->signature->params[i].name, (long long)k + 1,

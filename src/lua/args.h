@@ -61,7 +61,8 @@ typedef struct tli_Args {
   tli_State *S;
   const tli_Signature *signature;
   bool failed;
-  int8_t first; /* parameter of the first tensor read, whose device holds for all; -1: none */
+  int8_t first;       /* parameter of the first tensor read, whose device holds for all; -1: none */
+  int64_t first_item; /* its place, from 1, if that is a list; else 0 */
   bool first_is_single; /* it is a 0-d tensor of the CPU */
   tl_Device device;
   int ntemps;

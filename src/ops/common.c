@@ -173,14 +173,24 @@ bool tli_out_assign(const char *op, tl_Tensor *out, tl_Tensor *result) {
 
 /* ---- checks ---- */
 
+/* Which of n inputs, for messages. */
+static const char *input_name(int i, int n) {
+  static const char *const two[] = {"self", "other"};
+  static const char *const more[] = {"the first", "the second", "the third"};
+  return n == 2 ? two[i] : i < 3 ? more[i] : "a later one";
+}
+
 bool tli_same_device_all(const char *op, tl_Tensor *const *ts, int n) {
-  for (int i = 1; i < n; i++) {
-    /* a 0-d tensor of the CPU goes with any device */
-    if (ts[i]->storage->device.type == TL_CPU && ts[i]->ndim == 0) continue;
-    if (ts[0]->storage->device.type == TL_CPU && ts[0]->ndim == 0) continue;
-    if (!tli_same_device(tli_device(ts[0]), tli_device(ts[i])))
-      return tli_fail(TL_EDEVICE, "%s: expected all tensors on one device, got %s and %s", op,
-                      tli_device_str(tli_device(ts[0])), tli_device_str(tli_device(ts[i])));
+  int first = -1;
+  for (int i = 0; i < n; i++) {
+    tl_Device device = tli_device(ts[i]);
+    if (device.type == TL_CPU && ts[i]->ndim == 0) continue; /* goes with any device */
+    if (first < 0) first = i;
+    if (!tli_same_device(tli_device(ts[first]), device))
+      return tli_fail(TL_EDEVICE,
+                      "%s: expected all tensors on one device, got %s on %s and %s on %s", op,
+                      input_name(first, n), tli_device_str(tli_device(ts[first])), input_name(i, n),
+                      tli_device_str(device));
   }
   return true;
 }
