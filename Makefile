@@ -16,9 +16,15 @@ SANITIZE ?=
 # WERROR=0 lets warnings pass, V=1 shows whole commands.
 WERROR ?= 1
 V ?= 0
+# Put before compilers: CCACHE=ccache.
+CCACHE ?=
 # What to test, and a pattern for names: make test SPEC=spec/ops/sum_spec.lua FILTER=keepdim
 SPEC ?=
 FILTER ?=
+# The GPU's plugin is built where CUDA 12 or later is: its folder, or 0 to leave it out,
+# and the compute capabilities that it is built for, as in CUDA_ARCH="80 90 100".
+CUDA ?= $(patsubst %/bin/nvcc,%,$(firstword $(wildcard $(shell command -v nvcc 2>/dev/null) /usr/local/cuda/bin/nvcc)))
+CUDA_ARCH ?= 90
 # Found by themselves if not given: LUA, an interpreter of version 5.4 or 5.5 for the
 # generators (empty: a small host is built first); LUA_INCDIR or LUA_CFLAGS;
 # LUA_LIBS. BLAS and line editing are looked for at run time: see
@@ -157,7 +163,7 @@ CPU_SRC := $(filter-out $(ISA_SRC),$(sort $(wildcard kernels/cpu/*.c kernels/cpu
 LUA_SRC := $(sort $(wildcard lua/tlua/*.lua lua/tlua/*/*.lua lua/tlua/*/*/*.lua))
 SCHEMAS := $(sort $(wildcard src/ops/*/*.lua))
 GENERATOR := $(sort $(wildcard src/gen/*.lua src/lua/*.lua)) src/tlua.h \
-  $(addprefix src/,tlua.h core/iter.h core/kernel.h core/backend.h)
+  $(addprefix src/,tlua.h core/iter.h core/kernel.h core/device.h core/backend.h)
 
 FAMILIES := $(basename $(notdir $(SCHEMAS)))
 GEN_SRC := $(foreach f,$(FAMILIES),$(GEN)/ops_$f.c $(GEN)/bind_$f.c)
@@ -169,6 +175,15 @@ LIB_OBJ := $(LIB_SRC:%.c=$(OBJ)/%.o) $(CPU_SRC:%.c=$(OBJ)/%.o) \
   $(GEN_SRC:$(GEN)/%.c=$(OBJ)/gen/%.o) $(OBJ)/gen/embed.o
 MAIN_OBJ := $(MAIN_SRC:%.c=$(OBJ)/%.o)
 SIM_OBJ := $(patsubst %.c,$(OBJ)/%.o,$(sort $(wildcard kernels/sim/*.c)))
+# What calls cuBLAS, cuDNN and their like is in lib; without a GPU spec/cuda answers it.
+CUDA_SRC := $(sort $(wildcard kernels/cuda/*.c kernels/cuda/*/*.c kernels/cuda/*.cu kernels/cuda/*/*.cu))
+CUDA_OBJ := $(CUDA_SRC:%=$(OBJ)/%.o)
+EMULATED := $(BUILD)/emulated
+EMULATED_SRC := $(filter-out kernels/cuda/lib/%,$(CUDA_SRC)) $(sort $(wildcard spec/cuda/*.c spec/cuda/*.cc))
+EMULATED_OBJ := $(EMULATED_SRC:%=$(EMULATED)/obj/%.o)
+# The emulator by itself, with kernels that try it.
+EMULATOR_TEST := $(EMULATED)/emulator_test
+EMULATOR_OBJ := $(patsubst %,$(EMULATED)/obj/%.o,$(sort $(wildcard spec/cuda/*.cc spec/cuda/test/*.c[cu])))
 
 EMBED_BIN := $(patsubst %.c,$(BUILD)/%,$(sort $(wildcard spec/embed/*.c)))
 CORE_BIN := $(patsubst %.c,$(BUILD)/%,$(sort $(wildcard spec/core/*.c)))
@@ -189,7 +204,8 @@ endif
 # Kinds of device beside the CPU, opened when they are first used. The simulated one
 # needs POSIX.
 SIM_PLUGIN := $(BUILD)/tlua_sim.so
-PLUGINS := $(if $(WINDOWS),,$(SIM_PLUGIN))
+CUDA_PLUGIN := $(if $(filter-out 0,$(CUDA)),$(if $(WINDOWS)$(CROSS)$(WASM)$(APPLE)$(SANITIZE),,$(BUILD)/tlua_cuda.so))
+PLUGINS := $(if $(WINDOWS),,$(SIM_PLUGIN)) $(CUDA_PLUGIN)
 
 VERSION = $(shell sed -n 's/^.define TL_VERSION "\(.*\)"/\1/p' src/tlua.h)
 
@@ -202,7 +218,7 @@ endif
 
 # ---- a person's day --------------------------------------------------------------
 
-.PHONY: all demo test sim clang cross test-arm wasm asan tsan valgrind bench opinfo lint tidy-format deps config help \
+.PHONY: all demo test sim emulated clang cross test-arm wasm asan tsan valgrind bench bundle gpu-check opinfo lint tidy-format deps config help \
   install uninstall clean
 
 all: $(TLUA) $(LIBRARIES) $(PLUGINS) ## build ./tlua and the libraries (default)
@@ -212,11 +228,14 @@ cross: ## build for another machine: TARGET=aarch64-linux-gnu, x86_64-w64-mingw3
 sim: ## the specs of tensors, operators and training on the simulated device
 test-arm: ## build for ARM, run the specs there under qemu-user
 wasm: ## a page for browsers, in build/wasm/page, by Emscripten
+emulated: ## the same on kernels of the GPU, which the CPU runs
 clang: ## build with clang, run the specs of operators and of the core
 asan: ## all specs under the address and undefined-behaviour sanitizers
 tsan: ## all specs under the thread sanitizer
 valgrind: ## all specs under valgrind
 bench: ## what an operator, a layer and a training step cost
+bundle: ## a folder in build/bundle that runs specs and benchmark on a machine with a GPU
+gpu-check: ## all that needs a GPU: specs, compute-sanitizer, benchmark
 opinfo: ## compare with a PyTorch 2: PYTHON=python OP="add sum"
 lint: ## luacheck, clang-format, cppcheck
 tidy-format: ## let clang-format lay out our C
@@ -244,22 +263,23 @@ test:
 
 # Into build/TARGET, with the compiler of that name. What is needed for it is not
 # fetched: the compiler (Debian: gcc-TARGET), and Lua 5.4 for that machine.
-CCACHE ?=
 cross:
 	@test -n '$(TARGET)' || { echo 'cross: what for? TARGET=aarch64-linux-gnu, say' >&2; exit 2; }
 	@command -v $(TARGET)-gcc >/dev/null || { echo 'cross: no compiler $(TARGET)-gcc was found' \
 	  '(Debian: gcc-$(TARGET), for Windows gcc-mingw-w64-x86-64)' >&2; exit 1; }
 	@+$(MAKE) --no-print-directory CC='$(CCACHE) $(TARGET)-gcc' BUILD=$(BUILD)/$(TARGET) all
 
-# Specs that run programs of their own or measure time are this machine's business.
+# Busted under the emulator needs two modules in C of that machine's, lua-filesystem
+# and lua-system (Debian: with :arm64). What builds, is a command for people, or
+# measures memory is this machine's business; the simulated device takes minutes there.
 ARM := aarch64-linux-gnu
 test-arm: TARGET = $(ARM)
 test-arm:
 	@command -v qemu-aarch64 >/dev/null || { echo 'test-arm: no qemu-aarch64 (Debian: qemu-user)' >&2; exit 1; }
 	@+$(MAKE) --no-print-directory cross TARGET=$(ARM)
-	@+$(MAKE) --no-print-directory CC='$(CCACHE) $(ARM)-gcc' BUILD=$(BUILD)/$(ARM) SPEC_SANITIZED=1 \
+	@+SPEC_EMULATED=1 $(MAKE) --no-print-directory CC='$(CCACHE) $(ARM)-gcc' BUILD=$(BUILD)/$(ARM) SPEC_SANITIZED=1 \
 	  SPEC_ARGS="--wrap 'qemu-aarch64 -L /usr/$(ARM)' --exclude spec/build --exclude spec/main \
-	  $(SPEC_ARGS)" check
+	  --exclude spec/memory --exclude spec/embed/memory --exclude spec/device $(SPEC_ARGS)" check
 
 # For `python3 -m http.server -d build/wasm/page`. One thread: browsers give more to
 # pages only that their server isolates.
@@ -299,6 +319,7 @@ config:
 	  liblua '$(LUA_LIBS)' \
 	  isas '$(ISAS)' \
 	  families '$(FAMILIES)' \
+  cuda '$(or $(filter-out 0,$(CUDA)),not found: no plugin for GPUs)' \
 	  version '$(VERSION)'
 
 clean:
@@ -371,6 +392,51 @@ $(SIM_PLUGIN): $(SIM_OBJ) $(OBJ)/files.txt
 	$(call say,LD,$@)
 	$(Q)$(CC) $(TL_CFLAGS) $(TL_LDFLAGS) -shared -Wl,-z,nodelete -o $@ $(SIM_OBJ) $(TL_LIBS)
 
+# The GPU's: kernels by nvcc, the host's side as all other C.
+NVCC := $(CUDA)/bin/nvcc
+NVCC_FLAGS = -std=c++17 -O3 --compress-mode=size -Xcompiler -fPIC,-fvisibility=hidden,-Wall,-Wextra \
+  $(if $(filter-out 0,$(WERROR)),-Werror all-warnings) \
+  $(foreach a,$(CUDA_ARCH),-gencode arch=compute_$a,code=sm_$a)
+$(OBJ)/cuda_flags.txt: FORCE
+	$(call update,$(NVCC) $(NVCC_FLAGS) $(TL_CPPFLAGS) $(CUDA_OBJ))
+$(OBJ)/%.cu.o: %.cu $(OBJ)/cuda_flags.txt | $(GEN)/stamp
+	$(call say,NVCC,$<)
+	@mkdir -p $(@D)
+	$(Q)$(CCACHE) $(NVCC) $(NVCC_FLAGS) -Isrc -I. -I$(GEN) -MMD -MP -c -o $@ $<
+$(OBJ)/kernels/cuda/%.c.o: kernels/cuda/%.c $(OBJ)/flags.txt | $(GEN)/stamp
+	$(call say,CC,$<)
+	@mkdir -p $(@D)
+	$(Q)$(COMPILE) -isystem $(CUDA)/include -c -o $@ $<
+$(CUDA_PLUGIN): $(CUDA_OBJ) $(OBJ)/cuda_flags.txt
+	$(call say,LD,$@)
+	$(Q)$(NVCC) -shared -cudart static -Xlinker -z,nodelete,-z,defs -o $@ $(CUDA_OBJ) $(CUDA_LIBS)
+CUDA_LIBS = -L$(CUDA)/lib64 -lcublasLt -lpthread -ldl -lm
+
+# The same sources with CUDA as spec/cuda has it: on the CPU, a fiber for each thread.
+EMULATE = -DTLK_EMULATED -Ispec/cuda/include
+$(EMULATED)/obj/%.c.o: %.c $(OBJ)/flags.txt | $(GEN)/stamp
+	$(call say,CC,"$< (emulated)")
+	@mkdir -p $(@D)
+	$(Q)$(COMPILE) $(EMULATE) -c -o $@ $<
+emulate_cxx = $(CXX) -std=gnu++17 -x c++ $(EMULATE) $(TL_CPPFLAGS) -O1 -g -fPIC -pthread -fvisibility=hidden \
+  -Wall -Wextra -Wno-unknown-pragmas -Wno-unused-function -Wno-attributes $(if $(filter-out 0,$(WERROR)),-Werror) \
+  $(if $(SANITIZE),-fsanitize=$(SANITIZE) -fno-sanitize-recover=all -fno-omit-frame-pointer) -MMD -MP
+$(EMULATED)/obj/%.cu.o: %.cu $(OBJ)/flags.txt | $(GEN)/stamp
+	$(call say,CXX,"$< (emulated)")
+	@mkdir -p $(@D)
+	$(Q)$(CCACHE) $(emulate_cxx) -D__CUDACC__ -include cuda_runtime.h -c -o $@ $<
+$(EMULATED)/obj/%.cc.o: %.cc $(OBJ)/flags.txt | $(GEN)/stamp
+	$(call say,CXX,"$<")
+	@mkdir -p $(@D)
+	$(Q)$(CCACHE) $(emulate_cxx) -c -o $@ $<
+$(EMULATED)/tlua_cuda.so: $(EMULATED_OBJ) $(OBJ)/files.txt
+	$(call say,LD,$@)
+	$(Q)$(CXX) $(TL_LDFLAGS) -shared -Wl,-z,nodelete -o $@ $(EMULATED_OBJ) $(TL_LIBS)
+
+$(EMULATOR_TEST): $(EMULATOR_OBJ)
+	$(call say,LD,$@)
+	$(Q)$(CXX) $(TL_LDFLAGS) -o $@ $(EMULATOR_OBJ) $(TL_LIBS)
+
 $(TLUA): $(MAIN_OBJ) $(LIB_OBJ) $(OBJ)/files.txt
 	$(call say,LD,$@)
 	$(Q)$(CC) $(TL_CFLAGS) $(TL_LDFLAGS) $(PROGRAM_FLAGS) -o $@ $(MAIN_OBJ) $(LIB_OBJ) $(LUA_LIBS) $(TL_LIBS)
@@ -394,7 +460,7 @@ need-interpreter:
 endif
 endif
 
--include $(patsubst %.o,%.d,$(LIB_OBJ) $(MAIN_OBJ) $(SIM_OBJ)) $(EMBED_BIN:%=%.d) $(CORE_BIN:%=%.d) $(LUA_BIN:%=%.d)
+-include $(patsubst %.o,%.d,$(LIB_OBJ) $(MAIN_OBJ) $(SIM_OBJ) $(CUDA_OBJ) $(EMULATED_OBJ) $(EMULATOR_OBJ)) $(EMBED_BIN:%=%.d) $(CORE_BIN:%=%.d) $(LUA_BIN:%=%.d)
 
 # ---- testing ---------------------------------------------------------------------
 
@@ -423,19 +489,19 @@ $(LUA_BIN): $(BUILD)/%: %.c $(STATIC_LIB)
 	$(Q)$(COMPILE) -Ispec/support $(TL_LDFLAGS) -o $@ $< $(STATIC_LIB) $(LUA_LIBS) $(TL_LIBS)
 
 # What specs may ask for: TLUA and TLUA_BUILD. They may run make themselves, so
-# they must not inherit this one's flags.
+# they must not inherit this one's flags, nor build the plugin for GPUs again.
 SPEC_ENV = env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL TLUA='$(TLUA)' TLUA_BUILD='$(BUILD)' \
-  CC='$(CC)'
+  CC='$(CC)' CUDA=0
 SPEC_ARGS :=
 check: all $(EMBED_BIN) $(CORE_BIN) $(LUA_BIN)
 	@$(SPEC_ENV) $(or $(LUA),$(BUILD)/host) spec/support/run.lua --jobs $(JOBS) \
-	  $(if $(FILTER),--filter '$(FILTER)') $(SPEC_ARGS) $(SPEC)
+	  $(if $(FILTER),--filter '$(FILTER)') $(if $(SPEC),,--exclude spec/cuda) $(SPEC_ARGS) $(SPEC)
 
 # Warnings and numbers that differ between compilers are those of the C side.
 CLANG ?= clang
 clang:
 	@.ci/deps build test clang
-	@+$(MAKE) --no-print-directory CC='$(CLANG)' BUILD=$(BUILD)/clang \
+	@+$(MAKE) --no-print-directory CC='$(CLANG)' BUILD=$(BUILD)/clang CUDA=0 \
 	  SPEC='$(or $(SPEC),spec/ops spec/core)' check
 
 # The build's own specs say nothing about memory or threads; they are left out.
@@ -446,16 +512,32 @@ SANITIZED = $(MAKE) --no-print-directory BUILD=$(BUILD)/$(1) SANITIZE=$(2) \
   SPEC_ARGS='--exclude spec/build $(3) $(SPEC_ARGS)' SPEC_SANITIZED=1 check
 SUPPRESSIONS := $(CURDIR)/spec/support
 
-# What makes tensors without naming a device makes them there. Left out are specs of
-# messages (names, fuzz), which come later from a device, and the gradient checks of
-# table_spec, in float64 and one element at a time: spec/device/waits_spec.lua walks
-# the same table there, for bits, gradients and waits.
+# What makes tensors without naming a device makes them there. Left out are the gradient
+# checks of table_spec, in float64 and one element at a time: spec/device/waits_spec.lua
+# walks the same table there, for bits, gradients and waits.
 SIM_SPECS = spec/ops spec/autograd spec/nn spec/optim
-SIM_ARGS = --exclude spec/ops/names --exclude spec/ops/fuzz --exclude spec/ops/table
+SIM_ARGS = --exclude spec/ops/table
 sim:
 	@.ci/deps build test
 	@TLUA_SPEC_DEVICE=sim $(MAKE) --no-print-directory SPEC='$(or $(SPEC),$(SIM_SPECS))' \
 	  SPEC_ARGS='$(if $(SPEC),,$(SIM_ARGS)) $(SPEC_ARGS)' check
+
+# The same with the GPU's kernels, which the CPU runs (spec/cuda). TLUA_EMULATED_SEED is
+# for other orders of threads.
+EMULATED_SPECS = $(SIM_SPECS) spec/cuda
+emulated:
+	@.ci/deps build test
+	@+$(MAKE) --no-print-directory CUDA=0 $(EMULATED)/tlua_cuda.so $(SIM_PLUGIN)
+	@ln -sf ../tlua_sim.so $(EMULATED)/tlua_sim.so
+	$(if $(filter-out spec/cuda%,$(SPEC)),,@+$(MAKE) --no-print-directory emulator)
+	@+TLUA_SPEC_DEVICE=cuda TLUA_PLUGINS='$(abspath $(EMULATED))' $(MAKE) --no-print-directory CUDA=0 \
+	  SPEC='$(or $(SPEC),$(EMULATED_SPECS))' SPEC_ARGS='$(if $(SPEC),,$(SIM_ARGS)) $(SPEC_ARGS)' check
+# The programs that spec/cuda runs, as they are and under the address sanitizer.
+.PHONY: emulator
+emulator:
+	@+$(MAKE) --no-print-directory $(EMULATOR_TEST)
+	@+$(MAKE) --no-print-directory BUILD=$(BUILD)/asan SANITIZE=address,undefined CFLAGS='-O1 -g' \
+	  $(BUILD)/asan/emulated/emulator_test
 
 asan:
 	@.ci/deps build test
@@ -481,17 +563,26 @@ valgrind:
 bench: all
 	$(TLUA) spec/bench/bench.lua $(BENCH)
 
-# Every operator beside PyTorch, with the inputs of PyTorch's own tests.
+# Where there is no Lua and no compiler but a GPU, .ci/gpu-check of the bundle does the same.
+bundle: all
+	@.ci/bundle $(BUILD)
+gpu-check: all
+	@.ci/gpu-check $(BUILD)
+
+# Every operator beside PyTorch, with the inputs of PyTorch's own tests; then with
+# the same inputs on the simulated device, beside the CPU.
 PYTHON ?= python3
 OP ?=
 opinfo: all
 	$(PYTHON) spec/opinfo/calls.py $(BUILD)/opinfo $(OP)
 	$(TLUA) spec/opinfo/run.lua $(BUILD)/opinfo $(OP)
+	TLUA_SPEC_DEVICE=sim $(TLUA) spec/opinfo/run.lua $(BUILD)/opinfo $(OP)
 
 # ---- looking over ----------------------------------------------------------------
 
 C_FILES := $(sort $(wildcard src/*.h src/*/*.[ch] src/*/*/*.[ch] kernels/*.[ch] kernels/*/*.[ch] \
-  kernels/*/*/*.[ch] kernels/*/*/*/*.[ch] spec/*/*.[ch] examples/*/*.[ch]))
+  kernels/*/*/*.[ch] kernels/*/*/*/*.[ch] spec/*/*.[ch] spec/cuda/*.cc spec/cuda/*/*.h \
+  spec/cuda/*/*.c[cu] spec/cuda/*/*/*.h examples/*/*.[ch]))
 
 lint:
 	@.ci/deps lint
@@ -526,7 +617,7 @@ PCDIR ?= $(LIBDIR)/pkgconfig
 LUA_CDIR ?= $(LIBDIR)/lua/5.4
 D = $(DESTDIR)
 INSTALLED = $(PREFIX)/bin/tlua $(PREFIX)/include/tlua.h $(LIBDIR)/libtlua.a $(LIBDIR)/libtlua.so \
-  $(LIBDIR)/$(SONAME) $(LIBDIR)/tlua/tlua_sim.so $(LUA_CDIR)/tlua.so $(PCDIR)/tlua.pc $(PREFIX)/share/tlua/types/tlua.lua \
+  $(LIBDIR)/$(SONAME) $(LIBDIR)/tlua/tlua_sim.so $(LIBDIR)/tlua/tlua_cuda.so $(LUA_CDIR)/tlua.so $(PCDIR)/tlua.pc $(PREFIX)/share/tlua/types/tlua.lua \
   $(PREFIX)/share/doc/tlua/manual.md $(PREFIX)/share/doc/tlua/LICENSE
 
 # No "Requires: lua": a host names the Lua that it has, `pkg-config --libs tlua lua5.4`.

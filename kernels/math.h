@@ -30,8 +30,10 @@
 
 #ifdef __CUDACC__
 #define TLM_FN static __device__ __forceinline__
+#define TLM_LONG_FN static __device__ __noinline__ /* once for all kernels of a file */
 #else
 #define TLM_FN static inline
+#define TLM_LONG_FN static inline
 #include "kernels/cpu/elementary.h"
 #endif
 
@@ -137,10 +139,10 @@
 
 /* The larger and the smaller of two, NaN if one is. Compilers make the first
 ** line one instruction, which gives b when either is NaN. */
-#define TLM_EXTREME_(name, type, sign)    \
-  TLM_FN type name(type a, type b) {      \
-    type m = a sign b ? a : b;            \
-    return isunordered(a, b) ? a + b : m; \
+#define TLM_EXTREME_(name, type, sign) \
+  TLM_FN type name(type a, type b) {   \
+    type m = a sign b ? a : b;         \
+    return a != a ? a + b : m;         \
   }
 #ifdef __cplusplus
 TLM_EXTREME_(TLM_LARGER, float, >)
@@ -512,7 +514,8 @@ TLM_FLOATING2(selu_backward, 0, {
 TLM_FLOATING1(gelu, 0, return x * normcdf(x);)
 TLM_FLOATING2(gelu_backward, 0, {
   T cdf = normcdf(b);
-  T pdf = (T)TLM_1_SQRT2PI * exp((T)-0.5 * b * b);
+  /* beyond that it would be subnormal, and slow down the products that come next */
+  T pdf = b * b < (T)(sizeof(T) == 4 ? 174 : 1416) ? (T)TLM_1_SQRT2PI * exp((T)-0.5 * b * b) : 0;
   return a * (cdf + b * pdf);
 })
 #define TLM_GELU_BETA 0.79788456080286535588 /* sqrt(2 / pi) */
@@ -599,11 +602,12 @@ TLM_INTEGER_REDUCTION(amin, 0, T, T, (T)(sizeof(T) == 4 ? INT32_MAX : INT64_MAX)
 TLM_NUMBER_REDUCTION(all, 0, T, T, 1, (T)(x != 0), a < b ? a : b, a)
 TLM_NUMBER_REDUCTION(any, 0, T, T, 0, (T)(x != 0), a > b ? a : b, a)
 TLM_NUMBER_REDUCTION(count_nonzero, 0, T, W, 0, (T)(x != 0), a + b, a)
+TLM_LONG_FN double tlm_power(double a, double b) { return pow(a, b); }
 /* What norms are made of: sums of |x|, x * x, |x|^p, the largest and smallest
 ** |x|. The squares are summed in double, where they cannot overflow. */
 TLM_FLOATING_REDUCTION(sum_abs, 0, T, W, 0, fabs(x), a + b, a)
 TLM_FLOATING_REDUCTION(sum_square, 0, W, W, 0, (W)x *(W)x, a + b, a)
-TLM_FLOATING_REDUCTION(sum_power, 1, W, W, 0, pow((W)fabs(x), (W)p[0]), a + b, a)
+TLM_FLOATING_REDUCTION(sum_power, 1, W, W, 0, tlm_power(fabs(x), p[0]), a + b, a)
 TLM_FLOATING_REDUCTION(amax_abs, 0, T, T, 0, fabs(x), TLM_LARGER(a, b), a)
 TLM_FLOATING_REDUCTION(amin_abs, 0, T, T, (T)INFINITY, fabs(x), TLM_SMALLER(a, b), a)
 

@@ -16,7 +16,7 @@
 /* sin(u)/u differentiated once and twice by u: by its series near 0, where the
 ** closed form cancels. cos(u) - sin(u)/u is written with sines alone: compilers
 ** join the sine and the cosine of one argument, and then vectorise neither. */
-TLM_FN double tlm_sinc_first(double u) {
+TLM_LONG_FN double tlm_sinc_first(double u) {
   double s = u * u;
   double series =
       u *
@@ -28,7 +28,7 @@ TLM_FN double tlm_sinc_first(double u) {
   double closed = (1 - 2 * half * half - sin(u) / u) / u;
   return s < 1 ? series : closed;
 }
-TLM_FN double tlm_sinc_second(double u) {
+TLM_LONG_FN double tlm_sinc_second(double u) {
   double s = u * u;
   double series =
       -1.0 / 3 +
@@ -46,7 +46,7 @@ TLM_FN double tlm_sinc_second(double u) {
 /* A formula good to 2e-3, then two steps of Halley's method, which triples
 ** the number of right digits each. The step is taken on erf near 0 and on erfc
 ** near 1, where 1 - |y| is exact and small. */
-TLM_FN double tlm_erfinv(double y) {
+TLM_LONG_FN double tlm_erfinv(double y) {
   double m = fabs(y);
   double l = log((1 - m) * (1 + m));
   double t = 2 / (TLM_PI * 0.147) + 0.5 * l;
@@ -65,7 +65,7 @@ TLM_FN double tlm_erfinv(double y) {
 
 /* The polygamma functions of order 0 and 1: lifted by recurrence to where the
 ** asymptotic series holds; negative arguments by reflection. */
-TLM_FN double tlm_polygamma(int order, double x) {
+TLM_LONG_FN double tlm_polygamma(int order, double x) {
   double sum = 0;
   for (int k = 0; k < 12; k++) {
     bool below = x < 12;
@@ -95,7 +95,7 @@ TLM_FN double tlm_polygamma(int order, double x) {
 /* The sum of (x + k)^-s over k from 0 (Hurwitz's zeta function) for x > 0 and
 ** whole s from 3: the first terms, then the rest by Euler and Maclaurin. The
 ** numbers are those of Bernoulli divided by (2j)!. */
-TLM_FN double tlm_zeta(double s, double x) {
+TLM_LONG_FN double tlm_zeta(double s, double x) {
   const double b[8] = {1.0 / 12,
                        -1.0 / 720,
                        1.0 / 30240,
@@ -120,7 +120,7 @@ TLM_FN double tlm_zeta(double s, double x) {
 
 /* The polygamma function of order n from 2: (-1)^(n + 1) n! zeta(n + 1, x). Of
 ** x < 0 the terms on either side of 0 are summed apart. */
-TLM_FN double tlm_higher_gamma(int n, double x) {
+TLM_LONG_FN double tlm_higher_gamma(int n, double x) {
   double s = n + 1;
   double low = floor(x);
   double near = low + 1 - x; /* 0 < near <= 1, the last one before 0 */
@@ -204,24 +204,24 @@ TLM_CHEBYSHEV_(tlm_i1_near, TLM_I1_NEAR_, 0.126293593221816827)
 TLM_CHEBYSHEV_(tlm_i1_far, TLM_I1_FAR_, 0.38928811750914006)
 /* clang-format on */
 
-TLM_FN double tlm_i0_scaled(double x) {
+TLM_LONG_FN double tlm_i0_scaled(double x) {
   double m = fabs(x);
   double low = tlm_i0_near((m > 8 ? 8 : m) / 4 - 1);
   double high = tlm_i0_far(16 / (m > 8 ? m : 8) - 1) / sqrt(m > 8 ? m : 8);
   return m > 8 ? high : low;
 }
-TLM_FN double tlm_i1_scaled(double x) {
+TLM_LONG_FN double tlm_i1_scaled(double x) {
   double m = fabs(x);
   double low = tlm_i1_near((m > 8 ? 8 : m) / 4 - 1);
   double high = tlm_i1_far(16 / (m > 8 ? m : 8) - 1) / sqrt(m > 8 ? m : 8);
   return m > 8 ? copysign(high, x) : low * x;
 }
 /* exp in two halves: I0 overflows later than exp. */
-TLM_FN double tlm_i0(double x) {
+TLM_LONG_FN double tlm_i0(double x) {
   double half = exp(0.5 * fabs(x));
   return half * tlm_i0_scaled(x) * half;
 }
-TLM_FN double tlm_i1(double x) {
+TLM_LONG_FN double tlm_i1(double x) {
   double half = exp(0.5 * fabs(x));
   return half * tlm_i1_scaled(x) * half;
 }

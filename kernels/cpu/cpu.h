@@ -158,14 +158,17 @@ typedef struct tlk_Isa {
   const tlk_Convert (*convert)[TL_NDTYPES];  /* [from][to] */
   const tlk_Move *move;                      /* by log2 of the element's size */
   tlk_RandomFn random;
-  const struct tlk_IndexLoops *index;       /* gather.h */
-  const struct tlk_PoolLoops *pool;         /* pool.h */
-  const struct tlk_ResampleLoops *resample; /* resample.h: of float, of double */
-  const struct tlk_ConvLoops *conv[2];      /* conv.h: of float, of double */
-  const struct tlk_TileLoops *tile[2];      /* tile.h: the same */
-  const struct tlk_WinogradLoops *winograd; /* winograd_loops.h: of float */
-  const struct tlk_ChannelLoops *channels;  /* channels.h: of float, of double */
-  const struct tlk_ClassLoops *classes;     /* cross_entropy.h: the same */
+  const struct tlk_IndexLoops *index;            /* gather.h */
+  const struct tlk_PoolLoops *pool;              /* pool.h */
+  const struct tlk_ResampleLoops *resample;      /* resample.h: of float, of double */
+  const struct tlk_ConvLoops *conv[2];           /* conv.h: of float, of double */
+  const struct tlk_TileLoops *tile[2];           /* tile.h: the same */
+  const struct tlk_AttentionLoops *attention[2]; /* attention.h: the same */
+  const struct tlk_WinogradLoops *winograd;      /* winograd_loops.h: of float */
+  const struct tlk_ChannelLoops *channels;       /* channels.h: of float, of double */
+  const struct tlk_ClassLoops *classes;          /* cross_entropy.h: the same */
+  const struct tlk_OptimLoops *optim;            /* optim.h: the same */
+  const struct tlk_RnnLoops *rnn;                /* rnn.h: the same */
 } tlk_Isa;
 
 /* The set in use. */

@@ -13,12 +13,19 @@
 #include <stdint.h>
 #include <string.h>
 
-static inline uint32_t tlk_bits(float x) {
+/* Random numbers are made with them on GPUs too. */
+#ifdef __CUDACC__
+#define TLK_F32_FN static __device__ inline
+#else
+#define TLK_F32_FN static inline
+#endif
+
+TLK_F32_FN uint32_t tlk_bits(float x) {
   uint32_t u;
   memcpy(&u, &x, sizeof u);
   return u;
 }
-static inline float tlk_from_bits(uint32_t u) {
+TLK_F32_FN float tlk_from_bits(uint32_t u) {
   float x;
   memcpy(&x, &u, sizeof x);
   return x;
@@ -35,33 +42,34 @@ typedef struct tlk_Power {
   int32_t n;
 } tlk_Power;
 
-static inline tlk_Power tlk_exp_parts_fast(float x) {
+TLK_F32_FN tlk_Power tlk_exp_parts_fast(float x) {
   float shifted = x * 1.44269504f + 12582912.0f;
   float k = shifted - 12582912.0f;
   float r = (x - k * TLK_LN2_HIGH) - k * TLK_LN2_LOW;
   float q = 0.500000010f +
             r * (0.166665129f + r * (0.0416661864f + r * (0.00836959801f + r * 0.00139517733f)));
-  return (tlk_Power){r, q, (int32_t)(tlk_bits(shifted) - 0x4b400000u)};
+  tlk_Power p = {r, q, (int32_t)(tlk_bits(shifted) - 0x4b400000u)};
+  return p;
 }
-static inline tlk_Power tlk_exp_parts(float x) {
+TLK_F32_FN tlk_Power tlk_exp_parts(float x) {
   return tlk_exp_parts_fast(x < -104 ? -104 : x > 89 ? 89 : x);
 }
 
 /* y 2^n, in two steps since 2^n may be out of range by itself. */
-static inline float tlk_scale(float y, int32_t n) {
+TLK_F32_FN float tlk_scale(float y, int32_t n) {
   int32_t half = n >> 1;
   return y * tlk_from_bits((uint32_t)(half + 127) << 23) *
          tlk_from_bits((uint32_t)(n - half + 127) << 23);
 }
 
-static inline float tlk_expf(float x) {
+TLK_F32_FN float tlk_expf(float x) {
   tlk_Power p = tlk_exp_parts(x);
   return tlk_scale(1 + p.r * (1 + p.r * p.q), p.n);
 }
 
 /* For |x| < TLK_EXP_LIMIT, where the result is a normal number. */
 #define TLK_EXP_LIMIT 87.0f
-static inline float tlk_expf_fast(float x) {
+TLK_F32_FN float tlk_expf_fast(float x) {
   tlk_Power p = tlk_exp_parts_fast(x);
   /* what n was taken from; the shift drops the difference, so none need be taken */
   uint32_t n = (uint32_t)p.n + 0x4b400000u;
@@ -69,7 +77,7 @@ static inline float tlk_expf_fast(float x) {
 }
 
 /* 2^n - 1 is exact or nearly so; half of it cannot overflow. */
-static inline float tlk_expm1f(float x) {
+TLK_F32_FN float tlk_expm1f(float x) {
   tlk_Power p = tlk_exp_parts(x < -25 ? -25 : x);
   float half = tlk_from_bits((uint32_t)(p.n + 126) << 23);
   float rest = p.r + p.r * p.r * p.q;
@@ -82,21 +90,21 @@ typedef struct tlk_Split {
   float e, f;
 } tlk_Split;
 
-static inline tlk_Split tlk_split_fast(float x) {
+TLK_F32_FN tlk_Split tlk_split_fast(float x) {
   uint32_t u = tlk_bits(x) - 0x3f3504f3u;
   tlk_Split s;
   s.e = (float)((int32_t)u >> 23);
   s.f = tlk_from_bits((u & 0x007fffffu) + 0x3f3504f3u) - 1;
   return s;
 }
-static inline tlk_Split tlk_split(float x) {
+TLK_F32_FN tlk_Split tlk_split(float x) {
   tlk_Split s = tlk_split_fast(x < 0x1p-126f ? x * 0x1p23f : x);
   s.e -= x < 0x1p-126f ? 23.0f : 0.0f;
   return s;
 }
 
 /* (log(1 + f) - f + f^2 / 2) / f^3 */
-static inline float tlk_log_series(float f) {
+TLK_F32_FN float tlk_log_series(float f) {
   return 0.333333104f +
          f * (-0.249999866f +
               f * (0.200022261f +
@@ -107,39 +115,37 @@ static inline float tlk_log_series(float f) {
 }
 
 /* log(1 + f) - f */
-static inline float tlk_log_rest(float f) {
-  return f * (f * f) * tlk_log_series(f) - 0.5f * (f * f);
-}
+TLK_F32_FN float tlk_log_rest(float f) { return f * (f * f) * tlk_log_series(f) - 0.5f * (f * f); }
 
 /* What a logarithm gives at the edges, y elsewhere. */
-static inline float tlk_log_edges(float x, float y) {
+TLK_F32_FN float tlk_log_edges(float x, float y) {
   float inside = x < INFINITY ? y : INFINITY;
   return x > 0 ? inside : x == 0 ? -INFINITY : NAN;
 }
 
 /* Each sum has one product, so that a compiler can fuse them in one way only and
 ** both functions below give the same bits. */
-static inline float tlk_log_join(tlk_Split s) {
+TLK_F32_FN float tlk_log_join(tlk_Split s) {
   float square = s.f * s.f;
   float y = square * (s.f * tlk_log_series(s.f) - 0.5f) + (s.e * TLK_LN2_LOW + s.f);
   return s.e * TLK_LN2_HIGH + y;
 }
-static inline float tlk_logf(float x) { return tlk_log_edges(x, tlk_log_join(tlk_split(x))); }
+TLK_F32_FN float tlk_logf(float x) { return tlk_log_edges(x, tlk_log_join(tlk_split(x))); }
 
 /* For normal numbers: those with these bits or more, and fewer than infinity's. */
 #define TLK_BITS_NORMAL 0x00800000u
 #define TLK_BITS_INFINITY 0x7f800000u
-static inline float tlk_logf_fast(float x) { return tlk_log_join(tlk_split_fast(x)); }
+TLK_F32_FN float tlk_logf_fast(float x) { return tlk_log_join(tlk_split_fast(x)); }
 
 /* log2(e) is 1 + 0.4427: the products with 1 are exact. */
-static inline float tlk_log2f(float x) {
+TLK_F32_FN float tlk_log2f(float x) {
   tlk_Split s = tlk_split(x);
   float rest = tlk_log_rest(s.f);
   float y = rest * 0.442695041f + s.f * 0.442695041f + rest + s.f;
   return tlk_log_edges(x, y + s.e);
 }
 
-static inline float tlk_log10f(float x) {
+TLK_F32_FN float tlk_log10f(float x) {
   tlk_Split s = tlk_split(x);
   float rest = tlk_log_rest(s.f);
   float low = (rest + s.f) * 7.00731903e-4f + s.e * 2.48745664e-4f + rest * 0.43359375f;
@@ -147,7 +153,7 @@ static inline float tlk_log10f(float x) {
 }
 
 /* The rounding error of 1 + x enters to first order. */
-static inline float tlk_log1pf(float x) {
+TLK_F32_FN float tlk_log1pf(float x) {
   float u = 1 + x;
   tlk_Split s = tlk_split(u);
   float lost = x - (u - 1);
@@ -169,40 +175,41 @@ typedef struct tlk_Quarter {
 
 #define TLK_TRIG_LIMIT 0x1p27f
 
-static inline tlk_Quarter tlk_quarter(float x) {
+TLK_F32_FN tlk_Quarter tlk_quarter(float x) {
   double shifted = (double)x * 0.63661977236758134308 + 0x1.8p52;
   double n = shifted - 0x1.8p52;
   double r = ((double)x - n * 0x1.921fb5p0 - n * 0x1.110b46p-26) - n * 0x1.1a62633145c07p-54;
   uint64_t bits;
   memcpy(&bits, &shifted, sizeof bits);
-  return (tlk_Quarter){r, (uint32_t)bits};
+  tlk_Quarter a = {r, (uint32_t)bits};
+  return a;
 }
 
 /* sin(r) - r and cos(r) - 1. */
-static inline float tlk_sin_rest(float r) {
+TLK_F32_FN float tlk_sin_rest(float r) {
   float z = r * r;
   return r * (z * (-0.166666542f + z * (0.00833213173f + z * -0.000195108714f)));
 }
-static inline float tlk_cos_rest(float r) {
+TLK_F32_FN float tlk_cos_rest(float r) {
   float z = r * r;
   return z * z * (0.0416666457f + z * (-0.00138873064f + z * 2.44312413e-5f)) - 0.5f * z;
 }
 
 /* These are for |x| < TLK_TRIG_LIMIT. */
-static inline float tlk_sinf_fast(float x) {
+TLK_F32_FN float tlk_sinf_fast(float x) {
   tlk_Quarter a = tlk_quarter(x);
   float r = (float)a.r;
   float v = a.n & 1 ? 1 + tlk_cos_rest(r) : r + tlk_sin_rest(r);
   return x == 0 ? x : tlk_from_bits(tlk_bits(v) ^ (a.n & 2) << 30);
 }
-static inline float tlk_cosf_fast(float x) {
+TLK_F32_FN float tlk_cosf_fast(float x) {
   tlk_Quarter a = tlk_quarter(x);
   float r = (float)a.r;
   float v = a.n & 1 ? r + tlk_sin_rest(r) : 1 + tlk_cos_rest(r);
   return tlk_from_bits(tlk_bits(v) ^ ((a.n + 1) & 2) << 30);
 }
 
-static inline float tlk_tanf_fast(float x) {
+TLK_F32_FN float tlk_tanf_fast(float x) {
   tlk_Quarter a = tlk_quarter(x);
   double s = a.r + (double)tlk_sin_rest((float)a.r);
   double c = 1 + (double)tlk_cos_rest((float)a.r);
@@ -211,7 +218,7 @@ static inline float tlk_tanf_fast(float x) {
 }
 
 /* asin(s) for 0 <= s <= 1/2, in double so that more can be done with it. */
-static inline double tlk_asin_half(float s, float z) {
+TLK_F32_FN double tlk_asin_half(float s, float z) {
   float q =
       0.166666598f +
       z * (0.0750051709f +
@@ -220,13 +227,13 @@ static inline double tlk_asin_half(float s, float z) {
 }
 
 /* Above 1/2 the argument becomes sqrt((1 - |x|) / 2), the angle its complement. */
-static inline float tlk_asinf(float x) {
+TLK_F32_FN float tlk_asinf(float x) {
   float m = fabsf(x);
   float z = m > 0.5f ? (1 - m) * 0.5f : m * m;
   double a = tlk_asin_half(m > 0.5f ? sqrtf(z) : m, z);
   return copysignf((float)(m > 0.5f ? 1.57079632679489661923 - 2 * a : a), x);
 }
-static inline float tlk_acosf(float x) {
+TLK_F32_FN float tlk_acosf(float x) {
   float m = fabsf(x);
   float z = m > 0.5f ? (1 - m) * 0.5f : m * m;
   double a = tlk_asin_half(m > 0.5f ? sqrtf(z) : m, z);
@@ -236,7 +243,7 @@ static inline float tlk_acosf(float x) {
 }
 
 /* Above 1 by the reciprocal. */
-static inline float tlk_atanf(float x) {
+TLK_F32_FN float tlk_atanf(float x) {
   float m = fabsf(x);
   float t = m > 1 ? 1 / m : m;
   float z = t * t;
@@ -254,7 +261,7 @@ static inline float tlk_atanf(float x) {
 }
 
 /* erf(x) for |x| < 0.9. */
-static inline float tlk_erff_fast(float x) {
+TLK_F32_FN float tlk_erff_fast(float x) {
   float z = x * x;
   float p = 0.128379167f +
             z * (-0.37612635f +
@@ -265,7 +272,7 @@ static inline float tlk_erff_fast(float x) {
 }
 
 /* erf(x) = x + x P(x^2) near 0, else 1 - exp(x Q(x)), which is 1 from 3.95 on. */
-static inline float tlk_erff(float x) {
+TLK_F32_FN float tlk_erff(float x) {
   float m = fabsf(x);
   float t = m > 3.95f ? 3.95f : m;
   float q =
@@ -279,7 +286,7 @@ static inline float tlk_erff(float x) {
 /* The normal distribution's function, 0 for NaN. For negative x it is 2^(x P(x) - 1),
 ** good to 4 units in the last place at -1, 10 at -3 and 50 at -6.5, where it is below
 ** 1e-10; from there on 0. */
-static inline float tlk_normcdff(float x) {
+TLK_F32_FN float tlk_normcdff(float x) {
   float t = fabsf(x);
   float p =
       -1.15110505f +
@@ -305,7 +312,7 @@ static inline float tlk_normcdff(float x) {
 
 /* |x|^y = 2^(y log2 |x|) in double, where there is room for both to be off by
 ** 1e-10: log2 by atanh's series in (m - 1) / (m + 1), 2^f by Taylor's. */
-static inline float tlk_powf(float x, float y) {
+TLK_F32_FN float tlk_powf(float x, float y) {
   double magnitude = (double)fabsf(x);
   uint64_t bits;
   memcpy(&bits, &magnitude, sizeof bits);

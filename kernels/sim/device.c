@@ -128,7 +128,7 @@ static bool configure(const char *key, int64_t value) {
   else if (strcmp(key, "fail_at") == 0)
     sim.fail_at = value > 0 ? value : 0;
   else if (strcmp(key, "memory") == 0)
-    for (int i = 0; i < sim.ndevices; i++) sim.devices[i].stats.total = value;
+    for (int i = 0; i < sim.ndevices; i++) sim.devices[i].total = value;
   else
     ok = false;
   sim_unlock();
@@ -138,10 +138,21 @@ static bool configure(const char *key, int64_t value) {
 /* ---- the table --------------------------------------------------------------------- */
 
 static bool properties(int index, tl_DeviceProperties *out) {
-  *out = (tl_DeviceProperties){.total_memory = sim.devices[index].stats.total,
-                               .multi_processor_count = 1};
+  *out = (tl_DeviceProperties){.total_memory = sim.devices[index].total,
+                               .multi_processor_count = 1,
+                               .warp_size = 1,
+                               .max_threads_per_block = 1,
+                               .max_threads_per_multi_processor = 1,
+                               .bf16 = true};
   snprintf(out->name, sizeof out->name, "simulated device %d", index);
   return true;
+}
+
+static bool can_access_peer(int device, int peer) { return device != peer; }
+
+static int64_t library_version(const char *name) {
+  (void)name;
+  return 0;
 }
 
 static int64_t waits(tl_Device device) {
@@ -151,9 +162,14 @@ static int64_t waits(tl_Device device) {
   return n;
 }
 
+/* A device may want more than the CPU does. */
+static int64_t rnn_reserve(const tlk_Rnn *rnn) { return tlk_rnn_reserve(rnn) + 4096; }
+
 static const tl_DeviceApi api = {
     .count = sim_device_count,
     .properties = properties,
+    .can_access_peer = can_access_peer,
+    .library_version = library_version,
     .alloc = sim_alloc,
     .free = sim_free,
     .record_stream = sim_record_stream,
@@ -161,11 +177,17 @@ static const tl_DeviceApi api = {
     .trim = sim_trim,
     .memory_stats = sim_memory_stats,
     .reset_peaks = sim_reset_peaks,
+    .reset_sums = sim_reset_sums,
+    .memory_info = sim_memory_info,
+    .set_memory_limit = sim_set_memory_limit,
+    .memory_blocks = sim_memory_blocks,
     .pinned_alloc = sim_pinned_alloc,
     .pinned_free = sim_pinned_free,
     .default_stream = sim_default_stream,
     .stream = sim_stream,
+    .priority_range = sim_priority_range,
     .stream_id = sim_stream_id,
+    .stream_priority = sim_stream_priority,
     .stream_sync = sim_stream_sync,
     .stream_query = sim_stream_query,
     .stream_wait = sim_stream_wait,
@@ -178,9 +200,10 @@ static const tl_DeviceApi api = {
     .event_elapsed = sim_event_elapsed,
     .capture_begin = sim_capture_begin,
     .capture_end = sim_capture_end,
-    .capturing = sim_capturing,
+    .capture = sim_capture,
     .graph_launch = sim_graph_launch,
     .graph_free = sim_graph_free,
+    .rnn_reserve = rnn_reserve,
     .waits = waits,
     .configure = configure,
 };

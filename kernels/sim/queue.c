@@ -1,6 +1,5 @@
 /*
-** queue.c - streams, events and graphs of the simulated device, and the thread
-** that works off what is put on streams.
+** queue.c - the queues behind streams, and the thread that works them off.
 **
 ** The thread sleeps until somebody waits for something; so work is done as late as
 ** the rules allow. Then it takes, one after the other, either the next command that
@@ -25,8 +24,6 @@ static pthread_cond_t wanted = PTHREAD_COND_INITIALIZER, worked = PTHREAD_COND_I
 static bool started;
 static Request *current; /* one at a time; NULL: the thread sleeps */
 
-static bool drain(tl_Stream *stream, uint64_t upto);
-
 /* ---- queues ----------------------------------------------------------------------- */
 
 static void append(sim_Queue *queue, sim_Command *command) {
@@ -39,6 +36,7 @@ static void append(sim_Queue *queue, sim_Command *command) {
 static sim_Command *take(sim_Queue *queue) {
   sim_Command *command = queue->first;
   queue->first = command->next;
+  command->next = NULL;
   queue->length--;
   return command;
 }
@@ -69,25 +67,36 @@ static sim_Command *command_new(sim_Kind kind, const sim_Command *what, const vo
   return command;
 }
 
-bool sim_locked_put(tl_Stream *stream, sim_Kind kind, const sim_Command *what, const void *call,
-                    size_t size) {
+sim_Command *sim_queue_add(sim_Queue *queue, sim_Kind kind, const sim_Command *what,
+                           const void *call, size_t size) {
   sim_Command *command = command_new(kind, what, call, size);
-  if (command == NULL) return false;
-  if (stream->recording) {
-    append(&stream->recording->commands, command);
-    return true;
-  }
-  append(&stream->queue, command);
-  stream->put++;
-  return stream->queue.length <= MOST_QUEUED || drain(stream, stream->put - MOST_QUEUED / 2);
+  if (command) append(queue, command);
+  return command;
 }
 
-bool sim_locked_put_free(tl_Stream *stream, sim_Kind kind, const sim_Command *what) {
-  sim_Command *command = command_new(kind, what, NULL, 0);
-  if (command == NULL) return false;
-  append(&stream->queue, command);
+/* Work that nobody waits for does not pile up. */
+static bool relieve(tl_Stream *stream) {
+  return stream->queue.length <= MOST_QUEUED ||
+         sim_locked_drain(stream, stream->put - MOST_QUEUED / 2);
+}
+
+bool sim_locked_put(tl_Stream *stream, sim_Kind kind, const sim_Command *what, const void *call,
+                    size_t size) {
+  if (stream->recording) return sim_locked_record(stream, kind, what, call, size);
+  return sim_locked_put_free(stream, kind, what, call, size) && relieve(stream);
+}
+
+bool sim_locked_put_free(tl_Stream *stream, sim_Kind kind, const sim_Command *what,
+                         const void *call, size_t size) {
+  if (sim_queue_add(&stream->queue, kind, what, call, size) == NULL) return false;
   stream->put++;
   return true;
+}
+
+bool sim_locked_put_all(tl_Stream *stream, sim_Queue *commands) {
+  stream->put += (uint64_t)commands->length;
+  while (commands->first) append(&stream->queue, take(commands));
+  return relieve(stream);
 }
 
 /* ---- the thread -------------------------------------------------------------------- */
@@ -228,7 +237,7 @@ static bool start(void) {
   return started = true;
 }
 
-static bool drain(tl_Stream *stream, uint64_t upto) {
+bool sim_locked_drain(tl_Stream *stream, uint64_t upto) {
   Request r = {.stream = stream, .upto = upto};
   if (stream->done >= upto) return true;
   if (!sim_locked_is_here("waiting") || !start()) return false;
@@ -242,29 +251,29 @@ static bool drain(tl_Stream *stream, uint64_t upto) {
 
 /* ---- waiting ----------------------------------------------------------------------- */
 
-static bool not_recording(const tl_Stream *stream, const char *what) {
+bool sim_locked_not_recording(const tl_Stream *stream, const char *what) {
   return stream->recording == NULL ||
          sim_host->fail(TL_EDEVICE, "sim: %s: not possible while a graph is captured", what);
 }
 
 bool sim_locked_finish(tl_Stream *stream, uint64_t upto) {
-  if (!sim_locked_may_go("waiting") || !not_recording(stream, "waiting for the device"))
+  if (!sim_locked_may_go("waiting") || !sim_locked_not_recording(stream, "waiting for the device"))
     return false;
   stream->device->waits++;
-  return drain(stream, upto) && sim_locked_report(stream->device);
+  return sim_locked_drain(stream, upto) && sim_locked_report(stream->device);
 }
 
 bool sim_locked_fetch(tl_Stream *stream, const sim_Command *copy) {
   return sim_locked_finish(stream, stream->put) &&
-         sim_locked_put(stream, SIM_COPY, copy, NULL, 0) && drain(stream, stream->put);
+         sim_locked_put(stream, SIM_COPY, copy, NULL, 0) && sim_locked_drain(stream, stream->put);
 }
 
 bool sim_locked_finish_device(sim_Device *device) {
   bool ok = true;
   for (int s = 0; s < SIM_STREAMS && ok; s++)
-    ok = not_recording(&device->streams[s], "waiting for the device");
+    ok = sim_locked_not_recording(&device->streams[s], "waiting for the device");
   for (int s = 0; s < SIM_STREAMS && ok; s++)
-    ok = drain(&device->streams[s], device->streams[s].put);
+    ok = sim_locked_drain(&device->streams[s], device->streams[s].put);
   return ok && sim_locked_report(device);
 }
 
@@ -272,179 +281,9 @@ bool sim_locked_finish_device(sim_Device *device) {
 ** apart; its whole work so far is finished. */
 bool sim_locked_finish_event(tl_Event *event) {
   if (event->reached >= event->recorded) return true;
-  return drain(event->stream, event->stream->put);
-}
-
-/* ---- streams ----------------------------------------------------------------------- */
-
-tl_Stream *sim_default_stream(tl_Device device) { return &sim_device(device.index)->streams[0]; }
-
-tl_Stream *sim_stream(tl_Device device, int priority) {
-  (void)priority; /* the order is drawn by chance anyway */
-  sim_lock();
-  sim_Device *d = sim_device(device.index);
-  tl_Stream *stream = &d->streams[1 + d->next_stream++ % (SIM_STREAMS - 1)];
-  sim_unlock();
-  return stream;
-}
-
-int64_t sim_stream_id(const tl_Stream *stream) { return stream->id; }
-
-bool sim_stream_sync(tl_Stream *stream) {
-  sim_lock();
-  bool ok = sim_locked_finish(stream, stream->put);
-  sim_unlock();
-  return ok;
-}
-
-/* Whoever asks often enough sees the work done. */
-bool sim_stream_query(tl_Stream *stream, bool *done) {
-  sim_lock();
-  bool ok = sim_locked_may_go("query");
-  if (ok && stream->done < stream->put && sim_locked_random() % 4 == 0)
-    ok = drain(stream, stream->done + 1);
-  *done = stream->done == stream->put;
-  ok = ok && sim_locked_report(stream->device);
-  sim_unlock();
-  return ok;
-}
-
-bool sim_sync(tl_Device device) {
-  sim_lock();
-  sim_Device *d = sim_device(device.index);
-  d->waits++;
-  bool ok = sim_locked_may_go("synchronize") && sim_locked_finish_device(d);
-  sim_unlock();
-  return ok;
-}
-
-/* ---- events ------------------------------------------------------------------------ */
-
-tl_Event *sim_event(tl_Device device, bool timing) {
-  tl_Event *event = calloc(1, sizeof *event);
-  if (event == NULL) {
-    sim_host->fail(TL_EMEM, "sim: out of memory");
-    return NULL;
-  }
-  event->refs = 1;
-  event->device = device;
-  event->timing = timing;
-  return event;
+  return sim_locked_drain(event->stream, event->stream->put);
 }
 
 void sim_locked_event_drop(tl_Event *event) {
   if (--event->refs == 0) free(event);
-}
-
-void sim_event_free(tl_Event *event) {
-  sim_lock();
-  sim_locked_event_drop(event);
-  sim_unlock();
-}
-
-bool sim_event_record(tl_Event *event, tl_Stream *stream) {
-  sim_lock();
-  bool ok = sim_locked_may_go("event record") && not_recording(stream, "recording an event");
-  if (ok) {
-    sim_Command what = {.point = {event, ++event->recorded}};
-    event->stream = stream;
-    ok = sim_locked_put(stream, SIM_RECORD, &what, NULL, 0);
-  }
-  sim_unlock();
-  return ok;
-}
-
-bool sim_stream_wait(tl_Stream *stream, tl_Event *event) {
-  sim_lock();
-  bool ok = sim_locked_may_go("stream wait") && not_recording(stream, "waiting for an event");
-  if (ok && event->recorded > event->reached) {
-    sim_Command what = {.point = {event, event->recorded}};
-    ok = sim_locked_put(stream, SIM_WAIT, &what, NULL, 0);
-  }
-  sim_unlock();
-  return ok;
-}
-
-bool sim_event_sync(tl_Event *event) {
-  sim_lock();
-  sim_Device *device = sim_device(event->device.index);
-  device->waits++;
-  bool ok = sim_locked_may_go("event synchronize") && sim_locked_finish_event(event) &&
-            sim_locked_report(device);
-  sim_unlock();
-  return ok;
-}
-
-bool sim_event_query(tl_Event *event, bool *done) {
-  bool ok = true;
-  sim_lock();
-  if (event->reached < event->recorded && sim_locked_random() % 4 == 0)
-    ok = drain(event->stream, event->stream->done + 1);
-  *done = event->reached >= event->recorded;
-  sim_unlock();
-  return ok;
-}
-
-bool sim_event_elapsed(tl_Event *start, tl_Event *end, double *milliseconds) {
-  bool ok = true;
-  sim_lock();
-  if (!start->timing || !end->timing)
-    ok = sim_host->fail(TL_EARG, "elapsed_time: both events must have been made with "
-                                 "enable_timing = true");
-  else if (start->recorded == 0 || end->recorded == 0)
-    ok = sim_host->fail(TL_EARG, "elapsed_time: both events must have been recorded");
-  else if (start->reached < start->recorded || end->reached < end->recorded)
-    ok = sim_host->fail(TL_EARG, "elapsed_time: both events must be completed; synchronize first");
-  else
-    *milliseconds = (end->time - start->time) * 1e3;
-  sim_unlock();
-  return ok;
-}
-
-/* ---- graphs ------------------------------------------------------------------------ */
-
-bool sim_capture_begin(tl_Stream *stream) {
-  sim_lock();
-  bool ok = sim_locked_may_go("capture") && not_recording(stream, "capturing");
-  tl_Graph *graph = ok ? calloc(1, sizeof *graph) : NULL;
-  if (ok && graph == NULL) ok = sim_host->fail(TL_EMEM, "sim: out of memory");
-  if (ok) {
-    graph->device = stream->device;
-    stream->recording = graph;
-  }
-  sim_unlock();
-  return ok;
-}
-
-tl_Graph *sim_capture_end(tl_Stream *stream) {
-  sim_lock();
-  tl_Graph *graph = stream->recording;
-  stream->recording = NULL;
-  if (graph == NULL) sim_host->fail(TL_EDEVICE, "sim: no graph is being captured on this stream");
-  sim_unlock();
-  return graph;
-}
-
-bool sim_capturing(const tl_Stream *stream) {
-  sim_lock();
-  bool recording = stream->recording != NULL;
-  sim_unlock();
-  return recording;
-}
-
-bool sim_graph_launch(tl_Graph *graph, tl_Stream *stream) {
-  sim_lock();
-  bool ok = sim_locked_may_go("graph launch") && not_recording(stream, "replaying a graph");
-  for (sim_Command *c = graph->commands.first; c && ok; c = c->next)
-    ok = sim_locked_put(stream, c->kind, c, c->call, c->size);
-  sim_unlock();
-  return ok;
-}
-
-void sim_graph_free(tl_Graph *graph) {
-  sim_lock();
-  sim_locked_disown(graph->device, graph);
-  sim_queue_clear(&graph->commands);
-  free(graph);
-  sim_unlock();
 }

@@ -9,7 +9,7 @@ local function load_on_use(target, modules)
    for name in pairs(modules) do
       if target[name] ~= nil then modules[name] = nil end -- what is there in C stays
    end
-   lazy(target, modules)
+   lazy.load(target, modules)
 end
 
 load_on_use(torch, {

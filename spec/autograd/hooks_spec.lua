@@ -98,6 +98,17 @@ describe("a hook", function()
       assert.same({1, 3}, {first, second})
    end)
 
+   it("that gives its leaf data of another shape is told so", function()
+      for _, shape in ipairs {{4}, {2, 1}, {3, 2}, {2, 2, 2}, {}} do
+         local x = leaf {1, 2}
+         x:register_hook(function() x.data = torch.ones(shape) end)
+         assert.raises("backward", "shape [2] has come for a tensor that has shape [", "hook",
+                       function() (x * 1):sum():backward() end)
+         assert.is_nil(x.grad)
+         assert.same(shape, x.shape)
+      end
+   end)
+
    it("can add hooks, which run from the next pass on", function()
       local x = leaf {1, 2}
       local late = 0

@@ -3,6 +3,7 @@
 --
 --    make bench
 --    ./tlua spec/bench/bench.lua --group overhead,mlp --threads 1 --quick
+--    ./tlua spec/bench/bench.lua --device cuda
 --
 -- Both programs run side by side and take turns, row by row and round by round, so that what else
 -- the machine does hits both alike. Figures are medians, in microseconds for one round of the row;
@@ -11,6 +12,9 @@
 -- Rows that memory bounds have a last column: their bandwidth over that of a plain copy (copy_,
 -- which is memcpy shared among the threads) of as many bytes, which takes its turns in the same
 -- rounds; 1 means that the row costs no more than its traffic.
+--
+-- With --device all tensors are made there, the rows are gpu_rows.lua's, larger, and a measurement
+-- ends when the device has done its work.
 
 local torch = require "tlua"
 
@@ -22,12 +26,15 @@ local function parse()
    parser:option("--filter", "only rows whose names contain this", "")
    parser:option("--threads", "numbers of threads, separated by commas", "1,2")
    parser:option("--python", "a Python that may have torch; default: those in the usual places", "")
+   parser:option("--device", "where tensors are, for both", "cpu")
    parser:flag("--quick", "fewer rounds: rough figures")
    parser:flag("--alone", "without PyTorch")
    return parser:parse()
 end
 
 local options = parse()
+local on_device <const> = options.device ~= "cpu"
+local wait <const> = on_device and torch[options.device:match("^%a+")].synchronize or function() end
 
 -- Seconds that one measurement takes at least, and how many make a median.
 local duration <const> = options.quick and 0.005 or 0.03
@@ -37,12 +44,12 @@ local repeats <const> = options.quick and 3 or 7
 
 -- A function of the number of rounds that returns seconds.
 local function compile(row)
-   local text = ("local torch, nn, F, clock = ...\n%s\nreturn function(rounds)\n" ..
-      "local start = clock()\nfor _ = 1, rounds do %s end\nreturn clock() - start\nend"):format(
-      row.setup[1], row.lua)
+   local text = ("local torch, nn, F, clock, wait = ...\n%s\nreturn function(rounds)\n" ..
+      "wait() local start = clock()\nfor _ = 1, rounds do %s end\nwait() return clock() - start\nend"
+      ):format(row.setup[1], row.lua)
    local make = assert(load(text, "=" .. row.name))
    torch.manual_seed(1)
-   local run = make(torch, torch.nn, torch.nn.functional, torch.io.clock)
+   local run = make(torch, torch.nn, torch.nn.functional, torch.io.clock, wait)
    run(1)
    return run
 end
@@ -67,8 +74,8 @@ function Python:__init(command)
    pipe:close()
    local answers = self.folder .. "/answers"
    assert(os.execute("mkfifo " .. answers))
-   self.requests = assert(io.popen(("exec %s %s/bench.py >%s"):format(quote(command), quote(here),
-      answers), "w"))
+   self.requests = assert(io.popen(("exec %s %s/bench.py %s >%s"):format(quote(command),
+      quote(here), options.device, answers), "w"))
    self.answers = assert(io.open(answers))
    self.version = self.answers:read("l")
 end
@@ -190,18 +197,19 @@ local function bench(row, threads, python)
 end
 
 local function main()
+   if on_device then torch.set_default_device(options.device) end
    local command = not options.alone and find_python()
    local python = command and Python(command)
    local config = torch.config()
    print(("tlua %s, %s, %s"):format(torch._VERSION, config.cpu_isa, python and python.version or
       "no PyTorch"))
    local groups, ratios = split(options.group), {}
-   for _, threads in ipairs(split(options.threads)) do
+   for _, threads in ipairs(on_device and {"1"} or split(options.threads)) do
       threads = math.tointeger(tonumber(threads)) or error("--threads: expected numbers", 0)
       torch.set_num_threads(threads)
       if python then python:ask("threads ", threads) end
       local group
-      for _, row in ipairs(dofile(here .. "/rows.lua")) do
+      for _, row in ipairs(dofile(here .. (on_device and "/gpu_rows.lua" or "/rows.lua"))) do
          if selected(row, groups) and (row.threads or threads) == threads then
             if row.group ~= group then
                group = row.group

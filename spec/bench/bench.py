@@ -1,5 +1,5 @@
-"""The half of bench.lua that runs PyTorch: reads requests from stdin, one a
-line, and answers each with one line on stdout.
+"""The half of bench.lua that runs PyTorch: bench.py [DEVICE] reads requests from
+stdin, one a line, and answers each with one line on stdout.
 
     threads N           -> ok
     setup TEXT \x1e TEXT -> ok, or "error ..."    what runs once, what is timed
@@ -16,17 +16,23 @@ import torch.nn as nn
 import torch.nn.functional as F
 
 
+DEVICE = sys.argv[1] if len(sys.argv) > 1 else "cpu"
+
+
 def compile_row(setup, code):
     """A function of the number of rounds that returns seconds."""
     lines = ["def make():"]
     lines += ["    " + line for line in setup]
     lines += ["    def run(rounds):",
+              "        wait()",
               "        start = clock()",
               "        for _ in range(rounds):"]
     lines += ["            " + line for line in code]
-    lines += ["        return clock() - start",
+    lines += ["        wait()",
+              "        return clock() - start",
               "    return run"]
-    scope = {"torch": torch, "nn": nn, "F": F, "clock": time.perf_counter}
+    wait = torch.cuda.synchronize if DEVICE.startswith("cuda") else lambda: None
+    scope = {"torch": torch, "nn": nn, "F": F, "clock": time.perf_counter, "wait": wait}
     exec("\n".join(lines), scope)
     return scope["make"]()
 
@@ -48,6 +54,8 @@ def answer(request, state):
 
 def main():
     state = {}
+    if DEVICE != "cpu":
+        torch.set_default_device(DEVICE)
     print("torch " + torch.__version__, flush=True)
     for request in sys.stdin:
         try:

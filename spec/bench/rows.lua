@@ -113,6 +113,63 @@ row("MLP, training step, SGD", mlp, "step(sgd, x, y)")
 row("MLP, training step of 32, SGD", mlp, "step(sgd, batch, labels)")
 row("MLP, training step of 32, Adam", mlp, "step(adam, batch, labels)")
 
+row("MLP 64-128-10, training step of 32, Adam", {[[
+local net = nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 10))
+local x, y = torch.randn(32, 64), torch.randint(1, 11, {32})
+local adam = torch.optim.Adam(net:parameters())]], [[
+net = nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 10))
+x, y = torch.randn(32, 64), torch.randint(0, 10, (32,))
+adam = torch.optim.Adam(net.parameters())]]},
+   "adam:zero_grad() F.cross_entropy(net(x), y):backward() adam:step()",
+   "adam.zero_grad(); F.cross_entropy(net(x), y).backward(); adam.step()")
+
+-- Steps alone: of that model, and of one with many large parameters. PyTorch's are its fused ones
+-- where it has them.
+
+group = {name = "optim"}
+
+local sets = {
+   small = {"{{128, 64}, {128}, {10, 128}, {10}}", "[(128, 64), (128,), (10, 128), (10,)]"},
+   large = {"sizes(48, 512, 384)", "[(512, 384)] * 48 + [(384,)] * 48"},
+}
+
+-- Parameters with gradients, and an optimizer `o` of them.
+local function of_parameters(set, lua, python)
+   return {[[
+local function sizes(n, a, b)
+   local list = {}
+   for i = 1, n do list[i], list[n + i] = {a, b}, {b} end
+   return list
+end
+local params = {}
+for i, size in ipairs(]] .. sets[set][1] .. [[) do
+   params[i] = torch.randn(size):requires_grad_()
+   params[i].grad = torch.randn(size)
+end
+local o = torch.optim.]] .. lua, [[
+params = [torch.randn(size, requires_grad=True) for size in ]] .. sets[set][2] .. [[]
+for p in params: p.grad = torch.randn(p.shape)
+o = torch.optim.]] .. python}
+end
+
+for _, set in ipairs {"small", "large"} do
+   local title = set == "small" and "10K" or "9.5M"
+   for _, o in ipairs {
+      {"SGD", "{lr = 1e-3}", "lr=1e-3, fused=True"},
+      {"SGD", "{lr = 1e-3, momentum = 0.9}", "lr=1e-3, momentum=0.9, fused=True"},
+      {"Adam", "{lr = 1e-3}", "lr=1e-3, fused=True"}, {"Adam", "{lr = 1e-3}", "lr=1e-3"},
+      {"AdamW", "{amsgrad = true}", "amsgrad=True, fused=True"},
+      {"RMSprop", "{lr = 1e-3}", "lr=1e-3"}, {"Adagrad", "{lr = 1e-3}", "lr=1e-3, fused=True"},
+      {"NAdam", "{lr = 1e-3}", "lr=1e-3"}, {"Adadelta", "{lr = 1}", "lr=1"},
+   } do
+      local setup = of_parameters(set, ("%s(params, %s)"):format(o[1], o[2]),
+         ("%s(params, %s)"):format(o[1], o[3]))
+      row(("%s %s, step of %s"):format(o[1], o[3], title), setup, "o:step()", "o.step()")
+   end
+   row("clip_grad_norm_ of " .. title, of_parameters(set, "SGD(params)", "SGD(params)"),
+      "nn.utils.clip_grad_norm_(params, 1)", "nn.utils.clip_grad_norm_(params, 1)")
+end
+
 -- Elementwise -----------------------------------------------------------------------------------
 
 group = {name = "pointwise"}
@@ -234,10 +291,58 @@ row("linear 128x784 to 256, forward and backward", {
    "x, g = torch.randn(128, 784, requires_grad=True), torch.randn(128, 256)\n" ..
       "w, b = torch.randn(256, 784, requires_grad=True), torch.randn(256, requires_grad=True)",
 }, "F.linear(x, w, b):backward(g)", "F.linear(x, w, b).backward(g)")
+local ffn = {[[
+local x, g = torch.randn(512, 256, {requires_grad = true}), torch.randn(512, 1024)
+local w = (torch.randn(1024, 256) / 16):requires_grad_() local b = torch.randn(1024, {requires_grad = true})
+local relu, gelu = F.linear_relu, F.linear_gelu]], [[
+x, g = torch.randn(512, 256, requires_grad=True), torch.randn(512, 1024)
+w, b = (torch.randn(1024, 256) / 16).requires_grad_(), torch.randn(1024, requires_grad=True)
+relu = lambda x, w, b: F.relu(F.linear(x, w, b))
+gelu = lambda x, w, b: F.gelu(F.linear(x, w, b))]]}
+for _, name in ipairs {"relu", "gelu"} do
+   row("linear 512x256 to 1024 and " .. name, ffn,
+      ("local _ <close> = torch.no_grad() local r = %s(x, w, b)"):format(name),
+      ("with torch.no_grad(): r = %s(x, w, b)"):format(name))
+   row("linear 512x256 to 1024 and " .. name .. ", forward and backward", ffn, name .. "(x, w, b):backward(g)",
+      name .. "(x, w, b).backward(g)")
+end
 row("matrix 2048 times vector", {
    "local a, b = torch.randn(2048, 2048), torch.randn(2048)",
    "a, b = torch.randn(2048, 2048), torch.randn(2048)",
 }, "local r = a:matmul(b)", "r = a.matmul(b)")
+
+-- Attention -------------------------------------------------------------------------------------
+
+group = {name = "attention"}
+
+-- batch, heads, positions, features of a head, and what else is given
+for _, s in ipairs {
+   {4, 8, 512, 64}, {4, 8, 512, 64, "causal"}, {4, 8, 512, 64, "masked"}, {4, 8, 512, 64, "dropout 0.1"},
+   {16, 4, 64, 32}, {1, 2, 2048, 128}, {4, 8, 512, 64, "bfloat16"},
+} do
+   local b, h, l, d, what = table.unpack(s)
+   local shape, name = ("%d, %d, %d, %d"):format(b, h, l, d), ("attention %dx%dx%dx%d"):format(b, h, l, d)
+   if what then name = name .. ", " .. what end
+   local options = ({causal = {"is_causal = true", "is_causal=True"}, masked = {"attn_mask = m", "attn_mask=m"},
+      ["dropout 0.1"] = {"dropout_p = 0.1", "dropout_p=0.1"}})[what] or {"", ""}
+   local dtype = what == "bfloat16" and what or "float32"
+   local setup = {
+      ("local function leaf() return torch.randn(%s, {dtype = '%s'}):requires_grad_() end " ..
+       "local q, k, v, g, m = leaf(), leaf(), leaf(), leaf():detach(), torch.randn(%d, %d)"):format(shape, dtype, l, l),
+      ("leaf = lambda: torch.randn(%s, dtype=torch.%s).requires_grad_()\n" ..
+       "q, k, v, g, m = leaf(), leaf(), leaf(), leaf().detach(), torch.randn(%d, %d)"):format(shape, dtype, l, l),
+   }
+   local lua = ("F.scaled_dot_product_attention(q, k, v, {%s})"):format(options[1])
+   local python = ("F.scaled_dot_product_attention(q, k, v, %s)"):format(options[2])
+   row(name, setup, "local _ <close> = torch.no_grad() local r = " .. lua, "with torch.no_grad(): r = " .. python)
+   row(name .. ", forward and backward", setup, lua .. ":backward(g)", python .. ".backward(g)")
+end
+
+row("Transformer layer 8x64x256, training step", {[[
+local layer = nn.TransformerEncoderLayer(256, 4, {dim_feedforward = 1024, batch_first = true})
+local x, g = torch.randn(8, 64, 256), torch.randn(8, 64, 256)]], [[
+layer = nn.TransformerEncoderLayer(256, 4, dim_feedforward=1024, batch_first=True)
+x, g = torch.randn(8, 64, 256), torch.randn(8, 64, 256)]]}, "layer(x):backward(g)", "layer(x).backward(g)")
 
 -- Images ----------------------------------------------------------------------------------------
 
@@ -304,6 +409,32 @@ row("batch_norm, training, forward and backward", images,
 row("interpolate x2, bilinear", images,
    "local r = F.interpolate(x, {scale_factor = 2, mode = 'bilinear'})",
    "r = F.interpolate(x, scale_factor=2, mode='bilinear')")
+
+-- Sequences -------------------------------------------------------------------------------------
+
+group = {name = "rnn"}
+
+-- Class, layers of 128, steps, batch.
+for _, s in ipairs {{"LSTM", 2, 64, 16}, {"GRU", 2, 64, 16}, {"RNN", 2, 64, 16}, {"LSTM", 1, 100, 1}} do
+   local setup = {
+      ("local net, x = nn.%s(128, 128, %d), torch.randn(%d, %d, 128) "):format(s[1], s[2], s[3], s[4]) ..
+         "local sgd = torch.optim.SGD(net:parameters(), {lr = 0.01})",
+      ("net, x = nn.%s(128, 128, %d), torch.randn(%d, %d, 128)\n"):format(s[1], s[2], s[3], s[4]) ..
+         "sgd = torch.optim.SGD(net.parameters(), lr=0.01)",
+   }
+   local name = ("%s %d x 128, %d steps, batch %d"):format(table.unpack(s))
+   row(name .. ", forward", setup, "local _ <close> = torch.no_grad() local y = net(x)",
+      "with torch.no_grad(): y = net(x)")
+   row(name .. ", training step", setup,
+      "sgd:zero_grad() local y = net(x) y:square():mean():backward() sgd:step()",
+      "sgd.zero_grad(); y = net(x)[0]; y.square().mean().backward(); sgd.step()")
+end
+
+local cell = {"local cell, x = nn.LSTMCell(128, 128), torch.randn(16, 128)",
+   "cell, x = nn.LSTMCell(128, 128), torch.randn(16, 128)"}
+row("LSTMCell 128, batch 16, forward", cell, "local h, c = cell(x)", "h, c = cell(x)")
+row("LSTMCell 128, batch 16, forward and backward", cell, "local h = cell(x) h:sum():backward()",
+   "h, c = cell(x); h.sum().backward()")
 
 -- Positions -------------------------------------------------------------------------------------
 

@@ -64,7 +64,9 @@ local may_include = {
    ["src/autograd"] = {"core/", "autograd/", "ops.h"},
    ["src/lua"] = {"core/", "ops/", "autograd/", "lua/", "ops.h", "bind.h", "tlua.h"},
    ["src/main"] = {"core/", "lua/", "main/", "tlua.h"},
-   ["kernels/cpu"] = {"core/", "kernels/cpu/", "kernels/math.h", "kernels/special.h"},
+   ["kernels/cpu"] = {
+      "core/", "kernels/cpu/", "kernels/math.h", "kernels/optim.h", "kernels/special.h",
+   },
    ["kernels/sim"] = {"core/", "kernels/sim/"},
 }
 

@@ -3,6 +3,7 @@
 ** loops over the shape do, and no dimension more than memory demands.
 */
 #include "core/iter.h"
+#include "core/tensor.h"
 
 #include <stdlib.h>
 

@@ -142,6 +142,7 @@ static void callers_at_the_same_time(void) {
 /* A forked process starts threads of its own. */
 static void after_a_fork(void) {
 #ifndef __SANITIZE_THREAD__ /* it refuses threads after a fork */
+  if (test_emulated()) return;
   CHECK(tl_set_num_threads(3));
   cover(N, 10);
   pid_t child = fork();

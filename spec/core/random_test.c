@@ -2,6 +2,7 @@
 ** random_test.c - Philox4x32-10 against the known answers that its authors
 ** publish (Random123, kat_vectors), and the generator's book-keeping.
 */
+#include "core/generator.h"
 #include "core/random.h"
 
 #include "test.h"

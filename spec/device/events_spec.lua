@@ -56,7 +56,8 @@ describe("an event", function()
       local x = torch.ones(1000, {device = "sim"})
       for _ = 1, 20 do x = x * 1.5 end
       b:record()
-      assert.raises("elapsed_time: both events must be completed", "synchronize first", function() a:elapsed_time(b) end)
+      assert.raises("elapsed_time: both events must have been completed", "synchronize first",
+                    function() a:elapsed_time(b) end)
       b:synchronize()
       assert.is_true(a:elapsed_time(b) > 0)
    end)

@@ -28,7 +28,7 @@ describe("a training step whose n-th call of the device fails", function()
       end
 
       step()
-      -- Where memory is what fails, the binding collects and tries again: that step succeeds.
+      -- Where memory is what fails, garbage is collected and it is tried again: that step succeeds.
       local used, failures, last = nil, 0, 0
       for n = 1, 600 do
          sim.configure {fail_at = n}
@@ -45,7 +45,7 @@ describe("a training step whose n-th call of the device fails", function()
          used = used or now
          assert.equal(used, now, "after failure " .. n)
       end
-      assert.is_true(failures > 30, failures)
+      assert.is_true(failures > 10, failures)
       assert.is_true(last < 550, last) -- the step has no more calls than that
    end)
 

@@ -40,6 +40,27 @@ describe("a fault of a device", function()
          fault_of(function() return torch.nn.functional.cross_entropy(x[{{1, 2}}], bad) end))
    end)
 
+   it("is one of the operator that was called, and of its argument", function()
+      local F <const> = torch.nn.functional
+      assert.matches("synchronize: embedding: input: position 9",
+         fault_of(function() return F.embedding(bad, x) end))
+      assert.matches("synchronize: embedding_bag: input: position 9",
+         fault_of(function() return F.embedding_bag(bad:view(1, 2), x) end))
+      assert.matches("synchronize: one_hot: self: position 9", fault_of(function() return F.one_hot(bad, 3) end))
+      assert.matches("synchronize: index: index: position 9", fault_of(function() x[bad] = 1 end))
+      assert.matches("synchronize: take_along_dim: indices: position 9",
+         fault_of(function() return x:take_along_dim(bad:view(1, 2), 2) end))
+   end)
+
+   it("keeps its operator's name in the message of another that waits", function()
+      x:index_select(1, bad)
+      assert.raises("nonzero: index_select: index: position 9", function() return x:nonzero() end)
+      assert.raises("item: index_select: index: position 9", function()
+         x:index_select(1, bad)
+         return x:sum():item()
+      end)
+   end)
+
    it("in a coroutine that is gone since names that line", function()
       local line
       coroutine.wrap(function()

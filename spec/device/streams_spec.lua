@@ -1,6 +1,7 @@
 -- Devices and streams: what is current, and what waits for what. All on the simulated device.
 
 local torch = require "tlua"
+local shell = require "spec.support.shell"
 local sim = torch.sim
 
 local function on(index) return {device = "sim:" .. index} end
@@ -16,7 +17,7 @@ describe("the devices of a kind", function()
 
    it("are none, without an error, where there is no plugin", function()
       local run = io.popen(("TLUA_PLUGINS=/nowhere %s -e 'print(torch.sim.is_available(), " ..
-         "torch.sim.device_count(), torch.sim.empty_cache())' 2>&1"):format(arg[-1] or "./tlua"))
+         "torch.sim.device_count(), torch.sim.empty_cache())' 2>&1"):format(shell.start()))
       local text = run:read "a"
       run:close()
       assert.equal("false\t0\n", text)
@@ -45,7 +46,8 @@ describe("the devices of a kind", function()
    end)
 
    it("are named in errors", function()
-      assert.raises("sim.set_device: device sim:31:", "expected sim:0 to sim:1", function() sim.set_device("sim:31") end)
+      assert.raises("sim.set_device: device sim:31:", "expected sim:0 to sim:1",
+                    function() sim.set_device("sim:31") end)
       assert.raises("sim.set_device: device:", "got string 'cpu'", function() sim.set_device("cpu") end)
       assert.raises("sim.device: device:", "got -1", function() sim.device(-1, print) end)
       assert.raises("sim.synchronize: device:", "got true", function() sim.synchronize(true) end)

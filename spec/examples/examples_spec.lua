@@ -1,7 +1,7 @@
 -- The programs in examples/ run as they are.
 local shell = require "spec.support.shell"
 
-local tlua = shell.quote(shell.tlua)
+local tlua = shell.start()
 
 -- digits.lua in a folder of its own; returns what it printed and its status.
 local function digits(arguments)

@@ -3,7 +3,7 @@
 local shell = require "spec.support.shell"
 local torch = require "tlua"
 
-local tlua, quote = shell.quote(shell.tlua), shell.quote
+local tlua, quote = shell.start(), shell.quote
 
 local folder
 before_each(function() folder = shell.ok("mktemp -d"):match("[^\n]+") end)

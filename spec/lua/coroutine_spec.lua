@@ -80,6 +80,65 @@ describe("a mode set in a coroutine", function()
       assert.is_true(resume(plain))
    end)
 
+   -- Each of two coroutines sets a mode and is suspended; then the first resumes the second, and
+   -- that one, without another call of the library, a third: through each way of resuming.
+   local ways = {
+      resume = resume,
+      wrap = function(co)
+         return coroutine.wrap(function() return resume(co) end)()
+      end,
+      pcall = function(co)
+         local _, _, value = assert(pcall(coroutine.resume, co))
+         return value
+      end,
+      metamethod = function(co)
+         return setmetatable({}, {__index = function(_, thread) return resume(thread) end})[co]
+      end,
+      iterator = function(co)
+         local value
+         for seen in coroutine.wrap(function() coroutine.yield(resume(co)) end) do value = seen end
+         return value
+      end,
+      sort = function(co)
+         local value
+         table.sort({1, 2}, function()
+            value = resume(co)
+            return false
+         end)
+         return value
+      end,
+   }
+   local function seen_through(way, outer, inner, read)
+      local plain = coroutine.create(read)
+      local second = coroutine.create(function()
+         local _ <close> = inner()
+         coroutine.yield()
+         return way(plain)
+      end)
+      local first = coroutine.create(function()
+         local _ <close> = outer()
+         coroutine.yield()
+         records() -- the last call of the library before the third coroutine's
+         return way(second)
+      end)
+      resume(second)
+      resume(first)
+      return resume(first)
+   end
+
+   for name, way in pairs(ways) do
+      it("comes from the nearest of several resumers: " .. name, function()
+         assert.is_true(seen_through(way, torch.no_grad, torch.enable_grad, records))
+         assert.is_false(seen_through(way, torch.enable_grad, torch.no_grad, records))
+      end)
+   end
+
+   it("comes from the nearest that has set it, whatever that one's other modes", function()
+      local function modes() return {torch.is_inference_mode_enabled(), records()} end
+      assert.same({false, false}, seen_through(resume, torch.no_grad,
+                                               torch.autograd.detect_anomaly, modes))
+   end)
+
    it("ends in any order", function()
       local a, b = in_scope(torch.no_grad), in_scope(torch.no_grad)
       assert.is_false(resume(a))
@@ -252,6 +311,30 @@ describe("torch.scope", function()
          resume(coroutine.create(function() theirs = torch.ones(3) end))
       end)
       assert.equal("tensor(released)", tostring(theirs))
+   end)
+
+   it("takes those of the nearest resumer", function()
+      local outer, inner
+      local plain = coroutine.create(function() return torch.ones(3) end)
+      local second = coroutine.create(function()
+         return torch.scope(function()
+            coroutine.yield()
+            inner = resume(plain)
+            return "open"
+         end)
+      end)
+      local first = coroutine.create(function()
+         torch.scope(function()
+            coroutine.yield()
+            outer = torch.ones(3)
+            assert(resume(second) == "open" and tostring(inner) == "tensor(released)")
+            assert(outer:sum():item() == 3)
+         end)
+      end)
+      resume(second)
+      resume(first)
+      resume(first)
+      assert.equal("tensor(released)", tostring(outer))
    end)
 
    it("ends when its coroutine is closed", function()

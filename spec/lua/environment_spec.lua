@@ -4,7 +4,7 @@
 local shell = require "spec.support.shell"
 local torch = require "tlua"
 
-local tlua = shell.quote(shell.tlua)
+local tlua = shell.start()
 
 -- Runs a script of its own, with a file's path as argument, and returns what it prints.
 local function run(script)

@@ -8,7 +8,7 @@ local shell = require "spec.support.shell"
 local sanitized = shell.build:find("asan") or shell.build:find("tsan")
 
 local hosts = {
-   ["tlua"] = shell.quote(shell.tlua),
+   ["tlua"] = shell.start(),
    ["plain Lua"] = "env LUA_CPATH=" .. shell.quote(shell.build .. "/libtlua.so") .. " lua5.4",
 }
 
@@ -35,7 +35,7 @@ describe("the digits example", function()
    local function peak(epochs)
       return shell.with_folder(function(folder)
          local output = shell.ok(("env LUA_INIT=%s %s examples/digits.lua --epochs %d --save %s/w"):
-            format(shell.quote("@spec/memory/peak.lua"), shell.quote(shell.tlua), epochs, folder))
+            format(shell.quote("@spec/memory/peak.lua"), shell.start(), epochs, folder))
          return tonumber(output:match("peak: (%d+) kB"))
       end)
    end

@@ -1,5 +1,6 @@
 -- What differs from PyTorch 2.15 on purpose. A row holds for calls of `ops` (all operators if nil) whose
 -- fault, tag, dtype and, where PyTorch refuses, message match the patterns given; the first row counts.
+-- Rows with `device` are about what differs between the CPU and another device.
 
 local DTYPES <const> = "dtypes, or mixes of them, that PyTorch's kernels refuse"
 local EMPTY <const> = "empty, 0-d or strided input that PyTorch refuses"
@@ -44,7 +45,8 @@ return {
       fault = "got %[%]", tag = "scalar", why = "channels need dimensions"},
    {ops = POOLS, fault = "not empty", why = "nothing has no mean"},
    {fault = "expected a floating", tag = "first32", why = "empty tensors of integers are integers all the same"},
-   {fault = "expected float32 or float64", tag = "first32", why = "empty tensors of integers are integers all the same"},
+   {fault = "expected float32 or float64", tag = "first32",
+    why = "empty tensors of integers are integers all the same"},
    {ops = "lu_unpack", fault = "int32", tag = "first32", why = "factors are floats"},
    {ops = "linalg.solve_triangular cdist", fault = "one dtype", tag = "first64", why = "both of one dtype"},
    {ops = "linalg.cond linalg.matrix_rank linalg.pinv", fault = "^error", tag = "s0",
@@ -60,7 +62,8 @@ return {
       why = "equal elements stay in order, so the gradient goes to others of them"},
    {ops = LAPACK, fault = "", tag = "expanded", why = "all rows are equal, so that rounding decides"},
    {ops = "logspace matrix_exp nn.functional.grid_sample nn.functional.multilabel_soft_margin_loss "
-      .. "nn.functional.poisson_nll_loss", fault = "value", dtype = "float16", why = "half types are computed otherwise"},
+      .. "nn.functional.poisson_nll_loss", fault = "value", dtype = "float16",
+    why = "half types are computed otherwise"},
    {fault = "^gradient: value", dtype = "float16", why = "PyTorch rounds to half types elsewhere"},
    {ops = "nn.functional.interpolate", fault = "^value", dtype = "uint8",
       why = "bytes are averaged in float32 and rounded once"},
@@ -77,4 +80,9 @@ return {
    {ops = "nn.functional.binary_cross_entropy_with_logits", fault = "^dtype", tag = "first64", why = MIXED},
    {ops = "nn.functional.hinge_embedding_loss", fault = "^dtype", why = MIXED},
    {ops = "__rdiv__ trapezoid trapz", fault = "^dtype", why = FIRST},
+
+   -- on another device
+   {device = true, fault = "^order of checks", why = "a device looks at positions after everything else was checked"},
+   {device = true, ops = "linspace logspace", fault = "^message",
+    why = "a tensor as a number is read, for which a device would have to be waited for"},
 }

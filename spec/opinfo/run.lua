@@ -2,10 +2,14 @@
 -- comes of them with PyTorch's results. Prints what differs, a row for each family of operators, what
 -- differs on purpose (known.lua), and as the last line the totals. Every operator has a process of its
 -- own, so that a crash is counted and hides no other.
+--
+-- With TLUA_SPEC_DEVICE=sim each call is made on the CPU and on that device instead, and the two are
+-- compared: the same bits of results and gradients, or the same message.
 
 local torch = require "tlua"
 
 local folder, only = arg[1], {table.unpack(arg, 2)}
+local device = require "spec.support.device"
 local unpack <const> = table.unpack
 
 -- Relative to the element, absolute, relative to the largest element.
@@ -242,7 +246,7 @@ local function weighted_sum(results)
    for k = 1, results.n do
       local r = results[k]
       if is_tensor(r) and r.requires_grad then
-         local steps = torch.arange(r:numel(), {dtype = "float64"})
+         local steps = torch.arange(r:numel(), {dtype = "float64", device = r.device})
          local weights = torch.cos(steps * 1.3 + (0.5 * (k - 1) + 0.2)):reshape(r.shape)
          local term = (r:double() * weights):sum()
          total = total and total + term or term
@@ -308,6 +312,11 @@ local function arguments_of(call)
    return arguments, count, leaves
 end
 
+-- A message without where the call was.
+local function in_short(message)
+   return (tostring(message):gsub("\n.*", ""):gsub("^%S+:%d+: ", ""))
+end
+
 -- What differs, what was expected, what came and which element; nil: nothing.
 local function check(call)
    local f = callable(call)
@@ -318,13 +327,75 @@ local function check(call)
       if returned[1] then return "no error", call.e end
       return nil
    elseif not returned[1] then
-      local message = tostring(returned[2]):gsub("\n.*", ""):gsub("^%S+:%d+: ", "")
-      return "error: " .. message, call.r
+      return "error: " .. in_short(returned[2]), call.r
    end
    local results = flatten(returned, 2, returned.n, {n = 0})
    local fault, want, got, at = compare_results(call, arguments, results)
    if fault or not call.g or call.random then return fault, want, got, at end
    return compare_gradients(call, leaves, results)
+end
+
+---- two devices ---------------------------------------------------------------------
+
+-- The text where it does not say which device a tensor is on; that may have broken lines.
+local function without_device(text)
+   return (text:gsub(",%s+device='%w+:0'", ""):gsub(" on %w+:0", ""):gsub("%s+", " "))
+end
+
+-- What a call gives where tensors are made on a device: its results and the gradients of their sum,
+-- or a message.
+local function outcome(call, f, on)
+   torch.set_default_device(on)
+   torch.manual_seed(1)
+   local arguments, count, leaves = arguments_of(call)
+   local returned = table.pack(pcall(f, unpack(arguments, 1, count)))
+   local late = on == device.name and device.fault()
+   local message = not returned[1] and returned[2] or late
+   if message then return {message = without_device(in_short(message))} end
+   local results = flatten(returned, 2, returned.n, {n = 0})
+   local total = weighted_sum(results)
+   if total then total:backward() end
+   local values = {n = results.n + #leaves}
+   for i = 1, results.n do values[i] = results[i] end
+   for i, leaf in ipairs(leaves) do values[results.n + i] = leaf.grad end
+   return values
+end
+
+-- A value as text that tells all of it; without its elements where they are undefined.
+local function bits(v, undefined)
+   if not is_tensor(v) then
+      return math.type(v) == "float" and ("%a"):format(v) or without_device(tostring(v))
+   end
+   local format = v:is_floating_point() and "%a " or "%s "
+   local text = {v.dtype, "[", table.concat(v.shape, ","), "] "}
+   if undefined then return table.concat(text) end
+   for _, x in ipairs(v:detach():flatten():tolist()) do
+      text[#text + 1] = format:format(x)
+   end
+   return table.concat(text)
+end
+
+local UNDEFINED <const> = {empty = true, empty_like = true, empty_strided = true,
+   empty_permuted = true, new_empty = true, new_empty_strided = true, resize = true, resize_as = true}
+
+local function compare_devices(call)
+   local f = callable(call)
+   if not f then return nil end
+   local want, got = outcome(call, f, "cpu"), outcome(call, f, device.name)
+   if want.message ~= got.message then
+      local order = want.message and got.message and want.message:find "position .* is out of range"
+      return order and "order of checks" or "message", want.message or want, got.message or got
+   elseif want.n ~= got.n then
+      return "number of results", want, got
+   end
+   local undefined = UNDEFINED[(call.name:gsub("_$", ""))]
+   for i = 1, want.n or 0 do
+      local same, here, there = pcall(function()
+         return bits(want[i], undefined), bits(got[i], undefined)
+      end)
+      if not same then return "harness: " .. here end
+      if here ~= there then return "bits of result " .. i, here, there end
+   end
 end
 
 ---- one operator, in a process of its own --------------------------------------------
@@ -340,7 +411,8 @@ end
 
 local function reason_of(call, fault)
    for _, row in ipairs(dofile("spec/opinfo/known.lua")) do
-      if fault:find(row.fault) and call.tag:find(row.tag or "") and call.dtype:find(row.dtype or "")
+      if (row.device or false) == (device.name ~= nil) and fault:find(row.fault)
+         and call.tag:find(row.tag or "") and call.dtype:find(row.dtype or "")
          and (call.e or ""):find(row.refused or "") and names_operator(row, call.name) then
          return row.why
       end
@@ -356,7 +428,8 @@ local function run_operator(path)
       count = count + 1
       local call = load("return " .. line, path, "t", ENVIRONMENT)()
       print("call", count)
-      local ok, fault, want, got, at = xpcall(check, debug.traceback, call)
+      local compared = device.name and compare_devices or check
+      local ok, fault, want, got, at = xpcall(compared, debug.traceback, call)
       if not ok then fault = "harness: " .. fault end
       if fault then
          local field = {"fault", call.form, call.dtype, call.tag, fault, reason_of(call, fault) or "",

@@ -96,7 +96,8 @@ describe("sums in float32", function()
       local x = torch.rand(10000000)
       local truth = x:double():sum():item()
       assert.is_true(abs(truth - 5e6) < 1e4) -- 0.5 each; their deviation makes 913
-      for _, sum in ipairs {x:sum(), x:view(1000, 10000):sum(1):double():sum(), x:view(10000, 1000):sum(2):double():sum(),
+      for _, sum in ipairs {x:sum(), x:view(1000, 10000):sum(1):double():sum(),
+                            x:view(10000, 1000):sum(2):double():sum(),
                             x:mean() * 1e7} do
          assert.is_true(abs(sum:item() / truth - 1) < 1e-6, sum:item())
       end

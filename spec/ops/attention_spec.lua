@@ -13,6 +13,27 @@ end
 
 local function random(...) return torch.randn({...}, {dtype = "float64"}) end
 
+-- Asserts that the result and all gradients are those of the formula. `added` stands for what
+-- the options hide.
+local function agrees(inputs, mask, options, added)
+   local wanted = {}
+   for i, x in ipairs(inputs) do wanted[i] = x:requires_grad_() end
+   if mask and mask.requires_grad then wanted[#wanted + 1] = mask end
+   options.attn_mask = mask
+   local result = attention(inputs[1], inputs[2], inputs[3], options)
+   local expected = formula(inputs[1], inputs[2], inputs[3], mask or added)
+   local blind = (mask or added) and (mask or added):detach():expand(expected:size(-2), inputs[2]:size(-2))
+      :eq(-math.huge):all(-1, true)
+   if blind then expected = expected:masked_fill(blind, 0) end
+   assert.close(expected, result, 1e-12)
+   local g = torch.randn(result.shape, {dtype = "float64"})
+   local grads = {torch.autograd.grad(expected, wanted, {grad_outputs = g})}
+   for i, grad in ipairs {torch.autograd.grad(result, wanted, {grad_outputs = g})} do
+      local there = grads[i]:masked_fill(grads[i]:isnan(), 0)
+      assert.close(there, grad, 1e-11)
+   end
+end
+
 describe("scaled_dot_product_attention", function()
    local q, k, v
    before_each(function()
@@ -86,11 +107,169 @@ describe("scaled_dot_product_attention", function()
       end
    end)
 
-   it("drops weights", function()
-      local ones = torch.ones(1, 400, 1)
-      local result = attention(torch.zeros(1, 400, 8), torch.zeros(1, 400, 8), ones, {dropout_p = 0.5})
-      assert.close(torch.tensor(1.0), result:mean(), 0.02)
-      assert.is_true(result:std():item() > 0.01)
+   it("takes sizes around those of its blocks", function()
+      for _, s in ipairs {{1, 1, 1, 1}, {5, 97, 16, 17}, {16, 96, 33, 64}, {97, 193, 64, 70}, {200, 31, 7, 130},
+                          {96, 288, 140, 16}} do
+         local l, n, e, w = table.unpack(s)
+         local masks = {random(l, n), random(n), random(l, 1), random(l, n):gt(0):double():log()}
+         masks[5] = torch.full({l, n}, -math.huge, {dtype = "float64"}):triu(1) -- blocks that nobody sees
+         for i = 0, #masks do
+            local inputs = {random(2, l, e), random(2, n, e), random(2, n, w)}
+            agrees(inputs, masks[i] and masks[i]:requires_grad_(i < 4), {})
+         end
+         agrees({random(2, l, e), random(2, n, e), random(2, n, w)}, nil, {is_causal = true}, masks[5])
+      end
+   end)
+
+   it("reads and writes what lies apart in memory as it is", function()
+      local packed = random(2, 9, 3, 4, 5):requires_grad_() -- (N, L, query key value, heads, E)
+      local parts = {}
+      for i, part in ipairs(packed:unbind(3)) do parts[i] = part:transpose(2, 3) end
+      local result = attention(table.unpack(parts))
+      assert.is_true(result:transpose(2, 3):is_contiguous())
+      local g = random(2, 9, 4, 5):transpose(2, 3)
+      local grad = torch.autograd.grad(result, packed, {grad_outputs = g})
+      local plain = {}
+      for i, part in ipairs(parts) do plain[i] = part:detach():contiguous():requires_grad_() end
+      local expected = {torch.autograd.grad(formula(table.unpack(plain)), plain, {grad_outputs = g:contiguous()})}
+      assert.close(formula(table.unpack(plain)), result, 1e-12)
+      for i, part in ipairs(grad:unbind(3)) do assert.close(expected[i], part:transpose(2, 3), 1e-12) end
+   end)
+
+   it("differentiates twice", function()
+      local function leaf(...) return random(...):requires_grad_() end
+      local few_k, few_v = leaf(1, 1, 4, 2), leaf(1, 1, 4, 3)
+      local cases = {
+         {{}, q = leaf(1, 2, 3, 2), k = leaf(1, 2, 4, 2), v = leaf(1, 2, 4, 3)},
+         {{is_causal = true}, q = leaf(1, 2, 5, 2), k = leaf(1, 2, 4, 2), v = leaf(1, 2, 4, 3)},
+         {{enable_gqa = true, scale = 0.4}, q = leaf(1, 2, 3, 2), k = few_k, v = few_v},
+         {{dropout_p = 0.4}, q = leaf(1, 2, 3, 2), k = leaf(1, 2, 5, 2), v = leaf(1, 2, 5, 3)},
+         {{}, q = leaf(2, 2, 3, 2), k = leaf(2, 2, 4, 2), v = leaf(2, 2, 4, 3), mask = leaf(2, 1, 1, 4)},
+         {{dropout_p = 0.3}, q = leaf(3, 2), k = leaf(4, 2), v = leaf(4, 3), mask = leaf(3, 4)},
+         {{attn_mask = torch.tensor {{true, false}, {false, false}}}, q = leaf(2, 2), k = leaf(2, 2), v = leaf(2, 1)},
+      }
+      for _, case in ipairs(cases) do
+         local function call(a, b, c, mask)
+            torch.manual_seed(11)
+            local options = {attn_mask = mask}
+            for name, value in pairs(case[1]) do options[name] = value end
+            return attention(a, b, c, options)
+         end
+         local inputs = {case.q, case.k, case.v, case.mask}
+         assert.is_true(torch.autograd.gradcheck(call, inputs))
+         assert.is_true(torch.autograd.gradgradcheck(call, inputs))
+      end
+   end)
+
+   it("has gradients of half types, summed in float32", function()
+      for dtype, unit in pairs {float16 = 2 ^ -11, bfloat16 = 2 ^ -8} do
+         local narrow, wide = {}, {}
+         for i, x in ipairs {random(2, 100, 20), random(2, 110, 20), random(2, 110, 9)} do
+            narrow[i] = x:to(dtype):requires_grad_()
+            wide[i] = narrow[i]:detach():double():requires_grad_()
+         end
+         local g = random(2, 100, 9):to(dtype)
+         local result = attention(table.unpack(narrow))
+         local expected = {torch.autograd.grad(formula(table.unpack(wide)), wide, {grad_outputs = g:double()})}
+         for i, grad in ipairs {torch.autograd.grad(result, narrow, {grad_outputs = g})} do
+            assert.equal(dtype, grad.dtype)
+            -- delta is made of a rounded result; no more than that and a rounding at the end
+            assert.close(expected[i], grad:double(), 4 * unit * expected[i]:abs():max():item())
+         end
+      end
+   end)
+
+   it("lets NaN through to whoever sees it", function()
+      local nan = 0 / 0
+      local one = k:clone()
+      one[1][1][2][1] = nan
+      local result = attention(q, one, v, {is_causal = true})
+      assert.is_false(result:select(3, 1):isnan():any():item())
+      assert.is_true(result[1][1][2]:isnan():all():item())
+      assert.is_false(result[1][2]:isnan():any():item())
+      local seen = torch.ones(6):gt(0)
+      one = q:clone()
+      one[2][3][1][4] = nan
+      result = attention(one, k, v, seen)
+      assert.is_true(result[2][3][1]:isnan():all():item())
+      assert.equal(2, result:isnan():sum():item())
+      one[2][3][1][4] = math.huge
+      assert.is_true(attention(one, k, v)[2][3][1]:isnan():all():item())
+   end)
+
+   it("keeps no weights", function()
+      local n = 3000
+      local function leaf() return torch.randn(n, 8):requires_grad_() end
+      local a, b, c, seen = leaf(), leaf(), leaf(), torch.ones(n):gt(0)
+      collectgarbage()
+      torch.set_memory_limit(torch.memory_stats().used + 4 * n * n / 8)
+      local ok, message = pcall(function()
+         for _, options in ipairs {{}, {is_causal = true}, {attn_mask = seen}, {dropout_p = 0.1}} do
+            attention(a, b, c, options):sum():backward()
+         end
+         return torch.nn.MultiheadAttention(8, 2)(a, b, c, {need_weights = false})
+      end)
+      torch.set_memory_limit(0)
+      assert.is_true(ok, message)
+   end)
+
+   describe("with dropout", function()
+      -- The generator's bits for weights; a row takes whole blocks of four.
+      local function bits(p, ...)
+         local shape = {...}
+         local n = shape[#shape]
+         shape[#shape] = (n + 3) // 4 * 4
+         return torch.empty(shape, {dtype = "float64"}):bernoulli_(1 - p):narrow(-1, 1, n)
+      end
+
+      it("multiplies weights by the generator's bits", function()
+         for _, s in ipairs {{3, 6}, {20, 201}, {130, 8}} do
+            local l, n = table.unpack(s)
+            local inputs = {random(2, 3, l, 4):requires_grad_(), random(2, 3, n, 4):requires_grad_(),
+               random(2, 3, n, 5):requires_grad_()}
+            torch.manual_seed(77)
+            local kept = bits(0.3, 2, 3, l, n) / 0.7
+            local next_number = torch.rand(1):item()
+            torch.manual_seed(77)
+            local result = attention(inputs[1], inputs[2], inputs[3], {dropout_p = 0.3})
+            assert.equal(next_number, torch.rand(1):item())
+            local weights = (inputs[1]:matmul(inputs[2]:transpose(-1, -2)) / 2):softmax(-1)
+            local expected = (weights * kept):matmul(inputs[3])
+            assert.close(expected, result, 1e-12)
+            local g = random(2, 3, l, 5)
+            local grads = {torch.autograd.grad(expected, inputs, {grad_outputs = g})}
+            for i, grad in ipairs {torch.autograd.grad(result, inputs, {grad_outputs = g})} do
+               assert.close(grads[i], grad, 1e-12)
+            end
+         end
+      end)
+
+      it("keeps the mean", function()
+         local x, ones = torch.zeros(1, 400, 8), torch.ones(1, 400, 1)
+         for _, p in ipairs {0.1, 0.5, 0.9} do
+            local result = attention(x, x, ones, {dropout_p = p})
+            -- the mean of 160000 numbers that are 0 or 1 / (1 - p)
+            local deviation = math.sqrt(p / (1 - p))
+            assert.close(torch.tensor(1.0), result:mean(), 5 * deviation / 400)
+            assert.close(torch.tensor(deviation / 20), result:std(), 0.2 * deviation / 20)
+         end
+         assert.equal(0, attention(x, x, ones, {dropout_p = 1}):abs():sum():item())
+         assert.close(ones, attention(x, x, ones, {dropout_p = 0}), 1e-6)
+      end)
+
+      it("draws from the generator it is given", function()
+         local g = torch.Generator()
+         g:manual_seed(5)
+         torch.manual_seed(9)
+         local first = attention(q, k, v, {dropout_p = 0.5, generator = g})
+         local drawn = torch.rand(1):item()
+         torch.manual_seed(9)
+         assert.equal(torch.rand(1):item(), drawn)
+         local second = attention(q, k, v, {dropout_p = 0.5, generator = g})
+         assert.is_false(torch.equal(first, second))
+         g:manual_seed(5)
+         assert.is_true(torch.equal(first, attention(q, k, v, {dropout_p = 0.5, generator = g})))
+      end)
    end)
 
    it("names what does not fit", function()

@@ -379,7 +379,8 @@ end)
 describe("finfo and iinfo", function()
    it("tell what a dtype holds", function()
       for dtype, row in pairs {float64 = {64, 2 ^ -52, 0x1.fffffffffffffp+1023, 2.0 ^ -1022},
-                               float32 = {32, 2 ^ -23, 0x1.fffffep+127, 2 ^ -126}, float16 = {16, 2 ^ -10, 65504, 2 ^ -14},
+                               float32 = {32, 2 ^ -23, 0x1.fffffep+127, 2 ^ -126},
+                               float16 = {16, 2 ^ -10, 65504, 2 ^ -14},
                                bfloat16 = {16, 2 ^ -7, 0x1.fep+127, 2 ^ -126}} do
          local info = torch.finfo(dtype)
          assert.same(row, {info.bits, info.eps, info.max, info.tiny})
@@ -388,7 +389,8 @@ describe("finfo and iinfo", function()
          assert.is_true((torch.ones(1, {dtype = dtype}) + info.eps):item() > 1)
       end
       for dtype, row in pairs {int8 = {8, -128, 127}, uint8 = {8, 0, 255}, int16 = {16, -32768, 32767},
-                               int32 = {32, -2 ^ 31 | 0, 2 ^ 31 - 1 | 0}, int64 = {64, math.mininteger, math.maxinteger}} do
+                               int32 = {32, -2 ^ 31 | 0, 2 ^ 31 - 1 | 0},
+                               int64 = {64, math.mininteger, math.maxinteger}} do
          local info = torch.iinfo(dtype)
          assert.same(row, {info.bits, info.min, info.max})
       end

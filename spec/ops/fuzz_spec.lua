@@ -3,6 +3,7 @@
 -- Run under the sanitizers too, where a stray read is a crash.
 
 local torch = require "tlua"
+local device = require "spec.support.device"
 local table_of = require "spec.support.table"
 
 local calls_per_form <const> = 200
@@ -225,6 +226,8 @@ local function fault_of(row, fn, args)
    local text = describe_value(args, args.n)
    local start = os.clock()
    local ok, message = pcall(call, fn, args)
+   local late = device.fault()
+   if late then ok, message = false, late end
    local seconds = os.clock() - start
    if seconds > seconds_per_call then return ("took %.1f s: (%s)"):format(seconds, text) end
    if ok then return end
@@ -237,6 +240,7 @@ local function fault_of(row, fn, args)
 end
 
 local function used()
+   device.synchronize()
    collectgarbage()
    collectgarbage()
    return torch.memory_stats().used

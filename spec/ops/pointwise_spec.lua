@@ -214,6 +214,33 @@ describe("xlogy", function()
    end)
 end)
 
+describe("a matrix beside a row, a column or a part of another", function()
+   it("is added by rows of any width, cut anywhere", function()
+      local threads = torch.get_num_threads()
+      for _, count in ipairs {1, 3} do
+         torch.set_num_threads(count)
+         for _, width in ipairs {64, 100, 128, 144, 200, 1040} do
+            local rows = 70000 // width + 3
+            local at = torch.arange(rows * width) -- element (i, j) of the sum is 1000 i + j, from 0
+            local expected = (at // width * 1000 + at % width):float():view(rows, width)
+            local column = (torch.arange(rows):view(rows, 1) * 1000):float()
+            local row, zeros = torch.arange(width):float(), torch.zeros(rows, width)
+            local wide = torch.zeros(rows, width + 16)
+            local part = wide:narrow(2, 9, width)
+            part:copy_(row:expand(rows, width))
+            assert.is_true(torch.equal(expected, (zeros + column) + row))
+            assert.is_true(torch.equal(expected, (zeros + row) + column))
+            assert.is_true(torch.equal(expected, (zeros + column) + part))
+            assert.is_true(torch.equal(expected, part + column))
+            assert.is_true(torch.equal(expected, part:add_(column)))
+            assert.equal(0, wide:narrow(2, 1, 8):abs():max():item())
+            assert.equal(0, wide:narrow(2, width + 9, 8):abs():max():item())
+         end
+      end
+      torch.set_num_threads(threads)
+   end)
+end)
+
 describe("where", function()
    it("promotes and broadcasts", function()
       local mask = torch.tensor {true, false}
@@ -415,7 +442,8 @@ describe("PyTorch's corners", function()
    end)
 
    it("float_power_ takes float64 only", function()
-      assert.close(torch.tensor({8.0}, {dtype = "float64"}), torch.tensor({2.0}, {dtype = "float64"}):float_power_(3), 0)
+      local two = torch.tensor({2.0}, {dtype = "float64"})
+      assert.close(torch.tensor({8.0}, {dtype = "float64"}), two:float_power_(3), 0)
       assert.raises("float_power_", "float64", function() torch.ones(1):float_power_(2) end)
    end)
 end)

@@ -12,12 +12,13 @@ local function normal(...)
    return leaves[#leaves]
 end
 
-local names = {torch = torch, F = F,
+local names = {torch = torch, F = F, select = select,
    x = normal(517, 1031), y = normal(517, 1031), line = normal(1031), wide = normal(1030, 1031),
    cube = normal(7, 261, 130), vector = normal(700001), scale = normal(12), shift = normal(12),
    images = normal(5, 12, 61, 59), kernel = normal(20, 12, 3, 3), depth = normal(12, 1, 3, 3),
    small = normal(9, 240, 7, 5), heavy = normal(280, 240, 3, 3), -- more weights than a cache holds
    squares = normal(37, 41, 41), tall = normal(37, 53, 29),
+   few = normal(1, 1, 261, 30), heads = normal(1, 3, 150, 30), bias = normal(150, 261), -- fewer heads than threads
    labels = torch.randint(1, 1032, {517}), ids = torch.randint(1, 518, {6001}),
    places = torch.randint(1, 518, {517, 1031}), mask = torch.randn(517, 1031):gt(0.5),
 }
@@ -30,6 +31,7 @@ local families = {
    products = {"x:matmul(y:t())", "x:t():matmul(y)", "x:matmul(wide:t())", "wide:matmul(x:t())",
       "cube:matmul(cube:transpose(2, 3))", "wide:matmul(line)", "line:matmul(wide:t())",
       "wide:t():matmul(wide:select(2, 1))", "F.linear(x, wide)",
+      "F.linear_relu(wide, x, x:select(2, 1))", "F.linear_gelu(wide, x, x:select(2, 1))",
       "torch.cdist(cube, cube)"},
    ["half products"] = {"x:bfloat16():matmul(y:bfloat16():t())", "x:half():matmul(y:half():t())"},
    convolutions = {"F.conv2d(images, kernel, nil, 1, 1)", "F.conv2d(images, kernel, nil, 2)",
@@ -49,7 +51,11 @@ local families = {
       "torch.linalg.cholesky(squares:matmul(squares:transpose(2, 3)) + torch.eye(41))", "(torch.linalg.qr(tall))",
       "torch.linalg.svdvals(tall)", "(torch.linalg.eigh(squares + squares:transpose(2, 3)))",
       "torch.linalg.det(squares)", "torch.linalg.solve_triangular(squares, squares:sin(), {upper = true})"},
-   attention = {"F.scaled_dot_product_attention(cube, cube, cube)"},
+   attention = {"F.scaled_dot_product_attention(cube, cube, cube)",
+      "F.scaled_dot_product_attention(few, few, few, {is_causal = true})",
+      "select(-1, torch.manual_seed(3), F.scaled_dot_product_attention(few, few, few, {dropout_p = 0.2}))",
+      "F.scaled_dot_product_attention(heads, few, few, {enable_gqa = true, attn_mask = bias})",
+      "F.scaled_dot_product_attention(heads:bfloat16(), few:bfloat16(), few:bfloat16(), {enable_gqa = true})"},
 }
 
 -- The result and the gradients of all that it depends on, made with some number of threads.

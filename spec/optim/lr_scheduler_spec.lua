@@ -67,14 +67,78 @@ describe("torch.optim.lr_scheduler", function()
       assert.equal(0.5, schedule:get_last_lr()[1])
    end)
 
+   it("sets a rate in a tensor in place", function()
+      local lr = torch.tensor(1.0)
+      local optimizer = sgd(lr)
+      local schedule = schedules.ExponentialLR(optimizer, 0.5)
+      local kept = schedule:get_last_lr()[1]
+      schedule:step()
+      assert.equal(lr, optimizer.param_groups[1].lr)
+      assert.equal(0.5, lr:item())
+      assert.equal(1, kept:item())
+      local plateau = schedules.ReduceLROnPlateau(optimizer, {patience = 0, factor = 0.5})
+      plateau:step(1)
+      plateau:step(1)
+      assert.equal(0.25, lr:item())
+   end)
+
+   it("runs schedules of schedules", function()
+      local optimizer = sgd()
+      local inner = schedules.SequentialLR(optimizer, {
+         schedules.ConstantLR(optimizer, {factor = 0.5, total_iters = 10}),
+         schedules.ExponentialLR(optimizer, 0.5),
+      }, {2})
+      local schedule = schedules.SequentialLR(optimizer,
+         {inner, schedules.StepLR(optimizer, 1, {gamma = 0.1})}, {5})
+      assert.close({0.5, 0.5, 1, 0.5, 0.25, 1, 0.1, 0.01}, rates(optimizer, schedule, 8))
+      optimizer = sgd()
+      local later = schedules.SequentialLR(optimizer, {
+         schedules.ConstantLR(optimizer, {factor = 0.5, total_iters = 10}),
+         schedules.ExponentialLR(optimizer, 0.5),
+      }, {2})
+      schedule = schedules.SequentialLR(optimizer,
+         {schedules.StepLR(optimizer, 1, {gamma = 0.1}), later}, {2})
+      assert.close({1, 0.1, 0.5, 0.5, 1, 0.5}, rates(optimizer, schedule, 6))
+   end)
+
    it("says what it expects", function()
       assert.raises("optimizer: expected an optimizer", function() schedules.StepLR(3, 1) end)
       assert.raises("unknown option gama; did you mean gamma?", function()
          schedules.StepLR(sgd(), 1, {gama = 2})
       end)
+      assert.raises("base_lr: expected one for each of 1 groups, got 2 of them", function()
+         schedules.CyclicLR(sgd(), {1, 2}, 3)
+      end)
+      assert.raises("cycle_momentum: optim.Adagrad has neither momentum nor betas", function()
+         schedules.CyclicLR(optim.Adagrad({torch.zeros(1)}), 1, 3)
+      end)
+      assert.raises("scale_mode: expected cycle or iterations, got \"cycles\"", function()
+         schedules.CyclicLR(sgd(), 1, 3, {scale_mode = "cycles"})
+      end)
+      assert.raises("expected total_steps, or epochs and steps_per_epoch", function()
+         schedules.OneCycleLR(sgd(), 1, {epochs = 3})
+      end)
+      assert.raises("epoch: expected a number of at least 0, got -1", function()
+         schedules.CosineAnnealingWarmRestarts(sgd(), 3):step(-1)
+      end)
+      assert.raises("min_lr: expected one for each of 1 groups, got 2", function()
+         schedules.ReduceLROnPlateau(sgd(), {min_lr = {1, 2}})
+      end)
+      assert.raises("group 1 of the optimizer has no initial_lr", function()
+         schedules.StepLR(sgd(), 3, {last_epoch = 4})
+      end)
+      assert.raises("schedule 1: expected one whose step takes no measure", function()
+         local optimizer = sgd()
+         schedules.ChainedScheduler {schedules.ReduceLROnPlateau(optimizer)}
+      end)
+      assert.raises("schedule 2 belongs to another optimizer", function()
+         local optimizer = sgd()
+         schedules.SequentialLR(optimizer, {schedules.ExponentialLR(optimizer, 1),
+            schedules.ExponentialLR(sgd(), 1)}, {1})
+      end)
       assert.raises("step 14 of 13", function()
          local schedule = schedules.OneCycleLR(sgd(), 1, 13, {cycle_momentum = false})
-         for _ = 1, 13 do schedule:step() end
+         for _ = 1, 14 do schedule:step() end
       end)
    end)
 

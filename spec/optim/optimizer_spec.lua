@@ -1,4 +1,5 @@
 local torch = require "tlua"
+local problem = require "spec.support.optim"
 local optim = torch.optim
 
 local function parameter(value)
@@ -88,21 +89,28 @@ describe("optim.Optimizer", function()
    end)
 
    it("continues from a saved state as if nothing had happened", function()
-      for _, name in ipairs {"SGD", "Adam", "AdamW", "Adagrad", "RMSprop", "Adadelta", "Adamax",
-         "NAdam", "RAdam"} do
-         local options = name == "SGD" and {lr = 0.1, momentum = 0.9} or {lr = 0.1}
-         local a, b = parameter(1), parameter(-2)
-         local first = optim[name]({a, b}, options)
-         for _ = 1, 3 do descend(first, a, b) end
-         local c, d = parameter(a:item()), parameter(b:item())
-         local second = optim[name]({c, d}, {lr = 9})
-         second:load_state_dict(first:state_dict())
-         for _ = 1, 3 do
-            descend(first, a, b)
-            descend(second, c, d)
+      local seen = {}
+      for _, row in ipairs(problem.rows.float32) do
+         local name, text = row[1], row[2]
+         local more = name ~= "Adafactor" and #text % 2 == 0 and {capturable = true} or nil
+         local params = problem.parameters({})
+         local first = problem.make(name, params, problem.options(text, more))
+         problem.step(first, params, 1, 8)
+         local copies = {}
+         for i, p in ipairs(params) do
+            copies[i] = p:detach():clone():requires_grad_()
          end
-         assert.close({a:item(), b:item()}, {c:item(), d:item()}, 0)
+         local second = problem.make(name, copies, {lr = 9.0})
+         local path = os.tmpname()
+         torch.save(first:state_dict(), path)
+         second:load_state_dict(torch.load(path))
+         os.remove(path)
+         problem.step(first, params, 9, 20)
+         problem.step(second, copies, 9, 20)
+         assert.close(problem.values(params), problem.values(copies), 0)
+         seen[name] = true
       end
+      for _, name in ipairs {"SGD", "Adafactor", "Lion", "ASGD"} do assert.is_true(seen[name]) end
    end)
 
    it("has a state of plain data that shares nothing with another optimizer", function()
@@ -111,7 +119,7 @@ describe("optim.Optimizer", function()
       descend(first, a)
       local state = first:state_dict()
       assert.same({1}, state.param_groups[1].params)
-      assert.equal(1, state.state[1].step)
+      assert.equal(1, state.state[1].step:item())
       local second = optim.Adam({parameter(1)})
       second:load_state_dict(state)
       assert.is_false(second.state[1].exp_avg == first.state[1].exp_avg)
@@ -121,6 +129,217 @@ describe("optim.Optimizer", function()
       assert.raises("expected 1 groups, got 0", function()
          second:load_state_dict({state = {}, param_groups = {}})
       end)
+   end)
+
+   it("takes over nothing of a saved state that does not fit", function()
+      local a = parameter(1)
+      local optimizer = optim.Adam({a}, {lr = 0.1})
+      descend(optimizer, a)
+      local before = optimizer:state_dict()
+      local function with(change)
+         local dict = optimizer:state_dict()
+         change(dict.param_groups[1], dict)
+         return dict
+      end
+      local wrong = {
+         ["group 1: lr: expected a number or a tensor with one, got \"fast\""] = function(g) g.lr = "fast" end,
+         ["lr: expected a number of at least 0, got -1"] = function(g) g.lr = -1 end,
+         ["group 1: betas: expected a table, got 3"] = function(g) g.betas = 3 end,
+         ["betas: expected two numbers from 0"] = function(g) g.betas = {0.5} end,
+         ["group 1: expected 1 parameters, got 0"] = function(g) g.params = {} end,
+         ["state: expected what state_dict gives"] = function(_, dict) dict.state = nil end,
+      }
+      for message, change in pairs(wrong) do
+         local dict = with(change)
+         dict.param_groups[1].eps = 7
+         assert.raises(message, function() optimizer:load_state_dict(dict) end)
+         assert.close(before.state, optimizer.state, 0)
+         assert.equal(1e-8, optimizer.param_groups[1].eps)
+      end
+   end)
+
+   it("takes over counts of steps as numbers or in other types", function()
+      local a, b, c = parameter(1), parameter(1), parameter(1)
+      local first = optim.Adam({a}, {lr = 0.1})
+      descend(first, a)
+      local optimizers = {[b] = optim.Adam({b}), [c] = optim.Adam({c})}
+      for p, optimizer in pairs(optimizers) do
+         p:detach():copy_(a)
+         local dict = first:state_dict()
+         dict.state[1].step = p == b and 1 or torch.tensor({1.0})
+         optimizer:load_state_dict(dict)
+         descend(optimizer, p)
+      end
+      descend(first, a)
+      assert.equal(a:item(), b:item())
+      assert.equal(a:item(), c:item())
+   end)
+
+   it("keeps the names of parameters", function()
+      local a, b = parameter(1), parameter(2)
+      local optimizer = optim.SGD({{"a", a}, {"b", b}})
+      assert.same({"a", "b"}, optimizer.param_groups[1].param_names)
+      assert.same({"a", "b"}, optimizer:state_dict().param_groups[1].param_names)
+      optimizer:add_param_group({params = {{"c", parameter(3)}}})
+      assert.same({"c"}, optimizer.param_groups[2].param_names)
+      assert.raises("parameter 2: expected all parameters with names or none", function()
+         optim.SGD({{"a", a}, b})
+      end)
+   end)
+
+   it("adds a group whole or not at all", function()
+      local optimizer = optim.SGD({parameter(1)}, {lr = 0.1})
+      local wrong = {
+         ["group: expected a table with the field params"] = {lr = 1},
+         ["unknown option momentun; did you mean momentum?"] =
+            {params = {parameter(2)}, momentun = 1},
+         ["parameter 2: expected a tensor, got \"x\""] = {params = {parameter(2), "x"}},
+         ["weight_decay: expected a number of at least 0"] =
+            {params = {parameter(2)}, weight_decay = -1},
+         ["lr: expected a number or a tensor with one, got true"] =
+            {params = {parameter(2)}, lr = true},
+      }
+      for message, group in pairs(wrong) do
+         assert.raises(message, function() optimizer:add_param_group(group) end)
+      end
+      assert.equal(1, #optimizer.param_groups)
+      local p = parameter(3)
+      local given = {params = {p}, lr = 0.5, initial_lr = 2}
+      assert.equal(optimizer, optimizer:add_param_group(given))
+      assert.equal(2, optimizer.param_groups[2].initial_lr)
+      assert.same({"initial_lr", "lr", "params"}, (function()
+         local keys = {}
+         for key in pairs(given) do keys[#keys + 1] = key end
+         table.sort(keys)
+         return keys
+      end)())
+   end)
+
+   it("refuses options that make no sense, by the name of the nearest that does", function()
+      local a = parameter(1)
+      local matrix = torch.zeros(2, 2):requires_grad_()
+      local wrong = {
+         {"Adam", {beta = {0.9, 0.99}}, "unknown option beta; did you mean betas?"},
+         {"Adam", {betas = {0.9, 1}}, "betas: expected two numbers from 0 to below 1"},
+         {"Adam", {eps = 0 / 0}, "eps: expected a number of at least 0"},
+         {"Adam", {amsgrad = 1}, "amsgrad: expected a boolean, got 1"},
+         {"Adam", {lr = torch.ones(2)}, "lr: expected a number or a tensor with one"},
+         {"Adam", {lr = torch.tensor(-1.0)}, "lr: expected a number of at least 0, got -1"},
+         {"AdamW", {decoupled_weight_decy = true}, "did you mean decoupled_weight_decay?"},
+         {"NAdam", {momentum_decay = -1}, "momentum_decay: expected a number of at least 0"},
+         {"Rprop", {etas = {0.5, 0.9}}, "etas: expected a number between 0 and 1 and one above 1"},
+         {"Rprop", {step_sizes = {2, 1}}, "step_sizes: expected two numbers"},
+         {"ASGD", {lambda = 1}, "unknown option lambda; did you mean lambd?"},
+         {"Lion", {betas = {2, 3}}, "betas: expected two numbers from 0 to below 1"},
+         {"Adadelta", {rho = 1.5}, "rho: expected a number from 0 to 1, got 1.5"},
+         {"Adafactor", {d = 0.5}, "d: expected a number of at least 1"},
+         {"Adafactor", {eps = {-1, 1}}, "eps: expected two numbers of at least 0"},
+         {"Adafactor", {beta2_decay = 1}, "beta2_decay: expected a number of at most 0"},
+         {"LBFGS", {line_search_fn = "wolfe"}, "line_search_fn: expected none or strong_wolfe"},
+         {"LBFGS", {history_size = -1}, "history_size: expected a number of at least 0"},
+         {"Muon", {}, "parameter 1: expected a matrix, got a tensor of shape (1)"},
+      }
+      for _, row in ipairs(wrong) do
+         assert.raises("optim." .. row[1], row[3], function() optim[row[1]]({a}, row[2]) end)
+      end
+      assert.raises("adjust_lr_fn: expected original, match_rms_adamw or spectral", function()
+         optim.Muon({matrix}, {adjust_lr_fn = "square"})
+      end)
+      assert.raises("ns_steps: expected an integer from 0 to 99", function()
+         optim.Muon({matrix}, {ns_steps = 100})
+      end)
+   end)
+
+   it("passes over empty parameters", function()
+      for _, name in ipairs {"SGD", "Adam", "Adafactor", "Muon", "Rprop"} do
+         local empty = torch.zeros(0, 3):requires_grad_()
+         local full = torch.ones(2, 2):requires_grad_()
+         local optimizer = optim[name]({empty, full}, {lr = 0.5})
+         empty.grad, full.grad = torch.zeros(0, 3), torch.ones(2, 2)
+         optimizer:step()
+         assert.is_false(torch.equal(full, torch.ones(2, 2)))
+      end
+   end)
+
+   it("calls hooks of steps, its own and those of all", function()
+      local a, log = parameter(1), {}
+      local optimizer = optim.SGD({a}, {lr = 0.5})
+      local function note(text) return function() log[#log + 1] = text end end
+      local handles = {
+         optim.register_optimizer_step_pre_hook(note "all before"),
+         optim.register_optimizer_step_post_hook(note "all after"),
+         optimizer:register_step_pre_hook(note "before"),
+         optimizer:register_step_post_hook(note "after"),
+      }
+      optimizer:step(function() log[#log + 1] = "closure" end)
+      assert.same({"all before", "before", "closure", "after", "all after"}, log)
+      handles[3]:remove()
+      log = {}
+      optimizer:step()
+      assert.same({"all before", "after", "all after"}, log)
+      for _, handle in ipairs(handles) do handle:remove() end
+      log = {}
+      optimizer:step()
+      assert.same({}, log)
+      local handle = optimizer:register_step_pre_hook(function(given, closure)
+         assert.equal(optimizer, given)
+         return function() return closure() + 1 end
+      end)
+      assert.equal(4, optimizer:step(function() return 3 end))
+      handle:remove()
+      assert.raises("register_step_pre_hook: hook: expected a function, got 3", function()
+         optimizer:register_step_pre_hook(3)
+      end)
+      local searching = optim.LBFGS({a})
+      local called = 0
+      searching:register_step_post_hook(function() called = called + 1 end)
+      searching:step(function()
+         searching:zero_grad()
+         local loss = (a * a):sum()
+         loss:backward()
+         return loss
+      end)
+      assert.equal(1, called)
+   end)
+
+   it("calls hooks of its state", function()
+      local a = parameter(1)
+      local optimizer = optim.SGD({a}, {lr = 0.5})
+      local log = {}
+      local function note(text) return function() log[#log + 1] = text end end
+      optimizer:register_state_dict_pre_hook(note "pre")
+      optimizer:register_state_dict_pre_hook(note "first", {prepend = true})
+      optimizer:register_state_dict_post_hook(function(_, dict)
+         dict.note = "mine"
+         log[#log + 1] = "post"
+      end)
+      local replaced = optimizer:register_state_dict_post_hook(function(_, dict)
+         return {inner = dict}
+      end)
+      assert.equal("mine", optimizer:state_dict().inner.note)
+      assert.same({"first", "pre", "post"}, log)
+      replaced:remove()
+      optimizer:register_load_state_dict_pre_hook(function(_, dict) return dict.inner end)
+      optimizer:register_load_state_dict_post_hook(function(o) o.loaded = true end)
+      local dict = optimizer:state_dict()
+      dict.param_groups[1].lr = 0.25
+      optimizer:load_state_dict({inner = dict})
+      assert.equal(0.25, optimizer.param_groups[1].lr)
+      assert.is_true(optimizer.loaded)
+   end)
+
+   it("writes a loaded rate into the tensor that it has", function()
+      local a, lr = parameter(1), torch.tensor(0.5)
+      local optimizer = optim.SGD({a}, {lr = lr})
+      local dict = optimizer:state_dict()
+      assert.equal(lr, dict.param_groups[1].lr)
+      dict.param_groups[1].lr = torch.tensor(0.25)
+      optimizer:load_state_dict(dict)
+      assert.equal(lr, optimizer.param_groups[1].lr)
+      assert.equal(0.25, lr:item())
+      dict.param_groups[1].lr = 0.125
+      optimizer:load_state_dict(dict)
+      assert.equal(0.125, lr:item())
    end)
 
    it("is printed with its options", function()

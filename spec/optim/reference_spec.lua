@@ -70,3 +70,25 @@ describe("a schedule matches PyTorch:", function()
       end)
    end
 end)
+
+describe("a program of schedules matches PyTorch:", function()
+   for _, row in ipairs(rows.programs) do
+      it(row[1] .. " of " .. row[2], function()
+         local groups = {{params = {torch.zeros(1)}}, {params = {torch.zeros(1)}, lr = 0.2}}
+         local optimizer = row[2] == "SGD" and optim.SGD(groups, {lr = 0.1, momentum = 0.9})
+            or optim.Adam(groups, {lr = 0.1})
+         local names = setmetatable({o = optimizer, S = optim.lr_scheduler, torch = torch},
+            {__index = _G})
+         assert(load(row[1], "=program", "t", names))()
+         local found = {}
+         for i = 0, 11 do
+            for _, group in ipairs(optimizer.param_groups) do
+               found[#found + 1] = group.lr
+               found[#found + 1] = group.betas and group.betas[1] or group.momentum
+            end
+            if names.step then names.step(i) else names.s:step() end
+         end
+         assert.close({table.unpack(row, 3)}, found, 1e-12)
+      end)
+   end
+end)

@@ -6,22 +6,13 @@
 
 local luassert = require "luassert.assert"
 
--- The device that all specs run on: TLUA_SPEC_DEVICE=sim make test.
-local device = os.getenv("TLUA_SPEC_DEVICE")
-if device then require("tlua").set_default_device(device) end
+local device = require "spec.support.device"
+if device.name then require("tlua").set_default_device(device.name) end
 
 local say = require "say"
 
 local function torch()
    return require "tlua"
-end
-
--- What a device has found wrong in the data of calls that it was given, or nil. It finds it when
--- it comes to them, and tells at the next wait.
-local function fault_of_device()
-   if not device then return nil end
-   local ok, message = pcall(function() return torch().zeros(1):item() end)
-   return not ok and tostring(message) or nil
 end
 
 local function is_tensor(value)
@@ -176,13 +167,9 @@ register("raises", function(state, arguments)
    local info = debug.getinfo(fn, "S")
    local prefix = info.short_src .. ":"
    local ok, message = pcall(fn)
-   local fault = fault_of_device()
-   if ok and fault then
-      local line = fault:match("%(called at [^()]-:(%d+)%)$")
-      message = prefix .. (line or info.linedefined) .. ": " .. fault
-   elseif ok then
-      return fail(state, "no error was raised")
-   end
+   local late = device.fault()
+   if ok and not late then return fail(state, "no error was raised") end
+   if ok then message = late end
    message = tostring(message)
    local line = message:sub(1, #prefix) == prefix and
       tonumber(message:match("^(%d+): ", #prefix + 1))

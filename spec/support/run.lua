@@ -11,6 +11,7 @@
 --
 -- The environment names the program under test, TLUA (./tlua), the build
 -- folder, TLUA_BUILD (build), and a limit for each file, SPEC_TIMEOUT (900 s).
+-- Specs find what --wrap gave in SPEC_WRAP.
 
 local function parse(arguments)
    local options = {jobs = "1", wrap = "", exclude = {}, roots = {}}
@@ -89,7 +90,8 @@ local function command_for(path, options)
       program = quote(tlua) .. " spec/support/busted.lua --output=plainTerminal" ..
          (options.filter and " --filter=" .. quote(options.filter) or "") .. " " .. quote(path)
    end
-   return ("exec timeout --foreground -k 10 %s %s %s\n"):format(timeout, options.wrap, program)
+   return ("export SPEC_WRAP=%s; exec timeout --foreground -k 10 %s %s %s\n"):format(
+      quote(options.wrap), timeout, options.wrap, program)
 end
 
 -- What a status of the shell means when the program did not get to report.

@@ -6,6 +6,12 @@ local shell = {}
 shell.tlua = os.getenv("TLUA") or "./tlua"
 shell.build = os.getenv("TLUA_BUILD") or "build"
 
+--- How a spec starts it in the shell: under what this run is wrapped in, such as an emulator.
+---@return string
+function shell.start()
+   return (os.getenv "SPEC_WRAP" or "") .. " " .. shell.quote(shell.tlua)
+end
+
 --- A word of the shell's that stands for the text as it is.
 ---@param text string
 ---@return string

@@ -10,6 +10,7 @@
 
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "tlua.h"
@@ -42,6 +43,9 @@ static inline void test_error(tl_ErrorKind kind, const char *part, const char *f
     printf("%s:%d: expected error %d with \"%s\", got %d: %s\n", file, line, (int)kind, part,
            (int)tl_error_kind(), tl_error());
 }
+
+/* Under an emulator (make test-arm), some of which cannot start threads in a forked child. */
+static inline bool test_emulated(void) { return getenv("SPEC_EMULATED") != NULL; }
 
 static inline void test_run(const char *name, void (*test)(void)) {
   test_faults = 0;

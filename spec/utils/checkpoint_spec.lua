@@ -53,4 +53,20 @@ describe("torch.utils.checkpoint", function()
       torch.manual_seed(9)
       assert.equal(torch.rand(1):item(), after)
    end)
+
+   it("of a function that calls itself without end overflows the stack", function()
+      local function endless(x) return checkpoint(endless, x) end
+      local x = torch.ones(2, {requires_grad = true})
+      assert.matches("stack overflow", select(2, pcall(endless, x)))
+      assert.matches("stack overflow", select(2, pcall(torch.no_grad, endless, x)))
+      assert.is_true(torch.is_grad_enabled())
+
+      -- whose every part, computed again in the backward pass, is a checkpoint again
+      local function again(a)
+         if torch.is_grad_enabled() then return checkpoint(again, a) end
+         return a * 2
+      end
+      assert.matches("stack overflow", select(2, pcall(function() again(x):sum():backward() end)))
+      assert.is_nil(x.grad)
+   end)
 end)

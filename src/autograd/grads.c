@@ -130,8 +130,18 @@ static tl_Tensor *later(tl_Tensor *sum, tl_Tensor *grad) {
   return result;
 }
 
+/* A hook may have given t other data since the pass has begun. */
+static bool check_fit(const tl_Tensor *t, const tl_Tensor *grad) {
+  if (tli_same_sizes(t, grad)) return true;
+  return tli_fail(
+      TL_ESHAPE,
+      "backward: a gradient of shape %s has come for a tensor that has shape %s by now; "
+      "was its data replaced since the forward call, in a hook perhaps?",
+      tli_sizes_str(grad), tli_sizes_str(t));
+}
+
 bool tli_grad_accumulate(tl_Tensor *t, tl_Tensor *grad, bool create_graph) {
-  tli_Autograd *a = tli_autograd(t);
+  tli_Autograd *a = check_fit(t, grad) ? tli_autograd(t) : NULL;
   if (a == NULL) {
     tli_release(grad);
     return false;

@@ -202,10 +202,7 @@ static Thread *thread_new(void) {
   return thread;
 }
 
-static inline Thread *thread_get(void) {
-  Thread *thread = self;
-  return __builtin_expect(thread != NULL, 1) ? thread : thread_new();
-}
+static inline Thread *thread_get(void) { return self ? self : thread_new(); }
 
 /* Lock held. */
 static bool over_limit(int64_t more) {
@@ -281,18 +278,47 @@ static void *small_refill(Magazine *m, int cls, bool *refused) {
   return block;
 }
 
-static inline void *small_get(Thread *thread, int cls, bool *refused) {
-  Magazine *m = &thread->small[cls];
+/* The topmost block of a magazine that has one. */
+static inline void *pop(Thread *thread, Magazine *m) {
   Block *block = m->now;
-  if (__builtin_expect(block != NULL, 1)) {
-    m->now = block->next;
-    m->count--;
-  } else {
-    block = small_refill(m, cls, refused);
-    if (block == NULL) return NULL;
-  }
+  m->now = block->next;
+  m->count--;
   count_used(thread, m->size);
   return block;
+}
+
+static inline void push(Thread *thread, Magazine *m, Block *block) {
+  block->next = m->now;
+  m->now = block;
+  m->count++;
+  count_used(thread, -m->size);
+}
+
+static void *small_get(Thread *thread, int cls, bool *refused) {
+  Magazine *m = &thread->small[cls];
+  if (m->now) return pop(thread, m);
+  Block *block = small_refill(m, cls, refused);
+  if (block) count_used(thread, m->size);
+  return block;
+}
+
+/* What nearly all calls come to; NULL, or false, where there is more to do. */
+static inline void *quick_get(size_t bytes) {
+  Thread *thread = self;
+  if (thread == NULL || bytes > SMALL_MAX || thread->calls + 1 >= thread->fail_from) return NULL;
+  Magazine *m = &thread->small[class_of(bytes)];
+  if (m->now == NULL) return NULL;
+  thread->calls++;
+  return pop(thread, m);
+}
+
+static inline bool quick_put(void *block, size_t bytes) {
+  Thread *thread = self;
+  if (thread == NULL || bytes > SMALL_MAX) return false;
+  Magazine *m = &thread->small[class_of(bytes)];
+  if (m->count >= m->batch) return false;
+  push(thread, m, block);
+  return true;
 }
 
 /* `now` is full: it becomes the spare, an earlier spare goes to the pool. */
@@ -307,13 +333,10 @@ static void small_spill(Magazine *m, int cls) {
   m->count = 0;
 }
 
-static inline void small_put(Thread *thread, int cls, Block *block) {
+static void small_put(Thread *thread, int cls, Block *block) {
   Magazine *m = &thread->small[cls];
-  if (__builtin_expect(m->count >= m->batch, 0)) small_spill(m, cls);
-  block->next = m->now;
-  m->now = block;
-  m->count++;
-  count_used(thread, -m->size);
+  if (m->count >= m->batch) small_spill(m, cls);
+  push(thread, m, block);
 }
 
 /* Lock held. Gives back the slabs of a class that have no block in use or in
@@ -469,12 +492,12 @@ static void small_put_alone(int cls, Block *block) {
 
 /* ---- both ---- */
 
-static inline void *block_get(Thread *thread, size_t bytes, bool *refused) {
+static void *block_get(Thread *thread, size_t bytes, bool *refused) {
   if (bytes <= SMALL_MAX) return small_get(thread, class_of(bytes), refused);
   return large_get(thread, class_of(bytes), refused);
 }
 
-static inline void block_put(Thread *thread, void *block, size_t bytes) {
+static void block_put(Thread *thread, void *block, size_t bytes) {
   int cls = class_of(bytes);
   if (bytes > SMALL_MAX)
     large_put(thread, cls, block);
@@ -494,6 +517,17 @@ void tl_memory_trim(void) {
 }
 
 #else /* straight from the system, to the byte */
+
+static void *quick_get(size_t bytes) {
+  (void)bytes;
+  return NULL;
+}
+
+static bool quick_put(void *block, size_t bytes) {
+  (void)block;
+  (void)bytes;
+  return false;
+}
 
 static void *block_get(Thread *thread, size_t bytes, bool *refused) {
   tli_mutex_lock(&pool.lock);
@@ -549,14 +583,14 @@ static void *out_of_memory(size_t bytes, bool refused) {
                        refused ? most : "");
 }
 
-void *tli_alloc(size_t bytes) {
+static __attribute__((noinline)) void *alloc_any(size_t bytes) {
   Thread *thread = thread_get();
   bool refused = false;
   if (thread == NULL || bytes > REQUEST_MAX) return out_of_memory(bytes, false);
-  if (__builtin_expect(++thread->calls >= thread->fail_from, 0) && thread->calls <= thread->fail_to)
+  if (++thread->calls >= thread->fail_from && thread->calls <= thread->fail_to)
     return out_of_memory(bytes, false);
   void *block = block_get(thread, bytes, &refused);
-  if (__builtin_expect(block == NULL, 0)) {
+  if (block == NULL) {
     if (!refused) {
       tl_memory_trim();
       block = block_get(thread, bytes, &refused);
@@ -566,8 +600,17 @@ void *tli_alloc(size_t bytes) {
   return block;
 }
 
+static __attribute__((noinline)) void free_any(void *block, size_t bytes) {
+  block_put(thread_get(), block, bytes);
+}
+
+void *tli_alloc(size_t bytes) {
+  void *block = quick_get(bytes);
+  return block ? block : alloc_any(bytes);
+}
+
 void tli_free(void *block, size_t bytes) {
-  if (block != NULL) block_put(thread_get(), block, bytes);
+  if (block && !quick_put(block, bytes)) free_any(block, bytes);
 }
 
 static void fail_calls(int64_t first, int64_t count) {

@@ -12,6 +12,8 @@
 
 _Atomic(const tl_Backend *) tli_backends[TL_NDEVICETYPES] = {[TL_CPU] = &tlk_cpu_backend};
 
+atomic_bool tli_devices_opened;
+
 const tlk_Context tli_cpu_context = {.device = {TL_CPU, 0}};
 
 /* ---- opening --------------------------------------------------------------------- */
@@ -33,8 +35,10 @@ static const tl_Backend *open_type(int type) {
   if (backend) return backend;
   tli_mutex_lock(&lock);
   backend = atomic_load_explicit(&tli_backends[type], memory_order_acquire);
-  if (backend == NULL && (backend = tli_plugin_open(tli_device_type_name(type))) != NULL)
+  if (backend == NULL && (backend = tli_plugin_open(tli_device_type_name(type))) != NULL) {
+    atomic_store(&tli_devices_opened, true);
     atomic_store_explicit(&tli_backends[type], backend, memory_order_release);
+  }
   tli_mutex_unlock(&lock);
   return backend;
 }
@@ -107,7 +111,7 @@ void tli_stand_in_end(const tli_StandIn *s) {
 bool tli_stream_follow(tl_Device device, tl_Stream *next, tl_Stream *first) {
   if (next == first) return true;
   const tl_DeviceApi *api = tli_backend(device)->device;
-  tl_Event *event = api->event(device, false);
+  tl_Event *event = api->event(device, 0);
   bool ok = event && api->event_record(event, first) && api->stream_wait(next, event);
   if (event) api->event_free(event);
   return ok;

@@ -9,90 +9,10 @@
 #ifndef TLI_BACKEND_H
 #define TLI_BACKEND_H
 
+#include "core/device.h"
 #include "core/kernel.h"
 #include "core/lapack.h"
-
-/* A point of a stream's work, and work recorded for replay. */
-typedef struct tl_Event tl_Event;
-typedef struct tl_Graph tl_Graph;
-
-/* Bytes from one place to another. */
-struct tlk_transfer {
-  const tlk_Context *cx; /* of the device, or of the one that receives */
-  tl_Device to, from;    /* the CPU and a device, or two devices of one kind */
-  void *dst;
-  const void *src;
-  int64_t bytes;
-  bool async;             /* may return before the bytes have moved: host memory is pinned */
-  tl_Stream *from_stream; /* of a device that sends: where the bytes were written */
-};
-
-typedef struct tl_DeviceProperties {
-  char name[128];
-  int64_t total_memory; /* bytes */
-  int major, minor;     /* the compute capability; 0 where there is no such thing */
-  int multi_processor_count;
-} tl_DeviceProperties;
-
-/* In bytes, but for the counts. */
-typedef struct tl_MemoryStats {
-  int64_t allocated, allocated_peak; /* by tensors */
-  int64_t reserved, reserved_peak;   /* the same and what is kept for reuse */
-  int64_t active_blocks, allocations, frees, retries, ooms;
-  int64_t largest_free, total;
-} tl_MemoryStats;
-
-/* What is the device's own business. All may be called from any thread. What can
-** fail returns false or NULL with a message; whatever waits for the device also
-** reports the fault in its error word. */
-typedef struct tl_DeviceApi {
-  int (*count)(void);
-  bool (*properties)(int index, tl_DeviceProperties *out);
-
-  /* A block belongs to the stream it was asked for on: it may be handed out
-  ** again as soon as it is freed, since what uses it next comes later on that
-  ** stream. Other streams that use it must be made known by record_stream. */
-  void *(*alloc)(const tlk_Context *cx, int64_t bytes);
-  void (*free)(tl_Device device, void *data, int64_t bytes);
-  bool (*record_stream)(tl_Device device, void *data, tl_Stream *stream);
-  bool (*transfer)(const struct tlk_transfer *call);
-  /* Gives memory that is kept for reuse back. */
-  bool (*trim)(tl_Device device);
-  bool (*memory_stats)(tl_Device device, tl_MemoryStats *out);
-  bool (*reset_peaks)(tl_Device device);
-  /* Host memory that the device reads without a copy of the driver's. */
-  void *(*pinned_alloc)(int64_t bytes);
-  void (*pinned_free)(void *data, int64_t bytes);
-
-  /* Streams stay for good: a device hands a few out in turn. */
-  tl_Stream *(*default_stream)(tl_Device device);
-  tl_Stream *(*stream)(tl_Device device, int priority);
-  int64_t (*stream_id)(const tl_Stream *stream);
-  bool (*stream_sync)(tl_Stream *stream);
-  bool (*stream_query)(tl_Stream *stream, bool *done);
-  bool (*stream_wait)(tl_Stream *stream, tl_Event *event);
-  bool (*sync)(tl_Device device);
-
-  tl_Event *(*event)(tl_Device device, bool timing);
-  void (*event_free)(tl_Event *event);
-  bool (*event_record)(tl_Event *event, tl_Stream *stream);
-  bool (*event_sync)(tl_Event *event);
-  bool (*event_query)(tl_Event *event, bool *done);
-  bool (*event_elapsed)(tl_Event *start, tl_Event *end, double *milliseconds);
-
-  /* Between the two calls what is put on the stream is recorded, not run; what
-  ** is allocated meanwhile stays the graph's. */
-  bool (*capture_begin)(tl_Stream *stream);
-  tl_Graph *(*capture_end)(tl_Stream *stream);
-  bool (*capturing)(const tl_Stream *stream);
-  bool (*graph_launch)(tl_Graph *graph, tl_Stream *stream);
-  void (*graph_free)(tl_Graph *graph);
-
-  /* How often the host has waited for the device so far. */
-  int64_t (*waits)(tl_Device device);
-  /* Settings of the kind's own; NULL where there are none. */
-  bool (*configure)(const char *key, int64_t value);
-} tl_DeviceApi;
+#include "core/tensor.h"
 
 typedef struct tl_Backend {
   const char *name; /* "cpu", "cuda", "sim" */
@@ -103,6 +23,24 @@ typedef struct tl_Backend {
   const tl_DeviceApi *device; /* NULL: the CPU */
 } tl_Backend;
 
+/* ---- who makes a call ------------------------------------------------------------ */
+
+/* The operator that the calling thread is in, for messages; a static string. */
+void tli_set_operator(const char *op);
+const char *tli_operator(void);
+/* Where the running call was made, "script.lua:12", a string that stays for good;
+** set by the binding, NULL without one. */
+extern const char *(*_Atomic tli_call_site)(void);
+/* While an operator calls others: a fault in what those are given is one in this
+** argument, a static string, of the running operator. NULL: no longer. Returns what
+** was set before. */
+const char *tli_set_blamed(const char *argument);
+/* The CPU reports a fault at once, when operator and site are known anyway. */
+tlk_Blame tli_blame_late(const char *op, const char *argument);
+static inline tlk_Blame tli_blame(tl_Device device, const char *op, const char *argument) {
+  return device.type == TL_CPU ? (tlk_Blame){op, argument, NULL} : tli_blame_late(op, argument);
+}
+
 /* ---- finding them ---------------------------------------------------------------- */
 
 /* The table of a device. Never NULL for the device of a tensor; for others, which
@@ -112,10 +50,13 @@ extern _Atomic(const tl_Backend *) tli_backends[TL_NDEVICETYPES]; /* NULL until 
 static inline const tl_Backend *tli_backend(tl_Device device) {
   return atomic_load_explicit(&tli_backends[device.type], memory_order_acquire);
 }
+/* Whether no kind but the CPU was ever opened: then all tensors are there. */
+extern atomic_bool tli_devices_opened;
+static inline bool tli_only_cpu(void) {
+  return !atomic_load_explicit(&tli_devices_opened, memory_order_relaxed);
+}
 /* Devices of a kind, 0 where there is none, with the reason in tl_error. */
 int tli_device_count(tl_DeviceType type);
-
-#define TL_MAX_DEVICES 32 /* of a kind */
 
 /* The context of the calling thread's current stream of a device. */
 const tlk_Context *tli_context_of(tl_Device device);
@@ -150,11 +91,27 @@ void tli_set_default_device(tl_Device device);
 int tli_current_device(tl_DeviceType type);
 void tli_set_current_device(tl_DeviceType type, int index);
 
+/* A device's memory for the current stream. Where there is none even after the collector
+** has worked, NULL with TL_EMEM and the figures. */
+void *tli_device_alloc(tl_Device device, int64_t bytes);
+/* Has garbage that may hold tensors collected, for the thread that lacks memory; false if
+** that is not possible now. Set by the binding; NULL without one. */
+extern bool (*_Atomic tli_collect_garbage)(void);
+/* Whether this thread's last failure came after that: trying again is of no use. */
+bool tli_device_exhausted(void);
+/* How often tli_device_alloc has failed. */
+int64_t tli_device_ooms(tl_Device device);
+void tli_device_reset_ooms(tl_Device device);
+
 /* ---- plugins --------------------------------------------------------------------- */
 
 /* Two builds fit together if this is the same in both: a hash of everything that
 ** they share. */
 #define TL_PLUGIN_HASH ((uint64_t)TLK_HASH ^ sizeof(tl_Backend) ^ sizeof(tl_DeviceApi) << 20)
+
+/* What users have set for kernels (settings.c), of the process. */
+int64_t tli_setting(tl_Setting which);
+void tli_set_setting(tl_Setting which, int64_t value);
 
 /* What a plugin may use of the engine. */
 typedef struct tl_Host {
@@ -167,6 +124,11 @@ typedef struct tl_Host {
   const char *(*error)(void);
   tl_ErrorKind (*error_kind)(void);
   const char *(*running)(void); /* the operator that the calling thread is in */
+  int64_t (*setting)(tl_Setting which);
+  /* Tells what became of memory, in the thread that had it done; may be called under
+  ** the allocator's lock. Cheap unless somebody records the history. */
+  void (*memory_event)(tl_Device device, tl_MemoryAction action, const void *data, int64_t bytes,
+                       int64_t stream_id);
 } tl_Host;
 
 typedef struct tl_Plugin {

@@ -27,12 +27,6 @@ const uint8_t tli_dtype_digits[TL_NDTYPES] = {
 #undef X
 };
 
-static const int exponents[TL_NDTYPES] = {
-#define X(name, text, bytes, category, digits, exponent, ...) exponent,
-    TL_DTYPES(X, )
-#undef X
-};
-
 static const char *const names[TL_NDTYPES] = {
 #define X(name, text, ...) text,
     TL_DTYPES(X, )
@@ -96,13 +90,30 @@ int64_t tli_int_min(tl_DType dtype) {
   return sign ? -tli_int_max(dtype) - 1 : 0;
 }
 
-double tli_float_epsilon(tl_DType dtype) { return ldexp(1, 1 - tli_dtype_digits[dtype]); }
+/* Of constants, which compilers work out. */
+#define EPSILON(digits) ldexp(1, 1 - (digits))
+
+double tli_float_epsilon(tl_DType dtype) { return EPSILON(tli_dtype_digits[dtype]); }
 
 double tli_float_max(tl_DType dtype) {
-  return ldexp(2 - tli_float_epsilon(dtype), exponents[dtype] - 1);
+  switch (dtype) {
+#define X(name, text, bytes, category, digits, exponent, ...) \
+  case TL_##name: return ldexp(2 - EPSILON(digits), (exponent)-1);
+    TL_DTYPES(X, )
+#undef X
+  default: return 0;
+  }
 }
 
-double tli_float_tiny(tl_DType dtype) { return ldexp(1, 2 - exponents[dtype]); }
+double tli_float_tiny(tl_DType dtype) {
+  switch (dtype) {
+#define X(name, text, bytes, category, digits, exponent, ...) \
+  case TL_##name: return ldexp(1, 2 - (exponent));
+    TL_DTYPES(X, )
+#undef X
+  default: return 0;
+  }
+}
 
 /* ---- scalars ---- */
 

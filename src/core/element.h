@@ -6,19 +6,20 @@
 #ifndef TLI_ELEMENT_H
 #define TLI_ELEMENT_H
 
-#include "core/dtype.h"
+#include "tlua.h"
 #include "core/half.h"
+#include "core/shared.h"
 
 /* tli_<dtype>: the stored type; tli_wide_<dtype>: the type it is read into. */
-#define TLI_FLOAT_ELEMENT(name, stored, wide, read, write)           \
-  typedef stored tli_##name;                                         \
-  typedef wide tli_wide_##name;                                      \
-  static inline wide tli_read_##name(stored x) { return (read)(x); } \
-  static inline stored tli_write_##name(wide x) { return (write)(x); }
+#define TLI_FLOAT_ELEMENT(name, stored, wide, read, write)    \
+  typedef stored tli_##name;                                  \
+  typedef wide tli_wide_##name;                               \
+  TLI_FN wide tli_read_##name(stored x) { return (read)(x); } \
+  TLI_FN stored tli_write_##name(wide x) { return (write)(x); }
 #define TLI_INT_ELEMENT(name, stored, wide) \
   typedef stored tli_##name;                \
   typedef wide tli_wide_##name;             \
-  static inline wide tli_read_##name(stored x) { return (wide)x; }
+  TLI_FN wide tli_read_##name(stored x) { return (wide)x; }
 
 TLI_FLOAT_ELEMENT(F32, float, float, float, float)
 TLI_FLOAT_ELEMENT(F64, double, double, double, double)

@@ -13,8 +13,10 @@
 
 static _Thread_local struct {
   tl_ErrorKind kind;
+  bool late;
   char raw[MESSAGE_MAX];
   char text[MESSAGE_MAX];
+  uint64_t number;
 } last;
 
 static void record(tl_ErrorKind kind, const char *format, va_list args) {
@@ -22,6 +24,8 @@ static void record(tl_ErrorKind kind, const char *format, va_list args) {
   char message[MESSAGE_MAX];
   vsnprintf(message, sizeof message, format, args);
   last.kind = kind;
+  last.late = false;
+  last.number++;
   memcpy(last.raw, message, sizeof message);
 }
 
@@ -55,8 +59,13 @@ bool tli_fail_about(const char *what) {
 
 const char *tli_error_raw(void) { return last.raw; }
 
+void tli_error_set_late(void) { last.late = true; }
+bool tli_error_late(void) { return last.late; }
+uint64_t tli_error_number(void) { return last.number; }
+
 void tli_error_clear(void) {
   last.kind = TL_OK;
+  last.late = false;
   last.raw[0] = '\0';
 }
 

@@ -39,8 +39,14 @@ size_t tli_error_head(const char *message);
 
 /* The message with its position marks, for bindings. */
 const char *tli_error_raw(void);
+/* Tells failures of a thread apart: how many there were. */
+uint64_t tli_error_number(void);
 /* Writes `raw` with each marked position translated: +base if not negative. */
 void tli_error_translate(const char *raw, int base, char *out, size_t size);
+
+/* The last failure is that of an earlier call, which its message names. */
+void tli_error_set_late(void);
+bool tli_error_late(void);
 
 void tli_error_clear(void);
 

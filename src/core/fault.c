@@ -3,16 +3,35 @@
 */
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "core/error.h"
-#include "core/kernel.h"
+#include "core/backend.h"
 
 const char *(*_Atomic tli_call_site)(void);
 
-static _Thread_local const char *running;
+static _Thread_local const char *running, *blamed;
 
 void tli_set_operator(const char *op) { running = op; }
 const char *tli_operator(void) { return running; }
+
+const char *tli_set_blamed(const char *argument) {
+  const char *previous = blamed;
+  blamed = argument;
+  return previous;
+}
+
+/* "nn.functional.linear" is called linear in messages. */
+static const char *last_part(const char *name) {
+  const char *dot = strrchr(name, '.');
+  return dot ? dot + 1 : name;
+}
+
+tlk_Blame tli_blame_late(const char *op, const char *argument) {
+  const char *(*site)(void) = tli_call_site;
+  return (tlk_Blame){running ? last_part(running) : op, blamed ? blamed : argument,
+                     site ? site() : NULL};
+}
 
 bool tlk_fault(const tlk_Context *cx, const tlk_Fault *fault) {
   if (cx->fault == NULL) return tli_fault_fail(fault);
@@ -58,7 +77,9 @@ bool tli_fault_fail(const tlk_Fault *f) {
   char what[160];
   describe(f, what, sizeof what);
   const char *op = f->blame.op, *argument = f->blame.argument, *site = f->blame.site;
-  return tli_fail(kind_of(f->kind), "%s%s%s%s%s%s%s%s", op ? op : "", op ? ": " : "",
-                  argument ? argument : "", argument ? ": " : "", what, site ? " (called at " : "",
-                  site ? site : "", site ? ")" : "");
+  tli_fail(kind_of(f->kind), "%s%s%s%s%s%s%s%s", op ? op : "", op ? ": " : "",
+           argument ? argument : "", argument ? ": " : "", what, site ? " (called at " : "",
+           site ? site : "", site ? ")" : "");
+  if (site) tli_error_set_late();
+  return false;
 }

@@ -9,21 +9,23 @@
 #include <stdint.h>
 #include <string.h>
 
-static inline uint32_t tli_float_bits(float f) {
+#include "core/shared.h"
+
+TLI_FN uint32_t tli_float_bits(float f) {
   uint32_t u;
   memcpy(&u, &f, sizeof u);
   return u;
 }
 
-static inline float tli_bits_float(uint32_t u) {
+TLI_FN float tli_bits_float(uint32_t u) {
   float f;
   memcpy(&f, &u, sizeof f);
   return f;
 }
 
-static inline float tli_bf16_to_f32(uint16_t h) { return tli_bits_float((uint32_t)h << 16); }
+TLI_FN float tli_bf16_to_f32(uint16_t h) { return tli_bits_float((uint32_t)h << 16); }
 
-static inline uint16_t tli_f32_to_bf16(float f) {
+TLI_FN uint16_t tli_f32_to_bf16(float f) {
   uint32_t u = tli_float_bits(f);
   uint32_t rounded = u + 0x7fffu + ((u >> 16) & 1u);
   uint32_t quiet = u | 0x00400000u;
@@ -32,7 +34,7 @@ static inline uint16_t tli_f32_to_bf16(float f) {
 
 /* Branch-free so that the compiler can vectorise it: the exponent is moved by
 ** a multiplication, which is exact for subnormals too. */
-static inline float tli_f16_to_f32(uint16_t h) {
+TLI_FN float tli_f16_to_f32(uint16_t h) {
   uint32_t sign = (uint32_t)(h & 0x8000u) << 16;
   uint32_t magnitude = (uint32_t)(h & 0x7fffu) << 13;
   uint32_t scaled = tli_float_bits(tli_bits_float(magnitude) * tli_bits_float(0x77800000u));
@@ -42,7 +44,7 @@ static inline float tli_f16_to_f32(uint16_t h) {
 
 /* Adding a power of two whose last place is the result's last place makes the
 ** hardware round to nearest even for normal and subnormal results alike. */
-static inline uint16_t tli_f32_to_f16(float f) {
+TLI_FN uint16_t tli_f32_to_f16(float f) {
   uint32_t u = tli_float_bits(f);
   uint32_t sign = (u >> 16) & 0x8000u;
   uint32_t a = u & 0x7fffffffu;

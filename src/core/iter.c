@@ -7,6 +7,8 @@
 
 #include <string.h>
 
+#include "core/tensor.h"
+
 static void set_strides(tli_IterArg *arg, const tl_Tensor *t, int ndim, const int64_t *shape,
                         const int *kept, int nkept) {
   int64_t element = tli_dtype_bytes[t->dtype];
@@ -74,20 +76,19 @@ static void merge_dims(tli_Iter *it) {
   it->ndim = last + 1;
 }
 
-/* One dimension when all operands lie in row-major order or are one element. */
-static bool build_linear(tli_Iter *it, tl_Tensor *const *args) {
+/* Notes where the operands lie. Whether one dimension will do: all of them lie in
+** row-major order or are one element. */
+static bool set_args(tli_Iter *it, tl_Tensor *const *args) {
+  bool linear = true;
   for (int k = 0; k < it->nargs; k++) {
     const tl_Tensor *t = args[k];
-    if (t->numel == 1)
-      it->args[k].strides[0] = 0;
-    else if (tli_contiguous(t) && t->numel == it->numel)
-      it->args[k].strides[0] = tli_dtype_bytes[t->dtype];
-    else
-      return false;
+    tli_IterArg *arg = &it->args[k];
+    arg->data = tli_data(t);
+    arg->dtype = (tl_DType)t->dtype;
+    arg->strides[0] = t->numel == 1 ? 0 : tli_dtype_bytes[t->dtype];
+    linear = linear && (t->numel == 1 || (tli_contiguous(t) && t->numel == it->numel));
   }
-  it->ndim = 1;
-  it->sizes[0] = it->numel;
-  return true;
+  return linear;
 }
 
 /* The result is on a device: operands that are not go by value. */
@@ -108,12 +109,14 @@ void tli_iter_build(tli_Iter *it, int ndim, const int64_t *shape, tl_Tensor *con
   it->ndim = 0;
   it->numel = 1;
   for (int d = 0; d < ndim; d++) it->numel *= shape[d];
-  for (int k = 0; k < nargs; k++) {
-    it->args[k].data = tli_data(args[k]);
-    it->args[k].dtype = (tl_DType)args[k]->dtype;
-  }
+  bool linear = set_args(it, args);
   if (tli_device(args[0]).type != TL_CPU) take_numbers(it, args);
-  if (it->numel <= 1 || build_linear(it, args)) return;
+  if (it->numel <= 1) return;
+  if (linear) {
+    it->ndim = 1;
+    it->sizes[0] = it->numel;
+    return;
+  }
 
   int kept[TL_MAX_DIMS]; /* innermost first, without those of size 1 */
   for (int d = ndim - 1; d >= 0; d--) {

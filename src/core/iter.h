@@ -2,12 +2,12 @@
 ** iter.h - the shape of an elementwise loop over several operands, reduced to
 ** the fewest dimensions: broadcast (stride 0), reordered so that dimension 0
 ** is the innermost (smallest strides), and merged where memory allows.
-** Back ends see nothing but this; they never see a tensor.
+** Back ends see nothing but this; they never see a tensor. The file is C++ as well.
 */
 #ifndef TLI_ITER_H
 #define TLI_ITER_H
 
-#include "core/tensor.h"
+#include "tlua.h"
 
 #define TLI_ITER_MAX 8
 

@@ -11,6 +11,8 @@
 **
 ** "Contiguous" means row-major without gaps. A kernel "along a dimension" sees
 ** its input as contiguous (outer, n, inner) and works along n.
+**
+** The file is C++ as well, since kernels of GPUs are written in it.
 */
 #ifndef TLI_KERNEL_H
 #define TLI_KERNEL_H
@@ -62,18 +64,6 @@ bool tlk_fault(const tlk_Context *cx, const tlk_Fault *fault);
 /* The failure that a fault is. Returns false. */
 bool tli_fault_fail(const tlk_Fault *fault);
 
-/* The operator that the calling thread is in, for messages; a static string. */
-void tli_set_operator(const char *op);
-const char *tli_operator(void);
-/* Where the running call was made, "script.lua:12", a string that stays for good;
-** set by the binding, NULL without one. */
-extern const char *(*_Atomic tli_call_site)(void);
-/* The CPU reports a fault at once, when the site is known anyway. */
-static inline tlk_Blame tli_blame(tl_Device device, const char *op, const char *argument) {
-  const char *(*site)(void) = device.type == TL_CPU ? NULL : tli_call_site;
-  return (tlk_Blame){op, argument, site ? site() : NULL};
-}
-
 /* Numbers that pointwise kernels and reductions take at most. */
 #define TLK_PARAMS 4
 
@@ -104,6 +94,14 @@ typedef struct tlk_Gemm {
   int64_t stride_a, stride_b, stride_c;
 } tlk_Gemm;
 
+/* What a product of matrices may end with, elementwise. */
+typedef enum tlk_Activation {
+  TLK_ACTIVATION_NONE,
+  TLK_ACTIVATION_RELU,
+  TLK_ACTIVATION_GELU,
+  TLK_ACTIVATION_GELU_TANH
+} tlk_Activation;
+
 /* Windows that slide over the last three dimensions of (planes, in[0], in[1],
 ** in[2]); tensors of fewer dimensions have leading ones. Window o along a
 ** dimension begins at o * stride - padding; its elements are `dilation` apart. */
@@ -119,6 +117,46 @@ typedef struct tlk_Conv {
   tl_DType dtype;
   int64_t batch, groups, channels_in, channels_out;
 } tlk_Conv;
+
+/* Rows of (batch, heads, rows, size): the elements of a row lie side by side, the
+** other strides are given, in elements, and may be 0. */
+typedef struct tlk_HeadRows {
+  void *data;
+  int64_t batch, head, row;
+} tlk_HeadRows;
+
+/* Numbers for all pairs of a query and a key, (batch, heads, queries, keys), with
+** strides in elements, which may be 0. */
+typedef struct tlk_HeadPairs {
+  tlk_Array array;
+  int64_t batch, head, query, key;
+} tlk_HeadPairs;
+
+/* Attention. Query i of a head gives key j the score
+**   scale * (query[i] . key[j]) + mask[i][j]
+** and the weight that softmax over all keys makes of it. A mask of bool hides keys
+** where it is false, as -inf does; without data there is none. With `causal` query i
+** sees keys 0 to i only. A query that sees nothing has weights of 0.
+**
+** Dropout: with r = (b * heads + h) * queries + i a weight is multiplied by
+** 1 / (1 - dropout) where word j % 4 of block `block` + r * ceil(keys / 4) + j / 4
+** of stream `seed` (tli_philox) is less than (1 - dropout) * 2^32, else by 0.
+**
+** All arrays but the mask have one floating dtype; the half types are computed in
+** float32. No size but `size` is 0. */
+typedef struct tlk_Attention {
+  tl_DType dtype;
+  int64_t batch, heads;
+  int64_t kv_heads; /* a divisor of heads: so many of key and value, each for some in a row */
+  int64_t queries, keys;
+  int64_t size, value_size; /* of a row of query and key, and of value and the result */
+  tlk_HeadRows query, key, value;
+  tlk_HeadPairs mask;
+  bool causal;
+  double scale, dropout;
+  uint64_t seed, block;
+  const uint64_t *state; /* as in tlk_random; NULL: none */
+} tlk_Attention;
 
 /* Pooling of `planes` planes. */
 typedef struct tlk_Pool {
@@ -169,6 +207,45 @@ typedef struct tlk_Ctc {
   int64_t blank; /* from 1 */
 } tlk_Ctc;
 
+/* The kinds of recurrent networks, in cuDNN's order. */
+typedef enum tlk_RnnMode { TLK_RNN_RELU, TLK_RNN_TANH, TLK_RNN_LSTM, TLK_RNN_GRU } tlk_RnnMode;
+
+/* Gates of a kind: rows of a weight are `gates` * hidden. They are, in PyTorch's order
+** and cuDNN's, input, forget, cell, output of LSTM; reset, update, new of GRU. */
+static inline int64_t tlk_rnn_gates(tlk_RnnMode mode) {
+  return mode == TLK_RNN_LSTM ? 4 : mode == TLK_RNN_GRU ? 3 : 1;
+}
+
+/* One layer of a recurrent network in one direction, over whole sequences. What
+** there is one of for each step lies as (rows, size), the steps one after another:
+** step t has the rows from offsets[t] to offsets[t + 1], or `batch` rows where
+** offsets is NULL. Row n of a step belongs to sample n. Later steps have no more
+** rows than earlier ones, so that the samples come in the order of their lengths;
+** the first step has `batch` rows. All is contiguous and of one floating dtype; the
+** half types are computed in float32. */
+typedef struct tlk_Rnn {
+  tlk_RnnMode mode;
+  tl_DType dtype;
+  bool reverse;                  /* from a sample's last step to its first */
+  int64_t steps, batch, rows;    /* rows: of all steps */
+  int64_t input, hidden, output; /* sizes; output: hidden, unless there is a projection */
+  const int64_t *offsets;        /* (steps + 1), or NULL */
+  const void *weight_ih;         /* (gates * hidden, input) */
+  const void *weight_hh;         /* (gates * hidden, output) */
+  const void *weight_hr;         /* (output, hidden), of LSTM; NULL: no projection */
+  const void *bias_ih, *bias_hh; /* (gates * hidden); NULL: 0 */
+} tlk_Rnn;
+
+/* Bytes that the forward pass leaves to the backward one, unless the device says
+** otherwise (tl_DeviceApi). Of each row, in float32 (float64 for float64): LSTM's
+** gates, cell, its tanh and, before a projection, the output; GRU's new, reset and
+** update gates and what the state contributes to the new one. */
+static inline int64_t tlk_rnn_reserve(const tlk_Rnn *r) {
+  int64_t lstm = r->weight_hr ? 7 : 6;
+  int64_t sizes = r->mode == TLK_RNN_LSTM ? lstm : r->mode == TLK_RNN_GRU ? 4 : 0;
+  return r->rows * sizes * r->hidden * (r->dtype == TL_F64 ? 8 : 4);
+}
+
 /* How scatter joins an element with what is there. */
 typedef enum tlk_Join {
   TLK_JOIN_SET,
@@ -195,6 +272,77 @@ static inline int tlk_per_block(tlk_Distribution d, tl_DType dtype) {
   bool wide = d == TLK_INTEGER || (dtype == TL_F64 && d < TLK_GEOMETRIC);
   return wide ? 2 : 4;
 }
+
+/* Rules of optimizers, X(rule, family, states): how a gradient, with as many states of
+** each parameter, becomes a step. Families, X(family, options, clocks): the numbers
+** that a rule takes, the learning rate first, and the numbers that advance with each
+** step: how many there were, and what some keep beside. kernels/optim.h tells which
+** they are, and has the formulas. */
+#define TLK_OPTIM_RULES(X)                 \
+  X(sgd, sgd, 0)                           \
+  X(sgd_momentum, sgd, 1)                  \
+  X(sgd_nesterov, sgd, 1)                  \
+  X(adam, adam, 2)                         \
+  X(amsgrad, adam, 3)                      \
+  X(nadam, nadam, 2)                       \
+  X(radam, radam, 2)                       \
+  X(adamax, adamax, 2)                     \
+  X(adagrad, adagrad, 1)                   \
+  X(adadelta, adadelta, 2)                 \
+  X(rmsprop, rmsprop, 1)                   \
+  X(rmsprop_momentum, rmsprop, 2)          \
+  X(rmsprop_centered, rmsprop, 2)          \
+  X(rmsprop_centered_momentum, rmsprop, 3) \
+  X(rprop, rprop, 2)                       \
+  X(asgd, asgd, 1)                         \
+  X(lion, lion, 1)                         \
+  X(muon, muon, 1)                         \
+  X(muon_nesterov, muon, 1)                \
+  X(lerp, lerp, 0)
+#define TLK_OPTIM_FAMILIES(X) \
+  X(sgd, 6, 0)                \
+  X(adam, 6, 1)               \
+  X(nadam, 7, 2)              \
+  X(radam, 6, 1)              \
+  X(adamax, 5, 1)             \
+  X(adagrad, 4, 1)            \
+  X(adadelta, 4, 1)           \
+  X(rmsprop, 5, 1)            \
+  X(rprop, 5, 1)              \
+  X(asgd, 5, 3)               \
+  X(lion, 4, 0)               \
+  X(muon, 2, 0)               \
+  X(lerp, 1, 0)
+
+typedef enum tlk_OptimRule {
+#define X(rule, family, states) TLK_OPTIM_##rule,
+  TLK_OPTIM_RULES(X)
+#undef X
+      TLK_NOPTIM_RULES
+} tlk_OptimRule;
+
+enum {
+  TLK_OPTIM_OPTIONS = 7,
+  TLK_OPTIM_CLOCKS = 3,
+  TLK_OPTIM_STATES = 3,
+  TLK_OPTIM_COEFS = 12, /* numbers that a rule computes from options and clocks */
+  /* Tensors of one call. Their addresses stand in the call itself: a list of them in
+  ** the device's memory would have to be sent there before each step, since gradients
+  ** lie elsewhere each time, and would be one more thing to keep while a graph that has
+  ** captured the step lives. 56 of 56 bytes fit into the 4 KB that CUDA allows the
+  ** parameters of a kernel (32 KB with the latest), and leave 700 bytes to a launcher,
+  ** for the table that tells a block which tensor is its own. */
+  TLK_OPTIM_TENSORS = 56
+};
+
+/* One parameter of n elements, contiguous or all in the same order in memory. */
+typedef struct tlk_OptimTensor {
+  void *param;
+  const void *grad;
+  void *state[TLK_OPTIM_STATES];
+  float *master; /* the parameter in full precision, which param is rounded from; may be NULL */
+  int64_t n;
+} tlk_OptimTensor;
 
 /* ---- elementwise: operands of any dtype and stride, outputs first ---- */
 
@@ -247,7 +395,10 @@ struct tlk_linspace {
 
 /* n numbers into contiguous out. Element i is made of the words that are its
 ** share of block `block` + i / tlk_per_block of stream `seed` (tli_philox),
-** and of nothing else. */
+** and of nothing else. A graph must draw other numbers each time it is replayed: for
+** what is captured `state` points to two words on the device, {seed, block}, which are
+** written before each replay; the first takes the place of `seed`, the second is added
+** to `block`. */
 struct tlk_random {
   const tlk_Context *cx;
   tlk_Distribution distribution;
@@ -255,6 +406,7 @@ struct tlk_random {
   int64_t n;
   uint64_t seed;
   uint64_t block;
+  const uint64_t *state; /* NULL: none */
   tl_Scalar a;
   tl_Scalar b;
 };
@@ -264,6 +416,29 @@ struct tlk_random {
 struct tlk_gemm {
   const tlk_Context *cx;
   tlk_Gemm gemm;
+};
+
+/* c = activation(inner), inner = gemm's product + bias, in one pass: gemm is one product
+** of a floating dtype with k > 0 and beta 0; bias has n elements, or is NULL. inner (m, n)
+** is written, with rows as far apart as c's, unless it is NULL. sums (m) = the sums of
+** op(a)'s rows, for a without gaps, unless it is NULL. Bias and the three results have
+** gemm's dtype; the half types are rounded at the end only. */
+struct tlk_linear {
+  const tlk_Context *cx;
+  tlk_Gemm gemm;
+  const void *bias;
+  tlk_Activation activation;
+  void *inner, *sums;
+};
+
+/* The gradients before an activation: grad_in (rows, n) = grad_out * activation'(inner),
+** and grad_bias (n) = the sum of its rows, unless data is NULL. `saved` is the result of
+** relu, and what gelu was applied to. All have one floating dtype and are contiguous. */
+struct tlk_activation_backward {
+  const tlk_Context *cx;
+  tlk_Activation activation;
+  tlk_Array grad_in, grad_bias, grad_out, saved;
+  int64_t rows, n;
 };
 
 /* ---- along a dimension ---- */
@@ -334,6 +509,29 @@ struct tlk_softmax_backward {
   bool log;
   tlk_Array grad_in, grad_out, out;
   int64_t outer, n, inner;
+};
+
+/* out[i] = the sum over j of weight[i][j] * value[j]; norm (batch, heads, queries),
+** contiguous, float32 or, for float64, that, is what attention_backward needs beside
+** it: the logarithm of the sum of each query's exponentials of scores, 0 for one that
+** sees nothing. */
+struct tlk_attention {
+  const tlk_Context *cx;
+  tlk_Attention attention;
+  tlk_HeadRows out;
+  void *norm;
+};
+
+/* Its gradients, of which any may have data NULL. That of the mask is added to
+** grad_mask, float32 or, for float64, that; a stride of 0 sums over the dimension, but
+** that of keys has none. The results do not depend on the number of threads. */
+struct tlk_attention_backward {
+  const tlk_Context *cx;
+  tlk_Attention attention;
+  tlk_HeadRows grad_query, grad_key, grad_value;
+  tlk_HeadPairs grad_mask;
+  tlk_HeadRows grad_out, out;
+  const void *norm;
 };
 
 /* Each of `rows` rows of n elements is shifted to mean 0 and scaled to
@@ -627,6 +825,96 @@ struct tlk_col2im {
   tlk_Array in, cols;
 };
 
+/* ---- lists of tensors, for optimizers ---- */
+
+/* The coefficients (count, TLK_OPTIM_COEFS) that a rule steps with, one row for each
+** parameter; their clocks advance. Where *found_inf is not 0 nothing changes. lr,
+** float32 or float64, stands for options[0] unless its data is NULL. */
+struct tlk_optim_coefs {
+  const tlk_Context *cx;
+  tlk_OptimRule rule;
+  bool maximize; /* up the gradient */
+  int32_t count;
+  double options[TLK_OPTIM_OPTIONS];
+  tlk_Array lr;
+  const float *found_inf; /* NULL: 0 */
+  double *clocks[TLK_OPTIM_TENSORS][TLK_OPTIM_CLOCKS];
+  double *coefs;
+};
+
+/* A step of `count` parameters by a rule, in float64 if the parameters are float64, else
+** in float32. Where *found_inf is not 0 nothing changes. Coefficients are those of each
+** tensor, or, with coefs NULL, `same` for all. Gradients are divided by grad_scale and
+** multiplied by clip first, each a number in float32 or float64 unless its data is
+** NULL. */
+struct tlk_optim_step {
+  const tlk_Context *cx;
+  tlk_OptimRule rule;
+  tl_DType param, grad, state; /* dtypes; that of master is float32 */
+  int32_t count;
+  const double *coefs;
+  double same[TLK_OPTIM_COEFS];
+  const float *found_inf;
+  tlk_Array grad_scale, clip;
+  tlk_OptimTensor tensors[TLK_OPTIM_TENSORS];
+};
+
+/* Tensors of one call to the two below, and elements of a tensor that one partial
+** result is of. */
+enum { TLK_LIST_TENSORS = 128, TLK_LIST_PART = 65536 };
+
+/* partials[first[i] + k] = kernel of elements [k, k + 1) * TLK_LIST_PART of tensor i,
+** contiguous in any order. Kernels are those that norms are made of: sum_abs,
+** sum_square, sum_power, amax_abs, amin_abs, count_nonzero. The parts follow from the
+** sizes alone, and so does what their sum is. */
+struct tlk_list_reduce {
+  const tlk_Context *cx;
+  tlk_Reduction kernel;
+  tl_Scalar params[1];
+  tl_DType dtype;
+  int32_t count;
+  double *partials;
+  const void *data[TLK_LIST_TENSORS];
+  int64_t n[TLK_LIST_TENSORS], first[TLK_LIST_TENSORS];
+};
+
+/* Every element times scale, a number in float32 or float64, computed in float32, or
+** float64 where the tensors are. If one is not finite before, *found_inf, which may be
+** NULL, becomes 1. */
+struct tlk_list_scale {
+  const tlk_Context *cx;
+  tl_DType dtype;
+  int32_t count;
+  tlk_Array scale;
+  float *found_inf;
+  void *data[TLK_LIST_TENSORS];
+  int64_t n[TLK_LIST_TENSORS];
+};
+
+/* ---- recurrent networks ---- */
+
+/* out (rows, output) = the states after each step, hn (batch, output) those after
+** each sample's last one, cn (batch, hidden), of LSTM, its cells. h0 and c0, of the
+** same sizes, are the states before; NULL: 0. reserve may be NULL where no backward
+** pass will follow. */
+struct tlk_rnn {
+  const tlk_Context *cx;
+  tlk_Rnn rnn;
+  void *out, *hn, *cn, *reserve;
+  const void *in, *h0, *c0;
+};
+
+/* The gradients, each of which may be NULL: one that is not wanted, or, of results,
+** one that is 0. The sums over rows do not depend on the number of threads. */
+struct tlk_rnn_backward {
+  const tlk_Context *cx;
+  tlk_Rnn rnn;
+  void *grad_in, *grad_h0, *grad_c0;
+  void *grad_weight_ih, *grad_weight_hh, *grad_weight_hr, *grad_bias_ih, *grad_bias_hh;
+  const void *grad_out, *grad_hn, *grad_cn;
+  const void *in, *h0, *c0, *out, *reserve;
+};
+
 /* ---- all of them ----------------------------------------------------------------- */
 
 /* X(name, operands): ITER if the call begins with a tli_Iter, else FLAT. For
@@ -640,12 +928,16 @@ struct tlk_col2im {
   X(linspace, FLAT)            \
   X(random, FLAT)              \
   X(gemm, FLAT)                \
+  X(linear, FLAT)              \
+  X(activation_backward, FLAT) \
   X(reduce, FLAT)              \
   X(reduce_index, FLAT)        \
   X(moments, FLAT)             \
   X(scan, FLAT)                \
   X(softmax, FLAT)             \
   X(softmax_backward, FLAT)    \
+  X(attention, FLAT)           \
+  X(attention_backward, FLAT)  \
   X(layer_norm, FLAT)          \
   X(layer_norm_backward, FLAT) \
   X(channel_moments, FLAT)     \
@@ -675,6 +967,12 @@ struct tlk_col2im {
   X(avg_pool_backward, FLAT)   \
   X(resample, FLAT)            \
   X(im2col, FLAT)              \
-  X(col2im, FLAT)
+  X(col2im, FLAT)              \
+  X(optim_coefs, FLAT)         \
+  X(optim_step, FLAT)          \
+  X(list_reduce, FLAT)         \
+  X(list_scale, FLAT)          \
+  X(rnn, FLAT)                 \
+  X(rnn_backward, FLAT)
 
 #endif

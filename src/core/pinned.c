@@ -100,10 +100,10 @@ void tli_pinned_reap(void) {
 bool tli_pinned_used(tl_Storage *storage, tl_Device device) {
   const tl_DeviceApi *api = tli_backend(device)->device;
   tl_Stream *stream = tli_stream(device);
-  if (api->capturing(stream)) return true; /* as with all that a graph uses: the user keeps it */
+  if (api->capture(stream)) return true; /* as with all that a graph uses: the user keeps it */
   Use *use = tli_alloc(sizeof *use);
   if (use == NULL) return api->stream_sync(stream) && false;
-  *use = (Use){NULL, tli_storage_retain(storage), api->event(device, false), api};
+  *use = (Use){NULL, tli_storage_retain(storage), api->event(device, 0), api};
   if (use->event == NULL || !api->event_record(use->event, stream)) {
     bool waited = api->stream_sync(stream);
     use_free(use);

@@ -103,6 +103,9 @@ void tli_pages_put(void *block, size_t bytes);
 
 /* Opens a shared library; its names stay its own. NULL if it cannot. */
 void *tli_library_open(const char *file);
+/* False for a library whose end is missing, as after a broken download: opening
+** that would end the process. What is no library at all passes. */
+bool tli_library_whole(const char *path);
 /* The last failure of this thread's tli_library_open, in words. */
 const char *tli_library_error(void);
 /* The file that the code or data at an address was loaded from; "" if it cannot be told. */

@@ -16,6 +16,9 @@
 #include <time.h>
 #include <unistd.h>
 
+#ifdef __ELF__
+#include <link.h>
+#endif
 #ifdef __linux__
 #include <sched.h>
 #endif
@@ -185,6 +188,40 @@ void *tli_library_symbol(void *library, const char *name) {
 }
 
 void tli_library_close(void *library) { dlclose(library); }
+#endif
+
+#ifdef __ELF__
+/* Whether the file has all bytes of the segments that its header lists. */
+static bool has_segments(FILE *file, const ElfW(Ehdr) * header) {
+  ElfW(Phdr) segment;
+  if (fseeko(file, 0, SEEK_END) != 0) return false;
+  uint64_t bytes = (uint64_t)ftello(file);
+  for (int i = 0; i < header->e_phnum; i++) {
+    off_t at = (off_t)(header->e_phoff + (uint64_t)i * sizeof segment);
+    if (fseeko(file, at, SEEK_SET) != 0 || fread(&segment, sizeof segment, 1, file) != 1)
+      return false;
+    if (segment.p_offset > bytes || segment.p_filesz > bytes - segment.p_offset) return false;
+  }
+  return true;
+}
+
+bool tli_library_whole(const char *path) {
+  static const unsigned char ours[] = {0x7f, 'E', 'L', 'F', sizeof(void *) == 8 ? 2 : 1};
+  ElfW(Ehdr) header;
+  FILE *file = fopen(path, "rb");
+  if (file == NULL) return true; /* opening it will say why */
+  bool elf = fread(&header, sizeof header, 1, file) == 1 &&
+             memcmp(header.e_ident, ours, sizeof ours) == 0 &&
+             header.e_phentsize == sizeof(ElfW(Phdr));
+  bool whole = !elf || has_segments(file, &header);
+  fclose(file);
+  return whole;
+}
+#else
+bool tli_library_whole(const char *path) {
+  (void)path;
+  return true;
+}
 #endif
 
 void tli_library_path(const void *address, char *path, size_t size) {

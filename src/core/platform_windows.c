@@ -139,6 +139,11 @@ void tli_pages_put(void *block, size_t bytes) {
 
 void *tli_library_open(const char *file) { return LoadLibraryA(file); }
 
+bool tli_library_whole(const char *path) {
+  (void)path; /* the system looks for itself */
+  return true;
+}
+
 const char *tli_library_error(void) {
   static _Thread_local char text[256];
   DWORD n = FormatMessageA(FORMAT_MESSAGE_FROM_SYSTEM | FORMAT_MESSAGE_IGNORE_INSERTS, NULL,

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "core/alloc.h"
+#include "core/history.h"
 #include "core/platform.h"
 
 #define PATH_BYTES 1024
@@ -25,6 +26,8 @@ static const tl_Host host = {
     .error = tl_error,
     .error_kind = tl_error_kind,
     .running = tli_operator,
+    .setting = tli_setting,
+    .memory_event = tli_memory_event,
 };
 
 /* The folder that this code was loaded from, "" if it cannot be told. */
@@ -68,6 +71,7 @@ static const tl_Backend *enter(const char *path, tl_PluginOpen open) {
 const tl_Backend *tli_plugin_open(const char *name) {
   char path[2 * PATH_BYTES];
   if (!find(name, path)) return tli_fail_null(TL_EDEVICE, "there is no %s", path);
+  if (!tli_library_whole(path)) return tli_fail_null(TL_EDEVICE, "%s is cut short", path);
   void *library = tli_library_open(path);
   if (library == NULL) return tli_fail_null(TL_EDEVICE, "%s", tli_library_error());
   tl_PluginOpen open;

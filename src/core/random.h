@@ -6,21 +6,11 @@
 #ifndef TLI_RANDOM_H
 #define TLI_RANDOM_H
 
+#include "core/shared.h"
 #include "tlua.h"
 
-typedef struct tli_Generator {
-  uint64_t seed;
-  uint64_t offset; /* the next unused block of four 32-bit numbers */
-} tli_Generator;
-
-void tli_generator_seed(tli_Generator *g, uint64_t seed);
-
-/* Reserves the blocks that n numbers need (`per_block` of them come from one
-** block of four words) and returns the first block's number. */
-uint64_t tli_generator_take(tli_Generator *g, int64_t n, int per_block);
-
 /* The high half of a product, where no type holds all of it. */
-static inline uint64_t tli_multiply_high_parts(uint64_t a, uint64_t b) {
+TLI_FN uint64_t tli_multiply_high_parts(uint64_t a, uint64_t b) {
   uint64_t a0 = (uint32_t)a, a1 = a >> 32, b0 = (uint32_t)b, b1 = b >> 32;
   uint64_t low = a0 * b1 + (a0 * b0 >> 32); /* cannot overflow */
   uint64_t middle = a1 * b0 + (uint32_t)low;
@@ -28,7 +18,7 @@ static inline uint64_t tli_multiply_high_parts(uint64_t a, uint64_t b) {
 }
 
 /* The high half of a product: turns a word into one of b numbers from 0 on. */
-static inline uint64_t tli_multiply_high(uint64_t a, uint64_t b) {
+TLI_FN uint64_t tli_multiply_high(uint64_t a, uint64_t b) {
 #ifdef __SIZEOF_INT128__
   return (uint64_t)(((unsigned __int128)a * b) >> 64);
 #else
@@ -48,7 +38,7 @@ static inline uint64_t tli_multiply_high(uint64_t a, uint64_t b) {
   } while (0)
 
 /* The four words of block `block` of the stream `seed`. */
-static inline void tli_philox(uint64_t seed, uint64_t block, uint32_t out[4]) {
+TLI_FN void tli_philox(uint64_t seed, uint64_t block, uint32_t out[4]) {
   uint32_t key[2] = {(uint32_t)seed, (uint32_t)(seed >> 32)};
   out[0] = (uint32_t)block;
   out[1] = (uint32_t)(block >> 32);

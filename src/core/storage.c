@@ -47,7 +47,7 @@ tl_Storage *tli_storage_new(tl_Device device, int64_t bytes) {
     data = tli_alloc((size_t)bytes);
   } else {
     backend = tli_backend_open(device);
-    if (backend && bytes > 0) data = backend->device->alloc(tli_context(device), bytes);
+    if (backend && bytes > 0) data = tli_device_alloc(device, bytes);
   }
   if (data == NULL && (device.type == TL_CPU || backend == NULL || bytes > 0)) return NULL;
 

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "core/backend.h"
+#include "core/capture.h"
 #include "core/pinned.h"
 
 /* Copies with conversion between memory and a tensor, both of t's device; `data`
@@ -25,6 +26,7 @@ static bool copy_plain(const tl_Tensor *t, tl_DType dtype, void *data, bool out)
 bool tli_move_bytes(tl_Device to, void *dst, tl_Device from, const void *src, int64_t bytes,
                     bool async) {
   tl_Device device = to.type == TL_CPU ? from : to;
+  if (to.type == TL_CPU && !async) TL_TRY(tli_may_wait(device));
   return tli_backend(device)->device->transfer(
       &(struct tlk_transfer){.cx = tli_context(device),
                              .to = to,

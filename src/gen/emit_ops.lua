@@ -280,7 +280,7 @@ end
 function M.header(all)
    local out = {"/* Generated from src/ops; not to be edited. */",
                 "#ifndef TLI_OPS_H\n#define TLI_OPS_H\n",
-                "#include \"core/random.h\"\n#include \"core/tensor.h\"\n",
+                "#include \"core/generator.h\"\n#include \"core/tensor.h\"\n",
                 "/* Operators, differentiable; new references, NULL or false on failure. */"}
    local natives = {}
    for _, op in ipairs(all.ops) do

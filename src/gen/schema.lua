@@ -139,6 +139,7 @@ end
 ---@param text string
 ---@return table  {name=, overload=, lua=, cname=, params=, results=}
 function M.parse(text)
+   text = text:gsub("%s+", " ")
    local full, list, results = text:match("^([%w_.]+)%((.*)%)%s*%->%s*(.+)$")
    if not full then
       fail(text, "expected name(parameters) -> results")

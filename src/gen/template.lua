@@ -30,8 +30,8 @@ return function(text, values)
             for part in lines_of(item) do out[#out + 1] = indent .. part end
          end
       elseif not condition or not empty(values[condition]) then
-         line = rest or line
-         out[#out + 1] = line:gsub("%${([%w_]+)}", value_of):gsub("%$([%w_]+)", value_of)
+         local shown = rest or line
+         out[#out + 1] = shown:gsub("%${([%w_]+)}", value_of):gsub("%$([%w_]+)", value_of)
       end
    end
    return table.concat(out, "\n")

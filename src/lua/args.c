@@ -80,8 +80,9 @@ static const char *describe_string(lua_State *L, int index, char *text, size_t r
 const char *tli_describe(lua_State *L, const tli_State *S, int index) {
   static _Thread_local char text[160];
   if (index == 0) return "nothing";
-  if (tli_is_box(L, S, index)) {
-    tl_Tensor *t = tli_to_tensor(L, S, index);
+  const tli_Box *box = tli_to_box(L, S, index);
+  if (box) {
+    const tl_Tensor *t = box->tensor;
     if (t == NULL) return "a released Tensor";
     snprintf(text, sizeof text, "Tensor%s %s", tli_sizes_str(t), tl_dtype_name((tl_DType)t->dtype));
     return text;
@@ -267,7 +268,7 @@ void tli_args_fail(tli_Args *a, int i, const char *expected) {
 }
 
 bool tli_args_retry(tli_Args *a) {
-  if (a->failed || tl_error_kind() != TL_EMEM) return false;
+  if (a->failed || tl_error_kind() != TL_EMEM || tli_device_exhausted()) return false;
   tli_pacer_collect(a->L, a->S);
   return true;
 }
@@ -307,7 +308,7 @@ static void fail_devices(tli_Args *a, int i, int64_t item, tl_Device device) {
 /* All tensors of a call lie on one device. A 0-d tensor of the CPU goes with any
 ** where numbers do: it is an operand, or the other one is. `item` is t's place, from
 ** 1, in a list; else 0. */
-static void check_device(tli_Args *a, int i, int64_t item, const tl_Tensor *t) {
+static void compare_devices(tli_Args *a, int i, int64_t item, const tl_Tensor *t) {
   if (a->signature->params[i].flags & TLI_P_ANY_DEVICE) return;
   tl_Device device = tli_device(t);
   bool operand = a->signature->params[i].kind == TLI_A_OPERAND;
@@ -320,6 +321,10 @@ static void check_device(tli_Args *a, int i, int64_t item, const tl_Tensor *t) {
   } else if (!tli_same_device(a->device, device) && !(operand && single)) {
     fail_devices(a, i, item, device);
   }
+}
+
+static inline void check_device(tli_Args *a, int i, int64_t item, const tl_Tensor *t) {
+  if (!tli_only_cpu()) compare_devices(a, i, item, t);
 }
 
 tl_Tensor *tli_arg_tensor(tli_Args *a, int i) {

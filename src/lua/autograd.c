@@ -67,16 +67,14 @@ static void hold(tl_Tensor *t) { tli_retain(t); }
 /* The modes of a pass hold for hooks too, whatever coroutines they run. */
 static bool run_in_modes(lua_State *L, tli_Settings *of, const tli_Backward *call) {
   tli_State *S = tli_state(L);
-  int grad = of->mode[TLI_MODE_GRAD], inference = of->mode[TLI_MODE_INFERENCE];
-  tli_set_mode(L, S, of, TLI_MODE_INFERENCE, false);
-  tli_set_mode(L, S, of, TLI_MODE_GRAD, call->create_graph);
+  tli_Change modes[] = {{TLI_MODE_INFERENCE, false}, {TLI_MODE_GRAD, call->create_graph}};
+  tli_swap_modes(L, S, of, 2, modes);
   lua_State *outer = tli_set_running(L), *outer_call = tli_calling;
   tli_calling = L;
   bool ok = tli_backward(call);
   tli_calling = outer_call;
   tli_set_running(outer);
-  tli_set_mode(L, S, of, TLI_MODE_GRAD, grad);
-  tli_set_mode(L, S, of, TLI_MODE_INFERENCE, inference);
+  tli_swap_modes(L, S, of, 2, modes);
   return ok;
 }
 

@@ -1,13 +1,15 @@
 /*
 ** call_site.c - where the running call of the library was made. A device reports
 ** what it finds wrong in the data later, when that line is no longer on the stack;
-** so its text is kept, once for each line and for good.
+** so its text is kept, once for each line and for good. Who records what becomes of
+** memory keeps the whole stack.
 */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/kernel.h"
+#include "core/history.h"
+#include "core/backend.h"
 #include "lua/value.h"
 
 /* Texts such as "script.lua:12", which stay for good; no more than these. */
@@ -42,4 +44,31 @@ static const char *call_site(void) {
   return intern(text);
 }
 
-void tli_open_call_site(void) { atomic_store(&tli_call_site, call_site); }
+/* ---- whole stacks, for the history of memory ---- */
+
+static size_t add_line(char *text, size_t size, const char *source, int line, const char *name) {
+  int n = snprintf(text, size, "%.200s\t%d\t%.100s\n", source, line, name);
+  return n > 0 && (size_t)n < size ? (size_t)n : 0;
+}
+
+/* The operator, then the Lua functions that have called it. */
+static size_t call_stack(char *text, size_t size) {
+  lua_State *L = tli_calling;
+  lua_Debug ar;
+  size_t used = 0, n = 1;
+  if (L == NULL) return 0;
+  if (tli_operator()) used = add_line(text, size, "tlua", 0, tli_operator());
+  for (int level = 0; n > 0 && lua_getstack(L, level, &ar); level++) {
+    lua_getinfo(L, "Sln", &ar);
+    if (ar.currentline <= 0) continue;
+    const char *source = *ar.source == '@' || *ar.source == '=' ? ar.source + 1 : ar.short_src;
+    const char *name = ar.name ? ar.name : *ar.what == 'm' ? "main chunk" : "anonymous";
+    used += n = add_line(text + used, size - used, source, ar.currentline, name);
+  }
+  return used;
+}
+
+void tli_open_call_site(void) {
+  atomic_store(&tli_call_site, call_site);
+  atomic_store(&tli_call_stack, call_stack);
+}

@@ -5,9 +5,12 @@
 ** as the coroutine, and that keeps the coroutine until it is finalized: so the
 ** coroutine of linked settings may always be looked at.
 **
-** Who resumed a coroutine is not to be had from Lua. Among those that are
-** active, that is running or waiting for one that they have resumed, the one
-** that has called the library last is the nearest.
+** Lua does not tell who resumed a coroutine. But a thread that waits for another
+** is in a C function that has the other at hand: in coroutine.resume as argument,
+** in a function of coroutine.wrap as upvalue. So the way from the main thread to
+** the running one can be walked. Where a program resumes coroutines in ways of its
+** own the walk may end early; then, of the threads that are active, that is
+** running or waiting, the one that has called the library last counts as nearest.
 */
 #include "lua/coroutine.h"
 
@@ -19,6 +22,7 @@
 #define SETTINGS "torch.Settings"
 #define USER_THREAD 1
 #define USER_SCOPE 2
+#define MOST_NESTED 256 /* more resumed coroutines than Lua lets be within one another */
 
 static const char by_thread_key = 0;  /* registry: [thread] = settings, weak keys */
 static const char by_address_key = 0; /* registry: [address] = settings, weak values */
@@ -144,6 +148,36 @@ static bool active(lua_State *thread) {
   return lua_status(thread) == LUA_OK && lua_getstack(thread, 0, &frame);
 }
 
+/* The value on top of the thread's stack, which is popped: another active thread, or NULL. */
+static lua_State *pop_active(lua_State *thread) {
+  lua_State *other = lua_tothread(thread, -1);
+  lua_pop(thread, 1);
+  return other && other != thread && active(other) ? other : NULL;
+}
+
+/* The thread that a waiting one has resumed; NULL if it cannot be told. */
+static lua_State *resumed_by(lua_State *thread) {
+  lua_Debug frame;
+  lua_State *other = NULL;
+  if (!lua_checkstack(thread, 2) || !lua_getstack(thread, 0, &frame)) return NULL;
+  lua_getinfo(thread, "f", &frame);
+  if (lua_getupvalue(thread, -1, 1)) other = pop_active(thread);
+  lua_pop(thread, 1);
+  for (int i = 1; other == NULL && lua_getlocal(thread, &frame, i); i++) other = pop_active(thread);
+  return other;
+}
+
+/* Brings the settings of the threads that wait for L to the front, those of the
+** one that has resumed it first. */
+static void order_by_nearness(const lua_State *L, tli_State *S) {
+  lua_State *thread = S->main.thread;
+  for (int depth = 0; thread && thread != L && depth < MOST_NESTED; depth++) {
+    tli_Settings *s = find(thread, S);
+    if (s && s != &S->main) link_settings(S, s);
+    thread = resumed_by(thread);
+  }
+}
+
 /* ---- modes ---- */
 
 static int mode_of(const lua_State *L, const tli_State *S, const tli_Settings *own, int k) {
@@ -194,6 +228,7 @@ static void load_places(const lua_State *L, const tli_State *S, const tli_Settin
 
 void tli_modes_load(lua_State *L, tli_State *S) {
   tli_Settings *own = find(L, S);
+  if (S->others) order_by_nearness(L, S);
   if (own && own != &S->main) link_settings(S, own);
   bool anomaly = mode_of(L, S, own, TLI_MODE_ANOMALY) == 1;
   set_caller(L, S, anomaly);
@@ -208,11 +243,18 @@ void tli_modes_load(lua_State *L, tli_State *S) {
   loaded_from = S;
 }
 
-void tli_set_mode(lua_State *L, tli_State *S, tli_Settings *of, tli_Mode mode, int value) {
-  if (of->thread == NULL) return; /* its coroutine is gone */
-  if (of != &S->main) S->nset[mode] += (value >= 0) - (of->mode[mode] >= 0);
+static int swap_mode(tli_State *S, tli_Settings *of, tli_Mode mode, int value) {
+  int previous = of->mode[mode];
+  if (of != &S->main) S->nset[mode] += (value >= 0) - (previous >= 0);
   of->mode[mode] = (int8_t)value;
   if (mode >= TLI_MODE_DEVICE) S->placed = true;
+  return previous;
+}
+
+void tli_swap_modes(lua_State *L, tli_State *S, tli_Settings *of, int n, tli_Change *changes) {
+  if (of->thread == NULL) return; /* its coroutine is gone */
+  for (int i = 0; i < n; i++)
+    changes[i].value = swap_mode(S, of, changes[i].mode, changes[i].value);
   changed(S, of);
   tli_modes_load(L, S);
 }
@@ -297,6 +339,7 @@ bool tli_scope_pop(lua_State *L, tli_State *S, tli_Settings *of) {
 bool tli_scope_find(lua_State *L, tli_State *S) {
   tli_Settings *s = find(L, S);
   if (s == NULL || s->scopes == 0) {
+    order_by_nearness(L, S);
     s = L == S->main.thread ? NULL : S->others;
     while (s && !(s->scopes > 0 && active(s->thread))) s = s->next;
     if (s == NULL) s = &S->main;

@@ -23,22 +23,22 @@ void tli_close_coroutines(tli_State *S);
 ** them alive (nil for the main thread's, which live as long as the state). */
 tli_Settings *tli_push_settings(lua_State *L, tli_State *S);
 
-/* Sets a mode of a thread: a value from 0, or -1 for that of whoever resumes it. */
-void tli_set_mode(lua_State *L, tli_State *S, tli_Settings *of, tli_Mode mode, int value);
-
-/* A mode that is to be set, and to what. */
+/* A mode that is to be set, and to what: a value from 0, or -1 for that of whoever
+** resumes the thread. */
 typedef struct tli_Change {
   tli_Mode mode;
   int value;
 } tli_Change;
 #define TLI_MAX_CHANGES 2
+/* Sets modes of a thread, and leaves in `changes` what they were. */
+void tli_swap_modes(lua_State *L, tli_State *S, tli_Settings *of, int n, tli_Change *changes);
 
 /* A function of Lua that sets modes of the running thread while a function, the
 ** first one on the stack, runs with its arguments behind it; or, with an empty
 ** stack, while the scope that it returns is open (modes.c). */
 int tli_mode_scope(lua_State *L, const char *name, int n, const tli_Change *changes);
-/* Sets modes of the running thread. */
-void tli_change_modes(lua_State *L, int n, const tli_Change *changes);
+/* tli_swap_modes of the running thread. */
+void tli_change_modes(lua_State *L, int n, tli_Change *changes);
 
 /* The stream of a device that a mode names by its number (device.c). */
 tl_Stream *tli_stream_of(tl_Device device, int number);

@@ -36,11 +36,11 @@ typedef struct Key {
 
 /* ---- reading the key ---- */
 
-static int bad_item(lua_State *L, int i, int at) {
+static int bad_item(lua_State *L, int i) {
   return tli_error(
       L,
       "index: item %d: expected a position, {first, last, step}, a Tensor, newaxis or \"...\", got %s",
-      i, tli_describe(L, tli_state(L), at));
+      i, tli_describe(L, tli_state(L), -1));
 }
 
 /* Refuses names beside the n positions of the table at `at`. Those mostly come
@@ -97,18 +97,17 @@ static int tensor_dims(const tl_Tensor *t) {
   return t->dtype == TL_BOOL || t->dtype == TL_U8 ? t->ndim : 1;
 }
 
-/* The item on top of the stack. */
-static void read_item(lua_State *L, Key *key, int i) {
+/* The item on top of the stack, of a Lua type. */
+static void read_item(lua_State *L, Key *key, int i, int type) {
   if (key->n == MAX_ITEMS) tli_error(L, "index: more than %d items", MAX_ITEMS);
   Item *item = &key->items[key->n++];
-  int at = lua_gettop(L);
-  switch (lua_type(L, at)) {
+  switch (type) {
   case LUA_TNUMBER:
     item->kind = ITEM_POSITION;
-    if (!tli_to_position(L, at, &item->first))
+    if (!tli_to_position(L, -1, &item->first))
       tli_error(
           L, "index: item %d: expected a position, counted from 1 or from the end with -1, got %s",
-          i, tli_describe(L, tli_state(L), at));
+          i, tli_describe(L, tli_state(L), -1));
     key->nused++;
     return;
   case LUA_TTABLE:
@@ -117,43 +116,43 @@ static void read_item(lua_State *L, Key *key, int i) {
     key->nused++;
     return;
   case LUA_TLIGHTUSERDATA:
-    if (lua_touserdata(L, at) != (const void *)&tli_newaxis) break;
+    if (lua_touserdata(L, -1) != (const void *)&tli_newaxis) break;
     item->kind = ITEM_NEWAXIS;
     return;
   case LUA_TSTRING:
-    if (tli_to_word(L, at) == NULL || strcmp(tli_to_word(L, at), "...") != 0) break;
+    if (tli_to_word(L, -1) == NULL || strcmp(tli_to_word(L, -1), "...") != 0) break;
     for (int k = 0; k < key->n - 1; k++)
       if (key->items[k].kind == ITEM_REST) tli_error(L, "index: \"...\" may stand only once");
     item->kind = ITEM_REST;
     return;
   case LUA_TUSERDATA:
     item->kind = ITEM_TENSOR;
-    item->tensor = tli_to_tensor(L, tli_state(L), at);
+    item->tensor = tli_to_tensor(L, tli_state(L), -1);
     if (item->tensor == NULL) break;
     if (tli_is_float((tl_DType)item->tensor->dtype))
       tli_error(L, "index: item %d: expected integer positions or a bool mask, got %s", i,
-                tli_describe(L, tli_state(L), at));
+                tli_describe(L, tli_state(L), -1));
     key->tensors = true;
     key->nused += tensor_dims(item->tensor);
     return;
   default: break;
   }
-  bad_item(L, i, at);
+  bad_item(L, i);
 }
 
 static void read_key(lua_State *L, Key *key, int at) {
   key->n = key->nused = 0;
   key->tensors = key->flips = false;
-  if (lua_type(L, at) != LUA_TTABLE) {
+  int type = lua_type(L, at);
+  if (type != LUA_TTABLE) {
     lua_pushvalue(L, at);
-    read_item(L, key, 1);
+    read_item(L, key, 1, type);
     lua_pop(L, 1);
     return;
   }
   int n = (int)lua_rawlen(L, at);
   for (int i = 1; i <= n; i++) {
-    lua_rawgeti(L, at, i);
-    read_item(L, key, i);
+    read_item(L, key, i, lua_rawgeti(L, at, i));
     lua_pop(L, 1);
   }
   if (n > 0) {
@@ -362,8 +361,9 @@ int tli_index_get(lua_State *L) {
   if (!make_view(&v, &key, self)) return tli_raise(L);
   lua_State *outer = tli_calling;
   tli_calling = L;
+  tli_set_operator("index");
   tl_Tensor *result = take(self, &key, &v);
-  if (result == NULL && tl_error_kind() == TL_EMEM) {
+  if (result == NULL && tl_error_kind() == TL_EMEM && !tli_device_exhausted()) {
     tli_pacer_collect(L, S);
     result = take(self, &key, &v);
   }
@@ -450,6 +450,7 @@ int tli_index_set(lua_State *L, tl_Tensor *self) {
   if (value == NULL) return tli_raise_as(L, "index");
   lua_State *outer = tli_calling;
   tli_calling = L;
+  tli_set_operator("index");
   bool ok = assign(self, &key, &v, value);
   tli_calling = outer;
   tli_release(value);

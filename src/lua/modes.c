@@ -20,8 +20,7 @@ static int scope_close(lua_State *L) {
   Scope *scope = luaL_checkudata(L, 1, SCOPE);
   tli_Settings *of = scope->of;
   scope->of = NULL;
-  for (int i = scope->n; of && i-- > 0;)
-    tli_set_mode(L, tli_state(L), of, scope->previous[i].mode, scope->previous[i].value);
+  if (of) tli_swap_modes(L, tli_state(L), of, scope->n, scope->previous);
   return 0;
 }
 
@@ -49,10 +48,8 @@ static void push_scope(lua_State *L, int n, const tli_Change *changes) {
   lua_setiuservalue(L, -2, 1);
   scope->of = of;
   scope->n = n;
-  for (int i = 0; i < n; i++) {
-    scope->previous[i] = (tli_Change){changes[i].mode, of->mode[changes[i].mode]};
-    tli_set_mode(L, S, of, changes[i].mode, changes[i].value);
-  }
+  for (int i = 0; i < n; i++) scope->previous[i] = changes[i];
+  tli_swap_modes(L, S, of, n, scope->previous);
 }
 
 int tli_mode_scope(lua_State *L, const char *name, int n, const tli_Change *changes) {
@@ -69,10 +66,9 @@ int tli_mode_scope(lua_State *L, const char *name, int n, const tli_Change *chan
   return scope_end(L, LUA_OK, 0);
 }
 
-void tli_change_modes(lua_State *L, int n, const tli_Change *changes) {
+void tli_change_modes(lua_State *L, int n, tli_Change *changes) {
   tli_State *S = tli_state(L);
-  tli_Settings *of = tli_push_settings(L, S);
-  for (int i = 0; i < n; i++) tli_set_mode(L, S, of, changes[i].mode, changes[i].value);
+  tli_swap_modes(L, S, tli_push_settings(L, S), n, changes);
   lua_pop(L, 1);
 }
 

@@ -179,9 +179,11 @@ int luaopen_tlua(lua_State *L) {
   tli_open_tensor(L);
   tli_open_autograd(L);
   tli_open_system(L);
+  tli_open_generators(L);
   tli_open_io(L);
   tli_open_devices(L);
   tli_open_call_site();
+  tli_open_pacer();
   tli_open_scope(L);
   tli_open_library(L);
   /* init.lua may require "tlua" indirectly */

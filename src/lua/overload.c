@@ -23,8 +23,8 @@ static bool kind_fits(lua_State *L, const tli_State *S, tli_Kind kind, int index
   int type = lua_type(L, index), top = lua_gettop(L);
   tl_Device device;
   switch (kind) {
-  case TLI_A_TENSOR: return tli_is_box(L, S, index);
-  case TLI_A_OPERAND: return type == LUA_TNUMBER || type == LUA_TBOOLEAN || tli_is_box(L, S, index);
+  case TLI_A_TENSOR: return tli_to_box(L, S, index) != NULL;
+  case TLI_A_OPERAND: return type == LUA_TNUMBER || type == LUA_TBOOLEAN || tli_to_box(L, S, index);
   case TLI_A_TENSORS: return is_list(L, index, true);
   case TLI_A_NUMBER: return type == LUA_TNUMBER || type == LUA_TBOOLEAN;
   case TLI_A_INT:

@@ -9,6 +9,9 @@
 ** was computed from, or that stood in its place, is dead or about to be, and
 ** its memory, still in the processor's cache, is there for the new one.
 **
+** Where a device has no memory left, a full collection is made at once, in the midst
+** of the operator that needs it.
+**
 ** Never changes the collector's mode or parameters, and leaves it alone when
 ** the host has stopped it. lua_gc does nothing inside a finalizer.
 */
@@ -93,6 +96,25 @@ void tli_pacer_collect(lua_State *L, tli_State *S) {
   full(L, S);
   tl_memory_trim();
 }
+
+/* In the midst of an operator, whose modes and name stay. Finalizers run, so what they
+** release explicitly lives on for the moment, as in any collection of ours. */
+static bool collect_garbage(void) {
+  lua_State *L = tli_calling;
+  tli_State *S = L && lua_checkstack(L, LUA_MINSTACK) ? tli_state_find(L) : NULL;
+  if (S == NULL || S->ledger == NULL || S->pacer.collecting) return false;
+  const char *op = tli_operator();
+  bool grad = tli_grad_mode(), inference = tli_inference_mode();
+  tli_pacer_collect(L, S);
+  tli_enter(L, S); /* coroutines that finalizers ran may have other modes */
+  tli_set_grad_mode(grad);
+  tli_set_inference_mode(inference);
+  tli_set_operator(op);
+  tli_calling = L;
+  return true;
+}
+
+void tli_open_pacer(void) { atomic_store(&tli_collect_garbage, collect_garbage); }
 
 bool tl_gc_step(lua_State *L, int microseconds) {
   if (L == NULL) return true;

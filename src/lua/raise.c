@@ -121,7 +121,8 @@ static int raise_as(lua_State *L, const char *name, const tli_Signature *sig) {
   char message[1200], named[1300];
   tli_error_translate(tli_error_raw(), 1, message, sizeof message);
   if (names(message, name) || tl_error_kind() == TL_EINTERRUPT) return raise(L, message);
-  snprintf(named, sizeof named, "%s: %s", name, sig ? without_inner(message, sig) : message);
+  bool whole = sig == NULL || tli_error_late();
+  snprintf(named, sizeof named, "%s: %s", name, whole ? message : without_inner(message, sig));
   return raise(L, named);
 }
 

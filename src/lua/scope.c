@@ -45,7 +45,7 @@ static void open_scope(lua_State *L, tli_State *S) {
 ** the set at `kept` and, a table, at the end of the queue at `queue`; pops it. */
 static void keep(lua_State *L, tli_State *S, int kept, int queue) {
   bool table = lua_type(L, -1) == LUA_TTABLE;
-  if (table || tli_is_box(L, S, -1)) {
+  if (table || tli_to_box(L, S, -1)) {
     lua_pushvalue(L, -1);
     if (lua_rawget(L, kept) == LUA_TNIL) {
       lua_pushvalue(L, -2);

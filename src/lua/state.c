@@ -119,7 +119,7 @@ tli_State *tli_state_open(lua_State *L) {
   if (S) return S;
   S = (tli_State *)lua_newuserdatauv(L, sizeof *S, 1);
   memset(S, 0, sizeof *S);
-  tli_generator_seed(&S->generator, 0);
+  S->generator.family = S->generators;
   S->print = (tli_PrintOptions){4, 1000, 3, 80, -1};
   lua_createtable(L, 0, 1);
   lua_pushcfunction(L, state_gc);
@@ -128,7 +128,6 @@ tli_State *tli_state_open(lua_State *L) {
   S->ledger = tli_ledger_new();
   if (S->ledger == NULL) luaL_error(L, "tlua: not enough memory");
   lua_createtable(L, 0, 32); /* the tensor metatable */
-  S->metatable = lua_topointer(L, -1);
   lua_pushcfunction(L, box_gc);
   lua_setfield(L, -2, "__gc");
   push_method(L, S, box_close);
@@ -152,7 +151,7 @@ tli_State *tli_state_open(lua_State *L) {
 tli_Box *tli_new_box(lua_State *L, tli_State *S) {
   if (S->pacer.due) tli_pacer_work(L, S);
   tli_Box *box = (tli_Box *)lua_newuserdatauv(L, sizeof *box, 0);
-  box->tensor = NULL;
+  *box = (tli_Box){S, NULL};
   lua_pushvalue(L, lua_upvalueindex(TLI_UP_META));
   lua_setmetatable(L, -2);
   tli_note_owner(L);
@@ -212,13 +211,6 @@ int tli_finish_list(lua_State *L, tl_Tensors *list) {
   return 1;
 }
 
-bool tli_is_box(lua_State *L, const tli_State *S, int index) {
-  if (lua_type(L, index) != LUA_TUSERDATA || !lua_getmetatable(L, index)) return false;
-  bool same = lua_topointer(L, -1) == S->metatable;
-  lua_pop(L, 1);
-  return same;
-}
-
 void tl_lua_push(lua_State *L, tl_Tensor *tensor) {
   tli_State *S = tli_state_find(L);
   if (S == NULL) luaL_error(L, "tlua is not open in this Lua state");
@@ -228,7 +220,7 @@ void tl_lua_push(lua_State *L, tl_Tensor *tensor) {
   luaL_checkstack(L, 4, "tensor");
   lua_rawgetp(L, LUA_REGISTRYINDEX, &registry_key);
   tli_Box *box = (tli_Box *)lua_newuserdatauv(L, sizeof *box, 0);
-  box->tensor = NULL;
+  *box = (tli_Box){S, NULL};
   lua_getiuservalue(L, -2, 1);
   lua_setmetatable(L, -2);
   lua_remove(L, -2);

@@ -16,7 +16,7 @@
 
 #include "autograd/graph.h"
 #include "core/backend.h"
-#include "core/random.h"
+#include "core/generator.h"
 #include "ops/common.h"
 
 #define TLI_MAX_PARKED 16
@@ -58,19 +58,19 @@ typedef struct tli_Settings {
 } tli_Settings;
 
 typedef struct tli_State {
-  const void *metatable; /* of tensors, for comparison only */
-  lua_State *L;          /* borrowed; in anomaly mode who called last, else the main thread */
-  tli_Ledger *ledger;    /* owned; NULL once the state closes */
-  uint64_t stamp;        /* of the modes that a call must find in this C thread */
-  tli_Settings main;     /* of the main thread */
-  tli_Settings *others;  /* borrowed; coroutines that have set something, the last caller first */
-  int nset[TLI_NMODES];  /* of those, how many have set the mode */
-  bool placed;           /* a current device or stream was ever set */
+  lua_State *L;         /* borrowed; in anomaly mode who called last, else the main thread */
+  tli_Ledger *ledger;   /* owned; NULL once the state closes */
+  uint64_t stamp;       /* of the modes that a call must find in this C thread */
+  tli_Settings main;    /* of the main thread */
+  tli_Settings *others; /* borrowed; of coroutines that have set something, the nearest first */
+  int nset[TLI_NMODES]; /* of those, how many have set the mode */
+  bool placed;          /* a current device or stream was ever set */
   tl_DType default_dtype;
   tl_Device default_device;
   const atomic_bool *dropping; /* borrowed; whether callbacks wait to be forgotten; NULL: none */
   tli_Pacer pacer;
-  tli_Generator generator; /* the default one */
+  tli_Generator generator;              /* the default one */
+  tli_Generator generators[TLI_FAMILY]; /* the devices' */
   tli_PrintOptions print;
   int scopes; /* open torch.scope calls, of all threads */
   /* Owned while Lua allocates for them; what an out-of-memory error leaves
@@ -79,9 +79,11 @@ typedef struct tli_State {
   tl_Tensor *parked[TLI_MAX_PARKED];
 } tli_State;
 
-/* The userdata behind a tensor value. NULL once released. */
+/* The userdata behind a tensor value. Its size and its first word tell it from
+** others, which takes half of the time of a look at the metatable. */
 typedef struct tli_Box {
-  tl_Tensor *tensor; /* owned */
+  const tli_State *state; /* borrowed; whose it is */
+  tl_Tensor *tensor;      /* owned; NULL once released */
 } tli_Box;
 
 /* Upvalues of every C function of the library. */
@@ -133,17 +135,18 @@ void tli_fill_box(tli_State *S, tli_Box *box, tl_Tensor *steals);
 /* Both: steals `tensor`, which the state keeps safe from a Lua error. */
 void tli_push_tensor(lua_State *L, tl_Tensor *steals);
 
+/* The box at an index, or NULL if no tensor value is there. */
+static inline tli_Box *tli_to_box(lua_State *L, const tli_State *S, int index) {
+  tli_Box *box = (tli_Box *)lua_touserdata(L, index);
+  bool ours = box && lua_rawlen(L, index) == sizeof *box && box->state == S;
+  return ours ? box : NULL;
+}
 /* The tensor at an index, or NULL if there is none (or a released one);
 ** borrowed. */
 static inline tl_Tensor *tli_to_tensor(lua_State *L, const tli_State *S, int index) {
-  tli_Box *box = (tli_Box *)lua_touserdata(L, index);
-  if (box == NULL || !lua_getmetatable(L, index)) return NULL;
-  const void *metatable = lua_topointer(L, -1);
-  lua_pop(L, 1);
-  return metatable == S->metatable ? box->tensor : NULL;
+  const tli_Box *box = tli_to_box(L, S, index);
+  return box ? box->tensor : NULL;
 }
-/* Whether it is a tensor value at all, released or not. */
-bool tli_is_box(lua_State *L, const tli_State *S, int index);
 
 /* The box on top of the stack belongs to the torch.scope that is open in the
 ** running thread, if there is one (scope.c). */
@@ -192,6 +195,8 @@ static inline void tli_tidy(lua_State *L, const tli_State *S) {
 }
 /* Raises once the state closes. */
 void tli_refuse_closed(lua_State *L, tli_State *S);
+/* Lets devices that have no memory left ask for a collection. */
+void tli_open_pacer(void);
 /* A full collection and a trim, before an allocation is tried again. */
 void tli_pacer_collect(lua_State *L, tli_State *S);
 

@@ -1,6 +1,6 @@
 /*
-** system.c - what a program sets or asks of the library as a whole: random
-** generators, threads, memory, printing, dtypes, what was found.
+** system.c - what a program sets or asks of the library as a whole: threads, memory,
+** printing, dtypes, what was found.
 */
 #include <math.h>
 #include <string.h>
@@ -10,119 +10,6 @@
 #include "lua/autograd.h"
 #include "lua/coroutine.h"
 #include "lua/value.h"
-
-/* ---- generators ---- */
-
-#define GENERATOR "torch.Generator"
-
-tli_Generator *tli_to_generator(lua_State *L, int index) {
-  return (tli_Generator *)luaL_testudata(L, index, GENERATOR);
-}
-
-/* The generator at an index, or the state's own. */
-static tli_Generator *check_generator(lua_State *L, int index, const char *what) {
-  if (lua_isnoneornil(L, index)) return &tli_state(L)->generator;
-  tli_Generator *g = tli_to_generator(L, index);
-  if (g == NULL)
-    tli_error(L, "%s: expected a torch.Generator, got %s", what,
-              tli_describe(L, tli_state(L), index));
-  return g;
-}
-
-static uint64_t check_seed(lua_State *L, int index, const char *what) {
-  int64_t seed;
-  if (!tli_to_whole(L, index, &seed))
-    tli_error(L, "%s: seed: expected an integer, got %s", what,
-              tli_describe(L, tli_state(L), index));
-  return (uint64_t)seed;
-}
-
-static int torch_manual_seed(lua_State *L) {
-  tli_generator_seed(&tli_state(L)->generator, check_seed(L, 1, "manual_seed"));
-  return 0;
-}
-
-static int torch_initial_seed(lua_State *L) {
-  lua_pushinteger(L, (lua_Integer)tli_state(L)->generator.seed);
-  return 1;
-}
-
-static int torch_seed(lua_State *L) {
-  uint64_t now = (uint64_t)tli_time_ns();
-  uint64_t seed = now / 1000000000 * 1000000007u ^ now % 1000000000 << 20 ^ (uintptr_t)L;
-  seed &= INT64_MAX;
-  tli_generator_seed(&tli_state(L)->generator, seed);
-  lua_pushinteger(L, (lua_Integer)seed);
-  return 1;
-}
-
-/* A state is the table {seed, offset}: plain data, to be saved anywhere. */
-static int push_generator_state(lua_State *L, const tli_Generator *g) {
-  lua_createtable(L, 2, 0);
-  lua_pushinteger(L, (lua_Integer)g->seed);
-  lua_rawseti(L, -2, 1);
-  lua_pushinteger(L, (lua_Integer)g->offset);
-  lua_rawseti(L, -2, 2);
-  return 1;
-}
-
-static void read_generator_state(lua_State *L, int index, tli_Generator *g, const char *what) {
-  int64_t v[2];
-  bool ok = lua_type(L, index) == LUA_TTABLE;
-  for (int i = 0; i < 2 && ok; i++) {
-    lua_rawgeti(L, index, i + 1);
-    ok = tli_to_whole(L, -1, &v[i]);
-    lua_pop(L, 1);
-  }
-  if (!ok)
-    tli_error(L, "%s: state: expected a table as given by get_rng_state, got %s", what,
-              tli_describe(L, tli_state(L), index));
-  g->seed = (uint64_t)v[0];
-  g->offset = (uint64_t)v[1];
-}
-
-static int torch_get_rng_state(lua_State *L) {
-  return push_generator_state(L, &tli_state(L)->generator);
-}
-
-static int torch_set_rng_state(lua_State *L) {
-  read_generator_state(L, 1, &tli_state(L)->generator, "set_rng_state");
-  return 0;
-}
-
-static int torch_generator(lua_State *L) {
-  tli_Generator *g = (tli_Generator *)lua_newuserdatauv(L, sizeof *g, 0);
-  tli_generator_seed(g, 0);
-  luaL_setmetatable(L, GENERATOR);
-  return 1;
-}
-
-static int generator_manual_seed(lua_State *L) {
-  tli_generator_seed(check_generator(L, 1, "manual_seed"), check_seed(L, 2, "manual_seed"));
-  lua_settop(L, 1);
-  return 1;
-}
-
-static int generator_initial_seed(lua_State *L) {
-  lua_pushinteger(L, (lua_Integer)check_generator(L, 1, "initial_seed")->seed);
-  return 1;
-}
-
-static int generator_get_state(lua_State *L) {
-  return push_generator_state(L, check_generator(L, 1, "get_state"));
-}
-
-static int generator_set_state(lua_State *L) {
-  read_generator_state(L, 2, check_generator(L, 1, "set_state"), "set_state");
-  lua_settop(L, 1);
-  return 1;
-}
-
-static const luaL_Reg generator_methods[] = {{"manual_seed", generator_manual_seed},
-                                             {"initial_seed", generator_initial_seed},
-                                             {"get_state", generator_get_state},
-                                             {"set_state", generator_set_state},
-                                             {NULL, NULL}};
 
 /* ---- threads and memory ---- */
 
@@ -373,13 +260,7 @@ static int torch_config(lua_State *L) {
 /* raise(message): an error at the user's line, for the library's Lua files. */
 static int torch_raise(lua_State *L) { return tli_error(L, "%s", luaL_checkstring(L, 1)); }
 
-static const luaL_Reg functions[] = {{"manual_seed", torch_manual_seed},
-                                     {"initial_seed", torch_initial_seed},
-                                     {"seed", torch_seed},
-                                     {"get_rng_state", torch_get_rng_state},
-                                     {"set_rng_state", torch_set_rng_state},
-                                     {"Generator", torch_generator},
-                                     {"set_num_threads", torch_set_num_threads},
+static const luaL_Reg functions[] = {{"set_num_threads", torch_set_num_threads},
                                      {"get_num_threads", torch_get_num_threads},
                                      {"memory_stats", torch_memory_stats},
                                      {"memory_trim", torch_memory_trim},
@@ -403,12 +284,4 @@ void tli_open_system(lua_State *L) {
   tli_set_functions(L, functions);
   lua_pushliteral(L, TL_VERSION);
   lua_setfield(L, -2, "_VERSION");
-  if (luaL_newmetatable(L, GENERATOR)) {
-    lua_newtable(L);
-    tli_set_functions(L, generator_methods);
-    lua_setfield(L, -2, "__index");
-    lua_pushliteral(L, GENERATOR);
-    lua_setfield(L, -2, "__metatable");
-  }
-  lua_pop(L, 1);
 }

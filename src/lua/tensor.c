@@ -10,7 +10,7 @@
 tl_Tensor *tli_check_tensor(lua_State *L, int index, const char *what) {
   tli_State *S = tli_state(L);
   tli_enter(L, S);
-  tl_Tensor *t = lua_type(L, index) == LUA_TUSERDATA ? tli_to_tensor(L, S, index) : NULL;
+  tl_Tensor *t = tli_to_tensor(L, S, index);
   if (t == NULL) tli_error(L, "%s: expected a Tensor, got %s", what, tli_describe(L, S, index));
   return t;
 }
@@ -23,24 +23,27 @@ typedef tl_Tensor *(*Binary)(tl_Tensor *a, tl_Tensor *b);
 static bool operand(lua_State *L, tli_State *S, int index, const char *name, tl_Tensor **out,
                     tl_Tensor **owned) {
   tl_Scalar s;
-  if (lua_type(L, index) == LUA_TUSERDATA)
-    *out = tli_to_tensor(L, S, index);
-  else if (tli_to_scalar(L, index, &s))
-    return (*out = *owned = tli_number(s)) != NULL;
-  return *out != NULL || tli_fail(TL_EARG, "%s: expected Tensors or numbers, got %s", name,
-                                  tli_describe(L, S, index));
+  *out = tli_to_tensor(L, S, index);
+  if (*out) return true;
+  if (tli_to_scalar(L, index, &s)) return (*out = *owned = tli_number(s)) != NULL;
+  return tli_fail(TL_EARG, "%s: expected Tensors or numbers, got %s", name,
+                  tli_describe(L, S, index));
 }
 
 static int binary(lua_State *L, const char *name, Binary fn) {
   tli_State *S = tli_state(L);
   tli_Box *box = tli_new_box(L, S);
   tl_Tensor *a = NULL, *b = NULL, *owned = NULL;
+  lua_State *outer = tli_calling;
+  tli_calling = L;
+  tli_set_operator(name);
   bool ok = operand(L, S, 1, name, &a, &owned) && operand(L, S, 2, name, &b, &owned);
   tl_Tensor *result = ok ? fn(a, b) : NULL;
-  if (ok && result == NULL && tl_error_kind() == TL_EMEM) {
+  if (ok && result == NULL && tl_error_kind() == TL_EMEM && !tli_device_exhausted()) {
     tli_pacer_collect(L, S);
     result = fn(a, b);
   }
+  tli_calling = outer;
   tli_release(owned);
   if (result == NULL) return tli_raise(L);
   tli_fill_box(S, box, result);
@@ -50,20 +53,24 @@ static int binary(lua_State *L, const char *name, Binary fn) {
 static tl_Tensor *add(tl_Tensor *a, tl_Tensor *b) { return tlo_add(a, b, tli_int(1)); }
 static tl_Tensor *sub(tl_Tensor *a, tl_Tensor *b) { return tlo_sub(a, b, tli_int(1)); }
 
-#define METAMETHOD(name, fn) \
-  static int meta_##name(lua_State *L) { return binary(L, #name, fn); }
-METAMETHOD(add, add)
-METAMETHOD(sub, sub)
-METAMETHOD(mul, tlo_mul)
-METAMETHOD(div, tlo_true_divide)
-METAMETHOD(mod, tlo_remainder)
-METAMETHOD(pow, tlo_pow)
-METAMETHOD(idiv, tlo_floor_divide)
-METAMETHOD(band, tlo_bitwise_and)
-METAMETHOD(bor, tlo_bitwise_or)
-METAMETHOD(bxor, tlo_bitwise_xor)
-METAMETHOD(shl, tlo_bitwise_left_shift)
-METAMETHOD(shr, tlo_bitwise_right_shift)
+/* X(metamethod, the operator's name in messages, its function). */
+#define METAMETHODS(X)                                 \
+  X(add, "add", add)                                   \
+  X(sub, "sub", sub)                                   \
+  X(mul, "mul", tlo_mul)                               \
+  X(div, "div", tlo_true_divide)                       \
+  X(mod, "remainder", tlo_remainder)                   \
+  X(pow, "pow", tlo_pow)                               \
+  X(idiv, "floor_divide", tlo_floor_divide)            \
+  X(band, "bitwise_and", tlo_bitwise_and)              \
+  X(bor, "bitwise_or", tlo_bitwise_or)                 \
+  X(bxor, "bitwise_xor", tlo_bitwise_xor)              \
+  X(shl, "bitwise_left_shift", tlo_bitwise_left_shift) \
+  X(shr, "bitwise_right_shift", tlo_bitwise_right_shift)
+#define X(name, op, fn) \
+  static int meta_##name(lua_State *L) { return binary(L, op, fn); }
+METAMETHODS(X)
+#undef X
 
 static int unary(lua_State *L, const char *name, tl_Tensor *(*fn)(tl_Tensor *)) {
   tli_State *S = tli_state(L);
@@ -437,7 +444,7 @@ static int tensor_tolist(lua_State *L) {
 }
 
 static int tensor_release(lua_State *L) {
-  if (!tli_is_box(L, tli_state(L), 1)) tli_check_tensor(L, 1, "release");
+  if (tli_to_box(L, tli_state(L), 1) == NULL) tli_check_tensor(L, 1, "release");
   tli_release_box(L, 1);
   return 0;
 }
@@ -592,7 +599,7 @@ static int torch_as_tensor(lua_State *L) {
 }
 
 static int torch_is_tensor(lua_State *L) {
-  lua_pushboolean(L, lua_type(L, 1) == LUA_TUSERDATA && tli_is_box(L, tli_state(L), 1));
+  lua_pushboolean(L, tli_to_box(L, tli_state(L), 1) != NULL);
   return 1;
 }
 

@@ -125,8 +125,8 @@ function torch.set_default_dtype(dtype) end
 ---@return string
 function torch.get_default_device() end
 
----Sets the device of new tensors for which none is named, for the calling thread. `tlua --device sim`
----does so before a script begins.
+---Sets the device of new tensors for which none is named, for the calling thread.
+---`tlua --device sim` does so before a script begins.
 ---@param device string such as "cpu", "sim" or "cuda:1"
 function torch.set_default_device(device) end
 
@@ -330,8 +330,8 @@ function torch.raise(message) end
 
 -- Devices ---------------------------------------------------------------------------------------
 
----A queue of work on a device. Work of one stream is done in order; other streams' work at any time,
----unless one waits for the other. Fields: device, stream_id.
+---A queue of work on a device. Work of one stream is done in order; other streams' work at any
+---time, unless one waits for the other. Fields: device, stream_id.
 ---@class torch.Stream
 
 ---A point in the work of a stream, to wait for and to measure time.
@@ -384,6 +384,87 @@ function torch.cuda.get_device_properties(device) end
 ---Waits until all work of a device is done. Faults that it has found are raised here.
 ---@param device? integer|string
 function torch.cuda.synchronize(device) end
+
+---Whether kernels of one device can use the memory of another.
+---@param device integer|string
+---@param peer integer|string
+---@return boolean
+function torch.cuda.can_device_access_peer(device, peer) end
+
+---The share of the device's memory that may be reserved.
+---@param device? integer|string
+---@return number
+function torch.cuda.get_per_process_memory_fraction(device) end
+
+---At most that share of the device's memory is reserved from now on.
+---@param fraction number from 0 to 1
+---@param device? integer|string
+function torch.cuda.set_per_process_memory_fraction(fraction, device) end
+
+---Where the device stands in its stream of random numbers, for set_rng_state.
+---@param device? integer|string
+---@return table state
+function torch.cuda.get_rng_state(device) end
+
+---The same of all devices, a list.
+---@return table[]
+function torch.cuda.get_rng_state_all() end
+
+---Takes the device back, or on, to where get_rng_state was called; from then on, to the next
+---torch.manual_seed, it draws from a stream of its own.
+---@param state table
+---@param device? integer|string
+function torch.cuda.set_rng_state(state, device) end
+
+---The same of all devices.
+---@param states table[]
+function torch.cuda.set_rng_state_all(states) end
+
+---A number for a pool of memory that several graphs share.
+---@return integer
+function torch.cuda.graph_pool_handle() end
+
+---Opens the devices, which their first use does otherwise.
+function torch.cuda.init() end
+
+---Whether the devices have been opened.
+---@return boolean
+function torch.cuda.is_initialized() end
+
+---The seed that the device's random numbers began with.
+---@param device? integer|string
+---@return integer
+function torch.cuda.initial_seed(device) end
+
+---Whether kernels compute in bfloat16.
+---@return boolean
+function torch.cuda.is_bf16_supported() end
+
+---Gives the current device a stream of random numbers of its own, that begins with this seed.
+---Without it all devices draw from the stream of torch.manual_seed, so that a program draws the
+---same numbers wherever it runs.
+---@param seed integer
+function torch.cuda.manual_seed(seed) end
+
+---The same for all devices.
+---@param seed integer
+function torch.cuda.manual_seed_all(seed) end
+
+---Seeds the current device by chance.
+---@return integer seed
+function torch.cuda.seed() end
+
+---Seeds all devices by chance.
+---@return integer seed
+function torch.cuda.seed_all() end
+
+---The sums in memory_stats (allocated and freed so far) begin at 0 again.
+---@param device? integer|string
+function torch.cuda.reset_accumulated_memory_stats(device) end
+
+---The least and the most urgent priority that a stream can have.
+---@return integer least, integer greatest
+function torch.cuda.stream_priority_range() end
 
 ---How often the host has waited for the device so far.
 ---@param device? integer|string
@@ -492,8 +573,8 @@ function torch.cuda.empty_cache() end
 ---@param settings {seed?: integer, memory?: integer, fail_at?: integer}
 function torch.sim.configure(settings) end
 
----A copy in pinned memory, which copies with non_blocking go from and to while the host goes on; the
----tensor itself if it is there already.
+---A copy in pinned memory, which copies with non_blocking go from and to while the host goes on;
+---the tensor itself if it is there already.
 ---@param device? string the kind of device that it is for
 ---@return torch.Tensor
 function Tensor:pin_memory(device) end

@@ -54,7 +54,8 @@ extern const luaL_Reg tli_device_methods[];          /* device.c */
 /* Each adds to the module table on top of the stack. */
 void tli_open_tensor(lua_State *L);
 void tli_open_autograd(lua_State *L);
-void tli_open_system(lua_State *L); /* seeds, threads, memory, generators */
+void tli_open_system(lua_State *L);     /* threads, memory, printing, dtypes */
+void tli_open_generators(lua_State *L); /* random numbers */
 void tli_open_io(lua_State *L);
 void tli_open_devices(lua_State *L); /* torch.cuda, torch.sim */
 void tli_open_scope(lua_State *L);

@@ -45,6 +45,28 @@ static void cuda_version(void *library, char text[TEXT]) {
     snprintf(text, TEXT, "for CUDA %d.%d", n / 1000, n % 1000 / 10);
 }
 
+/* Both count as 10000 * major + 100 * minor + patch. */
+static void cublaslt_version(void *library, char text[TEXT]) {
+  size_t (*version)(void);
+  if (!find(library, "cublasLtGetVersion", &version)) return;
+  size_t n = version();
+  snprintf(text, TEXT, "%zu.%zu.%zu", n / 10000, n % 10000 / 100, n % 100);
+}
+
+static void cudnn_version(void *library, char text[TEXT]) {
+  size_t (*version)(void);
+  if (!find(library, "cudnnGetVersion", &version)) return;
+  size_t n = version();
+  snprintf(text, TEXT, "%zu.%zu.%zu", n / 10000, n % 10000 / 100, n % 100);
+}
+
+static void nvrtc_version(void *library, char text[TEXT]) {
+  int (*version)(int *, int *);
+  int major, minor;
+  if (find(library, "nvrtcVersion", &version) && version(&major, &minor) == 0)
+    snprintf(text, TEXT, "%d.%d", major, minor);
+}
+
 /* Since 2.9 10000 * major + 100 * minor + patch. */
 static void nccl_version(void *library, char text[TEXT]) {
   int (*version)(int *);
@@ -80,14 +102,19 @@ static const Library accelerators[] = {
      "the driver of your system, Debian: apt install nvidia-driver libcuda1"},
     {"cuBLASLt",
      {"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so.11", "libcublasLt.so", NULL},
-     NULL,
+     cublaslt_version,
      "matrix products on the GPU",
      "comes with the CUDA toolkit, Debian: apt install libcublaslt11"},
     {"cuDNN",
-     {"libcudnn.so.9", "libcudnn.so.8", "libcudnn.so", NULL},
-     NULL,
+     {"libcudnn.so.9", "libcudnn.so", NULL},
+     cudnn_version,
      "convolution, pooling, recurrent layers and attention on the GPU",
      "https://developer.nvidia.com/cudnn, Debian: apt install nvidia-cudnn"},
+    {"NVRTC",
+     {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so", NULL},
+     nvrtc_version,
+     "elementwise chains as one kernel on the GPU",
+     "comes with the CUDA toolkit"},
     {"NCCL",
      {"libnccl.so.2", "libnccl.so", NULL},
      nccl_version,

@@ -47,3 +47,10 @@ tl_Tensor *tli_chain_end(tli_Chain *c, tl_Tensor *result) {
   }
   return result;
 }
+
+bool tli_chain_end_all(tli_Chain *c, tl_Tensor **out, int n) {
+  bool ok = !c->failed;
+  for (int i = 0; i < n; i++) out[i] = ok && out[i] ? tli_retain(out[i]) : NULL;
+  tli_chain_end(c, NULL);
+  return ok;
+}

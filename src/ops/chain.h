@@ -13,7 +13,7 @@
 
 #include "ops/common.h"
 
-#define TLI_CHAIN_SLOTS 32
+#define TLI_CHAIN_SLOTS 16
 
 typedef struct tli_ChainBlock tli_ChainBlock;
 
@@ -31,11 +31,16 @@ tl_Tensor *tli_keep(tli_Chain *c, tl_Tensor *steals);
 /* Releases the chain; a new reference to `result`, which may be one of its
 ** tensors or any other, or NULL if a step failed. */
 tl_Tensor *tli_chain_end(tli_Chain *c, tl_Tensor *result);
+/* The same for n results, each in out[i], borrowed (NULL: there is none): new
+** references there, or NULL each, and false, if a step failed. */
+bool tli_chain_end_all(tli_Chain *c, tl_Tensor **out, int n) TL_MUSTCHECK;
 
 /* A step by any operator. Its arguments must not be steps themselves, since they
 ** would be made after the question whether one has failed; arguments of the
 ** functions below may. */
 #define TLI_STEP(c, call) ((c)->failed ? NULL : tli_keep((c), (call)))
+/* The same by what makes no tensor, but may fail, such as an in-place operator. */
+#define TLI_DO(c, call) ((c)->failed = (c)->failed || !(call))
 
 static inline tl_Tensor *chain_add(tli_Chain *c, tl_Tensor *a, tl_Tensor *b) {
   return TLI_STEP(c, tlo_add(a, b, tli_int(1)));
@@ -53,9 +58,27 @@ static inline tl_Tensor *chain_neg(tli_Chain *c, tl_Tensor *a) { return TLI_STEP
 static inline tl_Tensor *chain_number(tli_Chain *c, double value) {
   return TLI_STEP(c, tli_number(tli_float(value)));
 }
-/* fn of a tensor and a number, as in chain_with(&c, tlo_eq, t, 1). */
+/* fn of a tensor and a number, as in chain_with(&c, tlo_mul, t, 0.5); with an
+** integer the result of integers stays one. */
 static inline tl_Tensor *chain_with(tli_Chain *c, tli_Binary fn, tl_Tensor *a, double number) {
   return TLI_STEP(c, tli_with_number(fn, a, tli_float(number)));
+}
+static inline tl_Tensor *chain_with_int(tli_Chain *c, tli_Binary fn, tl_Tensor *a, int64_t number) {
+  return TLI_STEP(c, tli_with_number(fn, a, tli_int(number)));
+}
+/* where(condition, a, number), where(condition, number, a). */
+static inline tl_Tensor *chain_where_else(tli_Chain *c, tl_Tensor *condition, tl_Tensor *a,
+                                          tl_Scalar number) {
+  return TLI_STEP(c, tli_where_else(condition, a, number));
+}
+static inline tl_Tensor *chain_where_then(tli_Chain *c, tl_Tensor *condition, tl_Scalar number,
+                                          tl_Tensor *a) {
+  return TLI_STEP(c, tli_where_then(condition, number, a));
+}
+/* a in another dtype; a itself where it has that, and is no number of a user's. */
+static inline tl_Tensor *chain_to(tli_Chain *c, tl_Tensor *a, tl_DType dtype) {
+  if (c->failed || ((tl_DType)a->dtype == dtype && !(a->flags & TLI_NUMBER))) return a;
+  return tli_keep(c, tlo_to_dtype(a, dtype));
 }
 static inline tl_Tensor *chain_masked_fill(tli_Chain *c, tl_Tensor *a, tl_Tensor *mask,
                                            double value) {
@@ -84,6 +107,15 @@ static inline tl_Tensor *chain_tril(tli_Chain *c, tl_Tensor *a, int64_t diagonal
 }
 static inline tl_Tensor *chain_triu(tli_Chain *c, tl_Tensor *a, int64_t diagonal) {
   return TLI_STEP(c, tlo_triu(a, diagonal));
+}
+/* The positions from start to before stop along dim. */
+static inline tl_Tensor *chain_slice(tli_Chain *c, tl_Tensor *a, int64_t dim, int64_t start,
+                                     int64_t stop) {
+  return TLI_STEP(c, tlo_slice(a, dim, start, stop, 1));
+}
+/* a, then b, along dim. */
+static inline tl_Tensor *chain_cat(tli_Chain *c, tl_Tensor *a, tl_Tensor *b, int64_t dim) {
+  return TLI_STEP(c, tlo_cat((tl_Tensors){2, (tl_Tensor *[]){a, b}}, dim));
 }
 static inline tl_Tensor *chain_sum(tli_Chain *c, tl_Tensor *a, int64_t dim, bool keepdim) {
   return TLI_STEP(c, tlo_sum(a, (tl_Ints){1, &dim}, keepdim, TL_NODTYPE));

@@ -168,15 +168,7 @@ bool tli_to_host(tl_Tensor *const *inputs, tl_Tensor **out, int n) TL_MUSTCHECK;
 ** releases all of them on failure. */
 bool tli_from_host(tl_Device device, tl_Tensor **results, int n) TL_MUSTCHECK;
 
-/* ---- writing compositions ----
-** Temporaries sit in slots t[i] that tli_release_results frees at the end:
-**   TLI_SLOT(t[0], tlo_exp(self));
-** leaves for the label `done` when the call failed. */
-
-#define TLI_SLOT(slot, call)                  \
-  do {                                        \
-    if (((slot) = (call)) == NULL) goto done; \
-  } while (0)
+/* ---- parts of formulas; those of several steps are chains, see ops/chain.h ---- */
 
 /* fn(t, s) and fn(s, t) with a number as operand. */
 typedef tl_Tensor *(*tli_Binary)(tl_Tensor *, tl_Tensor *);

@@ -61,7 +61,7 @@ static void sum_blocks(void *context, int64_t begin, int64_t end) {
     g.m = tlk_min(s->rows, m - row);
     char *out = s->out + (image * groups * m + channel) * n * s->size;
     if (s->bias) fill_bias(s, channel, g.m, out);
-    if (!tlk_tiled_gemm(&g, s->weight + (group * m * k + row * (g.trans_a ? 1 : k)) * s->size,
+    if (!tlk_tiled_gemm(&g, NULL, s->weight + (group * m * k + row * (g.trans_a ? 1 : k)) * s->size,
                         s->in + (image * groups + group) * k * n * s->size, out))
       s->failed = true;
   }

@@ -1,11 +1,14 @@
 /* isa.c - the table of one instruction set's loops. */
+#include "kernels/cpu/attention/attention.h"
 #include "kernels/cpu/norm/channels.h"
 #include "kernels/cpu/loss/cross_entropy.h"
 #include "kernels/cpu/conv/conv.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/index/gather.h"
 #include "kernels/cpu/matmul/tile.h"
+#include "kernels/cpu/optim/optim.h"
 #include "kernels/cpu/pool/pool.h"
+#include "kernels/cpu/rnn/rnn.h"
 #include "kernels/cpu/vision/resample.h"
 #include "kernels/cpu/conv/winograd_loops.h"
 
@@ -38,9 +41,12 @@ extern const tlk_PoolLoops TLK_ISA_NAME(tlk_pool_loops);
 extern const tlk_ResampleLoops TLK_ISA_NAME(tlk_resample_loops)[2];
 extern const tlk_ConvLoops TLK_ISA_NAME(tlk_conv_f32), TLK_ISA_NAME(tlk_conv_f64);
 extern const tlk_TileLoops TLK_ISA_NAME(tlk_tile_f32), TLK_ISA_NAME(tlk_tile_f64);
+extern const tlk_AttentionLoops TLK_ISA_NAME(tlk_attention_f32), TLK_ISA_NAME(tlk_attention_f64);
 extern const tlk_WinogradLoops TLK_ISA_NAME(tlk_winograd_loops);
 extern const tlk_ChannelLoops TLK_ISA_NAME(tlk_channel_loops)[2];
 extern const tlk_ClassLoops TLK_ISA_NAME(tlk_class_loops)[2];
+extern const tlk_OptimLoops TLK_ISA_NAME(tlk_optim_loops)[2];
+extern const tlk_RnnLoops TLK_ISA_NAME(tlk_rnn_loops)[2];
 
 extern const tlk_Isa TLK_ISA_NAME(tlk_isa);
 const tlk_Isa TLK_ISA_NAME(tlk_isa) = {
@@ -77,7 +83,10 @@ const tlk_Isa TLK_ISA_NAME(tlk_isa) = {
     .resample = TLK_ISA_NAME(tlk_resample_loops),
     .conv = {&TLK_ISA_NAME(tlk_conv_f32), &TLK_ISA_NAME(tlk_conv_f64)},
     .tile = {&TLK_ISA_NAME(tlk_tile_f32), &TLK_ISA_NAME(tlk_tile_f64)},
+    .attention = {&TLK_ISA_NAME(tlk_attention_f32), &TLK_ISA_NAME(tlk_attention_f64)},
     .winograd = &TLK_ISA_NAME(tlk_winograd_loops),
     .channels = TLK_ISA_NAME(tlk_channel_loops),
     .classes = TLK_ISA_NAME(tlk_class_loops),
+    .optim = TLK_ISA_NAME(tlk_optim_loops),
+    .rnn = TLK_ISA_NAME(tlk_rnn_loops),
 };

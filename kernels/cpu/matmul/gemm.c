@@ -15,6 +15,7 @@
 #include "core/error.h"
 #include "core/parallel.h"
 #include "kernels/cpu/matmul/blas.h"
+#include "kernels/cpu/matmul/epilogue.h"
 #include "kernels/cpu/blocks.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/matmul/tile.h"
@@ -36,8 +37,10 @@ static int64_t at_most(int64_t n, int64_t limit) { return n < limit ? n : limit;
 ** not transposed. Integers wrap around, which is the same for either sign, so
 ** they are computed unsigned. */
 #define DEFINE_PLAIN(bits)                                                                         \
-  static bool plain_##bits(const tlk_Gemm *g, const void *a_, const void *b_, void *c_) {          \
+  static bool plain_##bits(const tlk_Gemm *g, const tlk_Epilogue *after, const void *a_,           \
+                           const void *b_, void *c_) {                                             \
     typedef uint##bits##_t type;                                                                   \
+    (void)after;                                                                                   \
     const type *a = a_, *b = b_;                                                                   \
     int64_t sam = g->trans_a ? 1 : g->lda, sak = g->trans_a ? g->lda : 1;                          \
     int64_t sbk = g->trans_b ? 1 : g->ldb, sbn = g->trans_b ? g->ldb : 1;                          \
@@ -77,11 +80,13 @@ DEFINE_PLAIN(64)
                         (type)beta, c, left ? (int)g->ldc : 1);                                 \
   }                                                                                             \
   /* In parts that BLAS can count. */                                                           \
-  static bool vector_##x(const tlk_Gemm *g, const void *a_, const void *b_, void *c) {          \
+  static bool vector_##x(const tlk_Gemm *g, const tlk_Epilogue *after, const void *a_,          \
+                         const void *b_, void *c) {                                             \
     const type *a = a_, *b = b_;                                                                \
     for (int64_t p = 0; p < g->k; p += BLAS_MAX)                                                \
       gemv_##x(g, at_most(g->k - p, BLAS_MAX), a + p * (g->trans_a ? g->lda : 1),               \
                b + p * (g->trans_b ? 1 : g->ldb), c, p ? 1 : tli_to_double(g->beta));           \
+    if (after) tlk_finish(after, g->dtype, g->m, g->n, c, g->ldc);                              \
     return true;                                                                                \
   }
 
@@ -90,7 +95,8 @@ DEFINE_VECTOR(double, d)
 
 /* ---- a batch ---- */
 
-typedef bool (*One)(const tlk_Gemm *g, const void *a, const void *b, void *c);
+typedef bool (*One)(const tlk_Gemm *g, const tlk_Epilogue *after, const void *a, const void *b,
+                    void *c);
 
 /* For products of that dtype, of the sizes of g. */
 static One one_of(const tlk_Gemm *g, tl_DType dtype) {
@@ -104,6 +110,7 @@ static One one_of(const tlk_Gemm *g, tl_DType dtype) {
 
 typedef struct Batch {
   const tlk_Gemm *g;
+  const tlk_Epilogue *after;
   One one;
   bool rows;     /* rows are cut, not columns */
   int64_t step;  /* so many at once */
@@ -128,7 +135,10 @@ static bool run_part(const Batch *batch, int64_t i, int64_t begin, int64_t end) 
     b += begin * (part.trans_b ? part.ldb : 1) * size;
     c += begin * size;
   }
-  return batch->one(&part, a, b, c);
+  if (batch->after == NULL) return batch->one(&part, NULL, a, b, c);
+  tlk_Epilogue after = tlk_epilogue_at(batch->after, batch->rows ? begin : 0,
+                                       batch->rows ? 0 : begin, part.ldc, size);
+  return batch->one(&part, &after, a, b, c);
 }
 
 /* Steps from begin to end, counted through all products. */
@@ -145,12 +155,14 @@ static void run_steps(void *context, int64_t begin, int64_t end) {
   }
 }
 
-static bool run_all(const tlk_Gemm *g) {
+static bool run_all(const tlk_Gemm *g, const tlk_Epilogue *after) {
   bool vector = g->m == 1 || g->n == 1, real = tli_is_float(g->dtype);
   double all = (double)g->m * (double)g->n * (double)g->k;
   if (g->batch == 1 && all <= SMALL && (!vector || tlk_max(g->m, g->n) <= PIECE))
-    return one_of(g, g->dtype)(g, g->a, g->b, g->c) || tli_fail(TL_EINTERRUPT, "interrupted!");
+    return one_of(g, g->dtype)(g, after, g->a, g->b, g->c) ||
+           tli_fail(TL_EINTERRUPT, "interrupted!");
   Batch batch = {.g = g,
+                 .after = after,
                  .one = one_of(g, g->dtype),
                  .rows = g->m > g->n || !real,
                  .step = 1,
@@ -185,6 +197,7 @@ static bool convert(tl_DType to, void *dst, int64_t ldd, tl_DType from, const vo
 
 typedef struct Tiles {
   float *a, *b, *c; /* owned */
+  float *inner;     /* owned; NULL unless the epilogue asks for it */
 } Tiles;
 
 #define TILE_BYTES(rows, cols) ((size_t)(rows) * (size_t)(cols) * sizeof(float))
@@ -193,20 +206,34 @@ static void tiles_free(Tiles *t) {
   tli_free(t->a, TILE_BYTES(TILE_M, TILE_K));
   tli_free(t->b, TILE_BYTES(TILE_K, TILE_N));
   tli_free(t->c, TILE_BYTES(TILE_M, TILE_N));
+  tli_free(t->inner, TILE_BYTES(TILE_M, TILE_N));
 }
 
-static bool tiles_new(Tiles *t) {
+static bool tiles_new(Tiles *t, bool inner) {
   t->a = tli_alloc(TILE_BYTES(TILE_M, TILE_K));
   t->b = tli_alloc(TILE_BYTES(TILE_K, TILE_N));
   t->c = tli_alloc(TILE_BYTES(TILE_M, TILE_N));
-  if (t->a && t->b && t->c) return true;
+  t->inner = inner ? tli_alloc(TILE_BYTES(TILE_M, TILE_N)) : NULL;
+  if (t->a && t->b && t->c && (t->inner || !inner)) return true;
   tiles_free(t);
   return false;
 }
 
+/* The end of a tile in float32. */
+static bool finish_tile(const tlk_Gemm *g, const tlk_Epilogue *after, const Tiles *t, int64_t i,
+                        int64_t j, int64_t m, int64_t n) {
+  float bias[TILE_N];
+  tlk_Epilogue part = tlk_epilogue_at(after, i, j, g->ldc, 2), wide = *after;
+  if (part.bias) TL_TRY(convert(TL_F32, bias, n, g->dtype, part.bias, n, 1, n));
+  if (part.bias) wide.bias = bias;
+  wide.inner = t->inner;
+  tlk_finish(&wide, TL_F32, m, n, t->c, n);
+  return !part.inner || convert(g->dtype, part.inner, g->ldc, TL_F32, t->inner, n, m, n);
+}
+
 /* One tile of c: all of k, then alpha and the old c. */
-static bool half_tile(const tlk_Gemm *g, const Tiles *t, const char *a, const char *b, char *c,
-                      int64_t i, int64_t j) {
+static bool half_tile(const tlk_Gemm *g, const tlk_Epilogue *after, const Tiles *t, const char *a,
+                      const char *b, char *c, int64_t i, int64_t j) {
   int64_t m = at_most(g->m - i, TILE_M), n = at_most(g->n - j, TILE_N);
   char *to = c + (i * g->ldc + j) * 2;
   double beta = tli_to_double(g->beta);
@@ -229,14 +256,16 @@ static bool half_tile(const tlk_Gemm *g, const Tiles *t, const char *a, const ch
                      .lda = lda,
                      .ldb = ldb,
                      .ldc = n};
-    if (!one_of(&tile, TL_F32)(&tile, t->a, t->b, t->c))
+    if (!one_of(&tile, TL_F32)(&tile, NULL, t->a, t->b, t->c))
       return tli_fail(TL_EINTERRUPT, "interrupted!");
   }
+  if (after) TL_TRY(finish_tile(g, after, t, i, j, m, n));
   return convert(g->dtype, to, g->ldc, TL_F32, t->c, n, m, n);
 }
 
 typedef struct Half {
   const tlk_Gemm *g;
+  const tlk_Epilogue *after;
   int64_t down, across; /* tiles of a product */
   atomic_bool failed;
 } Half;
@@ -246,14 +275,14 @@ static void run_tiles(void *context, int64_t begin, int64_t end) {
   Half *h = context;
   const tlk_Gemm *g = h->g;
   Tiles t;
-  if (!tiles_new(&t)) {
+  if (!tiles_new(&t, h->after && h->after->inner)) {
     h->failed = true;
     return;
   }
   for (int64_t n = begin; n < end && !h->failed; n++) {
     int64_t q = n / h->across / h->down;
     int64_t i = n / h->across % h->down * TILE_M, j = n % h->across * TILE_N;
-    if (!half_tile(g, &t, (const char *)g->a + q * g->stride_a * 2,
+    if (!half_tile(g, h->after, &t, (const char *)g->a + q * g->stride_a * 2,
                    (const char *)g->b + q * g->stride_b * 2, (char *)g->c + q * g->stride_c * 2, i,
                    j))
       h->failed = true;
@@ -261,8 +290,11 @@ static void run_tiles(void *context, int64_t begin, int64_t end) {
   tiles_free(&t);
 }
 
-static bool half(const tlk_Gemm *g) {
-  Half h = {.g = g, .down = tlk_ceil_div(g->m, TILE_M), .across = tlk_ceil_div(g->n, TILE_N)};
+static bool half(const tlk_Gemm *g, const tlk_Epilogue *after) {
+  Half h = {.g = g,
+            .after = after,
+            .down = tlk_ceil_div(g->m, TILE_M),
+            .across = tlk_ceil_div(g->n, TILE_N)};
   double work = (double)at_most(g->m, TILE_M) * (double)at_most(g->n, TILE_N) * (double)g->k;
   int64_t least = (int64_t)(SMALL / (work + 1)) + 1;
   TL_TRY(tli_parallel_try(g->batch * h.down * h.across, least, run_tiles, &h));
@@ -299,13 +331,14 @@ static bool fits_blas(const tlk_Gemm *g) {
   return tli_fail(TL_ESHAPE, "matmul: expected rows of less than 2^31 elements");
 }
 
-bool tlk_gemm(const struct tlk_gemm *call) {
-  if (call->gemm.m == 0 || call->gemm.n == 0 || call->gemm.batch == 0) return true;
-  if (call->gemm.k == 0) return scale(&call->gemm);
-  TL_TRY(fits_blas(&call->gemm));
-  if (tli_is_half(call->gemm.dtype)) return half(&call->gemm);
-  if (one_of(&call->gemm, call->gemm.dtype) == NULL)
-    return tli_fail(TL_EDTYPE, "matmul: not defined for %s tensors",
-                    tl_dtype_name(call->gemm.dtype));
-  return run_all(&call->gemm);
+bool tlk_multiply(const tlk_Gemm *g, const tlk_Epilogue *after) {
+  if (g->m == 0 || g->n == 0 || g->batch == 0) return true;
+  if (g->k == 0) return scale(g);
+  TL_TRY(fits_blas(g));
+  if (tli_is_half(g->dtype)) return half(g, after);
+  if (one_of(g, g->dtype) == NULL)
+    return tli_fail(TL_EDTYPE, "matmul: not defined for %s tensors", tl_dtype_name(g->dtype));
+  return run_all(g, after);
 }
+
+bool tlk_gemm(const struct tlk_gemm *call) { return tlk_multiply(&call->gemm, NULL); }

@@ -36,8 +36,11 @@ static inline int64_t tlk_tile_width(const tlk_TileLoops *f, int64_t n) {
   return (each + f->lanes - 1) & -f->lanes;
 }
 
-/* c = alpha a b + beta c, of float or double, for one product of a batch.
-** Returns false when it was interrupted, with c half done. */
-bool tlk_tiled_gemm(const tlk_Gemm *g, const void *a, const void *b, void *c);
+struct tlk_Epilogue; /* epilogue.h */
+
+/* c = alpha a b + beta c, of float or double, for one product of a batch, and what comes
+** after that, if anything. Returns false when it was interrupted, with c half done. */
+bool tlk_tiled_gemm(const tlk_Gemm *g, const struct tlk_Epilogue *after, const void *a,
+                    const void *b, void *c);
 
 #endif

@@ -34,14 +34,15 @@ typedef real LooseVec __attribute__((vector_size(VECTOR_BYTES), aligned(sizeof(r
 static inline Vec load(const real *p) { return *(const LooseVec *)p; }
 static inline void store(real *p, Vec v) { *(LooseVec *)p = v; }
 
-/* `vectors` is a constant where this is inlined. */
+/* `height` rows, of which `rows` are written. It and `vectors` are constants where
+** this is inlined. */
 static inline __attribute__((always_inline)) void
-tile_of(int vectors, int rows, int64_t n, const int64_t *offsets, const void *const *in,
+tile_of(int vectors, int height, int rows, int64_t n, const int64_t *offsets, const void *const *in,
         const real *panel, int64_t pitch, bool add, real *out, int64_t out_step) {
   Vec acc[ROWS][VECTORS];
   const real *x[ROWS];
 #pragma GCC unroll 8
-  for (int r = 0; r < ROWS; r++) {
+  for (int r = 0; r < height; r++) {
     x[r] = in[r];
 #pragma GCC unroll 4
     for (int v = 0; v < vectors; v++) acc[r][v] = (Vec){0};
@@ -52,12 +53,12 @@ tile_of(int vectors, int rows, int64_t n, const int64_t *offsets, const void *co
 #pragma GCC unroll 4
     for (int v = 0; v < vectors; v++) columns[v] = load(panel + v * LANES);
 #pragma GCC unroll 8
-    for (int r = 0; r < ROWS; r++)
+    for (int r = 0; r < height; r++)
 #pragma GCC unroll 4
       for (int v = 0; v < vectors; v++) acc[r][v] += x[r][at] * columns[v];
   }
 #pragma GCC unroll 8
-  for (int r = 0; r < ROWS; r++) {
+  for (int r = 0; r < height; r++) {
     if (r >= rows) break;
 #pragma GCC unroll 4
     for (int v = 0; v < vectors; v++) {
@@ -67,15 +68,27 @@ tile_of(int vectors, int rows, int64_t n, const int64_t *offsets, const void *co
   }
 }
 
+/* What is left of a matrix, or of a small batch, should not cost a whole tile. */
+static inline __attribute__((always_inline)) void
+tile_height(int vectors, int rows, int64_t n, const int64_t *offsets, const void *const *in,
+            const real *panel, int64_t pitch, bool add, real *out, int64_t out_step) {
+  if (rows <= 2)
+    tile_of(vectors, 2, rows, n, offsets, in, panel, pitch, add, out, out_step);
+  else if (rows <= 4)
+    tile_of(vectors, 4, rows, n, offsets, in, panel, pitch, add, out, out_step);
+  else
+    tile_of(vectors, ROWS, rows, n, offsets, in, panel, pitch, add, out, out_step);
+}
+
 static void tile(int rows, int vectors, int64_t n, const int64_t *offsets, const void *const *in,
                  const void *panel, int64_t pitch, bool add, void *out, int64_t out_step) {
   switch (vectors) {
-  case 1: tile_of(1, rows, n, offsets, in, panel, pitch, add, out, out_step); break;
+  case 1: tile_height(1, rows, n, offsets, in, panel, pitch, add, out, out_step); break;
 #if VECTORS > 2
-  case 2: tile_of(2, rows, n, offsets, in, panel, pitch, add, out, out_step); break;
-  case 3: tile_of(3, rows, n, offsets, in, panel, pitch, add, out, out_step); break;
+  case 2: tile_height(2, rows, n, offsets, in, panel, pitch, add, out, out_step); break;
+  case 3: tile_height(3, rows, n, offsets, in, panel, pitch, add, out, out_step); break;
 #endif
-  default: tile_of(VECTORS, rows, n, offsets, in, panel, pitch, add, out, out_step);
+  default: tile_height(VECTORS, rows, n, offsets, in, panel, pitch, add, out, out_step);
   }
 }
 

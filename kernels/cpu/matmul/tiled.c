@@ -15,6 +15,7 @@
 #include "core/parallel.h"
 #include "kernels/cpu/blocks.h"
 #include "kernels/cpu/cpu.h"
+#include "kernels/cpu/matmul/epilogue.h"
 
 /* With more rows of a than this the packed panels of a block are kept. */
 #define MANY_ROWS 384
@@ -40,6 +41,7 @@
 
 typedef struct Product {
   const tlk_Gemm *g;
+  const tlk_Epilogue *after;
   const tlk_TileLoops *loops;
   int64_t size;  /* of an element */
   int64_t width; /* columns of a panel */
@@ -167,6 +169,13 @@ static void sum_panel(const Product *p, const Rows *a, int64_t terms, const char
   }
 }
 
+/* What comes after the last terms of some rows and columns. */
+static void finish(const Product *p, int64_t row, int64_t rows, int64_t col, int64_t cols,
+                   char *c) {
+  tlk_Epilogue part = tlk_epilogue_at(p->after, row, col, p->g->ldc, p->size);
+  tlk_finish(&part, p->g->dtype, rows, cols, c, p->g->ldc);
+}
+
 /* Columns [col, col + cols) of b and all of a. */
 static bool sum_columns(Product *p, int64_t col, int64_t cols) {
   const tlk_Gemm *g = p->g;
@@ -187,18 +196,21 @@ static bool sum_columns(Product *p, int64_t col, int64_t cols) {
           panel = p->b + (at * g->ldb + col + j) * p->size, pitch = g->ldb;
         else if (!p->panels)
           pack_panels(p, at, terms, col + j, n, one);
-        sum_panel(p, &a, terms, panel, pitch, n, at == 0, p->c + (i * g->ldc + col + j) * p->size);
+        char *c = p->c + (i * g->ldc + col + j) * p->size;
+        sum_panel(p, &a, terms, panel, pitch, n, at == 0, c);
+        if (p->after && at + terms == g->k) finish(p, i, a.n, col + j, n, c);
       }
     }
   }
   return true;
 }
 
-bool tlk_tiled_gemm(const tlk_Gemm *g, const void *a, const void *b, void *c) {
+bool tlk_tiled_gemm(const tlk_Gemm *g, const tlk_Epilogue *after, const void *a, const void *b,
+                    void *c) {
   bool wide = g->dtype == TL_F64;
   const tlk_TileLoops *f = tlk_isa()->tile[wide];
   Product p; /* not all of its offsets are needed */
-  p.g = g, p.loops = f, p.size = wide ? 8 : 4, p.a = a, p.b = b, p.c = c;
+  p.g = g, p.after = after, p.loops = f, p.size = wide ? 8 : 4, p.a = a, p.b = b, p.c = c;
   int64_t most = (int64_t)f->lanes * f->vectors, block = COLUMN_BYTES / p.size;
   /* without memory for copies it goes without them */
   size_t panel_bytes = (size_t)((tlk_min(block, g->n) + most) * TERMS * p.size);

@@ -51,7 +51,7 @@ static bool run_tail(const Call *call, tlk_Loop loop, int64_t done, int64_t n, v
   _Alignas(64) char pad[MAX_ARGS][TLK_LANES * 8];
   void *padded[MAX_ARGS];
   for (int k = 0; k < call->it->nargs; k++) {
-    size_t size = tl_dtype_size(call->want[k]);
+    size_t size = tli_dtype_bytes[call->want[k]];
     bool single = loop == call->fixed && k > 1;
     padded[k] = single ? args[k] : pad[k];
     if (k == 0 || single) continue;
@@ -61,7 +61,7 @@ static bool run_tail(const Call *call, tlk_Loop loop, int64_t done, int64_t n, v
       memcpy(pad[k] + (size_t)i * size, src + (size_t)(n - 1) * size, size);
   }
   if (!loop(TLK_LANES, padded, call->params)) return false;
-  size_t size = tl_dtype_size(call->want[0]);
+  size_t size = tli_dtype_bytes[call->want[0]];
   memcpy((char *)args[0] + (size_t)done * size, pad[0], (size_t)n * size);
   return true;
 }
@@ -79,8 +79,7 @@ static bool is_direct(const Call *call) {
   if (it->ndim > 1) return false;
   for (int k = 0; k < it->nargs; k++) {
     if (it->args[k].dtype != call->want[k]) return false;
-    if (it->ndim == 1 && it->args[k].strides[0] != (int64_t)tl_dtype_size(call->want[k]))
-      return false;
+    if (it->ndim == 1 && it->args[k].strides[0] != tli_dtype_bytes[call->want[k]]) return false;
   }
   return true;
 }
@@ -92,26 +91,30 @@ static void run_direct(void *context, int64_t begin, int64_t end) {
   int64_t n = tlk_min(end * TLK_CHUNK, it->numel) - first;
   void *args[MAX_ARGS];
   for (int k = 0; k < it->nargs; k++)
-    args[k] = it->args[k].data + first * (int64_t)tl_dtype_size(call->want[k]);
+    args[k] = it->args[k].data + first * tli_dtype_bytes[call->want[k]];
   if (!run_loop(call, call->loop, n, args))
     atomic_store_explicit(&call->failed, true, memory_order_relaxed);
 }
 
 /* ---- rows ----------------------------------------------------------------------- */
 
-/* Shorter rows are better gathered into blocks. */
+/* Shorter rows are better gathered into blocks: those of a plane that are whole
+** vectors, others that are arrays, others with single elements beside the first input. */
+#define PLANE_LEAST 128
 #define ROW_LEAST 1024
 #define FIXED_LEAST 128
 
 /* The loop that can run along the rows as they lie in memory, if there is one. */
 static tlk_Loop loop_for_rows(const Call *call) {
   const tli_Iter *it = call->it;
-  bool arrays = it->ndim > 0 && it->sizes[0] >= ROW_LEAST, singles = it->ndim > 0 && it->nargs > 2;
-  if (singles && it->sizes[0] < FIXED_LEAST) return NULL;
+  if (it->ndim == 0) return NULL;
+  int64_t width = it->sizes[0];
+  bool plane = it->ndim == 2 && width >= PLANE_LEAST && width % TLK_LANES == 0;
+  bool arrays = plane || width >= ROW_LEAST;
+  bool singles = it->nargs > 2 && (plane || it->ndim == 1 || width >= FIXED_LEAST);
   for (int k = 0; k < it->nargs && (arrays || singles); k++) {
     const tli_IterArg *arg = &it->args[k];
-    bool plain =
-        arg->dtype == call->want[k] && arg->strides[0] == (int64_t)tl_dtype_size(call->want[k]);
+    bool plain = arg->dtype == call->want[k] && arg->strides[0] == tli_dtype_bytes[call->want[k]];
     arrays = arrays && plain;
     singles = singles && (k < 2 ? plain : arg->strides[0] == 0);
   }
@@ -130,11 +133,41 @@ static bool run_row(void *context, char **ptrs, int64_t n) {
   return run_loop(call, call->rows, n, args);
 }
 
+/* Rows of two dimensions whose operands are what the loop wants: from one to the
+** next, pointers move and nothing else happens. */
+static bool is_plane(const Call *call) {
+  const tli_Iter *it = call->it;
+  if (it->ndim != 2) return false;
+  for (int k = 0; k < it->nargs; k++)
+    if (it->args[k].dtype != call->want[k]) return false;
+  return true;
+}
+
+/* Elements from `first` to `last`, in order of the rows. */
+static bool run_plane(const Call *call, int64_t first, int64_t last) {
+  const tli_Iter *it = call->it;
+  int64_t width = it->sizes[0], row = first / width, at = first % width;
+  char *starts[MAX_ARGS];
+  for (int k = 0; k < it->nargs; k++) starts[k] = it->args[k].data + row * it->args[k].strides[1];
+  for (; first < last; at = 0) {
+    void *args[MAX_ARGS];
+    int64_t n = tlk_min(width - at, last - first);
+    for (int k = 0; k < it->nargs; k++) {
+      args[k] = starts[k] + at * it->args[k].strides[0];
+      starts[k] += it->args[k].strides[1];
+    }
+    TL_TRY(run_loop(call, call->rows, n, args));
+    first += n;
+  }
+  return true;
+}
+
 static void run_rows(void *context, int64_t begin, int64_t end) {
   Call *call = context;
   int64_t first = begin * TLK_CHUNK, last = tlk_min(end * TLK_CHUNK, call->it->numel);
-  if (!tli_iter_rows(call->it, first, last, run_row, call))
-    atomic_store_explicit(&call->failed, true, memory_order_relaxed);
+  bool ok = is_plane(call) ? run_plane(call, first, last)
+                           : tli_iter_rows(call->it, first, last, run_row, call);
+  if (!ok) atomic_store_explicit(&call->failed, true, memory_order_relaxed);
 }
 
 /* ---- blocks ------------------------------------------------------------------- */
@@ -149,7 +182,7 @@ typedef struct Buffers {
 } Buffers;
 
 static bool is_flat(const tli_IterArg *arg, const tlk_Block *block, int ndim) {
-  int64_t size = (int64_t)tl_dtype_size(arg->dtype);
+  int64_t size = tli_dtype_bytes[arg->dtype];
   int64_t s0 = tlk_stride(arg, 0, ndim), s1 = tlk_stride(arg, 1, ndim);
   return (block->cols == 1 || s0 == size) && (block->rows == 1 || s1 == size * block->cols);
 }
@@ -170,7 +203,7 @@ static const void *fetch(const Call *call, const tlk_Block *block, int k, Buffer
   buffers->held_rows[k] = block->rows;
   if (!flat) {
     char *gathered = convert ? buffers->raw : buffer;
-    int64_t size = (int64_t)tl_dtype_size(arg->dtype);
+    int64_t size = tli_dtype_bytes[arg->dtype];
     call->isa->move[tlk_log2_size(arg->dtype)](gathered, size, size * block->cols, src,
                                                tlk_stride(arg, 0, ndim), tlk_stride(arg, 1, ndim),
                                                block->cols, block->rows);
@@ -194,7 +227,7 @@ static void deliver(const Call *call, const tlk_Block *block, const void *result
     src = converted;
   }
   if (src == block->ptrs[0]) return;
-  int64_t size = (int64_t)tl_dtype_size(arg->dtype);
+  int64_t size = tli_dtype_bytes[arg->dtype];
   call->isa->move[tlk_log2_size(arg->dtype)](block->ptrs[0], tlk_stride(arg, 0, ndim),
                                              tlk_stride(arg, 1, ndim), src, size,
                                              size * block->cols, block->cols, block->rows);
@@ -241,8 +274,11 @@ static void plan_blocks(Call *call) {
 static bool run(Call *call) {
   const tli_Iter *it = call->it;
   if (it->numel == 0) return true;
-  call->rows = call->loop ? loop_for_rows(call) : NULL;
-  tli_RangeFn whole = call->loop && is_direct(call) ? run_direct : call->rows ? run_rows : NULL;
+  tli_RangeFn whole = NULL;
+  if (call->loop && is_direct(call))
+    whole = run_direct;
+  else if (call->loop && (call->rows = loop_for_rows(call)) != NULL)
+    whole = run_rows;
   if (whole)
     return tli_parallel_try(tlk_ceil_div(it->numel, TLK_CHUNK), TLK_GRAIN / TLK_CHUNK, whole, call);
   plan_blocks(call);

@@ -39,6 +39,10 @@ static void run(void *context, int64_t begin, int64_t end) {
 
 bool tlk_random(const struct tlk_random *call) {
   Draw d = {call->distribution, call->out, call->n, call->seed, call->block, call->a, call->b};
+  if (call->state) {
+    d.seed = call->state[0];
+    d.block += call->state[1];
+  }
   int64_t group = TLK_RANDOM_BLOCKS * tlk_per_block(call->distribution, call->out.dtype);
   return tli_parallel_try((call->n + group - 1) / group, TLK_GRAIN / group, run, &d);
 }

@@ -15,6 +15,8 @@
 /* Accumulators of a row: two vectors of the widest set. */
 #define TLK_ROW_LANES(acc) ((int)(128 / sizeof(acc)))
 #define TLK_UNROLL_HALVES _Pragma("GCC unroll 5") /* 32 lanes down to 1, in registers */
+/* Of a wide register compilers take single lanes; from memory they load short vectors. */
+#define TLK_FROM_MEMORY(array) __asm__("" : "+m"(array));
 
 #define TLK_REDUCER_(name, s, type)                                                                \
   typedef tlm_##name##_##s##_acc acc_##name##_##s;                                                 \
@@ -60,7 +62,7 @@
   static void row_##name##_##s(int64_t n, const void *x_, void *acc, const tl_Scalar *params) {    \
     TLK_REDUCTION_PARAMS_(name, s, type)                                                           \
     const type *x = x_;                                                                            \
-    enum { LANES = TLK_ROW_LANES(acc_##name##_##s) };                                              \
+    enum { LANES = TLK_ROW_LANES(acc_##name##_##s), FEW = 8 };                                     \
     acc_##name##_##s total = *(acc_##name##_##s *)acc;                                             \
     int64_t i = 0;                                                                                 \
     if (n >= LANES) {                                                                              \
@@ -75,10 +77,16 @@
           lanes[k] = tlm_##name##_##s##_join(                                                      \
               lanes[k], (acc_##name##_##s)tlm_##name##_##s##_enter(x[i + k], p));                  \
       TLK_UNROLL_HALVES                                                                            \
-      for (int half = LANES / 2; half > 0; half /= 2)                                              \
+      for (int half = LANES / 2; half >= FEW; half /= 2)                                           \
         for (int k = 0; k < half; k++)                                                             \
           lanes[k] = tlm_##name##_##s##_join(lanes[k], lanes[k + half]);                           \
-      total = tlm_##name##_##s##_join(total, lanes[0]);                                            \
+      acc_##name##_##s few[FEW];                                                                   \
+      for (int k = 0; k < FEW; k++) few[k] = lanes[k];                                             \
+      TLK_FROM_MEMORY(few)                                                                         \
+      TLK_UNROLL_HALVES                                                                            \
+      for (int half = FEW / 2; half > 0; half /= 2)                                                \
+        for (int k = 0; k < half; k++) few[k] = tlm_##name##_##s##_join(few[k], few[k + half]);    \
+      total = tlm_##name##_##s##_join(total, few[0]);                                              \
     }                                                                                              \
     for (; i < n; i++)                                                                             \
       total = tlm_##name##_##s##_join(total, (acc_##name##_##s)tlm_##name##_##s##_enter(x[i], p)); \

@@ -3,8 +3,7 @@
 
 local lazy = require "tlua.lazy"
 
-local files = {}
-for file, names in pairs {
+return lazy.load({}, lazy.modules("tlua.data", {
    Dataset = "Dataset",
    TensorDataset = "TensorDataset",
    Subset = "Subset",
@@ -15,8 +14,4 @@ for file, names in pairs {
    DataLoader = "DataLoader",
    collate = "default_collate",
    random_split = "random_split",
-} do
-   for name in names:gmatch "[%w_]+" do files[name] = "tlua.data." .. file end
-end
-
-return lazy({}, files)
+}))

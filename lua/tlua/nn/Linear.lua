@@ -1,6 +1,7 @@
 -- Linear.lua - y = x W^T + b.
 
 local torch = require "tlua"
+local activations = require "tlua.nn.activations"
 local args = require "tlua.args"
 local class = require "tlua.class"
 local F = require "tlua.nn.functional"
@@ -39,10 +40,38 @@ function Linear:reset_parameters()
    end
 end
 
+local activated = {
+   relu = F.linear_relu,
+   gelu = F.linear_gelu,
+   gelu_tanh = function(input, weight, bias) return F.linear_gelu(input, weight, bias, "tanh") end,
+}
+
 ---@param input Tensor  (*, in_features)
+---@param activation? "relu"|"gelu"|"gelu_tanh"  of the result, in the same pass
 ---@return Tensor  (*, out_features)
-function Linear:forward(input)
-   return F.linear(input, self.weight, self.bias)
+function Linear:forward(input, activation)
+   return (activated[activation] or F.linear)(input, self.weight, self.bias)
+end
+
+local forward, relu, gelu = Linear.forward, activations.ReLU.forward, activations.GELU.forward
+local gelus = {none = "gelu", tanh = "gelu_tanh"}
+
+--- Whether a module is a plain Linear, so that nobody misses what it gives before an activation.
+---@param module nn.Module
+---@return boolean
+function Linear.takes_activation(module)
+   return module.forward == forward and not module._hooks
+end
+
+--- What the module after a Linear computes, by the name that `forward` takes; nil if it is none of
+--- these activations, or one of the two is watched by hooks.
+---@param module nn.Module
+---@param after nn.Module
+---@return string?
+function Linear.activation(module, after)
+   if module.forward ~= forward or module._hooks or after._hooks then return nil end
+   if after.forward == relu then return "relu" end
+   if after.forward == gelu then return gelus[after.approximate] end
 end
 
 function Linear:extra_repr()

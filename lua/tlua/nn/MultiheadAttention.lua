@@ -59,21 +59,30 @@ function MultiheadAttention:reset_parameters()
    end
 end
 
--- (N, L, E) to query, key and value, each (N, heads, L, E / heads).
-local function project(self, query, key, value)
-   local weights, biases
-   if self.in_proj_weight then
-      weights = self.in_proj_weight:chunk(3, 1)
-   else
-      weights = {self.q_proj_weight, self.k_proj_weight, self.v_proj_weight}
+-- Projections of x (N, L, *) by `count` matrices that lie one after another in weight, each
+-- (N, heads, L, E / heads): views of one product.
+local function project(self, x, weight, bias, count)
+   local packed = F.linear(x, weight, bias):unflatten(3, {count, self.num_heads, -1})
+   local parts = packed:unbind(3)
+   for i, part in ipairs(parts) do parts[i] = part:transpose(2, 3) end
+   return table.unpack(parts)
+end
+
+-- Query, key and value; what projects the same input does so in one product.
+local function project_all(self, query, key, value)
+   local weight, bias, n = self.in_proj_weight, self.in_proj_bias, self.embed_dim
+   if weight and rawequal(query, key) and rawequal(key, value) then
+      return project(self, query, weight, bias, 3)
+   elseif weight and rawequal(key, value) then
+      local weights, biases = weight:split({n, 2 * n}, 1), bias and bias:split({n, 2 * n}, 1) or {}
+      return project(self, query, weights[1], biases[1], 1),
+         project(self, key, weights[2], biases[2], 2)
    end
-   biases = self.in_proj_bias and self.in_proj_bias:chunk(3, 1) or {}
-   local projected = {}
-   for i, input in ipairs {query, key, value} do
-      local x = F.linear(input, weights[i], biases[i])
-      projected[i] = x:unflatten(3, {self.num_heads, -1}):transpose(2, 3)
-   end
-   return table.unpack(projected)
+   local weights = weight and weight:chunk(3, 1)
+      or {self.q_proj_weight, self.k_proj_weight, self.v_proj_weight}
+   local biases = bias and bias:chunk(3, 1) or {}
+   return project(self, query, weights[1], biases[1], 1),
+      project(self, key, weights[2], biases[2], 1), (project(self, value, weights[3], biases[3], 1))
 end
 
 -- A mask of PyTorch's kind, true or -inf where nothing is to be seen, as what is added to scores.
@@ -83,22 +92,30 @@ local function additive(mask, like)
       :masked_fill_(mask, -math.huge)
 end
 
--- All masks as one that is added to the scores (N, heads, L, S); nil if there are none.
-local function join_masks(self, a, query, source_length)
-   local length = query:size(2)
-   local mask = a.attn_mask and additive(a.attn_mask, query)
+-- Both masks as one (N or 1, heads or 1, L or 1, S), of truths if they are; nil if there are none.
+local function join_masks(self, a, like)
+   local mask, padding = a.attn_mask, a.key_padding_mask
    if mask and mask:dim() == 3 then mask = mask:unflatten(1, {-1, self.num_heads}) end
-   if a.is_causal and not mask then
-      mask = additive(torch.ones(length, source_length,
-         {dtype = "bool", device = query.device}):triu(1), query)
-   end
-   if a.key_padding_mask then
-      local padding = a.key_padding_mask
+   if padding then
       if padding:dim() == 1 then padding = padding:unsqueeze(1) end
-      padding = additive(padding, query):unsqueeze(2):unsqueeze(2)
-      mask = mask and mask + padding or padding
+      padding = padding:unsqueeze(2):unsqueeze(2)
    end
-   return mask
+   if not (mask and padding) then return mask or padding end
+   if mask.dtype == "bool" and padding.dtype == "bool" then return mask:logical_or(padding) end
+   return additive(mask, like) + additive(padding, like)
+end
+
+-- True at the keys after each query.
+local function future(length, source_length, like)
+   return torch.ones(length, source_length, {dtype = "bool", device = like.device}):triu(1)
+end
+
+-- What each head makes of its values, and the weights.
+local function weighted(q, k, v, mask, dropout)
+   local scores = (q * q:size(4) ^ -0.5):matmul(k:transpose(3, 4))
+   if mask then scores = scores + additive(mask, q) end
+   local weights = F.dropout(F.softmax(scores, -1), dropout, dropout > 0)
+   return weights:matmul(v), weights
 end
 
 --- Sequences are (L, N, E), (N, L, E) with `batch_first`, or one (L, E). Options are
@@ -118,19 +135,25 @@ function MultiheadAttention:forward(...)
       if single then return x:unsqueeze(1) end
       return self.batch_first and x or x:transpose(1, 2)
    end
-   query, key, value = to_batch(query), to_batch(key), to_batch(value)
-   local mask = join_masks(self, a, query, key:size(2))
-   local q, k, v = project(self, query, key, value)
-   local dropout = self.is_training and self.dropout or 0
+   local batch = to_batch(query)
+   key = rawequal(key, query) and batch or to_batch(key)
+   value = rawequal(value, a.key) and key or rawequal(value, query) and batch or to_batch(value)
+   local q, k, v = project_all(self, batch, key, value)
+   local mask, dropout = join_masks(self, a, q), self.is_training and self.dropout or 0
+   local causal = a.is_causal and not a.attn_mask
+   if causal and (mask or a.need_weights) then
+      local hidden = future(q:size(3), k:size(3), q)
+      if mask and mask.dtype ~= "bool" then hidden = additive(hidden, q) + mask end
+      mask, causal = mask and mask.dtype == "bool" and hidden:logical_or(mask) or hidden, false
+   end
 
    local heads, weights
    if a.need_weights then
-      local scores = (q * q:size(4) ^ -0.5):matmul(k:transpose(3, 4))
-      if mask then scores = scores + mask end
-      weights = F.dropout(F.softmax(scores, -1), dropout, dropout > 0)
-      heads = weights:matmul(v)
+      heads, weights = weighted(q, k, v, mask, dropout)
    else
-      heads = F.scaled_dot_product_attention(q, k, v, {attn_mask = mask, dropout_p = dropout})
+      if mask and mask.dtype == "bool" then mask = mask:logical_not() end
+      heads = F.scaled_dot_product_attention(q, k, v,
+         {attn_mask = mask, dropout_p = dropout, is_causal = causal})
    end
    local output = self.out_proj(heads:transpose(2, 3):flatten(3))
 

@@ -1,188 +1,213 @@
 -- RNN.lua - RNN, LSTM and GRU over whole sequences, of several layers, in one or both directions.
 --
 -- Gates lie in the rows of the weights in PyTorch's order: input, forget, cell, output for LSTM,
--- reset, update, new for GRU. The inputs of all steps are multiplied at once; only what depends on
--- the step before runs step by step.
+-- reset, update, new for GRU. What is computed is the operators torch.rnn_tanh, rnn_relu, lstm and
+-- gru.
 
 local torch = require "tlua"
 local args = require "tlua.args"
 local class = require "tlua.class"
-local F = require "tlua.nn.functional"
-local init = require "tlua.nn.initializers"
 local Module = require "tlua.nn.Module"
 local Parameter = require "tlua.nn.Parameter"
+local recurrent = require "tlua.nn.recurrent"
+local PackedSequence = require "tlua.nn.utils.rnn".PackedSequence
 
--- One step of each kind. `x` is the input's share of the gates (N, gates * H), bias included;
--- `state` a list of (N, H); returns the new state, whose first is the output.
-local steps = {}
+local modes <const> = {
+   RNN_TANH = {operator = "rnn_tanh", gates = 1}, RNN_RELU = {operator = "rnn_relu", gates = 1},
+   LSTM = {operator = "lstm", gates = 4}, GRU = {operator = "gru", gates = 3},
+}
 
-local function recurrent(nonlinearity)
-   return function(x, state, weight, bias)
-      return {nonlinearity(x + F.linear(state[1], weight, bias))}
+local options <const> = [[num_layers: count = 1, %sbias: boolean = true,
+   batch_first: boolean = false, dropout: number = 0, bidirectional: boolean = false,
+   proj_size: count = 0, device: string?, dtype: string?]]
+
+-- What RNN, LSTM and GRU share; `mode` is "RNN_TANH", "RNN_RELU", "LSTM" or "GRU".
+---@class nn.RNNBase: nn.Module
+---@overload fun(mode: string, input_size: integer, hidden_size: integer, options?): nn.RNNBase
+local RNNBase, parent = class.class("nn.RNNBase", Module)
+
+local take_base = args.signature("nn.RNNBase(mode: string, input_size: count, hidden_size: count, "
+   .. options:format "" .. ")")
+
+-- Options that make no network.
+local function check(name, a)
+   local function want(what, fits, expected)
+      if not fits then args.refuse(name, what, expected, a[what]) end
    end
+   want("hidden_size", a.hidden_size >= 1, "at least 1")
+   want("num_layers", a.num_layers >= 1, "at least 1")
+   want("dropout", a.dropout >= 0 and a.dropout <= 1, "a probability from 0 to 1")
+   want("proj_size", a.proj_size == 0 or a.mode == "LSTM", "0, since only an LSTM has a projection")
+   want("proj_size", a.proj_size < a.hidden_size,
+      ("less than hidden_size, which is %d"):format(a.hidden_size))
 end
-steps.tanh = recurrent(function(x) return x:tanh() end)
-steps.relu = recurrent(function(x) return x:relu() end)
-
-function steps.LSTM(x, state, weight, bias, projection)
-   local gates = (x + F.linear(state[1], weight, bias)):chunk(4, 2)
-   local forgotten = gates[2]:sigmoid() * state[2]
-   local cell = forgotten + gates[1]:sigmoid() * gates[3]:tanh()
-   local hidden = gates[4]:sigmoid() * cell:tanh()
-   if projection then hidden = F.linear(hidden, projection) end
-   return {hidden, cell}
-end
-
-function steps.GRU(x, state, weight, bias)
-   local from_input = x:chunk(3, 2)
-   local from_state = F.linear(state[1], weight, bias):chunk(3, 2)
-   local reset = (from_input[1] + from_state[1]):sigmoid()
-   local update = (from_input[2] + from_state[2]):sigmoid()
-   local new = (from_input[3] + reset * from_state[3]):tanh()
-   return {new + update * (state[1] - new)}
-end
-
-local gates_of = {RNN = 1, LSTM = 4, GRU = 3}
-
-local Recurrent, parent = class.class("nn.Recurrent", Module)
 
 -- "_l0", "_l0_reverse": PyTorch's names, so that its weights fit.
 local function suffix(layer, direction)
    return ("_l%d%s"):format(layer - 1, direction == 2 and "_reverse" or "")
 end
 
-function Recurrent:__init(kind, a)
+-- Calls visit(suffix, layer) for each layer and direction.
+local function each_line(self, visit)
+   for layer = 1, self.num_layers do
+      for direction = 1, self.bidirectional and 2 or 1 do visit(suffix(layer, direction), layer) end
+   end
+end
+
+-- The names of the parameters of a layer and direction, in the order that the operators take.
+local function names(self, tail)
+   local list = {"weight_ih" .. tail, "weight_hh" .. tail}
+   if self.bias then
+      list[3], list[4] = "bias_ih" .. tail, "bias_hh" .. tail
+   end
+   if self.proj_size > 0 then list[#list + 1] = "weight_hr" .. tail end
+   return list
+end
+
+local function init(self, a)
    parent.__init(self)
-   self.kind = kind
-   for _, name in ipairs {"input_size", "hidden_size", "num_layers", "bias", "batch_first",
-      "dropout", "bidirectional", "nonlinearity"} do
+   check(torch.type(self), a)
+   for _, name in ipairs {"mode", "input_size", "hidden_size", "num_layers", "bias", "batch_first",
+      "dropout", "bidirectional", "proj_size"} do
       self[name] = a[name]
    end
-   self.proj_size = a.proj_size or 0
-   if a.num_layers < 1 then
-      args.refuse("nn." .. kind, "num_layers", "at least 1", a.num_layers)
-   end
-   if not (a.dropout >= 0 and a.dropout <= 1) then
-      args.refuse("nn." .. kind, "dropout", "a probability from 0 to 1", a.dropout)
-   end
-   local output = self.proj_size > 0 and self.proj_size or a.hidden_size
    local place = {device = a.device, dtype = a.dtype}
-   local rows = gates_of[kind] * a.hidden_size
-   local directions = a.bidirectional and 2 or 1
-   for layer = 1, a.num_layers do
-      local columns = layer == 1 and a.input_size or output * directions
-      for direction = 1, directions do
-         local tail = suffix(layer, direction)
-         self["weight_ih" .. tail] = Parameter(torch.empty(rows, columns, place))
-         self["weight_hh" .. tail] = Parameter(torch.empty(rows, output, place))
-         if a.bias then
-            self["bias_ih" .. tail] = Parameter(torch.empty(rows, place))
-            self["bias_hh" .. tail] = Parameter(torch.empty(rows, place))
-         end
-         if self.proj_size > 0 then
-            self["weight_hr" .. tail] = Parameter(torch.empty(output, a.hidden_size, place))
-         end
+   local rows, output = modes[a.mode].gates * a.hidden_size, recurrent.output_size(self)
+   each_line(self, function(tail, layer)
+      local columns = layer == 1 and a.input_size or output * (a.bidirectional and 2 or 1)
+      local shapes = {
+         ["weight_ih" .. tail] = {rows, columns}, ["weight_hh" .. tail] = {rows, output},
+         ["bias_ih" .. tail] = {rows}, ["bias_hh" .. tail] = {rows},
+         ["weight_hr" .. tail] = {output, a.hidden_size},
+      }
+      for _, name in ipairs(names(self, tail)) do
+         self[name] = Parameter(torch.empty(shapes[name], place))
       end
-   end
+   end)
    self:reset_parameters()
 end
 
+function RNNBase:__init(...)
+   local a = take_base(...)
+   if not modes[a.mode] then
+      args.refuse("nn.RNNBase", "mode", "RNN_TANH, RNN_RELU, LSTM or GRU", a.mode)
+   end
+   init(self, a)
+end
+
 --- Sets uniform random weights within 1/sqrt(hidden_size).
-function Recurrent:reset_parameters()
-   local bound = self.hidden_size > 0 and self.hidden_size ^ -0.5 or 0
-   for _, parameter in ipairs(self:parameters()) do init.uniform_(parameter, -bound, bound) end
+RNNBase.reset_parameters = recurrent.reset_parameters
+
+--- The parameters of each layer and direction: weight_ih, weight_hh, then those of bias_ih, bias_hh
+--- and weight_hr that there are.
+---@return Tensor[][]
+function RNNBase:all_weights()
+   local lines = {}
+   each_line(self, function(tail)
+      local line = {}
+      for i, name in ipairs(names(self, tail)) do line[i] = self[name] end
+      lines[#lines + 1] = line
+   end)
+   return lines
 end
 
--- One direction of one layer. input: (T, N, columns); state: a list of (N, H); returns the outputs
--- (T, N, H) and the last state.
-local function run(self, layer, direction, input, state)
-   local tail = suffix(layer, direction)
-   local weight, bias = self["weight_hh" .. tail], self["bias_hh" .. tail]
-   local projection = self["weight_hr" .. tail]
-   local step = steps[self.kind == "RNN" and self.nonlinearity or self.kind]
-   local inputs = F.linear(input, self["weight_ih" .. tail], self["bias_ih" .. tail]):unbind(1)
-   local n = #inputs
-   local outputs = {}
-   for i = 1, n do
-      local t = direction == 1 and i or n + 1 - i
-      state = step(inputs[t], state, weight, bias, projection)
-      outputs[t] = state[1]
-   end
-   return torch.stack(outputs, 1), state
+--- Does nothing: kernels bring the weights into the order that they read them in by themselves. It
+--- is here for programs written for PyTorch.
+function RNNBase:flatten_parameters() return self end
+
+-- The parameters of all layers and directions in one list.
+local function flat_weights(self)
+   local list = {}
+   each_line(self, function(tail)
+      for _, name in ipairs(names(self, tail)) do list[#list + 1] = self[name] end
+   end)
+   return list
 end
 
--- The initial state as a list of tensors (layers * directions, N, size).
-local function initial_state(self, input, hx)
-   local count = self.num_layers * (self.bidirectional and 2 or 1)
-   local output = self.proj_size > 0 and self.proj_size or self.hidden_size
-   local sizes = self.kind == "LSTM" and {output, self.hidden_size} or {output}
-   local state = {}
-   for i, size in ipairs(sizes) do
-      local given = hx and hx[i]
-      if given and (given:dim() ~= 3 or given:size(1) ~= count or given:size(2) ~= input:size(2)
-         or given:size(3) ~= size) then
-         args.refuse("nn." .. self.kind, i == 1 and "h0" or "c0",
-            ("shape (%d, %d, %d)"):format(count, input:size(2), size), given)
-      end
-      state[i] = given or torch.zeros(count, input:size(2), size,
-         {dtype = input.dtype, device = input.device})
-   end
-   return state
+-- A permutation of the samples of the states; nil for none.
+local function permute(states, permutation)
+   if not permutation then return end
+   for i, state in ipairs(states) do states[i] = state:index_select(2, permutation) end
 end
 
--- input: (T, N, input_size). Returns the outputs and the last state, one tensor for each part.
-local function forward_batch(self, input, hx)
-   local directions = self.bidirectional and 2 or 1
-   local first = initial_state(self, input, hx)
-   local last = {}
-   for part = 1, #first do last[part] = {} end
-   for layer = 1, self.num_layers do
-      local outputs = {}
-      for direction = 1, directions do
-         local k = (layer - 1) * directions + direction
-         local state = {}
-         for part, tensor in ipairs(first) do state[part] = tensor:select(1, k) end
-         outputs[direction], state = run(self, layer, direction, input, state)
-         for part = 1, #first do last[part][k] = state[part] end
-      end
-      input = directions == 2 and torch.cat(outputs, 3) or outputs[1]
-      if self.dropout > 0 and layer < self.num_layers then
-         input = F.dropout(input, self.dropout, self.is_training)
-      end
+-- The operator on a batch of sequences: results are the output and the last states.
+local function run(self, input, states, ...)
+   local hx = states
+   if self.mode ~= "LSTM" then hx = states[1] end
+   local operator = torch[modes[self.mode].operator]
+   local batch_sizes = ...
+   if torch.is_tensor(batch_sizes) then
+      return operator(input, batch_sizes, hx, flat_weights(self), self.bias, self.num_layers,
+         self.dropout, self.is_training, self.bidirectional)
    end
-   for part = 1, #first do last[part] = torch.stack(last[part], 1) end
-   return input, last
+   return operator(input, hx, flat_weights(self), self.bias, self.num_layers, self.dropout,
+      self.is_training, self.bidirectional, batch_sizes)
 end
 
--- Brings the input to (T, N, input_size) and the results back.
-local function forward(self, input, ...)
-   local name = "nn." .. self.kind
-   if not torch.is_tensor(input) or input:dim() ~= 2 and input:dim() ~= 3
-      or input:size(-1) ~= self.input_size then
-      args.refuse(name, "input", ("a tensor of 2 or 3 dimensions, the last of size %d"):format(
-         self.input_size), input)
+local function check_input(self, what, input, dims, expected)
+   local fits = torch.is_tensor(input) and input:dim() >= dims[1] and input:dim() <= dims[#dims]
+   if not fits or input:size(-1) ~= self.input_size then
+      args.refuse(torch.type(self), what, expected:format(self.input_size), input)
    end
-   local hx = select("#", ...) > 0 and (...) ~= nil and {...} or nil
-   local single = input:dim() == 2
-   local batch_dim = (single or not self.batch_first) and 2 or 1
-   if single then
-      input = input:unsqueeze(2)
-      for i, tensor in ipairs(hx or {}) do hx[i] = tensor:unsqueeze(2) end
-   elseif self.batch_first then
-      input = input:transpose(1, 2)
-   end
-   if input:size(1) == 0 then args.refuse(name, "input", "at least one step", input) end
-   local output, last = forward_batch(self, input, hx)
-   if single then
-      output = output:squeeze(2)
-      for i, tensor in ipairs(last) do last[i] = tensor:squeeze(2) end
-   elseif batch_dim == 1 then
-      output = output:transpose(1, 2)
-   end
-   return output, table.unpack(last)
+   recurrent.check_dtype(self, what, input, "weight_ih_l0")
 end
 
-function Recurrent:extra_repr()
+-- The sizes of the initial states, without the batch's where it is nil.
+local function state_shapes(self, batch)
+   local lines = self.num_layers * (self.bidirectional and 2 or 1)
+   local shapes = {{lines, batch, recurrent.output_size(self)}}
+   if self.mode == "LSTM" then shapes[2] = {lines, batch, self.hidden_size} end
+   if not batch then
+      for i, shape in ipairs(shapes) do shapes[i] = {shape[1], shape[3]} end
+   end
+   return shapes
+end
+
+local function forward_packed(self, sequence, ...)
+   check_input(self, "data", sequence.data, {2}, "a packed sequence of rows of size %d")
+   local states = recurrent.states(self, sequence.data,
+      state_shapes(self, sequence.batch_sizes[1]:item()), ...)
+   permute(states, sequence.sorted_indices)
+   local output, last = recurrent.split(run(self, sequence.data, states, sequence.batch_sizes))
+   permute(last, sequence.unsorted_indices)
+   return PackedSequence(output, sequence.batch_sizes, sequence.sorted_indices,
+      sequence.unsorted_indices), table.unpack(last)
+end
+
+local function forward_single(self, input, ...)
+   local states = recurrent.states(self, input, state_shapes(self, nil), ...)
+   for i, state in ipairs(states) do states[i] = state:unsqueeze(2) end
+   local output, last = recurrent.split(run(self, input:unsqueeze(2), states, false))
+   for i, state in ipairs(last) do last[i] = state:squeeze(2) end
+   return output:squeeze(2), table.unpack(last)
+end
+
+--- The outputs of the last layer at all steps, and the last states of all layers and directions.
+--- Sequences are (T, N, input_size), (N, T, input_size) with `batch_first`, or one
+--- (T, input_size); or a PackedSequence, and the outputs are then one, too. The first states are
+--- tensors (layers * directions, N, size), without N for one sequence, one after the other or in a
+--- list; zeros where missing.
+---@param input Tensor|nn.utils.rnn.PackedSequence
+---@param ... Tensor|Tensor[]|nil  h, and of an LSTM c
+---@return Tensor|nn.utils.rnn.PackedSequence output
+---@return Tensor h
+---@return Tensor? c  of an LSTM
+function RNNBase:forward(input, ...)
+   if torch.type(input) == "nn.utils.rnn.PackedSequence" then
+      return forward_packed(self, input, ...)
+   end
+   check_input(self, "input", input, {2, 3},
+      "a tensor of 2 or 3 dimensions, the last of size %d")
+   local step_dim = input:dim() == 3 and self.batch_first and 2 or 1
+   if input:size(step_dim) == 0 then
+      args.refuse(torch.type(self), "input", "at least one step", input)
+   end
+   if input:dim() == 2 then return forward_single(self, input, ...) end
+   local states = recurrent.states(self, input, state_shapes(self, input:size(3 - step_dim)), ...)
+   return run(self, input, states, self.batch_first)
+end
+
+function RNNBase:extra_repr()
    local list = {("%d, %d"):format(self.input_size, self.hidden_size)}
    if self.proj_size > 0 then list[#list + 1] = "proj_size=" .. self.proj_size end
    if self.num_layers ~= 1 then list[#list + 1] = "num_layers=" .. self.num_layers end
@@ -193,44 +218,39 @@ function Recurrent:extra_repr()
    return table.concat(list, ", ")
 end
 
-local options <const> = [[num_layers: count = 1, %sbias: boolean = true,
-   batch_first: boolean = false, dropout: number = 0, bidirectional: boolean = false]]
-
-local function define(kind, own, more)
-   local name = "nn." .. kind
-   local signature = args.signature(("%s(input_size: count, hidden_size: count, %s%s, %s)"):format(
-      name, options:format(own), more, "device: string?, dtype: string?"))
-   local Class = class.class(name, Recurrent)
+-- A class whose mode follows from its options; `own` is an option of its own.
+local function define(name, own, mode_of)
+   local text = options:format(own or "")
+   if name ~= "LSTM" then text = text:gsub("proj_size: count = 0,%s*", "") end
+   local signature = args.signature(("nn.%s(input_size: count, hidden_size: count, %s)"):format(
+      name, text))
+   local Class = class.class("nn." .. name, RNNBase)
    function Class:__init(...)
       local a = signature(...)
-      if kind == "RNN" and a.nonlinearity ~= "tanh" and a.nonlinearity ~= "relu" then
-         args.refuse(name, "nonlinearity", "tanh or relu", a.nonlinearity)
-      end
-      Recurrent.__init(self, kind, a)
+      a.mode, a.proj_size = mode_of(a), a.proj_size or 0
+      init(self, a)
+      self.nonlinearity = a.nonlinearity
    end
-   Class.forward = forward
    return Class
 end
 
-local M = {}
+local M = {RNNBase = RNNBase}
 
---- h' = tanh(W x + U h + b). `rnn(input, h0?)` takes (T, N, input_size), (N, T, input_size) with
---- `batch_first`, or one sequence (T, input_size); returns the outputs of the last layer at all
---- steps and the last state (layers * directions, N, hidden_size).
----@class nn.RNN: nn.Module
+--- h' = tanh(W x + U h + b), or relu: `rnn(input, h0?)` returns the outputs and the last h.
+---@class nn.RNN: nn.RNNBase
 ---@overload fun(input_size: integer, hidden_size: integer, options?: table): nn.RNN
-M.RNN = define("RNN", "nonlinearity: string = 'tanh', ", "")
+M.RNN = define("RNN", "nonlinearity: string = 'tanh', ", function(a)
+   return recurrent.mode_of("nn.RNN", a.nonlinearity)
+end)
 
---- Long short-term memory: `lstm(input, h0?, c0?)` returns outputs, h and c; else as RNN.
----@class nn.LSTM: nn.Module
+--- Long short-term memory: `lstm(input, h0?, c0?)` returns the outputs, and the last h and c.
+---@class nn.LSTM: nn.RNNBase
 ---@overload fun(input_size: integer, hidden_size: integer, options?: table): nn.LSTM
-M.LSTM = define("LSTM", "", ", proj_size: count = 0")
+M.LSTM = define("LSTM", nil, function() return "LSTM" end)
 
---- Gated recurrent unit: as RNN.
----@class nn.GRU: nn.Module
+--- Gated recurrent units: `gru(input, h0?)` returns the outputs and the last h.
+---@class nn.GRU: nn.RNNBase
 ---@overload fun(input_size: integer, hidden_size: integer, options?: table): nn.GRU
-M.GRU = define("GRU", "", "")
-
-M.steps = steps
+M.GRU = define("GRU", nil, function() return "GRU" end)
 
 return M

@@ -3,20 +3,28 @@
 local torch = require "tlua"
 local args = require "tlua.args"
 local class = require "tlua.class"
-local F = require "tlua.nn.functional"
-local init = require "tlua.nn.initializers"
 local Module = require "tlua.nn.Module"
 local Parameter = require "tlua.nn.Parameter"
-local steps = require "tlua.nn.RNN".steps
+local recurrent = require "tlua.nn.recurrent"
 
-local Cell, parent = class.class("nn.Cell", Module)
+local options <const> = "device: string?, dtype: string?"
 
-function Cell:__init(gates, a)
+-- What the cells share; the weights have num_chunks * hidden_size rows.
+---@class nn.RNNCellBase: nn.Module
+---@overload fun(input_size: integer, hidden_size: integer, bias: boolean, num_chunks: integer)
+local RNNCellBase, parent = class.class("nn.RNNCellBase", Module)
+
+local take_base = args.signature(("nn.RNNCellBase(input_size: count, hidden_size: count, "
+   .. "bias: boolean, num_chunks: count, %s)"):format(options))
+
+local function init(self, a)
    parent.__init(self)
+   if a.hidden_size < 1 then
+      args.refuse(torch.type(self), "hidden_size", "at least 1", a.hidden_size)
+   end
    self.input_size, self.hidden_size, self.bias = a.input_size, a.hidden_size, a.bias
-   self.nonlinearity = a.nonlinearity
    local place = {device = a.device, dtype = a.dtype}
-   local rows = gates * a.hidden_size
+   local rows = a.num_chunks * a.hidden_size
    self.weight_ih = Parameter(torch.empty(rows, a.input_size, place))
    self.weight_hh = Parameter(torch.empty(rows, a.hidden_size, place))
    if a.bias then
@@ -26,77 +34,79 @@ function Cell:__init(gates, a)
    self:reset_parameters()
 end
 
+function RNNCellBase:__init(...) init(self, take_base(...)) end
+
 --- Sets uniform random weights within 1/sqrt(hidden_size).
-function Cell:reset_parameters()
-   local bound = self.hidden_size > 0 and self.hidden_size ^ -0.5 or 0
-   for _, parameter in ipairs(self:parameters()) do init.uniform_(parameter, -bound, bound) end
+RNNCellBase.reset_parameters = recurrent.reset_parameters
+
+function RNNCellBase:extra_repr()
+   local text = ("%d, %d"):format(self.input_size, self.hidden_size)
+   if not self.bias then text = text .. ", bias=false" end
+   if self.nonlinearity and self.nonlinearity ~= "tanh" then
+      text = text .. ", nonlinearity=" .. self.nonlinearity
+   end
+   return text
 end
 
-function Cell:extra_repr()
-   return ("%d, %d, bias=%s"):format(self.input_size, self.hidden_size, self.bias)
-end
-
--- The state after a step, as a list; `parts` is how many tensors a state has.
-local function advance(self, step, parts, input, ...)
-   local name = torch.type(self)
+-- The state after a step, one tensor for each of `parts`.
+local function advance(self, operator, parts, input, ...)
    if not torch.is_tensor(input) or input:dim() < 1 or input:dim() > 2
       or input:size(-1) ~= self.input_size then
-      args.refuse(name, "input", ("shape (N, %d) or (%d)"):format(
+      args.refuse(torch.type(self), "input", ("shape (N, %d) or (%d)"):format(
          self.input_size, self.input_size), input)
    end
-   local single = input:dim() == 1
-   if single then input = input:unsqueeze(1) end
-   local state = {...}
-   for part = 1, parts do
-      local given = state[part]
-      if given == nil then
-         state[part] = torch.zeros(input:size(1), self.hidden_size,
-            {dtype = input.dtype, device = input.device})
-      elseif single then
-         state[part] = given:unsqueeze(1)
-      end
+   recurrent.check_dtype(self, "input", input, "weight_ih")
+   local single, shapes = input:dim() == 1, {}
+   for i = 1, parts do
+      shapes[i] = single and {self.hidden_size} or {input:size(1), self.hidden_size}
    end
-   local x = F.linear(input, self.weight_ih, self.bias_ih)
-   state = step(x, state, self.weight_hh, self.bias_hh)
+   local states = recurrent.states(self, input, shapes, ...)
    if single then
-      for part = 1, parts do state[part] = state[part]:squeeze(1) end
+      input = input:unsqueeze(1)
+      for i, state in ipairs(states) do states[i] = state:unsqueeze(1) end
    end
-   return table.unpack(state, 1, parts)
+   local hx = states
+   if parts == 1 then hx = states[1] end
+   local h, c = operator(input, hx, self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh)
+   if single then h, c = h:squeeze(1), c and c:squeeze(1) end
+   if parts == 1 then return h end
+   return h, c
 end
 
-local function define(short_name, gates, parts, own)
-   local name, kind = "nn." .. short_name, short_name:match "^(.*)Cell$"
-   local signature = args.signature(name .. "(input_size: count, hidden_size: count, "
-      .. "bias: boolean = true, " .. own .. "device: string?, dtype: string?)")
-   local Class = class.class(name, Cell)
+local function define(name, chunks, parts, own, operator_of)
+   local signature = args.signature(("nn.%s(input_size: count, hidden_size: count, "):format(name)
+      .. "bias: boolean = true, " .. own .. options .. ")")
+   local Class = class.class("nn." .. name, RNNCellBase)
    function Class:__init(...)
       local a = signature(...)
-      if kind == "RNN" and a.nonlinearity ~= "tanh" and a.nonlinearity ~= "relu" then
-         args.refuse(name, "nonlinearity", "tanh or relu", a.nonlinearity)
-      end
-      Cell.__init(self, gates, a)
+      a.num_chunks = chunks
+      if a.nonlinearity then recurrent.mode_of("nn." .. name, a.nonlinearity) end
+      init(self, a)
+      self.nonlinearity = a.nonlinearity
    end
    function Class:forward(input, ...)
-      return advance(self, steps[self.nonlinearity or kind], parts, input, ...)
+      return advance(self, torch[operator_of(self)], parts, input, ...)
    end
    return Class
 end
 
-local M = {}
+local M = {RNNCellBase = RNNCellBase}
 
---- `cell(input, h?)`: (N, input_size) and (N, hidden_size) to the new h.
----@class nn.RNNCell: nn.Module
+--- `cell(input, h?)`: (N, input_size) and (N, hidden_size), or both without N, to the new h.
+---@class nn.RNNCell: nn.RNNCellBase
 ---@overload fun(input_size: integer, hidden_size: integer, options?: table): nn.RNNCell
-M.RNNCell = define("RNNCell", 1, 1, "nonlinearity: string = 'tanh', ")
+M.RNNCell = define("RNNCell", 1, 1, "nonlinearity: string = 'tanh', ", function(self)
+   return "rnn_" .. self.nonlinearity .. "_cell"
+end)
 
---- `cell(input, h?, c?)`: (N, input_size) and twice (N, hidden_size) to the new h and c.
----@class nn.LSTMCell: nn.Module
+--- `cell(input, h?, c?)`, or `cell(input, {h, c})`: to the new h and c.
+---@class nn.LSTMCell: nn.RNNCellBase
 ---@overload fun(input_size: integer, hidden_size: integer, options?: table): nn.LSTMCell
-M.LSTMCell = define("LSTMCell", 4, 2, "")
+M.LSTMCell = define("LSTMCell", 4, 2, "", function() return "lstm_cell" end)
 
 --- `cell(input, h?)`, as RNNCell.
----@class nn.GRUCell: nn.Module
+---@class nn.GRUCell: nn.RNNCellBase
 ---@overload fun(input_size: integer, hidden_size: integer, options?: table): nn.GRUCell
-M.GRUCell = define("GRUCell", 3, 1, "")
+M.GRUCell = define("GRUCell", 3, 1, "", function() return "gru_cell" end)
 
 return M

@@ -3,6 +3,7 @@
 local torch = require "tlua"
 local args = require "tlua.args"
 local class = require "tlua.class"
+local fuses = require "tlua.nn.Linear".activation
 local Module = require "tlua.nn.Module"
 
 ---@class nn.Sequential: nn.Module
@@ -66,11 +67,21 @@ function Sequential:remove(position)
    return module
 end
 
+--- A Linear and the activation after it are one pass.
 ---@param input any
 ---@return any
 function Sequential:forward(input)
-   for i = 1, #self do
-      input = self[i](input)
+   local n, i = #self, 1
+   while i <= n do
+      local module, after = self[i], self[i + 1]
+      local activation = after and fuses(module, after)
+      if activation then
+         input = module(input, activation)
+         i = i + 2
+      else
+         input = module(input)
+         i = i + 1
+      end
    end
    return input
 end

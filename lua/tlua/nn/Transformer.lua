@@ -49,8 +49,17 @@ function Layer:make_attention(a)
       batch_first = a.batch_first, device = a.device, dtype = a.dtype})
 end
 
+local names = {[F.relu] = "relu", [F.gelu] = "gelu"}
+
 function Layer:feed_forward(x)
-   return self.linear2(self.dropout(self.activation(self.linear1(x))))
+   local linear, activation = self.linear1, self.activation
+   local name = names[activation]
+   if name and Linear.takes_activation(linear) then
+      x = linear(x, name)
+   else
+      x = activation(linear(x))
+   end
+   return self.linear2(self.dropout(x))
 end
 
 -- x plus what sublayer number i makes of it, with the norm before or after.

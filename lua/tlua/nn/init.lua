@@ -2,9 +2,8 @@
 
 local lazy = require "tlua.lazy"
 
--- Class -> the file that has it. A file either is a class, or returns a table of several.
-local files = {}
-for file, names in pairs {
+-- File -> its classes. A file either is a class, or returns a table of several.
+local files = lazy.modules("tlua.nn", {
    Module = "Module",
    Parameter = "Parameter",
    Sequential = "Sequential",
@@ -47,18 +46,16 @@ for file, names in pairs {
       CosineEmbeddingLoss MarginRankingLoss MultiMarginLoss MultiLabelMarginLoss
       MultiLabelSoftMarginLoss SoftMarginLoss TripletMarginLoss CTCLoss]],
    Distance = "CosineSimilarity PairwiseDistance",
-   RNN = "RNN LSTM GRU",
-   RNNCell = "RNNCell LSTMCell GRUCell",
+   RNN = "RNNBase RNN LSTM GRU",
+   RNNCell = "RNNCellBase RNNCell LSTMCell GRUCell",
    MultiheadAttention = "MultiheadAttention",
    Transformer = [[Transformer TransformerEncoder TransformerEncoderLayer TransformerDecoder
       TransformerDecoderLayer]],
-} do
-   for name in names:gmatch "%w+" do files[name] = "tlua.nn." .. file end
-end
+})
 
 -- Parts of torch.nn that are no classes.
 files.functional = "tlua.nn.functional"
 files.init = "tlua.nn.initializers"
 files.utils = "tlua.nn.utils"
 
-return lazy({}, files)
+return lazy.load({}, files)

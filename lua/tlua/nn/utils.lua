@@ -2,6 +2,7 @@
 
 local torch = require "tlua"
 local args = require "tlua.args"
+local lazy = require "tlua.lazy"
 
 local M = {}
 
@@ -22,15 +23,24 @@ end
 local take_clip = args.signature [[nn.utils.clip_grad_norm_(parameters: any, max_norm: number,
    norm_type: number = 2, error_if_nonfinite: boolean = false)]]
 
--- The norm of all gradients taken together, on the first one's device.
-local function total_norm(grads, norm_type)
-   local norms = {}
-   for i, grad in ipairs(grads) do
-      local norm = norm_type == math.huge and grad:abs():max() or grad:norm(norm_type)
-      norms[i] = norm:to(grads[1].device)
-   end
-   local all = torch.stack(norms)
-   return norm_type == math.huge and all:max() or all:norm(norm_type)
+--- The norm of all elements of tensors taken together, on the first one's device. Nothing waits.
+---@param tensors Tensor|Tensor[]
+---@param norm_type? number  2 by default
+---@return Tensor  0-d
+function M.get_total_norm(tensors, norm_type)
+   if torch.is_tensor(tensors) then tensors = {tensors} end
+   return torch._total_norm(tensors, norm_type or 2)
+end
+
+--- Multiplies gradients by max_norm / total_norm where that is below 1. Nothing waits.
+---@param parameters Tensor|Tensor[]
+---@param max_norm number
+---@param total_norm Tensor  what get_total_norm gives
+function M.clip_grads_with_norm_(parameters, max_norm, total_norm)
+   local _ <close> = torch.no_grad()
+   local grads = gradients("nn.utils.clip_grads_with_norm_", parameters)
+   local factor = (max_norm / (total_norm + 1e-6)):clamp_max(1)
+   if #grads > 0 then torch._foreach_mul_(grads, factor) end
 end
 
 --- Scales the gradients down together so that their norm is at most max_norm.
@@ -43,14 +53,12 @@ function M.clip_grad_norm_(...)
    local grads = gradients("nn.utils.clip_grad_norm_", a.parameters)
    if #grads == 0 then return torch.tensor(0.0) end
    local _ <close> = torch.no_grad()
-   local norm = total_norm(grads, a.norm_type)
+   local norm = M.get_total_norm(grads, a.norm_type)
    if a.error_if_nonfinite and not torch.isfinite(norm):item() then
       torch.raise(("nn.utils.clip_grad_norm_: the norm of the gradients is %s"):format(
          norm:item()))
    end
-   -- A tensor, not a number: nothing waits for the device.
-   local factor = (a.max_norm / (norm + 1e-6)):clamp_max(1)
-   for _, grad in ipairs(grads) do grad:mul_(factor:to(grad.device)) end
+   M.clip_grads_with_norm_(a.parameters, a.max_norm, norm)
    return norm
 end
 
@@ -95,4 +103,4 @@ function M.vector_to_parameters(vector, parameters)
    end
 end
 
-return M
+return lazy.load(M, {rnn = "tlua.nn.utils.rnn"})

@@ -3,7 +3,7 @@
 
 local class = require "tlua.class"
 local Adam = require "tlua.optim.Adam"
-local Optimizer = require "tlua.optim.Optimizer"
+local Fused = require "tlua.optim.Fused"
 
 ---@class optim.AdamW: optim.Adam
 ---@overload fun(params: Tensor[]|table[], options?: table): optim.AdamW
@@ -11,17 +11,12 @@ local AdamW = class.class("optim.AdamW", Adam)
 
 local defaults = {}
 for name, value in pairs(Adam.default_options) do defaults[name] = value end
-defaults.weight_decay = 1e-2
+defaults.weight_decay, defaults.decoupled_weight_decay = 1e-2, true
 
 ---@param params Tensor[]|table[]
 ---@param options? table  any of `defaults`
 function AdamW:__init(params, options)
-   Optimizer.__init(self, params, options, defaults, Adam.check)
-end
-
-function AdamW:update(parameter, grad, state, o)
-   parameter:mul_(1 - o.lr * o.weight_decay)
-   self:adapt(parameter, grad, state, o)
+   Fused.__init(self, params, options, defaults, Adam.check)
 end
 
 return AdamW

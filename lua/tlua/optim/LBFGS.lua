@@ -7,6 +7,7 @@
 local torch = require "tlua"
 local args = require "tlua.args"
 local class = require "tlua.class"
+local checks = require "tlua.optim.checks"
 local Optimizer = require "tlua.optim.Optimizer"
 local strong_wolfe = require "tlua.optim.strong_wolfe"
 
@@ -18,11 +19,13 @@ local LBFGS, parent = class.class("optim.LBFGS", Optimizer)
 -- quarters of max_iter.
 local defaults = {
    lr = 1.0, max_iter = 20, max_eval = 0, tolerance_grad = 1e-7, tolerance_change = 1e-9,
-   history_size = 100, line_search_fn = "none",
+   history_size = 100, line_search_fn = "none", maximize = false,
 }
 
 local function check(o)
-   if o.lr < 0 then return "lr", "a number of at least 0" end
+   local option, expected = checks.not_negative(o,
+      {"lr", "max_iter", "max_eval", "tolerance_grad", "tolerance_change", "history_size"})
+   if option then return option, expected end
    if o.line_search_fn ~= "none" and o.line_search_fn ~= "strong_wolfe" then
       return "line_search_fn", "none or strong_wolfe"
    end
@@ -37,14 +40,15 @@ function LBFGS:__init(params, options)
    end
 end
 
-local function flat_gradient(params)
+local function flat_gradient(o)
    local rows = {}
-   for i, parameter in ipairs(params) do
+   for i, parameter in ipairs(o.params) do
       local grad = parameter.grad
       rows[i] = grad and grad:reshape(-1)
          or torch.zeros(parameter:numel(), {dtype = parameter.dtype, device = parameter.device})
    end
-   return torch.cat(rows)
+   local flat = torch.cat(rows)
+   return o.maximize and flat:neg_() or flat
 end
 
 -- p = p + t d for all parameters.
@@ -59,7 +63,7 @@ end
 
 -- The direction -H g, with H from the history by the two-loop recursion.
 local function find_direction(state, gradient)
-   local s, y, rho = state.old_steps, state.old_dirs, state.ro
+   local s, y, rho = state.old_stps, state.old_dirs, state.ro
    local q = -gradient
    local alpha = {}
    for i = #y, 1, -1 do
@@ -82,11 +86,11 @@ local function remember(state, gradient, o)
    if ys <= 1e-10 then return end
    if #state.old_dirs >= o.history_size then
       table.remove(state.old_dirs, 1)
-      table.remove(state.old_steps, 1)
+      table.remove(state.old_stps, 1)
       table.remove(state.ro, 1)
    end
    table.insert(state.old_dirs, y)
-   table.insert(state.old_steps, s)
+   table.insert(state.old_stps, s)
    table.insert(state.ro, 1 / ys)
    state.H_diag = ys / y:dot(y):item()
 end
@@ -95,72 +99,83 @@ local function largest(tensor)
    return tensor:abs():max():item()
 end
 
+-- One move of length t along state.d, and what the function is there: loss, gradient, t, and how
+-- often it was evaluated.
+local function search(state, o, t, loss, gradient, slope, measure, most)
+   local start = {}
+   for i, parameter in ipairs(o.params) do start[i] = parameter:clone() end
+   local function try(length)
+      move(o.params, length, state.d)
+      local value, found = measure()
+      for i, parameter in ipairs(o.params) do parameter:copy_(start[i]) end
+      return value, found
+   end
+   local used
+   loss, gradient, t, used = strong_wolfe(try, t, state.d, loss, gradient, slope,
+      o.tolerance_change, most)
+   move(o.params, t, state.d)
+   return loss, gradient, t, used
+end
+
+-- The direction of the next move; the first goes down the gradient.
+local function set_direction(state, gradient, o)
+   state.n_iter = state.n_iter + 1
+   if state.n_iter == 1 then
+      state.d, state.H_diag = -gradient, 1.0
+      state.old_dirs, state.old_stps, state.ro = {}, {}, {}
+   else
+      remember(state, gradient, o)
+      state.d = find_direction(state, gradient)
+   end
+   state.prev_flat_grad = gradient:clone()
+end
+
 --- Makes up to max_iter iterations.
 ---@param closure fun(): Tensor  computes the loss and the gradients anew, returns the loss
 ---@return Tensor loss  before the step
-function LBFGS:step(closure)
+function LBFGS:make_step(closure)
    if type(closure) ~= "function" then
       args.refuse("optim.LBFGS.step", "closure", "a function", closure)
    end
    local o = self.param_groups[1]
-   local params = o.params
    local max_eval = o.max_eval > 0 and o.max_eval or o.max_iter * 5 // 4
-   local state = self.state[1]
-   if not state then
-      state = {func_evals = 0, n_iter = 0}
-      self.state[1] = state
-   end
+   local lr = torch.is_tensor(o.lr) and o.lr:item() or o.lr
+   local state = self:state_of(1)
+   state.func_evals, state.n_iter = state.func_evals or 0, state.n_iter or 0
    local _ <close> = torch.no_grad()
-   local function evaluate()
-      local _ <close> = torch.enable_grad() -- luacheck: ignore 421
-      return closure()
+   local function measure()
+      local result
+      do
+         local _ <close> = torch.enable_grad() -- luacheck: ignore 421
+         result = closure()
+      end
+      local loss = result:item()
+      return o.maximize and -loss or loss, flat_gradient(o), result
    end
 
-   local first_loss = evaluate()
-   local loss = first_loss:item()
+   local loss, gradient, first_loss = measure()
    local evaluations = 1
    state.func_evals = state.func_evals + 1
-   local gradient = flat_gradient(params)
    if largest(gradient) <= o.tolerance_grad then return first_loss end
 
    for iteration = 1, o.max_iter do
       -- (1) the direction
-      state.n_iter = state.n_iter + 1
-      if state.n_iter == 1 then
-         state.d, state.H_diag = -gradient, 1.0
-         state.old_dirs, state.old_steps, state.ro = {}, {}, {}
-      else
-         remember(state, gradient, o)
-         state.d = find_direction(state, gradient)
-      end
-      state.prev_flat_grad = gradient:clone()
+      set_direction(state, gradient, o)
       local last_loss = loss
       -- (2) the length: shorter at first, when nothing is known of the scale
-      local t = o.lr
-      if state.n_iter == 1 then t = math.min(1, 1 / gradient:abs():sum():item()) * o.lr end
+      local t = lr
+      if state.n_iter == 1 then t = math.min(1, 1 / gradient:abs():sum():item()) * lr end
       local slope = gradient:dot(state.d):item()
       if slope > -o.tolerance_change then break end
       -- (3) the step
-      local used
+      local used = 0
       if o.line_search_fn == "strong_wolfe" then
-         local start = {}
-         for i, parameter in ipairs(params) do start[i] = parameter:clone() end
-         local function try(length)
-            move(params, length, state.d)
-            local value = evaluate():item()
-            local found = flat_gradient(params)
-            for i, parameter in ipairs(params) do parameter:copy_(start[i]) end
-            return value, found
-         end
-         loss, gradient, t, used = strong_wolfe(try, t, state.d, loss, gradient, slope,
-            o.tolerance_change)
-         move(params, t, state.d)
+         loss, gradient, t, used = search(state, o, t, loss, gradient, slope, measure,
+            max_eval - evaluations)
       else
-         move(params, t, state.d)
-         used = 0
+         move(o.params, t, state.d)
          if iteration < o.max_iter then
-            loss = evaluate():item()
-            gradient = flat_gradient(params)
+            loss, gradient = measure()
             used = 1
          end
       end

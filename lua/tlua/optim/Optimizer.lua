@@ -2,75 +2,117 @@
 --
 -- An optimizer holds groups of parameters, each a table with the list `params` and the options,
 -- and for each parameter a table of plain state, by the parameter's position over all groups.
--- Both are what state_dict gives; nothing else is kept between steps.
+-- Both are what state_dict gives (state.lua); nothing else is kept between steps.
 
 local torch = require "tlua"
 local args = require "tlua.args"
 local class = require "tlua.class"
+local checks = require "tlua.optim.checks"
+local hooks = require "tlua.optim.hooks"
 local near = require "tlua.utils.near"
 
 ---@class optim.Optimizer
 ---@field param_groups table[]  {params = {Tensor, ...}, lr = ..., ...}
 ---@field state table<integer, table>
 ---@field defaults table<string, any>
+---@field grad_scale Tensor?  what gradients are divided by in a step, float32, of one element
+---@field found_inf Tensor?  not 0: a step changes nothing; float32, of one element
 local Optimizer = class.class("optim.Optimizer")
 
 local expected_parameters <const> =
    "a list of tensors, of {name, tensor} pairs or of groups {params = ...}"
 
--- The options of one group: what it gives, else the defaults. `check(options)` says what is wrong.
-local function merge(self, given, allowed)
+-- Options ---------------------------------------------------------------------------------------
+
+-- What a group may have beside its options: schedules keep these there.
+local of_schedules <const> = {
+   initial_lr = true, max_lr = true, min_lr = true, swa_lr = true, max_momentum = true,
+   base_momentum = true,
+}
+
+-- The options of one group: what it gives, else the defaults.
+local function merge(self, given, extra)
    local name = torch.type(self)
    local options = {}
    for key, value in pairs(given) do
-      if allowed[key] == nil then
-         torch.raise(("%s: unknown option %s%s"):format(name, key, near.hint(key, allowed)))
+      if self.defaults[key] == nil and not (extra and extra[key]) then
+         torch.raise(("%s: unknown option %s%s"):format(name, tostring(key),
+            near.hint(tostring(key), self.defaults)))
       end
       options[key] = value
    end
    for key, value in pairs(self.defaults) do
       if options[key] == nil then
-         options[key] = type(value) == "table" and {table.unpack(value)} or value
-      elseif type(options[key]) ~= type(value) then
-         args.refuse(name, key, "a " .. type(value), options[key])
+         options[key] = type(value) == "table" and table.move(value, 1, #value, 1, {}) or value
       end
+      local fits, expected = checks.fits(key, options[key], value)
+      if not fits then args.refuse(name, key, expected, options[key]) end
    end
    return options
 end
 
--- A list of parameters from a list of tensors or of {name, tensor} pairs.
+-- Raises if a group's options are not what the optimizer's `check` asks for. A learning rate in a
+-- tensor is read: that waits for its device.
+function Optimizer:check_group(group)
+   if not self.check_options then return end
+   local plain = setmetatable({}, {__index = group})
+   if torch.is_tensor(group.lr) then plain.lr = group.lr:item() end
+   local option, expected = self.check_options(plain)
+   if option then args.refuse(torch.type(self), option, expected, plain[option]) end
+end
+
+-- Parameters ------------------------------------------------------------------------------------
+
+--- Raises unless a tensor may be a parameter.
+---@param i integer  its place
+---@param parameter any
+function Optimizer:check_parameter(i, parameter)
+   local name = torch.type(self)
+   if not torch.is_tensor(parameter) then
+      args.refuse(name, "parameter " .. i, "a tensor", parameter)
+   end
+   if not (parameter.is_leaf or parameter.retains_grad) then
+      torch.raise(("%s: parameter %d: expected a leaf, got the result of an operator"):format(
+         name, i))
+   end
+end
+
+-- A list of parameters, and one of their names, from a list of tensors or of {name, tensor} pairs.
 local function parameter_list(self, list)
    if torch.is_tensor(list) then list = {list} end
    local name = torch.type(self)
-   if type(list) ~= "table" then args.refuse(name, "params", expected_parameters, list) end
-   local parameters = {}
+   if type(list) ~= "table" or getmetatable(list) ~= nil then
+      args.refuse(name, "params", expected_parameters, list)
+   end
+   local parameters, names = {}, {}
    for i = 1, #list do
       local parameter = list[i]
-      if type(parameter) == "table" then parameter = parameter[2] end
-      if not torch.is_tensor(parameter) then
-         args.refuse(name, "parameter " .. i, "a tensor", list[i])
-      end
-      if not parameter.is_leaf then
-         torch.raise(("%s: parameter %d: expected a leaf, got the result of an operator"):format(
+      if type(parameter) == "table" then names[i], parameter = parameter[1], parameter[2] end
+      self:check_parameter(i, parameter)
+      if (names[i] == nil) ~= (names[1] == nil) then
+         torch.raise(("%s: parameter %d: expected all parameters with names or none"):format(
             name, i))
       end
       parameters[i] = parameter
    end
-   return parameters
+   return parameters, names[1] and names or nil
 end
 
 --- To be called by every optimizer's constructor.
 ---@param params Tensor[]|table[]  parameters, {name, tensor} pairs, or groups {params = ...}
 ---@param given table?  options that hold for all groups
 ---@param defaults table<string, any>  all options there are, with their defaults
----@param check? fun(options: table): string?, string?, any  what is wrong: option, expected, value
+---@param check? fun(options: table): string?, string?  the option that is wrong, what was expected
 function Optimizer:__init(params, given, defaults, check)
    local name = torch.type(self)
    given = given or {}
-   if type(given) ~= "table" then args.refuse(name, "options", "a table", given) end
+   if type(given) ~= "table" or getmetatable(given) ~= nil then
+      args.refuse(name, "options", "a table", given)
+   end
    self.defaults, self.check_options = defaults, check
    self.param_groups, self.state = {}, {}
-   self.defaults = merge(self, given, defaults)
+   self.defaults = merge(self, given)
+   self:check_group(self.defaults)
 
    if torch.is_tensor(params) then params = {params} end
    if type(params) ~= "table" or getmetatable(params) ~= nil then
@@ -87,7 +129,8 @@ function Optimizer:__init(params, given, defaults, check)
    end
 end
 
---- Adds parameters with options of their own; options that are not given have the defaults.
+--- Adds parameters with options of their own; options that are not given have the defaults. Of
+--- {name, tensor} pairs the names are kept as `param_names`.
 ---@param group table  {params = ..., lr = ...}
 ---@return optim.Optimizer self
 function Optimizer:add_param_group(group)
@@ -95,17 +138,14 @@ function Optimizer:add_param_group(group)
    if type(group) ~= "table" or group.params == nil then
       args.refuse(name, "group", "a table with the field params", group)
    end
-   local allowed, given = {initial_lr = true}, {}
-   for key in pairs(self.defaults) do allowed[key] = true end
+   local given = {}
    for key, value in pairs(group) do
-      if key ~= "params" then given[key] = value end
+      if key ~= "params" and key ~= "param_names" then given[key] = value end
    end
-   local added = merge(self, given, allowed)
-   if self.check_options then
-      local option, expected = self.check_options(added)
-      if option then args.refuse(name, option, expected, added[option]) end
-   end
-   added.params = parameter_list(self, group.params)
+   local added = merge(self, given, of_schedules)
+   self:check_group(added)
+   added.params, added.param_names = parameter_list(self, group.params)
+   added.param_names = added.param_names or group.param_names
 
    local known = {}
    for _, parameter in self:each() do known[parameter] = true end
@@ -135,39 +175,66 @@ function Optimizer:each()
    end
 end
 
+-- Steps -----------------------------------------------------------------------------------------
+
 --- Makes a step along the gradients. With a closure, which computes the loss and its gradients
 --- anew and returns the loss, that is called first.
 ---@param closure? fun(): Tensor
 ---@return Tensor? loss  what the closure returned
 function Optimizer:step(closure)
+   if self._hooks or Optimizer._hooks then return self:step_with_hooks(closure) end
+   return self:make_step(closure)
+end
+
+--- A step without hooks; what an optimizer overrides that does more than one step for each call.
+function Optimizer:make_step(closure)
    local loss
    if closure then
       local _ <close> = torch.enable_grad()
       loss = closure()
    end
    local _ <close> = torch.no_grad()
-   for position, parameter, group in self:each() do
-      local grad = parameter.grad
-      if grad then
-         local state = self.state[position]
-         if not state then
-            state = {}
-            self.state[position] = state
-         end
-         if group.maximize then grad = -grad end
-         self:update(parameter, grad, state, group)
-      end
+   local offset = 0
+   for _, group in ipairs(self.param_groups) do
+      self:update_group(group, offset)
+      offset = offset + #group.params
    end
    return loss
 end
 
---- What an optimizer does with one parameter, in place; gradients are not recorded.
+--- What an optimizer does with the parameters of a group; gradients are not recorded.
+---@param group table  the options and params
+---@param offset integer  how many parameters the groups before have
+function Optimizer:update_group(group, offset)
+   for i, parameter in ipairs(group.params) do
+      local grad = parameter.grad
+      if grad then
+         local state = self:state_of(offset + i)
+         if group.maximize then grad = -grad end
+         self:update(parameter, grad, state, group)
+      end
+   end
+end
+
+--- What an optimizer does with one parameter, in place, unless it overrides update_group.
 ---@param parameter Tensor
 ---@param grad Tensor  not to be changed
 ---@param state table  empty at first
 ---@param group table  the options
 function Optimizer:update(parameter, grad, state, group) -- luacheck: no unused args
    torch.raise(("%s has no method update"):format(torch.type(self)))
+end
+
+--- A parameter's state, empty at first.
+---@param position integer  over all groups
+---@return table
+function Optimizer:state_of(position)
+   local state = self.state[position]
+   if not state then
+      state = {}
+      self.state[position] = state
+   end
+   return state
 end
 
 --- Drops all gradients, or zeroes them with `{set_to_none = false}`.
@@ -186,82 +253,77 @@ function Optimizer:zero_grad(options)
    end
 end
 
-local function copy(value)
-   if type(value) ~= "table" then return value end
-   local copied = {}
-   for key, item in pairs(value) do copied[key] = copy(item) end
-   return copied
+-- Hooks -----------------------------------------------------------------------------------------
+
+-- Lists of hooks by kind, of one optimizer or, in the class, of all; nil where there are none.
+local function hooks_of(owner, kind)
+   local all = rawget(owner, "_hooks")
+   return all and all[kind] or {}
 end
 
---- The state as plain data: `state`, by the parameters' positions (its tensors are shared, not
---- copied), and `param_groups`, with positions in place of parameters.
----@return {state: table<integer, table>, param_groups: table[]}
-function Optimizer:state_dict()
-   local groups, position = {}, 0
-   for g, group in ipairs(self.param_groups) do
-      groups[g] = {params = {}}
-      for key, value in pairs(group) do
-         if key ~= "params" then groups[g][key] = copy(value) end
-      end
-      for i = 1, #group.params do
-         position = position + 1
-         groups[g].params[i] = position
-      end
-   end
-   return {state = copy(self.state), param_groups = groups}
+local function add_hook(owner, kind, name, hook, options)
+   local all = rawget(owner, "_hooks") or {}
+   all[kind] = all[kind] or {}
+   local prepend = type(options) == "table" and options.prepend or options == true
+   local handle = hooks.add(all[kind], name, hook, prepend)
+   rawset(owner, "_hooks", all)
+   return handle
 end
 
--- A saved tensor as a parameter's state: moved to its device and, where floating, cast to its
--- dtype. A copy always, so that the saved state stays as it is.
-local function adopt(value, parameter)
-   if type(value) == "table" then
-      local adopted = {}
-      for key, item in pairs(value) do adopted[key] = adopt(item, parameter) end
-      return adopted
-   end
-   if not torch.is_tensor(value) then return value end
-   local tensor = value:detach():clone():to(parameter.device)
-   return value:is_floating_point() and tensor:to(parameter.dtype) or tensor
+--- Calls fn with each hook of a kind, of this optimizer.
+function Optimizer:run_hooks(kind, fn)
+   for hook in hooks.each(hooks_of(self, kind)) do fn(hook) end
 end
 
--- Raises unless the groups of a saved state have as many parameters as ours.
-local function check_groups(self, groups)
-   local name = torch.type(self)
-   if type(groups) ~= "table" or #groups ~= #self.param_groups then
-      torch.raise(("%s.load_state_dict: expected %d groups, got %d"):format(
-         name, #self.param_groups, type(groups) == "table" and #groups or 0))
+function Optimizer:step_with_hooks(closure)
+   for hook in hooks.each(hooks_of(Optimizer, "step_pre"), hooks_of(self, "step_pre")) do
+      local replaced = hook(self, closure)
+      if replaced ~= nil then closure = replaced end
    end
-   for g, group in ipairs(groups) do
-      local own, saved = #self.param_groups[g].params, #(group.params or {})
-      if own ~= saved then
-         torch.raise(("%s.load_state_dict: group %d: expected %d parameters, got %d"):format(
-            name, g, own, saved))
-      end
+   local loss = self:make_step(closure)
+   for hook in hooks.each(hooks_of(self, "step_post"), hooks_of(Optimizer, "step_post")) do
+      hook(self, closure)
+   end
+   return loss
+end
+
+-- Kind -> what its registration is called. All but those of steps take {prepend = true}: the hook
+-- is then called before those that are there.
+local kinds <const> = {
+   step_pre = "register_step_pre_hook", step_post = "register_step_post_hook",
+   state_dict_pre = "register_state_dict_pre_hook",
+   state_dict_post = "register_state_dict_post_hook",
+   load_state_dict_pre = "register_load_state_dict_pre_hook",
+   load_state_dict_post = "register_load_state_dict_post_hook",
+}
+
+--- register_step_pre_hook(hook) calls `hook(optimizer, closure)` before each step; a closure that
+--- it returns takes the other's place. register_step_post_hook: after each step.
+--- register_state_dict_pre_hook: `hook(optimizer)` before state_dict; ..._post_hook:
+--- `hook(optimizer, dict)` with its result, which what the hook returns replaces.
+--- register_load_state_dict_pre_hook: `hook(optimizer, dict)` with what is to be loaded, likewise;
+--- ..._post_hook: `hook(optimizer)` when it is. All return a handle with the method `remove`.
+for kind, method in pairs(kinds) do
+   Optimizer[method] = function(self, hook, options)
+      return add_hook(self, kind, torch.type(self) .. "." .. method, hook, options)
    end
 end
 
---- Takes over a saved state; its parameters belong to ours in the same order.
----@param dict {state: table<integer, table>, param_groups: table[]}
-function Optimizer:load_state_dict(dict)
-   if type(dict) ~= "table" or type(dict.state) ~= "table" then
-      args.refuse(torch.type(self) .. ".load_state_dict", "state", "what state_dict gives", dict)
-   end
-   check_groups(self, dict.param_groups)
-   local positions = {} -- ours -> the saved one
-   for _, group in ipairs(dict.param_groups) do
-      for _, saved in ipairs(group.params) do positions[#positions + 1] = saved end
-   end
-   local state = {}
-   for position, parameter in self:each() do
-      local saved = dict.state[positions[position]]
-      if saved then state[position] = adopt(saved, parameter) end
-   end
-   self.state = state
-   for g, group in ipairs(dict.param_groups) do
-      for key, value in pairs(group) do
-         if key ~= "params" then self.param_groups[g][key] = copy(value) end
-      end
-   end
+--- The same before, or after, each step of every optimizer.
+---@param kind "step_pre"|"step_post"
+---@param hook function
+---@return {remove: fun(self: table)} handle
+function Optimizer.register_for_all(kind, hook)
+   return add_hook(Optimizer, kind, "optim.register_optimizer_" .. kind .. "_hook", hook)
+end
+
+-- Printing --------------------------------------------------------------------------------------
+
+local function option_text(value)
+   if type(value) ~= "table" then return tostring(value) end
+   local items = {}
+   for i, item in ipairs(value) do items[i] = tostring(item) end
+   return "{" .. table.concat(items, ", ") .. "}"
 end
 
 function Optimizer:__tostring()
@@ -270,16 +332,16 @@ function Optimizer:__tostring()
       lines[#lines + 1] = ("  group %d: %d parameters"):format(g, #group.params)
       local names = {}
       for key in pairs(group) do
-         if key ~= "params" then names[#names + 1] = key end
+         if key ~= "params" and key ~= "param_names" then names[#names + 1] = key end
       end
       table.sort(names)
       for _, key in ipairs(names) do
-         local value = group[key]
-         if type(value) == "table" then value = "{" .. table.concat(value, ", ") .. "}" end
-         lines[#lines + 1] = ("    %s: %s"):format(key, value)
+         lines[#lines + 1] = ("    %s: %s"):format(key, option_text(group[key]))
       end
    end
    return table.concat(lines, "\n") .. "\n)"
 end
+
+require "tlua.optim.state" (Optimizer)
 
 return Optimizer

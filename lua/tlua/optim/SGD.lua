@@ -1,20 +1,18 @@
 -- SGD.lua - stochastic gradient descent, with momentum (Polyak) or Nesterov's.
 
 local class = require "tlua.class"
-local Optimizer = require "tlua.optim.Optimizer"
+local checks = require "tlua.optim.checks"
+local Fused = require "tlua.optim.Fused"
 
----@class optim.SGD: optim.Optimizer
+---@class optim.SGD: optim.Fused
 ---@overload fun(params: Tensor[]|table[], options?: table): optim.SGD
-local SGD, parent = class.class("optim.SGD", Optimizer)
+local SGD, parent = class.class("optim.SGD", Fused)
 
-local defaults = {
-   lr = 1e-3, momentum = 0, dampening = 0, weight_decay = 0, nesterov = false, maximize = false,
-}
+local defaults = {lr = 1e-3, momentum = 0, dampening = 0, weight_decay = 0, nesterov = false}
 
 local function check(o)
-   if o.lr < 0 then return "lr", "a number of at least 0" end
-   if o.momentum < 0 then return "momentum", "a number of at least 0" end
-   if o.weight_decay < 0 then return "weight_decay", "a number of at least 0" end
+   local option, expected = checks.not_negative(o, {"lr", "momentum", "weight_decay"})
+   if option then return option, expected end
    if o.nesterov and (o.momentum == 0 or o.dampening ~= 0) then
       return "nesterov", "momentum above 0 and no dampening with it"
    end
@@ -26,25 +24,26 @@ function SGD:__init(params, options)
    parent.__init(self, params, options, defaults, check)
 end
 
-function SGD:update(parameter, grad, state, o)
-   -- (1) weight decay
-   if o.weight_decay ~= 0 then grad = grad:add(parameter, {alpha = o.weight_decay}) end
-   -- (2) b = momentum b + (1 - dampening) g; the first b is g
-   if o.momentum ~= 0 then
-      if state.momentum_buffer then
-         state.momentum_buffer:mul_(o.momentum):add_(grad, {alpha = 1 - o.dampening})
-      else
-         state.momentum_buffer = grad:clone()
-      end
-      -- (3) Nesterov looks ahead: g + momentum b
-      if o.nesterov then
-         grad = grad:add(state.momentum_buffer, {alpha = o.momentum})
-      else
-         grad = state.momentum_buffer
-      end
+local none <const>, buffer <const> = {}, {"momentum_buffer"}
+
+-- `first`: 1 where the buffer is new and becomes the gradient, undampened.
+local function rule(o, first)
+   local name = o.momentum == 0 and "sgd" or o.nesterov and "sgd_nesterov" or "sgd_momentum"
+   return name, o.momentum == 0 and none or buffer,
+      {o.lr, o.momentum, o.dampening, o.weight_decay, 0, first}
+end
+
+local function is_new(state) return not state.momentum_buffer end
+local function is_old(state) return not is_new(state) end
+
+function SGD:update_group(o, offset)
+   if o.momentum == 0 or o.dampening == 0 then
+      return self:step_group(o, offset, rule(o, 0)) -- a new buffer is 0
    end
-   -- (4) p = p - lr g
-   parameter:add_(grad, {alpha = -o.lr})
+   local name, names, options = rule(o, 0)
+   self:step_group(o, offset, name, names, options, is_old)
+   name, names, options = rule(o, 1)
+   self:step_group(o, offset, name, names, options, is_new)
 end
 
 return SGD

@@ -3,10 +3,27 @@
 
 local lazy = require "tlua.lazy"
 
-local files = {lr_scheduler = "tlua.optim.lr_scheduler"}
-for name in ([[Optimizer SGD Adam AdamW Adagrad RMSprop Adadelta Adamax NAdam RAdam
-   LBFGS]]):gmatch "%w+" do
+local files = {lr_scheduler = "tlua.optim.lr_scheduler", swa_utils = "tlua.optim.swa_utils"}
+for name in ([[Optimizer SGD Adam AdamW Adagrad RMSprop Adadelta Adamax NAdam RAdam Rprop ASGD Lion
+   Muon Adafactor LBFGS]]):gmatch "%w+" do
    files[name] = "tlua.optim." .. name
 end
 
-return lazy({}, files)
+local M = {}
+
+--- Calls `hook(optimizer, closure)` before each step of every optimizer; a closure that it returns
+--- takes the other's place.
+---@param hook fun(optimizer: optim.Optimizer, closure?: function): function?
+---@return {remove: fun(self: table)} handle
+function M.register_optimizer_step_pre_hook(hook)
+   return require "tlua.optim.Optimizer".register_for_all("step_pre", hook)
+end
+
+--- Calls `hook(optimizer, closure)` after each step of every optimizer.
+---@param hook fun(optimizer: optim.Optimizer, closure?: function)
+---@return {remove: fun(self: table)} handle
+function M.register_optimizer_step_post_hook(hook)
+   return require "tlua.optim.Optimizer".register_for_all("step_post", hook)
+end
+
+return lazy.load(M, files)

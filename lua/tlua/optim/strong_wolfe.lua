@@ -2,7 +2,6 @@
 -- that has become small (Nocedal and Wright, Numerical Optimization, algorithms 3.5 and 3.6).
 
 local c1 <const>, c2 <const> = 1e-4, 0.9
-local max_evaluations <const> = 25
 
 -- The minimum, within bounds, of the cubic that two points' values and slopes determine.
 local function interpolate(a, b, low, high)
@@ -20,56 +19,62 @@ local function interpolate(a, b, low, high)
    return math.min(math.max(t, low), high)
 end
 
--- Lengthens the step until an interval holds a good one. Returns the good point, or the interval.
-local function bracket(evaluate, start, t)
-   local last, count = start, 0
-   local point = evaluate(t)
-   while true do
-      count = count + 1
+-- Lengthens the step until an interval holds a good one. Returns the good point, or the interval;
+-- and how many lengths came after the first.
+local function bracket(evaluate, start, t, most)
+   local last, point, count = start, evaluate(t), 0
+   while count < most do
       local higher = point.loss > start.loss + c1 * point.t * start.slope
          or count > 1 and point.loss >= last.loss
-      if higher then return nil, last, point, count end
-      if math.abs(point.slope) <= -c2 * start.slope then return point, nil, nil, count end
-      if point.slope >= 0 or count >= max_evaluations then return nil, last, point, count end
+      if higher then return nil, {last, point}, count end
+      if math.abs(point.slope) <= -c2 * start.slope then return point, nil, count end
+      if point.slope >= 0 then return nil, {last, point}, count end
       local least = point.t + 0.01 * (point.t - last.t)
       local following = interpolate(last, point, least, point.t * 10)
       last = point
       point = evaluate(following)
+      count = count + 1
    end
+   return nil, {start, point}, count
 end
 
--- Narrows the interval. The better end is always `low`.
-local function zoom(evaluate, start, low, high, count, smallest)
-   if low.loss > high.loss then low, high = high, low end
-   local close_before = false
-   while count < max_evaluations do
-      local from, to = math.min(low.t, high.t), math.max(low.t, high.t)
-      if (to - from) * low.width < smallest then break end
-      -- Too near to an end twice, or outside: a tenth of the interval away from it instead.
-      local t = interpolate(low, high)
-      local margin = 0.1 * (to - from)
-      if math.min(to - t, t - from) < margin then
-         if close_before or t >= to or t <= from then
-            t = math.abs(t - to) < math.abs(t - from) and to - margin or from + margin
-            close_before = false
-         else
-            close_before = true
-         end
-      else
-         close_before = false
-      end
+-- The places of the better and of the other end.
+local function order(ends)
+   if ends[1].loss <= ends[2].loss then return 1, 2 end
+   return 2, 1
+end
+
+-- A length inside the interval. Where the cubic's is too near to an end for the second time, or
+-- outside: a tenth of the interval away from that end. The second result: whether it was too near.
+local function choose(ends, close_before)
+   local t = interpolate(ends[1], ends[2])
+   local from = math.min(ends[1].t, ends[2].t)
+   local to = math.max(ends[1].t, ends[2].t)
+   local margin = 0.1 * (to - from)
+   if math.min(to - t, t - from) >= margin then return t, false end
+   if not close_before and t < to and t > from then return t, true end
+   return math.abs(t - to) < math.abs(t - from) and to - margin or from + margin, false
+end
+
+-- Narrows the interval and returns its better end.
+local function zoom(evaluate, start, ends, count, most, smallest)
+   local low, high = order(ends)
+   local close = false
+   while count < most and math.abs(ends[2].t - ends[1].t) * start.width >= smallest do
+      local t, close_now = choose(ends, close)
+      close = close_now
       local point = evaluate(t)
       count = count + 1
-      if point.loss > start.loss + c1 * t * start.slope or point.loss >= low.loss then
-         high = point
-         if low.loss > high.loss then low, high = high, low end
+      if point.loss > start.loss + c1 * t * start.slope or point.loss >= ends[low].loss then
+         ends[high] = point
+         low, high = order(ends)
       else
          if math.abs(point.slope) <= -c2 * start.slope then return point, count end
-         if point.slope * (high.t - low.t) >= 0 then high = low end
-         low = point
+         if point.slope * (ends[high].t - ends[low].t) >= 0 then ends[high] = ends[low] end
+         ends[low] = point
       end
    end
-   return low, count
+   return ends[low], count
 end
 
 --- Looks for a step length along a direction.
@@ -80,19 +85,19 @@ end
 ---@param gradient Tensor  (n), at length 0
 ---@param slope number  the gradient along the direction at length 0
 ---@param smallest number  an interval smaller than this is not divided
+---@param most integer  how many lengths are tried after the first
 ---@return number loss
 ---@return Tensor gradient
 ---@return number t
 ---@return integer evaluations
-return function(try, t, direction, loss, gradient, slope, smallest)
-   local width = direction:abs():max():item()
+return function(try, t, direction, loss, gradient, slope, smallest, most)
    local function evaluate(length)
       local value, found = try(length)
-      return {t = length, loss = value, gradient = found, slope = found:dot(direction):item(),
-         width = width}
+      return {t = length, loss = value, gradient = found, slope = found:dot(direction):item()}
    end
+   local width = direction:abs():max():item()
    local start = {t = 0, loss = loss, gradient = gradient, slope = slope, width = width}
-   local point, low, high, count = bracket(evaluate, start, t)
-   if not point then point, count = zoom(evaluate, start, low, high, count, smallest) end
-   return point.loss, point.gradient, point.t, count
+   local point, ends, count = bracket(evaluate, start, t, most)
+   if not point then point, count = zoom(evaluate, start, ends, count, most, smallest) end
+   return point.loss, point.gradient, point.t, count + 1
 end

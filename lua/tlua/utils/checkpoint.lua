@@ -10,6 +10,22 @@ local M = {}
 
 local Checkpoint = class.class("utils.checkpoint", Function)
 
+-- Where the random numbers stand, of the CPU and of all devices in use.
+local function random_states()
+   local states = {cpu = torch.get_rng_state()}
+   for _, kind in ipairs {"cuda", "sim"} do
+      if torch[kind].is_initialized() then states[kind] = torch[kind].get_rng_state_all() end
+   end
+   return states
+end
+
+local function set_random_states(states)
+   torch.set_rng_state(states.cpu)
+   for _, kind in ipairs {"cuda", "sim"} do
+      if states[kind] then torch[kind].set_rng_state_all(states[kind]) end
+   end
+end
+
 -- `anchor` requires a gradient, so that the call is recorded even if no argument does, as when
 -- only parameters inside of fn are learnt.
 function Checkpoint.forward(ctx, _, fn, ...)
@@ -21,16 +37,16 @@ function Checkpoint.forward(ctx, _, fn, ...)
          given[i] = nil
       end
    end
-   ctx.fn, ctx.rest, ctx.state = fn, given, torch.get_rng_state()
+   ctx.fn, ctx.rest, ctx.state = fn, given, random_states()
    ctx:save_for_backward(table.unpack(tensors, 1, tensors.n))
    return fn(...)
 end
 
 -- Runs fn again from the same random state, this time recorded.
 local function repeat_forward(ctx, inputs)
-   local now = torch.get_rng_state()
-   torch.set_rng_state(ctx.state)
-   local _ <close> = setmetatable({}, {__close = function() torch.set_rng_state(now) end})
+   local now = random_states()
+   set_random_states(ctx.state)
+   local _ <close> = setmetatable({}, {__close = function() set_random_states(now) end})
    local _ <close> = torch.enable_grad() -- luacheck: ignore 411
    return table.pack(ctx.fn(table.unpack(inputs, 1, inputs.n)))
 end
@@ -61,6 +77,10 @@ function Checkpoint.backward(ctx, ...)
    return nil, nil, table.unpack(grads, 1, inputs.n)
 end
 
+-- Keeps a call in front of it from being a tail call: fn that calls itself without end, by way of
+-- checkpoint, is to overflow the stack rather than to run on for ever.
+local function pass(...) return ... end
+
 --- fn(...), without keeping what happens inside: it is computed again, from the same random state,
 --- in the backward pass. fn must give the same results both times. Parameters used in fn get
 --- their gradients in `grad`, so this is for `backward`, not for `torch.autograd.grad`.
@@ -72,7 +92,7 @@ function M.checkpoint(fn, ...)
    if type(fn) ~= "function" and not (type(meta) == "table" and meta.__call) then
       args.refuse("utils.checkpoint", "fn", "a function", fn)
    end
-   if not torch.is_grad_enabled() then return fn(...) end
+   if not torch.is_grad_enabled() then return pass(fn(...)) end
    local anchor = torch.empty(0, {requires_grad = true})
    return Checkpoint:apply(anchor, fn, ...)
 end

@@ -2,7 +2,7 @@
 
 local lazy = require "tlua.lazy"
 
-local files = {
+return lazy.load({}, {
    options = "tlua.utils.options",
    Progress = "tlua.utils.Progress",
    ConfusionMatrix = "tlua.utils.ConfusionMatrix",
@@ -10,6 +10,4 @@ local files = {
    near = "tlua.utils.near",
    data = "tlua.data",
    checkpoint = "tlua.utils.checkpoint",
-}
-
-return lazy({}, files)
+})

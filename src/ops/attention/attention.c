@@ -1,15 +1,17 @@
 /*
-** attention.c - scaled dot product attention as a composition. Rows that may
-** see no key are kept out of the softmax, where they would become NaN, and so
-** out of its derivatives.
+** attention.c - scaled_dot_product_attention: brings its arguments to (batch, heads,
+** positions, features), by views wherever strides allow, for the operator that is
+** recorded, whose kernel keeps no scores.
 */
 #include <math.h>
 
-#include "ops/chain.h"
+#include "ops/attention/attention.h"
 
 static const char op[] = "scaled_dot_product_attention";
 
-static bool check(tl_Tensor *query, tl_Tensor *key, tl_Tensor *value) {
+/* ---- checks ---- */
+
+static bool check_rows(tl_Tensor *query, tl_Tensor *key, tl_Tensor *value) {
   tl_Tensor *all[3] = {query, key, value};
   for (int k = 0; k < 3; k++) {
     if (all[k]->ndim < 2)
@@ -26,95 +28,254 @@ static bool check(tl_Tensor *query, tl_Tensor *key, tl_Tensor *value) {
   if (key->sizes[key->ndim - 2] != value->sizes[value->ndim - 2])
     return tli_fail(TL_ESHAPE, "%s: key %s and value %s differ in their number of positions", op,
                     tli_sizes_str(key), tli_sizes_str(value));
+  return tli_same_device_all(op, all, 3);
+}
+
+static bool check_options(tl_Tensor *query, tl_Tensor *mask, double dropout, bool causal) {
+  if (!(dropout >= 0 && dropout <= 1))
+    return tli_fail(TL_EARG, "%s: dropout_p: expected a probability from 0 to 1, got %g", op,
+                    dropout);
+  if (mask == NULL) return true;
+  if (causal) return tli_fail(TL_EARG, "%s: attn_mask and is_causal exclude each other", op);
+  if (mask->dtype != TL_BOOL && !tli_is_float((tl_DType)mask->dtype))
+    return tli_fail(TL_EDTYPE, "%s: attn_mask: expected a bool or floating tensor, got %s", op,
+                    tl_dtype_name((tl_DType)mask->dtype));
+  return tli_same_device_all(op, (tl_Tensor *[]){query, mask}, 2);
+}
+
+/* ---- shapes ---- */
+
+/* The dimensions before the last two: those of the batch, and the heads last. */
+typedef struct Lead {
+  int n;
+  int64_t sizes[TL_MAX_DIMS];
+} Lead;
+
+static Lead lead_of(const tl_Tensor *t) {
+  Lead lead = {.n = t->ndim - 2};
+  for (int d = 0; d < lead.n; d++) lead.sizes[d] = t->sizes[d];
+  return lead;
+}
+
+/* Broadcasts `lead` with that of t, whose heads count as `heads`. */
+static bool join_lead(Lead *lead, const tl_Tensor *t, int64_t heads) {
+  Lead a = *lead, b = lead_of(t);
+  if (b.n > 0) b.sizes[b.n - 1] = heads;
+  lead->n = a.n > b.n ? a.n : b.n;
+  for (int d = lead->n - 1, i = a.n - 1, j = b.n - 1; d >= 0; d--, i--, j--) {
+    int64_t x = i < 0 ? 1 : a.sizes[i], y = j < 0 ? 1 : b.sizes[j];
+    if (x != y && x != 1 && y != 1) return false;
+    lead->sizes[d] = x == 1 ? y : x;
+  }
   return true;
 }
 
+static int64_t heads_of(const tl_Tensor *t) { return t->ndim > 2 ? t->sizes[t->ndim - 3] : 1; }
+
 /* Each of the heads (dimension -3) of t as often as needed for the query's. */
-static tl_Tensor *repeat_heads(tl_Tensor *t, tl_Tensor *query) {
+static tl_Tensor *repeat_heads(tli_Chain *c, tl_Tensor *t, int64_t heads) {
+  int64_t have = heads_of(t);
+  return have == heads ? t : TLI_STEP(c, tlo_repeat_interleave(t, heads / have, t->ndim - 3));
+}
+
+static bool check_groups(const tl_Tensor *t, const tl_Tensor *query) {
   if (t->ndim < 3 || query->ndim < 3)
-    return tli_fail_null(TL_ESHAPE,
-                         "%s: enable_gqa: expected (..., heads, positions, features), "
-                         "got %s and %s",
-                         op, tli_sizes_str(query), tli_sizes_str(t));
-  int64_t have = t->sizes[t->ndim - 3], want = query->sizes[query->ndim - 3];
-  if (have == want) return tli_retain(t);
-  if (have == 0 || want % have != 0)
-    return tli_fail_null(TL_ESHAPE,
-                         "%s: enable_gqa: %" PRId64 " heads of query are no multiple of "
-                         "%" PRId64,
-                         op, want, have);
-  return tlo_repeat_interleave(t, want / have, t->ndim - 3);
+    return tli_fail(TL_ESHAPE,
+                    "%s: enable_gqa: expected (..., heads, positions, features), got %s and %s", op,
+                    tli_sizes_str(query), tli_sizes_str(t));
+  int64_t have = heads_of(t), want = heads_of(query);
+  if (have == want || (have != 0 && want % have == 0)) return true;
+  return tli_fail(TL_ESHAPE,
+                  "%s: enable_gqa: %" PRId64 " heads of query are no multiple of %" PRId64, op,
+                  want, have);
 }
 
-/* Half types as float32, in which scores and weights are computed. */
-static tl_Tensor *chain_widened(tli_Chain *c, tl_Tensor *t) {
-  return tli_is_half((tl_DType)t->dtype) ? TLI_STEP(c, tlo_to_dtype(t, TL_F32)) : t;
+/* t as (batch, heads, n, m), broadcast to the dimensions in `lead`, with that many
+** heads. */
+static tl_Tensor *as_heads(tli_Chain *c, tl_Tensor *t, const Lead *lead, int64_t heads) {
+  if (c->failed ||
+      (t->ndim == 4 && lead->n == 2 && t->sizes[0] == lead->sizes[0] && t->sizes[1] == heads))
+    return t;
+  int64_t wide[TL_MAX_DIMS], four[4] = {1, heads, t->sizes[t->ndim - 2], t->sizes[t->ndim - 1]};
+  for (int d = 0; d < lead->n; d++) wide[d] = lead->sizes[d];
+  for (int d = 0; d + 1 < lead->n; d++) four[0] *= lead->sizes[d];
+  if (lead->n > 0) wide[lead->n - 1] = heads;
+  for (int k = 0; k < 2; k++) wide[lead->n + k] = four[2 + k];
+  tl_Tensor *expanded = TLI_STEP(c, tlo_expand(t, (tl_Ints){lead->n + 2, wide}));
+  return TLI_STEP(c, tlo_reshape(expanded, (tl_Ints){4, four}));
 }
 
-/* True where query i may not see key j: j > i. */
-static tl_Tensor *future(tl_Tensor *query, tl_Tensor *key) {
-  int64_t sizes[2] = {query->sizes[query->ndim - 2], key->sizes[key->ndim - 2]};
-  tl_Tensor *ones = tlo_ones((tl_Ints){2, sizes}, TL_BOOL, tli_device(query));
-  tl_Tensor *result = ones ? tlo_triu(ones, 1) : NULL;
-  tli_release(ones);
-  return result;
-}
-
-/* What becomes of the scores under a mask; *blind is true, (..., L, 1), for
-** the rows that see nothing. Their scores stay finite. */
-static tl_Tensor *apply_mask(tli_Chain *c, tl_Tensor *scores, tl_Tensor *mask, tl_Tensor **blind) {
-  tl_Ints last = {1, (int64_t[]){-1}};
-  tl_Tensor *lowest = chain_number(c, -INFINITY);
-  if (mask->dtype == TL_BOOL) {
-    tl_Tensor *hidden = TLI_STEP(c, tlo_logical_not(mask));
-    *blind = TLI_STEP(c, tlo_all(hidden, last, true));
-    tl_Tensor *where = TLI_STEP(c, tlo_gt(hidden, *blind));
-    return TLI_STEP(c, tlo_masked_fill(scores, where, lowest));
+/* The mask as (batch or 1, heads or 1, queries or 1, keys). */
+static tl_Tensor *as_pairs(tli_Chain *c, tl_Tensor *mask, const Lead *lead, int64_t keys) {
+  if (mask == NULL || (mask->ndim == 4 && lead->n <= 2 && mask->sizes[3] == keys)) return mask;
+  int n = lead->n > 2 ? lead->n + 2 : 4, heads = n - 3;
+  int64_t wide[TL_MAX_DIMS], four[4] = {1};
+  bool shared = true; /* by the whole batch */
+  for (int d = 0; d < n; d++) {
+    int from = d - (n - mask->ndim);
+    wide[d] = from < 0 ? 1 : mask->sizes[from];
+    if (d < heads) shared = shared && wide[d] == 1;
   }
-  tl_Tensor *added = TLI_STEP(c, tlo_to_dtype(mask, (tl_DType)scores->dtype));
-  tl_Tensor *hidden = TLI_STEP(c, tlo_eq(added, lowest));
-  *blind = TLI_STEP(c, tlo_all(hidden, last, true));
-  return chain_add(c, scores, chain_masked_fill(c, added, *blind, 0));
+  wide[n - 1] = keys;
+  for (int d = 0; d < heads; d++) four[0] *= wide[d] = n > 4 && !shared ? lead->sizes[d] : wide[d];
+  for (int k = 1; k < 4; k++) four[k] = wide[heads + k - 1];
+  tl_Tensor *expanded = TLI_STEP(c, tlo_expand(mask, (tl_Ints){n, wide}));
+  return TLI_STEP(c, tlo_reshape(expanded, (tl_Ints){4, four}));
 }
 
-static tl_Tensor *attend(tl_Tensor *query, tl_Tensor *key, tl_Tensor *value, tl_Tensor *mask,
-                         double dropout, bool causal, double scale, tli_Generator *generator) {
-  tli_Chain c = {0};
-  tl_Tensor *blind = NULL;
-  tl_DType dtype = (tl_DType)query->dtype;
-  query = chain_widened(&c, query);
-  key = chain_widened(&c, key);
-  value = chain_widened(&c, value);
-  tl_Tensor *scores = chain_matmul(&c, chain_scale(&c, query, scale), chain_t(&c, key));
-  if (causal)
-    scores = chain_masked_fill(&c, scores, TLI_STEP(&c, future(query, key)), -INFINITY);
-  else if (mask && scores)
-    scores = apply_mask(&c, scores, mask, &blind);
-  tl_Tensor *weights = TLI_STEP(&c, tlo_softmax(scores, -1, TL_NODTYPE));
-  if (dropout > 0) weights = TLI_STEP(&c, tlo_dropout(weights, dropout, true, generator));
-  tl_Tensor *result = chain_matmul(&c, weights, value);
-  if (blind) result = chain_masked_fill(&c, result, blind, 0);
-  if (result && (tl_DType)result->dtype != dtype)
-    result = TLI_STEP(&c, tlo_to_dtype(result, dtype));
-  return tli_chain_end(&c, result);
+/* ---- the operator that users call ---- */
+
+static bool check_mask(const tl_Tensor *mask, const Lead *lead, int64_t queries, int64_t keys) {
+  int64_t sizes[TL_MAX_DIMS + 2];
+  for (int d = 0; d < lead->n; d++) sizes[d] = lead->sizes[d];
+  sizes[lead->n] = queries;
+  sizes[lead->n + 1] = keys;
+  if (mask == NULL || tli_expandable(mask->ndim, mask->sizes, lead->n + 2, sizes)) return true;
+  return tli_fail(TL_ESHAPE, "%s: attn_mask: expected what broadcasts to %s, got %s", op,
+                  tli_shape_str(lead->n + 2, sizes), tli_sizes_str(mask));
+}
+
+/* The dimensions of the result before the last two. */
+static bool join_leads(tl_Tensor *query, tl_Tensor *key, tl_Tensor *value, bool gqa, Lead *lead) {
+  int64_t heads = heads_of(query);
+  *lead = lead_of(query);
+  if (gqa) TL_TRY(check_groups(key, query) && check_groups(value, query));
+  if (join_lead(lead, key, gqa ? heads : heads_of(key)) &&
+      join_lead(lead, value, gqa ? heads : heads_of(value)))
+    return true;
+  return tli_fail(TL_ESHAPE, "%s: batch sizes of query %s, key %s and value %s do not broadcast",
+                  op, tli_sizes_str(query), tli_sizes_str(key), tli_sizes_str(value));
+}
+
+/* What the kernel takes. */
+typedef struct Operands {
+  tl_Tensor *query, *key, *value, *mask; /* borrowed from a chain */
+} Operands;
+
+static Operands operands(tli_Chain *c, tl_Tensor *query, tl_Tensor *key, tl_Tensor *value,
+                         tl_Tensor *mask, bool gqa, const Lead *lead) {
+  int64_t heads = lead->n > 0 ? lead->sizes[lead->n - 1] : 1, few = heads_of(key);
+  /* without gqa one head may serve all, by broadcasting */
+  bool shared = few == heads_of(value) && few > 0 && heads % few == 0;
+  if (gqa && !shared) {
+    key = repeat_heads(c, key, heads);
+    value = repeat_heads(c, value, heads);
+  }
+  int64_t kv_heads = shared ? few : heads;
+  return (Operands){as_heads(c, query, lead, heads), as_heads(c, key, lead, kv_heads),
+                    as_heads(c, value, lead, kv_heads),
+                    as_pairs(c, mask, lead, key ? key->sizes[key->ndim - 2] : 0)};
+}
+
+/* Draws what dropout needs. */
+static bool draw(const Operands *o, double dropout, tli_Generator *generator, tli_Stretch *from) {
+  const int64_t *n = o->query->sizes;
+  int64_t words = n[0] * n[1] * n[2] * tli_words(o->key->sizes[2]);
+  *from = (tli_Stretch){0};
+  return dropout == 0 || tli_generator_stretch(generator, tli_device(o->query), words, 4, from);
 }
 
 tl_Tensor *tlo_scaled_dot_product_attention(tl_Tensor *query, tl_Tensor *key, tl_Tensor *value,
                                             tl_Tensor *attn_mask, double dropout_p, bool is_causal,
                                             double scale, bool enable_gqa,
                                             tli_Generator *generator) {
-  TL_TRY_NULL(check(query, key, value));
-  if (attn_mask && is_causal)
-    return tli_fail_null(TL_EARG, "%s: attn_mask and is_causal exclude each other", op);
-  if (!(dropout_p >= 0 && dropout_p <= 1))
-    return tli_fail_null(TL_EARG, "%s: dropout_p: expected a probability from 0 to 1, got %g", op,
-                         dropout_p);
+  TL_TRY_NULL(check_rows(query, key, value));
+  TL_TRY_NULL(check_options(query, attn_mask, dropout_p, is_causal));
+  Lead lead;
+  TL_TRY_NULL(join_leads(query, key, value, enable_gqa, &lead));
+  int64_t queries = query->sizes[query->ndim - 2], keys = key->sizes[key->ndim - 2];
+  TL_TRY_NULL(check_mask(attn_mask, &lead, queries, keys));
   if (isnan(scale)) scale = 1 / sqrt((double)query->sizes[query->ndim - 1]);
-  if (!enable_gqa)
-    return attend(query, key, value, attn_mask, dropout_p, is_causal, scale, generator);
   tli_Chain c = {0};
-  tl_Tensor *k = TLI_STEP(&c, repeat_heads(key, query));
-  tl_Tensor *v = TLI_STEP(&c, repeat_heads(value, query));
-  return tli_chain_end(
-      &c, TLI_STEP(&c, attend(query, k, v, attn_mask, dropout_p, is_causal, scale, generator)));
+  Operands o = operands(&c, query, key, value, attn_mask, enable_gqa, &lead);
+  tl_Tensor *out[2] = {NULL, NULL};
+  tli_Stretch from;
+  if (!c.failed &&
+      !(draw(&o, dropout_p, generator, &from) &&
+        tlo_attention(o.query, o.key, o.value, o.mask, dropout_p, is_causal, scale,
+                      (int64_t)from.seed, (int64_t)from.block, (int64_t)(intptr_t)from.state, out)))
+    c.failed = true;
+  tli_release(out[1]);
+  tl_Tensor *result = out[0] ? tli_keep(&c, out[0]) : NULL;
+  if (lead.n != 2) {
+    lead.sizes[lead.n] = queries;
+    lead.sizes[lead.n + 1] = value->sizes[value->ndim - 1];
+    result = TLI_STEP(&c, tlo_reshape(result, (tl_Ints){lead.n + 2, lead.sizes}));
+  }
+  return tli_chain_end(&c, result);
+}
+
+/* ---- the operator that is recorded ---- */
+
+tl_Tensor *tli_head_rows(tl_Tensor *t, tlk_HeadRows *rows) {
+  tl_Tensor *used = t->strides[3] == 1 || t->sizes[3] <= 1
+                        ? tli_retain(t)
+                        : tli_contiguous_as(t, (tl_DType)t->dtype);
+  if (used)
+    *rows = (tlk_HeadRows){tli_data(used), used->strides[0], used->strides[1], used->strides[2]};
+  return used;
+}
+
+tl_Tensor *tli_empty_heads(const tl_Tensor *like, int64_t size) {
+  const int64_t *n = like->sizes;
+  bool inside = like->strides[1] < like->strides[2] && n[1] > 1 && n[2] > 1;
+  int64_t sizes[4] = {n[0], inside ? n[2] : n[1], inside ? n[1] : n[2], size};
+  tl_Tensor *t = tli_empty((tl_DType)like->dtype, tli_device(like), 4, sizes);
+  if (t == NULL || !inside) return t;
+  tl_Tensor *turned = tli_op_transpose(t, 1, 2);
+  tli_release(t);
+  return turned;
+}
+
+tlk_HeadPairs tli_head_pairs(const tl_Tensor *mask) {
+  if (mask == NULL) return (tlk_HeadPairs){.array = {NULL, TL_F32}};
+  int64_t strides[4];
+  for (int d = 0; d < 4; d++) strides[d] = mask->sizes[d] == 1 ? 0 : mask->strides[d];
+  return (tlk_HeadPairs){tli_array(mask), strides[0], strides[1], strides[2], strides[3]};
+}
+
+void tli_attention_call(tlk_Attention *a, const tl_Tensor *query, const tl_Tensor *value,
+                        const tl_Tensor *mask) {
+  a->dtype = (tl_DType)query->dtype;
+  a->batch = query->sizes[0];
+  a->heads = query->sizes[1];
+  a->kv_heads = value->sizes[1];
+  a->queries = query->sizes[2];
+  a->keys = value->sizes[2];
+  a->size = query->sizes[3];
+  a->value_size = value->sizes[3];
+  a->mask = tli_head_pairs(mask);
+}
+
+static bool attend(tl_Tensor *query, tl_Tensor *key, tl_Tensor *value, tlk_Attention a,
+                   tl_Tensor *result, tl_Tensor *norm) {
+  tlk_HeadRows out;
+  tl_Tensor *t[4] = {tli_head_rows(query, &a.query)};
+  bool ok =
+      t[0] && (t[1] = tli_head_rows(key, &a.key)) && (t[2] = tli_head_rows(value, &a.value)) &&
+      (t[3] = tli_head_rows(result, &out)) &&
+      TLI_RUN(tli_device(query), attention, .attention = a, .out = out, .norm = tli_data(norm));
+  tli_release_results(t, 4);
+  return ok;
+}
+
+bool tli_op_attention(tl_Tensor *query, tl_Tensor *key, tl_Tensor *value, tl_Tensor *mask,
+                      double dropout, bool causal, double scale, int64_t seed, int64_t block,
+                      int64_t state, tl_Tensor **out) {
+  tl_DType stat = query->dtype == TL_F64 ? TL_F64 : TL_F32;
+  tlk_Attention a = {.causal = causal,
+                     .scale = scale,
+                     .dropout = dropout,
+                     .seed = (uint64_t)seed,
+                     .block = (uint64_t)block,
+                     .state = (const uint64_t *)(intptr_t)state};
+  tli_attention_call(&a, query, value, mask);
+  out[0] = tli_empty_heads(query, value->sizes[3]);
+  out[1] = out[0] ? tli_empty(stat, tli_device(query), 3, query->sizes) : NULL;
+  bool ok = out[1] != NULL;
+  if (ok && a.keys == 0)
+    ok = tli_fill(out[0], tli_int(0));
+  else if (ok && out[0]->numel > 0)
+    ok = attend(query, key, value, a, out[0], out[1]);
+  return ok || tli_release_results(out, 2);
 }

@@ -1,15 +1,30 @@
 -- Attention.
 
-op {"scaled_dot_product_attention(Tensor query, Tensor key, Tensor value, Tensor attn_mask=nil, float dropout_p=0.0, "
-       .. "bool is_causal=false, *, float scale=nil, bool enable_gqa=false, "
-       .. "Generator generator=nil) -> Tensor",
+op {[[scaled_dot_product_attention(Tensor query, Tensor key, Tensor value, Tensor attn_mask=nil,
+      float dropout_p=0.0, bool is_causal=false, *, float scale=nil, bool enable_gqa=false,
+      Generator generator=nil) -> Tensor]],
     module = "nn.functional", also = true, method = false, composite = true,
-    doc = [[softmax(query @ key^T * scale + mask) @ value for query (..., L, E), key (..., S, E) and value
-    (..., S, V): (..., L, V). attn_mask, broadcast to (..., L, S), is added, or, if it is bool, true where a key takes
-    part; is_causal lets query i see the keys up to i and excludes attn_mask. A query that may see no key gets zeros.
-    scale is 1 / sqrt(E) if nil. Weights are dropped with probability dropout_p, always. With enable_gqa the heads,
-    dimension -3, of key and value may be fewer: each serves as many heads of query in a row.]],
+    doc = [[softmax(query @ key^T * scale + mask) @ value for query (..., L, E), key (..., S, E) and
+    value (..., S, V): (..., L, V). attn_mask, broadcast to (..., L, S), is added, or, if it is
+    bool, true where a key takes part; is_causal lets query i see the keys up to i and excludes
+    attn_mask. A query that may see no key gets zeros. scale is 1 / sqrt(E) if nil. Weights are
+    dropped with probability dropout_p, always. With enable_gqa the heads, dimension -3, of key and
+    value may be fewer: each serves as many heads of query in a row.
+
+    The L x S weights are never stored, neither here nor for the gradient, which computes them once
+    more: memory grows with L + S. Second derivatives, and the gradient of a mask, do take L x S.]],
     examples = {"T(2, 3, 4), T(2, 5, 4), T(2, 5, 3)", "T(3, 4), T(5, 4), T(5, 2), M(3, 5)",
                 "T(2, 2, 3, 4), T(2, 2, 5, 4), T(2, 2, 5, 4), T(2, 1, 3, 5)",
                 "T(2, 4, 3), T(2, 4, 3), T(2, 4, 3), nil, 0, true, {scale = 0.7}",
                 "T(1, 4, 3, 2), T(1, 2, 3, 2), T(1, 2, 3, 2), {enable_gqa = true}"}}
+
+-- Of (batch, heads, positions, features) tensors; the mask is (batch or 1, heads or 1, L or 1, S).
+-- norm is what the derivative needs to compute the weights once more; seed, block and state
+-- (an address) tell where dropout's random words are.
+op {[[attention(Tensor query, Tensor key, Tensor value, Tensor mask, float dropout, bool causal,
+      float scale, int seed, int block, int state) -> (Tensor result, Tensor norm)]],
+    name = "scaled_dot_product_attention", node = "ScaledDotProductFlashAttention", internal = true,
+    nograd = {norm = true},
+    grad = {["query, key, value, mask"] = [[attention_backward(grad_result, query, key, value, mask,
+    result, norm, dropout, causal, scale, seed, block, state, needs(query), needs(key),
+    needs(value), needs(mask))]]}}

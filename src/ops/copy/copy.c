@@ -4,7 +4,7 @@
 */
 #include <string.h>
 
-#include "ops/common.h"
+#include "ops/chain.h"
 
 /* ---- copies ---- */
 
@@ -43,24 +43,18 @@ static bool alike(const tl_Tensor *a, const tl_Tensor *b) {
 }
 
 bool tli_op_copy_(tl_Tensor *self, tl_Tensor *src, bool non_blocking) {
-  tl_Tensor *t[2] = {NULL};
-  bool ok = false;
   bool moves = !tli_same_device(tli_device(self), tli_device(src));
   if (moves && alike(self, src)) return tli_move_into(self, src, non_blocking);
-  TLI_SLOT(t[0], tli_same_sizes(self, src) ? tli_retain(src) : broadcast("copy_", src, self));
-  if (tli_clashes(self, t[0])) {
-    TLI_SLOT(t[1], tli_op_to_row_major(t[0]));
-    ok = tli_copy(self, t[1]);
+  tli_Chain c = {0};
+  if (!tli_same_sizes(self, src)) src = TLI_STEP(&c, broadcast("copy_", src, self));
+  if (!c.failed && tli_clashes(self, src)) {
+    src = TLI_STEP(&c, tli_op_to_row_major(src));
   } else if (moves) { /* to the host it must have arrived to be copied on */
     bool async = non_blocking && tli_device(self).type != TL_CPU;
-    TLI_SLOT(t[1], tli_moved(t[0], tli_device(self), async));
-    ok = tli_copy(self, t[1]);
-  } else {
-    ok = tli_copy(self, t[0]);
+    src = TLI_STEP(&c, tli_moved(src, tli_device(self), async));
   }
-done:
-  tli_release_results(t, 2);
-  return ok;
+  TLI_DO(&c, tli_copy(self, src));
+  return tli_chain_end_all(&c, NULL, 0);
 }
 
 /* ---- dtype and device ---- */

@@ -1,17 +1,20 @@
 -- Copies: to another dtype or device, to another order in memory, over another tensor.
 
 op {"copy_(Tensor self, Tensor src, bool non_blocking=false) -> self", any_device = {src = true},
-    doc = [[Copies src, broadcast to self's shape and converted to its dtype, into self. With non_blocking a
-    copy between a device and pinned memory may go on when this returns.]], func = false,
+    doc = [[Copies src, broadcast to self's shape and converted to its dtype, into self. With
+    non_blocking a copy between a device and pinned memory may go on when this returns.]],
+    func = false,
     grad = {self = "zeros_like(grad)", src = "grad"}, examples = {"T(3), T(3)", "T(2, 3), T(3)"}}
 op {"resize_(Tensor self, int[] size...) -> self",
-    doc = [[Gives self another shape, row-major, or leaves it as it is if it has that shape; the storage grows if it
-    must, with undefined new contents. Not for tensors that require a gradient.]],
+    doc = [[Gives self another shape, row-major, or leaves it as it is if it has that shape; the
+    storage grows if it must, with undefined new contents. Not for tensors that require a
+    gradient.]],
     func = false, nondiff = "it changes the storage"}
 
 op {"clone(Tensor self) -> Tensor", doc = "A copy with memory of its own; gradients pass through.",
     grad = {self = "grad"}, out = false, examples = {"T(3, 4)", "T(4, 3):t()", "T()"}}
-op {"contiguous(Tensor self) -> Tensor", doc = "self if its memory is row-major, else a row-major copy.",
+op {"contiguous(Tensor self) -> Tensor",
+    doc = "self if its memory is row-major, else a row-major copy.",
     composite = true, out = false, examples = {"T(4, 3):t()"}}
 op {"to_row_major(Tensor self) -> Tensor",
     name = "contiguous", node = "Clone", internal = true, grad = {self = "grad"}}
@@ -19,13 +22,16 @@ op {"to_dtype(Tensor self, dtype dtype) -> Tensor",
     name = "to", node = "ToCopy", internal = true, grad = {self = "to_dtype(grad, dtype(self))"}}
 op {"move(Tensor self, device device, bool non_blocking=false) -> Tensor",
     name = "to", node = "ToCopy", internal = true, grad = {self = "move(grad, device(self))"}}
-op {"to(Tensor self, dtype dtype=nil, bool non_blocking=false, bool copy=false, *, device device=nil) -> Tensor",
-    doc = [[self converted to a dtype and moved to a device; self itself if nothing changes, unless copy is
-    true. x:to("float64"), x:to("cuda:0") and x:to(other) work as well. With non_blocking a move from
-    pinned memory to a device, or from a device to the CPU, which then gives pinned memory, may go on when
-    this returns: synchronize before the values are read on the CPU.]],
-    composite = true, func = false, out = false, examples = {"T(3), 'float64'", "T(3), 'float64', false, true"}}
-op {"to.device(Tensor self, device device, dtype dtype=nil, bool non_blocking=false, bool copy=false) -> Tensor",
+op {[[to(Tensor self, dtype dtype=nil, bool non_blocking=false, bool copy=false, *,
+      device device=nil) -> Tensor]],
+    doc = [[self converted to a dtype and moved to a device; self itself if nothing changes, unless
+    copy is true. x:to("float64"), x:to("cuda:0") and x:to(other) work as well. With non_blocking a
+    move from pinned memory to a device, or from a device to the CPU, which then gives pinned
+    memory, may go on when this returns: synchronize before the values are read on the CPU.]],
+    composite = true, func = false, out = false,
+    examples = {"T(3), 'float64'", "T(3), 'float64', false, true"}}
+op {[[to.device(Tensor self, device device, dtype dtype=nil, bool non_blocking=false,
+      bool copy=false) -> Tensor]],
     doc = "The same with the device first.", composite = true, func = false, out = false,
     waits = "what goes to the CPU has arrived when this returns, unless non_blocking",
     examples = {"T(3), 'cpu'", "T(3), 'cpu', 'float64'", "T(3), 'cpu', 'float64', true, true"}}
@@ -38,28 +44,37 @@ op {"to.like(Tensor self, Tensor other, bool non_blocking=false, bool copy=false
     doc = "Converted to other's dtype and device.", composite = true, func = false, out = false,
     examples = {"T(3), T(1)", "T(3), T(1), false, true"}}
 
-for _, row in ipairs {{"float", "float32"}, {"double", "float64"}, {"half", "float16"}, {"bfloat16", "bfloat16"},
-                      {"char", "int8"}, {"short", "int16"}, {"int", "int32"}, {"long", "int64"}, {"byte", "uint8"},
-                      {"bool", "bool"}} do
+for _, row in ipairs {
+   {"float", "float32"}, {"double", "float64"}, {"half", "float16"}, {"bfloat16", "bfloat16"},
+   {"char", "int8"}, {"short", "int16"}, {"int", "int32"}, {"long", "int64"}, {"byte", "uint8"},
+   {"bool", "bool"},
+} do
    local gradcheck
    if row[1] ~= "double" then gradcheck = false end -- rounding is no smooth function
    op {row[1] .. "(Tensor self) -> Tensor", doc = "self converted to " .. row[2] .. ".",
        expr = "to(self, '" .. row[2] .. "')", func = false, out = false, examples = {"T(3)"},
        gradcheck = gradcheck, nondiff = not row[2]:find("float") and "no floating result" or nil}
 end
-op {"type_as(Tensor self, Tensor other) -> Tensor", any_device = {other = true}, doc = "self converted to other's dtype.",
+op {"type_as(Tensor self, Tensor other) -> Tensor", any_device = {other = true},
+    doc = "self converted to other's dtype.",
     composite = true, func = false, out = false, examples = {"T(3), T(1)"}}
-op {"cpu(Tensor self) -> Tensor", doc = "self moved to the CPU.", composite = true, func = false, out = false,
+op {"cpu(Tensor self) -> Tensor", doc = "self moved to the CPU.", composite = true, func = false,
+    out = false,
     waits = "the values are for the host",
     examples = {"T(3)"}}
-op {"cuda(Tensor self, device device=nil) -> Tensor", doc = "self moved to a CUDA device, such as 'cuda:1'; the current one unless given.",
+op {"cuda(Tensor self, device device=nil) -> Tensor",
+    doc = "self moved to a CUDA device, such as 'cuda:1'; the current one unless given.",
     composite = true, func = false, out = false}
-op {"cuda.number(Tensor self, int device) -> Tensor", doc = "The same by the device's number, which counts from 0.",
+op {"cuda.number(Tensor self, int device) -> Tensor",
+    doc = "The same by the device's number, which counts from 0.",
     composite = true, func = false, out = false}
-op {"sim(Tensor self, device device=nil) -> Tensor", doc = "self moved to a simulated device, such as 'sim:1'; the current one unless given.",
+op {"sim(Tensor self, device device=nil) -> Tensor",
+    doc = "self moved to a simulated device, such as 'sim:1'; the current one unless given.",
     composite = true, func = false, out = false}
-op {"sim.number(Tensor self, int device) -> Tensor", doc = "The same by the device's number, which counts from 0.",
+op {"sim.number(Tensor self, int device) -> Tensor",
+    doc = "The same by the device's number, which counts from 0.",
     composite = true, func = false, out = false}
-op {"detach(Tensor self) -> Tensor", doc = "A view of the same memory that has no history and requires no gradient.",
+op {"detach(Tensor self) -> Tensor",
+    doc = "A view of the same memory that has no history and requires no gradient.",
     composite = true, out = false, nondiff = "it cuts the graph"}
 

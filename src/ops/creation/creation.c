@@ -5,7 +5,7 @@
 */
 #include <math.h>
 
-#include "ops/common.h"
+#include "ops/chain.h"
 
 /* ---- one value everywhere ---- */
 
@@ -215,14 +215,11 @@ tl_Tensor *tlo_logspace(tl_Scalar start, tl_Scalar end_, int64_t steps, tl_Scala
     start = whole(start);
     end_ = whole(end_);
   }
-  tl_Tensor *t[2] = {NULL};
-  tl_Tensor *result = NULL;
-  TLI_SLOT(t[0], spaced("logspace", start, end_, steps, TL_F64, device));
-  TLI_SLOT(t[1], tli_number_with(tlo_pow, tli_float(tli_to_double(base)), t[0]));
-  result = tlo_to_dtype(t[1], dtype);
-done:
-  tli_release_results(t, 2);
-  return result;
+  tl_Scalar number = tli_float(tli_to_double(base));
+  tli_Chain c = {0};
+  tl_Tensor *exponents = TLI_STEP(&c, spaced("logspace", start, end_, steps, TL_F64, device));
+  tl_Tensor *powers = TLI_STEP(&c, tli_number_with(tlo_pow, number, exponents));
+  return tli_chain_end(&c, chain_to(&c, powers, dtype));
 }
 
 tl_Tensor *tlo_eye(int64_t n, int64_t m, tl_DType dtype, tl_Device device) {

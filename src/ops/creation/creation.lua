@@ -8,56 +8,76 @@ local function create(entry)
 end
 
 create {"empty(int[] size..., " .. options .. ") -> Tensor",
-    doc = "A tensor of that shape (numbers, or one table) with undefined contents; float32 unless dtype is given.",
+    doc = [[A tensor of that shape (numbers, or one table) with undefined contents; float32 unless
+    dtype is given.]],
     composite = true}
-create {"zeros(int[] size..., " .. options .. ") -> Tensor", doc = "A tensor of zeros; float32 unless dtype is given.",
+create {"zeros(int[] size..., " .. options .. ") -> Tensor",
+    doc = "A tensor of zeros; float32 unless dtype is given.",
     composite = true}
-create {"ones(int[] size..., " .. options .. ") -> Tensor", doc = "A tensor of ones; float32 unless dtype is given.",
+create {"ones(int[] size..., " .. options .. ") -> Tensor",
+    doc = "A tensor of ones; float32 unless dtype is given.",
     composite = true}
 create {"full(int[] size, Number fill_value, " .. options .. ") -> Tensor",
-    doc = "A tensor filled with a number, whose dtype is the number's own (int64, float32, bool) unless given.",
+    doc = [[A tensor filled with a number, whose dtype is the number's own (int64, float32, bool)
+    unless given.]],
     composite = true}
 create {"arange(Number start, Number end_=nil, Number step=1, " .. options .. ") -> Tensor",
-    doc = [[start, start + step, ... without end: ceil((end - start) / step) numbers. With one number
-    that is the end and the start is 0. int64 if all are integers, else float32.]],
+    doc = [[start, start + step, ... without end: ceil((end - start) / step) numbers. With one
+    number that is the end and the start is 0. int64 if all are integers, else float32.]],
     composite = true}
 create {"range(Number start, Number end_, Number step=1, " .. options .. ") -> Tensor",
-    doc = "start, start + step, ... with the end included if a step lands on it; float32 unless dtype is given.",
+    doc = [[start, start + step, ... with the end included if a step lands on it; float32 unless
+    dtype is given.]],
     composite = true}
 create {"linspace(Number start, Number end_, int steps, " .. options .. ") -> Tensor",
-    doc = "`steps` evenly spaced numbers from start to end, both included; float32 unless dtype is given.",
+    doc = [[`steps` evenly spaced numbers from start to end, both included; float32 unless dtype is
+    given.]],
     composite = true}
-create {"logspace(Number start, Number end_, int steps, Number base=10.0, " .. options .. ") -> Tensor",
+create {"logspace(Number start, Number end_, int steps, Number base=10.0, " .. options
+      .. ") -> Tensor",
     doc = "base to the powers of linspace(start, end, steps).", composite = true}
 create {"scalar_tensor(Number s, " .. options .. ") -> Tensor",
-    doc = "A tensor of no dimensions with that number; float32 unless dtype is given.", composite = true}
+    doc = "A tensor of no dimensions with that number; float32 unless dtype is given.",
+    composite = true}
 create {"eye(int n, int m=nil, " .. options .. ") -> Tensor",
     doc = "An (n, m) matrix, m = n if left out, with ones on the diagonal.", composite = true}
 
-for _, row in ipairs {{"empty", "", "undefined contents"}, {"zeros", "", "zeros"}, {"ones", "", "ones"},
-                      {"full", "Number fill_value, ", "a number"}} do
+for _, row in ipairs {
+   {"empty", "", "undefined contents"}, {"zeros", "", "zeros"}, {"ones", "", "ones"},
+   {"full", "Number fill_value, ", "a number"},
+} do
    op {row[1] .. "_like(Tensor self, " .. row[2] .. options .. ") -> Tensor",
-       doc = "A tensor of " .. row[3] .. " with self's shape, and its dtype and device unless given.",
+       doc = "A tensor of " .. row[3]
+         .. " with self's shape, and its dtype and device unless given.",
        composite = true, creation = true, method = false, nondiff = "it makes new values"}
-   op {"new_" .. row[1] .. "(Tensor self, int[] size" .. (row[2] == "" and "..." or "") .. ", " .. row[2] .. options
+   op {"new_" .. row[1] .. "(Tensor self, int[] size" .. (row[2] == "" and "..." or "") .. ", "
+         .. row[2] .. options
           .. ") -> Tensor",
-       doc = "A tensor of " .. row[3] .. " of another shape, with self's dtype and device unless given.",
+       doc = "A tensor of " .. row[3]
+         .. " of another shape, with self's dtype and device unless given.",
        composite = true, creation = true, func = false, nondiff = "it makes new values"}
 end
 
--- Whole contents -----------------------------------------------------------------------------------
+-- Whole contents ----------------------------------------------------------------------------------
 
-op {"fill_(Tensor self, Number value) -> self", doc = "Sets every element to a number.", overlap = true,
+op {"fill_(Tensor self, Number value) -> self", doc = "Sets every element to a number.",
+    overlap = true,
     grad = {self = "zeros_like(grad)"}, examples = {"T(3), 2.5"}}
-op {"fill_.tensor(Tensor self, Tensor value) -> self", doc = "The same with the number in a tensor of no dimensions.",
+op {"fill_.tensor(Tensor self, Tensor value) -> self",
+    doc = "The same with the number in a tensor of no dimensions.",
     composite = true, nondiff = "see fill"}
-op {"fill(Tensor self, Number value) -> Tensor", doc = "A tensor like self with every element, NaN too, set to a number.",
+op {"fill(Tensor self, Number value) -> Tensor",
+    doc = "A tensor like self with every element, NaN too, set to a number.",
     method = false, grad = {self = "zeros_like(grad)"}, examples = {"T(3), 2.5"}}
-op {"fill.tensor(Tensor self, Tensor value) -> Tensor", doc = "The same with the number in a tensor of no dimensions.",
-    method = false, composite = true, out = false, examples = {"T(3), T()", "T(2, 2), torch.tensor(7)"}}
+op {"fill.tensor(Tensor self, Tensor value) -> Tensor",
+    doc = "The same with the number in a tensor of no dimensions.",
+    method = false, composite = true, out = false,
+    examples = {"T(3), T()", "T(2, 2), torch.tensor(7)"}}
 op {"zero_(Tensor self) -> self", doc = "Sets every element to zero.", overlap = true,
     grad = {self = "zeros_like(grad)"}, examples = {"T(3)"}}
 op {"fill_diagonal_(Tensor self, Number fill_value, bool wrap=false) -> self",
-    doc = [[Sets the main diagonal of a matrix, or of a tensor whose sizes are all the same, to a number; with wrap
-    the diagonal of a high matrix begins again after each row that it leaves out.]],
-    func = false, composite = true, nondiff = "see fill_", examples = {"T(3, 3):clone(), 2.5", "T(5, 2):clone(), 1, true"}}
+    doc = [[Sets the main diagonal of a matrix, or of a tensor whose sizes are all the same, to a
+    number; with wrap the diagonal of a high matrix begins again after each row that it leaves
+    out.]],
+    func = false, composite = true, nondiff = "see fill_",
+    examples = {"T(3, 3):clone(), 2.5", "T(5, 2):clone(), 1, true"}}

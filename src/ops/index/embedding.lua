@@ -5,26 +5,34 @@ local function F(entry)
    op(entry)
 end
 
-F {"embedding(Tensor input, Tensor weight, index padding_idx=nil, float max_norm=nil, float norm_type=2.0, "
-      .. "bool scale_grad_by_freq=false, bool sparse=false) -> Tensor",
-   doc = [[The rows of weight (V, D) at the positions in input (...): (..., D). The row padding_idx gets no gradient;
-   with max_norm rows that are used and longer than that are first scaled down, in place; scale_grad_by_freq
-   divides gradients by how often a row was used. Gradients are dense, sparse or not.]],
+F {[[embedding(Tensor input, Tensor weight, index padding_idx=nil, float max_norm=nil,
+      float norm_type=2.0, bool scale_grad_by_freq=false, bool sparse=false) -> Tensor]],
+   doc = [[The rows of weight (V, D) at the positions in input (...): (..., D). The row padding_idx
+   gets no gradient; with max_norm rows that are used and longer than that are first scaled down, in
+   place; scale_grad_by_freq divides gradients by how often a row was used. Gradients are dense,
+   sparse or not.]],
    composite = true, examples = {"I(5, 3), T(5, 2)", "I(5, 2, 3), T(5, 4)", "I(5), T(5, 4)"}}
 op {"embedding_rows(Tensor weight, Tensor index, index padding_idx, bool scale_grad) -> Tensor",
     name = "embedding", internal = true,
     grad = {weight = "embedding_backward(grad, index, sizes(weight), padding_idx, scale_grad)"}}
-op {"embedding_backward(Tensor grad_output, Tensor index, int[] size, index padding_idx, bool scale_grad) -> Tensor",
-    internal = true, grad = {grad_output = "embedding_second(grad, index, padding_idx, scale_grad)"}}
-op {"embedding_second(Tensor grad_output, Tensor index, index padding_idx, bool scale_grad) -> Tensor",
+op {[[embedding_backward(Tensor grad_output, Tensor index, int[] size, index padding_idx,
+      bool scale_grad) -> Tensor]],
+    internal = true,
+    grad = {grad_output = "embedding_second(grad, index, padding_idx, scale_grad)"}}
+op {[[embedding_second(Tensor grad_output, Tensor index, index padding_idx, bool scale_grad)
+      -> Tensor]],
     internal = true, composite = true}
-F {"embedding_bag(Tensor input, Tensor weight, Tensor offsets=nil, float max_norm=nil, float norm_type=2.0, "
-      .. "bool scale_grad_by_freq=false, string mode='mean', bool sparse=false, Tensor per_sample_weights=nil, "
-      .. "bool include_last_offset=false, index padding_idx=nil) -> Tensor",
-   doc = [[The sum, mean or maximum of rows of weight for each bag of positions: the rows of input (B, N), or the pieces
-   of input (N) that begin at offsets, positions too. include_last_offset: the last offset is the end of the
-   last bag. padding_idx does not count; per_sample_weights, for sums, are of input's shape.]],
+F {[[embedding_bag(Tensor input, Tensor weight, Tensor offsets=nil, float max_norm=nil,
+      float norm_type=2.0, bool scale_grad_by_freq=false, string mode='mean', bool sparse=false,
+      Tensor per_sample_weights=nil, bool include_last_offset=false, index padding_idx=nil)
+      -> Tensor]],
+   doc = [[The sum, mean or maximum of rows of weight for each bag of positions: the rows of input
+   (B, N), or the pieces of input (N) that begin at offsets, positions too. include_last_offset: the
+   last offset is the end of the last bag. padding_idx does not count; per_sample_weights, for sums,
+   are of input's shape.]],
    composite = true, waits = "with padding_idx the positions that count are counted",
    examples = {"I(5, 2, 3), T(5, 4)", "I(5, 6), T(5, 2), torch.tensor{1, 3}, {mode = 'sum'}",
-               "I(5, 2, 3), T(5, 4), {mode = 'max'}", "I(5, 2, 3), T(5, 4), {mode = 'sum', per_sample_weights = T(2, 3)}",
-               "I(5, 6), T(5, 2), torch.tensor{1, 3, 7}, {include_last_offset = true, padding_idx = 1}"}}
+               "I(5, 2, 3), T(5, 4), {mode = 'max'}",
+               "I(5, 2, 3), T(5, 4), {mode = 'sum', per_sample_weights = T(2, 3)}",
+               "I(5, 6), T(5, 2), torch.tensor{1, 3, 7}, "
+                  .. "{include_last_offset = true, padding_idx = 1}"}}

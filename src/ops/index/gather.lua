@@ -1,16 +1,18 @@
--- Gather and scatter along one dimension. Indices count from 1; where several elements go to one place
--- they are joined in order, so that results do not depend on the number of threads.
+-- Gather and scatter along one dimension. Indices count from 1; where several elements go to one
+-- place they are joined in order, so that results do not depend on the number of threads.
 
--- Reading ------------------------------------------------------------------------------------------
+-- Reading -----------------------------------------------------------------------------------------
 
 op {"gather(Tensor self, dim dim, Tensor index) -> Tensor",
-    doc = [[Picks along dim: result[i, j, k] = self[index[i, j, k], j, k] for dim 1. The result has index's shape,
-    which may be smaller than self's in the other dimensions.]],
+    doc = [[Picks along dim: result[i, j, k] = self[index[i, j, k], j, k] for dim 1. The result has
+    index's shape, which may be smaller than self's in the other dimensions.]],
     grad = {self = "gather_backward(grad, sizes(self), dim, index)"},
-    examples = {"T(3, 4), 1, I(3, 2, 4)", "T(3, 4), 2, I(4, 3, 6)", "T(4, 3):t(), -1, I(4, 2, 2)", "T(), 1, I(1)"}}
-op {"gather_backward(Tensor grad_output, int[] size, dim dim, Tensor index) -> Tensor", internal = true,
+    examples = {"T(3, 4), 1, I(3, 2, 4)", "T(3, 4), 2, I(4, 3, 6)", "T(4, 3):t(), -1, I(4, 2, 2)",
+                "T(), 1, I(1)"}}
+op {"gather_backward(Tensor grad_output, int[] size, dim dim, Tensor index) -> Tensor",
+    internal = true,
     grad = {grad_output = "gather(grad, dim, index)"}}
--- Writing ------------------------------------------------------------------------------------------
+-- Writing -----------------------------------------------------------------------------------------
 
 local function writes(entry)
    entry.inplace = "native"
@@ -18,55 +20,71 @@ local function writes(entry)
 end
 
 writes {"scatter(Tensor self, dim dim, Tensor index, Tensor src) -> Tensor",
-    doc = [[Writes along dim: self[index[i, j, k], j, k] = src[i, j, k] for dim 1. index may be smaller than
-    self in the other dimensions and than src in all. Where positions meet, the last one stays; in the
-    derivative all of them count.]],
+    doc = [[Writes along dim: self[index[i, j, k], j, k] = src[i, j, k] for dim 1. index may be
+    smaller than self in the other dimensions and than src in all. Where positions meet, the last
+    one stays; in the derivative all of them count.]],
     grad = {self = "scatter_value(grad, dim, index, 0)", src = "gather(grad, dim, index)"},
-    examples = {"T(3, 4), 1, I(3, 1, 4), T(1, 4)", "T(3, 4), 2, torch.tensor{{1, 3}, {4, 2}}, T(2, 2)"}}
+    examples = {"T(3, 4), 1, I(3, 1, 4), T(1, 4)",
+                "T(3, 4), 2, torch.tensor{{1, 3}, {4, 2}}, T(2, 2)"}}
 writes {"scatter.value(Tensor self, dim dim, Tensor index, Number value) -> Tensor",
     doc = "The same with one number for all positions.",
-    grad = {self = "scatter_value(grad, dim, index, 0)"}, examples = {"T(3, 4), 1, I(3, 2, 4), 2.5"}}
-writes {"scatter.joined(Tensor self, dim dim, Tensor index, Tensor src, *, string reduce) -> Tensor",
+    grad = {self = "scatter_value(grad, dim, index, 0)"},
+    examples = {"T(3, 4), 1, I(3, 2, 4), 2.5"}}
+writes {[[scatter.joined(Tensor self, dim dim, Tensor index, Tensor src, *, string reduce)
+      -> Tensor]],
     doc = "With reduce = 'add' or 'multiply': joined with what is there.",
-    nondiff = "use scatter_add or scatter_reduce", examples = {"T(3, 4), 1, I(3, 2, 4), T(2, 4), {reduce = 'add'}"}}
-writes {"scatter.value_joined(Tensor self, dim dim, Tensor index, Number value, *, string reduce) -> Tensor",
+    nondiff = "use scatter_add or scatter_reduce",
+    examples = {"T(3, 4), 1, I(3, 2, 4), T(2, 4), {reduce = 'add'}"}}
+writes {[[scatter.value_joined(Tensor self, dim dim, Tensor index, Number value, *, string reduce)
+      -> Tensor]],
     doc = "The same with one number for all positions.",
-    nondiff = "use scatter_add or scatter_reduce", examples = {"T(3, 4), 1, I(3, 2, 4), 2, {reduce = 'multiply'}"}}
+    nondiff = "use scatter_add or scatter_reduce",
+    examples = {"T(3, 4), 1, I(3, 2, 4), 2, {reduce = 'multiply'}"}}
 writes {"scatter_add(Tensor self, dim dim, Tensor index, Tensor src) -> Tensor",
     doc = "Adds along dim: self[index[i, j, k], j, k] += src[i, j, k] for dim 1.",
     grad = {self = "grad", src = "gather(grad, dim, index)"},
-    examples = {"T(3, 4), 1, I(3, 5, 4), T(5, 4)", "T(3, 4), 2, I(4, 2, 6), T(2, 6)", "T(), 1, I(1), T()"}}
-writes {"scatter_reduce(Tensor self, dim dim, Tensor index, Tensor src, string reduce, *, bool include_self=true) "
-    .. "-> Tensor",
-    doc = [[Joins the elements of src that go to one position along dim, by reduce = "sum", "prod", "mean", "amax"
-    or "amin", with what self has there, or without it if include_self = false.]],
-    grad = {["self, src"] = "scatter_reduce_backward(grad, self, dim, index, src, reduce, include_self, result)"},
+    examples = {"T(3, 4), 1, I(3, 5, 4), T(5, 4)", "T(3, 4), 2, I(4, 2, 6), T(2, 6)",
+                "T(), 1, I(1), T()"}}
+writes {[[scatter_reduce(Tensor self, dim dim, Tensor index, Tensor src, string reduce, *,
+      bool include_self=true) -> Tensor]],
+    doc = [[Joins the elements of src that go to one position along dim, by reduce = "sum", "prod",
+    "mean", "amax" or "amin", with what self has there, or without it if include_self = false.]],
+    grad = {["self, src"] = [[scatter_reduce_backward(grad, self, dim, index, src, reduce,
+    include_self, result)]]},
     examples = {"T(3, 4), 1, I(3, 5, 4), T(5, 4), 'sum'", "T(3, 4), 1, I(3, 5, 4), T(5, 4), 'mean'",
-                "P(3, 4), 2, I(4, 3, 6), P(3, 6), 'prod'", "T(3, 4), 2, I(4, 3, 6), T(3, 6), 'amax'",
+                "P(3, 4), 2, I(4, 3, 6), P(3, 6), 'prod'",
+                "T(3, 4), 2, I(4, 3, 6), T(3, 6), 'amax'",
                 "T(3, 4), 1, I(3, 5, 4), T(5, 4), 'amin', {include_self = false}",
                 "T(3, 4), 1, I(3, 5, 4), T(5, 4), 'mean', {include_self = false}"}}
-op {"scatter_reduce_backward(Tensor grad_output, Tensor self, dim dim, Tensor index, Tensor src, string reduce, "
-    .. "bool include_self, Tensor result) -> (Tensor self, Tensor src)", internal = true, composite = true}
+op {[[scatter_reduce_backward(Tensor grad_output, Tensor self, dim dim, Tensor index, Tensor src,
+      string reduce, bool include_self, Tensor result) -> (Tensor self, Tensor src)]],
+    internal = true, composite = true}
 
 -- The gradient of a mean: shared by all that went to a place.
-op {"scatter_mean_share(Tensor grad_output, dim dim, Tensor index, Tensor src, bool include_self) -> Tensor",
+op {[[scatter_mean_share(Tensor grad_output, dim dim, Tensor index, Tensor src, bool include_self)
+      -> Tensor]],
     internal = true,
-    expr = "grad_output / clamp_min(scatter_add(full_like(grad_output, include_self), dim, index, ones_like(src)), 1)"}
+    expr = [[grad_output / clamp_min(scatter_add(full_like(grad_output, include_self), dim, index,
+    ones_like(src)), 1)]]}
 -- The gradient of an extreme: shared by those that equal it.
-op {"scatter_extreme_share(Tensor grad_output, Tensor self, dim dim, Tensor index, Tensor src, Tensor result) -> Tensor",
+op {[[scatter_extreme_share(Tensor grad_output, Tensor self, dim dim, Tensor index, Tensor src,
+      Tensor result) -> Tensor]],
     internal = true,
-    expr = "grad_output / scatter_add(to_dtype(eq(self, result), dtype(self)), dim, index, "
-       .. "to_dtype(eq(src, gather(result, dim, index)), dtype(src)))"}
--- The gradient of a product: the product of the others. A zero is left out of the product by which its own
--- gradient is computed; where several zeros meet all gradients are 0.
-op {"scatter_prod_self(Tensor grad_output, Tensor self, dim dim, Tensor index, Tensor src, bool include_self) -> Tensor",
+    expr = [[grad_output / scatter_add(to_dtype(eq(self, result), dtype(self)), dim, index,
+    to_dtype(eq(src, gather(result, dim, index)), dtype(src)))]]}
+-- The gradient of a product: the product of the others. A zero is left out of the product by which
+-- its own gradient is computed; where several zeros meet all gradients are 0.
+op {[[scatter_prod_self(Tensor grad_output, Tensor self, dim dim, Tensor index, Tensor src,
+      bool include_self) -> Tensor]],
     internal = true,
-    expr = "grad_output * scatter_reduce(masked_fill(self, eq(self, 0), 1), dim, index, src, 'prod', include_self) "
-       .. "/ masked_fill(self, eq(self, 0), 1)"}
-op {"scatter_single_zeros(Tensor self, dim dim, Tensor index, Tensor src) -> Tensor", internal = true,
-    expr = "logical_and(eq(src, 0), eq(gather(scatter_add(zeros_like(self), dim, index, "
-       .. "to_dtype(eq(src, 0), dtype(self))), dim, index), 1))"}
-op {"scatter_prod_src(Tensor grad_output, Tensor self, dim dim, Tensor index, Tensor src, bool include_self, "
-    .. "Tensor result, Tensor single) -> Tensor", internal = true,
-    expr = "where(single, gather(grad_output * scatter_reduce(self, dim, index, masked_fill(src, single, 1), 'prod', "
-       .. "include_self), dim, index), gather(grad_output * result, dim, index) / masked_fill(src, eq(src, 0), 1))"}
+    expr = [[grad_output * scatter_reduce(masked_fill(self, eq(self, 0), 1), dim, index, src,
+    'prod', include_self) / masked_fill(self, eq(self, 0), 1)]]}
+op {"scatter_single_zeros(Tensor self, dim dim, Tensor index, Tensor src) -> Tensor",
+    internal = true,
+    expr = [[logical_and(eq(src, 0), eq(gather(scatter_add(zeros_like(self), dim, index,
+    to_dtype(eq(src, 0), dtype(self))), dim, index), 1))]]}
+op {[[scatter_prod_src(Tensor grad_output, Tensor self, dim dim, Tensor index, Tensor src,
+      bool include_self, Tensor result, Tensor single) -> Tensor]], internal = true,
+    expr = [[where(single, gather(grad_output * scatter_reduce(self, dim, index,
+    masked_fill(src, single, 1), 'prod', include_self), dim, index), gather(grad_output * result,
+    dim, index) / masked_fill(src, eq(src, 0), 1))]]}

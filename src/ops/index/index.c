@@ -7,6 +7,7 @@
 */
 #include <string.h>
 
+#include "ops/chain.h"
 #include "ops/index/index_call.h"
 
 /* ---- places ---- */
@@ -290,14 +291,12 @@ tl_Tensor *tlo_index_fill_tensor(tl_Tensor *self, int64_t dim, tl_Tensor *index,
   if (value->ndim != 0)
     return tli_fail_null(TL_ESHAPE, "index_fill: value: expected no dimensions, got %s",
                          tli_sizes_str(value));
-  tl_Tensor *t[3] = {NULL}, *result = NULL;
-  TLI_SLOT(t[0], tlo_to_dtype(value, (tl_DType)self->dtype));
-  TLI_SLOT(t[1], tlo_zeros_like(self, TL_BOOL, TLI_NODEVICE));
-  TLI_SLOT(t[2], tlo_index_fill(t[1], dim, index, tli_bool(true)));
-  result = tlo_masked_fill(self, t[2], t[0]); /* a position that comes twice counts once */
-done:
-  tli_release_results(t, 3);
-  return result;
+  tli_Chain c = {0};
+  tl_Tensor *cast = chain_to(&c, value, (tl_DType)self->dtype);
+  tl_Tensor *none = TLI_STEP(&c, tlo_zeros_like(self, TL_BOOL, TLI_NODEVICE));
+  /* a position that comes twice counts once */
+  tl_Tensor *mask = TLI_STEP(&c, tlo_index_fill(none, dim, index, tli_bool(true)));
+  return tli_chain_end(&c, TLI_STEP(&c, tlo_masked_fill(self, mask, cast)));
 }
 
 tl_Tensor *tlo_index_reduce(tl_Tensor *self, int64_t dim, tl_Tensor *index, tl_Tensor *source,
@@ -309,13 +308,11 @@ tl_Tensor *tlo_index_reduce(tl_Tensor *self, int64_t dim, tl_Tensor *index, tl_T
     return tli_fail_null(TL_EARG, "index_reduce: reduce: 'sum' is what index_add does");
   int64_t line[TL_MAX_DIMS];
   for (int k = 0; k < source->ndim; k++) line[k] = k == d ? index->numel : 1;
-  tl_Tensor *t[2] = {NULL}, *result = NULL;
-  TLI_SLOT(t[0], tlo_reshape(index, (tl_Ints){source->ndim, line}));
-  TLI_SLOT(t[1], tlo_expand(t[0], (tl_Ints){source->ndim, source->sizes}));
-  result = tlo_scatter_reduce(self, d, t[1], source, reduce, include_self);
-done:
-  tli_release_results(t, 2);
-  return result;
+  tli_Chain c = {0};
+  tl_Tensor *along = TLI_STEP(&c, tlo_reshape(index, (tl_Ints){source->ndim, line}));
+  tl_Tensor *at = TLI_STEP(&c, tlo_expand(along, (tl_Ints){source->ndim, source->sizes}));
+  return tli_chain_end(&c,
+                       TLI_STEP(&c, tlo_scatter_reduce(self, d, at, source, reduce, include_self)));
 }
 
 /* ---- take and put: self as one row ---- */
@@ -423,13 +420,10 @@ tl_Tensor *tlo_take_along_dim(tl_Tensor *self, tl_Tensor *indices, int64_t dim) 
 
 /* Positions along a dimension: (positions / step) mod size, counted from 1. */
 static tl_Tensor *unravelled(tl_Tensor *from_zero, int64_t step, int64_t size) {
-  tl_Tensor *t[2] = {NULL}, *result = NULL;
-  TLI_SLOT(t[0], tli_with_number(tlo_floor_divide, from_zero, tli_int(step)));
-  TLI_SLOT(t[1], tli_with_number(tlo_remainder, t[0], tli_int(size)));
-  result = tli_with_number(tli_plus, t[1], tli_int(1));
-done:
-  tli_release_results(t, 2);
-  return result;
+  tli_Chain c = {0};
+  tl_Tensor *steps = chain_with_int(&c, tlo_floor_divide, from_zero, step);
+  tl_Tensor *at = chain_with_int(&c, tlo_remainder, steps, size);
+  return tli_chain_end(&c, chain_with_int(&c, tli_plus, at, 1));
 }
 
 bool tlo_unravel_index(tl_Tensor *indices, tl_Ints shape, tl_Tensors *out) {

@@ -4,16 +4,20 @@
 op {"index_select(Tensor self, dim dim, Tensor index) -> Tensor",
     doc = "The positions along dim that index, of one dimension, lists.",
     grad = {self = "index_positions_backward(grad, index, sizes(self), dim, 1)"},
-    examples = {"T(3, 4), 1, I(3, 5)", "T(3, 4), 2, I(4, 2)", "T(2, 3, 4), -2, I(3, 3)", "T(5), 1, I(5, 0)"}}
+    examples = {"T(3, 4), 1, I(3, 5)", "T(3, 4), 2, I(4, 2)", "T(2, 3, 4), -2, I(3, 3)",
+                "T(5), 1, I(5, 0)"}}
 op {"take(Tensor self, Tensor index) -> Tensor",
-    doc = "The elements at those positions of self read row by row; negative ones count from the end.",
+    doc = [[The elements at those positions of self read row by row; negative ones count from the
+    end.]],
     composite = true, examples = {"T(3, 4), I(12, 2, 3)", "T(4, 3):t(), I(12, 5)"}}
 op {"take_along_dim(Tensor self, Tensor indices, dim dim=nil) -> Tensor",
-    doc = "gather with self and indices broadcast in the other dimensions; without dim, of self flattened.",
-    composite = true, examples = {"T(3, 4), I(4, 3, 2), 2", "T(3, 4), I(4, 1, 2), 2", "T(3, 4), I(12, 5)"}}
+    doc = [[gather with self and indices broadcast in the other dimensions; without dim, of self
+    flattened.]],
+    composite = true,
+    examples = {"T(3, 4), I(4, 3, 2), 2", "T(3, 4), I(4, 1, 2), 2", "T(3, 4), I(12, 5)"}}
 op {"unravel_index(Tensor indices, int[] shape) -> Tensor[]",
-    doc = [[Positions in a tensor of that shape read row by row, as positions in its dimensions: a list with one
-    tensor for each.]],
+    doc = [[Positions in a tensor of that shape read row by row, as positions in its dimensions: a
+    list with one tensor for each.]],
     composite = true, nondiff = "positions", examples = {"I(12, 5), {3, 4}", "I(6, 2, 2), 6"}}
 
 -- x[...]: one tensor of positions or a mask for each dimension, missing ones leave it whole.
@@ -22,7 +26,8 @@ op {"index(Tensor self, Tensor[] indices) -> Tensor", internal = true, composite
 op {"index_positions(Tensor self, Tensor index, dim first, int count) -> Tensor",
     name = "index", internal = true,
     grad = {self = "index_positions_backward(grad, index, sizes(self), first, count)"}}
-op {"index_positions_backward(Tensor grad_output, Tensor index, int[] size, dim first, int count) -> Tensor",
+op {[[index_positions_backward(Tensor grad_output, Tensor index, int[] size, dim first, int count)
+      -> Tensor]],
     name = "index_backward",
     internal = true, grad = {grad_output = "index_positions(grad, index, first, count)"}}
 op {"unwrap_position(Tensor self, Number size) -> Tensor", name = "index", internal = true,
@@ -31,7 +36,7 @@ op {"join_positions(Tensor self, Tensor inner, Number size) -> Tensor",
     name = "index", internal = true,
     pointwise = {types = "integer", bool = false}, nondiff = "positions"}
 
--- Writing ------------------------------------------------------------------------------------------
+-- Writing -----------------------------------------------------------------------------------------
 
 local function writes(entry)
    entry.inplace = "native"
@@ -46,30 +51,35 @@ writes {"index_copy(Tensor self, dim dim, Tensor index, Tensor source) -> Tensor
     doc = "Copies the positions of source along dim to those of self that index lists.",
     grad = {self = "index_fill(grad, dim, index, 0)", source = "index_select(grad, dim, index)"},
     examples = {"T(3, 4), 1, torch.tensor{3, 1}, T(2, 4)", "T(3, 4), 2, torch.tensor{2}, T(3, 1)"}}
-op {"index_reduce(Tensor self, dim dim, Tensor index, Tensor source, string reduce, *, bool include_self=true) "
-    .. "-> Tensor",
-    doc = [[Joins the positions of source along dim to those of self that index lists, by reduce = "prod", "mean",
-    "amax" or "amin", with what self has there, or without it if include_self = false.]],
+op {[[index_reduce(Tensor self, dim dim, Tensor index, Tensor source, string reduce, *,
+      bool include_self=true) -> Tensor]],
+    doc = [[Joins the positions of source along dim to those of self that index lists, by reduce =
+    "prod", "mean", "amax" or "amin", with what self has there, or without it if include_self =
+    false.]],
     composite = true, inplace = true,
-    examples = {"P(3, 4), 1, I(3, 5), P(5, 4), 'prod'", "T(3, 4), 2, I(4, 2), T(3, 2), 'mean', {include_self = false}",
+    examples = {"P(3, 4), 1, I(3, 5), P(5, 4), 'prod'",
+                "T(3, 4), 2, I(4, 2), T(3, 2), 'mean', {include_self = false}",
                 "T(3, 4), 1, I(3, 5), T(5, 4), 'amax'", "T(3, 4), 1, I(3, 5), T(5, 4), 'amin'"}}
 writes {"index_fill(Tensor self, dim dim, Tensor index, Number value) -> Tensor",
-    doc = "Sets the positions along dim that index lists to a number; negative ones count from the end.",
+    doc = [[Sets the positions along dim that index lists to a number; negative ones count from the
+    end.]],
     grad = {self = "index_fill(grad, dim, index, 0)"}, examples = {"T(3, 4), 2, I(4, 2), 1.5"}}
 op {"index_fill.tensor(Tensor self, dim dim, Tensor index, Tensor value) -> Tensor",
-    doc = "The same with the number in a tensor of no dimensions.", composite = true, inplace = true, out = false,
+    doc = "The same with the number in a tensor of no dimensions.", composite = true,
+    inplace = true, out = false,
     examples = {"T(3, 4), 2, I(4, 2), T()"}}
 writes {"put(Tensor self, Tensor index, Tensor source, bool accumulate=false) -> Tensor",
-    doc = [[Writes the elements of source to those positions of self read row by row, or adds them; negative
-    positions count from the end.]],
+    doc = [[Writes the elements of source to those positions of self read row by row, or adds them;
+    negative positions count from the end.]],
     grad = {self = "put_backward_self(grad, index, source, accumulate)",
             source = "reshape(take(grad, index), sizes(source))"},
     examples = {"T(3, 4), torch.tensor{2, 7, 12}, T(3)", "T(3, 4), I(12, 2, 3), T(2, 3), true"}}
-op {"put_backward_self(Tensor grad_output, Tensor index, Tensor source, bool accumulate) -> Tensor", internal = true,
+op {"put_backward_self(Tensor grad_output, Tensor index, Tensor source, bool accumulate) -> Tensor",
+    internal = true,
     composite = true}
 op {"index_put(Tensor self, Tensor[] indices, Tensor values, bool accumulate=false) -> Tensor",
-    doc = [[Writes values, broadcast, to self[indices], or adds them: indices is a list with a tensor of positions
-    or a mask for each of the first dimensions.]],
+    doc = [[Writes values, broadcast, to self[indices], or adds them: indices is a list with a
+    tensor of positions or a mask for each of the first dimensions.]],
     composite = true, out = false, any_device = {indices = true, values = true},
     waits = "the true elements of masks are counted",
     examples = {"T(3, 4), {torch.tensor{1, 3}}, T(2, 4)", "T(3, 4), {I(3, 5), I(4, 5)}, T(5), true",
@@ -78,10 +88,12 @@ op {"index_put_(Tensor self, Tensor[] indices, Tensor values, bool accumulate=fa
     doc = "The same over self.", composite = true, nondiff = "see index_put",
     any_device = {indices = true, values = true},
     waits = "the true elements of masks are counted"}
-op {"put_positions(Tensor self, Tensor index, Tensor values, dim first, int count, bool accumulate) -> Tensor",
+op {[[put_positions(Tensor self, Tensor index, Tensor values, dim first, int count, bool accumulate)
+      -> Tensor]],
     name = "index_put",
     internal = true, inplace = "native",
     grad = {self = "put_positions_backward_self(grad, index, first, count, accumulate)",
             values = "index_positions(grad, index, first, count)"}}
-op {"put_positions_backward_self(Tensor grad_output, Tensor index, dim first, int count, bool accumulate) -> Tensor",
+op {[[put_positions_backward_self(Tensor grad_output, Tensor index, dim first, int count,
+      bool accumulate) -> Tensor]],
     internal = true, composite = true}

@@ -6,17 +6,22 @@ op {"masked_select(Tensor self, Tensor mask) -> Tensor",
     examples = {"T(3, 4), M(3, 4)", "T(3, 4), M(4)", "T(4), M(3, 4)"}}
 
 op {"masked_fill(Tensor self, Tensor mask, Operand value) -> Tensor",
-    doc = "self with value, a number or a tensor of no dimensions, where mask (bool, broadcast with self) is true.",
-    composite = true, examples = {"T(3, 4), M(3, 4), 2.5", "T(3, 4), M(4), T()", "T(4), M(3, 4), 0"}}
-op {"masked_fill_(Tensor self, Tensor mask, Operand value) -> self", doc = "The same over self.", composite = true,
+    doc = [[self with value, a number or a tensor of no dimensions, where mask (bool, broadcast with
+    self) is true.]],
+    composite = true,
+    examples = {"T(3, 4), M(3, 4), 2.5", "T(3, 4), M(4), T()", "T(4), M(3, 4), 0"}}
+op {"masked_fill_(Tensor self, Tensor mask, Operand value) -> self", doc = "The same over self.",
+    composite = true,
     func = false, nondiff = "see masked_fill"}
 op {"masked_fill_kernel(Tensor self, Tensor mask, Tensor value) -> Tensor",
     name = "masked_fill", internal = true,
     pointwise = {types = "number"}, inplace = true,
     grad = {self = "keep_where(grad, logical_not(mask))", value = "keep_where(grad, mask)"}}
 op {"masked_scatter(Tensor self, Tensor mask, Tensor source) -> Tensor",
-    doc = "Writes the elements of source, in order, to where mask (bool, broadcast with self) is true.",
+    doc = [[Writes the elements of source, in order, to where mask (bool, broadcast with self) is
+    true.]],
     composite = true, waits = "the number of true elements is read",
     examples = {"T(3, 4), M(3, 4), T(12)", "T(3, 4), M(4), T(4, 4)"}}
-op {"masked_scatter_(Tensor self, Tensor mask, Tensor source) -> self", doc = "The same over self.", composite = true,
+op {"masked_scatter_(Tensor self, Tensor mask, Tensor source) -> self", doc = "The same over self.",
+    composite = true,
     func = false, nondiff = "see masked_scatter", waits = "the number of true elements is read"}

@@ -1,11 +1,14 @@
 -- The indices of what is not zero.
 
 op {"nonzero.tuple(Tensor self, *, true as_tuple) -> Tensor[]",
-    doc = "With as_tuple = true: the positions of the elements that are not zero, a tensor (n) for each dimension.",
+    doc = [[With as_tuple = true: the positions of the elements that are not zero, a tensor (n) for
+    each dimension.]],
     composite = true, nondiff = "positions", waits = "the result's shape depends on the data",
     examples = {"M(3, 4), {as_tuple = true}"}}
 op {"nonzero(Tensor self, *, bool as_tuple=false) -> Tensor",
     doc = "The positions of the elements that are not zero, one row (n, dim) each.",
-    nondiff = "positions", waits = "the result's shape depends on the data", examples = {"M(3, 4)", "M()"}}
-op {"argwhere(Tensor self) -> Tensor", doc = "The same as nonzero.", expr = "nonzero(self)", out = false,
+    nondiff = "positions", waits = "the result's shape depends on the data",
+    examples = {"M(3, 4)", "M()"}}
+op {"argwhere(Tensor self) -> Tensor", doc = "The same as nonzero.", expr = "nonzero(self)",
+    out = false,
     nondiff = "positions", waits = "the result's shape depends on the data", examples = {"M(3, 4)"}}

@@ -123,16 +123,11 @@ tl_Tensor *tlo_cholesky_solve(tl_Tensor *B, tl_Tensor *L, bool upper) {
 bool tlo_cholesky_solve_backward(tl_Tensor *grad, tl_Tensor *L, tl_Tensor *X, bool upper,
                                  tl_Tensor **out) {
   tli_Chain c = {0};
-  out[0] = out[1] = NULL;
-  tl_Tensor *gb = TLI_STEP(&c, tlo_cholesky_solved(grad, L, upper));
-  tl_Tensor *ga = chain_neg(&c, chain_matmul(&c, gb, chain_t(&c, X)));
+  out[0] = TLI_STEP(&c, tlo_cholesky_solved(grad, L, upper));
+  tl_Tensor *ga = chain_neg(&c, chain_matmul(&c, out[0], chain_t(&c, X)));
   tl_Tensor *sum = chain_add(&c, ga, chain_t(&c, ga));
-  tl_Tensor *gl = upper ? chain_matmul(&c, L, sum) : chain_matmul(&c, sum, L);
-  if (!c.failed) {
-    out[0] = tli_retain(gb);
-    out[1] = tli_retain(gl);
-  }
-  return tli_chain_end(&c, NULL), out[1] != NULL;
+  out[1] = upper ? chain_matmul(&c, L, sum) : chain_matmul(&c, sum, L);
+  return tli_chain_end_all(&c, out, 2);
 }
 
 tl_Tensor *tlo_cholesky_inverse(tl_Tensor *self, bool upper) {
@@ -224,18 +219,15 @@ bool tlo_solve_ex(tl_Tensor *A, tl_Tensor *B, bool left, bool check_errors, tl_T
   const char *op = "linalg.solve";
   tli_Chain c = {0};
   bool vectors = false;
-  tl_Tensor *made[2] = {NULL, NULL};
-  c.failed = !system_of(&c, op, left, &A, &B, &vectors);
+  out[0] = out[1] = NULL;
+  TLI_DO(&c, system_of(&c, op, left, &A, &B, &vectors));
   if (!left) A = chain_t(&c, A), B = chain_t(&c, B);
-  c.failed = c.failed || !tlo_solve_info(A, B, made);
-  for (int i = 0; i < 2 && !c.failed; i++) tli_keep(&c, made[i]);
-  c.failed = c.failed || (check_errors && !tli_info_fine(made[1], op, singular));
-  tl_Tensor *x = left ? made[0] : chain_t(&c, made[0]);
-  if (left && vectors) x = TLI_STEP(&c, tlo_squeeze(x, (tl_Ints){1, (int64_t[]){-1}}));
-  bool ok = !c.failed;
-  out[0] = ok ? tli_retain(x) : NULL;
-  out[1] = ok ? tli_retain(made[1]) : NULL;
-  return tli_chain_end(&c, NULL), ok;
+  TLI_DO(&c, tlo_solve_info(A, B, out));
+  for (int i = 0; i < 2 && !c.failed; i++) tli_keep(&c, out[i]);
+  TLI_DO(&c, !check_errors || tli_info_fine(out[1], op, singular));
+  if (!left) out[0] = chain_t(&c, out[0]);
+  if (left && vectors) out[0] = TLI_STEP(&c, tlo_squeeze(out[0], (tl_Ints){1, (int64_t[]){-1}}));
+  return tli_chain_end_all(&c, out, 2);
 }
 
 tl_Tensor *tlo_solve(tl_Tensor *A, tl_Tensor *B, bool left) {
@@ -377,15 +369,10 @@ bool tlo_lu_unpack(tl_Tensor *LU_data, tl_Tensor *LU_pivots, bool unpack_data, b
   int64_t m = LU_data->sizes[LU_data->ndim - 2], none = 0;
   tli_Chain c = {0};
   tl_Tensor *empty = TLI_STEP(&c, tli_empty(dtype, tli_device(LU_data), 1, &none));
-  tl_Tensor *p = unpack_pivots ? TLI_STEP(&c, tlo_pivot_matrix(LU_pivots, m, dtype)) : empty;
-  tl_Tensor *l = unpack_data ? unit_lower(&c, LU_data) : empty;
-  tl_Tensor *u = unpack_data ? upper_part(&c, LU_data) : empty;
-  if (!c.failed) {
-    out[0] = tli_retain(p);
-    out[1] = tli_retain(l);
-    out[2] = tli_retain(u);
-  }
-  return tli_chain_end(&c, NULL), out[2] != NULL;
+  out[0] = unpack_pivots ? TLI_STEP(&c, tlo_pivot_matrix(LU_pivots, m, dtype)) : empty;
+  out[1] = unpack_data ? unit_lower(&c, LU_data) : empty;
+  out[2] = unpack_data ? upper_part(&c, LU_data) : empty;
+  return tli_chain_end_all(&c, out, 3);
 }
 
 bool tlo_lu(tl_Tensor *A, bool pivot, tl_Tensor **out) {
@@ -541,20 +528,16 @@ bool tlo_svd_torch(tl_Tensor *self, bool some, bool compute_uv, tl_Tensor **out)
   out[0] = out[1] = out[2] = NULL;
   TL_TRY(tlo_svd(self, compute_uv && !some, out));
   for (int i = 0; i < 3; i++) tli_keep(&c, out[i]);
-  tl_Tensor *u = out[0], *v = chain_t(&c, out[2]);
+  out[2] = chain_t(&c, out[2]);
   for (int i = 0; i < 2 && !compute_uv; i++) {
     int64_t sizes[TL_MAX_DIMS];
     for (int d = 0; d < self->ndim; d++) sizes[d] = self->sizes[d];
     sizes[self->ndim - 2] = sizes[self->ndim - 1] = self->sizes[self->ndim - 2 + i];
     tl_Tensor *zeros = TLI_STEP(
         &c, tlo_zeros((tl_Ints){self->ndim, sizes}, (tl_DType)self->dtype, tli_device(self)));
-    *(i == 0 ? &u : &v) = zeros;
+    out[i == 0 ? 0 : 2] = zeros;
   }
-  bool ok = !c.failed;
-  out[0] = ok ? tli_retain(u) : NULL;
-  out[1] = ok ? tli_retain(out[1]) : NULL;
-  out[2] = ok ? tli_retain(v) : NULL;
-  return tli_chain_end(&c, NULL), ok;
+  return tli_chain_end_all(&c, out, 3);
 }
 
 tl_Tensor *tlo_svdvals(tl_Tensor *A) {
@@ -639,8 +622,7 @@ static tl_Tensor *matrix_exp(tl_Tensor *A) {
   odd = chain_matmul(&c, x, odd);
   tl_Tensor *minus = chain_sub(&c, even, odd), *plus = chain_add(&c, even, odd);
   tl_Tensor *result = TLI_STEP(&c, tlo_solve(minus, plus, true));
-  if (result) tli_retain(result);
-  tli_chain_end(&c, NULL);
+  result = tli_chain_end(&c, result);
   for (int i = 0; i < squarings && result; i++) {
     tl_Tensor *next = tlo_matmul(result, result);
     tli_release(result);
@@ -652,17 +634,14 @@ static tl_Tensor *matrix_exp(tl_Tensor *A) {
 /* Half types are solved for in float32. */
 tl_Tensor *tlo_matrix_exp(tl_Tensor *A) {
   TL_TRY_NULL(square("linalg.matrix_exp", A));
-  if (!tli_is_float((tl_DType)A->dtype))
+  tl_DType dtype = (tl_DType)A->dtype;
+  if (!tli_is_float(dtype))
     return tli_fail_null(TL_EDTYPE, "linalg.matrix_exp: expected a floating dtype, got %s",
-                         tl_dtype_name((tl_DType)A->dtype));
-  tl_Tensor *t[2] = {NULL};
-  tl_Tensor *result = NULL;
-  TLI_SLOT(t[0], tlo_to_dtype(A, tli_dtype_compute((tl_DType)A->dtype)));
-  TLI_SLOT(t[1], matrix_exp(t[0]));
-  result = tlo_to_dtype(t[1], (tl_DType)A->dtype);
-done:
-  tli_release_results(t, 2);
-  return result;
+                         tl_dtype_name(dtype));
+  tli_Chain c = {0};
+  tl_Tensor *wide = chain_to(&c, A, tli_dtype_compute(dtype));
+  tl_Tensor *result = TLI_STEP(&c, matrix_exp(wide));
+  return tli_chain_end(&c, chain_to(&c, result, dtype));
 }
 
 /* The cheapest order by dynamic programming (Cormen et al., section 15.2). */

@@ -18,85 +18,115 @@ end
 
 by_lapack {"cholesky_backward(Tensor grad, Tensor L) -> Tensor", internal = true, composite = true}
 by_lapack {"cholesky(Tensor A, *, bool upper=false) -> Tensor",
-    doc = "L with A = L L^T for symmetric positive definite A (..., n, n), of which the lower triangle is read; with "
-       .. "upper the transpose of L. An error names the matrix that is not positive definite.",
+    doc = [[L with A = L L^T for symmetric positive definite A (..., n, n), of which the lower
+    triangle is read; with upper the transpose of L. An error names the matrix that is not positive
+    definite.]],
     composite = true, examples = {"SPD(3)", "SPD(2, 3), {upper = true}"}, gradcheck = false}
 by_lapack {"cholesky_solve(Tensor B, Tensor L_, *, bool upper=false) -> Tensor",
     doc = "X with A X = B, from A's Cholesky factor L (..., n, n) and B (..., n, k).",
     composite = true, gradcheck = false, examples = {"T(3, 2), SPD(3)"}}
-by_lapack {"cholesky_solve_backward(Tensor grad, Tensor L_, Tensor X, bool upper) -> (Tensor gB, Tensor gL)",
+by_lapack {[[cholesky_solve_backward(Tensor grad, Tensor L_, Tensor X, bool upper)
+      -> (Tensor gB, Tensor gL)]],
     internal = true, composite = true}
 by_lapack {"inv(Tensor A) -> Tensor",
     doc = "The inverse of square matrices; an error if one is singular.", composite = true,
     examples = {"SPD(3)", "SPD(2, 3)"}}
 by_lapack {"slogdet_backward(Tensor grad, Tensor A) -> Tensor", internal = true, composite = true}
-by_lapack {"det_backward(Tensor grad, Tensor A, Tensor det) -> Tensor", internal = true, composite = true}
+by_lapack {"det_backward(Tensor grad, Tensor A, Tensor det) -> Tensor", internal = true,
+    composite = true}
 by_lapack {"solve(Tensor A, Tensor B, *, bool left=true) -> Tensor",
-    doc = [[X with A X = B (or X A = B if left is false) for square A (..., n, n) and B (..., n, k) or, a batch of
-    vectors, (..., n). An error if A is singular.]],
+    doc = [[X with A X = B (or X A = B if left is false) for square A (..., n, n) and B (..., n, k)
+    or, a batch of vectors, (..., n). An error if A is singular.]],
     composite = true, examples = {"SPD(3), T(3, 2)", "SPD(2, 3), T(2, 3, 1)", "SPD(3), T(3)"}}
-by_lapack {"solve_square(Tensor A, Tensor B) -> Tensor", name = "solve", internal = true, composite = true}
-by_lapack {"solve_triangular(Tensor A, Tensor B, *, bool upper, bool left=true, bool unitriangular=false) -> Tensor",
-    doc = [[X with A X = B (or X A = B if left is false) for triangular A (..., n, n), of which only the triangle
-    `upper` says is read; with unitriangular its diagonal is taken as ones.]],
-    composite = true, examples = {"SPD(3), T(3, 2), {upper = false}", "SPD(3), T(3, 2), {upper = true}",
+by_lapack {"solve_square(Tensor A, Tensor B) -> Tensor", name = "solve", internal = true,
+    composite = true}
+by_lapack {[[solve_triangular(Tensor A, Tensor B, *, bool upper, bool left=true,
+      bool unitriangular=false) -> Tensor]],
+    doc = [[X with A X = B (or X A = B if left is false) for triangular A (..., n, n), of which only
+    the triangle `upper` says is read; with unitriangular its diagonal is taken as ones.]],
+    composite = true,
+    examples = {"SPD(3), T(3, 2), {upper = false}", "SPD(3), T(3, 2), {upper = true}",
                                   "SPD(2, 3), T(2, 4, 3), {upper = true, left = false}",
                                   "SPD(3), T(3, 2), {upper = true, unitriangular = true}"}}
-by_lapack {"triangular_other(Tensor grad, Tensor A, bool upper, bool transpose, bool unit) -> Tensor", internal = true,
+by_lapack {[[triangular_other(Tensor grad, Tensor A, bool upper, bool transpose, bool unit)
+      -> Tensor]], internal = true,
     composite = true}
-by_lapack {"triangular_backward(Tensor grad, Tensor A, Tensor X, bool upper, bool transpose, bool unit) -> Tensor",
+by_lapack {[[triangular_backward(Tensor grad, Tensor A, Tensor X, bool upper, bool transpose,
+      bool unit) -> Tensor]],
     internal = true, composite = true}
 by_lapack {"lu_factor(Tensor A, *, bool pivot=true) -> (Tensor LU, Tensor pivots)",
-    doc = [[The LU factorization with partial pivoting, L (unit diagonal) and U in one tensor (..., m, n), and
-    LAPACK's pivots (..., min(m, n)), int32, which count from 1. There is none without pivoting.]],
+    doc = [[The LU factorization with partial pivoting, L (unit diagonal) and U in one tensor
+    (..., m, n), and LAPACK's pivots (..., min(m, n)), int32, which count from 1. There is none
+    without pivoting.]],
     composite = true, examples = {"SPD(3)", "SPD(2, 3)", "T(3, 4)", "T(4, 3)"}}
-by_lapack {"lu_factor_backward(Tensor grad, Tensor LU, Tensor pivots) -> Tensor", internal = true, composite = true}
+by_lapack {"lu_factor_backward(Tensor grad, Tensor LU, Tensor pivots) -> Tensor", internal = true,
+    composite = true}
 by_lapack {"lu(Tensor A, *, bool pivot=true) -> (Tensor P, Tensor L, Tensor U)",
     doc = "P, L, U with A = P L U: a permutation matrix, a unit lower and an upper triangular one.",
     composite = true, examples = {"SPD(3)", "SPD(2, 3)", "T(3, 4)", "T(4, 3)"}}
-op {"lu_unpack(Tensor LU_data, Tensor LU_pivots, bool unpack_data=true, bool unpack_pivots=true) "
-      .. "-> (Tensor P, Tensor L, Tensor U)", method = false,
+op {[[lu_unpack(Tensor LU_data, Tensor LU_pivots, bool unpack_data=true, bool unpack_pivots=true)
+      -> (Tensor P, Tensor L, Tensor U)]], method = false,
     doc = "P, L, U from the results of torch.linalg.lu_factor; what is not asked for is empty.",
-    composite = true, waits = lapack, examples = {"SPD(3), torch.tensor({1, 2, 3}, {dtype = 'int32'})",
+    composite = true, waits = lapack,
+    examples = {"SPD(3), torch.tensor({1, 2, 3}, {dtype = 'int32'})",
                                   "SPD(2), torch.tensor({2, 2}, {dtype = 'int32'}), true, false"}}
-by_lapack {"lu_solve(Tensor LU, Tensor pivots, Tensor B, *, bool left=true, bool adjoint=false) -> Tensor",
-    doc = "X with A X = B (or X A = B), from lu_factor's results; with adjoint for A's transpose.", composite = true,
+by_lapack {[[lu_solve(Tensor LU, Tensor pivots, Tensor B, *, bool left=true, bool adjoint=false)
+      -> Tensor]],
+    doc = "X with A X = B (or X A = B), from lu_factor's results; with adjoint for A's transpose.",
+    composite = true,
     examples = {"SPD(3), torch.tensor({1, 2, 3}, {dtype = 'int32'}), T(3, 2)",
-                "SPD(3), torch.tensor({3, 2, 3}, {dtype = 'int32'}), T(2, 3), {left = false, adjoint = true}"}}
-by_lapack {"qr_backward(Tensor gQ, Tensor gR, Tensor Q, Tensor R, string mode) -> Tensor", internal = true,
+                "SPD(3), torch.tensor({3, 2, 3}, {dtype = 'int32'}), T(2, 3), "
+                   .. "{left = false, adjoint = true}"}}
+by_lapack {"qr_backward(Tensor gQ, Tensor gR, Tensor Q, Tensor R, string mode) -> Tensor",
+    internal = true,
     composite = true}
 by_lapack {"svd(Tensor A, bool full_matrices=true) -> (Tensor U, Tensor S, Tensor Vh)",
-    doc = [[The singular value decomposition A = U diag(S) Vh, S descending. Without full_matrices U is (m, k) and Vh
-    (k, n), k = min(m, n). The gradient takes distinct singular values (that of S alone: any), and a loss that
-    depends neither on the signs of singular vectors nor on those beyond k. NaN is an error.]],
+    doc = [[The singular value decomposition A = U diag(S) Vh, S descending. Without full_matrices U
+    is (m, k) and Vh (k, n), k = min(m, n). The gradient takes distinct singular values
+    (that of S alone: any), and a loss that depends neither on the signs of singular vectors nor on
+    those beyond k. NaN is an error.]],
     composite = true, examples = {"T(3, 4), false"}, gradcheck = false}
-by_lapack {"svd_backward(Tensor gU, Tensor gS, Tensor gVh, Tensor U, Tensor S, Tensor Vh) -> Tensor", internal = true,
+by_lapack {[[svd_backward(Tensor gU, Tensor gS, Tensor gVh, Tensor U, Tensor S, Tensor Vh)
+      -> Tensor]], internal = true,
     composite = true}
-by_lapack {"svdvals(Tensor A) -> Tensor", doc = "The singular values, descending: (..., min(m, n)). NaN is an error.", composite = true,
+by_lapack {"svdvals(Tensor A) -> Tensor",
+    doc = "The singular values, descending: (..., min(m, n)). NaN is an error.", composite = true,
     examples = {"T(3, 4)", "SPD(3)"}}
-by_lapack {"eigh_backward(Tensor gL, Tensor gV, Tensor L, Tensor V) -> Tensor", internal = true, composite = true}
-by_lapack {"eigvalsh(Tensor A, string UPLO='L') -> Tensor", doc = "The eigenvalues of symmetric matrices, ascending.",
+by_lapack {"eigh_backward(Tensor gL, Tensor gV, Tensor L, Tensor V) -> Tensor", internal = true,
+    composite = true}
+by_lapack {"eigvalsh(Tensor A, string UPLO='L') -> Tensor",
+    doc = "The eigenvalues of symmetric matrices, ascending.",
     composite = true, examples = {"SPD(3)"}, gradcheck = false}
-by_lapack {"matrix_power(Tensor A, int n) -> Tensor", doc = "A to the integer power n; of the inverse if n is negative; the identity, even of NaN, if n is 0.",
+by_lapack {"matrix_power(Tensor A, int n) -> Tensor",
+    doc = [[A to the integer power n; of the inverse if n is negative; the identity, even of NaN, if
+    n is 0.]],
     composite = true, examples = {"SPD(3), 3", "SPD(3), -2"}}
-by_lapack {"matrix_exp(Tensor A) -> Tensor", doc = "The matrix exponential of square matrices.", composite = true,
+by_lapack {"matrix_exp(Tensor A) -> Tensor", doc = "The matrix exponential of square matrices.",
+    composite = true,
     examples = {"T(3, 3) * 0.5", "SPD(2, 2)"}}
 linalg {"multi_dot(Tensor[] tensors) -> Tensor",
-    doc = "The product of several matrices (the first and last may be vectors), in the cheapest order.",
+    doc = [[The product of several matrices (the first and last may be vectors), in the cheapest
+    order.]],
     composite = true, examples = {"{T(2, 3), T(3, 4), T(4, 2)}", "{T(3), T(3, 2), T(2)}"}}
 -- With LAPACK's info for each matrix in place of an error: 0 where all is well.
-local info = "the same with info, int32 and 0 for each matrix that is fine, in place of an error, unless check_errors."
-by_lapack {"cholesky_ex(Tensor A, *, bool upper=false, bool check_errors=false) -> (Tensor L, Tensor info)",
-    doc = "cholesky; " .. info, composite = true, gradcheck = false, examples = {"SPD(3)", "SPD(2, 3), {upper = true}"}}
-by_lapack {"inv_ex(Tensor A, *, bool check_errors=false) -> (Tensor inverse, Tensor info)", doc = "inv; " .. info,
+local info = [[the same with info, int32 and 0 for each matrix that is fine, in place of an error,
+   unless check_errors.]]
+by_lapack {[[cholesky_ex(Tensor A, *, bool upper=false, bool check_errors=false)
+      -> (Tensor L, Tensor info)]],
+    doc = "cholesky; " .. info, composite = true, gradcheck = false,
+    examples = {"SPD(3)", "SPD(2, 3), {upper = true}"}}
+by_lapack {"inv_ex(Tensor A, *, bool check_errors=false) -> (Tensor inverse, Tensor info)",
+    doc = "inv; " .. info,
     composite = true, examples = {"SPD(3)"}}
-by_lapack {"solve_ex(Tensor A, Tensor B, *, bool left=true, bool check_errors=false) -> (Tensor result, Tensor info)",
-    doc = "solve; " .. info, composite = true, examples = {"SPD(3), T(3, 2)", "SPD(2, 3), T(2, 2, 3), {left = false}"}}
-by_lapack {"lu_factor_ex(Tensor A, *, bool pivot=true, bool check_errors=false) "
-    .. "-> (Tensor LU, Tensor pivots, Tensor info)", doc = "lu_factor; " .. info, composite = true,
+by_lapack {[[solve_ex(Tensor A, Tensor B, *, bool left=true, bool check_errors=false)
+      -> (Tensor result, Tensor info)]],
+    doc = "solve; " .. info, composite = true,
+    examples = {"SPD(3), T(3, 2)", "SPD(2, 3), T(2, 2, 3), {left = false}"}}
+by_lapack {[[lu_factor_ex(Tensor A, *, bool pivot=true, bool check_errors=false)
+      -> (Tensor LU, Tensor pivots, Tensor info)]], doc = "lu_factor; " .. info, composite = true,
     examples = {"SPD(3)", "T(3, 4)"}}
 
--- What torch has, too, and tensors have as methods -------------------------------------------------
+-- What torch has, too, and tensors have as methods ------------------------------------------------
 
 local function same(signature, expr, doc, examples)
    op {signature .. " -> Tensor", doc = doc, expr = expr, examples = examples}
@@ -104,27 +134,36 @@ end
 
 same("det.torch(Tensor self)", "det(self)", "torch.linalg.det.", {"SPD(3)"})
 same("inverse(Tensor self)", "inv(self)", "torch.linalg.inv.", {"SPD(3)"})
-same("matrix_power.torch(Tensor self, int n)", "matrix_power(self, n)", "torch.linalg.matrix_power.", {"SPD(3), 3", "SPD(3), -1"})
-same("matrix_exp.torch(Tensor self)", "matrix_exp(self)", "torch.linalg.matrix_exp.", {"T(3, 3) * 0.5"})
+same("matrix_power.torch(Tensor self, int n)", "matrix_power(self, n)",
+   "torch.linalg.matrix_power.", {"SPD(3), 3", "SPD(3), -1"})
+same("matrix_exp.torch(Tensor self)", "matrix_exp(self)", "torch.linalg.matrix_exp.",
+   {"T(3, 3) * 0.5"})
 op {"cholesky.torch(Tensor self, bool upper=false) -> Tensor", doc = "torch.linalg.cholesky.",
     expr = "cholesky(self, upper)", gradcheck = false, examples = {"SPD(3), true"}}
 op {"cholesky_solve.torch(Tensor self, Tensor L_, bool upper=false) -> Tensor", gradcheck = false,
-    doc = "X with A X = self, from A's Cholesky factor L.", expr = "cholesky_solve(self, L_, upper)",
+    doc = "X with A X = self, from A's Cholesky factor L.",
+    expr = "cholesky_solve(self, L_, upper)",
     examples = {"T(3, 2), SPD(3)"}}
 op {"cholesky_inverse(Tensor self, bool upper=false) -> Tensor", gradcheck = false,
     doc = "The inverse of A, from its Cholesky factor self.", composite = true, waits = lapack,
     examples = {"SPD(3)"}}
-op {"slogdet.torch(Tensor self) -> (Tensor sign, Tensor logabsdet)", doc = "torch.linalg.slogdet.", composite = true, waits = lapack,
+op {"slogdet.torch(Tensor self) -> (Tensor sign, Tensor logabsdet)", doc = "torch.linalg.slogdet.",
+    composite = true, waits = lapack,
     examples = {"SPD(3)"}}
 op {"logdet(Tensor self) -> Tensor",
-    doc = "The logarithm of the determinant of square matrices: NaN if it is negative, -inf if it is 0.",
+    doc = [[The logarithm of the determinant of square matrices: NaN if it is negative, -inf if it
+    is 0.]],
     composite = true, waits = lapack, examples = {"SPD(3)", "SPD(2, 3)"}}
 op {"qr.torch(Tensor self, bool some=true) -> (Tensor Q, Tensor R)",
-    doc = "torch.linalg.qr in mode 'reduced' or, without some, 'complete'.", composite = true, waits = lapack,
+    doc = "torch.linalg.qr in mode 'reduced' or, without some, 'complete'.", composite = true,
+    waits = lapack,
     examples = {"T(4, 3)"}}
-op {"svd.torch(Tensor self, bool some=true, bool compute_uv=true) -> (Tensor U, Tensor S, Tensor V)",
-    doc = [[U, S, V with self = U diag(S) V^T; without some all columns of U and V, without compute_uv zeros in their
-    place.]], composite = true, waits = lapack, gradcheck = false, examples = {"T(3, 4)", "T(4, 3), false"}}
+op {[[svd.torch(Tensor self, bool some=true, bool compute_uv=true)
+      -> (Tensor U, Tensor S, Tensor V)]],
+    doc = [[U, S, V with self = U diag(S) V^T; without some all columns of U and V, without
+    compute_uv zeros in their place.]], composite = true, waits = lapack, gradcheck = false,
+    examples = {"T(3, 4)", "T(4, 3), false"}}
 
-op {"chain_matmul(Tensor[] matrices...) -> Tensor", doc = "The product of several matrices in the cheapest order.",
+op {"chain_matmul(Tensor[] matrices...) -> Tensor",
+    doc = "The product of several matrices in the cheapest order.",
     composite = true, examples = {"{T(2, 3), T(3, 4), T(4, 1)}", "T(2, 3), T(3, 4)"}}

@@ -284,7 +284,9 @@ tl_Tensor *tlo_multi_margin_loss(tl_Tensor *input, tl_Tensor *target, int64_t p,
   }
   bool single = batched(&c, &input, &target);
   tl_Tensor *labels = chain_unsqueeze(&c, target, 1);
+  const char *outer = tli_set_blamed("target");
   tl_Tensor *margins = chain_margins(&c, input, labels, margin);
+  tli_set_blamed(outer);
   if (c.failed) tli_fail_about("multi_margin_loss: target");
   if (p == 2) margins = chain_mul(&c, margins, margins);
   tl_Tensor *loss = chain_sum(&c, margins, 1, false);
@@ -332,7 +334,10 @@ tl_Tensor *tlo_multilabel_margin_loss(tl_Tensor *input, tl_Tensor *target, const
   if (c.failed) return tli_chain_end(&c, NULL);
   tl_Tensor *number = TLI_STEP(&c, tlo_to_dtype(counts, (tl_DType)input->dtype));
   tl_Tensor *zeros = TLI_STEP(&c, tlo_zeros_like(input, (tl_DType)input->dtype, tli_device(input)));
+  const char *outer = tli_set_blamed("target");
   tl_Tensor *labelled = TLI_STEP(&c, tlo_scatter_add(zeros, 1, labels, number)); /* (N, C) */
+  tli_set_blamed(outer);
+  if (c.failed) tli_fail_about("multilabel_margin_loss: target");
   tl_Tensor *other = TLI_STEP(&c, tlo_logical_not(labelled));
   tl_Tensor *own = chain_unsqueeze(&c, TLI_STEP(&c, tlo_gather(input, 1, labels)), 2);
   tl_Tensor *all = chain_unsqueeze(&c, input, 1);

@@ -7,35 +7,48 @@ end
 
 local reduced = "string reduction='mean'"
 
-F {"nll_loss(Tensor input, Tensor target, Tensor weight=nil, int ignore_index=-100, " .. reduced .. ") -> Tensor",
-   doc = [[-weight[target] * input[target] for log-probabilities input (N, C, ...) or (C) and labels target (N, ...).
-   Labels equal to ignore_index do not count; the mean is weighted. weight has no derivative.]],
+F {"nll_loss(Tensor input, Tensor target, Tensor weight=nil, int ignore_index=-100, " .. reduced
+     .. ") -> Tensor",
+   doc = [[-weight[target] * input[target] for log-probabilities input (N, C, ...) or (C) and labels
+   target (N, ...). Labels equal to ignore_index do not count; the mean is weighted. weight has no
+   derivative.]],
    composite = true,
-   examples = {"T(3, 4), I(4, 3)", "T(3, 4), I(4, 3), P(4):detach()", "T(2, 3, 5), I(3, 2, 5), nil, 2, 'sum'", "T(4), I(4)",
+   examples = {"T(3, 4), I(4, 3)", "T(3, 4), I(4, 3), P(4):detach()",
+               "T(2, 3, 5), I(3, 2, 5), nil, 2, 'sum'", "T(4), I(4)",
                "T(3, 4), I(4, 3), P(4):detach(), 1, 'none'"}}
-F {"cross_entropy(Tensor input, Tensor target, Tensor weight=nil, int ignore_index=-100, " .. reduced
+F {"cross_entropy(Tensor input, Tensor target, Tensor weight=nil, int ignore_index=-100, "
+     .. reduced
       .. ", float label_smoothing=0.0) -> Tensor",
-   doc = [[nll_loss of log_softmax(input, 2): input holds logits (N, C, ...) or (C), target labels (N, ...), or
-   probabilities of input's shape. label_smoothing shares that much of the probability among all classes.]],
+   doc = [[nll_loss of log_softmax(input, 2): input holds logits (N, C, ...) or (C), target labels
+   (N, ...), or probabilities of input's shape. label_smoothing shares that much of the probability
+   among all classes.]],
    composite = true,
-   examples = {"T(3, 4), I(4, 3)", "T(3, 4), I(4, 3), P(4):detach()", "T(2, 3, 5), I(3, 2, 5), nil, 2, 'sum'", "T(4), I(4)",
-               "T(3, 4), P(3, 4)", "T(3, 4), I(4, 3), P(4):detach(), -100, 'mean', 0.1", "T(3, 4), P(3, 4), P(4), -100, 'none', 0.1"}}
-op {"class_loss(Tensor input, Tensor target, Tensor weight, int ignore_index, bool logits) "
-    .. "-> (Tensor loss, Tensor weights, Tensor norm)",
+   examples = {"T(3, 4), I(4, 3)", "T(3, 4), I(4, 3), P(4):detach()",
+               "T(2, 3, 5), I(3, 2, 5), nil, 2, 'sum'", "T(4), I(4)",
+               "T(3, 4), P(3, 4)", "T(3, 4), I(4, 3), P(4):detach(), -100, 'mean', 0.1",
+               "T(3, 4), P(3, 4), P(4), -100, 'none', 0.1"}}
+op {[[class_loss(Tensor input, Tensor target, Tensor weight, int ignore_index, bool logits)
+      -> (Tensor loss, Tensor weights, Tensor norm)]],
     name = "nll_loss", internal = true, nograd = {weights = true, norm = true},
-    grad = {input = "class_loss_backward(grad_loss, input, target, weight, norm, ignore_index, logits)"}}
-op {"class_loss_backward(Tensor grad_output, Tensor input, Tensor target, Tensor weight, Tensor norm, "
-    .. "int ignore_index, bool logits) -> Tensor", internal = true, composite = true}
-op {"class_spread(Tensor grad_output, Tensor target, Tensor weight, int[] size, int ignore_index) -> Tensor",
+    grad = {input = [[class_loss_backward(grad_loss, input, target, weight, norm, ignore_index,
+    logits)]]}}
+op {[[class_loss_backward(Tensor grad_output, Tensor input, Tensor target, Tensor weight,
+      Tensor norm, int ignore_index, bool logits) -> Tensor]], internal = true, composite = true}
+op {[[class_spread(Tensor grad_output, Tensor target, Tensor weight, int[] size, int ignore_index)
+      -> Tensor]],
     name = "nll_loss_backward",
     internal = true, grad = {grad_output = "class_pick(grad, target, weight, ignore_index)"}}
-op {"class_pick(Tensor input, Tensor target, Tensor weight, int ignore_index) -> Tensor", internal = true,
+op {"class_pick(Tensor input, Tensor target, Tensor weight, int ignore_index) -> Tensor",
+    internal = true,
     composite = true}
-F {"multi_margin_loss(Tensor input, Tensor target, int p=1, float margin=1.0, Tensor weight=nil, " .. reduced .. ") -> Tensor",
-   doc = [[For input (N, C) or (C): the sum over all classes i but the target of max(0, margin - input[target] +
-   input[i])^p, times weight[target], divided by C; p is 1 or 2.]],
-   composite = true, examples = {"T(3, 4), I(4, 3)", "T(3, 4), I(4, 3), 2, 0.5, P(4), 'sum'", "T(4), I(4)"}}
+F {"multi_margin_loss(Tensor input, Tensor target, int p=1, float margin=1.0, Tensor weight=nil, "
+     .. reduced .. ") -> Tensor",
+   doc = [[For input (N, C) or (C): the sum over all classes i but the target of max(0, margin -
+   input[target] + input[i])^p, times weight[target], divided by C; p is 1 or 2.]],
+   composite = true,
+   examples = {"T(3, 4), I(4, 3)", "T(3, 4), I(4, 3), 2, 0.5, P(4), 'sum'", "T(4), I(4)"}}
 F {"multilabel_margin_loss(Tensor input, Tensor target, " .. reduced .. ") -> Tensor",
-   doc = [[For input (N, C) or (C) and lists of labels of that shape, each ended by -1 unless it is full: the sum over
-   labels j and classes i that are no label of max(0, 1 - input[j] + input[i]), divided by C.]],
+   doc = [[For input (N, C) or (C) and lists of labels of that shape, each ended by -1 unless it is
+   full: the sum over labels j and classes i that are no label of max(0, 1 - input[j] + input[i]),
+   divided by C.]],
    composite = true, examples = {"T(2, 4), torch.tensor{{4, 1, -1, 2}, {2, -1, -1, -1}}"}}

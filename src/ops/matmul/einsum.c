@@ -8,7 +8,7 @@
 #include <ctype.h>
 #include <string.h>
 
-#include "ops/common.h"
+#include "ops/chain.h"
 
 #define ELLIPSIS '.'
 #define LETTERS 128
@@ -270,25 +270,19 @@ static tl_Tensor *sum_alone(const Plan *p, tl_Tensor *t, const tl_Tensor *other,
 
 static tl_Tensor *multiply(const Plan *p, tl_Tensor *left, tl_Tensor *right, int64_t step) {
   Groups g;
-  tl_Tensor *t[5] = {NULL};
-  tl_Tensor *result = NULL;
-  TLI_SLOT(t[0], sum_alone(p, left, right, step));
-  TLI_SLOT(t[1], sum_alone(p, right, left, step));
-  if (!group(p, t[0], t[1], step, &g)) goto done;
-  if (g.n[SUM] == 0) { /* nothing to sum: elementwise is cheaper */
-    result = tlo_mul(t[0], t[1]);
-    goto done;
-  }
-  tl_DType dtypes[2] = {(tl_DType)t[0]->dtype, (tl_DType)t[1]->dtype};
+  tli_Chain c = {0};
+  tl_Tensor *a = TLI_STEP(&c, sum_alone(p, left, right, step));
+  tl_Tensor *b = TLI_STEP(&c, sum_alone(p, right, left, step));
+  TLI_DO(&c, group(p, a, b, step, &g));
+  if (c.failed) return tli_chain_end(&c, NULL);
+  if (g.n[SUM] == 0) return tli_chain_end(&c, chain_mul(&c, a, b)); /* elementwise is cheaper */
+  tl_DType dtypes[2] = {(tl_DType)a->dtype, (tl_DType)b->dtype};
   if (!tli_is_float(dtypes[0]) && !tli_is_float(dtypes[1]) && dtypes[0] != dtypes[1])
     dtypes[0] = dtypes[1] = TL_I64; /* one has been summed */
-  TLI_SLOT(t[2], as_three(t[0], dtypes[0], &g, BATCH, LEFT, SUM, RIGHT));
-  TLI_SLOT(t[3], as_three(t[1], dtypes[1], &g, BATCH, SUM, RIGHT, LEFT));
-  TLI_SLOT(t[4], tlo_bmm(t[2], t[3]));
-  result = from_three(p, t[4], t[0], t[1], &g);
-done:
-  tli_release_results(t, 5);
-  return result;
+  tl_Tensor *rows = TLI_STEP(&c, as_three(a, dtypes[0], &g, BATCH, LEFT, SUM, RIGHT));
+  tl_Tensor *columns = TLI_STEP(&c, as_three(b, dtypes[1], &g, BATCH, SUM, RIGHT, LEFT));
+  tl_Tensor *product = TLI_STEP(&c, tlo_bmm(rows, columns));
+  return tli_chain_end(&c, TLI_STEP(&c, from_three(p, product, a, b, &g)));
 }
 
 /* ---- the operator ---- */

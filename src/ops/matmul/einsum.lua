@@ -1,9 +1,13 @@
 -- Sums of products after an equation.
 
-local equation = [[Sums of products after an equation such as "ij,jk->ik": a letter for each dimension of each
-    operand, and those of the result. Letters that the result lacks are summed over; without "->" the result has
-    the letters that occur once, in alphabetical order. "..." stands for dimensions that are broadcast.]]
-op {"einsum(string equation, Tensor[] operands...) -> Tensor", doc = equation, composite = true, out = false,
-    examples = {"'ij,jk->ik', {T(2, 3), T(3, 4)}", "'ii', {T(3, 3)}", "'bij,bjk->bik', {T(2, 2, 3), T(2, 3, 2)}",
-                "'...ij->...ji', {T(2, 3, 4)}", "'i,j', {T(2), T(3)}", "'ij,j,k->ik', {T(2, 3), T(3), T(2)}",
+local equation = [[Sums of products after an equation such as "ij,jk->ik": a letter for each
+    dimension of each operand, and those of the result. Letters that the result lacks are summed
+    over; without "->" the result has the letters that occur once, in alphabetical order. "..."
+    stands for dimensions that are broadcast.]]
+op {"einsum(string equation, Tensor[] operands...) -> Tensor", doc = equation, composite = true,
+    out = false,
+    examples = {"'ij,jk->ik', {T(2, 3), T(3, 4)}", "'ii', {T(3, 3)}",
+                "'bij,bjk->bik', {T(2, 2, 3), T(2, 3, 2)}",
+                "'...ij->...ji', {T(2, 3, 4)}", "'i,j', {T(2), T(3)}",
+                "'ij,j,k->ik', {T(2, 3), T(3), T(2)}",
                 "'ij,kj->ik', T(2, 3), T(4, 3)"}}

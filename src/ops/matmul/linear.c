@@ -3,7 +3,7 @@
 */
 #include <string.h>
 
-#include "ops/common.h"
+#include "ops/matmul/matmul.h"
 
 /* (1, ..., 1) + features; what a matrix product of many rows begins from. */
 static tl_Tensor *linear_rows(tl_Tensor *input, tl_Tensor *weight, tl_Tensor *bias) {
@@ -47,6 +47,7 @@ static bool check_linear(const tl_Tensor *input, const tl_Tensor *weight, const 
 
 tl_Tensor *tlo_linear(tl_Tensor *input, tl_Tensor *weight, tl_Tensor *bias) {
   TL_TRY_NULL(check_linear(input, weight, bias));
+  if (tli_linear_fits(input, weight, bias)) return tlo_linear_bias(input, weight, bias);
   if (weight->ndim == 2 && input->ndim == 2) return linear_rows(input, weight, bias);
   if (weight->ndim == 2) return linear_folded(input, weight, bias);
   tl_Tensor *product = tlo_matmul(input, weight);

@@ -3,7 +3,9 @@
 ** kernel as they lie in memory, transposed ones too; a copy is made only
 ** where neither rows nor columns are contiguous.
 */
-#include "ops/common.h"
+#include "ops/matmul/matmul.h"
+
+#include "ops/chain.h"
 
 /* ---- operands of the kernel ---- */
 
@@ -50,37 +52,46 @@ static bool matrix_of(Matrix *m, tl_Tensor *t) {
   return true;
 }
 
-/* out = alpha * a @ b + beta * out, where out is row-major and a and b have
-** two dimensions, or three with one batch size. */
-static bool multiply(tl_Tensor *out, tl_Tensor *a, tl_Tensor *b, tl_Scalar alpha, tl_Scalar beta) {
-  if (out->numel == 0) return true;
+bool tli_product(tli_Product *p, tl_Tensor *out, tl_Tensor *a, tl_Tensor *b, tl_Scalar alpha,
+                 tl_Scalar beta) {
   Matrix ma = {.t = NULL}, mb = {.t = NULL};
   bool ok = matrix_of(&ma, a) && matrix_of(&mb, b);
-  if (ok) {
-    int r = out->ndim - 2, c = out->ndim - 1;
-    int64_t m = out->sizes[r], n = out->sizes[c];
-    tlk_Gemm call = {.dtype = (tl_DType)out->dtype,
-                     .trans_a = ma.trans,
-                     .trans_b = mb.trans,
-                     .m = m,
-                     .n = n,
-                     .k = a->sizes[c],
-                     .alpha = alpha,
-                     .beta = beta,
-                     .a = tli_data(ma.t),
-                     .b = tli_data(mb.t),
-                     .c = tli_data(out),
-                     .lda = ma.ld,
-                     .ldb = mb.ld,
-                     .ldc = n,
-                     .batch = r > 0 ? out->sizes[0] : 1,
-                     .stride_a = ma.step,
-                     .stride_b = mb.step,
-                     .stride_c = m * n};
-    ok = TLI_RUN(tli_device(out), gemm, .gemm = call);
-  }
-  tli_release(ma.t);
-  tli_release(mb.t);
+  *p = (tli_Product){.a = ma.t, .b = mb.t};
+  if (!ok) return false;
+  int r = out->ndim - 2, c = out->ndim - 1;
+  int64_t m = out->sizes[r], n = out->sizes[c];
+  p->gemm = (tlk_Gemm){.dtype = (tl_DType)out->dtype,
+                       .trans_a = ma.trans,
+                       .trans_b = mb.trans,
+                       .m = m,
+                       .n = n,
+                       .k = a->sizes[c],
+                       .alpha = alpha,
+                       .beta = beta,
+                       .a = tli_data(ma.t),
+                       .b = tli_data(mb.t),
+                       .c = tli_data(out),
+                       .lda = ma.ld,
+                       .ldb = mb.ld,
+                       .ldc = n,
+                       .batch = r > 0 ? out->sizes[0] : 1,
+                       .stride_a = ma.step,
+                       .stride_b = mb.step,
+                       .stride_c = m * n};
+  return true;
+}
+
+void tli_product_end(tli_Product *p) {
+  tli_release(p->a);
+  tli_release(p->b);
+}
+
+static bool multiply(tl_Tensor *out, tl_Tensor *a, tl_Tensor *b, tl_Scalar alpha, tl_Scalar beta) {
+  if (out->numel == 0) return true;
+  tli_Product p;
+  bool ok =
+      tli_product(&p, out, a, b, alpha, beta) && TLI_RUN(tli_device(out), gemm, .gemm = p.gemm);
+  tli_product_end(&p);
   return ok;
 }
 
@@ -187,14 +198,10 @@ static tl_Tensor *mv(const char *op, tl_Tensor *self, tl_Tensor *vec) {
   if (self->sizes[1] != vec->sizes[0])
     return tli_fail_null(TL_ESHAPE, "%s: inner sizes differ: %s x %s", op, tli_sizes_str(self),
                          tli_sizes_str(vec));
-  tl_Tensor *t[2] = {NULL};
-  tl_Tensor *result = NULL;
-  TLI_SLOT(t[0], tlo_unsqueeze(vec, 1));
-  TLI_SLOT(t[1], tlo_mm(self, t[0]));
-  result = tlo_select(t[1], 1, 0);
-done:
-  tli_release_results(t, 2);
-  return result;
+  tli_Chain c = {0};
+  tl_Tensor *column = chain_unsqueeze(&c, vec, 1);
+  tl_Tensor *product = TLI_STEP(&c, tlo_mm(self, column));
+  return tli_chain_end(&c, TLI_STEP(&c, tlo_select(product, 1, 0)));
 }
 
 tl_Tensor *tlo_mv(tl_Tensor *self, tl_Tensor *vec) {
@@ -206,15 +213,10 @@ static tl_Tensor *dot(const char *op, tl_Tensor *self, tl_Tensor *other) {
   if (self->sizes[0] != other->sizes[0])
     return tli_fail_null(TL_ESHAPE, "%s: lengths differ: %s x %s", op, tli_sizes_str(self),
                          tli_sizes_str(other));
-  tl_Tensor *t[3] = {NULL};
-  tl_Tensor *result = NULL;
-  TLI_SLOT(t[0], tlo_unsqueeze(self, 0));
-  TLI_SLOT(t[1], tlo_unsqueeze(other, 1));
-  TLI_SLOT(t[2], tlo_mm(t[0], t[1]));
-  result = tlo_view(t[2], (tl_Ints){0, (int64_t[]){0}});
-done:
-  tli_release_results(t, 3);
-  return result;
+  tli_Chain c = {0};
+  tl_Tensor *row = chain_unsqueeze(&c, self, 0), *column = chain_unsqueeze(&c, other, 1);
+  tl_Tensor *product = TLI_STEP(&c, tlo_mm(row, column));
+  return tli_chain_end(&c, TLI_STEP(&c, tlo_view(product, (tl_Ints){0, (int64_t[]){0}})));
 }
 
 tl_Tensor *tlo_dot(tl_Tensor *self, tl_Tensor *other) {
@@ -239,14 +241,10 @@ static tl_Tensor *fold_rows(tl_Tensor *self, tl_Tensor *other) {
   int64_t rows = 1, k = self->sizes[n - 1];
   for (int d = 0; d < n - 1; d++) rows *= sizes[d] = self->sizes[d];
   sizes[n - 1] = other->sizes[1];
-  tl_Tensor *t[2] = {NULL};
-  tl_Tensor *result = NULL;
-  TLI_SLOT(t[0], tlo_reshape(self, (tl_Ints){2, (int64_t[]){rows, k}}));
-  TLI_SLOT(t[1], tlo_mm(t[0], other));
-  result = tlo_view(t[1], (tl_Ints){n, sizes});
-done:
-  tli_release_results(t, 2);
-  return result;
+  tli_Chain c = {0};
+  tl_Tensor *matrix = TLI_STEP(&c, tlo_reshape(self, (tl_Ints){2, (int64_t[]){rows, k}}));
+  tl_Tensor *product = TLI_STEP(&c, tlo_mm(matrix, other));
+  return tli_chain_end(&c, TLI_STEP(&c, tlo_view(product, (tl_Ints){n, sizes})));
 }
 
 /* The batch dimensions of both; their number in *n, their product. */
@@ -280,17 +278,13 @@ static tl_Tensor *batched(tl_Tensor *self, tl_Tensor *other) {
   int n;
   int64_t sizes[TL_MAX_DIMS + 2], count;
   TL_TRY_NULL(batch_shape(self, other, &n, sizes, &count));
-  tl_Tensor *t[3] = {NULL};
-  tl_Tensor *result = NULL;
-  TLI_SLOT(t[0], as_batch(self, n, sizes, count));
-  TLI_SLOT(t[1], as_batch(other, n, sizes, count));
-  TLI_SLOT(t[2], tlo_bmm(t[0], t[1]));
+  tli_Chain c = {0};
+  tl_Tensor *a = TLI_STEP(&c, as_batch(self, n, sizes, count));
+  tl_Tensor *b = TLI_STEP(&c, as_batch(other, n, sizes, count));
+  tl_Tensor *product = TLI_STEP(&c, tlo_bmm(a, b));
   sizes[n] = self->sizes[self->ndim - 2];
   sizes[n + 1] = other->sizes[other->ndim - 1];
-  result = tlo_view(t[2], (tl_Ints){n + 2, sizes});
-done:
-  tli_release_results(t, 3);
-  return result;
+  return tli_chain_end(&c, TLI_STEP(&c, tlo_view(product, (tl_Ints){n + 2, sizes})));
 }
 
 /* All batch dimensions of size 1, and not more of them than rows can take. */
@@ -313,14 +307,10 @@ static tl_Tensor *matrices(tl_Tensor *self, tl_Tensor *other) {
 /* The vector as a row (at 0) or a column (at 1) whose dimension goes again. */
 static tl_Tensor *with_vector(tl_Tensor *self, tl_Tensor *other) {
   bool row = self->ndim == 1;
-  tl_Tensor *t[2] = {NULL};
-  tl_Tensor *result = NULL;
-  TLI_SLOT(t[0], row ? tlo_unsqueeze(self, 0) : tlo_unsqueeze(other, 1));
-  TLI_SLOT(t[1], row ? matrices(t[0], other) : matrices(self, t[0]));
-  result = tlo_select(t[1], row ? t[1]->ndim - 2 : t[1]->ndim - 1, 0);
-done:
-  tli_release_results(t, 2);
-  return result;
+  tli_Chain c = {0};
+  tl_Tensor *matrix = row ? chain_unsqueeze(&c, self, 0) : chain_unsqueeze(&c, other, 1);
+  tl_Tensor *product = TLI_STEP(&c, row ? matrices(matrix, other) : matrices(self, matrix));
+  return tli_chain_end(&c, TLI_STEP(&c, tlo_select(product, row ? -2 : -1, 0)));
 }
 
 tl_Tensor *tlo_matmul(tl_Tensor *self, tl_Tensor *other) {

@@ -1,12 +1,15 @@
 -- Products of matrices and vectors.
 
 op {"matmul(Tensor self, Tensor other) -> Tensor",
-    doc = [[Matrix product. (n) by (n): a number; (n, k) by (k, m): (n, m); a vector on either side counts as a
-    row or a column and its dimension disappears; more dimensions are batches and are broadcast.]],
+    doc = [[Matrix product. (n) by (n): a number; (n, k) by (k, m): (n, m); a vector on either side
+    counts as a row or a column and its dimension disappears; more dimensions are batches and are
+    broadcast.]],
     composite = true, out = false,
-    examples = {"T(3), T(3)", "T(2, 3), T(3)", "T(3), T(3, 2)", "T(2, 3), T(3, 4)", "T(2, 1, 2, 3), T(5, 3, 2)",
+    examples = {"T(3), T(3)", "T(2, 3), T(3)", "T(3), T(3, 2)", "T(2, 3), T(3, 4)",
+                "T(2, 1, 2, 3), T(5, 3, 2)",
                 "T(2, 2, 3), T(3)", "T(0, 3), T(3, 2)", "T(2, 0), T(0, 3)"}}
-op {"mm(Tensor self, Tensor mat2) -> Tensor", doc = "The product of two matrices (n, k) and (k, m).",
+op {"mm(Tensor self, Tensor mat2) -> Tensor",
+    doc = "The product of two matrices (n, k) and (k, m).",
     grad = {self = "mm(grad, t(mat2))", mat2 = "mm(t(self), grad)"},
     examples = {"T(2, 3), T(3, 4)", "T(3, 2):t(), T(4, 3):t()"}}
 op {"bmm(Tensor self, Tensor mat2) -> Tensor",
@@ -15,9 +18,11 @@ op {"bmm(Tensor self, Tensor mat2) -> Tensor",
     examples = {"T(2, 2, 3), T(2, 3, 4)"}}
 op {"mv(Tensor self, Tensor vec) -> Tensor", doc = "A matrix (n, k) times a vector (k).",
     composite = true, examples = {"T(2, 3), T(3)"}}
-op {"dot(Tensor self, Tensor other) -> Tensor", doc = "The inner product of two vectors of one length.",
+op {"dot(Tensor self, Tensor other) -> Tensor",
+    doc = "The inner product of two vectors of one length.",
     composite = true, alias = {"vdot"}, examples = {"T(3), T(3)"}}
-op {"outer(Tensor self, Tensor vec2) -> Tensor", doc = "The outer product (n, m) of vectors (n) and (m).",
+op {"outer(Tensor self, Tensor vec2) -> Tensor",
+    doc = "The outer product (n, m) of vectors (n) and (m).",
     composite = true, alias = {"ger"}, examples = {"T(3), T(2)"}}
 op {"addmm(Tensor self, Tensor mat1, Tensor mat2, *, Number beta=1, Number alpha=1) -> Tensor",
     doc = "beta * self + alpha * mat1 @ mat2; self is broadcast to (n, m).",
@@ -25,9 +30,12 @@ op {"addmm(Tensor self, Tensor mat1, Tensor mat2, *, Number beta=1, Number alpha
     grad = {self = "scaled(grad, beta)", mat1 = "scaled(mm(grad, t(mat2)), alpha)",
             mat2 = "scaled(mm(t(mat1), grad), alpha)"},
     examples = {"T(2, 4), T(2, 3), T(3, 4)", "T(4), T(2, 3), T(3, 4), {beta = 0.5, alpha = 2}"}}
-op {"baddbmm(Tensor self, Tensor batch1, Tensor batch2, *, Number beta=1, Number alpha=1) -> Tensor",
+op {[[baddbmm(Tensor self, Tensor batch1, Tensor batch2, *, Number beta=1, Number alpha=1)
+      -> Tensor]],
     doc = "beta * self + alpha * batch1 @ batch2 for batches of matrices; self is broadcast.",
     inplace = true,
-    grad = {self = "scaled(grad, beta)", batch1 = "scaled(bmm(grad, transpose(batch2, 1, 2)), alpha)",
+    grad = {self = "scaled(grad, beta)",
+            batch1 = "scaled(bmm(grad, transpose(batch2, 1, 2)), alpha)",
             batch2 = "scaled(bmm(transpose(batch1, 1, 2), grad), alpha)"},
-    examples = {"T(2, 2, 4), T(2, 2, 3), T(2, 3, 4)", "T(4), T(2, 2, 3), T(2, 3, 4), {beta = 0.5, alpha = 2}"}}
+    examples = {"T(2, 2, 4), T(2, 2, 3), T(2, 3, 4)",
+                "T(4), T(2, 2, 3), T(2, 3, 4), {beta = 0.5, alpha = 2}"}}

@@ -3,7 +3,7 @@
 */
 #include <string.h>
 
-#include "ops/common.h"
+#include "ops/chain.h"
 
 /* ---- with a sum ---- */
 
@@ -21,15 +21,13 @@ tl_Tensor *tlo_addbmm(tl_Tensor *self, tl_Tensor *batch1, tl_Tensor *batch2, tl_
     return tli_fail_null(TL_ESHAPE, "addbmm: batch or inner sizes differ: %s x %s",
                          tli_sizes_str(batch1), tli_sizes_str(batch2));
   int64_t k = batch1->sizes[0] * batch1->sizes[2];
-  tl_Tensor *t[3] = {NULL};
-  tl_Tensor *result = NULL;
-  TLI_SLOT(t[0], tlo_transpose(batch1, 0, 1));
-  TLI_SLOT(t[1], tlo_reshape(t[0], (tl_Ints){2, (int64_t[]){batch1->sizes[1], k}}));
-  TLI_SLOT(t[2], tlo_reshape(batch2, (tl_Ints){2, (int64_t[]){k, batch2->sizes[2]}}));
-  result = tlo_addmm(self, t[1], t[2], beta, alpha);
-done:
-  tli_release_results(t, 3);
-  return result;
+  tl_Ints left = {2, (int64_t[]){batch1->sizes[1], k}};
+  tl_Ints right = {2, (int64_t[]){k, batch2->sizes[2]}};
+  tli_Chain c = {0};
+  tl_Tensor *turned = TLI_STEP(&c, tlo_transpose(batch1, 0, 1));
+  tl_Tensor *a = TLI_STEP(&c, tlo_reshape(turned, left));
+  tl_Tensor *b = TLI_STEP(&c, tlo_reshape(batch2, right));
+  return tli_chain_end(&c, TLI_STEP(&c, tlo_addmm(self, a, b, beta, alpha)));
 }
 
 tl_Tensor *tlo_addmv(tl_Tensor *self, tl_Tensor *mat, tl_Tensor *vec, tl_Scalar beta,
@@ -42,15 +40,11 @@ tl_Tensor *tlo_addmv(tl_Tensor *self, tl_Tensor *mat, tl_Tensor *vec, tl_Scalar 
     return tli_fail_null(TL_ESHAPE,
                          "addmv: self of shape %s does not broadcast to a vector of %" PRId64,
                          tli_sizes_str(self), mat->sizes[0]);
-  tl_Tensor *t[3] = {NULL};
-  tl_Tensor *result = NULL;
-  TLI_SLOT(t[0], self->ndim == 0 ? tli_retain(self) : tlo_unsqueeze(self, 1));
-  TLI_SLOT(t[1], tlo_unsqueeze(vec, 1));
-  TLI_SLOT(t[2], tlo_addmm(t[0], mat, t[1], beta, alpha));
-  result = tlo_select(t[2], 1, 0);
-done:
-  tli_release_results(t, 3);
-  return result;
+  tli_Chain c = {0};
+  if (self->ndim > 0) self = chain_unsqueeze(&c, self, 1);
+  tl_Tensor *column = chain_unsqueeze(&c, vec, 1);
+  tl_Tensor *sum = TLI_STEP(&c, tlo_addmm(self, mat, column, beta, alpha));
+  return tli_chain_end(&c, TLI_STEP(&c, tlo_select(sum, 1, 0)));
 }
 
 /* With beta 0 self only lends its shape. */
@@ -65,22 +59,18 @@ tl_Tensor *tlo_addr(tl_Tensor *self, tl_Tensor *vec1, tl_Tensor *vec2, tl_Scalar
     alpha = tli_bool(tli_to_double(alpha) != 0); /* sums are "or", products "and" */
     beta = tli_bool(tli_to_double(beta) != 0);
   }
-  tl_Tensor *t[4] = {NULL};
-  tl_Tensor *result = NULL;
-  TLI_SLOT(t[0], tlo_outer(vec1, vec2));
-  tl_DType both = tli_dtype_promote((tl_DType)self->dtype, (tl_DType)t[0]->dtype);
+  tli_Chain c = {0};
+  tl_Tensor *product = TLI_STEP(&c, tlo_outer(vec1, vec2));
+  if (c.failed) return tli_chain_end(&c, NULL);
+  tl_DType both = tli_dtype_promote((tl_DType)self->dtype, (tl_DType)product->dtype);
   if (tli_to_double(beta) == 0) {
-    TLI_SLOT(t[1], tlo_scaled(t[0], alpha));
-    result = tlo_to_dtype(t[1], both);
-  } else {
-    TLI_SLOT(t[1], tlo_to_dtype(self, both));
-    TLI_SLOT(t[2], tlo_scaled(t[1], beta));
-    TLI_SLOT(t[3], tlo_expand(t[2], (tl_Ints){2, sizes}));
-    result = tlo_add(t[3], t[0], alpha);
+    tl_Tensor *scaled = TLI_STEP(&c, tlo_scaled(product, alpha));
+    return tli_chain_end(&c, chain_to(&c, scaled, both));
   }
-done:
-  tli_release_results(t, 4);
-  return result;
+  self = chain_to(&c, self, both);
+  tl_Tensor *scaled = TLI_STEP(&c, tlo_scaled(self, beta));
+  tl_Tensor *wide = TLI_STEP(&c, tlo_expand(scaled, (tl_Ints){2, sizes}));
+  return tli_chain_end(&c, TLI_STEP(&c, tlo_add(wide, product, alpha)));
 }
 
 /* ---- vectors ---- */
@@ -108,16 +98,8 @@ static int cross_dim(const tl_Tensor *a, const tl_Tensor *b, int64_t dim) {
   return 0;
 }
 
-/* a rolled by i positions times b rolled by j. */
-static tl_Tensor *rolled_product(tl_Tensor *a, int64_t i, tl_Tensor *b, int64_t j, int64_t d) {
-  tl_Tensor *t[2] = {NULL};
-  tl_Tensor *result = NULL;
-  TLI_SLOT(t[0], tlo_roll(a, (tl_Ints){1, &i}, (tl_Ints){1, &d}));
-  TLI_SLOT(t[1], tlo_roll(b, (tl_Ints){1, &j}, (tl_Ints){1, &d}));
-  result = tlo_mul(t[0], t[1]);
-done:
-  tli_release_results(t, 2);
-  return result;
+static tl_Tensor *chain_roll(tli_Chain *c, tl_Tensor *t, int64_t shift, int64_t dim) {
+  return TLI_STEP(c, tlo_roll(t, (tl_Ints){1, &shift}, (tl_Ints){1, &dim}));
 }
 
 /* c_i = a_{i+1} b_{i+2} - a_{i+2} b_{i+1} */
@@ -128,14 +110,10 @@ tl_Tensor *tlo_cross(tl_Tensor *self, tl_Tensor *other, int64_t dim) {
       other->sizes[other->ndim + d] != 3)
     return tli_fail_null(TL_ESHAPE, "cross: expected vectors of 3, got shapes %s and %s",
                          tli_sizes_str(self), tli_sizes_str(other));
-  tl_Tensor *t[2] = {NULL};
-  tl_Tensor *result = NULL;
-  TLI_SLOT(t[0], rolled_product(self, -1, other, -2, d));
-  TLI_SLOT(t[1], rolled_product(self, -2, other, -1, d));
-  result = tli_minus(t[0], t[1]);
-done:
-  tli_release_results(t, 2);
-  return result;
+  tli_Chain c = {0};
+  tl_Tensor *forth = chain_mul(&c, chain_roll(&c, self, -1, d), chain_roll(&c, other, -2, d));
+  tl_Tensor *back = chain_mul(&c, chain_roll(&c, self, -2, d), chain_roll(&c, other, -1, d));
+  return tli_chain_end(&c, chain_sub(&c, forth, back));
 }
 
 tl_Tensor *tlo_cross_linalg(tl_Tensor *input, tl_Tensor *other, int64_t dim) {
@@ -174,15 +152,11 @@ tl_Tensor *tlo_kron(tl_Tensor *self, tl_Tensor *other) {
     a[2 * d + 1] = b[2 * d] = 1;
     joined[d] = a[2 * d] * b[2 * d + 1];
   }
-  tl_Tensor *t[3] = {NULL};
-  tl_Tensor *result = NULL;
-  TLI_SLOT(t[0], tlo_reshape(self, (tl_Ints){2 * n, a}));
-  TLI_SLOT(t[1], tlo_reshape(other, (tl_Ints){2 * n, b}));
-  TLI_SLOT(t[2], tlo_mul(t[0], t[1]));
-  result = tlo_reshape(t[2], (tl_Ints){n, joined});
-done:
-  tli_release_results(t, 3);
-  return result;
+  tli_Chain c = {0};
+  tl_Tensor *blocks = TLI_STEP(&c, tlo_reshape(self, (tl_Ints){2 * n, a}));
+  tl_Tensor *within = TLI_STEP(&c, tlo_reshape(other, (tl_Ints){2 * n, b}));
+  tl_Tensor *products = chain_mul(&c, blocks, within);
+  return tli_chain_end(&c, TLI_STEP(&c, tlo_reshape(products, (tl_Ints){n, joined})));
 }
 
 /* ---- listed dimensions ---- */
@@ -251,17 +225,13 @@ tl_Tensor *tlo_tensordot_dims(tl_Tensor *self, tl_Tensor *other, tl_Ints dims_se
   TL_TRY_NULL(check_listed(self, other, dims_self, dims_other));
   int64_t sizes[2 * TL_MAX_DIMS];
   int na = 0, nb = 0;
-  tl_Tensor *t[5] = {NULL};
-  tl_Tensor *result = NULL;
-  TLI_SLOT(t[0], sum_lone(self, dims_self, other, dims_other));
-  TLI_SLOT(t[1], sum_lone(other, dims_other, self, dims_self));
-  TLI_SLOT(t[2], as_matrix(t[0], dims_self, true, sizes, &na));
-  TLI_SLOT(t[3], as_matrix(t[1], dims_other, false, sizes + na, &nb));
-  TLI_SLOT(t[4], tlo_mm(t[2], t[3]));
-  result = tlo_view(t[4], (tl_Ints){na + nb, sizes});
-done:
-  tli_release_results(t, 5);
-  return result;
+  tli_Chain c = {0};
+  tl_Tensor *a = TLI_STEP(&c, sum_lone(self, dims_self, other, dims_other));
+  tl_Tensor *b = TLI_STEP(&c, sum_lone(other, dims_other, self, dims_self));
+  a = TLI_STEP(&c, as_matrix(a, dims_self, true, sizes, &na));
+  b = TLI_STEP(&c, as_matrix(b, dims_other, false, sizes + na, &nb));
+  tl_Tensor *product = TLI_STEP(&c, tlo_mm(a, b));
+  return tli_chain_end(&c, TLI_STEP(&c, tlo_view(product, (tl_Ints){na + nb, sizes})));
 }
 
 tl_Tensor *tlo_tensordot_pair(tl_Tensor *self, tl_Tensor *other, tl_Ints dims) {
@@ -294,21 +264,14 @@ static tl_Tensor *row_squares(tl_Tensor *x) {
 
 /* |a|^2 + |b|^2 - 2 ab, of which rounding may leave less than 0. */
 static tl_Tensor *euclidean_by_product(tl_Tensor *a, tl_Tensor *b) {
-  tl_Tensor *t[7] = {NULL};
-  tl_Tensor *result = NULL;
-  TLI_SLOT(t[0], row_squares(a));
-  TLI_SLOT(t[1], row_squares(b));
-  TLI_SLOT(t[2], tlo_transpose(t[1], -1, -2));
-  TLI_SLOT(t[3], tlo_transpose(b, -1, -2));
-  TLI_SLOT(t[4], tlo_matmul(a, t[3]));
-  TLI_SLOT(t[5], tli_plus(t[0], t[2]));
-  TLI_SLOT(t[6], tlo_sub(t[5], t[4], tli_int(2)));
-  tli_release_results(t, 1);
-  TLI_SLOT(t[0], tli_with_number(tlo_clamp_min, t[6], tli_int(0)));
-  result = tlo_root(t[0]);
-done:
-  tli_release_results(t, 7);
-  return result;
+  tli_Chain c = {0};
+  tl_Tensor *of_a = TLI_STEP(&c, row_squares(a));
+  tl_Tensor *of_b = TLI_STEP(&c, row_squares(b));
+  tl_Tensor *squares = chain_add(&c, of_a, chain_t(&c, of_b));
+  tl_Tensor *products = chain_matmul(&c, a, chain_t(&c, b));
+  tl_Tensor *distances = TLI_STEP(&c, tlo_sub(squares, products, tli_int(2)));
+  distances = chain_with_int(&c, tlo_clamp_min, distances, 0);
+  return tli_chain_end(&c, TLI_STEP(&c, tlo_root(distances)));
 }
 
 static tl_Tensor *norm_of_differences(tl_Tensor *a, tl_Tensor *b, double p) {
@@ -343,14 +306,9 @@ tl_Tensor *tlo_cdist(tl_Tensor *x1, tl_Tensor *x2, double p, const char *compute
   bool always = strcmp(compute_mode, "use_mm_for_euclid_dist") == 0;
   bool never = strcmp(compute_mode, "donot_use_mm_for_euclid_dist") == 0;
   if (p == 2 && !never && (always || many)) return euclidean_by_product(x1, x2);
-  tl_Tensor *t[2] = {NULL};
-  tl_Tensor *result = NULL;
-  TLI_SLOT(t[0], tlo_unsqueeze(x1, -2));
-  TLI_SLOT(t[1], tlo_unsqueeze(x2, -3));
-  result = norm_of_differences(t[0], t[1], p);
-done:
-  tli_release_results(t, 2);
-  return result;
+  tli_Chain c = {0};
+  tl_Tensor *a = chain_unsqueeze(&c, x1, -2), *b = chain_unsqueeze(&c, x2, -3);
+  return tli_chain_end(&c, TLI_STEP(&c, norm_of_differences(a, b, p)));
 }
 
 tl_Tensor *tlo_pdist(tl_Tensor *self, double p) {
@@ -359,15 +317,12 @@ tl_Tensor *tlo_pdist(tl_Tensor *self, double p) {
                          tli_sizes_str(self), tl_dtype_name((tl_DType)self->dtype));
   if (!(p >= 0)) return tli_fail_null(TL_EARG, "pdist: expected p of at least 0, got %g", p);
   int64_t n = self->sizes[0];
-  tl_Tensor *t[5] = {NULL};
-  tl_Tensor *result = NULL;
-  TLI_SLOT(t[0], tlo_triu_indices(n, n, 1, TL_I64, tli_device(self)));
-  TLI_SLOT(t[1], tli_pick(t[0], 0, 0));
-  TLI_SLOT(t[2], tli_pick(t[0], 0, 1));
-  TLI_SLOT(t[3], tlo_index_select(self, 0, t[1]));
-  TLI_SLOT(t[4], tlo_index_select(self, 0, t[2]));
-  result = norm_of_differences(t[3], t[4], p);
-done:
-  tli_release_results(t, 5);
-  return result;
+  tli_Chain c = {0};
+  tl_Tensor *pairs = TLI_STEP(&c, tlo_triu_indices(n, n, 1, TL_I64, tli_device(self)));
+  tl_Tensor *rows[2];
+  for (int i = 0; i < 2; i++) {
+    tl_Tensor *at = TLI_STEP(&c, tli_pick(pairs, 0, i));
+    rows[i] = TLI_STEP(&c, tlo_index_select(self, 0, at));
+  }
+  return tli_chain_end(&c, TLI_STEP(&c, norm_of_differences(rows[0], rows[1], p)));
 }

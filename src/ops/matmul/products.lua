@@ -1,7 +1,8 @@
 -- Further products, as compositions of matrix products.
 
 op {"addbmm(Tensor self, Tensor batch1, Tensor batch2, *, Number beta=1, Number alpha=1) -> Tensor",
-    doc = "beta * self + alpha * the sum of all batch1[i] @ batch2[i].", composite = true, inplace = true,
+    doc = "beta * self + alpha * the sum of all batch1[i] @ batch2[i].", composite = true,
+    inplace = true,
     examples = {"T(2, 4), T(3, 2, 3), T(3, 3, 4), {beta = 0.5, alpha = 2}"}}
 op {"addmv(Tensor self, Tensor mat, Tensor vec, *, Number beta=1, Number alpha=1) -> Tensor",
     doc = "beta * self + alpha * mat @ vec.", composite = true, inplace = true,
@@ -18,35 +19,44 @@ op {"kron(Tensor self, Tensor other) -> Tensor",
 op {"cross(Tensor self, Tensor other, dim dim=nil) -> Tensor",
     doc = "The cross product of vectors of 3 along dim, by default the first dimension of size 3.",
     composite = true, examples = {"T(3), T(3)", "T(2, 3), T(2, 3)", "T(3, 2), T(3, 1), 1"}}
-op {"cross.linalg(Tensor input, Tensor other, *, dim dim=-1) -> Tensor", module = "linalg", method = false,
+op {"cross.linalg(Tensor input, Tensor other, *, dim dim=-1) -> Tensor", module = "linalg",
+    method = false,
     doc = "The cross product of vectors of 3 along dim, by default the last one.",
     composite = true, examples = {"T(3), T(3)", "T(3, 2), T(3, 2), {dim = 1}"}}
 op {"matmul.linalg(Tensor input, Tensor other) -> Tensor", module = "linalg", method = false,
-    doc = "The same as torch.matmul.", composite = true, out = false, examples = {"T(2, 3), T(3, 4)"}}
+    doc = "The same as torch.matmul.", composite = true, out = false,
+    examples = {"T(2, 3), T(3, 4)"}}
 op {"vecdot(Tensor x, Tensor y, *, dim dim=-1) -> Tensor", module = "linalg", method = false,
-    doc = "The inner products of vectors along dim.", composite = true, examples = {"T(2, 3), T(2, 3)", "T(3, 2), T(3, 1), {dim = 1}"}}
-op {"diagonal.linalg(Tensor A, *, int offset=0, dim dim1=-2, dim dim2=-1) -> Tensor", module = "linalg",
+    doc = "The inner products of vectors along dim.", composite = true,
+    examples = {"T(2, 3), T(2, 3)", "T(3, 2), T(3, 1), {dim = 1}"}}
+op {"diagonal.linalg(Tensor A, *, int offset=0, dim dim1=-2, dim dim2=-1) -> Tensor",
+    module = "linalg",
     doc = "torch.diagonal of the last two dimensions, unless others are given.", method = false,
     composite = true, out = false, examples = {"T(2, 3, 4)", "T(2, 3, 4), {offset = 1, dim1 = 1}"}}
 op {"tensordot(Tensor self, Tensor other, int dims=2) -> Tensor",
     doc = "Sums of products over the last `dims` dimensions of self and the first ones of other.",
-    composite = true, out = false, examples = {"T(2, 3, 4), T(3, 4, 2)", "T(2, 3), T(3, 2), 1", "T(2), T(3), 0"}}
+    composite = true, out = false,
+    examples = {"T(2, 3, 4), T(3, 4, 2)", "T(2, 3), T(3, 2), 1", "T(2), T(3), 0"}}
 op {"tensordot.dims(Tensor self, Tensor other, dim[] dims_self, dim[] dims_other) -> Tensor",
-    doc = "Sums of products over dimensions of self and those of other that are listed beside them.",
+    doc = [[Sums of products over dimensions of self and those of other that are listed beside
+    them.]],
     composite = true, out = false, examples = {"T(2, 3, 4), T(4, 5, 2), {1, 3}, {3, 1}"}}
 
-op {"tensordot.pair(Tensor self, Tensor other, dim[][] dims) -> Tensor", doc = "The same with both lists in one.",
+op {"tensordot.pair(Tensor self, Tensor other, dim[][] dims) -> Tensor",
+    doc = "The same with both lists in one.",
     composite = true, out = false, examples = {"T(2, 3, 4), T(4, 5, 2), {{1, 3}, {3, 1}}"}}
 
--- Distances ----------------------------------------------------------------------------------------
+-- Distances ---------------------------------------------------------------------------------------
 
-op {"cdist(Tensor x1, Tensor x2, float p=2, string compute_mode='use_mm_for_euclid_dist_if_necessary') -> Tensor",
-    doc = [[The p-norm of the difference of each row of x1 (..., P, M) and each of x2 (..., R, M): (..., P, R).
-    For p = 2 and more than 25 rows they come from a matrix product, unless compute_mode is
-    "donot_use_mm_for_euclid_dist"; always if it is "use_mm_for_euclid_dist".]],
+op {[[cdist(Tensor x1, Tensor x2, float p=2,
+      string compute_mode='use_mm_for_euclid_dist_if_necessary') -> Tensor]],
+    doc = [[The p-norm of the difference of each row of x1 (..., P, M) and each of x2 (..., R, M):
+    (..., P, R). For p = 2 and more than 25 rows they come from a matrix product, unless
+    compute_mode is "donot_use_mm_for_euclid_dist"; always if it is "use_mm_for_euclid_dist".]],
     composite = true, method = false,
-    examples = {"T(3, 2), T(4, 2)", "T(2, 3, 2), T(4, 2), 1", "T(3, 2), T(4, 2), 2, "
-                .. "'use_mm_for_euclid_dist'"}}
+    examples = {"T(3, 2), T(4, 2)", "T(2, 3, 2), T(4, 2), 1",
+                "T(3, 2), T(4, 2), 2, 'use_mm_for_euclid_dist'"}}
 op {"pdist(Tensor self, float p=2) -> Tensor",
-    doc = "The p-norm of the difference of each pair of rows of a matrix, (1, 2), (1, 3) ... (2, 3) ...",
+    doc = [[The p-norm of the difference of each pair of rows of a matrix, (1, 2), (1, 3) ... (2, 3)
+    ...]],
     composite = true, examples = {"T(4, 3)", "T(4, 3), 1"}}

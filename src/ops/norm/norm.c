@@ -93,18 +93,10 @@ static bool recorded_gradients(tli_Chain *c, tl_Tensor *grad, tl_Tensor *input, 
   return !c->failed;
 }
 
-/* Gives the results (borrowed from the chain) to the caller and ends it. */
-static bool hand_over(tli_Chain *c, tl_Tensor **out, int n) {
-  bool ok = !c->failed;
-  for (int i = 0; i < n; i++) out[i] = ok && out[i] ? tli_retain(out[i]) : NULL;
-  tli_chain_end(c, NULL);
-  return ok;
-}
-
 /* Fused kernels run without recording. */
 static bool unrecorded_end(tli_Chain *c, bool mode, tl_Tensor **out, int n) {
   tli_set_grad_mode(mode);
-  return hand_over(c, out, n);
+  return tli_chain_end_all(c, out, n);
 }
 
 /* ---- batch_norm ---- */
@@ -244,7 +236,7 @@ static bool batch_norm_recorded(tl_Tensor *grad, tl_Tensor *input, tl_Tensor *we
   }
   for (int i = 1; i < 3; i++)
     if (out[i] && !c.failed) out[i] = chain_reshape(&c, out[i], 1, &input->sizes[1]);
-  return hand_over(&c, out, 3);
+  return tli_chain_end_all(&c, out, 3);
 }
 
 bool tlo_batch_norm_backward(tl_Tensor *grad_output, tl_Tensor *input, tl_Tensor *weight,
@@ -427,14 +419,14 @@ static bool recorded_rows(tl_Tensor *grad, tl_Tensor *input, int64_t dims, tl_Te
   tl_Tensor like = {.ndim = (uint8_t)dims};
   for (int64_t d = 0; d < dims; d++) like.sizes[d] = input->sizes[last[d]];
   recorded_gradients(&c, grad, input, weight, &like, (tl_Ints){dims, last}, eps, centre, want, out);
-  return hand_over(&c, out, 3);
+  return tli_chain_end_all(&c, out, 3);
 }
 
 bool tli_op_layer_norm_core(tl_Tensor *input, int64_t dims, tl_Tensor *weight, tl_Tensor *bias,
                             double eps, tl_Tensor **out) {
   tli_Chain c = {0};
   run_rows(&c, input, dims, weight, bias, eps, &out[0], &out[1], &out[2]);
-  return hand_over(&c, out, 3);
+  return tli_chain_end_all(&c, out, 3);
 }
 
 bool tlo_layer_norm_backward(tl_Tensor *grad_output, tl_Tensor *input, int64_t dims,
@@ -459,7 +451,7 @@ bool tli_op_rms_norm_core(tl_Tensor *input, int64_t dims, tl_Tensor *weight, dou
                           tl_Tensor **out) {
   tli_Chain c = {0};
   run_rows(&c, input, dims, weight, NULL, eps, &out[0], NULL, &out[1]);
-  return hand_over(&c, out, 2);
+  return tli_chain_end_all(&c, out, 2);
 }
 
 bool tlo_rms_norm_backward(tl_Tensor *grad_output, tl_Tensor *input, int64_t dims,
@@ -604,7 +596,7 @@ static bool group_norm_recorded(tl_Tensor *grad, tl_Tensor *input, int64_t group
   if (out[0] && !c.failed) out[0] = chain_reshape(&c, out[0], input->ndim, input->sizes);
   for (int i = 1; i < 3; i++)
     if (out[i] && !c.failed) out[i] = chain_reshape(&c, out[i], 1, &input->sizes[1]);
-  return hand_over(&c, out, 3);
+  return tli_chain_end_all(&c, out, 3);
 }
 
 bool tlo_group_norm_backward(tl_Tensor *grad_output, tl_Tensor *input, int64_t groups,

@@ -1,75 +1,96 @@
--- Normalisation: shifting and scaling to mean 0 and variance 1, and what is near to it. Each has a fused
--- derivative for ordinary backward passes; while a graph of the gradient itself is recorded, that is
--- composed of differentiable operators.
+-- Normalisation: shifting and scaling to mean 0 and variance 1, and what is near to it. Each has a
+-- fused derivative for ordinary backward passes; while a graph of the gradient itself is recorded,
+-- that is composed of differentiable operators.
 
 local function F(entry)
    entry.module, entry.method = "nn.functional", false
    op(entry)
 end
 
-F {"batch_norm(Tensor input, Tensor running_mean=nil, Tensor running_var=nil, Tensor weight=nil, Tensor bias=nil, "
-      .. "bool training=false, float momentum=0.1, float eps=1e-05) -> Tensor",
-   doc = [[Normalises each channel (dimension 2) of input over the batch and all other dimensions, then scales by
-   weight and shifts by bias. With training its own mean and variance are used, and the running ones moved
-   towards them by the share `momentum`, in place; else the running ones are used.]],
+F {[[batch_norm(Tensor input, Tensor running_mean=nil, Tensor running_var=nil, Tensor weight=nil,
+      Tensor bias=nil, bool training=false, float momentum=0.1, float eps=1e-05) -> Tensor]],
+   doc = [[Normalises each channel (dimension 2) of input over the batch and all other dimensions,
+   then scales by weight and shifts by bias. With training its own mean and variance are used, and
+   the running ones moved towards them by the share `momentum`, in place; else the running ones are
+   used.]],
    composite = true,
-   examples = {"T(4, 3), nil, nil, T(3), T(3), true", "T(2, 3, 4), T(3):detach(), P(3):detach(), T(3), T(3)", "T(2, 3, 2, 2), nil, nil, nil, nil, true",
+   examples = {"T(4, 3), nil, nil, T(3), T(3), true",
+               "T(2, 3, 4), T(3):detach(), P(3):detach(), T(3), T(3)",
+               "T(2, 3, 2, 2), nil, nil, nil, nil, true",
                "T(3, 2, 2), T(2):detach(), P(2):detach()"}}
-op {"batch_norm_core(Tensor input, Tensor weight, Tensor bias, Tensor running_mean, Tensor running_var, "
-    .. "bool training, float momentum, float eps) -> (Tensor result, Tensor mean, Tensor rstd)",
+op {[[batch_norm_core(Tensor input, Tensor weight, Tensor bias, Tensor running_mean,
+      Tensor running_var, bool training, float momentum, float eps)
+      -> (Tensor result, Tensor mean, Tensor rstd)]],
     name = "batch_norm", node = "NativeBatchNorm", internal = true,
     nograd = {mean = true, rstd = true},
-    grad = {["input, weight, bias"] = "batch_norm_backward(grad_result, input, weight, mean, rstd, training, eps, "
-       .. "needs(input), needs(weight), needs(bias))"}}
-op {"batch_norm_backward(Tensor grad_output, Tensor input, Tensor weight, Tensor mean, Tensor rstd, bool training, "
-    .. "float eps, bool want_input, bool want_weight, bool want_bias) -> (Tensor input, Tensor weight, Tensor bias)",
+    grad = {["input, weight, bias"] = [[batch_norm_backward(grad_result, input, weight, mean, rstd,
+    training, eps, needs(input), needs(weight), needs(bias))]]}}
+op {[[batch_norm_backward(Tensor grad_output, Tensor input, Tensor weight, Tensor mean, Tensor rstd,
+      bool training, float eps, bool want_input, bool want_weight, bool want_bias)
+      -> (Tensor input, Tensor weight, Tensor bias)]],
     internal = true, composite = true}
-F {"instance_norm(Tensor input, Tensor running_mean=nil, Tensor running_var=nil, Tensor weight=nil, Tensor bias=nil, "
-      .. "bool use_input_stats=true, float momentum=0.1, float eps=1e-05) -> Tensor",
+F {[[instance_norm(Tensor input, Tensor running_mean=nil, Tensor running_var=nil, Tensor weight=nil,
+      Tensor bias=nil, bool use_input_stats=true, float momentum=0.1, float eps=1e-05) -> Tensor]],
    doc = "batch_norm of each sample by itself: over the dimensions after the channels.",
-   composite = true, examples = {"T(2, 3, 4), nil, nil, T(3), T(3)", "T(2, 3, 2, 3)", "T(2, 3, 4), T(3):detach(), P(3):detach(), nil, nil, false"}}
-F {"layer_norm(Tensor input, int[] normalized_shape, Tensor weight=nil, Tensor bias=nil, float eps=1e-05) -> Tensor",
-   doc = [[Normalises over the last dimensions, whose sizes are normalized_shape, then scales by weight and shifts
-   by bias of that shape.]],
+   composite = true,
+   examples = {"T(2, 3, 4), nil, nil, T(3), T(3)", "T(2, 3, 2, 3)",
+               "T(2, 3, 4), T(3):detach(), P(3):detach(), nil, nil, false"}}
+F {[[layer_norm(Tensor input, int[] normalized_shape, Tensor weight=nil, Tensor bias=nil,
+      float eps=1e-05) -> Tensor]],
+   doc = [[Normalises over the last dimensions, whose sizes are normalized_shape, then scales by
+   weight and shifts by bias of that shape.]],
    also = true, composite = true,
-   examples = {"T(3, 4), 4, T(4), T(4)", "T(2, 3, 4), {3, 4}, T(3, 4)", "T(2, 3, 4), 4", "T(2, 4), 4, nil, T(4)"}}
-op {"layer_norm_core(Tensor input, int dims, Tensor weight, Tensor bias, float eps) "
-    .. "-> (Tensor result, Tensor mean, Tensor rstd)",
-    name = "layer_norm", node = "NativeLayerNorm", internal = true, nograd = {mean = true, rstd = true},
-    grad = {["input, weight, bias"] = "layer_norm_backward(grad_result, input, dims, weight, mean, rstd, eps, "
-       .. "needs(input), needs(weight), needs(bias))"}}
-op {"layer_norm_backward(Tensor grad_output, Tensor input, int dims, Tensor weight, Tensor mean, Tensor rstd, "
-    .. "float eps, bool want_input, bool want_weight, bool want_bias) -> (Tensor input, Tensor weight, Tensor bias)",
+   examples = {"T(3, 4), 4, T(4), T(4)", "T(2, 3, 4), {3, 4}, T(3, 4)", "T(2, 3, 4), 4",
+               "T(2, 4), 4, nil, T(4)"}}
+op {[[layer_norm_core(Tensor input, int dims, Tensor weight, Tensor bias, float eps)
+      -> (Tensor result, Tensor mean, Tensor rstd)]],
+    name = "layer_norm", node = "NativeLayerNorm", internal = true,
+    nograd = {mean = true, rstd = true},
+    grad = {["input, weight, bias"] = [[layer_norm_backward(grad_result, input, dims, weight, mean,
+    rstd, eps, needs(input), needs(weight), needs(bias))]]}}
+op {[[layer_norm_backward(Tensor grad_output, Tensor input, int dims, Tensor weight, Tensor mean,
+      Tensor rstd, float eps, bool want_input, bool want_weight, bool want_bias)
+      -> (Tensor input, Tensor weight, Tensor bias)]],
     internal = true, composite = true}
 F {"rms_norm(Tensor input, int[] normalized_shape, Tensor weight=nil, float eps=nil) -> Tensor",
-   doc = [[input / sqrt(mean(input^2) + eps) over the last dimensions, whose sizes are normalized_shape, times weight;
-   eps is the dtype's unless given.]],
+   doc = [[input / sqrt(mean(input^2) + eps) over the last dimensions, whose sizes are
+   normalized_shape, times weight; eps is the dtype's unless given.]],
    also = true, composite = true, examples = {"T(3, 4), 4, T(4)", "T(2, 3, 4), {3, 4}, nil, 0.01"}}
-op {"rms_norm_core(Tensor input, int dims, Tensor weight, float eps) -> (Tensor result, Tensor rstd)",
+op {[[rms_norm_core(Tensor input, int dims, Tensor weight, float eps)
+      -> (Tensor result, Tensor rstd)]],
     name = "rms_norm", internal = true,
     nograd = {rstd = true},
-    grad = {["input, weight"] = "rms_norm_backward(grad_result, input, dims, weight, rstd, eps, needs(input), needs(weight))"}}
-op {"rms_norm_backward(Tensor grad_output, Tensor input, int dims, Tensor weight, Tensor rstd, float eps, "
-    .. "bool want_input, bool want_weight) -> (Tensor input, Tensor weight)", internal = true, composite = true}
-F {"group_norm(Tensor input, int num_groups, Tensor weight=nil, Tensor bias=nil, float eps=1e-05) -> Tensor",
-   doc = [[Normalises each group of channels (dimension 2) of each sample, then scales and shifts by weight and bias of
-   one number per channel.]],
-   also = true, composite = true,
-   examples = {"T(2, 4, 3), 2, T(4), T(4)", "T(2, 4), 2", "T(2, 3, 2, 2), 1, T(3)", "T(2, 3, 2, 2), 3, nil, T(3)"}}
-op {"group_norm_core(Tensor input, int groups, Tensor weight, Tensor bias, float eps) "
-    .. "-> (Tensor result, Tensor mean, Tensor rstd)",
-    name = "group_norm", node = "NativeGroupNorm", internal = true, nograd = {mean = true, rstd = true},
-    grad = {["input, weight, bias"] = "group_norm_backward(grad_result, input, groups, weight, mean, rstd, eps, "
-       .. "needs(input), needs(weight), needs(bias))"}}
-op {"group_norm_backward(Tensor grad_output, Tensor input, int groups, Tensor weight, Tensor mean, Tensor rstd, "
-    .. "float eps, bool want_input, bool want_weight, bool want_bias) -> (Tensor input, Tensor weight, Tensor bias)",
+    grad = {["input, weight"] = [[rms_norm_backward(grad_result, input, dims, weight, rstd, eps,
+    needs(input), needs(weight))]]}}
+op {[[rms_norm_backward(Tensor grad_output, Tensor input, int dims, Tensor weight, Tensor rstd,
+      float eps, bool want_input, bool want_weight) -> (Tensor input, Tensor weight)]],
     internal = true, composite = true}
-F {"local_response_norm(Tensor input, int size, float alpha=0.0001, float beta=0.75, float k=1.0) -> Tensor",
+F {[[group_norm(Tensor input, int num_groups, Tensor weight=nil, Tensor bias=nil, float eps=1e-05)
+      -> Tensor]],
+   doc = [[Normalises each group of channels (dimension 2) of each sample, then scales and shifts by
+   weight and bias of one number per channel.]],
+   also = true, composite = true,
+   examples = {"T(2, 4, 3), 2, T(4), T(4)", "T(2, 4), 2", "T(2, 3, 2, 2), 1, T(3)",
+               "T(2, 3, 2, 2), 3, nil, T(3)"}}
+op {[[group_norm_core(Tensor input, int groups, Tensor weight, Tensor bias, float eps)
+      -> (Tensor result, Tensor mean, Tensor rstd)]],
+    name = "group_norm", node = "NativeGroupNorm", internal = true,
+    nograd = {mean = true, rstd = true},
+    grad = {["input, weight, bias"] = [[group_norm_backward(grad_result, input, groups, weight,
+    mean, rstd, eps, needs(input), needs(weight), needs(bias))]]}}
+op {[[group_norm_backward(Tensor grad_output, Tensor input, int groups, Tensor weight, Tensor mean,
+      Tensor rstd, float eps, bool want_input, bool want_weight, bool want_bias)
+      -> (Tensor input, Tensor weight, Tensor bias)]],
+    internal = true, composite = true}
+F {[[local_response_norm(Tensor input, int size, float alpha=0.0001, float beta=0.75, float k=1.0)
+      -> Tensor]],
    doc = "input / (k + alpha * mean of squares over `size` neighbouring channels)^beta.",
    composite = true, examples = {"T(2, 5, 3), 3, 0.5", "T(2, 4, 3, 2), 2, 0.5"}}
 F {"normalize(Tensor input, Number p=2.0, dim[] dim=1, float eps=1e-12) -> Tensor",
    doc = "input / max(norm(input, p, dim), eps): scaled to p-norm 1 along dim.",
-   expr = "input / clamp_min(norm(input, p, dim, true), eps)", examples = {"T(3, 4)", "T(3, 4), 1, 1", "T(2, 3, 4), 3, {2, 3}"}}
+   expr = "input / clamp_min(norm(input, p, dim, true), eps)",
+   examples = {"T(3, 4)", "T(3, 4), 1, 1", "T(2, 3, 4), 3, {2, 3}"}}
 op {"renorm(Tensor self, float p, dim dim, float maxnorm) -> Tensor",
-    doc = "self with each position along dim scaled down, where its p-norm is larger than maxnorm, to that norm.",
+    doc = [[self with each position along dim scaled down, where its p-norm is larger than maxnorm,
+    to that norm.]],
     composite = true, inplace = true, examples = {"T(3, 4), 2, 1, 1", "T(2, 3, 2), 1, 2, 0.5"}}

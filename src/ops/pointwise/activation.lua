@@ -1,5 +1,5 @@
--- Activation functions. Most are one elementwise kernel with another one for the derivative, which is
--- differentiable in turn.
+-- Activation functions. Most are one elementwise kernel with another one for the derivative, which
+-- is differentiable in turn.
 
 local function F(entry)
    entry.module = "nn.functional"
@@ -29,31 +29,38 @@ local function activation(name, params, entry)
        grad = {grad_output = backward .. "(grad, self" .. plain .. ")", self = second}}
 end
 
--- Rectifiers ---------------------------------------------------------------------------------------
+-- Rectifiers --------------------------------------------------------------------------------------
 
 F {"relu(Tensor self) -> Tensor", doc = "The larger of self and 0, elementwise.", also = true,
-   pointwise = {types = "number", bool = false}, inplace = true, grad = {self = "threshold_backward(grad, result, 0)"},
+   pointwise = {types = "number", bool = false}, inplace = true,
+   grad = {self = "threshold_backward(grad, result, 0)"},
    examples = {"T(3, 4)", "T(4, 3):t()", "T()", "T(0, 2)"}}
 F {"threshold(Tensor self, Number threshold, Number value) -> Tensor",
    doc = "self where it is larger than threshold, else value.", also = true, method = false,
    pointwise = {types = "number", bool = false, truncates = true}, inplace = true,
    grad = {self = "threshold_backward(grad, self, threshold)"},
    examples = {"T(3, 4), 0.1, 5"}}
-op {"threshold_backward(Tensor grad_output, Tensor self, Number threshold) -> Tensor", internal = true,
-    pointwise = {types = "floating"}, grad = {grad_output = "threshold_backward(grad, self, threshold)"}}
+op {"threshold_backward(Tensor grad_output, Tensor self, Number threshold) -> Tensor",
+    internal = true,
+    pointwise = {types = "floating"},
+    grad = {grad_output = "threshold_backward(grad, self, threshold)"}}
 F {"relu6(Tensor self) -> Tensor",
     node = "Hardtanh", doc = "self bounded to [0, 6].", method = false,
-   pointwise = {types = "number", bool = false}, inplace = true, grad = {self = "hardtanh_backward(grad, self, 0, 6)"},
+   pointwise = {types = "number", bool = false}, inplace = true,
+   grad = {self = "hardtanh_backward(grad, self, 0, 6)"},
    examples = {"T(3, 4) * 8"}}
-activation("hardtanh", {"min_val=-1.0", "max_val=1.0"}, {doc = "self bounded to [min_val, max_val].",
+activation("hardtanh", {"min_val=-1.0", "max_val=1.0"},
+   {doc = "self bounded to [min_val, max_val].",
    pointwise = {types = "number", bool = false, truncates = true, check = "hardtanh"},
    examples = {"T(3, 4)", "T(3, 4), -0.5, 0.3"}})
-activation("leaky_relu", {"negative_slope=0.01"}, {doc = "self where it is positive, else negative_slope * self.",
+activation("leaky_relu", {"negative_slope=0.01"},
+   {doc = "self where it is positive, else negative_slope * self.",
    examples = {"T(3, 4)", "T(3, 4), 0.2", "T(4, 3):t()"}})
 activation("elu", {"alpha=1.0"}, {doc = "self where it is positive, else alpha * (exp(self) - 1).",
    second = "keep_where(grad * elu_backward(grad_output, self, alpha), le(self, 0))",
    examples = {"T(3, 4)", "T(3, 4), 0.7"}})
-activation("celu", {"alpha=1.0"}, {node = "Elu", doc = "self where it is positive, else alpha * (exp(self / alpha) - 1).", also = true,
+activation("celu", {"alpha=1.0"}, {node = "Elu",
+   doc = "self where it is positive, else alpha * (exp(self / alpha) - 1).", also = true,
    second = "keep_where(grad * celu_backward(grad_output, self, alpha) / alpha, le(self, 0))",
    examples = {"T(3, 4)", "T(3, 4), 0.7"}})
 activation("selu", {}, {node = "Elu", also = true,
@@ -61,63 +68,76 @@ activation("selu", {}, {node = "Elu", also = true,
    1.0507 * elu(self, 1.6733).]],
    second = "keep_where(grad * selu_backward(grad_output, self), le(self, 0))"})
 F {"prelu(Tensor self, Tensor weight) -> Tensor",
-   doc = "self where it is positive, else weight * self; weight holds one slope, or one per channel (dimension 2).",
+   doc = [[self where it is positive, else weight * self; weight holds one slope, or one per channel
+   (dimension 2).]],
    also = true, composite = true,
    examples = {"T(3, 4), T(4)", "T(3, 4), T(1)", "T(2, 3, 4), T(3)", "T(4), T(1)", "T(), T()"}}
 op {"prelu_kernel(Tensor self, Tensor weight) -> Tensor", name = "prelu", internal = true,
     pointwise = {types = "floating", kernel = "prelu"},
-    grad = {self = "where(gt(self, 0), grad, grad * weight)", weight = "keep_where(grad * self, le(self, 0))"}}
-F {"rrelu(Tensor self, float lower=0.125, float upper=0.3333333333333333, bool training=false, *, "
-      .. "Generator generator=nil) -> Tensor",
-   doc = [[self where it is positive, else self times a slope: drawn uniformly from [lower, upper] for each
-   element while training, their mean otherwise.]],
-   also = true, method = false, inplace = true, composite = true, examples = {"T(3, 4)", "T(3, 4), 0.1, 0.2"}}
+    grad = {self = "where(gt(self, 0), grad, grad * weight)",
+            weight = "keep_where(grad * self, le(self, 0))"}}
+F {[[rrelu(Tensor self, float lower=0.125, float upper=0.3333333333333333, bool training=false, *,
+      Generator generator=nil) -> Tensor]],
+   doc = [[self where it is positive, else self times a slope: drawn uniformly from [lower, upper]
+   for each element while training, their mean otherwise.]],
+   also = true, method = false, inplace = true, composite = true,
+   examples = {"T(3, 4)", "T(3, 4), 0.1, 0.2"}}
 
--- Smooth ones --------------------------------------------------------------------------------------
+-- Smooth ones -------------------------------------------------------------------------------------
 
 F {"gelu(Tensor self, string approximate='none') -> Tensor",
-   doc = "self * Phi(self), Phi being the normal distribution's; approximate = 'tanh' uses a formula with tanh.",
+   doc = [[self * Phi(self), Phi being the normal distribution's; approximate = 'tanh' uses a
+   formula with tanh.]],
    method = false, composite = true, examples = {"T(3, 4)", "T(3, 4), 'tanh'", "T(0)"}}
 op {"gelu_erf(Tensor self) -> Tensor",
     name = "gelu", internal = true, pointwise = {types = "floating", kernel = "gelu"},
     grad = {self = "gelu_backward(grad, self)"}}
-op {"gelu_backward(Tensor grad_output, Tensor self) -> Tensor", internal = true, pointwise = {types = "floating"},
+op {"gelu_backward(Tensor grad_output, Tensor self) -> Tensor", internal = true,
+    pointwise = {types = "floating"},
     grad = {grad_output = "gelu_backward(grad, self)",
-            self = "grad * grad_output * exp(self * self * -0.5) * 0.3989422804014327 * (2 - self * self)"}}
+            self = [[grad * grad_output * exp(self * self * -0.5) * 0.3989422804014327 *
+            (2 - self * self)]]}}
 op {"gelu_tanh(Tensor self) -> Tensor",
     name = "gelu", internal = true, pointwise = {types = "floating"},
     grad = {self = "gelu_tanh_backward(grad, self)"}}
 op {"gelu_tanh_backward(Tensor grad_output, Tensor self) -> Tensor",
     name = "gelu_backward", internal = true,
     pointwise = {types = "floating"},
-    grad = {grad_output = "gelu_tanh_backward(grad, self)", self = "grad * grad_output * gelu_tanh_second(self)"}}
+    grad = {grad_output = "gelu_tanh_backward(grad, self)",
+            self = "grad * grad_output * gelu_tanh_second(self)"}}
 op {"gelu_tanh_second(Tensor self) -> Tensor",
     name = "gelu_backward", internal = true, pointwise = {types = "floating"},
     nondiff = "third derivative of gelu"}
 activation("silu", {}, {doc = "self * sigmoid(self).",
-   second = "grad * grad_output * sigmoid(self) * (1 - sigmoid(self)) * (2 + self * (1 - 2 * sigmoid(self)))"})
-activation("mish", {}, {doc = "self * tanh(log(1 + exp(self))).", second = "grad * grad_output * mish_second(self)"})
+   second = [[grad * grad_output * sigmoid(self) * (1 - sigmoid(self)) * (2 + self * (1 - 2 *
+   sigmoid(self)))]]})
+activation("mish", {}, {doc = "self * tanh(log(1 + exp(self))).",
+   second = "grad * grad_output * mish_second(self)"})
 op {"mish_second(Tensor self) -> Tensor",
     name = "mish_backward", internal = true, pointwise = {types = "floating"},
     nondiff = "third derivative of mish"}
 activation("softplus", {"beta=1.0", "threshold=20.0"}, {inplace = false,
    doc = "log(1 + exp(beta * self)) / beta; self itself where beta * self > threshold.",
-   second = "keep_where(grad * grad_output * sigmoid(self * beta) * (1 - sigmoid(self * beta)) * beta, "
-      .. "le(self * beta, threshold))",
+   second = [[keep_where(grad * grad_output * sigmoid(self * beta) * (1 - sigmoid(self * beta)) *
+   beta, le(self * beta, threshold))]],
    examples = {"T(3, 4)", "T(3, 4) * 4, 2, 3"}})
-F {"softsign(Tensor self) -> Tensor", doc = "self / (1 + |self|).", method = false, pointwise = {types = "floating"},
+F {"softsign(Tensor self) -> Tensor", doc = "self / (1 + |self|).", method = false,
+   pointwise = {types = "floating"},
    grad = {self = "grad / square(abs(self) + 1)"}, examples = {"T(3, 4)"}}
-F {"tanhshrink(Tensor self) -> Tensor", doc = "self - tanh(self).", method = false, pointwise = {types = "floating"},
+F {"tanhshrink(Tensor self) -> Tensor", doc = "self - tanh(self).", method = false,
+   pointwise = {types = "floating"},
    grad = {self = "grad * square(tanh(self))"}, examples = {"T(3, 4)"}}
 activation("softshrink", {"lambd=0.5"}, {pointwise = {types = "floating", check = "softshrink"},
    doc = "self moved by lambd towards 0; 0 within [-lambd, lambd].",
    inplace = false, examples = {"T(3, 4)", "T(3, 4), 0.1"}})
 activation("hardshrink", {"lambd=0.5"}, {doc = "self, but 0 within [-lambd, lambd].",
    also = true, method = true, inplace = false, examples = {"T(3, 4)", "T(3, 4), 0.1"}})
-activation("hardsigmoid", {}, {doc = "self / 6 + 1/2, bounded to [0, 1].", examples = {"T(3, 4) * 4"}})
+activation("hardsigmoid", {}, {doc = "self / 6 + 1/2, bounded to [0, 1].",
+   examples = {"T(3, 4) * 4"}})
 activation("hardswish", {}, {doc = "self * hardsigmoid(self).", examples = {"T(3, 4) * 4"},
    second = "keep_where(grad * grad_output / 3, lt(abs(self), 3))"})
-activation("logsigmoid", {}, {node = "LogSigmoid", doc = "log(sigmoid(self)), without overflow.", inplace = false,
+activation("logsigmoid", {}, {node = "LogSigmoid", doc = "log(sigmoid(self)), without overflow.",
+   inplace = false,
    second = "neg(grad * grad_output * sigmoid(self) * (1 - sigmoid(self)))"})
 F {"glu(Tensor self, dim dim=-1) -> Tensor",
    doc = "self cut in two halves a, b along dim: a * sigmoid(b).",

@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "ops/common.h"
+#include "ops/chain.h"
 
 tl_Tensor *tlo_positive(tl_Tensor *self) {
   if (self->dtype == TL_BOOL)
@@ -32,51 +32,37 @@ tl_Tensor *tlo_div(tl_Tensor *self, tl_Tensor *other, const char *rounding_mode)
 static tl_Tensor *pow_backward_number(tl_Tensor *grad, tl_Tensor *self, tl_Scalar exponent) {
   double e = tli_to_double(exponent);
   if (e == 0) return tlo_zeros_like(self, TL_NODTYPE, TLI_NODEVICE);
-  tl_Tensor *t[2] = {NULL};
-  tl_Tensor *back = NULL;
-  TLI_SLOT(t[0], e == 2 ? tli_retain(self)
-                        : tli_with_number(tlo_pow, self, tli_scalar_sub(exponent, tli_int(1))));
-  TLI_SLOT(t[1], tlo_scaled(t[0], exponent));
-  back = tlo_mul(grad, t[1]);
-done:
-  tli_release_results(t, 2);
-  return back;
+  tli_Chain c = {0};
+  tl_Scalar less = tli_scalar_sub(exponent, tli_int(1));
+  tl_Tensor *power = e == 2 ? self : TLI_STEP(&c, tli_with_number(tlo_pow, self, less));
+  tl_Tensor *slope = TLI_STEP(&c, tlo_scaled(power, exponent));
+  return tli_chain_end(&c, chain_mul(&c, grad, slope));
 }
 
 /* grad * exponent * self^(exponent - 1), 0 where the exponent is 0. */
 tl_Tensor *tlo_pow_backward_self(tl_Tensor *grad, tl_Tensor *self, tl_Tensor *exponent) {
   if (exponent->flags & TLI_NUMBER) return pow_backward_number(grad, self, tli_number_of(exponent));
-  tl_Tensor *t[5] = {NULL};
-  tl_Tensor *back = NULL;
-  TLI_SLOT(t[0], tli_with_number(tli_minus, exponent, tli_int(1)));
-  TLI_SLOT(t[1], tlo_pow(self, t[0]));
-  TLI_SLOT(t[2], tlo_mul(t[1], exponent));
-  TLI_SLOT(t[3], tlo_mul(grad, t[2]));
-  TLI_SLOT(t[4], tli_with_number(tlo_eq, exponent, tli_int(0)));
-  back = tli_where_then(t[4], tli_int(0), t[3]);
-done:
-  tli_release_results(t, 5);
-  return back;
+  tli_Chain c = {0};
+  tl_Tensor *less = chain_with_int(&c, tli_minus, exponent, 1);
+  tl_Tensor *power = TLI_STEP(&c, tlo_pow(self, less));
+  tl_Tensor *back = chain_mul(&c, grad, chain_mul(&c, power, exponent));
+  tl_Tensor *zero = chain_with_int(&c, tlo_eq, exponent, 0);
+  return tli_chain_end(&c, chain_where_then(&c, zero, tli_int(0), back));
 }
 
 /* grad * result * log(self), 0 where a base of 0 has an exponent of 0 or more.
 ** A base that is a number is read in the result's dtype, not in its own. */
 tl_Tensor *tlo_pow_backward_exponent(tl_Tensor *grad, tl_Tensor *self, tl_Tensor *exponent,
                                      tl_Tensor *result) {
-  tl_Tensor *t[8] = {NULL};
-  tl_Tensor *back = NULL;
-  TLI_SLOT(t[0], tlo_to_dtype(self, (tl_DType)result->dtype));
-  TLI_SLOT(t[1], tli_with_number(tlo_eq, t[0], tli_int(0)));
-  TLI_SLOT(t[2], tli_with_number(tlo_ge, exponent, tli_int(0)));
-  TLI_SLOT(t[3], tlo_logical_and(t[1], t[2]));
-  TLI_SLOT(t[4], tli_where_then(t[3], tli_int(1), t[0]));
-  TLI_SLOT(t[5], tlo_log(t[4]));
-  TLI_SLOT(t[6], tlo_mul(result, t[5]));
-  TLI_SLOT(t[7], tlo_mul(grad, t[6]));
-  back = tli_where_then(t[3], tli_int(0), t[7]);
-done:
-  tli_release_results(t, 8);
-  return back;
+  tli_Chain c = {0};
+  tl_Tensor *base = chain_to(&c, self, (tl_DType)result->dtype);
+  tl_Tensor *zero = chain_with_int(&c, tlo_eq, base, 0);
+  tl_Tensor *not_negative = chain_with_int(&c, tlo_ge, exponent, 0);
+  tl_Tensor *flat = TLI_STEP(&c, tlo_logical_and(zero, not_negative));
+  tl_Tensor *positive = chain_where_then(&c, flat, tli_int(1), base);
+  tl_Tensor *log = TLI_STEP(&c, tlo_log(positive));
+  tl_Tensor *back = chain_mul(&c, grad, chain_mul(&c, result, log));
+  return tli_chain_end(&c, chain_where_then(&c, flat, tli_int(0), back));
 }
 
 bool tlo_float_power_(tl_Tensor *self, tl_Tensor *exponent) {
@@ -90,29 +76,19 @@ bool tlo_float_power_(tl_Tensor *self, tl_Tensor *exponent) {
 ** floats are rounded back. */
 tl_Tensor *tlo_ldexp(tl_Tensor *self, tl_Tensor *other) {
   bool keeps = tli_is_float((tl_DType)self->dtype) && !tli_is_float((tl_DType)other->dtype);
-  tl_Tensor *t[2] = {NULL};
-  tl_Tensor *result = NULL;
-  TLI_SLOT(t[0], tlo_exp2(other));
-  TLI_SLOT(t[1], tlo_mul(self, t[0]));
-  result = keeps && t[1]->dtype != self->dtype ? tlo_to_dtype(t[1], (tl_DType)self->dtype)
-                                               : tli_retain(t[1]);
-done:
-  tli_release_results(t, 2);
-  return result;
+  tli_Chain c = {0};
+  tl_Tensor *power = TLI_STEP(&c, tlo_exp2(other));
+  tl_Tensor *result = chain_mul(&c, self, power);
+  return tli_chain_end(&c, keeps ? chain_to(&c, result, (tl_DType)self->dtype) : result);
 }
 
 /* ---- bounds ---- */
 
 /* grad where `whole`, half of it where `half`. */
 tl_Tensor *tlo_share_where(tl_Tensor *grad, tl_Tensor *whole, tl_Tensor *half) {
-  tl_Tensor *t[2] = {NULL};
-  tl_Tensor *result = NULL;
-  TLI_SLOT(t[0], tli_with_number(tlo_mul, grad, tli_float(0.5)));
-  TLI_SLOT(t[1], tli_where_else(half, t[0], tli_int(0)));
-  result = tlo_where(whole, grad, t[1]);
-done:
-  tli_release_results(t, 2);
-  return result;
+  tli_Chain c = {0};
+  tl_Tensor *share = chain_where_else(&c, half, chain_with(&c, tlo_mul, grad, 0.5), tli_int(0));
+  return tli_chain_end(&c, TLI_STEP(&c, tlo_where(whole, grad, share)));
 }
 
 tl_Tensor *tlo_clamp(tl_Tensor *self, tl_Tensor *min, tl_Tensor *max) {

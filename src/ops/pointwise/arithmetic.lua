@@ -1,5 +1,5 @@
--- Arithmetic, rounding and bounds, elementwise. Inputs are broadcast and promoted as PyTorch does; the
--- arithmetic of each is the scalar function of its name in kernels/math.h.
+-- Arithmetic, rounding and bounds, elementwise. Inputs are broadcast and promoted as PyTorch does;
+-- the arithmetic of each is the scalar function of its name in kernels/math.h.
 --
 -- In examples: T(sizes) is a random tensor, P one of positive numbers (0.5 to 2), U one within
 -- (-0.9, 0.9), I(n, sizes) one of positions 1 to n, M(sizes) a mask.
@@ -12,13 +12,14 @@ local function unary(name, entry)
    op(entry)
 end
 
--- Arithmetic ---------------------------------------------------------------------------------------
+-- Arithmetic --------------------------------------------------------------------------------------
 
 op {"add(Tensor self, Operand other, *, Number alpha=1) -> Tensor",
     doc = "self + alpha * other, elementwise.",
     pointwise = {types = "number"}, inplace = true,
     grad = {self = "grad", other = "scaled(grad, alpha)"},
-    examples = {"T(3, 4), T(3, 4)", "T(3, 4), T(4)", "T(4), T(3, 1), {alpha = 2.5}", "T(2, 3), 1.5", "T(), T(2)"}}
+    examples = {"T(3, 4), T(3, 4)", "T(3, 4), T(4)", "T(4), T(3, 1), {alpha = 2.5}", "T(2, 3), 1.5",
+                "T(), T(2)"}}
 
 op {"sub(Tensor self, Operand other, *, Number alpha=1) -> Tensor",
     doc = "self - alpha * other, elementwise. Bool tensors are refused.",
@@ -37,11 +38,12 @@ op {"mul(Tensor self, Operand other) -> Tensor",
     examples = {"T(3, 4), T(3, 4)", "T(3, 4), T(4)", "T(2, 3), 1.5", "T(), T(2)"}}
 
 op {"div(Tensor self, Operand other, *, string rounding_mode=nil) -> Tensor",
-    doc = [[self / other, elementwise. Without rounding_mode integers give float32; rounding_mode "trunc"
-    rounds the quotient towards zero, "floor" down, and keep the inputs' type. Integer division by zero
-    is an error.]],
+    doc = [[self / other, elementwise. Without rounding_mode integers give float32; rounding_mode
+    "trunc" rounds the quotient towards zero, "floor" down, and keep the inputs' type. Integer
+    division by zero is an error.]],
     composite = true, inplace = true, alias = {"divide"},
-    examples = {"T(3, 4), P(3, 4)", "T(3, 4), P(4)", "T(2, 3), 1.5", "T(3), P(3), {rounding_mode = 'floor'}"}}
+    examples = {"T(3, 4), P(3, 4)", "T(3, 4), P(4)", "T(2, 3), 1.5",
+                "T(3), P(3), {rounding_mode = 'floor'}"}}
 
 op {"true_divide(Tensor self, Operand other) -> Tensor", node = "Div",
     doc = "self / other, elementwise; integers give float32.",
@@ -72,22 +74,25 @@ op {"fmod(Tensor self, Operand other) -> Tensor",
     examples = {"T(3, 4), P(4)", "T(3), 0.7"}}
 
 op {"pow(Operand self, Operand exponent) -> Tensor",
-    doc = [[self to the power exponent, elementwise; either may be a number. Anything, NaN too, to the power 0
-    is 1. Integers to a negative integer number are an error.]],
+    doc = [[self to the power exponent, elementwise; either may be a number. Anything, NaN too, to
+    the power 0 is 1. Integers to a negative integer number are an error.]],
     pointwise = {types = "number"}, inplace = true, method = true,
     grad = {self = "pow_backward_self(grad, self, exponent)",
             exponent = "pow_backward_exponent(grad, self, exponent, result)"},
-    examples = {"P(3, 4), T(3, 4)", "T(3, 4), 2", "P(3), 0.5", "2.5, T(3)", "T(2, 3), 0", "P(3, 1), T(4)"}}
+    examples = {"P(3, 4), T(3, 4)", "T(3, 4), 2", "P(3), 0.5", "2.5, T(3)", "T(2, 3), 0",
+                "P(3, 1), T(4)"}}
 
 op {"cube(Tensor self) -> Tensor", name = "pow", internal = true, pointwise = {types = "number"}}
-op {"pow_backward_self(Tensor grad, Tensor self, Tensor exponent) -> Tensor", internal = true, composite = true}
+op {"pow_backward_self(Tensor grad, Tensor self, Tensor exponent) -> Tensor", internal = true,
+    composite = true}
 op {"pow_backward_exponent(Tensor grad, Tensor self, Tensor exponent, Tensor result) -> Tensor",
     internal = true, composite = true}
 
 op {"float_power(Tensor self, Operand exponent) -> Tensor",
     doc = "self to the power exponent, computed in float64.",
     expr = "pow(to_dtype(self, 'float64'), exponent)", examples = {"P(3, 4), T(3, 4)", "P(3), 2"}}
-op {"float_power_(Tensor self, Operand exponent) -> self", doc = "The same over self, which must be float64.",
+op {"float_power_(Tensor self, Operand exponent) -> self",
+    doc = "The same over self, which must be float64.",
     composite = true, func = false, nondiff = "see pow_", examples = {"P(3, 4), T(3, 4)"}}
 
 op {"scaled(Tensor self, Number factor) -> Tensor", internal = true, composite = true}
@@ -95,7 +100,8 @@ op {"scaled(Tensor self, Number factor) -> Tensor", internal = true, composite =
 op {"addcmul(Tensor self, Tensor tensor1, Tensor tensor2, *, Number value=1) -> Tensor",
     doc = "self + value * tensor1 * tensor2, elementwise.",
     pointwise = {types = "number"}, inplace = true,
-    grad = {self = "grad", tensor1 = "scaled(grad * tensor2, value)", tensor2 = "scaled(grad * tensor1, value)"},
+    grad = {self = "grad", tensor1 = "scaled(grad * tensor2, value)",
+            tensor2 = "scaled(grad * tensor1, value)"},
     examples = {"T(3, 4), T(3, 1), T(4), {value = 0.7}", "T(2), T(2), T(2)"}}
 
 op {"addcdiv(Tensor self, Tensor tensor1, Tensor tensor2, *, Number value=1) -> Tensor",
@@ -113,13 +119,17 @@ op {"lerp(Tensor self, Tensor end_, Operand weight) -> Tensor",
 
 unary("neg", {doc = "-self, elementwise. Bool tensors are refused.", alias = {"negative"},
    pointwise = {types = "number", bool = false}, grad = {self = "neg(grad)"}})
-op {"positive(Tensor self) -> Tensor", doc = "self itself; bool tensors are refused.", composite = true,
+op {"positive(Tensor self) -> Tensor", doc = "self itself; bool tensors are refused.",
+    composite = true,
     examples = {"T(3)"}, out = false}
-unary("abs", {doc = "Absolute value, elementwise.", pointwise = {types = "number"}, alias = {"absolute"},
+unary("abs", {doc = "Absolute value, elementwise.", pointwise = {types = "number"},
+   alias = {"absolute"},
    grad = {self = "grad * sgn(self)"}})
-unary("sign", {doc = "-1, 0 or 1 by sign; NaN gives 0 as in PyTorch.", pointwise = {types = "number"},
+unary("sign", {doc = "-1, 0 or 1 by sign; NaN gives 0 as in PyTorch.",
+   pointwise = {types = "number"},
    grad = {self = "zeros_like(grad)"}})
-unary("sgn", {doc = "The same as sign for real tensors; 0 for NaN.", pointwise = {types = "number", kernel = "sign"},
+unary("sgn", {doc = "The same as sign for real tensors; 0 for NaN.",
+   pointwise = {types = "number", kernel = "sign"},
    grad = {self = "zeros_like(grad)"}})
 unary("square", {node = "Pow", doc = "self * self, elementwise.", pointwise = {types = "number"},
    grad = {self = "grad * 2 * self"}})
@@ -130,7 +140,7 @@ unary("sqrt", {doc = "Square root, elementwise; NaN for negative numbers.",
 unary("rsqrt", {doc = "1 / sqrt(self), elementwise.",
    grad = {self = "grad * -0.5 * result:pow(3)"}, examples = {"P(3, 4)"}})
 
--- Rounding -----------------------------------------------------------------------------------------
+-- Rounding ----------------------------------------------------------------------------------------
 
 for _, row in ipairs {{"ceil", "The smallest integer not below, elementwise."},
                       {"floor", "The largest integer not above, elementwise."},
@@ -167,13 +177,16 @@ op {"ldexp(Tensor self, Operand other) -> Tensor",
     composite = true, inplace = true, examples = {"T(3, 4), T(4)"}}
 op {"heaviside(Tensor self, Operand values) -> Tensor",
     doc = "0 where self < 0 or NaN, 1 where self > 0, values where self is 0.",
-    pointwise = {types = "number"}, inplace = true, nondiff = "a step function", examples = {"T(3, 4), T(4)"}}
+    pointwise = {types = "number"}, inplace = true, nondiff = "a step function",
+    examples = {"T(3, 4), T(4)"}}
 op {"gcd(Tensor self, Operand other) -> Tensor", doc = "Greatest common divisor of integers.",
-    pointwise = {types = "integer", bool = false}, inplace = true, examples = {"I(30, 4), I(30, 3, 4)", "I(30, 4), 12"}}
+    pointwise = {types = "integer", bool = false}, inplace = true,
+    examples = {"I(30, 4), I(30, 3, 4)", "I(30, 4), 12"}}
 op {"lcm(Tensor self, Operand other) -> Tensor", doc = "Least common multiple of integers.",
-    pointwise = {types = "integer", bool = false}, inplace = true, examples = {"I(30, 4), I(30, 3, 4)", "I(30, 4), 12"}}
+    pointwise = {types = "integer", bool = false}, inplace = true,
+    examples = {"I(30, 4), I(30, 3, 4)", "I(30, 4), 12"}}
 
--- Bounds -------------------------------------------------------------------------------------------
+-- Bounds ------------------------------------------------------------------------------------------
 
 op {"maximum(Tensor self, Operand other) -> Tensor",
     doc = "The larger of both, elementwise; NaN if either is. Equal elements share the gradient.",
@@ -187,7 +200,8 @@ op {"minimum(Tensor self, Operand other) -> Tensor",
     grad = {self = "share_where(grad, lt(self, other), eq(self, other))",
             other = "share_where(grad, lt(other, self), eq(self, other))"},
     examples = {"T(3, 4), T(4)"}}
-op {"share_where(Tensor grad, Tensor whole, Tensor half) -> Tensor", internal = true, composite = true}
+op {"share_where(Tensor grad, Tensor whole, Tensor half) -> Tensor", internal = true,
+    composite = true}
 op {"fmax(Tensor self, Operand other) -> Tensor",
     doc = "The larger of both, elementwise; a number wins over NaN.",
     pointwise = {types = "number"},
@@ -200,12 +214,14 @@ op {"fmin(Tensor self, Operand other) -> Tensor",
     grad = {self = "keep_where(grad, le(self, other):logical_or(isnan(other)))",
             other = "keep_where(grad, logical_not(le(self, other):logical_or(isnan(other))))"},
     examples = {"T(3, 4), T(4)"}}
-op {"keep_where(Tensor grad, Tensor mask) -> Tensor", internal = true, expr = "where(mask, grad, 0)"}
+op {"keep_where(Tensor grad, Tensor mask) -> Tensor", internal = true,
+    expr = "where(mask, grad, 0)"}
 
 op {"clamp(Tensor self, Operand min=nil, Operand max=nil) -> Tensor",
     doc = "self bounded to [min, max]; either may be missing, a number or a tensor. NaN stays NaN.",
     composite = true, inplace = true, alias = {"clip"},
-    examples = {"T(3, 4), -0.5, 0.5", "T(3, 4), T(4) - 1, T(4) + 1", "T(3), nil, 0.2", "T(3), {min = 0}"}}
+    examples = {"T(3, 4), -0.5, 0.5", "T(3, 4), T(4) - 1, T(4) + 1", "T(3), nil, 0.2",
+                "T(3), {min = 0}"}}
 op {"clamp_min(Tensor self, Operand min) -> Tensor", doc = "self, but at least min.",
     pointwise = {types = "number", kernel = "maximum"}, inplace = true,
     grad = {self = "keep_where(grad, ge(self, min))", min = "keep_where(grad, lt(self, min))"},
@@ -220,5 +236,6 @@ op {"clamp_both(Tensor self, Tensor min, Tensor max) -> Tensor", name = "clamp",
             min = "keep_where(grad, logical_and(lt(self, min), lt(min, max)))",
             max = "keep_where(grad, logical_or(gt(self, max), gt(min, max)))"}}
 op {"nan_to_num(Tensor self, Number nan=0.0, Number posinf=nil, Number neginf=nil) -> Tensor",
-    doc = "NaN and infinities replaced: NaN by nan, infinities by posinf and neginf or the dtype's extremes.",
+    doc = [[NaN and infinities replaced: NaN by nan, infinities by posinf and neginf or the dtype's
+    extremes.]],
     composite = true, inplace = true, examples = {"T(3, 4)"}}

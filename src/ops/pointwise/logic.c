@@ -1,7 +1,7 @@
 /*
 ** logic.c - choice and comparison as compositions.
 */
-#include "ops/common.h"
+#include "ops/chain.h"
 
 /* ---- choice ---- */
 
@@ -56,30 +56,22 @@ static tl_Tensor *number_like(tl_Tensor *t) {
 
 /* |a - b| <= atol + rtol * |b|, where the difference is finite. */
 static tl_Tensor *near(tl_Tensor *a, tl_Tensor *b, double rtol, double atol) {
-  tl_Tensor *t[7] = {NULL};
-  tl_Tensor *result = NULL;
-  TLI_SLOT(t[0], tli_minus(a, b));
-  TLI_SLOT(t[1], tlo_abs(t[0]));
-  TLI_SLOT(t[2], tli_with_number(tlo_mul, b, tli_float(rtol)));
-  TLI_SLOT(t[3], tlo_abs(t[2]));
-  TLI_SLOT(t[4], tli_with_number(tli_plus, t[3], tli_float(atol)));
-  TLI_SLOT(t[5], tlo_le(t[1], t[4]));
-  TLI_SLOT(t[6], tlo_isfinite(t[1]));
-  result = tlo_logical_and(t[5], t[6]);
-done:
-  tli_release_results(t, 7);
-  return result;
+  tli_Chain c = {0};
+  tl_Tensor *difference = chain_sub(&c, a, b);
+  tl_Tensor *distance = TLI_STEP(&c, tlo_abs(difference));
+  tl_Tensor *relative = chain_with(&c, tlo_mul, b, rtol);
+  tl_Tensor *magnitude = TLI_STEP(&c, tlo_abs(relative));
+  tl_Tensor *allowed = chain_with(&c, tli_plus, magnitude, atol);
+  tl_Tensor *within = TLI_STEP(&c, tlo_le(distance, allowed));
+  tl_Tensor *finite = TLI_STEP(&c, tlo_isfinite(distance));
+  return tli_chain_end(&c, TLI_STEP(&c, tlo_logical_and(within, finite)));
 }
 
 static tl_Tensor *both_nan(tl_Tensor *a, tl_Tensor *b) {
-  tl_Tensor *t[2] = {NULL};
-  tl_Tensor *result = NULL;
-  TLI_SLOT(t[0], tlo_isnan(a));
-  TLI_SLOT(t[1], tlo_isnan(b));
-  result = tlo_logical_and(t[0], t[1]);
-done:
-  tli_release_results(t, 2);
-  return result;
+  tli_Chain c = {0};
+  tl_Tensor *first = TLI_STEP(&c, tlo_isnan(a));
+  tl_Tensor *second = TLI_STEP(&c, tlo_isnan(b));
+  return tli_chain_end(&c, TLI_STEP(&c, tlo_logical_and(first, second)));
 }
 
 static tl_Tensor *isclose(const char *op, tl_Tensor *self, tl_Tensor *other, double rtol,
@@ -92,23 +84,15 @@ static tl_Tensor *isclose(const char *op, tl_Tensor *self, tl_Tensor *other, dou
     return tli_fail_null(TL_EARG, "%s: expected tolerances of at least 0, got rtol %g, atol %g", op,
                          rtol, atol);
   bool mode = tli_set_grad_mode(false);
-  tl_Tensor *t[7] = {NULL};
-  tl_Tensor *result = NULL;
-  TLI_SLOT(t[0], number_like(self));
-  TLI_SLOT(t[1], number_like(other));
-  TLI_SLOT(t[2], tlo_eq(t[0], t[1]));
-  TLI_SLOT(t[3], near(t[0], t[1], rtol, atol));
-  TLI_SLOT(t[4], tlo_logical_or(t[2], t[3]));
-  if (equal_nan) {
-    TLI_SLOT(t[5], both_nan(t[0], t[1]));
-    result = tlo_logical_or(t[4], t[5]);
-  } else {
-    result = tli_retain(t[4]);
-  }
-done:
-  tli_release_results(t, 7);
+  tli_Chain c = {0};
+  tl_Tensor *a = TLI_STEP(&c, number_like(self)), *b = TLI_STEP(&c, number_like(other));
+  tl_Tensor *equal = TLI_STEP(&c, tlo_eq(a, b));
+  tl_Tensor *close = TLI_STEP(&c, near(a, b, rtol, atol));
+  tl_Tensor *result = TLI_STEP(&c, tlo_logical_or(equal, close));
+  tl_Tensor *nan = equal_nan ? TLI_STEP(&c, both_nan(a, b)) : NULL;
+  if (equal_nan) result = TLI_STEP(&c, tlo_logical_or(result, nan));
   tli_set_grad_mode(mode);
-  return result;
+  return tli_chain_end(&c, result);
 }
 
 tl_Tensor *tlo_isclose(tl_Tensor *self, tl_Tensor *other, double rtol, double atol,

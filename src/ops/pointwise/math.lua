@@ -8,12 +8,14 @@ local function unary(name, entry)
    op(entry)
 end
 
--- Exponentials and logarithms ----------------------------------------------------------------------
+-- Exponentials and logarithms ---------------------------------------------------------------------
 
 unary("exp", {doc = "e to the power self, elementwise.", grad = {self = "grad * result"}})
-unary("exp2", {doc = "2 to the power self, elementwise.", grad = {self = "grad * result * 0.6931471805599453"}})
+unary("exp2", {doc = "2 to the power self, elementwise.",
+   grad = {self = "grad * result * 0.6931471805599453"}})
 unary("expm1", {doc = "exp(self) - 1, accurate near 0.", grad = {self = "grad * (result + 1)"}})
-unary("log", {doc = "Natural logarithm, elementwise.", grad = {self = "grad / self"}, examples = {"P(3, 4)", "P()"}})
+unary("log", {doc = "Natural logarithm, elementwise.", grad = {self = "grad / self"},
+   examples = {"P(3, 4)", "P()"}})
 unary("log2", {doc = "Logarithm to base 2.", grad = {self = "grad / (self * 0.6931471805599453)"},
    examples = {"P(3, 4)"}})
 unary("log10", {doc = "Logarithm to base 10.", grad = {self = "grad / (self * 2.302585092994046)"},
@@ -21,13 +23,15 @@ unary("log10", {doc = "Logarithm to base 10.", grad = {self = "grad / (self * 2.
 unary("log1p", {doc = "log(1 + self), accurate near 0.", grad = {self = "grad / (self + 1)"},
    examples = {"P(3, 4)"}})
 
--- Trigonometry -------------------------------------------------------------------------------------
+-- Trigonometry ------------------------------------------------------------------------------------
 
 unary("sin", {doc = "Sine of radians.", grad = {self = "grad * cos(self)"}})
-unary("tan", {doc = "Tangent of radians.", grad = {self = "grad * (1 + result * result)"}, examples = {"U(3, 4)"}})
+unary("tan", {doc = "Tangent of radians.", grad = {self = "grad * (1 + result * result)"},
+   examples = {"U(3, 4)"}})
 unary("asin", {doc = "Arc sine, in radians.", alias = {"arcsin"},
    grad = {self = "grad * rsqrt(1 - self * self)"}, examples = {"U(3, 4)"}})
-unary("atan", {doc = "Arc tangent, in radians.", alias = {"arctan"}, grad = {self = "grad / (1 + self * self)"}})
+unary("atan", {doc = "Arc tangent, in radians.", alias = {"arctan"},
+   grad = {self = "grad / (1 + self * self)"}})
 unary("sinh", {doc = "Hyperbolic sine.", grad = {self = "grad * cosh(self)"}})
 unary("cosh", {doc = "Hyperbolic cosine.", grad = {self = "grad * sinh(self)"}})
 unary("tanh", {doc = "Hyperbolic tangent.", grad = {self = "grad * (1 - result * result)"}})
@@ -43,12 +47,14 @@ op {"atan2(Tensor self, Operand other) -> Tensor",
     grad = {self = "grad * other / (self * self + other * other)",
             other = "neg(grad * self / (self * self + other * other))"},
     examples = {"T(3, 4), P(3, 4)", "T(3, 4), P(4)"}}
-op {"deg2rad(Tensor self) -> Tensor", doc = "Degrees to radians.", expr = "self * (pi / 180)", inplace = true,
+op {"deg2rad(Tensor self) -> Tensor", doc = "Degrees to radians.", expr = "self * (pi / 180)",
+    inplace = true,
     examples = {"T(3)"}}
-op {"rad2deg(Tensor self) -> Tensor", doc = "Radians to degrees.", expr = "self * (180 / pi)", inplace = true,
+op {"rad2deg(Tensor self) -> Tensor", doc = "Radians to degrees.", expr = "self * (180 / pi)",
+    inplace = true,
     examples = {"T(3)"}}
 
--- Special functions --------------------------------------------------------------------------------
+-- Special functions -------------------------------------------------------------------------------
 
 unary("erf", {doc = "The error function.",
    grad = {self = "grad * 1.1283791670955126 * exp(neg(self * self))"}})
@@ -58,8 +64,10 @@ unary("erfinv", {doc = "The inverse of erf, on (-1, 1).",
    grad = {self = "grad * 0.886226925452758 * exp(result * result)"}, examples = {"U(3, 4)"}})
 unary("lgamma", {doc = "Logarithm of the absolute value of the gamma function.",
    grad = {self = "grad * digamma(self)"}, examples = {"P(3, 4)"}})
-unary("digamma", {doc = "Derivative of lgamma.", grad = {self = "grad * trigamma(self)"}, examples = {"P(3, 4)"}})
-unary("trigamma", {name = "polygamma", internal = true, inplace = false, grad = {self = "grad * higher_gamma(self, 2)"},
+unary("digamma", {doc = "Derivative of lgamma.", grad = {self = "grad * trigamma(self)"},
+   examples = {"P(3, 4)"}})
+unary("trigamma", {name = "polygamma", internal = true, inplace = false,
+   grad = {self = "grad * higher_gamma(self, 2)"},
    examples = {"P(3, 4)"}})
 op {"higher_gamma(Tensor self, int n) -> Tensor",
     name = "polygamma", internal = true, pointwise = {types = "floating"},
@@ -67,24 +75,33 @@ op {"higher_gamma(Tensor self, int n) -> Tensor",
 op {"polygamma(Tensor self, int n) -> Tensor",
     doc = "The n-th derivative of digamma, n from 0; as a function torch.polygamma(n, self).",
     composite = true, inplace = true, examples = {"P(3, 4), 1", "P(3), 0", "P(3), 4"}}
-op {"polygamma.first(int n, Tensor self) -> Tensor", doc = "The same with n first.", expr = "polygamma(self, n)",
+op {"polygamma.first(int n, Tensor self) -> Tensor", doc = "The same with n first.",
+    expr = "polygamma(self, n)",
     method = false, examples = {"1, P(3, 4)"}}
 op {"mvlgamma(Tensor self, int p) -> Tensor",
-    doc = "The logarithm of the multivariate gamma function of p dimensions.", composite = true, inplace = true,
+    doc = "The logarithm of the multivariate gamma function of p dimensions.", composite = true,
+    inplace = true,
     alias = {"multigammaln"}, examples = {"P(3, 4) + 2, 3", "P(3), 1"}}
 op {"frexp(Tensor self) -> (Tensor mantissa, Tensor exponent)",
-    doc = "self = mantissa * 2^exponent with the mantissa's magnitude in [0.5, 1); exponents are int32.",
+    doc = [[self = mantissa * 2^exponent with the mantissa's magnitude in [0.5, 1); exponents are
+    int32.]],
     grad = {self = "grad_mantissa / exp2(exponent)"}, examples = {"T(3, 4)"}}
 for _, name in ipairs {"frexp_mantissa", "frexp_exponent"} do
-   op {name .. "(Tensor self) -> Tensor", name = "frexp", internal = true, pointwise = {types = "floating"}}
+   op {name .. "(Tensor self) -> Tensor", name = "frexp", internal = true,
+       pointwise = {types = "floating"}}
 end
-unary("i0", {doc = "Modified Bessel function of the first kind, order 0.", grad = {self = "grad * i1(self)"}})
-unary("i1", {node = "SpecialI1", internal = true, inplace = false, grad = {self = "grad * i1_derivative(self, result)"}})
+unary("i0", {doc = "Modified Bessel function of the first kind, order 0.",
+   grad = {self = "grad * i1(self)"}})
+unary("i1", {node = "SpecialI1", internal = true, inplace = false,
+   grad = {self = "grad * i1_derivative(self, result)"}})
 op {"i1_derivative(Tensor self, Tensor i1) -> Tensor", internal = true, composite = true}
 unary("sinc", {doc = "sin(pi x) / (pi x), 1 at 0.", grad = {self = "grad * sinc_derivative(self)"}})
-unary("sinc_derivative", {name = "sinc_backward", internal = true, inplace = false, grad = {self = "grad * sinc_second(self)"}})
-unary("sinc_second", {name = "sinc_backward", internal = true, inplace = false, nondiff = "third derivative of sinc"})
-unary("sigmoid", {doc = "1 / (1 + exp(-self)).", alias = {"expit"}, grad = {self = "grad * result * (1 - result)"}})
+unary("sinc_derivative", {name = "sinc_backward", internal = true, inplace = false,
+   grad = {self = "grad * sinc_second(self)"}})
+unary("sinc_second", {name = "sinc_backward", internal = true, inplace = false,
+   nondiff = "third derivative of sinc"})
+unary("sigmoid", {doc = "1 / (1 + exp(-self)).", alias = {"expit"},
+   grad = {self = "grad * result * (1 - result)"}})
 op {"logit(Tensor self, float eps=nil) -> Tensor",
     doc = "log(p / (1 - p)); with eps self is first clamped to [eps, 1 - eps].",
     composite = true, inplace = true, examples = {"U(3, 4):abs() * 0.5 + 0.2", "T(3), 0.1"}}

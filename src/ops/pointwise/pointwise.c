@@ -152,18 +152,20 @@ static tl_Device device_of(const tli_PointwiseSpec *spec, tl_Tensor *const *in) 
   return TLI_CPU;
 }
 
-/* Row-major floating tensors of one dtype, shape and device: nothing is to be
-** promoted or broadcast, and nothing can be wrong with them. */
+/* Row-major floating tensors of one dtype, shape and device, and numbers behind
+** the first: nothing is to be promoted or broadcast but numbers, and nothing can
+** be wrong with them. */
 static bool alike(const tli_PointwiseSpec *spec, tl_Tensor *const *in) {
   const tl_Tensor *first = in[0];
   if ((first->flags & (TLI_CONTIGUOUS | TLI_NUMBER)) != TLI_CONTIGUOUS) return false;
   if (!tli_is_float((tl_DType)first->dtype) || spec->types == TLI_TYPES_INTEGER) return false;
   for (int i = 1; i < spec->ninputs; i++) {
     const tl_Tensor *t = in[i];
-    if (t->dtype != first->dtype || !tli_same_sizes(t, first) ||
-        (t->flags & (TLI_CONTIGUOUS | TLI_NUMBER)) != TLI_CONTIGUOUS ||
-        !tli_same_device(tli_device(t), tli_device(first)))
-      return false;
+    bool fits = t->flags & TLI_NUMBER
+                    ? t->dtype != TL_BOOL
+                    : t->dtype == first->dtype && tli_contiguous(t) && tli_same_sizes(t, first) &&
+                          tli_same_device(tli_device(t), tli_device(first));
+    if (!fits) return false;
   }
   return true;
 }

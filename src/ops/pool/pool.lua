@@ -14,64 +14,77 @@ end
 
 for n = 1, 3 do
    local ints = ("int[%d]"):format(n)
-   local windows = ("Tensor input, %s kernel_size, %s stride=nil, %s padding=0"):format(ints, ints, ints)
+   local windows = ("Tensor input, %s kernel_size, %s stride=nil, %s padding=0")
+      :format(ints, ints, ints)
 
    -- Maxima
    local max_windows = windows .. (", %s dilation=1, bool ceil_mode=false"):format(ints)
-   F {("max_pool%dd(%s, bool return_indices=false) -> (Tensor values, Tensor indices)"):format(n, max_windows),
-      doc = [[The largest element of each window; NaN if there is one. Windows begin `stride` (default: kernel_size)
-      apart, in an input that `padding` elements of -infinity surround; with ceil_mode a last one may reach
-      beyond. With return_indices also their positions in the plane, counted from 1 through all its
-      dimensions.]],
+   F {("max_pool%dd(%s, bool return_indices=false) -> (Tensor values, Tensor indices)")
+         :format(n, max_windows),
+      doc = [[The largest element of each window; NaN if there is one. Windows begin `stride`
+      (default: kernel_size) apart, in an input that `padding` elements of -infinity surround; with
+      ceil_mode a last one may reach beyond. With return_indices also their positions in the plane,
+      counted from 1 through all its dimensions.]],
       also = true, composite = true,
-      examples = examples(n, {"X, 2", "X, 3, 2, 1", "X, 2, 2, 0, 2, true", "X, {kernel_size = 2, return_indices = true}"})}
+      examples = examples(n, {"X, 2", "X, 3, 2, 1", "X, 2, 2, 0, 2, true",
+                              "X, {kernel_size = 2, return_indices = true}"})}
    F {("max_pool%dd_with_indices(%s) -> (Tensor values, Tensor indices)"):format(n, max_windows),
-      doc = "max_pool with return_indices.", also = n == 1 or nil, composite = true, examples = examples(n, {"X, 2"})}
-   F {("max_unpool%dd(Tensor input, Tensor indices, %s kernel_size, %s stride=nil, %s padding=0, "
-         .. "int[] output_size=nil) -> Tensor"):format(n, ints, ints, ints),
-      doc = [[Puts the elements back to where max_pool found them (its indices), zeros elsewhere. Where several
-      sizes fit, output_size says which.]],
+      doc = "max_pool with return_indices.", also = n == 1 or nil, composite = true,
+      examples = examples(n, {"X, 2"})}
+   F {([[max_unpool%dd(Tensor input, Tensor indices, %s kernel_size, %s stride=nil, %s padding=0,
+         int[] output_size=nil) -> Tensor]]):format(n, ints, ints, ints),
+      doc = [[Puts the elements back to where max_pool found them (its indices), zeros elsewhere.
+      Where several sizes fit, output_size says which.]],
       composite = true,
       examples = {({"T(1, 2, 2), torch.tensor{{{1, 3}, {2, 4}}}, 2",
                     "T(1, 1, 2, 2), torch.tensor{{{{1, 4}, {9, 16}}}}, 2",
                     "T(1, 1, 2, 1, 2), torch.tensor{{{{{1, 4}}, {{20, 32}}}}}, {2, 4, 2}"})[n]}}
-   F {("adaptive_max_pool%dd(Tensor input, %s output_size, bool return_indices=false) "
-         .. "-> (Tensor values, Tensor indices)"):format(n, ints),
-      doc = "The largest element of each of output_size windows that share the input evenly; -1 keeps a size.",
+   F {([[adaptive_max_pool%dd(Tensor input, %s output_size, bool return_indices=false)
+         -> (Tensor values, Tensor indices)]]):format(n, ints),
+      doc = [[The largest element of each of output_size windows that share the input evenly; -1
+      keeps a size.]],
       also = n == 1 or nil, composite = true, examples = examples(n, {"X, 3", "X, 4, true"})}
-   F {("adaptive_max_pool%dd_with_indices(Tensor input, %s output_size) -> (Tensor values, Tensor indices)")
+   F {([[adaptive_max_pool%dd_with_indices(Tensor input, %s output_size)
+         -> (Tensor values, Tensor indices)]])
          :format(n, ints),
-      doc = "adaptive_max_pool with return_indices.", composite = true, examples = examples(n, {"X, 3"})}
+      doc = "adaptive_max_pool with return_indices.", composite = true,
+      examples = examples(n, {"X, 3"})}
 
    -- Averages
    F {("avg_pool%dd(%s, bool ceil_mode=false, bool count_include_pad=true%s) -> Tensor"):format(
          n, windows, n > 1 and ", int divisor_override=nil" or ""),
-      doc = [[The mean of each window. The padding counts as zeros, or not at all with count_include_pad = false]]
+      doc = [[The mean of each window. The padding counts as zeros, or not at all with
+      count_include_pad = false]]
          .. (n > 1 and "; divisor_override divides in place of the number of elements." or "."),
       also = n == 1 or nil, composite = true,
-      examples = examples(n, {"X, 2", "X, 3, 2, 1", "X, 3, 2, 1, true, false", n > 1 and "X, 2, 2, 1, true, true, 3" or nil})}
+      examples = examples(n, {"X, 2", "X, 3, 2, 1", "X, 3, 2, 1, true, false",
+                              n > 1 and "X, 2, 2, 1, true, true, 3" or nil})}
    F {("adaptive_avg_pool%dd(Tensor input, %s output_size) -> Tensor"):format(n, ints),
       doc = "The mean of each of output_size windows that share the input evenly; -1 keeps a size.",
       also = n == 1 or nil, composite = true, examples = examples(n, {"X, 3", "X, 1", "X, 9"})}
-   F {("lp_pool%dd(Tensor input, float norm_type, %s kernel_size, %s stride=nil, bool ceil_mode=false) -> Tensor")
+   F {([[lp_pool%dd(Tensor input, float norm_type, %s kernel_size, %s stride=nil,
+         bool ceil_mode=false) -> Tensor]])
          :format(n, ints, ints),
       doc = "The norm of each window: (sum of x^norm_type)^(1/norm_type); windows as of avg_pool.",
       composite = true, examples = examples(n, {"X:abs() + 0.5, 2, 2", "X:abs() + 0.5, 3, 2, 1"})}
 end
 
-op {"max_windows(Tensor self, int[] kernel, int[] stride, int[] padding, int[] dilation, bool ceil_mode, int n, "
-    .. "bool want_indices) -> (Tensor values, Tensor indices)",
+op {[[max_windows(Tensor self, int[] kernel, int[] stride, int[] padding, int[] dilation,
+      bool ceil_mode, int n, bool want_indices) -> (Tensor values, Tensor indices)]],
     name = "max_pool", node = "MaxPoolWithIndices", internal = true,
     grad = {self = "plane_scatter(grad_values, indices, sizes(self), n, true)"}}
-op {"max_windows_adaptive(Tensor self, int[] output_size, int n, bool want_indices) "
-    .. "-> (Tensor values, Tensor indices)", name = "adaptive_max_pool", internal = true,
+op {[[max_windows_adaptive(Tensor self, int[] output_size, int n, bool want_indices)
+      -> (Tensor values, Tensor indices)]], name = "adaptive_max_pool", internal = true,
     grad = {self = "plane_scatter(grad_values, indices, sizes(self), n, true)"}}
-op {"average_windows(Tensor self, int[] kernel, int[] stride, int[] padding, bool ceil_mode, bool include_pad, "
-    .. "int divisor) -> Tensor", name = "avg_pool", internal = true,
-    grad = {self = "average_spread(grad, sizes(self), kernel, stride, padding, ceil_mode, include_pad, divisor)"}}
-op {"average_spread(Tensor self, int[] size, int[] kernel, int[] stride, int[] padding, bool ceil_mode, "
-    .. "bool include_pad, int divisor) -> Tensor", name = "avg_pool_backward", internal = true,
-    grad = {self = "average_windows(grad, kernel, stride, padding, ceil_mode, include_pad, divisor)"}}
+op {[[average_windows(Tensor self, int[] kernel, int[] stride, int[] padding, bool ceil_mode,
+      bool include_pad, int divisor) -> Tensor]], name = "avg_pool", internal = true,
+    grad = {self = [[average_spread(grad, sizes(self), kernel, stride, padding, ceil_mode,
+    include_pad, divisor)]]}}
+op {[[average_spread(Tensor self, int[] size, int[] kernel, int[] stride, int[] padding,
+      bool ceil_mode, bool include_pad, int divisor) -> Tensor]], name = "avg_pool_backward",
+    internal = true,
+    grad = {self = [[average_windows(grad, kernel, stride, padding, ceil_mode, include_pad,
+    divisor)]]}}
 op {"average_adaptive(Tensor self, int[] output_size) -> Tensor",
     name = "adaptive_avg_pool", internal = true,
     grad = {self = "average_adaptive_spread(grad, sizes(self), output_size)"}}
@@ -79,8 +92,8 @@ op {"average_adaptive_spread(Tensor self, int[] size, int[] output_size) -> Tens
     name = "adaptive_avg_pool_backward", internal = true,
     grad = {self = "average_adaptive(grad, output_size)"}}
 
--- Between planes, the last n dimensions of a tensor, and positions in them; `add`: elements that meet are
--- added, else the last one stays.
+-- Between planes, the last n dimensions of a tensor, and positions in them; `add`: elements that
+-- meet are added, else the last one stays.
 op {"plane_gather(Tensor self, Tensor indices, int n) -> Tensor",
     name = "max_pool_backward", internal = true,
     grad = {self = "plane_scatter(grad, indices, sizes(self), n, true)"}}

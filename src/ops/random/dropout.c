@@ -112,17 +112,13 @@ bool tli_op_native_dropout(tl_Tensor *self, double p, bool train, tli_Generator 
                                             TLI_TYPES_NUMBER, false,       true};
   TL_TRY(check_probability("dropout", p));
   if (!train) p = 0;
-  tl_Tensor *t[3] = {NULL};
   tl_Scalar scale = tli_float(kept_scale(p));
-  TLI_SLOT(t[0], tli_number(tli_int(0)));
-  TLI_SLOT(t[1], tli_empty_like(self, TL_BOOL));
-  if (!tli_op_bernoulli_(t[1], 1 - p, generator)) goto done;
-  TLI_SLOT(t[2], tli_pointwise(&addcmul, (tl_Tensor *[]){t[0], self, t[1]}, &scale));
-  out[0] = tli_retain(t[2]);
-  out[1] = tli_retain(t[1]);
-done:
-  tli_release_results(t, 3);
-  return out[0] != NULL;
+  tli_Chain c = {0};
+  tl_Tensor *zero = TLI_STEP(&c, tli_number(tli_int(0)));
+  tl_Tensor *mask = out[1] = TLI_STEP(&c, tli_empty_like(self, TL_BOOL));
+  TLI_DO(&c, tli_op_bernoulli_(mask, 1 - p, generator));
+  out[0] = TLI_STEP(&c, tli_pointwise(&addcmul, (tl_Tensor *[]){zero, self, mask}, &scale));
+  return tli_chain_end_all(&c, out, 2);
 }
 
 tl_Tensor *tlo_native_dropout_backward(tl_Tensor *grad, tl_Tensor *mask, double p, bool train) {

@@ -5,7 +5,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "ops/common.h"
+#include "ops/chain.h"
 
 /* Number i of the stretch that begins at `block`, in (0, 1). */
 static double uniform(const tli_Generator *g, uint64_t block, int64_t i) {
@@ -127,16 +127,12 @@ tl_Tensor *tlo_multinomial(tl_Tensor *self, int64_t num_samples, bool replacemen
   TL_TRY_NULL(check(self, num_samples, replacement));
   int64_t n = self->sizes[self->ndim - 1], rows = self->ndim == 2 ? self->sizes[0] : 1;
   int64_t sizes[2] = {rows, num_samples};
-  bool vector = self->ndim == 1;
-  tl_Tensor *t[3] = {NULL};
-  tl_Tensor *result = NULL;
-  TLI_SLOT(t[0], tlo_to(self, TL_F64, false, false, TLI_CPU));
-  TLI_SLOT(t[1], tli_op_to_row_major(t[0]));
-  TLI_SLOT(t[2], tli_new("multinomial", (tl_Ints){vector ? 1 : 2, vector ? sizes + 1 : sizes},
-                         TL_I64, TLI_CPU));
-  if (draw_rows(tli_data(t[1]), rows, n, tli_data(t[2]), num_samples, replacement, generator))
-    result = tlo_to(t[2], TL_NODTYPE, false, false, tli_device(self));
-done:
-  tli_release_results(t, 3);
-  return result;
+  tl_Ints shape = self->ndim == 1 ? (tl_Ints){1, sizes + 1} : (tl_Ints){2, sizes};
+  tli_Chain c = {0};
+  tl_Tensor *moved = TLI_STEP(&c, tlo_to(self, TL_F64, false, false, TLI_CPU));
+  tl_Tensor *p = TLI_STEP(&c, tli_op_to_row_major(moved));
+  tl_Tensor *drawn = TLI_STEP(&c, tli_new("multinomial", shape, TL_I64, TLI_CPU));
+  tli_Generator *g = tli_generator_of(generator, tli_device(self));
+  TLI_DO(&c, draw_rows(tli_data(p), rows, n, tli_data(drawn), num_samples, replacement, g));
+  return tli_chain_end(&c, TLI_STEP(&c, tlo_to(drawn, TL_NODTYPE, false, false, tli_device(self))));
 }

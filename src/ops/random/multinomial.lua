@@ -2,7 +2,7 @@
 
 local given = "*, Generator generator=nil"
 op {"multinomial(Tensor self, int num_samples, bool replacement=false, " .. given .. ") -> Tensor",
-    doc = [[Positions drawn from each row of self, a vector or matrix of weights of at least 0, in proportion to
-    the weights; each position once at most unless replacement is true.]],
+    doc = [[Positions drawn from each row of self, a vector or matrix of weights of at least 0, in
+    proportion to the weights; each position once at most unless replacement is true.]],
     composite = true, nondiff = "positions", waits = "drawn on the CPU",
     examples = {"P(5), 3", "P(2, 5), 7, true"}}

@@ -6,7 +6,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "ops/common.h"
+#include "ops/chain.h"
 
 /* ---- filling ---- */
 
@@ -14,9 +14,11 @@ static bool draw_into(tlk_Distribution d, tl_Tensor *dense, tl_Scalar a, tl_Scal
                       tli_Generator *g) {
   int64_t n = dense->numel;
   if (n == 0) return true;
-  uint64_t block = tli_generator_take(g, n, tlk_per_block(d, (tl_DType)dense->dtype));
-  return TLI_RUN(tli_device(dense), random, .distribution = d, .out = tli_array(dense), .n = n,
-                 .seed = g->seed, .block = block, .a = a, .b = b);
+  tl_Device device = tli_device(dense);
+  tli_Stretch from;
+  TL_TRY(tli_generator_stretch(g, device, n, tlk_per_block(d, (tl_DType)dense->dtype), &from));
+  return TLI_RUN(device, random, .distribution = d, .out = tli_array(dense), .n = n,
+                 .seed = from.seed, .block = from.block, .state = from.state, .a = a, .b = b);
 }
 
 /* Elements are numbered in row-major order, however they lie in memory. */
@@ -161,7 +163,7 @@ tl_Tensor *tlo_randperm(int64_t n, tli_Generator *generator, tl_DType dtype, tl_
   if (t == NULL) return NULL;
   tl_Tensor *result = NULL;
   if (tli_check_holds("randperm", tli_int(n), dtype)) {
-    shuffle(tli_data(t), n, generator);
+    shuffle(tli_data(t), n, tli_generator_of(generator, device));
     result = tlo_to(t, dtype, false, false, device);
   }
   tli_release(t);
@@ -191,14 +193,10 @@ tl_Tensor *tlo_randn_like(tl_Tensor *self, tli_Generator *generator, tl_DType dt
 /* mean + std * z; `like` lends shape, dtype and device to z. */
 static tl_Tensor *scaled_normal(tl_Tensor *like, tl_Tensor *mean, tl_Tensor *std,
                                 tli_Generator *g) {
-  tl_Tensor *t[2] = {NULL};
-  tl_Tensor *result = NULL;
   bool mode = tli_set_grad_mode(false);
-  TLI_SLOT(t[0], tlo_randn_like(like, g, TL_NODTYPE, TLI_NODEVICE));
-  TLI_SLOT(t[1], tlo_mul(t[0], std));
-  result = tli_plus(t[1], mean);
-done:
-  tli_release_results(t, 2);
+  tli_Chain c = {0};
+  tl_Tensor *standard = TLI_STEP(&c, tlo_randn_like(like, g, TL_NODTYPE, TLI_NODEVICE));
+  tl_Tensor *result = tli_chain_end(&c, chain_add(&c, chain_mul(&c, standard, std), mean));
   tli_set_grad_mode(mode);
   return result;
 }
@@ -271,16 +269,15 @@ static bool try_each(const char *op, const char *argument, tl_Tensor *out, tl_Te
   static const tli_PointwiseSpec lt = {"bernoulli", TLK_lt, 2, 0, TLI_TYPES_NUMBER, true, true};
   TL_TRY(check_probabilities(op, argument, p));
   tl_DType dtype = p->dtype == TL_F64 ? TL_F64 : TL_F32;
-  tl_Tensor *t[3] = {NULL};
-  bool ok = false;
-  TLI_SLOT(t[0], tli_empty(dtype, tli_device(out), out->ndim, out->sizes));
-  if (!draw(TLK_UNIFORM, t[0], tli_float(0), tli_float(1), g)) goto done;
-  TLI_SLOT(t[1], tli_op_to_dtype(p, dtype));
-  TLI_SLOT(t[2], tli_empty(TL_BOOL, tli_device(out), out->ndim, out->sizes));
-  ok = tli_pointwise_into(&lt, t, NULL, t[2]) && tli_copy(out, t[2]);
-done:
-  tli_release_results(t, 3);
-  return ok;
+  tl_Device device = tli_device(out);
+  tli_Chain c = {0};
+  tl_Tensor *drawn = TLI_STEP(&c, tli_empty(dtype, device, out->ndim, out->sizes));
+  TLI_DO(&c, draw(TLK_UNIFORM, drawn, tli_float(0), tli_float(1), g));
+  tl_Tensor *cast = TLI_STEP(&c, tli_op_to_dtype(p, dtype));
+  tl_Tensor *less = TLI_STEP(&c, tli_empty(TL_BOOL, device, out->ndim, out->sizes));
+  TLI_DO(&c, tli_pointwise_into(&lt, (tl_Tensor *[]){drawn, cast}, NULL, less));
+  TLI_DO(&c, tli_copy(out, less));
+  return tli_chain_end_all(&c, NULL, 0);
 }
 
 bool tli_op_bernoulli__each(tl_Tensor *self, tl_Tensor *p, tli_Generator *generator) {

@@ -1,5 +1,5 @@
--- Random numbers. All come from a generator's stream (the state's own unless one is given), so that a
--- seed gives the same numbers on every device and with any number of threads.
+-- Random numbers. All come from a generator's stream (the state's own unless one is given), so that
+-- a seed gives the same numbers on every device and with any number of threads.
 
 local given = "*, Generator generator=nil"
 local options = given .. ", dtype dtype=nil, device device=nil"
@@ -13,7 +13,8 @@ end
 create {"rand(int[] size..., " .. options .. ") -> Tensor",
     doc = "Numbers drawn uniformly from [0, 1); float32 unless dtype is given."}
 create {"randn(int[] size..., " .. options .. ") -> Tensor",
-    doc = "Numbers drawn from the normal distribution of mean 0 and variance 1; float32 unless dtype is given."}
+    doc = [[Numbers drawn from the normal distribution of mean 0 and variance 1; float32 unless
+    dtype is given.]]}
 create {"randint(int low, int high, int[] size, " .. options .. ") -> Tensor",
     doc = "Integers drawn uniformly from low to high - 1; int64 unless dtype is given."}
 create {"randint.high(int high, int[] size, " .. options .. ") -> Tensor",
@@ -39,7 +40,7 @@ op {"normal.std(float mean, Tensor std, " .. given .. ") -> Tensor",
 create {"normal.size(float mean, float std, int[] size, " .. options .. ") -> Tensor",
     doc = "Numbers drawn from one normal distribution."}
 
--- In place -----------------------------------------------------------------------------------------
+-- In place ----------------------------------------------------------------------------------------
 
 local function fill(schema, doc, example)
    op {schema .. " -> self", doc = doc, func = false, grad = {self = "zeros_like(grad)"},
@@ -63,14 +64,18 @@ fill("bernoulli_(Tensor self, float p=0.5, " .. given .. ")",
 fill("bernoulli_.each(Tensor self, Tensor p, " .. given .. ")",
    "The same with a probability for each element.", "T(3), U(3):abs()")
 fill("random_(Tensor self, int from=nil, int to=nil, " .. given .. ")",
-   [[Fills self with integers drawn uniformly from `from` to `to` - 1. One number is `to`; without any they
-    reach from 0 to the dtype's largest integer, of floating dtypes to the largest below which all are exact.]])
+   [[Fills self with integers drawn uniformly from `from` to `to` - 1. One number is `to`; without
+    any they reach from 0 to the dtype's largest integer, of floating dtypes to the largest below
+    which all are exact.]])
 
--- From given probabilities -------------------------------------------------------------------------
+-- From given probabilities ------------------------------------------------------------------------
 
 op {"bernoulli(Tensor self, " .. given .. ") -> Tensor",
     doc = "1 with the probability that self holds, else 0, in self's dtype.",
-    grad = {self = "zeros_like(grad)"}, gradcheck = false, nondiff = "random numbers", examples = {"U(3):abs()"}}
+    grad = {self = "zeros_like(grad)"}, gradcheck = false, nondiff = "random numbers",
+    examples = {"U(3):abs()"}}
 op {"bernoulli.p(Tensor self, float p, " .. given .. ") -> Tensor",
-    doc = "1 with probability p, else 0, in self's shape and dtype; what self holds, NaN too, does not matter.",
-    grad = {self = "zeros_like(grad)"}, gradcheck = false, nondiff = "random numbers", examples = {"T(3), 0.5"}}
+    doc = [[1 with probability p, else 0, in self's shape and dtype; what self holds, NaN too, does
+    not matter.]],
+    grad = {self = "zeros_like(grad)"}, gradcheck = false, nondiff = "random numbers",
+    examples = {"T(3), 0.5"}}

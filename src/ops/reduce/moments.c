@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "ops/chain.h"
 #include "ops/reduce/axes.h"
 
 /* Elements that go into one result of a reduction; -1 on bad dims. */
@@ -31,32 +32,21 @@ tl_Tensor *tlo_mean(tl_Tensor *self, tl_Ints dim, bool keepdim, tl_DType dtype) 
   dtype = floating("mean", self, dtype);
   int64_t n = dtype == TL_NODTYPE ? -1 : reduced_count("mean", self, dim);
   if (n < 0) return NULL;
-  tl_DType wide = tli_dtype_compute(dtype);
-  tl_Tensor *t[2] = {NULL};
-  tl_Tensor *result = NULL;
-  TLI_SLOT(t[0], tlo_sum(self, dim, keepdim, wide));
-  TLI_SLOT(t[1], tli_with_number(tlo_true_divide, t[0], tli_float((double)n)));
-  result = wide == dtype ? tli_retain(t[1]) : tlo_to_dtype(t[1], dtype);
-done:
-  tli_release_results(t, 2);
-  return result;
+  tli_Chain c = {0};
+  tl_Tensor *sum = TLI_STEP(&c, tlo_sum(self, dim, keepdim, tli_dtype_compute(dtype)));
+  tl_Tensor *mean = chain_with(&c, tlo_true_divide, sum, (double)n);
+  return tli_chain_end(&c, chain_to(&c, mean, dtype));
 }
 
 tl_Tensor *tlo_nanmean(tl_Tensor *self, tl_Ints dim, bool keepdim, tl_DType dtype) {
   dtype = floating("nanmean", self, dtype);
   if (dtype == TL_NODTYPE) return NULL;
-  tl_DType wide = tli_dtype_compute(dtype);
-  tl_Tensor *t[5] = {NULL};
-  tl_Tensor *result = NULL;
-  TLI_SLOT(t[0], tlo_nansum(self, dim, keepdim, wide));
-  TLI_SLOT(t[1], tlo_isnan(self));
-  TLI_SLOT(t[2], tlo_logical_not(t[1]));
-  TLI_SLOT(t[3], tlo_sum(t[2], dim, keepdim, TL_NODTYPE));
-  TLI_SLOT(t[4], tlo_true_divide(t[0], t[3]));
-  result = wide == dtype ? tli_retain(t[4]) : tlo_to_dtype(t[4], dtype);
-done:
-  tli_release_results(t, 5);
-  return result;
+  tli_Chain c = {0};
+  tl_Tensor *sum = TLI_STEP(&c, tlo_nansum(self, dim, keepdim, tli_dtype_compute(dtype)));
+  tl_Tensor *nan = TLI_STEP(&c, tlo_isnan(self));
+  tl_Tensor *counts = TLI_STEP(&c, tlo_logical_not(nan));
+  tl_Tensor *count = TLI_STEP(&c, tlo_sum(counts, dim, keepdim, TL_NODTYPE));
+  return tli_chain_end(&c, chain_to(&c, chain_div(&c, sum, count), dtype));
 }
 
 /* ---- variance ---- */
@@ -152,16 +142,12 @@ tl_Tensor *tlo_var_backward(tl_Tensor *grad, tl_Tensor *self, tl_Ints dim, tl_Sc
   int64_t n = reduced_count("var", self, dim);
   if (n < 0) return NULL;
   double factor = 2 / ((double)n - tli_to_double(correction));
-  tl_Tensor *t[5] = {NULL};
-  tl_Tensor *back = NULL;
-  TLI_SLOT(t[0], tlo_unsqueeze_reduced(grad, (tl_Ints){self->ndim, self->sizes}, dim, keepdim));
-  TLI_SLOT(t[1], tlo_scaled(t[0], tli_float(factor)));
-  TLI_SLOT(t[2], tlo_mean(self, dim, true, TL_NODTYPE));
-  TLI_SLOT(t[3], tli_minus(self, t[2]));
-  back = tlo_mul(t[1], t[3]);
-done:
-  tli_release_results(t, 5);
-  return back;
+  tl_Ints size = {self->ndim, self->sizes};
+  tli_Chain c = {0};
+  tl_Tensor *wide = TLI_STEP(&c, tlo_unsqueeze_reduced(grad, size, dim, keepdim));
+  tl_Tensor *slope = chain_scale(&c, wide, factor);
+  tl_Tensor *mean = TLI_STEP(&c, tlo_mean(self, dim, true, TL_NODTYPE));
+  return tli_chain_end(&c, chain_mul(&c, slope, chain_sub(&c, self, mean)));
 }
 
 tl_Tensor *tlo_var(tl_Tensor *self, tl_Ints dim, tl_Scalar correction, bool unbiased,
@@ -171,10 +157,9 @@ tl_Tensor *tlo_var(tl_Tensor *self, tl_Ints dim, tl_Scalar correction, bool unbi
 
 tl_Tensor *tlo_std(tl_Tensor *self, tl_Ints dim, tl_Scalar correction, bool unbiased,
                    bool keepdim) {
-  tl_Tensor *variance = tlo_var(self, dim, correction, unbiased, keepdim);
-  tl_Tensor *result = variance ? tlo_root(variance) : NULL;
-  tli_release(variance);
-  return result;
+  tli_Chain c = {0};
+  tl_Tensor *variance = TLI_STEP(&c, tlo_var(self, dim, correction, unbiased, keepdim));
+  return tli_chain_end(&c, TLI_STEP(&c, tlo_root(variance)));
 }
 
 tl_Tensor *tlo_var_unbiased(tl_Tensor *self, bool unbiased) {
@@ -195,40 +180,35 @@ tl_Tensor *tlo_std_dim(tl_Tensor *self, tl_Ints dim, bool unbiased, bool keepdim
 
 /* ---- logsumexp ---- */
 
+/* A view without the dimensions that were reduced to size 1. */
+static tl_Tensor *chain_without(tli_Chain *c, const char *op, tl_Tensor *t, tl_Ints dim) {
+  bool reduced[TL_MAX_DIMS];
+  int64_t sizes[TL_MAX_DIMS], n = 0;
+  TLI_DO(c, tli_mark_dims(op, dim, t->ndim, reduced));
+  for (int d = 0; !c->failed && d < t->ndim; d++)
+    if (!reduced[d]) sizes[n++] = t->sizes[d];
+  return TLI_STEP(c, tlo_view(t, (tl_Ints){n, sizes}));
+}
+
 /* The largest element is taken out first; it is a constant, since it cancels.
 ** An infinite one is left in. */
 tl_Tensor *tlo_logsumexp(tl_Tensor *self, tl_Ints dim, bool keepdim) {
-  tl_Tensor *t[9] = {NULL};
-  tl_Tensor *result = NULL;
-  tl_Ints size = {self->ndim, self->sizes};
-  TLI_SLOT(t[0], tli_floating(self));
+  tli_Chain c = {0};
+  tl_Tensor *x = TLI_STEP(&c, tli_floating(self));
   if (self->numel == 0) {
-    TLI_SLOT(t[1], tlo_sum(t[0], dim, keepdim, TL_NODTYPE));
-    result = tlo_log(t[1]);
-    goto done;
+    tl_Tensor *zeros = TLI_STEP(&c, tlo_sum(x, dim, keepdim, TL_NODTYPE));
+    return tli_chain_end(&c, TLI_STEP(&c, tlo_log(zeros)));
   }
-  TLI_SLOT(t[1], tlo_detach(t[0]));
-  TLI_SLOT(t[2], tlo_amax(t[1], dim, true));
-  TLI_SLOT(t[3], tlo_isinf(t[2]));
-  TLI_SLOT(t[4], tli_where_then(t[3], tli_int(0), t[2]));
-  TLI_SLOT(t[5], tli_minus(t[0], t[4]));
-  if (!tlo_exp_(t[5])) goto done;
-  TLI_SLOT(t[6], tlo_sum(t[5], dim, true, TL_NODTYPE));
-  TLI_SLOT(t[7], tlo_log(t[6]));
-  TLI_SLOT(t[8], tli_plus(t[7], t[4]));
-  if (keepdim) {
-    result = tli_retain(t[8]);
-  } else {
-    bool reduced[TL_MAX_DIMS];
-    int64_t sizes[TL_MAX_DIMS], n = 0;
-    if (!tli_mark_dims("logsumexp", dim, self->ndim, reduced)) goto done;
-    for (int d = 0; d < size.n; d++)
-      if (!reduced[d]) sizes[n++] = size.v[d];
-    result = tlo_view(t[8], (tl_Ints){n, sizes});
-  }
-done:
-  tli_release_results(t, 9);
-  return result;
+  tl_Tensor *constant = TLI_STEP(&c, tlo_detach(x));
+  tl_Tensor *largest = TLI_STEP(&c, tlo_amax(constant, dim, true));
+  tl_Tensor *infinite = TLI_STEP(&c, tlo_isinf(largest));
+  tl_Tensor *shift = chain_where_then(&c, infinite, tli_int(0), largest);
+  tl_Tensor *terms = chain_sub(&c, x, shift);
+  TLI_DO(&c, tlo_exp_(terms));
+  tl_Tensor *sum = TLI_STEP(&c, tlo_sum(terms, dim, true, TL_NODTYPE));
+  tl_Tensor *log = TLI_STEP(&c, tlo_log(sum));
+  tl_Tensor *result = chain_add(&c, log, shift);
+  return tli_chain_end(&c, keepdim ? result : chain_without(&c, "logsumexp", result, dim));
 }
 
 /* ---- norms ---- */
@@ -277,14 +257,11 @@ static tl_Tensor *norm_sum(tl_Tensor *self, double p, tl_Ints dim, bool keepdim)
 
 static tl_Tensor *count(tl_Tensor *self, tl_Ints dim, bool keepdim) {
   static const tli_PointwiseSpec ne = {"norm", TLK_ne, 2, 0, TLI_TYPES_NUMBER, true, true};
-  tl_Tensor *t[2] = {NULL};
-  tl_Tensor *result = NULL;
-  TLI_SLOT(t[0], tli_number(tli_int(0)));
-  TLI_SLOT(t[1], tli_pointwise(&ne, (tl_Tensor *[]){self, t[0]}, NULL));
-  result = tli_op_sum(t[1], dim, keepdim, (tl_DType)self->dtype);
-done:
-  tli_release_results(t, 2);
-  return result;
+  tli_Chain c = {0};
+  tl_Tensor *zero = TLI_STEP(&c, tli_number(tli_int(0)));
+  tl_Tensor *counts = TLI_STEP(&c, tli_pointwise(&ne, (tl_Tensor *[]){self, zero}, NULL));
+  tl_DType dtype = (tl_DType)self->dtype;
+  return tli_chain_end(&c, TLI_STEP(&c, tli_op_sum(counts, dim, keepdim, dtype)));
 }
 
 tl_Tensor *tli_op_p_norm(tl_Tensor *self, tl_Scalar p_, tl_Ints dim, bool keepdim) {
@@ -294,66 +271,45 @@ tl_Tensor *tli_op_p_norm(tl_Tensor *self, tl_Scalar p_, tl_Ints dim, bool keepdi
   if (p == 0) return count(self, dim, keepdim);
   if (isinf(p))
     return p > 0 ? tli_op_amax_abs(self, dim, keepdim) : tli_op_amin_abs(self, dim, keepdim);
-  tl_Tensor *t[3] = {NULL};
-  tl_Tensor *result = NULL;
-  TLI_SLOT(t[0], norm_sum(self, p, dim, keepdim));
-  if (p == 1) {
-    t[1] = tli_retain(t[0]);
-  } else if (p == 2) {
-    TLI_SLOT(t[1], tli_pointwise(&root, t, NULL));
-  } else {
-    TLI_SLOT(t[2], tli_number(tli_float(1 / p)));
-    TLI_SLOT(t[1], tli_pointwise(&power, (tl_Tensor *[]){t[0], t[2]}, NULL));
+  tli_Chain c = {0};
+  tl_Tensor *norm = TLI_STEP(&c, norm_sum(self, p, dim, keepdim));
+  if (p == 2) {
+    norm = TLI_STEP(&c, tli_pointwise(&root, &norm, NULL));
+  } else if (p != 1) {
+    tl_Tensor *exponent = chain_number(&c, 1 / p);
+    norm = TLI_STEP(&c, tli_pointwise(&power, (tl_Tensor *[]){norm, exponent}, NULL));
   }
-  result =
-      t[1]->dtype == self->dtype ? tli_retain(t[1]) : tli_op_to_dtype(t[1], (tl_DType)self->dtype);
-done:
-  tli_release_results(t, 3);
-  return result;
+  if (!c.failed && norm->dtype != self->dtype)
+    norm = TLI_STEP(&c, tli_op_to_dtype(norm, (tl_DType)self->dtype));
+  return tli_chain_end(&c, norm);
 }
 
 /* grad where norm is not 0, else 0, divided by norm^power. */
 static tl_Tensor *over_norm(tl_Tensor *grad, tl_Tensor *norm, double power) {
-  tl_Tensor *t[3] = {NULL};
-  tl_Tensor *result = NULL;
-  TLI_SLOT(t[0], tli_with_number(tlo_eq, norm, tli_int(0)));
-  TLI_SLOT(t[1], tli_where_then(t[0], tli_int(1), norm));
-  TLI_SLOT(t[2], tli_with_number(tlo_pow, t[1], tli_float(-power)));
-  tli_release(t[1]);
-  t[1] = NULL;
-  TLI_SLOT(t[1], tlo_mul(grad, t[2]));
-  result = tli_where_then(t[0], tli_int(0), t[1]);
-done:
-  tli_release_results(t, 3);
-  return result;
+  tli_Chain c = {0};
+  tl_Tensor *zero = chain_with_int(&c, tlo_eq, norm, 0);
+  tl_Tensor *divisor = chain_where_then(&c, zero, tli_int(1), norm);
+  tl_Tensor *result = chain_mul(&c, grad, chain_with(&c, tlo_pow, divisor, -power));
+  return tli_chain_end(&c, chain_where_then(&c, zero, tli_int(0), result));
 }
 
 /* sgn(self) * |self|^power, 0 where self is 0. */
 static tl_Tensor *signed_power(tl_Tensor *self, double power) {
-  tl_Tensor *t[5] = {NULL};
-  tl_Tensor *result = NULL;
-  TLI_SLOT(t[0], tli_with_number(tlo_eq, self, tli_int(0)));
-  TLI_SLOT(t[1], tli_where_then(t[0], tli_int(1), self));
-  TLI_SLOT(t[2], tlo_abs(t[1]));
-  TLI_SLOT(t[3], tli_with_number(tlo_pow, t[2], tli_float(power)));
-  TLI_SLOT(t[4], tlo_sgn(self));
-  result = tlo_mul(t[4], t[3]);
-done:
-  tli_release_results(t, 5);
-  return result;
+  tli_Chain c = {0};
+  tl_Tensor *zero = chain_with_int(&c, tlo_eq, self, 0);
+  tl_Tensor *base = chain_where_then(&c, zero, tli_int(1), self);
+  tl_Tensor *magnitude = TLI_STEP(&c, tlo_abs(base));
+  tl_Tensor *sign = TLI_STEP(&c, tlo_sgn(self));
+  return tli_chain_end(&c, chain_mul(&c, sign, chain_with(&c, tlo_pow, magnitude, power)));
 }
 
 static tl_Tensor *extreme_norm_backward(tl_Tensor *grad, tl_Tensor *self, tl_Tensor *norm,
                                         tl_Ints dim) {
-  tl_Tensor *t[3] = {NULL};
-  tl_Tensor *back = NULL;
-  TLI_SLOT(t[0], tlo_abs(self));
-  TLI_SLOT(t[1], tlo_amax_backward(grad, t[0], norm, dim, true));
-  TLI_SLOT(t[2], tlo_sgn(self));
-  back = tlo_mul(t[1], t[2]);
-done:
-  tli_release_results(t, 3);
-  return back;
+  tli_Chain c = {0};
+  tl_Tensor *magnitude = TLI_STEP(&c, tlo_abs(self));
+  tl_Tensor *share = TLI_STEP(&c, tlo_amax_backward(grad, magnitude, norm, dim, true));
+  tl_Tensor *sign = TLI_STEP(&c, tlo_sgn(self));
+  return tli_chain_end(&c, chain_mul(&c, share, sign));
 }
 
 /* d norm / d x = sgn(x) * (|x| / norm)^(p - 1); 0 at a norm of 0. */
@@ -361,24 +317,16 @@ tl_Tensor *tlo_p_norm_backward(tl_Tensor *grad, tl_Tensor *self, tl_Tensor *resu
                                tl_Ints dim, bool keepdim) {
   double p = tli_to_double(p_);
   tl_Ints size = {self->ndim, self->sizes};
-  tl_Tensor *t[4] = {NULL};
-  tl_Tensor *back = NULL;
   if (p == 0 || self->numel == 0) return tlo_zeros_like(self, TL_NODTYPE, TLI_NODEVICE);
-  TLI_SLOT(t[0], tlo_unsqueeze_reduced(grad, size, dim, keepdim));
-  TLI_SLOT(t[1], tlo_unsqueeze_reduced(result, size, dim, keepdim));
-  if (isinf(p)) {
-    back = extreme_norm_backward(t[0], self, t[1], dim);
-  } else if (p == 1) {
-    TLI_SLOT(t[2], tlo_sgn(self));
-    back = tlo_mul(t[0], t[2]);
-  } else {
-    TLI_SLOT(t[2], over_norm(t[0], t[1], p - 1));
-    TLI_SLOT(t[3], p == 2 ? tli_retain(self) : signed_power(self, p - 1));
-    back = tlo_mul(t[2], t[3]);
-  }
-done:
-  tli_release_results(t, 4);
-  return back;
+  tli_Chain c = {0};
+  tl_Tensor *wide = TLI_STEP(&c, tlo_unsqueeze_reduced(grad, size, dim, keepdim));
+  tl_Tensor *norm = TLI_STEP(&c, tlo_unsqueeze_reduced(result, size, dim, keepdim));
+  if (isinf(p))
+    return tli_chain_end(&c, TLI_STEP(&c, extreme_norm_backward(wide, self, norm, dim)));
+  if (p == 1) return tli_chain_end(&c, chain_mul(&c, wide, TLI_STEP(&c, tlo_sgn(self))));
+  tl_Tensor *share = TLI_STEP(&c, over_norm(wide, norm, p - 1));
+  tl_Tensor *power = p == 2 ? self : TLI_STEP(&c, signed_power(self, p - 1));
+  return tli_chain_end(&c, chain_mul(&c, share, power));
 }
 
 /* Whether there are no elements along dim; wrong dimensions are told later. */
@@ -399,11 +347,9 @@ tl_Tensor *tlo_norm(tl_Tensor *self, tl_Scalar p, tl_Ints dim, bool keepdim, tl_
   if (!summed && none_along(self, dim))
     return tli_fail_null(TL_ESHAPE, "norm: nothing has no norm of order %g, got shape %s",
                          tli_to_double(p), tli_sizes_str(self));
-  if (dtype == (tl_DType)self->dtype) return tlo_p_norm(self, p, dim, keepdim);
-  tl_Tensor *t = tlo_to_dtype(self, dtype);
-  tl_Tensor *result = t ? tlo_p_norm(t, p, dim, keepdim) : NULL;
-  tli_release(t);
-  return result;
+  tli_Chain c = {0};
+  tl_Tensor *cast = chain_to(&c, self, dtype);
+  return tli_chain_end(&c, TLI_STEP(&c, tlo_p_norm(cast, p, dim, keepdim)));
 }
 
 tl_Tensor *tlo_norm_name(tl_Tensor *self, const char *p, tl_Ints dim, bool keepdim,

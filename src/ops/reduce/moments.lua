@@ -13,50 +13,61 @@ op {"nanmean(Tensor self, " .. dims .. ", *, dtype dtype=nil) -> Tensor",
 local function unbiased(name, doc)
    op {name .. ".unbiased(Tensor self, bool unbiased) -> Tensor", doc = doc, composite = true,
        examples = {"T(3, 4), false"}}
-   op {name .. ".dim(Tensor self, dim[] dim, bool unbiased, bool keepdim=false) -> Tensor", doc = doc,
+   op {name .. ".dim(Tensor self, dim[] dim, bool unbiased, bool keepdim=false) -> Tensor",
+       doc = doc,
        composite = true, examples = {"T(3, 4), 2, false", "T(3, 4), {1, 2}, true, true"}}
 end
 
-op {"var(Tensor self, dim[] dim=nil, *, Number correction=1, bool unbiased=true, bool keepdim=false) -> Tensor",
-    doc = [[The variance over dim: squared deviations from the mean, summed and divided by n - correction
-    (unbiased = false: correction 0).]],
-    composite = true, examples = {"T(3, 4)", "T(3, 4), 2", "T(3, 4), 1, {correction = 0, keepdim = true}"}}
+op {[[var(Tensor self, dim[] dim=nil, *, Number correction=1, bool unbiased=true,
+      bool keepdim=false) -> Tensor]],
+    doc = [[The variance over dim: squared deviations from the mean, summed and divided by n -
+    correction (unbiased = false: correction 0).]],
+    composite = true,
+    examples = {"T(3, 4)", "T(3, 4), 2", "T(3, 4), 1, {correction = 0, keepdim = true}"}}
 unbiased("var", "The same with correction 1 (true) or 0 (false).")
 op {"variance(Tensor self, dim[] dim, Number correction, bool keepdim) -> Tensor",
     name = "var", internal = true,
     grad = {self = "var_backward(grad, self, dim, correction, keepdim)"}}
-op {"var_backward(Tensor grad, Tensor self, dim[] dim, Number correction, bool keepdim) -> Tensor", internal = true,
+op {"var_backward(Tensor grad, Tensor self, dim[] dim, Number correction, bool keepdim) -> Tensor",
+    internal = true,
     composite = true}
--- A square root whose derivative at 0 is taken as 0: what stands under it is 0 only where all that it
--- was made of is.
+-- A square root whose derivative at 0 is taken as 0: what stands under it is 0 only where all that
+-- it was made of is.
 op {"root(Tensor self) -> Tensor",
     name = "sqrt", internal = true, pointwise = {types = "floating", kernel = "sqrt"},
     grad = {self = "where(eq(result, 0), 0, grad / (2 * result))"}}
-op {"std(Tensor self, dim[] dim=nil, *, Number correction=1, bool unbiased=true, bool keepdim=false) -> Tensor",
+op {[[std(Tensor self, dim[] dim=nil, *, Number correction=1, bool unbiased=true,
+      bool keepdim=false) -> Tensor]],
     doc = "The standard deviation: the square root of var.",
-    composite = true, examples = {"T(3, 4)", "T(3, 4), 2", "T(3, 4), 1, {correction = 0, keepdim = true}"}}
+    composite = true,
+    examples = {"T(3, 4)", "T(3, 4), 2", "T(3, 4), 1, {correction = 0, keepdim = true}"}}
 unbiased("std", "The same with correction 1 (true) or 0 (false).")
 op {"logsumexp(Tensor self, dim[] dim, bool keepdim=false) -> Tensor",
     doc = "log(sum(exp(self))) over dim, without overflow.",
     composite = true, examples = {"T(3, 4), 2", "T(3, 4), {1, 2}, true"}}
-op {"norm(Tensor self, Number p=2, dim[] dim=nil, bool keepdim=false, *, dtype dtype=nil) -> Tensor",
+op {[[norm(Tensor self, Number p=2, dim[] dim=nil, bool keepdim=false, *, dtype dtype=nil)
+      -> Tensor]],
     doc = [[The p-norm over dim, or of all elements: sum(|x|^p)^(1/p); the largest magnitude for
     math.huge, the smallest for -math.huge, the number of non-zeros for 0.]],
-    composite = true, examples = {"T(3, 4)", "T(3, 4), 1, 2", "T(3, 4), 3, {1}, true", "T(3, 4), math.huge"}}
-op {"norm.name(Tensor self, string p, dim[] dim=nil, bool keepdim=false, *, dtype dtype=nil) -> Tensor",
-    doc = [["fro": the 2-norm over dim, or of all elements; "nuc": the sum of singular values of matrices, in two
-    dimensions dim.]],
+    composite = true,
+    examples = {"T(3, 4)", "T(3, 4), 1, 2", "T(3, 4), 3, {1}, true", "T(3, 4), math.huge"}}
+op {[[norm.name(Tensor self, string p, dim[] dim=nil, bool keepdim=false, *, dtype dtype=nil)
+      -> Tensor]],
+    doc = [["fro": the 2-norm over dim, or of all elements; "nuc": the sum of singular values of
+    matrices, in two dimensions dim.]],
     composite = true, waits = "singular values are computed on the CPU",
     examples = {"T(3, 4), 'fro'", "T(3, 4), 'fro', 1", "T(3, 4), 'nuc'"}}
 op {"p_norm(Tensor self, Number p, dim[] dim, bool keepdim) -> Tensor",
     name = "norm", node = "LinalgVectorNorm", internal = true,
     grad = {self = "p_norm_backward(grad, self, result, p, dim, keepdim)"}}
-op {"p_norm_backward(Tensor grad, Tensor self, Tensor result, Number p, dim[] dim, bool keepdim) -> Tensor",
+op {[[p_norm_backward(Tensor grad, Tensor self, Tensor result, Number p, dim[] dim, bool keepdim)
+      -> Tensor]],
     internal = true, composite = true}
 
 -- What norms are made of.
 for _, name in ipairs {"sum_abs", "sum_square", "amax_abs", "amin_abs"} do
-   op {name .. "(Tensor self, dim[] dim, bool keepdim) -> Tensor", internal = true, reduction = {types = "floating"}}
+   op {name .. "(Tensor self, dim[] dim, bool keepdim) -> Tensor", internal = true,
+       reduction = {types = "floating"}}
 end
 op {"sum_power(Tensor self, Number p, dim[] dim, bool keepdim) -> Tensor", internal = true,
     reduction = {types = "floating"}}

@@ -2,6 +2,7 @@
 ** reduce.c - sums, products, extremes and their positions, over any
 ** dimensions; and how their gradients spread again.
 */
+#include "ops/chain.h"
 #include "ops/reduce/axes.h"
 
 /* ---- forward ---- */
@@ -202,17 +203,13 @@ tl_Tensor *tlo_expand_reduced(tl_Tensor *grad, tl_Ints size, tl_Ints dim, bool k
 tl_Tensor *tlo_amax_backward(tl_Tensor *grad, tl_Tensor *self, tl_Tensor *result, tl_Ints dim,
                              bool keepdim) {
   tl_Ints size = {self->ndim, self->sizes};
-  tl_Tensor *t[5] = {NULL};
-  tl_Tensor *back = NULL;
-  TLI_SLOT(t[0], tlo_unsqueeze_reduced(grad, size, dim, keepdim));
-  TLI_SLOT(t[1], tlo_unsqueeze_reduced(result, size, dim, keepdim));
-  TLI_SLOT(t[2], tlo_eq(self, t[1]));
-  TLI_SLOT(t[3], tlo_sum(t[2], dim, true, TL_NODTYPE));
-  TLI_SLOT(t[4], tlo_true_divide(t[0], t[3]));
-  back = tli_where_else(t[2], t[4], tli_int(0));
-done:
-  tli_release_results(t, 5);
-  return back;
+  tli_Chain c = {0};
+  tl_Tensor *wide = TLI_STEP(&c, tlo_unsqueeze_reduced(grad, size, dim, keepdim));
+  tl_Tensor *extreme = TLI_STEP(&c, tlo_unsqueeze_reduced(result, size, dim, keepdim));
+  tl_Tensor *equal = TLI_STEP(&c, tlo_eq(self, extreme));
+  tl_Tensor *count = TLI_STEP(&c, tlo_sum(equal, dim, true, TL_NODTYPE));
+  tl_Tensor *share = chain_div(&c, wide, count);
+  return tli_chain_end(&c, chain_where_else(&c, equal, share, tli_int(0)));
 }
 
 /* The whole gradient at one position, from 1, along dim. */
@@ -223,47 +220,49 @@ tl_Tensor *tlo_value_backward(tl_Tensor *grad, tl_Ints size, int64_t dim, tl_Ten
   if (d < 0) return NULL;
   int64_t line[TL_MAX_DIMS];
   for (int k = 0; k < size.n; k++) line[k] = k == d ? size.v[k] : 1;
-  tl_Tensor *t[5] = {NULL};
-  tl_Tensor *back = NULL;
-  TLI_SLOT(t[0],
-           tlo_arange(tli_int(1), tli_int(size.v[d] + 1), tli_int(1), TL_I64, tli_device(grad)));
-  TLI_SLOT(t[1], tlo_view(t[0], (tl_Ints){size.n, line}));
-  TLI_SLOT(t[2], keepdim ? tli_retain(indices) : tlo_unsqueeze(indices, d));
-  TLI_SLOT(t[3], tlo_eq(t[1], t[2]));
-  TLI_SLOT(t[4], keepdim ? tli_retain(grad) : tlo_unsqueeze(grad, d));
-  back = tli_where_else(t[3], t[4], tli_int(0));
-done:
-  tli_release_results(t, 5);
-  return back;
+  tli_Chain c = {0};
+  tl_Tensor *row = TLI_STEP(
+      &c, tlo_arange(tli_int(1), tli_int(size.v[d] + 1), tli_int(1), TL_I64, tli_device(grad)));
+  tl_Tensor *positions = TLI_STEP(&c, tlo_view(row, (tl_Ints){size.n, line}));
+  if (!keepdim) indices = chain_unsqueeze(&c, indices, d), grad = chain_unsqueeze(&c, grad, d);
+  tl_Tensor *chosen = TLI_STEP(&c, tlo_eq(positions, indices));
+  return tli_chain_end(&c, chain_where_else(&c, chosen, grad, tli_int(0)));
 }
 
 /* ---- the gradient of a product ---- */
+
+/* a and b along d, b first where the products run backwards. */
+static tl_Tensor *chain_ordered(tli_Chain *c, tl_Tensor *a, tl_Tensor *b, int d, bool backwards) {
+  return backwards ? chain_cat(c, b, a, d) : chain_cat(c, a, b, d);
+}
+
+/* Each position's product taken on over that of the position s before it. */
+static tl_Tensor *reach_further(tl_Tensor *current, int d, int64_t s, bool backwards) {
+  int64_t n = current->sizes[d];
+  tli_Chain c = {0};
+  tl_Tensor *done =
+      backwards ? chain_slice(&c, current, d, n - s, n) : chain_slice(&c, current, d, 0, s);
+  tl_Tensor *upper = chain_slice(&c, current, d, s, n);
+  tl_Tensor *lower = chain_slice(&c, current, d, 0, n - s);
+  tl_Tensor *product = chain_mul(&c, upper, lower);
+  return tli_chain_end(&c, chain_ordered(&c, done, product, d, backwards));
+}
 
 /* Products of what stands before each position along d (after it, if
 ** `backwards`), 1 at the first: by doubling distances, with operators only. */
 static tl_Tensor *products(tl_Tensor *self, int d, bool backwards) {
   int64_t n = self->sizes[d], one[TL_MAX_DIMS];
   for (int k = 0; k < self->ndim; k++) one[k] = k == d ? 1 : self->sizes[k];
-  tl_Tensor *t[2] = {NULL};
-  tl_Tensor *current = NULL;
-  TLI_SLOT(t[0], tlo_new_ones(self, (tl_Ints){self->ndim, one}, TL_NODTYPE, TLI_NODEVICE));
-  TLI_SLOT(t[1], backwards ? tlo_slice(self, d, 1, n, 1) : tlo_slice(self, d, 0, n - 1, 1));
-  current = tlo_cat((tl_Tensors){2, backwards ? (tl_Tensor *[]){t[1], t[0]} : t}, d);
+  tli_Chain c = {0};
+  tl_Tensor *ones =
+      TLI_STEP(&c, tlo_new_ones(self, (tl_Ints){self->ndim, one}, TL_NODTYPE, TLI_NODEVICE));
+  tl_Tensor *rest = backwards ? chain_slice(&c, self, d, 1, n) : chain_slice(&c, self, d, 0, n - 1);
+  tl_Tensor *current = tli_chain_end(&c, chain_ordered(&c, ones, rest, d, backwards));
   for (int64_t s = 1; current && s < n; s *= 2) {
-    tl_Tensor *u[4] = {NULL}, *next = NULL;
-    u[0] = backwards ? tlo_slice(current, d, n - s, n, 1) : tlo_slice(current, d, 0, s, 1);
-    u[1] = tlo_slice(current, d, s, n, 1);
-    u[2] = tlo_slice(current, d, 0, n - s, 1);
-    if (u[0] && u[1] && u[2] && (u[3] = tlo_mul(u[1], u[2])))
-      next = tlo_cat(
-          (tl_Tensors){2, backwards ? (tl_Tensor *[]){u[3], u[0]} : (tl_Tensor *[]){u[0], u[3]}},
-          d);
-    tli_release_results(u, 4);
+    tl_Tensor *next = reach_further(current, d, s, backwards);
     tli_release(current);
     current = next;
   }
-done:
-  tli_release_results(t, 2);
   return current;
 }
 
@@ -271,43 +270,29 @@ done:
 static tl_Tensor *prod_backward(tl_Tensor *grad, tl_Tensor *self, tl_Tensor *result, int d) {
   bool zero = false;
   TL_TRY_NULL(tli_any_zero(self, &zero));
-  tl_Tensor *t[3] = {NULL};
-  tl_Tensor *back = NULL;
-  if (zero) { /* what the others multiply to */
-    TLI_SLOT(t[0], products(self, d, false));
-    TLI_SLOT(t[1], products(self, d, true));
-    TLI_SLOT(t[2], tlo_mul(t[0], t[1]));
-    back = tlo_mul(grad, t[2]);
-  } else {
-    TLI_SLOT(t[0], tlo_mul(grad, result));
-    back = tlo_true_divide(t[0], self);
-  }
-done:
-  tli_release_results(t, 3);
-  return back;
+  tli_Chain c = {0};
+  if (!zero) return tli_chain_end(&c, chain_div(&c, chain_mul(&c, grad, result), self));
+  tl_Tensor *before = TLI_STEP(&c, products(self, d, false));
+  tl_Tensor *behind = TLI_STEP(&c, products(self, d, true));
+  return tli_chain_end(&c, chain_mul(&c, grad, chain_mul(&c, before, behind)));
 }
 
 tl_Tensor *tlo_prod_backward(tl_Tensor *grad, tl_Tensor *self, tl_Tensor *result, int64_t dim,
                              bool keepdim) {
   if (self->numel == 0) return tlo_zeros_like(self, TL_NODTYPE, TLI_NODEVICE);
-  tl_Ints size = {self->ndim, self->sizes};
-  tl_Tensor *t[4] = {NULL};
-  tl_Tensor *back = NULL;
-  if (dim == TLI_NOINT || self->ndim == 0) {
-    tl_Ints one = {1, (int64_t[]){1}};
-    TLI_SLOT(t[0], tlo_reshape(self, (tl_Ints){1, (int64_t[]){-1}}));
-    TLI_SLOT(t[1], tlo_reshape(grad, one));
-    TLI_SLOT(t[2], tlo_reshape(result, one));
-    TLI_SLOT(t[3], prod_backward(t[1], t[0], t[2], 0));
-    back = tlo_reshape(t[3], size);
+  tl_Ints size = {self->ndim, self->sizes}, one = {1, (int64_t[]){1}};
+  bool flat = dim == TLI_NOINT || self->ndim == 0;
+  int d = flat ? 0 : tli_dim("prod", dim, self->ndim);
+  if (d < 0) return NULL;
+  tli_Chain c = {0};
+  if (flat) {
+    self = TLI_STEP(&c, tlo_reshape(self, (tl_Ints){1, (int64_t[]){-1}}));
+    grad = TLI_STEP(&c, tlo_reshape(grad, one));
+    result = TLI_STEP(&c, tlo_reshape(result, one));
   } else {
-    int d = tli_dim("prod", dim, self->ndim);
-    if (d < 0) goto done;
-    TLI_SLOT(t[0], tlo_unsqueeze_reduced(grad, size, (tl_Ints){1, &dim}, keepdim));
-    TLI_SLOT(t[1], tlo_unsqueeze_reduced(result, size, (tl_Ints){1, &dim}, keepdim));
-    back = prod_backward(t[0], self, t[1], d);
+    grad = TLI_STEP(&c, tlo_unsqueeze_reduced(grad, size, (tl_Ints){1, &dim}, keepdim));
+    result = TLI_STEP(&c, tlo_unsqueeze_reduced(result, size, (tl_Ints){1, &dim}, keepdim));
   }
-done:
-  tli_release_results(t, 4);
-  return back;
+  tl_Tensor *back = TLI_STEP(&c, prod_backward(grad, self, result, d));
+  return tli_chain_end(&c, flat ? TLI_STEP(&c, tlo_reshape(back, size)) : back);
 }

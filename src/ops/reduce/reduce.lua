@@ -1,5 +1,5 @@
--- Reductions over all, one or several dimensions. float32 sums keep an error that does not grow with
--- the number of elements; the half types accumulate in float32.
+-- Reductions over all, one or several dimensions. float32 sums keep an error that does not grow
+-- with the number of elements; the half types accumulate in float32.
 
 local dims = "dim[] dim=nil, bool keepdim=false"
 
@@ -7,14 +7,17 @@ op {"sum(Tensor self, " .. dims .. ", *, dtype dtype=nil) -> Tensor",
     doc = "The sum over dim (all dimensions if left out). Integers and bool sum to int64.",
     reduction = {}, grad = {self = "expand_reduced(grad, sizes(self), dim, keepdim)"},
     examples = {"T(3, 4)", "T(3, 4), 2", "T(2, 3, 4), {1, 3}, true", "T(0, 3), 1", "T()"}}
-op {"expand_reduced(Tensor grad, int[] size, dim[] dim, bool keepdim) -> Tensor", internal = true, composite = true}
-op {"unsqueeze_reduced(Tensor self, int[] size, dim[] dim, bool keepdim) -> Tensor", internal = true,
+op {"expand_reduced(Tensor grad, int[] size, dim[] dim, bool keepdim) -> Tensor", internal = true,
+    composite = true}
+op {"unsqueeze_reduced(Tensor self, int[] size, dim[] dim, bool keepdim) -> Tensor",
+    internal = true,
     composite = true}
 op {"prod(Tensor self, dim dim=nil, bool keepdim=false, *, dtype dtype=nil) -> Tensor",
     doc = "The product over dim, or over all. Integers multiply in int64.",
     reduction = {}, grad = {self = "prod_backward(grad, self, result, dim, keepdim)"},
     examples = {"T(3, 4)", "T(3, 4), 2", "T(2, 3), 1, true"}}
-op {"prod_backward(Tensor grad, Tensor self, Tensor result, dim dim, bool keepdim) -> Tensor", internal = true,
+op {"prod_backward(Tensor grad, Tensor self, Tensor result, dim dim, bool keepdim) -> Tensor",
+    internal = true,
     composite = true, waits = "without zeros it is a division"}
 op {"amax(Tensor self, " .. dims .. ") -> Tensor",
     doc = "The largest element over dim; NaN if there is one. Equal maxima share the gradient.",
@@ -24,40 +27,52 @@ op {"amin(Tensor self, " .. dims .. ") -> Tensor",
     doc = "The smallest element over dim; NaN if there is one. Equal minima share the gradient.",
     reduction = {}, grad = {self = "amax_backward(grad, self, result, dim, keepdim)"},
     examples = {"T(3, 4)", "T(3, 4), 2", "T(2, 3, 4), {1, 3}, true"}}
-op {"amax_backward(Tensor grad, Tensor self, Tensor result, dim[] dim, bool keepdim) -> Tensor", internal = true,
+op {"amax_backward(Tensor grad, Tensor self, Tensor result, dim[] dim, bool keepdim) -> Tensor",
+    internal = true,
     composite = true}
-op {"all(Tensor self, " .. dims .. ") -> Tensor", doc = "Whether all elements over dim are not zero; bool, of uint8 uint8.",
+op {"all(Tensor self, " .. dims .. ") -> Tensor",
+    doc = "Whether all elements over dim are not zero; bool, of uint8 uint8.",
     reduction = {}, nondiff = "a bool result", examples = {"M(3, 4)", "M(3, 4), 2"}}
-op {"any(Tensor self, " .. dims .. ") -> Tensor", doc = "Whether any element over dim is not zero; bool, of uint8 uint8.",
+op {"any(Tensor self, " .. dims .. ") -> Tensor",
+    doc = "Whether any element over dim is not zero; bool, of uint8 uint8.",
     reduction = {}, nondiff = "a bool result", examples = {"M(3, 4)", "M(3, 4), 2"}}
-op {"count_nonzero(Tensor self, dim[] dim=nil) -> Tensor", doc = "How many elements over dim are not zero; int64.",
+op {"count_nonzero(Tensor self, dim[] dim=nil) -> Tensor",
+    doc = "How many elements over dim are not zero; int64.",
     reduction = {}, nondiff = "an integer result", examples = {"M(3, 4)", "M(3, 4), 2"}}
 op {"nansum(Tensor self, " .. dims .. ", *, dtype dtype=nil) -> Tensor",
     doc = "The sum over dim, NaN counting as 0.",
     reduction = {},
-    grad = {self = "keep_where(expand_reduced(grad, sizes(self), dim, keepdim), logical_not(isnan(self)))"},
+    grad = {self = [[keep_where(expand_reduced(grad, sizes(self), dim, keepdim),
+    logical_not(isnan(self)))]]},
     examples = {"T(3, 4)", "T(3, 4), 2, true"}}
-op {"max(Tensor self) -> Tensor", doc = "The largest element of all. Equal maxima share the gradient.",
+op {"max(Tensor self) -> Tensor",
+    doc = "The largest element of all. Equal maxima share the gradient.",
     expr = "amax(self)", examples = {"T(3, 4)"}}
 op {"max.dim(Tensor self, dim dim, bool keepdim=false) -> (Tensor values, Tensor indices)",
     doc = "The largest element along dim and its position.",
     grad = {self = "value_backward(grad_values, sizes(self), dim, indices, keepdim)"},
     examples = {"T(3, 4), 2", "T(3, 4), 1, true"}}
-op {"max.other(Tensor self, Tensor other) -> Tensor", doc = "The same as maximum.", expr = "maximum(self, other)",
+op {"max.other(Tensor self, Tensor other) -> Tensor", doc = "The same as maximum.",
+    expr = "maximum(self, other)",
     examples = {"T(3), T(3)"}}
-op {"min(Tensor self) -> Tensor", doc = "The smallest element of all. Equal minima share the gradient.",
+op {"min(Tensor self) -> Tensor",
+    doc = "The smallest element of all. Equal minima share the gradient.",
     expr = "amin(self)", examples = {"T(3, 4)"}}
 op {"min.dim(Tensor self, dim dim, bool keepdim=false) -> (Tensor values, Tensor indices)",
     doc = "The smallest element along dim and its position.",
     grad = {self = "value_backward(grad_values, sizes(self), dim, indices, keepdim)"},
     examples = {"T(3, 4), 2", "T(3, 4), 1, true"}}
-op {"min.other(Tensor self, Tensor other) -> Tensor", doc = "The same as minimum.", expr = "minimum(self, other)",
+op {"min.other(Tensor self, Tensor other) -> Tensor", doc = "The same as minimum.",
+    expr = "minimum(self, other)",
     examples = {"T(3), T(3)"}}
-op {"value_backward(Tensor grad, int[] size, dim dim, Tensor indices, bool keepdim) -> Tensor", internal = true,
+op {"value_backward(Tensor grad, int[] size, dim dim, Tensor indices, bool keepdim) -> Tensor",
+    internal = true,
     composite = true}
 op {"argmax(Tensor self, dim dim=nil, bool keepdim=false) -> Tensor",
-    doc = "The position of the largest element along dim, or in the flattened tensor; the first of several.",
+    doc = [[The position of the largest element along dim, or in the flattened tensor; the first of
+    several.]],
     nondiff = "positions", examples = {"T(3, 4)", "T(3, 4), 2"}}
 op {"argmin(Tensor self, dim dim=nil, bool keepdim=false) -> Tensor",
-    doc = "The position of the smallest element along dim, or in the flattened tensor; the first of several.",
+    doc = [[The position of the smallest element along dim, or in the flattened tensor; the first of
+    several.]],
     nondiff = "positions", examples = {"T(3, 4)", "T(3, 4), 2"}}

@@ -4,29 +4,24 @@
 */
 #include <math.h>
 
-#include "ops/common.h"
+#include "ops/chain.h"
 
 /* ---- two results ---- */
 
-/* The end of an operator with two results: both, or neither. */
-static bool both(tl_Tensor **out) {
-  if (out[0] && out[1]) return true;
-  tli_release_results(out, 2);
-  return false;
-}
-
 bool tlo_std_mean(tl_Tensor *self, tl_Ints dim, tl_Scalar correction, bool unbiased, bool keepdim,
                   tl_Tensor **out) {
-  out[0] = tlo_std(self, dim, correction, unbiased, keepdim);
-  out[1] = out[0] ? tlo_mean(self, dim, keepdim, TL_NODTYPE) : NULL;
-  return both(out);
+  tli_Chain c = {0};
+  out[0] = TLI_STEP(&c, tlo_std(self, dim, correction, unbiased, keepdim));
+  out[1] = TLI_STEP(&c, tlo_mean(self, dim, keepdim, TL_NODTYPE));
+  return tli_chain_end_all(&c, out, 2);
 }
 
 bool tlo_var_mean(tl_Tensor *self, tl_Ints dim, tl_Scalar correction, bool unbiased, bool keepdim,
                   tl_Tensor **out) {
-  out[0] = tlo_var(self, dim, correction, unbiased, keepdim);
-  out[1] = out[0] ? tlo_mean(self, dim, keepdim, TL_NODTYPE) : NULL;
-  return both(out);
+  tli_Chain c = {0};
+  out[0] = TLI_STEP(&c, tlo_var(self, dim, correction, unbiased, keepdim));
+  out[1] = TLI_STEP(&c, tlo_mean(self, dim, keepdim, TL_NODTYPE));
+  return tli_chain_end_all(&c, out, 2);
 }
 
 bool tlo_std_mean_unbiased(tl_Tensor *self, bool unbiased, tl_Tensor **out) {
@@ -47,18 +42,18 @@ bool tlo_var_mean_dim(tl_Tensor *self, tl_Ints dim, bool unbiased, bool keepdim,
 
 bool tlo_aminmax(tl_Tensor *self, int64_t dim, bool keepdim, tl_Tensor **out) {
   tl_Ints dims = dim == TLI_NOINT ? TLI_NOINTS : (tl_Ints){1, &dim};
-  out[0] = tlo_amin(self, dims, keepdim);
-  out[1] = out[0] ? tlo_amax(self, dims, keepdim) : NULL;
-  return both(out);
+  tli_Chain c = {0};
+  out[0] = TLI_STEP(&c, tlo_amin(self, dims, keepdim));
+  out[1] = TLI_STEP(&c, tlo_amax(self, dims, keepdim));
+  return tli_chain_end_all(&c, out, 2);
 }
 
 tl_Tensor *tlo_trace(tl_Tensor *self) {
   if (self->ndim != 2)
     return tli_fail_null(TL_ESHAPE, "trace: expected a matrix, got shape %s", tli_sizes_str(self));
-  tl_Tensor *diagonal = tlo_diagonal(self, 0, 0, 1);
-  tl_Tensor *result = diagonal ? tlo_sum(diagonal, TLI_NOINTS, false, TL_NODTYPE) : NULL;
-  tli_release(diagonal);
-  return result;
+  tli_Chain c = {0};
+  tl_Tensor *diagonal = TLI_STEP(&c, tlo_diagonal(self, 0, 0, 1));
+  return tli_chain_end(&c, TLI_STEP(&c, tlo_sum(diagonal, TLI_NOINTS, false, TL_NODTYPE)));
 }
 
 /* ---- covariance ---- */
@@ -89,59 +84,40 @@ static tl_Tensor *joint_weights(tl_Tensor *fweights, tl_Tensor *aweights, tl_DTy
 static bool number_of(tl_Tensor *t, double *out) { return tli_read(t, TL_F64, out); }
 
 /* sum(w) and what a weighted sum of products is divided by, as NumPy has it:
-** sum(w) - correction * sum(w * aweights) / sum(w). Owned by the caller. */
+** sum(w) - correction * sum(w * aweights) / sum(w). Of a chain. */
 typedef struct Weighing {
   tl_Tensor *w, *total, *divisor; /* w NULL: every observation counts once */
 } Weighing;
 
-static bool weigh(Weighing *s, tl_Tensor *fweights, tl_Tensor *aweights, double correction,
-                  tl_DType dtype) {
-  tl_Tensor *t[5] = {NULL};
-  bool ok = false;
-  TLI_SLOT(s->w, joint_weights(fweights, aweights, dtype));
-  TLI_SLOT(s->total, tlo_sum(s->w, TLI_NOINTS, false, TL_NODTYPE));
-  double total;
-  if (!number_of(s->total, &total)) goto done;
-  if (total == 0) {
-    tli_fail(TL_EARG, "cov: the weights sum to 0");
-    goto done;
-  }
-  TLI_SLOT(t[0], aweights ? tlo_mul(s->w, aweights) : tli_retain(s->w));
-  TLI_SLOT(t[1], tlo_sum(t[0], TLI_NOINTS, false, TL_NODTYPE));
-  TLI_SLOT(t[2], tlo_true_divide(t[1], s->total));
-  TLI_SLOT(t[3], tlo_scaled(t[2], tli_float(correction)));
-  TLI_SLOT(t[4], tli_minus(s->total, t[3]));
-  TLI_SLOT(s->divisor, tli_with_number(tlo_clamp_min, t[4], tli_int(0)));
-  ok = true;
-done:
-  tli_release_results(t, 5);
-  return ok;
+static Weighing weighed(tli_Chain *c, tl_Tensor *fweights, tl_Tensor *aweights, double correction,
+                        const tl_Tensor *x) {
+  Weighing s;
+  double total = 1;
+  s.w = TLI_STEP(c, joint_weights(fweights, aweights, (tl_DType)x->dtype));
+  s.total = TLI_STEP(c, tlo_sum(s.w, TLI_NOINTS, false, TL_NODTYPE));
+  TLI_DO(c, number_of(s.total, &total));
+  TLI_DO(c, total != 0 || tli_fail(TL_EARG, "cov: the weights sum to 0"));
+  tl_Tensor *lost = aweights ? chain_mul(c, s.w, aweights) : s.w;
+  tl_Tensor *sum = TLI_STEP(c, tlo_sum(lost, TLI_NOINTS, false, TL_NODTYPE));
+  tl_Tensor *mean = chain_scale(c, chain_div(c, sum, s.total), correction);
+  s.divisor = chain_with_int(c, tlo_clamp_min, chain_sub(c, s.total, mean), 0);
+  return s;
 }
 
-static bool weigh_evenly(Weighing *s, int64_t n, double correction) {
+static Weighing weighed_evenly(tli_Chain *c, int64_t n, double correction) {
   double freedom = (double)n - correction;
-  s->total = tli_number(tli_float((double)n));
-  s->divisor = tli_number(tli_float(freedom > 0 ? freedom : 0));
-  return s->total && s->divisor;
+  return (Weighing){.total = chain_number(c, (double)n),
+                    .divisor = chain_number(c, freedom > 0 ? freedom : 0)};
 }
 
 /* x (variables, observations) */
-static tl_Tensor *covariance(tl_Tensor *x, const Weighing *s) {
-  int64_t dim = 1;
-  tl_Tensor *t[8] = {NULL};
-  tl_Tensor *result = NULL;
-  TLI_SLOT(t[0], s->w ? tlo_mul(x, s->w) : tli_retain(x));
-  TLI_SLOT(t[1], tlo_sum(t[0], (tl_Ints){1, &dim}, true, TL_NODTYPE));
-  TLI_SLOT(t[2], tlo_true_divide(t[1], s->total));
-  TLI_SLOT(t[3], tli_minus(x, t[2]));
-  TLI_SLOT(t[4], s->w ? tlo_mul(t[3], s->w) : tli_retain(t[3]));
-  TLI_SLOT(t[5], tlo_t(t[4]));
-  TLI_SLOT(t[6], tlo_mm(t[3], t[5]));
-  TLI_SLOT(t[7], tlo_true_divide(t[6], s->divisor));
-  result = tlo_squeeze(t[7], TLI_NOINTS);
-done:
-  tli_release_results(t, 8);
-  return result;
+static tl_Tensor *chain_covariance(tli_Chain *c, tl_Tensor *x, const Weighing *s) {
+  tl_Tensor *sum = chain_sum(c, s->w ? chain_mul(c, x, s->w) : x, 1, true);
+  tl_Tensor *centred = chain_sub(c, x, chain_div(c, sum, s->total));
+  tl_Tensor *counted = s->w ? chain_mul(c, centred, s->w) : centred;
+  tl_Tensor *products = chain_matmul(c, centred, chain_t(c, counted));
+  tl_Tensor *cov = chain_div(c, products, s->divisor);
+  return TLI_STEP(c, tlo_squeeze(cov, TLI_NOINTS));
 }
 
 tl_Tensor *tlo_cov(tl_Tensor *self, tl_Scalar correction_, tl_Tensor *fweights,
@@ -154,64 +130,45 @@ tl_Tensor *tlo_cov(tl_Tensor *self, tl_Scalar correction_, tl_Tensor *fweights,
   TL_TRY_NULL(check_weights("fweights", fweights, n, true) &&
               check_weights("aweights", aweights, n, false));
   double correction = tli_to_double(correction_);
-  Weighing s = {.w = NULL};
-  tl_Tensor *t[2] = {NULL};
-  tl_Tensor *result = NULL;
-  TLI_SLOT(t[0], tli_floating(self));
-  TLI_SLOT(t[1], tlo_atleast_2d(t[0]));
-  if (fweights || aweights ? weigh(&s, fweights, aweights, correction, (tl_DType)t[0]->dtype)
-                           : weigh_evenly(&s, n, correction))
-    result = covariance(t[1], &s);
-done:
-  tli_release_results(t, 2);
-  tli_release_results((tl_Tensor *[]){s.w, s.total, s.divisor}, 3);
-  return result;
+  tli_Chain c = {0};
+  tl_Tensor *floating = TLI_STEP(&c, tli_floating(self));
+  tl_Tensor *x = TLI_STEP(&c, tlo_atleast_2d(floating));
+  if (c.failed) return tli_chain_end(&c, NULL);
+  Weighing s = fweights || aweights ? weighed(&c, fweights, aweights, correction, x)
+                                    : weighed_evenly(&c, n, correction);
+  return tli_chain_end(&c, chain_covariance(&c, x, &s));
 }
 
 tl_Tensor *tlo_corrcoef(tl_Tensor *self) {
-  tl_Tensor *t[7] = {NULL};
-  tl_Tensor *result = NULL;
-  TLI_SLOT(t[0], tlo_cov(self, tli_int(1), NULL, NULL));
-  if (t[0]->ndim == 0) {
-    result = tlo_true_divide(t[0], t[0]);
-    goto done;
-  }
-  TLI_SLOT(t[1], tlo_diagonal(t[0], 0, 0, 1));
-  TLI_SLOT(t[2], tlo_sqrt(t[1]));
-  TLI_SLOT(t[3], tlo_unsqueeze(t[2], 1));
-  TLI_SLOT(t[4], tlo_true_divide(t[0], t[3]));
-  TLI_SLOT(t[5], tlo_true_divide(t[4], t[2]));
-  TLI_SLOT(t[6], tli_with_number(tlo_clamp_max, t[5], tli_int(1)));
-  result = tli_with_number(tlo_clamp_min, t[6], tli_int(-1));
-done:
-  tli_release_results(t, 7);
-  return result;
+  tli_Chain c = {0};
+  tl_Tensor *cov = TLI_STEP(&c, tlo_cov(self, tli_int(1), NULL, NULL));
+  if (cov && cov->ndim == 0) return tli_chain_end(&c, chain_div(&c, cov, cov));
+  tl_Tensor *variances = TLI_STEP(&c, tlo_diagonal(cov, 0, 0, 1));
+  tl_Tensor *deviations = TLI_STEP(&c, tlo_sqrt(variances));
+  tl_Tensor *of_rows = chain_div(&c, cov, chain_unsqueeze(&c, deviations, 1));
+  tl_Tensor *result = chain_div(&c, of_rows, deviations);
+  result = chain_with_int(&c, tlo_clamp_max, result, 1);
+  return tli_chain_end(&c, chain_with_int(&c, tlo_clamp_min, result, -1));
 }
 
 /* ---- counting ---- */
 
 /* n zeros with src (NULL: ones) added at positions from 1. */
 static tl_Tensor *add_up(tl_Tensor *positions, tl_Tensor *src, int64_t n, tl_DType dtype) {
-  tl_Tensor *t[3] = {NULL};
-  tl_Tensor *result = NULL;
-  TLI_SLOT(t[0], tlo_zeros((tl_Ints){1, &n}, dtype, tli_device(positions)));
-  TLI_SLOT(t[1], src ? tlo_to_dtype(src, dtype) : tlo_ones_like(positions, dtype, TLI_NODEVICE));
-  TLI_SLOT(t[2], tlo_to_dtype(positions, TL_I64));
-  result = tlo_scatter_add(t[0], 0, t[2], t[1]);
-done:
-  tli_release_results(t, 3);
-  return result;
+  tli_Chain c = {0};
+  tl_Tensor *zeros = TLI_STEP(&c, tlo_zeros((tl_Ints){1, &n}, dtype, tli_device(positions)));
+  tl_Tensor *added =
+      src ? chain_to(&c, src, dtype) : TLI_STEP(&c, tlo_ones_like(positions, dtype, TLI_NODEVICE));
+  tl_Tensor *at = chain_to(&c, positions, TL_I64);
+  return tli_chain_end(&c, TLI_STEP(&c, tlo_scatter_add(zeros, 0, at, added)));
 }
 
 static bool ends_of(tl_Tensor *self, double *low, double *high) {
-  tl_Tensor *t[2] = {NULL};
-  bool ok = false;
-  TLI_SLOT(t[0], tlo_amin(self, TLI_NOINTS, false));
-  TLI_SLOT(t[1], tlo_amax(self, TLI_NOINTS, false));
-  ok = number_of(t[0], low) && number_of(t[1], high);
-done:
-  tli_release_results(t, 2);
-  return ok;
+  tli_Chain c = {0};
+  tl_Tensor *least = TLI_STEP(&c, tlo_amin(self, TLI_NOINTS, false));
+  tl_Tensor *most = TLI_STEP(&c, tlo_amax(self, TLI_NOINTS, false));
+  TLI_DO(&c, number_of(least, low) && number_of(most, high));
+  return tli_chain_end_all(&c, NULL, 0);
 }
 
 tl_Tensor *tlo_bincount(tl_Tensor *self, tl_Tensor *weights, int64_t minlength) {
@@ -259,45 +216,30 @@ static bool check_counted(const char *op, tl_Tensor *self, int64_t bins) {
                   bins);
 }
 
-/* The elements within [low, high] and, where given, their weights. */
-static bool within(tl_Tensor *self, tl_Tensor *weight, double low, double high, tl_Tensor **out) {
-  tl_Tensor *t[3] = {NULL};
-  out[0] = out[1] = NULL;
-  bool ok = false;
-  TLI_SLOT(t[0], tli_with_number(tlo_ge, self, tli_float(low)));
-  TLI_SLOT(t[1], tli_with_number(tlo_le, self, tli_float(high)));
-  TLI_SLOT(t[2], tlo_logical_and(t[0], t[1]));
-  TLI_SLOT(out[0], tlo_masked_select(self, t[2]));
-  if (weight) TLI_SLOT(out[1], tlo_masked_select(weight, t[2]));
-  ok = true;
-done:
-  tli_release_results(t, 3);
-  return ok;
+/* Which elements lie within [low, high]. */
+static tl_Tensor *chain_inside(tli_Chain *c, tl_Tensor *self, double low, double high) {
+  tl_Tensor *above = chain_with(c, tlo_ge, self, low), *below = chain_with(c, tlo_le, self, high);
+  return TLI_STEP(c, tlo_logical_and(above, below));
 }
 
 /* The part of [edges[i], edges[i + 1]) that each element lies in, from 1; the
 ** last part has its upper edge. */
 static tl_Tensor *parts_of(tl_Tensor *elements, tl_Tensor *edges) {
-  tl_Tensor *t[2] = {NULL};
-  tl_Tensor *result = NULL;
-  TLI_SLOT(t[0], tlo_searchsorted(edges, elements, false, true, NULL, NULL));
-  TLI_SLOT(t[1], tli_with_number(tli_minus, t[0], tli_int(1)));
-  result = tli_with_number(tlo_clamp_max, t[1], tli_int(edges->sizes[0] - 1));
-done:
-  tli_release_results(t, 2);
-  return result;
+  tli_Chain c = {0};
+  tl_Tensor *behind = TLI_STEP(&c, tlo_searchsorted(edges, elements, false, true, NULL, NULL));
+  tl_Tensor *part = chain_with_int(&c, tli_minus, behind, 1);
+  return tli_chain_end(&c, chain_with_int(&c, tlo_clamp_max, part, edges->sizes[0] - 1));
 }
 
 static tl_Tensor *count_parts(tl_Tensor *self, tl_Tensor *weight, tl_Tensor *edges, double low,
                               double high) {
-  tl_Tensor *t[3] = {NULL};
-  tl_Tensor *result = NULL;
-  if (!within(self, weight, low, high, t)) goto done;
-  TLI_SLOT(t[2], parts_of(t[0], edges));
-  result = add_up(t[2], t[1], edges->sizes[0] - 1, (tl_DType)self->dtype);
-done:
-  tli_release_results(t, 3);
-  return result;
+  tli_Chain c = {0};
+  tl_Tensor *inside = chain_inside(&c, self, low, high);
+  tl_Tensor *elements = TLI_STEP(&c, tlo_masked_select(self, inside));
+  if (weight) weight = TLI_STEP(&c, tlo_masked_select(weight, inside));
+  tl_Tensor *parts = TLI_STEP(&c, parts_of(elements, edges));
+  int64_t n = edges->sizes[0] - 1;
+  return tli_chain_end(&c, TLI_STEP(&c, add_up(parts, weight, n, (tl_DType)self->dtype)));
 }
 
 /* A number as elements of that dtype hold it. */
@@ -317,50 +259,40 @@ tl_Tensor *tlo_histc(tl_Tensor *self, int64_t bins, tl_Scalar min, tl_Scalar max
   low = rounded(dtype, low);
   high = rounded(dtype, high);
   bool mode = tli_set_grad_mode(false);
-  tl_Tensor *t[6] = {NULL}, *found[2] = {NULL};
-  tl_Tensor *result = NULL;
-  if (!within(self, NULL, low, high, found)) goto done;
-  TLI_SLOT(t[0], tli_with_number(tli_minus, found[0], tli_float(low)));
-  TLI_SLOT(t[1], tli_with_number(tlo_mul, t[0], tli_float((double)bins)));
-  TLI_SLOT(t[2], tli_with_number(tlo_true_divide, t[1], tli_float(rounded(dtype, high - low))));
-  TLI_SLOT(t[3], tlo_to_dtype(t[2], TL_I64));
-  TLI_SLOT(t[4], tli_with_number(tli_plus, t[3], tli_int(1)));
-  TLI_SLOT(t[5], tli_with_number(tlo_clamp_max, t[4], tli_int(bins)));
-  result = add_up(t[5], NULL, bins, dtype);
-done:
-  tli_release_results(t, 6);
-  tli_release(found[0]);
+  tli_Chain c = {0};
+  tl_Tensor *inside = chain_inside(&c, self, low, high);
+  tl_Tensor *elements = TLI_STEP(&c, tlo_masked_select(self, inside));
+  tl_Tensor *place = chain_with(&c, tli_minus, elements, low);
+  place = chain_with(&c, tlo_mul, place, (double)bins);
+  place = chain_with(&c, tlo_true_divide, place, rounded(dtype, high - low));
+  tl_Tensor *part = chain_with_int(&c, tli_plus, chain_to(&c, place, TL_I64), 1);
+  part = chain_with_int(&c, tlo_clamp_max, part, bins);
+  tl_Tensor *result = tli_chain_end(&c, TLI_STEP(&c, add_up(part, NULL, bins, dtype)));
   tli_set_grad_mode(mode);
   return result;
 }
 
-/* Divided so that the integral over the parts is 1. Steals hist. */
+/* Divided so that the integral over the parts is 1. */
 static tl_Tensor *as_density(tl_Tensor *hist, tl_Tensor *edges) {
-  tl_Tensor *t[3] = {NULL};
-  tl_Tensor *result = NULL;
-  if (hist == NULL) return NULL;
-  TLI_SLOT(t[0], tlo_diff(edges, 1, 0, NULL, NULL));
-  TLI_SLOT(t[1], tlo_sum(hist, TLI_NOINTS, false, TL_NODTYPE));
-  TLI_SLOT(t[2], tlo_mul(t[0], t[1]));
-  result = tlo_true_divide(hist, t[2]);
-done:
-  tli_release_results(t, 3);
-  tli_release(hist);
-  return result;
+  tli_Chain c = {0};
+  tl_Tensor *widths = TLI_STEP(&c, tlo_diff(edges, 1, 0, NULL, NULL));
+  tl_Tensor *sum = TLI_STEP(&c, tlo_sum(hist, TLI_NOINTS, false, TL_NODTYPE));
+  return tli_chain_end(&c, chain_div(&c, hist, chain_mul(&c, widths, sum)));
 }
 
 /* Steals edges; NULL is passed on. */
 static bool histogram(tl_Tensor *self, tl_Tensor *edges, tl_Tensor *weight, bool density,
                       tl_Tensor **out) {
-  out[1] = edges;
   double low = 0, high = 0;
-  bool ok = edges && ends_of(edges, &low, &high);
-  if (ok && weight && !tli_same_sizes(self, weight))
-    ok = tli_fail(TL_ESHAPE, "histogram: expected weights of shape %s, got %s", tli_sizes_str(self),
-                  tli_sizes_str(weight));
-  if (ok) out[0] = count_parts(self, weight, edges, low, high);
-  if (ok && density) out[0] = as_density(out[0], edges);
-  return both(out);
+  tli_Chain c = {0};
+  out[1] = tli_keep(&c, edges);
+  TLI_DO(&c, ends_of(edges, &low, &high));
+  if (weight && !tli_same_sizes(self, weight))
+    TLI_DO(&c, tli_fail(TL_ESHAPE, "histogram: expected weights of shape %s, got %s",
+                        tli_sizes_str(self), tli_sizes_str(weight)));
+  out[0] = TLI_STEP(&c, count_parts(self, weight, edges, low, high));
+  if (density) out[0] = TLI_STEP(&c, as_density(out[0], edges));
+  return tli_chain_end_all(&c, out, 2);
 }
 
 bool tlo_histogram(tl_Tensor *self, int64_t bins, tl_Floats range, tl_Tensor *weight, bool density,

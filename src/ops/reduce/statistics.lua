@@ -12,9 +12,11 @@ op {"var_mean(Tensor self, " .. spread .. ") -> (Tensor var, Tensor mean)",
 for _, name in ipairs {"std_mean", "var_mean"} do
    local results = " -> (Tensor " .. name:sub(1, 3) .. ", Tensor mean)"
    op {name .. ".unbiased(Tensor self, bool unbiased)" .. results,
-       doc = "The same with correction 1 (true) or 0 (false).", composite = true, examples = {"T(3, 4), false"}}
+       doc = "The same with correction 1 (true) or 0 (false).", composite = true,
+       examples = {"T(3, 4), false"}}
    op {name .. ".dim(Tensor self, dim[] dim, bool unbiased, bool keepdim=false)" .. results,
-       doc = "The same with correction 1 (true) or 0 (false).", composite = true, examples = {"T(3, 4), 2, false, true"}}
+       doc = "The same with correction 1 (true) or 0 (false).", composite = true,
+       examples = {"T(3, 4), 2, false, true"}}
 end
 op {"aminmax(Tensor self, *, dim dim=nil, bool keepdim=false) -> (Tensor min, Tensor max)",
     doc = "The smallest and the largest element along dim, or of all; NaN if there is one.",
@@ -25,34 +27,36 @@ op {"trace(Tensor self) -> Tensor", doc = "The sum of the diagonal of a matrix."
     examples = {"T(3, 4)", "T(0, 2)"}}
 
 op {"cov(Tensor self, *, Number correction=1, Tensor fweights=nil, Tensor aweights=nil) -> Tensor",
-    doc = [[The covariance matrix of variables, which are self's rows; columns are observations, of which
-    fweights says how often each was made (integers), aweights how much it counts.]],
+    doc = [[The covariance matrix of variables, which are self's rows; columns are observations, of
+    which fweights says how often each was made (integers), aweights how much it counts.]],
     composite = true, waits = "weights are checked on the host",
     examples = {"T(3, 5)", "T(5)", "T(2, 4), {correction = 0, aweights = P(4)}"}}
-op {"corrcoef(Tensor self) -> Tensor", doc = "The correlation coefficients of variables, which are self's rows.",
+op {"corrcoef(Tensor self) -> Tensor",
+    doc = "The correlation coefficients of variables, which are self's rows.",
     composite = true, examples = {"T(3, 5)", "T(5)"}}
 
--- Counting -----------------------------------------------------------------------------------------
+-- Counting ----------------------------------------------------------------------------------------
 
 op {"bincount(Tensor self, Tensor weights=nil, int minlength=0) -> Tensor",
-    doc = [[How often each position, from 1, occurs in a vector of integers: int64; or the sum of the weights
-    where it does.]],
+    doc = [[How often each position, from 1, occurs in a vector of integers: int64; or the sum of
+    the weights where it does.]],
     composite = true, waits = "the result's size depends on the data",
     nondiff = "counts", examples = {"I(4, 10)", "I(4, 10), P(10), 6"}}
 op {"histc(Tensor self, int bins=100, Number min=0, Number max=0) -> Tensor",
-    doc = [[How many elements fall into each of `bins` equal parts of [min, max], which is that of the elements
-    if both are equal; in self's dtype. NaN and what lies outside do not count.]],
+    doc = [[How many elements fall into each of `bins` equal parts of [min, max], which is that of
+    the elements if both are equal; in self's dtype. NaN and what lies outside do not count.]],
     composite = true, waits = "its range is read",
     nondiff = "counts", examples = {"T(20), 5", "T(20), 4, -1, 1"}}
 local options = "*, float[] range=nil, Tensor weight=nil, bool density=false"
 local histogram = " -> (Tensor hist, Tensor bin_edges)"
 op {"histogram(Tensor self, int bins, " .. options .. ")" .. histogram,
-    doc = [[How many elements fall into each of `bins` equal parts of range = {min, max}, which is that of the
-    elements unless given, and the parts' edges. Elements count as much as their weight; with density the integral
-    over the parts is 1.]],
+    doc = [[How many elements fall into each of `bins` equal parts of range = {min, max}, which is
+    that of the elements unless given, and the parts' edges. Elements count as much as their weight;
+    with density the integral over the parts is 1.]],
     composite = true, waits = "its range is read",
     nondiff = "counts", examples = {"T(20), 5", "T(20), 4, {range = {-1, 1}, density = true}"}}
-op {"histogram.edges(Tensor self, Tensor bins, *, Tensor weight=nil, bool density=false)" .. histogram,
+op {"histogram.edges(Tensor self, Tensor bins, *, Tensor weight=nil, bool density=false)"
+      .. histogram,
     doc = "The same for parts between given edges, in ascending order.",
     composite = true, waits = "its edges are read",
     nondiff = "counts", examples = {"T(20), torch.tensor({-1, 0, 0.5, 2}, {dtype = 'float64'})"}}

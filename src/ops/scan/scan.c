@@ -2,7 +2,9 @@
 ** scan.c - running reductions, their gradients, differences and integrals.
 */
 #include <math.h>
+#include <string.h>
 
+#include "ops/chain.h"
 #include "ops/reduce/axes.h"
 
 /* ---- forward ---- */
@@ -65,70 +67,68 @@ bool tli_op_cummin(tl_Tensor *self, int64_t dim, tl_Tensor **out) {
 static tl_Tensor *backwards(tl_Tensor *self, int64_t dim,
                             tl_Tensor *(*fn)(tl_Tensor *self, int64_t dim)) {
   tl_Ints dims = {1, &dim};
-  tl_Tensor *t[2] = {NULL};
-  tl_Tensor *result = NULL;
-  TLI_SLOT(t[0], tlo_flip(self, dims));
-  TLI_SLOT(t[1], fn(t[0], dim));
-  result = tlo_flip(t[1], dims);
-done:
-  tli_release_results(t, 2);
-  return result;
+  tli_Chain c = {0};
+  tl_Tensor *turned = TLI_STEP(&c, tlo_flip(self, dims));
+  tl_Tensor *found = TLI_STEP(&c, fn(turned, dim));
+  return tli_chain_end(&c, TLI_STEP(&c, tlo_flip(found, dims)));
 }
 
 static tl_Tensor *cumsum(tl_Tensor *self, int64_t dim) { return tlo_cumsum(self, dim, TL_NODTYPE); }
 
-static tl_Tensor *join(tl_Tensor *a, tl_Tensor *b, int d) {
-  return tlo_cat((tl_Tensors){2, (tl_Tensor *[]){a, b}}, d);
+/* {S, F} for twice as many elements: see below. */
+static bool reach_further(tl_Tensor *const *state, int d, int64_t n, int64_t s, tl_Tensor **out) {
+  tli_Chain c = {0};
+  tl_Tensor *heads[2], *far[2], *tails[2]; /* tails see nothing more */
+  for (int i = 0; i < 2; i++) {
+    heads[i] = chain_slice(&c, state[i], d, 0, n - s);
+    far[i] = chain_slice(&c, state[i], d, s, n);
+    tails[i] = chain_slice(&c, state[i], d, n - s, n);
+  }
+  tl_Tensor *sum = TLI_STEP(&c, tlo_addcmul(heads[0], heads[1], far[0], tli_int(1)));
+  tl_Tensor *factor = chain_mul(&c, heads[1], far[1]);
+  out[0] = chain_cat(&c, sum, tails[0], d);
+  out[1] = chain_cat(&c, factor, tails[1], d);
+  return tli_chain_end_all(&c, out, 2);
+}
+
+/* self moved by one position towards the start of dim, zeros coming in. */
+static tl_Tensor *shifted(tl_Tensor *self, int d) {
+  int64_t n = self->sizes[d], one[TL_MAX_DIMS];
+  for (int k = 0; k < self->ndim; k++) one[k] = k == d ? 1 : self->sizes[k];
+  tli_Chain c = {0};
+  tl_Tensor *zeros =
+      TLI_STEP(&c, tlo_new_zeros(self, (tl_Ints){self->ndim, one}, TL_NODTYPE, TLI_NODEVICE));
+  return tli_chain_end(&c, chain_cat(&c, chain_slice(&c, self, d, 1, n), zeros, d));
 }
 
 /* S with S_i = g_i + x_{i+1} S_{i+1}, by doubling: after each step S_i holds
 ** what the next 2s elements give it, and F_i the product that carries on what
 ** comes after them. With operators only, so that it can be differentiated. */
 static tl_Tensor *carried(tl_Tensor *grad, tl_Tensor *self, int d) {
-  int64_t n = self->sizes[d], one[TL_MAX_DIMS];
-  for (int k = 0; k < self->ndim; k++) one[k] = k == d ? 1 : self->sizes[k];
-  tl_Tensor *t[2] = {NULL};
-  tl_Tensor *sum = NULL, *factor = NULL;
-  TLI_SLOT(t[0], tlo_slice(self, d, 1, n, 1));
-  TLI_SLOT(t[1], tlo_new_zeros(self, (tl_Ints){self->ndim, one}, TL_NODTYPE, TLI_NODEVICE));
-  TLI_SLOT(factor, join(t[0], t[1], d));
-  sum = tli_retain(grad);
-  for (int64_t s = 1; sum && factor && s < n; s *= 2) {
-    /* heads see s further elements, tails nothing more */
-    tl_Tensor *u[9] = {NULL}, *next_sum = NULL, *next_factor = NULL;
-    if ((u[0] = tlo_slice(sum, d, 0, n - s, 1)) && (u[1] = tlo_slice(sum, d, s, n, 1)) &&
-        (u[2] = tlo_slice(sum, d, n - s, n, 1)) && (u[3] = tlo_slice(factor, d, 0, n - s, 1)) &&
-        (u[4] = tlo_slice(factor, d, s, n, 1)) && (u[5] = tlo_slice(factor, d, n - s, n, 1)) &&
-        (u[6] = tlo_addcmul(u[0], u[3], u[1], tli_int(1))) && (u[7] = tlo_mul(u[3], u[4])) &&
-        (next_sum = join(u[6], u[2], d)))
-      next_factor = join(u[7], u[5], d);
-    tli_release_results(u, 9);
-    tli_release(sum);
-    tli_release(factor);
-    sum = next_sum;
-    factor = next_factor;
-    if (factor == NULL) tli_release_results(&sum, 1);
+  int64_t n = self->sizes[d];
+  tl_Tensor *state[] = {tli_retain(grad), shifted(self, d)}; /* owned */
+  bool ok = state[1] != NULL;
+  for (int64_t s = 1; ok && s < n; s *= 2) {
+    tl_Tensor *next[2];
+    ok = reach_further(state, d, n, s, next);
+    tli_release_results(state, 2);
+    memcpy(state, next, sizeof state);
   }
-done:
-  tli_release(factor);
-  tli_release_results(t, 2);
-  return sum;
+  tli_release(state[1]);
+  if (!ok) tli_release_results(state, 1);
+  return state[0];
 }
 
 /* The products before each position, times what is carried back to it. */
 static tl_Tensor *cumprod_with_zeros(tl_Tensor *grad, tl_Tensor *self, tl_Tensor *result, int d) {
   int64_t n = self->sizes[d], one[TL_MAX_DIMS];
   for (int k = 0; k < self->ndim; k++) one[k] = k == d ? 1 : self->sizes[k];
-  tl_Tensor *t[4] = {NULL};
-  tl_Tensor *back = NULL;
-  TLI_SLOT(t[0], tlo_new_ones(result, (tl_Ints){self->ndim, one}, TL_NODTYPE, TLI_NODEVICE));
-  TLI_SLOT(t[1], tlo_slice(result, d, 0, n - 1, 1));
-  TLI_SLOT(t[2], join(t[0], t[1], d));
-  TLI_SLOT(t[3], carried(grad, self, d));
-  back = tlo_mul(t[2], t[3]);
-done:
-  tli_release_results(t, 4);
-  return back;
+  tli_Chain c = {0};
+  tl_Tensor *ones =
+      TLI_STEP(&c, tlo_new_ones(result, (tl_Ints){self->ndim, one}, TL_NODTYPE, TLI_NODEVICE));
+  tl_Tensor *before = chain_cat(&c, ones, chain_slice(&c, result, d, 0, n - 1), d);
+  tl_Tensor *back = TLI_STEP(&c, carried(grad, self, d));
+  return tli_chain_end(&c, chain_mul(&c, before, back));
 }
 
 /* Without zeros: sum of grad * result from each position on, divided by it. */
@@ -139,63 +139,56 @@ tl_Tensor *tlo_cumprod_backward(tl_Tensor *grad, tl_Tensor *self, tl_Tensor *res
   bool zero;
   TL_TRY_NULL(tli_any_zero(self, &zero));
   if (zero) return cumprod_with_zeros(grad, self, result, d);
-  tl_Tensor *product = tlo_mul(grad, result);
-  tl_Tensor *sums = product ? backwards(product, d, cumsum) : NULL;
-  tl_Tensor *back = sums ? tlo_true_divide(sums, self) : NULL;
-  tli_release(product);
-  tli_release(sums);
-  return back;
+  tli_Chain c = {0};
+  tl_Tensor *product = chain_mul(&c, grad, result);
+  tl_Tensor *sums = TLI_STEP(&c, backwards(product, d, cumsum));
+  return tli_chain_end(&c, chain_div(&c, sums, self));
 }
 
 /* exp(self + log(sum from each position on of w * exp(-result))), w the part
 ** of grad of one sign. A result of -infinity has only such elements before it,
 ** on which it does not depend. */
 static tl_Tensor *log_half(tl_Tensor *grad, tl_Tensor *self, tl_Tensor *result, int64_t dim) {
-  tl_Tensor *t[9] = {NULL};
-  tl_Tensor *half = NULL;
-  TLI_SLOT(t[0], tli_with_number(tlo_gt, grad, tli_int(0)));
-  TLI_SLOT(t[1], tlo_isneginf(result));
-  TLI_SLOT(t[2], tlo_logical_not(t[1]));
-  TLI_SLOT(t[3], tlo_logical_and(t[0], t[2]));
-  TLI_SLOT(t[4], tli_where_else(t[3], grad, tli_int(1)));
-  TLI_SLOT(t[5], tlo_log(t[4]));
-  TLI_SLOT(t[6], tli_minus(t[5], result));
-  TLI_SLOT(t[7], tli_where_else(t[3], t[6], tli_float(-(double)INFINITY)));
-  TLI_SLOT(t[8], backwards(t[7], dim, tlo_logcumsumexp));
-  tli_release_results(t, 1);
-  TLI_SLOT(t[0], tli_plus(t[8], self));
-  half = tlo_exp(t[0]);
-done:
-  tli_release_results(t, 9);
-  return half;
+  tli_Chain c = {0};
+  tl_Tensor *positive = chain_with_int(&c, tlo_gt, grad, 0);
+  tl_Tensor *lost = TLI_STEP(&c, tlo_isneginf(result));
+  tl_Tensor *left = TLI_STEP(&c, tlo_logical_not(lost));
+  tl_Tensor *counts = TLI_STEP(&c, tlo_logical_and(positive, left));
+  tl_Tensor *part = chain_where_else(&c, counts, grad, tli_int(1));
+  tl_Tensor *log = TLI_STEP(&c, tlo_log(part));
+  tl_Tensor *terms =
+      chain_where_else(&c, counts, chain_sub(&c, log, result), tli_float(-(double)INFINITY));
+  tl_Tensor *sums = TLI_STEP(&c, backwards(terms, dim, tlo_logcumsumexp));
+  tl_Tensor *whole = chain_add(&c, sums, self);
+  return tli_chain_end(&c, TLI_STEP(&c, tlo_exp(whole)));
 }
 
 tl_Tensor *tlo_logcumsumexp_backward(tl_Tensor *grad, tl_Tensor *self, tl_Tensor *result,
                                      int64_t dim) {
   if (self->numel == 0) return tli_retain(grad);
-  tl_Tensor *t[3] = {NULL};
-  tl_Tensor *back = NULL;
-  TLI_SLOT(t[0], tlo_neg(grad));
-  TLI_SLOT(t[1], log_half(grad, self, result, dim));
-  TLI_SLOT(t[2], log_half(t[0], self, result, dim));
-  back = tli_minus(t[1], t[2]);
-done:
-  tli_release_results(t, 3);
-  return back;
+  tli_Chain c = {0};
+  tl_Tensor *minus = chain_neg(&c, grad);
+  tl_Tensor *of_positive = TLI_STEP(&c, log_half(grad, self, result, dim));
+  tl_Tensor *of_negative = TLI_STEP(&c, log_half(minus, self, result, dim));
+  return tli_chain_end(&c, chain_sub(&c, of_positive, of_negative));
 }
 
 /* ---- differences ---- */
 
+/* All positions along d but the first, and but the last. */
+static tl_Tensor *chain_later(tli_Chain *c, tl_Tensor *t, int d) {
+  return chain_slice(c, t, d, 1, t->sizes[d]);
+}
+static tl_Tensor *chain_earlier(tli_Chain *c, tl_Tensor *t, int d) {
+  return chain_slice(c, t, d, 0, t->sizes[d] > 0 ? t->sizes[d] - 1 : 0);
+}
+
 static tl_Tensor *difference(tl_Tensor *self, int d) {
-  int64_t n = self->sizes[d];
-  tl_Tensor *t[2] = {NULL};
-  tl_Tensor *result = NULL;
-  TLI_SLOT(t[0], tlo_slice(self, d, 1, n, 1));
-  TLI_SLOT(t[1], tlo_slice(self, d, 0, n > 0 ? n - 1 : 0, 1));
-  result = self->dtype == TL_BOOL ? tlo_logical_xor(t[0], t[1]) : tli_minus(t[0], t[1]);
-done:
-  tli_release_results(t, 2);
-  return result;
+  tli_Chain c = {0};
+  tl_Tensor *later = chain_later(&c, self, d), *earlier = chain_earlier(&c, self, d);
+  if (self->dtype == TL_BOOL)
+    return tli_chain_end(&c, TLI_STEP(&c, tlo_logical_xor(later, earlier)));
+  return tli_chain_end(&c, chain_sub(&c, later, earlier));
 }
 
 tl_Tensor *tlo_diff(tl_Tensor *self, int64_t n, int64_t dim, tl_Tensor *prepend,
@@ -225,15 +218,9 @@ tl_Tensor *tlo_diff(tl_Tensor *self, int64_t n, int64_t dim, tl_Tensor *prepend,
 
 /* y_i + y_{i+1} along d. */
 static tl_Tensor *pairs(tl_Tensor *y, int d) {
-  int64_t n = y->sizes[d];
-  tl_Tensor *t[2] = {NULL};
-  tl_Tensor *result = NULL;
-  TLI_SLOT(t[0], tlo_slice(y, d, 1, n, 1));
-  TLI_SLOT(t[1], tlo_slice(y, d, 0, n > 0 ? n - 1 : 0, 1));
-  result = tli_plus(t[0], t[1]);
-done:
-  tli_release_results(t, 2);
-  return result;
+  tli_Chain c = {0};
+  tl_Tensor *later = chain_later(&c, y, d), *earlier = chain_earlier(&c, y, d);
+  return tli_chain_end(&c, chain_add(&c, later, earlier));
 }
 
 /* x seen so that it broadcasts against y with dimension d in place: a vector
@@ -256,23 +243,17 @@ static tl_Tensor *along(const char *op, tl_Tensor *x, tl_Tensor *y, int d) {
 
 /* The areas of the trapezoids over the steps between the points x. */
 static tl_Tensor *areas(const char *op, tl_Tensor *y, tl_Tensor *x, int d) {
-  tl_Tensor *t[4] = {NULL};
-  tl_Tensor *result = NULL;
-  TLI_SLOT(t[0], along(op, x, y, d));
-  TLI_SLOT(t[1], difference(t[0], d));
-  TLI_SLOT(t[2], pairs(y, d));
-  TLI_SLOT(t[3], tlo_mul(t[2], t[1]));
-  result = tli_with_number(tlo_true_divide, t[3], tli_int(2));
-done:
-  tli_release_results(t, 4);
-  return result;
+  tli_Chain c = {0};
+  tl_Tensor *points = TLI_STEP(&c, along(op, x, y, d));
+  tl_Tensor *steps = TLI_STEP(&c, difference(points, d));
+  tl_Tensor *heights = TLI_STEP(&c, pairs(y, d));
+  return tli_chain_end(&c, chain_with_int(&c, tlo_true_divide, chain_mul(&c, heights, steps), 2));
 }
 
 static tl_Tensor *even_areas(tl_Tensor *y, double dx, int d) {
-  tl_Tensor *t = pairs(y, d);
-  tl_Tensor *result = t ? tli_with_number(tlo_mul, t, tli_float(dx / 2)) : NULL;
-  tli_release(t);
-  return result;
+  tli_Chain c = {0};
+  tl_Tensor *heights = TLI_STEP(&c, pairs(y, d));
+  return tli_chain_end(&c, chain_with(&c, tlo_mul, heights, dx / 2));
 }
 
 /* x == NULL: points dx apart. */
@@ -282,14 +263,10 @@ static tl_Tensor *integral(const char *op, tl_Tensor *y, tl_Tensor *x, tl_Scalar
     return tli_fail_null(TL_ESHAPE, "%s: expected a tensor of at least one dimension", op);
   int d = tli_dim(op, dim, y->ndim);
   if (d < 0) return NULL;
-  int64_t at = d;
-  tl_Tensor *pieces = x ? areas(op, y, x, d) : even_areas(y, tli_to_double(dx), d);
-  tl_Tensor *result = NULL;
-  if (pieces)
-    result = running ? tlo_cumsum(pieces, at, TL_NODTYPE)
-                     : tlo_sum(pieces, (tl_Ints){1, &at}, false, TL_NODTYPE);
-  tli_release(pieces);
-  return result;
+  tli_Chain c = {0};
+  tl_Tensor *pieces = TLI_STEP(&c, x ? areas(op, y, x, d) : even_areas(y, tli_to_double(dx), d));
+  if (!running) return tli_chain_end(&c, chain_sum(&c, pieces, d, false));
+  return tli_chain_end(&c, TLI_STEP(&c, tlo_cumsum(pieces, d, TL_NODTYPE)));
 }
 
 tl_Tensor *tlo_trapezoid(tl_Tensor *y, tl_Tensor *x, int64_t dim) {

@@ -3,7 +3,8 @@
 local function scan(name, entry)
    entry[1] = name .. "(Tensor self, dim dim, *, dtype dtype=nil) -> Tensor"
    entry.scan, entry.inplace = {}, true
-   entry.examples = entry.examples or {"T(3, 4), 1", "T(3, 4), 2", "T(2, 3, 2), 2", "T(0, 2), 2", "T(), 1"}
+   entry.examples = entry.examples or {"T(3, 4), 1", "T(3, 4), 2", "T(2, 3, 2), 2", "T(0, 2), 2",
+                                       "T(), 1"}
    op(entry)
 end
 
@@ -17,7 +18,8 @@ op {"logcumsumexp(Tensor self, dim dim) -> Tensor",
     doc = "Running log(sum(exp(self))) along dim, without overflow.",
     scan = {types = "floating"}, grad = {self = "logcumsumexp_backward(grad, self, result, dim)"},
     examples = {"T(3, 4), 1", "T(3, 4), 2"}}
-op {"logcumsumexp_backward(Tensor grad, Tensor self, Tensor result, dim dim) -> Tensor", internal = true,
+op {"logcumsumexp_backward(Tensor grad, Tensor self, Tensor result, dim dim) -> Tensor",
+    internal = true,
     composite = true}
 for _, row in ipairs {{"cummax", "largest"}, {"cummin", "smallest"}} do
    op {row[1] .. "(Tensor self, dim dim) -> (Tensor values, Tensor indices)",
@@ -27,12 +29,13 @@ for _, row in ipairs {{"cummax", "largest"}, {"cummin", "smallest"}} do
 end
 
 op {"diff(Tensor self, int n=1, dim dim=-1, Tensor prepend=nil, Tensor append=nil) -> Tensor",
-    doc = [[Differences of neighbours along dim, taken n times; prepend and append are joined to self's ends
-    before. Of bool tensors: whether neighbours differ.]],
+    doc = [[Differences of neighbours along dim, taken n times; prepend and append are joined to
+    self's ends before. Of bool tensors: whether neighbours differ.]],
     composite = true, examples = {"T(5)", "T(3, 4), 2, 1", "T(3, 4), 1, 2, T(3, 1), T(3, 2)"}}
 op {"trapezoid(Tensor y, Tensor x, *, dim dim=-1) -> Tensor",
     doc = "The integral of y along dim by the trapezoidal rule, at the points x.",
-    composite = true, method = false, alias = {"trapz"}, examples = {"T(3, 4), T(4)", "T(3, 4), T(3, 4), {dim = 1}"}}
+    composite = true, method = false, alias = {"trapz"},
+    examples = {"T(3, 4), T(4)", "T(3, 4), T(3, 4), {dim = 1}"}}
 op {"trapezoid.dx(Tensor y, *, Number dx=1, dim dim=-1) -> Tensor",
     doc = "The same at points dx apart.", composite = true, method = false, alias = {"trapz"},
     examples = {"T(3, 4)", "T(3, 4), {dx = 0.5, dim = 1}"}}

@@ -1,7 +1,9 @@
--- Operators that change self's own sizes, strides or memory; views of the same names make new tensors.
+-- Operators that change self's own sizes, strides or memory; views of the same names make new
+-- tensors.
 
 local function reshaping(signature, doc, examples)
-   op {signature .. " -> self", doc = doc, composite = true, func = false, nondiff = "see the view", examples = examples}
+   op {signature .. " -> self", doc = doc, composite = true, func = false, nondiff = "see the view",
+       examples = examples}
 end
 
 reshaping("squeeze_(Tensor self, dim[] dim=nil)", "squeeze of self itself.")
@@ -12,9 +14,11 @@ reshaping("swapdims_(Tensor self, dim dim0, dim dim1)", "The same as transpose_.
 reshaping("t_(Tensor self)", "t of self itself.")
 op {"as_strided_(Tensor self, int[] size, int[] stride, int storage_offset=nil) -> self",
     doc = "as_strided of self itself.", composite = true, nondiff = "see the view"}
-op {"set_(Tensor self, Tensor source, int storage_offset=nil, int[] size=nil, int[] stride=nil) -> self",
-    doc = [[Makes self share source's memory, with source's shape or the one given; what self held before is
-    left to its other views. Not for tensors that require a gradient.]],
+op {[[set_(Tensor self, Tensor source, int storage_offset=nil, int[] size=nil, int[] stride=nil)
+      -> self]],
+    doc = [[Makes self share source's memory, with source's shape or the one given; what self held
+    before is left to its other views. Not for tensors that require a gradient.]],
     composite = true, func = false, nondiff = "it changes the storage"}
-op {"resize_as_(Tensor self, Tensor the_template) -> self", doc = "resize_ to the shape of another tensor.",
+op {"resize_as_(Tensor self, Tensor the_template) -> self",
+    doc = "resize_ to the shape of another tensor.",
     composite = true, nondiff = "it changes the storage"}

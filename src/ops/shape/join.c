@@ -4,7 +4,7 @@
 */
 #include <string.h>
 
-#include "ops/common.h"
+#include "ops/chain.h"
 
 /* ---- lists of views ---- */
 
@@ -219,15 +219,11 @@ static tl_Tensor *repeat_some(tl_Tensor *self, const int64_t *times, int first, 
     n++;
     joined[d] = repeats ? times[d] * self->sizes[d] : self->sizes[d];
   }
-  tl_Tensor *t[3] = {NULL};
-  tl_Tensor *result = NULL;
-  TLI_SLOT(t[0], tlo_view(self, (tl_Ints){n, apart}));
-  TLI_SLOT(t[1], tlo_expand(t[0], (tl_Ints){n, wide}));
-  TLI_SLOT(t[2], tlo_to_row_major(t[1]));
-  result = tlo_view(t[2], (tl_Ints){self->ndim, joined});
-done:
-  tli_release_results(t, 3);
-  return result;
+  tli_Chain c = {0};
+  tl_Tensor *view = TLI_STEP(&c, tlo_view(self, (tl_Ints){n, apart}));
+  tl_Tensor *repeated = TLI_STEP(&c, tlo_expand(view, (tl_Ints){n, wide}));
+  tl_Tensor *copy = TLI_STEP(&c, tlo_to_row_major(repeated));
+  return tli_chain_end(&c, TLI_STEP(&c, tlo_view(copy, (tl_Ints){self->ndim, joined})));
 }
 
 static bool check_times(const char *op, const tl_Tensor *self, tl_Ints times) {
@@ -303,25 +299,16 @@ static tl_Tensor *roll_one(tl_Tensor *self, int64_t shift, int64_t dim) {
   if (size == 0) return tlo_clone(self);
   int64_t start = size - shift % size;
   if (start >= size) start -= size;
-  tl_Tensor *t[2] = {NULL};
-  tl_Tensor *result = NULL;
-  TLI_SLOT(t[0], tlo_slice(self, d, start, size, 1));
-  TLI_SLOT(t[1], tlo_slice(self, d, 0, start, 1));
-  result = tlo_cat((tl_Tensors){2, t}, d);
-done:
-  tli_release_results(t, 2);
-  return result;
+  tli_Chain c = {0};
+  tl_Tensor *end = chain_slice(&c, self, d, start, size);
+  return tli_chain_end(&c, chain_cat(&c, end, chain_slice(&c, self, d, 0, start), d));
 }
 
 static tl_Tensor *roll_flat(tl_Tensor *self, int64_t shift) {
-  tl_Tensor *t[2] = {NULL};
-  tl_Tensor *result = NULL;
-  TLI_SLOT(t[0], tlo_reshape(self, (tl_Ints){1, (int64_t[]){-1}}));
-  TLI_SLOT(t[1], roll_one(t[0], shift, 0));
-  result = tlo_view(t[1], (tl_Ints){self->ndim, self->sizes});
-done:
-  tli_release_results(t, 2);
-  return result;
+  tli_Chain c = {0};
+  tl_Tensor *flat = TLI_STEP(&c, tlo_reshape(self, (tl_Ints){1, (int64_t[]){-1}}));
+  tl_Tensor *rolled = TLI_STEP(&c, roll_one(flat, shift, 0));
+  return tli_chain_end(&c, TLI_STEP(&c, tlo_view(rolled, (tl_Ints){self->ndim, self->sizes})));
 }
 
 tl_Tensor *tlo_roll(tl_Tensor *self, tl_Ints shifts, tl_Ints dims) {
@@ -347,16 +334,12 @@ tl_Tensor *tlo_roll(tl_Tensor *self, tl_Ints shifts, tl_Ints dims) {
 /* Where column - row <= diagonal, as (rows, cols) of bool. */
 static tl_Tensor *lower_mask(tl_Device device, int64_t rows, int64_t cols, int64_t diagonal) {
   static const tli_PointwiseSpec le = {"tril", TLK_le, 2, 0, TLI_TYPES_NUMBER, true, true};
-  tl_Tensor *t[3] = {NULL};
-  tl_Tensor *mask = NULL;
-  TLI_SLOT(t[0], tlo_arange(tli_int(0), tli_int(cols), tli_int(1), TL_I64, device));
-  TLI_SLOT(t[1],
-           tlo_arange(tli_int(diagonal), tli_int(diagonal + rows), tli_int(1), TL_I64, device));
-  TLI_SLOT(t[2], tli_alias(t[1], 2, (int64_t[]){rows, 1}, (int64_t[]){1, 1}, 0));
-  mask = tli_pointwise(&le, (tl_Tensor *[]){t[0], t[2]}, NULL);
-done:
-  tli_release_results(t, 3);
-  return mask;
+  tl_Scalar first = tli_int(diagonal), last = tli_int(diagonal + rows);
+  tli_Chain c = {0};
+  tl_Tensor *at = TLI_STEP(&c, tlo_arange(tli_int(0), tli_int(cols), tli_int(1), TL_I64, device));
+  tl_Tensor *ends = TLI_STEP(&c, tlo_arange(first, last, tli_int(1), TL_I64, device));
+  tl_Tensor *of_rows = TLI_STEP(&c, tli_alias(ends, 2, (int64_t[]){rows, 1}, (int64_t[]){1, 1}, 0));
+  return tli_chain_end(&c, TLI_STEP(&c, tli_pointwise(&le, (tl_Tensor *[]){at, of_rows}, NULL)));
 }
 
 /* Diagonals beyond the corners are no different from those at them. */
@@ -370,15 +353,13 @@ static tl_Tensor *triangle(const char *op, tl_Tensor *self, int64_t diagonal, bo
                          tli_sizes_str(self));
   static const tli_PointwiseSpec choose = {"where", TLK_where, 3, 0, TLI_TYPES_NUMBER, false, true};
   int64_t rows = self->sizes[self->ndim - 2], cols = self->sizes[self->ndim - 1];
-  tl_Tensor *t[2] = {NULL};
-  tl_Tensor *result = NULL;
-  TLI_SLOT(t[0], lower_mask(tli_device(self), rows, cols, within(diagonal, rows, cols) - !lower));
-  TLI_SLOT(t[1], tli_scalar_tensor(tli_int(0), (tl_DType)self->dtype, tli_device(self)));
-  result =
-      tli_pointwise(&choose, (tl_Tensor *[]){t[0], lower ? self : t[1], lower ? t[1] : self}, NULL);
-done:
-  tli_release_results(t, 2);
-  return result;
+  tl_Device device = tli_device(self);
+  tli_Chain c = {0};
+  tl_Tensor *mask =
+      TLI_STEP(&c, lower_mask(device, rows, cols, within(diagonal, rows, cols) - !lower));
+  tl_Tensor *zero = TLI_STEP(&c, tli_scalar_tensor(tli_int(0), (tl_DType)self->dtype, device));
+  tl_Tensor *inputs[] = {mask, lower ? self : zero, lower ? zero : self};
+  return tli_chain_end(&c, TLI_STEP(&c, tli_pointwise(&choose, inputs, NULL)));
 }
 
 tl_Tensor *tli_op_tril(tl_Tensor *self, int64_t diagonal) {

@@ -1,45 +1,58 @@
 -- Tensors cut into lists of views, and copies that join, repeat or rearrange.
 
--- Lists of views -----------------------------------------------------------------------------------
+-- Lists of views ----------------------------------------------------------------------------------
 
 op {"split(Tensor self, int split_size, dim dim=0) -> Tensor[]",
-    doc = "Views of split_size positions each along dim, the last one maybe shorter.", composite = true,
+    doc = "Views of split_size positions each along dim, the last one maybe shorter.",
+    composite = true,
     examples = {"T(5, 2), 2"}}
 op {"split.sizes(Tensor self, int[] split_sizes, dim dim=0) -> Tensor[]",
-    doc = "Views with the given numbers of positions along dim, which must sum to its size.", composite = true,
+    doc = "Views with the given numbers of positions along dim, which must sum to its size.",
+    composite = true,
     examples = {"T(5, 2), {2, 3}"}}
 op {"split_with_sizes(Tensor self, int[] split_sizes, dim dim=0) -> Tensor[]",
-    doc = "The same as split with a list of sizes.", composite = true, examples = {"T(5, 2), {2, 3}"}}
+    doc = "The same as split with a list of sizes.", composite = true,
+    examples = {"T(5, 2), {2, 3}"}}
 op {"chunk(Tensor self, int chunks, dim dim=0) -> Tensor[]",
-    doc = "At most `chunks` views of equal size along dim, the last one maybe shorter.", composite = true,
+    doc = "At most `chunks` views of equal size along dim, the last one maybe shorter.",
+    composite = true,
     examples = {"T(5, 2), 2"}}
-op {"unbind(Tensor self, dim dim=0) -> Tensor[]", doc = "All positions along dim as views.", composite = true,
+op {"unbind(Tensor self, dim dim=0) -> Tensor[]", doc = "All positions along dim as views.",
+    composite = true,
     examples = {"T(3, 2)"}}
 
--- Joining and rearranging --------------------------------------------------------------------------
+-- Joining and rearranging -------------------------------------------------------------------------
 
 op {"cat(Tensor[] tensors, dim dim=0) -> Tensor",
-    doc = "The tensors one after the other along dim; their other sizes must agree. Dtypes are promoted.",
+    doc = [[The tensors one after the other along dim; their other sizes must agree. Dtypes are
+    promoted.]],
     alias = {"concat", "concatenate"},
     grad = {tensors = "cat_backward(grad, lengths(tensors, dim), dim)"},
     examples = {"{T(2, 3), T(1, 3)}", "{T(2, 3), T(2, 1)}, 2", "{T(2), T(0), T(1)}"}}
-op {"cat_backward(Tensor grad, int[] lengths, dim dim) -> Tensor[]", internal = true, composite = true}
+op {"cat_backward(Tensor grad, int[] lengths, dim dim) -> Tensor[]", internal = true,
+    composite = true}
 op {"stack(Tensor[] tensors, dim dim=0) -> Tensor",
     doc = "The tensors, all of one shape, along a new dimension.", composite = true,
     examples = {"{T(2, 3), T(2, 3)}", "{T(2), T(2), T(2)}, 2", "{T(), T()}"}}
-op {"flip(Tensor self, dim[] dims...) -> Tensor", doc = "The order of positions along dims reversed; a copy.",
+op {"flip(Tensor self, dim[] dims...) -> Tensor",
+    doc = "The order of positions along dims reversed; a copy.",
     grad = {self = "flip(grad, dims)"}, examples = {"T(2, 3), 1", "T(2, 3), {1, 2}"}}
 op {"roll(Tensor self, int[] shifts, dim[] dims=nil) -> Tensor",
-    doc = "Positions shifted along dims, those that leave coming in at the other end; flattened without dims.",
+    doc = [[Positions shifted along dims, those that leave coming in at the other end; flattened
+    without dims.]],
     composite = true, examples = {"T(5), 2", "T(2, 3), {1, -1}, {1, 2}", "T(2, 3), 1"}}
-op {"tile(Tensor self, int[] dims...) -> Tensor", doc = "self repeated dims[i] times along dimension i.",
+op {"tile(Tensor self, int[] dims...) -> Tensor",
+    doc = "self repeated dims[i] times along dimension i.",
     composite = true, examples = {"T(2, 3), 2, 2", "T(3), {2, 1}"}}
 op {"repeat(Tensor self, int[] sizes...) -> Tensor",
-    doc = "self repeated sizes[i] times along dimension i; x[\"repeat\"](x, ...) or x:repeat_tensor(...).",
-    composite = true, func = false, alias = {"repeat_tensor"}, examples = {"T(2, 3), 2, 2", "T(3), {2, 1}"}}
+    doc = [[self repeated sizes[i] times along dimension i; x["repeat"](x, ...) or
+    x:repeat_tensor(...).]],
+    composite = true, func = false, alias = {"repeat_tensor"},
+    examples = {"T(2, 3), 2, 2", "T(3), {2, 1}"}}
 op {"tril(Tensor self, int diagonal=0) -> Tensor",
     doc = "The lower triangle of the matrices in the last two dimensions, zero elsewhere.",
-    inplace = true, grad = {self = "tril(grad, diagonal)"}, examples = {"T(3, 4)", "T(2, 3, 3), -1"}}
+    inplace = true, grad = {self = "tril(grad, diagonal)"},
+    examples = {"T(3, 4)", "T(2, 3, 3), -1"}}
 op {"triu(Tensor self, int diagonal=0) -> Tensor",
     doc = "The upper triangle of the matrices in the last two dimensions, zero elsewhere.",
     inplace = true, grad = {self = "triu(grad, diagonal)"}, examples = {"T(3, 4)", "T(2, 3, 3), 1"}}

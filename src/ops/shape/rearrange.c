@@ -4,7 +4,7 @@
 */
 #include <string.h>
 
-#include "ops/common.h"
+#include "ops/chain.h"
 
 /* ---- more dimensions ---- */
 
@@ -82,17 +82,13 @@ tl_Tensor *tlo_column_stack(tl_Tensors tensors) {
 
 /* (rows, before) zeros, the matrix, (rows, after) zeros, side by side. */
 static tl_Tensor *block_row(tl_Tensor *matrix, int64_t before, int64_t after, tl_DType dtype) {
-  int64_t rows = matrix->sizes[0];
-  tl_Tensor *t[3] = {NULL};
-  tl_Tensor *result = NULL;
+  int64_t left[] = {matrix->sizes[0], before}, right[] = {matrix->sizes[0], after};
   tl_Device device = tli_device(matrix);
-  TLI_SLOT(t[0], tlo_zeros((tl_Ints){2, (int64_t[]){rows, before}}, dtype, device));
-  TLI_SLOT(t[1], tlo_to_dtype(matrix, dtype));
-  TLI_SLOT(t[2], tlo_zeros((tl_Ints){2, (int64_t[]){rows, after}}, dtype, device));
-  result = tlo_cat((tl_Tensors){3, t}, 1);
-done:
-  tli_release_results(t, 3);
-  return result;
+  tli_Chain c = {0};
+  tl_Tensor *row[] = {TLI_STEP(&c, tlo_zeros((tl_Ints){2, left}, dtype, device)),
+                      chain_to(&c, matrix, dtype),
+                      TLI_STEP(&c, tlo_zeros((tl_Ints){2, right}, dtype, device))};
+  return tli_chain_end(&c, TLI_STEP(&c, tlo_cat((tl_Tensors){3, row}, 1)));
 }
 
 tl_Tensor *tlo_block_diag(tl_Tensors tensors) {
@@ -240,16 +236,12 @@ tl_Tensor *tlo_combinations(tl_Tensor *self, int64_t r, bool with_replacement) {
   int64_t sizes[] = {count, r}, all;
   if (count < 0 || __builtin_mul_overflow(count, r, &all))
     return tli_fail_null(TL_EARG, "combinations: the result would be too large");
-  tl_Tensor *t[3] = {NULL};
-  tl_Tensor *result = NULL;
-  TLI_SLOT(t[0], tli_new("combinations", (tl_Ints){1, &all}, TL_I64, TLI_CPU));
-  if (count > 0) write_choices(tli_data(t[0]), count, n, r, with_replacement ? 0 : 1);
-  TLI_SLOT(t[1], tlo_to(t[0], TL_NODTYPE, false, false, tli_device(self)));
-  TLI_SLOT(t[2], tlo_index_select(self, 0, t[1]));
-  result = tlo_view(t[2], (tl_Ints){2, sizes});
-done:
-  tli_release_results(t, 3);
-  return result;
+  tli_Chain c = {0};
+  tl_Tensor *choices = TLI_STEP(&c, tli_new("combinations", (tl_Ints){1, &all}, TL_I64, TLI_CPU));
+  if (choices && count > 0) write_choices(tli_data(choices), count, n, r, with_replacement ? 0 : 1);
+  tl_Tensor *at = TLI_STEP(&c, tlo_to(choices, TL_NODTYPE, false, false, tli_device(self)));
+  tl_Tensor *chosen = TLI_STEP(&c, tlo_index_select(self, 0, at));
+  return tli_chain_end(&c, TLI_STEP(&c, tlo_view(chosen, (tl_Ints){2, sizes})));
 }
 
 /* ---- turning ---- */
@@ -384,15 +376,11 @@ static tl_Tensor *repeat_along(tl_Tensor *self, int64_t repeats, int d) {
   }
   if (__builtin_mul_overflow(joined[d], repeats, &joined[d]))
     return tli_fail_null(TL_EARG, "repeat_interleave: the result would be too large");
-  tl_Tensor *t[3] = {NULL};
-  tl_Tensor *result = NULL;
-  TLI_SLOT(t[0], tlo_unsqueeze(self, d + 1));
-  TLI_SLOT(t[1], tlo_expand(t[0], (tl_Ints){n, wide}));
-  TLI_SLOT(t[2], tlo_to_row_major(t[1]));
-  result = tlo_view(t[2], (tl_Ints){self->ndim, joined});
-done:
-  tli_release_results(t, 3);
-  return result;
+  tli_Chain c = {0};
+  tl_Tensor *each = chain_unsqueeze(&c, self, d + 1);
+  tl_Tensor *repeated = TLI_STEP(&c, tlo_expand(each, (tl_Ints){n, wide}));
+  tl_Tensor *copy = TLI_STEP(&c, tlo_to_row_major(repeated));
+  return tli_chain_end(&c, TLI_STEP(&c, tlo_view(copy, (tl_Ints){self->ndim, joined})));
 }
 
 /* self, or flattened without dim; the dimension in *d. */
@@ -441,39 +429,31 @@ tl_Tensor *tlo_repeat_interleave_positions(tl_Tensor *repeats, int64_t output_si
                          "repeat_interleave: repeats: expected a vector of int64 or int32, got "
                          "shape %s of %s",
                          tli_sizes_str(repeats), tl_dtype_name((tl_DType)repeats->dtype));
-  tl_Tensor *t[3] = {NULL};
-  tl_Tensor *result = NULL;
-  TLI_SLOT(t[0], tlo_to(repeats, TL_I64, false, false, TLI_CPU));
-  TLI_SLOT(t[1], tlo_contiguous(t[0]));
-  TLI_SLOT(t[2], repeated_positions(tli_data(t[1]), repeats->sizes[0], output_size));
-  result = tlo_to(t[2], TL_NODTYPE, false, false, tli_device(repeats));
-done:
-  tli_release_results(t, 3);
-  return result;
+  int64_t n = repeats->sizes[0];
+  tli_Chain c = {0};
+  tl_Tensor *moved = TLI_STEP(&c, tlo_to(repeats, TL_I64, false, false, TLI_CPU));
+  tl_Tensor *plain = TLI_STEP(&c, tlo_contiguous(moved));
+  tl_Tensor *positions = TLI_STEP(&c, repeated_positions(tli_data(plain), n, output_size));
+  return tli_chain_end(
+      &c, TLI_STEP(&c, tlo_to(positions, TL_NODTYPE, false, false, tli_device(repeats))));
 }
 
 tl_Tensor *tlo_repeat_interleave_each(tl_Tensor *self, tl_Tensor *repeats, int64_t dim,
                                       int64_t output_size) {
   int d;
-  tl_Tensor *t[3] = {NULL};
-  tl_Tensor *result = NULL;
-  TLI_SLOT(t[0], line_up(self, dim, &d));
-  int64_t n = t[0]->sizes[d];
-  if (repeats->numel != n && repeats->numel != 1) {
-    tli_fail(
-        TL_ESHAPE,
-        "repeat_interleave: expected one repetition or as many as there are positions, %" PRId64
-        ", got shape %s",
-        n, tli_sizes_str(repeats));
-    goto done;
-  }
-  TLI_SLOT(t[1], repeats->numel == n && repeats->ndim == 1 ? tli_retain(repeats)
-                                                           : tlo_expand(repeats, (tl_Ints){1, &n}));
-  TLI_SLOT(t[2], tlo_repeat_interleave_positions(t[1], output_size));
-  result = tlo_index_select(t[0], d, t[2]);
-done:
-  tli_release_results(t, 3);
-  return result;
+  tli_Chain c = {0};
+  tl_Tensor *from = TLI_STEP(&c, line_up(self, dim, &d));
+  if (c.failed) return tli_chain_end(&c, NULL);
+  int64_t n = from->sizes[d];
+  TLI_DO(&c, repeats->numel == n || repeats->numel == 1 ||
+                 tli_fail(TL_ESHAPE,
+                          "repeat_interleave: expected one repetition or as many as there are "
+                          "positions, %" PRId64 ", got shape %s",
+                          n, tli_sizes_str(repeats)));
+  if (repeats->numel != n || repeats->ndim != 1)
+    repeats = TLI_STEP(&c, tlo_expand(repeats, (tl_Ints){1, &n}));
+  tl_Tensor *at = TLI_STEP(&c, tlo_repeat_interleave_positions(repeats, output_size));
+  return tli_chain_end(&c, TLI_STEP(&c, tlo_index_select(from, d, at)));
 }
 
 /* ---- cutting ---- */

@@ -1,4 +1,5 @@
--- Joining, cutting and repeating by other names and along fixed dimensions, and matrices made of parts.
+-- Joining, cutting and repeating by other names and along fixed dimensions, and matrices made of
+-- parts.
 
 local function op_list(name, doc, alias)
    op {name .. "(Tensor[] tensors) -> Tensor", doc = doc, composite = true, alias = alias,
@@ -11,7 +12,8 @@ op_list("dstack", "The tensors one behind the other along dimension 3.")
 op_list("column_stack", "The tensors one beside the other, vectors as columns.")
 
 for n = 1, 3 do
-   op {("atleast_%dd(Tensor self) -> Tensor"):format(n), composite = true, method = false, out = false,
+   op {("atleast_%dd(Tensor self) -> Tensor"):format(n), composite = true, method = false,
+       out = false,
        doc = ("self seen with at least %d dimension%s."):format(n, n > 1 and "s" or ""),
        examples = {"T()", "T(3)", "T(2, 3)"}}
 end
@@ -21,58 +23,72 @@ for n = 1, 3 do
        doc = "The same of several tensors, as a list.", examples = {"{T(), T(3)}", "T(2, 3), T(2)"}}
 end
 
-op {"broadcast_tensors(Tensor[] tensors...) -> Tensor[]", doc = "The tensors expanded to their common shape; views.",
+op {"broadcast_tensors(Tensor[] tensors...) -> Tensor[]",
+    doc = "The tensors expanded to their common shape; views.",
     composite = true, examples = {"{T(3, 1), T(4)}"}}
 op {"meshgrid(Tensor[] tensors..., *, string indexing='ij') -> Tensor[]",
-    doc = [[Coordinates of a grid: vectors expanded over one dimension each, in their order; with indexing = "xy"
-    the first two dimensions are swapped.]],
+    doc = [[Coordinates of a grid: vectors expanded over one dimension each, in their order; with
+    indexing = "xy" the first two dimensions are swapped.]],
     composite = true, examples = {"{T(2), T(3)}", "{T(2), T(3), T(2)}, {indexing = 'xy'}"}}
 
 op {"cartesian_prod(Tensor[] tensors...) -> Tensor",
-    doc = "All ways to choose one element of each vector, one row each; one vector alone is the result.",
+    doc = [[All ways to choose one element of each vector, one row each; one vector alone is the
+    result.]],
     composite = true, out = false, examples = {"T(2), T(3)", "{T(2), T(1), T(2)}", "T(2)"}}
 op {"combinations(Tensor self, int r=2, bool with_replacement=false) -> Tensor",
-    doc = "All ways to choose r elements of a vector, in its order, one row each; maybe the same one again.",
+    doc = [[All ways to choose r elements of a vector, in its order, one row each; maybe the same
+    one again.]],
     composite = true, out = false, examples = {"T(4)", "T(3), 2, true"}}
 
-op {"fliplr(Tensor self) -> Tensor", doc = "The order of columns (dimension 2) reversed; a copy.", composite = true,
+op {"fliplr(Tensor self) -> Tensor", doc = "The order of columns (dimension 2) reversed; a copy.",
+    composite = true,
     examples = {"T(2, 3)"}}
-op {"flipud(Tensor self) -> Tensor", doc = "The order of rows (dimension 1) reversed; a copy.", composite = true,
+op {"flipud(Tensor self) -> Tensor", doc = "The order of rows (dimension 1) reversed; a copy.",
+    composite = true,
     examples = {"T(3)"}}
 op {"rot90(Tensor self, int k=1, dim[] dims={0,1}) -> Tensor",
-    doc = "Turned k times by 90 degrees in the plane of two dimensions, from the first towards the second.",
+    doc = [[Turned k times by 90 degrees in the plane of two dimensions, from the first towards the
+    second.]],
     composite = true, examples = {"T(2, 3)", "T(2, 3), 2", "T(2, 3, 2), -1, {2, 3}"}}
 
 op {"diag(Tensor self, int diagonal=0) -> Tensor",
     doc = "Of a vector: the matrix with it on a diagonal. Of a matrix: a copy of its diagonal.",
     composite = true, examples = {"T(3)", "T(3), 1", "T(3, 4), -1"}}
 op {"diag_embed(Tensor self, int offset=0, dim dim1=-2, dim dim2=-1) -> Tensor",
-    doc = "Matrices in dim1 and dim2 with self's last dimension on their diagonals, zero elsewhere.",
-    grad = {self = "diagonal(grad, offset, dim1, dim2)"}, examples = {"T(2, 3)", "T(2, 3), 1, 1, 3", "T(2), -1"}}
-op {"diagflat(Tensor self, int offset=0) -> Tensor", doc = "A matrix with all elements of self on a diagonal.",
+    doc = [[Matrices in dim1 and dim2 with self's last dimension on their diagonals, zero
+    elsewhere.]],
+    grad = {self = "diagonal(grad, offset, dim1, dim2)"},
+    examples = {"T(2, 3)", "T(2, 3), 1, 1, 3", "T(2), -1"}}
+op {"diagflat(Tensor self, int offset=0) -> Tensor",
+    doc = "A matrix with all elements of self on a diagonal.",
     expr = "diag_embed(ravel(self), offset)", examples = {"T(2, 2)", "T(2), 1"}}
 op {"block_diag(Tensor[] tensors...) -> Tensor",
     doc = "A matrix with the given matrices (vectors as rows) along its diagonal, zero elsewhere.",
     composite = true, examples = {"{T(2, 3), T(1, 2), T(2), T()}"}}
 for _, row in ipairs {{"tril", "lower"}, {"triu", "upper"}} do
-   op {row[1] .. "_indices(int row, int col, int offset=0, *, dtype dtype=nil, device device=nil) -> Tensor",
-       doc = "The positions, from 1, of the " .. row[2] .. " triangle of a (row, col) matrix: (2, n), rows first.",
+   op {row[1] .. [[_indices(int row, int col, int offset=0, *, dtype dtype=nil, device device=nil)
+         -> Tensor]],
+       doc = "The positions, from 1, of the " .. row[2]
+         .. " triangle of a (row, col) matrix: (2, n), rows first.",
        composite = true, nondiff = "positions"}
 end
 
 op {"repeat_interleave(Tensor self, int repeats, dim dim=nil) -> Tensor",
     doc = "Each position along dim repeated; self is flattened without dim.",
     composite = true, examples = {"T(3), 2", "T(2, 3), 2, 2", "T(2, 2), 3"}}
-op {"repeat_interleave.each(Tensor self, Tensor repeats, dim dim=nil, *, int output_size=nil) -> Tensor",
+op {[[repeat_interleave.each(Tensor self, Tensor repeats, dim dim=nil, *, int output_size=nil)
+      -> Tensor]],
     doc = "The same with a number of repetitions for each position.",
     composite = true, waits = "the result's shape depends on the data",
     examples = {"T(3), torch.tensor {2, 0, 1}", "T(2, 3), torch.tensor {1, 2}, 1"}}
 op {"repeat_interleave.positions(Tensor repeats, *, int output_size=nil) -> Tensor",
-    doc = "Position i, from 1, repeats[i] times.", composite = true, method = false, nondiff = "positions",
+    doc = "Position i, from 1, repeats[i] times.", composite = true, method = false,
+    nondiff = "positions",
     waits = "the result's shape depends on the data", examples = {"torch.tensor {2, 0, 1}"}}
 
 op {"tensor_split(Tensor self, int sections, dim dim=0) -> Tensor[]",
-    doc = "`sections` views along dim, the first ones longer by one where the size cannot be divided.",
+    doc = [[`sections` views along dim, the first ones longer by one where the size cannot be
+    divided.]],
     composite = true, examples = {"T(7), 3", "T(2, 5), 2, 2"}}
 op {"tensor_split.positions(Tensor self, int[] positions, dim dim=0) -> Tensor[]",
     doc = "Views along dim that end at the given positions, and the rest.",
@@ -85,8 +101,10 @@ op {"tensor_split.tensor(Tensor self, Tensor tensor_indices_or_sections, dim dim
 for _, row in ipairs {{"hsplit", "dimension 2, or 1 of a vector"}, {"vsplit", "dimension 1"},
                       {"dsplit", "dimension 3"}} do
    op {row[1] .. "(Tensor self, int sections) -> Tensor[]",
-       doc = "`sections` views of equal size along " .. row[2] .. ".", composite = true, examples = {"T(4, 4, 4), 2"}}
+       doc = "`sections` views of equal size along " .. row[2] .. ".", composite = true,
+       examples = {"T(4, 4, 4), 2"}}
    op {row[1] .. ".positions(Tensor self, int[] positions) -> Tensor[]",
-       doc = "Views along " .. row[2] .. " that end at the given positions, and the rest.", composite = true,
+       doc = "Views along " .. row[2] .. " that end at the given positions, and the rest.",
+       composite = true,
        examples = {"T(4, 4, 4), {1, 3}"}}
 end

@@ -3,12 +3,17 @@
 op {"select_scatter(Tensor self, Tensor src, dim dim, index index) -> Tensor",
     doc = "self with src at one position along dim.", composite = true, out = false,
     examples = {"T(3, 4), T(3), 2, 1", "T(3, 4), T(4), 1, -1"}}
-op {"slice_scatter(Tensor self, Tensor src, dim dim=0, index start=nil, index end_=nil, int step=1) -> Tensor",
-    doc = "self with src at the positions start to end (included) along dim, `step` apart.", composite = true,
-    out = false, examples = {"T(3, 4), T(3, 2), 2, 2, 3", "T(5), T(3), 1, 1, 5, 2", "T(3, 4), T(1, 4), 1, -1"}}
+op {[[slice_scatter(Tensor self, Tensor src, dim dim=0, index start=nil, index end_=nil, int step=1)
+      -> Tensor]],
+    doc = "self with src at the positions start to end (included) along dim, `step` apart.",
+    composite = true,
+    out = false,
+    examples = {"T(3, 4), T(3, 2), 2, 2, 3", "T(5), T(3), 1, 1, 5, 2", "T(3, 4), T(1, 4), 1, -1"}}
 op {"diagonal_scatter(Tensor self, Tensor src, int offset=0, dim dim1=0, dim dim2=1) -> Tensor",
-    doc = "self with src on the diagonal of the matrices in dim1 and dim2.", composite = true, out = false,
+    doc = "self with src on the diagonal of the matrices in dim1 and dim2.", composite = true,
+    out = false,
     examples = {"T(3, 3), T(3)", "T(3, 4), T(3), 1"}}
-op {"as_strided_scatter(Tensor self, Tensor src, int[] size, int[] stride, int storage_offset=0) -> Tensor",
+op {[[as_strided_scatter(Tensor self, Tensor src, int[] size, int[] stride, int storage_offset=0)
+      -> Tensor]],
     doc = "A row-major copy of self with src at the elements that as_strided shows of the copy.",
     composite = true, out = false, examples = {"T(3, 4), T(2, 2), {2, 2}, {4, 1}, 1"}}

@@ -2,7 +2,7 @@
 ** slices.c - views of a part of self, and their derivatives: zeros of self's
 ** shape with the gradient laid, or added, where the part was.
 */
-#include "ops/common.h"
+#include "ops/chain.h"
 
 /* Copies grad into `part`, a view of `whole`; steals both, and returns whole or
 ** NULL. */
@@ -249,16 +249,13 @@ static bool scatter(tl_Tensor *flat, tl_Tensor *grad, Geometry g) {
 /* How often each element of `flat` is seen by g, where the base itself shows
 ** elements several times: they share what arrives. */
 static tl_Tensor *shared(tl_Tensor *flat, const Geometry *base) {
-  tl_Tensor *t[3] = {NULL};
-  tl_Tensor *result = NULL;
-  TLI_SLOT(t[0], tlo_zeros_like(flat, TL_NODTYPE, TLI_NODEVICE));
-  TLI_SLOT(t[1], tlo_new_ones(flat, (tl_Ints){base->n, base->sizes}, TL_NODTYPE, TLI_NODEVICE));
-  if (!scatter(t[0], t[1], *base)) goto done;
-  TLI_SLOT(t[2], tlo_true_divide(flat, t[0]));
-  result = seen(t[2], base);
-done:
-  tli_release_results(t, 3);
-  return result;
+  tli_Chain c = {0};
+  tl_Tensor *count = TLI_STEP(&c, tlo_zeros_like(flat, TL_NODTYPE, TLI_NODEVICE));
+  tl_Tensor *ones =
+      TLI_STEP(&c, tlo_new_ones(flat, (tl_Ints){base->n, base->sizes}, TL_NODTYPE, TLI_NODEVICE));
+  TLI_DO(&c, scatter(count, ones, *base));
+  tl_Tensor *share = chain_div(&c, flat, count);
+  return tli_chain_end(&c, TLI_STEP(&c, seen(share, base)));
 }
 
 /* Both geometries are laid over a flat piece of storage: the gradient is
@@ -272,15 +269,13 @@ tl_Tensor *tlo_as_strided_backward(tl_Tensor *grad, tl_Ints base_size, tl_Ints b
   Geometry view = geometry(size, stride, offset - origin);
   int64_t a = base.offset + reach(base_size, base_stride), b = view.offset + reach(size, stride);
   int64_t length = a > b ? a : b;
-  tl_Tensor *t[2] = {NULL};
-  tl_Tensor *result = NULL;
-  TLI_SLOT(t[0], tlo_new_zeros(grad, (tl_Ints){1, &length}, TL_NODTYPE, TLI_NODEVICE));
-  if (grad->numel > 0 && !scatter(t[0], grad, view)) goto done;
-  TLI_SLOT(t[1], seen(t[0], &base));
-  result = tli_overlaps_itself(t[1]) ? shared(t[0], &base) : tli_retain(t[1]);
-done:
-  tli_release_results(t, 2);
-  return result;
+  tli_Chain c = {0};
+  tl_Tensor *flat =
+      TLI_STEP(&c, tlo_new_zeros(grad, (tl_Ints){1, &length}, TL_NODTYPE, TLI_NODEVICE));
+  TLI_DO(&c, grad->numel == 0 || scatter(flat, grad, view));
+  tl_Tensor *back = TLI_STEP(&c, seen(flat, &base));
+  if (!c.failed && tli_overlaps_itself(back)) back = TLI_STEP(&c, shared(flat, &base));
+  return tli_chain_end(&c, back);
 }
 
 /* ---- windows ---- */

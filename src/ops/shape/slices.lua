@@ -8,7 +8,8 @@ local function create(entry)
 end
 
 create {"empty_strided(int[] size, int[] stride, " .. options .. ") -> Tensor",
-    doc = "A tensor of that shape and those strides (in elements) with undefined contents.", composite = true}
+    doc = "A tensor of that shape and those strides (in elements) with undefined contents.",
+    composite = true}
 
 op {"select(Tensor self, dim dim, index index) -> Tensor",
     doc = "One position along a dimension, which disappears; a view.",
@@ -18,38 +19,48 @@ op {"select_backward(Tensor grad, int[] size, dim dim, index index) -> Tensor", 
     grad = {grad = "select(grad, dim, index)"}}
 op {"narrow(Tensor self, dim dim, index start, int length) -> Tensor",
     doc = "`length` positions from `start` on along a dimension; a view.",
-    composite = true, out = false, examples = {"T(3, 4), 2, 2, 3", "T(3), 1, -2, 2", "T(3), 1, 1, 0"}}
+    composite = true, out = false,
+    examples = {"T(3, 4), 2, 2, 3", "T(3), 1, -2, 2", "T(3), 1, 1, 0"}}
 op {"narrow.tensor(Tensor self, dim dim, Tensor start, int length) -> Tensor",
     doc = "The same with the position in a tensor of no dimensions.",
     composite = true, out = false, any_device = {start = true}, waits = "start is read",
     examples = {"T(3, 4), 2, torch.tensor(2), 3"}}
-op {"narrow_copy(Tensor self, dim dim, index start, int length) -> Tensor", doc = "A copy of narrow's view.",
+op {"narrow_copy(Tensor self, dim dim, index start, int length) -> Tensor",
+    doc = "A copy of narrow's view.",
     expr = "clone(narrow(self, dim, start, length))", examples = {"T(3, 4), 2, 2, 3"}}
-op {"slice(Tensor self, dim dim, int start, int stop, int step) -> Tensor", internal = true, view = true,
+op {"slice(Tensor self, dim dim, int start, int stop, int step) -> Tensor", internal = true,
+    view = true,
     grad = {self = "slice_backward(grad, sizes(self), dim, start, stop, step)"}}
 op {"slice.range(Tensor self, dim dim=0, index start=nil, int stop=nil, int step=1) -> Tensor",
-    doc = [[The positions start, start + step, ... up to and including stop along a dimension; a view. Without
-    start from the first one on, without stop to the last; what lies outside is left out.]],
+    doc = [[The positions start, start + step, ... up to and including stop along a dimension; a
+    view. Without start from the first one on, without stop to the last; what lies outside is left
+    out.]],
     composite = true, out = false, examples = {"T(3, 4), 2, 2, 3", "T(7), 1, nil, -2, 2"}}
-op {"slice_backward(Tensor grad, int[] size, dim dim, int start, int stop, int step) -> Tensor", internal = true,
+op {"slice_backward(Tensor grad, int[] size, dim dim, int start, int stop, int step) -> Tensor",
+    internal = true,
     grad = {grad = "slice(grad, dim, start, stop, step)"}}
 op {"as_strided(Tensor self, int[] size, int[] stride, int storage_offset=nil) -> Tensor",
-    doc = [[A view with any sizes and strides (in elements) over self's storage, from storage_offset (counted
-    from 0) on; an error if it would reach outside.]],
+    doc = [[A view with any sizes and strides (in elements) over self's storage, from storage_offset
+    (counted from 0) on; an error if it would reach outside.]],
     view = true,
-    grad = {self = "as_strided_backward(grad, sizes(self), strides(self), offset(self), size, stride, storage_offset)"},
+    grad = {self = [[as_strided_backward(grad, sizes(self), strides(self), offset(self), size,
+    stride, storage_offset)]]},
     examples = {"T(12), {3, 2}, {4, 1}, 1", "T(3, 4), {2, 2}, {1, 2}"}}
-op {"as_strided_backward(Tensor grad, int[] base_size, int[] base_stride, int base_offset, int[] size, int[] stride, "
-    .. "int offset) -> Tensor", internal = true, composite = true}
+op {[[as_strided_backward(Tensor grad, int[] base_size, int[] base_stride, int base_offset,
+      int[] size, int[] stride, int offset) -> Tensor]], internal = true, composite = true}
 op {"unfold(Tensor self, dim dimension, int size, int step) -> Tensor",
     doc = "All windows of `size` along a dimension, `step` apart, in a new last dimension; a view.",
-    view = true, func = false, grad = {self = "unfold_backward(grad, sizes(self), dimension, size, step)"},
+    view = true, func = false,
+    grad = {self = "unfold_backward(grad, sizes(self), dimension, size, step)"},
     examples = {"T(7), 1, 3, 2", "T(3, 5), 2, 2, 1"}}
-op {"unfold_backward(Tensor grad, int[] input_size, dim dimension, int size, int step) -> Tensor", internal = true,
+op {"unfold_backward(Tensor grad, int[] input_size, dim dimension, int size, int step) -> Tensor",
+    internal = true,
     grad = {grad = "unfold(grad, dimension, size, step)"}}
 op {"diagonal(Tensor self, int offset=0, dim dim1=0, dim dim2=1) -> Tensor",
-    doc = "The diagonal of the matrices in dim1 and dim2, as a new last dimension; offset > 0 lies above. A view.",
+    doc = [[The diagonal of the matrices in dim1 and dim2, as a new last dimension; offset > 0 lies
+    above. A view.]],
     view = true, grad = {self = "diagonal_backward(grad, sizes(self), offset, dim1, dim2)"},
     examples = {"T(3, 4)", "T(3, 4), 1", "T(2, 3, 4), -1, 2, 3"}}
-op {"diagonal_backward(Tensor grad, int[] size, int offset, dim dim1, dim dim2) -> Tensor", internal = true,
+op {"diagonal_backward(Tensor grad, int[] size, int offset, dim dim1, dim dim2) -> Tensor",
+    internal = true,
     grad = {grad = "diagonal(grad, offset, dim1, dim2)"}}

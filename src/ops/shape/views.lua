@@ -1,31 +1,37 @@
 -- Views of the whole of self: the same memory with other sizes and strides.
 
 op {"view(Tensor self, int[] size...) -> Tensor",
-    doc = [[The same elements in another shape, without a copy; one size may be -1. An error if memory's
-    order does not allow it: then use reshape.]],
+    doc = [[The same elements in another shape, without a copy; one size may be -1. An error if
+    memory's order does not allow it: then use reshape.]],
     view = true, func = false, grad = {self = "reshape(grad, sizes(self))"},
     examples = {"T(3, 4), 4, 3", "T(3, 4), -1", "T(2, 3, 4), 6, -1"}}
 op {"view.dtype(Tensor self, dtype dtype) -> Tensor",
-    doc = "The same bytes as another dtype of the same size.", composite = true, func = false, out = false,
+    doc = "The same bytes as another dtype of the same size.", composite = true, func = false,
+    out = false,
     nondiff = "it reinterprets bytes"}
 
 op {"reshape(Tensor self, int[] shape...) -> Tensor",
-    doc = "The same elements in another shape; a view if possible, else a copy. One size may be -1.",
+    doc = [[The same elements in another shape; a view if possible, else a copy. One size may be
+    -1.]],
     composite = true, out = false, examples = {"T(4, 3):t(), 2, 6", "T(3, 4), -1"}}
 op {"view_as(Tensor self, Tensor other) -> Tensor", doc = "self:view with other's shape.",
     expr = "view(self, sizes(other))", func = false, out = false, examples = {"T(3, 4), T(12)"}}
 op {"reshape_as(Tensor self, Tensor other) -> Tensor", doc = "self:reshape with other's shape.",
     expr = "reshape(self, sizes(other))", func = false, out = false, examples = {"T(3, 4), T(12)"}}
 op {"flatten(Tensor self, dim start_dim=0, dim end_dim=-1) -> Tensor",
-    doc = "Dimensions start_dim to end_dim made one; a view if possible.", composite = true, out = false,
+    doc = "Dimensions start_dim to end_dim made one; a view if possible.", composite = true,
+    out = false,
     examples = {"T(2, 3, 4)", "T(2, 3, 4), 2", "T(2, 3, 4), 1, 2", "T()"}}
 op {"unflatten(Tensor self, dim dim, int[] sizes) -> Tensor",
-    doc = "One dimension split into several, one of which may be -1.", composite = true, out = false,
+    doc = "One dimension split into several, one of which may be -1.", composite = true,
+    out = false,
     examples = {"T(2, 12), 2, {3, -1}"}}
-op {"ravel(Tensor self) -> Tensor", doc = "All elements in one dimension.", expr = "reshape(self, -1)", out = false,
+op {"ravel(Tensor self) -> Tensor", doc = "All elements in one dimension.",
+    expr = "reshape(self, -1)", out = false,
     examples = {"T(2, 3)"}}
 op {"expand(Tensor self, int[] size...) -> Tensor",
-    doc = "self with its dimensions of size 1 repeated, without a copy; -1 keeps a size; new ones come in front.",
+    doc = [[self with its dimensions of size 1 repeated, without a copy; -1 keeps a size; new ones
+    come in front.]],
     view = true, func = false, grad = {self = "sum_to_size(grad, sizes(self))"},
     examples = {"T(3, 1), 3, 4", "T(3), 2, -1", "T(), 2, 2"}}
 op {"expand_as(Tensor self, Tensor other) -> Tensor", doc = "self expanded to other's shape.",
@@ -35,22 +41,28 @@ op {"broadcast_to(Tensor self, int[] size...) -> Tensor", doc = "The same as exp
 op {"sum_to_size(Tensor self, int[] size...) -> Tensor",
     doc = "Sums self over the dimensions that were broadcast, so that the result has that shape.",
     composite = true, func = false, out = false, examples = {"T(3, 4), 3, 1", "T(2, 3, 4), 4"}}
-op {"permute(Tensor self, dim[] dims...) -> Tensor", doc = "The dimensions in another order; a view.",
-    view = true, grad = {self = "permute_back(grad, dims)"}, examples = {"T(2, 3, 4), 3, 1, 2", "T(2, 3), {-1, 1}"}}
+op {"permute(Tensor self, dim[] dims...) -> Tensor",
+    doc = "The dimensions in another order; a view.",
+    view = true, grad = {self = "permute_back(grad, dims)"},
+    examples = {"T(2, 3, 4), 3, 1, 2", "T(2, 3), {-1, 1}"}}
 op {"permute_back(Tensor self, dim[] dims) -> Tensor", internal = true, composite = true}
 op {"transpose(Tensor self, dim dim0, dim dim1) -> Tensor", doc = "Two dimensions swapped; a view.",
     view = true, alias = {"swapaxes", "swapdims"}, grad = {self = "transpose(grad, dim0, dim1)"},
     examples = {"T(2, 3, 4), 1, 3", "T(2, 3), -1, -2"}}
-op {"t(Tensor self) -> Tensor", doc = "The transpose of a matrix; tensors of fewer dimensions as they are.",
+op {"t(Tensor self) -> Tensor",
+    doc = "The transpose of a matrix; tensors of fewer dimensions as they are.",
     composite = true, out = false, examples = {"T(2, 3)", "T(3)"}}
 op {"adjoint(Tensor self) -> Tensor", doc = "Matrices transposed; all numbers are real.",
     expr = "transpose(self, -2, -1)", out = false, examples = {"T(2, 3)", "T(2, 3, 4)"}}
 op {"movedim(Tensor self, dim[] source, dim[] destination) -> Tensor",
-    doc = "Moves dimensions to other positions; the others keep their order.", composite = true, out = false,
+    doc = "Moves dimensions to other positions; the others keep their order.", composite = true,
+    out = false,
     alias = {"moveaxis"}, examples = {"T(2, 3, 4), 1, 3", "T(2, 3, 4), {1, 2}, {3, 1}"}}
 op {"squeeze(Tensor self, dim[] dim=nil) -> Tensor",
     doc = "Without the dimensions of size 1, or without those among dim that have size 1; a view.",
     view = true, grad = {self = "reshape(grad, sizes(self))"},
     examples = {"T(3, 1, 2, 1)", "T(3, 1, 2, 1), 2", "T(3, 1), 1", "T(1, 3, 1), {1, 3}"}}
-op {"unsqueeze(Tensor self, dim dim) -> Tensor", doc = "A new dimension of size 1 at that position; a view.",
-    view = true, grad = {self = "reshape(grad, sizes(self))"}, examples = {"T(3, 2), 2", "T(3), -1", "T(), 1"}}
+op {"unsqueeze(Tensor self, dim dim) -> Tensor",
+    doc = "A new dimension of size 1 at that position; a view.",
+    view = true, grad = {self = "reshape(grad, sizes(self))"},
+    examples = {"T(3, 2), 2", "T(3), -1", "T(), 1"}}

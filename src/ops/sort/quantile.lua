@@ -1,11 +1,15 @@
 -- Quantiles.
 
 local ranks = ", dim dim=nil, bool keepdim=false, *, string interpolation='linear') -> Tensor"
-for _, row in ipairs {{"quantile", "; NaN where there is one"}, {"nanquantile", ", of what is not NaN"}} do
+for _, row in ipairs {{"quantile", "; NaN where there is one"},
+   {"nanquantile", ", of what is not NaN"}} do
    op {row[1] .. "(Tensor self, float q" .. ranks,
        doc = "The q-quantile along dim, or of all elements" .. row[2]
-          .. [[. Between two elements it is 'linear', 'lower', 'higher', 'nearest' or their 'midpoint'.]],
-       composite = true, examples = {"T(3, 5), 0.3", "T(3, 5), 0.6, 2", "T(3, 5), 0.6, 1, true, {interpolation = 'lower'}",
+          .. [[. Between two elements it is 'linear', 'lower', 'higher', 'nearest' or their
+          'midpoint'.]],
+       composite = true,
+       examples = {"T(3, 5), 0.3", "T(3, 5), 0.6, 2",
+                   "T(3, 5), 0.6, 1, true, {interpolation = 'lower'}",
                                      "T(4), 0.25, {interpolation = 'midpoint'}"}}
    op {row[1] .. ".several(Tensor self, Tensor q" .. ranks,
        doc = "The same for each of several q, in a first dimension of the result.",

@@ -1,37 +1,50 @@
--- Sorting and selecting by rank. Sorting is stable; NaN counts as larger than every number; of equal
--- elements the first ones are selected.
+-- Sorting and selecting by rank. Sorting is stable; NaN counts as larger than every number; of
+-- equal elements the first ones are selected.
 
-op {"sort(Tensor self, dim dim=-1, bool descending=false, bool stable=false) -> (Tensor values, Tensor indices)",
-    doc = "The elements along dim in ascending or descending order, and their positions; NaN is the largest.",
-    nograd = {indices = true}, grad = {self = "gather_backward(grad_values, sizes(self), dim, indices)"},
+op {[[sort(Tensor self, dim dim=-1, bool descending=false, bool stable=false)
+      -> (Tensor values, Tensor indices)]],
+    doc = [[The elements along dim in ascending or descending order, and their positions; NaN is the
+    largest.]],
+    nograd = {indices = true},
+    grad = {self = "gather_backward(grad_values, sizes(self), dim, indices)"},
     examples = {"T(3, 4)", "T(3, 4), 1, true", "T(2, 3, 4), 2", "T()", "T(0, 3)"}}
 op {"argsort(Tensor self, dim dim=-1, bool descending=false, bool stable=false) -> Tensor",
-    doc = "The positions along dim that sort self.", composite = true, nondiff = "positions", examples = {"T(3, 4)", "T(3, 4), 1"}}
-op {"msort(Tensor self) -> Tensor", doc = "self sorted along its first dimension.", composite = true,
+    doc = "The positions along dim that sort self.", composite = true, nondiff = "positions",
+    examples = {"T(3, 4)", "T(3, 4), 1"}}
+op {"msort(Tensor self) -> Tensor", doc = "self sorted along its first dimension.",
+    composite = true,
     examples = {"T(3, 4)"}}
-op {"topk(Tensor self, int k, dim dim=-1, bool largest=true, bool sorted=true) -> (Tensor values, Tensor indices)",
-    doc = [[The k largest (or smallest) elements along dim and their positions, the best first; NaN is the largest.]],
-    nograd = {indices = true}, grad = {self = "gather_backward(grad_values, sizes(self), dim, indices)"},
+op {[[topk(Tensor self, int k, dim dim=-1, bool largest=true, bool sorted=true)
+      -> (Tensor values, Tensor indices)]],
+    doc = [[The k largest (or smallest) elements along dim and their positions, the best first; NaN
+    is the largest.]],
+    nograd = {indices = true},
+    grad = {self = "gather_backward(grad_values, sizes(self), dim, indices)"},
     examples = {"T(3, 5), 2", "T(5, 3), 3, 1, false", "T(4), 4", "T(), 1", "T(3, 4), 0"}}
-op {"kthvalue(Tensor self, int k, dim dim=-1, bool keepdim=false) -> (Tensor values, Tensor indices)",
+op {[[kthvalue(Tensor self, int k, dim dim=-1, bool keepdim=false)
+      -> (Tensor values, Tensor indices)]],
     doc = "The k-th smallest element along dim and its position; NaN is the largest.",
-    nograd = {indices = true}, grad = {self = "value_backward(grad_values, sizes(self), dim, indices, keepdim)"},
+    nograd = {indices = true},
+    grad = {self = "value_backward(grad_values, sizes(self), dim, indices, keepdim)"},
     examples = {"T(3, 4), 2", "T(3, 4), 1, 1, true", "T(4), 3"}}
 op {"median(Tensor self) -> Tensor",
-    doc = [[The median of all elements, the lower one of an even number; NaN if there is one. Elements equal to it
-    share the gradient.]],
+    doc = [[The median of all elements, the lower one of an even number; NaN if there is one.
+    Elements equal to it share the gradient.]],
     grad = {self = "amax_backward(grad, self, result, nil, false)"}, examples = {"T(3, 3)", "T(4)"}}
 op {"median.dim(Tensor self, dim dim, bool keepdim=false) -> (Tensor values, Tensor indices)",
     doc = "The median along dim and its position.",
-    nograd = {indices = true}, grad = {self = "value_backward(grad_values, sizes(self), dim, indices, keepdim)"},
+    nograd = {indices = true},
+    grad = {self = "value_backward(grad_values, sizes(self), dim, indices, keepdim)"},
     examples = {"T(3, 4), 2", "T(3, 4), 1, true"}}
 op {"nanmedian(Tensor self) -> Tensor", doc = "The median of all elements that are not NaN.",
     grad = {self = "amax_backward(grad, self, result, nil, false)"}, examples = {"T(3, 3)", "T(4)"}}
 op {"nanmedian.dim(Tensor self, dim dim, bool keepdim=false) -> (Tensor values, Tensor indices)",
     doc = "The median along dim of what is not NaN, and its position.",
-    nograd = {indices = true}, grad = {self = "value_backward(grad_values, sizes(self), dim, indices, keepdim)"},
+    nograd = {indices = true},
+    grad = {self = "value_backward(grad_values, sizes(self), dim, indices, keepdim)"},
     examples = {"T(3, 4), 2", "T(3, 4), 1, true"}}
 op {"mode(Tensor self, dim dim=-1, bool keepdim=false) -> (Tensor values, Tensor indices)",
     doc = "The most frequent element along dim, the smallest of several, and its last position.",
-    nograd = {indices = true}, grad = {self = "value_backward(grad_values, sizes(self), dim, indices, keepdim)"},
+    nograd = {indices = true},
+    grad = {self = "value_backward(grad_values, sizes(self), dim, indices, keepdim)"},
     examples = {"T(3, 4)", "T(3, 4), 1, true"}}

@@ -6,22 +6,29 @@ local function F(entry)
 end
 
 F {"affine_grid(Tensor theta, int[] size, bool align_corners=false) -> Tensor",
-   doc = [[The grid for grid_sample that maps each place of an output of size (N, C, H, W) by theta (N, 2, 3):
-   (N, H, W, 2); or of (N, C, D, H, W) by (N, 3, 4): (N, D, H, W, 3). Places are (x, y, 1) or (x, y, z, 1), from -1
-   to 1: the centres of the corners' elements if align_corners, else their outer edges.]],
-   examples = {"T(2, 2, 3), {2, 1, 3, 4}", "T(1, 2, 3), {1, 2, 2, 1}, true", "T(1, 3, 4), {1, 1, 2, 3, 2}"}}
-F {"grid_sample(Tensor input, Tensor grid, string mode='bilinear', string padding_mode='zeros', "
-      .. "bool align_corners=false) -> Tensor",
-   doc = [[input (N, C, H, W) at the places of grid (N, H', W', 2): (N, C, H', W'); or (N, C, D, H, W) and
-   (N, D', H', W', 3). A place is (x, y) or (x, y, z), from -1 to 1 over the input as in affine_grid; NaN counts as
-   -1. Modes are 'bilinear' (trilinear in a volume), 'nearest' and 'bicubic' (tricubic); beyond the input there are
-   'zeros', the nearest element with 'border', or the input mirrored with 'reflection'.]],
+   doc = [[The grid for grid_sample that maps each place of an output of size (N, C, H, W) by theta
+   (N, 2, 3): (N, H, W, 2); or of (N, C, D, H, W) by (N, 3, 4): (N, D, H, W, 3). Places are
+   (x, y, 1) or (x, y, z, 1), from -1 to 1: the centres of the corners' elements if align_corners,
+   else their outer edges.]],
+   examples = {"T(2, 2, 3), {2, 1, 3, 4}", "T(1, 2, 3), {1, 2, 2, 1}, true",
+               "T(1, 3, 4), {1, 1, 2, 3, 2}"}}
+F {[[grid_sample(Tensor input, Tensor grid, string mode='bilinear', string padding_mode='zeros',
+      bool align_corners=false) -> Tensor]],
+   doc = [[input (N, C, H, W) at the places of grid (N, H', W', 2): (N, C, H', W'); or
+   (N, C, D, H, W) and (N, D', H', W', 3). A place is (x, y) or (x, y, z), from -1 to 1 over the
+   input as in affine_grid; NaN counts as -1. Modes are 'bilinear' (trilinear in a volume),
+   'nearest' and 'bicubic' (tricubic); beyond the input there are 'zeros', the nearest element with
+   'border', or the input mirrored with 'reflection'.]],
    examples = {
       "T(2, 3, 4, 5), U(2, 3, 2, 2)", "T(1, 2, 3, 4), T(1, 3, 3, 2) * 1.5",
-      "T(1, 2, 3, 4), U(1, 2, 3, 2), 'bilinear', 'zeros', true", "T(1, 1, 3, 4), T(1, 3, 3, 2), 'bilinear', 'border'",
+      "T(1, 2, 3, 4), U(1, 2, 3, 2), 'bilinear', 'zeros', true",
+      "T(1, 1, 3, 4), T(1, 3, 3, 2), 'bilinear', 'border'",
       "T(1, 1, 3, 4), T(1, 3, 3, 2) * 2, 'bilinear', 'reflection'",
-      "T(1, 1, 3, 4), T(1, 3, 3, 2) * 2, 'bilinear', 'reflection', true", "T(1, 2, 3, 4), U(1, 2, 3, 2), 'nearest'",
-      "T(1, 1, 4, 5), U(1, 2, 2, 2), 'bicubic'", "T(1, 1, 4, 5), T(1, 2, 2, 2), 'bicubic', 'reflection', true",
-      "T(1, 2, 2, 3, 3), U(1, 2, 1, 2, 3)", "T(1, 1, 2, 3, 3), T(1, 2, 1, 2, 3), 'nearest', 'border'",
+      "T(1, 1, 3, 4), T(1, 3, 3, 2) * 2, 'bilinear', 'reflection', true",
+      "T(1, 2, 3, 4), U(1, 2, 3, 2), 'nearest'",
+      "T(1, 1, 4, 5), U(1, 2, 2, 2), 'bicubic'",
+      "T(1, 1, 4, 5), T(1, 2, 2, 2), 'bicubic', 'reflection', true",
+      "T(1, 2, 2, 3, 3), U(1, 2, 1, 2, 3)",
+      "T(1, 1, 2, 3, 3), T(1, 2, 1, 2, 3), 'nearest', 'border'",
       "T(1, 1, 2, 3, 3), U(1, 1, 1, 2, 3), 'bicubic', 'border'",
    }}

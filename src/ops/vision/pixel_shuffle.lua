@@ -12,6 +12,6 @@ F {"pixel_unshuffle(Tensor input, int downscale_factor) -> Tensor", also = true,
    doc = "The reverse of pixel_shuffle: (..., C, H * r, W * r) as (..., C * r * r, H, W).",
    examples = {"T(2, 2, 4, 6), 2", "T(1, 3, 6), 3"}}
 F {"channel_shuffle(Tensor input, int groups) -> Tensor", also = true,
-   doc = [[The channels of (N, C, ...) in another order: first the first of each of the `groups` groups, then the
-   second ones, and so on.]],
+   doc = [[The channels of (N, C, ...) in another order: first the first of each of the `groups`
+   groups, then the second ones, and so on.]],
    examples = {"T(2, 6, 3), 2", "T(1, 4, 2, 2), 2"}}

@@ -1,0 +1,302 @@
+/*
+** attention_backward.c - the gradients of attention. Weights are computed once more, block
+** by block, from the scores and what the forward pass has kept of their sums.
+**
+** For a block of scores S with weights P, whose gradient is G = grad_out . value:
+**
+**   grad_value += P^T . grad_out      dS = P * (G - delta), delta = sum(grad_out * out)
+**   grad_query += scale dS . key      grad_key += scale dS^T . query
+**
+** A head of keys goes to one thread, which does all of this for each block; with few of
+** them blocks of keys go to threads, then blocks of queries, and scores are computed for
+** both. Sums are made in the same order either way.
+*/
+#include <stdatomic.h>
+#include <string.h>
+
+#include "core/alloc.h"
+#include "core/parallel.h"
+#include "kernels/cpu/attention/attention.h"
+#include "kernels/cpu/blocks.h"
+
+typedef struct Call {
+  const struct tlk_attention_backward *call;
+  tlk_AttentionPlan plan;
+  bool query, key, value, mask; /* gradients that are computed in this pass */
+  /* Heads of keys that one task goes through, since they share the gradient of a mask. */
+  int64_t batches, heads;
+  int64_t keys; /* whose gradients a task keeps */
+  atomic_bool failed, stopped;
+} Call;
+
+/* What one thread works in. */
+typedef struct Work {
+  void *rows, *grad_rows, *out_rows; /* queries, their gradients and results: copied */
+  void *turned, *grad_turned;        /* the first two, transposed */
+  void *keys, *values;               /* copied */
+  void *scores, *grads, *mask, *keep;
+  void *norm, *delta;
+  void *grad_query, *grad_key, *grad_value; /* sums so far */
+  tlk_Matrix query, grad;                   /* the block of queries at hand */
+} Work;
+
+static int64_t lay_out(const Call *call, Work *w, void *memory) {
+  const tlk_AttentionPlan *p = &call->plan;
+  tlk_Carver c = {memory, 0};
+  int64_t queries = p->queries * p->size, keys = p->keys * p->size, block = p->keys * queries;
+  w->rows = tlk_carve(&c, queries * p->width);
+  w->grad_rows = tlk_carve(&c, queries * p->value_width);
+  w->out_rows = tlk_carve(&c, queries * p->value_width);
+  w->turned = tlk_carve(&c, queries * p->width);
+  w->grad_turned = tlk_carve(&c, queries * p->value_width);
+  w->keys = tlk_carve(&c, keys * p->width);
+  w->values = tlk_carve(&c, keys * p->value_width);
+  w->scores = tlk_carve(&c, block);
+  w->grads = tlk_carve(&c, block);
+  w->mask = tlk_carve(&c, p->a->mask.array.data ? 3 * block : 0);
+  w->keep = tlk_carve(&c, p->a->dropout > 0 ? block : 0);
+  w->norm = tlk_carve(&c, queries);
+  w->delta = tlk_carve(&c, queries);
+  w->grad_query = tlk_carve(&c, queries * p->width);
+  w->grad_key = tlk_carve(&c, call->keys * p->width * p->size);
+  w->grad_value = tlk_carve(&c, call->keys * p->value_width * p->size);
+  return c.used;
+}
+
+static void *row_of(const tlk_AttentionPlan *p, void *rows, int64_t row, int64_t width) {
+  return (char *)rows + row * width * p->size;
+}
+
+/* ---- a block of queries ---- */
+
+/* delta, and norm as it was kept, with zeros at their ends. */
+static void take_numbers(const Call *c, Work *w, const tlk_AttentionBlock *block) {
+  const tlk_AttentionPlan *p = &c->plan;
+  const tlk_Attention *a = p->a;
+  int64_t first = (block->b * a->heads + block->h) * a->queries + block->query;
+  tlk_Matrix out = tlk_attention_rows(p, &c->call->out, block->b, block->h, block->query,
+                                      block->queries, a->value_size, false, w->out_rows);
+  memset(w->norm, 0, (size_t)(block->cols * p->size));
+  memset(w->delta, 0, (size_t)(block->cols * p->size));
+  memcpy(w->norm, (const char *)c->call->norm + first * p->size,
+         (size_t)(block->queries * p->size));
+  for (int64_t i = 0; i < block->queries; i++) {
+    double delta =
+        p->loops->dot(a->value_size, (const char *)w->grad.at + i * w->grad.row * p->size,
+                      (const char *)out.at + i * out.row * p->size);
+    if (p->size == 8)
+      ((double *)w->delta)[i] = delta;
+    else
+      ((float *)w->delta)[i] = (float)delta;
+  }
+}
+
+static void take_queries(const Call *c, Work *w, const tlk_AttentionBlock *block) {
+  const tlk_AttentionPlan *p = &c->plan;
+  const tlk_Attention *a = p->a;
+  int64_t n = block->queries;
+  w->query =
+      tlk_attention_rows(p, &a->query, block->b, block->h, block->query, n, a->size, true, w->rows);
+  w->grad = tlk_attention_rows(p, &c->call->grad_out, block->b, block->h, block->query, n,
+                               a->value_size, true, w->grad_rows);
+  tlk_attention_turn(p, w->query, n, a->size, block->cols, w->turned);
+  p->loops->scale(a->size * block->cols, w->turned, a->scale);
+  tlk_attention_turn(p, w->grad, n, a->value_size, block->cols, w->grad_turned);
+  take_numbers(c, w, block);
+}
+
+/* ---- a block of scores ---- */
+
+/* Adds the gradients of scores to those of the mask, a row of queries at a time. */
+static void add_mask(const Call *c, Work *w, const tlk_AttentionBlock *block) {
+  const tlk_AttentionPlan *p = &c->plan;
+  const tlk_HeadPairs *m = &c->call->grad_mask;
+  int64_t at = block->b * m->batch + block->h * m->head + block->query * m->query + block->key;
+  char *to = (char *)m->array.data + at * p->size;
+  int64_t row = block->keys * p->size;
+  p->isa->move[p->size == 8 ? 3 : 2](w->mask, p->size, row, w->grads, block->cols * p->size,
+                                     p->size, block->keys, block->queries);
+  for (int64_t i = 0; i < block->queries; i++, to += m->query * p->size)
+    p->loops->add(block->keys, to, (char *)w->mask + i * row);
+}
+
+/* Adds what a block contributes to all gradients; those of its keys lie at `first` among
+** those that the task keeps. */
+static void add_block(const Call *c, Work *w, const tlk_AttentionBlock *block, int64_t first) {
+  const tlk_AttentionPlan *p = &c->plan;
+  const tlk_Attention *a = p->a;
+  int64_t n = block->keys * block->cols;
+  tlk_Matrix turned = {w->grad_turned, block->cols, 1}, keep_out = {w->scores, block->cols, 1};
+  tlk_Matrix keys = tlk_attention_rows(p, &a->key, block->b, block->kv, block->key, block->keys,
+                                       a->size, c->query, w->keys);
+  if (!tlk_attention_scores(p, block, keys, w->turned, w->mask, w->scores)) return;
+  tlk_Matrix values = tlk_attention_rows(p, &a->value, block->b, block->kv, block->key, block->keys,
+                                         a->value_size, false, w->values);
+  tlk_attention_product(p, block->keys, a->value_size, block->cols, values, turned, false, w->grads,
+                        block->cols);
+  bool dropped = tlk_attention_keep(p, block, w->keep);
+  p->loops->gradient(block->keys, block->cols, w->scores, w->grads, dropped ? w->keep : NULL,
+                     w->norm, w->delta);
+  if (c->mask) add_mask(c, w, block);
+  if (a->scale != 1) p->loops->scale(n, w->grads, a->scale);
+  if (c->value)
+    tlk_attention_product(p, block->keys, block->queries, p->value_width, keep_out, w->grad, true,
+                          row_of(p, w->grad_value, first, p->value_width), p->value_width);
+  if (c->key)
+    tlk_attention_product(p, block->keys, block->queries, p->width,
+                          (tlk_Matrix){w->grads, block->cols, 1}, w->query, true,
+                          row_of(p, w->grad_key, first, p->width), p->width);
+  if (c->query)
+    tlk_attention_product(p, block->queries, block->keys, p->width,
+                          (tlk_Matrix){w->grads, 1, block->cols}, keys, true, w->grad_query,
+                          p->width);
+}
+
+/* A block of queries with all keys. */
+static void run_queries(const Call *c, Work *w, tlk_AttentionBlock block) {
+  const tlk_AttentionPlan *p = &c->plan;
+  take_queries(c, w, &block);
+  if (c->query) memset(w->grad_query, 0, (size_t)(block.queries * p->width * p->size));
+  for (int64_t j = 0; j < p->key_blocks && tlk_attention_keys(p, j, &block); j++)
+    add_block(c, w, &block, block.key);
+  if (c->query)
+    tlk_attention_store(p, &c->call->grad_query, block.b, block.h, block.query, block.queries,
+                        p->a->size, w->grad_query, p->width);
+}
+
+/* ---- tasks ---- */
+
+/* `n` keys from `first` on of one head: block j, or all where j is negative, with all
+** queries of all heads that look at them. */
+static bool run_keys(Call *c, Work *w, int64_t b, int64_t kv, int64_t j, int64_t first, int64_t n) {
+  const tlk_AttentionPlan *p = &c->plan;
+  const tlk_Attention *a = p->a;
+  int64_t group = a->heads / a->kv_heads;
+  memset(w->grad_key, 0, (size_t)(n * p->width * p->size));
+  memset(w->grad_value, 0, (size_t)(n * p->value_width * p->size));
+  for (int64_t i = 0; i < group * p->query_blocks; i++) {
+    if (tli_interrupted()) return false;
+    tlk_AttentionBlock block =
+        tlk_attention_queries(p, b, kv * group + i / p->query_blocks, i % p->query_blocks);
+    if (j < 0) {
+      run_queries(c, w, block);
+    } else if (tlk_attention_keys(p, j, &block)) {
+      take_queries(c, w, &block);
+      add_block(c, w, &block, 0);
+    }
+  }
+  if (c->key)
+    tlk_attention_store(p, &c->call->grad_key, b, kv, first, n, a->size, w->grad_key, p->width);
+  if (c->value)
+    tlk_attention_store(p, &c->call->grad_value, b, kv, first, n, a->value_size, w->grad_value,
+                        p->value_width);
+  return true;
+}
+
+/* Task n of those that go through keys. */
+static bool run_key_task(Call *c, Work *w, int64_t n) {
+  const tlk_AttentionPlan *p = &c->plan;
+  const tlk_Attention *a = p->a;
+  bool all = c->keys == a->keys;
+  int64_t j = all ? -1 : n % p->key_blocks, unit = all ? n : n / p->key_blocks;
+  int64_t first = all ? 0 : j * p->keys, keys = tlk_min(c->keys, a->keys - first);
+  int64_t across = a->kv_heads / c->heads;
+  int64_t b = unit / across * c->batches, kv = unit % across * c->heads;
+  for (int64_t i = 0; i < c->batches * c->heads; i++)
+    if (!run_keys(c, w, b + i / c->heads, kv + i % c->heads, j, first, keys)) return false;
+  return true;
+}
+
+static bool run_query_task(Call *c, Work *w, int64_t n) {
+  const tlk_AttentionPlan *p = &c->plan;
+  int64_t head = n / p->query_blocks;
+  run_queries(
+      c, w, tlk_attention_queries(p, head / p->a->heads, head % p->a->heads, n % p->query_blocks));
+  return !tli_interrupted();
+}
+
+static void run_tasks(Call *c, int64_t begin, int64_t end, bool (*task)(Call *, Work *, int64_t)) {
+  Work w;
+  size_t bytes = (size_t)lay_out(c, &w, NULL);
+  void *memory = tli_alloc(bytes);
+  if (memory == NULL) {
+    atomic_store_explicit(&c->failed, true, memory_order_relaxed);
+    return;
+  }
+  lay_out(c, &w, memory);
+  for (int64_t n = begin; n < end; n++)
+    if (!task(c, &w, n)) {
+      atomic_store_explicit(&c->stopped, true, memory_order_relaxed);
+      break;
+    }
+  tli_free(memory, bytes);
+}
+
+static void run_key_tasks(void *context, int64_t begin, int64_t end) {
+  run_tasks(context, begin, end, run_key_task);
+}
+
+static void run_query_tasks(void *context, int64_t begin, int64_t end) {
+  run_tasks(context, begin, end, run_query_task);
+}
+
+static bool run(Call *c, int64_t tasks, int64_t work, tli_RangeFn fn) {
+  TL_TRY(tli_parallel_try(tasks, TLK_GRAIN * 8 / (work + 1) + 1, fn, c));
+  if (atomic_load_explicit(&c->stopped, memory_order_relaxed)) return tli_go_on();
+  if (atomic_load_explicit(&c->failed, memory_order_relaxed))
+    return tli_fail(TL_EMEM, "scaled_dot_product_attention: out of memory");
+  return true;
+}
+
+/* ---- the passes ---- */
+
+/* Products that a pass over keys and one over queries make of each block, together, and
+** one that does everything. */
+enum { PRODUCTS_APART = 7, PRODUCTS_TOGETHER = 5 };
+
+/* Whether so many tasks keep the threads busy enough to save the products that two
+** passes make twice. */
+static bool enough(int64_t tasks) {
+  int64_t threads = tl_get_num_threads();
+  return tlk_ceil_div(tasks, threads) * threads * PRODUCTS_TOGETHER <= tasks * PRODUCTS_APART;
+}
+
+static bool key_pass(Call *c, int64_t units, int64_t work, bool together) {
+  c->keys = together ? c->plan.a->keys : tlk_min(c->plan.keys, c->plan.a->keys);
+  int64_t blocks = c->keys == c->plan.a->keys ? 1 : c->plan.key_blocks;
+  return run(c, units * blocks, work * c->keys, run_key_tasks);
+}
+
+static bool run_passes(Call *c) {
+  const tlk_Attention *a = c->plan.a;
+  bool keys = c->key || c->value || c->mask;
+  int64_t units = a->batch / c->batches * (a->kv_heads / c->heads);
+  int64_t each = a->queries * (a->size + a->value_size + 8) * 2;
+  int64_t work = each * c->batches * c->heads * (a->heads / a->kv_heads);
+  if (keys && c->query && enough(units)) return key_pass(c, units, work, true);
+  bool query = c->query;
+  c->query = false;
+  if (keys) TL_TRY(key_pass(c, units, work, false));
+  if (!query) return true;
+  c->key = c->value = c->mask = false;
+  c->query = true;
+  c->keys = 0;
+  return run(c, a->batch * a->heads * c->plan.query_blocks,
+             each / a->queries * c->plan.queries * a->keys, run_query_tasks);
+}
+
+bool tlk_attention_backward(const struct tlk_attention_backward *call) {
+  const tlk_Attention *a = &call->attention;
+  const tlk_HeadPairs *mask = &call->grad_mask;
+  Call c = {.call = call,
+            .query = call->grad_query.data != NULL && a->size > 0,
+            .key = call->grad_key.data != NULL && a->size > 0,
+            .value = call->grad_value.data != NULL,
+            .mask = mask->array.data != NULL,
+            .batches = 1,
+            .heads = 1};
+  if (c.mask && mask->batch == 0) c.batches = a->batch;
+  if (c.mask && mask->head == 0) c.heads = a->kv_heads;
+  tlk_attention_plan(a, &c.plan);
+  return run_passes(&c);
+}

@@ -1,0 +1,175 @@
+/*
+** attention_blocks.c - the steps that forward and backward attention are made of.
+*/
+#include <string.h>
+
+#include "kernels/cpu/attention/attention.h"
+#include "kernels/cpu/blocks.h"
+
+/* Rows farther apart than this are copied before many rows are multiplied with them:
+** rows that far apart drive one another out of the cache. */
+#define NEAR_BYTES 512
+
+static int64_t whole(int64_t n, int64_t lanes) { return (n + lanes - 1) & -lanes; }
+
+/* n cut into as few pieces as a limit allows, which are about the same and multiples of
+** `step`. */
+static int64_t piece_of(int64_t n, int64_t limit, int64_t step) {
+  int64_t pieces = tlk_ceil_div(n, limit);
+  return tlk_min(whole(tlk_ceil_div(n, pieces), step), limit);
+}
+
+void tlk_attention_plan(const tlk_Attention *a, tlk_AttentionPlan *plan) {
+  bool wide = a->dtype == TL_F64;
+  const tlk_Isa *isa = tlk_isa();
+  int64_t lanes = isa->tile[wide]->lanes;
+  *plan = (tlk_AttentionPlan){
+      .a = a,
+      .isa = isa,
+      .tile = isa->tile[wide],
+      .loops = isa->attention[wide],
+      .compute = wide ? TL_F64 : TL_F32,
+      .size = wide ? 8 : 4,
+      .queries = piece_of(a->queries, TLK_ATTENTION_QUERIES, lanes),
+      .keys = TLK_ATTENTION_KEYS,
+      .width = whole(a->size, lanes),
+      .value_width = whole(a->value_size, lanes),
+      .seed = a->state ? a->state[0] : a->seed,
+      .block = a->block + (a->state ? a->state[1] : 0),
+      .words = (uint64_t)tlk_ceil_div(a->keys, 4),
+  };
+  plan->query_blocks = tlk_ceil_div(a->queries, plan->queries);
+  plan->key_blocks = tlk_ceil_div(a->keys, plan->keys);
+}
+
+tlk_AttentionBlock tlk_attention_queries(const tlk_AttentionPlan *p, int64_t b, int64_t h,
+                                         int64_t i) {
+  int64_t first = i * p->queries, n = tlk_min(p->queries, p->a->queries - first);
+  return (tlk_AttentionBlock){.b = b,
+                              .h = h,
+                              .kv = h / (p->a->heads / p->a->kv_heads),
+                              .query = first,
+                              .queries = n,
+                              .cols = whole(n, p->tile->lanes)};
+}
+
+bool tlk_attention_keys(const tlk_AttentionPlan *p, int64_t j, tlk_AttentionBlock *block) {
+  int64_t end = p->a->keys;
+  if (p->a->causal) end = tlk_min(end, block->query + block->queries);
+  block->key = j * p->keys;
+  block->keys = tlk_min(p->keys, end - block->key);
+  return block->keys > 0;
+}
+
+/* ---- rows ---- */
+
+static char *first_row(const tlk_AttentionPlan *p, const tlk_HeadRows *of, int64_t b, int64_t h,
+                       int64_t first) {
+  int64_t at = b * of->batch + h * of->head + first * of->row;
+  return (char *)of->data + at * tli_dtype_bytes[p->a->dtype];
+}
+
+tlk_Matrix tlk_attention_rows(const tlk_AttentionPlan *p, const tlk_HeadRows *from, int64_t b,
+                              int64_t h, int64_t first, int64_t n, int64_t cols, bool right,
+                              void *buffer) {
+  const char *at = first_row(p, from, b, h, first);
+  bool near = from->row * p->size <= NEAR_BYTES && cols % p->tile->lanes == 0;
+  if (p->a->dtype == p->compute && (near || !right)) return (tlk_Matrix){at, from->row, 1};
+  tlk_Matrix rows = {buffer, whole(cols, p->tile->lanes), 1};
+  tlk_Convert convert = p->isa->convert[p->a->dtype][p->compute];
+  char *to = buffer;
+  for (int64_t r = 0; r < n; r++, to += rows.row * p->size) {
+    convert(cols, to, at + r * from->row * tli_dtype_bytes[p->a->dtype]);
+    memset(to + cols * p->size, 0, (size_t)((rows.row - cols) * p->size));
+  }
+  return rows;
+}
+
+void tlk_attention_store(const tlk_AttentionPlan *p, const tlk_HeadRows *to, int64_t b, int64_t h,
+                         int64_t first, int64_t n, int64_t cols, const void *rows, int64_t pitch) {
+  tlk_Convert convert = p->isa->convert[p->compute][p->a->dtype];
+  char *at = first_row(p, to, b, h, first);
+  for (int64_t r = 0; r < n; r++, at += to->row * tli_dtype_bytes[p->a->dtype])
+    convert(cols, at, (const char *)rows + r * pitch * p->size);
+}
+
+void tlk_attention_turn(const tlk_AttentionPlan *p, tlk_Matrix rows, int64_t n, int64_t size,
+                        int64_t cols, void *out) {
+  if (n < cols) memset(out, 0, (size_t)(size * cols * p->size));
+  p->isa->move[p->size == 8 ? 3 : 2](out, p->size, cols * p->size, rows.at, rows.row * p->size,
+                                     p->size, n, size);
+}
+
+/* ---- products ---- */
+
+/* One tile: `terms` terms, some at a time. */
+static void sum_tile(const tlk_AttentionPlan *p, int rows, int vectors, int64_t terms,
+                     const void **in, const int64_t *offsets, int64_t piece, const char *panel,
+                     int64_t pitch, bool sum, char *out, int64_t out_pitch) {
+  int64_t t = 0;
+  do {
+    int64_t n = tlk_min(TLK_TILE_DEPTH, terms - t);
+    p->tile->tile(rows, vectors, n, offsets, in, panel, pitch, sum || t > 0, out, out_pitch);
+    panel += TLK_TILE_DEPTH * pitch * p->size;
+    for (int i = 0; i < p->tile->rows; i++) in[i] = (const char *)in[i] + piece;
+    t += TLK_TILE_DEPTH;
+  } while (t < terms);
+}
+
+void tlk_attention_product(const tlk_AttentionPlan *p, int64_t rows, int64_t terms, int64_t cols,
+                           tlk_Matrix left, tlk_Matrix right, bool sum, void *out, int64_t pitch) {
+  int64_t offsets[TLK_TILE_DEPTH], width = tlk_tile_width(p->tile, cols), size = p->size;
+  int height = p->tile->rows;
+  for (int64_t t = 0; t < tlk_min(TLK_TILE_DEPTH, terms); t++) offsets[t] = t * left.col;
+  for (int64_t c = 0; c < cols; c += width) {
+    int vectors = (int)(tlk_min(width, cols - c) / p->tile->lanes);
+    for (int64_t r = 0; r < rows; r += height) {
+      int n = (int)tlk_min(height, rows - r);
+      const void *in[TLK_TILE_ROWS];
+      for (int i = 0; i < height; i++)
+        in[i] = (const char *)left.at + (r + tlk_min(i, n - 1)) * left.row * size;
+      sum_tile(p, n, vectors, terms, in, offsets, TLK_TILE_DEPTH * left.col * size,
+               (const char *)right.at + c * size, right.row, sum,
+               (char *)out + (r * pitch + c) * size, pitch);
+    }
+  }
+}
+
+/* ---- scores ---- */
+
+/* A block of the mask, transposed, as what is added to scores. */
+static bool take_mask(const tlk_AttentionPlan *p, const tlk_AttentionBlock *block, void *mask) {
+  const tlk_HeadPairs *m = &p->a->mask;
+  tl_DType dtype = m->array.dtype;
+  int64_t size = tli_dtype_bytes[dtype], n = block->keys * block->cols;
+  int64_t at =
+      block->b * m->batch + block->h * m->head + block->query * m->query + block->key * m->key;
+  char *raw = dtype == p->compute ? mask : (char *)mask + n * p->size;
+  if (block->queries < block->cols) memset(raw, 0, (size_t)(n * size));
+  p->isa->move[tlk_log2_size(dtype)](raw, size, block->cols * size,
+                                     (const char *)m->array.data + at * size, m->query * size,
+                                     m->key * size, block->queries, block->keys);
+  if (raw != mask) p->isa->convert[dtype][p->compute](n, mask, raw);
+  return p->loops->mask(dtype == TL_BOOL, block->keys, block->queries, block->cols, mask);
+}
+
+bool tlk_attention_scores(const tlk_AttentionPlan *p, const tlk_AttentionBlock *block,
+                          tlk_Matrix keys, const void *turned, void *mask, void *scores) {
+  bool masked = p->a->mask.array.data != NULL;
+  if (masked && !take_mask(p, block, mask)) return false;
+  tlk_attention_product(p, block->keys, p->a->size, block->cols, keys,
+                        (tlk_Matrix){turned, block->cols, 1}, false, scores, block->cols);
+  if (masked) p->loops->add(block->keys * block->cols, scores, mask);
+  if (p->a->causal) p->loops->hide(block->keys, block->cols, block->key - block->query, scores);
+  return true;
+}
+
+bool tlk_attention_keep(const tlk_AttentionPlan *p, const tlk_AttentionBlock *block, void *keep) {
+  const tlk_Attention *a = p->a;
+  if (a->dropout == 0) return false;
+  uint64_t row = (uint64_t)((block->b * a->heads + block->h) * a->queries + block->query);
+  p->loops->keep(block->keys, block->cols, p->seed,
+                 p->block + row * p->words + (uint64_t)(block->key / 4), p->words, a->dropout,
+                 keep);
+  return true;
+}

@@ -1,0 +1,6 @@
+/* attention_f64.c - blocks of scores in double. */
+typedef double real;
+#include "kernels/cpu/attention/attention_loops.h"
+
+extern const tlk_AttentionLoops TLK_ISA_NAME(tlk_attention_f64);
+const tlk_AttentionLoops TLK_ISA_NAME(tlk_attention_f64) = ATTENTION_LOOPS;

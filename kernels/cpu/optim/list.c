@@ -1,0 +1,116 @@
+/*
+** list.c - reductions and scaling of lists of tensors.
+*/
+#include <stdatomic.h>
+
+#include "core/parallel.h"
+#include "kernels/cpu/blocks.h"
+#include "kernels/cpu/optim/optim.h"
+
+/* Both work on parts of TLK_LIST_PART elements, numbered over all tensors. */
+typedef struct List {
+  const tlk_Isa *isa;
+  tl_DType dtype, compute;
+  int count;
+  const int64_t *n;
+  int64_t first[TLK_LIST_TENSORS + 1]; /* each tensor's first part */
+  const struct tlk_list_reduce *reduce;
+  const struct tlk_list_scale *scale;
+  double factor;
+  atomic_bool odd; /* something is not finite */
+} List;
+
+static void prepare(List *l, tl_DType dtype, int count, const int64_t *n) {
+  l->isa = tlk_isa();
+  l->dtype = dtype;
+  l->compute = tli_dtype_compute(dtype);
+  l->count = count;
+  l->n = n;
+  l->first[0] = 0;
+  for (int i = 0; i < count; i++) l->first[i + 1] = l->first[i] + tlk_ceil_div(n[i], TLK_LIST_PART);
+}
+
+/* Calls `run` for the parts [begin, end): part k of tensor i has n elements. */
+static void each_part(List *l, int64_t begin, int64_t end,
+                      void (*run)(List *l, int i, int64_t k, int64_t n)) {
+  int i = 0;
+  for (int64_t p = begin; p < end; p++) {
+    while (l->first[i + 1] <= p) i++;
+    int64_t k = p - l->first[i];
+    run(l, i, k, tlk_min(TLK_LIST_PART, l->n[i] - k * TLK_LIST_PART));
+  }
+}
+
+static char *part(const List *l, const void *data, int64_t k) {
+  return (char *)(intptr_t)data + k * TLK_LIST_PART * (int64_t)tl_dtype_size(l->dtype);
+}
+
+/* ---- reductions ------------------------------------------------------------------- */
+
+/* Accumulators are double, but for those of extremes, which are what they compare. */
+static double accumulated(tlk_Reduction kernel, tl_DType compute, const void *acc) {
+  bool extreme = kernel == TLK_reduction_amax_abs || kernel == TLK_reduction_amin_abs;
+  return extreme && compute == TL_F32 ? (double)*(const float *)acc : *(const double *)acc;
+}
+
+static void reduce_part(List *l, int i, int64_t k, int64_t n) {
+  const struct tlk_list_reduce *call = l->reduce;
+  const tlk_Reducer *r = &l->isa->reducers[tlk_compute_index(l->compute)][call->kernel];
+  const char *src = part(l, call->data[i], k);
+  _Alignas(64) char acc[TLK_ACC_BYTES], buffer[TLK_CHUNK * 8];
+  r->start(1, acc, call->params);
+  if (l->dtype == l->compute) r->row(n, src, acc, call->params);
+  for (int64_t at = 0; at < n && l->dtype != l->compute; at += TLK_CHUNK) {
+    int64_t piece = tlk_min(TLK_CHUNK, n - at);
+    l->isa->convert[l->dtype][l->compute](piece, buffer,
+                                          src + at * (int64_t)tl_dtype_size(l->dtype));
+    r->row(piece, buffer, acc, call->params);
+  }
+  call->partials[call->first[i] + k] = accumulated(call->kernel, l->compute, acc);
+}
+
+static void reduce_parts(void *context, int64_t begin, int64_t end) {
+  each_part(context, begin, end, reduce_part);
+}
+
+bool tlk_list_reduce(const struct tlk_list_reduce *call) {
+  List l = {.reduce = call};
+  prepare(&l, call->dtype, call->count, call->n);
+  tli_parallel_pieces(l.first[l.count], 1, reduce_parts, &l);
+  return true;
+}
+
+/* ---- scaling ---------------------------------------------------------------------- */
+
+static bool scale_converted(const List *l, char *data, int64_t n) {
+  _Alignas(64) char buffer[TLK_CHUNK * 8];
+  bool finite = true;
+  for (int64_t at = 0; at < n; at += TLK_CHUNK) {
+    int64_t piece = tlk_min(TLK_CHUNK, n - at);
+    char *src = data + at * (int64_t)tl_dtype_size(l->dtype);
+    l->isa->convert[l->dtype][l->compute](piece, buffer, src);
+    finite = l->isa->optim->scale(piece, buffer, l->factor) && finite;
+    l->isa->convert[l->compute][l->dtype](piece, src, buffer);
+  }
+  return finite;
+}
+
+static void scale_part(List *l, int i, int64_t k, int64_t n) {
+  char *data = part(l, l->scale->data[i], k);
+  bool finite = l->dtype == l->compute
+                    ? l->isa->optim[l->compute == TL_F64].scale(n, data, l->factor)
+                    : scale_converted(l, data, n);
+  if (!finite) atomic_store_explicit(&l->odd, true, memory_order_relaxed);
+}
+
+static void scale_parts(void *context, int64_t begin, int64_t end) {
+  each_part(context, begin, end, scale_part);
+}
+
+bool tlk_list_scale(const struct tlk_list_scale *call) {
+  List l = {.scale = call, .factor = tlk_number(call->scale)};
+  prepare(&l, call->dtype, call->count, call->n);
+  tli_parallel_pieces(l.first[l.count], 1, scale_parts, &l);
+  if (call->found_inf && atomic_load(&l.odd)) *call->found_inf = 1;
+  return true;
+}

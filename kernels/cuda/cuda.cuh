@@ -1,0 +1,509 @@
+/*
+** cuda.cuh - what kernels share on the device: launching, elements of any dtype, vectors
+** of 16 bytes, strided operands, sums over warps and blocks.
+**
+** A kernel is a template or function with arguments by value, called by launch() and in
+** no other way: the specs compile the same files with a C++ compiler, where launch()
+** runs the blocks on the CPU, one fiber for each thread (spec/cuda).
+*/
+#ifndef TLK_CUDA_CUH
+#define TLK_CUDA_CUH
+
+#include <cuda_runtime.h>
+#include <math.h>
+
+#include "core/element.h"
+#include "kernels/cuda/cuda.h"
+#include "kernels/math.h"
+
+#define DEVICE static __device__ __forceinline__
+#define WARP 32
+#define ALL_LANES 0xffffffffu
+#ifdef TLK_EMULATED
+#define __grid_constant__
+#endif
+
+/* ---- launching ---------------------------------------------------------------------- */
+
+template <class T>
+struct Same {
+  typedef T type;
+};
+
+#ifndef TLK_EMULATED
+/* Puts a kernel on the context's stream. Arguments are converted to what the kernel
+** takes. A grid of no blocks is fine and does nothing. */
+template <class... P>
+static bool launch(const tlk_Context *cx, void (*kernel)(P...), dim3 grid, unsigned threads,
+                   size_t shared, typename Same<P>::type... args) {
+  void *list[] = {(void *)&args..., nullptr};
+  if (grid.x == 0 || grid.y == 0 || grid.z == 0) return true;
+  if (!cuda_enter(cx->device.index)) return false;
+  return cuda_ok(cudaLaunchKernel((const void *)kernel, grid, dim3(threads), list, shared,
+                                  cx->stream->handle),
+                 "cudaLaunchKernel");
+}
+
+/* Shared memory whose size the launch gives. */
+template <class T>
+__device__ __forceinline__ T *dynamic_shared() {
+  extern __shared__ __align__(16) unsigned char tlk_dynamic_shared[];
+  return reinterpret_cast<T *>(tlk_dynamic_shared);
+}
+#endif
+
+/* Lets a kernel have so much dynamic shared memory: without a word up to 48 KB, of which
+** its static arrays are a part. */
+template <class... P>
+static bool allow_shared(void (*kernel)(P...), size_t bytes) {
+  return bytes <= 32 * 1024 ||
+         cuda_ok(cudaFuncSetAttribute((const void *)kernel,
+                                      cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes),
+                 "cudaFuncSetAttribute");
+}
+
+static inline int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+/* Blocks for n pieces of work, `each` to a block; no more than fill the device `waves`
+** times: kernels walk on in steps of the grid. */
+static inline unsigned blocks_for(const tlk_Context *cx, int64_t n, int64_t each, int waves = 8) {
+  int64_t blocks = divide_up(n, each);
+  int64_t most = (int64_t)cuda_multiprocessors(cx->device.index) * waves;
+  return (unsigned)(blocks < most ? blocks : most);
+}
+
+/* The number of the calling thread in the grid, and how many there are. */
+DEVICE int64_t thread_index() { return (int64_t)blockIdx.x * blockDim.x + threadIdx.x; }
+DEVICE int64_t thread_count() { return (int64_t)gridDim.x * blockDim.x; }
+
+/* ---- scratch memory ------------------------------------------------------------------- */
+
+/* Memory of the stream for the calls of one function; `data` is NULL with a message. */
+struct Scratch {
+  const tlk_Context *cx;
+  int64_t bytes;
+  void *data;
+  Scratch(const tlk_Context *context, int64_t size)
+      : cx(context), bytes(size), data(cuda_scratch(context, size > 0 ? size : 1)) {}
+  ~Scratch() {
+    if (data) cuda_scratch_free(cx, data, bytes > 0 ? bytes : 1);
+  }
+  Scratch(const Scratch &) = delete;
+  Scratch &operator=(const Scratch &) = delete;
+};
+
+/* ---- faults --------------------------------------------------------------------------- */
+
+/* The first fault since the last report is kept. */
+DEVICE void note_fault(const cuda_Word &word, const tlk_Fault &fault) {
+  if (atomicCAS(word.taken, 0, 1) != 0) return;
+  *word.fault = fault;
+  __threadfence_system();
+}
+
+/* ---- elements -------------------------------------------------------------------------- */
+
+/* Stored types whose C type is another one's as well. */
+struct f16 {
+  uint16_t bits;
+};
+struct bf16 {
+  uint16_t bits;
+};
+struct bool8 {
+  uint8_t bits;
+};
+
+/* What a stored element is read into: float for the half types, int32_t for the
+** integers that are narrower. */
+DEVICE float widen(float x) { return x; }
+DEVICE double widen(double x) { return x; }
+DEVICE int32_t widen(int8_t x) { return x; }
+DEVICE int32_t widen(int16_t x) { return x; }
+DEVICE int32_t widen(int32_t x) { return x; }
+DEVICE int64_t widen(int64_t x) { return x; }
+DEVICE int32_t widen(uint8_t x) { return x; }
+DEVICE int32_t widen(bool8 x) { return x.bits; }
+
+/* Truncates; what does not fit, and NaN, gives the most negative number. */
+DEVICE int32_t to_i32(float x) { return x >= -0x1p31f && x < 0x1p31f ? (int32_t)x : INT32_MIN; }
+DEVICE int32_t to_i32(double x) { return x > -0x1p31 - 1 && x < 0x1p31 ? (int32_t)x : INT32_MIN; }
+DEVICE int32_t to_i32(int32_t x) { return x; }
+DEVICE int32_t to_i32(int64_t x) { return (int32_t)x; }
+DEVICE int64_t to_i64(float x) { return x >= -0x1p63f && x < 0x1p63f ? (int64_t)x : INT64_MIN; }
+DEVICE int64_t to_i64(double x) { return x >= -0x1p63 && x < 0x1p63 ? (int64_t)x : INT64_MIN; }
+DEVICE int64_t to_i64(int32_t x) { return x; }
+DEVICE int64_t to_i64(int64_t x) { return x; }
+
+#ifdef TLK_EMULATED
+DEVICE float widen(f16 x) { return tli_f16_to_f32(x.bits); }
+DEVICE float widen(bf16 x) { return tli_bf16_to_f32(x.bits); }
+DEVICE uint16_t f16_bits(float x) { return tli_f32_to_f16(x); }
+DEVICE uint16_t bf16_bits(float x) { return tli_f32_to_bf16(x); }
+#else
+DEVICE float widen(f16 x) {
+  float y;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(x.bits));
+  return y;
+}
+DEVICE float widen(bf16 x) { return __uint_as_float((uint32_t)x.bits << 16); }
+DEVICE uint16_t f16_bits(float x) {
+  uint16_t y;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(y) : "f"(x));
+  return y;
+}
+DEVICE uint16_t bf16_bits(float x) {
+  uint16_t y;
+  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(y) : "f"(x));
+  return y;
+}
+#endif
+
+/* narrow<S>(x): a number of any wide type as a stored S, by PyTorch's rules. */
+template <class S>
+struct Narrow;
+template <>
+struct Narrow<float> {
+  template <class W>
+  __device__ __forceinline__ static float of(W x) {
+    return (float)x;
+  }
+};
+template <>
+struct Narrow<double> {
+  template <class W>
+  __device__ __forceinline__ static double of(W x) {
+    return (double)x;
+  }
+};
+template <>
+struct Narrow<f16> {
+  template <class W>
+  __device__ __forceinline__ static f16 of(W x) {
+    return f16{f16_bits((float)x)};
+  }
+};
+template <>
+struct Narrow<bf16> {
+  template <class W>
+  __device__ __forceinline__ static bf16 of(W x) {
+    return bf16{bf16_bits((float)x)};
+  }
+};
+template <>
+struct Narrow<bool8> {
+  template <class W>
+  __device__ __forceinline__ static bool8 of(W x) {
+    return bool8{(uint8_t)(x != 0)};
+  }
+};
+template <>
+struct Narrow<int64_t> {
+  template <class W>
+  __device__ __forceinline__ static int64_t of(W x) {
+    return to_i64(x);
+  }
+};
+#define NARROW_INTEGER(S)                               \
+  template <>                                           \
+  struct Narrow<S> {                                    \
+    template <class W>                                  \
+    __device__ __forceinline__ static S of(W x) {       \
+      return (S)to_i32(x);                              \
+    }                                                   \
+  };
+NARROW_INTEGER(int8_t)
+NARROW_INTEGER(int16_t)
+NARROW_INTEGER(int32_t)
+NARROW_INTEGER(uint8_t)
+#undef NARROW_INTEGER
+
+template <class S, class W>
+__device__ __forceinline__ S narrow(W x) {
+  return Narrow<S>::of(x);
+}
+
+/* X(dtype, stored type). ORDER DTYPE is not needed: this is looked up by name. */
+#define STORED_TYPES(X) \
+  X(F32, float)         \
+  X(F64, double)        \
+  X(F16, f16)           \
+  X(BF16, bf16)         \
+  X(I8, int8_t)         \
+  X(I16, int16_t)       \
+  X(I32, int32_t)       \
+  X(I64, int64_t)       \
+  X(U8, uint8_t)        \
+  X(BOOL, bool8)
+
+/* One element of any dtype, in the type C to compute in. */
+template <class C>
+__device__ __forceinline__ C load_here(const void *p, int dtype) {
+  switch (dtype) {
+#define X(name, S) \
+  case TL_##name: return narrow<C>(widen(*static_cast<const S *>(p)));
+    STORED_TYPES(X)
+#undef X
+  default: return C(0);
+  }
+}
+
+/* The same, not inlined: kernels of which this is a part are many, and memory bounds them. */
+template <class C>
+__device__ __noinline__ C load_any(const void *p, int dtype) {
+  return load_here<C>(p, dtype);
+}
+
+template <class C>
+__device__ __forceinline__ void store_here(void *p, int dtype, C x) {
+  switch (dtype) {
+#define X(name, S) \
+  case TL_##name: *static_cast<S *>(p) = narrow<S>(x); return;
+    STORED_TYPES(X)
+#undef X
+  default: return;
+  }
+}
+
+template <class C>
+__device__ __noinline__ void store_any(void *p, int dtype, C x) {
+  store_here(p, dtype, x);
+}
+
+/* Calls fn.template run<S>() with the stored type of a dtype, on the host. */
+#define WITH_STORED(dtype, S, ...)                                   \
+  switch (dtype) {                                                   \
+  case TL_F32: { typedef float S; __VA_ARGS__; } break;              \
+  case TL_F64: { typedef double S; __VA_ARGS__; } break;             \
+  case TL_F16: { typedef f16 S; __VA_ARGS__; } break;                \
+  case TL_BF16: { typedef bf16 S; __VA_ARGS__; } break;              \
+  case TL_I8: { typedef int8_t S; __VA_ARGS__; } break;              \
+  case TL_I16: { typedef int16_t S; __VA_ARGS__; } break;            \
+  case TL_I32: { typedef int32_t S; __VA_ARGS__; } break;            \
+  case TL_I64: { typedef int64_t S; __VA_ARGS__; } break;            \
+  case TL_U8: { typedef uint8_t S; __VA_ARGS__; } break;             \
+  case TL_BOOL: { typedef bool8 S; __VA_ARGS__; } break;             \
+  default: break;                                                    \
+  }
+/* The same for floating types alone. */
+#define WITH_FLOATING(dtype, S, ...)                                 \
+  switch (dtype) {                                                   \
+  case TL_F32: { typedef float S; __VA_ARGS__; } break;              \
+  case TL_F64: { typedef double S; __VA_ARGS__; } break;             \
+  case TL_F16: { typedef f16 S; __VA_ARGS__; } break;                \
+  case TL_BF16: { typedef bf16 S; __VA_ARGS__; } break;              \
+  default: break;                                                    \
+  }
+
+static inline int64_t dtype_bytes(int dtype) {
+  static const int8_t bytes[] = {
+#define X(name, text, size, ...) size,
+      TL_DTYPES(X, )
+#undef X
+  };
+  return bytes[dtype];
+}
+
+/* ---- vectors ------------------------------------------------------------------------------ */
+
+/* N elements that are read and written at once, 16 bytes at the most. */
+template <class S, int N>
+struct __align__(sizeof(S) * N < 16 ? sizeof(S) * N : 16) Vector {
+  S at[N];
+};
+
+/* N elements that lie together, aligned to their size or to 16 bytes. */
+template <int N, class W>
+__device__ __forceinline__ void store_vector(void *to, int dtype, const W (&x)[N]) {
+  switch (dtype) {
+#define X(name, S)                                                     \
+  case TL_##name: {                                                    \
+    enum { n = sizeof(S) * N < 16 ? N : 16 / sizeof(S) };              \
+    _Pragma("unroll") for (int i = 0; i < N; i += n) {                 \
+      Vector<S, n> v;                                                  \
+      _Pragma("unroll") for (int e = 0; e < n; e++) v.at[e] = narrow<S>(x[i + e]); \
+      *reinterpret_cast<Vector<S, n> *>(static_cast<S *>(to) + i) = v; \
+    }                                                                  \
+  }                                                                    \
+    return;
+    STORED_TYPES(X)
+#undef X
+  default: return;
+  }
+}
+
+/* What so many bytes are moved as. */
+template <int bytes>
+struct __align__(bytes) Unit {
+  uint8_t at[bytes];
+};
+template <>
+struct __align__(16) Unit<16> {
+  uint32_t at[4];
+};
+
+static inline bool aligned(const void *p, size_t bytes) { return (uintptr_t)p % bytes == 0; }
+
+/* ---- division by a number that stays --------------------------------------------------------- */
+
+/* n / d for 0 <= n < 2^31 as a product (T. Granlund, P. Montgomery, "Division by
+** invariant integers using multiplication", PLDI 1994, figure 4.1). */
+struct Divider {
+  uint32_t divisor, factor, shift;
+  Divider() = default;
+  explicit Divider(uint32_t d) : divisor(d), factor(0), shift(0) {
+    while (shift < 32 && ((uint64_t)1 << shift) < d) shift++;
+    factor = (uint32_t)((((uint64_t)1 << 32) * (((uint64_t)1 << shift) - d)) / d + 1);
+  }
+  __device__ __forceinline__ uint32_t quotient(uint32_t n) const {
+    return (__umulhi(n, factor) + n) >> shift;
+  }
+};
+
+/* ---- strided operands ---------------------------------------------------------------------- */
+
+/* An elementwise loop over fewer than 2^31 elements of N operands, as a kernel gets it:
+** as const __grid_constant__, lest each thread make a copy of it to take addresses from.
+** Operand k's bytes at element i are at data[k] + offset(k), or are `number[k]` where
+** data[k] is NULL. */
+template <int N>
+struct Strided {
+  int ndim;
+  uint32_t numel;
+  Divider sizes[TL_MAX_DIMS];
+  int64_t strides[TL_MAX_DIMS][N];
+  char *data[N];
+  int64_t number[N];
+  int8_t dtype[N];
+
+  __device__ __forceinline__ void offsets(uint32_t i, int64_t (&out)[N]) const {
+#pragma unroll
+    for (int k = 0; k < N; k++) out[k] = 0;
+    for (int d = 0; d < ndim; d++) {
+      uint32_t next = sizes[d].quotient(i);
+      uint32_t at = i - next * sizes[d].divisor;
+#pragma unroll
+      for (int k = 0; k < N; k++) out[k] += (int64_t)at * strides[d][k];
+      i = next;
+    }
+  }
+  __device__ __forceinline__ const void *source(int k, int64_t offset) const {
+    return data[k] ? data[k] + offset : reinterpret_cast<const char *>(&number[k]);
+  }
+};
+
+/* Calls run(part) for parts of a loop that have fewer than 2^31 elements each, cut along
+** the outermost dimension. False as soon as a call is. */
+template <int N, class Run>
+static bool for_parts(const tli_Iter &it, Run run) {
+  const int64_t most = INT32_MAX;
+  tli_Iter half = it;
+  if (it.numel > most) {
+    int d = it.ndim - 1;
+    for (int e = 0; e < it.ndim; e++)
+      if (it.sizes[e] > it.sizes[d]) d = e;
+    int64_t first = it.sizes[d] / 2;
+    half.sizes[d] = first;
+    half.numel = it.numel / it.sizes[d] * first;
+    if (!for_parts<N>(half, run)) return false;
+    half.sizes[d] = it.sizes[d] - first;
+    half.numel = it.numel - half.numel;
+    for (int k = 0; k < N; k++)
+      if (half.args[k].data) half.args[k].data += first * it.args[k].strides[d];
+    return for_parts<N>(half, run);
+  }
+  Strided<N> s;
+  s.ndim = it.ndim;
+  s.numel = (uint32_t)it.numel;
+  for (int d = 0; d < it.ndim; d++) {
+    s.sizes[d] = Divider((uint32_t)it.sizes[d]);
+    for (int k = 0; k < N; k++) s.strides[d][k] = it.args[k].strides[d];
+  }
+  for (int k = 0; k < N; k++) {
+    s.data[k] = it.args[k].data;
+    s.number[k] = it.args[k].number;
+    s.dtype[k] = (int8_t)it.args[k].dtype;
+  }
+  return run(s);
+}
+
+/* ---- warps and blocks ------------------------------------------------------------------------ */
+
+/* The value of lane (own ^ mask), of any type whose size is a multiple of 4 bytes. */
+template <class T>
+__device__ __forceinline__ T shuffle_xor(T x, int mask) {
+  static_assert(sizeof(T) % 4 == 0, "words");
+  int words[sizeof(T) / 4];
+  memcpy(words, &x, sizeof x);
+#pragma unroll
+  for (unsigned i = 0; i < sizeof(T) / 4; i++)
+    words[i] = __shfl_xor_sync(ALL_LANES, words[i], mask);
+  memcpy(&x, words, sizeof x);
+  return x;
+}
+
+/* The value of a lane. */
+template <class T>
+__device__ __forceinline__ T of_lane(T x, int lane) {
+  uint64_t bits = 0;
+  static_assert(sizeof x <= sizeof bits, "one word");
+  memcpy(&bits, &x, sizeof x);
+  uint32_t low = (uint32_t)__shfl_sync(ALL_LANES, (int)(uint32_t)bits, lane), high = 0;
+  if (sizeof x > 4) high = (uint32_t)__shfl_sync(ALL_LANES, (int)(bits >> 32), lane);
+  bits = (uint64_t)high << 32 | low;
+  memcpy(&x, &bits, sizeof x);
+  return x;
+}
+
+/* All 32 lanes' values joined by `op(a, b)`, which is associative; every lane gets it. */
+template <class T, class Op>
+__device__ __forceinline__ T warp_reduce(T x, Op op) {
+#pragma unroll
+  for (int mask = WARP / 2; mask > 0; mask /= 2) x = op(x, shuffle_xor(x, mask));
+  return x;
+}
+
+/* The same for all threads of a block of whole warps; every thread gets the result.
+** `shared` has room for 32 elements and may be used again at once. */
+template <class T, class Op>
+__device__ __forceinline__ T block_reduce(T x, Op op, T *shared) {
+  int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP, warps = blockDim.x / WARP;
+  x = warp_reduce(x, op);
+  if (warps == 1) return x;
+  __syncthreads();
+  if (lane == 0) shared[warp] = x;
+  __syncthreads();
+  x = shared[0];
+  for (int w = 1; w < warps; w++) x = op(x, shared[w]);
+  return x;
+}
+
+/* The sum of the values of all threads of a block of whole warps that come before the
+** calling one; *total is that of all. `shared` has room for 33 numbers and may be used
+** again at once. */
+DEVICE uint32_t block_before(uint32_t x, uint32_t *shared, uint32_t *total) {
+  int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP, warps = blockDim.x / WARP;
+  uint32_t sum = x;
+#pragma unroll
+  for (int step = 1; step < WARP; step *= 2) {
+    uint32_t other = __shfl_up_sync(ALL_LANES, sum, step);
+    if (lane >= step) sum += other;
+  }
+  __syncthreads();
+  if (lane == WARP - 1) shared[warp] = sum;
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    uint32_t before = 0;
+    for (int w = 0; w < warps; w++) {
+      uint32_t own = shared[w];
+      shared[w] = before;
+      before += own;
+    }
+    shared[WARP] = before;
+  }
+  __syncthreads();
+  *total = shared[WARP];
+  return shared[warp] + sum - x;
+}
+
+#endif

@@ -1,0 +1,74 @@
+/*
+** cuda.h - what the files of the CUDA plugin, tlua_cuda.so, share: devices, streams,
+** memory, errors. C and C++; what kernels use on the device is in cuda.cuh.
+**
+** The host's side is C on the runtime's C interface, kernels are CUDA C++ in .cu
+** files, a folder for each family of operators. Every kernel of core/kernel.h is a
+** function tlk_<name> here, which launches and returns: nothing but what waits by its
+** meaning waits for the device.
+*/
+#ifndef TLK_CUDA_H
+#define TLK_CUDA_H
+
+#include <cuda_runtime_api.h>
+
+#include "core/kernel.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define CUDA_MAX_DEVICES 32
+
+struct tl_Stream {
+  int device, id, priority;
+  cudaStream_t handle;
+};
+
+/* Where kernels note a fault. The first to change `taken`, which lies on the device,
+** writes `fault`, which lies in host memory that the device can write. */
+typedef struct cuda_Word {
+  int *taken;
+  tlk_Fault *fault;
+} cuda_Word;
+
+/* ---- errors ---------------------------------------------------------------------- */
+
+/* Leaves a message "cuda: ..." and returns false. */
+bool cuda_fail(tl_ErrorKind kind, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Whether a call of the runtime succeeded; else leaves a message that names it. */
+bool cuda_ok(cudaError_t error, const char *call);
+#define CUDA_TRY(call) \
+  if (!cuda_ok(call, #call)) return false
+
+/* ---- devices (device.c) ---------------------------------------------------------- */
+
+/* Makes a device the calling thread's; false with a message where that fails, as in a
+** forked child. To be called before any call of the runtime. */
+bool cuda_enter(int device);
+/* Where kernels of the context's device note what they find wrong. */
+cuda_Word cuda_word(const tlk_Context *cx);
+/* Reports the device's fault, if there is one: false with its message. To be called
+** after a wait. */
+bool cuda_report(int device);
+/* Numbers of the device that decide how kernels are launched. */
+int cuda_multiprocessors(int device);
+
+/* ---- memory (memory.c) ----------------------------------------------------------- */
+
+/* Memory for the calls that a context's stream gets next; given back at once, since
+** what reuses it comes later on the stream. NULL with a message. */
+void *cuda_scratch(const tlk_Context *cx, int64_t bytes);
+void cuda_scratch_free(const tlk_Context *cx, void *data, int64_t bytes);
+
+/* ---- all kernels ------------------------------------------------------------------- */
+
+#define X(name, operands) bool tlk_##name(const struct tlk_##name *call);
+TLK_KERNELS(X)
+#undef X
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

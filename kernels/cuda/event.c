@@ -1,0 +1,74 @@
+/*
+** event.c - points of a stream's work. The driver's event is made when it is first
+** recorded, on the device of that stream.
+*/
+#include <stdatomic.h>
+
+#include "kernels/cuda/plugin.h"
+
+struct tl_Event {
+  int device;
+  int flags;
+  cudaEvent_t handle; /* owned; NULL until it is recorded */
+};
+
+tl_Event *cuda_event(tl_Device device, int flags) {
+  tl_Event *event = cuda_host->alloc(sizeof *event);
+  if (event) *event = (tl_Event){.device = device.index, .flags = flags};
+  return event;
+}
+
+cudaEvent_t cuda_event_handle(const tl_Event *event) { return event->handle; }
+
+void cuda_event_free(tl_Event *event) {
+  if (event->handle && cuda_enter(event->device)) cudaEventDestroy(event->handle);
+  cuda_host->free(event, sizeof *event);
+}
+
+bool cuda_event_record(tl_Event *event, tl_Stream *stream) {
+  if (!cuda_enter(stream->device)) return false;
+  if (event->handle == NULL) {
+    unsigned flags = event->flags & TL_EVENT_TIMING ? cudaEventDefault : cudaEventDisableTiming;
+    if (event->flags & TL_EVENT_BLOCKING) flags |= cudaEventBlockingSync;
+    CUDA_TRY(cudaEventCreateWithFlags(&event->handle, flags));
+    event->device = stream->device;
+  }
+  CUDA_TRY(cudaEventRecord(event->handle, stream->handle));
+  return true;
+}
+
+bool cuda_event_sync(tl_Event *event) {
+  if (event->handle == NULL) return true;
+  if (!cuda_enter(event->device)) return false;
+  if (cuda_device_captures(event->device))
+    return cuda_fail(TL_EDEVICE, "waiting for an event: not possible while a graph is captured");
+  cuda_count_wait(event->device);
+  CUDA_TRY(cudaEventSynchronize(event->handle));
+  return cuda_report(event->device);
+}
+
+bool cuda_event_query(tl_Event *event, bool *done) {
+  *done = true;
+  if (event->handle == NULL) return true;
+  if (!cuda_enter(event->device)) return false;
+  cudaError_t error = cudaEventQuery(event->handle);
+  *done = error == cudaSuccess;
+  return error == cudaErrorNotReady || cuda_ok(error, "cudaEventQuery");
+}
+
+bool cuda_event_elapsed(tl_Event *start, tl_Event *end, double *milliseconds) {
+  float elapsed = 0;
+  bool started, ended;
+  if (!(start->flags & end->flags & TL_EVENT_TIMING))
+    return cuda_host->fail(TL_EARG, "elapsed_time: both events must have been made with "
+                                    "enable_timing = true");
+  if (start->handle == NULL || end->handle == NULL)
+    return cuda_host->fail(TL_EARG, "elapsed_time: both events must have been recorded");
+  if (!cuda_event_query(start, &started) || !cuda_event_query(end, &ended)) return false;
+  if (!started || !ended)
+    return cuda_host->fail(TL_EARG,
+                           "elapsed_time: both events must be completed; synchronize first");
+  CUDA_TRY(cudaEventElapsedTime(&elapsed, start->handle, end->handle));
+  *milliseconds = elapsed;
+  return true;
+}

@@ -1,0 +1,263 @@
+/*
+** cublaslt.c - products of floating types by cuBLASLt.
+**
+** cuBLASLt counts in columns: a row-major matrix is to it the transposed one. So the
+** product c = op(a) op(b) is asked for as c^T = op(b)^T op(a)^T, with the roles of a and
+** b exchanged and nothing moved.
+**
+** Asking which algorithm to use takes longer than a small product. Plans (descriptors and
+** the algorithm) are kept by all that the answer depends on, a table for each device.
+*/
+#include <cublasLt.h>
+#include <pthread.h>
+#include <string.h>
+
+#include "kernels/cuda/lib/lib.h"
+#include "kernels/cuda/plugin.h"
+
+#define WORKSPACE ((int64_t)32 << 20) /* what NVIDIA recommends for Hopper; algorithms use less */
+#define PLANS 2048                    /* of a device, before the table is begun anew */
+
+typedef struct Key {
+  int8_t dtype, trans_a, trans_b, precision;
+  int8_t align_a, align_b, align_c, reads_c; /* logarithms; reads_c: beta is not 0 */
+  int64_t wide;                              /* the result is float32 */
+  int64_t m, n, k, lda, ldb, ldc, batch, stride_a, stride_b, stride_c;
+} Key;
+
+typedef struct Plan {
+  bool used;
+  Key key;
+  cublasLtMatmulDesc_t op;
+  cublasLtMatrixLayout_t a, b, c;
+  cublasLtMatmulAlgo_t algo;
+  int64_t workspace;
+} Plan;
+
+typedef struct Table {
+  pthread_mutex_t lock;
+  cublasLtHandle_t handle;
+  Plan plans[2 * PLANS];
+  int filled;
+} Table;
+
+static Table tables[CUDA_MAX_DEVICES];
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static void make_locks(void) {
+  for (int i = 0; i < CUDA_MAX_DEVICES; i++) pthread_mutex_init(&tables[i].lock, NULL);
+}
+
+static bool lt_ok(cublasStatus_t status, const char *call) {
+  if (status == CUBLAS_STATUS_SUCCESS) return true;
+  size_t name = strcspn(call, "(");
+  return cuda_fail(status == CUBLAS_STATUS_ALLOC_FAILED ? TL_EMEM : TL_EDEVICE, "%.*s: %s",
+                   (int)name, call, cublasLtGetStatusName(status));
+}
+#define LT_TRY(call) \
+  if (!lt_ok(call, #call)) return false
+
+/* ---- types ------------------------------------------------------------------------------------ */
+
+static cudaDataType_t type_of(tl_DType dtype) {
+  return dtype == TL_F64   ? CUDA_R_64F
+         : dtype == TL_F32 ? CUDA_R_32F
+         : dtype == TL_F16 ? CUDA_R_16F
+                           : CUDA_R_16BF;
+}
+
+static cublasComputeType_t compute_of(const Key *key) {
+  if (key->dtype == TL_F64) return CUBLAS_COMPUTE_64F;
+  bool tf32 = key->dtype == TL_F32 && key->precision > 0;
+  return tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+}
+
+/* What users allow for products of this type (settings of torch.backends.cuda.matmul). */
+static int8_t precision_of(tl_DType dtype) {
+  tl_Setting setting = dtype == TL_F32   ? TL_MATMUL_PRECISION
+                       : dtype == TL_F16 ? TL_MATMUL_REDUCED_FP16
+                                         : TL_MATMUL_REDUCED_BF16;
+  return dtype == TL_F64 ? 0 : (int8_t)cuda_host->setting(setting);
+}
+
+/* ---- plans ------------------------------------------------------------------------------------ */
+
+static int8_t alignment_of(const void *p) {
+  uintptr_t address = (uintptr_t)p | 256;
+  return (int8_t)__builtin_ctzll(address);
+}
+
+static Key key_of(const tlk_Gemm *g, const void *out, bool wide) {
+  Key key;
+  memset(&key, 0, sizeof key); /* keys are compared as bytes */
+  key.dtype = (int8_t)g->dtype;
+  key.trans_a = g->trans_a;
+  key.trans_b = g->trans_b;
+  key.precision = precision_of(g->dtype);
+  key.align_a = alignment_of(g->a);
+  key.align_b = alignment_of(g->b);
+  key.align_c = alignment_of(out);
+  key.wide = wide;
+  key.reads_c = g->beta.kind == TL_FLOATING ? g->beta.f != 0 : g->beta.i != 0;
+  key.m = g->m, key.n = g->n, key.k = g->k;
+  key.lda = g->lda, key.ldb = g->ldb, key.ldc = g->ldc;
+  key.batch = g->batch;
+  key.stride_a = g->stride_a, key.stride_b = g->stride_b, key.stride_c = g->stride_c;
+  return key;
+}
+
+/* FNV-1a. */
+static uint64_t hash_of(const Key *key) {
+  uint64_t hash = 0xcbf29ce484222325u;
+  const unsigned char *bytes = (const unsigned char *)key;
+  for (size_t i = 0; i < sizeof *key; i++) hash = (hash ^ bytes[i]) * 0x100000001b3u;
+  return hash;
+}
+
+/* A leading dimension of at least the rows, as the library demands of single rows, too. */
+static bool layout(cublasLtMatrixLayout_t *out, const Key *key, tl_DType dtype, int64_t rows,
+                   int64_t cols, int64_t ld, int64_t stride) {
+  int32_t batch = (int32_t)key->batch;
+  if (ld < rows) ld = rows;
+  LT_TRY(cublasLtMatrixLayoutCreate(out, type_of(dtype), (uint64_t)rows, (uint64_t)cols, ld));
+  LT_TRY(cublasLtMatrixLayoutSetAttribute(*out, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &batch,
+                                          sizeof batch));
+  LT_TRY(cublasLtMatrixLayoutSetAttribute(*out, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET,
+                                          &stride, sizeof stride));
+  return true;
+}
+
+static bool describe(Plan *plan) {
+  const Key *key = &plan->key;
+  cudaDataType_t scale = key->dtype == TL_F64 ? CUDA_R_64F : CUDA_R_32F;
+  cublasOperation_t op_a = key->trans_b ? CUBLAS_OP_T : CUBLAS_OP_N;
+  cublasOperation_t op_b = key->trans_a ? CUBLAS_OP_T : CUBLAS_OP_N;
+  LT_TRY(cublasLtMatmulDescCreate(&plan->op, compute_of(key), scale));
+  LT_TRY(cublasLtMatmulDescSetAttribute(plan->op, CUBLASLT_MATMUL_DESC_TRANSA, &op_a, sizeof op_a));
+  LT_TRY(cublasLtMatmulDescSetAttribute(plan->op, CUBLASLT_MATMUL_DESC_TRANSB, &op_b, sizeof op_b));
+  int64_t m = key->m, n = key->n, k = key->k;
+  tl_DType dtype = (tl_DType)key->dtype;
+  return layout(&plan->a, key, dtype, key->trans_b ? k : n, key->trans_b ? n : k, key->ldb,
+                key->stride_b) &&
+         layout(&plan->b, key, dtype, key->trans_a ? m : k, key->trans_a ? k : m, key->lda,
+                key->stride_a) &&
+         layout(&plan->c, key, key->wide ? TL_F32 : dtype, n, m, key->ldc, key->stride_c);
+}
+
+static bool prefer_bytes(cublasLtMatmulPreference_t p, cublasLtMatmulPreferenceAttributes_t which,
+                         int8_t alignment) {
+  uint32_t bytes = (uint32_t)1 << alignment;
+  LT_TRY(cublasLtMatmulPreferenceSetAttribute(p, which, &bytes, sizeof bytes));
+  return true;
+}
+
+/* Partial sums of the half types stay in float32 unless users allow them to be rounded. */
+static bool prefer(cublasLtMatmulPreference_t p, const Key *key) {
+  uint64_t workspace = WORKSPACE;
+  uint32_t schemes = CUBLASLT_REDUCTION_SCHEME_MASK;
+  bool half = key->dtype == TL_F16 || key->dtype == TL_BF16;
+  if (half && key->precision == 0) schemes = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+  LT_TRY(cublasLtMatmulPreferenceSetAttribute(p, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
+                                              &workspace, sizeof workspace));
+  LT_TRY(cublasLtMatmulPreferenceSetAttribute(p, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+                                              &schemes, sizeof schemes));
+  return prefer_bytes(p, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, key->align_b) &&
+         prefer_bytes(p, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, key->align_a) &&
+         prefer_bytes(p, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, key->align_c) &&
+         prefer_bytes(p, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, key->align_c);
+}
+
+static bool choose(cublasLtHandle_t handle, Plan *plan) {
+  cublasLtMatmulPreference_t p;
+  cublasLtMatmulHeuristicResult_t best;
+  int found = 0;
+  LT_TRY(cublasLtMatmulPreferenceCreate(&p));
+  bool ok = prefer(p, &plan->key) &&
+            lt_ok(cublasLtMatmulAlgoGetHeuristic(handle, plan->op, plan->a, plan->b, plan->c,
+                                                 plan->c, p, 1, &best, &found),
+                  "cublasLtMatmulAlgoGetHeuristic");
+  cublasLtMatmulPreferenceDestroy(p);
+  if (!ok) return false;
+  if (found == 0) return cuda_fail(TL_EDEVICE, "cublasLt has no algorithm for this product");
+  plan->algo = best.algo;
+  plan->workspace = (int64_t)best.workspaceSize;
+  return true;
+}
+
+static void discard(Plan *plan) {
+  if (plan->op) cublasLtMatmulDescDestroy(plan->op);
+  if (plan->a) cublasLtMatrixLayoutDestroy(plan->a);
+  if (plan->b) cublasLtMatrixLayoutDestroy(plan->b);
+  if (plan->c) cublasLtMatrixLayoutDestroy(plan->c);
+  memset(plan, 0, sizeof *plan);
+}
+
+static void begin_anew(Table *t) {
+  for (int i = 0; i < 2 * PLANS; i++)
+    if (t->plans[i].used) discard(&t->plans[i]);
+  t->filled = 0;
+}
+
+/* The plan of a key, made where there is none yet; NULL with a message. Under the lock. */
+static const Plan *plan_of(Table *t, const Key *key) {
+  if (t->handle == NULL && !lt_ok(cublasLtCreate(&t->handle), "cublasLtCreate")) return NULL;
+  if (t->filled == PLANS) begin_anew(t);
+  size_t at = hash_of(key) % (2 * PLANS);
+  while (t->plans[at].used && memcmp(&t->plans[at].key, key, sizeof *key) != 0)
+    at = (at + 1) % (2 * PLANS);
+  Plan *plan = &t->plans[at];
+  if (plan->used) return plan;
+  plan->key = *key;
+  if (!describe(plan) || !choose(t->handle, plan)) {
+    discard(plan);
+    return NULL;
+  }
+  plan->used = true;
+  t->filled++;
+  return plan;
+}
+
+/* ---- the call ----------------------------------------------------------------------------------- */
+
+typedef union Number {
+  float f;
+  double d;
+} Number;
+
+static Number number_of(tl_Scalar s, tl_DType dtype) {
+  double value = s.kind == TL_FLOATING ? s.f : (double)s.i;
+  Number number = {.d = value};
+  if (dtype != TL_F64) number.f = (float)value;
+  return number;
+}
+
+static bool run(const struct tlk_gemm *call, void *out, const Table *t, const Plan *plan,
+                void *workspace) {
+  const tlk_Gemm *g = &call->gemm;
+  Number alpha = number_of(g->alpha, g->dtype), beta = number_of(g->beta, g->dtype);
+  LT_TRY(cublasLtMatmul(t->handle, plan->op, &alpha, g->b, plan->a, g->a, plan->b, &beta, out,
+                        plan->c, out, plan->c, &plan->algo, workspace, (size_t)plan->workspace,
+                        call->cx->stream->handle));
+  return true;
+}
+
+static bool multiply(const struct tlk_gemm *call, void *out, bool wide) {
+  Table *t = &tables[call->cx->device.index];
+  Key key = key_of(&call->gemm, out, wide);
+  if (!cuda_enter(call->cx->device.index)) return false;
+  pthread_once(&once, make_locks);
+  pthread_mutex_lock(&t->lock);
+  const Plan *plan = plan_of(t, &key);
+  int64_t bytes = plan ? plan->workspace : 0;
+  void *workspace = bytes > 0 ? cuda_scratch(call->cx, bytes) : NULL;
+  bool ok = plan && (workspace || bytes == 0) && run(call, out, t, plan, workspace);
+  pthread_mutex_unlock(&t->lock);
+  if (workspace) cuda_scratch_free(call->cx, workspace, bytes);
+  return ok;
+}
+
+bool cuda_lib_gemm(const struct tlk_gemm *call) { return multiply(call, call->gemm.c, false); }
+
+bool cuda_lib_gemm_wide(const struct tlk_gemm *call, float *out) {
+  return multiply(call, out, true);
+}

@@ -1,0 +1,207 @@
+/*
+** cudnn.c - opens cuDNN, builds its graphs and plans.
+*/
+#include "kernels/cuda/lib/cudnn.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <string.h>
+
+#include "kernels/cuda/lib/lib.h"
+
+/* ---- the library -------------------------------------------------------------------------------- */
+
+static cuda_Cudnn calls;
+static bool opened;
+static pthread_once_t opening = PTHREAD_ONCE_INIT;
+
+static void open_library(void) {
+  void *library = dlopen("libcudnn.so.9", RTLD_NOW | RTLD_LOCAL);
+  if (library == NULL) return;
+  opened = true;
+#define X(name)                                  \
+  {                                              \
+    void *symbol = dlsym(library, #name);        \
+    memcpy(&calls.name, &symbol, sizeof symbol); \
+    opened = opened && symbol;                   \
+  }
+  CUDNN_CALLS(X)
+#undef X
+}
+
+const cuda_Cudnn *cuda_cudnn(void) {
+  pthread_once(&opening, open_library);
+  return opened ? &calls : NULL;
+}
+
+int64_t cuda_lib_cudnn_version(void) {
+  const cuda_Cudnn *lib = cuda_cudnn();
+  return lib ? (int64_t)lib->cudnnGetVersion() : 0;
+}
+
+/* ---- descriptors -------------------------------------------------------------------------------- */
+
+static bool note(cuda_DnnGraph *g, cudnnStatus_t status) {
+  if (status != CUDNN_STATUS_SUCCESS) g->failed = true;
+  return !g->failed;
+}
+
+cudnnBackendDescriptor_t cuda_dnn_add(cuda_DnnGraph *g, cudnnBackendDescriptorType_t type) {
+  cudnnBackendDescriptor_t d = NULL;
+  if (g->failed || g->n == CUDNN_MOST) {
+    g->failed = true;
+    return NULL;
+  }
+  if (note(g, g->lib->cudnnBackendCreateDescriptor(type, &d))) g->all[g->n++] = d;
+  return d;
+}
+
+void cuda_dnn_set(cuda_DnnGraph *g, cudnnBackendDescriptor_t d, cudnnBackendAttributeName_t name,
+                  cudnnBackendAttributeType_t type, int64_t n, const void *values) {
+  if (!g->failed) note(g, g->lib->cudnnBackendSetAttribute(d, name, type, n, values));
+}
+
+void cuda_dnn_set_ints(cuda_DnnGraph *g, cudnnBackendDescriptor_t d,
+                       cudnnBackendAttributeName_t name, int64_t n, const int64_t *values) {
+  cuda_dnn_set(g, d, name, CUDNN_TYPE_INT64, n, values);
+}
+
+void cuda_dnn_set_descriptor(cuda_DnnGraph *g, cudnnBackendDescriptor_t d,
+                             cudnnBackendAttributeName_t name, cudnnBackendDescriptor_t value) {
+  cuda_dnn_set(g, d, name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &value);
+}
+
+void cuda_dnn_finish(cuda_DnnGraph *g, cudnnBackendDescriptor_t d) {
+  if (!g->failed) note(g, g->lib->cudnnBackendFinalize(d));
+}
+
+cudnnBackendDescriptor_t cuda_dnn_tensor(cuda_DnnGraph *g, int64_t id, cudnnDataType_t type,
+                                         int rank, const int64_t *sizes, int64_t alignment) {
+  int64_t strides[8], step = 1;
+  cudnnBackendDescriptor_t d = cuda_dnn_add(g, CUDNN_BACKEND_TENSOR_DESCRIPTOR);
+  for (int i = rank - 1; i >= 0; i--) {
+    strides[i] = step;
+    step *= sizes[i];
+  }
+  cuda_dnn_set(g, d, CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &type);
+  cuda_dnn_set_ints(g, d, CUDNN_ATTR_TENSOR_DIMENSIONS, rank, sizes);
+  cuda_dnn_set_ints(g, d, CUDNN_ATTR_TENSOR_STRIDES, rank, strides);
+  cuda_dnn_set_ints(g, d, CUDNN_ATTR_TENSOR_UNIQUE_ID, 1, &id);
+  cuda_dnn_set_ints(g, d, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, 1, &alignment);
+  cuda_dnn_finish(g, d);
+  return d;
+}
+
+cudnnBackendDescriptor_t cuda_dnn_of(cuda_DnnGraph *g, cudnnBackendDescriptor_t operation) {
+  cudnnBackendDescriptor_t d = cuda_dnn_add(g, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
+  cuda_dnn_set_descriptor(g, d, CUDNN_ATTR_OPERATIONGRAPH_OPS, operation);
+  cuda_dnn_finish(g, d);
+  return d;
+}
+
+void cuda_dnn_free(cuda_DnnGraph *g) {
+  while (g->n > 0) g->lib->cudnnBackendDestroyDescriptor(g->all[--g->n]);
+}
+
+/* ---- plans ---------------------------------------------------------------------------------------- */
+
+enum { CONFIGS = 32 }; /* asked for of one mode */
+
+/* Whether the engine of a configuration has a property that is to be avoided. */
+static bool avoided(cuda_DnnGraph *g, cudnnBackendDescriptor_t config, uint32_t avoid) {
+  cudnnBackendNumericalNote_t notes[CUDNN_NUMERICAL_NOTE_TYPE_COUNT];
+  cudnnBackendDescriptor_t engine = NULL;
+  int64_t count = 0, found = 0;
+  uint32_t has = 0;
+  if (g->lib->cudnnBackendCreateDescriptor(CUDNN_BACKEND_ENGINE_DESCRIPTOR, &engine) !=
+      CUDNN_STATUS_SUCCESS)
+    return true;
+  bool ok = g->lib->cudnnBackendGetAttribute(config, CUDNN_ATTR_ENGINECFG_ENGINE,
+                                             CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &found,
+                                             &engine) == CUDNN_STATUS_SUCCESS &&
+            g->lib->cudnnBackendGetAttribute(
+                engine, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE,
+                CUDNN_NUMERICAL_NOTE_TYPE_COUNT, &count, notes) == CUDNN_STATUS_SUCCESS;
+  for (int64_t i = 0; ok && i < count; i++) has |= 1u << notes[i];
+  g->lib->cudnnBackendDestroyDescriptor(engine);
+  return !ok || (has & avoid) != 0;
+}
+
+/* A plan of a configuration; false where it is not to be had, or takes too much memory. */
+static bool plan_of(cuda_DnnGraph *g, cudnnBackendDescriptor_t config,
+                    cudnnBackendDescriptor_t device, cudnnHandle_t handle,
+                    const cuda_Wanted *wanted, cuda_Plan *out) {
+  const cuda_Cudnn *lib = g->lib;
+  int64_t count;
+  if (lib->cudnnBackendCreateDescriptor(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, &out->plan) !=
+      CUDNN_STATUS_SUCCESS)
+    return false;
+  bool ok =
+      lib->cudnnBackendSetAttribute(out->plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG,
+                                    CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
+                                    &config) == CUDNN_STATUS_SUCCESS &&
+      (device == NULL || lib->cudnnBackendSetAttribute(
+                             out->plan, CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP,
+                             CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &device) == CUDNN_STATUS_SUCCESS) &&
+      (handle == NULL ||
+       lib->cudnnBackendSetAttribute(out->plan, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE,
+                                     1, &handle) == CUDNN_STATUS_SUCCESS) &&
+      lib->cudnnBackendFinalize(out->plan) == CUDNN_STATUS_SUCCESS &&
+      lib->cudnnBackendGetAttribute(out->plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE,
+                                    CUDNN_TYPE_INT64, 1, &count,
+                                    &out->workspace) == CUDNN_STATUS_SUCCESS &&
+      out->workspace <= wanted->workspace;
+  if (!ok) lib->cudnnBackendDestroyDescriptor(out->plan);
+  return ok;
+}
+
+/* Fills `configs` with those of a mode; how many. */
+static int configs_of(cuda_DnnGraph *g, cudnnBackendDescriptor_t graph,
+                      cudnnBackendDescriptor_t device, cudnnBackendHeurMode_t mode,
+                      cudnnBackendDescriptor_t *configs) {
+  int64_t found = 0;
+  cudnnBackendDescriptor_t d = cuda_dnn_add(g, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
+  cuda_dnn_set_descriptor(g, d, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph);
+  cuda_dnn_set(g, d, CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode);
+  if (device) cuda_dnn_set_descriptor(g, d, CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, device);
+  cuda_dnn_finish(g, d);
+  for (int i = 0; i < CONFIGS; i++)
+    configs[i] = cuda_dnn_add(g, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
+  if (g->failed || g->lib->cudnnBackendGetAttribute(d, CUDNN_ATTR_ENGINEHEUR_RESULTS,
+                                                    CUDNN_TYPE_BACKEND_DESCRIPTOR, CONFIGS, &found,
+                                                    configs) != CUDNN_STATUS_SUCCESS)
+    return 0;
+  return (int)found;
+}
+
+int cuda_plans(cuda_DnnGraph *g, cudnnBackendDescriptor_t graph, cudnnBackendDescriptor_t device,
+               cudnnHandle_t handle, const cuda_Wanted *wanted, cuda_Plan *out) {
+  static const cudnnBackendHeurMode_t modes[] = {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK};
+  int n = 0;
+  for (int m = 0; m < 2 && n == 0 && !g->failed; m++) {
+    cudnnBackendDescriptor_t configs[CONFIGS];
+    cuda_DnnGraph asked = {.lib = g->lib};
+    int found = configs_of(&asked, graph, device, modes[m], configs);
+    for (int i = 0; i < found && n < wanted->most; i++)
+      if (!avoided(&asked, configs[i], wanted->avoid) &&
+          plan_of(&asked, configs[i], device, handle, wanted, &out[n]))
+        n++;
+    cuda_dnn_free(&asked);
+  }
+  return n;
+}
+
+bool cuda_plan_run(const cuda_Plan *plan, cudnnHandle_t handle, int n, const int64_t *ids,
+                   void *const *arrays, void *workspace) {
+  cuda_DnnGraph g = {.lib = cuda_cudnn()};
+  cudnnBackendDescriptor_t pack = cuda_dnn_add(&g, CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
+  cuda_dnn_set_ints(&g, pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, n, ids);
+  cuda_dnn_set(&g, pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, n, arrays);
+  cuda_dnn_set(&g, pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &workspace);
+  cuda_dnn_finish(&g, pack);
+  cudnnStatus_t status = CUDNN_STATUS_BAD_PARAM;
+  if (!g.failed) status = g.lib->cudnnBackendExecute(handle, plan->plan, pack);
+  cuda_dnn_free(&g);
+  return status == CUDNN_STATUS_SUCCESS || cuda_fail(TL_EDEVICE, "cudnnBackendExecute: %s",
+                                                     cuda_cudnn()->cudnnGetErrorString(status));
+}

@@ -1,0 +1,83 @@
+/*
+** cudnn.h - cuDNN's graph interface in a few words: descriptors that a graph
+** owns, and plans. The library is opened when it is first needed; without it nothing here
+** fails, there is just no cuDNN.
+*/
+#ifndef TLK_CUDA_CUDNN_H
+#define TLK_CUDA_CUDNN_H
+
+#include <cudnn.h>
+
+#include "kernels/cuda/plugin.h"
+
+/* X(function): what is used of the library. */
+#define CUDNN_CALLS(X)             \
+  X(cudnnCreate)                   \
+  X(cudnnSetStream)                \
+  X(cudnnGetVersion)               \
+  X(cudnnGetErrorString)           \
+  X(cudnnBackendCreateDescriptor)  \
+  X(cudnnBackendDestroyDescriptor) \
+  X(cudnnBackendFinalize)          \
+  X(cudnnBackendSetAttribute) X(cudnnBackendGetAttribute) X(cudnnBackendExecute)
+
+typedef struct cuda_Cudnn {
+#define X(name) __typeof__(&name) name;
+  CUDNN_CALLS(X)
+#undef X
+} cuda_Cudnn;
+
+/* The library, NULL where it is not there. */
+const cuda_Cudnn *cuda_cudnn(void);
+
+/* ---- descriptors ---- */
+
+#define CUDNN_MOST 64 /* descriptors of one graph */
+
+/* A graph while it is built: owns its descriptors; the first failure makes the rest do
+** nothing. */
+typedef struct cuda_DnnGraph {
+  const cuda_Cudnn *lib;
+  bool failed;
+  int n;
+  cudnnBackendDescriptor_t all[CUDNN_MOST];
+} cuda_DnnGraph;
+
+cudnnBackendDescriptor_t cuda_dnn_add(cuda_DnnGraph *g, cudnnBackendDescriptorType_t type);
+void cuda_dnn_set(cuda_DnnGraph *g, cudnnBackendDescriptor_t d, cudnnBackendAttributeName_t name,
+                  cudnnBackendAttributeType_t type, int64_t n, const void *values);
+void cuda_dnn_set_ints(cuda_DnnGraph *g, cudnnBackendDescriptor_t d,
+                       cudnnBackendAttributeName_t name, int64_t n, const int64_t *values);
+void cuda_dnn_set_descriptor(cuda_DnnGraph *g, cudnnBackendDescriptor_t d,
+                             cudnnBackendAttributeName_t name, cudnnBackendDescriptor_t value);
+void cuda_dnn_finish(cuda_DnnGraph *g, cudnnBackendDescriptor_t d);
+/* A tensor with that number, of `rank` sizes, row-major, aligned to so many bytes. */
+cudnnBackendDescriptor_t cuda_dnn_tensor(cuda_DnnGraph *g, int64_t id, cudnnDataType_t type,
+                                         int rank, const int64_t *sizes, int64_t alignment);
+/* The operation as a graph of its own. */
+cudnnBackendDescriptor_t cuda_dnn_of(cuda_DnnGraph *g, cudnnBackendDescriptor_t operation);
+void cuda_dnn_free(cuda_DnnGraph *g);
+
+/* ---- plans ---- */
+
+/* Properties of algorithms that are not wanted, as bits of cudnnBackendNumericalNote_t. */
+typedef struct cuda_Wanted {
+  uint32_t avoid;
+  int64_t workspace; /* bytes at the most */
+  int most;          /* plans */
+} cuda_Wanted;
+
+typedef struct cuda_Plan {
+  cudnnBackendDescriptor_t plan; /* owned */
+  int64_t workspace;
+} cuda_Plan;
+
+/* Plans for a graph, the most promising first; how many. They are for the handle's device
+** or for one that a device property descriptor describes; then no GPU is needed. */
+int cuda_plans(cuda_DnnGraph *g, cudnnBackendDescriptor_t graph, cudnnBackendDescriptor_t device,
+               cudnnHandle_t handle, const cuda_Wanted *wanted, cuda_Plan *out);
+/* Runs a plan on arrays with the numbers that the graph's tensors have. */
+bool cuda_plan_run(const cuda_Plan *plan, cudnnHandle_t handle, int n, const int64_t *ids,
+                   void *const *arrays, void *workspace);
+
+#endif

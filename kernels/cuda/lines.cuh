@@ -1,0 +1,491 @@
+/*
+** lines.cuh - reductions of lines of elements by any operator, in one pass over memory:
+** lines whose elements lie side by side, 16 bytes at a time, and lines that lie side by
+** side themselves. Few long lines are cut into segments, whose accumulators are joined
+** by a second kernel. All cuts follow from the sizes and the device alone.
+**
+** An operator is a struct that is passed to the kernel:
+**
+**   C, A, inputs   the type elements are read as, the accumulator, and the number of
+**                  arrays, of one dtype, whose elements are read together
+**   blocks         how many blocks a multiprocessor is to hold at least
+**   A start()
+**   void add(A &acc, const C (&x)[inputs][K], line, at, step)
+**                  K elements of a line, at positions at, at + step ...
+**   A join(a, b)   associative, and the same for (b, a)
+**   void store(line, acc)
+*/
+#ifndef TLK_CUDA_LINES_CUH
+#define TLK_CUDA_LINES_CUH
+
+#include "kernels/cuda/cuda.cuh"
+
+#define LINE_THREADS 256
+/* Blocks of a multiprocessor: enough bytes are under way with 64 registers a thread; long
+** accumulators need more. */
+#define LINE_BLOCKS(A) (sizeof(A) > 16 ? 2 : 4)
+
+/* ---- elements by dtype ------------------------------------------------------------------ */
+
+/* The stored types that kernels that compute in C read as vectors; others are read one
+** by one. with(dtype, run) calls run(S()); false if the dtype is none of them. */
+template <class C>
+struct Natural;
+#define NATURAL_CASE(name, S) \
+  case TL_##name: run(S()); return true;
+#define NATURAL(C, CASES)                                                \
+  template <>                                                            \
+  struct Natural<C> {                                                    \
+    template <class Run>                                                 \
+    __device__ __forceinline__ static bool with(int dtype, Run run) {    \
+      switch (dtype == TL_BOOL ? TL_U8 : dtype) {                        \
+        CASES(NATURAL_CASE)                                              \
+      default: return false;                                             \
+      }                                                                  \
+    }                                                                    \
+    static bool has(int dtype) {                                         \
+      bool known = false;                                                \
+      if (dtype == TL_BOOL) dtype = TL_U8;                               \
+      CASES(NATURAL_HAS)                                                 \
+      return known;                                                      \
+    }                                                                    \
+  };
+#define NATURAL_HAS(name, S) known = known || dtype == TL_##name;
+#define NATURAL_F32(X) X(F32, float) X(F16, f16) X(BF16, bf16)
+#define NATURAL_F64(X) X(F64, double) X(F32, float)
+#define NATURAL_I32(X) X(I32, int32_t) X(I8, int8_t) X(U8, uint8_t)
+#define NATURAL_I64(X) X(I64, int64_t) X(I32, int32_t) X(U8, uint8_t)
+NATURAL(float, NATURAL_F32)
+NATURAL(double, NATURAL_F64)
+NATURAL(int32_t, NATURAL_I32)
+NATURAL(int64_t, NATURAL_I64)
+
+/* N elements that lie together, aligned to their size or to 16 bytes. */
+template <class C, class S, int N>
+__device__ __forceinline__ void load_vector(const S *from, C (&x)[N]) {
+  enum { W = sizeof(S) * N < 16 ? N : 16 / sizeof(S) };
+#pragma unroll
+  for (int i = 0; i < N; i += W) {
+    Vector<S, W> v = *reinterpret_cast<const Vector<S, W> *>(from + i);
+#pragma unroll
+    for (int e = 0; e < W; e++) x[i + e] = (C)widen(v.at[e]);
+  }
+}
+
+/* K elements from `from` on, as vectors where they are aligned. */
+template <class C, class S, int K>
+__device__ __forceinline__ void load_some(const S *from, C (&x)[K]) {
+  enum { bytes = sizeof(S) * K < 16 ? sizeof(S) * K : 16 };
+  if (K > 1 && reinterpret_cast<uintptr_t>(from) % bytes == 0) {
+    load_vector(from, x);
+  } else {
+#pragma unroll
+    for (int k = 0; k < K; k++) x[k] = (C)widen(from[k]);
+  }
+}
+
+/* The sum of K numbers, in pairs, as a double. */
+template <class C, int K>
+__device__ __forceinline__ double sum_of(C (&x)[K]) {
+#pragma unroll
+  for (int step = 1; step < K; step *= 2)
+#pragma unroll
+    for (int k = 0; k + step < K; k += 2 * step) x[k] += x[k + step];
+  return (double)x[0];
+}
+
+/* ---- teams ---------------------------------------------------------------------------- */
+
+/* The least power of two that is not less than n, at most `most`. */
+static inline int power_above(int64_t n, int most) {
+  int p = 1;
+  while (p < n && p < most) p *= 2;
+  return p;
+}
+
+/* Joins the values of teams of `width` neighbouring threads, a power of two; every
+** thread gets its team's. All threads of the block take part; `shared` has room for a
+** value of each warp and may be used again at once. */
+template <class T, class Op>
+__device__ __forceinline__ T team_reduce(T x, int width, T *shared, Op op) {
+#pragma unroll 1
+  for (int mask = (width < WARP ? width : WARP) / 2; mask > 0; mask /= 2)
+    x = op(x, shuffle_xor(x, mask));
+  if (width <= WARP) return x;
+  int warp = threadIdx.x / WARP, warps = width / WARP, first = warp / warps * warps;
+  __syncthreads();
+  if (threadIdx.x % WARP == 0) shared[warp] = x;
+  __syncthreads();
+  x = shared[first];
+#pragma unroll 1
+  for (int w = 1; w < warps; w++) x = op(x, shared[first + w]);
+  return x;
+}
+
+/* ---- lines of elements side by side ------------------------------------------------------ */
+
+template <int N>
+struct Source {
+  const char *data[N];
+  int dtype, bytes; /* of all; of an element */
+};
+static inline Source<1> source_of(const tlk_Array &a) {
+  return Source<1>{{(const char *)a.data}, a.dtype, (int)dtype_bytes(a.dtype)};
+}
+static inline Source<2> source_of(const tlk_Array &a, const tlk_Array &b) {
+  return Source<2>{{(const char *)a.data, (const char *)b.data}, a.dtype, (int)dtype_bytes(a.dtype)};
+}
+
+/* Where results go. */
+struct Result {
+  char *data;
+  int dtype, bytes;
+
+  template <class C>
+  __device__ __forceinline__ void put(int64_t i, C x) const {
+    store_here<C>(data + i * bytes, dtype, x);
+  }
+};
+static inline Result result_of(const tlk_Array &a) {
+  return Result{(char *)a.data, a.dtype, (int)dtype_bytes(a.dtype)};
+}
+
+/* A line is `runs` runs of n elements. Runs are cut into `pieces` pieces of `piece`
+** elements; a segment is `share` pieces, a task a segment of a line. `team` threads work
+** on a piece, `width` on a task. Steps count elements. */
+struct Rows {
+  int64_t lines, runs, n, line_step, run_step;
+  int64_t piece, pieces, share, segments;
+  int team, width;
+};
+
+/* n elements from element `first` on, by the threads of a team. */
+template <class Op, class S>
+__device__ __forceinline__ void add_run(const Op &op, typename Op::A &acc,
+                                        const Source<Op::inputs> &in, int64_t first, int64_t n,
+                                        int64_t line, int64_t at, int lane, int team) {
+  typedef typename Op::C C;
+  enum { N = Op::inputs, U = 16 / sizeof(S), W = sizeof(C) * U * N, K = W < 64 ? 64 / W : 1 };
+  const S *p[N];
+#pragma unroll
+  for (int k = 0; k < N; k++) p[k] = reinterpret_cast<const S *>(in.data[k]) + first;
+  uintptr_t apart = reinterpret_cast<uintptr_t>(p[0]) ^ reinterpret_cast<uintptr_t>(p[N - 1]);
+  int64_t head = (0 - reinterpret_cast<uintptr_t>(p[0])) % 16 / sizeof(S);
+  if (head > n || apart % 16 != 0) head = n;
+  int64_t body = (n - head) / U, loose = n - body * U;
+#pragma unroll 1
+  for (int64_t i = lane; i < loose; i += team) {
+    int64_t e = i < head ? i : i + body * U;
+    C x[N][1];
+#pragma unroll
+    for (int k = 0; k < N; k++) x[k][0] = (C)widen(p[k][e]);
+    op.add(acc, x, line, at + e, 1);
+  }
+  int64_t v = lane;
+#pragma unroll 1
+  for (; v + (K - 1) * team < body; v += K * team) {
+    C x[K][N][U];
+#pragma unroll
+    for (int j = 0; j < K; j++)
+#pragma unroll
+      for (int k = 0; k < N; k++) load_vector(p[k] + head + (v + j * team) * U, x[j][k]);
+#pragma unroll
+    for (int j = 0; j < K; j++) op.add(acc, x[j], line, at + head + (v + j * team) * U, 1);
+  }
+#pragma unroll 1
+  for (; v < body; v += team) {
+    C x[N][U];
+#pragma unroll
+    for (int k = 0; k < N; k++) load_vector(p[k] + head + v * U, x[k]);
+    op.add(acc, x, line, at + head + v * U, 1);
+  }
+}
+
+/* The same for a dtype that is not natural. */
+template <class Op>
+__device__ __forceinline__ void add_any(const Op &op, typename Op::A &acc,
+                                        const Source<Op::inputs> &in, int64_t first, int64_t n,
+                                        int64_t line, int64_t at, int lane, int team) {
+#pragma unroll 1
+  for (int64_t i = lane; i < n; i += team) {
+    typename Op::C x[Op::inputs][1];
+#pragma unroll
+    for (int k = 0; k < Op::inputs; k++)
+      x[k][0] = load_here<typename Op::C>(in.data[k] + (first + i) * in.bytes, in.dtype);
+    op.add(acc, x, line, at + i, 1);
+  }
+}
+
+template <class Op>
+__device__ __forceinline__ typename Op::A add_pieces(const Op &op, const Source<Op::inputs> &in,
+                                                     const Rows &g, int64_t line,
+                                                     int64_t segment) {
+  typename Op::A acc = op.start();
+  int inside = threadIdx.x & (g.width - 1), lane = inside & (g.team - 1);
+  int64_t end = (segment + 1) * g.share, all = g.runs * g.pieces;
+  if (end > all) end = all;
+#pragma unroll 1
+  for (int64_t q = segment * g.share + inside / g.team; q < end; q += g.width / g.team) {
+    int64_t run = g.pieces == 1 ? q : q / g.pieces, from = (q - run * g.pieces) * g.piece;
+    int64_t n = g.n - from < g.piece ? g.n - from : g.piece;
+    int64_t first = line * g.line_step + run * g.run_step + from, at = run * g.n + from;
+    if (!Natural<typename Op::C>::with(in.dtype, [&](auto s) {
+          add_run<Op, decltype(s)>(op, acc, in, first, n, line, at, lane, g.team);
+        }))
+      add_any(op, acc, in, first, n, line, at, lane, g.team);
+  }
+  return acc;
+}
+
+/* Accumulators of segment s of line l go to partial[s * lines + l], if that is given. */
+template <class Op>
+__global__ void __launch_bounds__(LINE_THREADS, Op::blocks)
+    rows_kernel(Source<Op::inputs> in, Rows g, Op op, typename Op::A *partial) {
+  typedef typename Op::A A;
+  __shared__ A shared[LINE_THREADS / WARP];
+  int64_t each = LINE_THREADS / g.width, segment = blockIdx.y;
+#pragma unroll 1
+  for (int64_t begin = blockIdx.x * each; begin < g.lines; begin += gridDim.x * each) {
+    int64_t line = begin + threadIdx.x / g.width;
+    bool valid = line < g.lines;
+    A acc = valid ? add_pieces(op, in, g, line, segment) : op.start();
+    acc = team_reduce(acc, g.width, shared, [&](const A &a, const A &b) { return op.join(a, b); });
+    if (!valid || (threadIdx.x & (g.width - 1)) != 0) continue;
+    if (partial)
+      partial[segment * g.lines + line] = acc;
+    else
+      op.store(line, acc);
+  }
+}
+
+/* ---- lines side by side --------------------------------------------------------------- */
+
+/* Lines of (outer, n, inner) along n; V of them to a thread. A block has `across`
+** threads for neighbouring lines, the others for different elements of them. */
+struct Columns {
+  int64_t lines, n, inner;
+  int64_t share, segments; /* elements of a segment */
+  int64_t strips;          /* blocks for all lines */
+  int across;
+};
+
+template <class Op, class S, int V>
+__device__ __forceinline__ void add_columns(const Op &op, typename Op::A (&acc)[V],
+                                            const Source<Op::inputs> &in, int64_t first,
+                                            int64_t step, int64_t begin, int64_t end, int down,
+                                            int64_t line) {
+  typedef typename Op::C C;
+  enum { N = Op::inputs, K = 4 / N };
+  int64_t r = begin;
+#pragma unroll 1
+  for (; r + (K - 1) * down < end; r += K * down) {
+    C x[K][N][V];
+#pragma unroll
+    for (int j = 0; j < K; j++)
+#pragma unroll
+      for (int k = 0; k < N; k++)
+        load_vector(reinterpret_cast<const S *>(in.data[k]) + first + (r + j * down) * step,
+                    x[j][k]);
+#pragma unroll
+    for (int v = 0; v < V; v++) {
+      C y[N][K];
+#pragma unroll
+      for (int j = 0; j < K; j++)
+#pragma unroll
+        for (int k = 0; k < N; k++) y[k][j] = x[j][k][v];
+      op.add(acc[v], y, line + v, r, down);
+    }
+  }
+#pragma unroll 1
+  for (; r < end; r += down) {
+    C x[N][V];
+#pragma unroll
+    for (int k = 0; k < N; k++)
+      load_vector(reinterpret_cast<const S *>(in.data[k]) + first + r * step, x[k]);
+#pragma unroll
+    for (int v = 0; v < V; v++) {
+      C y[N][1];
+#pragma unroll
+      for (int k = 0; k < N; k++) y[k][0] = x[k][v];
+      op.add(acc[v], y, line + v, r, down);
+    }
+  }
+}
+
+/* Joins what the threads of each column of the block have; the first row gets it. */
+template <class Op>
+__device__ __forceinline__ typename Op::A join_column(const Op &op, typename Op::A acc, int across,
+                                                      typename Op::A *shared) {
+  __syncthreads();
+  shared[threadIdx.x] = acc;
+#pragma unroll 1
+  for (int half = LINE_THREADS / 2; half >= across; half /= 2) {
+    __syncthreads();
+    if ((int)threadIdx.x < half)
+      shared[threadIdx.x] = op.join(shared[threadIdx.x], shared[threadIdx.x + half]);
+  }
+  return shared[threadIdx.x];
+}
+
+template <class Op, int V>
+__global__ void __launch_bounds__(LINE_THREADS, Op::blocks)
+    columns_kernel(Source<Op::inputs> in, Columns g, Op op, typename Op::A *partial) {
+  typedef typename Op::A A;
+  typedef typename Op::C C;
+  __shared__ A shared[LINE_THREADS];
+  int x = threadIdx.x & (g.across - 1), y = threadIdx.x / g.across, down = LINE_THREADS / g.across;
+  int64_t segment = blockIdx.y;
+#pragma unroll 1
+  for (int64_t strip = blockIdx.x; strip < g.strips; strip += gridDim.x) {
+    int64_t line = (strip * g.across + x) * V, outer = line / g.inner;
+    int64_t first = outer * g.n * g.inner + (line - outer * g.inner);
+    int64_t begin = segment * g.share + y, end = (segment + 1) * g.share;
+    bool valid = line < g.lines;
+    A acc[V];
+#pragma unroll
+    for (int v = 0; v < V; v++) acc[v] = op.start();
+    if (end > g.n) end = g.n;
+    if (valid && !Natural<C>::with(in.dtype, [&](auto s) {
+          add_columns<Op, decltype(s), V>(op, acc, in, first, g.inner, begin, end, down, line);
+        }))
+#pragma unroll 1
+      for (int64_t r = begin; r < end; r += down)
+        add_any(op, acc[0], in, first + r * g.inner, 1, line, r, 0, 1);
+#pragma unroll
+    for (int v = 0; v < V; v++) {
+      if (down > 1) acc[v] = join_column(op, acc[v], g.across, shared);
+      if (!valid || y != 0) continue;
+      if (partial)
+        partial[segment * g.lines + line + v] = acc[v];
+      else
+        op.store(line + v, acc[v]);
+    }
+  }
+}
+
+/* ---- the second stage ------------------------------------------------------------------- */
+
+/* `width` threads to a line. */
+template <class Op>
+__global__ void __launch_bounds__(LINE_THREADS, Op::blocks)
+    finish_kernel(int64_t lines, int64_t segments, int width, Op op,
+                  const typename Op::A *partial) {
+  typedef typename Op::A A;
+  __shared__ A shared[LINE_THREADS / WARP];
+  int64_t each = LINE_THREADS / width;
+  int lane = threadIdx.x & (width - 1);
+#pragma unroll 1
+  for (int64_t begin = blockIdx.x * each; begin < lines; begin += gridDim.x * each) {
+    int64_t line = begin + threadIdx.x / width;
+    A acc = op.start();
+    if (line < lines)
+#pragma unroll 1
+      for (int64_t s = lane; s < segments; s += width)
+        acc = op.join(acc, partial[s * lines + line]);
+    acc = team_reduce(acc, width, shared, [&](const A &a, const A &b) { return op.join(a, b); });
+    if (line < lines && lane == 0) op.store(line, acc);
+  }
+}
+
+/* ---- choosing ---------------------------------------------------------------------------- */
+
+/* Threads that keep a device busy, and blocks. */
+static inline int64_t busy_threads(const tlk_Context *cx) {
+  return (int64_t)cuda_multiprocessors(cx->device.index) * 2048;
+}
+static inline int64_t busy_blocks(const tlk_Context *cx) {
+  return busy_threads(cx) / LINE_THREADS;
+}
+
+/* How many segments of `units` units of work to cut each of so many blocks' work into. */
+static inline int64_t segments_for(const tlk_Context *cx, int64_t blocks, int64_t units) {
+  int64_t wanted = divide_up(busy_blocks(cx), blocks > 0 ? blocks : 1);
+  int64_t segments = wanted < units ? wanted : units;
+  return blocks >= busy_blocks(cx) / 2 || segments < 1 ? 1 : segments;
+}
+
+/* Runs `first(partial)`, and the second stage if there are segments. */
+template <class Op, class First>
+static bool in_stages(const tlk_Context *cx, int64_t lines, int64_t segments, const Op &op,
+                      First first) {
+  typedef typename Op::A A;
+  if (segments == 1) return first((A *)NULL);
+  Scratch partial(cx, lines * segments * (int64_t)sizeof(A));
+  int width = power_above(divide_up(segments, 4), LINE_THREADS);
+  unsigned blocks = blocks_for(cx, lines, LINE_THREADS / width);
+  return partial.data && first((A *)partial.data) &&
+         launch(cx, finish_kernel<Op>, dim3(blocks), LINE_THREADS, 0, lines, segments, width, op,
+                (const A *)partial.data);
+}
+
+/* Reduces lines of `runs` runs of n elements each. */
+template <class Op>
+static bool reduce_rows(const tlk_Context *cx, const Source<Op::inputs> &in, Rows g, const Op &op) {
+  int64_t unit = 16 / in.bytes, step = unit * 4 * LINE_THREADS; /* of a block, at once */
+  int64_t busy = busy_threads(cx);
+  g.team = power_above(divide_up(g.n, unit * 4), LINE_THREADS);
+  while (g.lines * g.team < busy && g.team * unit < g.n && g.team < LINE_THREADS) g.team *= 2;
+  g.width = g.team;
+  while (g.width < LINE_THREADS && g.width < g.team * divide_up(g.runs, 4)) g.width *= 2;
+  while (g.width < LINE_THREADS && g.lines * g.width < busy && g.width < g.team * g.runs)
+    g.width *= 2;
+  g.piece = g.n > 0 ? g.n : 1;
+  g.pieces = g.segments = 1;
+  int64_t blocks = divide_up(g.lines, LINE_THREADS / g.width);
+  if (g.width == LINE_THREADS) g.segments = segments_for(cx, blocks, g.runs * g.n / step);
+  if (g.segments > g.runs) {
+    g.piece = divide_up(divide_up(g.n, divide_up(g.segments, g.runs)), 64) * 64;
+    g.pieces = divide_up(g.n, g.piece);
+  }
+  g.share = divide_up(g.runs * g.pieces, g.segments);
+  g.segments = g.share > 0 ? divide_up(g.runs * g.pieces, g.share) : 1;
+  unsigned grid = blocks_for(cx, g.lines, LINE_THREADS / g.width, 64);
+  return in_stages(cx, g.lines, g.segments, op, [&](typename Op::A *partial) {
+    return launch(cx, rows_kernel<Op>, dim3(grid, (unsigned)g.segments), LINE_THREADS, 0, in, g, op, partial);
+  });
+}
+
+/* Whether all inputs of (outer, n, inner) are natural and rows of them vectors of V. */
+template <class Op>
+static bool columns_fit(const Source<Op::inputs> &in, int64_t inner, int v) {
+  bool fit = inner % v == 0 && Natural<typename Op::C>::has(in.dtype);
+  size_t bytes = (size_t)(in.bytes * v);
+  for (int k = 0; k < Op::inputs; k++)
+    fit = fit && aligned(in.data[k], bytes < 16 ? bytes : 16);
+  return fit;
+}
+
+/* Reduces lines of (outer, n, inner) along n. */
+template <class Op>
+static bool reduce_columns(const tlk_Context *cx, const Source<Op::inputs> &in, int64_t outer,
+                           int64_t n, int64_t inner, const Op &op) {
+  enum { V = sizeof(typename Op::C) == 8 ? 2 : 4, K = 4 / Op::inputs };
+  Columns g = {outer * inner, n, inner, n, 1, 0, 0};
+  bool vectors = columns_fit<Op>(in, inner, V);
+  int64_t threads = vectors ? g.lines / V : g.lines; /* side by side */
+  g.across = n <= 4 * K && threads >= LINE_THREADS ? LINE_THREADS : power_above(threads, WARP);
+  g.strips = divide_up(threads, g.across);
+  g.segments = segments_for(cx, g.strips, n / (LINE_THREADS / g.across * K));
+  g.share = n > 0 ? divide_up(n, g.segments) : 1;
+  g.segments = n > 0 ? divide_up(n, g.share) : 1;
+  unsigned grid = blocks_for(cx, g.strips, 1, 64);
+  auto kernel = vectors ? columns_kernel<Op, V> : columns_kernel<Op, 1>;
+  return in_stages(cx, g.lines, g.segments, op, [&](typename Op::A *partial) {
+    return launch(cx, kernel, dim3(grid, (unsigned)g.segments), LINE_THREADS, 0, in, g, op, partial);
+  });
+}
+
+/* Reduces (outer, n, inner) along n, whichever way it lies. */
+template <class Op>
+static bool reduce_lines(const tlk_Context *cx, const Source<Op::inputs> &in, int64_t outer,
+                         int64_t n, int64_t inner, const Op &op) {
+  if (outer == 0 || inner == 0) return true;
+  if (inner > 1) return reduce_columns(cx, in, outer, n, inner, op);
+  Rows g = {};
+  g.lines = outer;
+  g.runs = 1;
+  g.n = g.line_step = n;
+  return reduce_rows(cx, in, g, op);
+}
+
+#endif

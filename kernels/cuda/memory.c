@@ -1,0 +1,353 @@
+/*
+** memory.c - device memory: the driver's virtual-memory calls behind the allocator's logic
+** of blocks.c, and pinned host memory.
+**
+** TLUA_CUDA_ALLOCATOR=driver leaves every block to cudaMalloc and cudaFree: slow, and what
+** tools want that watch each block, such as compute-sanitizer. So it is where the driver
+** has no virtual-memory calls.
+*/
+#include <cuda.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/cuda/blocks.h"
+#include "kernels/cuda/plugin.h"
+
+#define LARGE_GRANULE (20 * 1024 * 1024) /* of which large blocks' arenas grow, at least */
+#define REACH 8                          /* times the device's memory: address space of an arena */
+
+/* ---- the driver's calls --------------------------------------------------------------------- */
+
+typedef struct Driver {
+  CUresult (*reserve)(CUdeviceptr *, size_t, size_t, CUdeviceptr, unsigned long long);
+  CUresult (*unreserve)(CUdeviceptr, size_t);
+  CUresult (*create)(CUmemGenericAllocationHandle *, size_t, const CUmemAllocationProp *,
+                     unsigned long long);
+  CUresult (*release)(CUmemGenericAllocationHandle);
+  CUresult (*map)(CUdeviceptr, size_t, size_t, CUmemGenericAllocationHandle, unsigned long long);
+  CUresult (*unmap)(CUdeviceptr, size_t);
+  CUresult (*access)(CUdeviceptr, size_t, const CUmemAccessDesc *, size_t);
+  CUresult (*granularity)(size_t *, const CUmemAllocationProp *, CUmemAllocationGranularity_flags);
+} Driver;
+
+static Driver driver;
+
+static bool find_call(const char *name, void *call) {
+  enum cudaDriverEntryPointQueryResult found;
+  void *entry = NULL;
+  cudaError_t error =
+      cudaGetDriverEntryPointByVersion(name, &entry, 12000, cudaEnableDefault, &found);
+  if (error != cudaSuccess) cudaGetLastError();
+  memcpy(call, &entry, sizeof entry); /* ISO C knows no cast from data to function */
+  return error == cudaSuccess && found == cudaDriverEntryPointSuccess && entry;
+}
+
+static bool find_calls(void) {
+  return find_call("cuMemAddressReserve", &driver.reserve) &&
+         find_call("cuMemAddressFree", &driver.unreserve) &&
+         find_call("cuMemCreate", &driver.create) && find_call("cuMemRelease", &driver.release) &&
+         find_call("cuMemMap", &driver.map) && find_call("cuMemUnmap", &driver.unmap) &&
+         find_call("cuMemSetAccess", &driver.access) &&
+         find_call("cuMemGetAllocationGranularity", &driver.granularity);
+}
+
+/* ---- a device's memory ------------------------------------------------------------------------ */
+
+typedef struct Memory {
+  pthread_mutex_t lock;
+  bool open, by_driver;
+  int device;
+  cuda_Blocks blocks;
+  cudaEvent_t spare[64]; /* events for marks, to be used again */
+  int nspare;
+} Memory;
+
+static Memory memories[CUDA_MAX_DEVICES];
+
+static CUmemAllocationProp kind_of(const Memory *m) {
+  return (CUmemAllocationProp){
+      .type = CU_MEM_ALLOCATION_TYPE_PINNED,
+      .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = m->device},
+  };
+}
+
+static char *reserve(void *self) {
+  const Memory *m = self;
+  CUdeviceptr at = 0;
+  size_t bytes = (size_t)m->blocks.source.reach;
+  CUresult error = driver.reserve(&at, bytes, 0, 0, 0);
+  if (error == CUDA_SUCCESS) return (char *)(uintptr_t)at;
+  cuda_fail(TL_EMEM, "no address space for %lld bytes (error %d of cuMemAddressReserve)",
+            (long long)bytes, (int)error);
+  return NULL;
+}
+
+static void unreserve(void *self, char *at) {
+  const Memory *m = self;
+  driver.unreserve((CUdeviceptr)(uintptr_t)at, (size_t)m->blocks.source.reach);
+}
+
+static void unmap(void *self, char *at, int64_t bytes, int64_t granule) {
+  (void)self, (void)granule;
+  driver.unmap((CUdeviceptr)(uintptr_t)at, (size_t)bytes);
+}
+
+/* Each granule is memory of its own, which goes with its mapping. */
+static bool map_granule(const Memory *m, char *at, int64_t granule) {
+  CUmemAllocationProp kind = kind_of(m);
+  CUmemGenericAllocationHandle handle;
+  if (driver.create(&handle, (size_t)granule, &kind, 0) != CUDA_SUCCESS) return false;
+  CUresult error = driver.map((CUdeviceptr)(uintptr_t)at, (size_t)granule, 0, handle, 0);
+  driver.release(handle);
+  return error == CUDA_SUCCESS;
+}
+
+/* The device itself and those that reach its memory may use it. */
+static bool give_access(const Memory *m, char *at, int64_t bytes) {
+  CUmemAccessDesc access[CUDA_MAX_DEVICES];
+  size_t n = 0;
+  for (int peer = 0; peer < cuda_device_count(); peer++) {
+    int reaches = peer == m->device;
+    if (!reaches && cudaDeviceCanAccessPeer(&reaches, peer, m->device) != cudaSuccess) continue;
+    if (reaches)
+      access[n++] = (CUmemAccessDesc){
+          .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = peer},
+          .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
+      };
+  }
+  return driver.access((CUdeviceptr)(uintptr_t)at, (size_t)bytes, access, n) == CUDA_SUCCESS;
+}
+
+static bool map(void *self, char *at, int64_t bytes, int64_t granule) {
+  const Memory *m = self;
+  int64_t done = 0;
+  while (done < bytes && map_granule(m, at + done, granule)) done += granule;
+  if (done == bytes && give_access(m, at, bytes)) return true;
+  if (done > 0) unmap(self, at, done, granule);
+  return false;
+}
+
+static void *mark(void *self, int stream) {
+  Memory *m = self;
+  cudaEvent_t event = NULL;
+  if (m->nspare > 0)
+    event = m->spare[--m->nspare];
+  else if (cudaEventCreateWithFlags(&event, cudaEventDisableTiming) != cudaSuccess)
+    return NULL;
+  if (cudaEventRecord(event, cuda_stream_by_id(m->device, stream)->handle) == cudaSuccess)
+    return event;
+  cudaGetLastError();
+  cudaEventDestroy(event);
+  return NULL;
+}
+
+static bool passed(void *self, void *point) {
+  (void)self;
+  return cudaEventQuery(point) != cudaErrorNotReady;
+}
+
+static void drop(void *self, void *point) {
+  Memory *m = self;
+  if (m->nspare < (int)(sizeof m->spare / sizeof *m->spare))
+    m->spare[m->nspare++] = point;
+  else
+    cudaEventDestroy(point);
+}
+
+static bool wait_for_all(void *self) {
+  (void)self;
+  CUDA_TRY(cudaDeviceSynchronize());
+  return true;
+}
+
+static void note(void *self, tl_MemoryAction action, const void *data, int64_t bytes, int stream) {
+  const Memory *m = self;
+  cuda_host->memory_event((tl_Device){TL_CUDA, (int8_t)m->device}, action, data, bytes, stream);
+}
+
+/* ---- opening ------------------------------------------------------------------------------------ */
+
+static int64_t round_up(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
+
+static bool open_blocks(Memory *m) {
+  CUmemAllocationProp kind = kind_of(m);
+  size_t free_bytes, total, granule;
+  CUDA_TRY(cudaMemGetInfo(&free_bytes, &total));
+  if (driver.granularity(&granule, &kind, CU_MEM_ALLOC_GRANULARITY_MINIMUM) != CUDA_SUCCESS)
+    return cuda_fail(TL_EDEVICE, "cuMemGetAllocationGranularity failed");
+  int64_t small = (int64_t)granule, large = round_up(LARGE_GRANULE, small);
+  cuda_BlockSource source = {.self = m,
+                             .granule = {large, small},
+                             .reach = round_up((int64_t)total * REACH, large),
+                             .reserve = reserve,
+                             .unreserve = unreserve,
+                             .map = map,
+                             .unmap = unmap,
+                             .mark = mark,
+                             .passed = passed,
+                             .drop = drop,
+                             .wait = wait_for_all,
+                             .note = note};
+  cuda_blocks_open(&m->blocks, &source, (int64_t)total);
+  return true;
+}
+
+bool cuda_memory_open(int device) {
+  Memory *m = &memories[device];
+  const char *wanted = getenv("TLUA_CUDA_ALLOCATOR");
+  pthread_mutex_init(&m->lock, NULL);
+  m->device = device;
+  m->by_driver = (wanted && strcmp(wanted, "driver") == 0) || !find_calls();
+  return open_blocks(m);
+}
+
+/* The device's memory, locked; NULL with a message. */
+static Memory *lock(int device) {
+  if (!cuda_enter(device)) return NULL;
+  pthread_mutex_lock(&memories[device].lock);
+  return &memories[device];
+}
+
+static void unlock(Memory *m) { pthread_mutex_unlock(&m->lock); }
+
+/* ---- blocks --------------------------------------------------------------------------------------- */
+
+static void *from_driver(int64_t bytes) {
+  void *data = NULL;
+  return cuda_ok(cudaMalloc(&data, bytes > 0 ? (size_t)bytes : 1), "cudaMalloc") ? data : NULL;
+}
+
+void *cuda_alloc(const tlk_Context *cx, int64_t bytes) {
+  const tl_Stream *stream = cx->stream;
+  uint64_t pool = cuda_capture(stream);
+  Memory *m = lock(stream->device);
+  if (m == NULL) return NULL;
+  void *data =
+      m->by_driver ? from_driver(bytes) : cuda_blocks_alloc(&m->blocks, bytes, stream->id, pool);
+  unlock(m);
+  return data;
+}
+
+void cuda_free(tl_Device device, void *data, int64_t bytes) {
+  (void)bytes;
+  Memory *m = lock(device.index);
+  if (m == NULL) return;
+  if (m->by_driver)
+    cudaFree(data); /* waits for all streams first */
+  else
+    cuda_blocks_free(&m->blocks, data);
+  unlock(m);
+}
+
+void *cuda_scratch(const tlk_Context *cx, int64_t bytes) { return cuda_alloc(cx, bytes); }
+
+void cuda_scratch_free(const tlk_Context *cx, void *data, int64_t bytes) {
+  cuda_free(cx->device, data, bytes);
+}
+
+bool cuda_record_stream(tl_Device device, void *data, tl_Stream *stream) {
+  Memory *m = lock(device.index);
+  if (m == NULL) return false;
+  cuda_blocks_used_by(&m->blocks, data, stream->id);
+  unlock(m);
+  return true;
+}
+
+bool cuda_trim(tl_Device device) {
+  Memory *m = lock(device.index);
+  if (m == NULL) return false;
+  bool ok = cuda_blocks_trim(&m->blocks);
+  unlock(m);
+  return ok;
+}
+
+/* ---- pools of graphs --------------------------------------------------------------------------------- */
+
+bool cuda_memory_hold(int device, uint64_t pool) {
+  Memory *m = lock(device);
+  if (m == NULL) return false;
+  bool ok = cuda_blocks_hold(&m->blocks, pool);
+  unlock(m);
+  return ok;
+}
+
+void cuda_memory_let_go(int device, uint64_t pool, uint64_t launched) {
+  Memory *m = lock(device);
+  if (m == NULL) return;
+  cuda_blocks_let_go(&m->blocks, pool, launched);
+  unlock(m);
+}
+
+void cuda_memory_capture(int device, int change) {
+  Memory *m = lock(device);
+  if (m == NULL) return;
+  cuda_blocks_capture(&m->blocks, change);
+  unlock(m);
+}
+
+/* ---- figures ------------------------------------------------------------------------------------------ */
+
+bool cuda_memory_stats(tl_Device device, tl_MemoryStats *out) {
+  Memory *m = lock(device.index);
+  if (m == NULL) return false;
+  cuda_blocks_stats(&m->blocks, out);
+  unlock(m);
+  return true;
+}
+
+bool cuda_reset_peaks(tl_Device device) {
+  Memory *m = lock(device.index);
+  if (m == NULL) return false;
+  tl_stats_reset_peaks(&m->blocks.stats);
+  unlock(m);
+  return true;
+}
+
+bool cuda_reset_sums(tl_Device device) {
+  Memory *m = lock(device.index);
+  if (m == NULL) return false;
+  tl_stats_reset_sums(&m->blocks.stats);
+  unlock(m);
+  return true;
+}
+
+bool cuda_memory_info(tl_Device device, int64_t *free_bytes, int64_t *total) {
+  size_t unused, all;
+  if (!cuda_enter(device.index)) return false;
+  CUDA_TRY(cudaMemGetInfo(&unused, &all));
+  *free_bytes = (int64_t)unused;
+  *total = (int64_t)all;
+  return true;
+}
+
+bool cuda_set_memory_limit(tl_Device device, int64_t bytes) {
+  Memory *m = lock(device.index);
+  if (m == NULL) return false;
+  m->blocks.limit = bytes;
+  unlock(m);
+  return true;
+}
+
+bool cuda_memory_blocks(tl_Device device, void (*visit)(void *to, const tl_BlockInfo *block),
+                        void *to) {
+  Memory *m = lock(device.index);
+  if (m == NULL) return false;
+  cuda_blocks_visit(&m->blocks, visit, to);
+  unlock(m);
+  return true;
+}
+
+/* ---- pinned memory --------------------------------------------------------------------------------------- */
+
+void *cuda_pinned_alloc(int64_t bytes) {
+  void *data = NULL;
+  unsigned flags = cudaHostAllocPortable | cudaHostAllocMapped;
+  return cuda_ok(cudaHostAlloc(&data, (size_t)bytes, flags), "cudaHostAlloc") ? data : NULL;
+}
+
+void cuda_pinned_free(void *data, int64_t bytes) {
+  (void)bytes;
+  cudaFreeHost(data);
+}

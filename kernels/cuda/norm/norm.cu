@@ -1,0 +1,159 @@
+/*
+** norm.cu - layer normalisation of rows, and its gradients: mean and variance in two
+** passes over a row that was read once, sums in double.
+*/
+#include "kernels/cuda/walk.cuh"
+
+namespace {
+
+/* One number of each row; `put` is for those that there are. */
+template <class C>
+__device__ __forceinline__ C statistic(const Result &a, int64_t i) {
+  return a.dtype == TL_F64 ? (C)reinterpret_cast<const double *>(a.data)[i]
+                           : (C)reinterpret_cast<const float *>(a.data)[i];
+}
+
+struct LayerNorm {
+  enum { inputs = 1, twice = true };
+  Result mean, rstd; /* without data for the mean nothing is shifted */
+  const char *weight, *bias;
+  double eps;
+
+  template <class W>
+  __device__ __forceinline__ void run(W &w, int64_t row) const {
+    typedef typename W::C C;
+    typedef typename W::Stored S;
+    double sum = 0, square = 0, count = (double)w.n;
+    w.read([&](auto &x, int64_t) { sum += sum_of(x[0]); });
+    double centre = mean.data ? w.join(sum, Add()) / count : 0;
+    C near = (C)centre;
+    w.again([&](auto &x, int64_t) {
+      for (C &e : x[0]) e = (e - near) * (e - near);
+      square += sum_of(x[0]);
+    });
+    double rest = centre - (double)near, variance = w.join(square, Add()) / count - rest * rest;
+    double inverse = 1 / sqrt(variance + eps);
+    C scale = (C)inverse;
+    w.again([&](auto &x, int64_t at) { finish<S>(x[0], at, near, scale), w.put(at, x[0]); });
+    if (!w.first()) return;
+    if (mean.data) mean.put(row, centre);
+    if (rstd.data) rstd.put(row, inverse);
+  }
+  template <class S, class C, int K>
+  __device__ __forceinline__ void finish(C (&x)[K], int64_t at, C near, C scale) const {
+    C factor[K], shift[K];
+    for (C &e : factor) e = 1;
+    for (C &e : shift) e = 0;
+    if (weight) load_some(reinterpret_cast<const S *>(weight) + at, factor);
+    if (bias) load_some(reinterpret_cast<const S *>(bias) + at, shift);
+#pragma unroll
+    for (int k = 0; k < K; k++) x[k] = (x[k] - near) * scale * factor[k] + shift[k];
+  }
+};
+
+/* With h = (x - mean) rstd and u = grad * weight: rstd (u - mean of u - h * mean of u h). */
+struct LayerNormInput {
+  enum { inputs = 2, twice = true }; /* grad, x */
+  Result mean, rstd;
+  const char *weight;
+
+  template <class W>
+  __device__ __forceinline__ void run(W &w, int64_t row) const {
+    typedef typename W::C C;
+    typedef typename W::Stored S;
+    double plain = 0, along = 0, count = (double)w.n;
+    double inverse = w.valid ? statistic<double>(rstd, row) : 0;
+    C near = w.valid && mean.data ? statistic<C>(mean, row) : 0;
+    w.read([&](auto &x, int64_t at) {
+      scale_by<S>(x[0], at);
+      int k = 0;
+      for (C u : x[0]) x[1][k] = (x[1][k] - near) * u, k++;
+      plain += sum_of(x[0]);
+      along += sum_of(x[1]);
+    });
+    plain = w.join(plain, Add());
+    along = w.join(along, Add());
+    C offset = mean.data ? (C)(plain * inverse / count) : 0;
+    C slope = (C)(along * inverse * inverse * inverse / count), scale = (C)inverse;
+    w.again([&](auto &x, int64_t at) {
+      scale_by<S>(x[0], at);
+      int k = 0;
+      for (C e : x[1]) x[0][k] = x[0][k] * scale - offset - (e - near) * slope, k++;
+      w.put(at, x[0]);
+    });
+  }
+  template <class S, class C, int K>
+  __device__ __forceinline__ void scale_by(C (&x)[K], int64_t at) const {
+    C factor[K];
+    if (weight == NULL) return;
+    load_some(reinterpret_cast<const S *>(weight) + at, factor);
+#pragma unroll
+    for (int k = 0; k < K; k++) x[k] *= factor[k];
+  }
+};
+
+struct Two {
+  double a, b;
+};
+
+/* Sums over rows, for each column: of grad and of grad * (x - mean) * rstd. */
+template <class T>
+struct LayerNormWeight {
+  typedef T C;
+  typedef Two A;
+  enum { inputs = 2, blocks = LINE_BLOCKS(A) };
+  Result mean, rstd, weight, bias;
+
+  __device__ __forceinline__ A start() const { return A{0, 0}; }
+  template <int K>
+  __device__ __forceinline__ void add(A &acc, const T (&x)[2][K], int64_t, int64_t at,
+                                      int64_t step) const {
+    T g[K], h[K];
+#pragma unroll
+    for (int k = 0; k < K; k++) {
+      T near = mean.data ? statistic<T>(mean, at + k * step) : 0;
+      g[k] = x[0][k];
+      h[k] = x[0][k] * ((x[1][k] - near) * statistic<T>(rstd, at + k * step));
+    }
+    acc.a += sum_of(g);
+    acc.b += sum_of(h);
+  }
+  __device__ __forceinline__ A join(const A &a, const A &b) const {
+    return A{a.a + b.a, a.b + b.b};
+  }
+  __device__ __forceinline__ void store(int64_t i, const A &acc) const {
+    if (bias.data) bias.put(i, acc.a);
+    if (weight.data) weight.put(i, acc.b);
+  }
+};
+
+template <class T>
+bool weight_gradients(const struct tlk_layer_norm_backward *call) {
+  LayerNormWeight<T> op;
+  op.mean = result_of(call->mean);
+  op.rstd = result_of(call->rstd);
+  op.weight = result_of(call->grad_weight);
+  op.bias = result_of(call->grad_bias);
+  if (call->n == 0) return true;
+  return reduce_columns(call->cx, source_of(call->grad_out, call->in), 1, call->rows, call->n, op);
+}
+
+} // namespace
+
+bool tlk_layer_norm(const struct tlk_layer_norm *call) {
+  LayerNorm algorithm = {result_of(call->mean), result_of(call->rstd),
+                         (const char *)call->weight.data, (const char *)call->bias.data,
+                         call->eps};
+  Walk<1> g = {{(const char *)call->in.data}, (char *)call->out.data, call->rows, call->n, 1, 0, 0};
+  return walk_lines(call->cx, call->in.dtype, g, algorithm);
+}
+
+bool tlk_layer_norm_backward(const struct tlk_layer_norm_backward *call) {
+  LayerNormInput algorithm = {result_of(call->mean), result_of(call->rstd),
+                              (const char *)call->weight.data};
+  Walk<2> g = {{(const char *)call->grad_out.data, (const char *)call->in.data},
+               (char *)call->grad_in.data, call->rows, call->n, 1, 0, 0};
+  if (call->grad_in.data && !walk_lines(call->cx, call->in.dtype, g, algorithm)) return false;
+  if (call->grad_weight.data == NULL && call->grad_bias.data == NULL) return true;
+  return call->in.dtype == TL_F64 ? weight_gradients<double>(call) : weight_gradients<float>(call);
+}

@@ -1,0 +1,160 @@
+/*
+** list.cu - reductions and scaling of lists of tensors. A block has a part of one tensor,
+** of TLK_LIST_PART elements; its sum is made in one order, whatever the device.
+*/
+#include "kernels/cuda/cuda.cuh"
+
+#define THREADS 512
+
+/* ---- parts ---------------------------------------------------------------------------------- */
+
+/* The tensors of a call: each one's elements and first part. */
+struct Parts {
+  int32_t count;
+  int32_t first[TLK_LIST_TENSORS + 1];
+  int64_t n[TLK_LIST_TENSORS];
+  void *data[TLK_LIST_TENSORS];
+};
+
+DEVICE int tensor_of(const Parts &p, int32_t part) {
+  int low = 0, high = p.count;
+  while (high - low > 1) {
+    int middle = (low + high) / 2;
+    if (p.first[middle] <= part)
+      low = middle;
+    else
+      high = middle;
+  }
+  return low;
+}
+
+/* Elements [*begin, *end) of the tensor that is returned are the block's. */
+DEVICE int own_part(const Parts &p, int64_t *begin, int64_t *end) {
+  int i = tensor_of(p, (int32_t)blockIdx.x);
+  *begin = (int64_t)((int32_t)blockIdx.x - p.first[i]) * TLK_LIST_PART;
+  *end = *begin + TLK_LIST_PART < p.n[i] ? *begin + TLK_LIST_PART : p.n[i];
+  return i;
+}
+
+static Parts parts_of(int32_t count, const int64_t *n, void *const *data) {
+  Parts p = {};
+  int64_t parts = 0;
+  p.count = count;
+  for (int i = 0; i < count; i++) {
+    p.first[i] = (int32_t)parts;
+    p.n[i] = n[i];
+    p.data[i] = data[i];
+    parts += divide_up(n[i], TLK_LIST_PART);
+  }
+  p.first[count] = (int32_t)parts;
+  return p;
+}
+
+/* ---- reductions -------------------------------------------------------------------------------- */
+
+/* A reduction of math.h that norms are made of, in the type C. */
+#define REDUCTION(name, s, type)                                                            \
+  struct name##_##s {                                                                       \
+    typedef type C;                                                                         \
+    typedef tlm_##name##_##s##_acc A;                                                       \
+    __device__ __forceinline__ static A start(const C *p) { return tlm_##name##_##s##_start(p); } \
+    __device__ __forceinline__ static A enter(C x, const C *p) {                            \
+      return (A)tlm_##name##_##s##_enter(x, p);                                             \
+    }                                                                                       \
+    __device__ __forceinline__ static A join(A a, A b) { return tlm_##name##_##s##_join(a, b); } \
+  };
+#define REDUCTIONS(name) REDUCTION(name, f32, float) REDUCTION(name, f64, double)
+REDUCTIONS(sum_abs)
+REDUCTIONS(sum_square)
+REDUCTIONS(sum_power)
+REDUCTIONS(amax_abs)
+REDUCTIONS(amin_abs)
+REDUCTIONS(count_nonzero)
+
+/* Where a tensor's partial results go. */
+struct Firsts {
+  int64_t first[TLK_LIST_TENSORS];
+};
+
+template <class R>
+__global__ void __launch_bounds__(THREADS)
+    reduce_kernel(const __grid_constant__ Parts p, const __grid_constant__ Firsts to, int dtype,
+                  typename R::C param, double *partials) {
+  typedef typename R::C C;
+  __shared__ typename R::A shared[WARP];
+  int64_t begin, end;
+  int which = own_part(p, &begin, &end), bytes = dtype == TL_F64 ? 8 : dtype == TL_F32 ? 4 : 2;
+  const char *data = static_cast<const char *>(p.data[which]);
+  typename R::A acc = R::start(&param);
+  if (dtype == (sizeof(C) == 8 ? TL_F64 : TL_F32)) {
+    const C *x = reinterpret_cast<const C *>(data);
+#pragma unroll 2
+    for (int64_t i = begin + threadIdx.x; i < end; i += THREADS)
+      acc = R::join(acc, R::enter(x[i], &param));
+  } else {
+    for (int64_t i = begin + threadIdx.x; i < end; i += THREADS)
+      acc = R::join(acc, R::enter(load_any<C>(data + i * bytes, dtype), &param));
+  }
+  acc = block_reduce(
+      acc, [](typename R::A a, typename R::A b) { return R::join(a, b); }, shared);
+  if (threadIdx.x == 0)
+    partials[to.first[which] + begin / TLK_LIST_PART] = (double)acc;
+}
+
+template <class F, class D>
+static bool reduce(const struct tlk_list_reduce *call) {
+  Parts p = parts_of(call->count, call->n, const_cast<void *const *>(call->data));
+  Firsts to = {};
+  double param = call->params[0].kind == TL_FLOATING ? call->params[0].f : (double)call->params[0].i;
+  memcpy(to.first, call->first, sizeof to.first);
+  dim3 grid((unsigned)p.first[p.count]);
+  if (call->dtype == TL_F64)
+    return launch(call->cx, reduce_kernel<D>, grid, THREADS, 0, p, to, call->dtype, param,
+                  call->partials);
+  return launch(call->cx, reduce_kernel<F>, grid, THREADS, 0, p, to, call->dtype, (float)param,
+                call->partials);
+}
+
+bool tlk_list_reduce(const struct tlk_list_reduce *call) {
+  switch (call->kernel) {
+#define CASE(name) \
+  case TLK_reduction_##name: return reduce<name##_f32, name##_f64>(call);
+    CASE(sum_abs)
+    CASE(sum_square)
+    CASE(sum_power)
+    CASE(amax_abs)
+    CASE(amin_abs)
+    CASE(count_nonzero)
+#undef CASE
+  default: return cuda_fail(TL_EARG, "there is no such reduction of lists");
+  }
+}
+
+/* ---- scaling ------------------------------------------------------------------------------------- */
+
+template <class C>
+__global__ void __launch_bounds__(THREADS)
+    scale_kernel(const __grid_constant__ Parts p, int dtype, tlk_Array scale, float *found_inf) {
+  int64_t begin, end;
+  int which = own_part(p, &begin, &end), bytes = dtype == TL_F64 ? 8 : dtype == TL_F32 ? 4 : 2;
+  char *data = static_cast<char *>(p.data[which]);
+  C factor = scale.dtype == TL_F64 ? (C)*static_cast<const double *>(scale.data)
+                                   : (C)*static_cast<const float *>(scale.data);
+  bool odd = false;
+  for (int64_t i = begin + threadIdx.x; i < end; i += THREADS) {
+    C x = load_any<C>(data + i * bytes, dtype);
+    odd = odd || !(x - x == 0);
+    store_any<C>(data + i * bytes, dtype, x * factor);
+  }
+  if (odd && found_inf) *found_inf = 1;
+}
+
+bool tlk_list_scale(const struct tlk_list_scale *call) {
+  Parts p = parts_of(call->count, call->n, call->data);
+  dim3 grid((unsigned)p.first[p.count]);
+  if (call->dtype == TL_F64)
+    return launch(call->cx, scale_kernel<double>, grid, THREADS, 0, p, call->dtype, call->scale,
+                  call->found_inf);
+  return launch(call->cx, scale_kernel<float>, grid, THREADS, 0, p, call->dtype, call->scale,
+                call->found_inf);
+}

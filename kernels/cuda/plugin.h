@@ -1,0 +1,81 @@
+/*
+** plugin.h - what the files of the plugin's host side share: the tables of devices,
+** streams and events behind tl_DeviceApi.
+*/
+#ifndef TLK_CUDA_PLUGIN_H
+#define TLK_CUDA_PLUGIN_H
+
+#include "core/backend.h"
+#include "kernels/cuda/cuda.h"
+
+extern const tl_Host *cuda_host;
+
+/* Counts a wait of the host. */
+void cuda_count_wait(int device);
+int cuda_device_count(void);
+
+/* ---- stream.c ---- */
+
+bool cuda_streams_open(int device);
+tl_Stream *cuda_stream_by_id(int device, int id);
+tl_Stream *cuda_default_stream(tl_Device device);
+tl_Stream *cuda_stream(tl_Device device, int priority);
+void cuda_priority_range(tl_Device device, int *least, int *greatest);
+int64_t cuda_stream_id(const tl_Stream *stream);
+int cuda_stream_priority(const tl_Stream *stream);
+bool cuda_stream_sync(tl_Stream *stream);
+bool cuda_stream_query(tl_Stream *stream, bool *done);
+bool cuda_stream_wait(tl_Stream *stream, tl_Event *event);
+bool cuda_sync(tl_Device device);
+
+/* ---- event.c ---- */
+
+tl_Event *cuda_event(tl_Device device, int flags);
+void cuda_event_free(tl_Event *event);
+bool cuda_event_record(tl_Event *event, tl_Stream *stream);
+bool cuda_event_sync(tl_Event *event);
+bool cuda_event_query(tl_Event *event, bool *done);
+bool cuda_event_elapsed(tl_Event *start, tl_Event *end, double *milliseconds);
+cudaEvent_t cuda_event_handle(const tl_Event *event);
+
+/* ---- graph.c ---- */
+
+bool cuda_capture_begin(tl_Stream *stream, uint64_t pool, tl_CaptureMode mode);
+tl_Graph *cuda_capture_end(tl_Stream *stream);
+/* The pool of the capture that a stream takes part in, 0 if there is none. */
+uint64_t cuda_capture(const tl_Stream *stream);
+/* Whether a capture of the device is open. */
+bool cuda_device_captures(int device);
+/* False with a message while the stream takes part in a capture. */
+bool cuda_may_wait(const tl_Stream *stream);
+bool cuda_graph_launch(tl_Graph *graph, tl_Stream *stream);
+void cuda_graph_free(tl_Graph *graph);
+
+/* ---- memory.c ---- */
+
+bool cuda_memory_open(int device);
+void *cuda_alloc(const tlk_Context *cx, int64_t bytes);
+void cuda_free(tl_Device device, void *data, int64_t bytes);
+bool cuda_record_stream(tl_Device device, void *data, tl_Stream *stream);
+bool cuda_trim(tl_Device device);
+bool cuda_memory_stats(tl_Device device, tl_MemoryStats *out);
+bool cuda_reset_peaks(tl_Device device);
+bool cuda_reset_sums(tl_Device device);
+bool cuda_memory_info(tl_Device device, int64_t *free_bytes, int64_t *total);
+bool cuda_set_memory_limit(tl_Device device, int64_t bytes);
+bool cuda_memory_blocks(tl_Device device, void (*visit)(void *to, const tl_BlockInfo *block),
+                        void *to);
+void *cuda_pinned_alloc(int64_t bytes);
+void cuda_pinned_free(void *data, int64_t bytes);
+/* A pool of graphs has a holder more, or one less, whose graph was launched on these
+** streams (as bits). */
+bool cuda_memory_hold(int device, uint64_t pool);
+void cuda_memory_let_go(int device, uint64_t pool, uint64_t launched);
+/* A capture of the device begins (1) or ends (-1). */
+void cuda_memory_capture(int device, int change);
+
+/* ---- transfer.c ---- */
+
+bool cuda_transfer(const struct tlk_transfer *call);
+
+#endif

@@ -1,0 +1,256 @@
+/*
+** elementwise.cuh - the two forms of an elementwise kernel, for any function of math.h.
+**
+** rows: operands of one stored type S that are contiguous along the innermost
+**   dimension, or stay the same there; 16 bytes of each at a time.
+** any: operands of any dtype and stride, one element at a time.
+*/
+#ifndef TLK_CUDA_ELEMENTWISE_CUH
+#define TLK_CUDA_ELEMENTWISE_CUH
+
+#include "kernels/cuda/cuda.cuh"
+#include "kernels/cuda/pointwise/pointwise.h"
+
+#define POINTWISE_THREADS 256
+
+/* What a function of math.h is called with beside its operands. */
+template <class C>
+struct Numbers {
+  C p[TLK_PARAMS];
+};
+
+/* f(x, p) of one element; a division by zero gives 0 and is noted. */
+template <class F>
+__device__ __forceinline__ auto apply(const typename F::C *x, const Numbers<typename F::C> &numbers,
+                                      const cuda_Word &word, const tlk_Blame &blame) {
+  typedef decltype(F::of(x, numbers.p)) Result;
+  if (F::divides && x[F::inputs - 1] == 0) {
+    tlk_Fault fault = {};
+    fault.kind = TLK_FAULT_DIVISION;
+    fault.blame = blame;
+    note_fault(word, fault);
+    return Result(0);
+  }
+  return F::of(x, numbers.p);
+}
+
+template <class F>
+__global__ void __launch_bounds__(POINTWISE_THREADS)
+    any_kernel(const __grid_constant__ Strided<F::inputs + 1> s, Numbers<typename F::C> numbers,
+               cuda_Word word, tlk_Blame blame) {
+  typedef typename F::C C;
+  uint32_t step = (uint32_t)thread_count();
+  for (uint32_t i = (uint32_t)thread_index(); i < s.numel; i += step) {
+    int64_t offset[F::inputs + 1];
+    C x[F::inputs];
+    s.offsets(i, offset);
+#pragma unroll
+    for (int k = 0; k < F::inputs; k++)
+      x[k] = load_any<C>(s.source(k + 1, offset[k + 1]), s.dtype[k + 1]);
+    store_any<C>(s.data[0] + offset[0], s.dtype[0], (C)apply<F>(x, numbers, word, blame));
+  }
+}
+
+/* Elements at a time: 16 bytes of the types that matter most. */
+template <class C>
+struct Width {
+  enum { of = sizeof(C) == 8 ? 2 : 4 };
+};
+
+/* Stored types of one size share a kernel, which asks for the dtype once a vector: code
+** for each of them would be most of the plugin. */
+struct any16 {
+  uint16_t bits;
+};
+struct any8 {
+  uint8_t bits;
+};
+template <class C, class S>
+__device__ __forceinline__ C read_as(S x, int) {
+  return (C)widen(x);
+}
+template <class C>
+__device__ __forceinline__ C read_as(any16 x, int dtype) {
+  return dtype == TL_BF16 ? (C)widen(bf16{x.bits}) : (C)widen(f16{x.bits});
+}
+template <class C>
+__device__ __forceinline__ C read_as(any8 x, int dtype) {
+  return dtype == TL_I8 ? (C)(int8_t)x.bits : (C)x.bits;
+}
+template <class R>
+struct Write {
+  template <class C>
+  __device__ __forceinline__ static R as(C x, int) {
+    return narrow<R>(x);
+  }
+};
+template <>
+struct Write<any16> {
+  template <class C>
+  __device__ __forceinline__ static any16 as(C x, int dtype) {
+    return any16{dtype == TL_BF16 ? bf16_bits((float)x) : f16_bits((float)x)};
+  }
+};
+template <>
+struct Write<any8> {
+  template <class C>
+  __device__ __forceinline__ static any8 as(C x, int dtype) {
+    return any8{dtype == TL_BOOL ? (uint8_t)(x != 0) : (uint8_t)x};
+  }
+};
+template <class S>
+static inline bool stored_as(int dtype);
+template <>
+inline bool stored_as<float>(int dtype) {
+  return dtype == TL_F32;
+}
+template <>
+inline bool stored_as<double>(int dtype) {
+  return dtype == TL_F64;
+}
+template <>
+inline bool stored_as<int32_t>(int dtype) {
+  return dtype == TL_I32;
+}
+template <>
+inline bool stored_as<int64_t>(int dtype) {
+  return dtype == TL_I64;
+}
+template <>
+inline bool stored_as<bool8>(int dtype) {
+  return dtype == TL_BOOL;
+}
+template <>
+inline bool stored_as<any16>(int dtype) {
+  return dtype == TL_F16 || dtype == TL_BF16;
+}
+template <>
+inline bool stored_as<any8>(int dtype) {
+  return dtype == TL_I8 || dtype == TL_U8 || dtype == TL_BOOL;
+}
+
+/* `steady` has bit k set where input k stays the same along the innermost dimension. */
+template <class F, class S, class R>
+__global__ void __launch_bounds__(POINTWISE_THREADS)
+    rows_kernel(const __grid_constant__ Strided<F::inputs + 1> s, unsigned steady,
+                Numbers<typename F::C> numbers, cuda_Word word, tlk_Blame blame) {
+  typedef typename F::C C;
+  enum { N = Width<C>::of };
+  uint32_t step = (uint32_t)thread_count(), vectors = s.numel / N;
+  for (uint32_t i = (uint32_t)thread_index(); i < vectors; i += step) {
+    int64_t offset[F::inputs + 1];
+    Vector<S, N> in[F::inputs];
+    Vector<R, N> out;
+    s.offsets(i * N, offset);
+#pragma unroll
+    for (int k = 0; k < F::inputs; k++) {
+      const void *from = s.source(k + 1, offset[k + 1]);
+      if (steady >> k & 1) {
+        S same = *static_cast<const S *>(from);
+#pragma unroll
+        for (int e = 0; e < N; e++) in[k].at[e] = same;
+      } else {
+        in[k] = *static_cast<const Vector<S, N> *>(from);
+      }
+    }
+#pragma unroll
+    for (int e = 0; e < N; e++) {
+      C x[F::inputs];
+#pragma unroll
+      for (int k = 0; k < F::inputs; k++) x[k] = read_as<C>(in[k].at[e], s.dtype[k + 1]);
+      out.at[e] = Write<R>::as((C)apply<F>(x, numbers, word, blame), s.dtype[0]);
+    }
+    *reinterpret_cast<Vector<R, N> *>(s.data[0] + offset[0]) = out;
+  }
+}
+
+/* ---- choosing ----------------------------------------------------------------------------- */
+
+/* Whether N elements of operand k lie together, aligned, wherever a vector begins. */
+static inline bool vectors_of(const tli_Iter &it, int k, int64_t bytes, int n) {
+  const tli_IterArg &a = it.args[k];
+  if (a.strides[0] != bytes || !aligned(a.data, (size_t)(bytes * n < 16 ? bytes * n : 16)))
+    return false;
+  for (int d = 1; d < it.ndim; d++)
+    if (a.strides[d] % (bytes * n < 16 ? bytes * n : 16) != 0) return false;
+  return true;
+}
+
+/* Launches rows_kernel if the operands allow: `*done` tells. */
+template <class F, class S, class R>
+static bool try_rows(const struct tlk_pointwise *call, const Numbers<typename F::C> &numbers,
+                     bool *done) {
+  enum { N = Width<typename F::C>::of };
+  const tli_Iter &it = call->it;
+  unsigned steady = 0;
+  *done = false;
+  if (it.ndim == 0 || it.sizes[0] % N != 0 || !stored_as<R>(it.args[0].dtype) ||
+      !vectors_of(it, 0, (int64_t)sizeof(R), N))
+    return true;
+  for (int k = 1; k <= F::inputs; k++) {
+    if (!stored_as<S>(it.args[k].dtype)) return true;
+    if (it.args[k].data == NULL || it.args[k].strides[0] == 0)
+      steady |= 1u << (k - 1);
+    else if (!vectors_of(it, k, (int64_t)sizeof(S), N))
+      return true;
+  }
+  *done = true;
+  return for_parts<F::inputs + 1>(it, [&](const Strided<F::inputs + 1> &s) {
+    unsigned grid = blocks_for(call->cx, s.numel / N, POINTWISE_THREADS, 16);
+    return launch(call->cx, rows_kernel<F, S, R>, dim3(grid), POINTWISE_THREADS, 0, s, steady,
+                  numbers, cuda_word(call->cx), call->blame);
+  });
+}
+
+template <class F>
+static bool run_any(const struct tlk_pointwise *call, const Numbers<typename F::C> &numbers) {
+  return for_parts<F::inputs + 1>(call->it, [&](const Strided<F::inputs + 1> &s) {
+    unsigned grid = blocks_for(call->cx, s.numel, POINTWISE_THREADS, 16);
+    return launch(call->cx, any_kernel<F>, dim3(grid), POINTWISE_THREADS, 0, s, numbers,
+                  cuda_word(call->cx), call->blame);
+  });
+}
+
+static inline double number_of(const tl_Scalar &s, double) {
+  return s.kind == TL_FLOATING ? s.f : (double)s.i;
+}
+static inline float number_of(const tl_Scalar &s, float) { return (float)number_of(s, 0.0); }
+static inline int64_t number_of(const tl_Scalar &s, int64_t) {
+  return s.kind == TL_FLOATING ? (int64_t)s.f : s.i;
+}
+static inline int32_t number_of(const tl_Scalar &s, int32_t) {
+  return (int32_t)number_of(s, (int64_t)0);
+}
+
+/* Runs the first of the forms that fits; Stored are the types that have rows. */
+template <class F, class... Stored>
+struct Run {
+  static bool go(const struct tlk_pointwise *call) {
+    Numbers<typename F::C> numbers;
+    bool done = false, ok = true;
+    for (int i = 0; i < TLK_PARAMS; i++)
+      numbers.p[i] = number_of(call->params[i], (typename F::C)0);
+    ((done || (ok = try_rows<F, Stored, typename F::template Out<Stored>>(call, numbers, &done))) &&
+     ...);
+    return done || !ok ? ok : run_any<F>(call, numbers);
+  }
+};
+
+/* A function of math.h as a type. */
+#define POINTWISE_CALL_1(fn, x, p) fn(x[0], p)
+#define POINTWISE_CALL_2(fn, x, p) fn(x[0], x[1], p)
+#define POINTWISE_CALL_3(fn, x, p) fn(x[0], x[1], x[2], p)
+#define POINTWISE_OUT_SAME(S) S
+#define POINTWISE_OUT_BOOL(S) bool8
+#define POINTWISE_FUNCTOR(name, n, s, type, result)                      \
+  struct name##_##s {                                                    \
+    typedef type C;                                                      \
+    enum { inputs = n, divides = tlm_##name##_##s##_divides };           \
+    template <class S>                                                   \
+    using Out = POINTWISE_OUT_##result(S);                               \
+    __device__ __forceinline__ static auto of(const type *x, const type *p) { \
+      return POINTWISE_CALL_##n(tlm_##name##_##s, x, p);                 \
+    }                                                                    \
+  };
+
+#endif

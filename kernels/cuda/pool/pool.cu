@@ -1,0 +1,256 @@
+/*
+** pool.cu - pooling: a thread for each window, and for each element of the gradient.
+*/
+#include "kernels/cuda/pool/windows.cuh"
+
+namespace {
+
+/* ---- where windows lie ---- */
+
+/* Window o along dimension d: elements begin, begin + step ... before end, and how many
+** count in an average. */
+struct Span {
+  int64_t begin, end, covered;
+};
+
+DEVICE int64_t above(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+DEVICE Span span_of(const tlk_Pool &p, int d, int64_t o) {
+  const tlk_Windows &w = p.windows;
+  if (p.adaptive) {
+    int64_t begin = o * w.in[d] / w.out[d], end = above((o + 1) * w.in[d], w.out[d]);
+    return Span{begin, end, end - begin};
+  }
+  int64_t from = o * w.stride[d] - w.padding[d], far = w.in[d] + w.padding[d];
+  int64_t to = from + w.dilation[d] * (w.kernel[d] - 1) + 1;
+  int64_t skipped = from < 0 ? above(-from, w.dilation[d]) : 0;
+  Span s = {from + skipped * w.dilation[d], to < w.in[d] ? to : w.in[d], 0};
+  /* padding counts, but not what a last window has beyond it */
+  s.covered = p.include_pad ? (to < far ? to : far) - from : s.end - s.begin;
+  return s;
+}
+
+/* ---- the largest elements ---- */
+
+template <class T>
+struct Lowest;
+template <>
+struct Lowest<float> {
+  DEVICE float of() { return -INFINITY; }
+};
+template <>
+struct Lowest<double> {
+  DEVICE double of() { return -INFINITY; }
+};
+template <>
+struct Lowest<int32_t> {
+  DEVICE int32_t of() { return INT32_MIN; }
+};
+template <>
+struct Lowest<int64_t> {
+  DEVICE int64_t of() { return INT64_MIN; }
+};
+
+/* Of equal elements the first in the plane is taken, of several NaN the last. */
+template <class C, class Load>
+__device__ __forceinline__ C largest(const int64_t (&in)[3], const Span (&s)[3],
+                                     const int64_t (&step)[3], int64_t *at, Load load) {
+  C most = Lowest<C>::of();
+  bool none = true;
+  *at = 0;
+  for (int64_t i = s[0].begin; i < s[0].end; i += step[0])
+    for (int64_t j = s[1].begin; j < s[1].end; j += step[1])
+      for (int64_t k = s[2].begin; k < s[2].end; k += step[2]) {
+        int64_t place = (i * in[1] + j) * in[2] + k;
+        C x = load(place);
+        if (!(none || x > most || x != x)) continue;
+        most = x;
+        *at = place;
+        none = false;
+      }
+  return most;
+}
+
+template <class C>
+__global__ void __launch_bounds__(WINDOW_THREADS, 3)
+    max_kernel(const __grid_constant__ tlk_Pool p, const __grid_constant__ Places places,
+               int64_t all, Source<1> in, Result out, int64_t *indices) {
+  const tlk_Windows &w = p.windows;
+  int64_t size = w.in[0] * w.in[1] * w.in[2], step[3] = {1, 1, 1};
+  for (int d = 0; d < 3 && !p.adaptive; d++) step[d] = w.dilation[d];
+  for (int64_t e = thread_index(); e < all; e += thread_count()) {
+    int64_t o[3], plane = places.of(e, o), at;
+    Span s[3] = {span_of(p, 0, o[0]), span_of(p, 1, o[1]), span_of(p, 2, o[2])};
+    C most = 0;
+    if (!Natural<C>::with(in.dtype, [&](auto stored) {
+          auto x = reinterpret_cast<const decltype(stored) *>(in.data[0]) + plane * size;
+          most = largest<C>(w.in, s, step, &at, [&](int64_t i) { return (C)widen(x[i]); });
+        }))
+      most = largest<C>(w.in, s, step, &at, [&](int64_t i) {
+        return load_here<C>(in.data[0] + (plane * size + i) * in.bytes, in.dtype);
+      });
+    out.put(e, most);
+    if (indices) indices[e] = at + 1;
+  }
+}
+
+template <class C>
+bool run_max(const struct tlk_max_pool *call) {
+  int64_t all = call->pool.planes * product(call->pool.windows.out);
+  unsigned grid = blocks_for(call->cx, all, WINDOW_THREADS, 16);
+  return launch(call->cx, max_kernel<C>, dim3(grid), WINDOW_THREADS, 0, call->pool,
+                places_of(call->pool.windows.out, all), all, source_of(call->in),
+                result_of(call->out), call->indices);
+}
+
+/* ---- averages ---- */
+
+/* 1 / n, kept for the next time. */
+struct Share {
+  int64_t n;
+  double value;
+
+  __device__ __forceinline__ double of(int64_t count) {
+    if (count != n) value = 1 / (double)count;
+    n = count;
+    return value;
+  }
+};
+
+template <class S, class C>
+__global__ void __launch_bounds__(WINDOW_THREADS, 3)
+    average_kernel(const __grid_constant__ tlk_Pool p, const __grid_constant__ Places places,
+                   int64_t all, const S *in, S *out) {
+  const tlk_Windows &w = p.windows;
+  int64_t size = w.in[0] * w.in[1] * w.in[2];
+  Share share = {0, 0};
+  for (int64_t e = thread_index(); e < all; e += thread_count()) {
+    int64_t o[3], plane = places.of(e, o);
+    Span s[3] = {span_of(p, 0, o[0]), span_of(p, 1, o[1]), span_of(p, 2, o[2])};
+    double total = 0;
+    for (int64_t i = s[0].begin; i < s[0].end; i++)
+      for (int64_t j = s[1].begin; j < s[1].end; j++) {
+        const S *x = in + plane * size + (i * w.in[1] + j) * w.in[2];
+        C sum = 0;
+        for (int64_t k = s[2].begin; k < s[2].end; k++) sum += (C)widen(x[k]);
+        total += (double)sum;
+      }
+    int64_t n = p.divisor ? p.divisor : s[0].covered * s[1].covered * s[2].covered;
+    out[e] = narrow<S>((C)(total * share.of(n)));
+  }
+}
+
+/* The windows that an element of dimension d lies in. */
+DEVICE Span windows_of(const tlk_Pool &p, int d, int64_t i) {
+  const tlk_Windows &w = p.windows;
+  if (p.adaptive) return Span{i * w.out[d] / w.in[d], above((i + 1) * w.out[d], w.in[d]), 0};
+  int64_t near = i + w.padding[d] - w.kernel[d] + 1, far = (i + w.padding[d]) / w.stride[d] + 1;
+  return Span{near > 0 ? above(near, w.stride[d]) : 0, far < w.out[d] ? far : w.out[d], 0};
+}
+
+template <class S, class C>
+__global__ void __launch_bounds__(WINDOW_THREADS, 3)
+    spread_kernel(const __grid_constant__ tlk_Pool p, const __grid_constant__ Places places,
+                  int64_t all, const S *grad, S *out) {
+  const tlk_Windows &w = p.windows;
+  int64_t size = w.out[0] * w.out[1] * w.out[2];
+  Share share = {0, 0};
+  for (int64_t e = thread_index(); e < all; e += thread_count()) {
+    int64_t i[3], plane = places.of(e, i);
+    Span s[3] = {windows_of(p, 0, i[0]), windows_of(p, 1, i[1]), windows_of(p, 2, i[2])};
+    C sum = 0;
+    for (int64_t a = s[0].begin; a < s[0].end; a++)
+      for (int64_t b = s[1].begin; b < s[1].end; b++)
+        for (int64_t c = s[2].begin; c < s[2].end; c++) {
+          int64_t n = p.divisor;
+          if (n == 0)
+            n = span_of(p, 0, a).covered * span_of(p, 1, b).covered * span_of(p, 2, c).covered;
+          C g = (C)widen(grad[plane * size + (a * w.out[1] + b) * w.out[2] + c]);
+          sum += (C)((double)g * share.of(n));
+        }
+    out[e] = narrow<S>(sum);
+  }
+}
+
+/* Averages of whole planes are sums of rows. */
+template <class T>
+struct WholePlane {
+  typedef T C;
+  typedef double A;
+  enum { inputs = 1, blocks = LINE_BLOCKS(A) };
+  Result out;
+  double share;
+
+  __device__ __forceinline__ A start() const { return 0; }
+  template <int K>
+  __device__ __forceinline__ void add(A &acc, const T (&x)[1][K], int64_t, int64_t,
+                                      int64_t) const {
+    T y[K];
+#pragma unroll
+    for (int k = 0; k < K; k++) y[k] = x[0][k];
+    acc += sum_of(y);
+  }
+  __device__ __forceinline__ A join(const A &a, const A &b) const { return a + b; }
+  __device__ __forceinline__ void store(int64_t line, const A &acc) const {
+    out.put(line, (T)(acc * share));
+  }
+};
+
+bool is_whole(const tlk_Pool &p) {
+  const tlk_Windows &w = p.windows;
+  bool whole = product(w.out) == 1 && product(w.in) > 0;
+  for (int d = 0; d < 3; d++)
+    whole = whole && (p.adaptive || (w.padding[d] == 0 && w.kernel[d] == w.in[d]));
+  return whole;
+}
+
+template <class T>
+bool run_whole(const struct tlk_avg_pool *call) {
+  const tlk_Pool &p = call->pool;
+  int64_t n = product(p.windows.in);
+  WholePlane<T> op = {result_of(call->out), 1 / (double)(p.divisor ? p.divisor : n)};
+  return reduce_lines(call->cx, source_of(call->in), p.planes, n, 1, op);
+}
+
+template <class S>
+bool run_average(const struct tlk_avg_pool *call) {
+  int64_t all = call->pool.planes * product(call->pool.windows.out);
+  unsigned grid = blocks_for(call->cx, all, WINDOW_THREADS, 16);
+  return launch(call->cx, average_kernel<S, decltype(widen(S()))>, dim3(grid), WINDOW_THREADS, 0,
+                call->pool, places_of(call->pool.windows.out, all), all,
+                (const S *)call->in.data, (S *)call->out.data);
+}
+
+template <class S>
+bool run_spread(const struct tlk_avg_pool_backward *call) {
+  int64_t all = call->pool.planes * product(call->pool.windows.in);
+  unsigned grid = blocks_for(call->cx, all, WINDOW_THREADS, 16);
+  return launch(call->cx, spread_kernel<S, decltype(widen(S()))>, dim3(grid), WINDOW_THREADS, 0,
+                call->pool, places_of(call->pool.windows.in, all), all,
+                (const S *)call->grad_out.data, (S *)call->grad_in.data);
+}
+
+} // namespace
+
+bool tlk_max_pool(const struct tlk_max_pool *call) {
+  switch (call->in.dtype) {
+  case TL_F32:
+  case TL_F16:
+  case TL_BF16: return run_max<float>(call);
+  case TL_F64: return run_max<double>(call);
+  case TL_I64: return run_max<int64_t>(call);
+  default: return run_max<int32_t>(call);
+  }
+}
+
+bool tlk_avg_pool(const struct tlk_avg_pool *call) {
+  if (is_whole(call->pool))
+    return call->in.dtype == TL_F64 ? run_whole<double>(call) : run_whole<float>(call);
+  WITH_FLOATING(call->in.dtype, S, return run_average<S>(call))
+  return false;
+}
+
+bool tlk_avg_pool_backward(const struct tlk_avg_pool_backward *call) {
+  WITH_FLOATING(call->grad_in.dtype, S, return run_spread<S>(call))
+  return false;
+}

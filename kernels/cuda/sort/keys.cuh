@@ -1,0 +1,86 @@
+/*
+** keys.cuh - elements as unsigned numbers in the order that sorting has: NaN is larger
+** than every number, -0 equals 0. A key has as many bits as the element.
+*/
+#ifndef TLK_CUDA_KEYS_CUH
+#define TLK_CUDA_KEYS_CUH
+
+#include "kernels/cuda/cuda.cuh"
+
+/* `inf` are the bits of infinity. */
+template <class U>
+__device__ __forceinline__ uint64_t float_key(U bits, U inf) {
+  const U sign = (U)((U)1 << (8 * sizeof(U) - 1));
+  U size = (U)(bits & (U)~sign);
+  U key = bits & sign ? (U)~bits : (U)(bits | sign);
+  return size > inf ? (U)~(U)0 : size == 0 ? sign : key;
+}
+
+__device__ __forceinline__ uint64_t key_here(const void *data, int dtype, int64_t i) {
+  switch (dtype) {
+  case TL_F32: return float_key(static_cast<const uint32_t *>(data)[i], (uint32_t)0x7f800000u);
+  case TL_F64:
+    return float_key(static_cast<const uint64_t *>(data)[i], (uint64_t)0x7ff0000000000000u);
+  case TL_F16: return float_key(static_cast<const uint16_t *>(data)[i], (uint16_t)0x7c00u);
+  case TL_BF16: return float_key(static_cast<const uint16_t *>(data)[i], (uint16_t)0x7f80u);
+  case TL_I8: return static_cast<const uint8_t *>(data)[i] ^ 0x80u;
+  case TL_I16: return static_cast<const uint16_t *>(data)[i] ^ 0x8000u;
+  case TL_I32: return static_cast<const uint32_t *>(data)[i] ^ 0x80000000u;
+  case TL_I64: return static_cast<const uint64_t *>(data)[i] ^ 0x8000000000000000u;
+  case TL_BOOL: return static_cast<const uint8_t *>(data)[i] != 0;
+  default: return static_cast<const uint8_t *>(data)[i];
+  }
+}
+static __device__ __noinline__ uint64_t key_at(const void *data, int dtype, int64_t i) {
+  return key_here(data, dtype, i);
+}
+
+static inline int key_bits(int dtype) { return (int)dtype_bytes(dtype) * 8; }
+static inline uint64_t key_mask(int dtype) { return UINT64_MAX >> (64 - key_bits(dtype)); }
+/* The key of NaN; 0, which no key needs to be compared with, for integers. */
+static inline uint64_t nan_key(int dtype) {
+  bool floating = dtype == TL_F32 || dtype == TL_F64 || dtype == TL_F16 || dtype == TL_BF16;
+  return floating ? key_mask(dtype) : 0;
+}
+
+/* Rows of n elements, as keys are had from them: exclusive-ored with `flip`. */
+struct Keys {
+  const char *data;
+  int dtype, bytes, bits;
+  int64_t rows, n;
+  uint64_t flip, nan;
+
+  __device__ __forceinline__ uint64_t at(int64_t row, int64_t i) const {
+    return key_here(data, dtype, row * n + i) ^ flip;
+  }
+};
+
+static inline Keys keys_of(const tlk_Array &in, int64_t rows, int64_t n, bool flip) {
+  uint64_t mask = flip ? key_mask(in.dtype) : 0;
+  return Keys{(const char *)in.data, in.dtype, (int)dtype_bytes(in.dtype), key_bits(in.dtype),
+              rows,                  n,        mask,                       nan_key(in.dtype)};
+}
+
+/* Where results go: k of each row, elements and their positions, either of which may be
+** NULL. */
+struct Picked {
+  char *values;
+  int64_t *indices;
+  int64_t k;
+
+  /* Element `place` of the row becomes result `to`. */
+  __device__ __forceinline__ void give(const Keys &in, int64_t row, int64_t to,
+                                       int64_t place) const {
+    int64_t from = row * in.n + place, at = row * k + to;
+    if (indices) indices[at] = place + 1;
+    if (values == NULL) return;
+    switch (in.bytes) {
+    case 8: ((uint64_t *)values)[at] = ((const uint64_t *)in.data)[from]; return;
+    case 4: ((uint32_t *)values)[at] = ((const uint32_t *)in.data)[from]; return;
+    case 2: ((uint16_t *)values)[at] = ((const uint16_t *)in.data)[from]; return;
+    default: values[at] = in.data[from]; return;
+    }
+  }
+};
+
+#endif

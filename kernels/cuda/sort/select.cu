@@ -1,0 +1,135 @@
+/*
+** select.cu - the first elements of rows, and those of a rank: by the digits of their
+** keys, from the highest on, counted among the keys that share those before.
+*/
+#include "kernels/cuda/sort/keys.cuh"
+#include "kernels/cuda/sort/radix.cuh"
+#include "kernels/cuda/sort/select.h"
+
+namespace {
+
+#define SELECT_THREADS 512
+#define SELECT_WARPS (SELECT_THREADS / WARP)
+
+/* What the threads of a block share. */
+struct Shared {
+  unsigned counts[SORT_BINS];
+  uint32_t sums[WARP + 1];
+  uint32_t digit, rank, smaller, kept;
+};
+
+/* The key of rank `rank` of a row; *smaller becomes the number of smaller ones. */
+__device__ __forceinline__ uint64_t select_key(const Keys &in, int64_t row, uint32_t rank,
+                                               Shared &s, uint32_t *smaller) {
+  uint64_t found = 0, fixed = 0; /* digits found so far, and which those are */
+  uint32_t below = 0;
+#pragma unroll 1
+  for (int shift = in.bits - 8; shift >= 0; shift -= 8) {
+    __syncthreads();
+    if (threadIdx.x < SORT_BINS) s.counts[threadIdx.x] = 0;
+    __syncthreads();
+    for (int64_t i = threadIdx.x; i < in.n; i += SELECT_THREADS) {
+      uint64_t key = in.at(row, i);
+      if ((key & fixed) == found) atomicAdd(&s.counts[key >> shift & (SORT_BINS - 1)], 1u);
+    }
+    __syncthreads();
+    uint32_t own = threadIdx.x < SORT_BINS ? s.counts[threadIdx.x] : 0, all;
+    uint32_t before = block_before(own, s.sums, &all);
+    if (own > 0 && rank >= before && rank - before < own) {
+      s.digit = threadIdx.x;
+      s.smaller = before;
+    }
+    __syncthreads();
+    found |= (uint64_t)s.digit << shift;
+    fixed |= (uint64_t)(SORT_BINS - 1) << shift;
+    rank -= s.smaller;
+    below += s.smaller;
+  }
+  *smaller = below;
+  return found;
+}
+
+/* Calls f(i, number) for each i of the row, in rounds of all threads, where test(key)
+** holds: `number` is how many such there are before. */
+template <class Test, class F>
+__device__ __forceinline__ void in_order(const Keys &in, int64_t row, Shared &s, Test test, F f) {
+  uint32_t before = 0;
+#pragma unroll 1
+  for (int64_t begin = 0; begin < in.n; begin += SELECT_THREADS) {
+    int64_t i = begin + threadIdx.x;
+    bool is = i < in.n && test(in.at(row, i));
+    uint32_t all, own = block_before(is, s.sums, &all);
+    if (is) f(i, before + own);
+    before += all;
+  }
+}
+
+__global__ void __launch_bounds__(SELECT_THREADS, 2)
+    rank_kernel(const __grid_constant__ Keys in, const __grid_constant__ Picked out, int64_t wanted,
+                bool skip_nan) {
+  __shared__ Shared s;
+  for (int64_t row = blockIdx.x; row < in.rows; row += gridDim.x) {
+    uint32_t nans = 0, smaller = 0, rank = (uint32_t)wanted;
+    uint64_t key = in.nan;
+    if (wanted < 0) { /* the median */
+      for (int64_t i = threadIdx.x; in.nan != 0 && i < in.n; i += SELECT_THREADS)
+        nans += in.at(row, i) == in.nan;
+      block_before(nans, s.sums, &nans);
+      rank = (uint32_t)((in.n - nans - 1) / 2);
+    }
+    bool none = nans > 0 && (!skip_nan || nans == in.n);
+    if (none)
+      rank = 0;
+    else
+      key = select_key(in, row, rank, s, &smaller);
+    in_order(
+        in, row, s, [&](uint64_t k) { return k == key; },
+        [&](int64_t i, uint32_t number) {
+          if (number == rank - smaller) out.give(in, row, 0, i);
+        });
+  }
+}
+
+template <class Item>
+__global__ void __launch_bounds__(SELECT_THREADS, 2)
+    first_kernel(const __grid_constant__ Keys in, const __grid_constant__ Picked out, int span) {
+  __shared__ Shared s;
+  __shared__ Item items[SELECT_MOST];
+  for (int64_t row = blockIdx.x; row < in.rows; row += gridDim.x) {
+    uint32_t k = (uint32_t)out.k, smaller;
+    uint64_t last = select_key(in, row, k - 1, s, &smaller);
+    __syncthreads();
+    if (threadIdx.x == 0) s.kept = 0;
+    for (int t = threadIdx.x; t < span; t += SELECT_THREADS) items[t] = Item::last();
+    __syncthreads();
+    for (int64_t i = threadIdx.x; i < in.n; i += SELECT_THREADS) {
+      uint64_t key = in.at(row, i);
+      if (key < last) items[atomicAdd(&s.kept, 1u)] = Item::of(key, (uint64_t)i);
+    }
+    in_order(
+        in, row, s, [&](uint64_t key) { return key == last; },
+        [&](int64_t i, uint32_t number) {
+          if (smaller + number < k) items[smaller + number] = Item::of(last, (uint64_t)i);
+        });
+    sort_groups(items, span, span);
+    for (uint32_t t = threadIdx.x; t < k; t += SELECT_THREADS)
+      out.give(in, row, t, items[t].place());
+    __syncthreads();
+  }
+}
+
+} // namespace
+
+bool cuda_select_first(const tlk_Context *cx, const Keys *in, const Picked *out) {
+  int span = 2;
+  while (span < out->k) span *= 2;
+  unsigned grid = blocks_for(cx, in->rows, 1, 64);
+  auto kernel = in->bits > 32 ? first_kernel<LargePair> : first_kernel<Pair>;
+  return launch(cx, kernel, dim3(grid), SELECT_THREADS, 0, *in, *out, span);
+}
+
+bool cuda_select_rank(const tlk_Context *cx, const Keys *in, const Picked *out, int64_t rank,
+                      bool skip_nan) {
+  unsigned grid = blocks_for(cx, in->rows, 1, 64);
+  return launch(cx, rank_kernel, dim3(grid), SELECT_THREADS, 0, *in, *out, rank, skip_nan);
+}

@@ -1,0 +1,102 @@
+/*
+** stream.c - streams. A device has a default stream, which is one of ours and not the
+** driver's legacy stream, and a few of either priority that are handed out in turn and
+** stay for good.
+*/
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "kernels/cuda/plugin.h"
+
+#define POOL 31 /* streams of one priority; all numbers fit 64 bits */
+
+typedef struct Streams {
+  tl_Stream all[1 + 2 * POOL]; /* the default one, those of low and of high priority */
+  atomic_uint next[2];
+  int least, greatest; /* priorities that the device knows */
+} Streams;
+
+static Streams streams[CUDA_MAX_DEVICES];
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+static bool make(tl_Stream *stream, int device, int id, int priority) {
+  CUDA_TRY(cudaStreamCreateWithPriority(&stream->handle, cudaStreamNonBlocking, priority));
+  stream->device = device;
+  stream->id = id;
+  return true;
+}
+
+bool cuda_streams_open(int device) {
+  Streams *s = &streams[device];
+  CUDA_TRY(cudaDeviceGetStreamPriorityRange(&s->least, &s->greatest));
+  return make(&s->all[0], device, 0, 0);
+}
+
+tl_Stream *cuda_stream_by_id(int device, int id) { return &streams[device].all[id]; }
+
+/* A device that cannot be opened has a stream all the same, so that a context can be
+** made; the first call on it says what is wrong. */
+tl_Stream *cuda_default_stream(tl_Device device) {
+  tl_Stream *stream = &streams[device.index].all[0];
+  stream->device = device.index;
+  cuda_enter(device.index);
+  return stream;
+}
+
+tl_Stream *cuda_stream(tl_Device device, int priority) {
+  Streams *s = &streams[device.index];
+  int high = priority < 0;
+  if (!cuda_enter(device.index)) return NULL;
+  int id = 1 + high * POOL + (int)(atomic_fetch_add(&s->next[high], 1) % POOL);
+  pthread_mutex_lock(&lock);
+  bool ok =
+      s->all[id].handle != NULL || make(&s->all[id], device.index, id, high ? s->greatest : 0);
+  pthread_mutex_unlock(&lock);
+  return ok ? &s->all[id] : NULL;
+}
+
+int64_t cuda_stream_id(const tl_Stream *stream) { return stream->id; }
+
+int cuda_stream_priority(const tl_Stream *stream) {
+  return stream->id > POOL ? streams[stream->device].greatest : 0;
+}
+
+void cuda_priority_range(tl_Device device, int *least, int *greatest) {
+  *least = *greatest = 0;
+  if (!cuda_enter(device.index)) return;
+  *least = streams[device.index].least;
+  *greatest = streams[device.index].greatest;
+}
+
+bool cuda_stream_sync(tl_Stream *stream) {
+  if (!cuda_enter(stream->device)) return false;
+  if (!cuda_may_wait(stream)) return false;
+  cuda_count_wait(stream->device);
+  CUDA_TRY(cudaStreamSynchronize(stream->handle));
+  return cuda_report(stream->device);
+}
+
+bool cuda_stream_query(tl_Stream *stream, bool *done) {
+  if (!cuda_enter(stream->device)) return false;
+  cudaError_t error = cudaStreamQuery(stream->handle);
+  *done = error == cudaSuccess;
+  if (error == cudaErrorNotReady) return true;
+  return cuda_ok(error, "cudaStreamQuery") && cuda_report(stream->device);
+}
+
+bool cuda_stream_wait(tl_Stream *stream, tl_Event *event) {
+  cudaEvent_t handle = cuda_event_handle(event);
+  if (!cuda_enter(stream->device)) return false;
+  if (handle == NULL) return true; /* never recorded */
+  CUDA_TRY(cudaStreamWaitEvent(stream->handle, handle, 0));
+  return true;
+}
+
+bool cuda_sync(tl_Device device) {
+  if (!cuda_enter(device.index)) return false;
+  if (cuda_device_captures(device.index))
+    return cuda_fail(TL_EDEVICE, "waiting for the device: not possible while a graph is captured");
+  cuda_count_wait(device.index);
+  CUDA_TRY(cudaDeviceSynchronize());
+  return cuda_report(device.index);
+}

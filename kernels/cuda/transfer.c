@@ -1,0 +1,43 @@
+/*
+** transfer.c - bytes between host and device, and between devices.
+*/
+#include "kernels/cuda/plugin.h"
+
+/* Between two devices: the receiving stream waits for what the other one has still to
+** write, and the other one for the copy, before it may free the source. */
+static bool between(const struct tlk_transfer *call) {
+  tl_Stream *to = call->cx->stream, *from = call->from_stream;
+  tl_Event *before = cuda_event(call->from, 0), *after = cuda_event(call->to, 0);
+  bool ok = before && after && cuda_event_record(before, from) && cuda_stream_wait(to, before) &&
+            cuda_enter(to->device) &&
+            cuda_ok(cudaMemcpyPeerAsync(call->dst, call->to.index, call->src, call->from.index,
+                                        (size_t)call->bytes, to->handle),
+                    "cudaMemcpyPeerAsync") &&
+            cuda_event_record(after, to) && cuda_stream_wait(from, after);
+  if (before) cuda_event_free(before);
+  if (after) cuda_event_free(after);
+  return ok;
+}
+
+/* From pageable memory the driver has taken the bytes when the call returns; what goes
+** there is waited for. Pinned memory is read and written when its turn comes. */
+static bool with_host(const struct tlk_transfer *call) {
+  tl_Stream *stream = call->cx->stream;
+  bool out = call->to.type == TL_CPU;
+  if (!cuda_enter(stream->device)) return false;
+  if (!call->async && cuda_capture(stream) != 0)
+    return cuda_fail(TL_EDEVICE, "a copy from or to pageable memory: not possible while a graph "
+                                 "is captured");
+  CUDA_TRY(cudaMemcpyAsync(call->dst, call->src, (size_t)call->bytes,
+                           out ? cudaMemcpyDeviceToHost : cudaMemcpyHostToDevice, stream->handle));
+  return !out || call->async || cuda_stream_sync(stream);
+}
+
+bool cuda_transfer(const struct tlk_transfer *call) {
+  if (call->to.type == TL_CPU || call->from.type == TL_CPU) return with_host(call);
+  if (call->to.index != call->from.index) return between(call);
+  if (!cuda_enter(call->to.index)) return false;
+  CUDA_TRY(cudaMemcpyAsync(call->dst, call->src, (size_t)call->bytes, cudaMemcpyDeviceToDevice,
+                           call->cx->stream->handle));
+  return true;
+}

@@ -1,0 +1,293 @@
+/*
+** optim.h - the rules of optimizers: one scalar definition each, shared by all back
+** ends, in the language of math.h.
+**
+**   TLM_FAMILY(name, body)  the coefficients of its rules, in double. `o` are the
+**                           options, `lr` the learning rate, `t` the clocks, which
+**                           advance; what comes out is c[3] and following, and
+**                           DECAY(weight_decay, decoupled), which sets c[1] or c[2].
+**   TLM_RULE(name, body)    the step of one element in the type of the computation:
+**                           parameter p, gradient g, states a, b and d (as many as the
+**                           rule has, the others are 0), coefficients c.
+**
+** c[0] is the sign of the gradient; c[1] weight decay that is added to it, and c[2] what
+** decoupled weight decay leaves of the parameter. A rule is given g times c[0].
+**
+** Results are tlm_coefs_<family>, for a clock that advances by one step, and
+** tlm_step_<rule>_<f32|f64>. Bodies avoid branches but for those that coefficients
+** decide. Names and order of options are PyTorch's. Results follow it, but that a mean
+** is beta m + (1 - beta) g, without its way from the nearer end.
+*/
+#ifndef TLM_OPTIM_H
+#define TLM_OPTIM_H
+
+#include "kernels/math.h"
+
+/* ---- coefficients -------------------------------------------------------------- */
+
+#define TLM_FAMILY(name, ...)                                                      \
+  TLM_FN void tlm_coefs_##name(const double *o, double lr, double *t, double *c) { \
+    (void)o, (void)lr, (void)t;                                                    \
+    c[1] = 0;                                                                      \
+    c[2] = 1;                                                                      \
+    __VA_ARGS__                                                                    \
+  }
+#define DECAY(weight_decay, decoupled)     \
+  c[1] = (decoupled) ? 0 : (weight_decay); \
+  c[2] = (decoupled) ? 1 - lr * (weight_decay) : 1;
+#define MEAN(k, beta) \
+  c[k] = (beta);      \
+  c[(k) + 1] = 1 - (beta);
+
+/* lr, momentum, dampening, weight_decay, decoupled, first: the buffer is new, and becomes
+** the gradient. */
+TLM_FAMILY(sgd, {
+  DECAY(o[3], o[4] != 0)
+  c[3] = o[5] != 0 ? 0 : o[1];
+  c[4] = o[5] != 0 ? 1 : 1 - o[2];
+  c[5] = o[1];
+  c[6] = lr;
+})
+/* lr, beta1, beta2, eps, weight_decay, decoupled; the number of steps. */
+TLM_FAMILY(adam, {
+  t[0] += 1;
+  DECAY(o[4], o[5] != 0)
+  MEAN(3, o[1])
+  MEAN(5, o[2])
+  c[7] = lr / (1 - pow(o[1], t[0]));
+  c[8] = 1 / sqrt(1 - pow(o[2], t[0]));
+  c[9] = o[3];
+})
+/* The same with momentum_decay; the number of steps, the product of all momenta. */
+TLM_FAMILY(nadam, {
+  t[0] += 1;
+  DECAY(o[4], o[5] != 0)
+  double now = o[1] * (1 - 0.5 * pow(0.96, t[0] * o[6]));
+  double next = o[1] * (1 - 0.5 * pow(0.96, (t[0] + 1) * o[6]));
+  t[1] *= now;
+  MEAN(3, o[1])
+  MEAN(5, o[2])
+  c[7] = lr * (1 - now) / (1 - t[1]);
+  c[8] = lr * next / (1 - t[1] * next);
+  c[9] = 1 / (1 - pow(o[2], t[0]));
+  c[10] = o[3];
+})
+/* As adam. c[8] is 0 as long as the moving mean is too short to divide by. */
+TLM_FAMILY(radam, {
+  t[0] += 1;
+  DECAY(o[4], o[5] != 0)
+  MEAN(3, o[1])
+  MEAN(5, o[2])
+  double power = pow(o[2], t[0]);
+  double longest = 2 / (1 - o[2]) - 1;
+  double length = longest - 2 * t[0] * power / (1 - power);
+  double rectified = (length - 4) * (length - 2) * longest;
+  rectified /= (longest - 4) * (longest - 2) * length;
+  c[7] = lr / (1 - pow(o[1], t[0]));
+  c[8] = length > 5 ? c[7] * sqrt(rectified * (1 - power)) : 0;
+  c[9] = o[3];
+})
+/* lr, beta1, beta2, eps, weight_decay; the number of steps. */
+TLM_FAMILY(adamax, {
+  t[0] += 1;
+  DECAY(o[4], false)
+  MEAN(3, o[1])
+  c[5] = o[2];
+  c[6] = o[3];
+  c[7] = lr / (1 - pow(o[1], t[0]));
+})
+/* lr, lr_decay, eps, weight_decay; the number of steps. */
+TLM_FAMILY(adagrad, {
+  t[0] += 1;
+  DECAY(o[3], false)
+  c[3] = lr / (1 + (t[0] - 1) * o[1]);
+  c[4] = o[2];
+})
+/* lr, rho, eps, weight_decay; the number of steps. */
+TLM_FAMILY(adadelta, {
+  t[0] += 1;
+  DECAY(o[3], false)
+  MEAN(3, o[1])
+  c[5] = lr;
+  c[6] = o[2];
+})
+/* lr, alpha, eps, weight_decay, momentum; the number of steps. */
+TLM_FAMILY(rmsprop, {
+  t[0] += 1;
+  DECAY(o[3], false)
+  MEAN(3, o[1])
+  c[5] = lr;
+  c[6] = o[2];
+  c[7] = o[4];
+})
+/* lr, which is what step sizes begin with, the factors of them, their bounds; the number
+** of steps. */
+TLM_FAMILY(rprop, {
+  t[0] += 1;
+  for (int k = 1; k < 5; k++) c[2 + k] = o[k];
+})
+/* lr, lambd, alpha, t0, weight_decay; the number of steps, the rate of the next step and
+** its weight in the mean. */
+TLM_FAMILY(asgd, {
+  DECAY(o[4], false)
+  c[2] = 1 - o[1] * t[1];
+  c[3] = t[1];
+  c[4] = t[2];
+  t[0] += 1;
+  t[1] = lr / pow(1 + o[1] * lr * t[0], o[2]);
+  t[2] = t[0] - o[3] > 1 ? 1 / (t[0] - o[3]) : 1;
+})
+/* lr, beta1, beta2, weight_decay. */
+TLM_FAMILY(lion, {
+  DECAY(o[3], true)
+  MEAN(3, o[1])
+  MEAN(5, o[2])
+  c[7] = lr;
+})
+/* lr, which is of no use here, momentum. */
+TLM_FAMILY(muon, {MEAN(3, o[1])})
+/* The gradient's weight. */
+TLM_FAMILY(lerp, {MEAN(3, 1 - lr)})
+
+#undef DECAY
+#undef MEAN
+
+/* ---- steps ---------------------------------------------------------------------- */
+
+#define TLM_STEP_(name, s, type, ...)                                                           \
+  TLM_FN type tlm_step_##name##_##s(type p, type g, type *a, type *b, type *d, const type *c) { \
+    typedef type T __attribute__((unused));                                                     \
+    (void)p, (void)a, (void)b, (void)d;                                                         \
+    __VA_ARGS__                                                                                 \
+  }
+#define TLM_RULE(name, ...)                \
+  TLM_STEP_(name, f32, float, __VA_ARGS__) \
+  TLM_STEP_(name, f64, double, __VA_ARGS__)
+
+/* The gradient with weight decay; what is infinite stays so without. */
+#define DECAYED g = c[1] != 0 ? g + c[1] * p : g;
+#define MEAN(m, x, k) m = c[k] * m + c[(k) + 1] * (x);
+#define SIGN(x) ((T)(((x) > 0) - ((x) < 0)))
+
+TLM_RULE(sgd, DECAYED return p * c[2] - c[6] * g;)
+TLM_RULE(sgd_momentum, {
+  DECAYED
+  *a = c[3] * *a + c[4] * g;
+  return p * c[2] - c[6] * *a;
+})
+TLM_RULE(sgd_nesterov, {
+  DECAYED
+  *a = c[3] * *a + c[4] * g;
+  return p * c[2] - c[6] * (g + c[5] * *a);
+})
+
+/* a, b: the means of gradients and of their squares; d: the largest b so far. */
+#define MOMENTS \
+  DECAYED       \
+  MEAN(*a, g, 3) MEAN(*b, g *g, 5)
+TLM_RULE(adam, {
+  MOMENTS
+  return p * c[2] - c[7] * *a / (sqrt(*b) * c[8] + c[9]);
+})
+TLM_RULE(amsgrad, {
+  MOMENTS
+  *d = TLM_LARGER(*d, *b);
+  return p * c[2] - c[7] * *a / (sqrt(*d) * c[8] + c[9]);
+})
+TLM_RULE(nadam, {
+  MOMENTS
+  return p * c[2] - (c[7] * g + c[8] * *a) / (sqrt(*b * c[9]) + c[10]);
+})
+TLM_RULE(radam, {
+  MOMENTS
+  return p * c[2] - (c[8] != 0 ? c[8] * *a / (sqrt(*b) + c[9]) : c[7] * *a);
+})
+TLM_RULE(adamax, {
+  DECAYED
+  MEAN(*a, g, 3)
+  T low = *b * c[5], high = fabs(g) + c[6];
+  *b = TLM_LARGER(low, high);
+  return p - c[7] * *a / *b;
+})
+
+TLM_RULE(adagrad, {
+  DECAYED
+  *a += g * g;
+  return p - c[3] * g / (sqrt(*a) + c[4]);
+})
+/* a, b: the means of the squares of gradients and of steps. */
+TLM_RULE(adadelta, {
+  DECAYED
+  MEAN(*a, g * g, 3)
+  T delta = sqrt(*b + c[6]) / sqrt(*a + c[6]) * g;
+  MEAN(*b, delta * delta, 3)
+  return p - c[5] * delta;
+})
+/* a: the mean of squares; b: the buffer; where centered, the mean of gradients comes
+** before that. */
+TLM_RULE(rmsprop, {
+  DECAYED
+  MEAN(*a, g * g, 3)
+  return p - c[5] * g / (sqrt(*a) + c[6]);
+})
+TLM_RULE(rmsprop_momentum, {
+  DECAYED
+  MEAN(*a, g * g, 3)
+  *b = c[7] * *b + g / (sqrt(*a) + c[6]);
+  return p - c[5] * *b;
+})
+TLM_RULE(rmsprop_centered, {
+  DECAYED
+  MEAN(*a, g * g, 3)
+  MEAN(*b, g, 3)
+  return p - c[5] * g / (sqrt(*a - *b * *b) + c[6]);
+})
+TLM_RULE(rmsprop_centered_momentum, {
+  DECAYED
+  MEAN(*a, g * g, 3)
+  MEAN(*b, g, 3)
+  *d = c[7] * *d + g / (sqrt(*a - *b * *b) + c[6]);
+  return p - c[5] * *d;
+})
+
+/* a: the gradient before, 0 where it was passed over; b: the step's size. */
+TLM_RULE(rprop, {
+  T turn = g * *a;
+  T factor = turn > 0 ? c[4] : turn < 0 ? c[3] : turn == 0 ? 1 : turn;
+  T size = *b * factor;
+  size = TLM_LARGER(size, c[5]);
+  *b = TLM_SMALLER(size, c[6]);
+  *a = turn < 0 ? 0 : g;
+  return p - SIGN(*a) * *b;
+})
+/* a: the mean of parameters. */
+TLM_RULE(asgd, {
+  DECAYED
+  p = p * c[2] - c[3] * g;
+  *a = c[4] == 1 ? p : *a + (p - *a) * c[4];
+  return p;
+})
+TLM_RULE(lion, {
+  T along = *a;
+  MEAN(along, g, 3)
+  MEAN(*a, g, 5)
+  return p * c[2] - c[7] * SIGN(along);
+})
+/* What Muon makes orthogonal; a: the buffer. */
+TLM_RULE(muon, {
+  MEAN(*a, g, 3)
+  return *a;
+})
+TLM_RULE(muon_nesterov, {
+  MEAN(*a, g, 3)
+  return c[4] * g + c[3] * *a;
+})
+/* A mean of parameters, towards g. */
+TLM_RULE(lerp, return c[3] * p + c[4] * g;)
+
+#undef DECAYED
+#undef MEAN
+#undef MOMENTS
+#undef SIGN
+
+#endif

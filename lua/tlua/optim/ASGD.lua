@@ -1,0 +1,40 @@
+-- ASGD.lua - "Acceleration of Stochastic Approximation by Averaging" (Polyak and Juditsky, 1992):
+-- gradient descent that also keeps the mean of the parameters, `ax` in their state.
+
+local class = require "tlua.class"
+local torch = require "tlua"
+local checks = require "tlua.optim.checks"
+local Fused = require "tlua.optim.Fused"
+
+---@class optim.ASGD: optim.Fused
+---@overload fun(params: Tensor[]|table[], options?: table): optim.ASGD
+local ASGD, parent = class.class("optim.ASGD", Fused)
+
+-- lambd: how fast parameters decay; alpha: how fast the rate does; t0: when averaging begins.
+local defaults = {lr = 1e-2, lambd = 1e-4, alpha = 0.75, t0 = 1e6, weight_decay = 0}
+
+ASGD.clocks = {"step", "eta", "mu"}
+
+local function check(o)
+   return checks.not_negative(o, {"lr", "lambd", "alpha", "weight_decay"})
+end
+
+---@param params Tensor[]|table[]
+---@param options? table  any of `defaults`
+function ASGD:__init(params, options)
+   parent.__init(self, params, options, defaults, check)
+end
+
+function ASGD:initial(name, o)
+   if name == "mu" then return 1 end
+   if name ~= "eta" then return 0 end
+   return torch.is_tensor(o.lr) and o.lr:item() or o.lr
+end
+
+local names <const> = {"ax"}
+
+function ASGD:rule(o)
+   return "asgd", names, {o.lr, o.lambd, o.alpha, o.t0, o.weight_decay}
+end
+
+return ASGD

@@ -1,0 +1,33 @@
+-- Lion.lua - "Symbolic Discovery of Optimization Algorithms" (Chen et al., 2023): steps of one
+-- length for all elements, along the sign of a mean of gradients.
+
+local class = require "tlua.class"
+local checks = require "tlua.optim.checks"
+local Fused = require "tlua.optim.Fused"
+
+---@class optim.Lion: optim.Fused
+---@overload fun(params: Tensor[]|table[], options?: table): optim.Lion
+local Lion, parent = class.class("optim.Lion", Fused)
+
+-- weight_decay is decoupled, as AdamW's.
+local defaults = {lr = 1e-4, betas = {0.9, 0.99}, weight_decay = 0}
+
+local function check(o)
+   local option, expected = checks.not_negative(o, {"lr", "weight_decay"})
+   if option then return option, expected end
+   return checks.betas(o)
+end
+
+---@param params Tensor[]|table[]
+---@param options? table  any of `defaults`
+function Lion:__init(params, options)
+   parent.__init(self, params, options, defaults, check)
+end
+
+local names <const> = {"exp_avg"}
+
+function Lion:rule(o)
+   return "lion", names, {o.lr, o.betas[1], o.betas[2], o.weight_decay}
+end
+
+return Lion

@@ -1,0 +1,110 @@
+-- Muon.lua - "Muon: An optimizer for hidden layers in neural networks" (Jordan et al., 2024): steps
+-- along the momentum of a matrix made orthogonal, for weights of hidden layers. Other parameters
+-- (biases, embeddings, norms) go to another optimizer, such as AdamW.
+
+local torch = require "tlua"
+local class = require "tlua.class"
+local checks = require "tlua.optim.checks"
+local Optimizer = require "tlua.optim.Optimizer"
+
+---@class optim.Muon: optim.Optimizer
+---@overload fun(params: Tensor[]|table[], options?: table): optim.Muon
+local Muon, parent = class.class("optim.Muon", Optimizer)
+
+-- ns_coefficients: of the polynomial that moves all singular values towards 1. adjust_lr_fn: how a
+-- matrix's sizes change its rate.
+local defaults = {
+   lr = 1e-3, weight_decay = 0.1, momentum = 0.95, nesterov = true,
+   ns_coefficients = {3.4445, -4.7750, 2.0315}, eps = 1e-7, ns_steps = 5,
+   adjust_lr_fn = "original",
+}
+
+-- What the rate of an (m, n) matrix is multiplied by.
+local adjustments <const> = {
+   original = function(m, n) return math.max(1, m / n) ^ 0.5 end,
+   match_rms_adamw = function(m, n) return 0.2 * math.max(m, n) ^ 0.5 end,
+   spectral_unclamped = function(m, n) return (m / n) ^ 0.5 end,
+}
+
+local function check(o)
+   local option, expected = checks.not_negative(o, {"lr", "momentum", "weight_decay", "eps"})
+   if option then return option, expected end
+   if not adjustments[o.adjust_lr_fn] then
+      return "adjust_lr_fn", "original, match_rms_adamw or spectral_unclamped"
+   end
+   local steps = math.tointeger(o.ns_steps)
+   if not steps or steps < 0 or steps >= 100 then
+      return "ns_steps", "an integer from 0 to 99"
+   end
+   for i = 1, 3 do
+      if type(o.ns_coefficients[i]) ~= "number" or #o.ns_coefficients ~= 3 then
+         return "ns_coefficients", "three numbers"
+      end
+   end
+end
+
+---@param params Tensor[]|table[]  matrices
+---@param options? table  any of `defaults`
+function Muon:__init(params, options)
+   parent.__init(self, params, options, defaults, check)
+end
+
+function Muon:check_parameter(i, parameter)
+   parent.check_parameter(self, i, parameter)
+   if parameter:dim() ~= 2 then
+      torch.raise(("%s: parameter %d: expected a matrix, got a tensor of shape (%s)"):format(
+         torch.type(self), i, table.concat(parameter.shape, ", ")))
+   end
+end
+
+-- U V^T, nearly, of a matrix U S V^T, in bfloat16, by iterations of Newton and Schulz: with
+-- A = X X^T, X = a X + (b A + c A^2) X.
+local function orthogonal(matrix, o)
+   local a, b, c = table.unpack(o.ns_coefficients)
+   local tall = matrix:size(1) > matrix:size(2)
+   local x = matrix:to("bfloat16")
+   if tall then x = x:t() end
+   x = x / x:norm():clamp_min(o.eps)
+   for _ = 1, o.ns_steps do
+      local gram = x:matmul(x:t())
+      local polynomial = torch.addmm(gram, gram, gram, {beta = b, alpha = c})
+      x = torch.addmm(x, polynomial, x, {beta = a})
+   end
+   return tall and x:t() or x
+end
+
+-- The momenta, and of Nesterov's kind what lies ahead of them.
+local function directions(self, params, grads, positions, o)
+   local ahead, buffers = {}, {}
+   for i, parameter in ipairs(params) do
+      local state = self:state_of(positions[i])
+      state.momentum_buffer = state.momentum_buffer or torch.zeros_like(parameter)
+      buffers[i], ahead[i] = state.momentum_buffer, torch.empty_like(parameter)
+   end
+   local rule = o.nesterov and "muon_nesterov" or "muon"
+   return torch._fused_step_(ahead, grads, buffers, {}, rule, {0, o.momentum})
+end
+
+function Muon:update_group(o, offset)
+   local params, grads, positions = {}, {}, {}
+   for i, parameter in ipairs(o.params) do
+      local grad = parameter.grad
+      if grad then
+         local n = #params + 1
+         params[n], grads[n], positions[n] = parameter, grad, offset + i
+      end
+   end
+   local lr = torch.is_tensor(o.lr) and o.lr:item() or o.lr
+   for i, direction in ipairs(directions(self, params, grads, positions, o)) do
+      local m, n = params[i]:size(1), params[i]:size(2)
+      if m * n > 0 then
+         local adjusted = lr * adjustments[o.adjust_lr_fn](m, n)
+         -- weight decay goes by the rate as it is
+         local decay = adjusted > 0 and o.weight_decay * lr / adjusted or 0
+         torch._fused_step_({params[i]}, {orthogonal(direction, o)}, {}, {}, "sgd",
+            {adjusted, 0, 0, decay, 1, 0})
+      end
+   end
+end
+
+return Muon

@@ -1,0 +1,52 @@
+-- checks.lua - what optimizers ask of their options. Each function gives the name of an option that
+-- is wrong and what was expected, or nil.
+
+local torch = require "tlua"
+
+local M = {}
+
+--- Whether a value may stand where an option's default does. A learning rate may be a tensor.
+---@param name string
+---@param value any
+---@param default any
+---@return boolean fits
+---@return string expected
+function M.fits(name, value, default)
+   if name ~= "lr" then return type(value) == type(default), "a " .. type(default) end
+   local single = torch.is_tensor(value) and value:numel() == 1 and value:is_floating_point()
+   return single or type(value) == "number", "a number or a tensor with one"
+end
+
+--- Whether a value is a number of at least `least`; NaN is not.
+---@param value any
+---@param least? number  0 by default
+---@return boolean
+function M.is_number(value, least)
+   return type(value) == "number" and value >= (least or 0)
+end
+
+--- All of them numbers of at least 0.
+---@param o table<string, any>
+---@param names string[]
+---@return string? option
+---@return string? expected
+function M.not_negative(o, names)
+   for _, name in ipairs(names) do
+      if not M.is_number(o[name]) then return name, "a number of at least 0" end
+   end
+end
+
+--- Two numbers from 0 to below 1.
+---@param o table<string, any>
+---@return string? option
+---@return string? expected
+function M.betas(o)
+   local betas = o.betas
+   for i = 1, 2 do
+      if not (M.is_number(betas[i]) and betas[i] < 1) or #betas ~= 2 then
+         return "betas", "two numbers from 0 to below 1"
+      end
+   end
+end
+
+return M

@@ -1,0 +1,179 @@
+-- LRScheduler.lua - the base of schedules. A schedule sets `lr` of an optimizer's groups; its
+-- `step` is called after each epoch (or step) of training. Epochs are counted as durations, from 0:
+-- after n calls of `step`, last_epoch is n.
+--
+-- Most schedules say how a rate follows from the one before, so that several can act on the same
+-- optimizer one after the other. A rate that is a tensor is read for that, which waits for its
+-- device, and written in place.
+
+local torch = require "tlua"
+local args = require "tlua.args"
+local class = require "tlua.class"
+local Optimizer = require "tlua.optim.Optimizer"
+
+---@class optim.LRScheduler
+---@field optimizer optim.Optimizer
+---@field last_epoch integer
+---@field base_lrs number[]  each group's rate at the beginning
+local LRScheduler = class.class("optim.LRScheduler")
+
+local function number_of(rate)
+   return torch.is_tensor(rate) and rate:item() or rate
+end
+
+--- Raises unless it is an optimizer.
+function LRScheduler:check_optimizer(optimizer)
+   if not class.isinstance(optimizer, Optimizer) then
+      args.refuse(torch.type(self), "optimizer", "an optimizer", optimizer)
+   end
+end
+
+---@param optimizer optim.Optimizer
+---@param last_epoch? integer  -1, the default: at the beginning
+function LRScheduler:__init(optimizer, last_epoch)
+   self:check_optimizer(optimizer)
+   self.optimizer, self.last_epoch = optimizer, last_epoch or -1
+   self.base_lrs = {}
+   for g, group in ipairs(optimizer.param_groups) do
+      if not group.initial_lr and self.last_epoch ~= -1 then
+         torch.raise(("%s: last_epoch: group %d of the optimizer has no initial_lr to go on from;"
+            .. " load the optimizer's state first"):format(torch.type(self), g))
+      end
+      group.initial_lr = number_of(group.initial_lr or group.lr)
+      self.base_lrs[g] = group.initial_lr
+   end
+   self:first_step()
+end
+
+--- The step that a schedule begins with: to epoch 0, where rates may be as they are.
+function LRScheduler:first_step()
+   self.is_initial = true
+   self:step()
+   self.is_initial = nil
+end
+
+--- Sets a group's rate.
+---@param group table
+---@param rate number
+function LRScheduler:set_lr(group, rate)
+   if torch.is_tensor(group.lr) then
+      local _ <close> = torch.no_grad()
+      group.lr:fill_(rate)
+   else
+      group.lr = rate
+   end
+end
+
+--- To the next epoch.
+function LRScheduler:step()
+   self.last_epoch = self.last_epoch + 1
+   for g, group in ipairs(self.optimizer.param_groups) do
+      self:set_lr(group, self:next_lr(number_of(group.lr), self.base_lrs[g], g))
+   end
+end
+
+--- What a schedule is: the rate at `self.last_epoch`; `self.is_initial` in the first step.
+---@param lr number  the rate before
+---@param base number  the rate at the beginning
+---@param g integer  which group
+---@return number
+function LRScheduler:next_lr(lr, base, g) -- luacheck: no unused args
+   torch.raise(("%s has no method next_lr"):format(torch.type(self)))
+end
+
+--- To epoch 0, for a schedule that begins while another one ends: from the first rate.
+function LRScheduler:restart()
+   for g, group in ipairs(self.optimizer.param_groups) do self:set_lr(group, self.base_lrs[g]) end
+   self.last_epoch = -1
+   self:first_step()
+end
+
+--- Takes the first step back: for a schedule whose turn comes later.
+function LRScheduler:undo()
+   self.last_epoch = self.last_epoch - 1
+end
+
+--- The rates of all groups as they are now; of tensors copies.
+---@return (number|Tensor)[]
+function LRScheduler:get_last_lr()
+   local list = {}
+   for g, group in ipairs(self.optimizer.param_groups) do
+      list[g] = torch.is_tensor(group.lr) and group.lr:detach():clone() or group.lr
+   end
+   return list
+end
+
+-- A copy of plain data; nil for what is, or holds, something else.
+local function copy_plain(value)
+   local kind = type(value)
+   if kind == "number" or kind == "boolean" or kind == "string" then return value end
+   if kind ~= "table" or getmetatable(value) ~= nil then return nil end
+   local copied = {}
+   for key, item in pairs(value) do
+      copied[key] = copy_plain(item)
+      if copied[key] == nil then return nil end
+   end
+   return copied
+end
+
+--- The schedule's state as plain data; functions and the optimizer are left out.
+---@return table
+function LRScheduler:state_dict()
+   local state = {}
+   for key, value in pairs(self) do state[key] = copy_plain(value) end
+   return state
+end
+
+--- Takes over a saved state.
+---@param state table
+function LRScheduler:load_state_dict(state)
+   if type(state) ~= "table" then
+      args.refuse(torch.type(self) .. ".load_state_dict", "state", "a table", state)
+   end
+   for key, value in pairs(state) do self[key] = copy_plain(value) end
+end
+
+--- A group's value of what is one for all or a list.
+---@param value any
+---@param g integer
+function LRScheduler.of_group(value, g)
+   if type(value) == "table" and getmetatable(value) == nil then return value[g] end
+   return value
+end
+
+--- Raises unless options that are lists have one value for each group.
+---@param ... string  their names
+function LRScheduler:check_lists(...)
+   local groups = #self.optimizer.param_groups
+   for _, name in ipairs {...} do
+      local value = self[name]
+      if type(value) == "table" and getmetatable(value) == nil and #value ~= groups then
+         torch.raise(("%s: %s: expected one for each of %d groups, got %d of them"):format(
+            torch.type(self), name, groups, #value))
+      end
+   end
+end
+
+--- Defines optim.lr_scheduler.<name>: its options, which become fields, and the rule.
+---@param name string
+---@param options string  as args.signature takes them
+---@param next_lr fun(self: optim.LRScheduler, lr: number, base: number, g: integer): number
+---@param check? fun(self: optim.LRScheduler, name: string)  before the first step
+---@return table class
+function LRScheduler.define(name, options, next_lr, check)
+   local full_name = "optim.lr_scheduler." .. name
+   local fields = options .. (options == "" and "" or ", ") .. "last_epoch: integer = -1"
+   local signature = args.signature(("%s(optimizer: any, %s)"):format(full_name, fields))
+   local Schedule = class.class(full_name, LRScheduler)
+   function Schedule:__init(...)
+      local a = signature(...)
+      self:check_optimizer(a.optimizer)
+      for key, value in pairs(a) do self[key] = value end
+      if check then check(self, full_name) end
+      LRScheduler.__init(self, a.optimizer, a.last_epoch)
+   end
+   Schedule.next_lr = next_lr
+   return Schedule
+end
+
+return LRScheduler

@@ -1,0 +1,147 @@
+-- compounds.lua - schedules made of others: SequentialLR, ChainedScheduler.
+
+local torch = require "tlua"
+local args = require "tlua.args"
+local class = require "tlua.class"
+local LRScheduler = require "tlua.optim.schedules.LRScheduler"
+local Plateau = require "tlua.optim.schedules.plateau".ReduceLROnPlateau
+
+local M = {}
+
+-- What both share: a list of schedules of one optimizer.
+local Compound = class.class("optim.lr_scheduler.Compound", LRScheduler)
+
+-- Raises unless all are schedules of the optimizer that need no measure.
+local function check_schedulers(self, optimizer, schedulers)
+   local name = torch.type(self)
+   if type(schedulers) ~= "table" or #schedulers == 0 then
+      args.refuse(name, "schedulers", "a list of at least one schedule", schedulers)
+   end
+   optimizer = optimizer or type(schedulers[1]) == "table" and schedulers[1].optimizer
+   for i, schedule in ipairs(schedulers) do
+      local what = ("schedule %d"):format(i)
+      if not class.isinstance(schedule, LRScheduler) then
+         args.refuse(name, what, "a schedule", schedule)
+      elseif class.isinstance(schedule, Plateau) then
+         args.refuse(name, what, "one whose step takes no measure", schedule)
+      elseif schedule.optimizer ~= optimizer then
+         torch.raise(("%s: %s belongs to another optimizer"):format(name, what))
+      end
+   end
+   self:check_optimizer(optimizer)
+   self.optimizer, self.schedulers = optimizer, schedulers
+end
+
+function Compound:state_dict()
+   local state = {last_epoch = self.last_epoch, schedulers = {}}
+   for i, schedule in ipairs(self.schedulers) do state.schedulers[i] = schedule:state_dict() end
+   if self.milestones then state.milestones = {table.unpack(self.milestones)} end
+   return state
+end
+
+function Compound:load_state_dict(state)
+   local name = torch.type(self) .. ".load_state_dict"
+   if type(state) ~= "table" or type(state.schedulers) ~= "table" then
+      args.refuse(name, "state", "what state_dict gives", state)
+   end
+   if #state.schedulers ~= #self.schedulers then
+      torch.raise(("%s: expected %d schedules, got %d"):format(
+         name, #self.schedulers, #state.schedulers))
+   end
+   self.last_epoch = state.last_epoch
+   if self.milestones then self.milestones = {table.unpack(state.milestones)} end
+   for i, schedule in ipairs(self.schedulers) do schedule:load_state_dict(state.schedulers[i]) end
+end
+
+-- Schedules one after the other: schedulers[i + 1] takes over at epoch milestones[i].
+local SequentialLR = class.class("optim.lr_scheduler.SequentialLR", Compound)
+
+-- Whose turn it is.
+local function turn_at(self, epoch)
+   local turn = 1
+   for i, milestone in ipairs(self.milestones) do
+      if epoch >= milestone then turn = i + 1 end
+   end
+   return turn
+end
+
+---@param optimizer optim.Optimizer
+---@param schedulers optim.LRScheduler[]
+---@param milestones integer[]  one less than there are schedulers
+function SequentialLR:__init(optimizer, schedulers, milestones)
+   self:check_optimizer(optimizer)
+   check_schedulers(self, optimizer, schedulers)
+   if type(milestones) ~= "table" or #schedulers ~= #milestones + 1 then
+      torch.raise("optim.lr_scheduler.SequentialLR: expected one milestone less than schedulers")
+   end
+   self.milestones, self.last_epoch, self.base_lrs = milestones, -1, {}
+   -- The constructors have all taken their first step; only that of the first in turn counts.
+   for g, group in ipairs(optimizer.param_groups) do
+      self.base_lrs[g] = group.initial_lr
+      self:set_lr(group, group.initial_lr)
+   end
+   for _, schedule in ipairs(schedulers) do schedule:undo() end
+   self:first_step()
+end
+
+local function in_turn(self)
+   return self.schedulers[turn_at(self, self.last_epoch)]
+end
+
+function SequentialLR:first_step()
+   self.last_epoch = self.last_epoch + 1
+   in_turn(self):first_step()
+end
+
+function SequentialLR:undo()
+   in_turn(self):undo()
+   self.last_epoch = self.last_epoch - 1
+end
+
+function SequentialLR:restart()
+   self.last_epoch = 0
+   in_turn(self):restart()
+end
+
+--- To the next epoch, of the schedule whose turn it is.
+function SequentialLR:step()
+   self.last_epoch = self.last_epoch + 1
+   local turn = turn_at(self, self.last_epoch)
+   local schedule = self.schedulers[turn]
+   if turn > 1 and self.milestones[turn - 1] == self.last_epoch then
+      schedule:restart()
+   else
+      schedule:step()
+   end
+end
+
+M.SequentialLR = SequentialLR
+
+-- Several schedules at once, each acting on what the one before has set.
+local ChainedScheduler = class.class("optim.lr_scheduler.ChainedScheduler", Compound)
+
+---@param schedulers optim.LRScheduler[]  of one optimizer
+---@param optimizer? optim.Optimizer  which that is
+function ChainedScheduler:__init(schedulers, optimizer)
+   check_schedulers(self, optimizer, schedulers)
+   self.last_epoch, self.base_lrs = 0, schedulers[1].base_lrs
+end
+
+function ChainedScheduler:first_step()
+   self.last_epoch = self.last_epoch + 1
+   for _, schedule in ipairs(self.schedulers) do schedule:first_step() end
+end
+
+function ChainedScheduler:undo()
+   self.last_epoch = self.last_epoch - 1
+   for _, schedule in ipairs(self.schedulers) do schedule:undo() end
+end
+
+function ChainedScheduler:step()
+   self.last_epoch = self.last_epoch + 1
+   for _, schedule in ipairs(self.schedulers) do schedule:step() end
+end
+
+M.ChainedScheduler = ChainedScheduler
+
+return M

@@ -1,0 +1,214 @@
+-- cycles.lua - schedules that go up and down: CyclicLR, OneCycleLR, CosineAnnealingWarmRestarts.
+
+local torch = require "tlua"
+local args = require "tlua.args"
+local LRScheduler = require "tlua.optim.schedules.LRScheduler"
+
+local M = {}
+local of_group <const> = LRScheduler.of_group
+
+-- Momentum --------------------------------------------------------------------------------------
+
+local function set_momentum(group, momentum)
+   if group.betas then
+      group.betas = {momentum, table.unpack(group.betas, 2)}
+   else
+      group.momentum = momentum
+   end
+end
+
+-- The optimizer's momentum, or its first beta, begins at the most; the groups keep both ends.
+local function begin_momentum(self, name)
+   local defaults = self.optimizer.defaults
+   if not self.cycle_momentum then return end
+   self:check_lists("base_momentum", "max_momentum")
+   if defaults.momentum == nil and defaults.betas == nil then
+      torch.raise(("%s: cycle_momentum: %s has neither momentum nor betas; set it to false"):format(
+         name, torch.type(self.optimizer)))
+   end
+   if self.last_epoch ~= -1 then return end
+   for g, group in ipairs(self.optimizer.param_groups) do
+      group.max_momentum = of_group(self.max_momentum, g)
+      group.base_momentum = of_group(self.base_momentum, g)
+      set_momentum(group, group.max_momentum)
+   end
+end
+
+-- CyclicLR --------------------------------------------------------------------------------------
+
+-- Mode -> how high a cycle goes, and what it is of: the cycle's number, from 1, or the step's.
+local modes <const> = {
+   triangular = {function() return 1 end, "cycle"},
+   triangular2 = {function(_, cycle) return 1 / 2 ^ (cycle - 1) end, "cycle"},
+   exp_range = {function(self, step) return self.gamma ^ step end, "iterations"},
+}
+
+local function height_of(self, cycle)
+   local mode = modes[self.mode]
+   local scale_mode = self.scale_fn and self.scale_mode or mode[2]
+   local x = scale_mode == "cycle" and cycle or self.last_epoch
+   return self.scale_fn and self.scale_fn(x) or mode[1](self, x)
+end
+
+--- Between base_lr and max_lr and back, again and again; stepped after every batch. `scale_fn(x)`
+--- scales each cycle's height in place of `mode`; scale_mode says what x is: "cycle", its number
+--- from 1, or "iterations", the number of steps. With cycle_momentum the momentum, or the first of
+--- betas, goes the other way.
+M.CyclicLR = LRScheduler.define("CyclicLR", [[base_lr: number|numbers, max_lr: number|numbers,
+   step_size_up: number = 2000, step_size_down: number?, mode: string = 'triangular',
+   gamma: number = 1, scale_fn: callable?, scale_mode: string = 'cycle',
+   cycle_momentum: boolean = true, base_momentum: number|numbers = 0.8,
+   max_momentum: number|numbers = 0.9]], function(self, _, _, g)
+   local low, high = of_group(self.base_lr, g), of_group(self.max_lr, g)
+   local up, down = self.step_size_up, self.step_size_down or self.step_size_up
+   local within = self.last_epoch % (up + down)
+   local share = within <= up and within / up or (up + down - within) / down
+   local height = share * height_of(self, self.last_epoch // (up + down) + 1)
+   if self.cycle_momentum then
+      local least, most = of_group(self.base_momentum, g), of_group(self.max_momentum, g)
+      set_momentum(self.optimizer.param_groups[g], most - (most - least) * height)
+   end
+   return low + (high - low) * height
+end, function(self, name)
+   if not modes[self.mode] then
+      args.refuse(name, "mode", "triangular, triangular2 or exp_range", self.mode)
+   end
+   if self.scale_mode ~= "cycle" and self.scale_mode ~= "iterations" then
+      args.refuse(name, "scale_mode", "cycle or iterations", self.scale_mode)
+   end
+   for _, option in ipairs {"step_size_up", "step_size_down"} do
+      if self[option] and (self[option] ~= self[option] or self[option] <= 0) then
+         args.refuse(name, option, "a number above 0", self[option])
+      end
+   end
+   self:check_lists("base_lr", "max_lr")
+   begin_momentum(self, name)
+   if self.last_epoch ~= -1 then return end
+   for g, group in ipairs(self.optimizer.param_groups) do
+      self:set_lr(group, of_group(self.base_lr, g))
+   end
+end)
+
+-- OneCycleLR ------------------------------------------------------------------------------------
+
+local function blend(shape, from, to, share)
+   if shape == "linear" then return from + (to - from) * share end
+   return to + (from - to) * (1 + math.cos(math.pi * share)) / 2
+end
+
+-- The phases: the step at which each ends, and what rate and momentum go from and to.
+local function phases_of(self)
+   local n, first = self.total_steps, self.pct_start * self.total_steps
+   local up = {first - 1, "initial_lr", "max_lr", "max_momentum", "base_momentum"}
+   if not self.three_phase then
+      return {up, {n - 1, "max_lr", "min_lr", "base_momentum", "max_momentum"}}
+   end
+   return {
+      up, {2 * first - 2, "max_lr", "initial_lr", "base_momentum", "max_momentum"},
+      {n - 1, "initial_lr", "min_lr", "max_momentum", "max_momentum"},
+   }
+end
+
+-- The phase of a step, and how much of it is over.
+local function phase_at(self, step)
+   local start, phases = 0, phases_of(self)
+   for i, phase in ipairs(phases) do
+      local stop = phase[1]
+      if step <= stop or i == #phases then
+         return phase, stop == start and 1 or (step - start) / (stop - start)
+      end
+      start = stop
+   end
+end
+
+local function check_one_cycle(self, name)
+   local steps = self.total_steps
+   if not steps then
+      if not (self.epochs and self.steps_per_epoch) then
+         torch.raise(name .. ": expected total_steps, or epochs and steps_per_epoch")
+      end
+      steps = self.epochs * self.steps_per_epoch
+      self.total_steps = steps
+   end
+   if steps < 1 then args.refuse(name, "total_steps", "at least 1", steps) end
+   if not (self.pct_start >= 0 and self.pct_start <= 1) then
+      args.refuse(name, "pct_start", "a number from 0 to 1", self.pct_start)
+   end
+   if self.anneal_strategy ~= "cos" and self.anneal_strategy ~= "linear" then
+      args.refuse(name, "anneal_strategy", "cos or linear", self.anneal_strategy)
+   end
+   self:check_lists("max_lr")
+   begin_momentum(self, name)
+   if self.last_epoch ~= -1 then return end
+   for g, group in ipairs(self.optimizer.param_groups) do
+      group.max_lr = of_group(self.max_lr, g)
+      group.initial_lr = group.max_lr / self.div_factor
+      group.min_lr = group.initial_lr / self.final_div_factor
+   end
+end
+
+--- Up to max_lr and far down again over total_steps, or epochs times steps_per_epoch (Smith's one
+--- cycle); stepped after every batch. With three_phase down to the first rate as fast as up, then
+--- further. With cycle_momentum the momentum, or the first of betas, goes the other way.
+M.OneCycleLR = LRScheduler.define("OneCycleLR", [[max_lr: number|numbers, total_steps: count?,
+   epochs: count?, steps_per_epoch: count?, pct_start: number = 0.3,
+   anneal_strategy: string = 'cos', cycle_momentum: boolean = true,
+   base_momentum: number|numbers = 0.85, max_momentum: number|numbers = 0.95,
+   div_factor: number = 25, final_div_factor: number = 1e4, three_phase: boolean = false]],
+   function(self, _, _, g)
+      local t, group = self.last_epoch, self.optimizer.param_groups[g]
+      if t > self.total_steps then
+         torch.raise(("optim.lr_scheduler.OneCycleLR: step %d of %d"):format(t, self.total_steps))
+      end
+      local phase, share = phase_at(self, t)
+      local shape = self.anneal_strategy
+      if self.cycle_momentum then
+         set_momentum(group, blend(shape, group[phase[4]], group[phase[5]], share))
+      end
+      return blend(shape, group[phase[2]], group[phase[3]], share)
+   end, check_one_cycle)
+
+-- Warm restarts ---------------------------------------------------------------------------------
+
+--- Half cosines of T_0 epochs, each T_mult times as long as the one before (SGDR). `step(epoch)`
+--- goes to any epoch, which may be a fraction.
+local Restarts = LRScheduler.define("CosineAnnealingWarmRestarts",
+   "T_0: count, T_mult: count = 1, eta_min: number = 0", function(self, _, base)
+      local share = (1 + math.cos(math.pi * self.T_cur / self.T_i)) / 2
+      return self.eta_min + (base - self.eta_min) * share
+   end, function(self, name)
+      if self.T_0 < 1 then args.refuse(name, "T_0", "at least 1", self.T_0) end
+      if self.T_mult < 1 then args.refuse(name, "T_mult", "at least 1", self.T_mult) end
+      self.T_cur, self.T_i = self.last_epoch, self.T_0
+   end)
+M.CosineAnnealingWarmRestarts = Restarts
+
+-- Where an epoch is in its half cosine, and how long that is.
+local function place(self, epoch)
+   local length = self.T_0
+   while epoch >= length do
+      if self.T_mult == 1 then return epoch % length, length end
+      epoch, length = epoch - length, length * self.T_mult
+   end
+   return epoch, length
+end
+
+---@param epoch? number  the next one by default
+function Restarts:step(epoch)
+   if epoch ~= nil and not (type(epoch) == "number" and epoch >= 0) then
+      args.refuse(torch.type(self) .. ".step", "epoch", "a number of at least 0", epoch)
+   end
+   if epoch == nil and self.last_epoch < 0 then epoch = 0 end
+   if epoch then
+      self.T_cur, self.T_i = place(self, epoch)
+   else
+      epoch, self.T_cur = self.last_epoch + 1, self.T_cur + 1
+      if self.T_cur >= self.T_i then
+         self.T_cur, self.T_i = self.T_cur % self.T_i, self.T_i * self.T_mult
+      end
+   end
+   self.last_epoch = math.floor(epoch) - 1
+   LRScheduler.step(self)
+end
+
+return M

@@ -1,0 +1,101 @@
+-- factors.lua - schedules that multiply a rate from epoch to epoch.
+
+local args = require "tlua.args"
+local LRScheduler = require "tlua.optim.schedules.LRScheduler"
+
+local M = {}
+local of_group <const> = LRScheduler.of_group
+
+local function define(name, ...)
+   M[name] = LRScheduler.define(name, ...)
+end
+
+local function refuse_outside(self, name, option, low, high)
+   local value = self[option]
+   if not (value >= low and value <= high) then
+      args.refuse(name, option, ("a number from %g to %g"):format(low, high), value)
+   end
+end
+
+local function check_lambdas(self) self:check_lists("lr_lambda") end
+
+--- lr_lambda(epoch), or one function for each group, as a factor of the first rate.
+define("LambdaLR", "lr_lambda: table|callable", function(self, _, base, g)
+   return base * of_group(self.lr_lambda, g)(self.last_epoch)
+end, check_lambdas)
+
+--- lr_lambda(epoch) as a factor of the rate before.
+define("MultiplicativeLR", "lr_lambda: table|callable", function(self, lr, _, g)
+   if self.is_initial then return lr end
+   return lr * of_group(self.lr_lambda, g)(self.last_epoch)
+end, check_lambdas)
+
+--- It has no first rate to go back to.
+function M.MultiplicativeLR:restart()
+   self.last_epoch = -1
+   self:step()
+end
+
+--- Times gamma every step_size epochs.
+define("StepLR", "step_size: count, gamma: number = 0.1", function(self, lr)
+   if self.last_epoch == 0 or self.last_epoch % self.step_size ~= 0 then return lr end
+   return lr * self.gamma
+end, function(self, name)
+   if self.step_size == 0 then args.refuse(name, "step_size", "at least 1", 0) end
+end)
+
+--- Times gamma at each epoch in the list.
+define("MultiStepLR", "milestones: numbers, gamma: number = 0.1", function(self, lr)
+   for _, milestone in ipairs(self.milestones) do
+      if milestone == self.last_epoch then lr = lr * self.gamma end
+   end
+   return lr
+end)
+
+--- Times gamma at every epoch.
+define("ExponentialLR", "gamma: number", function(self, lr)
+   return self.is_initial and lr or lr * self.gamma
+end)
+
+--- `factor` of the rate for the first total_iters epochs.
+define("ConstantLR", "factor: number = 0.3333333333333333, total_iters: count = 5",
+   function(self, lr)
+      if self.last_epoch == 0 then return lr * self.factor end
+      return self.last_epoch == self.total_iters and lr / self.factor or lr
+   end, function(self, name) refuse_outside(self, name, "factor", 0, 1) end)
+
+--- From start_factor to end_factor of the rate, in a line over total_iters epochs.
+define("LinearLR", [[start_factor: number = 0.3333333333333333, end_factor: number = 1,
+   total_iters: count = 5]], function(self, lr)
+   local t, n = self.last_epoch, self.total_iters
+   if t == 0 then return lr * self.start_factor end
+   if self.is_initial or t > n then return lr end
+   local slope = self.end_factor - self.start_factor
+   return lr * (1 + slope / (n * self.start_factor + (t - 1) * slope))
+end, function(self, name)
+   if self.start_factor == 0 then
+      args.refuse(name, "start_factor", "a number above 0", self.start_factor)
+   end
+   refuse_outside(self, name, "start_factor", 0, 1)
+   refuse_outside(self, name, "end_factor", 0, 1)
+end)
+
+--- (1 - epoch / total_iters) ^ power of the first rate.
+define("PolynomialLR", "total_iters: count = 5, power: number = 1", function(self, lr)
+   local t, n = self.last_epoch, self.total_iters
+   if self.is_initial or t > n then return lr end
+   return lr * ((1 - t / n) / (1 - (t - 1) / n)) ^ self.power
+end)
+
+--- Half a cosine from the first rate to eta_min over T_max epochs, and back.
+define("CosineAnnealingLR", "T_max: count, eta_min: number = 0", function(self, lr, base)
+   local t, n, least = self.last_epoch, self.T_max, self.eta_min
+   if self.is_initial then return lr end
+   if (t - 1 - n) % (2 * n) == 0 then
+      return lr + (base - least) * (1 - math.cos(math.pi / n)) / 2
+   end
+   return (1 + math.cos(math.pi * t / n)) / (1 + math.cos(math.pi * (t - 1) / n))
+      * (lr - least) + least
+end)
+
+return M

@@ -1,0 +1,73 @@
+-- plateau.lua - ReduceLROnPlateau: lowers the rates when a measure has not got better for some
+-- time.
+
+local torch = require "tlua"
+local args = require "tlua.args"
+local class = require "tlua.class"
+local LRScheduler = require "tlua.optim.schedules.LRScheduler"
+
+local name <const> = "optim.lr_scheduler.ReduceLROnPlateau"
+local Plateau = class.class(name, LRScheduler)
+
+local take = args.signature(name .. [[(optimizer: any, mode: string = 'min', factor: number = 0.1,
+   patience: count = 10, threshold: number = 1e-4, threshold_mode: string = 'rel',
+   cooldown: count = 0, min_lr: number|numbers = 0, eps: number = 1e-8)]])
+
+---@param optimizer optim.Optimizer
+---@param mode? "min"|"max"
+---@param options? {factor: number, patience: integer, threshold: number, cooldown: integer}
+function Plateau:__init(...)
+   local a = take(...)
+   self:check_optimizer(a.optimizer)
+   if a.mode ~= "min" and a.mode ~= "max" then args.refuse(name, "mode", "min or max", a.mode) end
+   if a.factor ~= a.factor or a.factor >= 1 then
+      args.refuse(name, "factor", "a number below 1", a.factor)
+   end
+   if a.threshold_mode ~= "rel" and a.threshold_mode ~= "abs" then
+      args.refuse(name, "threshold_mode", "rel or abs", a.threshold_mode)
+   end
+   for key, value in pairs(a) do self[key] = value end
+   self:check_lists("min_lr")
+   self.last_epoch, self.num_bad_epochs, self.cooldown_counter = 0, 0, 0
+   self.best = a.mode == "min" and math.huge or -math.huge
+end
+
+-- Better by more than the threshold, which, if relative, is a share of the best so far: of a
+-- negative measure it therefore asks for less, as PyTorch's does.
+local function is_better(self, value)
+   local sign = self.mode == "min" and -1 or 1
+   local bound = self.threshold_mode == "rel" and self.best * (1 + sign * self.threshold)
+      or self.best + sign * self.threshold
+   return sign * value > sign * bound
+end
+
+local function lower(self)
+   self:check_lists("min_lr") -- groups may have been added
+   for g, group in ipairs(self.optimizer.param_groups) do
+      local rate = torch.is_tensor(group.lr) and group.lr:item() or group.lr
+      local lowered = math.max(rate * self.factor, LRScheduler.of_group(self.min_lr, g))
+      if rate - lowered > self.eps then self:set_lr(group, lowered) end
+   end
+end
+
+--- To the next epoch.
+---@param metric number|Tensor  the measure
+function Plateau:step(metric)
+   if torch.is_tensor(metric) then metric = metric:item() end
+   if type(metric) ~= "number" then args.refuse(name .. ".step", "metric", "a number", metric) end
+   self.last_epoch = self.last_epoch + 1
+   if is_better(self, metric) then
+      self.best, self.num_bad_epochs = metric, 0
+   else
+      self.num_bad_epochs = self.num_bad_epochs + 1
+   end
+   if self.cooldown_counter > 0 then
+      self.cooldown_counter, self.num_bad_epochs = self.cooldown_counter - 1, 0
+   end
+   if self.num_bad_epochs > self.patience then
+      lower(self)
+      self.cooldown_counter, self.num_bad_epochs = self.cooldown, 0
+   end
+end
+
+return {ReduceLROnPlateau = Plateau}

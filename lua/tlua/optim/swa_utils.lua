@@ -1,0 +1,258 @@
+-- swa_utils.lua - torch.optim.swa_utils: averages of a model's parameters over training, "Averaging
+-- Weights Leads to Wider Optima" (Izmailov et al., 2018), or exponential ones.
+
+local torch = require "tlua"
+local args = require "tlua.args"
+local class = require "tlua.class"
+local Module = require "tlua.nn.Module"
+local LRScheduler = require "tlua.optim.schedules.LRScheduler"
+
+local M = {}
+
+-- Averages --------------------------------------------------------------------------------------
+
+-- Those of the two lists that are floating, and the rest.
+local function split(averaged, current)
+   local floats, others = {{}, {}}, {{}, {}}
+   for i, tensor in ipairs(averaged) do
+      local list = tensor:is_floating_point() and floats or others
+      table.insert(list[1], tensor)
+      table.insert(list[2], current[i])
+   end
+   return floats, others
+end
+
+-- averaged = averaged + (current - averaged) * weight, in one call for all that are floating.
+-- Others, such as counts, are computed as their values are and cut off.
+local function move_towards(averaged, current, weight)
+   local _ <close> = torch.no_grad()
+   local floats, others = split(averaged, current)
+   torch._fused_step_(floats[1], floats[2], {}, {}, "lerp", {weight})
+   for i, tensor in ipairs(others[1]) do
+      local value = tensor:double() * (1 - weight) + others[2][i]:double() * weight
+      tensor:copy_(value)
+   end
+end
+
+local function check_decay(name, decay)
+   if decay == nil then return 0.999 end
+   if type(decay) ~= "number" or not (decay >= 0 and decay <= 1) then
+      args.refuse(name, "decay", "a number from 0 to 1", decay)
+   end
+   return decay
+end
+
+--- An average in which each step counts (1 - decay) and what was there decay, for lists.
+---@param decay? number  0.999 by default
+---@return fun(averaged: Tensor[], current: Tensor[], count: integer)
+function M.get_ema_multi_avg_fn(decay)
+   decay = check_decay("optim.swa_utils.get_ema_multi_avg_fn", decay)
+   return function(averaged, current) move_towards(averaged, current, 1 - decay) end
+end
+
+--- The mean of all steps, for lists.
+---@return fun(averaged: Tensor[], current: Tensor[], count: integer)
+function M.get_swa_multi_avg_fn()
+   return function(averaged, current, count) move_towards(averaged, current, 1 / (count + 1)) end
+end
+
+--- As get_ema_multi_avg_fn, for one tensor, which stays as it is.
+---@param decay? number  0.999 by default
+---@return fun(averaged: Tensor, current: Tensor, count: integer): Tensor
+function M.get_ema_avg_fn(decay)
+   decay = check_decay("optim.swa_utils.get_ema_avg_fn", decay)
+   return function(averaged, current) return averaged * decay + current * (1 - decay) end
+end
+
+--- As get_swa_multi_avg_fn, for one tensor, which stays as it is.
+---@return fun(averaged: Tensor, current: Tensor, count: integer): Tensor
+function M.get_swa_avg_fn()
+   return function(averaged, current, count)
+      return averaged + (current - averaged) / (count + 1)
+   end
+end
+
+-- Models ----------------------------------------------------------------------------------------
+
+--- A copy of a model whose parameters are an average of those that the model had at the calls of
+--- update_parameters. It is called as the model is.
+---@class optim.swa_utils.AveragedModel: nn.Module
+---@field module nn.Module
+---@field n_averaged Tensor  how many calls there were; int64, on the CPU
+local AveragedModel = class.class("optim.swa_utils.AveragedModel", Module)
+
+local take = args.signature [[optim.swa_utils.AveragedModel(model: any, device: string?,
+   avg_fn: callable?, multi_avg_fn: callable?, use_buffers: boolean = false)]]
+
+---@param model nn.Module
+---@param options? table  device; avg_fn(averaged, current, count) gives a tensor's new average;
+--- multi_avg_fn(averaged, current, count) changes lists of them in place; use_buffers: buffers are
+--- averaged, too, instead of copied
+function AveragedModel:__init(...)
+   local a = take(...)
+   local name = torch.type(self)
+   if not class.isinstance(a.model, Module) then
+      args.refuse(name, "model", "a module", a.model)
+   end
+   if a.avg_fn and a.multi_avg_fn then
+      torch.raise(name .. ": avg_fn: expected it or multi_avg_fn, got both")
+   end
+   self.module = a.model:clone()
+   if a.device then self.module:to(a.device) end
+   self:register_buffer("n_averaged", torch.tensor(0, {dtype = "int64", device = "cpu"}))
+   self.avg_fn, self.multi_avg_fn = a.avg_fn, a.multi_avg_fn
+   self.use_buffers = a.use_buffers
+end
+
+function AveragedModel:forward(...)
+   return self.module(...)
+end
+
+-- What is averaged of a model, detached.
+local function averaged_of(self, model)
+   local list = model:parameters()
+   if self.use_buffers then
+      for _, buffer in ipairs(model:buffers()) do list[#list + 1] = buffer end
+   end
+   for i, tensor in ipairs(list) do list[i] = tensor:detach() end
+   return list
+end
+
+-- The same, after a check that it fits ours, on the devices of ours.
+local function current_of(self, model, own)
+   local list = averaged_of(self, model)
+   local fits = #list == #own
+   for i = 1, fits and #list or 0 do
+      fits = fits and table.concat(list[i].shape, ",") == table.concat(own[i].shape, ",")
+      list[i] = list[i]:to(own[i].device)
+   end
+   if not fits then
+      torch.raise(torch.type(self) .. ".update_parameters: model: expected one with the parameters"
+         .. " of the model that was averaged")
+   end
+   return list
+end
+
+local function average(self, own, current, count)
+   if self.multi_avg_fn then return self.multi_avg_fn(own, current, count) end
+   if not self.avg_fn then return M.get_swa_multi_avg_fn()(own, current, count) end
+   for i, tensor in ipairs(own) do tensor:copy_(self.avg_fn(tensor, current[i], count)) end
+end
+
+--- Takes the model's parameters as they are now into the average; the first ones are copied.
+---@param model nn.Module
+function AveragedModel:update_parameters(model)
+   if not class.isinstance(model, Module) then
+      args.refuse(torch.type(self) .. ".update_parameters", "model", "a module", model)
+   end
+   local _ <close> = torch.no_grad()
+   local own, count = averaged_of(self, self.module), self.n_averaged:item()
+   local current = current_of(self, model, own)
+   if count > 0 then
+      average(self, own, current, count)
+   else
+      for i, tensor in ipairs(own) do tensor:copy_(current[i]) end
+   end
+   if not self.use_buffers then
+      local buffers = model:buffers()
+      for i, buffer in ipairs(self.module:buffers()) do buffer:copy_(buffers[i]) end
+   end
+   self.n_averaged:add_(1)
+end
+
+M.AveragedModel = AveragedModel
+
+-- Calls fn with each batch of a data loader, a list, or an iterator.
+local function each_batch(loader, fn)
+   if type(loader) == "table" and getmetatable(loader) == nil then
+      for _, batch in ipairs(loader) do fn(batch) end
+   elseif type(loader) == "table" then
+      for batch in loader:iter() do fn(batch) end
+   else
+      for batch in loader do fn(batch) end
+   end
+end
+
+-- The batch norm layers of a model that keep statistics.
+local function norms_of(model)
+   local list = {}
+   for _, module in ipairs(model:modules()) do
+      local is_norm = torch.type(module):find("^nn%.BatchNorm")
+      if is_norm and module.track_running_stats then list[#list + 1] = module end
+   end
+   return list
+end
+
+-- To be closed: gives modules their modes, and layers their momenta, back.
+local function restorer(model, layers)
+   local modes, momenta = {}, {}
+   for _, module in ipairs(model:modules()) do modes[module] = module.is_training end
+   for _, layer in ipairs(layers) do momenta[layer] = layer.momentum end
+   return setmetatable({}, {__close = function()
+      for module, mode in pairs(modes) do rawset(module, "is_training", mode) end
+      for layer, momentum in pairs(momenta) do layer.momentum = momentum end
+   end})
+end
+
+--- Sets the running statistics of batch norm layers to those of the data: for a model whose weights
+--- are averaged.
+---@param loader any  batches: a data loader, a list, or an iterator; of a batch that is a list the
+--- first element is the input
+---@param model nn.Module
+---@param device? string  where the inputs are moved to
+function M.update_bn(loader, model, device)
+   if not class.isinstance(model, Module) then
+      args.refuse("optim.swa_utils.update_bn", "model", "a module", model)
+   end
+   local layers = norms_of(model)
+   if #layers == 0 then return end
+   local _ <close> = restorer(model, layers)
+   model:train()
+   for _, layer in ipairs(layers) do
+      layer:reset_running_stats()
+      layer.momentum = false -- the mean over all batches
+   end
+   torch.no_grad(function()
+      each_batch(loader, function(batch)
+         local input = torch.is_tensor(batch) and batch or batch[1]
+         model(device and input:to(device) or input)
+      end)
+   end)
+end
+
+-- Rates -----------------------------------------------------------------------------------------
+
+local shapes <const> = {
+   linear = function(t) return t end,
+   cos = function(t) return (1 - math.cos(math.pi * t)) / 2 end,
+}
+
+local function clamp(t) return math.max(0, math.min(1, t)) end
+
+--- From the rates as they are to swa_lr over anneal_epochs, where they stay. The groups keep it as
+--- `swa_lr`.
+M.SWALR = LRScheduler.define("SWALR", [[swa_lr: number|numbers, anneal_epochs: count = 10,
+   anneal_strategy: string = 'cos']], function(self, lr, _, g)
+   local goal, n = self.optimizer.param_groups[g].swa_lr, math.max(1, self.anneal_epochs)
+   local step = self.anneal_epochs == 0 and math.max(1, self.steps) or self.steps
+   local shape = shapes[self.anneal_strategy]
+   local before, now = shape(clamp((step - 1) / n)), shape(clamp(step / n))
+   local first = before == 1 and goal or (lr - before * goal) / (1 - before)
+   return goal * now + first * (1 - now)
+end, function(self, name)
+   if not shapes[self.anneal_strategy] then
+      args.refuse(name, "anneal_strategy", "cos or linear", self.anneal_strategy)
+   end
+   self:check_lists("swa_lr")
+   for g, group in ipairs(self.optimizer.param_groups) do
+      group.swa_lr = LRScheduler.of_group(self.swa_lr, g)
+   end
+   self.steps = -1
+end)
+
+function M.SWALR:step()
+   self.steps = self.steps + 1
+   LRScheduler.step(self)
+end
+
+return M

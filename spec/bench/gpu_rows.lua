@@ -1,0 +1,99 @@
+-- gpu_rows.lua - what bench.lua measures on a GPU: rows as in rows.lua, of sizes that fill one.
+
+local rows = {}
+
+local group -- of the rows that follow
+
+local function row(name, setup, lua, python, bytes)
+   if type(setup) == "string" then setup = {setup, setup} end
+   rows[#rows + 1] = {group = group, name = name, setup = setup, lua = lua, python = python or lua,
+      bytes = bytes}
+end
+
+-- The host's cost of one call, launch included: the device has next to nothing to do. ------------
+
+group = "overhead"
+
+local small = {"local a, b = torch.randn(8, 8), torch.randn(8, 8)",
+   "a, b = torch.randn(8, 8), torch.randn(8, 8)"}
+row("a + b", small, "local c = a + b", "c = a + b")
+row("a:sum(2)", small, "local c = a:sum(2)", "c = a.sum(1)")
+row("a:matmul(b)", small, "local c = a:matmul(b)", "c = a.matmul(b)")
+row("a:exp()", small, "local c = a:exp()", "c = a.exp()")
+local mlp = {[[local model = nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 10))
+local x, y = torch.randn(32, 64), torch.randint(1, 11, {32})
+local adam = torch.optim.Adam(model:parameters())]],
+   [[model = nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 10))
+x, y = torch.randn(32, 64), torch.randint(0, 10, (32,))
+adam = torch.optim.Adam(model.parameters())]]}
+row("MLP 64-128-10, batch 32, Adam step", mlp,
+   "adam:zero_grad() F.cross_entropy(model(x), y):backward() adam:step()",
+   "adam.zero_grad(); F.cross_entropy(model(x), y).backward(); adam.step()")
+
+-- Memory: the last column says how near to a copy. ------------------------------------------------
+
+group = "bandwidth"
+
+local M <const> = 64 * 1024 * 1024
+local big = {("local a, b = torch.randn(%d), torch.randn(%d)"):format(M, M),
+   ("a, b = torch.randn(%d), torch.randn(%d)"):format(M, M)}
+local half = {big[1] .. " a, b = a:bfloat16(), b:bfloat16()", big[2] .. "; a, b = a.bfloat16(), b.bfloat16()"}
+row("a + b, 64M", big, "local c = a + b", "c = a + b", 12 * M)
+row("a:exp(), 64M", big, "local c = a:exp()", "c = a.exp()", 8 * M)
+row("a + b, 64M bfloat16", half, "local c = a + b", "c = a + b", 6 * M)
+row("F.gelu, 64M bfloat16", half, "local c = F.gelu(a)", "c = F.gelu(a)", 4 * M)
+row("to bfloat16, 64M", big, "local c = a:bfloat16()", "c = a.bfloat16()", 6 * M)
+row("sum, 64M", big, "local c = a:sum()", "c = a.sum()", 4 * M)
+
+local matrix = {"local a = torch.randn(65536, 1024) local w, b = torch.ones(1024), torch.zeros(1024)",
+   "a = torch.randn(65536, 1024); w, b = torch.ones(1024), torch.zeros(1024)"}
+row("a + row, 65536x1024", matrix, "local c = a + b", "c = a + b", 8 * M)
+row("sum of rows", matrix, "local c = a:sum(2)", "c = a.sum(1)", 4 * M)
+row("sum of columns", matrix, "local c = a:sum(1)", "c = a.sum(0)", 4 * M)
+row("amax of rows", matrix, "local c = a:amax(2)", "c = a.amax(1)", 4 * M)
+row("argmax of rows", matrix, "local c = a:argmax(2)", "c = a.argmax(1)", 4 * M)
+row("softmax", matrix, "local c = a:softmax(2)", "c = a.softmax(1)", 8 * M)
+row("layer_norm", matrix, "local c = F.layer_norm(a, {1024}, w, b)",
+   "c = F.layer_norm(a, (1024,), w, b)", 8 * M)
+row("cumsum of rows", matrix, "local c = a:cumsum(2)", "c = a.cumsum(1)", 8 * M)
+row("transposed copy, 65536x1024", matrix, "local c = a:t():contiguous()",
+   "c = a.t().contiguous()", 8 * M)
+row("cross_entropy, 16384x50257, forward and backward", {
+   "local a = torch.randn(16384, 50257, {requires_grad = true}) local y = torch.randint(1, 50258, {16384})",
+   "a = torch.randn(16384, 50257, requires_grad=True); y = torch.randint(0, 50257, (16384,))"},
+   "a.grad = nil F.cross_entropy(a, y):backward()", "a.grad = None; F.cross_entropy(a, y).backward()")
+row("embedding 65536 of 50257x768", {
+   "local t = torch.randn(50257, 768) local i = torch.randint(1, 50258, {65536})",
+   "t = torch.randn(50257, 768); i = torch.randint(0, 50257, (65536,))"},
+   "local c = F.embedding(i, t)", "c = F.embedding(i, t)", 2 * 65536 * 768 * 4)
+row("randn, 64M", big, ("local c = torch.randn(%d)"):format(M), ("c = torch.randn(%d)"):format(M))
+
+-- Arithmetic. ------------------------------------------------------------------------------------------
+
+group = "products"
+
+local function square(n, dtype)
+   return {("local a, b = torch.randn(%d, %d):%s(), torch.randn(%d, %d):%s()"):format(n, n, dtype, n, n,
+         dtype), ("a, b = torch.randn(%d, %d).%s(), torch.randn(%d, %d).%s()"):format(n, n, dtype, n, n,
+         dtype)}
+end
+row("matmul 8192, bfloat16", square(8192, "bfloat16"), "local c = a:matmul(b)", "c = a.matmul(b)")
+row("matmul 4096, float32", square(4096, "float"), "local c = a:matmul(b)", "c = a.matmul(b)")
+row("matmul 512, bfloat16", square(512, "bfloat16"), "local c = a:matmul(b)", "c = a.matmul(b)")
+local image = {[[local conv = nn.Conv2d(64, 64, 3, {padding = 1}):bfloat16()
+local x = torch.randn(64, 64, 56, 56):bfloat16()]],
+   "conv = nn.Conv2d(64, 64, 3, padding=1).bfloat16(); x = torch.randn(64, 64, 56, 56).bfloat16()"}
+row("conv2d 64x64x56x56, 64 of 3x3, bfloat16", image, "local c = conv(x)", "c = conv(x)")
+local heads = {[[local q = torch.randn(16, 12, 1024, 64):bfloat16()]],
+   "q = torch.randn(16, 12, 1024, 64).bfloat16()"}
+row("attention 16x12x1024x64, causal, bfloat16", heads,
+   "local c = F.scaled_dot_product_attention(q, q, q, {is_causal = true})",
+   "c = F.scaled_dot_product_attention(q, q, q, is_causal=True)")
+
+group = "order"
+
+local list = {"local a = torch.randn(10000000)", "a = torch.randn(10000000)"}
+row("sort 10M floats", list, "local v, i = a:sort()", "v, i = a.sort()")
+row("topk 100 of 10M", list, "local v, i = a:topk(100)", "v, i = a.topk(100)")
+
+return rows

@@ -1,0 +1,367 @@
+/*
+** blocks_test.c - the CUDA allocator's logic on made-up memory and streams, beside a
+** plain model: a million random calls, failures at the n-th call, pools of graphs.
+**
+** A stream is two counters: work given and work done. The source gives address space
+** that nobody touches; the model knows who may write where.
+*/
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/cuda/blocks.h"
+#include "test.h"
+
+bool cuda_fail(tl_ErrorKind kind, const char *format, ...);
+bool cuda_fail(tl_ErrorKind kind, const char *format, ...) {
+  (void)kind, (void)format;
+  return false;
+}
+#define TLK_CUDA_PLUGIN_H /* of the plugin's own header only cuda_fail is used */
+#include "kernels/cuda/blocks.c"
+
+enum { STREAMS = 4, MIB = 1 << 20, GRANULE = 2 * MIB, MEMORY = 256 * MIB };
+#define REACH ((int64_t)4 * MEMORY)
+
+/* ---- memory and streams that are made up --------------------------------------------------- */
+
+typedef struct World {
+  uint64_t given[STREAMS], done[STREAMS];
+  int64_t mapped, reservations, marks, waits;
+  int64_t fail_at; /* calls until one fails; 0: none does */
+  uintptr_t next;  /* address space */
+} World;
+
+typedef struct Point {
+  int stream;
+  uint64_t at;
+} Point;
+
+static bool may_go(World *w) { return w->fail_at == 0 || --w->fail_at > 0; }
+
+static char *reserve(void *self) {
+  World *w = self;
+  if (!may_go(w)) return NULL;
+  w->reservations++;
+  w->next += REACH;
+  return (char *)w->next;
+}
+
+static void unreserve(void *self, char *at) {
+  CHECK(at != NULL);
+  ((World *)self)->reservations--;
+}
+
+static bool map(void *self, char *at, int64_t bytes, int64_t granule) {
+  World *w = self;
+  CHECK(bytes > 0 && bytes % granule == 0 && (uintptr_t)at % (uintptr_t)granule == 0);
+  if (!may_go(w) || w->mapped + bytes > MEMORY) return false;
+  w->mapped += bytes;
+  return true;
+}
+
+static void unmap(void *self, char *at, int64_t bytes, int64_t granule) {
+  CHECK(bytes > 0 && bytes % granule == 0 && (uintptr_t)at % (uintptr_t)granule == 0);
+  ((World *)self)->mapped -= bytes;
+}
+
+static void *mark(void *self, int stream) {
+  World *w = self;
+  Point *p = may_go(w) ? malloc(sizeof *p) : NULL;
+  if (p == NULL) return NULL;
+  w->marks++;
+  *p = (Point){stream, w->given[stream]};
+  return p;
+}
+
+static bool has_passed(void *self, void *point) {
+  const Point *p = point;
+  return ((World *)self)->done[p->stream] >= p->at;
+}
+
+static void drop(void *self, void *point) {
+  ((World *)self)->marks--;
+  free(point);
+}
+
+static bool wait_for_all(void *self) {
+  World *w = self;
+  w->waits++;
+  memcpy(w->done, w->given, sizeof w->done);
+  return true;
+}
+
+static void no_note(void *self, tl_MemoryAction action, const void *data, int64_t bytes,
+                    int stream) {
+  (void)self, (void)action, (void)data;
+  CHECK(bytes >= 0 && stream >= 0 && stream < STREAMS);
+}
+
+static void open_blocks(cuda_Blocks *b, World *w) {
+  cuda_BlockSource source = {w,    {GRANULE, GRANULE}, REACH, reserve,      unreserve, map, unmap,
+                             mark, has_passed,         drop,  wait_for_all, no_note};
+  *w = (World){.next = (uintptr_t)1 << 40};
+  cuda_blocks_open(b, &source, MEMORY);
+}
+
+static void close_blocks(cuda_Blocks *b, const World *w) {
+  CHECK(b->stats.allocated_bytes[TL_POOL_ALL].current == 0);
+  cuda_blocks_close(b);
+  CHECK(w->mapped == 0 && w->reservations == 0 && w->marks == 0);
+  CHECK(b->stats.active[TL_POOL_ALL].current == 0);
+  CHECK(b->stats.reserved_bytes[TL_POOL_ALL].current == 0);
+  CHECK(b->stats.inactive_split_bytes[TL_POOL_ALL].current == 0);
+  CHECK(b->stats.segment[TL_POOL_ALL].current == 0);
+}
+
+/* ---- the model -------------------------------------------------------------------------------- */
+
+/* Bytes that somebody may still write: in use, or freed while other streams were busy with
+** them. */
+typedef struct Held {
+  char *data;
+  int64_t bytes;
+  int stream;
+  bool used;
+  uint64_t others, until[STREAMS]; /* once freed: what those streams must have done */
+} Held;
+
+typedef struct Model {
+  World world;
+  cuda_Blocks blocks;
+  Held *held;
+  int n, room;
+  int64_t live;
+  uint64_t random;
+} Model;
+
+static uint64_t draw(Model *m) {
+  uint64_t z = m->random += 0x9e3779b97f4a7c15u;
+  z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
+  z = (z ^ z >> 27) * 0x94d049bb133111ebu;
+  return z ^ z >> 31;
+}
+
+static bool still_busy(const Model *m, const Held *h) {
+  for (int s = 0; s < STREAMS; s++)
+    if ((h->others >> s & 1) && m->world.done[s] < h->until[s]) return true;
+  return false;
+}
+
+/* Nobody else may have the bytes: not a user, and no stream that is not done with them. */
+static void check_free(const Model *m, const char *data, int64_t bytes) {
+  for (int i = 0; i < m->n; i++) {
+    const Held *h = &m->held[i];
+    bool apart = data + bytes <= h->data || h->data + h->bytes <= data;
+    CHECK(apart || (!h->used && !still_busy(m, h)));
+  }
+}
+
+static void forget(Model *m) {
+  for (int i = 0; i < m->n; i++)
+    if (!m->held[i].used && !still_busy(m, &m->held[i])) m->held[i--] = m->held[--m->n];
+}
+
+static int64_t size(Model *m) {
+  uint64_t r = draw(m);
+  if (r % 16 == 0) return (int64_t)(r >> 8) % (24 * MIB);
+  if (r % 4 == 0) return (int64_t)(r >> 8) % (2 * MIB);
+  return (int64_t)(r >> 8) % 4096;
+}
+
+static void model_alloc(Model *m) {
+  int stream = (int)(draw(m) % STREAMS);
+  int64_t bytes = size(m);
+  char *data = cuda_blocks_alloc(&m->blocks, bytes, stream, 0);
+  if (data == NULL) return;
+  CHECK((uintptr_t)data % CUDA_BLOCK_UNIT == 0);
+  check_free(m, data, bytes);
+  m->held[m->n++] = (Held){.data = data, .bytes = bytes, .stream = stream, .used = true};
+  m->live += bytes;
+  CHECK(m->live == m->blocks.stats.requested_bytes[TL_POOL_ALL].current);
+}
+
+static void model_free(Model *m, int i) {
+  Held *h = &m->held[i];
+  cuda_blocks_free(&m->blocks, h->data);
+  h->used = false;
+  m->live -= h->bytes;
+  memcpy(h->until, m->world.given, sizeof h->until);
+}
+
+/* An element in use, -1 if there is none near a random place. */
+static int any_used(Model *m) {
+  for (int tries = 0; m->n > 0 && tries < 4; tries++) {
+    int i = (int)(draw(m) % (uint64_t)m->n);
+    if (m->held[i].used) return i;
+  }
+  return -1;
+}
+
+static void step(Model *m) {
+  uint64_t what = draw(m) % 100;
+  int i = any_used(m), stream = (int)(draw(m) % STREAMS);
+  m->world.given[stream]++;
+  if (what < 30) m->world.done[stream] = m->world.given[stream];
+  if ((what < 45 && m->n < m->room / 2) || i < 0) {
+    if (m->n < m->room) model_alloc(m);
+  } else if (what < 90) {
+    model_free(m, i);
+  } else if (what < 99) {
+    cuda_blocks_used_by(&m->blocks, m->held[i].data, stream);
+    if (stream != m->held[i].stream) m->held[i].others |= (uint64_t)1 << stream;
+  } else if (draw(m) % 50 == 0) {
+    CHECK(cuda_blocks_trim(&m->blocks));
+  }
+  forget(m);
+}
+
+static void run_model(Model *m, int steps, int64_t fail_each) {
+  for (int i = 0; i < steps; i++) {
+    if (fail_each && i % fail_each == 0) m->world.fail_at = 1 + (int64_t)(draw(m) % 8);
+    step(m);
+  }
+  m->world.fail_at = 0;
+  for (int i = 0; i < m->n; i++)
+    if (m->held[i].used) model_free(m, i);
+  close_blocks(&m->blocks, &m->world);
+}
+
+static void random_calls(uint64_t seed, int steps, int64_t fail_each) {
+  Model m = {.room = 200, .random = seed};
+  m.held = malloc((size_t)m.room * sizeof *m.held);
+  open_blocks(&m.blocks, &m.world);
+  run_model(&m, steps, fail_each);
+  free(m.held);
+}
+
+/* ---- what is promised ---------------------------------------------------------------------------- */
+
+static void a_freed_block_is_handed_out_at_once(void) {
+  World w;
+  cuda_Blocks b;
+  open_blocks(&b, &w);
+  void *first = cuda_blocks_alloc(&b, 5000, 1, 0);
+  w.given[1]++;
+  cuda_blocks_free(&b, first);
+  CHECK(cuda_blocks_alloc(&b, 5000, 1, 0) == first);
+  CHECK(cuda_blocks_alloc(&b, 5000, 2, 0) != first); /* another stream's is another block */
+  CHECK(b.stats.num_device_alloc == 2 && w.mapped == 2 * GRANULE && w.waits == 0);
+  cuda_blocks_free(&b, first);
+  cuda_blocks_free(&b, b.arenas->first->data);
+  close_blocks(&b, &w);
+}
+
+static void other_users_are_waited_for(void) {
+  World w;
+  cuda_Blocks b;
+  open_blocks(&b, &w);
+  void *data = cuda_blocks_alloc(&b, 100, 0, 0);
+  cuda_blocks_used_by(&b, data, 2);
+  w.given[2] = 5;
+  cuda_blocks_free(&b, data);
+  void *next = cuda_blocks_alloc(&b, 100, 0, 0);
+  CHECK(next != data && b.stats.active[TL_POOL_ALL].current == 2);
+  cuda_blocks_free(&b, next);
+  w.done[2] = 5;
+  CHECK(cuda_blocks_alloc(&b, 100, 0, 0) == data);
+  CHECK(b.stats.active[TL_POOL_ALL].current == 1);
+  cuda_blocks_free(&b, data);
+  close_blocks(&b, &w);
+}
+
+/* Blocks of which each second one is freed leave no room in fixed segments; here large
+** ones grow at the end and the granules between are given back. */
+static void holes_are_given_back(void) {
+  enum { N = 32 };
+  World w;
+  cuda_Blocks b;
+  void *data[N];
+  open_blocks(&b, &w);
+  for (int i = 0; i < N; i++) data[i] = cuda_blocks_alloc(&b, 4 * MIB, 0, 0);
+  for (int i = 0; i < N; i += 2) cuda_blocks_free(&b, data[i]);
+  CHECK(w.mapped == N * 4 * MIB);
+  void *large = cuda_blocks_alloc(&b, 180 * MIB, 0, 0); /* more than is left beside the holes */
+  CHECK(large != NULL && b.stats.num_alloc_retries == 1);
+  CHECK(w.mapped == 180 * MIB + N / 2 * 4 * MIB);
+  CHECK(cuda_blocks_alloc(&b, 80 * MIB, 0, 0) == NULL);
+  cuda_blocks_free(&b, large);
+  for (int i = 1; i < N; i += 2) cuda_blocks_free(&b, data[i]);
+  close_blocks(&b, &w);
+}
+
+static void pools_live_as_long_as_their_holders(void) {
+  World w;
+  cuda_Blocks b;
+  open_blocks(&b, &w);
+  CHECK(cuda_blocks_hold(&b, 7) && cuda_blocks_hold(&b, 7));
+  cuda_blocks_capture(&b, 1);
+  void *data = cuda_blocks_alloc(&b, 3 * MIB, 0, 7);
+  cuda_blocks_free(&b, data);
+  CHECK(cuda_blocks_alloc(&b, 3 * MIB, 0, 7) == data);
+  void *general = cuda_blocks_alloc(&b, 3 * MIB, 0, 0);
+  CHECK(general != data);
+  cuda_blocks_free(&b, data);
+  cuda_blocks_capture(&b, -1);
+  cuda_blocks_free(&b, general);
+  cuda_blocks_let_go(&b, 7, 0);
+  CHECK(cuda_blocks_trim(&b) && w.mapped == 4 * MIB); /* the pool's stays, for a replay */
+  w.given[3] = 9;
+  cuda_blocks_let_go(&b, 7, 1 << 3); /* a launch is on its way */
+  void *other = cuda_blocks_alloc(&b, 3 * MIB, 0, 0);
+  CHECK(other != data);
+  w.done[3] = 9;
+  CHECK(cuda_blocks_alloc(&b, 3 * MIB, 0, 0) == data);
+  cuda_blocks_free(&b, other);
+  cuda_blocks_free(&b, data);
+  close_blocks(&b, &w);
+}
+
+static void nothing_is_asked_of_streams_during_a_capture(void) {
+  World w;
+  cuda_Blocks b;
+  open_blocks(&b, &w);
+  void *data = cuda_blocks_alloc(&b, 100, 0, 0);
+  cuda_blocks_used_by(&b, data, 1);
+  cuda_blocks_capture(&b, 1);
+  cuda_blocks_free(&b, data);
+  CHECK(w.marks == 0 && cuda_blocks_alloc(&b, 1000 * (int64_t)MIB, 0, 0) == NULL && w.waits == 0);
+  w.given[1] = 1;
+  cuda_blocks_capture(&b, -1);
+  CHECK(w.marks == 1);
+  w.done[1] = 1;
+  close_blocks(&b, &w);
+}
+
+static void the_limit_is_kept(void) {
+  World w;
+  cuda_Blocks b;
+  open_blocks(&b, &w);
+  b.limit = 8 * MIB;
+  void *data = cuda_blocks_alloc(&b, 6 * MIB, 0, 0);
+  CHECK(data && cuda_blocks_alloc(&b, 4 * MIB, 0, 0) == NULL);
+  CHECK(cuda_blocks_alloc(&b, INT64_MAX, 0, 0) == NULL);
+  void *empty = cuda_blocks_alloc(&b, 0, 0, 0);
+  CHECK(empty != NULL && empty != data);
+  cuda_blocks_free(&b, data);
+  cuda_blocks_free(&b, empty);
+  close_blocks(&b, &w);
+}
+
+static void a_million_random_calls(void) { random_calls(1, 1000000, 0); }
+
+static void calls_that_fail_leave_everything_in_order(void) {
+  for (uint64_t seed = 2; seed < 6; seed++) random_calls(seed, 50000, 100);
+}
+
+int main(void) {
+  RUN(a_freed_block_is_handed_out_at_once);
+  RUN(other_users_are_waited_for);
+  RUN(holes_are_given_back);
+  RUN(pools_live_as_long_as_their_holders);
+  RUN(nothing_is_asked_of_streams_during_a_capture);
+  RUN(the_limit_is_kept);
+  RUN(a_million_random_calls);
+  RUN(calls_that_fail_leave_everything_in_order);
+  return test_end();
+}

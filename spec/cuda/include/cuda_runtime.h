@@ -1,0 +1,43 @@
+/*
+** cuda_runtime.h - CUDA C++ as a C++ compiler takes it: kernels become functions that
+** run on the CPU, one fiber for each thread of a block.
+*/
+#ifndef TLK_EMULATED_RUNTIME_H
+#define TLK_EMULATED_RUNTIME_H
+
+/* Before the words below, some of which the C++ library uses itself. */
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <limits>
+#include <math.h>
+#include <memory>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "cuda_runtime_api.h"
+
+#define __global__
+#define __device__
+#define __host__
+#define __constant__
+#define __shared__ thread_local /* one block at a time runs on a thread of the host */
+#define __forceinline__ inline __attribute__((always_inline))
+#define __noinline__ __attribute__((noinline))
+#define __launch_bounds__(...)
+#define __align__(n) __attribute__((aligned(n)))
+#define __grid_constant__
+
+#include "emulated/types.h"
+#include "emulated/threads.h"
+#include "emulated/atomics.h"
+#include "emulated/numbers.h"
+#include "emulated/launch.h"
+
+#endif

@@ -1,0 +1,159 @@
+/*
+** library.c - kernels that call cuBLAS, cuDNN and their like, and those that are not yet
+** written: in the emulated build the CPU's answer for them, when their turn comes on the
+** stream. A function of kernels/cuda by the same name goes before these.
+*/
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/half.h"
+#include "kernels/cuda/lib/lib.h"
+#include "kernels/cuda/plugin.h"
+#include "spec/cuda/library.h"
+
+/* The calls of all kernels begin alike. */
+_Static_assert(offsetof(struct tlk_gather, index.it) == offsetof(struct tlk_copy, it), "");
+_Static_assert(offsetof(struct tlk_scatter, index.it) == offsetof(struct tlk_copy, it), "");
+_Static_assert(offsetof(struct tlk_pointwise, it) == offsetof(struct tlk_copy, it), "");
+_Static_assert(offsetof(struct tlk_fill, it) == offsetof(struct tlk_copy, it), "");
+
+typedef struct Answer {
+  bool (*run)(const void *call);
+  bool iter; /* the call begins with a tli_Iter */
+  tl_Device device;
+  cuda_Word word;
+  _Alignas(16) char call[];
+} Answer;
+
+/* Numbers of operands need their bytes where the CPU looks for them. */
+static void place_numbers(tli_Iter *it) {
+  for (int k = 0; k < it->nargs; k++)
+    if (it->args[k].data == NULL) it->args[k].data = (char *)&it->args[k].number;
+}
+
+static void note(const cuda_Word *word, const tlk_Fault *fault) {
+  if (fault->kind == TLK_NO_FAULT || *word->taken) return;
+  *word->taken = 1;
+  *word->fault = *fault;
+}
+
+/* `copy` is of this turn: a graph has others. */
+static void run(void *copy) {
+  Answer *a = copy;
+  tlk_Fault fault = {0};
+  tlk_Context cx = {.device = a->device, .fault = &fault};
+  const tlk_Context *at = &cx;
+  memcpy(a->call, &at, sizeof at);
+  if (a->iter) place_numbers(&((struct tlk_copy *)(void *)a->call)->it);
+  if (!a->run(a->call) && fault.kind == TLK_NO_FAULT) {
+    fprintf(stderr, "emulated CUDA: a kernel of the CPU failed: %s\n", cuda_host->error());
+    abort();
+  }
+  note(&a->word, &fault);
+}
+
+static bool put(const tlk_Context *cx, bool (*kernel)(const void *), bool iter, const void *call,
+                size_t size) {
+  if (!cuda_enter(cx->device.index)) return false;
+  Answer *a = malloc(sizeof *a + size);
+  if (a == NULL) return cuda_fail(TL_EMEM, "out of memory");
+  *a = (Answer){kernel, iter, cx->device, cuda_word(cx)};
+  memcpy(a->call, call, size);
+  bool ok = cuda_ok(tlk_emulated_put(cx->stream->handle, run, a, sizeof *a + size), "tlk_library");
+  free(a);
+  return ok;
+}
+
+enum { FLAT, ITER };
+#define X(name, operands)                                                         \
+  static bool run_##name(const void *call) { return cuda_host->cpu->name(call); } \
+  bool answer_##name(const struct tlk_##name *call);                              \
+  bool answer_##name(const struct tlk_##name *call) {                             \
+    return put(call->cx, run_##name, operands == ITER, call, sizeof *call);       \
+  }                                                                               \
+  __attribute__((weak, alias("answer_" #name))) bool tlk_##name(const struct tlk_##name *call);
+TLK_KERNELS(X)
+#undef X
+
+/* What kernels/cuda/lib does on a GPU. */
+bool cuda_lib_gemm(const struct tlk_gemm *call) { return answer_gemm(call); }
+
+/* The elements of a matrix of a half type, of which rows are ld apart, as float32. */
+static float *widened(tl_DType dtype, const void *from, int64_t rows, int64_t ld) {
+  float *to = malloc((size_t)(rows * ld) * sizeof *to);
+  for (int64_t i = 0; to && i < rows * ld; i++) {
+    uint16_t x = ((const uint16_t *)from)[i];
+    to[i] = dtype == TL_BF16 ? tli_bf16_to_f32(x) : tli_f16_to_f32(x);
+  }
+  return to;
+}
+
+/* Of one product; rows lie without gaps, but for the last one's end. */
+static bool multiply_wide(tlk_Gemm g, float *out) {
+  int64_t rows_a = g.trans_a ? g.k : g.m, rows_b = g.trans_b ? g.n : g.k;
+  float *a = widened(g.dtype, g.a, rows_a, g.lda), *b = widened(g.dtype, g.b, rows_b, g.ldb);
+  struct tlk_gemm call = {.cx = &(tlk_Context){.device = {TL_CPU, 0}}, .gemm = g};
+  call.gemm.dtype = TL_F32;
+  call.gemm.a = a;
+  call.gemm.b = b;
+  call.gemm.c = out;
+  bool ok = a && b && cuda_host->cpu->gemm(&call);
+  free(a);
+  free(b);
+  return ok;
+}
+
+typedef struct WideProduct {
+  tlk_Gemm gemm;
+  float *out;
+} WideProduct;
+
+static void run_wide(void *copy) {
+  const WideProduct *w = copy;
+  if (multiply_wide(w->gemm, w->out)) return;
+  fprintf(stderr, "emulated CUDA: a product in float32 failed\n");
+  abort();
+}
+
+bool cuda_lib_gemm_wide(const struct tlk_gemm *call, float *out) {
+  WideProduct w = {call->gemm, out};
+  if (!cuda_enter(call->cx->device.index)) return false;
+  return cuda_ok(tlk_emulated_put(call->cx->stream->handle, run_wide, &w, sizeof w), "tlk_library");
+}
+
+/* Convolutions are left to the plugin's own kernels, as where there is no cuDNN. */
+bool cuda_lib_conv(const struct tlk_conv *call, bool *done) {
+  (void)call;
+  *done = false;
+  return true;
+}
+bool cuda_lib_conv_input(const struct tlk_conv_input *call, bool *done) {
+  (void)call;
+  *done = false;
+  return true;
+}
+bool cuda_lib_conv_weight(const struct tlk_conv_weight *call, bool *done) {
+  (void)call;
+  *done = false;
+  return true;
+}
+int64_t cuda_lib_cudnn_version(void) { return 0; }
+
+/* ---- which they are ----------------------------------------------------------------- */
+
+typedef void (*Function)(void);
+
+static void tell(const char *name, volatile Function kernel, volatile Function answer) {
+  if (kernel == answer) fprintf(stderr, " %s", name);
+}
+
+__attribute__((constructor)) static void tell_all(void) {
+  const char *verbose = getenv("TLUA_EMULATED_VERBOSE");
+  if (verbose == NULL || strcmp(verbose, "0") == 0) return;
+  fprintf(stderr, "emulated CUDA: answered by the CPU:");
+#define X(name, operands) tell(#name, (Function)tlk_##name, (Function)answer_##name);
+  TLK_KERNELS(X)
+#undef X
+  fprintf(stderr, "\n");
+}

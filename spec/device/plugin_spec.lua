@@ -1,0 +1,38 @@
+-- Plugins that are missing or no good: a message, and nothing else happens.
+
+local shell = require "spec.support.shell"
+
+-- What making a tensor on the device prints where the plugin has these bytes.
+local function tried_with(bytes)
+   return shell.with_folder(function(folder)
+      shell.write(folder .. "/tlua_sim.so", bytes)
+      local output, status = shell.run(([[TLUA_PLUGINS=%s %s -e 'print(pcall(]] ..
+         [[require("tlua").ones, 2, {device = "sim"}))']])
+         :format(shell.quote(folder), shell.start()))
+      assert.equal(0, status)
+      return output
+   end)
+end
+
+local plugin = shell.read((os.getenv "TLUA_BUILD" or "build") .. "/tlua_sim.so")
+
+describe("a plugin", function()
+   it("that is cut short is refused", function()
+      for _, bytes in ipairs {64, 1000, 4095, 4096, 4097, 20000} do
+         assert.matches("tlua_sim.so is cut short", tried_with(plugin:sub(1, bytes)), 1, true)
+      end
+   end)
+
+   it("may lack what only debuggers read", function()
+      for share = 1, 7 do
+         local output = tried_with(plugin:sub(1, #plugin * share // 8))
+         assert.truthy(output:find("tlua_sim.so is cut short", 1, true) or
+            output:find "^true%s+tensor%(%[1%., 1%.%]", output)
+      end
+   end)
+
+   it("that is no library is refused", function()
+      assert.matches("tlua_sim.so: file too short", tried_with "", 1, true)
+      assert.matches("tlua_sim.so: ", tried_with(("no library\n"):rep(1000)), 1, true)
+   end)
+end)

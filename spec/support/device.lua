@@ -1,0 +1,25 @@
+--- The device that specs run on: that of TLUA_SPEC_DEVICE, as in TLUA_SPEC_DEVICE=sim make check.
+
+local M = {}
+
+--- Its name; nil for the CPU.
+M.name = os.getenv "TLUA_SPEC_DEVICE"
+
+--- What the device has found wrong in the data of calls that it was given, as the CPU would have told
+--- it, or nil. It finds it when it comes to them, and tells at the next wait, which this is.
+---@return string?
+function M.fault()
+   if not M.name then return nil end
+   local torch = require "tlua"
+   local ok, message = pcall(function() return torch.zeros(1, {device = M.name}):item() end)
+   if ok then return nil end
+   local text, line = message:match "item: (.*) %(called at (.-)%)$"
+   return line and line .. ": " .. text or message
+end
+
+--- Waits for all work given to the device, and until what that needed is free again.
+function M.synchronize()
+   if M.name then require("tlua")[M.name].synchronize() end
+end
+
+return M

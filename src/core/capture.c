@@ -1,0 +1,198 @@
+/*
+** capture.c - see capture.h. Each generator that a capture draws from has two words in
+** the graph's memory, {seed, block}, that are written before each replay; the generator
+** is then ahead by what the graph has drawn.
+*/
+#include "core/capture.h"
+
+#include "core/alloc.h"
+#include "core/backend.h"
+#include "core/platform.h"
+#include "core/tensor.h"
+#include "core/transfer.h"
+
+/* A generator within a graph. */
+typedef struct Draws {
+  struct Draws *next;
+  tli_Generator *generator; /* owned */
+  tl_Storage *state;        /* owned; two words on the device */
+  uint64_t blocks;          /* drawn in one replay */
+} Draws;
+
+struct tli_Capture {
+  tli_Capture *next; /* borrowed; the next open one; guarded */
+  tl_Device device;
+  uint64_t number;   /* of the capture while it is open; else 0 */
+  uint64_t pool;     /* 0: nothing was captured */
+  tl_Stream *stream; /* borrowed; where it was begun */
+  tl_Stream *last;   /* borrowed; where it was replayed last; NULL: nowhere */
+  tl_Graph *graph;   /* owned; NULL: nothing was captured */
+  Draws *draws;      /* owned */
+};
+
+static tli_Mutex lock = TLI_MUTEX_INIT;
+TLI_FORK_SAFE(lock)
+static tli_Capture *open_captures; /* borrowed list; guarded */
+static atomic_int nopen;           /* how many, so that most calls need not look */
+
+static const tl_DeviceApi *api_of(tl_Device device) { return tli_backend(device)->device; }
+
+/* ---- which are open ---------------------------------------------------------------- */
+
+static void link_open(tli_Capture *c) {
+  tli_mutex_lock(&lock);
+  c->next = open_captures;
+  open_captures = c;
+  atomic_fetch_add(&nopen, 1);
+  tli_mutex_unlock(&lock);
+}
+
+static void unlink_open(tli_Capture *c) {
+  tli_mutex_lock(&lock);
+  for (tli_Capture **at = &open_captures; *at; at = &(*at)->next) {
+    if (*at != c) continue;
+    *at = c->next;
+    atomic_fetch_sub(&nopen, 1);
+    break;
+  }
+  tli_mutex_unlock(&lock);
+}
+
+/* The number of the capture that the device's current stream takes part in. */
+static uint64_t current_number(tl_Device device) {
+  if (atomic_load_explicit(&nopen, memory_order_relaxed) == 0 || device.type == TL_CPU) return 0;
+  return api_of(device)->capture(tli_stream(device));
+}
+
+tli_Capture *tli_capture_of(tl_Device device) {
+  uint64_t number = current_number(device);
+  if (number == 0) return NULL;
+  tli_mutex_lock(&lock);
+  tli_Capture *c = open_captures;
+  while (c && !(c->number == number && c->device.type == device.type)) c = c->next;
+  tli_mutex_unlock(&lock);
+  return c;
+}
+
+bool tli_may_wait(tl_Device device) {
+  return current_number(device) == 0 ||
+         tli_fail(TL_EDEVICE,
+                  "the host would have to wait for %s here: not possible while a graph is captured",
+                  tli_device_str(device));
+}
+
+/* ---- graphs ------------------------------------------------------------------------ */
+
+tli_Capture *tli_capture_new(void) {
+  tli_Capture *c = tli_alloc(sizeof *c);
+  if (c) *c = (tli_Capture){0};
+  return c;
+}
+
+static void drop_draws(tli_Capture *c) {
+  while (c->draws) {
+    Draws *d = c->draws;
+    c->draws = d->next;
+    tli_generator_release(d->generator);
+    tli_storage_release(d->state);
+    tli_free(d, sizeof *d);
+  }
+}
+
+void tli_capture_reset(tli_Capture *c) {
+  if (c->number) {
+    unlink_open(c);
+    c->graph = api_of(c->device)->capture_end(c->stream);
+  }
+  drop_draws(c);
+  if (c->graph) api_of(c->device)->graph_free(c->graph);
+  *c = (tli_Capture){0};
+}
+
+void tli_capture_free(tli_Capture *c) {
+  if (c == NULL) return;
+  tli_capture_reset(c);
+  tli_free(c, sizeof *c);
+}
+
+static _Atomic uint64_t last_pool;
+
+uint64_t tli_capture_new_pool(void) { return atomic_fetch_add(&last_pool, 1) + 1; }
+
+uint64_t tli_capture_last_pool(void) { return atomic_load(&last_pool); }
+
+uint64_t tli_capture_pool(const tli_Capture *c) { return c->pool; }
+
+bool tli_capture_open(const tli_Capture *c) { return c->number != 0; }
+
+bool tli_capture_begin(tli_Capture *c, tl_Device device, uint64_t pool, tl_CaptureMode mode) {
+  tl_Stream *stream = tli_stream(device);
+  if (c->graph || c->number)
+    return tli_fail(TL_EDEVICE, "this graph has been captured already; use another or reset it");
+  if (stream == api_of(device)->default_stream(device))
+    return tli_fail(TL_EDEVICE, "a graph is captured on a stream other than the default one: make "
+                                "another current first");
+  if (pool == 0) pool = tli_capture_new_pool();
+  TL_TRY(api_of(device)->capture_begin(stream, pool, mode));
+  c->device = device;
+  c->stream = stream;
+  c->pool = pool;
+  c->number = api_of(device)->capture(stream);
+  link_open(c);
+  return true;
+}
+
+bool tli_capture_end(tli_Capture *c) {
+  if (c->number == 0) return tli_fail(TL_EDEVICE, "no capture was begun");
+  unlink_open(c);
+  c->number = 0;
+  c->graph = api_of(c->device)->capture_end(c->stream);
+  if (c->graph == NULL) tli_capture_reset(c);
+  return c->graph != NULL;
+}
+
+/* ---- random numbers ---------------------------------------------------------------- */
+
+static Draws *draws_of(tli_Capture *c, tli_Generator *g) {
+  Draws *d = c->draws;
+  while (d && d->generator != g) d = d->next;
+  if (d) return d;
+  d = tli_alloc(sizeof *d);
+  tl_Storage *state = d ? tli_storage_new(c->device, 2 * sizeof(uint64_t)) : NULL;
+  if (state == NULL) {
+    tli_free(d, sizeof *d);
+    return NULL;
+  }
+  *d = (Draws){c->draws, tli_generator_retain(g), state, 0};
+  return c->draws = d;
+}
+
+bool tli_capture_draw(tli_Capture *c, tli_Generator *g, uint64_t blocks, tli_Stretch *out) {
+  Draws *d = draws_of(c, g);
+  if (d == NULL) return false;
+  *out = (tli_Stretch){0, d->blocks, d->state->data};
+  d->blocks += blocks;
+  return true;
+}
+
+static bool write_states(const tli_Capture *c) {
+  for (const Draws *d = c->draws; d; d = d->next) {
+    uint64_t words[2] = {d->generator->seed, d->generator->offset};
+    TL_TRY(tli_move_bytes(c->device, d->state->data, TLI_CPU, words, sizeof words, false));
+  }
+  return true;
+}
+
+bool tli_capture_replay(tli_Capture *c) {
+  if (c->graph == NULL)
+    return tli_fail(TL_EDEVICE,
+                    c->number ? "the capture has not been ended" : "nothing was captured");
+  if (current_number(c->device))
+    return tli_fail(TL_EDEVICE, "not possible while a graph is captured");
+  tl_Stream *stream = tli_stream(c->device);
+  if (c->last) TL_TRY(tli_stream_follow(c->device, stream, c->last));
+  TL_TRY(write_states(c) && api_of(c->device)->graph_launch(c->graph, stream));
+  c->last = stream;
+  for (Draws *d = c->draws; d; d = d->next) d->generator->offset += d->blocks;
+  return true;
+}

@@ -1,0 +1,267 @@
+/*
+** generator.c - random generators: the state's own, one for the CPU and one for each
+** device, and those that a program makes. torch.manual_seed seeds all of the former.
+*/
+#include <stdio.h>
+#include <string.h>
+
+#include "core/platform.h"
+#include "lua/device.h"
+
+#define GENERATOR "torch.Generator"
+
+/* The userdata: a reference. */
+typedef tli_Generator *Box;
+
+tli_Generator *tli_to_generator(lua_State *L, int index) {
+  Box *box = luaL_testudata(L, index, GENERATOR);
+  return box ? *box : NULL;
+}
+
+static tli_Generator *self(lua_State *L, const char *name) {
+  tli_Generator *g = tli_to_generator(L, 1);
+  if (g == NULL)
+    tli_error(L, "%s: expected a torch.Generator, got %s", name,
+              tli_describe(L, tli_state(L), lua_isnone(L, 1) ? 0 : 1));
+  return g;
+}
+
+/* ---- seeds and states -------------------------------------------------------------- */
+
+static uint64_t check_seed(lua_State *L, int index, const char *name) {
+  int64_t seed;
+  if (!tli_to_whole(L, index, &seed))
+    tli_error(L, "%s: seed: expected an integer, got %s", name,
+              tli_describe(L, tli_state(L), lua_isnone(L, index) ? 0 : index));
+  return (uint64_t)seed;
+}
+
+/* One that nobody could foretell, from 0 on. */
+static uint64_t new_seed(const lua_State *L) {
+  uint64_t now = (uint64_t)tli_time_ns();
+  uint64_t seed = now / 1000000000 * 1000000007u ^ now % 1000000000 << 20 ^ (uintptr_t)L;
+  return seed & INT64_MAX;
+}
+
+/* A state is the table {seed, offset}: plain data, to be saved anywhere. */
+static int push_state(lua_State *L, const tli_Generator *g) {
+  lua_createtable(L, 2, 0);
+  lua_pushinteger(L, (lua_Integer)g->seed);
+  lua_rawseti(L, -2, 1);
+  lua_pushinteger(L, (lua_Integer)g->offset);
+  lua_rawseti(L, -2, 2);
+  return 1;
+}
+
+static void read_state(lua_State *L, int index, tli_Generator *g, const char *name) {
+  int64_t v[2];
+  bool ok = lua_type(L, index) == LUA_TTABLE;
+  for (int i = 0; i < 2 && ok; i++) {
+    lua_rawgeti(L, index, i + 1);
+    ok = tli_to_whole(L, -1, &v[i]);
+    lua_pop(L, 1);
+  }
+  if (!ok)
+    tli_error(L, "%s: state: expected a table as given by get_rng_state, got %s", name,
+              tli_describe(L, tli_state(L), lua_isnone(L, index) ? 0 : index));
+  g->seed = (uint64_t)v[0];
+  g->offset = (uint64_t)v[1];
+}
+
+/* ---- torch.manual_seed and its like ------------------------------------------------ */
+
+static int torch_manual_seed(lua_State *L) {
+  tli_generator_seed_all(&tli_state(L)->generator, check_seed(L, 1, "manual_seed"));
+  return 0;
+}
+
+static int torch_initial_seed(lua_State *L) {
+  lua_pushinteger(L, (lua_Integer)tli_state(L)->generator.seed);
+  return 1;
+}
+
+static int torch_seed(lua_State *L) {
+  uint64_t seed = new_seed(L);
+  tli_generator_seed_all(&tli_state(L)->generator, seed);
+  lua_pushinteger(L, (lua_Integer)seed);
+  return 1;
+}
+
+static int torch_get_rng_state(lua_State *L) { return push_state(L, &tli_state(L)->generator); }
+
+static int torch_set_rng_state(lua_State *L) {
+  read_state(L, 1, &tli_state(L)->generator, "set_rng_state");
+  return 0;
+}
+
+/* ---- of a device ------------------------------------------------------------------- */
+
+/* The state's generator for the device at an index; nil is the current one. */
+static tli_Generator *check_generator(lua_State *L, int index, const char *name) {
+  tl_Device device = tli_check_device(L, index, tli_kind(L), name);
+  return tli_generator_of(&tli_state(L)->generator, device);
+}
+
+/* The same as one of the device's own. */
+static tli_Generator *own_generator(lua_State *L, int index, const char *name) {
+  tl_Device device = tli_check_device(L, index, tli_kind(L), name);
+  return tli_generator_own(&tli_state(L)->generator, device);
+}
+
+/* As long as the kind has not been opened a seed waits for its devices. */
+static int device_manual_seed(lua_State *L) {
+  uint64_t seed = check_seed(L, 1, tli_device_name(tli_kind(L), "manual_seed"));
+  tli_enter(L, tli_state(L));
+  tl_Device device = {(int8_t)tli_kind(L), (int8_t)tli_current_device(tli_kind(L))};
+  tli_generator_seed(tli_generator_own(&tli_state(L)->generator, device), seed);
+  return 0;
+}
+
+static void seed_kind(lua_State *L, uint64_t seed) {
+  for (int i = 0; i < TL_MAX_DEVICES; i++) {
+    tl_Device device = {(int8_t)tli_kind(L), (int8_t)i};
+    tli_generator_seed(tli_generator_own(&tli_state(L)->generator, device), seed);
+  }
+}
+
+static int device_manual_seed_all(lua_State *L) {
+  seed_kind(L, check_seed(L, 1, tli_device_name(tli_kind(L), "manual_seed_all")));
+  return 0;
+}
+
+static int device_seed(lua_State *L) {
+  uint64_t seed = new_seed(L);
+  tli_Generator *g = (lua_settop(L, 0), own_generator(L, 1, "seed"));
+  tli_generator_seed(g, seed);
+  lua_pushinteger(L, (lua_Integer)seed);
+  return 1;
+}
+
+static int device_seed_all(lua_State *L) {
+  uint64_t seed = new_seed(L);
+  seed_kind(L, seed);
+  lua_pushinteger(L, (lua_Integer)seed);
+  return 1;
+}
+
+static int device_initial_seed(lua_State *L) {
+  lua_pushinteger(L, (lua_Integer)check_generator(L, 1, "initial_seed")->seed);
+  return 1;
+}
+
+static int device_get_rng_state(lua_State *L) {
+  return push_state(L, check_generator(L, 1, "get_rng_state"));
+}
+
+static int device_set_rng_state(lua_State *L) {
+  tli_Generator *g = own_generator(L, 2, "set_rng_state");
+  read_state(L, 1, g, tli_device_name(tli_kind(L), "set_rng_state"));
+  return 0;
+}
+
+static int device_get_rng_state_all(lua_State *L) {
+  int count = tli_device_count(tli_kind(L));
+  lua_createtable(L, count, 0);
+  for (int i = 0; i < count; i++) {
+    tl_Device device = {(int8_t)tli_kind(L), (int8_t)i};
+    push_state(L, tli_generator_of(&tli_state(L)->generator, device));
+    lua_rawseti(L, -2, i + 1);
+  }
+  return 1;
+}
+
+static int device_set_rng_state_all(lua_State *L) {
+  tl_DeviceType type = tli_kind(L);
+  int count = tli_device_count(type);
+  tli_Generator read[TL_MAX_DEVICES];
+  if (lua_type(L, 1) != LUA_TTABLE || (int)lua_rawlen(L, 1) != count)
+    tli_device_refuse(L, type, "set_rng_state_all", "states", "a list of one for each device", 1);
+  for (int i = 0; i < count; i++) {
+    lua_rawgeti(L, 1, i + 1);
+    read_state(L, lua_gettop(L), &read[i], tli_device_name(type, "set_rng_state_all"));
+    lua_pop(L, 1);
+  }
+  for (int i = 0; i < count; i++) {
+    tl_Device device = {(int8_t)type, (int8_t)i};
+    tli_Generator *g = tli_generator_own(&tli_state(L)->generator, device);
+    g->seed = read[i].seed;
+    g->offset = read[i].offset;
+  }
+  return 0;
+}
+
+/* ---- generators that a program makes ----------------------------------------------- */
+
+static int torch_generator(lua_State *L) {
+  Box *box = lua_newuserdatauv(L, sizeof *box, 0);
+  *box = NULL;
+  luaL_setmetatable(L, GENERATOR);
+  tli_note_owner(L);
+  *box = tli_generator_new();
+  return *box ? 1 : tli_raise_as(L, "Generator");
+}
+
+static int generator_gc(lua_State *L) {
+  Box *box = luaL_checkudata(L, 1, GENERATOR);
+  tli_generator_release(*box);
+  *box = NULL;
+  return 0;
+}
+
+static int generator_manual_seed(lua_State *L) {
+  tli_generator_seed(self(L, "manual_seed"), check_seed(L, 2, "manual_seed"));
+  lua_settop(L, 1);
+  return 1;
+}
+
+static int generator_seed(lua_State *L) {
+  uint64_t seed = new_seed(L);
+  tli_generator_seed(self(L, "seed"), seed);
+  lua_pushinteger(L, (lua_Integer)seed);
+  return 1;
+}
+
+static int generator_initial_seed(lua_State *L) {
+  lua_pushinteger(L, (lua_Integer)self(L, "initial_seed")->seed);
+  return 1;
+}
+
+static int generator_get_state(lua_State *L) { return push_state(L, self(L, "get_state")); }
+
+static int generator_set_state(lua_State *L) {
+  read_state(L, 2, self(L, "set_state"), "set_state");
+  lua_settop(L, 1);
+  return 1;
+}
+
+/* ---- opening ----------------------------------------------------------------------- */
+
+const luaL_Reg tli_device_random_functions[] = {{"manual_seed", device_manual_seed},
+                                                {"manual_seed_all", device_manual_seed_all},
+                                                {"seed", device_seed},
+                                                {"seed_all", device_seed_all},
+                                                {"initial_seed", device_initial_seed},
+                                                {"get_rng_state", device_get_rng_state},
+                                                {"set_rng_state", device_set_rng_state},
+                                                {"get_rng_state_all", device_get_rng_state_all},
+                                                {"set_rng_state_all", device_set_rng_state_all},
+                                                {NULL, NULL}};
+
+void tli_open_generators(lua_State *L) {
+  static const luaL_Reg functions[] = {{"manual_seed", torch_manual_seed},
+                                       {"initial_seed", torch_initial_seed},
+                                       {"seed", torch_seed},
+                                       {"get_rng_state", torch_get_rng_state},
+                                       {"set_rng_state", torch_set_rng_state},
+                                       {"Generator", torch_generator},
+                                       {NULL, NULL}};
+  static const luaL_Reg methods[] = {{"manual_seed", generator_manual_seed},
+                                     {"seed", generator_seed},
+                                     {"initial_seed", generator_initial_seed},
+                                     {"get_state", generator_get_state},
+                                     {"set_state", generator_set_state},
+                                     {"__gc", generator_gc},
+                                     {NULL, NULL}};
+  tli_set_functions(L, functions);
+  tli_open_device_class(L, GENERATOR, methods);
+}

@@ -1,0 +1,183 @@
+/*
+** attention_backward.c - the gradient of attention, in two forms: a kernel that computes
+** the weights once more, block by block, and, while a graph of the gradient itself is
+** recorded, the formula in differentiable operators, which keeps all weights.
+*/
+#include <math.h>
+
+#include "ops/attention/attention.h"
+
+/* ---- by the kernel ---- */
+
+typedef struct Inputs {
+  tl_Tensor *grad, *query, *key, *value, *mask, *result, *norm;
+} Inputs;
+
+/* Results in the order of the operator's: query, key, value, mask. */
+enum { QUERY, KEY, VALUE, MASK, GRADS };
+
+static tl_DType stat_dtype(const tl_Tensor *t) { return t->dtype == TL_F64 ? TL_F64 : TL_F32; }
+
+static bool zeros(tl_Tensor *t) { return t == NULL || tli_fill(t, tli_int(0)); }
+
+static bool new_gradients(const Inputs *in, const bool *want, tl_Tensor **out) {
+  tl_Tensor *like[3] = {in->query, in->key, in->value};
+  for (int k = 0; k < 3; k++)
+    if (want[k] && !(out[k] = tli_empty_heads(like[k], like[k]->sizes[3]))) return false;
+  if (!want[MASK]) return true;
+  out[MASK] =
+      tli_empty(stat_dtype(in->query), tli_device(in->query), in->mask->ndim, in->mask->sizes);
+  return out[MASK] && zeros(out[MASK]);
+}
+
+/* Rows of gradients, which have data NULL where they are not wanted. */
+static tlk_HeadRows rows_of(tl_Tensor *t) {
+  if (t == NULL) return (tlk_HeadRows){.data = NULL};
+  return (tlk_HeadRows){tli_data(t), t->strides[0], t->strides[1], t->strides[2]};
+}
+
+static bool run_kernel(const Inputs *in, tlk_Attention a, tl_Tensor **out) {
+  tlk_HeadRows grad, result;
+  tl_Tensor *t[5] = {NULL};
+  bool ok =
+      (t[0] = tli_head_rows(in->query, &a.query)) && (t[1] = tli_head_rows(in->key, &a.key)) &&
+      (t[2] = tli_head_rows(in->value, &a.value)) && (t[3] = tli_head_rows(in->grad, &grad)) &&
+      (t[4] = tli_head_rows(in->result, &result)) &&
+      TLI_RUN(tli_device(in->query), attention_backward, .attention = a,
+              .grad_query = rows_of(out[QUERY]), .grad_key = rows_of(out[KEY]),
+              .grad_value = rows_of(out[VALUE]), .grad_mask = tli_head_pairs(out[MASK]),
+              .grad_out = grad, .out = result, .norm = tli_data(in->norm));
+  tli_release_results(t, 5);
+  return ok;
+}
+
+static bool fused(const Inputs *in, tlk_Attention a, const bool *want, tl_Tensor **out) {
+  bool ok = new_gradients(in, want, out);
+  if (ok && (in->result->numel == 0 || a.keys == 0))
+    for (int k = 0; k < 3; k++) ok = ok && zeros(out[k]);
+  else
+    ok = ok && run_kernel(in, a, out);
+  return ok || tli_release_results(out, GRADS);
+}
+
+/* ---- in differentiable operators ---- */
+
+/* Half types as float32, in which scores and weights are computed. */
+static tl_Tensor *widened(tli_Chain *c, tl_Tensor *t) {
+  return tli_is_half((tl_DType)t->dtype) ? TLI_STEP(c, tlo_to_dtype(t, TL_F32)) : t;
+}
+
+/* Heads of key or value as often as the query has them, and the sum over those. */
+static tl_Tensor *spread(tli_Chain *c, tl_Tensor *t, int64_t heads) {
+  if (c->failed || t->sizes[1] == heads) return t;
+  int64_t times = heads / t->sizes[1];
+  return TLI_STEP(c, tlo_repeat_interleave(t, times, 1));
+}
+static tl_Tensor *gathered(tli_Chain *c, tl_Tensor *t, int64_t heads) {
+  if (c->failed || t->sizes[1] == heads) return t;
+  int64_t sizes[5] = {t->sizes[0], heads, t->sizes[1] / heads, t->sizes[2], t->sizes[3]};
+  tl_Tensor *split = TLI_STEP(c, tlo_reshape(t, (tl_Ints){5, sizes}));
+  return chain_sum(c, split, 2, false);
+}
+
+/* True where a query may not see a key: NULL if it sees all. */
+static tl_Tensor *hidden_pairs(tli_Chain *c, const Inputs *in, const tlk_Attention *a) {
+  tl_Ints pairs = {2, (int64_t[]){a->queries, a->keys}};
+  if (a->causal)
+    return chain_triu(c, TLI_STEP(c, tlo_ones(pairs, TL_BOOL, tli_device(in->key))), 1);
+  if (in->mask == NULL) return NULL;
+  if (in->mask->dtype == TL_BOOL) return TLI_STEP(c, tlo_logical_not(in->mask));
+  return chain_with(c, tlo_eq, in->mask, -INFINITY);
+}
+
+/* The weights without dropout. A query that sees nothing has finite scores, and weights
+** of 0 in the end. */
+static tl_Tensor *weights_of(tli_Chain *c, const Inputs *in, const tlk_Attention *a,
+                             tl_Tensor *query, tl_Tensor *key) {
+  tl_Tensor *scores = chain_matmul(c, chain_scale(c, query, a->scale), chain_t(c, key));
+  tl_Tensor *hidden = hidden_pairs(c, in, a);
+  if (hidden == NULL) return TLI_STEP(c, tlo_softmax(scores, -1, TL_NODTYPE));
+  tl_Tensor *blind = TLI_STEP(c, tlo_all(hidden, (tl_Ints){1, (int64_t[]){-1}}, true));
+  if (in->mask && in->mask->dtype != TL_BOOL) {
+    tl_Tensor *added = TLI_STEP(c, tlo_to_dtype(in->mask, stat_dtype(query)));
+    scores = chain_add(c, scores, chain_masked_fill(c, added, hidden, 0));
+  }
+  tl_Tensor *where = TLI_STEP(c, tlo_gt(hidden, blind));
+  scores = chain_masked_fill(c, scores, where, -INFINITY);
+  tl_Tensor *weights = TLI_STEP(c, tlo_softmax(scores, -1, TL_NODTYPE));
+  return chain_masked_fill(c, weights, blind, 0);
+}
+
+/* What dropout multiplies weights by: the same random words as the kernel's. */
+static tl_Tensor *kept_pairs(tli_Chain *c, const Inputs *in, const tlk_Attention *a) {
+  int64_t sizes[4] = {a->batch, a->heads, a->queries, tli_words(a->keys)};
+  tl_Tensor *words = TLI_STEP(c, tli_empty(stat_dtype(in->query), tli_device(in->query), 4, sizes));
+  if (words && words->numel > 0 &&
+      !TLI_RUN(tli_device(words), random, .distribution = TLK_BERNOULLI, .out = tli_array(words),
+               .n = words->numel, .seed = a->seed, .block = a->block, .state = a->state,
+               .a = tli_float(1 - a->dropout)))
+    c->failed = true;
+  tl_Tensor *kept = TLI_STEP(c, tlo_narrow(words, 3, 0, a->keys));
+  return chain_scale(c, kept, a->dropout < 1 ? 1 / (1 - a->dropout) : 0);
+}
+
+static tl_Tensor *as_dtype(tli_Chain *c, tl_Tensor *t, const tl_Tensor *like) {
+  if (c->failed || t->dtype == like->dtype) return t;
+  return TLI_STEP(c, tlo_to_dtype(t, (tl_DType)like->dtype));
+}
+
+static void composed(tli_Chain *c, const Inputs *in, const tlk_Attention *a, const bool *want,
+                     tl_Tensor **out) {
+  tl_Tensor *query = widened(c, in->query), *grad = widened(c, in->grad);
+  tl_Tensor *key = spread(c, widened(c, in->key), a->heads);
+  tl_Tensor *value = spread(c, widened(c, in->value), a->heads);
+  tl_Tensor *weights = weights_of(c, in, a, query, key), *used = weights;
+  tl_Tensor *into = chain_matmul(c, grad, chain_t(c, value)); /* the gradient of used weights */
+  if (a->dropout > 0) {
+    tl_Tensor *kept = kept_pairs(c, in, a);
+    used = chain_mul(c, weights, kept);
+    into = chain_mul(c, into, kept);
+  }
+  tl_Tensor *delta = chain_sum(c, chain_mul(c, weights, into), -1, true);
+  tl_Tensor *scores = chain_mul(c, weights, chain_sub(c, into, delta));
+  tl_Tensor *scaled = chain_scale(c, scores, a->scale);
+  tl_Tensor *grads[GRADS] = {
+      want[QUERY] ? chain_matmul(c, scaled, key) : NULL,
+      want[KEY] ? gathered(c, chain_matmul(c, chain_t(c, scaled), query), a->kv_heads) : NULL,
+      want[VALUE] ? gathered(c, chain_matmul(c, chain_t(c, used), grad), a->kv_heads) : NULL};
+  tl_Tensor *like[3] = {in->query, in->key, in->value};
+  for (int k = 0; k < 3; k++)
+    if (grads[k]) out[k] = as_dtype(c, grads[k], like[k]);
+  if (want[MASK]) out[MASK] = TLI_STEP(c, tlo_sum_to_size(scores, (tl_Ints){4, in->mask->sizes}));
+}
+
+static bool recorded(const Inputs *in, tlk_Attention a, const bool *want, tl_Tensor **out) {
+  tli_Chain c = {0};
+  composed(&c, in, &a, want, out);
+  bool ok = !c.failed;
+  for (int k = 0; k < GRADS; k++) out[k] = ok && out[k] ? tli_retain(out[k]) : NULL;
+  tli_chain_end(&c, NULL);
+  return ok;
+}
+
+/* ---- the operator ---- */
+
+bool tlo_attention_backward(tl_Tensor *grad, tl_Tensor *query, tl_Tensor *key, tl_Tensor *value,
+                            tl_Tensor *mask, tl_Tensor *result, tl_Tensor *norm, double dropout,
+                            bool causal, double scale, int64_t seed, int64_t block, int64_t state,
+                            bool want_query, bool want_key, bool want_value, bool want_mask,
+                            tl_Tensor **out) {
+  Inputs in = {grad, query, key, value, mask, result, norm};
+  bool want[GRADS] = {want_query, want_key, want_value, want_mask};
+  tlk_Attention a = {.causal = causal,
+                     .scale = scale,
+                     .dropout = dropout,
+                     .seed = (uint64_t)seed,
+                     .block = (uint64_t)block,
+                     .state = (const uint64_t *)(intptr_t)state};
+  tli_attention_call(&a, query, value, mask);
+  for (int k = 0; k < GRADS; k++) out[k] = NULL;
+  if (tli_recording((tl_Tensor *[]){grad, query, key, value, mask}, 5))
+    return recorded(&in, a, want, out);
+  return fused(&in, a, want, out);
+}

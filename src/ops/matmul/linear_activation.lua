@@ -1,0 +1,49 @@
+-- Linear layers with their bias, and with the activation that follows, in the pass of the product.
+-- Their gradient goes back through the activation and sums up for the bias in one pass; while a
+-- graph of the gradient itself is recorded, it is composed of differentiable operators.
+
+local function F(entry)
+   entry.module, entry.method = "nn.functional", false
+   op(entry)
+end
+
+F {"linear_relu(Tensor input, Tensor weight, Tensor bias=nil) -> Tensor",
+   doc = [[relu(linear(input, weight, bias)) in one pass. nn.Sequential and the Transformer's layers
+   call it where a Linear is followed by a ReLU.]],
+   composite = true,
+   examples = {"T(5, 3), T(2, 3), T(2)", "T(2, 4, 3), T(2, 3)", "T(0, 3), T(2, 3), T(2)"}}
+F {"linear_gelu(Tensor input, Tensor weight, Tensor bias=nil, string approximate='none') -> Tensor",
+   doc = "gelu(linear(input, weight, bias), approximate) in one pass, called as linear_relu is.",
+   composite = true,
+   examples = {"T(5, 3), T(2, 3), T(2)", "T(2, 4, 3), T(2, 3), nil, 'tanh'",
+               "T(0, 3), T(2, 3), T(2)"}}
+
+-- What the kernel takes: a weight (out, in) with in > 0, a bias (out), or none, and an input
+-- (..., in), all of one floating dtype. `inner` is what gelu is applied to, kept for the gradient
+-- where that is recorded.
+local wants = "bool want_input, bool want_weight, bool want_bias"
+local needs = "needs(input), needs(weight), needs(bias))"
+local gradients = ") -> (Tensor input, Tensor weight, Tensor bias)"
+
+op {"linear_bias(Tensor input, Tensor weight, Tensor bias) -> Tensor",
+    name = "linear", node = "Addmm", internal = true,
+    grad = {["input, weight, bias"] = "linear_bias_backward(grad, input, weight, " .. needs}}
+op {"linear_bias_backward(Tensor grad, Tensor input, Tensor weight, " .. wants .. gradients,
+    internal = true, composite = true}
+
+op {"linear_relu_core(Tensor input, Tensor weight, Tensor bias) -> Tensor",
+    name = "linear_relu", node = "AddmmActivation", internal = true,
+    grad = {["input, weight, bias"] =
+       "linear_relu_backward(grad, input, weight, result, " .. needs}}
+op {"linear_relu_backward(Tensor grad, Tensor input, Tensor weight, Tensor result, "
+       .. wants .. gradients,
+    internal = true, composite = true}
+
+op {"linear_gelu_core(Tensor input, Tensor weight, Tensor bias, bool tanh) "
+       .. "-> (Tensor result, Tensor inner)",
+    name = "linear_gelu", node = "AddmmActivation", internal = true, nograd = {inner = true},
+    grad = {["input, weight, bias"] =
+       "linear_gelu_backward(grad_result, input, weight, bias, inner, tanh, " .. needs}}
+op {"linear_gelu_backward(Tensor grad, Tensor input, Tensor weight, Tensor bias, Tensor inner, "
+       .. "bool tanh, " .. wants .. gradients,
+    internal = true, composite = true}

@@ -1,0 +1,217 @@
+/*
+** tensor_lists.c - lists of tensors as one: a norm, and scaling in place. Tensors go to
+** the kernels as plain memory, as many at a time as a call holds; what has gaps between
+** its elements is copied, and copied back where it has changed.
+*/
+#include <math.h>
+#include <string.h>
+
+#include "ops/chain.h"
+
+/* ---- lists --------------------------------------------------------------------------- */
+
+typedef struct List {
+  const char *op;
+  int64_t n;
+  tl_Tensor *const *given; /* borrowed */
+  tl_Tensor **used;        /* owned, as are the tensors: what was given, or row-major copies */
+} List;
+
+static bool list_fill(List *l) {
+  for (int64_t i = 0; i < l->n; i++) {
+    tl_Tensor *t = l->given[i];
+    if (!tli_is_float((tl_DType)t->dtype))
+      return tli_fail(TL_EDTYPE, "%s: tensors[" TLI_POS "]: expected a floating dtype, got %s",
+                      l->op, i, tl_dtype_name((tl_DType)t->dtype));
+    l->used[i] = tli_dense(t) ? tli_retain(t) : tli_contiguous_as(t, (tl_DType)t->dtype);
+    TL_TRY(l->used[i]);
+  }
+  return true;
+}
+
+static void list_end(List *l) {
+  if (l->used == NULL) return;
+  for (int64_t i = 0; i < l->n; i++) tli_release(l->used[i]);
+  tli_free(l->used, (size_t)l->n * sizeof *l->used);
+}
+
+static bool list_begin(List *l, const char *op, tl_Tensors tensors) {
+  *l = (List){.op = op, .n = tensors.n, .given = tensors.v};
+  if (l->n == 0) return true;
+  TL_TRY(l->used = tli_alloc((size_t)l->n * sizeof *l->used));
+  memset(l->used, 0, (size_t)l->n * sizeof *l->used);
+  if (list_fill(l)) return true;
+  list_end(l);
+  return false;
+}
+
+/* How many tensors from `first` on go into one call: of one device and dtype. */
+static int list_run(const List *l, int64_t first) {
+  int n = 0;
+  const tl_Tensor *a = l->used[first];
+  for (int64_t i = first; i < l->n && n < TLK_LIST_TENSORS; i++, n++) {
+    const tl_Tensor *b = l->used[i];
+    if (a->dtype != b->dtype || !tli_same_device(tli_device(a), tli_device(b))) break;
+  }
+  return n;
+}
+
+/* ---- the norm ------------------------------------------------------------------------ */
+
+/* The kernel of a part, and the reduction that joins parts. */
+typedef struct Norm {
+  double p;
+  tlk_Reduction part, whole;
+} Norm;
+
+static Norm norm_of(double p) {
+  if (p == 0) return (Norm){p, TLK_reduction_count_nonzero, TLK_reduction_sum};
+  if (p == 1) return (Norm){p, TLK_reduction_sum_abs, TLK_reduction_sum};
+  if (p == 2) return (Norm){p, TLK_reduction_sum_square, TLK_reduction_sum};
+  if (p == INFINITY) return (Norm){p, TLK_reduction_amax_abs, TLK_reduction_amax};
+  if (p == -INFINITY) return (Norm){p, TLK_reduction_amin_abs, TLK_reduction_amin};
+  return (Norm){p, TLK_reduction_sum_power, TLK_reduction_sum};
+}
+
+static int64_t parts_of(const tl_Tensor *t) {
+  return (t->numel + TLK_LIST_PART - 1) / TLK_LIST_PART;
+}
+
+/* What the kernel gives for the parts of tensors [first, first + count): a new vector. */
+static tl_Tensor *reduce_run(const List *l, const Norm *norm, int64_t first, int count) {
+  tl_Device device = tli_device(l->used[first]);
+  struct tlk_list_reduce call = {.cx = tli_context(device),
+                                 .kernel = norm->part,
+                                 .params = {tli_float(norm->p)},
+                                 .dtype = (tl_DType)l->used[first]->dtype,
+                                 .count = count};
+  int64_t parts = 0;
+  for (int i = 0; i < count; i++) {
+    const tl_Tensor *t = l->used[first + i];
+    call.data[i] = tli_data(t);
+    call.n[i] = t->numel;
+    call.first[i] = parts;
+    parts += parts_of(t);
+  }
+  tl_Tensor *partials = tli_empty(TL_F64, device, 1, &parts);
+  TL_TRY_NULL(partials);
+  call.partials = tli_data(partials);
+  if (!tli_backend(device)->list_reduce(&call)) tli_release(partials), partials = NULL;
+  return partials;
+}
+
+/* All parts of all tensors in one vector on the first one's device. */
+static tl_Tensor *reduce_all(const List *l, const Norm *norm) {
+  tl_Tensors vectors = tli_tensors_new(l->n);
+  if (vectors.v == NULL) return NULL;
+  int64_t n = 0;
+  bool ok = true;
+  for (int64_t i = 0; i < l->n && ok; n++) {
+    int count = list_run(l, i);
+    tl_Tensor *made = reduce_run(l, norm, i, count);
+    ok = made && (vectors.v[n] = tli_moved(made, tli_device(l->used[0]), false)) != NULL;
+    tli_release(made);
+    i += count;
+  }
+  tl_Tensor *all = ok ? tlo_cat((tl_Tensors){n, vectors.v}, 0) : NULL;
+  tli_tensors_free(&vectors);
+  return all;
+}
+
+/* reduction of a float64 vector, 0-d. */
+static tl_Tensor *join(const tl_Tensor *parts, tlk_Reduction whole) {
+  tl_Device device = tli_device(parts);
+  tl_Tensor *made = tli_empty(TL_F64, device, 0, NULL);
+  bool ok =
+      made && TLI_RUN(device, reduce, .kernel = whole, .compute = TL_F64, .out = tli_array(made),
+                      .in = tli_array(parts), .outer = 1, .n = parts->numel, .inner = 1);
+  if (!ok) tli_release(made), made = NULL;
+  return made;
+}
+
+static tl_Tensor *root(tl_Tensor *sum, double p) {
+  if (p == 2) return tlo_sqrt(sum);
+  if (p == 0 || p == 1 || fabs(p) == INFINITY) return tli_retain(sum);
+  return tli_with_number(tlo_pow, sum, tli_float(1 / p));
+}
+
+tl_Tensor *tlo__total_norm(tl_Tensors tensors, tl_Scalar norm_type) {
+  Norm norm = norm_of(tli_to_double(norm_type));
+  tl_DType dtype = TL_F32;
+  for (int64_t i = 0; i < tensors.n; i++)
+    if (tensors.v[i]->dtype == TL_F64) dtype = TL_F64;
+  if (tensors.n == 0) return tli_scalar_tensor(tli_float(0), dtype, tli_default_device());
+  List l;
+  TL_TRY_NULL(list_begin(&l, "_total_norm", tensors));
+  tli_Chain c = {0};
+  tl_Tensor *parts = TLI_STEP(&c, reduce_all(&l, &norm));
+  tl_Tensor *whole = TLI_STEP(&c, join(parts, norm.whole));
+  tl_Tensor *made = TLI_STEP(&c, root(whole, norm.p));
+  list_end(&l);
+  return tli_chain_end(&c, chain_to(&c, made, dtype));
+}
+
+/* ---- scaling ------------------------------------------------------------------------- */
+
+static bool check_number(const char *op, const char *name, const tl_Tensor *t) {
+  return (t->numel == 1 && (t->dtype == TL_F32 || t->dtype == TL_F64)) ||
+         tli_fail(TL_EARG, "%s: %s: expected a number in float32 or float64, got %s %s", op, name,
+                  tl_dtype_name((tl_DType)t->dtype), tli_sizes_str(t));
+}
+
+static bool scale_run(const List *l, tl_Tensor *scale, tl_Tensor *found_inf, int64_t first,
+                      int count) {
+  tl_Device device = tli_device(l->used[first]);
+  tl_Tensor *here = tli_moved(scale, device, true);
+  TL_TRY(here);
+  struct tlk_list_scale call = {.cx = tli_context(device),
+                                .dtype = (tl_DType)l->used[first]->dtype,
+                                .count = count,
+                                .scale = tli_array(here),
+                                .found_inf = found_inf ? tli_data(found_inf) : NULL};
+  for (int i = 0; i < count; i++) {
+    call.data[i] = tli_data(l->used[first + i]);
+    call.n[i] = l->used[first + i]->numel;
+  }
+  bool ok = tli_backend(device)->list_scale(&call);
+  tli_release(here);
+  return ok;
+}
+
+static bool scale_done(const List *l) {
+  for (int64_t i = 0; i < l->n; i++) {
+    if (l->used[i] != l->given[i]) TL_TRY(tli_copy(l->given[i], l->used[i]));
+    TL_TRY(tli_inplace_done(l->op, l->given[i], NULL));
+  }
+  return true;
+}
+
+static bool scale_all(const char *op, tl_Tensors tensors, tl_Tensor *scale, tl_Tensor *found_inf) {
+  for (int64_t i = 0; i < tensors.n; i++) TL_TRY(tli_inplace_check(op, tensors.v[i]));
+  List l;
+  TL_TRY(list_begin(&l, op, tensors));
+  bool ok = true;
+  for (int64_t i = 0; i < l.n && ok;) {
+    int count = list_run(&l, i);
+    ok = scale_run(&l, scale, found_inf, i, count);
+    i += count;
+  }
+  ok = ok && scale_done(&l);
+  list_end(&l);
+  return ok;
+}
+
+bool tlo__foreach_mul_(tl_Tensors tensors, tl_Tensor *scale) {
+  const char *op = "_foreach_mul_";
+  return check_number(op, "scale", scale) && scale_all(op, tensors, scale, NULL);
+}
+
+bool tlo__amp_foreach_non_finite_check_and_unscale_(tl_Tensors tensors, tl_Tensor *found_inf,
+                                                    tl_Tensor *inv_scale) {
+  const char *op = "_amp_foreach_non_finite_check_and_unscale_";
+  if (found_inf->numel != 1 || found_inf->dtype != TL_F32)
+    return tli_fail(TL_EARG, "%s: found_inf: expected a float32 number, got %s %s", op,
+                    tl_dtype_name((tl_DType)found_inf->dtype), tli_sizes_str(found_inf));
+  return check_number(op, "inv_scale", inv_scale) && scale_all(op, tensors, inv_scale, found_inf) &&
+         tli_inplace_done(op, found_inf, NULL);
+}

@@ -1,0 +1,20 @@
+-- What concerns all gradients of a model at once: their norm, and scaling them.
+
+local lists = {tensors = true}
+
+op {"_total_norm(Tensor[] tensors, Number norm_type=2) -> Tensor", any_device = lists,
+    doc = [[The norm of all elements of floating tensors taken together, on the first one's device:
+    float64 if one of them is, else float32. Orders are those of norm.]],
+    composite = true, method = false, out = false,
+    nondiff = "for gradients; torch.norm has a derivative",
+    examples = {"{T(3), T(2, 2)}", "{T(3), T(2, 2)}, 1", "{T(3), T()}, math.huge", "{T(3)}, 3"}}
+op {"_foreach_mul_(Tensor[] tensors, Tensor scale) -> self",
+    doc = [[Multiplies floating tensors by a number in a tensor, float32 or float64, which nothing
+    waits for.]],
+    composite = true, method = false, nondiff = "for gradients, in place",
+    any_device = {tensors = true, scale = true}}
+op {[[_amp_foreach_non_finite_check_and_unscale_(Tensor[] tensors, Tensor found_inf,
+      Tensor inv_scale) -> self]],
+    doc = [[Multiplies floating tensors by inv_scale; found_inf becomes 1 if an element is infinite
+    or NaN. Both are numbers in tensors on the tensors' device, found_inf float32.]],
+    composite = true, method = false, nondiff = "for gradients, in place"}

@@ -1,0 +1,33 @@
+-- One layer of a recurrent network in one direction. Its derivative is fused for ordinary backward
+-- passes; while a graph of the gradient itself is recorded, the layer is composed of differentiable
+-- operators instead.
+
+-- Packed input has batch_sizes, on the CPU, and offsets, where the rows of each step begin and the
+-- last ones end.
+local inputs = "Tensor input, Tensor batch_sizes, Tensor offsets, Tensor hx, Tensor cx, "
+   .. "Tensor weight_ih, Tensor weight_hh, Tensor weight_hr, Tensor bias_ih, Tensor bias_hh"
+local differentiable = {
+   "input", "hx", "cx", "weight_ih", "weight_hh", "weight_hr", "bias_ih", "bias_hh",
+}
+
+local needs, wants, results = {}, {}, {}
+for i, name in ipairs(differentiable) do
+   needs[i], wants[i] = ("needs(%s)"):format(name), "bool want_" .. name
+   results[i] = "Tensor " .. name
+end
+local function list(items) return table.concat(items, ", ") end
+
+-- In the order of tlk_RnnMode.
+for mode, name in ipairs {"rnn_relu", "rnn_tanh", "lstm", "gru"} do
+   op {name .. "_layer(" .. inputs .. ", bool reverse) "
+          .. "-> (Tensor output, Tensor hn, Tensor cn, Tensor reserve)",
+       name = name, internal = true, materialize = false, nograd = {reserve = true},
+       any_device = {batch_sizes = true},
+       grad = {[list(differentiable)] = "rnn_layer_backward(grad_output, grad_hn, grad_cn, "
+          .. inputs:gsub("Tensor ", "") .. (", output, reserve, %d, reverse, "):format(mode - 1)
+          .. list(needs) .. ")"}}
+end
+op {"rnn_layer_backward(Tensor grad_output, Tensor grad_hn, Tensor grad_cn, " .. inputs
+    .. ", Tensor output, Tensor reserve, int mode, bool reverse, " .. list(wants) .. ") -> ("
+    .. list(results) .. ")",
+    internal = true, composite = true}
