@@ -524,7 +524,7 @@ sim:
 
 # The same with the GPU's kernels, which the CPU runs (spec/cuda). TLUA_EMULATED_SEED is
 # for other orders of threads.
-EMULATED_SPECS = $(SIM_SPECS) spec/cuda
+EMULATED_SPECS = $(SIM_SPECS) spec/cuda spec/device/graph_spec.lua
 emulated:
 	@.ci/deps build test
 	@+$(MAKE) --no-print-directory CUDA=0 $(EMULATED)/tlua_cuda.so $(SIM_PLUGIN)

@@ -10,6 +10,7 @@ struct tl_Event {
   int device;
   int flags;
   cudaEvent_t handle; /* owned; NULL until it is recorded */
+  uint64_t capture;   /* recorded last in the capture of that number; 0: in none */
 };
 
 tl_Event *cuda_event(tl_Device device, int flags) {
@@ -19,6 +20,14 @@ tl_Event *cuda_event(tl_Device device, int flags) {
 }
 
 cudaEvent_t cuda_event_handle(const tl_Event *event) { return event->handle; }
+
+uint64_t cuda_event_capture(const tl_Event *event) { return event->capture; }
+
+/* An event of a capture stands for no point in time. */
+static bool is_outside(const tl_Event *event, const char *what) {
+  return event->capture == 0 ||
+         cuda_fail(TL_EDEVICE, "%s: the event was recorded while a graph was captured", what);
+}
 
 void cuda_event_free(tl_Event *event) {
   if (event->handle && cuda_enter(event->device)) cudaEventDestroy(event->handle);
@@ -34,12 +43,13 @@ bool cuda_event_record(tl_Event *event, tl_Stream *stream) {
     event->device = stream->device;
   }
   CUDA_TRY(cudaEventRecord(event->handle, stream->handle));
+  event->capture = cuda_capture(stream);
   return true;
 }
 
 bool cuda_event_sync(tl_Event *event) {
   if (event->handle == NULL) return true;
-  if (!cuda_enter(event->device)) return false;
+  if (!cuda_enter(event->device) || !is_outside(event, "waiting")) return false;
   if (cuda_device_captures(event->device))
     return cuda_fail(TL_EDEVICE, "waiting for an event: not possible while a graph is captured");
   cuda_count_wait(event->device);
@@ -50,7 +60,7 @@ bool cuda_event_sync(tl_Event *event) {
 bool cuda_event_query(tl_Event *event, bool *done) {
   *done = true;
   if (event->handle == NULL) return true;
-  if (!cuda_enter(event->device)) return false;
+  if (!cuda_enter(event->device) || !is_outside(event, "asking an event")) return false;
   cudaError_t error = cudaEventQuery(event->handle);
   *done = error == cudaSuccess;
   return error == cudaErrorNotReady || cuda_ok(error, "cudaEventQuery");
@@ -59,6 +69,7 @@ bool cuda_event_query(tl_Event *event, bool *done) {
 bool cuda_event_elapsed(tl_Event *start, tl_Event *end, double *milliseconds) {
   float elapsed = 0;
   bool started, ended;
+  if (!is_outside(start, "elapsed_time") || !is_outside(end, "elapsed_time")) return false;
   if (!(start->flags & end->flags & TL_EVENT_TIMING))
     return cuda_host->fail(TL_EARG, "elapsed_time: both events must have been made with "
                                     "enable_timing = true");

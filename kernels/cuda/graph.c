@@ -26,6 +26,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static Capture *captures; /* owned */
 static atomic_int open_captures;
 
+/* The pool of the capture of that id; 0 if it is not open, or not ours. */
 static uint64_t pool_of(unsigned long long id) {
   uint64_t pool = 0;
   pthread_mutex_lock(&lock);
@@ -34,6 +35,8 @@ static uint64_t pool_of(unsigned long long id) {
   pthread_mutex_unlock(&lock);
   return pool;
 }
+
+bool cuda_capture_is_open(uint64_t number) { return pool_of(number) != 0; }
 
 /* The driver's id of the capture that a stream takes part in, 0 if none. */
 static unsigned long long id_of(const tl_Stream *stream) {
@@ -46,8 +49,12 @@ static unsigned long long id_of(const tl_Stream *stream) {
 
 uint64_t cuda_capture(const tl_Stream *stream) {
   if (atomic_load_explicit(&open_captures, memory_order_relaxed) == 0) return 0;
-  unsigned long long id = cuda_enter(stream->device) ? id_of(stream) : 0;
-  return id ? pool_of(id) : 0;
+  return cuda_enter(stream->device) ? id_of(stream) : 0;
+}
+
+uint64_t cuda_capture_pool(const tl_Stream *stream) {
+  uint64_t number = cuda_capture(stream);
+  return number ? pool_of(number) : 0;
 }
 
 bool cuda_device_captures(int device) {
@@ -58,9 +65,9 @@ bool cuda_device_captures(int device) {
   return found;
 }
 
-bool cuda_may_wait(const tl_Stream *stream) {
+bool cuda_may_wait(const tl_Stream *stream, const char *what) {
   return cuda_capture(stream) == 0 ||
-         cuda_fail(TL_EDEVICE, "waiting for the device: not possible while a graph is captured");
+         cuda_fail(TL_EDEVICE, "%s: not possible while a graph is captured", what);
 }
 
 static enum cudaStreamCaptureMode mode_of(tl_CaptureMode mode) {
@@ -91,7 +98,9 @@ static Capture *take(const tl_Stream *stream) {
 }
 
 bool cuda_capture_begin(tl_Stream *stream, uint64_t pool, tl_CaptureMode mode) {
-  if (!cuda_enter(stream->device) || !cuda_memory_hold(stream->device, pool)) return false;
+  if (!cuda_enter(stream->device) || !cuda_may_wait(stream, "capturing") ||
+      !cuda_memory_hold(stream->device, pool))
+    return false;
   Capture *c = cuda_host->alloc(sizeof *c);
   cuda_memory_capture(stream->device, 1);
   if (c &&
@@ -133,7 +142,7 @@ tl_Graph *cuda_capture_end(tl_Stream *stream) {
 }
 
 bool cuda_graph_launch(tl_Graph *graph, tl_Stream *stream) {
-  if (!cuda_enter(stream->device)) return false;
+  if (!cuda_enter(stream->device) || !cuda_may_wait(stream, "replaying a graph")) return false;
   CUDA_TRY(cudaGraphLaunch(graph->exec, stream->handle));
   graph->launched |= (uint64_t)1 << stream->id;
   return true;

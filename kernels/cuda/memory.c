@@ -221,7 +221,7 @@ static void *from_driver(int64_t bytes) {
 
 void *cuda_alloc(const tlk_Context *cx, int64_t bytes) {
   const tl_Stream *stream = cx->stream;
-  uint64_t pool = cuda_capture(stream);
+  uint64_t pool = cuda_capture_pool(stream);
   Memory *m = lock(stream->device);
   if (m == NULL) return NULL;
   void *data =

@@ -37,17 +37,22 @@ bool cuda_event_sync(tl_Event *event);
 bool cuda_event_query(tl_Event *event, bool *done);
 bool cuda_event_elapsed(tl_Event *start, tl_Event *end, double *milliseconds);
 cudaEvent_t cuda_event_handle(const tl_Event *event);
+/* The number of the capture that it was recorded in last, 0 if in none. */
+uint64_t cuda_event_capture(const tl_Event *event);
 
 /* ---- graph.c ---- */
 
 bool cuda_capture_begin(tl_Stream *stream, uint64_t pool, tl_CaptureMode mode);
 tl_Graph *cuda_capture_end(tl_Stream *stream);
-/* The pool of the capture that a stream takes part in, 0 if there is none. */
+/* The number and the pool of the capture that a stream takes part in, 0 if there is none. */
 uint64_t cuda_capture(const tl_Stream *stream);
+uint64_t cuda_capture_pool(const tl_Stream *stream);
+/* Whether a capture of that number is open. */
+bool cuda_capture_is_open(uint64_t number);
 /* Whether a capture of the device is open. */
 bool cuda_device_captures(int device);
 /* False with a message while the stream takes part in a capture. */
-bool cuda_may_wait(const tl_Stream *stream);
+bool cuda_may_wait(const tl_Stream *stream, const char *what);
 bool cuda_graph_launch(tl_Graph *graph, tl_Stream *stream);
 void cuda_graph_free(tl_Graph *graph);
 

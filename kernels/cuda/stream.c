@@ -70,24 +70,38 @@ void cuda_priority_range(tl_Device device, int *least, int *greatest) {
 
 bool cuda_stream_sync(tl_Stream *stream) {
   if (!cuda_enter(stream->device)) return false;
-  if (!cuda_may_wait(stream)) return false;
+  if (!cuda_may_wait(stream, "waiting for the device")) return false;
   cuda_count_wait(stream->device);
   CUDA_TRY(cudaStreamSynchronize(stream->handle));
   return cuda_report(stream->device);
 }
 
 bool cuda_stream_query(tl_Stream *stream, bool *done) {
-  if (!cuda_enter(stream->device)) return false;
+  if (!cuda_enter(stream->device) || !cuda_may_wait(stream, "asking a stream")) return false;
   cudaError_t error = cudaStreamQuery(stream->handle);
   *done = error == cudaSuccess;
   if (error == cudaErrorNotReady) return true;
   return cuda_ok(error, "cudaStreamQuery") && cuda_report(stream->device);
 }
 
+/* What the driver would answer by breaking the capture is refused before. */
+static bool may_join(const tl_Stream *stream, const tl_Event *event) {
+  static const char name[] = "waiting for an event";
+  uint64_t ours = cuda_capture(stream), its = cuda_event_capture(event);
+  if (ours && !its)
+    return cuda_fail(TL_EDEVICE, "%s: it was recorded outside of the graph that is captured", name);
+  if (its && !cuda_capture_is_open(its))
+    return cuda_fail(TL_EDEVICE, "%s: it was recorded in a capture that has ended; record it again",
+                     name);
+  return !ours || ours == its ||
+         cuda_fail(TL_EDEVICE, "%s: it was recorded in another capture", name);
+}
+
 bool cuda_stream_wait(tl_Stream *stream, tl_Event *event) {
   cudaEvent_t handle = cuda_event_handle(event);
   if (!cuda_enter(stream->device)) return false;
   if (handle == NULL) return true; /* never recorded */
+  if (!may_join(stream, event)) return false;
   CUDA_TRY(cudaStreamWaitEvent(stream->handle, handle, 0));
   return true;
 }

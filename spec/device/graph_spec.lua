@@ -1,9 +1,14 @@
 -- Work that is captured once and replayed.
 
 local torch = require "tlua"
-local sim = torch.sim
+local device = require "spec.support.device"
+local kind = device.name or "sim"
+local sim = torch[kind]
 
-local function ones(...) return torch.ones(..., {device = "sim"}) end
+local function ones(...) return torch.ones(..., {device = kind}) end
+
+-- What the messages of this kind of device begin with.
+local function named(text) return kind .. "." .. text end
 
 describe("a graph", function()
    it("records what a function does and runs it at each replay", function()
@@ -47,8 +52,8 @@ describe("a graph", function()
    it("holds a training step", function()
       local function train(replays)
          torch.manual_seed(3)
-         local net = torch.nn.Linear(6, 2):to("sim")
-         local x, target = torch.randn(5, 6):sim(), torch.randn(5, 2):sim()
+         local net = torch.nn.Linear(6, 2):to(kind)
+         local x, target = torch.randn(5, 6):to(kind), torch.randn(5, 2):to(kind)
          local function step()
             local loss = torch.nn.functional.mse_loss(net(x), target)
             local grads = {torch.autograd.grad(loss, net:parameters())}
@@ -79,7 +84,7 @@ describe("a graph", function()
          assert.is_false(ok)
          assert.matches("graph_spec.*" .. name .. ": .*while a graph is captured", message)
          assert.is_false(sim.is_current_stream_capturing())
-         assert.raises("sim.CUDAGraph.replay: nothing was captured", function() g:replay() end)
+         assert.raises(named "CUDAGraph.replay: nothing was captured", function() g:replay() end)
          assert.equal(4, x:sum():item()) -- nothing is open
          local y = sim.graph(g, function() return x + 1 end) -- and it may be captured after all
          g:replay()
@@ -104,9 +109,9 @@ describe("a graph", function()
    it("is captured once", function()
       local g, x = sim.Graph(), ones(2)
       sim.graph(g, function() return x + 1 end)
-      assert.raises("sim.CUDAGraph.capture_begin", "captured already", function() sim.graph(g, print) end)
-      assert.raises("sim.CUDAGraph.capture_end: no capture was begun", function() g:capture_end() end)
-      assert.raises("sim.graph: fn: expected a function, got nil", function() sim.graph(sim.Graph()) end)
+      assert.raises(named "CUDAGraph.capture_begin", "captured already", function() sim.graph(g, print) end)
+      assert.raises(named "CUDAGraph.capture_end: no capture was begun", function() g:capture_end() end)
+      assert.raises(named "graph: fn: expected a function, got nil", function() sim.graph(sim.Graph()) end)
    end)
 
    it("leaves alone what was released while it was captured", function()
@@ -118,5 +123,315 @@ describe("a graph", function()
       local after = ones(64) -- where `before` was
       g:replay()
       assert.equal(64, after:sum():item())
+   end)
+end)
+
+describe("random numbers in a graph", function()
+   local function list(t) return t:cpu():tolist() end
+
+   it("are drawn anew at each replay, as the same calls draw them without a graph", function()
+      local functional = torch.nn.functional
+      local x, q = torch.full({8}, 0.5, {device = kind}), torch.randn(1, 2, 5, 4):to(kind)
+      local draws = {
+         randn = function() return torch.randn(5, {device = kind}) end,
+         randint = function() return torch.randint(1, 1000, {5}, {device = kind}) end,
+         uniform_ = function() return torch.empty(5, {device = kind}):uniform_(2, 3) end,
+         float64 = function() return torch.rand(5, {device = kind, dtype = "float64"}) end,
+         bernoulli = function() return torch.cat {x, x, x, x}:bernoulli() end,
+         exponential_ = function() return torch.empty(5, {device = kind}):exponential_() end,
+         geometric_ = function() return torch.empty(9, {device = kind}):geometric_(0.1) end,
+         normal = function() return torch.normal(x, 1) end,
+         dropout = function() return functional.dropout(torch.cat {x, x, x, x}, 0.5) end,
+         attention = function()
+            return functional.scaled_dot_product_attention(q, q, q, {dropout_p = 0.5})
+         end,
+         two = function() return torch.rand(3, {device = kind}) + torch.rand(3, {device = kind}) end,
+      }
+      for name, draw in pairs(draws) do
+         local g = sim.Graph()
+         torch.manual_seed(99) -- of no effect on what is drawn later
+         local y = sim.graph(g, draw)
+         torch.manual_seed(5)
+         g:replay()
+         local first = list(y)
+         g:replay()
+         local second = list(y)
+         local after = torch.rand(2):tolist() -- the generator has gone on
+         torch.manual_seed(5)
+         assert.same(list(draw()), first, name)
+         assert.same(list(draw()), second, name)
+         assert.same(torch.rand(2):tolist(), after, name)
+         assert.not_same(first, second, name)
+      end
+   end)
+
+   it("come from a generator that was given, which the graph keeps", function()
+      local g, gen = sim.Graph(), torch.Generator()
+      local y = sim.graph(g, function() return torch.rand(4, {device = kind, generator = gen}) end)
+      gen:manual_seed(3)
+      g:replay()
+      local first = list(y)
+      gen = nil -- luacheck: ignore
+      collectgarbage()
+      collectgarbage()
+      g:replay()
+      local same = torch.Generator():manual_seed(3)
+      assert.same(list(torch.rand(4, {device = kind, generator = same})), first)
+      assert.same(list(torch.rand(4, {device = kind, generator = same})), list(y))
+   end)
+
+   it("are the same for a forward pass and its gradient", function()
+      local g = sim.Graph()
+      local x = ones(64):requires_grad_()
+      local y, dx = sim.graph(g, function()
+         local y = torch.nn.functional.dropout(x, 0.5)
+         return y, torch.autograd.grad(y:sum(), x)
+      end)
+      for _ = 1, 3 do
+         g:replay()
+         assert.same(list(y:detach()), list(dx))
+      end
+   end)
+end)
+
+describe("streams in a graph", function()
+   it("take part from where they wait for its work until they are waited for", function()
+      local g, x = sim.Graph(), ones(1000)
+      local side, third = sim.Stream(), sim.Stream()
+      local y = sim.graph(g, function()
+         local a = x * 2
+         local fork = sim.current_stream():record_event()
+         local b, c
+         sim.stream(side, function()
+            assert.is_false(sim.is_current_stream_capturing())
+            side:wait_event(fork)
+            assert.is_true(sim.is_current_stream_capturing())
+            b = a + 1
+            sim.stream(third, function() -- a fork of the fork
+               third:wait_stream(side)
+               c = b * 10
+            end)
+            side:wait_stream(third)
+         end)
+         local d = a * 3
+         sim.current_stream():wait_stream(side)
+         return b + c + d
+      end)
+      for _, s in ipairs {side, third} do
+         sim.stream(s, function() assert.is_false(sim.is_current_stream_capturing()) end)
+      end
+      for i = 1, 10 do
+         x:fill_(i)
+         g:replay()
+         assert.equal(1000 * (11 * (2 * i + 1) + 6 * i), y:sum():item())
+      end
+   end)
+
+   it("must be joined: else the capture is refused, and nothing stays open", function()
+      local g, x, side = sim.Graph(), ones(10), sim.Stream()
+      local function fork(joined)
+         return function()
+            side:wait_stream(sim.current_stream())
+            sim.stream(side, function() x:add_(1) end)
+            if joined then sim.current_stream():wait_stream(side) end
+         end
+      end
+      assert.raises(named "CUDAGraph.capture_end", "joined", function()
+         sim.graph(g, fork(false))
+      end)
+      sim.stream(side, function()
+         assert.is_false(sim.is_current_stream_capturing())
+         assert.equal(20, (x + 1):sum():item())
+      end)
+      sim.graph(g, fork(true))
+      g:replay()
+      assert.equal(20, x:sum():item())
+   end)
+
+   it("cannot wait for what was recorded elsewhere; the capture goes on", function()
+      local g, x, side = sim.Graph(), ones(10), sim.Stream()
+      local before, within = sim.Event(), sim.Event()
+      before:record(side)
+      sim.graph(g, function()
+         assert.raises("wait_event", "recorded outside of the graph that is captured",
+            function() sim.current_stream():wait_event(before) end)
+         assert.raises("query", "not possible while a graph is captured",
+            function() sim.current_stream():query() end)
+         assert.raises("synchronize", "not possible while a graph is captured",
+            function() sim.current_stream():synchronize() end)
+         within:record()
+         x:add_(1)
+      end)
+      g:replay()
+      assert.equal(20, x:sum():item())
+      assert.raises("wait_event", "in a capture that has ended; record it again",
+         function() side:wait_event(within) end)
+      for _, method in ipairs {"query", "synchronize"} do
+         assert.raises(method, "the event was recorded while a graph was captured",
+            function() within[method](within) end)
+      end
+      within:record(side) -- it is as good as new
+      within:synchronize()
+      assert.is_true(within:query())
+   end)
+
+   it("of another graph's capture are refused", function()
+      local g, other, x = sim.Graph(), sim.Graph(), ones(10)
+      local s, t, e = sim.Stream(), sim.Stream(), sim.Event()
+      sim.stream(s, function()
+         g:capture_begin {capture_error_mode = "relaxed"}
+         x:add_(1)
+         e:record()
+      end)
+      sim.stream(t, function()
+         other:capture_begin {capture_error_mode = "relaxed"}
+         assert.raises("wait_event", "recorded in another capture", function() t:wait_event(e) end)
+         x:mul_(3)
+         other:capture_end()
+      end)
+      sim.stream(s, function() g:capture_end() end)
+      g:replay()
+      other:replay()
+      assert.equal(60, x:sum():item())
+   end)
+end)
+
+describe("a capture", function()
+   it("ends on the stream that it was begun on, and stays open elsewhere", function()
+      local g, x, s = sim.Graph(), ones(10), sim.Stream()
+      sim.stream(s, function()
+         g:capture_begin()
+         x:add_(1)
+      end)
+      assert.raises(named "CUDAGraph.capture_end: a capture ends on the stream that it was begun on",
+         function() g:capture_end() end)
+      sim.stream(s, function()
+         assert.is_true(sim.is_current_stream_capturing())
+         g:capture_end()
+      end)
+      g:replay()
+      assert.equal(20, x:sum():item())
+   end)
+
+   it("cannot be begun within another, and a graph cannot be replayed there", function()
+      local g, other, x = sim.Graph(), sim.Graph(), ones(10)
+      sim.graph(g, function()
+         assert.raises(named "CUDAGraph.capture_begin", "not possible while a graph is captured",
+            function() other:capture_begin() end)
+         assert.raises(named "CUDAGraph.replay", "the capture has not been ended",
+            function() g:replay() end)
+         x:add_(1)
+      end)
+      assert.raises(named "CUDAGraph.replay", "not possible while a graph is captured", function()
+         sim.graph(other, function() g:replay() end)
+      end)
+      g:replay()
+      assert.equal(20, x:sum():item())
+   end)
+
+   it("that is left open is closed with its graph, and nothing of it runs", function()
+      local x, s = ones(10), sim.Stream()
+      do
+         local g = sim.Graph()
+         sim.stream(s, function()
+            g:capture_begin()
+            x:add_(1)
+         end)
+      end
+      assert.raises(named "synchronize", "not possible while a graph is captured",
+         function() sim.synchronize() end)
+      collectgarbage()
+      collectgarbage()
+      sim.synchronize()
+      assert.equal(10, x:sum():item())
+      sim.stream(s, function() assert.equal(20, (x + 1):sum():item()) end)
+   end)
+
+   it("takes a stream, a pool and a mode by name", function()
+      local x, s, pool = ones(10), sim.Stream(), sim.graph_pool_handle()
+      local g = sim.Graph()
+      local y = sim.graph(g, {stream = s, pool = pool, capture_error_mode = "thread_local"},
+         function(by)
+            assert.is_true(sim.current_stream() == s)
+            return x * by
+         end, 3)
+      g:replay()
+      assert.equal(30, y:sum():item())
+      assert.equal(pool, g:pool())
+      assert.raises(named "graph: unknown option strem; did you mean stream?",
+         function() sim.graph(sim.Graph(), {strem = s}, print) end)
+      assert.raises(named "graph: graph: expected what Graph() gives, got 3",
+         function() sim.graph(3, print) end)
+      assert.raises("a graph is captured on a stream other than the default one",
+         function() sim.graph(sim.Graph(), {stream = sim.default_stream()}, print) end)
+      assert.raises("pool: expected what graph_pool_handle() or g:pool() gives, got -1",
+         function() sim.graph(sim.Graph(), {pool = -1}, print) end)
+      assert.is_false(sim.is_current_stream_capturing())
+   end)
+end)
+
+describe("memory of graphs", function()
+   local MIB = 1 << 20
+
+   local function settle()
+      collectgarbage()
+      collectgarbage()
+      sim.synchronize()
+      sim.empty_cache()
+      return sim.memory_reserved()
+   end
+
+   -- A graph whose work takes two blocks of 16 MiB on the way to a number.
+   local function captured(pool, x)
+      local g = sim.Graph()
+      local y = sim.graph(g, {pool = pool}, function()
+         local a <close> = x * 2
+         local b <close> = a + 1
+         return b:sum()
+      end)
+      return g, y
+   end
+
+   it("is its own: nothing else is put there while it may be replayed", function()
+      local x = ones(4 * MIB)
+      local g, y = captured(nil, x)
+      local others = {}
+      for i = 1, 8 do others[i] = torch.zeros(4 * MIB, {device = kind}) end
+      for i = 1, 3 do
+         x:fill_(i)
+         g:replay()
+         assert.equal(4 * MIB * (2 * i + 1), y:item())
+      end
+      for i = 1, 8 do assert.equal(0, others[i]:sum():item()) end
+      others, x = nil, nil -- luacheck: ignore
+      local with = settle()
+      g:reset()
+      y = nil -- luacheck: ignore
+      assert.is_true(with - settle() >= 32 * MIB)
+   end)
+
+   it("is shared by graphs that name one pool", function()
+      local x = ones(4 * MIB)
+      local base = settle()
+      local first, y = captured(nil, x)
+      local once = settle() - base
+      local second, z = captured(first:pool(), x)
+      assert.equal(once, settle() - base)
+      assert.equal(first:pool(), second:pool())
+      local third = captured(nil, x)
+      assert.equal(2 * once, settle() - base)
+      assert.not_equal(first:pool(), third:pool())
+      third:reset()
+      first:replay()
+      assert.equal(12 * MIB, y:item())
+      second:replay()
+      assert.equal(12 * MIB, z:item())
+      first:reset()
+      assert.equal(once, settle() - base) -- the other one has it still
+      second:replay()
+      assert.equal(12 * MIB, z:item())
+      second:reset()
+      y, z = nil, nil -- luacheck: ignore
+      assert.equal(0, settle() - base)
    end)
 end)

@@ -144,6 +144,9 @@ bool tli_capture_begin(tli_Capture *c, tl_Device device, uint64_t pool, tl_Captu
 
 bool tli_capture_end(tli_Capture *c) {
   if (c->number == 0) return tli_fail(TL_EDEVICE, "no capture was begun");
+  if (tli_stream(c->device) != c->stream)
+    return tli_fail(TL_EDEVICE, "a capture ends on the stream that it was begun on: make that one "
+                                "current first");
   unlink_open(c);
   c->number = 0;
   c->graph = api_of(c->device)->capture_end(c->stream);

@@ -25,6 +25,7 @@ uint64_t tli_capture_pool(const tli_Capture *c);
 /* Captures on the current stream of a device until the end; a pool of 0 is one of its own. */
 bool tli_capture_begin(tli_Capture *c, tl_Device device, uint64_t pool, tl_CaptureMode mode)
     TL_MUSTCHECK;
+/* With the stream current that it was begun on; elsewhere it stays open. */
 bool tli_capture_end(tli_Capture *c) TL_MUSTCHECK;
 bool tli_capture_open(const tli_Capture *c);
 /* On the current stream of its device, after the last replay. */

@@ -60,7 +60,8 @@ DEVICE double kept(const tlk_Attention &a, int64_t batch, int64_t head, int64_t 
   uint32_t words[4];
   if (a.dropout <= 0) return 1;
   int64_t row = (batch * a.heads + head) * a.queries + i, blocks = (a.keys + 3) / 4;
-  tli_philox(a.seed, a.block + (uint64_t)(row * blocks + j / 4), words);
+  uint64_t seed = a.state ? a.state[0] : a.seed, block = a.block + (a.state ? a.state[1] : 0);
+  tli_philox(seed, block + (uint64_t)(row * blocks + j / 4), words);
   uint32_t low = j & 1 ? words[1] : words[0], high = j & 1 ? words[3] : words[2];
   double keep = 1 - a.dropout;
   return (double)(j & 2 ? high : low) < keep * 4294967296.0 ? 1 / keep : 0;

@@ -129,12 +129,17 @@ struct Target {
   bool vectors; /* a block's numbers lie aligned */
   int64_t n;
   uint64_t seed, block;
+  const uint64_t *state; /* in a graph: {seed, block} to add, written before each replay */
 };
 
 template <class Maker>
 __global__ void __launch_bounds__(RANDOM_THREADS, 4)
     random_kernel(Target t, const __grid_constant__ Maker maker) {
   enum { N = Maker::per_block };
+  if (t.state) {
+    t.seed = t.state[0];
+    t.block += t.state[1];
+  }
   for (int64_t b = thread_index(); b * N < t.n; b += thread_count()) {
     uint32_t words[4];
     typename Maker::C x[N];
@@ -160,7 +165,8 @@ bool fill(const struct tlk_random *call, const Maker &maker) {
               aligned(call->out.data, (size_t)(room < 16 ? room : 16)),
               call->n,
               call->seed,
-              call->block};
+              call->block,
+              call->state};
   unsigned grid = blocks_for(call->cx, divide_up(call->n, Maker::per_block), RANDOM_THREADS, 16);
   return launch(call->cx, random_kernel<Maker>, dim3(grid), RANDOM_THREADS, 0, t, maker);
 }

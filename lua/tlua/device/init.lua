@@ -2,27 +2,29 @@
 -- one of the two.
 
 local torch = require "tlua"
+local args = require "tlua.args"
 
 local function graph_of(module, kind)
-   local capture_stream
+   local streams = {} -- by device: where what names no stream is captured
+   local signature = args.signature(kind ..
+      ".graph(pool: integer?, stream: any?, capture_error_mode: any?)")
 
-   --- Captures what a function puts on the device, which is recorded, not run, into a graph. It is
-   --- captured on a stream of its own; `graph:replay()` runs it. An operator that waits for the
-   --- device cannot be captured: that is an error, and nothing stays open.
-   ---@param graph torch.Graph made by Graph()
-   ---@param fn function
-   ---@param ... any  arguments of fn
-   ---@return any ... what fn returns
-   return function(graph, fn, ...)
+   local function own_stream()
+      local device = module.current_device()
+      streams[device] = streams[device] or module.Stream {device = device}
+      return streams[device]
+   end
+
+   local function capture(graph, options, fn, ...)
+      if getmetatable(graph) ~= "torch.Graph" then
+         args.refuse(kind .. ".graph", "graph", "what Graph() gives", graph)
+      end
       if type(fn) ~= "function" then
          torch.raise(("%s.graph: fn: expected a function, got %s"):format(kind, type(fn)))
       end
-      capture_stream = capture_stream or {}
-      local device = module.current_device()
-      capture_stream[device] = capture_stream[device] or module.Stream {device = device}
       module.synchronize()
-      return module.stream(capture_stream[device], function(...)
-         graph:capture_begin()
+      return module.stream(options.stream or own_stream(), function(...)
+         graph:capture_begin(options.pool, options.capture_error_mode)
          local results = table.pack(pcall(fn, ...))
          if not results[1] then
             graph:reset()
@@ -31,6 +33,23 @@ local function graph_of(module, kind)
          graph:capture_end()
          return table.unpack(results, 2, results.n)
       end, ...)
+   end
+
+   --- Captures what a function puts on the device, which is recorded, not run, into a graph;
+   --- `graph:replay()` runs it. Random numbers are drawn anew at each replay. Another stream takes
+   --- part once it waits for an event of the capture, and must be waited for before the end. An
+   --- operator that waits for the device cannot be captured: that is an error, and nothing stays
+   --- open. A table before the function: `graph(g, {pool = p}, fn)`.
+   ---@param graph torch.Graph made by Graph()
+   ---@param options? table pool (graph_pool_handle() or another graph's pool(), whose memory it
+   --- shares: the two must not be replayed at one time), stream (other than the default one;
+   --- without it one of its own), capture_error_mode ("global", "thread_local" or "relaxed")
+   ---@param fn function
+   ---@param ... any  arguments of fn
+   ---@return any ... what fn returns
+   return function(graph, options, ...)
+      if type(options) ~= "table" then return capture(graph, {}, options, ...) end
+      return capture(graph, signature(options), ...)
    end
 end
 
