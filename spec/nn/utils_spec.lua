@@ -53,3 +53,43 @@ describe("torch.nn.utils", function()
       end)
    end)
 end)
+
+describe("norms of gradients", function()
+   it("are taken together, as options say", function()
+      local list = {torch.tensor {3.0, 0}, torch.tensor {4.0}}
+      assert.equal(5, utils.get_total_norm(list):item())
+      assert.equal(7, utils.get_total_norm(list, {norm_type = 1}):item())
+      assert.equal(4, utils.get_total_norm(list, math.huge):item())
+      assert.equal(3, utils.get_total_norm(list[1]):item())
+      assert.equal(0, utils.get_total_norm({}):item())
+      list[1]:fill_(0 / 0)
+      assert.raises("get_total_norm: the norm of the gradients is", function()
+         utils.get_total_norm(list, {error_if_nonfinite = true})
+      end)
+      assert.raises("get_total_norm: tensor 2: expected a tensor, got 3", function()
+         utils.get_total_norm {list[1], 3}
+      end)
+      assert.raises("unknown option norm_typ; did you mean norm_type?", function()
+         utils.get_total_norm(list, {norm_typ = 2})
+      end)
+   end)
+
+   it("scale gradients by a norm that is known", function()
+      local a, b = parameters()
+      utils.clip_grads_with_norm_({a, b}, 1, torch.tensor(10.0))
+      assert.close({0.3, 0}, a.grad:tolist(), 1e-6)
+      assert.close({0.4}, b.grad:tolist(), 1e-6)
+      utils.clip_grads_with_norm_({a, b}, {max_norm = 20, total_norm = torch.tensor(10.0)})
+      assert.close({0.4}, b.grad:tolist(), 1e-6)
+   end)
+
+   it("has all of PyTorch's names", function()
+      for name in ([[clip_grad_norm clip_grad_norm_ clip_grads_with_norm_ clip_grad_value_
+         convert_conv2d_weight_memory_format convert_conv3d_weight_memory_format fuse_conv_bn_eval
+         fuse_conv_bn_weights fuse_linear_bn_eval fuse_linear_bn_weights get_total_norm
+         parameters_to_vector parametrizations parametrize remove_spectral_norm remove_weight_norm
+         skip_init spectral_norm stateless vector_to_parameters weight_norm]]):gmatch "%S+" do
+         assert.is_not_nil(utils[name], name)
+      end
+   end)
+end)

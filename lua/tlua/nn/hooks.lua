@@ -34,6 +34,22 @@ function M.add(module, kind, hook)
    }
 end
 
+--- Takes a hook away, whichever handle it has.
+---@param module nn.Module
+---@param hook function
+---@return boolean  whether it was there
+function M.remove(module, hook)
+   local hooks = rawget(module, "_hooks") or {}
+   for i, entry in ipairs(hooks) do
+      if entry.hook == hook then
+         table.remove(hooks, i)
+         if #hooks == 0 then rawset(module, "_hooks", nil) end
+         return true
+      end
+   end
+   return false
+end
+
 -- The functions of one kind, as a list of its own: a hook may remove itself.
 local function of_kind(module, kind)
    local list = {}

@@ -20,26 +20,53 @@ local function gradients(name, parameters)
    return list
 end
 
+-- `foreach` is taken for PyTorch's sake: all gradients are one pass in any case.
+local take_norm = args.signature [[nn.utils.get_total_norm(tensors: any, norm_type: number = 2,
+   error_if_nonfinite: boolean = false, foreach: boolean?)]]
+local take_with = args.signature [[nn.utils.clip_grads_with_norm_(parameters: any,
+   max_norm: number, total_norm: tensor, foreach: boolean?)]]
 local take_clip = args.signature [[nn.utils.clip_grad_norm_(parameters: any, max_norm: number,
-   norm_type: number = 2, error_if_nonfinite: boolean = false)]]
+   norm_type: number = 2, error_if_nonfinite: boolean = false, foreach: boolean?)]]
+local take_value = args.signature [[nn.utils.clip_grad_value_(parameters: any, clip_value: number,
+   foreach: boolean?)]]
 
---- The norm of all elements of tensors taken together, on the first one's device. Nothing waits.
+local function check_finite(name, norm)
+   if not torch.isfinite(norm):item() then
+      torch.raise(("%s: the norm of the gradients is %s"):format(name, norm:item()))
+   end
+end
+
+--- The norm of all elements of tensors taken together, on the first one's device. Nothing waits
+--- without error_if_nonfinite.
 ---@param tensors Tensor|Tensor[]
----@param norm_type? number  2 by default
+---@param options? {norm_type: number, error_if_nonfinite: boolean}  2 and false by default
 ---@return Tensor  0-d
-function M.get_total_norm(tensors, norm_type)
-   if torch.is_tensor(tensors) then tensors = {tensors} end
-   return torch._total_norm(tensors, norm_type or 2)
+function M.get_total_norm(...)
+   local a = take_norm(...)
+   local list = torch.is_tensor(a.tensors) and {a.tensors} or a.tensors
+   if type(list) ~= "table" then
+      args.refuse("nn.utils.get_total_norm", "tensors", "a tensor or a list of tensors", list)
+   end
+   for i, tensor in ipairs(list) do
+      if not torch.is_tensor(tensor) then
+         args.refuse("nn.utils.get_total_norm", "tensor " .. i, "a tensor", tensor)
+      end
+   end
+   if #list == 0 then return torch.tensor(0.0) end
+   local norm = torch._total_norm(list, a.norm_type)
+   if a.error_if_nonfinite then check_finite("nn.utils.get_total_norm", norm) end
+   return norm
 end
 
 --- Multiplies gradients by max_norm / total_norm where that is below 1. Nothing waits.
 ---@param parameters Tensor|Tensor[]
 ---@param max_norm number
 ---@param total_norm Tensor  what get_total_norm gives
-function M.clip_grads_with_norm_(parameters, max_norm, total_norm)
+function M.clip_grads_with_norm_(...)
+   local a = take_with(...)
    local _ <close> = torch.no_grad()
-   local grads = gradients("nn.utils.clip_grads_with_norm_", parameters)
-   local factor = (max_norm / (total_norm + 1e-6)):clamp_max(1)
+   local grads = gradients("nn.utils.clip_grads_with_norm_", a.parameters)
+   local factor = (a.max_norm / (a.total_norm + 1e-6)):clamp_max(1)
    if #grads > 0 then torch._foreach_mul_(grads, factor) end
 end
 
@@ -54,24 +81,20 @@ function M.clip_grad_norm_(...)
    if #grads == 0 then return torch.tensor(0.0) end
    local _ <close> = torch.no_grad()
    local norm = M.get_total_norm(grads, a.norm_type)
-   if a.error_if_nonfinite and not torch.isfinite(norm):item() then
-      torch.raise(("nn.utils.clip_grad_norm_: the norm of the gradients is %s"):format(
-         norm:item()))
-   end
+   if a.error_if_nonfinite then check_finite("nn.utils.clip_grad_norm_", norm) end
    M.clip_grads_with_norm_(a.parameters, a.max_norm, norm)
    return norm
 end
+M.clip_grad_norm = M.clip_grad_norm_
 
 --- Clamps every element of the gradients to [-clip_value, clip_value].
 ---@param parameters Tensor|Tensor[]
 ---@param clip_value number
-function M.clip_grad_value_(parameters, clip_value)
-   if type(clip_value) ~= "number" then
-      args.refuse("nn.utils.clip_grad_value_", "clip_value", "a number", clip_value)
-   end
+function M.clip_grad_value_(...)
+   local a = take_value(...)
    local _ <close> = torch.no_grad()
-   for _, grad in ipairs(gradients("nn.utils.clip_grad_value_", parameters)) do
-      grad:clamp_(-clip_value, clip_value)
+   for _, grad in ipairs(gradients("nn.utils.clip_grad_value_", a.parameters)) do
+      grad:clamp_(-a.clip_value, a.clip_value)
    end
 end
 
@@ -103,4 +126,18 @@ function M.vector_to_parameters(vector, parameters)
    end
 end
 
-return lazy.load(M, {rnn = "tlua.nn.utils.rnn"})
+local modules = lazy.modules("tlua.nn.utils", {
+   stateless = "functional_call stack_module_state skip_init",
+   reparametrize = "weight_norm remove_weight_norm spectral_norm remove_spectral_norm",
+   fusion = [[fuse_conv_bn_eval fuse_conv_bn_weights fuse_linear_bn_eval
+      fuse_linear_bn_weights]],
+   memory_format = [[convert_conv2d_weight_memory_format
+      convert_conv3d_weight_memory_format]],
+})
+for _, name in ipairs {
+   "rnn", "parametrize", "parametrizations", "prune", "stateless", "fusion",
+} do
+   modules[name] = "tlua.nn.utils." .. name
+end
+
+return lazy.load(M, modules)

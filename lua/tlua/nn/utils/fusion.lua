@@ -1,0 +1,114 @@
+-- fusion.lua - torch.nn.utils.fuse_*: folds a batch normalisation, as it is in evaluation mode,
+-- into the layer before it, which then gives the same in one step.
+
+local torch = require "tlua"
+local args = require "tlua.args"
+local class = require "tlua.class"
+local Module = require "tlua.nn.Module"
+local Parameter = require "tlua.nn.Parameter"
+
+local M = {}
+
+-- What the normalisation multiplies and adds, (C) each.
+local function scale_and_shift(mean, variance, eps, weight, bias)
+   local scale = (variance + eps):rsqrt()
+   if weight then scale = scale * weight end
+   local shift = -mean * scale
+   if bias then shift = shift + bias end
+   return scale, shift
+end
+
+local function parameter(value, like)
+   return Parameter(value:to(like.dtype):detach(), {requires_grad = like.requires_grad})
+end
+
+-- The layer's weight, multiplied along a dimension, and its bias.
+local function fold(weight, bias, dim, scale, shift)
+   local _ <close> = torch.no_grad()
+   local shape = {}
+   for i = 1, weight:dim() do shape[i] = i == dim and -1 or 1 end
+   local folded = bias and bias * scale + shift or shift
+   if folded:numel() == 1 then folded = folded:expand(weight:size(dim)):clone() end
+   return parameter(weight * scale:reshape(shape), weight), parameter(folded, bias or weight)
+end
+
+--- Weight and bias of a convolution that does what one and a batch normalisation after it do.
+---@param conv_w Tensor
+---@param conv_b? Tensor  (C)
+---@param bn_rm Tensor  running mean (C)
+---@param bn_rv Tensor  running variance (C)
+---@param bn_eps number
+---@param bn_w? Tensor  (C)
+---@param bn_b? Tensor  (C)
+---@param transpose? boolean  whether it is a transposed convolution
+---@return Tensor weight
+---@return Tensor bias
+function M.fuse_conv_bn_weights(conv_w, conv_b, bn_rm, bn_rv, bn_eps, bn_w, bn_b, transpose)
+   local scale, shift = scale_and_shift(bn_rm, bn_rv, bn_eps, bn_w, bn_b)
+   return fold(conv_w, conv_b, transpose and 2 or 1, scale, shift)
+end
+
+--- The same for a linear layer.
+---@param linear_w Tensor  (C, in)
+---@param linear_b? Tensor  (C)
+---@param bn_rm Tensor  running mean (C)
+---@param bn_rv Tensor  running variance (C)
+---@param bn_eps number
+---@param bn_w? Tensor  (C)
+---@param bn_b? Tensor  (C)
+---@return Tensor weight
+---@return Tensor bias
+function M.fuse_linear_bn_weights(linear_w, linear_b, bn_rm, bn_rv, bn_eps, bn_w, bn_b)
+   local scale, shift = scale_and_shift(bn_rm, bn_rv, bn_eps, bn_w, bn_b)
+   return fold(linear_w, linear_b, 1, scale, shift)
+end
+
+local function check(title, layer, norm)
+   for what, module in pairs {layer = layer, bn = norm} do
+      if not class.isinstance(module, Module) then
+         args.refuse(title, what, "a module", module)
+      end
+      if module.is_training then
+         torch.raise(("%s: %s: expected a module in evaluation mode, got %s in training mode")
+            :format(title, what, torch.type(module)))
+      end
+   end
+   if not torch.is_tensor(norm.running_mean) or not torch.is_tensor(norm.running_var) then
+      torch.raise(("%s: bn: %s has no running statistics"):format(title, torch.type(norm)))
+   end
+end
+
+local function replace(layer, weight, bias)
+   local fused = layer:clone()
+   rawset(fused, "weight", nil)
+   rawset(fused, "bias", nil)
+   fused.weight, fused.bias = weight, bias
+   return fused
+end
+
+--- A convolution that does what `conv` and then `bn` do, both in evaluation mode.
+---@param conv nn.Module
+---@param bn nn.Module
+---@param transpose? boolean  whether conv is a transposed convolution of one group
+---@return nn.Module
+function M.fuse_conv_bn_eval(conv, bn, transpose)
+   check("nn.utils.fuse_conv_bn_eval", conv, bn)
+   return replace(conv, M.fuse_conv_bn_weights(conv.weight, conv.bias, bn.running_mean,
+      bn.running_var, bn.eps, bn.weight, bn.bias, transpose))
+end
+
+--- A linear layer that does what `linear` and then `bn` do, both in evaluation mode.
+---@param linear nn.Linear
+---@param bn nn.Module  of as many features as linear gives, or of one
+---@return nn.Linear
+function M.fuse_linear_bn_eval(linear, bn)
+   check("nn.utils.fuse_linear_bn_eval", linear, bn)
+   if bn.num_features ~= linear.out_features and bn.num_features ~= 1 then
+      torch.raise(("nn.utils.fuse_linear_bn_eval: bn: expected %d features or 1, got %d"):format(
+         linear.out_features, bn.num_features))
+   end
+   return replace(linear, M.fuse_linear_bn_weights(linear.weight, linear.bias, bn.running_mean,
+      bn.running_var, bn.eps, bn.weight, bn.bias))
+end
+
+return M

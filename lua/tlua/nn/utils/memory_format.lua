@@ -1,0 +1,54 @@
+-- memory_format.lua - torch.nn.utils.convert_conv*_weight_memory_format: in which order the weights
+-- of a model's convolutions lie in memory. Shapes and results stay as they are.
+
+local torch = require "tlua"
+local args = require "tlua.args"
+local class = require "tlua.class"
+local Module = require "tlua.nn.Module"
+
+local M = {}
+
+-- The same values with channels next to one another, or row by row.
+local function lay_out(data, channels_last)
+   if not channels_last then return data:contiguous() end
+   return data:movedim(2, -1):contiguous():movedim(-1, 2)
+end
+
+-- For modules of some classes, and memory formats by name.
+local function converter(title, rank, classes)
+   return function(module, memory_format)
+      if not class.isinstance(module, Module) then
+         args.refuse(title, "module", "a module", module)
+      end
+      local last = rank == 4 and "channels_last" or "channels_last_3d"
+      if memory_format ~= last and memory_format ~= "contiguous_format" then
+         args.refuse(title, "memory_format", last .. " or contiguous_format", memory_format)
+      end
+      for _, layer in ipairs(module:modules()) do
+         for _, name in ipairs(classes) do
+            if class.isinstance(layer, torch.nn[name]) then
+               local weight = layer.weight
+               local grad = weight.grad
+               weight.grad = nil
+               weight.data = lay_out(weight.data, memory_format == last)
+               weight.grad = grad
+            end
+         end
+      end
+      return module
+   end
+end
+
+--- Lays the weights of all Conv2d and ConvTranspose2d in a model out as `channels_last` or
+--- `contiguous_format`.
+---@type fun(module: nn.Module, memory_format: string): nn.Module
+M.convert_conv2d_weight_memory_format = converter("nn.utils.convert_conv2d_weight_memory_format",
+   4, {"Conv2d", "ConvTranspose2d"})
+
+--- Lays the weights of all Conv3d and ConvTranspose3d in a model out as `channels_last_3d` or
+--- `contiguous_format`.
+---@type fun(module: nn.Module, memory_format: string): nn.Module
+M.convert_conv3d_weight_memory_format = converter("nn.utils.convert_conv3d_weight_memory_format",
+   5, {"Conv3d", "ConvTranspose3d"})
+
+return M

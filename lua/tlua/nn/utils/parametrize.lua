@@ -1,0 +1,385 @@
+-- parametrize.lua - torch.nn.utils.parametrize: a parameter or buffer that is computed from others
+-- whenever it is read, by modules that are called with what is stored:
+--
+--    local Symmetric = torch.class("Symmetric", nn.Module)
+--    function Symmetric:forward(x) return x:triu() + x:triu(1):t() end
+--    function Symmetric:right_inverse(a) return a:triu() end
+--    parametrize.register_parametrization(layer, "weight", Symmetric())
+--
+-- The module becomes one of a class derived from its own, whose fields are looked up among the
+-- parametrizations first. There is one such class for each class, not for each module.
+
+local torch = require "tlua"
+local args = require "tlua.args"
+local class = require "tlua.class"
+local Module = require "tlua.nn.Module"
+local ModuleDict = require "tlua.nn.ModuleDict"
+local ModuleList = require "tlua.nn.ModuleList"
+local Parameter = require "tlua.nn.Parameter"
+
+local M = {}
+
+local function same_shape(a, b)
+   return table.concat(a.shape, ",") == table.concat(b.shape, ",")
+end
+
+-- Refuses what a parametrization gave unless it can stand for a tensor.
+local function check(what, value, tensor)
+   if not torch.is_tensor(value) then
+      args.refuse("register_parametrization", what, "a tensor", value)
+   end
+   if value.dtype ~= tensor.dtype or not same_shape(value, tensor) then
+      torch.raise(("register_parametrization: %s: expected %s, got %s; {unsafe = true} allows it")
+         :format(what, args.describe(tensor), args.describe(value)))
+   end
+end
+
+-- Stores a tensor as a parameter if it stands for one, else as a buffer.
+local function store(module, name, value, original)
+   if original.is_parameter then
+      module[name] = Parameter(value, {requires_grad = original.requires_grad})
+   else
+      module:register_buffer(name, value:detach())
+   end
+end
+
+-- Gives a stored tensor, which stays the same object, another value.
+local function set(tensor, value)
+   if rawequal(tensor, value) then return end
+   local _ <close> = torch.no_grad()
+   if same_shape(tensor, value) then
+      tensor:copy_(value:clone()) -- which may be a view of the tensor
+   else
+      tensor.grad = nil
+      tensor.data = value:detach()
+   end
+end
+
+-- The list of tensors that a right_inverse gave: several results, or one list.
+local function pack(...)
+   local list = {...}
+   if #list == 1 and type(list[1]) == "table" and not getmetatable(list[1]) then list = list[1] end
+   return list
+end
+
+--- The parametrizations of one tensor, in the order in which they are applied, and what they are
+--- applied to: `original`, or `original0`, `original1`, ... where the first takes several.
+---@class nn.utils.parametrize.ParametrizationList: nn.ModuleList
+---@field original Tensor?
+---@field unsafe boolean
+local ParametrizationList = class.class("nn.ParametrizationList", ModuleList)
+M.ParametrizationList = ParametrizationList
+
+-- What is to be stored so that the modules give `value`; modules without right_inverse are passed.
+local function invert(list, value, must)
+   local values = {value}
+   for i = #list, 1, -1 do
+      if list[i].right_inverse then
+         values = pack(list[i]:right_inverse(table.unpack(values)))
+      elseif must then
+         torch.raise(("the parametrization %s has no right_inverse, so that nothing can be "
+            .. "assigned"):format(torch.type(list[i])))
+      end
+   end
+   for i = 1, math.max(#values, 1) do
+      if not torch.is_tensor(values[i]) then
+         args.refuse("right_inverse", "result " .. i, "a tensor", values[i])
+      end
+   end
+   return values
+end
+
+---@param modules nn.Module[]
+---@param original Tensor
+---@param unsafe? boolean
+function ParametrizationList:__init(modules, original, unsafe)
+   ModuleList.__init(self, modules)
+   self.unsafe = unsafe or false
+   local _ <close> = torch.no_grad()
+   local values = invert(self, original)
+   self.ntensors, self.is_tensor = #values, #values == 1
+   if self.is_tensor then
+      local value = values[1]
+      if value.dtype ~= original.dtype or value.device ~= original.device then
+         args.refuse("register_parametrization", "the result of right_inverse",
+            ("a %s tensor on %s"):format(original.dtype, original.device), value)
+      end
+      if original.is_parameter then
+         self.original = original -- the object that optimizers have
+      else
+         self:register_buffer("original", original)
+      end
+   else
+      for i, value in ipairs(values) do store(self, "original" .. i - 1, value, original) end
+   end
+   if not self.unsafe then
+      check("the result", self:preview(values), original)
+   end
+   if self.is_tensor then set(original, values[1]) end
+end
+
+--- What the modules give for these tensors.
+---@param values Tensor[]
+---@return Tensor
+function ParametrizationList:preview(values)
+   local value = self[1](table.unpack(values))
+   for i = 2, #self do value = self[i](value) end
+   return value
+end
+
+-- The tensors that are stored.
+local function stored(self)
+   if self.is_tensor then return {self.original} end
+   local values = {}
+   for i = 1, self.ntensors do values[i] = self["original" .. i - 1] end
+   return values
+end
+
+--- The tensor, computed.
+---@return Tensor
+function ParametrizationList:forward()
+   return self:preview(stored(self))
+end
+
+--- Stores what makes the parametrized tensor equal to `value`.
+---@param value Tensor
+function ParametrizationList:right_inverse(value)
+   local _ <close> = torch.no_grad()
+   if not torch.is_tensor(value) then args.refuse("right_inverse", "value", "a tensor", value) end
+   local values, originals = invert(self, value, true), stored(self)
+   if #values ~= #originals then
+      torch.raise(("right_inverse: expected %d tensors, got %d"):format(#originals, #values))
+   end
+   for i, original in ipairs(originals) do
+      if values[i].dtype ~= original.dtype then
+         args.refuse("right_inverse", "result " .. i, "a " .. original.dtype .. " tensor",
+            values[i])
+      end
+   end
+   for i, original in ipairs(originals) do
+      set(original, values[i])
+   end
+end
+
+-- Reading and assigning -----------------------------------------------------------------------
+
+local caches, cache = 0, {}
+
+-- The ParametrizationList of a field, nil if it has none.
+local function list_of(module, name)
+   local lists = rawget(module, "parametrizations")
+   local list = lists and rawget(lists, name)
+   return list and getmetatable(list) == ParametrizationList and list or nil
+end
+
+local function value_of(list)
+   if caches == 0 then return list() end
+   cache[list] = cache[list] or list()
+   return cache[list]
+end
+
+local derived = setmetatable({}, {__mode = "k"})
+
+-- The class of parametrized modules of a class.
+local function parametrized(cls)
+   if derived[cls] then return derived[cls] end
+   local name = cls.__name:gsub("[^.]*$", "Parametrized%0", 1)
+   local Class = class.class(name, cls)
+   local index, newindex = cls.__index, cls.__newindex
+   Class.plain_class = cls
+   function Class:__index(field)
+      local list = list_of(self, field)
+      if list then return value_of(list) end
+      local own = rawget(Class, field)
+      if own ~= nil then return own end
+      if type(index) == "function" then return index(self, field) end
+      return index[field]
+   end
+   function Class:__newindex(field, value)
+      local list = list_of(self, field)
+      if list then return list:right_inverse(value) end
+      return newindex(self, field, value)
+   end
+   derived[cls] = Class
+   return Class
+end
+
+local function leave()
+   caches = caches - 1
+   if caches == 0 then cache = {} end
+end
+
+--- While it lasts a parametrized tensor is computed once, not whenever it is read: for the time of
+--- a function, whose results it returns, or of a block: `local _ <close> = parametrize.cached()`.
+---@param fn? function
+---@return any ...
+function M.cached(fn)
+   caches = caches + 1
+   local scope = setmetatable({}, {__close = leave})
+   if fn == nil then return scope end
+   local _ <close> = scope
+   local results = table.pack(fn())
+   return table.unpack(results, 1, results.n)
+end
+
+-- Registering ---------------------------------------------------------------------------------
+
+local take_register = args.signature [[register_parametrization(module: table, tensor_name: string,
+   parametrization: table, unsafe: boolean = false)]]
+
+-- A further parametrization may change neither shape nor dtype.
+local function check_further(module, name, parametrization)
+   local before = module[name]
+   local after = parametrization(before)
+   check("the result", after, before)
+   if parametrization.right_inverse then
+      check("the result of right_inverse", parametrization:right_inverse(after), before)
+   end
+end
+
+local function check_module(name, what, value)
+   if not class.isinstance(value, Module) then args.refuse(name, what, "a module", value) end
+end
+
+--- From now on `module[tensor_name]` is what the parametrization gives for the tensor that is there
+--- now, which becomes `module.parametrizations[tensor_name].original`. A second one is applied to
+--- the result of the first. A method `right_inverse(value)` says what is to be stored, one tensor
+--- or several, so that the result is `value`; with it the tensor can be assigned to. With
+--- `{unsafe = true}` shape and dtype may change.
+---@param module nn.Module
+---@param tensor_name string  of a parameter or buffer
+---@param parametrization nn.Module
+---@param options? {unsafe: boolean}
+---@return nn.Module module
+function M.register_parametrization(...)
+   local a = take_register(...)
+   local module, name = a.module, a.tensor_name
+   check_module("register_parametrization", "module", module)
+   check_module("register_parametrization", "parametrization", a.parametrization)
+   a.parametrization:train(module.is_training)
+   local list = list_of(module, name)
+   if list then
+      if not a.unsafe then check_further(module, name, a.parametrization) end
+      list:append(a.parametrization)
+      list.unsafe = list.unsafe or a.unsafe
+      return module
+   end
+   local original = rawget(module, name)
+   local marks = rawget(module, "_buffers") or {}
+   if not torch.is_tensor(original) or not (original.is_parameter or marks[name]) then
+      torch.raise(("register_parametrization: %s has no parameter or buffer %s"):format(
+         torch.type(module), name))
+   end
+   list = ParametrizationList({a.parametrization}, original, a.unsafe)
+   list:train(module.is_training)
+   rawset(module, name, nil)
+   if not rawget(module, "parametrizations") then
+      module.parametrizations = ModuleDict()
+      setmetatable(module, parametrized(getmetatable(module)))
+   end
+   module.parametrizations:set(name, list)
+   return module
+end
+
+--- Whether a tensor of a module, or any, is parametrized.
+---@param module nn.Module
+---@param tensor_name? string
+---@return boolean
+function M.is_parametrized(module, tensor_name)
+   check_module("is_parametrized", "module", module)
+   if tensor_name then return list_of(module, tensor_name) ~= nil end
+   local lists = rawget(module, "parametrizations")
+   return lists ~= nil and class.isinstance(lists, ModuleDict) and #lists:children() > 0
+end
+
+local take_remove = args.signature [[remove_parametrizations(module: table, tensor_name: string,
+   leave_parametrized: boolean = true)]]
+
+--- Makes a parametrized tensor an ordinary one again: with the value that it has, or, with
+--- `{leave_parametrized = false}`, that of the original, if that is one tensor.
+---@param module nn.Module
+---@param tensor_name string
+---@param options? {leave_parametrized: boolean}
+---@return nn.Module module
+function M.remove_parametrizations(...)
+   local a = take_remove(...)
+   local module, name = a.module, a.tensor_name
+   check_module("remove_parametrizations", "module", module)
+   local list = list_of(module, name)
+   if not list then
+      torch.raise(("remove_parametrizations: %s of %s is not parametrized"):format(
+         name, torch.type(module)))
+   end
+   if not list.is_tensor and not a.leave_parametrized then
+      torch.raise(("remove_parametrizations: leave_parametrized: %s is computed from %d tensors, "
+         .. "so that there is no original to go back to"):format(name, list.ntensors))
+   end
+   local original = list.is_tensor and list.original or list.original0
+   local was_parameter = original.is_parameter
+   local value = original
+   if a.leave_parametrized then
+      local computed
+      do
+         local _ <close> = torch.no_grad()
+         computed = module[name]:detach()
+      end
+      if list.is_tensor then
+         set(original, computed)
+      else
+         value = was_parameter
+            and Parameter(computed:clone(), {requires_grad = original.requires_grad})
+            or computed:clone()
+      end
+   end
+   rawset(module.parametrizations, name, nil)
+   if not M.is_parametrized(module) then
+      rawset(module, "parametrizations", nil)
+      setmetatable(module, getmetatable(module).plain_class)
+   end
+   if was_parameter then
+      module[name] = value
+   else
+      module:register_buffer(name, value)
+   end
+   return module
+end
+
+--- The module's class without parametrizations.
+---@param module nn.Module
+---@return table class
+function M.type_before_parametrizations(module)
+   check_module("type_before_parametrizations", "module", module)
+   local cls = getmetatable(module)
+   return rawget(cls, "plain_class") or cls
+end
+
+--- Gives copies of the parametrizations of one module, or of one tensor of it, to another, with
+--- the values that they are applied to.
+---@param from nn.Module
+---@param to nn.Module
+---@param tensor_name? string
+---@return nn.Module to
+function M.transfer_parametrizations_and_params(from, to, tensor_name)
+   local name = "transfer_parametrizations_and_params"
+   check_module(name, "from_module", from)
+   check_module(name, "to_module", to)
+   if not M.is_parametrized(from, tensor_name) then
+      torch.raise(("%s: %s is not parametrized"):format(name, tensor_name or torch.type(from)))
+   end
+   for field, list in rawget(from, "parametrizations"):items() do
+      if tensor_name == nil or field == tensor_name then
+         local copied = list:clone()
+         for i = 1, #copied do
+            M.register_parametrization(to, field, copied[i], {unsafe = true})
+         end
+         local target = list_of(to, field)
+         for i = 0, list.ntensors - 1 do
+            local key = list.is_tensor and "original" or "original" .. i
+            set(target[key], copied[key])
+         end
+      end
+   end
+   return to
+end
+
+return M

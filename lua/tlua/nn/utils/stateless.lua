@@ -1,0 +1,211 @@
+-- stateless.lua - modules as functions of their parameters, as torch.func wants them.
+
+local torch = require "tlua"
+local args = require "tlua.args"
+local class = require "tlua.class"
+local Module = require "tlua.nn.Module"
+
+local M = {}
+
+-- One table of path -> tensor from one or a list of them.
+local function merge(title, dicts)
+   if type(dicts) ~= "table" or getmetatable(dicts) then
+      args.refuse(title, "parameters", "a table of tensors by path, or a list of such", dicts)
+   end
+   if dicts[1] == nil then dicts = {dicts} end
+   local merged = {}
+   for _, dict in ipairs(dicts) do
+      for path, tensor in pairs(dict) do
+         if merged[path] then
+            torch.raise(("%s: %s is in two of the tables"):format(title, path))
+         end
+         if not torch.is_tensor(tensor) then args.refuse(title, path, "a tensor", tensor) end
+         merged[path] = tensor
+      end
+   end
+   return merged
+end
+
+-- Where the tensors of a module lie: path -> {owner, field, tensor}, every path of a shared one.
+local function places(module)
+   local found = {}
+   local function visit(owner, prefix, above)
+      if above[owner] then return end
+      above[owner] = true
+      local marks = rawget(owner, "_buffers") or {}
+      local list = rawget(owner, "_fields")
+      for _, field in ipairs(list and list.order or {}) do
+         local value = rawget(owner, field)
+         local path = prefix .. tostring(field)
+         if torch.is_tensor(value) and (value.is_parameter or marks[field]) then
+            found[path] = {owner, field, value}
+         elseif class.isinstance(value, Module) then
+            visit(value, path .. ".", above)
+         end
+      end
+      above[owner] = nil
+   end
+   visit(module, "", {})
+   return found
+end
+
+local function check_paths(title, module, found, given, strict)
+   local unexpected, missing = {}, {}
+   for path in pairs(given) do
+      if not found[path] then unexpected[#unexpected + 1] = tostring(path) end
+   end
+   for path in pairs(found) do
+      if strict and not given[path] then missing[#missing + 1] = path end
+   end
+   table.sort(unexpected)
+   table.sort(missing)
+   if #unexpected > 0 then
+      torch.raise(("%s: %s has no %s"):format(title, torch.type(module),
+         table.concat(unexpected, ", ")))
+   elseif #missing > 0 then
+      torch.raise(("%s: missing: %s"):format(title, table.concat(missing, ", ")))
+   end
+end
+
+local take = args.signature [[functional_call(module: table, parameters: table, args: any?,
+   tie_weights: boolean = true, strict: boolean = false)]]
+
+-- A list of arguments as several: what is no plain table is the only argument.
+local function arguments(list)
+   if list == nil then return {n = 0} end
+   if type(list) ~= "table" or getmetatable(list) then return {n = 1, list} end
+   return {n = list.n or #list, table.unpack(list, 1, list.n or #list)}
+end
+
+--- What a module gives for some arguments with other parameters and buffers than its own, which
+--- stay as they are. Paths that are not given keep their own.
+---@param module nn.Module
+---@param parameters table<string, Tensor>|table<string, Tensor>[]  by path
+---@param args? any|any[]  an argument, or the list of them
+---@param options? {tie_weights: boolean, strict: boolean}  tie_weights: what is given for one path
+--- of a shared tensor holds for all of them; strict: all paths must be given
+---@return any ...
+function M.functional_call(...)
+   local a = take(...)
+   local title = "functional_call"
+   if not class.isinstance(a.module, Module) then
+      args.refuse(title, "module", "a module", a.module)
+   end
+   local given, found = merge(title, a.parameters), places(a.module)
+   check_paths(title, a.module, found, given, a.strict and not a.tie_weights)
+
+   local by_tensor, changes = {}, {}
+   if a.tie_weights then
+      for path, value in pairs(given) do
+         local tensor = found[path][3]
+         if by_tensor[tensor] and by_tensor[tensor] ~= value then
+            torch.raise(("functional_call: %s and another path of the same tensor are given "
+               .. "different ones; {tie_weights = false} allows it"):format(path))
+         end
+         by_tensor[tensor] = value
+      end
+   end
+   local missing = {}
+   for path, place in pairs(found) do
+      local value = given[path] or by_tensor[place[3]]
+      if value then
+         changes[#changes + 1] = {place[1], place[2], value}
+      elseif a.strict then
+         missing[#missing + 1] = path
+      end
+   end
+   if #missing > 0 then
+      table.sort(missing)
+      torch.raise("functional_call: missing: " .. table.concat(missing, ", "))
+   end
+
+   local function swap()
+      for _, change in ipairs(changes) do
+         local owner, field = change[1], change[2]
+         local before = rawget(owner, field)
+         rawset(owner, field, change[3])
+         change[3] = before
+      end
+   end
+   local _ <close> = setmetatable({}, {__close = swap})
+   swap()
+   local list = arguments(a.args)
+   local results = table.pack(a.module(table.unpack(list, 1, list.n)))
+   return table.unpack(results, 1, results.n)
+end
+
+-- path -> the stacked tensors of that path, for an ensemble.
+local function stack(dicts, what)
+   local stacked = {}
+   for path, first in pairs(dicts[1]) do
+      local list = {}
+      for i, dict in ipairs(dicts) do
+         local tensor = dict[path]
+         if tensor == nil or tensor.requires_grad ~= first.requires_grad
+            or table.concat(tensor.shape, ",") ~= table.concat(first.shape, ",") then
+            torch.raise(("stack_module_state: %s %s of model %d is not as that of the first")
+               :format(what, path, i))
+         end
+         list[i] = tensor
+      end
+      local result = torch.stack(list)
+      stacked[path] = first.requires_grad and result:detach():requires_grad_() or result
+   end
+   return stacked
+end
+
+local function dictionary(iterator)
+   local dict = {}
+   for path, tensor in iterator do dict[path] = tensor end
+   return dict
+end
+
+--- Parameters and buffers of models of one class, each stacked along a new first dimension, for
+--- vmap over an ensemble.
+---@param models nn.Module[]
+---@return table<string, Tensor> parameters  leaves that collect gradients
+---@return table<string, Tensor> buffers
+function M.stack_module_state(models)
+   if type(models) ~= "table" or #models == 0 then
+      args.refuse("stack_module_state", "models", "a list of at least one module", models)
+   end
+   local parameters, buffers = {}, {}
+   for i, model in ipairs(models) do
+      if not class.isinstance(model, Module) then
+         args.refuse("stack_module_state", "model " .. i, "a module", model)
+      end
+      if getmetatable(model) ~= getmetatable(models[1])
+         or model.is_training ~= models[1].is_training then
+         torch.raise(("stack_module_state: model %d: expected a %s in the first one's mode, got %s")
+            :format(i, torch.type(models[1]), torch.type(model)))
+      end
+      parameters[i] = dictionary(model:named_parameters())
+      buffers[i] = dictionary(model:named_buffers())
+   end
+   return stack(parameters, "parameter"), stack(buffers, "buffer")
+end
+
+--- Makes a module without filling its parameters, which cost time in a large one that is loaded
+--- anyway: their values are whatever the memory held. No random number is drawn.
+---@param cls table  a module class
+---@param ... any  its arguments
+---@return nn.Module
+function M.skip_init(cls, ...)
+   local info = type(cls) == "table" and getmetatable(cls)
+   if not (type(info) == "table" and info.ancestors and info.ancestors[Module]) then
+      args.refuse("nn.utils.skip_init", "module_cls", "a module class", cls)
+   end
+   local init, fillers = torch.nn.init, {}
+   for name, fn in pairs(init) do
+      if name:sub(-1) == "_" then fillers[name] = fn end
+   end
+   local _ <close> = setmetatable({}, {__close = function()
+      for name, fn in pairs(fillers) do init[name] = fn end
+   end})
+   for name in pairs(fillers) do
+      init[name] = function(tensor) return tensor end
+   end
+   return (cls(...))
+end
+
+return M
