@@ -1,5 +1,6 @@
 -- A device's memory: what is counted, kept, given back, and what happens when there is none left.
 
+local shell = require "spec.support.shell"
 local torch = require "tlua"
 local sim = torch.sim
 
@@ -39,6 +40,31 @@ describe("memory of a device", function()
       sim.reset_peak_memory_stats()
       assert.equal(sim.memory_allocated(), sim.max_memory_allocated())
       x:release()
+   end)
+
+   -- In a process of its own, since nothing waits for what is computed here.
+   it("is in PyTorch's bytes what the classic demonstration takes", function()
+      local output = shell.ok(shell.start() .. [[ -e '
+         local function row() print(torch.sim.memory_allocated() / (96 << 20)) end
+         local x = torch.randn(5000, 5000, {device = "sim"})
+         local w = torch.randn(5000, 5000, {device = "sim", requires_grad = true})
+         row()
+         local h = x:matmul(w)
+         local y = h:relu()
+         row()
+         local loss = y:sum()
+         h:release() y:release() row()
+         loss:backward() row()
+         w.grad = nil row()
+         assert(torch.sim.max_memory_allocated() <= 5 * (96 << 20)) ']])
+      local small = 512 / (96 << 20) -- the loss
+      local expected = {2, 4, 3 + small, 3 + small, 2 + small}
+      local i = 0
+      for units in output:gmatch "%S+" do
+         i = i + 1
+         assert.close(expected[i], tonumber(units), 1e-12)
+      end
+      assert.equal(5, i, output)
    end)
 
    it("is kept for reuse until it is given back", function()

@@ -25,6 +25,45 @@ describe("examples/tour.lua", function()
    end)
 end)
 
+describe("examples/memory.lua", function()
+   local function amounts(arguments)
+      local output = shell.ok(tlua .. " examples/memory.lua " .. arguments)
+      local found = {}
+      for now in output:gmatch "\n%l[^\n]- +(%d%.%d%d) GB" do found[#found + 1] = now end
+      return found, output
+   end
+
+   it("shows the gigabytes that a GPU would need", function()
+      local found, output = amounts "--device sim"
+      assert.same({"0.20", "0.40", "0.30", "0.30"}, found, output)
+      assert.matches("float32 matrices of 5000 x 5000 on sim: 0.10 GB each", output, 1, true)
+   end)
+
+   it("shows the same on the CPU", function()
+      assert.same({"0.02", "0.04", "0.03", "0.03"}, (amounts "--size 1600"))
+   end)
+end)
+
+describe("examples/streams.lua", function()
+   it("computes the same with one stream and with two, in any order of work", function()
+      local sums = {}
+      for seed = 1, 3 do
+         local output = shell.ok(("TLUA_SIM_SEED=%d %s examples/streams.lua --size 64 --parts 5")
+            :format(seed, tlua))
+         assert.matches("5 parts of 64 x 64, 4 products each, on simulated device 0\n" ..
+            "one stream +%d+%.%d%d ms\ntwo streams +%d+%.%d%d ms", output)
+         sums[seed] = output:match "sum +([%d.]+), the same both ways"
+      end
+      assert.same({sums[1], sums[1], sums[1]}, sums)
+   end)
+
+   it("says that the CPU has no streams", function()
+      local output, status = shell.run(tlua .. " examples/streams.lua --device cpu")
+      assert.equal(1, status)
+      assert.matches("--device: expected sim or cuda, got cpu", output, 1, true)
+   end)
+end)
+
 -- Under a sanitizer a training takes minutes: there one pass over the data is all.
 local sanitized = os.getenv "SPEC_SANITIZED" == "1"
 

@@ -1,0 +1,61 @@
+-- What a forward and a backward pass keep in memory, step by step, as a table:
+--
+--    tlua examples/memory.lua
+--    tlua examples/memory.lua --device sim
+--    tlua examples/memory.lua --device cuda --size 20000
+local torch = require "tlua"
+
+local parser = torch.utils.options("memory.lua", "Shows what tensors take, step by step.")
+parser:option("--size", "rows and columns of the matrices", 5000)
+parser:option("--device", "where to compute: cpu, cuda, cuda:1, sim", "cpu")
+local opt = parser:parse()
+
+-- What is measured -----------------------------------------------------------------------------
+
+local kind = opt.device:match "^%a+"
+local device = torch[kind] -- torch.cuda, torch.sim; nil for the CPU
+
+-- Bytes that tensors have; the most they had since the last call; what is kept for them.
+local function measure()
+   if not device then
+      local stats = torch.memory_stats()
+      return stats.used, nil, stats.used + stats.cached
+   end
+   local now, most = device.memory_allocated(opt.device), device.max_memory_allocated(opt.device)
+   device.reset_peak_memory_stats(opt.device)
+   return now, most, device.memory_reserved(opt.device)
+end
+
+local before = measure()
+
+local function gigabytes(bytes)
+   return bytes and ("%8.2f GB"):format(bytes / 1e9) or "          -"
+end
+
+local function row(step)
+   local now, most, reserved = measure()
+   print(("%-34s%s%s%s"):format(step, gigabytes(now - before),
+      gigabytes(most and most - before), gigabytes(reserved)))
+end
+
+-- The steps ------------------------------------------------------------------------------------
+
+print(("float32 matrices of %d x %d on %s: %s each"):format(
+   opt.size, opt.size, opt.device, gigabytes(4 * opt.size ^ 2):match "%S.*"))
+print(("%-34s%11s%11s%11s"):format("", "now", "at most", "reserved"))
+
+local x = torch.randn(opt.size, opt.size, {device = opt.device})
+local w = torch.randn(opt.size, opt.size, {device = opt.device, requires_grad = true})
+row "x and w"
+
+-- A scope lets go of what was made in it and is not returned, without waiting for the collector.
+local loss = torch.scope(function()
+   local h = x:matmul(w)
+   local y = h:relu()
+   row "h = x:matmul(w), y = h:relu()"
+   return y:sum()
+end)
+row "the loss, whose graph has kept y"
+
+loss:backward()
+row "after backward: x, w and w.grad"

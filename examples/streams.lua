@@ -1,0 +1,91 @@
+-- Copies to the device while it computes: the same work on one stream and on two, timed by events:
+--
+--    tlua examples/streams.lua
+--    tlua examples/streams.lua --device cuda --size 4096 --parts 32
+--
+-- A GPU copies and computes at once, so the second way takes as long as the longer of the two. The
+-- simulated device does one thing after the other, in an order drawn by TLUA_SIM_SEED: there
+-- the two take as long, and an event that is forgotten shows as a wrong sum.
+local torch = require "tlua"
+
+local parser = torch.utils.options("streams.lua", "Copies to the device while it computes.")
+parser:option("--device", "sim, cuda or cuda:1", "sim")
+parser:option("--parts", "of the data, copied one by one", 8)
+parser:option("--size", "rows and columns of a part", 256)
+parser:option("--steps", "products that are computed of a part", 4)
+local opt = parser:parse()
+
+local kind = opt.device:match "^%a+"
+local device = torch[kind]
+if not device then error("--device: expected sim or cuda, got " .. opt.device, 0) end
+local _ <close> = device.device(opt.device)
+local size = {opt.size, opt.size}
+
+-- The host's part of it lies in pinned memory, from which the device copies by itself.
+torch.manual_seed(1)
+local parts = {}
+for i = 1, opt.parts do parts[i] = torch.rand(size):pin_memory(kind) end
+local weight = torch.rand(size):mul_(2 / opt.size):to(opt.device)
+
+local function compute(x)
+   for _ = 1, opt.steps do x = x:matmul(weight) end
+   return x:sum()
+end
+
+-- Both ways ------------------------------------------------------------------------------------
+
+local function on_one_stream()
+   local total = torch.zeros(1, {device = opt.device})
+   for _, part in ipairs(parts) do total:add_(compute(part:to(opt.device, nil, true))) end
+   return total
+end
+
+-- Two buffers: while one is computed with, the other is filled. `filled` and `used` are the points
+-- after which a buffer may be read, and overwritten.
+local copies = device.Stream()
+
+local function on_two_streams()
+   local total = torch.zeros(1, {device = opt.device})
+   local main = device.current_stream()
+   copies:wait_stream(main)
+   local buffers, filled, used = {}, {}, {}
+   for b = 1, 2 do
+      buffers[b] = torch.empty(size, {device = opt.device})
+      filled[b], used[b] = device.Event(), device.Event()
+      used[b]:record()
+   end
+   for i, part in ipairs(parts) do
+      local b = i % 2 + 1
+      device.stream(copies, function()
+         copies:wait_event(used[b])
+         buffers[b]:copy_(part, true)
+         filled[b]:record()
+      end)
+      main:wait_event(filled[b])
+      total:add_(compute(buffers[b]))
+      used[b]:record()
+   end
+   return total
+end
+
+-- Milliseconds that the device needs for what fn puts on it, and the sum.
+local function timed(fn)
+   local first = device.Event {enable_timing = true}
+   local last = device.Event {enable_timing = true}
+   first:record()
+   local total = fn()
+   last:record()
+   last:synchronize()
+   return first:elapsed_time(last), total:item()
+end
+
+for _, fn in ipairs {on_one_stream, on_two_streams} do timed(fn) end -- buffers, plans, clocks
+local one, expected = timed(on_one_stream)
+local two, sum = timed(on_two_streams)
+assert(sum == expected, ("the sums differ: %g and %g"):format(expected, sum))
+
+print(("%d parts of %d x %d, %d products each, on %s"):format(
+   opt.parts, opt.size, opt.size, opt.steps, device.get_device_name()))
+print(("one stream    %8.2f ms"):format(one))
+print(("two streams   %8.2f ms   %.2f times as fast"):format(two, one / two))
+print(("sum           %8.6g, the same both ways"):format(sum))
