@@ -16,6 +16,8 @@ load_on_use(torch, {
    nn = "tlua.nn",
    optim = "tlua.optim",
    data = "tlua.data",
+   func = "tlua.func",
+   vmap = "tlua.func.vmap",
    utils = "tlua.utils",
    class = "tlua.class",
    isinstance = "tlua.class",

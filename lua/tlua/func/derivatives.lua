@@ -1,0 +1,474 @@
+-- derivatives.lua - torch.func.grad and its like: functions from functions. Arguments and results
+-- may be tensors, or tables of them however nested.
+--
+-- Each call of such a function differentiates by tensors of its own that stand for its arguments.
+-- While another one is at work around it, or an argument collects gradients, results can be
+-- differentiated again. Everything rests on the reverse pass; J v is the derivative of the linear
+-- map v^T J by v.
+
+local torch = require "tlua"
+local args = require "tlua.args"
+local tree = require "tlua.func.tree"
+
+local M = {}
+
+local depth = 0
+
+-- For the time of a block one more of these functions is at work, and gradients are recorded.
+local function level()
+   depth = depth + 1
+   local mode = torch.enable_grad()
+   return setmetatable({}, {__close = function(_, fault)
+      depth = depth - 1
+      getmetatable(mode).__close(mode, fault)
+   end})
+end
+
+-- Preparing -----------------------------------------------------------------------------------
+
+local function any_recorded(leaves)
+   for _, leaf in ipairs(leaves) do
+      if leaf.requires_grad then return true end
+   end
+   return false
+end
+
+-- A tensor with the values of `leaf` that records what is done with it.
+local function stand_in(title, leaf)
+   if not leaf:is_floating_point() then
+      args.refuse(title, "argument", "floating-point tensors", leaf)
+   end
+   if leaf.requires_grad then return leaf:view_as(leaf) end
+   return leaf:detach():requires_grad_()
+end
+
+-- Arguments for fn, those at `positions` replaced by stand-ins. Returns the packed arguments, the
+-- list of all stand-ins, for each position a function that rebuilds its structure from its part of
+-- a list like that one, and whether results are to be differentiable.
+local function prepare(title, given, positions)
+   local packed, inputs, rebuilds = table.pack(table.unpack(given, 1, given.n)), {}, {}
+   local keep = depth > 1 or any_recorded((tree.flatten {table.unpack(given, 1, given.n)}))
+   for k, position in ipairs(positions) do
+      if position < 1 or position > given.n then
+         torch.raise(("%s: argnums: expected positions from 1 to %d, got %d"):format(
+            title, given.n, position))
+      end
+      local leaves, rebuild = tree.flatten(given[position])
+      if #leaves == 0 then
+         args.refuse(title, "argument " .. position, "a tensor or a table of tensors",
+            given[position])
+      end
+      local own, first = {}, #inputs
+      for i, leaf in ipairs(leaves) do
+         own[i] = stand_in(title, leaf)
+         inputs[#inputs + 1] = own[i]
+      end
+      packed[position] = rebuild(own)
+      rebuilds[k] = function(list)
+         return rebuild {table.unpack(list, first + 1, first + #leaves)}
+      end
+   end
+   return packed, inputs, rebuilds, keep
+end
+
+-- One structure for each position; a single one by itself if a single position was asked for.
+local function arrange(rebuilds, list, single)
+   if single then return rebuilds[1](list) end
+   local all = {}
+   for k, rebuild in ipairs(rebuilds) do all[k] = rebuild(list) end
+   return all
+end
+
+local function positions_of(argnums)
+   if type(argnums) == "number" then return {argnums}, true end
+   return argnums, false
+end
+
+-- Calls fn; its result, which is a list if there are several, and what is beside it.
+local function call(fn, packed, has_aux)
+   local results = table.pack(fn(table.unpack(packed, 1, packed.n)))
+   local aux
+   if has_aux then
+      aux = results[results.n]
+      results.n = results.n - 1
+   end
+   if results.n == 1 then return results[1], aux end
+   return {table.unpack(results, 1, results.n)}, aux
+end
+
+local function detached(value)
+   return tree.map(value, function(leaf)
+      return torch.is_tensor(leaf) and leaf:detach() or leaf
+   end)
+end
+
+-- Gradients of outputs, weighted by seeds, by the inputs; zeros where there is none.
+local function pull(outputs, seeds, inputs, keep)
+   local recorded, weights = {}, {}
+   for i, output in ipairs(outputs) do
+      if output.requires_grad then
+         recorded[#recorded + 1], weights[#weights + 1] = output, seeds[i]
+      end
+   end
+   local found = {}
+   if #recorded > 0 then
+      found = table.pack(torch.autograd.grad(recorded, inputs, {
+         grad_outputs = weights, retain_graph = true, create_graph = keep, allow_unused = true,
+      }))
+   end
+   local grads = {}
+   for i, input in ipairs(inputs) do
+      grads[i] = found[i] or torch.zeros_like(input:detach())
+   end
+   return grads
+end
+
+local function tensors_of(title, output)
+   local leaves = tree.flatten(output)
+   if #leaves == 0 then
+      args.refuse(title, "the function", "one that returns tensors", output)
+   end
+   return leaves
+end
+
+-- Gradients -----------------------------------------------------------------------------------
+
+local function check_scalar(title, output)
+   if not torch.is_tensor(output) or output:numel() ~= 1 then
+      args.refuse(title, "the function", "one that returns one number as a tensor", output)
+   end
+end
+
+local function gradient(title, a, given)
+   local positions, single = positions_of(a.argnums)
+   local _ <close> = level()
+   local packed, inputs, rebuilds, keep = prepare(title, given, positions)
+   local output, aux = call(a.fn, packed, a.has_aux)
+   check_scalar(title, output)
+   local grads = arrange(rebuilds,
+      pull({output}, {torch.ones_like(output:detach())}, inputs, keep), single)
+   if keep then return grads, output, aux end
+   return grads, output:detach(), detached(aux)
+end
+
+local function taker(name)
+   return args.signature(("func.%s(fn: callable, argnums: integers = 1, has_aux: boolean = false)")
+      :format(name))
+end
+
+local take_grad, take_grad_and_value = taker "grad", taker "grad_and_value"
+
+--- A function that gives the gradient of fn's result, one number, by an argument; for a list of
+--- positions the list of gradients. With `has_aux` fn's last result is given on behind it.
+---@param fn fun(...): Tensor
+---@param options? {argnums: integer|integer[], has_aux: boolean}  argnums: 1 by default
+---@return fun(...): Tensor|table, any
+function M.grad(...)
+   local a = take_grad(...)
+   return function(...)
+      local grads, _, aux = gradient("func.grad", a, table.pack(...))
+      if a.has_aux then return grads, aux end
+      return grads
+   end
+end
+
+--- As `grad`; fn's result is given on behind the gradient.
+---@param fn fun(...): Tensor
+---@param options? {argnums: integer|integer[], has_aux: boolean}
+---@return fun(...): Tensor|table, Tensor, any
+function M.grad_and_value(...)
+   local a = take_grad_and_value(...)
+   return function(...)
+      local grads, value, aux = gradient("func.grad_and_value", a, table.pack(...))
+      if a.has_aux then return grads, value, aux end
+      return grads, value
+   end
+end
+
+-- Products with the Jacobian ------------------------------------------------------------------
+
+local function same_shape(a, b)
+   return table.concat(a.shape, ",") == table.concat(b.shape, ",")
+end
+
+-- The tensors of a structure that is to fit others.
+local function fitting(title, what, value, tensors)
+   local leaves = tree.flatten(value)
+   if #leaves ~= #tensors then
+      torch.raise(("%s: %s: expected %d tensors, got %d"):format(title, what, #tensors, #leaves))
+   end
+   for i, leaf in ipairs(leaves) do
+      if not same_shape(leaf, tensors[i]) then
+         args.refuse(title, what, ("a tensor of shape (%s)"):format(
+            table.concat(tensors[i].shape, ", ")), leaf)
+      end
+   end
+   return leaves
+end
+
+local function count(n)
+   local list = {}
+   for i = 1, n do list[i] = i end
+   return list
+end
+
+-- {has_aux = ...} behind the arguments, if it is there.
+local function split_options(...)
+   local given = table.pack(...)
+   local last = given[given.n]
+   if tree.is_node(last) and type(last.has_aux) == "boolean" and next(last, "has_aux") == nil
+      and next(last) == "has_aux" then
+      given[given.n] = nil
+      given.n = given.n - 1
+      return given, last.has_aux
+   end
+   return given, false
+end
+
+local function check_function(title, fn)
+   local meta = getmetatable(fn)
+   if type(fn) ~= "function" and not (type(meta) == "table" and meta.__call) then
+      args.refuse(title, "fn", "a function", fn)
+   end
+end
+
+--- fn's result, and a function that multiplies a vector with the Jacobian from the left: from what
+--- is shaped as the result to one gradient for each argument. `{has_aux = true}` may stand behind
+--- the arguments; fn's last result is then given on as the third.
+---@param fn fun(...): any
+---@param ... Tensor|table  fn's arguments
+---@return any output  a list if fn has several results
+---@return fun(...): any vjp_fn
+---@return any aux
+function M.vjp(fn, ...)
+   check_function("func.vjp", fn)
+   local given, has_aux = split_options(...)
+   local _ <close> = level()
+   local packed, inputs, rebuilds, keep = prepare("func.vjp", given, count(given.n))
+   local output, aux = call(fn, packed, has_aux)
+   local outputs = tensors_of("func.vjp", output)
+   local function vjp_fn(...)
+      local seeds = fitting("func.vjp", "cotangents", {...}, outputs)
+      local again = keep or depth > 0 or any_recorded(seeds)
+      local grads = arrange(rebuilds, pull(outputs, seeds, inputs, again), false)
+      return table.unpack(grads)
+   end
+   if not keep then output, aux = detached(output), detached(aux) end
+   return output, vjp_fn, aux
+end
+
+-- fn's results as a list of tensors, a function from tangents of the inputs to those of the
+-- results, and what else `prepare` and `call` gave.
+local function linear(title, fn, given, positions, has_aux)
+   local packed, inputs, rebuilds, keep = prepare(title, given, positions)
+   local output, aux = call(fn, packed, has_aux)
+   local outputs, dummies = tensors_of(title, output), {}
+   for i, leaf in ipairs(outputs) do
+      dummies[i] = torch.zeros_like(leaf:detach()):requires_grad_(leaf:is_floating_point())
+   end
+   local grads = pull(outputs, dummies, inputs, true)
+   local function push(tangents, again)
+      local _ <close> = torch.enable_grad()
+      local sum
+      for i, grad in ipairs(grads) do
+         if grad.requires_grad then
+            local term = (grad * tangents[i]):sum()
+            sum = sum and sum + term or term
+         end
+      end
+      if not sum then return pull({}, {}, dummies, false) end
+      return pull({sum}, {torch.ones_like(sum:detach())}, dummies, keep or again)
+   end
+   return outputs, push, {
+      output = keep and output or detached(output), aux = keep and aux or detached(aux),
+      inputs = inputs, rebuilds = rebuilds, keep = keep,
+   }
+end
+
+local take_jvp = args.signature [[func.jvp(fn: callable, primals: any, tangents: any,
+   strict: boolean = false, has_aux: boolean = false)]]
+
+local function as_list(value)
+   if torch.is_tensor(value) then return {value} end
+   return value
+end
+
+--- fn's result, and J v: how it changes as its arguments change along v.
+---@param fn fun(...): any
+---@param primals Tensor|table[]  fn's only argument, or the list of all
+---@param tangents Tensor|table[]  v, shaped as the primals
+---@param options? {has_aux: boolean}
+---@return any output
+---@return any tangent  shaped as the result
+---@return any aux
+function M.jvp(...)
+   local a = take_jvp(...)
+   local primals, tangents = as_list(a.primals), as_list(a.tangents)
+   if type(primals) ~= "table" then
+      args.refuse("func.jvp", "primals", "a tensor or a list of arguments", primals)
+   end
+   local _ <close> = level()
+   local given = {n = #primals, table.unpack(primals)}
+   local _, push, info = linear("func.jvp", a.fn, given, count(given.n), a.has_aux)
+   local directions = fitting("func.jvp", "tangents", tangents, info.inputs)
+   local _, rebuild = tree.flatten(info.output)
+   local tangent = rebuild(push(directions, any_recorded(directions)))
+   if a.has_aux then return info.output, tangent, info.aux end
+   return info.output, tangent
+end
+
+--- fn's result, and the function J v of v, which does not call fn again.
+---@param fn fun(...): any
+---@param ... Tensor|table  fn's arguments
+---@return any output
+---@return fun(...): any jvp_fn
+function M.linearize(fn, ...)
+   check_function("func.linearize", fn)
+   local given = table.pack(...)
+   local _ <close> = level()
+   local _, push, info = linear("func.linearize", fn, given, count(given.n), false)
+   local _, rebuild = tree.flatten(info.output)
+   return info.output, function(...)
+      local directions = fitting("func.linearize", "tangents", {...}, info.inputs)
+      return rebuild(push(directions, depth > 0 or any_recorded(directions)))
+   end
+end
+
+-- Whole Jacobians -----------------------------------------------------------------------------
+
+local function joined(first, second)
+   local shape = {table.unpack(first)}
+   for _, n in ipairs(second) do shape[#shape + 1] = n end
+   return shape
+end
+
+-- A tensor like another, zero but for a one at the k-th element.
+local function unit(tensor, k)
+   local flat = torch.zeros(tensor:numel(), {dtype = tensor.dtype, device = tensor.device})
+   flat[k] = 1
+   return flat:view(tensor.shape)
+end
+
+local function zeros_for(tensors)
+   local list = {}
+   for i, tensor in ipairs(tensors) do list[i] = torch.zeros_like(tensor:detach()) end
+   return list
+end
+
+-- Calls visit(which tensor, which element, the list of all with a one there).
+local function each_unit(tensors, visit)
+   local list = zeros_for(tensors)
+   for i, tensor in ipairs(tensors) do
+      local zero = list[i]
+      for k = 1, tensor:numel() do
+         list[i] = unit(tensor, k)
+         visit(i, k, list)
+      end
+      list[i] = zero
+   end
+end
+
+-- rows[k] of tensors -> one tensor of shape (n, ...), or none for no row.
+local function stacked(rows, like)
+   if #rows > 0 then return torch.stack(rows) end
+   local shape = joined({0}, like.shape)
+   return torch.zeros(shape, {dtype = like.dtype, device = like.device})
+end
+
+local function taker_of_jacobian(name)
+   return args.signature(([[func.%s(fn: callable, argnums: integers = 1, has_aux: boolean = false,
+      randomness: string = 'error', chunk_size: count?)]]):format(name))
+end
+
+local take_jacrev, take_jacfwd = taker_of_jacobian "jacrev", taker_of_jacobian "jacfwd"
+local take_hessian = args.signature "func.hessian(fn: callable, argnums: integers = 1)"
+
+-- The matrix of tensors [output][input], arranged as fn's result and its arguments are.
+local function table_of(matrix, output, rebuilds, single)
+   local _, rebuild = tree.flatten(output)
+   local rows = {}
+   for i, row in ipairs(matrix) do rows[i] = arrange(rebuilds, row, single) end
+   return rebuild(rows)
+end
+
+local function finish(a, jacobian, aux)
+   if a.has_aux then return jacobian, aux end
+   return jacobian
+end
+
+--- A function that gives all first derivatives of fn's result by an argument, row by row: a tensor
+--- of the result's shape followed by the argument's. Best for fewer results than inputs.
+---@param fn fun(...): any
+---@param options? {argnums: integer|integer[], has_aux: boolean}
+---@return fun(...): any
+function M.jacrev(...)
+   local a = take_jacrev(...)
+   local positions, single = positions_of(a.argnums)
+   return function(...)
+      local _ <close> = level()
+      local packed, inputs, rebuilds, keep = prepare("func.jacrev", table.pack(...), positions)
+      local output, aux = call(a.fn, packed, a.has_aux)
+      local outputs = tensors_of("func.jacrev", output)
+      local rows = {}
+      for i in ipairs(outputs) do
+         rows[i] = {}
+         for j in ipairs(inputs) do rows[i][j] = {} end
+      end
+      each_unit(outputs, function(i, k, seeds)
+         for j, grad in ipairs(pull(outputs, seeds, inputs, keep)) do rows[i][j][k] = grad end
+      end)
+      local matrix = {}
+      for i, leaf in ipairs(outputs) do
+         matrix[i] = {}
+         for j, input in ipairs(inputs) do
+            matrix[i][j] = stacked(rows[i][j], input):reshape(joined(leaf.shape, input.shape))
+         end
+      end
+      return finish(a, table_of(matrix, output, rebuilds, single), keep and aux or detached(aux))
+   end
+end
+
+--- As `jacrev`, column by column. Best where there are fewer inputs than results.
+---@param fn fun(...): any
+---@param options? {argnums: integer|integer[], has_aux: boolean}
+---@return fun(...): any
+function M.jacfwd(...)
+   local a = take_jacfwd(...)
+   local positions, single = positions_of(a.argnums)
+   return function(...)
+      local _ <close> = level()
+      local outputs, push, info = linear("func.jacfwd", a.fn, table.pack(...), positions, a.has_aux)
+      local columns = {}
+      for i in ipairs(outputs) do
+         columns[i] = {}
+         for j in ipairs(info.inputs) do columns[i][j] = {} end
+      end
+      each_unit(info.inputs, function(j, k, directions)
+         for i, tangent in ipairs(push(directions, false)) do
+            columns[i][j][k] = tangent:reshape(-1)
+         end
+      end)
+      local matrix = {}
+      for i, leaf in ipairs(outputs) do
+         matrix[i] = {}
+         for j, input in ipairs(info.inputs) do
+            local flat = stacked(columns[i][j], leaf:detach():reshape(-1))
+            matrix[i][j] = flat:t():reshape(joined(leaf.shape, input.shape))
+         end
+      end
+      return finish(a, table_of(matrix, info.output, info.rebuilds, single), info.aux)
+   end
+end
+
+--- A function that gives all second derivatives of fn's result: a tensor of the result's shape and
+--- twice the argument's.
+---@param fn fun(...): any
+---@param options? {argnums: integer|integer[]}
+---@return fun(...): any
+function M.hessian(...)
+   local a = take_hessian(...)
+   local options = {argnums = a.argnums}
+   return M.jacrev(M.jacrev(a.fn, options), options)
+end
+
+return M

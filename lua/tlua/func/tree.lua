@@ -1,0 +1,60 @@
+-- tree.lua - tensors in nested plain tables, such as the parameters of a model by name: as a list,
+-- and back in the same structure.
+
+local torch = require "tlua"
+
+local M = {}
+
+-- Lists in order, then names by the alphabet.
+local function sorted_keys(node)
+   local keys = {}
+   for key in pairs(node) do keys[#keys + 1] = key end
+   table.sort(keys, function(a, b)
+      if type(a) == type(b) then return a < b end
+      return type(a) == "number"
+   end)
+   return keys
+end
+
+--- Whether a value is a node: a table without metatable.
+---@param value any
+---@return boolean
+function M.is_node(value)
+   return type(value) == "table" and getmetatable(value) == nil
+end
+
+--- The same structure with fn(leaf, path) in each leaf's place, in a fixed order.
+---@param value any
+---@param fn fun(leaf: any, path: string): any
+---@param path? string  put before the paths
+---@return any
+function M.map(value, fn, path)
+   path = path or ""
+   if not M.is_node(value) then return fn(value, path) end
+   local mapped = {}
+   for _, key in ipairs(sorted_keys(value)) do
+      mapped[key] = M.map(value[key], fn, path == "" and tostring(key) or path .. "." .. key)
+   end
+   return mapped
+end
+
+--- The tensors, in a fixed order, and a function that puts others in their places.
+---@param value any
+---@return Tensor[] leaves
+---@return fun(list: any[]): any rebuild
+function M.flatten(value)
+   local leaves = {}
+   M.map(value, function(leaf)
+      if torch.is_tensor(leaf) then leaves[#leaves + 1] = leaf end
+   end)
+   return leaves, function(list)
+      local i = 0
+      return M.map(value, function(leaf)
+         if not torch.is_tensor(leaf) then return leaf end
+         i = i + 1
+         return list[i]
+      end)
+   end
+end
+
+return M

@@ -1,0 +1,197 @@
+-- vmap.lua - torch.func.vmap: a function of one example made one of a batch.
+--
+-- The function is called once for each example and its results are stacked, so that everything
+-- works inside it that works outside: every operator, branches that ask for values, in-place
+-- changes, derivatives.
+
+local torch = require "tlua"
+local args = require "tlua.args"
+local tree = require "tlua.func.tree"
+
+local M = {}
+
+local signature = args.signature [[func.vmap(fn: callable, in_dims: any = 1, out_dims: any = 1,
+   randomness: string = 'error', chunk_size: count?)]]
+
+local function check_dim(what, dim, tensor)
+   local n = tensor:dim()
+   if math.type(dim) ~= "integer" or dim == 0 or dim > n or dim < -n then
+      args.refuse("func.vmap", "in_dims", ("a dimension of %s, %s, or false"):format(
+         what, args.describe(tensor)), dim)
+   end
+   return dim
+end
+
+-- Lists what is mapped: {tensor, dimension} by path, and the size of the batch.
+local function plan(value, dims, path, found)
+   if tree.is_node(value) then
+      for key, part in pairs(value) do
+         local dim = dims
+         if tree.is_node(dims) then dim = dims[key] end
+         plan(part, dim, path .. "." .. tostring(key), found)
+      end
+   elseif torch.is_tensor(value) and dims ~= nil and dims ~= false then
+      local dim = check_dim(path, dims, value)
+      local n = value:size(dim)
+      if found.size and found.size ~= n then
+         torch.raise(("func.vmap: sizes of what is mapped differ: %d in %s, %d in %s"):format(
+            found.size, found.path, n, path))
+      end
+      found.size, found.path = n, found.path or path
+      found[value] = found[value] or {}
+      found[value][path] = dim
+   elseif tree.is_node(dims) then
+      args.refuse("func.vmap", "in_dims", "the structure of the arguments", dims)
+   end
+end
+
+-- The i-th example of an argument.
+local function example(value, path, found, i)
+   if tree.is_node(value) then
+      local part = {}
+      for key, item in pairs(value) do
+         part[key] = example(item, path .. "." .. tostring(key), found, i)
+      end
+      return part
+   end
+   local dim = torch.is_tensor(value) and found[value] and found[value][path]
+   return dim and value:select(dim, i) or value
+end
+
+-- Random numbers ------------------------------------------------------------------------------
+
+-- What is to be done before and after each call so that random numbers are as asked for. The
+-- generator of the CPU is meant, and that of the default device.
+local function random_states()
+   local device = torch.get_default_device()
+   local own = torch[device:match "^%a+"]
+   if device:match "^cpu" or not (own and own.get_rng_state) then
+      return function() return {torch.get_rng_state()} end,
+         function(states) torch.set_rng_state(states[1]) end
+   end
+   return function() return {torch.get_rng_state(), own.get_rng_state()} end,
+      function(states)
+         torch.set_rng_state(states[1])
+         own.set_rng_state(states[2])
+      end
+end
+
+local function same_states(a, b)
+   for i, state in ipairs(a) do
+      if state[1] ~= b[i][1] or state[2] ~= b[i][2] then return false end
+   end
+   return true
+end
+
+local function randomness(kind)
+   if kind == "different" then return function() end, function() end end
+   local get, set = random_states()
+   local first = get()
+   if kind == "same" then return function() set(first) end, function() end end
+   return function() end, function()
+      if not same_states(first, get()) then
+         set(first)
+         torch.raise("func.vmap: the function draws random numbers; say whether examples get "
+            .. "the same, {randomness = \"same\"}, or each its own, {randomness = \"different\"}")
+      end
+   end
+end
+
+-- Results -------------------------------------------------------------------------------------
+
+-- The k-th result of all calls, stacked along a dimension.
+local function stack(values, dim, k)
+   local first = values[1]
+   if tree.is_node(first) then
+      local stacked = {}
+      for key in pairs(first) do
+         local parts = {}
+         for i, value in ipairs(values) do
+            parts[i] = tree.is_node(value) and value[key] or nil
+         end
+         local part_dim = dim
+         if tree.is_node(dim) then part_dim = dim[key] end
+         stacked[key] = stack(parts, part_dim, k)
+      end
+      return stacked
+   end
+   if not torch.is_tensor(first) then
+      args.refuse("func.vmap", "result " .. k, "a tensor", first)
+   end
+   if dim == false then return first end
+   local n = first:dim() + 1
+   if math.type(dim) ~= "integer" or dim == 0 or dim > n or dim < -n then
+      args.refuse("func.vmap", "out_dims", ("a dimension from 1 to %d, or false"):format(n), dim)
+   end
+   return torch.stack(values, dim)
+end
+
+local function out_dim(dims, k, n)
+   if not tree.is_node(dims) then return dims end
+   if n > 1 or dims[1] ~= nil then
+      if dims[k] == nil then
+         torch.raise(("func.vmap: out_dims: expected %d of them, got %d"):format(n, #dims))
+      end
+      return dims[k]
+   end
+   return dims
+end
+
+--- A function that calls fn with each example of a batch and stacks the results.
+---@param fn fun(...): any  its results are tensors, or tables of them
+---@param options? {in_dims: any, out_dims: any, randomness: string, chunk_size: integer}
+--- in_dims: the dimension along which examples lie, 1 by default; false for an argument that all
+--- share; a list for each argument its own; in it tables for those that are tables of tensors.
+--- out_dims: where results are stacked, likewise; false gives the first example's. randomness:
+--- "error", "same" or "different" random numbers for the examples. chunk_size: taken as in PyTorch,
+--- and of no effect.
+---@return fun(...): any
+function M.vmap(...)
+   local a = signature(...)
+   if a.randomness ~= "error" and a.randomness ~= "same" and a.randomness ~= "different" then
+      args.refuse("func.vmap", "randomness", "error, same or different", a.randomness)
+   end
+   return function(...)
+      local given, found = table.pack(...), {}
+      if tree.is_node(a.in_dims) and #a.in_dims ~= given.n then
+         torch.raise(("func.vmap: in_dims: expected %d of them, one for each argument, got %d")
+            :format(given.n, #a.in_dims))
+      end
+      for k = 1, given.n do
+         local dims = a.in_dims
+         if tree.is_node(dims) then dims = dims[k] end
+         plan(given[k], dims, "argument " .. k, found)
+      end
+      if not found.size then
+         torch.raise "func.vmap: no argument has examples: in_dims is false for all of them"
+      elseif found.size == 0 then
+         torch.raise "func.vmap: expected at least one example, got none"
+      end
+
+      local before, after = randomness(a.randomness)
+      local lists, n = {}, nil
+      for i = 1, found.size do
+         local packed = {n = given.n}
+         for k = 1, given.n do
+            packed[k] = example(given[k], "argument " .. k, found, i)
+         end
+         before()
+         local results = table.pack(a.fn(table.unpack(packed, 1, packed.n)))
+         after()
+         n = n or results.n
+         if results.n ~= n then
+            torch.raise(("func.vmap: the function gives %d results for one example, %d for another")
+               :format(n, results.n))
+         end
+         for k = 1, n do
+            lists[k] = lists[k] or {}
+            lists[k][i] = results[k]
+         end
+      end
+      local stacked = {}
+      for k = 1, n do stacked[k] = stack(lists[k] or {}, out_dim(a.out_dims, k, n), k) end
+      return table.unpack(stacked, 1, n)
+   end
+end
+
+return M
