@@ -19,6 +19,7 @@ load_on_use(torch, {
    func = "tlua.func",
    vmap = "tlua.func.vmap",
    utils = "tlua.utils",
+   profiler = "tlua.profiler",
    class = "tlua.class",
    isinstance = "tlua.class",
    type = "tlua.class",

@@ -19,6 +19,7 @@
 #include "core/alloc.h"
 #include "core/backend.h"
 #include "core/parallel.h"
+#include "core/profile.h"
 #include "ops.h"
 
 typedef struct Pass {
@@ -112,6 +113,17 @@ static bool capture(Pass *p, const tli_Slot *s, tl_Tensor *const *grads) {
   return true;
 }
 
+/* Steals grad. */
+static bool accumulate_profiled(tl_Tensor *leaf, tl_Tensor *grad, bool create_graph) {
+  tli_Span span = tli_span_open(TLI_SPAN_BACKWARD, "AccumulateGrad", &(tli_SpanInput){&leaf, 1}, 1);
+  bool ok = tli_grad_accumulate(leaf, grad, create_graph);
+  tli_span_close(span, 0);
+  if (!ok || leaf->autograd == NULL || leaf->autograd->grad == NULL) return ok;
+  tli_profile_mark(leaf->autograd->grad, TLI_MEMORY_GRADIENT);
+  tli_profile_mark(leaf, TLI_MEMORY_PARAMETER);
+  return true;
+}
+
 static bool finish_leaf(Pass *p, tli_Slot *s) {
   if (s->one == NULL) return true;
   if (s->leaf->autograd) TL_TRY(tli_hooks_run(s->leaf->autograd->hooks, "backward", 0, &s->one));
@@ -123,6 +135,7 @@ static bool finish_leaf(Pass *p, tli_Slot *s) {
   }
   tl_Tensor *grad = s->one;
   s->one = NULL;
+  if (tli_profiling()) return accumulate_profiled(s->leaf, grad, p->call->create_graph);
   return tli_grad_accumulate(s->leaf, grad, p->call->create_graph);
 }
 
@@ -220,6 +233,16 @@ static bool check_nan(const tli_Node *n, tl_Tensor *const *out) {
   return true;
 }
 
+static bool apply_profiled(tli_Node *n, tl_Tensor *const *grads, tl_Tensor **out) {
+  char title[80];
+  tli_node_title(n, title, sizeof title);
+  tli_Span span = tli_span_open(TLI_SPAN_BACKWARD, title, &(tli_SpanInput){grads, n->noutputs}, 1);
+  tli_span_node(n->sequence);
+  bool ok = n->type->apply(n, grads, out);
+  tli_span_close(span, 0);
+  return ok;
+}
+
 /* Calls the derivative; out[] is empty before, and after a failure. */
 static bool apply(Pass *p, tli_Slot *s, tl_Tensor **out) {
   tli_Node *n = s->node;
@@ -228,7 +251,8 @@ static bool apply(Pass *p, tli_Slot *s, tl_Tensor **out) {
   const tli_Slot *outer_slot = now.slot;
   now.pass = p;
   now.slot = s;
-  bool ok = n->type->apply(n, tli_slot_grads(s), out);
+  bool ok = tli_profiling() ? apply_profiled(n, tli_slot_grads(s), out)
+                            : n->type->apply(n, tli_slot_grads(s), out);
   now.pass = outer_pass;
   now.slot = outer_slot;
   return ok;
@@ -425,8 +449,11 @@ bool tli_backward(const tli_Backward *call) {
   Pass p = {.call = call, .retain = call->retain_graph || call->create_graph};
   bool inference = tli_set_inference_mode(false);
   bool grad = tli_set_grad_mode(call->create_graph);
+  tli_Span span = {0, -1};
+  if (tli_profiling()) span = tli_span_open(TLI_SPAN_BACKWARD, "backward", NULL, 0);
   bool ok = run(&p);
   pass_free(&p);
+  if (tli_profiling()) tli_span_close(span, 0);
   tli_set_grad_mode(grad);
   tli_set_inference_mode(inference);
   for (int i = 0; !ok && wants_results && i < call->ninputs; i++) {

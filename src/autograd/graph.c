@@ -11,6 +11,7 @@
 #include "autograd/hooks.h"
 #include "core/alloc.h"
 #include "core/backend.h"
+#include "core/profile.h"
 #include "ops.h"
 
 /* ---- nodes ---- */
@@ -40,6 +41,7 @@ tli_Node *tli_node_new(const tli_NodeType *type, size_t bytes, int ninputs, int 
   n->infos = (tli_Info *)((char *)n + infos);
   for (int k = 0; k < noutputs; k++) n->infos[k].defined = false;
   if (tli_anomaly()) n->where = tli_anomaly_where();
+  if (tli_profiling()) tli_span_node(n->sequence);
   return n;
 }
 
@@ -184,6 +186,7 @@ static bool save(tli_Saved *s, tl_Tensor *input, bool copy) {
   TL_TRY(s->tensor);
   tli_charge(s->tensor);
   s->version = tli_version(s->tensor);
+  if (tli_profiling()) tli_profile_mark(input, leaf ? TLI_MEMORY_PARAMETER : TLI_MEMORY_ACTIVATION);
   return true;
 }
 
@@ -200,6 +203,7 @@ bool tli_save_result(tli_Saved *s, tl_Tensor *result, int k) {
   TL_TRY(s->tensor);
   tli_charge(s->tensor);
   s->version = tli_version(result);
+  if (tli_profiling()) tli_profile_mark(result, TLI_MEMORY_ACTIVATION);
   return true;
 }
 

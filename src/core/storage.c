@@ -7,7 +7,7 @@
 
 #include "core/alloc.h"
 #include "core/backend.h"
-#include "core/tensor.h"
+#include "core/profile.h"
 
 _Static_assert(offsetof(tl_Storage, small) % TLI_ALIGN == 0, "inline data must be aligned");
 
@@ -38,8 +38,11 @@ static void header_free(tl_Storage *s) {
 }
 
 tl_Storage *tli_storage_new(tl_Device device, int64_t bytes) {
-  if (device.type == TL_CPU && bytes <= TLI_INLINE_BYTES)
-    return header_new(device, bytes, (size_t)bytes);
+  if (device.type == TL_CPU && bytes <= TLI_INLINE_BYTES) {
+    tl_Storage *small = header_new(device, bytes, (size_t)bytes);
+    if (tli_profiling() && small) tli_profile_memory(small, false);
+    return small;
+  }
 
   void *data = NULL;
   const tl_Backend *backend = NULL;
@@ -59,6 +62,7 @@ tl_Storage *tli_storage_new(tl_Device device, int64_t bytes) {
   } else {
     tli_free(data, (size_t)bytes);
   }
+  if (tli_profiling() && s) tli_profile_memory(s, false);
   return s;
 }
 
@@ -81,6 +85,7 @@ static void discharge(tl_Storage *s) {
 
 static void storage_free(tl_Storage *s) {
   discharge(s);
+  if (tli_profiling() && s->release == NULL) tli_profile_memory(s, true);
   if (s->release) {
     s->release(s->data, s->context);
   } else if (s->device.type != TL_CPU) {

@@ -2,6 +2,7 @@
 -- chooses between the forms of an operator that has several, and the table of all of them.
 
 local default_c = require("expr").default_c
+local profile = require "emit_profile"
 
 local M = {}
 
@@ -122,10 +123,16 @@ local function call_args(op, last)
    return table.concat(list, ", ")
 end
 
+-- Other operators open their spans themselves.
+local function call_c(op, args)
+   if op.composite and not op.inplace_form then return profile.call(op, args) end
+   return ("tlo_%s(%s)"):format(op.cname, args)
+end
+
 -- The call of an operator that changes none of its arguments: where memory was short it is made
 -- again after a collection.
 local function emit_call(op, out, line)
-   local call = ("tlo_%s(%s)"):format(op.cname, call_args(op, out))
+   local call = call_c(op, call_args(op, out))
    line("  bool ok = !a.failed && %s;", call)
    line("  if (!ok && tli_args_retry(&a)) ok = %s;", call)
 end
@@ -149,7 +156,7 @@ function emit_results.tensor(op, line)
       emit_inplace_choice(op, line)
       out = out and out + 1
    end
-   local call = ("tlo_%s(%s)"):format(op.cname, call_args(op))
+   local call = call_c(op, call_args(op))
    line("  tl_Tensor *result = a.failed ? NULL : %s;", call)
    line("  if (result == NULL && tli_args_retry(&a)) result = %s;", call)
    if op.creation then
@@ -318,11 +325,15 @@ end
 function M.family(family)
    local out = {
       "/* Generated from " .. family.file .. "; not to be edited. */",
-      '#include "bind.h"\n#include "lua/results.h"\n#include "ops.h"\n#include <math.h>\n',
+      '#include "bind.h"\n#include "core/profile.h"\n#include "lua/results.h"\n#include "ops.h"\n'
+         .. "#include <math.h>\n",
    }
    local rows = {}
    for _, op in ipairs(family.ops) do
       if not op.internal then
+         if op.composite and not op.inplace_form then
+            out[#out + 1] = profile.wrapper(op, "tlo")
+         end
          out[#out + 1] = emit_binding(op, op.lua, op.cname, op.inplace_form)
          if op.inplace then
             out[#out + 1] = emit_binding(op, op.lua .. "_", op.cname .. "_", true)

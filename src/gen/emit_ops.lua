@@ -6,6 +6,7 @@ local emit_node = require "emit_node"
 local expr = require "expr"
 local fill = require "template"
 local payload = require "rules"
+local profile = require "emit_profile"
 
 local M = {prototype = cdecl.prototype}
 
@@ -248,7 +249,7 @@ local function emit_op(op, all)
    local parts = {("#line %d \"%s\""):format(op.line, op.file)}
    local function add(text) parts[#parts + 1] = text end
    if op.composite or op.expr then
-      if op.expr then add(emit_expr(op, all)) end
+      if op.expr then add(profile.hooked(op, emit_expr(op, all))) end
       if op.inplace then add(emit_composite_inplace(op)) end
       return #parts > 1 and join(parts, "\n") or nil
    end
@@ -259,9 +260,11 @@ local function emit_op(op, all)
    if op.pointwise then add(emit_pointwise_spec(op)) end
    if op.host then add(emit_host(op)) end
    if recorded then add(emit_node.emit(op, all, rules, fields, byname, edges)) end
-   if not op.inplace_form then add(emit_function(op, edges, recorded)) end
+   if not op.inplace_form then
+      add(profile.hooked(op, emit_function(op, edges, recorded)))
+   end
    if op.inplace or op.inplace_form then
-      add(emit_inplace(op, rules, fields, edges, recorded))
+      add(profile.hooked(op, emit_inplace(op, rules, fields, edges, recorded), true))
    end
    return join(parts, "\n")
 end
@@ -269,7 +272,8 @@ end
 --- The C file of one family.
 function M.family(family, all)
    local out = {"/* Generated from " .. family.file .. "; not to be edited. */",
-                "#include \"ops.h\"\n#include \"ops/common.h\"\n#include <math.h>\n"}
+                "#include \"core/profile.h\"\n#include \"ops.h\"\n#include \"ops/common.h\"\n"
+                   .. "#include <math.h>\n"}
    for _, op in ipairs(family.ops) do
       out[#out + 1] = emit_op(op, all)
    end

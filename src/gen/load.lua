@@ -31,6 +31,8 @@ local fields = {
    alias = "table",         -- further Lua names
    examples = "table",      -- argument lists for the gradient check and the fuzzer
    any_device = "table",    -- tensors, by name = true, that need not lie where the others do
+   flops = "string",        -- operations of floating point in a call, as emit_profile.lua reads it;
+                            -- a pointwise operator has one for each element anyway
    waits = "string",        -- why the host waits for the device in every call: a graph cannot
                             -- capture it
    host = "string",         -- what only the CPU has: inputs are moved there and results back; it

@@ -185,6 +185,7 @@ int luaopen_tlua(lua_State *L) {
   tli_open_call_site();
   tli_open_pacer();
   tli_open_scope(L);
+  tli_open_profile(L);
   tli_open_library(L);
   /* init.lua may require "tlua" indirectly */
   luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);

@@ -16,6 +16,7 @@
 ** the host has stopped it. lua_gc does nothing inside a finalizer.
 */
 #include "core/platform.h"
+#include "core/profile.h"
 #include "lua/callback.h"
 
 /* New bytes before a young step. The least keeps what is computed in a
@@ -49,6 +50,7 @@ static int64_t allowance(lua_State *L, int64_t left) {
 
 static void full(lua_State *L, tli_State *S) {
   S->pacer.wants_full = false;
+  tli_Span span = tli_span_open(TLI_SPAN_COLLECTOR, "collector: full collection", NULL, 0);
   tli_tidy(L, S);
   tli_callbacks_loosen(L, S);
   S->pacer.collecting = true;
@@ -56,6 +58,7 @@ static void full(lua_State *L, tli_State *S) {
   S->pacer.collecting = false;
   tli_tidy(L, S);
   tli_callbacks_fasten(L);
+  tli_span_close(span, 0);
   int64_t left = live(S);
   S->pacer.full_at = left + allowance(L, left);
 }
@@ -79,9 +82,11 @@ void tli_pacer_work(lua_State *L, tli_State *S) {
   if (S->pacer.collecting || !lua_gc(L, LUA_GCISRUNNING, 0)) return;
   if (S->pacer.full_at == 0) S->pacer.full_at = allowance(L, 0);
   int64_t before = live(S);
+  tli_Span span = tli_span_open(TLI_SPAN_COLLECTOR, "collector: young step", NULL, 0);
   S->pacer.collecting = true;
   lua_gc(L, LUA_GCSTEP, 0);
   S->pacer.collecting = false;
+  tli_span_close(span, 0);
   adapt(&S->pacer, young, before - live(S));
   if (S->pacer.wants_full || live(S) > S->pacer.full_at) full(L, S);
 }

@@ -59,6 +59,7 @@ void tli_open_generators(lua_State *L); /* random numbers */
 void tli_open_io(lua_State *L);
 void tli_open_devices(lua_State *L); /* torch.cuda, torch.sim */
 void tli_open_scope(lua_State *L);
+void tli_open_profile(lua_State *L);
 void tli_open_call_site(void);       /* for what devices report later */
 void tli_open_library(lua_State *L); /* the embedded Lua files */
 

@@ -59,7 +59,10 @@ static bool run(lua_State *L, const tli_Options *options, int argc, char **argv)
   if (options->version) print_version();
   if (!prepare(L, options, argc, argv)) return false;
   bool has_script = options->script < argc;
-  if (has_script && !tli_script_run(L, argc, argv, options->script)) return false;
+  if (options->profile && !tli_script_profile(L, "start", options->html)) return false;
+  bool good = !has_script || tli_script_run(L, argc, argv, options->script);
+  if (options->profile && !tli_script_profile(L, "finish", NULL)) return false;
+  if (!good) return false;
   if (options->interactive) {
     tli_repl_run(L);
   } else if (!has_script && !options->chunks && !options->version) {

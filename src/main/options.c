@@ -17,6 +17,8 @@ const char tli_options_usage[] =
     "  -l g=mod    require the library 'mod' into the global 'g'\n"
     "  -v          show version information\n"
     "  --device d  make tensors on device d, such as sim or cuda:0, unless told otherwise\n"
+    "  --profile   tell at the end what the script did with its time\n"
+    "  --html file with --profile: write it as a page to look at in a browser\n"
     "  -E          ignore environment variables\n"
     "  -W          turn warnings on\n"
     "  --          stop handling options\n"
@@ -49,7 +51,12 @@ bool tli_options_parse(int argc, char **argv, tli_Options *options, char problem
       options->script = i + 1;
       return true;
     }
-    if (strcmp(option, "--device") == 0) {
+    if (strcmp(option, "--profile") == 0) {
+      options->profile = true;
+    } else if (strcmp(option, "--html") == 0 && i + 1 < argc && argv[i + 1][0] != '-') {
+      options->html = argv[++i];
+      options->profile = true;
+    } else if (strcmp(option, "--device") == 0 || strcmp(option, "--html") == 0) {
       if (++i == argc || argv[i][0] == '-') {
         snprintf(problem, 128, "'%s' needs argument", option);
         return false;
@@ -82,6 +89,11 @@ tli_Step tli_options_step(char **argv, const tli_Options *options, int *i) {
   while (*i < options->script) {
     const char *option = argv[(*i)++];
     if (strcmp(option, "--device") == 0) return (tli_Step){'d', argv[(*i)++]};
+    if (strcmp(option, "--profile") == 0) continue;
+    if (strcmp(option, "--html") == 0) {
+      ++*i;
+      continue;
+    }
     if (option[1] == 'W') return (tli_Step){'W', NULL};
     if (option[1] == 'e' || option[1] == 'l') {
       const char *value = value_is_apart(option) ? argv[(*i)++] : option + 2;

@@ -14,6 +14,8 @@ typedef struct tli_Options {
   bool version;     /* -v or -i: print the version first */
   bool no_env;      /* -E */
   bool help;        /* --help */
+  bool profile;     /* --profile, or --html */
+  const char *html; /* borrowed; the page to write; NULL: none */
 } tli_Options;
 
 /* An option that asks for something to be done before the script runs. */

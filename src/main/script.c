@@ -101,6 +101,21 @@ static bool use_device(lua_State *L, const char *name) {
   return tli_script_report(L, tli_script_call(L, 1, 0));
 }
 
+bool tli_script_profile(lua_State *L, const char *function, const char *html) {
+  static const char key = 0; /* the script may have given `torch` another value by the end */
+  if (lua_rawgetp(L, LUA_REGISTRYINDEX, &key) == LUA_TNIL) {
+    lua_getglobal(L, "torch");
+    lua_getfield(L, -1, "profiler");
+    lua_getfield(L, -1, "script");
+    lua_pushvalue(L, -1);
+    lua_rawsetp(L, LUA_REGISTRYINDEX, &key);
+  }
+  lua_getfield(L, -1, function);
+  lua_remove(L, -2);
+  lua_pushstring(L, html);
+  return tli_script_report(L, tli_script_call(L, 1, 0));
+}
+
 bool tli_script_step(lua_State *L, tli_Step step) {
   switch (step.letter) {
   case 'W': lua_warning(L, "@on", 0); return true;

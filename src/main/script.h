@@ -23,6 +23,9 @@ bool tli_script_report(lua_State *L, int status);
 ** on the stack. SIGINT interrupts the call. Returns Lua's status. */
 int tli_script_call(lua_State *L, int nargs, int nresults);
 
+/* Calls start(html) or finish() of the library's module for --profile. */
+bool tli_script_profile(lua_State *L, const char *function, const char *html);
+
 /* Sets the global `arg`: argv[script] is arg[0], what comes before it has
 ** negative positions. Without a script arg[0] is the program. */
 void tli_script_set_arg(lua_State *L, int argc, char **argv, int script);

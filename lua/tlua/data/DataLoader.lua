@@ -9,6 +9,7 @@ local class = require "tlua.class"
 local collate = require "tlua.data.collate"
 local items = require "tlua.data.items"
 local samplers = require "tlua.data.samplers"
+local spans = require "tlua.profiler.spans"
 
 local signature = args.signature [[data.DataLoader(dataset: any, batch_size: integer|boolean = 1,
    shuffle: boolean = false, sampler: any?, batch_sampler: any?, drop_last: boolean = false,
@@ -111,9 +112,7 @@ local function iterate_stream(self)
    end
 end
 
---- Iterates over the batches of one epoch.
----@return fun(): any ...
-function DataLoader:iter()
+local function iterate(self)
    if items.is_stream(self.dataset) then return iterate_stream(self) end
    if not self.batch_sampler then
       local next_position = self.sampler:iter()
@@ -129,6 +128,12 @@ function DataLoader:iter()
       if positions == nil then return nil end
       return fetch(self, positions)
    end
+end
+
+--- Iterates over the batches of one epoch.
+---@return fun(): any ...
+function DataLoader:iter()
+   return spans.watched("data", "DataLoader.next", iterate(self))
 end
 
 return DataLoader

@@ -60,7 +60,7 @@ local gelus = {none = "gelu", tanh = "gelu_tanh"}
 ---@param module nn.Module
 ---@return boolean
 function Linear.takes_activation(module)
-   return module.forward == forward and not module._hooks
+   return module.forward == forward and not rawget(module, "_hooks")
 end
 
 --- What the module after a Linear computes, by the name that `forward` takes; nil if it is none of
@@ -69,7 +69,8 @@ end
 ---@param after nn.Module
 ---@return string?
 function Linear.activation(module, after)
-   if module.forward ~= forward or module._hooks or after._hooks then return nil end
+   local watched = rawget(module, "_hooks") or rawget(after, "_hooks")
+   if module.forward ~= forward or watched then return nil end
    if after.forward == relu then return "relu" end
    if after.forward == gelu then return gelus[after.approximate] end
 end

@@ -109,11 +109,7 @@ local function watch_backward(module, hooks, inputs)
    end
 end
 
---- Calls a module that has hooks.
----@param module nn.Module
----@param ... any
----@return any ...
-function M.call(module, ...)
+local function call(module, ...)
    local inputs = table.pack(...)
    for _, hook in ipairs(of_kind(module, "pre")) do
       local changed = table.pack(hook(module, table.unpack(inputs, 1, inputs.n)))
@@ -132,6 +128,16 @@ function M.call(module, ...)
    end
    if finish then return finish(results) end
    return table.unpack(results, 1, results.n)
+end
+
+--- Calls a module that has hooks, or any module while `M.around` is set: that, the profiler's, then
+--- makes the call: around(call, module, ...).
+---@param module nn.Module
+---@param ... any
+---@return any ...
+function M.call(module, ...)
+   if M.around then return M.around(call, module, ...) end
+   return call(module, ...)
 end
 
 return M

@@ -182,7 +182,9 @@ end
 ---@param closure? fun(): Tensor
 ---@return Tensor? loss  what the closure returned
 function Optimizer:step(closure)
-   if self._hooks or Optimizer._hooks then return self:step_with_hooks(closure) end
+   if self._hooks or Optimizer._hooks or Optimizer.around then
+      return self:step_with_hooks(closure)
+   end
    return self:make_step(closure)
 end
 
@@ -275,7 +277,10 @@ function Optimizer:run_hooks(kind, fn)
    for hook in hooks.each(hooks_of(self, kind)) do fn(hook) end
 end
 
-function Optimizer:step_with_hooks(closure)
+--- Where not nil, makes the calls of steps: around(step, optimizer, closure). The profiler's.
+Optimizer.around = nil
+
+local function step_with_hooks(self, closure)
    for hook in hooks.each(hooks_of(Optimizer, "step_pre"), hooks_of(self, "step_pre")) do
       local replaced = hook(self, closure)
       if replaced ~= nil then closure = replaced end
@@ -285,6 +290,11 @@ function Optimizer:step_with_hooks(closure)
       hook(self, closure)
    end
    return loss
+end
+
+function Optimizer:step_with_hooks(closure)
+   if Optimizer.around then return Optimizer.around(step_with_hooks, self, closure) end
+   return step_with_hooks(self, closure)
 end
 
 -- Kind -> what its registration is called. All but those of steps take {prepend = true}: the hook

@@ -60,7 +60,8 @@ end
 
 op {[[convolution(Tensor input, Tensor weight, Tensor bias, int[] stride, int[] padding,
       int[] dilation, bool transposed, int[] output_padding, int groups) -> Tensor]],
-    internal = true,
+    internal = true, flops = [[2 * numel(weight) / size(weight, 1)
+       * choose(transposed, numel(input), numel(result))]],
     grad = {["input, weight, bias"] = [[convolution_backward(grad, input, weight, stride, padding,
     dilation, transposed, output_padding, groups, needs(input), needs(weight), needs(bias))]]}}
 op {[[convolution_backward(Tensor grad_output, Tensor input, Tensor weight, int[] stride,

@@ -27,12 +27,14 @@ local gradients = ") -> (Tensor input, Tensor weight, Tensor bias)"
 
 op {"linear_bias(Tensor input, Tensor weight, Tensor bias) -> Tensor",
     name = "linear", node = "Addmm", internal = true,
+    flops = "2 * numel(result) * size(input, -1)",
     grad = {["input, weight, bias"] = "linear_bias_backward(grad, input, weight, " .. needs}}
 op {"linear_bias_backward(Tensor grad, Tensor input, Tensor weight, " .. wants .. gradients,
     internal = true, composite = true}
 
 op {"linear_relu_core(Tensor input, Tensor weight, Tensor bias) -> Tensor",
     name = "linear_relu", node = "AddmmActivation", internal = true,
+    flops = "2 * numel(result) * size(input, -1)",
     grad = {["input, weight, bias"] =
        "linear_relu_backward(grad, input, weight, result, " .. needs}}
 op {"linear_relu_backward(Tensor grad, Tensor input, Tensor weight, Tensor result, "
@@ -42,6 +44,7 @@ op {"linear_relu_backward(Tensor grad, Tensor input, Tensor weight, Tensor resul
 op {"linear_gelu_core(Tensor input, Tensor weight, Tensor bias, bool tanh) "
        .. "-> (Tensor result, Tensor inner)",
     name = "linear_gelu", node = "AddmmActivation", internal = true, nograd = {inner = true},
+    flops = "2 * numel(result) * size(input, -1)",
     grad = {["input, weight, bias"] =
        "linear_gelu_backward(grad_result, input, weight, bias, inner, tanh, " .. needs}}
 op {"linear_gelu_backward(Tensor grad, Tensor input, Tensor weight, Tensor bias, Tensor inner, "

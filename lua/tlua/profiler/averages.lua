@@ -1,0 +1,306 @@
+-- averages.lua - sums over the events of a profile, and the table of them, in PyTorch's columns.
+
+local torch = require "tlua"
+local args = require "tlua.args"
+local class = require "tlua.class"
+local near = require "tlua.utils.near"
+local text = require "tlua.profiler.text"
+
+local M = {}
+
+---@class profiler.Averages
+---@field total number  microseconds that were recorded
+local Averages = class.class("profiler.Averages")
+
+---@class profiler.Row
+---@field key string
+---@field kind string
+---@field count integer
+---@field cpu_time_total number  microseconds, with all that is within
+---@field self_cpu_time_total number
+---@field device_time_total number
+---@field self_device_time_total number
+---@field cpu_memory_usage integer  bytes allocated less freed
+---@field self_cpu_memory_usage integer
+---@field flops number
+---@field input_shapes? string
+---@field stack? string[]
+
+local function new_row(key, kind)
+   return {
+      key = key, kind = kind, count = 0, cpu_time_total = 0, self_cpu_time_total = 0,
+      device_time_total = 0, self_device_time_total = 0, cpu_memory_usage = 0,
+      self_cpu_memory_usage = 0, flops = 0,
+   }
+end
+
+--- The innermost n lines of a stack as "file(line): function".
+---@param stack string
+---@param n integer
+---@return string[]
+function M.lines_of(stack, n)
+   local lines = {}
+   for file, line, name in stack:gmatch "([^\t]*)\t(%d+)\t([^\n]*)\n" do
+      if #lines == n then break end
+      if not file:find "^tlua" then
+         lines[#lines + 1] = ("%s(%s): %s"):format(file, line, name)
+      end
+   end
+   return lines
+end
+
+local take_grouping = args.signature [[key_averages(group_by_input_shape: boolean = false,
+   group_by_stack_n: count = 0)]]
+
+---@return profiler.Averages
+function M.by_name(session, ...)
+   local group = take_grouping(...)
+   local _, duration, _, n = session:state()
+   local rows, found, row_of, device_of = {}, {}, {}, {}
+   for i = 1, n do
+      local kind, name, parent, _, took, inside, bytes, own, device_begin, device_time, flops, _,
+         shapes, stack = session:event(i)
+      if kind == "step" then name = "ProfilerStep*" end
+      local key = name
+      if group.group_by_input_shape then key = key .. "\0" .. shapes end
+      if group.group_by_stack_n > 0 then key = key .. "\0" .. stack end
+      local row = found[key]
+      if not row then
+         row = new_row(name, kind)
+         if shapes >= 0 then row.input_shapes = session:shapes(shapes) end
+         if stack >= 0 and group.group_by_stack_n > 0 then
+            row.stack = M.lines_of(session:text(stack), group.group_by_stack_n)
+         end
+         found[key] = row
+         rows[#rows + 1] = row
+      end
+      row_of[i] = row
+      row.count = row.count + 1
+      row.cpu_time_total = row.cpu_time_total + took / 1e3
+      row.self_cpu_time_total = row.self_cpu_time_total + (took - inside) / 1e3
+      row.cpu_memory_usage = row.cpu_memory_usage + bytes
+      row.self_cpu_memory_usage = row.self_cpu_memory_usage + own
+      row.flops = row.flops + flops
+      if device_begin >= 0 then
+         device_of[i] = true
+         row.device_time_total = row.device_time_total + device_time / 1e3
+         row.self_device_time_total = row.self_device_time_total + device_time / 1e3
+         if device_of[parent] then
+            local outer = row_of[parent]
+            outer.self_device_time_total = outer.self_device_time_total - device_time / 1e3
+         end
+      end
+   end
+   local averages = Averages()
+   averages.rows, averages.total = rows, duration / 1e3
+   averages.shapes, averages.stacks = group.group_by_input_shape, group.group_by_stack_n > 0
+   return averages
+end
+
+-- The module that each event is in: of a derivative, the one that its forward call was in.
+local function modules_of_events(session, n)
+   local module_of, by_sequence = {}, {}
+   for i = 1, n do
+      local kind, name, parent, _, _, _, _, _, _, _, _, sequence = session:event(i)
+      local module = kind == "module" and name or parent > 0 and module_of[parent] or false
+      if sequence > 0 then
+         if kind == "backward" then
+            module = by_sequence[sequence] or module
+         else
+            by_sequence[sequence] = module
+         end
+      end
+      module_of[i] = module
+   end
+   return module_of
+end
+
+--- Rows by module: `cpu_time_total` is the forward calls' time, `backward_time_total` that of the
+--- derivatives of what they computed, `self_...` without the modules within.
+---@return profiler.Averages
+function M.by_module(session)
+   local _, duration, _, n = session:state()
+   local module_of = modules_of_events(session, n)
+   local rows, found = {}, {}
+   local function row_of(name)
+      local row = found[name]
+      if not row then
+         row = new_row(name, "module")
+         row.backward_time_total = 0
+         found[name] = row
+         rows[#rows + 1] = row
+      end
+      return row
+   end
+   for i = 1, n do
+      local kind, _, parent, _, took, inside, bytes, own, _, _, flops = session:event(i)
+      local module = module_of[i]
+      if module then
+         local row = row_of(module)
+         row.flops = row.flops + flops
+         row.self_cpu_memory_usage = row.self_cpu_memory_usage + own
+         if kind == "module" then
+            row.count = row.count + 1
+            row.cpu_time_total = row.cpu_time_total + took / 1e3
+            row.cpu_memory_usage = row.cpu_memory_usage + bytes
+         end
+         local outer = kind == "backward" and not (parent > 0 and module_of[parent] == module)
+         if outer then
+            row.backward_time_total = row.backward_time_total + took / 1e3
+         elseif not M.in_backward(session, i) then
+            row.self_cpu_time_total = row.self_cpu_time_total + (took - inside) / 1e3
+         end
+      end
+   end
+   local averages = Averages()
+   averages.rows, averages.total, averages.modules = rows, duration / 1e3, true
+   return averages
+end
+
+--- Whether an event is part of a backward pass.
+function M.in_backward(session, i)
+   while i > 0 do
+      local kind, _, parent = session:event(i)
+      if kind == "backward" then return true end
+      i = parent
+   end
+   return false
+end
+
+function Averages:__len() return #self.rows end
+
+--- Iterates over the rows.
+---@return fun(): profiler.Row
+function Averages:iter()
+   local i = 0
+   return function()
+      i = i + 1
+      return self.rows[i]
+   end
+end
+
+--- The row of that name, nil if there is none.
+---@param key string
+---@return profiler.Row?
+function Averages:row(key)
+   for _, row in ipairs(self.rows) do
+      if row.key == key then return row end
+   end
+end
+
+--- The sum of a field over all rows.
+---@param field string
+---@return number
+function Averages:sum(field)
+   local sum = 0
+   for _, row in ipairs(self.rows) do sum = sum + row[field] end
+   return sum
+end
+
+-- The table ---------------------------------------------------------------------------------------
+
+local sortable = {
+   cpu_time = function(row) return row.cpu_time_total / math.max(row.count, 1) end,
+   count = function(row) return row.count end,
+}
+for _, field in ipairs {"cpu_time_total", "self_cpu_time_total", "device_time_total",
+   "self_device_time_total", "cpu_memory_usage", "self_cpu_memory_usage", "flops",
+   "backward_time_total"} do
+   sortable[field] = function(row) return row[field] or 0 end
+end
+
+local function percent(part, whole)
+   return whole > 0 and ("%.2f%%"):format(100 * part / whole) or "-"
+end
+
+local function shortened(name, width)
+   if #name <= width then return name end
+   return name:sub(1, width - 3) .. "..."
+end
+
+-- The columns that there is something to show in: {title, function of a row}.
+local function columns_of(self, width)
+   local whole = self:sum "self_cpu_time_total"
+   local device = self:sum "self_device_time_total"
+   local columns = {
+      {"Name", function(row) return shortened(row.key, width) end, left = true},
+      {"Self CPU %", function(row) return percent(row.self_cpu_time_total, whole) end},
+      {"Self CPU", function(row) return text.time(row.self_cpu_time_total) end},
+      {"CPU total %", function(row) return percent(row.cpu_time_total, whole) end},
+      {"CPU total", function(row) return text.time(row.cpu_time_total) end},
+      {"CPU time avg", function(row)
+         return text.time(row.cpu_time_total / math.max(row.count, 1))
+      end},
+   }
+   local function add(title, fn) columns[#columns + 1] = {title, fn} end
+   if self.modules then
+      add("Backward total", function(row) return text.time(row.backward_time_total) end)
+   end
+   if device > 0 then
+      add("Self device", function(row) return text.time(row.self_device_time_total) end)
+      add("Self device %", function(row) return percent(row.self_device_time_total, device) end)
+      add("Device total", function(row) return text.time(row.device_time_total) end)
+      add("Device time avg", function(row)
+         return text.time(row.device_time_total / math.max(row.count, 1))
+      end)
+   end
+   local memory = false
+   for _, row in ipairs(self.rows) do memory = memory or row.cpu_memory_usage ~= 0 end
+   if memory then
+      add("CPU Mem", function(row) return text.bytes(row.cpu_memory_usage) end)
+      add("Self CPU Mem", function(row) return text.bytes(row.self_cpu_memory_usage) end)
+   end
+   add("# of Calls", function(row) return tostring(row.count) end)
+   if self:sum "flops" > 0 then
+      add("Total FLOPs", function(row) return row.flops > 0 and text.flops(row.flops) or "--" end)
+   end
+   if self.shapes then
+      columns[#columns + 1] = {"Input Shapes", function(row)
+         return row.input_shapes and "[" .. row.input_shapes .. "]" or ""
+      end, left = true}
+   end
+   if self.stacks then
+      columns[#columns + 1] = {"Source Location", function(row)
+         return row.stack and table.concat(row.stack, " < ") or ""
+      end, left = true}
+   end
+   return columns
+end
+
+local take_table = args.signature [[table(sort_by: string = 'self_cpu_time_total',
+   row_limit: integer = 100, max_name_column_width: count = 55, header: string = '')]]
+
+--- The rows as a text, the largest first: `sort_by` is one of cpu_time, cpu_time_total,
+--- self_cpu_time_total, device_time_total, self_device_time_total, cpu_memory_usage,
+--- self_cpu_memory_usage, flops, count; `row_limit` -1: all.
+---@param options? {sort_by: string, row_limit: integer, max_name_column_width: integer}
+---@return string
+function Averages:table(...)
+   local a = take_table(...)
+   local by = sortable[a.sort_by]
+   if not by then
+      torch.raise(("table: sort_by: unknown field %s%s"):format(a.sort_by,
+         near.hint(a.sort_by, sortable)))
+   end
+   local sorted = table.move(self.rows, 1, #self.rows, 1, {})
+   table.sort(sorted, function(x, y)
+      local bx, by_y = by(x), by(y)
+      if bx ~= by_y then return bx > by_y end
+      return x.key < y.key
+   end)
+   local columns = columns_of(self, math.max(a.max_name_column_width, 4))
+   local lines = {}
+   for i = 1, a.row_limit < 0 and #sorted or math.min(a.row_limit, #sorted) do
+      lines[i] = {}
+      for c, column in ipairs(columns) do lines[i][c] = column[2](sorted[i]) end
+   end
+   local drawn = text.columns(columns, lines)
+   if a.header ~= "" then drawn = a.header .. "\n" .. drawn end
+   local device = self:sum "self_device_time_total"
+   return drawn .. ("Self CPU time total: %s\n"):format(text.time(self:sum "self_cpu_time_total"))
+      .. (device > 0 and ("Self device time total: %s\n"):format(text.time(device)) or "")
+end
+
+function Averages:__tostring() return self:table() end
+
+return M

@@ -1,0 +1,28 @@
+-- handlers.lua - what on_trace_ready may be.
+
+local torch = require "tlua"
+
+local M = {}
+
+local written = 0
+
+--- A function for on_trace_ready that writes a trace into a folder where TensorBoard's profiler
+--- plugin looks for it: `dir`/`worker_name`.N.pt.trace.json. If it cannot be written, that is said
+--- on stderr, and the program goes on.
+---@param dir string  which is there
+---@param worker_name? string
+---@return fun(prof: profiler.Profile)
+function M.tensorboard_trace_handler(dir, worker_name)
+   if type(dir) ~= "string" or dir == "" then
+      torch.raise("tensorboard_trace_handler: dir: expected the name of a folder")
+   end
+   return function(prof)
+      written = written + 1
+      local path = ("%s/%s.%d%03d.pt.trace.json"):format(dir, worker_name or "tlua", os.time(),
+         written)
+      local ok, message = pcall(prof.export_chrome_trace, prof, path)
+      if not ok then io.stderr:write(tostring(message), "\n") end
+   end
+end
+
+return M

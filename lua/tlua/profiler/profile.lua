@@ -1,0 +1,275 @@
+-- profile.lua - torch.profiler.profile: records what a part of a program does.
+--
+--    local prof = torch.profiler.profile({record_shapes = true}, function(prof)
+--       for input, target in loader:iter() do
+--          step(input, target)
+--          prof:step()
+--       end
+--    end)
+--    print(prof:key_averages():table {sort_by = "self_cpu_time_total", row_limit = 10})
+--
+-- Only the calling thread is recorded. Times are microseconds, counted from where recording began.
+
+local torch = require "tlua"
+local args = require "tlua.args"
+local class = require "tlua.class"
+local watch = require "tlua.profiler.watch"
+
+local signature = args.signature [[profiler.profile(record_shapes: boolean = false,
+   profile_memory: boolean = false, with_stack: boolean = false, with_flops: boolean = false,
+   with_modules: boolean = false, activities: table?, schedule: callable?,
+   on_trace_ready: callable?)]]
+
+---@class profiler.Profile
+---@field session any  the events that were recorded last; nil: none were
+---@field step_num integer  from 0
+local Profile = class.class("profiler.Profile")
+
+local open -- the one that runs, in this interpreter
+
+local function check_activities(list)
+   local known = {cpu = true, cuda = true, sim = true}
+   for _, name in ipairs(list) do
+      if not known[name] then
+         args.refuse("profiler.profile", "activities", '"cpu", "cuda" or "sim"', name)
+      end
+   end
+   return list
+end
+
+function Profile:__init(...)
+   local a = signature(...)
+   local activities = check_activities(a.activities or {"cpu", "cuda", "sim"})
+   local devices = false
+   for _, name in ipairs(activities) do devices = devices or name ~= "cpu" end
+   self.recorded = {
+      shapes = a.record_shapes, memory = a.profile_memory, stacks = a.with_stack,
+      flops = a.with_flops, devices = devices,
+   }
+   self.with_modules = a.with_modules
+   self.schedule = a.schedule or function() return "record" end
+   self.scheduled = a.schedule ~= nil
+   self.on_trace_ready = a.on_trace_ready
+   self.step_num, self.running = 0, false
+end
+
+-- Steps are told apart where there is a schedule.
+local function next_step(self)
+   if not self.scheduled then return end
+   if self.step_span then torch._span_close(table.unpack(self.step_span)) end
+   self.step_span = {torch._span_open("step", "ProfilerStep#" .. self.step_num)}
+end
+
+local function begin_session(self)
+   self.session, self.step_span = torch._profile_start(self.recorded), nil
+   next_step(self)
+   watch.set(true, self.with_modules)
+end
+
+-- Ends the recording; `keep`: it is given to on_trace_ready.
+local function end_session(self, keep)
+   watch.set(false)
+   self.session:stop()
+   if not keep then
+      self.session = nil
+   elseif self.on_trace_ready then
+      self.on_trace_ready(self)
+   end
+end
+
+local function is_record(action) return action == "record" or action == "record_and_save" end
+
+-- From one step's action to the next one's; nil: nothing runs.
+local function change(self, from, to)
+   local was, is = from and from ~= "none", to and to ~= "none"
+   local fresh = from == "record_and_save" or from == "warmup" and is_record(to)
+   if was and (fresh or not is) then end_session(self, is_record(from)) end
+   if is and (fresh or not was) then
+      begin_session(self)
+   elseif is then
+      next_step(self)
+   end
+end
+
+local function action_of(self)
+   local action = self.schedule(self.step_num)
+   if action ~= "none" and action ~= "warmup" and not is_record(action) then
+      args.refuse("profiler.profile", "schedule's result",
+         '"none", "warmup", "record" or "record_and_save"', action)
+   end
+   return action
+end
+
+--- Begins to record; profile does it by itself. An error if a profile runs already.
+---@return profiler.Profile self
+function Profile:start()
+   if open then torch.raise "profiler.profile: another one runs; profiles do not nest" end
+   self.step_num = 0
+   local action = action_of(self)
+   change(self, nil, action)
+   open, self.running, self.action = self, true, action
+   return self
+end
+
+--- Tells that the next step of the loop begins.
+function Profile:step()
+   if not self.running then
+      torch.raise "profiler.profile: step: the profile does not run; call it between start and stop"
+   end
+   self.step_num = self.step_num + 1
+   local before = self.action
+   self.action = action_of(self)
+   change(self, before, self.action)
+end
+
+--- Ends the recording. What was recorded stays; it does nothing the second time.
+function Profile:stop()
+   if not self.running then return end
+   open, self.running = nil, false
+   local action = self.action
+   self.action = nil
+   if action == "warmup" or is_record(action) then end_session(self, is_record(action)) end
+end
+
+Profile.__close = Profile.stop
+
+-- What can be asked for ---------------------------------------------------------------------------
+
+local function session_of(self, name)
+   if self.running and self.action ~= "none" and not self.session then
+      torch.raise(("profiler.profile: %s: nothing was recorded yet"):format(name))
+   end
+   if not self.session then
+      torch.raise(("profiler.profile: %s: nothing was recorded%s"):format(name,
+         self.scheduled and "; the schedule has not come to the end of an active step" or ""))
+   end
+   if select(1, self.session:state()) then
+      torch.raise(("profiler.profile: %s: it still records; call stop first"):format(name))
+   end
+   return self.session
+end
+
+--- How many events there are.
+---@return integer
+function Profile:__len()
+   return (select(4, session_of(self, "#"):state()))
+end
+
+--- Iterates over the events, outer ones before those in them: the position and a table. Times are
+--- microseconds.
+---@return fun(): integer?, table?
+function Profile:events()
+   local session, i = session_of(self, "events"), 0
+   local n = select(4, session:state())
+   return function()
+      i = i + 1
+      if i > n then return nil end
+      local kind, name, parent, begin, duration, inside, bytes, own_bytes, device_begin,
+         device_time, flops, sequence, shapes, stack = session:event(i)
+      return i, {
+         kind = kind, name = name, parent = parent > 0 and parent or nil, start = begin / 1e3,
+         cpu_time = duration / 1e3, self_cpu_time = (duration - inside) / 1e3,
+         cpu_memory_usage = bytes, self_cpu_memory_usage = own_bytes, flops = flops,
+         device_start = device_begin >= 0 and device_begin / 1e3 or nil,
+         device_time = device_begin >= 0 and device_time / 1e3 or nil,
+         sequence = sequence > 0 and sequence or nil,
+         input_shapes = shapes >= 0 and session:shapes(shapes) or nil,
+         stack = stack >= 0 and session:text(stack) or nil,
+      }
+   end
+end
+
+--- Sums over events of the same name; `group_by_input_shape`: and shapes; `group_by_stack_n`: and
+--- that many of the innermost lines of their stacks.
+---@param options? {group_by_input_shape: boolean, group_by_stack_n: integer}
+---@return profiler.Averages
+function Profile:key_averages(...)
+   return require "tlua.profiler.averages".by_name(session_of(self, "key_averages"), ...)
+end
+
+--- Sums by the path of the module, forward and backward; needs with_modules.
+---@return profiler.Averages
+function Profile:module_averages()
+   if not self.with_modules then
+      torch.raise("profiler.profile: module_averages: modules were not recorded; pass "
+         .. "with_modules = true")
+   end
+   return require "tlua.profiler.averages".by_module(session_of(self, "module_averages"))
+end
+
+--- What the program waited for, in words.
+---@return string
+function Profile:summary()
+   return require "tlua.profiler.summary".text(session_of(self, "summary"))
+end
+
+--- Writes the events for chrome://tracing, Perfetto or TensorBoard. Raises if the file cannot be
+--- written; what was there before is there then.
+---@param path string
+function Profile:export_chrome_trace(path)
+   local session = session_of(self, "export_chrome_trace")
+   require "tlua.profiler.trace".write(session, path)
+end
+
+--- Writes a line for each stack, "outer;inner 123", with the microseconds spent there, as flame
+--- graph tools read it; needs with_stack.
+---@param path string
+---@param metric? "self_cpu_time_total"|"self_device_time_total"
+function Profile:export_stacks(path, metric)
+   local session = session_of(self, "export_stacks")
+   require "tlua.profiler.stacks".write(session, path, metric, self.recorded.stacks)
+end
+
+--- Writes a flame graph, one HTML file without anything from outside.
+---@param path string
+function Profile:export_flame_graph(path)
+   require "tlua.profiler.report".write_flame(session_of(self, "export_flame_graph"), path)
+end
+
+--- Writes what memory was used for over time, one HTML file; needs profile_memory.
+---@param path string
+function Profile:export_memory_timeline(path)
+   if not self.recorded.memory then
+      torch.raise "profiler.profile: export_memory_timeline: pass profile_memory = true"
+   end
+   local session = session_of(self, "export_memory_timeline")
+   require "tlua.profiler.report".write_memory(session, path)
+end
+
+--- Writes summary, tables, flame graph, timeline and memory as one HTML file.
+---@param path string
+---@param title? string
+function Profile:export_html(path, title)
+   require "tlua.profiler.report".write(self, session_of(self, "export_html"), path, title)
+end
+
+--- Records from here on, until stop or the end of the variable's block; or, with a function, what
+--- that does: it gets the profile, which is returned before its results. Options:
+---
+--- * `activities`: a list of "cpu", "cuda", "sim", by default all: where time is measured.
+--- * `schedule`: which steps are recorded (torch.profiler.schedule), and `on_trace_ready(prof)`,
+---   called when a cycle of them is complete, or at the end.
+--- * `record_shapes`, `profile_memory`, `with_stack` (the Lua lines), `with_flops`, `with_modules`.
+---
+--- Results have the same bits as without it. Profiles do not nest.
+---@param options? table
+---@param fn? fun(prof: profiler.Profile): any
+---@return profiler.Profile prof
+---@return any ...
+return function(options, fn)
+   if type(options) == "function" and fn == nil then options, fn = {}, options end
+   if options ~= nil and type(options) ~= "table" then
+      args.refuse("profiler.profile", "options", "a table", options)
+   end
+   if fn ~= nil and type(fn) ~= "function" then
+      args.refuse("profiler.profile", "fn", "a function", fn)
+   end
+   local prof = Profile(options or {}):start()
+   if not fn then return prof end
+   local function run(...)
+      prof:stop()
+      return prof, ...
+   end
+   local _ <close> = prof
+   return run(fn(prof))
+end

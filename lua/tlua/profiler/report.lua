@@ -1,0 +1,170 @@
+-- report.lua - pages that show a profile: one HTML file each, with all that it needs in it.
+
+local json = require "tlua.utils.json"
+local page = require "tlua.profiler.page"
+local text = require "tlua.profiler.text"
+local timeline = require "tlua.profiler.timeline"
+
+local M = {}
+
+local MOST <const> = 200000 -- events on a timeline; the shortest ones are left out
+
+local function escape(value)
+   return (value:gsub("[&<>]", {["&"] = "&amp;", ["<"] = "&lt;", [">"] = "&gt;"}))
+end
+
+-- Text that may stand in a script of the page.
+local function script(value) return (json.encode(value):gsub("</", "<\\/")) end
+
+-- Names as numbers.
+local function names()
+   local list, number = {}, {}
+   return list, function(name)
+      local n = number[name]
+      if not n then
+         list[#list + 1] = name
+         n = #list - 1
+         number[name] = n
+      end
+      return n
+   end
+end
+
+-- A tree of spans by name: {number of the name, own ns, calls, {name = child}}.
+local function tree_of(session, number)
+   local root = {0, 0, 0, {}}
+   local nodes = {[0] = root}
+   for i = 1, select(4, session:state()) do
+      local kind, name, parent, _, duration, inside = session:event(i)
+      if kind == "step" then name = "ProfilerStep*" end
+      local n = number(name)
+      local outer = nodes[parent]
+      local node = outer[4][n]
+      if not node then
+         node = {n, 0, 0, {}}
+         outer[4][n] = node
+      end
+      node[2], node[3] = node[2] + duration - inside, node[3] + 1
+      nodes[i] = node
+   end
+   return root
+end
+
+-- The tree as text: [name,own ns,calls,[children]].
+local function put_tree(put, node)
+   put(("[%d,%d,%d,["):format(node[1], node[2], node[3]))
+   local children = {}
+   for _, child in pairs(node[4]) do children[#children + 1] = child end
+   table.sort(children, function(a, b) return a[1] < b[1] end)
+   for i, child in ipairs(children) do
+      if i > 1 then put "," end
+      put_tree(put, child)
+   end
+   put "]]"
+end
+
+local function put_flame(put, session)
+   local list, number = names()
+   local root = tree_of(session, number)
+   put "<script>flame(\n"
+   put(script(json.as_array(list)))
+   put ","
+   put_tree(put, root)
+   put ");</script>\n"
+end
+
+-- The shortest duration of the longest MOST events.
+local function threshold(session, n)
+   if n <= MOST then return 0 end
+   local took = {}
+   for i = 1, n do took[i] = select(5, session:event(i)) end
+   table.sort(took, function(a, b) return a > b end)
+   return took[MOST]
+end
+
+local kinds = {
+   operator = 0, backward = 1, user = 2, module = 3, collector = 4, data = 5, optimizer = 6,
+   step = 7,
+}
+
+-- Events as numbers: begin and duration in ns, depth, name, kind; a device's have the kind 8.
+local function put_timeline(put, session)
+   local _, duration, _, n = session:state()
+   local least, depths, shown = threshold(session, n), {}, 0
+   local list, number = names()
+   put "<script>timeline(["
+   for i = 1, n do
+      local kind, name, parent, begin, took, _, _, _, device_begin, device_time = session:event(i)
+      depths[i] = parent > 0 and depths[parent] + 1 or 0
+      if took >= least and shown < MOST then
+         put(("%s%d,%d,%d,%d,%d"):format(shown > 0 and "," or "", begin, took, depths[i],
+            number(name), kinds[kind]))
+         shown = shown + 1
+         if device_begin >= 0 then
+            put((",%d,%d,0,%d,8"):format(device_begin, device_time, number(name)))
+         end
+      end
+   end
+   put "],"
+   put(script(json.as_array(list)))
+   put((",%d);</script>\n"):format(duration))
+   if shown < n then
+      put(("<p>%d of %d events are shown, the longest ones.</p>\n"):format(shown, n))
+   end
+end
+
+local function put_memory(put, session)
+   local rows = {}
+   for i, point in ipairs(timeline.points(session, 2000)) do
+      rows[i] = ("[%d,%s]"):format(point.time, table.concat(point.bytes, ","))
+   end
+   put(("<script>memory(%s,[%s],%d);</script>\n"):format(script(timeline.categories),
+      table.concat(rows, ","), (select(2, session:state()))))
+   put("<p>Bytes of tensors that were made or used while it was recorded. What an operator made "
+      .. "and nobody saved is temporary.</p>\n")
+end
+
+local function write(who, path, title, sections)
+   text.write_file(who, path, function(put)
+      put(page.head:gsub("%$TITLE", (escape(title):gsub("%%", "%%%%"))))
+      for _, section in ipairs(sections) do
+         put(("<h2>%s</h2>\n"):format(section[1]))
+         section[2](put)
+      end
+      put "</body></html>\n"
+   end)
+end
+
+local function pre(value)
+   return function(put) put(("<pre>%s</pre>\n"):format(escape(value))) end
+end
+
+local function bind(fn, session) return function(put) fn(put, session) end end
+
+--- A flame graph alone.
+function M.write_flame(session, path)
+   write("export_flame_graph", path, "tlua flame graph",
+      {{"Flame graph", bind(put_flame, session)}})
+end
+
+--- The memory timeline alone.
+function M.write_memory(session, path)
+   write("export_memory_timeline", path, "tlua memory", {{"Memory", bind(put_memory, session)}})
+end
+
+--- Everything.
+function M.write(prof, session, path, title)
+   local sections = {
+      {"What is it waiting for?", pre(prof:summary())},
+      {"Flame graph", bind(put_flame, session)},
+      {"Timeline", bind(put_timeline, session)},
+   }
+   if prof.recorded.memory then sections[#sections + 1] = {"Memory", bind(put_memory, session)} end
+   sections[#sections + 1] = {"Operators", pre(prof:key_averages():table {row_limit = 50})}
+   if prof.with_modules then
+      sections[#sections + 1] = {"Modules", pre(prof:module_averages():table {row_limit = 50})}
+   end
+   write("export_html", path, "tlua profile" .. (title and ": " .. title or ""), sections)
+end
+
+return M

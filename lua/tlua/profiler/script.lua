@@ -1,0 +1,38 @@
+-- script.lua - `tlua --profile script.lua`: records the script as it stands, then tells on stderr
+-- what it did, or writes a page with --html.
+
+local torch = require "tlua"
+
+local M = {}
+
+local prof, page, exit
+
+--- Begins to record.
+---@param html? string  the page to write
+function M.start(html)
+   page = html
+   prof = torch.profiler.profile {
+      profile_memory = html ~= nil, with_flops = true, with_modules = true,
+   }
+   exit = _G.os.exit
+   _G.os.exit = function(...)
+      M.finish()
+      return exit(...)
+   end
+end
+
+--- Tells what was recorded; does nothing the second time.
+function M.finish()
+   if not prof then return end
+   local done = prof
+   prof, _G.os.exit = nil, exit
+   if not done.running then return end
+   done:stop()
+   io.stdout:flush()
+   io.stderr:write("\n", done:key_averages():table {row_limit = 20}, "\n", done:summary())
+   if not page then return end
+   local ok, message = pcall(done.export_html, done, page, arg and arg[0])
+   io.stderr:write(ok and "the report is in " .. page or tostring(message), "\n")
+end
+
+return M

@@ -1,0 +1,117 @@
+-- summary.lua - what a program waited for, in words, with advice only where a figure supports it.
+
+local averages = require "tlua.profiler.averages"
+local text = require "tlua.profiler.text"
+
+local M = {}
+
+-- What an event's own time counts as, by the kind of the outermost event around it that waits.
+local function shares_of(session)
+   local _, duration, _, n = session:state()
+   local class, sums = {}, {data = 0, collector = 0, operators = 0, operator_count = 0}
+   local device, device_of, steps = 0, {}, 0
+   for i = 1, n do
+      local kind, _, parent, _, took, inside, _, _, device_begin, device_time = session:event(i)
+      local is = parent > 0 and class[parent] or nil
+      if is ~= "data" and is ~= "collector" then
+         is = (kind == "data" or kind == "collector") and kind
+            or (kind == "operator" or kind == "backward") and "operators" or "lua"
+      end
+      class[i] = is
+      if sums[is] then sums[is] = sums[is] + took - inside end
+      if is == "operators" and kind == "operator" then
+         sums.operator_count = sums.operator_count + 1
+      end
+      if kind == "step" then steps = steps + 1 end
+      if device_begin >= 0 then
+         device_of[i] = true
+         if not device_of[parent] then device = device + device_time end
+      end
+   end
+   sums.lua = math.max(duration - sums.data - sums.collector - sums.operators, 0)
+   return sums, duration, device, steps
+end
+
+local function memory_growth(session)
+   local live, most = 0, 0
+   for i = 1, select(5, session:state()) do
+      local _, _, bytes, _, category = session:memory(i)
+      if category == "unknown" then live = live + bytes end
+      if live > most then most = live end
+   end
+   return live, most
+end
+
+--- The figures behind the text: shares from 0 to 1 of the time that was recorded, and advice.
+---@return table  {seconds =, lua =, operators =, collector =, data =, device =, advice = {...}}
+function M.figures(session)
+   local sums, duration, device, steps = shares_of(session)
+   local whole = math.max(duration, 1)
+   local f = {
+      seconds = duration / 1e9, lua = sums.lua / whole, operators = sums.operators / whole,
+      collector = sums.collector / whole, data = sums.data / whole, device = device / whole,
+      operator_count = sums.operator_count, steps = steps, advice = {},
+      operator_average = sums.operators / math.max(sums.operator_count, 1) / 1e3,
+   }
+   local function advise(format, ...) f.advice[#f.advice + 1] = format:format(...) end
+   if f.data > 0.2 then
+      advise("%.0f %% of the time the program waits for data: raise the DataLoader's num_workers, "
+         .. "or do less for each item.", 100 * f.data)
+   end
+   if f.operator_count >= 1000 and f.operator_average < 10 and f.lua + f.operators > 0.5 then
+      advise("%d operators take %.1f us each on average: calls cost as much as the arithmetic. "
+         .. "Larger batches, fused layers or a captured graph have fewer of them.",
+         f.operator_count, f.operator_average)
+   end
+   if f.collector > 0.05 then
+      local live, most = memory_growth(session)
+      advise("%.0f %% of the time goes to the collector%s: look for what keeps growing, such as a "
+         .. "list of losses that were not turned into numbers by item().", 100 * f.collector,
+         most > 0 and (", with %s more alive at the end than at the beginning"):format(
+            text.bytes(live)) or "")
+   end
+   if f.device > 0 and f.device < 0.5 then
+      advise("the device works %.0f %% of the time: it waits for the host, whose operators and Lua "
+         .. "code are what to look at.", 100 * f.device)
+   end
+   return f
+end
+
+--- The text.
+---@return string
+function M.text(session)
+   local f = M.figures(session)
+   local lines = {("%.3f s were recorded%s. What the program did in that time:"):format(
+      f.seconds, f.steps > 1 and (", %d steps"):format(f.steps) or "")}
+   local function line(share, what)
+      lines[#lines + 1] = ("  %5.1f %%  %s"):format(100 * share, what)
+   end
+   line(f.operators, ("operators, forward and backward (%d calls)"):format(f.operator_count))
+   line(f.lua, "Lua between them")
+   line(f.data, "waiting for data")
+   line(f.collector, "the garbage collector")
+   if f.device > 0 then line(f.device, "meanwhile, the device was at work") end
+   local modules = averages.by_module(session)
+   table.sort(modules.rows, function(x, y)
+      local tx, ty = x.self_cpu_time_total + x.backward_time_total,
+         y.self_cpu_time_total + y.backward_time_total
+      if tx ~= ty then return tx > ty end
+      return x.key < y.key
+   end)
+   if #modules.rows > 0 then
+      lines[#lines + 1] = "The most expensive modules, forward + backward:"
+   end
+   for i = 1, math.min(3, #modules.rows) do
+      local row = modules.rows[i]
+      lines[#lines + 1] = ("  %s + %s  %s"):format(text.time(row.self_cpu_time_total),
+         text.time(row.backward_time_total), row.key)
+   end
+   for _, advice in ipairs(f.advice) do lines[#lines + 1] = "=> " .. advice end
+   local dropped = select(6, session:state())
+   if dropped > 0 then
+      lines[#lines + 1] = ("%d events are missing: there was no memory for them."):format(dropped)
+   end
+   return table.concat(lines, "\n") .. "\n"
+end
+
+return M

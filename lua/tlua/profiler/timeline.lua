@@ -1,0 +1,100 @@
+-- timeline.lua - what memory was used for over time, by category.
+
+local M = {}
+
+--- In the order in which they are stacked.
+M.categories = {"parameters", "optimizer state", "gradients", "activations", "temporary"}
+
+local plural <const> = {
+   parameter = "parameters", gradient = "gradients", activation = "activations",
+}
+local rank = {
+   parameters = 4, ["optimizer state"] = 3, gradients = 2, activations = 1, temporary = 0,
+}
+
+-- The outermost optimizer's step around each event that is in one.
+local function optimizer_steps(session)
+   local step_of = {}
+   for i = 1, select(4, session:state()) do
+      local kind, _, parent = session:event(i)
+      step_of[i] = step_of[parent] or kind == "optimizer" and i or nil
+   end
+   return step_of
+end
+
+-- From when to when each storage lived, and what it was. One that was there before has begun at 0.
+local function lives(session)
+   local _, duration, _, _, n = session:state()
+   local step_of, alive, list = optimizer_steps(session), {}, {}
+   local function begin(storage, time, bytes, event)
+      local life = {from = time, to = duration, bytes = bytes, category = "temporary"}
+      if step_of[event] then life.step = step_of[event] end
+      alive[storage], list[#list + 1] = life, life
+      return life
+   end
+   for i = 1, n do
+      local time, storage, bytes, event, mark = session:memory(i)
+      if mark ~= "unknown" then
+         local life = alive[storage] or begin(storage, 0, bytes, 0)
+         if rank[plural[mark]] > rank[life.category] then life.category = plural[mark] end
+      elseif bytes > 0 then
+         begin(storage, time, bytes, event)
+      else
+         local life = alive[storage] or begin(storage, 0, -bytes, 0)
+         life.to, alive[storage] = time, nil
+      end
+   end
+   for _, life in ipairs(list) do -- what an optimizer's step has made and that outlives it
+      if life.step and life.category == "temporary" then
+         local _, _, _, from, took = session:event(life.step)
+         if life.to > from + took then life.category = "optimizer state" end
+      end
+   end
+   return list
+end
+
+--- Bytes by category at up to `most` moments: {time =, bytes = {each category}}, times in ns.
+---@param session any
+---@param most integer
+---@return {time: integer, bytes: integer[]}[]
+function M.points(session, most)
+   local index = {}
+   for i, name in ipairs(M.categories) do index[name] = i end
+   local changes = {}
+   for _, life in ipairs(lives(session)) do
+      local category = index[life.category]
+      changes[#changes + 1] = {life.from, category, life.bytes}
+      changes[#changes + 1] = {life.to, category, -life.bytes}
+   end
+   table.sort(changes, function(a, b)
+      if a[1] ~= b[1] then return a[1] < b[1] end
+      return a[3] > b[3]
+   end)
+   local duration = select(2, session:state())
+   local now, points, keep = {}, {}, nil
+   for i = 1, #M.categories do now[i] = 0 end
+   -- of the moments in one slice of time, the one where most is in use
+   local slice, slice_most = -1, -1
+   local function note(time)
+      local all = 0
+      for _, bytes in ipairs(now) do all = all + bytes end
+      local at = time * most // math.max(duration, 1)
+      if at ~= slice then
+         if keep then points[#points + 1] = keep end
+         slice, slice_most = at, -1
+      end
+      if all > slice_most then
+         slice_most, keep = all, {time = time, bytes = table.move(now, 1, #now, 1, {})}
+      end
+   end
+   for i, change in ipairs(changes) do
+      now[change[2]] = now[change[2]] + change[3]
+      local next_one = changes[i + 1]
+      local last = not (next_one and next_one[1] == change[1])
+      if last and change[1] < duration then note(change[1]) end
+   end
+   if keep then points[#points + 1] = keep end
+   return points
+end
+
+return M

@@ -1,0 +1,74 @@
+-- trace.lua - events in the Trace Event Format, which chrome://tracing, Perfetto and TensorBoard's
+-- plugin read. Threads: 1 the program, 2 modules and names, then one for each device.
+
+local json = require "tlua.utils.json"
+local text = require "tlua.profiler.text"
+
+local M = {}
+
+-- What PyTorch's trace calls each kind.
+local categories = {
+   operator = "cpu_op", backward = "cpu_op", user = "user_annotation", module = "python_function",
+   collector = "gc", data = "data", optimizer = "user_annotation", step = "user_annotation",
+}
+
+local function number(value) return ("%.3f"):format(value / 1e3) end
+
+local function put_event(put, session, i, quote)
+   local kind, name, _, begin, duration, _, bytes, _, device_begin, device_time, flops, sequence,
+      shapes, stack = session:event(i)
+   local details = {}
+   if shapes >= 0 then details[#details + 1] = '"Input Dims":' .. quote(session:shapes(shapes)) end
+   if stack >= 0 then details[#details + 1] = '"Call stack":' .. quote(session:text(stack)) end
+   if flops > 0 then details[#details + 1] = ('"flops":%.0f'):format(flops) end
+   if bytes ~= 0 then details[#details + 1] = ('"bytes":%d'):format(bytes) end
+   if sequence > 0 then details[#details + 1] = ('"Sequence number":%d'):format(sequence) end
+   put((',\n{"ph":"X","cat":"%s","name":%s,"pid":1,"tid":1,"ts":%s,"dur":%s,"args":{%s}}'):format(
+      categories[kind], quote(name), number(begin), number(duration), table.concat(details, ",")))
+   if device_begin >= 0 then
+      put((',\n{"ph":"X","cat":"kernel","name":%s,"pid":2,"tid":1,"ts":%s,"dur":%s,"args":{}}')
+         :format(quote(name), number(device_begin), number(device_time)))
+   end
+   if sequence == 0 then return end
+   put((',\n{"ph":"%s","id":%d,"cat":"fwdbwd","name":"fwdbwd","pid":1,"tid":1,"ts":%s%s}'):format(
+      kind == "backward" and "f" or "s", sequence, number(begin),
+      kind == "backward" and ',"bp":"e"' or ""))
+end
+
+local function put_memory(put, session, i, live)
+   local time, storage, bytes, _, category, device = session:memory(i)
+   if category ~= "unknown" then return end
+   live[device] = (live[device] or 0) + bytes
+   put((',\n{"ph":"i","s":"t","cat":"cpu_instant_event","name":"[memory]","pid":1,"tid":1,'
+      .. '"ts":%s,"args":{"Addr":%d,"Bytes":%d,"Total Allocated":%d,"Device":"%s"}}'):format(
+         number(time), storage, bytes, live[device], device))
+end
+
+--- Writes a session's events.
+---@param session any
+---@param path string
+function M.write(session, path)
+   local _, _, began, n, memory = session:state()
+   local known = {}
+   local function quote(value)
+      local quoted = known[value]
+      if not quoted then
+         quoted = json.encode(value)
+         known[value] = quoted
+      end
+      return quoted
+   end
+   text.write_file("export_chrome_trace", path, function(put)
+      put(('{"schemaVersion":1,"displayTimeUnit":"ms","baseTimeNanoseconds":%d,"traceEvents":[\n')
+         :format(began))
+      put '{"ph":"M","name":"process_name","pid":1,"args":{"name":"tlua"}},\n'
+      put '{"ph":"M","name":"process_name","pid":2,"args":{"name":"devices"}},\n'
+      put '{"ph":"M","name":"thread_name","pid":1,"tid":1,"args":{"name":"main"}}'
+      for i = 1, n do put_event(put, session, i, quote) end
+      local live = {}
+      for i = 1, memory do put_memory(put, session, i, live) end
+      put "\n]}\n"
+   end)
+end
+
+return M

@@ -1,0 +1,66 @@
+-- watch.lua - modules and optimizers as spans, while a profile wants them.
+
+local torch = require "tlua"
+local spans = require "tlua.profiler.spans"
+
+local M = {}
+
+local active = {} -- the modules that are being called, outermost first: {module, path}
+
+-- Module -> {module below it -> path}, as it was when last looked at.
+local paths = setmetatable({}, {__mode = "k"})
+
+local function paths_below(module)
+   local found = setmetatable({}, {__mode = "k"})
+   for path, below in module:named_modules() do found[below] = path end
+   paths[module] = found
+   return found
+end
+
+-- "Sequential.1" for the second module of a Sequential that is the outermost one.
+local function path_of(module)
+   for i = #active, 1, -1 do
+      local outer = active[i]
+      local known = paths[outer.module]
+      local inner = known and known[module] or paths_below(outer.module)[module]
+      if inner then return inner == "" and outer.path or outer.path .. "." .. inner end
+   end
+   return (torch.type(module):gsub("^nn%.", ""))
+end
+
+-- Ends a call, also where an error leaves it.
+local Call = {}
+function Call:__close()
+   for i = #active, self.depth, -1 do active[i] = nil end
+   torch._span_close(self.session, self.event)
+end
+
+local function call_module(call, module, ...)
+   if not torch._profiling() then return call(module, ...) end
+   local path = path_of(module)
+   local depth = #active + 1
+   active[depth] = {module = module, path = path}
+   local class = torch.type(module):gsub("^nn%.", "")
+   local name = path == class and path or ("%s (%s)"):format(path, class)
+   local session, event = torch._span_open("module", name)
+   local _ <close> = setmetatable({depth = depth, session = session, event = event}, Call)
+   return call(module, ...)
+end
+
+local function call_step(step, optimizer, closure)
+   local name = "Optimizer.step#" .. torch.type(optimizer):match "[^.]*$"
+   return spans.call("optimizer", name, step, optimizer, closure)
+end
+
+--- Makes spans of optimizers' steps and, if `modules`, of modules' calls; `on` false: no more.
+---@param on boolean
+---@param modules boolean
+function M.set(on, modules)
+   local Module = require "tlua.nn.Module"
+   require("tlua.nn.hooks").around = on and modules and call_module or nil
+   rawset(Module, "_hooks", on and modules and {} or false)
+   rawset(require "tlua.optim.Optimizer", "around", on and call_step or nil)
+   active = {}
+end
+
+return M

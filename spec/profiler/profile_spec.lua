@@ -1,0 +1,315 @@
+-- torch.profiler: what is recorded, when, and what is said of it.
+
+local torch = require "tlua"
+local nn, optim = torch.nn, torch.optim
+local profiler = torch.profiler
+local shell = require "spec.support.shell"
+
+local function training(prof_options, steps)
+   torch.manual_seed(3)
+   local model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
+   local adam = optim.Adam(model:parameters(), {lr = 0.1})
+   local x, y = torch.randn(16, 4), torch.randn(16, 2)
+   local function run(prof)
+      for _ = 1, steps or 3 do
+         adam:zero_grad()
+         nn.functional.mse_loss(model(x), y):backward()
+         adam:step()
+         if prof then prof:step() end
+      end
+   end
+   local prof
+   if prof_options then prof = profiler.profile(prof_options, run) else run() end
+   return prof, model
+end
+
+local function row(prof, name) return prof:key_averages():row(name) end
+
+describe("a profile", function()
+   it("has a row for each operator that was called, with its calls", function()
+      local a = torch.randn(8, 8)
+      local prof = profiler.profile({}, function()
+         for _ = 1, 5 do local _ = (a + a):exp() end
+         a:mm(a)
+      end)
+      assert.equal(5, row(prof, "add").count)
+      assert.equal(5, row(prof, "exp").count)
+      assert.equal(1, row(prof, "mm").count)
+      assert.is_nil(row(prof, "sub"))
+      assert.equal(prof:key_averages():sum "count", #prof)
+   end)
+
+   it("counts an operator's own time without that of the ones it calls", function()
+      local x, w = torch.randn(3, 4), torch.randn(5, 4)
+      local prof = profiler.profile({}, function() nn.functional.linear(x, w, torch.zeros(5)) end)
+      local linear, inner = row(prof, "linear"), row(prof, "linear_bias")
+      assert.is_true(linear.cpu_time_total >= inner.cpu_time_total)
+      local difference = linear.cpu_time_total - inner.cpu_time_total
+      assert.is_true(math.abs(difference - linear.self_cpu_time_total) < 1e-6)
+      for _, event in prof:events() do
+         if event.name == "linear_bias" then assert.equal("number", type(event.parent)) end
+      end
+   end)
+
+   it("has derivatives by PyTorch's names, and the gradients of leaves", function()
+      local prof = training({})
+      assert.equal(3, row(prof, "backward").count)
+      assert.equal(3, row(prof, "AddmmBackward0").count)
+      assert.equal(12, row(prof, "AccumulateGrad").count)
+      assert.equal(3, row(prof, "Optimizer.step#Adam").count)
+   end)
+
+   it("tells bytes, operations and shapes", function()
+      local a, b = torch.randn(6, 3), torch.randn(3, 5)
+      local prof = profiler.profile({record_shapes = true, profile_memory = true,
+         with_flops = true}, function()
+         local _ = a:mm(b)
+         local _ = nn.functional.conv2d(torch.ones(2, 3, 8, 8), torch.ones(4, 3, 3, 3))
+      end)
+      local mm = prof:key_averages({group_by_input_shape = true}):row "mm"
+      assert.equal("[6, 3], [3, 5]", mm.input_shapes)
+      assert.equal(6 * 5 * 4, mm.self_cpu_memory_usage)
+      assert.equal(2 * 6 * 3 * 5, mm.flops)
+      assert.equal(2 * (2 * 4 * 6 * 6) * (3 * 3 * 3), row(prof, "convolution").flops)
+   end)
+
+   it("groups by shape and by the lines that called", function()
+      local prof = profiler.profile({record_shapes = true, with_stack = true}, function()
+         for n = 2, 3 do
+            local t = torch.ones(n)
+            local _ = t + t
+         end
+      end)
+      local found = {}
+      for r in prof:key_averages({group_by_input_shape = true}):iter() do
+         if r.key == "add" then found[#found + 1] = r.input_shapes end
+      end
+      assert.same({"[2], [2]", "[3], [3]"}, found)
+      local by_line = prof:key_averages({group_by_stack_n = 1}):row "add"
+      assert.equal(2, by_line.count)
+      assert.matches("profile_spec.lua%(%d+%)", by_line.stack[1])
+   end)
+
+   it("has modules by path, forward and backward", function()
+      local prof = training({with_modules = true})
+      local modules = prof:module_averages()
+      local first, last = modules:row "Sequential.1 (Linear)", modules:row "Sequential.3 (Linear)"
+      assert.equal(3, first.count)
+      assert.equal(3, last.count)
+      assert.is_true(last.backward_time_total > 0)
+      assert.is_true(modules:row("Sequential").cpu_time_total >= first.cpu_time_total)
+      assert.is_false(nn.Module._hooks)
+   end)
+
+   it("has the collector's steps, the loader's waits and named parts", function()
+      local data = torch.data.TensorDataset(torch.randn(8, 2))
+      local prof = profiler.profile({}, function()
+         for _ in torch.data.DataLoader(data, {batch_size = 4}):iter() do
+            profiler.record_function("part", function()
+               for _ = 1, 1500 do local _ = torch.empty(4) end
+            end)
+         end
+         local _ <close> = profiler.record_function "rest"
+      end)
+      assert.equal(3, row(prof, "DataLoader.next").count) -- two batches and the end
+      assert.equal(2, row(prof, "part").count)
+      assert.equal(1, row(prof, "rest").count)
+      assert.is_true(row(prof, "collector: young step").count >= 2)
+   end)
+
+   it("has the time of a device's work", function()
+      local x = torch.randn(64, 64):to "sim"
+      local prof = profiler.profile({activities = {"cpu", "sim"}}, function()
+         local _ = x:mm(x)
+      end)
+      assert.is_true(row(prof, "mm").device_time_total > 0)
+      assert.matches("Self device", prof:key_averages():table())
+      prof = profiler.profile({activities = {"cpu"}}, function() local _ = x:mm(x) end)
+      assert.equal(0, row(prof, "mm").device_time_total)
+   end)
+
+   it("changes no result", function()
+      local _, plain = training()
+      local _, watched = training {record_shapes = true, profile_memory = true, with_stack = true,
+         with_flops = true, with_modules = true}
+      local before, after = plain:parameters(), watched:parameters()
+      for i, p in ipairs(before) do assert.is_true(p:equal(after[i])) end
+   end)
+
+   it("gives what the function returns after itself", function()
+      local prof, a, b = profiler.profile({}, function() return 1, nil end)
+      assert.equal("profiler.Profile", torch.type(prof))
+      assert.equal(1, a)
+      assert.is_nil(b)
+   end)
+
+   it("ends with its block, and with an error", function()
+      do local _ <close> = profiler.profile() end
+      local ok, message = pcall(profiler.profile, {}, function(prof)
+         assert.is_true(prof.running)
+         error "mine"
+      end)
+      assert.is_false(ok)
+      assert.matches("mine", message)
+      assert.is_false(torch._profiling())
+      profiler.profile():stop()
+   end)
+
+   it("closes what an error or a coroutine has left open", function()
+      local prof = profiler.profile({}, function()
+         pcall(profiler.record_function, "failing", function() error "x" end)
+         local co = coroutine.wrap(function()
+            local _ <close> = profiler.record_function "inside"
+            coroutine.yield()
+         end)
+         co()
+         torch.ones(1)
+      end)
+      assert.equal(1, row(prof, "failing").count)
+      assert.equal(1, row(prof, "inside").count)
+      for _, event in prof:events() do assert.is_true(event.cpu_time >= 0) end
+   end)
+
+   it("holds two million events in 200 MB", function()
+      local session = torch._profile_start {}
+      for _ = 1, 2000000 do torch._span_close(torch._span_open("user", "x")) end
+      session:stop()
+      local _, _, _, n, _, dropped, bytes = session:state()
+      assert.equal(2000000, n)
+      assert.equal(0, dropped)
+      assert.is_true(bytes < 200e6, bytes)
+   end)
+end)
+
+describe("a schedule", function()
+   it("goes through its cycles", function()
+      local at, actions = profiler.schedule(1, 1, 2, 2, 1), {}
+      for step = 0, 9 do actions[#actions + 1] = at(step) end
+      assert.same({"none", "none", "warmup", "record", "record_and_save", "none", "warmup",
+         "record", "record_and_save", "none"}, actions)
+      assert.equal("record_and_save", profiler.schedule({active = 1})(7))
+   end)
+
+   it("gives each cycle to on_trace_ready", function()
+      local seen = {}
+      local x = torch.ones(2)
+      profiler.profile({
+         schedule = profiler.schedule {wait = 1, warmup = 1, active = 2, ["repeat"] = 2},
+         on_trace_ready = function(prof) seen[#seen + 1] = row(prof, "add").count end,
+      }, function(prof)
+         for i = 1, 10 do
+            for _ = 1, i do local _ = x + x end
+            prof:step()
+         end
+      end)
+      assert.same({3 + 4, 7 + 8}, seen)
+   end)
+
+   it("refuses what makes no sense", function()
+      assert.raises("wait: expected an integer of at least 0, got -1", function()
+         profiler.schedule {wait = -1, active = 1}
+      end)
+      assert.raises("active: expected an integer of at least 1", function()
+         profiler.schedule {active = 0}
+      end)
+   end)
+end)
+
+describe("the table", function()
+   it("has PyTorch's columns, the largest rows first", function()
+      local text = training({with_flops = true, profile_memory = true}):key_averages():table {
+         sort_by = "count", row_limit = 2,
+      }
+      for _, column in ipairs {"Name", "Self CPU %%", "Self CPU", "CPU total %%", "CPU total",
+         "CPU time avg", "CPU Mem", "Self CPU Mem", "# of Calls", "Total FLOPs"} do
+         assert.matches(column, text)
+      end
+      local lines = {}
+      for line in text:gmatch "[^\n]+" do lines[#lines + 1] = line end
+      assert.equal(3 + 2 + 1 + 1, #lines)
+      assert.matches("^AccumulateGrad .* 12 ", lines[4])
+      assert.matches("^Self CPU time total: ", lines[7])
+   end)
+
+   it("says which field was meant", function()
+      local prof = training {}
+      assert.raises("unknown field self_cpu_tme_total; did you mean self_cpu_time_total",
+         function() prof:key_averages():table {sort_by = "self_cpu_tme_total"} end)
+   end)
+end)
+
+describe("the summary", function()
+   it("says that a program waits for its data, and what to do", function()
+      local set = torch.class("Slow", torch.data.Dataset)
+      function set:__len() return 4 end
+      function set:get(_)
+         local stop = torch.io.clock() + 0.01
+         while torch.io.clock() < stop do end
+         return torch.zeros(1)
+      end
+      local prof = profiler.profile({}, function()
+         for _ in torch.data.DataLoader(set(), {batch_size = 2}):iter() do torch.ones(1) end
+      end)
+      local text = prof:summary()
+      assert.matches("%d %%  waiting for data", text)
+      assert.matches("num_workers", text)
+   end)
+
+   it("gives no advice without a reason", function()
+      local x = torch.randn(300, 300)
+      local text = profiler.profile({}, function() local _ = x:mm(x) end):summary()
+      assert.is_nil(text:find "=>")
+      assert.matches("operators, forward and backward %(1 calls%)", text)
+   end)
+end)
+
+describe("bad use", function()
+   it("of profiles within profiles is an error; the outer one goes on", function()
+      local prof = profiler.profile({}, function()
+         assert.raises("profiles do not nest", function() profiler.profile() end)
+         torch.ones(1)
+      end)
+      assert.equal(1, row(prof, "ones").count)
+   end)
+
+   it("of step outside is an error", function()
+      local prof = profiler.profile()
+      prof:stop()
+      assert.raises("step: the profile does not run", function() prof:step() end)
+   end)
+
+   it("of options names the one that was meant", function()
+      assert.raises("unknown option record_shape; did you mean record_shapes", function()
+         profiler.profile {record_shape = true}
+      end)
+      assert.raises('activities: expected "cpu", "cuda" or "sim", got "tpu"', function()
+         profiler.profile {activities = {"tpu"}}
+      end)
+   end)
+
+   it("of results before there are any says so", function()
+      local prof = profiler.profile {schedule = profiler.schedule {wait = 5, active = 1}}
+      assert.raises("nothing was recorded", function() prof:key_averages() end)
+      prof:stop()
+      local other = profiler.profile {}
+      assert.raises("still records; call stop first", function() other:key_averages() end)
+      other:stop()
+      assert.raises("pass with_stack = true", function() other:export_stacks "x" end)
+   end)
+
+   it("of a folder that cannot be written is an error of an export, but not of training", function()
+      local prof = profiler.profile({}, function() torch.ones(1) end)
+      assert.raises("export_chrome_trace: /no/such/trace.json: ", function()
+         prof:export_chrome_trace "/no/such/trace.json"
+      end)
+      shell.with_folder(function(folder)
+         shell.write(folder .. "/a.lua", [[
+            local handler = torch.profiler.tensorboard_trace_handler "/no/such"
+            torch.profiler.profile({on_trace_ready = handler}, function() torch.ones(1) end)
+            print "went on"]])
+         local output = shell.ok(shell.start() .. " " .. folder .. "/a.lua")
+         assert.matches("/no/such/", output)
+         assert.matches("went on", output)
+      end)
+   end)
+end)

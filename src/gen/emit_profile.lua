@@ -1,0 +1,128 @@
+-- emit_profile.lua - writes what the profiler sees of an operator: a function around it that opens
+-- a span, and the choice between the two, which is all that a call pays while nobody profiles.
+
+local cdecl = require "cdecl"
+local fill = require "template"
+
+local M = {}
+
+local function fail(op, why)
+   error(("%s:%d: operator %s: flops: %s"):format(op.file, op.line, op.cname, why), 0)
+end
+
+-- What a formula's name of a tensor is in C.
+local function tensor_c(op, name)
+   local param = op.params[name]
+   if param and (param.type == "Tensor" or param.type == "Operand") then return name end
+   for k, result in ipairs(op.results.names or {}) do
+      if result == name then
+         return op.results.kind == "tensor" and "made_" or ("out[%d]"):format(k - 1)
+      end
+   end
+   fail(op, "no tensor " .. name)
+end
+
+-- A formula is arithmetic with numel(tensor), size(tensor, dimension), dimensions as in Lua, and
+-- choose(boolean parameter, formula, formula).
+local function flops_c(op, text)
+   text = text:gsub("choose(%b())", function(list)
+      local flag, yes, no = list:match "^%(%s*([%w_]+)%s*,(.*),(.-)%)$"
+      local param = op.params[flag]
+      if not (param and param.type == "bool") then fail(op, "choose" .. list) end
+      return ("(%s ? %s : %s)"):format(flag, yes, no)
+   end)
+   text = text:gsub("numel%(([%w_]+)%)", function(name)
+      return ("(double)%s->numel"):format(tensor_c(op, name))
+   end)
+   return (text:gsub("size%(([%w_]+), (%-?%d+)%)", function(name, dim)
+      local d = tonumber(dim)
+      return ("tli_flops_size(%s, %d)"):format(tensor_c(op, name), d > 0 and d - 1 or d)
+   end))
+end
+
+-- The operator's name in tables of the profiler.
+local function title(op, inplace)
+   local name = op.internal and op.cname or op.lua
+   if op.module == "linalg" then name = "linalg." .. name end
+   return name .. (inplace and "_" or "")
+end
+
+local function inputs_c(op)
+   local list = {}
+   for _, p in ipairs(op.params) do
+      if p.type == "Tensor[]" then
+         list[#list + 1] = ("{%s.v, %s.n}"):format(p.name, p.name)
+      elseif cdecl.tensor_types[p.type] then
+         list[#list + 1] = ("{&%s, 1}"):format(p.name)
+      end
+   end
+   if #list == 0 then return "NULL, 0" end
+   return ("(const tli_SpanInput[]){%s}, %d"):format(table.concat(list, ", "), #list)
+end
+
+--- The function profiled_<op>, which calls another one of the same arguments within a span.
+---@param op table
+---@param inner string  the other one, without the operator's name: "plain" or "tlo"
+---@param inplace? boolean  of the in-place form
+---@return string
+function M.wrapper(op, inner, inplace)
+   local in_place = inplace and not op.inplace_form
+   local suffix = in_place and "_" or ""
+   local args, kind = cdecl.names(op), op.results.kind
+   if not inplace and (kind == "tensors" or kind == "value") then args[#args + 1] = "out" end
+   local single = not inplace and kind == "tensor"
+   local formula = op.flops or op.pointwise and "numel(result)"
+   local flops = "0"
+   if formula and (inplace or kind == "self") then
+      formula = formula:gsub("%(result", "(" .. op.params[1].name)
+   end
+   if formula then
+      flops = ("made_ && tli_span_flops() ? %s : 0"):format(flops_c(op, formula))
+   end
+   return fill([[
+static __attribute__((cold, noinline)) $prototype {
+  tli_Span span_ = tli_span_open(TLI_SPAN_OPERATOR, "$title", $inputs);
+  ${type}made_ = ${inner}_$op($args);
+  tli_span_close(span_, $flops);
+  return made_;
+}]], {
+      prototype = in_place and cdecl.inplace_prototype(op, "profiled")
+         or cdecl.prototype(op, "profiled"),
+      title = title(op, in_place), inputs = inputs_c(op),
+      type = single and "tl_Tensor *" or "bool ", inner = inner, op = op.cname .. suffix,
+      args = table.concat(args, ", "), flops = flops,
+   })
+end
+
+--- A call of an operator whose C is written by hand, with a span around it.
+---@return string
+function M.call(op, args)
+   local call = ("%s(%s)"):format(op.cname, args)
+   return ("(tli_profiling() ? profiled_%s : tlo_%s)"):format(call, call)
+end
+
+--- Turns the text of a generated function tlo_<op> into plain_<op>, and adds the choice.
+---@param op table
+---@param text string
+---@param inplace? boolean
+---@return string
+function M.hooked(op, text, inplace)
+   local in_place = inplace and not op.inplace_form
+   local name = op.cname .. (in_place and "_" or "")
+   local head = in_place and cdecl.inplace_prototype(op) or cdecl.prototype(op)
+   local plain = in_place and cdecl.inplace_prototype(op, "plain") or cdecl.prototype(op, "plain")
+   local args, kind = cdecl.names(op), op.results.kind
+   if not inplace and (kind == "tensors" or kind == "value") then args[#args + 1] = "out" end
+   assert(text:sub(1, #head) == head, text)
+   return fill([[
+static $plain$body
+$wrapper
+$head {
+  return tli_profiling() ? profiled_$name($args) : plain_$name($args);
+}]], {
+      plain = plain, body = text:sub(#head + 1), wrapper = M.wrapper(op, "plain", inplace),
+      head = head, name = name, args = table.concat(args, ", "),
+   })
+end
+
+return M
