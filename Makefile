@@ -360,7 +360,7 @@ $(BUILD)/host: src/gen/host.c
 $(OBJ)/%.o: %.c $(OBJ)/flags.txt | $(GEN)/stamp
 	$(call say,CC,$<)
 	@mkdir -p $(@D)
-	$(Q)$(COMPILE) $(if $(filter kernels/%,$<),$(KERNEL_CFLAGS)) -c -o $@ $<
+	$(Q)$(COMPILE) $(if $(filter kernels/% src/dist/reduce.c,$<),$(KERNEL_CFLAGS)) -c -o $@ $<
 
 $(OBJ)/gen/%.o: $(GEN)/%.c $(OBJ)/flags.txt | $(GEN)/stamp
 	$(call say,CC,$<)

@@ -35,6 +35,8 @@ load_on_use(torch.autograd, {
    gradgradcheck = "tlua.autograd.gradcheck",
 })
 
+load_on_use(torch.distributed, require "tlua.distributed")
+
 for _, kind in ipairs {"cuda", "sim"} do
    local module = "tlua.device." .. kind
    load_on_use(torch[kind], {graph = module, memory_summary = module})

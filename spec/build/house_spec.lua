@@ -62,8 +62,9 @@ local may_include = {
    ["src/core"] = {"core/", "tlua.h", "kernels.h"},
    ["src/ops"] = {"core/", "ops/", "ops.h", "autograd/graph.h"},
    ["src/autograd"] = {"core/", "autograd/", "ops.h"},
-   ["src/lua"] = {"core/", "ops/", "autograd/", "lua/", "ops.h", "bind.h", "tlua.h"},
-   ["src/main"] = {"core/", "lua/", "main/", "tlua.h"},
+   ["src/dist"] = {"core/", "dist/", "ops/", "ops.h", "tlua.h"},
+   ["src/lua"] = {"core/", "ops/", "autograd/", "dist/", "lua/", "ops.h", "bind.h", "tlua.h"},
+   ["src/main"] = {"core/", "dist/", "lua/", "main/", "tlua.h"},
    ["kernels/cpu"] = {
       "core/", "kernels/cpu/", "kernels/math.h", "kernels/optim.h", "kernels/special.h",
    },

@@ -182,6 +182,7 @@ int luaopen_tlua(lua_State *L) {
   tli_open_generators(L);
   tli_open_io(L);
   tli_open_devices(L);
+  tli_open_dist(L);
   tli_open_call_site();
   tli_open_pacer();
   tli_open_scope(L);

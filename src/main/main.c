@@ -3,7 +3,7 @@
 **
 **   tlua [options] [script [args]]   as `lua`
 **   tlua doctor                      what was found on this machine
-**   tlua run ...                     reserved for programs of several processes
+**   tlua run -n 4 script [args]      the script as several processes
 */
 #include <lauxlib.h>
 #include <lua.h>
@@ -14,6 +14,7 @@
 
 #include "main/doctor.h"
 #include "main/globals.h"
+#include "main/launch.h"
 #include "main/options.h"
 #include "main/repl.h"
 #include "main/script.h"
@@ -29,9 +30,10 @@ static void print_version(void) {
 static void print_usage(FILE *out, const char *name) {
   fprintf(out,
           "usage: %s [options] [script [args]]\n"
+          "       %s run -n 4 script [args]    as several processes; see run --help\n"
           "       %s doctor    what was found on this machine, and what is missing\n"
           "Options:\n%s",
-          name, name, tli_options_usage);
+          name, name, name, tli_options_usage);
   fflush(out);
 }
 
@@ -98,11 +100,6 @@ static bool run_doctor(lua_State *L) {
   return true;
 }
 
-static bool run_launcher(void) {
-  tli_script_complain("run: starting programs on several processes is not part of this version");
-  return false;
-}
-
 /* (argc, argv) -> whether all went well */
 static int protected_main(lua_State *L) {
   int argc = (int)lua_tointeger(L, 1);
@@ -112,8 +109,6 @@ static int protected_main(lua_State *L) {
   bool good;
   if (strcmp(word, "doctor") == 0)
     good = run_doctor(L);
-  else if (strcmp(word, "run") == 0)
-    good = run_launcher();
   else
     good = run_command(L, argc, argv);
   lua_pushboolean(L, good);
@@ -122,6 +117,8 @@ static int protected_main(lua_State *L) {
 
 int main(int argc, char **argv) {
   tli_script_set_name("tlua");
+  if (argc > 1 && strcmp(argv[1], "run") == 0) return tli_launch(argc, argv);
+  tli_launch_prepare();
   lua_State *L = tli_heap_newstate();
   if (L == NULL) {
     tli_script_complain("cannot create state: not enough memory");

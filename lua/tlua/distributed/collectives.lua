@@ -1,0 +1,258 @@
+-- collectives.lua - what all ranks of a group do together. Every rank makes the same calls in the
+-- same order. With `async_op` a call returns at once with a Work: `work:wait()` waits for its end,
+-- until which its tensors must stay as they are; `is_completed()` and `exception()` ask.
+--
+-- Tensors may be of any device and any strides; all ranks give the same dtype. float16 and
+-- bfloat16 are summed in float32. All ranks get the same bits.
+
+local torch = require "tlua"
+local args = require "tlua.args"
+local groups = require "tlua.distributed.group"
+
+local M = {}
+
+--- How values of several ranks become one. Also taken by name: "sum".
+M.ReduceOp = {
+   SUM = "sum", AVG = "avg", PRODUCT = "product", MIN = "min", MAX = "max",
+   BAND = "band", BOR = "bor", BXOR = "bxor",
+}
+
+local function signature(name, list)
+   return args.signature(("%s(%s, group: any?, async_op: boolean = false)"):format(name, list))
+end
+
+-- Makes a call: a Work with async_op, else nothing.
+local function run(group, a, kind, inputs, outputs, op, root)
+   local work = group.raw:run(kind, inputs, outputs, op and op:lower(), root, 0, nil, a.async_op)
+   return a.async_op and work or nil
+end
+
+-- n views of equal parts of a tensor's first dimension.
+local function parts(name, what, tensor, n)
+   tensor = tensor:detach()
+   if tensor:dim() == 0 or tensor:size(1) % n ~= 0 then
+      torch.raise(("%s: %s: expected a first dimension that %d divides, got shape (%s)"):format(
+         name, what, n, table.concat(tensor.shape, ", ")))
+   end
+   local rows, list = tensor:size(1) // n, {}
+   for i = 1, n do list[i] = tensor:narrow(1, (i - 1) * rows + 1, rows) end
+   return list
+end
+
+-- Views of parts of the given sizes; equal ones where none are.
+local function split(name, what, tensor, sizes, n)
+   if not sizes then return parts(name, what, tensor, n) end
+   if type(sizes) ~= "table" or #sizes ~= n then
+      args.refuse(name, what .. "_split_sizes", ("a list of %d sizes"):format(n), sizes)
+   end
+   tensor = tensor:detach()
+   local at, list = 1, {}
+   for i, size in ipairs(sizes) do
+      if size < 0 or at + size - 1 > tensor:size(1) then
+         torch.raise(("%s: %s_split_sizes: more than the %d rows that there are"):format(
+            name, what, tensor:size(1)))
+      end
+      list[i] = tensor:narrow(1, at, size)
+      at = at + size
+   end
+   if at - 1 ~= tensor:size(1) then
+      torch.raise(("%s: %s_split_sizes: the sum is %d, but there are %d rows"):format(
+         name, what, at - 1, tensor:size(1)))
+   end
+   return list
+end
+
+local take_broadcast = signature("broadcast", "tensor: tensor, src: count")
+
+--- Gives rank src's tensor to all.
+---@param tensor Tensor
+---@param src integer  a rank of the world
+---@param options? {group: distributed.ProcessGroup, async_op: boolean}
+---@return distributed.Work?
+function M.broadcast(...)
+   local a = take_broadcast(...)
+   local group = groups.resolve("broadcast", a.group)
+   if not group then return nil end
+   local root = groups.position("broadcast", "src", group, a.src)
+   return run(group, a, "broadcast", nil, a.tensor, nil, root)
+end
+
+local take_all_reduce = signature("all_reduce", "tensor: tensor, op: string = 'sum'")
+
+--- Replaces the tensor on all ranks by the sum, or what op says, of all.
+---@param tensor Tensor
+---@param op? string  of ReduceOp
+---@param options? {op: string, group: distributed.ProcessGroup, async_op: boolean}
+---@return distributed.Work?
+function M.all_reduce(...)
+   local a = take_all_reduce(...)
+   local group = groups.resolve("all_reduce", a.group)
+   return group and run(group, a, "all_reduce", nil, a.tensor, a.op)
+end
+
+local take_reduce = signature("reduce", "tensor: tensor, dst: count, op: string = 'sum'")
+
+--- Replaces the tensor on rank dst by the sum, or what op says, of all. Others keep theirs.
+---@param tensor Tensor
+---@param dst integer
+---@param options? {op: string, group: distributed.ProcessGroup, async_op: boolean}
+---@return distributed.Work?
+function M.reduce(...)
+   local a = take_reduce(...)
+   local group = groups.resolve("reduce", a.group)
+   if not group then return nil end
+   local root = groups.position("reduce", "dst", group, a.dst)
+   return run(group, a, "reduce", nil, a.tensor, a.op, root)
+end
+
+local take_all_gather = signature("all_gather", "tensor_list: table, tensor: tensor")
+
+--- Fills the list with the tensors of all ranks, the i-th as large as that of rank i - 1.
+---@param tensor_list Tensor[]
+---@param tensor Tensor
+---@param options? {group: distributed.ProcessGroup, async_op: boolean}
+---@return distributed.Work?
+function M.all_gather(...)
+   local a = take_all_gather(...)
+   local group = groups.resolve("all_gather", a.group)
+   return group and run(group, a, "all_gather", a.tensor, a.tensor_list)
+end
+
+local take_into = signature("all_gather_into_tensor",
+   "output_tensor: tensor, input_tensor: tensor")
+
+--- Fills a tensor (N * n, ...) or (N, n, ...) with those (n, ...) of all N ranks.
+---@param output_tensor Tensor
+---@param input_tensor Tensor
+---@param options? {group: distributed.ProcessGroup, async_op: boolean}
+---@return distributed.Work?
+function M.all_gather_into_tensor(...)
+   local a = take_into(...)
+   local group = groups.resolve("all_gather_into_tensor", a.group)
+   if not group then return nil end
+   local list = parts("all_gather_into_tensor", "output_tensor", a.output_tensor, #group.ranks)
+   return run(group, a, "all_gather", a.input_tensor, list)
+end
+
+local take_gather = signature("gather", "tensor: tensor, gather_list: table?, dst: count = 0")
+
+--- Fills rank dst's list with the tensors of all ranks. The others give no list.
+---@param tensor Tensor
+---@param gather_list? Tensor[]
+---@param dst? integer
+---@param options? table  these, group, async_op
+---@return distributed.Work?
+function M.gather(...)
+   local a = take_gather(...)
+   local group = groups.resolve("gather", a.group)
+   if not group then return nil end
+   local root = groups.position("gather", "dst", group, a.dst)
+   return run(group, a, "gather", a.tensor, a.gather_list, nil, root)
+end
+
+local take_scatter = signature("scatter", "tensor: tensor, scatter_list: table?, src: count = 0")
+
+--- Fills each rank's tensor with one of rank src's list. The others give no list.
+---@param tensor Tensor
+---@param scatter_list? Tensor[]
+---@param src? integer
+---@param options? table  these, group, async_op
+---@return distributed.Work?
+function M.scatter(...)
+   local a = take_scatter(...)
+   local group = groups.resolve("scatter", a.group)
+   if not group then return nil end
+   local root = groups.position("scatter", "src", group, a.src)
+   return run(group, a, "scatter", a.scatter_list, a.tensor, nil, root)
+end
+
+local take_reduce_scatter = signature("reduce_scatter",
+   "output: tensor, input_list: table, op: string = 'sum'")
+
+--- Reduces the i-th tensors of all lists into the output of rank i - 1.
+---@param output Tensor
+---@param input_list Tensor[]
+---@param op? string
+---@param options? {op: string, group: distributed.ProcessGroup, async_op: boolean}
+---@return distributed.Work?
+function M.reduce_scatter(...)
+   local a = take_reduce_scatter(...)
+   local group = groups.resolve("reduce_scatter", a.group)
+   return group and run(group, a, "reduce_scatter", a.input_list, a.output, a.op)
+end
+
+local take_reduce_tensor = signature("reduce_scatter_tensor",
+   "output: tensor, input: tensor, op: string = 'sum'")
+
+--- The same with the i-th of N equal parts of a tensor's first dimension.
+---@param output Tensor
+---@param input Tensor
+---@param op? string
+---@param options? {op: string, group: distributed.ProcessGroup, async_op: boolean}
+---@return distributed.Work?
+function M.reduce_scatter_tensor(...)
+   local a = take_reduce_tensor(...)
+   local group = groups.resolve("reduce_scatter_tensor", a.group)
+   if not group then return nil end
+   local list = parts("reduce_scatter_tensor", "input", a.input, #group.ranks)
+   return run(group, a, "reduce_scatter", list, a.output, a.op)
+end
+
+local take_all_to_all = signature("all_to_all",
+   "output_tensor_list: table, input_tensor_list: table")
+
+--- Sends the i-th input to rank i - 1, and fills the i-th output with what that rank has for this.
+---@param output_tensor_list Tensor[]
+---@param input_tensor_list Tensor[]
+---@param options? {group: distributed.ProcessGroup, async_op: boolean}
+---@return distributed.Work?
+function M.all_to_all(...)
+   local a = take_all_to_all(...)
+   local group = groups.resolve("all_to_all", a.group)
+   return group and run(group, a, "all_to_all", a.input_tensor_list, a.output_tensor_list)
+end
+
+local take_single = signature("all_to_all_single", [[output: tensor, input: tensor,
+   output_split_sizes: table?, input_split_sizes: table?]])
+
+--- The same with parts of two tensors' first dimensions, equal ones unless sizes are given.
+---@param output Tensor
+---@param input Tensor
+---@param output_split_sizes? integer[]
+---@param input_split_sizes? integer[]
+---@param options? {group: distributed.ProcessGroup, async_op: boolean}
+---@return distributed.Work?
+function M.all_to_all_single(...)
+   local a = take_single(...)
+   local group = groups.resolve("all_to_all_single", a.group)
+   if not group then return nil end
+   local n = #group.ranks
+   return run(group, a, "all_to_all",
+      split("all_to_all_single", "input", a.input, a.input_split_sizes, n),
+      split("all_to_all_single", "output", a.output, a.output_split_sizes, n))
+end
+
+local take_coalesced = signature("all_reduce_coalesced", "tensors: table, op: string = 'sum'")
+
+--- all_reduce of many tensors of one dtype in one call.
+---@param tensors Tensor[]
+---@param op? string
+---@param options? {op: string, group: distributed.ProcessGroup}
+function M.all_reduce_coalesced(...)
+   local a = take_coalesced(...)
+   local group = groups.resolve("all_reduce_coalesced", a.group)
+   if not group or #a.tensors == 0 then return end
+   torch.no_grad(function()
+      local flat, at = {}, 1
+      for i, tensor in ipairs(a.tensors) do flat[i] = tensor:detach():reshape(-1) end
+      local whole = torch.cat(flat)
+      a.async_op = false
+      run(group, a, "all_reduce", nil, whole, a.op)
+      for _, tensor in ipairs(a.tensors) do
+         tensor:detach():copy_(whole:narrow(1, at, tensor:numel()):view(tensor.shape))
+         at = at + tensor:numel()
+      end
+   end)
+end
+
+return M

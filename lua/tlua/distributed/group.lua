@@ -1,0 +1,305 @@
+-- group.lua - process groups: ranks, their numbers, joining and leaving.
+
+local torch = require "tlua"
+local args = require "tlua.args"
+local class = require "tlua.class"
+local store = require "tlua.distributed.store"
+
+local M = {}
+
+---@class distributed.ProcessGroup
+---@field raw userdata  the group in C
+---@field ranks integer[]  the world's numbers of its ranks
+---@field store distributed.Store
+local ProcessGroup = class.class("distributed.ProcessGroup")
+
+--- What a rank gets from new_group that is not of the group. Collectives do nothing with it.
+M.GroupMember = {NON_GROUP_MEMBER = setmetatable({}, {
+   __tostring = function() return "GroupMember.NON_GROUP_MEMBER" end,
+})}
+local outside <const> = M.GroupMember.NON_GROUP_MEMBER
+
+--- The group of all, once there is one: `group.WORLD`.
+M.group = {}
+
+local joined = 0   -- how often a world was joined
+local children = 0 -- groups made of this world
+local all = {}     -- groups, the world first
+
+function ProcessGroup:__init(parent, name, members, rank, timeout)
+   self.ranks, self.name, self.timeout = members, name, timeout
+   self.position = {}
+   for i, number in ipairs(members) do self.position[number] = i - 1 end
+   self.group_rank = self.position[rank]
+   self.store = parent
+   self.detail = os.getenv("TLUA_DISTRIBUTED_DEBUG") == "detail"
+   self.raw = torch.distributed._join(parent.raw, parent:key(name), self.group_rank, #members,
+      members, timeout, self.detail)
+end
+
+--- The number of ranks.
+---@return integer
+function ProcessGroup:size()
+   return #self.ranks
+end
+
+--- This process's number in it, from 0.
+---@return integer
+function ProcessGroup:rank()
+   return self.group_rank
+end
+
+function ProcessGroup:__tostring()
+   return ("ProcessGroup(%s, ranks %s)"):format(self.name, table.concat(self.ranks, ", "))
+end
+
+--- The group that a function is to use: nil is the world. Nothing where this rank is outside.
+---@return distributed.ProcessGroup?
+function M.resolve(name, group)
+   if group == nil then
+      if not M.group.WORLD then
+         torch.raise(name .. ": there is no process group; call init_process_group before")
+      end
+      return M.group.WORLD
+   end
+   if group == outside then return nil end
+   if not class.isinstance(group, ProcessGroup) then
+      args.refuse(name, "group", "a process group", group)
+   end
+   return group
+end
+
+--- The number within a group of one of the world's ranks.
+function M.position(name, what, group, rank)
+   local number = math.tointeger(rank)
+   local position = number and group.position[number]
+   if not position then
+      args.refuse(name, what, ("a rank of the group (%s)"):format(
+         table.concat(group.ranks, ", ")), rank)
+   end
+   return position
+end
+
+-- Joining --------------------------------------------------------------------------------------
+
+local backends = {shm = true}
+
+local function check_backend(name, backend)
+   if backends[backend] then return end
+   torch.raise(("%s: backend: this build has \"shm\" (the ranks of one machine), got %q"):format(
+      name, backend))
+end
+
+local function default_timeout()
+   return tonumber(os.getenv "TLUA_DISTRIBUTED_TIMEOUT") or 1800
+end
+
+local take_init = args.signature [[init_process_group(backend: string = 'shm',
+   init_method: string?, rank: count?, world_size: count?, timeout: number?, store: any?)]]
+
+-- The world's group, by a store that is found now.
+local function try_to_join(a, name)
+   local rank, size, found = store.rendezvous(a)
+   if size < 1 then args.refuse("init_process_group", "world_size", "at least 1", size) end
+   if rank < 0 or rank >= size then
+      torch.raise(("init_process_group: rank: expected 0 to %d, got %d"):format(size - 1, rank))
+   end
+   local members = {}
+   for i = 1, size do members[i] = i - 1 end
+   local ok, group = pcall(ProcessGroup, found, name, members, rank, a.timeout)
+   if ok then return group end
+   if not a.store then found:close() end
+   return nil, (tostring(group):gsub("^[^\n]-:%d+: ", ""))
+end
+
+-- A store of an earlier world may be found while it is about to end: then another one is.
+local function join_world(a)
+   joined, children = joined + 1, 0
+   local name = ("world%d.%s"):format(joined, os.getenv("TLUA_RESTART_COUNT") or "0")
+   local deadline = torch.io.clock() + a.timeout
+   while true do
+      local group, why = try_to_join(a, name)
+      if group then return group end
+      local gone = why:find("the other side has gone", 1, true)
+      if not gone or torch.io.clock() >= deadline then torch.raise(why) end
+      torch.distributed._sleep(0.01)
+   end
+end
+
+--- Joins the group of all processes of a program, which waits until all have come. They are found
+--- by the environment (`env://`: RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, as `tlua run`
+--- sets them, or what mpirun and srun set), a file (`file:///PATH`), an address
+--- (`tcp://HOST:PORT`) or a store. After `timeout` seconds (1800; `tlua run` says 60) without an
+--- answer calls are errors.
+---@param options? table  backend, init_method, rank, world_size, timeout, store
+function M.init_process_group(...)
+   local a = take_init(...)
+   if M.group.WORLD then torch.raise "init_process_group: there is a process group already" end
+   check_backend("init_process_group", a.backend)
+   a.timeout = a.timeout or default_timeout()
+   if a.timeout <= 0 then args.refuse("init_process_group", "timeout", "seconds", a.timeout) end
+   local group = join_world(a)
+   group.backend, group.owns_store = a.backend, not a.store
+   M.group.WORLD = group
+   all = {group}
+end
+
+---@return boolean
+function M.is_initialized()
+   return M.group.WORLD ~= nil
+end
+
+--- Whether this build can have process groups at all.
+---@return boolean
+function M.is_available()
+   return true
+end
+
+local take_new = args.signature [[new_group(ranks: integers?, timeout: number?, backend: string?)]]
+
+--- A group of some of the world's ranks, all by default. Every rank of the world must call it, in
+--- the same order as other calls of it; those that are not of the group get
+--- GroupMember.NON_GROUP_MEMBER.
+---@param ranks? integer[]
+---@param options? {timeout: number, backend: string}
+---@return distributed.ProcessGroup
+function M.new_group(...)
+   local a = take_new(...)
+   local world = M.resolve("new_group")
+   if a.backend then check_backend("new_group", a.backend) end
+   local members, seen = a.ranks or world.ranks, {}
+   if type(members) ~= "table" then members = {members} end
+   if #members == 0 then args.refuse("new_group", "ranks", "at least one rank", members) end
+   members = table.move(members, 1, #members, 1, {})
+   for _, rank in ipairs(members) do
+      M.position("new_group", "ranks", world, rank)
+      if seen[rank] then torch.raise(("new_group: ranks: %d is there twice"):format(rank)) end
+      seen[rank] = true
+   end
+   table.sort(members)
+   children = children + 1
+   if not seen[M.get_rank()] then return outside end
+   local group = ProcessGroup(world.store, ("%s.%d"):format(world.name, children), members,
+      M.get_rank(), a.timeout or world.timeout)
+   group.backend = world.backend
+   table.insert(all, group)
+   return group
+end
+
+--- Groups of `size` ranks each, in their order; all of them and the one of this rank.
+---@param size integer
+---@return distributed.ProcessGroup own
+---@return distributed.ProcessGroup[] groups
+function M.new_subgroups(size)
+   local world = M.resolve("new_subgroups")
+   if math.type(size) ~= "integer" or size < 1 or #world.ranks % size ~= 0 then
+      args.refuse("new_subgroups", "size", ("a divisor of %d"):format(#world.ranks), size)
+   end
+   local own, groups = outside, {}
+   for first = 0, #world.ranks - 1, size do
+      local members = {}
+      for i = 1, size do members[i] = first + i - 1 end
+      local group = M.new_group(members)
+      groups[#groups + 1] = group
+      if group ~= outside then own = group end
+   end
+   return own, groups
+end
+
+--- Leaves a group, or with none given all of them. What is under way fails.
+---@param group? distributed.ProcessGroup
+function M.destroy_process_group(group)
+   if group == outside then return end
+   group = M.resolve("destroy_process_group", group)
+   if group ~= M.group.WORLD then
+      group.raw:leave()
+      for i, other in ipairs(all) do
+         if other == group then table.remove(all, i) break end
+      end
+      return
+   end
+   for i = #all, 1, -1 do all[i].raw:leave() end
+   if group.owns_store then group.store:close() end
+   all, M.group.WORLD = {}, nil
+end
+
+-- Asking ---------------------------------------------------------------------------------------
+
+--- This process's number in a group, from 0; -1 outside of it.
+---@param group? distributed.ProcessGroup
+---@return integer
+function M.get_rank(group)
+   group = M.resolve("get_rank", group)
+   return group and group.group_rank or -1
+end
+
+--- How many ranks a group has; -1 outside of it.
+---@param group? distributed.ProcessGroup
+---@return integer
+function M.get_world_size(group)
+   group = M.resolve("get_world_size", group)
+   return group and #group.ranks or -1
+end
+
+--- "shm".
+---@param group? distributed.ProcessGroup
+---@return string
+function M.get_backend(group)
+   group = M.resolve("get_backend", group)
+   if not group then torch.raise "get_backend: this rank is not of the group" end
+   return group.backend
+end
+
+--- The world's numbers of a group's ranks.
+---@param group? distributed.ProcessGroup
+---@return integer[]
+function M.get_process_group_ranks(group)
+   group = M.resolve("get_process_group_ranks", group)
+   return group and table.move(group.ranks, 1, #group.ranks, 1, {}) or {}
+end
+
+--- A rank's number in a group, by the world's.
+function M.get_group_rank(group, global_rank)
+   return M.position("get_group_rank", "global_rank", M.resolve("get_group_rank", group),
+      global_rank)
+end
+
+--- A rank's number in the world, by a group's.
+function M.get_global_rank(group, group_rank)
+   group = M.resolve("get_global_rank", group)
+   local rank = group.ranks[(math.tointeger(group_rank) or -1) + 1]
+   if not rank then
+      args.refuse("get_global_rank", "group_rank", ("0 to %d"):format(#group.ranks - 1),
+         group_rank)
+   end
+   return rank
+end
+
+-- Meeting --------------------------------------------------------------------------------------
+
+local take_barrier = args.signature "barrier(group: any?, async_op: boolean = false)"
+
+--- Returns when all ranks have called it.
+---@param group? distributed.ProcessGroup
+---@param options? {group: distributed.ProcessGroup, async_op: boolean}
+---@return distributed.Work?
+function M.barrier(...)
+   local a = take_barrier(...)
+   local group = M.resolve("barrier", a.group)
+   if not group then return nil end
+   local work = group.raw:run("barrier", nil, nil, nil, 0, 0, nil, a.async_op)
+   return a.async_op and work or nil
+end
+
+local take_monitored = args.signature "monitored_barrier(group: any?, timeout: number?)"
+
+--- As barrier, with a timeout of its own. The error names all that did not come.
+---@param group? distributed.ProcessGroup
+---@param options? {group: distributed.ProcessGroup, timeout: number}
+function M.monitored_barrier(...)
+   local a = take_monitored(...)
+   local group = M.resolve("monitored_barrier", a.group)
+   if group then group.raw:run("barrier", nil, nil, nil, 0, 0, a.timeout) end
+end
+
+return M

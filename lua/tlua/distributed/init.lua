@@ -1,0 +1,19 @@
+-- init.lua - torch.distributed: many processes that work on the same program. What it takes of C
+-- (stores, groups) is there already; the rest is loaded when it is first used.
+
+local lazy = require "tlua.lazy"
+
+-- File -> its functions and classes.
+return lazy.modules("tlua.distributed", {
+   group = [[init_process_group is_initialized is_available destroy_process_group get_rank
+      get_world_size get_backend get_process_group_ranks get_group_rank get_global_rank
+      new_group new_subgroups barrier monitored_barrier group GroupMember]],
+   store = "TCPStore FileStore PrefixStore Store",
+   collectives = [[ReduceOp broadcast all_reduce reduce all_gather all_gather_into_tensor gather
+      scatter reduce_scatter reduce_scatter_tensor all_to_all all_to_all_single
+      all_reduce_coalesced]],
+   messages = "send recv isend irecv P2POp batch_isend_irecv",
+   objects = [[broadcast_object_list all_gather_object gather_object scatter_object_list
+      send_object_list recv_object_list]],
+   nn = "nn",
+})

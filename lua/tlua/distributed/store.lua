@@ -1,0 +1,220 @@
+-- store.lua - tables of keys and values that processes have in common, and how they find them.
+
+local torch = require "tlua"
+local args = require "tlua.args"
+local class = require "tlua.class"
+
+local M = {}
+
+--- What all stores have: set(key, value), get(key), add(key, n), wait(keys, seconds?),
+--- check(keys), delete_key(key), num_keys(). Values are strings; get and wait wait for keys that
+--- are not set yet, as long as the store's timeout says, after which they are errors.
+---@class distributed.Store
+local Store = class.class("distributed.Store")
+M.Store = Store
+
+for _, name in ipairs {"set", "get", "add", "check", "delete_key"} do
+   Store[name] = function(self, key, ...) return self.raw[name](self.raw, self:key(key), ...) end
+end
+
+function Store:key(key)
+   if not self.prefix or type(key) == "nil" then return key end
+   if type(key) ~= "table" then return self.prefix .. "/" .. tostring(key) end
+   local list = {}
+   for i, name in ipairs(key) do list[i] = self.prefix .. "/" .. tostring(name) end
+   return list
+end
+
+--- Waits until keys are set.
+---@param keys string|string[]
+---@param timeout? number  seconds
+function Store:wait(keys, timeout)
+   return self.raw:wait(self:key(keys), timeout)
+end
+
+--- How many keys there are, of all prefixes.
+---@return integer
+function Store:num_keys()
+   return self.raw:num_keys()
+end
+
+local take_tcp = args.signature [[distributed.TCPStore(host_name: string, port: count,
+   world_size: count?, is_master: boolean = false, timeout: number = 300)]]
+
+--- A store that the process with is_master serves at an address. Port 0 takes a free one; `port`
+--- tells which.
+---@class distributed.TCPStore: distributed.Store
+---@overload fun(host_name: string, port: integer, options?: table): distributed.TCPStore
+M.TCPStore = class.class("distributed.TCPStore", Store)
+
+function M.TCPStore:__init(...)
+   local a = take_tcp(...)
+   self.raw = torch.distributed._store(a.host_name, a.port, a.timeout, a.is_master)
+   self.host, self.port, self.timeout = a.host_name, self.raw:port(), a.timeout
+end
+
+--- Ends the connection and, where it is served here, the store.
+function Store:close()
+   self.raw:close()
+end
+
+-- A server that ended leaves its file; so it is tried again until one answers.
+local function connect(path, timeout)
+   local deadline = torch.io.clock() + timeout
+   local why = "nobody has written it"
+   repeat
+      local file = io.open(path)
+      local text = file and file:read("a")
+      if file then file:close() end
+      local host, port = (text or ""):match "^(%S+) (%d+)\n$"
+      if host then
+         local ok, raw = pcall(torch.distributed._store, host, math.tointeger(port), 0.2, false)
+         if ok then return raw end
+         why = tostring(raw):gsub("^[^\n]-:%d+: ", "")
+      end
+      torch.distributed._sleep(0.01)
+   until torch.io.clock() >= deadline
+   torch.raise(("FileStore: %s: no store within %g s: %s"):format(path, timeout, why))
+end
+
+local take_file = args.signature [[distributed.FileStore(file_name: string, world_size: count?,
+   is_master: boolean = false, timeout: number = 300)]]
+
+--- A store whose address is found in a file, which the process with is_master writes and, when
+--- it closes the store, removes. For the processes of one machine.
+---@class distributed.FileStore: distributed.Store
+---@overload fun(file_name: string, options?: table): distributed.FileStore
+M.FileStore = class.class("distributed.FileStore", Store)
+
+function M.FileStore:__init(...)
+   local a = take_file(...)
+   self.timeout = a.timeout
+   if not a.is_master then
+      self.raw = connect(a.file_name, a.timeout)
+      return
+   end
+   self.raw = torch.distributed._store("127.0.0.1", 0, a.timeout, true)
+   local file <close>, message = torch.io.replace(a.file_name)
+   if not file then torch.raise("FileStore: " .. message) end
+   file:write(("127.0.0.1 %d\n"):format(self.raw:port()))
+   local done, why = torch.io.commit(file)
+   if not done then torch.raise(("FileStore: %s: %s"):format(a.file_name, why)) end
+   self.file_name = a.file_name
+end
+
+function M.FileStore:close()
+   if self.file_name then os.remove(self.file_name) end
+   self.file_name = nil
+   self.raw:close()
+end
+
+--- A part of another store: all keys get a prefix.
+---@class distributed.PrefixStore: distributed.Store
+---@overload fun(prefix: string, store: distributed.Store): distributed.PrefixStore
+M.PrefixStore = class.class("distributed.PrefixStore", Store)
+
+function M.PrefixStore:__init(prefix, store)
+   if type(prefix) ~= "string" then args.refuse("PrefixStore", "prefix", "a string", prefix) end
+   if not class.isinstance(store, Store) then
+      args.refuse("PrefixStore", "store", "a store", store)
+   end
+   self.raw, self.prefix = store.raw, store:key(prefix)
+   self.timeout = store.timeout
+end
+
+-- Rendezvous -----------------------------------------------------------------------------------
+
+local function number_in(name)
+   local text = os.getenv(name)
+   return text and math.tointeger(tonumber(text))
+end
+
+-- What mpirun and srun tell a process, with what names the job.
+local launchers = {
+   {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "PMIX_NAMESPACE"},
+   {"SLURM_PROCID", "SLURM_NTASKS", "SLURM_JOB_ID"},
+   {"PMI_RANK", "PMI_SIZE"},
+}
+
+-- rank, size, and the name of the job where no address is given.
+local function from_environment()
+   local rank, size = number_in "RANK", number_in "WORLD_SIZE"
+   if rank or size then return rank, size end
+   for _, names in ipairs(launchers) do
+      rank, size = number_in(names[1]), number_in(names[2])
+      if rank and size then return rank, size, names[3] and os.getenv(names[3]) end
+   end
+end
+
+local function refuse_address(url, expected)
+   torch.raise(("init_process_group: init_method: expected %s, got %q"):format(expected, url))
+end
+
+local function numbered(a, from_url)
+   local rank, size = a.rank or from_url.rank, a.world_size or from_url.world_size
+   return math.tointeger(tonumber(rank)), math.tointeger(tonumber(size))
+end
+
+-- "rank=0&world_size=2" behind a "?".
+local function parameters(query)
+   local found = {}
+   for key, value in (query or ""):gmatch "([%w_]+)=([^&]*)" do found[key] = value end
+   return found
+end
+
+local function by_environment(a)
+   local rank, size, job = from_environment()
+   rank, size = a.rank or rank, a.world_size or size
+   if not rank or not size then
+      torch.raise("init_process_group: rank and world_size are not given, and there is no RANK " ..
+         "and WORLD_SIZE in the environment, as `tlua run` sets them")
+   end
+   local host, port = os.getenv "MASTER_ADDR", number_in "MASTER_PORT"
+   if not port and job then
+      local folder = os.getenv "TMPDIR" or "/tmp"
+      local file = ("%s/tlua-%s"):format(folder, job:gsub("[^%w_.-]", "_"))
+      return rank, size, M.FileStore(file, {is_master = rank == 0, timeout = a.timeout})
+   end
+   if not port then
+      torch.raise("init_process_group: there is no MASTER_PORT in the environment, as `tlua run` "
+         .. "sets it; or give init_method = \"file:///...\" or \"tcp://host:port\"")
+   end
+   local serves = rank == 0 and os.getenv "TLUA_STORE" ~= "launcher"
+   return rank, size, M.TCPStore(host or "127.0.0.1", port, {
+      is_master = serves, timeout = a.timeout,
+   })
+end
+
+--- The rank, the number of ranks and the store that init_process_group's options mean.
+---@return integer rank
+---@return integer world_size
+---@return distributed.Store store
+function M.rendezvous(a)
+   local url = a.init_method or "env://"
+   if a.store then
+      if not a.rank or not a.world_size then
+         torch.raise "init_process_group: a store needs rank and world_size beside it"
+      end
+      return a.rank, a.world_size, a.store
+   end
+   local scheme, rest = url:match "^(%a+)://(.*)$"
+   if scheme == "env" then return by_environment(a) end
+   local address, query = (rest or ""):match "^([^?]*)%??(.*)$"
+   local rank, size = numbered(a, parameters(query))
+   if scheme ~= "file" and scheme ~= "tcp" then
+      refuse_address(url, "env://, file:///PATH or tcp://HOST:PORT")
+   end
+   if not rank or not size then
+      torch.raise("init_process_group: rank and world_size are missing beside " .. url)
+   end
+   local options = {is_master = rank == 0, timeout = a.timeout}
+   if scheme == "file" then
+      if address:sub(1, 1) ~= "/" then refuse_address(url, "file:///PATH") end
+      return rank, size, M.FileStore(address, options)
+   end
+   local host, port = address:match "^%[?(.-)%]?:(%d+)$"
+   if not host then refuse_address(url, "tcp://HOST:PORT") end
+   return rank, size, M.TCPStore(host, math.tointeger(port), options)
+end
+
+return M

@@ -1,0 +1,117 @@
+-- Stores, and the ways to find the others.
+
+local ranks = require "spec.dist.ranks"
+local shell = require "spec.support.shell"
+local torch = require "tlua"
+local dist = torch.distributed
+
+describe("TCPStore", function()
+   local store = dist.TCPStore("127.0.0.1", 0, {is_master = true, timeout = 5})
+   local other = dist.TCPStore("127.0.0.1", store.port, {timeout = 5})
+
+   it("keeps values of any bytes", function()
+      local bytes = ("\0\1\255"):rep(50000)
+      store:set("bytes", bytes)
+      assert.equal(bytes, other:get("bytes"))
+      store:set("bytes", "")
+      assert.equal("", other:get("bytes"))
+   end)
+
+   it("adds, counts and deletes", function()
+      assert.equal(3, store:add("n", 3))
+      assert.equal(1, other:add("n", -2))
+      assert.equal("1", store:get("n"))
+      local before = store:num_keys()
+      assert.is_true(store:check({"n"}))
+      assert.is_false(store:check({"n", "m"}))
+      assert.is_true(other:delete_key("n"))
+      assert.is_false(other:delete_key("n"))
+      assert.equal(before - 1, store:num_keys())
+   end)
+
+   it("has parts with a prefix", function()
+      local part = dist.PrefixStore("a", dist.PrefixStore("b", store))
+      part:set("key", "value")
+      assert.equal("value", store:get("b/a/key"))
+      part:wait({"key"})
+   end)
+
+   it("gives up waiting for a key, by name", function()
+      assert.raises("nobody has set 'never' within 0.05 s", function() store:wait("never", 0.05) end)
+      assert.raises("nobody has set 'never' within 0.05 s", function() other:get("never", 0.05) end)
+      assert.raises("key: expected a string", function() store:set(nil, "x") end)
+      assert.raises("value: expected a string", function() store:set("x", 1) end)
+   end)
+
+   it("fails when it has gone", function()
+      store:close()
+      assert.raises("the other side has gone", function() other:set("x", "y") end)
+      assert.raises("the connection was lost before", function() other:get("x") end)
+      assert.raises("the store is closed", function() store:get("x") end)
+      other:close()
+   end)
+end)
+
+describe("get", function()
+   it("waits for a key that another rank sets", function()
+      ranks.ok(2, [[
+         local store = dist.group.WORLD.store
+         if rank == 0 then
+            check("found", store:get("late"))
+            store:set("done", "")
+         else
+            dist._sleep(0.05)
+            store:set("late", "found")
+            store:wait({"late", "done"})
+         end
+      ]])
+   end)
+end)
+
+describe("a file and an address", function()
+   it("are rendezvous without an environment", function()
+      ranks.ok(2, [[
+         local rank = math.tointeger(tonumber(os.getenv "RANK"))
+         local function meet(method)
+            dist.init_process_group {init_method = method, rank = rank, world_size = 2, timeout = 20}
+            local t = torch.ones(1)
+            dist.all_reduce(t)
+            check({2.0}, t)
+            dist.barrier()
+            dist.destroy_process_group()
+         end
+         meet("file://" .. FOLDER .. "/meet")
+         meet("file://" .. FOLDER .. "/meet") -- once more by the same name
+         -- an address that is free: rank 0 finds one
+         dist.init_process_group()
+         local port = {0}
+         if rank == 0 then
+            local store = dist.TCPStore("127.0.0.1", 0, {is_master = true})
+            port[1] = store.port
+            store:close()
+         end
+         dist.broadcast_object_list(port)
+         dist.destroy_process_group()
+         meet("tcp://127.0.0.1:" .. port[1])
+         meet(("tcp://127.0.0.1:%d?rank=%d&world_size=2"):format(port[1], rank))
+         assert(not io.open(FOLDER .. "/meet"))
+      ]], {alone = true})
+   end)
+
+   it("are found by what mpirun tells a process", function()
+      shell.with_folder(function(folder)
+         shell.write(folder .. "/a.lua", [[
+            local dist = torch.distributed
+            dist.init_process_group {timeout = 20}
+            local t = torch.ones(1)
+            dist.all_reduce(t)
+            dist.barrier()
+            print(dist.get_rank() .. " has " .. t:item())]])
+         local start = ("PMIX_NAMESPACE=a.1 TMPDIR=%s OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_RANK="):format(folder)
+         local output = shell.run(("%s0 %s %s/a.lua & %s1 %s %s/a.lua; wait"):format(start,
+            ranks.tlua, folder, start, ranks.tlua, folder))
+         assert.matches("0 has 2.0", output)
+         assert.matches("1 has 2.0", output)
+      end)
+   end)
+end)

@@ -1,0 +1,133 @@
+/*
+** share_posix.c - see share.h. Linux has memory as a file without a name, which others
+** open by way of /proc; locks of single bytes of it, which end with the process that
+** has opened it; and futexes.
+*/
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+
+#include "core/share.h"
+
+#include <errno.h>
+#include <string.h>
+#include <time.h>
+
+#include "core/error.h"
+
+#ifdef __linux__
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+static bool map(tli_Share *share, int file, size_t bytes) {
+  void *data = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  if (data == MAP_FAILED) {
+    tli_fail(TL_EMEM, "shared memory of %zu bytes: %s", bytes, strerror(errno));
+    close(file);
+    return false;
+  }
+  *share = (tli_Share){data, bytes, file};
+  return true;
+}
+
+bool tli_share_make(tli_Share *share, size_t bytes, char name[TLI_SHARE_NAME]) {
+  share->data = NULL;
+  int file = (int)syscall(SYS_memfd_create, "tlua", 1u /* MFD_CLOEXEC */);
+  if (file < 0) return tli_fail(TL_EMEM, "shared memory: %s", strerror(errno));
+  if (ftruncate(file, (off_t)bytes) != 0) {
+    tli_fail(TL_EMEM, "shared memory of %zu bytes: %s", bytes, strerror(errno));
+    close(file);
+    return false;
+  }
+  snprintf(name, TLI_SHARE_NAME, "/proc/%ld/fd/%d", (long)getpid(), file);
+  return map(share, file, bytes);
+}
+
+bool tli_share_open(tli_Share *share, const char *name, size_t bytes) {
+  share->data = NULL;
+  if (strncmp(name, "/proc/", 6) != 0)
+    return tli_fail(TL_EARG, "shared memory: '%.60s' is no name of one", name);
+  int file = open(name, O_RDWR | O_CLOEXEC);
+  if (file < 0)
+    return tli_fail(TL_EIO,
+                    "shared memory: %s: %s (its maker must be a process of this machine and user)",
+                    name, strerror(errno));
+  if (lseek(file, 0, SEEK_END) != (off_t)bytes) {
+    close(file);
+    return tli_fail(TL_EIO, "shared memory: %s: not %zu bytes, as another version of tlua has it",
+                    name, bytes);
+  }
+  return map(share, file, bytes);
+}
+
+void tli_share_close(tli_Share *share) {
+  if (share->data == NULL) return;
+  munmap(share->data, share->bytes);
+  close(share->file);
+  share->data = NULL;
+}
+
+static struct flock one_byte(int place) {
+  return (struct flock){.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = place, .l_len = 1};
+}
+
+bool tli_share_claim(const tli_Share *share, int place) {
+  struct flock lock = one_byte(place);
+  return fcntl(share->file, F_OFD_SETLK, &lock) == 0;
+}
+
+bool tli_share_claimed(const tli_Share *share, int place) {
+  struct flock lock = one_byte(place);
+  return fcntl(share->file, F_OFD_GETLK, &lock) != 0 || lock.l_type != F_UNLCK;
+}
+
+void tli_word_wait(atomic_uint *word, unsigned seen, int64_t ns) {
+  struct timespec time = {ns / 1000000000, ns % 1000000000};
+  syscall(SYS_futex, word, FUTEX_WAIT, seen, &time, NULL, 0);
+}
+
+void tli_word_wake(atomic_uint *word) {
+  syscall(SYS_futex, word, FUTEX_WAKE, 1 << 30, NULL, NULL, 0);
+}
+#else
+
+static bool refuse(void) {
+  return tli_fail(TL_EIO, "memory shared between processes is not there on this system");
+}
+
+bool tli_share_make(tli_Share *share, size_t bytes, char name[TLI_SHARE_NAME]) {
+  (void)bytes, (void)name;
+  share->data = NULL;
+  return refuse();
+}
+
+bool tli_share_open(tli_Share *share, const char *name, size_t bytes) {
+  (void)bytes, (void)name;
+  share->data = NULL;
+  return refuse();
+}
+
+void tli_share_close(tli_Share *share) { (void)share; }
+
+bool tli_share_claim(const tli_Share *share, int place) {
+  (void)share, (void)place;
+  return false;
+}
+
+bool tli_share_claimed(const tli_Share *share, int place) {
+  (void)share, (void)place;
+  return false;
+}
+
+void tli_word_wait(atomic_uint *word, unsigned seen, int64_t ns) {
+  if (atomic_load(word) != seen) return;
+  struct timespec some = {0, ns < 50000 ? (long)ns : 50000};
+  nanosleep(&some, NULL);
+}
+
+void tli_word_wake(atomic_uint *word) { (void)word; }
+#endif

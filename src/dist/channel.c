@@ -1,0 +1,269 @@
+/*
+** channel.c - messages from one rank to another, through a ring in shared memory: a head, then
+** the bytes. Those of several calls are moved side by side, so that two ranks may send
+** to one another at the same time. What comes for a tag that nobody receives yet, while
+** another is wanted, is kept.
+*/
+#include <stdio.h>
+#include <string.h>
+
+#include "core/alloc.h"
+#include "dist/inside.h"
+
+/* ---- rings ----------------------------------------------------------------------- */
+
+/* Puts as much as there is room for; returns how much. */
+static int64_t ring_put(tli_Ring *ring, const void *data, int64_t bytes) {
+  uint64_t at = atomic_load_explicit(&ring->written, memory_order_relaxed);
+  int64_t room = TLI_RING - (int64_t)(at - atomic_load_explicit(&ring->read, memory_order_acquire));
+  if (bytes > room) bytes = room;
+  int64_t begin = (int64_t)(at % (uint64_t)TLI_RING), first = TLI_RING - begin;
+  if (first > bytes) first = bytes;
+  if (bytes <= 0) return 0;
+  memcpy(ring->data + begin, data, (size_t)first);
+  memcpy(ring->data, (const char *)data + first, (size_t)(bytes - first));
+  atomic_store(&ring->written, at + (uint64_t)bytes);
+  return bytes;
+}
+
+static int64_t ring_room(const tli_Ring *ring) {
+  return TLI_RING - (int64_t)(atomic_load_explicit(&ring->written, memory_order_relaxed) -
+                              atomic_load_explicit(&ring->read, memory_order_acquire));
+}
+
+static int64_t ring_filled(const tli_Ring *ring) {
+  return (int64_t)(atomic_load_explicit(&ring->written, memory_order_acquire) -
+                   atomic_load_explicit(&ring->read, memory_order_relaxed));
+}
+
+static int64_t ring_take(tli_Ring *ring, void *data, int64_t bytes) {
+  uint64_t at = atomic_load_explicit(&ring->read, memory_order_relaxed);
+  int64_t filled = ring_filled(ring);
+  if (bytes > filled) bytes = filled;
+  int64_t begin = (int64_t)(at % (uint64_t)TLI_RING), first = TLI_RING - begin;
+  if (first > bytes) first = bytes;
+  if (bytes <= 0) return 0;
+  memcpy(data, ring->data + begin, (size_t)first);
+  memcpy((char *)data + first, ring->data, (size_t)(bytes - first));
+  atomic_store(&ring->read, at + (uint64_t)bytes);
+  return bytes;
+}
+
+/* ---- sending --------------------------------------------------------------------- */
+
+static void append(tli_Work **list, tli_Work *w) {
+  while (*list) list = &(*list)->next;
+  w->next = NULL;
+  *list = w;
+}
+
+static bool send_some(tli_Group *g, int to) {
+  bool moved = false;
+  while (g->sends[to]) {
+    tli_Work *w = g->sends[to];
+    tli_Ring *ring = tli_ring(g, g->rank, to);
+    if (!w->head_done) {
+      tli_MessageHead head = {w->in[0].bytes, w->tag, w->hash};
+      if (ring_room(ring) < (int64_t)sizeof head) break;
+      ring_put(ring, &head, sizeof head);
+      w->head_done = moved = true;
+    }
+    int64_t n = ring_put(ring, w->in[0].data + w->at, w->in[0].bytes - w->at);
+    w->at += n;
+    moved |= n > 0;
+    if (w->at < w->in[0].bytes) break;
+    g->sends[to] = w->next;
+    tli_work_end(w, true);
+  }
+  if (moved) tli_bell(g, to);
+  return moved;
+}
+
+/* ---- receiving ------------------------------------------------------------------- */
+
+static bool meets(const tli_Work *w, int from, int64_t tag) {
+  return (w->root == from || w->root < 0) && w->tag == tag;
+}
+
+/* The first posted call that this message is for, taken out of the list. */
+static tli_Work *take_posted(tli_Group *g, int from, int64_t tag) {
+  for (tli_Work **at = &g->posted; *at; at = &(*at)->next) {
+    tli_Work *w = *at;
+    if (!meets(w, from, tag)) continue;
+    *at = w->next;
+    return w;
+  }
+  return NULL;
+}
+
+/* Whether some call waits for this rank, so that what is in its way must be moved. */
+static bool wanted(const tli_Group *g, int from) {
+  for (const tli_Work *w = g->posted; w; w = w->next)
+    if (w->root == from || w->root < 0) return true;
+  return false;
+}
+
+/* Whether the message is what the call expects; if not, that has ended. */
+static bool fits(tli_Group *g, tli_Work *w, int from, const tli_MessageHead *head) {
+  w->source = from;
+  if (head->bytes == w->out[0].bytes && head->hash == w->hash) return true;
+  char why[400], text[240];
+  tli_status_text(&w->status, g, text, sizeof text);
+  snprintf(why, sizeof why, "%s on rank %d: rank %d has sent %lld bytes%s, expected were %lld",
+           text, g->ranks[g->rank], g->ranks[from], (long long)head->bytes,
+           head->hash == w->hash ? "" : " of another dtype", (long long)w->out[0].bytes);
+  tli_break(g, why);
+  tli_work_end(w, tli_broken(g));
+  return false;
+}
+
+static void stash_free(tli_Stash *s) {
+  tli_free(s->data, (size_t)(s->head.bytes > 0 ? s->head.bytes : 1));
+  tli_free(s, sizeof *s);
+}
+
+static tli_Stash *stash_new(const tli_MessageHead *head) {
+  tli_Stash *s = tli_alloc(sizeof *s);
+  char *data = tli_alloc((size_t)(head->bytes > 0 ? head->bytes : 1));
+  if (s && data) {
+    *s = (tli_Stash){NULL, *head, data};
+    return s;
+  }
+  tli_free(s, sizeof *s);
+  tli_free(data, (size_t)(head->bytes > 0 ? head->bytes : 1));
+  return NULL;
+}
+
+/* Where the message at the front goes: to a call, or aside if another one is wanted. */
+static bool place(tli_Group *g, int from, tli_Incoming *i) {
+  tli_Work *w = take_posted(g, from, i->head.tag);
+  i->at = 0;
+  if (w) {
+    if (!fits(g, w, from, &i->head)) return false;
+    i->to = w;
+    return true;
+  }
+  if (!wanted(g, from)) return false;
+  i->stash = stash_new(&i->head);
+  return i->stash != NULL;
+}
+
+/* What was put aside goes to a call that was made meanwhile, if there is one. */
+static void stash_ends(tli_Group *g, int from, tli_Incoming *i) {
+  tli_Work *w = take_posted(g, from, i->head.tag);
+  if (w == NULL) {
+    tli_Stash **at = &i->kept;
+    while (*at) at = &(*at)->next;
+    *at = i->stash;
+    return;
+  }
+  if (fits(g, w, from, &i->head)) {
+    memcpy(w->out[0].data, i->stash->data, (size_t)i->head.bytes);
+    tli_work_end(w, true);
+  }
+  stash_free(i->stash);
+}
+
+static void message_ends(tli_Group *g, int from, tli_Incoming *i) {
+  if (i->to)
+    tli_work_end(i->to, true);
+  else
+    stash_ends(g, from, i);
+  i->to = NULL;
+  i->stash = NULL;
+  i->has_head = false;
+}
+
+static bool receive_some(tli_Group *g, int from) {
+  tli_Incoming *i = &g->incoming[from];
+  tli_Ring *ring = tli_ring(g, from, g->rank);
+  bool moved = false;
+  for (;;) {
+    if (!i->has_head) {
+      if (ring_filled(ring) < (int64_t)sizeof i->head) break;
+      ring_take(ring, &i->head, sizeof i->head);
+      i->has_head = moved = true;
+    }
+    if (i->to == NULL && i->stash == NULL && !place(g, from, i)) break;
+    char *to = i->to ? i->to->out[0].data : i->stash->data;
+    int64_t n = ring_take(ring, to + i->at, i->head.bytes - i->at);
+    i->at += n;
+    moved |= n > 0;
+    if (i->at < i->head.bytes) break;
+    message_ends(g, from, i);
+    moved = true;
+  }
+  if (moved) tli_bell(g, from);
+  return moved;
+}
+
+/* A message that was kept, for a call that has just been made. */
+static bool take_kept(tli_Group *g, tli_Work *w) {
+  for (int from = 0; from < g->size; from++) {
+    for (tli_Stash **at = &g->incoming[from].kept; *at; at = &(*at)->next) {
+      tli_Stash *s = *at;
+      if (!meets(w, from, s->head.tag)) continue;
+      *at = s->next;
+      if (fits(g, w, from, &s->head)) {
+        memcpy(w->out[0].data, s->data, (size_t)s->head.bytes);
+        tli_work_end(w, true);
+      }
+      stash_free(s);
+      return true;
+    }
+  }
+  return false;
+}
+
+/* ---- both ------------------------------------------------------------------------ */
+
+void tli_message_post(tli_Group *g, tli_Work *w) {
+  if (w->kind == TLI_SEND)
+    append(&g->sends[w->root], w);
+  else if (!take_kept(g, w))
+    append(&g->posted, w);
+}
+
+bool tli_messages_move(tli_Group *g) {
+  bool moved = false;
+  for (int r = 0; r < g->size; r++) {
+    if (g->sends[r]) moved |= send_some(g, r);
+    if (r != g->rank && (g->posted || g->incoming[r].to || g->incoming[r].stash))
+      moved |= receive_some(g, r);
+  }
+  return moved;
+}
+
+bool tli_messages_active(const tli_Group *g) {
+  for (int r = 0; r < g->size; r++)
+    if (g->sends[r] || g->incoming[r].to) return true;
+  return g->posted != NULL;
+}
+
+static void fail_list(tli_Work **list) {
+  while (*list) {
+    tli_Work *w = *list;
+    *list = w->next;
+    tli_work_end(w, false);
+  }
+}
+
+void tli_messages_fail(tli_Group *g) {
+  fail_list(&g->posted);
+  for (int r = 0; r < g->size; r++) {
+    fail_list(&g->sends[r]);
+    if (g->incoming[r].to) tli_work_end(g->incoming[r].to, false);
+    g->incoming[r].to = NULL;
+  }
+}
+
+void tli_messages_free(tli_Group *g) {
+  for (int r = 0; r < g->size; r++) {
+    if (g->incoming[r].stash) stash_free(g->incoming[r].stash);
+    while (g->incoming[r].kept) {
+      tli_Stash *s = g->incoming[r].kept;
+      g->incoming[r].kept = s->next;
+      stash_free(s);
+    }
+  }
+}

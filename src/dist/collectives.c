@@ -1,0 +1,252 @@
+/*
+** collectives.c - what is done in the rounds of inside.h. Large tensors go through the slots a
+** piece at a time, which stays in the caches. Reductions are made by every rank that
+** wants the result, in the order of ranks; among many ranks each makes a part, and then all
+** exchange these.
+*/
+#include <stdio.h>
+#include <string.h>
+
+#include "dist/inside.h"
+
+/* From so many ranks on a reduction is shared out. */
+enum { SHARED_FROM = 4 };
+
+/* ---- rounds ---------------------------------------------------------------------- */
+
+static bool differs(tli_Group *g, int rank) {
+  char mine[240], theirs[240], why[600];
+  tli_Status a = tli_status_of(g, g->rank), b = tli_status_of(g, rank);
+  tli_status_text(&a, g, mine, sizeof mine);
+  tli_status_text(&b, g, theirs, sizeof theirs);
+  snprintf(why, sizeof why, "ranks make different calls: rank %d %s, rank %d %s", g->ranks[g->rank],
+           mine, g->ranks[rank], theirs);
+  tli_break(g, why);
+  return tli_broken(g);
+}
+
+/* Whether the round of all ranks (who -1), or of one, belongs to the same call. */
+static bool same_call(tli_Group *g, int who) {
+  for (int r = 0; r < g->size; r++) {
+    if (r == g->rank || (who >= 0 && r != who)) continue;
+    if (tli_line(g, r)->round[g->step & 1].hash != g->hash) return differs(g, r);
+  }
+  if (who < 0) g->checked = true;
+  return true;
+}
+
+/* The slot for the next round; NULL on failure. */
+static char *begin(tli_Group *g, const tli_Work *w) {
+  tli_Wait all = {.step = g->step, .who = -1, .work = w};
+  TL_TRY_NULL(tli_await(g, &all));
+  if (!g->checked && !same_call(g, -1)) return NULL;
+  return tli_slot(g, g->rank, g->step + 1);
+}
+
+/* The round is written; waits for all, for one rank, or for nobody (-2). */
+static bool publish(tli_Group *g, const tli_Work *w, int64_t most, int who) {
+  tli_Line *line = tli_line(g, g->rank);
+  uint64_t step = ++g->step;
+  line->round[step & 1].hash = g->hash = w->hash;
+  line->round[step & 1].most = most;
+  g->checked = false;
+  atomic_store(&line->step, step);
+  for (int r = 0; r < g->size; r++)
+    if (r != g->rank) tli_bell(g, r);
+  if (who == -2 || who == g->rank) return true;
+  tli_Wait wait = {.step = step, .who = who, .work = w};
+  return tli_await(g, &wait) && same_call(g, who);
+}
+
+/* The largest of what all have given as `most` in this round. */
+static int64_t most_of_all(const tli_Group *g) {
+  int64_t most = 0;
+  for (int r = 0; r < g->size; r++) {
+    int64_t m = tli_line(g, r)->round[g->step & 1].most;
+    if (m > most) most = m;
+  }
+  return most;
+}
+
+static const char *slot_of(const tli_Group *g, int rank) { return tli_slot(g, rank, g->step); }
+
+static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+
+/* How much of a part comes from `at` on, at most `room`. */
+static int64_t piece(tli_Part part, int64_t at, int64_t room) {
+  return at >= part.bytes ? 0 : least(part.bytes - at, room);
+}
+
+static void copy(char *to, const char *from, int64_t bytes) {
+  if (bytes > 0) memcpy(to, from, (size_t)bytes);
+}
+
+/* Slots cut into one section for each rank. */
+static int64_t section_bytes(const tli_Group *g) { return TLI_SLOT / g->size / 64 * 64; }
+
+/* ---- collectives ----------------------------------------------------------------- */
+
+static bool barrier(tli_Group *g, tli_Work *w) { return begin(g, w) && publish(g, w, 0, -1); }
+
+static bool broadcast(tli_Group *g, tli_Work *w) {
+  tli_Part part = w->out[0];
+  bool root = g->rank == w->root;
+  int64_t at = 0;
+  do {
+    int64_t bytes = piece(part, at, TLI_SLOT);
+    char *slot = begin(g, w);
+    if (slot == NULL) return false;
+    if (root) copy(slot, part.data + at, bytes);
+    TL_TRY(publish(g, w, part.bytes, w->root));
+    if (!root) copy(part.data + at, slot_of(g, w->root), bytes);
+    at += bytes;
+  } while (at < part.bytes);
+  return true;
+}
+
+/* The reduction of all slots from `from` on. */
+static void reduce_slots(const tli_Group *g, const tli_Work *w, char *out, int64_t from,
+                         int64_t bytes) {
+  const void *arrays[TLI_MOST_RANKS];
+  for (int r = 0; r < g->size; r++) arrays[r] = slot_of(g, r) + from;
+  tli_reduce_arrays(w->dtype, w->reduce, out, arrays, g->size, bytes / tli_dtype_bytes[w->dtype]);
+}
+
+/* To all, or to the root alone. */
+static bool reduce_whole(tli_Group *g, tli_Work *w, bool everywhere) {
+  tli_Part part = w->out[0];
+  int64_t at = 0;
+  do {
+    int64_t bytes = piece(part, at, TLI_SLOT);
+    char *slot = begin(g, w);
+    if (slot == NULL) return false;
+    copy(slot, part.data + at, bytes);
+    bool takes = everywhere || g->rank == w->root;
+    TL_TRY(publish(g, w, part.bytes, takes ? -1 : -2));
+    if (takes) reduce_slots(g, w, part.data + at, 0, bytes);
+    at += bytes;
+  } while (at < part.bytes);
+  return true;
+}
+
+/* Each rank reduces its section straight into its slot of the next round. */
+static bool all_reduce_shared(tli_Group *g, tli_Work *w) {
+  tli_Part part = w->out[0];
+  for (int64_t at = 0; at < part.bytes; at += TLI_SLOT) {
+    int64_t bytes = piece(part, at, TLI_SLOT);
+    int64_t section = (bytes / g->size + 64) / 64 * 64;
+    tli_Part whole = {NULL, bytes};
+    char *slot = begin(g, w);
+    if (slot == NULL) return false;
+    copy(slot, part.data + at, bytes);
+    TL_TRY(publish(g, w, part.bytes, -1));
+    int64_t mine = section * g->rank;
+    reduce_slots(g, w, tli_slot(g, g->rank, g->step + 1), mine, piece(whole, mine, section));
+    TL_TRY(publish(g, w, part.bytes, -1));
+    for (int r = 0; r < g->size; r++)
+      copy(part.data + at + section * r, slot_of(g, r), piece(whole, section * r, section));
+  }
+  return true;
+}
+
+static bool all_reduce(tli_Group *g, tli_Work *w) {
+  if (g->size >= SHARED_FROM && w->out[0].bytes >= 16384) return all_reduce_shared(g, w);
+  return reduce_whole(g, w, true);
+}
+
+static bool wrong_size(tli_Group *g, const tli_Work *w, int from, int64_t came, int64_t expected) {
+  char why[400], text[240];
+  tli_status_text(&w->status, g, text, sizeof text);
+  snprintf(why, sizeof why, "%s: rank %d expects %lld bytes from rank %d, which has %lld", text,
+           g->ranks[g->rank], (long long)expected, g->ranks[from], (long long)came);
+  tli_break(g, why);
+  return tli_broken(g);
+}
+
+/* Every rank's part to all, or to the root alone. */
+static bool gather(tli_Group *g, tli_Work *w, bool everywhere) {
+  tli_Part part = w->in[0];
+  int64_t at = 0, total;
+  bool takes = everywhere || g->rank == w->root;
+  do {
+    char *slot = begin(g, w);
+    if (slot == NULL) return false;
+    copy(slot, part.data + at, piece(part, at, TLI_SLOT));
+    TL_TRY(publish(g, w, part.bytes, -1));
+    total = most_of_all(g);
+    for (int r = 0; takes && r < g->size; r++) {
+      int64_t came = tli_line(g, r)->round[g->step & 1].most;
+      if (came != w->out[r].bytes) return wrong_size(g, w, r, came, w->out[r].bytes);
+      const char *from = r == g->rank ? part.data + at : slot_of(g, r);
+      if (w->out[r].data + at != from)
+        copy(w->out[r].data + at, from, piece(w->out[r], at, TLI_SLOT));
+    }
+    at += TLI_SLOT;
+  } while (at < total);
+  return true;
+}
+
+static int64_t largest(const tli_Part *parts, int n) {
+  int64_t most = 0;
+  for (int i = 0; i < n; i++)
+    if (parts[i].bytes > most) most = parts[i].bytes;
+  return most;
+}
+
+/* Sections begin with the number of bytes of the whole part. */
+enum { LABEL = 64 };
+
+/* Parts for each rank from each rank (all_to_all), or from the root alone (scatter). */
+static bool exchange(tli_Group *g, tli_Work *w, int from) {
+  int64_t section = section_bytes(g), room = section - LABEL, at = 0, total;
+  bool gives = from < 0 || from == g->rank;
+  do {
+    char *slot = begin(g, w);
+    if (slot == NULL) return false;
+    for (int r = 0; gives && r < g->size; r++) {
+      memcpy(slot + section * r, &w->in[r].bytes, sizeof(int64_t));
+      copy(slot + section * r + LABEL, w->in[r].data + at, piece(w->in[r], at, room));
+    }
+    TL_TRY(publish(g, w, gives ? largest(w->in, g->size) : 0, -1));
+    total = most_of_all(g);
+    for (int r = from < 0 ? 0 : from; r < (from < 0 ? g->size : from + 1); r++) {
+      tli_Part to = w->out[from < 0 ? r : 0];
+      const char *came = slot_of(g, r) + section * g->rank;
+      int64_t bytes;
+      memcpy(&bytes, came, sizeof bytes);
+      if (bytes != to.bytes) return wrong_size(g, w, r, bytes, to.bytes);
+      copy(to.data + at, came + LABEL, piece(to, at, room));
+    }
+    at += room;
+  } while (at < total);
+  return true;
+}
+
+static bool reduce_scatter(tli_Group *g, tli_Work *w) {
+  int64_t section = section_bytes(g), at = 0;
+  tli_Part to = w->out[0];
+  do {
+    char *slot = begin(g, w);
+    if (slot == NULL) return false;
+    int64_t bytes = piece(to, at, section);
+    for (int r = 0; r < g->size; r++) copy(slot + section * r, w->in[r].data + at, bytes);
+    TL_TRY(publish(g, w, to.bytes, -1));
+    reduce_slots(g, w, to.data + at, section * g->rank, bytes);
+    at += bytes;
+  } while (at < to.bytes);
+  return true;
+}
+
+bool tli_collective_run(tli_Group *g, tli_Work *w) {
+  switch (w->kind) {
+  case TLI_BARRIER: return barrier(g, w);
+  case TLI_BROADCAST: return broadcast(g, w);
+  case TLI_ALL_REDUCE: return all_reduce(g, w);
+  case TLI_REDUCE: return reduce_whole(g, w, false);
+  case TLI_ALL_GATHER: return gather(g, w, true);
+  case TLI_GATHER: return gather(g, w, false);
+  case TLI_SCATTER: return exchange(g, w, w->root);
+  case TLI_REDUCE_SCATTER: return reduce_scatter(g, w);
+  default: return exchange(g, w, -1);
+  }
+}

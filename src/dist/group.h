@@ -1,0 +1,96 @@
+/*
+** group.h - process groups: ranks that work on the same things at the same time. Those of
+** this file are of one machine and have their memory in common (share.h); a rank is a
+** process, or an interpreter on a thread of one.
+**
+** Every rank makes the same calls in the same order. A call that does not come back in time,
+** a rank that has ended, calls that differ: all are failures on all ranks, and the group is
+** of no use from then on.
+*/
+#ifndef TLI_GROUP_H
+#define TLI_GROUP_H
+
+#include "core/tensor.h"
+#include "dist/reduce.h"
+#include "dist/store.h"
+
+#define TLI_MOST_RANKS 128
+
+/* X(name, text). SEND and RECV, the last ones, are between two ranks; the others are of all. */
+#define TLI_COLLECTIVES(X)            \
+  X(BARRIER, "barrier")               \
+  X(BROADCAST, "broadcast")           \
+  X(ALL_REDUCE, "all_reduce")         \
+  X(REDUCE, "reduce")                 \
+  X(ALL_GATHER, "all_gather")         \
+  X(GATHER, "gather")                 \
+  X(SCATTER, "scatter")               \
+  X(REDUCE_SCATTER, "reduce_scatter") \
+  X(ALL_TO_ALL, "all_to_all")         \
+  X(SEND, "send")                     \
+  X(RECV, "recv")
+
+typedef enum tli_Collective {
+#define X(name, text) TLI_##name,
+  TLI_COLLECTIVES(X)
+#undef X
+      TLI_NCOLLECTIVES
+} tli_Collective;
+
+extern const char *const tli_collective_names[TLI_NCOLLECTIVES];
+
+typedef struct tli_Group tli_Group;
+typedef struct tli_Work tli_Work;
+
+/* Joins as rank `rank` of `size`, once all are there, by way of a store in which no other
+** group has this name. ranks[i]: how messages call rank i. `timeout`, nanoseconds, is for
+** joining and for each call. `detail`: shapes, too, must be the same on all ranks. */
+tli_Group *tli_group_join(tli_Store *store, const char *name, int rank, int size, const int *ranks,
+                          int64_t timeout, bool detail) TL_MUSTCHECK;
+/* What is not done yet fails, here and, once it is waited for, on the others. NULL is fine. */
+void tli_group_leave(tli_Group *g);
+int tli_group_rank(const tli_Group *g);
+int tli_group_size(const tli_Group *g);
+
+/* A call. Tensors of all devices and of any strides; all of one dtype, those of different
+** ranks too. By kind, with N ranks:
+**
+**   BARRIER         nothing
+**   BROADCAST       out: 1, of which the root's goes to all
+**   ALL_REDUCE      out: 1, each replaced by the reduction of all
+**   REDUCE          out: 1, the root's is replaced
+**   ALL_GATHER      in: 1; out: N, the i-th as large as rank i's `in`
+**   GATHER          in: 1; out: N on the root, none elsewhere
+**   SCATTER         in: N on the root, none elsewhere; out: 1
+**   REDUCE_SCATTER  in: N of one size; out: 1
+**   ALL_TO_ALL      in: N, the i-th for rank i; out: N, the i-th from rank i
+**   SEND            in: 1, to `root`
+**   RECV            out: 1, from `root`, or from anybody where that is -1
+**
+** SENDs and RECVs between two ranks meet by `tag`, those of one tag in their order. */
+typedef struct tli_Call {
+  tli_Collective kind;
+  tli_Reduction reduce;
+  int root;
+  int64_t tag;
+  tl_Tensors in, out; /* borrowed */
+  const char *site;   /* "script.lua:12", for good; NULL: unknown */
+  int64_t timeout;    /* nanoseconds; 0: the group's */
+} tli_Call;
+
+/* Makes a call: NULL if it is a wrong one. With `async` a thread of the group's makes it while
+** the caller goes on; the tensors must stay as they are until it was waited for. Else it
+** has been made, well or not, as tli_work_wait tells. */
+tli_Work *tli_group_start(tli_Group *g, const tli_Call *call, bool async) TL_MUSTCHECK;
+/* Waits for the end of a call, for so many nanoseconds (0: without limit), and puts results
+** where they belong: those of devices in the order of their current streams. */
+bool tli_work_wait(tli_Work *w, int64_t timeout) TL_MUSTCHECK;
+/* Whether it has ended. */
+bool tli_work_done(const tli_Work *w);
+/* What went wrong, "" if nothing has. */
+const char *tli_work_error(const tli_Work *w);
+/* Of a RECV that has ended: whose message it was. */
+int tli_work_source(const tli_Work *w);
+void tli_work_release(tli_Work *w); /* NULL is fine */
+
+#endif

@@ -1,0 +1,124 @@
+/*
+** reduce.c - see reduce.h. Blocks of a size that the first cache holds are reduced in the
+** type that the dtype is read into; two arrays, the common case, at once.
+*/
+#include "dist/reduce.h"
+
+#include "core/element.h"
+#include "core/error.h"
+
+const char *const tli_reduction_names[] = {
+#define X(name, text) text,
+    TLI_REDUCTIONS(X)
+#undef X
+};
+
+bool tli_reduction_fits(const char *op, tli_Reduction r, tl_DType dtype) {
+  bool floating = tli_is_float(dtype), bitwise = r >= TLI_REDUCE_BAND;
+  if (r == TLI_REDUCE_AVG ? floating : !(bitwise && floating)) return true;
+  return tli_fail(TL_EDTYPE, "%s: op: expected %s tensors for '%s', got %s", op,
+                  bitwise ? "integer or bool" : "floating-point", tli_reduction_names[r],
+                  tl_dtype_name(dtype));
+}
+
+enum { BLOCK = 2048 };
+
+/* How the types of a category compute; a and b are wide. Integers wrap in uint64_t. */
+#define FLOAT_SUM(W, a, b) ((a) + (b))
+#define FLOAT_PRODUCT(W, a, b) ((a) * (b))
+#define FLOAT_MIN(W, a, b) ((a) < (b) || (a) != (a) ? (a) : (b))
+#define FLOAT_MAX(W, a, b) ((a) > (b) || (a) != (a) ? (a) : (b))
+#define FLOAT_BAND(W, a, b) ((void)(a), (b)) /* refused */
+#define FLOAT_BOR(W, a, b) ((void)(a), (b))  /* refused */
+#define FLOAT_BXOR(W, a, b) ((void)(a), (b)) /* refused */
+#define FLOAT_STORE(name, x) tli_write_##name(x)
+#define FLOAT_MEAN(x, k) ((x) / (k))
+
+#define INT_SUM(W, a, b) ((W)((uint64_t)(a) + (uint64_t)(b)))
+#define INT_PRODUCT(W, a, b) ((W)((uint64_t)(a) * (uint64_t)(b)))
+#define INT_MIN_(W, a, b) ((a) < (b) ? (a) : (b))
+#define INT_MAX_(W, a, b) ((a) > (b) ? (a) : (b))
+#define INT_BAND(W, a, b) ((a) & (b))
+#define INT_BOR(W, a, b) ((a) | (b))
+#define INT_BXOR(W, a, b) ((a) ^ (b))
+#define INT_STORE(name, x) ((tli_##name)(x))
+#define INT_MEAN(x, k) (x)
+
+#define BOOL_SUM(W, a, b) ((a) | (b))
+#define BOOL_PRODUCT(W, a, b) ((a) & (b))
+#define BOOL_MIN(W, a, b) ((a) & (b))
+#define BOOL_MAX(W, a, b) ((a) | (b))
+#define BOOL_BAND(W, a, b) ((a) & (b))
+#define BOOL_BOR(W, a, b) ((a) | (b))
+#define BOOL_BXOR(W, a, b) ((a) ^ (b))
+#define BOOL_STORE(name, x) ((tli_##name)(x))
+#define BOOL_MEAN(x, k) (x)
+
+#define LOOP(name, F)                           \
+  for (int64_t i = 0; i < n; i++) {             \
+    wide x = acc[i], y = tli_read_##name(b[i]); \
+    acc[i] = F(wide, x, y);                     \
+  }                                             \
+  break;
+
+/* acc o= b, for each reduction of a category */
+#define CASES(name, SUM_, PRODUCT_, MIN_, MAX_, BAND_, BOR_, BXOR_) \
+  switch (r) {                                                      \
+  case TLI_REDUCE_SUM:                                              \
+  case TLI_REDUCE_AVG: LOOP(name, SUM_)                             \
+  case TLI_REDUCE_PRODUCT: LOOP(name, PRODUCT_)                     \
+  case TLI_REDUCE_MIN: LOOP(name, MIN_)                             \
+  case TLI_REDUCE_MAX: LOOP(name, MAX_)                             \
+  case TLI_REDUCE_BAND: LOOP(name, BAND_)                           \
+  case TLI_REDUCE_BOR: LOOP(name, BOR_)                             \
+  default: LOOP(name, BXOR_)                                        \
+  }
+
+#define CASES_FLOAT(name) \
+  CASES(name, FLOAT_SUM, FLOAT_PRODUCT, FLOAT_MIN, FLOAT_MAX, FLOAT_BAND, FLOAT_BOR, FLOAT_BXOR)
+#define CASES_INT(name) \
+  CASES(name, INT_SUM, INT_PRODUCT, INT_MIN_, INT_MAX_, INT_BAND, INT_BOR, INT_BXOR)
+#define CASES_BOOL(name) \
+  CASES(name, BOOL_SUM, BOOL_PRODUCT, BOOL_MIN, BOOL_MAX, BOOL_BAND, BOOL_BOR, BOOL_BXOR)
+
+#define DEFINE(name, text, bytes, category, ...)                                                   \
+  static void step_##name(tli_Reduction r, tli_wide_##name *restrict acc,                          \
+                          const tli_##name *restrict b, int64_t n) {                               \
+    typedef tli_wide_##name wide;                                                                  \
+    CASES_##category(name)                                                                         \
+  }                                                                                                \
+  static void block_##name(tli_Reduction r, void *out, const void *const *from, int k, int64_t at, \
+                           int64_t n) {                                                            \
+    tli_wide_##name acc[BLOCK];                                                                    \
+    const tli_##name *first = (const tli_##name *)from[0] + at;                                    \
+    tli_##name *to = (tli_##name *)out + at;                                                       \
+    for (int64_t i = 0; i < n; i++) acc[i] = tli_read_##name(first[i]);                            \
+    for (int j = 1; j < k; j++) step_##name(r, acc, (const tli_##name *)from[j] + at, n);          \
+    if (r == TLI_REDUCE_AVG)                                                                       \
+      for (int64_t i = 0; i < n; i++) acc[i] = category##_MEAN(acc[i], (tli_wide_##name)k);        \
+    for (int64_t i = 0; i < n; i++) to[i] = category##_STORE(name, acc[i]);                        \
+  }
+TL_DTYPES(DEFINE, )
+
+typedef void (*BlockFn)(tli_Reduction r, void *out, const void *const *from, int k, int64_t at,
+                        int64_t n);
+static const BlockFn blocks[TL_NDTYPES] = {
+#define X(name, ...) block_##name,
+    TL_DTYPES(X, )
+#undef X
+};
+
+/* The sum of two float arrays, most of all that is reduced. */
+static void add_two(float *out, const float *a, const float *b, int64_t n) {
+  for (int64_t i = 0; i < n; i++) out[i] = a[i] + b[i];
+}
+
+void tli_reduce_arrays(tl_DType dtype, tli_Reduction r, void *out, const void *const *from, int k,
+                       int64_t n) {
+  if (dtype == TL_F32 && r == TLI_REDUCE_SUM && k == 2) {
+    add_two(out, from[0], from[1], n);
+    return;
+  }
+  for (int64_t at = 0; at < n; at += BLOCK)
+    blocks[dtype](r, out, from, k, at, n - at < BLOCK ? n - at : BLOCK);
+}

@@ -1,0 +1,66 @@
+/*
+** store.h - a small table of keys and values that the processes of a program have in
+** common, by which they find one another. One of them serves it by TCP, from a thread.
+**
+** Keys have up to 1000 bytes, values up to 64 MB. All waits end at a deadline, with
+** a failure that names the key.
+*/
+#ifndef TLI_STORE_H
+#define TLI_STORE_H
+
+#include "core/error.h"
+
+typedef struct tli_StoreServer tli_StoreServer;
+typedef struct tli_Store tli_Store;
+
+/* Begins to serve at an address of this machine; port 0 takes a free one. */
+tli_StoreServer *tli_store_serve(const char *host, int port) TL_MUSTCHECK;
+int tli_store_server_port(const tli_StoreServer *server);
+/* Ends it, for everybody. NULL is fine. */
+void tli_store_server_stop(tli_StoreServer *server);
+
+/* A connection; tried for `timeout` nanoseconds. Of one thread at a time. */
+tli_Store *tli_store_connect(const char *host, int port, int64_t timeout) TL_MUSTCHECK;
+void tli_store_close(tli_Store *store); /* NULL is fine */
+
+/* Sets a key, and wakes who waits for it. */
+bool tli_store_set(tli_Store *s, const char *key, const void *value, size_t size) TL_MUSTCHECK;
+/* The value, once there is one, in memory that the caller frees (free), with a byte 0 behind. */
+char *tli_store_get(tli_Store *s, const char *key, size_t *size, int64_t timeout) TL_MUSTCHECK;
+/* Waits until there is a value. */
+bool tli_store_wait(tli_Store *s, const char *key, int64_t timeout) TL_MUSTCHECK;
+/* Adds to a number, 0 where there is none, which is kept as its decimal text. */
+bool tli_store_add(tli_Store *s, const char *key, int64_t amount, int64_t *sum) TL_MUSTCHECK;
+bool tli_store_check(tli_Store *s, const char *key, bool *there) TL_MUSTCHECK;
+bool tli_store_delete(tli_Store *s, const char *key, bool *was_there) TL_MUSTCHECK;
+bool tli_store_count(tli_Store *s, int64_t *n) TL_MUSTCHECK;
+
+/* ---- what both sides send (store.c, store_server.c); all integers as this machine has
+** them, which the first one shows ---- */
+
+enum {
+  TLI_STORE_SET,
+  TLI_STORE_GET,
+  TLI_STORE_WAIT,
+  TLI_STORE_ADD,
+  TLI_STORE_CHECK,
+  TLI_STORE_DELETE,
+  TLI_STORE_COUNT
+};
+enum { TLI_STORE_OK, TLI_STORE_LATE, TLI_STORE_REFUSED };
+#define TLI_STORE_MAGIC 0x746c7332u
+#define TLI_STORE_KEY 1000u
+#define TLI_STORE_VALUE (64u << 20)
+
+typedef struct tli_StoreRequest { /* then the key, then the value */
+  uint32_t magic, what;
+  uint32_t key, value; /* bytes */
+  int64_t number;      /* to add; of waits the timeout in nanoseconds */
+} tli_StoreRequest;
+
+typedef struct tli_StoreAnswer { /* then the value */
+  uint32_t status, value;
+  int64_t number;
+} tli_StoreAnswer;
+
+#endif

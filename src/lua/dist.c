@@ -1,0 +1,434 @@
+/*
+** dist.c - stores, process groups and their calls as Lua values, for the Lua code of
+** torch.distributed, which reads the users' arguments. Names there begin with an underscore.
+**
+**   _store(host, port, seconds, serve) -> Store     _join(store, name, rank, size, ranks,
+**   _bytes(string) -> uint8 Tensor                        seconds, detail) -> Group
+**   _string(uint8 Tensor) -> string                 _sleep(seconds)
+*/
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/parallel.h"
+#include "core/share.h"
+#include "dist/group.h"
+#include "dist/store.h"
+#include "lua/value.h"
+
+#define STORE "torch.distributed.Store"
+#define GROUP "torch.distributed.Group"
+#define WORK "torch.distributed.Work"
+
+static void check_open(lua_State *L, const char *name) {
+  if (tli_state(L)->ledger == NULL) tli_error(L, "%s: the Lua state is closing", name);
+}
+
+/* Seconds at an index, as nanoseconds; nil is `otherwise`. */
+static int64_t check_time(lua_State *L, int index, const char *name, int64_t otherwise) {
+  if (lua_isnoneornil(L, index)) return otherwise;
+  double seconds = lua_type(L, index) == LUA_TNUMBER ? lua_tonumber(L, index) : -1;
+  if (!(seconds >= 0))
+    tli_error(L, "%s: timeout: expected seconds from 0 on, got %s", name,
+              tli_describe(L, tli_state(L), index));
+  return seconds > 9e9 ? INT64_MAX / 4 : (int64_t)(seconds * 1e9);
+}
+
+/* ---- stores -------------------------------------------------------------------------- */
+
+typedef struct Store {
+  tli_StoreServer *server; /* owned; NULL where it is elsewhere */
+  tli_Store *store;        /* owned; NULL once closed */
+  int64_t timeout;
+  int port;
+} Store;
+
+#define DEFAULT_TIMEOUT INT64_C(300000000000)
+
+static int dist_store(lua_State *L) {
+  const char *host = luaL_checkstring(L, 1);
+  int64_t port = luaL_checkinteger(L, 2);
+  if (port < 0 || port > 65535)
+    return tli_error(L, "store: port: expected 0 to 65535, got %lld", (long long)port);
+  int64_t timeout = check_time(L, 3, "store", DEFAULT_TIMEOUT);
+  Store *s = lua_newuserdatauv(L, sizeof *s, 0);
+  *s = (Store){NULL, NULL, timeout, (int)port};
+  luaL_setmetatable(L, STORE);
+  tli_note_owner(L);
+  if (lua_toboolean(L, 4)) {
+    s->server = tli_store_serve(host, s->port);
+    if (s->server == NULL) return tli_raise_as(L, "store");
+    s->port = tli_store_server_port(s->server);
+  }
+  s->store = tli_store_connect(*host ? host : "localhost", s->port, timeout);
+  return s->store ? 1 : tli_raise_as(L, "store");
+}
+
+static Store *check_store(lua_State *L, int index, const char *name) {
+  Store *s = luaL_testudata(L, index, STORE);
+  if (s == NULL)
+    tli_error(L, "%s: expected a store, got %s", name, tli_describe(L, tli_state(L), index));
+  if (s->store == NULL) tli_error(L, "%s: the store is closed", name);
+  return s;
+}
+
+static const char *check_key(lua_State *L, int index, const char *name) {
+  const char *key = tli_to_word(L, index);
+  if (key == NULL)
+    tli_error(L, "%s: key: expected a string without a byte 0, got %s", name,
+              tli_describe(L, tli_state(L), index));
+  return key;
+}
+
+static int store_set(lua_State *L) {
+  Store *s = check_store(L, 1, "set");
+  const char *key = check_key(L, 2, "set");
+  size_t size;
+  if (lua_type(L, 3) != LUA_TSTRING)
+    return tli_error(L, "set: value: expected a string, got %s", tli_describe(L, tli_state(L), 3));
+  const char *value = lua_tolstring(L, 3, &size);
+  return tli_store_set(s->store, key, value, size) ? 0 : tli_raise_as(L, "set");
+}
+
+static int push_string(lua_State *L) {
+  lua_pushlstring(L, lua_touserdata(L, 1), (size_t)lua_tointeger(L, 2));
+  return 1;
+}
+
+static int store_get(lua_State *L) {
+  Store *s = check_store(L, 1, "get");
+  const char *key = check_key(L, 2, "get");
+  size_t size;
+  char *value = tli_store_get(s->store, key, &size, check_time(L, 3, "get", s->timeout));
+  if (value == NULL) return tli_raise_as(L, "get");
+  lua_pushlightuserdata(L, value);
+  lua_pushcfunction(L, push_string); /* protected: a lack of memory must not leak the value */
+  lua_insert(L, -2);
+  lua_pushinteger(L, (lua_Integer)size);
+  int status = lua_pcall(L, 2, 1, 0);
+  free(value);
+  return status == LUA_OK ? 1 : lua_error(L);
+}
+
+static int store_add(lua_State *L) {
+  Store *s = check_store(L, 1, "add");
+  const char *key = check_key(L, 2, "add");
+  int64_t amount = 1, sum;
+  if (!lua_isnoneornil(L, 3) && !tli_to_whole(L, 3, &amount))
+    return tli_error(L, "add: amount: expected an integer, got %s",
+                     tli_describe(L, tli_state(L), 3));
+  if (!tli_store_add(s->store, key, amount, &sum)) return tli_raise_as(L, "add");
+  lua_pushinteger(L, sum);
+  return 1;
+}
+
+/* Calls a function for a key, or for each of a list. */
+static int each_key(lua_State *L, const char *name,
+                    bool (*fn)(lua_State *L, Store *s, const char *key)) {
+  Store *s = check_store(L, 1, name);
+  if (lua_type(L, 2) != LUA_TTABLE) return fn(L, s, check_key(L, 2, name)) ? 1 : 0;
+  for (lua_Integer i = 1; i <= luaL_len(L, 2); i++) {
+    lua_geti(L, 2, i);
+    if (!fn(L, s, check_key(L, lua_gettop(L), name))) return 0;
+    lua_pop(L, 1);
+  }
+  return 1;
+}
+
+static bool wait_key(lua_State *L, Store *s, const char *key) {
+  return tli_store_wait(s->store, key, check_time(L, 3, "wait", s->timeout)) ||
+         tli_raise_as(L, "wait");
+}
+
+static int store_wait(lua_State *L) {
+  each_key(L, "wait", wait_key);
+  return 0;
+}
+
+static bool check_one(lua_State *L, Store *s, const char *key) {
+  bool there;
+  if (!tli_store_check(s->store, key, &there)) tli_raise_as(L, "check");
+  return there;
+}
+
+static int store_check(lua_State *L) {
+  lua_pushboolean(L, each_key(L, "check", check_one));
+  return 1;
+}
+
+static int store_delete_key(lua_State *L) {
+  Store *s = check_store(L, 1, "delete_key");
+  bool there;
+  if (!tli_store_delete(s->store, check_key(L, 2, "delete_key"), &there))
+    return tli_raise_as(L, "delete_key");
+  lua_pushboolean(L, there);
+  return 1;
+}
+
+static int store_num_keys(lua_State *L) {
+  Store *s = check_store(L, 1, "num_keys");
+  int64_t n;
+  if (!tli_store_count(s->store, &n)) return tli_raise_as(L, "num_keys");
+  lua_pushinteger(L, n);
+  return 1;
+}
+
+static int store_port(lua_State *L) {
+  lua_pushinteger(L, check_store(L, 1, "port")->port);
+  return 1;
+}
+
+static int store_close(lua_State *L) {
+  Store *s = luaL_checkudata(L, 1, STORE);
+  tli_store_close(s->store);
+  s->store = NULL;
+  tli_store_server_stop(s->server);
+  s->server = NULL;
+  return 0;
+}
+
+/* ---- groups -------------------------------------------------------------------------- */
+
+typedef struct Group {
+  tli_Group *group; /* owned; NULL once left */
+} Group;
+
+/* (store, name, rank, size, ranks, seconds, detail) */
+static int dist_join(lua_State *L) {
+  Store *s = check_store(L, 1, "init_process_group");
+  const char *name = luaL_checkstring(L, 2);
+  int64_t rank = luaL_checkinteger(L, 3), size = luaL_checkinteger(L, 4);
+  int ranks[TLI_MOST_RANKS] = {0};
+  luaL_checktype(L, 5, LUA_TTABLE);
+  for (int i = 0; i < TLI_MOST_RANKS && i < size; i++) {
+    lua_rawgeti(L, 5, i + 1);
+    ranks[i] = (int)lua_tointeger(L, -1);
+    lua_pop(L, 1);
+  }
+  int64_t timeout = check_time(L, 6, "init_process_group", DEFAULT_TIMEOUT);
+  Group *g = lua_newuserdatauv(L, sizeof *g, 0);
+  g->group = NULL;
+  luaL_setmetatable(L, GROUP);
+  tli_note_owner(L);
+  bool small = rank >= -1 && rank < INT16_MAX && size >= -1 && size < INT16_MAX;
+  g->group = tli_group_join(s->store, name, small ? (int)rank : -1, small ? (int)size : -1, ranks,
+                            timeout, lua_toboolean(L, 7));
+  return g->group ? 1 : tli_raise_as(L, "init_process_group");
+}
+
+static int group_leave(lua_State *L) {
+  Group *g = luaL_checkudata(L, 1, GROUP);
+  tli_Group *group = g->group;
+  g->group = NULL;
+  tli_group_leave(group);
+  return 0;
+}
+
+typedef struct Work {
+  tli_Work *work; /* owned */
+} Work;
+
+/* "script.lua:12", kept for good by the state's registry of sites. */
+static const char *site_of(lua_State *L) {
+  lua_State *before = tli_calling;
+  const char *(*site)(void) = atomic_load(&tli_call_site);
+  tli_calling = L;
+  const char *text = site ? site() : NULL;
+  tli_calling = before;
+  return text;
+}
+
+static int option_of(lua_State *L, int index, const char *const *names, int n) {
+  const char *word = tli_to_word(L, index);
+  for (int i = 0; word && i < n; i++)
+    if (strcmp(names[i], word) == 0) return i;
+  return -1;
+}
+
+/* The tensors of a list, one tensor, or nil; borrowed of the stack. */
+static tl_Tensors read_list(lua_State *L, const char *name, int index,
+                            tl_Tensor *room[TLI_MOST_RANKS]) {
+  tli_State *S = tli_state(L);
+  tl_Tensors list = {0, room};
+  if (lua_isnoneornil(L, index)) return list;
+  bool many = lua_type(L, index) == LUA_TTABLE;
+  list.n = many ? (int64_t)lua_rawlen(L, index) : 1;
+  if (list.n > TLI_MOST_RANKS) tli_error(L, "%s: too many tensors", name);
+  for (int64_t i = 0; i < list.n; i++) {
+    if (many)
+      lua_rawgeti(L, index, i + 1);
+    else
+      lua_pushvalue(L, index);
+    room[i] = lua_type(L, -1) == LUA_TUSERDATA ? tli_to_tensor(L, S, lua_gettop(L)) : NULL;
+    if (room[i] == NULL)
+      tli_error(L, "%s: expected a Tensor, got %s", name, tli_describe(L, S, lua_gettop(L)));
+    lua_pop(L, 1);
+  }
+  return list;
+}
+
+/* group:run(kind, inputs, outputs, reduction, root, tag, seconds, async) -> Work if async,
+** else the rank that a message came from, as the group counts. */
+static int group_run(lua_State *L) {
+  Group *g = luaL_checkudata(L, 1, GROUP);
+  check_open(L, "distributed");
+  int kind = option_of(L, 2, tli_collective_names, TLI_NCOLLECTIVES);
+  if (kind < 0) return tli_error(L, "run: unknown collective");
+  const char *name = tli_collective_names[kind];
+  if (g->group == NULL) return tli_error(L, "%s: the process group was destroyed", name);
+  int reduce = lua_isnoneornil(L, 5) ? 0 : option_of(L, 5, tli_reduction_names, TLI_NREDUCTIONS);
+  if (reduce < 0)
+    return tli_error(L, "%s: op: expected sum, avg, product, min, max, band, bor or bxor, got %s",
+                     name, tli_describe(L, tli_state(L), 5));
+  bool async = lua_toboolean(L, 9);
+  tl_Tensor *in[TLI_MOST_RANKS], *out[TLI_MOST_RANKS];
+  Work *box = NULL;
+  if (async) {
+    box = lua_newuserdatauv(L, sizeof *box, 0);
+    box->work = NULL;
+    luaL_setmetatable(L, WORK);
+    tli_note_owner(L);
+  }
+  tli_Call call = {.kind = (tli_Collective)kind,
+                   .reduce = (tli_Reduction)reduce,
+                   .root = (int)luaL_optinteger(L, 6, 0),
+                   .tag = luaL_optinteger(L, 7, 0),
+                   .timeout = check_time(L, 8, name, 0),
+                   .in = read_list(L, name, 3, in),
+                   .out = read_list(L, name, 4, out),
+                   .site = site_of(L)};
+  tli_enter(L, tli_state(L));
+  tli_Work *w = tli_group_start(g->group, &call, async);
+  if (w == NULL) return tli_raise_as(L, name);
+  if (async) {
+    box->work = w;
+    return 1;
+  }
+  bool ok = tli_work_wait(w, 0);
+  lua_pushinteger(L, tli_work_source(w));
+  tli_work_release(w);
+  return ok ? 1 : tli_raise_as(L, name);
+}
+
+/* ---- calls under way ------------------------------------------------------------------ */
+
+static tli_Work *check_work(lua_State *L, const char *name) {
+  Work *w = luaL_testudata(L, 1, WORK);
+  if (w == NULL || w->work == NULL)
+    tli_error(L, "%s: expected a Work, got %s", name, tli_describe(L, tli_state(L), 1));
+  return w->work;
+}
+
+/* work:wait(seconds?) -> true */
+static int work_wait(lua_State *L) {
+  tli_Work *w = check_work(L, "wait");
+  check_open(L, "wait");
+  tli_enter(L, tli_state(L));
+  if (!tli_work_wait(w, check_time(L, 2, "wait", 0))) return tli_raise(L);
+  lua_pushboolean(L, true);
+  return 1;
+}
+
+static int work_is_completed(lua_State *L) {
+  lua_pushboolean(L, tli_work_done(check_work(L, "is_completed")));
+  return 1;
+}
+
+static int work_is_success(lua_State *L) {
+  tli_Work *w = check_work(L, "is_success");
+  lua_pushboolean(L, tli_work_done(w) && tli_work_error(w)[0] == '\0');
+  return 1;
+}
+
+/* The message of what went wrong, or nil. */
+static int work_exception(lua_State *L) {
+  const char *text = tli_work_error(check_work(L, "exception"));
+  if (text[0])
+    lua_pushstring(L, text);
+  else
+    lua_pushnil(L);
+  return 1;
+}
+
+static int work_source(lua_State *L) {
+  lua_pushinteger(L, tli_work_source(check_work(L, "source_rank")));
+  return 1;
+}
+
+static int work_gc(lua_State *L) {
+  Work *w = luaL_checkudata(L, 1, WORK);
+  tli_work_release(w->work);
+  w->work = NULL;
+  return 0;
+}
+
+/* ---- bytes --------------------------------------------------------------------------- */
+
+static int dist_bytes(lua_State *L) {
+  size_t size;
+  const char *text = luaL_checklstring(L, 1, &size);
+  tli_Box *box = tli_push_box(L);
+  int64_t n = (int64_t)size;
+  tl_Tensor *t = tli_empty(TL_U8, TLI_CPU, 1, &n);
+  if (t == NULL) return tli_raise(L);
+  memcpy(tli_data(t), text, size);
+  tli_fill_box(tli_state(L), box, t);
+  return 1;
+}
+
+static int dist_string(lua_State *L) {
+  tl_Tensor *t = tli_check_tensor(L, 1, "string");
+  if (t->dtype != TL_U8 || tli_device(t).type != TL_CPU || !tli_contiguous(t))
+    return tli_error(L, "string: expected a row-major uint8 tensor of the CPU");
+  lua_pushlstring(L, tli_data(t), (size_t)t->numel);
+  return 1;
+}
+
+/* ---- time ---------------------------------------------------------------------------- */
+
+/* Sleeps for so many seconds, at most one. */
+static int dist_sleep(lua_State *L) {
+  atomic_uint none = 0;
+  int64_t ns = check_time(L, 1, "sleep", 0);
+  if (ns > 1000000000) ns = 1000000000;
+  tli_word_wait(&none, 0, ns);
+  return tli_go_on() ? 0 : tli_raise(L);
+}
+
+/* ---- opening ------------------------------------------------------------------------- */
+
+static void open_class(lua_State *L, const char *name, const luaL_Reg *methods, lua_CFunction gc) {
+  luaL_newmetatable(L, name);
+  tli_set_functions(L, methods);
+  lua_pushvalue(L, -1);
+  lua_setfield(L, -2, "__index");
+  tli_push_function(L, gc);
+  lua_pushvalue(L, -1);
+  lua_setfield(L, -3, "__gc");
+  lua_setfield(L, -2, "__close");
+  lua_pop(L, 1);
+}
+
+void tli_open_dist(lua_State *L) {
+  static const luaL_Reg store[] = {{"set", store_set},           {"get", store_get},
+                                   {"add", store_add},           {"wait", store_wait},
+                                   {"check", store_check},       {"delete_key", store_delete_key},
+                                   {"num_keys", store_num_keys}, {"port", store_port},
+                                   {"close", store_close},       {NULL, NULL}};
+  static const luaL_Reg group[] = {{"run", group_run}, {"leave", group_leave}, {NULL, NULL}};
+  static const luaL_Reg work[] = {{"wait", work_wait},
+                                  {"is_completed", work_is_completed},
+                                  {"is_success", work_is_success},
+                                  {"exception", work_exception},
+                                  {"source_rank", work_source},
+                                  {NULL, NULL}};
+  static const luaL_Reg functions[] = {{"_store", dist_store}, {"_join", dist_join},
+                                       {"_bytes", dist_bytes}, {"_string", dist_string},
+                                       {"_sleep", dist_sleep}, {NULL, NULL}};
+  open_class(L, STORE, store, store_close);
+  open_class(L, GROUP, group, group_leave);
+  open_class(L, WORK, work, work_gc);
+  lua_newtable(L);
+  tli_set_functions(L, functions);
+  lua_setfield(L, -2, "distributed");
+}

@@ -1,0 +1,475 @@
+/*
+** launch_posix.c - see launch.h. This process serves the store by which the ranks find one
+** another, passes their output on line by line with the rank in front, and sees to it that
+** none of them outlives the program: each leads a process group of its own, which is
+** killed as a whole, and on Linux ends with this process, too.
+*/
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+
+#include "main/launch.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "core/platform.h"
+#include "dist/group.h"
+#include "dist/store.h"
+#include "main/script.h"
+
+#ifdef __linux__
+#include <sys/prctl.h>
+#endif
+
+/* How long ranks may go on after one has failed, or after they were asked to end. */
+#define GRACE INT64_C(1000000000)
+#define PATIENCE INT64_C(3000000000)
+enum { TAIL = 16384 }; /* of a rank's errors is kept */
+
+typedef struct Stream {
+  int file; /* what the rank writes; -1 once it has ended */
+  FILE *to; /* borrowed */
+  char line[4096];
+  size_t n;
+} Stream;
+
+typedef struct Rank {
+  pid_t pid; /* 0 once it has ended */
+  int status;
+  Stream out, err;
+  char tail[TAIL];
+  size_t ntail;
+} Rank;
+
+typedef struct Launch {
+  int n, max_restarts, nodes, node; /* n: here; nodes: machines */
+  const char *timeout, *rendezvous, *host;
+  int script; /* in argv */
+  int port;
+  Rank *ranks;  /* owned */
+  int restarts; /* so far */
+} Launch;
+
+/* ---- the command line -------------------------------------------------------------- */
+
+static const char usage[] =
+    "usage: tlua run [options] script [args]\n"
+    "  -n N, --nproc-per-node N   processes on this machine (1)\n"
+    "  --max-restarts N           start all again, so often, when one fails (0)\n"
+    "  --timeout S                seconds until ranks give up waiting for another (60)\n"
+    "  --nnodes N                 machines (1)\n"
+    "  --node-rank N              the number of this one, from 0\n"
+    "  --rdzv HOST:PORT           where number 0 is to be found\n"
+    "Each process finds RANK, LOCAL_RANK, WORLD_SIZE and the like in its environment.\n";
+
+static bool to_number(const char *text, int least, int most, int *out) {
+  char *end;
+  long n = strtol(text, &end, 10);
+  if (*text == '\0' || *end || n < least || n > most) return false;
+  *out = (int)n;
+  return true;
+}
+
+static bool complain(const char *what, const char *value) {
+  char text[200];
+  snprintf(text, sizeof text, "run: %s, got '%.80s'", what, value);
+  tli_script_complain(text);
+  fputs(usage, stderr);
+  return false;
+}
+
+/* One option with its value; false after a complaint. */
+static bool take_option(Launch *l, const char *name, const char *value) {
+  if (strcmp(name, "-n") == 0 || strcmp(name, "--nproc-per-node") == 0)
+    return to_number(value, 1, TLI_MOST_RANKS, &l->n) ||
+           complain("-n: expected 1 to 128 processes", value);
+  if (strcmp(name, "--max-restarts") == 0)
+    return to_number(value, 0, 1000000, &l->max_restarts) ||
+           complain("--max-restarts: expected a number", value);
+  if (strcmp(name, "--nnodes") == 0)
+    return to_number(value, 1, 100000, &l->nodes) || complain("--nnodes: expected a number", value);
+  if (strcmp(name, "--node-rank") == 0)
+    return to_number(value, 0, 100000, &l->node) ||
+           complain("--node-rank: expected a number", value);
+  if (strcmp(name, "--timeout") == 0) {
+    l->timeout = value;
+    return strtod(value, NULL) > 0 || complain("--timeout: expected seconds", value);
+  }
+  if (strcmp(name, "--rdzv") == 0) {
+    l->rendezvous = value;
+    return true;
+  }
+  return complain("unknown option", name);
+}
+
+static bool parse(Launch *l, int argc, char **argv) {
+  int i = 2;
+  while (i < argc && argv[i][0] == '-' && argv[i][1]) {
+    if (strcmp(argv[i], "--") == 0) {
+      i++;
+      break;
+    }
+    if (strncmp(argv[i], "-n", 2) == 0 && argv[i][2] >= '0' && argv[i][2] <= '9') { /* -n4 */
+      if (!take_option(l, "-n", argv[i++] + 2)) return false;
+      continue;
+    }
+    if (i + 1 >= argc) return complain("a value is missing", argv[i]);
+    if (!take_option(l, argv[i], argv[i + 1])) return false;
+    i += 2;
+  }
+  l->script = i;
+  if (i >= argc) return complain("expected a script", "");
+  if (l->node >= l->nodes) return complain("--node-rank: expected less than --nnodes", "more");
+  if (l->nodes > 1 && l->rendezvous == NULL)
+    return complain("--rdzv: expected HOST:PORT beside --nnodes", "");
+  return true;
+}
+
+/* ---- one rank ------------------------------------------------------------------------ */
+
+static void set_number(const char *name, int n) {
+  char text[32];
+  snprintf(text, sizeof text, "%d", n);
+  setenv(name, text, 1);
+}
+
+/* What the ranks have in common. */
+static void set_environment(const Launch *l) {
+  set_number("WORLD_SIZE", l->n * l->nodes);
+  set_number("LOCAL_WORLD_SIZE", l->n);
+  set_number("GROUP_RANK", l->node);
+  set_number("MASTER_PORT", l->port);
+  set_number("TLUA_RESTART_COUNT", l->restarts);
+  set_number("TLUA_MAX_RESTARTS", l->max_restarts);
+  setenv("MASTER_ADDR", l->host, 1);
+  setenv("TLUA_STORE", "launcher", 1);
+  setenv("TLUA_DISTRIBUTED_TIMEOUT", l->timeout, 0);
+  int threads = tli_processors() / l->n;
+  if (getenv("OMP_NUM_THREADS") == NULL) set_number("OMP_NUM_THREADS", threads > 1 ? threads : 1);
+}
+
+/* In the child: only what may be called after fork. */
+static void become(char **argv, const char *program, const int out[2], const int err[2],
+                   const sigset_t *mask, pid_t parent) {
+  setpgid(0, 0);
+#ifdef __linux__
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != parent) _exit(1);
+#else
+  (void)parent;
+#endif
+  int none = open("/dev/null", O_RDONLY);
+  if (none >= 0) dup2(none, 0);
+  dup2(out[1], 1);
+  dup2(err[1], 2);
+  signal(SIGINT, SIG_DFL);
+  signal(SIGTERM, SIG_DFL);
+  signal(SIGHUP, SIG_DFL);
+  signal(SIGCHLD, SIG_DFL);
+  signal(SIGPIPE, SIG_DFL);
+  sigprocmask(SIG_SETMASK, mask, NULL);
+  execv(program, argv);
+  _exit(127);
+}
+
+static void begin_stream(Stream *s, int file, FILE *to) {
+  fcntl(file, F_SETFL, O_NONBLOCK);
+  s->file = file;
+  s->to = to;
+  s->n = 0;
+}
+
+static bool start_rank(Launch *l, int i, char **argv, const char *program) {
+  Rank *r = &l->ranks[i];
+  int out[2], err[2];
+  sigset_t mask;
+  if (pipe(out) != 0) return false;
+  if (pipe(err) != 0) {
+    close(out[0]);
+    close(out[1]);
+    return false;
+  }
+  for (int k = 0; k < 2; k++) {
+    fcntl(out[k], F_SETFD, FD_CLOEXEC);
+    fcntl(err[k], F_SETFD, FD_CLOEXEC);
+  }
+  set_number("RANK", l->node * l->n + i);
+  set_number("LOCAL_RANK", i);
+  sigprocmask(SIG_SETMASK, NULL, &mask);
+  pid_t parent = getpid(), pid = fork();
+  if (pid == 0) become(argv, program, out, err, &mask, parent);
+  close(out[1]);
+  close(err[1]);
+  begin_stream(&r->out, out[0], stdout);
+  begin_stream(&r->err, err[0], stderr);
+  r->ntail = 0;
+  r->status = 0;
+  r->pid = pid > 0 ? pid : 0;
+  if (pid > 0) setpgid(pid, pid); /* whoever of the two comes first */
+  return pid > 0;
+}
+
+/* ---- what ranks write -------------------------------------------------------------- */
+
+static void put_line(const Launch *l, int i, Stream *s, bool ended) {
+  if (s->n == 0 && !ended) return;
+  fprintf(s->to, "[%d] ", l->node * l->n + i);
+  fwrite(s->line, 1, s->n, s->to);
+  putc('\n', s->to);
+  s->n = 0;
+}
+
+static void keep_tail(Rank *r, const char *data, size_t n) {
+  if (n > TAIL) {
+    data += n - TAIL;
+    n = TAIL;
+  }
+  size_t over = r->ntail + n > TAIL ? r->ntail + n - TAIL : 0;
+  memmove(r->tail, r->tail + over, r->ntail - over);
+  r->ntail -= over;
+  memcpy(r->tail + r->ntail, data, n);
+  r->ntail += n;
+}
+
+/* Passes on what is there; closes the stream at its end. */
+static void pass_on(const Launch *l, int i, Stream *s) {
+  char data[8192];
+  while (s->file >= 0) {
+    ssize_t n = read(s->file, data, sizeof data);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) break;
+    if (n <= 0) {
+      put_line(l, i, s, false);
+      close(s->file);
+      s->file = -1;
+      break;
+    }
+    if (s == &l->ranks[i].err) keep_tail(&l->ranks[i], data, (size_t)n);
+    for (ssize_t k = 0; k < n; k++) {
+      if (data[k] == '\n')
+        put_line(l, i, s, true);
+      else
+        s->line[s->n++] = data[k];
+      if (s->n == sizeof s->line) put_line(l, i, s, false);
+    }
+  }
+  fflush(s->to);
+}
+
+static void close_stream(const Launch *l, int i, Stream *s) {
+  pass_on(l, i, s);
+  if (s->file < 0) return;
+  put_line(l, i, s, false);
+  fflush(s->to);
+  close(s->file);
+  s->file = -1;
+}
+
+/* ---- all of them ------------------------------------------------------------------- */
+
+static int bell[2] = {-1, -1};
+static volatile sig_atomic_t asked; /* the last signal that asked for an end */
+
+static void on_signal(int number) {
+  int before = errno;
+  if (number != SIGCHLD) asked = number;
+  if (write(bell[1], "", 1) < 0) errno = 0; /* full: it rings anyway */
+  errno = before;
+}
+
+static int living(const Launch *l) {
+  int n = 0;
+  for (int i = 0; i < l->n; i++) n += l->ranks[i].pid != 0;
+  return n;
+}
+
+static void signal_all(const Launch *l, int number) {
+  for (int i = 0; i < l->n; i++)
+    if (l->ranks[i].pid) kill(-l->ranks[i].pid, number);
+}
+
+/* Takes note of ranks that have ended; the first that failed goes to *failed. */
+static void reap(Launch *l, int *failed) {
+  int status;
+  for (int i = 0; i < l->n; i++) {
+    Rank *r = &l->ranks[i];
+    if (r->pid == 0 || waitpid(r->pid, &status, WNOHANG) != r->pid) continue;
+    r->status = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+    kill(-r->pid, SIGKILL); /* what it has started and left */
+    r->pid = 0;
+    if (r->status != 0 && *failed < 0) *failed = i;
+  }
+}
+
+static void wait_a_while(Launch *l, int milliseconds) {
+  struct pollfd p[2 * TLI_MOST_RANKS + 1];
+  char drop[64];
+  nfds_t n = 0;
+  p[n++] = (struct pollfd){bell[0], POLLIN, 0};
+  for (int i = 0; i < l->n; i++) {
+    const Stream *streams[] = {&l->ranks[i].out, &l->ranks[i].err};
+    for (int k = 0; k < 2; k++)
+      if (streams[k]->file >= 0) p[n++] = (struct pollfd){streams[k]->file, POLLIN, 0};
+  }
+  poll(p, n, milliseconds);
+  while (read(bell[0], drop, sizeof drop) > 0) continue;
+  for (int i = 0; i < l->n; i++) {
+    pass_on(l, i, &l->ranks[i].out);
+    pass_on(l, i, &l->ranks[i].err);
+  }
+}
+
+/* Until all have ended; the first that failed, or -1. */
+static int attend(Launch *l) {
+  int failed = -1, forwarded = 0;
+  int64_t end = INT64_MAX; /* when those that are left are killed */
+  while (living(l) > 0) {
+    wait_a_while(l, end == INT64_MAX ? 1000 : 20);
+    int before = failed;
+    reap(l, &failed);
+    if (before < 0 && failed >= 0 && end == INT64_MAX) end = tli_now_ns() + GRACE;
+    if (asked && asked != forwarded) {
+      forwarded = asked;
+      signal_all(l, forwarded);
+      end = tli_now_ns() + PATIENCE;
+    }
+    if (tli_now_ns() >= end) {
+      signal_all(l, SIGKILL);
+      end = tli_now_ns() + GRACE;
+    }
+  }
+  for (int i = 0; i < l->n; i++) {
+    close_stream(l, i, &l->ranks[i].out);
+    close_stream(l, i, &l->ranks[i].err);
+  }
+  return failed;
+}
+
+/* What the first that failed has said, once more and last. */
+static void report(const Launch *l, int i) {
+  const Rank *r = &l->ranks[i];
+  int rank = l->node * l->n + i;
+  fflush(stdout);
+  if (r->status > 128)
+    fprintf(stderr, "tlua run: rank %d was the first to fail, by signal %d", rank, r->status - 128);
+  else
+    fprintf(stderr, "tlua run: rank %d was the first to fail, with status %d", rank, r->status);
+  fputs(r->ntail > 0 ? ":\n" : "\n", stderr);
+  fwrite(r->tail, 1, r->ntail, stderr);
+  if (r->ntail > 0 && r->tail[r->ntail - 1] != '\n') putc('\n', stderr);
+  fflush(stderr);
+}
+
+static int run_all(Launch *l, char **argv, const char *program) {
+  int failed = -1;
+  bool started = true;
+  set_environment(l);
+  for (int i = 0; i < l->n && started; i++) started = start_rank(l, i, argv, program);
+  if (!started) {
+    tli_script_complain("run: a process could not be started");
+    signal_all(l, SIGKILL);
+    attend(l);
+    return EXIT_FAILURE;
+  }
+  failed = attend(l);
+  if (asked) return 128 + asked;
+  if (failed < 0) return EXIT_SUCCESS;
+  report(l, failed);
+  return l->ranks[failed].status;
+}
+
+static bool catch_signals(void) {
+  static const int signals[] = {SIGCHLD, SIGINT, SIGTERM, SIGHUP};
+  if (pipe(bell) != 0) return false;
+  for (int i = 0; i < 2; i++) {
+    fcntl(bell[i], F_SETFD, FD_CLOEXEC);
+    fcntl(bell[i], F_SETFL, O_NONBLOCK);
+  }
+  signal(SIGPIPE, SIG_IGN);
+  for (size_t i = 0; i < sizeof signals / sizeof *signals; i++) {
+    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+    sigemptyset(&action.sa_mask);
+    sigaction(signals[i], &action, NULL);
+  }
+  return true;
+}
+
+/* The store is served by the first machine's launcher. */
+static tli_StoreServer *serve(Launch *l) {
+  static char host[128];
+  snprintf(host, sizeof host, "127.0.0.1");
+  l->host = host;
+  l->port = 0;
+  if (l->rendezvous) {
+    const char *colon = strrchr(l->rendezvous, ':');
+    if (colon == NULL || !to_number(colon + 1, 0, 65535, &l->port) ||
+        colon - l->rendezvous >= (ptrdiff_t)sizeof host)
+      return tli_fail_null(TL_EARG, "--rdzv: expected HOST:PORT, got '%.80s'", l->rendezvous);
+    snprintf(host, sizeof host, "%.*s", (int)(colon - l->rendezvous), l->rendezvous);
+  }
+  tli_StoreServer *server = tli_store_serve(l->host, l->port);
+  if (server) l->port = tli_store_server_port(server);
+  return server;
+}
+
+static int launch(Launch *l, int argc, char **argv) {
+  char program[4096];
+  tli_library_path((const void *)&usage, program, sizeof program);
+  char **arguments = calloc((size_t)(argc - l->script + 2), sizeof *arguments);
+  l->ranks = calloc((size_t)l->n, sizeof *l->ranks);
+  int status = EXIT_FAILURE;
+  if (arguments && l->ranks && catch_signals()) {
+    arguments[0] = argv[0];
+    for (int i = l->script; i < argc; i++) arguments[i - l->script + 1] = argv[i];
+    for (;; l->restarts++) {
+      status = run_all(l, arguments, program);
+      if (status == EXIT_SUCCESS || asked || l->restarts >= l->max_restarts) break;
+      fprintf(stderr, "tlua run: starting all again (%d of %d)\n", l->restarts + 1,
+              l->max_restarts);
+    }
+  }
+  free(arguments);
+  free(l->ranks);
+  return status;
+}
+
+int tli_launch(int argc, char **argv) {
+  Launch l = {.n = 1, .nodes = 1, .timeout = "60"};
+  if (argc > 2 && strcmp(argv[2], "--help") == 0) {
+    fputs(usage, stdout);
+    return EXIT_SUCCESS;
+  }
+  if (!parse(&l, argc, argv)) return EXIT_FAILURE;
+  tli_StoreServer *server = NULL;
+  if (l.node > 0) {
+    static char host[128];
+    const char *colon = strrchr(l.rendezvous, ':');
+    if (colon == NULL || !to_number(colon + 1, 1, 65535, &l.port)) {
+      complain("--rdzv: expected HOST:PORT", l.rendezvous);
+      return EXIT_FAILURE;
+    }
+    snprintf(host, sizeof host, "%.*s", (int)(colon - l.rendezvous), l.rendezvous);
+    l.host = host;
+  } else if ((server = serve(&l)) == NULL) {
+    char text[300];
+    snprintf(text, sizeof text, "run: %s", tl_error());
+    tli_script_complain(text);
+    return EXIT_FAILURE;
+  }
+  int status = launch(&l, argc, argv);
+  tli_store_server_stop(server);
+  return status;
+}
+
+void tli_launch_prepare(void) {
+  if (getenv("TLUA_STORE")) setvbuf(stdout, NULL, _IOLBF, BUFSIZ);
+}

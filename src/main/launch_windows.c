@@ -1,0 +1,16 @@
+/*
+** launch_windows.c - see launch.h: not there on Windows.
+*/
+#include "main/launch.h"
+
+#include <stdlib.h>
+
+#include "main/script.h"
+
+int tli_launch(int argc, char **argv) {
+  (void)argc, (void)argv;
+  tli_script_complain("run: programs of several processes are not there on Windows");
+  return EXIT_FAILURE;
+}
+
+void tli_launch_prepare(void) {}
