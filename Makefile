@@ -218,7 +218,7 @@ endif
 
 # ---- a person's day --------------------------------------------------------------
 
-.PHONY: all demo test sim emulated clang cross test-arm wasm asan tsan valgrind bench bundle gpu-check opinfo lint tidy-format deps config help \
+.PHONY: all demo test sim emulated clang cross test-arm wasm asan tsan valgrind bench bundle gpu-check opinfo modinfo lint tidy-format deps config help \
   install uninstall clean
 
 all: $(TLUA) $(LIBRARIES) $(PLUGINS) ## build ./tlua and the libraries (default)
@@ -237,6 +237,7 @@ bench: ## what an operator, a layer and a training step cost
 bundle: ## a folder in build/bundle that runs specs and benchmark on a machine with a GPU
 gpu-check: ## all that needs a GPU: specs, compute-sanitizer, benchmark
 opinfo: ## compare with a PyTorch 2: PYTHON=python OP="add sum"
+modinfo: ## the same for modules, optimizers and schedules: OP="Linear Adam"
 lint: ## luacheck, clang-format, cppcheck
 tidy-format: ## let clang-format lay out our C
 deps: ## install the missing packages (Debian) or list them
@@ -577,6 +578,10 @@ opinfo: all
 	$(PYTHON) spec/opinfo/calls.py $(BUILD)/opinfo $(OP)
 	$(TLUA) spec/opinfo/run.lua $(BUILD)/opinfo $(OP)
 	TLUA_SPEC_DEVICE=sim $(TLUA) spec/opinfo/run.lua $(BUILD)/opinfo $(OP)
+
+modinfo: all
+	$(PYTHON) spec/opinfo/modules.py $(BUILD)/modinfo
+	$(TLUA) spec/opinfo/modules.lua $(BUILD)/modinfo $(OP)
 
 # ---- looking over ----------------------------------------------------------------
 

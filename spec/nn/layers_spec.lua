@@ -251,3 +251,73 @@ describe("losses", function()
       end)
    end)
 end)
+
+describe("options of layers", function()
+   it("give dropouts and RReLU that work in place", function()
+      for _, name in ipairs {"Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "AlphaDropout",
+         "FeatureAlphaDropout", "RReLU"} do
+         local input = torch.randn(2, 3, 4, 4, 4)
+         if name == "Dropout1d" then input = torch.randn(2, 3, 4) end
+         local before = input:clone()
+         local output = nn[name] {inplace = true}(input)
+         assert.equal(input:data_ptr(), output:data_ptr(), name)
+         assert.is_false(torch.equal(before, input), name)
+      end
+   end)
+
+   it("give sizes that a transposed convolution reaches, by position or by name", function()
+      local layer = nn.ConvTranspose2d(1, 1, 3, {stride = 2})
+      local x = torch.randn(1, 1, 4, 4)
+      assert.same({1, 1, 9, 9}, layer(x).shape)
+      assert.same({1, 1, 10, 9}, layer(x, {output_size = {10, 9}}).shape)
+      assert.same({1, 1, 10, 10}, layer(x, {1, 1, 10, 10}).shape)
+      assert.raises("output_size: expected 9 to 10 in dimension 4, got 11", function()
+         layer(x, {10, 11})
+      end)
+      assert.raises("nn.ConvTranspose2d: output_size: expected 2 or 4 sizes", function()
+         layer(x, {10, 10, 10})
+      end)
+   end)
+
+   it("give bags by name", function()
+      local bag = nn.EmbeddingBag(5, 2, {mode = "sum"})
+      local index, offsets = torch.tensor {1, 2, 4, 5}, torch.tensor {1, 3}
+      local weights = torch.tensor {1.0, 0, 2, 0}
+      local w = bag.weight:detach()
+      local out = bag(index, {offsets = offsets, per_sample_weights = weights})
+      assert.is_true(torch.allclose(out, torch.stack({w[1], w[4] * 2})))
+      assert.raises("nn.EmbeddingBag.forward: unknown option offset; did you mean offsets?",
+         function() bag(index, {offset = offsets}) end)
+   end)
+
+   it("give one variance for several elements", function()
+      local loss = nn.GaussianNLLLoss {reduction = "none"}
+      local x, y = torch.zeros(2, 2), torch.ones(2, 2)
+      -- (log v + 1 / v) / 2
+      assert.close(1, loss(x, y, 0.5)[1][1]:item() + math.log(2) / 2, 1e-6)
+      assert.close(0.5, loss(x, y, torch.tensor {{1.0, 2.0}})[2][1]:item(), 1e-6)
+   end)
+end)
+
+describe("batch norm", function()
+   it("of an empty batch leaves its statistics alone", function()
+      local norm = nn.BatchNorm1d(2)
+      assert.same({0, 2}, norm(torch.zeros(0, 2)).shape)
+      assert.same({0.0, 0.0}, norm.running_mean:tolist())
+      assert.same({1.0, 1.0}, norm.running_var:tolist())
+   end)
+
+   it("refuses an eps that is not above 0", function()
+      assert.raises("nn.BatchNorm1d: eps: expected a number above 0, got 0", function()
+         nn.BatchNorm1d(2, {eps = 0})(torch.randn(3, 2))
+      end)
+   end)
+end)
+
+describe("a module whose buffer has a history", function()
+   it("is cast only where its dtype differs", function()
+      local loss = nn.BCELoss {weight = torch.ones(2, {requires_grad = true}) * 2}
+      loss:to("float32")
+      assert.same({2.0, 2.0}, loss.weight:tolist())
+   end)
+end)

@@ -11,99 +11,12 @@ local torch = require "tlua"
 local folder, only = arg[1], {table.unpack(arg, 2)}
 local device = require "spec.support.device"
 local unpack <const> = table.unpack
+local shared = require "spec.opinfo.values"
+local TOLERANCE <const>, T <const>, show <const> = shared.TOLERANCE, shared.T, shared.show
+local is_tensor <const>, compare <const> = shared.is_tensor, shared.compare
+local build <const>, built <const> = shared.build, shared.built
 
--- Relative to the element, absolute, relative to the largest element.
-local TOLERANCE <const> = {
-   float32 = {1e-5, 1e-5, 2e-6}, float64 = {1e-7, 1e-8, 1e-10},
-   float16 = {2e-3, 1e-3, 1e-3}, bfloat16 = {1.6e-2, 1e-3, 8e-3},
-}
-
----- tensors -----------------------------------------------------------------------
-
--- What T makes: a tensor as it is written, not yet built.
-local Written = {}
-
-local function T(dtype, sizes, strides, values, grad)
-   return setmetatable({dtype = dtype, sizes = sizes, strides = strides, values = values,
-      grad = grad}, Written)
-end
-
-local function is_written(v)
-   return getmetatable(v) == Written
-end
-
-local function is_tensor(v)
-   return type(v) == "userdata" and v ~= torch.newaxis
-end
-
--- Tensors with strides lie in a larger one, from its second element on.
-local function build_strided(t)
-   local last = 0
-   for d, size in ipairs(t.sizes) do last = last + (size - 1) * t.strides[d] end
-   local flat, index = {}, {}
-   for i = 1, last + 2 do flat[i] = t.dtype ~= "bool" and 0 end
-   for d = 1, #t.sizes do index[d] = 0 end
-   for _, v in ipairs(t.values) do
-      local at = 2
-      for d, i in ipairs(index) do at = at + i * t.strides[d] end
-      flat[at] = v
-      local d = #index
-      while d > 0 and index[d] == t.sizes[d] - 1 do
-         index[d], d = 0, d - 1
-      end
-      if d > 0 then index[d] = index[d] + 1 end
-   end
-   return torch.tensor(flat, {dtype = t.dtype}):as_strided(t.sizes, t.strides, 1)
-end
-
-local function build(t)
-   local x
-   if #t.values > 0 and t.strides then
-      x = build_strided(t)
-   elseif #t.values > 0 then
-      x = torch.tensor(t.values, {dtype = t.dtype}):reshape(t.sizes)
-   else
-      x = torch.zeros(t.sizes, {dtype = t.dtype})
-   end
-   return t.grad and x:requires_grad_() or x
-end
-
--- v with every written tensor built; those that require gradients are gathered in `leaves`.
-local function built(v, leaves)
-   if is_written(v) then
-      local x = build(v)
-      if v.grad then leaves[#leaves + 1] = x end
-      return x
-   elseif type(v) == "table" then
-      local list = {}
-      for i = 1, v.n or #v do list[i] = built(v[i], leaves) end
-      return list
-   end
-   return v
-end
-
----- how calls and results look ------------------------------------------------------
-
-local show
-
-local function list_of(values, count)
-   local parts = {}
-   for i = 1, math.min(count, 12) do parts[i] = show(values[i]) end
-   return table.concat(parts, ", ") .. (count > 12 and ", ..." or "")
-end
-
-function show(v)
-   if is_written(v) then
-      return ("%s(%s)%s[%s]"):format(v.dtype, table.concat(v.sizes, ","),
-         v.strides and "@" .. table.concat(v.strides, ",") or "", list_of(v.values, #v.values))
-   elseif is_tensor(v) then
-      local values = v:detach():flatten():tolist()
-      return show(T(v.dtype, v.shape, nil, values))
-   elseif type(v) == "table" then
-      return "{" .. list_of(v, v.n or #v) .. "}"
-   end
-   return math.type(v) == "float" and ("%.7g"):format(v) or tostring(v)
-end
+---- how calls look ------------------------------------------------------------------
 
 local function show_call(call)
    local parts = {}
@@ -111,53 +24,6 @@ local function show_call(call)
    for _, pair in ipairs(call.k) do parts[#parts + 1] = pair[1] .. " = " .. show(pair[2]) end
    local name = call.name .. (call.form == "i" and "_" or "")
    return (call.form == "f" and "torch." or "x:") .. name .. "(" .. table.concat(parts, ", ") .. ")"
-end
-
----- comparison ----------------------------------------------------------------------
-
-local function largest(values)
-   local most = 0
-   for _, v in ipairs(values) do
-      local size = math.abs(v)
-      if size < math.huge and size > most then most = size end
-   end
-   return most
-end
-
--- Whether v is w, near w, or as near to `exact` as w is.
-local function near(v, w, exact, tolerance, most)
-   if v == w or v ~= v and w ~= w then return true end
-   local function within(target, room)
-      return math.abs(v - target) <=
-         room + tolerance[1] * math.abs(target) + tolerance[2] + tolerance[3] * most
-   end
-   if v ~= v or w ~= w or math.abs(v) == math.huge then return false end
-   return within(w, 0) or exact and within(exact, 1.5 * math.abs(w - exact)) or false
-end
-
--- What differs between the result v, the wanted and the exact one; nil: nothing.
--- The tolerance is that of the dtype `given`, if there is one.
-local function compare_tensors(v, want, exact, random, given)
-   if not is_tensor(v) then return "no tensor" end
-   if table.concat(v.shape, ",") ~= table.concat(want.sizes, ",") then return "shape" end
-   if v.dtype ~= want.dtype then return "dtype" end
-   if random or #want.values == 0 then return nil end
-   local tolerance = TOLERANCE[v.dtype] and TOLERANCE[given or v.dtype]
-   local values = v:detach():flatten():tolist()
-   local most = tolerance and largest(want.values)
-   exact = exact and exact.values or {}
-   for i, w in ipairs(want.values) do
-      local same = values[i] == w or tolerance and near(values[i], w, exact[i], tolerance, most)
-      if not same then return "value", i end
-   end
-end
-
-local function compare(v, want, exact, random, given)
-   if is_written(want) then return compare_tensors(v, want, exact, random, given) end
-   if is_tensor(v) then return "tensor instead of a plain value" end
-   if math.type(v) ~= math.type(want) then return "kind" end
-   if type(v) == "number" and near(v, want, nil, TOLERANCE.float32, 0) then return nil end
-   if v ~= want then return "value" end
 end
 
 -- Vectors that are determined up to their signs, and only those of values.

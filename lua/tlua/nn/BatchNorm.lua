@@ -15,7 +15,7 @@ function Norm:__init(a)
    local place = {device = a.device, dtype = a.dtype}
    self.num_features, self.eps, self.momentum = a.num_features, a.eps, a.momentum
    self.affine, self.track_running_stats = a.affine, a.track_running_stats
-   if a.affine then self:make_affine(a.num_features, place, true) end
+   if a.affine then self:make_affine(a.num_features, place, a.bias) end
    if a.track_running_stats then
       self:register_buffer("running_mean", torch.zeros(a.num_features, place))
       self:register_buffer("running_var", torch.ones(a.num_features, place))
@@ -64,6 +64,9 @@ end
 
 local function batch_forward(self, input)
    self:check_input(input, self.ranks)
+   if self.eps <= 0 or self.eps ~= self.eps then
+      args.refuse(torch.type(self), "eps", "a number above 0", self.eps)
+   end
    local by_batch = self.is_training or not self.track_running_stats
    return F.batch_norm(input, self.running_mean, self.running_var, self.weight, self.bias,
       by_batch, next_factor(self), self.eps)
@@ -80,12 +83,13 @@ local function instance_forward(self, input)
    return single and output:squeeze(1) or output
 end
 
--- `momentum = false`: the running statistics are the mean over all batches.
+-- `momentum = false`: the running statistics are the mean over all batches. `bias = false`: the
+-- affine map only scales.
 local function define(short_name, n, forward, affine, track)
    local name = "nn." .. short_name
    local signature = args.signature(([[%s(num_features: count, eps: number = 1e-5,
       momentum: number|boolean = 0.1, affine: boolean = %s, track_running_stats: boolean = %s,
-      device: string?, dtype: string?)]]):format(name, affine, track))
+      device: string?, dtype: string?, bias: boolean = true)]]):format(name, affine, track))
    local Class = class.class(name, Norm)
    Class.rank = n + 2
    Class.ranks = n == 1 and {2, 3} or {n + 2}

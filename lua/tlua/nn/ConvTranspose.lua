@@ -9,9 +9,14 @@ local Conv = require "tlua.nn.Conv"
 local Module = require "tlua.nn.Module"
 local Parameter = require "tlua.nn.Parameter"
 
--- What must be added at the end of each dimension to reach the sizes wanted.
+-- What must be added at the end of each dimension to reach the sizes wanted: of all dimensions, or
+-- of the last ones alone.
 local function padding_for(self, name, input, sizes)
-   local n = #self.kernel_size
+   local n, dims = #self.kernel_size, input:dim()
+   if type(sizes) == "number" then sizes = {sizes} end
+   if #sizes ~= n and #sizes ~= dims then
+      args.refuse(name, "output_size", ("%d or %d sizes"):format(n, dims), sizes)
+   end
    local extra = {}
    for i = 1, n do
       local wanted = sizes[#sizes - n + i]
@@ -35,6 +40,8 @@ local function define(short_name, n)
       kernel_size: integers, stride: integers = 1, padding: integers = 0,
       output_padding: integers = 0, groups: count = 1, bias: boolean = true,
       dilation: integers = 1, device: string?, dtype: string?)]])
+   local take_call = args.signature(name
+      .. ".forward(input: tensor, output_size: integers?)")
    local convolve = ("conv_transpose%dd"):format(n)
 
    local ConvTranspose, parent = class.class(name, Module)
@@ -57,9 +64,12 @@ local function define(short_name, n)
       self:reset_parameters()
    end
 
-   function ConvTranspose:forward(input, output_size)
+   function ConvTranspose:forward(input, ...)
       local output_padding = self.output_padding
-      if output_size then output_padding = padding_for(self, name, input, output_size) end
+      if ... ~= nil then
+         local output_size = take_call(input, ...).output_size
+         if output_size then output_padding = padding_for(self, name, input, output_size) end
+      end
       return F[convolve](input, self.weight, self.bias, self.stride, self.padding,
          output_padding, self.groups, self.dilation)
    end
@@ -71,8 +81,8 @@ end
 
 local M = {}
 
---- Transposed convolution over (N, C, L). `forward` takes the wanted sizes as a second argument,
---- where strides leave a choice.
+--- Transposed convolution over (N, C, L). `forward` takes the wanted sizes, where strides leave
+--- a choice, as a second argument or as the option output_size.
 ---@class nn.ConvTranspose1d: nn.Module
 ---@field weight Tensor  (in_channels, out_channels / groups, *kernel_size)
 ---@field bias Tensor?  (out_channels)

@@ -7,14 +7,16 @@ local define = require "tlua.nn.layers".define
 
 local M = {}
 
--- Dropout1d to 3d drop whole channels of (N, C, ...), AlphaDropout keeps mean and variance of what
--- comes from SELU.
+-- Dropout1d to 3d drop whole channels of (N, C, ...), AlphaDropout and, for whole channels,
+-- FeatureAlphaDropout keep mean and variance of what comes from SELU.
 for name, drop in pairs {
    Dropout = "dropout", Dropout1d = "dropout1d", Dropout2d = "dropout2d",
    Dropout3d = "dropout3d", AlphaDropout = "alpha_dropout",
+   FeatureAlphaDropout = "feature_alpha_dropout",
 } do
-   local Layer = define(name, "p: number = 0.5", function(self, input)
-      return F[drop](input, self.p, self.is_training)
+   local in_place = drop .. "_"
+   local Layer = define(name, "p: number = 0.5, inplace: boolean = false", function(self, input)
+      return F[self.inplace and in_place or drop](input, self.p, self.is_training)
    end)
    local init = Layer.__init
    function Layer:__init(...)

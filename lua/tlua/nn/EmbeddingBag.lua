@@ -9,8 +9,12 @@ local Module = require "tlua.nn.Module"
 local Parameter = require "tlua.nn.Parameter"
 
 local signature = args.signature [[nn.EmbeddingBag(num_embeddings: count, embedding_dim: count,
-   mode: string = 'mean', include_last_offset: boolean = false, padding_idx: integer?,
-   device: string?, dtype: string?)]]
+   max_norm: number?, norm_type: number = 2, scale_grad_by_freq: boolean = false,
+   mode: string = 'mean', sparse: boolean = false, include_last_offset: boolean = false,
+   padding_idx: integer?, device: string?, dtype: string?)]]
+
+local take_call = args.signature [[nn.EmbeddingBag.forward(input: tensor, offsets: tensor?,
+   per_sample_weights: tensor?)]]
 
 local modes = {sum = true, mean = true, max = true}
 
@@ -21,7 +25,9 @@ local EmbeddingBag, parent = class.class("nn.EmbeddingBag", Module)
 
 ---@param num_embeddings integer
 ---@param embedding_dim integer
----@param options? {mode: "sum"|"mean"|"max", include_last_offset: boolean, padding_idx: integer}
+---@param options? table  `mode` is sum, mean or max; with `max_norm`, rows that are looked up
+---   are first scaled down to that norm; `scale_grad_by_freq` divides gradients by how often a row
+---   is used; gradients are dense, `sparse` or not
 function EmbeddingBag:__init(...)
    parent.__init(self)
    local a = signature(...)
@@ -29,8 +35,10 @@ function EmbeddingBag:__init(...)
       args.refuse("nn.EmbeddingBag", "mode", "sum, mean or max", a.mode)
    end
    self.num_embeddings, self.embedding_dim = a.num_embeddings, a.embedding_dim
-   self.mode, self.include_last_offset = a.mode, a.include_last_offset
-   self.padding_idx = a.padding_idx
+   for _, option in ipairs {"mode", "include_last_offset", "padding_idx", "max_norm", "norm_type",
+      "scale_grad_by_freq"} do
+      self[option] = a[option]
+   end
    self.weight = Parameter(torch.empty(a.num_embeddings, a.embedding_dim,
       {device = a.device, dtype = a.dtype}))
    self:reset_parameters()
@@ -44,20 +52,26 @@ function EmbeddingBag:reset_parameters()
    self.weight:select(1, self.padding_idx):zero_()
 end
 
---- Bags are the rows of `input`, or the pieces of a list that begin at `offsets` (from 1).
----@param input Tensor  (B, N), or (N) with offsets
----@param offsets? Tensor  (B)
----@param per_sample_weights? Tensor  as input; for sums
+--- Bags are the rows of `input` (B, N), or the pieces of a list (N) that begin at `offsets` (B),
+--- from 1. `per_sample_weights`, for sums, are as input. All may be given by name.
+---@param input Tensor
+---@param offsets? Tensor
+---@param per_sample_weights? Tensor
 ---@return Tensor  (B, embedding_dim)
-function EmbeddingBag:forward(input, offsets, per_sample_weights)
-   return F.embedding_bag(input, self.weight, {
-      offsets = offsets, mode = self.mode, per_sample_weights = per_sample_weights,
+function EmbeddingBag:forward(...)
+   local a = take_call(...)
+   return F.embedding_bag(a.input, self.weight, {
+      offsets = a.offsets, mode = self.mode, per_sample_weights = a.per_sample_weights,
       include_last_offset = self.include_last_offset, padding_idx = self.padding_idx,
+      max_norm = self.max_norm, norm_type = self.norm_type,
+      scale_grad_by_freq = self.scale_grad_by_freq,
    })
 end
 
 function EmbeddingBag:extra_repr()
-   return ("%d, %d, mode=%s"):format(self.num_embeddings, self.embedding_dim, self.mode)
+   local text = ("%d, %d, mode=%s"):format(self.num_embeddings, self.embedding_dim, self.mode)
+   if self.max_norm then text = ("%s, max_norm=%g"):format(text, self.max_norm) end
+   return text
 end
 
 return EmbeddingBag

@@ -7,7 +7,8 @@ local F = require "tlua.nn.functional"
 local AffineNorm = require "tlua.nn.AffineNorm"
 
 local signature = args.signature [[nn.GroupNorm(num_groups: count, num_channels: count,
-   eps: number = 1e-5, affine: boolean = true, device: string?, dtype: string?)]]
+   eps: number = 1e-5, affine: boolean = true, device: string?, dtype: string?,
+   bias: boolean = true)]]
 
 ---@class nn.GroupNorm: nn.AffineNorm
 ---@field weight Tensor?  (num_channels)
@@ -17,7 +18,7 @@ local GroupNorm, parent = class.class("nn.GroupNorm", AffineNorm)
 
 ---@param num_groups integer  a divisor of num_channels
 ---@param num_channels integer
----@param options? {eps: number, affine: boolean, device: string, dtype: string}
+---@param options? {eps: number, affine: boolean, bias: boolean, device: string, dtype: string}
 function GroupNorm:__init(...)
    parent.__init(self)
    local a = signature(...)
@@ -28,7 +29,7 @@ function GroupNorm:__init(...)
    self.num_groups, self.num_channels, self.eps = a.num_groups, a.num_channels, a.eps
    self.affine = a.affine
    if a.affine then
-      self:make_affine(a.num_channels, {device = a.device, dtype = a.dtype}, true)
+      self:make_affine(a.num_channels, {device = a.device, dtype = a.dtype}, a.bias)
    end
 end
 

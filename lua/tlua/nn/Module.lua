@@ -391,8 +391,9 @@ end
 -- same objects: optimizers keep them and shared ones stay shared.
 local function replace_data(module, fn)
    local function replace(tensor)
-      local data = fn(tensor.data)
-      if data ~= tensor.data then tensor.data = data end
+      local data = tensor.data
+      local replaced = fn(data)
+      if replaced ~= data then tensor.data = replaced end
    end
    for _, parameter in ipairs(module:parameters()) do
       local grad = parameter.grad

@@ -56,7 +56,7 @@ for n = 1, 3 do
 end
 
 -- The norm of order norm_type of each window.
-for n = 1, 2 do
+for n = 1, 3 do
    local pool = ("lp_pool%dd"):format(n)
    local name = ("LPPool%dd"):format(n)
    M[name] = define(name, [[norm_type: number, kernel_size: integers, stride: integers?,

@@ -82,15 +82,20 @@ function EncoderLayer:__init(...)
    Layer.__init(self, "nn.TransformerEncoderLayer", 2, a)
 end
 
---- Options are src_mask, src_key_padding_mask and is_causal, as MultiheadAttention's.
+local take_encoder_layer_call = args.signature [[nn.TransformerEncoderLayer.forward(src: tensor,
+   src_mask: tensor?, src_key_padding_mask: tensor?, is_causal: boolean = false)]]
+
+--- The masks, by position or by name, are MultiheadAttention's attn_mask and key_padding_mask.
 ---@param src Tensor  (S, N, d_model), or (N, S, d_model) with `batch_first`
----@param options? table
+---@param src_mask? Tensor
+---@param src_key_padding_mask? Tensor
+---@param is_causal? boolean  false by default
 ---@return Tensor  as src
-function EncoderLayer:forward(src, options)
-   local o = options or {}
-   local x = self:residual(1, src, function(y)
-      return (self.self_attn(y, y, y, {attn_mask = o.src_mask, need_weights = false,
-         key_padding_mask = o.src_key_padding_mask, is_causal = o.is_causal or false}))
+function EncoderLayer:forward(...)
+   local a = take_encoder_layer_call(...)
+   local x = self:residual(1, a.src, function(y)
+      return (self.self_attn(y, y, y, {attn_mask = a.src_mask, need_weights = false,
+         key_padding_mask = a.src_key_padding_mask, is_causal = a.is_causal}))
    end)
    return self:residual(2, x, function(y) return self:feed_forward(y) end)
 end
@@ -109,84 +114,133 @@ function DecoderLayer:__init(...)
    Layer.__init(self, "nn.TransformerDecoderLayer", 3, a)
 end
 
---- Options are tgt_mask, memory_mask, tgt_key_padding_mask, memory_key_padding_mask,
---- tgt_is_causal and memory_is_causal, as MultiheadAttention's.
+local decoder_call <const> = [[(tgt: tensor, memory: tensor, tgt_mask: tensor?,
+   memory_mask: tensor?, tgt_key_padding_mask: tensor?, memory_key_padding_mask: tensor?,
+   tgt_is_causal: boolean = false, memory_is_causal: boolean = false)]]
+local take_decoder_layer_call = args.signature("nn.TransformerDecoderLayer.forward" .. decoder_call)
+
+--- The masks, by position or by name, are MultiheadAttention's attn_mask and key_padding_mask.
 ---@param tgt Tensor  (T, N, d_model), or (N, T, d_model) with `batch_first`
 ---@param memory Tensor  what the encoder gave
----@param options? table
+---@param ... any  tgt_mask, memory_mask, tgt_key_padding_mask, memory_key_padding_mask,
+---   tgt_is_causal, memory_is_causal
 ---@return Tensor  as tgt
-function DecoderLayer:forward(tgt, memory, options)
-   local o = options or {}
-   local x = self:residual(1, tgt, function(y)
-      return (self.self_attn(y, y, y, {attn_mask = o.tgt_mask, need_weights = false,
-         key_padding_mask = o.tgt_key_padding_mask, is_causal = o.tgt_is_causal or false}))
+function DecoderLayer:forward(...)
+   local a = take_decoder_layer_call(...)
+   local memory = a.memory
+   local x = self:residual(1, a.tgt, function(y)
+      return (self.self_attn(y, y, y, {attn_mask = a.tgt_mask, need_weights = false,
+         key_padding_mask = a.tgt_key_padding_mask, is_causal = a.tgt_is_causal}))
    end)
    x = self:residual(2, x, function(y)
-      return (self.multihead_attn(y, memory, memory, {attn_mask = o.memory_mask,
-         need_weights = false, key_padding_mask = o.memory_key_padding_mask,
-         is_causal = o.memory_is_causal or false}))
+      return (self.multihead_attn(y, memory, memory, {attn_mask = a.memory_mask,
+         need_weights = false, key_padding_mask = a.memory_key_padding_mask,
+         is_causal = a.memory_is_causal}))
    end)
    return self:residual(3, x, function(y) return self:feed_forward(y) end)
 end
 
 -- A stack of copies of a layer, and a norm at its end or none.
-local function stack(name, self, layer, num_layers, norm)
+local function stack(name, self, layer, a)
    module.__init(self)
    if not class.isinstance(layer, Module) then args.refuse(name, "layer", "a module", layer) end
-   if math.type(num_layers) ~= "integer" or num_layers < 0 then
-      args.refuse(name, "num_layers", "an integer of at least 0", num_layers)
+   if a.norm and not class.isinstance(a.norm, Module) then
+      args.refuse(name, "norm", "a module", a.norm)
    end
    self.layers = ModuleList()
-   for _ = 1, num_layers do self.layers:append(layer:clone()) end
-   self.norm = norm
+   for _ = 1, a.num_layers do self.layers:append(layer:clone()) end
+   self.num_layers, self.norm = a.num_layers, a.norm
 end
 
+-- An argument that is given; nil leaves the layers' own default.
+local function given(name, value, options)
+   if value ~= nil then options[name] = value end
+   return options
+end
+
+local take_encoder = args.signature [[nn.TransformerEncoder(encoder_layer: any,
+   num_layers: count, norm: any?, enable_nested_tensor: boolean = true,
+   mask_check: boolean = true)]]
+local take_encoder_call = args.signature [[nn.TransformerEncoder.forward(src: tensor, mask: tensor?,
+   src_key_padding_mask: tensor?, is_causal: boolean?)]]
+
 ---@class nn.TransformerEncoder: nn.Module
----@overload fun(layer: nn.Module, num_layers: integer, norm?): nn.TransformerEncoder
+---@overload fun(encoder_layer: nn.Module, num_layers: integer, norm?): nn.TransformerEncoder
 local Encoder = class.class("nn.TransformerEncoder", Module)
 
----@param layer nn.Module  copied for each layer, first weights included
+--- The options enable_nested_tensor and mask_check are taken for programs written for PyTorch;
+--- results do not depend on them.
+---@param encoder_layer nn.Module  copied for each layer, first weights included
 ---@param num_layers integer
 ---@param norm? nn.Module
-function Encoder:__init(layer, num_layers, norm)
-   stack("nn.TransformerEncoder", self, layer, num_layers, norm)
+function Encoder:__init(...)
+   local a = take_encoder(...)
+   stack("nn.TransformerEncoder", self, a.encoder_layer, a)
 end
 
 ---@param src Tensor
----@param options? table  as TransformerEncoderLayer's
+---@param mask? Tensor  the layers' src_mask
+---@param src_key_padding_mask? Tensor
+---@param is_causal? boolean
 ---@return Tensor
-function Encoder:forward(src, options)
-   for _, layer in ipairs(self.layers) do src = layer(src, options) end
-   return self.norm and self.norm(src) or src
+function Encoder:forward(...)
+   local a = take_encoder_call(...)
+   local x = a.src
+   for _, layer in ipairs(self.layers) do
+      x = layer(x, given("is_causal", a.is_causal,
+         {src_mask = a.mask, src_key_padding_mask = a.src_key_padding_mask}))
+   end
+   return self.norm and self.norm(x) or x
 end
 
+local take_decoder = args.signature [[nn.TransformerDecoder(decoder_layer: any, num_layers: count,
+   norm: any?)]]
+local take_decoder_call = args.signature("nn.TransformerDecoder.forward"
+   .. decoder_call:gsub("boolean = false", "boolean?", 1))
+
 ---@class nn.TransformerDecoder: nn.Module
----@overload fun(layer: nn.Module, num_layers: integer, norm?): nn.TransformerDecoder
+---@overload fun(decoder_layer: nn.Module, num_layers: integer, norm?): nn.TransformerDecoder
 local Decoder = class.class("nn.TransformerDecoder", Module)
 
----@param layer nn.Module  copied for each layer, first weights included
+---@param decoder_layer nn.Module  copied for each layer, first weights included
 ---@param num_layers integer
 ---@param norm? nn.Module
-function Decoder:__init(layer, num_layers, norm)
-   stack("nn.TransformerDecoder", self, layer, num_layers, norm)
+function Decoder:__init(...)
+   local a = take_decoder(...)
+   stack("nn.TransformerDecoder", self, a.decoder_layer, a)
 end
 
 ---@param tgt Tensor
 ---@param memory Tensor
----@param options? table  as TransformerDecoderLayer's
+---@param ... any  as TransformerDecoderLayer's
 ---@return Tensor
-function Decoder:forward(tgt, memory, options)
-   for _, layer in ipairs(self.layers) do tgt = layer(tgt, memory, options) end
-   return self.norm and self.norm(tgt) or tgt
+function Decoder:forward(...)
+   local a = take_decoder_call(...)
+   local x = a.tgt
+   for _, layer in ipairs(self.layers) do
+      x = layer(x, a.memory, given("tgt_is_causal", a.tgt_is_causal, {
+         tgt_mask = a.tgt_mask, memory_mask = a.memory_mask,
+         tgt_key_padding_mask = a.tgt_key_padding_mask,
+         memory_key_padding_mask = a.memory_key_padding_mask,
+         memory_is_causal = a.memory_is_causal,
+      }))
+   end
+   return self.norm and self.norm(x) or x
 end
 
 local take_transformer = args.signature([[nn.Transformer(d_model: count = 512, nhead: count = 8,
-   num_encoder_layers: count = 6, num_decoder_layers: count = 6, ]] .. layer_options .. ")")
+   num_encoder_layers: count = 6, num_decoder_layers: count = 6, ]]
+   .. layer_options:gsub("layer_norm_eps", "custom_encoder: any?, custom_decoder: any?, %0") .. ")")
+local take_transformer_call = args.signature [[nn.Transformer.forward(src: tensor, tgt: tensor,
+   src_mask: tensor?, tgt_mask: tensor?, memory_mask: tensor?, src_key_padding_mask: tensor?,
+   tgt_key_padding_mask: tensor?, memory_key_padding_mask: tensor?, src_is_causal: boolean?,
+   tgt_is_causal: boolean?, memory_is_causal: boolean = false)]]
 
 ---@class nn.Transformer: nn.Module
 ---@overload fun(d_model?: integer, nhead?: integer, options?: table): nn.Transformer
 local Transformer = class.class("nn.Transformer", Module)
 
+--- custom_encoder and custom_decoder are modules that take the places of its own.
 function Transformer:__init(...)
    module.__init(self)
    local a = take_transformer(...)
@@ -197,8 +251,16 @@ function Transformer:__init(...)
          batch_first = a.batch_first, norm_first = a.norm_first, bias = a.bias,
          device = a.device, dtype = a.dtype})
    end
-   self.encoder = Encoder(layer(EncoderLayer), a.num_encoder_layers, LayerNorm(a.d_model, place))
-   self.decoder = Decoder(layer(DecoderLayer), a.num_decoder_layers, LayerNorm(a.d_model, place))
+   for _, option in ipairs {"custom_encoder", "custom_decoder"} do
+      if a[option] and not class.isinstance(a[option], Module) then
+         args.refuse("nn.Transformer", option, "a module", a[option])
+      end
+   end
+   self.d_model, self.nhead, self.batch_first = a.d_model, a.nhead, a.batch_first
+   self.encoder = a.custom_encoder
+      or Encoder(layer(EncoderLayer), a.num_encoder_layers, LayerNorm(a.d_model, place))
+   self.decoder = a.custom_decoder
+      or Decoder(layer(DecoderLayer), a.num_decoder_layers, LayerNorm(a.d_model, place))
    for _, parameter in ipairs(self:parameters()) do
       if parameter:dim() > 1 then init.xavier_uniform_(parameter) end
    end
@@ -212,13 +274,21 @@ function Transformer.generate_square_subsequent_mask(size, options)
    return torch.full({size, size}, -math.huge, options or {}):triu(1)
 end
 
---- Options are those of both layers' forward.
+--- Masks are those of the encoder and the decoder, by position or by name.
 ---@param src Tensor
 ---@param tgt Tensor
----@param options? table
+---@param ... any  src_mask, tgt_mask, memory_mask, src_key_padding_mask, tgt_key_padding_mask,
+---   memory_key_padding_mask, src_is_causal, tgt_is_causal, memory_is_causal
 ---@return Tensor  as tgt
-function Transformer:forward(src, tgt, options)
-   return self.decoder(tgt, self.encoder(src, options), options)
+function Transformer:forward(...)
+   local a = take_transformer_call(...)
+   local memory = self.encoder(a.src, given("is_causal", a.src_is_causal,
+      {mask = a.src_mask, src_key_padding_mask = a.src_key_padding_mask}))
+   return self.decoder(a.tgt, memory, given("tgt_is_causal", a.tgt_is_causal, {
+      tgt_mask = a.tgt_mask, memory_mask = a.memory_mask,
+      tgt_key_padding_mask = a.tgt_key_padding_mask,
+      memory_key_padding_mask = a.memory_key_padding_mask, memory_is_causal = a.memory_is_causal,
+   }))
 end
 
 return {

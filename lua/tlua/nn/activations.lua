@@ -57,10 +57,10 @@ for _, row in ipairs(rows) do
 end
 
 -- Slopes are drawn from (lower, upper) while training, else their mean.
-M.RReLU = define("RReLU", "lower: number = 0.125, upper: number = 0.3333333333333333",
-   function(self, input)
-      return F.rrelu(input, self.lower, self.upper, self.is_training)
-   end)
+M.RReLU = define("RReLU", [[lower: number = 0.125, upper: number = 0.3333333333333333,
+   inplace: boolean = false]], function(self, input)
+   return F[self.inplace and "rrelu_" or "rrelu"](input, self.lower, self.upper, self.is_training)
+end)
 
 -- Softmax over the channels of (N, C, H, W) or (C, H, W).
 M.Softmax2d = define("Softmax2d", "", function(_, input)

@@ -20,7 +20,7 @@ local files = lazy.modules("tlua.nn", {
    Unflatten = "Unflatten",
    Conv = "Conv1d Conv2d Conv3d",
    ConvTranspose = "ConvTranspose1d ConvTranspose2d ConvTranspose3d",
-   Pool = [[MaxPool1d MaxPool2d MaxPool3d AvgPool1d AvgPool2d AvgPool3d LPPool1d LPPool2d
+   Pool = [[MaxPool1d MaxPool2d MaxPool3d AvgPool1d AvgPool2d AvgPool3d LPPool1d LPPool2d LPPool3d
       AdaptiveMaxPool1d AdaptiveMaxPool2d AdaptiveMaxPool3d
       AdaptiveAvgPool1d AdaptiveAvgPool2d AdaptiveAvgPool3d]],
    MaxUnpool = "MaxUnpool1d MaxUnpool2d MaxUnpool3d",
@@ -30,7 +30,7 @@ local files = lazy.modules("tlua.nn", {
    RMSNorm = "RMSNorm",
    GroupNorm = "GroupNorm",
    LocalResponseNorm = "LocalResponseNorm",
-   Dropout = "Dropout Dropout1d Dropout2d Dropout3d AlphaDropout",
+   Dropout = "Dropout Dropout1d Dropout2d Dropout3d AlphaDropout FeatureAlphaDropout",
    Pad = [[ZeroPad1d ZeroPad2d ZeroPad3d ConstantPad1d ConstantPad2d ConstantPad3d
       ReflectionPad1d ReflectionPad2d ReflectionPad3d
       ReplicationPad1d ReplicationPad2d ReplicationPad3d

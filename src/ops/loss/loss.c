@@ -72,18 +72,18 @@ static tl_Tensor *chain_floor_value(tli_Chain *c, tl_Tensor *t, double least) {
   return TLI_STEP(c, tlo_straight_through(floored, t));
 }
 
-/* var with a last dimension, if it lacks one. */
+/* var, of the input's sizes or 1 in each dimension, with a last one if it lacks that. */
 static tl_Tensor *variance_for(tl_Tensor *input, tl_Tensor *var) {
   bool same = var->ndim == input->ndim;
   for (int d = 0; same && d < var->ndim; d++)
-    same = var->sizes[d] == input->sizes[d] || (d == var->ndim - 1 && var->sizes[d] == 1);
-  if (same) return tli_retain(var);
+    same = var->sizes[d] == input->sizes[d] || var->sizes[d] == 1;
+  if (same || var->ndim == 0) return tli_retain(var);
   bool lacks = var->ndim == input->ndim - 1;
   for (int d = 0; lacks && d < var->ndim; d++) lacks = var->sizes[d] == input->sizes[d];
   if (lacks) return tlo_unsqueeze(var, -1);
   return tli_fail_null(TL_ESHAPE,
-                       "gaussian_nll_loss: var: expected the shape of input %s, or "
-                       "without its last dimension, got %s",
+                       "gaussian_nll_loss: var: expected the shape of input %s, with 1 for "
+                       "some of its sizes or without its last dimension, got %s",
                        tli_sizes_str(input), tli_sizes_str(var));
 }
 

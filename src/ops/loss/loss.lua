@@ -34,14 +34,15 @@ F {[[poisson_nll_loss(Tensor input, Tensor target, bool log_input=true, bool ful
    doc = [[The negative logarithm of Poisson probabilities: exp(input) - target * input, or input -
    target * log(input + eps) if input is no logarithm; with full also Stirling's term of target.]],
    composite = true, examples = {"T(3, 4), P(3, 4)", "P(3), P(3), false, true, 1e-8, 'sum'"}}
-F {"gaussian_nll_loss(Tensor input, Tensor target, Tensor var, bool full=false, float eps=1e-06, "
+F {"gaussian_nll_loss(Tensor input, Tensor target, Operand var, bool full=false, float eps=1e-06, "
      .. reduced .. ") -> Tensor",
    doc = [[The negative logarithm of normal densities: (log(var) + (input - target)^2 / var) / 2
-   with var at least eps; var may lack the last dimension or have size 1 there. full adds log(2 pi)
-   / 2.]],
+   with var at least eps; var, a number or a tensor, may lack the last dimension or have size 1 in
+   any. full adds log(2 pi) / 2.]],
    composite = true,
    examples = {"T(3, 4), T(3, 4), P(3, 4)", "T(3, 4), T(3, 4), P(3, 1), true",
-               "T(3, 4), T(3, 4), P(3), false, 1e-6, 'sum'"}}
+               "T(3, 4), T(3, 4), P(3), false, 1e-6, 'sum'", "T(3, 4), T(3, 4), P(1, 4)",
+               "T(3, 4), T(3, 4), 0.5"}}
 
 -- Probabilities -----------------------------------------------------------------------------------
 

@@ -128,6 +128,7 @@ static void own_statistics(tli_Chain *c, tl_Tensor *in, tl_Tensor *running_mean,
                            tl_Tensor **rstd) {
   Channels s = channels_of(in);
   double n = (double)(s.outer * s.inner);
+  if (n == 0) running_mean = running_var = NULL; /* nothing was seen */
   *mean = chain_empty(c, stat_dtype(in), in, s.channels);
   tl_Tensor *deviation = chain_empty(c, stat_dtype(in), in, s.channels);
   if (c->failed) return;

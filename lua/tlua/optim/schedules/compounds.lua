@@ -65,13 +65,18 @@ local function turn_at(self, epoch)
    return turn
 end
 
+local take_sequential = args.signature [[optim.lr_scheduler.SequentialLR(optimizer: any,
+   schedulers: table, milestones: numbers)]]
+
 ---@param optimizer optim.Optimizer
 ---@param schedulers optim.LRScheduler[]
 ---@param milestones integer[]  one less than there are schedulers
-function SequentialLR:__init(optimizer, schedulers, milestones)
+function SequentialLR:__init(...)
+   local a = take_sequential(...)
+   local optimizer, schedulers, milestones = a.optimizer, a.schedulers, a.milestones
    self:check_optimizer(optimizer)
    check_schedulers(self, optimizer, schedulers)
-   if type(milestones) ~= "table" or #schedulers ~= #milestones + 1 then
+   if #schedulers ~= #milestones + 1 then
       torch.raise("optim.lr_scheduler.SequentialLR: expected one milestone less than schedulers")
    end
    self.milestones, self.last_epoch, self.base_lrs = milestones, -1, {}
@@ -120,11 +125,15 @@ M.SequentialLR = SequentialLR
 -- Several schedules at once, each acting on what the one before has set.
 local ChainedScheduler = class.class("optim.lr_scheduler.ChainedScheduler", Compound)
 
+local take_chained = args.signature [[optim.lr_scheduler.ChainedScheduler(schedulers: table,
+   optimizer: any?)]]
+
 ---@param schedulers optim.LRScheduler[]  of one optimizer
 ---@param optimizer? optim.Optimizer  which that is
-function ChainedScheduler:__init(schedulers, optimizer)
-   check_schedulers(self, optimizer, schedulers)
-   self.last_epoch, self.base_lrs = 0, schedulers[1].base_lrs
+function ChainedScheduler:__init(...)
+   local a = take_chained(...)
+   check_schedulers(self, a.optimizer, a.schedulers)
+   self.last_epoch, self.base_lrs = 0, a.schedulers[1].base_lrs
 end
 
 function ChainedScheduler:first_step()
