@@ -321,3 +321,78 @@ describe("a module whose buffer has a history", function()
       assert.same({2.0, 2.0}, loss.weight:tolist())
    end)
 end)
+
+describe("CrossMapLRN2d", function()
+   it("divides by the squares of the channels around, as Torch7's", function()
+      local x = torch.tensor {1.0, 2, 3, 4}:view(1, 4, 1, 1)
+      local y = nn.CrossMapLRN2d(3, 3, 1, 1)(x):flatten():tolist() -- k + sum of squares
+      for i, square_sum in ipairs {1 + 4, 1 + 4 + 9, 4 + 9 + 16, 9 + 16} do
+         assert.close(i / (1 + square_sum), y[i], 1e-7)
+      end
+      assert.raises("nn.CrossMapLRN2d: size: expected an odd number, got 4", function()
+         nn.CrossMapLRN2d(4)
+      end)
+   end)
+end)
+
+describe("FractionalMaxPool", function()
+   it("has windows at random distances that cover the last element", function()
+      torch.manual_seed(2)
+      local x = torch.arange(1, 10, {dtype = "float32"}):view(1, 1, 1, 9):expand(1, 1, 9, 9)
+      local values = nn.FractionalMaxPool2d(2, {output_size = 5})(x)
+      assert.same({1, 1, 5, 5}, values.shape)
+      local row = values[1][1][1]:tolist()
+      assert.equal(9, row[5])
+      for i = 2, 5 do
+         assert.is_true(row[i] - row[i - 1] >= 1 and row[i] - row[i - 1] <= 3)
+      end
+   end)
+
+   it("wants one way of telling its size, and windows that fit", function()
+      assert.raises("nn.FractionalMaxPool2d: expected either output_size or output_ratio",
+         function() nn.FractionalMaxPool2d(2) end)
+      assert.raises("expected windows that fit, got 4 of size 3 along a dimension of 5", function()
+         nn.FractionalMaxPool2d(3, {output_size = 4})(torch.randn(1, 5, 5))
+      end)
+   end)
+end)
+
+describe("AdaptiveLogSoftmaxWithLoss", function()
+   it("gives probabilities that add up to 1, and predicts the likeliest class", function()
+      torch.manual_seed(1)
+      local layer = nn.AdaptiveLogSoftmaxWithLoss(4, 10, {3, 6})
+      local x = torch.randn(5, 4)
+      local log = layer:log_prob(x)
+      assert.same({5, 10}, log.shape)
+      assert.is_true(torch.allclose(log:exp():sum(2), torch.ones(5)))
+      assert.is_true(torch.equal(log:argmax(2), layer:predict(x)))
+      local target = torch.tensor {1, 3, 4, 7, 10}
+      local output, loss = layer(x, target)
+      assert.is_true(torch.allclose(output, log:gather(2, target:unsqueeze(2)):squeeze(2)))
+      assert.close(-output:mean():item(), loss:item(), 1e-6)
+   end)
+
+   it("refuses classes and cutoffs that there are not", function()
+      local layer = nn.AdaptiveLogSoftmaxWithLoss(4, 10, {3, 6})
+      assert.raises("target: expected classes from 1 to 10, got 11", function()
+         layer(torch.randn(1, 4), torch.tensor {11})
+      end)
+      assert.raises("cutoffs: expected ascending numbers from 1 to 9", function()
+         nn.AdaptiveLogSoftmaxWithLoss(4, 10, {6, 3})
+      end)
+   end)
+end)
+
+describe("TripletMarginWithDistanceLoss", function()
+   it("takes any function or module for its distance", function()
+      local a, b, c = torch.tensor {{1.0, 0}}, torch.tensor {{1.0, 2}}, torch.tensor {{4.0, 0}}
+      local function largest(x, y) return (x - y):abs():amax(2) end
+      assert.close(2, nn.TripletMarginWithDistanceLoss {distance_function = largest,
+         margin = 3}(a, b, c):item(), 1e-6)
+      assert.close(2, torch.nn.functional.triplet_margin_with_distance_loss(a, b, c,
+         {distance_function = nn.PairwiseDistance(1), margin = 3}):item(), 1e-4)
+      assert.raises("margin: expected a number above 0, got 0", function()
+         nn.TripletMarginWithDistanceLoss {margin = 0}
+      end)
+   end)
+end)

@@ -21,8 +21,8 @@ end
 local function input(text, which)
    local kind, classes, sizes = text:match "^(%a)(%d*) (.*)$"
    if kind == "m" then
-      local rows, columns = sizes:match "(%d+),(%d+)"
-      return torch.ones(tonumber(rows), tonumber(columns), {dtype = "bool"}):triu(1)
+      local m, n = sizes:match "(%d+),(%d+)"
+      return torch.ones(tonumber(m), tonumber(n), {dtype = "bool"}):triu(1)
    end
    local shape, n = {}, 1
    for size in sizes:gmatch "%d+" do

@@ -30,7 +30,7 @@ MODULES = vars(nn)
 SIZE = [200000]
 POSITIONS = {  # parameters that are positions: of constructors and, after a dot, of forward
     "dim": "dim", "start_dim": "dim", "end_dim": "dim", "padding_idx": "at", "blank": "at",
-    "ignore_index": "at", ".target": "label", ".targets": "label", ".indices": "label",
+    "ignore_index": "at", ".target": "label", ".target_": "label", ".targets": "label", ".indices": "label",
     ".offsets": "label"}
 LABELS = ("NLLLoss", "CrossEntropyLoss", "MultiMarginLoss", "MultiLabelMarginLoss", "CTCLoss",
           "AdaptiveLogSoftmaxWithLoss", "LinearCrossEntropyLoss")

@@ -37,7 +37,6 @@ MORE = {
         ([3, 4, 3], dict(stride=2), [make(2, 3, 5, 4), [12, 10]], {})],
     "CosineSimilarity": lambda make: [
         ([], {}, [make(4, 6), make(4, 6)], {}), ([], dict(dim=0), [make(4, 6), make(4, 6)], {})],
-    "CrossMapLRN2d": same(([3], {}), ([5, 1e-2, 0.5, 2], {}), size=(2, 6, 3, 3)),
     "Dropout": same(([], {}), ([0.2], {}), size=(4, 5)),
     "Dropout1d": same(([], {}), size=(4, 5, 3)),
     "Dropout2d": same(([], {}), size=(4, 5, 3, 2)),

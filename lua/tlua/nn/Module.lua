@@ -8,6 +8,8 @@
 local torch = require "tlua"
 local args = require "tlua.args"
 local class = require "tlua.class"
+local Buffer = require "tlua.nn.Buffer"
+local Uninitialized = require "tlua.nn.Uninitialized"
 local near = require "tlua.utils.near"
 
 ---@class nn.Module
@@ -105,7 +107,9 @@ local function own_buffers(module)
    local next_field = fields(module)
    return function()
       for name, value in next_field do
-         if marked[name] and torch.is_tensor(value) then return name, value end
+         if torch.is_tensor(value) and (marked[name] or Buffer.kind(value)) then
+            return name, value
+         end
       end
    end
 end
@@ -387,6 +391,19 @@ function Module:requires_grad_(requires_grad)
    return self
 end
 
+local function set_data(tensor, data) tensor.data = data end
+
+-- A buffer that is a view, or has a history, cannot take over other data; another tensor takes its
+-- place, one for all modules that share it.
+local function replace_buffer(owner, name, buffer, fn, replaced)
+   local data = buffer.data
+   local new = replaced[buffer] or fn(data)
+   if new == data or not replaced[buffer] and pcall(set_data, buffer, new) then return end
+   Buffer.mark(new, buffer)
+   replaced[buffer] = new
+   owner[name] = new
+end
+
 -- Replaces the data of every parameter, gradient and buffer by fn's result. The tensors stay the
 -- same objects: optimizers keep them and shared ones stay shared.
 local function replace_data(module, fn)
@@ -404,7 +421,10 @@ local function replace_data(module, fn)
          parameter.grad = grad
       end
    end
-   for _, buffer in ipairs(module:buffers()) do replace(buffer) end
+   local new = {}
+   walk(module, "", {}, function(owner)
+      for name, buffer in own_buffers(owner) do replace_buffer(owner, name, buffer, fn, new) end
+   end)
    return module
 end
 
@@ -473,6 +493,8 @@ local function copy(value, seen)
       copied = value:detach():clone()
       if value.requires_grad then copied:requires_grad_() end
       if value.is_parameter then copied.is_parameter = true end
+      Buffer.mark(copied, value)
+      Uninitialized.mark(copied, value)
    elseif type(value) == "table" and rawget(value, "__name") == nil then
       copied = {}
       seen[value] = copied
@@ -487,105 +509,6 @@ end
 ---@return nn.Module
 function Module:clone()
    return copy(self, {})
-end
-
--- State ---------------------------------------------------------------------------------------
-
--- Parameters and persistent buffers: what is saved.
-local function own_state(module)
-   local marked = rawget(module, "_buffers") or {}
-   local next_field = fields(module)
-   return function()
-      for name, value in next_field do
-         if is_parameter(value) or marked[name] == "persistent" and torch.is_tensor(value) then
-            return name, value
-         end
-      end
-   end
-end
-
---- The module's state: a table from paths, such as "3.conv.weight", to tensors that share the
---- memory of its parameters and persistent buffers.
----@param prefix? string
----@return table<string, Tensor>
-function Module:state_dict(prefix)
-   local state = {}
-   for path, tensor in iterate(collect(self, prefix, own_state, true)) do
-      state[path] = tensor:detach()
-   end
-   return state
-end
-
-local function same_shape(a, b)
-   local n = a:dim()
-   if n ~= b:dim() then return false end
-   for i = 1, n do
-      if a:size(i) ~= b:size(i) then return false end
-   end
-   return true
-end
-
-local function shape_text(tensor)
-   return "(" .. table.concat(tensor.shape, ", ") .. ")"
-end
-
--- Lists, each sorted, of what keeps a state from being loaded.
-local function differences(own, state)
-   local missing, unexpected, mismatched = {}, {}, {}
-   for path, tensor in pairs(own) do
-      local value = state[path]
-      if value == nil then
-         missing[#missing + 1] = path
-      elseif not torch.is_tensor(value) then
-         mismatched[#mismatched + 1] = ("%s: expected a tensor, got %s"):format(
-            path, args.describe(value))
-      elseif not same_shape(tensor, value) then
-         mismatched[#mismatched + 1] = ("%s: expected shape %s, got %s"):format(
-            path, shape_text(tensor), shape_text(value))
-      end
-   end
-   for path in pairs(state) do
-      if not own[path] then unexpected[#unexpected + 1] = tostring(path) end
-   end
-   table.sort(missing)
-   table.sort(unexpected)
-   table.sort(mismatched)
-   return missing, unexpected, mismatched
-end
-
---- Copies a state into the module's parameters and buffers. A state that does not fit is an
---- error that lists all differences, and changes nothing. With `{strict = false}` what is
---- missing or not known is left out, and both lists are returned.
----@param state table<string, Tensor>
----@param options? {strict: boolean}
----@return string[] missing
----@return string[] unexpected
-function Module:load_state_dict(state, options)
-   if type(state) ~= "table" then args.refuse("load_state_dict", "state", "a table", state) end
-   local strict = options
-   if type(options) == "table" then strict = options.strict end
-   local own = self:state_dict()
-   local missing, unexpected, mismatched = differences(own, state)
-
-   local faults = {}
-   local function add(what, list)
-      if #list > 0 then faults[#faults + 1] = what .. ": " .. table.concat(list, ", ") end
-   end
-   if strict ~= false then
-      add("missing", missing)
-      add("unexpected", unexpected)
-   end
-   add("of another shape", mismatched)
-   if #faults > 0 then
-      torch.raise(("load_state_dict: the state does not fit %s: %s"):format(
-         torch.type(self), table.concat(faults, "; ")))
-   end
-
-   local _ <close> = torch.no_grad()
-   for path, tensor in pairs(own) do
-      if state[path] then tensor:copy_(state[path]) end
-   end
-   return missing, unexpected
 end
 
 -- Printing ------------------------------------------------------------------------------------
@@ -608,5 +531,7 @@ function Module:__tostring()
    if extra ~= "" then table.insert(lines, 1, "  " .. extra) end
    return ("%s(\n%s\n)"):format(name, table.concat(lines, "\n"))
 end
+
+require "tlua.nn.state" (Module, fields)
 
 return Module

@@ -11,7 +11,8 @@ local Module = require "tlua.nn.Module"
 local Parameter = require "tlua.nn.Parameter"
 
 local signature = args.signature [[nn.MultiheadAttention(embed_dim: count, num_heads: count,
-   dropout: number = 0, bias: boolean = true, kdim: count?, vdim: count?,
+   dropout: number = 0, bias: boolean = true, add_bias_kv: boolean = false,
+   add_zero_attn: boolean = false, kdim: count?, vdim: count?,
    batch_first: boolean = false, device: string?, dtype: string?)]]
 
 local take_call = args.signature [[nn.MultiheadAttention.forward(query: tensor, key: tensor,
@@ -24,7 +25,8 @@ local MultiheadAttention, parent = class.class("nn.MultiheadAttention", Module)
 
 ---@param embed_dim integer  a multiple of num_heads
 ---@param num_heads integer
----@param options? {dropout: number, bias: boolean, kdim: integer, vdim: integer}
+---@param options? table  with `add_bias_kv` a learnt key and value come after those of the input,
+---   with `add_zero_attn` zeros; `kdim` and `vdim` are the sizes of keys and values
 function MultiheadAttention:__init(...)
    parent.__init(self)
    local a = signature(...)
@@ -44,6 +46,11 @@ function MultiheadAttention:__init(...)
       self.v_proj_weight = Parameter(torch.empty(n, self.vdim, place))
    end
    if a.bias then self.in_proj_bias = Parameter(torch.empty(3 * n, place)) end
+   if a.add_bias_kv then
+      self.bias_k = Parameter(torch.empty(1, 1, n, place))
+      self.bias_v = Parameter(torch.empty(1, 1, n, place))
+   end
+   self.add_zero_attn = a.add_zero_attn
    self.out_proj = Linear(n, n, {bias = a.bias, device = a.device, dtype = a.dtype})
    self:reset_parameters()
 end
@@ -56,6 +63,10 @@ function MultiheadAttention:reset_parameters()
    if self.in_proj_bias then
       init.zeros_(self.in_proj_bias)
       init.zeros_(self.out_proj.bias)
+   end
+   if self.bias_k then
+      init.xavier_normal_(self.bias_k)
+      init.xavier_normal_(self.bias_v)
    end
 end
 
@@ -110,6 +121,21 @@ local function future(length, source_length, like)
    return torch.ones(length, source_length, {dtype = "bool", device = like.device}):triu(1)
 end
 
+-- How many keys come after those of the input.
+local function extra_keys(self)
+   return (self.bias_k and 1 or 0) + (self.add_zero_attn and 1 or 0)
+end
+
+-- Keys, or values, with the learnt one, one of zeros, or both at their end.
+local function with_extra(self, x, learnt)
+   local list, heads, size = {x}, x:size(2), x:size(4)
+   if learnt then
+      list[2] = learnt:view(1, heads, 1, size):expand(x:size(1), heads, 1, size)
+   end
+   if self.add_zero_attn then list[#list + 1] = x:new_zeros(x:size(1), heads, 1, size) end
+   return torch.cat(list, 3)
+end
+
 -- What each head makes of its values, and the weights.
 local function weighted(q, k, v, mask, dropout)
    local scores = (q * q:size(4) ^ -0.5):matmul(k:transpose(3, 4))
@@ -140,11 +166,15 @@ function MultiheadAttention:forward(...)
    value = rawequal(value, a.key) and key or rawequal(value, query) and batch or to_batch(value)
    local q, k, v = project_all(self, batch, key, value)
    local mask, dropout = join_masks(self, a, q), self.is_training and self.dropout or 0
-   local causal = a.is_causal and not a.attn_mask
-   if causal and (mask or a.need_weights) then
+   local causal, extra = a.is_causal and not a.attn_mask, extra_keys(self)
+   if causal and (mask or a.need_weights or extra > 0) then
       local hidden = future(q:size(3), k:size(3), q)
       if mask and mask.dtype ~= "bool" then hidden = additive(hidden, q) + mask end
       mask, causal = mask and mask.dtype == "bool" and hidden:logical_or(mask) or hidden, false
+   end
+   if extra > 0 then
+      k, v = with_extra(self, k, self.bias_k), with_extra(self, v, self.bias_v)
+      mask = mask and F.pad(mask, {0, extra}) -- they are always seen
    end
 
    local heads, weights

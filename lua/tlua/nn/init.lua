@@ -6,10 +6,13 @@ local lazy = require "tlua.lazy"
 local files = lazy.modules("tlua.nn", {
    Module = "Module",
    Parameter = "Parameter",
+   Buffer = "Buffer",
+   Uninitialized = "UninitializedParameter UninitializedBuffer",
    Sequential = "Sequential",
    ModuleList = "ModuleList",
    ModuleDict = "ModuleDict",
    ParameterList = "ParameterList",
+   ParameterDict = "ParameterDict",
 
    Identity = "Identity",
    Linear = "Linear",
@@ -20,9 +23,13 @@ local files = lazy.modules("tlua.nn", {
    Unflatten = "Unflatten",
    Conv = "Conv1d Conv2d Conv3d",
    ConvTranspose = "ConvTranspose1d ConvTranspose2d ConvTranspose3d",
+   Lazy = [[LazyLinear LazyConv1d LazyConv2d LazyConv3d LazyConvTranspose1d LazyConvTranspose2d
+      LazyConvTranspose3d LazyBatchNorm1d LazyBatchNorm2d LazyBatchNorm3d LazyInstanceNorm1d
+      LazyInstanceNorm2d LazyInstanceNorm3d]],
    Pool = [[MaxPool1d MaxPool2d MaxPool3d AvgPool1d AvgPool2d AvgPool3d LPPool1d LPPool2d LPPool3d
       AdaptiveMaxPool1d AdaptiveMaxPool2d AdaptiveMaxPool3d
       AdaptiveAvgPool1d AdaptiveAvgPool2d AdaptiveAvgPool3d]],
+   FractionalMaxPool = "FractionalMaxPool2d FractionalMaxPool3d",
    MaxUnpool = "MaxUnpool1d MaxUnpool2d MaxUnpool3d",
    BatchNorm = [[BatchNorm1d BatchNorm2d BatchNorm3d
       InstanceNorm1d InstanceNorm2d InstanceNorm3d]],
@@ -30,6 +37,7 @@ local files = lazy.modules("tlua.nn", {
    RMSNorm = "RMSNorm",
    GroupNorm = "GroupNorm",
    LocalResponseNorm = "LocalResponseNorm",
+   CrossMapLRN2d = "CrossMapLRN2d",
    Dropout = "Dropout Dropout1d Dropout2d Dropout3d AlphaDropout FeatureAlphaDropout",
    Pad = [[ZeroPad1d ZeroPad2d ZeroPad3d ConstantPad1d ConstantPad2d ConstantPad3d
       ReflectionPad1d ReflectionPad2d ReflectionPad3d
@@ -45,6 +53,8 @@ local files = lazy.modules("tlua.nn", {
       BCEWithLogitsLoss KLDivLoss PoissonNLLLoss GaussianNLLLoss HingeEmbeddingLoss
       CosineEmbeddingLoss MarginRankingLoss MultiMarginLoss MultiLabelMarginLoss
       MultiLabelSoftMarginLoss SoftMarginLoss TripletMarginLoss CTCLoss]],
+   TripletMarginWithDistanceLoss = "TripletMarginWithDistanceLoss",
+   AdaptiveLogSoftmaxWithLoss = "AdaptiveLogSoftmaxWithLoss",
    Distance = "CosineSimilarity PairwiseDistance",
    RNN = "RNNBase RNN LSTM GRU",
    RNNCell = "RNNCellBase RNNCell LSTMCell GRUCell",

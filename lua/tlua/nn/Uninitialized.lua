@@ -1,0 +1,67 @@
+-- Uninitialized.lua - parameters and buffers whose shape is not known yet: empty tensors, which get
+-- their memory later and stay the same objects, so that optimizers and modules may keep them.
+
+local torch = require "tlua"
+local args = require "tlua.args"
+local Buffer = require "tlua.nn.Buffer".Buffer
+local Parameter = require "tlua.nn.Parameter"
+
+local M = {}
+
+local waiting = setmetatable({}, {__mode = "k"})
+
+local take_parameter = args.signature [[nn.UninitializedParameter(requires_grad: boolean = true,
+   device: string?, dtype: string?)]]
+
+--- A parameter without a shape.
+---@param options? {requires_grad: boolean, device: string, dtype: string}
+---@return Tensor
+function M.UninitializedParameter(...)
+   local a = take_parameter(...)
+   local parameter = Parameter(torch.empty({0}, {device = a.device, dtype = a.dtype}),
+      a.requires_grad)
+   waiting[parameter] = true
+   return parameter
+end
+
+local take_buffer = args.signature [[nn.UninitializedBuffer(persistent: boolean = true,
+   device: string?, dtype: string?)]]
+
+--- A buffer without a shape.
+---@param options? {persistent: boolean, device: string, dtype: string}
+---@return Tensor
+function M.UninitializedBuffer(...)
+   local a = take_buffer(...)
+   local buffer = Buffer(torch.empty({0}, {device = a.device, dtype = a.dtype}), a.persistent)
+   waiting[buffer] = true
+   return buffer
+end
+
+--- Whether a tensor still waits for its shape.
+---@param tensor any
+---@return boolean
+function M.is_lazy(tensor)
+   return waiting[tensor] == true
+end
+
+--- Lets a tensor wait as another one does.
+---@param copy Tensor
+---@param original Tensor
+function M.mark(copy, original)
+   waiting[copy] = waiting[original]
+end
+
+--- Gives a tensor its shape; the elements are whatever was in memory.
+---@param tensor Tensor  one that waits
+---@param shape integer[]
+---@return Tensor tensor
+function M.materialize(tensor, shape)
+   if not waiting[tensor] then
+      args.refuse("nn.materialize", "tensor", "an uninitialized parameter or buffer", tensor)
+   end
+   waiting[tensor] = nil
+   tensor.data = torch.empty(shape, {device = tensor.device, dtype = tensor.dtype})
+   return tensor
+end
+
+return M

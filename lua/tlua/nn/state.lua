@@ -1,0 +1,165 @@
+-- state.lua - what a module saves and loads: its parameters and persistent buffers, by their paths.
+--
+-- Paths count from 1, as everything does; with `names = "pytorch"` positions in them count from
+-- 0, so that weights which PyTorch has saved load as they are, and the other way round.
+
+local torch = require "tlua"
+local args = require "tlua.args"
+local class = require "tlua.class"
+local near = require "tlua.utils.near"
+local Buffer = require "tlua.nn.Buffer"
+local Uninitialized = require "tlua.nn.Uninitialized"
+
+local Module, fields -- the class, and what iterates over a module's fields in order
+
+-- Calls visit(path, tensor, module) for all that is saved; what is shared once for each of its
+-- paths.
+local function each(module, prefix, shift, visit, above)
+   if above[module] then return end
+   above[module] = true
+   local marked = rawget(module, "_buffers") or {}
+   for name, value in fields(module) do
+      local step = math.type(name) == "integer" and name - shift or name
+      local path = prefix == "" and tostring(step) or prefix .. "." .. tostring(step)
+      if type(value) == "userdata" and torch.is_tensor(value) then
+         local kind = marked[name] or Buffer.kind(value)
+         if value.is_parameter or kind == "persistent" then visit(path, value, module) end
+      elseif type(value) == "table" and class.isinstance(value, Module) then
+         each(value, path, shift, visit, above)
+      end
+   end
+   above[module] = nil
+end
+
+-- Path -> tensor, and path -> module of those that wait for their shapes.
+local function state_of(module, prefix, shift)
+   local state, lazy = {}, {}
+   each(module, prefix, shift, function(path, tensor, owner)
+      state[path] = tensor
+      if Uninitialized.is_lazy(tensor) then lazy[path] = owner end
+   end, {})
+   return state, lazy
+end
+
+-- What names count from 1 are less by.
+local function shift_of(title, names)
+   if names == nil then return 0 end
+   if names ~= "pytorch" then args.refuse(title, "names", '"pytorch" or nil', names) end
+   return 1
+end
+
+local function check_options(title, options, known)
+   for key in pairs(options) do
+      if not known[key] then
+         torch.raise(("%s: unknown option %s%s"):format(title, tostring(key),
+            near.hint(tostring(key), known)))
+      end
+   end
+   return options
+end
+
+local function shape_text(tensor)
+   return "(" .. table.concat(tensor.shape, ", ") .. ")"
+end
+
+-- Lists, each sorted, of what keeps a state from being loaded.
+local function differences(own, lazy, state)
+   local missing, unexpected, mismatched = {}, {}, {}
+   for path, tensor in pairs(own) do
+      local value = state[path]
+      if value == nil then
+         missing[#missing + 1] = path
+      elseif not torch.is_tensor(value) then
+         mismatched[#mismatched + 1] = ("%s: expected a tensor, got %s"):format(
+            path, args.describe(value))
+      elseif not lazy[path] and shape_text(tensor) ~= shape_text(value) then
+         mismatched[#mismatched + 1] = ("%s: expected shape %s, got %s"):format(
+            path, shape_text(tensor), shape_text(value))
+      end
+   end
+   for path in pairs(state) do
+      if not own[path] then unexpected[#unexpected + 1] = tostring(path) end
+   end
+   table.sort(missing)
+   table.sort(unexpected)
+   table.sort(mismatched)
+   return missing, unexpected, mismatched
+end
+
+-- What to try where a state does not fit, but would with positions counted the other way.
+local function guess(module, state, shift, faults)
+   local own, lazy = state_of(module, "", 1 - shift)
+   local missing, unexpected, mismatched = differences(own, lazy, state)
+   if #missing + #unexpected + #mismatched >= faults then return "" end
+   return shift == 0 and '; its positions seem to count from 0: try {names = "pytorch"}'
+      or '; its positions seem to count from 1: try it without names = "pytorch"'
+end
+
+local known_to_save <const> = {prefix = true, names = true}
+local known_to_load <const> = {strict = true, names = true}
+
+return function(base, iterate_fields)
+   Module, fields = base, iterate_fields
+
+   --- The module's state: a table from paths, such as "3.conv.weight", to tensors that share the
+   --- memory of its parameters and persistent buffers. With `{names = "pytorch"}` positions in
+   --- paths count from 0, as PyTorch's do.
+   ---@param options? string|{prefix: string, names: string}  a string is the prefix
+   ---@return table<string, Tensor>
+   function Module:state_dict(options)
+      if options == nil or type(options) == "string" then options = {prefix = options} end
+      if type(options) ~= "table" then
+         args.refuse("state_dict", "options", "a prefix or a table", options)
+      end
+      check_options("state_dict", options, known_to_save)
+      local state = {}
+      local shift = shift_of("state_dict", options.names)
+      each(self, options.prefix or "", shift, function(path, tensor)
+         state[path] = tensor:detach()
+      end, {})
+      return state
+   end
+
+   --- Copies a state into the module's parameters and buffers. A state that does not fit is an
+   --- error that lists all differences, and changes nothing. With `{strict = false}` what is
+   --- missing or not known is left out, and both lists are returned. With `{names = "pytorch"}`
+   --- positions in paths count from 0, as in the files that PyTorch writes.
+   ---@param state table<string, Tensor>
+   ---@param options? {strict: boolean, names: string}
+   ---@return string[] missing
+   ---@return string[] unexpected
+   function Module:load_state_dict(state, options)
+      local title <const> = "load_state_dict"
+      if type(state) ~= "table" then args.refuse(title, "state", "a table", state) end
+      if type(options) == "boolean" then options = {strict = options} end
+      options = check_options(title, options or {}, known_to_load)
+      local shift = shift_of(title, options.names)
+      local own, lazy = state_of(self, "", shift)
+      local missing, unexpected, mismatched = differences(own, lazy, state)
+
+      local faults = {}
+      local function add(what, list)
+         if #list > 0 then faults[#faults + 1] = what .. ": " .. table.concat(list, ", ") end
+      end
+      if options.strict ~= false then
+         add("missing", missing)
+         add("unexpected", unexpected)
+      end
+      add("of another shape", mismatched)
+      if #faults > 0 then
+         torch.raise(("load_state_dict: the state does not fit %s: %s%s"):format(
+            torch.type(self), table.concat(faults, "; "),
+            guess(self, state, shift, #missing + #unexpected + #mismatched)))
+      end
+
+      local _ <close> = torch.no_grad()
+      for path, tensor in pairs(own) do
+         local value = state[path]
+         if value then
+            if lazy[path] then Uninitialized.materialize(tensor, value.shape) end
+            tensor:copy_(value)
+         end
+      end
+      return missing, unexpected
+   end
+end

@@ -1,0 +1,70 @@
+local torch = require "tlua"
+local nn = torch.nn
+
+local function model()
+   return nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Sequential(nn.Linear(3, 1)))
+end
+
+-- The names that PyTorch gives the same model.
+local pytorch = {"0.bias", "0.weight", "2.0.bias", "2.0.weight"}
+
+local function sorted_names(state)
+   local names = {}
+   for name in pairs(state) do names[#names + 1] = name end
+   table.sort(names)
+   return names
+end
+
+describe("a state with PyTorch's names", function()
+   it("counts positions from 0, both ways", function()
+      local a, b = model(), model()
+      local state = a:state_dict {names = "pytorch"}
+      assert.same(pytorch, sorted_names(state))
+      b:load_state_dict(state, {names = "pytorch"})
+      local x = torch.randn(4, 2)
+      assert.is_true(torch.equal(a(x), b(x)))
+      assert.same(pytorch, sorted_names(b:state_dict {names = "pytorch"}))
+   end)
+
+   it("goes through a file", function()
+      local path = os.tmpname() .. ".safetensors"
+      local a, b = model(), model()
+      torch.save(a:state_dict {names = "pytorch"}, path)
+      b:load_state_dict(torch.load(path), {names = "pytorch"})
+      os.remove(path)
+      assert.is_true(torch.equal(a[3][1].weight, b[3][1].weight))
+   end)
+
+   it("leaves names that are no positions as they are", function()
+      local dict = nn.ModuleDict {["1"] = nn.Linear(1, 1)}
+      assert.same({"1.bias", "1.weight"}, sorted_names(dict:state_dict {names = "pytorch"}))
+      local rnn = nn.RNN(1, 1, {bias = false})
+      assert.same({"weight_hh_l0", "weight_ih_l0"},
+         sorted_names(rnn:state_dict {names = "pytorch"}))
+      local attention = nn.TransformerEncoder(nn.TransformerEncoderLayer(4, 2, 8, 0), 1)
+      assert.is_not_nil(attention:state_dict({names = "pytorch"})["layers.0.self_attn.in_proj_bias"])
+   end)
+
+   it("is guessed where the option was forgotten, or was too much", function()
+      local a = model()
+      assert.raises('its positions seem to count from 0: try {names = "pytorch"}', function()
+         a:load_state_dict(a:state_dict {names = "pytorch"})
+      end)
+      assert.raises('its positions seem to count from 1: try it without names = "pytorch"', function()
+         a:load_state_dict(a:state_dict(), {names = "pytorch"})
+      end)
+   end)
+
+   it("is the only other one", function()
+      local a = model()
+      assert.raises('state_dict: names: expected "pytorch" or nil, got "torch"', function()
+         a:state_dict {names = "torch"}
+      end)
+      assert.raises("load_state_dict: unknown option name; did you mean names?", function()
+         a:load_state_dict({}, {name = "pytorch"})
+      end)
+      assert.raises("state_dict: unknown option prefx; did you mean prefix?", function()
+         a:state_dict {prefx = "x"}
+      end)
+   end)
+end)
