@@ -22,6 +22,7 @@
 #include <stdlib.h>
 
 #include "core/error.h"
+#include "core/live.h"
 #include "core/platform.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(TLI_DEBUG)
@@ -89,6 +90,7 @@ static struct {
   Thread *threads;
   int64_t gone; /* used bytes, as counted by threads that have ended */
   int64_t held; /* bytes from the system */
+  int64_t peak; /* the most that was used, but for what magazines hold */
   Block *chains[SMALL_CLASSES];
   Slab *slabs[SMALL_CLASSES]; /* the first is the one being cut */
   Cached *large[CLASSES];
@@ -210,6 +212,12 @@ static bool over_limit(int64_t more) {
   return most > 0 && used_bytes() + more > most;
 }
 
+/* Lock held, with these more in use now. */
+static void note_peak(int64_t more) {
+  int64_t used = used_bytes() + more;
+  if (used > pool.peak) pool.peak = used;
+}
+
 #if CACHING
 
 /* ---- the system ---- */
@@ -263,6 +271,7 @@ static void *small_refill(Magazine *m, int cls, bool *refused) {
   } else {
     tli_mutex_lock(&pool.lock);
     *refused = over_limit(m->size);
+    note_peak(*refused ? 0 : m->size);
     Block *chain = *refused ? NULL : pool.chains[cls];
     if (chain)
       pool.chains[cls] = chain->chain;
@@ -442,6 +451,7 @@ static void *large_get(Thread *thread, int cls, bool *refused) {
   Cached *c = pool.large[cls];
   *refused = over_limit(size);
   if (!*refused) {
+    note_peak(size);
     count_used(thread, size);
     if (c)
       cache_remove(c);
@@ -539,6 +549,7 @@ static void *block_get(Thread *thread, size_t bytes, bool *refused) {
   count_used(thread, (int64_t)bytes);
   tli_mutex_lock(&pool.lock);
   pool.held += (int64_t)bytes;
+  note_peak(0);
   tli_mutex_unlock(&pool.lock);
   return block;
 }
@@ -578,9 +589,11 @@ static void *out_of_memory(size_t bytes, bool refused) {
   readable((double)tl_memory_used(), used);
   readable((double)tl_memory_cached(), cached);
   readable((double)atomic_load_explicit(&limit, memory_order_relaxed), most);
-  return tli_fail_null(TL_EMEM, "out of memory: asked for %s, with %s in use and %s cached%s%s",
+  char head[400];
+  tli_live_head(head, sizeof head);
+  return tli_fail_null(TL_EMEM, "out of memory: asked for %s, with %s in use and %s cached%s%s%s",
                        asked, used, cached, refused ? ", under a limit of " : "",
-                       refused ? most : "");
+                       refused ? most : "", head);
 }
 
 static __attribute__((noinline)) void *alloc_any(size_t bytes) {
@@ -634,6 +647,20 @@ int64_t tl_memory_used(void) {
   int64_t used = used_bytes();
   tli_mutex_unlock(&pool.lock);
   return used;
+}
+
+int64_t tli_memory_peak(void) {
+  tli_mutex_lock(&pool.lock);
+  note_peak(0);
+  int64_t peak = pool.peak;
+  tli_mutex_unlock(&pool.lock);
+  return peak;
+}
+
+void tli_memory_reset_peak(void) {
+  tli_mutex_lock(&pool.lock);
+  pool.peak = used_bytes();
+  tli_mutex_unlock(&pool.lock);
 }
 
 int64_t tl_memory_cached(void) {

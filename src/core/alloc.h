@@ -16,6 +16,11 @@ void *tli_alloc(size_t bytes) TL_MUSTCHECK;
 /* `bytes` must be what was asked for. NULL is fine. */
 void tli_free(void *block, size_t bytes);
 
+/* The most that tl_memory_used has been since the reset, to some KB: blocks of up to 4 KB are
+** only looked at when a thread asks for more of them. */
+int64_t tli_memory_peak(void);
+void tli_memory_reset_peak(void);
+
 /* Fault injection: the n-th call of tli_alloc from now on in this thread
 ** fails once; 0 turns it off. */
 void tli_alloc_fail_at(int64_t n);

@@ -10,6 +10,7 @@
 #include "core/backend.h"
 #include "core/error.h"
 #include "core/history.h"
+#include "core/live.h"
 #include "core/platform.h"
 
 #define CHUNK 8192     /* entries */
@@ -340,6 +341,7 @@ static void note_memory(tli_Profile *p, const tl_Storage *s, int64_t bytes,
 }
 
 void tli_profile_memory(const tl_Storage *s, bool freed) {
+  tli_live_note(s, freed);
   tli_Profile *p = mine;
   if (p == NULL || !p->options.memory || s->bytes == 0) return;
   int64_t bytes = freed ? -s->bytes : s->bytes;

@@ -69,7 +69,8 @@ typedef struct tli_Profile tli_Profile;
 
 /* ---- recording --------------------------------------------------------------------- */
 
-extern atomic_int tli_profiles; /* sessions that are open in the process */
+/* Sessions that are open in the process, and 1 more while what lives is noted (live.h). */
+extern atomic_int tli_profiles;
 static inline bool tli_profiling(void) {
   return __builtin_expect(atomic_load_explicit(&tli_profiles, memory_order_relaxed) != 0, 0);
 }

@@ -9,6 +9,8 @@
 
 #include "core/alloc.h"
 #include "core/backend.h"
+#include "core/live.h"
+#include "core/profile.h"
 
 /* ---- construction ---- */
 
@@ -26,6 +28,7 @@ static void tensor_init(tl_Tensor *t, tl_Storage *storage, tl_DType dtype) {
 /* Steals `storage`, also on failure; NULL is passed on. */
 static tl_Tensor *tensor_new(tl_Storage *storage, tl_DType dtype) {
   if (storage == NULL) return NULL;
+  if (tli_profiling()) tli_live_dtype(storage, dtype);
   tl_Tensor *t = tli_alloc(sizeof *t);
   if (t)
     tensor_init(t, storage, dtype);

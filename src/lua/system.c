@@ -5,7 +5,9 @@
 #include <math.h>
 #include <string.h>
 
+#include "core/alloc.h"
 #include "core/backend.h"
+#include "core/live.h"
 #include "core/platform.h"
 #include "lua/autograd.h"
 #include "lua/coroutine.h"
@@ -26,19 +28,84 @@ static int torch_get_num_threads(lua_State *L) {
   return 1;
 }
 
-/* memory_stats() -> {used=, cached=, live=}: bytes in use by the process, kept
-** for reuse, and kept alive by this Lua state. */
+static void set_bytes(lua_State *L, const char *name, int64_t value) {
+  lua_pushinteger(L, value);
+  lua_setfield(L, -2, name);
+}
+
+/* memory_stats() -> {used=, cached=, live=, ...}: bytes in use by the process, kept for
+** reuse, kept alive by this Lua state; and by PyTorch's names. */
 static int torch_memory_stats(lua_State *L) {
   tli_State *S = tli_state(L);
   if (S->pacer.wants_full && S->ledger) tli_pacer_work(L, S);
-  lua_createtable(L, 0, 3);
-  lua_pushinteger(L, tl_memory_used());
-  lua_setfield(L, -2, "used");
-  lua_pushinteger(L, tl_memory_cached());
-  lua_setfield(L, -2, "cached");
   const tli_Ledger *ledger = S->ledger; /* none once the state closes */
-  lua_pushinteger(L, ledger ? atomic_load(&ledger->live[TL_CPU]) : 0);
-  lua_setfield(L, -2, "live");
+  int64_t used = tl_memory_used(), cached = tl_memory_cached();
+  lua_createtable(L, 0, 6);
+  set_bytes(L, "used", used);
+  set_bytes(L, "cached", cached);
+  set_bytes(L, "live", ledger ? atomic_load(&ledger->live[TL_CPU]) : 0);
+  set_bytes(L, "allocated_bytes.all.current", used);
+  set_bytes(L, "allocated_bytes.all.peak", tli_memory_peak());
+  set_bytes(L, "reserved_bytes.all.current", used + cached);
+  return 1;
+}
+
+static int torch_reset_peak(lua_State *L) {
+  (void)L;
+  tli_memory_reset_peak();
+  return 0;
+}
+
+/* _record_live(on): notes from now on which line makes what lives. _record_live(): whether. */
+static int torch_record_live(lua_State *L) {
+  if (lua_isnone(L, 1)) {
+    lua_pushboolean(L, tli_live_recording());
+    return 1;
+  }
+  tli_live_record(lua_toboolean(L, 1));
+  return 0;
+}
+
+static int groups_gc(lua_State *L) {
+  tli_LiveGroup **groups = lua_touserdata(L, 1);
+  tli_live_free(*groups);
+  *groups = NULL;
+  return 0;
+}
+
+static void push_group(lua_State *L, const tli_LiveGroup *g) {
+  lua_createtable(L, 0, 7);
+  set_bytes(L, "size", g->size);
+  set_bytes(L, "count", g->count);
+  set_bytes(L, "bytes", g->size * g->count);
+  lua_pushstring(L, g->dtype < 0 ? "unknown" : tl_dtype_name((tl_DType)g->dtype));
+  lua_setfield(L, -2, "dtype");
+  lua_pushstring(L, tli_device_str(g->device));
+  lua_setfield(L, -2, "device");
+  lua_pushstring(L, g->site ? g->site : "?");
+  lua_setfield(L, -2, "line");
+  lua_pushstring(L, g->op ? g->op : "?");
+  lua_setfield(L, -2, "operator");
+}
+
+/* _live() -> a list of what lives and was noted, those of the most bytes first */
+static int torch_live(lua_State *L) {
+  tli_LiveGroup **groups = lua_newuserdatauv(L, sizeof *groups, 0);
+  *groups = NULL;
+  if (luaL_newmetatable(L, "torch.LiveGroups")) {
+    lua_pushcfunction(L, groups_gc);
+    lua_setfield(L, -2, "__gc");
+  }
+  lua_setmetatable(L, -2);
+  tli_note_owner(L);
+  int64_t n;
+  *groups = tli_live_groups(&n);
+  if (*groups == NULL) return tli_raise(L);
+  lua_createtable(L, n < INT32_MAX ? (int)n : 0, 0);
+  for (int64_t i = 0; i < n; i++) {
+    push_group(L, &(*groups)[i]);
+    lua_rawseti(L, -2, i + 1);
+  }
   return 1;
 }
 
@@ -262,7 +329,10 @@ static int torch_raise(lua_State *L) { return tli_error(L, "%s", luaL_checkstrin
 
 static const luaL_Reg functions[] = {{"set_num_threads", torch_set_num_threads},
                                      {"get_num_threads", torch_get_num_threads},
-                                     {"memory_stats", torch_memory_stats},
+                                     {"_memory_stats", torch_memory_stats},
+                                     {"_reset_peak", torch_reset_peak},
+                                     {"_record_live", torch_record_live},
+                                     {"_live", torch_live},
                                      {"memory_trim", torch_memory_trim},
                                      {"set_memory_limit", torch_set_memory_limit},
                                      {"set_printoptions", torch_set_printoptions},

@@ -302,9 +302,41 @@ function torch.get_num_threads() end
 ---@return any ...
 function torch.scope(fn, ...) end
 
----Bytes of tensor memory: used by the process, cached for reuse, live in this Lua state.
+---Bytes of tensor memory on the CPU: used by the process, cached for reuse, live in this Lua
+---state, and by PyTorch's names ("allocated_bytes.all.peak"). Of another device: its figures.
+---@param device? string
 ---@return {used: integer, cached: integer, live: integer}
-function torch.memory_stats() end
+function torch.memory_stats(device) end
+
+---Those figures as a text, with the lines whose tensors are alive while their history is recorded.
+---@param device? string
+---@return string
+function torch.memory_summary(device) end
+
+---Notes from now on which line makes what is alive, or no more. It costs about a microsecond a
+---tensor; messages of lacking memory then name the lines that hold most.
+---@param on? boolean
+function torch.record_memory_history(on) end
+
+---What was made since record_memory_history and is alive, in groups of the same size, dtype, line
+---and operator, those of the most bytes first.
+---@param device? string
+---@return {bytes: integer, count: integer, size: integer, dtype: string, line: string}[]
+function torch.memory_snapshot(device) end
+
+---Bytes that tensors of a device use, by default of the CPU.
+---@param device? string
+---@return integer
+function torch.memory_allocated(device) end
+
+---The most that memory_allocated has been since reset_peak_memory_stats; of the CPU to some KB.
+---@param device? string
+---@return integer
+function torch.max_memory_allocated(device) end
+
+---The peak begins anew from what is used now.
+---@param device? string
+function torch.reset_peak_memory_stats(device) end
 
 ---Gives cached memory back to the system.
 function torch.memory_trim() end

@@ -10,4 +10,5 @@ return lazy.load({}, {
    near = "tlua.utils.near",
    data = "tlua.data",
    checkpoint = "tlua.utils.checkpoint",
+   leaks = "tlua.utils.leaks",
 })

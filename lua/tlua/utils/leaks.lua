@@ -1,0 +1,56 @@
+-- leaks.lua - torch.utils.leaks: which lines' tensors stay alive from one call of a function to
+-- the next.
+
+local torch = require "tlua"
+local args = require "tlua.args"
+local memory = require "tlua.memory"
+
+local take = args.signature "utils.leaks(fn: callable, steps: count = 4, warmup: count = 2)"
+
+local Report = {}
+Report.__index = Report
+
+function Report:__tostring()
+   if #self == 0 then return "no tensors stay from call to call" end
+   return ("in %d calls these stayed:\n%s"):format(self.steps, memory.table(self, 20))
+end
+
+local function counts()
+   collectgarbage()
+   collectgarbage()
+   local found = {}
+   for _, group in ipairs(torch._live()) do
+      local key = table.concat({group.line, group.operator, group.dtype, group.device, group.size},
+         "\0")
+      found[key] = group
+   end
+   return found
+end
+
+--- Calls fn a few times and tells which lines have made tensors that are alive after it, more with
+--- each call: {line =, operator =, dtype =, count =, bytes =, size =}, those of the most bytes
+--- first; printed, it is a table. The first calls (`warmup`) may fill what is kept on purpose.
+---@param fn function  the body of a loop
+---@param options? {steps: integer, warmup: integer}
+---@return table[]
+return function(...)
+   local a = take(...)
+   if a.steps < 1 then args.refuse("utils.leaks", "steps", "an integer of at least 1", a.steps) end
+   local was = torch._record_live()
+   for _ = 1, a.warmup do a.fn() end
+   torch._record_live(true)
+   local ok, message = pcall(function()
+      for _ = 1, a.steps do a.fn() end
+   end)
+   local report = setmetatable({steps = a.steps}, Report)
+   for _, group in pairs(ok and counts() or {}) do
+      if group.count >= a.steps then report[#report + 1] = group end
+   end
+   torch._record_live(was)
+   if not ok then error(message, 0) end
+   table.sort(report, function(x, y)
+      if x.bytes ~= y.bytes then return x.bytes > y.bytes end
+      return x.line < y.line
+   end)
+   return report
+end
