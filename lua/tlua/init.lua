@@ -15,6 +15,7 @@ end
 load_on_use(torch, {
    nn = "tlua.nn",
    optim = "tlua.optim",
+   amp = "tlua.amp",
    data = "tlua.data",
    func = "tlua.func",
    vmap = "tlua.func.vmap",
@@ -46,7 +47,7 @@ load_on_use(torch.distributed, require "tlua.distributed")
 
 for _, kind in ipairs {"cuda", "sim"} do
    local module = "tlua.device." .. kind
-   load_on_use(torch[kind], {graph = module, memory_summary = module})
+   load_on_use(torch[kind], {graph = module, memory_summary = module, amp = module})
 end
 
 return torch

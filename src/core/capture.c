@@ -58,14 +58,13 @@ static void unlink_open(tli_Capture *c) {
   tli_mutex_unlock(&lock);
 }
 
-/* The number of the capture that the device's current stream takes part in. */
-static uint64_t current_number(tl_Device device) {
+uint64_t tli_capture_number(tl_Device device) {
   if (atomic_load_explicit(&nopen, memory_order_relaxed) == 0 || device.type == TL_CPU) return 0;
   return api_of(device)->capture(tli_stream(device));
 }
 
 tli_Capture *tli_capture_of(tl_Device device) {
-  uint64_t number = current_number(device);
+  uint64_t number = tli_capture_number(device);
   if (number == 0) return NULL;
   tli_mutex_lock(&lock);
   tli_Capture *c = open_captures;
@@ -75,7 +74,7 @@ tli_Capture *tli_capture_of(tl_Device device) {
 }
 
 bool tli_may_wait(tl_Device device) {
-  return current_number(device) == 0 ||
+  return tli_capture_number(device) == 0 ||
          tli_fail(TL_EDEVICE,
                   "the host would have to wait for %s here: not possible while a graph is captured",
                   tli_device_str(device));
@@ -190,7 +189,7 @@ bool tli_capture_replay(tli_Capture *c) {
   if (c->graph == NULL)
     return tli_fail(TL_EDEVICE,
                     c->number ? "the capture has not been ended" : "nothing was captured");
-  if (current_number(c->device))
+  if (tli_capture_number(c->device))
     return tli_fail(TL_EDEVICE, "not possible while a graph is captured");
   tl_Stream *stream = tli_stream(c->device);
   if (c->last) TL_TRY(tli_stream_follow(c->device, stream, c->last));

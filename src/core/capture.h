@@ -33,6 +33,8 @@ bool tli_capture_replay(tli_Capture *c) TL_MUSTCHECK;
 
 /* The capture that the current stream of a device takes part in; NULL: none. */
 tli_Capture *tli_capture_of(tl_Device device);
+/* Its number, which no other capture has; 0: none. */
+uint64_t tli_capture_number(tl_Device device);
 /* Whether the host may wait for the device's current stream; else false with a message. */
 bool tli_may_wait(tl_Device device) TL_MUSTCHECK;
 /* Random numbers within a capture. */

@@ -116,6 +116,37 @@ local function emit_reading(op, line)
    end
 end
 
+local function cast_name(cast) return "TLI_CAST_" .. (cast or "none"):upper() end
+
+-- Under autocast: other tensors in place of those given, unless the call says which dtype or which
+-- tensor the result has.
+local function emit_casts(op, line)
+   local free, singles, lists = "a.S->autocast", {}, {}
+   for i, p in ipairs(op.params) do
+      if p.type == "Tensor" or p.type == "Operand" then
+         singles[#singles + 1] = "&" .. p.name
+      elseif p.type == "Tensor[]" then
+         lists[#lists + 1] = p.name
+      elseif p.type == "dtype" then
+         free = ("%s && !tli_args_given(&a, %d)"):format(free, i - 1)
+      end
+   end
+   if M.has_out(op) then
+      local out = #op.params + (M.takes_inplace(op) and 1 or 0)
+      free = ("%s && !tli_args_given(&a, %d)"):format(free, out)
+   end
+   local policy = cast_name(op.autocast.cpu) .. ", " .. cast_name(op.autocast.gpu)
+   line("  if (%s) {", free)
+   if #singles > 0 then
+      line("    tli_autocast(&a, %s, (tl_Tensor **[]){%s}, %d);", policy,
+           table.concat(singles, ", "), #singles)
+   end
+   for _, list in ipairs(lists) do
+      line("    tli_autocast_list(&a, %s, &%s);", policy, list)
+   end
+   line("  }")
+end
+
 local function call_args(op, last)
    local list = {}
    for i, p in ipairs(op.params) do list[i] = p.name end
@@ -241,6 +272,7 @@ local function emit_binding(op, name, cname, inplace)
       line("  tl_Tensors *list = tli_push_list(L);")
    end
    emit_reading(op, line)
+   if op.autocast and not inplace then emit_casts(op, line) end
    emit_results[kind](op, line, cname)
    line("}")
    return table.concat(out, "\n")
@@ -358,7 +390,7 @@ end
 --- bind.h: the tables of all families.
 function M.header(all)
    local out = {"/* Generated from src/ops; not to be edited. */",
-                "#ifndef TLI_BIND_H\n#define TLI_BIND_H\n\n#include \"lua/args.h\"\n"}
+                "#ifndef TLI_BIND_H\n#define TLI_BIND_H\n\n#include \"lua/autocast.h\"\n"}
    local list = {}
    for _, family in ipairs(all.families) do
       out[#out + 1] = ("extern const tli_Binding tli_bindings_%s[];"):format(family.name)

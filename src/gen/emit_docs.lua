@@ -60,6 +60,11 @@ local function entry_text(op)
    local doc = op.doc:gsub("^%s+", ""):gsub("%s+$", ""):gsub("\n%s+", "\n")
    local notes = {}
    if op.nondiff then notes[#notes + 1] = "Not differentiable: " .. op.nondiff .. "." end
+   if op.autocast then
+      local cpu, gpu = op.autocast.cpu or "none", op.autocast.gpu or "none"
+      notes[#notes + 1] = cpu == gpu and ("Autocast: %s."):format(cpu)
+         or ("Autocast: %s on the CPU, %s on GPUs."):format(cpu, gpu)
+   end
    if op.waits then notes[#notes + 1] = "Waits for the device: " .. op.waits .. "." end
    return table.concat(forms_text(op), "\n") .. "\n  -> " .. result_text(op) .. "\n\n" .. doc
       .. (#notes > 0 and "\n" .. table.concat(notes, "\n") or "")
@@ -232,6 +237,8 @@ local function gradlist_row(op)
       {"inplace", (op.inplace or op.inplace_form) and true},
       {"out", bind.has_out(op)}, {"view", op.view}, {"differentiable", differentiable},
       {"nondiff", op.nondiff}, {"waits", op.waits},
+      {"autocast_cpu", op.autocast and op.autocast.cpu},
+      {"autocast_gpu", op.autocast and op.autocast.gpu},
    }
    local parts = {}
    for i, field in ipairs(fields) do

@@ -30,6 +30,9 @@ local fields = {
    overlap = "boolean",     -- in place: elements may share memory, since all become the same
    alias = "table",         -- further Lua names
    examples = "table",      -- argument lists for the gradient check and the fuzzer
+   autocast = "any",        -- what torch.autocast casts its tensors to: "lower" (its own dtype),
+                            -- "float32", "widest" (of those given), "refused"; or {cpu =, gpu =}
+                            -- where PyTorch's lists for these differ
    any_device = "table",    -- tensors, by name = true, that need not lie where the others do
    flops = "string",        -- operations of floating point in a call, as emit_profile.lua reads it;
                             -- a pointwise operator has one for each element anyway
@@ -54,6 +57,23 @@ local function check_grad(op)
          end
       end
    end
+end
+
+local casts = {lower = true, float32 = true, widest = true, refused = true}
+
+-- As a table; what casts do to an operator that writes in place would be nobody's wish.
+local function read_autocast(op)
+   local given = op.autocast
+   if type(given) ~= "table" then given = {cpu = given, gpu = given} end
+   for kind, cast in pairs(given) do
+      if kind ~= "cpu" and kind ~= "gpu" or not casts[cast] then
+         fail(op, "unknown autocast " .. tostring(cast))
+      end
+   end
+   if op.internal or op.inplace_form then
+      fail(op, "has autocast, which is for functions that users call")
+   end
+   op.autocast = given
 end
 
 local function check(op)
@@ -94,6 +114,7 @@ local function enter(family, entry, line)
    op.inplace_form = op.results.kind == "self"
    op.waits = op.waits or (op.host and op.host .. " computes on the CPU")
    check(op)
+   if op.autocast then read_autocast(op) end
    return op
 end
 

@@ -105,6 +105,7 @@ const char *tli_describe(lua_State *L, const tli_State *S, int index) {
 typedef struct tli_Room {
   struct tli_Room *next; /* owned */
   size_t bytes;
+  int64_t owned; /* how many of the elements are tensors that go with it */
   int64_t elements[];
 } tli_Room;
 
@@ -279,6 +280,7 @@ void tli_args_end(tli_Args *a) {
   while (a->rooms) {
     tli_Room *room = a->rooms;
     a->rooms = room->next;
+    for (int64_t i = 0; i < room->owned; i++) tli_release(((tl_Tensor **)room->elements)[i]);
     tli_free(room, room->bytes);
   }
 }
@@ -358,22 +360,34 @@ tl_Tensor *tli_arg_operand(tli_Args *a, int i) {
   return t;
 }
 
-void *tli_args_room(tli_Args *a, int64_t n) {
-  if (a->npool + n <= TLI_POOL) {
-    void *p = &a->pool[a->npool];
-    a->npool += (int)n;
-    return p;
-  }
+static tli_Room *new_room(tli_Args *a, int64_t n) {
   size_t bytes = sizeof(tli_Room) + (size_t)n * 8;
   tli_Room *room = tli_alloc(bytes);
   if (room == NULL) {
     a->failed = true;
     return NULL;
   }
-  room->next = a->rooms;
-  room->bytes = bytes;
+  *room = (tli_Room){a->rooms, bytes, 0};
   a->rooms = room;
-  return room->elements;
+  return room;
+}
+
+void *tli_args_room(tli_Args *a, int64_t n) {
+  if (a->npool + n <= TLI_POOL) {
+    void *p = &a->pool[a->npool];
+    a->npool += (int)n;
+    return p;
+  }
+  tli_Room *room = new_room(a, n);
+  return room ? room->elements : NULL;
+}
+
+tl_Tensor **tli_args_owned(tli_Args *a, int64_t n) {
+  tli_Room *room = new_room(a, n);
+  if (room == NULL) return NULL;
+  memset(room->elements, 0, (size_t)n * 8);
+  room->owned = n;
+  return (tl_Tensor **)room->elements;
 }
 
 /* Separate tensors, from the parameter's first one on. */

@@ -113,6 +113,9 @@ bool tli_args_retry(tli_Args *a);
 /* Room for n 8-byte elements until the end; NULL and a failure on lack of memory. */
 void *tli_args_room(tli_Args *a, int64_t n);
 
+/* The same for n tensors, at first NULL, which are owned until then. */
+tl_Tensor **tli_args_owned(tli_Args *a, int64_t n);
+
 /* Releases temporaries. To be called before anything is pushed or raised. */
 void tli_args_end(tli_Args *a);
 

@@ -542,5 +542,6 @@ void tli_open_autograd(lua_State *L) {
   tli_set_functions(L, plain);
   tli_set_module(L, "autograd", functions);
   tli_open_modes(L);
+  tli_open_autocast(L);
   tli_open_function(L);
 }

@@ -8,6 +8,7 @@
 
 /* Each adds to the table `torch` on top of the stack, or to torch.autograd. */
 void tli_open_modes(lua_State *L);    /* modes.c */
+void tli_open_autocast(lua_State *L); /* autocast.c */
 void tli_open_function(lua_State *L); /* function.c */
 
 /* Pushes an empty value for a node, which then owns what is put into it. */

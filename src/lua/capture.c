@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "core/capture.h"
+#include "lua/autocast.h"
 #include "lua/device.h"
 
 #define GRAPH "torch.Graph"
@@ -76,6 +77,7 @@ static int graph_replay(lua_State *L) {
   const Graph *g = tli_device_self(L, GRAPH, "replay");
   if (g->capture == NULL) return nothing(L, g, "CUDAGraph.replay");
   tli_enter(L, tli_state(L));
+  tli_autocast_forget(tli_state(L)); /* it may change parameters */
   return tli_capture_replay(g->capture) ? 0 : tli_device_fail(L, g->type, "CUDAGraph.replay");
 }
 

@@ -18,6 +18,7 @@
 #include <string.h>
 
 #include "autograd/graph.h"
+#include "lua/autocast.h"
 
 #define SETTINGS "torch.Settings"
 #define USER_THREAD 1
@@ -42,6 +43,13 @@ static bool empty(const tli_Settings *s) {
   for (int k = 0; k < TLI_NMODES; k++)
     if (s->mode[k] >= 0) return false;
   return s->scopes == 0;
+}
+
+/* Whether any thread has said something of autocast: a scope of it is open. */
+static bool casting(const tli_State *S) {
+  for (int k = TLI_MODE_AUTOCAST; k < TLI_MODE_AUTOCAST + TL_NDEVICETYPES; k++)
+    if (S->main.mode[k] >= 0 || S->nset[k] > 0) return true;
+  return false;
 }
 
 /* Any change makes what threads have loaded old. Line numbers of anomaly mode
@@ -78,6 +86,7 @@ static void changed(tli_State *S, tli_Settings *s) {
     else
       link_settings(S, s);
   }
+  if (S->cast_kept && !casting(S)) tli_autocast_forget(S);
   restamp(S);
 }
 
@@ -226,6 +235,17 @@ static void load_places(const lua_State *L, const tli_State *S, const tli_Settin
   placed = S->placed;
 }
 
+/* What autocast does for this thread. */
+static void load_casts(const lua_State *L, tli_State *S, const tli_Settings *own) {
+  S->autocast = false;
+  for (int type = 0; type < TL_NDEVICETYPES; type++) {
+    int to = mode_of(L, S, own, TLI_MODE_AUTOCAST + type);
+    S->cast_to[type] = (int8_t)(to > 0 ? to - 1 : TL_NODTYPE);
+    if (to > 0) S->autocast = true;
+  }
+  S->cast_cache = mode_of(L, S, own, TLI_MODE_CAST_CACHE) != 0;
+}
+
 void tli_modes_load(lua_State *L, tli_State *S) {
   tli_Settings *own = find(L, S);
   if (S->others) order_by_nearness(L, S);
@@ -238,6 +258,7 @@ void tli_modes_load(lua_State *L, tli_State *S) {
   tli_set_default_dtype(S->default_dtype);
   tli_set_default_device(S->default_device);
   tli_set_ledger(S->ledger);
+  if (S->casts) load_casts(L, S, own);
   if (S->placed || placed) load_places(L, S, own);
   tli_loaded = S->stamp == NEVER ? 0 : S->stamp;
   loaded_from = S;
@@ -247,7 +268,10 @@ static int swap_mode(tli_State *S, tli_Settings *of, tli_Mode mode, int value) {
   int previous = of->mode[mode];
   if (of != &S->main) S->nset[mode] += (value >= 0) - (previous >= 0);
   of->mode[mode] = (int8_t)value;
-  if (mode >= TLI_MODE_DEVICE) S->placed = true;
+  if (mode >= TLI_MODE_DEVICE)
+    S->placed = true;
+  else if (mode >= TLI_MODE_CAST_CACHE)
+    S->casts = true;
   return previous;
 }
 
@@ -386,6 +410,8 @@ void tli_close_coroutines(tli_State *S) {
   memset(S->nset, 0, sizeof S->nset);
   S->scopes = 0;
   S->placed = false;
+  S->casts = S->autocast = false;
+  tli_autocast_forget(S);
   S->default_dtype = TL_F32;
   S->default_device = TLI_CPU;
   restamp(S);

@@ -1,6 +1,6 @@
 /*
 ** coroutine.h - what each Lua thread has set for itself: modes (grad, inference,
-** anomaly, the current devices and streams) and open torch.scope calls.
+** anomaly, autocast, the current devices and streams) and open torch.scope calls.
 **
 ** A thread has the modes that it has set, and those that it has not set from
 ** the thread that resumed it, and so on up to the main thread. What a thread

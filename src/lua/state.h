@@ -42,7 +42,11 @@ typedef enum tli_Mode {
   TLI_MODE_GRAD,
   TLI_MODE_INFERENCE,
   TLI_MODE_ANOMALY,
-  TLI_MODE_DEVICE, /* of each kind: the number of the current device */
+  TLI_MODE_CAST_CACHE, /* of autocast: 0: off */
+  /* Of each kind of device: what autocast casts to, its dtype + 1; 0: off. */
+  TLI_MODE_AUTOCAST,
+  /* Of each kind: the number of the current device. */
+  TLI_MODE_DEVICE = TLI_MODE_AUTOCAST + TL_NDEVICETYPES,
   /* Of each device: the current stream's number (device.c), 0 the default one. */
   TLI_MODE_STREAM = TLI_MODE_DEVICE + TL_NDEVICETYPES,
   TLI_NMODES = TLI_MODE_STREAM + TL_NDEVICETYPES * TL_MAX_DEVICES
@@ -65,6 +69,11 @@ typedef struct tli_State {
   tli_Settings *others; /* borrowed; of coroutines that have set something, the nearest first */
   int nset[TLI_NMODES]; /* of those, how many have set the mode */
   bool placed;          /* a current device or stream was ever set */
+  bool autocast;        /* in the running thread autocast is on, for a kind of device at least */
+  bool cast_cache;      /* ... and casts of parameters are kept */
+  int8_t cast_to[TL_NDEVICETYPES]; /* what it casts to, tl_DType; TL_NODTYPE: off */
+  bool casts;                      /* autocast was ever set */
+  struct tli_CastCache *cast_kept; /* owned; NULL: nothing is kept (autocast.c) */
   tl_DType default_dtype;
   tl_Device default_device;
   const atomic_bool *dropping; /* borrowed; whether callbacks wait to be forgotten; NULL: none */

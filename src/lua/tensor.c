@@ -60,7 +60,6 @@ static tl_Tensor *sub(tl_Tensor *a, tl_Tensor *b) { return tlo_sub(a, b, tli_int
   X(mul, "mul", tlo_mul)                               \
   X(div, "div", tlo_true_divide)                       \
   X(mod, "remainder", tlo_remainder)                   \
-  X(pow, "pow", tlo_pow)                               \
   X(idiv, "floor_divide", tlo_floor_divide)            \
   X(band, "bitwise_and", tlo_bitwise_and)              \
   X(bor, "bitwise_or", tlo_bitwise_or)                 \
@@ -71,6 +70,17 @@ static tl_Tensor *sub(tl_Tensor *a, tl_Tensor *b) { return tlo_sub(a, b, tli_int
   static int meta_##name(lua_State *L) { return binary(L, op, fn); }
 METAMETHODS(X)
 #undef X
+
+/* Of the metamethods' operators the only one that autocast knows: then it is torch.pow. */
+static int meta_pow(lua_State *L) {
+  tli_State *S = tli_state(L);
+  tli_enter(L, S);
+  if (!S->autocast) return binary(L, "pow", tlo_pow);
+  const tli_Binding *row = tli_bindings_arithmetic;
+  while (strcmp(row->name, "pow") != 0) row++;
+  lua_settop(L, 2);
+  return row->fn(L);
+}
 
 static int unary(lua_State *L, const char *name, tl_Tensor *(*fn)(tl_Tensor *)) {
   tli_State *S = tli_state(L);

@@ -232,6 +232,40 @@ function torch.set_grad_enabled(enabled, fn, ...) end
 ---@return any ...
 function torch.inference_mode(fn, ...) end
 
+---Mixed precision: operators on that kind of device that gain by it take float32 in the scope's
+---dtype, those that need it get float32, as PyTorch's lists have it for the CPU and for GPUs; the
+---manual's entries say what each does. Forms as of torch.no_grad, with options in front:
+---
+---    torch.autocast({device = "cuda", dtype = "bfloat16"}, function() ... end)
+---    local _ <close> = torch.autocast("cpu")
+---
+---Options: `device` ("cpu", "cuda", "sim"), `dtype` ("bfloat16", "float16"; by default that of the
+---scope around, else bfloat16 on the CPU and float16 on GPUs), `enabled` (false: as if there were
+---none), `cache_enabled` (true: a parameter is cast once until the outermost scope ends). Forms in
+---place and with out= are left alone. Run backward() outside.
+---@param options table|string
+---@param fn? function
+---@param ... any
+---@return any ...
+function torch.autocast(options, fn, ...) end
+
+---Whether torch.autocast is on for a kind of device, or for any.
+---@param device? string
+---@return boolean
+function torch.is_autocast_enabled(device) end
+
+---What torch.autocast casts to on a kind of device, or would.
+---@param device string
+---@return string
+function torch.get_autocast_dtype(device) end
+
+---Whether casts of parameters are kept.
+---@return boolean
+function torch.is_autocast_cache_enabled() end
+
+---Lets go of the casts of parameters that are kept.
+function torch.clear_autocast_cache() end
+
 ---Whether operators are recorded now.
 ---@return boolean
 function torch.is_grad_enabled() end

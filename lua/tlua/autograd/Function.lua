@@ -18,10 +18,16 @@
 -- forward may take and return anything; of the tensors among its arguments and results, gradients
 -- are known. It runs without recording. backward gets a gradient for each result and returns one,
 -- or nil, for each argument; it is itself recorded when a graph of the gradient is wanted.
+--
+-- Under torch.autocast a Function with the field `cast_inputs`, a dtype, gets floating arguments in
+-- that dtype, and runs without autocast. backward runs as forward did, with or without.
 
 local torch = require "tlua"
+local casts = require "tlua.amp.casts"
 local class = require("tlua.class").class
 
+---@class autograd.Function
+---@field cast_inputs string?  "float32", "bfloat16" or "float16"
 local Function = class("autograd.Function")
 
 --- What forward tells backward. Fields may be set freely; but a result must be kept with
@@ -97,10 +103,24 @@ local function backward_of(cls, ctx)
    return function(saved, ...)
       saved.n = ctx.saved.n
       ctx.saved = saved
+      local _ <close> = casts.scope(ctx.autocast)
       local grads = table.pack(cls.backward(ctx, ...))
       ctx.saved = {n = saved.n}
       return table.unpack(grads, 1, grads.n)
    end
+end
+
+-- What forward returns, given its inputs as autocast wants them.
+local function run_forward(cls, ctx, inputs)
+   ctx.autocast = casts.current()
+   local dtype = ctx.autocast and cls.cast_inputs
+   local _ <close> = torch.no_grad()
+   if not dtype then return table.pack(cls.forward(ctx, table.unpack(inputs, 1, inputs.n))) end
+   local on = ctx.autocast
+   inputs = casts.inputs(inputs, dtype, function(kind) return on[kind] ~= nil end)
+   ctx.autocast = nil
+   local _ <close> = casts.scope(nil) -- luacheck: ignore 411
+   return table.pack(cls.forward(ctx, table.unpack(inputs, 1, inputs.n)))
 end
 
 --- Runs forward and records the call.
@@ -112,11 +132,7 @@ function Function:apply(...)
    end
    local inputs = table.pack(...)
    local ctx = Context(inputs)
-   local results
-   do
-      local _ <close> = torch.no_grad()
-      results = table.pack(self.forward(ctx, ...))
-   end
+   local results = run_forward(self, ctx, inputs)
    if needs_recording(ctx) then
       local constant = positions(results, ctx.constant)
       torch.autograd.record(self.__name, inputs, results, constant, ctx.saved,

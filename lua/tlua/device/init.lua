@@ -81,10 +81,32 @@ local function summary_of(module, kind)
    end
 end
 
+-- torch.cuda.amp: torch.amp for this kind of device.
+local function amp_of(kind)
+   return {
+      autocast = function(...)
+         local first = ...
+         if type(first) == "table" and not getmetatable(first) then
+            return torch.autocast(kind, ...)
+         end
+         return torch.autocast(kind, {}, ...)
+      end,
+      GradScaler = function(...) return torch.amp.GradScaler(kind, ...) end,
+      custom_fwd = function(fn, options)
+         options = options or {}
+         return torch.amp.custom_fwd(fn, {device_type = kind, cast_inputs = options.cast_inputs})
+      end,
+      custom_bwd = function(fn) return torch.amp.custom_bwd(fn) end,
+   }
+end
+
 --- The functions of torch.cuda or torch.sim that are written in Lua.
 ---@param kind string "cuda" or "sim"
 ---@return table
 return function(kind)
    local module = torch[kind]
-   return {graph = graph_of(module, kind), memory_summary = summary_of(module, kind)}
+   return {
+      graph = graph_of(module, kind), memory_summary = summary_of(module, kind),
+      amp = amp_of(kind),
+   }
 end

@@ -13,6 +13,7 @@ op {[[scaled_dot_product_attention(Tensor query, Tensor key, Tensor value, Tenso
 
     The L x S weights are never stored, neither here nor for the gradient, which computes them once
     more: memory grows with L + S. Second derivatives, and the gradient of a mask, do take L x S.]],
+    autocast = "lower",
     examples = {"T(2, 3, 4), T(2, 5, 4), T(2, 5, 3)", "T(3, 4), T(5, 4), T(5, 2), M(3, 5)",
                 "T(2, 2, 3, 4), T(2, 2, 5, 4), T(2, 2, 5, 4), T(2, 1, 3, 5)",
                 "T(2, 4, 3), T(2, 4, 3), T(2, 4, 3), nil, 0, true, {scale = 0.7}",

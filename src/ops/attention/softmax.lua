@@ -9,6 +9,7 @@ F {"softmax(Tensor self, dim dim=nil, dtype dtype=nil) -> Tensor",
    doc = [[exp(self) / sum(exp(self)) along dim, without overflow; with dtype, of self converted to
    it.]],
    also = true, composite = true,
+   autocast = {gpu = "float32"},
    examples = {"T(3, 4), 2", "T(2, 3, 4), 1", "T(2, 3, 4), 2", "T(), 1"}}
 op {"softmax_along(Tensor self, dim dim) -> Tensor", name = "softmax", internal = true,
     grad = {self = "softmax_backward(grad, result, dim)"}}
@@ -19,6 +20,7 @@ op {"softmax_backward(Tensor grad_output, Tensor output, dim dim) -> Tensor", in
 F {"log_softmax(Tensor self, dim dim=nil, dtype dtype=nil) -> Tensor",
    doc = "log(softmax(self, dim)), more exact than the two by themselves.",
    also = true, composite = true,
+   autocast = {gpu = "float32"},
    examples = {"T(3, 4), 2", "T(2, 3, 4), 1", "T(2, 3, 4), 2", "T(), 1"}}
 op {"log_softmax_along(Tensor self, dim dim) -> Tensor", name = "log_softmax", internal = true,
     grad = {self = "log_softmax_backward(grad, result, dim)"}}
@@ -26,11 +28,13 @@ op {"log_softmax_backward(Tensor grad_output, Tensor output, dim dim) -> Tensor"
     grad = {grad_output = "grad - sum(grad * exp(output), dim, true)",
             output = "neg(grad * exp(output) * sum(grad_output, dim, true))"}}
 F {"softmin(Tensor self, dim dim=nil, dtype dtype=nil) -> Tensor", doc = "softmax of -self.",
-   method = false, expr = "softmax(neg(self), dim, dtype)", examples = {"T(3, 4), 2"}}
+   method = false, expr = "softmax(neg(self), dim, dtype)",
+   autocast = {gpu = "float32"}, examples = {"T(3, 4), 2"}}
 F {[[gumbel_softmax(Tensor logits, float tau=1.0, bool hard=false, float eps=1e-10, dim dim=-1, *,
       Generator generator=nil) -> Tensor]],
    doc = [[A sample of the Gumbel-softmax distribution along dim, at temperature tau. With hard it
    is one-hot, yet differentiates as the soft sample does.]],
-   composite = true, gradcheck = false, examples = {"T(3, 4)"}}
+   composite = true, gradcheck = false,
+   autocast = {gpu = "float32"}, examples = {"T(3, 4)"}}
 op {"straight_through(Tensor self, Tensor soft) -> Tensor",
     node = "Add", internal = true, grad = {soft = "grad"}}

@@ -42,10 +42,10 @@ for n = 1, 3 do
       input may lack N. padding may be 'valid' (none) or 'same' (so much that the size is kept;
       stride must be 1).]]):format(places[n])
          .. (n == 2 and large or ""),
-      also = true, composite = true, examples = examples[n]}
+      also = true, composite = true, autocast = "lower", examples = examples[n]}
    F {("conv%dd.padding(Tensor input, Tensor weight, Tensor bias=nil,%s) -> Tensor"):format(
          n, options:format("string padding='valid'")),
-      doc = "The same with padding by name.", also = true, composite = true,
+      doc = "The same with padding by name.", also = true, composite = true, autocast = "lower",
       examples = {({"T(2, 3, 7), T(4, 3, 4), T(4), 1, 'same', 2",
                     "T(2, 3, 5, 4), T(4, 3, 3, 2), nil, 1, 'same'",
                     "T(1, 2, 3, 4, 3), T(2, 2, 2, 3, 2), nil, 1, 'valid'"})[n]}}
@@ -55,7 +55,7 @@ for n = 1, 3 do
       doc = ([[The gradient of conv%dd with respect to its input, as an operator: weight is
       (C, out / groups, kernel), the result has size (in - 1) * stride - 2 * padding + dilation *
       (kernel - 1) + output_padding + 1 in each dimension.]]):format(n),
-      also = true, composite = true, examples = one[n]}
+      also = true, composite = true, autocast = "lower", examples = one[n]}
 end
 
 op {[[convolution(Tensor input, Tensor weight, Tensor bias, int[] stride, int[] padding,

@@ -43,6 +43,7 @@ writes {[[scatter.value_joined(Tensor self, dim dim, Tensor index, Number value,
 writes {"scatter_add(Tensor self, dim dim, Tensor index, Tensor src) -> Tensor",
     doc = "Adds along dim: self[index[i, j, k], j, k] += src[i, j, k] for dim 1.",
     grad = {self = "grad", src = "gather(grad, dim, index)"},
+    autocast = {gpu = "widest"},
     examples = {"T(3, 4), 1, I(3, 5, 4), T(5, 4)", "T(3, 4), 2, I(4, 2, 6), T(2, 6)",
                 "T(), 1, I(1), T()"}}
 writes {[[scatter_reduce(Tensor self, dim dim, Tensor index, Tensor src, string reduce, *,

@@ -50,6 +50,7 @@ writes {"index_add(Tensor self, dim dim, Tensor index, Tensor source, *, Number 
 writes {"index_copy(Tensor self, dim dim, Tensor index, Tensor source) -> Tensor",
     doc = "Copies the positions of source along dim to those of self that index lists.",
     grad = {self = "index_fill(grad, dim, index, 0)", source = "index_select(grad, dim, index)"},
+    autocast = {cpu = "widest"},
     examples = {"T(3, 4), 1, torch.tensor{3, 1}, T(2, 4)", "T(3, 4), 2, torch.tensor{2}, T(3, 1)"}}
 op {[[index_reduce(Tensor self, dim dim, Tensor index, Tensor source, string reduce, *,
       bool include_self=true) -> Tensor]],
@@ -82,6 +83,7 @@ op {"index_put(Tensor self, Tensor[] indices, Tensor values, bool accumulate=fal
     tensor of positions or a mask for each of the first dimensions.]],
     composite = true, out = false, any_device = {indices = true, values = true},
     waits = "the true elements of masks are counted",
+    autocast = {gpu = "widest"},
     examples = {"T(3, 4), {torch.tensor{1, 3}}, T(2, 4)", "T(3, 4), {I(3, 5), I(4, 5)}, T(5), true",
                 "T(3, 4), {M(3)}, T()"}}
 op {"index_put_(Tensor self, Tensor[] indices, Tensor values, bool accumulate=false) -> self",

@@ -44,6 +44,7 @@ linalg {"qr(Tensor A, string mode='reduced') -> (Tensor Q, Tensor R)", node = "L
     "reduced": Q (m, k), R (k, n) with k = min(m, n); "complete": Q (m, m), R (m, n); "r": Q is
     empty.]],
     grad = {A = "qr_backward(grad_Q, grad_R, Q, R, mode)"},
+    autocast = {cpu = "float32"},
     examples = {"T(4, 3)", "SPD(3)", "T(3, 4)"}}
 linalg {"svd_full(Tensor A, bool full_matrices) -> (Tensor U, Tensor S, Tensor Vh)",
     name = "svd", node = "LinalgSvd", internal = true, materialize = false,
@@ -54,6 +55,7 @@ linalg {"eigh(Tensor A, string UPLO='L') -> (Tensor eigenvalues, Tensor eigenvec
     which the lower ("L") or upper ("U") triangle is read. The gradient of eigenvectors takes
     distinct eigenvalues.]],
     grad = {A = "eigh_backward(grad_eigenvalues, grad_eigenvectors, eigenvalues, eigenvectors)"},
+    autocast = {cpu = "float32"},
     examples = {"SPD(3)"}, gradcheck = false}
 local squares = "(Tensor solution, Tensor residuals, Tensor rank, Tensor singular_values)"
 linalg {"least_squares(Tensor A, Tensor B, float rcond) -> " .. squares,

@@ -21,15 +21,19 @@ by_lapack {"cholesky(Tensor A, *, bool upper=false) -> Tensor",
     doc = [[L with A = L L^T for symmetric positive definite A (..., n, n), of which the lower
     triangle is read; with upper the transpose of L. An error names the matrix that is not positive
     definite.]],
-    composite = true, examples = {"SPD(3)", "SPD(2, 3), {upper = true}"}, gradcheck = false}
+    composite = true,
+           autocast = {cpu = "float32"},
+           examples = {"SPD(3)", "SPD(2, 3), {upper = true}"}, gradcheck = false}
 by_lapack {"cholesky_solve(Tensor B, Tensor L_, *, bool upper=false) -> Tensor",
     doc = "X with A X = B, from A's Cholesky factor L (..., n, n) and B (..., n, k).",
-    composite = true, gradcheck = false, examples = {"T(3, 2), SPD(3)"}}
+    composite = true, gradcheck = false,
+           autocast = {cpu = "float32"}, examples = {"T(3, 2), SPD(3)"}}
 by_lapack {[[cholesky_solve_backward(Tensor grad, Tensor L_, Tensor X, bool upper)
       -> (Tensor gB, Tensor gL)]],
     internal = true, composite = true}
 by_lapack {"inv(Tensor A) -> Tensor",
     doc = "The inverse of square matrices; an error if one is singular.", composite = true,
+    autocast = {cpu = "float32"},
     examples = {"SPD(3)", "SPD(2, 3)"}}
 by_lapack {"slogdet_backward(Tensor grad, Tensor A) -> Tensor", internal = true, composite = true}
 by_lapack {"det_backward(Tensor grad, Tensor A, Tensor det) -> Tensor", internal = true,
@@ -37,7 +41,9 @@ by_lapack {"det_backward(Tensor grad, Tensor A, Tensor det) -> Tensor", internal
 by_lapack {"solve(Tensor A, Tensor B, *, bool left=true) -> Tensor",
     doc = [[X with A X = B (or X A = B if left is false) for square A (..., n, n) and B (..., n, k)
     or, a batch of vectors, (..., n). An error if A is singular.]],
-    composite = true, examples = {"SPD(3), T(3, 2)", "SPD(2, 3), T(2, 3, 1)", "SPD(3), T(3)"}}
+    composite = true,
+           autocast = {cpu = "float32"},
+           examples = {"SPD(3), T(3, 2)", "SPD(2, 3), T(2, 3, 1)", "SPD(3), T(3)"}}
 by_lapack {"solve_square(Tensor A, Tensor B) -> Tensor", name = "solve", internal = true,
     composite = true}
 by_lapack {[[solve_triangular(Tensor A, Tensor B, *, bool upper, bool left=true,
@@ -74,6 +80,7 @@ by_lapack {[[lu_solve(Tensor LU, Tensor pivots, Tensor B, *, bool left=true, boo
       -> Tensor]],
     doc = "X with A X = B (or X A = B), from lu_factor's results; with adjoint for A's transpose.",
     composite = true,
+    autocast = {cpu = "float32"},
     examples = {"SPD(3), torch.tensor({1, 2, 3}, {dtype = 'int32'}), T(3, 2)",
                 "SPD(3), torch.tensor({3, 2, 3}, {dtype = 'int32'}), T(2, 3), "
                    .. "{left = false, adjoint = true}"}}
@@ -85,18 +92,21 @@ by_lapack {"svd(Tensor A, bool full_matrices=true) -> (Tensor U, Tensor S, Tenso
     is (m, k) and Vh (k, n), k = min(m, n). The gradient takes distinct singular values
     (that of S alone: any), and a loss that depends neither on the signs of singular vectors nor on
     those beyond k. NaN is an error.]],
-    composite = true, examples = {"T(3, 4), false"}, gradcheck = false}
+    composite = true,
+           autocast = {cpu = "float32"}, examples = {"T(3, 4), false"}, gradcheck = false}
 by_lapack {[[svd_backward(Tensor gU, Tensor gS, Tensor gVh, Tensor U, Tensor S, Tensor Vh)
       -> Tensor]], internal = true,
     composite = true}
 by_lapack {"svdvals(Tensor A) -> Tensor",
     doc = "The singular values, descending: (..., min(m, n)). NaN is an error.", composite = true,
+    autocast = {cpu = "float32"},
     examples = {"T(3, 4)", "SPD(3)"}}
 by_lapack {"eigh_backward(Tensor gL, Tensor gV, Tensor L, Tensor V) -> Tensor", internal = true,
     composite = true}
 by_lapack {"eigvalsh(Tensor A, string UPLO='L') -> Tensor",
     doc = "The eigenvalues of symmetric matrices, ascending.",
-    composite = true, examples = {"SPD(3)"}, gradcheck = false}
+    composite = true,
+           autocast = {cpu = "float32"}, examples = {"SPD(3)"}, gradcheck = false}
 by_lapack {"matrix_power(Tensor A, int n) -> Tensor",
     doc = [[A to the integer power n; of the inverse if n is negative; the identity, even of NaN, if
     n is 0.]],
@@ -107,17 +117,20 @@ by_lapack {"matrix_exp(Tensor A) -> Tensor", doc = "The matrix exponential of sq
 linalg {"multi_dot(Tensor[] tensors) -> Tensor",
     doc = [[The product of several matrices (the first and last may be vectors), in the cheapest
     order.]],
-    composite = true, examples = {"{T(2, 3), T(3, 4), T(4, 2)}", "{T(3), T(3, 2), T(2)}"}}
+    composite = true,
+        autocast = "lower", examples = {"{T(2, 3), T(3, 4), T(4, 2)}", "{T(3), T(3, 2), T(2)}"}}
 -- With LAPACK's info for each matrix in place of an error: 0 where all is well.
 local info = [[the same with info, int32 and 0 for each matrix that is fine, in place of an error,
    unless check_errors.]]
 by_lapack {[[cholesky_ex(Tensor A, *, bool upper=false, bool check_errors=false)
       -> (Tensor L, Tensor info)]],
     doc = "cholesky; " .. info, composite = true, gradcheck = false,
+    autocast = {cpu = "float32"},
     examples = {"SPD(3)", "SPD(2, 3), {upper = true}"}}
 by_lapack {"inv_ex(Tensor A, *, bool check_errors=false) -> (Tensor inverse, Tensor info)",
     doc = "inv; " .. info,
-    composite = true, examples = {"SPD(3)"}}
+    composite = true,
+           autocast = {cpu = "float32"}, examples = {"SPD(3)"}}
 by_lapack {[[solve_ex(Tensor A, Tensor B, *, bool left=true, bool check_errors=false)
       -> (Tensor result, Tensor info)]],
     doc = "solve; " .. info, composite = true,
@@ -128,24 +141,30 @@ by_lapack {[[lu_factor_ex(Tensor A, *, bool pivot=true, bool check_errors=false)
 
 -- What torch has, too, and tensors have as methods ------------------------------------------------
 
-local function same(signature, expr, doc, examples)
-   op {signature .. " -> Tensor", doc = doc, expr = expr, examples = examples}
+local function same(signature, expr, doc, examples, autocast)
+   op {
+      signature .. " -> Tensor", doc = doc, expr = expr, autocast = autocast, examples = examples,
+   }
 end
 
 same("det.torch(Tensor self)", "det(self)", "torch.linalg.det.", {"SPD(3)"})
-same("inverse(Tensor self)", "inv(self)", "torch.linalg.inv.", {"SPD(3)"})
+same("inverse(Tensor self)", "inv(self)", "torch.linalg.inv.", {"SPD(3)"},
+   {cpu = "float32"})
 same("matrix_power.torch(Tensor self, int n)", "matrix_power(self, n)",
    "torch.linalg.matrix_power.", {"SPD(3), 3", "SPD(3), -1"})
 same("matrix_exp.torch(Tensor self)", "matrix_exp(self)", "torch.linalg.matrix_exp.",
    {"T(3, 3) * 0.5"})
 op {"cholesky.torch(Tensor self, bool upper=false) -> Tensor", doc = "torch.linalg.cholesky.",
-    expr = "cholesky(self, upper)", gradcheck = false, examples = {"SPD(3), true"}}
+    expr = "cholesky(self, upper)", gradcheck = false,
+    autocast = {cpu = "float32"}, examples = {"SPD(3), true"}}
 op {"cholesky_solve.torch(Tensor self, Tensor L_, bool upper=false) -> Tensor", gradcheck = false,
     doc = "X with A X = self, from A's Cholesky factor L.",
     expr = "cholesky_solve(self, L_, upper)",
+    autocast = {cpu = "float32"},
     examples = {"T(3, 2), SPD(3)"}}
 op {"cholesky_inverse(Tensor self, bool upper=false) -> Tensor", gradcheck = false,
     doc = "The inverse of A, from its Cholesky factor self.", composite = true, waits = lapack,
+    autocast = {cpu = "float32"},
     examples = {"SPD(3)"}}
 op {"slogdet.torch(Tensor self) -> (Tensor sign, Tensor logabsdet)", doc = "torch.linalg.slogdet.",
     composite = true, waits = lapack,
@@ -157,13 +176,16 @@ op {"logdet(Tensor self) -> Tensor",
 op {"qr.torch(Tensor self, bool some=true) -> (Tensor Q, Tensor R)",
     doc = "torch.linalg.qr in mode 'reduced' or, without some, 'complete'.", composite = true,
     waits = lapack,
+    autocast = {cpu = "float32"},
     examples = {"T(4, 3)"}}
 op {[[svd.torch(Tensor self, bool some=true, bool compute_uv=true)
       -> (Tensor U, Tensor S, Tensor V)]],
     doc = [[U, S, V with self = U diag(S) V^T; without some all columns of U and V, without
     compute_uv zeros in their place.]], composite = true, waits = lapack, gradcheck = false,
+    autocast = {cpu = "float32"},
     examples = {"T(3, 4)", "T(4, 3), false"}}
 
 op {"chain_matmul(Tensor[] matrices...) -> Tensor",
     doc = "The product of several matrices in the cheapest order.",
-    composite = true, examples = {"{T(2, 3), T(3, 4), T(4, 1)}", "T(2, 3), T(3, 4)"}}
+    composite = true,
+    autocast = "lower", examples = {"{T(2, 3), T(3, 4), T(4, 1)}", "T(2, 3), T(3, 4)"}}

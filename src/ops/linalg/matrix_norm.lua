@@ -9,14 +9,17 @@ end
 linalg {"cond(Tensor A, string p='2') -> Tensor",
     doc = [[The condition number |A| |A^-1| in the norm p: "2", "-2" (from singular values), "fro",
     "nuc", "inf", "-inf", "1", "-1". NaN is an error in those of singular values.]],
-    composite = true, waits = "LAPACK computes on the CPU", examples = {"SPD(3)", "SPD(3), 'fro'"}}
+    composite = true, waits = "LAPACK computes on the CPU",
+        autocast = {cpu = "float32"}, examples = {"SPD(3)", "SPD(3), 'fro'"}}
 linalg {"cond.order(Tensor A, Number p) -> Tensor",
     doc = "The same with p as a number: 2, 1, math.huge or their negatives.",
-    composite = true, waits = "LAPACK computes on the CPU", examples = {"SPD(3), 1"}}
+    composite = true, waits = "LAPACK computes on the CPU",
+        autocast = {cpu = "float32"}, examples = {"SPD(3), 1"}}
 linalg {[[vector_norm(Tensor x, Number ord=2, dim[] dim=nil, bool keepdim=false, *, dtype dtype=nil)
       -> Tensor]],
     doc = "The norm of order ord over dim, or of all elements: sum(|x|^ord)^(1/ord).",
     composite = true,
+    autocast = {gpu = "float32"},
     examples = {"T(3, 4)", "T(3, 4), 3, 2", "T(3, 4), math.huge"}}
 linalg {[[matrix_norm.order(Tensor A, Number ord, dim[] dim={-2,-1}, bool keepdim=false, *,
       dtype dtype=nil) -> Tensor]],
@@ -30,6 +33,7 @@ linalg {[[matrix_norm(Tensor A, string ord='fro', dim[] dim={-2,-1}, bool keepdi
     (largest, smallest), "1" and "-1" (column sums), "inf" and "-inf" (row sums). NaN is an error in
     those of singular values.]],
     composite = true, waits = "singular values are computed on the CPU",
+    autocast = {gpu = "float32"},
     examples = {"T(3, 4)", "T(3, 4), 'nuc'", "T(3, 4), '1'", "T(3, 4), 'inf'", "T(3, 4), '2'"}}
 linalg {[[linalg_norm(Tensor A, Number ord=nil, dim[] dim=nil, bool keepdim=false, *,
       dtype dtype=nil) -> Tensor]],
@@ -37,6 +41,7 @@ linalg {[[linalg_norm(Tensor A, Number ord=nil, dim[] dim=nil, bool keepdim=fals
     doc = [[vector_norm, of all elements if neither ord nor dim is given; with ord and two dims,
     matrix_norm.]],
     composite = true, waits = "singular values are computed on the CPU",
+    autocast = {gpu = "float32"},
     examples = {"T(3, 4)", "T(3, 4), 2, 1", "T(3, 4), nil, {1, 2}", "T(3, 4), 2, {1, 2}"}}
 linalg {[[linalg_norm.name(Tensor A, string ord, dim[] dim=nil, bool keepdim=false, *,
       dtype dtype=nil) -> Tensor]],

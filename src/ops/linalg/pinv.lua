@@ -27,14 +27,17 @@ linalg {"lstsq(Tensor A, Tensor B, float rcond=nil, *, string driver='gelsy') ->
     "gels", which takes full rank for granted) and its singular values (with "gelsd" and "gelss").
     NaN is an error.]],
     composite = true, nograd = {singular_values = true},
+    autocast = {cpu = "float32"},
     examples = {"T(4, 3), T(4, 2)", "T(4, 2), T(4)"}}
 linalg {[[lstsq_backward(Tensor gX, Tensor gR, Tensor A, Tensor B, Tensor X)
       -> (Tensor gA, Tensor gB)]],
     internal = true, composite = true}
 linalg {"matrix_rank(Tensor A, " .. tolerances .. ") -> Tensor",
     doc = "The number of singular values that do not count as zero, see pinv; int64.",
-    composite = true, nondiff = "a count"}
+    composite = true, nondiff = "a count",
+        autocast = {cpu = "float32"}}
 op {"pinverse(Tensor self, float rcond=1e-15) -> Tensor",
     doc = "torch.linalg.pinv with rtol = rcond.", composite = true,
     waits = "LAPACK computes on the CPU",
+    autocast = {cpu = "float32"},
     examples = {"T(4, 3)"}}

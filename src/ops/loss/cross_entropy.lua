@@ -13,6 +13,7 @@ F {"nll_loss(Tensor input, Tensor target, Tensor weight=nil, int ignore_index=-1
    target (N, ...). Labels equal to ignore_index do not count; the mean is weighted. weight has no
    derivative.]],
    composite = true,
+   autocast = "float32",
    examples = {"T(3, 4), I(4, 3)", "T(3, 4), I(4, 3), P(4):detach()",
                "T(2, 3, 5), I(3, 2, 5), nil, 2, 'sum'", "T(4), I(4)",
                "T(3, 4), I(4, 3), P(4):detach(), 1, 'none'"}}
@@ -23,6 +24,7 @@ F {"cross_entropy(Tensor input, Tensor target, Tensor weight=nil, int ignore_ind
    (N, ...), or probabilities of input's shape. label_smoothing shares that much of the probability
    among all classes.]],
    composite = true,
+   autocast = "float32",
    examples = {"T(3, 4), I(4, 3)", "T(3, 4), I(4, 3), P(4):detach()",
                "T(2, 3, 5), I(3, 2, 5), nil, 2, 'sum'", "T(4), I(4)",
                "T(3, 4), P(3, 4)", "T(3, 4), I(4, 3), P(4):detach(), -100, 'mean', 0.1",
@@ -46,9 +48,11 @@ F {"multi_margin_loss(Tensor input, Tensor target, int p=1, float margin=1.0, Te
    doc = [[For input (N, C) or (C): the sum over all classes i but the target of max(0, margin -
    input[target] + input[i])^p, times weight[target], divided by C; p is 1 or 2.]],
    composite = true,
+   autocast = "float32",
    examples = {"T(3, 4), I(4, 3)", "T(3, 4), I(4, 3), 2, 0.5, P(4), 'sum'", "T(4), I(4)"}}
 F {"multilabel_margin_loss(Tensor input, Tensor target, " .. reduced .. ") -> Tensor",
    doc = [[For input (N, C) or (C) and lists of labels of that shape, each ended by -1 unless it is
    full: the sum over labels j and classes i that are no label of max(0, 1 - input[j] + input[i]),
    divided by C.]],
-   composite = true, examples = {"T(2, 4), torch.tensor{{4, 1, -1, 2}, {2, -1, -1, -1}}"}}
+   composite = true,
+   autocast = "float32", examples = {"T(2, 4), torch.tensor{{4, 1, -1, 2}, {2, -1, -1, -1}}"}}

@@ -19,6 +19,7 @@ for _, row in ipairs {{"ctc_loss", "Tensor"}, {"ctc_loss.lists", "int[]"}} do
       too short 0. As in PyTorch the gradient is that of the logits from which log_softmax made
       log_probs.]],
       also = true, composite = true, gradcheck = false, any_device = lengths,
+      autocast = {cpu = "float32"},
       waits = "labels and lengths are checked on the host",
       examples = {row[2] == "Tensor"
          and "T(5, 2, 4):log_softmax(3), I(3, 2, 2) + 1, torch.tensor{5, 4}, torch.tensor{2, 1}"

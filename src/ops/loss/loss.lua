@@ -14,32 +14,38 @@ op {"reduced(Tensor self, string reduction) -> Tensor", internal = true, composi
 F {"mse_loss(Tensor input, Tensor target, " .. reduced .. ") -> Tensor",
    doc = "(input - target)^2.",
    expr = "reduced(square(input - target), reduction)",
+   autocast = "float32",
    examples = {"T(3, 4), T(3, 4)", "T(3), T(3), 'sum'", "T(2, 3), T(3), 'none'"}}
 F {"l1_loss(Tensor input, Tensor target, " .. reduced .. ") -> Tensor", doc = "|input - target|.",
    expr = "reduced(abs(input - target), reduction)",
+   autocast = "float32",
    examples = {"T(3, 4), T(3, 4)", "T(3), T(3), 'sum'"}}
 op {"huber(Tensor self, Number delta) -> Tensor",
     name = "huber_loss", internal = true, pointwise = {types = "floating"},
     grad = {self = "grad * clamp_both(self, -delta, delta)"}}
 F {"huber_loss(Tensor input, Tensor target, " .. reduced .. ", Number delta=1.0) -> Tensor",
    doc = "With d = |input - target|: d^2 / 2 up to delta, delta * (d - delta / 2) beyond.",
-   composite = true, examples = {"T(3, 4), T(3, 4)", "T(3), T(3), 'sum', 0.5"}}
+   composite = true,
+   autocast = "float32", examples = {"T(3, 4), T(3, 4)", "T(3), T(3), 'sum', 0.5"}}
 F {"smooth_l1_loss(Tensor input, Tensor target, " .. reduced .. ", Number beta=1.0) -> Tensor",
    doc = "With d = |input - target|: d^2 / (2 beta) up to beta, d - beta / 2 beyond.",
    composite = true,
+   autocast = "float32",
    examples = {"T(3, 4), T(3, 4)", "T(3), T(3), 'sum', 0.5", "T(3), T(3), 'none', 0"}}
 F {[[poisson_nll_loss(Tensor input, Tensor target, bool log_input=true, bool full=false, float
    eps=1e-08, ]]
       .. reduced .. ") -> Tensor",
    doc = [[The negative logarithm of Poisson probabilities: exp(input) - target * input, or input -
    target * log(input + eps) if input is no logarithm; with full also Stirling's term of target.]],
-   composite = true, examples = {"T(3, 4), P(3, 4)", "P(3), P(3), false, true, 1e-8, 'sum'"}}
+   composite = true,
+   autocast = "float32", examples = {"T(3, 4), P(3, 4)", "P(3), P(3), false, true, 1e-8, 'sum'"}}
 F {"gaussian_nll_loss(Tensor input, Tensor target, Operand var, bool full=false, float eps=1e-06, "
      .. reduced .. ") -> Tensor",
    doc = [[The negative logarithm of normal densities: (log(var) + (input - target)^2 / var) / 2
    with var at least eps; var, a number or a tensor, may lack the last dimension or have size 1 in
    any. full adds log(2 pi) / 2.]],
    composite = true,
+   autocast = {gpu = "float32"},
    examples = {"T(3, 4), T(3, 4), P(3, 4)", "T(3, 4), T(3, 4), P(3, 1), true",
                "T(3, 4), T(3, 4), P(3), false, 1e-6, 'sum'", "T(3, 4), T(3, 4), P(1, 4)",
                "T(3, 4), T(3, 4), 0.5"}}
@@ -51,6 +57,7 @@ F {"binary_cross_entropy(Tensor input, Tensor target, Tensor weight=nil, " .. re
    doc = [[-(target * log(input) + (1 - target) * log(1 - input)), logarithms being at least -100;
    input within [0, 1]. weight broadcasts.]],
    composite = true,
+   autocast = {cpu = "float32", gpu = "refused"},
    examples = {"U(3, 4):abs() * 0.8 + 0.1, U(3, 4):abs()",
                "U(3):abs() * 0.8 + 0.1, U(3):abs(), P(3), 'sum'"}}
 op {"bce(Tensor self, Tensor target) -> Tensor",
@@ -64,11 +71,13 @@ F {"binary_cross_entropy_with_logits(Tensor input, Tensor target, Tensor weight=
    doc = [[binary_cross_entropy of sigmoid(input), without overflow. pos_weight multiplies the part
    of positive targets.]],
    composite = true,
+   autocast = "float32",
    examples = {"T(3, 4), U(3, 4):abs()", "T(3, 4), U(3, 4):abs(), P(3, 4), 'sum', P(4)"}}
 F {"kl_div(Tensor input, Tensor target, " .. reduced .. ", bool log_target=false) -> Tensor",
    doc = [[target * (log(target) - input): input holds logarithms, target too with log_target.
    reduction = 'batchmean' divides the sum by the first size.]],
    also = true, composite = true,
+   autocast = "float32",
    examples = {"T(3, 4), P(3, 4)", "T(3, 4), T(3, 4), 'batchmean', true", "T(3), P(3), 'sum'"}}
 
 F {"multilabel_soft_margin_loss(Tensor input, Tensor target, Tensor weight=nil, " .. reduced
@@ -78,17 +87,20 @@ F {"multilabel_soft_margin_loss(Tensor input, Tensor target, Tensor weight=nil, 
 F {"soft_margin_loss(Tensor input, Tensor target, " .. reduced .. ") -> Tensor",
    doc = "log(1 + exp(-target * input)), target being 1 or -1.",
    expr = "reduced(neg(logsigmoid(target * input)), reduction)",
+   autocast = "float32",
    examples = {"T(3, 4), T(3, 4):sign()"}}
 F {"hinge_embedding_loss(Tensor input, Tensor target, float margin=1.0, " .. reduced
      .. ") -> Tensor",
    doc = "input where target is 1, max(0, margin - input) where it is -1.", also = true,
    expr = [[reduced(where(ne(target, 1), clamp_min(margin - input, 0), 0) + where(ne(target, -1),
    input, 0), reduction)]],
+   autocast = "float32",
    examples = {"T(3, 4), T(3, 4):sign()", "T(3), T(3):sign(), 0.3, 'sum'"}}
 F {"margin_ranking_loss(Tensor input1, Tensor input2, Tensor target, float margin=0.0, " .. reduced
      .. ") -> Tensor",
    doc = "max(0, -target * (input1 - input2) + margin), target being 1 or -1.", also = true,
    expr = "reduced(clamp_min(neg(target) * (input1 - input2) + margin, 0), reduction)",
+   autocast = "float32",
    examples = {"T(3), T(3), T(3):sign()", "T(3), T(3), T(3):sign(), 0.5, 'sum'"}}
 
 -- Distances ---------------------------------------------------------------------------------------
@@ -96,7 +108,9 @@ F {"margin_ranking_loss(Tensor input1, Tensor input2, Tensor target, float margi
 F {"cosine_similarity(Tensor x1, Tensor x2, dim dim=1, float eps=1e-08) -> Tensor",
    doc = "The cosine of the angle between x1 and x2 along dim; norms count as at least eps.",
    also = true,
-   composite = true, examples = {"T(3, 4), T(3, 4)", "T(3, 4), T(4), 2", "T(4), T(4), 1"}}
+   composite = true,
+   autocast = {gpu = "float32"},
+   examples = {"T(3, 4), T(3, 4)", "T(3, 4), T(4), 2", "T(4), T(4), 1"}}
 F {[[pairwise_distance(Tensor x1, Tensor x2, Number p=2.0, float eps=1e-06, bool keepdim=false)
       -> Tensor]],
    doc = "The p-norm of x1 - x2 + eps over the last dimension.", also = true,
@@ -107,10 +121,12 @@ F {"cosine_embedding_loss(Tensor input1, Tensor input2, Tensor target, float mar
    doc = [[With the cosine c of input1 and input2 (N, D) or (D): 1 - c where target is 1,
    max(0, c - margin) where it is -1, 0 for any other target, NaN too.]],
    also = true, composite = true,
+   autocast = "float32",
    examples = {"T(3, 4), T(3, 4), T(3):sign()", "T(4), T(4), T():sign(), 0.1, 'sum'"}}
 F {"triplet_margin_loss(Tensor anchor, Tensor positive, Tensor negative, float margin=1.0, "
      .. "Number p=2.0, float eps=1e-06, bool swap=false, " .. reduced .. ") -> Tensor",
    doc = [[max(0, margin + d(anchor, positive) - d(anchor, negative)) with pairwise_distance d; with
    swap the distance of positive and negative where it is smaller than the last.]],
    also = true, composite = true,
+   autocast = "float32",
    examples = {"T(3, 4), T(3, 4), T(3, 4)", "T(3, 4), T(3, 4), T(3, 4), 0.5, 1, 1e-6, true, 'sum'"}}

@@ -6,6 +6,7 @@ local equation = [[Sums of products after an equation such as "ij,jk->ik": a let
     stands for dimensions that are broadcast.]]
 op {"einsum(string equation, Tensor[] operands...) -> Tensor", doc = equation, composite = true,
     out = false,
+    autocast = "lower",
     examples = {"'ij,jk->ik', {T(2, 3), T(3, 4)}", "'ii', {T(3, 3)}",
                 "'bij,bjk->bik', {T(2, 2, 3), T(2, 3, 2)}",
                 "'...ij->...ji', {T(2, 3, 4)}", "'i,j', {T(2), T(3)}",

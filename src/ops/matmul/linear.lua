@@ -9,10 +9,12 @@ F {"linear(Tensor input, Tensor weight, Tensor bias=nil) -> Tensor",
    doc = [[input (..., in) times the transpose of weight (out, in), plus bias (out): (..., out). A
    weight of one dimension (in) gives (...).]],
    composite = true,
+   autocast = "lower",
    examples = {"T(5, 3), T(2, 3), T(2)", "T(2, 4, 3), T(2, 3)", "T(3), T(2, 3), T(2)",
                "T(2, 3), T(3)", "T(0, 3), T(2, 3)"}}
 F {"bilinear(Tensor input1, Tensor input2, Tensor weight, Tensor bias=nil) -> Tensor", also = true,
    doc = [[For each output k: input1 (..., in1) times weight[k] (in1, in2) times input2 (..., in2),
    plus bias[k]; weight is (out, in1, in2), the result (..., out).]],
    composite = true,
+   autocast = {gpu = "widest"},
    examples = {"T(4, 3), T(4, 2), T(5, 3, 2), T(5)", "T(2, 2, 3), T(2, 2, 2), T(1, 3, 2)"}}

@@ -5,6 +5,7 @@ op {"matmul(Tensor self, Tensor other) -> Tensor",
     counts as a row or a column and its dimension disappears; more dimensions are batches and are
     broadcast.]],
     composite = true, out = false,
+    autocast = "lower",
     examples = {"T(3), T(3)", "T(2, 3), T(3)", "T(3), T(3, 2)", "T(2, 3), T(3, 4)",
                 "T(2, 1, 2, 3), T(5, 3, 2)",
                 "T(2, 2, 3), T(3)", "T(0, 3), T(3, 2)", "T(2, 0), T(0, 3)"}}
@@ -12,17 +13,21 @@ op {"mm(Tensor self, Tensor mat2) -> Tensor",
     doc = "The product of two matrices (n, k) and (k, m).",
     flops = "2 * numel(result) * size(self, 2)",
     grad = {self = "mm(grad, t(mat2))", mat2 = "mm(t(self), grad)"},
+    autocast = "lower",
     examples = {"T(2, 3), T(3, 4)", "T(3, 2):t(), T(4, 3):t()"}}
 op {"bmm(Tensor self, Tensor mat2) -> Tensor",
     doc = "The products of two batches of matrices, (b, n, k) and (b, k, m).",
     flops = "2 * numel(result) * size(self, 3)",
     grad = {self = "bmm(grad, transpose(mat2, 1, 2))", mat2 = "bmm(transpose(self, 1, 2), grad)"},
+    autocast = "lower",
     examples = {"T(2, 2, 3), T(2, 3, 4)"}}
 op {"mv(Tensor self, Tensor vec) -> Tensor", doc = "A matrix (n, k) times a vector (k).",
-    composite = true, examples = {"T(2, 3), T(3)"}}
+    composite = true,
+    autocast = {gpu = "lower"}, examples = {"T(2, 3), T(3)"}}
 op {"dot(Tensor self, Tensor other) -> Tensor",
     doc = "The inner product of two vectors of one length.",
-    composite = true, alias = {"vdot"}, examples = {"T(3), T(3)"}}
+    composite = true, alias = {"vdot"},
+    autocast = {gpu = "widest"}, examples = {"T(3), T(3)"}}
 op {"outer(Tensor self, Tensor vec2) -> Tensor",
     doc = "The outer product (n, m) of vectors (n) and (m).",
     composite = true, alias = {"ger"}, examples = {"T(3), T(2)"}}
@@ -31,6 +36,7 @@ op {"addmm(Tensor self, Tensor mat1, Tensor mat2, *, Number beta=1, Number alpha
     inplace = true, flops = "2 * numel(result) * size(mat1, 2)",
     grad = {self = "scaled(grad, beta)", mat1 = "scaled(mm(grad, t(mat2)), alpha)",
             mat2 = "scaled(mm(t(mat1), grad), alpha)"},
+    autocast = "lower",
     examples = {"T(2, 4), T(2, 3), T(3, 4)", "T(4), T(2, 3), T(3, 4), {beta = 0.5, alpha = 2}"}}
 op {[[baddbmm(Tensor self, Tensor batch1, Tensor batch2, *, Number beta=1, Number alpha=1)
       -> Tensor]],
@@ -39,5 +45,6 @@ op {[[baddbmm(Tensor self, Tensor batch1, Tensor batch2, *, Number beta=1, Numbe
     grad = {self = "scaled(grad, beta)",
             batch1 = "scaled(bmm(grad, transpose(batch2, 1, 2)), alpha)",
             batch2 = "scaled(bmm(transpose(batch1, 1, 2), grad), alpha)"},
+    autocast = "lower",
     examples = {"T(2, 2, 4), T(2, 2, 3), T(2, 3, 4)",
                 "T(4), T(2, 2, 3), T(2, 3, 4), {beta = 0.5, alpha = 2}"}}

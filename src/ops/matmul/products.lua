@@ -3,31 +3,39 @@
 op {"addbmm(Tensor self, Tensor batch1, Tensor batch2, *, Number beta=1, Number alpha=1) -> Tensor",
     doc = "beta * self + alpha * the sum of all batch1[i] @ batch2[i].", composite = true,
     inplace = true,
+    autocast = "lower",
     examples = {"T(2, 4), T(3, 2, 3), T(3, 3, 4), {beta = 0.5, alpha = 2}"}}
 op {"addmv(Tensor self, Tensor mat, Tensor vec, *, Number beta=1, Number alpha=1) -> Tensor",
     doc = "beta * self + alpha * mat @ vec.", composite = true, inplace = true,
+    autocast = {gpu = "lower"},
     examples = {"T(2), T(2, 3), T(3)", "T(1), T(2, 3), T(3), {beta = 0.5, alpha = 2}"}}
 op {"addr(Tensor self, Tensor vec1, Tensor vec2, *, Number beta=1, Number alpha=1) -> Tensor",
     doc = "beta * self + alpha * outer(vec1, vec2).", composite = true, inplace = true,
+    autocast = {gpu = "lower"},
     examples = {"T(2, 3), T(2), T(3)", "T(3), T(2), T(3), {beta = 0.5, alpha = 2}"}}
 op {"inner(Tensor self, Tensor other) -> Tensor",
     doc = "Sums of products over the last dimensions: (..., k) by (***, k) gives (..., ***).",
-    composite = true, out = false, examples = {"T(3), T(3)", "T(2, 3), T(4, 3)", "T(2), T()"}}
+    composite = true, out = false,
+    autocast = "lower", examples = {"T(3), T(3)", "T(2, 3), T(4, 3)", "T(2), T()"}}
 op {"kron(Tensor self, Tensor other) -> Tensor",
     doc = "The Kronecker product: other times each element of self, side by side.",
     composite = true, examples = {"T(2, 2), T(3, 1)", "T(2), T(2, 3)"}}
 op {"cross(Tensor self, Tensor other, dim dim=nil) -> Tensor",
     doc = "The cross product of vectors of 3 along dim, by default the first dimension of size 3.",
-    composite = true, examples = {"T(3), T(3)", "T(2, 3), T(2, 3)", "T(3, 2), T(3, 1), 1"}}
+    composite = true,
+    autocast = {gpu = "widest"},
+    examples = {"T(3), T(3)", "T(2, 3), T(2, 3)", "T(3, 2), T(3, 1), 1"}}
 op {"cross.linalg(Tensor input, Tensor other, *, dim dim=-1) -> Tensor", module = "linalg",
     method = false,
     doc = "The cross product of vectors of 3 along dim, by default the last one.",
     composite = true, examples = {"T(3), T(3)", "T(3, 2), T(3, 2), {dim = 1}"}}
 op {"matmul.linalg(Tensor input, Tensor other) -> Tensor", module = "linalg", method = false,
     doc = "The same as torch.matmul.", composite = true, out = false,
+    autocast = "lower",
     examples = {"T(2, 3), T(3, 4)"}}
 op {"vecdot(Tensor x, Tensor y, *, dim dim=-1) -> Tensor", module = "linalg", method = false,
     doc = "The inner products of vectors along dim.", composite = true,
+    autocast = "lower",
     examples = {"T(2, 3), T(2, 3)", "T(3, 2), T(3, 1), {dim = 1}"}}
 op {"diagonal.linalg(Tensor A, *, int offset=0, dim dim1=-2, dim dim2=-1) -> Tensor",
     module = "linalg",
@@ -36,15 +44,20 @@ op {"diagonal.linalg(Tensor A, *, int offset=0, dim dim1=-2, dim dim2=-1) -> Ten
 op {"tensordot(Tensor self, Tensor other, int dims=2) -> Tensor",
     doc = "Sums of products over the last `dims` dimensions of self and the first ones of other.",
     composite = true, out = false,
+    autocast = {cpu = "lower", gpu = "widest"},
     examples = {"T(2, 3, 4), T(3, 4, 2)", "T(2, 3), T(3, 2), 1", "T(2), T(3), 0"}}
 op {"tensordot.dims(Tensor self, Tensor other, dim[] dims_self, dim[] dims_other) -> Tensor",
     doc = [[Sums of products over dimensions of self and those of other that are listed beside
     them.]],
-    composite = true, out = false, examples = {"T(2, 3, 4), T(4, 5, 2), {1, 3}, {3, 1}"}}
+    composite = true, out = false,
+    autocast = {cpu = "lower", gpu = "widest"},
+    examples = {"T(2, 3, 4), T(4, 5, 2), {1, 3}, {3, 1}"}}
 
 op {"tensordot.pair(Tensor self, Tensor other, dim[][] dims) -> Tensor",
     doc = "The same with both lists in one.",
-    composite = true, out = false, examples = {"T(2, 3, 4), T(4, 5, 2), {{1, 3}, {3, 1}}"}}
+    composite = true, out = false,
+    autocast = {cpu = "lower", gpu = "widest"},
+    examples = {"T(2, 3, 4), T(4, 5, 2), {{1, 3}, {3, 1}}"}}
 
 -- Distances ---------------------------------------------------------------------------------------
 
@@ -54,9 +67,11 @@ op {[[cdist(Tensor x1, Tensor x2, float p=2,
     (..., P, R). For p = 2 and more than 25 rows they come from a matrix product, unless
     compute_mode is "donot_use_mm_for_euclid_dist"; always if it is "use_mm_for_euclid_dist".]],
     composite = true, method = false,
+    autocast = "float32",
     examples = {"T(3, 2), T(4, 2)", "T(2, 3, 2), T(4, 2), 1",
                 "T(3, 2), T(4, 2), 2, 'use_mm_for_euclid_dist'"}}
 op {"pdist(Tensor self, float p=2) -> Tensor",
     doc = [[The p-norm of the difference of each pair of rows of a matrix, (1, 2), (1, 3) ... (2, 3)
     ...]],
-    composite = true, examples = {"T(4, 3)", "T(4, 3), 1"}}
+    composite = true,
+    autocast = {gpu = "float32"}, examples = {"T(4, 3)", "T(4, 3), 1"}}

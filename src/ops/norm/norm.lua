@@ -40,6 +40,7 @@ F {[[layer_norm(Tensor input, int[] normalized_shape, Tensor weight=nil, Tensor 
    doc = [[Normalises over the last dimensions, whose sizes are normalized_shape, then scales by
    weight and shifts by bias of that shape.]],
    also = true, composite = true,
+   autocast = {gpu = "float32"},
    examples = {"T(3, 4), 4, T(4), T(4)", "T(2, 3, 4), {3, 4}, T(3, 4)", "T(2, 3, 4), 4",
                "T(2, 4), 4, nil, T(4)"}}
 op {[[layer_norm_core(Tensor input, int dims, Tensor weight, Tensor bias, float eps)
@@ -55,7 +56,8 @@ op {[[layer_norm_backward(Tensor grad_output, Tensor input, int dims, Tensor wei
 F {"rms_norm(Tensor input, int[] normalized_shape, Tensor weight=nil, float eps=nil) -> Tensor",
    doc = [[input / sqrt(mean(input^2) + eps) over the last dimensions, whose sizes are
    normalized_shape, times weight; eps is the dtype's unless given.]],
-   also = true, composite = true, examples = {"T(3, 4), 4, T(4)", "T(2, 3, 4), {3, 4}, nil, 0.01"}}
+   also = true, composite = true,
+   autocast = {gpu = "float32"}, examples = {"T(3, 4), 4, T(4)", "T(2, 3, 4), {3, 4}, nil, 0.01"}}
 op {[[rms_norm_core(Tensor input, int dims, Tensor weight, float eps)
       -> (Tensor result, Tensor rstd)]],
     name = "rms_norm", internal = true,
@@ -70,6 +72,7 @@ F {[[group_norm(Tensor input, int num_groups, Tensor weight=nil, Tensor bias=nil
    doc = [[Normalises each group of channels (dimension 2) of each sample, then scales and shifts by
    weight and bias of one number per channel.]],
    also = true, composite = true,
+   autocast = {gpu = "float32"},
    examples = {"T(2, 4, 3), 2, T(4), T(4)", "T(2, 4), 2", "T(2, 3, 2, 2), 1, T(3)",
                "T(2, 3, 2, 2), 3, nil, T(3)"}}
 op {[[group_norm_core(Tensor input, int groups, Tensor weight, Tensor bias, float eps)
@@ -85,12 +88,15 @@ op {[[group_norm_backward(Tensor grad_output, Tensor input, int groups, Tensor w
 F {[[local_response_norm(Tensor input, int size, float alpha=0.0001, float beta=0.75, float k=1.0)
       -> Tensor]],
    doc = "input / (k + alpha * mean of squares over `size` neighbouring channels)^beta.",
-   composite = true, examples = {"T(2, 5, 3), 3, 0.5", "T(2, 4, 3, 2), 2, 0.5"}}
+   composite = true,
+   autocast = {gpu = "float32"}, examples = {"T(2, 5, 3), 3, 0.5", "T(2, 4, 3, 2), 2, 0.5"}}
 F {"normalize(Tensor input, Number p=2.0, dim[] dim=1, float eps=1e-12) -> Tensor",
    doc = "input / max(norm(input, p, dim), eps): scaled to p-norm 1 along dim.",
    expr = "input / clamp_min(norm(input, p, dim, true), eps)",
+   autocast = {gpu = "float32"},
    examples = {"T(3, 4)", "T(3, 4), 1, 1", "T(2, 3, 4), 3, {2, 3}"}}
 op {"renorm(Tensor self, float p, dim dim, float maxnorm) -> Tensor",
     doc = [[self with each position along dim scaled down, where its p-norm is larger than maxnorm,
     to that norm.]],
-    composite = true, inplace = true, examples = {"T(3, 4), 2, 1, 1", "T(2, 3, 2), 1, 2, 0.5"}}
+    composite = true, inplace = true,
+    autocast = {gpu = "float32"}, examples = {"T(3, 4), 2, 1, 1", "T(2, 3, 2), 1, 2, 0.5"}}

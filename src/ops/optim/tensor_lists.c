@@ -215,3 +215,38 @@ bool tlo__amp_foreach_non_finite_check_and_unscale_(tl_Tensors tensors, tl_Tenso
   return check_number(op, "inv_scale", inv_scale) && scale_all(op, tensors, inv_scale, found_inf) &&
          tli_inplace_done(op, found_inf, NULL);
 }
+
+static tl_Tensor *add_one(tl_Tensor *a, tl_Tensor *b) { return tlo_add(a, b, tli_int(1)); }
+
+static bool check_single(const char *op, const char *name, const tl_Tensor *t, tl_DType dtype) {
+  return (t->numel == 1 && t->dtype == (int8_t)dtype) ||
+         tli_fail(TL_EARG, "%s: %s: expected one number in %s, got %s %s", op, name,
+                  tl_dtype_name(dtype), tl_dtype_name((tl_DType)t->dtype), tli_sizes_str(t));
+}
+
+bool tlo__amp_update_scale_(tl_Tensor *self, tl_Tensor *tracker, tl_Tensor *found_inf,
+                            double growth_factor, double backoff_factor, int64_t interval) {
+  const char *op = "_amp_update_scale_";
+  TL_TRY(check_single(op, "self", self, TL_F32) &&
+         check_single(op, "growth_tracker", tracker, TL_I32) &&
+         check_single(op, "found_inf", found_inf, TL_F32) && tli_inplace_check(op, self) &&
+         tli_inplace_check(op, tracker));
+  tli_Chain c = {0};
+  tl_Tensor *bad = TLI_STEP(&c, tlo_reshape(found_inf, (tl_Ints){self->ndim, self->sizes}));
+  bad = chain_with_int(&c, tlo_ne, bad, 0);
+  tl_Tensor *steps = TLI_STEP(&c, tlo_reshape(tracker, (tl_Ints){self->ndim, self->sizes}));
+  steps = chain_with_int(&c, add_one, steps, 1);
+  tl_Tensor *due = chain_with_int(&c, tlo_eq, steps, interval);
+  tl_Tensor *grown = chain_with(&c, tlo_mul, self, growth_factor);
+  tl_Tensor *finite = TLI_STEP(&c, tlo_isfinite(grown));
+  finite = TLI_STEP(&c, tlo_bitwise_and(finite, due));
+  tl_Tensor *scale = TLI_STEP(&c, tlo_where(finite, grown, self));
+  tl_Tensor *less = chain_with(&c, tlo_mul, self, backoff_factor);
+  scale = TLI_STEP(&c, tlo_where(bad, less, scale));
+  due = TLI_STEP(&c, tlo_bitwise_or(due, bad));
+  steps = chain_where_then(&c, due, tli_int(0), steps);
+  TLI_DO(&c, tlo_copy_(self, scale, false) && tlo_copy_(tracker, steps, false));
+  bool ok = !c.failed;
+  tli_release(tli_chain_end(&c, NULL));
+  return ok;
+}

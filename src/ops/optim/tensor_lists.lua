@@ -18,3 +18,10 @@ op {[[_amp_foreach_non_finite_check_and_unscale_(Tensor[] tensors, Tensor found_
     doc = [[Multiplies floating tensors by inv_scale; found_inf becomes 1 if an element is infinite
     or NaN. Both are numbers in tensors on the tensors' device, found_inf float32.]],
     composite = true, method = false, nondiff = "for gradients, in place"}
+op {[[_amp_update_scale_(Tensor self, Tensor growth_tracker, Tensor found_inf, float growth_factor,
+      float backoff_factor, int growth_interval) -> self]],
+    doc = [[A loss scale after a step, where it lies: times backoff_factor if found_inf is not 0,
+    else times growth_factor at every growth_interval-th step, unless that is infinite.
+    growth_tracker counts the steps since. All are single numbers, self and found_inf float32,
+    growth_tracker int32.]],
+    composite = true, method = false, nondiff = "in place"}

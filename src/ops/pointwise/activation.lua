@@ -71,6 +71,7 @@ F {"prelu(Tensor self, Tensor weight) -> Tensor",
    doc = [[self where it is positive, else weight * self; weight holds one slope, or one per channel
    (dimension 2).]],
    also = true, composite = true,
+   autocast = "lower",
    examples = {"T(3, 4), T(4)", "T(3, 4), T(1)", "T(2, 3, 4), T(3)", "T(4), T(1)", "T(), T()"}}
 op {"prelu_kernel(Tensor self, Tensor weight) -> Tensor", name = "prelu", internal = true,
     pointwise = {types = "floating", kernel = "prelu"},
@@ -117,6 +118,7 @@ op {"mish_second(Tensor self) -> Tensor",
     name = "mish_backward", internal = true, pointwise = {types = "floating"},
     nondiff = "third derivative of mish"}
 activation("softplus", {"beta=1.0", "threshold=20.0"}, {inplace = false,
+   autocast = {gpu = "float32"},
    doc = "log(1 + exp(beta * self)) / beta; self itself where beta * self > threshold.",
    second = [[keep_where(grad * grad_output * sigmoid(self * beta) * (1 - sigmoid(self * beta)) *
    beta, le(self * beta, threshold))]],

@@ -79,6 +79,7 @@ op {"pow(Operand self, Operand exponent) -> Tensor",
     pointwise = {types = "number"}, inplace = true, method = true,
     grad = {self = "pow_backward_self(grad, self, exponent)",
             exponent = "pow_backward_exponent(grad, self, exponent, result)"},
+    autocast = {gpu = "float32"},
     examples = {"P(3, 4), T(3, 4)", "T(3, 4), 2", "P(3), 0.5", "2.5, T(3)", "T(2, 3), 0",
                 "P(3, 1), T(4)"}}
 
@@ -102,6 +103,7 @@ op {"addcmul(Tensor self, Tensor tensor1, Tensor tensor2, *, Number value=1) -> 
     pointwise = {types = "number"}, inplace = true,
     grad = {self = "grad", tensor1 = "scaled(grad * tensor2, value)",
             tensor2 = "scaled(grad * tensor1, value)"},
+    autocast = {gpu = "widest"},
     examples = {"T(3, 4), T(3, 1), T(4), {value = 0.7}", "T(2), T(2), T(2)"}}
 
 op {"addcdiv(Tensor self, Tensor tensor1, Tensor tensor2, *, Number value=1) -> Tensor",
@@ -109,6 +111,7 @@ op {"addcdiv(Tensor self, Tensor tensor1, Tensor tensor2, *, Number value=1) -> 
     pointwise = {types = "floating"}, inplace = true,
     grad = {self = "grad", tensor1 = "scaled(grad / tensor2, value)",
             tensor2 = "neg(scaled(grad * tensor1 / (tensor2 * tensor2), value))"},
+    autocast = {gpu = "widest"},
     examples = {"T(3, 4), T(3, 1), P(4), {value = 0.7}", "T(2), T(2), P(2)"}}
 
 op {"lerp(Tensor self, Tensor end_, Operand weight) -> Tensor",
@@ -132,13 +135,16 @@ unary("sgn", {doc = "The same as sign for real tensors; 0 for NaN.",
    pointwise = {types = "number", kernel = "sign"},
    grad = {self = "zeros_like(grad)"}})
 unary("square", {node = "Pow", doc = "self * self, elementwise.", pointwise = {types = "number"},
-   grad = {self = "grad * 2 * self"}})
+   grad = {self = "grad * 2 * self"},
+   autocast = {gpu = "float32"}})
 unary("reciprocal", {doc = "1 / self, elementwise; integers give float32.",
-   grad = {self = "neg(grad * result * result)"}, examples = {"P(3, 4)"}})
+   grad = {self = "neg(grad * result * result)"},
+   autocast = {gpu = "float32"}, examples = {"P(3, 4)"}})
 unary("sqrt", {doc = "Square root, elementwise; NaN for negative numbers.",
    grad = {self = "grad / (2 * result)"}, examples = {"P(3, 4)", "P()"}})
 unary("rsqrt", {doc = "1 / sqrt(self), elementwise.",
-   grad = {self = "grad * -0.5 * result:pow(3)"}, examples = {"P(3, 4)"}})
+   grad = {self = "grad * -0.5 * result:pow(3)"},
+   autocast = {gpu = "float32"}, examples = {"P(3, 4)"}})
 
 -- Rounding ----------------------------------------------------------------------------------------
 
@@ -156,7 +162,8 @@ unary("frac", {doc = "self - trunc(self), elementwise; floating only.", grad = {
 
 unary("cos", {doc = "Cosine of radians.", grad = {self = "neg(grad * sin(self))"}})
 unary("acos", {doc = "Arc cosine, in radians.", alias = {"arccos"},
-   grad = {self = "neg(grad * rsqrt(1 - self * self))"}, examples = {"U(3, 4)"}})
+   grad = {self = "neg(grad * rsqrt(1 - self * self))"},
+   autocast = {gpu = "float32"}, examples = {"U(3, 4)"}})
 op {"hypot(Tensor self, Operand other) -> Tensor",
     doc = "sqrt(self^2 + other^2), without overflow.",
     pointwise = {types = "floating"}, inplace = true,

@@ -10,30 +10,40 @@ end
 
 -- Exponentials and logarithms ---------------------------------------------------------------------
 
-unary("exp", {doc = "e to the power self, elementwise.", grad = {self = "grad * result"}})
+unary("exp", {doc = "e to the power self, elementwise.", grad = {self = "grad * result"},
+   autocast = {gpu = "float32"}})
 unary("exp2", {doc = "2 to the power self, elementwise.",
    grad = {self = "grad * result * 0.6931471805599453"}})
-unary("expm1", {doc = "exp(self) - 1, accurate near 0.", grad = {self = "grad * (result + 1)"}})
+unary("expm1", {doc = "exp(self) - 1, accurate near 0.", grad = {self = "grad * (result + 1)"},
+   autocast = {gpu = "float32"}})
 unary("log", {doc = "Natural logarithm, elementwise.", grad = {self = "grad / self"},
+   autocast = {gpu = "float32"},
    examples = {"P(3, 4)", "P()"}})
 unary("log2", {doc = "Logarithm to base 2.", grad = {self = "grad / (self * 0.6931471805599453)"},
+   autocast = {gpu = "float32"},
    examples = {"P(3, 4)"}})
 unary("log10", {doc = "Logarithm to base 10.", grad = {self = "grad / (self * 2.302585092994046)"},
+   autocast = {gpu = "float32"},
    examples = {"P(3, 4)"}})
 unary("log1p", {doc = "log(1 + self), accurate near 0.", grad = {self = "grad / (self + 1)"},
+   autocast = {gpu = "float32"},
    examples = {"P(3, 4)"}})
 
 -- Trigonometry ------------------------------------------------------------------------------------
 
 unary("sin", {doc = "Sine of radians.", grad = {self = "grad * cos(self)"}})
 unary("tan", {doc = "Tangent of radians.", grad = {self = "grad * (1 + result * result)"},
+   autocast = {gpu = "float32"},
    examples = {"U(3, 4)"}})
 unary("asin", {doc = "Arc sine, in radians.", alias = {"arcsin"},
-   grad = {self = "grad * rsqrt(1 - self * self)"}, examples = {"U(3, 4)"}})
+   grad = {self = "grad * rsqrt(1 - self * self)"},
+   autocast = {gpu = "float32"}, examples = {"U(3, 4)"}})
 unary("atan", {doc = "Arc tangent, in radians.", alias = {"arctan"},
    grad = {self = "grad / (1 + self * self)"}})
-unary("sinh", {doc = "Hyperbolic sine.", grad = {self = "grad * cosh(self)"}})
-unary("cosh", {doc = "Hyperbolic cosine.", grad = {self = "grad * sinh(self)"}})
+unary("sinh", {doc = "Hyperbolic sine.", grad = {self = "grad * cosh(self)"},
+   autocast = {gpu = "float32"}})
+unary("cosh", {doc = "Hyperbolic cosine.", grad = {self = "grad * sinh(self)"},
+   autocast = {gpu = "float32"}})
 unary("tanh", {doc = "Hyperbolic tangent.", grad = {self = "grad * (1 - result * result)"}})
 unary("asinh", {doc = "Inverse hyperbolic sine.", alias = {"arcsinh"},
    grad = {self = "grad * rsqrt(self * self + 1)"}})
@@ -46,6 +56,7 @@ op {"atan2(Tensor self, Operand other) -> Tensor",
     pointwise = {types = "floating"}, inplace = true,
     grad = {self = "grad * other / (self * self + other * other)",
             other = "neg(grad * self / (self * self + other * other))"},
+    autocast = {gpu = "widest"},
     examples = {"T(3, 4), P(3, 4)", "T(3, 4), P(4)"}}
 op {"deg2rad(Tensor self) -> Tensor", doc = "Degrees to radians.", expr = "self * (pi / 180)",
     inplace = true,
@@ -61,7 +72,8 @@ unary("erf", {doc = "The error function.",
 unary("erfc", {doc = "1 - erf(self), accurate for large self.",
    grad = {self = "grad * -1.1283791670955126 * exp(neg(self * self))"}})
 unary("erfinv", {doc = "The inverse of erf, on (-1, 1).",
-   grad = {self = "grad * 0.886226925452758 * exp(result * result)"}, examples = {"U(3, 4)"}})
+   grad = {self = "grad * 0.886226925452758 * exp(result * result)"},
+   autocast = {gpu = "float32"}, examples = {"U(3, 4)"}})
 unary("lgamma", {doc = "Logarithm of the absolute value of the gamma function.",
    grad = {self = "grad * digamma(self)"}, examples = {"P(3, 4)"}})
 unary("digamma", {doc = "Derivative of lgamma.", grad = {self = "grad * trigamma(self)"},

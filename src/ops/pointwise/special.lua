@@ -1,8 +1,8 @@
 -- torch.special: special functions by the names of SciPy.
 
-local function special(signature, expr, doc, examples)
+local function special(signature, expr, doc, examples, autocast)
    op {signature .. " -> Tensor", module = "special", method = false, doc = doc, expr = expr,
-       examples = examples}
+       autocast = autocast, examples = examples}
 end
 
 -- Those that torch has under another name, or the same.
@@ -27,12 +27,12 @@ special("polygamma.special(int n, Tensor input)", "polygamma(input, n)", "torch.
 special("multigammaln(Tensor a_, int p)", "mvlgamma(a_, p)", "torch.mvlgamma.", {"P(3, 4) + 2, 2"})
 special("logsumexp.special(Tensor input, dim[] dim, bool keepdim=false)",
    "logsumexp(input, dim, keepdim)",
-   "torch.logsumexp.", {"T(3, 4), 2"})
+   "torch.logsumexp.", {"T(3, 4), 2"}, {gpu = "float32"})
 special("softmax.special(Tensor input, dim dim, *, dtype dtype=nil)", "softmax(input, dim, dtype)",
-   "torch.softmax.", {"T(3, 4), 2"})
+   "torch.softmax.", {"T(3, 4), 2"}, {gpu = "float32"})
 special("log_softmax.special(Tensor input, dim dim, *, dtype dtype=nil)",
    "log_softmax(input, dim, dtype)",
-   "torch.log_softmax.", {"T(3, 4), 2"})
+   "torch.log_softmax.", {"T(3, 4), 2"}, {gpu = "float32"})
 special("xlogy.special(Operand input, Operand other)", "xlogy(input, other)", "torch.xlogy.",
    {"T(3, 4), P(3, 4)"})
 

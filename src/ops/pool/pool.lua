@@ -14,6 +14,7 @@ end
 
 for n = 1, 3 do
    local ints = ("int[%d]"):format(n)
+   local three = n == 3 and {cpu = "float32"} or nil
    local windows = ("Tensor input, %s kernel_size, %s stride=nil, %s padding=0")
       :format(ints, ints, ints)
 
@@ -25,7 +26,7 @@ for n = 1, 3 do
       (default: kernel_size) apart, in an input that `padding` elements of -infinity surround; with
       ceil_mode a last one may reach beyond. With return_indices also their positions in the plane,
       counted from 1 through all its dimensions.]],
-      also = true, composite = true,
+      also = true, composite = true, autocast = three,
       examples = examples(n, {"X, 2", "X, 3, 2, 1", "X, 2, 2, 0, 2, true",
                               "X, {kernel_size = 2, return_indices = true}"})}
    F {("max_pool%dd_with_indices(%s) -> (Tensor values, Tensor indices)"):format(n, max_windows),
@@ -35,7 +36,7 @@ for n = 1, 3 do
          int[] output_size=nil) -> Tensor]]):format(n, ints, ints, ints),
       doc = [[Puts the elements back to where max_pool found them (its indices), zeros elsewhere.
       Where several sizes fit, output_size says which.]],
-      composite = true,
+      composite = true, autocast = n > 1 and {cpu = "float32"} or nil,
       examples = {({"T(1, 2, 2), torch.tensor{{{1, 3}, {2, 4}}}, 2",
                     "T(1, 1, 2, 2), torch.tensor{{{{1, 4}, {9, 16}}}}, 2",
                     "T(1, 1, 2, 1, 2), torch.tensor{{{{{1, 4}}, {{20, 32}}}}}, {2, 4, 2}"})[n]}}
@@ -43,11 +44,12 @@ for n = 1, 3 do
          -> (Tensor values, Tensor indices)]]):format(n, ints),
       doc = [[The largest element of each of output_size windows that share the input evenly; -1
       keeps a size.]],
-      also = n == 1 or nil, composite = true, examples = examples(n, {"X, 3", "X, 4, true"})}
+      also = n == 1 or nil, composite = true, autocast = three,
+      examples = examples(n, {"X, 3", "X, 4, true"})}
    F {([[adaptive_max_pool%dd_with_indices(Tensor input, %s output_size)
          -> (Tensor values, Tensor indices)]])
          :format(n, ints),
-      doc = "adaptive_max_pool with return_indices.", composite = true,
+      doc = "adaptive_max_pool with return_indices.", composite = true, autocast = three,
       examples = examples(n, {"X, 3"})}
 
    -- Averages
@@ -56,12 +58,13 @@ for n = 1, 3 do
       doc = [[The mean of each window. The padding counts as zeros, or not at all with
       count_include_pad = false]]
          .. (n > 1 and "; divisor_override divides in place of the number of elements." or "."),
-      also = n == 1 or nil, composite = true,
+      also = n == 1 or nil, composite = true, autocast = three,
       examples = examples(n, {"X, 2", "X, 3, 2, 1", "X, 3, 2, 1, true, false",
                               n > 1 and "X, 2, 2, 1, true, true, 3" or nil})}
    F {("adaptive_avg_pool%dd(Tensor input, %s output_size) -> Tensor"):format(n, ints),
       doc = "The mean of each of output_size windows that share the input evenly; -1 keeps a size.",
-      also = n == 1 or nil, composite = true, examples = examples(n, {"X, 3", "X, 1", "X, 9"})}
+      also = n == 1 or nil, composite = true, autocast = three,
+      examples = examples(n, {"X, 3", "X, 1", "X, 9"})}
    F {([[lp_pool%dd(Tensor input, float norm_type, %s kernel_size, %s stride=nil,
          bool ceil_mode=false) -> Tensor]])
          :format(n, ints, ints),

@@ -44,12 +44,14 @@ op {[[std(Tensor self, dim[] dim=nil, *, Number correction=1, bool unbiased=true
 unbiased("std", "The same with correction 1 (true) or 0 (false).")
 op {"logsumexp(Tensor self, dim[] dim, bool keepdim=false) -> Tensor",
     doc = "log(sum(exp(self))) over dim, without overflow.",
-    composite = true, examples = {"T(3, 4), 2", "T(3, 4), {1, 2}, true"}}
+    composite = true,
+    autocast = {gpu = "float32"}, examples = {"T(3, 4), 2", "T(3, 4), {1, 2}, true"}}
 op {[[norm(Tensor self, Number p=2, dim[] dim=nil, bool keepdim=false, *, dtype dtype=nil)
       -> Tensor]],
     doc = [[The p-norm over dim, or of all elements: sum(|x|^p)^(1/p); the largest magnitude for
     math.huge, the smallest for -math.huge, the number of non-zeros for 0.]],
     composite = true,
+    autocast = {gpu = "float32"},
     examples = {"T(3, 4)", "T(3, 4), 1, 2", "T(3, 4), 3, {1}, true", "T(3, 4), math.huge"}}
 op {[[norm.name(Tensor self, string p, dim[] dim=nil, bool keepdim=false, *, dtype dtype=nil)
       -> Tensor]],

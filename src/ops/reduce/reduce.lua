@@ -6,6 +6,7 @@ local dims = "dim[] dim=nil, bool keepdim=false"
 op {"sum(Tensor self, " .. dims .. ", *, dtype dtype=nil) -> Tensor",
     doc = "The sum over dim (all dimensions if left out). Integers and bool sum to int64.",
     reduction = {}, grad = {self = "expand_reduced(grad, sizes(self), dim, keepdim)"},
+    autocast = {gpu = "float32"},
     examples = {"T(3, 4)", "T(3, 4), 2", "T(2, 3, 4), {1, 3}, true", "T(0, 3), 1", "T()"}}
 op {"expand_reduced(Tensor grad, int[] size, dim[] dim, bool keepdim) -> Tensor", internal = true,
     composite = true}
@@ -15,6 +16,7 @@ op {"unsqueeze_reduced(Tensor self, int[] size, dim[] dim, bool keepdim) -> Tens
 op {"prod(Tensor self, dim dim=nil, bool keepdim=false, *, dtype dtype=nil) -> Tensor",
     doc = "The product over dim, or over all. Integers multiply in int64.",
     reduction = {}, grad = {self = "prod_backward(grad, self, result, dim, keepdim)"},
+    autocast = "float32",
     examples = {"T(3, 4)", "T(3, 4), 2", "T(2, 3), 1, true"}}
 op {"prod_backward(Tensor grad, Tensor self, Tensor result, dim dim, bool keepdim) -> Tensor",
     internal = true,

@@ -22,8 +22,10 @@ op {"aminmax(Tensor self, *, dim dim=nil, bool keepdim=false) -> (Tensor min, Te
     doc = "The smallest and the largest element along dim, or of all; NaN if there is one.",
     composite = true, examples = {"T(3, 4)", "T(3, 4), {dim = 2, keepdim = true}"}}
 op {"dist(Tensor self, Tensor other, Number p=2) -> Tensor", doc = "The p-norm of self - other.",
-    expr = "norm(self - other, p)", examples = {"T(3, 4), T(4)", "T(3), T(3), 1"}}
+    expr = "norm(self - other, p)",
+    autocast = {gpu = "float32"}, examples = {"T(3, 4), T(4)", "T(3), T(3), 1"}}
 op {"trace(Tensor self) -> Tensor", doc = "The sum of the diagonal of a matrix.", composite = true,
+    autocast = {cpu = "float32"},
     examples = {"T(3, 4)", "T(0, 2)"}}
 
 op {"cov(Tensor self, *, Number correction=1, Tensor fweights=nil, Tensor aweights=nil) -> Tensor",

@@ -32,6 +32,8 @@ local function weights(name, hidden, inputs, biases)
    return "{" .. table.concat(list, ", ") .. "}"
 end
 
+local casts = {gpu = "lower"}
+
 for _, name in ipairs {"lstm", "gru", "rnn_tanh", "rnn_relu"} do
    local lstm = name == "lstm"
    local hx = lstm and "Tensor[]? hx" or "Tensor? hx"
@@ -41,7 +43,7 @@ for _, name in ipairs {"lstm", "gru", "rnn_tanh", "rnn_relu"} do
    end
    op {("%s(Tensor input, %s, Tensor[] params, %s, bool batch_first=false%s) -> %s"):format(
           name, hx, options, random, results),
-       doc = what[name], composite = true, method = false, out = false,
+       doc = what[name], composite = true, method = false, out = false, autocast = casts,
        examples = {
           ("T(2, 2, 1), %s, %s"):format(state "1, 2, 2", weights(name, 2, {1}, true)),
           ("T(1, 2, 1), %s, %s, false, 2, 0.0, false, false, true"):format(
@@ -52,7 +54,7 @@ for _, name in ipairs {"lstm", "gru", "rnn_tanh", "rnn_relu"} do
        }}
    op {("%s.data(Tensor data, Tensor batch_sizes, %s, Tensor[] params, %s%s) -> %s"):format(
           name, hx, options, random, results),
-       doc = what[name], composite = true, method = false, out = false,
+       doc = what[name], composite = true, method = false, out = false, autocast = casts,
        any_device = {batch_sizes = true},
        waits = "batch sizes that lie on a device are read on the host",
        examples = {("T(3, 1), torch.tensor{2, 1}, %s, %s, false, 1, 0.0, false, true"):format(
@@ -63,6 +65,7 @@ local cell = "Tensor w_ih, Tensor w_hh, Tensor b_ih=nil, Tensor b_hh=nil) -> "
 op {"lstm_cell(Tensor input, Tensor[]? hx, " .. cell .. "(Tensor hy, Tensor cy)",
     doc = [[One step of lstm: from an input (batch, size) and the states {h, c} (batch, H), zeros if
     missing, to the next states.]], composite = true, method = false, out = false,
+    autocast = casts,
     examples = {"T(2, 1), {T(2, 2), T(2, 2)}, T(8, 1), T(8, 2), T(8), T(8)",
        "T(2, 1), nil, T(4, 1), T(4, 1)"}}
 for _, name in ipairs {"gru", "rnn_tanh", "rnn_relu"} do
@@ -70,6 +73,7 @@ for _, name in ipairs {"gru", "rnn_tanh", "rnn_relu"} do
    op {name .. "_cell(Tensor input, Tensor? hx, " .. cell .. "Tensor",
        doc = ([[One step of %s: from an input (batch, size) and a state (batch, H), zeros if
        missing, to the next state.]]):format(name), composite = true, method = false, out = false,
+       autocast = casts,
        examples = {("T(2, 1), T(2, 2), T(%d, 1), T(%d, 2), T(%d), T(%d)"):format(
           size, size, size, size),
           ("T(2, 1), nil, T(%d, 1), T(%d, 1)"):format(size // 2, size // 2)}}

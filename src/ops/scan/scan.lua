@@ -9,9 +9,11 @@ local function scan(name, entry)
 end
 
 scan("cumsum", {doc = "Running sums along dim. Integers and bool sum to int64.",
-   grad = {self = "flip(cumsum(flip(grad, dim), dim), dim)"}})
+   grad = {self = "flip(cumsum(flip(grad, dim), dim), dim)"},
+   autocast = {gpu = "float32"}})
 scan("cumprod", {doc = "Running products along dim. Integers multiply in int64.",
-   grad = {self = "cumprod_backward(grad, self, result, dim)"}})
+   grad = {self = "cumprod_backward(grad, self, result, dim)"},
+   autocast = {gpu = "float32"}})
 op {"cumprod_backward(Tensor grad, Tensor self, Tensor result, dim dim) -> Tensor", internal = true,
     composite = true, waits = "without zeros it is a division"}
 op {"logcumsumexp(Tensor self, dim dim) -> Tensor",

@@ -28,11 +28,13 @@ op {"cat(Tensor[] tensors, dim dim=0) -> Tensor",
     promoted.]],
     alias = {"concat", "concatenate"},
     grad = {tensors = "cat_backward(grad, lengths(tensors, dim), dim)"},
+    autocast = {cpu = "widest"},
     examples = {"{T(2, 3), T(1, 3)}", "{T(2, 3), T(2, 1)}, 2", "{T(2), T(0), T(1)}"}}
 op {"cat_backward(Tensor grad, int[] lengths, dim dim) -> Tensor[]", internal = true,
     composite = true}
 op {"stack(Tensor[] tensors, dim dim=0) -> Tensor",
     doc = "The tensors, all of one shape, along a new dimension.", composite = true,
+    autocast = {cpu = "widest"},
     examples = {"{T(2, 3), T(2, 3)}", "{T(2), T(2), T(2)}, 2", "{T(), T()}"}}
 op {"flip(Tensor self, dim[] dims...) -> Tensor",
     doc = "The order of positions along dims reversed; a copy.",

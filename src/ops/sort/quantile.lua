@@ -7,11 +7,12 @@ for _, row in ipairs {{"quantile", "; NaN where there is one"},
        doc = "The q-quantile along dim, or of all elements" .. row[2]
           .. [[. Between two elements it is 'linear', 'lower', 'higher', 'nearest' or their
           'midpoint'.]],
-       composite = true,
+       composite = true, autocast = {cpu = "float32"},
        examples = {"T(3, 5), 0.3", "T(3, 5), 0.6, 2",
                    "T(3, 5), 0.6, 1, true, {interpolation = 'lower'}",
                                      "T(4), 0.25, {interpolation = 'midpoint'}"}}
    op {row[1] .. ".several(Tensor self, Tensor q" .. ranks,
        doc = "The same for each of several q, in a first dimension of the result.",
-       composite = true, examples = {"T(3, 5), torch.tensor({0.1, 0.5}, {dtype = 'float64'}), 2"}}
+       composite = true, autocast = {cpu = "float32"},
+       examples = {"T(3, 5), torch.tensor({0.1, 0.5}, {dtype = 'float64'}), 2"}}
 end

@@ -19,6 +19,7 @@ F {[[grid_sample(Tensor input, Tensor grid, string mode='bilinear', string paddi
    input as in affine_grid; NaN counts as -1. Modes are 'bilinear' (trilinear in a volume),
    'nearest' and 'bicubic' (tricubic); beyond the input there are 'zeros', the nearest element with
    'border', or the input mirrored with 'reflection'.]],
+   autocast = {cpu = "float32", gpu = "widest"},
    examples = {
       "T(2, 3, 4, 5), U(2, 3, 2, 2)", "T(1, 2, 3, 4), T(1, 3, 3, 2) * 1.5",
       "T(1, 2, 3, 4), U(1, 2, 3, 2), 'bilinear', 'zeros', true",

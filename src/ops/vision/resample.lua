@@ -13,6 +13,7 @@ F {[[interpolate(Tensor input, int[] size=nil, float[] scale_factor=nil, string 
    1, 2 and 3 dimensions 'linear', 'bilinear' or 'bicubic', 'trilinear'. align_corners lays the
    centres of the corners' elements over each other rather than their outer edges. Distances follow
    scale_factor where it is given, unless recompute_scale_factor asks for those of the sizes.]],
+   autocast = {gpu = "float32"},
    examples = {
       "T(1, 2, 4), 7", "T(1, 2, 3, 4), {5, 2}", "T(1, 1, 2, 3, 2), {3, 2, 4}",
       "T(1, 2, 5), 3, nil, 'nearest-exact'",

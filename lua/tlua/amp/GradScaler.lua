@@ -1,0 +1,291 @@
+-- GradScaler.lua - scales losses, so that gradients in float16 do not vanish, and takes the factor
+-- out of the gradients again before they are used. A step whose gradients are not finite is left
+-- out, and the factor made smaller; after `growth_interval` good ones it is made larger.
+--
+-- All that lies on the device: the scale, whether something was not finite, the count of good
+-- steps. Optimizers made for it (optim.Fused) read these there, so that nothing waits; for the
+-- others step() reads one number.
+
+local torch = require "tlua"
+local args = require "tlua.args"
+local class = require "tlua.class"
+local Fused = require "tlua.optim.Fused"
+
+---@class amp.GradScaler
+local GradScaler = class.class("amp.GradScaler")
+
+-- What has been done with an optimizer's gradients since the last update().
+local READY <const>, UNSCALED <const>, STEPPED <const> = "ready", "unscaled", "stepped"
+
+local signature = args.signature [[amp.GradScaler(device: string = 'cuda',
+   init_scale: number = 65536.0, growth_factor: number = 2.0, backoff_factor: number = 0.5,
+   growth_interval: integer = 2000, enabled: boolean = true)]]
+
+local function check(condition, option, expected, value)
+   if not condition then args.refuse("amp.GradScaler", option, expected, value) end
+end
+
+--- A scaler. Its numbers lie on the device of the first loss or gradient that it meets.
+---@param device? string  as in PyTorch; what it is used with decides
+---@param options? {init_scale: number, growth_factor: number, backoff_factor: number,
+--- growth_interval: integer, enabled: boolean}
+function GradScaler:__init(...)
+   local a = signature(...)
+   check(a.init_scale > 0, "init_scale", "a number above 0", a.init_scale)
+   check(a.growth_factor > 1, "growth_factor", "a number above 1", a.growth_factor)
+   check(a.backoff_factor < 1 and a.backoff_factor > 0, "backoff_factor",
+      "a number between 0 and 1", a.backoff_factor)
+   check(a.growth_interval > 0, "growth_interval", "an integer above 0", a.growth_interval)
+   self.enabled = a.enabled
+   self._init_scale, self._init_growth = a.init_scale, 0
+   self.growth_factor, self.backoff_factor = a.growth_factor, a.backoff_factor
+   self.growth_interval = a.growth_interval
+   self:forget()
+end
+
+-- For each optimizer, by itself: {stage =, found = number on the device}.
+function GradScaler:forget()
+   self.optimizers = setmetatable({}, {__mode = "k"})
+end
+
+-- The numbers on the device: made when the device is known.
+local function begin(self, device)
+   if self.scale_number then return end
+   self.scale_number = torch.full({}, self._init_scale, {dtype = "float32", device = device})
+   self.growth = torch.full({}, self._init_growth, {dtype = "int32", device = device})
+end
+
+local function scale_all(self, value)
+   if torch.is_tensor(value) then
+      begin(self, value.device)
+      return value * self.scale_number:to(value.device)
+   elseif type(value) == "table" and not getmetatable(value) then
+      local list = {}
+      for key, item in pairs(value) do list[key] = scale_all(self, item) end
+      return list
+   end
+   args.refuse("amp.GradScaler.scale", "outputs", "tensors or tables of them", value)
+end
+
+--- A loss, or a table of them, times the scale.
+---@param outputs Tensor|table
+---@return Tensor|table
+function GradScaler:scale(outputs)
+   if not self.enabled then return outputs end
+   return scale_all(self, outputs)
+end
+
+local function entry_of(self, optimizer, method)
+   if type(optimizer) ~= "table" or not optimizer.param_groups then
+      args.refuse("amp.GradScaler." .. method, "optimizer", "an optimizer", optimizer)
+   end
+   local entry = self.optimizers[optimizer]
+   if not entry then
+      entry = {stage = READY}
+      self.optimizers[optimizer] = entry
+   end
+   return entry
+end
+
+-- An optimizer's gradients by device and dtype.
+local function gradients(optimizer)
+   local lists, count = {}, 0
+   for _, group in ipairs(optimizer.param_groups) do
+      for _, parameter in ipairs(group.params) do
+         local grad = parameter.grad
+         if grad then
+            local key = grad.device .. grad.dtype
+            lists[key] = lists[key] or {}
+            table.insert(lists[key], grad)
+            count = count + 1
+         end
+      end
+   end
+   return lists, count
+end
+
+-- Takes `factor` out of the gradients and notes in `entry.found` whether all were finite.
+local function check_gradients(self, optimizer, entry, factor, method)
+   local lists, count = gradients(optimizer)
+   if count == 0 then
+      torch.raise("amp.GradScaler." .. method ..
+         ": the optimizer has no gradients; was backward called?")
+   end
+   local _ <close> = torch.no_grad()
+   local home = self.scale_number and self.scale_number.device
+   local found = {}
+   for _, list in pairs(lists) do
+      local device = list[1].device
+      begin(self, device)
+      home = home or device
+      found[device] = found[device] or torch.zeros({}, {device = device, dtype = "float32"})
+      torch._amp_foreach_non_finite_check_and_unscale_(list, found[device], factor:to(device))
+   end
+   entry.found = nil
+   for _, number in pairs(found) do
+      number = number:to(home)
+      entry.found = entry.found and torch.maximum(entry.found, number) or number
+   end
+end
+
+--- Takes the scale out of an optimizer's gradients, so that they may be clipped or looked at before
+--- step(). Once between two calls of update().
+---@param optimizer optim.Optimizer
+function GradScaler:unscale_(optimizer)
+   if not self.enabled then return end
+   local entry = entry_of(self, optimizer, "unscale_")
+   if entry.stage == UNSCALED then
+      torch.raise "amp.GradScaler.unscale_: called already since the last update()"
+   elseif entry.stage == STEPPED then
+      torch.raise "amp.GradScaler.unscale_: called after step(); update() comes between"
+   end
+   if not self.scale_number then
+      torch.raise "amp.GradScaler.unscale_: no loss was scaled yet"
+   end
+   for _, group in ipairs(optimizer.param_groups) do
+      for _, parameter in ipairs(group.params) do
+         if parameter.grad and parameter.grad.dtype == "float16" then
+            torch.raise("amp.GradScaler.unscale_: expected gradients in float32 or bfloat16, " ..
+               "got float16: keep parameters in float32 and let autocast convert them")
+         end
+      end
+   end
+   check_gradients(self, optimizer, entry, self.scale_number:reciprocal(), "unscale_")
+   entry.stage = UNSCALED
+end
+
+-- An optimizer that divides by the scale and leaves steps out by itself. Its clocks must lie with
+-- the parameters: on the CPU they could not tell which steps of a device count.
+local function does_it_itself(optimizer)
+   if not class.isinstance(optimizer, Fused) then return false end
+   if #optimizer.clocks == 0 then return true end
+   for _, group in ipairs(optimizer.param_groups) do
+      for _, parameter in ipairs(group.params) do
+         if not group.capturable and parameter.device ~= "cpu" then return false end
+      end
+   end
+   return true
+end
+
+-- With the numbers as fields of the optimizer, whatever becomes of the call.
+local function step_itself(self, optimizer, entry, ...)
+   if entry.stage == READY then
+      check_gradients(self, optimizer, entry, torch.ones_like(self.scale_number), "step")
+      optimizer.grad_scale = self.scale_number
+   end
+   optimizer.found_inf = entry.found
+   local _ <close> = setmetatable({}, {__close = function()
+      optimizer.grad_scale, optimizer.found_inf = nil, nil
+   end})
+   return (function(...) return ... end)(optimizer:step(...))
+end
+
+--- optimizer:step(...), unless a gradient is infinite or NaN. If unscale_ was not called, the scale
+--- is taken out first.
+---@param optimizer optim.Optimizer
+---@param ... any  further arguments of step; no closure
+---@return any ...
+function GradScaler:step(optimizer, ...)
+   if not self.enabled then return optimizer:step(...) end
+   if type((...)) == "function" then
+      torch.raise "amp.GradScaler.step: closures are not supported while it is enabled"
+   end
+   local entry = entry_of(self, optimizer, "step")
+   if entry.stage == STEPPED then
+      torch.raise "amp.GradScaler.step: called already for this optimizer since the last update()"
+   end
+   if not self.scale_number then
+      torch.raise "amp.GradScaler.step: no loss was scaled yet"
+   end
+   local itself = does_it_itself(optimizer)
+   if not itself and entry.stage == READY then self:unscale_(optimizer) end
+   local results
+   if itself then
+      results = table.pack(step_itself(self, optimizer, entry, ...))
+   elseif entry.found:item() == 0 then
+      results = table.pack(optimizer:step(...))
+   else
+      results = {n = 0}
+   end
+   entry.stage = STEPPED
+   return table.unpack(results, 1, results.n)
+end
+
+--- Makes the scale larger or smaller after the step of all optimizers; or sets it.
+---@param new_scale? number|Tensor
+function GradScaler:update(new_scale)
+   if not self.enabled then return end
+   if not self.scale_number then torch.raise "amp.GradScaler.update: no loss was scaled yet" end
+   local _ <close> = torch.no_grad()
+   if new_scale ~= nil then
+      local one = torch.is_tensor(new_scale) and new_scale:numel() == 1
+         and new_scale.dtype == "float32"
+      if not one and type(new_scale) ~= "number" then
+         args.refuse("amp.GradScaler.update", "new_scale", "a number or a float32 tensor with one",
+            new_scale)
+      end
+      self.scale_number:copy_(one and new_scale:detach():reshape({}) or torch.tensor(new_scale))
+      self:forget()
+      return
+   end
+   local found
+   for _, entry in pairs(self.optimizers) do
+      if entry.found then found = found and torch.maximum(found, entry.found) or entry.found end
+   end
+   if not found then
+      torch.raise "amp.GradScaler.update: no gradients were looked at since the last update()"
+   end
+   torch._amp_update_scale_(self.scale_number, self.growth, found, self.growth_factor,
+      self.backoff_factor, self.growth_interval)
+   self:forget()
+end
+
+--- The scale now; it waits for the device.
+---@return number
+function GradScaler:get_scale()
+   if not self.enabled then return 1.0 end
+   return self.scale_number and self.scale_number:item() or self._init_scale
+end
+
+---@return boolean
+function GradScaler:is_enabled() return self.enabled end
+
+for _, name in ipairs {"growth_factor", "backoff_factor", "growth_interval"} do
+   GradScaler["get_" .. name] = function(self) return self[name] end
+   GradScaler["set_" .. name] = function(self, value)
+      if type(value) ~= "number" then
+         args.refuse("amp.GradScaler.set_" .. name, "value", "a number", value)
+      end
+      self[name] = value
+   end
+end
+
+--- All that is needed to go on from here, as plain data; empty if it is not enabled.
+---@return table
+function GradScaler:state_dict()
+   if not self.enabled then return {} end
+   return {
+      scale = self:get_scale(), growth_factor = self.growth_factor,
+      backoff_factor = self.backoff_factor, growth_interval = self.growth_interval,
+      _growth_tracker = self.growth and math.tointeger(self.growth:item()) or self._init_growth,
+   }
+end
+
+--- Takes over what state_dict gave.
+---@param state table
+function GradScaler:load_state_dict(state)
+   if not self.enabled then return end
+   if type(state) ~= "table" or type(state.scale) ~= "number" then
+      args.refuse("amp.GradScaler.load_state_dict", "state",
+         "what state_dict gives of a scaler that is enabled", state)
+   end
+   self._init_scale, self._init_growth = state.scale, state._growth_tracker or 0
+   self.growth_factor, self.backoff_factor = state.growth_factor, state.backoff_factor
+   self.growth_interval = state.growth_interval
+   if self.scale_number then
+      self.scale_number:fill_(self._init_scale)
+      self.growth:fill_(self._init_growth)
+   end
+end
+
+return GradScaler

@@ -1,0 +1,58 @@
+-- custom.lua - how a Function's forward and backward behave under torch.autocast. A Function says
+-- it with its field `cast_inputs`; here are PyTorch's names for it.
+
+local torch = require "tlua"
+local args = require "tlua.args"
+local casts = require "tlua.amp.casts"
+
+local M = {}
+
+local fwd = args.signature [[amp.custom_fwd(fn: callable, device_type: string?,
+   cast_inputs: string?)]]
+local bwd = args.signature "amp.custom_bwd(fn: callable, device_type: string?)"
+
+--- A Function's forward that, where autocast is on, has its floating arguments converted to
+--- cast_inputs and runs without autocast. Without cast_inputs it is fn. The same, for all kinds
+--- of devices, as the field `cast_inputs` of the Function.
+---@param fn fun(ctx: table, ...): any
+---@param options? {device_type: string, cast_inputs: string}  by default for any device
+---@return fun(ctx: table, ...): any
+function M.custom_fwd(fn, options)
+   local a = fwd(fn, options or {})
+   if not a.cast_inputs then return a.fn end
+   return function(ctx, ...)
+      local state = casts.current()
+      local function on(kind)
+         return state[kind] and (not a.device_type or kind == a.device_type)
+      end
+      if not state or a.device_type and not state[a.device_type] then return a.fn(ctx, ...) end
+      local given = casts.inputs(table.pack(...), a.cast_inputs, on)
+      local rest = {}
+      for kind, dtype in pairs(state) do
+         if a.device_type and kind ~= a.device_type then rest[kind] = dtype end
+      end
+      ctx.autocast = next(rest) and rest or nil
+      local _ <close> = casts.scope(ctx.autocast)
+      return (function(...) return ... end)(a.fn(ctx, table.unpack(given, 1, given.n)))
+   end
+end
+
+--- A Function's backward, which is run as its forward was, with autocast or without: that holds for
+--- all Functions, so this is fn itself.
+---@param fn fun(ctx: table, ...): any
+---@param options? {device_type: string}
+---@return fun(ctx: table, ...): any
+function M.custom_bwd(fn, options)
+   return bwd(fn, options or {}).fn
+end
+
+--- Whether torch.autocast knows a kind of device.
+---@param device_type string
+---@return boolean
+function M.is_autocast_available(device_type)
+   return device_type == "cpu" or device_type == "cuda" or device_type == "sim"
+end
+
+M.autocast = torch.autocast
+
+return M

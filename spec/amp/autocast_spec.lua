@@ -1,0 +1,359 @@
+-- torch.autocast: which operators cast what, scopes, kept casts, Functions.
+
+local operators = require "spec.support.table"
+local torch = require "tlua"
+local expected = dofile "spec/fixtures/autocast.lua"
+local nn, F = torch.nn, torch.nn.functional
+
+local function autocast(...) return torch.autocast("cpu", ...) end
+
+-- Their PyTorch names, where these differ; ours that PyTorch composes of others on its lists.
+local names_of_lists <const> = {vecdot = "linalg_vecdot", multi_dot = "linalg_multi_dot",
+   vector_norm = "linalg_vector_norm", matrix_norm = "linalg_matrix_norm", grid_sample = "grid_sampler"}
+
+describe("the lists of autocast", function()
+   local function arguments(row, dtype)
+      return operators.map(operators.arguments(row.examples[1]), function(x)
+         return x:is_floating_point() and x:detach():to(dtype) or x
+      end)
+   end
+
+   it("give results the dtypes that PyTorch's give on the CPU", function()
+      local compared = 0
+      for _, row in ipairs(operators.rows()) do
+         local dtypes = expected.cpu[row.form]
+         if dtypes and row.examples[1] then
+            for i, dtype in ipairs {"float32", "bfloat16"} do
+               local args = arguments(row, dtype)
+               local ok, results = pcall(function()
+                  return torch.autocast("cpu", function() return operators.call(row, args) end)
+               end)
+               if dtypes[i] ~= "refused" then
+                  assert(ok, results)
+                  assert.equal(dtypes[i], results[1].dtype, row.form .. " of " .. dtype)
+                  compared = compared + 1
+               end
+            end
+         end
+      end
+      assert.is_true(compared > 220)
+   end)
+
+   it("leave out nothing that PyTorch's lists for the CPU have, of what there is", function()
+      for _, row in ipairs(operators.rows()) do
+         if row.autocast_cpu and row.examples[1] then
+            local known = expected.cpu[row.form] or row.form:find "^cholesky" or row.form:find "several$"
+               or row.form == "qr_torch" or row.form == "lu_solve" or row.form == "ctc_loss_lists"
+            assert.truthy(known, row.form .. " is not compared")
+         end
+      end
+   end)
+
+   it("are PyTorch's for GPUs", function()
+      local compared = 0
+      for _, row in ipairs(operators.rows()) do
+         local list = expected.gpu[names_of_lists[row.form] or row.form]
+         if list then
+            assert.equal(list, row.autocast_gpu, row.form)
+            compared = compared + 1
+         end
+      end
+      assert.is_true(compared >= 70, compared)
+   end)
+
+   it("hold on the simulated GPU, metamethods included", function()
+      local x, w = torch.rand(3, 4, {device = "sim"}) + 0.5, torch.rand(5, 4, {device = "sim"})
+      torch.autocast({device = "sim", dtype = "bfloat16"}, function()
+         local y = F.linear(x, w)
+         assert.equal("bfloat16", y.dtype)
+         for name, z in pairs {exp = y:exp(), softmax = y:softmax(2), sum = y:sum(), pow = y ^ 2,
+                               rpow = 2 ^ y, layer_norm = F.layer_norm(y, 5)} do
+            assert.equal("float32", z.dtype, name)
+         end
+         assert.equal("bfloat16", (y + 1).dtype)
+         assert.equal("float64", y:sum({dtype = "float64"}).dtype)
+         assert.equal("float32", torch.addcmul(y, y, y:float()).dtype)
+         assert.equal("bfloat16", torch.addcmul(y, y, y).dtype)
+         assert.raises("binary_cross_entropy: not safe under autocast", function()
+            F.binary_cross_entropy(y:sigmoid(), y)
+         end)
+         assert.equal("float32", torch.mm(torch.ones(2, 2), torch.ones(2, 2)).dtype) -- the CPU's
+      end)
+      assert.equal("float32", F.linear(x, w).dtype)
+   end)
+
+   it("let float64, integers, forms in place and out= alone", function()
+      local a, b = torch.ones(2, 2), torch.ones(2, 2)
+      autocast(function()
+         assert.equal("float64", torch.mm(a:double(), b:double()).dtype)
+         assert.equal("int64", torch.mm(a:long(), b:long()).dtype)
+         assert.equal("float32", torch.zeros(2, 2):addmm_(a, b).dtype)
+         local out = torch.zeros(2, 2)
+         torch.mm(a, b, {out = out})
+         assert.equal("float32", out.dtype)
+      end)
+   end)
+
+   it("work with values that lower precision gives", function()
+      torch.manual_seed(2)
+      local a, b = torch.randn(4, 6), torch.randn(6, 3)
+      local low = torch.mm(a:bfloat16(), b:bfloat16())
+      autocast(function() assert.is_true(torch.equal(low, a:mm(b))) end)
+      autocast({dtype = "float16"}, function()
+         assert.is_true(torch.equal(a:half():mm(b:half()), torch.einsum("ij,jk->ik", {a, b})))
+      end)
+   end)
+end)
+
+describe("a scope of autocast", function()
+   local function low() return torch.mm(torch.ones(1, 1), torch.ones(1, 1)).dtype end
+
+   it("ends with its function or its block, and passes on arguments and results", function()
+      assert.same({3, "bfloat16"}, {autocast(function(a, b) return a + b, low() end, 1, 2)})
+      assert.equal("float32", low())
+      do
+         local _ <close> = torch.autocast {device = "cpu", dtype = "float16"}
+         assert.equal("float16", low())
+      end
+      assert.equal("float32", low())
+      pcall(autocast, error, "out")
+      assert.equal("float32", low())
+      assert.equal("bfloat16", autocast(nn.Linear(1, 1), torch.ones(1, 1)).dtype) -- what can be called
+   end)
+
+   it("is nested, and disabled inside", function()
+      autocast({dtype = "float16"}, function()
+         assert.equal("float16", low())
+         autocast(function() assert.equal("float16", low()) end)
+         autocast({enabled = false}, function()
+            assert.equal("float32", low())
+            assert.is_false(torch.is_autocast_enabled "cpu")
+            assert.equal("bfloat16", torch.get_autocast_dtype "cpu")
+            autocast({dtype = "bfloat16"}, function() assert.equal("bfloat16", low()) end)
+            assert.equal("float32", low())
+         end)
+         assert.equal("float16", torch.get_autocast_dtype "cpu")
+         assert.is_true(torch.is_autocast_enabled())
+         assert.is_false(torch.is_autocast_enabled "cuda")
+      end)
+      assert.is_false(torch.is_autocast_enabled())
+      assert.equal("float16", torch.get_autocast_dtype "cuda")
+   end)
+
+   it("belongs to the coroutine that opens it", function()
+      local inside = coroutine.wrap(function()
+         local _ <close> = autocast()
+         coroutine.yield(low())
+         coroutine.yield(low())
+      end)
+      assert.equal("bfloat16", inside())
+      assert.equal("float32", low())
+      autocast({dtype = "float16"}, function()
+         assert.equal("bfloat16", inside())
+         assert.equal("float16", coroutine.wrap(low)())
+      end)
+   end)
+
+   it("refuses what it cannot do, at the user's line, and changes nothing", function()
+      for message, call in pairs {
+         ["dtype: expected \"bfloat16\" or \"float16\", got string 'float64'"] =
+            function() torch.autocast({device = "cpu", dtype = "float64"}, print) end,
+         ["unknown option dtyp; did you mean 'dtype'?"] =
+            function() torch.autocast("cpu", {dtyp = 1}, print) end,
+         ["device is missing"] = function() torch.autocast(print) end,
+         ["device: expected \"cpu\", \"cuda\" or \"sim\", got string 'gpu'"] =
+            function() torch.autocast("gpu", print) end,
+         ["enabled: expected true or false, got 1"] =
+            function() torch.autocast("cpu", {enabled = 1}, print) end,
+         ["expected a function or nothing, got 3"] = function() torch.autocast("cpu", 3) end,
+      } do
+         assert.raises("autocast", message, call)
+      end
+      assert.is_false(torch.is_autocast_enabled())
+   end)
+
+   it("has the names of torch.amp and torch.cuda.amp", function()
+      assert.equal(torch.autocast, torch.amp.autocast)
+      assert.is_true(torch.amp.is_autocast_available "cuda")
+      assert.is_false(torch.amp.is_autocast_available "tpu")
+      assert.is_true(torch.sim.amp.autocast(torch.is_autocast_enabled, "sim"))
+      assert.equal("bfloat16", torch.cuda.amp.autocast({dtype = "bfloat16"},
+         function() return torch.get_autocast_dtype "cuda" end))
+   end)
+end)
+
+describe("gradients under autocast", function()
+   local function model()
+      torch.manual_seed(4)
+      return nn.Sequential(nn.Linear(3, 8), nn.Tanh(), nn.Linear(8, 2))
+   end
+
+   it("arrive in the parameters' dtype, as if these had been cast by hand", function()
+      local net, x = model(), torch.randn(5, 3)
+      local loss = autocast(function() return net(x):float():square():mean() end)
+      loss:backward()
+      local other = model()
+      local function cast(layer, input)
+         return F.linear(input:bfloat16(), layer.weight:bfloat16(), layer.bias:bfloat16())
+      end
+      cast(other[3], cast(other[1], x):tanh()):float():square():mean():backward()
+      for i, p in ipairs(net:parameters()) do
+         assert.equal("float32", p.grad.dtype)
+         assert.is_true(torch.equal(other:parameters()[i].grad, p.grad))
+      end
+   end)
+
+   -- Differentiating by the first argument keeps the second, as it was cast.
+   local function used(w)
+      local x = torch.ones(2, 2, {requires_grad = true})
+      return torch.mm(x, w)
+   end
+
+   it("cast a parameter once until the outermost scope ends", function()
+      local w = torch.ones(8, 8, {device = "sim", requires_grad = true})
+      local x = torch.ones(1, 8, {device = "sim", dtype = "bfloat16"})
+      local function blocks() return torch.sim.memory_stats()["allocation.all.allocated"] end
+      local function second(options) -- how many blocks the second use takes
+         return torch.autocast("sim", options, function()
+            torch.autocast("sim", F.linear, x, w)
+            local before = blocks()
+            F.linear(x, w)
+            return blocks() - before
+         end)
+      end
+      local kept, made = second {}, second {cache_enabled = false}
+      assert.equal(made, kept + 1)
+      assert.equal(kept, second {})
+      torch.autocast("sim", {cache_enabled = false}, function()
+         assert.is_false(torch.is_autocast_cache_enabled())
+      end)
+      assert.is_true(torch.is_autocast_cache_enabled())
+      collectgarbage()
+      torch.sim.synchronize()
+      local held = torch.sim.memory_allocated()
+      torch.autocast("sim", function()
+         F.linear(x, w)
+         torch.sim.synchronize()
+         assert.is_true(torch.sim.memory_allocated() > held)
+      end)
+      collectgarbage()
+      torch.sim.synchronize()
+      assert.equal(held, torch.sim.memory_allocated())
+   end)
+
+   it("see a parameter that was changed inside", function()
+      local w = torch.ones(2, 2, {requires_grad = true})
+      autocast(function()
+         assert.equal(2, used(w)[{1, 1}]:item())
+         torch.no_grad(function() w:mul_(3) end)
+         assert.equal(6, used(w)[{1, 1}]:item())
+      end)
+   end)
+
+   it("are there although the parameter was cast before without recording", function()
+      local w = torch.ones(2, 2, {requires_grad = true})
+      autocast(function()
+         torch.no_grad(function() used(w) end)
+         local y = used(w)
+         y:sum():backward()
+         assert.equal(8, w.grad:sum():item())
+         used(w):sum():backward() -- and a second pass through what was kept
+         assert.equal(16, w.grad:sum():item())
+      end)
+   end)
+
+   it("come back in inference mode, too, without harm", function()
+      local w = torch.ones(2, 2, {requires_grad = true})
+      autocast(function()
+         torch.inference_mode(function() return torch.mm(torch.ones(2, 2), w) end)
+         used(w):sum():backward()
+      end)
+      assert.equal(8, w.grad:sum():item())
+   end)
+
+   it("are the same of a checkpoint, which casts again as it did before", function()
+      local x = torch.randn(5, 3)
+      local function gradients(call)
+         local net = model()
+         autocast(function() return call(net, x):float():square():mean() end):backward()
+         return net:parameters()
+      end
+      local plain = gradients(function(net, input) return net(input) end)
+      local again = gradients(torch.utils.checkpoint)
+      for i, p in ipairs(plain) do assert.is_true(torch.equal(p.grad, again[i].grad)) end
+   end)
+
+   it("hold for the plain modules of a training step", function()
+      local net, x, y = model(), torch.randn(16, 3), torch.randint(1, 3, {16})
+      local adam = torch.optim.Adam(net:parameters(), {lr = 0.05})
+      local first, last
+      for _ = 1, 60 do
+         adam:zero_grad()
+         local loss = autocast(function() return F.cross_entropy(net(x), y) end)
+         assert.equal("float32", loss.dtype)
+         loss:backward()
+         adam:step()
+         first, last = first or loss:item(), loss:item()
+      end
+      assert.is_true(last < 0.3 * first)
+   end)
+end)
+
+describe("a Function under autocast", function()
+   local class = torch.class
+
+   local function doubling(name, fields)
+      local D = class(name, torch.autograd.Function)
+      for key, value in pairs(fields or {}) do D[key] = value end
+      D.forward = D.forward or function(ctx, x)
+         D.seen = {x.dtype, torch.is_autocast_enabled "cpu"}
+         ctx:save_for_backward(x)
+         return x:mm(x)
+      end
+      function D.backward(ctx, grad)
+         local x = ctx:saved_tensors()
+         D.back = {x.dtype, torch.is_autocast_enabled "cpu"}
+         return grad:to(x.dtype):mm(x:t()) + x:t():mm(grad:to(x.dtype))
+      end
+      return D
+   end
+
+   it("runs with it, and backward does, too", function()
+      local D = doubling "Plain"
+      local x = torch.ones(2, 2, {requires_grad = true})
+      local y = autocast(function() return D:apply(x) end)
+      assert.same({"float32", true}, D.seen)
+      assert.equal("bfloat16", y.dtype)
+      y:sum():backward()
+      assert.same({"float32", true}, D.back)
+      assert.is_false(torch.is_autocast_enabled())
+   end)
+
+   it("with cast_inputs gets these and runs without", function()
+      local D = doubling("Wide", {cast_inputs = "float32"})
+      local x = torch.ones(2, 2, {requires_grad = true})
+      local half = x:bfloat16()
+      local y = autocast(function() return D:apply(half) end)
+      assert.same({"float32", false}, D.seen)
+      assert.equal("float32", y.dtype)
+      y:sum():backward()
+      assert.same({"float32", false}, D.back)
+      assert.equal("float32", x.grad.dtype)
+      assert.equal(16, x.grad:sum():item())
+      D:apply(half) -- outside nothing is cast
+      assert.same({"bfloat16", false}, D.seen)
+   end)
+
+   it("has it with PyTorch's custom_fwd and custom_bwd, too", function()
+      local D = doubling "Custom"
+      D.forward = torch.amp.custom_fwd(D.forward, {device_type = "cpu", cast_inputs = "float16"})
+      D.backward = torch.amp.custom_bwd(D.backward, {device_type = "cpu"})
+      local x = torch.ones(2, 2, {requires_grad = true})
+      local y = autocast(function() return D:apply(x) end)
+      assert.same({"float16", false}, D.seen)
+      y:sum():backward()
+      assert.same({"float16", false}, D.back)
+      assert.raises("amp.custom_fwd: unknown option cast_input; did you mean cast_inputs?",
+         function() torch.amp.custom_fwd(print, {cast_input = 1}) end)
+   end)
+end)
