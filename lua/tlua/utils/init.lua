@@ -6,6 +6,7 @@ return lazy.load({}, {
    options = "tlua.utils.options",
    Progress = "tlua.utils.Progress",
    ConfusionMatrix = "tlua.utils.ConfusionMatrix",
+   plot = "tlua.utils.plot",
    json = "tlua.utils.json",
    near = "tlua.utils.near",
    data = "tlua.data",

@@ -1,0 +1,67 @@
+-- axes.lua - from values to places: ranges, round marks, and their labels.
+
+local M = {}
+
+-- The step of 1, 2 or 5 times a power of ten that divides a range into at most n parts.
+local function round_step(range, n)
+   local power = 10.0 ^ math.floor(math.log(range / n, 10))
+   for _, factor in ipairs {1, 2, 5} do
+      if range / (factor * power) <= n + 1e-9 then return factor * power end
+   end
+   return 10 * power
+end
+
+local function label(value, step)
+   if math.abs(value) < step * 1e-6 then return "0" end
+   if math.abs(value) >= 1e6 or step < 1e-4 then return ("%g"):format(value) end
+   local places = math.max(0, math.ceil(-math.log(step, 10) - 1e-9))
+   return ("%." .. places .. "f"):format(value)
+end
+
+-- Marks at powers of ten, the exponents being `low` to `high`; few of them.
+local function powers(low, high, n)
+   local marks = {}
+   local first, last = math.ceil(low - 1e-9), math.floor(high + 1e-9)
+   local step = math.max(1, math.ceil((last - first) / n))
+   for e = first, last, step do marks[#marks + 1] = {at = e, text = ("1e%d"):format(e)} end
+   return marks
+end
+
+--- An axis over some values.
+---@param low number
+---@param high number
+---@param n integer  how many marks at most
+---@param logarithmic? boolean
+---@return {place: fun(value: number): number?, marks: table[]}  place gives 0 to 1, marks are
+--- {at = 0 to 1, text = string}
+function M.axis(low, high, n, logarithmic)
+   if logarithmic then low, high = math.log(low, 10), math.log(high, 10) end
+   if high - low < 1e-12 * math.max(1, math.abs(low)) then
+      local more = low == 0 and 1 or math.abs(low) * 0.1
+      low, high = low - more, high + more
+   end
+   local range = high - low
+   local marks = logarithmic and powers(low, high, n) or {}
+   if #marks < 2 then
+      marks = {}
+      local step = round_step(range, n)
+      for k = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) do
+         local text = label(k * step, step)
+         if logarithmic then text = ("%.3g"):format(10 ^ (k * step)) end
+         marks[#marks + 1] = {at = k * step, text = text}
+      end
+   end
+   for _, mark in ipairs(marks) do mark.at = (mark.at - low) / range end
+   return {
+      marks = marks,
+      place = function(value)
+         if logarithmic then
+            if value <= 0 then return nil end
+            value = math.log(value, 10)
+         end
+         return (value - low) / range
+      end,
+   }
+end
+
+return M

@@ -1,0 +1,53 @@
+-- font.lua - letters of 3 × 5 points for labels in PNG files. Small letters are drawn as capitals.
+
+local M = {width = 3, height = 5}
+
+-- Five rows for each letter, three points a row.
+local source = [[
+0 ### #.# #.# #.# ###   1 .#. ##. .#. .#. ###   2 ### ..# ### #.. ###   3 ### ..# .## ..# ###
+4 #.# #.# ### ..# ..#   5 ### #.. ### ..# ###   6 ### #.. ### #.# ###   7 ### ..# .#. .#. .#.
+8 ### #.# ### #.# ###   9 ### #.# ### ..# ###   A .#. #.# ### #.# #.#   B ##. #.# ##. #.# ##.
+C .## #.. #.. #.. .##   D ##. #.# #.# #.# ##.   E ### #.. ##. #.. ###   F ### #.. ##. #.. #..
+G .## #.. #.# #.# .##   H #.# #.# ### #.# #.#   I ### .#. .#. .#. ###   J ..# ..# ..# #.# .#.
+K #.# #.# ##. #.# #.#   L #.. #.. #.. #.. ###   M #.# ### ### #.# #.#   N ##. #.# #.# #.# #.#
+O .#. #.# #.# #.# .#.   P ##. #.# ##. #.. #..   Q .#. #.# #.# .#. ..#   R ##. #.# ##. #.# #.#
+S .## #.. .#. ..# ##.   T ### .#. .#. .#. .#.   U #.# #.# #.# #.# ###   V #.# #.# #.# #.# .#.
+W #.# #.# ### ### #.#   X #.# #.# .#. #.# #.#   Y #.# #.# .#. .#. .#.   Z ### ..# .#. #.. ###
+. ... ... ... ... .#.   , ... ... ... .#. #..   : ... .#. ... .#. ...   - ... ... ### ... ...
++ ... .#. ### .#. ...   / ..# ..# .#. #.. #..   % #.# ..# .#. #.. #.#   = ... ### ... ### ...
+( .#. #.. #.. #.. .#.   ) .#. ..# ..# ..# .#.   _ ... ... ... ... ###   * #.# .#. #.# ... ...
+! .#. .#. .#. ... .#.   ? ##. ..# .#. ... .#.   ' .#. .#. ... ... ...   " #.# #.# ... ... ...
+< ..# .#. #.. .#. ..#   > #.. .#. ..# .#. #..   [ ##. #.. #.. #.. ##.   ] .## ..# ..# ..# .##
+# #.# ### #.# ### #.#   ^ .#. #.# ... ... ...   & .#. #.. .## #.# .##   ; .#. ... .#. .#. #..]]
+
+local glyphs
+local function load_glyphs()
+   glyphs = {}
+   local row = "([.#][.#][.#])"
+   local pattern = "(%S) " .. row .. (" " .. row):rep(4)
+   for name, a, b, c, d, e in source:gmatch(pattern) do glyphs[name] = {a, b, c, d, e} end
+end
+
+--- How wide a text is, in points.
+---@param text string
+---@return integer
+function M.measure(text)
+   return math.max(0, #text * (M.width + 1) - 1)
+end
+
+--- Calls point(x, y) for every point of a text whose left upper corner is (0, 0).
+---@param text string
+---@param point fun(x: integer, y: integer)
+function M.draw(text, point)
+   if not glyphs then load_glyphs() end
+   for i = 1, #text do
+      local letter = text:sub(i, i):upper()
+      for y, row in ipairs(glyphs[letter] or (letter ~= " " and glyphs["?"]) or {}) do
+         for x = 1, M.width do
+            if row:sub(x, x) == "#" then point((i - 1) * (M.width + 1) + x - 1, y - 1) end
+         end
+      end
+   end
+end
+
+return M

@@ -1,0 +1,69 @@
+-- images.lua - pictures from tensors: in the terminal as half blocks in colour, or as shades; as
+-- PNG, and as SVG that has the PNG inside.
+
+local png = require "tlua.utils.plot.png"
+
+local M = {}
+
+local shades = {[0] = "  ", "░░", "▒▒", "▓▓", "██"}
+
+--- The image as lines of text: two letters a pixel in shades of grey, or, coloured, one letter for
+--- two pixels above one another.
+---@param figure utils.plot.Figure
+---@param coloured boolean
+---@return string
+function M.text(figure, coloured)
+   local pixels, out = figure.pixels, {figure.title}
+   local height, width = #pixels, #pixels[1]
+   if not coloured then
+      for y = 1, height do
+         local row = {}
+         for x = 1, width do
+            local p = pixels[y][x]
+            local light = (0.299 * p[1] + 0.587 * p[2] + 0.114 * p[3]) / 255
+            row[x] = shades[math.floor(light * 4 + 0.5)]
+         end
+         out[#out + 1] = (table.concat(row):gsub("%s+$", ""))
+      end
+      return table.concat(out, "\n")
+   end
+   for y = 1, height, 2 do
+      local row = {}
+      for x = 1, width do
+         local a, b = pixels[y][x], pixels[y + 1] and pixels[y + 1][x] or {0, 0, 0}
+         row[x] = ("\27[38;2;%d;%d;%d;48;2;%d;%d;%dm▀"):format(a[1], a[2], a[3], b[1], b[2], b[3])
+      end
+      out[#out + 1] = table.concat(row) .. "\27[0m"
+   end
+   return table.concat(out, "\n")
+end
+
+--- The image as a PNG file's content, each pixel `scale` times as wide and high.
+---@param figure utils.plot.Figure
+---@return string
+function M.png(figure)
+   local pixels, scale, rows = figure.pixels, figure.scale, {}
+   for _, line in ipairs(pixels) do
+      local bytes = {}
+      for x, p in ipairs(line) do
+         local one = figure.grey and string.char(p[1]) or string.char(p[1], p[2], p[3])
+         bytes[x] = one:rep(scale)
+      end
+      local row = table.concat(bytes)
+      for _ = 1, scale do rows[#rows + 1] = row end
+   end
+   return png.encode(#pixels[1] * scale, #pixels * scale, rows)
+end
+
+--- The image as an SVG document.
+---@param figure utils.plot.Figure
+---@return string
+function M.svg(figure)
+   local width, height = #figure.pixels[1] * figure.scale, #figure.pixels * figure.scale
+   return ([[<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d">
+<image width="%d" height="%d" style="image-rendering:pixelated" href="data:image/png;base64,%s"/>
+</svg>
+]]):format(width, height, width, height, png.base64(M.png(figure)))
+end
+
+return M

@@ -1,0 +1,200 @@
+-- init.lua - torch.utils.plot: curves and images, in the terminal and as files:
+--
+--    local plot = torch.utils.plot
+--    print(plot.curves({train = losses, test = test_losses}, {title = "loss", log_y = true}))
+--    plot.image(digits, {save = "digits.png"})              -- (N, H, W): a grid
+--
+-- What both give is a figure: printed, it is text; `figure:save(path)` writes SVG or PNG, as the
+-- path's end says. Terminals get colours, files and pipes none.
+
+local torch = require "tlua"
+local args = require "tlua.args"
+local class = require "tlua.class"
+
+local M = {}
+
+---@class utils.plot.Figure
+local Figure = class.class("utils.plot.Figure")
+
+--- The figure as text.
+---@param coloured? boolean  whether to use a terminal's colours; by default if the output is one
+---@return string
+function Figure:text(coloured)
+   if coloured == nil then coloured = torch.io.is_terminal(io.stdout) end
+   return self.kind.text(self, coloured)
+end
+
+function Figure:__tostring()
+   return self:text()
+end
+
+--- Writes the figure into a file.
+---@param path string  ends in .svg or .png
+---@return utils.plot.Figure self
+function Figure:save(path)
+   local format = type(path) == "string" and path:lower():match "%.(%l+)$"
+   if format ~= "svg" and format ~= "png" then
+      args.refuse("utils.plot", "save", "a path that ends in .svg or .png", path)
+   end
+   local file <close>, message = io.open(path, "wb")
+   if not file then torch.raise("utils.plot: " .. message) end
+   local ok, why = file:write(self.kind[format](self))
+   if ok then ok, why = file:flush() end
+   if not ok then torch.raise(("utils.plot: %s: %s"):format(path, why)) end
+   return self
+end
+
+local function figure(kind, fields)
+   local made = Figure()
+   for name, value in pairs(fields) do made[name] = value end
+   made.kind = require("tlua.utils.plot." .. kind)
+   if made.save_as then made:save(made.save_as) end
+   return made
+end
+
+local function check_size(title, a, name, least)
+   if a[name] < least then
+      args.refuse(title, name, "an integer of at least " .. least, a[name])
+   end
+end
+
+-- Curves --------------------------------------------------------------------------------------
+
+-- A list of numbers from one, or from a tensor of one dimension.
+local function numbers(what, value)
+   if torch.is_tensor(value) and value:dim() == 1 then
+      return value:detach():to("float64"):tolist()
+   end
+   if type(value) == "table" and not getmetatable(value) then
+      local list = {}
+      for i, item in ipairs(value) do
+         if torch.is_tensor(item) and item:numel() == 1 then item = item:item() end
+         if type(item) ~= "number" then
+            args.refuse("utils.plot.curves", ("%s, value %d"):format(what, i), "a number", item)
+         end
+         list[i] = item
+      end
+      return list
+   end
+   args.refuse("utils.plot.curves", what, "a list of numbers or a tensor of one dimension", value)
+end
+
+local function line(name, value)
+   local what = name or "values"
+   local x, y
+   if type(value) == "table" and not getmetatable(value) and value.y then
+      y = numbers(what .. ".y", value.y)
+      x = value.x and numbers(what .. ".x", value.x)
+      if x and #x ~= #y then
+         torch.raise(("utils.plot.curves: %s: expected as many x as y, %d, got %d"):format(
+            what, #y, #x))
+      end
+   else
+      y = numbers(what, value)
+   end
+   if not x then
+      x = {}
+      for i = 1, #y do x[i] = i end
+   end
+   return {name = name, x = x, y = y}
+end
+
+local take_curves = args.signature [[utils.plot.curves(values: any, title: string?,
+   log_x: boolean = false, log_y: boolean = false, columns: count = 60, lines: count = 12,
+   width: count = 640, height: count = 400, save: string?)]]
+
+--- Lines over 1, 2, 3 and so on, or over x where a line is {x = ..., y = ...}. Values that are no
+--- numbers, or not above zero on a logarithmic axis, leave gaps.
+---@param values number[]|Tensor|table<string, any>  one line, or several by name
+---@param options? {title: string, log_x: boolean, log_y: boolean, columns: integer, lines: integer,
+--- width: integer, height: integer, save: string}  columns and lines of text, width and height in
+--- pixels of files, and the file that is written at once
+---@return utils.plot.Figure
+function M.curves(...)
+   local a = take_curves(...)
+   check_size("utils.plot.curves", a, "columns", 10)
+   check_size("utils.plot.curves", a, "lines", 3)
+   check_size("utils.plot.curves", a, "width", 200)
+   check_size("utils.plot.curves", a, "height", 120)
+   local series, values = {}, a.values
+   local plain = type(values) == "table" and not getmetatable(values)
+   if plain and values[1] == nil and values.y == nil and next(values) ~= nil then
+      local names = {}
+      for name in pairs(values) do names[#names + 1] = tostring(name) end
+      table.sort(names)
+      for i, name in ipairs(names) do series[i] = line(name, values[name]) end
+   else
+      series[1] = line(nil, values)
+   end
+   return figure("curves", {
+      series = series, title = a.title, log_x = a.log_x, log_y = a.log_y, columns = a.columns,
+      lines = a.lines, width = a.width, height = a.height, save_as = a.save,
+   })
+end
+
+-- Images --------------------------------------------------------------------------------------
+
+local take_image = args.signature [[utils.plot.image(tensor: tensor, title: string?,
+   range: numbers?, columns: count?, gap: count = 1, scale: count = 8, save: string?)]]
+
+-- Any of the shapes as (N, C, H, W).
+local function as_batch(tensor)
+   local n = tensor:dim()
+   local function channels(dim) return tensor:size(dim) == 1 or tensor:size(dim) == 3 end
+   if n == 2 then return tensor:view(1, 1, tensor:size(1), tensor:size(2)) end
+   if n == 3 and channels(1) then return tensor:unsqueeze(1) end
+   if n == 3 then return tensor:unsqueeze(2) end
+   if n == 4 and channels(2) then return tensor end
+   args.refuse("utils.plot.image", "tensor",
+      "(H, W), (C, H, W), (N, H, W) or (N, C, H, W) with 1 or 3 channels", tensor)
+end
+
+-- One large image (C, H, W) with all of a batch in rows, a gap between them.
+local function grid(batch, columns, gap)
+   local n, channels, height, width = table.unpack(batch.shape)
+   columns = math.min(columns or math.ceil(n ^ 0.5), n)
+   local rows = (n + columns - 1) // columns
+   local whole = torch.zeros(channels, rows * (height + gap) - gap, columns * (width + gap) - gap)
+   for i = 0, n - 1 do
+      local y, x = i // columns * (height + gap) + 1, i % columns * (width + gap) + 1
+      whole[{{}, {y, y + height - 1}, {x, x + width - 1}}] = batch[i + 1]
+   end
+   return whole
+end
+
+--- A picture: grey (H, W) or (1, H, W), in colour (3, H, W), or several, (N, H, W) or (N, C, H, W),
+--- in a grid. (3, H, W) is one in colour.
+---@param tensor Tensor
+---@param options? {title: string, range: number[], columns: integer, gap: integer, scale: integer,
+--- save: string}  range: what is black and what is white, {0, 1} by default, {0, 255} for integers;
+--- columns of the grid; gap between its pictures, scale: how wide a pixel is in files, in pixels
+---@return utils.plot.Figure
+function M.image(...)
+   local a = take_image(...)
+   check_size("utils.plot.image", a, "scale", 1)
+   local tensor = a.tensor:detach():cpu()
+   local low, high = 0, tensor:is_floating_point() and 1 or 255
+   if a.range then low, high = a.range[1], a.range[2] end
+   if type(low) ~= "number" or type(high) ~= "number" or low >= high then
+      args.refuse("utils.plot.image", "range", "two numbers, the lower one first", a.range)
+   end
+   local batch = as_batch(tensor:float())
+   if batch:numel() == 0 then
+      args.refuse("utils.plot.image", "tensor", "one with at least one pixel", a.tensor)
+   end
+   local whole = grid(batch, a.columns, a.gap)
+   whole = ((whole - low) / (high - low)):clamp(0, 1):nan_to_num():mul(255):round():long()
+   local planes, pixels = whole:tolist(), {}
+   for y = 1, #planes[1] do
+      pixels[y] = {}
+      for x = 1, #planes[1][1] do
+         local r = planes[1][y][x]
+         pixels[y][x] = {r, planes[2] and planes[2][y][x] or r, planes[3] and planes[3][y][x] or r}
+      end
+   end
+   return figure("images", {
+      pixels = pixels, grey = #planes == 1, title = a.title, scale = a.scale, save_as = a.save,
+   })
+end
+
+return M

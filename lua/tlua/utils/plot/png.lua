@@ -1,0 +1,99 @@
+-- png.lua - images as PNG files (ISO/IEC 15948) without a library: the pixels go uncompressed into
+-- deflate's stored blocks (RFC 1951, 3.2.4), so that files are as large as the image.
+
+local M = {}
+
+local function crc_table()
+   local list = {}
+   for n = 0, 255 do
+      local c = n
+      for _ = 1, 8 do c = c & 1 == 1 and 0xEDB88320 ~ (c >> 1) or c >> 1 end
+      list[n] = c
+   end
+   return list
+end
+
+local crcs
+
+local function crc32(text)
+   crcs = crcs or crc_table()
+   local c = 0xFFFFFFFF
+   for from = 1, #text, 4096 do
+      for _, byte in ipairs {text:byte(from, from + 4095)} do
+         c = crcs[(c ~ byte) & 0xFF] ~ (c >> 8)
+      end
+   end
+   return c ~ 0xFFFFFFFF
+end
+
+local function adler32(text)
+   local a, b = 1, 0
+   for from = 1, #text, 4096 do
+      for _, byte in ipairs {text:byte(from, from + 4095)} do
+         a = a + byte
+         b = b + a
+      end
+      a, b = a % 65521, b % 65521
+   end
+   return b << 16 | a
+end
+
+-- zlib's form (RFC 1950) of stored blocks of at most 65,535 bytes.
+local function stored(text)
+   local parts = {"\x78\x01"}
+   for from = 1, math.max(#text, 1), 65535 do
+      local block = text:sub(from, from + 65534)
+      local last = from + 65535 > #text and 1 or 0
+      parts[#parts + 1] = ("<BI2I2"):pack(last, #block, ~#block & 0xFFFF)
+      parts[#parts + 1] = block
+   end
+   parts[#parts + 1] = (">I4"):pack(adler32(text))
+   return table.concat(parts)
+end
+
+local function chunk(kind, data)
+   return (">I4"):pack(#data) .. kind .. data .. (">I4"):pack(crc32(kind .. data))
+end
+
+--- The file's content.
+---@param width integer
+---@param height integer
+---@param rows string[]  one string of bytes for each row: a byte a pixel, or three if they are RGB
+---@param palette? string  bytes R, G, B for each value; without it bytes are greys
+---@return string
+function M.encode(width, height, rows, palette)
+   local colour = palette and 3 or #(rows[1] or "") == 3 * width and width > 0 and 2 or 0
+   local lines = {}
+   for i, row in ipairs(rows) do lines[i] = "\0" .. row end
+   return table.concat {
+      "\x89PNG\r\n\x1A\n",
+      chunk("IHDR", (">I4I4BBBBB"):pack(width, height, 8, colour, 0, 0, 0)),
+      palette and chunk("PLTE", palette) or "",
+      chunk("IDAT", stored(table.concat(lines))),
+      chunk("IEND", ""),
+   }
+end
+
+local digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
+
+--- Bytes as text (RFC 4648), for images inside other files.
+---@param text string
+---@return string
+function M.base64(text)
+   local out = {}
+   for i = 1, #text, 3 do
+      local a, b, c = text:byte(i, i + 2)
+      local n = a << 16 | (b or 0) << 8 | (c or 0)
+      local four = {}
+      for k = 1, 4 do
+         local index = n >> (24 - 6 * k) & 63
+         four[k] = digits:sub(index + 1, index + 1)
+      end
+      if not b then four[3] = "=" end
+      if not c then four[4] = "=" end
+      out[#out + 1] = table.concat(four)
+   end
+   return table.concat(out)
+end
+
+return M
