@@ -1,0 +1,89 @@
+-- An autograd function of one's own: rounding whose gradient passes straight through, and with it a
+-- network whose weights are all -1, 0 or 1:
+--
+--    tlua examples/function.lua
+local torch = require "tlua"
+local nn, optim = torch.nn, torch.optim
+
+local parser = torch.utils.options("function.lua", "Trains a network of weights -1, 0 and 1.")
+parser:option("--steps", "steps of training", 600)
+parser:option("--lr", "learning rate of Adam", 1e-2)
+parser:option("--seed", "what the random numbers start from", 1)
+local opt = parser:parse()
+
+torch.manual_seed(opt.seed)
+
+-- Forward is what happens to the numbers, backward what happens to gradients. Rounding has a
+-- gradient of zero almost everywhere, with which nothing learns; here the gradient goes on as it
+-- came, except where a number lay outside of -1 to 1.
+local Ternary = torch.class("Ternary", torch.autograd.Function)
+
+function Ternary.forward(ctx, x)
+   ctx:save_for_backward(x)
+   return x:clamp(-1, 1):round()
+end
+
+function Ternary.backward(ctx, grad)
+   local x = ctx:saved_tensors()
+   return grad * x:abs():le(1)
+end
+
+-- A second function, to see that gradcheck finds a gradient that is wrong or right: x * sigmoid(x)
+-- with a derivative by hand.
+local Swish = torch.class("Swish", torch.autograd.Function)
+
+function Swish.forward(ctx, x)
+   ctx:save_for_backward(x)
+   return x * x:sigmoid()
+end
+
+function Swish.backward(ctx, grad)
+   local x = ctx:saved_tensors()
+   local s = x:sigmoid()
+   return grad * (s + x * s * (1 - s))
+end
+
+local probe = torch.randn(5, {dtype = "float64", requires_grad = true})
+assert(torch.autograd.gradcheck(function(x) return Swish:apply(x) end, {probe}))
+print "gradcheck of Swish: ok"
+
+-- A layer that keeps ordinary weights and computes with rounded ones.
+local TernaryLinear, parent = torch.class("TernaryLinear", nn.Linear)
+
+function TernaryLinear:forward(input)
+   return nn.functional.linear(input, Ternary:apply(self.weight), self.bias)
+end
+
+function TernaryLinear:extra_repr()
+   return parent.extra_repr(self) .. ", weights -1, 0, 1"
+end
+
+-- Points in the plane; the class is whether they lie in a ring.
+local x = torch.rand(512, 2) * 4 - 2
+local radius = x:pow(2):sum(2):sqrt()
+local class = (radius:gt(0.8) & radius:lt(1.6)):long() + 1
+
+local model = nn.Sequential(
+   nn.Linear(2, 64), nn.ReLU(),
+   TernaryLinear(64, 64), nn.ReLU(),
+   nn.Linear(64, 2)
+)
+nn.init.uniform_(model[3].weight, -1, 1)
+print(model)
+
+local optimizer = optim.Adam(model:parameters(), {lr = opt.lr})
+for step = 1, opt.steps do
+   optimizer:zero_grad()
+   local scores = model(x)
+   local loss = nn.functional.cross_entropy(scores, class)
+   loss:backward()
+   optimizer:step()
+   if step % (opt.steps // 5) == 0 then
+      local right = scores:argmax(2):eq(class):float():mean():item()
+      print(("step %4d  loss %.4f  accuracy %.3f"):format(step, loss:item(), right))
+   end
+end
+
+local weights = Ternary:apply(model[3].weight)
+print(("weights of -1: %d, 0: %d, 1: %d"):format(weights:eq(-1):sum():item(),
+   weights:eq(0):sum():item(), weights:eq(1):sum():item()))

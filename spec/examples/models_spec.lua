@@ -1,0 +1,77 @@
+-- The smaller examples, each in a short form: they run to their end and learn something.
+local shell = require "spec.support.shell"
+
+local tlua = shell.start()
+
+-- What an example prints, in a folder of its own; `{}` in the arguments is that folder.
+local function run(name, arguments, check)
+   return shell.with_folder(function(folder)
+      local output, status = shell.run(("%s examples/%s.lua %s"):format(
+         tlua, name, (arguments:gsub("{}", shell.quote(folder)))))
+      assert.equal(0, status, output)
+      if check then check(folder) end
+      return output
+   end)
+end
+
+-- The beginning of a file.
+local function head(path, n)
+   local file <close> = assert(io.open(path, "rb"))
+   return file:read(n)
+end
+
+describe("examples/regression.lua", function()
+   it("finds the curve, and draws it", function()
+      local output = run("regression", "--steps 300 --plot {}/fit.svg", function(folder)
+         assert.matches("^<svg", head(folder .. "/fit.svg", 10))
+      end)
+      assert.matches("300 steps, loss", output, 1, true)
+      assert.matches("curve: 0.7206", output, 1, true)
+      local distance = tonumber(output:match "from the curve: (%d%.%d+)")
+      assert.is_true(distance < 0.25, output)
+   end)
+end)
+
+describe("examples/function.lua", function()
+   it("learns with rounded weights", function()
+      local output = run("function", "--steps 200")
+      assert.matches("gradcheck of Swish: ok", output, 1, true)
+      local right = tonumber(output:match "step  200  loss %d%.%d+  accuracy (%d%.%d+)")
+      assert.is_true(right > 0.9, output)
+      local minus, zero, one = output:match "weights of %-1: (%d+), 0: (%d+), 1: (%d+)"
+      assert.equal(64 * 64, minus + zero + one)
+   end)
+end)
+
+describe("examples/lstm.lua", function()
+   it("learns from sequences of different lengths", function()
+      local output = run("lstm", "--steps 200 --longest 8 --hidden 24 --lr 1e-2")
+      local right = tonumber(output:match "test accuracy: (%d%.%d+)")
+      assert.is_true(right > 0.8, output)
+   end)
+end)
+
+describe("examples/vae.lua", function()
+   it("gets better and draws", function()
+      local output = run("vae", "--epochs 4 --save {}/digits.png", function(folder)
+         assert.equal("\x89PNG\r\n\x1A\n", head(folder .. "/digits.png", 8))
+      end)
+      local last, first = output:match "4 epochs, loss ([%d.]+) .* at first ([%d.]+)"
+      assert.is_true(tonumber(last) < tonumber(first) - 1, output)
+   end)
+end)
+
+describe("examples/gpt.lua", function()
+   it("learns and writes", function()
+      local output = run("gpt",
+         "--steps 30 --width 32 --layers 1 --batch 4 --write 20 --prompt 'local '")
+      local loss = tonumber(output:match "not seen: (%d%.%d+)")
+      assert.is_true(loss < 3.8, output) -- a guess among 90 letters has 4.5
+      assert.matches("it writes:\nlocal ", output, 1, true)
+   end)
+
+   it("takes a text of one's own", function()
+      local output = run("gpt", "--text README.md --steps 2 --width 16 --layers 1 --batch 2 --write 1")
+      assert.matches("letters of text", output, 1, true)
+   end)
+end)
