@@ -1,0 +1,156 @@
+/*
+** rnn.cuh - what the passes of a recurrent layer share. A step is a product with the
+** states and one kernel for all that follows from it, so a layer is some launches for each
+** step, and nothing waits for the device.
+**
+** How many samples take part in a step lies on the device (tlk_Rnn.offsets), so the host
+** asks for products of whole batches: (batch, ...) in place of a step's rows. States are
+** kept that way, too, a row for each sample: one that does not take part in a step keeps
+** its row.
+**
+** A row of gates is as on the CPU: of GRU new, reset, update, and what the state
+** contributes to new; so what the state makes are columns that lie together.
+*/
+#ifndef TLK_CUDA_RNN_CUH
+#define TLK_CUDA_RNN_CUH
+
+#include "kernels/cuda/cuda.cuh"
+#include "kernels/cuda/lib/lib.h"
+
+#define RNN_THREADS 128
+
+/* ---- steps ------------------------------------------------------------------------------ */
+
+/* Step t of a layer, on the device. */
+struct RnnStep {
+  const int64_t *offsets; /* or NULL */
+  int64_t t, steps, batch;
+  bool reverse;
+
+  __device__ __forceinline__ int64_t first_of(int64_t step) const {
+    return offsets ? offsets[step] : step * batch;
+  }
+  __device__ __forceinline__ int64_t count_of(int64_t step) const {
+    return offsets ? offsets[step + 1] - offsets[step] : batch;
+  }
+  __device__ __forceinline__ int64_t first() const { return first_of(t); }
+  __device__ __forceinline__ int64_t count() const { return count_of(t); }
+  /* The row of the step that sample n comes from, -1 where it begins with this one. */
+  __device__ __forceinline__ int64_t before(int64_t n) const {
+    int64_t from = reverse ? t + 1 : t - 1;
+    if (from < 0 || from >= steps || n >= count_of(from)) return -1;
+    return first_of(from) + n;
+  }
+};
+
+static inline RnnStep rnn_step(const tlk_Rnn &r, int64_t t) {
+  return {r.offsets, t, r.steps, r.batch, r.reverse};
+}
+
+/* Rows of weight_ih that make columns of a row of gates which lie together. */
+struct RnnPart {
+  int64_t row, rows, column;
+};
+
+struct RnnLayout {
+  int64_t width; /* of a row of gates; all in units of `hidden` */
+  RnnPart state; /* what weight_hh makes */
+  int inputs;
+  RnnPart input[2]; /* what weight_ih makes */
+};
+
+static inline RnnLayout rnn_layout(tlk_RnnMode mode) {
+  if (mode == TLK_RNN_GRU) return {4, {0, 3, 1}, 2, {{0, 2, 1}, {2, 1, 0}}};
+  int64_t gates = tlk_rnn_gates(mode);
+  return {gates, {0, gates, 0}, 1, {{0, gates, 0}, {0, 0, 0}}};
+}
+
+/* ---- what the forward pass leaves --------------------------------------------------------- */
+
+/* Type to compute in of a stored one. */
+template <class S> struct RnnWide { typedef float type; };
+template <> struct RnnWide<double> { typedef double type; };
+
+/* Arrays of all rows, as tlk_rnn_reserve counts them. */
+template <class C> struct RnnReserve { C *gates, *cell, *tanh_cell, *unprojected; };
+
+template <class C> static RnnReserve<C> rnn_reserve(const tlk_Rnn &r, const void *reserve) {
+  RnnReserve<C> v = {};
+  int64_t column = r.rows * r.hidden, width = rnn_layout(r.mode).width;
+  if (reserve == NULL || width == 1) return v;
+  v.gates = (C *)(uintptr_t)reserve;
+  v.cell = v.gates + width * column;
+  v.tanh_cell = v.cell + column;
+  v.unprojected = v.tanh_cell + column;
+  return v;
+}
+
+/* ---- small kernels ---------------------------------------------------------------------- */
+
+/* to (n) = from (n), or 0 where that is NULL. */
+template <class To, class From>
+__global__ void __launch_bounds__(RNN_THREADS)
+    rnn_move_kernel(To *to, const From *from, int64_t n) {
+  typedef typename RnnWide<To>::type C;
+  for (int64_t i = thread_index(); i < n; i += thread_count())
+    to[i] = narrow<To>(from ? (C)widen(from[i]) : C(0));
+}
+
+template <class To, class From>
+static bool rnn_move(const tlk_Context *cx, To *to, const From *from, int64_t n) {
+  unsigned grid = blocks_for(cx, n, RNN_THREADS, 16);
+  if ((const void *)to == (const void *)from) return true;
+  return launch(cx, rnn_move_kernel<To, From>, dim3(grid), RNN_THREADS, 0, to, from, n);
+}
+
+/* ---- products ----------------------------------------------------------------------------- */
+
+/* A product of row-major matrices of S without gaps but those given. */
+template <class S> struct RnnProduct {
+  const tlk_Context *cx;
+  struct tlk_gemm call;
+
+  RnnProduct(const tlk_Context *context, tl_DType dtype, int64_t m, int64_t n, int64_t k)
+      : cx(context), call() {
+    call.cx = context;
+    call.gemm.dtype = dtype;
+    call.gemm.m = m, call.gemm.n = n, call.gemm.k = k;
+    call.gemm.batch = 1;
+  }
+  RnnProduct &a(const S *data, int64_t ld, bool trans = false) {
+    call.gemm.a = data, call.gemm.lda = ld, call.gemm.trans_a = trans;
+    return *this;
+  }
+  RnnProduct &b(const S *data, int64_t ld, bool trans = false) {
+    call.gemm.b = data, call.gemm.ldb = ld, call.gemm.trans_b = trans;
+    return *this;
+  }
+  /* c = the product, or c += it. */
+  bool into(S *c, int64_t ld, bool add = false) {
+    set(ld, add);
+    call.gemm.c = c;
+    return tlk_gemm(&call);
+  }
+  /* The same in float32 of the half types. */
+  bool into_wide(double *c, int64_t ld, bool add = false) { return into((S *)(void *)c, ld, add); }
+  bool into_wide(float *c, int64_t ld, bool add = false) {
+    const tlk_Gemm &g = call.gemm;
+    if (sizeof(S) == sizeof(float)) return into((S *)(void *)c, ld, add);
+    if (g.m == 0 || g.n == 0) return true;
+    set(ld, add);
+    if (g.k > 0) return cuda_lib_gemm_wide(&call, c);
+    call.gemm.dtype = TL_F32;
+    call.gemm.c = c;
+    return tlk_gemm(&call); /* nothing to add */
+  }
+
+private:
+  void set(int64_t ld, bool add) {
+    call.gemm.ldc = ld;
+    call.gemm.alpha.kind = call.gemm.beta.kind = TL_FLOATING;
+    call.gemm.alpha.f = 1;
+    call.gemm.beta.f = add ? 1 : 0;
+  }
+};
+
+#endif
