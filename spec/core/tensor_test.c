@@ -167,6 +167,15 @@ static void long_chains_of_bases(void) {
   CHECK(tl_memory_used() == used);
 }
 
+/* The blocks of a header and of somebody's memory may be neighbours. */
+static void foreign_memory_behind_the_header(void) {
+  int64_t used = tl_memory_used();
+  tl_Storage *s = tli_storage_wrap(TLI_CPU, &used, 56, NULL, NULL);
+  s->data = s->small;
+  tli_storage_release(s);
+  CHECK(tl_memory_used() == used);
+}
+
 static void ledgers(void) {
   int64_t used = tl_memory_used();
   tli_Ledger *l = tli_ledger_new(), *other = tli_ledger_new();
@@ -192,6 +201,7 @@ int main(void) {
   RUN(bad_foreign_memory);
   RUN(failing_allocations);
   RUN(long_chains_of_bases);
+  RUN(foreign_memory_behind_the_header);
   RUN(ledgers);
   RUN(version);
   return test_end();

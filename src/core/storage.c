@@ -32,8 +32,10 @@ static tl_Storage *header_new(tl_Device device, int64_t bytes, size_t behind) {
   return s;
 }
 
+/* Memory of somebody else's may by chance begin where the header's block ends. */
 static void header_free(tl_Storage *s) {
-  size_t behind = s->data == s->small ? (size_t)s->bytes : 0;
+  bool inside = s->data == s->small && s->release == NULL;
+  size_t behind = inside ? (size_t)s->bytes : 0;
   tli_free(s, sizeof *s + behind);
 }
 
