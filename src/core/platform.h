@@ -49,7 +49,10 @@ bool tli_mutex_trylock(tli_Mutex *mutex);
 void tli_mutex_unlock(tli_Mutex *mutex);
 
 void tli_condition_init(tli_Condition *condition);
+void tli_condition_destroy(tli_Condition *condition);
 void tli_condition_wait(tli_Condition *condition, tli_Mutex *mutex);
+/* The same for at most so many nanoseconds; may return earlier, as the other may. */
+void tli_condition_wait_for(tli_Condition *condition, tli_Mutex *mutex, int64_t ns);
 void tli_condition_signal(tli_Condition *condition);
 void tli_condition_broadcast(tli_Condition *condition);
 

@@ -32,8 +32,17 @@ bool tli_mutex_trylock(tli_Mutex *mutex) { return pthread_mutex_trylock(mutex) =
 void tli_mutex_unlock(tli_Mutex *mutex) { pthread_mutex_unlock(mutex); }
 
 void tli_condition_init(tli_Condition *condition) { pthread_cond_init(condition, NULL); }
+void tli_condition_destroy(tli_Condition *condition) { pthread_cond_destroy(condition); }
 void tli_condition_wait(tli_Condition *condition, tli_Mutex *mutex) {
   pthread_cond_wait(condition, mutex);
+}
+void tli_condition_wait_for(tli_Condition *condition, tli_Mutex *mutex, int64_t ns) {
+  struct timespec end;
+  clock_gettime(CLOCK_REALTIME, &end);
+  ns += end.tv_nsec;
+  end.tv_sec += (time_t)(ns / 1000000000);
+  end.tv_nsec = (long)(ns % 1000000000);
+  pthread_cond_timedwait(condition, mutex, &end);
 }
 void tli_condition_signal(tli_Condition *condition) { pthread_cond_signal(condition); }
 void tli_condition_broadcast(tli_Condition *condition) { pthread_cond_broadcast(condition); }

@@ -32,8 +32,13 @@ void tli_mutex_unlock(tli_Mutex *mutex) { ReleaseSRWLockExclusive(lock_of(mutex)
 void tli_condition_init(tli_Condition *condition) {
   InitializeConditionVariable(variable_of(condition));
 }
+void tli_condition_destroy(tli_Condition *condition) { (void)condition; }
 void tli_condition_wait(tli_Condition *condition, tli_Mutex *mutex) {
   SleepConditionVariableSRW(variable_of(condition), lock_of(mutex), INFINITE, 0);
+}
+void tli_condition_wait_for(tli_Condition *condition, tli_Mutex *mutex, int64_t ns) {
+  DWORD ms = (DWORD)((ns + 999999) / 1000000);
+  SleepConditionVariableSRW(variable_of(condition), lock_of(mutex), ms, 0);
 }
 void tli_condition_signal(tli_Condition *condition) {
   WakeConditionVariable(variable_of(condition));

@@ -137,3 +137,14 @@ bool tli_storage_charge(tl_Storage *s, tli_Ledger *l) {
   atomic_fetch_sub_explicit(&l->refs, 1, memory_order_relaxed);
   return false;
 }
+
+void tli_storage_recharge(tl_Storage *s, tli_Ledger *l) {
+  if (atomic_load_explicit(&s->ledger, memory_order_acquire) == l) return;
+  atomic_fetch_add_explicit(&l->refs, 1, memory_order_relaxed);
+  atomic_fetch_add_explicit(&l->live[s->device.type], s->bytes, memory_order_relaxed);
+  l->young += s->bytes;
+  tli_Ledger *before = atomic_exchange(&s->ledger, l);
+  if (before == NULL) return;
+  atomic_fetch_sub_explicit(&before->live[s->device.type], s->bytes, memory_order_relaxed);
+  tli_ledger_release(before);
+}

@@ -141,7 +141,10 @@ void tli_storage_release(tl_Storage *s); /* NULL is fine */
 ** charged to one already; returns whether it was charged now. The storage may
 ** be shared with other threads; the ledger is the caller's. */
 bool tli_storage_charge(tl_Storage *s, tli_Ledger *l);
-/* The same to the account of this thread's caller. */
+/* Charges them to that ledger, whichever they were charged to: the tensor goes
+** to another interpreter. The ledger is the caller's. */
+void tli_storage_recharge(tl_Storage *s, tli_Ledger *l);
+/* tli_storage_charge to the account of this thread's caller. */
 static inline void tli_charge(const tl_Tensor *t) {
   if (atomic_load_explicit(&t->storage->ledger, memory_order_relaxed) != NULL) return;
   tli_Ledger *l = tli_ledger();

@@ -202,7 +202,7 @@ function M.types(all)
       end
       if op.method then annotate(op, "Tensor", ":", op.lua, true, out) end
    end
-   for _, name in ipairs {"autograd", "cuda", "io"} do
+   for _, name in ipairs {"autograd", "cuda", "io", "workers"} do
       if not modules[name] then
          out[#out + 1] = ("torch.%s = torch.%s or {}\n"):format(name, name)
       end

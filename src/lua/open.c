@@ -75,6 +75,10 @@ void tli_open_environment(lua_State *L) {
   lua_rawsetp(L, LUA_REGISTRYINDEX, &environment_key);
 }
 
+void tli_push_environment(lua_State *L) {
+  lua_rawgetp(L, LUA_REGISTRYINDEX, &environment_key);
+}
+
 /* Raises with the names of needed libraries that the environment has not got. */
 static void check_environment(lua_State *L) {
   lua_rawgetp(L, LUA_REGISTRYINDEX, &environment_key);
@@ -187,6 +191,7 @@ int luaopen_tlua(lua_State *L) {
   tli_open_pacer();
   tli_open_scope(L);
   tli_open_profile(L);
+  tli_open_workers(L);
   tli_open_library(L);
   /* init.lua may require "tlua" indirectly */
   luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);

@@ -137,3 +137,5 @@ int tli_error(lua_State *L, const char *format, ...) {
   va_end(args);
   return raise(L, message);
 }
+
+int tli_error_text(lua_State *L, const char *message) { return raise(L, message); }

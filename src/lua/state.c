@@ -49,6 +49,8 @@ static void finalize_late(lua_State *L) {
 static int state_gc(lua_State *L) {
   tli_State *S = (tli_State *)lua_touserdata(L, 1);
   finalize_late(L);
+  tli_crew_dismiss(S->crew);
+  S->crew = NULL;
   drop_parked(S);
   tli_close_coroutines(S);
   S->pacer.due = true;

@@ -81,6 +81,7 @@ typedef struct tli_State {
   tli_Generator generator;              /* the default one */
   tli_Generator generators[TLI_FAMILY]; /* the devices' */
   tli_PrintOptions print;
+  struct tli_Crew *crew; /* owned reference; the threads that work for the state; NULL: none yet */
   int scopes; /* open torch.scope calls, of all threads */
   /* Owned while Lua allocates for them; what an out-of-memory error leaves
   ** here goes when the place is needed or the state closes. */
@@ -180,9 +181,17 @@ int tli_raise(lua_State *L);
 int tli_raise_as(lua_State *L, const char *name);
 /* The same for a message of the binding itself. */
 int tli_error(lua_State *L, const char *format, ...);
+/* The same for a text of any length, which the caller keeps. */
+int tli_error_text(lua_State *L, const char *message);
 /* That line: short_src and currentline; false when no Lua code is on the
 ** stack. Never raises. */
 bool tli_user_line(lua_State *L, lua_Debug *line);
+
+/* ---- threads (worker.c) ---- */
+
+/* Waits for threads that work for the state and have been told to stop, though
+** not for ever. Drops the crew. */
+void tli_crew_dismiss(struct tli_Crew *crew);
 
 /* ---- memory (pacer.c) ---- */
 

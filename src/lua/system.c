@@ -325,7 +325,7 @@ static int torch_config(lua_State *L) {
 }
 
 /* raise(message): an error at the user's line, for the library's Lua files. */
-static int torch_raise(lua_State *L) { return tli_error(L, "%s", luaL_checkstring(L, 1)); }
+static int torch_raise(lua_State *L) { return tli_error_text(L, luaL_checkstring(L, 1)); }
 
 static const luaL_Reg functions[] = {{"set_num_threads", torch_set_num_threads},
                                      {"get_num_threads", torch_get_num_threads},

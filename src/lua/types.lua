@@ -689,3 +689,18 @@ function torch.io.is_terminal(file) end
 ---Seconds since some moment in the past.
 ---@return number
 function torch.io.clock() end
+
+-- Threads with an interpreter of their own ---------------------------------------------------------
+
+---Starts n threads. Each calls what the module gives, a function, with `stopped`, its handle, its
+---number from 0 and the values; the result is called for each job.
+---@param name string  begins the message about what cannot travel
+---@param n integer
+---@param module string
+---@param ... any
+---@return table pool  with methods send, take and stop
+function torch.workers.start(name, n, module, ...) end
+
+---How many of this interpreter's workers run.
+---@return integer
+function torch.workers.running() end

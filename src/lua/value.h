@@ -63,6 +63,10 @@ void tli_open_scope(lua_State *L);
 void tli_open_profile(lua_State *L);
 void tli_open_call_site(void);       /* for what devices report later */
 void tli_open_library(lua_State *L); /* the embedded Lua files */
+void tli_open_workers(lua_State *L); /* threads with an interpreter of their own */
+
+/* Pushes the environment of the embedded Lua files. */
+void tli_push_environment(lua_State *L);
 
 /* The address of this is torch.newaxis. */
 extern const char tli_newaxis;

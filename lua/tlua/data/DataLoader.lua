@@ -1,31 +1,56 @@
--- DataLoader.lua - makes batches of a dataset's items:
+-- DataLoader.lua - makes batches of a dataset's items, in the calling thread or by workers, threads
+-- with an interpreter of their own:
 --
---    local loader = torch.data.DataLoader(dataset, {batch_size = 64, shuffle = true})
+--    local loader = torch.data.DataLoader(dataset, {batch_size = 64, num_workers = 2})
 --    for input, target in loader:iter() do ... end
+--
+-- Before each batch the default generator is seeded by the epoch's seed and the batch's number, and
+-- afterwards the program's own goes on where it stood. So random transforms give the same items with
+-- any number of workers, none included.
+--
+-- What a worker needs travels to it: tables by copy, tensors without one, functions with their
+-- upvalues and the globals that they name, instances of classes; modules are required anew. A file,
+-- a coroutine or a tensor of a device cannot travel, and the error names it.
 
 local torch = require "tlua"
 local args = require "tlua.args"
 local class = require "tlua.class"
-local collate = require "tlua.data.collate"
+local fetch = require "tlua.data.fetch"
 local items = require "tlua.data.items"
 local samplers = require "tlua.data.samplers"
 local spans = require "tlua.profiler.spans"
+local workers = require "tlua.data.workers"
+
+local name <const> = "data.DataLoader"
 
 local signature = args.signature [[data.DataLoader(dataset: any, batch_size: integer|boolean = 1,
-   shuffle: boolean = false, sampler: any?, batch_sampler: any?, drop_last: boolean = false,
-   collate_fn: callable?, generator: any?, num_workers: count = 0)]]
+   shuffle: boolean = false, sampler: any?, batch_sampler: any?, num_workers: count = 0,
+   collate_fn: callable?, pin_memory: boolean = false, drop_last: boolean = false,
+   timeout: number = 0, worker_init_fn: callable?, generator: any?, prefetch_factor: integer?,
+   persistent_workers: boolean = false, pin_memory_device: string?, in_order: boolean = true)]]
 
 ---@class data.DataLoader
+---@field dataset any
+---@field num_workers integer
 ---@overload fun(dataset: data.Dataset, options?: table): data.DataLoader
 local DataLoader = class.class("data.DataLoader")
 
+-- Options that ask for workers.
+local function check_workers(a)
+   if a.timeout < 0 then args.refuse(name, "timeout", "seconds, at least 0", a.timeout) end
+   if a.prefetch_factor and a.prefetch_factor < 1 then
+      args.refuse(name, "prefetch_factor", "an integer of at least 1", a.prefetch_factor)
+   end
+   if a.num_workers > 0 then return end
+   local wrong = a.timeout > 0 and "timeout" or a.prefetch_factor and "prefetch_factor"
+      or a.persistent_workers and "persistent_workers" or a.worker_init_fn and "worker_init_fn"
+   if wrong then
+      torch.raise(("%s: %s: expected num_workers of at least 1 with it, got 0"):format(name, wrong))
+   end
+end
+
 -- Options that exclude each other.
 local function check(a)
-   local name = "data.DataLoader"
-   if a.num_workers > 0 then
-      torch.raise(name .. ": num_workers: expected 0: workers are not there yet, items are loaded "
-         .. "in the calling thread")
-   end
    if a.sampler and a.shuffle then
       torch.raise(name .. ": expected a sampler or shuffle = true, got both")
    end
@@ -36,6 +61,9 @@ local function check(a)
       args.refuse(name, "batch_size", "an integer of at least 1, or false for single items",
          a.batch_size)
    end
+   if not a.batch_size and a.drop_last then
+      torch.raise(name .. ": drop_last: expected a batch_size with it, got false")
+   end
    if items.is_stream(a.dataset) then
       if a.shuffle or a.sampler or a.batch_sampler then
          torch.raise(name .. ": a dataset without positions has no order to choose: expected no "
@@ -43,19 +71,31 @@ local function check(a)
       end
    elseif not items.is_dataset(a.dataset) then
       args.refuse(name, "dataset", "a dataset", a.dataset)
+   elseif a.shuffle and #a.dataset == 0 then
+      torch.raise(name .. ": shuffle: expected a dataset with items, got one without any")
    end
+   check_workers(a)
 end
 
 --- Options: batch_size (1; false gives single items), shuffle, sampler, batch_sampler, drop_last
 --- (no smaller batch at the end), collate_fn (makes a batch of a list of items, each a list of
---- values), generator (of the random order).
+--- values), generator (of the random order and the epoch's seed), pin_memory (where there is a GPU,
+--- or pin_memory_device). Workers: num_workers, prefetch_factor (2: batches ahead for each),
+--- persistent_workers (they stay from epoch to epoch), worker_init_fn (called in each with its id,
+--- from 0), timeout (seconds to wait for a batch; 0: no limit), in_order (true; false gives batches
+--- as they come).
 ---@param dataset data.Dataset|data.IterableDataset|Tensor|any[]
 ---@param options? table
 function DataLoader:__init(...)
    local a = signature(...)
    check(a)
-   self.dataset, self.collate_fn = a.dataset, a.collate_fn
-   self.batch_size, self.drop_last = a.batch_size, a.drop_last
+   for _, field in ipairs {"dataset", "collate_fn", "batch_size", "drop_last", "num_workers",
+      "timeout", "worker_init_fn", "generator", "persistent_workers", "in_order", "pin_memory"} do
+      self[field] = a[field]
+   end
+   self.prefetch_factor = a.prefetch_factor or 2
+   self.pin_device = a.pin_memory
+      and (a.pin_memory_device or torch.cuda.is_available() and "cuda") or nil
    if items.is_stream(a.dataset) then return end
    if a.batch_sampler then
       self.batch_sampler, self.batch_size = a.batch_sampler, nil
@@ -77,63 +117,149 @@ function DataLoader:__len()
    return #(self.batch_sampler or self.sampler)
 end
 
--- The batch of what `positions`, a tensor or a list, denotes.
-local function fetch(self, positions)
-   local dataset = self.dataset
-   if not self.collate_fn and items.gives_batches(dataset) then
-      if type(positions) == "table" then
-         positions = torch.tensor(positions, {dtype = "int64", device = "cpu"})
-      end
-      return dataset:get_items(positions)
-   end
-   if torch.is_tensor(positions) then positions = positions:tolist() end
-   local batch = {}
-   for i, position in ipairs(positions) do batch[i] = {items.get(dataset, position)} end
-   return (self.collate_fn or collate.default_collate)(batch)
+-- Where it stands ----------------------------------------------------------------------------
+
+-- The generators that an epoch's order comes from, beside the default one.
+local function own_generators(self)
+   local sampler = self.sampler or self.batch_sampler and self.batch_sampler.sampler
+   local other = type(sampler) == "table" and sampler.generator or nil
+   return {self.generator, other ~= self.generator and other or nil}
 end
 
--- Batches of a dataset without positions.
-local function iterate_stream(self)
-   local next_item = self.dataset:iter()
-   if not self.batch_size then return next_item end
-   local ended = false
+local function get_states(self)
+   local states = {default = torch.get_rng_state()}
+   for i, generator in pairs(own_generators(self)) do states["own" .. i] = generator:get_state() end
+   return states
+end
+
+local function set_states(self, states)
+   torch.set_rng_state(states.default)
+   for i, generator in pairs(own_generators(self)) do
+      if states["own" .. i] then generator:set_state(states["own" .. i]) end
+   end
+end
+
+--- Where the running epoch stands: how many batches were given, and the state of the random
+--- generators when it began. Plain data, for a checkpoint.
+---@return {position: integer, generators: table?}
+function DataLoader:state_dict()
+   local place = self.place
+   if self.resume then return self.resume end
+   if not place or place.ended then return {position = 0} end
+   return {position = place.position, generators = place.generators}
+end
+
+--- The next epoch goes on where the state was taken: in the same order, after the batches that were
+--- given already. The default generator is left where it stands, so restore it as well. Of a
+--- sampler of one's own nothing is known but its `generator`.
+---@param state {position: integer, generators: table?}
+---@return data.DataLoader self
+function DataLoader:load_state_dict(state)
+   if type(state) ~= "table" or math.type(state.position) ~= "integer"
+      or state.generators ~= nil and type(state.generators) ~= "table" then
+      args.refuse(name .. ".load_state_dict", "state", "what state_dict has given", state)
+   end
+   self.resume = state.generators and {position = state.position, generators = state.generators}
+   return self
+end
+
+-- Iterating ----------------------------------------------------------------------------------
+
+-- A function that gives the positions of one batch after the other, or one position; nil: a stream.
+local function make_order(self)
+   if items.is_stream(self.dataset) then return nil end
+   return (self.batch_sampler or self.sampler):iter()
+end
+
+-- Puts the default generator back, whatever happens.
+local restore = {__close = function(self) torch.set_rng_state(self.state) end}
+
+-- Batches made here, each from its own seed.
+local function make_here(self, base, order)
+   local number, keep = 0, setmetatable({}, restore)
+   local next_batch = not order and fetch.stream(self)
+   local function make()
+      number = number + 1
+      local positions
+      if order then
+         positions = order()
+         if positions == nil then return nil end
+      end
+      keep.state = torch.get_rng_state()
+      torch.set_rng_state {fetch.seed(base, number), 0}
+      local _ <close> = keep
+      if next_batch then return next_batch() end
+      return fetch.batch(self, positions)
+   end
+   if not self.pin_device then return make end
    return function()
-      local batch = {}
-      while not ended and #batch < self.batch_size do
-         local item = {next_item()}
-         if item[1] == nil then
-            ended = true
-         else
-            batch[#batch + 1] = item
-         end
-      end
-      if #batch == 0 or self.drop_last and #batch < self.batch_size then return nil end
-      return (self.collate_fn or collate.default_collate)(batch)
+      local batch = table.pack(make())
+      return fetch.pin(self.pin_device, table.unpack(batch, 1, batch.n))
    end
 end
 
-local function iterate(self)
-   if items.is_stream(self.dataset) then return iterate_stream(self) end
-   if not self.batch_sampler then
-      local next_position = self.sampler:iter()
-      return function()
-         local position = next_position()
-         if position == nil then return nil end
-         return items.get(self.dataset, position)
-      end
-   end
-   local next_batch = self.batch_sampler:iter()
-   return function()
-      local positions = next_batch()
-      if positions == nil then return nil end
-      return fetch(self, positions)
-   end
+local function make_with_workers(self, base, order)
+   local crew = self.crew or workers.start(self, base)
+   if self.persistent_workers then self.crew = crew end
+   return workers.batches(self, crew, base, order)
 end
 
---- Iterates over the batches of one epoch.
+local function note(place, first, ...)
+   if first == nil then
+      place.ended = true
+   else
+      place.position = place.position + 1
+   end
+   return first, ...
+end
+
+---@class data.Epoch
+local Epoch = {__name = "data.Epoch"}
+Epoch.__index = Epoch
+
+function Epoch:__call()
+   if self.place.ended then return nil end
+   if torch._profiling() then
+      return note(self.place, spans.call("data", "DataLoader.next", self.next))
+   end
+   return note(self.place, self.next())
+end
+
+--- Ends the epoch before its time: its workers stop.
+function Epoch:close()
+   self.place.ended = true
+   if self.batches then self.batches:close() end
+end
+
+Epoch.__close = Epoch.close
+
+--- Iterates over the batches of one epoch. What it returns is called for the next batch; it has a
+--- method `close`, and may be a to-be-closed variable. A loop that is left early needs neither.
 ---@return fun(): any ...
 function DataLoader:iter()
-   return spans.watched("data", "DataLoader.next", iterate(self))
+   local resume, now = self.resume, nil
+   self.resume = nil
+   if resume then
+      now = torch.get_rng_state()
+      set_states(self, resume.generators)
+   end
+   local place = {position = 0, generators = get_states(self)}
+   local epoch = setmetatable({place = place}, Epoch)
+   local base = torch.randint(0, math.maxinteger, {1},
+      {generator = self.generator, dtype = "int64", device = "cpu"}):item()
+   local order = make_order(self)
+   if self.num_workers > 0 then
+      epoch.batches = make_with_workers(self, base, order)
+      epoch.next = epoch.batches
+   else
+      epoch.next = make_here(self, base, order)
+   end
+   if resume then
+      torch.set_rng_state(now)
+      for _ = 1, resume.position do epoch() end
+   end
+   self.place = place -- not the epoch: a loop that is left is the collector's
+   return epoch
 end
 
 return DataLoader

@@ -12,6 +12,7 @@ return lazy.load({}, lazy.modules("tlua.data", {
    samplers = [[Sampler SequentialSampler RandomSampler SubsetRandomSampler
       WeightedRandomSampler BatchSampler]],
    DataLoader = "DataLoader",
+   get_worker_info = "get_worker_info",
    collate = "default_collate",
    random_split = "random_split",
 }))

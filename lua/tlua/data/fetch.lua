@@ -1,0 +1,89 @@
+-- fetch.lua - makes batches of a dataset, in the calling thread or in a worker's.
+--
+-- `source` is what is needed for it: {dataset, collate_fn, batch_size, drop_last}, and in a worker
+-- `stopped`, which tells between items whether nobody waits for the batch any more.
+
+local torch = require "tlua"
+local collate = require "tlua.data.collate"
+local items = require "tlua.data.items"
+
+local M = {}
+
+--- Another seed for each number: of a batch, whoever makes it.
+---@param base integer
+---@param number integer
+---@return integer
+function M.seed(base, number) -- splitmix64
+   local z = base + number * 0x9E3779B97F4A7C15
+   z = (z ~ (z >> 30)) * 0xBF58476D1CE4E5B9
+   z = (z ~ (z >> 27)) * 0x94D049BB133111EB
+   return (z ~ (z >> 31)) & math.maxinteger
+end
+
+local function check_stopped(source)
+   if source.stopped and source.stopped() then error("the worker was stopped", 0) end
+end
+
+--- The batch of what `positions`, a tensor or a list, denotes; one position gives an item.
+---@param source table
+---@param positions Tensor|integer[]|integer
+---@return any ...
+function M.batch(source, positions)
+   local dataset = source.dataset
+   if math.type(positions) == "integer" then return items.get(dataset, positions) end
+   if not source.collate_fn and items.gives_batches(dataset) then
+      if type(positions) == "table" then
+         positions = torch.tensor(positions, {dtype = "int64", device = "cpu"})
+      end
+      return dataset:get_items(positions)
+   end
+   if torch.is_tensor(positions) then positions = positions:tolist() end
+   local batch = {}
+   for i, position in ipairs(positions) do
+      batch[i] = {items.get(dataset, position)}
+      check_stopped(source)
+   end
+   return (source.collate_fn or collate.default_collate)(batch)
+end
+
+--- A function that gives one batch after the other of a dataset without positions.
+---@param source table
+---@return fun(): any ...
+function M.stream(source)
+   local next_item = source.dataset:iter()
+   if not source.batch_size then return next_item end
+   local ended = false
+   return function()
+      local batch = {}
+      while not ended and #batch < source.batch_size do
+         local item = {next_item()}
+         if item[1] == nil then
+            ended = true
+         else
+            batch[#batch + 1] = item
+         end
+         check_stopped(source)
+      end
+      if #batch == 0 or source.drop_last and #batch < source.batch_size then return nil end
+      return (source.collate_fn or collate.default_collate)(batch)
+   end
+end
+
+local function pin(value, device)
+   if torch.is_tensor(value) then return value:pin_memory(device) end
+   if type(value) ~= "table" then return value end
+   for key, item in pairs(value) do value[key] = pin(item, device) end
+   return value
+end
+
+--- The values of a batch in memory that a device copies from without waiting.
+---@param device string
+---@param ... any
+---@return any ...
+function M.pin(device, ...)
+   local values = table.pack(...)
+   for i = 1, values.n do values[i] = pin(values[i], device) end
+   return table.unpack(values, 1, values.n)
+end
+
+return M

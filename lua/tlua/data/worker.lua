@@ -1,0 +1,70 @@
+-- worker.lua - what runs in the interpreter of a DataLoader's worker. The module is a function that
+-- the C side calls once; its result is called for each job.
+
+local torch = require "tlua"
+local fetch = require "tlua.data.fetch"
+local get_worker_info = require "tlua.data.get_worker_info"
+
+-- No more libraries, and functions of them, than the program has that made the worker.
+local function restrict(libraries)
+   for name, library in pairs(package.loaded) do
+      local allowed = libraries[name]
+      if libraries.standard[name] then
+         for field in pairs(library) do
+            if not (allowed and allowed[field]) and library[field] ~= library then
+               library[field] = nil
+            end
+         end
+      end
+   end
+end
+
+-- Globals of the program that are not there: the command's, and why others could not travel.
+local function explain_globals()
+   local missing = debug.getregistry()["tlua.missing"] or {}
+   local modules = {torch = "tlua", nn = "tlua.nn", optim = "tlua.optim"}
+   setmetatable(_G, {__index = function(globals, name)
+      if missing[name] then error(missing[name], 2) end
+      local module = modules[name]
+      if not module then return nil end
+      rawset(globals, name, require(module))
+      return rawget(globals, name)
+   end})
+end
+
+local function seed(number)
+   torch.manual_seed(number)
+   math.randomseed(number)
+end
+
+---@param stopped fun(worker): boolean
+---@param worker any  what it takes
+---@param id integer  from 0
+---@param source table  of fetch.lua, and worker_init_fn, num_workers, pin_device, default_dtype,
+--- libraries
+---@param base integer  the seed of the first epoch
+return function(stopped, worker, id, source, base)
+   explain_globals()
+   restrict(source.libraries)
+   torch.set_default_dtype(source.default_dtype)
+   source.stopped = function() return stopped(worker) end
+   get_worker_info.info = {
+      id = id, num_workers = source.num_workers, seed = base + id, dataset = source.dataset,
+   }
+   seed(fetch.seed(base, -1 - id))
+   if source.worker_init_fn then source.worker_init_fn(id) end
+
+   local function finish(...)
+      if source.pin_device then return fetch.pin(source.pin_device, ...) end
+      return ...
+   end
+
+   local epoch, next_batch -- of a stream
+   return function(epoch_base, number, positions)
+      get_worker_info.info.seed = epoch_base + id
+      seed(fetch.seed(epoch_base, number))
+      if positions then return finish(fetch.batch(source, positions)) end
+      if epoch ~= epoch_base then epoch, next_batch = epoch_base, fetch.stream(source) end
+      return finish(next_batch())
+   end
+end

@@ -1,0 +1,328 @@
+-- DataLoader with num_workers. Programs are texts: what a worker gets of them is then all that they
+-- have, nothing of the frame that runs the specs.
+
+local torch = require "tlua"
+local shell = require "spec.support.shell"
+
+local function program(text, ...)
+   return assert(load("local torch = require 'tlua'\nlocal data = torch.data\n" .. text,
+      "=program"))(...)
+end
+
+-- The error that fn raises has that text.
+local function fails(text, fn)
+   local ok, message = pcall(fn)
+   assert.is_false(ok)
+   assert.truthy(tostring(message):find(text, 1, true), message)
+end
+
+-- Runs until the workers that were told to stop have left.
+local function wait_until_gone()
+   local start = torch.io.clock()
+   while torch.workers.running() > 0 and torch.io.clock() - start < 20 do torch.ones(1) end
+   return torch.workers.running()
+end
+
+after_each(function()
+   collectgarbage()
+   collectgarbage()
+   wait_until_gone()
+end)
+
+describe("data.DataLoader with workers", function()
+   it("gives the same batches as without, in order, random ones too", function()
+      local epochs = program [[
+         local function noise(x) return x + torch.rand(2) end
+         local Noisy = torch.class("Noisy", data.Dataset)
+         function Noisy:__len() return 23 end
+         function Noisy:get(i) return noise(torch.tensor {i, -i}), i end
+         local epochs = {}
+         for workers = 0, 3 do
+            torch.manual_seed(7)
+            local loader = data.DataLoader(Noisy(), {batch_size = 4, shuffle = true,
+               num_workers = workers})
+            local epoch = {}
+            for _ = 1, 2 do
+               for x, i in loader:iter() do epoch[#epoch + 1] = {x:tolist(), i:tolist()} end
+            end
+            epochs[workers] = {epoch, torch.rand(1):item()}
+         end
+         return epochs]]
+      assert.equal(12, #epochs[0][1])
+      for workers = 1, 3 do assert.same(epochs[0], epochs[workers]) end
+   end)
+
+   it("hands tensors over without a copy", function()
+      local x = torch.arange(0, 12):view(6, 2)
+      local seen = 0
+      for rows in torch.data.DataLoader(x, {batch_size = false, num_workers = 2}):iter() do
+         rows:fill_(-1) -- a view of the dataset's memory
+         seen = seen + 1
+      end
+      assert.equal(6, seen)
+      assert.equal(-12, x:sum():item())
+   end)
+
+   it("brings functions with upvalues, shared ones and globals, and classes of the program", function()
+      local list, same = program [[
+         local count, Point = 10, torch.class "Point"
+         function Point:__init(x) self.x = x end
+         local shared = {n = 0}
+         function helper_of_spec(x) return x * other_of_spec end
+         other_of_spec = 2
+         local function up() shared.n = shared.n + 1; count = count + 1 end
+         local items = setmetatable({}, {__len = function() return 3 end, __index = {
+            get = function(_, i) up(); return Point(helper_of_spec(i) + shared.n * 100 + count) end}})
+         local loader = data.DataLoader(items, {batch_size = false, num_workers = 1})
+         local list, same = {}, true
+         for point in loader:iter() do
+            list[#list + 1] = point.x
+            same = same and torch.isinstance(point, Point)
+         end
+         helper_of_spec, other_of_spec = nil, nil
+         return list, same and count == 10 and shared.n == 0]]
+      assert.same({113, 216, 319}, list)
+      assert.is_true(same)
+   end)
+
+   it("names what cannot travel", function()
+      local file = io.tmpfile()
+      fails("upvalue 'file' of field 'collate_fn' is a file", function()
+         program([[
+            local file = ...
+            data.DataLoader({1}, {num_workers = 1, collate_fn = function() return file end}):iter()]],
+            file)
+      end)
+      fails("field 'co' of field [1] of field 'dataset' is a coroutine", function()
+         torch.data.DataLoader({{co = coroutine.create(print)}}, {num_workers = 1}):iter()
+      end)
+      fails("belongs to a graph; detach", function()
+         local x = torch.ones(2, {requires_grad = true}) * 2
+         torch.data.DataLoader({{x}}, {num_workers = 1}):iter()
+      end)
+      file:close()
+      assert.equal(0, wait_until_gone())
+   end)
+
+   it("tells of a global that could not travel when it is asked for", function()
+      fails("the global 'log_of_spec' is a file", function()
+         program [[
+            log_of_spec = io.stdout
+            local items = setmetatable({}, {__len = function() return 1 end, __index = {
+               get = function() log_of_spec:write("x") end}})
+            local next_batch = data.DataLoader(items, {num_workers = 1}):iter()
+            log_of_spec = nil
+            next_batch()]]
+      end)
+   end)
+
+   it("raises a worker's error with its traceback, at the user's line", function()
+      local ok, message = pcall(program, [[
+         local Bad = torch.class("Bad", data.Dataset)
+         function Bad:__len() return 8 end
+         function Bad:get(i)
+            if i == 5 then error("item 5 is broken") end
+            return i
+         end
+         for _ in data.DataLoader(Bad(), {batch_size = 2, num_workers = 2}):iter() do end]])
+      assert.is_false(ok)
+      assert.matches("^program:%d+: data.DataLoader: worker %d of 2: program:%d+: item 5 is broken",
+         message)
+      assert.matches("stack traceback:.*program:6: in function", message)
+      assert.equal(0, wait_until_gone())
+   end)
+
+   it("raises an error of worker_init_fn, and of a module that a worker cannot have", function()
+      fails("worker 0 of 1: program:4: no licence 0", function()
+         program [[
+            data.DataLoader({1}, {num_workers = 1,
+               worker_init_fn = function(id) error("no licence " .. id) end}):iter()()]]
+      end)
+      package.loaded["only.here"] = {f = function(x) return x end}
+      fails("module 'only.here' not found", function()
+         program [[
+            local f = require "only.here".f
+            data.DataLoader({1}, {num_workers = 1, collate_fn = function(b) return f(b) end}):iter()()]]
+      end)
+      package.loaded["only.here"] = nil
+   end)
+
+   it("gives up on a worker that hangs after the timeout", function()
+      local start = torch.io.clock()
+      fails("batch 2 did not come within the timeout of 0.2 s; still at work: worker", function()
+         program [[
+            local Slow = torch.class("Slow", data.Dataset)
+            function Slow:__len() return 4 end
+            function Slow:get(i)
+               local start = torch.io.clock()
+               while i == 2 and torch.io.clock() - start < 1 do end
+               return i
+            end
+            for _ in data.DataLoader(Slow(), {num_workers = 2, timeout = 0.2}):iter() do end]]
+      end)
+      assert.truthy(torch.io.clock() - start < 60)
+      assert.equal(0, wait_until_gone())
+   end)
+
+   it("stops the workers of a loop that is left", function()
+      local loader = torch.data.DataLoader(torch.arange(0, 100), {num_workers = 2})
+      loader:iter()()
+      local ok = pcall(function() for _ in loader:iter() do error "x" end end)
+      assert.is_false(ok)
+      collectgarbage()
+      assert.equal(0, wait_until_gone())
+      do
+         local batches <close> = loader:iter()
+         assert.same({0}, batches():tolist())
+         assert.equal(2, torch.workers.running())
+      end
+      assert.equal(0, wait_until_gone())
+   end)
+
+   it("keeps persistent workers from epoch to epoch", function()
+      local starts, sums = program [[
+         local Count = torch.class("Count", data.Dataset)
+         function Count:__len() return 6 end
+         function Count:get(i)
+            self.n = (self.n or 0) + 1
+            return torch.tensor {i, self.n}
+         end
+         local loader = data.DataLoader(Count(), {num_workers = 1, persistent_workers = true,
+            batch_size = 6})
+         local last, sums = {}, {}
+         for _ = 1, 3 do
+            for x in loader:iter() do
+               last[#last + 1] = x[{6, 2}]:item()
+               sums[#sums + 1] = x:sum(1)[1]:item()
+            end
+         end
+         return last, sums]]
+      assert.same({6, 12, 18}, starts)
+      assert.same({21, 21, 21}, sums)
+   end)
+
+   it("lets an abandoned loop of persistent workers go", function()
+      local loader = torch.data.DataLoader(torch.arange(1, 9),
+         {num_workers = 2, persistent_workers = true})
+      local old = loader:iter()
+      assert.same({1}, old():tolist())
+      local list = {}
+      for x in loader:iter() do list[#list + 1] = x:item() end
+      assert.same({1, 2, 3, 4, 5, 6, 7, 8}, list)
+      fails("another loop has begun", function() old() end)
+   end)
+
+   it("reads a stream in each worker, which get_worker_info tells apart", function()
+      assert.is_nil(torch.data.get_worker_info())
+      local list = program [[
+         local Range = torch.class("Range", data.IterableDataset)
+         function Range:iter()
+            local info = data.get_worker_info()
+            local i = info.id - info.num_workers
+            return function()
+               i = i + info.num_workers
+               if i < 7 then return i end
+            end
+         end
+         local list = {}
+         for x in data.DataLoader(Range(), {batch_size = 2, num_workers = 2}):iter() do
+            list[#list + 1] = x:tolist()
+         end
+         return list]]
+      assert.same({{0, 2}, {1, 3}, {4, 6}, {5}}, list)
+   end)
+
+   it("gives batches as they come with in_order = false", function()
+      local seen = {}
+      local loader = torch.data.DataLoader(torch.arange(1, 21), {num_workers = 3, in_order = false,
+         prefetch_factor = 1})
+      for x in loader:iter() do seen[#seen + 1] = x:item() end
+      table.sort(seen)
+      for i = 1, 20 do assert.equal(i, seen[i]) end
+      assert.equal(20, #seen)
+   end)
+
+   it("keeps memory flat over epochs", function()
+      local loader = torch.data.DataLoader(torch.randn(64, 256, 16), {batch_size = 16,
+         num_workers = 2, shuffle = true})
+      local function epoch()
+         for x in loader:iter() do assert(x:numel() == 16 * 256 * 16) end
+      end
+      for _ = 1, 5 do epoch() end
+      collectgarbage()
+      local before = torch.memory_stats().used
+      for _ = 1, 40 do epoch() end
+      collectgarbage()
+      wait_until_gone()
+      assert.truthy(torch.memory_stats().used < before + (4 << 20),
+         ("%d after %d bytes"):format(torch.memory_stats().used, before))
+   end)
+
+   it("gives workers no library that the program lacks, and no way to end it", function()
+      local output = shell.ok(shell.start() .. [[ -e '
+         os.execute, io.open = nil, nil
+         local items = {1}
+         local f = function() return tostring(os.execute), tostring(io.open), tostring(io.read) ~= "nil" end
+         print(torch.data.DataLoader(items, {num_workers = 1, collate_fn = f}):iter()())
+         print(pcall(torch.data.DataLoader(items, {num_workers = 1,
+            collate_fn = function() os.exit() end}):iter()))']])
+      assert.matches("^nil\tnil\ttrue\nfalse\t.*os.exit: a worker cannot end the program", output)
+   end)
+
+   it("ends with the program, whatever the workers do", function()
+      local output = shell.ok(shell.start() .. [[ -e '
+         local loader = torch.data.DataLoader(torch.arange(0, 1000), {num_workers = 4})
+         local batches = loader:iter()
+         print(batches():item())']])
+      assert.equal("0\n", output)
+   end)
+
+   it("refuses options that make no sense", function()
+      local function try(options)
+         return function() torch.data.DataLoader({1, 2}, options) end
+      end
+      fails("prefetch_factor: expected num_workers of at least 1 with it, got 0",
+         try {prefetch_factor = 2})
+      fails("persistent_workers: expected num_workers", try {persistent_workers = true})
+      fails("timeout: expected seconds, at least 0, got -1", try {timeout = -1})
+      fails("num_workers: expected an integer of at least 0, got -1", try {num_workers = -1})
+      fails("num_workers: expected 1 to 1024 threads, got 5000", function()
+         torch.data.DataLoader({1}, {num_workers = 5000}):iter()
+      end)
+      fails("unknown option num_worker; did you mean", try {num_worker = 1})
+      fails("shuffle: expected a dataset with items", function()
+         torch.data.DataLoader({}, {shuffle = true})
+      end)
+   end)
+end)
+
+describe("a DataLoader's state", function()
+   it("goes on in the middle of an epoch, with and without workers", function()
+      for _, workers in ipairs {0, 2} do
+         local whole, rest = program([[
+            local workers = ...
+            local Noisy = torch.class("Noisy", data.Dataset)
+            function Noisy:__len() return 10 end
+            function Noisy:get(i) return torch.rand(1) + i end
+            local function make()
+               return data.DataLoader(Noisy(), {batch_size = 2, shuffle = true, num_workers = workers})
+            end
+            torch.manual_seed(3)
+            local loader, whole = make(), {}
+            local state, rng
+            for x in loader:iter() do
+               whole[#whole + 1] = x:sum():item() + torch.rand(1):item()
+               if #whole == 2 then state, rng = loader:state_dict(), torch.get_rng_state() end
+            end
+            for x in loader:iter() do whole[#whole + 1] = x:sum():item() end
+            torch.manual_seed(99)
+            torch.set_rng_state(rng)
+            local again, rest = make():load_state_dict(state), {}
+            for x in again:iter() do rest[#rest + 1] = x:sum():item() + torch.rand(1):item() end
+            for x in again:iter() do rest[#rest + 1] = x:sum():item() end
+            return whole, rest]], workers)
+         assert.same({table.unpack(whole, 3)}, rest)
+         assert.equal(10, #whole)
+      end
+   end)
+end)
