@@ -75,9 +75,7 @@ void tli_open_environment(lua_State *L) {
   lua_rawsetp(L, LUA_REGISTRYINDEX, &environment_key);
 }
 
-void tli_push_environment(lua_State *L) {
-  lua_rawgetp(L, LUA_REGISTRYINDEX, &environment_key);
-}
+void tli_push_environment(lua_State *L) { lua_rawgetp(L, LUA_REGISTRYINDEX, &environment_key); }
 
 /* Raises with the names of needed libraries that the environment has not got. */
 static void check_environment(lua_State *L) {

@@ -82,7 +82,7 @@ typedef struct tli_State {
   tli_Generator generators[TLI_FAMILY]; /* the devices' */
   tli_PrintOptions print;
   struct tli_Crew *crew; /* owned reference; the threads that work for the state; NULL: none yet */
-  int scopes; /* open torch.scope calls, of all threads */
+  int scopes;            /* open torch.scope calls, of all threads */
   /* Owned while Lua allocates for them; what an out-of-memory error leaves
   ** here goes when the place is needed or the state closes. */
   int nparked;

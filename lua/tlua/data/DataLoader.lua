@@ -5,7 +5,7 @@
 --    for input, target in loader:iter() do ... end
 --
 -- Before each batch the default generator is seeded by the epoch's seed and the batch's number, and
---    local loader = torch.data.DataLoader(dataset, {batch_size = 64, num_workers = 2})
+-- afterwards the program's own goes on where it stood. So random transforms give the same items with
 -- any number of workers, none included.
 --
 -- What a worker needs travels to it: tables by copy, tensors without one, functions with their
