@@ -5,8 +5,8 @@
 --    for input, target in loader:iter() do ... end
 --
 -- Before each batch the default generator is seeded by the epoch's seed and the batch's number, and
--- afterwards the program's own goes on where it stood. So random transforms give the same items with
--- any number of workers, none included.
+-- afterwards the program's own goes on where it stood. So random transforms give the same items
+-- with any number of workers, none included.
 --
 -- What a worker needs travels to it: tables by copy, tensors without one, functions with their
 -- upvalues and the globals that they name, instances of classes; modules are required anew. A file,
