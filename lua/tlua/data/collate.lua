@@ -55,4 +55,17 @@ function M.default_collate(items)
    return table.unpack(batch)
 end
 
+--- What a loader with batch_size = false makes of an item: numbers and booleans become tensors, in
+--- tables too; all else stays as it is.
+---@param value any
+---@return any
+function M.default_convert(value)
+   local kind = type(value)
+   if kind == "number" or kind == "boolean" then return torch.tensor(value) end
+   if kind ~= "table" or getmetatable(value) ~= nil then return value end
+   local converted = {}
+   for key, item in pairs(value) do converted[key] = M.default_convert(item) end
+   return converted
+end
+
 return M

@@ -9,10 +9,13 @@ return lazy.load({}, lazy.modules("tlua.data", {
    Subset = "Subset",
    ConcatDataset = "ConcatDataset",
    IterableDataset = "IterableDataset",
+   ChainDataset = "ChainDataset",
+   StackDataset = "StackDataset",
+   DistributedSampler = "DistributedSampler",
    samplers = [[Sampler SequentialSampler RandomSampler SubsetRandomSampler
       WeightedRandomSampler BatchSampler]],
    DataLoader = "DataLoader",
    get_worker_info = "get_worker_info",
-   collate = "default_collate",
+   collate = "default_collate default_convert",
    random_split = "random_split",
 }))

@@ -1,0 +1,52 @@
+-- ChainDataset.lua - several streams, one after the other.
+
+local args = require "tlua.args"
+local class = require "tlua.class"
+local IterableDataset = require "tlua.data.IterableDataset"
+
+---@class data.ChainDataset: data.IterableDataset
+---@field datasets data.IterableDataset[]
+---@overload fun(datasets: data.IterableDataset[]): data.ChainDataset
+local ChainDataset = class.class("data.ChainDataset", IterableDataset)
+
+---@param datasets data.IterableDataset[]
+function ChainDataset:__init(datasets)
+   if type(datasets) ~= "table" or getmetatable(datasets) then
+      args.refuse("data.ChainDataset", "datasets", "a list of iterable datasets", datasets)
+   end
+   for i, dataset in ipairs(datasets) do
+      if not class.isinstance(dataset, IterableDataset) then
+         args.refuse("data.ChainDataset", "dataset " .. i, "an iterable dataset", dataset)
+      end
+   end
+   self.datasets = datasets
+end
+
+--- The lengths of its parts together, where all of them have one.
+function ChainDataset:__len()
+   local total = 0
+   for _, dataset in ipairs(self.datasets) do total = total + #dataset end
+   return total
+end
+
+local function take(self, state, first, ...)
+   if first ~= nil then return first, ... end
+   state.k, state.next = state.k + 1, nil
+   return self:advance(state)
+end
+
+-- The next item from the k-th dataset on.
+function ChainDataset:advance(state)
+   local dataset = self.datasets[state.k]
+   if dataset == nil then return nil end
+   state.next = state.next or dataset:iter()
+   return take(self, state, state.next())
+end
+
+---@return fun(): any ...
+function ChainDataset:iter()
+   local state = {k = 1}
+   return function() return self:advance(state) end
+end
+
+return ChainDataset

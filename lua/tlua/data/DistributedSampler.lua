@@ -1,0 +1,70 @@
+-- DistributedSampler.lua - each of several processes takes a share of a dataset of its own.
+
+local torch = require "tlua"
+local args = require "tlua.args"
+local class = require "tlua.class"
+local Sampler = require "tlua.data.samplers".Sampler
+
+local signature = args.signature [[data.DistributedSampler(dataset: any, num_replicas: count?,
+   rank: count?, shuffle: boolean = true, seed: integer = 0, drop_last: boolean = false)]]
+
+--- Process `rank`, from 0, of `num_replicas` has the positions rank + 1, rank + 1 + num_replicas
+--- and so on of an order that all share: of the seed and the epoch, which `set_epoch` tells. All
+--- have equally many: some positions come twice, or with drop_last some not at all. Without the
+--- two numbers they are those of the default process group.
+---@class data.DistributedSampler: data.Sampler
+---@overload fun(dataset: data.Dataset, options?: table): data.DistributedSampler
+local DistributedSampler = class.class("data.DistributedSampler", Sampler)
+
+-- What the process group says, where there is one.
+local function of_group(what)
+   local group = torch.distributed
+   if not group then
+      torch.raise(("data.DistributedSampler: %s is missing; expected an integer, since there is no "
+         .. "process group"):format(what))
+   end
+   return what == "rank" and group.get_rank() or group.get_world_size()
+end
+
+function DistributedSampler:__init(...)
+   local a = signature(...)
+   self.dataset, self.shuffle, self.seed = a.dataset, a.shuffle, a.seed
+   self.drop_last, self.epoch = a.drop_last, 0
+   self.num_replicas = a.num_replicas or of_group "num_replicas"
+   self.rank = a.rank or of_group "rank"
+   if self.num_replicas < 1 then
+      args.refuse("data.DistributedSampler", "num_replicas", "at least 1", self.num_replicas)
+   end
+   if self.rank >= self.num_replicas then
+      args.refuse("data.DistributedSampler", "rank",
+         ("an integer from 0 to %d"):format(self.num_replicas - 1), self.rank)
+   end
+end
+
+--- Another order for each epoch, the same in all processes.
+---@param epoch integer
+function DistributedSampler:set_epoch(epoch)
+   self.epoch = epoch
+end
+
+function DistributedSampler:__len()
+   local n, parts = #self.dataset, self.num_replicas
+   if self.drop_last and n % parts ~= 0 then return math.max(0, -((parts - n) // parts)) end
+   return -(-n // parts)
+end
+
+function DistributedSampler:indices()
+   local n, total = #self.dataset, #self * self.num_replicas
+   local order
+   if self.shuffle then
+      local generator = torch.Generator():manual_seed(self.seed + self.epoch)
+      order = torch.randperm(n, {generator = generator, device = "cpu"})
+   else
+      order = torch.arange(1, n + 1, {device = "cpu"})
+   end
+   if total > n and n > 0 then order = order:tile(-(-total // n)) end
+   local mine = torch.arange(self.rank + 1, total + 1, self.num_replicas, {device = "cpu"})
+   return order:index_select(1, mine)
+end
+
+return DistributedSampler

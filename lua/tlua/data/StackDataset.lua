@@ -1,0 +1,61 @@
+-- StackDataset.lua - datasets of the same length side by side: an item has one of each.
+
+local torch = require "tlua"
+local args = require "tlua.args"
+local class = require "tlua.class"
+local Dataset = require "tlua.data.Dataset"
+local items = require "tlua.data.items"
+
+---@class data.StackDataset: data.Dataset
+---@field datasets data.Dataset[]|table<string, data.Dataset>
+---@overload fun(...: data.Dataset): data.StackDataset
+---@overload fun(datasets: table<string, data.Dataset>): data.StackDataset
+local StackDataset, parent = class.class("data.StackDataset", Dataset)
+
+-- By name: one table with string keys.
+local function are_named(first, ...)
+   if select("#", ...) > 0 or type(first) ~= "table" or getmetatable(first) then return false end
+   return type(next(first)) == "string"
+end
+
+---@param ... data.Dataset  items are their items, as several values; a table of datasets by name
+--- gives tables by these names
+function StackDataset:__init(...)
+   parent.__init(self)
+   self.named = are_named(...)
+   self.datasets = self.named and (...) or {...}
+   if next(self.datasets) == nil then
+      torch.raise("data.StackDataset: expected at least one dataset, got none")
+   end
+   for key, dataset in pairs(self.datasets) do
+      if not items.is_dataset(dataset) then
+         args.refuse("data.StackDataset", ("dataset %s"):format(key), "a dataset", dataset)
+      end
+      self.length = self.length or #dataset
+      if #dataset ~= self.length then
+         torch.raise(("data.StackDataset: dataset %s: expected %d items as in the others, got %d")
+            :format(key, self.length, #dataset))
+      end
+   end
+end
+
+function StackDataset:__len()
+   return self.length
+end
+
+-- One value of an item: several become a list.
+local function pack(first, ...)
+   if select("#", ...) == 0 then return first end
+   return {first, ...}
+end
+
+---@param i integer
+---@return any ...
+function StackDataset:get(i)
+   local item = {}
+   for key, dataset in pairs(self.datasets) do item[key] = pack(items.get(dataset, i)) end
+   if self.named then return item end
+   return table.unpack(item, 1, #self.datasets)
+end
+
+return StackDataset
