@@ -2,7 +2,7 @@
 ** raise.c - the one place where an engine failure becomes a Lua error. The
 ** message begins with the user's line: the innermost Lua function on the
 ** stack whose chunk is not one of the library's own ("=tlua:..."). When
-** modules are being called, their path follows.
+** modules are being called, the path and class of the innermost follow.
 */
 #include <stdarg.h>
 #include <stdio.h>
@@ -46,8 +46,20 @@ static bool push_child_name(lua_State *L, int parent, int child) {
   return false;
 }
 
+/* " (Conv2d)" of a module at a stack index, "" where its class has no name. */
+static void push_class(lua_State *L, int module) {
+  const char *name = NULL;
+  if (luaL_getmetafield(L, module, "__name") == LUA_TSTRING) name = lua_tostring(L, -1);
+  const char *dot = name ? strrchr(name, '.') : NULL;
+  if (name)
+    lua_pushfstring(L, " (%s)", dot ? dot + 1 : name);
+  else
+    lua_pushliteral(L, "");
+}
+
 /* Module.__call keeps the module as its first local, named `self`, in the
-** chunk "=tlua:nn/Module.lua". Collects the active ones, outermost first. */
+** chunk "=tlua:nn/Module.lua". Pushes the path from the outermost active one
+** to the innermost, and its class; "" where no module calls another. */
 static void push_module_path(lua_State *L) {
   lua_Debug ar;
   int base = lua_gettop(L);
@@ -68,23 +80,25 @@ static void push_module_path(lua_State *L) {
     lua_replace(L, path);
     lua_settop(L, path);
   }
-  lua_replace(L, base + 1 <= lua_gettop(L) ? base + 1 : lua_gettop(L));
+  if (n > 1) {
+    int path = lua_gettop(L);
+    push_class(L, base + 1);
+    lua_pushfstring(L, "%s%s", lua_tostring(L, path), lua_tostring(L, -1));
+  }
+  lua_copy(L, -1, base + 1);
   lua_settop(L, base + 1);
 }
 
-/* Raises "where: message [in module path]". */
+/* Raises "where: [path (Class): ]message". */
 static int raise(lua_State *L, const char *message) {
   tli_calling = NULL; /* whatever was running is left */
   luaL_checkstack(L, 40, "error");
+  int base = lua_gettop(L);
   push_where(L);
-  lua_pushstring(L, message);
   push_module_path(L);
-  if (lua_rawlen(L, -1) > 0)
-    lua_pushfstring(L, " (in module %s)", lua_tostring(L, -1));
-  else
-    lua_pushliteral(L, "");
-  lua_remove(L, -2);
-  lua_concat(L, 3);
+  if (lua_rawlen(L, -1) > 0) lua_pushliteral(L, ": ");
+  lua_pushstring(L, message);
+  lua_concat(L, lua_gettop(L) - base);
   return lua_error(L);
 }
 

@@ -282,8 +282,10 @@ end
 
 -- Calling -------------------------------------------------------------------------------------
 
---- What the module computes; every module has its own.
-function Module:forward()
+--- What the module computes; every module has its own, or one named updateOutput, as in Torch7.
+function Module:forward(...)
+   local method = self.updateOutput
+   if method ~= Module.updateOutput then return method(self, ...) end
    torch.raise(("%s has no method forward"):format(torch.type(self)))
 end
 
@@ -372,7 +374,7 @@ function Module:zero_grad(options)
    local keep = options == false or type(options) == "table" and options.set_to_none == false
    for _, parameter in ipairs(self:parameters()) do
       if keep and parameter.grad then
-         parameter.grad:detach_()
+         if parameter.grad.requires_grad then parameter.grad:detach_() end
          parameter.grad:zero_()
       else
          parameter.grad = nil
@@ -533,5 +535,6 @@ function Module:__tostring()
 end
 
 require "tlua.nn.state" (Module, fields)
+require "tlua.nn.torch7.methods" (Module)
 
 return Module

@@ -63,6 +63,17 @@ local files = lazy.modules("tlua.nn", {
       TransformerDecoderLayer]],
 })
 
+-- Torch7's, a file for each family.
+for field, file in pairs(lazy.modules("tlua.nn.torch7", {
+   containers = "Container Concat ConcatTable ParallelTable MapTable",
+   tables = [[JoinTable SplitTable SelectTable NarrowTable FlattenTable CAddTable CSubTable
+      CMulTable CDivTable]],
+   shapes = "View Reshape Squeeze Unsqueeze Transpose Replicate Padding Copy",
+   arithmetic = "Mul Add MulConstant AddConstant",
+})) do
+   files[field] = file
+end
+
 -- Parts of torch.nn that are no classes.
 files.functional = "tlua.nn.functional"
 files.init = "tlua.nn.initializers"

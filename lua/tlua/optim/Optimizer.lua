@@ -246,7 +246,7 @@ function Optimizer:zero_grad(options)
    for _, group in ipairs(self.param_groups) do
       for _, parameter in ipairs(group.params) do
          if keep and parameter.grad then
-            parameter.grad:detach_()
+            if parameter.grad.requires_grad then parameter.grad:detach_() end
             parameter.grad:zero_()
          else
             parameter.grad = nil

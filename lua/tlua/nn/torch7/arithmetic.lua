@@ -1,0 +1,89 @@
+-- arithmetic.lua - Torch7's layers that scale and shift: by what is learnt, or by constants.
+
+local torch = require "tlua"
+local args = require "tlua.args"
+local class = require "tlua.class"
+local init = require "tlua.nn.initializers"
+local define = require "tlua.nn.layers".define
+local Module = require "tlua.nn.Module"
+local Parameter = require "tlua.nn.Parameter"
+
+local M = {}
+
+--- Mul(): one factor for all elements.
+---@class nn.Mul: nn.Module
+---@field weight Tensor  (1)
+local Mul = class.class("nn.Mul", Module)
+M.Mul = Mul
+
+local take_mul = args.signature "nn.Mul(device: string?, dtype: string?)"
+
+function Mul:__init(...)
+   Module.__init(self)
+   local a = take_mul(...)
+   self.weight = Parameter(torch.empty({1}, {device = a.device, dtype = a.dtype}))
+   self:reset_parameters()
+end
+
+--- Sets a uniform random factor from -1 to 1.
+function Mul:reset_parameters() init.uniform_(self.weight, -1, 1) end
+
+---@param input Tensor
+---@return Tensor
+function Mul:forward(input) return input * self.weight end
+
+--- Add(input_size): one summand for each element of a sample, or, with `scalar`, one for all.
+---@class nn.Add: nn.Module
+---@field bias Tensor  (input_size) or (1)
+---@overload fun(input_size: integer, scalar?: boolean): nn.Add
+local Add = class.class("nn.Add", Module)
+M.Add = Add
+
+local take_add = args.signature [[nn.Add(input_size: count, scalar: boolean = false,
+   device: string?, dtype: string?)]]
+
+function Add:__init(...)
+   Module.__init(self)
+   local a = take_add(...)
+   self.scalar = a.scalar
+   self.bias = Parameter(torch.empty({a.scalar and 1 or a.input_size},
+      {device = a.device, dtype = a.dtype}))
+   self:reset_parameters()
+end
+
+--- Sets uniform random summands within 1/sqrt(n).
+function Add:reset_parameters()
+   local bound = math.max(self.bias:numel(), 1) ^ -0.5
+   init.uniform_(self.bias, -bound, bound)
+end
+
+---@param input Tensor  (N, *) or (*), with input_size elements for each sample
+---@return Tensor
+function Add:forward(input)
+   if not torch.is_tensor(input) then args.refuse("nn.Add", "input", "a tensor", input) end
+   if self.scalar then return input + self.bias end
+   local n = self.bias:numel()
+   local batch = input:dim() > 1 and input:numel() ~= n
+   if input:numel() ~= n * (batch and input:size(1) or 1) then
+      args.refuse("nn.Add", "input", ("%d elements for each sample"):format(n), input)
+   end
+   local shape = input.shape
+   if batch then shape[1] = 1 end
+   return input + self.bias:view(shape)
+end
+
+function Add:extra_repr() return tostring(self.bias:numel()) end
+
+M.MulConstant = define("MulConstant", "constant_scalar: number, inplace: boolean = false",
+   function(self, input)
+      if self.inplace then return input:mul_(self.constant_scalar) end
+      return input * self.constant_scalar
+   end)
+
+M.AddConstant = define("AddConstant", "constant_scalar: number, inplace: boolean = false",
+   function(self, input)
+      if self.inplace then return input:add_(self.constant_scalar) end
+      return input + self.constant_scalar
+   end)
+
+return M

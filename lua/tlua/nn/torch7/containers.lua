@@ -1,0 +1,128 @@
+-- containers.lua - Torch7's containers beside Sequential: they give tables, take them, or both.
+
+local torch = require "tlua"
+local args = require "tlua.args"
+local class = require "tlua.class"
+local Module = require "tlua.nn.Module"
+
+local M = {}
+
+-- Container: what all share. `container[i]` is the i-th module, `#container` their number.
+---@class nn.Container: nn.Module
+local Container, parent = class.class("nn.Container", Module)
+M.Container = Container
+
+---@param ... nn.Module
+function Container:__init(...)
+   parent.__init(self)
+   for i = 1, select("#", ...) do self:add((select(i, ...))) end
+end
+
+--- Adds a module at the end.
+---@param module nn.Module
+---@return nn.Container self
+function Container:add(module)
+   if not class.isinstance(module, Module) then
+      args.refuse(torch.type(self), "module " .. #self + 1, "a module", module)
+   end
+   self[#self + 1] = module
+   return self
+end
+
+--- The module at a position.
+---@param position integer
+---@return nn.Module
+function Container:get(position)
+   return self[position]
+end
+
+--- How many modules there are.
+---@return integer
+function Container:size()
+   return #self
+end
+
+local function check_table(self, input)
+   if type(input) ~= "table" then args.refuse(torch.type(self), "input", "a table", input) end
+end
+
+--- ConcatTable: every module gets the whole input; the table of what they give.
+---@class nn.ConcatTable: nn.Container
+local ConcatTable = class.class("nn.ConcatTable", Container)
+M.ConcatTable = ConcatTable
+
+---@param input any
+---@return any[]
+function ConcatTable:forward(input)
+   local outputs = {}
+   for i, module in ipairs(self) do outputs[i] = module(input) end
+   return outputs
+end
+
+--- Concat: every module gets the whole input; what they give is joined along a dimension.
+---@class nn.Concat: nn.Container
+---@overload fun(dim: integer, ...: nn.Module): nn.Concat
+local Concat = class.class("nn.Concat", Container)
+M.Concat = Concat
+
+---@param dim integer
+---@param ... nn.Module
+function Concat:__init(dim, ...)
+   if math.type(dim) ~= "integer" then args.refuse("nn.Concat", "dim", "an integer", dim) end
+   Container.__init(self, ...)
+   self.dim = dim
+end
+
+---@param input any
+---@return Tensor
+function Concat:forward(input)
+   if #self == 0 then torch.raise "nn.Concat: expected at least one module" end
+   return torch.cat(ConcatTable.forward(self, input), self.dim)
+end
+
+function Concat:extra_repr()
+   return "dim=" .. self.dim
+end
+
+--- ParallelTable: the i-th module gets the i-th element of the input; the table of what they give.
+---@class nn.ParallelTable: nn.Container
+local ParallelTable = class.class("nn.ParallelTable", Container)
+M.ParallelTable = ParallelTable
+
+---@param input any[]
+---@return any[]
+function ParallelTable:forward(input)
+   check_table(self, input)
+   if #input ~= #self then
+      torch.raise(("nn.ParallelTable: input: expected %d elements, one for each module, got %d")
+         :format(#self, #input))
+   end
+   local outputs = {}
+   for i, module in ipairs(self) do outputs[i] = module(input[i]) end
+   return outputs
+end
+
+--- MapTable: one module gets each element of the input; the table of what it gives.
+---@class nn.MapTable: nn.Container
+---@overload fun(module?: nn.Module): nn.MapTable
+local MapTable = class.class("nn.MapTable", Container)
+M.MapTable = MapTable
+
+---@param module nn.Module
+---@return nn.MapTable self
+function MapTable:add(module)
+   if #self > 0 then torch.raise "nn.MapTable: expected one module; it has one" end
+   return Container.add(self, module)
+end
+
+---@param input any[]
+---@return any[]
+function MapTable:forward(input)
+   check_table(self, input)
+   if #self == 0 then torch.raise "nn.MapTable: expected one module; it has none" end
+   local outputs = {}
+   for i, element in ipairs(input) do outputs[i] = self[1](element) end
+   return outputs
+end
+
+return M

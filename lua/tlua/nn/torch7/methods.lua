@@ -1,0 +1,104 @@
+-- methods.lua - nn.Module's methods of Torch7, where they make sense beside autograd.
+
+local torch = require "tlua"
+local args = require "tlua.args"
+
+return function(Module)
+   --- What forward computes; a module may define either of the two.
+   ---@param ... any
+   ---@return any ...
+   function Module:updateOutput(...)
+      return self:forward(...)
+   end
+
+   --- Zeroes the gradients, in place.
+   ---@return nn.Module self
+   function Module:zeroGradParameters()
+      return self:zero_grad {set_to_none = false}
+   end
+
+   --- Moves all parameters into one vector and their gradients into another, and returns both:
+   --- from then on each parameter is a view of its part. Gradients must be zeroed in place then, as
+   --- zeroGradParameters does.
+   ---@return Tensor parameters
+   ---@return Tensor gradients
+   function Module:getParameters()
+      local list, total = self:parameters(), 0
+      if #list == 0 then torch.raise(torch.type(self) .. ".getParameters: there are none") end
+      local dtype, device = list[1].dtype, list[1].device
+      for _, p in ipairs(list) do
+         total = total + p:numel()
+         if p.dtype ~= dtype or p.device ~= device then
+            torch.raise(("%s.getParameters: expected parameters of one dtype and device, got %s on "
+               .. "%s and %s on %s"):format(torch.type(self), dtype, device, p.dtype, p.device))
+         end
+      end
+      local _ <close> = torch.no_grad()
+      local place = {dtype = dtype, device = device}
+      local flat, grads, at = torch.empty({total}, place), torch.zeros({total}, place), 1
+      for _, p in ipairs(list) do
+         local n, shape, grad = p:numel(), p.shape, p.grad
+         local part, grad_part = flat:narrow(1, at, n), grads:narrow(1, at, n)
+         part:copy_(p:detach():reshape(-1))
+         if grad then grad_part:copy_(grad:reshape(-1)) end
+         p.grad = nil
+         p.data = part:view(shape)
+         if p.requires_grad then p.grad = grad_part:view(shape) end
+         at = at + n
+      end
+      return flat, grads
+   end
+
+   --- The modules of a class, by its name, and for each of them the one that holds it (itself at
+   --- the top), both as lists.
+   ---@param type_name string  such as "nn.Linear"
+   ---@return nn.Module[] modules
+   ---@return nn.Module[] containers
+   function Module:findModules(type_name)
+      if type(type_name) ~= "string" then
+         args.refuse("findModules", "type_name", "a string", type_name)
+      end
+      local modules, containers, seen = {}, {}, {}
+      local function visit(module, container)
+         if seen[module] then return end
+         seen[module] = true
+         if torch.type(module) == type_name then
+            modules[#modules + 1], containers[#containers + 1] = module, container
+         end
+         for _, child in ipairs(module:children()) do visit(child, module) end
+      end
+      visit(self, self)
+      return modules, containers
+   end
+
+   --- Calls callback with this module and all below it; what it returns takes a module's place.
+   ---@param callback fun(module: nn.Module): nn.Module
+   ---@return nn.Module  what took this module's place
+   function Module:replace(callback)
+      if type(callback) ~= "function" then
+         args.refuse("replace", "callback", "a function", callback)
+      end
+      local taken = callback(self)
+      if type(taken) ~= "table" or not torch.isinstance(taken, Module) then
+         args.refuse("replace", "callback", "a module from it", taken)
+      end
+      for name, child in self:named_children() do self[name] = child:replace(callback) end
+      return taken
+   end
+
+   --- This module and all below it, parents first, each once.
+   ---@return nn.Module[]
+   function Module:listModules()
+      return self:modules()
+   end
+
+   --- Drops the results that modules have kept in the fields `output` and `gradInput`, before a
+   --- model is saved. tlua's own keep none.
+   ---@return nn.Module self
+   function Module:clearState()
+      for _, module in ipairs(self:modules()) do
+         module.output, module.gradInput = nil, nil
+      end
+      return self
+   end
+end

@@ -1,0 +1,104 @@
+-- tables.lua - Torch7's layers that take tables of tensors, or give them.
+
+local torch = require "tlua"
+local args = require "tlua.args"
+local define = require "tlua.nn.layers".define
+
+local M = {}
+
+-- A dimension that is meant for inputs of n dimensions, where the input has one more, the batch's.
+local function with_batch(dim, input_dims, tensor)
+   return input_dims and dim > 0 and tensor:dim() == input_dims + 1 and dim + 1 or dim
+end
+
+local function check_tensors(name, input, count)
+   if type(input) ~= "table" then
+      args.refuse("nn." .. name, "input", "a table of tensors", input)
+   end
+   if #input == 0 or count and #input ~= count then
+      torch.raise(("nn.%s: input: expected %s, got a table of %d"):format(name,
+         count and ("a table of %d tensors"):format(count) or "at least one tensor", #input))
+   end
+   for i, tensor in ipairs(input) do
+      if not torch.is_tensor(tensor) then
+         args.refuse("nn." .. name, "element " .. i, "a tensor", tensor)
+      end
+   end
+end
+
+-- JoinTable(dim): tensors joined along a dimension.
+M.JoinTable = define("JoinTable", "dim: integer, nInputDims: count?", function(self, input)
+   check_tensors("JoinTable", input)
+   return torch.cat(input, with_batch(self.dim, self.nInputDims, input[1]))
+end)
+
+-- SplitTable(dim): the table of a tensor's slices along a dimension.
+M.SplitTable = define("SplitTable", "dim: integer, nInputDims: count?", function(self, input)
+   if not torch.is_tensor(input) then args.refuse("nn.SplitTable", "input", "a tensor", input) end
+   return input:unbind(with_batch(self.dim, self.nInputDims, input))
+end)
+
+-- A place in a list, from its end if negative; nil outside.
+local function place_in(list, index)
+   if math.type(index) ~= "integer" then return index end
+   return index < 0 and #list + 1 + index or index
+end
+
+-- SelectTable(index): one element, by its position or key.
+M.SelectTable = define("SelectTable", "index: integer|string", function(self, input)
+   if type(input) ~= "table" then args.refuse("nn.SelectTable", "input", "a table", input) end
+   local value = input[place_in(input, self.index)]
+   if value == nil then
+      torch.raise(("nn.SelectTable: input: there is no element %s"):format(self.index))
+   end
+   return value
+end)
+
+-- NarrowTable(offset, length): the elements from a position on; a negative length counts from the
+-- end, -1 being all.
+M.NarrowTable = define("NarrowTable", "offset: integer, length: integer = 1", function(self, input)
+   if type(input) ~= "table" then args.refuse("nn.NarrowTable", "input", "a table", input) end
+   local first = place_in(input, self.offset)
+   local last = self.length < 0 and #input + 1 + self.length or first + self.length - 1
+   if first < 1 or last > #input then
+      torch.raise(("nn.NarrowTable: input: expected elements %d to %d, got %d of them"):format(
+         first, last, #input))
+   end
+   return table.move(input, first, last, 1, {})
+end)
+
+local function flatten(value, into)
+   if type(value) ~= "table" or getmetatable(value) then
+      into[#into + 1] = value
+      return into
+   end
+   for _, item in ipairs(value) do flatten(item, into) end
+   return into
+end
+
+-- FlattenTable(): tables in tables as one.
+M.FlattenTable = define("FlattenTable", "", function(_, input)
+   if type(input) ~= "table" then args.refuse("nn.FlattenTable", "input", "a table", input) end
+   return flatten(input, {})
+end)
+
+-- Elementwise functions of all elements in turn, or of two.
+local function arithmetic(name, count, options, fn)
+   M[name] = define(name, options, function(self, input)
+      check_tensors(name, input, count)
+      local result = input[1]
+      for i = 2, #input do result = fn(result, input[i], self.inplace) end
+      return result
+   end)
+end
+
+-- In place the first element changes.
+arithmetic("CAddTable", nil, "inplace: boolean = false", function(a, b, in_place)
+   if in_place then return a:add_(b) end
+   return a + b
+end)
+arithmetic("CMulTable", nil, "", function(a, b) return a * b end)
+arithmetic("CSubTable", 2, "", function(a, b) return a - b end)
+arithmetic("CDivTable", 2, "", function(a, b) return a / b end)
+
+return M
