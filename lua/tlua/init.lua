@@ -47,7 +47,10 @@ load_on_use(torch.distributed, require "tlua.distributed")
 
 for _, kind in ipairs {"cuda", "sim"} do
    local module = "tlua.device." .. kind
-   load_on_use(torch[kind], {graph = module, memory_summary = module, amp = module})
+   load_on_use(torch[kind], {
+      graph = module, memory_summary = module, amp = module, capture_step = module,
+      make_graphed_callables = module,
+   })
 end
 
 return torch

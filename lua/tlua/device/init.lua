@@ -100,6 +100,15 @@ local function amp_of(kind)
    }
 end
 
+-- A function of another file, which is read when it is called first.
+local function on_use(file, kind)
+   local fn
+   return function(...)
+      fn = fn or require(file)(kind)
+      return (function(...) return ... end)(fn(...))
+   end
+end
+
 --- The functions of torch.cuda or torch.sim that are written in Lua.
 ---@param kind string "cuda" or "sim"
 ---@return table
@@ -108,5 +117,7 @@ return function(kind)
    return {
       graph = graph_of(module, kind), memory_summary = summary_of(module, kind),
       amp = amp_of(kind),
+      capture_step = on_use("tlua.device.capture_step", kind),
+      make_graphed_callables = on_use("tlua.device.graphed_callables", kind),
    }
 end

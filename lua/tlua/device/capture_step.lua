@@ -1,0 +1,188 @@
+-- capture_step.lua - torch.cuda.capture_step: a training step that is captured once and replayed.
+--
+-- The first calls are ordinary steps: they make what a step needs (an optimizer's state, the
+-- scaler's numbers) and let libraries choose their kernels. The next one is captured, which runs
+-- nothing, and replayed, as are all that follow. So each call is one step, and what a program gets
+-- has the bits of steps that are not captured.
+
+local torch = require "tlua"
+local args = require "tlua.args"
+local class = require "tlua.class"
+local Optimizer = require "tlua.optim.Optimizer"
+local Fused = require "tlua.optim.Fused"
+
+local function alike(a, b)
+   return torch.is_tensor(b) and a.dtype == b.dtype
+      and table.concat(a.shape, ",") == table.concat(b.shape, ",")
+end
+
+-- Raises unless a group's step is all on the device, where a replay repeats it.
+local function check_capturable(title, optimizer)
+   local name = torch.type(optimizer)
+   if not class.isinstance(optimizer, Fused) then
+      torch.raise(("%s: %s computes on the host in its steps, which a replay does not repeat; " ..
+         "use an optimizer that takes `capturable`"):format(title, name))
+   end
+   for _, group in ipairs(optimizer.param_groups) do
+      if #optimizer.clocks > 0 and not group.capturable then
+         torch.raise(("%s: %s counts its steps on the host, which a replay does not repeat; " ..
+            "make it with capturable = true"):format(title, name))
+      end
+   end
+end
+
+-- What a graph has taken over from an optimizer: options as they were, parameters by identity.
+local function settings_of(optimizer)
+   local groups = {}
+   for g, group in ipairs(optimizer.param_groups) do
+      local copy = {}
+      for key, value in pairs(group) do
+         local list = type(value) == "table" and not getmetatable(value)
+         copy[key] = list and table.move(value, 1, #value, 1, {}) or value
+      end
+      groups[g] = copy
+   end
+   return groups
+end
+
+local function same(a, b)
+   if type(a) ~= "table" or type(b) ~= "table" or getmetatable(a) or getmetatable(b) then
+      return rawequal(a, b)
+   end
+   for i = 1, math.max(#a, #b) do
+      if not rawequal(a[i], b[i]) then return false end
+   end
+   return true
+end
+
+local function check_settings(title, optimizer, groups)
+   local name = torch.type(optimizer)
+   if #optimizer.param_groups ~= #groups then
+      torch.raise(("%s: %s has another group since the capture; capture again"):format(title, name))
+   end
+   for g, group in ipairs(optimizer.param_groups) do
+      for key, value in pairs(groups[g]) do
+         if not same(group[key], value) then
+            local hint = key == "lr"
+               and "; to change the rate make it a tensor: {lr = torch.tensor(0.1)}" or ""
+            local change = type(value) == "table" and "" or
+               (" from %s to %s"):format(tostring(value), tostring(group[key]))
+            torch.raise(("%s: %s: %s of group %d was changed%s since the capture%s"):format(
+               title, name, key, g, change, hint))
+         end
+      end
+   end
+end
+
+-- Tensors of the device, which calls copy theirs into; other values stand for themselves.
+local function new_static(kind, inputs)
+   local static = {n = #inputs}
+   for i = 1, #inputs do
+      local input = inputs[i]
+      if torch.is_tensor(input) then
+         local here = input.device:match "^%a+" == kind
+         static[i] = here and input:detach():clone() or input:detach():to(kind)
+      else
+         static[i] = input
+      end
+   end
+   return static
+end
+
+-- Everything is compared before the first tensor is written.
+local function fill(title, static, given)
+   if given.n ~= static.n then
+      torch.raise(("%s: expected %d inputs, got %d"):format(title, static.n, given.n))
+   end
+   for i = 1, static.n do
+      local mine, input = static[i], given[i]
+      local fits = rawequal(mine, input)
+      if torch.is_tensor(mine) then fits = alike(mine, input) end
+      if not fits then
+         torch.raise(("%s: input %d: expected %s, as when it was captured, got %s"):format(
+            title, i, args.describe(mine), args.describe(input)))
+      end
+   end
+   local _ <close> = torch.no_grad()
+   for i = 1, static.n do
+      if torch.is_tensor(static[i]) and not rawequal(static[i], given[i]) then
+         static[i]:copy_(given[i], true)
+      end
+   end
+end
+
+--- capture_step for one kind of device.
+---@param kind string "cuda" or "sim"
+---@return function
+return function(kind)
+   local module = torch[kind]
+   local title = kind .. ".capture_step"
+   local options_of = args.signature(title .. "(warmup: count = 3, pool: integer?)")
+
+   -- Captures fn(static...); the optimizers that step in it are noted in `seen`.
+   local function capture(graph, options, fn, static, seen)
+      local hook = Optimizer.register_for_all("step_pre", function(optimizer)
+         check_capturable(title, optimizer)
+         seen[#seen + 1] = {optimizer, settings_of(optimizer)}
+      end)
+      local _ <close> = setmetatable({}, {__close = function() hook:remove() end})
+      return table.pack(module.graph(graph, {pool = options.pool},
+         function() return fn(table.unpack(static, 1, static.n)) end))
+   end
+
+   --- Makes a step of a function that does a whole one: forward, backward, the optimizer's step and
+   --- the scaler's. `step(...)` takes inputs like those given here, on the device or the CPU, and
+   --- copies them into tensors of its own, which fn gets. The first `warmup` calls run fn as it is,
+   --- the next one captures it, and that and all others replay it. Results are tensors that each
+   --- replay overwrites.
+   ---
+   --- fn begins with optimizer:zero_grad(). Optimizers count their steps on the device
+   --- (capturable = true); a rate that changes is a tensor. An operator that waits for the device
+   --- is an error at the call that captures. `step:reset()` lets go of the graph and captures
+   --- again.
+   ---@param fn fun(...): any
+   ---@param inputs any[]  examples of fn's arguments
+   ---@param options? {warmup: integer, pool: integer}
+   ---@return table step  to be called; its field `captured` tells whether it replays
+   return function(fn, inputs, options)
+      if type(fn) ~= "function" then args.refuse(title, "fn", "a function", fn) end
+      if type(inputs) ~= "table" or getmetatable(inputs) then
+         args.refuse(title, "inputs", "a list of fn's arguments", inputs)
+      end
+      local o = options_of(options or {})
+      if o.warmup < 1 then args.refuse(title, "warmup", "an integer of at least 1", o.warmup) end
+      local static = new_static(kind, inputs)
+      local graph, results, calls, seen = nil, nil, 0, {}
+      local step = {captured = false}
+
+      function step:reset() -- luacheck: no unused args
+         if graph then graph:reset() end
+         graph, results, calls, seen = nil, nil, 0, {}
+         step.captured = false
+      end
+
+      local function replay()
+         for _, pair in ipairs(seen) do check_settings(title, pair[1], pair[2]) end
+         graph:replay()
+         return table.unpack(results, 1, results.n)
+      end
+
+      return setmetatable(step, {
+         __name = "torch." .. title,
+         __call = function(_, ...)
+            for _, pair in ipairs(seen) do check_settings(title, pair[1], pair[2]) end
+            fill(title, static, table.pack(...))
+            if graph then return replay() end
+            if calls < o.warmup then
+               calls = calls + 1
+               return (function(...) return ... end)(fn(table.unpack(static, 1, static.n)))
+            end
+            local new, found = module.CUDAGraph(), {}
+            results = capture(new, o, fn, static, found)
+            graph, seen = new, found
+            step.captured = true
+            return replay()
+         end,
+      })
+   end
+end

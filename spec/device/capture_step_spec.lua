@@ -1,0 +1,239 @@
+-- Training steps and modules that are captured once and replayed, beside the same run eagerly.
+
+local torch = require "tlua"
+local nn, optim, sim, F = torch.nn, torch.optim, torch.sim, torch.nn.functional
+
+local function model()
+   torch.manual_seed(11)
+   local net = nn.Sequential(nn.Linear(6, 16), nn.GELU(), nn.Dropout(0.2), nn.Linear(16, 3))
+   return net:to("sim")
+end
+
+local makers = {
+   AdamW = function(p) return optim.AdamW(p, {lr = 0.01, capturable = true}) end,
+   SGD = function(p) return optim.SGD(p, {lr = 0.05, momentum = 0.9}) end,
+}
+
+-- n steps on inputs that differ; the losses' bits and the parameters in the end.
+local function train(n, captured, make, scaled)
+   local net = model()
+   local optimizer = make(net:parameters())
+   local scaler = scaled and torch.amp.GradScaler("sim", {init_scale = 2 ^ 12, growth_interval = 7})
+   local function one(x, y)
+      optimizer:zero_grad()
+      local loss = torch.autocast({device = "sim", enabled = scaled ~= nil, dtype = "float16"},
+         function() return F.cross_entropy(net(x), y) end)
+      if scaler then
+         scaler:scale(loss):backward()
+         scaler:unscale_(optimizer)
+         nn.utils.clip_grad_norm_(net:parameters(), 1.0)
+         scaler:step(optimizer)
+         scaler:update()
+      else
+         loss:backward()
+         optimizer:step()
+      end
+      return loss:detach()
+   end
+   local step = captured and sim.capture_step(one, {torch.zeros(8, 6), torch.ones(8, {dtype = "int64"})})
+      or function(x, y) return one(x:sim(), y:sim()) end
+   local losses = {}
+   local data = torch.Generator():manual_seed(5)
+   for i = 1, n do
+      local x = torch.randn(8, 6, {generator = data})
+      if scaled and i == 20 then x[{1, 1}] = math.huge end
+      losses[i] = step(x, torch.randint(1, 4, {8}, {generator = data})):item()
+   end
+   local parameters = {}
+   for i, p in ipairs(net:parameters()) do parameters[i] = p:detach():cpu():tolist() end
+   return {losses = losses, parameters = parameters, scale = scaler and scaler:get_scale()}, step
+end
+
+local function text(run) -- NaN compares, too
+   return ("%s"):rep(3, "\n"):format(table.concat(run.losses, " "), run.scale,
+      torch.tensor(run.parameters[1]))
+end
+
+describe("a captured step", function()
+   for name, make in pairs(makers) do
+      it("has the bits of 50 steps that are not: " .. name, function()
+         local eager, replayed = train(50, false, make), train(50, true, make)
+         assert.same(eager.losses, replayed.losses)
+         assert.same(eager.parameters, replayed.parameters)
+      end)
+
+      it("has them with autocast, a scaler and clipping, and leaves out a step: " .. name, function()
+         local eager, replayed = train(50, false, make, true), train(50, true, make, true)
+         assert.equal(text(eager), text(replayed))
+         assert.same(eager.parameters, replayed.parameters)
+         assert.equal(eager.scale, replayed.scale)
+         assert.is_true(eager.losses[20] ~= eager.losses[20]) -- there was something to leave out
+      end)
+   end
+
+   it("waits for nothing once it is captured", function()
+      local _, step = train(4, true, makers.AdamW, true)
+      assert.is_true(step.captured)
+      local x, y = torch.randn(8, 6):sim(), torch.ones(8, {dtype = "int64"}):sim()
+      local before = sim.waits()
+      for _ = 1, 5 do step(x, y) end
+      assert.equal(before, sim.waits())
+   end)
+
+   it("refuses inputs unlike those that it was made with, and goes on", function()
+      local _, step = train(5, true, makers.SGD)
+      local x, y = torch.randn(8, 6), torch.ones(8, {dtype = "int64"})
+      assert.raises("sim.capture_step: input 1: expected a float32 tensor of shape (8, 6), as when it "
+         .. "was captured, got a float32 tensor of shape (7, 6)", function() step(x[{{1, 7}}], y) end)
+      assert.raises("input 2: expected a int64 tensor of shape (8)", function() step(x, y:float()) end)
+      assert.raises("expected 2 inputs, got 1", function() step(x) end)
+      step(x, y)
+   end)
+
+   it("refuses an optimizer that was changed since, and goes on when it is as it was", function()
+      local net = model()
+      local adam = makers.AdamW(net:parameters())
+      local step = sim.capture_step(function(x)
+         adam:zero_grad()
+         net(x):sum():backward()
+         adam:step()
+      end, {torch.zeros(2, 6)}, {warmup = 1})
+      local x = torch.ones(2, 6)
+      for _ = 1, 3 do step(x) end
+      local group, before = adam.param_groups[1], net[1].bias:tolist()
+      group.lr = 0.5
+      assert.raises("lr of group 1 was changed from 0.01 to 0.5 since the capture; to change the rate "
+         .. "make it a tensor", function() step(x) end)
+      group.lr = 0.01
+      adam:add_param_group({params = {torch.zeros(1, {device = "sim", requires_grad = true})}})
+      assert.raises("optim.AdamW has another group since the capture", function() step(x) end)
+      assert.same(before, net[1].bias:tolist())
+      step:reset()
+      step(x)
+      assert.is_false(step.captured)
+      step(x)
+      assert.is_true(step.captured)
+   end)
+
+   it("follows a rate in a tensor", function()
+      local function run(captured)
+         local p = torch.ones(2, {device = "sim", requires_grad = true})
+         local rate = torch.tensor(0.5):sim()
+         local sgd = optim.SGD({p}, {lr = rate})
+         local function one(x)
+            sgd:zero_grad()
+            x:mul(p):sum():backward()
+            sgd:step()
+         end
+         local step = captured and sim.capture_step(one, {torch.ones(2):sim()}, {warmup = 1}) or one
+         for i = 1, 6 do
+            rate:fill_(1 / i)
+            step(torch.full({2}, i, {device = "sim"}) * 0.5)
+         end
+         return p:tolist()
+      end
+      assert.same(run(false), run(true))
+   end)
+
+   it("names what cannot be captured, and leaves training as it was", function()
+      local net = model()
+      local sgd = makers.SGD(net:parameters())
+      local wait = true
+      local step = sim.capture_step(function(x)
+         sgd:zero_grad()
+         local loss = net(x):sum()
+         if wait and sim.is_current_stream_capturing() then loss:item() end
+         loss:backward()
+         sgd:step()
+      end, {torch.zeros(2, 6)}, {warmup = 1})
+      step(torch.ones(2, 6))
+      local before = net[1].weight:tolist()
+      local ok, message = pcall(step, torch.ones(2, 6))
+      assert.is_false(ok)
+      assert.matches("capture_step_spec.lua:145: item: .*while a graph is captured", message)
+      assert.is_false(step.captured)
+      assert.same(before, net[1].weight:tolist())
+      wait = false
+      step(torch.ones(2, 6))
+      assert.is_true(step.captured)
+      assert.is_false(torch.equal(torch.tensor(before), net[1].weight:detach():cpu()))
+   end)
+
+   it("refuses optimizers that count on the host, and other bad input", function()
+      local p = torch.ones(2, {device = "sim", requires_grad = true})
+      for make, message in pairs {
+         [function() return optim.Adam({p}) end] = "make it with capturable = true",
+         [function() return optim.Adafactor({p}) end] = "use an optimizer that takes `capturable`",
+      } do
+         local optimizer = make()
+         local step = sim.capture_step(function()
+            optimizer:zero_grad()
+            p:sum():backward()
+            optimizer:step()
+         end, {}, {warmup = 1})
+         step()
+         local before = p:tolist()
+         local ok, found = pcall(step)
+         assert.is_false(ok)
+         assert.matches("capture_step_spec.lua:%d+: sim.capture_step: ", found) -- at optimizer:step()
+         assert.truthy(found:find(message, 1, true))
+         assert.same(before, p:tolist())
+      end
+      assert.raises("sim.capture_step: fn: expected a function, got 1", function()
+         sim.capture_step(1, {})
+      end)
+      assert.raises("unknown option warmups; did you mean warmup?", function()
+         sim.capture_step(print, {}, {warmups = 1})
+      end)
+   end)
+end)
+
+describe("make_graphed_callables", function()
+   local function train_parts(graphed)
+      torch.manual_seed(3)
+      local first = nn.Sequential(nn.Linear(4, 8), nn.Tanh()):to("sim")
+      local second = nn.Linear(8, 2):to("sim")
+      if graphed then
+         sim.make_graphed_callables({first, second},
+            {{torch.zeros(5, 4):sim()}, {torch.zeros(5, 8):sim():requires_grad_()}})
+      end
+      local parameters = table.move(second:parameters(), 1, 2, 3, first:parameters())
+      local sgd = optim.SGD(parameters, {lr = 0.1})
+      local losses = {}
+      torch.manual_seed(9)
+      for i = 1, 10 do
+         sgd:zero_grad()
+         local hidden = first(torch.randn(5, 4):sim())
+         local loss = second(hidden * 1):square():mean()
+         loss:backward()
+         sgd:step()
+         losses[i] = loss:item()
+      end
+      return losses
+   end
+
+   it("gives the losses of modules that are not captured", function()
+      assert.same(train_parts(false), train_parts(true))
+   end)
+
+   it("takes a function, and gives gradients of its arguments", function()
+      local x = torch.tensor({1.0, 2, 3}):sim():requires_grad_()
+      local cube = sim.make_graphed_callables(function(v) return v * v * v end, {x})
+      local y = cube(x * 2)
+      assert.same({8, 64, 216}, y:tolist())
+      y:sum():backward()
+      assert.same({24, 96, 216}, x.grad:tolist())
+   end)
+
+   it("leaves a module alone in the other mode, and refuses what is unlike the sample", function()
+      local net = nn.Linear(3, 2):to("sim")
+      sim.make_graphed_callables(net, {torch.zeros(4, 3):sim()})
+      assert.raises("sim.make_graphed_callables: argument 1: expected one like the sample",
+         function() net(torch.zeros(5, 3):sim()) end)
+      net:evaluate()
+      assert.same({5, 2}, net(torch.zeros(5, 3):sim()).shape)
+      assert.raises("sample_args: expected a list of tensors for each callable", function()
+         sim.make_graphed_callables(net, 3)
+      end)
+   end)
+end)
