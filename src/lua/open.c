@@ -184,6 +184,7 @@ int luaopen_tlua(lua_State *L) {
   tli_open_generators(L);
   tli_open_io(L);
   tli_open_devices(L);
+  tli_open_settings(L);
   tli_open_dist(L);
   tli_open_call_site();
   tli_open_pacer();

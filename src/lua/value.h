@@ -57,8 +57,9 @@ void tli_open_autograd(lua_State *L);
 void tli_open_system(lua_State *L);     /* threads, memory, printing, dtypes */
 void tli_open_generators(lua_State *L); /* random numbers */
 void tli_open_io(lua_State *L);
-void tli_open_devices(lua_State *L); /* torch.cuda, torch.sim */
-void tli_open_dist(lua_State *L);    /* what torch.distributed is made of */
+void tli_open_devices(lua_State *L);  /* torch.cuda, torch.sim */
+void tli_open_settings(lua_State *L); /* what kernels go by */
+void tli_open_dist(lua_State *L);     /* what torch.distributed is made of */
 void tli_open_scope(lua_State *L);
 void tli_open_profile(lua_State *L);
 void tli_open_call_site(void);       /* for what devices report later */

@@ -262,7 +262,7 @@ static Key key_of(const Call *call) {
   key.which = call->which;
   key.tf32 = cuda_host->setting(TL_CUDNN_TF32);
   key.deterministic =
-      cuda_host->setting(TL_CUDNN_DETERMINISTIC) || cuda_host->setting(TL_DETERMINISTIC) == 2;
+      cuda_host->setting(TL_CUDNN_DETERMINISTIC) || cuda_host->setting(TL_DETERMINISTIC) != 0;
   key.benchmark =
       cuda_host->setting(TL_CUDNN_BENCHMARK) && !cuda_device_captures(call->cx->device.index);
   return key;

@@ -1,0 +1,119 @@
+-- backends.lua - torch.backends and the functions that set how exact and how reproducible kernels
+-- are. The settings are those of the process; they matter to GPUs, whose tensor cores take float32
+-- as TF32. The CPU computes in the dtype's own precision and gives the same bits each time.
+
+local torch = require "tlua"
+local args = require "tlua.args"
+
+local M = {}
+
+local function boolean(setting)
+   return {
+      get = function() return torch._setting(setting) ~= 0 end,
+      set = function(value) torch._setting(setting, value and 1 or 0) end,
+      expects = function(value) return type(value) == "boolean" end,
+      expected = "true or false",
+   }
+end
+
+-- A table whose fields are settings: reading and assigning them asks and sets.
+local function settings(title, fields)
+   local names = {}
+   for name in pairs(fields) do names[#names + 1] = name end
+   table.sort(names)
+   local function field_of(name)
+      if fields[name] then return fields[name] end
+      torch.raise(("%s has no setting '%s'; it has %s"):format(title, tostring(name),
+         table.concat(names, ", ")))
+   end
+   return setmetatable({}, {
+      __index = function(_, name) return field_of(name).get() end,
+      __newindex = function(_, name, value)
+         local field = field_of(name)
+         if not field.expects(value) then args.refuse(title, name, field.expected, value) end
+         field.set(value)
+      end,
+      __pairs = function()
+         local i = 0
+         return function()
+            i = i + 1
+            if names[i] then return names[i], fields[names[i]].get() end
+         end
+      end,
+   })
+end
+
+local precisions <const> = {[0] = "highest", "high", "medium"}
+
+--- How products of float32 matrices are made on a GPU: "highest" (in float32, as at first), "high"
+--- (TF32) or "medium" (bfloat16 where a device gains by it, else TF32).
+---@param precision "highest"|"high"|"medium"
+function M.set_float32_matmul_precision(precision)
+   for value, name in pairs(precisions) do
+      if name == precision then
+         torch._setting("matmul_precision", value)
+         return
+      end
+   end
+   args.refuse("set_float32_matmul_precision", "precision", '"highest", "high" or "medium"',
+      precision)
+end
+
+---@return "highest"|"high"|"medium"
+function M.get_float32_matmul_precision()
+   return precisions[torch._setting "matmul_precision"]
+end
+
+local take_mode = args.signature [[use_deterministic_algorithms(mode: boolean,
+   warn_only: boolean = false)]]
+
+--- Whether only algorithms may be used that give the same bits in each run. All kernels of ours do;
+--- cuDNN's convolutions have others, which are then left out, with warn_only, too.
+---@param mode boolean
+---@param options? {warn_only?: boolean}
+function M.use_deterministic_algorithms(...)
+   local a = take_mode(...)
+   torch._setting("deterministic", not a.mode and 0 or a.warn_only and 1 or 2)
+end
+
+---@return boolean
+function M.are_deterministic_algorithms_enabled()
+   return torch._setting "deterministic" ~= 0
+end
+
+---@return boolean
+function M.is_deterministic_algorithms_warn_only_enabled()
+   return torch._setting "deterministic" == 1
+end
+
+local cudnn = {
+   enabled = boolean "cudnn_enabled",
+   allow_tf32 = boolean "cudnn_tf32",
+   benchmark = boolean "cudnn_benchmark",
+   deterministic = boolean "cudnn_deterministic",
+   benchmark_limit = {
+      get = function() return torch._setting "cudnn_benchmark_limit" end,
+      set = function(value) torch._setting("cudnn_benchmark_limit", value) end,
+      expects = function(value) return math.type(value) == "integer" and value >= 0 end,
+      expected = "an integer of at least 0 (0: all)",
+   },
+}
+
+local matmul = {
+   allow_tf32 = {
+      get = function() return torch._setting "matmul_precision" > 0 end,
+      set = function(value) torch._setting("matmul_precision", value and 1 or 0) end,
+      expects = cudnn.enabled.expects,
+      expected = cudnn.enabled.expected,
+   },
+   allow_fp16_reduced_precision_reduction = boolean "matmul_reduced_fp16",
+   allow_bf16_reduced_precision_reduction = boolean "matmul_reduced_bf16",
+}
+
+--- torch.backends.cuda.matmul and torch.backends.cudnn: settings as fields.
+M.backends = {
+   cuda = {matmul = settings("backends.cuda.matmul", matmul)},
+   cudnn = settings("backends.cudnn", cudnn),
+}
+
+return M
