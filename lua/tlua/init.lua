@@ -37,6 +37,7 @@ load_on_use(torch, {
    class = "tlua.class",
    isinstance = "tlua.class",
    type = "tlua.class",
+   summary = "tlua.nn.summary",
    save = "tlua.io",
    load = "tlua.io",
    help = "tlua.repl.manual",

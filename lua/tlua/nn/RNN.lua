@@ -34,6 +34,7 @@ local function check(name, a)
    local function want(what, fits, expected)
       if not fits then args.refuse(name, what, expected, a[what]) end
    end
+   want("input_size", a.input_size >= 1, "at least 1")
    want("hidden_size", a.hidden_size >= 1, "at least 1")
    want("num_layers", a.num_layers >= 1, "at least 1")
    want("dropout", a.dropout >= 0 and a.dropout <= 1, "a probability from 0 to 1")

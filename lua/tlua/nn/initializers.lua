@@ -32,11 +32,16 @@ local fixed_gains = {
    conv_transpose3d = 1, sigmoid = 1, tanh = 5 / 3, relu = 2 ^ 0.5, selu = 3 / 4,
 }
 
+local take_gain = args.signature
+   "nn.init.calculate_gain(nonlinearity: string, param: number?)"
+
 --- The factor by which a nonlinearity asks weights to be larger.
 ---@param nonlinearity string
 ---@param param? number  leaky_relu's slope, 0.01 by default
 ---@return number
-function M.calculate_gain(nonlinearity, param)
+function M.calculate_gain(...)
+   local a = take_gain(...)
+   local nonlinearity, param = a.nonlinearity, a.param
    if nonlinearity == "leaky_relu" then return (2 / (1 + (param or 0.01) ^ 2)) ^ 0.5 end
    local gain = fixed_gains[nonlinearity]
    if not gain then
@@ -273,6 +278,12 @@ function M.sparse_(...)
          tensor:select(2, column):index_fill_(1, places, 0)
       end
    end)
+end
+
+-- Their names before all that works in place got an underscore.
+for name in ([[uniform normal constant eye dirac xavier_uniform xavier_normal kaiming_uniform
+   kaiming_normal orthogonal sparse]]):gmatch "[%w_]+" do
+   M[name] = M[name .. "_"]
 end
 
 return M

@@ -1,0 +1,158 @@
+-- summary.lua - torch.summary: what each layer of a model gives, holds and computes.
+
+local torch = require "tlua"
+local args = require "tlua.args"
+local class = require "tlua.class"
+local Module = require "tlua.nn.Module"
+
+---@class nn.Summary
+---@field rows table[]  {path, name, shape, parameters, bytes, operations}, in the order of calls
+---@field parameters integer  of the whole model
+---@field trainable integer  of these, those that take gradients
+---@field bytes integer  of parameters and buffers
+---@field operations integer  multiplications and additions of one forward pass
+local Summary = class.class "nn.Summary"
+
+-- Elements of a tensor, or of all in a table.
+local function shapes_of(value)
+   if torch.is_tensor(value) then return "(" .. table.concat(value.shape, ", ") .. ")" end
+   if type(value) ~= "table" then return type(value) end
+   local shown = {}
+   for i, item in ipairs(value) do shown[i] = shapes_of(item) end
+   return "{" .. table.concat(shown, ", ") .. "}"
+end
+
+-- Elements, and bytes, of a list of tensors.
+local function measure(list)
+   local count, bytes = 0, 0
+   for _, tensor in ipairs(list) do
+      count = count + tensor:numel()
+      bytes = bytes + tensor.nbytes
+   end
+   return count, bytes
+end
+
+-- Two for each use of a weight: a linear layer uses all of them for each row, a convolution for
+-- each place of its result, a transposed one of its input. Other layers with parameters count one
+-- multiplication and one addition for each element of their result, the rest nothing.
+local function operations_of(module, input, output)
+   local weight = rawget(module, "weight")
+   if not torch.is_tensor(output) or not torch.is_tensor(input) then return 0 end
+   if not torch.is_tensor(weight) or weight:dim() == 0 then return 0 end
+   local name = torch.type(module)
+   if name:find "ConvTranspose" then
+      return 2 * input:numel() * (weight:numel() // weight:size(1))
+   elseif name:find "Conv" or name == "nn.Linear" then
+      return 2 * output:numel() * (weight:numel() // math.max(weight:size(1), 1))
+   elseif name:find "Embedding" then
+      return 0
+   end
+   return 2 * output:numel()
+end
+
+local function is_leaf(module)
+   return #module:children() == 0
+end
+
+-- One row for each call of a module without modules of its own.
+local function watch(model, rows)
+   local handles = {}
+   for path, module in model:named_modules() do
+      if is_leaf(module) then
+         handles[#handles + 1] = module:register_forward_hook(function(_, inputs, ...)
+            local count, bytes = measure(module:parameters())
+            rows[#rows + 1] = {
+               path = path, name = torch.type(module):match "[^.]*$", shape = shapes_of((...)),
+               parameters = count, bytes = bytes,
+               operations = operations_of(module, inputs[1], (...)),
+            }
+         end)
+      end
+   end
+   return handles
+end
+
+-- Inputs of these sizes: one list of sizes, a list of such lists, or tensors as they are.
+local function inputs_of(size, dtype)
+   if torch.is_tensor(size) then return {size} end
+   if type(size) ~= "table" or #size == 0 then
+      args.refuse("torch.summary", "size", "sizes, or a list of them", size)
+   end
+   if math.type(size[1]) then size = {size} end
+   local inputs = {}
+   for i, item in ipairs(size) do
+      inputs[i] = torch.is_tensor(item) and item or torch.zeros(item, {dtype = dtype})
+   end
+   return inputs
+end
+
+local signature = args.signature "torch.summary(model: any, size: any, dtype: string?)"
+
+--- Runs a model once, in evaluation mode and without gradients, on zeros of these sizes, batch
+--- included, and tells what each layer gives, holds and computes. `print(torch.summary(...))` shows
+--- a table; the model stays as it is.
+---@param model nn.Module
+---@param size integer[]|integer[][]|Tensor|Tensor[]  of the input, of several, or the inputs
+---@param options? {dtype: string}  of inputs made
+---@return nn.Summary
+local function summary(...)
+   local a = signature(...)
+   local model = a.model
+   if not class.isinstance(model, Module) then
+      args.refuse("torch.summary", "model", "a module", model)
+   end
+   local inputs, modes = inputs_of(a.size, a.dtype), {}
+   local result = setmetatable({rows = {}}, Summary)
+   for _, module in ipairs(model:modules()) do modes[module] = module.is_training end
+   local handles = watch(model, result.rows)
+   local _ <close> = torch.no_grad()
+   local done, message = pcall(function() model:evaluate()(table.unpack(inputs)) end)
+   for _, handle in ipairs(handles) do handle:remove() end
+   for module, mode in pairs(modes) do rawset(module, "is_training", mode) end
+   if not done then error(message, 0) end
+
+   local all, trainable = model:parameters(), {}
+   for _, parameter in ipairs(all) do
+      if parameter.requires_grad then trainable[#trainable + 1] = parameter end
+   end
+   local _, buffer_bytes = measure(model:buffers())
+   result.parameters, result.bytes = measure(all)
+   result.bytes = result.bytes + buffer_bytes
+   result.trainable = measure(trainable)
+   result.operations = 0
+   for _, row in ipairs(result.rows) do
+      result.operations = result.operations + row.operations
+   end
+   return result
+end
+
+-- 1234567 as 1,234,567.
+local function grouped(n)
+   local text = tostring(n):reverse():gsub("(%d%d%d)", "%1,"):reverse()
+   return (text:gsub("^,", ""))
+end
+
+function Summary:__tostring()
+   local lines = {{"layer", "result", "parameters", "bytes", "operations"}}
+   for i, row in ipairs(self.rows) do
+      local where = row.path == "" and row.name or ("%s (%s)"):format(row.path, row.name)
+      lines[i + 1] = {where, row.shape, grouped(row.parameters), grouped(row.bytes),
+         grouped(row.operations)}
+   end
+   lines[#lines + 1] = {"all", "", grouped(self.parameters), grouped(self.bytes),
+      grouped(self.operations)}
+   local widths = {}
+   for _, line in ipairs(lines) do
+      for k, cell in ipairs(line) do widths[k] = math.max(widths[k] or 0, #cell) end
+   end
+   for i, line in ipairs(lines) do
+      for k, cell in ipairs(line) do
+         local room = (" "):rep(widths[k] - #cell)
+         line[k] = k <= 2 and cell .. room or room .. cell
+      end
+      lines[i] = table.concat(line, "  ")
+   end
+   return table.concat(lines, "\n")
+end
+
+return {summary = summary}
