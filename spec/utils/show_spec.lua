@@ -74,4 +74,49 @@ describe("torch.utils.Progress", function()
       bar:step(5)
       assert.matches("████ 100%%", bar:render())
    end)
+
+   it("goes around any loop", function()
+      local file <close> = assert(io.open(path, "w"))
+      local function collect(what)
+         local bar = torch.utils.Progress {stream = file}
+         local list = {}
+         for a, b in bar:each(what) do list[#list + 1] = {a, b} end
+         return list, bar
+      end
+      local numbers, bar = collect(3)
+      assert.same({{1}, {2}, {3}}, numbers)
+      assert.same({3, 3}, {bar.done, bar.total})
+      assert.same({{1, "a"}, {2, "b"}}, (collect {"a", "b"}))
+      local lines, open = collect(("x y z"):gmatch "%a")
+      assert.equal(3, #lines)
+      assert.is_nil(open.total)
+      assert.equal(3, open.done)
+      local dataset = torch.data.TensorDataset(torch.arange(1, 6), torch.arange(1, 6))
+      local batches, loaded = collect(torch.data.DataLoader(dataset, {batch_size = 2}))
+      assert.same({3, 3}, {#batches, loaded.total})
+      assert.same({1, 2}, batches[1][2]:tolist())
+      assert.same({}, (collect(0)))
+      assert.raises("Progress.each: what: expected a number of steps, a list, a loader", function()
+         torch.utils.Progress():each(true)
+      end)
+   end)
+
+   it("shows values, and a count where there is no total", function()
+      local bar = torch.utils.Progress {label = "reading", unit = "lines"}
+      bar.live = false
+      bar:step(12)
+      bar:set {loss = 0.123456, epoch = 3}
+      assert.matches("^reading 12 lines  [%d.]+ lines/s  epoch 3, loss 0.1235$", bar:render())
+   end)
+
+   it("says how long a slow step takes", function()
+      local bar = torch.utils.Progress {total = 10, unit = "epochs", width = 4}
+      bar.live = false
+      bar:step(2)
+      bar.begun = bar.begun - 100
+      assert.matches("50 s for each of the epochs  6:4%d left", bar:render())
+      bar.begun = bar.begun + 99
+      bar.elapsed = function() return 1 end
+      assert.matches("2.0 epochs/s  4 s left", bar:render(), 1, true)
+   end)
 end)

@@ -47,6 +47,21 @@ function ConfusionMatrix:add(predictions, targets)
    return self
 end
 
+ConfusionMatrix.update = ConfusionMatrix.add
+
+--- The counts; rows are targets, columns predictions.
+---@return Tensor  (num_classes, num_classes), int64
+function ConfusionMatrix:compute()
+   return self.counts:clone()
+end
+
+--- Forgets everything.
+---@return utils.ConfusionMatrix self
+function ConfusionMatrix:reset()
+   self.counts:zero_()
+   return self
+end
+
 --- How many were counted.
 ---@return integer
 function ConfusionMatrix:total()

@@ -7,26 +7,34 @@
 --    end
 --    bar:finish "epoch 1: loss 0.1234"
 --
+-- or around any loop, which then says itself how far it is:
+--
+--    local bar = torch.utils.Progress {label = "epoch 1"}
+--    for input, target in bar:each(loader) do
+--       ...
+--       bar:set {loss = loss:item()}
+--    end
+--
 -- The bar is drawn on a terminal only; into a file or a pipe goes nothing but finish's line.
 
 local torch = require "tlua"
 local args = require "tlua.args"
 local class = require "tlua.class"
 
-local signature = args.signature [[utils.Progress(total: count, label: string = '',
+local signature = args.signature [[utils.Progress(total: count?, label: string = '',
    unit: string = 'steps', width: count = 24, stream: any?, interval: number = 0.1)]]
 
 ---@class utils.Progress
 ---@overload fun(options: {total: integer, label: string, unit: string}): utils.Progress
 local Progress = class.class("utils.Progress")
 
----@param options {total: integer, label: string, unit: string, width: integer, stream: file*}
+---@param options? {total: integer, label: string, unit: string, width: integer, stream: file*}
 function Progress:__init(...)
    local a = signature(...)
    for name, value in pairs(a) do self[name] = value end
    self.stream = a.stream or io.stdout
    self.live = torch.io.is_terminal(self.stream)
-   self.done, self.begun, self.drawn = 0, torch.io.clock(), 0
+   self.done, self.begun, self.drawn, self.values = 0, torch.io.clock(), 0, {}
 end
 
 local function duration(seconds)
@@ -35,11 +43,28 @@ local function duration(seconds)
    return ("%d:%02d h"):format(seconds // 3600, seconds // 60 % 60)
 end
 
---- The bar as text, without what moves the cursor.
----@param note? string
----@return string
-function Progress:render(note)
-   local share = self.total > 0 and math.min(self.done / self.total, 1) or 1
+-- How fast it goes: so many a second, or, if it is slow, seconds for each.
+local function rate(speed, unit)
+   if speed >= 9.95 then return ("%.0f %s/s"):format(speed, unit) end
+   if speed >= 1 then return ("%.1f %s/s"):format(speed, unit) end
+   return ("%s for each of the %s"):format(duration(1 / speed), unit)
+end
+
+-- What has been set, by the alphabet: "loss 0.1234, rate 0.01".
+local function values_text(values)
+   local list = {}
+   for name, value in pairs(values) do
+      local text = math.type(value) == "float" and ("%.4g"):format(value) or tostring(value)
+      list[#list + 1] = name .. " " .. text
+   end
+   table.sort(list)
+   return table.concat(list, ", ")
+end
+
+-- The label and the bar itself, or, if nobody knows the total, how many are done.
+local function measure(self, share)
+   local label = self.label == "" and "" or self.label .. " "
+   if not self.total then return ("%s%d %s"):format(label, self.done, self.unit) end
    local cells = share * self.width
    local full = math.floor(cells)
    local bar = ("█"):rep(full)
@@ -48,15 +73,25 @@ function Progress:render(note)
       local part = eighths[math.floor((cells - full) * 8) + 1]
       bar = bar .. part .. ("·"):rep(self.width - full - (part == "" and 0 or 1))
    end
-   local elapsed = torch.io.clock() - self.begun
+   return ("%s%s %3.0f%%"):format(label, bar, 100 * share)
+end
+
+--- The bar as text, without what moves the cursor.
+---@param note? string
+---@return string
+function Progress:render(note)
+   local total = self.total or 0
+   local share = total > 0 and math.min(self.done / total, 1) or 1
+   local elapsed = self:elapsed()
    local speed = elapsed > 0 and self.done / elapsed or 0
-   local parts = {("%s %s %3.0f%%"):format(self.label, bar, 100 * share)}
+   local parts = {measure(self, share)}
    if speed > 0 then
-      parts[#parts + 1] = ("%.0f %s/s"):format(speed, self.unit)
+      parts[#parts + 1] = rate(speed, self.unit)
       if share < 1 then
          parts[#parts + 1] = duration((self.total - self.done) / speed) .. " left"
       end
    end
+   if next(self.values) then parts[#parts + 1] = values_text(self.values) end
    if note and note ~= "" then parts[#parts + 1] = note end
    return table.concat(parts, "  ")
 end
@@ -73,6 +108,58 @@ function Progress:step(count, note)
    if type(note) == "function" then note = note() end
    self.stream:write("\r\27[K", self:render(note))
    self.stream:flush()
+end
+
+--- Values to be shown behind the bar from now on.
+---@param values table<string, number|string>
+---@return utils.Progress self
+function Progress:set(values)
+   if type(values) ~= "table" then
+      args.refuse("utils.Progress.set", "values", "a table of values by name", values)
+   end
+   for name, value in pairs(values) do self.values[tostring(name)] = value end
+   return self
+end
+
+-- An iterator over `what`, and how many steps it will make, if that is known.
+local function iterate(what)
+   if math.type(what) == "integer" and what >= 0 then
+      local i = 0
+      return function()
+         i = i + 1
+         return i <= what and i or nil
+      end, what
+   elseif type(what) == "function" then
+      return what
+   elseif type(what) == "table" and type(what.iter) == "function" then
+      local ok, n = pcall(function() return #what end)
+      return what:iter(), ok and n or nil
+   elseif type(what) == "table" then
+      local i = 0
+      return function()
+         i = i + 1
+         if what[i] ~= nil then return i, what[i] end
+      end, #what
+   end
+   args.refuse("utils.Progress.each", "what",
+      "a number of steps, a list, a loader or an iterator", what)
+end
+
+--- Goes through 1 to a number, the positions and items of a list, the batches of a loader, or what
+--- an iterator gives, and takes a step each time; the bar goes away at the end.
+---@param what integer|any[]|data.DataLoader|function
+---@return fun(): any ...
+function Progress:each(what)
+   local step, total = iterate(what)
+   self.total = self.total or total
+   local first = true
+   local function advance(...)
+      if not first then self:step() end
+      first = false
+      if ... == nil then self:finish() end
+      return ...
+   end
+   return function() return advance(step()) end
 end
 
 --- Takes the bar away and writes a last line, if one is given.

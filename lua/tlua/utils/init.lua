@@ -7,6 +7,7 @@ return lazy.load({}, {
    Progress = "tlua.utils.Progress",
    ConfusionMatrix = "tlua.utils.ConfusionMatrix",
    plot = "tlua.utils.plot",
+   metrics = "tlua.utils.metrics",
    json = "tlua.utils.json",
    near = "tlua.utils.near",
    data = "tlua.data",

@@ -1,0 +1,278 @@
+-- metrics.lua - torch.utils.metrics: measures of predictions, batch by batch:
+--
+--    local accuracy = torch.utils.metrics.Accuracy {top_k = 5}
+--    for input, target in loader:iter() do accuracy:update(model(input), target) end
+--    print(accuracy:compute())
+--
+-- All have update, which returns the metric, compute, which gives a number (nan before the first
+-- update), and reset. Classes count from 1. Only compute waits for a device.
+
+local torch = require "tlua"
+local args = require "tlua.args"
+local class = require "tlua.class"
+local ConfusionMatrix = require "tlua.utils.ConfusionMatrix"
+
+local M = {ConfusionMatrix = ConfusionMatrix}
+
+local function check_tensors(title, predictions, targets)
+   for what, tensor in pairs {predictions = predictions, targets = targets} do
+      if not torch.is_tensor(tensor) then args.refuse(title, what, "a tensor", tensor) end
+   end
+end
+
+local function refuse_shapes(title, predictions, targets)
+   torch.raise(("%s: targets: expected one for each prediction, got %s for %s"):format(
+      title, args.describe(targets), args.describe(predictions)))
+end
+
+-- Sums of both, added up where the tensors lie; as numbers when they are asked for.
+local Ratio = class.class("utils.metrics.Ratio")
+
+function Ratio:__init() self:reset() end
+
+--- Forgets everything.
+---@return utils.metrics.Ratio self
+function Ratio:reset()
+   self.sum, self.count = nil, 0
+   return self
+end
+
+function Ratio:add(sum, count)
+   sum = sum:detach():to("float64")
+   self.sum = self.sum and self.sum + sum or sum
+   self.count = self.count + count
+   return self
+end
+
+--- The mean so far; nan if there was nothing.
+---@return number
+function Ratio:compute()
+   if not self.sum then return 0 / 0 end
+   local count = self.count
+   if torch.is_tensor(count) then count = count:item() end
+   return self.sum:item() / count
+end
+
+local take_accuracy = args.signature "utils.metrics.Accuracy(top_k: count = 1)"
+
+--- The share of right predictions, or of those with the target among the k highest scores.
+---@class utils.metrics.Accuracy: utils.metrics.Ratio
+---@overload fun(options?: {top_k: integer}): utils.metrics.Accuracy
+local Accuracy = class.class("utils.metrics.Accuracy", Ratio)
+M.Accuracy = Accuracy
+
+---@param options? {top_k: integer}  1 by default
+function Accuracy:__init(...)
+   self.top_k = take_accuracy(...).top_k
+   if self.top_k < 1 then
+      args.refuse("utils.metrics.Accuracy", "top_k", "an integer of at least 1", self.top_k)
+   end
+   Ratio.__init(self)
+end
+
+---@param predictions Tensor  scores (N, C), or, if top_k is 1, classes of any shape
+---@param targets Tensor  classes (N), or of the same shape
+---@return utils.metrics.Accuracy self
+function Accuracy:update(predictions, targets)
+   local title = "utils.metrics.Accuracy"
+   check_tensors(title, predictions, targets)
+   local _ <close> = torch.no_grad()
+   local k = self.top_k
+   if predictions:dim() == targets:dim() + 1 then
+      if k > predictions:size(-1) then
+         args.refuse(title, "predictions", ("at least %d scores each"):format(k), predictions)
+      end
+      local _, best = predictions:topk(k, -1)
+      predictions, targets = best, targets:unsqueeze(-1)
+      if predictions:numel() ~= targets:numel() * k then
+         refuse_shapes(title, predictions, targets)
+      end
+   elseif k > 1 then
+      args.refuse(title, "predictions", "scores of each class", predictions)
+   elseif table.concat(predictions.shape, ",") ~= table.concat(targets.shape, ",") then
+      refuse_shapes(title, predictions, targets)
+   end
+   return self:add(predictions:eq(targets):sum(), targets:numel())
+end
+
+--- exp of the mean cross-entropy: among how many equally likely classes a model seems to choose.
+---@class utils.metrics.Perplexity: utils.metrics.Ratio
+---@overload fun(options?: {ignore_index: integer}): utils.metrics.Perplexity
+local Perplexity = class.class("utils.metrics.Perplexity", Ratio)
+M.Perplexity = Perplexity
+
+local take_perplexity = args.signature "utils.metrics.Perplexity(ignore_index: integer?)"
+
+---@param options? {ignore_index: integer}  a target that does not count
+function Perplexity:__init(...)
+   self.ignore_index = take_perplexity(...).ignore_index
+   Ratio.__init(self)
+end
+
+---@param scores Tensor  (..., C), before softmax
+---@param targets Tensor  (...)
+---@return utils.metrics.Perplexity self
+function Perplexity:update(scores, targets)
+   check_tensors("utils.metrics.Perplexity", scores, targets)
+   if scores:dim() ~= targets:dim() + 1
+      or scores:numel() ~= targets:numel() * scores:size(-1) then
+      refuse_shapes("utils.metrics.Perplexity", scores, targets)
+   end
+   local _ <close> = torch.no_grad()
+   local options = {reduction = "sum"}
+   targets = targets:reshape(-1)
+   local count = targets:numel()
+   if self.ignore_index then
+      options.ignore_index = self.ignore_index
+      count = self.count + targets:ne(self.ignore_index):sum()
+      self.count = 0
+   end
+   local sum = torch.nn.functional.cross_entropy(
+      scores:reshape(-1, scores:size(-1)):double(), targets, options)
+   return self:add(sum, count)
+end
+
+---@return number
+function Perplexity:compute()
+   return math.exp(Ratio.compute(self))
+end
+
+--- The mean of values, such as losses, each with a weight.
+---@class utils.metrics.Mean: utils.metrics.Ratio
+---@overload fun(): utils.metrics.Mean
+local Mean = class.class("utils.metrics.Mean", Ratio)
+M.Mean = Mean
+
+---@param value Tensor|number  of one element
+---@param weight? number  such as the size of the batch; 1 by default
+---@return utils.metrics.Mean self
+function Mean:update(value, weight)
+   if type(value) == "number" then value = torch.tensor(value, {dtype = "float64"}) end
+   if not torch.is_tensor(value) or value:numel() ~= 1 then
+      args.refuse("utils.metrics.Mean", "value", "a number or a tensor of one element", value)
+   end
+   weight = weight or 1
+   if type(weight) ~= "number" then
+      args.refuse("utils.metrics.Mean", "weight", "a number", weight)
+   end
+   return self:add(value:detach():reshape({}):to("float64") * weight, weight)
+end
+
+-- Of classes ------------------------------------------------------------------------------------
+
+-- Defines a metric that comes from how often each class was right (tp), predicted, and the target.
+local function by_class(name, measure)
+   local title = "utils.metrics." .. name
+   local signature = args.signature(title .. "(num_classes: count, average: string = 'macro')")
+   local Class = class.class(title)
+   M[name] = Class
+
+   function Class:__init(...)
+      local a = signature(...)
+      if a.average ~= "macro" and a.average ~= "micro" and a.average ~= "weighted"
+         and a.average ~= "none" then
+         args.refuse(title, "average", "macro, micro, weighted or none", a.average)
+      end
+      self.num_classes, self.average = a.num_classes, a.average
+      self:reset()
+   end
+
+   function Class:reset()
+      self.confusion = ConfusionMatrix(self.num_classes)
+      return self
+   end
+
+   function Class:update(predictions, targets)
+      check_tensors(title, predictions, targets)
+      self.confusion:add(predictions, targets)
+      return self
+   end
+
+   function Class:compute()
+      local counts = self.confusion.counts:double()
+      local right, predicted, actual = counts:diagonal(), counts:sum(1), counts:sum(2)
+      local function share(tp, p, a)
+         local above, below = measure(tp, p, a)
+         return torch.where(below:gt(0), above / below, torch.zeros_like(below))
+      end
+      if self.average == "micro" then
+         if self.confusion:total() == 0 then return 0 / 0 end
+         return share(right:sum(), predicted:sum(), actual:sum()):item()
+      end
+      local each = share(right, predicted, actual)
+      if self.average == "none" then return each:tolist() end
+      if self.average == "weighted" then
+         return (each * actual):sum():item() / actual:sum():item()
+      end
+      local seen = (predicted + actual):gt(0) -- classes that occur at all
+      return (each * seen):sum():item() / seen:sum():item()
+   end
+end
+
+--- The share of right ones among the predictions of a class. `average`: the classes' mean (macro,
+--- of those that occur), all together (micro), weighted by their targets, or none: a list.
+---@class utils.metrics.Precision
+---@overload fun(num_classes: integer, options?: {average: string}): utils.metrics.Precision
+by_class("Precision", function(tp, predicted) return tp, predicted end)
+
+--- The share of a class's targets that were predicted. Options as of Precision.
+---@class utils.metrics.Recall
+---@overload fun(num_classes: integer, options?: {average: string}): utils.metrics.Recall
+by_class("Recall", function(tp, _, actual) return tp, actual end)
+
+--- The harmonic mean of precision and recall. Options as of Precision.
+---@class utils.metrics.F1
+---@overload fun(num_classes: integer, options?: {average: string}): utils.metrics.F1
+by_class("F1", function(tp, predicted, actual) return 2 * tp, predicted + actual end)
+
+-- AUC -------------------------------------------------------------------------------------------
+
+--- The area under the receiver operating characteristic: how likely a positive has a higher score
+--- than a negative, ties counting half. Keeps all scores.
+---@class utils.metrics.AUC
+---@overload fun(): utils.metrics.AUC
+local AUC = class.class("utils.metrics.AUC")
+M.AUC = AUC
+
+function AUC:__init() self:reset() end
+
+--- Forgets everything.
+---@return utils.metrics.AUC self
+function AUC:reset()
+   self.scores, self.targets = {}, {}
+   return self
+end
+
+---@param scores Tensor  (N), higher for positives
+---@param targets Tensor  (N), booleans, or 1 for positives and 0 for negatives
+---@return utils.metrics.AUC self
+function AUC:update(scores, targets)
+   check_tensors("utils.metrics.AUC", scores, targets)
+   if scores:numel() ~= targets:numel() then
+      refuse_shapes("utils.metrics.AUC", scores, targets)
+   end
+   table.insert(self.scores, scores:detach():reshape(-1):double())
+   table.insert(self.targets, targets:detach():reshape(-1):long())
+   return self
+end
+
+--- The area; nan without a positive or without a negative.
+---@return number
+function AUC:compute()
+   if #self.scores == 0 then return 0 / 0 end
+   local scores, targets = torch.cat(self.scores), torch.cat(self.targets)
+   if not (targets:eq(0) | targets:eq(1)):all():item() then
+      torch.raise "utils.metrics.AUC: targets: expected booleans, or 0 and 1; got others"
+   end
+   local positives = targets:sum():item()
+   local negatives = targets:numel() - positives
+   if positives == 0 or negatives == 0 then return 0 / 0 end
+   -- Mann and Whitney's U: from the ranks of the positives, equal scores sharing theirs.
+   local _, inverse, counts = torch.unique(scores,
+      {sorted = true, return_inverse = true, return_counts = true})
+   local ranks = counts:cumsum(1):double() - (counts:double() - 1) / 2
+   local sum = (ranks:index_select(1, inverse) * targets):sum():item()
+   return (sum - positives * (positives + 1) / 2) / (positives * negatives)
+end
+
+return M
