@@ -20,6 +20,9 @@ describe("help", function()
       assert.matches("^torch%.matmul", manual.help(torch.ones(1).matmul))
       for _, module in ipairs {"linalg", "special", "nn.functional"} do
          local members = manual.resolve(module)
+         for name in pairs((getmetatable(members) or {}).lazy or {}) do
+            assert.is_string(manual.help(members[name]), module .. "." .. name)
+         end
          for name, fn in pairs(members) do
             if type(fn) == "function" then assert.is_string(manual.help(fn), module .. "." .. name) end
          end

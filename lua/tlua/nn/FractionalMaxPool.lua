@@ -102,11 +102,20 @@ for n = 2, 3 do
    local fn = ("fractional_max_pool%dd"):format(n)
    local title = "nn.functional." .. fn
    local take = args.signature(("%s(input: tensor, %s)"):format(title, options))
+   --- Both results of fractional max pooling, whatever return_indices says.
+   ---@param input Tensor  (N, C, *) or (C, *), * of 2 or 3 dimensions as the name says
+   ---@return Tensor values
+   ---@return Tensor indices  positions in the plane, from 1
    M[fn .. "_with_indices"] = function(...)
       local a = take(...)
       check_options(title, a)
       return pool(title, a, a.input, n)
    end
+   --- The largest elements of windows whose places are random, so that any output size can be had
+   --- (Graham, Fractional Max-Pooling, 2014).
+   ---@param input Tensor  (N, C, *) or (C, *), * of 2 or 3 dimensions as the name says
+   ---@return Tensor values
+   ---@return Tensor? indices  with return_indices: positions in the plane, from 1
    M[fn] = function(...)
       local a = take(...)
       check_options(title, a)

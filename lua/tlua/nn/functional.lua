@@ -3,6 +3,7 @@
 -- places.
 
 local torch = require "tlua"
+local lazy = require "tlua.lazy"
 
 local F = torch["nn.functional"]
 
@@ -14,17 +15,9 @@ for name in ([[sigmoid tanh relu softmax log_softmax one_hot dropout embedding l
    if F[name] == nil then F[name] = torch[name] end
 end
 
--- Those that are written in Lua, file -> functions; loaded when they are called.
-for file, names in pairs {
+-- Those that are written in Lua, by the file that has them.
+return lazy.load(F, lazy.modules("tlua.nn", {
    FractionalMaxPool = [[fractional_max_pool2d fractional_max_pool3d
       fractional_max_pool2d_with_indices fractional_max_pool3d_with_indices]],
    TripletMarginWithDistanceLoss = "triplet_margin_with_distance_loss",
-} do
-   for name in names:gmatch "[%w_]+" do
-      if F[name] == nil then
-         F[name] = function(...) return require("tlua.nn." .. file)[name](...) end
-      end
-   end
-end
-
-return F
+}))
