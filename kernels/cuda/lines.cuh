@@ -418,10 +418,11 @@ static bool in_stages(const tlk_Context *cx, int64_t lines, int64_t segments, co
                 (const A *)partial.data);
 }
 
-/* Reduces lines of `runs` runs of n elements each. */
+/* Reduces lines of `runs` runs of n elements each; either may be 0. */
 template <class Op>
 static bool reduce_rows(const tlk_Context *cx, const Source<Op::inputs> &in, Rows g, const Op &op) {
   int64_t unit = 16 / in.bytes, step = unit * 4 * LINE_THREADS; /* of a block, at once */
+  if (g.runs == 0) g.runs = 1, g.n = 0;
   int64_t busy = busy_threads(cx);
   g.team = power_above(divide_up(g.n, unit * 4), LINE_THREADS);
   while (g.lines * g.team < busy && g.team * unit < g.n && g.team < LINE_THREADS) g.team *= 2;

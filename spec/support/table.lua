@@ -36,9 +36,19 @@ end
 
 -- Examples ----------------------------------------------------------------------------------
 
+-- What becomes of the sizes of an example's tensors; by default they stay.
+local function as_written(...)
+   return {...}
+end
+local resize = as_written
+
+local function randn(...)
+   return torch.randn(resize(...), {dtype = "float64"})
+end
+
 local function uniform(from, to)
    return function(...)
-      local x = torch.rand({...}, {dtype = "float64"}) * (to - from) + from
+      local x = torch.rand(resize(...), {dtype = "float64"}) * (to - from) + from
       return x:requires_grad_()
    end
 end
@@ -46,20 +56,19 @@ end
 -- Symmetric positive definite matrices (..., n, n), n being the last of the numbers.
 local function positive_definite(...)
    local sizes = {...}
-   local n = sizes[#sizes]
-   sizes[#sizes + 1] = n
-   local x = torch.randn(sizes, {dtype = "float64"})
-   local product = x:matmul(x:transpose(-1, -2)) + torch.eye(n, {dtype = "float64"})
-   return product:requires_grad_()
+   sizes[#sizes + 1] = sizes[#sizes]
+   local x = randn(table.unpack(sizes))
+   local one = torch.eye(x:size(-1), {dtype = "float64"})
+   return (x:matmul(x:transpose(-1, -2)) + one):requires_grad_()
 end
 
 local names = {
-   T = function(...) return torch.randn({...}, {dtype = "float64", requires_grad = true}) end,
+   T = function(...) return randn(...):requires_grad_() end,
    P = uniform(0.5, 2),
    U = uniform(-0.9, 0.9),
    SPD = positive_definite,
-   I = function(n, ...) return torch.randint(1, n + 1, {...}) end,
-   M = function(...) return torch.rand({...}):lt(0.5) end,
+   I = function(n, ...) return torch.randint(1, n + 1, resize(...)) end,
+   M = function(...) return torch.rand(resize(...)):lt(0.5) end,
 }
 local environment = setmetatable(names, {__index = _G})
 
@@ -109,11 +118,16 @@ end
 
 --- Evaluates an example: the same random arguments each time.
 ---@param text string
+---@param sizes? fun(...: integer): integer[]  what the sizes of tensors become
 ---@return table args  packed, with n
-function M.arguments(text)
+function M.arguments(text, sizes)
    torch.manual_seed(42)
    local chunk = assert(load("return " .. text, "=" .. text, "t", environment))
-   return M.fresh(table.pack(chunk()))
+   resize = sizes or as_written
+   local args = table.pack(pcall(chunk))
+   resize = as_written
+   if not args[1] then error(args[2], 0) end
+   return M.fresh(table.pack(table.unpack(args, 2, args.n)))
 end
 
 -- Calls -------------------------------------------------------------------------------------

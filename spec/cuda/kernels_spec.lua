@@ -1,0 +1,200 @@
+-- The GPU's kernels beside the CPU's: every operator of the table, with the examples of its entry, in
+-- every dtype, laid out in ways that take a kernel's other paths, and in sizes that nobody chose: 0-d,
+-- empty, large and odd. What the CPU refuses the device must refuse with the same words.
+
+local torch = require "tlua"
+local table_of = require "spec.support.table"
+
+-- Layouts: the same values in memory of another order ---------------------------------------------
+
+local layouts = {}
+
+function layouts.contiguous(x) return x end
+
+-- Every second element, of rows that lie side by side.
+function layouts.strided(x)
+   return torch.stack({x, x}, -1):select(-1, 1)
+end
+
+-- The first dimension lies innermost.
+function layouts.transposed(x)
+   if x:dim() < 2 then return layouts.strided(x) end
+   return x:transpose(1, -1):contiguous():transpose(1, -1)
+end
+
+-- Contiguous, but one element past an aligned address.
+function layouts.misaligned(x)
+   local room = torch.empty(x:numel() + 1, {dtype = x.dtype, device = x.device})
+   return room:narrow(1, 2, x:numel()):view(x.shape):copy_(x)
+end
+
+-- Sizes ---------------------------------------------------------------------------------------------
+
+local sizes = {}
+
+function sizes.none() return {} end
+
+local function each(change)
+   return function(...)
+      local list = {...}
+      for i = 1, #list do list[i] = change(list[i], i) end
+      return list
+   end
+end
+sizes.empty = each(function(n, i) return i == 1 and 0 or n end)
+-- Odd, past a block's threads in all, and still like those that were alike.
+function sizes.large(...)
+   local grow = select("#", ...) > 2 and function(n) return 2 * n + 3 end
+      or function(n) return 11 * n - 4 end
+   return each(function(n) return n == 1 and 1 or grow(n) end)(...)
+end
+
+-- Variants: {name, dtype of what is floating, layout, sizes} ------------------------------------------
+
+local variants = {
+   {"float64", "float64", "contiguous"},
+   {"float64, strided", "float64", "strided"},
+   {"float32", "float32", "contiguous"},
+   {"float32, misaligned", "float32", "misaligned"},
+   {"float32, large", "float32", "contiguous", "large"},
+   {"float32, large, transposed", "float32", "transposed", "large"},
+   {"float32, large, misaligned", "float32", "misaligned", "large"},
+   {"float32, 0-d", "float32", "contiguous", "none"},
+   {"float32, empty", "float32", "contiguous", "empty"},
+   {"float16", "float16", "contiguous"},
+   {"float16, large, misaligned", "float16", "misaligned", "large"},
+   {"bfloat16, transposed", "bfloat16", "transposed"},
+   {"bfloat16, large", "bfloat16", "contiguous", "large"},
+   {"int64, strided", "int64", "strided"},
+   {"int32, large", "int32", "contiguous", "large"},
+   {"int16, misaligned", "int16", "misaligned"},
+   {"int8", "int8", "contiguous"},
+   {"uint8", "uint8", "contiguous"},
+   {"bool", "bool", "contiguous"},
+}
+
+-- The spacing of numbers next to 1. Sums are made in another order, and functions are not the same
+-- ones: a device may be off by some of these, of the largest number in the result.
+local spacing <const> = {float64 = 2.0 ^ -52, float32 = 2.0 ^ -23, float16 = 2.0 ^ -10,
+                         bfloat16 = 2.0 ^ -7}
+local steps <const> = {float64 = 4096, float32 = 256, float16 = 4, bfloat16 = 4}
+
+-- Memory that nobody has written.
+local unwritten <const> = {empty = true, empty_like = true, new_empty = true, empty_strided = true,
+                           empty_permuted = true, new_empty_strided = true, resize_ = true,
+                           resize_as_ = true, requires_grad_ = true}
+local function is_left_out(row)
+   return unwritten[row.form] or unwritten[row.name]
+end
+
+-- What the CPU alone refuses: the device does not read offsets of bags back to check them.
+local unchecked <const> = "embedding_bag: offsets: expected ascending positions"
+
+local function cast(x, dtype)
+   if not x:is_floating_point() then return x end
+   return dtype:find "float" and x:to(dtype) or (x * 4):to(dtype)
+end
+
+-- The arguments of an example as a variant has them, on a device.
+local function arguments(text, variant, device)
+   local args = table_of.arguments(text, variant[4] and sizes[variant[4]])
+   return table_of.map(args, function(x)
+      return layouts[variant[3]](cast(x:detach(), variant[2]):to(device))
+   end)
+end
+
+-- A device tells at the wait, and of several positions out of range any.
+local function message_of(fault)
+   fault = tostring(fault):gsub("\nstack traceback.*", ""):gsub("%s*%(called at [^)]*%)", "")
+   fault = fault:gsub("^.-: ", "", 1):gsub("cuda:0", "cpu"):gsub("^cuda%.synchronize: ", "")
+   fault = fault:gsub("position %d+", "position n")
+   return (fault:gsub("(expected values from .*, got) %S+$", "%1 n"))
+end
+
+-- What differs, or nil.
+local function difference(expected, actual)
+   if expected.dtype ~= actual.dtype then return ("%s, not %s"):format(actual.dtype, expected.dtype) end
+   local e, a = expected:detach(), actual:detach():cpu()
+   local here, there = table.concat(e.shape, ", "), table.concat(a.shape, ", ")
+   if here ~= there then return ("(%s), not (%s)"):format(there, here) end
+   if e:numel() == 0 or torch.equal(e, a) then return nil end
+   if not spacing[e.dtype] then
+      return ("%s, not %s"):format(a, e)
+   end
+   e, a = e:double(), a:double()
+   local same = e:eq(a):logical_or(e:isnan():logical_and(a:isnan()))
+   local off = torch.where(same, torch.zeros_like(e), (a - e):abs())
+   local scale = math.max(1, torch.where(e:isfinite(), e:abs(), torch.zeros_like(e)):max():item())
+   local most = off:max():item()
+   if most <= scale * spacing[expected.dtype] * steps[expected.dtype] then return nil end
+   return ("off by %g, of numbers up to %g\n%s\nexpected %s"):format(most, scale, actual, expected)
+end
+
+local function compare(expected, actual)
+   local e, a = table_of.tensors(expected), table_of.tensors(actual)
+   if expected.n ~= actual.n or #e ~= #a then return ("%d results, not %d"):format(#a, #e) end
+   for i = 1, #e do
+      local fault = difference(e[i], a[i])
+      if fault then return ("result %d: %s"):format(i, fault) end
+   end
+end
+
+local function run(row, text, variant, device)
+   local args = arguments(text, variant, device)
+   local results = table.pack(pcall(table_of.call, row, args))
+   if device ~= "cpu" then
+      local ok, fault = pcall(torch[device].synchronize)
+      if not ok then return false, fault end
+   end
+   if not results[1] then return false, results[2] end
+   return true, table.pack(table.unpack(results, 2, results.n))
+end
+
+local compared -- examples of the running variant with results on both sides
+
+-- What is wrong with an example in a variant, or nil.
+local function check(row, text, variant)
+   local made = pcall(arguments, text, variant, "cpu")
+   if not made then return nil end -- the example cannot be made in these sizes
+   local ok, expected = run(row, text, variant, "cpu")
+   local fine, actual = run(row, text, variant, "cuda")
+   if not ok and fine and tostring(expected):find(unchecked, 1, true) then return nil end
+   if ok ~= fine then
+      return ok and "fails: " .. tostring(actual) or "does not fail: " .. tostring(expected)
+   end
+   if not ok then
+      local e, a = message_of(expected), message_of(actual)
+      if e ~= a then return ("says %q, not %q"):format(a, e) end
+      return nil
+   end
+   compared = compared + 1
+   return compare(expected, actual)
+end
+
+describe("on the GPU's kernels", function()
+   local default
+   setup(function()
+      default = torch.get_default_device()
+      torch.set_default_device("cpu")
+   end)
+   teardown(function() torch.set_default_device(default) end)
+
+   for _, variant in ipairs(variants) do
+      it(("every operator agrees with the CPU: %s"):format(variant[1]), function()
+         local faults = {}
+         compared = 0
+         for _, row in ipairs(table_of.rows()) do
+            for _, text in ipairs(is_left_out(row) and {} or row.examples) do
+               local fault = check(row, text, variant)
+               if fault then
+                  faults[#faults + 1] = ("%s(%s): %s"):format(row.form, text, fault)
+               end
+            end
+         end
+         local list = table.concat(faults, "\n", 1, math.min(#faults, 40))
+         assert(#faults == 0, ("%d faults\n%s"):format(#faults, list))
+         -- Lest what both refuse make up the whole.
+         assert(compared >= 500, ("only %d examples had results"):format(compared))
+      end)
+   end
+end)
