@@ -48,6 +48,7 @@ load_on_use(torch.autograd, {
    functional = "tlua.autograd.functional",
    gradcheck = "tlua.autograd.gradcheck",
    gradgradcheck = "tlua.autograd.gradcheck",
+   graph = "tlua.autograd.graph",
 })
 
 load_on_use(torch.distributed, require "tlua.distributed")

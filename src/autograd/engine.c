@@ -135,8 +135,10 @@ static bool finish_leaf(Pass *p, tli_Slot *s) {
   }
   tl_Tensor *grad = s->one;
   s->one = NULL;
-  if (tli_profiling()) return accumulate_profiled(s->leaf, grad, p->call->create_graph);
-  return tli_grad_accumulate(s->leaf, grad, p->call->create_graph);
+  bool create = p->call->create_graph;
+  TL_TRY(tli_profiling() ? accumulate_profiled(s->leaf, grad, create)
+                         : tli_grad_accumulate(s->leaf, grad, create));
+  return s->leaf->autograd->hooks == NULL || tli_hooks_run_after(s->leaf);
 }
 
 /* Adds a gradient (steals it), cast and summed to the shape it belongs to, to
@@ -219,7 +221,22 @@ static bool has_nan(tl_Tensor *t, bool *answer) {
   return ok;
 }
 
-static bool check_nan(const tli_Node *n, tl_Tensor *const *out) {
+/* Whether the gradients that came to a node were whole: then it is where NaN begins. */
+static bool all_finite(tl_Tensor *const *grads, int n, bool *answer) {
+  *answer = true;
+  for (int k = 0; k < n && *answer; k++) {
+    if (grads[k] == NULL) continue;
+    tl_Tensor *each = tlo_isfinite(grads[k]);
+    tl_Tensor *all = each ? tlo_all(each, TLI_NOINTS, false) : NULL;
+    bool ok = all && tlo_is_nonzero(all, answer);
+    tli_release(all);
+    tli_release(each);
+    TL_TRY(ok);
+  }
+  return true;
+}
+
+static bool check_nan(const tli_Node *n, tl_Tensor *const *out, bool came_finite) {
   for (int i = 0; i < n->ninputs; i++) {
     bool nan = false;
     if (out[i] == NULL) continue;
@@ -227,8 +244,11 @@ static bool check_nan(const tli_Node *n, tl_Tensor *const *out) {
     if (nan)
       return tli_fail(TL_EAUTOGRAD,
                       "%s: the gradient of its input " TLI_POS
-                      " has NaN; the forward call was at %s",
-                      tli_node_name(n), (int64_t)i, n->where ? n->where : "an unknown place");
+                      " has NaN, %s; the forward call was at %s",
+                      tli_node_name(n), (int64_t)i,
+                      came_finite ? "though what came to it was finite"
+                                  : "as what came to it was not finite already",
+                      n->where ? n->where : "an unknown place");
   }
   return true;
 }
@@ -289,10 +309,12 @@ static bool run_with(Pass *p, tli_Slot *s, tl_Tensor **out) {
   tli_Node *n = s->node;
   bool any;
   TL_TRY(prepare(n, tli_slot_grads(s), &any));
+  bool came_finite = true;
+  if (any && tli_anomaly()) TL_TRY(all_finite(tli_slot_grads(s), s->node->noutputs, &came_finite));
   if (any) TL_TRY(apply(p, s, out));
   tli_slot_clear(s); /* first, so that a gradient only handed on has one owner */
   if (!p->retain) drop(n);
-  bool ok = !any || !tli_anomaly() || check_nan(n, out);
+  bool ok = !any || !tli_anomaly() || check_nan(n, out, came_finite);
   if (ok) return deliver_all(p, s, out);
   for (int i = 0; i < n->ninputs; i++) tli_release(out[i]);
   return false;

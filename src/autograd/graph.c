@@ -76,7 +76,32 @@ void tli_node_release(tli_Node *n) {
   working = false;
 }
 
+/* In anomaly mode: what is told of the place says so if an input is not finite. */
+static bool note_finite(tli_Node *n, int i, tl_Tensor *input) {
+  if (n->where == NULL || strstr(n->where, "not finite")) return true;
+  bool grad = tli_set_grad_mode(false), finite = true;
+  tl_Tensor *each = tlo_isfinite(input);
+  tl_Tensor *all = each ? tlo_all(each, TLI_NOINTS, false) : NULL;
+  bool ok = all && tlo_is_nonzero(all, &finite);
+  tli_set_grad_mode(grad);
+  tli_release(all);
+  tli_release(each);
+  if (!ok || finite) return ok;
+  size_t size = strlen(n->where) + 64;
+  char text[512];
+  if (size > sizeof text) return true;
+  snprintf(text, sizeof text, "%s, where input " TLI_POS " was not finite already", n->where,
+           (int64_t)i);
+  char *told = tli_alloc(strlen(text) + 1);
+  TL_TRY(told);
+  strcpy(told, text);
+  tli_free(n->where, strlen(n->where) + 1);
+  n->where = told;
+  return true;
+}
+
 bool tli_node_connect(tli_Node *n, int i, tl_Tensor *input) {
+  if (n->where && input && tli_is_float((tl_DType)input->dtype)) TL_TRY(note_finite(n, i, input));
   if (!tli_requires_grad(input)) return true;
   bool ok = true;
   tli_Node *from = tli_grad_fn(input, &ok);

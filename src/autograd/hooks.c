@@ -172,7 +172,7 @@ static bool call_all(tli_Hook *const *hooks, int n, bool retains, const char *na
                      tl_Tensor **grad) {
   for (int i = 0; i < n; i++) {
     tli_Hook *h = hooks[i];
-    if (h->retains == retains && h->output == output) TL_TRY(call(h, name, grad));
+    if (h->retains == retains && !h->after && h->output == output) TL_TRY(call(h, name, grad));
   }
   return true;
 }
@@ -188,6 +188,46 @@ bool tli_hooks_run(const tli_Hooks *list, const char *name, int output, tl_Tenso
   for (int i = 0; i < n; i++) tli_hook_release(hooks[i]);
   tli_free(hooks, (size_t)n * sizeof *hooks);
   return ok;
+}
+
+/* What such a hook returns is of no use to anybody. */
+static bool call_after(tli_Hook *h, tl_Tensor *leaf) {
+  tl_Tensor *out = NULL;
+  tli_mutex_lock(&guard);
+  tli_HookFn fn = h->fn;
+  h->calls += fn != NULL;
+  tli_mutex_unlock(&guard);
+  if (fn == NULL) return true;
+  bool ok = fn(h->context, leaf, &out);
+  hook_change(h, 0, -1, false);
+  tli_release(out);
+  return ok;
+}
+
+bool tli_hooks_run_after(tl_Tensor *leaf) {
+  const tli_Hooks *list = leaf->autograd ? leaf->autograd->hooks : NULL;
+  if (list == NULL || list->n == 0) return true;
+  int n = list->n;
+  tli_Hook **hooks = tli_alloc((size_t)n * sizeof *hooks);
+  TL_TRY(hooks);
+  for (int i = 0; i < n; i++) hooks[i] = hook_retain(list->hooks[i]);
+  bool ok = true;
+  for (int i = 0; ok && i < n; i++) ok = !hooks[i]->after || call_after(hooks[i], leaf);
+  for (int i = 0; i < n; i++) tli_hook_release(hooks[i]);
+  tli_free(hooks, (size_t)n * sizeof *hooks);
+  return ok;
+}
+
+tli_Hook *tli_hook_add_after(tl_Tensor *leaf, tli_HookFn fn, void *context,
+                             void (*release)(void *context)) {
+  if (!(leaf->flags & TLI_REQUIRES_GRAD)) {
+    if (release) release(context);
+    return tli_fail_null(TL_EAUTOGRAD, "register_post_accumulate_grad_hook: expected a leaf that "
+                                       "requires a gradient");
+  }
+  tli_Hook *h = tli_hook_add(leaf, fn, context, release);
+  if (h) h->after = true;
+  return h;
 }
 
 /* ---- retain_grad ---- */

@@ -15,6 +15,7 @@ typedef struct tli_Hook {
   int lists;       /* that it is in; the context stays while there are any */
   int calls;       /* now running; the same */
   int output;      /* of the node; 0 for a leaf */
+  bool after;      /* of a leaf: runs when .grad has been added to, with the leaf */
   bool retains;    /* runs after the others: what tli_retain_grad has added */
   tli_HookFn fn;   /* NULL once removed */
   void *context;   /* owned, by way of `release` */
@@ -32,6 +33,11 @@ typedef struct tli_Hooks {
 ** be NULL. `name` is for messages. */
 bool tli_hooks_run(const tli_Hooks *hooks, const char *name, int output, tl_Tensor **grad)
     TL_MUSTCHECK;
+/* Those of a leaf that wait for its .grad. */
+bool tli_hooks_run_after(tl_Tensor *leaf) TL_MUSTCHECK;
+/* Adds one of these, as tli_hook_add does; for a leaf that requires a gradient. */
+tli_Hook *tli_hook_add_after(tl_Tensor *leaf, tli_HookFn fn, void *context,
+                             void (*release)(void *context)) TL_MUSTCHECK;
 void tli_hooks_free(tli_Hooks *hooks); /* NULL is fine */
 
 /* After t's node has changed: what keeps t's .grad goes over to the new one. */

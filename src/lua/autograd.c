@@ -249,8 +249,8 @@ typedef struct Handle {
   tli_Hook *hook; /* owned */
 } Handle;
 
-/* To the tensor at 1. */
-static bool add_hook(lua_State *L, Handle *handle, tli_Callback *callback) {
+/* To the tensor at 1; `after`: to be called when .grad has been added to. */
+static bool add_hook(lua_State *L, Handle *handle, tli_Callback *callback, bool after) {
   bool ok = true;
   tl_Tensor *t = tli_to_tensor(L, tli_state(L), 1);
   const tli_Node *node = t ? tli_grad_fn(t, &ok) : NULL;
@@ -258,16 +258,17 @@ static bool add_hook(lua_State *L, Handle *handle, tli_Callback *callback) {
     tli_callback_drop(callback);
     return ok && tli_fail(TL_EARG, "register_hook: the Tensor was released");
   }
-  handle->hook = tli_hook_add(t, lua_hook, callback, tli_callback_drop);
+  handle->hook =
+      (after ? tli_hook_add_after : tli_hook_add)(t, lua_hook, callback, tli_callback_drop);
   TL_TRY(handle->hook);
   tli_callback_hangs_on(L, callback, node, 1);
   return true;
 }
 
-static int tensor_register_hook(lua_State *L) {
-  tli_check_tensor(L, 1, "register_hook");
+static int register_hook(lua_State *L, const char *name, bool after) {
+  tli_check_tensor(L, 1, name);
   if (lua_type(L, 2) != LUA_TFUNCTION)
-    return tli_error(L, "register_hook: hook: expected a function, got %s",
+    return tli_error(L, "%s: hook: expected a function, got %s", name,
                      tli_describe(L, tli_state(L), 2));
   lua_settop(L, 2);
   Handle *handle = lua_newuserdatauv(L, sizeof *handle, 0);
@@ -277,7 +278,13 @@ static int tensor_register_hook(lua_State *L) {
   lua_insert(L, 2);
   tli_Callback *callback = tli_callback_new(L);
   if (callback == NULL) return tli_raise(L);
-  return add_hook(L, handle, callback) ? 1 : tli_raise(L);
+  return add_hook(L, handle, callback, after) ? 1 : tli_raise(L);
+}
+
+static int tensor_register_hook(lua_State *L) { return register_hook(L, "register_hook", false); }
+
+static int tensor_register_after(lua_State *L) {
+  return register_hook(L, "register_post_accumulate_grad_hook", true);
 }
 
 static int hook_remove(lua_State *L) {
@@ -352,6 +359,20 @@ static void push_next_functions(lua_State *L, const tli_Node *node) {
   }
 }
 
+/* A list of the shapes of its results, where they are known. */
+static void push_shapes(lua_State *L, const tli_Node *node) {
+  lua_createtable(L, node->noutputs, 0);
+  for (int k = 0; k < node->noutputs; k++) {
+    const tli_Info *info = &node->infos[k];
+    lua_createtable(L, info->defined ? info->ndim : 0, 0);
+    for (int d = 0; info->defined && d < info->ndim; d++) {
+      lua_pushinteger(L, info->sizes[d]);
+      lua_rawseti(L, -2, d + 1);
+    }
+    lua_rawseti(L, -2, k + 1);
+  }
+}
+
 static int node_index(lua_State *L) {
   const tli_Node *node = check_node(L, 1);
   const char *key = lua_type(L, 2) == LUA_TSTRING ? lua_tostring(L, 2) : "";
@@ -359,6 +380,10 @@ static int node_index(lua_State *L) {
     lua_pushstring(L, tli_node_name(node));
   else if (strcmp(key, "next_functions") == 0)
     push_next_functions(L, node);
+  else if (strcmp(key, "shapes") == 0)
+    push_shapes(L, node);
+  else if (strcmp(key, "sequence") == 0)
+    lua_pushinteger(L, (lua_Integer)node->sequence);
   else
     lua_pushnil(L);
   return 1;
@@ -393,6 +418,7 @@ const luaL_Reg tli_autograd_methods[] = {
     {"detach_", tensor_detach_},
     {"retain_grad", tensor_retain_grad},
     {"register_hook", tensor_register_hook},
+    {"register_post_accumulate_grad_hook", tensor_register_after},
     {NULL, NULL},
 };
 

@@ -19,6 +19,7 @@
 
 #include "autograd/graph.h"
 #include "lua/autocast.h"
+#include "lua/value.h"
 
 #define SETTINGS "torch.Settings"
 #define USER_THREAD 1
@@ -197,12 +198,15 @@ static int mode_of(const lua_State *L, const tli_State *S, const tli_Settings *o
   return S->main.mode[k];
 }
 
-/* "script.lua:12", where the user's code calls the operator. */
+/* "script.lua:12 (in module Sequential.1)", where the user's code calls the operator. */
 static char *where(void *context) {
+  lua_State *L = ((tli_State *)context)->L;
   lua_Debug line;
-  if (!tli_user_line(((tli_State *)context)->L, &line)) return NULL;
-  char text[LUA_IDSIZE + 16];
-  int length = snprintf(text, sizeof text, "%s:%d", line.short_src, line.currentline);
+  if (!tli_user_line(L, &line)) return NULL;
+  char text[LUA_IDSIZE + 256], path[200];
+  tli_module_path(L, path, sizeof path);
+  int length = snprintf(text, sizeof text, *path ? "%s:%d (in module %s)" : "%s:%d%s",
+                        line.short_src, line.currentline, path);
   char *copy = tli_alloc((size_t)length + 1);
   if (copy) memcpy(copy, text, (size_t)length + 1);
   return copy;

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "lua/args.h"
+#include "lua/value.h"
 
 static bool of_library(const lua_Debug *ar) { return strncmp(ar->source, "=tlua:", 6) == 0; }
 
@@ -87,6 +87,24 @@ static void push_module_path(lua_State *L) {
   }
   lua_copy(L, -1, base + 1);
   lua_settop(L, base + 1);
+}
+
+/* (buffer, size): the path of the active modules, "" for none. */
+static int write_module_path(lua_State *L) {
+  char *text = lua_touserdata(L, 1);
+  size_t size = (size_t)lua_tointeger(L, 2);
+  push_module_path(L);
+  snprintf(text, size, "%s", lua_tostring(L, -1));
+  return 0;
+}
+
+void tli_module_path(lua_State *L, char *text, size_t size) {
+  *text = '\0';
+  if (!lua_checkstack(L, LUA_MINSTACK)) return;
+  lua_pushcfunction(L, write_module_path);
+  lua_pushlightuserdata(L, text);
+  lua_pushinteger(L, (lua_Integer)size);
+  if (lua_pcall(L, 2, 0, 0) != LUA_OK) lua_pop(L, 1);
 }
 
 /* Raises "where: [path (Class): ]message". */

@@ -137,18 +137,93 @@ static int option(lua_State *L, int table, const char *name, int otherwise, int 
   return (int)n;
 }
 
+/* "default", "short" or "full", PyTorch's. */
+static void read_profile(lua_State *L, tli_PrintOptions *p) {
+  if (lua_getfield(L, 1, "profile") != LUA_TNIL) {
+    const char *name = tli_to_word(L, lua_gettop(L));
+    bool full = name && strcmp(name, "full") == 0, brief = name && strcmp(name, "short") == 0;
+    if (!full && !brief && !(name && strcmp(name, "default") == 0))
+      tli_error(L, "set_printoptions: profile: expected \"default\", \"short\" or \"full\", got %s",
+                tli_describe(L, tli_state(L), lua_gettop(L)));
+    *p = (tli_PrintOptions){.precision = brief ? 2 : 4,
+                            .threshold = full ? 1 << 30 : 1000,
+                            .edgeitems = brief ? 2 : 3,
+                            .linewidth = 80,
+                            .scientific = -1};
+  }
+  lua_pop(L, 1);
+}
+
+static void check_names(lua_State *L) {
+  static const char *const names[] = {"precision", "threshold", "edgeitems", "linewidth",
+                                      "sci_mode",  "profile",   NULL};
+  lua_pushnil(L);
+  while (lua_next(L, 1)) {
+    const char *key = lua_type(L, -2) == LUA_TSTRING ? lua_tostring(L, -2) : "?";
+    int i = 0;
+    while (names[i] && strcmp(names[i], key) != 0) i++;
+    if (names[i] == NULL)
+      tli_error(L,
+                "set_printoptions: unknown option %s; there are precision, threshold, "
+                "edgeitems, linewidth, sci_mode and profile",
+                key);
+    lua_pop(L, 1);
+  }
+}
+
 static int torch_set_printoptions(lua_State *L) {
-  tli_PrintOptions *p = &tli_state(L)->print;
+  tli_PrintOptions *p = &tli_state(L)->print, with = *p;
   luaL_checktype(L, 1, LUA_TTABLE);
-  tli_PrintOptions read = {.precision = option(L, 1, "precision", p->precision, 0),
-                           .threshold = option(L, 1, "threshold", p->threshold, 0),
-                           .edgeitems = option(L, 1, "edgeitems", p->edgeitems, 1),
-                           .linewidth = option(L, 1, "linewidth", p->linewidth, 1),
-                           .scientific = p->scientific};
+  check_names(L);
+  read_profile(L, &with);
+  tli_PrintOptions read = {.precision = option(L, 1, "precision", with.precision, 0),
+                           .threshold = option(L, 1, "threshold", with.threshold, 0),
+                           .edgeitems = option(L, 1, "edgeitems", with.edgeitems, 1),
+                           .linewidth = option(L, 1, "linewidth", with.linewidth, 1),
+                           .scientific = with.scientific};
   if (lua_getfield(L, 1, "sci_mode") != LUA_TNIL) read.scientific = lua_toboolean(L, -1);
   if (read.precision > 60) read.precision = 60;
   *p = read;
   return 0;
+}
+
+/* get_printoptions() -> {precision =, threshold =, edgeitems =, linewidth =, sci_mode =} */
+static int torch_get_printoptions(lua_State *L) {
+  const tli_PrintOptions *p = &tli_state(L)->print;
+  lua_createtable(L, 0, 5);
+  set_bytes(L, "precision", p->precision);
+  set_bytes(L, "threshold", p->threshold);
+  set_bytes(L, "edgeitems", p->edgeitems);
+  set_bytes(L, "linewidth", p->linewidth);
+  if (p->scientific >= 0) {
+    lua_pushboolean(L, p->scientific);
+    lua_setfield(L, -2, "sci_mode");
+  }
+  return 1;
+}
+
+/* ---- determinism ---- */
+
+/* set_deterministic_debug_mode("default", "warn" or "error"; or 0, 1, 2) */
+static int torch_set_deterministic(lua_State *L) {
+  static const char *const modes[] = {"default", "warn", "error"};
+  int64_t mode = -1;
+  const char *word = tli_to_word(L, 1);
+  for (int i = 0; word && i < 3; i++)
+    if (strcmp(word, modes[i]) == 0) mode = i;
+  if (word == NULL && !tli_to_whole(L, 1, &mode)) mode = -1;
+  if (mode < 0 || mode > 2)
+    return tli_error(L,
+                     "set_deterministic_debug_mode: expected \"default\", \"warn\" or \"error\", "
+                     "got %s",
+                     tli_describe(L, tli_state(L), lua_isnone(L, 1) ? 0 : 1));
+  tli_set_setting(TL_DETERMINISTIC, mode);
+  return 0;
+}
+
+static int torch_get_deterministic(lua_State *L) {
+  lua_pushinteger(L, tli_setting(TL_DETERMINISTIC));
+  return 1;
 }
 
 /* ---- dtypes ---- */
@@ -336,6 +411,9 @@ static const luaL_Reg functions[] = {{"set_num_threads", torch_set_num_threads},
                                      {"memory_trim", torch_memory_trim},
                                      {"set_memory_limit", torch_set_memory_limit},
                                      {"set_printoptions", torch_set_printoptions},
+                                     {"get_printoptions", torch_get_printoptions},
+                                     {"set_deterministic_debug_mode", torch_set_deterministic},
+                                     {"get_deterministic_debug_mode", torch_get_deterministic},
                                      {"promote_types", torch_promote_types},
                                      {"can_cast", torch_can_cast},
                                      {"result_type", torch_result_type},

@@ -386,6 +386,24 @@ function torch.set_memory_limit(bytes) end
 ---@param options {precision?: integer, threshold?: integer, edgeitems?: integer, linewidth?: integer, sci_mode?: boolean, profile?: string}
 function torch.set_printoptions(options) end
 
+---Calls hook(self) whenever a gradient was added to .grad of this leaf: it may step an optimizer
+---for it and drop the gradient at once. The handle's `remove` takes it away.
+---@param hook fun(leaf: torch.Tensor)
+---@return {remove: fun(self: table)}
+function Tensor:register_post_accumulate_grad_hook(hook) end
+
+---What set_printoptions has set.
+---@return {precision: integer, threshold: integer, edgeitems: integer, linewidth: integer}
+function torch.get_printoptions() end
+
+---Which operators may give other bits each time: "default" any, "warn", "error" only those that do
+---not; or 0, 1, 2. On the CPU results have the same bits in any case.
+---@param mode "default"|"warn"|"error"|integer
+function torch.set_deterministic_debug_mode(mode) end
+
+---@return integer mode  0, 1 or 2
+function torch.get_deterministic_debug_mode() end
+
 ---What the library was built with and has found.
 ---@return table
 function torch.config() end

@@ -62,6 +62,9 @@ void tli_open_settings(lua_State *L); /* what kernels go by */
 void tli_open_dist(lua_State *L);     /* what torch.distributed is made of */
 void tli_open_scope(lua_State *L);
 void tli_open_profile(lua_State *L);
+/* Writes the path of the modules that are being called, "" for none (raise.c). Raises
+** nothing. */
+void tli_module_path(lua_State *L, char *text, size_t size);
 void tli_open_call_site(void);       /* for what devices report later */
 void tli_open_library(lua_State *L); /* the embedded Lua files */
 void tli_open_workers(lua_State *L); /* threads with an interpreter of their own */

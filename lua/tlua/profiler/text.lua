@@ -32,6 +32,12 @@ function M.flops(count)
    return ("%d"):format(count)
 end
 
+-- Characters that a text takes on a terminal: colours take none.
+local function width_of(shown)
+   shown = shown:gsub("\27%[[%d;]*m", "")
+   return utf8.len(shown) or #shown
+end
+
 --- A table between rules.
 ---@param columns {[1]: string, left?: boolean}[]
 ---@param lines string[][]
@@ -41,13 +47,13 @@ function M.columns(columns, lines)
    for c, column in ipairs(columns) do
       widths[c] = utf8.len(column[1])
       for _, line in ipairs(lines) do
-         widths[c] = math.max(widths[c], utf8.len(line[c]) or #line[c])
+         widths[c] = math.max(widths[c], width_of(line[c]))
       end
    end
    local function draw(cells)
       local parts = {}
       for c, cell in ipairs(cells) do
-         local pad = (" "):rep(widths[c] - (utf8.len(cell) or #cell))
+         local pad = (" "):rep(widths[c] - width_of(cell))
          parts[c] = columns[c].left and cell .. pad or pad .. cell
       end
       return (table.concat(parts, "  "):gsub("%s+$", ""))

@@ -13,4 +13,7 @@ return lazy.load({}, {
    data = "tlua.data",
    checkpoint = "tlua.utils.checkpoint",
    leaks = "tlua.utils.leaks",
+   check_finite = "tlua.utils.check_finite",
+   benchmark = "tlua.utils.benchmark",
+   tensorboard = "tlua.utils.tensorboard",
 })

@@ -1,0 +1,101 @@
+-- Measurement.lua - the times that a Timer has taken, and what can be said of them.
+
+local class = require "tlua.class"
+
+---@class utils.benchmark.Measurement
+---@field number_per_run integer  calls in a block
+---@field raw_times number[]  seconds of each block
+---@field times number[]  seconds of one call, ascending
+---@field median number
+---@field mean number
+---@field iqr number  between the quartiles
+---@field significant_figures integer  how many digits of the median mean something
+local Measurement = class.class("utils.benchmark.Measurement")
+
+-- As numpy's percentile, linear.
+local function quantile(sorted, q)
+   local at = 1 + (#sorted - 1) * q
+   local low = math.floor(at)
+   local high = math.min(low + 1, #sorted)
+   return sorted[low] + (sorted[high] - sorted[low]) * (at - low)
+end
+
+-- Digits that the spread leaves, as PyTorch counts them: the median in widths of a 90 % interval of
+-- the mean of the middle half, which is taken for 25 ns at least.
+local function figures(self)
+   local n = #self.times
+   local first, last = n // 4 + 1, math.ceil(3 * n / 4)
+   local count, sum, squares = last - first + 1, 0, 0
+   for i = first, last do sum = sum + self.times[i] end
+   for i = first, last do squares = squares + (self.times[i] - sum / count) ^ 2 end
+   local interval = math.max(1.645 * (squares / count) ^ 0.5 / count ^ 0.5, 25e-9)
+   if self.median <= 0 then return 1 end
+   return math.max(1, math.min(math.floor(math.log(self.median / interval, 10)), 5))
+end
+
+---@param task {label?: string, sub_label?: string, description?: string, num_threads: integer}
+---@param number integer
+---@param raw number[]
+function Measurement:__init(task, number, raw)
+   self.task, self.number_per_run, self.raw_times = task, number, raw
+   self.times = {}
+   local sum = 0
+   for i, seconds in ipairs(raw) do
+      self.times[i] = seconds / number
+      sum = sum + self.times[i]
+   end
+   table.sort(self.times)
+   self.mean, self.median = sum / #raw, quantile(self.times, 0.5)
+   self.iqr = quantile(self.times, 0.75) - quantile(self.times, 0.25)
+   self.significant_figures = figures(self)
+   self.has_warnings = #raw > 1 and self.iqr / math.max(self.median, 1e-12) > 0.1
+end
+
+local units = {{1, "s"}, {1e-3, "ms"}, {1e-6, "us"}, {1e-9, "ns"}}
+
+--- A unit that suits a time: its length in seconds and its name.
+---@param seconds number
+---@return number, string
+function Measurement.unit(seconds)
+   for _, unit in ipairs(units) do
+      if seconds >= unit[1] then return unit[1], unit[2] end
+   end
+   return 1e-9, "ns"
+end
+
+--- A number with so many digits that mean something.
+function Measurement.rounded(value, digits)
+   if value == 0 then return "0" end
+   local decimals = digits - 1 - math.floor(math.log(math.abs(value), 10))
+   if decimals <= 0 then
+      local step = 10.0 ^ -decimals
+      return ("%.0f"):format(math.floor(value / step + 0.5) * step)
+   end
+   return ("%." .. decimals .. "f"):format(value)
+end
+
+function Measurement:__tostring()
+   local unit, name = Measurement.unit(self.median)
+   local function shown(value)
+      return Measurement.rounded(value / unit, self.significant_figures) .. " " .. name
+   end
+   local task, lines = self.task, {}
+   lines[1] = table.concat({task.label or task.stmt or "function", task.sub_label}, ": ")
+   if task.description then lines[#lines + 1] = task.description end
+   if #self.times > 1 then
+      lines[#lines + 1] = "  Median: " .. shown(self.median)
+      lines[#lines + 1] = "  IQR:    " .. shown(self.iqr)
+   else
+      lines[#lines + 1] = "  " .. shown(self.median)
+   end
+   lines[#lines + 1] = ("  %d measurement%s, %d runs per measurement, %d thread%s"):format(
+      #self.times, #self.times == 1 and "" or "s", self.number_per_run, task.num_threads,
+      task.num_threads == 1 and "" or "s")
+   if self.has_warnings then
+      lines[#lines + 1] = ("  The spread is %.0f %% of the median: other programs may have run.")
+         :format(100 * self.iqr / self.median)
+   end
+   return table.concat(lines, "\n")
+end
+
+return Measurement

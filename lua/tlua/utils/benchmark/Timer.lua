@@ -1,0 +1,200 @@
+-- Timer.lua - times a statement:
+--
+--    local timer = torch.utils.benchmark.Timer {
+--       stmt = "x:mm(y)", setup = "x, y = torch.randn(64, 64), torch.randn(64, 64)",
+--    }
+--    print(timer:blocked_autorange())
+--
+-- `stmt` and `setup` are Lua code or functions. Code sees `globals`, what `setup` has set, and the
+-- usual globals. Devices are waited for, and one thread computes unless told otherwise.
+
+local torch = require "tlua"
+local args = require "tlua.args"
+local class = require "tlua.class"
+local Measurement = require "tlua.utils.benchmark.Measurement"
+
+local signature = args.signature [[utils.benchmark.Timer(stmt: string|callable,
+   setup: string|callable = '', globals: table?, num_threads: count = 1, label: string?,
+   sub_label: string?, description: string?, env: string?)]]
+
+---@class utils.benchmark.Timer
+local Timer = class.class("utils.benchmark.Timer")
+
+local function compile(name, code, environment)
+   local chunk, message = load(code, "=" .. name, "t", environment)
+   if not chunk then
+      torch.raise(("utils.benchmark.Timer: %s: %s"):format(name, message))
+   end
+   return chunk
+end
+
+-- A function that runs the statement n times.
+local function repeated(stmt, environment)
+   if type(stmt) ~= "string" then
+      return function(n)
+         for _ = 1, n do stmt() end
+      end
+   end
+   -- an expression's value is computed and dropped, as Python's timeit does
+   local code = load("return " .. stmt) and "local _ = " .. stmt or stmt
+   return compile("stmt", "local n = ... for _ = 1, n do " .. code .. "\nend", environment)
+end
+
+function Timer:__init(...)
+   local a = signature(...)
+   if a.num_threads < 1 then
+      args.refuse("utils.benchmark.Timer", "num_threads", "an integer of at least 1", a.num_threads)
+   end
+   local environment = setmetatable({torch = torch, nn = torch.nn}, {__index = _G})
+   for name, value in pairs(a.globals or {}) do environment[name] = value end
+   self.task = {
+      stmt = type(a.stmt) == "string" and a.stmt or nil, label = a.label, sub_label = a.sub_label,
+      description = a.description, env = a.env, num_threads = a.num_threads,
+      setup = type(a.setup) == "string" and a.setup or nil,
+   }
+   self.setup = type(a.setup) == "string" and compile("setup", a.setup, environment) or a.setup
+   self.run = repeated(a.stmt, environment)
+end
+
+local function synchronize()
+   for _, kind in ipairs {"cuda", "sim"} do
+      if torch[kind].is_initialized() then torch[kind].synchronize() end
+   end
+end
+
+-- Calls fn with the threads that were asked for.
+local function with_threads(self, fn)
+   local before = torch.get_num_threads()
+   torch.set_num_threads(self.task.num_threads)
+   local ok, result = pcall(fn)
+   torch.set_num_threads(before)
+   if not ok then error(result, 0) end
+   return result
+end
+
+-- Seconds of n calls.
+local function time(self, n)
+   synchronize()
+   local begin = torch.io.clock()
+   self.run(n)
+   synchronize()
+   return torch.io.clock() - begin
+end
+
+local function prepare(self)
+   self.setup()
+   self.run(1) -- what the first call alone does
+end
+
+--- One block of so many calls.
+---@param number? integer
+---@return utils.benchmark.Measurement
+function Timer:timeit(number)
+   number = number or 1000000
+   if math.type(number) ~= "integer" or number < 1 then
+      args.refuse("timeit", "number", "an integer of at least 1", number)
+   end
+   return with_threads(self, function()
+      prepare(self)
+      self.run(math.max(number // 100, 1))
+      return Measurement(self.task, number, {time(self, number)})
+   end)
+end
+
+-- So many calls that the clock's own cost is below a thousandth of a block.
+local function block_size(self, least)
+   local overhead = math.huge
+   for _ = 1, 5 do
+      local begin = torch.io.clock()
+      synchronize()
+      overhead = math.min(overhead, torch.io.clock() - begin)
+   end
+   local number = 1
+   while true do
+      local seconds = time(self, number)
+      local exact = seconds >= least and overhead / seconds <= 1e-3
+      if exact or number >= 1 << 30 then return number end
+      number = number * 10
+   end
+end
+
+local take_blocked = args.signature [[blocked_autorange(min_run_time: number = 0.2,
+   callback: callable?)]]
+
+--- Blocks of calls, as long as the clock needs to be exact, for at least that many seconds.
+---@param options? {min_run_time: number}
+---@return utils.benchmark.Measurement
+function Timer:blocked_autorange(...)
+   local a = take_blocked(...)
+   return with_threads(self, function()
+      prepare(self)
+      local number, raw, sum = block_size(self, a.min_run_time / 1000), {}, 0
+      while sum < a.min_run_time or #raw < 2 do
+         raw[#raw + 1] = time(self, number)
+         sum = sum + raw[#raw]
+         if a.callback then a.callback(number, raw[#raw]) end
+      end
+      return Measurement(self.task, number, raw)
+   end)
+end
+
+local take_adaptive = args.signature [[adaptive_autorange(threshold: number = 0.1,
+   min_run_time: number = 0.01, max_run_time: number = 10)]]
+
+--- The same until the spread (IQR / median) is below the threshold, or the longest time is over.
+---@param options? {threshold: number, min_run_time: number, max_run_time: number}
+---@return utils.benchmark.Measurement
+function Timer:adaptive_autorange(...)
+   local a = take_adaptive(...)
+   return with_threads(self, function()
+      prepare(self)
+      local number, raw, sum = block_size(self, a.min_run_time / 1000), {}, 0
+      while true do
+         raw[#raw + 1] = time(self, number)
+         sum = sum + raw[#raw]
+         if #raw >= 4 and sum >= a.min_run_time then
+            local m = Measurement(self.task, number, raw)
+            if sum >= a.max_run_time or m.iqr / m.median < a.threshold then return m end
+         end
+      end
+   end)
+end
+
+local function quote(text) return "'" .. text:gsub("'", "'\\''") .. "'" end
+
+-- Instructions that callgrind counts for a program of ours.
+local function instructions(program, code)
+   local command = "valgrind --tool=callgrind --callgrind-out-file=/dev/null %s -e %s 2>&1"
+   local pipe = assert(io.popen(command:format(quote(program), quote(code))))
+   local output = pipe:read "a"
+   pipe:close()
+   local count = output:match "Collected : (%d+)"
+   return count and math.tointeger(tonumber(count)), output
+end
+
+--- Instructions of one call, counted by valgrind in a process of its own: a figure without noise.
+--- `stmt` and `setup` must be code. nil and a message where there is no valgrind.
+---@param number? integer  calls, 100 by default
+---@return number? instructions
+---@return string? message
+function Timer:collect_callgrind(number)
+   number = number or 100
+   if not self.task.stmt or not self.task.setup then
+      torch.raise "collect_callgrind: stmt and setup must be strings of Lua code"
+   end
+   local words, lowest = _G.arg or {}, 0
+   while words[lowest - 1] do lowest = lowest - 1 end
+   local name = words[lowest] or "tlua"
+   local function code(n)
+      return ("torch.set_num_threads(%d) %s\nfor _ = 1, %d do local _ = %s end"):format(
+         self.task.num_threads, self.task.setup, n, self.task.stmt)
+   end
+   local few, output = instructions(name, code(number))
+   local many = few and instructions(name, code(2 * number))
+   if not many then
+      return nil, "collect_callgrind: " .. (output:match "[^\n]+" or "there is no valgrind")
+   end
+   return (many - few) / number
+end
+
+return Timer

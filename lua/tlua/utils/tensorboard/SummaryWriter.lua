@@ -1,0 +1,464 @@
+-- SummaryWriter.lua - writes what a training does for TensorBoard:
+--
+--    local writer = torch.utils.tensorboard.SummaryWriter "runs/first"
+--    writer:add_scalar("loss", loss:item(), step)
+--    writer:close()
+--
+-- Each event is a record with checksums, so a run that is killed leaves a file that can be read up
+-- to its last records. Names, and the forms of what is written, are those of PyTorch's class.
+
+local torch = require "tlua"
+local args = require "tlua.args"
+local class = require "tlua.class"
+local wire = require "tlua.utils.tensorboard.wire"
+
+local int, double, float, bytes = wire.int, wire.double, wire.float, wire.bytes
+
+local signature = args.signature [[utils.tensorboard.SummaryWriter(log_dir: string?,
+   comment: string = '', max_queue: count = 10, flush_secs: number = 120,
+   filename_suffix: string = '')]]
+
+---@class utils.tensorboard.SummaryWriter
+---@overload fun(log_dir?: string, options?: table): utils.tensorboard.SummaryWriter
+local SummaryWriter = class.class("utils.tensorboard.SummaryWriter")
+
+local opened = 0
+
+local function fail(who, path, message)
+   torch.raise(("SummaryWriter: %s: %s: %s"):format(who, path, message))
+end
+
+-- A disk that fills up does not end a training: it is told once, and what comes after is dropped.
+local function lost(self, message)
+   if not self.failed then
+      io.stderr:write(("SummaryWriter: %s: %s; nothing more is written\n"):format(self.path,
+         tostring(message)))
+   end
+   self.failed = true
+end
+
+local function make_folder(path)
+   os.execute("mkdir -p '" .. path:gsub("'", "'\\''") .. "' 2>/dev/null")
+end
+
+function SummaryWriter:__init(...)
+   local a = signature(...)
+   self.log_dir = a.log_dir or os.date "runs/%b%d_%H-%M-%S" .. a.comment
+   self.max_queue, self.flush_secs = math.max(a.max_queue, 1), a.flush_secs
+   make_folder(self.log_dir)
+   opened = opened + 1
+   -- the address of a table tells processes of the same second apart
+   local mark = tostring(self):match "0x(%x+)" or "0"
+   self.path = ("%s/events.out.tfevents.%d.tlua.%s.%d%s"):format(self.log_dir, os.time(), mark,
+      opened, a.filename_suffix)
+   local file, message = io.open(self.path, "wb")
+   if not file then fail("log_dir", self.log_dir, message) end
+   file:setvbuf("full", 1 << 16)
+   self.file, self.waiting, self.flushed = file, 0, torch.io.clock()
+   self:put(bytes(3, "brain.Event:2"), nil)
+   self:flush()
+end
+
+SummaryWriter.__tostring = nil
+
+-- Writes an event of that content.
+function SummaryWriter:put(content, step, walltime)
+   if not self.file then torch.raise "SummaryWriter: it was closed" end
+   local event = double(1, walltime or os.time() + torch.io.clock() % 1)
+      .. (step and int(2, step) or "") .. content
+   if self.failed then return end
+   local ok, message = self.file:write(wire.record(event))
+   if not ok then return lost(self, message) end
+   self.waiting = self.waiting + 1
+   if self.waiting >= self.max_queue or torch.io.clock() - self.flushed > self.flush_secs then
+      self:flush()
+   end
+end
+
+local function check(who, tag, step)
+   if type(tag) ~= "string" or tag == "" then args.refuse(who, "tag", "a name", tag) end
+   if step ~= nil and math.tointeger(step) == nil then
+      args.refuse(who, "global_step", "an integer", step)
+   end
+   return step and math.tointeger(step)
+end
+
+local function number(who, value)
+   if torch.is_tensor(value) and value:numel() == 1 then value = value:item() end
+   if type(value) == "boolean" then value = value and 1 or 0 end
+   if type(value) ~= "number" then
+      args.refuse(who, "value", "a number or a tensor of one", value)
+   end
+   return value + 0.0
+end
+
+-- A value of a summary; `metadata` names the plugin that shows it.
+local function summary(tag, content, plugin, plugin_content)
+   local metadata = ""
+   if plugin then
+      metadata = bytes(9, bytes(1, bytes(1, plugin) .. bytes(2, plugin_content or "")))
+   end
+   return bytes(5, bytes(1, bytes(1, tag) .. content .. metadata))
+end
+
+--- A point of a curve.
+---@param tag string
+---@param value number|Tensor
+---@param step? integer
+---@param walltime? number  seconds since 1970
+function SummaryWriter:add_scalar(tag, value, step, walltime)
+   step = check("add_scalar", tag, step)
+   self:put(summary(tag, float(2, number("add_scalar", value))), step, walltime)
+end
+
+-- The writer of a folder below this one.
+local function below(self, name)
+   self.others = self.others or {}
+   local other = self.others[name]
+   if not other then
+      other = SummaryWriter(self.log_dir .. "/" .. name, {max_queue = self.max_queue})
+      self.others[name] = other
+   end
+   return other
+end
+
+--- Points of several curves in one plot: each name is a run of its own, as in PyTorch.
+---@param tag string
+---@param values table<string, number>
+---@param step? integer
+function SummaryWriter:add_scalars(tag, values, step)
+   step = check("add_scalars", tag, step)
+   for name, value in pairs(values) do
+      below(self, tag:gsub("/", "_") .. "_" .. name):add_scalar(tag, value, step)
+   end
+end
+
+-- Limits of buckets, as TensorFlow has them: growing by a tenth, to both sides of 0.
+local function limits()
+   local list, v = {}, 1e-12
+   while v < 1e20 do
+      list[#list + 1] = v
+      v = v * 1.1
+   end
+   local all = {}
+   for i = #list, 1, -1 do all[#all + 1] = -list[i] end
+   all[#all + 1] = 0
+   return table.move(list, 1, #list, #all + 1, all)
+end
+local edges
+
+-- {limit}, {count}: those between the first and the last that are not empty.
+local function buckets(values)
+   edges = edges or limits()
+   local at = torch.bucketize(values, torch.tensor(edges, {dtype = "float64"}))
+   local count = {}
+   for _, i in ipairs(at:tolist()) do count[i] = (count[i] or 0) + 1 end
+   local first, last = math.huge, -math.huge
+   for i in pairs(count) do first, last = math.min(first, i), math.max(last, i) end
+   local right, found = {}, {}
+   if first > 1 then right[1], found[1] = edges[first - 1], 0 end
+   for i = first, last do
+      right[#right + 1] = edges[i] or math.huge
+      found[#found + 1] = count[i] or 0
+   end
+   return right, found
+end
+
+--- How values are distributed. NaN and infinities are an error, as in PyTorch.
+---@param tag string
+---@param values Tensor|number[]
+---@param step? integer
+function SummaryWriter:add_histogram(tag, values, step)
+   step = check("add_histogram", tag, step)
+   local t = torch.is_tensor(values) and values or torch.tensor(values)
+   t = t:detach():to("cpu"):double():flatten()
+   if t:numel() == 0 then torch.raise "add_histogram: values: there are none" end
+   if not t:isfinite():all():item() then
+      torch.raise "add_histogram: values: expected finite numbers, some are not"
+   end
+   local right, found = buckets(t)
+   local histogram = double(1, t:min():item()) .. double(2, t:max():item())
+      .. double(3, t:numel() + 0.0) .. double(4, t:sum():item()) .. double(5, (t * t):sum():item())
+      .. wire.packed(6, "<d", right) .. wire.packed(7, "<d", found)
+   self:put(summary(tag, bytes(5, histogram)), step)
+end
+
+-- (H, W, C) of uint8.
+local function picture(who, image, dataformats)
+   if not torch.is_tensor(image) then args.refuse(who, "img_tensor", "a tensor", image) end
+   image = image:detach():to "cpu"
+   if image:dim() ~= #dataformats then
+      torch.raise(("%s: img_tensor: expected %d dimensions for dataformats %s, got shape (%s)")
+         :format(who, #dataformats, dataformats, table.concat(image.shape, ", ")))
+   end
+   if dataformats == "CHW" then
+      image = image:permute(2, 3, 1)
+   elseif dataformats == "HW" then
+      image = image:unsqueeze(3)
+   elseif dataformats ~= "HWC" then
+      torch.raise(("%s: dataformats: expected CHW, HWC or HW, got %s"):format(who, dataformats))
+   end
+   local c = image.shape[3]
+   if c ~= 1 and c ~= 3 and c ~= 4 then
+      torch.raise(("%s: img_tensor: expected 1, 3 or 4 channels, got %d"):format(who, c))
+   end
+   if image:is_floating_point() then image = (image * 255):clamp(0, 255) end
+   return image:to "uint8":contiguous()
+end
+
+local function image_proto(image)
+   return bytes(4, int(1, image.shape[1]) .. int(2, image.shape[2]) .. int(3, image.shape[3])
+      .. bytes(4, wire.png(image)))
+end
+
+--- A picture: floating numbers from 0 to 1, or uint8.
+---@param tag string
+---@param image Tensor  (C, H, W) with C = 1, 3 or 4
+---@param step? integer
+---@param options? {dataformats: "CHW"|"HWC"|"HW"}
+function SummaryWriter:add_image(tag, image, step, options)
+   step = check("add_image", tag, step)
+   local formats = options and options.dataformats or "CHW"
+   self:put(summary(tag, image_proto(picture("add_image", image, formats))), step)
+end
+
+--- Pictures side by side, up to 8 in a row.
+---@param tag string
+---@param images Tensor  (N, C, H, W)
+---@param step? integer
+function SummaryWriter:add_images(tag, images, step)
+   step = check("add_images", tag, step)
+   if not torch.is_tensor(images) or images:dim() ~= 4 then
+      args.refuse("add_images", "img_tensor", "a tensor (N, C, H, W)", images)
+   end
+   local n, c, h, w = table.unpack(images.shape)
+   local across = math.min(n, 8)
+   local down = (n + across - 1) // across
+   local sheet = torch.zeros(c, down * h, across * w, {dtype = images.dtype})
+   for i = 0, n - 1 do
+      local y, x = i // across * h, i % across * w
+      sheet[{{}, {y + 1, y + h}, {x + 1, x + w}}] = images[i + 1]:detach():to "cpu"
+   end
+   self:add_image(tag, sheet, step)
+end
+
+--- A text, which may be Markdown.
+---@param tag string
+---@param text string
+---@param step? integer
+function SummaryWriter:add_text(tag, text, step)
+   step = check("add_text", tag, step)
+   if type(text) ~= "string" then args.refuse("add_text", "text_string", "a string", text) end
+   local tensor = int(1, 7) .. bytes(2, bytes(2, int(1, 1))) .. bytes(8, text)
+   self:put(summary(tag .. "/text_summary", bytes(8, tensor), "text", int(1, 0)), step)
+end
+
+--- Precision and recall for thresholds from 0 to 1.
+---@param tag string
+---@param labels Tensor|number[]  0 or 1
+---@param predictions Tensor|number[]  probabilities of 1
+---@param step? integer
+---@param options? {num_thresholds: integer}
+function SummaryWriter:add_pr_curve(tag, labels, predictions, step, options)
+   step = check("add_pr_curve", tag, step)
+   local n = options and options.num_thresholds or 127
+   local truth, guess = wire.numbers(labels), wire.numbers(predictions)
+   if #truth ~= #guess then
+      torch.raise(("add_pr_curve: expected as many predictions as labels, got %d and %d"):format(
+         #guess, #truth))
+   end
+   local hits, misses = {}, {} -- by the highest threshold that a prediction reaches
+   for i = 1, n do hits[i], misses[i] = 0, 0 end
+   for i, p in ipairs(guess) do
+      local at = math.min(math.max(math.floor(p * (n - 1)), 0), n - 1) + 1
+      local list = truth[i] > 0.5 and hits or misses
+      list[at] = list[at] + 1
+   end
+   for i = n - 1, 1, -1 do
+      hits[i], misses[i] = hits[i] + hits[i + 1], misses[i] + misses[i + 1]
+   end
+   local rows = {}
+   local function row(fn)
+      for i = 1, n do rows[#rows + 1] = fn(hits[i], misses[i]) end
+   end
+   row(function(tp) return tp end)
+   row(function(_, fp) return fp end)
+   row(function(_, fp) return misses[1] - fp end)
+   row(function(tp) return hits[1] - tp end)
+   row(function(tp, fp) return tp / math.max(1e-7, tp + fp) end)
+   row(function(tp) return tp / math.max(1e-7, hits[1]) end)
+   local shape = bytes(2, int(1, 6)) .. bytes(2, int(1, n))
+   local tensor = int(1, 1) .. bytes(2, shape) .. wire.packed(5, "<f", rows)
+   self:put(summary(tag, bytes(8, tensor), "pr_curves", int(1, 0) .. int(2, n)), step)
+end
+
+-- A google.protobuf.Value, and the number of its type in hyperparameters.
+local function hparam_value(name, value)
+   if torch.is_tensor(value) then value = value:item() end
+   if type(value) == "boolean" then return int(4, value and 1 or 0), 2 end
+   if type(value) == "number" then return double(2, value + 0.0), 3 end
+   if type(value) == "string" then return bytes(3, value), 1 end
+   return args.refuse("add_hparams", name, "a number, a string or a boolean", value)
+end
+
+local function sorted(t)
+   local keys = {}
+   for key in pairs(t) do keys[#keys + 1] = key end
+   table.sort(keys)
+   return keys
+end
+
+--- A run's hyperparameters, and what came of them.
+---@param hparams table<string, any>
+---@param metrics table<string, number>
+---@param options? {run_name: string}
+function SummaryWriter:add_hparams(hparams, metrics, options)
+   if type(hparams) ~= "table" or type(metrics) ~= "table" then
+      args.refuse("add_hparams", "hparam_dict", "two tables", hparams)
+   end
+   local infos, values, names = {}, {}, {}
+   for i, name in ipairs(sorted(hparams)) do
+      local value, kind = hparam_value(name, hparams[name])
+      infos[i] = bytes(4, bytes(1, name) .. int(4, kind))
+      values[i] = bytes(1, bytes(1, name) .. bytes(2, value))
+   end
+   for i, name in ipairs(sorted(metrics)) do names[i] = bytes(5, bytes(1, bytes(2, name))) end
+   local run = below(self, options and options.run_name or tostring(os.time()))
+   local function put(tag, field, content)
+      local data = int(1, 0) .. bytes(field, content)
+      run:put(summary("_hparams_/" .. tag, "", "hparams", data))
+   end
+   put("experiment", 2, table.concat(infos) .. table.concat(names))
+   put("session_start_info", 3, table.concat(values))
+   put("session_end_info", 4, int(1, 1))
+   for _, name in ipairs(sorted(metrics)) do run:add_scalar(name, metrics[name]) end
+   run:flush()
+end
+
+local function node_def(name, op, inputs, shape)
+   local text = bytes(1, name) .. bytes(2, op)
+   for _, input in ipairs(inputs) do text = text .. bytes(3, input) end
+   if shape then
+      local dims = {}
+      for i, size in ipairs(shape) do dims[i] = bytes(2, int(1, size)) end
+      local list = bytes(1, bytes(7, table.concat(dims))) -- AttrValue.list.shape
+      text = text .. bytes(5, bytes(1, "_output_shapes") .. bytes(2, list))
+   end
+   return bytes(1, text)
+end
+
+--- The graph of a call of a model: its derivatives' nodes, and the parameters by their paths.
+---@param model nn.Module
+---@param ... any  what the model is called with
+function SummaryWriter:add_graph(model, ...)
+   if type(model) ~= "table" or not model.named_parameters then
+      args.refuse("add_graph", "model", "a module", model)
+   end
+   local inputs = table.pack(...)
+   local result
+   do
+      local _ <close> = torch.enable_grad()
+      result = model(table.unpack(inputs, 1, inputs.n))
+   end
+   if not torch.is_tensor(result) or not result.grad_fn then
+      torch.raise "add_graph: the model's result must be a tensor with a grad_fn"
+   end
+   local paths = {}
+   for path, parameter in model:named_parameters() do paths[#paths + 1] = {parameter, path} end
+   local seen, parts, waiting, leaves = {}, {}, {result.grad_fn}, {}
+   local function name_of(node) return tostring(node):match "^<(.*)>$" .. "_" .. node.sequence end
+   local function leaf_name(leaf)
+      for _, pair in ipairs(paths) do
+         if pair[1] == leaf then
+            local name = (pair[2]:gsub("%.", "/"))
+            if not leaves[name] then
+               leaves[name] = true
+               parts[#parts + 1] = node_def(name, "Parameter", {}, leaf.shape)
+            end
+            return name
+         end
+      end
+      return nil
+   end
+   seen[result.grad_fn.sequence] = true
+   while #waiting > 0 do
+      local node = table.remove(waiting)
+      local names = {}
+      for _, edge in ipairs(node.next_functions) do
+         local from = edge[1]
+         if torch.is_tensor(from) then
+            names[#names + 1] = leaf_name(from)
+         elseif from then
+            names[#names + 1] = name_of(from)
+            if not seen[from.sequence] then
+               seen[from.sequence] = true
+               waiting[#waiting + 1] = from
+            end
+         end
+      end
+      parts[#parts + 1] = node_def(name_of(node), tostring(node):match "^<(.-)Backward0>$"
+         or node.name, names, node.shapes[1])
+   end
+   self:put(bytes(4, table.concat(parts) .. bytes(4, int(1, 22)))) -- versions.producer
+   self:flush()
+end
+
+--- Points for the projector: their positions and, one for each, labels and pictures.
+---@param matrix Tensor  (N, D)
+---@param options? {metadata: string[], tag: string, global_step: integer}
+function SummaryWriter:add_embedding(matrix, options)
+   options = options or {}
+   if not torch.is_tensor(matrix) or matrix:dim() ~= 2 then
+      args.refuse("add_embedding", "mat", "a tensor (N, D)", matrix)
+   end
+   local labels = options.metadata
+   if labels and #labels ~= matrix.shape[1] then
+      torch.raise(("add_embedding: metadata: expected %d labels, got %d"):format(matrix.shape[1],
+         #labels))
+   end
+   local name = ("%05d/%s"):format(options.global_step or 0, options.tag or "default")
+   make_folder(self.log_dir .. "/" .. name)
+   local function write(file, mode, text)
+      local path = self.log_dir .. "/" .. file
+      local out <close>, message = io.open(path, mode)
+      local ok, why
+      if out then ok, why = out:write(text) end
+      if not ok then fail("add_embedding", path, message or why) end
+   end
+   local rows = {}
+   for i, row in ipairs(matrix:detach():to("cpu"):double():tolist()) do
+      rows[i] = table.concat(row, "\t") .. "\n"
+   end
+   write(name .. "/tensors.tsv", "wb", table.concat(rows))
+   local config = ('embeddings {\ntensor_name: "%s"\ntensor_path: "%s/tensors.tsv"\n'):format(
+      (options.tag or "default") .. ":" .. ("%05d"):format(options.global_step or 0), name)
+   if labels then
+      local lines = {}
+      for i, label in ipairs(labels) do lines[i] = tostring(label):gsub("[\t\n]", " ") .. "\n" end
+      write(name .. "/metadata.tsv", "wb", table.concat(lines))
+      config = config .. ('metadata_path: "%s/metadata.tsv"\n'):format(name)
+   end
+   write("projector_config.pbtxt", "ab", config .. "}\n")
+end
+
+--- Writes out what waits.
+function SummaryWriter:flush()
+   for _, other in pairs(self.others or {}) do other:flush() end
+   if not self.file then return end
+   local ok, message = self.file:flush()
+   self.waiting, self.flushed = 0, torch.io.clock()
+   if not ok then lost(self, message) end
+end
+
+--- Ends the file; nothing can be added afterwards.
+function SummaryWriter:close()
+   for _, other in pairs(self.others or {}) do other:close() end
+   if not self.file then return end
+   self:flush()
+   self.file:close()
+   self.file = nil
+end
+
+SummaryWriter.__close = SummaryWriter.close
+
+return SummaryWriter

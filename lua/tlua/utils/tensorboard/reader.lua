@@ -1,0 +1,82 @@
+-- reader.lua - reads event files back.
+
+local wire = require "tlua.utils.tensorboard.wire"
+
+local M = {}
+
+local function value_of(text)
+   local f = wire.fields(text)
+   local value = {tag = f[1] and f[1][1], simple_value = f[2] and f[2][1]}
+   if f[4] then
+      local image = wire.fields(f[4][1])
+      value.image = {height = image[1][1], width = image[2][1], png = image[4][1]}
+   end
+   if f[5] then
+      local h = wire.fields(f[5][1])
+      local function list(packed)
+         local numbers = {}
+         for at = 1, #packed, 8 do numbers[#numbers + 1] = ("<d"):unpack(packed, at) end
+         return numbers
+      end
+      value.histogram = {
+         min = h[1][1], max = h[2][1], num = h[3][1], sum = h[4][1], sum_squares = h[5][1],
+         bucket_limit = list(h[6][1]), bucket = list(h[7][1]),
+      }
+   end
+   if f[8] then
+      local t = wire.fields(f[8][1])
+      value.strings = t[8]
+      if t[5] then
+         value.floats = {}
+         for at = 1, #t[5][1], 4 do
+            value.floats[#value.floats + 1] = ("<f"):unpack(t[5][1], at)
+         end
+      end
+   end
+   if f[9] then
+      local plugin = wire.fields(wire.fields(f[9][1])[1][1])
+      value.plugin = plugin[1][1]
+   end
+   return value
+end
+
+local function event_of(text)
+   local f = wire.fields(text)
+   if not f then return nil end
+   local event = {
+      wall_time = f[1] and f[1][1], step = f[2] and f[2][1] or 0, file_version = f[3] and f[3][1],
+      graph_def = f[4] and f[4][1], values = {},
+   }
+   for i, value in ipairs(f[5] and wire.fields(f[5][1])[1] or {}) do
+      event.values[i] = value_of(value)
+   end
+   return event
+end
+
+--- The events of a file up to its end, or up to where it is cut off or damaged: what then is a
+--- second result.
+---@param path string
+---@return table[]? events  nil if it cannot be opened
+---@return string? message
+function M.read(path)
+   local file <close>, message = io.open(path, "rb")
+   if not file then return nil, message end
+   local text, at, events = file:read "a", 1, {}
+   while at <= #text do
+      if at + 11 > #text then return events, "the last record is cut off" end
+      local length, check = ("<I8I4"):unpack(text, at)
+      if check ~= wire.masked_crc(text:sub(at, at + 7)) then
+         return events, ("the length at byte %d is damaged"):format(at)
+      end
+      if at + 15 + length > #text then return events, "the last record is cut off" end
+      local data = text:sub(at + 12, at + 11 + length)
+      if ("<I4"):unpack(text, at + 12 + length) ~= wire.masked_crc(data) then
+         return events, ("the record at byte %d is damaged"):format(at)
+      end
+      events[#events + 1] = event_of(data)
+      at = at + 16 + length
+   end
+   return events
+end
+
+return M

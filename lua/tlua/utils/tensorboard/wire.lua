@@ -1,0 +1,168 @@
+-- wire.lua - protocol buffers, the checksums of records, and PNG: what event files are made of.
+
+local torch = require "tlua"
+
+local M = {}
+
+-- Protocol buffers --------------------------------------------------------------------------------
+
+local function varint(value)
+   local bytes = {}
+   repeat
+      local low = value & 0x7f
+      value = value >> 7
+      bytes[#bytes + 1] = string.char(value ~= 0 and low | 0x80 or low)
+   until value == 0
+   return table.concat(bytes)
+end
+
+--- Fields of a message: each gives its text.
+function M.int(field, value) return varint(field << 3) .. varint(value) end
+function M.double(field, value) return varint(field << 3 | 1) .. ("<d"):pack(value) end
+function M.float(field, value) return varint(field << 3 | 5) .. ("<f"):pack(value) end
+function M.bytes(field, value) return varint(field << 3 | 2) .. varint(#value) .. value end
+
+--- A packed list of doubles ("<d") or floats ("<f").
+function M.packed(field, format, values)
+   local parts = {}
+   for i, value in ipairs(values) do parts[i] = format:pack(value) end
+   return M.bytes(field, table.concat(parts))
+end
+
+local function read_varint(text, at)
+   local value, shift = 0, 0
+   while true do
+      local byte = text:byte(at)
+      if not byte or shift > 63 then return nil end
+      value, at, shift = value | (byte & 0x7f) << shift, at + 1, shift + 7
+      if byte < 0x80 then return value, at end
+   end
+end
+
+--- The fields of a message: number -> list of values, numbers or texts; nil if it is damaged.
+---@param text string
+---@return table<integer, any[]>?
+function M.fields(text)
+   local found, at = {}, 1
+   while at <= #text do
+      local key, value
+      key, at = read_varint(text, at)
+      if not key then return nil end
+      local kind = key & 7
+      if kind == 0 then
+         value, at = read_varint(text, at)
+         if not value then return nil end
+      elseif kind == 1 or kind == 5 then
+         local size = kind == 1 and 8 or 4
+         if at + size - 1 > #text then return nil end
+         value, at = (kind == 1 and "<d" or "<f"):unpack(text, at)
+      elseif kind == 2 then
+         local size
+         size, at = read_varint(text, at)
+         if not size or at + size - 1 > #text then return nil end
+         value, at = text:sub(at, at + size - 1), at + size
+      else
+         return nil
+      end
+      local field = key >> 3
+      found[field] = found[field] or {}
+      table.insert(found[field], value)
+   end
+   return found
+end
+
+-- Checksums ---------------------------------------------------------------------------------------
+
+local function crc_table(polynomial)
+   local list = {}
+   for i = 0, 255 do
+      local c = i
+      for _ = 1, 8 do c = c & 1 == 1 and c >> 1 ~ polynomial or c >> 1 end
+      list[i] = c
+   end
+   return list
+end
+
+local function crc(list, text)
+   local c = 0xffffffff
+   for from = 1, #text, 4096 do
+      local bytes = {text:byte(from, math.min(from + 4095, #text))}
+      for i = 1, #bytes do c = list[(c ~ bytes[i]) & 0xff] ~ c >> 8 end
+   end
+   return c ~ 0xffffffff
+end
+
+local castagnoli, ethernet = crc_table(0x82f63b78), crc_table(0xedb88320)
+
+--- CRC-32C, which RFC 3720 gives.
+function M.crc32c(text) return crc(castagnoli, text) end
+
+--- The checksum of a record: rotated and moved, so that one of a text with checksums is no worse.
+function M.masked_crc(text)
+   local c = M.crc32c(text)
+   return (c >> 15 | c << 17) + 0xa282ead8 & 0xffffffff
+end
+
+--- A record of an event file.
+---@param data string
+---@return string
+function M.record(data)
+   local length = ("<I8"):pack(#data)
+   return length .. ("<I4"):pack(M.masked_crc(length)) .. data .. ("<I4"):pack(M.masked_crc(data))
+end
+
+-- PNG ---------------------------------------------------------------------------------------------
+
+local function adler32(text)
+   local a, b = 1, 0
+   for from = 1, #text, 4096 do
+      local bytes = {text:byte(from, math.min(from + 4095, #text))}
+      for i = 1, #bytes do
+         a = a + bytes[i]
+         b = b + a
+      end
+      a, b = a % 65521, b % 65521
+   end
+   return b << 16 | a
+end
+
+-- zlib's format without compression.
+local function stored(text)
+   local parts = {"\x78\x01"}
+   for from = 1, math.max(#text, 1), 65535 do
+      local piece = text:sub(from, from + 65534)
+      local last = from + 65535 > #text and 1 or 0
+      parts[#parts + 1] = ("<BI2I2"):pack(last, #piece, ~#piece & 0xffff) .. piece
+   end
+   return table.concat(parts) .. (">I4"):pack(adler32(text))
+end
+
+local function chunk(name, data)
+   return (">I4"):pack(#data) .. name .. data .. (">I4"):pack(crc(ethernet, name .. data))
+end
+
+--- A picture as PNG.
+---@param image Tensor  (H, W, C) of uint8; C is 1 grey, 3 RGB or 4 RGBA
+---@return string
+function M.png(image)
+   local h, w, c = image.shape[1], image.shape[2], image.shape[3]
+   local colour = ({[1] = 0, [3] = 2, [4] = 6})[c]
+   local rows, list = {}, image:reshape(h, w * c):tolist()
+   for y = 1, h do
+      local parts = {"\0"}
+      for from = 1, w * c, 4096 do
+         parts[#parts + 1] = string.char(table.unpack(list[y], from, math.min(from + 4095, w * c)))
+      end
+      rows[y] = table.concat(parts)
+   end
+   return "\x89PNG\r\n\x1a\n" .. chunk("IHDR", (">I4I4BBBBB"):pack(w, h, 8, colour, 0, 0, 0))
+      .. chunk("IDAT", stored(table.concat(rows))) .. chunk("IEND", "")
+end
+
+--- A tensor's numbers as a list.
+function M.numbers(tensor)
+   if not torch.is_tensor(tensor) then return tensor end
+   return tensor:detach():to("cpu"):flatten():double():tolist()
+end
+
+return M

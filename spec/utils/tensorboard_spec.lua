@@ -1,0 +1,196 @@
+-- torch.utils.tensorboard: event files, read by a reader of our own; the checksums, PNG and protocol
+-- buffers by values from their standards.
+
+local torch = require "tlua"
+local shell = require "spec.support.shell"
+local wire = require "tlua.utils.tensorboard.wire"
+local board = torch.utils.tensorboard
+
+-- The values that fn(writer) writes, by tag, and the events.
+local function written(fn)
+   local values, events = {}, nil
+   shell.with_folder(function(folder)
+      local writer = board.SummaryWriter(folder .. "/a'b")
+      fn(writer, folder)
+      writer:close()
+      events = assert(board.read(writer.path))
+   end)
+   for _, event in ipairs(events) do
+      for _, value in ipairs(event.values) do
+         value.step = event.step
+         values[value.tag] = values[value.tag] or {}
+         table.insert(values[value.tag], value)
+      end
+   end
+   return values, events
+end
+
+describe("checksums", function()
+   it("are those of RFC 3720", function()
+      assert.equal(0xe3069283, wire.crc32c "123456789")
+      assert.equal(0x8a9136aa, wire.crc32c(("\0"):rep(32)))
+      assert.equal(0x62a8ab43, wire.crc32c(("\xff"):rep(32)))
+      assert.equal(0, wire.crc32c "")
+   end)
+
+   it("are masked as TensorFlow's records have them", function()
+      local c = 0xe3069283
+      local rotated = (c >> 15 | c << 17) & 0xffffffff
+      assert.equal((rotated + 0xa282ead8) & 0xffffffff, wire.masked_crc "123456789")
+   end)
+end)
+
+describe("a message", function()
+   it("has the bytes of the protocol buffers' manual", function()
+      assert.equal("\x08\x96\x01", wire.int(1, 150))
+      assert.equal("\x12\x07testing", wire.bytes(2, "testing"))
+      assert.equal("\x08" .. ("\xff"):rep(9) .. "\x01", wire.int(1, -1))
+      assert.same({[1] = {150}, [2] = {"testing"}}, wire.fields "\x08\x96\x01\x12\x07testing")
+      assert.is_nil(wire.fields "\x12\x07test")
+   end)
+end)
+
+describe("a SummaryWriter", function()
+   it("writes curves", function()
+      local values, events = written(function(writer)
+         for step = 1, 25 do writer:add_scalar("loss", 1 / step, step) end
+         writer:add_scalar("last", torch.tensor(2.5))
+      end)
+      assert.equal("brain.Event:2", events[1].file_version)
+      assert.equal(25, #values.loss)
+      assert.equal(4, values.loss[4].step)
+      assert.equal(0.25, values.loss[4].simple_value)
+      assert.equal(2.5, values.last[1].simple_value)
+      assert.is_true(math.abs(events[2].wall_time - os.time()) < 100)
+   end)
+
+   it("writes histograms, whose buckets hold all values", function()
+      local values = written(function(writer)
+         writer:add_histogram("h", torch.tensor {-1.0, 0.5, 0.5, 2.0}, 3)
+      end)
+      local h = values.h[1].histogram
+      assert.same({-1, 2, 4, 2, 5.5}, {h.min, h.max, h.num, h.sum, h.sum_squares})
+      local sum, before = 0, -math.huge
+      for i, count in ipairs(h.bucket) do
+         sum = sum + count
+         assert.is_true(h.bucket_limit[i] > before)
+         before = h.bucket_limit[i]
+         if count == 2 then assert.is_true(before >= 0.5 and before <= 0.55) end
+      end
+      assert.equal(4, sum)
+      assert.equal(#h.bucket, #h.bucket_limit)
+      assert.equal(0, h.bucket[1])
+   end)
+
+   it("writes pictures as PNG", function()
+      local values = written(function(writer)
+         local image = torch.zeros(3, 2, 4)
+         image[{1}] = 1
+         writer:add_image("red", image)
+         writer:add_images("grid", torch.zeros(9, 1, 2, 2))
+      end)
+      local red = values.red[1].image
+      assert.same({2, 4}, {red.height, red.width})
+      assert.equal("\x89PNG\r\n\x1a\n", red.png:sub(1, 8))
+      local w, h, depth, colour = (">I4I4BB"):unpack(red.png, 17)
+      assert.same({4, 2, 8, 2}, {w, h, depth, colour})
+      assert.is_truthy(red.png:find(("\0" .. ("\xff\0\0"):rep(4)):rep(2), 1, true))
+      assert.same({4, 16}, {values.grid[1].image.height, values.grid[1].image.width})
+   end)
+
+   it("writes texts, PR curves, hyperparameters, graphs and embeddings", function()
+      local values, events = written(function(writer, folder)
+         writer:add_text("note", "*hello*", 2)
+         writer:add_pr_curve("pr", {0, 1, 1}, {0.2, 0.4, 0.9}, 1, {num_thresholds = 3})
+         writer:add_graph(torch.nn.Linear(2, 1), torch.ones(1, 2))
+         writer:add_embedding(torch.tensor {{1.0, 2}, {3, 4}}, {metadata = {"a", "b"}})
+         writer:add_hparams({lr = 0.1, name = "x", flag = true}, {accuracy = 0.5},
+            {run_name = "run"})
+         writer:flush()
+         local dir = folder .. "/a'b/"
+         assert.equal("1.0\t2.0\n3.0\t4.0\n", shell.read(dir .. "00000/default/tensors.tsv"))
+         assert.equal("a\nb\n", shell.read(dir .. "00000/default/metadata.tsv"))
+         assert.matches("metadata_path", shell.read(dir .. "projector_config.pbtxt"))
+         local tags = {}
+         for _, event in ipairs((board.read(writer.others.run.path))) do
+            for _, value in ipairs(event.values) do tags[value.tag] = value.plugin or true end
+         end
+         assert.same({["_hparams_/experiment"] = "hparams", accuracy = true,
+            ["_hparams_/session_start_info"] = "hparams",
+            ["_hparams_/session_end_info"] = "hparams"}, tags)
+      end)
+      assert.same({"*hello*"}, values["note/text_summary"][1].strings)
+      assert.equal("text", values["note/text_summary"][1].plugin)
+      -- thresholds 0, 0.5 and 1: tp, fp, tn, fn, precision, recall
+      assert.close({2, 1, 0, 1, 0, 0, 0, 1, 1, 0, 1, 2, 2 / 3, 1, 0, 1, 0.5, 0},
+         values.pr[1].floats, 1e-6)
+      local graph
+      for _, event in ipairs(events) do graph = graph or event.graph_def end
+      assert.matches("AddmmBackward0_%d+", graph)
+      assert.matches("weight", graph)
+   end)
+
+   it("leaves a file that can be read when it is killed", function()
+      shell.with_folder(function(folder)
+         shell.write(folder .. "/a.lua", ([[
+            local w = torch.utils.tensorboard.SummaryWriter %q
+            for i = 1, 1005 do w:add_scalar("x", i, i) end
+            print(w.path)
+            io.stdout:flush()
+            os.execute "kill -9 $PPID"]]):format(folder .. "/log"))
+         local output = shell.run(shell.start() .. " " .. folder .. "/a.lua")
+         local path = output:match "(%S+tfevents%S+)"
+         local events = board.read(path)
+         assert.is_true(#events >= 1000, #events)
+         assert.equal(#events - 1, events[#events].values[1].simple_value)
+         local text = shell.read(path)
+         shell.write(path, text:sub(1, -8))
+         local fewer, message = board.read(path)
+         assert.equal(#events - 1, #fewer)
+         assert.equal("the last record is cut off", message)
+         shell.write(path, text:sub(1, 100) .. "?" .. text:sub(102))
+         assert.matches("damaged", select(2, board.read(path)))
+      end)
+   end)
+
+   it("goes on when the disk is full, having said so once", function()
+      local full = shell.run("test -w /dev/full && echo yes"):find "yes"
+      if not full then return pending "needs /dev/full" end
+      shell.with_folder(function(folder)
+         shell.write(folder .. "/a.lua", ([[
+            local w = torch.utils.tensorboard.SummaryWriter %q
+            w.file = io.open("/dev/full", "wb")
+            w.file:setvbuf "no"
+            for i = 1, 100 do w:add_scalar("x", i, i) end
+            print "went on"]]):format(folder))
+         local output = shell.ok(shell.start() .. " " .. folder .. "/a.lua")
+         assert.equal(1, select(2, output:gsub("nothing more is written", "")))
+         assert.matches("went on", output)
+      end)
+   end)
+
+   it("refuses what it cannot write", function()
+      written(function(writer)
+         assert.raises("add_scalar: tag: expected a name, got 3", function()
+            writer:add_scalar(3, 1)
+         end)
+         assert.raises('value: expected a number or a tensor of one, got "x"', function()
+            writer:add_scalar("a", "x")
+         end)
+         assert.raises("global_step: expected an integer, got 1.5", function()
+            writer:add_scalar("a", 1, 1.5)
+         end)
+         assert.raises("expected finite numbers", function()
+            writer:add_histogram("a", {0 / 0})
+         end)
+         assert.raises("expected 1, 3 or 4 channels, got 2", function()
+            writer:add_image("a", torch.ones(2, 3, 3))
+         end)
+         writer:close()
+         assert.raises("it was closed", function() writer:add_scalar("a", 1) end)
+      end)
+      assert.raises("SummaryWriter: log_dir: /dev/null/x: ", function()
+         board.SummaryWriter "/dev/null/x"
+      end)
+   end)
+end)
