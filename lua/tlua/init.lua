@@ -16,6 +16,7 @@ load_on_use(torch, {
    nn = "tlua.nn",
    optim = "tlua.optim",
    amp = "tlua.amp",
+   text = "tlua.text",
    data = "tlua.data",
    func = "tlua.func",
    vmap = "tlua.func.vmap",

@@ -1,0 +1,388 @@
+-- BPE.lua - byte-pair encoding as GPT-2 has it: text is split into words by GPT-2's pattern, the
+-- bytes of a word are joined in the order in which pairs were learnt; what comes out are tokens.
+--
+-- Tokens are strings of bytes. Their numbers count from 1, so that they are positions in an
+-- embedding: those in files, which count from 0, plus 1.
+
+local torch = require "tlua"
+local args = require "tlua.args"
+local class = require "tlua.class"
+local json = require "tlua.utils.json"
+local unicode = require "tlua.text.unicode"
+
+---@class text.BPE
+---@field vocab_size integer
+local BPE = class.class("text.BPE")
+
+-- Words -----------------------------------------------------------------------------------------
+
+local contractions <const> = {"'s", "'t", "'re", "'ve", "'m", "'ll", "'d"}
+
+-- The kind of the character at a byte, and the byte after it; what is no UTF-8 counts as "other".
+local function character(text, at)
+   local byte = text:byte(at)
+   if not byte then return nil end
+   if byte < 128 then return unicode.kind(byte), at + 1 end
+   local length = byte >= 240 and 4 or byte >= 224 and 3 or byte >= 192 and 2 or 1
+   local piece = text:sub(at, at + length - 1)
+   local ok, code = pcall(utf8.codepoint, piece)
+   if length == 1 or not ok or #piece ~= length then return "other", at + 1 end
+   return unicode.kind(code), at + length
+end
+
+local function end_of_run(text, at, kind)
+   while true do
+      local found, after = character(text, at)
+      if found ~= kind then return at end
+      at = after
+   end
+end
+
+-- Where the word that begins at a byte ends: GPT-2's pattern
+-- 's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
+local function word_end(text, at)
+   for _, short in ipairs(contractions) do
+      if text:sub(at, at + #short - 1) == short then return at + #short end
+   end
+   local start = text:byte(at) == 32 and at + 1 or at
+   local kind = character(text, start)
+   if kind and kind ~= "space" then return end_of_run(text, start, kind) end
+   local last, stop = at, at -- spaces: the last one belongs to a word that follows
+   while true do
+      local found, after = character(text, stop)
+      if found ~= "space" then break end
+      last, stop = stop, after
+   end
+   if stop > #text or last == at then return stop end
+   return last
+end
+
+--- The words of a text, one after the other.
+---@param text string
+---@return fun(): string?
+function BPE.words(text)
+   local at = 1
+   return function()
+      if at > #text then return nil end
+      local start = at
+      at = word_end(text, at)
+      return text:sub(start, at - 1)
+   end
+end
+
+-- Making one ------------------------------------------------------------------------------------
+
+-- tokens: by number; rank(a, b): when the pair was learnt, nil if it was not.
+local function build(tokens, rank, merges)
+   local bpe = BPE()
+   bpe.tokens, bpe.numbers, bpe.rank, bpe.merges = tokens, {}, rank, merges
+   bpe.vocab_size = #tokens
+   for number, token in ipairs(tokens) do bpe.numbers[token] = number end
+   bpe.cache = {}
+   return bpe
+end
+
+local function by_merges(tokens, merges)
+   local ranks = {}
+   for i, pair in ipairs(merges) do
+      ranks[pair[1]] = ranks[pair[1]] or {}
+      ranks[pair[1]][pair[2]] = ranks[pair[1]][pair[2]] or i
+   end
+   return build(tokens, function(a, b) return ranks[a] and ranks[a][b] end, merges)
+end
+
+local function read_all(name, path)
+   if type(path) ~= "string" then
+      args.refuse("text.BPE." .. name, "path", "a file's name", path)
+   end
+   local file, message = io.open(path, "rb")
+   if not file then return nil, message end
+   local text = file:read "a"
+   file:close()
+   return text
+end
+
+-- GPT-2's files write bytes as printable characters: those that are not are moved beyond 255.
+local function byte_characters()
+   local to_character, to_byte, moved = {}, {}, 0
+   for byte = 0, 255 do
+      local plain = byte >= 33 and byte <= 126 or byte >= 161 and byte <= 172 or byte >= 174
+      local code = plain and byte or 256 + moved
+      if not plain then moved = moved + 1 end
+      to_character[string.char(byte)] = utf8.char(code)
+      to_byte[code] = string.char(byte)
+   end
+   return to_character, to_byte
+end
+
+local to_character, to_byte = byte_characters()
+
+local function from_characters(text)
+   local bytes = {}
+   for _, code in utf8.codes(text) do
+      if not to_byte[code] then return text end -- a special token, written as it is
+      bytes[#bytes + 1] = to_byte[code]
+   end
+   return table.concat(bytes)
+end
+
+local function in_characters(token) return (token:gsub(".", to_character)) end
+
+--- Reads Hugging Face's files vocab.json and merges.txt.
+---@param vocab string  a file's name
+---@param merges string  a file's name
+---@return text.BPE?
+---@return string? message
+function BPE.load(vocab, merges)
+   local text, message = read_all("load", vocab)
+   if not text then return nil, message end
+   local lines
+   lines, message = read_all("load", merges)
+   if not lines then return nil, message end
+   local table_of, why = json.decode(text)
+   if type(table_of) ~= "table" then return nil, ("%s: %s"):format(vocab, why or "no object") end
+   local tokens, count = {}, 0
+   for token, number in pairs(table_of) do
+      if math.type(number) ~= "integer" or number < 0 or tokens[number + 1] then
+         return nil, ("%s: %q has no number of its own"):format(vocab, token)
+      end
+      tokens[number + 1] = from_characters(token)
+      count = count + 1
+   end
+   if #tokens ~= count then return nil, ("%s: numbers have gaps"):format(vocab) end
+   local pairs_list = {}
+   for line in lines:gmatch "[^\r\n]+" do
+      local a, b = line:match "^(%S+) (%S+)$"
+      if a and not line:find "^#version" then
+         pairs_list[#pairs_list + 1] = {from_characters(a), from_characters(b)}
+      elseif not line:find "^#version" then
+         return nil, ("%s: expected two tokens in a line, got %q"):format(merges, line)
+      end
+   end
+   return by_merges(tokens, pairs_list)
+end
+
+local base64 = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
+
+local function from_base64(text)
+   local bits, count, bytes = 0, 0, {}
+   for character_ in text:gmatch "[^=]" do
+      local value = base64:find(character_, 1, true)
+      if not value then return nil end
+      bits, count = bits << 6 | value - 1, count + 6
+      if count >= 8 then
+         count = count - 8
+         bytes[#bytes + 1] = string.char(bits >> count & 255)
+      end
+   end
+   return table.concat(bytes)
+end
+
+--- Reads tiktoken's file of ranks: a token in base64 and its number in each line.
+---@param path string
+---@return text.BPE?
+---@return string? message
+function BPE.load_tiktoken(path)
+   local text, message = read_all("load_tiktoken", path)
+   if not text then return nil, message end
+   local tokens, numbers, count = {}, {}, 0
+   for line in text:gmatch "[^\r\n]+" do
+      local code, number = line:match "^(%S+) (%d+)$"
+      local token = code and from_base64(code)
+      if not token then
+         return nil, ("%s: expected a token in base64 and a number, got %q"):format(path, line)
+      end
+      tokens[math.tointeger(number) + 1], numbers[token] = token, math.tointeger(number) + 1
+      count = count + 1
+   end
+   if count == 0 or #tokens ~= count then return nil, ("%s: numbers have gaps"):format(path) end
+   return build(tokens, function(a, b) return numbers[a .. b] end)
+end
+
+-- Training --------------------------------------------------------------------------------------
+
+-- The different words of a text: {tokens..., count =}, in an order that the text decides.
+local function count_words(text)
+   local list, known = {}, {}
+   for word in BPE.words(text) do
+      local entry = known[word]
+      if not entry then
+         entry = {count = 0}
+         for i = 1, #word do entry[i] = word:sub(i, i) end
+         known[word] = entry
+         list[#list + 1] = entry
+      end
+      entry.count = entry.count + 1
+   end
+   return list
+end
+
+-- Counts of pairs, and the words each occurs in.
+local Pairs = {}
+Pairs.__index = Pairs
+
+function Pairs:add(a, b, word, count)
+   self[a] = self[a] or {}
+   local pair = self[a][b]
+   if not pair then
+      pair = {a = a, b = b, count = 0, words = {}}
+      self[a][b] = pair
+   end
+   pair.count = pair.count + count
+   if count > 0 then pair.words[word] = true end
+end
+
+function Pairs:add_word(word, sign)
+   for i = 1, #word - 1 do self:add(word[i], word[i + 1], word, sign * word.count) end
+end
+
+-- The most frequent pair; of several the one that comes first by its bytes.
+function Pairs:best()
+   local best
+   for _, row in pairs(self) do
+      for _, pair in pairs(row) do
+         local better = not best or pair.count > best.count or pair.count == best.count
+            and (pair.a < best.a or pair.a == best.a and pair.b < best.b)
+         if better then best = pair end
+      end
+   end
+   return best and best.count > 1 and best or nil
+end
+
+local function join(word, a, b)
+   local n, i, length = 0, 1, #word
+   while i <= length do
+      n = n + 1
+      if word[i] == a and word[i + 1] == b then
+         word[n] = a .. b
+         i = i + 2
+      else
+         word[n] = word[i]
+         i = i + 1
+      end
+   end
+   for k = n + 1, length do word[k] = nil end
+end
+
+local train_arguments = args.signature
+   "text.BPE.train(text: string, vocab_size: integer = 512)"
+
+--- Learns tokens from a text: the 256 bytes, then the most frequent pair again and again, until
+--- there are vocab_size or no pair occurs twice.
+---@param text string
+---@param options? {vocab_size: integer}  512 by default, at least 256
+---@return text.BPE
+function BPE.train(text, options)
+   local a = train_arguments(text, options)
+   if a.vocab_size < 256 then
+      args.refuse("text.BPE.train", "vocab_size", "an integer of at least 256", a.vocab_size)
+   end
+   local tokens, merges, words = {}, {}, count_words(a.text)
+   for byte = 0, 255 do tokens[byte + 1] = string.char(byte) end
+   local counts = setmetatable({}, Pairs)
+   for _, word in ipairs(words) do counts:add_word(word, 1) end
+   local known = {}
+   while #tokens < a.vocab_size do
+      local pair = counts:best()
+      if not pair then break end
+      merges[#merges + 1] = {pair.a, pair.b}
+      local token = pair.a .. pair.b
+      if not known[token] then tokens[#tokens + 1], known[token] = token, true end
+      local places = pair.words
+      pair.words = {}
+      for word in pairs(places) do
+         counts:add_word(word, -1)
+         join(word, pair.a, pair.b)
+         counts:add_word(word, 1)
+      end
+      counts[pair.a][pair.b] = nil
+   end
+   return by_merges(tokens, merges)
+end
+
+-- Use -------------------------------------------------------------------------------------------
+
+local function lowest(self, parts)
+   local at, least
+   for i = 1, #parts - 1 do
+      local rank = self.rank(parts[i], parts[i + 1])
+      if rank and (not least or rank < least) then at, least = i, rank end
+   end
+   return at
+end
+
+local function encode_word(self, word)
+   local known = self.cache[word]
+   if known then return known end
+   local parts = {}
+   for i = 1, #word do parts[i] = word:sub(i, i) end
+   local at = lowest(self, parts)
+   while at do
+      join(parts, parts[at], parts[at + 1])
+      at = lowest(self, parts)
+   end
+   local numbers = {}
+   for i, part in ipairs(parts) do
+      numbers[i] = self.numbers[part]
+      if not numbers[i] then
+         torch.raise(("text.BPE.encode: the vocabulary lacks the token %q"):format(part))
+      end
+   end
+   self.cache[word] = numbers
+   return numbers
+end
+
+--- A text's tokens, by number.
+---@param text string
+---@return integer[]
+function BPE:encode(text)
+   if type(text) ~= "string" then args.refuse("text.BPE.encode", "text", "a string", text) end
+   local list, n = {}, 0
+   for word in BPE.words(text) do
+      for _, number in ipairs(encode_word(self, word)) do
+         n = n + 1
+         list[n] = number
+      end
+   end
+   return list
+end
+
+--- The text of tokens.
+---@param numbers integer[]|Tensor
+---@return string
+function BPE:decode(numbers)
+   if torch.is_tensor(numbers) then numbers = numbers:reshape(-1):tolist() end
+   local parts = {}
+   for i, number in ipairs(numbers) do
+      parts[i] = self.tokens[number]
+      if not parts[i] then
+         args.refuse("text.BPE.decode", "number " .. i, "an integer from 1 to " .. #self.tokens,
+            number)
+      end
+   end
+   return table.concat(parts)
+end
+
+--- Writes Hugging Face's files vocab.json and merges.txt.
+---@param vocab string  a file's name
+---@param merges string  a file's name
+---@return true?
+---@return string? message
+function BPE:save(vocab, merges)
+   if not self.merges then torch.raise "text.BPE.save: tiktoken's ranks have no list of merges" end
+   local numbers, lines = {}, {"#version: 0.2"}
+   for number, token in ipairs(self.tokens) do numbers[in_characters(token)] = number - 1 end
+   for i, pair in ipairs(self.merges) do
+      lines[i + 1] = in_characters(pair[1]) .. " " .. in_characters(pair[2])
+   end
+   for path, text in pairs {[vocab] = json.encode(numbers), [merges] = table.concat(lines, "\n")} do
+      local file, message = io.open(path, "wb")
+      if not file then return nil, message end
+      local ok
+      ok, message = file:write(text, "\n")
+      if not ok or not file:close() then return nil, message end
+   end
+   return true
+end
+
+return BPE
