@@ -340,6 +340,14 @@ TLM_FLOATING1(lgamma, 0, return lgamma(x);)
 TLM_FLOATING1(erfinv, 0, return (T)tlm_erfinv(x);)
 TLM_FLOATING1(i0, 0, return (T)tlm_i0(x);)
 TLM_FLOATING1(i1, 0, return (T)tlm_i1(x);)
+TLM_FLOATING1(i0e, 0, return (T)tlm_i0_scaled(x);)
+TLM_FLOATING1(i1e, 0, return (T)tlm_i1_scaled(x);)
+TLM_FLOATING1(erfcx, 0, return (T)tlm_erfcx(x);)
+TLM_FLOATING1(log_ndtr, 0, return (T)tlm_log_ndtr(x);)
+TLM_FLOATING1(ndtri, 0, return (T)tlm_ndtri(x);)
+TLM_FLOATING2(zeta, 0, return (T)tlm_hurwitz(a, b);)
+TLM_FLOATING2(igamma, 0, return (T)tlm_gamma_share(a, b, true);)
+TLM_FLOATING2(igammac, 0, return (T)tlm_gamma_share(a, b, false);)
 
 TLM_FLOATING1(digamma, 0, {
   double v = x;

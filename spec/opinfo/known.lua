@@ -56,6 +56,7 @@ return {
       why = "no position in an empty dimension, even one that is ignored"},
 
    -- values
+   {ops = "igamma igammac", fault = "^value", why = "NaN gives NaN, whatever the other is"},
    {ops = "clamp clamp_min clamp_max clip fmax fmin", fault = "^gradient: value", tag = "gradient",
       why = "gradients at the bounds go to self, as in PyTorch until 2.14"},
    {ops = "quantile nanquantile", fault = "^gradient: value", tag = "expanded",

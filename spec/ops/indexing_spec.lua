@@ -238,3 +238,16 @@ describe("index_reduce", function()
       assert.raises("index_reduce: reduce", "index_add", function() x:index_reduce(1, index, source, "sum") end)
    end)
 end)
+
+describe("nonzero_static", function()
+   it("has as many rows as it is told", function()
+      local x = torch.tensor {{0, 1}, {1, 1}}
+      assert.same({{1, 2}, {2, 1}, {2, 2}}, x:nonzero_static({size = 3}):tolist())
+      assert.same({{1, 2}, {2, 1}}, x:nonzero_static({size = 2}):tolist())
+      assert.same({{1, 2}, {2, 1}, {2, 2}, {-1, -1}}, x:nonzero_static({size = 4}):tolist())
+      assert.same({{1}, {9}}, torch.nonzero_static(torch.tensor {3, 0}, {size = 2, fill_value = 9}):tolist())
+      assert.same({0, 2}, x:nonzero_static({size = 0}).shape)
+      assert.raises("nonzero_static: size: expected at least 0, got -1",
+         function() x:nonzero_static({size = -1}) end)
+   end)
+end)

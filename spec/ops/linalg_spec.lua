@@ -233,9 +233,9 @@ describe("torch.linalg", function()
       assert.raises("lu_unpack", "int64", function() torch.lu_unpack(LU, pivots:long()) end)
       for _, wrong in ipairs {0, -1, 3, -2147483648, 2147483647} do
          local rows = torch.tensor({wrong, 1}, {dtype = "int32"})
-         assert.raises("lu_unpack: pivots: expected rows from 1 to 2", tostring(rows[1]:item()),
+         assert.raises("lu_unpack: expected as pivots rows from 1 to 2", tostring(rows[1]:item()),
             function() torch.lu_unpack(LU, rows) end)
-         assert.raises("linalg.lu_solve: pivots", "from 1 to 2", function()
+         assert.raises("linalg.lu_solve: expected as pivots", "from 1 to 2", function()
             linalg.lu_solve(torch.ones(2, 2), rows, torch.ones(2, 1))
          end)
       end
@@ -375,5 +375,44 @@ describe("torch itself and methods", function()
       assert.gradcheck(function(x, b)
          return b:cholesky_solve(linalg.cholesky(symmetric(x), {upper = true}), true)
       end, {leaf(spread(3)), leaf(random(3, 2))})
+   end)
+end)
+
+describe("Householder's reflections", function()
+   it("as geqrf gives them make qr's factors", function()
+      for _, a in ipairs {random(5, 3), random(2, 4, 4)} do
+         local packed, tau = torch.geqrf(a)
+         local q, r = linalg.qr(a)
+         assert.close(r, packed:narrow(-2, 1, r.shape[#r.shape - 1]):triu(), 1e-12)
+         assert.close(q, linalg.householder_product(packed, tau), 1e-12)
+         assert.close(q, torch.orgqr(packed, tau), 1e-12)
+      end
+      local wide, tau = torch.geqrf(random(2, 5))
+      assert.same({2, 5}, wide.shape)
+      assert.same({2}, tau.shape)
+   end)
+
+   it("are identities without any, and say what does not fit", function()
+      local q = linalg.householder_product(random(2, 3, 2), torch.zeros(2, 0, {dtype = "float64"}))
+      assert.same({{{1, 0}, {0, 1}, {0, 0}}, {{1, 0}, {0, 1}, {0, 0}}}, q:tolist())
+      assert.raises("linalg.householder_product: expected reflectors (..., m, n) with m >= n", "[2, 3]",
+         function() linalg.householder_product(random(2, 3), random(2)) end)
+      assert.raises("linalg.householder_product: expected scales (..., k) with k <= n", "[3]",
+         function() linalg.householder_product(random(3, 2), random(3)) end)
+   end)
+end)
+
+describe("older names of solvers", function()
+   it("take the right side first", function()
+      local a, b = spread(3), random(3, 2)
+      local lu, pivots = linalg.lu_factor(a)
+      assert.close(linalg.solve(a, b), b:lu_solve(lu, pivots), 1e-12)
+      local x, copy = torch.triangular_solve(b, a)
+      assert.close(b, a:triu():matmul(x), 1e-12)
+      assert.close(a, copy, 0)
+      x = b:triangular_solve(a, false, true)
+      assert.close(b, a:tril():t():matmul(x), 1e-12)
+      x = b:triangular_solve(a, {unitriangular = true})
+      assert.close(b, (a:triu(1) + torch.eye(3, {dtype = "float64"})):matmul(x), 1e-12)
    end)
 end)

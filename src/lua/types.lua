@@ -198,6 +198,9 @@ function Tensor:retain_grad() end
 
 ---Calls fn with x's gradient as soon as a backward pass has it; a tensor that it returns takes the
 ---gradient's place. The handle's remove method takes the hook away.
+---
+---A function that refers to x itself goes with x. One that refers to something else that was made
+---of x (a view of it, a result computed from it) keeps both alive until it is removed.
 ---@param fn fun(grad: torch.Tensor): torch.Tensor?
 ---@return table handle
 function Tensor:register_hook(fn) end

@@ -1,7 +1,7 @@
 /*
 ** nonzero.c - the indices of elements that are not zero.
 */
-#include "ops/common.h"
+#include "ops/chain.h"
 
 tl_Tensor *tli_op_nonzero(tl_Tensor *self, bool as_tuple) {
   (void)as_tuple; /* false in this form */
@@ -28,4 +28,18 @@ bool tlo_nonzero_tuple(tl_Tensor *self, bool as_tuple, tl_Tensors *out) {
   tli_release(shaped);
   tli_release(rows);
   return ok;
+}
+
+tl_Tensor *tlo_nonzero_static(tl_Tensor *self, int64_t size, int64_t fill_value) {
+  if (size < 0)
+    return tli_fail_null(TL_EARG, "nonzero_static: size: expected at least 0, got %" PRId64, size);
+  tli_Chain c = {0};
+  tl_Tensor *found = TLI_STEP(&c, tlo_nonzero(self, false));
+  if (c.failed) return tli_chain_end(&c, NULL);
+  int64_t rows = found->sizes[0] < size ? found->sizes[0] : size;
+  tl_Tensor *first = chain_slice(&c, found, 0, 0, rows);
+  tl_Tensor *rest = TLI_STEP(
+      &c, tli_empty(TL_I64, tli_device(self), 2, (int64_t[]){size - rows, found->sizes[1]}));
+  if (rest && rest->numel > 0) TLI_DO(&c, tli_fill(rest, tli_int(fill_value)));
+  return tli_chain_end(&c, chain_cat(&c, first, rest, 0));
 }

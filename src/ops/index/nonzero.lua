@@ -12,3 +12,8 @@ op {"nonzero(Tensor self, *, bool as_tuple=false) -> Tensor",
 op {"argwhere(Tensor self) -> Tensor", doc = "The same as nonzero.", expr = "nonzero(self)",
     out = false,
     nondiff = "positions", waits = "the result's shape depends on the data", examples = {"M(3, 4)"}}
+op {"nonzero_static(Tensor self, *, int size, int fill_value=-1) -> Tensor",
+    doc = [[The first `size` rows of nonzero, (size, dim); where there are fewer, rows of fill_value
+    follow.]],
+    composite = true, nondiff = "positions", waits = "it counts what is not zero",
+    examples = {"M(3, 4), {size = 20}", "M(3, 4), {size = 2}", "M(), {size = 2}"}}

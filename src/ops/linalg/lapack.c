@@ -293,7 +293,7 @@ static bool exchange(const int *pivot, int64_t k, int64_t m, int64_t *order) {
   for (int64_t i = 0; i < k; i++) {
     int64_t other = pivot[i] - (int64_t)1, kept = order[i];
     if (other < 0 || other >= m)
-      return tli_fail(TL_EINDEX, "linalg: pivots: expected rows from 1 to %" PRId64 ", got %d", m,
+      return tli_fail(TL_EINDEX, "linalg: expected as pivots rows from 1 to %" PRId64 ", got %d", m,
                       pivot[i]);
     order[i] = order[other];
     order[other] = kept;
@@ -308,7 +308,7 @@ tl_Tensor *tli_op_pivot_matrix(tl_Tensor *pivots, int64_t m, tl_DType dtype) {
   if (pivots->ndim < 1 || tli_dtype_category((tl_DType)pivots->dtype) != TLI_INT ||
       pivots->sizes[pivots->ndim - 1] > m)
     return tli_fail_null(TL_ESHAPE,
-                         "linalg: pivots: expected at most %" PRId64
+                         "linalg: expected as pivots at most %" PRId64
                          " integers for each matrix, got %s %s",
                          m, tli_sizes_str(pivots), tl_dtype_name((tl_DType)pivots->dtype));
   int64_t k = pivots->sizes[pivots->ndim - 1], count = k ? pivots->numel / k : 0;
@@ -410,6 +410,22 @@ static tl_Tensor *qr_reflectors(const tl_Tensor *a, const Batch *b, int ncolumns
   for (int64_t i = 0; i < b->count; i++)
     memcpy((char *)tli_data(q) + (size_t)i * to, (char *)tli_data(a) + (size_t)i * from, bytes);
   return q;
+}
+
+bool tli_op_geqrf(tl_Tensor *A, tl_Tensor **out) {
+  const char *op = "geqrf";
+  Batch b;
+  const tlk_Lapack *lib = lapack(op, A);
+  if (lib == NULL || !matrices(op, A, false, &b)) return false;
+  tl_DType dtype = (tl_DType)A->dtype;
+  tl_Tensor *a = columns(A);
+  out[1] = a ? batch_empty(A, &b, dtype, 1, b.k, 0) : NULL;
+  bool any = b.count > 0 && b.k > 0;
+  bool ok = out[1] && (!any || lib->geqrf(dtype, b.count, b.m, b.n, tli_data(a), tli_data(out[1])));
+  out[0] = rows(a);
+  if (ok && out[0]) return true;
+  tli_release_results(out, 2);
+  return false;
 }
 
 bool tli_op_qr(tl_Tensor *A, const char *mode, tl_Tensor **out) {

@@ -46,6 +46,10 @@ linalg {"qr(Tensor A, string mode='reduced') -> (Tensor Q, Tensor R)", node = "L
     grad = {A = "qr_backward(grad_Q, grad_R, Q, R, mode)"},
     autocast = {cpu = "float32"},
     examples = {"T(4, 3)", "SPD(3)", "T(3, 4)"}}
+op {"geqrf(Tensor self) -> (Tensor a, Tensor tau)", host = "LAPACK",
+    doc = [[LAPACK's QR factorization of self (..., m, n): R on and above the diagonal of a, below
+    it and in tau (..., min(m, n)) what torch.linalg.householder_product makes Q of.]],
+    nondiff = "torch.linalg.qr has a derivative", examples = {"T(4, 3)", "T(2, 3, 4)"}}
 linalg {"svd_full(Tensor A, bool full_matrices) -> (Tensor U, Tensor S, Tensor Vh)",
     name = "svd", node = "LinalgSvd", internal = true, materialize = false,
     grad = {A = "svd_backward(grad_U, grad_S, grad_Vh, U, S, Vh)"}}

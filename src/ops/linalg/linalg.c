@@ -390,8 +390,9 @@ static bool check_pivots(const char *op, const tl_Tensor *LU, const tl_Tensor *p
   bool fit = pivots->ndim == LU->ndim - 1 && tli_dtype_category((tl_DType)pivots->dtype) == TLI_INT;
   for (int d = 0; fit && d < pivots->ndim; d++) fit = pivots->sizes[d] == LU->sizes[d];
   return fit ||
-         tli_fail(TL_ESHAPE, "%s: pivots: expected an integer for each row of LU %s, got %s %s", op,
-                  tli_sizes_str(LU), tli_sizes_str(pivots), tl_dtype_name((tl_DType)pivots->dtype));
+         tli_fail(TL_ESHAPE, "%s: expected as pivots an integer for each row of LU %s, got %s %s",
+                  op, tli_sizes_str(LU), tli_sizes_str(pivots),
+                  tl_dtype_name((tl_DType)pivots->dtype));
 }
 
 /* A X = B, or A^T X = B, for A = P L U. */
@@ -700,4 +701,56 @@ tl_Tensor *tlo_chain_matmul(tl_Tensors matrices) {
       return tli_fail_null(TL_ESHAPE, "chain_matmul: expected matrices, got shape %s",
                            tli_sizes_str(matrices.v[i]));
   return matrices.n == 1 ? tli_retain(matrices.v[0]) : tlo_multi_dot(matrices);
+}
+
+/* ---- Householder's reflections ---- */
+
+static bool check_reflectors(const tl_Tensor *A, const tl_Tensor *tau) {
+  static const char op[] = "linalg.householder_product";
+  if (A->ndim < 2 || A->sizes[A->ndim - 2] < A->sizes[A->ndim - 1])
+    return tli_fail(TL_ESHAPE, "%s: expected reflectors (..., m, n) with m >= n, got shape %s", op,
+                    tli_sizes_str(A));
+  bool fits = tau->ndim == A->ndim - 1 && tau->dtype == A->dtype &&
+              tau->sizes[tau->ndim - 1] <= A->sizes[A->ndim - 1];
+  for (int d = 0; fits && d < tau->ndim - 1; d++) fits = tau->sizes[d] == A->sizes[d];
+  return fits ||
+         tli_fail(TL_ESHAPE,
+                  "%s: expected scales (..., k) with k <= n and the batch and dtype of A, which "
+                  "is %s of shape %s, got %s of shape %s",
+                  op, tl_dtype_name((tl_DType)A->dtype), tli_sizes_str(A),
+                  tl_dtype_name((tl_DType)tau->dtype), tli_sizes_str(tau));
+}
+
+/* Q - tau v (v^T Q), where v and tau are the i-th columns. */
+static tl_Tensor *reflected(tl_Tensor *Q, tl_Tensor *V, tl_Tensor *tau, int64_t i) {
+  tli_Chain c = {0};
+  tl_Tensor *v = chain_slice(&c, V, -1, i, i + 1);
+  tl_Tensor *scaled = chain_mul(&c, v, chain_slice(&c, tau, -1, i, i + 1));
+  tl_Tensor *shares = chain_matmul(&c, chain_t(&c, v), Q);
+  return tli_chain_end(&c, chain_sub(&c, Q, chain_matmul(&c, scaled, shares)));
+}
+
+tl_Tensor *tlo_householder_product(tl_Tensor *A, tl_Tensor *tau) {
+  TL_TRY_NULL(check_reflectors(A, tau));
+  int64_t m = A->sizes[A->ndim - 2], n = A->sizes[A->ndim - 1], k = tau->sizes[tau->ndim - 1];
+  tl_DType dtype = (tl_DType)A->dtype;
+  tli_Chain c = {0};
+  tl_Tensor *below = chain_tril(&c, chain_slice(&c, A, -1, 0, k), -1);
+  tl_Tensor *ones = TLI_STEP(&c, tlo_eye(m, k, dtype, tli_device(A)));
+  tl_Tensor *V = chain_add(&c, below, ones);
+  tl_Tensor *scales = chain_unsqueeze(&c, tau, -2);
+  tl_Tensor *start = TLI_STEP(&c, tlo_eye(m, n, dtype, tli_device(A)));
+  tl_Tensor *Q = TLI_STEP(&c, tlo_expand(start, (tl_Ints){A->ndim, A->sizes}));
+  for (int64_t i = k - 1; i >= 0; i--) Q = TLI_STEP(&c, reflected(Q, V, scales, i));
+  return tli_chain_end(&c, k == 0 ? TLI_STEP(&c, tlo_clone(Q)) : Q);
+}
+
+bool tlo_triangular_solve(tl_Tensor *self, tl_Tensor *A, bool upper, bool transpose,
+                          bool unitriangular, tl_Tensor **out) {
+  tli_Chain c = {0};
+  tl_Tensor *matrix = transpose ? chain_t(&c, A) : A;
+  out[0] =
+      TLI_STEP(&c, tlo_solve_triangular(matrix, self, upper != transpose, true, unitriangular));
+  out[1] = TLI_STEP(&c, tlo_clone(A));
+  return tli_chain_end_all(&c, out, 2);
 }

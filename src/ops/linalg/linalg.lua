@@ -84,6 +84,11 @@ by_lapack {[[lu_solve(Tensor LU, Tensor pivots, Tensor B, *, bool left=true, boo
     examples = {"SPD(3), torch.tensor({1, 2, 3}, {dtype = 'int32'}), T(3, 2)",
                 "SPD(3), torch.tensor({3, 2, 3}, {dtype = 'int32'}), T(2, 3), "
                    .. "{left = false, adjoint = true}"}}
+linalg {"householder_product(Tensor A, Tensor tau) -> Tensor",
+    doc = [[The first n columns of H1 H2 ... Hk for A (..., m, n), m >= n, and tau (..., k), k <= n:
+    Hi = I - tau[i] v v^T, where v has a one at i, below it what column i of A has there, and
+    zeros above. torch.geqrf gives such A and tau.]],
+    composite = true, examples = {"T(4, 3), T(3)", "T(2, 4, 3), T(2, 2)"}}
 by_lapack {"qr_backward(Tensor gQ, Tensor gR, Tensor Q, Tensor R, string mode) -> Tensor",
     internal = true,
     composite = true}
@@ -184,6 +189,20 @@ op {[[svd.torch(Tensor self, bool some=true, bool compute_uv=true)
     compute_uv zeros in their place.]], composite = true, waits = lapack, gradcheck = false,
     autocast = {cpu = "float32"},
     examples = {"T(3, 4)", "T(4, 3), false"}}
+
+op {"orgqr(Tensor self, Tensor input2) -> Tensor", doc = "torch.linalg.householder_product.",
+    expr = "householder_product(self, input2)", examples = {"T(4, 3), T(3)"}}
+op {"lu_solve.torch(Tensor self, Tensor LU_data, Tensor LU_pivots) -> Tensor",
+    doc = "torch.linalg.lu_solve with the right side first.",
+    expr = "lu_solve(LU_data, LU_pivots, self)", waits = lapack,
+    examples = {"T(3, 2), SPD(3), torch.tensor({1, 2, 3}, {dtype = 'int32'})"}}
+op {[[triangular_solve(Tensor self, Tensor A, bool upper=true, bool transpose=false,
+      bool unitriangular=false) -> (Tensor solution, Tensor cloned_coefficient)]],
+    doc = [[X with A X = self (with transpose, A^T X = self) for triangular A, and a copy of A.
+    torch.linalg.solve_triangular has more to choose.]],
+    composite = true, waits = lapack,
+    examples = {"T(3, 2), SPD(3)", "T(2, 3, 2), SPD(2, 3), false, true",
+                "T(3, 2), SPD(3), {unitriangular = true}"}}
 
 op {"chain_matmul(Tensor[] matrices...) -> Tensor",
     doc = "The product of several matrices in the cheapest order.",

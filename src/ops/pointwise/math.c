@@ -26,6 +26,21 @@ tl_Tensor *tlo_i1_derivative(tl_Tensor *self, tl_Tensor *i1) {
   return tli_chain_end(&c, chain_where_then(&c, zero, tli_float(0.5), slope));
 }
 
+/* The same divided by exp(|x|). */
+tl_Tensor *tlo_i1_derivative_scaled(tl_Tensor *self, tl_Tensor *i1e) {
+  tli_Chain c = {0};
+  tl_Tensor *zero = chain_with_int(&c, tlo_eq, self, 0);
+  tl_Tensor *divisor = chain_where_then(&c, zero, tli_int(1), self);
+  tl_Tensor *i0e = TLI_STEP(&c, tlo_i0e(self));
+  tl_Tensor *slope = chain_sub(&c, i0e, chain_div(&c, i1e, divisor));
+  return tli_chain_end(&c, chain_where_then(&c, zero, tli_float(0.5), slope));
+}
+
+tl_Tensor *tlo_no_derivative(tl_Tensor *grad, const char *op, const char *input) {
+  (void)grad;
+  return tli_fail_null(TL_EAUTOGRAD, "%s: %s: has no derivative here; detach it", op, input);
+}
+
 tl_Tensor *tlo_polygamma(tl_Tensor *self, int64_t n) {
   if (n < 0 || n > INT16_MAX)
     return tli_fail_null(TL_EARG, "polygamma: expected n from 0 to %d, got %" PRId64, INT16_MAX, n);

@@ -107,6 +107,20 @@ unary("i0", {doc = "Modified Bessel function of the first kind, order 0.",
 unary("i1", {node = "SpecialI1", internal = true, inplace = false,
    grad = {self = "grad * i1_derivative(self, result)"}})
 op {"i1_derivative(Tensor self, Tensor i1) -> Tensor", internal = true, composite = true}
+op {"i1_derivative_scaled(Tensor self, Tensor i1e) -> Tensor", internal = true, composite = true}
+-- By its shape the incomplete gamma function has no derivative in closed form; nor has zeta by s.
+op {"no_derivative(Tensor grad, string op, string input) -> Tensor", internal = true,
+    composite = true}
+for _, row in ipairs {{"igamma", "below", ""}, {"igammac", "above", "neg"}} do
+   local name, side, sign = table.unpack(row)
+   op {name .. "(Tensor self, Tensor other) -> Tensor",
+       doc = "The share of the gamma distribution of shape self that lies " .. side ..
+          " other; NaN where either is negative. Differentiable by other alone.",
+       pointwise = {types = "floating"}, inplace = true,
+       grad = {self = ("no_derivative(grad, '%s', 'self')"):format(name),
+               other = sign .. "(grad * exp((self - 1) * log(other) - other - lgamma(self)))"},
+       examples = {"P(3, 4):detach(), P(3, 4)", "P(4):detach() + 3, P(3, 4)"}}
+end
 unary("sinc", {doc = "sin(pi x) / (pi x), 1 at 0.", grad = {self = "grad * sinc_derivative(self)"}})
 unary("sinc_derivative", {name = "sinc_backward", internal = true, inplace = false,
    grad = {self = "grad * sinc_second(self)"}})

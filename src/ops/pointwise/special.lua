@@ -44,3 +44,38 @@ special("entr(Tensor input)", "where(lt(input, 0), -inf, 0 - xlogy(input, input)
    "-x log(x); 0 at 0, -inf below.", {"P(3, 4)"})
 special("ndtr(Tensor input)", "erfc(input * -0.7071067811865476) * 0.5",
    "The share of the normal distribution below input.", {"T(3, 4)"})
+
+for _, row in ipairs {{"gammainc", "igamma"}, {"gammaincc", "igammac"}} do
+   special(row[1] .. "(Tensor input, Tensor other)", row[2] .. "(input, other)",
+      "torch." .. row[2] .. ".", {"P(3, 4):detach(), P(4)"})
+end
+
+-- With kernels of their own.
+local function kernel(name, entry)
+   entry[1] = name .. "(Tensor input) -> Tensor"
+   entry.module, entry.method = "special", false
+   entry.pointwise = {types = "floating"}
+   entry.examples = entry.examples or {"T(3, 4)", "T()"}
+   op(entry)
+end
+
+kernel("i0e", {doc = "exp(-|input|) i0(input), which does not overflow.",
+   grad = {input = "grad * (i1e(input) - sign(input) * result)"}})
+kernel("i1e", {doc = "exp(-|input|) i1(input), which does not overflow.",
+   grad = {input = "grad * (i1_derivative_scaled(input, result) - sign(input) * result)"}})
+kernel("erfcx", {doc = "exp(input^2) erfc(input), which does not underflow.",
+   grad = {input = "grad * (2 * input * result - 1.1283791670955126)"}})
+kernel("log_ndtr", {doc = [[The logarithm of the share of the normal distribution below input,
+   accurate far below 0, too.]],
+   grad = {input = "grad / erfcx(input * -0.7071067811865476) * 0.7978845608028654"}})
+kernel("ndtri", {doc = [[The number below which there is the share input of the normal distribution:
+   ndtr's inverse; NaN outside of [0, 1].]],
+   grad = {input = "grad * 2.5066282746310002 * exp(result * result * 0.5)"},
+   examples = {"U(3, 4) * 0.45 + 0.5"}})
+op {"zeta(Tensor input, Tensor other) -> Tensor", module = "special", method = false,
+    doc = [[Hurwitz's zeta function, the sum of (k + other)^-input over k from 0; infinite at
+    input = 1, NaN below. Differentiable by other alone.]],
+    pointwise = {types = "floating"},
+    grad = {input = "no_derivative(grad, 'special.zeta', 'input')",
+            other = "neg(grad * input * zeta(input + 1, other))"},
+    examples = {"P(3, 4):detach() + 1.5, P(3, 4)"}}

@@ -4,7 +4,7 @@
 
 op {"split(Tensor self, int split_size, dim dim=0) -> Tensor[]",
     doc = "Views of split_size positions each along dim, the last one maybe shorter.",
-    composite = true,
+    composite = true, alias = {"unsafe_split"},
     examples = {"T(5, 2), 2"}}
 op {"split.sizes(Tensor self, int[] split_sizes, dim dim=0) -> Tensor[]",
     doc = "Views with the given numbers of positions along dim, which must sum to its size.",
@@ -12,10 +12,11 @@ op {"split.sizes(Tensor self, int[] split_sizes, dim dim=0) -> Tensor[]",
     examples = {"T(5, 2), {2, 3}"}}
 op {"split_with_sizes(Tensor self, int[] split_sizes, dim dim=0) -> Tensor[]",
     doc = "The same as split with a list of sizes.", composite = true,
+    alias = {"unsafe_split_with_sizes"},
     examples = {"T(5, 2), {2, 3}"}}
 op {"chunk(Tensor self, int chunks, dim dim=0) -> Tensor[]",
     doc = "At most `chunks` views of equal size along dim, the last one maybe shorter.",
-    composite = true,
+    composite = true, alias = {"unsafe_chunk"},
     examples = {"T(5, 2), 2"}}
 op {"unbind(Tensor self, dim dim=0) -> Tensor[]", doc = "All positions along dim as views.",
     composite = true,
