@@ -124,6 +124,11 @@ void tli_library_close(void *library);
 
 /* ---- files, environment ---- */
 
+/* A file's bytes in memory, of which nothing is read before it is looked at where there is
+** such a thing; what is written there stays there. NULL: see errno; an empty file has 0
+** bytes at some address. */
+void *tli_file_map(const char *path, size_t *bytes);
+void tli_file_unmap(void *data, size_t bytes);
 /* Writes out what the program and the system hold back. False: see errno. */
 bool tli_file_sync(FILE *file);
 bool tli_file_is_terminal(FILE *file);

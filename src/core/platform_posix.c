@@ -8,16 +8,22 @@
 #include "core/platform.h"
 
 #include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/utsname.h>
 #include <time.h>
 #include <unistd.h>
 
 #ifdef __ELF__
 #include <link.h>
+#endif
+#ifndef MAP_NORESERVE
+#define MAP_NORESERVE 0
 #endif
 #ifdef __linux__
 #include <sched.h>
@@ -248,6 +254,31 @@ void tli_library_path(const void *address, char *path, size_t size) {
 }
 
 /* ---- files, environment ---- */
+
+void *tli_file_map(const char *path, size_t *bytes) {
+  static char empty;
+  struct stat info;
+  int fd = open(path, O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return NULL;
+  void *data = MAP_FAILED;
+  if (fstat(fd, &info) == 0) {
+    *bytes = (size_t)info.st_size;
+    if (S_ISDIR(info.st_mode))
+      errno = EISDIR;
+    else if (info.st_size == 0)
+      data = &empty;
+    else
+      data = mmap(NULL, *bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE, fd, 0);
+  }
+  int error = errno;
+  close(fd);
+  errno = error;
+  return data == MAP_FAILED ? NULL : data;
+}
+
+void tli_file_unmap(void *data, size_t bytes) {
+  if (bytes > 0) munmap(data, bytes);
+}
 
 bool tli_file_sync(FILE *file) { return fflush(file) == 0 && fsync(fileno(file)) == 0; }
 

@@ -183,6 +183,29 @@ void tli_library_path(const void *address, char *path, size_t size) {
 
 /* ---- files, environment ---- */
 
+/* A mapping would keep the file from being replaced: so all of it is read. */
+void *tli_file_map(const char *path, size_t *bytes) {
+  FILE *file = fopen(path, "rb");
+  if (file == NULL) return NULL;
+  char *data = NULL;
+  if (_fseeki64(file, 0, SEEK_END) == 0) {
+    *bytes = (size_t)_ftelli64(file);
+    data = malloc(*bytes ? *bytes : 1);
+    _fseeki64(file, 0, SEEK_SET);
+    if (data && fread(data, 1, *bytes, file) != *bytes) {
+      free(data);
+      data = NULL;
+    }
+  }
+  fclose(file);
+  return data;
+}
+
+void tli_file_unmap(void *data, size_t bytes) {
+  (void)bytes;
+  free(data);
+}
+
 bool tli_file_sync(FILE *file) { return fflush(file) == 0 && _commit(_fileno(file)) == 0; }
 
 bool tli_file_is_terminal(FILE *file) { return _isatty(_fileno(file)) != 0; }

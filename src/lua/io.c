@@ -187,5 +187,6 @@ static const luaL_Reg functions[] = {{"read", io_read},
 void tli_open_io(lua_State *L) {
   lua_newtable(L);
   tli_set_functions(L, functions);
+  tli_set_functions(L, tli_bytes_functions);
   lua_setfield(L, -2, "io");
 }

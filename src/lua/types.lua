@@ -711,6 +711,49 @@ function torch.io.is_terminal(file) end
 ---@return number
 function torch.io.clock() end
 
+---A file's bytes, (n) uint8, which are read when they are looked at. nil and a message if it
+---cannot be opened.
+---@param path string
+---@return torch.Tensor?, string?
+function torch.io.map(path) end
+
+---Bytes as elements of another dtype, little-endian and row-major: over the same memory where they
+---are aligned, else a copy. nil and a message where there are too few.
+---@param bytes torch.Tensor  (n) uint8, contiguous
+---@param first integer  the position of the first one, from 1
+---@param shape integer[]
+---@param dtype string
+---@return torch.Tensor?, string?
+function torch.io.bytes_as(bytes, first, shape, dtype) end
+
+---The text of n bytes.
+---@param bytes torch.Tensor  (n) uint8, contiguous
+---@param first integer  from 1
+---@param n integer
+---@return string
+function torch.io.text(bytes, first, n) end
+
+---Unpacks deflated bytes; nil and a message if that fails.
+---@param bytes torch.Tensor  (n) uint8, contiguous
+---@param kind "raw"|"gzip"
+---@param expected? integer  exactly that many
+---@return torch.Tensor?, string?
+function torch.io.inflate(bytes, kind, expected) end
+
+---Blocks of a GGUF quantization as float32; nil and a message for unknown ones.
+---@param bytes torch.Tensor  (n) uint8, contiguous
+---@param first integer  from 1
+---@param shape integer[]
+---@param kind "Q4_0"|"Q8_0"|"Q4_K"|"Q6_K"
+---@return torch.Tensor?, string?
+function torch.io.dequantize(bytes, first, shape, kind) end
+
+---The pixels of a PNG or JPEG file, (channels, height, width) uint8; nil and a message if it is
+---damaged or its library is missing.
+---@param bytes torch.Tensor  (n) uint8, contiguous
+---@return torch.Tensor?, string?
+function torch.io.decode_image(bytes) end
+
 -- Threads with an interpreter of their own ---------------------------------------------------------
 
 ---Starts n threads. Each calls what the module gives, a function, with `stopped`, its handle, its

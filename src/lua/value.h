@@ -49,6 +49,7 @@ extern const tli_Property tli_tensor_properties[];   /* tensor.c */
 extern const tli_Property tli_autograd_properties[]; /* autograd.c */
 extern const luaL_Reg tli_autograd_methods[];        /* autograd.c: methods of tensors */
 extern const luaL_Reg tli_apply_methods[];           /* apply.c */
+extern const luaL_Reg tli_bytes_functions[];         /* bytes.c: more of torch.io */
 extern const luaL_Reg tli_device_methods[];          /* device.c */
 
 /* Each adds to the module table on top of the stack. */

@@ -1,16 +1,20 @@
 -- init.lua - torch.save and torch.load. Files are safetensors: weights as they are, and nested
 -- tables of tensors and plain data (checkpoints) with their structure in the file's metadata.
--- Loading runs no code, and a file that is damaged is refused with its name.
+-- What others write is read by the end of its name: .npy and .npz of NumPy, .pt and .pth of
+-- PyTorch, .gguf, .png and .jpg, and the IDX files of MNIST, also as .gz. Loading runs no code, and
+-- a file that is damaged is refused with its name.
 
 local torch = require "tlua"
 local args = require "tlua.args"
 local safetensors = require "tlua.io.safetensors"
+local source = require "tlua.io.source"
 local tree = require "tlua.io.tree"
 
 local M = {}
 
 local take_save = args.signature "save(object: any, path: string, metadata: table?)"
-local take_load = args.signature "load(path: string, device: string?, metadata: boolean = false)"
+local take_load = args.signature [[load(path: string, device: string?, metadata: boolean = false,
+   mmap: boolean?)]]
 
 -- Lets write(file) make the new content of the file at `path`. Returns what went wrong, in which
 -- case the old file is there as it was, and whether to try once more.
@@ -59,13 +63,66 @@ function M.save(...)
    if failure then torch.raise(("save: %s: %s"):format(a.path, failure)) end
 end
 
--- The object in an open file and the file's own metadata, or a message.
-local function read(file, device)
-   local tensors, metadata = safetensors.read(file)
-   if not tensors then return metadata end
-   if device then
-      for name, tensor in pairs(tensors) do tensors[name] = tensor:to(device) end
+-- Formats of others by the end of the name -----------------------------------------------------
+
+local function is_zip(bytes)
+   return bytes:numel() >= 4 and torch.io.text(bytes, 1, 2) == "PK"
+end
+
+local readers = {}
+
+function readers.npy(bytes) return require "tlua.io.npy".array(bytes) end
+function readers.npz(bytes) return require "tlua.io.npy".arrays(bytes) end
+function readers.gguf(bytes) return require "tlua.io.gguf".read(bytes) end
+function readers.idx(bytes) return require "tlua.io.idx".read(bytes) end
+
+function readers.png(bytes)
+   local image, message = torch.io.decode_image(bytes)
+   return image or source.fail("%s", message)
+end
+readers.jpg, readers.jpeg = readers.png, readers.png
+
+-- torch.save of ours has written safetensors under these names.
+function readers.pt(bytes)
+   if is_zip(bytes) then return require "tlua.io.pickle".checkpoint(bytes) end
+   local old = bytes:numel() > 2 and torch.io.text(bytes, 1, 2):find "^\x80[\2-\5]$"
+   if old then source.fail "PyTorch's format from before version 1.6; save it anew there" end
+   return nil
+end
+readers.pth = readers.pt
+
+-- Which of them, and whether it is packed by gzip; nil: none.
+local function reader_of(path)
+   local name, packed = path:lower(), false
+   if name:find "%.gz$" then name, packed = name:sub(1, -4), true end
+   if name:find "idx%d+%-ubyte$" then return "idx", packed end
+   local ending = name:match "%.(%w+)$"
+   return readers[ending] and ending or nil, packed
+end
+
+local function read_other(file, path, kind, packed, mmap)
+   local bytes = source.bytes(file, path, mmap)
+   if packed then
+      local unpacked, message = torch.io.inflate(bytes, "gzip")
+      bytes = unpacked or source.fail("%s", message)
    end
+   return readers[kind](bytes)
+end
+
+-- ------------------------------------------------------------------------------------------------
+
+local function to_device(value, device)
+   if torch.is_tensor(value) then return value:to(device) end
+   if type(value) ~= "table" then return value end
+   for key, item in pairs(value) do value[key] = to_device(item, device) end
+   return value
+end
+
+-- The object in an open file and the file's own metadata, or a message.
+local function read_own(file, path, a)
+   local tensors, metadata = safetensors.read(file, path, a.mmap)
+   if not tensors then return metadata end
+   if a.device then to_device(tensors, a.device) end
    local structure = metadata[tree.key]
    if not structure then return tensors, metadata end
    metadata[tree.key] = nil
@@ -74,11 +131,28 @@ local function read(file, device)
    return object, metadata
 end
 
---- Loads what save has written. Any other safetensors file gives a table from names to tensors.
+local function read(file, a)
+   local kind, packed = reader_of(a.path)
+   if kind then
+      local object, metadata = source.protect(read_other, file, a.path, kind, packed, a.mmap)
+      if object == nil and metadata then return metadata end
+      if object ~= nil then
+         if a.device then object = to_device(object, a.device) end
+         return object, metadata or {}
+      end
+      file:seek "set"
+   end
+   return read_own(file, a.path, a)
+end
+
+--- Loads what save has written. Any other safetensors file gives a table from names to tensors, as
+--- do .npz and .gguf; .pt and .pth give the tables, tensors and plain data of a PyTorch checkpoint
+--- and refuse every class; .npy, .png and .jpg (channels, height, width; uint8) give one tensor.
 --- `device` is where the tensors go, the CPU by default; with `metadata = true` the file's own
---- metadata are a second result.
+--- metadata are a second result. `mmap`: tensors are the file's bytes, read when they are first
+--- looked at, and what is written to them stays in memory; by default so from 16 MB on.
 ---@param path string
----@param options? {device: string, metadata: boolean}
+---@param options? {device: string, metadata: boolean, mmap: boolean}
 ---@return any object
 ---@return table<string, string>? metadata
 function M.load(...)
@@ -86,7 +160,7 @@ function M.load(...)
    check_path("load", a.path)
    local file <close>, message = io.open(a.path, "rb")
    if not file then torch.raise("load: " .. message) end
-   local ok, object, metadata = pcall(read, file, a.device)
+   local ok, object, metadata = pcall(read, file, a)
    if not ok then -- such as a lack of memory: it is not said yet which file is meant
       local why = tostring(object):gsub("^[^\n]-:%d+: ", "")
       torch.raise(("load: %s: %s"):format(a.path, why))

@@ -179,18 +179,41 @@ local function read_header(file)
    return text, size - 8 - length
 end
 
+-- From this size on a file is mapped: its tensors are read when they are looked at.
+local map_from <const> = 1 << 24
+
+-- What gives an entry's tensor: of a file that is mapped, or the next in one that is read.
+local function tensor_reader(file, path, data_size, mmap)
+   if not mmap then
+      return function(entry) return torch.io.read(file, entry.shape, entry.dtype) end
+   end
+   local begin = file:seek()
+   local bytes, message = torch.io.map(path)
+   if bytes and bytes:numel() ~= begin + data_size then
+      return nil, "the file changes while it is read"
+   end
+   if not bytes then return nil, message end
+   return function(entry)
+      return torch.io.bytes_as(bytes, begin + entry.first + 1, entry.shape, entry.dtype)
+   end
+end
+
 --- Reads all tensors of an open file.
 ---@param file file*
+---@param path? string  of the file, needed to map it
+---@param mmap? boolean  nil: large files are mapped
 ---@return table<string, Tensor>? tensors  nil on failure
 ---@return table<string, string>|string metadata  or what is wrong
-function M.read(file)
+function M.read(file, path, mmap)
    local text, data_size = read_header(file)
    if not text then return nil, data_size end
    local entries, metadata = M.parse(text, data_size)
    if not entries then return nil, metadata end
-   local tensors = {}
+   if mmap == nil then mmap = path ~= nil and data_size >= map_from end
+   local tensors, read_tensor, why = {}, tensor_reader(file, path, data_size, mmap)
+   if not read_tensor then return nil, why end
    for _, entry in ipairs(entries) do
-      local tensor, message = torch.io.read(file, entry.shape, entry.dtype)
+      local tensor, message = read_tensor(entry)
       if not tensor then return nil, ("tensor %q: %s"):format(entry.name, message) end
       tensors[entry.name] = tensor
    end

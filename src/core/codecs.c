@@ -1,0 +1,247 @@
+/*
+** codecs.c - see codecs.h. The structs that are passed are declared here as the libraries'
+** stable interfaces have them, so that a build needs none of their headers.
+*/
+#include "core/codecs.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/platform.h"
+
+#ifdef _WIN32
+static const char *const zlib_files[] = {"zlib1.dll", "libz.dll", NULL};
+static const char *const png_files[] = {"libpng16-16.dll", "libpng16.dll", NULL};
+static const char *const jpeg_files[] = {"turbojpeg.dll", "libturbojpeg.dll", NULL};
+#else
+static const char *const zlib_files[] = {"libz.so.1", "libz.so", "libz.dylib", NULL};
+static const char *const png_files[] = {"libpng16.so.16", "libpng16.so", "libpng16.dylib", NULL};
+static const char *const jpeg_files[] = {"libturbojpeg.so.0", "libturbojpeg.so",
+                                         "libturbojpeg.dylib", NULL};
+#endif
+
+static void *open_first(const char *const *files) {
+  void *library = NULL;
+  for (; *files && library == NULL; files++) library = tli_library_open(*files);
+  return library;
+}
+
+static bool find(void *library, const char *name, void *function) {
+  void *symbol = library ? tli_library_symbol(library, name) : NULL;
+  memcpy(function, &symbol, sizeof symbol);
+  return symbol != NULL;
+}
+
+/* ---- zlib ---- */
+
+typedef struct Stream { /* z_stream */
+  const unsigned char *next_in;
+  unsigned avail_in;
+  unsigned long total_in;
+  unsigned char *next_out;
+  unsigned avail_out;
+  unsigned long total_out;
+  const char *message;
+  void *state, *get, *put, *user;
+  int data_type;
+  unsigned long check, reserved;
+} Stream;
+
+static struct {
+  tli_Once once;
+  bool there;
+  int (*begin)(Stream *, int bits, const char *version, int size);
+  int (*run)(Stream *, int flush);
+  int (*end)(Stream *);
+} zlib = {.once = TLI_ONCE_INIT};
+
+static void open_zlib(void) {
+  void *library = open_first(zlib_files);
+  zlib.there = find(library, "inflateInit2_", &zlib.begin) && find(library, "inflate", &zlib.run) &&
+               find(library, "inflateEnd", &zlib.end);
+}
+
+enum { STREAM_END = 1, BUFFER_ERROR = -5, PIECE = 1 << 30 };
+
+/* Makes *block, of `room` bytes, larger for a stream that has filled it. */
+static bool grow(unsigned char **block, size_t *room) {
+  size_t more = *room * 2;
+  unsigned char *grown = (unsigned char *)realloc(*block, more);
+  if (grown == NULL) return tli_fail(TL_EMEM, "out of memory for %zu unpacked bytes", more);
+  *block = grown;
+  *room = more;
+  return true;
+}
+
+static bool run(Stream *s, const unsigned char *data, size_t n, bool exact, unsigned char **block,
+                size_t *room, size_t *bytes) {
+  size_t taken = 0, made = 0;
+  for (int status = 0; status != STREAM_END;) {
+    if (made == *room && !exact && !grow(block, room)) return false;
+    size_t in = n - taken < PIECE ? n - taken : PIECE;
+    size_t out = *room - made < PIECE ? *room - made : PIECE;
+    s->next_in = data + taken;
+    s->avail_in = (unsigned)in;
+    s->next_out = *block + made;
+    s->avail_out = (unsigned)out;
+    status = zlib.run(s, 0);
+    size_t in_now = in - s->avail_in, out_now = out - s->avail_out;
+    taken += in_now;
+    made += out_now;
+    if (status < 0 && !(status == BUFFER_ERROR && in_now + out_now > 0))
+      return tli_fail(TL_EIO, "the deflated data are damaged%s%s", s->message ? ": " : "",
+                      s->message ? s->message : "");
+    if (status == 0 && in_now + out_now == 0)
+      return tli_fail(TL_EIO, "the deflated data end too early or are too many");
+  }
+  if (exact && made != *room)
+    return tli_fail(TL_EIO, "expected %zu unpacked bytes, got %zu", *room, made);
+  *bytes = made;
+  return true;
+}
+
+void *tli_inflate(const void *data, size_t n, tli_Deflated kind, int64_t expected, size_t *bytes) {
+  tli_once(&zlib.once, open_zlib);
+  if (!zlib.there)
+    return tli_fail_null(TL_EIO, "needs zlib, which was not found; see `tlua doctor`");
+  if (expected > (int64_t)n * 1032 + 64) /* deflate packs no tighter */
+    return tli_fail_null(TL_EIO, "%lld bytes cannot come out of %zu deflated ones",
+                         (long long)expected, n);
+  size_t room = expected >= 0 ? (size_t)expected : n * 3 + 64;
+  unsigned char *block = (unsigned char *)malloc(room ? room : 1);
+  if (block == NULL) return tli_fail_null(TL_EMEM, "out of memory for %zu unpacked bytes", room);
+  Stream s;
+  memset(&s, 0, sizeof s);
+  int bits = kind == TLI_DEFLATE_RAW ? -15 : 31;
+  bool ok = zlib.begin(&s, bits, "1.2.0", (int)sizeof s) == 0;
+  if (!ok) (void)tli_fail(TL_EIO, "zlib cannot begin");
+  if (ok) {
+    ok = run(&s, (const unsigned char *)data, n, expected >= 0, &block, &room, bytes);
+    zlib.end(&s);
+  }
+  if (ok) return block;
+  free(block);
+  return NULL;
+}
+
+/* ---- PNG: libpng's simplified interface ---- */
+
+typedef struct Png { /* png_image */
+  void *opaque;
+  uint32_t version, width, height, format, flags, colormap_entries, warning_or_error;
+  char message[64];
+} Png;
+
+enum { PNG_ALPHA = 1, PNG_COLOR = 2 };
+
+static struct {
+  tli_Once once;
+  bool there;
+  int (*begin)(Png *, const void *, size_t);
+  int (*finish)(Png *, const void *background, void *buffer, int32_t stride, void *colormap);
+  void (*end)(Png *);
+} png = {.once = TLI_ONCE_INIT};
+
+static void open_png(void) {
+  void *library = open_first(png_files);
+  png.there = find(library, "png_image_begin_read_from_memory", &png.begin) &&
+              find(library, "png_image_finish_read", &png.finish) &&
+              find(library, "png_image_free", &png.end);
+}
+
+static bool fits(int64_t width, int64_t height, int64_t most) {
+  if (width > 0 && height > 0 && width <= most / height) return true;
+  return tli_fail(TL_EIO, "an image of %lld x %lld pixels; expected at most %lld in all",
+                  (long long)width, (long long)height, (long long)most);
+}
+
+static unsigned char *read_png(const void *data, size_t n, int64_t most, int *width, int *height,
+                               int *channels) {
+  tli_once(&png.once, open_png);
+  if (!png.there)
+    return tli_fail_null(TL_EIO, "a PNG file needs libpng, which was not found; see `tlua doctor`");
+  Png image;
+  memset(&image, 0, sizeof image);
+  image.version = 1;
+  if (!png.begin(&image, data, n)) return tli_fail_null(TL_EIO, "PNG: %s", image.message);
+  unsigned char *pixels = NULL;
+  if (fits(image.width, image.height, most)) {
+    image.format &= PNG_ALPHA | PNG_COLOR; /* 8 bits each, no palette */
+    *channels = 1 + (image.format & PNG_COLOR ? 2 : 0) + (image.format & PNG_ALPHA ? 1 : 0);
+    *width = (int)image.width;
+    *height = (int)image.height;
+    pixels = (unsigned char *)malloc((size_t)*width * (size_t)*height * (size_t)*channels);
+    if (pixels == NULL) {
+      (void)tli_fail(TL_EMEM, "out of memory for an image");
+    } else if (!png.finish(&image, NULL, pixels, 0, NULL)) {
+      (void)tli_fail(TL_EIO, "PNG: %s", image.message);
+      free(pixels);
+      pixels = NULL;
+    }
+  }
+  png.end(&image);
+  return pixels;
+}
+
+/* ---- JPEG: the TurboJPEG interface ---- */
+
+static struct {
+  tli_Once once;
+  bool there;
+  void *(*begin)(void);
+  int (*header)(void *, const unsigned char *, unsigned long, int *, int *, int *, int *);
+  int (*run)(void *, const unsigned char *, unsigned long, unsigned char *, int, int, int, int,
+             int);
+  int (*end)(void *);
+  char *(*error)(void *);
+} jpeg = {.once = TLI_ONCE_INIT};
+
+static void open_jpeg(void) {
+  void *library = open_first(jpeg_files);
+  jpeg.there = find(library, "tjInitDecompress", &jpeg.begin) &&
+               find(library, "tjDecompressHeader3", &jpeg.header) &&
+               find(library, "tjDecompress2", &jpeg.run) && find(library, "tjDestroy", &jpeg.end) &&
+               find(library, "tjGetErrorStr2", &jpeg.error);
+}
+
+enum { TJ_RGB = 0, TJ_GRAY = 6, TJ_COLORSPACE_GRAY = 2, TJ_ACCURATE = 4096 };
+
+static unsigned char *read_jpeg(const void *data, size_t n, int64_t most, int *width, int *height,
+                                int *channels) {
+  tli_once(&jpeg.once, open_jpeg);
+  if (!jpeg.there)
+    return tli_fail_null(TL_EIO,
+                         "a JPEG file needs libturbojpeg, which was not found; see `tlua doctor`");
+  void *handle = jpeg.begin();
+  if (handle == NULL) return tli_fail_null(TL_EMEM, "JPEG: the library cannot begin");
+  int sampling, colors;
+  unsigned char *pixels = NULL;
+  const unsigned char *bytes = (const unsigned char *)data;
+  bool ok = jpeg.header(handle, bytes, (unsigned long)n, width, height, &sampling, &colors) == 0;
+  if (!ok) (void)tli_fail(TL_EIO, "JPEG: %s", jpeg.error(handle));
+  if (ok && fits(*width, *height, most)) {
+    bool gray = colors == TJ_COLORSPACE_GRAY;
+    *channels = gray ? 1 : 3;
+    pixels = (unsigned char *)malloc((size_t)*width * (size_t)*height * (size_t)*channels);
+    if (pixels == NULL) {
+      (void)tli_fail(TL_EMEM, "out of memory for an image");
+    } else if (jpeg.run(handle, bytes, (unsigned long)n, pixels, *width, 0, *height,
+                        gray ? TJ_GRAY : TJ_RGB, TJ_ACCURATE) != 0) {
+      (void)tli_fail(TL_EIO, "JPEG: %s", jpeg.error(handle));
+      free(pixels);
+      pixels = NULL;
+    }
+  }
+  jpeg.end(handle);
+  return pixels;
+}
+
+unsigned char *tli_read_image(const void *data, size_t n, int64_t most, int *width, int *height,
+                              int *channels) {
+  static const unsigned char png_begin[] = {0x89, 'P', 'N', 'G'}, jpeg_begin[] = {0xff, 0xd8, 0xff};
+  if (n >= 4 && memcmp(data, png_begin, 4) == 0)
+    return read_png(data, n, most, width, height, channels);
+  if (n >= 3 && memcmp(data, jpeg_begin, 3) == 0)
+    return read_jpeg(data, n, most, width, height, channels);
+  return tli_fail_null(TL_EIO, "neither a PNG nor a JPEG file");
+}

@@ -1,0 +1,224 @@
+/*
+** bytes.c - the part of torch.io that takes a file's bytes as a tensor: mapping a file,
+** looking at bytes as elements, and unpacking them. What is wrong with the data is nil and a
+** message; what is wrong with the call raises.
+*/
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/codecs.h"
+#include "core/dequantize.h"
+#include "core/platform.h"
+#include "lua/value.h"
+
+enum { MOST_PIXELS = 1 << 28 };
+
+static int give_up(lua_State *L) {
+  lua_pushnil(L);
+  lua_pushstring(L, tl_error());
+  return 2;
+}
+
+/* A contiguous tensor of bytes at index 1. */
+static tl_Tensor *check_bytes(lua_State *L, const char *name) {
+  tl_Tensor *t = tli_check_tensor(L, 1, name);
+  if (t->dtype != TL_U8 || !tli_contiguous(t) || tli_device(t).type != TL_CPU)
+    tli_error(L, "%s: expected a contiguous tensor of uint8 on the CPU, got %s", name,
+              tli_describe(L, tli_state(L), 1));
+  return t;
+}
+
+/* A position from 1 at an index, to C's counting; up to one past the end. */
+static int64_t check_first(lua_State *L, int index, const tl_Tensor *t, const char *name) {
+  int64_t first;
+  if (!tli_to_whole(L, index, &first) || first < 1 || first > t->numel + 1)
+    tli_error(L, "%s: first: expected a position from 1 to %lld, got %s", name,
+              (long long)t->numel + 1, tli_describe(L, tli_state(L), index));
+  return first - 1;
+}
+
+static int read_shape(lua_State *L, int index, int64_t *sizes, const char *name) {
+  luaL_checktype(L, index, LUA_TTABLE);
+  int n = (int)lua_rawlen(L, index);
+  if (n > TL_MAX_DIMS) tli_error(L, "%s: more than %d dimensions", name, TL_MAX_DIMS);
+  for (int i = 0; i < n; i++) {
+    lua_rawgeti(L, index, i + 1);
+    if (!tli_to_whole(L, -1, &sizes[i]) || sizes[i] < 0)
+      tli_error(L, "%s: shape: expected a list of sizes", name);
+    lua_pop(L, 1);
+  }
+  return n;
+}
+
+/* A tensor over a block that `release` frees, into the box on top of the stack. */
+static int give(lua_State *L, tli_Box *box, void *data, int ndim, const int64_t *sizes,
+                void (*release)(void *data, void *context), void *context) {
+  tl_Tensor *t = tl_tensor_wrap(data, TL_U8, ndim, sizes, NULL, release, context);
+  if (t == NULL) {
+    release(data, context);
+    return tli_raise(L);
+  }
+  tli_fill_box(tli_state(L), box, t);
+  return 1;
+}
+
+static void free_block(void *data, void *context) {
+  (void)context;
+  free(data);
+}
+
+static void unmap(void *data, void *context) { tli_file_unmap(data, (size_t)(uintptr_t)context); }
+
+/* map(path) -> bytes, or nil and a message. */
+static int io_map(lua_State *L) {
+  const char *path = tli_to_word(L, 1);
+  if (path == NULL)
+    return tli_error(L, "io.map: expected a path, got %s",
+                     tli_describe(L, tli_state(L), lua_isnone(L, 1) ? 0 : 1));
+  tli_Box *box = tli_push_box(L);
+  size_t bytes = 0;
+  void *data = tli_file_map(path, &bytes);
+  if (data == NULL) {
+    lua_pushnil(L);
+    lua_pushstring(L, strerror(errno));
+    return 2;
+  }
+  int64_t size = (int64_t)bytes;
+  return give(L, box, data, 1, &size, unmap, (void *)(uintptr_t)bytes);
+}
+
+/* bytes_as(bytes, first, shape, dtype) -> Tensor, or nil and a message. */
+static int io_bytes_as(lua_State *L) {
+  int64_t sizes[TL_MAX_DIMS];
+  tl_Tensor *bytes = check_bytes(L, "io.bytes_as");
+  int64_t first = check_first(L, 2, bytes, "io.bytes_as");
+  int ndim = read_shape(L, 3, sizes, "io.bytes_as");
+  tl_DType dtype = tli_to_dtype(L, 4);
+  if (dtype == TL_NODTYPE)
+    return tli_error(L, "io.bytes_as: dtype: expected a dtype such as \"float32\", got %s",
+                     tli_describe(L, tli_state(L), 4));
+  tli_Box *box = tli_push_box(L);
+  bytes = check_bytes(L, "io.bytes_as"); /* a finalizer may have released it */
+  size_t size = tl_dtype_size(dtype);
+  int64_t n = tli_numel(ndim, sizes, size);
+  if (n < 0 || n > (bytes->numel - first) / (int64_t)size) {
+    (void)tli_fail(TL_EIO, "expected %s bytes from byte %lld on, got %lld",
+                   n < 0 ? "fewer" : "more", (long long)first + 1,
+                   (long long)(bytes->numel - first));
+    return give_up(L);
+  }
+  const char *data = (const char *)tli_data(bytes) + first;
+  tl_Tensor *t;
+  bool same = dtype != TL_BOOL && (uintptr_t)data % size == 0 &&
+              (data - (const char *)bytes->storage->data) % (ptrdiff_t)size == 0 &&
+              __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__;
+  if (same) {
+    int64_t strides[TL_MAX_DIMS];
+    tli_row_major(ndim, sizes, strides);
+    t = tli_alias(bytes, ndim, sizes, strides,
+                  (data - (const char *)bytes->storage->data) / (ptrdiff_t)size);
+    if (t) t->dtype = (int8_t)dtype;
+  } else if ((t = tli_empty(dtype, TLI_CPU, ndim, sizes)) != NULL) {
+    char *to = (char *)tli_data(t);
+    for (int64_t i = 0; i < n; i++, to += size, data += size) {
+      memcpy(to, data, size);
+      if (dtype == TL_BOOL) *to = *to != 0;
+#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+      for (size_t k = 0; k < size; k++) to[k] = data[size - 1 - k];
+#endif
+    }
+  }
+  if (t == NULL) return tli_raise(L);
+  tli_fill_box(tli_state(L), box, t);
+  return 1;
+}
+
+/* text(bytes, first, n) -> string */
+static int io_text(lua_State *L) {
+  tl_Tensor *bytes = check_bytes(L, "io.text");
+  int64_t n, first = check_first(L, 2, bytes, "io.text");
+  if (!tli_to_whole(L, 3, &n) || n < 0 || n > bytes->numel - first)
+    return tli_error(L, "io.text: n: expected 0 to %lld bytes, got %s",
+                     (long long)(bytes->numel - first), tli_describe(L, tli_state(L), 3));
+  lua_pushlstring(L, (const char *)tli_data(bytes) + first, (size_t)n);
+  return 1;
+}
+
+/* inflate(bytes, kind, expected) -> bytes, or nil and a message. */
+static int io_inflate(lua_State *L) {
+  static const char *const kinds[] = {"raw", "gzip", NULL};
+  check_bytes(L, "io.inflate");
+  int kind = luaL_checkoption(L, 2, NULL, kinds);
+  int64_t expected = -1;
+  if (!lua_isnoneornil(L, 3) && (!tli_to_whole(L, 3, &expected) || expected < 0))
+    return tli_error(L, "io.inflate: expected: expected a number of bytes, got %s",
+                     tli_describe(L, tli_state(L), 3));
+  tli_Box *box = tli_push_box(L);
+  tl_Tensor *bytes = check_bytes(L, "io.inflate");
+  size_t n;
+  void *block = tli_inflate(tli_data(bytes), (size_t)bytes->numel,
+                            kind == 0 ? TLI_DEFLATE_RAW : TLI_DEFLATE_GZIP, expected, &n);
+  if (block == NULL) return give_up(L);
+  int64_t size = (int64_t)n;
+  return give(L, box, block, 1, &size, free_block, NULL);
+}
+
+/* dequantize(bytes, first, shape, kind) -> Tensor, or nil and a message. */
+static int io_dequantize(lua_State *L) {
+  int64_t sizes[TL_MAX_DIMS];
+  tl_Tensor *bytes = check_bytes(L, "io.dequantize");
+  int64_t first = check_first(L, 2, bytes, "io.dequantize");
+  int ndim = read_shape(L, 3, sizes, "io.dequantize");
+  const tli_Quantization *q = tli_quantization(luaL_checkstring(L, 4));
+  tli_Box *box = tli_push_box(L);
+  bytes = check_bytes(L, "io.dequantize");
+  int64_t n = tli_numel(ndim, sizes, sizeof(float));
+  bool ok = q != NULL;
+  if (!ok) {
+    (void)tli_fail(TL_EIO, "the quantization %s is not known", lua_tostring(L, 4));
+  } else if (n < 0 || n % q->elements != 0 || n / q->elements > (bytes->numel - first) / q->bytes) {
+    ok = tli_fail(TL_EIO, "%lld elements of %s do not fit into %lld bytes", (long long)n, q->name,
+                  (long long)(bytes->numel - first));
+  }
+  if (!ok) return give_up(L);
+  tl_Tensor *t = tli_empty(TL_F32, TLI_CPU, ndim, sizes);
+  if (t == NULL) return tli_raise(L);
+  const unsigned char *block = (const unsigned char *)tli_data(bytes) + first;
+  float *out = (float *)tli_data(t);
+  for (int64_t i = 0; i < n; i += q->elements, block += q->bytes, out += q->elements)
+    q->read(block, out);
+  tli_fill_box(tli_state(L), box, t);
+  return 1;
+}
+
+/* decode_image(bytes) -> (channels, height, width), or nil and a message. */
+static int io_decode_image(lua_State *L) {
+  check_bytes(L, "io.decode_image");
+  tli_Box *box = tli_push_box(L);
+  tl_Tensor *bytes = check_bytes(L, "io.decode_image");
+  int width = 0, height = 0, channels = 0;
+  unsigned char *pixels = tli_read_image(tli_data(bytes), (size_t)bytes->numel, MOST_PIXELS, &width,
+                                         &height, &channels);
+  if (pixels == NULL) return give_up(L);
+  int64_t sizes[] = {channels, height, width};
+  tl_Tensor *t = tli_empty(TL_U8, TLI_CPU, 3, sizes);
+  if (t) {
+    unsigned char *to = (unsigned char *)tli_data(t);
+    int64_t plane = (int64_t)width * height;
+    for (int c = 0; c < channels; c++)
+      for (int64_t i = 0; i < plane; i++) *to++ = pixels[i * channels + c];
+  }
+  free(pixels);
+  if (t == NULL) return tli_raise(L);
+  tli_fill_box(tli_state(L), box, t);
+  return 1;
+}
+
+const luaL_Reg tli_bytes_functions[] = {{"map", io_map},
+                                        {"bytes_as", io_bytes_as},
+                                        {"text", io_text},
+                                        {"inflate", io_inflate},
+                                        {"dequantize", io_dequantize},
+                                        {"decode_image", io_decode_image},
+                                        {NULL, NULL}};
