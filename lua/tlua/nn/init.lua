@@ -55,6 +55,7 @@ local files = lazy.modules("tlua.nn", {
       MultiLabelSoftMarginLoss SoftMarginLoss TripletMarginLoss CTCLoss]],
    TripletMarginWithDistanceLoss = "TripletMarginWithDistanceLoss",
    AdaptiveLogSoftmaxWithLoss = "AdaptiveLogSoftmaxWithLoss",
+   LinearCrossEntropyLoss = "LinearCrossEntropyLoss",
    Distance = "CosineSimilarity PairwiseDistance",
    RNN = "RNNBase RNN LSTM GRU",
    RNNCell = "RNNCellBase RNNCell LSTMCell GRUCell",
