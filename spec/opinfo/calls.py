@@ -262,7 +262,7 @@ def write_dtype(w, op, fn, extra, dtype):
         if inplace and own:
             w.call("i", inplace, each(layout("transposed"), a), k, dtype, "transposed")
         for alias in op.aliases if dtype == torch.float32 and i < 2 else ():
-            if function(alias.name) and not alias.name.startswith("special"):
+            if function(alias.name) and "special." not in alias.name:
                 w.call("f", fn, a, k, dtype, op=alias.name)
 
 

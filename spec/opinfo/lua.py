@@ -24,7 +24,7 @@ nn.functional.softmin nn.functional.glu std var std_mean var_mean aminmax unbind
 argmax argmin argsort: x dim > at
 max min median nanmedian mode cummax cummin sort: x dim > - at
 kthvalue topk: x k dim > - at
-quantile nanquantile norm nn.functional.normalize renorm split split_with_sizes chunk: x n dim
+quantile nanquantile norm nn.functional.normalize renorm split split_with_sizes chunk unsafe_chunk unsafe_split: x n dim
 nn.functional.cosine_similarity cross linalg.cross linalg.vecdot diff repeat_interleave: x y dim
 trapezoid trapz cumulative_trapezoid gradient linalg.norm linalg.matrix_norm: x y dim
 linalg.vector_norm: x y dim
