@@ -35,6 +35,11 @@ local small_grad = {
 }
 
 row("a + b", small, "local c = a + b", "c = a + b")
+row("1000 times a + b", small, "for _ = 1, 1000 do local c = a + b end",
+    "for _ in range(1000): c = a + b")
+row("1000 times a + b, profiled", small,
+    "torch.profiler.profile({}, function() for _ = 1, 1000 do local c = a + b end end)",
+    "with torch.profiler.profile():\n    for _ in range(1000): c = a + b")
 row("a + b, gradient recorded", small_grad, "local c = a + w", "c = a + w")
 row("a * 2.0", small, "local c = a * 2.0", "c = a * 2.0")
 row("a:add(b)", small, "local c = a:add(b)", "c = a.add(b)")

@@ -25,6 +25,16 @@ describe("examples/tour.lua", function()
    end)
 end)
 
+describe("examples/profile.lua", function()
+   it("finds what a slow loop waits for, and that the repaired one makes fewer calls", function()
+      local output = shell.ok(tlua .. " examples/profile.lua --steps 3")
+      assert.matches("== the slow loop ==.*backward.*waiting for data.*== the repaired loop ==",
+         output)
+      local times = output:match "makes (%d+) times fewer calls"
+      assert.is_true(tonumber(times) >= 5, output)
+   end)
+end)
+
 describe("examples/memory.lua", function()
    local function amounts(arguments)
       local output = shell.ok(tlua .. " examples/memory.lua " .. arguments)
