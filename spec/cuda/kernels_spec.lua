@@ -77,7 +77,7 @@ local variants = {
 -- ones: a device may be off by some of these, of the largest number in the result.
 local spacing <const> = {float64 = 2.0 ^ -52, float32 = 2.0 ^ -23, float16 = 2.0 ^ -10,
                          bfloat16 = 2.0 ^ -7}
-local steps <const> = {float64 = 4096, float32 = 256, float16 = 4, bfloat16 = 4}
+local steps <const> = {float64 = 512, float32 = 32, float16 = 2, bfloat16 = 2}
 
 -- Memory that nobody has written.
 local unwritten <const> = {empty = true, empty_like = true, new_empty = true, empty_strided = true,
