@@ -62,6 +62,9 @@ local types = {
    boolean = {"a boolean", of_type "boolean"},
    ["function"] = {"a function", of_type "function"},
    table = {"a table", of_type "table"},
+   object = {"an object", function(value)
+      return type(value) == "table" and getmetatable(value) ~= nil and value or nil
+   end},
    integer = {"an integer", to_integer},
    count = {"an integer of at least 0", function(value)
       local n = to_integer(value)

@@ -89,6 +89,50 @@ static bool run(lua_State *L, tli_Settings *of, const tli_Backward *call) {
 
 static bool fits_int(const tl_Tensors *list) { return list->n <= INT32_MAX; }
 
+/* ---- what is to be done after a pass ---- */
+
+static const char queue_key = 0; /* its address: the list of functions in the registry */
+
+/* queue_callback(fn): calls fn when the running backward pass has ended well. */
+static int autograd_queue_callback(lua_State *L) {
+  if (lua_type(L, 1) != LUA_TFUNCTION)
+    return tli_error(L, "queue_callback: expected a function, got %s",
+                     tli_describe(L, tli_state(L), 1));
+  lua_settop(L, 1);
+  if (lua_rawgetp(L, LUA_REGISTRYINDEX, &queue_key) != LUA_TTABLE) {
+    lua_newtable(L);
+    lua_pushvalue(L, -1);
+    lua_rawsetp(L, LUA_REGISTRYINDEX, &queue_key);
+    lua_replace(L, 2);
+  }
+  lua_pushvalue(L, 1);
+  lua_rawseti(L, 2, (lua_Integer)lua_rawlen(L, 2) + 1);
+  return 0;
+}
+
+/* Calls what was queued, or after a failure forgets it. */
+static void end_pass(lua_State *L, bool ok) {
+  if (lua_rawgetp(L, LUA_REGISTRYINDEX, &queue_key) != LUA_TTABLE) {
+    lua_pop(L, 1);
+    return;
+  }
+  int list = lua_gettop(L);
+  lua_pushnil(L);
+  lua_rawsetp(L, LUA_REGISTRYINDEX, &queue_key);
+  for (lua_Integer i = 1; ok && i <= (lua_Integer)lua_rawlen(L, list); i++) {
+    lua_rawgeti(L, list, i);
+    lua_call(L, 0, 0);
+  }
+  lua_settop(L, list - 1);
+}
+
+/* Whether a pass that begins now is not within another one. */
+static bool outermost(void) {
+  lua_State *outer = tli_set_running(NULL);
+  tli_set_running(outer);
+  return outer == NULL;
+}
+
 static int accumulate(tli_Args *a, tli_Settings *of, tl_Tensors roots, tl_Tensor *const *grads,
                       int first) {
   bool create = tli_arg_bool(a, first + 1, false);
@@ -105,9 +149,10 @@ static int accumulate(tli_Args *a, tli_Settings *of, tl_Tensors roots, tl_Tensor
                        .inputs = inputs.v,
                        .ninputs = (int)inputs.n,
                        .accumulate = true};
-  bool failed = a->failed, ok = !failed && run(a->L, of, &call);
+  bool failed = a->failed, whole = outermost(), ok = !failed && run(a->L, of, &call);
   tli_args_end(a);
   if (failed) return tli_raise(a->L);
+  if (whole) end_pass(a->L, ok);
   return ok ? 0 : tli_raise_caught(a->L);
 }
 
@@ -553,8 +598,10 @@ static void open_class(lua_State *L, const char *name, const luaL_Reg *list) {
 }
 
 void tli_open_autograd(lua_State *L) {
-  static const luaL_Reg functions[] = {
-      {"backward", autograd_backward}, {"grad", autograd_grad}, {NULL, NULL}};
+  static const luaL_Reg functions[] = {{"backward", autograd_backward},
+                                       {"grad", autograd_grad},
+                                       {"queue_callback", autograd_queue_callback},
+                                       {NULL, NULL}};
   static const luaL_Reg plain[] = {{"detach_", tensor_detach_}, {NULL, NULL}};
   static const luaL_Reg node[] = {{"__gc", node_gc},
                                   {"__eq", node_eq},

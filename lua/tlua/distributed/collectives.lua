@@ -18,7 +18,7 @@ M.ReduceOp = {
 }
 
 local function signature(name, list)
-   return args.signature(("%s(%s, group: any?, async_op: boolean = false)"):format(name, list))
+   return args.signature(("%s(%s, group: object?, async_op: boolean = false)"):format(name, list))
 end
 
 -- Makes a call: a Work with async_op, else nothing.

@@ -95,7 +95,7 @@ local function default_timeout()
 end
 
 local take_init = args.signature [[init_process_group(backend: string = 'shm',
-   init_method: string?, rank: count?, world_size: count?, timeout: number?, store: any?)]]
+   init_method: string?, rank: count?, world_size: count?, timeout: number?, store: object?)]]
 
 -- The world's group, by a store that is found now.
 local function try_to_join(a, name)
@@ -277,7 +277,7 @@ end
 
 -- Meeting --------------------------------------------------------------------------------------
 
-local take_barrier = args.signature "barrier(group: any?, async_op: boolean = false)"
+local take_barrier = args.signature "barrier(group: object?, async_op: boolean = false)"
 
 --- Returns when all ranks have called it.
 ---@param group? distributed.ProcessGroup
@@ -291,7 +291,7 @@ function M.barrier(...)
    return a.async_op and work or nil
 end
 
-local take_monitored = args.signature "monitored_barrier(group: any?, timeout: number?)"
+local take_monitored = args.signature "monitored_barrier(group: object?, timeout: number?)"
 
 --- As barrier, with a timeout of its own. The error names all that did not come.
 ---@param group? distributed.ProcessGroup

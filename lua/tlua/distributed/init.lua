@@ -16,4 +16,5 @@ return lazy.modules("tlua.distributed", {
    objects = [[broadcast_object_list all_gather_object gather_object scatter_object_list
       send_object_list recv_object_list]],
    nn = "nn",
+   algorithms = "algorithms",
 })

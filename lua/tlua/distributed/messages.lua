@@ -6,8 +6,10 @@ local groups = require "tlua.distributed.group"
 
 local M = {}
 
-local take_send = args.signature "send(tensor: tensor, dst: count, group: any?, tag: integer = 0)"
-local take_recv = args.signature "recv(tensor: tensor, src: count?, group: any?, tag: integer = 0)"
+local take_send = args.signature
+   "send(tensor: tensor, dst: count, group: object?, tag: integer = 0)"
+local take_recv = args.signature
+   "recv(tensor: tensor, src: count?, group: object?, tag: integer = 0)"
 
 local function send(name, async, ...)
    local a = take_send(...)
@@ -62,7 +64,7 @@ end
 M.P2POp = class.class("distributed.P2POp")
 
 local take_op = args.signature
-   "distributed.P2POp(op: function, tensor: tensor, peer: count, group: any?, tag: integer = 0)"
+   "distributed.P2POp(op: function, tensor: tensor, peer: count, group: object?, tag: integer = 0)"
 
 function M.P2POp:__init(...)
    local a = take_op(...)

@@ -29,7 +29,7 @@ function AllReduce.backward(ctx, grad)
 end
 
 local take_reduce = args.signature
-   "distributed.nn.all_reduce(tensor: tensor, op: string = 'sum', group: any?)"
+   "distributed.nn.all_reduce(tensor: tensor, op: string = 'sum', group: object?)"
 
 --- The sum (or "avg") of the tensors of all ranks.
 ---@param tensor Tensor
@@ -139,7 +139,7 @@ function AllToAll.backward(ctx, grad)
 end
 
 local take_exchange = args.signature [[distributed.nn.all_to_all_single(input: tensor,
-   output_split_sizes: table?, input_split_sizes: table?, group: any?)]]
+   output_split_sizes: table?, input_split_sizes: table?, group: object?)]]
 
 --- What all ranks have for this one, in their order, as rows of one tensor; see all_to_all_single.
 ---@param input Tensor

@@ -34,7 +34,7 @@ local function sizes_of(group, bytes)
    return sizes:tolist()
 end
 
-local take_all = args.signature "all_gather_object(object_list: table, obj: any, group: any?)"
+local take_all = args.signature "all_gather_object(object_list: table, obj: any, group: object?)"
 
 --- Fills the list with the objects of all ranks.
 ---@param object_list any[]
@@ -51,7 +51,7 @@ function M.all_gather_object(...)
 end
 
 local take_gather = args.signature [[gather_object(obj: any, object_gather_list: table?,
-   dst: count = 0, group: any?)]]
+   dst: count = 0, group: object?)]]
 
 --- Fills rank dst's list with the objects of all ranks.
 ---@param obj any
@@ -79,7 +79,7 @@ function M.gather_object(obj, object_gather_list, ...)
 end
 
 local take_broadcast = args.signature
-   "broadcast_object_list(object_list: table, src: count = 0, group: any?)"
+   "broadcast_object_list(object_list: table, src: count = 0, group: object?)"
 
 --- Gives the objects of rank src's list to all; the others' lists are filled.
 ---@param object_list any[]
@@ -101,7 +101,7 @@ function M.broadcast_object_list(...)
 end
 
 local take_scatter = args.signature [[scatter_object_list(scatter_object_output_list: table,
-   scatter_object_input_list: table?, src: count = 0, group: any?)]]
+   scatter_object_input_list: table?, src: count = 0, group: object?)]]
 
 --- Puts one object of rank src's list into the first place of each rank's output list.
 ---@param scatter_object_output_list any[]
@@ -118,7 +118,7 @@ function M.scatter_object_list(...)
 end
 
 local take_send = args.signature
-   "send_object_list(object_list: table, dst: count, group: any?, tag: integer = 0)"
+   "send_object_list(object_list: table, dst: count, group: object?, tag: integer = 0)"
 
 --- Sends the objects of a list to rank dst.
 ---@param object_list any[]
@@ -132,7 +132,7 @@ function M.send_object_list(...)
 end
 
 local take_recv = args.signature
-   "recv_object_list(object_list: table, src: count?, group: any?, tag: integer = 0)"
+   "recv_object_list(object_list: table, src: count?, group: object?, tag: integer = 0)"
 
 --- Fills a list with the objects that rank src, or any, has sent.
 ---@param object_list any[]

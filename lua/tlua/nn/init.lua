@@ -33,6 +33,7 @@ local files = lazy.modules("tlua.nn", {
    MaxUnpool = "MaxUnpool1d MaxUnpool2d MaxUnpool3d",
    BatchNorm = [[BatchNorm1d BatchNorm2d BatchNorm3d
       InstanceNorm1d InstanceNorm2d InstanceNorm3d]],
+   SyncBatchNorm = "SyncBatchNorm",
    LayerNorm = "LayerNorm",
    RMSNorm = "RMSNorm",
    GroupNorm = "GroupNorm",
@@ -79,5 +80,6 @@ end
 files.functional = "tlua.nn.functional"
 files.init = "tlua.nn.initializers"
 files.utils = "tlua.nn.utils"
+files.parallel = "tlua.nn.parallel"
 
 return lazy.load({}, files)

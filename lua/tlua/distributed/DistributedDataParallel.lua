@@ -1,0 +1,284 @@
+-- DistributedDataParallel.lua - one model on many ranks, each with its part of the batch. Gradients
+-- are averaged over the ranks while the backward pass still runs, so that every rank's optimizer
+-- makes the same step:
+--
+--    local model = nn.parallel.DistributedDataParallel(net)
+--    criterion(model(x), y):backward()
+--    optimizer:step()
+--
+-- Gradients lie in buckets (buckets.lua), of which .grad are views. A bucket is reduced once all of
+-- its gradients are there, and always after those before it, on every rank alike.
+
+local torch = require "tlua"
+local args = require "tlua.args"
+local class = require "tlua.class"
+local buckets = require "tlua.distributed.buckets"
+local coalesce = require "tlua.distributed.coalesce"
+local groups = require "tlua.distributed.group"
+local Module = require "tlua.nn.Module"
+
+---@class nn.parallel.DistributedDataParallel: nn.Module
+---@field module nn.Module  the model
+---@overload fun(module: nn.Module, options?: table): nn.parallel.DistributedDataParallel
+local DDP, parent = class.class("nn.parallel.DistributedDataParallel", Module)
+
+local name <const> = "DistributedDataParallel"
+local first_bytes <const> = 1 << 20
+
+local take = args.signature [[nn.parallel.DistributedDataParallel(module: any,
+   process_group: object?,
+   bucket_cap_mb: number = 25, find_unused_parameters: boolean = false,
+   static_graph: boolean = false, broadcast_buffers: boolean = true,
+   gradient_as_bucket_view: boolean = true, init_sync: boolean = true, device_ids: table?)]]
+
+-- Ranks that have other parameters are told so, by the first that differs.
+local function verify(self)
+   local mine = {}
+   for path, parameter in self.module:named_parameters() do
+      mine[#mine + 1] = ("%s (%s, %s%s)"):format(path, table.concat(parameter.shape, "x"),
+         parameter.dtype, parameter.requires_grad and "" or ", frozen")
+   end
+   local all = {}
+   torch.distributed.all_gather_object(all, mine, self.group)
+   for rank, theirs in ipairs(all) do
+      for i = 1, math.max(#mine, #theirs) do
+         if mine[i] ~= theirs[i] then
+            torch.raise(("%s: parameter %d is %s here, but %s on rank %d"):format(name, i,
+               mine[i] or "missing", theirs[i] or "missing", self.group.ranks[rank]))
+         end
+      end
+   end
+end
+
+local function broadcast(self, tensors, from)
+   coalesce.each(tensors, function(flat)
+      self.group.raw:run("broadcast", nil, flat, nil, from or 0)
+   end)
+end
+
+function DDP:__init(...)
+   parent.__init(self)
+   local a = take(...)
+   if not class.isinstance(a.module, Module) then
+      args.refuse(name, "module", "a module", a.module)
+   end
+   local group = groups.resolve(name, a.process_group)
+   if not group then torch.raise(name .. ": this rank is not of the group") end
+   local function keep(field, value) rawset(self, field, value) end
+   self.module = a.module
+   keep("group", group)
+   keep("bucket_bytes", math.max(1, math.floor(a.bucket_cap_mb * (1 << 20))))
+   keep("find_unused", a.find_unused_parameters or a.static_graph)
+   keep("static_graph", a.static_graph)
+   keep("broadcast_buffers", a.broadcast_buffers)
+   keep("sync", true)
+   keep("passes", 0)
+   local params, names = {}, {}
+   for path, parameter in a.module:named_parameters() do
+      if parameter.requires_grad then
+         params[#params + 1] = parameter
+         names[#params] = path
+      end
+   end
+   if #params == 0 then
+      torch.raise(name .. ": module: no parameter requires a gradient; it needs no averaging")
+   end
+   keep("params", params)
+   keep("names", names)
+   verify(self)
+   if a.init_sync then
+      broadcast(self, a.module:parameters())
+      broadcast(self, a.module:buffers())
+   end
+   local order = {}
+   for i = #params, 1, -1 do order[#order + 1] = i end
+   self:_build(order)
+   for i, parameter in ipairs(params) do
+      parameter:register_post_accumulate_grad_hook(function() self:_arrived(i) end)
+   end
+end
+
+function DDP:_build(order)
+   local list, place = buckets.make(self.params, order,
+      math.min(first_bytes, self.bucket_bytes), self.bucket_bytes)
+   rawset(self, "buckets", list)
+   rawset(self, "place", place)
+   rawset(self, "order", order)
+end
+
+-- A pass --------------------------------------------------------------------------------------
+
+local function begin(self)
+   local pass = {ready = {}, missing = {}, works = {}, order = {}, next = 1}
+   for b, bucket in ipairs(self.buckets) do pass.missing[b] = #bucket.list end
+   rawset(self, "pass", pass)
+   torch.autograd.queue_callback(function() self:_finish() end)
+   return pass
+end
+
+local function reduce(self, bucket)
+   if self.comm_hook then return self.comm_hook(self.comm_state, bucket) end
+   return self.group.raw:run("all_reduce", nil, bucket.flat, "avg", 0, 0, nil, true)
+end
+
+-- Reduces all buckets that are complete, in their order.
+local function launch(self, pass)
+   while pass.missing[pass.next] == 0 do
+      pass.works[pass.next] = reduce(self, self.buckets[pass.next])
+      pass.next = pass.next + 1
+   end
+end
+
+-- Puts a parameter's gradient, zeros if it has none, into its bucket.
+local function gather(self, pass, i)
+   local bucket, position = self.place[i][1], self.place[i][2]
+   local view, parameter = bucket.views[position], self.params[i]
+   local grad = parameter.grad
+   if not grad then
+      view:zero_()
+   elseif grad:data_ptr() ~= view:data_ptr() then
+      view:copy_(grad)
+      if pass.ready[i] then parameter.grad = view end
+   end
+   pass.missing[bucket.number] = pass.missing[bucket.number] - 1
+end
+
+--- A gradient was added to a parameter's .grad.
+function DDP:_arrived(i)
+   if not self.sync then return end
+   local pass = self.pass or begin(self)
+   if pass.ready[i] then return end -- a pass within a pass: what it adds is in the view
+   pass.ready[i] = true
+   pass.order[#pass.order + 1] = i
+   local _ <close> = torch.no_grad()
+   gather(self, pass, i)
+   launch(self, pass)
+end
+
+local function unused(self, pass)
+   local list = {}
+   for i = 1, #self.params do
+      if not pass.ready[i] then list[#list + 1] = i end
+   end
+   return list
+end
+
+local function refuse_unused(self, list)
+   local names = {}
+   for k, i in ipairs(list) do
+      names[k] = self.names[i]
+      if k == 10 and #list > 10 then
+         names[k] = ("%s and %d more"):format(names[k], #list - 10)
+         break
+      end
+   end
+   rawset(self, "pass", nil)
+   torch.raise(("%s: no gradient came for %s on rank %d; if the loss does not depend on all " ..
+      "parameters, give find_unused_parameters = true"):format(name, table.concat(names, ", "),
+      torch.distributed.get_rank()))
+end
+
+-- Which of the parameters some rank has used.
+local function used_anywhere(self, pass)
+   local flags = torch.zeros({#self.params}, {dtype = "uint8", device = "cpu"})
+   for i = 1, #self.params do
+      if pass.ready[i] then flags[i] = 1 end
+   end
+   self.group.raw:run("all_reduce", nil, flags, "max")
+   return flags:tolist()
+end
+
+-- The order in which rank 0 has seen the gradients come is that of the buckets from now on.
+local function rebuild(self, pass)
+   local order = torch.tensor(pass.order, {dtype = "int64", device = "cpu"})
+   self.group.raw:run("broadcast", nil, order, nil, 0)
+   order = order:tolist()
+   local same = true
+   for k, i in ipairs(order) do same = same and self.order[k] == i end
+   if not same then self:_build(order) end
+end
+
+--- The backward pass has ended.
+function DDP:_finish()
+   local pass = self.pass
+   if not pass then return end
+   local _ <close> = torch.no_grad()
+   local left = unused(self, pass)
+   if #left > 0 and not self.find_unused then refuse_unused(self, left) end
+   for _, i in ipairs(left) do gather(self, pass, i) end
+   launch(self, pass)
+   local used = self.find_unused and used_anywhere(self, pass)
+   for b, work in ipairs(pass.works) do
+      local result = work:wait()
+      if torch.is_tensor(result) and result:data_ptr() ~= self.buckets[b].flat:data_ptr() then
+         self.buckets[b].flat:copy_(result)
+      end
+   end
+   for i, parameter in ipairs(self.params) do
+      if not used or used[i] ~= 0 then
+         local view = self.place[i][1].views[self.place[i][2]]
+         if not parameter.grad or parameter.grad:data_ptr() ~= view:data_ptr() then
+            parameter.grad = view
+         end
+      end
+   end
+   rawset(self, "pass", nil)
+   rawset(self, "passes", self.passes + 1)
+   if self.passes == 1 and not self.find_unused and not self.joining then rebuild(self, pass) end
+end
+
+-- Calling --------------------------------------------------------------------------------------
+
+--- What the model gives for this rank's part of the batch.
+function DDP:forward(...)
+   if self.pass then -- of a backward pass that has failed
+      rawset(self, "pass", nil)
+   end
+   local from = 0
+   if self.joining then from = self.joining(self) end
+   if self.broadcast_buffers and self.sync and torch.is_grad_enabled() then
+      local list = self.module:buffers()
+      if #list > 0 then broadcast(self, list, from) end
+   end
+   return self.module(...)
+end
+
+--- Lets gradients add up on each rank, as long as fn runs or the scope is open, without averaging
+--- them: for all but the last of several backward passes that make one step.
+---@param fn? function
+function DDP:no_sync(fn, ...)
+   local before = self.sync
+   rawset(self, "sync", false)
+   local scope = setmetatable({}, {__close = function() rawset(self, "sync", before) end})
+   if not fn then return scope end
+   local _ <close> = scope
+   return fn(...)
+end
+
+--- Replaces averaging of buckets: hook(state, bucket) begins it and returns what has a method wait,
+--- which ends it and may return the result, else that is in bucket:buffer().
+---@param state any
+---@param hook fun(state: any, bucket: distributed.GradBucket): {wait: function}
+function DDP:register_comm_hook(state, hook)
+   if type(hook) ~= "function" then
+      args.refuse("register_comm_hook", "hook", "a function", hook)
+   end
+   if self.comm_hook then torch.raise "register_comm_hook: there is one already" end
+   rawset(self, "comm_state", state)
+   rawset(self, "comm_hook", hook)
+end
+
+-- Takes part in what the others do in one step, without a gradient of its own.
+function DDP:_shadow(from)
+   if self.broadcast_buffers then
+      local list = self.module:buffers()
+      if #list > 0 then broadcast(self, list, from) end
+   end
+   for _, bucket in ipairs(self.buckets) do
+      bucket.flat:zero_()
+      reduce(self, bucket):wait()
+   end
+   if self.find_unused then used_anywhere(self, {ready = {}}) end
+end
+
+return DDP

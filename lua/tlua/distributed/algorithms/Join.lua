@@ -1,0 +1,58 @@
+-- Join.lua - ranks that have different numbers of batches.
+
+local torch = require "tlua"
+local args = require "tlua.args"
+local DDP = require "tlua.distributed.DistributedDataParallel"
+
+local M = {}
+
+-- How many ranks are still at it, and the first of them.
+local function count(ddp, active)
+   local group = ddp.group
+   local flags = torch.zeros({#group.ranks}, {dtype = "int32", device = "cpu"})
+   if active then flags[group.group_rank + 1] = 1 end
+   group.raw:run("all_reduce", nil, flags, "max")
+   local n, first = 0, nil
+   for rank, flag in ipairs(flags:tolist()) do
+      n = n + flag
+      if flag == 1 and not first then first = rank - 1 end
+   end
+   return n, first
+end
+
+--- Runs fn, in which ranks call a DistributedDataParallel model as often as each of them has
+--- batches. One that is through takes part in the others' averages with zeros until all are; then
+--- all get the parameters and buffers of the last one. The averages remain over all ranks.
+---@param model nn.parallel.DistributedDataParallel
+---@param fn function
+---@return any ...  what fn has returned
+function M.Join(model, fn, ...)
+   if not torch.isinstance(model, DDP) then
+      args.refuse("Join", "model", "a DistributedDataParallel", model)
+   end
+   if type(fn) ~= "function" then args.refuse("Join", "fn", "a function", fn) end
+   local last = model.group.group_rank
+   rawset(model, "joining", function(self)
+      if not self.sync or not torch.is_grad_enabled() then return 0 end
+      local _, first = count(self, true)
+      last = first
+      return first
+   end)
+   local results = table.pack(pcall(fn, ...))
+   rawset(model, "joining", nil)
+   if not results[1] then error(results[2], 0) end
+   local n, first = count(model, false)
+   local _ <close> = torch.no_grad()
+   while n > 0 do
+      last = first
+      model:_shadow(first)
+      n, first = count(model, false)
+   end
+   -- the last rank that was at it is the same for all
+   for _, tensor in ipairs(model.module:buffers()) do
+      model.group.raw:run("broadcast", nil, tensor, nil, last)
+   end
+   return table.unpack(results, 2, results.n)
+end
+
+return M

@@ -1,0 +1,133 @@
+-- ddp_comm_hooks.lua - other ways to average the buckets of DistributedDataParallel. Each hook is
+-- registered with model:register_comm_hook(state, hook); state nil is the world's group.
+
+local torch = require "tlua"
+local args = require "tlua.args"
+local groups = require "tlua.distributed.group"
+
+local M = {default_hooks = {}, powerSGD_hook = {}}
+
+local function start(group, tensor, op)
+   group = groups.resolve("register_comm_hook", group)
+   return group.raw:run("all_reduce", nil, tensor, op or "avg", 0, 0, nil, true)
+end
+
+--- The mean, as without a hook.
+function M.default_hooks.allreduce_hook(group, bucket)
+   return start(group, bucket:buffer())
+end
+
+-- Averages in a narrower type: half the bytes.
+local function compress(dtype)
+   return function(group, bucket)
+      local narrow = bucket:buffer():to(dtype)
+      local work = start(group, narrow)
+      return {wait = function()
+         work:wait()
+         bucket:buffer():copy_(narrow)
+      end}
+   end
+end
+
+--- The mean in float16.
+M.default_hooks.fp16_compress_hook = compress "float16"
+--- The mean in bfloat16.
+M.default_hooks.bf16_compress_hook = compress "bfloat16"
+
+-- PowerSGD (Vogels, Karimireddy, Jaggi 2019, algorithms 1 and 2) -------------------------------
+
+---@class distributed.PowerSGDState
+---@overload fun(options?: table): distributed.PowerSGDState
+local State = torch.class("distributed.PowerSGDState")
+M.powerSGD_hook.PowerSGDState = State
+
+local take = args.signature [[PowerSGDState(process_group: object?,
+   matrix_approximation_rank: count = 1, start_powerSGD_iter: count = 1000,
+   use_error_feedback: boolean = true, warm_start: boolean = true,
+   min_compression_rate: number = 2, random_seed: integer = 0)]]
+
+function State:__init(...)
+   for key, value in pairs(take(...)) do self[key] = value end
+   self.steps, self.errors, self.factors = 0, {}, {}
+   self.generator = torch.Generator("cpu")
+   self.generator:manual_seed(self.random_seed)
+end
+
+-- Columns that are orthogonal and of length 1 (Gram-Schmidt), in place.
+local function orthogonalize(matrix)
+   for k = 1, matrix:size(2) do
+      local column = matrix:select(2, k)
+      for j = 1, k - 1 do
+         local before = matrix:select(2, j)
+         column:sub_(before * (before * column):sum())
+      end
+      column:div_(column:norm() + 1e-8)
+   end
+end
+
+-- The matrices of a bucket that are worth being approximated, and the rest.
+local function sort_out(state, bucket)
+   local matrices, rest = {}, {}
+   for k, view in ipairs(bucket:gradients()) do
+      local rows = view:dim() > 0 and view:size(1) or 1
+      local columns = rows > 0 and view:numel() // rows or 0
+      local rank = math.min(rows, columns, state.matrix_approximation_rank)
+      local worth = view:dim() > 1 and
+         (rows + columns) * rank * state.min_compression_rate < view:numel()
+      if worth then
+         matrices[#matrices + 1] = {matrix = view:view(rows, columns), rank = rank, key = k}
+      else
+         rest[#rest + 1] = view
+      end
+   end
+   return matrices, rest
+end
+
+local function average(state, tensors)
+   if #tensors == 0 then return end
+   local coalesce = require "tlua.distributed.coalesce"
+   coalesce.each(tensors, function(flat) start(state.process_group, flat):wait() end)
+end
+
+--- Averages matrices by their approximations of low rank; what these leave out is added to the next
+--- step's gradient. The first start_powerSGD_iter steps are plain means.
+---@param state distributed.PowerSGDState
+---@param bucket distributed.GradBucket
+function M.powerSGD_hook.powerSGD_hook(state, bucket)
+   if bucket:is_last() then state.steps = state.steps + 1 end
+   if state.steps - (bucket:is_last() and 1 or 0) < state.start_powerSGD_iter then
+      return start(state.process_group, bucket:buffer())
+   end
+   local number = bucket:index()
+   local errors = state.errors[number]
+   if state.use_error_feedback then
+      if errors and errors:numel() == bucket:buffer():numel() then bucket:buffer():add_(errors) end
+      errors = bucket:buffer():clone()
+      state.errors[number] = errors
+   end
+   local matrices, rest = sort_out(state, bucket)
+   average(state, rest)
+   local ps, qs = {}, {}
+   for i, m in ipairs(matrices) do
+      local key = number * 100000 + m.key
+      local q = state.warm_start and state.factors[key]
+      if not q then
+         q = torch.randn({m.matrix:size(2), m.rank}, {generator = state.generator, device = "cpu"})
+         q = q:to(m.matrix.device):to(m.matrix.dtype)
+         state.factors[key] = q
+      end
+      orthogonalize(q)
+      qs[i], ps[i] = q, m.matrix:matmul(q)
+   end
+   average(state, ps)
+   for i, m in ipairs(matrices) do
+      orthogonalize(ps[i])
+      qs[i]:copy_(m.matrix:t():matmul(ps[i]))
+   end
+   average(state, qs)
+   for i, m in ipairs(matrices) do m.matrix:copy_(ps[i]:matmul(qs[i]:t())) end
+   if state.use_error_feedback then errors:sub_(bucket:buffer()) end
+   return {wait = function() end}
+end
+
+return M

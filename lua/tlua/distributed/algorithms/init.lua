@@ -1,0 +1,8 @@
+-- init.lua - torch.distributed.algorithms.
+
+local lazy = require "tlua.lazy"
+
+return lazy.load({}, {
+   Join = "tlua.distributed.algorithms.Join",
+   ddp_comm_hooks = "tlua.distributed.algorithms.ddp_comm_hooks",
+})

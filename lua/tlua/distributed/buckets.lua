@@ -1,0 +1,78 @@
+-- buckets.lua - gradients in few large tensors, so that few calls reduce them.
+
+local torch = require "tlua"
+
+local M = {}
+
+--- A part of a model's gradients that is reduced in one call.
+---@class distributed.GradBucket
+---@field flat Tensor  (n) all gradients, one after the other
+---@field list integer[]  numbers of its parameters, in their order in `flat`
+---@field views Tensor[]  parts of `flat` of the parameters' shapes
+local Bucket = torch.class("distributed.GradBucket")
+
+function Bucket:__init(parameters, list, number)
+   local n = 0
+   for _, i in ipairs(list) do n = n + parameters[i]:numel() end
+   local like = parameters[list[1]]
+   self.flat = torch.zeros({n}, {dtype = like.dtype, device = like.device})
+   self.list, self.views, self.owners, self.number = list, {}, {}, number
+   local at = 1
+   for k, i in ipairs(list) do
+      local parameter = parameters[i]
+      -- by .data: no view of the flat one, so that a gradient can be detached
+      self.views[k] = self.flat:narrow(1, at, parameter:numel()):view(parameter.shape).data
+      self.owners[k] = parameter
+      at = at + parameter:numel()
+   end
+end
+
+--- All gradients of the bucket, a tensor of one dimension.
+---@return Tensor
+function Bucket:buffer() return self.flat end
+
+--- The bucket's number, from 1 in the order of reduction.
+---@return integer
+function Bucket:index() return self.number end
+
+--- Whether it is the last one of a pass.
+---@return boolean
+function Bucket:is_last() return self.last == true end
+
+---@return Tensor[]
+function Bucket:gradients() return self.views end
+
+---@return Tensor[]
+function Bucket:parameters() return self.owners end
+
+--- Cuts parameters, taken in the given order, into buckets of one dtype and device: the first up to
+--- first_bytes, so that reduction begins early, the others up to `bytes`.
+---@param parameters Tensor[]
+---@param order integer[]
+---@return distributed.GradBucket[] buckets
+---@return integer[][] place  parameter -> {bucket, position in it}
+function M.make(parameters, order, first_bytes, bytes)
+   local lists, open = {}, {}
+   for _, i in ipairs(order) do
+      local parameter = parameters[i]
+      local kind = parameter.dtype .. " " .. parameter.device
+      local list = open[kind]
+      if not list then
+         list = {bytes = 0}
+         open[kind] = list
+         lists[#lists + 1] = list
+      end
+      list[#list + 1] = i
+      list.bytes = list.bytes + parameter.nbytes
+      if list.bytes >= (#lists == 1 and first_bytes or bytes) then open[kind] = nil end
+   end
+   local buckets, place = {}, {}
+   for number, list in ipairs(lists) do
+      buckets[number] = Bucket(parameters, list, number)
+      for position, i in ipairs(list) do place[i] = {buckets[number], position} end
+   end
+   if #buckets > 0 then buckets[#buckets].last = true end
+   return buckets, place
+end
+
+return M
