@@ -93,10 +93,17 @@ static bool check_input(Net *n) {
 
 /* How many params there are, and the sizes that the first ones tell. */
 static bool check_count(Net *n) {
-  int64_t lines = n->layers * directions(n), plain = n->has_biases ? 4 : 2;
-  bool projected = n->mode == TLK_RNN_LSTM && n->params.n == lines * (plain + 1);
+  int64_t plain = n->has_biases ? 4 : 2;
   if (n->layers < 1)
     return tli_fail(TL_EARG, "%s: num_layers: expected at least 1, got %" PRId64, n->op, n->layers);
+  /* So that the products below do not overflow: each layer has more than one tensor. */
+  if (n->layers > n->params.n)
+    return tli_fail(TL_EARG,
+                    "%s: params: expected %" PRId64 " tensors or more for each of %" PRId64
+                    " layers, got %" PRId64 " tensors",
+                    n->op, plain, n->layers, n->params.n);
+  int64_t lines = n->layers * directions(n);
+  bool projected = n->mode == TLK_RNN_LSTM && n->params.n == lines * (plain + 1);
   if (!projected && n->params.n != lines * plain)
     return tli_fail(TL_EARG,
                     "%s: params: expected %" PRId64 " tensors for each of %" PRId64
