@@ -457,8 +457,8 @@ describe("torch.lstm and its like refuse", function()
       assert.raises("rnn_tanh: num_layers: expected at least 1, got 0", function()
          torch.rnn_tanh(x, nil, {w, u}, false, 0)
       end)
-      assert.raises("rnn_tanh: params: expected 2 tensors or more for each of 4611686018427387904 layers, got 2 tensors",
-         function() torch.rnn_tanh(x, nil, {w, u}, false, 1 << 62) end)
+      assert.raises("rnn_tanh: params: expected 2 tensors or more for each of 4611686018427387904 "
+         .. "layers, got 2 tensors", function() torch.rnn_tanh(x, nil, {w, u}, false, 1 << 62) end)
    end)
 
    it("batch sizes that do not fit", function()

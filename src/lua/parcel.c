@@ -292,7 +292,10 @@ static bool written_before(Packer *k, int index) {
 static void write_tensor(Packer *k, int index, const Place *place) {
   tl_Tensor *t = tli_to_tensor(k->L, k->S, index);
   tli_Parcel *p = k->p;
-  if (t == NULL) refuse(k, place, "a tensor that was released");
+  if (t == NULL) {
+    refuse(k, place, "a tensor that was released");
+    return; /* never reached, since refuse raises */
+  }
   if (tli_device(t).type != TL_CPU)
     refuse(k, place, "a tensor of a device; only tensors of the CPU travel to other threads");
   bool wants = t->flags & TLI_REQUIRES_GRAD;
