@@ -292,6 +292,11 @@ function torch.autograd.set_detect_anomaly(mode) end
 ---@return boolean
 function torch.autograd.is_anomaly_enabled() end
 
+---Calls a function once when the backward pass that is running has ended without an error; for
+---hooks that collect what they see until all gradients are there.
+---@param fn fun()
+function torch.autograd.queue_callback(fn) end
+
 -- Random numbers --------------------------------------------------------------------------------
 
 ---Starts the random numbers anew: the same seed gives the same numbers, on every device and for

@@ -1,4 +1,4 @@
--- parallel.lua - torch.nn.parallel.
+-- parallel.lua - torch.nn.parallel: modules that are trained by many processes at once.
 
 local lazy = require "tlua.lazy"
 

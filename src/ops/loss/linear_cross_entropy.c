@@ -90,7 +90,8 @@ static bool chunk_backward(Backward *b, int64_t first, int64_t end, tl_Tensor **
   if (b->want[0]) *input = TLI_STEP(&c, tlo_mm(d, b->linear));
   if (*input) tli_retain(*input);
   if (b->want[1]) {
-    tl_Tensor *share = TLI_STEP(&c, tlo_mm(chain_t(&c, d), x));
+    tl_Tensor *turned = chain_t(&c, d);
+    tl_Tensor *share = TLI_STEP(&c, tlo_mm(turned, x));
     if (!c.failed) share = chain_to(&c, share, wide(x));
     TLI_DO(&c, add_share(&b->out[1], share));
   }

@@ -2,6 +2,7 @@
 
 local torch = require "tlua"
 local args = require "tlua.args"
+local coalesce = require "tlua.distributed.coalesce"
 local DDP = require "tlua.distributed.DistributedDataParallel"
 
 local M = {}
@@ -49,8 +50,10 @@ function M.Join(model, fn, ...)
       n, first = count(model, false)
    end
    -- the last rank that was at it is the same for all
-   for _, tensor in ipairs(model.module:buffers()) do
-      model.group.raw:run("broadcast", nil, tensor, nil, last)
+   for _, tensors in ipairs {model.module:parameters(), model.module:buffers()} do
+      coalesce.each(tensors, function(flat)
+         model.group.raw:run("broadcast", nil, flat, nil, last)
+      end)
    end
    return table.unpack(results, 2, results.n)
 end
