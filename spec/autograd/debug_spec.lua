@@ -134,11 +134,11 @@ describe("set_printoptions", function()
 
    it("takes PyTorch's profiles", function()
       torch.set_printoptions {profile = "short"}
-      assert.equal("tensor([0.33])", tostring(torch.tensor {1 / 3}))
+      assert.equal("tensor([0.33])", tostring(torch.tensor({1 / 3}, {device = "cpu"})))
       torch.set_printoptions {profile = "full"}
       assert.is_nil(tostring(torch.zeros(2000)):find "%.%.%.")
       torch.set_printoptions {profile = "default", precision = 6}
-      assert.equal("tensor([0.333333])", tostring(torch.tensor {1 / 3}))
+      assert.equal("tensor([0.333333])", tostring(torch.tensor({1 / 3}, {device = "cpu"})))
       assert.equal(6, torch.get_printoptions().precision)
       assert.equal(1000, torch.get_printoptions().threshold)
    end)

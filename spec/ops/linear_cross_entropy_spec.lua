@@ -24,7 +24,7 @@ describe("linear_cross_entropy", function()
    for name, kind in pairs(kinds) do
       for _, chunk in ipairs {1, 4, 13, 100} do
          it(("is cross_entropy of linear: %s, %d rows at a time"):format(name, chunk), function()
-            local x, w, b, y = inputs "float64"
+            local x, w, b, y = inputs("float64", torch.get_default_device())
             local class_weights = torch.rand(7, {dtype = "float64"}) + 0.5
             local logits = F.linear(x, w, b)
             local expected = F.cross_entropy(logits, y, {
@@ -44,7 +44,7 @@ describe("linear_cross_entropy", function()
    end
 
    it("takes one sample, and no rows", function()
-      local x, w, _, y = inputs "float64"
+      local x, w, _, y = inputs("float64", torch.get_default_device())
       assert.close(F.cross_entropy(F.linear(x[1], w), y[1]):detach(),
          F.linear_cross_entropy(x[1], w, y[1]):detach(), 1e-12)
       local none = F.linear_cross_entropy(x[{{}}]:narrow(1, 1, 0), w, y:narrow(1, 1, 0),
