@@ -71,6 +71,19 @@ describe("a timer", function()
          benchmark.Timer({stmt = "1"}):timeit(0)
       end)
    end)
+
+   it("counts instructions by valgrind, of an expression and of statements", function()
+      if not os.execute "valgrind --version >/dev/null 2>&1" or os.getenv "SPEC_SANITIZED" then
+         return pending "needs valgrind and a plain build"
+      end
+      local function count(stmt)
+         return assert(benchmark.Timer({stmt = stmt, setup = "a = torch.ones(8)"})
+            :collect_callgrind(200))
+      end
+      local one, three = count "a + a", count "local b = a + a; b = b + a; b = b + a"
+      assert.is_true(one > 500, one)
+      assert.is_true(three > 2 * one and three < 4 * one, three)
+   end)
 end)
 
 describe("compare", function()

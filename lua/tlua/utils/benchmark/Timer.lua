@@ -28,6 +28,12 @@ local function compile(name, code, environment)
    return chunk
 end
 
+-- Code that runs a statement. An expression's value is computed and dropped, as Python's timeit
+-- does.
+local function statement(stmt)
+   return load("return " .. stmt) and "local _ = " .. stmt or stmt
+end
+
 -- A function that runs the statement n times.
 local function repeated(stmt, environment)
    if type(stmt) ~= "string" then
@@ -35,9 +41,8 @@ local function repeated(stmt, environment)
          for _ = 1, n do stmt() end
       end
    end
-   -- an expression's value is computed and dropped, as Python's timeit does
-   local code = load("return " .. stmt) and "local _ = " .. stmt or stmt
-   return compile("stmt", "local n = ... for _ = 1, n do " .. code .. "\nend", environment)
+   return compile("stmt", "local n = ... for _ = 1, n do " .. statement(stmt) .. "\nend",
+      environment)
 end
 
 function Timer:__init(...)
@@ -186,8 +191,8 @@ function Timer:collect_callgrind(number)
    while words[lowest - 1] do lowest = lowest - 1 end
    local name = words[lowest] or "tlua"
    local function code(n)
-      return ("torch.set_num_threads(%d) %s\nfor _ = 1, %d do local _ = %s end"):format(
-         self.task.num_threads, self.task.setup, n, self.task.stmt)
+      return ("torch.set_num_threads(%d) %s\nfor _ = 1, %d do %s\nend"):format(
+         self.task.num_threads, self.task.setup, n, statement(self.task.stmt))
    end
    local few, output = instructions(name, code(number))
    local many = few and instructions(name, code(2 * number))
