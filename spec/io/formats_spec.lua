@@ -162,3 +162,21 @@ describe("a damaged file", function()
       assert.truthy(refused > 50 and read > 50)
    end)
 end)
+
+describe("torch.save", function()
+   it("refuses names that torch.load would take for another format", function()
+      for _, ending in ipairs {".npy", ".npz", ".gguf", ".PNG", "-idx1-ubyte"} do
+         local name = path .. ending
+         assert.raises("save: " .. name .. ": the name tells another format", function()
+            torch.save(torch.ones(1), name)
+         end)
+         assert.is_nil(io.open(name))
+      end
+      for _, ending in ipairs {".pt", ".bin"} do
+         local name = path .. ending
+         torch.save({x = torch.ones(1)}, name)
+         assert.equal(1, torch.load(name).x:item())
+         os.remove(name)
+      end
+   end)
+end)

@@ -38,31 +38,6 @@ local function check_path(name, path)
    if not io then torch.raise(name .. ": needs Lua's io library, which was not opened") end
 end
 
---- Saves a table of tensors, such as a state dict, or a table of tables, tensors, numbers, strings
---- and booleans, such as a checkpoint. Views are saved by value, on the CPU. `metadata`, a table
---- of strings, is what other programs may read from the file's header.
----@param object any  of these
----@param path string
----@param options? {metadata: table<string, string>}
-function M.save(...)
-   local a = take_save(...)
-   check_path("save", a.path)
-   local entries, structure, message = tree.flatten(a.object)
-   if not entries then torch.raise(("save: %s: %s"):format(a.path, message)) end
-   local metadata = {}
-   for key, value in pairs(a.metadata or {}) do
-      if type(key) ~= "string" or type(value) ~= "string" then
-         torch.raise("save: metadata: expected a table of strings")
-      end
-      metadata[key] = value
-   end
-   metadata[tree.key] = structure
-   local failure = replace_file(a.path, function(file)
-      return safetensors.write(file, entries, metadata)
-   end)
-   if failure then torch.raise(("save: %s: %s"):format(a.path, failure)) end
-end
-
 -- Formats of others by the end of the name -----------------------------------------------------
 
 local function is_zip(bytes)
@@ -107,6 +82,39 @@ local function read_other(file, path, kind, packed, mmap)
       bytes = unpacked or source.fail("%s", message)
    end
    return readers[kind](bytes)
+end
+
+-- Saving ----------------------------------------------------------------------------------------
+
+--- Saves a table of tensors, such as a state dict, or a table of tables, tensors, numbers, strings
+--- and booleans, such as a checkpoint. Views are saved by value, on the CPU. `metadata`, a table
+--- of strings, is what other programs may read from the file's header. A name that tells another
+--- format, such as x.npy, is refused, since torch.load would read it as that.
+---@param object any  of these
+---@param path string
+---@param options? {metadata: table<string, string>}
+function M.save(...)
+   local a = take_save(...)
+   check_path("save", a.path)
+   local kind = reader_of(a.path)
+   if kind and readers[kind] ~= readers.pt then
+      torch.raise(("save: %s: the name tells another format (%s); this writes safetensors")
+         :format(a.path, kind))
+   end
+   local entries, structure, message = tree.flatten(a.object)
+   if not entries then torch.raise(("save: %s: %s"):format(a.path, message)) end
+   local metadata = {}
+   for key, value in pairs(a.metadata or {}) do
+      if type(key) ~= "string" or type(value) ~= "string" then
+         torch.raise("save: metadata: expected a table of strings")
+      end
+      metadata[key] = value
+   end
+   metadata[tree.key] = structure
+   local failure = replace_file(a.path, function(file)
+      return safetensors.write(file, entries, metadata)
+   end)
+   if failure then torch.raise(("save: %s: %s"):format(a.path, failure)) end
 end
 
 -- ------------------------------------------------------------------------------------------------
