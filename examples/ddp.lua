@@ -23,12 +23,7 @@ torch.manual_seed(opt.seed)
 -- Data -----------------------------------------------------------------------------------------
 
 local function read_digits(path)
-   local file <close> = assert(io.open(path))
-   local numbers = {}
-   for number in file:read("a"):gmatch "%d+" do
-      numbers[#numbers + 1] = math.tointeger(number)
-   end
-   local rows = torch.tensor(numbers):view(-1, 65)
+   local rows = torch.data.CSV(path, {header = false}):tensor()
    local images = rows:narrow(2, 1, 64):float():div(16):view(-1, 1, 8, 8)
    return images:to(opt.device), (rows:select(2, 65) + 1):to(opt.device)
 end

@@ -24,11 +24,7 @@ torch.manual_seed(opt.seed)
 
 -- Data: pixels from -1 to 1, classes from 1 (the digit 0) to 10 ----------------------------------
 
-local file = assert(io.open(opt.data))
-local numbers = {}
-for number in file:read("a"):gmatch "%d+" do numbers[#numbers + 1] = math.tointeger(number) end
-file:close()
-local rows = torch.tensor(numbers):view(-1, 65)
+local rows = torch.data.CSV(opt.data, {header = false}):tensor()
 local images, classes = rows:narrow(2, 1, 64):float() / 8 - 1, rows:select(2, 65) + 1
 
 -- Noise: after t steps x_t = sqrt(kept[t]) x_0 + sqrt(1 - kept[t]) noise -------------------------

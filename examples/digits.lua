@@ -26,14 +26,8 @@ torch.manual_seed(opt.seed)
 
 -- All digits of a file: images (N, 1, 8, 8) from 0 to 1, classes (N) from 1 (the digit 0) to 10.
 local function read_digits(path)
-   local file = assert(io.open(path))
-   local numbers = {}
-   for number in file:read("a"):gmatch "%d+" do
-      numbers[#numbers + 1] = math.tointeger(number)
-   end
-   file:close()
-   assert(#numbers > 0 and #numbers % 65 == 0, path .. ": expected lines of 65 numbers")
-   local rows = torch.tensor(numbers):view(-1, 65)
+   local rows = torch.data.CSV(path, {header = false}):tensor()
+   assert(rows:size(2) == 65, path .. ": expected lines of 65 numbers")
    local images = rows:narrow(2, 1, 64):float():div(16):view(-1, 1, 8, 8)
    return images, rows:select(2, 65) + 1
 end

@@ -3,11 +3,12 @@
 --    tlua examples/gpt2.lua README.md                       (two minutes on a CPU)
 --    tlua examples/gpt2.lua book.txt --size gpt2 --device cuda --dtype bfloat16 --batch 32
 --    tlua examples/gpt2.lua book.txt --resume gpt2.checkpoint --steps 2000
+--    tlua run -n 8 examples/gpt2.lua book.txt --fsdp --tp 2 --pp 2 --accumulate 4
 --
 -- Tokens are learnt from the text, or those of a model are taken: --vocab vocab.json --merges
 -- merges.txt (Hugging Face), or --ranks gpt2.tiktoken.
 local torch = require "tlua"
-local nn, optim = torch.nn, torch.optim
+local optim = torch.optim
 
 local here = arg[0]:match "^(.*)/" or "."
 local GPT2 = dofile(here .. "/gpt2/model.lua")
@@ -41,12 +42,38 @@ parser:option("--merges", "merges.txt of Hugging Face", "")
 parser:option("--ranks", "tiktoken's file of ranks", "")
 parser:flag("--checkpoint", "compute blocks again in the backward pass, to save memory")
 parser:flag("--no-graph", "on a device: do not capture steps")
+parser:option("--tp", "processes that share each matrix", 1)
+parser:option("--pp", "processes that have the layers in turn, for --accumulate passes", 1)
+parser:flag("--fsdp", "of processes that share the batch, each keeps a part of the model")
 local opt = parser:parse()
 
 torch.manual_seed(opt.seed)
 local kind = opt.device:match "^%a+"
 local config = assert(sizes[opt.size], "--size: expected tiny, small or gpt2, got " .. opt.size)
 config.dropout, config.checkpoint = opt.dropout, opt.checkpoint
+
+-- On many processes (tlua run) each has a part of the batch, or of the model.
+local many = opt.fsdp or opt.tp > 1 or opt.pp > 1 or (tonumber(os.getenv "WORLD_SIZE") or 1) > 1
+local parallel = many and dofile(here .. "/gpt2/parallel.lua")(opt)
+local first_process = not many or torch.distributed.get_rank() == 0
+local say = first_process and print or function() end
+if many then
+   assert(opt.dtype == "float32", "--dtype: several processes train in float32")
+   config.by_heads, config.untied = true, opt.pp > 1
+end
+
+-- A checkpoint of many processes is a folder, which one process reads, too.
+local function is_folder(path)
+   local index = path ~= "" and io.open(path .. "/index.json")
+   return index and index:close() or false
+end
+
+local resumed = is_folder(opt.resume)
+if resumed then
+   local shape = {by_heads = false, untied = false}
+   torch.distributed.checkpoint.load({shape = shape}, {checkpoint_id = opt.resume})
+   config.by_heads, config.untied = shape.by_heads, shape.untied
+end
 
 -- Tokens ---------------------------------------------------------------------------------------
 
@@ -76,15 +103,18 @@ end
 -- Training -------------------------------------------------------------------------------------
 
 local model = GPT2(config):to(opt.device)
+if many then parallel:part(model) end
 local rate = torch.tensor(0.0):to(opt.device)
 local adam = optim.AdamW(model:groups(opt.decay), {
    lr = rate, betas = {0.9, 0.95}, capturable = kind ~= "cpu",
 })
+if many then parallel:split(model) end
 local scaler = torch.amp.GradScaler(kind, {enabled = opt.dtype == "float16"})
 
 local count = 0
 for _, p in ipairs(model:parameters()) do count = count + p:numel() end
-print(("%d tokens of %d kinds, %.2fM parameters"):format(#tokens, config.vocab, count / 1e6))
+say(("%d tokens of %d kinds, %.2fM parameters%s"):format(#tokens, config.vocab, count / 1e6,
+   many and " on the first process" or ""))
 
 local function learning_rate(step)
    if step <= opt.warmup then return opt.lr * step / opt.warmup end
@@ -96,6 +126,12 @@ end
 local function train(x, y)
    adam:zero_grad()
    local total
+   if many then
+      total = parallel:train(x, y)
+      parallel:clip(opt.clip)
+      adam:step()
+      return total
+   end
    for i = 1, opt.accumulate do
       local loss = torch.autocast({
          device = kind, enabled = opt.dtype ~= "float32",
@@ -104,21 +140,33 @@ local function train(x, y)
       scaler:scale(loss):backward()
       total = total and total + loss:detach() or loss:detach()
    end
-   scaler:unscale_(adam)
-   nn.utils.clip_grad_norm_(model:parameters(), opt.clip)
-   scaler:step(adam)
+   scaler:step(adam, {max_norm = opt.clip})
    scaler:update()
    return total
 end
 
 local step = function(x, y) return train(x:to(opt.device), y:to(opt.device)) end
-if kind ~= "cpu" and not opt.no_graph then
+if kind ~= "cpu" and not opt.no_graph and not many then
    local example = torch.ones(opt.accumulate, opt.batch, config.context, {dtype = "int64"})
    step = torch[kind].capture_step(train, {example, example})
 end
 
+-- What a folder holds: modules and optimizers, wherever their parts are.
+local function all_of(done)
+   return {
+      model = model:modules_by_path(), optimizer = adam, random = torch.get_rng_state(),
+      step = done,
+      shape = {by_heads = config.by_heads or false, untied = config.untied or false},
+   }
+end
+
 local first = 1
-if opt.resume ~= "" then
+if resumed then
+   local state = all_of(0)
+   torch.distributed.checkpoint.load(state, {checkpoint_id = opt.resume})
+   torch.set_rng_state(state.random)
+   first = state.step + 1
+elseif opt.resume ~= "" then
    local saved = torch.load(opt.resume)
    model:load_state_dict(saved.model)
    adam:load_state_dict(saved.optimizer)
@@ -135,15 +183,22 @@ for at = first, opt.steps do
    rate:fill_(learning_rate(at))
    local loss = step(torch.stack(xs), torch.stack(ys))
    if at % 20 == 0 or at == opt.steps or at == first then
-      print(("step %d  loss %.4f  %.0f s"):format(at, loss:item(), os.clock() - clock))
+      say(("step %d  loss %.4f  %.0f s"):format(at, loss:item(), os.clock() - clock))
    end
 end
-torch.save({
-   model = model:state_dict(), optimizer = adam:state_dict(), scaler = scaler:state_dict(),
-   random = torch.get_rng_state(), step = opt.steps,
-}, opt.save)
+if many then
+   torch.distributed.checkpoint.save(all_of(opt.steps), {checkpoint_id = opt.save})
+else
+   torch.save({
+      model = model:state_dict(), optimizer = adam:state_dict(), scaler = scaler:state_dict(),
+      random = torch.get_rng_state(), step = opt.steps,
+   }, opt.save)
+end
 
 -- Writing --------------------------------------------------------------------------------------
 
-local prompt = torch.tensor({bpe:encode(opt.prompt)}):to(opt.device)
-print(bpe:decode(model:sample(prompt, opt.sample, 0.8, 40)[1]:cpu()))
+if opt.pp == 1 then -- of a pipeline's checkpoint: one process, by --resume
+   local prompt = torch.tensor({bpe:encode(opt.prompt)}):to(opt.device)
+   say(bpe:decode(model:sample(prompt, opt.sample, 0.8, 40)[1]:cpu()))
+end
+if many then torch.distributed.destroy_process_group() end

@@ -21,11 +21,7 @@ local opt = parser:parse()
 
 torch.manual_seed(opt.seed)
 
-local file = assert(io.open(opt.data))
-local numbers = {}
-for number in file:read("a"):gmatch "%d+" do numbers[#numbers + 1] = math.tointeger(number) end
-file:close()
-local rows = torch.tensor(numbers):view(-1, 65)
+local rows = torch.data.CSV(opt.data, {header = false}):tensor()
 local images, classes = rows:narrow(2, 1, 64):float() / 16, rows:select(2, 65) + 1
 
 local model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Dropout(0.2), nn.Linear(64, 10))

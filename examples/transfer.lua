@@ -30,11 +30,7 @@ model:load_state_dict(state, {names = "pytorch"})         -- its positions count
 
 -- Data: classes count from 1, so that the digit 0 is class 1; the scores' order is the same ------
 
-local file = assert(io.open(opt.data))
-local numbers = {}
-for number in file:read("a"):gmatch "%d+" do numbers[#numbers + 1] = math.tointeger(number) end
-file:close()
-local rows = torch.tensor(numbers):view(-1, 65)
+local rows = torch.data.CSV(opt.data, {header = false}):tensor()
 local images, classes = rows:narrow(2, 1, 64):float() / 16, rows:select(2, 65) + 1
 local split = images:size(1) * 4 // 5
 local digits = torch.data.TensorDataset(images[{{1, split}}], classes[{{1, split}}])

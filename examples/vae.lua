@@ -23,11 +23,8 @@ torch.manual_seed(opt.seed)
 
 -- Data: (N, 64), each pixel from 0 to 1 ---------------------------------------------------------
 
-local file = assert(io.open(opt.data))
-local numbers = {}
-for number in file:read("a"):gmatch "%d+" do numbers[#numbers + 1] = math.tointeger(number) end
-file:close()
-local images = torch.tensor(numbers):view(-1, 65):narrow(2, 1, 64):float() / 16
+local rows = torch.data.CSV(opt.data, {header = false}):tensor()
+local images = rows:narrow(2, 1, 64):float() / 16
 local loader = torch.data.DataLoader(torch.data.TensorDataset(images),
    {batch_size = opt.batch, shuffle = true})
 

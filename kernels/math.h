@@ -37,6 +37,7 @@
 #include "kernels/cpu/elementary.h"
 #endif
 
+#include "kernels/bessel.h"
 #include "kernels/special.h"
 
 #define TLM_DEFINE_(name, s, type, bits, result, inputs, params, divides, ...)       \
@@ -342,6 +343,20 @@ TLM_FLOATING1(i0, 0, return (T)tlm_i0(x);)
 TLM_FLOATING1(i1, 0, return (T)tlm_i1(x);)
 TLM_FLOATING1(i0e, 0, return (T)tlm_i0_scaled(x);)
 TLM_FLOATING1(i1e, 0, return (T)tlm_i1_scaled(x);)
+TLM_FLOATING1(spherical_bessel_j0, 0, return isinf(x) ? (T)0 : x == 0 ? (T)1 : sin(x) / x;)
+TLM_FLOATING1(spherical_j0_derivative, 0, return isinf(x) ? (T)0 : (T)tlm_sinc_first((double)x);)
+TLM_FLOATING1(spherical_j0_second, 0, return isinf(x) ? (T)0 : (T)tlm_sinc_second((double)x);)
+TLM_FLOATING1(bessel_j0, 0, return (T)tlm_j0((double)x);)
+TLM_FLOATING1(bessel_j1, 0, return (T)tlm_j1((double)x);)
+TLM_FLOATING1(bessel_y0, 0, return (T)tlm_y0((double)x);)
+TLM_FLOATING1(bessel_y1, 0, return (T)tlm_y1((double)x);)
+TLM_FLOATING1(modified_bessel_k0, 0, return (T)tlm_k0((double)x, false);)
+TLM_FLOATING1(modified_bessel_k1, 0, return (T)tlm_k1((double)x, false);)
+TLM_FLOATING1(scaled_modified_bessel_k0, 0, return (T)tlm_k0((double)x, true);)
+TLM_FLOATING1(scaled_modified_bessel_k1, 0, return (T)tlm_k1((double)x, true);)
+/* p[0] the family, p[1] how often it is differentiated. */
+TLM_FLOATING2(orthogonal_polynomial, 2,
+              return (T)tlm_orthogonal((int)p[0], (double)a, (double)b, (int)p[1]);)
 TLM_FLOATING1(erfcx, 0, return (T)tlm_erfcx(x);)
 TLM_FLOATING1(log_ndtr, 0, return (T)tlm_log_ndtr(x);)
 TLM_FLOATING1(ndtri, 0, return (T)tlm_ndtri(x);)

@@ -13,7 +13,7 @@
 ** c[0] is the sign of the gradient; c[1] weight decay that is added to it, and c[2] what
 ** decoupled weight decay leaves of the parameter. A rule is given g times c[0].
 **
-** Results are tlm_coefs_<family>, for a clock that advances by one step, and
+** Clipping is tlm_clip_<f32|f64>. Results of the others are tlm_coefs_<family>, for a clock that advances by one step, and
 ** tlm_step_<rule>_<f32|f64>. Bodies avoid branches but for those that coefficients
 ** decide. Names and order of options are PyTorch's. Results follow it, but that a mean
 ** is beta m + (1 - beta) g, without its way from the nearer end.
@@ -22,6 +22,24 @@
 #define TLM_OPTIM_H
 
 #include "kernels/math.h"
+
+/* ---- clipping ------------------------------------------------------------------ */
+
+/* The norm that a sum of powers, or a largest value, is of. */
+TLM_FN double tlm_norm_of(double sum, double power) {
+  if (power == 2) return sqrt(sum);
+  return power == 1 || power == (double)INFINITY ? sum : pow(sum, 1 / power);
+}
+
+/* What gradients of a norm are multiplied by; NaN stays. */
+TLM_FN float tlm_clip_f32(float norm, float max_norm) {
+  float factor = max_norm / (norm + 1e-6f);
+  return factor > 1 ? 1 : factor;
+}
+TLM_FN double tlm_clip_f64(double norm, double max_norm) {
+  double factor = max_norm / (norm + 1e-6);
+  return factor > 1 ? 1 : factor;
+}
 
 /* ---- coefficients -------------------------------------------------------------- */
 

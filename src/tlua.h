@@ -186,6 +186,38 @@ TL_API TL_MUSTCHECK bool tl_tensor_read(const tl_Tensor *tensor, tl_DType dtype,
                                         size_t bytes);
 
 /* ------------------------------------------------------------------------
+** DLPack
+** --------------------------------------------------------------------- */
+
+/* The structs of DLPack, by which libraries of arrays hand each other their memory
+** without a copy: in Python behind the method __dlpack__. Their fields are in its
+** header dlpack.h, which may be included before or after this one. */
+struct DLManagedTensor;
+struct DLManagedTensorVersioned;
+
+/* Constructor. The tensor's memory for another library, in DLPack's form from before
+** version 1.0 ("dltensor" in Python). The caller, or whom he gives it to, calls its
+** `deleter` once, from any thread; until then it holds a reference of its own.
+** Waits for what the calling thread has asked the tensor's device for. What the
+** other library writes is seen here, but no graph hears of it, as with tl_tensor_data.
+** NULL for a device or dtype that DLPack has no name for, or on lack of memory. */
+TL_API TL_MUSTCHECK struct DLManagedTensor *tl_tensor_to_dlpack(tl_Tensor *tensor);
+/* The same in the form of version 1.0 ("dltensor_versioned"). */
+TL_API TL_MUSTCHECK struct DLManagedTensorVersioned *
+tl_tensor_to_dlpack_versioned(tl_Tensor *tensor);
+
+/* Constructor. A tensor over another library's memory, on the CPU or a GPU, without a
+** copy. It takes `managed` over and calls its deleter when the last reference is
+** dropped, views included, from whichever thread does that. Work that is still to be
+** done on the memory must have been waited for. NULL, with `managed` still the caller's,
+** for a type of elements that there is no dtype for, another kind of device, strides
+** below 0, memory that is not aligned to its elements, and, of the versioned form,
+** memory that is marked as read-only and versions other than 1. */
+TL_API TL_MUSTCHECK tl_Tensor *tl_tensor_from_dlpack(struct DLManagedTensor *managed);
+TL_API TL_MUSTCHECK tl_Tensor *
+tl_tensor_from_dlpack_versioned(struct DLManagedTensorVersioned *managed);
+
+/* ------------------------------------------------------------------------
 ** Threads and memory
 ** --------------------------------------------------------------------- */
 

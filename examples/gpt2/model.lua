@@ -15,7 +15,7 @@ end
 
 function Block:__init(o)
    nn.Module.__init(self)
-   self.heads, self.dropout = o.heads, o.dropout
+   self.heads, self.dropout, self.by_heads = o.heads, o.dropout, o.by_heads
    local last = 0.02 / math.sqrt(2 * o.layers)
    self.ln_1 = nn.LayerNorm(o.width)
    self.qkv = linear(o.width, 3 * o.width, 0.02)
@@ -25,27 +25,37 @@ function Block:__init(o)
       linear(4 * o.width, o.width, last))
 end
 
--- x: (batch, time, width)
+-- Queries, keys and values, each (batch, heads, time, width of a head), of x: (batch, time, width).
+function Block:look_up(x)
+   local batch, time, width = x:size(1), x:size(2), x:size(3) // self.heads
+   local qkv = self.qkv(x)
+   if self.by_heads then -- as many heads as this process has
+      return table.unpack(qkv:view(batch, time, -1, 3, width):permute(4, 1, 3, 2, 5):unbind(1))
+   end
+   qkv = qkv:view(batch, time, 3, self.heads, width)
+   return table.unpack(qkv:permute(3, 1, 4, 2, 5):unbind(1))
+end
+
 function Block:attend(x)
-   local batch, time, width = x:size(1), x:size(2), x:size(3)
-   local qkv = self.qkv(x):view(batch, time, 3, self.heads, width // self.heads)
-   local q, k, v = table.unpack(qkv:permute(3, 1, 4, 2, 5):unbind(1))
+   local q, k, v = self:look_up(x)
    local y = F.scaled_dot_product_attention(q, k, v, {
       is_causal = true, dropout_p = self.is_training and self.dropout or 0.0,
    })
-   return self.projection(y:transpose(2, 3):reshape(batch, time, width))
+   return self.projection(y:transpose(2, 3):flatten(3))
 end
 
 function Block:forward(x)
    local p = self.dropout
-   x = x + F.dropout(self:attend(self.ln_1(x)), p, self.is_training)
-   return x + F.dropout(self.mlp(self.ln_2(x)), p, self.is_training)
+   local y, sum = self.ln_2(F.dropout(self:attend(self.ln_1(x)), p, self.is_training), x)
+   return F.dropout_add(self.mlp(y), sum, p, self.is_training)
 end
 
 local GPT2 = torch.class("gpt2.GPT2", nn.Module)
 
 --- o: vocab, context (the most tokens at once), layers, heads, width, dropout; checkpoint: blocks
---- keep only their inputs and compute the rest again in the backward pass.
+--- keep only their inputs and compute the rest again in the backward pass; by_heads: rows of the
+--- first matrix are in the order of heads, so that heads can be split over processes; untied: the
+--- last layer has a matrix of its own, so that it can be on another process than the first.
 function GPT2:__init(o)
    nn.Module.__init(self)
    self.options = o
@@ -56,19 +66,46 @@ function GPT2:__init(o)
    self.blocks = nn.ModuleList()
    for _ = 1, o.layers do self.blocks:append(Block(o)) end
    self.ln = nn.LayerNorm(o.width)
+   if not o.untied then return end
+   self.head = nn.Linear(o.width, o.vocab, {bias = false})
+   nn.init.normal_(self.head.weight, 0, 0.02)
 end
 
---- tokens: (batch, time), from 1. Logits (batch, time, vocab); with the tokens that follow, the
---- mean cross-entropy instead.
-function GPT2:forward(tokens, targets)
-   local o = self.options
+--- The model's layers that are stage `index` (from 0) of `count`: of the others nothing is left.
+function GPT2:part(index, count)
+   local n = self.options.layers // count
+   local blocks = nn.ModuleList()
+   for i = 1, n do blocks:append(self.blocks[index * n + i]) end
+   self.blocks, self.before = blocks, index * n
+   if index > 0 then self.tokens, self.places = nil, nil end
+   if index < count - 1 then self.ln, self.head = nil, nil end
+   return self
+end
+
+--- Its modules by the paths that they have in the whole model, for a checkpoint.
+function GPT2:modules_by_path()
+   local list = {tokens = self.tokens, places = self.places, ln = self.ln, head = self.head}
+   list.blocks = {}
+   for i, block in ipairs(self.blocks) do list.blocks[(self.before or 0) + i] = block end
+   return list
+end
+
+local function embed(self, tokens)
    local places = torch.arange(1, tokens:size(2) + 1, {device = tokens.device})
    local x = self.tokens(tokens) + self.places(places)
-   x = F.dropout(x, o.dropout, self.is_training)
+   return F.dropout(x, self.options.dropout, self.is_training)
+end
+
+--- x: tokens (batch, time), from 1. Logits (batch, time, vocab); with the tokens that follow, the
+--- mean cross-entropy instead. A stage takes what the one before gives.
+function GPT2:forward(x, targets)
+   local o = self.options
+   if self.places then x = embed(self, x) end
    for _, block in ipairs(self.blocks) do
       x = o.checkpoint and self.is_training and torch.utils.checkpoint(block, x) or block(x)
    end
-   local logits = F.linear(self.ln(x), self.tokens.weight)
+   if not self.ln then return x end
+   local logits = self.head and self.head(self.ln(x)) or F.linear(self.ln(x), self.tokens.weight)
    if not targets then return logits end
    return F.cross_entropy(logits:view(-1, o.vocab), targets:reshape(-1))
 end
@@ -88,7 +125,7 @@ function GPT2:sample(tokens, count, temperature, top)
    local _ <close> = torch.no_grad()
    for _ = 1, count do
       local from = math.max(1, tokens:size(2) - self.options.context + 1)
-      local logits = self:forward(tokens[{{}, {from, -1}}])[{{}, -1}]:float() / temperature
+      local logits = self(tokens[{{}, {from, -1}}])[{{}, -1}]:float() / temperature
       local values, numbers = logits:topk(math.min(top, logits:size(2)))
       local drawn = torch.multinomial(values:softmax(2), 1)
       tokens = torch.cat({tokens, numbers:gather(2, drawn)}, 2)

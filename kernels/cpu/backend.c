@@ -3,6 +3,7 @@
 ** set: the widest of those built that this processor has.
 */
 #include <stdatomic.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "core/alloc.h"
@@ -10,10 +11,12 @@
 
 /* ---- instruction sets ------------------------------------------------------------ */
 
-/* Best first: X(name, whether the processor has it). As the Makefile, this
-** takes compilers that know x86-64-v4 to build all three. */
-#ifndef TLK_ISAS
-#if defined(__x86_64__) && (__GNUC__ >= 11 || (defined(__clang__) && __clang_major__ >= 12))
+/* Best first: X(name, whether the processor has it). The Makefile builds either these
+** three or one, TLK_ONE_ISA. */
+#ifdef TLK_ONE_ISA
+#define TLK_ONE(X, isa) X(isa, true)
+#define TLK_ISAS(X) TLK_ONE(X, TLK_ONE_ISA)
+#else
 /* f16c, lzcnt and movbe have no name that all compilers know; every processor
 ** with avx2 and bmi2 has them. */
 static bool has_v3(void) {
@@ -27,10 +30,6 @@ static bool has_v3(void) {
             __builtin_cpu_supports("avx512vl"))                                                \
   X(v3, has_v3())                                                                              \
   X(v2, true)
-
-#else
-#define TLK_ISAS(X) X(base, true)
-#endif
 #endif
 
 #define X(name, condition) \
@@ -54,25 +53,26 @@ enum { NSETS = sizeof sets / sizeof sets[0] };
 
 static _Atomic(const tlk_Isa *) chosen;
 
-const tlk_Isa *tlk_isa(void) {
-  const tlk_Isa *isa = atomic_load_explicit(&chosen, memory_order_acquire);
-  if (isa != NULL) return isa;
+/* The one that TLUA_ISA names, if it is built and the processor has it, or the best. */
+static const tlk_Isa *choose(void) {
+  const char *wish = getenv("TLUA_ISA");
+  for (int i = 0; wish != NULL && i < NSETS; i++)
+    if (strcmp(sets[i].isa->name, wish) == 0 && sets[i].usable()) return sets[i].isa;
   int i = 0;
   while (!sets[i].usable()) i++; /* the last one always is */
-  atomic_store_explicit(&chosen, sets[i].isa, memory_order_release);
   return sets[i].isa;
 }
 
-const char *tlk_cpu_isa(void) { return tlk_isa()->name; }
-
-bool tlk_cpu_force_isa(const char *name) {
-  for (int i = 0; i < NSETS; i++) {
-    if (strcmp(sets[i].isa->name, name) != 0 || !sets[i].usable()) continue;
-    atomic_store_explicit(&chosen, sets[i].isa, memory_order_release);
-    return true;
+const tlk_Isa *tlk_isa(void) {
+  const tlk_Isa *isa = atomic_load_explicit(&chosen, memory_order_acquire);
+  if (isa == NULL) {
+    isa = choose();
+    atomic_store_explicit(&chosen, isa, memory_order_release);
   }
-  return false;
+  return isa;
 }
+
+const char *tlk_cpu_isa(void) { return tlk_isa()->name; }
 
 /* ---- the table ------------------------------------------------------------------- */
 

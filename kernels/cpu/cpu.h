@@ -55,7 +55,8 @@ static inline bool tlk_no_fault(const tlk_Context *cx, tlk_FirstFault *first, tl
   return tlk_fault(cx, &fault);
 }
 
-/* args[0][i] = kernel(args[1][i], ...) for i < n, a multiple of TLK_LANES.
+/* args[0][i] = kernel(args[1][i], ...) for i < n, a multiple of TLK_LANES. Kernels of
+** several outputs have these first, and take no parameters.
 ** False when an integer was to be divided by 0; outputs are undefined then. */
 typedef bool (*tlk_Loop)(int64_t n, void *const *args, const tl_Scalar *params);
 
@@ -149,6 +150,7 @@ typedef struct tlk_Isa {
   const tlk_Loop *loops[TLK_NCOMPUTE];       /* by tlk_Pointwise; NULL where not defined */
   const tlk_Loop *fixed[TLK_NCOMPUTE];       /* the same for inputs that are one element each,
                                                 but for the first; NULL for kernels of one */
+  const tlk_Loop *fused[2];                  /* by tlk_Fused; of float, of double */
   const tlk_Reducer *reducers[TLK_NCOMPUTE]; /* by tlk_Reduction */
   const tlk_Reducer (*best)[TLK_NCOMPUTE];   /* [0]: smallest, [1]: largest */
   const tlk_Reducer *moments;                /* of float, of double */
@@ -173,10 +175,6 @@ typedef struct tlk_Isa {
 
 /* The set in use. */
 const tlk_Isa *tlk_isa(void);
-/* For tests: uses another set from now on ("x86-64-v2", "x86-64-v3",
-** "x86-64-v4" or "base"); false if this processor or this build has none of
-** that name. */
-bool tlk_cpu_force_isa(const char *name);
 
 static inline int tlk_log2_size(tl_DType dtype) {
   size_t size = tl_dtype_size(dtype);

@@ -15,6 +15,8 @@ typedef struct Device {
   cuda_Word word;
   int multiprocessors;
   _Atomic int64_t waits;
+  atomic_bool failed;
+  char why[1500]; /* guarded; of cuda_note_failure */
 } Device;
 
 const tl_Host *cuda_host;
@@ -35,13 +37,22 @@ bool cuda_fail(tl_ErrorKind kind, const char *format, ...) {
   return cuda_host->fail(kind, "cuda: %s", text);
 }
 
+/* After some errors every call of the process fails: faults of the hardware (214), and of
+** kernels (700 to 719, but for those about peers and registered memory). */
+static bool is_final(cudaError_t error) {
+  int number = (int)error;
+  return number == 214 || number == 700 || number == 702 || number == 710 ||
+         (number >= 714 && number <= 719);
+}
+
 bool cuda_ok(cudaError_t error, const char *call) {
   if (error == cudaSuccess) return true;
   cudaGetLastError(); /* what the runtime remembers of it would be reported again */
   tl_ErrorKind kind = error == cudaErrorMemoryAllocation ? TL_EMEM : TL_EDEVICE;
   size_t name = strcspn(call, "(");
-  return cuda_fail(kind, "%.*s: %s (%s)", (int)name, call, cudaGetErrorString(error),
-                   cudaGetErrorName(error));
+  return cuda_fail(kind, "%.*s: %s (%s)%s", (int)name, call, cudaGetErrorString(error),
+                   cudaGetErrorName(error),
+                   is_final(error) ? "; this process can use no GPU any more" : "");
 }
 
 /* ---- devices ----------------------------------------------------------------------- */
@@ -92,9 +103,26 @@ void cuda_count_wait(int device) {
   atomic_fetch_add_explicit(&devices[device].waits, 1, memory_order_relaxed);
 }
 
+void cuda_note_failure(int device, const char *why) {
+  Device *d = &devices[device];
+  pthread_mutex_lock(&d->lock);
+  snprintf(d->why, sizeof d->why, "%s", why);
+  atomic_store(&d->failed, true);
+  pthread_mutex_unlock(&d->lock);
+}
+
+static bool report_failure(Device *d) {
+  pthread_mutex_lock(&d->lock);
+  bool noted = atomic_exchange(&d->failed, false);
+  if (noted) cuda_host->fail(TL_EIO, "%s", d->why);
+  pthread_mutex_unlock(&d->lock);
+  return !noted;
+}
+
 bool cuda_report(int device) {
   Device *d = &devices[device];
   volatile tlk_Fault *noted = d->word.fault;
+  if (atomic_load_explicit(&d->failed, memory_order_relaxed) && !report_failure(d)) return false;
   if (noted->kind == TLK_NO_FAULT) return true;
   pthread_mutex_lock(&d->lock);
   tlk_Fault fault = *d->word.fault;
@@ -159,6 +187,7 @@ static int64_t library_version(const char *name) {
   int version = 0;
   if (strcmp(name, "cuda") == 0) cudaRuntimeGetVersion(&version);
   if (strcmp(name, "driver") == 0) cudaDriverGetVersion(&version);
+  if (strcmp(name, "nccl") == 0) return cuda_nccl_version();
   return version;
 }
 
@@ -203,6 +232,10 @@ static const tl_DeviceApi api = {
     .graph_launch = cuda_graph_launch,
     .graph_free = cuda_graph_free,
     .waits = waits,
+#ifndef TLK_EMULATED /* there is nothing to record */
+    .activities = cuda_activities,
+#endif
+    .comms = cuda_comms,
 };
 
 #ifndef TLK_EMULATED /* there spec/cuda answers */

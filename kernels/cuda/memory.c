@@ -173,9 +173,10 @@ static int64_t round_up(int64_t n, int64_t unit) { return (n + unit - 1) / unit 
 
 static bool open_blocks(Memory *m) {
   CUmemAllocationProp kind = kind_of(m);
-  size_t free_bytes, total, granule;
+  size_t free_bytes, total, granule = 1;
   CUDA_TRY(cudaMemGetInfo(&free_bytes, &total));
-  if (driver.granularity(&granule, &kind, CU_MEM_ALLOC_GRANULARITY_MINIMUM) != CUDA_SUCCESS)
+  if (!m->by_driver &&
+      driver.granularity(&granule, &kind, CU_MEM_ALLOC_GRANULARITY_MINIMUM) != CUDA_SUCCESS)
     return cuda_fail(TL_EDEVICE, "cuMemGetAllocationGranularity failed");
   int64_t small = (int64_t)granule, large = round_up(LARGE_GRANULE, small);
   cuda_BlockSource source = {.self = m,

@@ -10,6 +10,8 @@
 
 extern const tl_Host *cuda_host;
 
+/* The next wait for the device is to fail with this message. */
+void cuda_note_failure(int device, const char *why);
 /* Counts a wait of the host. */
 void cuda_count_wait(int device);
 int cuda_device_count(void);
@@ -78,6 +80,16 @@ bool cuda_memory_hold(int device, uint64_t pool);
 void cuda_memory_let_go(int device, uint64_t pool, uint64_t launched);
 /* A capture of the device begins (1) or ends (-1). */
 void cuda_memory_capture(int device, int change);
+
+/* ---- lib/cupti.c ---- */
+
+/* tl_DeviceApi.activities */
+bool cuda_activities(void (*note)(const tl_Activity *activity), int64_t *now);
+
+/* ---- nccl.c ---- */
+
+const tl_CommApi *cuda_comms(void);
+int64_t cuda_nccl_version(void); /* 22807 is 2.28.7; 0 without NCCL */
 
 /* ---- transfer.c ---- */
 

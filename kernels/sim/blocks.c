@@ -215,6 +215,8 @@ static void settle(sim_Device *d) {
 static bool collect(sim_Device *d) {
   bool ok = sim_locked_capturing(d) || sim_locked_finish_device(d);
   settle(d);
+  /* what this has had overwritten is not yet another's */
+  if (!sim_locked_capturing(d)) ok = sim_locked_finish_device(d) && ok;
   for (sim_Block *b = d->root; b; b = b->after) {
     if (available(b) && !is_split(b) && b->segment->pool == 0) give_back(d, b);
     while (b->before && b->segment == NULL && b->before->segment == NULL) {

@@ -205,6 +205,7 @@ static const tl_DeviceApi api = {
     .graph_free = sim_graph_free,
     .rnn_reserve = rnn_reserve,
     .waits = waits,
+    .activities = sim_activities,
     .configure = configure,
 };
 
@@ -213,7 +214,7 @@ enum { FLAT, ITER };
 #define X(name, operands)                                                              \
   static bool run_##name(const void *call) { return sim_host->cpu->name(call); }       \
   static bool put_##name(const struct tlk_##name *call) {                              \
-    sim_Command what = {.kernel = {run_##name, operands == ITER}};                     \
+    sim_Command what = {.kernel = {run_##name, operands == ITER, #name}};              \
     sim_lock();                                                                        \
     bool ok = sim_locked_may_go(#name) &&                                              \
               sim_locked_put(call->cx->stream, SIM_KERNEL, &what, call, sizeof *call); \

@@ -101,10 +101,34 @@ bool sim_locked_put_all(tl_Stream *stream, sim_Queue *commands) {
 
 /* ---- the thread -------------------------------------------------------------------- */
 
-static double seconds(void) {
+static int64_t nanoseconds(void) {
   struct timespec t;
   clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+  return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+static double seconds(void) { return (double)nanoseconds() * 1e-9; }
+
+static void (*told)(const tl_Activity *activity); /* guarded; NULL: nobody asks */
+
+/* Under the lock nothing is being run and not told. */
+bool sim_activities(void (*note)(const tl_Activity *activity), int64_t *now) {
+  sim_lock();
+  told = note;
+  *now = nanoseconds();
+  sim_unlock();
+  return true;
+}
+
+/* Poison is no work of the device's. */
+static void tell(const tl_Stream *stream, const sim_Command *command, int64_t begin) {
+  bool kernel = command->kind == SIM_KERNEL;
+  if (told == NULL || (!kernel && command->kind != SIM_COPY)) return;
+  told(&(tl_Activity){.name = kernel ? command->kernel.name : "copy",
+                      .device = {TL_SIM, (int8_t)stream->device->index},
+                      .stream_id = stream->id,
+                      .begin = begin,
+                      .end = nanoseconds()});
 }
 
 /* Whether a stream's next command can be worked off now. */
@@ -146,6 +170,7 @@ static void note_failure(sim_Device *device) {
 _Static_assert(offsetof(struct tlk_gather, index.it) == offsetof(struct tlk_copy, it), "");
 _Static_assert(offsetof(struct tlk_scatter, index.it) == offsetof(struct tlk_copy, it), "");
 _Static_assert(offsetof(struct tlk_pointwise, it) == offsetof(struct tlk_copy, it), "");
+_Static_assert(offsetof(struct tlk_fused, it) == offsetof(struct tlk_copy, it), "");
 _Static_assert(offsetof(struct tlk_fill, it) == offsetof(struct tlk_copy, it), "");
 
 /* Runs a kernel on the device's own context; called without the lock. Returns
@@ -185,6 +210,7 @@ static void work_off(tl_Stream *stream) {
   tlk_Fault fault = device->fault;
   tlk_Context cx = {.device = {TL_SIM, (int8_t)device->index}, .stream = stream, .fault = &fault};
   bool ok = true;
+  int64_t begin = nanoseconds();
   sim_unlock();
   if (command->kind == SIM_KERNEL)
     ok = run_kernel(command, &cx);
@@ -193,6 +219,7 @@ static void work_off(tl_Stream *stream) {
   else if (command->kind == SIM_POISON)
     poison(command->copy.dst, command->copy.bytes);
   sim_lock();
+  tell(stream, command, begin);
   if (device->fault.kind == TLK_NO_FAULT) device->fault = fault;
   if (!ok) note_failure(device);
   if (command->kind == SIM_RECORD && command->point.event->reached < command->point.ticket) {

@@ -35,6 +35,7 @@ typedef struct sim_Command {
     struct {
       sim_KernelFn run;
       bool iter; /* the call begins with a tli_Iter */
+      const char *name;
     } kernel;
     struct {
       void *dst;
@@ -156,6 +157,8 @@ bool sim_locked_report(sim_Device *device);
 
 /* ---- queue.c ---- */
 
+/* tl_DeviceApi.activities */
+bool sim_activities(void (*note)(const tl_Activity *activity), int64_t *now);
 bool sim_locked_put(tl_Stream *stream, sim_Kind kind, const sim_Command *what, const void *call,
                     size_t size);
 /* The same for what is no part of a graph and may not wait: frees. */

@@ -22,6 +22,7 @@ function M.describe(value)
    if kind == "string" then return ("%q"):format(value) end
    if kind == "number" or kind == "boolean" or kind == "nil" then return tostring(value) end
    if torch.is_tensor(value) then
+      if not pcall(value.dim, value) then return "a tensor that was released" end
       return ("a %s tensor of shape (%s)"):format(value.dtype, table.concat(value.shape, ", "))
    end
    local name = torch.type(value)
@@ -30,6 +31,19 @@ function M.describe(value)
       return ("the class %s; call it for an instance"):format(value.__name)
    end
    return name == kind and "a " .. kind or "an instance of " .. name
+end
+
+--- The number that a value is: itself, 1 or 0 for a boolean, the element of a tensor that has one.
+---@param who string  the function, for messages
+---@param name string  of its argument
+---@param value any
+---@return number
+function M.to_number(who, name, value)
+   local number = value
+   if torch.is_tensor(value) and value:numel() == 1 then number = value:item() end
+   if type(number) == "boolean" then number = number and 1 or 0 end
+   if type(number) ~= "number" then M.refuse(who, name, "a number or a tensor of one", value) end
+   return number + 0.0
 end
 
 local function to_integer(value)

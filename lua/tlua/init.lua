@@ -5,6 +5,11 @@
 local torch = ...
 local lazy = require "tlua.lazy"
 
+-- Orders of memory, for `memory_format`.
+for name in ("contiguous_format preserve_format channels_last channels_last_3d"):gmatch "%S+" do
+   torch[name] = name
+end
+
 local function load_on_use(target, modules)
    for name in pairs(modules) do
       if target[name] ~= nil then modules[name] = nil end -- what is there in C stays
@@ -41,6 +46,9 @@ load_on_use(torch, {
    summary = "tlua.nn.summary",
    save = "tlua.io",
    load = "tlua.io",
+   histogramdd = "tlua.histogramdd",
+   svd_lowrank = "tlua.lowrank",
+   pca_lowrank = "tlua.lowrank",
    help = "tlua.repl.manual",
 })
 
@@ -54,12 +62,13 @@ load_on_use(torch.autograd, {
 
 load_on_use(torch.distributed, require "tlua.distributed")
 
-for _, kind in ipairs {"cuda", "sim"} do
-   local module = "tlua.device." .. kind
-   load_on_use(torch[kind], {
-      graph = module, memory_summary = module, amp = module, capture_step = module,
-      make_graphed_callables = module,
-   })
+for kind, own in pairs {cuda = " nvtx list_gpu_processes", sim = ""} do
+   load_on_use(torch[kind], lazy.modules("tlua.device", {
+      [kind] = [[graph memory_summary amp capture_step make_graphed_callables memory memory_snapshot
+         memory_stats_as_nested_dict memory_cached max_memory_cached reset_max_memory_allocated
+         reset_max_memory_cached get_allocator_backend device_of random set_sync_debug_mode
+         get_sync_debug_mode host_memory_stats_as_nested_dict]] .. own,
+   }))
 end
 
 return torch

@@ -49,6 +49,33 @@ describe("the lists of autocast", function()
       end
    end)
 
+   it("cast what PyTorch's cast in some of their calls", function()
+      for _, i in ipairs {1, 2} do
+         local dtype = ({"float32", "bfloat16"})[i]
+         autocast(function()
+            for name, dtypes in pairs(expected.pad) do
+               local mode, dims = name:match "(%a+) (%d)"
+               local shape, pad = {1, 2}, {}
+               for d = 1, dims do shape[d + 2], pad[2 * d - 1], pad[2 * d] = 4, 1, 1 end
+               local y = F.pad(torch.randn(shape, {dtype = dtype}), pad, mode)
+               assert.equal(dtypes[i], y.dtype, name .. " of " .. dtype)
+            end
+            for n, dtypes in pairs(expected.matrix_power) do
+               local y = torch.linalg.matrix_power(torch.eye(3, {dtype = dtype}), n)
+               assert.equal(dtypes[i], y.dtype, n .. " of " .. dtype)
+            end
+         end)
+      end
+   end)
+
+   it("round a covariance once it is there, not what it is made of", function()
+      local x = torch.tensor {{1000.0, 1001, 1002}, {5, 3, 1}}
+      local exact = torch.cov(x)
+      local low = autocast(function() return torch.cov(x) end)
+      assert.equal("bfloat16", low.dtype)
+      assert.close(exact:bfloat16(), low, 0)
+   end)
+
    it("are PyTorch's for GPUs", function()
       local compared = 0
       for _, row in ipairs(operators.rows()) do

@@ -25,19 +25,24 @@ local function parameter(device)
    return torch.tensor({1.0, 2.0, -1.0}):to(device):requires_grad_()
 end
 
--- Compares a run with a row of the fixture.
-local function follow(row, device, capturable)
+-- Compares a run with a row of the fixture; `folded`: step() clips, too.
+local function follow(row, device, capturable, folded)
    local p = parameter(device)
    local optimizer = makers[row.optimizer]({p}, capturable)
    local scaler = torch.amp.GradScaler(device, {init_scale = 1024, growth_interval = 3})
    for step = 0, #row.steps - 1 do
       optimizer:zero_grad()
       scaler:scale((inputs(step, device) * p):sum()):backward()
-      if row.clip then
-         scaler:unscale_(optimizer)
-         torch.nn.utils.clip_grad_norm_({p}, 1.0)
+      if folded then
+         local _, norm = scaler:step(optimizer, {max_norm = 1.0})
+         if not bad[step] then assert.close(inputs(step, "cpu"):norm(), norm:cpu(), 1e-6) end
+      else
+         if row.clip then
+            scaler:unscale_(optimizer)
+            torch.nn.utils.clip_grad_norm_({p}, 1.0)
+         end
+         scaler:step(optimizer)
       end
-      scaler:step(optimizer)
       scaler:update()
       local scale, values = table.unpack(row.steps[step + 1])
       assert.equal(scale, scaler:get_scale())
@@ -46,6 +51,7 @@ local function follow(row, device, capturable)
    assert.equal(row.tracker, scaler:state_dict()._growth_tracker)
    assert.is_nil(optimizer.found_inf)
    assert.is_nil(optimizer.grad_scale)
+   assert.is_nil(optimizer.clip)
 end
 
 describe("GradScaler", function()
@@ -53,6 +59,13 @@ describe("GradScaler", function()
       local how = row.optimizer .. (row.clip and ", clipped" or "")
       it("does what PyTorch's does: " .. how, function() follow(row, "cpu") end)
       it("does it on a device: " .. how, function() follow(row, "sim") end)
+      if row.clip then
+         it("does it where step() clips: " .. how, function()
+            follow(row, "cpu", false, true)
+            follow(row, "sim", false, true)
+            if row.optimizer ~= "Adafactor" then follow(row, "sim", true, true) end
+         end)
+      end
       if row.optimizer ~= "Adafactor" then
          it("does it on a device that keeps the clocks: " .. how, function()
             follow(row, "sim", true)
@@ -60,14 +73,14 @@ describe("GradScaler", function()
       end
    end
 
-   local function waits(make, device)
+   local function waits(make, device, options)
       local p = parameter(device)
       local optimizer = make({p})
       local scaler = torch.amp.GradScaler(device)
       local function step(x)
          optimizer:zero_grad()
          scaler:scale((x * p):sum()):backward()
-         scaler:step(optimizer)
+         scaler:step(optimizer, options)
          scaler:update()
       end
       local x = inputs(1, device)
@@ -82,13 +95,34 @@ describe("GradScaler", function()
       assert.equal(1, waits(makers.Adam, "sim"))
       assert.equal(0, waits(function(p) return makers.Adam(p, true) end, "sim"))
       assert.equal(0, waits(makers.SGD, "sim"))
+      assert.equal(0, waits(makers.SGD, "sim", {max_norm = 1.0}))
+   end)
+
+   it("reads gradients, which stay as they were, where the optimizer takes the scale out", function()
+      local p = parameter "cpu"
+      local sgd = optim.SGD({p}, {lr = 1})
+      local scaler = torch.amp.GradScaler({init_scale = 8})
+      scaler:scale((p * 2):sum()):backward()
+      local loss, norm = scaler:step(sgd, {max_norm = 1.0, norm_type = 1})
+      assert.is_nil(loss)
+      assert.equal(6, norm:item())
+      assert.same({16, 16, 16}, p.grad:tolist())
+      assert.close({1 - 1 / 3, 2 - 1 / 3, -1 - 1 / 3}, p, 1e-6)
+      -- after unscale_ it clips what that has left
+      scaler:update()
+      scaler:unscale_(sgd)
+      assert.equal(6, select(2, scaler:step(sgd, {max_norm = 6.0, norm_type = 1})):item())
+      assert.close({-1 - 1 / 3, -1 / 3, -3 - 1 / 3}, p, 1e-6)
+      assert.raises("amp.GradScaler.step: unknown option norm; did you mean",
+         function() scaler:step(sgd, {norm = 1}) end)
    end)
 
    it("serves several optimizers with one scale", function()
       local a, b = parameter "cpu", parameter "cpu"
       local first, second = optim.SGD({a}, {lr = 1}), optim.SGD({b}, {lr = 1})
       local scaler = torch.amp.GradScaler({init_scale = 8})
-      local losses = scaler:scale {(a * 2):sum(), (b * torch.tensor({1.0, math.huge, 1})):sum()}
+      local x = torch.tensor({1.0, math.huge, 1}, {device = "cpu"})
+      local losses = scaler:scale {(a * 2):sum(), (b * x):sum()}
       losses[1]:backward()
       losses[2]:backward()
       scaler:step(first)
@@ -197,12 +231,31 @@ describe("GradScaler", function()
          assert.raises("growth_factor: expected a number above 1, got 1", function()
             torch.amp.GradScaler({growth_factor = 1.0})
          end)
+         assert.raises('amp.GradScaler: device: expected cpu, cuda or sim, got "bogus"', function()
+            torch.amp.GradScaler("bogus")
+         end)
          assert.raises("unknown option init_scal; did you mean init_scale?", function()
             torch.amp.GradScaler({init_scal = 1})
          end)
          assert.raises("scale: outputs: expected tensors or tables of them, got 3", function()
             scaler:scale(3)
          end)
+         local fresh = torch.amp.GradScaler()
+         fresh:scale(torch.ones(1))
+         for _, number in ipairs {-1, 0, 0 / 0, math.huge} do
+            assert.raises("init_scale: expected a number above 0", function()
+               torch.amp.GradScaler({init_scale = number})
+            end)
+            assert.raises("update: new_scale: expected a number above 0", function()
+               fresh:update(number)
+            end)
+            local state = fresh:state_dict()
+            state.scale = number
+            assert.raises("load_state_dict: state: expected what state_dict gives", function()
+               fresh:load_state_dict(state)
+            end)
+         end
+         assert.equal(65536, fresh:get_scale())
          local half = torch.ones(2, {dtype = "float16", requires_grad = true})
          local other = optim.Adafactor({half}, {lr = 1})
          scaler:scale(half:sum():float()):backward()

@@ -163,4 +163,28 @@ describe("set_deterministic_debug_mode", function()
          torch.set_deterministic_debug_mode "loud"
       end)
    end)
+
+   -- https://docs.pytorch.org/docs/stable/deterministic.html says which values
+   it("gives undefined memory contents, where that is not turned off", function()
+      local settings = torch.utils.deterministic
+      torch.use_deterministic_algorithms(true)
+      for _, t in ipairs {torch.empty(3, 2), torch.empty_like(torch.zeros(6)),
+                          torch.zeros(2):new_empty(6), torch.empty(6, {dtype = "float16"})} do
+         assert.equal(6, t:isnan():sum():item())
+      end
+      assert.same({2 ^ 31 - 1, 2 ^ 31 - 1}, torch.empty(2, {dtype = "int32"}):tolist())
+      assert.same({255}, torch.empty(1, {dtype = "uint8"}):tolist())
+      assert.same({true}, torch.empty(1, {dtype = "bool"}):tolist())
+      local grown = torch.tensor({1, 2}, {dtype = "int8"}):resize_(4)
+      assert.same({1, 2, 127, 127}, grown:tolist())
+      assert.is_true(settings.fill_uninitialized_memory)
+      settings.fill_uninitialized_memory = false
+      assert.has_no.errors(function() torch.empty(3) end)
+      settings.fill_uninitialized_memory = true
+      torch.use_deterministic_algorithms(false)
+      assert.raises("expected true or false, got 3", function()
+         settings.fill_uninitialized_memory = 3
+      end)
+      assert.raises('no setting "fill"', function() settings.fill = true end)
+   end)
 end)

@@ -227,6 +227,106 @@ describe("a Function", function()
    end)
 end)
 
+-- Expected values by hand; that PyTorch gives the same histories was seen there.
+describe("a Function that changes its argument in place", function()
+   local Double = torch.class("Double", torch.autograd.Function)
+   function Double.forward(ctx, x)
+      ctx:mark_dirty(x)
+      return x:mul_(2)
+   end
+   function Double.backward(_, grad) return grad * 2 end
+
+   it("gives the argument its history", function()
+      local x = leaf {1, 2}
+      local t = x * 3
+      local u = Double:apply(t)
+      assert.is_true(rawequal(t, u))
+      assert.equal("Double", t.grad_fn.name)
+      assert.close({6, 12}, t);
+      (t * t):sum():backward()
+      assert.close({2 * 6 * 6, 2 * 12 * 6}, x.grad)
+   end)
+
+   it("changes the base of a view, and other views", function()
+      local x = leaf {1, 2, 3}
+      local t = x * 1
+      local other = t[{{2, 3}}]
+      Double:apply(t[{{1, 2}}])
+      assert.close({2, 4, 3}, t)
+      t:sum():backward {retain_graph = true}
+      assert.close({2, 2, 1}, x.grad)
+      x.grad = nil
+      other:sum():backward()
+      assert.close({0, 2, 1}, x.grad)
+   end)
+
+   it("saves it as the result that it is, and gives several results", function()
+      local ExpInto = torch.class("ExpInto", torch.autograd.Function)
+      function ExpInto.forward(ctx, k, x)
+         ctx:mark_dirty(x)
+         x:exp_()
+         ctx:save_for_backward(x)
+         ctx.k = k
+         return k * x, x
+      end
+      function ExpInto.backward(ctx, scaled, plain)
+         local y = ctx:saved_tensors()
+         return nil, (scaled * ctx.k + plain) * y
+      end
+      local x = leaf {0, 1}
+      local t = x * 1
+      local scaled, same = ExpInto:apply(5, t)
+      assert.is_true(rawequal(t, same));
+      (scaled + t):sum():backward()
+      assert.close({6, 6 * math.exp(1)}, x.grad)
+   end)
+
+   it("makes an argument without history part of the graph", function()
+      local Into = torch.class("Into", torch.autograd.Function)
+      function Into.forward(ctx, into, x)
+         ctx:mark_dirty(into)
+         return into:copy_(x)
+      end
+      function Into.backward(_, grad) return nil, grad end
+      local x, into = leaf {1, 2}, torch.zeros(2, {dtype = "float64"})
+      Into:apply(into, x)
+      assert.is_true(into.requires_grad);
+      (into * 3):sum():backward()
+      assert.close({3, 3}, x.grad)
+   end)
+
+   it("lets what was saved before know of the change", function()
+      local x = leaf {1, 2}
+      local t = x * 1
+      local before = t * t
+      Double:apply(t)
+      assert.raises("mul", "changed in place", function() before:sum():backward() end)
+   end)
+
+   it("refuses a leaf, what is no argument or no result, and a view among several", function()
+      assert.raises("Double: a leaf that requires a gradient cannot be changed in place",
+         function() Double:apply(leaf {1, 2}) end)
+      local function of(forward)
+         local F = torch.class("F", torch.autograd.Function)
+         F.forward = forward
+         function F.backward(_, grad) return grad end
+         return function() F:apply((leaf {1, 2} * 1)[{{1, 2}}]) end
+      end
+      assert.raises("F: mark_dirty: expected arguments of forward", of(function(ctx, x)
+         local y = x:clone()
+         ctx:mark_dirty(y)
+         return y
+      end))
+      assert.raises("mark_dirty: what forward has changed in place must be among its results",
+         of(function(ctx, x) ctx:mark_dirty(x) return x:clone() end))
+      assert.raises("F: a view that was changed in place must be the only result, got 2 results",
+         of(function(ctx, x) ctx:mark_dirty(x) return x, x:clone() end))
+      local ok, message = pcall(of(function(ctx, x) ctx:mark_dirty(3) return x end))
+      assert.is_false(ok)
+      assert.matches("mark_dirty: argument 1: expected a Tensor, got number", message)
+   end)
+end)
+
 describe("a Function's mistakes", function()
    local function broken(backward)
       local F = torch.class("Broken", torch.autograd.Function)
@@ -289,5 +389,13 @@ describe("a Function's mistakes", function()
       assert.raises("record: inputs: ", function() record("f", {n = -1}, none, {}, none, print) end)
       assert.raises("record: outputs: ", function() record("f", none, {n = -1}, {}, none, print) end)
       assert.raises("got nil", function() record("f", {}, none, {}, none, print) end)
+   end)
+
+   it("says that backward is missing", function()
+      local Half = torch.class("Half", torch.autograd.Function)
+      function Half.forward(_, x) return x / 2 end
+      local y = Half:apply(leaf {1})
+      assert.raises("Half: backward is missing; expected a method of that name",
+         function() y:sum():backward() end)
    end)
 end)

@@ -292,4 +292,16 @@ describe("autograd.queue_callback", function()
       ;(x * 3):sum():backward()
       assert.same({"hook", "end 2.0", "hook", "hook", "end 3.0"}, log)
    end)
+
+   it("runs what one of them queues in its turn", function()
+      local x = torch.tensor({1.0}, {requires_grad = true})
+      local n = 0
+      local function again()
+         n = n + 1
+         if n < 3 then torch.autograd.queue_callback(again) end
+      end
+      x:register_hook(function() torch.autograd.queue_callback(again) end)
+      ;(x * 2):sum():backward()
+      assert.equal(3, n)
+   end)
 end)

@@ -21,6 +21,27 @@ describe("no_grad", function()
       assert.is_true((x * 2).requires_grad)
    end)
 
+   it("is closed by hand in any order", function()
+      local function close(scope) getmetatable(scope).__close(scope) end
+      for _, order in ipairs {{1, 2, 3}, {2, 1, 3}, {3, 1, 2}, {2, 3, 1}, {1, 3, 2}, {3, 2, 1}} do
+         local scopes = {torch.no_grad(), torch.enable_grad(), torch.no_grad()}
+         local modes, open = {[0] = true, false, true, false}, {true, true, true}
+         for _, k in ipairs(order) do
+            close(scopes[k])
+            open[k] = false
+            local newest = open[3] and 3 or open[2] and 2 or open[1] and 1 or 0
+            assert.equal(modes[newest], torch.is_grad_enabled())
+            close(scopes[k])
+         end
+      end
+      do local _ = torch.no_grad() end -- never closed: it stays, and nothing points to it
+      collectgarbage()
+      local after <close> = torch.enable_grad()
+      assert.is_true(torch.is_grad_enabled())
+      torch.set_grad_enabled(true)
+      assert.truthy(after)
+   end)
+
    it("ends with an error", function()
       local ok, message = pcall(torch.no_grad, function() error("oops", 0) end)
       assert.same({false, "oops"}, {ok, message})

@@ -7,14 +7,18 @@
 --
 -- Both programs run side by side and take turns, row by row and round by round, so that what else
 -- the machine does hits both alike. Figures are medians, in microseconds for one round of the row;
--- `ratio` is PyTorch's time over ours. rows.lua says what the rows are.
+-- `ratio` is PyTorch's time over ours. rows.lua says what the rows are; model_rows.lua has more.
 --
 -- Rows that memory bounds have a last column: their bandwidth over that of a plain copy (copy_,
 -- which is memcpy shared among the threads) of as many bytes, which takes its turns in the same
--- rounds; 1 means that the row costs no more than its traffic.
+-- rounds; 1 means that the row costs no more than its traffic. Where a loader runs beside steps the
+-- column has the time of the steps alone over that with the loader: 1 means that it is hidden.
 --
 -- With --device all tensors are made there, the rows are gpu_rows.lua's, larger, and a measurement
 -- ends when the device has done its work.
+--
+-- With --best figures are the fastest of many short measurements: on a machine that others use, too,
+-- they tell what the code costs, where medians tell what the machine was busy with.
 
 local torch = require "tlua"
 
@@ -28,6 +32,7 @@ local function parse()
    parser:option("--python", "a Python that may have torch; default: those in the usual places", "")
    parser:option("--device", "where tensors are, for both", "cpu")
    parser:flag("--quick", "fewer rounds: rough figures")
+   parser:flag("--best", "the fastest of many short measurements in place of medians")
    parser:flag("--alone", "without PyTorch")
    return parser:parse()
 end
@@ -37,8 +42,8 @@ local on_device <const> = options.device ~= "cpu"
 local wait <const> = on_device and torch[options.device:match("^%a+")].synchronize or function() end
 
 -- Seconds that one measurement takes at least, and how many make a median.
-local duration <const> = options.quick and 0.005 or 0.03
-local repeats <const> = options.quick and 3 or 7
+local duration <const> = options.best and 0.002 or options.quick and 0.005 or 0.03
+local repeats <const> = options.best and (options.quick and 10 or 40) or options.quick and 3 or 7
 
 -- Our side ----------------------------------------------------------------------------------
 
@@ -101,6 +106,13 @@ function Python:compile(row)
    return function(rounds) return tonumber(self:ask("run ", rounds)) end
 end
 
+local function all_rows()
+   if on_device then return dofile(here .. "/gpu_rows.lua") end
+   local rows = dofile(here .. "/rows.lua")
+   table.move(dofile(here .. "/model_rows.lua"), 1, 1000, #rows + 1, rows)
+   return rows
+end
+
 -- Measuring ---------------------------------------------------------------------------------
 
 -- How many rounds fill the duration.
@@ -113,8 +125,9 @@ local function calibrate(run)
    end
 end
 
-local function median(list)
+local function typical(list)
    table.sort(list)
+   if options.best then return list[1] end
    local half = (#list + 1) // 2
    return (list[half] + list[#list + 1 - half]) / 2
 end
@@ -126,7 +139,7 @@ local function measure(runs)
    for k = 1, repeats do
       for i, run in ipairs(runs) do times[i][k] = run(rounds[i]) / rounds[i] * 1e6 end
    end
-   for i in ipairs(runs) do times[i] = median(times[i]) end
+   for i in ipairs(runs) do times[i] = typical(times[i]) end
    return times
 end
 
@@ -184,8 +197,9 @@ local function bench(row, threads, python)
       return nil
    end
    local theirs, fault
-   if python then theirs, fault = python:compile(row) end
-   local runs = {run, row.bytes and copy_of(row.bytes) or nil}
+   if python and row.python then theirs, fault = python:compile(row) end
+   local alone = row.alone and compile {name = "alone", setup = {""}, lua = row.alone}
+   local runs = {run, row.bytes and copy_of(row.bytes) or alone}
    local count = #runs
    runs[count + 1] = theirs
    local times = measure(runs)
@@ -209,7 +223,7 @@ local function main()
       torch.set_num_threads(threads)
       if python then python:ask("threads ", threads) end
       local group
-      for _, row in ipairs(dofile(here .. (on_device and "/gpu_rows.lua" or "/rows.lua"))) do
+      for _, row in ipairs(all_rows()) do
          if selected(row, groups) and (row.threads or threads) == threads then
             if row.group ~= group then
                group = row.group

@@ -55,6 +55,22 @@ row("argmax of rows", matrix, "local c = a:argmax(2)", "c = a.argmax(1)", 4 * M)
 row("softmax", matrix, "local c = a:softmax(2)", "c = a.softmax(1)", 8 * M)
 row("layer_norm", matrix, "local c = F.layer_norm(a, {1024}, w, b)",
    "c = F.layer_norm(a, (1024,), w, b)", 8 * M)
+local beside = {matrix[1] .. " local r = torch.randn(65536, 1024)",
+   matrix[2] .. "; r = torch.randn(65536, 1024)"}
+row("layer_norm of a sum", beside, "local c, s = F.add_layer_norm(a, r, {1024}, w, b)",
+   "s = a + r; c = F.layer_norm(s, (1024,), w, b)", 16 * M)
+row("rms_norm of a sum", beside, "local c, s = F.add_rms_norm(a, r, {1024}, w)",
+   "s = a + r; c = F.rms_norm(s, (1024,), w)", 16 * M)
+row("swiglu", beside, "local c = F.swiglu(a, r)", "c = a * F.silu(r)", 12 * M)
+row("dropout_add", beside, "local c = F.dropout_add(a, r, 0.1)", "c = r + F.dropout(a, 0.1)", 12 * M)
+local places = {[[local q = torch.randn(16, 16, 4096, 64)
+local cos, sin = torch.rand(4096, 32), torch.rand(4096, 32)]], [[
+q = torch.randn(16, 16, 4096, 64)
+cos, sin = torch.rand(4096, 32), torch.rand(4096, 32)
+def rotary(q):
+    a, b = q[..., 0::2], q[..., 1::2]
+    return torch.stack((a * cos - b * sin, b * cos + a * sin), -1).flatten(-2)]]}
+row("rotary_embedding", places, "local c = F.rotary_embedding(q, cos, sin)", "c = rotary(q)", 8 * M)
 row("cumsum of rows", matrix, "local c = a:cumsum(2)", "c = a.cumsum(1)", 8 * M)
 row("transposed copy, 65536x1024", matrix, "local c = a:t():contiguous()",
    "c = a.t().contiguous()", 8 * M)

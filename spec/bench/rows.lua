@@ -40,6 +40,14 @@ row("1000 times a + b", small, "for _ = 1, 1000 do local c = a + b end",
 row("1000 times a + b, profiled", small,
     "torch.profiler.profile({}, function() for _ = 1, 1000 do local c = a + b end end)",
     "with torch.profiler.profile():\n    for _ in range(1000): c = a + b")
+row("1000 times a + b, profiled, shapes", small,
+    "torch.profiler.profile({record_shapes = true}, function() "
+       .. "for _ = 1, 1000 do local c = a + b end end)",
+    "with torch.profiler.profile(record_shapes=True):\n    for _ in range(1000): c = a + b")
+row("1000 times a + b, profiled, stacks", small,
+    "torch.profiler.profile({with_stack = true}, function() "
+       .. "for _ = 1, 1000 do local c = a + b end end)",
+    "with torch.profiler.profile(with_stack=True):\n    for _ in range(1000): c = a + b")
 row("a + b, gradient recorded", small_grad, "local c = a + w", "c = a + w")
 row("a * 2.0", small, "local c = a * 2.0", "c = a * 2.0")
 row("a:add(b)", small, "local c = a:add(b)", "c = a.add(b)")
@@ -173,6 +181,15 @@ for _, set in ipairs {"small", "large"} do
    end
    row("clip_grad_norm_ of " .. title, of_parameters(set, "SGD(params)", "SGD(params)"),
       "nn.utils.clip_grad_norm_(params, 1)", "nn.utils.clip_grad_norm_(params, 1)")
+   local scaled = of_parameters(set, "SGD(params)", "SGD(params)")
+   scaled[1] = scaled[1] .. [[
+
+local grads, found, one = {}, torch.zeros(1), torch.ones(1)
+for i, p in ipairs(params) do grads[i] = p.grad end]]
+   scaled[2] = scaled[2] .. "\ngrads, found, one = [p.grad for p in params], torch.zeros(1), torch.ones(1)"
+   row("unscale and look for infinities in " .. title, scaled,
+      "torch._amp_foreach_non_finite_check_and_unscale_(grads, found, one)",
+      "torch._amp_foreach_non_finite_check_and_unscale_(grads, found, one)")
 end
 
 -- Elementwise -----------------------------------------------------------------------------------
@@ -260,6 +277,51 @@ row("layer_norm 4096x1024", wide, "local r = F.layer_norm(a, {1024})",
    "r = F.layer_norm(a, (1024,))")
 row("layer_norm, forward and backward", wide, "F.layer_norm(x, {1024}, w, b):backward(g)",
    "F.layer_norm(x, (1024,), w, b).backward(g)")
+-- What is one pass here, beside what PyTorch composes.
+local two = {wide[1] .. [[
+
+local r, y = torch.randn(4096, 1024, {requires_grad = true}), torch.randn(4096, 1024)
+local cos, sin = torch.rand(1024, 32), torch.rand(1024, 32)
+local q = torch.randn(4, 16, 1024, 64, {requires_grad = true})
+local gq = torch.randn(4, 16, 1024, 64)]], wide[2] .. [[
+
+r, y = torch.randn(4096, 1024, requires_grad=True), torch.randn(4096, 1024)
+cos, sin = torch.rand(1024, 32), torch.rand(1024, 32)
+q = torch.randn(4, 16, 1024, 64, requires_grad=True)
+gq = torch.randn(4, 16, 1024, 64)
+def add_layer_norm(x, r):
+    s = x + r
+    return F.layer_norm(s, (1024,), w, b), s
+def add_rms_norm(x, r):
+    s = x + r
+    return F.rms_norm(s, (1024,), w), s
+def rotary(q):
+    a, b = q[..., 0::2], q[..., 1::2]
+    return torch.stack((a * cos - b * sin, b * cos + a * sin), -1).flatten(-2)
+def halves(q):
+    return q * torch.cat((cos, cos), -1) + torch.cat((-q[..., 32:], q[..., :32]), -1) * torch.cat((sin, sin), -1)]]}
+local both = "torch.autograd.backward({n, s}, {g, g})"
+local both_python = "torch.autograd.backward((n, s), (g, g))"
+row("layer_norm of a sum, forward and backward", two,
+   "local n, s = F.add_layer_norm(x, r, {1024}, w, b) " .. both,
+   "n, s = add_layer_norm(x, r); " .. both_python)
+row("rms_norm of a sum, forward and backward", two,
+   "local n, s = F.add_rms_norm(x, r, {1024}, w) " .. both,
+   "n, s = add_rms_norm(x, r); " .. both_python)
+row("swiglu 4096x1024", two, "local c = F.swiglu(a, y)", "c = a * F.silu(y)")
+row("swiglu, forward and backward", two, "F.swiglu(x, r):backward(g)",
+   "(x * F.silu(r)).backward(g)")
+row("swiglu of halves, forward and backward", two,
+   "F.swiglu(x:view(2048, 2048)):backward(g[{{1, 2048}}])", [[
+u, v = x.view(2048, 2048).chunk(2, 1); (u * F.silu(v)).backward(g[:2048])]])
+row("dropout, forward and backward", two, "F.dropout(x, 0.1):backward(g)",
+   "F.dropout(x, 0.1).backward(g)")
+row("dropout_add, forward and backward", two, "F.dropout_add(x, r, 0.1):backward(g)",
+   "(r + F.dropout(x, 0.1)).backward(g)")
+row("rotary_embedding, forward and backward", two, "F.rotary_embedding(q, cos, sin):backward(gq)",
+   "rotary(q).backward(gq)")
+row("rotary_embedding of halves, forward and backward", two,
+   "F.rotary_embedding(q, cos, sin, false):backward(gq)", "halves(q).backward(gq)")
 row("cross_entropy, forward and backward",
    {wide[1] .. " local y = torch.randint(1, 1025, {4096})",
       wide[2] .. "\ny = torch.randint(0, 1024, (4096,))"},

@@ -66,7 +66,8 @@ local may_include = {
    ["src/lua"] = {"core/", "ops/", "autograd/", "dist/", "lua/", "ops.h", "bind.h", "tlua.h"},
    ["src/main"] = {"core/", "dist/", "lua/", "main/", "tlua.h"},
    ["kernels/cpu"] = {
-      "core/", "kernels/cpu/", "kernels/math.h", "kernels/optim.h", "kernels/special.h",
+      "core/", "kernels/cpu/", "kernels/fused.h", "kernels/math.h", "kernels/optim.h",
+      "kernels/special.h",
    },
    ["kernels/sim"] = {"core/", "kernels/sim/"},
 }

@@ -58,6 +58,24 @@ describe("make install", function()
       assert.equal("2.0\n", output)
    end)
 
+   it("has workers in the system's Lua, which find the module as it does", function()
+      if not shell.has("lua5.4") then pending("no lua5.4 command") end
+      local script = [[
+         local torch = require "tlua"
+         local sum, seen = 0, 0
+         local double = function(i) return {torch.tensor(2.0 * i)} end
+         local Set = torch.class("Set", torch.data.Dataset)
+         function Set:__len() return 40 end
+         function Set:get(i) return double(i)[1] end
+         for x in torch.data.DataLoader(Set(), {batch_size = 8, num_workers = 2}):iter() do
+            sum, seen = sum + x:sum():item(), seen + 1
+         end
+         print(seen, sum)]]
+      local output = shell.ok(([[cd / && LUA_CPATH='%s/lib/lua/5.4/?.so' lua5.4 -e %s]]):format(prefix,
+         shell.quote(script)))
+      assert.equal("5\t1640.0\n", output)
+   end)
+
    it("tells pkg-config its version", function()
       local version = shell.read("src/tlua.h"):match('define TL_VERSION "([^"]+)"')
       local output = shell.ok(pkg_config:format(prefix) .. "pkg-config --modversion tlua")

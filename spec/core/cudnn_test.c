@@ -1,6 +1,7 @@
 /*
-** cudnn_test.c - cuDNN accepts the graphs of convolutions that the CUDA plugin builds, and
-** has plans for them, on a described H200: no GPU is needed. Passes over what there is
+** cudnn_test.c - cuDNN accepts the graphs of convolutions and attention that the CUDA plugin
+** builds, and has plans for them, on a described H200: no GPU is needed. Those of attention compute
+** what they should. Passes over what there is
 ** nothing to try with: without cuDNN's headers or library there is one test that says so. So
 ** under the address sanitizer, which reports what cuDNN itself leaves behind.
 */
@@ -15,7 +16,10 @@
 #ifdef HAVE_CUDNN
 
 #include "kernels/cuda/lib/cudnn.c"
+#include "kernels/cuda/lib/cudnn_attention.c"
 #include "kernels/cuda/lib/cudnn_conv.c"
+#include "kernels/cuda/lib/cudnn_plans.c"
+#include "spec/core/cudnn_graph.h"
 
 /* ---- what the plugin has elsewhere; none of it is called -------------------------------------- */
 
@@ -76,8 +80,8 @@ static int plans_for(const tlk_Conv *conv, Which which, bool tf32, bool determin
   cuda_Plan plans[4];
   key.tf32 = tf32;
   key.deterministic = deterministic;
-  cuda_Wanted wanted = {avoid(&key), WORKSPACE, 4};
-  cudnnBackendDescriptor_t graph = graph_of(&g, &key), device = described_device(&g);
+  cuda_Wanted wanted = {avoid(&key), CUDNN_WORKSPACE, 4};
+  cudnnBackendDescriptor_t graph = conv_graph(&g, &key), device = described_device(&g);
   int n = g.failed ? -1 : cuda_plans(&g, graph, device, NULL, &wanted, plans);
   for (int i = 0; i < n; i++) g.lib->cudnnBackendDestroyDescriptor(plans[i].plan);
   cuda_dnn_free(&g);
@@ -136,8 +140,234 @@ static void windows_that_leave_elements_unread(void) {
   CHECK(plans_for(&c, FORWARD, true, false) > 0 && plans_for(&c, INPUT, true, false) > 0);
 }
 
+/* ---- attention --------------------------------------------------------------------------------- */
+
+/* Rows of (batch, n, heads, size) as a projection gives them, seen as (batch, heads, n, size). */
+static tlk_HeadRows rows_of(int64_t n, int64_t heads, int64_t size) {
+  return (tlk_HeadRows){(void *)(uintptr_t)4096, n * heads * size, size, heads * size};
+}
+
+static tlk_Attention attention(tl_DType dtype, int64_t queries, int64_t keys, int64_t size,
+                               bool causal) {
+  tlk_Attention a = {.dtype = dtype, .batch = 4, .heads = 12, .kv_heads = 12, .causal = causal};
+  a.queries = queries, a.keys = keys, a.size = a.value_size = size, a.scale = 0.125;
+  a.query = rows_of(queries, 12, size);
+  a.key = a.value = rows_of(keys, 12, size);
+  return a;
+}
+
+/* How many plans there are; -1 if the graph was refused, -2 if we do not ask. */
+static int attention_plans(const tlk_Attention *a, bool backward) {
+  tlk_HeadRows out = rows_of(a->queries, a->heads, a->value_size);
+  AttentionCall c;
+  cuda_DnnGraph g = {.lib = cuda_cudnn()};
+  cuda_Plan plan;
+  if (!begin(&c, a, backward) || !give_rows(&c, OUT, &out, a->heads, a->queries)) return -2;
+  for (int i = GRAD_OUT; i <= GRAD_VALUE; i++)
+    memcpy(c.key.strides[i],
+           c.key.strides[i == GRAD_OUT     ? OUT
+                         : i == GRAD_QUERY ? QUERY
+                         : i == GRAD_KEY   ? KEY
+                                           : VALUE],
+           sizeof c.key.strides[i]);
+  cuda_Wanted wanted = {0, CUDNN_WORKSPACE, 1};
+  cudnnBackendDescriptor_t graph = attention_graph(&g, &c.key), device = described_device(&g);
+  int n = g.failed ? -1 : cuda_plans(&g, graph, device, NULL, &wanted, &plan);
+  if (n > 0) g.lib->cudnnBackendDestroyDescriptor(plan.plan);
+  cuda_dnn_free(&g);
+  return n;
+}
+
+/* Its engines are compiled for a driver, of which a library that says yes to all will do
+** (cudnn_spec.lua makes it). */
+static bool has_driver(void) { return dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL) != NULL; }
+
+static void attention_has_plans(void) {
+  static const int64_t sizes[][3] = {{1024, 1024, 64}, {1000, 1000, 128}, {256, 512, 64}};
+  for (int i = 0; i < 3; i++)
+    for (int k = 0; k < 4; k++) {
+      tlk_Attention a =
+          attention(i == 1 ? TL_F16 : TL_BF16, sizes[i][0], sizes[i][1], sizes[i][2], (k & 1) != 0);
+      CHECK_AT(i * 4 + k, attention_plans(&a, (k & 2) != 0) > 0);
+    }
+}
+
+static void heads_that_share_keys_have_plans(void) {
+  tlk_Attention a = attention(TL_BF16, 512, 512, 64, true);
+  a.kv_heads = 4;
+  a.key = a.value = rows_of(512, 4, 64);
+  CHECK(attention_plans(&a, false) > 0);
+  CHECK(attention_plans(&a, true) > 0);
+}
+
+static void attention_that_is_left_to_our_kernels(void) {
+  tlk_Attention a = attention(TL_F32, 64, 64, 64, false);
+  CHECK(attention_plans(&a, false) == -2);
+  a = attention(TL_BF16, 64, 64, 60, false);
+  CHECK(attention_plans(&a, false) == -2);
+  a = attention(TL_BF16, 64, 64, 64, false);
+  a.dropout = 0.1;
+  CHECK(attention_plans(&a, false) == -2);
+  a = attention(TL_BF16, 64, 64, 64, false);
+  a.query.data = (char *)a.query.data + 2;
+  CHECK(attention_plans(&a, false) == -2);
+  a = attention(TL_BF16, 64, 64, 64, false);
+  a.value.head = 0; /* expanded */
+  CHECK(attention_plans(&a, false) == -2);
+}
+
+/* ---- what the graphs compute ---------------------------------------------------------------------- */
+
+enum { BATCH = 2, HEADS = 4, QUERIES = 9, KEYS = 7, SIZE = 8, VALUES = 16 };
+#define MOST (BATCH * HEADS * 16 * VALUES)
+
+/* All that a pass over attention reads and writes, rows as projections give them. */
+typedef struct Problem {
+  int64_t kv_heads;
+  bool causal;
+  float query[MOST], key[MOST], value[MOST], grad[MOST], out[MOST], norm[MOST], sum[MOST],
+      wide[MOST], grad_query[MOST], grad_key[MOST], grad_value[MOST];
+} Problem;
+
+/* Where (b, h, i, d) of (b, n, heads, size) is. */
+static int64_t spot(int64_t n, int64_t heads, int64_t size, int64_t b, int64_t h, int64_t i,
+                    int64_t d) {
+  return ((b * n + i) * heads + h) * size + d;
+}
+
+static void fill(float *x, unsigned seed) {
+  for (int i = 0; i < MOST; i++) {
+    seed = seed * 1664525u + 1013904223u;
+    x[i] = (float)(seed >> 8) / (float)(1 << 23) - 1;
+  }
+}
+
+static void close_to(int line, const float *x, int64_t place, double expected) {
+  (void)line;
+  CHECK_AT(line, fabs((double)x[place] - expected) < 2e-5 * (1 + fabs(expected)));
+}
+
+/* The weights of one query, in double; the logarithm of the sum of their exponentials. */
+static double weights_of(const Problem *p, int64_t b, int64_t h, int64_t i, double *w) {
+  double sum = 0;
+  int64_t kv = h / (HEADS / p->kv_heads);
+  for (int64_t j = 0; j < KEYS; j++) {
+    double score = 0;
+    for (int64_t d = 0; d < SIZE; d++)
+      score += (double)p->query[spot(QUERIES, HEADS, SIZE, b, h, i, d)] *
+               (double)p->key[spot(KEYS, p->kv_heads, SIZE, b, kv, j, d)];
+    w[j] = p->causal && j > i ? 0 : exp(0.3 * score);
+    sum += w[j];
+  }
+  for (int64_t j = 0; j < KEYS; j++) w[j] /= sum;
+  return log(sum);
+}
+
+static bool compute(Problem *p, bool backward) {
+  tlk_Attention a = {.dtype = TL_BF16, .batch = BATCH, .heads = HEADS, .kv_heads = p->kv_heads};
+  a.causal = p->causal;
+  a.queries = QUERIES, a.keys = KEYS, a.size = SIZE, a.value_size = VALUES, a.scale = 0.3;
+  a.query = rows_of(QUERIES, HEADS, SIZE);
+  a.key = rows_of(KEYS, p->kv_heads, SIZE);
+  a.value = rows_of(KEYS, p->kv_heads, VALUES);
+  tlk_HeadRows out = rows_of(QUERIES, HEADS, VALUES);
+  AttentionCall c;
+  cuda_DnnGraph g = {.lib = &recorder};
+  if (!begin(&c, &a, backward) || !give_rows(&c, OUT, &out, HEADS, QUERIES) ||
+      !give_rows(&c, GRAD_OUT, &out, HEADS, QUERIES) ||
+      !give_rows(&c, GRAD_QUERY, &a.query, HEADS, QUERIES) ||
+      !give_rows(&c, GRAD_KEY, &a.key, p->kv_heads, KEYS) ||
+      !give_rows(&c, GRAD_VALUE, &a.value, p->kv_heads, KEYS))
+    return false;
+  const int64_t numbers[] = {QUERY, KEY,      VALUE,      OUT,      NORM,       SCALE, HIDDEN,
+                             ONE,   GRAD_OUT, GRAD_QUERY, GRAD_KEY, GRAD_VALUE, SUM,   WIDE_QUERY};
+  void *const arrays[] = {p->query,    p->key,        p->value, p->out,  p->norm,
+                          &c.scale,    &c.hidden,     &c.one,   p->grad, p->grad_query,
+                          p->grad_key, p->grad_value, p->sum,   p->wide};
+  const Memory memory = {14, numbers, arrays};
+  cudnnBackendDescriptor_t graph = attention_graph(&g, &c.key);
+  bool ok = !g.failed && compute_graph(graph, &memory);
+  cuda_dnn_free(&g);
+  return ok;
+}
+
+static void check_results(const Problem *p) {
+  double w[KEYS];
+  for (int64_t b = 0; b < BATCH; b++)
+    for (int64_t h = 0; h < HEADS; h++)
+      for (int64_t i = 0; i < QUERIES; i++) {
+        double norm = weights_of(p, b, h, i, w);
+        close_to(__LINE__, p->norm, (b * HEADS + h) * QUERIES + i, norm);
+        for (int64_t d = 0; d < VALUES; d++) {
+          double sum = 0;
+          for (int64_t j = 0; j < KEYS; j++)
+            sum +=
+                w[j] *
+                (double)
+                    p->value[spot(KEYS, p->kv_heads, VALUES, b, h / (HEADS / p->kv_heads), j, d)];
+          close_to(__LINE__, p->out, spot(QUERIES, HEADS, VALUES, b, h, i, d), sum);
+        }
+      }
+}
+
+static void check_gradients(const Problem *p) {
+  static double query[MOST], key[MOST], value[MOST];
+  double w[KEYS], g[KEYS];
+  memset(query, 0, sizeof query), memset(key, 0, sizeof key), memset(value, 0, sizeof value);
+  for (int64_t b = 0; b < BATCH; b++)
+    for (int64_t h = 0; h < HEADS; h++)
+      for (int64_t i = 0; i < QUERIES; i++) {
+        int64_t kv = h / (HEADS / p->kv_heads);
+        double dot = 0;
+        weights_of(p, b, h, i, w);
+        for (int64_t j = 0; j < KEYS; j++) {
+          g[j] = 0;
+          for (int64_t d = 0; d < VALUES; d++) {
+            double grad = (double)p->grad[spot(QUERIES, HEADS, VALUES, b, h, i, d)];
+            int64_t to = spot(KEYS, p->kv_heads, VALUES, b, kv, j, d);
+            g[j] += grad * (double)p->value[to];
+            value[to] += w[j] * grad;
+          }
+          dot += w[j] * g[j];
+        }
+        for (int64_t j = 0; j < KEYS; j++)
+          for (int64_t d = 0; d < SIZE; d++) {
+            int64_t q = spot(QUERIES, HEADS, SIZE, b, h, i, d);
+            int64_t k = spot(KEYS, p->kv_heads, SIZE, b, kv, j, d);
+            query[q] += 0.3 * w[j] * (g[j] - dot) * (double)p->key[k];
+            key[k] += 0.3 * w[j] * (g[j] - dot) * (double)p->query[q];
+          }
+      }
+  for (int64_t n = 0; n < BATCH * HEADS * QUERIES * SIZE; n++)
+    close_to(__LINE__, p->grad_query, n, query[n]);
+  for (int64_t n = 0; n < BATCH * p->kv_heads * KEYS * SIZE; n++)
+    close_to(__LINE__, p->grad_key, n, key[n]);
+  for (int64_t n = 0; n < BATCH * p->kv_heads * KEYS * VALUES; n++)
+    close_to(__LINE__, p->grad_value, n, value[n]);
+}
+
+static void graphs_compute_attention_and_its_gradients(void) {
+  static Problem p;
+  for (int k = 0; k < 4; k++) {
+    memset(&p, 0, sizeof p);
+    p.kv_heads = k & 1 ? 2 : HEADS;
+    p.causal = (k & 2) != 0;
+    fill(p.query, 1), fill(p.key, 2), fill(p.value, 3), fill(p.grad, 4);
+    CHECK(compute(&p, false));
+    check_results(&p);
+    CHECK(compute(&p, true));
+    check_gradients(&p);
+  }
+}
+
 int main(void) {
+  RUN(graphs_compute_attention_and_its_gradients);
   if (cuda_cudnn()) {
+    RUN(attention_that_is_left_to_our_kernels);
+    if (has_driver()) {
+      RUN(attention_has_plans);
+      RUN(heads_that_share_keys_have_plans);
+    }
     RUN(all_three_of_a_convolution_have_plans);
     RUN(three_dimensions_and_groups);
     RUN(exact_and_deterministic_plans_exist);

@@ -3,6 +3,7 @@
 ** host's hand in its memory, a fork, and threads.
 */
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -66,9 +67,19 @@ static void use_after_fork(void) {
   tli_release(t);
 }
 
-enum { LARGE = 1 << 20, SMALL = 1 << 10, GROWTH = 4000 };
+enum { LARGE = 1 << 20, SMALL = 1 << 10, GROWTH = 256, MORE = 100 };
 
-static atomic_bool grown;
+/* What the device's thread does, and what the other thread has done. */
+static atomic_bool working, grown;
+
+/* The host's job system, called within the large copy: holds the device's thread until
+** the other thread has allocated. */
+static void hold(int tasks, void (*task)(void *context, int i), void *context, void *unused) {
+  (void)unused;
+  for (int i = 0; i < tasks; i++) task(context, i);
+  working = true;
+  while (!grown) sched_yield();
+}
 
 /* Copies into memory that the other device has never used so far. */
 static void *grow(void *unused) {
@@ -76,27 +87,34 @@ static void *grow(void *unused) {
   static tl_Tensor *kept[GROWTH];
   int64_t size = SMALL;
   (void)unused;
+  while (!working) sched_yield();
   for (int i = 0; i < GROWTH; i++)
     kept[i] = tli_upload(TL_F32, (tl_Device){TL_SIM, 1}, 1, &size, values);
-  for (int i = 0; i < GROWTH; i++) tli_release(kept[i]);
   grown = true;
+  for (int i = 0; i < GROWTH; i++) tli_release(kept[i]);
   return NULL;
 }
 
-/* While this thread waits for one device, the other one's work is done, too. */
+/* While this thread waits for one device, the other one's work, which was added
+** meanwhile, is done, too: between the many copies that are waited for. */
 static void wait_meanwhile(void) {
   static float values[LARGE];
-  int64_t size = LARGE;
+  int64_t size = LARGE, few = 1;
   pthread_t thread;
+  alarm(60); /* not to wait for good for what does not come */
+  tl_set_parallel_run(hold, NULL);
   tl_Tensor *t = tli_upload(TL_F32, sim, 1, &size, values);
   tl_Tensor *from = tli_upload(TL_F32, sim, 1, &size, values);
-  bool ok = pthread_create(&thread, NULL, grow, NULL) == 0;
-  while (ok && !grown) {
-    for (int i = 0; i < 20; i++) ok = tlo_copy_(t, from, false) && ok;
-    ok = tli_backend(sim)->device->sync(sim) && ok;
-  }
-  ok = pthread_join(thread, NULL) == 0 && ok;
+  tl_Tensor *small = tli_upload(TL_F32, sim, 1, &few, values);
+  tl_Tensor *from_small = tli_upload(TL_F32, sim, 1, &few, values);
+  bool ok = tl_set_num_threads(2) && pthread_create(&thread, NULL, grow, NULL) == 0;
+  ok = ok && tlo_copy_(t, from, false);
+  for (int i = 0; i < MORE; i++) ok = ok && tlo_copy_(small, from_small, false);
+  ok = ok && tli_backend(sim)->device->sync(sim);
+  ok = ok && pthread_join(thread, NULL) == 0 && working && grown;
   fprintf(stderr, ok ? "done" : "not done: %s", tl_error());
+  tli_release(from_small);
+  tli_release(small);
   tli_release(from);
   tli_release(t);
 }

@@ -352,9 +352,11 @@ void run_grid(const Launch &launch) {
   if (host == nullptr) host = fiber_of_host();
   running = host;
   prepare(launch);
+  begin_traffic();
   for (uint64_t i = 0; i < count; i++, at = (at + step) % count)
     run_block(launch, uint3{(unsigned)(at % n.x), (unsigned)(at / n.x % n.y),
                             (unsigned)(at / ((uint64_t)n.x * n.y))});
+  end_traffic(launch);
   shared_free(place.shared);
   self = nullptr;
 }

@@ -9,8 +9,10 @@
 **
 ** Settings, from the environment: TLUA_EMULATED_SEED (1), TLUA_EMULATED_DEVICES (2),
 ** TLUA_EMULATED_MEMORY (bytes of each, 4 GiB), TLUA_EMULATED_MULTIPROCESSORS (4),
-** TLUA_EMULATED_FAIL_AT (the call that fails; 0: none), TLUA_EMULATED_LAZY (1: streams
-** work when they are waited for, 0: at once), TLUA_EMULATED_VERBOSE.
+** TLUA_EMULATED_FAIL_AT (the call that fails; 0: none), TLUA_EMULATED_DEAD_AT (from that
+** call on all fail, as after a fault of the hardware; 0: never), TLUA_EMULATED_LAZY (1: streams
+** work when they are waited for, 0: at once), TLUA_EMULATED_IDLE (1: kernels are never run),
+** TLUA_EMULATED_VERBOSE.
 **
 ** One lock guards everything, kernels' work too. What is global stays until the process
 ** ends, since who ends it may free what is on a device.
@@ -40,7 +42,7 @@ enum { GARBAGE = 0xfb };
 /* ---- settings (runtime.cc) ---------------------------------------------------------- */
 
 struct Settings {
-  int64_t seed, devices, memory, multiprocessors, fail_at, lazy, verbose;
+  int64_t seed, devices, memory, multiprocessors, fail_at, dead_at, lazy, idle, verbose;
 };
 extern Settings settings;
 /* Changes one by its name; false if there is none such. */
@@ -55,6 +57,8 @@ extern thread_local int current_device;
 
 /* Whether a call may go on: it may have to fail on request. */
 cudaError_t may_go(const char *name);
+/* Whether the driver has died (dead_at). */
+bool is_dead();
 /* Keeps an error for cudaGetLastError. */
 cudaError_t noted(cudaError_t error);
 
@@ -67,7 +71,7 @@ template <class Work> static inline cudaError_t call(const char *name, Work work
 /* The same of one that gives something back, and is not made to fail. */
 template <class Work> static inline cudaError_t call_free(Work work) {
   std::lock_guard<std::mutex> guard(lock);
-  return noted(work());
+  return noted(is_dead() ? cudaErrorLaunchFailure : work());
 }
 
 /* ---- the rest has the lock held ------------------------------------------------------ */
@@ -94,6 +98,9 @@ struct Launch {
   std::function<void()> thread;
 };
 void run_grid(const Launch &launch);
+/* Count what a launch moves (traffic.cc). */
+void begin_traffic();
+void end_traffic(const Launch &launch);
 
 /* ---- memory (memory.cc) ---- */
 

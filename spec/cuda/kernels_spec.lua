@@ -1,6 +1,7 @@
 -- The GPU's kernels beside the CPU's: every operator of the table, with the examples of its entry, in
 -- every dtype, laid out in ways that take a kernel's other paths, and in sizes that nobody chose: 0-d,
--- empty, large and odd. What the CPU refuses the device must refuse with the same words.
+-- empty, large and odd. What the CPU refuses the device must refuse with the same words. Gradients are
+-- compared as well: in some of the variants, since they take as long again.
 
 local torch = require "tlua"
 local table_of = require "spec.support.table"
@@ -49,22 +50,22 @@ function sizes.large(...)
    return each(function(n) return n == 1 and 1 or grow(n) end)(...)
 end
 
--- Variants: {name, dtype of what is floating, layout, sizes} ------------------------------------------
+-- Variants: {name, dtype of what is floating, layout, sizes, gradients = } ------------------------------
 
 local variants = {
    {"float64", "float64", "contiguous"},
-   {"float64, strided", "float64", "strided"},
+   {"float64, strided", "float64", "strided", gradients = true},
    {"float32", "float32", "contiguous"},
-   {"float32, misaligned", "float32", "misaligned"},
+   {"float32, misaligned", "float32", "misaligned", gradients = true},
    {"float32, large", "float32", "contiguous", "large"},
-   {"float32, large, transposed", "float32", "transposed", "large"},
+   {"float32, large, transposed", "float32", "transposed", "large", gradients = true},
    {"float32, large, misaligned", "float32", "misaligned", "large"},
    {"float32, 0-d", "float32", "contiguous", "none"},
-   {"float32, empty", "float32", "contiguous", "empty"},
-   {"float16", "float16", "contiguous"},
+   {"float32, empty", "float32", "contiguous", "empty", gradients = true},
+   {"float16", "float16", "contiguous", gradients = true},
    {"float16, large, misaligned", "float16", "misaligned", "large"},
    {"bfloat16, transposed", "bfloat16", "transposed"},
-   {"bfloat16, large", "bfloat16", "contiguous", "large"},
+   {"bfloat16, large", "bfloat16", "contiguous", "large", gradients = true},
    {"int64, strided", "int64", "strided"},
    {"int32, large", "int32", "contiguous", "large"},
    {"int16, misaligned", "int16", "misaligned"},
@@ -99,7 +100,8 @@ end
 local function arguments(text, variant, device)
    local args = table_of.arguments(text, variant[4] and sizes[variant[4]])
    return table_of.map(args, function(x)
-      return layouts[variant[3]](cast(x:detach(), variant[2]):to(device))
+      local laid = layouts[variant[3]](cast(x:detach(), variant[2]):to(device))
+      return variant.gradients and x.requires_grad and laid:requires_grad_() or laid
    end)
 end
 
@@ -139,9 +141,9 @@ local function compare(expected, actual)
    end
 end
 
-local function run(row, text, variant, device)
-   local args = arguments(text, variant, device)
-   local results = table.pack(pcall(table_of.call, row, args))
+-- A call's results, or false and the fault, which a device tells when it is waited for.
+local function attempt(device, fn, ...)
+   local results = table.pack(pcall(fn, ...))
    if device ~= "cpu" then
       local ok, fault = pcall(torch[device].synchronize)
       if not ok then return false, fault end
@@ -150,25 +152,60 @@ local function run(row, text, variant, device)
    return true, table.pack(table.unpack(results, 2, results.n))
 end
 
+local function run(row, text, variant, device)
+   local args = arguments(text, variant, device)
+   local ok, results = attempt(device, table_of.call, row, args)
+   return ok, results, args
+end
+
+local function with_gradient(values)
+   local list = {}
+   for _, x in ipairs(table_of.tensors(values)) do
+      if x.requires_grad then list[#list + 1] = x end
+   end
+   return list
+end
+
+-- The gradients of inputs for gradients of the results that are drawn, the same ones on each device.
+local function gradients(args, results)
+   local inputs, outputs, given = with_gradient(args), with_gradient(results), {}
+   if #inputs == 0 or #outputs == 0 then return table.pack() end
+   torch.manual_seed(11)
+   for i, y in ipairs(outputs) do
+      given[i] = torch.randn(y.shape, {dtype = "float64", device = "cpu"}):to(y.dtype):to(y.device)
+   end
+   return table.pack(torch.autograd.grad(outputs, inputs, {grad_outputs = given, allow_unused = true}))
+end
+
 local compared -- examples of the running variant with results on both sides
+local derived  -- those of them with gradients
+
+-- What differs between what two devices did, or nil: two times whether that worked, and the results
+-- or the fault.
+local function differ(ok, expected, fine, actual)
+   if ok ~= fine then
+      return ok and "fails: " .. tostring(actual) or "does not fail: " .. tostring(expected)
+   end
+   if ok then return compare(expected, actual) end
+   local e, a = message_of(expected), message_of(actual)
+   if e ~= a then return ("says %q, not %q"):format(a, e) end
+end
 
 -- What is wrong with an example in a variant, or nil.
 local function check(row, text, variant)
    local made = pcall(arguments, text, variant, "cpu")
    if not made then return nil end -- the example cannot be made in these sizes
-   local ok, expected = run(row, text, variant, "cpu")
-   local fine, actual = run(row, text, variant, "cuda")
+   local ok, expected, here = run(row, text, variant, "cpu")
+   local fine, actual, there = run(row, text, variant, "cuda")
    if not ok and fine and tostring(expected):find(unchecked, 1, true) then return nil end
-   if ok ~= fine then
-      return ok and "fails: " .. tostring(actual) or "does not fail: " .. tostring(expected)
-   end
-   if not ok then
-      local e, a = message_of(expected), message_of(actual)
-      if e ~= a then return ("says %q, not %q"):format(a, e) end
-      return nil
-   end
+   local fault = differ(ok, expected, fine, actual)
+   if fault or not ok then return fault end
    compared = compared + 1
-   return compare(expected, actual)
+   if not variant.gradients or not row.differentiable then return nil end
+   local can, wanted = attempt("cpu", gradients, here, expected)
+   fault = differ(can, wanted, attempt("cuda", gradients, there, actual))
+   if can and #table_of.tensors(wanted) > 0 then derived = derived + 1 end
+   return fault and "gradient: " .. fault
 end
 
 describe("on the GPU's kernels", function()
@@ -182,7 +219,7 @@ describe("on the GPU's kernels", function()
    for _, variant in ipairs(variants) do
       it(("every operator agrees with the CPU: %s"):format(variant[1]), function()
          local faults = {}
-         compared = 0
+         compared, derived = 0, 0
          for _, row in ipairs(table_of.rows()) do
             for _, text in ipairs(is_left_out(row) and {} or row.examples) do
                local fault = check(row, text, variant)
@@ -195,6 +232,8 @@ describe("on the GPU's kernels", function()
          assert(#faults == 0, ("%d faults\n%s"):format(#faults, list))
          -- Lest what both refuse make up the whole.
          assert(compared >= 500, ("only %d examples had results"):format(compared))
+         assert(not variant.gradients or derived >= 300,
+            ("only %d examples had gradients"):format(derived))
       end)
    end
 end)

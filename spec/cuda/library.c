@@ -122,7 +122,17 @@ bool cuda_lib_gemm_wide(const struct tlk_gemm *call, float *out) {
   return cuda_ok(tlk_emulated_put(call->cx->stream->handle, run_wide, &w, sizeof w), "tlk_library");
 }
 
-/* Convolutions are left to the plugin's own kernels, as where there is no cuDNN. */
+/* Convolutions and attention are left to the plugin's own kernels, as where there is no cuDNN. */
+bool cuda_lib_attention(const struct tlk_attention *call, bool *done) {
+  (void)call;
+  *done = false;
+  return true;
+}
+bool cuda_lib_attention_backward(const struct tlk_attention_backward *call, bool *done) {
+  (void)call;
+  *done = false;
+  return true;
+}
 bool cuda_lib_conv(const struct tlk_conv *call, bool *done) {
   (void)call;
   *done = false;

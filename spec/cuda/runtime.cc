@@ -24,7 +24,9 @@ Settings settings = {setting("TLUA_EMULATED_SEED", 1),
                      setting("TLUA_EMULATED_MEMORY", (int64_t)4 << 30),
                      setting("TLUA_EMULATED_MULTIPROCESSORS", 4),
                      setting("TLUA_EMULATED_FAIL_AT", 0),
+                     setting("TLUA_EMULATED_DEAD_AT", 0),
                      setting("TLUA_EMULATED_LAZY", 0),
+                     setting("TLUA_EMULATED_IDLE", 0),
                      setting("TLUA_EMULATED_VERBOSE", 0)};
 
 static uint64_t state = (uint64_t)settings.seed;
@@ -57,7 +59,12 @@ uint64_t draw() {
 
 /* ---- errors ---------------------------------------------------------------------------- */
 
+/* Calls that are left count down to 1, where there are none. */
+bool is_dead() { return settings.dead_at == 1; }
+
 cudaError_t may_go(const char *name) {
+  if (is_dead()) return cudaErrorLaunchFailure;
+  if (settings.dead_at > 1) settings.dead_at--;
   if (settings.fail_at == 0 || --settings.fail_at > 0) return cudaSuccess;
   return strstr(name, "Alloc") || strstr(name, "Create") ? cudaErrorMemoryAllocation
                                                          : cudaErrorUnknown;
@@ -88,6 +95,7 @@ static cudaError_t check_launch(const Launch &l) {
 
 cudaError_t put_kernel(const void *kernel, dim3 blocks, dim3 threads, size_t shared,
                        cudaStream_t stream, std::function<void()> thread) {
+  if (settings.idle) return cudaSuccess;
   return call("cudaLaunchKernel", [&] {
     Launch launch = {&kernel_of(kernel), blocks, threads, shared, std::move(thread)};
     cudaError_t error = check_launch(launch);

@@ -24,11 +24,12 @@ struct Point {
 };
 typedef std::shared_ptr<Point> PointRef;
 
-enum Kind { WORK, REACH, WAIT };
+enum Kind { WORK, REACH, WAIT, GATE };
 struct Command {
   Kind kind;
   Work work;
   PointRef point;
+  std::function<bool()> open; /* of a gate: what comes from outside is there */
 };
 
 struct Node {
@@ -120,6 +121,7 @@ enum { MOST_QUEUED = 256 };
 bool runnable(const CUstream_st *stream) {
   if (stream->queue.empty()) return false;
   const Command &next = stream->queue.front();
+  if (next.kind == GATE) return next.open();
   return next.kind != WAIT || next.point->reached;
 }
 
@@ -133,20 +135,35 @@ void work_off(CUstream_st *stream) {
   }
 }
 
-/* One that can go on, drawn by chance. */
+/* One that can go on, drawn by chance; null while all wait for something from outside. */
 CUstream_st *drawn() {
   CUstream_st *found = nullptr;
   uint64_t seen = 0;
-  for (CUstream_st *stream : streams)
+  bool gated = false;
+  for (CUstream_st *stream : streams) {
     if (runnable(stream) && draw() % ++seen == 0) found = stream;
-  if (found == nullptr) stop("streams wait for each other");
+    gated = gated || (!stream->queue.empty() && stream->queue.front().kind == GATE);
+  }
+  if (found == nullptr && !gated) stop("streams wait for each other");
   return found;
 }
 
+/* Lets other threads in for a moment. */
+void nap() {
+  lock.unlock();
+  std::this_thread::sleep_for(std::chrono::microseconds(100));
+  lock.lock();
+}
+
 template <class Done> void work_until(CUstream_st *preferred, Done done) {
-  while (!done())
-    work_off(preferred && runnable(preferred) && (!settings.lazy || draw() % 2) ? preferred
-                                                                                : drawn());
+  while (!done()) {
+    bool first = preferred && runnable(preferred) && (!settings.lazy || draw() % 2);
+    CUstream_st *next = first ? preferred : drawn();
+    if (next)
+      work_off(next);
+    else
+      nap();
+  }
 }
 
 void work_off_all(CUstream_st *stream) {
@@ -155,7 +172,8 @@ void work_off_all(CUstream_st *stream) {
 
 void put_command(CUstream_st *stream, Command command) {
   stream->queue.push_back(std::move(command));
-  if (!settings.lazy || stream->queue.size() > MOST_QUEUED) work_off_all(stream);
+  while (!settings.lazy && !stream->queue.empty() && runnable(stream)) work_off(stream);
+  if (stream->queue.size() > MOST_QUEUED) work_off_all(stream);
 }
 
 /* ---- captures ------------------------------------------------------------------------------ */
@@ -230,7 +248,7 @@ cudaError_t put(cudaStream_t handle, Work work) {
     for (CUstream_st *other : streams)
       if (other->device == stream->device && !(other->flags & cudaStreamNonBlocking))
         work_off_all(other);
-  put_command(stream, {WORK, std::move(work), nullptr});
+  put_command(stream, {WORK, std::move(work), nullptr, nullptr});
   return cudaSuccess;
 }
 
@@ -334,6 +352,19 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t fn, void *data)
   return call(__func__, [&] { return put(stream, [=] { fn(data); }); });
 }
 
+/* For stand-ins of other libraries, as for NCCL: work with others outside of this process.
+** `ready` is asked again and again; in a graph nothing happens but that it is noted. */
+extern "C" __attribute__((visibility("default"))) int
+emulated_exchange(cudaStream_t handle, void (*begin)(void *), int (*ready)(void *),
+                  void (*end)(void *), void *data) {
+  return call(__func__, [&] {
+    cudaError_t error = put(handle, [=] { begin(data); });
+    if (error != cudaSuccess || capturing(stream_of(handle))) return error;
+    put_command(stream_of(handle), {GATE, nullptr, nullptr, [=] { return ready(data) != 0; }});
+    return put(handle, [=] { end(data); });
+  });
+}
+
 /* ---- captures ---------------------------------------------------------------------------------- */
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t handle, enum cudaStreamCaptureMode mode) {
@@ -429,7 +460,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t handle) {
     if (stream->capture)
       return stream->capture->spoilt ? cudaErrorStreamCaptureInvalidated : cudaSuccess;
     event->point = std::make_shared<Point>();
-    put_command(stream, {REACH, nullptr, event->point});
+    put_command(stream, {REACH, nullptr, event->point, nullptr});
     return cudaSuccess;
   });
 }
@@ -451,7 +482,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t handle, cudaEvent_t event, unsigned
     CUstream_st *stream = stream_of(handle);
     if (stream == nullptr) return cudaErrorInvalidResourceHandle;
     if (stream->capture || event->capture) return wait_captured(stream, *event);
-    if (event->point) put_command(stream, {WAIT, nullptr, event->point});
+    if (event->point) put_command(stream, {WAIT, nullptr, event->point, nullptr});
     return cudaSuccess;
   });
 }
@@ -470,7 +501,8 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
   return with_event(__func__, event, [&] {
     if (event->capture) return cudaErrorCapturedEvent;
     if (event->point == nullptr || event->point->reached) return cudaSuccess;
-    if (draw() % 2) work_off(drawn()); /* time passes */
+    CUstream_st *next = draw() % 2 ? drawn() : nullptr; /* time passes */
+    if (next) work_off(next);
     return event->point->reached ? cudaSuccess : cudaErrorNotReady;
   });
 }

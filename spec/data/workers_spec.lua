@@ -30,6 +30,99 @@ after_each(function()
 end)
 
 describe("data.DataLoader with workers", function()
+   it("keeps one class where a class's field holds those derived from it", function()
+      assert.same({true, true}, program [[
+         local Base = torch.class("Base")
+         local Derived = torch.class("Derived", Base)
+         Base.registry = {Derived}
+         local function make()
+            local object = Derived()
+            object.same = Base.registry[1] == Derived
+            return object
+         end
+         for object in data.DataLoader({1}, {num_workers = 1, collate_fn = make}):iter() do
+            return {getmetatable(object) == Derived, object.same}
+         end]])
+   end)
+
+   it("does not mistake a class of a global that stays here for another", function()
+      assert.same({true, 7}, program [[
+         local Sent, Other = torch.class("Sent"), torch.class("Other")
+         function Sent:value() return 7 end
+         function Other:value() return 8 end
+         rawset(_G, "classes_of_spec", {Sent, io.stdout})
+         local function make(batch)
+            local _ = function() return classes_of_spec end
+            local position = batch[1][1]
+            return position
+         end
+         local Items = torch.class("Items", data.Dataset)
+         function Items:__len() return 1 end
+         function Items:get(position) return position:value() + Other.value() - 8 end
+         local order = {iter = function()
+            local ended = false
+            return function()
+               if ended then return nil end
+               ended = true
+               return {Sent()}
+            end
+         end}
+         local loader = data.DataLoader(Items(),
+            {num_workers = 1, batch_sampler = order, collate_fn = make})
+         local ok, value = pcall(loader:iter())
+         rawset(_G, "classes_of_spec", nil)
+         return {ok, value}]])
+   end)
+
+   it("tells the ends of a long way to what cannot travel", function()
+      local list = {}
+      local at = list
+      for _ = 1, 1000 do
+         at.n = {}
+         at = at.n
+      end
+      local ok, message = pcall(function()
+         torch.data.DataLoader({list}, {num_workers = 1}):iter()
+      end)
+      assert.is_false(ok)
+      assert.truthy(message:find("'n' of ... of field 'n' of field [1] of field 'dataset' is nested",
+         1, true), message)
+      assert.truthy(#message < 300)
+   end)
+
+   it("takes a timeout without end, but no number that is none", function()
+      for x in torch.data.DataLoader({1}, {num_workers = 1, timeout = math.huge}):iter() do
+         assert.equal(1, x:item())
+      end
+      fails("timeout: expected seconds, at least 0", function()
+         torch.data.DataLoader({1}, {num_workers = 1, timeout = 0 / 0})
+      end)
+   end)
+
+   it("says where a batch is nil, which would end the loop", function()
+      local function go(dataset, options)
+         for _ in torch.data.DataLoader(dataset, options):iter() do end
+      end
+      local function nothing() end
+      for _, workers in ipairs {0, 2} do
+         fails("collate_fn returned nil, which would end the loop", function()
+            go({1, 2}, {num_workers = workers, collate_fn = nothing})
+         end)
+         fails("the item at position 2 is nil", function()
+            program([[
+               local dataset, workers = ...
+               local Gap = torch.class("Gap", data.Dataset)
+               function Gap:__len() return 3 end
+               function Gap:get(i) if i ~= 2 then return i end end
+               for _ in data.DataLoader(Gap(), {num_workers = workers, batch_size = false}):iter() do
+               end]], nil, workers)
+         end)
+      end
+      fails("item 1 of the batch is nil", function()
+         torch.data.default_collate {{}, {1}}
+      end)
+   end)
+
    it("gives the same batches as without, in order, random ones too", function()
       local epochs = program [[
          local function noise(x) return x + torch.rand(2) end
@@ -179,6 +272,39 @@ describe("data.DataLoader with workers", function()
       assert.equal(0, wait_until_gone())
    end)
 
+   it("ends endless loops in workers that are stopped", function()
+      assert.same({}, program [[
+         local endless <const> = {
+            ["in an item"] = function() while true do end end,
+            ["that makes values"] = function() while true do local _ = {} end end,
+            ["that catches errors"] = function() while true do pcall(error, {}) end end,
+            ["in torch"] = function() while true do torch.ones(3):sum() end end,
+         }
+         local Set = torch.class("Set", data.Dataset)
+         function Set:__len() return 8 end
+         function Set:get(i) return i > 2 and self.loop() or i end
+         local left = {}
+         for what, loop in pairs(endless) do
+            local set = Set()
+            set.loop = loop
+            do
+               local loader = data.DataLoader(set, {num_workers = 2, prefetch_factor = 4})
+               local batches <close> = loader:iter()
+               batches()
+            end
+            local start = torch.io.clock()
+            while torch.workers.running() > 0 and torch.io.clock() - start < 20 do torch.ones(1) end
+            if torch.workers.running() > 0 then left[#left + 1] = what end
+         end
+         return left]])
+      fails("timeout of 0.2 s", function()
+         local loader = torch.data.DataLoader(torch.arange(0, 8), {num_workers = 2, timeout = 0.2,
+            worker_init_fn = function() while true do end end})
+         loader:iter()()
+      end)
+      assert.equal(0, wait_until_gone())
+   end)
+
    it("keeps persistent workers from epoch to epoch", function()
       local starts, sums = program [[
          local Count = torch.class("Count", data.Dataset)
@@ -323,6 +449,31 @@ describe("a DataLoader's state", function()
             return whole, rest]], workers)
          assert.same({table.unpack(whole, 3)}, rest)
          assert.equal(10, #whole)
+      end
+   end)
+end)
+
+describe("pin_memory", function()
+   it("puts batches, of workers too, where a device copies from without waiting", function()
+      for _, workers in ipairs {0, 2} do
+         program([[
+            local x = torch.arange(1, 11):float():view(10, 1)
+            local set = data.TensorDataset(x, -x)
+            local loader = data.DataLoader(set, {batch_size = 4, num_workers = ..., pin_memory = true,
+               pin_memory_device = "sim"})
+            local rows = {}
+            for a, b in loader:iter() do
+               assert(a:is_pinned() and b:is_pinned())
+               local there = a:to("sim", {non_blocking = true})
+               for _, row in ipairs(there:cpu():tolist()) do rows[#rows + 1] = row[1] end
+               assert(b:equal(-a))
+            end
+            assert(table.concat(rows, " ") == "1.0 2.0 3.0 4.0 5.0 6.0 7.0 8.0 9.0 10.0")
+            for batch in data.DataLoader({{a = x, n = "text"}}, {batch_size = false, num_workers = ...,
+               pin_memory = true, pin_memory_device = "sim"}):iter() do
+               assert(batch.a:is_pinned() and batch.n == "text")
+            end
+         ]], workers)
       end
    end)
 end)

@@ -1,12 +1,14 @@
 -- Training steps and modules that are captured once and replayed, beside the same run eagerly.
 
 local torch = require "tlua"
-local nn, optim, sim, F = torch.nn, torch.optim, torch.sim, torch.nn.functional
+local device = require "spec.support.device"
+local kind = device.name or "sim"
+local nn, optim, sim, F = torch.nn, torch.optim, torch[kind], torch.nn.functional
 
 local function model()
    torch.manual_seed(11)
    local net = nn.Sequential(nn.Linear(6, 16), nn.GELU(), nn.Dropout(0.2), nn.Linear(16, 3))
-   return net:to("sim")
+   return net:to(kind)
 end
 
 local makers = {
@@ -14,20 +16,25 @@ local makers = {
    SGD = function(p) return optim.SGD(p, {lr = 0.05, momentum = 0.9}) end,
 }
 
--- n steps on inputs that differ; the losses' bits and the parameters in the end.
-local function train(n, captured, make, scaled)
+-- n steps on inputs that differ; the losses' bits and the parameters in the end. `folded`: the
+-- scaler's step clips, too.
+local function train(n, captured, make, scaled, folded)
    local net = model()
    local optimizer = make(net:parameters())
-   local scaler = scaled and torch.amp.GradScaler("sim", {init_scale = 2 ^ 12, growth_interval = 7})
+   local scaler = scaled and torch.amp.GradScaler(kind, {init_scale = 2 ^ 12, growth_interval = 7})
    local function one(x, y)
       optimizer:zero_grad()
-      local loss = torch.autocast({device = "sim", enabled = scaled ~= nil, dtype = "float16"},
+      local loss = torch.autocast({device = kind, enabled = scaled ~= nil, dtype = "float16"},
          function() return F.cross_entropy(net(x), y) end)
       if scaler then
          scaler:scale(loss):backward()
-         scaler:unscale_(optimizer)
-         nn.utils.clip_grad_norm_(net:parameters(), 1.0)
-         scaler:step(optimizer)
+         if folded then
+            scaler:step(optimizer, {max_norm = 1.0})
+         else
+            scaler:unscale_(optimizer)
+            nn.utils.clip_grad_norm_(net:parameters(), 1.0)
+            scaler:step(optimizer)
+         end
          scaler:update()
       else
          loss:backward()
@@ -36,7 +43,7 @@ local function train(n, captured, make, scaled)
       return loss:detach()
    end
    local step = captured and sim.capture_step(one, {torch.zeros(8, 6), torch.ones(8, {dtype = "int64"})})
-      or function(x, y) return one(x:sim(), y:sim()) end
+      or function(x, y) return one(x:to(kind), y:to(kind)) end
    local losses = {}
    local data = torch.Generator():manual_seed(5)
    for i = 1, n do
@@ -69,12 +76,21 @@ describe("a captured step", function()
          assert.equal(eager.scale, replayed.scale)
          assert.is_true(eager.losses[20] ~= eager.losses[20]) -- there was something to leave out
       end)
+
+      it("has those of separate calls where one step unscales and clips: " .. name, function()
+         local separate, replayed = train(50, false, make, true), train(50, true, make, true, true)
+         assert.equal(text(separate), text(replayed))
+         assert.same(separate.parameters, replayed.parameters)
+         assert.equal(separate.scale, replayed.scale)
+      end)
    end
 
-   it("waits for nothing once it is captured", function()
+   -- sim counts them
+   local counting = sim.waits and it or function() end
+   counting("waits for nothing once it is captured", function()
       local _, step = train(4, true, makers.AdamW, true)
       assert.is_true(step.captured)
-      local x, y = torch.randn(8, 6):sim(), torch.ones(8, {dtype = "int64"}):sim()
+      local x, y = torch.randn(8, 6):to(kind), torch.ones(8, {dtype = "int64"}):to(kind)
       local before = sim.waits()
       for _ = 1, 5 do step(x, y) end
       assert.equal(before, sim.waits())
@@ -83,14 +99,15 @@ describe("a captured step", function()
    it("refuses inputs unlike those that it was made with, and goes on", function()
       local _, step = train(5, true, makers.SGD)
       local x, y = torch.randn(8, 6), torch.ones(8, {dtype = "int64"})
-      assert.raises("sim.capture_step: input 1: expected a float32 tensor of shape (8, 6), as when it "
+      assert.raises(kind .. ".capture_step: input 1: expected a float32 tensor of shape (8, 6), as when it "
          .. "was captured, got a float32 tensor of shape (7, 6)", function() step(x[{{1, 7}}], y) end)
       assert.raises("input 2: expected a int64 tensor of shape (8)", function() step(x, y:float()) end)
       assert.raises("expected 2 inputs, got 1", function() step(x) end)
       step(x, y)
    end)
 
-   it("refuses an optimizer that was changed since, and goes on when it is as it was", function()
+   -- A model, its optimizer and a step that was captured, with what it takes.
+   local function captured_training()
       local net = model()
       local adam = makers.AdamW(net:parameters())
       local step = sim.capture_step(function(x)
@@ -100,12 +117,17 @@ describe("a captured step", function()
       end, {torch.zeros(2, 6)}, {warmup = 1})
       local x = torch.ones(2, 6)
       for _ = 1, 3 do step(x) end
+      return net, adam, step, x
+   end
+
+   it("refuses an optimizer that was changed since, and goes on when it is as it was", function()
+      local net, adam, step, x = captured_training()
       local group, before = adam.param_groups[1], net[1].bias:tolist()
       group.lr = 0.5
       assert.raises("lr of group 1 was changed from 0.01 to 0.5 since the capture; to change the rate "
          .. "make it a tensor", function() step(x) end)
       group.lr = 0.01
-      adam:add_param_group({params = {torch.zeros(1, {device = "sim", requires_grad = true})}})
+      adam:add_param_group({params = {torch.zeros(1, {device = kind, requires_grad = true})}})
       assert.raises("optim.AdamW has another group since the capture", function() step(x) end)
       assert.same(before, net[1].bias:tolist())
       step:reset()
@@ -115,20 +137,42 @@ describe("a captured step", function()
       assert.is_true(step.captured)
    end)
 
+   it("refuses to train memory that the parameters or the optimizer have left", function()
+      local net, adam, step, x = captured_training()
+      adam:load_state_dict(adam:state_dict())
+      assert.raises(kind .. ".capture_step: optim.AdamW has another state since the capture",
+         function() step(x) end)
+      step:reset()
+      for _ = 1, 3 do step(x) end
+      adam:zero_grad()
+      net[1].bias.data = net[1].bias:detach():clone()
+      assert.raises("optim.AdamW: parameter 2 of group 1 has its values elsewhere",
+         function() step(x) end)
+   end)
+
+   it("does not nest", function()
+      local inner = sim.capture_step(function(x) return x * 2 end, {torch.ones(2)}, {warmup = 1})
+      local outer = sim.capture_step(function(x) return inner(x) end, {torch.ones(2)},
+         {warmup = 1})
+      outer(torch.ones(2))
+      assert.raises(kind .. ".graph: a graph is captured already; captures do not nest",
+         function() outer(torch.ones(2)) end)
+   end)
+
    it("follows a rate in a tensor", function()
       local function run(captured)
-         local p = torch.ones(2, {device = "sim", requires_grad = true})
-         local rate = torch.tensor(0.5):sim()
+         local p = torch.ones(2, {device = kind, requires_grad = true})
+         local rate = torch.tensor(0.5):to(kind)
          local sgd = optim.SGD({p}, {lr = rate})
          local function one(x)
             sgd:zero_grad()
             x:mul(p):sum():backward()
             sgd:step()
          end
-         local step = captured and sim.capture_step(one, {torch.ones(2):sim()}, {warmup = 1}) or one
+         local step = captured and sim.capture_step(one, {torch.ones(2):to(kind)}, {warmup = 1}) or one
          for i = 1, 6 do
             rate:fill_(1 / i)
-            step(torch.full({2}, i, {device = "sim"}) * 0.5)
+            step(torch.full({2}, i, {device = kind}) * 0.5)
          end
          return p:tolist()
       end
@@ -150,17 +194,17 @@ describe("a captured step", function()
       local before = net[1].weight:tolist()
       local ok, message = pcall(step, torch.ones(2, 6))
       assert.is_false(ok)
-      assert.matches("capture_step_spec.lua:145: item: .*while a graph is captured", message)
+      assert.matches("capture_step_spec.lua:%d+: item: .*while a graph is captured", message)
       assert.is_false(step.captured)
       assert.same(before, net[1].weight:tolist())
       wait = false
       step(torch.ones(2, 6))
       assert.is_true(step.captured)
-      assert.is_false(torch.equal(torch.tensor(before), net[1].weight:detach():cpu()))
+      assert.is_false(torch.equal(torch.tensor(before), net[1].weight:detach():to(torch.get_default_device())))
    end)
 
    it("refuses optimizers that count on the host, and other bad input", function()
-      local p = torch.ones(2, {device = "sim", requires_grad = true})
+      local p = torch.ones(2, {device = kind, requires_grad = true})
       for make, message in pairs {
          [function() return optim.Adam({p}) end] = "make it with capturable = true",
          [function() return optim.Adafactor({p}) end] = "use an optimizer that takes `capturable`",
@@ -175,11 +219,11 @@ describe("a captured step", function()
          local before = p:tolist()
          local ok, found = pcall(step)
          assert.is_false(ok)
-         assert.matches("capture_step_spec.lua:%d+: sim.capture_step: ", found) -- at optimizer:step()
+         assert.matches("capture_step_spec.lua:%d+: " .. kind .. "%.capture_step: ", found) -- at optimizer:step()
          assert.truthy(found:find(message, 1, true))
          assert.same(before, p:tolist())
       end
-      assert.raises("sim.capture_step: fn: expected a function, got 1", function()
+      assert.raises(kind .. ".capture_step: fn: expected a function, got 1", function()
          sim.capture_step(1, {})
       end)
       assert.raises("unknown option warmups; did you mean warmup?", function()
@@ -191,11 +235,11 @@ end)
 describe("make_graphed_callables", function()
    local function train_parts(graphed)
       torch.manual_seed(3)
-      local first = nn.Sequential(nn.Linear(4, 8), nn.Tanh()):to("sim")
-      local second = nn.Linear(8, 2):to("sim")
+      local first = nn.Sequential(nn.Linear(4, 8), nn.Tanh()):to(kind)
+      local second = nn.Linear(8, 2):to(kind)
       if graphed then
          sim.make_graphed_callables({first, second},
-            {{torch.zeros(5, 4):sim()}, {torch.zeros(5, 8):sim():requires_grad_()}})
+            {{torch.zeros(5, 4):to(kind)}, {torch.zeros(5, 8):to(kind):requires_grad_()}})
       end
       local parameters = table.move(second:parameters(), 1, 2, 3, first:parameters())
       local sgd = optim.SGD(parameters, {lr = 0.1})
@@ -203,7 +247,7 @@ describe("make_graphed_callables", function()
       torch.manual_seed(9)
       for i = 1, 10 do
          sgd:zero_grad()
-         local hidden = first(torch.randn(5, 4):sim())
+         local hidden = first(torch.randn(5, 4):to(kind))
          local loss = second(hidden * 1):square():mean()
          loss:backward()
          sgd:step()
@@ -217,7 +261,7 @@ describe("make_graphed_callables", function()
    end)
 
    it("takes a function, and gives gradients of its arguments", function()
-      local x = torch.tensor({1.0, 2, 3}):sim():requires_grad_()
+      local x = torch.tensor({1.0, 2, 3}):to(kind):requires_grad_()
       local cube = sim.make_graphed_callables(function(v) return v * v * v end, {x})
       local y = cube(x * 2)
       assert.same({8, 64, 216}, y:tolist())
@@ -226,14 +270,39 @@ describe("make_graphed_callables", function()
    end)
 
    it("leaves a module alone in the other mode, and refuses what is unlike the sample", function()
-      local net = nn.Linear(3, 2):to("sim")
-      sim.make_graphed_callables(net, {torch.zeros(4, 3):sim()})
-      assert.raises("sim.make_graphed_callables: argument 1: expected one like the sample",
-         function() net(torch.zeros(5, 3):sim()) end)
+      local net = nn.Linear(3, 2):to(kind)
+      sim.make_graphed_callables(net, {torch.zeros(4, 3):to(kind)})
+      assert.raises(kind .. ".make_graphed_callables: argument 1: expected one like the sample",
+         function() net(torch.zeros(5, 3):to(kind)) end)
       net:evaluate()
-      assert.same({5, 2}, net(torch.zeros(5, 3):sim()).shape)
+      assert.same({5, 2}, net(torch.zeros(5, 3):to(kind)).shape)
       assert.raises("sample_args: expected a list of tensors for each callable", function()
          sim.make_graphed_callables(net, 3)
       end)
+   end)
+
+   it("refuses what is on another device, and parameters that have moved", function()
+      assert.raises("make_graphed_callables: sample_args 1: expected a tensor of " .. kind, function()
+         sim.make_graphed_callables(nn.Linear(2, 2):to(kind), {torch.ones(1, 2):cpu()})
+      end)
+      assert.raises("make_graphed_callables: parameter 1: expected a tensor of " .. kind, function()
+         sim.make_graphed_callables(nn.Linear(2, 2):to "cpu", {torch.ones(1, 2):to(kind)})
+      end)
+      local net = nn.Linear(2, 2):to(kind)
+      sim.make_graphed_callables(net, {torch.ones(1, 2):to(kind)})
+      net.weight.data = torch.zeros(2, 2):to(kind)
+      assert.raises("parameter 1 has its values elsewhere since the capture",
+         function() net(torch.ones(1, 2):to(kind)) end)
+   end)
+
+   it("refuses the backward pass of a call that another one has overwritten", function()
+      local net = nn.Linear(2, 1):to(kind)
+      sim.make_graphed_callables(net, {torch.ones(1, 2):to(kind)})
+      local first = net(torch.ones(1, 2):to(kind)):sum()
+      local second = net(torch.full({1, 2}, 3.0):to(kind)):sum()
+      assert.raises("make_graphed_callables: backward of call 1, but call 2 has overwritten",
+         function() first:backward() end)
+      second:backward()
+      assert.same({{3, 3}}, net.weight.grad:tolist())
    end)
 end)

@@ -127,6 +127,47 @@ describe("a graph", function()
 end)
 
 describe("random numbers in a graph", function()
+   it("begin where they do although the graph has used other memory before", function()
+      local x, g, y = ones(64), sim.CUDAGraph(), nil
+      sim.graph(g, function()
+         local temporary = {}
+         for n = 1, 4 do temporary[n] = x[{{1, n}}] * 2 end
+         for n = 1, 4 do temporary[n]:release() end
+         y = torch.rand(64, {device = kind})
+      end)
+      torch.manual_seed(1)
+      local expected = torch.rand(128, {device = kind})
+      torch.manual_seed(1)
+      g:replay()
+      assert.same(expected[{{1, 64}}]:tolist(), y:tolist())
+      g:replay()
+      assert.same(expected[{{65, 128}}]:tolist(), y:tolist())
+   end)
+
+   it("come from at most eight generators", function()
+      local all = {}
+      for i = 1, 9 do all[i] = torch.Generator(kind):manual_seed(i) end
+      local function draw(n)
+         local g, sum = sim.CUDAGraph(), nil
+         sim.graph(g, function()
+            sum = torch.zeros(3, {device = kind})
+            for i = 1, n do sum = sum + torch.rand(3, {device = kind, generator = all[i]}) end
+         end)
+         return g, sum
+      end
+      local g, sum = draw(8)
+      g:replay()
+      local expected = torch.zeros(3, {device = kind})
+      for i = 1, 8 do
+         local same = torch.Generator(kind):manual_seed(i)
+         expected = expected + torch.rand(3, {device = kind, generator = same})
+      end
+      assert.same(expected:tolist(), sum:tolist())
+      local ok, message = pcall(draw, 9)
+      assert.is_false(ok)
+      assert.matches("rand: a graph draws from at most 8 generators", message)
+   end)
+
    local function list(t) return t:cpu():tolist() end
 
    it("are drawn anew at each replay, as the same calls draw them without a graph", function()
@@ -191,6 +232,22 @@ describe("random numbers in a graph", function()
          g:replay()
          assert.same(list(y:detach()), list(dx))
       end
+   end)
+
+   it("stay for a gradient that is taken when the graph is gone", function()
+      local g, size = sim.Graph(), {1, 2, 16, 8}
+      local query, key, value = ones(size), ones(size), ones(size):requires_grad_()
+      local y = sim.graph(g, function()
+         return torch.nn.functional.scaled_dot_product_attention(query, key, value, nil, 0.5)
+      end)
+      g:replay()
+      local before = torch.autograd.grad(y:sum(), value, {retain_graph = true})
+      g:reset()
+      sim.empty_cache()
+      local others = {}
+      for i = 1, 64 do others[i] = ones(2) end -- take what the graph has let go of
+      assert.same(list(before), list(torch.autograd.grad(y:sum(), value)))
+      assert.equal(2, others[64]:sum():item())
    end)
 end)
 
@@ -412,6 +469,7 @@ describe("memory of graphs", function()
 
    it("is shared by graphs that name one pool", function()
       local x = ones(4 * MIB)
+      local other = captured(nil, x) -- the words of all graphs are in one segment
       local base = settle()
       local first, y = captured(nil, x)
       local once = settle() - base
@@ -433,5 +491,6 @@ describe("memory of graphs", function()
       second:reset()
       y, z = nil, nil -- luacheck: ignore
       assert.equal(0, settle() - base)
+      other:reset()
    end)
 end)

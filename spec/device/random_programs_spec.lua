@@ -4,13 +4,15 @@
 --
 --   TLUA_SIM_PROGRAMS=10000 TLUA_SIM_SEEDS=20 make test SPEC=spec/device/random_programs_spec.lua
 --
--- runs that many programs, each under that many seeds of the device (500 and 1 unless given).
+-- runs that many programs, each under that many seeds of the device (500 and 1 unless given), from
+-- program TLUA_SIM_FIRST on (1).
 
 local torch = require "tlua"
 local sim = torch.sim
 
 local PROGRAMS = tonumber(os.getenv "TLUA_SIM_PROGRAMS") or 500
 local SEEDS = tonumber(os.getenv "TLUA_SIM_SEEDS") or 1
+local FIRST = tonumber(os.getenv "TLUA_SIM_FIRST") or 1
 local SLOTS, STEPS = 5, 25
 
 -- A generator of the spec's own, so that a program is told by its number.
@@ -155,7 +157,7 @@ describe("random programs", function()
    teardown(function() sim.configure {seed = 1} end)
 
    it("give the CPU's bits", function()
-      for number = 1, PROGRAMS do
+      for number = FIRST, FIRST + PROGRAMS - 1 do
          local steps = program(number)
          local expected = on_cpu(steps)
          for seed = 1, SEEDS do

@@ -59,7 +59,7 @@ describe("all_reduce", function()
    it("has the same bits on all ranks, for every size and number of ranks", function()
       for _, n in ipairs {2, 3, 5} do
          ranks.ok(n, [[
-            for _, numel in ipairs {0, 1, 7, 4096, 65536, 65537, 300001} do
+            for _, numel in ipairs {0, 1, 7, 4096, 65536, 65537, 300001, 1200001} do
                torch.manual_seed(rank + 1)
                local t = torch.randn(numel)
                local whole = torch.zeros(numel, {dtype = "float64"})
@@ -105,6 +105,9 @@ describe("all_reduce", function()
          refused("broadcast: src: expected a rank of the group (0, 1), got 2",
             dist.broadcast, torch.ones(1), 2)
          refused("overlaps itself", dist.all_reduce, torch.ones(1):expand(3))
+         refused("new_group: ranks: expected at least one rank", dist.new_group, {})
+         refused("scatter_object_list: scatter_object_input_list: expected a list of 2 objects",
+            dist.scatter_object_list, {}, {1}, rank)
          refused("expected 2 tensors here, got 1", dist.all_gather, {torch.ones(1)}, torch.ones(1))
          refused("expected tensors of one dtype", dist.all_gather,
             {torch.ones(1), torch.ones(1):long()}, torch.ones(1))
@@ -281,11 +284,11 @@ describe("groups", function()
          dist.destroy_process_group(own)
          refused("was destroyed", dist.all_reduce, t, {group = own})
          dist.barrier()
-         check("shm", dist.get_backend())
+         check(BACKEND, dist.get_backend())
          dist.destroy_process_group()
          check(false, dist.is_initialized())
          refused("all_reduce: there is no process group", dist.all_reduce, t)
-         dist.init_process_group() -- once more
+         dist.init_process_group {backend = BACKEND} -- once more
          dist.barrier()
       ]])
    end)

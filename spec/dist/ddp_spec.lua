@@ -137,6 +137,46 @@ describe("DistributedDataParallel", function()
       ]==])
    end)
 
+   it("searches once for parameters without a gradient where the graph is static", function()
+      run(2, [==[
+         local Half = torch.class("Half", nn.Module)
+         function Half:__init()
+            nn.Module.__init(self)
+            self.used = nn.Linear(2, 2)
+            self.maybe = nn.Linear(2, 2)
+            self.never = nn.Linear(2, 2)
+         end
+         function Half:forward(t, also)
+            local out = self.used(t)
+            if also then out = out + self.maybe(t) end
+            return out
+         end
+         torch.manual_seed(1)
+         local t = torch.ones(1, 2)
+         local model = DDP(Half(), {static_graph = true})
+         local calls = {}
+         local raw = model.group.raw
+         rawset(model, "group", setmetatable({raw = setmetatable({run = function(_, kind, ...)
+            calls[#calls + 1] = kind
+            return raw:run(kind, ...)
+         end, buffer = function() end}, {})}, {__index = model.group}))
+         for pass = 1, 3 do
+            calls = {}
+            model:zero_grad()
+            model(t, rank == 0):sum():backward()
+            check({{1.0, 1.0}, {1.0, 1.0}}, model.module.used.weight.grad)
+            check({{0.5, 0.5}, {0.5, 0.5}}, model.module.maybe.weight.grad)
+            check(nil, model.module.never.weight.grad)
+            -- a bucket; in the first pass who has used what, and the order that was seen
+            check(pass == 1 and {"all_reduce", "all_reduce", "broadcast"} or {"all_reduce"}, calls)
+         end
+         refused("static_graph: maybe." .. (rank == 0 and "weight got no gradient" or "weight got a gradient") ..
+            " on rank " .. rank .. ", unlike in the first pass", function()
+            model(t, rank == 1):sum():backward()
+         end)
+      ]==])
+   end)
+
    it("gives rank 0's buffers to all", function()
       run(2, [==[
          local model = DDP(nn.BatchNorm1d(2))
@@ -219,8 +259,134 @@ describe("DistributedDataParallel", function()
       ]==])
    end)
 
+   it("gives gradients memory of their own where that is asked for", function()
+      run(2, [==[
+         local model = DDP(build(1), {gradient_as_bucket_view = false, static_graph = true,
+            device_ids = {"cpu"}})
+         for _ = 1, 2 do
+            model:zero_grad()
+            loss(model, mine(x), mine(y)):backward()
+            near(grads(model), expected)
+            local view = model.place[1][1].views[model.place[1][2]]
+            assert(view:data_ptr() ~= model.params[1].grad:data_ptr())
+         end
+         -- twice the gradient where it is added to
+         loss(model, mine(x), mine(y)):backward()
+         for i, g in ipairs(expected) do expected[i] = g * 2 end
+         near(grads(model), expected)
+      ]==])
+   end)
+
+   it("works with a gradient scaler and autocast, as one process does", function()
+      run(2, [==[
+         local function train(model, a, b)
+            local sgd = torch.optim.SGD(model:parameters(), {lr = 0.1})
+            local scaler = torch.amp.GradScaler("cpu", {init_scale = 2 ^ 10, growth_interval = 2})
+            for step = 1, 6 do
+               sgd:zero_grad()
+               local value = torch.autocast({device = "cpu", dtype = "bfloat16"}, function()
+                  return loss(model, a, b)
+               end)
+               if step == 3 and rank == 0 then value = value * (1 / 0) end -- one rank alone
+               scaler:scale(value):backward()
+               scaler:step(sgd)
+               scaler:update()
+            end
+            return scaler:get_scale()
+         end
+         local model = DDP(build(1))
+         local scale = train(model, mine(x), mine(y))
+         -- both have left that step out: 2^10 * 2 (two good ones), / 2, * 2 and one more
+         check(2.0 ^ 11, scale)
+         same_everywhere(model:parameters())
+         for _, p in ipairs(model:parameters()) do assert(p:isfinite():all():item()) end
+      ]==])
+   end)
+
+   it("works with checkpointed activations", function()
+      run(2, [==[
+         local Saved = torch.class("SavedBlocks", nn.Module)
+         function Saved:__init(net)
+            nn.Module.__init(self)
+            self.net = net
+         end
+         function Saved:forward(t)
+            return torch.utils.checkpoint(function(u) return self.net(u) end, t)
+         end
+         local model = DDP(Saved(build(1)))
+         for _ = 1, 2 do
+            model:zero_grad()
+            loss(model, mine(x):clone():requires_grad_(), mine(y)):backward()
+            near(grads(model), expected)
+            same_everywhere(grads(model))
+         end
+      ]==])
+   end)
+
+   it("averages gradients first, then parameters now and then (post-local SGD)", function()
+      run(2, [==[
+         local hooks = dist.algorithms.ddp_comm_hooks.post_localSGD_hook
+         local model = DDP(build(1))
+         model:register_comm_hook(hooks.PostLocalSGDState {start_localSGD_iter = 1},
+            hooks.post_localSGD_hook)
+         local averager = dist.algorithms.model_averaging.averagers.PeriodicModelAverager(2,
+            {warmup_steps = 1})
+         local sgd = torch.optim.SGD(model:parameters(), {lr = 0.1})
+         local function step()
+            sgd:zero_grad()
+            loss(model, mine(x), mine(y)):backward()
+            sgd:step()
+         end
+         step()
+         near(grads(model), expected)
+         same_everywhere(model:parameters())
+         averager:average_parameters(model)
+         step() -- by itself
+         local list = {}
+         for i, p in ipairs(model:parameters()) do
+            list[i] = p:detach():clone()
+            dist.all_reduce(list[i], "avg")
+         end
+         assert((list[1] - model:parameters()[1]):abs():max():item() > 1e-5)
+         averager:average_parameters(model:parameters())
+         near(model:parameters(), list)
+         same_everywhere(model:parameters())
+         refused("period: expected at least 1, got 0",
+            dist.algorithms.model_averaging.averagers.PeriodicModelAverager, 0)
+      ]==])
+   end)
+
+   it("replays a captured pass whose gradients are averaged after it", function()
+      run(2, [==[
+         local model, sim = DDP(build(1):to "sim"), torch.sim
+         local a, b = mine(x):to "sim", mine(y):to "sim"
+         refused("all_reduce: not possible while a graph is captured", function()
+            sim.graph(sim.Graph(), function() dist.all_reduce(a) end)
+         end)
+         for _, p in ipairs(model:parameters()) do p.grad = torch.zeros(p.shape, {device = "sim"}) end
+         local g = sim.Graph()
+         model:no_sync(function()
+            sim.graph(g, function() loss(model, a, b):backward() end)
+         end)
+         for _ = 1, 2 do
+            for _, p in ipairs(model:parameters()) do p.grad:zero_() end
+            g:replay()
+            local there = {}
+            for i, p in ipairs(model:parameters()) do
+               dist.all_reduce(p.grad, "avg")
+               there[i] = p.grad:cpu()
+            end
+            near(there, expected)
+         end
+      ]==])
+   end)
+
    it("refuses models that differ, and what cannot be averaged", function()
       run(2, [==[
+         refused("device_ids: expected one device, the module's, got 2; nn.DataParallel takes several",
+            DDP, nn.Linear(2, 2), {device_ids = {0, 1}})
+         refused("device_ids: expected the device of the module's parameters, got sim:1, but weight is " ..
+            "on cpu", DDP, nn.Linear(2, 2), {device_ids = {"sim:1"}})
          refused("parameter 1 is weight (2x" .. rank + 2 .. ", float32) here, but weight (2x" ..
             3 - rank .. ", float32) on rank " .. 1 - rank, DDP, nn.Linear(rank + 2, 2))
          refused("no parameter requires a gradient", DDP, nn.Tanh())

@@ -47,7 +47,7 @@ describe("a rank that has ended", function()
       local output = ranks.run(2, [[
          if rank == 1 then os.exit(3) end
          local work = dist.all_reduce(torch.ones(1), {async_op = true})
-         refused("rank 1 has ended", work.wait, work)
+         refused("all_reduce: rank 1 has ended", work.wait, work)
          assert(work:exception():find "rank 1 has ended" and not work:is_success())
          print "told"
       ]])
@@ -162,7 +162,7 @@ describe("init_process_group", function()
       ranks.ok(1, [[
          local function init(options) return function() dist.init_process_group(options) end end
          refused("rank: expected 0 to 1, got 5", init {rank = 5, world_size = 2})
-         refused('this build has "shm"', init {backend = "nccl"})
+         refused('backend: expected "shm" (the ranks of one machine), "mpi"', init {backend = "gloo"})
          refused("expected env://, file:///PATH or tcp://HOST:PORT", init {init_method = "udp://x"})
          refused("expected tcp://HOST:PORT", init {init_method = "tcp://x", rank = 0, world_size = 1})
          refused("unknown option world", init {world = 2})

@@ -84,6 +84,64 @@ describe("tlua run", function()
       end
    end)
 
+   -- Two launchers, as on two machines, at a port of this one that is free.
+   local function two_nodes(folder, code, options)
+      shell.write(folder .. "/a.lua", code)
+      local port = shell.ok(("%s -e %s"):format(ranks.tlua, shell.quote [[
+         local store = torch.distributed.TCPStore("127.0.0.1", 0, {is_master = true})
+         print(store.port)
+         store:close()]])):match "%d+"
+      local start = ("%s run -n 2 --nnodes 2 --rdzv 127.0.0.1:%s --timeout 20 %s --node-rank"):format(
+         ranks.tlua, port, options or "")
+      return shell.run(("cd %s && (%s 1 a.lua >other 2>&1; echo \"status $?\" >>other) & cd %s && " ..
+         "%s 0 a.lua; echo \"status $?\"; wait; cat other"):format(folder, start, folder, start))
+   end
+
+   it("joins the ranks of several launchers, the first of which is met at --rdzv", function()
+      shell.with_folder(function(folder)
+         local output = two_nodes(folder, [[
+            local dist = torch.distributed
+            dist.init_process_group()
+            local t = torch.ones(1)
+            dist.all_reduce(t)
+            dist.barrier()
+            print(("%s is %s of node %s: %g"):format(os.getenv "RANK", os.getenv "LOCAL_RANK",
+               os.getenv "GROUP_RANK", t:item()))]])
+         for rank, line in ipairs {"0 is 0 of node 0: 4", "1 is 1 of node 0: 4", "2 is 0 of node 1: 4",
+            "3 is 1 of node 1: 4"} do
+            assert.matches(("[%d] %s\n"):format(rank - 1, line), output, nil, true)
+         end
+         assert.equal(2, select(2, output:gsub("status 0", "")), output)
+      end)
+   end)
+
+   it("starts the ranks of all launchers again when one of them is killed", function()
+      shell.with_folder(function(folder)
+         local output = two_nodes(folder, [[
+            local dist = torch.distributed
+            dist.init_process_group()
+            dist.barrier()
+            if os.getenv "TLUA_RESTART_COUNT" == "0" and dist.get_rank() == 3 then
+               os.execute "kill -9 $PPID"
+            end
+            dist.barrier()
+            print("attempt " .. os.getenv "TLUA_RESTART_COUNT" .. " done")]], "--max-restarts 1")
+         assert.equal(4, select(2, output:gsub("attempt 1 done", "")), output)
+         assert.is_nil(output:find "attempt 0 done", output)
+         assert.equal(2, select(2, output:gsub("status 0", "")), output)
+      end)
+   end)
+
+   it("says in one line that a port is taken", function()
+      ranks.ok(1, ([[
+         local store = dist.TCPStore("127.0.0.1", 0, {is_master = true})
+         local pipe = io.popen(("%%s run --rdzv 127.0.0.1:%%d a.lua 2>&1"):format(%q, store.port))
+         local text = pipe:read "a"
+         pipe:close()
+         assert(text:find("Address already in use", 1, true), text)
+      ]]):format(ranks.tlua), {alone = true})
+   end)
+
    it("explains wrong command lines", function()
       local output, status = shell.run(ranks.tlua .. " run -n none a.lua")
       assert.equal(1, status)

@@ -21,6 +21,7 @@ function check(expected, actual, what)
       error(("%s: expected %s, got %s"):format(what or "check", expected, actual), 2)
    end
 end
+BACKEND = os.getenv "SPEC_DIST_BACKEND" or "shm"
 function refused(text, fn, ...)
    local ok, message = pcall(fn, ...)
    if ok then error("no error: expected " .. text, 2) end
@@ -31,9 +32,15 @@ end
 ]]
 
 local joined = [[
-dist.init_process_group {timeout = TIMEOUT}
+dist.init_process_group {backend = BACKEND, timeout = TIMEOUT}
 local rank, size = dist.get_rank(), dist.get_world_size()
 ]]
+
+-- The same for a file that others run: the code's first line is number 1 of its own file.
+local function write_head(folder, text)
+   text = text .. "FOLDER = " .. ("%q"):format(folder) .. "\n"
+   shell.write(folder .. "/head.lua", (("\n" .. text):gsub("\nlocal ", "\n")))
+end
 
 --- Runs code on n ranks that have joined, or, with `alone`, that have not.
 ---@param n integer
@@ -44,10 +51,8 @@ local rank, size = dist.get_rank(), dist.get_world_size()
 function M.run(n, code, options)
    options = options or {}
    return shell.with_folder(function(folder)
-      local text = head .. (options.alone and "" or joined:gsub("TIMEOUT", options.timeout or 30)) ..
-         "FOLDER = " .. ("%q"):format(folder) .. "\n"
-      -- the code's first line is number 1
-      shell.write(folder .. "/head.lua", (text:gsub("\nlocal ", "\n")))
+      write_head(folder, head .. (options.alone and "" or
+         joined:gsub("TIMEOUT", options.timeout or 30)))
       shell.write(folder .. "/ranks.lua", ("dofile %q; "):format(folder .. "/head.lua") .. code)
       return shell.run(("cd %s && %s %s run -n %d %s ranks.lua"):format(folder, options.env or "",
          shell.quote(M.tlua), n, options.launch or ""))
@@ -62,6 +67,102 @@ function M.ok(n, code, options)
    local output, status = M.run(n, code, options)
    if status ~= 0 then error(("status %d\n%s"):format(status, output), 2) end
    return output
+end
+
+-- What a spec file gives to `ok`, for so many ranks, instead of running it: {n =, name =, code =}.
+-- Left out is what needs options, and what leaves a group of no use.
+local function record(file)
+   local list, name = {}, nil
+   local recorder = setmetatable({
+      ok = function(n, code, options)
+         if not options and not name:find "^are errors" then list[#list + 1] = {n = n, name = name, code = code} end
+      end,
+      run = function() error "left out" end,
+   }, {__index = M})
+   local env = setmetatable({
+      describe = function(_, fn) fn() end,
+      it = function(text, fn)
+         name = text
+         pcall(fn)
+      end,
+      require = function(what) return what == "spec.dist.ranks" and recorder or require(what) end,
+   }, {__index = _G})
+   assert(loadfile(file, "t", env))()
+   return list
+end
+
+local each = [[
+dofile "head.lua"
+for i = 1, CODES do
+   dist.init_process_group {backend = BACKEND, timeout = 30}
+   rank, size = dist.get_rank(), dist.get_world_size()
+   local ok, message = xpcall(dofile, debug.traceback, i .. ".lua")
+   print(("%d %s on rank %d %s"):format(i, ok and "passed" or "failed", rank, ok and "" or message))
+   if not ok then os.exit(1) end
+   if dist.is_initialized() then
+      dist.barrier()
+      dist.destroy_process_group()
+   end
+end
+]]
+
+-- What `mpirun` is called with for so many processes on a machine that may have fewer cores.
+local mpirun = {
+   openmpi = "mpirun.openmpi --allow-run-as-root --oversubscribe -q -x SPEC_DIST_BACKEND -n %d",
+   mpich = "mpirun.mpich -n %d",
+}
+
+--- Runs code by mpirun on n ranks that have joined by MPI, or, with `alone`, that have not.
+---@param mpi "openmpi"|"mpich"
+---@param n integer
+---@param code string
+---@param options? {alone: boolean, timeout: number, env: string}
+---@return string output
+---@return integer status
+function M.mpirun(mpi, n, code, options)
+   options = options or {}
+   return shell.with_folder(function(folder)
+      write_head(folder, head .. (options.alone and "" or
+         joined:gsub("TIMEOUT", options.timeout or 30)))
+      shell.write(folder .. "/ranks.lua", "dofile 'head.lua'; " .. code)
+      return shell.run(("cd %s && %s SPEC_DIST_BACKEND=mpi timeout 120 %s %s ranks.lua"):format(folder,
+         options.env or "", mpirun[mpi]:format(n), shell.quote(M.tlua)))
+   end)
+end
+
+--- Runs what spec files have for n ranks, all in one program each, by mpirun.
+---@param mpi "openmpi"|"mpich"
+---@param files string[]
+---@return integer count  of codes that have passed on all of their ranks
+function M.all_by_mpi(mpi, files)
+   local by_n, numbers, passed = {}, {}, 0
+   for _, file in ipairs(files) do
+      for _, code in ipairs(record(file)) do
+         if not by_n[code.n] then
+            by_n[code.n] = {}
+            numbers[#numbers + 1] = code.n
+         end
+         table.insert(by_n[code.n], code)
+      end
+   end
+   for _, n in ipairs(numbers) do
+      shell.with_folder(function(folder)
+         write_head(folder, head)
+         for i, code in ipairs(by_n[n]) do shell.write(("%s/%d.lua"):format(folder, i), code.code) end
+         shell.write(folder .. "/each.lua", (each:gsub("CODES", #by_n[n])))
+         local output, status = shell.run(("cd %s && SPEC_DIST_BACKEND=mpi timeout 300 %s %s each.lua")
+            :format(folder, mpirun[mpi]:format(n), shell.quote(M.tlua)))
+         for i, code in ipairs(by_n[n]) do
+            local _, on = output:gsub(("%%f[%%d]%d passed on rank"):format(i), "")
+            if on ~= n then
+               error(("%q, on %d ranks of %s: status %d\n%s"):format(code.name, n, mpi, status, output))
+            end
+            passed = passed + 1
+         end
+         if status ~= 0 then error(("status %d of %s\n%s"):format(status, mpi, output)) end
+      end)
+   end
+   return passed
 end
 
 return M

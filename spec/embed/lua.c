@@ -51,6 +51,25 @@ static void a_script_works_on_the_hosts_memory(void) {
   lua_close(L);
 }
 
+static void a_hosts_script_has_workers(void) {
+  if (test_emulated()) return;
+  lua_State *L = new_state();
+  run(L, "local data, sum, batches = torch.data, 0, 0\n"
+         "local set = data.TensorDataset(torch.arange(1, 41):double():view(40, 1))\n"
+         "local squared = {}\n"
+         "for i = 1, 40 do squared[i] = {torch.tensor(i * i)} end\n"
+         "for x in data.DataLoader(set, {batch_size = 8, num_workers = 2}):iter() do\n"
+         "   sum, batches = sum + x:sum():item(), batches + 1\n"
+         "end\n"
+         "assert(batches == 5 and sum == 820)\n"
+         "for x in data.DataLoader(squared, {batch_size = 40, num_workers = 1}):iter() do\n"
+         "   assert(x:sum():item() == 22140)\n"
+         "end\n"
+         "left = data.DataLoader(set, {num_workers = 2}):iter()\n" /* closed with the state */
+         "left()");
+  lua_close(L);
+}
+
 static void require_gives_the_module(void) {
   lua_State *L = luaL_newstate();
   luaL_openlibs(L);
@@ -312,6 +331,7 @@ int main(void) {
   const char *build = getenv("TLUA_BUILD");
   if (build) setenv("TLUA_PLUGINS", build, 0);
   RUN(a_script_works_on_the_hosts_memory);
+  RUN(a_hosts_script_has_workers);
   RUN(require_gives_the_module);
   RUN(only_tensors_are_tensors);
   RUN(an_error_comes_back_with_its_line);

@@ -35,6 +35,23 @@ describe("examples/profile.lua", function()
    end)
 end)
 
+describe("examples/miniproject.lua", function()
+   it("trains in full and mixed precision, and shows where the time goes", function()
+      shell.with_folder(function(folder)
+         local output = shell.ok(("%s examples/miniproject.lua --epochs 3 --width 32 --blocks 1 "
+            .. "--logs %s"):format(tlua, folder))
+         for _, dtype in ipairs {"float32", "bfloat16"} do
+            assert.matches("== " .. dtype .. ": %d+ parameters ==.*The most expensive modules.*"
+               .. "mixers", output)
+            local accuracy = output:match("\n" .. dtype .. " +[%d.]+ +([%d.]+) +[%d.]+\n")
+            assert.is_true(tonumber(accuracy) > 0.7, output)
+         end
+         assert.matches("accuracy  %(bfloat16: .*float32: ", shell.ok(tlua .. " top --once "
+            .. folder))
+      end)
+   end)
+end)
+
 describe("examples/ddp.lua", function()
    it("learns on two processes", function()
       local output = shell.ok(shell.quote(shell.tlua) .. " run -n 2 examples/ddp.lua --epochs 2")

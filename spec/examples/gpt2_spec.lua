@@ -85,4 +85,25 @@ describe("examples/gpt2", function()
          assert.matches("step 5  loss", run "--steps 5 --device sim --dtype float16")
       end)
    end)
+
+   it("trains on several processes as on one, and goes on from their checkpoint", function()
+      shell.with_folder(function(folder)
+         local id = shell.quote(folder .. "/checkpoint")
+         local function run(processes, arguments)
+            local output = shell.ok(("%s run -n %d examples/gpt2.lua README.md --batch 4 --sample 4 "
+               .. "--accumulate 2 --warmup 2 --steps 3 --save %s %s"):format(
+               shell.quote(shell.tlua), processes, id, arguments))
+            return output:match "step 1  loss (%S+)", output:match "step 3  loss (%S+)"
+         end
+         local first, last = run(1, "--fsdp")
+         assert.same({first, last}, {run(4, "--tp 2 --fsdp")})
+         assert.not_equal(first, last)
+         first, last = run(2, "--pp 2")
+         assert.same({first, last}, {run(8, "--pp 2 --tp 2 --fsdp")})
+         local later = shell.ok(("%s examples/gpt2.lua README.md --batch 4 --sample 4 --steps 4 " ..
+            "--resume %s --save %s"):format(tlua, id, shell.quote(folder .. "/one")))
+         assert.matches("step 4  loss %d", later)
+         assert.is_nil(later:match "step 3 ")
+      end)
+   end)
 end)

@@ -196,6 +196,31 @@ describe("torch.func", function()
       assert.close(models[2](batch), outputs[2], 1e-14)
    end)
 
+   it("differentiates in inference mode, too", function()
+      local plain = torch.tensor {1.0, 2.0}
+      local function cubes(a) return (a ^ 3):sum() end
+      local made
+      do
+         local _ <close> = torch.inference_mode()
+         made = torch.tensor {1.0, 2.0}
+         for _, input in ipairs {plain, made} do
+            assert.same({3, 12}, fn.grad(cubes)(input):tolist())
+            assert.same({3, 12}, fn.jacrev(cubes)(input):tolist())
+            assert.same({3, 12}, fn.jacfwd(cubes)(input):tolist())
+            assert.same({{6, 0}, {0, 12}}, fn.hessian(cubes)(input):tolist())
+            assert.equal(15, select(2, fn.jvp(cubes, {input}, {torch.ones(2)})):item())
+            assert.same({3, 12}, select(2, fn.vjp(cubes, input))(torch.tensor(1.0)):tolist())
+            local functional = torch.autograd.functional
+            assert.same({3, 12}, functional.jacobian(cubes, input):tolist())
+            assert.same({{6, 0}, {0, 12}}, functional.hessian(cubes, input):tolist())
+            assert.same({6, 12}, select(2, functional.hvp(cubes, input, torch.ones(2))):tolist())
+         end
+         assert.is_true(torch.is_inference_mode_enabled())
+      end
+      assert.same({3, 12}, fn.grad(cubes)(made):tolist())
+      assert.is_false(torch.is_inference_mode_enabled())
+   end)
+
    it("refuses wrong arguments", function()
       assert.raises("func.grad: the function: expected one that returns one number",
          function() fn.grad(function(a) return a end)(torch.ones(2)) end)
@@ -213,6 +238,9 @@ describe("torch.func", function()
       end)
       assert.raises("func.jvp: tangents: expected 1 tensors, got 2", function()
          fn.jvp(function(a) return a end, two, {two, two})
+      end)
+      assert.raises("func.vmap: chunk_size: expected at least 1, got 0", function()
+         fn.vmap(torch.sin, {chunk_size = 0})
       end)
       assert.raises("func.vjp: fn: expected a function, got 3", function() fn.vjp(3, two) end)
    end)

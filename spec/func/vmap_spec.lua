@@ -36,6 +36,149 @@ describe("vmap", function()
       assert.close(x:matmul(x:t()), outer, 1e-6)
    end)
 
+   -- How often vmap calls a function of one example of x.
+   local function calls_of(fn, options)
+      local calls = 0
+      vmap(function(...)
+         calls = calls + 1
+         return fn(...)
+      end, options)(x)
+      return calls
+   end
+
+   it("calls the function once where operators have rules, or examples can be gone through", function()
+      local net = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.ReLU(), torch.nn.LayerNorm(4))
+      assert.equal(1, calls_of(net))
+      assert.equal(1, calls_of(function(a) return (2 - a) ^ 2 / (a + x[1]) end))
+      assert.equal(1, calls_of(function(a) return a[1] * a:sum() + a.shape[1] end))
+      assert.equal(1, calls_of(function(a) return torch.cat({a, x[1]}):softmax(1) end))
+      assert.equal(1, calls_of(function(a) return torch.trapezoid(a) end))
+      local scale, sum = torch.mul, torch.sum -- taken before
+      assert.equal(1, calls_of(function(a) return sum(scale(a, 2)) end))
+   end)
+
+   it("calls it for each example where they go different ways, and once more before", function()
+      assert.equal(3, calls_of(function(a) return a:sum():item() < 0 and -a or a end))
+      assert.equal(3, calls_of(function(a) return a + torch.rand(3) end, {randomness = "different"}))
+      local shared = torch.zeros(3)
+      assert.equal(3, calls_of(function(a)
+         shared:add_(a)
+         return a
+      end))
+      assert.same({3, 5, 7}, shared:tolist())
+   end)
+
+   it("calls it for each example where it writes to a shared tensor by an index, or by out", function()
+      local shared = torch.zeros(3)
+      assert.equal(3, calls_of(function(a)
+         shared[1] = shared[1] + 1
+         return a
+      end))
+      assert.same({2, 0, 0}, shared:tolist())
+      assert.equal(3, calls_of(function(a)
+         pcall(torch.matmul, a, torch.ones(7)) -- an error that is caught changes nothing
+         torch.add(shared, 1, {out = shared})
+         return a
+      end))
+      assert.same({4, 2, 2}, shared:tolist())
+   end)
+
+   it("writes to an argument once, however often the function is called", function()
+      local own = x:clone()
+      local result = vmap(function(a)
+         a:add_(100)
+         return a:sum():item() > 0 and a * 1 or a
+      end)(own)
+      assert.close(x + 100, own, 0)
+      assert.close(x + 100, result, 0)
+      local outer = x:clone()
+      vmap(function(a)
+         vmap(function(b) return b:mul_(2):sum() end)(a)
+         return a:sum():item() > 0 and a or -a
+      end)(outer)
+      assert.close(x * 2, outer, 0)
+   end)
+
+   it("may yield, and be left where it has", function()
+      local co = coroutine.wrap(function()
+         vmap(function(a)
+            coroutine.yield(1)
+            return a
+         end)(x)
+      end)
+      assert.equal(1, co())
+      assert.same({2, 2}, torch.ones(2):add_(1):tolist())
+   end)
+
+   it("refuses what was kept from a call that has ended", function()
+      local kept
+      vmap(function(a)
+         kept = a
+         return a
+      end)(x)
+      assert.raises("add: expected Tensors", function() vmap(function(a) return a + kept end)(x) end)
+      assert.raises("func.vmap: result 1: expected a tensor",
+         function() vmap(function() return kept end)(x) end)
+      assert.equal(15, vmap(function(a) return a end)(x):sum():item())
+   end)
+
+   it("leaves a tensor alone that the mapped function returns", function()
+      local result = vmap(function(a) return a end)(x)
+      result:zero_()
+      assert.equal(15, x:sum():item())
+   end)
+
+   it("keeps the dtype that one example gives", function()
+      local ints, halves = torch.tensor {1, 2}, torch.tensor({1, 2}, {dtype = "float64"})
+      local function add(a, b) return a + b end
+      assert.equal("float32", vmap(add)(halves, torch.ones(2, 3)).dtype)
+      assert.equal("float32", vmap(function(a) return a * 1.5 end)(ints).dtype)
+      assert.equal("int64", vmap(add)(ints, torch.ones(2, 3):int():long()).dtype)
+   end)
+
+   it("ends after an error, and an operator is itself again", function()
+      assert.raises("inner sizes differ", function()
+         vmap(function(a) return a:unsqueeze(1):matmul(torch.ones(2, 2)) end)(x)
+      end)
+      local sum = torch.zeros(3)
+      assert.same({1, 1, 1}, sum:add_(1):tolist())
+   end)
+
+   it("gives per-sample gradients by one call", function()
+      local nn, func = torch.nn, torch.func
+      local net = nn.Sequential(nn.Linear(5, 4), nn.Tanh(), nn.Linear(4, 3))
+      local params = {}
+      for name, p in net:named_parameters() do params[name] = p:detach() end
+      local inputs, labels, calls = torch.randn(6, 5), torch.randint(1, 4, {6}), 0
+      local function loss(p, a, label)
+         calls = calls + 1
+         return nn.functional.cross_entropy(func.functional_call(net, p, a), label)
+      end
+      local each = vmap(func.grad(loss), {in_dims = {false, 1, 1}})(params, inputs, labels)
+      assert.equal(1, calls)
+      for i = 1, 6 do
+         local own = nn.functional.cross_entropy(net(inputs[i]), labels[i])
+         net:zero_grad()
+         own:backward()
+         for name, p in net:named_parameters() do assert.close(p.grad, each[name][i], 1e-6) end
+      end
+   end)
+
+   it("goes with derivatives of derivatives, and a vmap in the function", function()
+      local func, calls = torch.func, 0
+      local function cube(a)
+         calls = calls + 1
+         return (a ^ 3):sum()
+      end
+      local hessians = vmap(func.hessian(cube))(x:double())
+      assert.equal(1, calls)
+      for i = 1, 2 do assert.close(torch.diag(x[i]:double() * 6), hessians[i], 1e-12) end
+      local slopes = vmap(function(a)
+         return vmap(func.grad(function(b) return (a * b * b):sum() end))(x)
+      end)(x)
+      for i = 1, 2 do for k = 1, 2 do assert.close(x[i] * x[k] * 2, slopes[i][k], 1e-6) end end
+   end)
+
    it("may ask for values", function()
       local abs = vmap(function(a) if a:item() < 0 then return -a end return a end)
       assert.same({1, 2}, abs(torch.tensor {-1.0, 2.0}):tolist())
@@ -60,6 +203,38 @@ describe("vmap", function()
       torch.manual_seed(1)
       local different = vmap(noise, {randomness = "different"})(torch.zeros(2, 3))
       assert.close(torch.stack {first, second}, different, 0)
+   end)
+
+   it("refuses what one example refuses", function()
+      local F = torch.nn.functional
+      local functions = {
+         function(a) return a:sum(-2) end,
+         function(a) return a:sum():sum(7) end,
+         function(a) return a:cumsum(1, true) end,
+         function(a) return a:logsumexp() end,
+         function(a) return torch.addmm(torch.zeros(3, 2), a:view(1, 3), torch.ones(3, 2)) end,
+         function(a) return a:softmax(-2) end,
+         function(a) return a.mT end,
+         function(a) return a:unsqueeze(-3) end,
+         function(a) return a:transpose(-2, -1) end,
+         function(a) return torch.cat({a, a}, -2) end,
+         function(a) return torch.stack({a, a}, -3) end,
+         function(a) return a:flatten(-2, -1) end,
+         function(a) return F.pad(a, {0, 0, 1, 1}) end,
+         function(a) return F.layer_norm(a, {2, 3}) end,
+         function(a) return torch.mm(a, torch.ones(3, 2)) end,
+         function(a) return torch.mv(a, torch.ones(3)) end,
+         function(a) return torch.dot(a:view(1, 3), torch.ones(3, 1)) end,
+         function(a) return torch.outer(a:view(3, 1), torch.ones(3, 1)) end,
+         function(a) return torch.addmm(torch.zeros(2), a, torch.ones(3, 2)) end,
+      }
+      for k, fn in ipairs(functions) do
+         local ok, fault = pcall(fn, x[1])
+         assert.is_false(ok, "function " .. k)
+         local also, of_batch = pcall(vmap(fn), x)
+         assert.is_false(also, "function " .. k)
+         assert.equal(tostring(fault), tostring(of_batch))
+      end
    end)
 
    it("refuses wrong arguments", function()

@@ -92,6 +92,17 @@ describe("torch.load of IDX files", function()
       assert.matches("bytes", message)
    end)
 
+   it("unpacks no more than the begin of a file announces", function()
+      local name = path .. "-idx1-ubyte"
+      shell.ok(("(printf '\\0\\0\\10\\1\\0\\0\\0\\2'; head -c 3000000 /dev/zero) | gzip -1 >%s.gz"):format(
+         shell.quote(name)))
+      assert.raises("damaged", function() torch.load(name .. ".gz") end)
+      shell.ok(("(printf '\\0\\0\\10\\1\\177\\0\\0\\0'; head -c 3000 /dev/zero) | gzip -1 >%s.gz"):format(
+         shell.quote(name)))
+      assert.raises("is larger than what is packed", function() torch.load(name .. ".gz") end)
+      os.remove(name .. ".gz")
+   end)
+
    it("reads them packed by gzip", function()
       local name = path .. "-idx1-ubyte"
       shell.write(name, "\0\0\8\1\0\0\0\2\7\9")
@@ -102,10 +113,69 @@ describe("torch.load of IDX files", function()
 end)
 
 describe("torch.load of images", function()
+   local function check(name, distance)
+      local ok, image = pcall(torch.load, folder .. name)
+      if not ok and image:find("needs lib", 1, true) then return pending(image) end
+      assert.is_true(ok, image)
+      local expected = torch.load(folder .. "images.npz")[name:match "%w+"]
+      if expected:dim() == 2 then expected = expected:unsqueeze(3) end
+      assert.equal("uint8", image.dtype)
+      assert.close(expected:permute {3, 1, 2}:int(), image:int(), distance)
+   end
+
+   it("reads PNG files, with opacity", function() check("alpha.png", 0) end)
+   it("reads JPEG files of three channels", function() check("color.jpg", 1) end)
+   it("reads gray JPEG files", function() check("gray.jpg", 1) end)
+
+   -- Libraries whose names contain one of these words are not there: dlopen finds none.
+   local hidden <const> = [[
+      #define _GNU_SOURCE
+      #include <dlfcn.h>
+      #include <string.h>
+      void *dlopen(const char *name, int flags) {
+        if (name && (strstr(name, "jpeg") || strstr(name, "png") || strstr(name, "libz"))) return 0;
+        void *(*real)(const char *, int);
+        *(void **)&real = dlsym(RTLD_NEXT, "dlopen");
+        return real(name, flags);
+      }]]
+
+   it("says which library is missing", function()
+      if shell.ok "uname" ~= "Linux\n" or os.getenv "SPEC_SANITIZED" == "1" then
+         return pending "needs Linux's loader by itself"
+      end
+      shell.with_folder(function(place)
+         shell.write(place .. "/hidden.c", hidden)
+         local shim = shell.quote(place .. "/hidden.so")
+         if not os.execute(("%s -shared -fPIC -o %s %s -ldl 2>%s/log"):format(os.getenv "CC" or "cc",
+            shim, shell.quote(place .. "/hidden.c"), shell.quote(place))) then
+            return pending "needs a C compiler"
+         end
+         shell.write(place .. "/load.lua",
+            "print(select(2, pcall(require 'tlua'.load, arg[1])))")
+         local function message(name)
+            return shell.ok(("LD_PRELOAD=%s %s %s %s"):format(shim,
+               shell.quote(shell.build .. "/tlua"), shell.quote(place .. "/load.lua"),
+               shell.quote(name)))
+         end
+         assert.matches("color.jpg: a JPEG file needs libturbojpeg, which was not found; see `tlua doctor`",
+            message(folder .. "color.jpg"), 1, true)
+         assert.matches("alpha.png: a PNG file needs libpng, which was not found",
+            message(folder .. "alpha.png"), 1, true)
+         shell.write(place .. "/x-idx1-ubyte.gz", "\x1f\x8b\8\0\0\0\0\0\0\3\3\0\0\0\0\0\0\0\0\0")
+         assert.matches("needs zlib, which was not found", message(place .. "/x-idx1-ubyte.gz"), 1, true)
+      end)
+   end)
+
    it("says what it cannot read", function()
       local ok, message = load_text(".png", "no image at all")
       assert.is_false(ok)
       assert.matches("neither a PNG nor a JPEG file", message)
+      for _, name in ipairs {"color.jpg", "alpha.png"} do
+         local text = shell.read(folder .. name)
+         ok, message = load_text(name, text:sub(1, #text // 2))
+         assert.is_false(ok)
+         assert.matches(name, message, 1, true)
+      end
    end)
 end)
 
@@ -135,37 +205,77 @@ describe("a large safetensors file", function()
    end)
 end)
 
+-- More of them: SPEC_MUTATIONS=10000 for so many of each kind.
 describe("a damaged file", function()
-   it("of any kind is refused with its name, and nothing worse", function()
-      local seed = 7
-      local function random(n) -- the same bytes in every run
-         seed = (seed * 6364136223846793005 + 1442695040888963407) & math.maxinteger
-         return (seed >> 33) % n
+   local seed = 7
+   local function random(n) -- the same bytes in every run
+      seed = (seed * 6364136223846793005 + 1442695040888963407) & math.maxinteger
+      return (seed >> 33) % n
+   end
+
+   -- A byte changed, at times several, a piece left out, or the end.
+   local function mutated(text)
+      for _ = 1, random(8) == 0 and 8 or 1 do
+         local at = random(#text) + 1
+         text = text:sub(1, at - 1) .. string.char(random(256)) .. text:sub(at + 1)
       end
-      local kinds = {["arrays.npz"] = ".npz", ["checkpoint.pt"] = ".pt", ["blocks.gguf"] = ".gguf"}
+      if random(6) == 0 then
+         local at = random(#text) + 1
+         text = text:sub(1, at - 1) .. text:sub(at + random(20))
+      end
+      if random(4) == 0 then text = text:sub(1, random(#text + 1)) end
+      return text
+   end
+
+   local function load_csv(name)
+      local csv = torch.data.CSV(name)
+      return csv:read()
+   end
+
+   -- By the ending that it is loaded by: the file's text, and what loads it.
+   local function kinds()
+      local own = path .. ".safetensors"
+      torch.save({a = torch.arange(0, 6):view(2, 3), b = {1, "x", torch.ones(2):bfloat16()}}, own)
+      local list = {
+         {".npz", shell.read(folder .. "arrays.npz")}, {".npy", shell.read(folder .. "saved.npy")},
+         {".pt", shell.read(folder .. "checkpoint.pt")}, {".gguf", shell.read(folder .. "blocks.gguf")},
+         {".png", shell.read(folder .. "alpha.png")}, {".jpg", shell.read(folder .. "color.jpg")},
+         {".safetensors", shell.read(own)}, {".idx", "\0\0\8\2\0\0\0\2\0\0\0\3\1\2\3\4\5\6"},
+         {".csv", 'id,text,x\n1,"a ""b""\nc",0.5\n22,,-1e-3\n\n3,"",nan\n', load_csv},
+      }
+      os.remove(own)
+      return list
+   end
+
+   it("of any kind is refused with its name, and nothing worse", function()
+      local count = tonumber(os.getenv "SPEC_MUTATIONS") or 100
+      local used = torch.memory_stats().used
       local read, refused = 0, 0
-      for name, ending in pairs(kinds) do
-         local text = shell.read(folder .. name)
-         for _ = 1, 250 do
-            local at = random(#text) + 1
-            local changed = text:sub(1, at - 1) .. string.char(random(256)) .. text:sub(at + 1)
-            if random(4) == 0 then changed = changed:sub(1, random(#changed)) end
-            local ok, message = load_text(ending, changed)
+      for _, kind in ipairs(kinds()) do
+         local ending, text, load_it = table.unpack(kind)
+         local name = path .. ending
+         for _ = 1, count do
+            shell.write(name, mutated(text))
+            local ok, message = pcall(load_it or torch.load, name)
             if ok then
                read = read + 1
             else
                refused = refused + 1
-               assert.truthy(tostring(message):find("load: " .. path, 1, true), message)
+               assert.truthy(tostring(message):find(name, 1, true), message)
             end
          end
+         os.remove(name)
       end
-      assert.truthy(refused > 50 and read > 50)
+      assert.truthy(refused > count and read > count)
+      collectgarbage()
+      collectgarbage()
+      assert.truthy(torch.memory_stats().used - used < 1 << 20)
    end)
 end)
 
 describe("torch.save", function()
    it("refuses names that torch.load would take for another format", function()
-      for _, ending in ipairs {".npy", ".npz", ".gguf", ".PNG", "-idx1-ubyte"} do
+      for _, ending in ipairs {".gguf", ".PNG", "-idx1-ubyte", ".npy.gz"} do
          local name = path .. ending
          assert.raises("save: " .. name .. ": the name tells another format", function()
             torch.save(torch.ones(1), name)
@@ -178,5 +288,112 @@ describe("torch.save", function()
          assert.equal(1, torch.load(name).x:item())
          os.remove(name)
       end
+   end)
+end)
+
+describe("torch.save for NumPy", function()
+   local name
+   after_each(function() os.remove(name) end)
+
+   it("writes what numpy.save writes", function()
+      name = path .. ".npy"
+      torch.save(torch.arange(0, 6):view(2, 3):float() * 1.5, name)
+      assert.equal(shell.read(folder .. "saved.npy"), shell.read(name))
+   end)
+
+   it("writes every dtype and shape, and views by value", function()
+      name = path .. ".npz"
+      local x = torch.arange(0, 24):view(2, 3, 4)
+      local arrays = {zero = torch.tensor(2.5), none = torch.ones(0, 3), turned = x:permute {3, 1, 2},
+         grad = torch.ones(2, {requires_grad = true}), ["a/b c"] = x:bool()}
+      for _, dtype in ipairs {"float16", "float32", "float64", "int8", "int16", "int32", "int64",
+         "uint8", "bool"} do
+         arrays[dtype] = x:to(dtype)
+      end
+      torch.save(arrays, name)
+      local read = torch.load(name)
+      for key, array in pairs(arrays) do
+         assert.equal(array.dtype, read[key].dtype, key)
+         assert.same(array.shape, read[key].shape, key)
+         assert.truthy(array:equal(read[key]), key)
+      end
+      local count = 0
+      for _ in pairs(read) do count = count + 1 end
+      assert.equal(14, count)
+      torch.save({}, name)
+      assert.same({}, torch.load(name))
+   end)
+
+   it("writes what NumPy reads", function()
+      local python = shell.python "import numpy"
+      if not python then return pending "needs Python 3 with NumPy" end
+      name = path .. ".npz"
+      local x = torch.arange(0, 6):view(2, 3)
+      torch.save({a = x, b = x:t():double() / 4, c = x:gt(2), d = torch.tensor(7, {dtype = "int8"})}, name)
+      assert.equal("[[0, 1, 2], [3, 4, 5]] int64 [[0.0, 0.75], [0.25, 1.0], [0.5, 1.25]] float64 "
+         .. "[[False, False, False], [True, True, True]] bool 7 int8 None\n", shell.ok(python
+         .. " -c 'import numpy, sys, zipfile; z = numpy.load(sys.argv[1]); "
+         .. "print(*[w for k in sorted(z) for w in (z[k].tolist(), z[k].dtype)], "
+         .. "zipfile.ZipFile(sys.argv[1]).testzip())' " .. shell.quote(name)))
+   end)
+
+   it("writes .npz compressed, for itself and for NumPy", function()
+      name = path .. ".npz"
+      local x = torch.arange(0, 4096):view(64, 64)
+      local arrays = {a = x, turned = x:t():float(), few = torch.tensor(2.5), none = torch.ones(0, 3)}
+      torch.save(arrays, name)
+      local plain = #shell.read(name)
+      torch.save(arrays, name, {compress = true})
+      assert.truthy(#shell.read(name) < plain / 2)
+      local read = torch.load(name)
+      for key, array in pairs(arrays) do assert.truthy(array:equal(read[key]), key) end
+      local python = shell.python "import numpy"
+      if python then
+         assert.equal("8386560 None\n", shell.ok(python .. " -c 'import numpy, sys, zipfile; "
+            .. "print(numpy.load(sys.argv[1])[\"a\"].sum(), zipfile.ZipFile(sys.argv[1]).testzip())' "
+            .. shell.quote(name)))
+      end
+      assert.raises("compress: only .npz files are written compressed", function()
+         torch.save(x, path .. ".npy", {compress = true})
+      end)
+   end)
+
+   it("says that an array in a .npz file is damaged", function()
+      name = path .. ".npz"
+      for _, compress in ipairs {true, false} do
+         torch.save({a = torch.arange(0, 4096):int()}, name, {compress = compress})
+         local bytes, at = shell.read(name), compress and 3000 or 9000
+         shell.write(name, bytes:sub(1, at - 1) .. string.char(bytes:byte(at) ~ 16)
+            .. bytes:sub(at + 1))
+         assert.raises(name .. ": ", "damaged", function() torch.load(name) end)
+      end
+   end)
+
+   it("says what it cannot write, and leaves the old file", function()
+      name = path .. ".npy"
+      torch.save(torch.ones(2), name)
+      local cases = {
+         {{}, "expected a tensor, got table"}, {torch.ones(1):bfloat16(), "NumPy has no dtype bfloat16"},
+      }
+      for _, case in ipairs(cases) do
+         assert.raises("save: " .. name .. ": " .. case[2], function() torch.save(case[1], name) end)
+         assert.same({1, 1}, torch.load(name):tolist())
+      end
+      assert.raises("metadata: NumPy's files have no place for them", function()
+         torch.save(torch.ones(1), name, {metadata = {a = "b"}})
+      end)
+      os.remove(name)
+      name = path .. ".npz"
+      assert.raises("expected a table of tensors, got Tensor", function() torch.save(torch.ones(1), name) end)
+      assert.raises("x: expected a table from names to tensors, got number", function()
+         torch.save({x = 1}, name)
+      end)
+      assert.raises("1: expected a table from names to tensors, got number", function()
+         torch.save({torch.ones(1)}, name)
+      end)
+      assert.raises("h: NumPy has no dtype bfloat16", function()
+         torch.save({h = torch.ones(1):bfloat16()}, name)
+      end)
+      assert.is_nil(io.open(name))
    end)
 end)

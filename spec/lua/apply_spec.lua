@@ -17,6 +17,16 @@ describe("apply_", function()
       assert.same({3, 2}, y.shape)
    end)
 
+   it("refuses fractions for whole numbers, and leaves those as they are", function()
+      local x = torch.tensor {1, 2, 3}
+      assert.raises("apply_: the function must return whole numbers for int64, got 0.5", function()
+         x:apply_(function(v) return v / 2 end)
+      end)
+      assert.same({1, 2, 3}, x:tolist())
+      assert.same({2, 4, 6}, x:apply_(function(v) return v * 2.0 end):tolist())
+      assert.has_error(function() x:apply_(function() return 0 / 0 end) end)
+   end)
+
    it("takes every dtype, 0-d and empty tensors", function()
       for _, dtype in ipairs {"float32", "float64", "float16", "bfloat16", "int8", "int16", "int32",
          "int64", "uint8"} do

@@ -110,7 +110,11 @@ static void *lua_alloc(void *context, void *block, size_t old, size_t size) {
 static void lua_may_have_no_memory(void) {
   int64_t start = tl_memory_used();
   Limits limits = {0, 0};
+#if LUA_VERSION_NUM >= 505
+  lua_State *L = lua_newstate(lua_alloc, &limits, 1);
+#else
   lua_State *L = lua_newstate(lua_alloc, &limits);
+#endif
   luaL_openlibs(L);
   CHECK(tl_lua_open(L));
   CHECK(luaL_dostring(L, setup) == LUA_OK);

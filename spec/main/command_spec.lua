@@ -134,7 +134,7 @@ describe("tlua", function()
 
       it("-v", function()
          local result = run("-v")
-         assert.matches("^tlua %d+%.%d+%.%d+, Lua 5%.4[^\n]*PUC%-Rio\n$", result.out)
+         assert.matches("^tlua %d+%.%d+%.%d+, Lua 5%.[45][^\n]*PUC%-Rio\n$", result.out)
          assert.matches("PUC%-Rio\nhello\n$", run("-v -e 'print \"hello\"'").out)
       end)
 
@@ -219,7 +219,8 @@ describe("tlua", function()
    end)
 
    it("reads LUA_PATH", function()
-      assert.equal("y\n", run("-e 'print(package.path)'", {env = "LUA_PATH_5_4=y LUA_PATH=x"}).out)
+      local env = "LUA_PATH_5_4=y LUA_PATH_5_5=y LUA_PATH=x"
+      assert.equal("y\n", run("-e 'print(package.path)'", {env = env}).out)
    end)
 
    it("collects garbage generationally, as lua does", function()

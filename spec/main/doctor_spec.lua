@@ -12,7 +12,7 @@ describe("tlua doctor", function()
    end)
 
    it("names versions", function()
-      assert.matches("^tlua %d+%.%d+%.%d+, Lua 5%.4", report.out)
+      assert.matches("^tlua %d+%.%d+%.%d+, Lua 5%.[45]", report.out)
    end)
 
    it("says of each part whether it was found", function()
@@ -21,6 +21,19 @@ describe("tlua doctor", function()
          local line = report.out:match("\n  (%a+) +[%a ]*" .. part)
          assert.is_true(line == "found" or line == "missing", part)
       end
+   end)
+
+   it("shows the instruction set that TLUA_ISA names, or says that it cannot be had", function()
+      local wish = io.popen("uname -m"):read() == "x86_64" and not os.getenv("SPEC_SANITIZED") and
+         "x86-64-v2" or nil
+      if wish then
+         local out = session.run("doctor", {env = "TLUA_ISA=" .. wish}).out
+         assert.matches("found +instruction set +x86%-64%-v2\n", out)
+         assert.falsy(out:find("TLUA_ISA", 1, true))
+      end
+      local wrong = session.run("doctor", {env = "TLUA_ISA=z80"})
+      assert.equal(0, wrong.status)
+      assert.matches("missing +z80 +wanted by TLUA_ISA\n +not built", wrong.out)
    end)
 
    it("shows the devices and where a plugin was looked for", function()

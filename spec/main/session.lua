@@ -73,7 +73,7 @@ end
 --- describes; `libraries` is a folder searched for shared libraries before all others, `state`
 --- the folder that the history goes to. With `plain`, nothing waits for an editor.
 ---@param lines string[]
----@param options? {libraries: string?, state: string?, plain: boolean?}
+---@param options? {libraries: string?, state: string?, plain: boolean?, arguments: string?}
 ---@return string shown
 ---@return integer status
 function M.terminal(lines, options)
@@ -86,7 +86,7 @@ function M.terminal(lines, options)
       local libraries = options.libraries and "LD_LIBRARY_PATH=" .. shell.quote(options.libraries)
       return shell.run(("%s HOME=%s XDG_STATE_HOME=%s %s %s %s/lines %s"):format(
          clean, quoted, shell.quote(options.state or folder), libraries or "",
-         shell.quote(build_pty()), quoted, tlua))
+         shell.quote(build_pty()), quoted, tlua .. " " .. (options.arguments or "")))
    end)
 end
 

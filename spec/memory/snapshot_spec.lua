@@ -109,4 +109,13 @@ describe("leaks", function()
       assert.is_false(ok)
       assert.matches("mine", message)
    end)
+
+   it("does not nest, and is usable after that", function()
+      local kept = {}
+      local function leak() kept[#kept + 1] = torch.ones(3) end
+      assert.raises("utils.leaks: called by the function that it calls", function()
+         torch.utils.leaks(function() torch.utils.leaks(leak) end)
+      end)
+      assert.equal(1, #torch.utils.leaks(leak))
+   end)
 end)

@@ -168,6 +168,94 @@ describe("activations in place", function()
    end)
 end)
 
+describe("nn.RotaryEmbedding", function()
+   local function leaf(...) return torch.randn({...}, {dtype = "float64"}) end
+   -- Feature f of position p, both from 1, by the definition.
+   local function turned(row, p, dim, base, interleaved)
+      local out = {}
+      for i, value in ipairs(row) do out[i] = value end
+      for i = 0, dim // 2 - 1 do
+         local angle = (p - 1) / base ^ (2 * i / dim)
+         local first = interleaved and 2 * i + 1 or i + 1
+         local second = interleaved and 2 * i + 2 or i + 1 + dim // 2
+         local a, b = row[first], row[second]
+         out[first] = a * math.cos(angle) - b * math.sin(angle)
+         out[second] = b * math.cos(angle) + a * math.sin(angle)
+      end
+      return out
+   end
+
+   for _, interleaved in ipairs {true, false} do
+      it("turns pairs by angles that grow with the position: " .. tostring(interleaved), function()
+         local x = leaf(2, 7, 3, 8)
+         local y = nn.RotaryEmbedding(6, {base = 100, interleaved = interleaved})(x)
+         for b = 1, 2 do
+            for p = 1, 7 do
+               assert.close(turned(x[b][p][2]:tolist(), p, 6, 100, interleaved), y[b][p][2], 1e-14)
+            end
+         end
+      end)
+   end
+
+   it("takes positions, one list for all or one for each sample", function()
+      local x, rope = leaf(2, 3, 1, 4), nn.RotaryEmbedding(4)
+      local y = rope(x, torch.tensor {5, 9, 2})
+      assert.close(turned(x[2][2][1]:tolist(), 9, 4, 10000, true), y[2][2][1], 1e-14)
+      y = rope(x, torch.tensor {{1, 2, 3}, {7, 8, 4096}})
+      assert.close(turned(x[1][2][1]:tolist(), 2, 4, 10000, true), y[1][2][1], 1e-14)
+      assert.close(turned(x[2][3][1]:tolist(), 4096, 4, 10000, true), y[2][3][1], 1e-12)
+   end)
+
+   it("finds positions in the dimension it is told", function()
+      local x = leaf(2, 5, 3, 4)
+      local expected = nn.RotaryEmbedding(4)(x)
+      for _, dim in ipairs {3, -2} do
+         local y = nn.RotaryEmbedding(4, {seq_dim = dim})(x:transpose(2, 3))
+         assert.close(expected, y:transpose(2, 3), 0)
+      end
+   end)
+
+   it("keeps exact angles when it is cast, and has no state", function()
+      local rope = nn.RotaryEmbedding(4):bfloat16()
+      assert.same({}, rope:state_dict())
+      assert.same({}, rope:parameters())
+      local x = leaf(1, 4000, 1, 4):bfloat16()
+      local exact = nn.RotaryEmbedding(4)(x:double())
+      assert.close(exact:bfloat16(), rope(x), 0.02)
+      assert.equal("bfloat16", rope(x).dtype)
+   end)
+
+   it("says what is wrong with its arguments", function()
+      assert.raises("nn.RotaryEmbedding: dim: expected an even number", "got 3", function()
+         nn.RotaryEmbedding(3)
+      end)
+      local rope = nn.RotaryEmbedding(4, 10)
+      assert.raises("nn.RotaryEmbedding: input: expected at most max_seq_len = 10", function()
+         rope(torch.zeros(1, 11, 1, 4))
+      end)
+      assert.raises("input_pos: expected (3) or (1, 3) positions", function()
+         rope(torch.zeros(1, 3, 1, 4), torch.tensor {1, 2})
+      end)
+      assert.raises("input: expected positions in dimension 2", function() rope(torch.zeros(3, 4)) end)
+      assert.raises("nn.RotaryEmbedding: unknown option bas; did you mean base?", function()
+         nn.RotaryEmbedding(4, {bas = 1})
+      end)
+   end)
+end)
+
+describe("nn.LayerNorm and nn.RMSNorm, of a sum", function()
+   for _, name in ipairs {"LayerNorm", "RMSNorm"} do
+      it("give the sum as well: " .. name, function()
+         local norm = nn[name](6)
+         norm.weight.data:uniform_(0.5, 2)
+         local x, r = torch.randn(3, 6), torch.randn(3, 6)
+         local y, sum = norm(x, r)
+         assert.close(x + r, sum, 0)
+         assert.close(norm(x + r):detach(), y:detach(), 1e-6)
+      end)
+   end
+end)
+
 describe("nn.RMSNorm", function()
    it("divides by the root of the mean square", function()
       local y = nn.RMSNorm(2, {eps = 0})(torch.tensor {{3.0, 4.0}})
@@ -398,6 +486,40 @@ describe("TripletMarginWithDistanceLoss", function()
 end)
 
 describe("LinearCrossEntropyLoss", function()
+   -- Loss and gradients, and what a layer followed by cross_entropy gives.
+   local function both(options, dims, target)
+      local loss = nn.LinearCrossEntropyLoss(3, 5, options):double()
+      local x = torch.randn(dims, {dtype = "float64", requires_grad = true})
+      local found, expected = {}, {}
+      found[1] = loss(x, target)
+      found[1]:sum():backward()
+      for _, p in ipairs {x, table.unpack(loss:parameters())} do
+         found[#found + 1] = p.grad
+         p.grad = nil
+      end
+      expected[1] = nn.functional.cross_entropy(loss.linear(x), target, {weight = loss.weight,
+         reduction = options.reduction, ignore_index = options.ignore_index,
+         label_smoothing = options.label_smoothing})
+      expected[1]:sum():backward()
+      for _, p in ipairs {x, table.unpack(loss:parameters())} do expected[#expected + 1] = p.grad end
+      return found, expected
+   end
+
+   it("is cross_entropy of a linear layer, a chunk of rows at a time", function()
+      local target = torch.tensor {1, 5, 2, 2, 3, 4, 1}
+      local weight = torch.tensor({1, 2, 0.5, 1, 3}, {dtype = "float64"})
+      for _, options in ipairs {{}, {options = {batch_chunk_size = 2}}, {bias = true, weight = weight},
+         {bias = true, options = {batch_chunk_size = 3, allow_retain_graph = true}, ignore_index = 2,
+            reduction = "sum"}, {reduction = "none", options = {batch_chunk_size = 1}},
+         {label_smoothing = 0.2, bias = true}} do
+         local found, expected = both(options, {7, 3}, target)
+         assert.equal(options.bias and 4 or 3, #found)
+         for i, value in ipairs(expected) do assert.close(value, found[i], 1e-12) end
+      end
+      local found, expected = both({bias = true}, {3}, torch.tensor(4))
+      for i, value in ipairs(expected) do assert.close(value, found[i], 1e-12) end
+   end)
+
    it("says what it cannot take", function()
       local loss = nn.LinearCrossEntropyLoss(3, 4, {ignore_index = 2})
       assert.raises("ignore_index: expected none where targets are probabilities", function()
@@ -408,6 +530,39 @@ describe("LinearCrossEntropyLoss", function()
       end)
       assert.raises("weight: expected shape (4)", function()
          nn.LinearCrossEntropyLoss(3, 4, {weight = torch.ones(3)})
+      end)
+      assert.raises("options.batch_chunk_size: expected an integer of at least 1, got 0", function()
+         nn.LinearCrossEntropyLoss(3, 4, {options = {batch_chunk_size = 0}})
+      end)
+      local options = nn.LinearCrossEntropyOptions {batch_chunk_size = 2, acc_policy = "compact"}
+      assert.equal(2, nn.LinearCrossEntropyLoss(3, 4, {options = options}).options.batch_chunk_size)
+      for option, value in pairs {batch_chunk_size = 0, chunking_method = "aspect_ratio:0",
+         acc_policy = "some", acc_dtype = "int64"} do
+         assert.raises("nn.LinearCrossEntropyOptions: " .. option .. ": expected", function()
+            nn.LinearCrossEntropyOptions {[option] = value}
+         end)
+      end
+      assert.raises("options: expected batch_chunk_size or allow_retain_graph, got chunk", function()
+         nn.LinearCrossEntropyLoss(3, 4, {options = {chunk = 2}})
+      end)
+   end)
+
+   it("say which argument is no tensor", function()
+      assert.raises("nn.Flatten: input: expected a tensor, got nil", function() nn.Flatten()() end)
+      assert.raises("nn.Unflatten: input: expected a tensor, got 3", function()
+         nn.Unflatten(1, {2, 2})(3)
+      end)
+      assert.same({3}, nn.Unflatten(1, 3)(torch.ones(3)).shape)
+      assert.matches("unflattened_size=%(3%)", tostring(nn.Unflatten(1, 3)))
+      assert.raises("nn.TripletMarginWithDistanceLoss: positive: expected a tensor, got nil",
+         function() nn.TripletMarginWithDistanceLoss()(torch.ones(2)) end)
+      assert.raises("nn.ParameterList: parameters: expected a list of tensors, got 3", function()
+         nn.ParameterList(3)
+      end)
+      local layer = nn.Linear(2, 2)
+      layer:register_full_backward_hook(function() return 3 end)
+      assert.raises("register_full_backward_hook: the hook's result: expected a list", function()
+         layer(torch.ones(1, 2, {requires_grad = true})):sum():backward()
       end)
    end)
 end)

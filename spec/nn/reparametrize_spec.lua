@@ -230,6 +230,14 @@ describe("parametrizations", function()
       assert.close(before, layer.weight, 1e-15)
    end)
 
+   it("spectral_norm refuses a weight without elements", function()
+      for _, normalize in ipairs {parametrizations.spectral_norm, nn.utils.spectral_norm} do
+         assert.raises("weight: expected a weight with elements", "shape (3, 0)", function()
+            normalize(nn.Linear(0, 3))
+         end)
+      end
+   end)
+
    it("spectral_norm follows PyTorch's power method", function()
       for name, case in pairs {
          spectral_norm = {nn.Linear(3, 4), zeros(5, 3)},
@@ -357,6 +365,25 @@ describe("weight_norm by a hook", function()
    end)
 end)
 
+describe("a state with the names of weight_norm's hook", function()
+   it("fits its parametrization", function()
+      local function model(norm)
+         return nn.Sequential(norm(nn.Linear(3, 4)), nn.ReLU(), norm(nn.Linear(4, 2), {dim = false}))
+      end
+      local old, new = model(utils.weight_norm), model(parametrizations.weight_norm)
+      local state = old:state_dict()
+      assert.truthy(state["1.weight_g"] and state["3.weight_v"])
+      new:load_state_dict(state)
+      assert.truthy(state["1.weight_g"] and state["3.weight_v"]) -- the caller's table is as it was
+      local x = torch.randn(5, 3)
+      assert.close(old(x), new(x), 1e-6)
+      new:load_state_dict(old:state_dict {names = "pytorch"}, {names = "pytorch"})
+      state["1.weight_g"] = nil
+      assert.raises("missing: 1.parametrizations.weight.original0, ",
+         "unexpected: 1.weight_v", function() new:load_state_dict(state) end)
+   end)
+end)
+
 describe("spectral_norm by a hook", function()
    it("is PyTorch's", function()
       local layer = utils.spectral_norm(filled(nn.Linear(3, 4)))
@@ -377,5 +404,33 @@ describe("spectral_norm by a hook", function()
       local names = {}
       for name in pairs(layer:state_dict()) do names[name] = true end
       assert.same({weight = true, bias = true}, names)
+   end)
+
+end)
+
+describe("parametrize.cached", function()
+   it("is of the coroutine that has it, and ends once", function()
+      local layer = nn.Linear(2, 2)
+      P.register_parametrization(layer, "weight", nn.Tanh())
+      local function change(value)
+         torch.no_grad(function() layer.parametrizations.weight.original:fill_(value) end)
+      end
+      local run = coroutine.wrap(function()
+         local _ <close> = P.cached()
+         local before = layer.weight
+         coroutine.yield()
+         return rawequal(before, layer.weight)
+      end)
+      run()
+      change(0)
+      assert.same({{0, 0}, {0, 0}}, layer.weight:tolist())
+      assert.is_true(run())
+      local scope = P.cached()
+      local close = getmetatable(scope).__close
+      close(scope)
+      close(scope)
+      assert.same({{0, 0}, {0, 0}}, layer.weight:tolist())
+      change(math.huge)
+      assert.same({{1, 1}, {1, 1}}, layer.weight:tolist())
    end)
 end)

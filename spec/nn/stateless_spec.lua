@@ -38,6 +38,29 @@ describe("functional_call", function()
       assert.is_true(model[1].weight == own)
    end)
 
+   it("restores the module when its coroutine is left alone", function()
+      local Waits = torch.class("Waits", nn.Module)
+      function Waits:__init()
+         nn.Module.__init(self)
+         self.layer = nn.Linear(2, 2)
+      end
+      function Waits:forward(input)
+         coroutine.yield()
+         return self.layer(input)
+      end
+      local waits = Waits()
+      local own = waits.layer.weight
+      do
+         local thread = coroutine.create(utils.functional_call)
+         assert.is_true(coroutine.resume(thread, waits, {["layer.weight"] = torch.eye(2)},
+            torch.ones(1, 2)))
+         assert.is_false(rawequal(own, waits.layer.weight))
+      end
+      collectgarbage()
+      collectgarbage()
+      assert.is_true(rawequal(own, waits.layer.weight))
+   end)
+
    it("holds for all paths of a shared tensor, unless told otherwise", function()
       local tied = nn.Sequential(nn.Linear(1, 1, {bias = false}), nn.Linear(1, 1, {bias = false}))
       tied[2].weight = tied[1].weight

@@ -48,6 +48,7 @@ RANDOM = set("""bernoulli multinomial normal rand randn randint rand_like randn_
     empty empty_like empty_strided empty_permuted new_empty new_empty_strided cauchy exponential
     geometric log_normal resize_ resize_as_ randperm nn.functional.dropout nn.functional.dropout2d
     nn.functional.dropout3d nn.functional.alpha_dropout nn.functional.feature_alpha_dropout
+    nn.functional.fractional_max_pool2d nn.functional.fractional_max_pool3d
     nn.functional.rrelu""".split())
 # Only equal up to signs, or at random places.
 VAGUE = {("linalg.lstsq", "grad_oriented"), ("linalg.pinv", "singular"), ("normal", "in_place")}
@@ -56,7 +57,7 @@ COUNTS = {
     torch.float32: (30, 10), torch.float64: (10, 3), torch.bfloat16: (10, 3), torch.float16: (10, 3),
     torch.int64: (15, 4), torch.int32: (5, 2), torch.int16: (5, 2), torch.int8: (5, 2),
     torch.uint8: (5, 2), torch.bool: (10, 3)}
-UNKNOWN = ("memory_format", "layout", "pin_memory", "non_blocking")  # arguments that tlua lacks
+UNKNOWN = ("layout", "pin_memory", "non_blocking")  # arguments that tlua lacks
 LAYOUTS = "transposed gaps expanded rows0 columns0 scalar first64 first32".split()
 SIGNLESS = {  # vectors are determined up to their signs, and only those of values
     "linalg.svd": lambda u, s, v: [u[..., :s.shape[-1]].abs(), s, v[..., :s.shape[-1], :].abs()],
@@ -200,6 +201,7 @@ class Writer:
             k = ",".join('{"%s",%s}' % (n, lua(v, keyword_kind(self.op, n), budget))
                          for n, v in kw.items())
             chance = self.op in RANDOM or self.op.rstrip("_") in RANDOM or kw.get("dropout_p", 0) > 0
+            chance = chance and kw.get("_random_samples") is None
             text = self.outcome(fn, args, kw, grad, chance) + ties_of(self.op, args, kw)
         except Unwritable:
             return

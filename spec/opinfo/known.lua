@@ -79,6 +79,8 @@ return {
 
    -- dtypes
    {ops = "nn.functional.binary_cross_entropy_with_logits", fault = "^dtype", tag = "first64", why = MIXED},
+   {ops = "nn.functional.linear_cross_entropy", fault = "^dtype", dtype = "float16",
+      why = "the loss of half types is float32"},
    {ops = "nn.functional.hinge_embedding_loss", fault = "^dtype", why = MIXED},
    {ops = "__rdiv__ trapezoid trapz", fault = "^dtype", why = FIRST},
 

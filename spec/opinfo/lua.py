@@ -50,7 +50,7 @@ index_reduce: x dim index
 index_put: x at:at
 take put bincount nn.functional.one_hot: x index
 take_along_dim: x at:at dim
-nonzero argwhere: x > at *
+nonzero argwhere nonzero_static: x > at *
 searchsorted bucketize tril_indices triu_indices multinomial: x > at
 unravel_index: x:at > at *
 __getitem__ __setitem__: x index:key
@@ -61,6 +61,8 @@ nn.functional.ctc_loss: x index a b blank
 nn.functional.max_pool1d nn.functional.max_pool2d nn.functional.max_pool3d: x > - at
 nn.functional.adaptive_max_pool1d nn.functional.adaptive_max_pool2d: x > - at
 nn.functional.adaptive_max_pool3d: x > - at
+nn.functional.fractional_max_pool2d nn.functional.fractional_max_pool3d: x > - at
+nn.functional.linear_cross_entropy: x weight y:label
 nn.functional.max_unpool1d nn.functional.max_unpool2d nn.functional.max_unpool3d: x index
 """.strip().splitlines():
     names, _, rest = line.partition(":")
@@ -204,6 +206,8 @@ def lua(v, kind, budget):
         return '"%s"' % v.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     if isinstance(v, torch.dtype) and v in DTYPES:
         return '"%s"' % DTYPES[v]
+    if isinstance(v, torch.memory_format):
+        return '"%s"' % str(v).partition(".")[2]
     if isinstance(v, torch.device):
         return '"%s"' % v
     if isinstance(v, (list, tuple)):

@@ -23,6 +23,14 @@ def pooling(call, r):
         for p in (1.0, 2.0, 2.5):
             call("nn.functional." + name, pool, r(*s).abs() + .1, p, 3, 2, True)
             call("nn.functional." + name, pool, r(*s[1:]).abs() + .1, p, 2, stride=1, ceil_mode=True)
+    g = torch.Generator().manual_seed(4)
+    for n, kernel, dtype in itertools.product((2, 3), (1, 2, 3), (torch.float32, torch.float64, torch.float16)):
+        name = "fractional_max_pool%dd" % n
+        for sizes, out in (((2, 3), (3, 4, 5)[:n]), ((1, 2), (1, 2, 7)[-n:]), ((3,), (5, 5, 5)[:n])):
+            samples = torch.rand(sizes[0] if len(sizes) == 2 else 1, sizes[-1], n, generator=g, dtype=dtype)
+            x = r(*sizes, *(9, 8, 10)[:n]).to(dtype)
+            call("nn.functional." + name, getattr(F, name), x, kernel, output_size=out, return_indices=True,
+                 _random_samples=samples, grad=False)
     for s in ((12, 12), (2, 12, 12), (1, 12, 5)):
         call("nn.functional.fold", F.fold, r(*s), (4, 5), 2)
     call("nn.functional.fold", F.fold, r(1, 8, 9), (4, 4), 2, dilation=2, padding=1, stride=2)

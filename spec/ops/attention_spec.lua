@@ -179,6 +179,36 @@ describe("scaled_dot_product_attention", function()
       end
    end)
 
+   -- Of these sizes cuDNN does the work on a GPU that has it: it rounds weights to the half type.
+   it("has results and gradients of half types, in rows that are multiples of 16 bytes", function()
+      for dtype, unit in pairs {float16 = 2 ^ -11, bfloat16 = 2 ^ -8} do
+         for _, causal in ipairs {false, true} do
+            for _, kv_heads in ipairs {4, 2} do
+               local narrow, wide, whole = {}, {}, {}
+               -- (batch, rows, heads, size), as a projection gives them
+               for i, x in ipairs {random(2, 72, 4, 16), random(2, 72, kv_heads, 16),
+                                   random(2, 72, kv_heads, 24)} do
+                  narrow[i] = x:to(dtype):requires_grad_()
+                  wide[i] = narrow[i]:detach():double():requires_grad_()
+                  whole[i] = wide[i]:transpose(2, 3)
+                  if i > 1 then whole[i] = whole[i]:repeat_interleave(4 // kv_heads, 2) end
+               end
+               local mask = causal and torch.full({72, 72}, -math.huge, {dtype = "float64"}):triu(1) or nil
+               local result = attention(narrow[1]:transpose(2, 3), narrow[2]:transpose(2, 3),
+                  narrow[3]:transpose(2, 3), {is_causal = causal, enable_gqa = kv_heads == 2})
+               local expected = formula(whole[1], whole[2], whole[3], mask)
+               assert.close(expected, result:double(), 4 * unit * expected:abs():max():item())
+               local g = random(2, 4, 72, 24):to(dtype)
+               local right = {torch.autograd.grad(expected, wide, {grad_outputs = g:double()})}
+               for i, grad in ipairs {torch.autograd.grad(result, narrow, {grad_outputs = g})} do
+                  assert.equal(dtype, grad.dtype)
+                  assert.close(right[i], grad:double(), 6 * unit * right[i]:abs():max():item())
+               end
+            end
+         end
+      end
+   end)
+
    it("lets NaN through to whoever sees it", function()
       local nan = 0 / 0
       local one = k:clone()
@@ -270,6 +300,75 @@ describe("scaled_dot_product_attention", function()
          g:manual_seed(5)
          assert.is_true(torch.equal(first, attention(q, k, v, {dropout_p = 0.5, generator = g})))
       end)
+   end)
+
+   -- Every pair of: heads shared or not, how keys are hidden, weights dropped or not; odd sizes, more
+   -- queries than keys and fewer.
+   describe("with several of its options", function()
+      local hidden = {
+         none = function() end,
+         causal = function() return nil, {is_causal = true} end,
+         numbers = function(l, n) return random(2, 4, l, n) end,
+         ["numbers of a head"] = function(l, n) return random(4, 1, n):expand(4, l, n) end,
+         truths = function(l, n)
+            local seen = torch.rand(2, 1, l, n):gt(0.4)
+            seen:select(-1, 1):fill_(true)
+            return seen
+         end,
+         ["truths of a sample"] = function(_, n)
+            local seen = torch.ones(2, 1, 1, n):gt(0)
+            seen[{2, 1, 1, {(n + 1) // 2 + 1, n}}] = false
+            return seen
+         end,
+      }
+      -- What is added to the scores; of a causal mask, and of truths, 0 or -inf.
+      local function added_by(mask, options, l, n)
+         if options then
+            local later = torch.ones(l, n):triu(1):gt(0)
+            return torch.zeros(l, n, {dtype = "float64"}):masked_fill(later, -math.huge)
+         elseif mask and mask.dtype == "bool" then
+            return torch.zeros(mask.shape, {dtype = "float64"})
+               :masked_fill(mask:logical_not(), -math.huge)
+         end
+         return mask
+      end
+
+      for name, make in pairs(hidden) do
+         for _, kv_heads in ipairs {4, 2, 1} do
+            for _, p in ipairs {0, 0.3} do
+               it(("is the formula, and so are its gradients: %s, %d heads of keys, dropout %g"):format(
+                  name, kv_heads, p), function()
+                  for _, s in ipairs {{7, 19, 5, 3}, {35, 13, 9, 17}, {1, 67, 3, 1}} do
+                     torch.manual_seed(21)
+                     local l, n, e, w = table.unpack(s)
+                     local inputs = {random(2, 4, l, e):requires_grad_(),
+                        random(2, kv_heads, n, e):requires_grad_(),
+                        random(2, kv_heads, n, w):requires_grad_()}
+                     local mask, options = make(l, n)
+                     local added = added_by(mask, options, l, n)
+                     options = options or {attn_mask = mask}
+                     options.dropout_p, options.enable_gqa, options.scale = p, kv_heads < 4, 0.37
+                     torch.manual_seed(5)
+                     local words = torch.empty(2, 4, l, (n + 3) // 4 * 4, {dtype = "float64"})
+                     local kept = words:bernoulli_(1 - p):narrow(-1, 1, n) / (1 - p)
+                     local keys = inputs[2]:repeat_interleave(4 // kv_heads, 2)
+                     local values = inputs[3]:repeat_interleave(4 // kv_heads, 2)
+                     local scores = inputs[1]:matmul(keys:transpose(-1, -2)) * 0.37
+                     local weights = (added and scores + added or scores):softmax(-1)
+                     local expected = (weights * kept):matmul(values)
+                     torch.manual_seed(5)
+                     local result = attention(inputs[1], inputs[2], inputs[3], options)
+                     assert.close(expected:detach(), result:detach(), 1e-12)
+                     local g = random(2, 4, l, w)
+                     local want = {torch.autograd.grad(expected, inputs, {grad_outputs = g})}
+                     for i, grad in ipairs {torch.autograd.grad(result, inputs, {grad_outputs = g})} do
+                        assert.close(want[i], grad, 1e-11)
+                     end
+                  end
+               end)
+            end
+         end
+      end
    end)
 
    it("names what does not fit", function()

@@ -302,6 +302,22 @@ describe("scalar_tensor, new_tensor, empty_strided", function()
       assert.same({0}, torch.empty_strided({0}, {3}).shape)
       assert.raises("empty_strided: stride", "2, got 1", function() torch.empty_strided({2, 3}, {1}) end)
       assert.raises("empty_strided: stride", "[-1]", function() torch.empty_strided({2}, {-1}) end)
+      local y = x:new_empty_strided({2, 2}, {1, 2})
+      assert.same({"int8", {1, 2}, {2, 2}}, {y.dtype, y:stride(), y.shape})
+      assert.equal("float32", x:new_empty_strided({2}, {3}, {dtype = "float32"}).dtype)
+      assert.raises("new_empty_strided: stride", "2, got 1", function() x:new_empty_strided({2, 3}, {1}) end)
+   end)
+
+   it("empty_permuted has its dimensions in that order in memory", function()
+      local x = torch.empty_permuted({2, 3, 4}, {2, 1, 3}, {dtype = "int64"})
+      assert.same({"int64", {2, 3, 4}, {4, 8, 1}}, {x.dtype, x.shape, x:stride()})
+      assert.same({12, 1, 3}, torch.empty_permuted({2, 3, 4}, {1, 3, 2}):stride())
+      assert.same({}, torch.empty_permuted({}, {}).shape)
+      assert.same({0, 3}, torch.empty_permuted({0, 3}, {2, 1}).shape)
+      for _, layout in ipairs {{1, 1}, {1}, {1, 3}, {1, 2, 3}} do
+         assert.raises("empty_permuted: physical_layout: expected each of the 2 dimensions once",
+            function() torch.empty_permuted({2, 3}, layout) end)
+      end
    end)
 end)
 

@@ -3,6 +3,17 @@
 local torch = require "tlua"
 local F = torch.nn.functional
 
+describe("max_pool2d", function()
+   it("takes squares side by side as it takes windows whose places are asked for", function()
+      for _, shape in ipairs {{2, 3, 8, 8}, {1, 1, 7, 9}, {3, 2, 34}} do
+         local x = torch.randn(shape)
+         x:view(-1):narrow(1, 3, 4):fill_(0 / 0)
+         x:view(-1):narrow(1, 20, 6):fill_(-math.huge)
+         assert.close(F.max_pool2d_with_indices(x, 2), F.max_pool2d(x, 2), 0)
+      end
+   end)
+end)
+
 describe("lp_pool", function()
    it("keeps the sum's sign", function()
       local x = torch.tensor {{{1.0, -3, 2, 2}}}

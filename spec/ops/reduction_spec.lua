@@ -318,6 +318,53 @@ describe("statistics", function()
    end)
 end)
 
+describe("histogramdd", function()
+   local points = torch.tensor {{0.0, 0}, {0.5, 0.5}, {1, 1}, {1, 0}, {2, 0}}
+
+   it("counts the points of each cell, the upper ends in the last", function()
+      local hist, edges = torch.histogramdd(points, 2)
+      assert.same({{1, 1}, {2, 1}}, hist:tolist())
+      assert.same({{0, 1, 2}, {0, 0.5, 1}}, {edges[1]:tolist(), edges[2]:tolist()})
+      hist, edges = torch.histogramdd(points, {2, 1}, {range = {0, 1, 0, 1}})
+      assert.same({{1}, {3}}, hist:tolist())
+      local given = torch.histogramdd(points:double():view(1, 5, 2), {edges[1]:double(), edges[2]:double()})
+      assert.same({{1}, {3}}, given:tolist())
+      assert.equal("float64", given.dtype)
+   end)
+
+   it("adds weights up, and makes the integral 1", function()
+      local options = {range = {0, 1, 0, 1}, weight = torch.range(1, 5)}
+      assert.same({{1}, {9}}, (torch.histogramdd(points, {2, 1}, options)):tolist())
+      options.density = true
+      assert.close(torch.tensor {{0.2}, {1.8}}, (torch.histogramdd(points, {2, 1}, options)), 1e-6)
+      local beside = torch.tensor {1, 2, 3, 4, nan}
+      assert.same({{1}, {9}}, (torch.histogramdd(points, {2, 1}, {range = {0, 1, 0, 1}, weight = beside})):tolist())
+   end)
+
+   it("has a range of its own for one value or none", function()
+      local _, edges = torch.histogramdd(torch.ones(3, 1), {2})
+      assert.same({0.5, 1, 1.5}, edges[1]:tolist())
+      local hist
+      hist, edges = torch.histogramdd(torch.zeros(0, 2), {2, 1})
+      assert.same({{0}, {0}}, hist:tolist())
+      assert.same({0, 0.5, 1}, edges[1]:tolist())
+   end)
+
+   it("says what does not fit", function()
+      for message, call in pairs {
+         ["input: expected points (..., n) of float32 or float64"] = {points:long(), 2},
+         ["bins: expected 2, one for each coordinate, got 1"] = {points, {2}},
+         ["bins: expected at least 1 along each coordinate, got 0"] = {points, {2, 0}},
+         ["range: expected 4 numbers"] = {points, 2, {range = {0, 1}}},
+         ["expected a finite range with min <= max, got 1 to 0 for coordinate 2"] = {points, 2, {0, 1, 1, 0}},
+         ["weight: expected float32 numbers, one for each point"] = {points, 2, {weight = torch.ones(2)}},
+         ["bins: expected vectors of at least 2 float32 edges"] = {points, {torch.ones(1), torch.ones(2)}},
+      } do
+         assert.raises("histogramdd: " .. message, function() torch.histogramdd(table.unpack(call)) end)
+      end
+   end)
+end)
+
 describe("PyTorch's forms", function()
    local x = torch.tensor {{1.0, 3}, {4, 8}}
 

@@ -98,3 +98,132 @@ describe("zeta", function()
       assert.close({inf, nan, inf, nan}, special.zeta(f64 {1, 0.5, 2, 2.5}, f64 {3, 3, -2, -0.5}), 0)
    end)
 end)
+
+describe("Bessel functions", function()
+   local x <const> = f64 {1e-8, 0.3, 1, 2.404825557695773, 5, 8, 30, 1000}
+   local y <const> = f64 {1e-8, 0.3, 1, 2, 2.5, 8, 30, 600}
+
+   it("of the first and second kind have these values", function()
+      for name, values in pairs {
+         bessel_j0 = {1, 0.977626246538296, 0.765197686557967, -6.10876525973673e-17, -0.177596771314338,
+            0.171650807137554, -0.0863679835810402, 0.0247866861524202},
+         bessel_j1 = {5e-9, 0.148318816273104, 0.440050585744934, 0.519147497289467, -0.327579137591465,
+            0.234636346853915, -0.118751062616623, 0.00472831190708952},
+         bessel_y0 = {-11.8007738771795, -0.807273577804519, 0.088256964215677, 0.509924383448479,
+            -0.308517625249034, 0.223521489387566, -0.117295731686664, 0.00471591797762281},
+         bessel_y1 = {-63661977.2367582, -2.29310513838853, -0.781212821300289, 0.10274668243826,
+            0.147863143391227, -0.158060461731247, 0.0844255706617472, -0.0247843312923518},
+      } do
+         local got = special[name](x)
+         assert.close({0, 0, 0, 0, 0, 0, 0, 0}, (got - f64(values)) / (f64(values):abs() + 0.01), 1e-13)
+      end
+      local edge = f64 {0, -1, inf, -inf, nan}
+      assert.close({1, 0.765197686557967, 0, 0, nan}, special.bessel_j0(edge), 1e-14)
+      assert.close({0, -0.440050585744934, 0, 0, nan}, special.bessel_j1(edge), 1e-14)
+      assert.close({-inf, nan, 0, nan, nan}, special.bessel_y0(edge), 0)
+      assert.close({-inf, nan, 0, nan, nan}, special.bessel_y1(edge), 0)
+   end)
+
+   it("that are modified do so, too, each relative to its size", function()
+      for name, values in pairs {
+         modified_bessel_k0 = {18.5366122596108, 1.3724600605443, 0.421024438240708, 0.113893872749533,
+            0.0623475532003662, 0.000146470705222815, 2.13247749646306e-14, 1.35582853099485e-262},
+         modified_bessel_k1 = {99999999.9999999, 3.05599203345733, 0.601907230197235, 0.139865881816522,
+            0.0738908163477471, 0.000155369211805001, 2.16773200189155e-14, 1.35695791811281e-262},
+         scaled_modified_bessel_k0 = {18.5366124449769, 1.85262730077201, 1.1444630798069,
+            0.841568215070771, 0.7595486903281, 0.436623018601586, 0.227886665616254, 0.051155685720236},
+         scaled_modified_bessel_k1 = {100000001.0, 4.12515776224447, 1.63615348626326,
+            1.03347684706869, 0.900174423907878, 0.463149092870496, 0.231654129377712, 0.0511982977254724},
+      } do
+         local ratio = special[name](y) / f64(values)
+         assert.close({1, 1, 1, 1, 1, 1, 1, 1}, ratio, 2e-14)
+         assert.close({inf, nan, 0, nan}, special[name](f64 {0, -1, inf, nan}), 0)
+         assert.close({1, 1, 1}, special[name](y:narrow(1, 2, 3):float()):double() / f64(values):narrow(1, 2, 3),
+            1e-6)
+      end
+      assert.is_true(torch.equal(torch.i0(y), special.modified_bessel_i0(y)))
+      assert.is_true(torch.equal(special.i1(y), special.modified_bessel_i1(y)))
+   end)
+
+   it("have their derivatives at 0, where they have any", function()
+      local zero = f64 {0}:requires_grad_()
+      special.bessel_j1(zero):backward()
+      assert.equal(0.5, zero.grad:item())
+      assert.close({1, math.sin(2) / 2}, special.spherical_bessel_j0(f64 {0, 2}), 1e-15)
+   end)
+
+   it("have these values far out", function()
+      local far = torch.tensor({1e4, 123456, 1e6})
+      local values = special.spherical_bessel_j0(far):double() * far:double()
+      assert.close({math.sin(1e4), math.sin(123456), math.sin(1e6)}, values, 1e-6)
+      local edge = f64 {inf, -inf}:requires_grad_()
+      local zero = special.spherical_bessel_j0(edge)
+      zero:sum():backward()
+      assert.same({0, 0}, zero:tolist())
+      assert.same({0, 0}, edge.grad:tolist())
+   end)
+end)
+
+describe("orthogonal polynomials", function()
+   local degrees <const> = f64 {0, 1, 2, 3, 8}
+
+   it("have these values", function()
+      local values = {
+         chebyshev_polynomial_t = {{1, -0.9, 0.62, -0.216, -0.89309312},
+            {1, 0.3, -0.82, -0.792, -0.76222592}, {1, 1, 1, 1, 1}, {1, 1.5, 3.5, 9, 1103.5}},
+         chebyshev_polynomial_u = {{1, -1.8, 2.24, -2.232, -1.82196224},
+            {1, 0.6, -0.64, -0.984, -0.96579584}, {1, 2, 3, 4, 9}, {1, 3, 8, 21, 2584}},
+         chebyshev_polynomial_v = {{1, -2.8, 4.04, -4.472, -2.85403904},
+            {1, -0.4, -1.24, -0.344, -0.28722944}, {1, 1, 1, 1, 1}, {1, 2, 5, 13, 1597}},
+         chebyshev_polynomial_w = {{1, -0.8, 0.44, 0.008, -0.78988544},
+            {1, 1.6, -0.04, -1.624, -1.64436224}, {1, 3, 5, 7, 17}, {1, 4, 11, 29, 3571}},
+         hermite_polynomial_h = {{1, -1.8, 1.24, 4.968, -2182.90093824},
+            {1, 0.6, -1.64, -3.384, 576.66806016}, {1, 2, 2, -4, -1648}, {1, 3, 7, 9, 5217}},
+         hermite_polynomial_he = {{1, -0.9, -0.19, 1.971, -111.86888079},
+            {1, 0.3, -0.91, -0.873, 68.88065361}, {1, 1, 0, -2, -132},
+            {1, 1.5, 1.25, -1.125, -70.18359375}},
+         laguerre_polynomial_l = {{1, 1.9, 3.205, 5.0365, 28.5546240276987},
+            {1, 0.7, 0.445, 0.2305, -0.369480995515625}, {1, 0, -0.5, -0.666666666666667, 0.153993055555556},
+            {1, -0.5, -0.875, -0.6875, 0.638358851841518}},
+         legendre_polynomial_p = {{1, -0.9, 0.715, -0.4725, -0.409685903515625},
+            {1, 0.3, -0.365, -0.3825, -0.239074591015625}, {1, 1, 1, 1, 1},
+            {1, 1.5, 2.875, 6.1875, 471.726165771484}},
+      }
+      local x = f64 {-0.9, 0.3, 1, 1.5}
+      for name, expected in pairs(values) do
+         local want = f64(expected)
+         local got = special[name](x:unsqueeze(2), degrees)
+         assert.close(torch.zeros_like(want):tolist(), (got - want) / (want:abs() + 1), 1e-13)
+         if name:find "chebyshev" then
+            local shifted = special["shifted_" .. name]((x:unsqueeze(2) + 1) / 2, degrees)
+            assert.close(torch.zeros_like(want):tolist(), (shifted - want) / (want:abs() + 1), 1e-13)
+         end
+      end
+      assert.close({0.109110515747148}, special.legendre_polynomial_p(f64 {0.3}, 50), 1e-14)
+      assert.close({-0.530397595976431}, special.laguerre_polynomial_l(f64 {3}, 40), 1e-13)
+      assert.close({-0.999125111642612}, special.chebyshev_polynomial_t(f64 {0.3}, 1000), 1e-12)
+   end)
+
+   it("have whole degrees, up to a million", function()
+      assert.close({0, 1, -0.26, -0.26, 0, nan, nan},
+         special.legendre_polynomial_p(0.4, f64 {-3, -0.5, 2, 2.7, -1, nan, 2e6}), 1e-15)
+      assert.close({26, 99}, special.chebyshev_polynomial_t(torch.tensor {2, 3}, 3), 0)
+   end)
+
+   it("are differentiated by their argument, up to eight times", function()
+      local x = f64 {0.3}:requires_grad_()
+      local y = special.hermite_polynomial_h(x, 9) -- H9' = 18 H8, and so on
+      local factor = 1
+      for order = 1, 8 do
+         y = torch.autograd.grad(y, x, {create_graph = true})[1]
+         factor = factor * 2 * (10 - order)
+         local same = special.hermite_polynomial_h(f64 {0.3}, 9 - order) * factor
+         assert.close({1}, y:detach() / same, 1e-13)
+      end
+      assert.raises("orthogonal polynomials are differentiated 8 times at most",
+         function() torch.autograd.grad(y, x) end)
+      local n = f64 {3}:requires_grad_()
+      assert.raises("orthogonal polynomials: n: has no derivative here; detach it",
+         function() special.legendre_polynomial_p(f64 {0.3}, n):backward() end)
+   end)
+end)

@@ -69,7 +69,9 @@ local function run(text, threads)
    return tensors
 end
 
-describe("the same bits with 1, 2, 3 and 4 threads:", function()
+local numbers <const> = os.getenv "SPEC_SANITIZED" == "1" and {3} or {2, 3, 4}
+
+describe("the same bits with one thread and with " .. table.concat(numbers, ", ") .. ":", function()
    local before = torch.get_num_threads()
    after_each(function() torch.set_num_threads(before) end)
 
@@ -78,7 +80,7 @@ describe("the same bits with 1, 2, 3 and 4 threads:", function()
          for _, text in ipairs(texts) do
             local expected = run(text, 1)
             assert.is_true(#expected >= 2, text)
-            for threads = 2, 4 do
+            for _, threads in ipairs(numbers) do
                for i, actual in ipairs(run(text, threads)) do
                   assert.is_true(torch.equal(expected[i], actual), ("%s: tensor %d with %d threads"):format(
                      text, i, threads))

@@ -45,6 +45,65 @@ describe("a step", function()
       end
    end)
 
+   it("clips as clip_grad_norm_ does, and leaves gradients as they are", function()
+      for name, text in pairs(each) do
+         for _, order in ipairs {2, 1, math.huge, 3, 0} do
+            local function after(folded)
+               local params = problem.parameters(float32)
+               local optimizer = problem.make(name, params, problem.options(text))
+               local norms = {}
+               for t = 1, 3 do
+                  problem.set_gradients(params, t)
+                  local options = {max_norm = 0.7, norm_type = order}
+                  if folded then
+                     local grad
+                     for _, p in ipairs(params) do grad = grad or p.grad end
+                     local before = grad:tolist()
+                     norms[t] = select(2, optimizer:step(options)):item()
+                     if order > 0 then assert.same(before, grad:tolist()) end
+                  else
+                     norms[t] = torch.nn.utils.clip_grad_norm_(params, 0.7, order):item()
+                     optimizer:step()
+                  end
+               end
+               return problem.values(params), norms
+            end
+            local expected, norms = after(false)
+            local values, found = after(true)
+            assert.close(expected, values, 1e-6) -- the factor has one rounding less
+            for t = 1, 3 do assert.close(norms[t], found[t], 1e-6) end
+         end
+      end
+   end)
+
+   it("returns what its closure does, then the norm", function()
+      local p = torch.ones(2, {requires_grad = true})
+      local sgd = optim.SGD({p}, {lr = 1})
+      local seen = {}
+      sgd:register_step_post_hook(function(o) seen[#seen + 1] = o end)
+      local loss, norm = sgd:step(function()
+         sgd:zero_grad()
+         local sum = (p * torch.tensor({3.0, 4})):sum()
+         sum:backward()
+         return sum
+      end, {max_norm = 1.0})
+      assert.equal(7, loss:item())
+      assert.equal(5, norm:item())
+      assert.close({0.4, 0.2}, p, 1e-6)
+      assert.equal(1, #seen)
+      assert.is_nil(sgd.clip)
+      sgd:zero_grad()
+      assert.equal(0, select(2, sgd:step {max_norm = 1.0}):item())
+      assert.raises("optim.Optimizer.step: max_norm is missing; expected a number",
+         function() sgd:step {norm_type = 1} end)
+      for _, wrong in ipairs {-1, 0 / 0} do
+         assert.raises("optim.Optimizer.step: max_norm: expected a number of at least 0, got",
+            function() sgd:step {max_norm = wrong} end)
+      end
+      assert.raises("optim.LBFGS.step: max_norm: not supported; clip",
+         function() optim.LBFGS({p}):step(function() return p:sum() end, {max_norm = 1.0}) end)
+   end)
+
    it("takes gradients in any order in memory, with gaps, or all elements one", function()
       for name, text in pairs(each) do
          local expected = problem.run(name, text, float64)

@@ -13,6 +13,80 @@ local function descend(optimizer, ...)
    optimizer:step()
 end
 
+describe("optim.SparseAdam", function()
+   local F = torch.nn.functional
+
+   local function train(optimizer, w, ...)
+      for _, rows in ipairs {...} do
+         optimizer:zero_grad()
+         local loss = F.embedding(torch.tensor(rows), w) ^ 2 * torch.tensor({1.0, 2, 3},
+            {dtype = "float64"})
+         loss:sum():backward()
+         optimizer:step()
+      end
+   end
+
+   it("moves the rows that had a part, as PyTorch's does with sparse gradients", function()
+      local w = (torch.arange(0, 12):double():view(4, 3) / 10):requires_grad_()
+      train(optim.SparseAdam({w}, {lr = 0.1}), w, {1, 3}, {3, 4}, {1, 3})
+      assert.close({{0.0, -0.05752191810887707, 0.019975910394579285}, {0.3, 0.4, 0.5},
+         {0.3035416880350069, 0.4027435064301783, 0.5022200811417594},
+         {0.8255863307164509, 0.9255863235262195, 1.0255863212087066}}, w, 1e-12)
+   end)
+
+   it("goes on from a saved state, and leaves rows alone that no gradient reaches", function()
+      local w = (torch.arange(0, 12):double():view(4, 3) / 10):requires_grad_()
+      local other = w:detach():clone():requires_grad_()
+      local first = optim.SparseAdam({w}, {lr = 0.1})
+      train(first, w, {1, 3}, {3, 4})
+      local second = optim.SparseAdam({other}, {lr = 0.1})
+      torch.no_grad(function() other:copy_(w) end)
+      second:load_state_dict(first:state_dict())
+      train(first, w, {1, 3})
+      train(second, other, {1, 3})
+      assert.close(w, other, 0)
+      assert.close({0.3, 0.4, 0.5}, w[2], 0)
+   end)
+
+   it("refuses options and parameters that make no sense", function()
+      local w = torch.ones(2, 2):requires_grad_()
+      assert.raises("betas", function() optim.SparseAdam({w}, {betas = {1, 0.9}}) end)
+      assert.raises("betas", function() optim.SparseAdam({w}, {betas = {0.9, 0 / 0}}) end)
+      assert.raises("lr", function() optim.SparseAdam({w}, {lr = -1}) end)
+      assert.raises("expected a tensor with rows, got a 0-d one", function()
+         optim.SparseAdam {torch.tensor(1.0):requires_grad_()}
+      end)
+   end)
+end)
+
+describe("optim.swap_in_optimizer_params_and_state", function()
+   it("steps other parameters by another state until the scope ends", function()
+      local a, b = parameter(1), parameter(5)
+      local adam = optim.Adam({a}, {lr = 0.1})
+      descend(adam, a)
+      local kept, state = a:item(), adam:state_dict()
+      local steps = adam.state[1].step
+      local saved = state.state[1].exp_avg:clone()
+      state.state[1].exp_avg, state.param_groups[1].lr = saved, 0.5
+      do
+         local _ <close> = optim.swap_in_optimizer_params_and_state(adam, {b}, state)
+         b.grad = torch.tensor({2}, {dtype = "float64"})
+         adam:step()
+         assert.is_true(b:item() < 4.9)
+      end
+      assert.equal(kept, a:item())
+      assert.equal(0.1, adam.param_groups[1].lr)
+      assert.is_true(rawequal(a, adam.param_groups[1].params[1]))
+      assert.is_true(rawequal(steps, adam.state[1].step))
+      assert.raises("parameter 1: expected a tensor of shape (1)", function()
+         optim.swap_in_optimizer_params_and_state(adam, {torch.ones(2)}, state)
+      end)
+      assert.raises("state: expected what state_dict gives", function()
+         optim.swap_in_optimizer_params_and_state(adam, {b}, {})
+      end)
+   end)
+end)
+
 describe("optim.Optimizer", function()
    it("takes parameters, named parameters and groups", function()
       local a, b = parameter(1), parameter(2)
@@ -156,6 +230,28 @@ describe("optim.Optimizer", function()
          assert.close(before.state, optimizer.state, 0)
          assert.equal(1e-8, optimizer.param_groups[1].eps)
       end
+   end)
+
+   it("takes over no state of a parameter that cannot be one", function()
+      local p = parameter(1)
+      local adam = optim.Adam({p}, {lr = 0.1})
+      p.grad = torch.ones_like(p)
+      adam:step()
+      local before = adam:state_dict().state[1]
+      local function refuse(message, change)
+         local dict = adam:state_dict()
+         change(dict.state)
+         assert.raises("optim.Adam.load_state_dict: state" .. message,
+            function() adam:load_state_dict(dict) end)
+         assert.is_true(torch.equal(before.exp_avg, adam:state_dict().state[1].exp_avg))
+      end
+      refuse(" of parameter 1: expected a table, got 3", function(s) s[1] = 3 end)
+      refuse(": step: expected a number of at least 0, got -5", function(s) s[1].step = -5 end)
+      refuse(": step: expected a number of at least 0, got \"x\"", function(s) s[1].step = "x" end)
+      refuse(" of parameter 1: exp_avg: expected a tensor, got one that was released", function(s)
+         s[1].exp_avg = torch.ones(1)
+         s[1].exp_avg:release()
+      end)
    end)
 
    it("takes over counts of steps as numbers or in other types", function()

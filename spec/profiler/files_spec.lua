@@ -26,11 +26,13 @@ describe("a trace", function()
          local trace = assert(json.decode(shell.read(folder .. "/t.json")))
          local spans, flows = {}, {s = {}, f = {}}
          for _, e in ipairs(trace.traceEvents) do
-            if e.ph == "X" then spans[#spans + 1] = e end
+            if e.ph == "X" and e.pid == 1 then spans[#spans + 1] = e end
             if e.cat == "fwdbwd" then flows[e.ph][e.id] = true end
          end
-         assert.equal(#prof, #spans)
+         local n = 0
          for i, event in prof:events() do
+            if event.kind == "kernel" then break end -- those of devices are the last
+            n = i
             assert.equal(event.name, spans[i].name)
             assert.equal(("%.3f"):format(event.start), ("%.3f"):format(spans[i].ts))
             local outer = event.parent and spans[event.parent]
@@ -39,8 +41,111 @@ describe("a trace", function()
                assert.is_true(spans[i].ts + spans[i].dur <= outer.ts + outer.dur + 0.002)
             end
          end
+         assert.equal(n, #spans)
          for id in pairs(flows.f) do assert.is_true(flows.s[id]) end
          assert.is_truthy(next(flows.f))
+      end)
+   end)
+end)
+
+-- What the readers of the Trace Event Format (chrome://tracing, Perfetto, TensorBoard) ask of each
+-- kind of event, by the format's description.
+local asked <const> = {
+   X = {name = "string", cat = "string", ts = "number", dur = "number", args = "table"},
+   M = {name = "string", args = "table"},
+   i = {name = "string", ts = "number", s = "string", args = "table"},
+   s = {name = "string", cat = "string", ts = "number", id = "number"},
+   f = {name = "string", cat = "string", ts = "number", id = "number", bp = "string"},
+}
+
+describe("a trace for its readers", function()
+   local names <const> = {
+      "plain", 'quote " and \\', "line\nbreak", "\1\127", "\u{e4}\u{4e2d}", "</script>",
+   }
+
+   local function written(folder)
+      local prof = torch.profiler.profile({record_shapes = true, with_stack = true,
+         profile_memory = true, with_modules = true, with_flops = true}, function()
+         for _, name in ipairs(names) do
+            torch.profiler.record_function(name, function() torch.ones(2) end)
+         end
+         local x = torch.randn(8, 3):requires_grad_()
+         nn.Linear(3, 2)(x):sum():backward()
+         local data = torch.data.TensorDataset(torch.ones(4, 2, {device = "cpu"}))
+         for _ in torch.data.DataLoader(data, {num_workers = 1}):iter() do end
+         local moved = torch.ones(16):to "sim"
+         local _ = moved + moved
+      end)
+      prof:export_chrome_trace(folder .. "/t.json")
+      return json.decode(shell.read(folder .. "/t.json"))
+   end
+
+   it("has the fields of each kind, in their types", function()
+      shell.with_folder(function(folder)
+         local trace, threads, seen = written(folder), {}, {}
+         assert.equal(1, trace.schemaVersion)
+         for _, e in ipairs(trace.traceEvents) do
+            local fields = assert(asked[e.ph], e.ph)
+            seen[e.ph] = true
+            assert.equal("integer", math.type(e.pid))
+            assert.equal("integer", math.type(e.tid))
+            for field, type_ in pairs(fields) do assert.equal(type_, type(e[field]), field) end
+            if e.ts then assert.is_true(e.ts >= 0 and e.ts < math.huge) end
+            if e.dur then assert.is_true(e.dur >= 0 and e.dur < math.huge) end
+            if e.ph == "M" and e.name == "thread_name" then
+               threads[e.pid .. " " .. e.tid] = e.args.name
+            elseif e.ph == "X" and e.pid == 1 then
+               assert.is_string(threads["1 " .. e.tid]) -- named before its events
+            end
+         end
+         for kind in pairs(asked) do assert.is_true(seen[kind], kind) end
+      end)
+   end)
+
+   it("keeps names as they are", function()
+      shell.with_folder(function(folder)
+         local found = {}
+         for _, e in ipairs(written(folder).traceEvents) do found[e.name] = true end
+         for _, name in ipairs(names) do assert.is_true(found[name], name) end
+      end)
+   end)
+
+   it("has events of a thread that lie in one another or apart", function()
+      shell.with_folder(function(folder)
+         local tracks = {}
+         for _, e in ipairs(written(folder).traceEvents) do
+            if e.ph == "X" and e.pid == 1 then
+               tracks[e.tid] = tracks[e.tid] or {}
+               table.insert(tracks[e.tid], e)
+            end
+         end
+         assert.is_table(tracks[2]) -- the worker's
+         for _, track in pairs(tracks) do
+            table.sort(track, function(a, b)
+               if a.ts ~= b.ts then return a.ts < b.ts end
+               return a.dur > b.dur
+            end)
+            local open = {}
+            for _, e in ipairs(track) do
+               while #open > 0 and open[#open] <= e.ts + 0.0011 do open[#open] = nil end
+               if #open > 0 then assert.is_true(e.ts + e.dur <= open[#open] + 0.0021) end
+               open[#open + 1] = e.ts + e.dur
+            end
+         end
+      end)
+   end)
+
+   it("is JSON to a reader of others", function()
+      if not shell.has "python3" then return pending "python3 is not here" end
+      shell.with_folder(function(folder)
+         written(folder)
+         local check = [[
+import json, sys
+def refuse(x): raise ValueError(x)
+t = json.load(open(sys.argv[1], encoding="utf-8"), parse_constant=refuse)
+print(len(t["traceEvents"]) > 10)]]
+         local command = ("python3 -c %s %s/t.json"):format(shell.quote(check), folder)
+         assert.equal("True\n", shell.ok(command))
       end)
    end)
 end)
@@ -89,6 +194,55 @@ describe("a page", function()
          local text = shell.read(folder .. "/a.html")
          assert.matches("200000 of 210000 events are shown", text)
          assert.is_true(#text < 10e6, #text)
+      end)
+   end)
+end)
+
+describe("a disk that fills up", function()
+   local function small_disk(fn)
+      shell.with_folder(function(folder)
+         local _, status = shell.run("mount -t tmpfs -o size=64k tmpfs " .. folder)
+         if status ~= 0 then return pending "no file system can be mounted here" end
+         local ok, message = pcall(fn, folder)
+         shell.run("umount " .. folder)
+         if not ok then error(message, 0) end
+      end)
+   end
+
+   it("is an error of each export, which leaves what was there, and the profile goes on", function()
+      small_disk(function(folder)
+         local prof = torch.profiler.profile {with_stack = true, profile_memory = true}
+         for _ = 1, 2000 do local _ = torch.ones(1) + 1 end
+         prof:stop()
+         local path = folder .. "/old"
+         shell.write(path, "old")
+         for _, method in ipairs {"export_chrome_trace", "export_html"} do
+            local ok, message = pcall(prof[method], prof, path)
+            assert.is_false(ok)
+            assert.matches(method .. ": " .. path .. ": No space left on device", message, 1, true)
+            assert.equal("old", shell.read(path))
+            assert.equal("old\n", shell.ok("ls " .. folder)) -- no half file
+         end
+         assert.equal(2000, prof:key_averages():row("add").count)
+      end)
+   end)
+
+   it("does not end a training whose traces go there", function()
+      small_disk(function(folder)
+         shell.write(folder .. "/a.lua", [[
+            local handler = torch.profiler.tensorboard_trace_handler(arg[1])
+            local x = torch.ones(2)
+            torch.profiler.profile({on_trace_ready = handler,
+               schedule = torch.profiler.schedule {active = 1}}, function(prof)
+               for _ = 1, 3 do
+                  for _ = 1, 3000 do local _ = x + x end
+                  prof:step()
+               end
+            end)
+            print "went on"]])
+         local output = shell.ok(("%s %s/a.lua %s"):format(shell.start(), folder, folder))
+         assert.matches("No space left on device", output)
+         assert.matches("went on\n$", output)
       end)
    end)
 end)

@@ -73,6 +73,71 @@ describe("a profile", function()
       assert.equal(2 * (2 * 4 * 6 * 6) * (3 * 3 * 3), row(prof, "convolution").flops)
    end)
 
+   -- as torch.utils.flop_counter counts them: each gradient of a convolution as the convolution
+   -- itself, attention as its two products
+   it("tells operations of a convolution's gradients and of attention", function()
+      local x = torch.randn(1, 2, 6, 6):requires_grad_()
+      local w = torch.randn(3, 2, 3, 3):requires_grad_()
+      local q, k, v = torch.randn(1, 2, 5, 4), torch.randn(1, 2, 7, 4), torch.randn(1, 2, 7, 3)
+      local prof = profiler.profile({with_flops = true}, function()
+         nn.functional.conv2d(x, w):sum():backward()
+         nn.functional.conv2d(x:detach(), w):sum():backward()
+         nn.functional.scaled_dot_product_attention(q, k, v)
+      end)
+      local forward = 2 * (3 * 4 * 4) * (2 * 3 * 3)
+      assert.equal(2 * forward, row(prof, "convolution").flops)
+      assert.equal(2 * forward + forward, row(prof, "convolution_backward").flops)
+      assert.equal(2 * 2 * (5 * 7 * 4) + 2 * 2 * (5 * 7 * 3), row(prof, "attention").flops)
+   end)
+
+   -- rows * gates * (inputs + outputs), twice; 5 steps of 3 samples
+   it("tells operations of recurrent layers and their gradients", function()
+      local function flops(name, net, x, expected)
+         local prof = profiler.profile({with_flops = true}, function() net(x):sum():backward() end)
+         assert.equal(expected.forward, row(prof, name).flops)
+         assert.equal(expected.backward, row(prof, "rnn_layer_backward").flops)
+      end
+      local x = torch.randn(5, 3, 4)
+      local ih, hh = 2 * 15 * (4 * 6) * 4, 2 * 15 * (4 * 6) * 6
+      flops("lstm_layer", nn.LSTM(4, 6), x, {forward = ih + hh, backward = ih + 2 * hh})
+      flops("lstm_layer", nn.LSTM(4, 6), x:clone():requires_grad_(),
+         {forward = ih + hh, backward = 2 * ih + 2 * hh})
+      flops("gru_layer", nn.GRU(4, 6), x, {forward = (ih + hh) * 3 / 4,
+         backward = (ih + 2 * hh) * 3 / 4})
+      flops("rnn_tanh_layer", nn.RNN(4, 6), x, {forward = (ih + hh) / 4,
+         backward = (ih + 2 * hh) / 4})
+      local half, hr = 2 * 15 * (4 * 6) * 2, 2 * 15 * 6 * 2 -- a state of 2 out of 6
+      flops("lstm_layer", nn.LSTM(4, 6, {proj_size = 2}), x,
+         {forward = ih + half + hr, backward = ih + 2 * half + 2 * hr})
+   end)
+
+   it("tells operations of attention's gradient", function()
+      local q = torch.randn(1, 2, 5, 4):requires_grad_()
+      local k = torch.randn(1, 2, 7, 4):requires_grad_()
+      local v = torch.randn(1, 2, 7, 3):requires_grad_()
+      local function flops()
+         local prof = profiler.profile({with_flops = true}, function()
+            nn.functional.scaled_dot_product_attention(q, k, v):sum():backward()
+         end)
+         return row(prof, "attention_backward").flops
+      end
+      local scores, values = 2 * 2 * 5 * 7 * 4, 2 * 2 * 5 * 7 * 3 -- of two heads
+      assert.equal(3 * scores + 2 * values, flops())
+      v:requires_grad_(false)
+      assert.equal(3 * scores + values, flops())
+   end)
+
+   it("counts operations once where a gradient is made of operators that count", function()
+      local q = torch.randn(1, 2, 5, 4):requires_grad_()
+      local prof = profiler.profile({with_flops = true}, function()
+         local y = nn.functional.scaled_dot_product_attention(q, q, q)
+         torch.autograd.grad(y:sum(), {q}, {create_graph = true})
+      end)
+      local composed = row(prof, "attention_backward")
+      assert.equal(0, composed.flops)
+      assert.is_true(row(prof, "bmm").flops >= 4 * 2 * 2 * 5 * 5 * 4)
+   end)
+
    it("groups by shape and by the lines that called", function()
       local prof = profiler.profile({record_shapes = true, with_stack = true}, function()
          for n = 2, 3 do
@@ -126,6 +191,39 @@ describe("a profile", function()
       assert.matches("Self device", prof:key_averages():table())
       prof = profiler.profile({activities = {"cpu"}}, function() local _ = x:mm(x) end)
       assert.equal(0, row(prof, "mm").device_time_total)
+   end)
+
+   it("has rows for the kernels of a device that tells of them, and its streams", function()
+      local x = torch.randn(64, 64):to "sim"
+      local function run() return x:mm(x):exp():sum():item() end
+      local prof = profiler.profile({activities = {"cpu", "sim"}}, run)
+      local counts, whole = {}, 0
+      for _, event in prof:events() do
+         if event.kind == "kernel" then
+            assert.matches("^sim:0 stream %d+$", event.thread)
+            assert.is_true(event.device_start > 0 and event.device_time >= 0)
+            assert.equal(0, event.cpu_time)
+            counts[event.name] = (counts[event.name] or 0) + 1
+         else
+            whole = whole + (event.device_time or 0)
+         end
+      end
+      assert.equal(1, counts.gemm)
+      assert.equal(1, counts.pointwise)
+      assert.equal(1, counts.reduce)
+      assert.is_true(row(prof, "gemm").device_time_total > 0)
+      -- what they took is in their operators' rows, and counts once
+      local told = prof:key_averages():table():match "Self device time total: ([%d.]+)us"
+      assert.is_nil(told and tonumber(told) > whole + 0.001 or nil)
+      assert.matches("meanwhile, the sim:0 stream 0 was at work", prof:summary())
+      shell.with_folder(function(folder)
+         prof:export_chrome_trace(folder .. "/t")
+         local trace = shell.read(folder .. "/t")
+         assert.matches('"cat":"kernel","name":"gemm","pid":2,"tid":2', trace, 1, true)
+         prof:export_html(folder .. "/h")
+      end)
+      prof = profiler.profile({activities = {"cpu"}}, run)
+      assert.is_nil(row(prof, "gemm"))
    end)
 
    it("changes no result", function()
@@ -217,9 +315,8 @@ end)
 
 describe("the table", function()
    it("has PyTorch's columns, the largest rows first", function()
-      local text = training({with_flops = true, profile_memory = true}):key_averages():table {
-         sort_by = "count", row_limit = 2,
-      }
+      local prof = training {activities = {"cpu"}, with_flops = true, profile_memory = true}
+      local text = prof:key_averages():table {sort_by = "count", row_limit = 2}
       for _, column in ipairs {"Name", "Self CPU %%", "Self CPU", "CPU total %%", "CPU total",
          "CPU time avg", "CPU Mem", "Self CPU Mem", "# of Calls", "Total FLOPs"} do
          assert.matches(column, text)
@@ -255,9 +352,33 @@ describe("the summary", function()
       assert.matches("num_workers", text)
    end)
 
+   it("tells workers that are too few from workers that are being started", function()
+      -- of 100: the program waits for `waits`, its worker works for `works`
+      local function text_of(waits, works)
+         local session = {}
+         function session:state() return false, 100, 0, 2, 0, 0, 0 end -- luacheck: ignore 212
+         function session:threads() return {"DataLoader worker 0"} end -- luacheck: ignore 212
+         function session:event(i) -- luacheck: ignore 212
+            local worker = i == 2
+            return "data", worker and "DataLoader.fetch" or "DataLoader.next", 0, 0,
+               worker and works or waits, 0, 0, 0, -1, 0, 0, 0, -1, -1, worker and 1 or 0
+         end
+         return require("tlua.profiler.summary").text(session)
+      end
+      assert.matches("raise the DataLoader's num_workers", text_of(60, 90), 1, true)
+      assert.matches("60 % of the time the program waits for data, but its workers are at work for "
+         .. "20 % at most", text_of(60, 20), 1, true)
+      assert.matches("persistent_workers = true", text_of(60, 20), 1, true)
+      assert.is_nil(text_of(10, 2):find "=>")
+   end)
+
    it("gives no advice without a reason", function()
       local x = torch.randn(300, 300)
-      local text = profiler.profile({}, function() local _ = x:mm(x) end):summary()
+      collectgarbage "stop" -- its step could be a reason
+      local text = profiler.profile({activities = {"cpu"}}, function()
+         local _ = x:mm(x)
+      end):summary()
+      collectgarbage "restart"
       assert.is_nil(text:find "=>")
       assert.matches("operators, forward and backward %(1 calls%)", text)
    end)
@@ -311,5 +432,48 @@ describe("bad use", function()
          assert.matches("/no/such/", output)
          assert.matches("went on", output)
       end)
+   end)
+
+   it("of the profile by on_trace_ready is an error, after which it goes on", function()
+      local schedule = profiler.schedule {wait = 0, warmup = 0, active = 1, ["repeat"] = 0}
+      for _, method in ipairs {"step", "stop", "start"} do
+         local calls, events = 0, {}
+         local prof = profiler.profile {schedule = schedule, on_trace_ready = function(prof)
+            calls = calls + 1
+            events[calls] = #prof
+            if calls == 1 then prof[method](prof) end
+         end}
+         local _, message = pcall(prof.step, prof)
+         assert.matches(("profile: %s: on_trace_ready cannot call it"):format(method), message, 1,
+            true)
+         torch.ones(2)
+         prof:step()
+         prof:stop()
+         assert.same({1, 2, 1}, events)
+      end
+   end)
+
+   it("by a coroutine that has left it is over when the collector finds it", function()
+      local run = coroutine.wrap(function()
+         local _ <close> = profiler.profile {with_modules = true}
+         coroutine.yield()
+      end)
+      run()
+      assert.is_true(torch._profiling())
+      assert.is_table(nn.Module._hooks)
+      run = nil -- luacheck: ignore 311
+      collectgarbage()
+      assert.is_false(torch._profiling())
+      assert.is_false(nn.Module._hooks)
+   end)
+
+   it("by a coroutine that has left it for good does not last", function()
+      local run = coroutine.wrap(function()
+         local _ <close> = profiler.profile {}
+         coroutine.yield()
+      end)
+      run()
+      run = nil -- luacheck: ignore 311
+      assert.equal(1, #profiler.profile(function() torch.ones(1) end))
    end)
 end)

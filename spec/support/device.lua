@@ -17,9 +17,13 @@ function M.fault()
    return line and line .. ": " .. text or message
 end
 
---- Waits for all work given to the device, and until what that needed is free again.
+--- Waits for all work given to the device; what that needed is free again, and the pinned memory
+--- that is kept for other copies, too.
 function M.synchronize()
-   if M.name then require("tlua")[M.name].synchronize() end
+   if not M.name then return end
+   local functions = require("tlua")[M.name]
+   functions.synchronize()
+   functions.empty_host_cache()
 end
 
 return M

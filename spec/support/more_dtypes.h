@@ -1,5 +1,5 @@
 /*
-** more_dtypes.h - two dtypes that tlua does not have, for spec/build/dtype_spec.lua:
+** more_dtypes.h - two dtypes that tlua does not have, for spec/build/rock_spec.lua:
 ** all that a new one takes, its row and its conversions.
 */
 #ifndef MORE_DTYPES_H
@@ -19,8 +19,5 @@
   }                                                                                            \
   TLI_INT_ELEMENT(U16, uint16_t, int32_t)                                                      \
   TLI_FLOAT_ELEMENT(F8, uint8_t, float, more_f8_to_f32, more_f32_to_f8)
-
-/* One instruction set is enough: make ISAS=base. */
-#define TLK_ISAS(X) X(base, true)
 
 #endif

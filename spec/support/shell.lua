@@ -7,9 +7,11 @@ shell.tlua = os.getenv("TLUA") or "./tlua"
 shell.build = os.getenv("TLUA_BUILD") or "build"
 
 --- How a spec starts it in the shell: under what this run is wrapped in, such as an emulator.
+---@param anywhere? boolean  from another folder, too
 ---@return string
-function shell.start()
-   return (os.getenv "SPEC_WRAP" or "") .. " " .. shell.quote(shell.tlua)
+function shell.start(anywhere)
+   local program = anywhere and shell.ok("realpath " .. shell.quote(shell.tlua)):match("[^\n]+")
+   return (os.getenv "SPEC_WRAP" or "") .. " " .. shell.quote(program or shell.tlua)
 end
 
 --- A word of the shell's that stands for the text as it is.
@@ -48,6 +50,17 @@ end
 ---@return boolean
 function shell.has(name)
    return select(2, shell.run("command -v " .. name .. " >/dev/null")) == 0
+end
+
+--- A Python that can run the code, ready for a command; nil if there is none.
+---@param code string  such as "import numpy"
+---@return string?
+function shell.python(code)
+   for _, name in ipairs {os.getenv "PYTHON" or "python3", "/usr/bin/python3"} do
+      name = shell.quote(name)
+      if select(2, shell.run(("%s -c %s"):format(name, shell.quote(code)))) == 0 then return name end
+   end
+   return nil
 end
 
 --- Calls fn with the path of a new folder, which is removed afterwards.

@@ -55,6 +55,8 @@ int main(void) { return printf("%d\n", tl_answer()) < 0; }
 int CAT(tlk_add_, TLK_ISA)(int a);
 int CAT(tlk_add_, TLK_ISA)(int a) { return a + 1; }
 ]],
+   ["src/dist/mpi/plugin.c"] = "extern int tli_mpi;\nint tli_mpi = 1;\n", -- built where an MPI is
+   ["src/dist/mpi/table.h"] = "",
    ["src/ops/pointwise/pointwise.lua"] = "return {}\n",
    -- Like the real generator, it leaves a file alone whose text stays the same.
    ["src/gen/main.lua"] = [[

@@ -69,4 +69,21 @@ describe("torch.utils.checkpoint", function()
       assert.matches("stack overflow", select(2, pcall(function() again(x):sum():backward() end)))
       assert.is_nil(x.grad)
    end)
+
+   it("refuses another result the second time", function()
+      for shape, second in pairs {
+         ["nil"] = function() end,
+         ["a tensor of shape (1)"] = function(a) return a:sum({1}, true) end,
+      } do
+         local calls = 0
+         local x = torch.ones(2, {requires_grad = true})
+         local y = torch.utils.checkpoint(function(a)
+            calls = calls + 1
+            if calls == 2 then return second(a) end
+            return a * 2
+         end, x)
+         assert.raises("utils.checkpoint: result 1 of fn: expected a tensor of shape (2), as the "
+            .. "first time, got " .. shape, function() y:sum():backward() end)
+      end
+   end)
 end)

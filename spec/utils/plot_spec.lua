@@ -129,6 +129,18 @@ end)
 describe("plot.image", function()
    local image = torch.tensor {{0.0, 0.5}, {1.0, 2.0}}
 
+   it("leaves the old file when it cannot be written", function()
+      shell.with_folder(function(folder)
+         local path = folder .. "/x.svg"
+         shell.write(path, "old")
+         local figure = plot.curves {1, 2}
+         figure.kind = {svg = function() return setmetatable({}, {}) end} -- which no file takes
+         assert.is_false((pcall(figure.save, figure, path)))
+         assert.equal("old", shell.read(path))
+         assert.equal("x.svg\n", shell.ok("ls -A " .. shell.quote(folder)))
+      end)
+   end)
+
    it("draws pixels as shades", function()
       assert.equal("  ▒▒\n████", plot.image(image):text(false))
       assert.equal("one\n  ▒▒\n████", plot.image(image, {title = "one"}):text(false))

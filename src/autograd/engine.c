@@ -23,6 +23,8 @@
 #include "ops.h"
 
 typedef struct Pass {
+  struct Pass *outer; /* borrowed; that this one runs within */
+  uint64_t number;
   const tli_Backward *call;
   tli_Plan plan;
   bool retain;    /* nodes keep what they saved */
@@ -32,6 +34,8 @@ typedef struct Pass {
   int32_t nheap, heap_room;
   tli_StandIn *running; /* borrowed; the stream of the node that runs; NULL: the caller's */
 } Pass;
+
+static _Thread_local Pass *current; /* borrowed; the innermost */
 
 /* The node whose derivative is being computed, for tli_node_wants. */
 static _Thread_local struct {
@@ -455,6 +459,24 @@ static bool run(Pass *p) {
   return true;
 }
 
+uint64_t tli_pass(int *depth) {
+  *depth = 0;
+  for (const Pass *p = current; p && p->outer; p = p->outer) ++*depth;
+  return current ? current->number : 0;
+}
+
+bool tli_pass_visits(tl_Tensor *t, bool *answer) {
+  tli_Edge edge;
+  *answer = false;
+  if (current == NULL || !tli_requires_grad(t)) return true;
+  TL_TRY(edge_of(t, &edge));
+  int32_t at = tli_plan_slot(&current->plan, &edge);
+  *answer = at >= 0 && current->plan.slots[at].seen && current->plan.slots[at].wanted;
+  tli_node_release(edge.node);
+  tli_release(edge.leaf);
+  return true;
+}
+
 static void pass_free(Pass *p) {
   tli_plan_free(&p->plan);
   if (p->heap) tli_free(p->heap, (size_t)p->heap_room * sizeof *p->heap);
@@ -468,12 +490,16 @@ static void pass_free(Pass *p) {
 bool tli_backward(const tli_Backward *call) {
   bool wants_results = call->ninputs && !call->accumulate;
   for (int i = 0; wants_results && i < call->ninputs; i++) call->results[i] = NULL;
-  Pass p = {.call = call, .retain = call->retain_graph || call->create_graph};
+  static _Atomic uint64_t last;
+  Pass p = {.outer = current, .call = call, .retain = call->retain_graph || call->create_graph};
+  p.number = atomic_fetch_add_explicit(&last, 1, memory_order_relaxed) + 1;
+  current = &p;
   bool inference = tli_set_inference_mode(false);
   bool grad = tli_set_grad_mode(call->create_graph);
   tli_Span span = {0, -1};
   if (tli_profiling()) span = tli_span_open(TLI_SPAN_BACKWARD, "backward", NULL, 0);
   bool ok = run(&p);
+  current = p.outer;
   pass_free(&p);
   if (tli_profiling()) tli_span_close(span, 0);
   tli_set_grad_mode(grad);

@@ -89,7 +89,9 @@ static bool lies_like(const tl_Tensor *grad, const tl_Tensor *t) {
 /* A copy, with its history while that is recorded. */
 static tl_Tensor *copy_for(const tl_Tensor *t, tl_Tensor *grad) {
   if (tli_grad_mode()) return tlo_clone(grad);
-  tl_Tensor *copy = tli_empty_like(t, (tl_DType)t->dtype);
+  tl_DType dtype = (tl_DType)t->dtype;
+  tl_Tensor *copy =
+      tli_dense(t) ? tli_empty_like(t, dtype) : tli_empty(dtype, tli_device(t), t->ndim, t->sizes);
   if (copy && tlo_copy_(copy, grad, false)) return copy;
   tli_release(copy);
   return NULL;

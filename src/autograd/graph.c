@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "autograd/hooks.h"
+#include "autograd/packed.h"
 #include "core/alloc.h"
 #include "core/backend.h"
 #include "core/profile.h"
@@ -136,8 +137,15 @@ bool tli_node_output(tli_Node *n, int k, tl_Tensor *result) {
   return true;
 }
 
+uint64_t tli_node_count(void) { return atomic_load_explicit(&next_sequence, memory_order_relaxed); }
+
+void tli_entitle(const tl_Tensor *t, const char *title, uint64_t count) {
+  tli_Node *n = t && t->autograd ? t->autograd->node : NULL;
+  if (n && n->sequence >= count) n->title = title;
+}
+
 void tli_node_title(const tli_Node *n, char *out, size_t size) {
-  const char *suffix = "Backward0", *title = tli_node_type(n)->title;
+  const char *suffix = "Backward0", *title = n->title ? n->title : tli_node_type(n)->title;
   if (title) {
     snprintf(out, size, "%s%s", title, suffix);
     return;
@@ -198,7 +206,7 @@ static bool settled(const tl_Tensor *t) {
 }
 
 static bool save(tli_Saved *s, tl_Tensor *input, bool copy) {
-  *s = (tli_Saved){NULL, 0, -1};
+  *s = (tli_Saved){.result = -1};
   if (input == NULL) return true;
   if (input->flags & TLI_INFERENCE)
     return tli_fail(TL_EAUTOGRAD,
@@ -209,6 +217,7 @@ static bool save(tli_Saved *s, tl_Tensor *input, bool copy) {
   copy = copy && !leaf;
   s->tensor = copy || !settled(input) ? snapshot(input, copy) : tli_retain(input);
   TL_TRY(s->tensor);
+  if (tli_packing() && !(input->flags & TLI_NUMBER)) return tli_pack(s);
   tli_charge(s->tensor);
   s->version = tli_version(s->tensor);
   if (tli_profiling()) tli_profile_mark(input, leaf ? TLI_MEMORY_PARAMETER : TLI_MEMORY_ACTIVATION);
@@ -222,10 +231,11 @@ bool tli_save_before(tli_Saved *s, tl_Tensor *input, const tl_Tensor *written) {
 }
 
 bool tli_save_result(tli_Saved *s, tl_Tensor *result, int k) {
-  *s = (tli_Saved){NULL, 0, k};
+  *s = (tli_Saved){.result = k};
   if (result == NULL) return true;
   s->tensor = tli_detached(result);
   TL_TRY(s->tensor);
+  if (tli_packing()) return tli_pack(s);
   tli_charge(s->tensor);
   s->version = tli_version(result);
   if (tli_profiling()) tli_profile_mark(result, TLI_MEMORY_ACTIVATION);
@@ -257,7 +267,7 @@ static tl_Tensor *with_history(const tli_Saved *s, tli_Node *n) {
 bool tli_saved_get(const tli_Saved *s, tli_Node *n, tl_Tensor **out) {
   *out = NULL;
   if (!tli_node_usable(n)) return false;
-  if (s->tensor == NULL) return true;
+  if (s->tensor == NULL) return s->packed == NULL || tli_unpack(s, n, out);
   if (tli_version(s->tensor) != s->version) return fail_changed(s, n);
   bool restore = s->result >= 0 && tli_grad_mode();
   *out = restore ? with_history(s, n) : tli_retain(s->tensor);
@@ -266,8 +276,11 @@ bool tli_saved_get(const tli_Saved *s, tli_Node *n, tl_Tensor **out) {
 
 void tli_saved_drop(tli_Saved *s) {
   tl_Tensor *t = s->tensor;
+  struct tli_Packed *p = s->packed;
   s->tensor = NULL;
+  s->packed = NULL;
   tli_release(t);
+  tli_packed_release(p);
 }
 
 /* ---- autograd state of tensors ---- */

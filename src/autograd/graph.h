@@ -65,6 +65,7 @@ struct tli_Node {
   tli_Edge *edges;         /* inside the block */
   tli_Info *infos;         /* inside the block */
   struct tli_Hooks *hooks; /* owned; NULL mostly */
+  const char *title;       /* of the composition that ended in it, see tli_entitle; NULL mostly */
   char *where;             /* owned; the Lua line of the forward call in anomaly mode, else NULL */
 };
 
@@ -81,7 +82,8 @@ typedef struct tli_Autograd {
 
 /* A tensor that a node keeps for its backward pass, with the version it had. */
 typedef struct tli_Saved {
-  tl_Tensor *tensor; /* owned; for a result: a detached alias, lest the node own itself */
+  tl_Tensor *tensor;         /* owned; for a result: a detached alias, lest the node own itself */
+  struct tli_Packed *packed; /* owned; stands for the tensor, see autograd/packed.h; NULL mostly */
   unsigned version;
   int result; /* index of the result, -1 for an input */
 } tli_Saved;
@@ -136,11 +138,16 @@ const tli_NodeType *tli_node_type(const tli_Node *n);
 static inline const char *tli_node_name(const tli_Node *n) { return tli_node_type(n)->name; }
 /* False, with a message, if what the node saved has been dropped. */
 bool tli_node_usable(const tli_Node *n) TL_MUSTCHECK;
+/* Has the node that made t, if it is none of those that there were at the time of
+** that tli_node_count, called by the composition that it ends, as PyTorch has it.
+** NULL is fine. */
+uint64_t tli_node_count(void);
+void tli_entitle(const tl_Tensor *t, const char *title, uint64_t count);
 /* "IndexSelectBackward0" of index_select, as PyTorch prints nodes. */
 void tli_node_title(const tli_Node *n, char *out, size_t size);
 
 /* Saving. A NULL tensor is fine: then nothing is saved. Tensors made in
-** inference mode are refused. */
+** inference mode are refused. Hooks that pack what is saved are called at once. */
 bool tli_save(tli_Saved *s, tl_Tensor *input) TL_MUSTCHECK;
 /* For an operator that is about to write over `written` (NULL: over nothing):
 ** an input that shares memory with it is saved as a copy. */
@@ -166,6 +173,9 @@ bool tli_inplace_check_fill(const char *op, const tl_Tensor *self) TL_MUSTCHECK;
 ** base's history changes and self's is rebuilt from it. Gives the node its
 ** info of self: in-place operators do not call tli_node_output. */
 bool tli_inplace_done(const char *op, tl_Tensor *self, tli_Node *node) TL_MUSTCHECK;
+/* The same for result k of a node, without a new version. A view must be the only
+** result, its old history behind edge 0. */
+bool tli_inplace_result(const char *op, tl_Tensor *self, tli_Node *node, int k) TL_MUSTCHECK;
 /* Gives self the geometry, the memory and the history of `view`, and a new
 ** version; the data stay as they are. Refuses a leaf as tli_inplace_check does. */
 bool tli_rebase(const char *op, tl_Tensor *self, tl_Tensor *view) TL_MUSTCHECK;
@@ -202,6 +212,12 @@ typedef struct tli_Backward {
 ** With create_graph, a leaf and its .grad own each other until that is cleared;
 ** results of inputs without accumulate are free of it. */
 bool tli_backward(const tli_Backward *call) TL_MUSTCHECK;
+
+/* The pass that runs in this thread, nested ones in their own right: its number, 0
+** where there is none, and how many are around it. */
+uint64_t tli_pass(int *depth);
+/* Whether t's gradient is on that pass's way: its hooks will be called. */
+bool tli_pass_visits(tl_Tensor *t, bool *answer) TL_MUSTCHECK;
 
 /* Brings a gradient to a forward value's dtype and shape (summing broadcast
 ** dimensions); new reference; NULL with a message when it cannot be. */

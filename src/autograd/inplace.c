@@ -253,12 +253,12 @@ bool tli_inplace_check_fill(const char *op, const tl_Tensor *self) {
   return recorded ? tli_inplace_check(op, self) : check_modes(op, self);
 }
 
-static bool set_history(tl_Tensor *t, tli_Node *node) {
+static bool set_history(tl_Tensor *t, tli_Node *node, int output) {
   tli_Autograd *a = tli_autograd(t);
   TL_TRY(a);
   tli_Node *old = a->node;
   a->node = tli_node_retain(node);
-  a->output = 0;
+  a->output = output;
   a->history++;
   tli_node_release(old);
   return tli_keeper_follow(t);
@@ -267,7 +267,7 @@ static bool set_history(tl_Tensor *t, tli_Node *node) {
 static bool set_history_of_base(tl_Tensor *view, tli_Node *op) {
   tli_Node *node = copy_slices_new(view->base, view, op);
   TL_TRY(node);
-  bool ok = set_history(view->base, node);
+  bool ok = set_history(view->base, node, 0);
   tli_node_release(node);
   if (view->autograd) { /* out of date now */
     tli_node_release(view->autograd->node);
@@ -278,7 +278,16 @@ static bool set_history_of_base(tl_Tensor *view, tli_Node *op) {
 
 bool tli_inplace_done(const char *op, tl_Tensor *self, tli_Node *node) {
   tli_bump(self, op);
-  if (node == NULL || !tli_is_float((tl_DType)self->dtype)) return true;
-  tli_info_of(self, &node->infos[0]);
-  return self->base ? set_history_of_base(self, node) : set_history(self, node);
+  return node == NULL || tli_inplace_result(op, self, node, 0);
+}
+
+bool tli_inplace_result(const char *op, tl_Tensor *self, tli_Node *node, int k) {
+  if (!tli_is_float((tl_DType)self->dtype)) return true;
+  tli_info_of(self, &node->infos[k]);
+  if (self->base == NULL) return set_history(self, node, k);
+  if (node->noutputs != 1)
+    return tli_fail(TL_EAUTOGRAD,
+                    "%s: a view that was changed in place must be the only result, got %d results",
+                    op, node->noutputs);
+  return set_history_of_base(self, node);
 }

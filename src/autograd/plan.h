@@ -53,7 +53,7 @@ bool tli_slot_open(tli_Slot *s) TL_MUSTCHECK;
 /* Releases them. */
 void tli_slot_clear(tli_Slot *s);
 
-/* The slot of a root's edge. */
+/* The slot that an edge leads to, -1 if the pass does not visit it. */
 int32_t tli_plan_slot(const tli_Plan *p, const tli_Edge *edge);
 
 #endif

@@ -31,6 +31,8 @@ const char *tli_operator(void);
 /* Where the running call was made, "script.lua:12", a string that stays for good;
 ** set by the binding, NULL without one. */
 extern const char *(*_Atomic tli_call_site)(void);
+/* Says that the running call waits for a device; set by the binding, NULL without one. */
+extern void (*_Atomic tli_warn_wait)(tl_Device device);
 /* While an operator calls others: a fault in what those are given is one in this
 ** argument, a static string, of the running operator. NULL: no longer. Returns what
 ** was set before. */

@@ -1,7 +1,9 @@
 /*
-** capture.c - see capture.h. Each generator that a capture draws from has two words in
-** the graph's memory, {seed, block}, that are written before each replay; the generator
-** is then ahead by what the graph has drawn.
+** capture.c - see capture.h. Each generator that a capture draws from has two words on
+** the device, {seed, block}, that are written before each replay; the generator is then
+** ahead by what the graph has drawn. These words are allocated before the capture: memory
+** that a capture hands out may have been used before in the same graph, which would then
+** write it after the words.
 */
 #include "core/capture.h"
 
@@ -11,23 +13,26 @@
 #include "core/tensor.h"
 #include "core/transfer.h"
 
+enum { MOST_GENERATORS = 8 }; /* that one graph draws from */
+
 /* A generator within a graph. */
 typedef struct Draws {
   struct Draws *next;
   tli_Generator *generator; /* owned */
-  tl_Storage *state;        /* owned; two words on the device */
+  tl_Tensor *state;         /* borrowed from the capture's states */
   uint64_t blocks;          /* drawn in one replay */
 } Draws;
 
 struct tli_Capture {
   tli_Capture *next; /* borrowed; the next open one; guarded */
   tl_Device device;
-  uint64_t number;   /* of the capture while it is open; else 0 */
-  uint64_t pool;     /* 0: nothing was captured */
-  tl_Stream *stream; /* borrowed; where it was begun */
-  tl_Stream *last;   /* borrowed; where it was replayed last; NULL: nowhere */
-  tl_Graph *graph;   /* owned; NULL: nothing was captured */
-  Draws *draws;      /* owned */
+  uint64_t number;                    /* of the capture while it is open; else 0 */
+  uint64_t pool;                      /* 0: nothing was captured */
+  tl_Stream *stream;                  /* borrowed; where it was begun */
+  tl_Stream *last;                    /* borrowed; where it was replayed last, or else captured */
+  tl_Graph *graph;                    /* owned; NULL: nothing was captured */
+  Draws *draws;                       /* owned */
+  tl_Tensor *states[MOST_GENERATORS]; /* owned; two words on the device each */
 };
 
 static tli_Mutex lock = TLI_MUTEX_INIT;
@@ -73,9 +78,22 @@ tli_Capture *tli_capture_of(tl_Device device) {
   return c;
 }
 
+void (*_Atomic tli_warn_wait)(tl_Device device);
+
+/* What the user has asked for (TL_SYNC_DEBUG), who looks for waits that are not needed. */
+static bool allows_waits(tl_Device device) {
+  int64_t mode = tli_setting(TL_SYNC_DEBUG);
+  void (*warn)(tl_Device) = atomic_load(&tli_warn_wait);
+  if (mode == 1 && warn) warn(device);
+  return mode < 2 || tli_fail(TL_EDEVICE,
+                              "the host would have to wait for %s here, which "
+                              "set_sync_debug_mode has made an error",
+                              tli_device_str(device));
+}
+
 bool tli_may_wait(tl_Device device) {
-  return tli_capture_number(device) == 0 ||
-         tli_fail(TL_EDEVICE,
+  if (tli_capture_number(device) == 0) return allows_waits(device);
+  return tli_fail(TL_EDEVICE,
                   "the host would have to wait for %s here: not possible while a graph is captured",
                   tli_device_str(device));
 }
@@ -93,9 +111,25 @@ static void drop_draws(tli_Capture *c) {
     Draws *d = c->draws;
     c->draws = d->next;
     tli_generator_release(d->generator);
-    tli_storage_release(d->state);
     tli_free(d, sizeof *d);
   }
+}
+
+/* The last replay may still read them. */
+static void drop_states(tli_Capture *c) {
+  for (int i = 0; i < MOST_GENERATORS; i++) {
+    tl_Tensor *state = c->states[i];
+    if (state && c->last)
+      (void)!api_of(c->device)->record_stream(c->device, tli_data(state), c->last);
+    tli_release(state);
+    c->states[i] = NULL;
+  }
+}
+
+static bool make_states(tli_Capture *c) {
+  for (int i = 0; i < MOST_GENERATORS; i++)
+    if ((c->states[i] = tli_empty(TL_I64, c->device, 1, (int64_t[]){2})) == NULL) return false;
+  return true;
 }
 
 void tli_capture_reset(tli_Capture *c) {
@@ -104,6 +138,7 @@ void tli_capture_reset(tli_Capture *c) {
     c->graph = api_of(c->device)->capture_end(c->stream);
   }
   drop_draws(c);
+  drop_states(c);
   if (c->graph) api_of(c->device)->graph_free(c->graph);
   *c = (tli_Capture){0};
 }
@@ -132,9 +167,13 @@ bool tli_capture_begin(tli_Capture *c, tl_Device device, uint64_t pool, tl_Captu
     return tli_fail(TL_EDEVICE, "a graph is captured on a stream other than the default one: make "
                                 "another current first");
   if (pool == 0) pool = tli_capture_new_pool();
-  TL_TRY(api_of(device)->capture_begin(stream, pool, mode));
   c->device = device;
-  c->stream = stream;
+  c->stream = c->last = stream;
+  if (!make_states(c) || !api_of(device)->capture_begin(stream, pool, mode)) {
+    drop_states(c);
+    *c = (tli_Capture){0};
+    return false;
+  }
   c->pool = pool;
   c->number = api_of(device)->capture(stream);
   link_open(c);
@@ -159,20 +198,19 @@ static Draws *draws_of(tli_Capture *c, tli_Generator *g) {
   Draws *d = c->draws;
   while (d && d->generator != g) d = d->next;
   if (d) return d;
-  d = tli_alloc(sizeof *d);
-  tl_Storage *state = d ? tli_storage_new(c->device, 2 * sizeof(uint64_t)) : NULL;
-  if (state == NULL) {
-    tli_free(d, sizeof *d);
-    return NULL;
-  }
-  *d = (Draws){c->draws, tli_generator_retain(g), state, 0};
+  int n = 0;
+  for (d = c->draws; d; d = d->next) n++;
+  if (n == MOST_GENERATORS)
+    return tli_fail_null(TL_EARG, "a graph draws from at most %d generators", MOST_GENERATORS);
+  TL_TRY_NULL(d = tli_alloc(sizeof *d));
+  *d = (Draws){c->draws, tli_generator_retain(g), c->states[n], 0};
   return c->draws = d;
 }
 
 bool tli_capture_draw(tli_Capture *c, tli_Generator *g, uint64_t blocks, tli_Stretch *out) {
   Draws *d = draws_of(c, g);
   if (d == NULL) return false;
-  *out = (tli_Stretch){0, d->blocks, d->state->data};
+  *out = (tli_Stretch){0, d->blocks, d->state};
   d->blocks += blocks;
   return true;
 }
@@ -180,7 +218,7 @@ bool tli_capture_draw(tli_Capture *c, tli_Generator *g, uint64_t blocks, tli_Str
 static bool write_states(const tli_Capture *c) {
   for (const Draws *d = c->draws; d; d = d->next) {
     uint64_t words[2] = {d->generator->seed, d->generator->offset};
-    TL_TRY(tli_move_bytes(c->device, d->state->data, TLI_CPU, words, sizeof words, false));
+    TL_TRY(tli_move_bytes(c->device, tli_data(d->state), TLI_CPU, words, sizeof words, false));
   }
   return true;
 }

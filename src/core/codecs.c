@@ -53,12 +53,19 @@ static struct {
   int (*begin)(Stream *, int bits, const char *version, int size);
   int (*run)(Stream *, int flush);
   int (*end)(Stream *);
+  bool packs; /* has these, too */
+  int (*pack_begin)(Stream *, int level, int method, int bits, int memory, int strategy,
+                    const char *version, int size);
+  int (*pack)(Stream *, int flush);
+  int (*pack_end)(Stream *);
 } zlib = {.once = TLI_ONCE_INIT};
 
 static void open_zlib(void) {
   void *library = open_first(zlib_files);
   zlib.there = find(library, "inflateInit2_", &zlib.begin) && find(library, "inflate", &zlib.run) &&
                find(library, "inflateEnd", &zlib.end);
+  zlib.packs = find(library, "deflateInit2_", &zlib.pack_begin) &&
+               find(library, "deflate", &zlib.pack) && find(library, "deflateEnd", &zlib.pack_end);
 }
 
 enum { STREAM_END = 1, BUFFER_ERROR = -5, PIECE = 1 << 30 };
@@ -73,10 +80,10 @@ static bool grow(unsigned char **block, size_t *room) {
   return true;
 }
 
-static bool run(Stream *s, const unsigned char *data, size_t n, bool exact, unsigned char **block,
-                size_t *room, size_t *bytes) {
+static bool run(Stream *s, const unsigned char *data, size_t n, bool exact, bool head,
+                unsigned char **block, size_t *room, size_t *bytes) {
   size_t taken = 0, made = 0;
-  for (int status = 0; status != STREAM_END;) {
+  for (int status = 0; status != STREAM_END && !(head && made == *room);) {
     if (made == *room && !exact && !grow(block, room)) return false;
     size_t in = n - taken < PIECE ? n - taken : PIECE;
     size_t out = *room - made < PIECE ? *room - made : PIECE;
@@ -94,17 +101,18 @@ static bool run(Stream *s, const unsigned char *data, size_t n, bool exact, unsi
     if (status == 0 && in_now + out_now == 0)
       return tli_fail(TL_EIO, "the deflated data end too early or are too many");
   }
-  if (exact && made != *room)
+  if (exact && !head && made != *room)
     return tli_fail(TL_EIO, "expected %zu unpacked bytes, got %zu", *room, made);
   *bytes = made;
   return true;
 }
 
-void *tli_inflate(const void *data, size_t n, tli_Deflated kind, int64_t expected, size_t *bytes) {
+void *tli_inflate(const void *data, size_t n, tli_Deflated kind, int64_t expected, bool head,
+                  size_t *bytes) {
   tli_once(&zlib.once, open_zlib);
   if (!zlib.there)
     return tli_fail_null(TL_EIO, "needs zlib, which was not found; see `tlua doctor`");
-  if (expected > (int64_t)n * 1032 + 64) /* deflate packs no tighter */
+  if (!head && expected > (int64_t)n * 1032 + 64) /* deflate packs no tighter */
     return tli_fail_null(TL_EIO, "%lld bytes cannot come out of %zu deflated ones",
                          (long long)expected, n);
   size_t room = expected >= 0 ? (size_t)expected : n * 3 + 64;
@@ -116,12 +124,87 @@ void *tli_inflate(const void *data, size_t n, tli_Deflated kind, int64_t expecte
   bool ok = zlib.begin(&s, bits, "1.2.0", (int)sizeof s) == 0;
   if (!ok) (void)tli_fail(TL_EIO, "zlib cannot begin");
   if (ok) {
-    ok = run(&s, (const unsigned char *)data, n, expected >= 0, &block, &room, bytes);
+    ok = run(&s, (const unsigned char *)data, n, expected >= 0, head, &block, &room, bytes);
     zlib.end(&s);
   }
   if (ok) return block;
   free(block);
   return NULL;
+}
+
+enum { LEVEL = 6, DEFLATED = 8, FINISH = 4 };
+
+/* Packs n bytes; the last ones end the stream. */
+static bool pack(Stream *s, const unsigned char *data, size_t n, bool last, unsigned char *block,
+                 size_t room, size_t *made) {
+  int status = 0;
+  for (size_t taken = 0; taken < n || (last && status != STREAM_END);) {
+    size_t in = n - taken < PIECE ? n - taken : PIECE;
+    size_t out = room - *made < PIECE ? room - *made : PIECE;
+    s->next_in = data + taken;
+    s->avail_in = (unsigned)in;
+    s->next_out = block + *made;
+    s->avail_out = (unsigned)out;
+    status = zlib.pack(s, last && taken + in == n ? FINISH : 0);
+    taken += in - s->avail_in;
+    *made += out - s->avail_out;
+    if (status < 0) return tli_fail(TL_EIO, "zlib cannot pack the data");
+  }
+  return true;
+}
+
+void *tli_deflate(const void *const data[2], const size_t n[2], size_t *bytes) {
+  tli_once(&zlib.once, open_zlib);
+  if (!zlib.packs)
+    return tli_fail_null(TL_EIO, "needs zlib, which was not found; see `tlua doctor`");
+  size_t all = n[0] + n[1], room = all + (all >> 12) + (all >> 14) + 128; /* never more */
+  unsigned char *block = (unsigned char *)malloc(room);
+  if (block == NULL) return tli_fail_null(TL_EMEM, "out of memory for %zu packed bytes", room);
+  Stream s;
+  memset(&s, 0, sizeof s);
+  bool ok = zlib.pack_begin(&s, LEVEL, DEFLATED, -15, 8, 0, "1.2.0", (int)sizeof s) == 0;
+  if (!ok) (void)tli_fail(TL_EIO, "zlib cannot begin");
+  *bytes = 0;
+  if (ok) {
+    for (int k = 0; k < 2 && ok; k++)
+      ok = pack(&s, (const unsigned char *)data[k], n[k], k == 1, block, room, bytes);
+    zlib.pack_end(&s);
+  }
+  if (ok) return block;
+  free(block);
+  return NULL;
+}
+
+/* ---- checksums ---- */
+
+/* crc_table[k][b]: what a byte b does that is followed by k bytes of zero. */
+static uint32_t crc_table[4][256];
+static tli_Once crc_once = TLI_ONCE_INIT;
+
+static void make_crc_table(void) {
+  for (uint32_t b = 0; b < 256; b++) {
+    uint32_t c = b;
+    for (int bit = 0; bit < 8; bit++) c = c & 1 ? 0xEDB88320u ^ c >> 1 : c >> 1;
+    crc_table[0][b] = c;
+  }
+  for (int k = 1; k < 4; k++)
+    for (int b = 0; b < 256; b++) {
+      uint32_t c = crc_table[k - 1][b];
+      crc_table[k][b] = crc_table[0][c & 255] ^ c >> 8;
+    }
+}
+
+uint32_t tli_crc32(uint32_t crc, const void *data, size_t n) {
+  const unsigned char *p = (const unsigned char *)data;
+  tli_once(&crc_once, make_crc_table);
+  crc = ~crc;
+  for (; n >= 4; n -= 4, p += 4) {
+    crc ^= (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
+    crc = crc_table[3][crc & 255] ^ crc_table[2][crc >> 8 & 255] ^ crc_table[1][crc >> 16 & 255] ^
+          crc_table[0][crc >> 24];
+  }
+  for (; n > 0; n--) crc = crc_table[0][(crc ^ *p++) & 255] ^ crc >> 8;
+  return ~crc;
 }
 
 /* ---- PNG: libpng's simplified interface ---- */

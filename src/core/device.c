@@ -37,8 +37,9 @@ static void *fail_exhausted(tl_Device device, int64_t bytes, bool collected) {
   tl_MemoryStats s;
   int64_t free = 0, total = 0;
   ooms[device.type][device.index]++;
-  tli_memory_event(device, TL_MEMORY_OOM, NULL, bytes, api->stream_id(tli_stream(device)));
   if (!api->memory_stats(device, &s) || !api->memory_info(device, &free, &total)) return NULL;
+  tli_memory_event(device, TL_MEMORY_OOM, (const void *)(intptr_t)free, bytes,
+                   api->stream_id(tli_stream(device)));
   int64_t held = s.allocated_bytes[TL_POOL_ALL].current;
   int64_t cached = s.reserved_bytes[TL_POOL_ALL].current - held;
   tli_fail(

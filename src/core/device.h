@@ -147,6 +147,74 @@ typedef enum tl_CaptureMode {
 
 enum { TL_EVENT_TIMING = 1, TL_EVENT_BLOCKING = 2 /* who waits for it sleeps */ };
 
+/* A kernel, copy or fill that a device has run; times in ns by a clock of its own. */
+typedef struct tl_Activity {
+  const char *name; /* while the call lasts */
+  tl_Device device;
+  int64_t stream_id, begin, end;
+} tl_Activity;
+
+/* ---- collectives of the devices' own ---- */
+
+/* One rank of a group that meets on devices, such as NCCL's communicator. */
+typedef struct tl_Comm tl_Comm;
+
+/* ORDER COMMSTEP in the plugin. `out` of SEND and `in` of RECV are not looked at. */
+typedef enum tl_CommKind {
+  TL_COMM_ALL_REDUCE,     /* in, out: count elements, may be the same */
+  TL_COMM_REDUCE,         /* the same; out is the root's */
+  TL_COMM_BROADCAST,      /* the same; in is the root's */
+  TL_COMM_ALL_GATHER,     /* in: count, out: count of each rank */
+  TL_COMM_REDUCE_SCATTER, /* in: count for each rank, out: count */
+  TL_COMM_SEND,           /* to `peer` */
+  TL_COMM_RECV            /* from `peer` */
+} tl_CommKind;
+
+typedef enum tl_CommOp {
+  TL_COMM_SUM,
+  TL_COMM_PROD,
+  TL_COMM_MAX,
+  TL_COMM_MIN,
+  TL_COMM_AVG
+} tl_CommOp;
+
+typedef struct tl_CommStep {
+  tl_CommKind kind;
+  tl_CommOp op;
+  int dtype;     /* a tl_DType */
+  int peer;      /* or the root */
+  int64_t count; /* elements */
+  const void *in;
+  void *out;
+} tl_CommStep;
+
+enum { TL_COMM_ID_BYTES = 128 };
+
+/* Nothing of this waits. All but abort is called by one thread at a time. */
+typedef struct tl_CommApi {
+  const char *name; /* "nccl" */
+  /* What the ranks of one group know it by: made by one of them, for all. */
+  bool (*id)(unsigned char id[TL_COMM_ID_BYTES]);
+  /* Begins to join. NULL with a message. */
+  tl_Comm *(*open)(tl_Device device, int rank, int size, const unsigned char id[TL_COMM_ID_BYTES]);
+  /* Whether something that was begun (open, run, finalize) goes on; false with a message if
+  ** the communicator has failed. */
+  bool (*state)(tl_Comm *comm, bool *busy);
+  /* Puts steps on a stream, as one where there are several: messages between the same
+  ** ranks then go both ways at a time. */
+  bool (*run)(tl_Comm *comm, tl_Stream *stream, const tl_CommStep *steps, int n);
+  /* What is under way ends, with any results, and the communicator with it: it can only be
+  ** closed. The next wait for the device fails with `why`. From any thread. */
+  void (*abort)(tl_Comm *comm, const char *why);
+  /* Begins to end in good order. */
+  bool (*finalize)(tl_Comm *comm);
+  void (*close)(tl_Comm *comm);
+  /* Memory that will often be sent or received: lets it be used without copies where that is
+  ** possible, else NULL without a message. */
+  void *(*add_buffer)(tl_Comm *comm, void *data, int64_t bytes);
+  void (*remove_buffer)(tl_Comm *comm, void *buffer);
+} tl_CommApi;
+
 /* What is the device's own business. All may be called from any thread. What can
 ** fail returns false or NULL with a message; whatever waits for the device also
 ** reports the fault in its error word.
@@ -238,8 +306,15 @@ typedef struct tl_DeviceApi {
   int64_t (*rnn_reserve)(const tlk_Rnn *rnn);
   /* How often the host has waited for the device so far. */
   int64_t (*waits)(tl_Device device);
+  /* From now on `note` is told of what the devices have run, from any thread, sometime later;
+  ** *now is what the clock of the times says. note NULL: all that has ended is told before
+  ** it returns, and then no more. False, without a message, where it cannot be had. NULL:
+  ** never. */
+  bool (*activities)(void (*note)(const tl_Activity *activity), int64_t *now);
   /* Settings of the kind's own; NULL where there are none. */
   bool (*configure)(const char *key, int64_t value);
+  /* Groups of devices; NULL, with a message, where there are none. May itself be NULL. */
+  const tl_CommApi *(*comms)(void);
 } tl_DeviceApi;
 
 /* ---- what users set for kernels ---- */
@@ -255,6 +330,8 @@ typedef enum tl_Setting {
   TL_CUDNN_BENCHMARK_LIMIT, /* so many of them; 0: all. 10 at first */
   TL_CUDNN_DETERMINISTIC,   /* only algorithms with the same bits each time */
   TL_DETERMINISTIC,         /* of all operators: 0 any, 1 warn, 2 only those */
+  TL_FILL_UNINITIALIZED,    /* then new memory without contents gets some; 1 at first */
+  TL_SYNC_DEBUG,            /* of operators that wait for a device: 0 nothing, 1 warn, 2 fail */
   TL_NSETTINGS
 } tl_Setting;
 

@@ -62,10 +62,11 @@ static inline uint64_t tli_generator_take(tli_Generator *g, int64_t n, int per_b
 }
 
 /* Where n numbers of a device's kernel come from (struct tlk_random). In a capture
-** they are counted from where the generator stands when the graph is replayed. */
+** they are counted from where the generator stands when the graph is replayed; who draws
+** them once more later retains `state`, which the graph lets go of when it is reset. */
 typedef struct tli_Stretch {
   uint64_t seed, block;
-  const uint64_t *state;
+  tl_Tensor *state; /* borrowed; int64 (2), {seed, block}; NULL: none */
 } tli_Stretch;
 bool tli_generator_stretch(tli_Generator *g, tl_Device device, int64_t n, int per_block,
                            tli_Stretch *out) TL_MUSTCHECK;

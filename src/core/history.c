@@ -34,6 +34,7 @@ typedef struct Record {
 } Record;
 
 size_t (*_Atomic tli_call_stack)(char *text, size_t size);
+int (*_Atomic tli_call_frames)(tli_Frame *frames, int most);
 
 static tli_Mutex lock = TLI_MUTEX_INIT;
 TLI_FORK_SAFE(lock)

@@ -30,6 +30,13 @@ typedef struct tli_MemoryEvent {
 
 /* Writes the running call's lines into `text`; how many bytes. Set by the binding. */
 extern size_t (*_Atomic tli_call_stack)(char *text, size_t size);
+/* The same lines, innermost first, without their words; how many. `source` as Lua has it, while
+** the call lasts. */
+typedef struct tli_Frame {
+  const char *source;
+  int line, function; /* the running line; where its function begins */
+} tli_Frame;
+extern int (*_Atomic tli_call_frames)(tli_Frame *frames, int most);
 
 typedef struct tli_Recording {
   bool on;

@@ -246,6 +246,27 @@ static inline int64_t tlk_rnn_reserve(const tlk_Rnn *r) {
   return r->rows * sizes * r->hidden * (r->dtype == TL_F64 ? 8 : 4);
 }
 
+/* Elementwise kernels of several outputs, or of more inputs than pointwise has;
+** X(kernel, outputs, inputs). All compute in float or double; kernels/fused.h has the
+** formulas.
+**
+**   swiglu, swiglu_bias   out of a, b, and biases of both
+**   ..._backward          grad_a, grad_b of grad and the same inputs
+**   rotate, rotate_back   x, y of a, b, cos, sin: (a, b) turned by an angle, and back */
+#define TLK_FUSED(X)            \
+  X(swiglu, 1, 2)               \
+  X(swiglu_bias, 1, 4)          \
+  X(swiglu_backward, 2, 3)      \
+  X(swiglu_bias_backward, 2, 5) \
+  X(rotate, 2, 4)               \
+  X(rotate_back, 2, 4)
+typedef enum tlk_Fused {
+#define X(name, outputs, inputs) TLK_FUSED_##name,
+  TLK_FUSED(X)
+#undef X
+      TLK_NFUSED
+} tlk_Fused;
+
 /* How scatter joins an element with what is there. */
 typedef enum tlk_Join {
   TLK_JOIN_SET,
@@ -371,6 +392,15 @@ struct tlk_pointwise {
   tlk_Blame blame;
 };
 
+/* args[0], ... = kernel(its inputs), outputs first, of any dtypes and strides; computed in
+** `compute`, F32 or F64. */
+struct tlk_fused {
+  const tlk_Context *cx;
+  tli_Iter it;
+  tlk_Fused kernel;
+  tl_DType compute;
+};
+
 /* ---- sequences ---- */
 
 /* out[i] = start + i * step for i < n; in int64, with wrap around, if both
@@ -409,6 +439,19 @@ struct tlk_random {
   const uint64_t *state; /* NULL: none */
   tl_Scalar a;
   tl_Scalar b;
+};
+
+/* out = residual + in * m / (1 - p), with m of element i 1 where word i % 4 of block
+** `block` + i / 4 of stream `seed` is less than (1 - p) * 2^32, as TLK_BERNOULLI has it,
+** else 0. All are contiguous, of n elements and one floating dtype; residual.data may be
+** NULL, and is not multiplied; p 1 gives residual, and NaN where in is no number. */
+struct tlk_dropout {
+  const tlk_Context *cx;
+  tlk_Array out, in, residual;
+  int64_t n;
+  double p;
+  uint64_t seed, block;
+  const uint64_t *state; /* as in tlk_random */
 };
 
 /* ---- products ---- */
@@ -539,19 +582,23 @@ struct tlk_attention_backward {
 ** data NULL): out = (in - mean) * rstd * weight + bias with
 ** rstd = 1 / sqrt(variance + eps). mean and rstd (rows) are float32, float64
 ** for float64. With mean.data NULL nothing is shifted, and rstd is that of
-** the mean square. */
+** the mean square. With residual.data, what is normalised is in + residual,
+** rounded to its dtype, which goes to sum. */
 struct tlk_layer_norm {
   const tlk_Context *cx;
   tlk_Array out, mean, rstd, in, weight, bias;
+  tlk_Array residual, sum;
   int64_t rows, n;
   double eps;
 };
 
-/* Its gradients; grad_in, grad_weight and grad_bias may have data NULL. The
-** result does not depend on the number of threads. */
+/* Its gradients; grad_in, grad_weight and grad_bias may have data NULL. `in` is what was
+** normalised; grad_sum, unless its data is NULL, is added to grad_in. The result does not
+** depend on the number of threads. */
 struct tlk_layer_norm_backward {
   const tlk_Context *cx;
   tlk_Array grad_in, grad_weight, grad_bias, grad_out, in, mean, rstd, weight;
+  tlk_Array grad_sum;
   int64_t rows, n;
 };
 
@@ -859,7 +906,7 @@ struct tlk_optim_step {
   tlk_OptimTensor tensors[TLK_OPTIM_TENSORS];
 };
 
-/* Tensors of one call to the two below, and elements of a tensor that one partial
+/* Tensors of one call to list_reduce and list_scale, and elements of a tensor that one partial
 ** result is of. */
 enum { TLK_LIST_TENSORS = 128, TLK_LIST_PART = 65536 };
 
@@ -889,6 +936,22 @@ struct tlk_list_scale {
   float *found_inf;
   void *data[TLK_LIST_TENSORS];
   int64_t n[TLK_LIST_TENSORS];
+};
+
+/* What clipping to a norm takes, of list_reduce's partials. Their sum, or the largest one
+** where `power` is infinite, has a root of that power (above 0); divided by grad_scale,
+** unless its data is NULL, it is the norm. factor = max_norm / (norm + 1e-6), at most 1.
+** Both are of `dtype`, float32 or float64, as is what follows the division. *found_inf =
+** 1 if the norm before its rounding is not finite, else 0. */
+struct tlk_list_clip {
+  const tlk_Context *cx;
+  tl_DType dtype;
+  int64_t count;
+  const double *partials;
+  double power, max_norm;
+  tlk_Array grad_scale;
+  void *norm, *factor;
+  float *found_inf;
 };
 
 /* ---- recurrent networks ---- */
@@ -924,9 +987,11 @@ struct tlk_rnn_backward {
   X(copy, ITER)                \
   X(fill, ITER)                \
   X(pointwise, ITER)           \
+  X(fused, ITER)               \
   X(iota, FLAT)                \
   X(linspace, FLAT)            \
   X(random, FLAT)              \
+  X(dropout, FLAT)             \
   X(gemm, FLAT)                \
   X(linear, FLAT)              \
   X(activation_backward, FLAT) \
@@ -972,6 +1037,7 @@ struct tlk_rnn_backward {
   X(optim_step, FLAT)          \
   X(list_reduce, FLAT)         \
   X(list_scale, FLAT)          \
+  X(list_clip, FLAT)           \
   X(rnn, FLAT)                 \
   X(rnn_backward, FLAT)
 

@@ -36,6 +36,13 @@ typedef struct tlk_Lapack {
   ** solution; s the singular values; rank of each. */
   bool (*gelsd)(tl_DType dtype, int64_t batch, int m, int n, int nrhs, void *a, void *b, void *s,
                 double rcond, int *rank, int *info);
+  /* a (n, n), of which the lower triangle is read, becomes L and D of L D L^T;
+  ** pivots (n) as LAPACK has them, pairs of negative ones for blocks of D of
+  ** size 2. info > 0: D is singular. */
+  bool (*sytrf)(tl_DType dtype, int64_t batch, int n, void *a, int *pivots, int *info);
+  /* b (n, nrhs) becomes the solution of a x = b, a being sytrf's result. */
+  bool (*sytrs)(tl_DType dtype, int64_t batch, int n, int nrhs, const void *a, const int *pivots,
+                void *b);
   /* Row-major: b (m, n) becomes the solution of op(a) x = b (left) or
   ** x op(a) = b, a being triangular. */
   bool (*trsm)(tl_DType dtype, bool left, bool upper, bool transpose, bool unit, int64_t batch,

@@ -77,12 +77,21 @@ void tli_at_fork(void (*before)(void), void (*parent)(void), void (*child)(void)
 /* Every static lock of the engine is given here, when the program starts. It is held
 ** over each fork, so that the child, which has none of the other threads, finds it
 ** free and what it guards whole. Locks given here are never held together. */
-#define TLI_FORK_SAFE(lock) \
-  __attribute__((constructor)) static void hold_over_forks(void) { tli_fork_safe(&(lock)); }
-void tli_fork_safe(tli_Mutex *lock);
+#define TLI_FORK_SAFE(lock)                                        \
+  __attribute__((constructor)) static void hold_over_forks(void) { \
+    static tli_ForkLock held = {&(lock), NULL};                    \
+    tli_fork_safe(&held);                                          \
+  }
+typedef struct tli_ForkLock {
+  tli_Mutex *lock;
+  struct tli_ForkLock *next;
+} tli_ForkLock;
+void tli_fork_safe(tli_ForkLock *held);
 
 /* The processors that this process may run on, at least 1. */
 int tli_processors(void);
+/* What this machine is called, "" if it has no name. */
+void tli_host_name(char *out, size_t size);
 
 /* ---- clocks ---- */
 
@@ -129,6 +138,9 @@ void tli_library_close(void *library);
 ** bytes at some address. */
 void *tli_file_map(const char *path, size_t *bytes);
 void tli_file_unmap(void *data, size_t bytes);
+/* Whether the address, which could not be read, is of a mapped file, which has become
+** shorter; from its page on the mapping holds zeros then. For a signal handler. */
+bool tli_file_shrunk(const void *address);
 /* Writes out what the program and the system hold back. False: see errno. */
 bool tli_file_sync(FILE *file);
 bool tli_file_is_terminal(FILE *file);

@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -18,6 +19,8 @@
 #include <sys/utsname.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "core/error.h"
 
 #ifdef __ELF__
 #include <link.h>
@@ -86,6 +89,7 @@ bool tli_thread_start(void (*fn)(void *context), void *context) {
   *start = (Start){fn, context};
   sigset_t all, before;
   sigfillset(&all);
+  sigdelset(&all, SIGBUS); /* of a mapped file; see tli_file_shrunk */
   pthread_sigmask(SIG_SETMASK, &all, &before);
   bool started = start_detached(start);
   pthread_sigmask(SIG_SETMASK, &before, NULL);
@@ -103,20 +107,20 @@ void tli_at_fork(void (*before)(void), void (*parent)(void), void (*child)(void)
   pthread_atfork(before, parent, child);
 }
 
-static tli_Mutex *locks[8]; /* written before the program begins */
-static int nlocks;
+static tli_ForkLock *locks; /* written before the program begins */
 
 static void lock_all(void) {
-  for (int i = 0; i < nlocks; i++) tli_mutex_lock(locks[i]);
+  for (const tli_ForkLock *held = locks; held; held = held->next) tli_mutex_lock(held->lock);
 }
 
 static void unlock_all(void) {
-  for (int i = nlocks; i-- > 0;) tli_mutex_unlock(locks[i]);
+  for (const tli_ForkLock *held = locks; held; held = held->next) tli_mutex_unlock(held->lock);
 }
 
-void tli_fork_safe(tli_Mutex *lock) {
-  if (nlocks == 0) tli_at_fork(lock_all, unlock_all, unlock_all);
-  locks[nlocks++] = lock;
+void tli_fork_safe(tli_ForkLock *held) {
+  if (locks == NULL) tli_at_fork(lock_all, unlock_all, unlock_all);
+  held->next = locks;
+  locks = held;
 }
 
 int tli_processors(void) {
@@ -126,6 +130,11 @@ int tli_processors(void) {
 #endif
   long n = sysconf(_SC_NPROCESSORS_ONLN);
   return n > 0 && n < 4096 ? (int)n : 1;
+}
+
+void tli_host_name(char *out, size_t size) {
+  out[0] = out[size - 1] = '\0';
+  gethostname(out, size - 1);
 }
 
 /* ---- clocks ---- */
@@ -255,6 +264,44 @@ void tli_library_path(const void *address, char *path, size_t size) {
 
 /* ---- files, environment ---- */
 
+/* Where files are mapped, for a signal handler, which may take no lock. `begin`: 0 where the
+** place is free, 1 while it is being filled. What finds no place is not guarded. */
+enum { MOST_MAPS = 1024 };
+static struct {
+  atomic_uintptr_t begin;
+  atomic_size_t bytes;
+} maps[MOST_MAPS];
+
+static void guard(const void *data, size_t bytes) {
+  for (int i = 0; i < MOST_MAPS; i++) {
+    uintptr_t none = 0;
+    if (!atomic_compare_exchange_strong(&maps[i].begin, &none, 1)) continue;
+    atomic_store(&maps[i].bytes, bytes);
+    atomic_store(&maps[i].begin, (uintptr_t)data);
+    return;
+  }
+}
+
+static void unguard(const void *data) {
+  for (int i = 0; i < MOST_MAPS; i++)
+    if (atomic_load(&maps[i].begin) == (uintptr_t)data) {
+      atomic_store(&maps[i].begin, 0);
+      return;
+    }
+}
+
+bool tli_file_shrunk(const void *address) {
+  uintptr_t at = (uintptr_t)address;
+  for (int i = 0; i < MOST_MAPS; i++) {
+    uintptr_t begin = atomic_load(&maps[i].begin), end = begin + atomic_load(&maps[i].bytes);
+    if (begin <= 1 || at < begin || at >= end) continue;
+    uintptr_t page = at & ~((uintptr_t)sysconf(_SC_PAGESIZE) - 1);
+    return mmap((void *)page, end - page, PROT_READ | PROT_WRITE,
+                MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0) != MAP_FAILED;
+  }
+  return false;
+}
+
 void *tli_file_map(const char *path, size_t *bytes) {
   static char empty;
   struct stat info;
@@ -273,11 +320,15 @@ void *tli_file_map(const char *path, size_t *bytes) {
   int error = errno;
   close(fd);
   errno = error;
-  return data == MAP_FAILED ? NULL : data;
+  if (data == MAP_FAILED) return NULL;
+  if (data != &empty) guard(data, *bytes);
+  return data;
 }
 
 void tli_file_unmap(void *data, size_t bytes) {
-  if (bytes > 0) munmap(data, bytes);
+  if (bytes == 0) return;
+  unguard(data);
+  munmap(data, bytes);
 }
 
 bool tli_file_sync(FILE *file) { return fflush(file) == 0 && fsync(fileno(file)) == 0; }

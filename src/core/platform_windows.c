@@ -96,7 +96,7 @@ void tli_at_fork(void (*before)(void), void (*parent)(void), void (*child)(void)
   (void)before, (void)parent, (void)child;
 }
 
-void tli_fork_safe(tli_Mutex *lock) { (void)lock; }
+void tli_fork_safe(tli_ForkLock *held) { (void)held; }
 
 int tli_processors(void) {
   DWORD_PTR ours, all;
@@ -104,6 +104,11 @@ int tli_processors(void) {
   if (GetProcessAffinityMask(GetCurrentProcess(), &ours, &all))
     for (; ours; ours &= ours - 1) n++;
   return n > 0 ? n : 1;
+}
+
+void tli_host_name(char *out, size_t size) {
+  DWORD n = (DWORD)size;
+  if (!GetComputerNameA(out, &n)) out[0] = '\0';
 }
 
 /* ---- clocks ---- */
@@ -204,6 +209,11 @@ void *tli_file_map(const char *path, size_t *bytes) {
 void tli_file_unmap(void *data, size_t bytes) {
   (void)bytes;
   free(data);
+}
+
+bool tli_file_shrunk(const void *address) {
+  (void)address;
+  return false;
 }
 
 bool tli_file_sync(FILE *file) { return fflush(file) == 0 && _commit(_fileno(file)) == 0; }

@@ -14,7 +14,7 @@
 #include "core/history.h"
 #include "core/platform.h"
 
-#define PATH_BYTES 1024
+#define PATH_BYTES (TLI_PLUGIN_PATH / 2)
 
 static const tl_Host host = {
     .hash = TL_PLUGIN_HASH,
@@ -43,8 +43,7 @@ static bool readable(const char *path) {
   return file != NULL;
 }
 
-/* The first of the places that has the file; false if none has. */
-static bool find(const char *name, char *path) {
+bool tli_plugin_path(const char *name, char path[TLI_PLUGIN_PATH]) {
   char folder[PATH_BYTES];
   static const char *const places[] = {"", "/tlua", "/../lib/tlua", "/../../tlua"};
   const char *given = getenv("TLUA_PLUGINS");
@@ -54,10 +53,10 @@ static bool find(const char *name, char *path) {
   else
     own_folder(folder);
   for (int i = 0; i < n; i++) {
-    snprintf(path, 2 * PATH_BYTES, "%s%s/tlua_%s" TLI_LIBRARY_SUFFIX, folder, places[i], name);
+    snprintf(path, TLI_PLUGIN_PATH, "%s%s/tlua_%s" TLI_LIBRARY_SUFFIX, folder, places[i], name);
     if (readable(path)) return true;
   }
-  snprintf(path, 2 * PATH_BYTES, "%s/tlua_%s" TLI_LIBRARY_SUFFIX, folder, name);
+  snprintf(path, TLI_PLUGIN_PATH, "%s/tlua_%s" TLI_LIBRARY_SUFFIX, folder, name);
   return false;
 }
 
@@ -69,8 +68,8 @@ static const tl_Backend *enter(const char *path, tl_PluginOpen open) {
 }
 
 const tl_Backend *tli_plugin_open(const char *name) {
-  char path[2 * PATH_BYTES];
-  if (!find(name, path)) return tli_fail_null(TL_EDEVICE, "there is no %s", path);
+  char path[TLI_PLUGIN_PATH];
+  if (!tli_plugin_path(name, path)) return tli_fail_null(TL_EDEVICE, "there is no %s", path);
   if (!tli_library_whole(path)) return tli_fail_null(TL_EDEVICE, "%s is cut short", path);
   void *library = tli_library_open(path);
   if (library == NULL) return tli_fail_null(TL_EDEVICE, "%s", tli_library_error());

@@ -10,4 +10,8 @@
 ** looked for or why it does not do. To be called once for a name that succeeds. */
 const tl_Backend *tli_plugin_open(const char *name) TL_MUSTCHECK;
 
+#define TLI_PLUGIN_PATH 2048
+/* Where tlua_<name>.so is; false, with where it should be, if it is nowhere. */
+bool tli_plugin_path(const char *name, char path[TLI_PLUGIN_PATH]);
+
 #endif

@@ -6,6 +6,10 @@
 ** branch for each call. A session's memory comes straight from the system: it changes no
 ** figure of the allocator, and where there is none left the session only counts what it
 ** could not keep.
+**
+** Threads that work for the one with the session are invited with what they are given to do.
+** They record by themselves, without a lock, and hand over when it is done. What is not
+** done when the session ends is not in it.
 */
 #ifndef TLI_PROFILE_H
 #define TLI_PROFILE_H
@@ -23,6 +27,7 @@ typedef enum tli_SpanKind {
   TLI_SPAN_DATA,
   TLI_SPAN_OPTIMIZER,
   TLI_SPAN_STEP,
+  TLI_SPAN_KERNEL, /* what a device ran, as it tells itself; a stream is a thread */
   TLI_NSPANS
 } tli_SpanKind;
 extern const char *const tli_span_kinds[TLI_NSPANS + 1]; /* ended by NULL */
@@ -35,10 +40,12 @@ typedef struct tli_ProfileEvent {
   int64_t own_bytes;           /* the same without those below */
   int64_t device_begin;        /* ns since the session began; -1: it gave a device nothing */
   int64_t device_time;         /* ns */
-  double flops;                /* of its own formula; 0: it has none */
+  double flops;                /* without those below; 0: it has no formula */
   uint64_t sequence;           /* of the node that it made, or whose derivative it is; 0: none */
   int32_t parent;              /* position, -1 for none */
   int32_t name, shapes, stack; /* texts; -1: not recorded */
+  float inner_flops;           /* of those below */
+  uint16_t thread;             /* 0: the session's own */
   uint8_t kind;                /* tli_SpanKind */
   bool open;
 } tli_ProfileEvent;
@@ -48,6 +55,7 @@ typedef struct tli_ProfileMemory {
   int64_t time;        /* ns since the session began */
   const void *storage; /* its name while it lives; never followed */
   int64_t bytes;
+  int64_t cached;   /* bytes that the device's allocator keeps for later */
   int32_t event;    /* the innermost open one, -1 for none */
   uint8_t category; /* tli_MemoryCategory; unknown where it came or went */
   tl_Device device;
@@ -89,7 +97,8 @@ typedef struct tli_SpanInput {
 
 /* All of these do nothing in a thread without a session. `name` is copied. */
 tli_Span tli_span_open(tli_SpanKind kind, const char *name, const tli_SpanInput *inputs, int n);
-/* Ends the span and those in it that are still open; `flops` by the operator's formula. */
+/* Ends the span and those in it that are still open; `flops` by the operator's formula, which
+** does not count where those in it have counted as much. */
 void tli_span_close(tli_Span span, double flops);
 /* Whether the calling thread's session wants formulas evaluated. */
 bool tli_span_flops(void);
@@ -100,11 +109,28 @@ void tli_span_node(uint64_t sequence);
 void tli_profile_memory(const tl_Storage *storage, bool freed);
 void tli_profile_mark(const tl_Tensor *t, tli_MemoryCategory category);
 
+/* How many elements t has, for formulas; 0 if it is missing. */
+static inline double tli_flops_numel(const tl_Tensor *t) { return t ? (double)t->numel : 0; }
+
 /* A size for formulas: of dimension d, from the end if it is negative; 1 if t has none. */
 static inline double tli_flops_size(const tl_Tensor *t, int d) {
   if (d < 0) d += t->ndim;
   return d >= 0 && d < t->ndim ? (double)t->sizes[d] : 1;
 }
+
+/* ---- other threads ----------------------------------------------------------------- */
+
+typedef struct tli_Invitation tli_Invitation;
+/* A new reference to the calling thread's, for who works for it; NULL: it has no session. */
+tli_Invitation *tli_profile_invite(void);
+void tli_invitation_release(tli_Invitation *invitation); /* NULL is fine */
+/* The calling thread records for the session, as the thread of that name, until it leaves;
+** without memory, for nobody or after the session's end it does not. */
+void tli_profile_join(tli_Invitation *invitation, const char *thread);
+void tli_profile_leave(void);
+/* One span of such a thread, from and to tli_now_ns. */
+void tli_profile_add(tli_Invitation *invitation, const char *thread, tli_SpanKind kind,
+                     const char *name, int64_t begin, int64_t end);
 
 /* ---- sessions ---------------------------------------------------------------------- */
 
@@ -125,6 +151,8 @@ int64_t tli_profile_count(const tli_Profile *p);
 const tli_ProfileEvent *tli_profile_event(const tli_Profile *p, int64_t i);
 int64_t tli_profile_memory_count(const tli_Profile *p);
 const tli_ProfileMemory *tli_profile_memory_event(const tli_Profile *p, int64_t i);
+int32_t tli_profile_threads(const tli_Profile *p);
+int32_t tli_profile_thread(const tli_Profile *p, int32_t i); /* its name, a text */
 /* A text by the number that events have. Shapes are of int64_t: for each tensor its
 ** dimensions, then its sizes; -1 dimensions for one that was not given. */
 const char *tli_profile_text(const tli_Profile *p, int32_t i, size_t *size);

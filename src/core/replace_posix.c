@@ -1,7 +1,9 @@
 /*
 ** replace_posix.c - see replace.h. Where the system can do it (Linux), the new
-** file has no name until it is complete, so that not even a killed program leaves
-** anything behind. Elsewhere its name is one that no other process has.
+** file has no name until it is complete. A name cannot be given and taken from another
+** file in one call, so that it has a temporary one between the last two; elsewhere it
+** has that from the start. What a program leaves that is killed then, the next one that
+** saves into the folder removes (scratch.h).
 */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* O_TMPFILE, realpath */
@@ -22,6 +24,7 @@
 
 #include "core/platform.h"
 #include "core/replace.h"
+#include "core/scratch.h"
 
 #define MAX_LINKS 40
 
@@ -100,14 +103,10 @@ static char *end_of_links(const char *path, bool *direct) {
   return at;
 }
 
-/* A name for a file in the folder of `target`, another one each time. */
+/* A name for a temporary file in the folder of `target`. */
 static char *temporary_name(const char *target) {
-  static atomic_uint count;
-  char name[64];
-  snprintf(name, sizeof name, ".tlua-%ld-%u-%llx.tmp", (long)getpid(), atomic_fetch_add(&count, 1),
-           (unsigned long long)tli_time_ns());
   char *folder = folder_of(target);
-  char *path = folder ? join(folder, name) : NULL;
+  char *path = folder ? tli_scratch_name(folder) : NULL;
   free(folder);
   return path;
 }
@@ -122,7 +121,9 @@ static int open_nameless(const char *target, mode_t mode) {
   int fd = folder ? open(folder, O_TMPFILE | O_WRONLY | O_CLOEXEC, mode) : -1;
   free(folder);
   snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
-  if (fd < 0 || access(link, F_OK) == 0) return fd;
+  if (fd < 0) return fd;
+  (void)tli_scratch_hold(fd); /* nobody else can, before it has a name */
+  if (access(link, F_OK) == 0) return fd;
   close(fd); /* it could not be given one */
 #else
   (void)target;
@@ -133,12 +134,15 @@ static int open_nameless(const char *target, mode_t mode) {
 
 static int open_named(tli_Replace *r, mode_t mode) {
   int fd;
+  bool taken;
   do {
     free(r->temporary);
     r->temporary = temporary_name(r->target);
     if (r->temporary == NULL) return -1;
     fd = open(r->temporary, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, mode);
-  } while (fd < 0 && errno == EEXIST);
+    taken = fd < 0 ? errno == EEXIST : !tli_scratch_hold(fd);
+    if (taken && fd >= 0) close(fd);
+  } while (taken);
   if (fd < 0) {
     free(r->temporary);
     r->temporary = NULL;
@@ -262,9 +266,11 @@ static bool take_name(tli_Replace *r) {
   return true;
 }
 
-/* So that the new name is on the disk as well. */
-static bool sync_folder(const char *target) {
+/* Removes what killed programs have left there, and sees to it that the new name is on
+** the disk as well. */
+static bool finish_folder(const char *target) {
   char *folder = folder_of(target);
+  if (folder) tli_scratch_sweep(folder);
   int fd = folder ? open(folder, O_RDONLY | O_CLOEXEC) : -1;
   free(folder);
   if (fd < 0) return true; /* one that may be written to, but not read */
@@ -284,8 +290,9 @@ static bool commit(tli_Replace *r, bool *again) {
     *again = !atomic_exchange(&needs_name, true);
     return false;
   }
+  if (r->target && !take_name(r)) return false; /* while the file is held */
   if (!close_file(r)) return false;
-  return r->target == NULL || (take_name(r) && sync_folder(r->target));
+  return r->target == NULL || finish_folder(r->target);
 }
 
 bool tli_replace_commit(tli_Replace *r, bool *again) {

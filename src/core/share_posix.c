@@ -17,11 +17,13 @@
 
 #ifdef __linux__
 #include <fcntl.h>
-#include <linux/futex.h>
 #include <stdio.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+/* As in <linux/futex.h>, which musl does not bring along. */
+enum { FUTEX_WAIT = 0, FUTEX_WAKE = 1 };
 
 static bool map(tli_Share *share, int file, size_t bytes) {
   void *data = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
@@ -86,7 +88,7 @@ bool tli_share_claimed(const tli_Share *share, int place) {
 }
 
 void tli_word_wait(atomic_uint *word, unsigned seen, int64_t ns) {
-  struct timespec time = {ns / 1000000000, ns % 1000000000};
+  struct timespec time = {(time_t)(ns / 1000000000), (long)(ns % 1000000000)};
   syscall(SYS_futex, word, FUTEX_WAIT, seen, &time, NULL, 0);
 }
 

@@ -88,12 +88,48 @@ static tl_Tensor *empty_same(const tl_Tensor *like, tl_DType dtype) {
   return t;
 }
 
+/* Whether dimension a lies outside of b in memory: > 0, inside: < 0; 0 where that is
+** open. */
+static int compare_dims(const tl_Tensor *t, int a, int b) {
+  int64_t first = t->strides[a], second = t->strides[b];
+  if (first == 0 || second == 0) return 0;
+  if (first != second) return first < second ? -1 : 1;
+  return t->sizes[a] > t->sizes[b];
+}
+
+/* Strides without gaps in t's order of dimensions, found by the rule of PyTorch's
+** infer_dense_strides. */
+static void dense_strides(const tl_Tensor *t, int64_t *strides) {
+  int order[TL_MAX_DIMS]; /* the innermost first */
+  for (int k = 0; k < t->ndim; k++) order[k] = t->ndim - 1 - k;
+  for (int k = 1; k < t->ndim; k++) {
+    int at = k;
+    for (int below = k - 1; below >= 0; below--) {
+      int sign = compare_dims(t, order[below], order[at]);
+      if (sign < 0) break;
+      if (sign == 0) continue;
+      int moved = order[below];
+      order[below] = order[at];
+      order[at] = moved;
+      at = below;
+    }
+  }
+  int64_t stride = 1;
+  for (int k = 0; k < t->ndim; k++) {
+    strides[order[k]] = stride;
+    if (t->sizes[order[k]] > 1) stride *= t->sizes[order[k]];
+  }
+}
+
 tl_Tensor *tli_empty_like(const tl_Tensor *like, tl_DType dtype) {
   if (tli_contiguous(like) && tli_dtype_bytes[dtype] <= tli_dtype_bytes[like->dtype])
     return empty_same(like, dtype);
   tl_Tensor *t = tli_empty(dtype, tli_device(like), like->ndim, like->sizes);
-  if (t && !tli_contiguous(like) && tli_dense(like))
-    tli_set_geometry(t, like->ndim, like->sizes, like->strides);
+  if (t == NULL || tli_contiguous(like)) return t;
+  int64_t strides[TL_MAX_DIMS];
+  bool dense = tli_dense(like);
+  if (!dense) dense_strides(like, strides);
+  tli_set_geometry(t, like->ndim, like->sizes, dense ? like->strides : strides);
   return t;
 }
 
@@ -190,29 +226,29 @@ static int64_t extent(int ndim, const int64_t *sizes, const int64_t *strides, in
   return last + 1;
 }
 
-tl_Tensor *tl_tensor_wrap(void *data, tl_DType dtype, int ndim, const int64_t *sizes,
-                          const int64_t *strides, void (*release)(void *data, void *context),
-                          void *context) {
+tl_Tensor *tli_wrap(const char *op, tl_Device device, void *data, tl_DType dtype, int ndim,
+                    const int64_t *sizes, const int64_t *strides,
+                    void (*release)(void *data, void *context), void *context) {
   int64_t count = check_sizes(dtype, ndim, sizes);
   if (count < 0) return NULL;
   int64_t element = tli_dtype_bytes[dtype];
-  if (count > 0 && data == NULL) return tli_fail_null(TL_EARG, "wrap: expected memory, got NULL");
+  if (count > 0 && data == NULL) return tli_fail_null(TL_EARG, "%s: expected memory, got NULL", op);
   if ((uintptr_t)data % (uintptr_t)element != 0)
-    return tli_fail_null(TL_EARG, "wrap: expected memory aligned to %d bytes for %s", (int)element,
-                         tl_dtype_name(dtype));
+    return tli_fail_null(TL_EARG, "%s: expected memory aligned to %d bytes for %s", op,
+                         (int)element, tl_dtype_name(dtype));
   if (count > 0 && strides) {
     count = extent(ndim, sizes, strides, element);
     if (count < 0)
       return tli_fail_null(TL_EARG,
-                           "wrap: strides %s for sizes %s: expected strides of at least 0 that "
+                           "%s: strides %s for sizes %s: expected strides of at least 0 that "
                            "reach less than 2^63 bytes",
-                           tli_shape_str(ndim, strides), tli_shape_str(ndim, sizes));
+                           op, tli_shape_str(ndim, strides), tli_shape_str(ndim, sizes));
   }
 
   tl_Tensor *t = tli_alloc(sizeof *t);
   if (t == NULL) return NULL;
   /* the last step that can fail comes before anything could call `release` */
-  tl_Storage *storage = tli_storage_wrap(TLI_CPU, data, count * element, release, context);
+  tl_Storage *storage = tli_storage_wrap(device, data, count * element, release, context);
   if (storage == NULL) {
     tli_free(t, sizeof *t);
     return NULL;
@@ -220,6 +256,12 @@ tl_Tensor *tl_tensor_wrap(void *data, tl_DType dtype, int ndim, const int64_t *s
   tensor_init(t, storage, dtype);
   tli_set_geometry(t, ndim, sizes, strides);
   return t;
+}
+
+tl_Tensor *tl_tensor_wrap(void *data, tl_DType dtype, int ndim, const int64_t *sizes,
+                          const int64_t *strides, void (*release)(void *data, void *context),
+                          void *context) {
+  return tli_wrap("wrap", TLI_CPU, data, dtype, ndim, sizes, strides, release, context);
 }
 
 tl_Tensor *tl_tensor_retain(tl_Tensor *tensor) { return tensor ? tli_retain(tensor) : NULL; }

@@ -153,9 +153,13 @@ static inline void tli_charge(const tl_Tensor *t) {
 
 /* Undefined contents, row-major. */
 tl_Tensor *tli_empty(tl_DType dtype, tl_Device device, int ndim, const int64_t *sizes) TL_MUSTCHECK;
-/* Undefined contents, with `like`'s sizes and device; its order of dimensions
-** in memory too where it is dense (as PyTorch's preserve_format). */
+/* Undefined contents, with `like`'s sizes, device and order of dimensions in
+** memory (as PyTorch's preserve_format); without gaps. */
 tl_Tensor *tli_empty_like(const tl_Tensor *like, tl_DType dtype) TL_MUSTCHECK;
+/* Over somebody's memory on a device: what tl_tensor_wrap says. `op` begins messages. */
+tl_Tensor *tli_wrap(const char *op, tl_Device device, void *data, tl_DType dtype, int ndim,
+                    const int64_t *sizes, const int64_t *strides,
+                    void (*release)(void *data, void *context), void *context) TL_MUSTCHECK;
 /* A 0-d tensor on the CPU holding a number that counts as a number in type
 ** promotion (flag TLI_NUMBER). */
 tl_Tensor *tli_number(tl_Scalar s) TL_MUSTCHECK;

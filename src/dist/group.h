@@ -1,7 +1,7 @@
 /*
-** group.h - process groups: ranks that work on the same things at the same time. Those of
-** this file are of one machine and have their memory in common (share.h); a rank is a
-** process, or an interpreter on a thread of one.
+** group.h - process groups: ranks that work on the same things at the same time. They
+** are of one machine and have memory in common, or of several and have MPI, or have a GPU each
+** and NCCL; a rank is a process or, with shared memory, also an interpreter on a thread of one.
 **
 ** Every rank makes the same calls in the same order. A call that does not come back in time,
 ** a rank that has ended, calls that differ: all are failures on all ranks, and the group is
@@ -14,7 +14,8 @@
 #include "dist/reduce.h"
 #include "dist/store.h"
 
-#define TLI_MOST_RANKS 128
+#define TLI_MOST_RANKS 4096
+#define TLI_SHM_RANKS 128 /* of one machine */
 
 /* X(name, text). SEND and RECV, the last ones, are between two ranks; the others are of all. */
 #define TLI_COLLECTIVES(X)            \
@@ -43,14 +44,30 @@ typedef struct tli_Group tli_Group;
 typedef struct tli_Work tli_Work;
 
 /* Joins as rank `rank` of `size`, once all are there, by way of a store in which no other
-** group has this name. ranks[i]: how messages call rank i. `timeout`, nanoseconds, is for
-** joining and for each call. `detail`: shapes, too, must be the same on all ranks. */
-tli_Group *tli_group_join(tli_Store *store, const char *name, int rank, int size, const int *ranks,
-                          int64_t timeout, bool detail) TL_MUSTCHECK;
+** group has this name. `backend`: "shm", "mpi", "nccl" (by
+** the calling thread's current CUDA device) or "record". ranks[i]: how messages call rank i.
+** `timeout`, nanoseconds, is for joining and for each call. `detail`: shapes, too, must be
+** the same on all ranks. */
+tli_Group *tli_group_join(const char *backend, tli_Store *store, const char *name, int rank,
+                          int size, const int *ranks, int64_t timeout, bool detail) TL_MUSTCHECK;
+/* This process's number among those that mpirun or srun has started, how many they are, and
+** the name of its machine. */
+bool tli_mpi_rank(int *rank, int *size, char host[256]) TL_MUSTCHECK;
+/* Gives the text of number 0 to all of them. */
+bool tli_mpi_share(char *text, int bytes) TL_MUSTCHECK;
+
 /* What is not done yet fails, here and, once it is waited for, on the others. NULL is fine. */
 void tli_group_leave(tli_Group *g);
 int tli_group_rank(const tli_Group *g);
 int tli_group_size(const tli_Group *g);
+
+/* What a rank of a group that only records would have sent, in calls of one kind. */
+typedef struct tli_Traffic {
+  int64_t calls, bytes;   /* bytes: of the larger of what goes in and comes out */
+  int64_t messages, sent; /* to other ranks, sent in bytes */
+} tli_Traffic;
+/* False, without a message, for other groups. */
+bool tli_group_traffic(const tli_Group *g, tli_Collective kind, tli_Traffic *out);
 
 /* A call. Tensors of all devices and of any strides; all of one dtype, those of different
 ** ranks too. By kind, with N ranks:
@@ -82,9 +99,17 @@ typedef struct tli_Call {
 ** the caller goes on; the tensors must stay as they are until it was waited for. Else it
 ** has been made, well or not, as tli_work_wait tells. */
 tli_Work *tli_group_start(tli_Group *g, const tli_Call *call, bool async) TL_MUSTCHECK;
+/* Messages begun between the two calls go as one where the wire can do that, so that neither
+** side waits for the order of the other's. Nests. */
+bool tli_group_batch(tli_Group *g, bool begins) TL_MUSTCHECK;
+/* Tells that a tensor's memory is sent often, or no longer (`add` false): NCCL then works on it in
+** place. The group keeps it until then. Nothing for other groups. */
+bool tli_group_buffer(tli_Group *g, tl_Tensor *t, bool add) TL_MUSTCHECK;
 /* Waits for the end of a call, for so many nanoseconds (0: without limit), and puts results
-** where they belong: those of devices in the order of their current streams. */
+** where they belong: those of devices in the order of their current streams, for which it does
+** not wait where the device makes the call. */
 bool tli_work_wait(tli_Work *w, int64_t timeout) TL_MUSTCHECK;
+tli_Collective tli_work_kind(const tli_Work *w);
 /* Whether it has ended. */
 bool tli_work_done(const tli_Work *w);
 /* What went wrong, "" if nothing has. */

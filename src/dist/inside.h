@@ -1,24 +1,16 @@
 /*
-** inside.h - what the files of a group in shared memory know of one another.
-**
-** Collectives are made of rounds. In a round each rank writes into its slot, publishes that by
-** counting its step up, waits for those whose slots it reads, and reads. There are two
-** slots for each rank, used in turn; who is about to write for round s first waits until all
-** have published s - 1, and thus have read what s - 2 has left there.
-**
-** Messages between two ranks go through a ring for each direction (channel.c).
-**
-** Who waits sleeps on its own line's bell; whoever publishes rings it.
+** inside.h - what the files of src/dist know of one another: groups, their calls, and the
+** table of functions by which a group's ranks reach one another, its wire. There are
+** four: shared memory (shm/), MPI (mpi/), NCCL (nccl/), and one that only writes down
+** what would be sent (record.c).
 */
 #ifndef TLI_DIST_INSIDE_H
 #define TLI_DIST_INSIDE_H
 
 #include "core/platform.h"
+#include "core/profile.h"
 #include "core/share.h"
 #include "dist/group.h"
-
-#define TLI_SLOT ((int64_t)256 << 10) /* bytes, for one round */
-#define TLI_RING ((int64_t)128 << 10)
 
 /* What a rank is about, for messages. */
 typedef struct tli_Status {
@@ -29,45 +21,15 @@ typedef struct tli_Status {
   char site[96];
 } tli_Status;
 
-/* One rank's, in shared memory. */
-typedef struct tli_Line {
-  _Alignas(64) _Atomic uint64_t step; /* rounds that it has published */
-  struct {
-    uint64_t hash; /* of the call that the round belongs to */
-    int64_t most;  /* the largest part that it moves, bytes */
-  } round[2];
-  _Alignas(64) atomic_uint bell; /* counts what might interest it */
-  atomic_uint sleepers;
-  _Alignas(64) atomic_uint version; /* of the status; odd while it is written */
-  tli_Status status;
-  atomic_bool left;
-} tli_Line;
-
-typedef struct tli_Header {
-  atomic_int joined;
-  atomic_int broken; /* 1: being said why, 2: said */
-  char why[900];
-} tli_Header;
-
-typedef struct tli_Ring { /* bytes from one rank to another */
-  _Alignas(64) _Atomic uint64_t written;
-  _Alignas(64) _Atomic uint64_t read;
-  _Alignas(64) char data[TLI_RING];
-} tli_Ring;
-
-typedef struct tli_MessageHead {
-  int64_t bytes, tag;
-  uint64_t hash; /* of the dtype */
-} tli_MessageHead;
-
 typedef struct tli_Part {
   char *data; /* borrowed of a piece */
   int64_t bytes;
 } tli_Part;
 
-/* A tensor of a call, and what stands for it on the host. */
+/* A tensor of a call, and what stands for it where the group's calls are made: on the host
+** mostly. */
 typedef struct tli_Piece {
-  tl_Tensor *target, *host; /* owned */
+  tl_Tensor *target, *near; /* owned */
   bool in, out;
 } tli_Piece;
 
@@ -88,12 +50,17 @@ struct tli_Work {
   uint64_t hash;
   tli_Status status;
   bool finished;
-  bool counted; /* the thread makes it, and has a reference */
+  tli_Invitation *invitation; /* owned; into the caller's profile; NULL */
+  int64_t begun;              /* tli_now_ns */
+  bool counted;               /* the thread makes it, and has a reference */
   int nevents;
   struct tl_Event *events[TLI_MOST_EVENTS]; /* owned: copies to the host */
   tl_Device event_devices[TLI_MOST_EVENTS];
-  int64_t deadline; /* once it runs */
-  bool head_done;   /* a message's */
+  struct tl_Event *end;   /* owned: on the stream of a call that is launched */
+  tl_Device device;       /* whose */
+  struct tl_Stream *from; /* whose stream was current then */
+  int64_t deadline;       /* once it runs */
+  bool head_done;         /* a message's, in shared memory */
   int64_t at;
   int source;
   tl_ErrorKind error;
@@ -103,41 +70,55 @@ struct tli_Work {
   tli_Part *in, *out;
 };
 
-/* A message that nobody has asked for yet. */
-typedef struct tli_Stash {
-  struct tli_Stash *next;
-  tli_MessageHead head;
-  char *data; /* owned */
-} tli_Stash;
+/* How the ranks of a group reach one another. Of a group, one thread at a time is in
+** `usable` to `fail`: whoever holds its engine. */
+typedef struct tli_Wire {
+  const char *name;
+  size_t bytes; /* of a group, which begins with a tli_Group */
+  int most;     /* ranks */
+  int64_t nap;  /* nanoseconds to sleep between two looks at messages under way */
+  /* Meets all others. What it has made when it fails is released by `leave`. */
+  bool (*join)(tli_Group *g, tli_Store *store, const char *name);
+  /* Nothing is under way any more; others that wait for this rank get to know. */
+  void (*leave)(tli_Group *g);
+  /* False with a message when the group has failed. */
+  bool (*usable)(tli_Group *g);
+  /* What this rank is about, and whether it waits in it. */
+  void (*note)(tli_Group *g, const tli_Status *s, bool active);
+  /* Makes a collective, to its end. */
+  bool (*collective)(tli_Group *g, tli_Work *w);
+  /* Begins a message, which ends by tli_work_end in one of the next two. */
+  void (*post)(tli_Group *g, tli_Work *w);
+  /* Moves what can be moved; whether there was something. With `slept`, looks also for late
+  ** calls and failed ranks. */
+  bool (*move)(tli_Group *g, bool slept);
+  /* Until a message has ended; false with a message when the group has failed. */
+  bool (*await)(tli_Group *g, tli_Work *w);
+  /* Ends all messages with the failure of this thread. */
+  void (*fail)(tli_Group *g);
+  /* Of wires whose calls are put on a stream of the group's device; NULL for others, and then
+  ** collective, post and await are. The caller launches, w->end is reached when it is made,
+  ** and `move` looks for that. */
+  bool (*launch)(tli_Group *g, tli_Work *w);
+  /* Holds launches back until the end, when they go as one. NULL: they go one by one. */
+  bool (*batch)(tli_Group *g, bool begins);
+  /* Memory that is often sent, for as long as `add`; NULL: of no use. */
+  bool (*buffer)(tli_Group *g, tl_Tensor *t, bool add);
+} tli_Wire;
 
-/* What comes from one rank. */
-typedef struct tli_Incoming {
-  bool has_head;
-  tli_MessageHead head;
-  int64_t at;
-  tli_Work *to;     /* borrowed; where it goes, or */
-  tli_Stash *stash; /* owned: here */
-  tli_Stash *kept;  /* owned list, the oldest first */
-} tli_Incoming;
+extern const tli_Wire tli_wire_shm, tli_wire_mpi, tli_wire_nccl, tli_wire_record;
 
 struct tli_Group {
-  tli_Share share;
-  tli_Header *header; /* in shared memory */
-  tli_Line *lines;
-  tli_Ring *rings;
-  char *slots;
+  const tli_Wire *wire;
   int rank, size;
-  int ranks[TLI_MOST_RANKS];
+  int *ranks;       /* owned: the world's numbers */
+  tl_Device device; /* where its calls are made; tensors from elsewhere go through it */
   int64_t timeout;
   bool detail;
   int64_t number; /* collectives so far */
   /* of whoever makes a call, the caller or the thread, who holds this */
   tli_Mutex engine;
   bool by_thread; /* the thread holds it */
-  uint64_t step, hash;
-  bool checked;                             /* the others' calls of this step */
-  tli_Work *posted, *sends[TLI_MOST_RANKS]; /* messages under way, in their order */
-  tli_Incoming incoming[TLI_MOST_RANKS];
   /* of both */
   tli_Mutex lock;
   tli_Work *first, **last; /* guarded: for the thread */
@@ -145,54 +126,16 @@ struct tli_Group {
   bool has_thread;
   atomic_bool closing;
   atomic_uint ended;
+  /* what the thread sleeps on, and how many do: here, or where others can ring */
+  atomic_uint *bell, *sleepers;
+  atomic_uint own_bell, own_sleepers;
 };
 
-static inline tli_Line *tli_line(const tli_Group *g, int rank) { return &g->lines[rank]; }
-static inline char *tli_slot(const tli_Group *g, int rank, uint64_t step) {
-  return g->slots + ((int64_t)rank * 2 + (int64_t)(step & 1)) * TLI_SLOT;
-}
-static inline tli_Ring *tli_ring(const tli_Group *g, int from, int to) {
-  return &g->rings[from * g->size + to];
-}
-
-/* ---- waiting (wait.c) ---- */
-
-/* Something has changed that may interest a rank. */
-void tli_bell(tli_Group *g, int rank);
-
-typedef struct tli_Wait {
-  uint64_t step;           /* of a round: the others' ... */
-  int who;                 /* ... of one rank, or -1: of all */
-  const tli_Work *message; /* or: until this one has ended */
-  const tli_Work *work;    /* what for: its deadline, its name */
-} tli_Wait;
-
-/* Waits, and moves messages meanwhile. False with a message when it is in vain. */
-bool tli_await(tli_Group *g, const tli_Wait *wait) TL_MUSTCHECK;
-/* Whether there is a reason to wait on; `slept`: looks also whether the others live. */
-bool tli_wait_goes_on(tli_Group *g, const tli_Wait *wait, bool slept) TL_MUSTCHECK;
-/* Records why the group is of no use any more, for all; false. The first reason counts. */
-bool tli_break(tli_Group *g, const char *why);
-/* The same as a failure of this call, after tli_fail. */
-bool tli_broken(tli_Group *g);
-/* "all_reduce number 3 of float32 [2] at a.lua:1", what a rank is about. */
+/* "all_reduce number 3 of float32 [2] at a.lua:1", what a rank is about (status.c). */
 void tli_status_text(const tli_Status *s, const tli_Group *g, char *out, size_t size);
-tli_Status tli_status_of(const tli_Group *g, int rank);
-void tli_status_set(tli_Group *g, const tli_Status *s, bool active);
-
-/* ---- calls ---- */
-
-/* A collective, to its end (collectives.c). */
-bool tli_collective_run(tli_Group *g, tli_Work *w) TL_MUSTCHECK;
-/* Begins a message (channel.c). */
-void tli_message_post(tli_Group *g, tli_Work *w);
-/* Moves what can be moved; whether there was something. */
-bool tli_messages_move(tli_Group *g);
-/* Ends all with this failure. */
-void tli_messages_fail(tli_Group *g);
-void tli_messages_free(tli_Group *g);
-bool tli_messages_active(const tli_Group *g);
 /* A call has ended; tl_error if not well (work.c). */
 void tli_work_end(tli_Work *w, bool ok);
+/* Puts it last (work.c). */
+void tli_work_append(tli_Work **list, tli_Work *w);
 
 #endif

@@ -30,6 +30,10 @@ tli_Store *tli_store_connect(const char *host, int port, int64_t timeout) {
   return NULL;
 }
 
+tli_Store *tli_store_connect_again(const tli_Store *s, int64_t timeout) {
+  return tli_store_connect(s->host, s->port, timeout);
+}
+
 void tli_store_close(tli_Store *s) {
   if (s == NULL) return;
   tli_socket_close(s->socket);

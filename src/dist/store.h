@@ -21,6 +21,8 @@ void tli_store_server_stop(tli_StoreServer *server);
 
 /* A connection; tried for `timeout` nanoseconds. Of one thread at a time. */
 tli_Store *tli_store_connect(const char *host, int port, int64_t timeout) TL_MUSTCHECK;
+/* One more connection to the same store. */
+tli_Store *tli_store_connect_again(const tli_Store *store, int64_t timeout) TL_MUSTCHECK;
 void tli_store_close(tli_Store *store); /* NULL is fine */
 
 /* Sets a key, and wakes who waits for it. */

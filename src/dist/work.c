@@ -100,20 +100,37 @@ static bool check(const tli_Group *g, const tli_Call *c, const tl_Tensor **first
 
 /* ---- where tensors lie meanwhile -------------------------------------------------- */
 
+/* A graph that is captured cannot wait for the host, through which tensors then go. */
+static bool check_capture(const tli_Work *w, tl_Device device) {
+  if (device.type == TL_CPU) return true;
+  const tl_DeviceApi *api = tli_backend(device)->device;
+  if (api->capture == NULL || api->capture(tli_stream(device)) == 0) return true;
+  return tli_fail(TL_EDEVICE,
+                  "%s: not possible while a graph is captured: other ranks are reached "
+                  "through the host",
+                  tli_collective_names[w->kind]);
+}
+
+static tl_Tensor *room_for(const tl_Tensor *t, tl_Device near) {
+  tl_Device device = tli_device(t);
+  if (near.type == TL_CPU && device.type != TL_CPU)
+    return tli_pinned_empty((tl_DeviceType)device.type, (tl_DType)t->dtype, t->ndim, t->sizes);
+  return tli_empty((tl_DType)t->dtype, near, t->ndim, t->sizes);
+}
+
 static bool stage(tli_Work *w, tli_Piece *p, tl_Tensor *t, bool in, bool out) {
+  tl_Device near = w->group->device;
   *p = (tli_Piece){tli_retain(t), NULL, in, out};
   w->npieces++;
-  bool cpu = tli_device(t).type == TL_CPU;
-  if (cpu && (in || tli_contiguous(t)))
-    p->host = tli_contiguous_as(t, (tl_DType)t->dtype);
-  else if (cpu)
-    p->host = tli_empty((tl_DType)t->dtype, TLI_CPU, t->ndim, t->sizes);
-  else if (in)
-    p->host = tli_moved(t, TLI_CPU, true);
+  bool there = tli_same_device(tli_device(t), near);
+  if (!there) TL_TRY(check_capture(w, tli_device(t)) && check_capture(w, near));
+  if (there && (in || tli_contiguous(t)))
+    p->near = tli_contiguous_as(t, (tl_DType)t->dtype);
+  else if (in && !there)
+    p->near = tli_moved(t, near, near.type == TL_CPU);
   else
-    p->host =
-        tli_pinned_empty((tl_DeviceType)tli_device(t).type, (tl_DType)t->dtype, t->ndim, t->sizes);
-  TL_TRY(p->host);
+    p->near = room_for(t, near);
+  TL_TRY(p->near);
   if (out) tli_bump(t, tli_collective_names[w->kind]);
   return true;
 }
@@ -139,9 +156,10 @@ static bool stage_all(tli_Work *w, const tli_Call *c) {
     TL_TRY(stage(w, &w->pieces[w->npieces], c->out.v[i], both, true));
   for (int i = 0; i < w->npieces; i++) {
     const tli_Piece *p = &w->pieces[i];
-    if (p->in && tli_device(p->target).type != TL_CPU) TL_TRY(mark(w, tli_device(p->target)));
+    bool comes = w->group->device.type == TL_CPU && tli_device(p->target).type != TL_CPU;
+    if (p->in && comes) TL_TRY(mark(w, tli_device(p->target)));
     tli_Part *part = i < w->nin ? &w->in[i] : &w->out[i - w->nin];
-    *part = (tli_Part){tli_data(p->host), p->host->numel * tli_dtype_bytes[p->host->dtype]};
+    *part = (tli_Part){tli_data(p->near), p->near->numel * tli_dtype_bytes[p->near->dtype]};
   }
   return true;
 }
@@ -155,18 +173,41 @@ bool tli_work_arrive(tli_Work *w) {
 
 static bool put_back(const tli_Piece *p) {
   tl_Tensor *plain = tli_detached(p->target);
-  bool ok = plain && tlo_copy_(plain, p->host, true);
+  bool ok = plain && tlo_copy_(plain, p->near, tli_device(plain).type != TL_CPU);
   tli_release(plain);
   return ok;
 }
 
+static void let_go(tli_Work *w) {
+  for (int i = 0; i < w->npieces; i++) {
+    tli_release(w->pieces[i].target);
+    tli_release(w->pieces[i].near);
+  }
+  w->npieces = 0;
+}
+
+/* What comes next on the current stream comes after a call that the device makes. Memory that
+** was taken on another stream is not to be used again before that. */
+static bool follow(tli_Work *w) {
+  const tl_DeviceApi *api = tli_backend(w->device)->device;
+  tl_Stream *now = tli_stream(w->device);
+  TL_TRY(api->stream_wait(now, w->end));
+  for (int i = 0; i < w->npieces && now != w->from; i++) {
+    tl_Tensor *t = w->pieces[i].near;
+    if (t->numel > 0) TL_TRY(api->record_stream(w->device, t->storage->data, now));
+  }
+  return true;
+}
+
+/* A Work that Lua has not collected yet keeps no tensors any more. */
 static bool finish(tli_Work *w) {
   if (w->finished) return true;
   w->finished = true;
-  for (int i = 0; i < w->npieces; i++)
-    if (w->pieces[i].out && w->pieces[i].host != w->pieces[i].target)
-      TL_TRY(put_back(&w->pieces[i]));
-  return true;
+  bool ok = w->end == NULL || follow(w);
+  for (int i = 0; i < w->npieces && ok; i++)
+    if (w->pieces[i].out && w->pieces[i].near != w->pieces[i].target) ok = put_back(&w->pieces[i]);
+  let_go(w);
+  return ok;
 }
 
 /* ---- making and releasing ---------------------------------------------------------- */
@@ -203,7 +244,7 @@ static void describe(tli_Work *w, const tli_Call *c, const tl_Tensor *first) {
   if (c->site) snprintf(w->status.site, sizeof w->status.site, "%s", c->site);
 }
 
-tli_Work *tli_work_new(const tli_Group *g, const tli_Call *c, int64_t timeout, bool detail) {
+tli_Work *tli_work_new(tli_Group *g, const tli_Call *c, int64_t timeout, bool detail) {
   const tl_Tensor *first = NULL;
   TL_TRY_NULL(check(g, c, &first));
   int64_t n = c->in.n + c->out.n;
@@ -214,6 +255,7 @@ tli_Work *tli_work_new(const tli_Group *g, const tli_Call *c, int64_t timeout, b
   atomic_init(&w->refs, 1);
   atomic_init(&w->state, TLI_PENDING);
   w->bytes = bytes;
+  w->group = g;
   w->kind = c->kind;
   w->reduce = c->reduce;
   w->root = c->root;
@@ -236,13 +278,18 @@ tli_Work *tli_work_new(const tli_Group *g, const tli_Call *c, int64_t timeout, b
 
 void tli_work_release(tli_Work *w) {
   if (w == NULL || !tli_last_reference(&w->refs)) return;
-  for (int i = 0; i < w->npieces; i++) {
-    tli_release(w->pieces[i].target);
-    tli_release(w->pieces[i].host);
-  }
+  let_go(w);
+  tli_invitation_release(w->invitation);
   for (int i = 0; i < w->nevents; i++)
     tli_backend(w->event_devices[i])->device->event_free(w->events[i]);
+  if (w->end) tli_backend(w->device)->device->event_free(w->end);
   tli_free(w, w->bytes);
+}
+
+void tli_work_append(tli_Work **list, tli_Work *w) {
+  while (*list) list = &(*list)->next;
+  w->next = NULL;
+  *list = w;
 }
 
 /* ---- ends -------------------------------------------------------------------------- */
@@ -254,6 +301,11 @@ void tli_work_end(tli_Work *w, bool ok) {
     snprintf(w->message, sizeof w->message, "%s", tl_error());
   }
   bool counted = w->counted;
+  if (counted && w->invitation && w->begun) {
+    char name[64];
+    snprintf(name, sizeof name, "distributed.%s", tli_collective_names[w->kind]);
+    tli_profile_add(w->invitation, "process group", TLI_SPAN_USER, name, w->begun, tli_now_ns());
+  }
   atomic_store(&w->state, ok ? TLI_DONE : TLI_FAILED);
   tli_word_wake(&w->state);
   if (counted) {
@@ -262,15 +314,23 @@ void tli_work_end(tli_Work *w, bool ok) {
   }
 }
 
-bool tli_work_done(const tli_Work *w) { return atomic_load(&w->state) != TLI_PENDING; }
+bool tli_work_done(const tli_Work *w) {
+  bool done = atomic_load(&w->state) != TLI_PENDING;
+  if (done || w->end == NULL) return done;
+  if (tli_backend(w->device)->device->event_query(w->end, &done)) return done;
+  tli_error_clear(); /* whoever waits is told */
+  return false;
+}
 
 const char *tli_work_error(const tli_Work *w) {
   return atomic_load(&w->state) == TLI_FAILED ? w->message : "";
 }
 
+tli_Collective tli_work_kind(const tli_Work *w) { return w->kind; }
+
 int tli_work_source(const tli_Work *w) { return w->source; }
 
-bool tli_work_wait(tli_Work *w, int64_t timeout) {
+static bool await_end(tli_Work *w, int64_t timeout) {
   int64_t deadline = timeout > 0 ? tli_now_ns() + timeout : INT64_MAX;
   while (atomic_load(&w->state) == TLI_PENDING) {
     int64_t left = deadline - tli_now_ns();
@@ -280,6 +340,12 @@ bool tli_work_wait(tli_Work *w, int64_t timeout) {
     tli_word_wait(&w->state, TLI_PENDING, left < 50000000 ? left : 50000000);
     if (atomic_load(&w->state) == TLI_PENDING) TL_TRY(tli_go_on());
   }
+  return true;
+}
+
+bool tli_work_wait(tli_Work *w, int64_t timeout) {
+  bool by_stream = w->end && timeout <= 0 && w->kind != TLI_BARRIER;
+  if (!by_stream) TL_TRY(await_end(w, timeout));
   if (atomic_load(&w->state) == TLI_FAILED) return tli_fail(w->error, "%s", w->message);
   return finish(w);
 }

@@ -135,6 +135,7 @@ local function emit_casts(op, line)
       local out = #op.params + (M.takes_inplace(op) and 1 or 0)
       free = ("%s && !tli_args_given(&a, %d)"):format(free, out)
    end
+   if op.autocast.when then free = ("%s && (%s)"):format(free, op.autocast.when) end
    local policy = cast_name(op.autocast.cpu) .. ", " .. cast_name(op.autocast.gpu)
    line("  if (%s) {", free)
    if #singles > 0 then
@@ -158,6 +159,13 @@ end
 local function call_c(op, args)
    if op.composite and not op.inplace_form then return profile.call(op, args) end
    return ("tlo_%s(%s)"):format(op.cname, args)
+end
+
+-- PyTorch has one node for some of our compositions: the last one is then called by its name.
+local function titled(op) return (op.composite or op.expr) and op.node ~= nil end
+
+local function count_nodes(op, line)
+   if titled(op) then line("  uint64_t nodes_ = tli_node_count();") end
 end
 
 -- The call of an operator that changes none of its arguments: where memory was short it is made
@@ -188,8 +196,11 @@ function emit_results.tensor(op, line)
       out = out and out + 1
    end
    local call = call_c(op, call_args(op))
+   count_nodes(op, line)
    line("  tl_Tensor *result = a.failed ? NULL : %s;", call)
    line("  if (result == NULL && tli_args_retry(&a)) result = %s;", call)
+   if op.casts_result then line("  result = tli_autocast_result(&a, result);") end
+   if titled(op) then line("  tli_entitle(result, \"%s\", nodes_);", op.node) end
    if op.creation then
       line("  if (result && tli_arg_bool(&a, %d, false) && !tli_set_requires_grad(result, true)) {",
            #op.params)
@@ -207,7 +218,9 @@ end
 
 function emit_results.tensors(op, line)
    line("  tl_Tensor *out[%d] = {NULL};", op.results.count)
+   count_nodes(op, line)
    emit_call(op, "out", line)
+   if titled(op) then line("  tli_entitle(out[0], \"%s\", nodes_);", op.node) end
    line("  tli_args_end(&a);")
    line("  if (!ok) return tli_args_raise(&a);")
    line("  return tli_return_several(L, a.S, boxes, out, %d);", op.results.count)
@@ -226,7 +239,12 @@ local none_of = {["tl_Tensors "] = "{0, NULL}", ["tl_Scalar "] = "{0}", ["tl_Int
 function emit_results.value(op, line)
    local info = op.results.info
    if info.push == "tensors" then
+      count_nodes(op, line)
       emit_call(op, "list", line)
+      if titled(op) then
+         line("  for (int64_t i_ = 0; ok && i_ < list->n; i_++)")
+         line("    tli_entitle(list->v[i_], \"%s\", nodes_);", op.node)
+      end
       line("  tli_args_end(&a);")
       line("  return ok ? tli_finish_list(L, list) : tli_args_raise(&a);")
       return
@@ -246,6 +264,14 @@ function emit_results.value(op, line)
    end
 end
 
+local function takes_tensors(op)
+   for _, p in ipairs(op.params) do
+      local kind = p.info.kind
+      if kind == "TENSOR" or kind == "OPERAND" or kind == "TENSORS" then return true end
+   end
+   return false
+end
+
 local function emit_binding(op, name, cname, inplace)
    local extra = {}
    if not inplace and M.takes_inplace(op) then
@@ -260,6 +286,12 @@ local function emit_binding(op, name, cname, inplace)
    local function line(format, ...) out[#out + 1] = format:format(...) end
    local kind = inplace and "self" or op.results.kind
    line("static int bind_%s(lua_State *L) {", cname)
+   if takes_tensors(op) then
+      line("  if (tli_state(L)->batching > 0) {")
+      line("    int n = tli_batched(L, &sig_%s, bind_%s);", cname, cname)
+      line("    if (n >= 0) return n;")
+      line("  }")
+   end
    line("  tli_Args a;")
    line("  tli_args_begin(&a, L, &sig_%s);", cname)
    if kind == "tensor" then
@@ -272,7 +304,7 @@ local function emit_binding(op, name, cname, inplace)
       line("  tl_Tensors *list = tli_push_list(L);")
    end
    emit_reading(op, line)
-   if op.autocast and not inplace then emit_casts(op, line) end
+   if op.autocast and not op.casts_result and not inplace then emit_casts(op, line) end
    emit_results[kind](op, line, cname)
    line("}")
    return table.concat(out, "\n")
@@ -353,17 +385,25 @@ local function table_rows(list, cname)
    return table.concat(rows, "\n")
 end
 
+-- Whether an operator is cast under autocast on a condition, which may compare texts.
+local function has_conditions(family)
+   for _, op in ipairs(family.ops) do
+      if op.autocast and op.autocast.when then return true end
+   end
+   return false
+end
+
 --- The C file of one family.
 function M.family(family)
    local out = {
       "/* Generated from " .. family.file .. "; not to be edited. */",
       '#include "bind.h"\n#include "core/profile.h"\n#include "lua/results.h"\n#include "ops.h"\n'
-         .. "#include <math.h>\n",
+         .. "#include <math.h>\n" .. (has_conditions(family) and "#include <string.h>\n" or ""),
    }
    local rows = {}
    for _, op in ipairs(family.ops) do
       if not op.internal then
-         if op.composite and not op.inplace_form then
+         if op.composite and not op.flops and not op.inplace_form then
             out[#out + 1] = profile.wrapper(op, "tlo")
          end
          out[#out + 1] = emit_binding(op, op.lua, op.cname, op.inplace_form)
@@ -390,7 +430,8 @@ end
 --- bind.h: the tables of all families.
 function M.header(all)
    local out = {"/* Generated from src/ops; not to be edited. */",
-                "#ifndef TLI_BIND_H\n#define TLI_BIND_H\n\n#include \"lua/autocast.h\"\n"}
+                "#ifndef TLI_BIND_H\n#define TLI_BIND_H\n",
+                "#include \"lua/autocast.h\"\n#include \"lua/batched.h\"\n"}
    local list = {}
    for _, family in ipairs(all.families) do
       out[#out + 1] = ("extern const tli_Binding tli_bindings_%s[];"):format(family.name)

@@ -62,8 +62,9 @@ local function entry_text(op)
    if op.nondiff then notes[#notes + 1] = "Not differentiable: " .. op.nondiff .. "." end
    if op.autocast then
       local cpu, gpu = op.autocast.cpu or "none", op.autocast.gpu or "none"
-      notes[#notes + 1] = cpu == gpu and ("Autocast: %s."):format(cpu)
-         or ("Autocast: %s on the CPU, %s on GPUs."):format(cpu, gpu)
+      local where = cpu == gpu and cpu or ("%s on the CPU, %s on GPUs"):format(cpu, gpu)
+      notes[#notes + 1] = ("Autocast: %s%s."):format(where,
+         op.autocast.when and ", for some of these arguments" or "")
    end
    if op.waits then notes[#notes + 1] = "Waits for the device: " .. op.waits .. "." end
    return table.concat(forms_text(op), "\n") .. "\n  -> " .. result_text(op) .. "\n\n" .. doc

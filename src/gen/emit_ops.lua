@@ -243,13 +243,27 @@ $prototype {
    })
 end
 
+-- One that is written by hand and that derivatives call: tlo_<op> is there for its row in profiles.
+local function emit_counted(op)
+   local args = names(op)
+   if op.results.kind == "tensors" or op.results.kind == "value" then args[#args + 1] = "out" end
+   return fill([[
+$prototype {
+  return tli_op_$op($args);
+}]], {prototype = M.prototype(op), op = op.cname, args = join(args, ", ")})
+end
+
 -- Files -------------------------------------------------------------------------------------------
 
 local function emit_op(op, all)
    local parts = {("#line %d \"%s\""):format(op.line, op.file)}
    local function add(text) parts[#parts + 1] = text end
    if op.composite or op.expr then
-      if op.expr then add(profile.hooked(op, emit_expr(op, all))) end
+      if op.expr then
+         add(profile.hooked(op, emit_expr(op, all)))
+      elseif op.flops then
+         add(profile.hooked(op, emit_counted(op)))
+      end
       if op.inplace then add(emit_composite_inplace(op)) end
       return #parts > 1 and join(parts, "\n") or nil
    end
@@ -290,12 +304,12 @@ function M.header(all)
    for _, op in ipairs(all.ops) do
       out[#out + 1] = M.prototype(op) .. ";"
       if op.inplace then out[#out + 1] = inplace_prototype(op) .. ";" end
-      if not (op.composite or op.expr or op.pointwise) then
+      if not (op.composite and not op.flops or op.expr or op.pointwise) then
          natives[#natives + 1] = (op.inplace == "native" and inplace_prototype(op, "tli_op")
                                   or M.prototype(op, "tli_op")) .. ";"
       end
    end
-   out[#out + 1] = "\n/* What src/ops implements for them; these record nothing. */"
+   out[#out + 1] = "\n/* What src/ops implements for them; these make no node. */"
    out[#out + 1] = join(natives, "\n")
    out[#out + 1] = "\n#endif\n"
    return join(out, "\n")

@@ -22,8 +22,9 @@ local function tensor_c(op, name)
    fail(op, "no tensor " .. name)
 end
 
--- A formula is arithmetic with numel(tensor), size(tensor, dimension), dimensions as in Lua, and
--- choose(boolean parameter, formula, formula).
+-- A formula is arithmetic with numel(tensor), 0 of one that is missing, size(tensor, dimension),
+-- dimensions as in Lua, and choose(boolean parameter, formula, formula). It does not count where
+-- the operators that were called have counted as much.
 local function flops_c(op, text)
    text = text:gsub("choose(%b())", function(list)
       local flag, yes, no = list:match "^%(%s*([%w_]+)%s*,(.*),(.-)%)$"
@@ -32,7 +33,7 @@ local function flops_c(op, text)
       return ("(%s ? %s : %s)"):format(flag, yes, no)
    end)
    text = text:gsub("numel%(([%w_]+)%)", function(name)
-      return ("(double)%s->numel"):format(tensor_c(op, name))
+      return ("tli_flops_numel(%s)"):format(tensor_c(op, name))
    end)
    return (text:gsub("size%(([%w_]+), (%-?%d+)%)", function(name, dim)
       local d = tonumber(dim)
@@ -97,6 +98,7 @@ end
 --- A call of an operator whose C is written by hand, with a span around it.
 ---@return string
 function M.call(op, args)
+   if op.flops then return ("tlo_%s(%s)"):format(op.cname, args) end -- has one
    local call = ("%s(%s)"):format(op.cname, args)
    return ("(tli_profiling() ? profiled_%s : tlo_%s)"):format(call, call)
 end

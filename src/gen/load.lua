@@ -20,7 +20,8 @@ local fields = {
    materialize = "boolean", -- false: derivative takes undefined gradients as nil
    name = "string",         -- in Lua, where C's name had to differ; of an internal entry: as
                             -- messages call it
-   node = "string",         -- PyTorch's name of the node, where it is not made of the operator's
+   node = "string",         -- PyTorch's name of the node, where it is not made of the operator's;
+                            -- of a composition: of its last node, when Lua calls it
    module = "string",       -- torch.<module> instead of torch
    also = "boolean",        -- with module: in torch as well
    method = "boolean",      -- false: no method; default: a method if the first parameter is self
@@ -32,7 +33,9 @@ local fields = {
    examples = "table",      -- argument lists for the gradient check and the fuzzer
    autocast = "any",        -- what torch.autocast casts its tensors to: "lower" (its own dtype),
                             -- "float32", "widest" (of those given), "refused"; or {cpu =, gpu =}
-                            -- where PyTorch's lists for these differ
+                            -- where PyTorch's lists for these differ, and `when`, C that is true
+                            -- where it holds; "result": the result is cast, to autocast's dtype,
+                            -- that of functions which end in a product of matrices
    any_device = "table",    -- tensors, by name = true, that need not lie where the others do
    flops = "string",        -- operations of floating point in a call, as emit_profile.lua reads it;
                             -- a pointwise operator has one for each element anyway
@@ -59,19 +62,23 @@ local function check_grad(op)
    end
 end
 
-local casts = {lower = true, float32 = true, widest = true, refused = true}
+local casts = {lower = true, float32 = true, widest = true, refused = true, result = true}
 
 -- As a table; what casts do to an operator that writes in place would be nobody's wish.
 local function read_autocast(op)
    local given = op.autocast
    if type(given) ~= "table" then given = {cpu = given, gpu = given} end
    for kind, cast in pairs(given) do
-      if kind ~= "cpu" and kind ~= "gpu" or not casts[cast] then
+      if kind ~= "when" and (kind ~= "cpu" and kind ~= "gpu" or not casts[cast]) then
          fail(op, "unknown autocast " .. tostring(cast))
       end
    end
    if op.internal or op.inplace_form then
       fail(op, "has autocast, which is for functions that users call")
+   end
+   op.casts_result = given.cpu == "result"
+   if op.casts_result and (given.gpu ~= "result" or given.when or op.results.kind ~= "tensor") then
+      fail(op, "casts its result: expected one, always, on all devices")
    end
    op.autocast = given
 end

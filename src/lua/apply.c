@@ -8,13 +8,15 @@
 */
 #include "lua/value.h"
 
+#include <math.h>
+
 /* A row-major copy of the tensor at an index on the CPU, owned by a new value on
 ** the stack. */
 static tl_Tensor *push_copy(lua_State *L, const char *name, int index) {
   tli_Box *box = tli_push_box(L);
   tl_Tensor *t = tli_check_tensor(L, index, name), *plain = tli_detached(t), *copy = NULL,
             *rows = NULL;
-  if (plain) copy = tlo_to(plain, TL_NODTYPE, false, true, TLI_CPU);
+  if (plain) copy = tlo_to(plain, TL_NODTYPE, false, true, TLI_CPU, NULL);
   if (copy) rows = tli_contiguous_as(copy, (tl_DType)copy->dtype);
   tli_release(plain);
   tli_release(copy);
@@ -25,6 +27,11 @@ static tl_Tensor *push_copy(lua_State *L, const char *name, int index) {
 
 static void *element(const tl_Tensor *t, int64_t i) {
   return (char *)tli_data(t) + i * tli_dtype_bytes[t->dtype];
+}
+
+static bool is_whole(tl_Scalar value) {
+  double x = tli_to_double(value);
+  return x == floor(x);
 }
 
 /* Calls the function at `fn` for each element of the copies; the results take
@@ -41,6 +48,9 @@ static bool each_element(lua_State *L, const char *name, int fn, int n, tl_Tenso
       return tli_fail(TL_EARG, "%s: the function must return a number, got %s", name,
                       tli_describe(L, tli_state(L), lua_gettop(L)));
     lua_pop(L, 1);
+    if (!tli_is_float(dtype) && !is_whole(value))
+      return tli_fail(TL_EARG, "%s: the function must return whole numbers for %s, got %g", name,
+                      tl_dtype_name(dtype), tli_to_double(value));
     TL_TRY(tli_check_holds(name, value, dtype));
     tli_store(element(copies[0], i), dtype, value);
   }
@@ -61,7 +71,7 @@ static bool write_results(lua_State *L, const char *name, tl_Tensor *results) {
                     name, tli_sizes_str(results), tl_dtype_name((tl_DType)results->dtype),
                     tli_sizes_str(t), tl_dtype_name((tl_DType)t->dtype));
   TL_TRY(may_write(name, t));
-  tl_Tensor *there = tlo_to(results, TL_NODTYPE, false, false, tli_device(t));
+  tl_Tensor *there = tlo_to(results, TL_NODTYPE, false, false, tli_device(t), NULL);
   return tli_write_back(name, t, there) && tli_inplace_done(name, t, NULL);
 }
 

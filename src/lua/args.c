@@ -3,6 +3,7 @@
 ** and tli_args_end nothing raises but Lua itself on lack of memory, and what
 ** is owned by then are the operands made of numbers, which are read last.
 */
+#include "lua/batched.h"
 #include "lua/value.h"
 
 #include <math.h>
@@ -112,7 +113,9 @@ typedef struct tli_Room {
 /* ---- matching ---- */
 
 tli_Last tli_last_argument(lua_State *L, int top) {
-  if (top == 0 || lua_type(L, top) != LUA_TTABLE || lua_rawlen(L, top) > 0) return TLI_LAST_VALUE;
+  if (top == 0 || lua_type(L, top) != LUA_TTABLE || lua_rawlen(L, top) > 0 ||
+      tli_is_batched(L, top))
+    return TLI_LAST_VALUE;
   lua_pushnil(L);
   if (!lua_next(L, top)) return TLI_LAST_EMPTY;
   bool named = lua_type(L, -2) == LUA_TSTRING;

@@ -192,6 +192,15 @@ void tli_autocast_list(tli_Args *a, tli_Cast cpu, tli_Cast gpu, tl_Tensors *list
   list->v = made;
 }
 
+tl_Tensor *tli_autocast_result(tli_Args *a, tl_Tensor *result) {
+  if (result == NULL || result->dtype != TL_F32) return result;
+  tl_DType lower = (tl_DType)a->S->cast_to[tli_device(result).type];
+  if (lower == TL_NODTYPE) return result;
+  tl_Tensor *made = convert(a, result, lower);
+  tli_release(result);
+  return made;
+}
+
 /* ---- torch.autocast ----------------------------------------------------------------- */
 
 #define NAME "autocast"

@@ -23,6 +23,9 @@ typedef enum tli_Cast {
 void tli_autocast(tli_Args *a, tli_Cast cpu, tli_Cast gpu, tl_Tensor **const *tensors, int n);
 /* The same for a list. */
 void tli_autocast_list(tli_Args *a, tli_Cast cpu, tli_Cast gpu, tl_Tensors *list);
+/* A float32 result (owned; NULL: the call has failed) in the dtype that autocast casts to on
+** its device; itself where that is off. */
+tl_Tensor *tli_autocast_result(tli_Args *a, tl_Tensor *result);
 
 /* Lets go of the casts of parameters that are kept. */
 void tli_autocast_forget(tli_State *S);

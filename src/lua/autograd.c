@@ -110,27 +110,49 @@ static int autograd_queue_callback(lua_State *L) {
   return 0;
 }
 
-/* Calls what was queued, or after a failure forgets it. */
+/* _pass(): the number of the running backward pass, nil outside of one, and how
+** many there are around it. */
+static int autograd_pass(lua_State *L) {
+  int depth;
+  uint64_t number = tli_pass(&depth);
+  if (number)
+    lua_pushinteger(L, (lua_Integer)number);
+  else
+    lua_pushnil(L);
+  lua_pushinteger(L, depth);
+  return 2;
+}
+
+/* _pass_visits(tensor): whether that pass will call the tensor's hooks. */
+static int autograd_pass_visits(lua_State *L) {
+  bool answer;
+  if (!tli_pass_visits(tli_check_tensor(L, 1, "autograd"), &answer)) return tli_raise(L);
+  lua_pushboolean(L, answer);
+  return 1;
+}
+
+/* Calls what was queued, and what that queues, or after a failure forgets it. */
 static void end_pass(lua_State *L, bool ok) {
-  if (lua_rawgetp(L, LUA_REGISTRYINDEX, &queue_key) != LUA_TTABLE) {
-    lua_pop(L, 1);
-    return;
+  while (lua_rawgetp(L, LUA_REGISTRYINDEX, &queue_key) == LUA_TTABLE) {
+    int list = lua_gettop(L);
+    lua_pushnil(L);
+    lua_rawsetp(L, LUA_REGISTRYINDEX, &queue_key);
+    for (lua_Integer i = 1; ok && i <= (lua_Integer)lua_rawlen(L, list); i++) {
+      lua_rawgeti(L, list, i);
+      lua_call(L, 0, 0);
+    }
+    lua_settop(L, list - 1);
   }
-  int list = lua_gettop(L);
-  lua_pushnil(L);
-  lua_rawsetp(L, LUA_REGISTRYINDEX, &queue_key);
-  for (lua_Integer i = 1; ok && i <= (lua_Integer)lua_rawlen(L, list); i++) {
-    lua_rawgeti(L, list, i);
-    lua_call(L, 0, 0);
-  }
-  lua_settop(L, list - 1);
+  lua_pop(L, 1);
 }
 
 /* Whether a pass that begins now is not within another one. */
-static bool outermost(void) {
-  lua_State *outer = tli_set_running(NULL);
-  tli_set_running(outer);
-  return outer == NULL;
+static bool outermost(void) { return tli_running() == NULL; }
+
+/* _is_running() -> whether this is within a backward pass. */
+static int autograd_is_running(lua_State *L) {
+  lua_pushboolean(L, !outermost());
+  return 1;
 }
 
 static int accumulate(tli_Args *a, tli_Settings *of, tl_Tensors roots, tl_Tensor *const *grads,
@@ -533,29 +555,55 @@ static int get_data(lua_State *L, tli_State *S, tl_Tensor *t) {
   return 1;
 }
 
-/* x.data = y: x takes over y's memory, shape and dtype, but stays the same
-** tensor for the modules and optimizers that hold it. */
-static int set_data(lua_State *L, tli_State *S, tl_Tensor *t, int value) {
+/* The tensor at `value` if t may take over its memory. */
+static const tl_Tensor *check_data(lua_State *L, tli_State *S, const tl_Tensor *t, int value) {
   const tl_Tensor *y = lua_type(L, value) == LUA_TUSERDATA ? tli_to_tensor(L, S, value) : NULL;
-  if (y == NULL) return tli_error(L, "data: expected a Tensor, got %s", tli_describe(L, S, value));
+  if (y == NULL) tli_error(L, "data: expected a Tensor, got %s", tli_describe(L, S, value));
   if (t->base || (t->autograd && t->autograd->node))
-    return tli_error(
-        L, "data: can be set of a leaf only, not of a view or a result that has a history");
+    tli_error(L, "data: can be set of a leaf only, not of a view or a result that has a history");
   if ((t->flags & TLI_REQUIRES_GRAD) && !tli_is_float((tl_DType)y->dtype))
-    return tli_error(L, "data: expected a floating Tensor for one that requires a gradient, got %s",
-                     tli_describe(L, S, value));
+    tli_error(L, "data: expected a floating Tensor for one that requires a gradient, got %s",
+              tli_describe(L, S, value));
   if (t->autograd && t->autograd->grad)
-    return tli_error(L, "data: the gradient must go first: set grad to nil");
+    tli_error(L, "data: the gradient must go first: set grad to nil");
+  return y;
+}
+
+static void take_data(tl_Tensor *t, const tl_Tensor *y) {
   tl_Storage *old = t->storage;
-  /* a graph that has saved t must see a version that t never had */
-  unsigned past = tli_version(t);
   t->storage = tli_storage_retain(y->storage);
-  atomic_fetch_add_explicit(&t->storage->version, past, memory_order_relaxed);
-  tli_bump(t, "data");
   t->offset = y->offset;
   t->dtype = y->dtype;
   tli_set_geometry(t, y->ndim, y->sizes, y->strides);
   tli_storage_release(old);
+}
+
+/* x.data = y: x takes over y's memory, shape and dtype, but stays the same
+** tensor for the modules and optimizers that hold it. */
+static int set_data(lua_State *L, tli_State *S, tl_Tensor *t, int value) {
+  const tl_Tensor *y = check_data(L, S, t, value);
+  /* a graph that has saved t must see a version that t never had */
+  unsigned past = tli_version(t);
+  take_data(t, y);
+  atomic_fetch_add_explicit(&t->storage->version, past, memory_order_relaxed);
+  tli_bump(t, "data");
+  return 0;
+}
+
+/* autograd._lend(x, y, version): x takes over y's memory as by x.data = y, where
+** y holds the values that x had, or could have had, at that version: graphs that
+** have saved x then go on with them. For parameters whose parts are elsewhere
+** between the times of their use. */
+static int autograd_lend(lua_State *L) {
+  tli_State *S = tli_state(L);
+  tl_Tensor *t = lua_type(L, 1) == LUA_TUSERDATA ? tli_to_tensor(L, S, 1) : NULL;
+  if (t == NULL) return tli_error(L, "_lend: expected a Tensor, got %s", tli_describe(L, S, 1));
+  const tl_Tensor *y = check_data(L, S, t, 2);
+  int64_t version;
+  if (!tli_to_whole(L, 3, &version))
+    return tli_error(L, "_lend: version: expected an integer, got %s", tli_describe(L, S, 3));
+  take_data(t, y);
+  atomic_store_explicit(&t->storage->version, (unsigned)version, memory_order_relaxed);
   return 0;
 }
 
@@ -601,6 +649,10 @@ void tli_open_autograd(lua_State *L) {
   static const luaL_Reg functions[] = {{"backward", autograd_backward},
                                        {"grad", autograd_grad},
                                        {"queue_callback", autograd_queue_callback},
+                                       {"_is_running", autograd_is_running},
+                                       {"_lend", autograd_lend},
+                                       {"_pass", autograd_pass},
+                                       {"_pass_visits", autograd_pass_visits},
                                        {NULL, NULL}};
   static const luaL_Reg plain[] = {{"detach_", tensor_detach_}, {NULL, NULL}};
   static const luaL_Reg node[] = {{"__gc", node_gc},
@@ -617,4 +669,5 @@ void tli_open_autograd(lua_State *L) {
   tli_open_modes(L);
   tli_open_autocast(L);
   tli_open_function(L);
+  tli_open_saved_hooks(L);
 }

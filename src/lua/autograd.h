@@ -10,6 +10,12 @@
 void tli_open_modes(lua_State *L);    /* modes.c */
 void tli_open_autocast(lua_State *L); /* autocast.c */
 void tli_open_function(lua_State *L); /* function.c */
+void tli_open_saved_hooks(lua_State *L);
+
+/* A mode's hooks become those of this C thread (saved_hooks.c). */
+void tli_saved_hooks_load(tli_State *S, int mode);
+/* The state closes. */
+void tli_saved_hooks_close(tli_State *S);
 
 /* Pushes an empty value for a node, which then owns what is put into it. */
 tli_Node **tli_push_node_box(lua_State *L);

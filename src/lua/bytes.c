@@ -8,7 +8,9 @@
 #include <string.h>
 
 #include "core/codecs.h"
+#include "core/csv.h"
 #include "core/dequantize.h"
+#include "core/folder.h"
 #include "core/platform.h"
 #include "lua/value.h"
 
@@ -145,7 +147,8 @@ static int io_text(lua_State *L) {
   return 1;
 }
 
-/* inflate(bytes, kind, expected) -> bytes, or nil and a message. */
+/* inflate(bytes, kind, expected, head) -> bytes, or nil and a message; a head is at most so many
+** from the begin. */
 static int io_inflate(lua_State *L) {
   static const char *const kinds[] = {"raw", "gzip", NULL};
   check_bytes(L, "io.inflate");
@@ -154,13 +157,31 @@ static int io_inflate(lua_State *L) {
   if (!lua_isnoneornil(L, 3) && (!tli_to_whole(L, 3, &expected) || expected < 0))
     return tli_error(L, "io.inflate: expected: expected a number of bytes, got %s",
                      tli_describe(L, tli_state(L), 3));
+  bool head = lua_toboolean(L, 4);
   tli_Box *box = tli_push_box(L);
   tl_Tensor *bytes = check_bytes(L, "io.inflate");
   size_t n;
   void *block = tli_inflate(tli_data(bytes), (size_t)bytes->numel,
-                            kind == 0 ? TLI_DEFLATE_RAW : TLI_DEFLATE_GZIP, expected, &n);
+                            kind == 0 ? TLI_DEFLATE_RAW : TLI_DEFLATE_GZIP, expected, head, &n);
   if (block == NULL) return give_up(L);
   int64_t size = (int64_t)n;
+  return give(L, box, block, 1, &size, free_block, NULL);
+}
+
+/* deflate(text, tensor) -> its bytes behind the text's, packed, or nil and a message. */
+static int io_deflate(lua_State *L) {
+  const void *data[2];
+  size_t n[2], packed;
+  data[0] = luaL_checklstring(L, 1, &n[0]);
+  tli_Box *box = tli_push_box(L);
+  tl_Tensor *t = tli_check_tensor(L, 2, "io.deflate");
+  if (tli_device(t).type != TL_CPU || !tli_contiguous(t))
+    return tli_error(L, "io.deflate: expected a contiguous Tensor on the CPU");
+  data[1] = tli_data(t);
+  n[1] = (size_t)t->numel * tl_dtype_size((tl_DType)t->dtype);
+  void *block = tli_deflate(data, n, &packed);
+  if (block == NULL) return give_up(L);
+  int64_t size = (int64_t)packed;
   return give(L, box, block, 1, &size, free_block, NULL);
 }
 
@@ -215,10 +236,191 @@ static int io_decode_image(lua_State *L) {
   return 1;
 }
 
+/* The path at 1. */
+static const char *check_path(lua_State *L, const char *name) {
+  const char *path = tli_to_word(L, 1);
+  if (path == NULL)
+    tli_error(L, "%s: expected a path, got %s", name,
+              tli_describe(L, tli_state(L), lua_isnone(L, 1) ? 0 : 1));
+  return path;
+}
+
+/* folder(path) -> bytes, as tli_folder_list gives them, or nil and a message. */
+static int io_folder(lua_State *L) {
+  const char *path = check_path(L, "io.folder");
+  tli_Box *box = tli_push_box(L);
+  size_t bytes = 0;
+  char *block = tli_folder_list(path, &bytes);
+  if (block == NULL) return give_up(L);
+  int64_t size = (int64_t)bytes;
+  return give(L, box, block, 1, &size, free_block, NULL);
+}
+
+static int push_text(lua_State *L) {
+  lua_pushstring(L, lua_touserdata(L, 1));
+  return 1;
+}
+
+/* make_folder(path) -> its absolute path, or nil and a message. */
+static int io_make_folder(lua_State *L) {
+  char *full = tli_folder_make(check_path(L, "io.make_folder"));
+  if (full == NULL) return give_up(L);
+  lua_pushcfunction(L, push_text); /* which may raise for lack of memory */
+  lua_pushlightuserdata(L, full);
+  int status = lua_pcall(L, 1, 1, 0);
+  free(full);
+  return status == LUA_OK ? 1 : lua_error(L);
+}
+
+/* ---- CSV ---- */
+
+enum { MOST_COLUMNS = 1 << 16 };
+
+/* A character at an index; `none` if it may be "". */
+static char check_char(lua_State *L, int index, const char *what, bool none) {
+  size_t n;
+  const char *text = luaL_checklstring(L, index, &n);
+  if (n > 1 || (n == 0 && !none) || (n == 1 && (*text == '\n' || *text == '\r')))
+    tli_error(L, "io.csv: %s: expected one character, got %s", what,
+              tli_describe(L, tli_state(L), index));
+  return n ? *text : '\0';
+}
+
+/* From the arguments bytes, first, delimiter, quote at 1 to 4. */
+static tli_Csv check_csv(lua_State *L) {
+  const tl_Tensor *bytes = check_bytes(L, "io.csv");
+  tli_Csv csv = {.data = (const char *)tli_data(bytes), .bytes = bytes->numel, .line = 1};
+  csv.at = check_first(L, 2, bytes, "io.csv");
+  csv.delimiter = check_char(L, 3, "delimiter", false);
+  csv.quote = check_char(L, 4, "quote", true);
+  return csv;
+}
+
+/* csv_fields(bytes, first, delimiter, quote) -> the number of fields of the row that begins
+** at `first`, 0 at the end, or nil and a message. */
+static int io_csv_fields(lua_State *L) {
+  tli_Csv csv = check_csv(L);
+  int64_t n = tli_csv_fields(&csv);
+  if (n < 0) return give_up(L);
+  lua_pushinteger(L, n);
+  return 1;
+}
+
+static int type_of(lua_State *L, int index) {
+  const char *name = lua_tostring(L, index);
+  if (name && strcmp(name, "string") == 0) return TLI_CSV_TEXT;
+  if (name && strcmp(name, "skip") == 0) return TLI_CSV_SKIP;
+  tl_DType dtype = tli_to_dtype(L, index);
+  if (dtype == TL_NODTYPE)
+    tli_error(L, "io.csv: types: expected dtypes, \"string\" or \"skip\", got %s",
+              tli_describe(L, tli_state(L), index));
+  return (int)dtype;
+}
+
+/* Gives a column room for `rows` and what stands for it in the result at `results`. */
+static void make_column(lua_State *L, tli_CsvColumn *column, int i, int64_t rows, int results) {
+  if (column->type == TLI_CSV_SKIP) {
+    lua_pushboolean(L, 0);
+  } else if (column->type == TLI_CSV_TEXT) {
+    column->data = lua_newuserdatauv(L, (size_t)rows * sizeof(tli_CsvText) + 1, 0);
+  } else {
+    tli_Box *box = tli_push_box(L);
+    tl_Tensor *t = tli_empty((tl_DType)column->type, TLI_CPU, 1, &rows);
+    if (t == NULL) {
+      tli_raise(L);
+      return;
+    }
+    tli_fill_box(tli_state(L), box, t);
+    column->data = tli_data(t);
+  }
+  lua_rawseti(L, results, i + 1);
+}
+
+/* Pushes a field whose doubled quotes become one. */
+static void push_single(lua_State *L, const char *at, int64_t n, char quote) {
+  luaL_Buffer b;
+  luaL_buffinit(L, &b);
+  for (int64_t i = 0; i < n; i++) {
+    luaL_addchar(&b, at[i]);
+    if (at[i] == quote) i++;
+  }
+  luaL_pushresult(&b);
+}
+
+static void push_texts(lua_State *L, const tli_Csv *csv, const tli_CsvText *texts, int64_t rows) {
+  lua_createtable(L, (int)rows, 0);
+  for (int64_t i = 0; i < rows; i++) {
+    const char *at = csv->data + texts[i].first;
+    if (texts[i].length < 0)
+      push_single(L, at, ~texts[i].length, csv->quote);
+    else
+      lua_pushlstring(L, at, (size_t)texts[i].length);
+    lua_rawseti(L, -2, i + 1);
+  }
+}
+
+/* Cuts a column to the rows that were read. */
+static void finish_column(lua_State *L, const tli_Csv *csv, int i, int64_t rows, int results) {
+  const tli_CsvColumn *column = &csv->column[i];
+  if (column->type == TLI_CSV_SKIP) return;
+  lua_rawgeti(L, results, i + 1);
+  if (column->type == TLI_CSV_TEXT) {
+    push_texts(L, csv, (const tli_CsvText *)column->data, rows);
+    lua_rawseti(L, results, i + 1);
+  } else {
+    tli_set_geometry(tli_check_tensor(L, -1, "io.csv"), 1, &rows, NULL);
+  }
+  lua_pop(L, 1);
+}
+
+/* csv(bytes, first, delimiter, quote, types, rows, line) -> columns, rows, first, line, or nil
+** and a message. Reads up to `rows` rows from the byte `first`, which is in line `line`, on.
+** Of each column's type: a 1-d tensor of that dtype, with "string" a list, with "skip" false. */
+static int io_csv(lua_State *L) {
+  tli_Csv csv = check_csv(L);
+  int64_t rows;
+  luaL_checktype(L, 5, LUA_TTABLE);
+  csv.columns = (int)lua_rawlen(L, 5);
+  if (csv.columns < 1 || csv.columns > MOST_COLUMNS)
+    return tli_error(L, "io.csv: types: expected 1 to %d columns", MOST_COLUMNS);
+  if (!tli_to_whole(L, 6, &rows) || rows < 1 || !tli_to_whole(L, 7, &csv.line))
+    return tli_error(L, "io.csv: rows: expected at least 1, got %s",
+                     tli_describe(L, tli_state(L), 6));
+  int64_t most = (csv.bytes - csv.at) / csv.columns + 1; /* a field takes a byte */
+  if (rows > most) rows = most;
+  if (rows > INT32_MAX) rows = INT32_MAX;
+  lua_settop(L, 7);
+  tli_CsvColumn *columns =
+      (tli_CsvColumn *)lua_newuserdatauv(L, (size_t)csv.columns * sizeof *columns, 0);
+  for (int i = 0; i < csv.columns; i++) {
+    lua_rawgeti(L, 5, i + 1);
+    columns[i] = (tli_CsvColumn){type_of(L, -1), NULL};
+    lua_pop(L, 1);
+  }
+  csv.column = columns;
+  tli_push_alias(L, 1, "io.csv"); /* a finalizer may release it */
+  lua_createtable(L, csv.columns, 0);
+  int results = lua_gettop(L);
+  for (int i = 0; i < csv.columns; i++) make_column(L, &columns[i], i, rows, results);
+  int64_t taken = tli_csv_read(&csv, rows);
+  if (taken < 0) return give_up(L);
+  for (int i = 0; i < csv.columns; i++) finish_column(L, &csv, i, taken, results);
+  lua_settop(L, results);
+  lua_pushinteger(L, taken);
+  lua_pushinteger(L, csv.at + 1);
+  lua_pushinteger(L, csv.line);
+  return 4;
+}
+
 const luaL_Reg tli_bytes_functions[] = {{"map", io_map},
                                         {"bytes_as", io_bytes_as},
                                         {"text", io_text},
                                         {"inflate", io_inflate},
+                                        {"deflate", io_deflate},
                                         {"dequantize", io_dequantize},
                                         {"decode_image", io_decode_image},
+                                        {"folder", io_folder},
+                                        {"make_folder", io_make_folder},
+                                        {"csv", io_csv},
+                                        {"csv_fields", io_csv_fields},
                                         {NULL, NULL}};

@@ -68,7 +68,32 @@ static size_t call_stack(char *text, size_t size) {
   return used;
 }
 
+static int call_frames(tli_Frame *frames, int most) {
+  lua_State *L = tli_calling;
+  lua_Debug ar;
+  int n = 0;
+  for (int level = 0; L && n < most && lua_getstack(L, level, &ar); level++) {
+    lua_getinfo(L, "Sl", &ar);
+    if (ar.currentline > 0) frames[n++] = (tli_Frame){ar.source, ar.currentline, ar.linedefined};
+  }
+  return n;
+}
+
+/* ---- waits, for who looks for them ---- */
+
+static void warn_wait(tl_Device device) {
+  lua_State *L = tli_calling;
+  const char *site = call_site(), *op = tli_operator();
+  char text[256];
+  if (L == NULL) return;
+  snprintf(text, sizeof text, "%s%s%s: the host waits for %s", site ? site : "", site ? ": " : "",
+           op ? op : "an operator", tli_device_str(device));
+  lua_warning(L, text, 0);
+}
+
 void tli_open_call_site(void) {
+  atomic_store(&tli_warn_wait, warn_wait);
+  atomic_store(&tli_call_frames, call_frames);
   atomic_store(&tli_call_site, call_site);
   atomic_store(&tli_call_stack, call_stack);
 }

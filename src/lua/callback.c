@@ -58,7 +58,7 @@ static const char home_key = 0, error_key = 0, functions_key = 0, values_key = 0
 _Static_assert(sizeof(tli_Callback) >= MOST_VALUES, "addresses inside of it are keys");
 
 static _Thread_local lua_State *running;
-static _Thread_local bool caught; /* the value is in the registry */
+static _Thread_local uint64_t caught; /* number of the failure whose value is in the registry */
 
 /* ---- homes ---- */
 
@@ -395,17 +395,24 @@ static int enter(lua_State *L) {
   return 0;
 }
 
+void tli_callback_push(lua_State *L, const tli_Callback *a) {
+  lua_rawgetp(L, LUA_REGISTRYINDEX, &functions_key);
+  lua_rawgetp(L, -1, a);
+  lua_remove(L, -2);
+}
+
 bool tli_callback_call(tli_Callback *a, lua_CFunction run, void *argument) {
-  lua_State *L = running;
+  return tli_callback_call_in(running, a, run, argument);
+}
+
+bool tli_callback_call_in(lua_State *L, tli_Callback *a, lua_CFunction run, void *argument) {
   if (L == NULL || home_of(L) != a->home)
     return tli_fail(TL_EARG, "a function of another Lua state belongs to this graph; run the "
                              "backward pass in the state that made it");
   if (!lua_checkstack(L, LUA_MINSTACK)) return tli_fail(TL_EMEM, "the Lua stack is full");
   Call call = {run, argument};
   lua_pushcfunction(L, enter);
-  lua_rawgetp(L, LUA_REGISTRYINDEX, &functions_key);
-  lua_rawgetp(L, -1, a);
-  lua_remove(L, -2);
+  tli_callback_push(L, a);
   lua_pushlightuserdata(L, &call);
   int status = lua_pcall(L, 2, 0, 0);
   tli_enter(L, tli_state_find(L)); /* coroutines that it ran may have other modes */
@@ -413,9 +420,11 @@ bool tli_callback_call(tli_Callback *a, lua_CFunction run, void *argument) {
   const char *message = lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1) : "an error object";
   tli_fail(TL_EARG, "%s", message);
   lua_rawsetp(L, LUA_REGISTRYINDEX, &error_key);
-  caught = true;
+  caught = tli_error_number();
   return false;
 }
+
+lua_State *tli_running(void) { return running; }
 
 lua_State *tli_set_running(lua_State *L) {
   lua_State *previous = running;
@@ -423,9 +432,11 @@ lua_State *tli_set_running(lua_State *L) {
   return previous;
 }
 
+bool tli_caught(void) { return caught != 0 && caught == tli_error_number(); }
+
 int tli_raise_caught(lua_State *L) {
-  if (!caught) return tli_raise(L);
-  caught = false;
+  if (!tli_caught()) return tli_raise(L);
+  caught = 0;
   lua_rawgetp(L, LUA_REGISTRYINDEX, &error_key);
   lua_pushboolean(L, false);
   lua_rawsetp(L, LUA_REGISTRYINDEX, &error_key);

@@ -34,9 +34,19 @@ void tli_callbacks_fasten(lua_State *L);
 ** raises the same value. */
 bool tli_callback_call(tli_Callback *callback, lua_CFunction run, void *argument) TL_MUSTCHECK;
 
+/* The same from a Lua thread at hand, in the midst of an operator. */
+bool tli_callback_call_in(lua_State *L, tli_Callback *callback, lua_CFunction run, void *argument)
+    TL_MUSTCHECK;
+/* Pushes what is kept. */
+void tli_callback_push(lua_State *L, const tli_Callback *callback);
+/* Whether the engine's last failure is the error of one of these. */
+bool tli_caught(void);
+
 /* The Lua state that this thread calls the engine from, for callbacks; returns
 ** the previous one, to be set again before anything is raised. */
 lua_State *tli_set_running(lua_State *L);
+
+lua_State *tli_running(void); /* NULL: none */
 
 /* Raises the error that a function of these has raised, else the engine's. */
 int tli_raise_caught(lua_State *L);

@@ -19,6 +19,7 @@
 
 #include "autograd/graph.h"
 #include "lua/autocast.h"
+#include "lua/autograd.h"
 #include "lua/value.h"
 
 #define SETTINGS "torch.Settings"
@@ -257,6 +258,7 @@ void tli_modes_load(lua_State *L, tli_State *S) {
   bool anomaly = mode_of(L, S, own, TLI_MODE_ANOMALY) == 1;
   set_caller(L, S, anomaly);
   tli_set_anomaly(anomaly ? where : NULL, S);
+  tli_saved_hooks_load(S, mode_of(L, S, own, TLI_MODE_SAVED));
   tli_set_grad_mode(mode_of(L, S, own, TLI_MODE_GRAD) != 0);
   tli_set_inference_mode(mode_of(L, S, own, TLI_MODE_INFERENCE) == 1);
   tli_set_default_dtype(S->default_dtype);
@@ -416,6 +418,7 @@ void tli_close_coroutines(tli_State *S) {
   S->placed = false;
   S->casts = S->autocast = false;
   tli_autocast_forget(S);
+  tli_saved_hooks_close(S);
   S->default_dtype = TL_F32;
   S->default_device = TLI_CPU;
   restamp(S);
@@ -424,6 +427,7 @@ void tli_close_coroutines(tli_State *S) {
   loaded_from = NULL;
   tli_loaded = 0;
   tli_set_anomaly(NULL, NULL);
+  tli_saved_hooks_load(S, 0);
   tli_set_grad_mode(true);
   tli_set_inference_mode(false);
   tli_set_default_dtype(TL_F32);

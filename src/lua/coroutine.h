@@ -37,6 +37,8 @@ void tli_swap_modes(lua_State *L, tli_State *S, tli_Settings *of, int n, tli_Cha
 ** first one on the stack, runs with its arguments behind it; or, with an empty
 ** stack, while the scope that it returns is open (modes.c). */
 int tli_mode_scope(lua_State *L, const char *name, int n, const tli_Change *changes);
+/* Pushes a scope, to be closed, in which modes of the running thread are set. */
+void tli_push_mode_scope(lua_State *L, int n, const tli_Change *changes);
 /* tli_swap_modes of the running thread. */
 void tli_change_modes(lua_State *L, int n, tli_Change *changes);
 

@@ -137,6 +137,12 @@ static int device_current_device(lua_State *L) {
   return 1;
 }
 
+/* _device_index(device): the number of a device; nil is the current one. */
+static int device_index(lua_State *L) {
+  lua_pushinteger(L, tli_check_device(L, 1, tli_kind(L), "device").index);
+  return 1;
+}
+
 /* The device that the first argument names, made current. */
 static tli_Change change_of(lua_State *L, const char *name) {
   tl_DeviceType type = tli_kind(L);
@@ -224,6 +230,23 @@ static int device_is_bf16_supported(lua_State *L) {
   return 1;
 }
 
+/* Matrix units of capability 8.0 or later. */
+static int device_is_tf32_supported(lua_State *L) {
+  tl_DeviceProperties p = {0};
+  if (tli_device_count(tli_kind(L)) > 0) {
+    lua_settop(L, 0);
+    check_properties(L, "is_tf32_supported", &p);
+  }
+  lua_pushboolean(L, p.major >= 8);
+  return 1;
+}
+
+/* PyTorch gives back here what other processes have used; ours share no device memory. */
+static int device_ipc_collect(lua_State *L) {
+  tli_check_current(L, tli_kind(L), "ipc_collect");
+  return 0;
+}
+
 static int device_can_access_peer(lua_State *L) {
   static const char name[] = "can_device_access_peer";
   tl_DeviceType type = tli_kind(L);
@@ -295,6 +318,9 @@ static const luaL_Reg functions[] = {
     {"is_bf16_supported", device_is_bf16_supported},
     {"can_device_access_peer", device_can_access_peer},
     {"_library_version", device_library_version},
+    {"_device_index", device_index},
+    {"ipc_collect", device_ipc_collect},
+    {"is_tf32_supported", device_is_tf32_supported},
     {"synchronize", device_synchronize},
     {"waits", device_waits},
     {NULL, NULL},
@@ -334,6 +360,12 @@ void tli_open_devices(lua_State *L) {
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
       tli_set_device_functions(L, parts[i], (tl_DeviceType)type);
     if (type == TL_SIM) tli_set_device_functions(L, of_sim, TL_SIM);
+    if (type == TL_CUDA) {
+      tli_set_device_functions(L, tli_nvidia_functions, TL_CUDA);
+      lua_newtable(L);
+      tli_set_device_functions(L, tli_nvtx_functions, TL_CUDA);
+      lua_setfield(L, -2, "_nvtx");
+    }
     lua_setfield(L, -2, tli_device_type_name(type));
   }
 }

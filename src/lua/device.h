@@ -57,6 +57,8 @@ extern const luaL_Reg tli_stream_functions[];        /* stream.c */
 extern const luaL_Reg tli_capture_functions[];       /* capture.c */
 extern const luaL_Reg tli_device_memory_functions[]; /* device_memory.c */
 extern const luaL_Reg tli_device_random_functions[]; /* generator.c */
+extern const luaL_Reg tli_nvidia_functions[];        /* nvidia.c; of cuda alone */
+extern const luaL_Reg tli_nvtx_functions[];          /* nvidia.c; of cuda.nvtx */
 void tli_open_streams(lua_State *L);
 void tli_open_captures(lua_State *L);
 void tli_open_history(lua_State *L);

@@ -108,6 +108,39 @@ static int device_reset_sums(lua_State *L) {
   return 0;
 }
 
+/* Memory of the host that devices of the kind read by themselves. */
+static int device_host_memory_stats(lua_State *L) {
+  tli_check_current(L, tli_kind(L), "host_memory_stats");
+  tli_PinnedStats s = tli_pinned_stats(tli_kind(L));
+  lua_createtable(L, 0, 18);
+  set_stat(L, "allocations", "", &s.allocations);
+  set_stat(L, "allocated_bytes", "", &s.allocated_bytes);
+  set_stat(L, "active_requests", "", &s.active_requests);
+  set_stat(L, "active_bytes", "", &s.active_bytes);
+  tli_set_integer(L, "num_host_alloc", s.allocations.allocated);
+  tli_set_integer(L, "num_host_free", s.allocations.freed);
+  return 1;
+}
+
+static int device_reset_host_peaks(lua_State *L) {
+  tli_check_current(L, tli_kind(L), "reset_peak_host_memory_stats");
+  tli_pinned_reset_peaks(tli_kind(L));
+  return 0;
+}
+
+static int device_reset_host_sums(lua_State *L) {
+  tli_check_current(L, tli_kind(L), "reset_accumulated_host_memory_stats");
+  tli_pinned_reset_sums(tli_kind(L));
+  return 0;
+}
+
+static int device_empty_host_cache(lua_State *L) {
+  tli_check_current(L, tli_kind(L), "empty_host_cache");
+  tli_pinned_reap();
+  tli_pinned_trim(tli_kind(L));
+  return 0;
+}
+
 static int device_empty_cache(lua_State *L) {
   int count = tli_device_count(tli_kind(L));
   for (int i = 0; i < count; i++) {
@@ -342,6 +375,10 @@ const luaL_Reg tli_device_memory_functions[] = {
     {"reset_peak_memory_stats", device_reset_peaks},
     {"reset_accumulated_memory_stats", device_reset_sums},
     {"empty_cache", device_empty_cache},
+    {"host_memory_stats", device_host_memory_stats},
+    {"reset_peak_host_memory_stats", device_reset_host_peaks},
+    {"reset_accumulated_host_memory_stats", device_reset_host_sums},
+    {"empty_host_cache", device_empty_host_cache},
     {"set_per_process_memory_fraction", device_set_fraction},
     {"get_per_process_memory_fraction", device_get_fraction},
     {"_memory_blocks", device_memory_blocks},

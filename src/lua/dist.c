@@ -3,14 +3,16 @@
 ** torch.distributed, which reads the users' arguments. Names there begin with an underscore.
 **
 **   _store(host, port, seconds, serve) -> Store     _join(store, name, rank, size, ranks,
-**   _bytes(string) -> uint8 Tensor                        seconds, detail) -> Group
+**   _bytes(string) -> uint8 Tensor                        seconds, detail, backend) -> Group
 **   _string(uint8 Tensor) -> string                 _sleep(seconds)
+**   _mpi() -> rank, size, host                      _mpi_share(string) -> string
 */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/parallel.h"
+#include "core/profile.h"
 #include "core/share.h"
 #include "dist/group.h"
 #include "dist/store.h"
@@ -193,7 +195,7 @@ typedef struct Group {
   tli_Group *group; /* owned; NULL once left */
 } Group;
 
-/* (store, name, rank, size, ranks, seconds, detail) */
+/* (store, name, rank, size, ranks, seconds, detail, backend) */
 static int dist_join(lua_State *L) {
   Store *s = check_store(L, 1, "init_process_group");
   const char *name = luaL_checkstring(L, 2);
@@ -211,8 +213,8 @@ static int dist_join(lua_State *L) {
   luaL_setmetatable(L, GROUP);
   tli_note_owner(L);
   bool small = rank >= -1 && rank < INT16_MAX && size >= -1 && size < INT16_MAX;
-  g->group = tli_group_join(s->store, name, small ? (int)rank : -1, small ? (int)size : -1, ranks,
-                            timeout, lua_toboolean(L, 7));
+  g->group = tli_group_join(luaL_checkstring(L, 8), s->store, name, small ? (int)rank : -1,
+                            small ? (int)size : -1, ranks, timeout, lua_toboolean(L, 7));
   return g->group ? 1 : tli_raise_as(L, "init_process_group");
 }
 
@@ -222,6 +224,52 @@ static int group_leave(lua_State *L) {
   g->group = NULL;
   tli_group_leave(group);
   return 0;
+}
+
+static void set_count(lua_State *L, const char *name, int64_t n) {
+  lua_pushinteger(L, n);
+  lua_setfield(L, -2, name);
+}
+
+/* group:traffic() -> {all_reduce = {calls =, bytes =, messages =, sent =}, ...}, nil if the
+** group records nothing */
+static int group_traffic(lua_State *L) {
+  Group *g = luaL_checkudata(L, 1, GROUP);
+  tli_Traffic t;
+  if (g->group == NULL || !tli_group_traffic(g->group, TLI_BARRIER, &t)) return 0;
+  lua_newtable(L);
+  for (int kind = 0; kind < TLI_NCOLLECTIVES; kind++) {
+    if (!tli_group_traffic(g->group, (tli_Collective)kind, &t) || t.calls == 0) continue;
+    lua_newtable(L);
+    set_count(L, "calls", t.calls);
+    set_count(L, "bytes", t.bytes);
+    set_count(L, "messages", t.messages);
+    set_count(L, "sent", t.sent);
+    lua_setfield(L, -2, tli_collective_names[kind]);
+  }
+  return 1;
+}
+
+static Group *check_group(lua_State *L, const char *name) {
+  Group *g = luaL_checkudata(L, 1, GROUP);
+  if (g->group == NULL) tli_error(L, "%s: the process group was destroyed", name);
+  return g;
+}
+
+/* group:batch(begins) */
+static int group_batch(lua_State *L) {
+  Group *g = check_group(L, "batch_isend_irecv");
+  tli_enter(L, tli_state(L));
+  return tli_group_batch(g->group, lua_toboolean(L, 2)) ? 0 : tli_raise_as(L, "batch_isend_irecv");
+}
+
+/* group:buffer(tensor, add) */
+static int group_buffer(lua_State *L) {
+  Group *g = check_group(L, "register_buffer");
+  tl_Tensor *t = tli_check_tensor(L, 2, "register_buffer");
+  tli_enter(L, tli_state(L));
+  return tli_group_buffer(g->group, t, lua_toboolean(L, 3)) ? 0
+                                                            : tli_raise_as(L, "register_buffer");
 }
 
 typedef struct Work {
@@ -267,6 +315,18 @@ static tl_Tensors read_list(lua_State *L, const char *name, int index,
   return list;
 }
 
+/* A row of the profiler, with the lines that have called; tli_span_close ends it. */
+static tli_Span open_span(lua_State *L, const char *what) {
+  if (!tli_profiling()) return (tli_Span){0, -1};
+  lua_State *before = tli_calling;
+  char name[64];
+  snprintf(name, sizeof name, "distributed.%s", what);
+  tli_calling = L;
+  tli_Span span = tli_span_open(TLI_SPAN_USER, name, NULL, 0);
+  tli_calling = before;
+  return span;
+}
+
 /* group:run(kind, inputs, outputs, reduction, root, tag, seconds, async) -> Work if async,
 ** else the rank that a message came from, as the group counts. */
 static int group_run(lua_State *L) {
@@ -298,13 +358,15 @@ static int group_run(lua_State *L) {
                    .out = read_list(L, name, 4, out),
                    .site = site_of(L)};
   tli_enter(L, tli_state(L));
+  tli_Span span = open_span(L, name);
   tli_Work *w = tli_group_start(g->group, &call, async);
+  bool ok = w && (async || tli_work_wait(w, 0));
+  tli_span_close(span, 0);
   if (w == NULL) return tli_raise_as(L, name);
   if (async) {
     box->work = w;
     return 1;
   }
-  bool ok = tli_work_wait(w, 0);
   lua_pushinteger(L, tli_work_source(w));
   tli_work_release(w);
   return ok ? 1 : tli_raise_as(L, name);
@@ -324,7 +386,11 @@ static int work_wait(lua_State *L) {
   tli_Work *w = check_work(L, "wait");
   check_open(L, "wait");
   tli_enter(L, tli_state(L));
-  if (!tli_work_wait(w, check_time(L, 2, "wait", 0))) return tli_raise(L);
+  int64_t most = check_time(L, 2, "wait", 0);
+  tli_Span span = open_span(L, "wait");
+  bool ok = tli_work_wait(w, most);
+  tli_span_close(span, 0);
+  if (!ok) return tli_raise_as(L, tli_collective_names[tli_work_kind(w)]);
   lua_pushboolean(L, true);
   return 1;
 }
@@ -384,6 +450,27 @@ static int dist_string(lua_State *L) {
   return 1;
 }
 
+/* ---- MPI ------------------------------------------------------------------------------- */
+
+static int dist_mpi(lua_State *L) {
+  int rank, size;
+  char host[256];
+  if (!tli_mpi_rank(&rank, &size, host)) return tli_raise_as(L, "init_process_group");
+  lua_pushinteger(L, rank);
+  lua_pushinteger(L, size);
+  lua_pushstring(L, host);
+  return 3;
+}
+
+/* Rank 0's text, up to 300 bytes, for all. */
+static int dist_mpi_share(lua_State *L) {
+  char text[301];
+  snprintf(text, sizeof text, "%s", luaL_optstring(L, 1, ""));
+  if (!tli_mpi_share(text, sizeof text)) return tli_raise_as(L, "init_process_group");
+  lua_pushstring(L, text);
+  return 1;
+}
+
 /* ---- time ---------------------------------------------------------------------------- */
 
 /* Sleeps for so many seconds, at most one. */
@@ -415,16 +502,19 @@ void tli_open_dist(lua_State *L) {
                                    {"check", store_check},       {"delete_key", store_delete_key},
                                    {"num_keys", store_num_keys}, {"port", store_port},
                                    {"close", store_close},       {NULL, NULL}};
-  static const luaL_Reg group[] = {{"run", group_run}, {"leave", group_leave}, {NULL, NULL}};
+  static const luaL_Reg group[] = {{"run", group_run},         {"leave", group_leave},
+                                   {"traffic", group_traffic}, {"batch", group_batch},
+                                   {"buffer", group_buffer},   {NULL, NULL}};
   static const luaL_Reg work[] = {{"wait", work_wait},
                                   {"is_completed", work_is_completed},
                                   {"is_success", work_is_success},
                                   {"exception", work_exception},
                                   {"source_rank", work_source},
                                   {NULL, NULL}};
-  static const luaL_Reg functions[] = {{"_store", dist_store}, {"_join", dist_join},
-                                       {"_bytes", dist_bytes}, {"_string", dist_string},
-                                       {"_sleep", dist_sleep}, {NULL, NULL}};
+  static const luaL_Reg functions[] = {{"_store", dist_store},         {"_join", dist_join},
+                                       {"_bytes", dist_bytes},         {"_string", dist_string},
+                                       {"_sleep", dist_sleep},         {"_mpi", dist_mpi},
+                                       {"_mpi_share", dist_mpi_share}, {NULL, NULL}};
   open_class(L, STORE, store, store_close);
   open_class(L, GROUP, group, group_leave);
   open_class(L, WORK, work, work_gc);

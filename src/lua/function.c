@@ -133,7 +133,27 @@ static bool needs_alias(lua_State *L, const tl_Tensor *t, int inputs, int n) {
   return false;
 }
 
-enum { NAME = 1, INPUTS, OUTPUTS, CONSTANT, SAVED, BACKWARD, MATERIALIZE };
+enum { NAME = 1, INPUTS, OUTPUTS, CONSTANT, SAVED, BACKWARD, MATERIALIZE, DIRTY };
+
+/* Whether output k is an input that forward has changed in place. */
+static bool is_dirty(lua_State *L, int k) {
+  lua_rawgeti(L, DIRTY, k + 1);
+  bool dirty = lua_toboolean(L, -1);
+  lua_pop(L, 1);
+  return dirty;
+}
+
+/* Those outputs get a new version, before anything is saved. Raises. */
+static void bump_dirty(lua_State *L, const LuaNode *n) {
+  for (int k = 0; k < n->node.noutputs; k++) {
+    tl_Tensor *t = is_dirty(L, k) ? tensor_in(L, OUTPUTS, k + 1) : NULL;
+    if (t == NULL) continue;
+    if (!tli_inplace_check(n->name, t)) tli_raise(L);
+    if (t->base && tensor_in(L, INPUTS, 1) != t)
+      tli_error(L, "%s: mark_dirty: a view must be the first argument of forward", n->name);
+    tli_bump(t, "a Function");
+  }
+}
 
 static bool save_all(lua_State *L, LuaNode *n) {
   for (int i = 0; i < n->nsaved; i++) {
@@ -149,12 +169,23 @@ static bool save_all(lua_State *L, LuaNode *n) {
   return true;
 }
 
+/* The same for hooks that pack what is saved, which are called from here. */
+static bool save_called(lua_State *L, LuaNode *n) {
+  lua_State *outer = tli_calling;
+  tli_calling = L;
+  bool ok = save_all(L, n);
+  tli_calling = outer;
+  return ok;
+}
+
 /* Makes output k the node's; in the table, an alias takes its place if it
 ** cannot be. Raises. */
 static void take_output(lua_State *L, LuaNode *n, int k) {
   tl_Tensor *t = tensor_in(L, OUTPUTS, k + 1);
   if (t == NULL) return;
-  if (needs_alias(L, t, INPUTS, n->node.ninputs)) {
+  if (is_dirty(L, k)) {
+    if (!tli_inplace_result(n->name, t, &n->node, k)) tli_raise(L);
+  } else if (needs_alias(L, t, INPUTS, n->node.ninputs)) {
     tli_Box *box = tli_push_box(L);
     t = tensor_in(L, OUTPUTS, k + 1); /* again: the box has let finalizers run */
     t = t ? tli_detached(t) : tli_fail_null(TL_EARG, "%s: a result was released", n->name);
@@ -167,7 +198,7 @@ static void take_output(lua_State *L, LuaNode *n, int k) {
   lua_pop(L, 1);
   if (constant)
     tli_info_of(t, &n->node.infos[k]);
-  else if (!tli_node_output(&n->node, k, t))
+  else if (!is_dirty(L, k) && !tli_node_output(&n->node, k, t))
     tli_raise(L);
   if (t->autograd == NULL || t->autograd->node != &n->node) return;
   lua_rawgeti(L, OUTPUTS, k + 1);
@@ -191,18 +222,24 @@ static LuaNode *new_node(lua_State *L, tli_Node **box) {
   return n;
 }
 
-/* record(name, inputs, outputs, constant, saved, backward, materialize)
+/* record(name, inputs, outputs, constant, saved, backward, materialize, dirty?)
 **
 ** Records that `outputs` were computed from `inputs`. Both are tables with a
 ** field n and may hold anything; of tensors that require a gradient, and of
-** floating results unless constant[k], the history is kept. `saved`, likewise
+** floating results unless constant[k], the history is kept; dirty[k] says that
+** output k is an input which was changed in place. `saved`, likewise
 ** a table with n, is given to backward(saved, gradients...), which returns a
 ** gradient or nil for each input. */
 static int autograd_record(lua_State *L) {
   luaL_checkstring(L, NAME);
   for (int i = INPUTS; i <= SAVED; i++) luaL_checktype(L, i, LUA_TTABLE);
   luaL_checktype(L, BACKWARD, LUA_TFUNCTION);
-  lua_settop(L, MATERIALIZE);
+  lua_settop(L, DIRTY);
+  if (lua_isnil(L, DIRTY)) {
+    lua_newtable(L);
+    lua_replace(L, DIRTY);
+  }
+  luaL_checktype(L, DIRTY, LUA_TTABLE);
   tli_enter(L, tli_state(L));
   tli_Node **box = tli_push_node_box(L);
   LuaNode *n = new_node(L, box);
@@ -211,7 +248,8 @@ static int autograd_record(lua_State *L) {
   if (n->backward == NULL) return tli_raise(L);
   for (int i = 0; i < n->node.ninputs; i++)
     if (!tli_node_connect(&n->node, i, tensor_in(L, INPUTS, i + 1))) return tli_raise(L);
-  if (!save_all(L, n)) return tli_raise(L);
+  bump_dirty(L, n);
+  if (!save_called(L, n)) return tli_raise(L);
   for (int k = 0; k < n->node.noutputs; k++) take_output(L, n, k);
   *box = NULL; /* not to wait for the collector */
   tli_node_release(&n->node);

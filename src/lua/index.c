@@ -11,6 +11,7 @@
 */
 #include <string.h>
 
+#include "lua/batched.h"
 #include "lua/value.h"
 
 const char tli_newaxis = 0;
@@ -444,6 +445,7 @@ static bool assign(tl_Tensor *self, const Key *key, View *v, tl_Tensor *value) {
 int tli_index_set(lua_State *L, tl_Tensor *self) {
   Key key;
   View v;
+  tli_check_shared(L, "index");
   read_key(L, &key, 2);
   if (!make_view(&v, &key, self)) return tli_raise(L);
   tl_Tensor *value = value_tensor(L, self, v.ndim);

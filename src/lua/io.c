@@ -1,6 +1,6 @@
 /*
 ** io.c - moving tensor bytes between files and memory, for the Lua code that
-** knows the formats: torch.io.read, write, replace, commit. Elements are little-endian
+** knows the formats: torch.io.read, write, crc32, replace, commit. Elements are little-endian
 ** in files. Files are those of Lua's io library. And what a program needs to
 ** show its progress: torch.io.is_terminal, clock.
 */
@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/codecs.h"
 #include "core/platform.h"
 #include "core/replace.h"
 #include "lua/value.h"
@@ -75,16 +76,21 @@ static int io_read(lua_State *L) {
   return 1;
 }
 
+/* The tensor's elements as they are in a file: row-major, a copy if need be. */
+static tl_Tensor *in_file_order(const char *name, tl_Tensor *t) {
+  /* a big-endian machine swaps a copy, never the user's own memory */
+  tl_Tensor *plain =
+      BIG_ENDIAN_HOST ? tli_clone_for(name, t) : tli_contiguous_as(t, (tl_DType)t->dtype);
+  if (plain) swap((char *)tli_data(plain), plain->numel, tl_dtype_size((tl_DType)t->dtype));
+  return plain;
+}
+
 /* write(file, tensor) -> true, or nil and a message. */
 static int io_write(lua_State *L) {
   FILE *file = check_file(L, 1, "io.write");
-  tl_Tensor *t = tli_check_tensor(L, 2, "io.write");
-  /* a big-endian machine swaps a copy, never the user's own memory */
-  tl_Tensor *plain =
-      BIG_ENDIAN_HOST ? tli_clone_for("io.write", t) : tli_contiguous_as(t, (tl_DType)t->dtype);
+  tl_Tensor *plain = in_file_order("io.write", tli_check_tensor(L, 2, "io.write"));
   if (plain == NULL) return tli_raise(L);
-  size_t bytes = tl_dtype_size((tl_DType)t->dtype);
-  swap((char *)tli_data(plain), plain->numel, bytes);
+  size_t bytes = tl_dtype_size((tl_DType)plain->dtype);
   size_t put = plain->numel > 0 ? fwrite(tli_data(plain), bytes, (size_t)plain->numel, file) : 0;
   bool ok = put == (size_t)plain->numel;
   int error = errno;
@@ -95,6 +101,28 @@ static int io_write(lua_State *L) {
     return 2;
   }
   lua_pushboolean(L, 1);
+  return 1;
+}
+
+/* crc32(text or tensor, crc) -> that of zip files, of what `write` would write; `crc`, 0 by
+** default, is that of what comes before. */
+static int io_crc32(lua_State *L) {
+  int64_t crc = 0;
+  if (!lua_isnoneornil(L, 2) && !tli_to_whole(L, 2, &crc))
+    return tli_error(L, "io.crc32: crc: expected an integer, got %s",
+                     tli_describe(L, tli_state(L), 2));
+  if (lua_type(L, 1) == LUA_TSTRING) {
+    size_t n;
+    const char *text = lua_tolstring(L, 1, &n);
+    lua_pushinteger(L, tli_crc32((uint32_t)crc, text, n));
+    return 1;
+  }
+  tl_Tensor *plain = in_file_order("io.crc32", tli_check_tensor(L, 1, "io.crc32"));
+  if (plain == NULL) return tli_raise(L);
+  size_t bytes = (size_t)plain->numel * tl_dtype_size((tl_DType)plain->dtype);
+  uint32_t result = tli_crc32((uint32_t)crc, tli_data(plain), bytes);
+  tli_release(plain);
+  lua_pushinteger(L, result);
   return 1;
 }
 
@@ -176,13 +204,10 @@ static int io_clock(lua_State *L) {
   return 1;
 }
 
-static const luaL_Reg functions[] = {{"read", io_read},
-                                     {"write", io_write},
-                                     {"replace", io_replace},
-                                     {"commit", io_commit},
-                                     {"is_terminal", io_is_terminal},
-                                     {"clock", io_clock},
-                                     {NULL, NULL}};
+static const luaL_Reg functions[] = {{"read", io_read},     {"write", io_write},
+                                     {"crc32", io_crc32},   {"replace", io_replace},
+                                     {"commit", io_commit}, {"is_terminal", io_is_terminal},
+                                     {"clock", io_clock},   {NULL, NULL}};
 
 void tli_open_io(lua_State *L) {
   lua_newtable(L);

@@ -2,6 +2,9 @@
 ** modes.c - torch.no_grad and its like. Each sets a mode of the Lua thread that
 ** calls it, and puts it back when its scope ends: with a function, that runs in
 ** it, without one, `local _ <close> = torch.no_grad()`.
+**
+** Scopes may be closed by hand in any order. One that was opened before others, and is closed
+** while they are open, leaves them what they put back: as if it had never been.
 */
 #include "lua/args.h"
 #include "lua/autograd.h"
@@ -10,17 +13,60 @@
 #define SCOPE "torch.Scope"
 
 /* User value 1 keeps the settings. */
-typedef struct Scope {
-  tli_Settings *of; /* borrowed; NULL once the modes were put back */
+typedef struct tli_ModeScope {
+  tli_Settings *of;                    /* borrowed; NULL once the modes were put back */
+  struct tli_ModeScope *older, *newer; /* open ones of the same settings; borrowed */
   int n;
   tli_Change previous[TLI_MAX_CHANGES];
 } Scope;
 
+static void scope_link(Scope *scope, tli_Settings *of) {
+  scope->of = of;
+  scope->newer = NULL;
+  scope->older = of->newest;
+  if (scope->older) scope->older->newer = scope;
+  of->newest = scope;
+}
+
+static void scope_unlink(Scope *scope) {
+  if (scope->newer)
+    scope->newer->older = scope->older;
+  else
+    scope->of->newest = scope->older;
+  if (scope->older) scope->older->newer = scope->newer;
+  scope->of = NULL;
+}
+
+/* The next newer scope's change of the same mode; NULL: it has the scope's value now. */
+static tli_Change *changed_since(const Scope *scope, tli_Mode mode) {
+  for (Scope *s = scope->newer; s; s = s->newer)
+    for (int i = 0; i < s->n; i++)
+      if (s->previous[i].mode == mode) return &s->previous[i];
+  return NULL;
+}
+
 static int scope_close(lua_State *L) {
   Scope *scope = luaL_checkudata(L, 1, SCOPE);
   tli_Settings *of = scope->of;
-  scope->of = NULL;
-  if (of) tli_swap_modes(L, tli_state(L), of, scope->n, scope->previous);
+  if (of == NULL) return 0;
+  tli_Change back[TLI_MAX_CHANGES];
+  int n = 0;
+  for (int i = 0; i < scope->n; i++) {
+    tli_Change *later = changed_since(scope, scope->previous[i].mode);
+    if (later)
+      later->value = scope->previous[i].value;
+    else
+      back[n++] = scope->previous[i];
+  }
+  scope_unlink(scope);
+  if (n > 0) tli_swap_modes(L, tli_state(L), of, n, back);
+  return 0;
+}
+
+/* One that nobody closed: its modes stay. */
+static int scope_gc(lua_State *L) {
+  Scope *scope = luaL_checkudata(L, 1, SCOPE);
+  if (scope->of) scope_unlink(scope);
   return 0;
 }
 
@@ -38,15 +84,14 @@ static bool callable(lua_State *L, int index) {
   return true;
 }
 
-/* Pushes a scope in which the modes are set. */
-static void push_scope(lua_State *L, int n, const tli_Change *changes) {
+void tli_push_mode_scope(lua_State *L, int n, const tli_Change *changes) {
   tli_State *S = tli_state(L);
   Scope *scope = lua_newuserdatauv(L, sizeof *scope, 1);
   scope->of = NULL;
   luaL_setmetatable(L, SCOPE);
   tli_Settings *of = tli_push_settings(L, S);
   lua_setiuservalue(L, -2, 1);
-  scope->of = of;
+  scope_link(scope, of);
   scope->n = n;
   for (int i = 0; i < n; i++) scope->previous[i] = changes[i];
   tli_swap_modes(L, S, of, n, scope->previous);
@@ -58,7 +103,7 @@ int tli_mode_scope(lua_State *L, const char *name, int n, const tli_Change *chan
     return tli_error(L, "%s: expected a function or nothing, got %s", name,
                      tli_describe(L, tli_state(L), 1));
   if (!call) lua_settop(L, 0);
-  push_scope(L, n, changes);
+  tli_push_mode_scope(L, n, changes);
   if (!call) return 1;
   lua_insert(L, 1);
   lua_toclose(L, 1);
@@ -154,6 +199,8 @@ void tli_open_modes(lua_State *L) {
   luaL_newmetatable(L, SCOPE);
   tli_push_function(L, scope_close);
   lua_setfield(L, -2, "__close");
+  tli_push_function(L, scope_gc);
+  lua_setfield(L, -2, "__gc");
   lua_pop(L, 1);
   tli_set_functions(L, torch_functions);
   tli_set_module(L, "autograd", autograd_functions);

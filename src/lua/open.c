@@ -10,6 +10,7 @@
 */
 #include <string.h>
 
+#include "lua/batched.h"
 #include "lua/embed.h"
 #include "lua/value.h"
 
@@ -179,6 +180,7 @@ int luaopen_tlua(lua_State *L) {
   tli_state_open(L);
   lua_createtable(L, 0, 512);
   tli_open_tensor(L);
+  tli_open_batched(L);
   tli_open_autograd(L);
   tli_open_system(L);
   tli_open_generators(L);
@@ -189,6 +191,7 @@ int luaopen_tlua(lua_State *L) {
   tli_open_call_site();
   tli_open_pacer();
   tli_open_scope(L);
+  tli_open_socket(L);
   tli_open_profile(L);
   tli_open_workers(L);
   tli_open_library(L);

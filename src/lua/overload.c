@@ -8,23 +8,27 @@
 #include <string.h>
 
 #include "lua/args.h"
+#include "lua/batched.h"
 
 _Static_assert(TLI_MAX_PARAMS <= 32, "given parameters are bits of a uint32_t");
 
 /* A table that begins with a tensor, or with something else; or is empty. */
 static bool is_list(lua_State *L, int index, bool tensors) {
-  if (lua_type(L, index) != LUA_TTABLE) return false;
+  if (lua_type(L, index) != LUA_TTABLE || tli_is_batched(L, index)) return false;
   int type = lua_rawgeti(L, index, 1);
+  bool batched = tli_is_batched(L, -1);
   lua_pop(L, 1);
-  return type == LUA_TNIL || (type == LUA_TUSERDATA) == tensors;
+  return type == LUA_TNIL || (type == LUA_TUSERDATA || batched) == tensors;
 }
 
 static bool kind_fits(lua_State *L, const tli_State *S, tli_Kind kind, int index) {
   int type = lua_type(L, index), top = lua_gettop(L);
   tl_Device device;
   switch (kind) {
-  case TLI_A_TENSOR: return tli_to_box(L, S, index) != NULL;
-  case TLI_A_OPERAND: return type == LUA_TNUMBER || type == LUA_TBOOLEAN || tli_to_box(L, S, index);
+  case TLI_A_TENSOR: return tli_to_box(L, S, index) != NULL || tli_is_batched(L, index);
+  case TLI_A_OPERAND:
+    return type == LUA_TNUMBER || type == LUA_TBOOLEAN || tli_to_box(L, S, index) ||
+           tli_is_batched(L, index);
   case TLI_A_TENSORS: return is_list(L, index, true);
   case TLI_A_NUMBER: return type == LUA_TNUMBER || type == LUA_TBOOLEAN;
   case TLI_A_INT:

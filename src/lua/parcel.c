@@ -102,10 +102,18 @@ static void write_string(Packer *k, int index) {
   write_text(k, text, n);
 }
 
+/* Of a long way to the value its two ends are told. */
 static int refuse(Packer *k, const Place *place, const char *why) {
+  enum { INNER = 6, OUTER = 3 };
   luaL_Buffer b;
   luaL_buffinit(k->L, &b);
+  int places = 0, n = 0;
+  for (const Place *at = place; at; at = at->outer) places++;
   for (const Place *at = place; at; at = at->outer) {
+    if (++n > INNER && n <= places - OUTER) {
+      if (n == INNER + 1) luaL_addstring(&b, "... of ");
+      continue;
+    }
     luaL_addstring(&b, at->kind);
     luaL_addstring(&b, at->name);
     luaL_addstring(&b, at->outer ? " of " : "");
@@ -296,20 +304,30 @@ static void write_entries(Packer *k, int table, const Place *place) {
 }
 
 /* A class: its metatable's `parent`, and its own fields but those that every class
-** gets when it is made. */
+** gets when it is made. The parent comes first, since its fields may hold the class. */
 static void write_class(Packer *k, int index, const Place *place) {
   lua_State *L = k->L;
+  lua_getmetatable(L, index);
+  lua_pushliteral(L, "parent");
+  lua_rawget(L, -2);
+  lua_remove(L, -2);
+  int parent = lua_gettop(L);
+  Place at = {place, "parent of the class", ""};
+  if (!lua_isnil(L, parent)) {
+    write_tag(k, BEFORE);
+    write_value(k, parent, &at);
+    if (written_before(k, index)) {
+      lua_pop(L, 1);
+      return;
+    }
+  }
   write_tag(k, CLASS);
   lua_pushliteral(L, "__name");
   lua_rawget(L, index);
   write_string(k, -1);
   lua_pop(L, 1);
-  lua_getmetatable(L, index);
-  lua_pushliteral(L, "parent");
-  lua_rawget(L, -2);
-  Place at = {place, "parent of the class", ""};
-  write_value(k, lua_gettop(L), &at);
-  lua_pop(L, 2);
+  write_value(k, parent, &at);
+  lua_pop(L, 1);
   number(k, index); /* after the parent: the reader makes it so */
   if (k->classes && k->first_one) {
     lua_pushvalue(L, index);
@@ -509,9 +527,28 @@ static int write_global(lua_State *L) {
   return 1; /* what is known now */
 }
 
+/* Whether the value at an index is a number that was given after `count`. */
+static bool is_late(lua_State *L, int index, int count) {
+  return lua_isinteger(L, index) && lua_tointeger(L, index) > count;
+}
+
+/* Of the classes, which are entered by number and by themselves. */
+static void forget_classes(lua_State *L, int classes, int count) {
+  lua_pushnil(L);
+  while (lua_next(L, classes)) {
+    bool late = is_late(L, -1, count) || is_late(L, -2, count);
+    lua_pop(L, 1);
+    if (!late) continue;
+    lua_pushvalue(L, -1);
+    lua_pushnil(L);
+    lua_rawset(L, classes);
+  }
+}
+
 /* Forgets the numbers from `count` on, after a global that failed. */
 static void forget(Packer *k, int count) {
   lua_State *L = k->L;
+  if (k->classes) forget_classes(L, k->classes, count);
   lua_pushnil(L);
   while (lua_next(L, k->numbers)) {
     bool late = lua_tointeger(L, -1) > count;

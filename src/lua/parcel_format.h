@@ -29,6 +29,7 @@ typedef enum Tag {
   AGAIN = 'R',       /* number */
   TABLE = '{',       /* keys and values, END */
   WITH_META = 'M',   /* metatable, keys and values, END */
+  BEFORE = 'b',      /* a value that is only read, and the value itself */
   CLASS = 'C',       /* name, parent or nil, keys and values, END */
   KNOWN_CLASS = 'B', /* its number in the first parcel */
   MODULE = 'K',      /* name, field or "" */

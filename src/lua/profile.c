@@ -73,7 +73,8 @@ static void push_text(lua_State *L, const tli_Profile *p, int32_t id) {
 }
 
 /* event(i) -> kind, name, parent (0: none), begin, duration, inside, bytes, own bytes,
-** device's begin (-1: none), device's time, flops, sequence, shapes, stack (-1: none) */
+** device's begin (-1: none), device's time, flops, sequence, shapes, stack (-1: none),
+** thread (0: the profile's own) */
 static int profile_event(lua_State *L) {
   const tli_Profile *p = check(L);
   const tli_ProfileEvent *e = tli_profile_event(p, check_position(L, 2, tli_profile_count(p)));
@@ -91,10 +92,22 @@ static int profile_event(lua_State *L) {
   lua_pushinteger(L, (lua_Integer)e->sequence);
   lua_pushinteger(L, e->shapes);
   lua_pushinteger(L, e->stack);
-  return 14;
+  lua_pushinteger(L, e->thread);
+  return 15;
 }
 
-/* memory(i) -> time, storage, bytes, event (0: none), category, device */
+/* threads() -> the names of threads 1, 2, ... */
+static int profile_threads(lua_State *L) {
+  const tli_Profile *p = check(L);
+  lua_newtable(L);
+  for (int32_t i = 1; i < tli_profile_threads(p); i++) {
+    push_text(L, p, tli_profile_thread(p, i));
+    lua_rawseti(L, -2, i);
+  }
+  return 1;
+}
+
+/* memory(i) -> time, storage, bytes, event (0: none), category, device, cached bytes there */
 static int profile_memory(lua_State *L) {
   static const char *const categories[] = {"unknown", "parameter", "gradient", "activation"};
   const tli_Profile *p = check(L);
@@ -106,7 +119,8 @@ static int profile_memory(lua_State *L) {
   lua_pushinteger(L, m->event + 1);
   lua_pushstring(L, categories[m->category]);
   lua_pushstring(L, tli_device_str(m->device));
-  return 6;
+  lua_pushinteger(L, m->cached);
+  return 7;
 }
 
 /* text(id) -> string */
@@ -164,18 +178,15 @@ void tli_open_profile(lua_State *L) {
                                        {"_span_close", span_close},
                                        {"_profiling", profiling},
                                        {NULL, NULL}};
-  static const luaL_Reg methods[] = {{"stop", profile_stop},
-                                     {"state", profile_state},
-                                     {"event", profile_event},
-                                     {"memory", profile_memory},
-                                     {"text", profile_text},
-                                     {"shapes", profile_shapes},
-                                     {NULL, NULL}};
+  static const luaL_Reg methods[] = {{"stop", profile_stop},       {"state", profile_state},
+                                     {"event", profile_event},     {"memory", profile_memory},
+                                     {"threads", profile_threads}, {"text", profile_text},
+                                     {"shapes", profile_shapes},   {NULL, NULL}};
   tli_set_functions(L, functions);
   luaL_newmetatable(L, PROFILE);
   tli_push_function(L, profile_gc);
   lua_setfield(L, -2, "__gc");
-  lua_createtable(L, 0, 6);
+  lua_createtable(L, 0, 7);
   for (const luaL_Reg *m = methods; m->name; m++) {
     tli_push_function(L, m->func);
     lua_setfield(L, -2, m->name);

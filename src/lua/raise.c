@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "lua/callback.h"
 #include "lua/value.h"
 
 static bool of_library(const lua_Debug *ar) { return strncmp(ar->source, "=tlua:", 6) == 0; }
@@ -120,7 +121,14 @@ static int raise(lua_State *L, const char *message) {
   return lua_error(L);
 }
 
+/* What a function of Lua that the engine called has raised goes on as it is. */
+static int raise_again(lua_State *L) {
+  tli_calling = NULL;
+  return tli_raise_caught(L);
+}
+
 int tli_raise(lua_State *L) {
+  if (tli_caught()) return raise_again(L);
   char message[1200];
   tli_error_translate(tli_error_raw(), 1, message, sizeof message);
   return raise(L, message);
@@ -150,6 +158,7 @@ static const char *without_inner(const char *message, const tli_Signature *sig) 
 }
 
 static int raise_as(lua_State *L, const char *name, const tli_Signature *sig) {
+  if (tli_caught()) return raise_again(L);
   char message[1200], named[1300];
   tli_error_translate(tli_error_raw(), 1, message, sizeof message);
   if (names(message, name) || tl_error_kind() == TL_EINTERRUPT) return raise(L, message);

@@ -42,6 +42,7 @@ typedef enum tli_Mode {
   TLI_MODE_GRAD,
   TLI_MODE_INFERENCE,
   TLI_MODE_ANOMALY,
+  TLI_MODE_SAVED,      /* hooks that pack saved tensors: their slot, see saved_hooks.c; 0: none */
   TLI_MODE_CAST_CACHE, /* of autocast: 0: off */
   /* Of each kind of device: what autocast casts to, its dtype + 1; 0: off. */
   TLI_MODE_AUTOCAST,
@@ -57,8 +58,9 @@ typedef struct tli_Settings {
   lua_State *thread;       /* borrowed; NULL once the coroutine is gone */
   int8_t mode[TLI_NMODES]; /* from 0; -1: as in the thread that has resumed this one */
   bool linked;
-  int scopes;                /* open torch.scope calls */
-  struct tli_Settings *next; /* borrowed */
+  int scopes;                   /* open torch.scope calls */
+  struct tli_ModeScope *newest; /* borrowed; open scopes of modes, see modes.c */
+  struct tli_Settings *next;    /* borrowed */
 } tli_Settings;
 
 typedef struct tli_State {
@@ -71,9 +73,10 @@ typedef struct tli_State {
   bool placed;          /* a current device or stream was ever set */
   bool autocast;        /* in the running thread autocast is on, for a kind of device at least */
   bool cast_cache;      /* ... and casts of parameters are kept */
-  int8_t cast_to[TL_NDEVICETYPES]; /* what it casts to, tl_DType; TL_NODTYPE: off */
-  bool casts;                      /* autocast was ever set */
-  struct tli_CastCache *cast_kept; /* owned; NULL: nothing is kept (autocast.c) */
+  int8_t cast_to[TL_NDEVICETYPES];    /* what it casts to, tl_DType; TL_NODTYPE: off */
+  bool casts;                         /* autocast was ever set */
+  struct tli_CastCache *cast_kept;    /* owned; NULL: nothing is kept (autocast.c) */
+  struct tli_SavedHooks *saved_hooks; /* owned; NULL: there never were any (saved_hooks.c) */
   tl_DType default_dtype;
   tl_Device default_device;
   const atomic_bool *dropping; /* borrowed; whether callbacks wait to be forgotten; NULL: none */
@@ -83,6 +86,8 @@ typedef struct tli_State {
   tli_PrintOptions print;
   struct tli_Crew *crew; /* owned reference; the threads that work for the state; NULL: none yet */
   int scopes;            /* open torch.scope calls, of all threads */
+  int batching;          /* vmap's functions that run, one inside the other (batched.c) */
+  int rules;             /* calls of its handler, one inside the other */
   /* Owned while Lua allocates for them; what an out-of-memory error leaves
   ** here goes when the place is needed or the state closes. */
   int nparked;

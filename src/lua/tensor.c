@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "bind.h"
+#include "lua/batched.h"
 #include "lua/value.h"
 
 tl_Tensor *tli_check_tensor(lua_State *L, int index, const char *what) {
@@ -16,6 +17,16 @@ tl_Tensor *tli_check_tensor(lua_State *L, int index, const char *what) {
 }
 
 /* ---- arithmetic metamethods ---- */
+
+/* A tensor's one element, read for the operator of that name. */
+static void read_number(lua_State *L, const char *name, const tl_Tensor *t, tl_Scalar *out) {
+  lua_State *outer = tli_calling;
+  tli_calling = L;
+  tli_set_operator(name);
+  bool ok = tli_read_scalar(t, out);
+  tli_calling = outer;
+  if (!ok) tli_raise_as(L, name);
+}
 
 typedef tl_Tensor *(*Binary)(tl_Tensor *a, tl_Tensor *b);
 
@@ -30,8 +41,22 @@ static bool operand(lua_State *L, tli_State *S, int index, const char *name, tl_
                   tli_describe(L, S, index));
 }
 
+/* With a stand-in of vmap among them the operator's function is called. */
+static int call_by_name(lua_State *L, const char *name) {
+  static const tli_Binding *const families[] = TLI_ALL_BINDINGS;
+  for (const tli_Binding *const *family = families; *family; family++)
+    for (const tli_Binding *b = *family; b->name; b++)
+      if (b->module == NULL && strcmp(b->name, name) == 0) {
+        lua_settop(L, 2);
+        return b->fn(L);
+      }
+  return tli_error(L, "%s: has no function", name);
+}
+
 static int binary(lua_State *L, const char *name, Binary fn) {
   tli_State *S = tli_state(L);
+  if (S->batching > 0 && (tli_is_batched(L, 1) || tli_is_batched(L, 2)))
+    return call_by_name(L, name);
   tli_Box *box = tli_new_box(L, S);
   tl_Tensor *a = NULL, *b = NULL, *owned = NULL;
   lua_State *outer = tli_calling;
@@ -104,7 +129,7 @@ static double single(lua_State *L, int index) {
               "x:le(y) and so on for elements",
               tli_sizes_str(t));
   tl_Scalar s;
-  if (!tli_read_scalar(t, &s)) tli_raise_as(L, "comparison");
+  read_number(L, "comparison", t, &s);
   return tli_to_double(s);
 }
 
@@ -394,11 +419,6 @@ static int tensor_element_size(lua_State *L) {
   return 1;
 }
 
-static int tensor_is_contiguous(lua_State *L) {
-  lua_pushboolean(L, tli_contiguous(tli_check_tensor(L, 1, "is_contiguous")));
-  return 1;
-}
-
 static int tensor_is_floating_point(lua_State *L) {
   lua_pushboolean(L, tli_is_float((tl_DType)tli_check_tensor(L, 1, "is_floating_point")->dtype));
   return 1;
@@ -419,7 +439,7 @@ static int tensor_item(lua_State *L) {
   if (t->numel != 1)
     return tli_error(L, "item: expected a Tensor with one element, got shape %s", tli_sizes_str(t));
   tl_Scalar s;
-  if (!tli_read_scalar(t, &s)) return tli_raise_as(L, "item");
+  read_number(L, "item", t, &s);
   return tli_push_scalar(L, s);
 }
 
@@ -441,7 +461,11 @@ tl_Tensor *tli_push_alias(lua_State *L, int index, const char *what) {
   tli_Box *box = tli_push_box(L);
   tl_Tensor *t = tli_check_tensor(L, index, what);
   bool here = tli_device(t).type == TL_CPU;
+  lua_State *outer = tli_calling;
+  tli_calling = L;
+  tli_set_operator(what);
   tl_Tensor *alias = here ? tli_detached(t) : tli_moved(t, TLI_CPU, false);
+  tli_calling = outer;
   if (alias == NULL) tli_raise_as(L, what);
   return box->tensor = alias;
 }
@@ -492,7 +516,7 @@ static int tensor_type(lua_State *L) {
   if (dtype == TL_NODTYPE)
     return tli_error(L, "type: dtype: expected a dtype such as \"float32\", got %s",
                      tli_describe(L, tli_state(L), 2));
-  return push_result(L, tlo_to(t, dtype, false, false, TLI_NODEVICE));
+  return push_result(L, tlo_to(t, dtype, false, false, TLI_NODEVICE, NULL));
 }
 
 static int tensor_new_tensor(lua_State *L);
@@ -504,7 +528,7 @@ static const luaL_Reg methods[] = {{"dim", tensor_dim},
                                    {"numel", tensor_numel},
                                    {"nelement", tensor_numel},
                                    {"element_size", tensor_element_size},
-                                   {"is_contiguous", tensor_is_contiguous},
+
                                    {"is_floating_point", tensor_is_floating_point},
                                    {"storage_offset", tensor_storage_offset},
                                    {"data_ptr", tensor_data_ptr},
@@ -539,13 +563,13 @@ static int make_tensor(lua_State *L, const tli_Signature *sig, tl_DType dtype, t
     tl_Tensor *from = lua_type(L, 1) == LUA_TUSERDATA ? tli_to_tensor(L, S, 1) : NULL;
     if (from) {
       tl_Tensor *plain = tli_detached(from);
-      t = plain ? tlo_to(plain, dtype, false, true, TLI_NODEVICE) : NULL;
+      t = plain ? tlo_to(plain, dtype, false, true, TLI_NODEVICE, NULL) : NULL;
       tli_release(plain);
     } else {
       t = tli_from_lua(L, 1, dtype);
     }
     if (t && !tli_same_device(device, tli_device(t))) {
-      tl_Tensor *moved = tlo_to(t, TL_NODTYPE, false, false, device);
+      tl_Tensor *moved = tlo_to(t, TL_NODTYPE, false, false, device, NULL);
       tli_release(t);
       t = moved;
     }
@@ -600,7 +624,7 @@ static int torch_as_tensor(lua_State *L) {
   tl_DType dtype = tli_arg_dtype(&a, 1, TL_NODTYPE);
   tl_Device device = tli_arg_device(&a, 2, from ? TLI_NODEVICE : tli_default_device());
   tl_Tensor *t = a.failed ? NULL : from ? tli_retain(from) : tli_from_lua(L, 1, dtype);
-  tl_Tensor *result = t ? tlo_to(t, dtype, false, false, device) : NULL;
+  tl_Tensor *result = t ? tlo_to(t, dtype, false, false, device, NULL) : NULL;
   tli_release(t);
   tli_args_end(&a);
   if (result == NULL) return tli_raise_as(L, sig.name);
@@ -609,7 +633,7 @@ static int torch_as_tensor(lua_State *L) {
 }
 
 static int torch_is_tensor(lua_State *L) {
-  lua_pushboolean(L, tli_to_box(L, tli_state(L), 1) != NULL);
+  lua_pushboolean(L, tli_to_box(L, tli_state(L), 1) != NULL || tli_is_batched(L, 1));
   return 1;
 }
 

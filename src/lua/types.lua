@@ -71,10 +71,6 @@ function Tensor:element_size() end
 ---@return integer
 function Tensor:data_ptr() end
 
----Whether the elements lie in memory in row-major order, without gaps.
----@return boolean
-function Tensor:is_contiguous() end
-
 ---Whether the dtype is float32, float64, float16 or bfloat16.
 ---@return boolean
 function Tensor:is_floating_point() end
@@ -657,6 +653,155 @@ function torch.cuda.memory_summary(device) end
 ---@param device? integer|string
 function torch.cuda.reset_peak_memory_stats(device) end
 
+---What memory is made of, as PyTorch tells it: a list of segments, each with its blocks. Who has
+---asked for them is there from torch.cuda.memory._record_memory_history() on.
+---@return table[]
+function torch.cuda.memory_snapshot() end
+
+---memory_stats with a table for each part of a name: stats.allocated_bytes.all.peak.
+---@param device? integer|string
+---@return table
+function torch.cuda.memory_stats_as_nested_dict(device) end
+
+---Figures of the host's memory that devices read by themselves (pin_memory, copies with
+---non_blocking): allocations and allocated_bytes of what the driver was asked for, which is kept
+---and handed out again in sizes that are powers of two, active_requests and active_bytes of what
+---is in use; each with current, peak, allocated and freed. num_host_alloc, num_host_free.
+---@return table<string, integer>
+function torch.cuda.host_memory_stats() end
+
+---host_memory_stats with a table for each part of a name.
+---@return table
+function torch.cuda.host_memory_stats_as_nested_dict() end
+
+---Begins their peaks anew.
+function torch.cuda.reset_peak_host_memory_stats() end
+
+---Begins their sums, allocated and freed, anew.
+function torch.cuda.reset_accumulated_host_memory_stats() end
+
+---Gives the memory of the host that is kept for reuse back to the driver.
+function torch.cuda.empty_host_cache() end
+
+---The same as memory_reserved.
+---@param device? integer|string
+---@return integer
+function torch.cuda.memory_cached(device) end
+
+---The same as max_memory_reserved.
+---@param device? integer|string
+---@return integer
+function torch.cuda.max_memory_cached(device) end
+
+---The same as reset_peak_memory_stats.
+---@param device? integer|string
+function torch.cuda.reset_max_memory_allocated(device) end
+
+---The same as reset_peak_memory_stats.
+---@param device? integer|string
+function torch.cuda.reset_max_memory_cached(device) end
+
+---Which allocator a device's memory comes from: "native".
+---@return string
+function torch.cuda.get_allocator_backend() end
+
+---Does nothing: processes share no memory of devices.
+function torch.cuda.ipc_collect() end
+
+---What becomes of operators that make the host wait for a device (item, nonzero, a copy to the
+---CPU; not synchronize, which says so): nothing, a warning (Lua's: `warn "@on"` shows them) or an
+---error. For all kinds of devices.
+---@param debug_mode "default"|"warn"|"error"|integer  or 0, 1, 2
+function torch.cuda.set_sync_debug_mode(debug_mode) end
+
+---@return integer mode 0, 1 or 2
+function torch.cuda.get_sync_debug_mode() end
+
+---How much of the time a kernel ran lately, in per cent. This and the next ones ask NVML, which
+---comes with the driver; without it they are errors that say so.
+---@param device? integer|string
+---@return integer
+function torch.cuda.utilization(device) end
+
+---How much of the time memory was read or written lately, in per cent.
+---@param device? integer|string
+---@return integer
+function torch.cuda.memory_usage(device) end
+
+---Degrees Celsius.
+---@param device? integer|string
+---@return integer
+function torch.cuda.temperature(device) end
+
+---Milliwatts.
+---@param device? integer|string
+---@return integer
+function torch.cuda.power_draw(device) end
+
+---The multiprocessors' clock now, in MHz.
+---@param device? integer|string
+---@return integer
+function torch.cuda.clock_rate(device) end
+
+---Bytes of the device's memory that all processes use.
+---@param device? integer|string
+---@return integer
+function torch.cuda.device_memory_used(device) end
+
+---The processes that use a device's memory, as a text for people.
+---@param device? integer|string
+---@return string
+function torch.cuda.list_gpu_processes(device) end
+
+---Ranges and marks for Nsight, by NVTX, which comes with CUDA's toolkit.
+torch.cuda.nvtx = {}
+
+---Opens a range of this thread.
+---@param msg string
+---@return integer depth how many were open
+function torch.cuda.nvtx.range_push(msg) end
+
+---Closes the range opened last.
+---@return integer depth
+function torch.cuda.nvtx.range_pop() end
+
+---Opens a range that any thread may close.
+---@param msg string
+---@return integer range_id
+function torch.cuda.nvtx.range_start(msg) end
+
+---@param range_id integer
+function torch.cuda.nvtx.range_end(range_id) end
+
+---@param msg string
+function torch.cuda.nvtx.mark(msg) end
+
+---A range that is open while fn runs.
+---@param msg string
+---@param fn function
+---@param ... any arguments of fn
+---@return any ... what fn returns
+function torch.cuda.nvtx.range(msg, fn, ...) end
+
+---Whether the device's matrix units take TF32.
+---@return boolean
+function torch.cuda.is_tf32_supported() end
+
+---Makes the device of a tensor current while fn runs, or without fn until the value that is
+---returned is closed; with a tensor of the CPU the current one stays.
+---@param tensor torch.Tensor
+---@param fn? function
+---@param ... any  arguments of fn
+---@return any ...
+function torch.cuda.device_of(tensor, fn, ...) end
+
+---The functions about memory, and a look at what it is made of: _record_memory_history(),
+---_snapshot(), and _dump_snapshot(filename), whose files https://pytorch.org/memory_viz opens.
+torch.cuda.memory = {}
+
+---The functions about random numbers.
+torch.cuda.random = {}
+
 ---Gives memory that is kept for reuse back.
 function torch.cuda.empty_cache() end
 
@@ -745,6 +890,14 @@ function torch.io.text(bytes, first, n) end
 ---@return torch.Tensor?, string?
 function torch.io.inflate(bytes, kind, expected) end
 
+---Deflates the bytes of the text and, behind them, those of the tensor, as .npz files have
+---them; nil and a message if that fails.
+---@param text string
+---@param tensor torch.Tensor  contiguous, on the CPU
+---@return torch.Tensor? bytes  (n) uint8
+---@return string?
+function torch.io.deflate(text, tensor) end
+
 ---Blocks of a GGUF quantization as float32; nil and a message for unknown ones.
 ---@param bytes torch.Tensor  (n) uint8, contiguous
 ---@param first integer  from 1
@@ -758,6 +911,50 @@ function torch.io.dequantize(bytes, first, shape, kind) end
 ---@param bytes torch.Tensor  (n) uint8, contiguous
 ---@return torch.Tensor?, string?
 function torch.io.decode_image(bytes) end
+
+---The checksum of zip and PNG files: of a text, or of the bytes that torch.io.write would write of a
+---tensor.
+---@param data string|torch.Tensor
+---@param crc? integer  that of what comes before
+---@return integer
+function torch.io.crc32(data, crc) end
+
+---What is in a folder, but "." and "..", in no order: of each entry "d" for a folder, "l" for a link
+---to one and "f" for anything else, the name and a byte 0. torch.data.DatasetFolder is made of it.
+---@param path string
+---@return torch.Tensor? bytes  (n) uint8; nil with a message where the folder cannot be read
+---@return string? message
+function torch.io.folder(path) end
+
+---Makes a folder, and those that it lies in, unless they are there.
+---@param path string
+---@return string? path  the absolute one; nil with a message where it cannot be made
+---@return string? message
+function torch.io.make_folder(path) end
+
+---Reads up to `rows` rows of fields, which may be quoted, from the byte `first` on, which is in the
+---line `line`; torch.data.CSV is made of it.
+---@param bytes torch.Tensor  (n) uint8, contiguous, on the CPU
+---@param first integer  from 1
+---@param delimiter string
+---@param quote string  "": none
+---@param types string[]  of each column a dtype, "string" or "skip"
+---@param rows integer
+---@param line integer
+---@return (torch.Tensor|string[]|false)[]? columns  nil with a message where the text is wrong
+---@return integer|string rows  that were read
+---@return integer? first  of the next row
+---@return integer? line
+function torch.io.csv(bytes, first, delimiter, quote, types, rows, line) end
+
+---How many fields the row that begins at a byte has; 0 at the end.
+---@param bytes torch.Tensor  (n) uint8, contiguous, on the CPU
+---@param first integer  from 1
+---@param delimiter string
+---@param quote string  "": none
+---@return integer? fields  nil with a message where the text is wrong
+---@return string? message
+function torch.io.csv_fields(bytes, first, delimiter, quote) end
 
 -- Threads with an interpreter of their own ---------------------------------------------------------
 

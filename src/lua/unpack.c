@@ -180,6 +180,11 @@ static void read_value(Reader *r) {
     lua_insert(L, -2);
     lua_setmetatable(L, -2);
     break;
+  case BEFORE:
+    read_value(r);
+    lua_pop(L, 1);
+    read_value(r);
+    break;
   case CLASS: read_class(r); break;
   case KNOWN_CLASS: lua_rawgeti(L, r->classes, read_whole(r)); break;
   case MODULE: read_module(r); break;

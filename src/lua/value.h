@@ -62,6 +62,7 @@ void tli_open_devices(lua_State *L);  /* torch.cuda, torch.sim */
 void tli_open_settings(lua_State *L); /* what kernels go by */
 void tli_open_dist(lua_State *L);     /* what torch.distributed is made of */
 void tli_open_scope(lua_State *L);
+void tli_open_socket(lua_State *L);
 void tli_open_profile(lua_State *L);
 /* Writes the path of the modules that are being called, "" for none (raise.c). Raises
 ** nothing. */

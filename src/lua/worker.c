@@ -8,13 +8,20 @@
 **
 ** Invariant: threads hold references to the pool, never to the state that made it,
 ** so that either may go first.
+**
+** What a worker runs when its pool stops is ended by a hook. Its interpreter's allocator sets it,
+** in the worker's thread. A loop that allocates nothing gets it from the thread that stops the
+** pool, which waits first: whatever still runs then has not allocated meanwhile, so no collection
+** frees the frames that lua_sethook goes through.
 */
 #include <lualib.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/parallel.h"
 #include "core/platform.h"
+#include "core/profile.h"
 #include "lua/device.h"
 #include "lua/parcel.h"
 #include "lua/value.h"
@@ -22,11 +29,13 @@
 #define POOL "torch.Workers"
 #define SLICE_NS ((int64_t)50000000) /* of waiting, after which Ctrl-C is asked for */
 #define LAST_WAIT_NS ((int64_t)2000000000)
+#define STOP_WAIT_NS ((int64_t)50000000) /* for what is at work, before it is ended */
 
 typedef struct Message {
   struct Message *next;
-  tli_Parcel *parcel; /* owned; NULL: a text */
-  char *text;         /* owned; what went wrong; NULL: lack of memory */
+  tli_Parcel *parcel;         /* owned; NULL: a text */
+  char *text;                 /* owned; what went wrong; NULL: lack of memory */
+  tli_Invitation *invitation; /* owned; into the profile of who has sent the job; NULL */
   int worker;
   int64_t job;
 } Message;
@@ -47,9 +56,10 @@ typedef struct Pool {
   atomic_bool stop;
   int n;
   tli_Mutex lock;
-  tli_Condition arrived; /* an answer has */
+  tli_Condition arrived; /* an answer has, or the last busy worker is none any more */
   tli_Condition *work;   /* owned; of each worker: a job has, or the end */
   Queue *jobs;           /* owned; of each worker */
+  lua_State **busy;      /* owned; whose code runs in each worker, borrowed; NULL: none */
   Queue answers;
   tli_Parcel *first; /* owned; what each begins with */
   char *paths[2];    /* owned; where modules are looked for; NULL: as ever */
@@ -102,6 +112,7 @@ void tli_crew_dismiss(tli_Crew *crew) {
 static void message_free(Message *m) {
   if (m == NULL) return;
   tli_parcel_free(m->parcel);
+  tli_invitation_release(m->invitation);
   free(m->text);
   free(m);
 }
@@ -141,6 +152,7 @@ static void pool_release(Pool *p) {
   for (int i = 0; i < 2; i++) free(p->paths[i]);
   free(p->work);
   free(p->jobs);
+  free(p->busy);
   free(p);
 }
 
@@ -149,7 +161,9 @@ static Pool *pool_new(tli_Crew *crew, int n, tli_Parcel *first) {
   Pool *p = (Pool *)calloc(1, sizeof *p);
   tli_Condition *work = (tli_Condition *)calloc((size_t)n, sizeof *work);
   Queue *jobs = (Queue *)calloc((size_t)n, sizeof *jobs);
-  if (p == NULL || work == NULL || jobs == NULL) {
+  lua_State **busy = (lua_State **)calloc((size_t)n, sizeof *busy);
+  if (p == NULL || work == NULL || jobs == NULL || busy == NULL) {
+    free(busy);
     free(p);
     free(work);
     free(jobs);
@@ -160,6 +174,7 @@ static Pool *pool_new(tli_Crew *crew, int n, tli_Parcel *first) {
   p->n = n;
   p->work = work;
   p->jobs = jobs;
+  p->busy = busy;
   p->first = first;
   p->crew = crew;
   crew_count(crew, 1, 0);
@@ -173,27 +188,66 @@ static Pool *pool_new(tli_Crew *crew, int n, tli_Parcel *first) {
   return p;
 }
 
+static void end_worker(lua_State *L, lua_Debug *ar) {
+  (void)ar;
+  luaL_error(L, "data.DataLoader: the worker was stopped");
+}
+
+/* Lock held. */
+static bool any_busy(const Pool *p) {
+  for (int i = 0; i < p->n; i++)
+    if (p->busy[i]) return true;
+  return false;
+}
+
 static void pool_stop(Pool *p) {
+  int64_t end = tli_now_ns() + STOP_WAIT_NS;
   tli_mutex_lock(&p->lock);
-  atomic_store(&p->stop, true);
+  bool first = !atomic_exchange(&p->stop, true);
   for (int i = 0; i < p->n; i++) tli_condition_broadcast(&p->work[i]);
+  for (int64_t left; first && any_busy(p) && (left = end - tli_now_ns()) > 0;)
+    tli_condition_wait_for(&p->arrived, &p->lock, left);
+  for (int i = 0; first && i < p->n; i++)
+    if (p->busy[i]) lua_sethook(p->busy[i], end_worker, LUA_MASKCOUNT, 1);
   tli_mutex_unlock(&p->lock);
 }
 
 /* ---- in the worker's thread ---- */
 
 typedef struct Worker {
-  Pool *pool; /* owned reference */
-  int id;     /* from 0 */
+  Pool *pool;   /* owned reference */
+  int id;       /* from 0 */
+  lua_State *L; /* owned; NULL: not opened yet */
 } Worker;
+
+/* The interpreter's memory. */
+static void *worker_memory(void *context, void *block, size_t old_size, size_t size) {
+  const Worker *w = (const Worker *)context;
+  (void)old_size;
+  if (size == 0) {
+    free(block);
+    return NULL;
+  }
+  if (w->L && atomic_load_explicit(&w->pool->stop, memory_order_relaxed))
+    lua_sethook(w->L, end_worker, LUA_MASKCOUNT, 1);
+  return realloc(block, size);
+}
+
+/* Lock held. */
+static void set_busy(Worker *w, lua_State *L) {
+  w->pool->busy[w->id] = L;
+  if (L == NULL && atomic_load(&w->pool->stop)) tli_condition_broadcast(&w->pool->arrived);
+}
 
 /* The next job, owned; NULL when the end has come. */
 static Message *next_job(Worker *w) {
   Pool *p = w->pool;
   tli_mutex_lock(&p->lock);
+  set_busy(w, NULL);
   while (!atomic_load(&p->stop) && p->jobs[w->id].first == NULL)
     tli_condition_wait(&p->work[w->id], &p->lock);
   Message *m = atomic_load(&p->stop) ? NULL : queue_take(&p->jobs[w->id]);
+  if (m) set_busy(w, w->L);
   tli_mutex_unlock(&p->lock);
   return m;
 }
@@ -317,11 +371,17 @@ static void do_jobs(Worker *w, lua_State *L) {
     answer_failure(w, L, NULL);
     return;
   }
+  char name[40];
+  snprintf(name, sizeof name, "DataLoader worker %d", w->id);
   for (Message *m; (m = next_job(w));) {
     lua_settop(L, RUN);
     for (int i = 1; i <= RUN; i++) lua_pushvalue(L, i);
     lua_pushlightuserdata(L, m);
-    if (call(L, worker_do, RUN + 1, 0))
+    tli_profile_join(m->invitation, name);
+    if (m->invitation) tli_span_open(TLI_SPAN_DATA, "DataLoader.fetch", NULL, 0);
+    bool ok = call(L, worker_do, RUN + 1, 0);
+    tli_profile_leave();
+    if (ok)
       answer(w, m, m->parcel, NULL);
     else
       answer_failure(w, L, m);
@@ -332,16 +392,30 @@ static void work(void *context) {
   Worker *w = (Worker *)context;
   tli_Crew *crew = w->pool->crew;
   tli_parallel_set_serial(true);
-  lua_State *L = luaL_newstate();
+#if LUA_VERSION_NUM >= 505
+  lua_State *L = lua_newstate(worker_memory, w, luaL_makeseed(NULL));
+#else
+  lua_State *L = lua_newstate(worker_memory, w);
+#endif
   if (L == NULL) {
     Message *m = (Message *)calloc(1, sizeof *m);
     if (m) answer(w, m, NULL, NULL);
   } else {
     lua_gc(L, LUA_GCGEN, 0, 0);
-    if (call(L, open_state, 1, 0))
+    bool opened = call(L, open_state, 1, 0);
+    tli_mutex_lock(&w->pool->lock);
+    w->L = L;
+    set_busy(w, L);
+    tli_mutex_unlock(&w->pool->lock);
+    if (opened)
       do_jobs(w, L);
     else
       answer_failure(w, L, NULL);
+    tli_mutex_lock(&w->pool->lock);
+    set_busy(w, NULL);
+    tli_mutex_unlock(&w->pool->lock);
+    w->L = NULL; /* what is closed now may allocate */
+    lua_sethook(L, NULL, 0, 0);
     lua_close(L);
   }
   crew_count(crew, 1, 0); /* it outlives the pool for the next two lines */
@@ -377,7 +451,7 @@ static void start_threads(lua_State *L, Pool *p) {
   for (int i = 0; i < p->n; i++) {
     Worker *w = (Worker *)malloc(sizeof *w);
     if (w) {
-      *w = (Worker){p, i};
+      *w = (Worker){p, i, NULL};
       atomic_fetch_add(&p->refs, 1);
       crew_count(p->crew, 0, 1);
       if (tli_thread_start(work, w)) continue;
@@ -435,6 +509,7 @@ static int pool_send(lua_State *L) {
   }
   m->parcel = parcel;
   m->job = job;
+  m->invitation = tli_profile_invite();
   tli_mutex_lock(&p->lock);
   queue_add(&p->jobs[worker], m);
   tli_condition_signal(&p->work[worker]);
@@ -444,7 +519,8 @@ static int pool_send(lua_State *L) {
 
 /* An answer, owned; NULL after `seconds` (0: never), or where interrupted. */
 static Message *wait_for_answer(Pool *p, double seconds) {
-  int64_t end = seconds > 0 ? tli_now_ns() + (int64_t)(seconds * 1e9) : INT64_MAX;
+  bool ends = seconds > 0 && seconds < 1e9; /* more than 30 years: never */
+  int64_t end = ends ? tli_now_ns() + (int64_t)(seconds * 1e9) : INT64_MAX;
   tli_mutex_lock(&p->lock);
   Message *m = queue_take(&p->answers);
   while (m == NULL && !tli_interrupted()) {

@@ -11,6 +11,7 @@
 #include <lauxlib.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "core/backend.h"
@@ -192,7 +193,12 @@ static const char *field(lua_State *L, int config, const char *name) {
 static void report_engine(lua_State *L) {
   push_config(L);
   int config = lua_gettop(L);
-  print_found("instruction set", field(L, config, "cpu_isa"));
+  const char *isa = field(L, config, "cpu_isa"), *wish = getenv("TLUA_ISA");
+  print_found("instruction set", isa);
+  if (wish != NULL && strcmp(wish, isa) != 0)
+    print_missing(
+        wish, "wanted by TLUA_ISA",
+        "not built (x86-64-v2, -v3 and -v4 are, for x86) or more than this processor has");
   print_found("threads", lua_pushfstring(L, "%s, processors: %d", field(L, config, "threads"),
                                          tli_processors()));
   const char *blas = field(L, config, "blas");

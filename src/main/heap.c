@@ -7,6 +7,7 @@
 */
 #include "main/heap.h"
 
+#include <lauxlib.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>

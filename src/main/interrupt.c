@@ -1,7 +1,8 @@
 /*
-** interrupt.c - turns SIGINT into a Lua error while Lua code runs.
+** interrupt.c - turns SIGINT into a Lua error while Lua code runs, and likewise what happens
+** when a file becomes shorter while it is mapped.
 **
-** Only this command installs the handler, and only around the code that it
+** Only this command installs the handlers, and only around the code that it
 ** runs; a program that embeds the library keeps its signals. The handler may
 ** not raise an error itself: it asks the engine to stop the operator that is
 ** running (tl_interrupt) and sets a hook, which raises at the next Lua
@@ -17,6 +18,7 @@
 
 #include "core/error.h"
 #include "core/parallel.h"
+#include "main/lost.h"
 #include "main/terminal.h"
 #include "tlua.h"
 
@@ -26,24 +28,36 @@ static lua_State *main_state; /* borrowed */
 /* How often SIGINT came without effect so far. */
 static volatile sig_atomic_t presses;
 
+/* Whether a mapped file has become shorter, which is to be raised. */
+static volatile sig_atomic_t lost;
+
 static void take_back(void) {
   tl_interrupt_clear();
   tli_error_clear(); /* so that its kind tells about the next request */
 }
 
+static void raise_here(lua_State *L, const char *message) {
+  luaL_where(L, 0);
+  if (lua_rawlen(L, -1) == 0) luaL_where(L, 1); /* a function in C has no lines */
+  lua_pushstring(L, message);
+  lua_concat(L, 2);
+  lua_error(L);
+}
+
 static void raise_interrupted(lua_State *L, lua_Debug *ar) {
   (void)ar;
   lua_sethook(L, NULL, 0, 0);
+  if (lost) {
+    lost = 0;
+    raise_here(L, "a file has become shorter while it was mapped: what was read behind its end is "
+                  "0; {mmap = false} reads files at once");
+  }
   presses = 0;
   bool pending = tli_interrupted();
   bool told = tl_error_kind() == TL_EINTERRUPT; /* by an operator that has stopped */
   take_back();
   if (!pending || told) return;
-  luaL_where(L, 0);
-  if (lua_rawlen(L, -1) == 0) luaL_where(L, 1); /* a function in C has no lines */
-  lua_pushliteral(L, "interrupted!");
-  lua_concat(L, 2);
-  lua_error(L);
+  raise_here(L, "interrupted!");
 }
 
 /* lua_sethook is the one function of Lua that a signal handler may call. */
@@ -85,12 +99,22 @@ static void on_interrupt(void) {
   if (presses == 2) stop_coroutines(main_state);
 }
 
+/* Where this thread itself has read what is gone, all coroutines stand still. */
+static void on_lost(bool here) {
+  lost = 1;
+  stop_state(main_state);
+  if (here) stop_coroutines(main_state);
+}
+
 int tli_interrupt_call(lua_State *L, int nargs, int nresults, int handler) {
   main_state = L;
   presses = 0;
+  lost = 0;
   take_back();
   tli_InterruptFn before = tli_terminal_catch(on_interrupt);
+  tli_LostFn lost_before = tli_lost_catch(on_lost);
   int status = lua_pcall(L, nargs, nresults, handler);
+  tli_lost_catch(lost_before);
   tli_terminal_catch(before);
   if (lua_gethook(L) == raise_interrupted) lua_sethook(L, NULL, 0, 0);
   take_back();

@@ -24,6 +24,7 @@
 #include "core/platform.h"
 #include "dist/group.h"
 #include "dist/store.h"
+#include "main/elastic.h"
 #include "main/script.h"
 
 #ifdef __linux__
@@ -57,6 +58,8 @@ typedef struct Launch {
   int port;
   Rank *ranks;  /* owned */
   int restarts; /* so far */
+  bool elastic; /* nodes, node and what else a round says are found anew each time */
+  tli_Elastic round;
 } Launch;
 
 /* ---- the command line -------------------------------------------------------------- */
@@ -66,8 +69,8 @@ static const char usage[] =
     "  -n N, --nproc-per-node N   processes on this machine (1)\n"
     "  --max-restarts N           start all again, so often, when one fails (0)\n"
     "  --timeout S                seconds until ranks give up waiting for another (60)\n"
-    "  --nnodes N                 machines (1)\n"
-    "  --node-rank N              the number of this one, from 0\n"
+    "  --nnodes N                 machines (1); MIN:MAX: as many as there are, changing\n"
+    "  --node-rank N              the number of this one, from 0; not with MIN:MAX\n"
     "  --rdzv HOST:PORT           where number 0 is to be found\n"
     "Each process finds RANK, LOCAL_RANK, WORLD_SIZE and the like in its environment.\n";
 
@@ -87,16 +90,27 @@ static bool complain(const char *what, const char *value) {
   return false;
 }
 
+/* "3", or "1:4". */
+static bool take_nodes(Launch *l, const char *value) {
+  char least[16];
+  const char *colon = strchr(value, ':');
+  if (colon == NULL)
+    return to_number(value, 1, 100000, &l->nodes) || complain("--nnodes: expected a number", value);
+  snprintf(least, sizeof least, "%.*s", (int)(colon - value), value);
+  l->elastic = to_number(least, 1, TLI_MOST_NODES, &l->round.least) &&
+               to_number(colon + 1, l->round.least, TLI_MOST_NODES, &l->round.most);
+  return l->elastic || complain("--nnodes: expected MIN:MAX of at most 1024", value);
+}
+
 /* One option with its value; false after a complaint. */
 static bool take_option(Launch *l, const char *name, const char *value) {
   if (strcmp(name, "-n") == 0 || strcmp(name, "--nproc-per-node") == 0)
-    return to_number(value, 1, TLI_MOST_RANKS, &l->n) ||
+    return to_number(value, 1, TLI_SHM_RANKS, &l->n) ||
            complain("-n: expected 1 to 128 processes", value);
   if (strcmp(name, "--max-restarts") == 0)
     return to_number(value, 0, 1000000, &l->max_restarts) ||
            complain("--max-restarts: expected a number", value);
-  if (strcmp(name, "--nnodes") == 0)
-    return to_number(value, 1, 100000, &l->nodes) || complain("--nnodes: expected a number", value);
+  if (strcmp(name, "--nnodes") == 0) return take_nodes(l, value);
   if (strcmp(name, "--node-rank") == 0)
     return to_number(value, 0, 100000, &l->node) ||
            complain("--node-rank: expected a number", value);
@@ -129,7 +143,7 @@ static bool parse(Launch *l, int argc, char **argv) {
   l->script = i;
   if (i >= argc) return complain("expected a script", "");
   if (l->node >= l->nodes) return complain("--node-rank: expected less than --nnodes", "more");
-  if (l->nodes > 1 && l->rendezvous == NULL)
+  if ((l->nodes > 1 || l->elastic) && l->rendezvous == NULL)
     return complain("--rdzv: expected HOST:PORT beside --nnodes", "");
   return true;
 }
@@ -148,7 +162,7 @@ static void set_environment(const Launch *l) {
   set_number("LOCAL_WORLD_SIZE", l->n);
   set_number("GROUP_RANK", l->node);
   set_number("MASTER_PORT", l->port);
-  set_number("TLUA_RESTART_COUNT", l->restarts);
+  set_number("TLUA_RESTART_COUNT", l->elastic ? (int)l->round.round - 1 : l->restarts);
   set_number("TLUA_MAX_RESTARTS", l->max_restarts);
   setenv("MASTER_ADDR", l->host, 1);
   setenv("TLUA_STORE", "launcher", 1);
@@ -311,7 +325,7 @@ static void reap(Launch *l, int *failed) {
 }
 
 static void wait_a_while(Launch *l, int milliseconds) {
-  struct pollfd p[2 * TLI_MOST_RANKS + 1];
+  struct pollfd p[2 * TLI_SHM_RANKS + 1];
   char drop[64];
   nfds_t n = 0;
   p[n++] = (struct pollfd){bell[0], POLLIN, 0};
@@ -329,14 +343,23 @@ static void wait_a_while(Launch *l, int milliseconds) {
 }
 
 /* Until all have ended; the first that failed, or -1. */
-static int attend(Launch *l) {
+static int attend(Launch *l, tli_ElasticState *state) {
   int failed = -1, forwarded = 0;
   int64_t end = INT64_MAX; /* when those that are left are killed */
   while (living(l) > 0) {
-    wait_a_while(l, end == INT64_MAX ? 1000 : 20);
+    wait_a_while(l, end != INT64_MAX ? 20 : l->elastic ? 100 : 1000);
     int before = failed;
     reap(l, &failed);
-    if (before < 0 && failed >= 0 && end == INT64_MAX) end = tli_now_ns() + GRACE;
+    bool ours = before < 0 && failed >= 0;
+    if (ours && l->elastic) tli_elastic_fail(&l->round);
+    if (ours && end == INT64_MAX) end = tli_now_ns() + GRACE;
+    if (l->elastic && end == INT64_MAX && !asked) {
+      *state = tli_elastic_look(&l->round);
+      if (*state != TLI_ELASTIC_ON) {
+        signal_all(l, SIGTERM);
+        end = tli_now_ns() + GRACE;
+      }
+    }
     if (asked && asked != forwarded) {
       forwarded = asked;
       signal_all(l, forwarded);
@@ -369,19 +392,21 @@ static void report(const Launch *l, int i) {
   fflush(stderr);
 }
 
-static int run_all(Launch *l, char **argv, const char *program) {
+static int run_all(Launch *l, char **argv, const char *program, tli_ElasticState *state) {
   int failed = -1;
   bool started = true;
+  *state = TLI_ELASTIC_ON;
   set_environment(l);
   for (int i = 0; i < l->n && started; i++) started = start_rank(l, i, argv, program);
   if (!started) {
     tli_script_complain("run: a process could not be started");
     signal_all(l, SIGKILL);
-    attend(l);
+    attend(l, state);
     return EXIT_FAILURE;
   }
-  failed = attend(l);
+  failed = attend(l, state);
   if (asked) return 128 + asked;
+  if (*state != TLI_ELASTIC_ON) return EXIT_FAILURE;
   if (failed < 0) return EXIT_SUCCESS;
   report(l, failed);
   return l->ranks[failed].status;
@@ -421,6 +446,41 @@ static tli_StoreServer *serve(Launch *l) {
   return server;
 }
 
+/* Again and again, as often as may be. */
+static int run_again(Launch *l, char **argv, const char *program) {
+  tli_ElasticState state;
+  for (;; l->restarts++) {
+    int status = run_all(l, argv, program, &state);
+    if (status == EXIT_SUCCESS || asked || l->restarts >= l->max_restarts) return status;
+    fprintf(stderr, "tlua run: starting all again (%d of %d)\n", l->restarts + 1, l->max_restarts);
+  }
+}
+
+/* The same with the launchers that are there. That others come is no failure. */
+static int run_rounds(Launch *l, char **argv, const char *program) {
+  int status = EXIT_FAILURE;
+  for (;;) {
+    tli_ElasticState state;
+    if (!tli_elastic_meet(&l->round)) {
+      char text[300];
+      snprintf(text, sizeof text, "run: %s", tl_error());
+      tli_script_complain(text);
+      break;
+    }
+    l->node = l->round.node;
+    l->nodes = l->round.nodes;
+    fprintf(stderr, "tlua run: machine %d of %d, round %lld\n", l->node + 1, l->nodes,
+            (long long)l->round.round);
+    status = run_all(l, argv, program, &state);
+    if (asked) break;
+    if (status == EXIT_SUCCESS) state = tli_elastic_finish(&l->round);
+    if (status == EXIT_SUCCESS && state == TLI_ELASTIC_ON) break;
+    if (state != TLI_ELASTIC_GROWS && l->restarts++ >= l->max_restarts) break;
+  }
+  tli_elastic_close(&l->round);
+  return status;
+}
+
 static int launch(Launch *l, int argc, char **argv) {
   char program[4096];
   tli_library_path((const void *)&usage, program, sizeof program);
@@ -430,12 +490,7 @@ static int launch(Launch *l, int argc, char **argv) {
   if (arguments && l->ranks && catch_signals()) {
     arguments[0] = argv[0];
     for (int i = l->script; i < argc; i++) arguments[i - l->script + 1] = argv[i];
-    for (;; l->restarts++) {
-      status = run_all(l, arguments, program);
-      if (status == EXIT_SUCCESS || asked || l->restarts >= l->max_restarts) break;
-      fprintf(stderr, "tlua run: starting all again (%d of %d)\n", l->restarts + 1,
-              l->max_restarts);
-    }
+    status = l->elastic ? run_rounds(l, arguments, program) : run_again(l, arguments, program);
   }
   free(arguments);
   free(l->ranks);
@@ -450,7 +505,7 @@ int tli_launch(int argc, char **argv) {
   }
   if (!parse(&l, argc, argv)) return EXIT_FAILURE;
   tli_StoreServer *server = NULL;
-  if (l.node > 0) {
+  if (l.elastic || l.node > 0) {
     static char host[128];
     const char *colon = strrchr(l.rendezvous, ':');
     if (colon == NULL || !to_number(colon + 1, 1, 65535, &l.port)) {
@@ -458,7 +513,9 @@ int tli_launch(int argc, char **argv) {
       return EXIT_FAILURE;
     }
     snprintf(host, sizeof host, "%.*s", (int)(colon - l.rendezvous), l.rendezvous);
-    l.host = host;
+    l.host = l.round.host = host;
+    l.round.port = l.port;
+    l.round.timeout = (int64_t)(strtod(l.timeout, NULL) * 1e9);
   } else if ((server = serve(&l)) == NULL) {
     char text[300];
     snprintf(text, sizeof text, "run: %s", tl_error());

@@ -4,6 +4,7 @@
 **   tlua [options] [script [args]]   as `lua`
 **   tlua doctor                      what was found on this machine
 **   tlua run -n 4 script [args]      the script as several processes
+**   tlua top folder                  the curves that a SummaryWriter writes
 */
 #include <lauxlib.h>
 #include <lua.h>
@@ -32,8 +33,9 @@ static void print_usage(FILE *out, const char *name) {
           "usage: %s [options] [script [args]]\n"
           "       %s run -n 4 script [args]    as several processes; see run --help\n"
           "       %s doctor    what was found on this machine, and what is missing\n"
+          "       %s top folder    the curves of a training, while it runs; see top --help\n"
           "Options:\n%s",
-          name, name, name, tli_options_usage);
+          name, name, name, name, tli_options_usage);
   fflush(out);
 }
 
@@ -100,6 +102,12 @@ static bool run_doctor(lua_State *L) {
   return true;
 }
 
+static bool run_top(lua_State *L, int argc, char **argv) {
+  luaL_openlibs(L);
+  tli_globals_open(L, false);
+  return tli_script_top(L, argc, argv);
+}
+
 /* (argc, argv) -> whether all went well */
 static int protected_main(lua_State *L) {
   int argc = (int)lua_tointeger(L, 1);
@@ -109,6 +117,8 @@ static int protected_main(lua_State *L) {
   bool good;
   if (strcmp(word, "doctor") == 0)
     good = run_doctor(L);
+  else if (strcmp(word, "top") == 0)
+    good = run_top(L, argc, argv);
   else
     good = run_command(L, argc, argv);
   lua_pushboolean(L, good);

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "main/interrupt.h"
+#include "main/terminal.h"
 
 /* Set once, before anything runs. */
 static const char *command_name;
@@ -114,6 +115,22 @@ bool tli_script_profile(lua_State *L, const char *function, const char *html) {
   lua_remove(L, -2);
   lua_pushstring(L, html);
   return tli_script_report(L, tli_script_call(L, 1, 0));
+}
+
+bool tli_script_top(lua_State *L, int argc, char **argv) {
+  lua_getglobal(L, "torch");
+  for (const char *const *name = (const char *const[]){"utils", "tensorboard", "_top", NULL}; *name;
+       name++)
+    lua_getfield(L, -1, *name);
+  lua_createtable(L, argc - 2, 1);
+  for (int i = 2; i < argc; i++) {
+    lua_pushstring(L, argv[i]);
+    lua_rawseti(L, -2, i - 1);
+  }
+  lua_pushinteger(L, tli_terminal_width());
+  lua_setfield(L, -2, "columns");
+  if (!tli_script_report(L, tli_script_call(L, 1, 1))) return false;
+  return lua_toboolean(L, -1);
 }
 
 bool tli_script_step(lua_State *L, tli_Step step) {

@@ -23,6 +23,9 @@ bool tli_script_report(lua_State *L, int status);
 ** on the stack. SIGINT interrupts the call. Returns Lua's status. */
 int tli_script_call(lua_State *L, int nargs, int nresults);
 
+/* `tlua top`: with the arguments behind that word. */
+bool tli_script_top(lua_State *L, int argc, char **argv);
+
 /* Calls start(html) or finish() of the library's module for --profile. */
 bool tli_script_profile(lua_State *L, const char *function, const char *html);
 

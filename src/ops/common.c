@@ -281,13 +281,6 @@ tl_Tensor *tli_new(const char *op, tl_Ints size, tl_DType dtype, tl_Device devic
   return tli_empty(dtype, device, (int)size.n, size.v);
 }
 
-tl_Tensor *tli_new_like(tl_Tensor *self, tl_DType dtype, tl_Device device) {
-  if (dtype == TL_NODTYPE) dtype = (tl_DType)self->dtype;
-  if (device.type < 0 || tli_same_device(device, tli_device(self)))
-    return tli_empty_like(self, dtype);
-  return tli_empty(dtype, device, self->ndim, self->sizes);
-}
-
 tl_Tensor *tli_zeros(const char *op, tl_Tensor *like, tl_Ints size) {
   tl_Tensor *t = tli_new(op, size, (tl_DType)like->dtype, tli_device(like));
   if (t && !tli_fill(t, tli_int(0))) {
@@ -451,4 +444,11 @@ tli_Along tli_along(const tl_Tensor *t, int dim) {
   for (int d = 0; d < dim; d++) a.outer *= t->sizes[d];
   for (int d = dim + 1; d < t->ndim; d++) a.inner *= t->sizes[d];
   return a;
+}
+
+bool tli_fill_uninitialized(tl_Tensor *t) {
+  if (tli_setting(TL_DETERMINISTIC) == 0 || !tli_setting(TL_FILL_UNINITIALIZED)) return true;
+  tl_DType dtype = (tl_DType)t->dtype;
+  if (tli_is_float(dtype)) return tli_fill(t, tli_float(NAN));
+  return tli_fill(t, tli_int(tli_dtype_category(dtype) == TLI_INT ? tli_int_max(dtype) : 1));
 }

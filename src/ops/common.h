@@ -49,6 +49,10 @@ tl_Tensor *tli_pointwise(const tli_PointwiseSpec *spec, tl_Tensor *const *inputs
 bool tli_pointwise_into(const tli_PointwiseSpec *spec, tl_Tensor *const *inputs,
                         const tl_Scalar *params, tl_Tensor *out) TL_MUSTCHECK;
 
+/* A kernel of several outputs on n operands, outputs first, whose shape all others
+** broadcast to, computed in what the first one's dtype is computed in. */
+bool tli_fused(tlk_Fused kernel, tl_Tensor *const *operands, int n) TL_MUSTCHECK;
+
 /* ---- payload of nodes ---- */
 
 typedef struct tli_IntsBuf {
@@ -131,8 +135,6 @@ bool tli_mark_dims(const char *op, tl_Ints dims, int ndim, bool marked[TL_MAX_DI
 /* Undefined contents, of these sizes after tli_check_sizes; dtype float32 and
 ** the default device where not given. */
 tl_Tensor *tli_new(const char *op, tl_Ints size, tl_DType dtype, tl_Device device) TL_MUSTCHECK;
-/* As tli_empty_like, with another dtype or device where given. */
-tl_Tensor *tli_new_like(tl_Tensor *self, tl_DType dtype, tl_Device device) TL_MUSTCHECK;
 /* Zeros of a gradient's dtype and device. */
 tl_Tensor *tli_zeros(const char *op, tl_Tensor *like, tl_Ints size) TL_MUSTCHECK;
 /* A view with one dimension cut to n positions from `start` on, `step` apart;
@@ -191,11 +193,20 @@ static inline tl_Tensor *tli_floating(tl_Tensor *t) {
 static inline tlk_Array tli_array(const tl_Tensor *t) {
   return (tlk_Array){tli_data(t), (tl_DType)t->dtype};
 }
+/* A stretch's state (tli_Stretch) as kernels take it. */
+static inline const uint64_t *tli_stretch_words(const tl_Tensor *state) {
+  return state ? tli_data(state) : NULL;
+}
 
 /* (outer, n, inner) of a contiguous tensor along dim; a 0-d tensor is (1,1,1).*/
 typedef struct tli_Along {
   int64_t outer, n, inner;
 } tli_Along;
 tli_Along tli_along(const tl_Tensor *t, int dim);
+
+/* In deterministic mode, unless torch.utils.deterministic.fill_uninitialized_memory is
+** off, writes what PyTorch does over memory of undefined contents: NaN, the largest
+** integer, true. */
+bool tli_fill_uninitialized(tl_Tensor *t) TL_MUSTCHECK;
 
 #endif

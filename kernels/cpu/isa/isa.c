@@ -20,6 +20,7 @@ extern const tlk_Loop TLK_ISA_NAME(tlk_fixed_i32)[];
 extern const tlk_Loop TLK_ISA_NAME(tlk_fixed_i64)[];
 extern const tlk_Loop TLK_ISA_NAME(tlk_fixed_f32)[];
 extern const tlk_Loop TLK_ISA_NAME(tlk_fixed_f64)[];
+extern const tlk_Loop TLK_ISA_NAME(tlk_fused_f32)[], TLK_ISA_NAME(tlk_fused_f64)[];
 extern const tlk_Reducer TLK_ISA_NAME(tlk_reducers_i32)[];
 extern const tlk_Reducer TLK_ISA_NAME(tlk_reducers_i64)[];
 extern const tlk_Reducer TLK_ISA_NAME(tlk_reducers_f32)[];
@@ -63,6 +64,7 @@ const tlk_Isa TLK_ISA_NAME(tlk_isa) = {
               [TLK_C_I64] = TLK_ISA_NAME(tlk_fixed_i64),
               [TLK_C_F32] = TLK_ISA_NAME(tlk_fixed_f32),
               [TLK_C_F64] = TLK_ISA_NAME(tlk_fixed_f64)},
+    .fused = {TLK_ISA_NAME(tlk_fused_f32), TLK_ISA_NAME(tlk_fused_f64)},
     .reducers = {[TLK_C_I32] = TLK_ISA_NAME(tlk_reducers_i32),
                  [TLK_C_I64] = TLK_ISA_NAME(tlk_reducers_i64),
                  [TLK_C_F32] = TLK_ISA_NAME(tlk_reducers_f32),

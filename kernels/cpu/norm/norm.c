@@ -23,6 +23,8 @@ typedef struct Call {
   int64_t rows, n;
   char *in, *out; /* out: the result, or the gradient of in, which may be NULL */
   const char *grad;
+  const char *residual, *grad_sum; /* may be NULL */
+  char *sum;                       /* beside residual */
   tlk_Array mean, rstd;
   bool shift;
   double eps;
@@ -52,12 +54,34 @@ static const char *fetch(const Call *c, const char *src, int64_t n, char *buffer
   return buffer;
 }
 
+/* out = a + b in the compute type; out may be one of them. */
+static void add(const Call *c, int64_t n, void *out, const void *a, const void *b) {
+  if (c->compute == TL_F64)
+    for (int64_t i = 0; i < n; i++)
+      ((double *)out)[i] = ((const double *)a)[i] + ((const double *)b)[i];
+  else
+    for (int64_t i = 0; i < n; i++)
+      ((float *)out)[i] = ((const float *)a)[i] + ((const float *)b)[i];
+}
+
 /* ---- forward -------------------------------------------------------------------- */
+
+/* Row r of what is normalised, in the compute type. buffer: 2 rows. */
+static const char *input_row(const Call *c, int64_t r, char *buffer) {
+  int64_t at = r * c->n * (int64_t)tl_dtype_size(c->dtype);
+  const char *in = fetch(c, c->in + at, c->n, buffer);
+  if (c->residual == NULL) return in;
+  char *second = c->convert ? buffer + c->n * (int64_t)tl_dtype_size(c->compute) : NULL;
+  const char *residual = fetch(c, c->residual + at, c->n, second);
+  add(c, c->n, c->convert ? buffer : c->sum + at, in, residual);
+  if (c->convert) c->isa->convert[c->compute][c->dtype](c->n, c->sum + at, buffer);
+  return fetch(c, c->sum + at, c->n, buffer); /* as it was rounded */
+}
 
 static void run_forward(void *context, int64_t begin, int64_t end) {
   Call *c = context;
   int64_t size = (int64_t)tl_dtype_size(c->dtype);
-  size_t bytes = c->convert ? (size_t)c->n * tl_dtype_size(c->compute) : 0;
+  size_t bytes = c->convert ? (size_t)(2 * c->n) * tl_dtype_size(c->compute) : 0;
   char *buffer = bytes ? tli_alloc(bytes) : NULL;
   if (bytes && buffer == NULL) {
     atomic_store_explicit(&c->failed, true, memory_order_relaxed);
@@ -66,7 +90,7 @@ static void run_forward(void *context, int64_t begin, int64_t end) {
   for (int64_t r = begin; r < end; r++) {
     double mean, rstd;
     char *out = c->out + r * c->n * size;
-    const char *in = fetch(c, c->in + r * c->n * size, c->n, buffer);
+    const char *in = input_row(c, r, buffer);
     c->kernel->row(c->n, in, c->convert ? buffer : out, c->weight, c->bias, c->eps, c->shift, &mean,
                    &rstd);
     if (c->convert) c->isa->convert[c->compute][c->dtype](c->n, out, buffer);
@@ -99,6 +123,8 @@ static void back_rows(const Call *c, int64_t first, int64_t rows, double *sums, 
   for (int64_t k = 0; k < rows; k++)
     c->kernel->row_back(c->n, grad + k * c->n * wide, in + k * c->n * wide, c->weight, mean[k],
                         rstd[k], c->shift, result + k * c->n * wide);
+  if (c->grad_sum) /* grad has been read */
+    add(c, rows * c->n, result, result, fetch(c, c->grad_sum + at, rows * c->n, buffers));
   if (c->convert) c->isa->convert[c->compute][c->dtype](rows * c->n, c->out + at, result);
 }
 
@@ -158,6 +184,8 @@ bool tlk_layer_norm(const struct tlk_layer_norm *call) {
             .out = call->out.data,
             .mean = call->mean,
             .rstd = call->rstd,
+            .residual = call->residual.data,
+            .sum = call->sum.data,
             .shift = call->mean.data != NULL,
             .eps = call->eps};
   char *buffer;
@@ -176,6 +204,7 @@ bool tlk_layer_norm_backward(const struct tlk_layer_norm_backward *call) {
             .in = call->in.data,
             .out = call->grad_in.data,
             .grad = call->grad_out.data,
+            .grad_sum = call->grad_sum.data,
             .mean = call->mean,
             .rstd = call->rstd,
             .shift = call->mean.data != NULL,

@@ -1,11 +1,12 @@
 /*
-** list.c - reductions and scaling of lists of tensors.
+** list.c - reductions and scaling of lists of tensors, and clipping.
 */
 #include <stdatomic.h>
 
 #include "core/parallel.h"
 #include "kernels/cpu/blocks.h"
 #include "kernels/cpu/optim/optim.h"
+#include "kernels/optim.h"
 
 /* Both work on parts of TLK_LIST_PART elements, numbered over all tensors. */
 typedef struct List {
@@ -112,5 +113,25 @@ bool tlk_list_scale(const struct tlk_list_scale *call) {
   prepare(&l, call->dtype, call->count, call->n);
   tli_parallel_pieces(l.first[l.count], 1, scale_parts, &l);
   if (call->found_inf && atomic_load(&l.odd)) *call->found_inf = 1;
+  return true;
+}
+
+/* ---- clipping --------------------------------------------------------------------- */
+
+bool tlk_list_clip(const struct tlk_list_clip *call) {
+  double sum = 0;
+  for (int64_t i = 0; i < call->count; i++)
+    sum = call->power == (double)INFINITY ? TLM_LARGER(sum, call->partials[i])
+                                          : sum + call->partials[i];
+  double norm = tlm_norm_of(sum, call->power);
+  if (call->grad_scale.data) norm /= tlk_number(call->grad_scale);
+  *call->found_inf = isfinite(norm) ? 0.0f : 1.0f;
+  if (call->dtype == TL_F64) {
+    *(double *)call->norm = norm;
+    *(double *)call->factor = tlm_clip_f64(norm, call->max_norm);
+  } else {
+    *(float *)call->norm = (float)norm;
+    *(float *)call->factor = tlm_clip_f32((float)norm, (float)call->max_norm);
+  }
   return true;
 }

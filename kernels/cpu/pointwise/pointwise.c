@@ -6,7 +6,7 @@
 ** the work is cut into blocks of up to TLK_CHUNK elements; each
 ** operand that needs it is gathered and converted into a buffer that stays in
 ** the first-level cache, the loop runs on buffers, and its output is converted
-** and scattered.
+** and scattered. Kernels of several outputs (tlk_fused) go the same ways.
 */
 #include <stdatomic.h>
 #include <string.h>
@@ -15,7 +15,7 @@
 #include "kernels/cpu/blocks.h"
 #include "kernels/cpu/cpu.h"
 
-#define MAX_ARGS 4 /* one output, three inputs */
+#define MAX_ARGS TLI_ITER_MAX /* most kernels have one output and up to three inputs */
 #define BUFFER_BYTES (TLK_CHUNK * 8)
 
 typedef struct Call {
@@ -25,6 +25,7 @@ typedef struct Call {
   tlk_Loop fixed; /* for one element of each input but the first; may be NULL */
   tlk_Loop rows;  /* of the two, the one that runs along rows */
   const tl_Scalar *params;
+  int outputs;
   tl_DType want[MAX_ARGS]; /* what the loop takes and gives */
   tlk_Blocks blocks;
   atomic_bool failed;
@@ -54,15 +55,17 @@ static bool run_tail(const Call *call, tlk_Loop loop, int64_t done, int64_t n, v
     size_t size = tli_dtype_bytes[call->want[k]];
     bool single = loop == call->fixed && k > 1;
     padded[k] = single ? args[k] : pad[k];
-    if (k == 0 || single) continue;
+    if (k < call->outputs || single) continue;
     const char *src = (const char *)args[k] + (size_t)done * size;
     memcpy(pad[k], src, (size_t)n * size);
     for (int64_t i = n; i < TLK_LANES; i++)
       memcpy(pad[k] + (size_t)i * size, src + (size_t)(n - 1) * size, size);
   }
   if (!loop(TLK_LANES, padded, call->params)) return false;
-  size_t size = tli_dtype_bytes[call->want[0]];
-  memcpy((char *)args[0] + (size_t)done * size, pad[0], (size_t)n * size);
+  for (int k = 0; k < call->outputs; k++) {
+    size_t size = tli_dtype_bytes[call->want[k]];
+    memcpy((char *)args[k] + (size_t)done * size, pad[k], (size_t)n * size);
+  }
   return true;
 }
 
@@ -214,38 +217,41 @@ static const void *fetch(const Call *call, const tlk_Block *block, int k, Buffer
   return buffer;
 }
 
-/* Brings what the loop gave to where it belongs. */
-static void deliver(const Call *call, const tlk_Block *block, const void *result,
+/* Brings what the loop gave for output k to where it belongs. */
+static void deliver(const Call *call, const tlk_Block *block, int k, const void *result,
                     Buffers *buffers) {
-  const tli_IterArg *arg = &call->it->args[0];
+  const tli_IterArg *arg = &call->it->args[k];
   int ndim = call->it->ndim;
   bool flat = is_flat(arg, block, ndim);
   const char *src = result;
-  if (arg->dtype != call->want[0]) {
-    void *converted = flat ? block->ptrs[0] : buffers->raw;
-    call->isa->convert[call->want[0]][arg->dtype](block->cols * block->rows, converted, src);
+  if (arg->dtype != call->want[k]) {
+    void *converted = flat ? block->ptrs[k] : buffers->raw;
+    call->isa->convert[call->want[k]][arg->dtype](block->cols * block->rows, converted, src);
     src = converted;
   }
-  if (src == block->ptrs[0]) return;
+  if (src == block->ptrs[k]) return;
   int64_t size = tli_dtype_bytes[arg->dtype];
-  call->isa->move[tlk_log2_size(arg->dtype)](block->ptrs[0], tlk_stride(arg, 0, ndim),
+  call->isa->move[tlk_log2_size(arg->dtype)](block->ptrs[k], tlk_stride(arg, 0, ndim),
                                              tlk_stride(arg, 1, ndim), src, size,
                                              size * block->cols, block->cols, block->rows);
 }
 
 static bool run_block(const Call *call, const tlk_Block *block, Buffers *buffers) {
   void *args[MAX_ARGS];
-  for (int k = 1; k < call->it->nargs; k++)
+  for (int k = call->outputs; k < call->it->nargs; k++)
     args[k] = (void *)(intptr_t)fetch(call, block, k, buffers);
-  const tli_IterArg *out = &call->it->args[0];
-  bool in_place = out->dtype == call->want[0] && is_flat(out, block, call->it->ndim);
   if (call->loop == NULL) {
-    deliver(call, block, args[1], buffers);
+    deliver(call, block, 0, args[1], buffers);
     return true;
   }
-  args[0] = in_place ? block->ptrs[0] : buffers->data[0];
+  for (int k = 0; k < call->outputs; k++) {
+    const tli_IterArg *out = &call->it->args[k];
+    bool in_place = out->dtype == call->want[k] && is_flat(out, block, call->it->ndim);
+    args[k] = in_place ? block->ptrs[k] : buffers->data[k];
+  }
   if (!run_loop(call, call->loop, block->cols * block->rows, args)) return false;
-  if (!in_place) deliver(call, block, args[0], buffers);
+  for (int k = 0; k < call->outputs; k++)
+    if (args[k] != block->ptrs[k]) deliver(call, block, k, args[k], buffers);
   return true;
 }
 
@@ -288,7 +294,7 @@ static bool run(Call *call) {
 
 bool tlk_pointwise(const struct tlk_pointwise *call) {
   const tlk_Isa *isa = tlk_isa();
-  Call p = {.isa = isa, .it = &call->it, .params = call->params};
+  Call p = {.isa = isa, .it = &call->it, .params = call->params, .outputs = 1};
   p.loop = isa->loops[tlk_compute_index(call->compute)][call->kernel];
   /* sixteen results of one byte are too few to be worth a loop of their own */
   bool test = gives[call->kernel] == GIVES_BOOL;
@@ -304,9 +310,22 @@ bool tlk_pointwise(const struct tlk_pointwise *call) {
   return true;
 }
 
+bool tlk_fused(const struct tlk_fused *call) {
+  static const uint8_t outputs[] = {
+#define X(name, outputs, inputs) outputs,
+      TLK_FUSED(X)
+#undef X
+  };
+  const tlk_Isa *isa = tlk_isa();
+  Call p = {.isa = isa, .it = &call->it, .outputs = outputs[call->kernel]};
+  p.loop = isa->fused[call->compute == TL_F64][call->kernel];
+  for (int k = 0; k < call->it.nargs; k++) p.want[k] = call->compute;
+  return run(&p);
+}
+
 /* Copies between dtypes: the identity, computed in the source's type. */
 bool tlk_convert_elements(const tli_Iter *it) {
-  Call call = {.isa = tlk_isa(), .it = it};
+  Call call = {.isa = tlk_isa(), .it = it, .outputs = 1};
   call.want[0] = call.want[1] = it->args[1].dtype;
   return run(&call);
 }

@@ -49,6 +49,13 @@ static void fill_shares(const tlk_Pool *p, int64_t *const covered[3], double *sh
       }
 }
 
+/* Whether window o along dimension d covers n elements from n o on, for each of them. */
+static bool side_by_side(const tlk_Spans *s, int d, int64_t n) {
+  for (int64_t o = 0; o < s->out[d]; o++)
+    if (s->begin[d][o] != n * o || s->end[d][o] != n * (o + 1)) return false;
+  return s->step[d] == 1 || n == 1;
+}
+
 static bool make_tables(const tlk_Pool *p, bool shares, Tables *t) {
   const tlk_Windows *w = &p->windows;
   int64_t numbers = 3 * (w->out[0] + w->out[1] + w->out[2]);
@@ -68,6 +75,8 @@ static bool make_tables(const tlk_Pool *p, bool shares, Tables *t) {
     t->spans.out[d] = w->out[d];
     t->spans.step[d] = p->adaptive ? 1 : w->dilation[d];
   }
+  const tlk_Spans *s = &t->spans;
+  t->spans.squares = side_by_side(s, 0, 1) && side_by_side(s, 1, 2) && side_by_side(s, 2, 2);
   double *share = (double *)(void *)at;
   if (shares) fill_shares(p, covered, share);
   t->spans.share = share;

@@ -12,6 +12,7 @@
 typedef struct tlk_Spans {
   int64_t in[3], out[3], step[3];
   const int64_t *begin[3], *end[3];
+  bool squares;        /* window (a, b, c) covers 2 x 2 elements from (a, 2 b, 2 c) on */
   const double *share; /* averages: 1 / elements of a window, (out...) */
 } tlk_Spans;
 

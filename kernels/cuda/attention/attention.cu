@@ -6,11 +6,15 @@
 ** of each query (M. Milakov, N. Gimelshein, "Online normalizer calculation for softmax",
 ** 2018; T. Dao et al., "FlashAttention", 2022); the backward pass makes the weights again
 ** from the scores and `norm`. Each element is summed by one block in one order.
+** Where cuDNN has a plan it does the work.
 */
 #include "kernels/cuda/cuda.cuh"
+#include "kernels/cuda/lib/lib.h"
 
 #define THREADS 256
 #define WARPS (THREADS / WARP)
+/* Blocks of a multiprocessor, at least: doubles need more registers. */
+#define BLOCKS(S) (sizeof(S) == 8 ? 1 : 3)
 #define SHARED_MOST (200 * 1024) /* bytes of a block's tiles */
 
 template <class S>
@@ -211,7 +215,7 @@ __device__ __forceinline__ void pair(const Backward &b, C qk, C gv, int64_t batc
 }
 
 template <class S>
-__global__ void __launch_bounds__(THREADS) query_kernel(const __grid_constant__ Backward b) {
+__global__ void __launch_bounds__(THREADS, BLOCKS(S)) query_kernel(const __grid_constant__ Backward b) {
   typedef typename Sum<S>::type C;
   const tlk_Attention &a = b.a;
   int tile = b.tile;
@@ -264,7 +268,7 @@ __global__ void __launch_bounds__(THREADS) query_kernel(const __grid_constant__ 
 
 /* Blocks have tiles of keys of one head of key and value. */
 template <class S>
-__global__ void __launch_bounds__(THREADS) key_kernel(const __grid_constant__ Backward b) {
+__global__ void __launch_bounds__(THREADS, BLOCKS(S)) key_kernel(const __grid_constant__ Backward b) {
   typedef typename Sum<S>::type C;
   const tlk_Attention &a = b.a;
   int tile = b.tile;
@@ -438,11 +442,17 @@ static bool backward(const struct tlk_attention_backward *call) {
 }
 
 bool tlk_attention(const struct tlk_attention *call) {
+  bool done;
+  if (!cuda_lib_attention(call, &done)) return false;
+  if (done) return true;
   WITH_FLOATING(call->attention.dtype, S, return forward<S>(call))
   return true;
 }
 
 bool tlk_attention_backward(const struct tlk_attention_backward *call) {
+  bool done;
+  if (!cuda_lib_attention_backward(call, &done)) return false;
+  if (done) return true;
   WITH_FLOATING(call->attention.dtype, S, return backward<S>(call))
   return true;
 }

@@ -75,26 +75,38 @@ void cuda_dnn_finish(cuda_DnnGraph *g, cudnnBackendDescriptor_t d) {
   if (!g->failed) note(g, g->lib->cudnnBackendFinalize(d));
 }
 
-cudnnBackendDescriptor_t cuda_dnn_tensor(cuda_DnnGraph *g, int64_t id, cudnnDataType_t type,
-                                         int rank, const int64_t *sizes, int64_t alignment) {
-  int64_t strides[8], step = 1;
+cudnnBackendDescriptor_t cuda_dnn_strided(cuda_DnnGraph *g, int64_t id, cudnnDataType_t type,
+                                          int rank, const int64_t *sizes, const int64_t *strides,
+                                          int64_t alignment, cuda_DnnKind kind) {
+  bool yes = true;
   cudnnBackendDescriptor_t d = cuda_dnn_add(g, CUDNN_BACKEND_TENSOR_DESCRIPTOR);
-  for (int i = rank - 1; i >= 0; i--) {
-    strides[i] = step;
-    step *= sizes[i];
-  }
   cuda_dnn_set(g, d, CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &type);
   cuda_dnn_set_ints(g, d, CUDNN_ATTR_TENSOR_DIMENSIONS, rank, sizes);
   cuda_dnn_set_ints(g, d, CUDNN_ATTR_TENSOR_STRIDES, rank, strides);
   cuda_dnn_set_ints(g, d, CUDNN_ATTR_TENSOR_UNIQUE_ID, 1, &id);
   cuda_dnn_set_ints(g, d, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, 1, &alignment);
+  if (kind == CUDNN_VIRTUAL)
+    cuda_dnn_set(g, d, CUDNN_ATTR_TENSOR_IS_VIRTUAL, CUDNN_TYPE_BOOLEAN, 1, &yes);
+  if (kind == CUDNN_BY_VALUE)
+    cuda_dnn_set(g, d, CUDNN_ATTR_TENSOR_IS_BY_VALUE, CUDNN_TYPE_BOOLEAN, 1, &yes);
   cuda_dnn_finish(g, d);
   return d;
 }
 
-cudnnBackendDescriptor_t cuda_dnn_of(cuda_DnnGraph *g, cudnnBackendDescriptor_t operation) {
+cudnnBackendDescriptor_t cuda_dnn_tensor(cuda_DnnGraph *g, int64_t id, cudnnDataType_t type,
+                                         int rank, const int64_t *sizes, int64_t alignment) {
+  int64_t strides[8], step = 1;
+  for (int i = rank - 1; i >= 0; i--) {
+    strides[i] = step;
+    step *= sizes[i];
+  }
+  return cuda_dnn_strided(g, id, type, rank, sizes, strides, alignment, CUDNN_REAL);
+}
+
+cudnnBackendDescriptor_t cuda_dnn_of(cuda_DnnGraph *g, int n,
+                                     const cudnnBackendDescriptor_t *operations) {
   cudnnBackendDescriptor_t d = cuda_dnn_add(g, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
-  cuda_dnn_set_descriptor(g, d, CUDNN_ATTR_OPERATIONGRAPH_OPS, operation);
+  cuda_dnn_set(g, d, CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, n, operations);
   cuda_dnn_finish(g, d);
   return d;
 }

@@ -32,7 +32,7 @@ const cuda_Cudnn *cuda_cudnn(void);
 
 /* ---- descriptors ---- */
 
-#define CUDNN_MOST 64 /* descriptors of one graph */
+#define CUDNN_MOST 160 /* descriptors of one graph */
 
 /* A graph while it is built: owns its descriptors; the first failure makes the rest do
 ** nothing. */
@@ -54,8 +54,15 @@ void cuda_dnn_finish(cuda_DnnGraph *g, cudnnBackendDescriptor_t d);
 /* A tensor with that number, of `rank` sizes, row-major, aligned to so many bytes. */
 cudnnBackendDescriptor_t cuda_dnn_tensor(cuda_DnnGraph *g, int64_t id, cudnnDataType_t type,
                                          int rank, const int64_t *sizes, int64_t alignment);
-/* The operation as a graph of its own. */
-cudnnBackendDescriptor_t cuda_dnn_of(cuda_DnnGraph *g, cudnnBackendDescriptor_t operation);
+/* The same with strides. What is virtual is of the graph alone and has no memory; what is
+** by value is one number in the host's. */
+typedef enum cuda_DnnKind { CUDNN_REAL, CUDNN_VIRTUAL, CUDNN_BY_VALUE } cuda_DnnKind;
+cudnnBackendDescriptor_t cuda_dnn_strided(cuda_DnnGraph *g, int64_t id, cudnnDataType_t type,
+                                          int rank, const int64_t *sizes, const int64_t *strides,
+                                          int64_t alignment, cuda_DnnKind kind);
+/* Operations as a graph. */
+cudnnBackendDescriptor_t cuda_dnn_of(cuda_DnnGraph *g, int n,
+                                     const cudnnBackendDescriptor_t *operations);
 void cuda_dnn_free(cuda_DnnGraph *g);
 
 /* ---- plans ---- */
@@ -79,5 +86,27 @@ int cuda_plans(cuda_DnnGraph *g, cudnnBackendDescriptor_t graph, cudnnBackendDes
 /* Runs a plan on arrays with the numbers that the graph's tensors have. */
 bool cuda_plan_run(const cuda_Plan *plan, cudnnHandle_t handle, int n, const int64_t *ids,
                    void *const *arrays, void *workspace);
+
+/* ---- plans that are kept (cudnn_plans.c) ---- */
+
+#define CUDNN_WORKSPACE ((int64_t)1 << 30) /* bytes that a plan may want at the most */
+#define CUDNN_KEY 512                      /* bytes of a key at the most */
+
+/* Work that cuDNN is asked for. Its plan is kept by the key, which is compared as bytes: all
+** that the plan depends on, a number of the kind of work first. */
+typedef struct cuda_DnnWork {
+  const tlk_Context *cx;
+  const void *key;
+  size_t key_bytes;
+  cudnnBackendDescriptor_t (*graph)(cuda_DnnGraph *g, const void *key);
+  uint32_t avoid;
+  bool benchmark; /* run the first few plans on these arrays and keep the fastest */
+  int n;          /* arrays and the numbers of the tensors that they are */
+  const int64_t *ids;
+  void *const *arrays;
+} cuda_DnnWork;
+
+/* Where cuDNN is not there or is not wanted, or has no plan for this, *done stays false. */
+bool cuda_dnn_run(const cuda_DnnWork *work, bool *done);
 
 #endif

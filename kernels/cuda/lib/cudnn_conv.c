@@ -1,47 +1,19 @@
 /*
-** cudnn_conv.c - convolutions by cuDNN. Plans are kept by all that they depend on, a table
-** for each device; a convolution for which cuDNN has no plan is remembered, too.
-**
-** float32 is computed in TF32 only where users allow it (torch.backends.cudnn.allow_tf32).
-** With torch.backends.cudnn.benchmark the first few plans are run on the data at hand and
-** the fastest is kept.
+** cudnn_conv.c - convolutions by cuDNN. float32 is computed in TF32 only where users allow it
+** (torch.backends.cudnn.allow_tf32).
 */
-#include <pthread.h>
 #include <string.h>
 
 #include "kernels/cuda/lib/cudnn.h"
 #include "kernels/cuda/lib/lib.h"
 
-#define WORKSPACE ((int64_t)1 << 30) /* bytes that a plan may want at the most */
-#define PLANS 1024
-#define MOST_MEASURED 16
-
 typedef enum Which { FORWARD, INPUT, WEIGHT } Which;
 
 typedef struct Key {
+  int64_t which;
   tlk_Conv conv;
-  int64_t which, alignment, tf32, deterministic, benchmark;
+  int64_t alignment, tf32, deterministic, benchmark;
 } Key;
-
-typedef struct Entry {
-  bool used, none;
-  Key key;
-  cuda_Plan plan;
-} Entry;
-
-typedef struct Table {
-  pthread_mutex_t lock;
-  cudnnHandle_t handle;
-  Entry entries[2 * PLANS];
-  int filled;
-} Table;
-
-static Table tables[CUDA_MAX_DEVICES];
-static pthread_once_t once = PTHREAD_ONCE_INIT;
-
-static void make_locks(void) {
-  for (int i = 0; i < CUDA_MAX_DEVICES; i++) pthread_mutex_init(&tables[i].lock, NULL);
-}
 
 /* What one convolution reads and writes: in, weight and out, by these numbers. */
 typedef struct Call {
@@ -132,7 +104,8 @@ static cudnnBackendDescriptor_t array(cuda_DnnGraph *g, const Key *key, int id, 
   return cuda_dnn_tensor(g, id, type_of(key->conv.dtype), 2 + rank, all, key->alignment);
 }
 
-static cudnnBackendDescriptor_t graph_of(cuda_DnnGraph *g, const Key *key) {
+static cudnnBackendDescriptor_t conv_graph(cuda_DnnGraph *g, const void *at) {
+  const Key *key = at;
   const tlk_Conv *c = &key->conv;
   const tlk_Windows *w = &c->windows;
   const struct Names *n = &names[key->which];
@@ -150,10 +123,8 @@ static cudnnBackendDescriptor_t graph_of(cuda_DnnGraph *g, const Key *key) {
   set_number(g, d, n->alpha, c->dtype, 1);
   set_number(g, d, n->beta, c->dtype, 0);
   cuda_dnn_finish(g, d);
-  return cuda_dnn_of(g, d);
+  return cuda_dnn_of(g, 1, &d);
 }
-
-/* ---- plans ------------------------------------------------------------------------------------------- */
 
 #define BIT(note) (1u << CUDNN_NUMERICAL_NOTE_##note)
 
@@ -161,87 +132,6 @@ static uint32_t avoid(const Key *key) {
   uint32_t bits = key->deterministic ? BIT(NONDETERMINISTIC) : 0;
   bool exact = key->conv.dtype == TL_F32 && !key->tf32;
   return bits | (exact ? BIT(TENSOR_CORE) | BIT(DOWN_CONVERT_INPUTS) : 0);
-}
-
-static bool run(const Call *call, cudnnHandle_t handle, const cuda_Plan *plan) {
-  void *workspace = plan->workspace > 0 ? cuda_scratch(call->cx, plan->workspace) : NULL;
-  if (plan->workspace > 0 && workspace == NULL) return false;
-  bool ok = cuda_plan_run(plan, handle, 3, ids, call->arrays, workspace);
-  if (workspace) cuda_scratch_free(call->cx, workspace, plan->workspace);
-  return ok;
-}
-
-/* Milliseconds of the second run; negative if there was none. */
-static double measure(const Call *call, cudnnHandle_t handle, const cuda_Plan *plan) {
-  double time = -1;
-  tl_Event *start = cuda_event(call->cx->device, TL_EVENT_TIMING);
-  tl_Event *end = cuda_event(call->cx->device, TL_EVENT_TIMING);
-  bool ok = start && end && run(call, handle, plan) && cuda_event_record(start, call->cx->stream) &&
-            run(call, handle, plan) && cuda_event_record(end, call->cx->stream) &&
-            cudaEventSynchronize(cuda_event_handle(end)) == cudaSuccess &&
-            cuda_event_elapsed(start, end, &time);
-  if (start) cuda_event_free(start);
-  if (end) cuda_event_free(end);
-  return ok ? time : -1;
-}
-
-/* The fastest of some plans comes first. */
-static void sort_out(const Call *call, cudnnHandle_t handle, cuda_Plan *plans, int n) {
-  double best = -1;
-  for (int i = 0; i < n; i++) {
-    double time = measure(call, handle, &plans[i]);
-    if (time < 0 || (best >= 0 && time >= best)) continue;
-    cuda_Plan faster = plans[i];
-    plans[i] = plans[0];
-    plans[0] = faster;
-    best = time;
-  }
-}
-
-static void make(const Call *call, cudnnHandle_t handle, Entry *entry) {
-  const Key *key = &entry->key;
-  cuda_DnnGraph g = {.lib = cuda_cudnn()};
-  cuda_Plan plans[MOST_MEASURED];
-  int64_t limit = key->benchmark ? cuda_host->setting(TL_CUDNN_BENCHMARK_LIMIT) : 1;
-  if (limit <= 0 || limit > MOST_MEASURED) limit = MOST_MEASURED;
-  cuda_Wanted wanted = {avoid(key), WORKSPACE, (int)limit};
-  cudnnBackendDescriptor_t graph = graph_of(&g, key);
-  int n = cuda_plans(&g, graph, NULL, handle, &wanted, plans);
-  if (n > 1) sort_out(call, handle, plans, n);
-  for (int i = 1; i < n; i++) g.lib->cudnnBackendDestroyDescriptor(plans[i].plan);
-  entry->none = n == 0;
-  if (n > 0) entry->plan = plans[0];
-  cuda_dnn_free(&g);
-}
-
-static void begin_anew(Table *t) {
-  for (int i = 0; i < 2 * PLANS; i++)
-    if (t->entries[i].used && !t->entries[i].none)
-      cuda_cudnn()->cudnnBackendDestroyDescriptor(t->entries[i].plan.plan);
-  memset(t->entries, 0, sizeof t->entries);
-  t->filled = 0;
-}
-
-/* FNV-1a. */
-static uint64_t hash_of(const Key *key) {
-  uint64_t hash = 0xcbf29ce484222325u;
-  const unsigned char *bytes = (const unsigned char *)key;
-  for (size_t i = 0; i < sizeof *key; i++) hash = (hash ^ bytes[i]) * 0x100000001b3u;
-  return hash;
-}
-
-static const Entry *entry_of(Table *t, const Call *call, const Key *key) {
-  if (t->filled == PLANS) begin_anew(t);
-  size_t at = hash_of(key) % (2 * PLANS);
-  while (t->entries[at].used && memcmp(&t->entries[at].key, key, sizeof *key) != 0)
-    at = (at + 1) % (2 * PLANS);
-  Entry *entry = &t->entries[at];
-  if (entry->used) return entry;
-  entry->key = *key;
-  make(call, t->handle, entry);
-  entry->used = true;
-  t->filled++;
-  return entry;
 }
 
 /* ---- the calls ----------------------------------------------------------------------------------------- */
@@ -268,27 +158,18 @@ static Key key_of(const Call *call) {
   return key;
 }
 
-static bool with_table(Table *t, const Call *call, bool *done) {
-  Key key = key_of(call);
-  if (t->handle == NULL && cuda_cudnn()->cudnnCreate(&t->handle) != CUDNN_STATUS_SUCCESS)
-    return true; /* it cannot work here; our own kernels can */
-  if (cuda_cudnn()->cudnnSetStream(t->handle, call->cx->stream->handle) != CUDNN_STATUS_SUCCESS)
-    return cuda_fail(TL_EDEVICE, "cudnnSetStream failed");
-  const Entry *entry = entry_of(t, call, &key);
-  *done = !entry->none;
-  return entry->none || run(call, t->handle, &entry->plan);
-}
-
 static bool convolve(const Call *call, bool *done) {
-  Table *t = &tables[call->cx->device.index];
-  *done = false;
-  if (!cuda_host->setting(TL_CUDNN_ENABLED) || cuda_cudnn() == NULL) return true;
-  if (!cuda_enter(call->cx->device.index)) return false;
-  pthread_once(&once, make_locks);
-  pthread_mutex_lock(&t->lock);
-  bool ok = with_table(t, call, done);
-  pthread_mutex_unlock(&t->lock);
-  return ok;
+  Key key = key_of(call);
+  return cuda_dnn_run(&(cuda_DnnWork){.cx = call->cx,
+                                      .key = &key,
+                                      .key_bytes = sizeof key,
+                                      .graph = conv_graph,
+                                      .avoid = avoid(&key),
+                                      .benchmark = key.benchmark != 0,
+                                      .n = 3,
+                                      .ids = ids,
+                                      .arrays = call->arrays},
+                      done);
 }
 
 static void *writable(const void *p) { return (void *)(uintptr_t)p; }

@@ -24,6 +24,11 @@ bool cuda_lib_conv(const struct tlk_conv *call, bool *done);
 bool cuda_lib_conv_input(const struct tlk_conv_input *call, bool *done);
 bool cuda_lib_conv_weight(const struct tlk_conv_weight *call, bool *done);
 
+/* Attention of the half types. Where cuDNN is not there, or does not do this one, *done stays
+** false. */
+bool cuda_lib_attention(const struct tlk_attention *call, bool *done);
+bool cuda_lib_attention_backward(const struct tlk_attention_backward *call, bool *done);
+
 /* 91900 is 9.19.0; 0 without cuDNN. */
 int64_t cuda_lib_cudnn_version(void);
 

@@ -13,10 +13,36 @@ __device__ __forceinline__ C statistic(const Result &a, int64_t i) {
                            : (C)reinterpret_cast<const float *>(a.data)[i];
 }
 
+/* K numbers to `to`, as vectors where they are aligned. */
+template <class S, class C, int K>
+__device__ __forceinline__ void store_some(S *to, const C (&x)[K]) {
+  enum { bytes = sizeof(S) * K < 16 ? sizeof(S) * K : 16 };
+  Vector<S, K> v;
+#pragma unroll
+  for (int k = 0; k < K; k++) v.at[k] = narrow<S>(x[k]);
+  if (reinterpret_cast<uintptr_t>(to) % bytes == 0) {
+    *reinterpret_cast<Vector<S, K> *>(to) = v;
+  } else {
+#pragma unroll
+    for (int k = 0; k < K; k++) to[k] = v.at[k];
+  }
+}
+
+template <class S, class C, int K>
+__device__ __forceinline__ void add_some(const S *from, C (&x)[K]) {
+  C more[K];
+  load_some(from, more);
+#pragma unroll
+  for (int k = 0; k < K; k++) x[k] += more[k];
+}
+
+/* Of its input, or, of two, of their sum, rounded, which goes to `sum`. */
+template <int N>
 struct LayerNorm {
-  enum { inputs = 1, twice = true };
+  enum { inputs = N, twice = true };
   Result mean, rstd; /* without data for the mean nothing is shifted */
   const char *weight, *bias;
+  char *sum;
   double eps;
 
   template <class W>
@@ -24,20 +50,36 @@ struct LayerNorm {
     typedef typename W::C C;
     typedef typename W::Stored S;
     double sum = 0, square = 0, count = (double)w.n;
-    w.read([&](auto &x, int64_t) { sum += sum_of(x[0]); });
+    w.read([&](auto &x, int64_t at) {
+      add_up<S>(x);
+      if constexpr (N > 1) store_some(reinterpret_cast<S *>(this->sum) + row * w.n + at, x[0]);
+      sum += sum_of(x[0]);
+    });
     double centre = mean.data ? w.join(sum, Add()) / count : 0;
     C near = (C)centre;
     w.again([&](auto &x, int64_t) {
+      add_up<S>(x);
       for (C &e : x[0]) e = (e - near) * (e - near);
       square += sum_of(x[0]);
     });
     double rest = centre - (double)near, variance = w.join(square, Add()) / count - rest * rest;
     double inverse = 1 / sqrt(variance + eps);
     C scale = (C)inverse;
-    w.again([&](auto &x, int64_t at) { finish<S>(x[0], at, near, scale), w.put(at, x[0]); });
+    w.again([&](auto &x, int64_t at) {
+      add_up<S>(x);
+      finish<S>(x[0], at, near, scale);
+      w.put(at, x[0]);
+    });
     if (!w.first()) return;
     if (mean.data) mean.put(row, centre);
     if (rstd.data) rstd.put(row, inverse);
+  }
+  template <class S, class C, int K>
+  __device__ __forceinline__ static void add_up(C (&x)[N][K]) {
+    if constexpr (N > 1) {
+#pragma unroll
+      for (int k = 0; k < K; k++) x[0][k] = (C)widen(narrow<S>(x[0][k] + x[1][k]));
+    }
   }
   template <class S, class C, int K>
   __device__ __forceinline__ void finish(C (&x)[K], int64_t at, C near, C scale) const {
@@ -55,7 +97,7 @@ struct LayerNorm {
 struct LayerNormInput {
   enum { inputs = 2, twice = true }; /* grad, x */
   Result mean, rstd;
-  const char *weight;
+  const char *weight, *more; /* what is added to the result; may be NULL */
 
   template <class W>
   __device__ __forceinline__ void run(W &w, int64_t row) const {
@@ -79,6 +121,7 @@ struct LayerNormInput {
       scale_by<S>(x[0], at);
       int k = 0;
       for (C e : x[1]) x[0][k] = x[0][k] * scale - offset - (e - near) * slope, k++;
+      if (more) add_some(reinterpret_cast<const S *>(more) + row * w.n + at, x[0]);
       w.put(at, x[0]);
     });
   }
@@ -141,16 +184,23 @@ bool weight_gradients(const struct tlk_layer_norm_backward *call) {
 } // namespace
 
 bool tlk_layer_norm(const struct tlk_layer_norm *call) {
-  LayerNorm algorithm = {result_of(call->mean), result_of(call->rstd),
-                         (const char *)call->weight.data, (const char *)call->bias.data,
-                         call->eps};
-  Walk<1> g = {{(const char *)call->in.data}, (char *)call->out.data, call->rows, call->n, 1, 0, 0};
+  const char *in = (const char *)call->in.data, *residual = (const char *)call->residual.data;
+  char *out = (char *)call->out.data;
+  Result mean = result_of(call->mean), rstd = result_of(call->rstd);
+  const char *weight = (const char *)call->weight.data, *bias = (const char *)call->bias.data;
+  if (residual) {
+    LayerNorm<2> algorithm = {mean, rstd, weight, bias, (char *)call->sum.data, call->eps};
+    Walk<2> g = {{in, residual}, out, call->rows, call->n, 1, 0, 0};
+    return walk_lines(call->cx, call->in.dtype, g, algorithm);
+  }
+  LayerNorm<1> algorithm = {mean, rstd, weight, bias, NULL, call->eps};
+  Walk<1> g = {{in}, out, call->rows, call->n, 1, 0, 0};
   return walk_lines(call->cx, call->in.dtype, g, algorithm);
 }
 
 bool tlk_layer_norm_backward(const struct tlk_layer_norm_backward *call) {
   LayerNormInput algorithm = {result_of(call->mean), result_of(call->rstd),
-                              (const char *)call->weight.data};
+                              (const char *)call->weight.data, (const char *)call->grad_sum.data};
   Walk<2> g = {{(const char *)call->grad_out.data, (const char *)call->in.data},
                (char *)call->grad_in.data, call->rows, call->n, 1, 0, 0};
   if (call->grad_in.data && !walk_lines(call->cx, call->in.dtype, g, algorithm)) return false;

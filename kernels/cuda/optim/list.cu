@@ -1,8 +1,9 @@
 /*
-** list.cu - reductions and scaling of lists of tensors. A block has a part of one tensor,
+** list.cu - reductions and scaling of lists of tensors, and clipping. A block has a part of one tensor,
 ** of TLK_LIST_PART elements; its sum is made in one order, whatever the device.
 */
 #include "kernels/cuda/cuda.cuh"
+#include "kernels/optim.h"
 
 #define THREADS 512
 
@@ -157,4 +158,36 @@ bool tlk_list_scale(const struct tlk_list_scale *call) {
                   call->found_inf);
   return launch(call->cx, scale_kernel<float>, grid, THREADS, 0, p, call->dtype, call->scale,
                 call->found_inf);
+}
+
+/* ---- clipping ------------------------------------------------------------------------------------ */
+
+DEVICE double number_of(const tlk_Array &a) {
+  return a.dtype == TL_F64 ? *static_cast<const double *>(a.data)
+                           : (double)*static_cast<const float *>(a.data);
+}
+
+/* One block. */
+__global__ void __launch_bounds__(THREADS) clip_kernel(struct tlk_list_clip call) {
+  __shared__ double shared[WARP];
+  bool largest = call.power == (double)INFINITY;
+  auto join = [largest](double a, double b) { return largest ? TLM_LARGER(a, b) : a + b; };
+  double sum = 0;
+  for (int64_t i = threadIdx.x; i < call.count; i += THREADS) sum = join(sum, call.partials[i]);
+  sum = block_reduce(sum, join, shared);
+  if (threadIdx.x != 0) return;
+  double norm = tlm_norm_of(sum, call.power);
+  if (call.grad_scale.data) norm /= number_of(call.grad_scale);
+  *call.found_inf = norm - norm == 0 ? 0.0f : 1.0f;
+  if (call.dtype == TL_F64) {
+    *static_cast<double *>(call.norm) = norm;
+    *static_cast<double *>(call.factor) = tlm_clip_f64(norm, call.max_norm);
+  } else {
+    *static_cast<float *>(call.norm) = (float)norm;
+    *static_cast<float *>(call.factor) = tlm_clip_f32((float)norm, (float)call.max_norm);
+  }
+}
+
+bool tlk_list_clip(const struct tlk_list_clip *call) {
+  return launch(call->cx, clip_kernel, dim3(1), THREADS, 0, *call);
 }

@@ -9,6 +9,7 @@
 local torch = require "tlua"
 local args = require "tlua.args"
 local class = require "tlua.class"
+local custom = require "tlua.amp.custom"
 local Fused = require "tlua.optim.Fused"
 
 ---@class amp.GradScaler
@@ -25,13 +26,19 @@ local function check(condition, option, expected, value)
    if not condition then args.refuse("amp.GradScaler", option, expected, value) end
 end
 
+local function is_scale(value)
+   return type(value) == "number" and value > 0 and value < math.huge
+end
+
 --- A scaler. Its numbers lie on the device of the first loss or gradient that it meets.
 ---@param device? string  as in PyTorch; what it is used with decides
 ---@param options? {init_scale: number, growth_factor: number, backoff_factor: number,
 --- growth_interval: integer, enabled: boolean}
 function GradScaler:__init(...)
    local a = signature(...)
-   check(a.init_scale > 0, "init_scale", "a number above 0", a.init_scale)
+   check(custom.is_autocast_available(a.device:match "^%a*"), "device", "cpu, cuda or sim",
+      a.device)
+   check(is_scale(a.init_scale), "init_scale", "a number above 0", a.init_scale)
    check(a.growth_factor > 1, "growth_factor", "a number above 1", a.growth_factor)
    check(a.backoff_factor < 1 and a.backoff_factor > 0, "backoff_factor",
       "a number between 0 and 1", a.backoff_factor)
@@ -126,6 +133,9 @@ local function check_gradients(self, optimizer, entry, factor, method)
       number = number:to(home)
       entry.found = entry.found and torch.maximum(entry.found, number) or number
    end
+   -- of parameters that are split over ranks each has seen a part
+   local placement = package.loaded["tlua.distributed.placement"]
+   if placement then entry.found = placement.largest(optimizer, entry.found) end
 end
 
 --- Takes the scale out of an optimizer's gradients, so that they may be clipped or looked at before
@@ -167,29 +177,55 @@ local function does_it_itself(optimizer)
    return true
 end
 
--- With the numbers as fields of the optimizer, whatever becomes of the call.
-local function step_itself(self, optimizer, entry, ...)
-   if entry.stage == READY then
-      check_gradients(self, optimizer, entry, torch.ones_like(self.scale_number), "step")
-      optimizer.grad_scale = self.scale_number
+-- What such an optimizer takes for a step with gradients that have the scale yet, and their norm
+-- where it is to clip them. The gradients are read, not written; where that does not do (other
+-- ranks have parts of them), they are looked at as those of other optimizers are.
+local function fields_of_step(self, optimizer, entry, options)
+   local scale = self.scale_number
+   local max_norm, norm_type = math.huge, math.huge
+   if options then max_norm, norm_type = options.max_norm, options.norm_type end
+   local norm, factor, found = optimizer:clip_numbers(max_norm, norm_type, scale)
+   if norm then
+      entry.found = found:to(scale.device)
+      return {grad_scale = scale, clip = options and factor}, options and norm
+   elseif options then
+      self:unscale_(optimizer)
+      return {}
    end
-   optimizer.found_inf = entry.found
-   local _ <close> = setmetatable({}, {__close = function()
-      optimizer.grad_scale, optimizer.found_inf = nil, nil
-   end})
-   return (function(...) return ... end)(optimizer:step(...))
+   check_gradients(self, optimizer, entry, torch.ones_like(scale), "step")
+   return {grad_scale = scale}
 end
 
---- optimizer:step(...), unless a gradient is infinite or NaN. If unscale_ was not called, the scale
---- is taken out first.
+-- With the numbers as fields of the optimizer, whatever becomes of the call.
+local function step_itself(self, optimizer, entry, options)
+   local fields, norm = {}, nil
+   if entry.stage == READY then
+      fields, norm = fields_of_step(self, optimizer, entry, options)
+   end
+   local _ <close> = setmetatable({}, {__close = function()
+      optimizer.grad_scale, optimizer.found_inf, optimizer.clip = nil, nil, nil
+   end})
+   optimizer.grad_scale, optimizer.clip = fields.grad_scale, fields.clip
+   optimizer.found_inf = entry.found
+   if norm then return optimizer:step(), norm end
+   return (function(...) return ... end)(optimizer:step(options))
+end
+
+local options_of = args.signature "amp.GradScaler.step(max_norm: number, norm_type: number = 2)"
+
+--- optimizer:step(options), unless a gradient is infinite or NaN. If unscale_ was not called, the
+--- scale is taken out first; with `max_norm` gradients are then clipped. An optimizer whose step is
+--- one call for all parameters does both as it reads them: what `grad` has stays as it is.
 ---@param optimizer optim.Optimizer
----@param ... any  further arguments of step; no closure
----@return any ...
-function GradScaler:step(optimizer, ...)
-   if not self.enabled then return optimizer:step(...) end
-   if type((...)) == "function" then
+---@param options? {max_norm: number, norm_type: number}  as those of optimizers' step
+---@return nil
+---@return Tensor? norm  of the gradients without the scale, before they were clipped
+function GradScaler:step(optimizer, options)
+   if not self.enabled then return optimizer:step(options) end
+   if type(options) == "function" then
       torch.raise "amp.GradScaler.step: closures are not supported while it is enabled"
    end
+   options = options and options_of(options)
    local entry = entry_of(self, optimizer, "step")
    if entry.stage == STEPPED then
       torch.raise "amp.GradScaler.step: called already for this optimizer since the last update()"
@@ -201,9 +237,9 @@ function GradScaler:step(optimizer, ...)
    if not itself and entry.stage == READY then self:unscale_(optimizer) end
    local results
    if itself then
-      results = table.pack(step_itself(self, optimizer, entry, ...))
+      results = table.pack(step_itself(self, optimizer, entry, options))
    elseif entry.found:item() == 0 then
-      results = table.pack(optimizer:step(...))
+      results = table.pack(optimizer:step(options))
    else
       results = {n = 0}
    end
@@ -223,6 +259,9 @@ function GradScaler:update(new_scale)
       if not one and type(new_scale) ~= "number" then
          args.refuse("amp.GradScaler.update", "new_scale", "a number or a float32 tensor with one",
             new_scale)
+      end
+      if not one and not is_scale(new_scale) then
+         args.refuse("amp.GradScaler.update", "new_scale", "a number above 0", new_scale)
       end
       self.scale_number:copy_(one and new_scale:detach():reshape({}) or torch.tensor(new_scale))
       self:forget()
@@ -275,7 +314,7 @@ end
 ---@param state table
 function GradScaler:load_state_dict(state)
    if not self.enabled then return end
-   if type(state) ~= "table" or type(state.scale) ~= "number" then
+   if type(state) ~= "table" or not is_scale(state.scale) then
       args.refuse("amp.GradScaler.load_state_dict", "state",
          "what state_dict gives of a scaler that is enabled", state)
    end

@@ -41,6 +41,7 @@ function Context:__init(inputs)
    end
    self.saved = {n = 0}
    self.constant = {}
+   self.dirty = {}
    self.materialize = true
 end
 
@@ -61,6 +62,19 @@ end
 ---@return Tensor? ...
 function Context:saved_tensors()
    return table.unpack(self.saved, 1, self.saved.n)
+end
+
+--- Arguments that forward changes in place. They must be among its results too, and then carry the
+--- function's history; a leaf that requires a gradient cannot be changed so. A view must be the
+--- first argument, and the only result.
+---@param ... Tensor
+function Context:mark_dirty(...)
+   for i, tensor in ipairs(table.pack(...)) do
+      if not torch.is_tensor(tensor) then
+         torch.raise(("mark_dirty: argument %d: expected a Tensor, got %s"):format(i, type(tensor)))
+      end
+      self.dirty[#self.dirty + 1] = tensor
+   end
 end
 
 --- Results that carry no gradient although they are floating.
@@ -98,9 +112,26 @@ local function positions(results, marked)
    return found
 end
 
+-- Of the results those that were changed in place, after a look that all is as mark_dirty says.
+local function dirty_positions(cls, inputs, results, marked)
+   for _, tensor in ipairs(marked) do
+      if not next(positions(inputs, {tensor})) then
+         torch.raise(("%s: mark_dirty: expected arguments of forward, got another tensor"):format(
+            cls.__name))
+      elseif not next(positions(results, {tensor})) then
+         torch.raise(("%s: mark_dirty: what forward has changed in place must be among its results")
+            :format(cls.__name))
+      end
+   end
+   return positions(results, marked)
+end
+
 -- The function that the node calls: (saved tensors, gradients...) -> gradients...
 local function backward_of(cls, ctx)
    return function(saved, ...)
+      if cls.backward == nil then
+         torch.raise(("%s: backward is missing; expected a method of that name"):format(cls.__name))
+      end
       saved.n = ctx.saved.n
       ctx.saved = saved
       local _ <close> = casts.scope(ctx.autocast)
@@ -135,8 +166,9 @@ function Function:apply(...)
    local results = run_forward(self, ctx, inputs)
    if needs_recording(ctx) then
       local constant = positions(results, ctx.constant)
+      local dirty = dirty_positions(self, inputs, results, ctx.dirty)
       torch.autograd.record(self.__name, inputs, results, constant, ctx.saved,
-         backward_of(self, ctx), ctx.materialize)
+         backward_of(self, ctx), ctx.materialize, dirty)
       ctx.saved = {n = ctx.saved.n} -- the node has them
    end
    return table.unpack(results, 1, results.n)

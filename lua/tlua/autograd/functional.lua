@@ -5,6 +5,7 @@
 
 local torch = require "tlua"
 local args = require "tlua.args"
+local recording = require "tlua.autograd.recording"
 
 local M = {}
 
@@ -19,10 +20,10 @@ local function prepare(name, inputs, create_graph)
       if not torch.is_tensor(input) or not input:is_floating_point() then
          args.refuse(name, "input " .. i, "a floating-point tensor", input)
       end
-      if create_graph then
-         list[i] = input.requires_grad and input:view_as(input) or input:detach():requires_grad_()
+      if create_graph and input.requires_grad then
+         list[i] = input:view_as(input)
       else
-         list[i] = input:detach():requires_grad_()
+         list[i] = recording.leaf(input)
       end
    end
    return list, single
@@ -79,8 +80,8 @@ end
 ---@return Tensor|Tensor[]
 function M.jacobian(...)
    local a = take.jacobian(...)
+   local _ <close> = recording()
    local list, single = prepare("autograd.functional.jacobian", a.inputs, a.create_graph)
-   local _ <close> = torch.enable_grad()
    local output = call("autograd.functional.jacobian", a.fn, list)
    local rows = {}
    for k = 1, #list do rows[k] = {} end
@@ -106,6 +107,7 @@ end
 ---@return Tensor|Tensor[][]
 function M.hessian(...)
    local a = take.hessian(...)
+   local _ <close> = recording()
    local list, single = prepare("autograd.functional.hessian", a.inputs, a.create_graph)
    local rows = {}
    for i = 1, #list do
@@ -131,7 +133,7 @@ local function direction(name, v, tensors)
       end
       return {torch.ones_like(tensors[1])}
    end
-   local list = torch.is_tensor(v) and {v} or v
+   local list, usable = torch.is_tensor(v) and {v} or v, {}
    for i, tensor in ipairs(tensors) do
       local given = list[i]
       if not torch.is_tensor(given)
@@ -139,8 +141,9 @@ local function direction(name, v, tensors)
          args.refuse(name, "v", ("a tensor of shape (%s)"):format(table.concat(tensor.shape, ", ")),
             given)
       end
+      usable[i] = recording.usable(given)
    end
-   return list
+   return usable
 end
 
 --- The function's result and v^T J.
@@ -152,8 +155,8 @@ end
 ---@return Tensor|Tensor[]
 function M.vjp(...)
    local a = take.vjp(...)
+   local _ <close> = recording()
    local list, single = prepare("autograd.functional.vjp", a.inputs, a.create_graph)
-   local _ <close> = torch.enable_grad()
    local output = call("autograd.functional.vjp", a.fn, list)
    local v = direction("autograd.functional.vjp", a.v, {output})
    local grads = gradients(output, list, v[1], a.create_graph)
@@ -169,8 +172,8 @@ end
 ---@return Tensor
 function M.jvp(...)
    local a = take.jvp(...)
+   local _ <close> = recording()
    local list = prepare("autograd.functional.jvp", a.inputs, a.create_graph)
-   local _ <close> = torch.enable_grad()
    local output = call("autograd.functional.jvp", a.fn, list)
    local v = direction("autograd.functional.jvp", a.v, list)
    local dummy = torch.zeros_like(output):requires_grad_()
@@ -183,8 +186,8 @@ end
 
 -- The gradient of fn's one number, multiplied by v and differentiated once more.
 local function second_order(name, a)
+   local _ <close> = recording()
    local list, single = prepare(name, a.inputs, a.create_graph)
-   local _ <close> = torch.enable_grad()
    local output = call(name, a.fn, list)
    if output:numel() ~= 1 then
       args.refuse(name, "the function", "one that returns one number", output)

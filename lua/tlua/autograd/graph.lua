@@ -1,4 +1,5 @@
--- graph.lua - torch.autograd.graph: the recorded graph, to look at.
+-- graph.lua - torch.autograd.graph: the recorded graph, to look at, and what nodes save for their
+-- derivatives.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -80,6 +81,133 @@ function M.dot(tensor, names)
    table.move(edges, 1, #edges, #lines + 1, lines)
    lines[#lines + 1] = "}\n"
    return table.concat(lines, "\n")
+end
+
+-- Saved tensors -----------------------------------------------------------------------------------
+
+--- While fn runs with the arguments behind it (or, without one, until the scope that is returned is
+--- closed) what operators save for their derivatives goes through `pack`, which returns what is to
+--- be kept instead: a tensor, or anything. The backward pass gets the tensor from `unpack`, which
+--- must have the shape, dtype and device of the one that was packed. Parameters and results pass
+--- by, too. pack runs without recording, and must not change its argument; of nested pairs the
+--- innermost holds.
+---
+---     local _ <close> = torch.autograd.graph.saved_tensors_hooks(
+---        function(t) return t:to "bfloat16" end, function(t) return t:to "float32" end)
+---
+---@param pack fun(tensor: Tensor): any
+---@param unpack fun(packed: any): Tensor
+---@param fn? function
+---@param ... any  fn's arguments
+---@return any ...  fn's results, or the scope
+function M.saved_tensors_hooks(pack, unpack, fn, ...)
+   return torch.autograd._saved_tensors_hooks(pack, unpack, fn, ...)
+end
+
+--- Forbids saved_tensors_hooks: for functions that do not work with it. Entering one within, or
+--- this within one, is an error with that message.
+---@param error_message string
+---@param fn? function
+---@param ... any  fn's arguments
+---@return any ...  fn's results, or a scope to be closed
+function M.disable_saved_tensors_hooks(error_message, fn, ...)
+   return torch.autograd._disable_saved_tensors_hooks(error_message, fn, ...)
+end
+
+local on_cpu = args.signature "save_on_cpu(pin_memory: boolean = false)"
+
+--- What is saved for the backward pass waits in the CPU's memory, and goes back to its device when
+--- it is needed: saved_tensors_hooks that do so. Of a tensor on the CPU nothing is copied.
+---@param pin_memory? boolean  in pinned memory, which a GPU reads faster (false)
+---@param fn? function
+---@param ... any  fn's arguments
+---@return any ...  fn's results, or a scope to be closed
+function M.save_on_cpu(pin_memory, fn, ...)
+   if type(pin_memory) == "function" then return M.save_on_cpu(false, pin_memory, fn, ...) end
+   local pin = on_cpu(pin_memory).pin_memory
+   local function pack(t)
+      if t.device == "cpu" then return t end
+      local copy = t:cpu()
+      return {device = t.device, copy = pin and copy:pin_memory() or copy}
+   end
+   local function unpack(packed)
+      if torch.is_tensor(packed) then return packed end
+      return packed.copy:to(packed.device)
+   end
+   return torch.autograd._saved_tensors_hooks(pack, unpack, fn, ...)
+end
+
+-- Hooks on several gradients ----------------------------------------------------------------------
+
+local multi_grad = args.signature [[register_multi_grad_hook(tensors: table, fn: callable,
+   mode: string = 'all')]]
+
+-- What hooks keep between the calls of one pass: a table for each pass that runs.
+local function per_pass()
+   local kept = {}
+   return function(make)
+      local number, depth = torch.autograd._pass()
+      for other in pairs(kept) do -- what failed passes have left
+         if other > number or depth == 0 and other ~= number then kept[other] = nil end
+      end
+      kept[number] = kept[number] or make()
+      return kept[number], function() kept[number] = nil end
+   end
+end
+
+-- The hook of tensor i, which calls fn when as many gradients have come as will.
+local function all_hook(tensors, fn, state, i)
+   return function(grad)
+      local pass, forget = state(function()
+         local waits = 0
+         for _, tensor in ipairs(tensors) do
+            if torch.autograd._pass_visits(tensor) then waits = waits + 1 end
+         end
+         return {waits = waits, grads = {}}
+      end)
+      pass.grads[i] = grad
+      pass.waits = pass.waits - 1
+      if pass.waits > 0 then return end
+      forget()
+      fn(pass.grads)
+   end
+end
+
+local function any_hook(fn, state)
+   return function(grad)
+      local pass = state(function() return {} end)
+      if pass.called then return end
+      pass.called = true
+      fn(grad)
+   end
+end
+
+--- Calls fn once in each backward pass: with mode "all" when the gradients of all those tensors
+--- that the pass visits have come, with a table of them by position (nil where none came); with
+--- "any" with the first one that comes.
+---@param tensors Tensor[]
+---@param fn fun(grads: table<integer, Tensor>)|fun(grad: Tensor)
+---@param options? {mode: "all"|"any"}
+---@return {remove: fun(self)} handle
+function M.register_multi_grad_hook(...)
+   local a = multi_grad(...)
+   if a.mode ~= "all" and a.mode ~= "any" then
+      args.refuse("register_multi_grad_hook", "mode", '"all" or "any"', a.mode)
+   end
+   local tensors, handles, state = {}, {}, per_pass()
+   for i, tensor in ipairs(a.tensors) do
+      if not torch.is_tensor(tensor) then
+         args.refuse("register_multi_grad_hook", ("tensors[%d]"):format(i), "a tensor", tensor)
+      end
+      if a.mode == "any" and tensor.requires_grad or a.mode == "all" then
+         tensors[#tensors + 1] = tensor
+      end
+   end
+   for i, tensor in ipairs(tensors) do
+      handles[i] = tensor:register_hook(a.mode == "all" and all_hook(tensors, a.fn, state, i)
+         or any_hook(a.fn, state))
+   end
+   return {remove = function() for _, handle in ipairs(handles) do handle:remove() end end}
 end
 
 return M

@@ -37,7 +37,9 @@ local DataLoader = class.class("data.DataLoader")
 
 -- Options that ask for workers.
 local function check_workers(a)
-   if a.timeout < 0 then args.refuse(name, "timeout", "seconds, at least 0", a.timeout) end
+   if a.timeout ~= a.timeout or a.timeout < 0 then
+      args.refuse(name, "timeout", "seconds, at least 0", a.timeout)
+   end
    if a.prefetch_factor and a.prefetch_factor < 1 then
       args.refuse(name, "prefetch_factor", "an integer of at least 1", a.prefetch_factor)
    end

@@ -40,6 +40,7 @@ end
 ---@param items any[][]
 ---@return any ...
 function M.default_collate(items)
+   if #items[1] == 0 then torch.raise "data.default_collate: item 1 of the batch is nil" end
    local batch = {}
    for place = 1, #items[1] do
       local column = {}

@@ -24,18 +24,35 @@ local function check_stopped(source)
    if source.stopped and source.stopped() then error("the worker was stopped", 0) end
 end
 
+-- A batch: a first value of nil would end the loop as if no more came.
+local function given(what, first, ...)
+   if first == nil then
+      torch.raise(("data.DataLoader: %s, which would end the loop; expected a value"):format(what))
+   end
+   return first, ...
+end
+
+local function collated(source, batch)
+   local fn = source.collate_fn
+   if not fn then return collate.default_collate(batch) end
+   return given("collate_fn returned nil", fn(batch))
+end
+
 --- The batch of what `positions`, a tensor or a list, denotes; one position gives an item.
 ---@param source table
 ---@param positions Tensor|integer[]|integer
 ---@return any ...
 function M.batch(source, positions)
    local dataset = source.dataset
-   if math.type(positions) == "integer" then return items.get(dataset, positions) end
+   if math.type(positions) == "integer" then
+      return given(("the item at position %d is nil"):format(positions),
+         items.get(dataset, positions))
+   end
    if not source.collate_fn and items.gives_batches(dataset) then
       if type(positions) == "table" then
          positions = torch.tensor(positions, {dtype = "int64", device = "cpu"})
       end
-      return dataset:get_items(positions)
+      return given("the dataset's get_items returned nil", dataset:get_items(positions))
    end
    if torch.is_tensor(positions) then positions = positions:tolist() end
    local batch = {}
@@ -43,7 +60,7 @@ function M.batch(source, positions)
       batch[i] = {items.get(dataset, position)}
       check_stopped(source)
    end
-   return (source.collate_fn or collate.default_collate)(batch)
+   return collated(source, batch)
 end
 
 --- A function that gives one batch after the other of a dataset without positions.
@@ -65,7 +82,7 @@ function M.stream(source)
          check_stopped(source)
       end
       if #batch == 0 or source.drop_last and #batch < source.batch_size then return nil end
-      return (source.collate_fn or collate.default_collate)(batch)
+      return collated(source, batch)
    end
 end
 

@@ -11,6 +11,9 @@ return lazy.load({}, lazy.modules("tlua.data", {
    IterableDataset = "IterableDataset",
    ChainDataset = "ChainDataset",
    StackDataset = "StackDataset",
+   CSV = "CSV",
+   DatasetFolder = "DatasetFolder",
+   ImageFolder = "ImageFolder",
    DistributedSampler = "DistributedSampler",
    samplers = [[Sampler SequentialSampler RandomSampler SubsetRandomSampler
       WeightedRandomSampler BatchSampler]],

@@ -13,7 +13,8 @@ function M.is_dataset(dataset)
    if type(dataset) ~= "table" and type(dataset) ~= "userdata" then return false end
    if torch.is_tensor(dataset) then return dataset:dim() > 0 end
    if type(dataset) == "userdata" then return false end
-   return getmetatable(dataset) == nil or dataset.get ~= nil
+   if getmetatable(dataset) ~= nil then return dataset.get ~= nil end
+   return #dataset > 0 or next(dataset) == nil -- other keys alone are no positions
 end
 
 --- Whether whole batches can be had from it.

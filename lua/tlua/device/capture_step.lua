@@ -31,11 +31,14 @@ local function check_capturable(title, optimizer)
    end
 end
 
--- What a graph has taken over from an optimizer: options as they were, parameters by identity.
+-- What a graph has taken over from an optimizer: its state, options as they were, parameters by
+-- identity and by where their values are.
 local function settings_of(optimizer)
-   local groups = {}
+   local groups = {state = optimizer.state, places = {}}
    for g, group in ipairs(optimizer.param_groups) do
-      local copy = {}
+      local copy, places = {}, {}
+      for i, parameter in ipairs(group.params) do places[i] = parameter:data_ptr() end
+      groups.places[g] = places
       for key, value in pairs(group) do
          local list = type(value) == "table" and not getmetatable(value)
          copy[key] = list and table.move(value, 1, #value, 1, {}) or value
@@ -60,7 +63,17 @@ local function check_settings(title, optimizer, groups)
    if #optimizer.param_groups ~= #groups then
       torch.raise(("%s: %s has another group since the capture; capture again"):format(title, name))
    end
+   if optimizer.state ~= groups.state then
+      torch.raise(("%s: %s has another state since the capture, as load_state_dict gives it; " ..
+         "call reset() to capture again"):format(title, name))
+   end
    for g, group in ipairs(optimizer.param_groups) do
+      for i, parameter in ipairs(groups[g].params) do
+         if parameter:data_ptr() ~= groups.places[g][i] then
+            torch.raise(("%s: %s: parameter %d of group %d has its values elsewhere since the " ..
+               "capture; call reset() to capture again"):format(title, name, i, g))
+         end
+      end
       for key, value in pairs(groups[g]) do
          if not same(group[key], value) then
             local hint = key == "lr"

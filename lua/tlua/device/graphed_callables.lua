@@ -35,10 +35,35 @@ local function gradients(outputs, inputs, grads, allow_unused)
    })}
 end
 
+-- Where tensors have their values.
+local function places_of(tensors)
+   local places = {}
+   for i, tensor in ipairs(tensors) do places[i] = tensor:data_ptr() end
+   return places
+end
+
+local function check_places(title, tensors, places)
+   for i, tensor in ipairs(tensors) do
+      if tensor:data_ptr() ~= places[i] then
+         torch.raise(("%s: parameter %d has its values elsewhere since the capture"):format(
+            title, i))
+      end
+   end
+end
+
 local function likes(tensors)
    local list = {}
    for i, tensor in ipairs(tensors) do list[i] = torch.ones_like(tensor:detach()) end
    return list
+end
+
+-- What is on another device would be computed once, when it is captured, and never again.
+local function check_devices(title, kind, tensors, what)
+   for i, tensor in ipairs(tensors) do
+      if tensor.device:match "^%a+" ~= kind then
+         args.refuse(title, what .. " " .. i, "a tensor of " .. kind, tensor)
+      end
+   end
 end
 
 local function check_input(title, i, given, static)
@@ -64,6 +89,8 @@ return function(kind)
    -- One callable: its tensors, warmed up.
    local function prepare(callable, samples, o)
       local own = class.isinstance(callable, Module) and callable:parameters() or {}
+      check_devices(title, kind, samples, "sample_args")
+      check_devices(title, kind, own, "parameter")
       local static = {}
       for i, sample in ipairs(samples) do
          static[i] = sample:detach():clone():requires_grad_(sample.requires_grad)
@@ -74,7 +101,10 @@ return function(kind)
          local outputs = wants_gradient({callable(table.unpack(static))})
          gradients(outputs, wanted, likes(outputs), o.allow_unused_input)
       end
-      return {callable = callable, own = own, static = static, wanted = wanted, all = all}
+      return {
+         callable = callable, own = own, static = static, wanted = wanted, all = all, calls = 0,
+         places = places_of(own),
+      }
    end
 
    local function capture_forward(c, pool)
@@ -108,7 +138,9 @@ return function(kind)
    -- The Function that replays.
    local function function_of(c)
       local Graphed = class.class("GraphedCallable", Function)
-      function Graphed.forward(_, ...)
+      function Graphed.forward(ctx, ...)
+         c.calls = c.calls + 1
+         ctx.call = c.calls
          for i, static in ipairs(c.static) do
             local given = select(i, ...)
             if not rawequal(given, static) then static:copy_(given, true) end
@@ -118,7 +150,11 @@ return function(kind)
          for i = 1, c.outputs.n do results[i] = c.outputs[i]:detach() end
          return table.unpack(results, 1, c.outputs.n)
       end
-      function Graphed.backward(_, ...)
+      function Graphed.backward(ctx, ...)
+         if ctx.call ~= c.calls then
+            torch.raise(("%s: backward of call %d, but call %d has overwritten what it needs")
+               :format(title, ctx.call, c.calls))
+         end
          local at = 0
          for i = 1, c.outputs.n do
             if c.outputs[i].requires_grad then
@@ -138,6 +174,7 @@ return function(kind)
          end
          local all = table.pack(...)
          for i, static in ipairs(c.static) do check_input(title, i, all[i], static) end
+         check_places(title, c.own, c.places)
          table.move(c.own, 1, #c.own, all.n + 1, all)
          return (function(...) return ... end)(Graphed:apply(table.unpack(all, 1, #c.all)))
       end

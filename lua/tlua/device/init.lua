@@ -3,6 +3,7 @@
 
 local torch = require "tlua"
 local args = require "tlua.args"
+local memory_of = require "tlua.device.memory"
 
 local function graph_of(module, kind)
    local streams = {} -- by device: where what names no stream is captured
@@ -21,6 +22,9 @@ local function graph_of(module, kind)
       end
       if type(fn) ~= "function" then
          torch.raise(("%s.graph: fn: expected a function, got %s"):format(kind, type(fn)))
+      end
+      if module.is_current_stream_capturing() then
+         torch.raise(kind .. ".graph: a graph is captured already; captures do not nest")
       end
       module.synchronize()
       return module.stream(options.stream or own_stream(), function(...)
@@ -100,6 +104,86 @@ local function amp_of(kind)
    }
 end
 
+-- The functions about random numbers, as a table of their own.
+local function random_of(module)
+   local random = {}
+   for _, name in ipairs {"get_rng_state", "get_rng_state_all", "set_rng_state",
+                          "set_rng_state_all", "manual_seed",
+                          "manual_seed_all", "seed", "seed_all", "initial_seed"} do
+      random[name] = module[name]
+   end
+   return random
+end
+
+local function device_of_of(module, kind)
+   --- Makes the device of a tensor current while fn runs, or without fn until the value that is
+   --- returned is closed; with a tensor of the CPU the current one stays.
+   ---@param tensor torch.Tensor
+   ---@param fn? function
+   ---@param ... any  arguments of fn
+   ---@return any ...
+   return function(tensor, ...)
+      if not torch.is_tensor(tensor) then
+         args.refuse(kind .. ".device_of", "tensor", "a tensor", tensor)
+      end
+      local here = tensor.device:match("^" .. kind .. ":%d+$")
+      return module.device(here or module.current_device(), ...)
+   end
+end
+
+local sync_modes <const> = {default = 0, warn = 1, error = 2, [0] = 0, [1] = 1, [2] = 2}
+
+local function sync_debug_of(kind)
+   --- What becomes of operators that make the host wait for a device (`item`, `nonzero`, a copy to
+   --- the CPU; not `synchronize`, which says so): nothing, a warning (Lua's, `warn "@on"` shows
+   --- them) or an error. For all kinds of devices.
+   ---@param debug_mode "default"|"warn"|"error"|integer  or 0, 1, 2
+   return function(debug_mode)
+      local mode = sync_modes[debug_mode]
+      if not mode then
+         args.refuse(kind .. ".set_sync_debug_mode", "debug_mode",
+            '"default", "warn", "error" or 0 to 2', debug_mode)
+      end
+      torch._setting("sync_debug", mode)
+   end
+end
+
+local function processes_of(module)
+   --- The processes that use a device's memory, as a text for people, by NVML.
+   ---@param device? integer|string
+   ---@return string
+   return function(device)
+      local found = module._gpu_processes(device)
+      local lines = {("GPU:%d"):format(module._device_index(device))}
+      for i = 1, #found, 2 do
+         local bytes = found[i + 1]
+         lines[#lines + 1] = ("process %10d uses %12s GPU memory"):format(found[i],
+            bytes < 0 and "an unknown" or ("%.3f MB"):format(bytes / 2 ^ 20))
+      end
+      if #lines == 1 then lines[2] = "no processes are running" end
+      return table.concat(lines, "\n")
+   end
+end
+
+--- A range for Nsight that is open while fn runs.
+local function range_of(nvtx)
+   return function(message, fn, ...)
+      if type(fn) ~= "function" then args.refuse("cuda.nvtx.range", "fn", "a function", fn) end
+      nvtx.range_push(message)
+      local _ <close> = setmetatable({}, {__close = function() nvtx.range_pop() end})
+      return (function(...) return ... end)(fn(...))
+   end
+end
+
+-- What cuda alone has.
+local function add_cuda(module, memory, own)
+   own.nvtx = module._nvtx
+   own.nvtx.range = range_of(own.nvtx)
+   own.list_gpu_processes = processes_of(module)
+   memory.list_gpu_processes = own.list_gpu_processes
+   memory.device_memory_used = module.device_memory_used
+end
+
 -- A function of another file, which is read when it is called first.
 local function on_use(file, kind)
    local fn
@@ -114,10 +198,24 @@ end
 ---@return table
 return function(kind)
    local module = torch[kind]
-   return {
-      graph = graph_of(module, kind), memory_summary = summary_of(module, kind),
-      amp = amp_of(kind),
+   local memory, summary = memory_of(module, kind), summary_of(module, kind)
+   memory.memory_summary = summary
+   local own = {
+      set_sync_debug_mode = sync_debug_of(kind),
+      get_sync_debug_mode = function() return torch._setting "sync_debug" end,
+      graph = graph_of(module, kind), memory_summary = summary,
+      amp = amp_of(kind), memory = memory, random = random_of(module),
+      device_of = device_of_of(module, kind),
+      memory_snapshot = memory.memory_snapshot, memory_cached = memory.memory_cached,
+      max_memory_cached = memory.max_memory_cached,
+      memory_stats_as_nested_dict = memory.memory_stats_as_nested_dict,
+      host_memory_stats_as_nested_dict = memory.host_memory_stats_as_nested_dict,
+      reset_max_memory_allocated = memory.reset_max_memory_allocated,
+      reset_max_memory_cached = memory.reset_max_memory_cached,
+      get_allocator_backend = memory.get_allocator_backend,
       capture_step = on_use("tlua.device.capture_step", kind),
       make_graphed_callables = on_use("tlua.device.graphed_callables", kind),
    }
+   if kind == "cuda" then add_cuda(module, memory, own) end
+   return own
 end

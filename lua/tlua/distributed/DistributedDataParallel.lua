@@ -56,20 +56,43 @@ local function broadcast(self, tensors, from)
    end)
 end
 
+-- A process has one replica, on the device that its parameters are on.
+local function check_devices(module, ids)
+   if not ids then return end
+   if #ids ~= 1 then
+      torch.raise(("%s: device_ids: expected one device, the module's, got %d; nn.DataParallel " ..
+         "takes several"):format(name, #ids))
+   end
+   for path, parameter in module:named_parameters() do
+      local id = math.type(ids[1]) == "integer" and
+         ("%s:%d"):format(parameter.device:match "^%a+", ids[1]) or ids[1]
+      if parameter.device ~= id and parameter.device ~= id .. ":0" then
+         torch.raise(("%s: device_ids: expected the device of the module's parameters, got %s, " ..
+            "but %s is on %s"):format(name, ids[1], path, parameter.device))
+      end
+   end
+end
+
+--- device_ids: none, or the one device that the module is on. gradient_as_bucket_view = false gives
+--- gradients memory of their own, which costs a copy. static_graph: parameters without a gradient
+--- are the same ones in all passes: the first one finds them, as with find_unused_parameters, and
+--- those that follow need no search; a change is an error.
 function DDP:__init(...)
    parent.__init(self)
    local a = take(...)
    if not class.isinstance(a.module, Module) then
       args.refuse(name, "module", "a module", a.module)
    end
+   check_devices(a.module, a.device_ids)
    local group = groups.resolve(name, a.process_group)
    if not group then torch.raise(name .. ": this rank is not of the group") end
    local function keep(field, value) rawset(self, field, value) end
    self.module = a.module
    keep("group", group)
    keep("bucket_bytes", math.max(1, math.floor(a.bucket_cap_mb * (1 << 20))))
-   keep("find_unused", a.find_unused_parameters or a.static_graph)
+   keep("find_unused", a.find_unused_parameters and not a.static_graph)
    keep("static_graph", a.static_graph)
+   keep("as_view", a.gradient_as_bucket_view)
    keep("broadcast_buffers", a.broadcast_buffers)
    keep("sync", true)
    keep("passes", 0)
@@ -101,6 +124,9 @@ end
 function DDP:_build(order)
    local list, place = buckets.make(self.params, order,
       math.min(first_bytes, self.bucket_bytes), self.bucket_bytes)
+   local raw = self.group.raw
+   for _, bucket in ipairs(rawget(self, "buckets") or {}) do raw:buffer(bucket.flat, false) end
+   for _, bucket in ipairs(list) do raw:buffer(bucket.flat, true) end
    rawset(self, "buckets", list)
    rawset(self, "place", place)
    rawset(self, "order", order)
@@ -114,6 +140,22 @@ local function begin(self)
    rawset(self, "pass", pass)
    torch.autograd.queue_callback(function() self:_finish() end)
    return pass
+end
+
+-- static_graph's `static`, after the first pass: {unused = numbers of parameters without a gradient
+-- here, is_unused = the same as a set, used = flags of those with one on some rank}. The former
+-- do not hold their buckets back.
+local function gather_static(self, pass, gather)
+   local static = rawget(self, "static")
+   if not static then return end
+   local _ <close> = torch.no_grad()
+   for _, i in ipairs(static.unused) do gather(self, pass, i) end
+end
+
+local function refuse_change(self, i, what)
+   rawset(self, "pass", nil)
+   torch.raise(("%s: static_graph: %s %s on rank %d, unlike in the first pass"):format(name,
+      self.names[i], what, torch.distributed.get_rank()))
 end
 
 local function reduce(self, bucket)
@@ -146,8 +188,14 @@ end
 --- A gradient was added to a parameter's .grad.
 function DDP:_arrived(i)
    if not self.sync then return end
-   local pass = self.pass or begin(self)
+   local pass = self.pass
+   if not pass then
+      pass = begin(self)
+      gather_static(self, pass, gather)
+   end
    if pass.ready[i] then return end -- a pass within a pass: what it adds is in the view
+   local static = rawget(self, "static")
+   if static and static.is_unused[i] then refuse_change(self, i, "got a gradient") end
    pass.ready[i] = true
    pass.order[#pass.order + 1] = i
    local _ <close> = torch.no_grad()
@@ -156,9 +204,9 @@ function DDP:_arrived(i)
 end
 
 local function unused(self, pass)
-   local list = {}
+   local list, static = {}, rawget(self, "static")
    for i = 1, #self.params do
-      if not pass.ready[i] then list[#list + 1] = i end
+      if not pass.ready[i] and not (static and static.is_unused[i]) then list[#list + 1] = i end
    end
    return list
 end
@@ -189,8 +237,9 @@ local function used_anywhere(self, pass)
 end
 
 -- The order in which rank 0 has seen the gradients come is that of the buckets from now on.
-local function rebuild(self, pass)
-   local order = torch.tensor(pass.order, {dtype = "int64", device = "cpu"})
+local function rebuild(self, pass, left)
+   local order = table.move(left, 1, #left, #pass.order + 1, pass.order)
+   order = torch.tensor(order, {dtype = "int64", device = "cpu"})
    self.group.raw:run("broadcast", nil, order, nil, 0)
    order = order:tolist()
    local same = true
@@ -204,10 +253,18 @@ function DDP:_finish()
    if not pass then return end
    local _ <close> = torch.no_grad()
    local left = unused(self, pass)
-   if #left > 0 and not self.find_unused then refuse_unused(self, left) end
+   local static = rawget(self, "static")
+   local searches = self.find_unused or (self.static_graph and not static)
+   if #left > 0 and static then refuse_change(self, left[1], "got no gradient") end
+   if #left > 0 and not searches then refuse_unused(self, left) end
    for _, i in ipairs(left) do gather(self, pass, i) end
    launch(self, pass)
-   local used = self.find_unused and used_anywhere(self, pass)
+   local used = static and static.used or searches and used_anywhere(self, pass)
+   if self.static_graph and not static then
+      static = {unused = left, is_unused = {}, used = used}
+      for _, i in ipairs(left) do static.is_unused[i] = true end
+      rawset(self, "static", static)
+   end
    for b, work in ipairs(pass.works) do
       local result = work:wait()
       if torch.is_tensor(result) and result:data_ptr() ~= self.buckets[b].flat:data_ptr() then
@@ -220,11 +277,14 @@ function DDP:_finish()
          if not parameter.grad or parameter.grad:data_ptr() ~= view:data_ptr() then
             parameter.grad = view
          end
+         if not self.as_view then parameter.grad = view:clone() end
       end
    end
    rawset(self, "pass", nil)
    rawset(self, "passes", self.passes + 1)
-   if self.passes == 1 and not self.find_unused and not self.joining then rebuild(self, pass) end
+   if self.passes == 1 and not self.find_unused and not self.joining then
+      rebuild(self, pass, left)
+   end
 end
 
 -- Calling --------------------------------------------------------------------------------------
@@ -278,7 +338,9 @@ function DDP:_shadow(from)
       bucket.flat:zero_()
       reduce(self, bucket):wait()
    end
-   if self.find_unused then used_anywhere(self, {ready = {}}) end
+   if self.find_unused or (self.static_graph and not rawget(self, "static")) then
+      used_anywhere(self, {ready = {}})
+   end
 end
 
 return DDP

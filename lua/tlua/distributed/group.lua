@@ -26,15 +26,15 @@ local joined = 0   -- how often a world was joined
 local children = 0 -- groups made of this world
 local all = {}     -- groups, the world first
 
-function ProcessGroup:__init(parent, name, members, rank, timeout)
-   self.ranks, self.name, self.timeout = members, name, timeout
+function ProcessGroup:__init(parent, name, members, rank, timeout, backend)
+   self.ranks, self.name, self.timeout, self.backend = members, name, timeout, backend
    self.position = {}
    for i, number in ipairs(members) do self.position[number] = i - 1 end
    self.group_rank = self.position[rank]
    self.store = parent
    self.detail = os.getenv("TLUA_DISTRIBUTED_DEBUG") == "detail"
    self.raw = torch.distributed._join(parent.raw, parent:key(name), self.group_rank, #members,
-      members, timeout, self.detail)
+      members, timeout, self.detail, backend)
 end
 
 --- The number of ranks.
@@ -47,6 +47,19 @@ end
 ---@return integer
 function ProcessGroup:rank()
    return self.group_rank
+end
+
+--- What this rank would have sent, of a group of the back end "record": for each kind of call that
+--- was made, {calls =, bytes =, messages =, sent =}: messages to other ranks, and the bytes in
+--- them, by ring algorithms. The barrier's are without bytes.
+---@return table<string, {calls: integer, bytes: integer, messages: integer, sent: integer}>
+function ProcessGroup:traffic()
+   local traffic = self.raw:traffic()
+   if not traffic then
+      torch.raise(("traffic: a group of \"%s\" records nothing; expected \"record\""):format(
+         self.backend))
+   end
+   return traffic
 end
 
 function ProcessGroup:__tostring()
@@ -82,20 +95,40 @@ end
 
 -- Joining --------------------------------------------------------------------------------------
 
-local backends = {shm = true}
+local backends = {shm = true, mpi = true, nccl = true, record = true}
 
 local function check_backend(name, backend)
    if backends[backend] then return end
-   torch.raise(("%s: backend: this build has \"shm\" (the ranks of one machine), got %q"):format(
+   torch.raise(("%s: backend: expected \"shm\" (the ranks of one machine), \"mpi\" (of those " ..
+      "that mpirun or srun has started), \"nccl\" (a GPU each) or \"record\", got %q"):format(
       name, backend))
+end
+
+-- How many ranks there are, and how many of them on this machine, as mpirun and srun tell it.
+local extents = {
+   {"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE"}, {"PMI_SIZE", "MPI_LOCALNRANKS"},
+}
+
+-- shm, unless ranks are on several machines.
+local function default_backend()
+   for _, names in ipairs(extents) do
+      local size, here = tonumber(os.getenv(names[1])), tonumber(os.getenv(names[2]))
+      if size and here and here < size and not os.getenv "WORLD_SIZE" then return "mpi" end
+   end
+   local hosts = tonumber(os.getenv "SLURM_STEP_NUM_NODES" or os.getenv "SLURM_NNODES")
+   if hosts and hosts > 1 and os.getenv "SLURM_PROCID" and not os.getenv "WORLD_SIZE" then
+      return "mpi"
+   end
+   return "shm"
 end
 
 local function default_timeout()
    return tonumber(os.getenv "TLUA_DISTRIBUTED_TIMEOUT") or 1800
 end
 
-local take_init = args.signature [[init_process_group(backend: string = 'shm',
-   init_method: string?, rank: count?, world_size: count?, timeout: number?, store: object?)]]
+local take_init = args.signature [[init_process_group(backend: string?,
+   init_method: string?, rank: count?, world_size: count?, timeout: number?, store: object?,
+   device_id: any?)]]
 
 -- The world's group, by a store that is found now.
 local function try_to_join(a, name)
@@ -106,7 +139,7 @@ local function try_to_join(a, name)
    end
    local members = {}
    for i = 1, size do members[i] = i - 1 end
-   local ok, group = pcall(ProcessGroup, found, name, members, rank, a.timeout)
+   local ok, group = pcall(ProcessGroup, found, name, members, rank, a.timeout, a.backend)
    if ok then return group end
    if not a.store then found:close() end
    return nil, (tostring(group):gsub("^[^\n]-:%d+: ", ""))
@@ -129,17 +162,23 @@ end
 --- Joins the group of all processes of a program, which waits until all have come. They are found
 --- by the environment (`env://`: RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, as `tlua run`
 --- sets them, or what mpirun and srun set), a file (`file:///PATH`), an address
---- (`tcp://HOST:PORT`) or a store. After `timeout` seconds (1800; `tlua run` says 60) without an
---- answer calls are errors.
----@param options? table  backend, init_method, rank, world_size, timeout, store
+--- (`tcp://HOST:PORT`) or a store. Back ends are "shm", for the processes of one machine and the
+--- default, and "mpi", for those that mpirun or srun has started, on one machine or many, which
+--- MPI itself brings together; "nccl", for ranks with a GPU each, `device_id` or the current one,
+--- whose calls are put on streams and not waited for; "record" is this process alone, which plays
+--- `rank` of `world_size` (up to 4096) and writes down what it would send (group.WORLD:traffic()).
+--- After `timeout` seconds (1800; `tlua run` says 60) without an answer calls are errors.
+---@param options? table  backend, init_method, rank, world_size, timeout, store, device_id
 function M.init_process_group(...)
    local a = take_init(...)
    if M.group.WORLD then torch.raise "init_process_group: there is a process group already" end
+   a.backend = a.backend or default_backend()
    check_backend("init_process_group", a.backend)
    a.timeout = a.timeout or default_timeout()
    if a.timeout <= 0 then args.refuse("init_process_group", "timeout", "seconds", a.timeout) end
+   if a.device_id then torch.cuda.set_device(a.device_id) end
    local group = join_world(a)
-   group.backend, group.owns_store = a.backend, not a.store
+   group.owns_store = not a.store
    M.group.WORLD = group
    all = {group}
 end
@@ -164,6 +203,10 @@ local take_new = args.signature [[new_group(ranks: integers?, timeout: number?, 
 ---@param options? {timeout: number, backend: string}
 ---@return distributed.ProcessGroup
 function M.new_group(...)
+   local first = ...
+   if type(first) == "table" and next(first) == nil then -- it would be an empty table of options
+      args.refuse("new_group", "ranks", "at least one rank", first)
+   end
    local a = take_new(...)
    local world = M.resolve("new_group")
    if a.backend then check_backend("new_group", a.backend) end
@@ -180,8 +223,7 @@ function M.new_group(...)
    children = children + 1
    if not seen[M.get_rank()] then return outside end
    local group = ProcessGroup(world.store, ("%s.%d"):format(world.name, children), members,
-      M.get_rank(), a.timeout or world.timeout)
-   group.backend = world.backend
+      M.get_rank(), a.timeout or world.timeout, a.backend or world.backend)
    table.insert(all, group)
    return group
 end
@@ -233,6 +275,29 @@ function M.get_rank(group)
    return group and group.group_rank or -1
 end
 
+local local_ranks = {
+   "LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID",
+}
+
+--- This process's number among those of its machine, from 0, as `tlua run`, mpirun and srun tell
+--- it.
+---@param fallback_rank? integer  where none of them does; else that is an error
+---@return integer
+function M.get_node_local_rank(fallback_rank)
+   for _, name in ipairs(local_ranks) do
+      local rank = math.tointeger(tonumber(os.getenv(name)))
+      if rank then return rank end
+   end
+   if fallback_rank == nil then
+      torch.raise("get_node_local_rank: there is no LOCAL_RANK in the environment, as `tlua run` "
+         .. "sets it; expected fallback_rank")
+   end
+   if math.type(fallback_rank) ~= "integer" then
+      args.refuse("get_node_local_rank", "fallback_rank", "an integer", fallback_rank)
+   end
+   return fallback_rank
+end
+
 --- How many ranks a group has; -1 outside of it.
 ---@param group? distributed.ProcessGroup
 ---@return integer
@@ -241,7 +306,7 @@ function M.get_world_size(group)
    return group and #group.ranks or -1
 end
 
---- "shm".
+--- "shm", "mpi", "nccl" or "record".
 ---@param group? distributed.ProcessGroup
 ---@return string
 function M.get_backend(group)

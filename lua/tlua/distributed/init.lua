@@ -6,8 +6,8 @@ local lazy = require "tlua.lazy"
 -- File -> its functions and classes.
 return lazy.modules("tlua.distributed", {
    group = [[init_process_group is_initialized is_available destroy_process_group get_rank
-      get_world_size get_backend get_process_group_ranks get_group_rank get_global_rank
-      new_group new_subgroups barrier monitored_barrier group GroupMember]],
+      get_world_size get_node_local_rank get_backend get_process_group_ranks get_group_rank
+      get_global_rank new_group new_subgroups barrier monitored_barrier group GroupMember]],
    store = "TCPStore FileStore PrefixStore Store",
    collectives = [[ReduceOp broadcast all_reduce reduce all_gather all_gather_into_tensor gather
       scatter reduce_scatter reduce_scatter_tensor all_to_all all_to_all_single
@@ -17,4 +17,11 @@ return lazy.modules("tlua.distributed", {
       send_object_list recv_object_list]],
    nn = "nn",
    algorithms = "algorithms",
+   device_mesh = "init_device_mesh DeviceMesh",
+   fsdp = "fsdp",
+   optim = "optim",
+   tensor = "tensor",
+   pipelining = "pipelining",
+   checkpoint = "checkpoint",
+   plan = "plan plan_layout",
 })

@@ -1,5 +1,6 @@
 -- messages.lua - tensors from one rank to another. Those of one tag arrive in their order.
 
+local torch = require "tlua"
 local args = require "tlua.args"
 local class = require "tlua.class"
 local groups = require "tlua.distributed.group"
@@ -74,7 +75,21 @@ function M.P2POp:__init(...)
    self.op, self.tensor, self.peer, self.group, self.tag = a.op, a.tensor, a.peer, a.group, a.tag
 end
 
---- Begins all calls of a list; their Works in the same order.
+-- The groups of a list of P2POps, once each.
+local function groups_of(list)
+   local found, seen = {}, {}
+   for _, op in ipairs(list) do
+      local group = groups.resolve("batch_isend_irecv", op.group)
+      if group and not seen[group] then
+         seen[group] = true
+         found[#found + 1] = group
+      end
+   end
+   return found
+end
+
+--- Begins all calls of a list; their Works in the same order. By "nccl" they go as one, so that
+--- ranks that send to each other do not wait for each other's turn.
 ---@param p2p_op_list distributed.P2POp[]
 ---@return distributed.Work[]
 function M.batch_isend_irecv(p2p_op_list)
@@ -87,9 +102,15 @@ function M.batch_isend_irecv(p2p_op_list)
          args.refuse("batch_isend_irecv", ("p2p_op_list[%d]"):format(i), "a P2POp", op)
       end
    end
-   for i, op in ipairs(p2p_op_list) do
-      works[i] = op.op(op.tensor, op.peer, {group = op.group, tag = op.tag})
-   end
+   local batched = groups_of(p2p_op_list)
+   for _, group in ipairs(batched) do group.raw:batch(true) end
+   local ok, message = pcall(function()
+      for i, op in ipairs(p2p_op_list) do
+         works[i] = op.op(op.tensor, op.peer, {group = op.group, tag = op.tag})
+      end
+   end)
+   for _, group in ipairs(batched) do group.raw:batch(false) end
+   if not ok then torch.raise((message:gsub("^[^\n]-:%d+: ", ""))) end
    return works
 end
 

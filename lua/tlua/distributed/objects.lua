@@ -3,6 +3,7 @@
 local torch = require "tlua"
 local args = require "tlua.args"
 local groups = require "tlua.distributed.group"
+local spans = require "tlua.profiler.spans"
 local tree = require "tlua.io.tree"
 
 local M = {}
@@ -112,7 +113,14 @@ function M.scatter_object_list(...)
    local a = take_scatter(...)
    local group = groups.resolve("scatter_object_list", a.group)
    if not group then return end
-   local list = {a.scatter_object_input_list}
+   local root = groups.position("scatter_object_list", "src", group, a.src)
+   local given = a.scatter_object_input_list
+   if group.group_rank == root and (given == nil or #given ~= group:size()) then
+      args.refuse("scatter_object_list", "scatter_object_input_list",
+         ("a list of %d objects, one for each rank"):format(group:size()),
+         given and ("%d of them"):format(#given))
+   end
+   local list = {given}
    M.broadcast_object_list(list, a.src, group)
    a.scatter_object_output_list[1] = list[1][group.group_rank + 1]
 end
@@ -148,5 +156,7 @@ function M.recv_object_list(...)
    for i, object in pairs(unpack_object(bytes)) do a.object_list[i] = object end
    return from
 end
+
+for name, fn in pairs(M) do M[name] = spans.watched("user", "distributed." .. name, fn) end
 
 return M

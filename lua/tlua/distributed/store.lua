@@ -132,9 +132,22 @@ end
 -- What mpirun and srun tell a process, with what names the job.
 local launchers = {
    {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "PMIX_NAMESPACE"},
+   {"PMI_RANK", "PMI_SIZE", "SLURM_JOB_ID"},
    {"SLURM_PROCID", "SLURM_NTASKS", "SLURM_JOB_ID"},
-   {"PMI_RANK", "PMI_SIZE"},
 }
+
+-- MPICH's mpirun names no job; but of the processes that have started this one, one is its own,
+-- whose number all ranks of the machine have in common.
+local function hydra()
+   local pid = "self"
+   while pid ~= "0" do
+      local file <close> = io.open(("/proc/%s/stat"):format(pid))
+      local name, parent = (file and file:read("a") or ""):match "^%d+ %((.*)%) %S+ (%d+)"
+      if not name then return nil end
+      if name == "hydra_pmi_proxy" then return "hydra." .. pid end
+      pid = parent
+   end
+end
 
 -- rank, size, and the name of the job where no address is given.
 local function from_environment()
@@ -142,8 +155,29 @@ local function from_environment()
    if rank or size then return rank, size end
    for _, names in ipairs(launchers) do
       rank, size = number_in(names[1]), number_in(names[2])
-      if rank and size then return rank, size, names[3] and os.getenv(names[3]) end
+      if rank and size then return rank, size, hydra() or os.getenv(names[3]) end
    end
+end
+
+-- The first of a list of hosts as Slurm writes it: "a,b", "node[03-05,7],x", "r[1-2]n[1-4]".
+local function first_host(list)
+   local host, depth = "", 0
+   for c in list:gmatch "." do
+      if c == "," and depth == 0 then break end
+      depth = depth + (c == "[" and 1 or c == "]" and -1 or 0)
+      host = host .. c
+   end
+   return (host:gsub("%[(%d+)[^%]]*%]", "%1"))
+end
+
+-- Where the ranks that srun has started on several hosts meet: the first one's host, and a port
+-- that the numbers of job and step give.
+local function by_slurm()
+   local list = os.getenv "SLURM_STEP_NODELIST" or os.getenv "SLURM_JOB_NODELIST"
+   local hosts = number_in "SLURM_STEP_NUM_NODES" or number_in "SLURM_NNODES"
+   if not list or not hosts or hosts < 2 or not os.getenv "SLURM_PROCID" then return nil end
+   local job, step = number_in "SLURM_JOB_ID" or 0, number_in "SLURM_STEP_ID" or 0
+   return first_host(list), 15000 + (job * 31 + step) % 15000
 end
 
 local function refuse_address(url, expected)
@@ -170,6 +204,10 @@ local function by_environment(a)
          "and WORLD_SIZE in the environment, as `tlua run` sets them")
    end
    local host, port = os.getenv "MASTER_ADDR", number_in "MASTER_PORT"
+   if job and not (host and port) then
+      local first, number = by_slurm()
+      host, port = host or first, port or number
+   end
    if not port and job then
       local folder = os.getenv "TMPDIR" or "/tmp"
       local file = ("%s/tlua-%s"):format(folder, job:gsub("[^%w_.-]", "_"))
@@ -185,11 +223,40 @@ local function by_environment(a)
    })
 end
 
+-- MPI knows who is there; its number 0 serves a store and tells the others where.
+local function by_mpi(a)
+   local url = a.init_method or "env://"
+   if url ~= "env://" then
+      torch.raise(("init_process_group: init_method: ranks of \"mpi\" find one another by MPI; " ..
+         "expected none, got %q"):format(url))
+   end
+   local rank, size, host = torch.distributed._mpi()
+   for name, value in pairs {rank = rank, world_size = size} do
+      if a[name] and a[name] ~= value then
+         torch.raise(("init_process_group: %s: MPI says %d, got %d"):format(name, value, a[name]))
+      end
+   end
+   if a.store then return rank, size, a.store end
+   local store = rank == 0 and M.TCPStore("", 0, {is_master = true, timeout = a.timeout})
+   local text = torch.distributed._mpi_share(store and ("%s %d"):format(host, store.port) or "")
+   if store then return rank, size, store end
+   local where, port = text:match "^(%S+) (%d+)$"
+   return rank, size, M.TCPStore(where == host and "127.0.0.1" or where, math.tointeger(port),
+      {timeout = a.timeout})
+end
+
 --- The rank, the number of ranks and the store that init_process_group's options mean.
 ---@return integer rank
 ---@return integer world_size
 ---@return distributed.Store store
 function M.rendezvous(a)
+   if a.backend == "mpi" then return by_mpi(a) end
+   if a.backend == "record" then
+      if not a.rank or not a.world_size then
+         torch.raise "init_process_group: backend \"record\": rank and world_size are missing"
+      end
+      return a.rank, a.world_size, a.store or M.TCPStore("127.0.0.1", 0, {is_master = true})
+   end
    local url = a.init_method or "env://"
    if a.store then
       if not a.rank or not a.world_size then

@@ -8,6 +8,8 @@
 
 local torch = require "tlua"
 local args = require "tlua.args"
+local batched = require "tlua.func.batched"
+local recording = require "tlua.autograd.recording"
 local tree = require "tlua.func.tree"
 
 local M = {}
@@ -17,7 +19,7 @@ local depth = 0
 -- For the time of a block one more of these functions is at work, and gradients are recorded.
 local function level()
    depth = depth + 1
-   local mode = torch.enable_grad()
+   local mode = recording()
    return setmetatable({}, {__close = function(_, fault)
       depth = depth - 1
       getmetatable(mode).__close(mode, fault)
@@ -33,13 +35,14 @@ local function any_recorded(leaves)
    return false
 end
 
--- A tensor with the values of `leaf` that records what is done with it.
+-- A tensor with the values of `leaf` that records what is done with it. Inside of vmap each example
+-- has its own, since each has derivatives of its own.
 local function stand_in(title, leaf)
    if not leaf:is_floating_point() then
       args.refuse(title, "argument", "floating-point tensors", leaf)
    end
-   if leaf.requires_grad then return leaf:view_as(leaf) end
-   return leaf:detach():requires_grad_()
+   local whole = batched.lift(leaf)
+   return batched.lower(whole.requires_grad and whole:view_as(whole) or recording.leaf(whole))
 end
 
 -- Arguments for fn, those at `positions` replaced by stand-ins. Returns the packed arguments, the
@@ -102,6 +105,14 @@ local function detached(value)
    end)
 end
 
+-- As autograd sees them: with the examples of vmap, which do not touch one another, in front.
+local function lifted(tensors)
+   if batched.depth() == 0 then return tensors end
+   local list = {}
+   for i, tensor in ipairs(tensors) do list[i] = batched.lift(tensor) end
+   return list
+end
+
 -- Gradients of outputs, weighted by seeds, by the inputs; zeros where there is none.
 local function pull(outputs, seeds, inputs, keep)
    local recorded, weights = {}, {}
@@ -112,13 +123,14 @@ local function pull(outputs, seeds, inputs, keep)
    end
    local found = {}
    if #recorded > 0 then
-      found = table.pack(torch.autograd.grad(recorded, inputs, {
-         grad_outputs = weights, retain_graph = true, create_graph = keep, allow_unused = true,
+      found = table.pack(torch.autograd.grad(lifted(recorded), lifted(inputs), {
+         grad_outputs = lifted(weights), retain_graph = true, create_graph = keep,
+         allow_unused = true,
       }))
    end
    local grads = {}
    for i, input in ipairs(inputs) do
-      grads[i] = found[i] or torch.zeros_like(input:detach())
+      grads[i] = found[i] and batched.lower(found[i]) or torch.zeros_like(input:detach())
    end
    return grads
 end
@@ -202,6 +214,7 @@ local function fitting(title, what, value, tensors)
          args.refuse(title, what, ("a tensor of shape (%s)"):format(
             table.concat(tensors[i].shape, ", ")), leaf)
       end
+      leaves[i] = recording.usable(leaf)
    end
    return leaves
 end
@@ -268,7 +281,7 @@ local function linear(title, fn, given, positions, has_aux)
    end
    local grads = pull(outputs, dummies, inputs, true)
    local function push(tangents, again)
-      local _ <close> = torch.enable_grad()
+      local _ <close> = recording()
       local sum
       for i, grad in ipairs(grads) do
          if grad.requires_grad then
@@ -344,9 +357,8 @@ end
 
 -- A tensor like another, zero but for a one at the k-th element.
 local function unit(tensor, k)
-   local flat = torch.zeros(tensor:numel(), {dtype = tensor.dtype, device = tensor.device})
-   flat[k] = 1
-   return flat:view(tensor.shape)
+   local places = torch.arange(1, tensor:numel() + 1, {dtype = "int64", device = tensor.device})
+   return places:eq(k):to(tensor.dtype):view(tensor.shape)
 end
 
 local function zeros_for(tensors)

@@ -1,11 +1,13 @@
 -- vmap.lua - torch.func.vmap: a function of one example made one of a batch.
 --
--- The function is called once for each example and its results are stacked, so that everything
--- works inside it that works outside: every operator, branches that ask for values, in-place
--- changes, derivatives.
+-- The function is called once, with what stands for an example (batched.lua), and its operators
+-- work on all of them. Where that cannot be, since it asks for values, draws random numbers that
+-- differ, or writes to what examples share, it is called again for each example and results are
+-- stacked, so that everything works inside it that works outside.
 
 local torch = require "tlua"
 local args = require "tlua.args"
+local batched = require "tlua.func.batched"
 local tree = require "tlua.func.tree"
 
 local M = {}
@@ -43,6 +45,19 @@ local function plan(value, dims, path, found)
    elseif tree.is_node(dims) then
       args.refuse("func.vmap", "in_dims", "the structure of the arguments", dims)
    end
+end
+
+-- An argument for all examples at once.
+local function stand_in(value, path, found, level)
+   if tree.is_node(value) then
+      local part = {}
+      for key, item in pairs(value) do
+         part[key] = stand_in(item, path .. "." .. tostring(key), found, level)
+      end
+      return part
+   end
+   local dim = torch.is_tensor(value) and found[value] and found[value][path]
+   return dim and batched.wrap(value:movedim(dim, 1), level) or value
 end
 
 -- The i-th example of an argument.
@@ -126,6 +141,33 @@ local function stack(values, dim, k)
    return torch.stack(values, dim)
 end
 
+-- The k-th result of the one call as `stack` gives those of several.
+local function whole(value, dim, k, found, level)
+   if tree.is_node(value) then
+      local parts = {}
+      for key, item in pairs(value) do
+         local part_dim = dim
+         if tree.is_node(dim) then part_dim = dim[key] end
+         parts[key] = whole(item, part_dim, k, found, level)
+      end
+      return parts
+   end
+   if not torch.is_tensor(value) then
+      args.refuse("func.vmap", "result " .. k, "a tensor", value)
+   end
+   if batched.is(value) then batched.check(value) end
+   local own = batched.is(value) and value.level == level
+   if dim == false then return own and value.value:select(1, 1):clone() or value end
+   local n = value:dim() + 1
+   if math.type(dim) ~= "integer" or dim == 0 or dim > n or dim < -n then
+      args.refuse("func.vmap", "out_dims", ("a dimension from 1 to %d, or false"):format(n), dim)
+   end
+   local all = own and value.value
+      or value:unsqueeze(1):expand {found.size, table.unpack(value.shape)}
+   -- what stands for an argument may be a part of it; results have memory of their own
+   return all:movedim(1, dim):clone()
+end
+
 local function out_dim(dims, k, n)
    if not tree.is_node(dims) then return dims end
    if n > 1 or dims[1] ~= nil then
@@ -137,7 +179,66 @@ local function out_dim(dims, k, n)
    return dims
 end
 
---- A function that calls fn with each example of a batch and stacks the results.
+-- The two ways ----------------------------------------------------------------------------------
+
+-- Calls the function once; nil where it has to be called for each example.
+local function at_once(a, given, found)
+   local get, set = random_states()
+   local first = get()
+   local mapped = {}
+   for key in pairs(found) do
+      if type(key) ~= "string" then mapped[key] = true end
+   end
+   local level = batched.enter(found.size, mapped)
+   local results = table.pack(torch._batched_call(function()
+      local packed = {}
+      for k = 1, given.n do packed[k] = stand_in(given[k], "argument " .. k, found, level) end
+      local results = table.pack(a.fn(table.unpack(packed, 1, given.n)))
+      local all = {n = results.n}
+      for k = 1, results.n do
+         all[k] = whole(results[k], out_dim(a.out_dims, k, results.n), k, found, level)
+      end
+      return all
+   end))
+   local fault = not results[1] and results[2]
+   local done = not fault and same_states(first, get())
+   batched.leave(level, not done)
+   if type(fault) == "string" and fault:find("interrupted!", 1, true) then error(fault, 0) end
+   if done then return results[2] end
+   set(first)
+   return nil
+end
+
+local function one_by_one(a, given, found)
+   local before, after = randomness(a.randomness)
+   local lists, n = {}, nil
+   for i = 1, found.size do
+      local packed = {n = given.n}
+      for k = 1, given.n do
+         packed[k] = example(given[k], "argument " .. k, found, i)
+      end
+      before()
+      local results = table.pack(a.fn(table.unpack(packed, 1, packed.n)))
+      after()
+      n = n or results.n
+      if results.n ~= n then
+         torch.raise(("func.vmap: the function gives %d results for one example, %d for another")
+            :format(n, results.n))
+      end
+      for k = 1, n do
+         lists[k] = lists[k] or {}
+         lists[k][i] = results[k]
+      end
+   end
+   local stacked = {n = n}
+   for k = 1, n do stacked[k] = stack(lists[k] or {}, out_dim(a.out_dims, k, n), k) end
+   return stacked
+end
+
+--- A function that does with each example of a batch what fn does with one. fn is called once, and
+--- its operators work on all examples together; if it asks for values (`item`, `tolist`,
+--- comparisons by < and <=), indexes by other than a number, or draws random numbers, it is called
+--- again for each example.
 ---@param fn fun(...): any  its results are tensors, or tables of them
 ---@param options? {in_dims: any, out_dims: any, randomness: string, chunk_size: integer}
 --- in_dims: the dimension along which examples lie, 1 by default; false for an argument that all
@@ -151,6 +252,7 @@ function M.vmap(...)
    if a.randomness ~= "error" and a.randomness ~= "same" and a.randomness ~= "different" then
       args.refuse("func.vmap", "randomness", "error, same or different", a.randomness)
    end
+   if a.chunk_size == 0 then args.refuse("func.vmap", "chunk_size", "at least 1", a.chunk_size) end
    return function(...)
       local given, found = table.pack(...), {}
       if tree.is_node(a.in_dims) and #a.in_dims ~= given.n then
@@ -168,29 +270,8 @@ function M.vmap(...)
          torch.raise "func.vmap: expected at least one example, got none"
       end
 
-      local before, after = randomness(a.randomness)
-      local lists, n = {}, nil
-      for i = 1, found.size do
-         local packed = {n = given.n}
-         for k = 1, given.n do
-            packed[k] = example(given[k], "argument " .. k, found, i)
-         end
-         before()
-         local results = table.pack(a.fn(table.unpack(packed, 1, packed.n)))
-         after()
-         n = n or results.n
-         if results.n ~= n then
-            torch.raise(("func.vmap: the function gives %d results for one example, %d for another")
-               :format(n, results.n))
-         end
-         for k = 1, n do
-            lists[k] = lists[k] or {}
-            lists[k][i] = results[k]
-         end
-      end
-      local stacked = {}
-      for k = 1, n do stacked[k] = stack(lists[k] or {}, out_dim(a.out_dims, k, n), k) end
-      return table.unpack(stacked, 1, n)
+      local packed = at_once(a, given, found) or one_by_one(a, given, found)
+      return table.unpack(packed, 1, packed.n)
    end
 end
 

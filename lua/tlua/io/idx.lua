@@ -1,6 +1,7 @@
 -- idx.lua - the files of MNIST and its kin: a dtype, sizes and elements, all big-endian; often
 -- packed by gzip.
 
+local torch = require "tlua"
 local source = require "tlua.io.source"
 
 local M = {}
@@ -11,10 +12,8 @@ local dtypes <const> = {
    [13] = {"float32", 4}, [14] = {"float64", 8},
 }
 
----@param bytes Tensor  (n) uint8, unpacked
----@return Tensor
-function M.read(bytes)
-   local s = source.new(bytes)
+-- The dtype and sizes at the begin.
+local function read_header(s)
    if s:unpack ">I2" ~= 0 then source.fail "no IDX file: it does not begin with two zeros" end
    local code, ndim = s:unpack "B", s:unpack "B"
    local dtype = dtypes[code]
@@ -22,6 +21,29 @@ function M.read(bytes)
    if ndim > 16 then source.fail("byte 4: %d dimensions; expected at most 16", ndim) end
    local shape = {}
    for i = 1, ndim do shape[i] = s:unpack ">I4" end
+   return dtype, shape
+end
+
+--- How large a file is that is packed by gzip, as its begin says, so that no more is unpacked.
+---@param packed Tensor  (n) uint8
+---@return integer
+function M.unpacked_size(packed)
+   local head, message = torch.io.inflate(packed, "gzip", 4 + 16 * 4, true)
+   local s = source.new(head or source.fail("%s", message))
+   local dtype, shape = read_header(s)
+   local elements, most = 1, packed:numel() * 1032 -- deflate packs no tighter
+   for _, size in ipairs(shape) do elements = math.min(elements * size, most + 1) end
+   if elements * dtype[2] > most then
+      source.fail("the shape {%s} is larger than what is packed", table.concat(shape, ", "))
+   end
+   return s.at - 1 + elements * dtype[2]
+end
+
+---@param bytes Tensor  (n) uint8, unpacked
+---@return Tensor
+function M.read(bytes)
+   local s = source.new(bytes)
+   local dtype, shape = read_header(s)
    if dtype[2] > 1 then return s:big_endian(s.at, shape, dtype[1], dtype[2]) end
    return s:elements(s.at, shape, dtype[1])
 end

@@ -6,32 +6,17 @@
 
 local torch = require "tlua"
 local args = require "tlua.args"
+local replace_file = require "tlua.io.replace"
 local safetensors = require "tlua.io.safetensors"
 local source = require "tlua.io.source"
 local tree = require "tlua.io.tree"
 
 local M = {}
 
-local take_save = args.signature "save(object: any, path: string, metadata: table?)"
+local take_save = args.signature [[save(object: any, path: string, metadata: table?,
+   compress: boolean = false)]]
 local take_load = args.signature [[load(path: string, device: string?, metadata: boolean = false,
    mmap: boolean?)]]
-
--- Lets write(file) make the new content of the file at `path`. Returns what went wrong, in which
--- case the old file is there as it was, and whether to try once more.
-local function write_once(path, write)
-   local file <close>, message = torch.io.replace(path)
-   if not file then return message end
-   local failure = write(file)
-   if failure then return failure end
-   local done, why, again = torch.io.commit(file)
-   if not done then return why, again end
-end
-
-local function replace_file(path, write)
-   local failure, again = write_once(path, write)
-   if again then failure = write_once(path, write) end
-   return failure
-end
 
 local function check_path(name, path)
    if path:find("\0", 1, true) then torch.raise(name .. ": path: a byte 0 is in it") end
@@ -78,7 +63,9 @@ end
 local function read_other(file, path, kind, packed, mmap)
    local bytes = source.bytes(file, path, mmap)
    if packed then
-      local unpacked, message = torch.io.inflate(bytes, "gzip")
+      local size
+      if kind == "idx" then size = require "tlua.io.idx".unpacked_size(bytes) end
+      local unpacked, message = torch.io.inflate(bytes, "gzip", size)
       bytes = unpacked or source.fail("%s", message)
    end
    return readers[kind](bytes)
@@ -86,21 +73,10 @@ end
 
 -- Saving ----------------------------------------------------------------------------------------
 
---- Saves a table of tensors, such as a state dict, or a table of tables, tensors, numbers, strings
---- and booleans, such as a checkpoint. Views are saved by value, on the CPU. `metadata`, a table
---- of strings, is what other programs may read from the file's header. A name that tells another
---- format, such as x.npy, is refused, since torch.load would read it as that.
----@param object any  of these
----@param path string
----@param options? {metadata: table<string, string>}
-function M.save(...)
-   local a = take_save(...)
-   check_path("save", a.path)
-   local kind = reader_of(a.path)
-   if kind and readers[kind] ~= readers.pt then
-      torch.raise(("save: %s: the name tells another format (%s); this writes safetensors")
-         :format(a.path, kind))
-   end
+local writers = {}
+
+-- Each gives a function that writes a(object) to an open file.
+function writers.safetensors(a)
    local entries, structure, message = tree.flatten(a.object)
    if not entries then torch.raise(("save: %s: %s"):format(a.path, message)) end
    local metadata = {}
@@ -111,9 +87,46 @@ function M.save(...)
       metadata[key] = value
    end
    metadata[tree.key] = structure
-   local failure = replace_file(a.path, function(file)
-      return safetensors.write(file, entries, metadata)
-   end)
+   return function(file) return safetensors.write(file, entries, metadata) end
+end
+
+local function for_numpy(write)
+   return function(a)
+      if a.metadata then
+         torch.raise(("save: %s: metadata: NumPy's files have no place for them"):format(a.path))
+      end
+      return function(file) return require "tlua.io.npy"[write](file, a.object, a.compress) end
+   end
+end
+writers.npy, writers.npz = for_numpy "write", for_numpy "write_all"
+
+local function writer_of(path)
+   local kind, packed = reader_of(path)
+   if not kind or readers[kind] == readers.pt then return writers.safetensors end
+   if packed or not writers[kind] then
+      torch.raise(("save: %s: the name tells another format (%s); this writes safetensors, .npy "
+         .. "and .npz"):format(path, packed and kind .. ".gz" or kind))
+   end
+   return writers[kind]
+end
+
+--- Saves a table of tensors, such as a state dict, or a table of tables, tensors, numbers, strings
+--- and booleans, such as a checkpoint. Views are saved by value, on the CPU. `metadata`, a table
+--- of strings, is what other programs may read from the file's header. A name that ends in .npy
+--- takes one tensor, .npz a table of them, for NumPy. A name that tells another format, such as
+--- x.gguf, is refused, since torch.load would read it as that.
+---@param object any  of these
+---@param path string
+---@param options? {metadata: table<string, string>, compress: boolean}  compress: of .npz, as
+--- numpy.savez_compressed does
+function M.save(...)
+   local a = take_save(...)
+   check_path("save", a.path)
+   if a.compress and reader_of(a.path) ~= "npz" then
+      torch.raise(("save: %s: compress: only .npz files are written compressed"):format(a.path))
+   end
+   local write = writer_of(a.path)(a)
+   local failure = replace_file(a.path, write)
    if failure then torch.raise(("save: %s: %s"):format(a.path, failure)) end
 end
 
@@ -158,7 +171,9 @@ end
 --- and refuse every class; .npy, .png and .jpg (channels, height, width; uint8) give one tensor.
 --- `device` is where the tensors go, the CPU by default; with `metadata = true` the file's own
 --- metadata are a second result. `mmap`: tensors are the file's bytes, read when they are first
---- looked at, and what is written to them stays in memory; by default so from 16 MB on.
+--- looked at, and what is written to them stays in memory; by default so from 16 MB on. A mapped
+--- file must keep its length: what reads behind a new end is an error in the `tlua` command, and
+--- ends another program by SIGBUS.
 ---@param path string
 ---@param options? {device: string, metadata: boolean, mmap: boolean}
 ---@return any object

@@ -1,7 +1,8 @@
 -- npy.lua - NumPy's arrays: .npy files, and .npz, which is a zip file of them. The format is
--- numpy.lib.format's, of versions 1 to 3. Unsigned integers that there is no dtype for become wider
--- ones; arrays of objects, which only running code could make, are refused.
+-- numpy.lib.format's, of versions 1 to 3; version 1 is written. Unsigned integers that there is no
+-- dtype for become wider ones; arrays of objects, which only running code could make, are refused.
 
+local torch = require "tlua"
 local source = require "tlua.io.source"
 local zip = require "tlua.io.zip"
 
@@ -82,12 +83,78 @@ function M.arrays(bytes)
    for name, entry in pairs(archive) do
       local key = name:match "^(.*)%.npy$"
       if key then
-         local array, why = source.protect(M.array, zip.read(bytes, entry))
+         local array, why = source.protect(M.array, zip.read(bytes, entry, true))
          if not array then source.fail("%s: %s", name, why) end
          arrays[key] = array
       end
    end
    return arrays
+end
+
+-- Writing ------------------------------------------------------------------------------------
+
+local descriptions <const> = {
+   float16 = "<f2", float32 = "<f4", float64 = "<f8", int8 = "|i1", int16 = "<i2", int32 = "<i4",
+   int64 = "<i8", uint8 = "|u1", bool = "|b1",
+}
+
+-- What stands before the elements, with the spaces that NumPy writes: room for a first size of 21
+-- digits, and such that the elements are aligned to 64 bytes. Nil and a message for a dtype that
+-- NumPy lacks.
+local function compose_header(tensor)
+   local description = descriptions[tensor.dtype]
+   if not description then return nil, "NumPy has no dtype " .. tensor.dtype end
+   local sizes = table.concat(tensor.shape, ", ")
+   if tensor:dim() == 1 then sizes = sizes .. "," end
+   local text = ("{'descr': '%s', 'fortran_order': False, 'shape': (%s), }"):format(description,
+      sizes)
+   if tensor:dim() > 0 then text = text .. (" "):rep(21 - #tostring(tensor:size(1))) end
+   text = text .. (" "):rep(-(10 + #text + 1) % 64) .. "\n"
+   return "\x93NUMPY\1\0" .. ("<s2"):pack(text)
+end
+
+--- Writes an array to an open file.
+---@param file file*
+---@param tensor Tensor
+---@return string? failure
+function M.write(file, tensor)
+   if not torch.is_tensor(tensor) then
+      return "expected a tensor, got " .. torch.type(tensor)
+   end
+   tensor = tensor:detach():cpu()
+   local header, why = compose_header(tensor)
+   if not header then return why end
+   local ok, message = file:write(header)
+   if ok then ok, message = torch.io.write(file, tensor) end
+   if not ok then return message end
+end
+
+--- Writes a table of arrays to an open file, as numpy.savez does, or numpy.savez_compressed.
+---@param file file*
+---@param arrays table<string, Tensor>
+---@param compress? boolean
+---@return string? failure
+function M.write_all(file, arrays, compress)
+   if type(arrays) ~= "table" or getmetatable(arrays) ~= nil then
+      return "expected a table of tensors, got " .. torch.type(arrays)
+   end
+   local names = {}
+   for name, tensor in pairs(arrays) do
+      if type(name) ~= "string" or not torch.is_tensor(tensor) then
+         return ("%s: expected a table from names to tensors, got %s"):format(tostring(name),
+            torch.type(type(name) == "string" and tensor or name))
+      end
+      names[#names + 1] = name
+   end
+   table.sort(names)
+   local archive = zip.new(file)
+   for _, name in ipairs(names) do
+      local tensor = arrays[name]:detach():cpu()
+      local header, why = compose_header(tensor)
+      if header then why = archive:add(name .. ".npy", header, tensor, compress) end
+      if why then return name .. ": " .. why end
+   end
+   return archive:finish()
 end
 
 return M

@@ -1,5 +1,6 @@
 -- zip.lua - reads zip files: the list at the end, then each file's bytes, stored or deflated. Files
--- that overlap, as in archives that are made to unpack to far more than they are, are refused.
+-- that overlap, as in archives that are made to unpack to far more than they are, are refused. And
+-- writes them, stored. The format is PKWARE's APPNOTE.TXT.
 
 local torch = require "tlua"
 local source = require "tlua.io.source"
@@ -55,10 +56,11 @@ end
 
 local function read_entry(s)
    if s:text(4) ~= "PK\1\2" then source.fail("byte %d: no file's entry in the list", s.at - 4) end
-   local flags, method, packed, size, n, extra, comment, offset =
-      string.unpack("<I2I2 xxxxxxxx I4I4 I2I2I2 xxxxxxxx I4", s:text(42), 5)
+   local flags, method, crc, packed, size, n, extra, comment, offset =
+      string.unpack("<I2I2 xxxx I4I4I4 I2I2I2 xxxxxxxx I4", s:text(42), 5)
    local name = s:text(n)
-   local entry = {method = method, packed = packed, size = size, offset = offset, flags = flags}
+   local entry = {method = method, crc = crc, packed = packed, size = size, offset = offset,
+      flags = flags}
    read_large(s:text(extra), entry)
    s:text(comment)
    return name, entry
@@ -81,11 +83,19 @@ function M.open(bytes)
    return entries
 end
 
---- A file's bytes.
+local function compare(unpacked, entry)
+   if torch.io.crc32(unpacked) ~= entry.crc then
+      source.fail "a file in the zip file is damaged: its checksum is another"
+   end
+   return unpacked
+end
+
+--- A file's bytes. What was deflated is compared with its checksum.
 ---@param bytes Tensor  of the zip file
 ---@param entry table  of `open`
+---@param check? boolean  what was stored, too; which reads all of it
 ---@return Tensor  (n) uint8
-function M.read(bytes, entry)
+function M.read(bytes, entry, check)
    local s = source.new(bytes)
    if entry.offset < 0 or entry.offset > s.size - 30 then
       source.fail("a file lies outside of the zip file's %d bytes", s.size)
@@ -102,12 +112,103 @@ function M.read(bytes, entry)
    if entry.packed == 0 then packed = bytes:narrow(1, 1, 0) end
    if entry.method == 0 then
       if entry.size ~= entry.packed then source.fail "a stored file has two sizes" end
-      return packed
+      return check and compare(packed, entry) or packed
    elseif entry.method ~= 8 then
       source.fail("packed by method %d; expected stored or deflated files", entry.method)
    end
    local unpacked, message = torch.io.inflate(packed, "raw", math.max(0, entry.size))
-   return unpacked or source.fail("%s", message)
+   return compare(unpacked or source.fail("%s", message), entry)
+end
+
+-- Writing ------------------------------------------------------------------------------------
+
+local large <const> = 0xFFFFFFFF
+
+---@class io.ZipWriter
+---@field file file*
+---@field at integer  bytes written
+---@field entries table[]
+local Writer = {}
+Writer.__index = Writer
+
+---@param file file*  open for writing, at its begin
+---@return io.ZipWriter
+function M.new(file)
+   return setmetatable({file = file, at = 0, entries = {}}, Writer)
+end
+
+function Writer:put(text)
+   local ok, message = self.file:write(text)
+   if not ok then return message end
+   self.at = self.at + #text
+end
+
+-- The fields that a file's own header and its entry in the list share, of 26 bytes. What does not
+-- fit into 4 bytes is all ones, and in the extra field.
+local function common_fields(entry, extra)
+   local long = entry.size >= large or entry.packed >= large
+   return ("<I2I2I2I2I2I4I4I4I2I2"):pack(45, 0x0800, entry.method, 0, 0x21, entry.crc,
+      long and large or entry.packed, long and large or entry.size, #entry.name, #extra)
+end
+
+-- What of both sizes does not fit; either both or none, as readers expect them in a file's header.
+local function long_sizes(entry)
+   if entry.size < large and entry.packed < large then return "" end
+   return ("<i8i8"):pack(entry.size, entry.packed)
+end
+
+--- Adds a file: a text and after it what torch.io.write makes of a tensor.
+---@param name string
+---@param text string
+---@param tensor Tensor  on the CPU
+---@param compress? boolean  deflated, where that makes it smaller
+---@return string? failure
+function Writer:add(name, text, tensor, compress)
+   if #name > 0xFFFF then return "the name is too long" end
+   local size = #text + tensor.nbytes
+   local entry = {name = name, offset = self.at, size = size, packed = size, method = 0,
+      crc = torch.io.crc32(tensor, torch.io.crc32(text))}
+   if compress then
+      local packed, message = torch.io.deflate(text, tensor:contiguous())
+      if not packed then return message end
+      if packed.nbytes < size then
+         entry.packed, entry.method, text, tensor = packed.nbytes, 8, "", packed
+      end
+   end
+   local extra = long_sizes(entry)
+   if extra ~= "" then extra = ("<I2s2"):pack(1, extra) end
+   local why = self:put("PK\3\4" .. common_fields(entry, extra) .. name .. extra .. text)
+   if why then return why end
+   local ok, message = torch.io.write(self.file, tensor)
+   if not ok then return message end
+   self.at = self.at + tensor.nbytes
+   self.entries[#self.entries + 1] = entry
+end
+
+local function list_entry(entry)
+   local extra = long_sizes(entry)
+   if entry.offset >= large then extra = extra .. ("<i8"):pack(entry.offset) end
+   if extra ~= "" then extra = ("<I2s2"):pack(1, extra) end
+   return "PK\1\2" .. ("<I2"):pack(45) .. common_fields(entry, extra)
+      .. ("<I2I2I2I4I4"):pack(0, 0, 0, 0, math.min(entry.offset, large)) .. entry.name .. extra
+end
+
+--- Writes the list of the files.
+---@return string? failure
+function Writer:finish()
+   local first, count = self.at, #self.entries
+   for _, entry in ipairs(self.entries) do
+      local why = self:put(list_entry(entry))
+      if why then return why end
+   end
+   local length, tail = self.at - first, ""
+   if count >= 0xFFFF or first >= large or length >= large then
+      tail = "PK\6\6" .. ("<i8I2I2I4I4i8i8i8i8"):pack(44, 45, 45, 0, 0, count, count, length, first)
+         .. "PK\6\7" .. ("<I4i8I4"):pack(0, self.at, 1)
+   end
+   local few = math.min(count, 0xFFFF)
+   return self:put(tail .. "PK\5\6" .. ("<I2I2I2I2I4I4I2"):pack(0, 0, few, few,
+      math.min(length, large), math.min(first, large), 0))
 end
 
 return M

@@ -1,5 +1,6 @@
 -- Flatten.lua - makes one dimension of several.
 
+local torch = require "tlua"
 local args = require "tlua.args"
 local class = require "tlua.class"
 local Module = require "tlua.nn.Module"
@@ -22,6 +23,7 @@ end
 ---@param input Tensor
 ---@return Tensor
 function Flatten:forward(input)
+   if not torch.is_tensor(input) then args.refuse("nn.Flatten", "input", "a tensor", input) end
    return input:flatten(self.start_dim, self.end_dim)
 end
 

@@ -27,9 +27,16 @@ function LayerNorm:__init(...)
    end
 end
 
+--- With a residual of input's shape, what is normalised is their sum, which is the second result.
 ---@param input Tensor  (*, normalized_shape)
+---@param residual? Tensor
 ---@return Tensor  of the same shape
-function LayerNorm:forward(input)
+---@return Tensor?  input + residual
+function LayerNorm:forward(input, residual)
+   if residual then
+      return F.add_layer_norm(input, residual, self.normalized_shape, self.weight, self.bias,
+         self.eps)
+   end
    return F.layer_norm(input, self.normalized_shape, self.weight, self.bias, self.eps)
 end
 

@@ -87,7 +87,12 @@ end
 define("Linear", Linear, [[out_features: count, bias: boolean = true, device: string?,
    dtype: string?]], {
    field = "in_features",
-   size = function(_, input) return input:size(-1) end,
+   size = function(self, input)
+      if input:dim() == 0 then
+         args.refuse(torch.type(self), "input", "a tensor of at least 1 dimension", input)
+      end
+      return input:size(-1)
+   end,
    shapes = function(self, n)
       return {weight = {self.out_features, n}}
    end,

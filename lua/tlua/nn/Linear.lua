@@ -69,10 +69,10 @@ end
 ---@param after nn.Module
 ---@return string?
 function Linear.activation(module, after)
-   local watched = rawget(module, "_hooks") or rawget(after, "_hooks")
-   if module.forward ~= forward or watched then return nil end
-   if after.forward == relu then return "relu" end
-   if after.forward == gelu then return gelus[after.approximate] end
+   if module.forward ~= forward then return nil end
+   local next_forward = after.forward
+   local name = next_forward == relu and "relu" or next_forward == gelu and gelus[after.approximate]
+   return name and not (module._hooks or after._hooks) and name or nil
 end
 
 function Linear:extra_repr()

@@ -1,4 +1,5 @@
--- LinearCrossEntropyLoss.lua - the last linear layer of a classifier and its cross-entropy in one.
+-- LinearCrossEntropyLoss.lua - the last linear layer of a classifier and its cross-entropy in one:
+-- without out_features the logits exist for a few rows at a time (F.linear_cross_entropy).
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -11,7 +12,7 @@ local name <const> = "nn.LinearCrossEntropyLoss"
 local signature = args.signature(name .. [[(in_features: count, num_classes: count,
    out_features: integers?, bias: boolean = false, device: string?, dtype: string?,
    reduction: string = 'mean', weight: tensor?, ignore_index: integer?,
-   label_smoothing: number = 0)]])
+   label_smoothing: number = 0, options: table?)]])
 
 ---@class nn.LinearCrossEntropyLoss: nn.Module
 ---@field linear nn.Linear
@@ -29,10 +30,22 @@ local function check(a)
    if weight and (weight:dim() ~= 1 or weight:size(1) ~= a.num_classes) then
       args.refuse(name, "weight", ("shape (%d)"):format(a.num_classes), weight)
    end
+   for key, value in pairs(a.options or {}) do
+      if key == "batch_chunk_size" then
+         if math.type(value) ~= "integer" or value < 1 then
+            args.refuse(name, "options.batch_chunk_size", "an integer of at least 1", value)
+         end
+      elseif key ~= "allow_retain_graph" then
+         torch.raise(("%s: options: expected batch_chunk_size or allow_retain_graph, got %s")
+            :format(name, tostring(key)))
+      end
+   end
 end
 
 --- With `out_features` there is a loss for each of these positions, as cross_entropy has for
---- targets of more dimensions. The rest of the options are cross_entropy's.
+--- targets of more dimensions. In the table `options`, batch_chunk_size is for how many rows there
+--- are logits at a time, by default some 16 MB; allow_retain_graph says nothing, since it is always
+--- so. The rest are cross_entropy's.
 ---@param in_features integer
 ---@param num_classes integer
 ---@param options? table
@@ -44,7 +57,7 @@ function Loss:__init(...)
    self.out_features = type(out) == "number" and {out} or out
    self.in_features, self.num_classes = a.in_features, a.num_classes
    self.reduction, self.label_smoothing = a.reduction, a.label_smoothing
-   self.ignore_index = a.ignore_index
+   self.ignore_index, self.options = a.ignore_index, a.options
    if a.weight then self:register_buffer("weight", a.weight) end
    local rows = a.num_classes
    for _, size in ipairs(self.out_features) do rows = rows * size end
@@ -63,16 +76,19 @@ function Loss:forward(input, target)
          self.in_features, self.in_features), input)
    end
    if not torch.is_tensor(target) then args.refuse(name, "target", "a tensor", target) end
-   local logits = self.linear(input)
-   if #self.out_features > 0 then
-      if input:dim() == 1 then args.refuse(name, "input", "a batch, with out_features", input) end
-      logits = logits:view({input:size(1), self.num_classes, table.unpack(self.out_features)})
-   end
    if self.ignore_index and target:is_floating_point() then
       torch.raise(name .. ": ignore_index: expected none where targets are probabilities")
    end
-   return F.cross_entropy(logits, target, {weight = self.weight, reduction = self.reduction,
-      ignore_index = self.ignore_index, label_smoothing = self.label_smoothing})
+   local options = {weight = self.weight, reduction = self.reduction,
+      ignore_index = self.ignore_index, label_smoothing = self.label_smoothing}
+   if #self.out_features > 0 then
+      if input:dim() == 1 then args.refuse(name, "input", "a batch, with out_features", input) end
+      local sizes = {input:size(1), self.num_classes, table.unpack(self.out_features)}
+      return F.cross_entropy(self.linear(input):view(sizes), target, options)
+   end
+   options.linear_bias = self.linear.bias
+   options.chunk_size = self.options and self.options.batch_chunk_size
+   return F.linear_cross_entropy(input, self.linear.weight, target, options)
 end
 
 function Loss:extra_repr()

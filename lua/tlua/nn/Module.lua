@@ -289,15 +289,12 @@ function Module:forward(...)
    torch.raise(("%s has no method forward"):format(torch.type(self)))
 end
 
-local function pass(...)
-   return ...
-end
-
--- A call of forward is no tail call: errors name the modules whose __call is active, so its
--- frame must stay.
+-- Errors name the modules whose __call is active, so its frame must stay: where a variable is to
+-- be closed, even if there is nothing to close, Lua makes no tail call.
 function Module:__call(...)
-   if self._hooks then return pass(require "tlua.nn.hooks".call(self, ...)) end
-   return pass(self:forward(...))
+   local _ <close> = nil
+   if self._hooks then return require "tlua.nn.hooks".call(self, ...) end
+   return self:forward(...)
 end
 
 --- Calls `hook(module, ...)` before every forward call with its arguments; what the hook returns,
@@ -433,21 +430,23 @@ end
 local function is_floating(dtype) return type(dtype) == "string" and pcall(torch.finfo, dtype) end
 
 --- Moves and casts parameters and buffers: `to("cuda")`, `to("float64")`, `to("cuda:1", "half")`,
---- `to{device = "cpu", dtype = "float32"}`. Only floating-point tensors are cast.
+--- `to{device = "cpu", dtype = "float32"}`. Only floating-point tensors are cast. With
+--- `memory_format = torch.channels_last` those of 4 or 5 dimensions get that order.
 ---@param ... string|table
 ---@return nn.Module self
 function Module:to(...)
-   local device, dtype
+   local device, dtype, memory_format
    for i = 1, select("#", ...) do
       local what = select(i, ...)
       if type(what) == "table" then
          for key in pairs(what) do
-            if key ~= "device" and key ~= "dtype" then
+            if key ~= "device" and key ~= "dtype" and key ~= "memory_format" then
                torch.raise(("to: unknown option %s%s"):format(
-                  tostring(key), near.hint(tostring(key), {"device", "dtype"})))
+                  tostring(key), near.hint(tostring(key), {"device", "dtype", "memory_format"})))
             end
          end
          device, dtype = what.device or device, what.dtype or dtype
+         memory_format = what.memory_format or memory_format
       elseif is_floating(what) then
          dtype = what
       elseif type(what) == "string" then
@@ -462,6 +461,9 @@ function Module:to(...)
    return replace_data(self, function(data)
       if device then data = data:to(device) end
       if dtype and data:is_floating_point() then data = data:to(dtype) end
+      if memory_format and (data:dim() == 4 or data:dim() == 5) then
+         data = data:to {memory_format = memory_format}
+      end
       return data
    end)
 end

@@ -14,6 +14,9 @@ local ParameterList, parent = class.class("nn.ParameterList", Module)
 ---@param parameters? Tensor[]
 function ParameterList:__init(parameters)
    parent.__init(self)
+   if parameters ~= nil and type(parameters) ~= "table" then
+      args.refuse("nn.ParameterList", "parameters", "a list of tensors", parameters)
+   end
    for i = 1, #(parameters or {}) do self:append(parameters[i]) end
 end
 

@@ -26,9 +26,15 @@ function RMSNorm:__init(...)
    end
 end
 
+--- With a residual of input's shape, what is normalised is their sum, which is the second result.
 ---@param input Tensor  (*, normalized_shape)
+---@param residual? Tensor
 ---@return Tensor  of the same shape
-function RMSNorm:forward(input)
+---@return Tensor?  input + residual
+function RMSNorm:forward(input, residual)
+   if residual then
+      return F.add_rms_norm(input, residual, self.normalized_shape, self.weight, self.eps)
+   end
    return F.rms_norm(input, self.normalized_shape, self.weight, self.eps)
 end
 

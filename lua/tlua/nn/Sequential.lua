@@ -71,16 +71,17 @@ end
 ---@param input any
 ---@return any
 function Sequential:forward(input)
-   local n, i = #self, 1
-   while i <= n do
-      local module, after = self[i], self[i + 1]
+   local i, module = 1, self[1]
+   while module do
+      local after = self[i + 1]
       local activation = after and fuses(module, after)
       if activation then
          input = module(input, activation)
          i = i + 2
+         module = self[i]
       else
          input = module(input)
-         i = i + 1
+         i, module = i + 1, after
       end
    end
    return input

@@ -26,8 +26,9 @@ local function check(name, a)
 end
 
 local function check_tensors(name, anchor, positive, negative)
-   for what, tensor in pairs {anchor = anchor, positive = positive, negative = negative} do
-      if not torch.is_tensor(tensor) then args.refuse(name, what, "a tensor", tensor) end
+   local given = {anchor = anchor, positive = positive, negative = negative}
+   for _, what in ipairs {"anchor", "positive", "negative"} do
+      if not torch.is_tensor(given[what]) then args.refuse(name, what, "a tensor", given[what]) end
    end
    if anchor:dim() ~= positive:dim() or anchor:dim() ~= negative:dim() then
       torch.raise(("%s: expected tensors of as many dimensions, got %d, %d and %d"):format(

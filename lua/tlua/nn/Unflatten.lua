@@ -1,5 +1,6 @@
 -- Unflatten.lua - makes several dimensions of one.
 
+local torch = require "tlua"
 local args = require "tlua.args"
 local class = require "tlua.class"
 local Module = require "tlua.nn.Module"
@@ -15,12 +16,14 @@ local Unflatten, parent = class.class("nn.Unflatten", Module)
 function Unflatten:__init(...)
    parent.__init(self)
    local a = signature(...)
-   self.dim, self.unflattened_size = a.dim, a.unflattened_size
+   local sizes = a.unflattened_size
+   self.dim, self.unflattened_size = a.dim, type(sizes) == "table" and sizes or {sizes}
 end
 
 ---@param input Tensor
 ---@return Tensor
 function Unflatten:forward(input)
+   if not torch.is_tensor(input) then args.refuse("nn.Unflatten", "input", "a tensor", input) end
    return input:unflatten(self.dim, self.unflattened_size)
 end
 

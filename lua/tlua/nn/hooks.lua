@@ -87,7 +87,12 @@ local function watch_backward(module, hooks, inputs)
    local function run(grad_inputs)
       for _, hook in ipairs(hooks) do
          local n = grad_inputs.n
-         grad_inputs = hook(module, grad_inputs, grad_outputs) or grad_inputs
+         local changed = hook(module, grad_inputs, grad_outputs)
+         if changed ~= nil and type(changed) ~= "table" then
+            args.refuse("register_full_backward_hook", "the hook's result",
+               "a list of gradients or nothing", changed)
+         end
+         grad_inputs = changed or grad_inputs
          grad_inputs.n = n
       end
       return grad_inputs

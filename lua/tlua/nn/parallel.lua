@@ -3,5 +3,6 @@
 local lazy = require "tlua.lazy"
 
 return lazy.load({}, {
+   DataParallel = "tlua.nn.DataParallel",
    DistributedDataParallel = "tlua.distributed.DistributedDataParallel",
 })

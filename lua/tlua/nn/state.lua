@@ -62,6 +62,28 @@ local function shape_text(tensor)
    return "(" .. table.concat(tensor.shape, ", ") .. ")"
 end
 
+-- The state with the names that weight_norm's parametrization has, where it has those of its
+-- hook: weight_g and weight_v.
+local function with_new_names(own, state)
+   local renamed
+   for path in pairs(own) do
+      local prefix, name = path:match "^(.-)parametrizations%.([^.]+)%.original0$"
+      if prefix and state[path] == nil then
+         local old, new = prefix .. name, prefix .. "parametrizations." .. name .. ".original"
+         local length, direction = state[old .. "_g"], state[old .. "_v"]
+         if own[new .. "1"] and state[new .. "1"] == nil and length ~= nil and direction ~= nil then
+            if not renamed then
+               renamed = {}
+               for key, value in pairs(state) do renamed[key] = value end
+            end
+            renamed[new .. "0"], renamed[new .. "1"] = length, direction
+            renamed[old .. "_g"], renamed[old .. "_v"] = nil, nil
+         end
+      end
+   end
+   return renamed or state
+end
+
 -- Lists, each sorted, of what keeps a state from being loaded.
 local function differences(own, lazy, state)
    local missing, unexpected, mismatched = {}, {}, {}
@@ -123,7 +145,8 @@ return function(base, iterate_fields)
    --- Copies a state into the module's parameters and buffers. A state that does not fit is an
    --- error that lists all differences, and changes nothing. With `{strict = false}` what is
    --- missing or not known is left out, and both lists are returned. With `{names = "pytorch"}`
-   --- positions in paths count from 0, as in the files that PyTorch writes.
+   --- positions in paths count from 0, as in the files that PyTorch writes. A weight_g and weight_v
+   --- of nn.utils.weight_norm fit a weight that parametrizations.weight_norm has split.
    ---@param state table<string, Tensor>
    ---@param options? {strict: boolean, names: string}
    ---@return string[] missing
@@ -135,6 +158,7 @@ return function(base, iterate_fields)
       options = check_options(title, options or {}, known_to_load)
       local shift = shift_of(title, options.names)
       local own, lazy = state_of(self, "", shift)
+      state = with_new_names(own, state)
       local missing, unexpected, mismatched = differences(own, lazy, state)
 
       local faults = {}
@@ -155,7 +179,8 @@ return function(base, iterate_fields)
       local _ <close> = torch.no_grad()
       for path, tensor in pairs(own) do
          local value = state[path]
-         if value then
+         local waits = value and lazy[path] and value:dim() == 1 and value:numel() == 0
+         if value and not waits then -- a state in which it waits for its shape, too
             if lazy[path] then Uninitialized.materialize(tensor, value.shape) end
             tensor:copy_(value)
          end

@@ -70,7 +70,18 @@ function M.clip_grads_with_norm_(...)
    if #grads > 0 then torch._foreach_mul_(grads, factor) end
 end
 
---- Scales the gradients down together so that their norm is at most max_norm.
+-- The norm where other ranks have parts of the parameters; nil where none does, or no program of
+-- many processes is at work.
+local function split_norm(parameters, norm_type)
+   local placement = package.loaded["tlua.distributed.placement"]
+   if not placement then return nil end
+   if torch.is_tensor(parameters) then parameters = {parameters} end
+   return placement.total_norm(parameters, norm_type)
+end
+
+--- Scales the gradients down together so that their norm is at most max_norm. Of parameters that
+--- are split over ranks (fully_shard, tensor parallelism) the norm is that of all parts; all these
+--- ranks call it.
 ---@param parameters Tensor|Tensor[]
 ---@param max_norm number
 ---@param options? {norm_type: number, error_if_nonfinite: boolean}
@@ -78,9 +89,10 @@ end
 function M.clip_grad_norm_(...)
    local a = take_clip(...)
    local grads = gradients("nn.utils.clip_grad_norm_", a.parameters)
-   if #grads == 0 then return torch.tensor(0.0) end
    local _ <close> = torch.no_grad()
-   local norm = M.get_total_norm(grads, a.norm_type)
+   local norm = split_norm(a.parameters, a.norm_type)
+   if not norm and #grads == 0 then return torch.tensor(0.0) end
+   norm = norm or M.get_total_norm(grads, a.norm_type)
    if a.error_if_nonfinite then check_finite("nn.utils.clip_grad_norm_", norm) end
    M.clip_grads_with_norm_(a.parameters, a.max_norm, norm)
    return norm

@@ -9,6 +9,7 @@
 -- steps change and the parameter is rounded from; their state is float32, too.
 
 local torch = require "tlua"
+local args = require "tlua.args"
 local class = require "tlua.class"
 local Optimizer = require "tlua.optim.Optimizer"
 
@@ -133,6 +134,36 @@ local function trim(self, lists, states)
    if lists.masters then clear(lists.masters, n + 1) end
 end
 
+local function gradients(self)
+   local list = {}
+   for _, group in ipairs(self.param_groups) do
+      for _, parameter in ipairs(group.params) do list[#list + 1] = parameter.grad end
+   end
+   return list
+end
+
+--- What a step takes to clip gradients and to see whether they are finite, with nothing written to
+--- them: two kernels for all. Nil where other ranks have parts of the parameters, or the order is
+--- none that shows what is not finite.
+---@param max_norm number
+---@param norm_type number
+---@param grad_scale? Tensor  what the gradients are yet to be divided by
+---@return Tensor? norm
+---@return Tensor? factor
+---@return Tensor? found_inf
+function Fused:clip_numbers(max_norm, norm_type, grad_scale)
+   local placement = package.loaded["tlua.distributed.placement"]
+   local grads = gradients(self)
+   if #grads == 0 or norm_type <= 0 or placement and placement.splits(self) then return nil end
+   return torch._clip_numbers(grads, max_norm, norm_type, grad_scale)
+end
+
+function Fused:clip_gradients(max_norm, norm_type)
+   local norm, factor = self:clip_numbers(max_norm, norm_type)
+   if not norm then return parent.clip_gradients(self, max_norm, norm_type) end
+   return norm, factor
+end
+
 local no_extra <const> = {}
 
 local function call(self, lists, group, rule, states, options)
@@ -141,9 +172,10 @@ local function call(self, lists, group, rule, states, options)
    local lr = torch.is_tensor(options[1]) and options[1] or nil
    if lr then options[1] = 0 end
    local extra = no_extra
-   if self.grad_scale or self.found_inf or lists.masters then
+   if self.grad_scale or self.found_inf or self.clip or lists.masters then
       extra = {
-         grad_scale = self.grad_scale, found_inf = self.found_inf, masters = lists.masters,
+         grad_scale = self.grad_scale, found_inf = self.found_inf, clip = self.clip,
+         masters = lists.masters,
       }
    end
    torch._fused_step_(lists.params, lists.grads, lists.states, lists.clocks, rule, options, lr,
@@ -192,6 +224,11 @@ end
 function Fused:adopt(key, value, parameter, group)
    if is_clock(self, key) then
       local device = group.capturable and parameter.device or "cpu"
+      local n = torch.is_tensor(value) and value:numel() == 1 and value:item() or value
+      if type(n) ~= "number" or n ~= n or n < 0 then
+         args.refuse(torch.type(self) .. ".load_state_dict: state", key, "a number of at least 0",
+            value)
+      end
       if not torch.is_tensor(value) then
          return torch.full({}, value, {dtype = "float64", device = device})
       end

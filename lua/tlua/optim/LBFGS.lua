@@ -133,7 +133,10 @@ end
 --- Makes up to max_iter iterations.
 ---@param closure fun(): Tensor  computes the loss and the gradients anew, returns the loss
 ---@return Tensor loss  before the step
-function LBFGS:make_step(closure)
+function LBFGS:make_step(closure, options)
+   if options then
+      torch.raise "optim.LBFGS.step: max_norm: not supported; clip gradients in the closure"
+   end
    if type(closure) ~= "function" then
       args.refuse("optim.LBFGS.step", "closure", "a function", closure)
    end

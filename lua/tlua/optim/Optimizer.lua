@@ -17,6 +17,7 @@ local near = require "tlua.utils.near"
 ---@field defaults table<string, any>
 ---@field grad_scale Tensor?  what gradients are divided by in a step, float32, of one element
 ---@field found_inf Tensor?  not 0: a step changes nothing; float32, of one element
+---@field clip Tensor?  what gradients are multiplied by in a step, of one element
 local Optimizer = class.class("optim.Optimizer")
 
 local expected_parameters <const> =
@@ -177,31 +178,69 @@ end
 
 -- Steps -----------------------------------------------------------------------------------------
 
+local options_of = args.signature "optim.Optimizer.step(max_norm: number, norm_type: number = 2)"
+
 --- Makes a step along the gradients. With a closure, which computes the loss and its gradients
---- anew and returns the loss, that is called first.
+--- anew and returns the loss, that is called first. With `max_norm` the gradients of all groups
+--- are clipped together, as nn.utils.clip_grad_norm_ does it: optimizers whose step is one call
+--- (optim.Fused) read the factor on the device and leave `grad` as it is, others scale `grad`.
 ---@param closure? fun(): Tensor
+---@param options? {max_norm: number, norm_type: number}  also without a closure before; norm_type
+--- is 2 by default
 ---@return Tensor? loss  what the closure returned
-function Optimizer:step(closure)
-   if self._hooks or Optimizer._hooks or Optimizer.around then
-      return self:step_with_hooks(closure)
+---@return Tensor? norm  of the gradients before they were clipped, where max_norm is given
+function Optimizer:step(closure, options)
+   if options == nil and type(closure) == "table" and not getmetatable(closure) then
+      closure, options = nil, closure
    end
-   return self:make_step(closure)
+   options = options and options_of(options)
+   if options and (options.max_norm < 0 or options.max_norm ~= options.max_norm) then
+      args.refuse("optim.Optimizer.step", "max_norm", "a number of at least 0", options.max_norm)
+   end
+   if self._hooks or Optimizer._hooks or Optimizer.around then
+      return self:step_with_hooks(closure, options)
+   end
+   return self:make_step(closure, options)
+end
+
+local function update_groups(self)
+   local offset = 0
+   for _, group in ipairs(self.param_groups) do
+      self:update_group(group, offset)
+      offset = offset + #group.params
+   end
+end
+
+--- Clips the gradients of all parameters.
+---@param max_norm number
+---@param norm_type number
+---@return Tensor norm
+---@return Tensor? factor  what a step has yet to multiply the gradients by
+function Optimizer:clip_gradients(max_norm, norm_type)
+   local list = {}
+   for _, parameter in self:each() do list[#list + 1] = parameter end
+   return torch.nn.utils.clip_grad_norm_(list, max_norm, norm_type), nil
 end
 
 --- A step without hooks; what an optimizer overrides that does more than one step for each call.
-function Optimizer:make_step(closure)
+function Optimizer:make_step(closure, options)
    local loss
    if closure then
       local _ <close> = torch.enable_grad()
       loss = closure()
    end
    local _ <close> = torch.no_grad()
-   local offset = 0
-   for _, group in ipairs(self.param_groups) do
-      self:update_group(group, offset)
-      offset = offset + #group.params
+   if not options then
+      update_groups(self)
+      return loss
    end
-   return loss
+   local norm, factor = self:clip_gradients(options.max_norm, options.norm_type)
+   self.clip = factor
+   local _ <close> = setmetatable({}, { -- luacheck: ignore 421
+      __close = function() self.clip = nil end,
+   })
+   update_groups(self)
+   return loss, norm
 end
 
 --- What an optimizer does with the parameters of a group; gradients are not recorded.
@@ -277,24 +316,25 @@ function Optimizer:run_hooks(kind, fn)
    for hook in hooks.each(hooks_of(self, kind)) do fn(hook) end
 end
 
---- Where not nil, makes the calls of steps: around(step, optimizer, closure). The profiler's.
+--- Where not nil, makes the calls of steps, around(step, optimizer, closure, options): the
+--- profiler's.
 Optimizer.around = nil
 
-local function step_with_hooks(self, closure)
+local function step_with_hooks(self, closure, options)
    for hook in hooks.each(hooks_of(Optimizer, "step_pre"), hooks_of(self, "step_pre")) do
       local replaced = hook(self, closure)
       if replaced ~= nil then closure = replaced end
    end
-   local loss = self:make_step(closure)
+   local loss, norm = self:make_step(closure, options)
    for hook in hooks.each(hooks_of(self, "step_post"), hooks_of(Optimizer, "step_post")) do
       hook(self, closure)
    end
-   return loss
+   return loss, norm
 end
 
-function Optimizer:step_with_hooks(closure)
-   if Optimizer.around then return Optimizer.around(step_with_hooks, self, closure) end
-   return step_with_hooks(self, closure)
+function Optimizer:step_with_hooks(closure, options)
+   if Optimizer.around then return Optimizer.around(step_with_hooks, self, closure, options) end
+   return step_with_hooks(self, closure, options)
 end
 
 -- Kind -> what its registration is called. All but those of steps take {prepend = true}: the hook

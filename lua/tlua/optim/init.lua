@@ -3,9 +3,10 @@
 
 local lazy = require "tlua.lazy"
 
-local files = {lr_scheduler = "tlua.optim.lr_scheduler", swa_utils = "tlua.optim.swa_utils"}
+local files = {lr_scheduler = "tlua.optim.lr_scheduler", swa_utils = "tlua.optim.swa_utils",
+   swap_in_optimizer_params_and_state = "tlua.optim.swap_in"}
 for name in ([[Optimizer SGD Adam AdamW Adagrad RMSprop Adadelta Adamax NAdam RAdam Rprop ASGD Lion
-   Muon Adafactor LBFGS]]):gmatch "%w+" do
+   Muon Adafactor SparseAdam LBFGS]]):gmatch "%w+" do
    files[name] = "tlua.optim." .. name
 end
 

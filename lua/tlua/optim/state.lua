@@ -50,9 +50,21 @@ local function check_groups(self, groups)
    end
 end
 
+-- Raises unless what is saved of a parameter is a table in which no tensor was released.
+local function check_state(self, position, saved)
+   local name = ("%s.load_state_dict: state of parameter %d"):format(torch.type(self), position)
+   if type(saved) ~= "table" then
+      torch.raise(("%s: expected a table, got %s"):format(name, args.describe(saved)))
+   end
+   for key, value in pairs(saved) do
+      if torch.is_tensor(value) and not pcall(value.dim, value) then
+         torch.raise(("%s: %s: expected a tensor, got one that was released"):format(name, key))
+      end
+   end
+end
+
 -- What is saved of one parameter, as its state.
 local function adopt(self, saved, parameter, group)
-   if type(saved) ~= "table" then return saved end
    local adopted = {}
    for key, value in pairs(saved) do
       if type(value) == "table" then
@@ -124,6 +136,7 @@ return function(Optimizer)
             return value
          end})
          local saved = dict.state[from[1]]
+         if saved then check_state(self, position, saved) end
          if saved then state[position] = adopt(self, saved, parameter, options) end
       end
       self.state = state

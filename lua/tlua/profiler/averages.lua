@@ -169,6 +169,19 @@ end
 
 function Averages:__len() return #self.rows end
 
+-- The sum of the devices' time: that of kernels is in what the operators that gave them take.
+local function device_sum(self)
+   local of_kernels, others = 0, 0
+   for _, row in ipairs(self.rows) do
+      if row.kind == "kernel" then
+         of_kernels = of_kernels + row.self_device_time_total
+      else
+         others = others + row.self_device_time_total
+      end
+   end
+   return others > 0 and others or of_kernels
+end
+
 --- Iterates over the rows.
 ---@return fun(): profiler.Row
 function Averages:iter()
@@ -221,7 +234,7 @@ end
 -- The columns that there is something to show in: {title, function of a row}.
 local function columns_of(self, width)
    local whole = self:sum "self_cpu_time_total"
-   local device = self:sum "self_device_time_total"
+   local device = device_sum(self)
    local columns = {
       {"Name", function(row) return shortened(row.key, width) end, left = true},
       {"Self CPU %", function(row) return percent(row.self_cpu_time_total, whole) end},
@@ -296,7 +309,7 @@ function Averages:table(...)
    end
    local drawn = text.columns(columns, lines)
    if a.header ~= "" then drawn = a.header .. "\n" .. drawn end
-   local device = self:sum "self_device_time_total"
+   local device = device_sum(self)
    return drawn .. ("Self CPU time total: %s\n"):format(text.time(self:sum "self_cpu_time_total"))
       .. (device > 0 and ("Self device time total: %s\n"):format(text.time(device)) or "")
 end

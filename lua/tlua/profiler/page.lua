@@ -21,9 +21,9 @@ canvas { width: 100%; display: block; border: 1px solid #e0e3e8; border-radius: 
 <script>
 const tip = document.getElementById("tip");
 const palette = ["#4c78a8", "#f58518", "#8a8f98", "#54a24b", "#e45756", "#b279a2", "#eeca3b",
-  "#c9ced6", "#9d755d"];
+  "#c9ced6", "#9d755d", "#72b7b2"];
 const kinds = ["operators", "backward", "named", "modules", "collector", "data", "optimizer",
-  "steps", "device"];
+  "steps", "device", "kernels"];
 function time(ns) {
   return ns >= 1e9 ? (ns / 1e9).toFixed(3) + " s" : ns >= 1e6 ? (ns / 1e6).toFixed(3) + " ms"
     : (ns / 1e3).toFixed(1) + " us";
@@ -129,7 +129,7 @@ function timeline(data, names, end) {
   for (let i = 0; i < n; i++) {
     if (data[5 * i + 4] === 8) devices = true; else rows = Math.max(rows, data[5 * i + 2] + 1);
   }
-  rows = Math.min(rows, 40);
+  rows = Math.min(rows, 60);
   const [c, fit] = canvas((rows + (devices ? 2 : 0)) * size + 20);
   let from = 0, to = Math.max(end, 1);
   const row = i => data[5 * i + 4] === 8 ? rows + 1 : data[5 * i + 2];
@@ -187,7 +187,8 @@ function timeline(data, names, end) {
   p.className = "hint";
 }
 function memory(categories, points, end) {
-  const colours = ["#4c78a8", "#b279a2", "#f58518", "#54a24b", "#c9ced6"], height = 280, left = 64;
+  const colours = ["#4c78a8", "#b279a2", "#f58518", "#54a24b", "#c9ced6", "#eef0f3"];
+  const height = 280, left = 64;
   const [c, fit] = canvas(height);
   let most = 1;
   points.forEach(p => { most = Math.max(most, p.slice(1).reduce((a, b) => a + b, 0)); });

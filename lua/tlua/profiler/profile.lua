@@ -8,7 +8,7 @@
 --    end)
 --    print(prof:key_averages():table {sort_by = "self_cpu_time_total", row_limit = 10})
 --
--- Only the calling thread is recorded. Times are microseconds, counted from where recording began.
+-- Times are microseconds, counted from where recording began.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -25,7 +25,9 @@ local signature = args.signature [[profiler.profile(record_shapes: boolean = fal
 ---@field step_num integer  from 0
 local Profile = class.class("profiler.Profile")
 
-local open -- the one that runs, in this interpreter
+-- The one that runs, in this interpreter. One that a coroutine has left for good is the
+-- collector's, which ends it.
+local open = setmetatable({}, {__mode = "v"})
 
 local function check_activities(list)
    local known = {cpu = true, cuda = true, sim = true}
@@ -63,17 +65,27 @@ end
 local function begin_session(self)
    self.session, self.step_span = torch._profile_start(self.recorded), nil
    next_step(self)
-   watch.set(true, self.with_modules)
+   self.watching = watch.set(true, self.with_modules)
 end
 
--- Ends the recording; `keep`: it is given to on_trace_ready.
+-- Ends the recording; `keep`: it is given to on_trace_ready, whose error is returned.
 local function end_session(self, keep)
    watch.set(false)
    self.session:stop()
    if not keep then
       self.session = nil
    elseif self.on_trace_ready then
-      self.on_trace_ready(self)
+      self.reporting = true
+      local ok, fault = pcall(self.on_trace_ready, self)
+      self.reporting = false
+      if not ok then return {fault} end
+   end
+end
+
+-- on_trace_ready may ask, but not go on with what has not ended yet.
+local function check_not_reporting(self, name)
+   if self.reporting then
+      torch.raise(("profiler.profile: %s: on_trace_ready cannot call it"):format(name))
    end
 end
 
@@ -83,12 +95,14 @@ local function is_record(action) return action == "record" or action == "record_
 local function change(self, from, to)
    local was, is = from and from ~= "none", to and to ~= "none"
    local fresh = from == "record_and_save" or from == "warmup" and is_record(to)
-   if was and (fresh or not is) then end_session(self, is_record(from)) end
+   local failure
+   if was and (fresh or not is) then failure = end_session(self, is_record(from)) end
    if is and (fresh or not was) then
       begin_session(self)
    elseif is then
       next_step(self)
    end
+   if failure then error(failure[1], 0) end
 end
 
 local function action_of(self)
@@ -103,16 +117,19 @@ end
 --- Begins to record; profile does it by itself. An error if a profile runs already.
 ---@return profiler.Profile self
 function Profile:start()
-   if open then torch.raise "profiler.profile: another one runs; profiles do not nest" end
+   check_not_reporting(self, "start")
+   if open[1] or torch._profiling() then collectgarbage() end
+   if open[1] then torch.raise "profiler.profile: another one runs; profiles do not nest" end
    self.step_num = 0
    local action = action_of(self)
    change(self, nil, action)
-   open, self.running, self.action = self, true, action
+   open[1], self.running, self.action = self, true, action
    return self
 end
 
 --- Tells that the next step of the loop begins.
 function Profile:step()
+   check_not_reporting(self, "step")
    if not self.running then
       torch.raise "profiler.profile: step: the profile does not run; call it between start and stop"
    end
@@ -124,14 +141,24 @@ end
 
 --- Ends the recording. What was recorded stays; it does nothing the second time.
 function Profile:stop()
+   check_not_reporting(self, "stop")
    if not self.running then return end
-   open, self.running = nil, false
+   open[1], self.running = nil, false
    local action = self.action
    self.action = nil
-   if action == "warmup" or is_record(action) then end_session(self, is_record(action)) end
+   local failure
+   if action == "warmup" or is_record(action) then
+      failure = end_session(self, is_record(action))
+   end
+   if failure then error(failure[1], 0) end
 end
 
 Profile.__close = Profile.stop
+
+-- One that was left, as by a coroutine that nobody resumes any more. Its session ends by itself.
+function Profile:__gc()
+   watch.leave(self.watching)
+end
 
 -- What can be asked for ---------------------------------------------------------------------------
 
@@ -156,16 +183,17 @@ function Profile:__len()
 end
 
 --- Iterates over the events, outer ones before those in them: the position and a table. Times are
---- microseconds.
+--- microseconds. `thread` is the name of another thread that worked for this one, whose events
+--- follow after its own.
 ---@return fun(): integer?, table?
 function Profile:events()
    local session, i = session_of(self, "events"), 0
-   local n = select(4, session:state())
+   local n, threads = (select(4, session:state())), session:threads()
    return function()
       i = i + 1
       if i > n then return nil end
       local kind, name, parent, begin, duration, inside, bytes, own_bytes, device_begin,
-         device_time, flops, sequence, shapes, stack = session:event(i)
+         device_time, flops, sequence, shapes, stack, thread = session:event(i)
       return i, {
          kind = kind, name = name, parent = parent > 0 and parent or nil, start = begin / 1e3,
          cpu_time = duration / 1e3, self_cpu_time = (duration - inside) / 1e3,
@@ -174,7 +202,7 @@ function Profile:events()
          device_time = device_begin >= 0 and device_time / 1e3 or nil,
          sequence = sequence > 0 and sequence or nil,
          input_shapes = shapes >= 0 and session:shapes(shapes) or nil,
-         stack = stack >= 0 and session:text(stack) or nil,
+         stack = stack >= 0 and session:text(stack) or nil, thread = threads[thread],
       }
    end
 end
@@ -250,6 +278,11 @@ end
 --- * `schedule`: which steps are recorded (torch.profiler.schedule), and `on_trace_ready(prof)`,
 ---   called when a cycle of them is complete, or at the end.
 --- * `record_shapes`, `profile_memory`, `with_stack` (the Lua lines), `with_flops`, `with_modules`.
+---
+--- Other threads that work for the calling one are recorded with it: a DataLoader's workers, for
+--- batches that were asked for and came meanwhile, and a process group's thread, which makes calls
+--- with async_op. Backward passes run in the calling thread. What a device tells of its kernels has
+--- rows, too: the simulated one's, and a GPU's where CUPTI is; of one profile at a time.
 ---
 --- Results have the same bits as without it. Profiles do not nest.
 ---@param options? table

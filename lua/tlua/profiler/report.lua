@@ -30,15 +30,23 @@ local function names()
    end
 end
 
--- A tree of spans by name: {number of the name, own ns, calls, {name = child}}.
+-- A tree of spans by name: {number of the name, own ns, calls, {name = child}}. Other threads are
+-- below their names.
 local function tree_of(session, number)
    local root = {0, 0, 0, {}}
    local nodes = {[0] = root}
+   local roots = {[0] = root}
+   for thread, name in ipairs(session:threads()) do
+      roots[thread] = {number(name), 0, 0, {}}
+      root[4][name] = roots[thread]
+   end
    for i = 1, select(4, session:state()) do
-      local kind, name, parent, _, duration, inside = session:event(i)
+      local kind, name, parent, _, duration, inside, _, _, _, _, _, _, _, _, thread =
+         session:event(i)
       if kind == "step" then name = "ProfilerStep*" end
+      if kind == "kernel" then duration = select(10, session:event(i)) end
       local n = number(name)
-      local outer = nodes[parent]
+      local outer = parent > 0 and nodes[parent] or roots[thread]
       local node = outer[4][n]
       if not node then
          node = {n, 0, 0, {}}
@@ -77,30 +85,52 @@ end
 local function threshold(session, n)
    if n <= MOST then return 0 end
    local took = {}
-   for i = 1, n do took[i] = select(5, session:event(i)) end
+   for i = 1, n do
+      local kind, _, _, _, duration, _, _, _, _, device_time = session:event(i)
+      took[i] = kind == "kernel" and device_time or duration
+   end
    table.sort(took, function(a, b) return a > b end)
    return took[MOST]
 end
 
 local kinds = {
    operator = 0, backward = 1, user = 2, module = 3, collector = 4, data = 5, optimizer = 6,
-   step = 7,
+   step = 7, kernel = 9,
 }
 
--- Events as numbers: begin and duration in ns, depth, name, kind; a device's have the kind 8.
+-- How many rows of a timeline are above those of each thread: [0] is 0.
+local function rows_above(session, n)
+   local depths, most = {}, {}
+   for i = 1, n do
+      local parent, thread = select(3, session:event(i)), select(15, session:event(i))
+      depths[i] = parent > 0 and depths[parent] + 1 or 0
+      most[thread] = math.max(most[thread] or 0, depths[i] + 1)
+   end
+   local above = {[0] = 0}
+   for thread = 1, #session:threads() do
+      above[thread] = above[thread - 1] + (most[thread - 1] or 0) + 1
+   end
+   return above
+end
+
+-- Events as numbers: begin and duration in ns, row, name, kind; a device's have the kind 8.
 local function put_timeline(put, session)
    local _, duration, _, n = session:state()
    local least, depths, shown = threshold(session, n), {}, 0
    local list, number = names()
+   local above = rows_above(session, n)
    put "<script>timeline(["
    for i = 1, n do
-      local kind, name, parent, begin, took, _, _, _, device_begin, device_time = session:event(i)
+      local kind, name, parent, begin, took, _, _, _, device_begin, device_time, _, _, _, _,
+         thread = session:event(i)
       depths[i] = parent > 0 and depths[parent] + 1 or 0
+      local kernel = kind == "kernel"
+      if kernel then begin, took = device_begin, device_time end
       if took >= least and shown < MOST then
-         put(("%s%d,%d,%d,%d,%d"):format(shown > 0 and "," or "", begin, took, depths[i],
-            number(name), kinds[kind]))
+         put(("%s%d,%d,%d,%d,%d"):format(shown > 0 and "," or "", begin, took,
+            above[thread] + depths[i], number(name), kinds[kind]))
          shown = shown + 1
-         if device_begin >= 0 then
+         if device_begin >= 0 and not kernel then
             put((",%d,%d,0,%d,8"):format(device_begin, device_time, number(name)))
          end
       end
@@ -121,7 +151,7 @@ local function put_memory(put, session)
    put(("<script>memory(%s,[%s],%d);</script>\n"):format(script(timeline.categories),
       table.concat(rows, ","), (select(2, session:state()))))
    put("<p>Bytes of tensors that were made or used while it was recorded. What an operator made "
-      .. "and nobody saved is temporary.</p>\n")
+      .. "and nobody saved is temporary; what allocators keep for later is cached.</p>\n")
 end
 
 local function write(who, path, title, sections)

@@ -33,15 +33,15 @@ function M.call(kind, name, fn, ...)
    return finish(session, event, fn(...))
 end
 
---- An iterator whose calls are spans while somebody profiles.
+--- A function whose calls are spans while somebody profiles.
 ---@param kind string
 ---@param name string
----@param next function
+---@param fn function
 ---@return function
-function M.watched(kind, name, next)
+function M.watched(kind, name, fn)
    return function(...)
-      if not torch._profiling() then return next(...) end
-      return M.call(kind, name, next, ...)
+      if not torch._profiling() then return fn(...) end
+      return M.call(kind, name, fn, ...)
    end
 end
 

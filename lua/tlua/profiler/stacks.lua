@@ -8,13 +8,14 @@ local M = {}
 
 local metrics = {self_cpu_time_total = true, self_device_time_total = true}
 
---- Sums of microseconds by stack: the Lua lines, outermost first, then the operator.
+--- Sums of microseconds by stack: the Lua lines, outermost first, then the operator; before them
+--- the thread, if it is another one.
 ---@return table<string, number>
 function M.sums(session, metric)
-   local sums, heads = {}, {}
+   local sums, heads, threads = {}, {}, session:threads()
    for i = 1, select(4, session:state()) do
-      local _, name, _, _, duration, inside, _, _, device_begin, device_time, _, _, _, stack =
-         session:event(i)
+      local _, name, _, _, duration, inside, _, _, device_begin, device_time, _, _, _, stack,
+         thread = session:event(i)
       if stack >= 0 then
          local head = heads[stack]
          if not head then
@@ -27,6 +28,7 @@ function M.sums(session, metric)
             heads[stack] = head
          end
          local key = head == "" and name or head .. ";" .. name
+         if thread > 0 then key = threads[thread] .. ";" .. key end
          local took = duration - inside
          if metric == "self_device_time_total" then
             took = device_begin >= 0 and device_time or 0

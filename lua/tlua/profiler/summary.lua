@@ -9,9 +9,16 @@ local M = {}
 local function shares_of(session)
    local _, duration, _, n = session:state()
    local class, sums = {}, {data = 0, collector = 0, operators = 0, operator_count = 0}
-   local device, device_of, steps = 0, {}, 0
-   for i = 1, n do
-      local kind, _, parent, _, took, inside, _, _, device_begin, device_time = session:event(i)
+   local device, device_of, steps, busy = 0, {}, 0, {}
+   local function add(i)
+      local kind, _, parent, _, took, inside, _, _, device_begin, device_time, _, _, _, _, thread =
+         session:event(i)
+      if thread > 0 then
+         if parent == 0 then
+            busy[thread] = (busy[thread] or 0) + (kind == "kernel" and device_time or took)
+         end
+         return
+      end
       local is = parent > 0 and class[parent] or nil
       if is ~= "data" and is ~= "collector" then
          is = (kind == "data" or kind == "collector") and kind
@@ -28,8 +35,9 @@ local function shares_of(session)
          if not device_of[parent] then device = device + device_time end
       end
    end
+   for i = 1, n do add(i) end
    sums.lua = math.max(duration - sums.data - sums.collector - sums.operators, 0)
-   return sums, duration, device, steps
+   return sums, duration, device, steps, busy
 end
 
 local function memory_growth(session)
@@ -42,19 +50,38 @@ local function memory_growth(session)
    return live, most
 end
 
+-- The largest share of the loader's workers; nil: there are none.
+local function busiest_worker(threads)
+   local most
+   for _, thread in ipairs(threads) do
+      if thread.name:find "^DataLoader" then most = math.max(most or 0, thread.share) end
+   end
+   return most
+end
+
 --- The figures behind the text: shares from 0 to 1 of the time that was recorded, and advice.
----@return table  {seconds =, lua =, operators =, collector =, data =, device =, advice = {...}}
+---@return table  {seconds =, lua =, operators =, collector =, data =, device =, threads = {{name =,
+--- share =}, ...}, advice = {...}}
 function M.figures(session)
-   local sums, duration, device, steps = shares_of(session)
+   local sums, duration, device, steps, busy = shares_of(session)
    local whole = math.max(duration, 1)
    local f = {
       seconds = duration / 1e9, lua = sums.lua / whole, operators = sums.operators / whole,
       collector = sums.collector / whole, data = sums.data / whole, device = device / whole,
-      operator_count = sums.operator_count, steps = steps, advice = {},
+      operator_count = sums.operator_count, steps = steps, threads = {}, advice = {},
       operator_average = sums.operators / math.max(sums.operator_count, 1) / 1e3,
    }
+   for i, name in ipairs(session:threads()) do
+      f.threads[i] = {name = name, share = (busy[i] or 0) / whole}
+   end
+   table.sort(f.threads, function(a, b) return a.name < b.name end)
    local function advise(format, ...) f.advice[#f.advice + 1] = format:format(...) end
-   if f.data > 0.2 then
+   local worker = busiest_worker(f.threads)
+   if f.data > 0.2 and worker and worker < f.data / 2 then
+      advise("%.0f %% of the time the program waits for data, but its workers are at work for "
+         .. "%.0f %% at most: starting them takes the rest. persistent_workers = true keeps them "
+         .. "from one epoch to the next.", 100 * f.data, 100 * worker)
+   elseif f.data > 0.2 then
       advise("%.0f %% of the time the program waits for data: raise the DataLoader's num_workers, "
          .. "or do less for each item.", 100 * f.data)
    end
@@ -91,6 +118,9 @@ function M.text(session)
    line(f.data, "waiting for data")
    line(f.collector, "the garbage collector")
    if f.device > 0 then line(f.device, "meanwhile, the device was at work") end
+   for _, thread in ipairs(f.threads) do
+      line(thread.share, ("meanwhile, the %s was at work"):format(thread.name))
+   end
    local modules = averages.by_module(session)
    table.sort(modules.rows, function(x, y)
       local tx, ty = x.self_cpu_time_total + x.backward_time_total,

@@ -3,7 +3,9 @@
 local M = {}
 
 --- In the order in which they are stacked.
-M.categories = {"parameters", "optimizer state", "gradients", "activations", "temporary"}
+M.categories = {
+   "parameters", "optimizer state", "gradients", "activations", "temporary", "cached",
+}
 
 local plural <const> = {
    parameter = "parameters", gradient = "gradients", activation = "activations",
@@ -53,6 +55,21 @@ local function lives(session)
    return list
 end
 
+-- What allocators keep for later, all devices together, as changes of the category.
+local function add_cached(session, changes, category)
+   local on, all = {}, 0
+   for i = 1, select(5, session:state()) do
+      local time, _, _, _, _, device, cached = session:memory(i)
+      local change = cached - (on[device] or 0)
+      on[device] = cached
+      if change ~= 0 then
+         all = all + change
+         changes[#changes + 1] = {time, category, change}
+      end
+   end
+   changes[#changes + 1] = {select(2, session:state()), category, -all}
+end
+
 --- Bytes by category at up to `most` moments: {time =, bytes = {each category}}, times in ns.
 ---@param session any
 ---@param most integer
@@ -66,6 +83,7 @@ function M.points(session, most)
       changes[#changes + 1] = {life.from, category, life.bytes}
       changes[#changes + 1] = {life.to, category, -life.bytes}
    end
+   add_cached(session, changes, index.cached)
    table.sort(changes, function(a, b)
       if a[1] ~= b[1] then return a[1] < b[1] end
       return a[3] > b[3]

@@ -1,5 +1,6 @@
 -- trace.lua - events in the Trace Event Format, which chrome://tracing, Perfetto and TensorBoard's
--- plugin read. Threads: 1 the program, 2 modules and names, then one for each device.
+-- plugin read. Process 1 is the program, its thread 1 the profile's own, then those that worked for
+-- it; process 2 is the devices: thread 1 their work by operators, the others kernels, by stream.
 
 local json = require "tlua.utils.json"
 local text = require "tlua.profiler.text"
@@ -12,26 +13,38 @@ local categories = {
    collector = "gc", data = "data", optimizer = "user_annotation", step = "user_annotation",
 }
 
+local function put_name(put, what, pid, tid, name)
+   put((',\n{"ph":"M","name":"%s_name","pid":%d,"tid":%d,"args":{"name":%s}}'):format(what, pid,
+      tid, json.encode(name)))
+end
+
 local function number(value) return ("%.3f"):format(value / 1e3) end
 
 local function put_event(put, session, i, quote)
    local kind, name, _, begin, duration, _, bytes, _, device_begin, device_time, flops, sequence,
-      shapes, stack = session:event(i)
+      shapes, stack, thread = session:event(i)
+   local tid = thread + 1
    local details = {}
    if shapes >= 0 then details[#details + 1] = '"Input Dims":' .. quote(session:shapes(shapes)) end
+   if kind == "kernel" then
+      put((',\n{"ph":"X","cat":"kernel","name":%s,"pid":2,"tid":%d,"ts":%s,"dur":%s,"args":{}}')
+         :format(quote(name), tid, number(device_begin), number(device_time)))
+      return
+   end
    if stack >= 0 then details[#details + 1] = '"Call stack":' .. quote(session:text(stack)) end
    if flops > 0 then details[#details + 1] = ('"flops":%.0f'):format(flops) end
    if bytes ~= 0 then details[#details + 1] = ('"bytes":%d'):format(bytes) end
    if sequence > 0 then details[#details + 1] = ('"Sequence number":%d'):format(sequence) end
-   put((',\n{"ph":"X","cat":"%s","name":%s,"pid":1,"tid":1,"ts":%s,"dur":%s,"args":{%s}}'):format(
-      categories[kind], quote(name), number(begin), number(duration), table.concat(details, ",")))
+   put((',\n{"ph":"X","cat":"%s","name":%s,"pid":1,"tid":%d,"ts":%s,"dur":%s,"args":{%s}}'):format(
+      categories[kind], quote(name), tid, number(begin), number(duration),
+      table.concat(details, ",")))
    if device_begin >= 0 then
       put((',\n{"ph":"X","cat":"kernel","name":%s,"pid":2,"tid":1,"ts":%s,"dur":%s,"args":{}}')
          :format(quote(name), number(device_begin), number(device_time)))
    end
    if sequence == 0 then return end
-   put((',\n{"ph":"%s","id":%d,"cat":"fwdbwd","name":"fwdbwd","pid":1,"tid":1,"ts":%s%s}'):format(
-      kind == "backward" and "f" or "s", sequence, number(begin),
+   put((',\n{"ph":"%s","id":%d,"cat":"fwdbwd","name":"fwdbwd","pid":1,"tid":%d,"ts":%s%s}'):format(
+      kind == "backward" and "f" or "s", sequence, tid, number(begin),
       kind == "backward" and ',"bp":"e"' or ""))
 end
 
@@ -61,9 +74,13 @@ function M.write(session, path)
    text.write_file("export_chrome_trace", path, function(put)
       put(('{"schemaVersion":1,"displayTimeUnit":"ms","baseTimeNanoseconds":%d,"traceEvents":[\n')
          :format(began))
-      put '{"ph":"M","name":"process_name","pid":1,"args":{"name":"tlua"}},\n'
-      put '{"ph":"M","name":"process_name","pid":2,"args":{"name":"devices"}},\n'
-      put '{"ph":"M","name":"thread_name","pid":1,"tid":1,"args":{"name":"main"}}'
+      put '{"ph":"M","name":"process_name","pid":1,"tid":0,"args":{"name":"tlua"}}'
+      put_name(put, "process", 2, 0, "devices")
+      put_name(put, "thread", 1, 1, "main")
+      put_name(put, "thread", 2, 1, "operators")
+      for thread, name in ipairs(session:threads()) do
+         put_name(put, "thread", name:find " stream " and 2 or 1, thread + 1, name)
+      end
       for i = 1, n do put_event(put, session, i, quote) end
       local live = {}
       for i = 1, memory do put_memory(put, session, i, live) end

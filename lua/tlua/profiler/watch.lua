@@ -47,20 +47,31 @@ local function call_module(call, module, ...)
    return call(module, ...)
 end
 
-local function call_step(step, optimizer, closure)
+local function call_step(step, optimizer, closure, options)
    local name = "Optimizer.step#" .. torch.type(optimizer):match "[^.]*$"
-   return spans.call("optimizer", name, step, optimizer, closure)
+   return spans.call("optimizer", name, step, optimizer, closure, options)
 end
+
+local serial = 0
 
 --- Makes spans of optimizers' steps and, if `modules`, of modules' calls; `on` false: no more.
 ---@param on boolean
----@param modules boolean
+---@param modules? boolean
+---@return integer serial  of this watch, for `leave`
 function M.set(on, modules)
+   serial = serial + 1
    local Module = require "tlua.nn.Module"
    require("tlua.nn.hooks").around = on and modules and call_module or nil
    rawset(Module, "_hooks", on and modules and {} or false)
    rawset(require "tlua.optim.Optimizer", "around", on and call_step or nil)
    active = {}
+   return serial
+end
+
+--- Ends a watch, unless another one has begun since.
+---@param watch? integer
+function M.leave(watch)
+   if watch == serial then M.set(false) end
 end
 
 return M

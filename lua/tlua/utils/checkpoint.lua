@@ -26,6 +26,29 @@ local function set_random_states(states)
    end
 end
 
+local function shape_of(value)
+   if not torch.is_tensor(value) then return args.describe(value) end
+   return "a tensor of shape (" .. table.concat(value.shape, ", ") .. ")"
+end
+
+-- What results are, to compare with those of the second time; other values than tensors may differ.
+local function shapes_of(results)
+   local shapes = {n = results.n}
+   for i = 1, results.n do
+      shapes[i] = torch.is_tensor(results[i]) and shape_of(results[i]) or false
+   end
+   return shapes
+end
+
+local function check_again(before, outputs)
+   for i = 1, before.n do
+      if before[i] and before[i] ~= shape_of(outputs[i]) then
+         torch.raise(("utils.checkpoint: result %d of fn: expected %s, as the first time, got %s")
+            :format(i, before[i], shape_of(outputs[i])))
+      end
+   end
+end
+
 -- `anchor` requires a gradient, so that the call is recorded even if no argument does, as when
 -- only parameters inside of fn are learnt.
 function Checkpoint.forward(ctx, _, fn, ...)
@@ -39,7 +62,9 @@ function Checkpoint.forward(ctx, _, fn, ...)
    end
    ctx.fn, ctx.rest, ctx.state = fn, given, random_states()
    ctx:save_for_backward(table.unpack(tensors, 1, tensors.n))
-   return fn(...)
+   local results = table.pack(fn(...))
+   ctx.shapes = shapes_of(results)
+   return table.unpack(results, 1, results.n)
 end
 
 -- Runs fn again from the same random state, this time recorded.
@@ -62,6 +87,7 @@ function Checkpoint.backward(ctx, ...)
       end
    end
    local outputs = repeat_forward(ctx, inputs)
+   check_again(ctx.shapes, outputs)
    local roots, seeds = {}, {}
    for k = 1, outputs.n do
       local output, grad = outputs[k], select(k, ...)

@@ -10,10 +10,12 @@ return lazy.load({}, {
    metrics = "tlua.utils.metrics",
    json = "tlua.utils.json",
    near = "tlua.utils.near",
+   deterministic = "tlua.utils.deterministic",
    data = "tlua.data",
    checkpoint = "tlua.utils.checkpoint",
    leaks = "tlua.utils.leaks",
    check_finite = "tlua.utils.check_finite",
    benchmark = "tlua.utils.benchmark",
    tensorboard = "tlua.utils.tensorboard",
+   mlflow = "tlua.utils.mlflow",
 })

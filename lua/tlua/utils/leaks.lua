@@ -7,6 +7,8 @@ local memory = require "tlua.memory"
 
 local take = args.signature "utils.leaks(fn: callable, steps: count = 4, warmup: count = 2)"
 
+local running = false
+
 local Report = {}
 Report.__index = Report
 
@@ -35,13 +37,16 @@ end
 ---@return table[]
 return function(...)
    local a = take(...)
+   if running then torch.raise "utils.leaks: called by the function that it calls" end
    if a.steps < 1 then args.refuse("utils.leaks", "steps", "an integer of at least 1", a.steps) end
    local was = torch._record_live()
-   for _ = 1, a.warmup do a.fn() end
-   torch._record_live(true)
+   running = true
    local ok, message = pcall(function()
+      for _ = 1, a.warmup do a.fn() end
+      torch._record_live(true)
       for _ = 1, a.steps do a.fn() end
    end)
+   running = false
    local report = setmetatable({steps = a.steps}, Report)
    for _, group in pairs(ok and counts() or {}) do
       if group.count >= a.steps then report[#report + 1] = group end

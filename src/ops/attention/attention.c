@@ -190,10 +190,9 @@ tl_Tensor *tlo_scaled_dot_product_attention(tl_Tensor *query, tl_Tensor *key, tl
   Operands o = operands(&c, query, key, value, attn_mask, enable_gqa, &lead);
   tl_Tensor *out[2] = {NULL, NULL};
   tli_Stretch from;
-  if (!c.failed &&
-      !(draw(&o, dropout_p, generator, &from) &&
-        tlo_attention(o.query, o.key, o.value, o.mask, dropout_p, is_causal, scale,
-                      (int64_t)from.seed, (int64_t)from.block, (int64_t)(intptr_t)from.state, out)))
+  if (!c.failed && !(draw(&o, dropout_p, generator, &from) &&
+                     tlo_attention(o.query, o.key, o.value, o.mask, dropout_p, is_causal, scale,
+                                   (int64_t)from.seed, (int64_t)from.block, from.state, out)))
     c.failed = true;
   tli_release(out[1]);
   tl_Tensor *result = out[0] ? tli_keep(&c, out[0]) : NULL;
@@ -261,14 +260,14 @@ static bool attend(tl_Tensor *query, tl_Tensor *key, tl_Tensor *value, tlk_Atten
 
 bool tli_op_attention(tl_Tensor *query, tl_Tensor *key, tl_Tensor *value, tl_Tensor *mask,
                       double dropout, bool causal, double scale, int64_t seed, int64_t block,
-                      int64_t state, tl_Tensor **out) {
+                      tl_Tensor *state, tl_Tensor **out) {
   tl_DType stat = query->dtype == TL_F64 ? TL_F64 : TL_F32;
   tlk_Attention a = {.causal = causal,
                      .scale = scale,
                      .dropout = dropout,
                      .seed = (uint64_t)seed,
                      .block = (uint64_t)block,
-                     .state = (const uint64_t *)(intptr_t)state};
+                     .state = tli_stretch_words(state)};
   tli_attention_call(&a, query, value, mask);
   out[0] = tli_empty_heads(query, value->sizes[3]);
   out[1] = out[0] ? tli_empty(stat, tli_device(query), 3, query->sizes) : NULL;

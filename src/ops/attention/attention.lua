@@ -21,11 +21,12 @@ op {[[scaled_dot_product_attention(Tensor query, Tensor key, Tensor value, Tenso
 
 -- Of (batch, heads, positions, features) tensors; the mask is (batch or 1, heads or 1, L or 1, S).
 -- norm is what the derivative needs to compute the weights once more; seed, block and state
--- (an address) tell where dropout's random words are.
+-- (tli_Stretch) tell where dropout's random words are.
 op {[[attention(Tensor query, Tensor key, Tensor value, Tensor mask, float dropout, bool causal,
-      float scale, int seed, int block, int state) -> (Tensor result, Tensor norm)]],
+      float scale, int seed, int block, Tensor state) -> (Tensor result, Tensor norm)]],
     name = "scaled_dot_product_attention", node = "ScaledDotProductFlashAttention", internal = true,
     nograd = {norm = true},
+    flops = "2 * numel(query) * size(key, -2) + 2 * numel(result) * size(key, -2)",
     grad = {["query, key, value, mask"] = [[attention_backward(grad_result, query, key, value, mask,
     result, norm, dropout, causal, scale, seed, block, state, needs(query), needs(key),
     needs(value), needs(mask))]]}}

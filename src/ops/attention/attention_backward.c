@@ -162,11 +162,11 @@ static bool recorded(const Inputs *in, tlk_Attention a, const bool *want, tl_Ten
 
 /* ---- the operator ---- */
 
-bool tlo_attention_backward(tl_Tensor *grad, tl_Tensor *query, tl_Tensor *key, tl_Tensor *value,
-                            tl_Tensor *mask, tl_Tensor *result, tl_Tensor *norm, double dropout,
-                            bool causal, double scale, int64_t seed, int64_t block, int64_t state,
-                            bool want_query, bool want_key, bool want_value, bool want_mask,
-                            tl_Tensor **out) {
+bool tli_op_attention_backward(tl_Tensor *grad, tl_Tensor *query, tl_Tensor *key, tl_Tensor *value,
+                               tl_Tensor *mask, tl_Tensor *result, tl_Tensor *norm, double dropout,
+                               bool causal, double scale, int64_t seed, int64_t block,
+                               tl_Tensor *state, bool want_query, bool want_key, bool want_value,
+                               bool want_mask, tl_Tensor **out) {
   Inputs in = {grad, query, key, value, mask, result, norm};
   bool want[GRADS] = {want_query, want_key, want_value, want_mask};
   tlk_Attention a = {.causal = causal,
@@ -174,7 +174,7 @@ bool tlo_attention_backward(tl_Tensor *grad, tl_Tensor *query, tl_Tensor *key, t
                      .dropout = dropout,
                      .seed = (uint64_t)seed,
                      .block = (uint64_t)block,
-                     .state = (const uint64_t *)(intptr_t)state};
+                     .state = tli_stretch_words(state)};
   tli_attention_call(&a, query, value, mask);
   for (int k = 0; k < GRADS; k++) out[k] = NULL;
   if (tli_recording((tl_Tensor *[]){grad, query, key, value, mask}, 5))

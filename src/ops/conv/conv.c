@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "ops/chain.h"
+#include "ops/copy/memory_format.h"
 #include "ops/windows.h"
 
 /* ---- the geometry of a convolution ---- */
@@ -174,7 +175,7 @@ tl_Tensor *tli_op_convolution(tl_Tensor *input, tl_Tensor *weight, tl_Tensor *bi
             (bias == NULL || (t[2] = tli_contiguous_as(bias, dtype)));
   if (ok && result->numel > 0) ok = run_forward(&o, t[0], t[1], t[2], result);
   tli_release_results(t, 3);
-  if (ok) return result;
+  if (ok) return tli_follow(result, tli_format_of(input) == TLI_ROW_MAJOR ? weight : input);
   tli_release(result);
   return NULL;
 }

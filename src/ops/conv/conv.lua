@@ -68,6 +68,8 @@ op {[[convolution_backward(Tensor grad_output, Tensor input, Tensor weight, int[
       int[] padding, int[] dilation, bool transposed, int[] output_padding, int groups,
       bool want_input, bool want_weight, bool want_bias)
       -> (Tensor input, Tensor weight, Tensor bias)]], internal = true, materialize = false,
+    flops = [[(choose(want_input, 1, 0) + choose(want_weight, 1, 0)) * 2 * numel(weight)
+       / size(weight, 1) * choose(transposed, numel(input), numel(grad_output))]],
     grad = {["grad_output, input, weight"] = [[convolution_second(grad_input, grad_weight,
     grad_bias, grad_output, input, weight, stride, padding, dilation, transposed, output_padding,
     groups)]]}}

@@ -5,10 +5,9 @@
 #include <string.h>
 
 #include "ops/chain.h"
+#include "ops/copy/memory_format.h"
 
 /* ---- copies ---- */
-
-tl_Tensor *tli_op_clone(tl_Tensor *self) { return tli_clone_for("clone", self); }
 
 tl_Tensor *tli_op_to_row_major(tl_Tensor *self) {
   tl_Tensor *copy = tli_empty((tl_DType)self->dtype, tli_device(self), self->ndim, self->sizes);
@@ -17,10 +16,6 @@ tl_Tensor *tli_op_to_row_major(tl_Tensor *self) {
     return NULL;
   }
   return copy;
-}
-
-tl_Tensor *tlo_contiguous(tl_Tensor *self) {
-  return tli_contiguous(self) ? tli_retain(self) : tlo_to_row_major(self);
 }
 
 tl_Tensor *tlo_detach(tl_Tensor *self) { return tli_detached(self); }
@@ -92,21 +87,40 @@ static tl_Tensor *convert(tl_Tensor *self, tl_DType dtype, tl_Device device, boo
   return result;
 }
 
-tl_Tensor *tlo_to(tl_Tensor *self, tl_DType dtype, bool non_blocking, bool copy, tl_Device device) {
-  return convert(self, dtype, device, non_blocking, copy);
+/* The same in another order, unless memory_format is that which self suggests. */
+static tl_Tensor *convert_to(tl_Tensor *self, tl_DType dtype, tl_Device device, bool async,
+                             bool copy, const char *memory_format) {
+  if (memory_format == NULL) return convert(self, dtype, device, async, copy);
+  tli_Format format;
+  TL_TRY_NULL(tli_read_format("to", memory_format, self->ndim, &format));
+  bool keeps = format == TLI_PRESERVE || format == tli_format_of(self);
+  async = async && (format == TLI_PRESERVE || device.type != TL_CPU); /* as in convert */
+  tli_Chain c = {0};
+  tl_Tensor *result = TLI_STEP(&c, convert(self, dtype, device, async, copy && keeps));
+  if (!keeps || (result && format != TLI_PRESERVE && !tli_lies(result, format)))
+    result = TLI_STEP(&c, tlo_laid_out(result, format));
+  return tli_chain_end(&c, result);
+}
+
+tl_Tensor *tlo_to(tl_Tensor *self, tl_DType dtype, bool non_blocking, bool copy, tl_Device device,
+                  const char *memory_format) {
+  return convert_to(self, dtype, device, non_blocking, copy, memory_format);
 }
 
 tl_Tensor *tlo_to_device(tl_Tensor *self, tl_Device device, tl_DType dtype, bool non_blocking,
-                         bool copy) {
-  return convert(self, dtype, device, non_blocking, copy);
+                         bool copy, const char *memory_format) {
+  return convert_to(self, dtype, device, non_blocking, copy, memory_format);
 }
 
-tl_Tensor *tlo_to_device_only(tl_Tensor *self, tl_Device device, bool non_blocking, bool copy) {
-  return convert(self, TL_NODTYPE, device, non_blocking, copy);
+tl_Tensor *tlo_to_device_only(tl_Tensor *self, tl_Device device, bool non_blocking, bool copy,
+                              const char *memory_format) {
+  return convert_to(self, TL_NODTYPE, device, non_blocking, copy, memory_format);
 }
 
-tl_Tensor *tlo_to_like(tl_Tensor *self, tl_Tensor *other, bool non_blocking, bool copy) {
-  return convert(self, (tl_DType)other->dtype, tli_device(other), non_blocking, copy);
+tl_Tensor *tlo_to_like(tl_Tensor *self, tl_Tensor *other, bool non_blocking, bool copy,
+                       const char *memory_format) {
+  return convert_to(self, (tl_DType)other->dtype, tli_device(other), non_blocking, copy,
+                    memory_format);
 }
 
 tl_Tensor *tlo_cpu(tl_Tensor *self) { return convert(self, TL_NODTYPE, TLI_CPU, false, false); }
@@ -165,6 +179,15 @@ static bool grow(tl_Tensor *self, int64_t bytes) {
   return true;
 }
 
+/* The elements from `from` on, which have never been written. */
+static bool settle_new_part(tl_Tensor *self, int64_t from) {
+  int64_t n = self->numel - from, stride = 1;
+  tl_Tensor *part = tli_alias(self, 1, &n, &stride, self->offset + from);
+  bool ok = part && tli_fill_uninitialized(part);
+  tli_release(part);
+  return ok;
+}
+
 bool tli_op_resize_(tl_Tensor *self, tl_Ints size) {
   tl_DType dtype = (tl_DType)self->dtype;
   if (tli_requires_grad(self))
@@ -178,7 +201,8 @@ bool tli_op_resize_(tl_Tensor *self, tl_Ints size) {
   bool same = size.n == self->ndim;
   for (int d = 0; same && d < self->ndim; d++) same = size.v[d] == self->sizes[d];
   if (same) return true; /* in its own order of memory */
+  int64_t had = (int64_t)self->storage->bytes / element - self->offset;
   if (bytes > self->storage->bytes) TL_TRY(grow(self, bytes));
   tli_set_geometry(self, (int)size.n, size.v, NULL);
-  return true;
+  return numel <= had || settle_new_part(self, had);
 }

@@ -11,11 +11,6 @@ op {"resize_(Tensor self, int[] size...) -> self",
     gradient.]],
     func = false, nondiff = "it changes the storage"}
 
-op {"clone(Tensor self) -> Tensor", doc = "A copy with memory of its own; gradients pass through.",
-    grad = {self = "grad"}, out = false, examples = {"T(3, 4)", "T(4, 3):t()", "T()"}}
-op {"contiguous(Tensor self) -> Tensor",
-    doc = "self if its memory is row-major, else a row-major copy.",
-    composite = true, out = false, examples = {"T(4, 3):t()"}}
 op {"to_row_major(Tensor self) -> Tensor",
     name = "contiguous", node = "Clone", internal = true, grad = {self = "grad"}}
 op {"to_dtype(Tensor self, dtype dtype) -> Tensor",
@@ -23,23 +18,27 @@ op {"to_dtype(Tensor self, dtype dtype) -> Tensor",
 op {"move(Tensor self, device device, bool non_blocking=false) -> Tensor",
     name = "to", node = "ToCopy", internal = true, grad = {self = "move(grad, device(self))"}}
 op {[[to(Tensor self, dtype dtype=nil, bool non_blocking=false, bool copy=false, *,
-      device device=nil) -> Tensor]],
+      device device=nil, string memory_format=nil) -> Tensor]],
     doc = [[self converted to a dtype and moved to a device; self itself if nothing changes, unless
     copy is true. x:to("float64"), x:to("cuda:0") and x:to(other) work as well. With non_blocking a
     move from pinned memory to a device, or from a device to the CPU, which then gives pinned
-    memory, may go on when this returns: synchronize before the values are read on the CPU.]],
+    memory, may go on when this returns: synchronize before the values are read on the CPU. With
+    memory_format, such as torch.channels_last, the result has that order (see contiguous).]],
     composite = true, func = false, out = false,
-    examples = {"T(3), 'float64'", "T(3), 'float64', false, true"}}
+    examples = {"T(3), 'float64'", "T(3), 'float64', false, true",
+                "T(1, 2, 2, 3), {memory_format = 'channels_last'}"}}
 op {[[to.device(Tensor self, device device, dtype dtype=nil, bool non_blocking=false,
-      bool copy=false) -> Tensor]],
+      bool copy=false, *, string memory_format=nil) -> Tensor]],
     doc = "The same with the device first.", composite = true, func = false, out = false,
     waits = "what goes to the CPU has arrived when this returns, unless non_blocking",
     examples = {"T(3), 'cpu'", "T(3), 'cpu', 'float64'", "T(3), 'cpu', 'float64', true, true"}}
-op {"to.device_only(Tensor self, device device, bool non_blocking, bool copy=false) -> Tensor",
+op {[[to.device_only(Tensor self, device device, bool non_blocking, bool copy=false, *,
+      string memory_format=nil) -> Tensor]],
     doc = "The same with the device alone.", composite = true, func = false, out = false,
     waits = "what goes to the CPU has arrived when this returns, unless non_blocking",
     examples = {"T(3), 'cpu', true", "T(3), 'cpu', false"}}
-op {"to.like(Tensor self, Tensor other, bool non_blocking=false, bool copy=false) -> Tensor",
+op {[[to.like(Tensor self, Tensor other, bool non_blocking=false, bool copy=false, *,
+      string memory_format=nil) -> Tensor]],
     any_device = {other = true},
     doc = "Converted to other's dtype and device.", composite = true, func = false, out = false,
     examples = {"T(3), T(1)", "T(3), T(1), false, true"}}
@@ -51,8 +50,10 @@ for _, row in ipairs {
 } do
    local gradcheck
    if row[1] ~= "double" then gradcheck = false end -- rounding is no smooth function
-   op {row[1] .. "(Tensor self) -> Tensor", doc = "self converted to " .. row[2] .. ".",
-       expr = "to(self, '" .. row[2] .. "')", func = false, out = false, examples = {"T(3)"},
+   op {row[1] .. "(Tensor self, *, string memory_format=nil) -> Tensor",
+       doc = "self converted to " .. row[2] .. ".",
+       expr = "to(self, '" .. row[2] .. "', nil, nil, nil, memory_format)",
+       func = false, out = false, examples = {"T(3)"},
        gradcheck = gradcheck, nondiff = not row[2]:find("float") and "no floating result" or nil}
 end
 op {"type_as(Tensor self, Tensor other) -> Tensor", any_device = {other = true},

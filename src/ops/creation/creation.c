@@ -6,6 +6,7 @@
 #include <math.h>
 
 #include "ops/chain.h"
+#include "ops/copy/memory_format.h"
 
 /* ---- one value everywhere ---- */
 
@@ -17,8 +18,23 @@ static tl_Tensor *filled(const char *op, tl_Tensor *t, tl_Scalar value) {
   return NULL;
 }
 
-tl_Tensor *tlo_empty(tl_Ints size, tl_DType dtype, tl_Device device) {
-  return tli_new("empty", size, dtype, device);
+/* Steals t, of undefined contents; NULL is passed on. */
+static tl_Tensor *settled(tl_Tensor *t) {
+  if (t == NULL || tli_fill_uninitialized(t)) return t;
+  tli_release(t);
+  return NULL;
+}
+
+tl_Tensor *tlo_empty(tl_Ints size, tl_DType dtype, tl_Device device, const char *memory_format) {
+  if (memory_format == NULL) return settled(tli_new("empty", size, dtype, device));
+  tli_Format format;
+  if (dtype == TL_NODTYPE) dtype = tli_default_dtype();
+  if (device.type < 0) device = tli_default_device();
+  TL_TRY_NULL(tli_check_sizes("empty", size, dtype));
+  TL_TRY_NULL(tli_read_format("empty", memory_format, (int)size.n, &format));
+  if (format == TLI_PRESERVE)
+    return tli_fail_null(TL_EARG, "empty: memory_format: there is nothing to preserve");
+  return settled(tli_empty_format(format, dtype, device, (int)size.n, size.v));
 }
 
 tl_Tensor *tlo_zeros(tl_Ints size, tl_DType dtype, tl_Device device) {
@@ -34,20 +50,27 @@ tl_Tensor *tlo_full(tl_Ints size, tl_Scalar fill_value, tl_DType dtype, tl_Devic
   return filled("full", tli_new("full", size, dtype, device), fill_value);
 }
 
-tl_Tensor *tlo_empty_like(tl_Tensor *self, tl_DType dtype, tl_Device device) {
-  return tli_new_like(self, dtype, device);
+tl_Tensor *tlo_empty_like(tl_Tensor *self, tl_DType dtype, tl_Device device,
+                          const char *memory_format) {
+  return settled(tli_new_like("empty_like", self, dtype, device, memory_format));
 }
 
-tl_Tensor *tlo_zeros_like(tl_Tensor *self, tl_DType dtype, tl_Device device) {
-  return filled("zeros_like", tli_new_like(self, dtype, device), tli_int(0));
+tl_Tensor *tlo_zeros_like(tl_Tensor *self, tl_DType dtype, tl_Device device,
+                          const char *memory_format) {
+  return filled("zeros_like", tli_new_like("zeros_like", self, dtype, device, memory_format),
+                tli_int(0));
 }
 
-tl_Tensor *tlo_ones_like(tl_Tensor *self, tl_DType dtype, tl_Device device) {
-  return filled("ones_like", tli_new_like(self, dtype, device), tli_int(1));
+tl_Tensor *tlo_ones_like(tl_Tensor *self, tl_DType dtype, tl_Device device,
+                         const char *memory_format) {
+  return filled("ones_like", tli_new_like("ones_like", self, dtype, device, memory_format),
+                tli_int(1));
 }
 
-tl_Tensor *tlo_full_like(tl_Tensor *self, tl_Scalar fill_value, tl_DType dtype, tl_Device device) {
-  return filled("full_like", tli_new_like(self, dtype, device), fill_value);
+tl_Tensor *tlo_full_like(tl_Tensor *self, tl_Scalar fill_value, tl_DType dtype, tl_Device device,
+                         const char *memory_format) {
+  return filled("full_like", tli_new_like("full_like", self, dtype, device, memory_format),
+                fill_value);
 }
 
 tl_Tensor *tlo_scalar_tensor(tl_Scalar s, tl_DType dtype, tl_Device device) {
@@ -62,7 +85,7 @@ static tl_Tensor *new_from(const char *op, tl_Tensor *self, tl_Ints size, tl_DTy
 }
 
 tl_Tensor *tlo_new_empty(tl_Tensor *self, tl_Ints size, tl_DType dtype, tl_Device device) {
-  return new_from("new_empty", self, size, dtype, device);
+  return settled(new_from("new_empty", self, size, dtype, device));
 }
 
 tl_Tensor *tlo_new_zeros(tl_Tensor *self, tl_Ints size, tl_DType dtype, tl_Device device) {

@@ -2,12 +2,14 @@
 
 local options = "*, dtype dtype=nil, device device=nil"
 
+local format = ", string memory_format=nil"
+
 local function create(entry)
    entry.creation, entry.method, entry.nondiff = true, false, "it makes new values"
    op(entry)
 end
 
-create {"empty(int[] size..., " .. options .. ") -> Tensor",
+create {"empty(int[] size..., " .. options .. format .. ") -> Tensor",
     doc = [[A tensor of that shape (numbers, or one table) with undefined contents; float32 unless
     dtype is given.]],
     composite = true}
@@ -46,9 +48,9 @@ for _, row in ipairs {
    {"empty", "", "undefined contents"}, {"zeros", "", "zeros"}, {"ones", "", "ones"},
    {"full", "Number fill_value, ", "a number"},
 } do
-   op {row[1] .. "_like(Tensor self, " .. row[2] .. options .. ") -> Tensor",
+   op {row[1] .. "_like(Tensor self, " .. row[2] .. options .. format .. ") -> Tensor",
        doc = "A tensor of " .. row[3]
-         .. " with self's shape, and its dtype and device unless given.",
+         .. " with self's shape, and its dtype, device and order of memory unless given.",
        composite = true, creation = true, method = false, nondiff = "it makes new values"}
    op {"new_" .. row[1] .. "(Tensor self, int[] size" .. (row[2] == "" and "..." or "") .. ", "
          .. row[2] .. options

@@ -30,7 +30,8 @@ F {[[embedding_bag(Tensor input, Tensor weight, Tensor offsets=nil, float max_no
    (B, N), or the pieces of input (N) that begin at offsets, positions too. include_last_offset: the
    last offset is the end of the last bag. padding_idx does not count; per_sample_weights, for sums,
    are of input's shape.]],
-   composite = true, waits = "with padding_idx the positions that count are counted",
+   node = "EmbeddingBag", composite = true,
+   waits = "with padding_idx the positions that count are counted",
    examples = {"I(5, 2, 3), T(5, 4)", "I(5, 6), T(5, 2), torch.tensor{1, 3}, {mode = 'sum'}",
                "I(5, 2, 3), T(5, 4), {mode = 'max'}",
                "I(5, 2, 3), T(5, 4), {mode = 'sum', per_sample_weights = T(2, 3)}",

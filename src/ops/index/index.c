@@ -293,7 +293,7 @@ tl_Tensor *tlo_index_fill_tensor(tl_Tensor *self, int64_t dim, tl_Tensor *index,
                          tli_sizes_str(value));
   tli_Chain c = {0};
   tl_Tensor *cast = chain_to(&c, value, (tl_DType)self->dtype);
-  tl_Tensor *none = TLI_STEP(&c, tlo_zeros_like(self, TL_BOOL, TLI_NODEVICE));
+  tl_Tensor *none = TLI_STEP(&c, tlo_zeros_like(self, TL_BOOL, TLI_NODEVICE, NULL));
   /* a position that comes twice counts once */
   tl_Tensor *mask = TLI_STEP(&c, tlo_index_fill(none, dim, index, tli_bool(true)));
   return tli_chain_end(&c, TLI_STEP(&c, tlo_masked_fill(self, mask, cast)));
@@ -700,7 +700,7 @@ static tl_Tensor *bring_values(const tl_Tensor *self, tl_Tensor *values) {
   if (values->flags & TLI_NUMBER)
     return tli_scalar_tensor(tli_number_of(values), (tl_DType)self->dtype, device);
   if (values->ndim == 0 && tli_device(values).type == TL_CPU)
-    return tlo_to_device_only(values, device, false, false);
+    return tlo_to_device_only(values, device, false, false, NULL);
   return tli_fail_null(TL_EDEVICE, "index_put: values: expected %s, where self is, got %s",
                        tli_device_str(device), tli_device_str(tli_device(values)));
 }

@@ -9,7 +9,7 @@ op {"index_select(Tensor self, dim dim, Tensor index) -> Tensor",
 op {"take(Tensor self, Tensor index) -> Tensor",
     doc = [[The elements at those positions of self read row by row; negative ones count from the
     end.]],
-    composite = true, examples = {"T(3, 4), I(12, 2, 3)", "T(4, 3):t(), I(12, 5)"}}
+    node = "Take", composite = true, examples = {"T(3, 4), I(12, 2, 3)", "T(4, 3):t(), I(12, 5)"}}
 op {"take_along_dim(Tensor self, Tensor indices, dim dim=nil) -> Tensor",
     doc = [[gather with self and indices broadcast in the other dimensions; without dim, of self
     flattened.]],

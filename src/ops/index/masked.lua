@@ -1,6 +1,7 @@
 -- Reading and writing where a mask is true.
 
 op {"masked_select(Tensor self, Tensor mask) -> Tensor",
+    node = "MaskedSelect",
     doc = "The elements where mask (bool, broadcast with self) is true, in one dimension.",
     composite = true, waits = "the result's shape depends on the data",
     examples = {"T(3, 4), M(3, 4)", "T(3, 4), M(4)", "T(4), M(3, 4)"}}
@@ -20,7 +21,7 @@ op {"masked_fill_kernel(Tensor self, Tensor mask, Tensor value) -> Tensor",
 op {"masked_scatter(Tensor self, Tensor mask, Tensor source) -> Tensor",
     doc = [[Writes the elements of source, in order, to where mask (bool, broadcast with self) is
     true.]],
-    composite = true, waits = "the number of true elements is read",
+    node = "MaskedScatter", composite = true, waits = "the number of true elements is read",
     examples = {"T(3, 4), M(3, 4), T(12)", "T(3, 4), M(4), T(4, 4)"}}
 op {"masked_scatter_(Tensor self, Tensor mask, Tensor source) -> self", doc = "The same over self.",
     composite = true,

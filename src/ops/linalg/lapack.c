@@ -145,6 +145,65 @@ bool tli_op_cholesky_info(tl_Tensor *A, tl_Tensor **out) {
   return false;
 }
 
+/* ---- L D L^T ---- */
+
+bool tli_op_ldl_factor_info(tl_Tensor *A, tl_Tensor **out) {
+  const char *op = "linalg.ldl_factor";
+  Batch b;
+  const tlk_Lapack *lib = lapack(op, A);
+  out[0] = out[1] = out[2] = NULL;
+  if (lib == NULL || !matrices(op, A, true, &b)) return false;
+  tl_Tensor *a = columns(A);
+  out[1] = a ? batch_empty(A, &b, TL_I32, 1, b.n, 0) : NULL;
+  out[2] = out[1] ? new_info(A, &b) : NULL;
+  bool ok = out[2] && (b.count == 0 || b.n == 0 ||
+                       lib->sytrf((tl_DType)a->dtype, b.count, b.n, tli_data(a), tli_data(out[1]),
+                                  tli_data(out[2])));
+  a = rows(a);
+  out[0] = ok && a ? tli_op_tril(a, 0) : NULL;
+  tli_release(a);
+  if (out[0]) return true;
+  tli_release_results(out, 3);
+  return false;
+}
+
+/* Whether sytrs may follow them: rows from 1 to n, two times the same negative
+** one for a block of size 2. */
+static bool check_blocks(const char *op, const int *pivots, int64_t count, int n) {
+  for (int64_t i = 0; i < count; i++, pivots += n)
+    for (int k = 0; k < n; k++) {
+      int row = pivots[k];
+      bool block = row < 0;
+      if (row < -n || row > n || row == 0 || (block && (k + 1 == n || pivots[k + 1] != row)))
+        return tli_fail(TL_EINDEX,
+                        "%s: pivots: expected those of linalg.ldl_factor, rows from 1 to %d and "
+                        "pairs of negative ones, got %d",
+                        op, n, row);
+      if (block) k++;
+    }
+  return true;
+}
+
+/* All of one batch. */
+tl_Tensor *tli_op_ldl_solved(tl_Tensor *LD, tl_Tensor *pivots, tl_Tensor *B) {
+  const char *op = "linalg.ldl_solve";
+  Batch b;
+  const tlk_Lapack *lib = lapack(op, LD);
+  TL_TRY_NULL(lib && matrices(op, LD, true, &b));
+  int64_t nrhs = B->sizes[B->ndim - 1];
+  tl_Tensor *a = columns(LD), *x = a ? columns(B) : NULL;
+  tl_Tensor *order = x ? tli_contiguous_as(pivots, TL_I32) : NULL;
+  bool ok = order && check_blocks(op, tli_data(order), b.count, b.n);
+  ok = ok && (b.count == 0 || b.n == 0 || nrhs == 0 ||
+              lib->sytrs((tl_DType)LD->dtype, b.count, b.n, (int)nrhs, tli_data(a), tli_data(order),
+                         tli_data(x)));
+  tli_release(a);
+  tli_release(order);
+  x = rows(x);
+  if (!ok) tli_release(x), x = NULL;
+  return x;
+}
+
 /* ---- LU and what is solved by it ---- */
 
 /* The factors (column-major), pivots and info of self. */

@@ -50,6 +50,10 @@ op {"geqrf(Tensor self) -> (Tensor a, Tensor tau)", host = "LAPACK",
     doc = [[LAPACK's QR factorization of self (..., m, n): R on and above the diagonal of a, below
     it and in tau (..., min(m, n)) what torch.linalg.householder_product makes Q of.]],
     nondiff = "torch.linalg.qr has a derivative", examples = {"T(4, 3)", "T(2, 3, 4)"}}
+linalg {"ldl_factor_info(Tensor A) -> (Tensor LD, Tensor pivots, Tensor info)",
+    name = "ldl_factor", internal = true, nondiff = "PyTorch has no derivative, either"}
+linalg {"ldl_solved(Tensor LD, Tensor pivots, Tensor B) -> Tensor",
+    name = "ldl_solve", internal = true, nondiff = "PyTorch has no derivative, either"}
 linalg {"svd_full(Tensor A, bool full_matrices) -> (Tensor U, Tensor S, Tensor Vh)",
     name = "svd", node = "LinalgSvd", internal = true, materialize = false,
     grad = {A = "svd_backward(grad_U, grad_S, grad_Vh, U, S, Vh)"}}

@@ -422,6 +422,49 @@ tl_Tensor *tlo_lu_solve(tl_Tensor *LU, tl_Tensor *pivots, tl_Tensor *B, bool lef
   return tli_chain_end(&c, x);
 }
 
+bool tlo_lu_infos(tl_Tensor *self, bool pivot, bool get_infos, tl_Tensor **out) {
+  (void)get_infos;
+  return tlo_lu_factor_ex(self, pivot, false, out);
+}
+
+bool tlo_lu_factors(tl_Tensor *self, bool pivot, bool get_infos, tl_Tensor **out) {
+  (void)get_infos;
+  return tlo_lu_factor(self, pivot, out);
+}
+
+/* ---- L D L^T ---- */
+
+bool tlo_ldl_factor_ex(tl_Tensor *A, bool hermitian, bool check_errors, tl_Tensor **out) {
+  (void)hermitian;
+  TL_TRY(tlo_ldl_factor_info(A, out));
+  return !check_errors || tli_info_check(out, 3, "linalg.ldl_factor", singular);
+}
+
+bool tlo_ldl_factor(tl_Tensor *A, bool hermitian, tl_Tensor **out) {
+  tl_Tensor *made[3];
+  TL_TRY(tlo_ldl_factor_ex(A, hermitian, true, made));
+  tli_release(made[2]);
+  out[0] = made[0];
+  out[1] = made[1];
+  return true;
+}
+
+tl_Tensor *tlo_ldl_solve(tl_Tensor *LD, tl_Tensor *pivots, tl_Tensor *B, bool hermitian) {
+  const char *op = "linalg.ldl_solve";
+  (void)hermitian;
+  TL_TRY_NULL(check_pivots(op, LD, pivots));
+  if (B->ndim < 2)
+    return tli_fail_null(TL_ESHAPE, "%s: B: expected matrices (..., n, k), got shape %s", op,
+                         tli_sizes_str(B));
+  tli_Chain c = {0};
+  bool vectors = false;
+  TLI_DO(&c, system_of(&c, op, true, &LD, &B, &vectors));
+  if (!c.failed) pivots = TLI_STEP(&c, tlo_expand(pivots, (tl_Ints){LD->ndim - 1, LD->sizes}));
+  tl_Tensor *x = TLI_STEP(&c, tlo_ldl_solved(LD, pivots, B));
+  return tli_chain_end(&c,
+                       vectors ? TLI_STEP(&c, tlo_squeeze(x, (tl_Ints){1, (int64_t[]){-1}})) : x);
+}
+
 /* ---- QR ---- */
 
 /* The strict lower triangle reflected upwards. */
@@ -730,19 +773,60 @@ static tl_Tensor *reflected(tl_Tensor *Q, tl_Tensor *V, tl_Tensor *tau, int64_t 
   return tli_chain_end(&c, chain_sub(&c, Q, chain_matmul(&c, scaled, shares)));
 }
 
+/* The vectors v1 ... vk as columns (..., m, k). */
+static tl_Tensor *reflectors(tli_Chain *c, tl_Tensor *A, int64_t k) {
+  tl_Tensor *below = chain_tril(c, chain_slice(c, A, -1, 0, k), -1);
+  tl_Tensor *ones =
+      TLI_STEP(c, tlo_eye(A->sizes[A->ndim - 2], k, (tl_DType)A->dtype, tli_device(A)));
+  return chain_add(c, below, ones);
+}
+
 tl_Tensor *tlo_householder_product(tl_Tensor *A, tl_Tensor *tau) {
   TL_TRY_NULL(check_reflectors(A, tau));
   int64_t m = A->sizes[A->ndim - 2], n = A->sizes[A->ndim - 1], k = tau->sizes[tau->ndim - 1];
-  tl_DType dtype = (tl_DType)A->dtype;
   tli_Chain c = {0};
-  tl_Tensor *below = chain_tril(&c, chain_slice(&c, A, -1, 0, k), -1);
-  tl_Tensor *ones = TLI_STEP(&c, tlo_eye(m, k, dtype, tli_device(A)));
-  tl_Tensor *V = chain_add(&c, below, ones);
+  tl_Tensor *V = reflectors(&c, A, k);
   tl_Tensor *scales = chain_unsqueeze(&c, tau, -2);
-  tl_Tensor *start = TLI_STEP(&c, tlo_eye(m, n, dtype, tli_device(A)));
+  tl_Tensor *start = TLI_STEP(&c, tlo_eye(m, n, (tl_DType)A->dtype, tli_device(A)));
   tl_Tensor *Q = TLI_STEP(&c, tlo_expand(start, (tl_Ints){A->ndim, A->sizes}));
   for (int64_t i = k - 1; i >= 0; i--) Q = TLI_STEP(&c, reflected(Q, V, scales, i));
   return tli_chain_end(&c, k == 0 ? TLI_STEP(&c, tlo_clone(Q)) : Q);
+}
+
+static bool check_ormqr(const tl_Tensor *A, const tl_Tensor *tau, const tl_Tensor *other,
+                        bool left) {
+  static const char op[] = "ormqr";
+  bool ranks = A->ndim >= 2 && tau->ndim == A->ndim - 1 && other->ndim == A->ndim;
+  bool fits = ranks && tau->dtype == A->dtype && other->dtype == A->dtype &&
+              tli_is_float((tl_DType)A->dtype);
+  if (fits) {
+    int64_t m = A->sizes[A->ndim - 2], n = A->sizes[A->ndim - 1];
+    fits = other->sizes[other->ndim - (left ? 2 : 1)] == m &&
+           tau->sizes[tau->ndim - 1] == (m < n ? m : n);
+  }
+  for (int d = 0; fits && d < A->ndim - 2; d++)
+    fits = tau->sizes[d] == A->sizes[d] && other->sizes[d] == A->sizes[d];
+  return fits || tli_fail(TL_ESHAPE,
+                          "%s: expected reflectors (..., m, n), scales (..., min(m, n)) and other "
+                          "(..., %s) of one floating dtype and batch, got %s of shape %s, %s of "
+                          "shape %s and %s of shape %s",
+                          op, left ? "m, k" : "k, m", tl_dtype_name((tl_DType)A->dtype),
+                          tli_sizes_str(A), tl_dtype_name((tl_DType)tau->dtype), tli_sizes_str(tau),
+                          tl_dtype_name((tl_DType)other->dtype), tli_sizes_str(other));
+}
+
+/* Q = H1 H2 ... Hk, each Hi symmetric; C Q = (Q^T C^T)^T. */
+tl_Tensor *tlo_ormqr(tl_Tensor *self, tl_Tensor *tau, tl_Tensor *other, bool left, bool transpose) {
+  TL_TRY_NULL(check_ormqr(self, tau, other, left));
+  int64_t k = tau->sizes[tau->ndim - 1];
+  bool forward = left == transpose; /* H1 is applied first */
+  tli_Chain c = {0};
+  tl_Tensor *V = reflectors(&c, self, k), *scales = chain_unsqueeze(&c, tau, -2);
+  tl_Tensor *x = left ? other : chain_t(&c, other);
+  for (int64_t i = 0; i < k; i++)
+    x = TLI_STEP(&c, reflected(x, V, scales, forward ? i : k - 1 - i));
+  if (k == 0) x = TLI_STEP(&c, tlo_clone(x));
+  return tli_chain_end(&c, left ? x : chain_t(&c, x));
 }
 
 bool tlo_triangular_solve(tl_Tensor *self, tl_Tensor *A, bool upper, bool transpose,

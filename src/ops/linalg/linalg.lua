@@ -84,6 +84,22 @@ by_lapack {[[lu_solve(Tensor LU, Tensor pivots, Tensor B, *, bool left=true, boo
     examples = {"SPD(3), torch.tensor({1, 2, 3}, {dtype = 'int32'}), T(3, 2)",
                 "SPD(3), torch.tensor({3, 2, 3}, {dtype = 'int32'}), T(2, 3), "
                    .. "{left = false, adjoint = true}"}}
+by_lapack {[[ldl_factor(Tensor A, *, bool hermitian=false) -> (Tensor LD, Tensor pivots)]],
+    doc = [[The factorization L D L^T of symmetric A (..., n, n), of which the lower triangle is
+    read: L, whose diagonal is ones, below the diagonal of LD, and D, blocks of size 1 and 2, on it
+    and beside it; LAPACK's pivots (..., n), int32, count from 1, negative ones are blocks of size
+    2. hermitian says the same of real numbers.]],
+    composite = true, nondiff = "PyTorch has no derivative, either",
+    examples = {"SPD(3)", "SPD(2, 3), {hermitian = true}"}}
+by_lapack {[[ldl_factor_ex(Tensor A, *, bool hermitian=false, bool check_errors=false)
+      -> (Tensor LD, Tensor pivots, Tensor info)]],
+    doc = [[The same with info, int32 and 0 for each matrix whose D is not singular, in place of an
+    error, unless check_errors.]],
+    composite = true, nondiff = "PyTorch has no derivative, either", examples = {"SPD(3)"}}
+by_lapack {"ldl_solve(Tensor LD, Tensor pivots, Tensor B, *, bool hermitian=false) -> Tensor",
+    doc = "X with A X = B (..., n, k), from ldl_factor's results for A.",
+    composite = true, nondiff = "PyTorch has no derivative, either",
+    examples = {"SPD(3), torch.tensor({1, 2, 3}, {dtype = 'int32'}), T(3, 2)"}}
 linalg {"householder_product(Tensor A, Tensor tau) -> Tensor",
     doc = [[The first n columns of H1 H2 ... Hk for A (..., m, n), m >= n, and tau (..., k), k <= n:
     Hi = I - tau[i] v v^T, where v has a one at i, below it what column i of A has there, and
@@ -115,8 +131,10 @@ by_lapack {"eigvalsh(Tensor A, string UPLO='L') -> Tensor",
 by_lapack {"matrix_power(Tensor A, int n) -> Tensor",
     doc = [[A to the integer power n; of the inverse if n is negative; the identity, even of NaN, if
     n is 0.]],
-    composite = true, examples = {"SPD(3), 3", "SPD(3), -2"}}
-by_lapack {"matrix_exp(Tensor A) -> Tensor", doc = "The matrix exponential of square matrices.",
+    composite = true, autocast = {cpu = "lower", gpu = "lower", when = "n > 1"},
+    examples = {"SPD(3), 3", "SPD(3), -2"}}
+by_lapack {"matrix_exp(Tensor A) -> Tensor", node = "LinalgMatrixExp",
+    doc = "The matrix exponential of square matrices.",
     composite = true,
     examples = {"T(3, 3) * 0.5", "SPD(2, 2)"}}
 linalg {"multi_dot(Tensor[] tensors) -> Tensor",
@@ -156,7 +174,8 @@ same("det.torch(Tensor self)", "det(self)", "torch.linalg.det.", {"SPD(3)"})
 same("inverse(Tensor self)", "inv(self)", "torch.linalg.inv.", {"SPD(3)"},
    {cpu = "float32"})
 same("matrix_power.torch(Tensor self, int n)", "matrix_power(self, n)",
-   "torch.linalg.matrix_power.", {"SPD(3), 3", "SPD(3), -1"})
+   "torch.linalg.matrix_power.", {"SPD(3), 3", "SPD(3), -1"},
+   {cpu = "lower", gpu = "lower", when = "n > 1"})
 same("matrix_exp.torch(Tensor self)", "matrix_exp(self)", "torch.linalg.matrix_exp.",
    {"T(3, 3) * 0.5"})
 op {"cholesky.torch(Tensor self, bool upper=false) -> Tensor", doc = "torch.linalg.cholesky.",
@@ -192,6 +211,21 @@ op {[[svd.torch(Tensor self, bool some=true, bool compute_uv=true)
 
 op {"orgqr(Tensor self, Tensor input2) -> Tensor", doc = "torch.linalg.householder_product.",
     expr = "householder_product(self, input2)", examples = {"T(4, 3), T(3)"}}
+op {[[ormqr(Tensor self, Tensor tau, Tensor other, bool left=true, bool transpose=false)
+      -> Tensor]],
+    doc = [[Q other or, unless left, other Q, with transpose by Q^T, for the square matrix
+    Q = H1 H2 ... Hk of the reflections that torch.linalg.householder_product describes, of which
+    self (..., m, n) has the vectors and tau (..., k), k = min(m, n), the scales.]],
+    composite = true, examples = {"T(4, 3), T(3), T(4, 2)", "T(3, 4), T(3), T(3, 2), true, true",
+                                  "T(2, 4, 3), T(2, 3), T(2, 2, 4), false"}}
+op {"lu.infos(Tensor self, bool pivot=true, true get_infos) "
+      .. "-> (Tensor LU, Tensor pivots, Tensor info)",
+    doc = "With get_infos = true: torch.linalg.lu_factor_ex.", composite = true,
+    waits = lapack, examples = {"SPD(3), true, true", "T(3, 4), {get_infos = true}"}}
+op {[[lu.factors(Tensor self, bool pivot=true, bool get_infos=false)
+      -> (Tensor LU, Tensor pivots)]],
+    doc = "torch.linalg.lu_factor.", composite = true, waits = lapack,
+    examples = {"SPD(3)", "T(2, 3, 4)"}}
 op {"lu_solve.torch(Tensor self, Tensor LU_data, Tensor LU_pivots) -> Tensor",
     doc = "torch.linalg.lu_solve with the right side first.",
     expr = "lu_solve(LU_data, LU_pivots, self)", waits = lapack,

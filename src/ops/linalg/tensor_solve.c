@@ -78,7 +78,7 @@ tl_Tensor *tlo_vander(tl_Tensor *x, int64_t N) {
   int64_t sizes[TL_MAX_DIMS];
   memcpy(sizes, column->sizes, (size_t)column->ndim * sizeof *sizes);
   sizes[column->ndim - 1] = N - 1;
-  tl_Tensor *ones = TLI_STEP(&c, tlo_ones_like(column, TL_NODTYPE, TLI_NODEVICE));
+  tl_Tensor *ones = TLI_STEP(&c, tlo_ones_like(column, TL_NODTYPE, TLI_NODEVICE, NULL));
   tl_Tensor *wide = TLI_STEP(&c, tlo_expand(column, (tl_Ints){column->ndim, sizes}));
   tl_Tensor *powers = TLI_STEP(&c, tlo_cumprod(wide, -1, TL_NODTYPE));
   if (c.failed) return tli_chain_end(&c, NULL);

@@ -194,6 +194,7 @@ static tl_Tensor *chain_unbatched(tli_Chain *c, tl_Tensor *loss, bool single,
 static tl_Tensor *label_loss(tl_Tensor *input, tl_Tensor *target, tl_Tensor *weight, int64_t ignore,
                              const char *reduction, bool logits, double smoothing) {
   tli_Chain c = {0};
+  uint64_t count = tli_node_count();
   tl_Tensor *out[3] = {NULL};
   bool single = batched(&c, &input, &target);
   if (!c.failed && tlo_class_loss(input, target, weight, ignore, logits, out))
@@ -207,7 +208,10 @@ static tl_Tensor *label_loss(tl_Tensor *input, tl_Tensor *target, tl_Tensor *wei
     smooth = chain_scale(&c, smooth, smoothing / (double)input->sizes[1]);
     loss = chain_add(&c, chain_scale(&c, loss, 1 - smoothing), smooth);
   }
-  return tli_chain_end(&c, chain_unbatched(&c, loss, single, reduction));
+  const char *title = !c.failed && input->ndim > 2 ? "NllLoss2D" : "NllLoss"; /* PyTorch's */
+  loss = tli_chain_end(&c, chain_unbatched(&c, loss, single, reduction));
+  if (smoothing <= 0) tli_entitle(loss, title, count);
+  return loss;
 }
 
 static bool check_reduction(const char *op, const char *reduction) {
@@ -333,7 +337,8 @@ tl_Tensor *tlo_multilabel_margin_loss(tl_Tensor *input, tl_Tensor *target, const
   tl_Tensor *counts = chain_counting(&c, &labels); /* (N, J) */
   if (c.failed) return tli_chain_end(&c, NULL);
   tl_Tensor *number = TLI_STEP(&c, tlo_to_dtype(counts, (tl_DType)input->dtype));
-  tl_Tensor *zeros = TLI_STEP(&c, tlo_zeros_like(input, (tl_DType)input->dtype, tli_device(input)));
+  tl_Tensor *zeros =
+      TLI_STEP(&c, tlo_zeros_like(input, (tl_DType)input->dtype, tli_device(input), NULL));
   const char *outer = tli_set_blamed("target");
   tl_Tensor *labelled = TLI_STEP(&c, tlo_scatter_add(zeros, 1, labels, number)); /* (N, C) */
   tli_set_blamed(outer);

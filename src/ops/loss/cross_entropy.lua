@@ -47,7 +47,7 @@ F {"multi_margin_loss(Tensor input, Tensor target, int p=1, float margin=1.0, Te
      .. reduced .. ") -> Tensor",
    doc = [[For input (N, C) or (C): the sum over all classes i but the target of max(0, margin -
    input[target] + input[i])^p, times weight[target], divided by C; p is 1 or 2.]],
-   composite = true,
+   node = "MultiMarginLoss", composite = true,
    autocast = "float32",
    examples = {"T(3, 4), I(4, 3)", "T(3, 4), I(4, 3), 2, 0.5, P(4), 'sum'", "T(4), I(4)"}}
 F {"multilabel_margin_loss(Tensor input, Tensor target, " .. reduced .. ") -> Tensor",

@@ -132,25 +132,46 @@ bool tlo_linear_class_loss_backward(tl_Tensor *grad, tl_Tensor *input, tl_Tensor
 
 /* ---- what users call ---- */
 
-static bool check(const tl_Tensor *input, const tl_Tensor *linear, const tl_Tensor *bias,
-                  int64_t chunk) {
-  if (input->ndim < 1 || linear->ndim != 2 || input->sizes[input->ndim - 1] != linear->sizes[1])
+/* linear_weight is (C, in), or (C, d..., in) for a loss at each of the places d... */
+static bool check(const tl_Tensor *input, const tl_Tensor *linear, const tl_Tensor *target,
+                  const tl_Tensor *bias, int64_t ignore, int64_t chunk) {
+  bool places = linear->ndim > 2;
+  if (input->ndim < 1 || linear->ndim < 2 || (places && input->ndim != 2) ||
+      input->sizes[input->ndim - 1] != linear->sizes[linear->ndim - 1])
     return tli_fail(TL_ESHAPE,
-                    OP ": input: expected (N, in) for linear_weight (C, in), got %s and %s",
-                    tli_sizes_str(input), tli_sizes_str(linear));
-  if (bias && (bias->ndim != 1 || bias->sizes[0] != linear->sizes[0]))
-    return tli_fail(TL_ESHAPE, OP ": linear_bias: expected shape [%" PRId64 "], got %s",
-                    linear->sizes[0], tli_sizes_str(bias));
+                    OP ": input: expected (N, in) for linear_weight (C, %sin), got %s "
+                       "and %s",
+                    places ? "..., " : "", tli_sizes_str(input), tli_sizes_str(linear));
+  bool fits = bias == NULL || bias->ndim == linear->ndim - 1;
+  for (int d = 0; bias && fits && d < bias->ndim; d++) fits = bias->sizes[d] == linear->sizes[d];
+  if (!fits)
+    return tli_fail(TL_ESHAPE, OP ": linear_bias: expected shape %s, got %s",
+                    tli_shape_str(linear->ndim - 1, linear->sizes), tli_sizes_str(bias));
   if (chunk != TLI_NOINT && chunk < 1)
     return tli_fail(TL_EARG, OP ": chunk_size: expected at least 1, got %" PRId64, chunk);
+  if (ignore != TLI_NOINT && tli_is_float((tl_DType)target->dtype))
+    return tli_fail(TL_EARG, OP ": ignore_index: expected none where targets are probabilities");
   return true;
+}
+
+/* Logits (N, C, d...) of a layer whose weight is (C, d..., in). */
+static tl_Tensor *chain_logits_at(tli_Chain *c, tl_Tensor *input, tl_Tensor *linear,
+                                  tl_Tensor *bias) {
+  int64_t sizes[TL_MAX_DIMS] = {input->sizes[0]}, rows = 1;
+  for (int d = 0; d < linear->ndim - 1; d++) rows *= sizes[d + 1] = linear->sizes[d];
+  int64_t matrix[] = {rows, linear->sizes[linear->ndim - 1]};
+  tl_Tensor *weight = TLI_STEP(c, tlo_reshape(linear, (tl_Ints){2, matrix}));
+  if (bias) bias = TLI_STEP(c, tlo_reshape(bias, (tl_Ints){1, matrix}));
+  tl_Tensor *logits = chain_logits(c, input, weight, bias);
+  return TLI_STEP(c, tlo_reshape(logits, (tl_Ints){linear->ndim, sizes}));
 }
 
 static tl_Tensor *plain(tl_Tensor *input, tl_Tensor *linear, tl_Tensor *target, tl_Tensor *bias,
                         tl_Tensor *weight, const char *reduction, int64_t ignore,
                         double smoothing) {
   tli_Chain c = {0};
-  tl_Tensor *logits = chain_logits(&c, input, linear, bias);
+  tl_Tensor *logits = linear->ndim > 2 ? chain_logits_at(&c, input, linear, bias)
+                                       : chain_logits(&c, input, linear, bias);
   return tli_chain_end(
       &c, TLI_STEP(&c, tlo_cross_entropy(logits, target, weight, ignore, reduction, smoothing)));
 }
@@ -163,14 +184,16 @@ static bool fits(const tl_Tensor *input, const tl_Tensor *linear, const tl_Tenso
                 (target->ndim == 0 || target->sizes[0] == input->sizes[0]);
   bool weights = weight == NULL || (weight->ndim == 1 && weight->sizes[0] == linear->sizes[0] &&
                                     !tli_requires_grad(weight));
-  return smoothing == 0 && input->ndim <= 2 && labels && weights && linear->sizes[0] > 0 &&
-         tli_is_float((tl_DType)input->dtype) && input->dtype == linear->dtype;
+  return smoothing == 0 && input->ndim <= 2 && linear->ndim == 2 && labels && weights &&
+         linear->sizes[0] > 0 && tli_is_float((tl_DType)input->dtype) &&
+         input->dtype == linear->dtype;
 }
 
 tl_Tensor *tlo_linear_cross_entropy(tl_Tensor *input, tl_Tensor *linear, tl_Tensor *target,
                                     tl_Tensor *bias, tl_Tensor *weight, const char *reduction,
                                     int64_t ignore, double smoothing, int64_t chunk) {
-  TL_TRY_NULL(check(input, linear, bias, chunk));
+  TL_TRY_NULL(check(input, linear, target, bias, ignore, chunk));
+  if (ignore == TLI_NOINT) ignore = -100;
   bool known = strcmp(reduction, "mean") == 0 || strcmp(reduction, "sum") == 0 ||
                strcmp(reduction, "none") == 0;
   if (!known || !fits(input, linear, target, weight, smoothing))

@@ -2,14 +2,14 @@
 -- computed again in the backward pass.
 
 op {[[linear_cross_entropy(Tensor input, Tensor linear_weight, Tensor target, *,
-      Tensor linear_bias=nil, Tensor weight=nil, string reduction='mean', int ignore_index=-100,
+      Tensor linear_bias=nil, Tensor weight=nil, string reduction='mean', int ignore_index=nil,
       float label_smoothing=0.0, int chunk_size=nil) -> Tensor]],
     module = "nn.functional", method = false, autocast = "lower",
     doc = [[cross_entropy(linear(input, linear_weight, linear_bias), target, weight, ...) for input
     (N, in) or (in), linear_weight (C, in), labels target (N) or (), linear_bias (C). Logits, which
     would be (N, C), exist for chunk_size rows at a time, by default some 16 MB; of half types the
-    loss is computed in float32, and is float32. Probabilities as target and label_smoothing go the
-    plain way.]],
+    loss is computed in float32, and is float32. Probabilities as target, label_smoothing and a
+    linear_weight (C, ..., in), whose logits are (N, C, ...), go the plain way.]],
     composite = true, out = false,
     examples = {"T(5, 3), T(4, 3), I(4, 5)", "T(3), T(4, 3), I(4)",
                 "T(5, 3), T(4, 3), I(4, 5), {linear_bias = T(4), chunk_size = 2}",
@@ -17,7 +17,8 @@ op {[[linear_cross_entropy(Tensor input, Tensor linear_weight, Tensor target, *,
                    .. "chunk_size = 3, reduction = 'sum'}",
                 "T(3, 2), T(4, 2), I(4, 3), {reduction = 'none', chunk_size = 1}",
                 "T(3, 2), T(4, 2), I(4, 3), {label_smoothing = 0.1}",
-                "T(3, 2), T(4, 2), P(3, 4):detach()"}}
+                "T(3, 2), T(4, 2), P(3, 4):detach()",
+                "T(3, 2), T(4, 2, 2), I(4, 3, 2), {linear_bias = T(4, 2)}"}}
 
 local operands = "Tensor input, Tensor linear_weight, Tensor linear_bias, Tensor target, "
    .. "Tensor weight, "

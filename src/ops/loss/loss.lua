@@ -12,7 +12,7 @@ op {"reduced(Tensor self, string reduction) -> Tensor", internal = true, composi
 -- Regression --------------------------------------------------------------------------------------
 
 F {"mse_loss(Tensor input, Tensor target, " .. reduced .. ") -> Tensor",
-   doc = "(input - target)^2.",
+   node = "MseLoss", doc = "(input - target)^2.",
    expr = "reduced(square(input - target), reduction)",
    autocast = "float32",
    examples = {"T(3, 4), T(3, 4)", "T(3), T(3), 'sum'", "T(2, 3), T(3), 'none'"}}
@@ -24,10 +24,12 @@ op {"huber(Tensor self, Number delta) -> Tensor",
     name = "huber_loss", internal = true, pointwise = {types = "floating"},
     grad = {self = "grad * clamp_both(self, -delta, delta)"}}
 F {"huber_loss(Tensor input, Tensor target, " .. reduced .. ", Number delta=1.0) -> Tensor",
+   node = "HuberLoss",
    doc = "With d = |input - target|: d^2 / 2 up to delta, delta * (d - delta / 2) beyond.",
    composite = true,
    autocast = "float32", examples = {"T(3, 4), T(3, 4)", "T(3), T(3), 'sum', 0.5"}}
 F {"smooth_l1_loss(Tensor input, Tensor target, " .. reduced .. ", Number beta=1.0) -> Tensor",
+   node = "SmoothL1Loss",
    doc = "With d = |input - target|: d^2 / (2 beta) up to beta, d - beta / 2 beyond.",
    composite = true,
    autocast = "float32",
@@ -54,6 +56,7 @@ F {"gaussian_nll_loss(Tensor input, Tensor target, Operand var, bool full=false,
 
 F {"binary_cross_entropy(Tensor input, Tensor target, Tensor weight=nil, " .. reduced
      .. ") -> Tensor",
+   node = "BinaryCrossEntropy",
    doc = [[-(target * log(input) + (1 - target) * log(1 - input)), logarithms being at least -100;
    input within [0, 1]. weight broadcasts.]],
    composite = true,
@@ -68,6 +71,7 @@ op {"bce_backward(Tensor grad_output, Tensor self, Tensor target) -> Tensor", in
     expr = "grad_output * (self - target) / clamp_min((1 - self) * self, 1e-12)"}
 F {"binary_cross_entropy_with_logits(Tensor input, Tensor target, Tensor weight=nil, " .. reduced
       .. ", Tensor pos_weight=nil) -> Tensor",
+   node = "BinaryCrossEntropyWithLogits",
    doc = [[binary_cross_entropy of sigmoid(input), without overflow. pos_weight multiplies the part
    of positive targets.]],
    composite = true,
@@ -86,7 +90,7 @@ F {"multilabel_soft_margin_loss(Tensor input, Tensor target, Tensor weight=nil, 
    composite = true, examples = {"T(3, 4), U(3, 4):abs()", "T(3, 4), U(3, 4):abs(), P(4), 'none'"}}
 F {"soft_margin_loss(Tensor input, Tensor target, " .. reduced .. ") -> Tensor",
    doc = "log(1 + exp(-target * input)), target being 1 or -1.",
-   expr = "reduced(neg(logsigmoid(target * input)), reduction)",
+   node = "SoftMarginLoss", expr = "reduced(neg(logsigmoid(target * input)), reduction)",
    autocast = "float32",
    examples = {"T(3, 4), T(3, 4):sign()"}}
 F {"hinge_embedding_loss(Tensor input, Tensor target, float margin=1.0, " .. reduced
@@ -114,7 +118,7 @@ F {"cosine_similarity(Tensor x1, Tensor x2, dim dim=1, float eps=1e-08) -> Tenso
 F {[[pairwise_distance(Tensor x1, Tensor x2, Number p=2.0, float eps=1e-06, bool keepdim=false)
       -> Tensor]],
    doc = "The p-norm of x1 - x2 + eps over the last dimension.", also = true,
-   expr = "norm(x1 - x2 + eps, p, -1, keepdim)",
+   node = "Norm", expr = "norm(x1 - x2 + eps, p, -1, keepdim)",
    examples = {"T(3, 4), T(3, 4)", "T(3, 4), T(4), 1, 1e-6, true"}}
 F {"cosine_embedding_loss(Tensor input1, Tensor input2, Tensor target, float margin=0.0, "
      .. reduced .. ") -> Tensor",

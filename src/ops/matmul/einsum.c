@@ -232,7 +232,7 @@ static tl_Tensor *as_three(tl_Tensor *t, tl_DType dtype, const Groups *g, int x,
   tl_Tensor *permuted = tlo_permute(t, (tl_Ints){n, order});
   int64_t sizes[3] = {g->size[x], g->size[y], g->size[z]};
   tl_Tensor *shaped = permuted ? tlo_reshape(permuted, (tl_Ints){3, sizes}) : NULL;
-  tl_Tensor *result = shaped ? tlo_to(shaped, dtype, false, false, TLI_NODEVICE) : NULL;
+  tl_Tensor *result = shaped ? tlo_to(shaped, dtype, false, false, TLI_NODEVICE, NULL) : NULL;
   tli_release(shaped);
   tli_release(permuted);
   return result;

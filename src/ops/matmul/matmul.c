@@ -307,10 +307,13 @@ static tl_Tensor *matrices(tl_Tensor *self, tl_Tensor *other) {
 /* The vector as a row (at 0) or a column (at 1) whose dimension goes again. */
 static tl_Tensor *with_vector(tl_Tensor *self, tl_Tensor *other) {
   bool row = self->ndim == 1;
+  uint64_t count = tli_node_count();
   tli_Chain c = {0};
   tl_Tensor *matrix = row ? chain_unsqueeze(&c, self, 0) : chain_unsqueeze(&c, other, 1);
   tl_Tensor *product = TLI_STEP(&c, row ? matrices(matrix, other) : matrices(self, matrix));
-  return tli_chain_end(&c, TLI_STEP(&c, tlo_select(product, row ? -2 : -1, 0)));
+  tl_Tensor *result = tli_chain_end(&c, TLI_STEP(&c, tlo_select(product, row ? -2 : -1, 0)));
+  if (self->ndim + other->ndim == 3) tli_entitle(result, row ? "Squeeze" : "Mv", count);
+  return result;
 }
 
 tl_Tensor *tlo_matmul(tl_Tensor *self, tl_Tensor *other) {

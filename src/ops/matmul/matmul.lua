@@ -21,11 +21,12 @@ op {"bmm(Tensor self, Tensor mat2) -> Tensor",
     grad = {self = "bmm(grad, transpose(mat2, 1, 2))", mat2 = "bmm(transpose(self, 1, 2), grad)"},
     autocast = "lower",
     examples = {"T(2, 2, 3), T(2, 3, 4)"}}
-op {"mv(Tensor self, Tensor vec) -> Tensor", doc = "A matrix (n, k) times a vector (k).",
+op {"mv(Tensor self, Tensor vec) -> Tensor", node = "Mv",
+    doc = "A matrix (n, k) times a vector (k).",
     composite = true,
     autocast = {gpu = "lower"}, examples = {"T(2, 3), T(3)"}}
 op {"dot(Tensor self, Tensor other) -> Tensor",
-    doc = "The inner product of two vectors of one length.",
+    node = "Dot", doc = "The inner product of two vectors of one length.",
     composite = true, alias = {"vdot"},
     autocast = {gpu = "widest"}, examples = {"T(3), T(3)"}}
 op {"outer(Tensor self, Tensor vec2) -> Tensor",

@@ -1,8 +1,8 @@
 -- Further products, as compositions of matrix products.
 
 op {"addbmm(Tensor self, Tensor batch1, Tensor batch2, *, Number beta=1, Number alpha=1) -> Tensor",
-    doc = "beta * self + alpha * the sum of all batch1[i] @ batch2[i].", composite = true,
-    inplace = true,
+    node = "Addbmm", doc = "beta * self + alpha * the sum of all batch1[i] @ batch2[i].",
+    composite = true, inplace = true,
     autocast = "lower",
     examples = {"T(2, 4), T(3, 2, 3), T(3, 3, 4), {beta = 0.5, alpha = 2}"}}
 op {"addmv(Tensor self, Tensor mat, Tensor vec, *, Number beta=1, Number alpha=1) -> Tensor",
@@ -10,7 +10,8 @@ op {"addmv(Tensor self, Tensor mat, Tensor vec, *, Number beta=1, Number alpha=1
     autocast = {gpu = "lower"},
     examples = {"T(2), T(2, 3), T(3)", "T(1), T(2, 3), T(3), {beta = 0.5, alpha = 2}"}}
 op {"addr(Tensor self, Tensor vec1, Tensor vec2, *, Number beta=1, Number alpha=1) -> Tensor",
-    doc = "beta * self + alpha * outer(vec1, vec2).", composite = true, inplace = true,
+    node = "Addr", doc = "beta * self + alpha * outer(vec1, vec2).", composite = true,
+    inplace = true,
     autocast = {gpu = "lower"},
     examples = {"T(2, 3), T(2), T(3)", "T(3), T(2), T(3), {beta = 0.5, alpha = 2}"}}
 op {"inner(Tensor self, Tensor other) -> Tensor",
@@ -66,7 +67,7 @@ op {[[cdist(Tensor x1, Tensor x2, float p=2,
     doc = [[The p-norm of the difference of each row of x1 (..., P, M) and each of x2 (..., R, M):
     (..., P, R). For p = 2 and more than 25 rows they come from a matrix product, unless
     compute_mode is "donot_use_mm_for_euclid_dist"; always if it is "use_mm_for_euclid_dist".]],
-    composite = true, method = false,
+    node = "Cdist", composite = true, method = false,
     autocast = "float32",
     examples = {"T(3, 2), T(4, 2)", "T(2, 3, 2), T(4, 2), 1",
                 "T(3, 2), T(4, 2), 2, 'use_mm_for_euclid_dist'"}}

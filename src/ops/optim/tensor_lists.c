@@ -1,5 +1,5 @@
 /*
-** tensor_lists.c - lists of tensors as one: a norm, and scaling in place. Tensors go to
+** tensor_lists.c - lists of tensors as one: a norm, clipping to it, and scaling in place. Tensors go to
 ** the kernels as plain memory, as many at a time as a call holds; what has gaps between
 ** its elements is copied, and copied back where it has changed.
 */
@@ -77,14 +77,14 @@ static int64_t parts_of(const tl_Tensor *t) {
   return (t->numel + TLK_LIST_PART - 1) / TLK_LIST_PART;
 }
 
-/* What the kernel gives for the parts of tensors [first, first + count): a new vector. */
-static tl_Tensor *reduce_run(const List *l, const Norm *norm, int64_t first, int count) {
-  tl_Device device = tli_device(l->used[first]);
-  struct tlk_list_reduce call = {.cx = tli_context(device),
+static bool reduce_run(const List *l, const Norm *norm, int64_t first, int count,
+                       double *partials) {
+  struct tlk_list_reduce call = {.cx = tli_context(tli_device(l->used[first])),
                                  .kernel = norm->part,
                                  .params = {tli_float(norm->p)},
                                  .dtype = (tl_DType)l->used[first]->dtype,
-                                 .count = count};
+                                 .count = count,
+                                 .partials = partials};
   int64_t parts = 0;
   for (int i = 0; i < count; i++) {
     const tl_Tensor *t = l->used[first + i];
@@ -93,25 +93,46 @@ static tl_Tensor *reduce_run(const List *l, const Norm *norm, int64_t first, int
     call.first[i] = parts;
     parts += parts_of(t);
   }
-  tl_Tensor *partials = tli_empty(TL_F64, device, 1, &parts);
+  return tli_backend(tli_device(l->used[first]))->list_reduce(&call);
+}
+
+/* What the kernel gives for the parts of tensors [first, end), all of one device: a new vector. */
+static tl_Tensor *reduce_device(const List *l, const Norm *norm, int64_t first, int64_t end) {
+  int64_t parts = 0;
+  for (int64_t i = first; i < end; i++) parts += parts_of(l->used[i]);
+  tl_Tensor *partials = tli_empty(TL_F64, tli_device(l->used[first]), 1, &parts);
   TL_TRY_NULL(partials);
-  call.partials = tli_data(partials);
-  if (!tli_backend(device)->list_reduce(&call)) tli_release(partials), partials = NULL;
+  double *at = tli_data(partials);
+  bool ok = true;
+  for (int64_t i = first; i < end && ok;) {
+    int count = list_run(l, i);
+    ok = reduce_run(l, norm, i, count, at);
+    for (int64_t next = i + count; i < next; i++) at += parts_of(l->used[i]);
+  }
+  if (!ok) tli_release(partials), partials = NULL;
   return partials;
+}
+
+/* The first tensor after `first` that is on another device. */
+static int64_t device_end(const List *l, int64_t first) {
+  tl_Device device = tli_device(l->used[first]);
+  int64_t end = first + 1;
+  while (end < l->n && tli_same_device(device, tli_device(l->used[end]))) end++;
+  return end;
 }
 
 /* All parts of all tensors in one vector on the first one's device. */
 static tl_Tensor *reduce_all(const List *l, const Norm *norm) {
+  if (device_end(l, 0) == l->n) return reduce_device(l, norm, 0, l->n);
   tl_Tensors vectors = tli_tensors_new(l->n);
   if (vectors.v == NULL) return NULL;
   int64_t n = 0;
   bool ok = true;
-  for (int64_t i = 0; i < l->n && ok; n++) {
-    int count = list_run(l, i);
-    tl_Tensor *made = reduce_run(l, norm, i, count);
+  for (int64_t i = 0, end; i < l->n && ok; n++, i = end) {
+    end = device_end(l, i);
+    tl_Tensor *made = reduce_device(l, norm, i, end);
     ok = made && (vectors.v[n] = tli_moved(made, tli_device(l->used[0]), false)) != NULL;
     tli_release(made);
-    i += count;
   }
   tl_Tensor *all = ok ? tlo_cat((tl_Tensors){n, vectors.v}, 0) : NULL;
   tli_tensors_free(&vectors);
@@ -135,11 +156,16 @@ static tl_Tensor *root(tl_Tensor *sum, double p) {
   return tli_with_number(tlo_pow, sum, tli_float(1 / p));
 }
 
+/* That of a norm of tensors. */
+static tl_DType dtype_of_norm(tl_Tensors tensors) {
+  for (int64_t i = 0; i < tensors.n; i++)
+    if (tensors.v[i]->dtype == TL_F64) return TL_F64;
+  return TL_F32;
+}
+
 tl_Tensor *tlo__total_norm(tl_Tensors tensors, tl_Scalar norm_type) {
   Norm norm = norm_of(tli_to_double(norm_type));
-  tl_DType dtype = TL_F32;
-  for (int64_t i = 0; i < tensors.n; i++)
-    if (tensors.v[i]->dtype == TL_F64) dtype = TL_F64;
+  tl_DType dtype = dtype_of_norm(tensors);
   if (tensors.n == 0) return tli_scalar_tensor(tli_float(0), dtype, tli_default_device());
   List l;
   TL_TRY_NULL(list_begin(&l, "_total_norm", tensors));
@@ -151,13 +177,68 @@ tl_Tensor *tlo__total_norm(tl_Tensors tensors, tl_Scalar norm_type) {
   return tli_chain_end(&c, chain_to(&c, made, dtype));
 }
 
-/* ---- scaling ------------------------------------------------------------------------- */
-
 static bool check_number(const char *op, const char *name, const tl_Tensor *t) {
   return (t->numel == 1 && (t->dtype == TL_F32 || t->dtype == TL_F64)) ||
          tli_fail(TL_EARG, "%s: %s: expected a number in float32 or float64, got %s %s", op, name,
                   tl_dtype_name((tl_DType)t->dtype), tli_sizes_str(t));
 }
+
+/* ---- clipping ------------------------------------------------------------------------ */
+
+#define CLIP "_clip_numbers"
+
+/* norm, factor, found_inf: new numbers on the device. */
+static bool numbers_new(tl_DType dtype, tl_Device device, tl_Tensor **out) {
+  for (int i = 0; i < 3; i++) out[i] = NULL;
+  for (int i = 0; i < 3; i++)
+    if ((out[i] = tli_empty(i < 2 ? dtype : TL_F32, device, 0, NULL)) == NULL) {
+      tli_release_results(out, 3);
+      return false;
+    }
+  return true;
+}
+
+static bool clip_run(const tl_Tensor *parts, double power, double max_norm, tl_Tensor *grad_scale,
+                     tl_Tensor **out) {
+  tl_Device device = tli_device(parts);
+  struct tlk_list_clip call = {.cx = tli_context(device),
+                               .dtype = (tl_DType)out[0]->dtype,
+                               .count = parts->numel,
+                               .partials = tli_data(parts),
+                               .power = power,
+                               .max_norm = max_norm,
+                               .norm = tli_data(out[0]),
+                               .factor = tli_data(out[1]),
+                               .found_inf = tli_data(out[2])};
+  tl_Tensor *scale = grad_scale ? tli_moved(grad_scale, device, true) : NULL;
+  if (grad_scale && scale == NULL) return false;
+  if (scale) call.grad_scale = tli_array(scale);
+  bool ok = tli_backend(device)->list_clip(&call);
+  tli_release(scale);
+  return ok;
+}
+
+bool tlo__clip_numbers(tl_Tensors tensors, double max_norm, double norm_type, tl_Tensor *grad_scale,
+                       tl_Tensor **out) {
+  if (tensors.n == 0) return tli_fail(TL_EARG, CLIP ": tensors: expected at least one");
+  if (!(norm_type > 0))
+    return tli_fail(TL_EARG, CLIP ": norm_type: expected a number above 0, got %g", norm_type);
+  if (grad_scale) TL_TRY(check_number(CLIP, "grad_scale", grad_scale));
+  Norm norm = norm_of(norm_type);
+  List l;
+  TL_TRY(list_begin(&l, CLIP, tensors));
+  tl_Tensor *parts = reduce_all(&l, &norm);
+  bool ok = parts && numbers_new(dtype_of_norm(tensors), tli_device(parts), out);
+  if (ok && !clip_run(parts, norm_type, max_norm, grad_scale, out)) {
+    tli_release_results(out, 3);
+    ok = false;
+  }
+  tli_release(parts);
+  list_end(&l);
+  return ok;
+}
+
+/* ---- scaling ------------------------------------------------------------------------- */
 
 static bool scale_run(const List *l, tl_Tensor *scale, tl_Tensor *found_inf, int64_t first,
                       int count) {

@@ -8,6 +8,14 @@ op {"_total_norm(Tensor[] tensors, Number norm_type=2) -> Tensor", any_device = 
     composite = true, method = false, out = false,
     nondiff = "for gradients; torch.norm has a derivative",
     examples = {"{T(3), T(2, 2)}", "{T(3), T(2, 2)}, 1", "{T(3), T()}, math.huge", "{T(3)}, 3"}}
+op {[[_clip_numbers(Tensor[] tensors, float max_norm, float norm_type=2, Tensor grad_scale=nil)
+      -> (Tensor norm, Tensor factor, Tensor found_inf)]],
+    doc = [[What a step of an optimizer takes to clip its gradients: their norm, as _total_norm
+    gives it, divided by grad_scale; max_norm / (norm + 1e-6), at most 1; and 1 if an element is
+    infinite or NaN, else 0, in float32. Nothing waits. Orders are numbers above 0.]],
+    any_device = {tensors = true, grad_scale = true},
+    composite = true, method = false, out = false, nondiff = "for gradients",
+    examples = {"{T(3), T(2, 2)}, 1.0", "{T(3), T()}, 0.5, math.huge", "{T(3)}, 9.0, 3.0"}}
 op {"_foreach_mul_(Tensor[] tensors, Tensor scale) -> self",
     doc = [[Multiplies floating tensors by a number in a tensor, float32 or float64, which nothing
     waits for.]],

@@ -59,7 +59,7 @@ activation("leaky_relu", {"negative_slope=0.01"},
 activation("elu", {"alpha=1.0"}, {doc = "self where it is positive, else alpha * (exp(self) - 1).",
    second = "keep_where(grad * elu_backward(grad_output, self, alpha), le(self, 0))",
    examples = {"T(3, 4)", "T(3, 4), 0.7"}})
-activation("celu", {"alpha=1.0"}, {node = "Elu",
+activation("celu", {"alpha=1.0"}, {node = "Celu",
    doc = "self where it is positive, else alpha * (exp(self / alpha) - 1).", also = true,
    second = "keep_where(grad * celu_backward(grad_output, self, alpha) / alpha, le(self, 0))",
    examples = {"T(3, 4)", "T(3, 4), 0.7"}})
@@ -68,6 +68,7 @@ activation("selu", {}, {node = "Elu", also = true,
    1.0507 * elu(self, 1.6733).]],
    second = "keep_where(grad * selu_backward(grad_output, self), le(self, 0))"})
 F {"prelu(Tensor self, Tensor weight) -> Tensor",
+   node = "PreluKernel",
    doc = [[self where it is positive, else weight * self; weight holds one slope, or one per channel
    (dimension 2).]],
    also = true, composite = true,
@@ -81,7 +82,7 @@ F {[[rrelu(Tensor self, float lower=0.125, float upper=0.3333333333333333, bool 
       Generator generator=nil) -> Tensor]],
    doc = [[self where it is positive, else self times a slope: drawn uniformly from [lower, upper]
    for each element while training, their mean otherwise.]],
-   also = true, method = false, inplace = true, composite = true,
+   node = "RreluWithNoise", also = true, method = false, inplace = true, composite = true,
    examples = {"T(3, 4)", "T(3, 4), 0.1, 0.2"}}
 
 -- Smooth ones -------------------------------------------------------------------------------------
@@ -123,10 +124,10 @@ activation("softplus", {"beta=1.0", "threshold=20.0"}, {inplace = false,
    second = [[keep_where(grad * grad_output * sigmoid(self * beta) * (1 - sigmoid(self * beta)) *
    beta, le(self * beta, threshold))]],
    examples = {"T(3, 4)", "T(3, 4) * 4, 2, 3"}})
-F {"softsign(Tensor self) -> Tensor", doc = "self / (1 + |self|).", method = false,
+F {"softsign(Tensor self) -> Tensor", node = "Div", doc = "self / (1 + |self|).", method = false,
    pointwise = {types = "floating"},
    grad = {self = "grad / square(abs(self) + 1)"}, examples = {"T(3, 4)"}}
-F {"tanhshrink(Tensor self) -> Tensor", doc = "self - tanh(self).", method = false,
+F {"tanhshrink(Tensor self) -> Tensor", node = "Sub", doc = "self - tanh(self).", method = false,
    pointwise = {types = "floating"},
    grad = {self = "grad * square(tanh(self))"}, examples = {"T(3, 4)"}}
 activation("softshrink", {"lambd=0.5"}, {pointwise = {types = "floating", check = "softshrink"},
@@ -142,5 +143,5 @@ activation("logsigmoid", {}, {node = "LogSigmoid", doc = "log(sigmoid(self)), wi
    inplace = false,
    second = "neg(grad * grad_output * sigmoid(self) * (1 - sigmoid(self)))"})
 F {"glu(Tensor self, dim dim=-1) -> Tensor",
-   doc = "self cut in two halves a, b along dim: a * sigmoid(b).",
+   node = "Glu", doc = "self cut in two halves a, b along dim: a * sigmoid(b).",
    method = false, composite = true, examples = {"T(3, 4)", "T(4, 3), 1"}}

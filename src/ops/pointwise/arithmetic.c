@@ -31,7 +31,7 @@ tl_Tensor *tlo_div(tl_Tensor *self, tl_Tensor *other, const char *rounding_mode)
 /* For an exponent that is a number, which keeps its precision that way. */
 static tl_Tensor *pow_backward_number(tl_Tensor *grad, tl_Tensor *self, tl_Scalar exponent) {
   double e = tli_to_double(exponent);
-  if (e == 0) return tlo_zeros_like(self, TL_NODTYPE, TLI_NODEVICE);
+  if (e == 0) return tlo_zeros_like(self, TL_NODTYPE, TLI_NODEVICE, NULL);
   tli_Chain c = {0};
   tl_Scalar less = tli_scalar_sub(exponent, tli_int(1));
   tl_Tensor *power = e == 2 ? self : TLI_STEP(&c, tli_with_number(tlo_pow, self, less));

@@ -28,7 +28,7 @@ op {"sub(Tensor self, Operand other, *, Number alpha=1) -> Tensor",
     examples = {"T(3, 4), T(3, 4)", "T(4), T(3, 1), {alpha = 2.5}", "T(2, 3), 1.5"}}
 
 op {"rsub(Tensor self, Operand other, *, Number alpha=1) -> Tensor",
-    doc = "other - alpha * self, elementwise.",
+    node = "Rsub", doc = "other - alpha * self, elementwise.",
     expr = "sub(other, self, alpha)", examples = {"T(3, 4), T(4)", "T(3), 2, {alpha = 3}"}}
 
 op {"mul(Tensor self, Operand other) -> Tensor",
@@ -181,7 +181,7 @@ op {"nextafter(Tensor self, Operand other) -> Tensor",
     gradcheck = false, examples = {"T(3), T(3)"}}
 op {"ldexp(Tensor self, Operand other) -> Tensor",
     doc = "self * 2^other, elementwise; integers of other leave self its floating dtype.",
-    composite = true, inplace = true, examples = {"T(3, 4), T(4)"}}
+    node = "Ldexp", composite = true, inplace = true, examples = {"T(3, 4), T(4)"}}
 op {"heaviside(Tensor self, Operand values) -> Tensor",
     doc = "0 where self < 0 or NaN, 1 where self > 0, values where self is 0.",
     pointwise = {types = "number"}, inplace = true, nondiff = "a step function",
@@ -245,4 +245,4 @@ op {"clamp_both(Tensor self, Tensor min, Tensor max) -> Tensor", name = "clamp",
 op {"nan_to_num(Tensor self, Number nan=0.0, Number posinf=nil, Number neginf=nil) -> Tensor",
     doc = [[NaN and infinities replaced: NaN by nan, infinities by posinf and neginf or the dtype's
     extremes.]],
-    composite = true, inplace = true, examples = {"T(3, 4)"}}
+    node = "NanToNum", composite = true, inplace = true, examples = {"T(3, 4)"}}

@@ -119,7 +119,7 @@ bool tlo_is_same_size(tl_Tensor *self, tl_Tensor *other, bool *out) {
 }
 
 tl_Tensor *tlo_isreal(tl_Tensor *self) {
-  return tlo_full_like(self, tli_bool(true), TL_BOOL, TLI_NODEVICE);
+  return tlo_full_like(self, tli_bool(true), TL_BOOL, TLI_NODEVICE, NULL);
 }
 
 bool tlo_is_nonzero(tl_Tensor *self, bool *out) {

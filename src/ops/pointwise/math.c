@@ -16,24 +16,28 @@ tl_Tensor *tlo_masked_log(tl_Tensor *self, tl_Tensor *other) {
   return tli_chain_end(&c, TLI_STEP(&c, tlo_xlogy(mask, other)));
 }
 
-/* I1'(x) = I0(x) - I1(x) / x, which is 1/2 at 0. */
-tl_Tensor *tlo_i1_derivative(tl_Tensor *self, tl_Tensor *i1) {
+/* f0(x) - f1(x) / x, which is 1/2 at 0: the derivative of Bessel's I1, of J1, and of
+** exp(-|x|) I1, but for that of its first factor. */
+static tl_Tensor *slope_of_order_1(tl_Tensor *self, tl_Tensor *order_1,
+                                   tl_Tensor *(*order_0)(tl_Tensor *)) {
   tli_Chain c = {0};
   tl_Tensor *zero = chain_with_int(&c, tlo_eq, self, 0);
   tl_Tensor *divisor = chain_where_then(&c, zero, tli_int(1), self);
-  tl_Tensor *i0 = TLI_STEP(&c, tlo_i0(self));
-  tl_Tensor *slope = chain_sub(&c, i0, chain_div(&c, i1, divisor));
+  tl_Tensor *f0 = TLI_STEP(&c, order_0(self));
+  tl_Tensor *slope = chain_sub(&c, f0, chain_div(&c, order_1, divisor));
   return tli_chain_end(&c, chain_where_then(&c, zero, tli_float(0.5), slope));
 }
 
-/* The same divided by exp(|x|). */
+tl_Tensor *tlo_i1_derivative(tl_Tensor *self, tl_Tensor *i1) {
+  return slope_of_order_1(self, i1, tlo_i0);
+}
+
 tl_Tensor *tlo_i1_derivative_scaled(tl_Tensor *self, tl_Tensor *i1e) {
-  tli_Chain c = {0};
-  tl_Tensor *zero = chain_with_int(&c, tlo_eq, self, 0);
-  tl_Tensor *divisor = chain_where_then(&c, zero, tli_int(1), self);
-  tl_Tensor *i0e = TLI_STEP(&c, tlo_i0e(self));
-  tl_Tensor *slope = chain_sub(&c, i0e, chain_div(&c, i1e, divisor));
-  return tli_chain_end(&c, chain_where_then(&c, zero, tli_float(0.5), slope));
+  return slope_of_order_1(self, i1e, tlo_i0e);
+}
+
+tl_Tensor *tlo_bessel_j1_derivative(tl_Tensor *self, tl_Tensor *j1) {
+  return slope_of_order_1(self, j1, tlo_bessel_j0);
 }
 
 tl_Tensor *tlo_no_derivative(tl_Tensor *grad, const char *op, const char *input) {

@@ -25,7 +25,8 @@ unary("log2", {doc = "Logarithm to base 2.", grad = {self = "grad / (self * 0.69
 unary("log10", {doc = "Logarithm to base 10.", grad = {self = "grad / (self * 2.302585092994046)"},
    autocast = {gpu = "float32"},
    examples = {"P(3, 4)"}})
-unary("log1p", {doc = "log(1 + self), accurate near 0.", grad = {self = "grad / (self + 1)"},
+unary("log1p", {node = "Log1P",
+    doc = "log(1 + self), accurate near 0.", grad = {self = "grad / (self + 1)"},
    autocast = {gpu = "float32"},
    examples = {"P(3, 4)"}})
 
@@ -108,6 +109,7 @@ unary("i1", {node = "SpecialI1", internal = true, inplace = false,
    grad = {self = "grad * i1_derivative(self, result)"}})
 op {"i1_derivative(Tensor self, Tensor i1) -> Tensor", internal = true, composite = true}
 op {"i1_derivative_scaled(Tensor self, Tensor i1e) -> Tensor", internal = true, composite = true}
+op {"bessel_j1_derivative(Tensor self, Tensor j1) -> Tensor", internal = true, composite = true}
 -- By its shape the incomplete gamma function has no derivative in closed form; nor has zeta by s.
 op {"no_derivative(Tensor grad, string op, string input) -> Tensor", internal = true,
     composite = true}
@@ -122,6 +124,10 @@ for _, row in ipairs {{"igamma", "below", ""}, {"igammac", "above", "neg"}} do
        examples = {"P(3, 4):detach(), P(3, 4)", "P(4):detach() + 3, P(3, 4)"}}
 end
 unary("sinc", {doc = "sin(pi x) / (pi x), 1 at 0.", grad = {self = "grad * sinc_derivative(self)"}})
+unary("spherical_j0_derivative", {name = "spherical_j0_backward", internal = true, inplace = false,
+   grad = {self = "grad * spherical_j0_second(self)"}})
+unary("spherical_j0_second", {name = "spherical_j0_backward", internal = true, inplace = false,
+   nondiff = "third derivative of spherical_bessel_j0"})
 unary("sinc_derivative", {name = "sinc_backward", internal = true, inplace = false,
    grad = {self = "grad * sinc_second(self)"}})
 unary("sinc_second", {name = "sinc_backward", internal = true, inplace = false,
@@ -130,7 +136,8 @@ unary("sigmoid", {doc = "1 / (1 + exp(-self)).", alias = {"expit"},
    grad = {self = "grad * result * (1 - result)"}})
 op {"logit(Tensor self, float eps=nil) -> Tensor",
     doc = "log(p / (1 - p)); with eps self is first clamped to [eps, 1 - eps].",
-    composite = true, inplace = true, examples = {"U(3, 4):abs() * 0.5 + 0.2", "T(3), 0.1"}}
+    node = "Logit", composite = true, inplace = true,
+    examples = {"U(3, 4):abs() * 0.5 + 0.2", "T(3), 0.1"}}
 op {"xlogy(Operand self, Operand other) -> Tensor",
     doc = "self * log(other); 0 where self is 0, NaN where other is.",
     pointwise = {types = "floating"}, inplace = true, method = true,

@@ -66,6 +66,7 @@ static bool run_kernel(const tli_PointwiseSpec *spec, tlk_Pointwise kernel, tl_D
     memset(&call.blame, 0, sizeof call.blame);
   else
     call.blame = tli_blame(device, spec->name, NULL);
+  memset(call.params, 0, sizeof call.params); /* what has no use for them may copy them all */
   for (int i = 0; i < spec->nparams && params; i++) call.params[i] = params[i];
   tli_iter_build(&call.it, out->ndim, out->sizes, args, ninputs + 1);
   return tli_backend(device)->pointwise(&call);
@@ -229,4 +230,18 @@ bool tli_pointwise_into(const tli_PointwiseSpec *spec, tl_Tensor *const *in,
   for (int i = 0; i < spec->ninputs; i++)
     if (tli_clashes(out, in[i])) return into_fresh(spec, dtype, in, params, out);
   return run(spec, dtype, in, params, out);
+}
+
+/* ---- kernels of several outputs ---- */
+
+bool tli_fused(tlk_Fused kernel, tl_Tensor *const *operands, int n) {
+  const tl_Tensor *out = operands[0];
+  tl_Device device = tli_device(out);
+  struct tlk_fused call; /* large, so that it is not cleared first */
+  if (out->numel == 0) return true;
+  call.cx = tli_context(device);
+  call.kernel = kernel;
+  call.compute = out->dtype == TL_F64 ? TL_F64 : TL_F32;
+  tli_iter_build(&call.it, out->ndim, out->sizes, operands, n);
+  return tli_backend(device)->fused(&call);
 }

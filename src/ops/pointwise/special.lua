@@ -72,6 +72,40 @@ kernel("ndtri", {doc = [[The number below which there is the share input of the 
    ndtr's inverse; NaN outside of [0, 1].]],
    grad = {input = "grad * 2.5066282746310002 * exp(result * result * 0.5)"},
    examples = {"U(3, 4) * 0.45 + 0.5"}})
+
+-- Bessel functions --------------------------------------------------------------------------------
+
+local function bessel(name, doc, gradient, example)
+   kernel(name, {doc = doc, grad = {input = gradient}, examples = {example}})
+end
+bessel("bessel_j0", "Bessel function of the first kind, order 0.",
+   "neg(grad * bessel_j1(input))", "T(3, 4)")
+bessel("bessel_j1", "Bessel function of the first kind, order 1.",
+   "grad * bessel_j1_derivative(input, result)", "T(3, 4)")
+bessel("bessel_y0", "Bessel function of the second kind, order 0; -inf at 0, NaN below.",
+   "neg(grad * bessel_y1(input))", "P(3, 4)")
+bessel("bessel_y1", "Bessel function of the second kind, order 1; -inf at 0, NaN below.",
+   "grad * (bessel_y0(input) - result / input)", "P(3, 4)")
+special("modified_bessel_i0(Tensor input)", "i0(input)",
+   "Modified Bessel function of the first kind, order 0, as special.i0.", {"T(3, 4)"})
+special("modified_bessel_i1(Tensor input)", "i1(input)",
+   "Modified Bessel function of the first kind, order 1, as special.i1.", {"T(3, 4)"})
+bessel("modified_bessel_k0",
+   "Modified Bessel function of the second kind, order 0; inf at 0, NaN below.",
+   "neg(grad * modified_bessel_k1(input))", "P(3, 4)")
+bessel("modified_bessel_k1",
+   "Modified Bessel function of the second kind, order 1; inf at 0, NaN below.",
+   "neg(grad * (modified_bessel_k0(input) + result / input))", "P(3, 4)")
+bessel("scaled_modified_bessel_k0",
+   "exp(input) modified_bessel_k0(input), which does not underflow.",
+   "grad * (result - scaled_modified_bessel_k1(input))", "P(3, 4)")
+bessel("scaled_modified_bessel_k1",
+   "exp(input) modified_bessel_k1(input), which does not underflow.",
+   "grad * (result - result / input - scaled_modified_bessel_k0(input))", "P(3, 4)")
+bessel("spherical_bessel_j0",
+   "Spherical Bessel function of the first kind, order 0: sin(input) / input, 1 at 0.",
+   "grad * spherical_j0_derivative(input)", "T(3, 4)")
+
 op {"zeta(Tensor input, Tensor other) -> Tensor", module = "special", method = false,
     doc = [[Hurwitz's zeta function, the sum of (k + other)^-input over k from 0; infinite at
     input = 1, NaN below. Differentiable by other alone.]],

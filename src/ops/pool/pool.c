@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "ops/chain.h"
+#include "ops/copy/memory_format.h"
 #include "ops/index/index_call.h"
 #include "ops/windows.h"
 
@@ -127,6 +128,8 @@ static bool run_max(const tlk_Pool *p, tl_Tensor *self, const int64_t *sizes, bo
     ok = TLI_RUN(tli_device(self), max_pool, .pool = *p, .out = tli_array(out[0]),
                  .indices = out[1] ? tli_data(out[1]) : NULL, .in = tli_array(in));
   tli_release(in);
+  for (int k = 0; ok && k < (want_indices ? 2 : 1); k++)
+    ok = (out[k] = tli_follow(out[k], self)) != NULL;
   if (!ok) tli_release_results(out, 2);
   return ok;
 }
@@ -204,7 +207,7 @@ static tl_Tensor *run_average(const tlk_Pool *p, tl_Tensor *self, const int64_t 
       ok = TLI_RUN(device, avg_pool, .pool = *p, .out = tli_array(out), .in = tli_array(in));
   }
   tli_release(in);
-  if (ok) return out;
+  if (ok) return tli_follow(out, self);
   tli_release(out);
   return NULL;
 }

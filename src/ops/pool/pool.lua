@@ -15,6 +15,10 @@ end
 for n = 1, 3 do
    local ints = ("int[%d]"):format(n)
    local three = n == 3 and {cpu = "float32"} or nil
+   -- PyTorch has no nodes for one dimension: it makes two of it
+   local titles = n > 1 and {max = ("MaxPool%dDWithIndices"):format(n),
+      avg = ("AvgPool%dD"):format(n), adaptive = ("AdaptiveAvgPool%dD"):format(n),
+      adaptive_max = ("AdaptiveMaxPool%dD"):format(n)} or {}
    local windows = ("Tensor input, %s kernel_size, %s stride=nil, %s padding=0")
       :format(ints, ints, ints)
 
@@ -22,6 +26,7 @@ for n = 1, 3 do
    local max_windows = windows .. (", %s dilation=1, bool ceil_mode=false"):format(ints)
    F {("max_pool%dd(%s, bool return_indices=false) -> (Tensor values, Tensor indices)")
          :format(n, max_windows),
+      node = titles.max,
       doc = [[The largest element of each window; NaN if there is one. Windows begin `stride`
       (default: kernel_size) apart, in an input that `padding` elements of -infinity surround; with
       ceil_mode a last one may reach beyond. With return_indices also their positions in the plane,
@@ -30,18 +35,20 @@ for n = 1, 3 do
       examples = examples(n, {"X, 2", "X, 3, 2, 1", "X, 2, 2, 0, 2, true",
                               "X, {kernel_size = 2, return_indices = true}"})}
    F {("max_pool%dd_with_indices(%s) -> (Tensor values, Tensor indices)"):format(n, max_windows),
+      node = titles.max,
       doc = "max_pool with return_indices.", also = n == 1 or nil, composite = true,
       examples = examples(n, {"X, 2"})}
    F {([[max_unpool%dd(Tensor input, Tensor indices, %s kernel_size, %s stride=nil, %s padding=0,
          int[] output_size=nil) -> Tensor]]):format(n, ints, ints, ints),
       doc = [[Puts the elements back to where max_pool found them (its indices), zeros elsewhere.
       Where several sizes fit, output_size says which.]],
-      composite = true, autocast = n > 1 and {cpu = "float32"} or nil,
+      composite = true, autocast = {cpu = "float32"},
       examples = {({"T(1, 2, 2), torch.tensor{{{1, 3}, {2, 4}}}, 2",
                     "T(1, 1, 2, 2), torch.tensor{{{{1, 4}, {9, 16}}}}, 2",
                     "T(1, 1, 2, 1, 2), torch.tensor{{{{{1, 4}}, {{20, 32}}}}}, {2, 4, 2}"})[n]}}
    F {([[adaptive_max_pool%dd(Tensor input, %s output_size, bool return_indices=false)
          -> (Tensor values, Tensor indices)]]):format(n, ints),
+      node = titles.adaptive_max,
       doc = [[The largest element of each of output_size windows that share the input evenly; -1
       keeps a size.]],
       also = n == 1 or nil, composite = true, autocast = three,
@@ -49,12 +56,14 @@ for n = 1, 3 do
    F {([[adaptive_max_pool%dd_with_indices(Tensor input, %s output_size)
          -> (Tensor values, Tensor indices)]])
          :format(n, ints),
-      doc = "adaptive_max_pool with return_indices.", composite = true, autocast = three,
+      node = titles.adaptive_max, doc = "adaptive_max_pool with return_indices.",
+      composite = true, autocast = three,
       examples = examples(n, {"X, 3"})}
 
    -- Averages
    F {("avg_pool%dd(%s, bool ceil_mode=false, bool count_include_pad=true%s) -> Tensor"):format(
          n, windows, n > 1 and ", int divisor_override=nil" or ""),
+      node = titles.avg,
       doc = [[The mean of each window. The padding counts as zeros, or not at all with
       count_include_pad = false]]
          .. (n > 1 and "; divisor_override divides in place of the number of elements." or "."),
@@ -62,6 +71,7 @@ for n = 1, 3 do
       examples = examples(n, {"X, 2", "X, 3, 2, 1", "X, 3, 2, 1, true, false",
                               n > 1 and "X, 2, 2, 1, true, true, 3" or nil})}
    F {("adaptive_avg_pool%dd(Tensor input, %s output_size) -> Tensor"):format(n, ints),
+      node = titles.adaptive,
       doc = "The mean of each of output_size windows that share the input evenly; -1 keeps a size.",
       also = n == 1 or nil, composite = true, autocast = three,
       examples = examples(n, {"X, 3", "X, 1", "X, 9"})}

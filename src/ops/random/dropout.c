@@ -20,14 +20,35 @@ static bool check(const char *op, const tl_Tensor *self, double p, bool training
                   tl_dtype_name((tl_DType)self->dtype));
 }
 
+static bool stretch_for(const tl_Tensor *self, tli_Generator *generator, tli_Stretch *from) {
+  return tli_generator_stretch(generator, tli_device(self), self->numel, 4, from);
+}
+
 tl_Tensor *tlo_dropout(tl_Tensor *self, double p, bool training, tli_Generator *generator) {
   bool drops;
+  tli_Stretch from;
   TL_TRY_NULL(check("dropout", self, p, training, &drops));
   if (!drops) return tli_retain(self);
-  tl_Tensor *out[2];
-  if (!tlo_native_dropout(self, p, true, generator, out)) return NULL;
-  tli_release(out[1]);
-  return out[0];
+  TL_TRY_NULL(stretch_for(self, generator, &from));
+  return tlo_dropout_core(self, p, (int64_t)from.seed, (int64_t)from.block, from.state);
+}
+
+tl_Tensor *tlo_dropout_add(tl_Tensor *input, tl_Tensor *residual, double p, bool training,
+                           tli_Generator *generator) {
+  bool drops;
+  tli_Stretch from;
+  TL_TRY_NULL(check("dropout_add", input, p, training, &drops));
+  bool alike = drops && input->dtype == residual->dtype && tli_same_sizes(input, residual) &&
+               tli_same_device(tli_device(input), tli_device(residual));
+  if (alike) {
+    TL_TRY_NULL(stretch_for(input, generator, &from));
+    return tlo_dropout_add_core(input, residual, p, (int64_t)from.seed, (int64_t)from.block,
+                                from.state);
+  }
+  tl_Tensor *dropped = tlo_dropout(input, p, training, generator);
+  tl_Tensor *result = dropped ? tlo_add(residual, dropped, tli_int(1)) : NULL;
+  tli_release(dropped);
+  return result;
 }
 
 /* Ones with probability 1 - p, else zeros: one for each channel, that is for
@@ -101,29 +122,33 @@ tl_Tensor *tlo_feature_alpha_dropout(tl_Tensor *self, double p, bool training,
   return alpha_drop("feature_alpha_dropout", 2, self, p, training, generator);
 }
 
-/* ---- the operator that is recorded ---- */
+/* ---- the operators that are recorded ---- */
 
-static double kept_scale(double p) { return p < 1 ? 1 / (1 - p) : 0; }
-
-/* result = 0 + scale * self * mask, in one pass. */
-bool tli_op_native_dropout(tl_Tensor *self, double p, bool train, tli_Generator *generator,
-                           tl_Tensor **out) {
-  static const tli_PointwiseSpec addcmul = {"dropout",        TLK_addcmul, 3,   1,
-                                            TLI_TYPES_NUMBER, false,       true};
-  TL_TRY(check_probability("dropout", p));
-  if (!train) p = 0;
-  tl_Scalar scale = tli_float(kept_scale(p));
+/* Elements are numbered in row-major order, however they lie in memory. */
+static tl_Tensor *drop(tl_Tensor *self, tl_Tensor *residual, double p, int64_t seed, int64_t block,
+                       tl_Tensor *state) {
   tli_Chain c = {0};
-  tl_Tensor *zero = TLI_STEP(&c, tli_number(tli_int(0)));
-  tl_Tensor *mask = out[1] = TLI_STEP(&c, tli_empty_like(self, TL_BOOL));
-  TLI_DO(&c, tli_op_bernoulli_(mask, 1 - p, generator));
-  out[0] = TLI_STEP(&c, tli_pointwise(&addcmul, (tl_Tensor *[]){zero, self, mask}, &scale));
-  return tli_chain_end_all(&c, out, 2);
+  tl_DType dtype = (tl_DType)self->dtype;
+  tl_Tensor *in = TLI_STEP(&c, tli_contiguous_as(self, dtype));
+  tl_Tensor *other = residual ? TLI_STEP(&c, tli_contiguous_as(residual, dtype)) : NULL;
+  tl_Tensor *out = TLI_STEP(&c, tli_empty(dtype, tli_device(self), self->ndim, self->sizes));
+  if (!c.failed && out->numel > 0)
+    c.failed = !TLI_RUN(tli_device(self), dropout, .out = tli_array(out), .in = tli_array(in),
+                        .residual = other ? tli_array(other) : (tlk_Array){NULL, dtype},
+                        .n = out->numel, .p = p, .seed = (uint64_t)seed, .block = (uint64_t)block,
+                        .state = tli_stretch_words(state));
+  if (c.failed || tli_contiguous(self)) return tli_chain_end(&c, out);
+  tl_Tensor *laid = TLI_STEP(&c, tli_empty_like(self, dtype));
+  TLI_DO(&c, tli_copy(laid, out));
+  return tli_chain_end(&c, laid);
 }
 
-tl_Tensor *tlo_native_dropout_backward(tl_Tensor *grad, tl_Tensor *mask, double p, bool train) {
-  tl_Tensor *kept = tlo_mul(grad, mask);
-  tl_Tensor *result = kept ? tlo_scaled(kept, tli_float(kept_scale(train ? p : 0))) : NULL;
-  tli_release(kept);
-  return result;
+tl_Tensor *tli_op_dropout_core(tl_Tensor *self, double p, int64_t seed, int64_t block,
+                               tl_Tensor *state) {
+  return drop(self, NULL, p, seed, block, state);
+}
+
+tl_Tensor *tli_op_dropout_add_core(tl_Tensor *self, tl_Tensor *residual, double p, int64_t seed,
+                                   int64_t block, tl_Tensor *state) {
+  return drop(self, residual, p, seed, block, state);
 }

@@ -27,12 +27,18 @@ for n = 1, 3 do
          an input without batch.]]}
 end
 
-local given = "*, Generator generator=nil"
--- What dropout needs in one call: self where the mask holds, scaled by 1 / (1 - p), else 0.
-op {"native_dropout(Tensor self, float p, bool train, " .. given
-      .. ") -> (Tensor result, Tensor mask)",
-    name = "dropout", node = "NativeDropout",
-    internal = true, grad = {self = "native_dropout_backward(grad_result, mask, p, train)"}}
-op {"native_dropout_backward(Tensor grad, Tensor mask, float p, bool train) -> Tensor",
-    internal = true,
-    composite = true}
+F {[[dropout_add(Tensor input, Tensor residual, float p=0.5, bool training=true, *,
+      Generator generator=nil) -> Tensor]],
+   composite = true, gradcheck = false,
+   doc = "residual + dropout(input, p, training), in one pass where both have one shape and dtype.",
+   examples = {"T(4, 3), T(4, 3)", "T(4, 3), T(3)"}}
+
+-- What dropout is in one pass. Nothing is kept for the gradient but where its random words are: it
+-- draws them again (tli_Stretch).
+local from = "float p, int seed, int block, Tensor state) -> Tensor"
+op {"dropout_core(Tensor self, " .. from,
+    name = "dropout", node = "NativeDropout", internal = true,
+    grad = {self = "dropout_core(grad, p, seed, block, state)"}}
+op {"dropout_add_core(Tensor self, Tensor residual, " .. from,
+    name = "dropout_add", internal = true,
+    grad = {self = "dropout_core(grad, p, seed, block, state)", residual = "grad"}}

@@ -129,10 +129,11 @@ tl_Tensor *tlo_multinomial(tl_Tensor *self, int64_t num_samples, bool replacemen
   int64_t sizes[2] = {rows, num_samples};
   tl_Ints shape = self->ndim == 1 ? (tl_Ints){1, sizes + 1} : (tl_Ints){2, sizes};
   tli_Chain c = {0};
-  tl_Tensor *moved = TLI_STEP(&c, tlo_to(self, TL_F64, false, false, TLI_CPU));
+  tl_Tensor *moved = TLI_STEP(&c, tlo_to(self, TL_F64, false, false, TLI_CPU, NULL));
   tl_Tensor *p = TLI_STEP(&c, tli_op_to_row_major(moved));
   tl_Tensor *drawn = TLI_STEP(&c, tli_new("multinomial", shape, TL_I64, TLI_CPU));
   tli_Generator *g = tli_generator_of(generator, tli_device(self));
   TLI_DO(&c, draw_rows(tli_data(p), rows, n, tli_data(drawn), num_samples, replacement, g));
-  return tli_chain_end(&c, TLI_STEP(&c, tlo_to(drawn, TL_NODTYPE, false, false, tli_device(self))));
+  return tli_chain_end(
+      &c, TLI_STEP(&c, tlo_to(drawn, TL_NODTYPE, false, false, tli_device(self), NULL)));
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "ops/chain.h"
+#include "ops/copy/memory_format.h"
 
 /* ---- filling ---- */
 
@@ -18,7 +19,8 @@ static bool draw_into(tlk_Distribution d, tl_Tensor *dense, tl_Scalar a, tl_Scal
   tli_Stretch from;
   TL_TRY(tli_generator_stretch(g, device, n, tlk_per_block(d, (tl_DType)dense->dtype), &from));
   return TLI_RUN(device, random, .distribution = d, .out = tli_array(dense), .n = n,
-                 .seed = from.seed, .block = from.block, .state = from.state, .a = a, .b = b);
+                 .seed = from.seed, .block = from.block, .state = tli_stretch_words(from.state),
+                 .a = a, .b = b);
 }
 
 /* Elements are numbered in row-major order, however they lie in memory. */
@@ -131,13 +133,14 @@ tl_Tensor *tlo_randint_high(int64_t high, tl_Ints size, tli_Generator *generator
 }
 
 tl_Tensor *tlo_randint_like(tl_Tensor *self, int64_t low, int64_t high, tli_Generator *generator,
-                            tl_DType dtype, tl_Device device) {
-  return integers("randint_like", tli_new_like(self, dtype, device), low, high, generator);
+                            tl_DType dtype, tl_Device device, const char *memory_format) {
+  return integers("randint_like", tli_new_like("randint_like", self, dtype, device, memory_format),
+                  low, high, generator);
 }
 
 tl_Tensor *tlo_randint_like_high(tl_Tensor *self, int64_t high, tli_Generator *generator,
-                                 tl_DType dtype, tl_Device device) {
-  return tlo_randint_like(self, 0, high, generator, dtype, device);
+                                 tl_DType dtype, tl_Device device, const char *memory_format) {
+  return tlo_randint_like(self, 0, high, generator, dtype, device, memory_format);
 }
 
 /* Fisher and Yates's shuffle: position i gets one of those not yet used. It is
@@ -164,7 +167,7 @@ tl_Tensor *tlo_randperm(int64_t n, tli_Generator *generator, tl_DType dtype, tl_
   tl_Tensor *result = NULL;
   if (tli_check_holds("randperm", tli_int(n), dtype)) {
     shuffle(tli_data(t), n, tli_generator_of(generator, device));
-    result = tlo_to(t, dtype, false, false, device);
+    result = tlo_to(t, dtype, false, false, device, NULL);
   }
   tli_release(t);
   return result;
@@ -181,13 +184,15 @@ tl_Tensor *tlo_randn(tl_Ints size, tli_Generator *generator, tl_DType dtype, tl_
 }
 
 tl_Tensor *tlo_rand_like(tl_Tensor *self, tli_Generator *generator, tl_DType dtype,
-                         tl_Device device) {
-  return filled("rand_like", TLK_UNIFORM, tli_new_like(self, dtype, device), 0, 1, generator);
+                         tl_Device device, const char *memory_format) {
+  return filled("rand_like", TLK_UNIFORM,
+                tli_new_like("rand_like", self, dtype, device, memory_format), 0, 1, generator);
 }
 
 tl_Tensor *tlo_randn_like(tl_Tensor *self, tli_Generator *generator, tl_DType dtype,
-                          tl_Device device) {
-  return filled("randn_like", TLK_NORMAL, tli_new_like(self, dtype, device), 0, 1, generator);
+                          tl_Device device, const char *memory_format) {
+  return filled("randn_like", TLK_NORMAL,
+                tli_new_like("randn_like", self, dtype, device, memory_format), 0, 1, generator);
 }
 
 /* mean + std * z; `like` lends shape, dtype and device to z. */
@@ -195,7 +200,7 @@ static tl_Tensor *scaled_normal(tl_Tensor *like, tl_Tensor *mean, tl_Tensor *std
                                 tli_Generator *g) {
   bool mode = tli_set_grad_mode(false);
   tli_Chain c = {0};
-  tl_Tensor *standard = TLI_STEP(&c, tlo_randn_like(like, g, TL_NODTYPE, TLI_NODEVICE));
+  tl_Tensor *standard = TLI_STEP(&c, tlo_randn_like(like, g, TL_NODTYPE, TLI_NODEVICE, NULL));
   tl_Tensor *result = tli_chain_end(&c, chain_add(&c, chain_mul(&c, standard, std), mean));
   tli_set_grad_mode(mode);
   return result;

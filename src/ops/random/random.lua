@@ -3,6 +3,7 @@
 
 local given = "*, Generator generator=nil"
 local options = given .. ", dtype dtype=nil, device device=nil"
+local format = ", string memory_format=nil"
 
 local function create(entry)
    entry.creation, entry.method, entry.nondiff = true, false, "random numbers"
@@ -21,13 +22,13 @@ create {"randint.high(int high, int[] size, " .. options .. ") -> Tensor",
     doc = "The same with low = 0."}
 create {"randperm(int n, " .. options .. ") -> Tensor",
     doc = "The positions 1 to n in random order; int64 unless dtype is given."}
-create {"rand_like(Tensor self, " .. options .. ") -> Tensor",
-    doc = "As rand, with self's shape, and its dtype and device unless given."}
-create {"randn_like(Tensor self, " .. options .. ") -> Tensor",
-    doc = "As randn, with self's shape, and its dtype and device unless given."}
-create {"randint_like(Tensor self, int low, int high, " .. options .. ") -> Tensor",
-    doc = "As randint, with self's shape, and its dtype and device unless given."}
-create {"randint_like.high(Tensor self, int high, " .. options .. ") -> Tensor",
+create {"rand_like(Tensor self, " .. options .. format .. ") -> Tensor",
+    doc = "As rand, with self's shape, and its dtype, device and order of memory unless given."}
+create {"randn_like(Tensor self, " .. options .. format .. ") -> Tensor",
+    doc = "As randn, with self's shape, and its dtype, device and order of memory unless given."}
+create {"randint_like(Tensor self, int low, int high, " .. options .. format .. ") -> Tensor",
+    doc = "As randint, with self's shape, and its dtype, device and order of memory unless given."}
+create {"randint_like.high(Tensor self, int high, " .. options .. format .. ") -> Tensor",
     doc = "The same with low = 0."}
 
 op {"normal(Tensor mean, Tensor std, " .. given .. ") -> Tensor",

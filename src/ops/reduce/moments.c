@@ -32,10 +32,13 @@ tl_Tensor *tlo_mean(tl_Tensor *self, tl_Ints dim, bool keepdim, tl_DType dtype) 
   dtype = floating("mean", self, dtype);
   int64_t n = dtype == TL_NODTYPE ? -1 : reduced_count("mean", self, dim);
   if (n < 0) return NULL;
+  uint64_t count = tli_node_count();
   tli_Chain c = {0};
   tl_Tensor *sum = TLI_STEP(&c, tlo_sum(self, dim, keepdim, tli_dtype_compute(dtype)));
   tl_Tensor *mean = chain_with(&c, tlo_true_divide, sum, (double)n);
-  return tli_chain_end(&c, chain_to(&c, mean, dtype));
+  mean = tli_chain_end(&c, chain_to(&c, mean, dtype));
+  tli_entitle(mean, "Mean", count);
+  return mean;
 }
 
 tl_Tensor *tlo_nanmean(tl_Tensor *self, tl_Ints dim, bool keepdim, tl_DType dtype) {
@@ -317,7 +320,7 @@ tl_Tensor *tlo_p_norm_backward(tl_Tensor *grad, tl_Tensor *self, tl_Tensor *resu
                                tl_Ints dim, bool keepdim) {
   double p = tli_to_double(p_);
   tl_Ints size = {self->ndim, self->sizes};
-  if (p == 0 || self->numel == 0) return tlo_zeros_like(self, TL_NODTYPE, TLI_NODEVICE);
+  if (p == 0 || self->numel == 0) return tlo_zeros_like(self, TL_NODTYPE, TLI_NODEVICE, NULL);
   tli_Chain c = {0};
   tl_Tensor *wide = TLI_STEP(&c, tlo_unsqueeze_reduced(grad, size, dim, keepdim));
   tl_Tensor *norm = TLI_STEP(&c, tlo_unsqueeze_reduced(result, size, dim, keepdim));

@@ -38,12 +38,12 @@ op {"root(Tensor self) -> Tensor",
     grad = {self = "where(eq(result, 0), 0, grad / (2 * result))"}}
 op {[[std(Tensor self, dim[] dim=nil, *, Number correction=1, bool unbiased=true,
       bool keepdim=false) -> Tensor]],
-    doc = "The standard deviation: the square root of var.",
+    node = "Std", doc = "The standard deviation: the square root of var.",
     composite = true,
     examples = {"T(3, 4)", "T(3, 4), 2", "T(3, 4), 1, {correction = 0, keepdim = true}"}}
 unbiased("std", "The same with correction 1 (true) or 0 (false).")
 op {"logsumexp(Tensor self, dim[] dim, bool keepdim=false) -> Tensor",
-    doc = "log(sum(exp(self))) over dim, without overflow.",
+    node = "Logsumexp", doc = "log(sum(exp(self))) over dim, without overflow.",
     composite = true,
     autocast = {gpu = "float32"}, examples = {"T(3, 4), 2", "T(3, 4), {1, 2}, true"}}
 op {[[norm(Tensor self, Number p=2, dim[] dim=nil, bool keepdim=false, *, dtype dtype=nil)

@@ -279,7 +279,7 @@ static tl_Tensor *prod_backward(tl_Tensor *grad, tl_Tensor *self, tl_Tensor *res
 
 tl_Tensor *tlo_prod_backward(tl_Tensor *grad, tl_Tensor *self, tl_Tensor *result, int64_t dim,
                              bool keepdim) {
-  if (self->numel == 0) return tlo_zeros_like(self, TL_NODTYPE, TLI_NODEVICE);
+  if (self->numel == 0) return tlo_zeros_like(self, TL_NODTYPE, TLI_NODEVICE, NULL);
   tl_Ints size = {self->ndim, self->sizes}, one = {1, (int64_t[]){1}};
   bool flat = dim == TLI_NOINT || self->ndim == 0;
   int d = flat ? 0 : tli_dim("prod", dim, self->ndim);

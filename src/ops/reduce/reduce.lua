@@ -48,7 +48,7 @@ op {"nansum(Tensor self, " .. dims .. ", *, dtype dtype=nil) -> Tensor",
     logical_not(isnan(self)))]]},
     examples = {"T(3, 4)", "T(3, 4), 2, true"}}
 op {"max(Tensor self) -> Tensor",
-    doc = "The largest element of all. Equal maxima share the gradient.",
+    node = "Max", doc = "The largest element of all. Equal maxima share the gradient.",
     expr = "amax(self)", examples = {"T(3, 4)"}}
 op {"max.dim(Tensor self, dim dim, bool keepdim=false) -> (Tensor values, Tensor indices)",
     doc = "The largest element along dim and its position.",
@@ -58,7 +58,7 @@ op {"max.other(Tensor self, Tensor other) -> Tensor", doc = "The same as maximum
     expr = "maximum(self, other)",
     examples = {"T(3), T(3)"}}
 op {"min(Tensor self) -> Tensor",
-    doc = "The smallest element of all. Equal minima share the gradient.",
+    node = "Min", doc = "The smallest element of all. Equal minima share the gradient.",
     expr = "amin(self)", examples = {"T(3, 4)"}}
 op {"min.dim(Tensor self, dim dim, bool keepdim=false) -> (Tensor values, Tensor indices)",
     doc = "The smallest element along dim and its position.",

@@ -157,8 +157,8 @@ tl_Tensor *tlo_corrcoef(tl_Tensor *self) {
 static tl_Tensor *add_up(tl_Tensor *positions, tl_Tensor *src, int64_t n, tl_DType dtype) {
   tli_Chain c = {0};
   tl_Tensor *zeros = TLI_STEP(&c, tlo_zeros((tl_Ints){1, &n}, dtype, tli_device(positions)));
-  tl_Tensor *added =
-      src ? chain_to(&c, src, dtype) : TLI_STEP(&c, tlo_ones_like(positions, dtype, TLI_NODEVICE));
+  tl_Tensor *added = src ? chain_to(&c, src, dtype)
+                         : TLI_STEP(&c, tlo_ones_like(positions, dtype, TLI_NODEVICE, NULL));
   tl_Tensor *at = chain_to(&c, positions, TL_I64);
   return tli_chain_end(&c, TLI_STEP(&c, tlo_scatter_add(zeros, 0, at, added)));
 }

@@ -20,11 +20,13 @@ for _, name in ipairs {"std_mean", "var_mean"} do
 end
 op {"aminmax(Tensor self, *, dim dim=nil, bool keepdim=false) -> (Tensor min, Tensor max)",
     doc = "The smallest and the largest element along dim, or of all; NaN if there is one.",
-    composite = true, examples = {"T(3, 4)", "T(3, 4), {dim = 2, keepdim = true}"}}
+    node = "Aminmax", composite = true,
+    examples = {"T(3, 4)", "T(3, 4), {dim = 2, keepdim = true}"}}
 op {"dist(Tensor self, Tensor other, Number p=2) -> Tensor", doc = "The p-norm of self - other.",
-    expr = "norm(self - other, p)",
+    node = "Dist", expr = "norm(self - other, p)",
     autocast = {gpu = "float32"}, examples = {"T(3, 4), T(4)", "T(3), T(3), 1"}}
-op {"trace(Tensor self) -> Tensor", doc = "The sum of the diagonal of a matrix.", composite = true,
+op {"trace(Tensor self) -> Tensor", node = "Trace",
+    doc = "The sum of the diagonal of a matrix.", composite = true,
     autocast = {cpu = "float32"},
     examples = {"T(3, 4)", "T(0, 2)"}}
 
@@ -32,10 +34,11 @@ op {"cov(Tensor self, *, Number correction=1, Tensor fweights=nil, Tensor aweigh
     doc = [[The covariance matrix of variables, which are self's rows; columns are observations, of
     which fweights says how often each was made (integers), aweights how much it counts.]],
     composite = true, waits = "weights are checked on the host",
+    autocast = "result",
     examples = {"T(3, 5)", "T(5)", "T(2, 4), {correction = 0, aweights = P(4)}"}}
 op {"corrcoef(Tensor self) -> Tensor",
     doc = "The correlation coefficients of variables, which are self's rows.",
-    composite = true, examples = {"T(3, 5)", "T(5)"}}
+    composite = true, autocast = "result", examples = {"T(3, 5)", "T(5)"}}
 
 -- Counting ----------------------------------------------------------------------------------------
 

@@ -263,14 +263,15 @@ static bool fused_backward(Layer l, tl_Tensor *const *grads, tl_Tensor *output, 
   return hand_over(&c, out, NINPUTS);
 }
 
-bool tlo_rnn_layer_backward(tl_Tensor *grad_output, tl_Tensor *grad_hn, tl_Tensor *grad_cn,
-                            tl_Tensor *input, tl_Tensor *batch_sizes, tl_Tensor *offsets,
-                            tl_Tensor *hx, tl_Tensor *cx, tl_Tensor *weight_ih,
-                            tl_Tensor *weight_hh, tl_Tensor *weight_hr, tl_Tensor *bias_ih,
-                            tl_Tensor *bias_hh, tl_Tensor *output, tl_Tensor *reserve, int64_t mode,
-                            bool reverse, bool want_input, bool want_hx, bool want_cx,
-                            bool want_weight_ih, bool want_weight_hh, bool want_weight_hr,
-                            bool want_bias_ih, bool want_bias_hh, tl_Tensor **out) {
+bool tli_op_rnn_layer_backward(tl_Tensor *grad_output, tl_Tensor *grad_hn, tl_Tensor *grad_cn,
+                               tl_Tensor *input, tl_Tensor *batch_sizes, tl_Tensor *offsets,
+                               tl_Tensor *hx, tl_Tensor *cx, tl_Tensor *weight_ih,
+                               tl_Tensor *weight_hh, tl_Tensor *weight_hr, tl_Tensor *bias_ih,
+                               tl_Tensor *bias_hh, tl_Tensor *output, tl_Tensor *reserve,
+                               int64_t mode, bool reverse, bool want_input, bool want_hx,
+                               bool want_cx, bool want_weight_ih, bool want_weight_hh,
+                               bool want_weight_hr, bool want_bias_ih, bool want_bias_hh,
+                               tl_Tensor **out) {
   Layer l = {{input, hx, cx, weight_ih, weight_hh, weight_hr, bias_ih, bias_hh},
              batch_sizes,
              offsets,

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "ops/chain.h"
+#include "ops/copy/memory_format.h"
 
 /* ---- lists of views ---- */
 
@@ -155,6 +156,18 @@ static bool on_one_device(const char *op, tl_Tensors list) {
   return true;
 }
 
+/* The one that all tensors have, else row-major. */
+static tli_Format common_format(tl_Tensors list) {
+  tli_Format common = TLI_PRESERVE;
+  for (int64_t i = 0; i < list.n; i++) {
+    if (is_nothing(list.v[i])) continue;
+    tli_Format format = tli_format_of(list.v[i]);
+    if (common != TLI_PRESERVE && common != format) return TLI_ROW_MAJOR;
+    common = format;
+  }
+  return common;
+}
+
 tl_Tensor *tli_op_cat(tl_Tensors tensors, int64_t dim) {
   int d = 0, ndim = 0;
   int64_t sizes[TL_MAX_DIMS];
@@ -163,7 +176,9 @@ tl_Tensor *tli_op_cat(tl_Tensors tensors, int64_t dim) {
   tl_DType dtype = (tl_DType)tensors.v[0]->dtype; /* dtypes alone decide, 0-d cannot come here */
   for (int64_t i = 1; i < tensors.n; i++)
     dtype = tli_dtype_promote(dtype, (tl_DType)tensors.v[i]->dtype);
-  tl_Tensor *whole = tli_new("cat", (tl_Ints){ndim, sizes}, dtype, tli_device(tensors.v[0]));
+  TL_TRY_NULL(tli_check_sizes("cat", (tl_Ints){ndim, sizes}, dtype));
+  tl_Tensor *whole =
+      tli_empty_format(common_format(tensors), dtype, tli_device(tensors.v[0]), ndim, sizes);
   if (whole && !copy_parts(whole, tensors, d)) {
     tli_release(whole);
     return NULL;

@@ -3,22 +3,26 @@
 -- Lists of views ----------------------------------------------------------------------------------
 
 op {"split(Tensor self, int split_size, dim dim=0) -> Tensor[]",
+    node = "Split",
     doc = "Views of split_size positions each along dim, the last one maybe shorter.",
     composite = true, alias = {"unsafe_split"},
     examples = {"T(5, 2), 2"}}
 op {"split.sizes(Tensor self, int[] split_sizes, dim dim=0) -> Tensor[]",
+    node = "SplitWithSizes",
     doc = "Views with the given numbers of positions along dim, which must sum to its size.",
     composite = true,
     examples = {"T(5, 2), {2, 3}"}}
 op {"split_with_sizes(Tensor self, int[] split_sizes, dim dim=0) -> Tensor[]",
-    doc = "The same as split with a list of sizes.", composite = true,
+    node = "SplitWithSizes", doc = "The same as split with a list of sizes.", composite = true,
     alias = {"unsafe_split_with_sizes"},
     examples = {"T(5, 2), {2, 3}"}}
 op {"chunk(Tensor self, int chunks, dim dim=0) -> Tensor[]",
+    node = "Split",
     doc = "At most `chunks` views of equal size along dim, the last one maybe shorter.",
     composite = true, alias = {"unsafe_chunk"},
     examples = {"T(5, 2), 2"}}
-op {"unbind(Tensor self, dim dim=0) -> Tensor[]", doc = "All positions along dim as views.",
+op {"unbind(Tensor self, dim dim=0) -> Tensor[]", node = "Unbind",
+    doc = "All positions along dim as views.",
     composite = true,
     examples = {"T(3, 2)"}}
 
@@ -34,21 +38,22 @@ op {"cat(Tensor[] tensors, dim dim=0) -> Tensor",
 op {"cat_backward(Tensor grad, int[] lengths, dim dim) -> Tensor[]", internal = true,
     composite = true}
 op {"stack(Tensor[] tensors, dim dim=0) -> Tensor",
-    doc = "The tensors, all of one shape, along a new dimension.", composite = true,
+    node = "Stack", doc = "The tensors, all of one shape, along a new dimension.", composite = true,
     autocast = {cpu = "widest"},
     examples = {"{T(2, 3), T(2, 3)}", "{T(2), T(2), T(2)}, 2", "{T(), T()}"}}
 op {"flip(Tensor self, dim[] dims...) -> Tensor",
     doc = "The order of positions along dims reversed; a copy.",
     grad = {self = "flip(grad, dims)"}, examples = {"T(2, 3), 1", "T(2, 3), {1, 2}"}}
 op {"roll(Tensor self, int[] shifts, dim[] dims=nil) -> Tensor",
+    node = "Roll",
     doc = [[Positions shifted along dims, those that leave coming in at the other end; flattened
     without dims.]],
     composite = true, examples = {"T(5), 2", "T(2, 3), {1, -1}, {1, 2}", "T(2, 3), 1"}}
 op {"tile(Tensor self, int[] dims...) -> Tensor",
-    doc = "self repeated dims[i] times along dimension i.",
+    node = "Repeat", doc = "self repeated dims[i] times along dimension i.",
     composite = true, examples = {"T(2, 3), 2, 2", "T(3), {2, 1}"}}
 op {"repeat(Tensor self, int[] sizes...) -> Tensor",
-    doc = [[self repeated sizes[i] times along dimension i; x["repeat"](x, ...) or
+    node = "Repeat", doc = [[self repeated sizes[i] times along dimension i; x["repeat"](x, ...) or
     x:repeat_tensor(...).]],
     composite = true, func = false, alias = {"repeat_tensor"},
     examples = {"T(2, 3), 2, 2", "T(3), {2, 1}"}}

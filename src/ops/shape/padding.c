@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "ops/chain.h"
+#include "ops/copy/memory_format.h"
 
 /* ---- with a constant ---- */
 
@@ -57,7 +58,8 @@ static bool copy_inside(tl_Tensor *result, const tl_Tensor *self, tl_Ints pad) {
 tl_Tensor *tli_op_constant_pad(tl_Tensor *self, tl_Ints pad, tl_Scalar value) {
   int64_t sizes[TL_MAX_DIMS];
   TL_TRY_NULL(padded_sizes(self, pad, sizes));
-  tl_Tensor *result = tli_empty((tl_DType)self->dtype, tli_device(self), self->ndim, sizes);
+  tl_Tensor *result = tli_empty_format(tli_format_of(self), (tl_DType)self->dtype, tli_device(self),
+                                       self->ndim, sizes);
   if (result && tli_fill(result, value) && copy_inside(result, self, pad)) return result;
   tli_release(result);
   return NULL;
@@ -153,7 +155,7 @@ static tl_Tensor *pad_with_elements(tl_Tensor *input, tl_Ints pad, Mode mode) {
     if (before == 0 && after == 0) continue;
     result = TLI_STEP(&c, pad_dim(result, mode, input->ndim - 1 - k, before, after));
   }
-  return tli_chain_end(&c, result);
+  return tli_follow(tli_chain_end(&c, result), input);
 }
 
 tl_Tensor *tlo_pad(tl_Tensor *input, tl_Ints pad, const char *mode, tl_Scalar value) {

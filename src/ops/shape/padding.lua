@@ -10,6 +10,8 @@ op {"pad(Tensor input, int[] pad, string mode='constant', Number value=nil) -> T
     'circular'. These three leave the first dimension as it is and reach the last three at most;
     'reflect' adds fewer elements than there are, 'circular' no more.]],
     composite = true,
+    autocast = {cpu = "float32",
+       when = "strcmp(mode, \"replicate\") == 0 || (strcmp(mode, \"reflect\") == 0 && pad.n < 6)"},
     examples = {"T(2, 3), {1, 2}", "T(2, 3, 4), {1, 0, 2, -1}, 'constant', 1.5",
                 "T(2, 3, 4), {-1, 2, 1, -2}",
                 "T(2, 3, 4), {3, 1}, 'reflect'", "T(1, 2, 3, 4), {1, 2, 2, 1}, 'reflect'",

@@ -227,7 +227,7 @@ tl_Tensor *tlo_combinations(tl_Tensor *self, int64_t r, bool with_replacement) {
     return tli_fail_null(TL_ESHAPE, "combinations: self: expected a vector, got shape %s",
                          tli_sizes_str(self));
   if (r < 0) return tli_fail_null(TL_EARG, "combinations: r: expected at least 0, got %" PRId64, r);
-  if (r == 0) return tlo_empty((tl_Ints){1, &r}, (tl_DType)self->dtype, tli_device(self));
+  if (r == 0) return tlo_empty((tl_Ints){1, &r}, (tl_DType)self->dtype, tli_device(self), NULL);
   int64_t n = self->sizes[0], count = with_replacement && n == 0 ? 0 : -1;
   if (!with_replacement)
     count = count_choices(n, r);
@@ -239,7 +239,7 @@ tl_Tensor *tlo_combinations(tl_Tensor *self, int64_t r, bool with_replacement) {
   tli_Chain c = {0};
   tl_Tensor *choices = TLI_STEP(&c, tli_new("combinations", (tl_Ints){1, &all}, TL_I64, TLI_CPU));
   if (choices && count > 0) write_choices(tli_data(choices), count, n, r, with_replacement ? 0 : 1);
-  tl_Tensor *at = TLI_STEP(&c, tlo_to(choices, TL_NODTYPE, false, false, tli_device(self)));
+  tl_Tensor *at = TLI_STEP(&c, tlo_to(choices, TL_NODTYPE, false, false, tli_device(self), NULL));
   tl_Tensor *chosen = TLI_STEP(&c, tlo_index_select(self, 0, at));
   return tli_chain_end(&c, TLI_STEP(&c, tlo_view(chosen, (tl_Ints){2, sizes})));
 }
@@ -348,7 +348,7 @@ static tl_Tensor *triangle_indices(const char *op, bool lower, int64_t rows, int
       to[count + k] = c + 1;
     }
   }
-  tl_Tensor *result = tlo_to(t, dtype, false, false, device);
+  tl_Tensor *result = tlo_to(t, dtype, false, false, device, NULL);
   tli_release(t);
   return result;
 }
@@ -431,11 +431,11 @@ tl_Tensor *tlo_repeat_interleave_positions(tl_Tensor *repeats, int64_t output_si
                          tli_sizes_str(repeats), tl_dtype_name((tl_DType)repeats->dtype));
   int64_t n = repeats->sizes[0];
   tli_Chain c = {0};
-  tl_Tensor *moved = TLI_STEP(&c, tlo_to(repeats, TL_I64, false, false, TLI_CPU));
+  tl_Tensor *moved = TLI_STEP(&c, tlo_to(repeats, TL_I64, false, false, TLI_CPU, NULL));
   tl_Tensor *plain = TLI_STEP(&c, tlo_contiguous(moved));
   tl_Tensor *positions = TLI_STEP(&c, repeated_positions(tli_data(plain), n, output_size));
   return tli_chain_end(
-      &c, TLI_STEP(&c, tlo_to(positions, TL_NODTYPE, false, false, tli_device(repeats))));
+      &c, TLI_STEP(&c, tlo_to(positions, TL_NODTYPE, false, false, tli_device(repeats), NULL)));
 }
 
 tl_Tensor *tlo_repeat_interleave_each(tl_Tensor *self, tl_Tensor *repeats, int64_t dim,
@@ -529,7 +529,7 @@ bool tlo_tensor_split_tensor(tl_Tensor *self, tl_Tensor *tensor_indices_or_secti
                     "tensor_split: tensor_indices_or_sections: expected an integer or a vector of "
                     "integers, got %s of %s",
                     tli_sizes_str(given), tl_dtype_name((tl_DType)given->dtype));
-  tl_Tensor *here = tlo_to(given, TL_I64, false, false, TLI_CPU);
+  tl_Tensor *here = tlo_to(given, TL_I64, false, false, TLI_CPU, NULL);
   tl_Tensor *numbers = here ? tlo_contiguous(here) : NULL;
   bool ok = false;
   if (numbers && given->ndim == 0)

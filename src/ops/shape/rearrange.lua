@@ -49,7 +49,8 @@ op {"flipud(Tensor self) -> Tensor", doc = "The order of rows (dimension 1) reve
 op {"rot90(Tensor self, int k=1, dim[] dims={0,1}) -> Tensor",
     doc = [[Turned k times by 90 degrees in the plane of two dimensions, from the first towards the
     second.]],
-    composite = true, examples = {"T(2, 3)", "T(2, 3), 2", "T(2, 3, 2), -1, {2, 3}"}}
+    node = "Rot90", composite = true,
+    examples = {"T(2, 3)", "T(2, 3), 2", "T(2, 3, 2), -1, {2, 3}"}}
 
 op {"diag(Tensor self, int diagonal=0) -> Tensor",
     doc = "Of a vector: the matrix with it on a diagonal. Of a matrix: a copy of its diagonal.",
@@ -64,7 +65,7 @@ op {"diagflat(Tensor self, int offset=0) -> Tensor",
     expr = "diag_embed(ravel(self), offset)", examples = {"T(2, 2)", "T(2), 1"}}
 op {"block_diag(Tensor[] tensors...) -> Tensor",
     doc = "A matrix with the given matrices (vectors as rows) along its diagonal, zero elsewhere.",
-    composite = true, examples = {"{T(2, 3), T(1, 2), T(2), T()}"}}
+    node = "BlockDiag", composite = true, examples = {"{T(2, 3), T(1, 2), T(2), T()}"}}
 for _, row in ipairs {{"tril", "lower"}, {"triu", "upper"}} do
    op {row[1] .. [[_indices(int row, int col, int offset=0, *, dtype dtype=nil, device device=nil)
          -> Tensor]],

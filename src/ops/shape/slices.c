@@ -116,7 +116,7 @@ static bool read_whole(const char *op, const char *what, tl_Tensor *t, int64_t *
   if (t->numel != 1 || tli_dtype_category((tl_DType)t->dtype) != TLI_INT)
     return tli_fail(TL_EARG, "%s: %s: expected one integer, got %s of %s", op, what,
                     tli_sizes_str(t), tl_dtype_name((tl_DType)t->dtype));
-  tl_Tensor *here = tlo_to(t, TL_I64, false, false, TLI_CPU);
+  tl_Tensor *here = tlo_to(t, TL_I64, false, false, TLI_CPU, NULL);
   if (here) *out = *(int64_t *)tli_data(here);
   tli_release(here);
   return here != NULL;
@@ -169,24 +169,54 @@ tl_Tensor *tli_op_as_strided(tl_Tensor *self, tl_Ints size, tl_Ints stride,
   return tli_alias(self, n, size.v, stride.v, offset);
 }
 
-tl_Tensor *tlo_empty_strided(tl_Ints size, tl_Ints stride, tl_DType dtype, tl_Device device) {
-  TL_TRY_NULL(
-      tli_check_sizes("empty_strided", size, dtype == TL_NODTYPE ? tli_default_dtype() : dtype));
+static tl_Tensor *new_strided(const char *op, tl_Ints size, tl_Ints stride, tl_DType dtype,
+                              tl_Device device) {
+  TL_TRY_NULL(tli_check_sizes(op, size, dtype == TL_NODTYPE ? tli_default_dtype() : dtype));
   if (stride.n != size.n)
     return tli_fail_null(TL_EARG,
-                         "empty_strided: stride: expected as many strides as sizes, %" PRId64
-                         ", got %" PRId64,
-                         size.n, stride.n);
+                         "%s: stride: expected as many strides as sizes, %" PRId64 ", got %" PRId64,
+                         op, size.n, stride.n);
   int64_t need = reach(size, stride);
   if (need < 0)
     return tli_fail_null(TL_EARG,
-                         "empty_strided: stride: expected numbers of at least 0 that memory has "
+                         "%s: stride: expected numbers of at least 0 that memory has "
                          "room for, got %s",
-                         tli_shape_str((int)stride.n, stride.v));
-  tl_Tensor *flat = tli_new("empty_strided", (tl_Ints){1, &need}, dtype, device);
+                         op, tli_shape_str((int)stride.n, stride.v));
+  tl_Tensor *flat = tli_new(op, (tl_Ints){1, &need}, dtype, device);
   tl_Tensor *result = flat ? tli_alias(flat, (int)size.n, size.v, stride.v, 0) : NULL;
   tli_release(flat);
   return result;
+}
+
+tl_Tensor *tlo_empty_strided(tl_Ints size, tl_Ints stride, tl_DType dtype, tl_Device device) {
+  return new_strided("empty_strided", size, stride, dtype, device);
+}
+
+tl_Tensor *tlo_new_empty_strided(tl_Tensor *self, tl_Ints size, tl_Ints stride, tl_DType dtype,
+                                 tl_Device device) {
+  return new_strided("new_empty_strided", size, stride,
+                     dtype == TL_NODTYPE ? (tl_DType)self->dtype : dtype,
+                     device.type < 0 ? tli_device(self) : device);
+}
+
+tl_Tensor *tlo_empty_permuted(tl_Ints size, tl_Ints layout, tl_DType dtype, tl_Device device) {
+  int64_t strides[TL_MAX_DIMS], dense = 1;
+  unsigned seen = 0;
+  TL_TRY_NULL(
+      tli_check_sizes("empty_permuted", size, dtype == TL_NODTYPE ? tli_default_dtype() : dtype));
+  for (int64_t i = layout.n - 1; i >= 0 && layout.n == size.n; i--) {
+    int64_t d = layout.v[i];
+    if (d < 0 || d >= size.n) break;
+    seen |= 1u << d;
+    strides[d] = dense;
+    dense *= size.v[d] > 0 ? size.v[d] : 1;
+  }
+  if (layout.n != size.n || seen != (1u << size.n) - 1)
+    return tli_fail_null(TL_EARG,
+                         "empty_permuted: physical_layout: expected each of the %" PRId64
+                         " dimensions once",
+                         size.n);
+  return new_strided("empty_permuted", size, (tl_Ints){size.n, strides}, dtype, device);
 }
 
 typedef struct Geometry {
@@ -250,7 +280,7 @@ static bool scatter(tl_Tensor *flat, tl_Tensor *grad, Geometry g) {
 ** elements several times: they share what arrives. */
 static tl_Tensor *shared(tl_Tensor *flat, const Geometry *base) {
   tli_Chain c = {0};
-  tl_Tensor *count = TLI_STEP(&c, tlo_zeros_like(flat, TL_NODTYPE, TLI_NODEVICE));
+  tl_Tensor *count = TLI_STEP(&c, tlo_zeros_like(flat, TL_NODTYPE, TLI_NODEVICE, NULL));
   tl_Tensor *ones =
       TLI_STEP(&c, tlo_new_ones(flat, (tl_Ints){base->n, base->sizes}, TL_NODTYPE, TLI_NODEVICE));
   TLI_DO(&c, scatter(count, ones, *base));

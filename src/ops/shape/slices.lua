@@ -11,6 +11,15 @@ create {"empty_strided(int[] size, int[] stride, " .. options .. ") -> Tensor",
     doc = "A tensor of that shape and those strides (in elements) with undefined contents.",
     composite = true}
 
+op {"new_empty_strided(Tensor self, int[] size, int[] stride, " .. options .. ") -> Tensor",
+    doc = "The same with self's dtype and device unless given.",
+    composite = true, creation = true, func = false, nondiff = "it makes new values"}
+
+create {"empty_permuted(int[] size, index[] physical_layout, " .. options .. ") -> Tensor",
+    doc = [[A tensor of that shape with undefined contents, whose dimensions lie in memory in the
+    order of physical_layout, the last one densely; all are named there once, from 1 on.]],
+    composite = true}
+
 op {"select(Tensor self, dim dim, index index) -> Tensor",
     doc = "One position along a dimension, which disappears; a view.",
     view = true, grad = {self = "select_backward(grad, sizes(self), dim, index)"},

@@ -50,7 +50,7 @@ op {"transpose(Tensor self, dim dim0, dim dim1) -> Tensor", doc = "Two dimension
     view = true, alias = {"swapaxes", "swapdims"}, grad = {self = "transpose(grad, dim0, dim1)"},
     examples = {"T(2, 3, 4), 1, 3", "T(2, 3), -1, -2"}}
 op {"t(Tensor self) -> Tensor",
-    doc = "The transpose of a matrix; tensors of fewer dimensions as they are.",
+    node = "T", doc = "The transpose of a matrix; tensors of fewer dimensions as they are.",
     composite = true, out = false, examples = {"T(2, 3)", "T(3)"}}
 op {"adjoint(Tensor self) -> Tensor", doc = "Matrices transposed; all numbers are real.",
     expr = "transpose(self, -2, -1)", out = false, examples = {"T(2, 3)", "T(2, 3, 4)"}}

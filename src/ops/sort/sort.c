@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "ops/chain.h"
+#include "ops/copy/memory_format.h"
 
 /* ---- rows ---- */
 
@@ -83,7 +84,10 @@ bool tli_op_sort(tl_Tensor *self, int64_t dim, bool descending, bool stable, tl_
   if (ok && self->numel > 0)
     ok = TLI_RUN(tli_device(self), sort, .descending = descending, .values = tli_array(out[0]),
                  .indices = tli_data(out[1]), .in = tli_array(r.in), .rows = r.rows, .n = r.n);
-  return finish_results(ok, &r, d, out);
+  ok = finish_results(ok, &r, d, out);
+  for (int k = 0; ok && k < 2; k++) ok = (out[k] = tli_follow(out[k], self)) != NULL;
+  if (!ok) tli_release_results(out, 2);
+  return ok;
 }
 
 tl_Tensor *tlo_argsort(tl_Tensor *self, int64_t dim, bool descending, bool stable) {

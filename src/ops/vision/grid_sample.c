@@ -60,8 +60,8 @@ tl_Tensor *tlo_affine_grid(tl_Tensor *theta, tl_Ints size, bool align_corners) {
   shape[n + 1] = n;
   tli_Chain c = {0};
   tl_Tensor *places = TLI_STEP(&c, all_places(n, size.v + 2, align_corners));
-  places =
-      TLI_STEP(&c, tlo_to_device(places, tli_device(theta), (tl_DType)theta->dtype, false, false));
+  places = TLI_STEP(
+      &c, tlo_to_device(places, tli_device(theta), (tl_DType)theta->dtype, false, false, NULL));
   tl_Tensor *grid = chain_matmul(&c, places, chain_t(&c, theta));
   return tli_chain_end(&c, TLI_STEP(&c, tlo_reshape(grid, (tl_Ints){n + 2, shape})));
 }

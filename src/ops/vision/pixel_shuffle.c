@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "ops/chain.h"
+#include "ops/copy/memory_format.h"
 
 /* Sizes (B, sizes[1], ...) of a tensor whose first dimensions are B. */
 static tl_Tensor *rearranged(tl_Tensor *self, const int64_t inner[6], const int64_t order[6],
@@ -11,7 +12,8 @@ static tl_Tensor *rearranged(tl_Tensor *self, const int64_t inner[6], const int6
   tli_Chain c = {0};
   tl_Tensor *apart = TLI_STEP(&c, tlo_reshape(self, (tl_Ints){last, inner}));
   tl_Tensor *turned = TLI_STEP(&c, tlo_permute(apart, (tl_Ints){last, order}));
-  return tli_chain_end(&c, TLI_STEP(&c, tlo_reshape(turned, (tl_Ints){self->ndim, shape})));
+  tl_Tensor *result = TLI_STEP(&c, tlo_reshape(turned, (tl_Ints){self->ndim, shape}));
+  return tli_follow(tli_chain_end(&c, result), self);
 }
 
 static bool check_shuffle(const char *op, const tl_Tensor *input, int64_t factor) {

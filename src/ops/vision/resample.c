@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "ops/chain.h"
+#include "ops/copy/memory_format.h"
 
 /* ---- one dimension at another resolution ---- */
 
@@ -207,7 +208,8 @@ static tl_Tensor *take_nearest(tl_Tensor *self, int d, const Axis *a, Mode mode)
   if (at)
     for (int64_t i = 0; i < a->out; i++)
       ((int64_t *)tli_data(at))[i] = nearest(a, i, mode == NEAREST_EXACT) + 1;
-  tl_Tensor *there = TLI_STEP(&c, tlo_to_device(at, tli_device(self), TL_NODTYPE, false, false));
+  tl_Tensor *there =
+      TLI_STEP(&c, tlo_to_device(at, tli_device(self), TL_NODTYPE, false, false, NULL));
   return tli_chain_end(&c, TLI_STEP(&c, tlo_index_select(self, d, there)));
 }
 
@@ -361,5 +363,5 @@ tl_Tensor *tlo_interpolate(tl_Tensor *input, tl_Ints size, tl_Floats scale_facto
                          "interpolate: mode '%s' needs a floating or uint8 input, got %s", mode,
                          tl_dtype_name((tl_DType)input->dtype));
   TL_TRY_NULL(find_axes(input, size, scale_factor, align_corners, recompute_scale_factor, axes));
-  return m == AREA ? resize_by_area(input, axes) : resize(input, axes, m);
+  return tli_follow(m == AREA ? resize_by_area(input, axes) : resize(input, axes, m), input);
 }

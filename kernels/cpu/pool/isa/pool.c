@@ -63,15 +63,28 @@ static const double lowest_f64 = -INFINITY;
       if (indices) indices[o] = at + 1;                                                           \
     }                                                                                             \
   }                                                                                               \
+  /* Two rows of squares, whose places nobody asks for. */                                        \
+  static void max_squares_##s(const type *x, const type *y, type *out, int64_t n) {               \
+    for (int64_t o = 0; o < n; o++) {                                                             \
+      type m = x[2 * o], b = x[2 * o + 1], c = y[2 * o], d = y[2 * o + 1];                        \
+      m = (b > m) | isnan_(b) ? b : m;                                                            \
+      m = (c > m) | isnan_(c) ? c : m;                                                            \
+      out[o] = (d > m) | isnan_(d) ? d : m;                                                       \
+    }                                                                                             \
+  }                                                                                               \
   static void max_##s(const tlk_Spans *p, const void *in, void *out, int64_t *indices,            \
                       void *scratch) {                                                            \
     type *best = scratch, *to = out;                                                              \
     int32_t *rows = (int32_t *)(void *)(best + p->in[2]);                                         \
     for (int64_t d = 0; d < p->out[0]; d++)                                                       \
-      for (int64_t h = 0; h < p->out[1]; h++) {                                                   \
+      for (int64_t h = 0; h < p->out[1]; h++, to += p->out[2]) {                                  \
+        if (p->squares && indices == NULL) {                                                      \
+          const type *x = (const type *)in + (d * p->in[1] + 2 * h) * p->in[2];                   \
+          max_squares_##s(x, x + p->in[2], to, p->out[2]);                                        \
+          continue;                                                                               \
+        }                                                                                         \
         join_rows_##s(p, in, d, h, best, rows);                                                   \
         max_row_##s(p, best, rows, to, indices);                                                  \
-        to += p->out[2];                                                                          \
         if (indices) indices += p->out[2];                                                        \
       }                                                                                           \
   }

@@ -5,7 +5,7 @@ local torch = require "tlua"
 local args = require "tlua.args"
 local groups = require "tlua.distributed.group"
 
-local M = {default_hooks = {}, powerSGD_hook = {}}
+local M = {default_hooks = {}, powerSGD_hook = {}, post_localSGD_hook = {}}
 
 local function start(group, tensor, op)
    group = groups.resolve("register_comm_hook", group)
@@ -33,6 +33,35 @@ end
 M.default_hooks.fp16_compress_hook = compress "float16"
 --- The mean in bfloat16.
 M.default_hooks.bf16_compress_hook = compress "bfloat16"
+
+-- Post-local SGD -----------------------------------------------------------------------------
+
+---@class distributed.PostLocalSGDState
+---@overload fun(options?: table): distributed.PostLocalSGDState
+local Local = torch.class("distributed.PostLocalSGDState")
+M.post_localSGD_hook.PostLocalSGDState = Local
+
+local take_local = args.signature [[PostLocalSGDState(process_group: object?, subgroup: object?,
+   start_localSGD_iter: count = 1000, post_local_gradient_allreduce: boolean = true)]]
+
+--- From pass start_localSGD_iter on gradients are averaged over the subgroup alone, if there is one
+--- and post_local_gradient_allreduce is set, else not at all.
+function Local:__init(...)
+   for key, value in pairs(take_local(...)) do self[key] = value end
+   self.iter = 0
+end
+
+local nothing = {wait = function() end}
+
+--- The mean of all ranks first, later of few or none; then parameters are to be averaged now and
+--- then: algorithms.model_averaging.averagers.
+function M.post_localSGD_hook.post_localSGD_hook(state, bucket)
+   local now = state.iter
+   if bucket:is_last() then state.iter = now + 1 end
+   if now < state.start_localSGD_iter then return start(state.process_group, bucket:buffer()) end
+   if not state.post_local_gradient_allreduce or not state.subgroup then return nothing end
+   return start(state.subgroup, bucket:buffer())
+end
 
 -- PowerSGD (Vogels, Karimireddy, Jaggi 2019, algorithms 1 and 2) -------------------------------
 

@@ -4,5 +4,6 @@ local lazy = require "tlua.lazy"
 
 return lazy.load({}, {
    Join = "tlua.distributed.algorithms.Join",
+   model_averaging = "tlua.distributed.algorithms.model_averaging",
    ddp_comm_hooks = "tlua.distributed.algorithms.ddp_comm_hooks",
 })

@@ -8,12 +8,6 @@ local Module = require "tlua.nn.Module"
 
 local M = {}
 
--- The same values with channels next to one another, or row by row.
-local function lay_out(data, channels_last)
-   if not channels_last then return data:contiguous() end
-   return data:movedim(2, -1):contiguous():movedim(-1, 2)
-end
-
 -- For modules of some classes, and memory formats by name.
 local function converter(title, rank, classes)
    return function(module, memory_format)
@@ -30,7 +24,7 @@ local function converter(title, rank, classes)
                local weight = layer.weight
                local grad = weight.grad
                weight.grad = nil
-               weight.data = lay_out(weight.data, memory_format == last)
+               weight.data = weight.data:to {memory_format = memory_format}
                weight.grad = grad
             end
          end

@@ -65,6 +65,16 @@ function M.matrix(weight, dim)
    return (dim == 1 and weight or weight:movedim(dim, 1)):flatten(2)
 end
 
+--- Refuses a weight without elements, which has no singular value.
+---@param title string
+---@param name string
+---@param weight Tensor
+function M.check_elements(title, name, weight)
+   if weight:numel() == 0 then
+      args.refuse(title, name, "a weight with elements", weight)
+   end
+end
+
 --- Steps of the power method: u and v come nearer to the singular vectors of the largest singular
 --- value, u first. They are changed in place.
 ---@param matrix Tensor  (n, k)

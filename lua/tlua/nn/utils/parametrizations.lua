@@ -265,6 +265,7 @@ function M.spectral_norm(...)
    local title = "nn.utils.parametrizations.spectral_norm"
    local weight = weight_of(title, a.module, a.name)
    local dim = norms.dimension(title, weight, a.dim or norms.output_dimension(a.module))
+   norms.check_elements(title, a.name, weight)
    if a.n_power_iterations < 1 then
       args.refuse(title, "n_power_iterations", "an integer of at least 1", a.n_power_iterations)
    end

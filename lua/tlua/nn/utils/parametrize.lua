@@ -16,6 +16,7 @@ local Module = require "tlua.nn.Module"
 local ModuleDict = require "tlua.nn.ModuleDict"
 local ModuleList = require "tlua.nn.ModuleList"
 local Parameter = require "tlua.nn.Parameter"
+local Uninitialized = require "tlua.nn.Uninitialized"
 
 local M = {}
 
@@ -163,7 +164,12 @@ end
 
 -- Reading and assigning -----------------------------------------------------------------------
 
-local caches, cache = 0, {}
+-- Of each coroutine in which `cached` holds: {depth, values}.
+local caches = setmetatable({}, {__mode = "k"})
+
+local function this_thread()
+   return coroutine and coroutine.running() or caches
+end
 
 -- The ParametrizationList of a field, nil if it has none.
 local function list_of(module, name)
@@ -173,9 +179,10 @@ local function list_of(module, name)
 end
 
 local function value_of(list)
-   if caches == 0 then return list() end
-   cache[list] = cache[list] or list()
-   return cache[list]
+   local own = next(caches) and caches[this_thread()]
+   if not own then return list() end
+   own.values[list] = own.values[list] or list()
+   return own.values[list]
 end
 
 local derived = setmetatable({}, {__mode = "k"})
@@ -204,9 +211,12 @@ local function parametrized(cls)
    return Class
 end
 
-local function leave()
-   caches = caches - 1
-   if caches == 0 then cache = {} end
+local function leave(scope)
+   local own = scope.own
+   scope.own = nil
+   if not own then return end
+   own.depth = own.depth - 1
+   if own.depth == 0 then caches[scope.thread] = nil end
 end
 
 --- While it lasts a parametrized tensor is computed once, not whenever it is read: for the time of
@@ -214,8 +224,10 @@ end
 ---@param fn? function
 ---@return any ...
 function M.cached(fn)
-   caches = caches + 1
-   local scope = setmetatable({}, {__close = leave})
+   local thread = this_thread()
+   local own = caches[thread] or {depth = 0, values = {}}
+   own.depth, caches[thread] = own.depth + 1, own
+   local scope = setmetatable({thread = thread, own = own}, {__close = leave})
    if fn == nil then return scope end
    local _ <close> = scope
    local results = table.pack(fn())
@@ -265,6 +277,10 @@ function M.register_parametrization(...)
       return module
    end
    local original = rawget(module, name)
+   if Uninitialized.is_lazy(original) then
+      torch.raise(("register_parametrization: %s of %s waits for its shape; call the module "
+         .. "with an input before"):format(name, torch.type(module)))
+   end
    local marks = rawget(module, "_buffers") or {}
    if not torch.is_tensor(original) or not (original.is_parameter or marks[name]) then
       torch.raise(("register_parametrization: %s has no parameter or buffer %s"):format(

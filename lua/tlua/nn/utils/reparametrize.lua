@@ -110,6 +110,7 @@ function M.spectral_norm(...)
    end
    return install(title, "spectral_norm", a, function(module, weight)
       local dim = norms.dimension(title, weight, a.dim or norms.output_dimension(module))
+      norms.check_elements(title, a.name, weight)
       local orig, u, v = a.name .. "_orig", a.name .. "_u", a.name .. "_v"
       local matrix = norms.matrix(weight:detach(), dim)
       rawset(module, a.name, nil)

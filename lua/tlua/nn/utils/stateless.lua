@@ -119,7 +119,9 @@ function M.functional_call(...)
       torch.raise("functional_call: missing: " .. table.concat(missing, ", "))
    end
 
+   local swapped = false
    local function swap()
+      swapped = not swapped
       for _, change in ipairs(changes) do
          local owner, field = change[1], change[2]
          local before = rawget(owner, field)
@@ -127,7 +129,10 @@ function M.functional_call(...)
          change[3] = before
       end
    end
-   local _ <close> = setmetatable({}, {__close = swap})
+   local closing = {__close = swap}
+   -- a coroutine that is never resumed closes nothing: its collection does
+   if coroutine.isyieldable() then closing.__gc = function() if swapped then swap() end end end
+   local _ <close> = setmetatable({}, closing)
    swap()
    local list = arguments(a.args)
    local results = table.pack(a.module(table.unpack(list, 1, list.n)))

@@ -10,6 +10,7 @@
 local torch = require "tlua"
 local args = require "tlua.args"
 local class = require "tlua.class"
+local replace_file = require "tlua.io.replace"
 
 local M = {}
 
@@ -28,7 +29,7 @@ function Figure:__tostring()
    return self:text()
 end
 
---- Writes the figure into a file.
+--- Writes the figure into a file. A failure leaves what was there before.
 ---@param path string  ends in .svg or .png
 ---@return utils.plot.Figure self
 function Figure:save(path)
@@ -36,11 +37,12 @@ function Figure:save(path)
    if format ~= "svg" and format ~= "png" then
       args.refuse("utils.plot", "save", "a path that ends in .svg or .png", path)
    end
-   local file <close>, message = io.open(path, "wb")
-   if not file then torch.raise("utils.plot: " .. message) end
-   local ok, why = file:write(self.kind[format](self))
-   if ok then ok, why = file:flush() end
-   if not ok then torch.raise(("utils.plot: %s: %s"):format(path, why)) end
+   local content = self.kind[format](self)
+   local failure = replace_file(path, function(file)
+      local ok, why = file:write(content)
+      if not ok then return why end
+   end)
+   if failure then torch.raise(("utils.plot: %s: %s"):format(path, failure)) end
    return self
 end
 

@@ -28,6 +28,11 @@ local function fail(who, path, message)
    torch.raise(("SummaryWriter: %s: %s: %s"):format(who, path, message))
 end
 
+local function make_folder(who, path)
+   local made, message = torch.io.make_folder(path)
+   if not made then fail(who, path, message) end
+end
+
 -- A disk that fills up does not end a training: it is told once, and what comes after is dropped.
 local function lost(self, message)
    if not self.failed then
@@ -37,15 +42,11 @@ local function lost(self, message)
    self.failed = true
 end
 
-local function make_folder(path)
-   os.execute("mkdir -p '" .. path:gsub("'", "'\\''") .. "' 2>/dev/null")
-end
-
 function SummaryWriter:__init(...)
    local a = signature(...)
    self.log_dir = a.log_dir or os.date "runs/%b%d_%H-%M-%S" .. a.comment
    self.max_queue, self.flush_secs = math.max(a.max_queue, 1), a.flush_secs
-   make_folder(self.log_dir)
+   make_folder("log_dir", self.log_dir)
    opened = opened + 1
    -- the address of a table tells processes of the same second apart
    local mark = tostring(self):match "0x(%x+)" or "0"
@@ -83,15 +84,6 @@ local function check(who, tag, step)
    return step and math.tointeger(step)
 end
 
-local function number(who, value)
-   if torch.is_tensor(value) and value:numel() == 1 then value = value:item() end
-   if type(value) == "boolean" then value = value and 1 or 0 end
-   if type(value) ~= "number" then
-      args.refuse(who, "value", "a number or a tensor of one", value)
-   end
-   return value + 0.0
-end
-
 -- A value of a summary; `metadata` names the plugin that shows it.
 local function summary(tag, content, plugin, plugin_content)
    local metadata = ""
@@ -108,7 +100,7 @@ end
 ---@param walltime? number  seconds since 1970
 function SummaryWriter:add_scalar(tag, value, step, walltime)
    step = check("add_scalar", tag, step)
-   self:put(summary(tag, float(2, number("add_scalar", value))), step, walltime)
+   self:put(summary(tag, float(2, args.to_number("add_scalar", "value", value))), step, walltime)
 end
 
 -- The writer of a folder below this one.
@@ -417,7 +409,7 @@ function SummaryWriter:add_embedding(matrix, options)
          #labels))
    end
    local name = ("%05d/%s"):format(options.global_step or 0, options.tag or "default")
-   make_folder(self.log_dir .. "/" .. name)
+   make_folder("add_embedding", self.log_dir .. "/" .. name)
    local function write(file, mode, text)
       local path = self.log_dir .. "/" .. file
       local out <close>, message = io.open(path, mode)

@@ -3,5 +3,5 @@
 local lazy = require "tlua.lazy"
 
 return lazy.load({}, lazy.modules("tlua.utils.tensorboard", {
-   SummaryWriter = "SummaryWriter", reader = "read",
+   SummaryWriter = "SummaryWriter", reader = "read follow", top = "_top",
 }))

@@ -53,6 +53,27 @@ local function event_of(text)
    return event
 end
 
+-- The events of a text from byte `at` on, and where what is left begins; with a message where that
+-- is cut off or damaged.
+local function events_of(text, at)
+   local events = {}
+   while at <= #text do
+      if at + 11 > #text then return events, at, "the last record is cut off" end
+      local length, check = ("<I8I4"):unpack(text, at)
+      if check ~= wire.masked_crc(text:sub(at, at + 7)) then
+         return events, at, ("the length at byte %d is damaged"):format(at)
+      end
+      if at + 15 + length > #text then return events, at, "the last record is cut off" end
+      local data = text:sub(at + 12, at + 11 + length)
+      if ("<I4"):unpack(text, at + 12 + length) ~= wire.masked_crc(data) then
+         return events, at, ("the record at byte %d is damaged"):format(at)
+      end
+      events[#events + 1] = event_of(data)
+      at = at + 16 + length
+   end
+   return events, at
+end
+
 --- The events of a file up to its end, or up to where it is cut off or damaged: what then is a
 --- second result.
 ---@param path string
@@ -61,22 +82,23 @@ end
 function M.read(path)
    local file <close>, message = io.open(path, "rb")
    if not file then return nil, message end
-   local text, at, events = file:read "a", 1, {}
-   while at <= #text do
-      if at + 11 > #text then return events, "the last record is cut off" end
-      local length, check = ("<I8I4"):unpack(text, at)
-      if check ~= wire.masked_crc(text:sub(at, at + 7)) then
-         return events, ("the length at byte %d is damaged"):format(at)
-      end
-      if at + 15 + length > #text then return events, "the last record is cut off" end
-      local data = text:sub(at + 12, at + 11 + length)
-      if ("<I4"):unpack(text, at + 12 + length) ~= wire.masked_crc(data) then
-         return events, ("the record at byte %d is damaged"):format(at)
-      end
-      events[#events + 1] = event_of(data)
-      at = at + 16 + length
+   local events, _, problem = events_of(file:read "a", 1)
+   return events, problem
+end
+
+--- A function that gives, at each call, the events that a file has got since the last one: nothing
+--- while its last record is not whole, or it cannot be opened.
+---@param path string
+---@return fun(): table[]
+function M.follow(path)
+   local read = 0 -- bytes
+   return function()
+      local file <close> = io.open(path, "rb")
+      if not file or not file:seek("set", read) then return {} end
+      local events, at = events_of(file:read "a", 1)
+      read = read + at - 1
+      return events
    end
-   return events
 end
 
 return M

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "core/parallel.h"
-#include "dist/inside.h"
+#include "dist/shm/shm.h"
 
 /* How long to look before sleeping, and to sleep before looking whether all live. */
 #define TURNS 2000
@@ -20,7 +20,7 @@ static void relax(void) {
 #endif
 }
 
-void tli_bell(tli_Group *g, int rank) {
+void tli_bell(tli_Shm *g, int rank) {
   tli_Line *line = tli_line(g, rank);
   if (atomic_load(&line->sleepers) == 0) return;
   atomic_fetch_add(&line->bell, 1);
@@ -29,15 +29,15 @@ void tli_bell(tli_Group *g, int rank) {
 
 /* ---- what a rank is about -------------------------------------------------------- */
 
-void tli_status_set(tli_Group *g, const tli_Status *s, bool active) {
-  tli_Line *line = tli_line(g, g->rank);
+void tli_status_set(tli_Shm *g, const tli_Status *s, bool active) {
+  tli_Line *line = tli_line(g, g->base.rank);
   atomic_fetch_add(&line->version, 1);
   line->status = *s;
   line->status.active = active;
   atomic_fetch_add(&line->version, 1);
 }
 
-tli_Status tli_status_of(const tli_Group *g, int rank) {
+tli_Status tli_status_of(const tli_Shm *g, int rank) {
   tli_Line *line = tli_line(g, rank);
   tli_Status s;
   for (int i = 0; i < 1000; i++) {
@@ -49,35 +49,21 @@ tli_Status tli_status_of(const tli_Group *g, int rank) {
   return s;
 }
 
-void tli_status_text(const tli_Status *s, const tli_Group *g, char *out, size_t size) {
-  bool message = s->kind >= TLI_SEND;
-  int n = snprintf(out, size, "%s", tli_collective_names[s->kind]);
-  if (message && s->peer >= 0)
-    n += snprintf(out + n, size - (size_t)n, " %s rank %d", s->kind == TLI_SEND ? "to" : "from",
-                  g->ranks[s->peer]);
-  else if (!message)
-    n += snprintf(out + n, size - (size_t)n, " number %lld", (long long)s->number);
-  if (s->dtype >= 0)
-    n += snprintf(out + n, size - (size_t)n, " of %s %s", tl_dtype_name((tl_DType)s->dtype),
-                  tli_shape_str(s->ndim, s->sizes));
-  if (s->site[0]) snprintf(out + n, size - (size_t)n, " at %s", s->site);
-}
-
 /* ---- the end of a group ---------------------------------------------------------- */
 
-bool tli_break(tli_Group *g, const char *why) {
+bool tli_break(tli_Shm *g, const char *why) {
   int none = 0;
   if (!atomic_compare_exchange_strong(&g->header->broken, &none, 1)) return false;
   snprintf(g->header->why, sizeof g->header->why, "%s", why);
   atomic_store(&g->header->broken, 2);
-  for (int r = 0; r < g->size; r++) {
+  for (int r = 0; r < g->base.size; r++) {
     atomic_fetch_add(&tli_line(g, r)->bell, 1);
     tli_word_wake(&tli_line(g, r)->bell);
   }
   return false;
 }
 
-bool tli_broken(tli_Group *g) {
+bool tli_broken(tli_Shm *g) {
   for (int i = 0; i < 1000 && atomic_load(&g->header->broken) == 1; i++) {
     atomic_uint none = 0;
     tli_word_wait(&none, 0, 1000000);
@@ -88,57 +74,57 @@ bool tli_broken(tli_Group *g) {
 
 /* ---- who is waited for ----------------------------------------------------------- */
 
-static bool lacks(const tli_Group *g, const tli_Wait *w, int rank) {
-  if (rank == g->rank) return false;
+static bool lacks(const tli_Shm *g, const tli_Wait *w, int rank) {
+  if (rank == g->base.rank) return false;
   if (w->message)
     return w->message->root == rank || (w->message->root < 0 && w->message->kind == TLI_RECV);
   return (w->who < 0 || w->who == rank) &&
          atomic_load_explicit(&tli_line(g, rank)->step, memory_order_acquire) < w->step;
 }
 
-static bool over(const tli_Group *g, const tli_Wait *w) {
+static bool over(const tli_Shm *g, const tli_Wait *w) {
   if (w->message)
     return atomic_load_explicit(&w->message->state, memory_order_acquire) != TLI_PENDING;
   if (w->who >= 0) return !lacks(g, w, w->who);
-  for (int r = 0; r < g->size; r++)
+  for (int r = 0; r < g->base.size; r++)
     if (lacks(g, w, r)) return false;
   return true;
 }
 
 /* "rank 2", "ranks 0 and 3" of those that are lacking. */
-static void list_lacking(const tli_Group *g, const tli_Wait *w, char *out, size_t size) {
+static void list_lacking(const tli_Shm *g, const tli_Wait *w, char *out, size_t size) {
   int n = 0, written = 0;
-  for (int r = 0; r < g->size; r++) n += lacks(g, w, r);
+  for (int r = 0; r < g->base.size; r++) n += lacks(g, w, r);
   int at = snprintf(out, size, n == 1 ? "rank" : "ranks");
-  for (int r = 0; r < g->size && at < (int)size - 16; r++) {
+  for (int r = 0; r < g->base.size && at < (int)size - 16; r++) {
     if (!lacks(g, w, r)) continue;
     at += snprintf(out + at, size - (size_t)at, "%s%d",
                    written == 0       ? " "
                    : written == n - 1 ? " and "
                                       : ", ",
-                   g->ranks[r]);
+                   g->base.ranks[r]);
     written++;
   }
 }
 
 /* What each rank is about, one after the other. */
-static void list_all(const tli_Group *g, const tli_Wait *w, char *out, size_t size) {
+static void list_all(const tli_Shm *g, const tli_Wait *w, char *out, size_t size) {
   int at = 0;
   out[0] = '\0';
-  for (int r = 0; r < g->size && at < (int)size - 200; r++) {
+  for (int r = 0; r < g->base.size && at < (int)size - 200; r++) {
     char text[240];
     tli_Status s = tli_status_of(g, r);
-    tli_status_text(&s, g, text, sizeof text);
+    tli_status_text(&s, &g->base, text, sizeof text);
     const char *does = s.active                             ? "waits in"
                        : s.number == 0 && s.kind < TLI_SEND ? "has made no call yet"
                                                             : "is elsewhere; its last call was";
     bool none = !s.active && s.number == 0 && s.kind < TLI_SEND;
-    at += snprintf(out + at, size - (size_t)at, "; rank %d%s %s%s%s", g->ranks[r],
+    at += snprintf(out + at, size - (size_t)at, "; rank %d%s %s%s%s", g->base.ranks[r],
                    lacks(g, w, r) ? " (missing)" : "", does, none ? "" : " ", none ? "" : text);
   }
 }
 
-static bool late(tli_Group *g, const tli_Wait *w) {
+static bool late(tli_Shm *g, const tli_Wait *w) {
   char who[160], all[640], why[900];
   list_lacking(g, w, who, sizeof who);
   list_all(g, w, all, sizeof all);
@@ -149,42 +135,43 @@ static bool late(tli_Group *g, const tli_Wait *w) {
 }
 
 /* A rank that is waited for and has ended, or -1. */
-static int find_dead(const tli_Group *g, const tli_Wait *w) {
-  for (int r = 0; r < g->size; r++)
+static int find_dead(const tli_Shm *g, const tli_Wait *w) {
+  for (int r = 0; r < g->base.size; r++)
     if (lacks(g, w, r) && (atomic_load(&tli_line(g, r)->left) || !tli_share_claimed(&g->share, r)))
       return r;
   return -1;
 }
 
-static bool dead(tli_Group *g, const tli_Wait *w, int rank) {
+static bool dead(tli_Shm *g, const tli_Wait *w, int rank) {
   char text[240], why[600];
-  tli_status_text(&w->work->status, g, text, sizeof text);
-  snprintf(why, sizeof why, "rank %d has %s and is missing in %s (on rank %d)", g->ranks[rank],
+  tli_status_text(&w->work->status, &g->base, text, sizeof text);
+  snprintf(why, sizeof why, "rank %d has %s and is missing in %s (on rank %d)", g->base.ranks[rank],
            atomic_load(&tli_line(g, rank)->left) ? "left its process group" : "ended", text,
-           g->ranks[g->rank]);
+           g->base.ranks[g->base.rank]);
   tli_break(g, why);
   return tli_broken(g);
 }
 
-bool tli_wait_goes_on(tli_Group *g, const tli_Wait *w, bool slept) {
+bool tli_wait_goes_on(tli_Shm *g, const tli_Wait *w, bool slept) {
   if (atomic_load(&g->header->broken)) return tli_broken(g);
-  if (atomic_load(&g->closing)) return tli_fail(TL_EIO, "the process group was destroyed");
+  if (atomic_load(&g->base.closing)) return tli_fail(TL_EIO, "the process group was destroyed");
   if (!slept) return true;
-  if (!g->by_thread && !tli_go_on()) {
+  if (!g->base.by_thread && !tli_go_on()) {
     char why[80];
-    snprintf(why, sizeof why, "rank %d was interrupted", g->ranks[g->rank]);
+    snprintf(why, sizeof why, "rank %d was interrupted", g->base.ranks[g->base.rank]);
     tli_break(g, why);
     return false;
   }
   int rank = find_dead(g, w);
+  while (rank >= 0 && tli_messages_move(g)) continue; /* what it has sent before it ended */
   if (rank >= 0 && !over(g, w)) return dead(g, w, rank);
   return tli_now_ns() < w->work->deadline || over(g, w) || late(g, w);
 }
 
-bool tli_await(tli_Group *g, const tli_Wait *w) {
-  tli_Line *line = tli_line(g, g->rank);
+bool tli_await(tli_Shm *g, const tli_Wait *w) {
+  tli_Line *line = tli_line(g, g->base.rank);
   bool messages = w->message || tli_messages_active(g);
-  for (int turns = g->size <= tli_processors() ? TURNS : 1; turns > 0; turns--) {
+  for (int turns = g->base.size <= tli_processors() ? TURNS : 1; turns > 0; turns--) {
     if (over(g, w)) return true;
     if (messages && tli_messages_move(g)) turns = TURNS;
     relax();
@@ -193,7 +180,7 @@ bool tli_await(tli_Group *g, const tli_Wait *w) {
     unsigned seen = atomic_load(&line->bell);
     atomic_fetch_add(&line->sleepers, 1);
     bool moved = messages && tli_messages_move(g), done = over(g, w);
-    if (!moved && !done && !atomic_load(&g->header->broken) && !atomic_load(&g->closing))
+    if (!moved && !done && !atomic_load(&g->header->broken) && !atomic_load(&g->base.closing))
       tli_word_wait(&line->bell, seen, SLICE);
     atomic_fetch_sub(&line->sleepers, 1);
     if (done || over(g, w)) return true;

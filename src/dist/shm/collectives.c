@@ -7,28 +7,29 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "dist/inside.h"
+#include "dist/shm/shm.h"
 
-/* From so many ranks on a reduction is shared out. */
-enum { SHARED_FROM = 4 };
+/* From so many bytes on a reduction is shared out: among few ranks, and among many. */
+enum { MANY = 4, SHARED_FROM = 16384, SHARED_FROM_FEW = 2 << 20 };
+#define STEP ((int64_t)16 << 10)
 
 /* ---- rounds ---------------------------------------------------------------------- */
 
-static bool differs(tli_Group *g, int rank) {
+static bool differs(tli_Shm *g, int rank) {
   char mine[240], theirs[240], why[600];
-  tli_Status a = tli_status_of(g, g->rank), b = tli_status_of(g, rank);
-  tli_status_text(&a, g, mine, sizeof mine);
-  tli_status_text(&b, g, theirs, sizeof theirs);
-  snprintf(why, sizeof why, "ranks make different calls: rank %d %s, rank %d %s", g->ranks[g->rank],
-           mine, g->ranks[rank], theirs);
+  tli_Status a = tli_status_of(g, g->base.rank), b = tli_status_of(g, rank);
+  tli_status_text(&a, &g->base, mine, sizeof mine);
+  tli_status_text(&b, &g->base, theirs, sizeof theirs);
+  snprintf(why, sizeof why, "ranks make different calls: rank %d %s, rank %d %s",
+           g->base.ranks[g->base.rank], mine, g->base.ranks[rank], theirs);
   tli_break(g, why);
   return tli_broken(g);
 }
 
 /* Whether the round of all ranks (who -1), or of one, belongs to the same call. */
-static bool same_call(tli_Group *g, int who) {
-  for (int r = 0; r < g->size; r++) {
-    if (r == g->rank || (who >= 0 && r != who)) continue;
+static bool same_call(tli_Shm *g, int who) {
+  for (int r = 0; r < g->base.size; r++) {
+    if (r == g->base.rank || (who >= 0 && r != who)) continue;
     if (tli_line(g, r)->round[g->step & 1].hash != g->hash) return differs(g, r);
   }
   if (who < 0) g->checked = true;
@@ -36,39 +37,39 @@ static bool same_call(tli_Group *g, int who) {
 }
 
 /* The slot for the next round; NULL on failure. */
-static char *begin(tli_Group *g, const tli_Work *w) {
+static char *begin(tli_Shm *g, const tli_Work *w) {
   tli_Wait all = {.step = g->step, .who = -1, .work = w};
   TL_TRY_NULL(tli_await(g, &all));
   if (!g->checked && !same_call(g, -1)) return NULL;
-  return tli_slot(g, g->rank, g->step + 1);
+  return tli_slot(g, g->base.rank, g->step + 1);
 }
 
 /* The round is written; waits for all, for one rank, or for nobody (-2). */
-static bool publish(tli_Group *g, const tli_Work *w, int64_t most, int who) {
-  tli_Line *line = tli_line(g, g->rank);
+static bool publish(tli_Shm *g, const tli_Work *w, int64_t most, int who) {
+  tli_Line *line = tli_line(g, g->base.rank);
   uint64_t step = ++g->step;
   line->round[step & 1].hash = g->hash = w->hash;
   line->round[step & 1].most = most;
   g->checked = false;
   atomic_store(&line->step, step);
-  for (int r = 0; r < g->size; r++)
-    if (r != g->rank) tli_bell(g, r);
-  if (who == -2 || who == g->rank) return true;
+  for (int r = 0; r < g->base.size; r++)
+    if (r != g->base.rank) tli_bell(g, r);
+  if (who == -2 || who == g->base.rank) return true;
   tli_Wait wait = {.step = step, .who = who, .work = w};
   return tli_await(g, &wait) && same_call(g, who);
 }
 
 /* The largest of what all have given as `most` in this round. */
-static int64_t most_of_all(const tli_Group *g) {
+static int64_t most_of_all(const tli_Shm *g) {
   int64_t most = 0;
-  for (int r = 0; r < g->size; r++) {
+  for (int r = 0; r < g->base.size; r++) {
     int64_t m = tli_line(g, r)->round[g->step & 1].most;
     if (m > most) most = m;
   }
   return most;
 }
 
-static const char *slot_of(const tli_Group *g, int rank) { return tli_slot(g, rank, g->step); }
+static const char *slot_of(const tli_Shm *g, int rank) { return tli_slot(g, rank, g->step); }
 
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
@@ -82,15 +83,15 @@ static void copy(char *to, const char *from, int64_t bytes) {
 }
 
 /* Slots cut into one section for each rank. */
-static int64_t section_bytes(const tli_Group *g) { return TLI_SLOT / g->size / 64 * 64; }
+static int64_t section_bytes(const tli_Shm *g) { return TLI_SLOT / g->base.size / 64 * 64; }
 
 /* ---- collectives ----------------------------------------------------------------- */
 
-static bool barrier(tli_Group *g, tli_Work *w) { return begin(g, w) && publish(g, w, 0, -1); }
+static bool barrier(tli_Shm *g, tli_Work *w) { return begin(g, w) && publish(g, w, 0, -1); }
 
-static bool broadcast(tli_Group *g, tli_Work *w) {
+static bool broadcast(tli_Shm *g, tli_Work *w) {
   tli_Part part = w->out[0];
-  bool root = g->rank == w->root;
+  bool root = g->base.rank == w->root;
   int64_t at = 0;
   do {
     int64_t bytes = piece(part, at, TLI_SLOT);
@@ -104,16 +105,18 @@ static bool broadcast(tli_Group *g, tli_Work *w) {
   return true;
 }
 
-/* The reduction of all slots from `from` on. */
-static void reduce_slots(const tli_Group *g, const tli_Work *w, char *out, int64_t from,
-                         int64_t bytes) {
-  const void *arrays[TLI_MOST_RANKS];
-  for (int r = 0; r < g->size; r++) arrays[r] = slot_of(g, r) + from;
-  tli_reduce_arrays(w->dtype, w->reduce, out, arrays, g->size, bytes / tli_dtype_bytes[w->dtype]);
+/* The reduction of what all have written into their slots from `from` on; `own` is where
+** this rank has it from, which is nearer. */
+static void reduce_slots(const tli_Shm *g, const tli_Work *w, char *out, const char *own,
+                         int64_t from, int64_t bytes) {
+  const void *arrays[TLI_SHM_RANKS];
+  for (int r = 0; r < g->base.size; r++) arrays[r] = r == g->base.rank ? own : slot_of(g, r) + from;
+  tli_reduce_arrays(w->dtype, w->reduce, out, arrays, g->base.size,
+                    bytes / tli_dtype_bytes[w->dtype]);
 }
 
 /* To all, or to the root alone. */
-static bool reduce_whole(tli_Group *g, tli_Work *w, bool everywhere) {
+static bool reduce_whole(tli_Shm *g, tli_Work *w, bool everywhere) {
   tli_Part part = w->out[0];
   int64_t at = 0;
   do {
@@ -121,63 +124,81 @@ static bool reduce_whole(tli_Group *g, tli_Work *w, bool everywhere) {
     char *slot = begin(g, w);
     if (slot == NULL) return false;
     copy(slot, part.data + at, bytes);
-    bool takes = everywhere || g->rank == w->root;
+    bool takes = everywhere || g->base.rank == w->root;
     TL_TRY(publish(g, w, part.bytes, takes ? -1 : -2));
-    if (takes) reduce_slots(g, w, part.data + at, 0, bytes);
+    if (takes) reduce_slots(g, w, part.data + at, part.data + at, 0, bytes);
     at += bytes;
   } while (at < part.bytes);
   return true;
 }
 
-/* Each rank reduces its section straight into its slot of the next round. */
-static bool all_reduce_shared(tli_Group *g, tli_Work *w) {
+/* Reduces a rank's section, in steps that the nearest cache holds, to its tensor and from
+** there into its slot of the next round. */
+static void reduce_section(const tli_Shm *g, const tli_Work *w, char *own, int64_t from,
+                           int64_t bytes) {
+  char *next = tli_slot(g, g->base.rank, g->step + 1) + from;
+  for (int64_t at = 0; at < bytes; at += STEP) {
+    int64_t n = least(bytes - at, STEP);
+    reduce_slots(g, w, own + at, own + at, from + at, n);
+    copy(next + at, own + at, n);
+  }
+}
+
+/* Each rank gives the others their sections, reduces its own, and takes theirs. */
+static bool all_reduce_shared(tli_Shm *g, tli_Work *w) {
   tli_Part part = w->out[0];
+  int size = g->base.size, rank = g->base.rank;
   for (int64_t at = 0; at < part.bytes; at += TLI_SLOT) {
     int64_t bytes = piece(part, at, TLI_SLOT);
-    int64_t section = (bytes / g->size + 64) / 64 * 64;
-    tli_Part whole = {NULL, bytes};
+    int64_t section = (bytes / size + 64) / 64 * 64;
+    tli_Part whole = {part.data + at, bytes};
     char *slot = begin(g, w);
     if (slot == NULL) return false;
-    copy(slot, part.data + at, bytes);
+    for (int r = 0; r < size; r++)
+      if (r != rank)
+        copy(slot + section * r, whole.data + section * r, piece(whole, section * r, section));
     TL_TRY(publish(g, w, part.bytes, -1));
-    int64_t mine = section * g->rank;
-    reduce_slots(g, w, tli_slot(g, g->rank, g->step + 1), mine, piece(whole, mine, section));
+    int64_t mine = piece(whole, section * rank, section);
+    if (mine > 0) reduce_section(g, w, whole.data + section * rank, section * rank, mine);
     TL_TRY(publish(g, w, part.bytes, -1));
-    for (int r = 0; r < g->size; r++)
-      copy(part.data + at + section * r, slot_of(g, r), piece(whole, section * r, section));
+    for (int r = 0; r < size; r++)
+      if (r != rank)
+        copy(whole.data + section * r, slot_of(g, r) + section * r,
+             piece(whole, section * r, section));
   }
   return true;
 }
 
-static bool all_reduce(tli_Group *g, tli_Work *w) {
-  if (g->size >= SHARED_FROM && w->out[0].bytes >= 16384) return all_reduce_shared(g, w);
+static bool all_reduce(tli_Shm *g, tli_Work *w) {
+  int64_t from = g->base.size >= MANY ? SHARED_FROM : SHARED_FROM_FEW;
+  if (w->out[0].bytes >= from && g->base.size > 1) return all_reduce_shared(g, w);
   return reduce_whole(g, w, true);
 }
 
-static bool wrong_size(tli_Group *g, const tli_Work *w, int from, int64_t came, int64_t expected) {
+static bool wrong_size(tli_Shm *g, const tli_Work *w, int from, int64_t came, int64_t expected) {
   char why[400], text[240];
-  tli_status_text(&w->status, g, text, sizeof text);
+  tli_status_text(&w->status, &g->base, text, sizeof text);
   snprintf(why, sizeof why, "%s: rank %d expects %lld bytes from rank %d, which has %lld", text,
-           g->ranks[g->rank], (long long)expected, g->ranks[from], (long long)came);
+           g->base.ranks[g->base.rank], (long long)expected, g->base.ranks[from], (long long)came);
   tli_break(g, why);
   return tli_broken(g);
 }
 
 /* Every rank's part to all, or to the root alone. */
-static bool gather(tli_Group *g, tli_Work *w, bool everywhere) {
+static bool gather(tli_Shm *g, tli_Work *w, bool everywhere) {
   tli_Part part = w->in[0];
   int64_t at = 0, total;
-  bool takes = everywhere || g->rank == w->root;
+  bool takes = everywhere || g->base.rank == w->root;
   do {
     char *slot = begin(g, w);
     if (slot == NULL) return false;
     copy(slot, part.data + at, piece(part, at, TLI_SLOT));
     TL_TRY(publish(g, w, part.bytes, -1));
     total = most_of_all(g);
-    for (int r = 0; takes && r < g->size; r++) {
+    for (int r = 0; takes && r < g->base.size; r++) {
       int64_t came = tli_line(g, r)->round[g->step & 1].most;
       if (came != w->out[r].bytes) return wrong_size(g, w, r, came, w->out[r].bytes);
-      const char *from = r == g->rank ? part.data + at : slot_of(g, r);
+      const char *from = r == g->base.rank ? part.data + at : slot_of(g, r);
       if (w->out[r].data + at != from)
         copy(w->out[r].data + at, from, piece(w->out[r], at, TLI_SLOT));
     }
@@ -197,21 +218,21 @@ static int64_t largest(const tli_Part *parts, int n) {
 enum { LABEL = 64 };
 
 /* Parts for each rank from each rank (all_to_all), or from the root alone (scatter). */
-static bool exchange(tli_Group *g, tli_Work *w, int from) {
+static bool exchange(tli_Shm *g, tli_Work *w, int from) {
   int64_t section = section_bytes(g), room = section - LABEL, at = 0, total;
-  bool gives = from < 0 || from == g->rank;
+  bool gives = from < 0 || from == g->base.rank;
   do {
     char *slot = begin(g, w);
     if (slot == NULL) return false;
-    for (int r = 0; gives && r < g->size; r++) {
+    for (int r = 0; gives && r < g->base.size; r++) {
       memcpy(slot + section * r, &w->in[r].bytes, sizeof(int64_t));
       copy(slot + section * r + LABEL, w->in[r].data + at, piece(w->in[r], at, room));
     }
-    TL_TRY(publish(g, w, gives ? largest(w->in, g->size) : 0, -1));
+    TL_TRY(publish(g, w, gives ? largest(w->in, g->base.size) : 0, -1));
     total = most_of_all(g);
-    for (int r = from < 0 ? 0 : from; r < (from < 0 ? g->size : from + 1); r++) {
+    for (int r = from < 0 ? 0 : from; r < (from < 0 ? g->base.size : from + 1); r++) {
       tli_Part to = w->out[from < 0 ? r : 0];
-      const char *came = slot_of(g, r) + section * g->rank;
+      const char *came = slot_of(g, r) + section * g->base.rank;
       int64_t bytes;
       memcpy(&bytes, came, sizeof bytes);
       if (bytes != to.bytes) return wrong_size(g, w, r, bytes, to.bytes);
@@ -222,22 +243,23 @@ static bool exchange(tli_Group *g, tli_Work *w, int from) {
   return true;
 }
 
-static bool reduce_scatter(tli_Group *g, tli_Work *w) {
+static bool reduce_scatter(tli_Shm *g, tli_Work *w) {
   int64_t section = section_bytes(g), at = 0;
   tli_Part to = w->out[0];
   do {
     char *slot = begin(g, w);
     if (slot == NULL) return false;
     int64_t bytes = piece(to, at, section);
-    for (int r = 0; r < g->size; r++) copy(slot + section * r, w->in[r].data + at, bytes);
+    for (int r = 0; r < g->base.size; r++) copy(slot + section * r, w->in[r].data + at, bytes);
     TL_TRY(publish(g, w, to.bytes, -1));
-    reduce_slots(g, w, to.data + at, section * g->rank, bytes);
+    reduce_slots(g, w, to.data + at, w->in[g->base.rank].data + at, section * g->base.rank, bytes);
     at += bytes;
   } while (at < to.bytes);
   return true;
 }
 
-bool tli_collective_run(tli_Group *g, tli_Work *w) {
+bool tli_shm_collective(tli_Group *group, tli_Work *w) {
+  tli_Shm *g = tli_shm(group);
   switch (w->kind) {
   case TLI_BARRIER: return barrier(g, w);
   case TLI_BROADCAST: return broadcast(g, w);

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "core/alloc.h"
-#include "dist/inside.h"
+#include "dist/shm/shm.h"
 
 /* ---- rings ----------------------------------------------------------------------- */
 
@@ -51,17 +51,11 @@ static int64_t ring_take(tli_Ring *ring, void *data, int64_t bytes) {
 
 /* ---- sending --------------------------------------------------------------------- */
 
-static void append(tli_Work **list, tli_Work *w) {
-  while (*list) list = &(*list)->next;
-  w->next = NULL;
-  *list = w;
-}
-
-static bool send_some(tli_Group *g, int to) {
+static bool send_some(tli_Shm *g, int to) {
   bool moved = false;
   while (g->sends[to]) {
     tli_Work *w = g->sends[to];
-    tli_Ring *ring = tli_ring(g, g->rank, to);
+    tli_Ring *ring = tli_ring(g, g->base.rank, to);
     if (!w->head_done) {
       tli_MessageHead head = {w->in[0].bytes, w->tag, w->hash};
       if (ring_room(ring) < (int64_t)sizeof head) break;
@@ -86,7 +80,7 @@ static bool meets(const tli_Work *w, int from, int64_t tag) {
 }
 
 /* The first posted call that this message is for, taken out of the list. */
-static tli_Work *take_posted(tli_Group *g, int from, int64_t tag) {
+static tli_Work *take_posted(tli_Shm *g, int from, int64_t tag) {
   for (tli_Work **at = &g->posted; *at; at = &(*at)->next) {
     tli_Work *w = *at;
     if (!meets(w, from, tag)) continue;
@@ -97,20 +91,20 @@ static tli_Work *take_posted(tli_Group *g, int from, int64_t tag) {
 }
 
 /* Whether some call waits for this rank, so that what is in its way must be moved. */
-static bool wanted(const tli_Group *g, int from) {
+static bool wanted(const tli_Shm *g, int from) {
   for (const tli_Work *w = g->posted; w; w = w->next)
     if (w->root == from || w->root < 0) return true;
   return false;
 }
 
 /* Whether the message is what the call expects; if not, that has ended. */
-static bool fits(tli_Group *g, tli_Work *w, int from, const tli_MessageHead *head) {
+static bool fits(tli_Shm *g, tli_Work *w, int from, const tli_MessageHead *head) {
   w->source = from;
   if (head->bytes == w->out[0].bytes && head->hash == w->hash) return true;
   char why[400], text[240];
-  tli_status_text(&w->status, g, text, sizeof text);
+  tli_status_text(&w->status, &g->base, text, sizeof text);
   snprintf(why, sizeof why, "%s on rank %d: rank %d has sent %lld bytes%s, expected were %lld",
-           text, g->ranks[g->rank], g->ranks[from], (long long)head->bytes,
+           text, g->base.ranks[g->base.rank], g->base.ranks[from], (long long)head->bytes,
            head->hash == w->hash ? "" : " of another dtype", (long long)w->out[0].bytes);
   tli_break(g, why);
   tli_work_end(w, tli_broken(g));
@@ -135,7 +129,7 @@ static tli_Stash *stash_new(const tli_MessageHead *head) {
 }
 
 /* Where the message at the front goes: to a call, or aside if another one is wanted. */
-static bool place(tli_Group *g, int from, tli_Incoming *i) {
+static bool place(tli_Shm *g, int from, tli_Incoming *i) {
   tli_Work *w = take_posted(g, from, i->head.tag);
   i->at = 0;
   if (w) {
@@ -149,7 +143,7 @@ static bool place(tli_Group *g, int from, tli_Incoming *i) {
 }
 
 /* What was put aside goes to a call that was made meanwhile, if there is one. */
-static void stash_ends(tli_Group *g, int from, tli_Incoming *i) {
+static void stash_ends(tli_Shm *g, int from, tli_Incoming *i) {
   tli_Work *w = take_posted(g, from, i->head.tag);
   if (w == NULL) {
     tli_Stash **at = &i->kept;
@@ -164,7 +158,7 @@ static void stash_ends(tli_Group *g, int from, tli_Incoming *i) {
   stash_free(i->stash);
 }
 
-static void message_ends(tli_Group *g, int from, tli_Incoming *i) {
+static void message_ends(tli_Shm *g, int from, tli_Incoming *i) {
   if (i->to)
     tli_work_end(i->to, true);
   else
@@ -174,9 +168,9 @@ static void message_ends(tli_Group *g, int from, tli_Incoming *i) {
   i->has_head = false;
 }
 
-static bool receive_some(tli_Group *g, int from) {
+static bool receive_some(tli_Shm *g, int from) {
   tli_Incoming *i = &g->incoming[from];
-  tli_Ring *ring = tli_ring(g, from, g->rank);
+  tli_Ring *ring = tli_ring(g, from, g->base.rank);
   bool moved = false;
   for (;;) {
     if (!i->has_head) {
@@ -198,8 +192,8 @@ static bool receive_some(tli_Group *g, int from) {
 }
 
 /* A message that was kept, for a call that has just been made. */
-static bool take_kept(tli_Group *g, tli_Work *w) {
-  for (int from = 0; from < g->size; from++) {
+static bool take_kept(tli_Shm *g, tli_Work *w) {
+  for (int from = 0; from < g->base.size; from++) {
     for (tli_Stash **at = &g->incoming[from].kept; *at; at = &(*at)->next) {
       tli_Stash *s = *at;
       if (!meets(w, from, s->head.tag)) continue;
@@ -217,27 +211,40 @@ static bool take_kept(tli_Group *g, tli_Work *w) {
 
 /* ---- both ------------------------------------------------------------------------ */
 
-void tli_message_post(tli_Group *g, tli_Work *w) {
+void tli_message_post(tli_Group *group, tli_Work *w) {
+  tli_Shm *g = tli_shm(group);
   if (w->kind == TLI_SEND)
-    append(&g->sends[w->root], w);
+    tli_work_append(&g->sends[w->root], w);
   else if (!take_kept(g, w))
-    append(&g->posted, w);
+    tli_work_append(&g->posted, w);
 }
 
-bool tli_messages_move(tli_Group *g) {
+bool tli_messages_move(tli_Shm *g) {
   bool moved = false;
-  for (int r = 0; r < g->size; r++) {
+  for (int r = 0; r < g->base.size; r++) {
     if (g->sends[r]) moved |= send_some(g, r);
-    if (r != g->rank && (g->posted || g->incoming[r].to || g->incoming[r].stash))
+    if (r != g->base.rank && (g->posted || g->incoming[r].to || g->incoming[r].stash))
       moved |= receive_some(g, r);
   }
   return moved;
 }
 
-bool tli_messages_active(const tli_Group *g) {
-  for (int r = 0; r < g->size; r++)
+bool tli_messages_active(const tli_Shm *g) {
+  for (int r = 0; r < g->base.size; r++)
     if (g->sends[r] || g->incoming[r].to) return true;
   return g->posted != NULL;
+}
+
+const tli_Work *tli_messages_urgent(const tli_Shm *g) {
+  const tli_Work *best = NULL;
+  for (const tli_Work *w = g->posted; w; w = w->next)
+    if (best == NULL || w->deadline < best->deadline) best = w;
+  for (int r = 0; r < g->base.size; r++) {
+    const tli_Work *some[] = {g->sends[r], g->incoming[r].to};
+    for (int i = 0; i < 2; i++)
+      if (some[i] && (best == NULL || some[i]->deadline < best->deadline)) best = some[i];
+  }
+  return best;
 }
 
 static void fail_list(tli_Work **list) {
@@ -248,17 +255,18 @@ static void fail_list(tli_Work **list) {
   }
 }
 
-void tli_messages_fail(tli_Group *g) {
+void tli_messages_fail(tli_Group *group) {
+  tli_Shm *g = tli_shm(group);
   fail_list(&g->posted);
-  for (int r = 0; r < g->size; r++) {
+  for (int r = 0; r < g->base.size; r++) {
     fail_list(&g->sends[r]);
     if (g->incoming[r].to) tli_work_end(g->incoming[r].to, false);
     g->incoming[r].to = NULL;
   }
 }
 
-void tli_messages_free(tli_Group *g) {
-  for (int r = 0; r < g->size; r++) {
+void tli_messages_free(tli_Shm *g) {
+  for (int r = 0; r < g->base.size; r++) {
     if (g->incoming[r].stash) stash_free(g->incoming[r].stash);
     while (g->incoming[r].kept) {
       tli_Stash *s = g->incoming[r].kept;

@@ -1,0 +1,97 @@
+-- parallel.lua - GPT-2 on many processes: its layers over pipeline stages, its matrices over tensor
+-- parallel ranks, the batch over the rest, with all parameters (--fsdp) or each rank its part.
+local torch = require "tlua"
+local nn, dist = torch.nn, torch.distributed
+local styles, pipelining = dist.tensor.parallel, dist.pipelining
+
+local Parallel = torch.class("gpt2.Parallel")
+
+--- o: device, tp, pp, fsdp, accumulate: the parts of a batch that a pipeline has under way
+function Parallel:__init(o)
+   if not dist.is_initialized() then dist.init_process_group() end
+   local world = dist.get_world_size()
+   local data = world // (o.tp * o.pp)
+   assert(data * o.tp * o.pp == world, ("--tp %d times --pp %d does not divide the %d processes")
+      :format(o.tp, o.pp, world))
+   self.options = o
+   self.mesh = dist.init_device_mesh(o.device:match "^%a+", {o.pp, data, o.tp},
+      {mesh_dim_names = {"pp", "dp", "tp"}})
+   self.first, self.last = self.mesh.pp:get_local_rank() == 0,
+      self.mesh.pp:get_local_rank() == o.pp - 1
+end
+
+--- The layers of this rank's stage of a model.
+function Parallel:part(model)
+   local stages, o = self.options.pp, model.options
+   assert(o.layers % stages == 0, ("--pp %d does not divide the %d layers"):format(stages,
+      o.layers))
+   return model:part(self.mesh.pp:get_local_rank(), stages)
+end
+
+-- Splits a part over the ranks, after an optimizer's groups were made of its parameters.
+function Parallel:split(model)
+   local o, mesh = self.options, self.mesh
+   self.model = model
+   if o.tp > 1 then
+      assert(model.options.heads % o.tp == 0, ("--tp %d does not divide the %d heads"):format(o.tp,
+         model.options.heads))
+      styles.parallelize_module(model, mesh.tp, {
+         ["blocks.*.qkv"] = styles.ColwiseParallel(),
+         ["blocks.*.projection"] = styles.RowwiseParallel(),
+         ["blocks.*.mlp.1"] = styles.ColwiseParallel(),
+         ["blocks.*.mlp.3"] = styles.RowwiseParallel(),
+      })
+   end
+   if o.fsdp then
+      for _, block in ipairs(model.blocks) do dist.fsdp.fully_shard(block, {mesh = mesh.dp}) end
+      self.trained = dist.fsdp.fully_shard(model, {mesh = mesh.dp})
+   else
+      self.trained = nn.parallel.DistributedDataParallel(model,
+         {process_group = mesh.dp:get_group()})
+   end
+   if o.pp == 1 then return end
+   local stage = pipelining.PipelineStage(self.trained, mesh.pp:get_local_rank(), o.pp, o.device,
+      {group = mesh.pp:get_group()})
+   self.schedule = pipelining.Schedule1F1B(stage, o.accumulate, {loss_fn = function(logits, y)
+      return nn.functional.cross_entropy(logits:flatten(1, 2), y:flatten())
+   end})
+end
+
+-- This rank's sequences of a batch.
+local function mine(self, x)
+   local n = x:size(1) // self.mesh.dp:size()
+   return x:narrow(1, self.mesh.dp:get_local_rank() * n + 1, n)
+end
+
+--- Losses of a batch, forward and backward. x, y: (accumulate, batch, context), on all ranks the
+--- same. The mean loss, on all ranks.
+function Parallel:train(x, y)
+   local o, losses = self.options, {}
+   if self.schedule then
+      local own_x, own_y = {}, {}
+      for i = 1, o.accumulate do own_x[i], own_y[i] = mine(self, x[i]), mine(self, y[i]) end
+      local given = {losses = losses, target = self.last and torch.cat(own_y) or nil}
+      local batch = self.first and {torch.cat(own_x), given} or {given}
+      self.schedule:step(table.unpack(batch))
+   else
+      for i = 1, o.accumulate do
+         local loss = self.trained(mine(self, x[i]), mine(self, y[i])) / o.accumulate
+         loss:backward()
+         losses[i] = loss:detach() * o.accumulate
+      end
+   end
+   local loss = self.last and torch.stack(losses):mean() or torch.zeros({}, {device = o.device})
+   if self.last then dist.all_reduce(loss, "avg", self.mesh.dp:get_group()) end
+   dist.all_reduce(loss, {group = self.mesh.pp:get_group()})
+   return loss
+end
+
+--- Scales gradients down to a norm of at most `most`, that of all stages together.
+function Parallel:clip(most)
+   local parameters = self.model:parameters()
+   local norm = nn.utils.clip_grad_norm_(parameters, math.huge) ^ 2 -- measures alone
+   dist.all_reduce(norm, {group = self.mesh.pp:get_group()})
+   nn.utils.clip_grads_with_norm_(parameters, most, norm ^ 0.5)
+end
+
+return Parallel

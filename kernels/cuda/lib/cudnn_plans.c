@@ -1,0 +1,145 @@
+/*
+** cudnn_plans.c - plans of cuDNN are kept by all that they depend on, a table for each
+** device; work that cuDNN has no plan for is remembered, too. With
+** torch.backends.cudnn.benchmark the first few plans are run on the data at hand and the
+** fastest is kept.
+*/
+#include <pthread.h>
+#include <string.h>
+
+#include "kernels/cuda/lib/cudnn.h"
+#include "kernels/cuda/lib/lib.h"
+
+#define PLANS 1024
+#define MOST_MEASURED 16
+
+typedef struct Entry {
+  bool used, none;
+  size_t bytes;
+  _Alignas(8) unsigned char key[CUDNN_KEY];
+  cuda_Plan plan;
+} Entry;
+
+typedef struct Table {
+  pthread_mutex_t lock;
+  cudnnHandle_t handle;
+  Entry entries[2 * PLANS];
+  int filled;
+} Table;
+
+static Table tables[CUDA_MAX_DEVICES];
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static void make_locks(void) {
+  for (int i = 0; i < CUDA_MAX_DEVICES; i++) pthread_mutex_init(&tables[i].lock, NULL);
+}
+
+/* ---- running and measuring ----------------------------------------------------------------------- */
+
+static bool run(const cuda_DnnWork *work, cudnnHandle_t handle, const cuda_Plan *plan) {
+  void *workspace = plan->workspace > 0 ? cuda_scratch(work->cx, plan->workspace) : NULL;
+  if (plan->workspace > 0 && workspace == NULL) return false;
+  bool ok = cuda_plan_run(plan, handle, work->n, work->ids, work->arrays, workspace);
+  if (workspace) cuda_scratch_free(work->cx, workspace, plan->workspace);
+  return ok;
+}
+
+/* Milliseconds of the second run; negative if there was none. */
+static double measure(const cuda_DnnWork *work, cudnnHandle_t handle, const cuda_Plan *plan) {
+  double time = -1;
+  tl_Event *start = cuda_event(work->cx->device, TL_EVENT_TIMING);
+  tl_Event *end = cuda_event(work->cx->device, TL_EVENT_TIMING);
+  bool ok = start && end && run(work, handle, plan) && cuda_event_record(start, work->cx->stream) &&
+            run(work, handle, plan) && cuda_event_record(end, work->cx->stream) &&
+            cudaEventSynchronize(cuda_event_handle(end)) == cudaSuccess &&
+            cuda_event_elapsed(start, end, &time);
+  if (start) cuda_event_free(start);
+  if (end) cuda_event_free(end);
+  return ok ? time : -1;
+}
+
+/* The fastest of some plans comes first. */
+static void sort_out(const cuda_DnnWork *work, cudnnHandle_t handle, cuda_Plan *plans, int n) {
+  double best = -1;
+  for (int i = 0; i < n; i++) {
+    double time = measure(work, handle, &plans[i]);
+    if (time < 0 || (best >= 0 && time >= best)) continue;
+    cuda_Plan faster = plans[i];
+    plans[i] = plans[0];
+    plans[0] = faster;
+    best = time;
+  }
+}
+
+/* ---- the table ----------------------------------------------------------------------------------- */
+
+static void make(const cuda_DnnWork *work, cudnnHandle_t handle, Entry *entry) {
+  cuda_DnnGraph g = {.lib = cuda_cudnn()};
+  cuda_Plan plans[MOST_MEASURED];
+  int64_t limit = work->benchmark ? cuda_host->setting(TL_CUDNN_BENCHMARK_LIMIT) : 1;
+  if (limit <= 0 || limit > MOST_MEASURED) limit = MOST_MEASURED;
+  cuda_Wanted wanted = {work->avoid, CUDNN_WORKSPACE, (int)limit};
+  cudnnBackendDescriptor_t graph = work->graph(&g, work->key);
+  int n = cuda_plans(&g, graph, NULL, handle, &wanted, plans);
+  if (n > 1) sort_out(work, handle, plans, n);
+  for (int i = 1; i < n; i++) g.lib->cudnnBackendDestroyDescriptor(plans[i].plan);
+  entry->none = n == 0;
+  if (n > 0) entry->plan = plans[0];
+  cuda_dnn_free(&g);
+}
+
+static void begin_anew(Table *t) {
+  for (int i = 0; i < 2 * PLANS; i++)
+    if (t->entries[i].used && !t->entries[i].none)
+      cuda_cudnn()->cudnnBackendDestroyDescriptor(t->entries[i].plan.plan);
+  memset(t->entries, 0, sizeof t->entries);
+  t->filled = 0;
+}
+
+/* FNV-1a. */
+static uint64_t hash_of(const cuda_DnnWork *work) {
+  uint64_t hash = 0xcbf29ce484222325u;
+  const unsigned char *bytes = work->key;
+  for (size_t i = 0; i < work->key_bytes; i++) hash = (hash ^ bytes[i]) * 0x100000001b3u;
+  return hash;
+}
+
+static bool is_of(const Entry *entry, const cuda_DnnWork *work) {
+  return entry->bytes == work->key_bytes && memcmp(entry->key, work->key, work->key_bytes) == 0;
+}
+
+static const Entry *entry_of(Table *t, const cuda_DnnWork *work) {
+  if (t->filled == PLANS) begin_anew(t);
+  size_t at = hash_of(work) % (2 * PLANS);
+  while (t->entries[at].used && !is_of(&t->entries[at], work)) at = (at + 1) % (2 * PLANS);
+  Entry *entry = &t->entries[at];
+  if (entry->used) return entry;
+  memcpy(entry->key, work->key, work->key_bytes);
+  entry->bytes = work->key_bytes;
+  make(work, t->handle, entry);
+  entry->used = true;
+  t->filled++;
+  return entry;
+}
+
+static bool with_table(Table *t, const cuda_DnnWork *work, bool *done) {
+  if (t->handle == NULL && cuda_cudnn()->cudnnCreate(&t->handle) != CUDNN_STATUS_SUCCESS)
+    return true; /* it cannot work here; our own kernels can */
+  if (cuda_cudnn()->cudnnSetStream(t->handle, work->cx->stream->handle) != CUDNN_STATUS_SUCCESS)
+    return cuda_fail(TL_EDEVICE, "cudnnSetStream failed");
+  const Entry *entry = entry_of(t, work);
+  *done = !entry->none;
+  return entry->none || run(work, t->handle, &entry->plan);
+}
+
+bool cuda_dnn_run(const cuda_DnnWork *work, bool *done) {
+  Table *t = &tables[work->cx->device.index];
+  *done = false;
+  if (!cuda_host->setting(TL_CUDNN_ENABLED) || cuda_cudnn() == NULL) return true;
+  if (!cuda_enter(work->cx->device.index)) return false;
+  pthread_once(&once, make_locks);
+  pthread_mutex_lock(&t->lock);
+  bool ok = with_table(t, work, done);
+  pthread_mutex_unlock(&t->lock);
+  return ok;
+}

@@ -1,0 +1,263 @@
+/*
+** fused.cu - elementwise kernels of several outputs, in forms as in elementwise.cuh:
+**
+** rows: operands that are contiguous along the innermost dimension, or stay the same
+**   there, 16 bytes at a time: those of one stored type S, and tables of angles of a type P.
+** pairs: rotations whose pairs are neighbours, so that both are read and written together.
+** any: operands of any dtype and stride, one element at a time.
+*/
+#include "kernels/cuda/pointwise/elementwise.cuh"
+#include "kernels/fused.h"
+
+namespace {
+
+/* ---- formulas as types --------------------------------------------------------------------- */
+
+#define INPUTS_2 x[0], x[1]
+#define INPUTS_3 INPUTS_2, x[2]
+#define INPUTS_4 INPUTS_3, x[3]
+#define INPUTS_5 INPUTS_4, x[4]
+#define OUTPUTS_1 &y[0]
+#define OUTPUTS_2 &y[0], &y[1]
+#define FUSED_FUNCTOR(name, m, n, s, type)                                      \
+  struct name##_##s {                                                           \
+    typedef type C;                                                             \
+    enum { outputs = m, inputs = n, all = m + n };                              \
+    __device__ __forceinline__ static void of(const type (&x)[n], type (&y)[m]) { \
+      tlf_##name##_##s(INPUTS_##n, OUTPUTS_##m);                                \
+    }                                                                           \
+  };
+#define X(name, outputs, inputs)                     \
+  FUSED_FUNCTOR(name, outputs, inputs, f32, float)   \
+  FUSED_FUNCTOR(name, outputs, inputs, f64, double)
+TLK_FUSED(X)
+#undef X
+
+/* ---- kernels --------------------------------------------------------------------------------- */
+
+template <class F>
+__global__ void __launch_bounds__(POINTWISE_THREADS)
+    fused_any(const __grid_constant__ Strided<F::all> s) {
+  typedef typename F::C C;
+  uint32_t step = (uint32_t)thread_count();
+  for (uint32_t i = (uint32_t)thread_index(); i < s.numel; i += step) {
+    int64_t offset[F::all];
+    C x[F::inputs], y[F::outputs];
+    s.offsets(i, offset);
+#pragma unroll
+    for (int k = 0; k < F::inputs; k++) {
+      int at = F::outputs + k;
+      x[k] = load_any<C>(s.source(at, offset[at]), s.dtype[at]);
+    }
+    F::of(x, y);
+#pragma unroll
+    for (int k = 0; k < F::outputs; k++) store_any<C>(s.data[k] + offset[k], s.dtype[k], y[k]);
+  }
+}
+
+/* N numbers from p on, or N times the one there. */
+template <class S, int N, class C>
+__device__ __forceinline__ void read_some(const void *p, bool same, int dtype, C (&x)[N]) {
+  if (same) {
+    C one = read_as<C>(*static_cast<const S *>(p), dtype);
+#pragma unroll
+    for (int e = 0; e < N; e++) x[e] = one;
+  } else {
+    Vector<S, N> v = *static_cast<const Vector<S, N> *>(p);
+#pragma unroll
+    for (int e = 0; e < N; e++) x[e] = read_as<C>(v.at[e], dtype);
+  }
+}
+
+/* `steady` has bit k set where input k stays the same along the innermost dimension. Inputs
+** from `tables` on are P, all else is S. */
+template <class F, class S, class P, int tables>
+__global__ void __launch_bounds__(POINTWISE_THREADS)
+    fused_rows(const __grid_constant__ Strided<F::all> s, unsigned steady) {
+  typedef typename F::C C;
+  enum { N = Width<C>::of, M = F::outputs };
+  uint32_t step = (uint32_t)thread_count(), vectors = s.numel / N;
+  for (uint32_t i = (uint32_t)thread_index(); i < vectors; i += step) {
+    int64_t offset[F::all];
+    C in[F::inputs][N];
+    Vector<S, N> out[M];
+    s.offsets(i * N, offset);
+#pragma unroll
+    for (int k = 0; k < F::inputs; k++) {
+      const void *p = s.source(M + k, offset[M + k]);
+      bool same = steady >> k & 1;
+      if (k < tables)
+        read_some<S>(p, same, s.dtype[M + k], in[k]);
+      else
+        read_some<P>(p, same, s.dtype[M + k], in[k]);
+    }
+#pragma unroll
+    for (int e = 0; e < N; e++) {
+      C x[F::inputs], y[M];
+#pragma unroll
+      for (int k = 0; k < F::inputs; k++) x[k] = in[k][e];
+      F::of(x, y);
+#pragma unroll
+      for (int k = 0; k < M; k++) out[k].at[e] = Write<S>::as(y[k], s.dtype[k]);
+    }
+#pragma unroll
+    for (int k = 0; k < M; k++)
+      *reinterpret_cast<Vector<S, N> *>(s.data[k] + offset[k]) = out[k];
+  }
+}
+
+/* Operands x, y, a, b, cos, sin, with y and b the neighbours of x and a. */
+template <class F, class S, class P>
+__global__ void __launch_bounds__(POINTWISE_THREADS)
+    fused_pairs(const __grid_constant__ Strided<F::all> s, unsigned steady) {
+  typedef typename F::C C;
+  enum { N = Width<C>::of };
+  uint32_t step = (uint32_t)thread_count(), vectors = s.numel / N;
+  for (uint32_t i = (uint32_t)thread_index(); i < vectors; i += step) {
+    int64_t offset[F::all];
+    C angle[2][N];
+    s.offsets(i * N, offset);
+    Vector<S, 2 * N> v = *reinterpret_cast<const Vector<S, 2 * N> *>(s.data[2] + offset[2]);
+#pragma unroll
+    for (int k = 0; k < 2; k++)
+      read_some<P>(s.source(4 + k, offset[4 + k]), steady >> (2 + k) & 1, s.dtype[4 + k], angle[k]);
+#pragma unroll
+    for (int e = 0; e < N; e++) {
+      C x[4] = {read_as<C>(v.at[2 * e], s.dtype[2]), read_as<C>(v.at[2 * e + 1], s.dtype[2]),
+                angle[0][e], angle[1][e]};
+      C y[2];
+      F::of(x, y);
+      v.at[2 * e] = Write<S>::as(y[0], s.dtype[0]);
+      v.at[2 * e + 1] = Write<S>::as(y[1], s.dtype[0]);
+    }
+    *reinterpret_cast<Vector<S, 2 * N> *>(s.data[0] + offset[0]) = v;
+  }
+}
+
+/* ---- choosing ---------------------------------------------------------------------------------- */
+
+/* Whether inputs first .. last of stored type S can be read as vectors, or stay the same. */
+template <class S>
+bool inputs_fit(const tli_Iter &it, int outputs, int first, int last, int n, unsigned *steady) {
+  for (int k = first; k < last; k++) {
+    const tli_IterArg &a = it.args[outputs + k];
+    if (!stored_as<S>(a.dtype)) return false;
+    if (a.data == NULL || a.strides[0] == 0)
+      *steady |= 1u << k;
+    else if (!vectors_of(it, outputs + k, (int64_t)sizeof(S), n))
+      return false;
+  }
+  return true;
+}
+
+template <class F, class Kernel>
+bool run_parts(const struct tlk_fused *call, Kernel kernel, unsigned steady) {
+  enum { N = Width<typename F::C>::of };
+  return for_parts<F::all>(call->it, [&](const Strided<F::all> &s) {
+    unsigned grid = blocks_for(call->cx, s.numel / N, POINTWISE_THREADS, 16);
+    return launch(call->cx, kernel, dim3(grid), POINTWISE_THREADS, 0, s, steady);
+  });
+}
+
+template <class F, class S, class P, int tables>
+bool try_fused_rows(const struct tlk_fused *call, bool *done) {
+  enum { N = Width<typename F::C>::of, M = F::outputs };
+  const tli_Iter &it = call->it;
+  unsigned steady = 0;
+  if (it.ndim == 0 || it.sizes[0] % N != 0) return true;
+  for (int k = 0; k < M; k++)
+    if (!stored_as<S>(it.args[k].dtype) || !vectors_of(it, k, (int64_t)sizeof(S), N)) return true;
+  if (!inputs_fit<S>(it, M, 0, tables, N, &steady) ||
+      !inputs_fit<P>(it, M, tables, F::inputs, N, &steady))
+    return true;
+  *done = true;
+  return run_parts<F>(call, fused_rows<F, S, P, tables>, steady);
+}
+
+/* Whether operands k and k + 1 are neighbours that a thread reads as one vector of 2 n. */
+bool neighbours(const tli_Iter &it, int k, int64_t bytes, int n) {
+  const tli_IterArg &a = it.args[k], &b = it.args[k + 1];
+  int64_t unit = 2 * bytes * n < 16 ? 2 * bytes * n : 16;
+  if (a.dtype != b.dtype || b.data != a.data + bytes || a.strides[0] != 2 * bytes ||
+      !aligned(a.data, (size_t)unit))
+    return false;
+  for (int d = 0; d < it.ndim; d++)
+    if (a.strides[d] != b.strides[d] || (d > 0 && a.strides[d] % unit != 0)) return false;
+  return true;
+}
+
+template <class F, class S, class P>
+bool try_pairs(const struct tlk_fused *call, bool *done) {
+  enum { N = Width<typename F::C>::of };
+  const tli_Iter &it = call->it;
+  int64_t bytes = (int64_t)sizeof(S);
+  unsigned steady = 0;
+  if (it.ndim == 0 || it.sizes[0] % N != 0 || !stored_as<S>(it.args[0].dtype) ||
+      !stored_as<S>(it.args[2].dtype) || !neighbours(it, 0, bytes, N) ||
+      !neighbours(it, 2, bytes, N) || !inputs_fit<P>(it, 2, 2, 4, N, &steady))
+    return true;
+  *done = true;
+  return run_parts<F>(call, fused_pairs<F, S, P>, steady);
+}
+
+template <class F>
+bool run_fused_any(const struct tlk_fused *call) {
+  return for_parts<F::all>(call->it, [&](const Strided<F::all> &s) {
+    unsigned grid = blocks_for(call->cx, s.numel, POINTWISE_THREADS, 16);
+    return launch(call->cx, fused_any<F>, dim3(grid), POINTWISE_THREADS, 0, s);
+  });
+}
+
+/* Operands of one stored type, one of Stored. */
+template <class F, class... Stored>
+bool plain(const struct tlk_fused *call) {
+  bool done = false, ok = true;
+  ((done || (ok = try_fused_rows<F, Stored, Stored, F::inputs>(call, &done))) && ...);
+  return done || !ok ? ok : run_fused_any<F>(call);
+}
+
+template <class F, class S, class P>
+bool try_rotation(const struct tlk_fused *call, bool *done) {
+  return try_fused_rows<F, S, P, 2>(call, done) && (*done || try_pairs<F, S, P>(call, done));
+}
+
+/* Tables of angles are of the input's type, or of float beside the half types. */
+template <class F>
+bool rotation(const struct tlk_fused *call, float) {
+  bool done = false;
+  if (!try_rotation<F, float, float>(call, &done)) return false;
+  if (!done && !try_rotation<F, any16, float>(call, &done)) return false;
+  if (!done && !try_rotation<F, any16, any16>(call, &done)) return false;
+  return done || run_fused_any<F>(call);
+}
+template <class F>
+bool rotation(const struct tlk_fused *call, double) {
+  bool done = false;
+  if (!try_rotation<F, double, double>(call, &done)) return false;
+  return done || run_fused_any<F>(call);
+}
+
+template <class F32, class F64>
+bool plain_as(const struct tlk_fused *call) {
+  return call->compute == TL_F64 ? plain<F64, double>(call) : plain<F32, float, any16>(call);
+}
+template <class F32, class F64>
+bool rotation_as(const struct tlk_fused *call) {
+  return call->compute == TL_F64 ? rotation<F64>(call, 0.0) : rotation<F32>(call, 0.0f);
+}
+
+} // namespace
+
+bool tlk_fused(const struct tlk_fused *call) {
+  if (call->it.numel == 0) return true;
+  switch (call->kernel) {
+  case TLK_FUSED_swiglu: return plain_as<swiglu_f32, swiglu_f64>(call);
+  case TLK_FUSED_swiglu_bias: return plain_as<swiglu_bias_f32, swiglu_bias_f64>(call);
+  case TLK_FUSED_swiglu_backward: return plain_as<swiglu_backward_f32, swiglu_backward_f64>(call);
+  case TLK_FUSED_swiglu_bias_backward:
+    return plain_as<swiglu_bias_backward_f32, swiglu_bias_backward_f64>(call);
+  case TLK_FUSED_rotate: return rotation_as<rotate_f32, rotate_f64>(call);
+  case TLK_FUSED_rotate_back: return rotation_as<rotate_back_f32, rotate_back_f64>(call);
+  default: return cuda_fail(TL_EINTERNAL, "there is no fused kernel %d", (int)call->kernel);
+  }
+}

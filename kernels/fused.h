@@ -1,0 +1,43 @@
+/*
+** fused.h - formulas of the elementwise kernels that have several outputs, or more inputs
+** than those of math.h, shared by both back ends: functions tlf_<kernel>_<f32|f64>, with
+** the outputs behind pointers (TLK_FUSED in core/kernel.h lists them).
+*/
+#ifndef TLF_FUSED_H
+#define TLF_FUSED_H
+
+#include "kernels/math.h"
+
+/* SwiGLU (N. Shazeer, "GLU Variants Improve Transformer", 2020): a silu(b), with
+** silu(b) = b s and s = 1 / (1 + exp(-b)), so that
+**
+**   grad_a = grad b s,  grad_b = grad a s (1 + b (1 - s))
+**
+** A rotation turns the pair (a, b) by the angle whose cosine and sine are c and s; its
+** gradient, and its inverse, is the rotation by the negative angle. */
+#define TLF_DEFINE(k, T)                                                                    \
+  TLM_FN void tlf_swiglu_##k(T a, T b, T *out) { *out = a * (b / (1 + exp(-b))); }          \
+  TLM_FN void tlf_swiglu_bias_##k(T a, T b, T bias_a, T bias_b, T *out) {                   \
+    tlf_swiglu_##k(a + bias_a, b + bias_b, out);                                            \
+  }                                                                                         \
+  TLM_FN void tlf_swiglu_backward_##k(T grad, T a, T b, T *grad_a, T *grad_b) {             \
+    T s = 1 / (1 + exp(-b));                                                                \
+    *grad_a = grad * (b * s);                                                               \
+    *grad_b = grad * a * s * (1 + b * (1 - s));                                             \
+  }                                                                                         \
+  TLM_FN void tlf_swiglu_bias_backward_##k(T grad, T a, T b, T bias_a, T bias_b, T *grad_a, \
+                                           T *grad_b) {                                     \
+    tlf_swiglu_backward_##k(grad, a + bias_a, b + bias_b, grad_a, grad_b);                  \
+  }                                                                                         \
+  TLM_FN void tlf_rotate_##k(T a, T b, T c, T s, T *x, T *y) {                              \
+    *x = a * c - b * s;                                                                     \
+    *y = b * c + a * s;                                                                     \
+  }                                                                                         \
+  TLM_FN void tlf_rotate_back_##k(T a, T b, T c, T s, T *x, T *y) {                         \
+    tlf_rotate_##k(a, b, c, -s, x, y);                                                      \
+  }
+
+TLF_DEFINE(f32, float)
+TLF_DEFINE(f64, double)
+
+#endif

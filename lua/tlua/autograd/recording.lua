@@ -1,0 +1,33 @@
+-- recording.lua - a scope in which gradients are recorded, whatever modes are around it: what
+-- functions that differentiate by themselves run in.
+
+local torch = require "tlua"
+
+local M = {}
+
+--- The tensor; a copy if it was made in inference mode, since nothing saves such a one.
+---@param tensor Tensor
+---@return Tensor
+function M.usable(tensor)
+   if tensor.requires_grad or not tensor:is_floating_point() then return tensor end
+   local own = tensor:detach()
+   return pcall(own.requires_grad_, own) and tensor or tensor:clone()
+end
+
+--- A tensor with the values of another that records what is done with it. One that was made in
+--- inference mode is copied, since it takes part in no gradient.
+---@param tensor Tensor
+---@return Tensor
+function M.leaf(tensor)
+   local own = tensor:detach()
+   if pcall(own.requires_grad_, own) then return own end
+   return tensor:detach():clone():requires_grad_()
+end
+
+local function close(modes, fault)
+   for i = #modes, 1, -1 do getmetatable(modes[i]).__close(modes[i], fault) end
+end
+
+return setmetatable(M, {__call = function()
+   return setmetatable({torch.inference_mode(false), torch.enable_grad()}, {__close = close})
+end})

@@ -1,0 +1,41 @@
+-- ImageFolder.lua - images in folders that are named as their classes. By
+-- torchvision.datasets.ImageFolder.
+
+local args = require "tlua.args"
+local class = require "tlua.class"
+local DatasetFolder = require "tlua.data.DatasetFolder"
+
+local signature = args.signature [[data.ImageFolder(root: string, transform: callable?,
+   target_transform: callable?, loader: callable?, is_valid_file: callable?,
+   allow_empty: boolean = false)]]
+
+local extensions <const> = {".jpg", ".jpeg", ".png"}
+
+-- An image with three channels, whatever it has: gray becomes all three, opacity is left out.
+local function load_rgb(path)
+   local image = require "tlua".load(path)
+   local channels = image:size(1)
+   if channels == 4 or channels == 2 then image = image:narrow(1, 1, channels - 1) end
+   return (image:size(1) == 1 and image:expand(3, -1, -1) or image):contiguous()
+end
+
+---@class data.ImageFolder: data.DatasetFolder
+---@overload fun(root: string, options?: table): data.ImageFolder
+local ImageFolder, parent = class.class("data.ImageFolder", DatasetFolder)
+
+--- Items are an image, (3, height, width) of uint8 unless `loader` or `transform` make something
+--- else of it, and its class, counted from 1; `samples`, `classes` and `class_to_idx` tell more.
+--- PNG and JPEG files are read. Options: transform, target_transform, loader(path),
+--- is_valid_file(path), allow_empty.
+---@param root string
+---@param options? table
+function ImageFolder:__init(...)
+   local a = signature(...)
+   local valid = a.is_valid_file
+   parent.__init(self, a.root, a.loader or load_rgb, {extensions = not valid and extensions or nil,
+      is_valid_file = valid, transform = a.transform, target_transform = a.target_transform,
+      allow_empty = a.allow_empty})
+   self.imgs = self.samples
+end
+
+return ImageFolder

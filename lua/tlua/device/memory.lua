@@ -1,0 +1,201 @@
+-- memory.lua - torch.cuda.memory and torch.sim.memory: the figures by the names that the module
+-- itself has, too, and a look at what memory is made of and who asked for it, in PyTorch's form.
+
+local args = require "tlua.args"
+local json = require "tlua.utils.json"
+local pickle = require "tlua.io.pickle_writer"
+local text = require "tlua.profiler.text"
+
+local list = json.as_array
+
+-- The stacks that C has noted ("source\tline\tname\n"...) as lists of frames, each made once.
+local function frames_by_stack()
+   local made = {[""] = list {}}
+   return function(stack)
+      stack = stack or ""
+      if not made[stack] then
+         local frames = list {}
+         for source, line, name in stack:gmatch "([^\t\n]*)\t(%d+)\t([^\n]*)\n" do
+            frames[#frames + 1] = {filename = source, line = math.tointeger(line), name = name}
+         end
+         made[stack] = frames
+      end
+      return made[stack]
+   end
+end
+
+-- A segment is memory without holes: what lies behind one is a segment of its own.
+local function segments_of(blocks, device, frames_of, segments)
+   local segment, ends
+   for _, b in ipairs(blocks) do
+      if b.address ~= ends or segment.origin ~= b.segment then
+         segment = {
+            device = device, address = b.address, total_size = 0, allocated_size = 0,
+            active_size = 0, requested_size = 0, stream = b.stream, segment_type = b.segment_type,
+            segment_pool_id = setmetatable({0, b.pool}, pickle.tuple), is_expandable = true,
+            blocks = list {}, frames = list {}, origin = b.segment,
+         }
+         segments[#segments + 1] = segment
+      end
+      ends = b.address + b.size
+      segment.total_size = segment.total_size + b.size
+      if b.state ~= "inactive" then
+         segment.active_size = segment.active_size + b.size
+         segment.requested_size = segment.requested_size + b.requested_size
+      end
+      if b.state == "active_allocated" then
+         segment.allocated_size = segment.allocated_size + b.size
+      end
+      segment.blocks[#segment.blocks + 1] = {
+         address = b.address, size = b.size, requested_size = b.requested_size, state = b.state,
+         frames = frames_of(b.stack),
+      }
+   end
+end
+
+-- One list of events for each device.
+local function traces_of(events, count, frames_of)
+   local traces = list {}
+   for i = 1, count do traces[i] = list {} end
+   for _, e in ipairs(events) do
+      local entry = {action = e.action, size = e.size, stream = e.stream, time_us = e.time_us,
+                     frames = frames_of(e.stack)}
+      if e.action == "oom" then
+         entry.device_free = e.addr
+      else
+         entry.addr = e.addr
+      end
+      table.insert(traces[e.device + 1], entry)
+   end
+   return traces
+end
+
+local contexts <const> = {all = 3, alloc = 2, state = 1, [false] = 0}
+
+local function recorder_of(module, kind)
+   local name = kind .. ".memory._record_memory_history"
+   local signature = args.signature(name .. "(enabled: any = 'all', context: any = 'all', " ..
+      "stacks: string = 'all', max_entries: count = 9223372036854775807, device: any?, " ..
+      "clear_history: boolean = false)")
+
+   --- Notes from now on who asks for memory of these devices: `_snapshot()` tells.
+   ---@param enabled? "all"|"state"|boolean "all" (or true) notes all that happens, "state" only who
+   --- has asked for what is alive; false ends it
+   ---@param options? table context: whose lines are noted, "all", "alloc" (not those of who gives
+   --- memory back), "state" (of what is alive) or false (no lines); max_entries: older events are
+   --- forgotten; clear_history: forgets what was noted before; stacks, device: without effect
+   return function(...)
+      local a = signature(...)
+      local enabled = a.enabled == true and "all" or a.enabled
+      if enabled ~= "all" and enabled ~= "state" and enabled ~= false then
+         args.refuse(name, "enabled", '"all", "state", true or false', a.enabled)
+      end
+      local depth = contexts[a.context]
+      if not depth then
+         args.refuse(name, "context", '"all", "alloc", "state" or false', a.context)
+      end
+      if a.stacks ~= "all" and a.stacks ~= "python" then
+         args.refuse(name, "stacks", '"all" or "python"', a.stacks)
+      end
+      module._record_history(enabled ~= false, enabled == "all", depth >= 1, depth >= 3,
+         a.max_entries, a.clear_history)
+   end
+end
+
+local function snapshot_of(module)
+   --- What memory is made of: {segments = ..., device_traces = ...} in PyTorch's form. Lines that
+   --- asked for it and the list of events are there from `_record_memory_history` on.
+   ---@param device? integer|string without it the current one, and those that were recorded
+   ---@return table
+   return function(device)
+      local events, frames_of, seen = module._memory_history(), frames_by_stack(), {}
+      local segments = list {}
+      if device == nil then
+         for _, e in ipairs(events) do seen[e.device] = true end
+      end
+      seen[module._device_index(device)] = true
+      for i = 0, module.device_count() - 1 do
+         if seen[i] then segments_of(module._memory_blocks(i), i, frames_of, segments) end
+      end
+      for _, segment in ipairs(segments) do segment.origin = nil end
+      return {segments = segments,
+              device_traces = traces_of(events, module.device_count(), frames_of)}
+   end
+end
+
+local function dumper_of(kind, snapshot)
+   --- Writes `_snapshot()` into a file that https://pytorch.org/memory_viz and
+   --- `python -m torch.cuda._memory_viz` open.
+   ---@param filename? string "dump_snapshot.pickle" without it
+   return function(filename)
+      filename = filename or "dump_snapshot.pickle"
+      local name = kind .. ".memory._dump_snapshot"
+      if type(filename) ~= "string" then
+         args.refuse(name, "filename", "the name of a file", filename)
+      end
+      local bytes = pickle.encode(snapshot())
+      text.write_file(name, filename, function(put) put(bytes) end)
+   end
+end
+
+local function nested_of(stats)
+   --- memory_stats with a table for each part of a name: stats.allocated_bytes.all.peak.
+   ---@param device? integer|string
+   ---@return table
+   return function(device)
+      local root = {}
+      for path, value in pairs(stats(device)) do
+         local at, last = root, nil
+         for part in path:gmatch "[^.]+" do
+            if last then
+               at[last] = at[last] or {}
+               at = at[last]
+            end
+            last = part
+         end
+         at[last] = value
+      end
+      return root
+   end
+end
+
+local same <const> = {
+   "memory_allocated", "max_memory_allocated", "memory_reserved", "max_memory_reserved",
+   "mem_get_info", "memory_stats", "reset_peak_memory_stats", "reset_accumulated_memory_stats",
+   "empty_cache", "set_per_process_memory_fraction", "get_per_process_memory_fraction",
+   "host_memory_stats", "reset_peak_host_memory_stats", "reset_accumulated_host_memory_stats",
+   "empty_host_cache",
+}
+
+--- torch.cuda.memory or torch.sim.memory.
+---@param module table torch.cuda or torch.sim
+---@param kind string "cuda" or "sim"
+---@return table
+return function(module, kind)
+   local M = {}
+   for _, name in ipairs(same) do M[name] = module[name] end
+   -- names that PyTorch has kept from before
+   M.memory_cached = module.memory_reserved
+   M.max_memory_cached = module.max_memory_reserved
+   M.reset_max_memory_allocated = module.reset_peak_memory_stats
+   M.reset_max_memory_cached = module.reset_peak_memory_stats
+   M.memory_stats_as_nested_dict = nested_of(module.memory_stats)
+   M.host_memory_stats_as_nested_dict = nested_of(module.host_memory_stats)
+   M._record_memory_history = recorder_of(module, kind)
+   M._snapshot = snapshot_of(module)
+   M._dump_snapshot = dumper_of(kind, M._snapshot)
+
+   --- The segments of `_snapshot()`.
+   ---@return table[]
+   function M.memory_snapshot()
+      return M._snapshot().segments
+   end
+
+   --- Which allocator a device's memory comes from: "native".
+   ---@return string
+   function M.get_allocator_backend()
+      return "native"
+   end
+
+   return M
+end

@@ -1,0 +1,21 @@
+-- agree.lua - calls that all ranks of a group make alike: one that does not would wait for ever.
+
+local torch = require "tlua"
+
+--- Raises on all ranks where some have other items than these, naming the first that differs.
+---@param title string  of the function
+---@param what string  of an item
+---@param group distributed.ProcessGroup
+---@param items string[]
+return function(title, what, group, items)
+   local all = {}
+   torch.distributed.all_gather_object(all, items, group)
+   for rank, theirs in ipairs(all) do
+      for i = 1, math.max(#items, #theirs) do
+         if items[i] ~= theirs[i] then
+            torch.raise(("%s: %s %d is %s here, but %s on rank %d"):format(title, what, i,
+               items[i] or "missing", theirs[i] or "missing", group.ranks[rank]))
+         end
+      end
+   end
+end

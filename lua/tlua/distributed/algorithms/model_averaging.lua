@@ -1,0 +1,44 @@
+-- model_averaging.lua - ranks that train by themselves and meet only now and then, to average their
+-- parameters ("Don't Use Large Mini-Batches, Use Local SGD", Lin, Stich, Patel, Jaggi, 2020).
+
+local torch = require "tlua"
+local args = require "tlua.args"
+local coalesce = require "tlua.distributed.coalesce"
+local groups = require "tlua.distributed.group"
+
+local M = {averagers = {}}
+
+---@class distributed.PeriodicModelAverager
+---@field step integer  calls so far
+---@overload fun(period: integer, options?: table): distributed.PeriodicModelAverager
+local Averager = torch.class("distributed.PeriodicModelAverager")
+M.averagers.PeriodicModelAverager = Averager
+
+local take = args.signature [[PeriodicModelAverager(period: count, warmup_steps: count = 0,
+   process_group: object?)]]
+
+--- Averages in every `period`-th call after the first `warmup_steps`.
+function Averager:__init(...)
+   local a = take(...)
+   if a.period < 1 then args.refuse("PeriodicModelAverager", "period", "at least 1", a.period) end
+   self.period, self.warmup_steps, self.step = a.period, a.warmup_steps, 0
+   self.group = groups.resolve("PeriodicModelAverager", a.process_group)
+end
+
+--- Counts a step; in every period-th one all ranks' parameters become their mean.
+---@param params Tensor[]|nn.Module
+function Averager:average_parameters(params)
+   if torch.isinstance(params, torch.nn.Module) then params = params:parameters() end
+   if type(params) ~= "table" or not torch.is_tensor(params[1]) then
+      args.refuse("average_parameters", "params", "a list of tensors or a module", params)
+   end
+   local past = self.step - self.warmup_steps
+   self.step = self.step + 1
+   if past < 0 or past % self.period ~= 0 then return end
+   local _ <close> = torch.no_grad()
+   coalesce.each(params, function(flat)
+      self.group.raw:run("all_reduce", nil, flat, "avg")
+   end)
+end
+
+return M

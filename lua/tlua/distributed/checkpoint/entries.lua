@@ -1,0 +1,143 @@
+-- entries.lua - what a table of modules, optimizers, tensors and plain values holds: tensors by
+-- names that are the same however the model is split, and the plain values.
+--
+-- A module's parameters and persistent buffers have their paths for names, below the module's key,
+-- also where the module is wrapped by DistributedDataParallel;
+-- an optimizer's state those of its parameters. A stage of a pipeline is given under the paths that
+-- its modules have in the whole model: {model = {blocks = {[3] = block}}}.
+
+local torch = require "tlua"
+local class = require "tlua.class"
+local placement = require "tlua.distributed.placement"
+local DDP = require "tlua.distributed.DistributedDataParallel"
+local Module = require "tlua.nn.Module"
+local Optimizer = require "tlua.optim.Optimizer"
+
+local M = {}
+
+---@class distributed.checkpoint.Entry
+---@field name string
+---@field tensor Tensor  this rank's part
+---@field place distributed.Placement
+
+local function join(path, key)
+   return path == "" and tostring(key) or path .. "." .. tostring(key)
+end
+
+local function refuse(title, path, why)
+   torch.raise(("%s: %s: %s"):format(title, path == "" and "the state" or path, why))
+end
+
+-- Calls visit(kind, path, value, owner, key) for all that a table holds; tables of plain values and
+-- such are walked through.
+local function walk(title, value, path, visit, owner, key, open)
+   if torch.is_tensor(value) then return visit("tensor", path, value, owner, key) end
+   if class.isinstance(value, Module) then return visit("module", path, value, owner, key) end
+   if class.isinstance(value, Optimizer) then return visit("optimizer", path, value, owner, key) end
+   local kind = type(value)
+   if kind == "number" or kind == "string" or kind == "boolean" then
+      return visit("plain", path, value, owner, key)
+   end
+   if kind ~= "table" or getmetatable(value) ~= nil then
+      refuse(title, path, ("%s cannot be saved"):format(torch.type(value)))
+   end
+   if open[value] then refuse(title, path, "the table contains itself") end
+   open[value] = true
+   for k, item in pairs(value) do
+      if type(k) ~= "string" and math.type(k) ~= "integer" then
+         refuse(title, path, ("a %s as a key cannot be saved"):format(type(k)))
+      end
+      walk(title, item, join(path, k), visit, value, k, open)
+   end
+   open[value] = nil
+end
+
+-- An optimizer's state of one parameter, or, of one whose state is shared out, nil elsewhere.
+local function state_at(optimizer, position)
+   if optimizer.local_state then return optimizer:local_state(position) end
+   return optimizer:state_of(position)
+end
+
+--- All that a state holds: modules' tensors and others first, then optimizers by their parameters'
+--- names.
+---@param title string  for messages
+---@param state table
+---@return distributed.checkpoint.Entry[] entries
+---@return table optimizers  {path, optimizer, names by position}
+---@return table plain  {path, value, owner, key}
+function M.collect(title, state)
+   local list, optimizers, plain, names, seen = {}, {}, {}, {}, {}
+   local function add(name, tensor, place)
+      if seen[name] then refuse(title, name, "it is there twice") end
+      seen[name] = true
+      list[#list + 1] = {name = name, tensor = tensor, place = place}
+   end
+   walk(title, state, "", function(kind, path, value, owner, key)
+      if kind == "plain" then
+         plain[#plain + 1] = {path, value, owner, key}
+      elseif kind == "tensor" then
+         add(path, value, placement.of(value))
+         names[value] = path
+      elseif kind == "optimizer" then
+         optimizers[#optimizers + 1] = {path, value, {}}
+      else
+         if class.isinstance(value, DDP) then value = value.module end
+         for name, p in value:named_parameters(path) do
+            names[p] = name
+            add(name, p, placement.of(p))
+         end
+         local buffers = value:state_dict(path)
+         for name, tensor in pairs(buffers) do
+            if not seen[name] then add(name, tensor, placement.of(tensor)) end
+         end
+      end
+   end, nil, nil, {})
+   for _, entry in ipairs(optimizers) do
+      for position, p in entry[2]:each() do
+         local name = names[p]
+         if not name then
+            refuse(title, entry[1], ("its parameter %d is in no module of the state"):format(
+               position))
+         end
+         entry[3][position] = name
+      end
+   end
+   return list, optimizers, plain
+end
+
+-- A state's tensor that is split as its parameter, or that all ranks have.
+local function place_of(p, tensor)
+   local place = placement.of(p)
+   local n = place.flat and place.count or placement.product(place.size)
+   if tensor:dim() > 0 and tensor:numel() == n then return place end
+   return placement.of(tensor)
+end
+
+--- The tensors and plain values of the optimizers' states.
+---@return distributed.checkpoint.Entry[] entries
+---@return table<string, any> values
+function M.of_optimizers(optimizers)
+   local list, values = {}, {}
+   for _, entry in ipairs(optimizers) do
+      local path, optimizer, names = table.unpack(entry)
+      for position, p, group in optimizer:each() do
+         local name = ("%s.state.%s."):format(path, names[position])
+         for key, value in pairs(state_at(optimizer, position) or {}) do
+            if torch.is_tensor(value) then
+               list[#list + 1] = {name = name .. key, tensor = value, place = place_of(p, value)}
+            else
+               values[name .. key] = value
+            end
+         end
+         for key, value in pairs(group) do
+            if torch.is_tensor(value) then value = value:item() end
+            if key ~= "params" and key ~= "param_names" then
+               values[("%s.options.%s.%s"):format(path, names[position], key)] = value
+            end
+         end
+      end
+   end
+   return list, values
+end
+
+return M

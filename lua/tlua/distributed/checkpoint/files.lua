@@ -1,0 +1,105 @@
+-- files.lua - the folder of a checkpoint, and how the ranks agree about it.
+
+local torch = require "tlua"
+local json = require "tlua.utils.json"
+local tree = require "tlua.io.tree"
+
+local M = {}
+
+function M.path(folder, name) return folder .. "/" .. name end
+
+--- The name of a rank's file.
+function M.name(token, rank) return ("%s-%d.safetensors"):format(token, rank) end
+
+--- Makes a folder, unless it is there; what went wrong.
+function M.make_folder(folder)
+   local made, message = torch.io.make_folder(folder)
+   if not made then return ("%s: %s"):format(folder, message) end
+   local probe = M.path(folder, "probe")
+   local file, why = io.open(probe, "w")
+   if not file then return why end
+   file:close()
+   os.remove(probe)
+end
+
+--- The index of a folder: {token, ranks, tensors, values}, or nil and what is wrong.
+function M.read_index(folder)
+   local path = M.path(folder, "index.json")
+   local file, why = io.open(path, "rb")
+   if not file then return nil, why end
+   local text = file:read "a"
+   file:close()
+   local index, message = json.decode(text)
+   if type(index) ~= "table" or type(index.tensors) ~= "table" or type(index.values) ~= "string"
+      or type(index.token) ~= "string" or math.type(index.ranks) ~= "integer" then
+      return nil, ("%s: not the index of a checkpoint%s"):format(path,
+         index == nil and ": " .. tostring(message) or "")
+   end
+   local values, bad = tree.rebuild(index.values, {})
+   if bad then return nil, path .. ": " .. bad end
+   index.values = type(values) == "table" and values[1] or {}
+   return index
+end
+
+--- What the files of a new checkpoint begin with: not what those that are there do.
+function M.new_token(folder)
+   local index = M.read_index(folder)
+   local number = index and tonumber(index.token:match "%d+$") or 0
+   return ("part%d"):format(number + 1)
+end
+
+--- Puts the index in place, and takes away the files of the one before; what went wrong.
+function M.commit(folder, token, tensors, values, ranks)
+   local before = M.read_index(folder)
+   local entries, structure, why = tree.flatten({values})
+   if not entries then return why end
+   structure = structure or "[]"
+   for _, entry in pairs(tensors) do
+      entry.shape = json.as_array(entry.shape)
+      for _, chunk in ipairs(entry.chunks) do
+         chunk.offset, chunk.size = json.as_array(chunk.offset), json.as_array(chunk.size)
+      end
+      entry.chunks = json.as_array(entry.chunks)
+   end
+   local path = M.path(folder, "index.json")
+   local file <close>, message = torch.io.replace(path)
+   if not file then return message end
+   local ok, failure = file:write(json.encode {
+      token = token, ranks = ranks, tensors = tensors, values = structure,
+   })
+   if not ok then return failure end
+   local done, reason = torch.io.commit(file)
+   if not done then return reason end
+   if before and before.token ~= token then
+      for rank = 0, before.ranks - 1 do os.remove(M.path(folder, M.name(before.token, rank))) end
+   end
+end
+
+--- What ranks tell each other; of a process alone without a group. gather(object): all ranks'
+--- objects, on the first; share(object): the first one's, on all.
+---@return {rank: integer, first: boolean, gather: function, share: function}
+function M.talk(group)
+   if not group then
+      return {
+         rank = 0, first = true, gather = function(object) return {object} end,
+         share = function(object) return object end,
+      }
+   end
+   local dist = torch.distributed
+   local first = group.ranks[1]
+   return {
+      rank = group.group_rank, first = group.group_rank == 0,
+      gather = function(object)
+         local list = {}
+         dist.all_gather_object(list, object, group)
+         return list
+      end,
+      share = function(object)
+         local list = {object}
+         dist.broadcast_object_list(list, first, group)
+         return list[1]
+      end,
+   }
+end
+
+return M

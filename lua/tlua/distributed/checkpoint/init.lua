@@ -1,0 +1,13 @@
+-- init.lua - torch.distributed.checkpoint: what many ranks save together, and any number of ranks
+-- loads.
+
+local lazy = require "tlua.lazy"
+
+local modules = lazy.modules("tlua.distributed.checkpoint", {
+   save = "save",
+   load = "load",
+   state_dict = "get_model_state_dict set_model_state_dict",
+})
+modules._boxes = "tlua.distributed.checkpoint.boxes" -- for its spec
+
+return lazy.load({}, modules)

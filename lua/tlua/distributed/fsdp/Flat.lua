@@ -1,0 +1,264 @@
+-- Flat.lua - parameters of one module, of one dtype, in one row that is shared out over ranks.
+--
+-- Each rank keeps one of N equal parts of the row (the last one is padded); a parameter's own
+-- tensor then is what of its elements lies in this part, in one dimension, maybe none. For the time
+-- of a forward or backward pass the row is gathered into `full`, and the same tensors get their
+-- shapes back, as parts of it. A graph keeps the tensors themselves, so what it saved goes and
+-- comes with the row. Their versions differ by `unsharded`, and a graph that meets a part says so:
+-- nothing is ever read that is not there.
+--
+-- Gradients go into a row of the same order as they come, which is then reduced and shared out.
+
+local torch = require "tlua"
+local class = require "tlua.class"
+local placement = require "tlua.distributed.placement"
+
+---@class distributed.fsdp.Flat
+---@field params Tensor[]
+---@field trained boolean  whether they require gradients
+---@field shard Tensor  (per) this rank's part
+---@field full Tensor?  (per * N) the row, while it is there
+local Flat = class.class("distributed.fsdp.Flat")
+
+local unsharded <const> = 1 << 31 -- what is added to the versions of parts
+
+--- owner: {group, replicas, policy, device, shard_device}
+function Flat:__init(owner, params, paths)
+   self.owner, self.params, self.paths = owner, params, paths
+   self.trained, self.dtype = params[1].requires_grad, params[1].dtype
+   self.shapes, self.at, self.count = {}, {}, {}
+   local n, size = 0, #owner.group.ranks
+   for i, p in ipairs(params) do
+      self.shapes[i], self.at[i], self.count[i] = p.shape, n, p:numel()
+      n = n + self.count[i]
+   end
+   self.n, self.per = n, -(-n // size)
+   self.compute_dtype = owner.policy.param_dtype or self.dtype
+   self.pieces, self.stash, self.filled, self.arrived = {}, {}, {}, 0
+   self:_share_out()
+end
+
+-- Copies this rank's part of all parameters, which then are views of it.
+function Flat:_share_out()
+   local _ <close> = torch.no_grad()
+   local owner = self.owner
+   self.shard = torch.zeros({self.per}, {dtype = self.dtype, device = owner.shard_device})
+   for i, p in ipairs(self.params) do
+      placement.flatten(p, self.at[i], self.per, owner.group)
+      local place = placement.get(p)
+      local first = place.first + self.at[i] - owner.group.group_rank * self.per
+      if place.count == 0 then first = 0 end
+      local piece = self.shard:narrow(1, first + 1, place.count)
+      if place.count > 0 then
+         piece:copy_(p:detach():reshape(-1):narrow(1, place.first + 1, place.count))
+      end
+      self.pieces[i] = piece
+      p.grad = nil
+      p.data = piece
+   end
+end
+
+local function version_of(self)
+   return self.shard._version
+end
+
+--- Raises if somebody has put other tensors in the place of the parts.
+function Flat:check()
+   for i, p in ipairs(self.params) do
+      if p:data_ptr() ~= self.pieces[i]:data_ptr() or p:numel() ~= self.pieces[i]:numel() then
+         torch.raise(("fully_shard: parameter %s was replaced or moved after fully_shard; move " ..
+            "and cast a module before"):format(self.paths[i]))
+      end
+   end
+end
+
+-- The row ----------------------------------------------------------------------------------------
+
+local function views(row, n)
+   local list, per = {}, row:size(1) // n
+   for i = 1, n do list[i] = row:narrow(1, (i - 1) * per + 1, per) end
+   return list
+end
+
+local function release(list)
+   for _, tensor in ipairs(list) do tensor:release() end
+end
+
+--- Begins to gather the row, if it is neither there nor under way.
+function Flat:gather()
+   if self.full and not self.lent and self.full_version ~= version_of(self) then
+      self:free() -- a forward pass without a backward one has left it, and a step has been since
+   end
+   if self.full or self.gathering then return end
+   local _ <close> = torch.no_grad()
+   local owner = self.owner
+   local size = #owner.group.ranks
+   local input = self.shard:detach():to(owner.device):to(self.compute_dtype)
+   local row = torch.empty({self.per * size}, {dtype = self.compute_dtype, device = owner.device})
+   local outputs = views(row, size)
+   local work = owner.group.raw:run("all_gather", input, outputs, nil, 0, 0, nil, true)
+   release(outputs)
+   self.gathering = {work = work, row = row, input = input}
+   self.full_version = version_of(self)
+end
+
+-- Gives back a tensor unless it is the shard itself.
+local function drop(self, tensor)
+   if tensor:data_ptr() ~= self.shard:data_ptr() then tensor:release() end
+end
+
+--- The row is there when this returns; the parameters are what they were.
+function Flat:wait()
+   self:gather()
+   if self.full then return end
+   local g = self.gathering
+   g.work:wait()
+   drop(self, g.input)
+   self.full, self.gathering = g.row, nil
+end
+
+--- Gives the parameters their shapes and values; their gradients wait in `stash` meanwhile.
+function Flat:lend()
+   if self.lent then return end
+   self:wait()
+   local version = (version_of(self) + unsharded) & 0xffffffff
+   for i, p in ipairs(self.params) do
+      self.stash[i] = p.grad
+      p.grad = nil
+      local row = self.full:narrow(1, self.at[i] + 1, self.count[i])
+      local view = row:view(self.shapes[i])
+      torch.autograd._lend(p, view, version)
+      view:release()
+      row:release()
+   end
+   self.lent = true
+end
+
+--- The parameters are this rank's parts again, with their gradients. The row stays.
+function Flat:take_back()
+   if not self.lent then return end
+   local version = version_of(self)
+   for i, p in ipairs(self.params) do
+      if p.grad then -- of a pass that has failed
+         p.grad = nil
+      end
+      torch.autograd._lend(p, self.pieces[i], version)
+      local grad = self.stash[i]
+      p.grad = grad
+      if grad then grad:release() end -- the parameter has it
+      self.stash[i] = nil
+   end
+   self.lent = false
+end
+
+--- Drops the row.
+function Flat:free()
+   self:take_back()
+   local g = self.gathering -- nobody has used it
+   if g then
+      g.work:wait()
+      drop(self, g.input)
+      g.row:release()
+      self.gathering = nil
+   end
+   if self.full then self.full:release() end
+   self.full = nil
+end
+
+--- Drops a row that was to be used in a pass that is over.
+function Flat:forget()
+   if self.gathering then self:free() end
+end
+
+-- Gradients --------------------------------------------------------------------------------------
+
+--- Takes a parameter's gradient, which has just come, into the row of gradients. True when those of
+--- all are there.
+function Flat:collect(i)
+   local _ <close> = torch.no_grad()
+   local p, owner = self.params[i], self.owner
+   local grad = p.grad
+   if not grad then return false end
+   if not self.grads then
+      local dtype = owner.policy.reduce_dtype or grad.dtype
+      self.grads = torch.zeros({self.per * #owner.group.ranks},
+         {dtype = dtype, device = owner.device})
+   end
+   local into = self.grads:narrow(1, self.at[i] + 1, self.count[i])
+   local row = grad:reshape(-1)
+   if self.filled[i] then into:add_(row) else into:copy_(row) end
+   into:release()
+   row:release()
+   p.grad = nil
+   grad:release()
+   self.filled[i] = true
+   if not self.seen then self.seen = {} end
+   if not self.seen[i] then
+      self.seen[i] = true
+      self.arrived = self.arrived + 1
+   end
+   return self.arrived == #self.params
+end
+
+--- Begins to average the row of gradients over the ranks and to share it out.
+function Flat:reduce()
+   local owner = self.owner
+   local size = #owner.group.ranks
+   local _ <close> = torch.no_grad()
+   local inputs = views(self.grads, size)
+   local mine = torch.empty({self.per}, {dtype = self.grads.dtype, device = owner.device})
+   local work = owner.group.raw:run("reduce_scatter", inputs, mine, "avg", 0, 0, nil, true)
+   release(inputs)
+   self.reducing = {work = work, row = self.grads, mine = mine}
+   self.grads, self.filled = nil, {}
+end
+
+-- Adds this rank's part of the averages to the gradients of its parts. A first gradient becomes
+-- a tensor of its own, as DistributedDataParallel's are, not a view that could not be detached.
+local function deposit(self, mine)
+   for i, p in ipairs(self.params) do
+      local first = self.pieces[i]:storage_offset()
+      local part = mine:narrow(1, first + 1, self.pieces[i]:numel())
+      local plain = part.data
+      local held = p.grad
+      if self.lent then held = self.stash[i] end
+      if held then
+         held:add_(plain)
+      elseif self.lent then
+         self.stash[i] = plain
+      else
+         p.grad = plain
+      end
+      if not rawequal(self.stash[i], plain) then plain:release() end
+      part:release()
+   end
+end
+
+--- Waits for the averages, if any are under way, and puts them into `grad` of the parameters.
+function Flat:finish()
+   local r = self.reducing
+   if not r then return end
+   local _ <close> = torch.no_grad()
+   self.reducing = nil
+   r.work:wait()
+   r.row:release()
+   local owner, mine = self.owner, r.mine
+   if owner.replicas then
+      owner.replicas.raw:run("all_reduce", nil, mine, "avg")
+   end
+   local cast = mine:to(self.dtype):to(owner.shard_device)
+   deposit(self, cast)
+   if not rawequal(cast, mine) then mine:release() end
+   cast:release()
+end
+
+--- Forgets what a failed pass has left.
+function Flat:reset()
+   if self.reducing then pcall(function() self.reducing.work:wait() end) end
+   self.reducing, self.grads, self.filled, self.seen, self.arrived = nil, nil, {}, nil, 0
+   if self.gathering then pcall(function() self.gathering.work:wait() end) end
+   self.gathering = nil
+   self:free()
+end
+
+return Flat

@@ -1,0 +1,464 @@
+-- fully_shard.lua - parameters, gradients and optimizer state shared out over the ranks: each keeps
+-- 1/N of them, and has a block whole only while it computes with it.
+--
+--    for _, block in ipairs(model.blocks) do fully_shard(block) end
+--    fully_shard(model)                                   -- what is in no block
+--    local optimizer = optim.AdamW(model:parameters())    -- after it
+--
+-- "PyTorch FSDP: Experiences on Scaling Fully Sharded Data Parallel" (Zhao et al., 2023); "ZeRO:
+-- Memory Optimizations Toward Training Trillion Parameter Models" (Rajbhandari et al., 2020): with
+-- reshard_after_forward this is its stage 3, without stage 2.
+--
+-- A unit is a module with what of its parameters is in no other unit below it (Flat.lua). Before
+-- its forward its row is gathered, and that of the unit which came next in the pass before; after
+-- it the row is dropped. Gates around its results and arguments do the same in the backward pass,
+-- in which the gradients are averaged while the pass goes on.
+
+local torch = require "tlua"
+local args = require "tlua.args"
+local class = require "tlua.class"
+local agree = require "tlua.distributed.agree"
+local device_mesh = require "tlua.distributed.device_mesh"
+local groups = require "tlua.distributed.group"
+local placement = require "tlua.distributed.placement"
+local Flat = require "tlua.distributed.fsdp.Flat"
+local policies = require "tlua.distributed.fsdp.policies"
+local Function = require "tlua.autograd.Function"
+local Module = require "tlua.nn.Module"
+
+local M = {}
+
+local units = setmetatable({}, {__mode = "k"}) -- module -> Unit
+local owners = setmetatable({}, {__mode = "k"}) -- parameter of a unit -> its path there
+
+---@class distributed.fsdp.Unit
+---@field module nn.Module
+---@field flats distributed.fsdp.Flat[]
+local Unit = class.class("distributed.fsdp.Unit")
+
+-- What all units of a model have in common, from the first forward on.
+local Context = class.class("distributed.fsdp.Context")
+
+function Context:__init(root)
+   self.root, self.order, self.last_order, self.units = root, {}, {}, {}
+   for _, module in ipairs(root.module:modules()) do
+      local unit = units[module]
+      if unit then
+         self.units[#self.units + 1] = unit
+         unit.context = self
+      end
+   end
+end
+
+--- Drops what a pass that has failed has left.
+function Context:reset()
+   self.backward, self.running, self.reducing, self.order = false, false, nil, {}
+   for _, unit in ipairs(self.units) do
+      unit.open, unit.reduced = false, false
+      for _, flat in ipairs(unit.flats) do flat:reset() end
+   end
+end
+
+-- Rows of a unit -----------------------------------------------------------------------------
+
+local function each(unit, method)
+   for _, flat in ipairs(unit.flats) do flat[method](flat) end
+end
+
+local function finish_reduction(context)
+   local unit = context.reducing
+   context.reducing = nil
+   if unit then each(unit, "finish") end
+end
+
+local function reduce(unit)
+   local context = unit.context
+   finish_reduction(context) -- one at a time, so that memory is bounded
+   for _, flat in ipairs(unit.flats) do
+      if flat.grads then flat:reduce() end
+      flat.seen, flat.arrived = nil, 0 -- a pass within a pass may be followed by more
+   end
+   unit.reduced = true
+   context.reducing = unit
+end
+
+-- Whether the gradients of all parameters have come.
+local function complete(unit)
+   for _, flat in ipairs(unit.flats) do
+      if flat.trained and flat.arrived < #flat.params then return false end
+   end
+   return true
+end
+
+local function settle(unit)
+   each(unit, "take_back")
+   if unit.reshard_after_backward then each(unit, "free") end
+   unit.open = false
+end
+
+-- A backward pass ------------------------------------------------------------------------------
+
+-- The pass is over: what did not come by itself is done.
+local function end_backward(context)
+   if not context.backward then return end
+   for _, unit in ipairs(context.units) do
+      if unit.open then settle(unit) end
+      local some = false
+      for _, flat in ipairs(unit.flats) do some = some or flat.grads ~= nil end
+      if some and unit.sync then reduce(unit) end
+   end
+   finish_reduction(context)
+   for _, unit in ipairs(context.units) do
+      unit.reduced, unit.position = false, nil
+      each(unit, "free")
+      for _, flat in ipairs(unit.flats) do flat.seen, flat.arrived = nil, 0 end
+   end
+   context.backward = false
+end
+
+local function begin_backward(context)
+   if context.backward then return end
+   context.backward = true
+   torch.autograd.queue_callback(function() end_backward(context) end)
+end
+
+-- Gradients of a unit's results have come: its parameters are needed now, those of the unit
+-- before it next.
+local function enter_backward(unit)
+   local context = unit.context
+   begin_backward(context)
+   if not unit.open then
+      unit.open, unit.passed, unit.reduced = true, false, false
+      each(unit, "gather")
+   end
+   local before = unit.position and context.passes[unit.position - 1]
+   if before and before ~= context.root and not before.open then each(before, "gather") end
+   each(unit, "lend")
+end
+
+-- The gradients of a unit's arguments are known.
+local function leave_backward(unit)
+   unit.passed = true
+   if unit.open and (unit.reduced or complete(unit)) then settle(unit) end
+end
+
+-- A parameter's gradient was computed.
+local function arrived(unit, flat, i)
+   if not flat.lent then return end -- a gradient of the part itself: the user's own doing
+   if not flat:collect(i) or not complete(unit) then return end
+   if unit.sync then reduce(unit) end
+   if unit.open and (unit.passed or not unit.gated) then settle(unit) end
+end
+
+-- Gates: give on what they get; going back, they tell.
+local Enter = class.class("fully_shard.Backward", Function)
+
+function Enter.forward(ctx, unit, ...)
+   ctx.unit = unit
+   ctx:set_materialize_grads(false)
+   return ...
+end
+
+function Enter.backward(ctx, ...)
+   enter_backward(ctx.unit)
+   return nil, ...
+end
+
+local Leave = class.class("fully_shard.BackwardEnd", Function)
+
+function Leave.forward(ctx, unit, ...)
+   ctx.unit = unit
+   ctx:set_materialize_grads(false)
+   return ...
+end
+
+function Leave.backward(ctx, ...)
+   leave_backward(ctx.unit)
+   return nil, ...
+end
+
+-- Leads all tensors that require gradients, also those in tables, through a gate. Returns the
+-- values and whether there were any.
+local function lead(gate, unit, values)
+   local found = {}
+   local function look(value)
+      if torch.is_tensor(value) then
+         if value.requires_grad then found[#found + 1] = value end
+      elseif type(value) == "table" and getmetatable(value) == nil then
+         for _, item in pairs(value) do look(item) end
+      end
+   end
+   for i = 1, values.n do look(values[i]) end
+   if #found == 0 then return values, false end
+   local led, new = table.pack(gate:apply(unit, table.unpack(found))), {}
+   for i, tensor in ipairs(found) do new[tensor] = led[i] end
+   local function put(value)
+      if torch.is_tensor(value) then return new[value] or value end
+      if type(value) ~= "table" or getmetatable(value) ~= nil then return value end
+      local copy = {}
+      for key, item in pairs(value) do copy[key] = put(item) end
+      return copy
+   end
+   local result = {n = values.n}
+   for i = 1, values.n do result[i] = put(values[i]) end
+   return result, true
+end
+
+-- A forward pass -------------------------------------------------------------------------------
+
+local function cast_all(values, dtype)
+   for i = 1, values.n do
+      local value = values[i]
+      if torch.is_tensor(value) and value:is_floating_point() then values[i] = value:to(dtype) end
+   end
+   return values
+end
+
+local function context_of(unit)
+   if not unit.context then Context(unit) end
+   return unit.context
+end
+
+-- Gathers what came after this unit in the pass before.
+local function prefetch(context)
+   local n = #context.order
+   if context.last_order[n] ~= context.order[n] then return end
+   local after = context.last_order[n + 1]
+   if after then each(after, "gather") end
+end
+
+local function enter_forward(unit, ...)
+   local context = context_of(unit)
+   local inputs = table.pack(...)
+   local failed = context.backward and not torch.autograd._is_running()
+   if failed then context:reset() end
+   if context.backward then -- a checkpoint computes it once more
+      unit.open = true
+      each(unit, "lend")
+   else
+      if unit == context.root then
+         if context.running then context:reset() end -- a forward has failed
+         context.running, context.order = true, {}
+         for _, other in ipairs(context.units) do each(other, "check") end
+      end
+      table.insert(context.order, unit)
+      each(unit, "gather")
+      prefetch(context)
+      each(unit, "lend")
+   end
+   local policy = unit.policy
+   if policy.param_dtype and policy.cast_forward_inputs then
+      cast_all(inputs, policy.param_dtype)
+   end
+   unit.gated, unit.passed = false, false
+   if torch.is_grad_enabled() then inputs, unit.gated = lead(Leave, unit, inputs) end
+   return table.unpack(inputs, 1, inputs.n)
+end
+
+local function leave_forward(unit, ...)
+   local context = unit.context
+   local results = table.pack(...)
+   if unit.policy.output_dtype then cast_all(results, unit.policy.output_dtype) end
+   if torch.is_grad_enabled() then results = lead(Enter, unit, results) end
+   if not context.backward then
+      each(unit, "take_back")
+      unit.position = #context.order
+      local reshard = unit.reshard_after_forward
+      if reshard == nil then reshard = unit ~= context.root end
+      if reshard then each(unit, "free") end
+      if unit == context.root then
+         context.running = false
+         context.passes, context.last_order = context.order, context.order
+         for _, other in ipairs(context.units) do each(other, "forget") end
+         if not torch.is_grad_enabled() then
+            for _, other in ipairs(context.units) do each(other, "free") end
+         end
+      end
+   end
+   return table.unpack(results, 1, results.n)
+end
+
+-- A unit ----------------------------------------------------------------------------------------
+
+-- A parameter of a module in no unit below must not be one of such a unit as well.
+local function check_tied(module, ignored)
+   local kept, inside = {}, {}
+   for _, p in ipairs(ignored or {}) do kept[p] = true end
+   for _, other in ipairs(module:modules()) do
+      for _, part in ipairs(units[other] and other:modules() or {}) do inside[part] = true end
+   end
+   for path, part in module:named_modules() do
+      for name, p in part:named_parameters() do
+         local own = not inside[part] and not name:find(".", 1, true)
+         if own and owners[p] and not kept[p] then
+            torch.raise(("fully_shard: parameter %s is tied to %s of a module that is shared " ..
+               "out already; share out a module that has both, or give it in ignored_params")
+               :format(path == "" and name or path .. "." .. name, owners[p]))
+         end
+      end
+   end
+end
+
+-- The parameters that are in no unit below, nor ignored, one list for each dtype, trained ones
+-- apart.
+local function sort_out(module, ignored)
+   check_tied(module, ignored)
+   local below = {}
+   for _, p in ipairs(ignored or {}) do below[p] = true end
+   for _, other in ipairs(module:modules()) do
+      if units[other] then
+         for _, p in ipairs(other:parameters()) do below[p] = true end
+      end
+   end
+   local lists, order = {}, {}
+   for path, p in module:named_parameters() do
+      if not below[p] then
+         local key = ("%s %s"):format(p.dtype, p.requires_grad)
+         if not lists[key] then
+            lists[key] = {params = {}, paths = {}}
+            order[#order + 1] = key
+         end
+         table.insert(lists[key].params, p)
+         table.insert(lists[key].paths, path)
+      end
+   end
+   local sorted, items = {}, {}
+   for i, key in ipairs(order) do
+      sorted[i] = lists[key]
+      for k, p in ipairs(lists[key].params) do
+         items[#items + 1] = ("%s (%s, %s%s)"):format(lists[key].paths[k],
+            table.concat(p.shape, "x"), p.dtype, p.requires_grad and "" or ", frozen")
+      end
+   end
+   return sorted, items
+end
+
+function Unit:__init(module, fields)
+   for name, value in pairs(fields) do self[name] = value end
+   self.module, self.flats, self.sync, self.reshard_after_backward = module, {}, true, true
+   local sorted, items = sort_out(module, self.ignored)
+   agree("fully_shard", "parameter", self.group, items)
+   for i, list in ipairs(sorted) do
+      local flat = Flat(self, list.params, list.paths)
+      self.flats[i] = flat
+      if flat.trained then
+         for k, p in ipairs(flat.params) do
+            p:register_post_accumulate_grad_hook(function() arrived(self, flat, k) end)
+         end
+      end
+   end
+end
+
+-- Methods that a module gets. With `recurse` (true by default) they hold for the units below, too.
+local methods = {}
+
+local function units_of(module, recurse)
+   local list = {}
+   for _, other in ipairs(recurse == false and {module} or module:modules()) do
+      if units[other] then list[#list + 1] = units[other] end
+   end
+   return list
+end
+
+--- Whether backward passes average gradients. Without, each rank adds up whole gradients of its
+--- own, until a pass with it: for all but the last of several passes that make one step.
+function methods.set_requires_gradient_sync(module, sync, recurse)
+   if type(sync) ~= "boolean" then
+      args.refuse("set_requires_gradient_sync", "requires_gradient_sync", "a boolean", sync)
+   end
+   for _, unit in ipairs(units_of(module, recurse)) do unit.sync = sync end
+end
+
+--- Whether rows are dropped after the forward pass.
+function methods.set_reshard_after_forward(module, reshard, recurse)
+   if type(reshard) ~= "boolean" then
+      args.refuse("set_reshard_after_forward", "reshard_after_forward", "a boolean", reshard)
+   end
+   for _, unit in ipairs(units_of(module, recurse)) do unit.reshard_after_forward = reshard end
+end
+
+--- The module's own parameters are whole from here on, until `reshard`. Changes of them are lost.
+function methods.unshard(module)
+   each(units[module], "lend")
+end
+
+--- The module's own parameters are this rank's parts again.
+function methods.reshard(module)
+   each(units[module], "free")
+end
+
+-- fully_shard -----------------------------------------------------------------------------------
+
+local function group_of(mesh)
+   if mesh == nil or mesh.ndim ~= 2 then return device_mesh.group_of("fully_shard", mesh) end
+   return mesh:get_group(2), mesh:get_group(1)
+end
+
+local take = args.signature [[fully_shard(module: any, mesh: object?,
+   reshard_after_forward: boolean?, mp_policy: object?, offload_policy: object?,
+   ignored_params: table?)]]
+
+--- Shares the parameters of a module out over the ranks of a mesh (of all by default), but for
+--- those of modules below it that are shared out already. All ranks have the same parameters
+--- before. A parameter then is this rank's part of it, in one dimension; optimizers are made after.
+--- A mesh of two dimensions shares out along the second and copies along the first.
+--- reshard_after_forward: whether the whole is dropped after the forward pass and gathered again
+--- for the backward pass; by default it is, but for the root. mp_policy: see MixedPrecisionPolicy.
+--- ignored_params: parameters that stay as they are.
+--- The module gets the methods unshard, reshard, set_requires_gradient_sync and
+--- set_reshard_after_forward.
+---@param module nn.Module
+---@param options? table  mesh, reshard_after_forward, mp_policy, offload_policy, ignored_params
+---@return nn.Module module
+function M.fully_shard(...)
+   local a = take(...)
+   local module = a.module
+   if not class.isinstance(module, Module) then
+      args.refuse("fully_shard", "module", "a module", module)
+   end
+   if units[module] then torch.raise("fully_shard: module: it is shared out already") end
+   policies.check("fully_shard", a)
+   if a.mesh and not class.isinstance(a.mesh, device_mesh.DeviceMesh) then
+      args.refuse("fully_shard", "mesh", "a mesh (see init_device_mesh)", a.mesh)
+   end
+   local group, replicas = group_of(a.mesh)
+   if group == groups.GroupMember.NON_GROUP_MEMBER or group == nil then
+      torch.raise "fully_shard: mesh: this rank is not of it"
+   end
+   for path, p in module:named_parameters() do
+      if p.grad_fn or not p.is_leaf then
+         torch.raise(("fully_shard: parameter %s is the result of an operator"):format(path))
+      end
+   end
+   local first = module:parameters()[1]
+   local device = first and first.device or "cpu"
+   units[module] = Unit(module, {
+      group = group, replicas = replicas, ignored = a.ignored_params,
+      policy = a.mp_policy or policies.MixedPrecisionPolicy(),
+      device = device, shard_device = a.offload_policy and "cpu" or device,
+      reshard_after_forward = a.reshard_after_forward,
+   })
+   local unit, ignored = units[module], {}
+   for _, p in ipairs(a.ignored_params or {}) do ignored[p] = true end
+   for path, p in module:named_parameters() do
+      if not ignored[p] then owners[p] = owners[p] or path end
+   end
+   module:register_forward_pre_hook(function(_, ...) return enter_forward(unit, ...) end)
+   module:register_forward_hook(function(_, _, ...) return leave_forward(unit, ...) end)
+   for name, method in pairs(methods) do rawset(module, name, method) end
+   return module
+end
+
+--- The whole of a parameter that is split over ranks, by fully_shard or tensor parallelism, or of a
+--- tensor that is split as it is: its gradient, an optimizer's state. All these ranks call it.
+---@param parameter Tensor
+---@param tensor? Tensor  the parameter itself by default
+---@return Tensor
+function M.full_tensor(parameter, tensor)
+   if not torch.is_tensor(parameter) then
+      args.refuse("full_tensor", "parameter", "a tensor", parameter)
+   end
+   return placement.full(parameter, tensor)
+end
+
+return M

@@ -1,0 +1,8 @@
+-- init.lua - torch.distributed.fsdp: models whose parameters are shared out over ranks.
+
+local lazy = require "tlua.lazy"
+
+return lazy.load({}, lazy.modules("tlua.distributed.fsdp", {
+   fully_shard = "fully_shard full_tensor",
+   policies = "MixedPrecisionPolicy CPUOffloadPolicy",
+}))

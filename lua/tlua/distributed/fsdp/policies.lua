@@ -1,0 +1,48 @@
+-- policies.lua - how fully_shard computes, and where it keeps what it has shared out.
+
+local args = require "tlua.args"
+local class = require "tlua.class"
+
+local M = {}
+
+local take = args.signature [[fsdp.MixedPrecisionPolicy(param_dtype: string?,
+   reduce_dtype: string?, output_dtype: string?, cast_forward_inputs: boolean = true)]]
+
+local floating <const> = {float32 = true, float64 = true, float16 = true, bfloat16 = true}
+
+--- In which dtypes a module that is shared out computes: parameters are gathered as param_dtype, as
+--- which floating arguments of its forward are cast too (unless cast_forward_inputs is false);
+--- gradients are averaged in reduce_dtype, param_dtype by default; results are cast to
+--- output_dtype. What is kept, and what optimizers change, has the parameters' own dtype.
+---@class distributed.fsdp.MixedPrecisionPolicy
+---@overload fun(options?: table): distributed.fsdp.MixedPrecisionPolicy
+M.MixedPrecisionPolicy = class.class("distributed.fsdp.MixedPrecisionPolicy")
+
+function M.MixedPrecisionPolicy:__init(...)
+   local a = take(...)
+   for _, name in ipairs {"param_dtype", "reduce_dtype", "output_dtype"} do
+      if a[name] and not floating[a[name]] then
+         args.refuse("fsdp.MixedPrecisionPolicy", name, "a floating dtype", a[name])
+      end
+      self[name] = a[name]
+   end
+   self.cast_forward_inputs = a.cast_forward_inputs
+end
+
+--- Parts, their gradients and so the optimizer's state are in the CPU's memory; what a module
+--- computes with is where its parameters were.
+---@class distributed.fsdp.CPUOffloadPolicy
+---@overload fun(): distributed.fsdp.CPUOffloadPolicy
+M.CPUOffloadPolicy = class.class("distributed.fsdp.CPUOffloadPolicy")
+
+--- Raises unless the policies among arguments are such.
+function M.check(title, a)
+   if a.mp_policy and not class.isinstance(a.mp_policy, M.MixedPrecisionPolicy) then
+      args.refuse(title, "mp_policy", "a MixedPrecisionPolicy", a.mp_policy)
+   end
+   if a.offload_policy and not class.isinstance(a.offload_policy, M.CPUOffloadPolicy) then
+      args.refuse(title, "offload_policy", "a CPUOffloadPolicy", a.offload_policy)
+   end
+end
+
+return M

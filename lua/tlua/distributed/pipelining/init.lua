@@ -1,0 +1,10 @@
+-- init.lua - torch.distributed.pipelining: models whose layers are on several ranks, one after the
+-- other.
+
+local lazy = require "tlua.lazy"
+
+return lazy.load({}, lazy.modules("tlua.distributed.pipelining", {
+   PipelineStage = "PipelineStage",
+   schedules = [[ScheduleGPipe Schedule1F1B ScheduleInterleaved1F1B
+      ScheduleInterleavedZeroBubble]],
+}))

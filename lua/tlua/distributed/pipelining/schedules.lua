@@ -1,0 +1,355 @@
+-- schedules.lua - in which order a rank of a pipeline computes the parts of a batch, forward and
+-- backward. A schedule is a list of actions for each rank: {"F" or "B", stage, part}, where "B" may
+-- be in two: "I", the gradients of arguments, and "W", those of parameters.
+
+local torch = require "tlua"
+local args = require "tlua.args"
+local class = require "tlua.class"
+local agree = require "tlua.distributed.agree"
+local Stage = require "tlua.distributed.pipelining.PipelineStage"
+
+local M = {}
+
+---@class distributed.pipelining.Schedule
+---@field stages distributed.pipelining.PipelineStage[]  of this rank
+---@field n_microbatches integer
+local Schedule = class.class("distributed.pipelining.Schedule")
+
+local options = [[n_microbatches: count, loss_fn: callable?, scale_grads: boolean = true)]]
+
+-- The actions of one rank, from a function of the class.
+local function actions_of(self, rank)
+   local ranks = #self.stages[1].group.ranks
+   return self.plan(rank, ranks, self.stages[1].num_stages // ranks, self.n_microbatches)
+end
+
+function Schedule:setup(name, a, stages)
+   for i, stage in ipairs(stages) do
+      if not class.isinstance(stage, Stage) then
+         args.refuse(name, "stage", "a PipelineStage", stage)
+      end
+      if stage.group ~= stages[1].group or stage.num_stages ~= stages[1].num_stages then
+         torch.raise(name .. ": stages: expected stages of one group and one number of stages")
+      end
+      local expected = stage.group.group_rank + (i - 1) * #stage.group.ranks
+      if stage.stage_index ~= expected then
+         torch.raise(("%s: stages: expected stage %d as number %d, got stage %d"):format(name,
+            expected, i, stage.stage_index))
+      end
+   end
+   local here = stages[1].num_stages // #stages[1].group.ranks
+   if #stages ~= here then
+      torch.raise(("%s: stages: %d stages on %d ranks are %d for each, got %d"):format(name,
+         stages[1].num_stages, #stages[1].group.ranks, here, #stages))
+   end
+   if a.n_microbatches < 1 or a.n_microbatches > 4095 then
+      args.refuse(name, "n_microbatches", "1 to 4095", a.n_microbatches)
+   end
+   agree(name, "argument", stages[1].group, {
+      name, ("%d parts"):format(a.n_microbatches), ("%d stages"):format(stages[1].num_stages),
+      a.loss_fn and "a loss_fn" or "no loss_fn",
+   })
+   self.name, self.stages, self.n_microbatches = name, stages, a.n_microbatches
+   self.loss_fn, self.scale_grads = a.loss_fn, a.scale_grads
+   self.first, self.last = stages[1].is_first, stages[#stages].is_last
+   self.actions = actions_of(self, stages[1].group.group_rank)
+end
+
+-- Equal parts of a tensor's first dimension; nil and a message where there are none.
+local function split(self, what, tensor)
+   local n = self.n_microbatches
+   if not torch.is_tensor(tensor) or tensor:dim() == 0 or tensor:size(1) % n ~= 0 then
+      return nil, ("%s.step: %s: expected a tensor whose first dimension %d divides, got %s")
+         :format(self.name, what, n, args.describe(tensor))
+   end
+   return tensor:chunk(n, 1)
+end
+
+-- The arguments of each part: {{n = ..., ...}, ...}.
+local function split_inputs(self, ...)
+   local inputs, parts = table.pack(...), {}
+   if inputs.n == 0 then
+      return nil, self.name .. ".step: the first stage's rank gives the batch"
+   end
+   for m = 1, self.n_microbatches do parts[m] = {n = inputs.n} end
+   for k = 1, inputs.n do
+      local chunks, why = split(self, "argument " .. k, inputs[k])
+      if not chunks then return nil, why end
+      for m, chunk in ipairs(chunks) do parts[m][k] = chunk end
+   end
+   return parts
+end
+
+local known <const> = {target = true, losses = true}
+
+local function take_options(self, ...)
+   local given = table.pack(...)
+   local last = given[given.n]
+   if type(last) ~= "table" or getmetatable(last) ~= nil then return {}, ... end
+   for key in pairs(last) do
+      if not known[key] then
+         torch.raise(("%s.step: unknown option %s; there are target and losses"):format(self.name,
+            tostring(key)))
+      end
+   end
+   return last, table.unpack(given, 1, given.n - 1)
+end
+
+local function merge(outputs)
+   local first = outputs[1]
+   if first:dim() == 0 then return torch.stack(outputs) end
+   return torch.cat(outputs, 1)
+end
+
+-- The loss of a part whose results are `outputs`.
+local function loss_of(self, outputs, targets, chunk, losses)
+   local loss = self.loss_fn(outputs[1], targets and targets[chunk])
+   losses[chunk] = loss:detach()
+   return self.scale_grads and loss / self.n_microbatches or loss
+end
+
+local function run(self, backward, o, ...)
+   local mail, results, losses, of_chunk = {}, {}, {}, {}
+   for _, stage in ipairs(self.stages) do
+      stage:begin(mail)
+      if stage.store then stage.store.on = backward and self.splits or false end
+   end
+   local inputs, targets, why
+   if self.first then
+      inputs, why = split_inputs(self, ...)
+      if not inputs then
+         self.stages[1]:fail(why)
+         torch.raise(why)
+      end
+   end
+   if self.last and o.target ~= nil then
+      targets, why = split(self, "target", o.target)
+      if not targets then torch.raise(why) end
+   end
+   local left = {}
+   for _, action in ipairs(self.actions) do
+      local kind, index, chunk = table.unpack(action)
+      local stage = self.stages[index // #self.stages[1].group.ranks + 1]
+      if kind == "F" then
+         local outputs = stage:forward_chunk(chunk, inputs and inputs[chunk])
+         if stage.is_last then
+            results[chunk] = outputs[1]:detach()
+            if backward then of_chunk[chunk] = loss_of(self, outputs, targets, chunk, losses) end
+         end
+      elseif kind == "I" and backward then
+         stage:input_chunk(chunk, of_chunk[chunk])
+         of_chunk[chunk] = nil
+      elseif kind == "W" and backward then
+         stage:weight_chunk(chunk)
+      elseif backward then
+         left[index] = (left[index] or 0) + 1
+         stage:backward_chunk(chunk, of_chunk[chunk], left[index] == self.n_microbatches)
+         of_chunk[chunk] = nil
+      end
+   end
+   for _, stage in ipairs(self.stages) do stage:finish() end
+   if not self.last then return nil end
+   if o.losses then table.move(losses, 1, #losses, 1, o.losses) end
+   return merge(results)
+end
+
+--- One batch, forward and, where the schedule has a loss_fn, backward; gradients are added up,
+--- those of the mean loss unless scale_grads is false. The first stage's rank gives the batch, the
+--- last one's the target; other ranks give nothing. Both are cut into n_microbatches equal parts
+--- along their first dimension.
+---@param ... Tensor  the batch, then {target =, losses =}: a list that gets the losses of the parts
+---@return Tensor?  the results of all parts, on the last stage's rank
+function Schedule:step(...)
+   return run(self, self.loss_fn ~= nil, take_options(self, ...))
+end
+
+--- The same forward alone, without gradients.
+---@param ... Tensor
+---@return Tensor?
+function Schedule:eval(...)
+   local _ <close> = torch.no_grad()
+   local result = run(self, false, take_options(self, ...))
+   return result
+end
+
+-- The orders -------------------------------------------------------------------------------------
+
+-- With several stages on a rank.
+local function define_interleaved(name, check)
+   local cls = class.class("distributed.pipelining." .. name, Schedule)
+   local take = args.signature(name .. "(stages: table, " .. options)
+   function cls:__init(...)
+      local a = take(...)
+      if not class.isinstance(a.stages[1], Stage) then
+         args.refuse(name, "stages", "a list of PipelineStages", a.stages[1])
+      end
+      if check then check(name, a) end
+      self:setup(name, a, a.stages)
+   end
+   M[name] = cls
+   return cls
+end
+
+local function define(name, plan)
+   local cls = class.class("distributed.pipelining." .. name, Schedule)
+   cls.plan = plan
+   local take = args.signature(name .. "(stage: any, " .. options)
+   function cls:__init(...)
+      local a = take(...)
+      self:setup(name, a, {a.stage})
+   end
+   M[name] = cls
+   return cls
+end
+
+--- All parts forward, then all backward: "GPipe" (Huang et al., 2019).
+---@class distributed.pipelining.ScheduleGPipe: distributed.pipelining.Schedule
+---@overload fun(stage: any, n_microbatches: integer, options?: table): any
+define("ScheduleGPipe", function(rank, _, _, n)
+   local list = {}
+   for m = 1, n do list[#list + 1] = {"F", rank, m} end
+   for m = 1, n do list[#list + 1] = {"B", rank, m} end
+   return list
+end)
+
+-- Forward parts first, then one forward and one backward in turn, then the backward ones left.
+local function alternate(warm, total, forward, backward)
+   local list = {}
+   for i = 1, warm do list[#list + 1] = forward(i - 1) end
+   for i = 1, total do
+      if warm + i <= total then list[#list + 1] = forward(warm + i - 1) end
+      list[#list + 1] = backward(i - 1)
+   end
+   return list
+end
+
+--- One part forward and one backward in turn, so that a stage holds no more parts than there are
+--- stages after it: "PipeDream-Flush" (Narayanan et al., 2021).
+---@class distributed.pipelining.Schedule1F1B: distributed.pipelining.Schedule
+---@overload fun(stage: any, n_microbatches: integer, options?: table): any
+define("Schedule1F1B", function(rank, ranks, _, n)
+   return alternate(math.min(n, ranks - rank - 1), n,
+      function(i) return {"F", rank, i + 1} end,
+      function(i) return {"B", rank, i + 1} end)
+end)
+
+--- The same with several stages on each rank, which shortens the time in which ranks wait:
+--- "Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM" (Narayanan et
+--- al., 2021), section 2.2. n_microbatches is a multiple of the ranks, or smaller.
+---@class distributed.pipelining.ScheduleInterleaved1F1B: distributed.pipelining.Schedule
+---@overload fun(stages: table, n_microbatches: integer, options?: table): any
+local Interleaved = define_interleaved("ScheduleInterleaved1F1B", function(name, a)
+   local ranks, n = #a.stages[1].group.ranks, a.n_microbatches
+   if n > ranks and n % ranks ~= 0 then
+      args.refuse(name, "n_microbatches", ("a multiple of the %d ranks"):format(ranks), n)
+   end
+end)
+
+function Interleaved.plan(rank, ranks, here, n)
+   local round = math.min(n, ranks) -- parts that a stage does before its rank turns to the next
+   local function part(i) return i // (round * here) * round + i % round + 1 end
+   local function forward(i) return {"F", i // round % here * ranks + rank, part(i)} end
+   local function backward(i)
+      return {"B", (here - 1 - i // round % here) * ranks + rank, part(i)}
+   end
+   local warm = math.min((here - 1) * round + 2 * (ranks - 1 - rank), n * here)
+   return alternate(warm, n * here, forward, backward)
+end
+
+--- Backward in two: gradients of arguments first, which the stages before wait for; those of linear
+--- layers' parameters when there is nothing else to do. With one stage on each rank it is ZB-H1 of
+--- "Zero Bubble Pipeline Parallelism" (Qi et al., 2023): as much memory as 1F1B, a third of its
+--- idle time. The order is found by letting all ranks go on in steps of equal time.
+---@class distributed.pipelining.ScheduleInterleavedZeroBubble: distributed.pipelining.Schedule
+---@overload fun(stages: table, n_microbatches: integer, options?: table): any
+local ZeroBubble = define_interleaved("ScheduleInterleavedZeroBubble", function(name, a)
+   for _, stage in ipairs(a.stages) do
+      if class.isinstance(stage, Stage) then stage:defer(name) end
+   end
+end)
+ZeroBubble.splits = true
+
+-- The first stage of a rank, the latest first, for which next(stage) gives a part.
+local function find(r, ranks, here, next_part)
+   for i = here - 1, 0, -1 do
+      local s = i * ranks + r
+      local m = next_part(s)
+      if m then return s, m end
+   end
+end
+
+-- What a rank does next, of what it can. It has as many parts under way as under 1F1B; while fewer,
+-- it goes forward. Parameters' gradients are for times when it can do nothing else, or holds as
+-- many parts without them as the first stage under 1F1B does.
+local function choose(r, ranks, here, n, done, state)
+   local last = ranks * here - 1
+   local back, back_part = find(r, ranks, here, function(s)
+      local m = state.I[s] + 1
+      local ready = m <= state.F[s] and (s == last or done["I" .. s + 1 .. "." .. m])
+      return ready and m
+   end)
+   local ahead, ahead_part
+   if state.under_way < state.most and state.held < state.limit then
+      ahead, ahead_part = find(r, ranks, here, function(s)
+         local m = state.F[s] + 1
+         return m <= n and (s == 0 or done["F" .. s - 1 .. "." .. m]) and m
+      end)
+   end
+   if back and (state.under_way >= state.most or not ahead) then return "I", back, back_part end
+   if ahead then return "F", ahead, ahead_part end
+   local late, late_part = find(r, ranks, here, function(s)
+      return state.W[s] < state.I[s] and state.W[s] + 1
+   end)
+   if late then return "W", late, late_part end
+end
+
+-- Parts that a rank has under way at most under 1F1B.
+local function most_under_way(r, ranks, here, n)
+   if here == 1 then return ranks - r end
+   return math.min((here - 1) * math.min(n, ranks) + 2 * (ranks - 1 - r), n * here) + 1
+end
+
+-- All ranks' lists.
+local function simulate(ranks, here, n)
+   local lists, states, done, left = {}, {}, {}, 3 * n * ranks * here
+   for r = 0, ranks - 1 do
+      local state = {
+         F = {}, I = {}, W = {}, under_way = 0, held = 0, most = most_under_way(r, ranks, here, n),
+         limit = most_under_way(0, ranks, here, n),
+      }
+      for i = 0, here - 1 do
+         local s = i * ranks + r
+         state.F[s], state.I[s], state.W[s] = 0, 0, 0
+      end
+      lists[r], states[r] = {}, state
+   end
+   while left > 0 do
+      local now = {}
+      for r = 0, ranks - 1 do
+         local kind, s, m = choose(r, ranks, here, n, done, states[r])
+         if kind then now[#now + 1] = {r, kind, s, m} end
+      end
+      if #now == 0 then -- all have as much under way as they may
+         for r = 0, ranks - 1 do
+            states[r].most, states[r].limit = states[r].most + 1, states[r].limit + 1
+         end
+      end
+      for _, a in ipairs(now) do
+         local r, kind, s, m = table.unpack(a)
+         local state = states[r]
+         state[kind][s] = m
+         state.under_way = state.under_way + (kind == "F" and 1 or kind == "I" and -1 or 0)
+         state.held = state.held + (kind == "F" and 1 or kind == "W" and -1 or 0)
+         done[kind .. s .. "." .. m] = true
+         table.insert(lists[r], {kind, s, m})
+         left = left - 1
+      end
+   end
+   return lists
+end
+
+function ZeroBubble.plan(rank, ranks, here, n)
+   return simulate(ranks, here, n)[rank]
+end
+
+return M

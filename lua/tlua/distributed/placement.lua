@@ -1,0 +1,220 @@
+-- placement.lua - which part of a parameter this rank has, where tensor parallelism (a box of it)
+-- or fully_shard (a range of the elements of that box, in rows) has split it. Norms, whole states
+-- and checkpoints ask here.
+
+local torch = require "tlua"
+
+local M = {}
+
+--- What is known of a parameter that is split.
+---@class distributed.Placement
+---@field shape integer[]  of the whole parameter
+---@field offset integer[]  where the box begins, from 0, for each dimension
+---@field size integer[]  of the box
+---@field dim integer?  the dimension that tensor parallelism has split
+---@field dim_group distributed.ProcessGroup?  the ranks that have the parts along it, in order
+---@field owners distributed.ProcessGroup?  ranks each of which has parameters that others lack
+---@field first integer?  of the range within the box, from 0
+---@field count integer?  the range's elements
+---@field flat table?  {group, per, at}: who has the ranges; see ranges
+
+local placements = setmetatable({}, {__mode = "k"})
+
+local function whole(parameter)
+   local shape, offset = table.move(parameter.shape, 1, parameter:dim(), 1, {}), {}
+   for d = 1, #shape do offset[d] = 0 end
+   return {shape = shape, offset = offset, size = table.move(shape, 1, #shape, 1, {})}
+end
+
+--- A parameter's placement; of one that is not split, nil.
+---@param parameter Tensor
+---@return distributed.Placement?
+function M.get(parameter)
+   return placements[parameter]
+end
+
+--- A parameter's placement, also of one that every rank has whole.
+---@param parameter Tensor
+---@return distributed.Placement
+function M.of(parameter)
+   return placements[parameter] or whole(parameter)
+end
+
+--- Notes that a parameter is the part `index` (from 0) of `count` equal ones along a dimension.
+function M.split(parameter, dim, index, count, group)
+   local place = whole(parameter)
+   place.shape[dim] = place.size[dim] * count
+   place.offset[dim] = place.size[dim] * index
+   place.dim, place.dim_group = dim, group
+   placements[parameter] = place
+end
+
+--- Notes that a parameter is one that the other ranks of a group do not have.
+function M.own(parameter, group)
+   local place = placements[parameter] or whole(parameter)
+   place.owners = group
+   placements[parameter] = place
+end
+
+--- Notes that of the elements of a parameter, which begin at place `at` (from 0) of a row that the
+--- ranks of a group share out in pieces of `per`, this one has its range.
+function M.flatten(parameter, at, per, group)
+   local place = placements[parameter] or whole(parameter)
+   place.flat = {group = group, per = per, at = at}
+   place.first, place.count = M.range(place, group.group_rank)
+   placements[parameter] = place
+end
+
+local function product(list)
+   local n = 1
+   for _, size in ipairs(list) do n = n * size end
+   return n
+end
+M.product = product
+
+--- The range of the box's elements that a rank of the flat's group has: its first, from 0, and how
+--- many.
+---@return integer first
+---@return integer count
+function M.range(place, rank)
+   local flat, n = place.flat, product(place.size)
+   local from = math.min(math.max(rank * flat.per - flat.at, 0), n)
+   local to = math.min(math.max((rank + 1) * flat.per - flat.at, 0), n)
+   return from, to - from
+end
+
+--- The groups whose ranks have different parts of a parameter, or different parameters.
+---@return distributed.ProcessGroup[]
+function M.groups(parameter)
+   local place = placements[parameter]
+   local list = {}
+   if not place then return list end
+   if place.dim_group then list[1] = place.dim_group end
+   if place.flat then list[#list + 1] = place.flat.group end
+   if place.owners then list[#list + 1] = place.owners end
+   return list
+end
+
+-- The box of which this rank has a range.
+local function gather_range(place, tensor)
+   local group, parts = place.flat.group, {}
+   for rank = 0, #group.ranks - 1 do
+      local _, count = M.range(place, rank)
+      parts[rank + 1] = tensor:new_empty({count})
+   end
+   group.raw:run("all_gather", tensor:detach():reshape(-1), parts)
+   return torch.cat(parts):view(place.size)
+end
+
+local function gather_dim(place, tensor)
+   local group, parts = place.dim_group, {}
+   for i = 1, #group.ranks do parts[i] = tensor:new_empty(place.size) end
+   group.raw:run("all_gather", tensor:detach():contiguous(), parts)
+   return torch.cat(parts, place.dim)
+end
+
+--- The whole of a tensor that is split as a parameter is: the parameter itself, its gradient or a
+--- part of an optimizer's state. All ranks that have parts of it call this.
+---@param parameter Tensor
+---@param tensor? Tensor  the parameter by default
+---@return Tensor
+function M.full(parameter, tensor)
+   local place = placements[parameter]
+   tensor = (tensor or parameter):detach()
+   if not place then return tensor end
+   local _ <close> = torch.no_grad()
+   if place.flat then tensor = gather_range(place, tensor) end
+   if place.dim_group then tensor = gather_dim(place, tensor) end
+   return tensor
+end
+
+--- This rank's part of a whole tensor.
+---@param parameter Tensor
+---@param tensor Tensor  of the whole parameter's shape
+---@return Tensor
+function M.part(parameter, tensor)
+   local place = placements[parameter]
+   tensor = tensor:detach()
+   if not place then return tensor end
+   for d, size in ipairs(place.size) do
+      if size ~= tensor:size(d) then tensor = tensor:narrow(d, place.offset[d] + 1, size) end
+   end
+   if place.flat then tensor = tensor:reshape(-1):narrow(1, place.first + 1, place.count) end
+   return tensor
+end
+
+-- Norms ----------------------------------------------------------------------------------------
+
+-- Sums, or for the infinite norm the largest, over all ranks of the groups.
+local function combine(value, groups, op)
+   for _, group in ipairs(groups) do group.raw:run("all_reduce", nil, value, op) end
+   return value
+end
+
+local function key_of(groups)
+   local names = {}
+   for i, group in ipairs(groups) do names[i] = group.name end
+   return table.concat(names, " ")
+end
+
+--- Whether other ranks have parts of an optimizer's parameters.
+---@param optimizer optim.Optimizer
+---@return boolean
+function M.splits(optimizer)
+   for _, parameter in optimizer:each() do
+      if #M.groups(parameter) > 0 then return true end
+   end
+   return false
+end
+
+--- The largest of a number of one element over all ranks that have other parts of an optimizer's
+--- parameters.
+---@param optimizer optim.Optimizer
+---@param number Tensor
+---@return Tensor
+function M.largest(optimizer, number)
+   local seen = {}
+   for _, parameter in optimizer:each() do
+      for _, group in ipairs(M.groups(parameter)) do
+         if not seen[group] then
+            seen[group] = true
+            number = combine(number:clone(), {group}, "max")
+         end
+      end
+   end
+   return number
+end
+
+--- The norm of the gradients of parameters some of which are split: that of the whole gradients.
+--- Nil where none is split. All ranks that have parts call it, also those whose parts are empty.
+---@param parameters Tensor[]
+---@param norm_type number
+---@return Tensor?
+function M.total_norm(parameters, norm_type)
+   local kinds, order, split = {}, {}, false
+   for _, parameter in ipairs(parameters) do
+      local groups = M.groups(parameter)
+      split = split or #groups > 0
+      local key = key_of(groups)
+      if not kinds[key] then
+         kinds[key] = {groups = groups}
+         order[#order + 1] = key
+      end
+      local grad = parameter.grad
+      if grad and grad:numel() > 0 then table.insert(kinds[key], grad:detach()) end
+   end
+   if not split then return nil end
+   local device, powers, infinite = parameters[1].device, {}, norm_type == math.huge
+   for i, key in ipairs(order) do
+      local list = kinds[key]
+      local norm = #list > 0 and torch._total_norm(list, norm_type):float():to(device)
+         or torch.zeros({}, {device = device})
+      local value = infinite and norm or norm ^ norm_type
+      powers[i] = combine(value, list.groups, infinite and "max" or "sum")
+   end
+   local all = torch.stack(powers)
+   if infinite then return all:max() end
+   return all:sum() ^ (1 / norm_type)
+end
+
+return M

@@ -1,0 +1,349 @@
+-- plan.lua - memory and time of a training of a GPT on many devices, for every way to lay it out,
+-- by formulas. Nothing is run.
+--
+-- Sources, by the names used below:
+--   [M]  "Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM"
+--        (Narayanan et al., 2021): operations (appendix), parameters (equation 2), pipelines'
+--        bubbles (section 2.2), exchanges of tensor parallelism (section 3.2)
+--   [K]  "Reducing Activation Recomputation in Large Transformer Models" (Korthikanti et al.,
+-- 2022):
+--        bytes of activations (table 2, equation 5)
+--   [Z]  "ZeRO: Memory Optimizations Toward Training Trillion Parameter Models" (Rajbhandari et
+-- al.,
+--        2020): bytes of parameters, gradients and state (section 3.1, figure 1)
+--   [T]  "Optimization of Collective Communication Operations in MPICH" (Thakur et al., 2005):
+-- rings
+--   [N]  "Massively Scale Your Deep Learning Training with NCCL 2.4" (Jeaugey, 2019): trees
+--   [R]  "Ring Attention" (Liu et al., 2023): keys and values that go round
+
+local torch = require "tlua"
+local args = require "tlua.args"
+local class = require "tlua.class"
+
+local M = {}
+
+-- An A100 with 80 GB in nodes of eight (NVIDIA's data sheet): operations of bfloat16 a second,
+-- bytes a second of its memory, of NVLink each way and of one 200 Gb/s adapter for each device. The
+-- shares of these that large kernels reach, and the delay of a message, are from measurements in
+-- [M].
+local hardware <const> = {
+   devices = 8, per_node = 8, memory = 80e9, flops = 312e12, matmul_efficiency = 0.65,
+   memory_bandwidth = 1.5e12, node_bandwidth = 230e9, network_bandwidth = 22e9, latency = 10e-6,
+}
+
+local model_fields <const> = {"layers", "width", "heads", "vocab", "sequence", "batch"}
+local other_options <const> = {
+   top = true, checkpointing = true, sequence_parallel = true, flash = true, max_context = true,
+   batch = true, sequence = true, heads = true, -- of a module
+}
+
+-- Model -------------------------------------------------------------------------------------------
+
+-- Parameters of a GPT [M, equation 2], or those of a module that were counted.
+local function count_parameters(m)
+   if m.parameters then return m.parameters + 0.0 end
+   local l, h = m.layers + 0.0, m.width
+   return 12 * l * h * h * (1 + 13 / (12 * h) + (m.vocab + m.sequence) / (12 * l * h))
+end
+
+--- Operations of a step [M, appendix]: 96 B s l h^2 (1 + s / 6h + V / 16lh) with all activations
+--- computed twice, of which the second time is a quarter.
+local function count_operations(m, again)
+   local l, h, s = m.layers + 0.0, m.width, m.sequence -- more than an integer holds
+   local layers = 24 * l * m.batch * s * h * h * (1 + s / (6 * h))
+   return (again and 4 or 3) * layers + 6 * m.batch * s * h * m.vocab
+end
+
+-- Exchanges: seconds ------------------------------------------------------------------------------
+
+-- [T] a ring, [N] a tree: the one that is faster.
+local function all_reduce(n, bytes, bandwidth, latency)
+   if n == 1 then return 0 end
+   local ring = 2 * (n - 1) * latency + 2 * (n - 1) / n * bytes / bandwidth
+   local tree = 2 * math.log(n, 2) * latency + 2 * bytes / bandwidth
+   return math.min(ring, tree)
+end
+
+-- [T] all_gather and reduce_scatter
+local function all_gather(n, bytes, bandwidth, latency)
+   if n == 1 then return 0 end
+   return (n - 1) * latency + (n - 1) / n * bytes / bandwidth
+end
+
+-- One layout --------------------------------------------------------------------------------------
+
+-- Bytes of a layer's activations for one part of a batch [K, table 2]; without what attention
+-- keeps of L x L weights where the kernel keeps none.
+local function activations(m, x, o)
+   local sbh = m.sequence / x.context * x.micro * m.width
+   local scores = o.flash and 0 or 5 * m.heads * m.sequence / m.width
+   if o.sequence_parallel then return sbh * (34 + scores) / x.tensor end
+   return sbh * (10 + 24 / x.tensor + scores / x.tensor)
+end
+
+-- Bytes on the device that has most: that of the first stage.
+local function memory_of(m, x, o)
+   local share = count_parameters(m) / (x.tensor * x.pipeline)
+   local ranks = x.data * x.context
+   local weights, grads, state = 2 * share, 2 * share, 12 * share -- [Z]
+   if x.zero >= 1 then state = state / ranks end
+   if x.zero >= 2 then grads = grads / ranks end
+   if x.zero >= 3 then weights = weights / ranks end
+   local layer = activations(m, x, o)
+   local kept = layer
+   if x.checkpointing then -- [K, section 5]: a layer's argument alone
+      kept = 2 * m.sequence / x.context * x.micro * m.width
+      if o.sequence_parallel then kept = kept / x.tensor end
+   end
+   local parts = math.min(x.pipeline, x.parts) -- under way in the first stage
+   local more = x.interleave > 1 and 1 + (x.pipeline - 1) / (x.pipeline * x.interleave) or 1
+   local held = kept * m.layers / x.pipeline * parts * more + (x.checkpointing and layer or 0)
+   local logits = 4 * m.sequence / x.context * x.micro * m.vocab / x.tensor
+   return weights + grads + state + held + (x.pipeline == 1 and logits or 0)
+end
+
+local function bandwidth_of(ranks, o)
+   return ranks <= o.per_node and o.node_bandwidth or o.network_bandwidth
+end
+
+-- Seconds of a step.
+local function time_of(m, x, o)
+   local again = x.checkpointing and 1 or 0
+   local per_part = m.batch / (x.data * x.parts) -- is x.micro
+   -- products, of one part of a batch on one stage
+   local operations = count_operations(m, x.checkpointing) * per_part / m.batch
+   local products = operations / (x.tensor * x.pipeline * x.context)
+      / (o.flops * o.matmul_efficiency)
+   -- what is limited by memory: all activations are written and read, forward, backward, again
+   local layers = m.layers / x.pipeline
+   local traffic = 2 * activations(m, x, o) * (2 + again) * layers / o.memory_bandwidth
+   -- tensor parallel [M, section 3.2]: two sums forward and two backward
+   local bytes = 2 * m.sequence / x.context * x.micro * m.width
+   local sums = (4 + 2 * again) * layers
+      * all_reduce(x.tensor, bytes, bandwidth_of(x.tensor, o), o.latency)
+   -- context [R]: keys and values go round forward (and again), with their gradients backward
+   local ring = 0
+   if x.context > 1 then
+      local link = bandwidth_of(x.tensor * x.context, o)
+      ring = (3 + again) * layers * (x.context - 1) * (o.latency + 2 * bytes / x.tensor / link)
+   end
+   -- pipeline: activations there and gradients back, a part of them by each tensor rank
+   local hops = 0
+   if x.pipeline > 1 then
+      local link = bandwidth_of(x.tensor * x.context * x.data * 2, o)
+      hops = 2 * x.interleave * (o.latency + bytes / x.tensor / link)
+   end
+   local part = products + traffic + sums + ring + hops
+   local rounds = x.parts + (x.pipeline - 1) / x.interleave -- [M, section 2.2]
+   -- data parallel: gradients are summed; [Z] stage 3 also gathers parameters twice
+   local share = 2 * count_parameters(m) / (x.tensor * x.pipeline)
+   local ranks = x.data * x.context
+   local link = bandwidth_of(ranks * x.tensor, o)
+   local exchange = all_reduce(ranks, share, link, o.latency)
+   if x.zero == 3 then exchange = 3 * all_gather(ranks, share, link, o.latency) end
+   -- the optimizer reads and writes what is kept of each parameter
+   local stepped = 2 * 16 * share / 2 / (x.zero >= 1 and ranks or 1) / o.memory_bandwidth
+   return rounds * part + exchange + stepped, rounds
+end
+
+-- The fields of a module that is like a GPT: its largest embedding has vocabulary and width, the
+-- longest list of modules of one class the layers, attention the heads.
+local function describe_module(module, o)
+   local m = {batch = o.batch, sequence = o.sequence, heads = o.heads, layers = 0, parameters = 0}
+   local nn = torch.nn
+   for _, parameter in ipairs(module:parameters()) do
+      m.parameters = m.parameters + parameter:numel()
+   end
+   for _, part in ipairs(module:modules()) do
+      if class.isinstance(part, nn.Embedding) then
+         local rows, width = part.weight:size(1), part.weight:size(2)
+         if rows > (m.vocab or 0) then m.vocab, m.width = rows, width end
+      end
+      m.heads = m.heads or math.tointeger(rawget(part, "num_heads") or rawget(part, "heads"))
+      local alike, first = 0, nil
+      for _, child in part:named_children() do
+         first = first or getmetatable(child)
+         if getmetatable(child) == first then alike = alike + 1 end
+      end
+      m.layers = math.max(m.layers, alike)
+   end
+   return m
+end
+
+local function check_model(m)
+   local known = {parameters = true}
+   for _, name in ipairs(model_fields) do
+      known[name] = true
+      if math.type(m[name]) ~= "integer" or m[name] < 1 then
+         args.refuse("plan", "model." .. name, "an integer of at least 1", m[name])
+      end
+   end
+   for name in pairs(m) do
+      if not known[name] then torch.raise(("plan: model: unknown field %s"):format(name)) end
+   end
+end
+
+local function options_of(given)
+   local o = {top = 10, sequence_parallel = true, flash = true, max_context = 1}
+   for name, value in pairs(hardware) do o[name] = value end
+   for name, value in pairs(given or {}) do
+      if hardware[name] == nil and not other_options[name] then
+         torch.raise(("plan: unknown option %s"):format(name))
+      end
+      if type(value) ~= "boolean" and (type(value) ~= "number" or value <= 0) then
+         args.refuse("plan", name, "a number above 0", value)
+      end
+      o[name] = value
+   end
+   return o
+end
+
+local function evaluate(m, layout, o)
+   local x = {}
+   for name, value in pairs(layout) do x[name] = value end
+   x.parts = m.batch // (x.data * x.micro)
+   x.bytes = memory_of(m, x, o)
+   x.seconds = time_of(m, x, o)
+   -- of what a step needs, computed once or twice: as published figures count it
+   x.flops = count_operations(m, x.checkpointing) / x.seconds / o.devices
+   x.fits = x.bytes <= o.memory
+   x.parameters = count_parameters(m)
+   return x
+end
+
+--- Memory and time of one layout: {data, tensor, pipeline, context, micro (sequences in a part of a
+--- batch), interleave (stages of a device), zero (0 to 3), checkpointing}; see plan. Adds `bytes`
+--- of a device, `seconds` of a step, `flops` (of a device in a second), the model's `parameters`
+--- and whether it `fits`.
+---@param model table
+---@param layout table
+---@param options? table
+---@return table
+function M.plan_layout(model, layout, options)
+   check_model(model)
+   local o, x = options_of(options), {
+      data = 1, tensor = 1, pipeline = 1, context = 1, micro = 1, interleave = 1, zero = 0,
+      checkpointing = false,
+   }
+   for name, value in pairs(layout) do
+      if x[name] == nil then torch.raise(("plan_layout: layout: unknown field %s"):format(name)) end
+      x[name] = value
+   end
+   o.devices = x.data * x.tensor * x.pipeline * x.context
+   if model.batch % (x.data * x.micro) ~= 0 then
+      torch.raise(("plan_layout: layout: %d ranks with parts of %d sequences do not divide the " ..
+         "batch of %d"):format(x.data, x.micro, model.batch))
+   end
+   return evaluate(model, x, o)
+end
+
+-- All layouts -------------------------------------------------------------------------------------
+
+local function divisors(n, most)
+   local list = {}
+   for i = 1, math.min(n, most or n) do
+      if n % i == 0 then list[#list + 1] = i end
+   end
+   return list
+end
+
+-- Calls fn with each way to arrange the devices.
+local function each_grid(m, o, fn)
+   for _, tensor in ipairs(divisors(m.heads, o.per_node)) do
+      for _, pipeline in ipairs(divisors(m.layers)) do
+         for _, context in ipairs(divisors(m.sequence, o.max_context)) do
+            local ranks = tensor * pipeline * context
+            if o.devices % ranks == 0 and m.batch % (o.devices // ranks) == 0 then
+               fn(tensor, pipeline, context, o.devices // ranks)
+            end
+         end
+      end
+   end
+end
+
+local function each_layout(m, o, fn)
+   each_grid(m, o, function(tensor, pipeline, context, data)
+      for _, micro in ipairs(divisors(m.batch // data, 16)) do
+         for _, interleave in ipairs(pipeline > 1 and divisors(m.layers // pipeline, 8) or {1}) do
+            local parts = m.batch // data // micro
+            if interleave == 1 or parts % pipeline == 0 then
+               for _, zero in ipairs(data * context > 1 and {0, 1, 2, 3} or {0}) do
+                  -- stages 2 and 3 would exchange for each part of a pipeline's batch
+                  if zero < 2 or pipeline == 1 then
+                     for _, again in ipairs {false, true} do
+                        if o.checkpointing == nil or o.checkpointing == again then
+                           fn {data = data, tensor = tensor, pipeline = pipeline,
+                              context = context, micro = micro, interleave = interleave,
+                              zero = zero, checkpointing = again}
+                        end
+                     end
+                  end
+               end
+            end
+         end
+      end
+   end)
+end
+
+--- The best layouts, as `plan` finds them; printing it shows them as a table.
+---@class distributed.Plan
+---@field rows table[]  the best first; see plan_layout
+---@field count integer  of layouts that were looked at
+local Plan = class.class("distributed.Plan")
+
+function Plan:__init(rows, count, fitting)
+   self.rows, self.count, self.fitting = rows, count, fitting
+end
+
+function Plan:__tostring()
+   local lines = {
+      ("%d layouts, of which %d fit the memory"):format(self.count, self.fitting),
+      "data tensor pipe context  zero micro stages again   GB/device  s/step  Tflop/s",
+   }
+   for _, x in ipairs(self.rows) do
+      lines[#lines + 1] = ("%4d %6d %4d %7d %5d %5d %6d %5s %11.1f %7.3g %8.1f"):format(x.data,
+         x.tensor, x.pipeline, x.context, x.zero, x.micro, x.interleave,
+         x.checkpointing and "yes" or "no", x.bytes / 1e9, x.seconds, x.flops / 1e12)
+   end
+   return table.concat(lines, "\n")
+end
+
+--- Which ways there are to train a GPT on so many devices, the fastest that fit their memory first,
+--- by formulas alone: data, tensor, pipeline and context parallel ranks, ZeRO's stages,
+--- checkpointing, sizes of a part of the batch, stages on a device. model: layers, width, heads,
+--- vocab, sequence, batch (sequences of a step). options: devices, and of one: memory (bytes),
+--- flops, matmul_efficiency, memory_bandwidth, node_bandwidth (bytes a second within a node of
+--- per_node devices), network_bandwidth (between nodes, for each device), latency (seconds): an
+--- A100's by default. checkpointing (nil: both ways), sequence_parallel and flash (attention keeps
+--- no weights): true; max_context: 1; top: 10. A module like a GPT may stand for the model: its
+--- layers, width, heads, vocabulary and parameters are counted, and `sequence` and `batch`, and
+--- `heads` where no part has them, are options then.
+---@param model table|nn.Module
+---@param options? table
+---@return distributed.Plan
+function M.plan(model, options)
+   if type(model) ~= "table" then args.refuse("plan", "model", "a table or a module", model) end
+   if type(options or {}) ~= "table" then args.refuse("plan", "options", "a table", options) end
+   if class.isinstance(model, torch.nn.Module) then
+      model = describe_module(model, options or {})
+   end
+   check_model(model)
+   local o, rows, count = options_of(options), {}, 0
+   if model.width % model.heads ~= 0 then
+      args.refuse("plan", "model.heads", ("a divisor of the width %d"):format(model.width),
+         model.heads)
+   end
+   each_layout(model, o, function(layout)
+      count = count + 1
+      local x = evaluate(model, layout, o)
+      if x.fits then rows[#rows + 1] = x end
+   end)
+   table.sort(rows, function(a, b)
+      if a.seconds ~= b.seconds then return a.seconds < b.seconds end
+      return a.bytes < b.bytes
+   end)
+   local best = table.move(rows, 1, math.min(o.top, #rows), 1, {})
+   return Plan(best, count, #rows)
+end
+
+return M

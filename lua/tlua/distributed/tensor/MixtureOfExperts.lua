@@ -1,0 +1,153 @@
+-- MixtureOfExperts.lua - a layer of many small networks, of which each position uses few, with the
+-- networks on different ranks: positions travel to theirs and back.
+--
+-- "Outrageously Large Neural Networks: The Sparsely-Gated Mixture-of-Experts Layer" (Shazeer et
+-- al., 2017); "GShard" (Lepikhin et al., 2021): one exchange there and one back; "Switch
+-- Transformers" (Fedus et al., 2022), equation 4: the loss that keeps the load even. No position is
+-- dropped.
+
+local torch = require "tlua"
+local args = require "tlua.args"
+local class = require "tlua.class"
+local device_mesh = require "tlua.distributed.device_mesh"
+local placement = require "tlua.distributed.placement"
+local Linear = require "tlua.nn.Linear"
+local Module = require "tlua.nn.Module"
+local ModuleDict = require "tlua.nn.ModuleDict"
+
+---@class distributed.tensor.MixtureOfExperts: nn.Module
+---@field router nn.Linear  the same on all ranks
+---@field experts nn.ModuleDict  this rank's, by their numbers among all
+---@field aux_loss Tensor?  of the last call, 1 where the load is even; part of a loss
+---@overload fun(width: integer, hidden: integer, num_experts: integer, options?: table):
+---@     distributed.tensor.MixtureOfExperts
+local MoE, parent = class.class("distributed.tensor.MixtureOfExperts", Module)
+
+local Expert, expert_parent = class.class("distributed.tensor.Expert", Module)
+
+function Expert:__init(width, hidden)
+   expert_parent.__init(self)
+   self.up = Linear(width, hidden)
+   self.down = Linear(hidden, width)
+end
+
+function Expert:forward(x)
+   return self.down(torch.nn.functional.gelu(self.up(x)))
+end
+
+local take = args.signature [[MixtureOfExperts(width: count, hidden: count, num_experts: count,
+   top_k: count = 2, mesh: object?)]]
+
+-- Gradients of an expert come from the losses of all ranks: their mean, as other parameters have.
+local function average(parameter, n)
+   parameter:register_hook(function(grad) return grad / n end)
+end
+
+--- Each of num_experts networks is Linear(width, hidden), GELU and Linear(hidden, width). All ranks
+--- of a mesh (of all by default) call it with the same seed, and keep the experts that are theirs.
+---@param width integer
+---@param hidden integer
+---@param num_experts integer  which the number of ranks divides
+---@param options? {top_k: integer, mesh: distributed.DeviceMesh}  how many a position uses, 2
+function MoE:__init(...)
+   parent.__init(self)
+   local a = take(...)
+   local name <const> = "MixtureOfExperts"
+   local group = device_mesh.group_of(name, a.mesh)
+   local n = #group.ranks
+   if a.num_experts == 0 or a.num_experts % n ~= 0 then
+      args.refuse(name, "num_experts", ("a multiple of the %d ranks"):format(n), a.num_experts)
+   end
+   if a.top_k < 1 or a.top_k > a.num_experts then
+      args.refuse(name, "top_k", ("1 to %d"):format(a.num_experts), a.top_k)
+   end
+   local function keep(field, value) rawset(self, field, value) end
+   keep("group", group)
+   keep("top_k", a.top_k)
+   keep("num_experts", a.num_experts)
+   keep("here", a.num_experts // n)
+   self.router = Linear(a.width, a.num_experts, {bias = false})
+   self.experts = ModuleDict()
+   for i = 1, a.num_experts do
+      local expert = Expert(a.width, a.hidden) -- all draw all, so that the numbers are the same
+      if (i - 1) // self.here == group.group_rank then
+         self.experts:set(tostring(i), expert)
+         for _, p in ipairs(expert:parameters()) do
+            average(p, n)
+            placement.own(p, group)
+         end
+      end
+   end
+end
+
+-- How many rows each rank sends each expert here: (ranks, experts here), as a table.
+local function exchange_counts(self, counts)
+   local got = torch.empty_like(counts)
+   torch.distributed.all_to_all_single(got, counts, {group = self.group})
+   return got:view(-1, self.here):tolist()
+end
+
+local function sums(rows)
+   local list = {}
+   for r, row in ipairs(rows) do
+      list[r] = 0
+      for _, n in ipairs(row) do list[r] = list[r] + n end
+   end
+   return list
+end
+
+-- What this rank's experts make of rows, which come rank by rank, within each expert by expert.
+local function compute(self, rows, counts)
+   local pieces, at = {}, 1
+   for r, row in ipairs(counts) do
+      pieces[r] = {}
+      for e, n in ipairs(row) do
+         pieces[r][e] = rows:narrow(1, at, n)
+         at = at + n
+      end
+   end
+   local first, out = self.group.group_rank * self.here, {}
+   for e = 1, self.here do
+      local inputs = {}
+      for r = 1, #counts do inputs[r] = pieces[r][e] end
+      -- also without rows, so that all ranks have the same graph
+      local results = self.experts[tostring(first + e)](torch.cat(inputs))
+      local from = 1
+      for r = 1, #counts do
+         out[(r - 1) * self.here + e] = results:narrow(1, from, counts[r][e])
+         from = from + counts[r][e]
+      end
+   end
+   return torch.cat(out)
+end
+
+---@param x Tensor  (..., width), of any number of positions on each rank
+---@return Tensor  of the same shape
+function MoE:forward(x)
+   local rows = x:reshape(-1, x:size(-1))
+   local n, k, experts = rows:size(1), self.top_k, self.num_experts
+   local scores = self.router(rows):softmax(-1)
+   local weights, chosen = scores:topk(k, -1)
+   weights = weights / weights:sum(-1, true)
+   local flat = chosen:reshape(-1)
+   local order = flat:argsort {stable = true}
+   local counts = torch.zeros({experts}, {dtype = "int64", device = x.device})
+   counts:index_add_(1, flat, torch.ones_like(flat))
+   rawset(self, "aux_loss",
+      (counts:to(scores.dtype) / math.max(1, n * k) * scores:mean(1)):sum() * experts)
+
+   local positions = (order - 1):div(k, {rounding_mode = "floor"}) + 1
+   local got = exchange_counts(self, counts)
+   local send, receive = sums(counts:view(-1, self.here):tolist()), sums(got)
+   local exchange = torch.distributed.nn.all_to_all_single
+   local there = exchange(rows:index_select(1, positions), {
+      input_split_sizes = send, output_split_sizes = receive, group = self.group,
+   })
+   local back = exchange(compute(self, there, got), {
+      input_split_sizes = receive, output_split_sizes = send, group = self.group,
+   })
+   back = back * weights:reshape(-1):index_select(1, order):unsqueeze(2)
+   return torch.zeros_like(rows):index_add(1, positions, back):view(x.shape)
+end
+
+return MoE

@@ -1,0 +1,139 @@
+-- layouts.lua - how the ranks of a group hold an activation, and how it goes from one way to
+-- another, with the gradient going back. "Megatron-LM" (Shoeybi et al., 2019) has the pair copy and
+-- reduce, "Reducing Activation Recomputation in Large Transformer Models" (Korthikanti et al.,
+-- 2022) those that split sequences.
+
+local torch = require "tlua"
+local args = require "tlua.args"
+local class = require "tlua.class"
+local Function = require "tlua.autograd.Function"
+
+local M = {}
+
+--- Each rank of a group has an equal part along a dimension, in the ranks' order.
+---@class distributed.tensor.Shard
+---@field dim integer  from 1; negative ones count from the end
+---@overload fun(dim: integer): distributed.tensor.Shard
+M.Shard = class.class("distributed.tensor.Shard")
+
+local take_shard = args.signature "distributed.tensor.Shard(dim: integer)"
+
+function M.Shard:__init(...)
+   self.dim = take_shard(...).dim
+   if self.dim == 0 then
+      args.refuse("distributed.tensor.Shard", "dim", "a dimension from 1, or from the end", 0)
+   end
+end
+
+function M.Shard:__tostring() return ("Shard(%d)"):format(self.dim) end
+
+--- All ranks of a group have the same.
+---@class distributed.tensor.Replicate
+---@overload fun(): distributed.tensor.Replicate
+M.Replicate = class.class("distributed.tensor.Replicate")
+
+function M.Replicate:__tostring() return "Replicate()" end -- luacheck: no self
+
+function M.is_layout(value)
+   return class.isinstance(value, M.Shard) or class.isinstance(value, M.Replicate)
+end
+
+-- Moving data ------------------------------------------------------------------------------------
+
+-- The dimension from 1 that a tensor is split along; raises unless it divides.
+local function dim_of(title, tensor, dim, group)
+   local d = dim < 0 and tensor:dim() + 1 + dim or dim
+   if d < 1 or d > tensor:dim() then
+      torch.raise(("%s: the activation has %d dimensions, expected one numbered %d"):format(title,
+         tensor:dim(), dim))
+   end
+   if group and tensor:size(d) % #group.ranks ~= 0 then
+      torch.raise(("%s: dimension %d of the activation, of size %d, cannot be split over %d ranks")
+         :format(title, d, tensor:size(d), #group.ranks))
+   end
+   return d
+end
+
+local function gather(tensor, dim, group)
+   local d, parts = dim_of("all_gather", tensor, dim), {}
+   tensor = tensor:contiguous()
+   for i = 1, #group.ranks do parts[i] = torch.empty_like(tensor) end
+   group.raw:run("all_gather", tensor, parts)
+   return torch.cat(parts, d)
+end
+
+local function own_part(tensor, dim, group)
+   local d = dim_of("split", tensor, dim, group)
+   local n = tensor:size(d) // #group.ranks
+   return tensor:narrow(d, group.group_rank * n + 1, n):contiguous()
+end
+
+local function sum(tensor, group)
+   tensor = tensor:clone():contiguous()
+   group.raw:run("all_reduce", nil, tensor, "sum")
+   return tensor
+end
+
+local function sum_part(tensor, dim, group)
+   local d = dim_of("reduce_scatter", tensor, dim, group)
+   local n, inputs = tensor:size(d) // #group.ranks, {}
+   for i = 1, #group.ranks do inputs[i] = tensor:narrow(d, (i - 1) * n + 1, n):contiguous() end
+   local output = torch.empty_like(inputs[1])
+   group.raw:run("reduce_scatter", inputs, output, "sum")
+   return output
+end
+
+local function same(tensor) return tensor:view_as(tensor) end
+
+-- Name -> what is done on the way there, and with the gradient on the way back.
+local moves <const> = {
+   copy = {same, function(grad, _, group) return sum(grad, group) end},
+   reduce = {function(x, _, group) return sum(x, group) end, function(grad) return grad end},
+   gather = {gather, own_part},
+   split = {own_part, gather},
+   gather_sum = {gather, sum_part},
+   sum_part = {sum_part, gather},
+}
+
+local Move = class.class("distributed.tensor.Move", Function)
+
+function Move.forward(ctx, tensor, move, dim, group)
+   ctx.back, ctx.dim, ctx.group = moves[move][2], dim, group
+   return moves[move][1](tensor, dim, group)
+end
+
+function Move.backward(ctx, grad)
+   return (ctx.back(grad, ctx.dim, ctx.group))
+end
+
+--- Moves an activation: copy (the gradients are summed), reduce (the values are), gather and split
+--- along a dimension, gather_sum (of which each rank uses another part: gradients are summed and
+--- split) and sum_part (values are).
+---@param tensor Tensor
+---@param move string
+---@param dim? integer
+---@param group distributed.ProcessGroup
+---@return Tensor
+function M.move(tensor, move, dim, group)
+   return Move:apply(tensor, move, dim, group)
+end
+
+--- From one layout into another, where each rank goes on with what it gets by itself: the gradient
+--- of what all have is the same on all.
+---@param tensor Tensor
+---@param from distributed.tensor.Shard|distributed.tensor.Replicate
+---@param to distributed.tensor.Shard|distributed.tensor.Replicate
+---@param group distributed.ProcessGroup
+---@return Tensor
+function M.redistribute(tensor, from, to, group)
+   local split, whole = class.isinstance(from, M.Shard), class.isinstance(to, M.Replicate)
+   if split and whole then return M.move(tensor, "gather", from.dim, group) end
+   if not split and not whole then return M.move(tensor, "split", to.dim, group) end
+   if split and from.dim ~= to.dim then
+      tensor = M.move(tensor, "gather", from.dim, group)
+      return M.move(tensor, "split", to.dim, group)
+   end
+   return tensor
+end
+
+return M

@@ -1,0 +1,383 @@
+-- parallel.lua - torch.distributed.tensor.parallel: single layers computed by all ranks of a group
+-- together, each with a part of the matrix.
+--
+--    parallelize_module(block, mesh.tp, {
+--       ["attention.qkv"] = ColwiseParallel(), ["attention.projection"] = RowwiseParallel(),
+--       ["mlp.1"] = ColwiseParallel(), ["mlp.3"] = RowwiseParallel(),
+--    })
+--
+-- A layer by columns gives each rank a part of the results, and a layer by rows takes such parts,
+-- so that the two together exchange activations once. Parameters stay the tensors that they were,
+-- with this rank's part as their data. A computation in between sees as many heads, or as much
+-- width, as the rank has: it should take its sizes from what it gets.
+
+local torch = require "tlua"
+local args = require "tlua.args"
+local class = require "tlua.class"
+local agree = require "tlua.distributed.agree"
+local device_mesh = require "tlua.distributed.device_mesh"
+local layouts = require "tlua.distributed.tensor.layouts"
+local placement = require "tlua.distributed.placement"
+local F = require "tlua.nn.functional"
+local Function = require "tlua.autograd.Function"
+local Embedding = require "tlua.nn.Embedding"
+local Linear = require "tlua.nn.Linear"
+local Module = require "tlua.nn.Module"
+
+local M = {}
+
+local Shard, Replicate = layouts.Shard, layouts.Replicate
+
+local function layout(title, what, value, otherwise)
+   if value == nil then return otherwise end
+   if not layouts.is_layout(value) then
+      args.refuse(title, what, "a layout: Shard(dim) or Replicate()", value)
+   end
+   return value
+end
+
+local function is_shard(value) return class.isinstance(value, Shard) end
+
+-- Parameters -------------------------------------------------------------------------------------
+
+-- Gives a parameter this rank's part along a dimension as its data; all take rank 0's.
+local function split_parameter(title, path, parameter, dim, group)
+   local n, size = #group.ranks, parameter:size(dim)
+   if placement.get(parameter) then
+      torch.raise(("%s: %s is split already"):format(title, path))
+   end
+   if size % n ~= 0 then
+      torch.raise(("%s: dimension %d of %s, of size %d, cannot be split over %d ranks"):format(
+         title, dim, path, size, n))
+   end
+   local _ <close> = torch.no_grad()
+   local whole = parameter:detach():contiguous()
+   group.raw:run("broadcast", nil, whole, nil, 0)
+   parameter.grad = nil
+   parameter.data = whole:narrow(dim, group.group_rank * (size // n) + 1, size // n):clone()
+   placement.split(parameter, dim, group.group_rank, n, group)
+end
+
+-- The ranks see different parts of the data: their gradients of a parameter that all have are
+-- summed.
+local function sum_gradients(parameter, group)
+   if not parameter.requires_grad then return end
+   parameter:register_hook(function(grad)
+      local whole = grad:clone():contiguous()
+      group.raw:run("all_reduce", nil, whole, "sum")
+      return whole
+   end)
+end
+
+-- Puts a function before, and one after, what a module computes.
+local function wrap(module, before, after)
+   local inner = module.forward
+   rawset(module, "forward", function(self, input, ...)
+      return after(inner(self, before(input), ...))
+   end)
+end
+
+local function pass(x) return x end
+
+-- Styles -----------------------------------------------------------------------------------------
+
+--- What parallelize_module does with one module.
+---@class distributed.tensor.ParallelStyle
+M.ParallelStyle = class.class("distributed.tensor.ParallelStyle")
+
+local function expect(style, module, path)
+   if class.isinstance(module, Linear) or class.isinstance(module, Embedding) then return end
+   torch.raise(("parallelize_module: %s: %s takes nn.Linear and nn.Embedding, got %s"):format(path,
+      torch.type(style):match "[^.]*$", torch.type(module)))
+end
+
+local take_colwise = args.signature [[ColwiseParallel(input_layouts: object?,
+   output_layouts: object?)]]
+
+--- A Linear whose rows of the weight, and so results, or an Embedding whose columns are split.
+--- input_layouts: how the argument comes, Replicate() by default; output_layouts: how the result
+--- goes, Shard(-1) by default.
+---@class distributed.tensor.ColwiseParallel: distributed.tensor.ParallelStyle
+---@overload fun(options?: table): distributed.tensor.ColwiseParallel
+M.ColwiseParallel = class.class("distributed.tensor.ColwiseParallel", M.ParallelStyle)
+
+function M.ColwiseParallel:__init(...)
+   local a = take_colwise(...)
+   self.input = layout("ColwiseParallel", "input_layouts", a.input_layouts, Replicate())
+   self.output = layout("ColwiseParallel", "output_layouts", a.output_layouts, Shard(-1))
+end
+
+-- Whether results that are parts of the last dimension need nothing more.
+local function last(value) return is_shard(value) and value.dim == -1 end
+
+function M.ColwiseParallel:apply(module, path, group)
+   expect(self, module, path)
+   local title, linear = "ColwiseParallel", class.isinstance(module, Linear)
+   split_parameter(title, path .. ".weight", module.weight, linear and 1 or 2, group)
+   if linear and module.bias then
+      split_parameter(title, path .. ".bias", module.bias, 1, group)
+   end
+   local input, output = self.input, self.output
+   local function before(x)
+      if not linear then return x end
+      if is_shard(input) then return layouts.move(x, "gather_sum", input.dim, group) end
+      return layouts.move(x, "copy", nil, group)
+   end
+   local function after(y)
+      if last(output) then return y end
+      y = layouts.move(y, "gather", -1, group)
+      return is_shard(output) and layouts.move(y, "split", output.dim, group) or y
+   end
+   wrap(module, before, after)
+end
+
+local take_rowwise = args.signature [[RowwiseParallel(input_layouts: object?,
+   output_layouts: object?)]]
+
+--- A Linear whose columns of the weight, and so arguments, or an Embedding whose rows, the
+--- vocabulary, are split; the ranks' results are summed. input_layouts: Shard(-1) by default, of an
+--- Embedding Replicate(); output_layouts: Replicate() by default; with Shard(dim) each rank gets
+--- that part of the sum.
+---@class distributed.tensor.RowwiseParallel: distributed.tensor.ParallelStyle
+---@overload fun(options?: table): distributed.tensor.RowwiseParallel
+M.RowwiseParallel = class.class("distributed.tensor.RowwiseParallel", M.ParallelStyle)
+
+function M.RowwiseParallel:__init(...)
+   local a = take_rowwise(...)
+   self.input = layout("RowwiseParallel", "input_layouts", a.input_layouts, nil)
+   self.output = layout("RowwiseParallel", "output_layouts", a.output_layouts, Replicate())
+end
+
+local function add_up(y, output, group)
+   if is_shard(output) then return layouts.move(y, "sum_part", output.dim, group) end
+   return layouts.move(y, "reduce", nil, group)
+end
+
+local function rowwise_linear(self, module, path, group)
+   split_parameter("RowwiseParallel", path .. ".weight", module.weight, 2, group)
+   local input, output = self.input or Shard(-1), self.output
+   if module.bias and is_shard(output) then sum_gradients(module.bias, group) end
+   rawset(module, "forward", function(this, x)
+      if not last(input) then x = layouts.redistribute(x, input, Shard(-1), group) end
+      local y = add_up(F.linear(x, this.weight), output, group)
+      return this.bias and y + this.bias or y
+   end)
+end
+
+local function rowwise_embedding(self, module, path, group)
+   if module.max_norm or module.scale_grad_by_freq then
+      torch.raise(("RowwiseParallel: %s: an Embedding with max_norm or scale_grad_by_freq " ..
+         "cannot be split"):format(path))
+   end
+   split_parameter("RowwiseParallel", path .. ".weight", module.weight, 1, group)
+   local count, output = module.num_embeddings // #group.ranks, self.output
+   local before = group.group_rank * count
+   local padding = module.padding_idx and module.padding_idx - before
+   if padding and (padding < 1 or padding > count) then padding = nil end
+   rawset(module, "forward", function(this, numbers)
+      local own = numbers - before
+      local elsewhere = own:lt(1):logical_or(own:gt(count))
+      local y = F.embedding(own:masked_fill(elsewhere, 1), this.weight, {padding_idx = padding})
+      return add_up(y:masked_fill(elsewhere:unsqueeze(-1), 0), output, group)
+   end)
+end
+
+function M.RowwiseParallel:apply(module, path, group)
+   expect(self, module, path)
+   local apply = class.isinstance(module, Linear) and rowwise_linear or rowwise_embedding
+   apply(self, module, path, group)
+end
+
+local take_sequence = args.signature [[SequenceParallel(sequence_dim: integer = 2,
+   use_local_output: boolean = true)]]
+
+--- A module that treats each position of a sequence by itself (LayerNorm, RMSNorm, Dropout): each
+--- rank has a part of the sequence, and the gradients of its parameters are summed. Its argument is
+--- such a part, as a RowwiseParallel with output_layouts = Shard(sequence_dim) gives it.
+---@class distributed.tensor.SequenceParallel: distributed.tensor.ParallelStyle
+---@overload fun(options?: table): distributed.tensor.SequenceParallel
+M.SequenceParallel = class.class("distributed.tensor.SequenceParallel", M.ParallelStyle)
+
+function M.SequenceParallel:__init(...)
+   local a = take_sequence(...)
+   self.dim = a.sequence_dim
+end
+
+function M.SequenceParallel:apply(module, path, group) -- luacheck: no unused args
+   for _, parameter in ipairs(module:parameters()) do sum_gradients(parameter, group) end
+end
+
+local take_input = args.signature [[PrepareModuleInput(input_layouts: object,
+   desired_input_layouts: object)]]
+local take_output = args.signature [[PrepareModuleOutput(output_layouts: object,
+   desired_output_layouts: object)]]
+
+--- Brings a module's first argument from one layout into another.
+---@class distributed.tensor.PrepareModuleInput: distributed.tensor.ParallelStyle
+---@overload fun(options: table): distributed.tensor.PrepareModuleInput
+M.PrepareModuleInput = class.class("distributed.tensor.PrepareModuleInput", M.ParallelStyle)
+
+function M.PrepareModuleInput:__init(...)
+   local a = take_input(...)
+   self.from = layout("PrepareModuleInput", "input_layouts", a.input_layouts)
+   self.to = layout("PrepareModuleInput", "desired_input_layouts", a.desired_input_layouts)
+end
+
+function M.PrepareModuleInput:apply(module, _, group)
+   wrap(module, function(x) return layouts.redistribute(x, self.from, self.to, group) end, pass)
+end
+
+--- Brings a module's first result from one layout into another.
+---@class distributed.tensor.PrepareModuleOutput: distributed.tensor.ParallelStyle
+---@overload fun(options: table): distributed.tensor.PrepareModuleOutput
+M.PrepareModuleOutput = class.class("distributed.tensor.PrepareModuleOutput", M.ParallelStyle)
+
+function M.PrepareModuleOutput:__init(...)
+   local a = take_output(...)
+   self.from = layout("PrepareModuleOutput", "output_layouts", a.output_layouts)
+   self.to = layout("PrepareModuleOutput", "desired_output_layouts", a.desired_output_layouts)
+end
+
+function M.PrepareModuleOutput:apply(module, _, group)
+   wrap(module, pass, function(y, ...)
+      return layouts.redistribute(y, self.from, self.to, group), ...
+   end)
+end
+
+-- parallelize_module ------------------------------------------------------------------------------
+
+-- A plan's name as a pattern: "*" is any one part of a path.
+local function pattern_of(name)
+   local quoted = name:gsub("[%^%$%(%)%%%.%[%]%+%-%?]", "%%%0"):gsub("%*", "[^.]+")
+   return "^" .. quoted .. "$"
+end
+
+-- {path, module, style} for all that a plan names, in the modules' order.
+local function find(module, plan)
+   local names, list = {}, {}
+   for name in pairs(plan) do
+      if type(name) ~= "string" and math.type(name) ~= "integer" then
+         args.refuse("parallelize_module", "plan", "paths of modules as keys", name)
+      end
+      names[#names + 1] = tostring(name)
+   end
+   table.sort(names)
+   for _, name in ipairs(names) do
+      local style = plan[name] or plan[math.tointeger(name)]
+      if not class.isinstance(style, M.ParallelStyle) then
+         args.refuse("parallelize_module", ("plan[%q]"):format(name),
+            "a style such as ColwiseParallel()", style)
+      end
+      local pattern, found = pattern_of(name), false
+      for path, child in module:named_modules() do
+         if path:find(pattern) then
+            found = true
+            list[#list + 1] = {path, child, style}
+         end
+      end
+      if not found then
+         torch.raise(("parallelize_module: plan: %s has no module %s"):format(torch.type(module),
+            name))
+      end
+   end
+   return list
+end
+
+--- Splits the layers of a module that a plan names over the ranks of a mesh of one dimension. All
+--- these ranks call it. Parameters of layers that are split become those of the mesh's first rank;
+--- the others must be the same on all.
+---@param module nn.Module
+---@param mesh distributed.DeviceMesh
+---@param plan table<string, distributed.tensor.ParallelStyle>|distributed.tensor.ParallelStyle
+--- path ("*" stands for any one part of it) -> style; or one for the module itself
+---@return nn.Module module
+function M.parallelize_module(module, mesh, plan)
+   if not class.isinstance(module, Module) then
+      args.refuse("parallelize_module", "module", "a module", module)
+   end
+   if mesh == nil then
+      args.refuse("parallelize_module", "mesh", "a mesh (see init_device_mesh)", mesh)
+   end
+   local group = device_mesh.group_of("parallelize_module", mesh)
+   if class.isinstance(plan, M.ParallelStyle) then
+      plan:apply(module, "module", group)
+      return module
+   end
+   if type(plan) ~= "table" or getmetatable(plan) ~= nil then
+      args.refuse("parallelize_module", "plan", "a style, or a table from paths to styles", plan)
+   end
+   local found, items = find(module, plan), {}
+   for i, entry in ipairs(found) do
+      local weight = rawget(entry[2], "weight")
+      items[i] = ("%s: %s%s"):format(entry[1], torch.type(entry[3]):match "[^.]*$",
+         torch.is_tensor(weight) and (" of (%s)"):format(table.concat(weight.shape, ", ")) or "")
+   end
+   agree("parallelize_module", "entry of the plan", group, items)
+   for _, entry in ipairs(found) do entry[3]:apply(entry[2], entry[1], group) end
+   return module
+end
+
+-- Losses ------------------------------------------------------------------------------------------
+
+local CrossEntropy = class.class("distributed.tensor.cross_entropy", Function)
+
+local function reduce_all(tensor, op, group)
+   group.raw:run("all_reduce", nil, tensor, op)
+   return tensor
+end
+
+-- logits: (n, this rank's classes); own: (n) the target's place among these, 1 where `elsewhere`
+function CrossEntropy.forward(ctx, logits, own, elsewhere, group)
+   local most = reduce_all((logits:max(2)):contiguous(), "max", group)
+   local shifted = (logits - most:unsqueeze(2)):exp_()
+   local total = reduce_all(shifted:sum(2), "sum", group)
+   local at = logits:gather(2, own:unsqueeze(2)):squeeze(2):masked_fill(elsewhere, 0)
+   at = reduce_all(at:contiguous(), "sum", group)
+   ctx:save_for_backward(shifted:div_(total:unsqueeze(2)), own, elsewhere)
+   return total:log() + most - at
+end
+
+function CrossEntropy.backward(ctx, grad)
+   local probabilities, own, elsewhere = ctx:saved_tensors()
+   local hit = elsewhere:logical_not():to(probabilities.dtype):unsqueeze(2)
+   local rest = probabilities:scatter_add(2, own:unsqueeze(2), -hit)
+   return rest * grad:unsqueeze(2)
+end
+
+local take_loss = args.signature [[cross_entropy(input: tensor, target: tensor, mesh: object,
+   reduction: string = 'mean', ignore_index: integer = -100)]]
+
+--- The cross-entropy of logits whose classes are split over the ranks of a mesh, as a
+--- ColwiseParallel layer gives them, without anybody having all: PyTorch's `loss_parallel`.
+--- Computed in float32.
+---@param input Tensor  (n, C / N): this rank's classes
+---@param target Tensor  (n): classes from 1 to C, the same on all ranks
+---@param mesh distributed.DeviceMesh
+---@param options? {reduction: string, ignore_index: integer}  "mean", "sum" or "none"
+---@return Tensor  0-d, or (n); the same on all ranks
+function M.cross_entropy(...)
+   local a = take_loss(...)
+   local group = device_mesh.group_of("cross_entropy", a.mesh)
+   if a.input:dim() ~= 2 then
+      args.refuse("cross_entropy", "input", "a tensor of shape (n, classes)", a.input)
+   end
+   if a.target:dim() ~= 1 or a.target:size(1) ~= a.input:size(1) then
+      args.refuse("cross_entropy", "target", ("a tensor of shape (%d)"):format(a.input:size(1)),
+         a.target)
+   end
+   if a.reduction ~= "mean" and a.reduction ~= "sum" and a.reduction ~= "none" then
+      args.refuse("cross_entropy", "reduction", '"mean", "sum" or "none"', a.reduction)
+   end
+   local classes = a.input:size(2)
+   local ignored = a.target:eq(a.ignore_index)
+   local own = a.target - group.group_rank * classes
+   local elsewhere = own:lt(1):logical_or(own:gt(classes)):logical_or(ignored)
+   local losses = CrossEntropy:apply(a.input:float(), own:masked_fill(elsewhere, 1), elsewhere,
+      group)
+   losses = losses:masked_fill(ignored, 0)
+   if a.reduction == "none" then return losses end
+   if a.reduction == "sum" then return losses:sum() end
+   return losses:sum() / ignored:logical_not():sum()
+end
+
+return M

@@ -1,0 +1,415 @@
+-- batched.lua - what stands for one example inside of vmap: a table with a tensor of all examples,
+-- which lie along its first dimension. An operator that is called with one comes to `handle`: there
+-- is a rule that calls it once for all examples, or it is called for each. What has neither raises,
+-- and vmap then calls the whole function for each example.
+
+local torch = require "tlua"
+
+local M = {}
+
+local Batched = {__name = "torch.func.Batched"}
+local depth = 0
+local arguments, kept = {}, {} -- of each level: what is mapped, and what it held
+local calls, ncalls = {}, 0    -- of each level: which call of vmap it is
+
+---@class func.Batched
+---@field value Tensor|func.Batched  all examples
+---@field level integer  which of the mapped functions that run inside one another it is of
+---@field call integer?  of that function
+
+--- A stand-in for the examples of a tensor.
+---@param value Tensor|func.Batched  examples along dimension 1
+---@param level integer
+---@return func.Batched
+function M.wrap(value, level)
+   return setmetatable({value = value, level = level, call = calls[level]}, Batched)
+end
+
+--- Refuses a stand-in that somebody has kept from a call that has ended.
+---@param value func.Batched
+function M.check(value)
+   if value.call ~= calls[value.level] then
+      torch.raise("func.vmap: a tensor was used that belongs to a mapped function that has ended")
+   end
+end
+
+--- Whether a value is a stand-in.
+---@param value any
+---@return boolean
+function M.is(value)
+   return getmetatable(value) == Batched
+end
+
+local function is_tensor(value)
+   return torch.is_tensor(value)
+end
+
+-- Results: tensors become stand-ins, in lists, too.
+local function wrap_all(value, level)
+   if is_tensor(value) then return M.wrap(value, level) end
+   if type(value) ~= "table" then return value end
+   local list = {}
+   for key, item in pairs(value) do list[key] = wrap_all(item, level) end
+   return list
+end
+
+-- Calls of operators --------------------------------------------------------------------------
+
+-- Arguments by name: {self = x, dim = 2}. Numbers of a list that was given as several arguments are
+-- a list again.
+local function by_name(signature, ...)
+   local given, named = table.pack(...), {}
+   local n, options = given.n, nil
+   local last = given[n]
+   if type(last) == "table" and getmetatable(last) == nil and #last == 0
+      and type(next(last)) == "string" then
+      options = last
+      n = n - 1
+   end
+   local at = 1
+   for _, param in ipairs(signature) do
+      if param.keyword or at > n then break end
+      local value = given[at]
+      at = at + 1
+      if param.vararg and (type(value) == "number" or M.is(value)) then
+         local kind, list = type(value), {value}
+         while at <= n and type(given[at]) == kind do
+            list[#list + 1] = given[at]
+            at = at + 1
+         end
+         value = list
+      end
+      named[param.name] = value
+   end
+   if at <= n then
+      torch.raise(("func.vmap: %s: too many arguments for a batch"):format(signature.name))
+   end
+   for name, value in pairs(options or {}) do named[name] = value end
+   return named
+end
+
+-- Calls the operator with arguments by name.
+local function call(fn, signature, named)
+   local positional, n, options = {}, 0, nil
+   for i, param in ipairs(signature) do
+      local value = named[param.name]
+      if param.keyword then
+         if value ~= nil then
+            options = options or {}
+            options[param.name] = value
+         end
+      else
+         positional[i] = value
+         if value ~= nil then n = i end
+      end
+   end
+   if options then
+      n = n + 1
+      positional[n] = options
+   end
+   return fn(table.unpack(positional, 1, n))
+end
+
+local function same(results, k)
+   for i = 2, #results do
+      if results[i][k] ~= results[1][k] then
+         torch.raise "func.vmap: a result depends on the example, and is no tensor"
+      end
+   end
+   return results[1][k]
+end
+
+-- One result of all calls; parts of a list each.
+local function joined(parts)
+   if is_tensor(parts[1]) then return torch.stack(parts) end
+   local list = {}
+   for k = 1, #parts[1] do
+      local column = {}
+      for i, part in ipairs(parts) do column[i] = part[k] end
+      list[k] = joined(column)
+   end
+   return list
+end
+
+local function one_by_one(fn, signature, named, level, n)
+   if signature.name:find "_$" or named.out ~= nil then
+      torch.raise(("func.vmap: %s has no rule for a batch"):format(signature.name))
+   end
+   local results = {}
+   for i = 1, n do
+      local own = {}
+      local function example(value)
+         if M.is(value) and value.level == level then return value.value:select(1, i) end
+         return value
+      end
+      for name, value in pairs(named) do
+         if type(value) == "table" and not M.is(value) then
+            own[name] = {}
+            for k, item in pairs(value) do own[name][k] = example(item) end
+         else
+            own[name] = example(value)
+         end
+      end
+      results[i] = table.pack(call(fn, signature, own))
+   end
+   local packed = {n = results[1].n}
+   for k = 1, packed.n do
+      local parts = {}
+      for i, result in ipairs(results) do parts[i] = result[k] end
+      local first = parts[1]
+      local whole = is_tensor(first) or type(first) == "table"
+      packed[k] = whole and wrap_all(joined(parts), level) or same(results, k)
+   end
+   return table.unpack(packed, 1, packed.n)
+end
+
+local function highest(named)
+   local level, found = 0, nil
+   local function look(value)
+      if not M.is(value) then return end
+      M.check(value)
+      if value.level > level then level, found = value.level, value end
+   end
+   for _, value in pairs(named) do
+      look(value)
+      if type(value) == "table" and not M.is(value) then
+         for _, item in pairs(value) do look(item) end
+      end
+   end
+   return level, found
+end
+
+-- What a rule sees of a call: `a` has the arguments by name, `rank[name]` the dimensions of an
+-- example where the argument is a tensor, `batched[name]` whether it has examples, along dimension
+-- 1.
+local function describe(signature, named, level, n)
+   local c = {a = {}, rank = {}, batched = {}, n = n, level = level, signature = signature}
+   for name, value in pairs(named) do
+      local own = M.is(value) and value.level == level
+      c.a[name] = own and value.value or value
+      if is_tensor(value) then
+         c.batched[name] = own
+         c.rank[name] = c.a[name]:dim() - (own and 1 or 0)
+      end
+   end
+   return c
+end
+
+local one_more = {unsqueeze = true, stack = true}
+
+-- Whether an example has the dimensions that are named: the batch has one more.
+local function in_range(c)
+   local name = c.signature[1].name
+   local first = c.a[name]
+   local rank = c.rank[name]
+   if not rank and type(first) == "table" and is_tensor(first[1]) then rank = first[1]:dim() end
+   local most = math.max(1, (rank or 0) + (one_more[c.signature.name] and 1 or 0))
+   for _, param in ipairs(rank and c.signature or {}) do
+      local dims = param.dim and c.a[param.name]
+      for _, dim in ipairs(type(dims) == "table" and dims or {dims or nil}) do
+         if type(dim) == "number" and (dim == 0 or math.abs(dim) > most) then return false end
+      end
+   end
+   return true
+end
+
+-- Where a tensor's memory begins.
+local function memory_of(tensor)
+   return tensor:data_ptr() - tensor:storage_offset() * tensor:element_size()
+end
+
+local function plain_of(value)
+   while M.is(value) do value = value.value end
+   return value
+end
+
+-- Keeps what arguments hold that are about to be written to, for vmap to put it back if it has to
+-- call the function once more.
+local function keep_arguments(target)
+   target = plain_of(target)
+   for level = 1, depth do
+      for argument in pairs(arguments[level]) do
+         local plain = plain_of(argument)
+         if not kept[level][plain] and memory_of(plain) == memory_of(target) then
+            if plain.requires_grad and torch.is_grad_enabled() then
+               torch.raise "func.vmap: a recorded write to an argument has no rule for a batch"
+            end
+            kept[level][plain] = plain:detach():clone()
+         end
+      end
+   end
+end
+
+--- Called by an operator in its own place.
+---@param fn function  the operator
+---@param signature table  its name, and its parameters in order
+---@param ... any  its arguments
+---@return any
+function M.handle(fn, signature, ...)
+   local named = by_name(signature, ...)
+   local level, found = highest(named)
+   local n = found.value:size(1)
+   local rules = require "tlua.func.rules"
+   local rule = rules[signature.name]
+   local c = describe(signature, named, level, n)
+   if rule and named.out == nil and in_range(c) then
+      if signature.name:find "_$" then keep_arguments(named[signature[1].name] or found) end
+      function c.call(changed) return call(fn, signature, changed or c.a) end
+      local results = table.pack(rule(c))
+      if results[1] ~= nil then
+         if signature.name:find "_$" then return (...) end
+         for k = 1, results.n do results[k] = wrap_all(results[k], level) end
+         return table.unpack(results, 1, results.n)
+      end
+   end
+   return one_by_one(fn, signature, named, level, n)
+end
+
+-- As a tensor -----------------------------------------------------------------------------------
+
+local methods, properties = {}, {}
+
+function methods.dim(self) return self.value:dim() - 1 end
+methods.ndimension = methods.dim
+
+function properties.ndim(self) return self:dim() end
+
+function properties.shape(self) return {table.unpack(self.value.shape, 2)} end
+
+function methods.size(self, dim)
+   local shape = self.shape
+   if dim == nil then return table.unpack(shape) end
+   local size = shape[dim < 0 and #shape + 1 + dim or dim]
+   if not size then torch.raise(("size: dim: %d is none of %d dimensions"):format(dim, #shape)) end
+   return size
+end
+
+function methods.numel(self) return self.value:numel() // self.value:size(1) end
+methods.nelement = methods.numel
+
+function methods.is_floating_point(self) return self.value:is_floating_point() end
+
+local plain = "dtype device requires_grad is_leaf is_parameter grad_fn is_cuda layout"
+for name in plain:gmatch "%S+" do
+   properties[name] = function(self) return self.value[name] end
+end
+
+function properties.mT(self) return self:transpose(-1, -2) end
+
+function properties.T(self)
+   if self:dim() == 2 then return self:t() end
+   torch.raise "func.vmap: T has no rule for a batch"
+end
+
+local function index(self, key)
+   if math.type(key) == "integer" then return torch.select(self, 1, key) end
+   torch.raise "func.vmap: an index like this has no rule for a batch"
+end
+
+function Batched.__index(self, key)
+   if type(key) ~= "string" then return index(self, key) end
+   local property = properties[key]
+   if property then return property(self) end
+   return methods[key] or torch.Tensor[key]
+end
+
+function Batched.__newindex()
+   torch.raise "func.vmap: an assignment to elements has no rule for a batch"
+end
+
+function Batched.__len(self)
+   return self:size(1)
+end
+
+-- Numbers may come first here, which the functions of these names do not all take.
+local operators = {
+   add = {"add", function(a, b) return a + b end},
+   sub = {"sub", function(a, b) return a - b end},
+   mul = {"mul", function(a, b) return a * b end},
+   div = {"div", function(a, b) return a / b end},
+   mod = {"remainder", function(a, b) return a % b end},
+   pow = {"pow", function(a, b) return a ^ b end},
+   idiv = {"floor_divide", function(a, b) return a // b end},
+   band = {"bitwise_and", function(a, b) return a & b end},
+   bor = {"bitwise_or", function(a, b) return a | b end},
+   bxor = {"bitwise_xor", function(a, b) return a ~ b end},
+   shl = {"bitwise_left_shift", function(a, b) return a << b end},
+   shr = {"bitwise_right_shift", function(a, b) return a >> b end},
+}
+for metamethod, operator in pairs(operators) do
+   local signature = {name = operator[1], {name = "self"}, {name = "other"}}
+   Batched["__" .. metamethod] = function(a, b) return M.handle(operator[2], signature, a, b) end
+end
+function Batched.__unm(a) return torch.neg(a) end
+function Batched.__bnot(a) return torch.bitwise_not(a) end
+
+local function no_values()
+   torch.raise "func.vmap: a batch has no single value"
+end
+for _, metamethod in ipairs {"__lt", "__le", "__tostring", "__concat"} do
+   Batched[metamethod] = no_values
+end
+
+-- Levels ----------------------------------------------------------------------------------------
+
+local sizes = {}
+
+--- Begins to map a function: until `leave` its operators may be given stand-ins.
+---@param n integer  examples
+---@param mapped table<Tensor|func.Batched, any>  the arguments that have examples
+---@return integer level
+function M.enter(n, mapped)
+   depth, ncalls = depth + 1, ncalls + 1
+   calls[depth] = ncalls
+   sizes[depth], arguments[depth], kept[depth] = n, mapped, {}
+   torch._batching(depth, M.handle, Batched)
+   return depth
+end
+
+--- Ends it.
+---@param level integer
+---@param undo boolean  the arguments that were written to hold again what they did
+function M.leave(level, undo)
+   local before = kept[level]
+   sizes[level], arguments[level], kept[level], calls[level] = nil, nil, nil, nil
+   depth = level - 1
+   torch._batching(0)
+   local ok, fault = pcall(torch.no_grad, function()
+      for argument, values in pairs(undo and before or {}) do argument:copy_(values) end
+   end)
+   torch._batching(depth)
+   if not ok then error(fault, 0) end
+end
+
+--- How many mapped functions run inside one another.
+---@return integer
+function M.depth()
+   return depth
+end
+
+--- A tensor with the examples of all levels in front, the outermost first, whether or not it
+--- differs between them.
+---@param value Tensor|func.Batched
+---@param level? integer  of all up to this one
+---@return Tensor
+function M.lift(value, level)
+   level = level or depth
+   if level == 0 then return value end
+   if M.is(value) and value.level == level then return M.lift(value.value, level - 1) end
+   local inner = M.lift(value, level - 1)
+   local shape = inner.shape
+   local whole = {table.unpack(shape, 1, level - 1)}
+   whole[level] = sizes[level]
+   for d = level, #shape do whole[d + 1] = shape[d] end
+   return inner:unsqueeze(level):expand(whole)
+end
+
+--- The stand-in for what `lift` gives.
+---@param value Tensor
+---@return Tensor|func.Batched
+function M.lower(value)
+   for level = 1, depth do value = M.wrap(value, level) end
+   return value
+end
+
+return M

@@ -1,0 +1,90 @@
+-- lowrank.lua - torch.svd_lowrank, torch.pca_lowrank: the largest singular values of a matrix, from
+-- products with a few random vectors (Halko, Martinsson and Tropp, 2009, algorithms 4.4 and 5.1).
+
+local torch = require "tlua"
+local args = require "tlua.args"
+
+local M = {}
+
+local svd_signature = args.signature [[svd_lowrank(A: tensor, q: integer = 6,
+   niter: count = 2, M: tensor?)]]
+local pca_signature = args.signature [[pca_lowrank(A: tensor, q: integer?, center: boolean = true,
+   niter: count = 2)]]
+
+-- The lesser of A's last two sizes.
+local function check(who, A)
+   if A:dim() < 2 or A.dtype ~= "float32" and A.dtype ~= "float64" then
+      args.refuse(who, "A", "matrices (..., m, n) of float32 or float64", A)
+   end
+   return math.min(A:size(-2), A:size(-1))
+end
+
+local function orthonormal(x)
+   return (torch.linalg.qr(x))
+end
+
+-- What A maps to, approximately: q columns, for a tall A.
+local function basis(A, q, niter)
+   local Q = orthonormal(A:matmul(torch.randn(A:size(-1), q, {dtype = A.dtype, device = A.device})))
+   for _ = 1, niter do
+      Q = orthonormal(A:transpose(-2, -1):matmul(Q))
+      Q = orthonormal(A:matmul(Q))
+   end
+   return Q
+end
+
+local function decompose(A, q, niter)
+   local wide = A:size(-2) < A:size(-1)
+   if wide then A = A:transpose(-2, -1) end
+   local Q = basis(A, q, niter)
+   local U, S, Vh = torch.linalg.svd(Q:transpose(-2, -1):matmul(A), {full_matrices = false})
+   local V = Vh:transpose(-2, -1)
+   U = Q:matmul(U)
+   if wide then return V, S, U end
+   return U, S, V
+end
+
+local function check_count(who, q, least)
+   if q < 0 or q > least then
+      args.refuse(who, "q", ("0 to %d, the lesser size of the matrix"):format(least), q)
+   end
+end
+
+--- The q largest singular values of A, or of A - M, with their vectors: A is nearly
+--- U diag(S) V^T. Exact where A has no higher rank; otherwise the more so, the larger niter and the
+--- faster the values fall. Differentiable; random numbers are those of torch.manual_seed.
+---@param A Tensor  (..., m, n), float32 or float64
+---@param q? integer  how many, 6 unless given, at most min(m, n)
+---@param niter? integer  how often A is applied to what it gave, 2 unless given
+---@param options? table  the same by name, and M = Tensor that A's shape is broadcast from
+---@return Tensor U  (..., m, q)
+---@return Tensor S  (..., q), falling
+---@return Tensor V  (..., n, q)
+function M.svd_lowrank(...)
+   local a = svd_signature(...)
+   check_count("svd_lowrank", a.q, check("svd_lowrank", a.A))
+   if a.M and not pcall(a.M.expand_as, a.M, a.A) then
+      args.refuse("svd_lowrank", "M", "a tensor that broadcasts to A's shape ("
+         .. table.concat(a.A.shape, ", ") .. ")", a.M)
+   end
+   return decompose(a.M and a.A - a.M or a.A, a.q, a.niter)
+end
+
+--- Principal components: svd_lowrank of A without the mean of its rows. The columns of V are the
+--- directions, S^2 / (m - 1) the variance along each, and A:matmul(V) has the coordinates.
+---@param A Tensor  (..., m, n), m samples; float32 or float64
+---@param q? integer  how many, min(6, m, n) unless given
+---@param center? boolean  false: the mean is not taken away, true unless given
+---@param niter? integer  2 unless given
+---@return Tensor U  (..., m, q)
+---@return Tensor S  (..., q), falling
+---@return Tensor V  (..., n, q)
+function M.pca_lowrank(...)
+   local a = pca_signature(...)
+   local least = check("pca_lowrank", a.A)
+   local q = a.q or math.min(6, least)
+   check_count("pca_lowrank", q, least)
+   return decompose(a.center and a.A - a.A:mean(-2, true) or a.A, q, a.niter)
+end
+
+return M

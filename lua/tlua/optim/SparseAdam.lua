@@ -1,0 +1,67 @@
+-- SparseAdam.lua - Adam for embeddings: rows that had no part in the loss stay as they are, and
+-- their averages with them. There are no sparse tensors; such a row is one whose gradient is zero
+-- throughout, as F.embedding leaves it.
+
+local torch = require "tlua"
+local class = require "tlua.class"
+local checks = require "tlua.optim.checks"
+local Optimizer = require "tlua.optim.Optimizer"
+
+---@class optim.SparseAdam: optim.Optimizer
+---@overload fun(params: Tensor[]|table[], options?: table): optim.SparseAdam
+local SparseAdam, parent = class.class("optim.SparseAdam", Optimizer)
+
+local defaults = {lr = 1e-3, betas = {0.9, 0.999}, eps = 1e-8, maximize = false}
+
+local function check(o)
+   local option, expected = checks.not_negative(o, {"lr", "eps"})
+   if option then return option, expected end
+   return checks.betas(o)
+end
+
+---@param params Tensor[]|table[]  (rows, ...) each
+---@param options? table  any of `defaults`
+function SparseAdam:__init(params, options)
+   parent.__init(self, params, options, defaults, check)
+end
+
+function SparseAdam:check_parameter(i, parameter)
+   parent.check_parameter(self, i, parameter)
+   if parameter:dim() == 0 then
+      torch.raise(("%s: parameter %d: expected a tensor with rows, got a 0-d one"):format(
+         torch.type(self), i))
+   end
+end
+
+-- What an average of these rows has moved to.
+local function moved(average, rows, values, beta)
+   local new = torch.lerp(average:index_select(1, rows), values, 1 - beta)
+   average:index_copy_(1, rows, new)
+   return new
+end
+
+local function update(parameter, state, o)
+   local grad = o.maximize and -parameter.grad or parameter.grad
+   local any = grad:ne(0)
+   if any:dim() > 1 then any = any:flatten(2):any(2) end
+   local rows = any:nonzero():view(-1)
+   state.step = (state.step or 0) + 1
+   state.exp_avg = state.exp_avg or torch.zeros_like(parameter)
+   state.exp_avg_sq = state.exp_avg_sq or torch.zeros_like(parameter)
+   if rows:numel() == 0 then return end
+
+   local values = grad:index_select(1, rows)
+   local mean = moved(state.exp_avg, rows, values, o.betas[1])
+   local square = moved(state.exp_avg_sq, rows, values * values, o.betas[2])
+   local lr = torch.is_tensor(o.lr) and o.lr:item() or o.lr
+   local size = lr * (1 - o.betas[2] ^ state.step) ^ 0.5 / (1 - o.betas[1] ^ state.step)
+   parameter:index_add_(1, rows, mean / (square:sqrt() + o.eps), {alpha = -size})
+end
+
+function SparseAdam:update_group(o, offset)
+   for i, parameter in ipairs(o.params) do
+      if parameter.grad then update(parameter, self:state_of(offset + i), o) end
+   end
+end
+
+return SparseAdam

@@ -1,0 +1,199 @@
+-- Run.lua - one run of a training, in an MLflow server or folder.
+
+local torch = require "tlua"
+local args = require "tlua.args"
+local class = require "tlua.class"
+local files = require "tlua.utils.mlflow.files"
+
+---@class utils.mlflow.Run
+---@field run_id string
+---@field experiment_id string
+---@field run_name string
+---@field artifact_uri string  where files of the run lie
+---@field status "RUNNING"|"FINISHED"|"FAILED"|"KILLED"
+local Run = class.class("utils.mlflow.Run")
+
+local FALLBACK <const> = "mlruns"
+
+-- What cannot be kept does not end a training: it is told once, and the run goes on in a folder.
+local function fall_back(self, message)
+   io.stderr:write(("mlflow: %s; the run goes on in %s\n"):format(message, FALLBACK))
+   self.store = files(FALLBACK)
+   local ok, info = pcall(self.store.begin, self.store, self.about)
+   if ok then
+      self.run_id, self.experiment_id = info.run_id, info.experiment_id
+      self.artifact_uri = info.artifact_uri
+   else
+      io.stderr:write(("mlflow: %s; nothing is kept\n"):format(info))
+      self.store = nil
+   end
+end
+
+-- Calls a method of the store; nil where that failed. Mistakes of the user are found before.
+local function ask(self, method, ...)
+   if not self.store then return nil end
+   local ok, result = pcall(self.store[method], self.store, ...)
+   if ok then return result end
+   if self.store.remote and not (type(result) == "table" and result.refused) then
+      fall_back(self, result)
+      return self.store and ask(self, method, ...)
+   elseif self.store.remote then
+      torch.raise("mlflow: " .. result.refused)
+   end
+   io.stderr:write(("mlflow: %s; nothing more is kept\n"):format(tostring(result)))
+   self.store = nil
+end
+
+local function now() return math.floor((os.time() + torch.io.clock() % 1) * 1000) end
+
+function Run:__init(store, experiment, name, tags)
+   self.about = {experiment = experiment, name = name or os.date "run-%Y%m%d-%H%M%S", tags = tags,
+      start_time = now(), user = os.getenv "USER" or "unknown"}
+   self.store, self.run_name, self.status = store, self.about.name, "RUNNING"
+   local ok, info = pcall(store.begin, store, self.about)
+   if ok then
+      self.run_id, self.experiment_id = info.run_id, info.experiment_id
+      self.artifact_uri = info.artifact_uri
+   elseif store.remote and not (type(info) == "table" and info.refused) then
+      fall_back(self, info)
+   else
+      torch.raise("mlflow: " .. (type(info) == "table" and info.refused or tostring(info)))
+   end
+end
+
+-- MLflow's rule for names of parameters, metrics and tags, which are names of files, too.
+local function check_key(who, key)
+   local bad = type(key) ~= "string" or key == "" or #key > 250 or key:find "[^%w_%-%. :/]"
+      or key:find "^/" or key:find "/$" or key:find "//"
+   for part in tostring(key):gmatch "[^/]+" do bad = bad or part == "." or part == ".." end
+   if bad then
+      args.refuse(who, "key", "a name of letters, digits, _ - . / : and spaces", key)
+   end
+   return key
+end
+
+local function check_open(self, who)
+   if self.status ~= "RUNNING" then
+      torch.raise(("%s: the run has ended: %s"):format(who, self.status))
+   end
+end
+
+local function sorted(entries, who, convert)
+   if type(entries) ~= "table" then args.refuse(who, "entries", "a table", entries) end
+   local list = {}
+   for key, value in pairs(entries) do
+      list[#list + 1] = {key = check_key(who, key), value = convert(who, value)}
+   end
+   table.sort(list, function(a, b) return a.key < b.key end)
+   return list
+end
+
+local function text(_, value)
+   return torch.is_tensor(value) and value:numel() == 1 and tostring(value:item())
+      or tostring(value)
+end
+
+local function number(who, value)
+   return args.to_number(who, "value", value)
+end
+
+--- Parameters of the run: each once.
+---@param params table<string, any>
+function Run:log_params(params)
+   check_open(self, "log_params")
+   ask(self, "log", self, {params = sorted(params, "log_params", text)})
+end
+
+---@param key string
+---@param value any
+function Run:log_param(key, value)
+   check_open(self, "log_param")
+   ask(self, "log", self, {params = sorted({[check_key("log_param", key)] = value}, "log_param",
+      text)})
+end
+
+--- Points of curves.
+---@param metrics table<string, number|Tensor>
+---@param step? integer
+function Run:log_metrics(metrics, step) self:points("log_metrics", metrics, step) end
+
+function Run:points(who, metrics, step)
+   check_open(self, who)
+   if step ~= nil and math.tointeger(step) == nil then
+      args.refuse(who, "step", "an integer", step)
+   end
+   local list, time = sorted(metrics, who, number), now()
+   for _, entry in ipairs(list) do
+      entry.timestamp, entry.step = time, math.tointeger(step or 0)
+   end
+   ask(self, "log", self, {metrics = list})
+end
+
+---@param key string
+---@param value number|Tensor
+---@param step? integer
+function Run:log_metric(key, value, step)
+   self:points("log_metric", {[check_key("log_metric", key)] = number("log_metric", value)}, step)
+end
+
+---@param tags table<string, any>
+function Run:set_tags(tags)
+   check_open(self, "set_tags")
+   ask(self, "log", self, {tags = sorted(tags, "set_tags", text)})
+end
+
+---@param key string
+---@param value any
+function Run:set_tag(key, value) self:set_tags {[check_key("set_tag", key)] = value} end
+
+local function check_path(who, path)
+   if type(path) ~= "string" or path == "" or path:find "^/" or ("/" .. path .. "/"):find "/%.%./"
+      or path:find "\\" then
+      args.refuse(who, "artifact_file", "a path below the run's folder", path)
+   end
+   return path
+end
+
+--- A text as a file of the run.
+---@param contents string
+---@param artifact_file string  its path in the run, such as "notes/model.txt"
+function Run:log_text(contents, artifact_file)
+   check_open(self, "log_text")
+   if type(contents) ~= "string" then args.refuse("log_text", "text", "a string", contents) end
+   ask(self, "put", self, check_path("log_text", artifact_file), contents)
+end
+
+--- A file of the run.
+---@param local_path string
+---@param artifact_path? string  the folder in the run that gets it
+function Run:log_artifact(local_path, artifact_path)
+   check_open(self, "log_artifact")
+   if type(local_path) ~= "string" then
+      args.refuse("log_artifact", "local_path", "a path", local_path)
+   end
+   local file, message = io.open(local_path, "rb")
+   local contents = file and file:read "a"
+   if file then file:close() end
+   if not contents then torch.raise("log_artifact: " .. (message or local_path .. ": no file")) end
+   local name = local_path:match "[^/\\]+$"
+   ask(self, "put", self, check_path("log_artifact",
+      artifact_path and artifact_path .. "/" .. name or name), contents)
+end
+
+local ends <const> = {FINISHED = true, FAILED = true, KILLED = true}
+
+--- Ends the run.
+---@param status? "FINISHED"|"FAILED"|"KILLED"
+function Run:finish(status)
+   status = status or "FINISHED"
+   if not ends[status] then
+      args.refuse("finish", "status", '"FINISHED", "FAILED" or "KILLED"', status)
+   end
+   if self.status ~= "RUNNING" then return end
+   self.status = status
+   ask(self, "finish", self, status, now())
+end
+
+Run.__close = function(self, problem) self:finish(problem ~= nil and "FAILED" or "FINISHED") end
+
+return Run

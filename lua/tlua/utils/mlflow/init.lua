@@ -1,0 +1,72 @@
+-- init.lua - torch.utils.mlflow: runs, their parameters, metrics and files, for MLflow:
+--
+--    local mlflow = torch.utils.mlflow
+--    mlflow.set_tracking_uri "http://127.0.0.1:5000"
+--    mlflow.set_experiment "digits"
+--    local run <close> = mlflow.start_run {run_name = "first"}
+--    run:log_params {lr = 0.1, batch = 64}
+--    run:log_metric("loss", loss:item(), step)
+--
+-- The tracking URI is a server's, or a folder's; at first MLFLOW_TRACKING_URI, else the folder
+-- mlruns. A server that does not answer never ends a training: the run goes on in that folder, in
+-- MLflow's own format, which `mlflow ui` shows. Names are those of MLflow's Python client.
+
+local torch = require "tlua"
+local args = require "tlua.args"
+local Run = require "tlua.utils.mlflow.Run"
+local files = require "tlua.utils.mlflow.files"
+local rest = require "tlua.utils.mlflow.rest"
+
+local M = {Run = Run}
+
+local current = {experiment = "Default"}
+
+--- The store behind a tracking URI: of a server or of a folder.
+local function store_of(uri)
+   if uri:find "^https?://" then return rest(uri) end
+   if uri:find "^%a[%w+.-]*:" and not uri:find "^file:" then
+      torch.raise(("mlflow: expected http://host:port, file:///folder or a folder, got %q")
+         :format(uri))
+   end
+   return files((uri:gsub("^file://", "")))
+end
+
+local take_uri = args.signature "mlflow.set_tracking_uri(uri: string)"
+local take_name = args.signature "mlflow.set_experiment(experiment_name: string)"
+
+--- Where runs go that begin from now on.
+---@param uri string  "http://host:port", "file:///folder" or a folder
+function M.set_tracking_uri(uri)
+   uri = take_uri(uri).uri
+   store_of(uri)
+   current.uri = uri
+end
+
+--- Where runs go.
+---@return string
+function M.get_tracking_uri()
+   local uri = current.uri or os.getenv "MLFLOW_TRACKING_URI"
+   return uri and uri ~= "" and uri or "mlruns"
+end
+
+--- The experiment of runs that begin from now on; it is made with the first one.
+---@param experiment_name string
+function M.set_experiment(experiment_name)
+   local name = take_name(experiment_name).experiment_name
+   if name == "" then args.refuse("mlflow.set_experiment", "experiment_name", "a name", name) end
+   current.experiment = name
+end
+
+local start = args.signature [[mlflow.start_run(run_name: string?, tags: table?)]]
+
+--- Begins a run. To be closed, with `<close>` or `finish`; without that it stays "RUNNING".
+---@param options? {run_name: string, tags: table<string, string>}
+---@return utils.mlflow.Run
+function M.start_run(...)
+   local a = start(...)
+   local tags = {}
+   for key, value in pairs(a.tags or {}) do tags[key] = tostring(value) end
+   return Run(store_of(M.get_tracking_uri()), current.experiment, a.run_name, tags)
+end
+
+return M

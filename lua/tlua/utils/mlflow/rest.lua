@@ -1,0 +1,130 @@
+-- rest.lua - an MLflow server, by its REST API
+-- (https://mlflow.org/docs/latest/api_reference/rest-api.html).
+
+local torch = require "tlua"
+local http = require "tlua.utils.mlflow.http"
+local json = require "tlua.utils.json"
+
+local Rest = {remote = true}
+Rest.__index = Rest
+
+-- What the server says is wrong with a request is the user's to know; all else is the network's.
+local function refuse(path, answer)
+   local ok, told = pcall(json.decode, answer.body)
+   local message = ok and type(told) == "table" and told.message
+      or ("the server answers %s with %d"):format(path, answer.status)
+   error({refused = tostring(message), code = ok and type(told) == "table" and told.error_code}, 0)
+end
+
+-- Calls a function of the API; the answer as a table.
+function Rest:call(method, path, content)
+   local body = content and json.encode(content)
+   local answer = http.request(self.host, self.port, method, self.prefix .. "/api/2.0/mlflow/"
+      .. path, body, body and "application/json", self.authorization)
+   if answer.status >= 500 then
+      error(("%s: the server answers %d"):format(self.uri, answer.status), 0)
+   elseif answer.status ~= 200 then
+      refuse(path, answer)
+   end
+   local ok, value = pcall(json.decode, answer.body)
+   if not ok or type(value) ~= "table" then
+      error(self.uri .. ": what answers there is no MLflow server", 0)
+   end
+   return value
+end
+
+local function find(self, name)
+   return self:call("GET", "experiments/get-by-name?experiment_name=" .. http.escape(name))
+      .experiment.experiment_id
+end
+
+-- The experiment's number; another client may make it at the same time.
+function Rest:experiment(name)
+   local ok, id = pcall(find, self, name)
+   if ok then return id end
+   if type(id) ~= "table" or id.code ~= "RESOURCE_DOES_NOT_EXIST" then error(id, 0) end
+   local made
+   ok, made = pcall(self.call, self, "POST", "experiments/create", {name = name})
+   if ok then return made.experiment_id end
+   if type(made) ~= "table" or made.code ~= "RESOURCE_ALREADY_EXISTS" then error(made, 0) end
+   return find(self, name)
+end
+
+--- Makes a run.
+function Rest:begin(about)
+   local id = self:experiment(about.experiment)
+   local tags = json.as_array {{key = "mlflow.user", value = about.user}}
+   for key, value in pairs(about.tags) do tags[#tags + 1] = {key = key, value = value} end
+   local info = self:call("POST", "runs/create", {experiment_id = id, run_name = about.name,
+      user_id = about.user, start_time = about.start_time, tags = tags}).run.info
+   return {run_id = info.run_id, experiment_id = id, artifact_uri = info.artifact_uri}
+end
+
+-- JSON has no numbers for what is not finite; the API takes these words.
+local function word(x)
+   if x ~= x then return "NaN" end
+   return x == math.huge and "Infinity" or x == -math.huge and "-Infinity" or x
+end
+
+--- Keeps entries, as many at a time as the API takes.
+function Rest:log(run, entries)
+   for kind, most in pairs {metrics = 1000, params = 100, tags = 100} do
+      local list = entries[kind] or {}
+      for first = 1, #list, most do
+         local part = json.as_array {}
+         for i = first, math.min(first + most - 1, #list) do
+            local entry = {}
+            for key, value in pairs(list[i]) do entry[key] = value end
+            if kind == "metrics" then entry.value = word(entry.value) end
+            part[#part + 1] = entry
+         end
+         self:call("POST", "runs/log-batch", {run_id = run.run_id, [kind] = part})
+      end
+   end
+end
+
+--- Writes a file of the run: through the server where it serves files, else where it says.
+function Rest:put(run, path, contents)
+   local uri = run.artifact_uri
+   local below = uri:match "^mlflow%-artifacts:/+(.*)$"
+   if below then
+      local full = below .. "/" .. path
+      local answer = http.request(self.host, self.port, "PUT", self.prefix
+         .. "/api/2.0/mlflow-artifacts/artifacts/" .. http.escape(full, true), contents,
+         "application/octet-stream", self.authorization)
+      if answer.status ~= 200 then refuse("artifacts", answer) end
+      return
+   end
+   local folder = uri:gsub("^file://", "")
+   if not folder:find "^/" then
+      error({refused = ("log_artifact: the server keeps files at %s, which can be written by its "
+         .. "own clients only; start it with --serve-artifacts"):format(uri)}, 0)
+   end
+   local place = folder .. "/" .. path
+   local made, problem = torch.io.make_folder(place:match "^(.*)/")
+   if not made then error({refused = ("log_artifact: %s: %s"):format(place, problem)}, 0) end
+   local file, message = io.open(place, "wb")
+   if not file then error({refused = "log_artifact: " .. message}, 0) end
+   file:write(contents)
+   file:close()
+end
+
+function Rest:finish(run, status, time)
+   self:call("POST", "runs/update", {run_id = run.run_id, status = status, end_time = time})
+end
+
+---@param uri string
+return function(uri)
+   if uri:find "^https:" then
+      torch.raise("mlflow: https is not spoken here; give an http:// address, or put a proxy "
+         .. "before the server")
+   end
+   local host, port, prefix = uri:match "^http://([^/:]+):?(%d*)(.-)/*$"
+   port = port == "" and 80 or math.tointeger(tonumber(port))
+   if not host or not port or port < 1 or port > 65535 then
+      torch.raise(("mlflow: expected http://host:port, got %q"):format(uri))
+   end
+   local token = os.getenv "MLFLOW_TRACKING_TOKEN"
+   return setmetatable({uri = uri, host = host, port = port, prefix = prefix,
+      authorization = token and "Bearer " .. token}, Rest)
+end

@@ -1,0 +1,223 @@
+-- model_rows.lua - whole models beside PyTorch's: a training step, or what a model in use costs;
+-- and loaders of data. As rows.lua has them; the layers' and the recurrent networks' rows are there.
+
+local rows = {}
+
+local group
+
+local function row(name, setup, lua, python)
+   rows[#rows + 1] = {group = group, name = name, setup = setup, lua = lua, python = python or lua}
+end
+
+-- Models ----------------------------------------------------------------------------------------
+
+group = "models"
+
+local digits = {[[
+local net = nn.Sequential(nn.Conv2d(1, 32, 3, {padding = 1}), nn.ReLU(),
+   nn.Conv2d(32, 64, 3, {padding = 1}), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(),
+   nn.Linear(1024, 128), nn.ReLU(), nn.Linear(128, 10))
+local one, x, y = torch.randn(1, 1, 8, 8), torch.randn(32, 1, 8, 8), torch.randint(1, 11, {32})
+local adam = torch.optim.Adam(net:parameters())]], [[
+net = nn.Sequential(nn.Conv2d(1, 32, 3, padding=1), nn.ReLU(),
+   nn.Conv2d(32, 64, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(),
+   nn.Linear(1024, 128), nn.ReLU(), nn.Linear(128, 10))
+one, x, y = torch.randn(1, 1, 8, 8), torch.randn(32, 1, 8, 8), torch.randint(0, 10, (32,))
+adam = torch.optim.Adam(net.parameters())]]}
+
+row("digits' convnet, training step of 32, Adam", digits,
+   "adam:zero_grad() F.cross_entropy(net(x), y):backward() adam:step()",
+   "adam.zero_grad(); F.cross_entropy(net(x), y).backward(); adam.step()")
+row("digits' convnet, inference of 1", digits,
+   "local _ <close> = torch.inference_mode() local r = net(one)",
+   "with torch.inference_mode(): r = net(one)")
+row("MLP 64-128-10, inference of 1", {[[
+local net = nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 10))
+local x = torch.randn(1, 64)]], [[
+net = nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 10))
+x = torch.randn(1, 64)]]},
+   "local _ <close> = torch.inference_mode() local r = net(x)",
+   "with torch.inference_mode(): r = net(x)")
+
+-- Of 65 letters.
+row("GPT, 4 layers of 128, 16 x 64 tokens, AdamW", {[[
+local C, H, T, V = 128, 4, 64, 65
+local token, place, norm, head = nn.Embedding(V, C), nn.Embedding(T, C), nn.LayerNorm(C),
+   nn.Linear(C, V)
+local net, blocks = nn.Sequential(token, place, norm, head), {}
+for i = 1, 4 do
+   blocks[i] = {nn.LayerNorm(C), nn.Linear(C, 3 * C), nn.Linear(C, C), nn.LayerNorm(C),
+      nn.Linear(C, 4 * C), nn.Linear(4 * C, C)}
+   for _, layer in ipairs(blocks[i]) do net:add(layer) end
+end
+local x, y, places = torch.randint(1, V + 1, {16, T}), torch.randint(1, V + 1, {16 * T}),
+   torch.arange(1, T + 1)
+local adam = torch.optim.AdamW(net:parameters())
+local function forward()
+   local h = token(x) + place(places)
+   for _, b in ipairs(blocks) do
+      local qkv = b[2](b[1](h)):view(16, T, 3, H, C // H):permute {3, 1, 4, 2, 5}
+      local q, k, v = table.unpack(qkv:unbind(1))
+      local a = F.scaled_dot_product_attention(q, k, v, {is_causal = true})
+      h = h + b[3](a:transpose(2, 3):reshape(16, T, C))
+      h = h + b[6](F.gelu(b[5](b[4](h))))
+   end
+   return head(norm(h)):view(16 * T, V)
+end]], [[
+C, H, T, V = 128, 4, 64, 65
+token, place, norm, head = nn.Embedding(V, C), nn.Embedding(T, C), nn.LayerNorm(C), nn.Linear(C, V)
+blocks = [nn.ModuleList([nn.LayerNorm(C), nn.Linear(C, 3 * C), nn.Linear(C, C), nn.LayerNorm(C),
+                         nn.Linear(C, 4 * C), nn.Linear(4 * C, C)]) for i in range(4)]
+net = nn.ModuleList([token, place, norm, head] + blocks)
+x, y, places = torch.randint(0, V, (16, T)), torch.randint(0, V, (16 * T,)), torch.arange(T)
+adam = torch.optim.AdamW(net.parameters())
+def forward():
+    h = token(x) + place(places)
+    for b in blocks:
+        q, k, v = b[1](b[0](h)).view(16, T, 3, H, C // H).permute(2, 0, 3, 1, 4).unbind(0)
+        a = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        h = h + b[2](a.transpose(1, 2).reshape(16, T, C))
+        h = h + b[5](F.gelu(b[4](b[3](h))))
+    return head(norm(h)).view(16 * T, V)]]},
+   "adam:zero_grad() F.cross_entropy(forward(), y):backward() adam:step()",
+   "adam.zero_grad(); F.cross_entropy(forward(), y).backward(); adam.step()")
+
+row("ResNet-18, 8 of 64 x 64, SGD", {[[
+local function conv(from, to, size, stride, padding)
+   return nn.Conv2d(from, to, size, {stride = stride, padding = padding, bias = false})
+end
+local net, blocks = nn.Sequential(conv(3, 64, 7, 2, 3), nn.BatchNorm2d(64), nn.Linear(512, 1000)), {}
+for stage = 1, 4 do
+   for i = 1, 2 do
+      local to = 32 << stage
+      local from = i == 1 and stage > 1 and to // 2 or to
+      local stride = from == to and 1 or 2
+      local b = {conv(from, to, 3, stride, 1), nn.BatchNorm2d(to), conv(to, to, 3, 1, 1),
+         nn.BatchNorm2d(to)}
+      if stride == 2 then b[5] = nn.Sequential(conv(from, to, 1, 2, 0), nn.BatchNorm2d(to)) end
+      for _, layer in ipairs(b) do net:add(layer) end
+      blocks[#blocks + 1] = b
+   end
+end
+local x, y = torch.randn(8, 3, 64, 64), torch.randint(1, 1001, {8})
+local sgd = torch.optim.SGD(net:parameters(), {lr = 0.01, momentum = 0.9})
+local function forward()
+   local h = F.max_pool2d(F.relu(net[2](net[1](x))), 3, 2, 1)
+   for _, b in ipairs(blocks) do
+      local short = b[5] and b[5](h) or h
+      h = F.relu(b[4](b[3](F.relu(b[2](b[1](h))))) + short)
+   end
+   return net[3](h:mean {3, 4})
+end]], [[
+def conv(a, b, size, stride, padding):
+    return nn.Conv2d(a, b, size, stride=stride, padding=padding, bias=False)
+first, blocks = [conv(3, 64, 7, 2, 3), nn.BatchNorm2d(64), nn.Linear(512, 1000)], []
+for stage in range(1, 5):
+    for i in range(2):
+        b = 32 << stage
+        a = b // 2 if i == 0 and stage > 1 else b
+        stride = 1 if a == b else 2
+        blocks.append(nn.ModuleList([conv(a, b, 3, stride, 1), nn.BatchNorm2d(b), conv(b, b, 3, 1, 1),
+                                     nn.BatchNorm2d(b)]))
+        if stride == 2:
+            blocks[-1].append(nn.Sequential(conv(a, b, 1, 2, 0), nn.BatchNorm2d(b)))
+net = nn.ModuleList(first + blocks)
+x, y = torch.randn(8, 3, 64, 64), torch.randint(0, 1000, (8,))
+sgd = torch.optim.SGD(net.parameters(), lr=0.01, momentum=0.9)
+def forward():
+    h = F.max_pool2d(F.relu(first[1](first[0](x))), 3, 2, 1)
+    for b in blocks:
+        short = b[4](h) if len(b) == 5 else h
+        h = F.relu(b[3](b[2](F.relu(b[1](b[0](h))))) + short)
+    return first[2](h.mean((2, 3)))]]},
+   "sgd:zero_grad() F.cross_entropy(forward(), y):backward() sgd:step()",
+   "sgd.zero_grad(); F.cross_entropy(forward(), y).backward(); sgd.step()")
+
+-- Gradients of each of 64 examples: what a loop over them would cost is many times this.
+row("gradients of 64 samples, MLP 16-32-4, by vmap", {[[
+local net = nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 4))
+local params = {}
+for name, p in net:named_parameters() do params[name] = p:detach() end
+local x, y = torch.randn(64, 16), torch.randint(1, 5, {64})
+local function loss(p, a, b) return F.cross_entropy(torch.func.functional_call(net, p, a), b) end
+local each = torch.func.vmap(torch.func.grad(loss), {in_dims = {false, 1, 1}})]], [[
+net = nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 4))
+params = {name: p.detach() for name, p in net.named_parameters()}
+x, y = torch.randn(64, 16), torch.randint(0, 4, (64,))
+def loss(p, a, b): return F.cross_entropy(torch.func.functional_call(net, p, (a,)), b)
+each = torch.func.vmap(torch.func.grad(loss), in_dims=(None, 0, 0))]]},
+   "local r = each(params, x, y)", "r = each(params, x, y)")
+
+-- Loaders: rounds of one epoch, by workers that stay -----------------------------------------------
+
+group = "data"
+
+-- A dataset whose items take that many seconds.
+local function dataset(n, seconds)
+   return ([[
+local Set = torch.class("Set", torch.data.Dataset)
+function Set:__len() return %d end
+function Set:get(i)
+   local torch = require "tlua"
+   local begin = torch.io.clock()
+   while torch.io.clock() - begin < %g do end
+   return self.x[i], i %% 10 + 1
+end
+local set = Set()
+set.x = torch.randn(%d, 16)]]):format(n, seconds, n), ([[
+class Set(torch.utils.data.Dataset):
+    x = torch.randn(%d, 16)
+    def __len__(self): return %d
+    def __getitem__(self, i):
+        begin = clock()
+        while clock() - begin < %g: pass
+        return self.x[i], i %% 10
+set = Set()]]):format(n, n, seconds)
+end
+
+local function epoch(name, lua, python, batch)
+   row(name, {
+      lua .. "\nlocal loader = torch.data.DataLoader(set, {batch_size = " .. batch
+         .. ", num_workers = 2, persistent_workers = true})",
+      python .. "\nloader = torch.utils.data.DataLoader(set, batch_size=" .. batch
+         .. ", num_workers=2, persistent_workers=True)",
+   }, "for a, b in loader:iter() do end", "for a, b in loader: pass")
+end
+
+epoch("2 workers, 20000 rows of a TensorDataset, batches of 64",
+   "local set = torch.data.TensorDataset(torch.randn(20000, 16), torch.randint(1, 11, {20000}))",
+   "set = torch.utils.data.TensorDataset(torch.randn(20000, 16), torch.randint(0, 10, (20000,)))", 64)
+local lua, python = dataset(20000, 0)
+epoch("2 workers, 20000 small items, batches of 64", lua, python, 64)
+lua, python = dataset(320, 200e-6)
+epoch("2 workers, 320 items of 200 us, batches of 16", lua, python, 16)
+
+-- The same beside training: steps that take as long as a batch's items do, 3.2 ms each.
+local step <const> = {"local begin = clock() while clock() - begin < 3.2e-3 do end",
+   "begin = clock()\n    while clock() - begin < 3.2e-3: pass"}
+rows[#rows + 1] = {group = group, name = "2 workers, the same behind 20 steps of 3.2 ms",
+   setup = {
+      lua .. "\nlocal loader = torch.data.DataLoader(set, {batch_size = 16, num_workers = 2, "
+         .. "persistent_workers = true})",
+      python .. "\nloader = torch.utils.data.DataLoader(set, batch_size=16, num_workers=2, "
+         .. "persistent_workers=True)",
+   },
+   lua = "for a, b in loader:iter() do " .. step[1] .. " end",
+   python = "for a, b in loader:\n    " .. step[2],
+   alone = "for i = 1, 20 do " .. step[1] .. " end"}
+
+-- 15 MB: 150 MB a second are 100,000 us.
+rows[#rows + 1] = {group = group, name = "CSV of 15 MB, 8 columns of numbers", setup = {[[
+local path = os.tmpname()
+local file = io.open(path, "w")
+file:write("a,b,c,d,e,f,g,h\n")
+local line = "0.25,17,-3.125,1024,0.5,99,7.75,123456\n"
+local text = line:rep(1000)
+for _ = 1, 15000000 // #text + 1 do file:write(text) end
+file:close()
+local rows = torch.data.CSV(path)
+local kept <const> = setmetatable({}, {__gc = function() os.remove(path) end})
+rows.kept = kept]], ""},
+   lua = "for piece in rows:iter() do end", python = false}
+
+return rows

@@ -1,0 +1,120 @@
+-- ranks.lua - what collectives and a DDP step cost on two ranks, beside PyTorch with gloo:
+--
+--    ./tlua spec/bench/ranks.lua [--python FILE] [--rounds 3]
+--
+-- Both run in turns, each with one thread per rank; a row's figure is the least of the rounds'
+-- medians, in microseconds on rank 0. `ratio` is PyTorch's time over ours.
+
+local torch = require "tlua"
+
+local here = arg[0]:match "^(.*)/" or "."
+
+-- Median seconds of so many calls, all ranks beginning each at the same time, after `before`.
+local function time(name, n, fn, dist, before)
+   local seconds = {}
+   for i = 1, n + 3 do
+      if before then before() end
+      dist.barrier()
+      local start = torch.io.clock()
+      fn()
+      seconds[i] = torch.io.clock() - start
+   end
+   table.move(seconds, 4, n + 3, 1)
+   for i = n + 1, n + 3 do seconds[i] = nil end
+   table.sort(seconds)
+   if dist.get_rank() == 0 then print(("row %s %.9f"):format(name, seconds[n // 2 + 1])) end
+end
+
+local function measure()
+   local nn, dist = torch.nn, torch.distributed
+   torch.set_num_threads(1)
+   dist.init_process_group()
+   for _, row in ipairs {{"all_reduce_4KB", 1 << 10, 400}, {"all_reduce_1MB", 1 << 18, 60},
+      {"all_reduce_64MB", 1 << 24, 7}} do
+      local t = torch.ones(row[2])
+      time(row[1], row[3], function() dist.all_reduce(t, "max") end, dist)
+      t:fill_(0)
+      time(row[1] .. "_sum", row[3], function() dist.all_reduce(t) end, dist)
+   end
+   local images, classes = torch.rand(32, 1, 8, 8), torch.randint(1, 11, {32})
+   local model = nn.parallel.DistributedDataParallel(nn.Sequential(
+      nn.Conv2d(1, 32, 3, {padding = 1}), nn.ReLU(), nn.Conv2d(32, 64, 3, {padding = 1}), nn.ReLU(),
+      nn.MaxPool2d(2), nn.Flatten(), nn.Linear(64 * 4 * 4, 128), nn.ReLU(), nn.Linear(128, 10)))
+   local adam = torch.optim.Adam(model:parameters(), {lr = 1e-3})
+   local criterion = nn.CrossEntropyLoss()
+   time("ddp_step_digits", 60, function()
+      adam:zero_grad()
+      criterion(model(images), classes):backward()
+      adam:step()
+   end, dist)
+   -- a GPT of four layers; and what its backward pass and its exchange cost apart and together
+   local gpt = nn.Sequential(nn.Embedding(256, 128), nn.TransformerEncoder(
+      nn.TransformerEncoderLayer(128, 4, 512, {dropout = 0, activation = "gelu", batch_first = true}),
+      4), nn.Linear(128, 256))
+   local tokens, following = torch.randint(1, 257, {4, 64}), torch.randint(1, 257, {4 * 64})
+   local function loss(net) return criterion(net(tokens):view(-1, 256), following) end
+   local ddp = nn.parallel.DistributedDataParallel(gpt)
+   local adamw = torch.optim.AdamW(gpt:parameters(), {lr = 1e-3})
+   time("ddp_step_gpt", 20, function()
+      adamw:zero_grad()
+      loss(ddp):backward()
+      adamw:step()
+   end, dist)
+   local n = 0
+   for _, p in ipairs(gpt:parameters()) do n = n + p:numel() end
+   local flat, value = torch.zeros(n), nil
+   time("gpt_exchange", 20, function() dist.all_reduce(flat, "avg") end, dist)
+   local function backward() value:backward() end
+   local function before(net) return function() value = loss(net) end end
+   local scope = ddp:no_sync()
+   time("gpt_backward", 20, backward, dist, before(ddp))
+   getmetatable(scope).__close()
+   time("gpt_backward_ddp", 20, backward, dist, before(ddp))
+   dist.destroy_process_group()
+end
+
+if os.getenv "TLUA_STORE" then return measure() end
+
+-- The driver ---------------------------------------------------------------------------------
+
+local parser = torch.utils.options("ranks.lua", "Times collectives, with PyTorch's times beside.")
+parser:option("--python", "a Python that may have torch", "python3")
+parser:option("--rounds", "how often each is run", 3)
+local options = parser:parse()
+
+local names, least = {}, {}
+
+local function collect(command, column)
+   local pipe = assert(io.popen(command .. " 2>&1"))
+   local text = pipe:read "a"
+   pipe:close()
+   for name, seconds in text:gmatch "row (%S+) (%S+)" do
+      if not least[name] then
+         least[name] = {}
+         names[#names + 1] = name
+      end
+      least[name][column] = math.min(least[name][column] or math.huge, tonumber(seconds))
+   end
+   return text
+end
+
+local tlua = arg[-1] or "tlua"
+for _ = 1, options.rounds do
+   local text = collect(("%s run -n 2 %s/ranks.lua"):format(tlua, here), 1)
+   if not least[names[1]] then error(text) end
+   collect(("%s %s/ranks.py"):format(options.python, here), 2)
+   local start = torch.io.clock()
+   local eight = ("%s run -n 8 %s/ranks_start.lua"):format(tlua, here)
+   assert(os.execute(eight))
+   least.start_of_8 = {math.min(torch.io.clock() - start, (least.start_of_8 or {math.huge})[1])}
+end
+names[#names + 1] = "start_of_8"
+print(("%-22s %12s %12s %7s"):format("row", "tlua us", "gloo us", "ratio"))
+for _, name in ipairs(names) do
+   local ours, theirs = least[name][1], least[name][2]
+   print(("%-22s %12.1f %12s %7s"):format(name, ours * 1e6, theirs and ("%.1f"):format(theirs * 1e6)
+      or "-", theirs and ("%.2f"):format(theirs / ours) or "-"))
+end
+local apart = math.max(least.gpt_backward[1], least.gpt_exchange[1])
+print(("a backward pass with its exchange costs %.2f of the larger of the two"):format(
+   least.gpt_backward_ddp[1] / apart))

@@ -1,0 +1,277 @@
+/*
+** cudnn_graph.h - takes the place of cuDNN: records the descriptors of a graph and computes it,
+** one operation after the other, on the CPU. All arrays are float, whatever types the graph
+** names, so that what is compared is the formula. Four dimensions; the operations that the
+** plugin's attention is made of.
+*/
+#ifndef CUDNN_GRAPH_H
+#define CUDNN_GRAPH_H
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/cuda/lib/cudnn.h"
+
+typedef struct Fact {
+  cudnnBackendAttributeName_t name;
+  int64_t n;
+  void *values; /* owned */
+} Fact;
+
+typedef struct Described {
+  cudnnBackendDescriptorType_t type;
+  bool finished;
+  int n;
+  Fact facts[12];
+  float *values; /* owned; of a tensor that was computed, row-major */
+} Described;
+
+static size_t fact_bytes(cudnnBackendAttributeType_t type) {
+  switch (type) {
+  case CUDNN_TYPE_BOOLEAN: return 1;
+  case CUDNN_TYPE_INT64:
+  case CUDNN_TYPE_VOID_PTR:
+  case CUDNN_TYPE_BACKEND_DESCRIPTOR: return 8;
+  default: return 4;
+  }
+}
+
+static cudnnStatus_t note_create(cudnnBackendDescriptorType_t type, cudnnBackendDescriptor_t *d) {
+  Described *made = calloc(1, sizeof *made);
+  made->type = type;
+  *d = made;
+  return CUDNN_STATUS_SUCCESS;
+}
+
+static cudnnStatus_t note_destroy(cudnnBackendDescriptor_t d) {
+  Described *of = d;
+  for (int i = 0; i < of->n; i++) free(of->facts[i].values);
+  free(of->values);
+  free(of);
+  return CUDNN_STATUS_SUCCESS;
+}
+
+static cudnnStatus_t note_finalize(cudnnBackendDescriptor_t d) {
+  ((Described *)d)->finished = true;
+  return CUDNN_STATUS_SUCCESS;
+}
+
+/* What is not finished may not be part of something else, as with cuDNN. */
+static cudnnStatus_t note_set(cudnnBackendDescriptor_t d, cudnnBackendAttributeName_t name,
+                              cudnnBackendAttributeType_t type, int64_t n, const void *values) {
+  Described *of = d;
+  size_t bytes = (size_t)n * fact_bytes(type);
+  if (of->finished || of->n == 12) return CUDNN_STATUS_BAD_PARAM;
+  if (type == CUDNN_TYPE_BACKEND_DESCRIPTOR)
+    for (int64_t i = 0; i < n; i++)
+      if (!((Described *const *)values)[i]->finished) return CUDNN_STATUS_BAD_PARAM;
+  Fact *f = &of->facts[of->n++];
+  *f = (Fact){name, n, malloc(bytes)};
+  memcpy(f->values, values, bytes);
+  return CUDNN_STATUS_SUCCESS;
+}
+
+static const cuda_Cudnn recorder = {.cudnnBackendCreateDescriptor = note_create,
+                                    .cudnnBackendDestroyDescriptor = note_destroy,
+                                    .cudnnBackendFinalize = note_finalize,
+                                    .cudnnBackendSetAttribute = note_set};
+
+/* ---- reading what was recorded ----------------------------------------------------------------- */
+
+static const Fact *fact(const Described *d, cudnnBackendAttributeName_t name) {
+  for (int i = 0; i < d->n; i++)
+    if (d->facts[i].name == name) return &d->facts[i];
+  return NULL;
+}
+
+static Described *part(const Described *d, cudnnBackendAttributeName_t name) {
+  const Fact *f = fact(d, name);
+  return f ? *(Described **)f->values : NULL;
+}
+
+static int word(const Described *d, cudnnBackendAttributeName_t name) {
+  int value;
+  memcpy(&value, fact(d, name)->values, sizeof value);
+  return value;
+}
+
+static const int64_t *dims(const Described *t) {
+  return fact(t, CUDNN_ATTR_TENSOR_DIMENSIONS)->values;
+}
+static const int64_t *steps(const Described *t) {
+  return fact(t, CUDNN_ATTR_TENSOR_STRIDES)->values;
+}
+static int64_t id_of(const Described *t) {
+  return *(const int64_t *)fact(t, CUDNN_ATTR_TENSOR_UNIQUE_ID)->values;
+}
+static int64_t count(const Described *t) {
+  const int64_t *d = dims(t);
+  return d[0] * d[1] * d[2] * d[3];
+}
+
+/* ---- computing --------------------------------------------------------------------------------- */
+
+/* Arrays of the tensors that have memory. */
+typedef struct Memory {
+  int n;
+  const int64_t *ids;
+  void *const *arrays;
+} Memory;
+
+static float *memory_of(const Memory *m, const Described *t) {
+  if (fact(t, CUDNN_ATTR_TENSOR_IS_VIRTUAL)) return NULL;
+  for (int i = 0; i < m->n; i++)
+    if (m->ids[i] == id_of(t)) return m->arrays[i];
+  return NULL;
+}
+
+static int64_t place(const Described *t, int64_t b, int64_t h, int64_t r, int64_t c) {
+  const int64_t *s = steps(t);
+  return b * s[0] + h * s[1] + r * s[2] + c * s[3];
+}
+
+#define EACH(t)                                \
+  for (int64_t b = 0; b < dims(t)[0]; b++)     \
+    for (int64_t h = 0; h < dims(t)[1]; h++)   \
+      for (int64_t r = 0; r < dims(t)[2]; r++) \
+        for (int64_t c = 0; c < dims(t)[3]; c++)
+
+static int64_t at(const Described *t, int64_t b, int64_t h, int64_t r, int64_t c) {
+  const int64_t *d = dims(t);
+  return ((b * d[1] + h) * d[2] + r) * d[3] + c;
+}
+
+/* The values of an operand; NULL if nothing has computed it and it has no memory. */
+static const float *load(const Memory *m, Described *t) {
+  if (t->values) return t->values;
+  const float *from = memory_of(m, t);
+  if (from == NULL) return NULL;
+  t->values = malloc((size_t)count(t) * sizeof(float));
+  EACH(t) t->values[at(t, b, h, r, c)] = from[place(t, b, h, r, c)];
+  return t->values;
+}
+
+static void store(const Memory *m, const Described *t) {
+  float *to = memory_of(m, t);
+  if (to) EACH(t) to[place(t, b, h, r, c)] = t->values[at(t, b, h, r, c)];
+}
+
+/* An operand's element for one of a larger tensor: dimensions of 1 are repeated, of fewer heads
+** each serves some in a row. */
+static float element(const Described *t, const float *x, const int64_t *whole, int64_t b, int64_t h,
+                     int64_t r, int64_t c) {
+  const int64_t *d = dims(t);
+  return x[at(t, d[0] == 1 ? 0 : b, h / (whole[1] / d[1]), d[2] == 1 ? 0 : r, d[3] == 1 ? 0 : c)];
+}
+
+static float apply(int mode, float x, float y, float t) {
+  switch (mode) {
+  case CUDNN_POINTWISE_ADD: return x + y;
+  case CUDNN_POINTWISE_SUB: return x - y;
+  case CUDNN_POINTWISE_MUL: return x * y;
+  case CUDNN_POINTWISE_DIV: return x / y;
+  case CUDNN_POINTWISE_EXP: return expf(x);
+  case CUDNN_POINTWISE_LOG: return logf(x);
+  case CUDNN_POINTWISE_IDENTITY: return x;
+  case CUDNN_POINTWISE_CMP_GE: return x >= y ? 1.0f : 0.0f;
+  case CUDNN_POINTWISE_BINARY_SELECT: return t != 0 ? x : y;
+  default: return NAN;
+  }
+}
+
+static bool compute_pointwise(const Memory *m, const Described *o) {
+  const Described *how = part(o, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR);
+  Described *x = part(o, CUDNN_ATTR_OPERATION_POINTWISE_XDESC);
+  Described *second = part(o, CUDNN_ATTR_OPERATION_POINTWISE_BDESC);
+  Described *third = part(o, CUDNN_ATTR_OPERATION_POINTWISE_TDESC);
+  Described *y = part(o, CUDNN_ATTR_OPERATION_POINTWISE_YDESC);
+  int mode = word(how, CUDNN_ATTR_POINTWISE_MODE);
+  const float *xs = load(m, x), *bs = second ? load(m, second) : NULL;
+  const float *ts = third ? load(m, third) : NULL;
+  if (xs == NULL || (second && bs == NULL) || (third && ts == NULL)) return false;
+  int64_t axis = mode == CUDNN_POINTWISE_GEN_INDEX
+                     ? *(const int64_t *)fact(how, CUDNN_ATTR_POINTWISE_AXIS)->values
+                     : 0;
+  y->values = malloc((size_t)count(y) * sizeof(float));
+  EACH(y) {
+    const int64_t *whole = dims(y);
+    float made = axis ? (float)(axis == 2 ? r : c)
+                      : apply(mode, element(x, xs, whole, b, h, r, c),
+                              second ? element(second, bs, whole, b, h, r, c) : 0,
+                              third ? element(third, ts, whole, b, h, r, c) : 0);
+    y->values[at(y, b, h, r, c)] = made;
+  }
+  store(m, y);
+  return true;
+}
+
+static bool compute_matmul(const Memory *m, const Described *o) {
+  Described *a = part(o, CUDNN_ATTR_OPERATION_MATMUL_ADESC);
+  Described *x = part(o, CUDNN_ATTR_OPERATION_MATMUL_BDESC);
+  Described *y = part(o, CUDNN_ATTR_OPERATION_MATMUL_CDESC);
+  const float *as = load(m, a), *xs = load(m, x);
+  if (as == NULL || xs == NULL || dims(a)[3] != dims(x)[2]) return false;
+  y->values = malloc((size_t)count(y) * sizeof(float));
+  EACH(y) {
+    double sum = 0;
+    for (int64_t k = 0; k < dims(a)[3]; k++)
+      sum += (double)as[at(a, b, h / (dims(y)[1] / dims(a)[1]), r, k)] *
+             (double)xs[at(x, b, h / (dims(y)[1] / dims(x)[1]), k, c)];
+    y->values[at(y, b, h, r, c)] = (float)sum;
+  }
+  store(m, y);
+  return true;
+}
+
+static bool compute_reduction(const Memory *m, const Described *o) {
+  const Described *how = part(o, CUDNN_ATTR_OPERATION_REDUCTION_DESC);
+  Described *x = part(o, CUDNN_ATTR_OPERATION_REDUCTION_XDESC);
+  Described *y = part(o, CUDNN_ATTR_OPERATION_REDUCTION_YDESC);
+  bool largest = word(how, CUDNN_ATTR_REDUCTION_OPERATOR) == CUDNN_REDUCE_TENSOR_MAX;
+  const float *xs = load(m, x);
+  if (xs == NULL) return false;
+  y->values = malloc((size_t)count(y) * sizeof(float));
+  for (int64_t i = 0; i < count(y); i++) y->values[i] = largest ? -INFINITY : 0;
+  EACH(x) {
+    float *to = &y->values[at(y, b, h / (dims(x)[1] / dims(y)[1]), r, dims(y)[3] == 1 ? 0 : c)];
+    float value = xs[at(x, b, h, r, c)];
+    *to = largest ? fmaxf(*to, value) : *to + value;
+  }
+  store(m, y);
+  return true;
+}
+
+/* The same memory with the last two dimensions in turn. */
+static bool compute_reshape(const Memory *m, const Described *o) {
+  Described *x = part(o, CUDNN_ATTR_OPERATION_RESHAPE_XDESC);
+  Described *y = part(o, CUDNN_ATTR_OPERATION_RESHAPE_YDESC);
+  const int64_t *from = steps(x), *to = steps(y);
+  const float *xs = load(m, x);
+  if (xs == NULL || from[0] != to[0] || from[1] != to[1] || from[2] != to[3] || from[3] != to[2])
+    return false;
+  y->values = malloc((size_t)count(y) * sizeof(float));
+  EACH(y) y->values[at(y, b, h, r, c)] = xs[at(x, b, h, c, r)];
+  return true;
+}
+
+/* False where an operation reads what is not there. */
+static bool compute_graph(const Described *graph, const Memory *m) {
+  const Fact *f = fact(graph, CUDNN_ATTR_OPERATIONGRAPH_OPS);
+  bool ok = graph->finished;
+  for (int64_t i = 0; i < f->n && ok; i++) {
+    const Described *o = ((Described *const *)f->values)[i];
+    switch ((int)o->type) {
+    case CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR: ok = compute_pointwise(m, o); break;
+    case CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR: ok = compute_matmul(m, o); break;
+    case CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR: ok = compute_reduction(m, o); break;
+    case CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR: ok = compute_reshape(m, o); break;
+    default: ok = false;
+    }
+  }
+  return ok;
+}
+
+#undef EACH
+
+#endif

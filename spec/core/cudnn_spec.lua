@@ -1,0 +1,71 @@
+-- The graphs that the CUDA plugin gives to cuDNN, with a driver that says yes to all: engines that
+-- cuDNN compiles when a plan is made ask one to load what they have compiled.
+
+local shell = require "spec.support.shell"
+
+-- Handles are asked for by these; the address of a function by name.
+local driver <const> = [[
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdint.h>
+static int zero(void) { return 0; }
+static int handle(void **to) { static int one; return *to = &one, 0; }
+int cuGetExportTable(const void **table, const void *id) { (void)id; return *table = 0, 500; }
+int cuGetProcAddress(const char *name, void **to, int version, uint64_t flags) {
+  (void)version, (void)flags;
+  *to = dlsym(RTLD_DEFAULT, name);
+  if (*to == 0) *to = (void *)zero;
+  return 0;
+}
+int cuGetProcAddress_v2(const char *name, void **to, int version, uint64_t flags, int *status) {
+  if (status) *status = 0;
+  return cuGetProcAddress(name, to, version, flags);
+}
+]]
+local handles <const> = {
+   "cuLibraryLoadData", "cuLibraryGetKernel", "cuLibraryGetModule", "cuKernelGetFunction",
+   "cuModuleLoadData", "cuModuleLoadDataEx", "cuModuleGetFunction",
+}
+
+-- All names of the toolkit's stand-in for the driver; nil without a toolkit.
+local function names_of_driver(cuda)
+   local output, status = shell.run(("nm -D %s/lib64/stubs/libcuda.so"):format(cuda))
+   if status ~= 0 then return nil end
+   local names = {}
+   for name in output:gmatch " T (cu[%w_]+)" do names[#names + 1] = name end
+   return names
+end
+
+local function make_driver(folder, names)
+   local known, lines = {}, {driver}
+   for name in driver:gmatch "int (cu[%w_]+)%(" do known[name] = true end
+   for _, name in ipairs(handles) do
+      known[name] = true
+      lines[#lines + 1] = ("int %s(void **to) { return handle(to); }"):format(name)
+   end
+   for _, name in ipairs(names) do
+      if not known[name] then lines[#lines + 1] = ("int %s(void) { return 0; }"):format(name) end
+      known[name] = true
+   end
+   shell.write(folder .. "/driver.c", table.concat(lines, "\n") .. "\n")
+   shell.ok(("%s -shared -fPIC -w -Wl,-soname,libcuda.so.1 -o %s/libcuda.so.1 %s/driver.c"):format(
+      os.getenv "CC" or "cc", folder, folder))
+end
+
+describe("cuDNN", function()
+   it("has plans for attention, which no GPU needs to be there for", function()
+      local cuda = shell.run "dirname $(dirname $(command -v nvcc || echo /usr/local/cuda/bin/nvcc))"
+      cuda = cuda:gsub("%s+$", "")
+      local names = names_of_driver(cuda)
+      if not names then return pending "there is no CUDA toolkit here" end
+      shell.with_folder(function(folder)
+         make_driver(folder, names)
+         local output, status = shell.run(("LD_LIBRARY_PATH=%s:%s/lib64:$LD_LIBRARY_PATH " ..
+            "%s/spec/core/cudnn_test"):format(folder, cuda, shell.build))
+         assert.equal(0, status, output)
+         if output:find("skipped", 1, true) then return pending(output) end
+         assert.matches("\nok attention_has_plans\n", output)
+         assert.matches("\nok heads_that_share_keys_have_plans\n", output)
+      end)
+   end)
+end)

@@ -1,0 +1,28 @@
+/*
+** pointwise_f32.cu - some elementwise kernels that compute in float, for counting what they
+** move (traffic.cc): all of them would take minutes to compile.
+*/
+#include "kernels/cuda/pointwise/elementwise.cuh"
+
+#define COUNTED(X) X(add, 2) X(mul, 2) X(relu, 1) X(gelu, 1) X(where, 3) X(addcmul, 3)
+
+namespace {
+#define X(name, n) POINTWISE_FUNCTOR(name, n, f32, float, SAME)
+COUNTED(X)
+#undef X
+} // namespace
+
+static bool run(const struct tlk_pointwise *call, int kernel) {
+  switch (kernel) {
+#define X(name, n) \
+  case TLK_##name: return Run<name##_f32, float, any16>::go(call);
+    COUNTED(X)
+#undef X
+  default: return cuda_fail(TL_EDEVICE, "kernel %d is not among those that are counted", kernel);
+  }
+}
+
+#define X(name, inputs, types, result) \
+  [](const struct tlk_pointwise *call) { return run(call, TLK_##name); },
+const tlk_PointwiseFn tlk_pointwise_f32[] = {TLK_POINTWISES(X)};
+#undef X

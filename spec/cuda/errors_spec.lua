@@ -1,0 +1,97 @@
+-- What goes wrong on a GPU is a Lua error that says what and where, and the program goes on.
+
+local torch = require "tlua"
+local shell = require "spec.support.shell"
+local cuda = torch.cuda
+local on <const> = {device = "cuda"}
+
+-- Runs a program with settings of the emulator; its output.
+local function run(settings, program)
+   return shell.ok(("%s %s -e %s"):format(settings, shell.start(), shell.quote(program)))
+end
+
+describe("on a GPU", function()
+   it("a device that is not there is named, with those that are", function()
+      assert.raises("zeros: device cuda:7: expected cuda:0 to cuda:1",
+         function() torch.zeros(2, {device = "cuda:7"}) end)
+      assert.raises("to: device cuda:2: expected cuda:0 to cuda:1",
+         function() torch.ones(2):to("cuda:2") end)
+      assert.raises("cuda.set_device: device cuda:5: expected cuda:0 to cuda:1",
+         function() cuda.set_device(5) end)
+   end)
+
+   it("tensors of two devices are named with their arguments", function()
+      local x = torch.ones(3, 4, on)
+      assert.raises("add: expected all tensors on one device, got self on cuda:0 and other on cpu",
+         function() return x + torch.ones(3, 4, {device = "cpu"}) end)
+      assert.raises("matmul: expected all tensors on one device, got self on cuda:0 and other on cuda:1",
+         function() return x:matmul(torch.ones(4, 3, {device = "cuda:1"})) end)
+   end)
+
+   it("a position out of range is told at the next wait, with operator and line", function()
+      local x, bad = torch.ones(3, 4, on), torch.tensor({1, 9}, on)
+      local line = debug.getinfo(1, "l").currentline + 1
+      x:index_select(1, bad)
+      local ok, message = pcall(cuda.synchronize)
+      assert.is_false(ok)
+      assert.matches("cuda.synchronize: index_select: index: position 9 is out of range: " ..
+         "expected 1 to 3 %(called at .*errors_spec%.lua:" .. line .. "%)$", message)
+      assert.equal(12, x:sum():item())
+   end)
+
+   it("a capture that is left open ends with its graph", function()
+      local x, s = torch.ones(3, 4, on), cuda.Stream()
+      assert.raises("cuda.synchronize: cuda: waiting for the device: not possible while a graph is captured",
+         function()
+            local g = cuda.Graph()
+            cuda.stream(s, function()
+               g:capture_begin()
+               x:add_(1)
+               cuda.synchronize()
+            end)
+         end)
+      collectgarbage()
+      collectgarbage()
+      assert.is_false(cuda.stream(s, cuda.is_current_stream_capturing))
+      assert.equal(12, x:sum():item())
+   end)
+
+   it("a lack of memory tells figures, and its history the line", function()
+      -- the figures are those of our allocator, whichever the others run with
+      local output = run("TLUA_CUDA_ALLOCATOR=native TLUA_EMULATED_MEMORY=67108864", [[
+         torch.cuda.memory._record_memory_history()
+         local kept = torch.ones(1 << 22, {device = "cuda"})
+         print(pcall(torch.ones, 1 << 24, {device = "cuda"}))
+         for _, e in ipairs(torch.cuda.memory._snapshot().device_traces[1]) do
+            if e.action == "oom" then print("oom", e.size, e.frames[1].name, e.frames[2].line) end
+         end
+         print(kept:sum():item(), torch.cuda.memory_stats().num_ooms)]])
+      assert.matches("ones: out of memory on cuda:0: asked for 67.11 MB; tensors hold 16.78 MB, .* " ..
+         "are cached in blocks of up to .*, .* of 67.11 MB are free; garbage was collected and the " ..
+         "cache given back: release tensors .* use smaller batches", output)
+      assert.matches("\noom\t67108864\tones\t3\n4194304%.?0?\t1\n$", output)
+   end)
+
+   it("a driver that dies is an error of each call, and the program ends as usual", function()
+      for _, at in ipairs {3, 10, 30, 60, 100, 200} do
+         local output = run("TLUA_EMULATED_DEAD_AT=" .. at, [[
+            local s, x
+            local ok, message = pcall(function()
+               s = torch.cuda.Stream()
+               for i = 1, 60 do
+                  x = torch.ones(8, 8, {device = "cuda"})
+                  x:matmul(x):relu():sum():item()
+               end
+            end)
+            print(ok, message)
+            print(pcall(torch.cuda.synchronize))
+            if s then print(pcall(s.synchronize, s)) end
+            print(pcall(torch.zeros, 2, {device = "cuda"}))
+            print("here", torch.ones(2, {device = "cpu"}):sum():item())]])
+         assert.matches("^false\t.*unspecified launch failure %(cudaErrorLaunchFailure%); " ..
+            "this process can use no GPU any more\nfalse\t.*", output)
+         assert.falsy(output:find("\ntrue", 1, true), output)
+         assert.matches("\nhere\t2%.?0?\n$", output)
+      end
+   end)
+end)

@@ -1,0 +1,106 @@
+-- traffic.lua - the bytes that the GPU's kernels move, beside the least that they could: each input
+-- read once, each result written once. Run by `make traffic` with the plugin that counts them
+-- (traffic.cc); fails where something moves more than a tenth above the least.
+
+local torch = require "tlua"
+local path = assert(os.getenv "TLUA_EMULATED_TRAFFIC", "make traffic runs this")
+local most <const> = 1.1
+local on <const> = {device = "cuda"}
+
+local log = assert(io.open(path, "r"))
+
+-- What launches since the last call have read and written.
+local function moved()
+   torch.cuda.synchronize()
+   local bytes, kernels = 0, {}
+   for line in log:lines() do
+      local read, written, name = line:match "^(%d+) (%d+) (.*)$"
+      bytes = bytes + read + written
+      kernels[#kernels + 1] = ("%s %s %s"):format(read, written, name)
+   end
+   return bytes, kernels
+end
+
+local rows, above = 0, 0
+-- `least` in bytes; `launches`, if given, is how many there are to be.
+local function row(name, least, fn, launches)
+   moved()
+   fn()
+   local bytes, kernels = moved()
+   local factor = bytes / least
+   rows = rows + 1
+   print(("%-44s %9d %9d %6.3f%s"):format(name, bytes, least, factor, factor > most and "  <" or ""))
+   if factor > most or #kernels > (launches or math.huge) then
+      above = above + 1
+      for _, kernel in ipairs(kernels) do print("     " .. kernel:sub(1, 150)) end
+   end
+   assert(#kernels > 0, name .. " has launched nothing")
+end
+
+torch.manual_seed(1)
+local R <const>, C <const> = 250, 1030 -- no powers of two
+local n <const> = R * C
+local function tensor(dtype) return torch.randn(R, C, on):to(dtype or "float32") end
+local tensor_to_cast = tensor()
+
+print(("%-44s %9s %9s %6s"):format("", "moved", "least", ""))
+for _, kind in ipairs {{"float32", 4}, {"bfloat16", 2}} do
+   local dtype, size = kind[1], kind[2]
+   local x, y, z = tensor(dtype), tensor(dtype), tensor(dtype)
+   local turned = tensor(dtype):view(C, R):t()
+   local function of(name, arrays, fn) row(name .. ", " .. dtype, arrays * size * n, fn) end
+   of("add", 3, function() return x + y end)
+   of("mul by a number", 2, function() return x * 2 end)
+   of("relu_", 2, function() return z:relu_() end)
+   of("gelu", 2, function() return torch.nn.functional.gelu(x) end)
+   of("addcmul", 4, function() return x:addcmul(y, z) end)
+   of("add of a transposed one", 3, function() return x + turned end)
+   of("sum", 1, function() return x:sum() end)
+   of("sum of rows", 1, function() return x:sum(2) end)
+   of("sum of columns", 1, function() return x:sum(1) end)
+   of("amax of rows", 1, function() return x:amax(2) end)
+   of("softmax of rows", 2, function() return x:softmax(2) end)
+   of("softmax of columns", 2, function() return x:softmax(1) end)
+   of("log_softmax of rows", 2, function() return x:log_softmax(2) end)
+   local leaf = tensor(dtype):requires_grad_()
+   local soft = leaf:softmax(2)
+   of("gradient of softmax of rows", 3, function()
+      return torch.autograd.grad(soft, leaf, {grad_outputs = y, retain_graph = true})
+   end)
+   local weight, bias = torch.randn(C, on):to(dtype), torch.randn(C, on):to(dtype)
+   of("layer_norm", 2, function()
+      return torch.nn.functional.layer_norm(x, {C}, weight, bias)
+   end)
+   of("contiguous of a transposed one", 2, function() return x:t():contiguous() end)
+   of("fill_", 1, function() return x:fill_(3) end)
+end
+
+row("float32 to bfloat16", 6 * n, function() return tensor_to_cast:bfloat16() end)
+
+-- What each step reads and writes: parameter and states; and it reads the gradient.
+for _, step in ipairs {{"SGD", {momentum = 0.9}, 5}, {"Adam", {}, 7}, {"AdamW", {}, 7}} do
+   local p = tensor():requires_grad_()
+   p.grad = tensor()
+   local optimizer = torch.optim[step[1]]({p}, step[2])
+   optimizer:step() -- makes the states
+   row(step[1] .. " step", step[3] * 4 * n, function() optimizer:step() end)
+end
+
+-- A step that divides by the scale, looks for what is not finite and clips: the norm reads the
+-- gradient once more. Parts of the norm, numbers of the step, clocks, step.
+do
+   local p = tensor():requires_grad_()
+   p.grad = tensor()
+   local adam = torch.optim.AdamW({p}, {capturable = true})
+   local scaler = torch.amp.GradScaler "cuda"
+   scaler:scale(torch.ones({}, on))
+   local function step(options)
+      scaler:step(adam, options)
+      scaler:forget()
+   end
+   step()
+   row("AdamW step with a scaler", 8 * 4 * n, step, 4)
+   row("AdamW step with a scaler, clipped", 8 * 4 * n, function() step {max_norm = 1.0} end, 4)
+   row("AdamW step, clipped", 8 * 4 * n, function() adam:step {max_norm = 1.0} end, 4)
+end
+os.exit(above == 0)

@@ -1,0 +1,16 @@
+-- The bytes that kernels move; `make traffic` shows them as a table.
+
+local shell = require "spec.support.shell"
+
+describe("a GPU's kernels", function()
+   it("move at most a tenth more bytes than they must", function()
+      shell.with_folder(function(folder)
+         local log = folder .. "/log"
+         shell.write(log, "")
+         local output, status = shell.run(("TLUA_PLUGINS=%s/counted TLUA_EMULATED_TRAFFIC=%s %s " ..
+            "spec/cuda/traffic.lua"):format(shell.build, log, shell.start()))
+         assert.equal(0, status, output)
+         assert.is_true(select(2, output:gsub("\n", "")) > 30, output)
+      end)
+   end)
+end)

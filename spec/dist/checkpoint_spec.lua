@@ -1,0 +1,224 @@
+-- Checkpoints that many ranks write and others read.
+
+local ranks = require "spec.dist.ranks"
+local shell = require "spec.support.shell"
+
+local setting = [==[
+   local nn, F = torch.nn, torch.nn.functional
+   local dcp, tp = dist.checkpoint, dist.tensor.parallel
+   local function build(seed)
+      torch.manual_seed(seed)
+      return nn.Sequential(nn.Linear(6, 10), nn.Tanh(), nn.BatchNorm1d(10), nn.Linear(10, 6),
+         nn.Linear(6, 3))
+   end
+   local function near(a, b, limit, what)
+      local off = (a - b):abs():max():item()
+      assert(off <= (limit or 1e-5), (what or "value") .. " is off by " .. off)
+   end
+   torch.manual_seed(2)
+   local x, y = torch.randn(8, 6), torch.randn(8, 3)
+   local function step(model, adam)
+      adam:zero_grad()
+      ;((model(x) - y) ^ 2):mean():backward()
+      adam:step()
+   end
+   local function split(model, kind)
+      if kind == "tp" or kind == "both" then
+         local mesh = kind == "tp" and dist.init_device_mesh("cpu", {size}) or
+            dist.init_device_mesh("cpu", {size // 2, 2}, {mesh_dim_names = {"dp", "tp"}})
+         tp.parallelize_module(model, kind == "tp" and mesh or mesh.tp,
+            {["4"] = tp.ColwiseParallel(), ["5"] = tp.RowwiseParallel()})
+         if kind == "both" then dist.fsdp.fully_shard(model, {mesh = mesh.dp}) end
+      elseif kind == "ddp" then
+         return nn.parallel.DistributedDataParallel(model)
+      elseif kind == "fsdp" then
+         dist.fsdp.fully_shard(model[1])
+         dist.fsdp.fully_shard(model)
+      end
+      return model
+   end
+   local function make(seed, kind)
+      local model = split(build(seed), kind)
+      if kind == "zero" then
+         return model, dist.optim.ZeroRedundancyOptimizer(model:parameters(),
+            {optimizer_class = torch.optim.AdamW, lr = 0.01})
+      end
+      return model, torch.optim.AdamW(model:parameters(), {lr = 0.01})
+   end
+]==]
+
+local function code(text) return (setting:gsub("%s*\n%s*", " ")) .. text end
+
+local writer = [==[
+   local model, adam = make(1, KIND)
+   for _ = 1, 3 do step(model, adam) end
+   adam.param_groups[1].lr = 0.005
+   dcp.save({model = model, adam = adam, at = {step = 3, name = "x"}}, {checkpoint_id = ID})
+]==]
+
+local reader = [==[
+   local model, adam = make(9, KIND)
+   local alone, other = make(1)
+   for _ = 1, 3 do step(alone, other) end
+   other.param_groups[1].lr = 0.005
+   local state = {model = model, adam = adam, at = {step = 0, name = ""}}
+   dcp.load(state, {checkpoint_id = ID})
+   check(3, state.at.step)
+   check("x", state.at.name)
+   local function compare(limit)
+      local full = dcp.get_model_state_dict(model, {full_state_dict = true})
+      for path, tensor in pairs(alone:state_dict()) do near(full[path], tensor, limit, path) end
+   end
+   compare(1e-5)
+   for _ = 1, 2 do step(model, adam) step(alone, other) end -- as if nothing had happened
+   compare(1e-4)
+]==]
+
+local function with(text, kind, id)
+   return code((text:gsub("KIND", kind and ("%q"):format(kind) or "nil")
+      :gsub("ID", function() return ("%q"):format(id) end)))
+end
+
+describe("distributed.checkpoint", function()
+   it("is read by other numbers of ranks, and other ways of splitting, than have written it",
+      function()
+      local cases = {
+         {4, "fsdp", {{2, "fsdp"}, {1, nil}, {2, "tp"}, {4, "both"}}},
+         {2, "tp", {{2, "fsdp"}, {2, "zero"}}},
+         {4, "both", {{2, "fsdp"}, {1, nil}}},
+         {2, "zero", {{3, "fsdp"}, {3, "zero"}}},
+         {1, nil, {{3, "fsdp"}, {2, "ddp"}}},
+         {2, "ddp", {{1, nil}}},
+      }
+      for _, case in ipairs(cases) do
+         shell.with_folder(function(folder)
+            local id = folder .. "/a checkpoint"
+            ranks.ok(case[1], with(writer, case[2], id))
+            for _, read in ipairs(case[3]) do ranks.ok(read[1], with(reader, read[2], id)) end
+         end)
+      end
+   end)
+
+   it("writes each element once, and leaves one checkpoint in the folder", function()
+      shell.with_folder(function(folder)
+         local id = folder .. "/c"
+         ranks.ok(4, with(writer .. [==[
+            dcp.save({model = model}, {checkpoint_id = ID})
+            if rank == 0 then
+               local elements, expected = 0, 0
+               for r = 0, 3 do
+                  for _, t in pairs(torch.load(ID .. "/part2-" .. r .. ".safetensors")) do
+                     elements = elements + t:numel()
+                  end
+               end
+               for _, t in pairs(build(1):state_dict()) do expected = expected + t:numel() end
+               check(expected, elements)
+            end
+         ]==], "both", id))
+         local listing = shell.ok("ls " .. shell.quote(id))
+         assert.equal("index.json\npart2-0.safetensors\npart2-1.safetensors\n" ..
+            "part2-2.safetensors\npart2-3.safetensors\n", listing)
+      end)
+   end)
+
+   it("leaves what was there where a rank cannot write", function()
+      shell.with_folder(function(folder)
+         local id = folder .. "/c"
+         ranks.ok(2, with(writer .. [==[
+            local before = io.open(ID .. "/index.json"):read "a"
+            local save = torch.save
+            if rank == 1 then torch.save = function() error("the disk is full", 0) end end
+            refused("rank 1: the disk is full", dcp.save, {model = model}, {checkpoint_id = ID})
+            torch.save = save
+            check(before, io.open(ID .. "/index.json"):read "a")
+            dcp.load({model = model, adam = adam}, {checkpoint_id = ID})
+         ]==], "fsdp", id))
+      end)
+   end)
+
+   it("is the one before where a rank dies while it saves", function()
+      shell.with_folder(function(folder)
+         local id = folder .. "/c"
+         local output, status = ranks.run(2, with(writer .. [==[
+            local save = torch.save
+            torch.save = function(...)
+               save(...)
+               if rank == 1 then os.exit(9) end
+            end
+            for _, p in ipairs(model:parameters()) do torch.no_grad(function() p:zero_() end) end
+            dcp.save({model = model, adam = adam}, {checkpoint_id = ID})
+         ]==], "fsdp", id), {timeout = 5})
+         assert.equal(9, status, output)
+         ranks.ok(3, with(reader, "fsdp", id))
+      end)
+   end)
+
+   it("refuses what does not fit, on every rank, and changes nothing", function()
+      shell.with_folder(function(folder)
+         ranks.ok(2, with(writer .. [==[
+            local other = dist.fsdp.fully_shard(nn.Sequential(nn.Linear(6, 9)))
+            local before = other[1].weight:detach():clone()
+            refused("model.1.weight: expected shape (9, 6), got (10, 6)", dcp.load, {model = other},
+               {checkpoint_id = ID})
+            assert(before:equal(other[1].weight:detach()))
+            refused("net.1.bias is missing", dcp.load, {net = model}, {checkpoint_id = ID})
+            refused("No such file", dcp.load, {model = model}, {checkpoint_id = ID .. "x"})
+            refused("its parameter 1 is in no module of the state", dcp.save, {adam = adam},
+               {checkpoint_id = ID})
+            refused("fn: function cannot be saved", dcp.save, {fn = print}, {checkpoint_id = ID})
+            dist.barrier()
+            if rank == 0 then
+               local file = io.open(ID .. "/index.json", "w")
+               file:write("{}")
+               file:close()
+            end
+            dist.barrier()
+            refused("not the index of a checkpoint", dcp.load, {model = model},
+               {checkpoint_id = ID})
+         ]==], "fsdp", folder .. "/c"))
+      end)
+   end)
+
+   it("gives and takes whole states", function()
+      ranks.ok(4, code [==[
+         local alone, model = build(1), split(build(1), "both")
+         local state = dcp.get_model_state_dict(model, {full_state_dict = true})
+         for path, tensor in pairs(alone:state_dict()) do near(state[path], tensor, 0, path) end
+         local fresh = split(build(2), "both")
+         dcp.set_model_state_dict(fresh, alone:state_dict(), {full_state_dict = true})
+         state = dcp.get_model_state_dict(fresh, {full_state_dict = true})
+         for path, tensor in pairs(alone:state_dict()) do near(state[path], tensor, 0, path) end
+         state["1.weight"] = torch.ones(2)
+         refused("1.weight: expected shape (10, 6), got (2)", dcp.set_model_state_dict, fresh,
+            state, {full_state_dict = true})
+      ]==])
+   end)
+end)
+
+describe("boxes", function()
+   local boxes = require("tlua").distributed.checkpoint._boxes
+
+   it("hold a range of a box's elements, each once, in their order", function()
+      for _, size in ipairs {{7}, {3, 4}, {2, 3, 4}, {1, 5, 1, 2}, {}} do
+         local n = boxes.product(size)
+         for first = 0, n - 1 do
+            for count = 0, n - first do
+               local at = first
+               for _, box in ipairs(boxes.of_range({}, size, first, count)) do
+                  local flat = 0
+                  for d, s in ipairs(size) do flat = flat * s + box.offset[d] end
+                  assert.equal(at, flat)
+                  at = at + boxes.product(box.size)
+                  -- all but the first dimension of more than one row is whole
+                  local open = false
+                  for d, s in ipairs(size) do
+                     if open then assert.equal(s, box.size[d]) end
+                     open = open or box.size[d] > 1
+                  end
+               end
+               assert.equal(first + count, at)
+            end
+         end
+      end
+   end)
+end)

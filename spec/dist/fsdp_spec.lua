@@ -1,0 +1,369 @@
+-- fully_shard. Reference values: the same model in one process with the whole batch.
+
+local ranks = require "spec.dist.ranks"
+
+local setting = [==[
+   local nn = torch.nn
+   local fsdp = dist.fsdp
+   local fully_shard = fsdp.fully_shard
+   local Block = torch.class("Block", nn.Module)
+   function Block:__init(w)
+      nn.Module.__init(self)
+      self.ln, self.a, self.b = nn.LayerNorm(w), nn.Linear(w, 4 * w), nn.Linear(4 * w, w)
+   end
+   function Block:forward(x) return x + self.b(self.a(self.ln(x)):tanh()) end
+   local function build(w, n)
+      torch.manual_seed(1)
+      local model = nn.Sequential(nn.Linear(5, w))
+      for _ = 1, n do model:add(Block(w)) end
+      return model:add(nn.Linear(w, 3))
+   end
+   local function shard(model, options)
+      for i = 2, #model - 1 do fully_shard(model[i], options) end
+      return fully_shard(model, options)
+   end
+   torch.manual_seed(7)
+   local x, y = torch.randn(8, 5), torch.randn(8, 3)
+   local part = 8 // size
+   local function mine(t) return t:narrow(1, rank * part + 1, part) end
+   local function loss(model, a, b) return ((model(a) - b) ^ 2):mean() end
+   local function mean(l)
+      l = l:detach():clone()
+      dist.all_reduce(l, "avg")
+      return l:item()
+   end
+   local full = torch.distributed.fsdp.full_tensor
+   local function near(a, b, limit, what)
+      local off = (a - b):abs():max():item()
+      assert(off <= (limit or 1e-6), (what or "value") .. " is off by " .. off)
+   end
+   local function compare(model, alone, limit)
+      local theirs = alone:parameters()
+      for i, p in ipairs(model:parameters()) do
+         near(full(p), theirs[i], limit, "parameter " .. i)
+         if theirs[i].grad then near(full(p, p.grad), theirs[i].grad, limit, "gradient " .. i) end
+      end
+   end
+]==]
+
+local function run(n, code)
+   return ranks.ok(n, (setting:gsub("%s*\n%s*", " ")) .. code)
+end
+
+describe("fully_shard", function()
+   for _, case in ipairs {{2, "{}"}, {4, "{}"}, {2, "{reshard_after_forward = false}"}} do
+      it(("trains as one process does: %d ranks, %s"):format(case[1], case[2]), function()
+         run(case[1], [==[
+            local alone, model = build(16, 3), shard(build(16, 3), ]==] .. case[2] .. [==[)
+            local sgd = torch.optim.AdamW(alone:parameters(), {lr = 0.01})
+            local adam = torch.optim.AdamW(model:parameters(), {lr = 0.01})
+            for step = 1, 8 do
+               local expected, got = loss(alone, x, y), loss(model, mine(x), mine(y))
+               assert(math.abs(expected:item() - mean(got)) < 1e-6, "loss of step " .. step)
+               sgd:zero_grad() adam:zero_grad() -- after the forward pass, which is as good
+               expected:backward() got:backward()
+               if step == 1 then compare(model, alone) end
+               local norm = nn.utils.clip_grad_norm_(alone:parameters(), 0.5)
+               near(norm, nn.utils.clip_grad_norm_(model:parameters(), 0.5))
+               sgd:step() adam:step()
+            end
+            compare(model, alone, 2e-5)
+            local elements = torch.zeros(1)
+            for _, p in ipairs(model:parameters()) do elements = elements + p:numel() end
+            dist.all_reduce(elements)
+            local all = 0
+            for _, p in ipairs(alone:parameters()) do all = all + p:numel() end
+            check({all + 0.0}, elements)
+         ]==])
+      end)
+   end
+
+   it("keeps 1/N of parameters, gradients and state, and two blocks", function()
+      run(4, [==[
+         local w, blocks = 96, 8
+         local function bytes(module)
+            local n = 0
+            for _, p in ipairs(module:parameters()) do n = n + 4 * p:numel() end
+            return n
+         end
+         local function peak_of(model, steps)
+            local adam = torch.optim.AdamW(model:parameters())
+            local a, b = mine(x), mine(y)
+            for _ = 1, steps do
+               collectgarbage() collectgarbage()
+               torch.reset_peak_memory_stats()
+               adam:zero_grad()
+               loss(model, a, b):backward()
+               adam:step()
+            end
+            return torch.max_memory_allocated()
+         end
+         collectgarbage() collectgarbage()
+         local before = torch.memory_allocated()
+         local model = build(w, blocks)
+         local total, block = bytes(model), bytes(model[2])
+         -- what activations and kernels take beside them
+         local beside = peak_of(model, 3) - before - 4 * total
+         model = nil
+         collectgarbage() collectgarbage()
+         local sharded = shard(build(w, blocks))
+         peak_of(sharded, 1) -- the groups have their buffers
+         sharded:zero_grad()
+         collectgarbage() collectgarbage()
+         local held = 0
+         for _, p in ipairs(sharded:parameters()) do held = held + 4 * p:numel() end
+         assert(held <= total // 4 + 64)
+         local groups = torch.memory_allocated() - before - held
+         local peak = peak_of(sharded, 3) - before - groups
+         -- Of each block's two gates, what goes in and out both ways is in Lua's hands, so that it
+         -- may wait for the collector.
+         local gates = 2 * 4 * (blocks + 1) * part * w * 4
+         -- 4 kinds of total / 4; blocks with gradients
+         local limit = total + 2 * 2 * block + beside + gates
+         assert(peak <= limit, ("%d bytes, at most %d expected; blocks of %d, %d beside"):format(
+            peak, limit, block, beside))
+         assert(peak < 0.6 * 4 * total)
+      ]==])
+   end)
+
+   it("gathers and reduces each block's row as often as its stage of ZeRO needs", function()
+      run(2, [==[
+         local group, counts = dist.group.WORLD, {}
+         local raw = group.raw
+         group.raw = {run = function(_, kind, ...)
+            counts[kind] = (counts[kind] or 0) + 1
+            return raw:run(kind, ...)
+         end}
+         for _, case in ipairs {{nil, 3 * 2 + 1}, {true, 4 * 2}, {false, 4}} do
+            local model = shard(build(8, 3), {reshard_after_forward = case[1]})
+            for _ = 1, 3 do
+               counts = {}
+               loss(model, mine(x), mine(y)):backward()
+               check(case[2], counts.all_gather)
+               check(4, counts.reduce_scatter)
+               check(nil, counts.all_reduce)
+            end
+            counts = {}
+            torch.no_grad(function() model(mine(x)) end)
+            check(4, counts.all_gather)
+         end
+         group.raw = raw
+      ]==])
+   end)
+
+   it("leaves out a step on all ranks where one of them has seen an infinite gradient", function()
+      run(2, [==[
+         local model = fully_shard(nn.Linear(4, 1, {bias = false}))
+         local before = full(model.weight):clone()
+         for _, before_step in ipairs {false, true} do
+            local scaler = torch.amp.GradScaler("cpu", {init_scale = 8})
+            local sgd = torch.optim.SGD(model:parameters(), {lr = 0.1})
+            local t = torch.ones(1, 4)
+            t[{1, 4}] = math.huge
+            scaler:scale(model(t):sum()):backward()
+            check(rank == 1, not torch.isfinite(model.weight.grad):all():item())
+            if before_step then scaler:unscale_(sgd) end
+            scaler:step(sgd)
+            scaler:update()
+            near(full(model.weight), before, 0)
+            check(4.0, scaler:get_scale())
+            model:zero_grad()
+         end
+      ]==])
+   end)
+
+   it("adds up gradients over passes, with and without averaging each", function()
+      run(2, [==[
+         local alone = build(8, 2)
+         loss(alone, x, y):backward()
+         local half = part // 2
+         for _, sync in ipairs {true, false} do
+            local model = shard(build(8, 2))
+            local a, b = mine(x), mine(y)
+            model:set_requires_gradient_sync(sync)
+            ;(loss(model, a:narrow(1, 1, half), b:narrow(1, 1, half)) / 2):backward()
+            if not sync then check(nil, model[1].weight.grad) end
+            model:set_requires_gradient_sync(true)
+            local rest = loss(model, a:narrow(1, half + 1, half), b:narrow(1, half + 1, half)) / 2
+            rest:backward()
+            compare(model, alone)
+         end
+      ]==])
+   end)
+
+   it("works with checkpoints, parts used twice, frozen and unused ones", function()
+      run(2, [==[
+         local Odd = torch.class("Odd", nn.Module)
+         function Odd:__init()
+            nn.Module.__init(self)
+            torch.manual_seed(3)
+            self.first, self.twice, self.last = nn.Linear(5, 8), Block(8), nn.Linear(8, 3)
+            self.cold, self.never = Block(8), nn.Linear(8, 8)
+            for _, p in ipairs(self.cold:parameters()) do p.requires_grad = false end
+         end
+         function Odd:forward(t)
+            t = self.twice(self.cold(self.twice(self.first(t))))
+            return self.last(torch.utils.checkpoint(self.twice, t))
+         end
+         local alone, model = Odd(), Odd()
+         fully_shard(model.twice) fully_shard(model.cold) fully_shard(model.never)
+         fully_shard(model)
+         for _ = 1, 2 do
+            loss(alone, x, y):backward()
+            loss(model, mine(x), mine(y)):backward()
+         end
+         compare(model, alone, 2e-6)
+         check(nil, model.never.weight.grad)
+         check(nil, model.cold.a.weight.grad)
+      ]==])
+   end)
+
+   it("computes in another dtype, and keeps its own", function()
+      run(2, [==[
+         local seen
+         local policy = fsdp.MixedPrecisionPolicy {param_dtype = "bfloat16",
+            reduce_dtype = "float32"}
+         local outer = fsdp.MixedPrecisionPolicy {param_dtype = "bfloat16",
+            reduce_dtype = "float32", output_dtype = "float32"}
+         local alone, model = build(8, 2), build(8, 2)
+         model[3]:register_forward_pre_hook(function(m, t) seen = {t.dtype, m.a.weight.dtype} end)
+         for i = 2, 3 do fully_shard(model[i], {mp_policy = policy}) end
+         fully_shard(model, {mp_policy = outer})
+         local l = loss(model, mine(x), mine(y))
+         check("float32", l.dtype)
+         l:backward()
+         loss(alone, x, y):backward()
+         check("bfloat16", seen[1])
+         check("float32", model[1].weight.dtype)
+         check("float32", model[1].weight.grad.dtype)
+         compare(model, alone, 0.05)
+         near(full(model[2].a.weight), alone[2].a.weight, 0)
+      ]==])
+   end)
+
+   it("goes on after a pass that has failed", function()
+      run(2, [==[
+         local alone, model = build(8, 2), shard(build(8, 2))
+         local fails = true
+         local Fail = torch.class("Fail", torch.autograd.Function)
+         function Fail.forward(_, t) return t:view_as(t) end
+         function Fail.backward(_, g)
+            if fails then error("on purpose", 0) end
+            return g
+         end
+         local inner = model[2].forward
+         model[2].forward = function(self, t)
+            if fails == "forward" then error("in forward", 0) end
+            return Fail:apply(inner(self, t))
+         end
+         refused("on purpose", function() loss(model, mine(x), mine(y)):backward() end)
+         fails = "forward"
+         refused("in forward", function() loss(model, mine(x), mine(y)):backward() end)
+         fails = false
+         model:zero_grad()
+         loss(model, mine(x), mine(y)):backward()
+         loss(alone, x, y):backward()
+         compare(model, alone)
+      ]==])
+   end)
+
+   it("computes on a device with parts in the CPU's memory, and copies along a second dimension",
+      function()
+      run(4, [==[
+         local alone = build(8, 2)
+         loss(alone, x, y):backward()
+         local mesh = dist.init_device_mesh("sim", {2, 2}, {mesh_dim_names = {"copy", "shard"}})
+         local model = build(8, 2):to "sim"
+         shard(model, {mesh = mesh, offload_policy = fsdp.CPUOffloadPolicy()})
+         check("cpu", model[2].a.weight.device)
+         local n = 0
+         for _, p in ipairs(model:parameters()) do n = n + p:numel() end
+         loss(model, mine(x):to "sim", mine(y):to "sim"):backward()
+         check("cpu", model[2].a.weight.grad.device)
+         compare(model, alone)
+      ]==])
+   end)
+
+   it("computes with what a step has left, after a forward pass without a backward one, too",
+      function()
+      run(2, [==[
+         for _, reshard in ipairs {true, false} do
+            local alone, model = build(8, 2), shard(build(8, 2), {reshard_after_forward = reshard})
+            local one = torch.optim.SGD(alone:parameters(), {lr = 0.1})
+            local many = torch.optim.SGD(model:parameters(), {lr = 0.1})
+            loss(alone, x, y):backward()
+            loss(model, mine(x), mine(y)):backward()
+            model(mine(x))
+            one:step() many:step()
+            near(model(mine(x)), mine(alone(x)))
+            torch.no_grad(function() near(model(mine(x)), mine(alone(x))) end)
+         end
+      ]==])
+   end)
+
+   -- Hooks that refer to their own parameters are looked for now and then, so that one model, but not
+   -- two, may wait for it.
+   it("goes with its model", function()
+      run(2, [==[
+         local before, alive = torch.memory_allocated(), 0
+         for _ = 1, 20 do
+            do
+               local model = shard(build(32, 3))
+               loss(model, mine(x), mine(y)):backward()
+               if alive == 0 then alive = torch.memory_allocated() - before end
+            end
+            collectgarbage() collectgarbage()
+            local used = torch.memory_allocated() - before
+            assert(used <= 2 * alive, used .. " bytes, one model has " .. alive)
+         end
+      ]==])
+   end)
+
+   it("takes tied parameters in one unit, and refuses them in two", function()
+      run(2, [==[
+         local function tied()
+            torch.manual_seed(4)
+            local net = nn.Sequential(nn.Linear(3, 3), nn.Tanh(), nn.Linear(3, 3))
+            net[3].weight = net[1].weight
+            return net
+         end
+         local alone, whole = tied(), fully_shard(tied())
+         local x = torch.ones(2, 3)
+         alone(x):sum():backward()
+         whole(x):sum():backward()
+         local mine = dist.fsdp.full_tensor(whole[1].weight, whole[1].weight.grad)
+         check(true, (mine - alone[1].weight.grad):abs():max():item() < 1e-6)
+         local two = tied()
+         fully_shard(two[1])
+         refused("parameter weight is tied to weight of a module that is shared out already", fully_shard, two[3])
+         refused("parameter 3.weight is tied to weight of a module that is shared out already", fully_shard, two)
+         fully_shard(two[3], {ignored_params = {two[3].weight}})
+      ]==])
+   end)
+
+   it("refuses what it cannot do", function()
+      run(2, [==[
+         refused("module: expected a module, got 1", fully_shard, 1)
+         local model = fully_shard(nn.Linear(4, 4))
+         refused("shared out already", fully_shard, model)
+         refused("mp_policy: expected a MixedPrecisionPolicy", fully_shard, nn.Linear(1, 1),
+            {mp_policy = nn.Linear(1, 1)})
+         refused("unknown option reshard", fully_shard, nn.Linear(1, 1), {reshard = true})
+         refused("param_dtype: expected a floating dtype, got \"int8\"", fsdp.MixedPrecisionPolicy,
+            {param_dtype = "int8"})
+         refused("mesh: expected a mesh", fully_shard, nn.Linear(1, 1), {mesh = nn.Linear(1, 1)})
+         refused(("parameter 1 is weight (2x%d, float32) here, but weight (2x%d, float32) on " ..
+            "rank %d"):format(rank + 1, 2 - rank, 1 - rank), fully_shard, nn.Linear(rank + 1, 2))
+         model:double()
+         refused("weight was replaced or moved after fully_shard", model, torch.ones(1, 4))
+         -- an optimizer that has made steps before has the state of whole parameters
+         local other = nn.Linear(4, 4)
+         local adam = torch.optim.Adam(other:parameters())
+         other(torch.ones(1, 4)):sum():backward()
+         adam:step()
+         fully_shard(other)
+         other(torch.ones(1, 4)):sum():backward()
+         refused("states of parameter 1: expected shape", adam.step, adam)
+      ]==])
+   end)
+end)

@@ -1,0 +1,141 @@
+-- The back end "mpi", by Open MPI and by MPICH: what the other specs of this folder say of groups in
+-- shared memory, and what is different.
+
+local ranks = require "spec.dist.ranks"
+local shell = require "spec.support.shell"
+
+local function there(mpi)
+   local file = io.open(("%s/tlua_mpi_%s.so"):format(shell.build, mpi))
+   if file then file:close() end
+   return file and shell.has("mpirun." .. mpi)
+end
+
+for _, mpi in ipairs {"openmpi", "mpich"} do
+   describe("groups by " .. mpi, function()
+      local function by(what, fn)
+         it(what, function()
+            if not there(mpi) then return pending("no " .. mpi) end
+            fn()
+         end)
+      end
+
+      by("do what those in shared memory do", function()
+         local files = {"collectives", "messages", "ddp"}
+         for i, name in ipairs(files) do files[i] = ("spec/dist/%s_spec.lua"):format(name) end
+         assert.truthy(ranks.all_by_mpi(mpi, files) > 25)
+      end)
+
+      by("name calls that differ, with both lines", function()
+         local output = ranks.mpirun(mpi, 2, [[
+            local t = torch.ones(2, 3)
+            if rank == 0 then
+               refused("rank 0 all_reduce number 1 of float32 [2, 3] at ", dist.all_reduce, t)
+            else
+               refused("rank 1 barrier number 1 at ranks.lua:5", function() dist.barrier() end)
+            end
+            refused("ranks make different calls: rank 0", dist.barrier)
+            print "told"
+            dist._sleep(1) -- mpirun ends all with the first
+         ]])
+         assert.equal(2, select(2, output:gsub("told", "")), output)
+      end)
+
+      by("end a call after its time and say who is missing", function()
+         local output = ranks.mpirun(mpi, 3, [[
+            local t = torch.ones(4)
+            dist.all_reduce(t)
+            if rank == 2 then
+               for _ = 1, 4 do dist._sleep(1) end
+               refused("did not come within 1.5 s", dist.all_reduce, t)
+            else
+               refused("all_reduce: rank 2 did not come within 1.5 s; rank 0 waits in all_reduce number 2 " ..
+                  "of float32 [4] at ranks.lua:", function() dist.all_reduce(t) end)
+            end
+            print "told"
+            for _ = 1, 3 do dist._sleep(1) end -- mpirun ends all with the first
+         ]], {timeout = 1.5})
+         assert.equal(3, select(2, output:gsub("told", "")), output)
+      end)
+
+      by("name messages and parts of wrong sizes", function()
+         local output = ranks.mpirun(mpi, 2, [[
+            if rank == 0 then
+               dist.send(torch.ones(3), 1)
+            else
+               refused("recv from rank 0 of float32 [2] at ", dist.recv, torch.ones(2), 0)
+               refused("rank 0 has sent 12 bytes, expected were 8", dist.barrier)
+               print "told"
+            end
+            dist._sleep(1)
+         ]])
+         assert.equal(1, select(2, output:gsub("told", "")), output)
+         output = ranks.mpirun(mpi, 2, [[
+            refused("all_gather number 1 of float32 [", dist.all_gather,
+               {torch.ones(1), torch.ones(1)}, torch.ones(rank + 1))
+            print "told"
+            dist._sleep(1)
+         ]])
+         assert.equal(2, select(2, output:gsub("told", "")), output)
+      end)
+
+      by("end all ranks when one fails", function()
+         local began = os.time()
+         local output, status = ranks.mpirun(mpi, 2, [[
+            if rank == 1 then error "bad luck" end
+            dist.barrier()
+         ]])
+         assert.matches("bad luck", output)
+         assert.not_equal(0, status)
+         assert.truthy(os.time() - began < 10)
+      end)
+
+      by("refuse other numbers and other ways to meet", function()
+         local output, status = ranks.mpirun(mpi, 2, [[
+            local function join(options)
+               options.backend = "mpi"
+               return dist.init_process_group(options)
+            end
+            refused("world_size: MPI says 2, got 3", join, {world_size = 3})
+            refused("init_method: ranks of \"mpi\" find one another by MPI", join,
+               {init_method = "tcp://localhost:1"})
+            join {timeout = 20}
+            refused("send: tag: mpi has 0 to ", dist.send, torch.ones(1), 1 - dist.get_rank(), {tag = -1})
+            dist.barrier()
+         ]], {alone = true})
+         assert.equal(0, status, output)
+      end)
+
+      by("meet in shared memory, too, without `tlua run`", function()
+         local output, status = ranks.mpirun(mpi, 2, [[
+            dist.init_process_group {timeout = 20}
+            local t = torch.ones(1)
+            dist.all_reduce(t)
+            dist.barrier()
+            print(dist.get_rank() .. " has " .. t:item() .. " by " .. dist.get_backend())
+         ]], {alone = true})
+         assert.equal(0, status, output)
+         assert.matches("0 has 2.0 by shm", output)
+         assert.matches("1 has 2.0 by shm", output)
+      end)
+
+      it("say in one line what is missing", function()
+         shell.with_folder(function(folder)
+            local code = "torch.distributed.init_process_group {backend = 'mpi'}"
+            local output, status = shell.run(("TLUA_PLUGINS=%s TLUA_MPI=%s %s -e %s"):format(folder, mpi,
+               ranks.tlua, shell.quote(code)))
+            assert.equal(1, status)
+            assert.matches(("mpi: there is no %s/tlua_mpi_%s.so: build tlua where "):format(folder, mpi),
+               output, nil, true)
+         end)
+      end)
+   end)
+end
+
+describe("the back end mpi", function()
+   it("tells who was not started by mpirun", function()
+      local output, status = shell.run(("env -u PMIX_RANK %s -e %s"):format(ranks.tlua,
+         shell.quote "torch.distributed.init_process_group {backend = 'mpi'}"))
+      assert.equal(1, status)
+      assert.matches("this process was started neither by mpirun nor by srun", output)
+   end)
+end)

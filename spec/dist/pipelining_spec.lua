@@ -1,0 +1,309 @@
+-- Pipelines. Reference values: the same layers in one process.
+
+local torch = require "tlua"
+local ranks = require "spec.dist.ranks"
+
+local setting = [==[
+   local nn, F = torch.nn, torch.nn.functional
+   local pipe = dist.pipelining
+   local function build(blocks)
+      torch.manual_seed(3)
+      local model = nn.Sequential()
+      for i = 1, blocks do model:add(nn.Sequential(nn.Linear(6, 6), nn.Tanh())) end
+      return model
+   end
+   torch.manual_seed(5)
+   local x, y = torch.randn(8, 6), torch.randn(8, 6)
+   local function near(a, b, limit, what)
+      local off = (a - b):abs():max():item()
+      assert(off <= (limit or 1e-6), (what or "value") .. " is off by " .. off)
+   end
+   local function train(model, stages, schedule, steps)
+      local alone = build(#model)
+      local params = {}
+      for _, s in ipairs(stages) do
+         for _, p in ipairs(s.submodule:parameters()) do params[#params + 1] = p end
+      end
+      local mine = torch.optim.Adam(params, {lr = 0.01})
+      local whole = torch.optim.Adam(alone:parameters(), {lr = 0.01})
+      for step = 1, steps do
+         mine:zero_grad() whole:zero_grad()
+         local out = alone(x)
+         local expected = F.mse_loss(out, y)
+         expected:backward()
+         local losses = {}
+         local first = stages[1].is_first
+         local last = stages[#stages].is_last
+         local o = {target = last and y or nil, losses = losses}
+         local got
+         if first then got = schedule:step(x, o) else got = schedule:step(o) end
+         if last then
+            near(got, out)
+            near(torch.stack(losses):mean(), expected)
+         else
+            check(nil, got)
+         end
+         for _, s in ipairs(stages) do
+            local theirs = alone[s.stage_index + 1]:parameters()
+            for i, p in ipairs(s.submodule:parameters()) do near(p.grad, theirs[i].grad) end
+         end
+         mine:step() whole:step()
+      end
+      if stages[1].is_first then schedule:eval(x) else
+         local out = schedule:eval()
+         if stages[#stages].is_last then near(out, alone(x), 1e-5) end
+      end
+   end
+]==]
+
+local function run(n, code)
+   return ranks.ok(n, (setting:gsub("%s*\n%s*", " ")) .. code)
+end
+
+describe("a pipeline", function()
+   for _, kind in ipairs {"ScheduleGPipe", "Schedule1F1B"} do
+      it("gives the losses and gradients of one process: " .. kind, function()
+         for _, n in ipairs {2, 4} do
+            run(n, [==[
+               local model = build(size)
+               local stage = pipe.PipelineStage(model[rank + 1], rank, size)
+               for _, parts in ipairs {1, 4, 8} do
+                  model = build(size)
+                  stage = pipe.PipelineStage(model[rank + 1], rank, size, "cpu")
+                  train(model, {stage}, pipe.]==] .. kind .. [==[(stage, parts,
+                     {loss_fn = F.mse_loss}), 3)
+               end
+            ]==])
+         end
+      end)
+   end
+
+   it("has several stages on a rank: ScheduleInterleaved1F1B", function()
+      run(2, [==[
+         for _, parts in ipairs {1, 2, 4, 8} do
+            local model, stages = build(6), {}
+            for i = 1, 3 do
+               local s = rank + (i - 1) * size
+               stages[i] = pipe.PipelineStage(model[s + 1], s, 6)
+            end
+            train(model, stages, pipe.ScheduleInterleaved1F1B(stages, parts,
+               {loss_fn = F.mse_loss}), 2)
+         end
+      ]==])
+   end)
+
+   it("computes gradients of parameters later: ScheduleInterleavedZeroBubble", function()
+      for _, case in ipairs {{2, 1}, {4, 1}, {2, 2}} do
+         run(case[1], ("local here = %d "):format(case[2]) .. [==[
+            for _, parts in ipairs {1, 2, 8} do
+               local model, stages = build(here * size), {}
+               for i = 1, here do
+                  local s = rank + (i - 1) * size
+                  stages[i] = pipe.PipelineStage(model[s + 1], s, here * size)
+               end
+               train(model, stages, pipe.ScheduleInterleavedZeroBubble(stages, parts,
+                  {loss_fn = F.mse_loss}), 2)
+            end
+            local ddp = nn.parallel.DistributedDataParallel(nn.Linear(6, 6))
+            refused("DistributedDataParallel and fully_shard cannot wait for",
+               pipe.ScheduleInterleavedZeroBubble, {pipe.PipelineStage(ddp, rank, size)}, 2)
+         ]==])
+      end
+   end)
+
+   it("says nothing of shapes where all stages know theirs", function()
+      run(2, [==[
+         local stage = pipe.PipelineStage(build(size)[rank + 1], rank, size, {input_args = torch.empty(2, 6)})
+         train(build(size), {stage}, pipe.Schedule1F1B(stage, 4, {loss_fn = F.mse_loss}), 2)
+         refused("PipelineStage: input_args: expected a tensor or a list of them, got ", pipe.PipelineStage,
+            nn.Linear(6, 6), rank, size, {input_args = {3}})
+      ]==])
+   end)
+
+   it("passes on several tensors, also of integers", function()
+      run(2, [==[
+         local Two = torch.class("Two", nn.Module)
+         function Two:__init() nn.Module.__init(self) self.a = nn.Linear(6, 6) end
+         function Two:forward(t, n) return self.a(t), n or torch.ones(#t, {dtype = "int64"}) * 2 end
+         local Join = torch.class("Join", nn.Module)
+         function Join:__init() nn.Module.__init(self) self.b = nn.Linear(6, 6) end
+         function Join:forward(t, n) return self.b(t) * n:unsqueeze(2) end
+         torch.manual_seed(1)
+         local two, join = Two(), Join()
+         local stage = pipe.PipelineStage(rank == 0 and two or join, rank, 2)
+         local schedule = pipe.Schedule1F1B(stage, 4, {loss_fn = F.mse_loss})
+         if rank == 0 then schedule:step(x) else schedule:step {target = y} end
+         torch.manual_seed(1)
+         local a, b = Two(), Join()
+         F.mse_loss(b(a(x)), y):backward()
+         near(stage.submodule:parameters()[1].grad, (rank == 0 and a or b):parameters()[1].grad)
+      ]==])
+   end)
+
+   it("goes together with DistributedDataParallel and fully_shard", function()
+      run(4, [==[
+         local mesh = dist.init_device_mesh("cpu", {2, 2}, {mesh_dim_names = {"pp", "dp"}})
+         local at, part = mesh.pp:get_local_rank(), mesh.dp:get_local_rank()
+         local function mine(t) return t:narrow(1, part * 4 + 1, 4) end
+         for _, kind in ipairs {"ddp", "fsdp"} do
+            local model = build(2)[at + 1]
+            if kind == "fsdp" then
+               dist.fsdp.fully_shard(model, {mesh = mesh.dp})
+            else
+               model = nn.parallel.DistributedDataParallel(model,
+                  {process_group = mesh.dp:get_group()})
+            end
+            local stage = pipe.PipelineStage(model, at, 2, {group = mesh.pp:get_group()})
+            local schedule = pipe.Schedule1F1B(stage, 2, {loss_fn = F.mse_loss})
+            for _ = 1, 2 do
+               if at == 0 then schedule:step(mine(x)) else schedule:step {target = mine(y)} end
+            end
+            local alone = build(2)
+            ;(F.mse_loss(alone(x), y) * 2):backward()
+            for i, p in ipairs(model:parameters()) do
+               near(dist.fsdp.full_tensor(p, p.grad), alone[at + 1]:parameters()[i].grad)
+            end
+         end
+      ]==])
+   end)
+
+   it("refuses what does not fit, on every rank", function()
+      run(2, [==[
+         local model = build(2)
+         local Stage = pipe.PipelineStage
+         refused(("stage %d is on rank %d of the group, this is rank %d"):format(1 - rank, 1 - rank,
+            rank), Stage, model, 1 - rank, 2)
+         refused("num_stages: expected a multiple of the group's 2 ranks, got 3", Stage, model,
+            rank, 3)
+         refused("stage_index: expected 0 to 1, got 5", Stage, model, 5, 2)
+         local stage = Stage(model[rank + 1], rank, 2)
+         refused("n_microbatches: expected 1 to 4095, got 0", pipe.ScheduleGPipe, stage, 0)
+         refused("stage: expected a PipelineStage, got 1", pipe.ScheduleGPipe, 1, 2)
+         refused(("expected stage %d as number 2, got stage %d"):format(rank + 2, rank),
+            pipe.ScheduleInterleaved1F1B, {stage, stage}, 2)
+         local four = Stage(model[rank + 1], rank, 4)
+         refused("4 stages on 2 ranks are 2 for each, got 1", pipe.ScheduleGPipe, four, 2)
+         refused(("argument 2 is %d parts here, but %d parts on rank %d"):format(rank + 1, 2 - rank,
+            1 - rank), pipe.ScheduleGPipe, stage, rank + 1)
+         local three = pipe.ScheduleGPipe(stage, 3, {loss_fn = F.mse_loss})
+         refused("argument 1: expected a tensor whose first dimension 3 divides", function()
+            if rank == 0 then three:step(x) else three:step() end
+         end)
+         refused("unknown option targets", three.step, three, {targets = y})
+         local Worse = torch.class("Worse", nn.Module)
+         function Worse:forward() error("on purpose", 0) end
+         local worse = pipe.ScheduleGPipe(Stage(rank == 0 and Worse() or model[2], rank, 2), 2)
+         refused(rank == 0 and "on purpose" or "stage 0: on purpose", function()
+            if rank == 0 then worse:step(x) else worse:step() end
+         end)
+         local Bad = torch.class("Bad", nn.Module)
+         function Bad:forward() return "text" end
+         local bad = pipe.ScheduleGPipe(Stage(rank == 0 and Bad() or model[2], rank, 2), 2)
+         refused('stage 0: result 1: expected a tensor, got "text"', function()
+            if rank == 0 then bad:step(x) else bad:step() end
+         end)
+      ]==])
+   end)
+end)
+
+describe("the orders of schedules", function()
+   -- Lets all ranks go on in steps of one time for each action ("B" takes two); an action needs
+   -- those that it depends on. Returns how long that takes.
+   local function simulate(plan, n_ranks, here, n)
+      local ends, at, free, lists = {}, {}, {}, {}
+      for r = 0, n_ranks - 1 do lists[r], at[r], free[r] = plan(r, n_ranks, here, n), 1, 0 end
+      local stages, progress, last = n_ranks * here, true, 0
+      local function when(kind, stage, m)
+         if kind == "F" then
+            return stage == 0 and 0 or ends[("F%d.%d"):format(stage - 1, m)]
+         elseif kind == "W" then
+            return ends[("I%d.%d"):format(stage, m)]
+         end
+         return stage == stages - 1 and ends[("F%d.%d"):format(stage, m)]
+            or stage < stages - 1 and ends[("%s%d.%d"):format(kind, stage + 1, m)]
+      end
+      while progress do
+         progress = false
+         for r = 0, n_ranks - 1 do
+            local action = lists[r][at[r]]
+            local ready = action and when(table.unpack(action))
+            if ready then
+               local kind, stage, m = table.unpack(action)
+               if kind ~= "F" then assert.truthy(ends[("F%d.%d"):format(stage, m)]) end
+               assert.equal(r, stage % n_ranks)
+               local key = kind .. stage .. "." .. m
+               assert.is_nil(ends[key])
+               ends[key] = math.max(ready, free[r]) + (kind == "B" and 2 or 1)
+               free[r] = ends[key]
+               last = math.max(last, ends[key])
+               at[r], progress = at[r] + 1, true
+            end
+         end
+      end
+      for r = 0, n_ranks - 1 do
+         local actions = (lists[r][1] and lists[r][#lists[r]][1] == "W" and 3 or 2) * here * n
+         assert.equal(actions, at[r] - 1, ("rank %d of %d, %d stages, %d parts"):format(r, n_ranks,
+            here, n))
+      end
+      return last
+   end
+
+   it("come to their ends, each part once forward and once backward on each stage", function()
+      local pipe = torch.distributed.pipelining
+      for _, n_ranks in ipairs {1, 2, 3, 4, 8} do
+         for _, n in ipairs {1, 2, 3, 5, 8, 16} do
+            simulate(pipe.ScheduleGPipe.plan, n_ranks, 1, n)
+            simulate(pipe.Schedule1F1B.plan, n_ranks, 1, n)
+            for _, here in ipairs {1, 2, 3} do
+               if n <= n_ranks or n % n_ranks == 0 then
+                  simulate(pipe.ScheduleInterleaved1F1B.plan, n_ranks, here, n)
+               end
+               simulate(pipe.ScheduleInterleavedZeroBubble.plan, n_ranks, here, n)
+            end
+         end
+      end
+   end)
+
+   -- A part takes 1 forward and 2 backward. Idle, by the papers: (p - 1) (F + B) for 1F1B, divided
+   -- by the stages of a rank where they are interleaved, and (p - 1) (F + I - W) for ZB-H1.
+   it("take as long as their papers say", function()
+      local pipe = torch.distributed.pipelining
+      for _, p in ipairs {2, 4, 8} do
+         for _, n in ipairs {2 * p, 4 * p} do
+            assert.equal(3 * n + 3 * (p - 1), simulate(pipe.ScheduleGPipe.plan, p, 1, n))
+            assert.equal(3 * n + 3 * (p - 1), simulate(pipe.Schedule1F1B.plan, p, 1, n))
+            for _, here in ipairs {2, 3} do
+               assert.equal(3 * n * here + 3 * (p - 1),
+                  simulate(pipe.ScheduleInterleaved1F1B.plan, p, here, n))
+            end
+            assert.equal(3 * n + p - 1,
+               simulate(pipe.ScheduleInterleavedZeroBubble.plan, p, 1, n))
+         end
+      end
+   end)
+
+   it("let no rank of ZB-H1 hold more parts than the first of 1F1B", function()
+      for p = 1, 6 do
+         for rank = 0, p - 1 do
+            local held, most = 0, 0
+            local plan = torch.distributed.pipelining.ScheduleInterleavedZeroBubble.plan
+            for _, a in ipairs(plan(rank, p, 1, 4 * p)) do
+               held = held + (a[1] == "F" and 1 or a[1] == "W" and -1 or 0)
+               most = math.max(most, held)
+            end
+            assert.is_true(most <= p)
+         end
+      end
+   end)
+
+   it("let a rank of 1F1B hold no more parts than there are stages after it", function()
+      for rank = 0, 3 do
+         local held, most = 0, 0
+         for _, a in ipairs(torch.distributed.pipelining.Schedule1F1B.plan(rank, 4, 1, 16)) do
+            held = held + (a[1] == "F" and 1 or -1)
+            most = math.max(most, held)
+         end
+         assert.equal(4 - rank, most)
+      end
+   end)
+end)

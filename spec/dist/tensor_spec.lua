@@ -1,0 +1,201 @@
+-- Tensor parallelism. Reference values: the same layers in one process.
+
+local ranks = require "spec.dist.ranks"
+
+local setting = [==[
+   local nn, F = torch.nn, torch.nn.functional
+   local tensor = dist.tensor
+   local tp = tensor.parallel
+   local Shard, Replicate = tensor.Shard, tensor.Replicate
+   local full = dist.fsdp.full_tensor
+   local mesh = dist.init_device_mesh("cpu", {size}, {mesh_dim_names = {"tp"}})
+   local function near(a, b, limit, what)
+      local off = (a - b):abs():max():item()
+      assert(off <= (limit or 1e-5), (what or "value") .. " is off by " .. off)
+   end
+   local function compare(model, alone, limit)
+      local theirs = alone:parameters()
+      for i, p in ipairs(model:parameters()) do
+         near(full(p), theirs[i], limit, "parameter " .. i)
+         if theirs[i].grad then near(full(p, p.grad), theirs[i].grad, limit, "gradient " .. i) end
+      end
+   end
+   local Block = torch.class("Block", nn.Module)
+   function Block:__init(w, heads)
+      nn.Module.__init(self)
+      self.heads, self.width = heads, w
+      self.ln_1, self.ln_2 = nn.LayerNorm(w), nn.LayerNorm(w)
+      self.q, self.k, self.v = nn.Linear(w, w), nn.Linear(w, w), nn.Linear(w, w)
+      self.o = nn.Linear(w, w)
+      self.mlp = nn.Sequential(nn.Linear(w, 4 * w), nn.GELU(), nn.Linear(4 * w, w))
+   end
+   function Block:attend(t)
+      local function split(u)
+         return u:view(u:size(1), u:size(2), -1, self.width // self.heads):transpose(2, 3)
+      end
+      local u = F.scaled_dot_product_attention(split(self.q(t)), split(self.k(t)),
+         split(self.v(t)), {is_causal = true})
+      return self.o(u:transpose(2, 3):flatten(3))
+   end
+   function Block:forward(t)
+      t = t + self:attend(self.ln_1(t))
+      return t + self.mlp(self.ln_2(t))
+   end
+   local function model_of(class)
+      torch.manual_seed(4)
+      return class(16, 4)
+   end
+]==]
+
+local function run(n, code)
+   return ranks.ok(n, (setting:gsub("%s*\n%s*", " ")) .. code)
+end
+
+describe("parallelize_module", function()
+   it("splits a block by columns and rows, with results and gradients of one process", function()
+      for _, n in ipairs {2, 4} do
+         run(n, [==[
+            local alone, model = model_of(Block), model_of(Block)
+            tp.parallelize_module(model, mesh.tp, {
+               q = tp.ColwiseParallel(), k = tp.ColwiseParallel(), v = tp.ColwiseParallel(),
+               o = tp.RowwiseParallel(),
+               ["mlp.1"] = tp.ColwiseParallel(), ["mlp.3"] = tp.RowwiseParallel(),
+            })
+            check({64 // size, 16}, model.mlp[1].weight.shape)
+            check({16, 64 // size}, model.mlp[3].weight.shape)
+            torch.manual_seed(6)
+            local a = torch.randn(2, 3, 16, {requires_grad = true})
+            local b = a:detach():clone():requires_grad_()
+            local adam = torch.optim.SGD(model:parameters(), {lr = 0.1})
+            local other = torch.optim.SGD(alone:parameters(), {lr = 0.1})
+            for _ = 1, 3 do
+               adam:zero_grad() other:zero_grad()
+               local expected, got = alone(a), model(b)
+               near(got, expected)
+               ;(expected ^ 2):sum():backward() ;(got ^ 2):sum():backward()
+               near(b.grad, a.grad, 1e-4)
+               compare(model, alone, 2e-4)
+               near(nn.utils.clip_grad_norm_(model:parameters(), 1),
+                  nn.utils.clip_grad_norm_(alone:parameters(), 1), 1e-3)
+               adam:step() other:step()
+            end
+            compare(model, alone, 1e-4)
+         ]==])
+      end
+   end)
+
+   it("splits sequences between the layers that are split", function()
+      run(2, [==[
+         local alone, model = model_of(Block), model_of(Block)
+         local part = Shard(2)
+         tp.parallelize_module(model, mesh, {
+            ln_1 = tp.SequenceParallel(), ln_2 = tp.SequenceParallel(),
+            q = tp.ColwiseParallel {input_layouts = part},
+            k = tp.ColwiseParallel {input_layouts = part},
+            v = tp.ColwiseParallel {input_layouts = part},
+            o = tp.RowwiseParallel {output_layouts = part},
+            ["mlp.1"] = tp.ColwiseParallel {input_layouts = part},
+            ["mlp.3"] = tp.RowwiseParallel {output_layouts = part},
+         })
+         tp.parallelize_module(model, mesh, tp.PrepareModuleInput {input_layouts = Replicate(),
+            desired_input_layouts = part})
+         tp.parallelize_module(model, mesh, tp.PrepareModuleOutput {output_layouts = part,
+            desired_output_layouts = Replicate()})
+         torch.manual_seed(6)
+         local a = torch.randn(2, 4, 16, {requires_grad = true})
+         local b = a:detach():clone():requires_grad_()
+         local expected, got = alone(a), model(b)
+         near(got, expected)
+         ;(expected ^ 2):sum():backward() ;(got ^ 2):sum():backward()
+         near(b.grad, a.grad, 1e-4)
+         compare(model, alone, 2e-4)
+         refused("of size 3, cannot be split over 2 ranks", model, torch.randn(2, 3, 16))
+      ]==])
+   end)
+
+   it("splits vocabularies, and the loss over them", function()
+      run(4, [==[
+         local function build()
+            torch.manual_seed(2)
+            return nn.Sequential(nn.Embedding(12, 8), nn.Linear(8, 12, {bias = false}))
+         end
+         local alone, model = build(), build()
+         tp.parallelize_module(model, mesh,
+            {["1"] = tp.RowwiseParallel(), [2] = tp.ColwiseParallel()})
+         local tokens = torch.tensor {1, 12, 5, 7, 3, 12, 2}
+         local targets = torch.tensor {12, 1, 4, -100, 9, 6, 7}
+         for _, reduction in ipairs {"mean", "sum"} do
+            model:zero_grad() alone:zero_grad()
+            local expected = F.cross_entropy(alone(tokens) * 3, targets, {reduction = reduction})
+            local got = tp.cross_entropy(model(tokens) * 3, targets, {mesh = mesh,
+               reduction = reduction})
+            near(got, expected)
+            expected:backward() got:backward()
+            compare(model, alone)
+         end
+         local losses = tp.cross_entropy(model(tokens), targets, mesh, {reduction = "none"})
+         near(losses, F.cross_entropy(alone(tokens), targets, {reduction = "none"}))
+         -- by columns, everywhere whole
+         local by_columns = tp.parallelize_module(build(), mesh, {
+            ["*"] = tp.ColwiseParallel {output_layouts = Replicate()}})
+         near(by_columns(tokens), alone(tokens))
+         by_columns(tokens):pow(2):sum():backward()
+         alone:zero_grad()
+         alone(tokens):pow(2):sum():backward()
+         compare(by_columns, alone, 2e-5)
+      ]==])
+   end)
+
+   it("goes together with fully_shard", function()
+      run(4, [==[
+         local both = dist.init_device_mesh("cpu", {2, 2}, {mesh_dim_names = {"dp", "tp"}})
+         local alone, model = model_of(Block), model_of(Block)
+         tp.parallelize_module(model, both.tp, {
+            ["q"] = tp.ColwiseParallel(), k = tp.ColwiseParallel(), v = tp.ColwiseParallel(),
+            o = tp.RowwiseParallel(), ["mlp.1"] = tp.ColwiseParallel(),
+            ["mlp.3"] = tp.RowwiseParallel(),
+         })
+         dist.fsdp.fully_shard(model.mlp, {mesh = both.dp})
+         dist.fsdp.fully_shard(model, {mesh = both.dp})
+         torch.manual_seed(6)
+         local x = torch.randn(4, 3, 16)
+         local mine = x:narrow(1, both.dp:get_local_rank() * 2 + 1, 2)
+         local adam = torch.optim.SGD(model:parameters(), {lr = 0.1})
+         local other = torch.optim.SGD(alone:parameters(), {lr = 0.1})
+         for _ = 1, 3 do
+            adam:zero_grad() other:zero_grad()
+            ;(alone(x) ^ 2):mean():backward()
+            ;(model(mine) ^ 2):mean():backward()
+            compare(model, alone, 2e-5)
+            near(nn.utils.clip_grad_norm_(model:parameters(), 0.1),
+               nn.utils.clip_grad_norm_(alone:parameters(), 0.1))
+            adam:step() other:step()
+         end
+         compare(model, alone, 2e-4)
+      ]==])
+   end)
+
+   it("refuses plans that do not fit, on every rank", function()
+      run(2, [==[
+         local model = nn.Sequential(nn.Linear(4, 3), nn.ReLU())
+         local split = tp.parallelize_module
+         refused("nn.Sequential has no module 7", split, model, mesh, {[7] = tp.ColwiseParallel()})
+         refused("nn.Sequential has no module a.b", split, model, mesh,
+            {["a.b"] = tp.ColwiseParallel()})
+         refused("dimension 1 of 1.weight, of size 3, cannot be split over 2 ranks", split, model,
+            mesh, {[1] = tp.ColwiseParallel()})
+         refused("2: ColwiseParallel takes nn.Linear and nn.Embedding, got nn.ReLU", split, model,
+            mesh, {[2] = tp.ColwiseParallel()})
+         refused('plan["1"]: expected a style such as ColwiseParallel(), got 1', split, model, mesh,
+            {[1] = 1})
+         refused("mesh: expected a mesh", split, model, nil, {})
+         refused("input_layouts: expected a layout", tp.ColwiseParallel, {input_layouts = mesh})
+         refused("entry of the plan 1 is 1: " .. (rank == 0 and "Rowwise" or "Colwise"), split,
+            model, mesh, {[1] = rank == 0 and tp.RowwiseParallel() or tp.ColwiseParallel()})
+         split(model, mesh, {[1] = tp.RowwiseParallel()})
+         refused("1.weight is split already", split, model, mesh, {[1] = tp.RowwiseParallel()})
+         local wide = dist.init_device_mesh("cpu", {1, 2}, {mesh_dim_names = {"dp", "tp"}})
+         refused("mesh: expected one dimension, such as mesh.dp", split, model, wide, {})
+      ]==])
+   end)
+end)

@@ -1,0 +1,84 @@
+/*
+** ranks.c - two states of one host, on a thread each, are ranks of a process group.
+*/
+#include <lauxlib.h>
+#include <lua.h>
+#include <lualib.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "test.h"
+#include "tlua.h"
+
+enum { RANKS = 3 };
+
+static char path[64];
+
+/* Returns true if all is well. */
+static const char *program =
+    "local path, rank = ...\n"
+    "local dist = torch.distributed\n"
+    "dist.init_process_group {init_method = 'file://' .. path, rank = rank, world_size = 3,\n"
+    "   timeout = 30}\n"
+    "local t = torch.full({1000}, rank + 1.0)\n"
+    "for _ = 1, 20 do dist.all_reduce(t, 'avg') end\n"
+    "assert(t:eq(2):all():item())\n"
+    "local big = torch.full({1200000}, rank + 1.0)\n"
+    "local work = dist.all_reduce(big, {async_op = true})\n"
+    "work:wait()\n"
+    "assert(big:eq(6):all():item())\n"
+    "local got = torch.zeros(2)\n"
+    "local to, from = (rank + 1) % 3, (rank + 2) % 3\n"
+    "local sent = dist.isend(torch.full({2}, rank + 0.0), to)\n"
+    "dist.recv(got, from)\n"
+    "sent:wait()\n"
+    "assert(got[1]:item() == from)\n"
+    "local model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(2, 1))\n"
+    "model(torch.full({1, 2}, rank + 0.0)):sum():backward()\n"
+    "assert(model.module.weight.grad:eq(1):all():item())\n"
+    "assert(not pcall(dist.broadcast, t, 3))\n"
+    "dist.barrier()\n"
+    "dist.destroy_process_group()\n"
+    "return true\n";
+
+typedef struct Rank {
+  int number;
+  bool ok;
+} Rank;
+
+static void *run(void *context) {
+  Rank *rank = context;
+  lua_State *L = luaL_newstate();
+  luaL_openlibs(L);
+  if (tl_lua_open(L) && luaL_loadstring(L, program) == LUA_OK) {
+    lua_pushstring(L, path);
+    lua_pushinteger(L, rank->number);
+    rank->ok = lua_pcall(L, 2, 1, 0) == LUA_OK && lua_toboolean(L, -1);
+  }
+  if (!rank->ok) printf("# %s\n", lua_gettop(L) > 0 ? lua_tostring(L, -1) : tl_error());
+  lua_close(L);
+  return NULL;
+}
+
+static void states_on_threads_are_ranks(void) {
+  pthread_t threads[RANKS];
+  Rank ranks[RANKS] = {{0}};
+  char folder[] = "/tmp/tlua-ranks-XXXXXX";
+  CHECK(mkdtemp(folder) != NULL);
+  snprintf(path, sizeof path, "%s/meet", folder);
+  for (int i = 0; i < RANKS; i++) {
+    ranks[i].number = i;
+    CHECK(pthread_create(&threads[i], NULL, run, &ranks[i]) == 0);
+  }
+  for (int i = 0; i < RANKS; i++) {
+    pthread_join(threads[i], NULL);
+    CHECK(ranks[i].ok);
+  }
+  CHECK(rmdir(folder) == 0); /* nothing is left in it */
+}
+
+int main(void) {
+  RUN(states_on_threads_are_ranks);
+  return test_end();
+}

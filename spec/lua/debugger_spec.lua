@@ -1,0 +1,198 @@
+-- Debuggers written in Lua, as MobDebug is: a hook for calls, lines and returns of the main thread,
+-- in which a coroutine talks to the debugger over a socket. They stop wherever the program's
+-- Lua runs, also where the engine has called it.
+
+local torch = require "tlua"
+local shell = require "spec.support.shell"
+
+local seconds <const> = 60 -- until a side that does not answer has failed
+
+-- What the debugged program loads: sets breakpoints from arg, and obeys at each stop.
+local stub <const> = [[
+local socket = assert(torch._connect("127.0.0.1", math.tointeger(os.getenv "DEBUG_PORT"), 30))
+local breakpoints, stepping = {}, false
+for line in os.getenv("DEBUG_LINES"):gmatch "%d+" do breakpoints[math.tointeger(line)] = true end
+local pending = ""
+local function command()
+   while not pending:find "\n" do pending = pending .. assert(socket:take(30)) end
+   local line, rest = pending:match "^([^\n]*)\n(.*)$"
+   pending = rest
+   return line
+end
+local function say(text) assert(socket:send(text .. "\n")) end
+
+-- Names that the stopped function sees -> values.
+local function seen(level)
+   local names = setmetatable({}, {__index = _G})
+   local fn = debug.getinfo(level, "f").func
+   for i = 1, math.huge do
+      local name, value = debug.getupvalue(fn, i)
+      if not name then break end
+      if name ~= "_ENV" then names[name] = value end
+   end
+   for i = 1, math.huge do
+      local name, value = debug.getlocal(level, i)
+      if not name then break end
+      names[name] = value
+   end
+   return names
+end
+
+local talk = coroutine.wrap(function(where, names, stack)
+   while true do
+      say(where)
+      while true do
+         local word, rest = command():match "^(%S+) ?(.*)$"
+         if word == "EVAL" then
+            local fn = assert(load("return tostring(" .. rest .. ")", "=eval", "t", names))
+            say(tostring(select(2, pcall(fn))))
+         elseif word == "STACK" then
+            say(stack)
+         else
+            stepping = word == "STEP"
+            break
+         end
+      end
+      where, names, stack = coroutine.yield()
+   end
+end)
+
+local busy = false
+debug.sethook(function(event, line)
+   if event ~= "line" or busy or not (stepping or breakpoints[line]) then return end
+   local info = debug.getinfo(2, "Sn")
+   if not info.source:find "program.lua$" then return end
+   busy = true
+   talk(("%d %s"):format(line, info.name or "?"), seen(3), (debug.traceback("", 2):gsub("\n", "|")))
+   busy = false
+end, "lcr")
+]]
+
+local program <const> = [[
+if os.getenv "DEBUG_PORT" then dofile(os.getenv "DEBUG_STUB") end
+torch.manual_seed(5)
+local Net = torch.class("Net", nn.Module)
+function Net:__init()
+   self.linear = nn.Linear(3, 2)
+end
+function Net:forward(x)
+   local y = self.linear(x) --> forward
+   return y:tanh()
+end
+local Twice = torch.class("Twice", torch.autograd.Function)
+function Twice.forward(ctx, x)
+   return x * 2 --> function forward
+end
+function Twice.backward(ctx, grad)
+   return grad * 2 --> function backward
+end
+local net, x = Net(), torch.ones(4, 3):requires_grad_()
+net.linear:register_forward_hook(function(module, inputs, output)
+   local total = output:sum():item() --> forward hook
+end)
+net:register_full_backward_hook(function(module, grad_input, grad_output)
+   local seen = grad_output[1] or grad_output --> module hook
+end)
+local y = Twice:apply(net(x))
+y:register_hook(function(grad)
+   return grad * 3 --> tensor hook
+end)
+net.linear.weight:register_post_accumulate_grad_hook(function(parameter)
+   local norm = parameter.grad:norm():item() --> accumulated
+end)
+y:sum():backward()
+print(("%.17g %.17g"):format(x.grad:sum():item(), net.linear.weight.grad:sum():item()))
+]]
+
+-- Marks of lines in the program -> their numbers.
+local function lines_of(text)
+   local lines, n = {}, 0
+   for line in text:gmatch "([^\n]*)\n" do
+      n = n + 1
+      local mark = line:match "%-%-> (.*)$"
+      if mark then lines[mark] = n end
+   end
+   return lines
+end
+
+local function connect(pipe, socket)
+   local pending = ""
+   local program_side = {}
+   -- The next line that the program sends; nil when it is over.
+   function program_side.hear()
+      while not pending:find "\n" do
+         local more = socket:take(seconds)
+         if more == nil then return nil end
+         assert(more ~= "", "the program says nothing")
+         pending = pending .. more
+      end
+      local line, rest = pending:match "^([^\n]*)\n(.*)$"
+      pending = rest
+      return line
+   end
+   function program_side.ask(command)
+      assert(socket:send(command .. "\n", seconds))
+      return program_side.hear()
+   end
+   function program_side.output()
+      socket:close()
+      local text = pipe:read "a"
+      pipe:close()
+      return text
+   end
+   return program_side
+end
+
+-- Runs the program under the debugger that is this process.
+local function debugged(lines, fn)
+   shell.with_folder(function(folder)
+      shell.write(folder .. "/program.lua", program)
+      shell.write(folder .. "/stub.lua", stub)
+      local listener = assert(torch._listen "127.0.0.1")
+      local pipe = assert(io.popen(("DEBUG_STUB=%s/stub.lua DEBUG_PORT=%d DEBUG_LINES=%s %s %s 2>&1")
+         :format(folder, listener:port(), shell.quote(table.concat(lines, " ")), shell.start(),
+            folder .. "/program.lua")))
+      local socket = assert(listener:accept(seconds), "the program does not connect")
+      fn(connect(pipe, socket), shell.ok(shell.start() .. " " .. folder .. "/program.lua"))
+      listener:close()
+   end)
+end
+
+describe("a debugger in Lua", function()
+   local at = lines_of(program)
+
+   it("stops in forward, in hooks, and where backward has called Lua", function()
+      local all = {}
+      for _, line in pairs(at) do all[#all + 1] = line end
+      debugged(all, function(program_side, alone)
+         local stops, next_stop = {}, program_side.hear()
+         while next_stop do
+            stops[#stops + 1] = math.tointeger(next_stop:match "^%d+")
+            next_stop = program_side.ask "GO"
+         end
+         assert.same({at["forward"], at["forward hook"], at["function forward"], at["tensor hook"],
+            at["function backward"], at["accumulated"], at["module hook"]}, stops)
+         assert.equal(alone, program_side.output()) -- the same bits
+      end)
+   end)
+
+   it("sees variables there, computes with them, and has the whole stack", function()
+      debugged({at["forward"], at["tensor hook"]}, function(program_side, alone)
+         assert.equal(at["forward"], math.tointeger(program_side.hear():match "^%d+"))
+         assert.equal("12.0", program_side.ask "EVAL x:sum():item()")
+         assert.equal("Net", program_side.ask "EVAL torch.type(self)")
+         assert.matches("program.lua:" .. at["forward"], program_side.ask "STACK", 1, true)
+         local stop = program_side.ask "STEP"
+         assert.matches("^" .. at["forward hook"], stop) -- steps into what forward calls
+         assert.equal("4", program_side.ask "EVAL output:size(1)")
+         assert.equal(at["tensor hook"], math.tointeger(program_side.ask "GO":match "^%d+"))
+         assert.equal("1.0", program_side.ask "EVAL grad:max():item()")
+         local stack = program_side.ask "STACK"
+         assert.matches("program.lua:" .. at["tensor hook"], stack, 1, true)
+         assert.matches("backward", stack, 1, true)
+         assert.equal("false", program_side.ask "EVAL pcall(error, 'mine')") -- an error harms nothing
+         assert.is_nil(program_side.ask "GO")
+         assert.equal(alone, program_side.output())
+      end)
+   end)
+end)

@@ -1,0 +1,68 @@
+-- A file that becomes shorter while its bytes are a tensor.
+
+local session = require "spec.main.session"
+
+-- One thread: where another one reads what is gone, the error is the main coroutine's.
+local head <const> = [[
+torch.set_num_threads(1)
+local path = os.tmpname()
+torch.save({a = torch.ones(1 << 20), b = torch.ones(1 << 20)}, path)
+local t = torch.load(path, {mmap = true})
+local function cut(bytes) -- in place, as writing to the file anew would
+   local file = io.open(path, "rb")
+   local text = file:read(bytes)
+   file:close()
+   file = io.open(path, "wb")
+   file:write(text)
+   file:close()
+end
+cut(1 << 16)
+]]
+
+describe("a mapped file that was cut", function()
+   it("is an error of what reads it, at that line, and the program goes on", function()
+      local result = session.script(head .. [[
+         local ok, message = pcall(function() local s = t.b:sum() return s end)
+         print(ok, message)
+         print(t.a[1]:item(), pcall(function() local s = t.a:clone() return s end))
+         print(pcall(coroutine.wrap(function() return (t.a + 0):sum():item() end)))
+         os.remove(path)]])
+      assert.equal("", result.err)
+      assert.equal(0, result.status)
+      local lines = {}
+      for line in result.out:gmatch "[^\n]+" do lines[#lines + 1] = line end
+      assert.matches("^false\t[^\n]*script.lua:%d+: a file has become shorter while it was mapped",
+         lines[1])
+      assert.matches("^1.0\tfalse\t[^\n]*a file has become shorter", lines[2])
+      assert.matches("^true\t%d", lines[3]) -- zeros are there by now
+   end)
+
+   it("is an error within a coroutine, and ends a program that does not catch it", function()
+      local result = session.script(head .. [[
+         os.remove(path)
+         print(coroutine.resume(coroutine.create(function() return t.b:sum():item() end)))
+         local s = t.a:sum()
+         print(s)]])
+      assert.matches("^false\t[^\n]*a file has become shorter[^\n]*\n$", result.out)
+      assert.matches("script.lua:%d+: a file has become shorter", result.err)
+      assert.equal(1, result.status)
+   end)
+
+   it("is an error where many threads read it", function()
+      local result = session.script(head:gsub("1%)", "4)", 1) .. [[
+         os.remove(path)
+         print(pcall(function() local s = t.b:sum() return s end))]])
+      assert.matches("^false\t[^\n]*a file has become shorter", result.out)
+      assert.equal(0, result.status)
+   end)
+
+   it("leaves another SIGBUS as deadly as it is", function()
+      local result = session.script [[
+         local pid = io.popen("echo $PPID"):read("n")
+         os.execute("kill -BUS " .. pid)
+         for _ = 1, 1e9 do end
+         print "alive"]]
+      assert.equal("", result.out)
+      assert.is_true(result.status ~= 0)
+   end)
+end)

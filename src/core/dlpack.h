@@ -1,0 +1,58 @@
+/*
+** dlpack.h - DLPack's ABI, written down from its specification
+** (dmlc.github.io/dlpack/latest/c_api.html, versions 0.8 and 1.0), under the tags
+** that its own header gives, which is what tlua.h names. No other file of the
+** library includes this one, and no program needs it beside dlpack.h.
+*/
+#ifndef TLI_DLPACK_H
+#define TLI_DLPACK_H
+
+#include <stdint.h>
+
+enum { DLPACK_CPU = 1, DLPACK_CUDA = 2, DLPACK_CUDA_HOST = 3, DLPACK_CUDA_MANAGED = 13 };
+
+typedef struct DLDevice {
+  int32_t device_type;
+  int32_t device_id;
+} DLDevice;
+
+enum { DLPACK_INT = 0, DLPACK_UINT = 1, DLPACK_FLOAT = 2, DLPACK_BFLOAT = 4, DLPACK_BOOL = 6 };
+
+typedef struct DLDataType {
+  uint8_t code;
+  uint8_t bits;
+  uint16_t lanes; /* of a vector; 1 for numbers */
+} DLDataType;
+
+typedef struct DLTensor {
+  void *data;
+  DLDevice device;
+  int32_t ndim;
+  DLDataType dtype;
+  int64_t *shape;
+  int64_t *strides; /* in elements; NULL: row-major */
+  uint64_t byte_offset;
+} DLTensor;
+
+struct DLManagedTensor {
+  DLTensor dl_tensor;
+  void *manager_ctx;
+  void (*deleter)(struct DLManagedTensor *self);
+};
+
+typedef struct DLPackVersion {
+  uint32_t major;
+  uint32_t minor;
+} DLPackVersion;
+
+enum { DLPACK_MAJOR = 1, DLPACK_MINOR = 0, DLPACK_READ_ONLY = 1 };
+
+struct DLManagedTensorVersioned {
+  DLPackVersion version;
+  void *manager_ctx;
+  void (*deleter)(struct DLManagedTensorVersioned *self);
+  uint64_t flags;
+  DLTensor dl_tensor;
+};
+
+#endif

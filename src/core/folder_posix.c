@@ -1,0 +1,62 @@
+/*
+** folder_posix.c - folder.h by readdir and mkdir.
+*/
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* realpath */
+#endif
+
+#include "core/folder.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+bool tli_folder_fail(void) { return tli_fail(TL_EIO, "%s", strerror(errno)); }
+
+/* A link that leads nowhere is no folder. */
+static char kind_of(DIR *folder, const char *name) {
+  struct stat info;
+  if (fstatat(dirfd(folder), name, &info, 0) != 0 || !S_ISDIR(info.st_mode)) return 'f';
+  bool link =
+      fstatat(dirfd(folder), name, &info, AT_SYMLINK_NOFOLLOW) == 0 && S_ISLNK(info.st_mode);
+  return link ? 'l' : 'd';
+}
+
+static bool each(DIR *folder, tli_FolderEntry *take, void *context) {
+  for (;;) {
+    errno = 0;
+    const struct dirent *entry = readdir(folder);
+    if (entry == NULL) return errno == 0 || tli_folder_fail();
+    const char *name = entry->d_name;
+    if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0) continue;
+    TL_TRY(take(context, kind_of(folder, name), name));
+  }
+}
+
+bool tli_folder_each(const char *path, tli_FolderEntry *take, void *context) {
+  DIR *folder = opendir(path);
+  if (folder == NULL) return tli_folder_fail();
+  bool ok = each(folder, take, context);
+  closedir(folder);
+  return ok;
+}
+
+bool tli_folder_make_one(const char *path) {
+  struct stat info;
+  if (mkdir(path, 0777) == 0) return true;
+  if (errno != EEXIST) return false;
+  if (stat(path, &info) == 0 && S_ISDIR(info.st_mode)) return true;
+  errno = ENOTDIR;
+  return false;
+}
+
+char *tli_folder_absolute(const char *path) {
+  char *full = realpath(path, NULL);
+  if (full == NULL) return tli_fail_null(TL_EIO, "%s", strerror(errno));
+  return full;
+}
+
+bool tli_folder_separates(char c) { return c == '/'; }

@@ -1,0 +1,78 @@
+/*
+** group.c - meeting and leaving, and the table of MPI's groups.
+*/
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "dist/mpi/mpi.h"
+
+static bool check_numbers(const tli_Group *g, int rank, int size) {
+  if (g->ranks[g->rank] != rank)
+    return tli_fail(TL_EARG, "mpi: rank: this process is %d of %d, got %d", rank, size,
+                    g->ranks[g->rank]);
+  for (int r = 0; r < g->size; r++)
+    if (g->ranks[r] < 0 || g->ranks[r] >= size)
+      return tli_fail(TL_EARG, "mpi: rank: expected 0 to %d, got %d", size - 1, g->ranks[r]);
+  return true;
+}
+
+/* A tag of groups that are made at the same time. */
+static int tag_of(const char *name) {
+  unsigned hash = 0x811c9dc5u;
+  for (; *name; name++) hash = (hash ^ (unsigned char)*name) * 0x01000193u;
+  return (int)(hash % 30000u);
+}
+
+static void give_up(tli_Group *g) { tli_mpi_group(g)->mpi->give_up(); }
+
+static bool join(tli_Group *g, tli_Store *store, const char *name) {
+  tli_MpiGroup *m = tli_mpi_group(g);
+  int rank, size;
+  const tli_Mpi *mpi = tli_mpi_open(&rank, &size);
+  TL_TRY(mpi);
+  TL_TRY(check_numbers(g, rank, size));
+  TL_TRY(tli_telling_open(g, &m->tell, store, name) && tli_telling_meet(g, &m->tell));
+  tli_mutex_lock(&tli_mpi_lock);
+  m->mpi = mpi;
+  m->tell.ended = give_up;
+  int code = mpi->comm(g->size, g->ranks, tag_of(name), &m->comm);
+  tli_mutex_unlock(&tli_mpi_lock);
+  return tli_mpi_ok(mpi, code);
+}
+
+static void leave(tli_Group *g) {
+  tli_MpiGroup *m = tli_mpi_group(g);
+  if (m->comm && !m->tell.broken) {
+    tli_mutex_lock(&tli_mpi_lock);
+    m->mpi->comm_free(m->comm);
+    tli_mutex_unlock(&tli_mpi_lock);
+  }
+  tli_telling_close(&m->tell);
+}
+
+static bool usable(tli_Group *g) {
+  const tli_Telling *t = &tli_mpi_group(g)->tell;
+  return !t->broken || tli_telling_broken(t);
+}
+
+static void note(tli_Group *g, const tli_Status *s, bool active) {
+  tli_mpi_group(g)->tell.status = *s;
+  tli_mpi_group(g)->tell.status.active = active;
+}
+
+const tli_Wire tli_wire_mpi = {
+    .name = "mpi",
+    .bytes = sizeof(tli_MpiGroup),
+    .most = TLI_MOST_RANKS,
+    .nap = 100000,
+    .join = join,
+    .leave = leave,
+    .usable = usable,
+    .note = note,
+    .collective = tli_mpi_collective,
+    .post = tli_mpi_post,
+    .move = tli_mpi_move,
+    .await = tli_mpi_await,
+    .fail = tli_mpi_fail,
+};

@@ -1,0 +1,348 @@
+/*
+** group.c - meeting, launching and looking on, and the table of NCCL's groups.
+*/
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/alloc.h"
+#include "core/platform.h"
+#include "dist/nccl/nccl.h"
+#include "ops.h"
+
+#define LOOK INT64_C(100000000) /* nanoseconds between two looks into the store */
+
+static const tl_DeviceApi *device_of(const tli_Nccl *n) {
+  return tli_backend(n->base.device)->device;
+}
+
+static void sleep_for(int64_t ns) {
+  atomic_uint none = 0;
+  tli_word_wait(&none, 0, ns);
+}
+
+/* ---- the end of a group -------------------------------------------------------------- */
+
+static void end_all(tli_Work **list) {
+  while (*list) {
+    tli_Work *w = *list;
+    *list = w->next;
+    tli_work_end(w, false);
+  }
+}
+
+/* With the failure of this thread. Kernels that wait for other ranks end by the abort. Who leaves
+** with nothing under way has not failed. */
+static void fail(tli_Group *g) {
+  tli_Nccl *n = tli_nccl(g);
+  char why[1500];
+  if (atomic_load(&g->closing) && n->flying == NULL && n->held == NULL) return;
+  snprintf(why, sizeof why, "%s", tl_error());
+  if (n->comm) n->api->abort(n->comm, n->flying ? why : "");
+  if (!n->tell.broken) tli_telling_end(g, &n->tell, why);
+  tli_fail(TL_EIO, "%s", why);
+  end_all(&n->flying);
+  end_all(&n->held);
+  n->nsteps = 0;
+}
+
+/* ---- launching ------------------------------------------------------------------------- */
+
+/* Until what was begun has been done by the library, which may be later than its call returns:
+** not before that is it on the stream. */
+static bool settle(tli_Nccl *n, int64_t deadline) {
+  for (int turns = 0;; turns++) {
+    bool busy;
+    TL_TRY(n->api->state(n->comm, &busy));
+    if (!busy) return true;
+    if (tli_now_ns() >= deadline) return tli_fail(TL_EIO, "nccl: not ready in time");
+    if (turns < 1000) continue;
+    sleep_for(100000);
+    if (turns % 1000 == 0) TL_TRY(tli_telling_look(&n->base, &n->tell));
+  }
+}
+
+/* Of a call in a graph nothing is to be waited for: it is over when the graph has it. */
+static bool depart(tli_Nccl *n, tli_Work *w, bool captured) {
+  const tl_DeviceApi *api = device_of(n);
+  w->end = api->event(w->device, 0);
+  TL_TRY(w->end && api->event_record(w->end, n->stream));
+  if (captured)
+    tli_work_end(w, true);
+  else
+    tli_work_append(&n->flying, w);
+  return true;
+}
+
+static bool fire(tli_Nccl *n) {
+  const tl_DeviceApi *api = device_of(n);
+  tl_Stream *now = tli_stream(n->base.device);
+  int64_t deadline = n->held->deadline;
+  int nsteps = n->nsteps;
+  n->nsteps = 0;
+  TL_TRY(tli_stream_follow(n->base.device, n->stream, now));
+  if (nsteps > 0) TL_TRY(n->api->run(n->comm, n->stream, n->steps, nsteps) && settle(n, deadline));
+  bool captured = api->capture && api->capture(n->stream) != 0;
+  while (n->held) {
+    tli_Work *w = n->held;
+    n->held = w->next;
+    if (depart(n, w, captured)) continue;
+    tli_work_end(w, false);
+    return false;
+  }
+  return true;
+}
+
+/* A call that is wrong is not made and fails alone; one that could not be launched ends
+** the group, since the others wait for it. */
+static bool fire_or_fail(tli_Nccl *n) {
+  if (fire(n)) return true;
+  fail(&n->base);
+  return false;
+}
+
+/* Whether the others make the same call: the first to come says what it makes. */
+static bool same_call(tli_Nccl *n, const tli_Work *w) {
+  tli_Group *g = &n->base;
+  char key[300], what[40], mine[400], text[240];
+  int64_t came;
+  if (!g->detail || w->kind >= TLI_SEND) return true;
+  tli_status_text(&w->status, g, text, sizeof text);
+  snprintf(mine, sizeof mine, "%016llx rank %d %s", (unsigned long long)w->hash, g->ranks[g->rank],
+           text);
+  snprintf(what, sizeof what, "came/%lld", (long long)w->status.number);
+  tli_telling_key(&n->tell, key, what, -1);
+  TL_TRY(tli_store_add(n->tell.store, key, 1, &came));
+  if (came == g->size) { /* the last one clears up what nobody will read */
+    bool there;
+    snprintf(what, sizeof what, "came/%lld", (long long)w->status.number - 1);
+    tli_telling_key(&n->tell, key, what, -1);
+    TL_TRY(tli_store_delete(n->tell.store, key, &there));
+    snprintf(what, sizeof what, "call/%lld", (long long)w->status.number - 1);
+    tli_telling_key(&n->tell, key, what, -1);
+    TL_TRY(tli_store_delete(n->tell.store, key, &there));
+  }
+  snprintf(what, sizeof what, "call/%lld", (long long)w->status.number);
+  tli_telling_key(&n->tell, key, what, -1);
+  if (came == 1) return tli_store_set(n->tell.store, key, mine, strlen(mine));
+  char *first = tli_store_get(n->tell.store, key, NULL, w->timeout);
+  TL_TRY(first);
+  bool same = strncmp(first, mine, 16) == 0;
+  char why[900];
+  snprintf(why, sizeof why, "ranks make different calls: %.380s; %.380s", first + 17, mine + 17);
+  free(first);
+  return same || tli_telling_break(g, &n->tell, why);
+}
+
+static bool launch(tli_Group *g, tli_Work *w) {
+  tli_Nccl *n = tli_nccl(g);
+  w->device = g->device;
+  w->from = tli_stream(g->device);
+  n->tell.status = w->status;
+  if (!same_call(n, w)) {
+    fail(g);
+    return false;
+  }
+  TL_TRY(tli_nccl_plan(n, w));
+  tli_work_append(&n->held, w);
+  if (n->batches == 0) fire_or_fail(n);
+  return true;
+}
+
+static bool batch(tli_Group *g, bool begins) {
+  tli_Nccl *n = tli_nccl(g);
+  n->batches += begins ? 1 : -1;
+  return n->batches > 0 || n->held == NULL || fire_or_fail(n);
+}
+
+/* ---- looking on ------------------------------------------------------------------------ */
+
+/* Whether one has ended; they end in their order. */
+static bool land(tli_Nccl *n, bool *landed) {
+  *landed = false;
+  while (n->flying) {
+    tli_Work *w = n->flying;
+    bool done;
+    TL_TRY(device_of(n)->event_query(w->end, &done));
+    if (!done) {
+      n->tell.status = w->status;
+      return true;
+    }
+    *landed = true;
+    n->flying = w->next;
+    tli_work_end(w, true);
+  }
+  return true;
+}
+
+static bool look(tli_Nccl *n) {
+  tli_Work *w = n->flying;
+  bool busy;
+  if (w == NULL) return true;
+  TL_TRY(n->api->state(n->comm, &busy));
+  int64_t now = tli_now_ns();
+  if (now >= w->deadline) return tli_telling_late(&n->base, &n->tell, w->kind, w->timeout);
+  if (now - n->looked < LOOK) return true;
+  n->looked = now;
+  return tli_telling_look(&n->base, &n->tell);
+}
+
+static bool move(tli_Group *g, bool slept) {
+  tli_Nccl *n = tli_nccl(g);
+  bool landed = slept;
+  if (n->flying && (!land(n, &landed) || !look(n))) fail(g);
+  return landed;
+}
+
+/* ---- meeting --------------------------------------------------------------------------- */
+
+/* What this rank's GPU is called on all machines: also where each process sees its own as the
+** first one. */
+static bool name_device(const tli_Nccl *n, char *out, size_t size) {
+  tl_DeviceProperties p;
+  char host[200];
+  TL_TRY(device_of(n)->properties(n->base.device.index, &p));
+  tli_host_name(host, sizeof host);
+  snprintf(out, size, "%.100s:%s:%x:%x:%x", host, p.uuid, (unsigned)p.pci_domain_id,
+           (unsigned)p.pci_bus_id, (unsigned)p.pci_device_id);
+  return true;
+}
+
+/* Who finds that another rank has its GPU tells all, before any of them has met. */
+static bool claim(tli_Nccl *n) {
+  tli_Group *g = &n->base;
+  char gpu[240], what[250], key[300], why[600], text[16];
+  int64_t came;
+  TL_TRY(name_device(n, gpu, sizeof gpu));
+  snprintf(what, sizeof what, "gpu/%.200s", gpu);
+  tli_telling_key(&n->tell, key, what, -1);
+  TL_TRY(tli_store_add(n->tell.store, key, 1, &came));
+  snprintf(what, sizeof what, "who/%.200s", gpu);
+  tli_telling_key(&n->tell, key, what, -1);
+  if (came == 1) {
+    snprintf(text, sizeof text, "%d", g->ranks[g->rank]);
+    return tli_store_set(n->tell.store, key, text, strlen(text));
+  }
+  char *other = tli_store_get(n->tell.store, key, NULL, g->timeout);
+  TL_TRY(other);
+  snprintf(why, sizeof why,
+           "nccl: device: rank %d has %s, which rank %s uses, too; expected one GPU for each rank: "
+           "torch.cuda.set_device(LOCAL_RANK) before, or device_id",
+           g->ranks[g->rank], tli_device_str(g->device), other);
+  free(other);
+  tli_telling_key(&n->tell, key, "why", -1);
+  return tli_store_set(n->tell.store, key, why, strlen(why));
+}
+
+static bool share_id(tli_Nccl *n, unsigned char id[TL_COMM_ID_BYTES]) {
+  char key[300];
+  tli_telling_key(&n->tell, key, "id", -1);
+  if (n->base.rank == 0)
+    return n->api->id(id) && tli_store_set(n->tell.store, key, id, TL_COMM_ID_BYTES);
+  size_t size = 0;
+  char *text = tli_store_get(n->tell.store, key, &size, n->base.timeout);
+  TL_TRY(text);
+  if (size == TL_COMM_ID_BYTES) memcpy(id, text, size);
+  free(text);
+  return size == TL_COMM_ID_BYTES || tli_fail(TL_EIO, "nccl: the store has another id");
+}
+
+/* NULL with a message where this build or machine has no GPUs or no NCCL. */
+static const tl_CommApi *open_api(tli_Group *g) {
+  g->device = (tl_Device){TL_CUDA, (int8_t)tli_current_device(TL_CUDA)};
+  const tl_Backend *backend = tli_backend_open(g->device);
+  TL_TRY_NULL(backend);
+  if (backend->device->comms) return backend->device->comms();
+  return tli_fail_null(TL_EDEVICE, "nccl: device %s has no groups", tli_device_str(g->device));
+}
+
+static bool join(tli_Group *g, tli_Store *store, const char *name) {
+  tli_Nccl *n = tli_nccl(g);
+  unsigned char id[TL_COMM_ID_BYTES];
+  int64_t one = 1, deadline = tli_now_ns() + g->timeout;
+  n->api = open_api(g);
+  TL_TRY(n->api);
+  n->stream = device_of(n)->stream(g->device, -1);
+  n->one = tlo_zeros((tl_Ints){1, &one}, TL_F32, g->device);
+  TL_TRY(n->stream && n->one);
+  TL_TRY(tli_telling_open(g, &n->tell, store, name) && claim(n));
+  TL_TRY(tli_telling_meet(g, &n->tell) && tli_telling_look(g, &n->tell));
+  TL_TRY(share_id(n, id));
+  n->comm = n->api->open(g->device, g->rank, g->size, id);
+  return n->comm && settle(n, deadline);
+}
+
+/* In good order if it can be: what is on the stream has ended. */
+static void close_comm(tli_Nccl *n) {
+  bool good = !n->tell.broken && n->flying == NULL && n->api->finalize(n->comm) &&
+              settle(n, tli_now_ns() + 5000000000);
+  if (!good) n->api->abort(n->comm, "");
+  n->api->close(n->comm);
+}
+
+static void leave(tli_Group *g) {
+  tli_Nccl *n = tli_nccl(g);
+  for (int i = 0; i < n->nbuffers; i++) {
+    if (n->buffers[i].handle) n->api->remove_buffer(n->comm, n->buffers[i].handle);
+    tli_release(n->buffers[i].tensor);
+  }
+  if (n->comm) close_comm(n);
+  tli_release(n->one);
+  tli_free(n->buffers, (size_t)n->buffer_room * sizeof *n->buffers);
+  tli_free(n->steps, (size_t)n->room * sizeof *n->steps);
+  tli_telling_close(&n->tell);
+}
+
+/* ---- buffers --------------------------------------------------------------------------- */
+
+static bool add_buffer(tli_Nccl *n, tl_Tensor *t) {
+  if (n->nbuffers == n->buffer_room) {
+    int room = n->buffer_room ? 2 * n->buffer_room : 8;
+    tli_NcclBuffer *more = tli_alloc((size_t)room * sizeof *more);
+    TL_TRY(more);
+    if (n->nbuffers > 0) memcpy(more, n->buffers, (size_t)n->nbuffers * sizeof *more);
+    tli_free(n->buffers, (size_t)n->buffer_room * sizeof *more);
+    n->buffers = more;
+    n->buffer_room = room;
+  }
+  int64_t bytes = t->numel * tli_dtype_bytes[t->dtype];
+  void *handle = n->api->add_buffer(n->comm, tli_data(t), bytes);
+  n->buffers[n->nbuffers++] = (tli_NcclBuffer){tli_retain(t), handle};
+  return true;
+}
+
+static bool buffer(tli_Group *g, tl_Tensor *t, bool add) {
+  tli_Nccl *n = tli_nccl(g);
+  if (!tli_same_device(tli_device(t), g->device) || !tli_contiguous(t) || t->numel == 0)
+    return true;
+  if (add) return n->tell.broken || add_buffer(n, t);
+  for (int i = 0; i < n->nbuffers; i++) {
+    tli_NcclBuffer b = n->buffers[i];
+    if (tli_data(b.tensor) != tli_data(t)) continue;
+    if (b.handle) n->api->remove_buffer(n->comm, b.handle);
+    tli_release(b.tensor);
+    n->buffers[i] = n->buffers[--n->nbuffers];
+    break;
+  }
+  return true;
+}
+
+static bool usable(tli_Group *g) {
+  const tli_Telling *t = &tli_nccl(g)->tell;
+  return !t->broken || tli_telling_broken(t);
+}
+
+const tli_Wire tli_wire_nccl = {
+    .name = "nccl",
+    .bytes = sizeof(tli_Nccl),
+    .most = TLI_MOST_RANKS,
+    .nap = 2000000,
+    .join = join,
+    .leave = leave,
+    .usable = usable,
+    .move = move,
+    .fail = fail,
+    .launch = launch,
+    .batch = batch,
+    .buffer = buffer,
+};

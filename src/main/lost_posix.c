@@ -1,0 +1,58 @@
+/*
+** lost_posix.c - lost.h by SIGBUS. One of another cause ends the process, as ever.
+*/
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+
+#include "main/lost.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <unistd.h>
+
+#include "core/platform.h"
+
+/* Written before the handler is installed, read by it. */
+static tli_LostFn volatile current;
+static pthread_t catching_thread;
+static struct sigaction before; /* while `current` is set: what was there */
+
+static atomic_bool elsewhere; /* another thread's was passed on */
+
+static void on_sigbus(int signo, siginfo_t *info, void *context) {
+  (void)context;
+  int error = errno;
+  bool here = pthread_equal(pthread_self(), catching_thread);
+  tli_LostFn fn = current;
+  if (here && info->si_code <= 0 && info->si_pid == getpid()) { /* of several one may be left */
+    if (atomic_exchange(&elsewhere, false) && fn) fn(false);
+  } else if (info->si_code > 0 && tli_file_shrunk(info->si_addr)) {
+    if (here) {
+      if (fn) fn(true);
+    } else {
+      atomic_store(&elsewhere, true);
+      pthread_kill(catching_thread, signo);
+    }
+  } else {
+    sigaction(signo, &before, NULL); /* it comes again at once, or is sent once more */
+    if (info->si_code <= 0) raise(signo);
+  }
+  errno = error;
+}
+
+tli_LostFn tli_lost_catch(tli_LostFn fn) {
+  tli_LostFn was = current;
+  catching_thread = pthread_self();
+  current = fn;
+  if (fn && was == NULL) {
+    struct sigaction action = {.sa_sigaction = on_sigbus, .sa_flags = SA_SIGINFO | SA_RESTART};
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGBUS, &action, &before);
+  }
+  if (fn == NULL && was) sigaction(SIGBUS, &before, NULL);
+  return was;
+}

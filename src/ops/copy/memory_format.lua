@@ -1,0 +1,21 @@
+-- The order of dimensions in memory, and copies to another.
+
+op {"is_contiguous(Tensor self, *, string memory_format='contiguous_format') -> bool",
+    doc = [[Whether the elements lie without gaps in the order that memory_format names: row-major,
+    or torch.channels_last of 4 dimensions, torch.channels_last_3d of 5.]],
+    composite = true, func = false, nondiff = "no numbers"}
+op {"clone(Tensor self) -> Tensor", doc = "A copy with memory of its own; gradients pass through.",
+    grad = {self = "grad"}, out = false, examples = {"T(3, 4)", "T(4, 3):t()", "T()"}}
+op {"clone.format(Tensor self, *, string memory_format) -> Tensor",
+    doc = "A copy in that order (see is_contiguous); torch.preserve_format is self's own.",
+    composite = true, out = false,
+    examples = {"T(1, 2, 2, 3), {memory_format = 'channels_last'}",
+                "T(4, 3):t(), {memory_format = 'preserve_format'}"}}
+op {"contiguous(Tensor self) -> Tensor",
+    doc = "self if its memory is row-major, else a row-major copy.",
+    composite = true, out = false, examples = {"T(4, 3):t()"}}
+op {"contiguous.format(Tensor self, *, string memory_format) -> Tensor",
+    doc = "self if its memory has that order (see is_contiguous), else a copy that has.",
+    composite = true, out = false, examples = {"T(1, 2, 2, 3), {memory_format = 'channels_last'}"}}
+op {"laid_out(Tensor self, int format) -> Tensor",
+    name = "contiguous", node = "Clone", internal = true, grad = {self = "grad"}}
