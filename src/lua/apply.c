@@ -78,19 +78,21 @@ static bool write_results(lua_State *L, const char *name, tl_Tensor *results) {
 /* apply_(fn): fn(element); map_(other, fn): fn(element, other's element). What
 ** the function returns becomes the element. Not differentiable. */
 static int elementwise(lua_State *L, const char *name, int n) {
-  tl_Tensor *t = tli_check_tensor(L, 1, name), *other = t;
+  tl_Tensor *t = tli_check_tensor(L, 1, name);
   int fn = n + 1;
-  if (n == 2) other = tli_check_tensor(L, 2, name);
-  if (!tli_same_sizes(t, other))
-    return tli_error(L, "%s: expected tensors of one shape, got %s and %s", name, tli_sizes_str(t),
-                     tli_sizes_str(other));
+  if (n == 2) tli_check_tensor(L, 2, name);
   if (lua_type(L, fn) != LUA_TFUNCTION)
     return tli_error(L, "%s: expected a function, got %s", name,
                      tli_describe(L, tli_state(L), lua_isnone(L, fn) ? 0 : fn));
   if (!may_write(name, t)) return tli_raise(L);
   lua_settop(L, fn);
   tl_Tensor *copies[2] = {push_copy(L, name, 1), NULL};
-  if (n == 2) copies[1] = push_copy(L, name, 2);
+  if (n == 2) {
+    copies[1] = push_copy(L, name, 2); /* a finalizer may have changed it, or the first */
+    if (!tli_same_sizes(copies[0], copies[1]))
+      return tli_error(L, "%s: expected tensors of one shape, got %s and %s", name,
+                       tli_sizes_str(copies[0]), tli_sizes_str(copies[1]));
+  }
   if (!each_element(L, name, fn, n, copies) || !write_results(L, name, copies[0]))
     return tli_raise(L);
   for (int k = 1; k <= n; k++) tli_release_box(L, fn + k); /* not to wait for the collector */
