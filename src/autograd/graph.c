@@ -285,21 +285,22 @@ void tli_saved_drop(tli_Saved *s) {
 
 /* ---- autograd state of tensors ---- */
 
-tli_Autograd *tli_autograd(tl_Tensor *t) {
-  if (t->autograd) return t->autograd;
-  tli_Autograd *a = tli_alloc(sizeof *a);
-  TL_TRY_NULL(a);
-  memset(a, 0, sizeof *a);
-  return t->autograd = a;
-}
-
-tl_Tensor *tli_autograd_free(tli_Autograd *a) {
+static tl_Tensor *autograd_free(tli_Autograd *a) {
   tl_Tensor *grad = a->grad;
   tli_keeper_forget(a);
   tli_hooks_free(a->hooks);
   tli_node_release(a->node);
   tli_free(a, sizeof *a);
   return grad;
+}
+
+tli_Autograd *tli_autograd(tl_Tensor *t) {
+  if (t->autograd) return t->autograd;
+  tli_Autograd *a = tli_alloc(sizeof *a);
+  TL_TRY_NULL(a);
+  memset(a, 0, sizeof *a);
+  a->head.free = autograd_free;
+  return t->autograd = a;
 }
 
 bool tli_set_requires_grad(tl_Tensor *t, bool on) {

@@ -71,6 +71,7 @@ struct tli_Node {
 
 /* Autograd state of a tensor. */
 typedef struct tli_Autograd {
+  tli_AutogradHead head;   /* first: core frees the state by it */
   tli_Node *node;          /* owned; NULL for a leaf */
   int output;              /* which result of `node` this tensor is */
   unsigned view_version;   /* of a view: the base's `history` when `node` was made */
@@ -93,7 +94,6 @@ typedef struct tli_Saved {
 /* Per thread: whether operators record. */
 bool tli_grad_mode(void);
 bool tli_set_grad_mode(bool enabled); /* returns the previous mode */
-bool tli_set_inference_mode(bool enabled);
 
 /* A view whose base was changed in place may require a gradient since then. */
 bool tli_view_requires_grad(const tl_Tensor *view);

@@ -1,27 +1,19 @@
 /*
-** mode.c - what a thread records: grad mode, inference mode, anomaly mode.
+** mode.c - what a thread records: grad mode and anomaly mode. Inference mode,
+** which marks tensors as they are made, is core's (core/tensor.h).
 ** Invariant: in inference mode nothing is recorded, whatever grad mode says.
 */
 #include "autograd/graph.h"
 
 static _Thread_local bool grad_off; /* a new thread records */
-static _Thread_local bool inference;
 static _Thread_local tli_WhereFn anomaly_where;
 static _Thread_local void *anomaly_context;
 
-bool tli_grad_mode(void) { return !grad_off && !inference; }
+bool tli_grad_mode(void) { return !grad_off && !tli_inference_mode(); }
 
 bool tli_set_grad_mode(bool enabled) {
   bool previous = !grad_off;
   grad_off = !enabled;
-  return previous;
-}
-
-bool tli_inference_mode(void) { return inference; }
-
-bool tli_set_inference_mode(bool enabled) {
-  bool previous = inference;
-  inference = enabled;
   return previous;
 }
 

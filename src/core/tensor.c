@@ -14,11 +14,21 @@
 
 /* ---- construction ---- */
 
+static _Thread_local bool inference;
+
+bool tli_inference_mode(void) { return inference; }
+
+bool tli_set_inference_mode(bool enabled) {
+  bool previous = inference;
+  inference = enabled;
+  return previous;
+}
+
 /* Steals `storage`; geometry is the caller's to set. */
 static void tensor_init(tl_Tensor *t, tl_Storage *storage, tl_DType dtype) {
   atomic_init(&t->refs, 1);
   t->dtype = (int8_t)dtype;
-  t->flags = tli_inference_mode() ? TLI_INFERENCE : 0;
+  t->flags = inference ? TLI_INFERENCE : 0;
   t->storage = storage;
   t->offset = 0;
   t->autograd = NULL;
@@ -182,6 +192,8 @@ static void let_go(tl_Tensor *t, tl_Tensor **dead) {
   *dead = t;
 }
 
+static tl_Tensor *free_autograd(struct tli_Autograd *a) { return ((tli_AutogradHead *)a)->free(a); }
+
 static void free_plain(tl_Tensor *t) {
   tli_storage_release(t->storage);
   tli_free(t, sizeof *t);
@@ -193,7 +205,7 @@ static void free_chain(tl_Tensor *dead) {
   dead->next = NULL;
   for (tl_Tensor *t; (t = dead) != NULL; free_plain(t)) {
     dead = t->next;
-    if (t->autograd) let_go(tli_autograd_free(t->autograd), &dead);
+    if (t->autograd) let_go(free_autograd(t->autograd), &dead);
     let_go(t->base, &dead);
   }
 }

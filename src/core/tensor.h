@@ -17,11 +17,16 @@
 struct tli_Autograd; /* autograd/graph.h */
 struct tl_Backend;   /* core/backend.h */
 
-/* All that core asks of the layer above (src/autograd): to free a tensor's
-** autograd state with it, but for .grad, whose reference the caller gets (it
-** may be NULL); and whether the thread is in inference mode. */
-tl_Tensor *tli_autograd_free(struct tli_Autograd *a);
+/* How the autograd state of a tensor begins: with what frees it, but for .grad,
+** whose reference the caller gets (it may be NULL). */
+typedef struct tli_AutogradHead {
+  tl_Tensor *(*free)(struct tli_Autograd *a);
+} tli_AutogradHead;
+
+/* Per thread: whether new tensors are inference tensors, of which nothing is
+** recorded. The second returns the previous mode. */
 bool tli_inference_mode(void);
+bool tli_set_inference_mode(bool enabled);
 
 /* Drops a reference; whether it was the last. The holder of the only one may
 ** skip the atomic write: nobody is left who could take another. */
