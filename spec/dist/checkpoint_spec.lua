@@ -11,10 +11,6 @@ local setting = [==[
       return nn.Sequential(nn.Linear(6, 10), nn.Tanh(), nn.BatchNorm1d(10), nn.Linear(10, 6),
          nn.Linear(6, 3))
    end
-   local function near(a, b, limit, what)
-      local off = (a - b):abs():max():item()
-      assert(off <= (limit or 1e-5), (what or "value") .. " is off by " .. off)
-   end
    torch.manual_seed(2)
    local x, y = torch.randn(8, 6), torch.randn(8, 3)
    local function step(model, adam)

@@ -7,10 +7,6 @@ describe("context_parallel", function()
       local nn, F = torch.nn, torch.nn.functional
       local x = dist.tensor.experimental
       local mesh = dist.init_device_mesh("cpu", {size})
-      local function near(a, b, limit, what)
-         local off = (a - b):abs():max():item()
-         assert(off <= (limit or 1e-5), (what or "value") .. " is off by " .. off)
-      end
    ]==]
    local function run(n, code)
       return ranks.ok(n, (setting:gsub("%s*\n%s*", " ")) .. code)
@@ -112,10 +108,6 @@ describe("MixtureOfExperts", function()
       local nn = torch.nn
       local MoE = dist.tensor.experimental.MixtureOfExperts
       local mesh = dist.init_device_mesh("cpu", {size})
-      local function near(a, b, limit, what)
-         local off = (a - b):abs():max():item()
-         assert(off <= (limit or 1e-5), (what or "value") .. " is off by " .. off)
-      end
       local function plain(router, experts, x, k)
          local out = {}
          for i = 1, #x do

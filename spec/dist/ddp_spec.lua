@@ -11,6 +11,18 @@ local setting = [==[
       return nn.Sequential(nn.Linear(5, 16), nn.Tanh(), nn.Linear(16, 16), nn.Tanh(),
          nn.Linear(16, 3))
    end
+   local Half = torch.class("Half", nn.Module)
+   function Half:__init()
+      nn.Module.__init(self)
+      self.used = nn.Linear(2, 2)
+      self.maybe = nn.Linear(2, 2)
+      self.never = nn.Linear(2, 2)
+   end
+   function Half:forward(t, also)
+      local out = self.used(t)
+      if also then out = out + self.maybe(t) end
+      return out
+   end
    torch.manual_seed(7)
    local x, y = torch.randn(8, 5), torch.randn(8, 3)
    local part = 8 // size
@@ -109,18 +121,6 @@ describe("DistributedDataParallel", function()
 
    it("names parameters that got no gradient, or takes them as zeros when asked to", function()
       run(2, [==[
-         local Half = torch.class("Half", nn.Module)
-         function Half:__init()
-            nn.Module.__init(self)
-            self.used = nn.Linear(2, 2)
-            self.maybe = nn.Linear(2, 2)
-            self.never = nn.Linear(2, 2)
-         end
-         function Half:forward(t, also)
-            local out = self.used(t)
-            if also then out = out + self.maybe(t) end
-            return out
-         end
          torch.manual_seed(1)
          local t = torch.ones(1, 2)
          local model = DDP(Half(), {find_unused_parameters = true})
@@ -139,18 +139,6 @@ describe("DistributedDataParallel", function()
 
    it("searches once for parameters without a gradient where the graph is static", function()
       run(2, [==[
-         local Half = torch.class("Half", nn.Module)
-         function Half:__init()
-            nn.Module.__init(self)
-            self.used = nn.Linear(2, 2)
-            self.maybe = nn.Linear(2, 2)
-            self.never = nn.Linear(2, 2)
-         end
-         function Half:forward(t, also)
-            local out = self.used(t)
-            if also then out = out + self.maybe(t) end
-            return out
-         end
          torch.manual_seed(1)
          local t = torch.ones(1, 2)
          local model = DDP(Half(), {static_graph = true})

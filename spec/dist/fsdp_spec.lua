@@ -33,17 +33,7 @@ local setting = [==[
       return l:item()
    end
    local full = torch.distributed.fsdp.full_tensor
-   local function near(a, b, limit, what)
-      local off = (a - b):abs():max():item()
-      assert(off <= (limit or 1e-6), (what or "value") .. " is off by " .. off)
-   end
-   local function compare(model, alone, limit)
-      local theirs = alone:parameters()
-      for i, p in ipairs(model:parameters()) do
-         near(full(p), theirs[i], limit, "parameter " .. i)
-         if theirs[i].grad then near(full(p, p.grad), theirs[i].grad, limit, "gradient " .. i) end
-      end
-   end
+   LIMIT = 1e-6
 ]==]
 
 local function run(n, code)
@@ -62,12 +52,12 @@ describe("fully_shard", function()
                assert(math.abs(expected:item() - mean(got)) < 1e-6, "loss of step " .. step)
                sgd:zero_grad() adam:zero_grad() -- after the forward pass, which is as good
                expected:backward() got:backward()
-               if step == 1 then compare(model, alone) end
+               if step == 1 then near_model(model, alone) end
                local norm = nn.utils.clip_grad_norm_(alone:parameters(), 0.5)
                near(norm, nn.utils.clip_grad_norm_(model:parameters(), 0.5))
                sgd:step() adam:step()
             end
-            compare(model, alone, 2e-5)
+            near_model(model, alone, 2e-5)
             local elements = torch.zeros(1)
             for _, p in ipairs(model:parameters()) do elements = elements + p:numel() end
             dist.all_reduce(elements)
@@ -186,7 +176,7 @@ describe("fully_shard", function()
             model:set_requires_gradient_sync(true)
             local rest = loss(model, a:narrow(1, half + 1, half), b:narrow(1, half + 1, half)) / 2
             rest:backward()
-            compare(model, alone)
+            near_model(model, alone)
          end
       ]==])
    end)
@@ -212,7 +202,7 @@ describe("fully_shard", function()
             loss(alone, x, y):backward()
             loss(model, mine(x), mine(y)):backward()
          end
-         compare(model, alone, 2e-6)
+         near_model(model, alone, 2e-6)
          check(nil, model.never.weight.grad)
          check(nil, model.cold.a.weight.grad)
       ]==])
@@ -236,7 +226,7 @@ describe("fully_shard", function()
          check("bfloat16", seen[1])
          check("float32", model[1].weight.dtype)
          check("float32", model[1].weight.grad.dtype)
-         compare(model, alone, 0.05)
+         near_model(model, alone, 0.05)
          near(full(model[2].a.weight), alone[2].a.weight, 0)
       ]==])
    end)
@@ -263,7 +253,7 @@ describe("fully_shard", function()
          model:zero_grad()
          loss(model, mine(x), mine(y)):backward()
          loss(alone, x, y):backward()
-         compare(model, alone)
+         near_model(model, alone)
       ]==])
    end)
 
@@ -280,7 +270,7 @@ describe("fully_shard", function()
          for _, p in ipairs(model:parameters()) do n = n + p:numel() end
          loss(model, mine(x):to "sim", mine(y):to "sim"):backward()
          check("cpu", model[2].a.weight.grad.device)
-         compare(model, alone)
+         near_model(model, alone)
       ]==])
    end)
 

@@ -14,10 +14,7 @@ local setting = [==[
    end
    torch.manual_seed(5)
    local x, y = torch.randn(8, 6), torch.randn(8, 6)
-   local function near(a, b, limit, what)
-      local off = (a - b):abs():max():item()
-      assert(off <= (limit or 1e-6), (what or "value") .. " is off by " .. off)
-   end
+   LIMIT = 1e-6
    local function train(model, stages, schedule, steps)
       local alone = build(#model)
       local params = {}

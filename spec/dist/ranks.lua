@@ -29,6 +29,18 @@ function refused(text, fn, ...)
       error(("expected %s, got %s"):format(text, message), 2)
    end
 end
+LIMIT = 1e-5 -- how far values may be off that were computed in another order
+function near(a, b, limit, what)
+   local off = (a - b):abs():max():item()
+   if not (off <= (limit or LIMIT)) then error((what or "value") .. " is off by " .. off, 2) end
+end
+function near_model(model, alone, limit)
+   local full, theirs = dist.fsdp.full_tensor, alone:parameters()
+   for i, p in ipairs(model:parameters()) do
+      near(full(p), theirs[i], limit, "parameter " .. i)
+      if theirs[i].grad then near(full(p, p.grad), theirs[i].grad, limit, "gradient " .. i) end
+   end
+end
 ]]
 
 local joined = [[
@@ -44,7 +56,7 @@ end
 
 --- Runs code on n ranks that have joined, or, with `alone`, that have not.
 ---@param n integer
----@param code string  with `dist`, `rank` and `size`, `check` and `refused`
+---@param code string  with `dist`, `rank` and `size`, `check`, `refused` and `near`
 ---@param options? {alone: boolean, env: string, launch: string, timeout: number}
 ---@return string output  of all, with the rank in front
 ---@return integer status
@@ -92,8 +104,8 @@ local function record(file)
 end
 
 local each = [[
-dofile "head.lua"
 for i = 1, CODES do
+   dofile "head.lua"
    dist.init_process_group {backend = BACKEND, timeout = 30}
    rank, size = dist.get_rank(), dist.get_world_size()
    local ok, message = xpcall(dofile, debug.traceback, i .. ".lua")

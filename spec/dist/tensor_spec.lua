@@ -7,19 +7,7 @@ local setting = [==[
    local tensor = dist.tensor
    local tp = tensor.parallel
    local Shard, Replicate = tensor.Shard, tensor.Replicate
-   local full = dist.fsdp.full_tensor
    local mesh = dist.init_device_mesh("cpu", {size}, {mesh_dim_names = {"tp"}})
-   local function near(a, b, limit, what)
-      local off = (a - b):abs():max():item()
-      assert(off <= (limit or 1e-5), (what or "value") .. " is off by " .. off)
-   end
-   local function compare(model, alone, limit)
-      local theirs = alone:parameters()
-      for i, p in ipairs(model:parameters()) do
-         near(full(p), theirs[i], limit, "parameter " .. i)
-         if theirs[i].grad then near(full(p, p.grad), theirs[i].grad, limit, "gradient " .. i) end
-      end
-   end
    local Block = torch.class("Block", nn.Module)
    function Block:__init(w, heads)
       nn.Module.__init(self)
@@ -74,12 +62,12 @@ describe("parallelize_module", function()
                near(got, expected)
                ;(expected ^ 2):sum():backward() ;(got ^ 2):sum():backward()
                near(b.grad, a.grad, 1e-4)
-               compare(model, alone, 2e-4)
+               near_model(model, alone, 2e-4)
                near(nn.utils.clip_grad_norm_(model:parameters(), 1),
                   nn.utils.clip_grad_norm_(alone:parameters(), 1), 1e-3)
                adam:step() other:step()
             end
-            compare(model, alone, 1e-4)
+            near_model(model, alone, 1e-4)
          ]==])
       end
    end)
@@ -108,7 +96,7 @@ describe("parallelize_module", function()
          near(got, expected)
          ;(expected ^ 2):sum():backward() ;(got ^ 2):sum():backward()
          near(b.grad, a.grad, 1e-4)
-         compare(model, alone, 2e-4)
+         near_model(model, alone, 2e-4)
          refused("of size 3, cannot be split over 2 ranks", model, torch.randn(2, 3, 16))
       ]==])
    end)
@@ -131,7 +119,7 @@ describe("parallelize_module", function()
                reduction = reduction})
             near(got, expected)
             expected:backward() got:backward()
-            compare(model, alone)
+            near_model(model, alone)
          end
          local losses = tp.cross_entropy(model(tokens), targets, mesh, {reduction = "none"})
          near(losses, F.cross_entropy(alone(tokens), targets, {reduction = "none"}))
@@ -142,7 +130,7 @@ describe("parallelize_module", function()
          by_columns(tokens):pow(2):sum():backward()
          alone:zero_grad()
          alone(tokens):pow(2):sum():backward()
-         compare(by_columns, alone, 2e-5)
+         near_model(by_columns, alone, 2e-5)
       ]==])
    end)
 
@@ -166,12 +154,12 @@ describe("parallelize_module", function()
             adam:zero_grad() other:zero_grad()
             ;(alone(x) ^ 2):mean():backward()
             ;(model(mine) ^ 2):mean():backward()
-            compare(model, alone, 2e-5)
+            near_model(model, alone, 2e-5)
             near(nn.utils.clip_grad_norm_(model:parameters(), 0.1),
                nn.utils.clip_grad_norm_(alone:parameters(), 0.1))
             adam:step() other:step()
          end
-         compare(model, alone, 2e-4)
+         near_model(model, alone, 2e-4)
       ]==])
    end)
 
