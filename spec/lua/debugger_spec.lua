@@ -1,6 +1,7 @@
 -- Debuggers written in Lua, as MobDebug is: a hook for calls, lines and returns of the main thread,
 -- in which a coroutine talks to the debugger over a socket. They stop wherever the program's
--- Lua runs, also where the engine has called it.
+-- Lua runs, also where the engine has called it. A stub that works as MobDebug does shows it
+-- everywhere, and MobDebug where it is installed.
 
 local torch = require "tlua"
 local shell = require "spec.support.shell"
@@ -130,6 +131,13 @@ local function connect(pipe, socket)
       pending = rest
       return line
    end
+   -- As many bytes, after a line that told how many follow.
+   function program_side.hear_bytes(n)
+      while #pending < n do pending = pending .. assert(socket:take(seconds)) end
+      local text = pending:sub(1, n)
+      pending = pending:sub(n + 1)
+      return text
+   end
    function program_side.ask(command)
       assert(socket:send(command .. "\n", seconds))
       return program_side.hear()
@@ -143,17 +151,17 @@ local function connect(pipe, socket)
    return program_side
 end
 
--- Runs the program under the debugger that is this process.
-local function debugged(lines, fn)
+-- Runs the program under the debugger that is this process; `debugger`: what the program loads.
+local function debugged(debugger, lines, fn)
    shell.with_folder(function(folder)
       shell.write(folder .. "/program.lua", program)
-      shell.write(folder .. "/stub.lua", stub)
+      shell.write(folder .. "/stub.lua", debugger)
       local listener = assert(torch._listen "127.0.0.1")
       local pipe = assert(io.popen(("DEBUG_STUB=%s/stub.lua DEBUG_PORT=%d DEBUG_LINES=%s %s %s 2>&1")
          :format(folder, listener:port(), shell.quote(table.concat(lines, " ")), shell.start(),
             folder .. "/program.lua")))
       local socket = assert(listener:accept(seconds), "the program does not connect")
-      fn(connect(pipe, socket), shell.ok(shell.start() .. " " .. folder .. "/program.lua"))
+      fn(connect(pipe, socket), shell.ok(shell.start() .. " " .. folder .. "/program.lua"), folder)
       listener:close()
    end)
 end
@@ -164,7 +172,7 @@ describe("a debugger in Lua", function()
    it("stops in forward, in hooks, and where backward has called Lua", function()
       local all = {}
       for _, line in pairs(at) do all[#all + 1] = line end
-      debugged(all, function(program_side, alone)
+      debugged(stub, all, function(program_side, alone)
          local stops, next_stop = {}, program_side.hear()
          while next_stop do
             stops[#stops + 1] = math.tointeger(next_stop:match "^%d+")
@@ -177,7 +185,7 @@ describe("a debugger in Lua", function()
    end)
 
    it("sees variables there, computes with them, and has the whole stack", function()
-      debugged({at["forward"], at["tensor hook"]}, function(program_side, alone)
+      debugged(stub, {at["forward"], at["tensor hook"]}, function(program_side, alone)
          assert.equal(at["forward"], math.tointeger(program_side.hear():match "^%d+"))
          assert.equal("12.0", program_side.ask "EVAL x:sum():item()")
          assert.equal("Net", program_side.ask "EVAL torch.type(self)")
@@ -193,6 +201,48 @@ describe("a debugger in Lua", function()
          assert.equal("false", program_side.ask "EVAL pcall(error, 'mine')") -- an error harms nothing
          assert.is_nil(program_side.ask "GO")
          assert.equal(alone, program_side.output())
+      end)
+   end)
+
+   it("is MobDebug: breakpoints, steps, values in forward and in backward hooks", function()
+      if select(2, shell.run(shell.start() .. " -e 'require [[mobdebug]]'")) ~= 0 then
+         return pending "no mobdebug"
+      end
+      local start <const> = 'require("mobdebug").start("127.0.0.1", os.getenv "DEBUG_PORT")'
+      debugged(start, {}, function(program_side, alone, folder)
+         local function go(command)
+            assert.equal("200 OK", program_side.ask(command))
+            return program_side.hear()
+         end
+         -- The results of a chunk, each as text: {"12.0"}.
+         local function eval(chunk)
+            local size = program_side.ask("EXEC " .. chunk):match "^200 OK (%d+)$"
+            return load(program_side.hear_bytes(math.tointeger(size)))()
+         end
+         assert.equal("200 OK", program_side.ask("BASEDIR " .. folder .. "/"))
+         for _, line in pairs(at) do
+            assert.equal("200 OK", program_side.ask("SETB program.lua " .. line))
+         end
+         assert.equal("202 Paused program.lua " .. at["forward"], go "RUN")
+         assert.same({"12", '"Net"'}, eval "return x:sum():item(), torch.type(self)")
+         assert.matches("nn/Module.lua", go "STEP") -- into the layer that forward calls
+         assert.matches("program.lua " .. at["forward hook"], go "RUN")
+         assert.same({"4"}, eval "return output:size(1)")
+         local size = program_side.ask "EXEC return no.such":match "^401 Error in %a+ (%d+)$"
+         assert.matches("attempt to index", program_side.hear_bytes(math.tointeger(size)))
+         assert.matches("program.lua " .. at["function forward"], go "RUN")
+         assert.matches("program.lua " .. at["tensor hook"], go "RUN")
+         assert.same({"1"}, eval "return grad:max():item()")
+         local stack = program_side.ask "STACK"
+         assert.matches('"backward"', stack, 1, true)
+         assert.matches("grad_fn=<TwiceBackward0>", stack, 1, true) -- the main chunk's y
+         assert.matches("program.lua " .. at["function backward"], go "RUN")
+         assert.same({"3"}, eval "return grad:max():item()")
+         assert.equal("200 OK", program_side.ask("DELB program.lua " .. at["accumulated"]))
+         assert.matches("program.lua " .. at["module hook"], go "RUN")
+         assert.equal("200 OK", program_side.ask "RUN")
+         assert.is_nil(program_side.hear())
+         assert.equal(alone, program_side.output()) -- the same bits
       end)
    end)
 end)
