@@ -61,7 +61,6 @@ describe("a SummaryWriter", function()
       assert.equal(4, values.loss[4].step)
       assert.equal(0.25, values.loss[4].simple_value)
       assert.equal(2.5, values.last[1].simple_value)
-      assert.is_true(math.abs(events[2].wall_time - os.time()) < 100)
    end)
 
    it("writes histograms, whose buckets hold all values", function()
@@ -130,6 +129,62 @@ describe("a SummaryWriter", function()
       assert.matches("weight", graph)
    end)
 
+   -- The files were read by TensorBoard, too: points, labels and pictures came back as they were.
+   it("writes embeddings with several labels and pictures each", function()
+      written(function(writer, folder)
+         local points = torch.tensor {{1.5, -2}, {0.1, 4}, {1e-30, 0}}
+         writer:add_embedding(points, {tag = 'a/b "c" %', global_step = 12})
+         local rows = {{"x", 1}, {"y\tz", 2.5}, {"w", true}}
+         local pictures = torch.zeros(3, 1, 2, 4)
+         pictures[{2}] = 1
+         for _ = 1, 2 do
+            writer:add_embedding(points, {metadata = rows, metadata_header = {"name", "n"},
+               label_img = pictures})
+         end
+         local dir = folder .. "/a'b/"
+         local function quote(text) return '"' .. text .. '"' end
+         -- names as PyTorch's class has them; a name that comes again counts once
+         assert.equal(table.concat({
+            "embeddings {",
+            "  tensor_name: " .. quote 'a/b \\"c\\" %:00012',
+            "  tensor_path: " .. quote '00012/a%2fb \\"c\\" %25/tensors.tsv',
+            "}",
+            "embeddings {",
+            "  tensor_name: " .. quote "default:00000",
+            "  tensor_path: " .. quote "00000/default/tensors.tsv",
+            "  metadata_path: " .. quote "00000/default/metadata.tsv",
+            "  sprite {",
+            "    image_path: " .. quote "00000/default/sprite.png",
+            "    single_image_dim: 4",
+            "    single_image_dim: 2",
+            "  }",
+            "}\n",
+         }, "\n"), shell.read(dir .. "projector_config.pbtxt"))
+         assert.equal("1.5\t-2.0\n0.10000000149012\t4.0\n1.0000000031711e-30\t0.0\n",
+            shell.read(dir .. '00012/a%2fb "c" %25/tensors.tsv'))
+         assert.equal("name\tn\nx\t1\ny z\t2.5\nw\ttrue\n",
+            shell.read(dir .. "00000/default/metadata.tsv"))
+         local sprite = shell.read(dir .. "00000/default/sprite.png")
+         assert.same({8, 4, 8, 2}, {table.unpack({(">I4I4BB"):unpack(sprite, 17)}, 1, 4)})
+         local black, white = ("\0"):rep(12), ("\xff"):rep(12)
+         assert.is_truthy(sprite:find(("\0" .. black .. white):rep(2) .. ("\0" .. black:rep(2)):rep(2),
+            1, true))
+      end)
+   end)
+
+   it("tells when something happened", function()
+      local before = torch.io.time()
+      local _, events = written(function(writer)
+         for i = 1, 100 do writer:add_scalar("x", i, i) end
+         writer:add_scalar("x", 0, 0, 12.25)
+      end)
+      for i = 2, 101 do
+         assert.is_true(events[i].wall_time >= before and events[i].wall_time <= torch.io.time())
+      end
+      assert.is_true(math.abs(before - os.time()) < 100)
+      assert.equal(12.25, events[102].wall_time)
+   end)
+
    it("leaves a file that can be read when it is killed", function()
       shell.with_folder(function(folder)
          shell.write(folder .. "/a.lua", ([[
@@ -186,6 +241,25 @@ describe("a SummaryWriter", function()
          assert.raises("expected 1, 3 or 4 channels, got 2", function()
             writer:add_image("a", torch.ones(2, 3, 3))
          end)
+         local points = torch.ones(2, 3)
+         local function refuses(message, matrix, options)
+            assert.raises("add_embedding: " .. message, function()
+               writer:add_embedding(matrix, options)
+            end)
+         end
+         refuses("mat: expected a tensor (N, D), got a float32 tensor of shape (2)",
+            torch.ones(2))
+         refuses("options: expected a table, got 3", points, 3)
+         refuses("metadata: expected a list of labels, got 3", points, {metadata = 3})
+         refuses("metadata: expected 2 labels, got 1", points, {metadata = {"a"}})
+         refuses("metadata[2]: expected a list of 2 values, got ", points,
+            {metadata = {{1, 2}, {1}}, metadata_header = {"a", "b"}})
+         refuses("metadata_header: it heads metadata", points, {metadata_header = {"a"}})
+         refuses("label_img: expected 2 images, got 3", points, {label_img = torch.ones(3, 1, 2, 2)})
+         refuses("label_img: expected 1 or 3 channels", points, {label_img = torch.ones(2, 2, 2, 2)})
+         refuses("tag: expected a name, got 3", points, {tag = 3})
+         refuses("global_step: expected an integer, got 1.5", points, {global_step = 1.5})
+         assert.is_nil(io.open(writer.log_dir .. "/projector_config.pbtxt"))
          writer:close()
          assert.raises("it was closed", function() writer:add_scalar("a", 1) end)
       end)

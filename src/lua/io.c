@@ -2,7 +2,7 @@
 ** io.c - moving tensor bytes between files and memory, for the Lua code that
 ** knows the formats: torch.io.read, write, crc32, replace, commit. Elements are little-endian
 ** in files. Files are those of Lua's io library. And what a program needs to
-** show its progress: torch.io.is_terminal, clock.
+** show its progress: torch.io.is_terminal, clock, time.
 */
 #include <errno.h>
 #include <stdio.h>
@@ -204,10 +204,16 @@ static int io_clock(lua_State *L) {
   return 1;
 }
 
-static const luaL_Reg functions[] = {{"read", io_read},     {"write", io_write},
-                                     {"crc32", io_crc32},   {"replace", io_replace},
-                                     {"commit", io_commit}, {"is_terminal", io_is_terminal},
-                                     {"clock", io_clock},   {NULL, NULL}};
+/* time() -> seconds since 1970, with their fraction. */
+static int io_time(lua_State *L) {
+  lua_pushnumber(L, 1e-9 * (lua_Number)tli_time_ns());
+  return 1;
+}
+
+static const luaL_Reg functions[] = {
+    {"read", io_read},         {"write", io_write},   {"crc32", io_crc32},
+    {"replace", io_replace},   {"commit", io_commit}, {"is_terminal", io_is_terminal},
+    {"clock", io_clock},       {"time", io_time},     {NULL, NULL}};
 
 void tli_open_io(lua_State *L) {
   lua_newtable(L);

@@ -861,6 +861,10 @@ function torch.io.is_terminal(file) end
 ---@return number
 function torch.io.clock() end
 
+---Seconds since 1970, with their fraction, by the system's clock, which may be set.
+---@return number
+function torch.io.time() end
+
 ---A file's bytes, (n) uint8, which are read when they are looked at. nil and a message if it
 ---cannot be opened.
 ---@param path string

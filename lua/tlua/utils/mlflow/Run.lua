@@ -44,7 +44,7 @@ local function ask(self, method, ...)
    self.store = nil
 end
 
-local function now() return math.floor((os.time() + torch.io.clock() % 1) * 1000) end
+local function now() return math.floor(torch.io.time() * 1000) end
 
 function Run:__init(store, experiment, name, tags)
    self.about = {experiment = experiment, name = name or os.date "run-%Y%m%d-%H%M%S", tags = tags,

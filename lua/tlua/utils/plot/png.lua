@@ -1,30 +1,9 @@
 -- png.lua - images as PNG files (ISO/IEC 15948) without a library: the pixels go uncompressed into
 -- deflate's stored blocks (RFC 1951, 3.2.4), so that files are as large as the image.
 
+local torch = require "tlua"
+
 local M = {}
-
-local function crc_table()
-   local list = {}
-   for n = 0, 255 do
-      local c = n
-      for _ = 1, 8 do c = c & 1 == 1 and 0xEDB88320 ~ (c >> 1) or c >> 1 end
-      list[n] = c
-   end
-   return list
-end
-
-local crcs
-
-local function crc32(text)
-   crcs = crcs or crc_table()
-   local c = 0xFFFFFFFF
-   for from = 1, #text, 4096 do
-      for _, byte in ipairs {text:byte(from, from + 4095)} do
-         c = crcs[(c ~ byte) & 0xFF] ~ (c >> 8)
-      end
-   end
-   return c ~ 0xFFFFFFFF
-end
 
 local function adler32(text)
    local a, b = 1, 0
@@ -52,17 +31,18 @@ local function stored(text)
 end
 
 local function chunk(kind, data)
-   return (">I4"):pack(#data) .. kind .. data .. (">I4"):pack(crc32(kind .. data))
+   return (">I4"):pack(#data) .. kind .. data .. (">I4"):pack(torch.io.crc32(kind .. data))
 end
 
 --- The file's content.
 ---@param width integer
 ---@param height integer
----@param rows string[]  one string of bytes for each row: a byte a pixel, or three if they are RGB
+---@param rows string[]  one string of bytes for each row: a byte a pixel, three if RGB, four if RGBA
 ---@param palette? string  bytes R, G, B for each value; without it bytes are greys
 ---@return string
 function M.encode(width, height, rows, palette)
-   local colour = palette and 3 or #(rows[1] or "") == 3 * width and width > 0 and 2 or 0
+   local channels = #(rows[1] or "") // math.max(width, 1)
+   local colour = palette and 3 or ({[3] = 2, [4] = 6})[channels] or 0
    local lines = {}
    for i, row in ipairs(rows) do lines[i] = "\0" .. row end
    return table.concat {

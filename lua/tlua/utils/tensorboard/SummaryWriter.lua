@@ -65,7 +65,7 @@ SummaryWriter.__tostring = nil
 -- Writes an event of that content.
 function SummaryWriter:put(content, step, walltime)
    if not self.file then torch.raise "SummaryWriter: it was closed" end
-   local event = double(1, walltime or os.time() + torch.io.clock() % 1)
+   local event = double(1, walltime or torch.io.time())
       .. (step and int(2, step) or "") .. content
    if self.failed then return end
    local ok, message = self.file:write(wire.record(event))
@@ -194,8 +194,7 @@ local function picture(who, image, dataformats)
    if c ~= 1 and c ~= 3 and c ~= 4 then
       torch.raise(("%s: img_tensor: expected 1, 3 or 4 channels, got %d"):format(who, c))
    end
-   if image:is_floating_point() then image = (image * 255):clamp(0, 255) end
-   return image:to "uint8":contiguous()
+   return wire.pixels(image)
 end
 
 local function image_proto(image)
@@ -395,42 +394,34 @@ function SummaryWriter:add_graph(model, ...)
    self:flush()
 end
 
---- Points for the projector: their positions and, one for each, labels and pictures.
+--- Points for the projector: their positions and, for each, a label, or several below the names in
+--- `metadata_header`, and a picture.
 ---@param matrix Tensor  (N, D)
----@param options? {metadata: string[], tag: string, global_step: integer}
+---@param options? {metadata: any[], metadata_header: string[], label_img: Tensor, tag: string, global_step: integer}
 function SummaryWriter:add_embedding(matrix, options)
-   options = options or {}
-   if not torch.is_tensor(matrix) or matrix:dim() ~= 2 then
-      args.refuse("add_embedding", "mat", "a tensor (N, D)", matrix)
+   if options ~= nil and type(options) ~= "table" then
+      args.refuse("add_embedding", "options", "a table", options)
    end
-   local labels = options.metadata
-   if labels and #labels ~= matrix.shape[1] then
-      torch.raise(("add_embedding: metadata: expected %d labels, got %d"):format(matrix.shape[1],
-         #labels))
-   end
-   local name = ("%05d/%s"):format(options.global_step or 0, options.tag or "default")
-   make_folder("add_embedding", self.log_dir .. "/" .. name)
-   local function write(file, mode, text)
-      local path = self.log_dir .. "/" .. file
-      local out <close>, message = io.open(path, mode)
+   local function write(name, text)
+      local path = self.log_dir .. "/" .. name
+      local out, message = io.open(path, "wb")
       local ok, why
-      if out then ok, why = out:write(text) end
+      if out then
+         ok, why = out:write(text)
+         local closed, later = out:close()
+         ok, why = ok and closed, why or later
+      end
       if not ok then fail("add_embedding", path, message or why) end
    end
-   local rows = {}
-   for i, row in ipairs(matrix:detach():to("cpu"):double():tolist()) do
-      rows[i] = table.concat(row, "\t") .. "\n"
-   end
-   write(name .. "/tensors.tsv", "wb", table.concat(rows))
-   local config = ('embeddings {\ntensor_name: "%s"\ntensor_path: "%s/tensors.tsv"\n'):format(
-      (options.tag or "default") .. ":" .. ("%05d"):format(options.global_step or 0), name)
-   if labels then
-      local lines = {}
-      for i, label in ipairs(labels) do lines[i] = tostring(label):gsub("[\t\n]", " ") .. "\n" end
-      write(name .. "/metadata.tsv", "wb", table.concat(lines))
-      config = config .. ('metadata_path: "%s/metadata.tsv"\n'):format(name)
-   end
-   write("projector_config.pbtxt", "ab", config .. "}\n")
+   local list = self.embeddings or {} -- the file is written whole: a name's last one counts
+   local part, name = require "tlua.utils.tensorboard.embedding".write(matrix, options or {},
+      function(folder) make_folder("add_embedding", self.log_dir .. "/" .. folder) end, write)
+   if not list[name] then list[#list + 1] = name end
+   list[name] = part
+   local parts = {}
+   for i, key in ipairs(list) do parts[i] = list[key] end
+   write("projector_config.pbtxt", table.concat(parts))
+   self.embeddings = list
 end
 
 --- Writes out what waits.

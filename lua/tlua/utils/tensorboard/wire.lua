@@ -1,6 +1,7 @@
--- wire.lua - protocol buffers, the checksums of records, and PNG: what event files are made of.
+-- wire.lua - protocol buffers, the checksums of records, and pictures: what event files are made of.
 
 local torch = require "tlua"
+local png = require "tlua.utils.plot.png"
 
 local M = {}
 
@@ -73,29 +74,22 @@ end
 
 -- Checksums ---------------------------------------------------------------------------------------
 
-local function crc_table(polynomial)
-   local list = {}
-   for i = 0, 255 do
-      local c = i
-      for _ = 1, 8 do c = c & 1 == 1 and c >> 1 ~ polynomial or c >> 1 end
-      list[i] = c
-   end
-   return list
+local castagnoli = {}
+for i = 0, 255 do
+   local c = i
+   for _ = 1, 8 do c = c & 1 == 1 and c >> 1 ~ 0x82f63b78 or c >> 1 end
+   castagnoli[i] = c
 end
 
-local function crc(list, text)
+--- CRC-32C, which RFC 3720 gives.
+function M.crc32c(text)
    local c = 0xffffffff
    for from = 1, #text, 4096 do
       local bytes = {text:byte(from, math.min(from + 4095, #text))}
-      for i = 1, #bytes do c = list[(c ~ bytes[i]) & 0xff] ~ c >> 8 end
+      for i = 1, #bytes do c = castagnoli[(c ~ bytes[i]) & 0xff] ~ c >> 8 end
    end
    return c ~ 0xffffffff
 end
-
-local castagnoli, ethernet = crc_table(0x82f63b78), crc_table(0xedb88320)
-
---- CRC-32C, which RFC 3720 gives.
-function M.crc32c(text) return crc(castagnoli, text) end
 
 --- The checksum of a record: rotated and moved, so that one of a text with checksums is no worse.
 function M.masked_crc(text)
@@ -111,34 +105,14 @@ function M.record(data)
    return length .. ("<I4"):pack(M.masked_crc(length)) .. data .. ("<I4"):pack(M.masked_crc(data))
 end
 
--- PNG ---------------------------------------------------------------------------------------------
+-- Pictures ----------------------------------------------------------------------------------------
 
-local function adler32(text)
-   local a, b = 1, 0
-   for from = 1, #text, 4096 do
-      local bytes = {text:byte(from, math.min(from + 4095, #text))}
-      for i = 1, #bytes do
-         a = a + bytes[i]
-         b = b + a
-      end
-      a, b = a % 65521, b % 65521
-   end
-   return b << 16 | a
-end
-
--- zlib's format without compression.
-local function stored(text)
-   local parts = {"\x78\x01"}
-   for from = 1, math.max(#text, 1), 65535 do
-      local piece = text:sub(from, from + 65534)
-      local last = from + 65535 > #text and 1 or 0
-      parts[#parts + 1] = ("<BI2I2"):pack(last, #piece, ~#piece & 0xffff) .. piece
-   end
-   return table.concat(parts) .. (">I4"):pack(adler32(text))
-end
-
-local function chunk(name, data)
-   return (">I4"):pack(#data) .. name .. data .. (">I4"):pack(crc(ethernet, name .. data))
+--- Numbers from 0 to 1 to bytes; uint8 stays.
+---@param image Tensor
+---@return Tensor
+function M.pixels(image)
+   if image:is_floating_point() then image = (image * 255):clamp(0, 255) end
+   return image:to "uint8":contiguous()
 end
 
 --- A picture as PNG.
@@ -146,17 +120,15 @@ end
 ---@return string
 function M.png(image)
    local h, w, c = image.shape[1], image.shape[2], image.shape[3]
-   local colour = ({[1] = 0, [3] = 2, [4] = 6})[c]
-   local rows, list = {}, image:reshape(h, w * c):tolist()
-   for y = 1, h do
-      local parts = {"\0"}
+   local rows = image:reshape(h, w * c):tolist()
+   for y, list in ipairs(rows) do
+      local parts = {}
       for from = 1, w * c, 4096 do
-         parts[#parts + 1] = string.char(table.unpack(list[y], from, math.min(from + 4095, w * c)))
+         parts[#parts + 1] = string.char(table.unpack(list, from, math.min(from + 4095, w * c)))
       end
       rows[y] = table.concat(parts)
    end
-   return "\x89PNG\r\n\x1a\n" .. chunk("IHDR", (">I4I4BBBBB"):pack(w, h, 8, colour, 0, 0, 0))
-      .. chunk("IDAT", stored(table.concat(rows))) .. chunk("IEND", "")
+   return png.encode(w, h, rows)
 end
 
 --- A tensor's numbers as a list.

@@ -1,0 +1,112 @@
+-- embedding.lua - points for TensorBoard's projector, in the folder of a run: tables of numbers and
+-- of labels as text, pictures as one PNG, and projector_config.pbtxt, which names them.
+
+local torch = require "tlua"
+local args = require "tlua.args"
+local wire = require "tlua.utils.tensorboard.wire"
+
+local M = {}
+
+local who <const> = "add_embedding"
+
+local function cell(value) return (tostring(value):gsub("[\t\r\n]", " ")) end
+
+-- A row for each label; with `header`, each label is a list of cells and the header comes first.
+local function metadata_table(labels, header, n)
+   if type(labels) ~= "table" then args.refuse(who, "metadata", "a list of labels", labels) end
+   if #labels ~= n then
+      torch.raise(("%s: metadata: expected %d labels, got %d"):format(who, n, #labels))
+   end
+   if header and (type(header) ~= "table" or #header == 0) then
+      args.refuse(who, "metadata_header", "a list of names", header)
+   end
+   local lines = {}
+   local function add(row)
+      local cells = {}
+      for i = 1, #header do cells[i] = cell(row[i]) end
+      lines[#lines + 1] = table.concat(cells, "\t") .. "\n"
+   end
+   if header then add(header) end
+   for i, label in ipairs(labels) do
+      if not header then
+         lines[i] = cell(label) .. "\n"
+      elseif type(label) == "table" and #label == #header then
+         add(label)
+      else
+         args.refuse(who, ("metadata[%d]"):format(i), ("a list of %d values"):format(#header), label)
+      end
+   end
+   return table.concat(lines)
+end
+
+-- (N, C, H, W) -> one picture of k times k, with the least k that holds all; (k H, k W, 3) of uint8.
+local function sprite(images, n)
+   if not torch.is_tensor(images) or images:dim() ~= 4 then
+      args.refuse(who, "label_img", "a tensor (N, C, H, W)", images)
+   end
+   local count, c, h, w = table.unpack(images.shape)
+   if count ~= n then
+      torch.raise(("%s: label_img: expected %d images, got %d"):format(who, n, count))
+   end
+   if c ~= 1 and c ~= 3 then
+      torch.raise(("%s: label_img: expected 1 or 3 channels, got %d"):format(who, c))
+   end
+   local k = math.ceil(math.sqrt(n))
+   local cells = torch.zeros(k * k, c, h, w, {dtype = images.dtype})
+   cells[{{1, n}}] = images:detach():to "cpu"
+   local sheet = cells:view(k, k, c, h, w):permute(1, 4, 2, 5, 3):reshape(k * h, k * w, c)
+   return wire.pixels(sheet:expand(-1, -1, 3))
+end
+
+local function quoted(text)
+   return '"' .. text:gsub('[\\"\n]', {["\\"] = "\\\\", ['"'] = '\\"', ["\n"] = "\\n"}) .. '"'
+end
+
+-- What a tag is as a file name, as PyTorch has it.
+local function folder_name(tag)
+   return (tag:gsub("[%%/\\]", function(c) return ("%%%02x"):format(c:byte()) end))
+end
+
+--- Writes the points: `write(path, text)` a file below the run's folder, `make_folder(path)` a
+--- folder there. The rest is as in SummaryWriter.
+---@param matrix Tensor  (N, D)
+---@param options table
+---@return string config  its part of projector_config.pbtxt
+---@return string name  of the embedding: its step and tag
+function M.write(matrix, options, make_folder, write)
+   if not torch.is_tensor(matrix) or matrix:dim() ~= 2 then
+      args.refuse(who, "mat", "a tensor (N, D)", matrix)
+   end
+   local tag, step = options.tag or "default", options.global_step or 0
+   if type(tag) ~= "string" or tag == "" or tag:find "%z" then
+      args.refuse(who, "tag", "a name", tag)
+   end
+   if not math.tointeger(step) then args.refuse(who, "global_step", "an integer", step) end
+   if options.metadata_header ~= nil and options.metadata == nil then
+      torch.raise(who .. ": metadata_header: it heads metadata, which is not there")
+   end
+   local n, files = matrix.shape[1], {}
+   local name = ("%05d/%s"):format(math.tointeger(step), folder_name(tag))
+   local config = ("embeddings {\n  tensor_name: %s\n  tensor_path: %s\n"):format(
+      quoted(("%s:%05d"):format(tag, math.tointeger(step))), quoted(name .. "/tensors.tsv"))
+   if options.metadata ~= nil then
+      files["metadata.tsv"] = metadata_table(options.metadata, options.metadata_header, n)
+      config = config .. ("  metadata_path: %s\n"):format(quoted(name .. "/metadata.tsv"))
+   end
+   if options.label_img ~= nil then
+      files["sprite.png"] = wire.png(sprite(options.label_img, n))
+      config = config .. ("  sprite {\n    image_path: %s\n    single_image_dim: %d\n"
+         .. "    single_image_dim: %d\n  }\n"):format(quoted(name .. "/sprite.png"),
+         options.label_img.shape[4], options.label_img.shape[3])
+   end
+   local rows = {}
+   for i, row in ipairs(matrix:detach():to("cpu"):double():tolist()) do
+      rows[i] = table.concat(row, "\t") .. "\n"
+   end
+   files["tensors.tsv"] = table.concat(rows)
+   make_folder(name)
+   for file, text in pairs(files) do write(name .. "/" .. file, text) end
+   return config .. "}\n", name
+end
+
+return M
