@@ -37,7 +37,7 @@ end
 --- The file's content.
 ---@param width integer
 ---@param height integer
----@param rows string[]  one string of bytes for each row: a byte a pixel, three if RGB, four if RGBA
+---@param rows string[]  a string of bytes for each row: for a pixel one, three if RGB, four if RGBA
 ---@param palette? string  bytes R, G, B for each value; without it bytes are greys
 ---@return string
 function M.encode(width, height, rows, palette)

@@ -394,10 +394,10 @@ function SummaryWriter:add_graph(model, ...)
    self:flush()
 end
 
---- Points for the projector: their positions and, for each, a label, or several below the names in
---- `metadata_header`, and a picture.
+--- Points for the projector: their positions and, for each, a label (`metadata`), or several below
+--- the names in `metadata_header`, and a picture (`label_img`, (N, C, H, W)).
 ---@param matrix Tensor  (N, D)
----@param options? {metadata: any[], metadata_header: string[], label_img: Tensor, tag: string, global_step: integer}
+---@param options? table  also `tag` and `global_step`, which name it
 function SummaryWriter:add_embedding(matrix, options)
    if options ~= nil and type(options) ~= "table" then
       args.refuse("add_embedding", "options", "a table", options)

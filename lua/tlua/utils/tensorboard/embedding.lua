@@ -33,13 +33,14 @@ local function metadata_table(labels, header, n)
       elseif type(label) == "table" and #label == #header then
          add(label)
       else
-         args.refuse(who, ("metadata[%d]"):format(i), ("a list of %d values"):format(#header), label)
+         args.refuse(who, ("metadata[%d]"):format(i), ("a list of %d values"):format(#header),
+            label)
       end
    end
    return table.concat(lines)
 end
 
--- (N, C, H, W) -> one picture of k times k, with the least k that holds all; (k H, k W, 3) of uint8.
+-- (N, C, H, W) -> a picture of k times k, the least k that holds all: (k H, k W, 3) of uint8.
 local function sprite(images, n)
    if not torch.is_tensor(images) or images:dim() ~= 4 then
       args.refuse(who, "label_img", "a tensor (N, C, H, W)", images)

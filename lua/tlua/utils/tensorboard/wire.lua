@@ -1,4 +1,4 @@
--- wire.lua - protocol buffers, the checksums of records, and pictures: what event files are made of.
+-- wire.lua - protocol buffers, the checksums of records, pictures: what event files are made of.
 
 local torch = require "tlua"
 local png = require "tlua.utils.plot.png"
