@@ -211,9 +211,9 @@ static int io_time(lua_State *L) {
 }
 
 static const luaL_Reg functions[] = {
-    {"read", io_read},         {"write", io_write},   {"crc32", io_crc32},
-    {"replace", io_replace},   {"commit", io_commit}, {"is_terminal", io_is_terminal},
-    {"clock", io_clock},       {"time", io_time},     {NULL, NULL}};
+    {"read", io_read},       {"write", io_write},   {"crc32", io_crc32},
+    {"replace", io_replace}, {"commit", io_commit}, {"is_terminal", io_is_terminal},
+    {"clock", io_clock},     {"time", io_time},     {NULL, NULL}};
 
 void tli_open_io(lua_State *L) {
   lua_newtable(L);
