@@ -267,6 +267,9 @@ describe("groups", function()
          local mine, other = even, odd
          if rank % 2 == 1 then mine, other = odd, even end
          check(dist.GroupMember.NON_GROUP_MEMBER, other)
+         for _, ask in ipairs {"get_global_rank", "get_group_rank"} do
+            refused(ask .. ": this rank is not of the group", dist[ask], other, 0)
+         end
          check(rank // 2, dist.get_rank(mine)); check(2, dist.get_world_size(mine))
          check(-1, dist.get_rank(other))
          check({rank % 2, rank % 2 + 2}, dist.get_process_group_ranks(mine))

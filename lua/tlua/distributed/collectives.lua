@@ -17,8 +17,15 @@ M.ReduceOp = {
    BAND = "band", BOR = "bor", BXOR = "bxor",
 }
 
-local function signature(name, list)
-   return args.signature(("%s(%s, group: object?, async_op: boolean = false)"):format(name, list))
+-- What takes a collective's arguments: returns them by name, and the group; nil for the group
+-- where this rank is outside of it.
+local function taker(name, list)
+   local take = args.signature(("%s(%s, group: object?, async_op: boolean = false)"):format(name,
+      list))
+   return function(...)
+      local a = take(...)
+      return a, groups.resolve(name, a.group)
+   end
 end
 
 -- Makes a call: a Work with async_op, else nothing.
@@ -62,7 +69,7 @@ local function split(name, what, tensor, sizes, n)
    return list
 end
 
-local take_broadcast = signature("broadcast", "tensor: tensor, src: count")
+local take_broadcast = taker("broadcast", "tensor: tensor, src: count")
 
 --- Gives rank src's tensor to all.
 ---@param tensor Tensor
@@ -70,14 +77,13 @@ local take_broadcast = signature("broadcast", "tensor: tensor, src: count")
 ---@param options? {group: distributed.ProcessGroup, async_op: boolean}
 ---@return distributed.Work?
 function M.broadcast(...)
-   local a = take_broadcast(...)
-   local group = groups.resolve("broadcast", a.group)
+   local a, group = take_broadcast(...)
    if not group then return nil end
    local root = groups.position("broadcast", "src", group, a.src)
    return run(group, a, "broadcast", nil, a.tensor, nil, root)
 end
 
-local take_all_reduce = signature("all_reduce", "tensor: tensor, op: string = 'sum'")
+local take_all_reduce = taker("all_reduce", "tensor: tensor, op: string = 'sum'")
 
 --- Replaces the tensor on all ranks by the sum, or what op says, of all.
 ---@param tensor Tensor
@@ -85,12 +91,11 @@ local take_all_reduce = signature("all_reduce", "tensor: tensor, op: string = 's
 ---@param options? {op: string, group: distributed.ProcessGroup, async_op: boolean}
 ---@return distributed.Work?
 function M.all_reduce(...)
-   local a = take_all_reduce(...)
-   local group = groups.resolve("all_reduce", a.group)
+   local a, group = take_all_reduce(...)
    return group and run(group, a, "all_reduce", nil, a.tensor, a.op)
 end
 
-local take_reduce = signature("reduce", "tensor: tensor, dst: count, op: string = 'sum'")
+local take_reduce = taker("reduce", "tensor: tensor, dst: count, op: string = 'sum'")
 
 --- Replaces the tensor on rank dst by the sum, or what op says, of all. Others keep theirs.
 ---@param tensor Tensor
@@ -98,14 +103,13 @@ local take_reduce = signature("reduce", "tensor: tensor, dst: count, op: string 
 ---@param options? {op: string, group: distributed.ProcessGroup, async_op: boolean}
 ---@return distributed.Work?
 function M.reduce(...)
-   local a = take_reduce(...)
-   local group = groups.resolve("reduce", a.group)
+   local a, group = take_reduce(...)
    if not group then return nil end
    local root = groups.position("reduce", "dst", group, a.dst)
    return run(group, a, "reduce", nil, a.tensor, a.op, root)
 end
 
-local take_all_gather = signature("all_gather", "tensor_list: table, tensor: tensor")
+local take_all_gather = taker("all_gather", "tensor_list: table, tensor: tensor")
 
 --- Fills the list with the tensors of all ranks, the i-th as large as that of rank i - 1.
 ---@param tensor_list Tensor[]
@@ -113,12 +117,11 @@ local take_all_gather = signature("all_gather", "tensor_list: table, tensor: ten
 ---@param options? {group: distributed.ProcessGroup, async_op: boolean}
 ---@return distributed.Work?
 function M.all_gather(...)
-   local a = take_all_gather(...)
-   local group = groups.resolve("all_gather", a.group)
+   local a, group = take_all_gather(...)
    return group and run(group, a, "all_gather", a.tensor, a.tensor_list)
 end
 
-local take_into = signature("all_gather_into_tensor",
+local take_into = taker("all_gather_into_tensor",
    "output_tensor: tensor, input_tensor: tensor")
 
 --- Fills a tensor (N * n, ...) or (N, n, ...) with those (n, ...) of all N ranks.
@@ -127,14 +130,13 @@ local take_into = signature("all_gather_into_tensor",
 ---@param options? {group: distributed.ProcessGroup, async_op: boolean}
 ---@return distributed.Work?
 function M.all_gather_into_tensor(...)
-   local a = take_into(...)
-   local group = groups.resolve("all_gather_into_tensor", a.group)
+   local a, group = take_into(...)
    if not group then return nil end
    local list = parts("all_gather_into_tensor", "output_tensor", a.output_tensor, #group.ranks)
    return run(group, a, "all_gather", a.input_tensor, list)
 end
 
-local take_gather = signature("gather", "tensor: tensor, gather_list: table?, dst: count = 0")
+local take_gather = taker("gather", "tensor: tensor, gather_list: table?, dst: count = 0")
 
 --- Fills rank dst's list with the tensors of all ranks. The others give no list.
 ---@param tensor Tensor
@@ -143,14 +145,13 @@ local take_gather = signature("gather", "tensor: tensor, gather_list: table?, ds
 ---@param options? table  these, group, async_op
 ---@return distributed.Work?
 function M.gather(...)
-   local a = take_gather(...)
-   local group = groups.resolve("gather", a.group)
+   local a, group = take_gather(...)
    if not group then return nil end
    local root = groups.position("gather", "dst", group, a.dst)
    return run(group, a, "gather", a.tensor, a.gather_list, nil, root)
 end
 
-local take_scatter = signature("scatter", "tensor: tensor, scatter_list: table?, src: count = 0")
+local take_scatter = taker("scatter", "tensor: tensor, scatter_list: table?, src: count = 0")
 
 --- Fills each rank's tensor with one of rank src's list. The others give no list.
 ---@param tensor Tensor
@@ -159,14 +160,13 @@ local take_scatter = signature("scatter", "tensor: tensor, scatter_list: table?,
 ---@param options? table  these, group, async_op
 ---@return distributed.Work?
 function M.scatter(...)
-   local a = take_scatter(...)
-   local group = groups.resolve("scatter", a.group)
+   local a, group = take_scatter(...)
    if not group then return nil end
    local root = groups.position("scatter", "src", group, a.src)
    return run(group, a, "scatter", a.scatter_list, a.tensor, nil, root)
 end
 
-local take_reduce_scatter = signature("reduce_scatter",
+local take_reduce_scatter = taker("reduce_scatter",
    "output: tensor, input_list: table, op: string = 'sum'")
 
 --- Reduces the i-th tensors of all lists into the output of rank i - 1.
@@ -176,12 +176,11 @@ local take_reduce_scatter = signature("reduce_scatter",
 ---@param options? {op: string, group: distributed.ProcessGroup, async_op: boolean}
 ---@return distributed.Work?
 function M.reduce_scatter(...)
-   local a = take_reduce_scatter(...)
-   local group = groups.resolve("reduce_scatter", a.group)
+   local a, group = take_reduce_scatter(...)
    return group and run(group, a, "reduce_scatter", a.input_list, a.output, a.op)
 end
 
-local take_reduce_tensor = signature("reduce_scatter_tensor",
+local take_reduce_tensor = taker("reduce_scatter_tensor",
    "output: tensor, input: tensor, op: string = 'sum'")
 
 --- The same with the i-th of N equal parts of a tensor's first dimension.
@@ -191,14 +190,13 @@ local take_reduce_tensor = signature("reduce_scatter_tensor",
 ---@param options? {op: string, group: distributed.ProcessGroup, async_op: boolean}
 ---@return distributed.Work?
 function M.reduce_scatter_tensor(...)
-   local a = take_reduce_tensor(...)
-   local group = groups.resolve("reduce_scatter_tensor", a.group)
+   local a, group = take_reduce_tensor(...)
    if not group then return nil end
    local list = parts("reduce_scatter_tensor", "input", a.input, #group.ranks)
    return run(group, a, "reduce_scatter", list, a.output, a.op)
 end
 
-local take_all_to_all = signature("all_to_all",
+local take_all_to_all = taker("all_to_all",
    "output_tensor_list: table, input_tensor_list: table")
 
 --- Sends the i-th input to rank i - 1, and fills the i-th output with what that rank has for this.
@@ -207,12 +205,11 @@ local take_all_to_all = signature("all_to_all",
 ---@param options? {group: distributed.ProcessGroup, async_op: boolean}
 ---@return distributed.Work?
 function M.all_to_all(...)
-   local a = take_all_to_all(...)
-   local group = groups.resolve("all_to_all", a.group)
+   local a, group = take_all_to_all(...)
    return group and run(group, a, "all_to_all", a.input_tensor_list, a.output_tensor_list)
 end
 
-local take_single = signature("all_to_all_single", [[output: tensor, input: tensor,
+local take_single = taker("all_to_all_single", [[output: tensor, input: tensor,
    output_split_sizes: table?, input_split_sizes: table?]])
 
 --- The same with parts of two tensors' first dimensions, equal ones unless sizes are given.
@@ -223,8 +220,7 @@ local take_single = signature("all_to_all_single", [[output: tensor, input: tens
 ---@param options? {group: distributed.ProcessGroup, async_op: boolean}
 ---@return distributed.Work?
 function M.all_to_all_single(...)
-   local a = take_single(...)
-   local group = groups.resolve("all_to_all_single", a.group)
+   local a, group = take_single(...)
    if not group then return nil end
    local n = #group.ranks
    return run(group, a, "all_to_all",
@@ -232,15 +228,14 @@ function M.all_to_all_single(...)
       split("all_to_all_single", "output", a.output, a.output_split_sizes, n))
 end
 
-local take_coalesced = signature("all_reduce_coalesced", "tensors: table, op: string = 'sum'")
+local take_coalesced = taker("all_reduce_coalesced", "tensors: table, op: string = 'sum'")
 
 --- all_reduce of many tensors of one dtype in one call.
 ---@param tensors Tensor[]
 ---@param op? string
 ---@param options? {op: string, group: distributed.ProcessGroup}
 function M.all_reduce_coalesced(...)
-   local a = take_coalesced(...)
-   local group = groups.resolve("all_reduce_coalesced", a.group)
+   local a, group = take_coalesced(...)
    if not group or #a.tensors == 0 then return end
    torch.no_grad(function()
       local flat, at = {}, 1

@@ -306,13 +306,18 @@ function M.get_world_size(group)
    return group and #group.ranks or -1
 end
 
+-- The same for what has no answer outside of the group.
+local function resolve_own(name, group)
+   group = M.resolve(name, group)
+   if not group then torch.raise(name .. ": this rank is not of the group") end
+   return group
+end
+
 --- "shm", "mpi", "nccl" or "record".
 ---@param group? distributed.ProcessGroup
 ---@return string
 function M.get_backend(group)
-   group = M.resolve("get_backend", group)
-   if not group then torch.raise "get_backend: this rank is not of the group" end
-   return group.backend
+   return resolve_own("get_backend", group).backend
 end
 
 --- The world's numbers of a group's ranks.
@@ -325,13 +330,13 @@ end
 
 --- A rank's number in a group, by the world's.
 function M.get_group_rank(group, global_rank)
-   return M.position("get_group_rank", "global_rank", M.resolve("get_group_rank", group),
+   return M.position("get_group_rank", "global_rank", resolve_own("get_group_rank", group),
       global_rank)
 end
 
 --- A rank's number in the world, by a group's.
 function M.get_global_rank(group, group_rank)
-   group = M.resolve("get_global_rank", group)
+   group = resolve_own("get_global_rank", group)
    local rank = group.ranks[(math.tointeger(group_rank) or -1) + 1]
    if not rank then
       args.refuse("get_global_rank", "group_rank", ("0 to %d"):format(#group.ranks - 1),
