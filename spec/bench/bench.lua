@@ -18,7 +18,9 @@
 -- ends when the device has done its work.
 --
 -- With --best figures are the fastest of many short measurements: on a machine that others use, too,
--- they tell what the code costs, where medians tell what the machine was busy with.
+-- they tell what the code costs, where medians tell what the machine was busy with. With --cpu times
+-- are those that the process had a processor, summed over its threads: of rows on one thread these
+-- hardly depend on what else runs. (Loaders and devices, which wait, need the wall clock.)
 
 local torch = require "tlua"
 
@@ -33,6 +35,7 @@ local function parse()
    parser:option("--device", "where tensors are, for both", "cpu")
    parser:flag("--quick", "fewer rounds: rough figures")
    parser:flag("--best", "the fastest of many short measurements in place of medians")
+   parser:flag("--cpu", "processor time in place of the wall clock")
    parser:flag("--alone", "without PyTorch")
    return parser:parse()
 end
@@ -54,7 +57,7 @@ local function compile(row)
       ):format(row.setup[1], row.lua)
    local make = assert(load(text, "=" .. row.name))
    torch.manual_seed(1)
-   local run = make(torch, torch.nn, torch.nn.functional, torch.io.clock, wait)
+   local run = make(torch, torch.nn, torch.nn.functional, options.cpu and os.clock or torch.io.clock, wait)
    run(1)
    return run
 end
@@ -79,8 +82,8 @@ function Python:__init(command)
    pipe:close()
    local answers = self.folder .. "/answers"
    assert(os.execute("mkfifo " .. answers))
-   self.requests = assert(io.popen(("exec %s %s/bench.py %s >%s"):format(quote(command),
-      quote(here), options.device, answers), "w"))
+   self.requests = assert(io.popen(("exec %s %s/bench.py %s %s >%s"):format(quote(command),
+      quote(here), options.device, options.cpu and "cpu" or "wall", answers), "w"))
    self.answers = assert(io.open(answers))
    self.version = self.answers:read("l")
 end

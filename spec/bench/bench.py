@@ -1,5 +1,6 @@
-"""The half of bench.lua that runs PyTorch: bench.py [DEVICE] reads requests from
-stdin, one a line, and answers each with one line on stdout.
+"""The half of bench.lua that runs PyTorch: bench.py [DEVICE [CLOCK]] reads
+requests from stdin, one a line, and answers each with one line on stdout. With the
+CLOCK "cpu" seconds are those that the process had a processor.
 
     threads N           -> ok
     setup TEXT \x1e TEXT -> ok, or "error ..."    what runs once, what is timed
@@ -17,6 +18,7 @@ import torch.nn.functional as F
 
 
 DEVICE = sys.argv[1] if len(sys.argv) > 1 else "cpu"
+CLOCK = time.process_time if sys.argv[2:] == ["cpu"] else time.perf_counter
 
 
 def compile_row(setup, code):
@@ -32,7 +34,7 @@ def compile_row(setup, code):
               "        return clock() - start",
               "    return run"]
     wait = torch.cuda.synchronize if DEVICE.startswith("cuda") else lambda: None
-    scope = {"torch": torch, "nn": nn, "F": F, "clock": time.perf_counter, "wait": wait}
+    scope = {"torch": torch, "nn": nn, "F": F, "clock": CLOCK, "wait": wait}
     exec("\n".join(lines), scope)
     return scope["make"]()
 
