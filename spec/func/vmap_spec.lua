@@ -262,6 +262,137 @@ describe("vmap", function()
    end)
 end)
 
+-- Whether some node of a graph prints so; its leaves are tensors.
+local function has_node(node, name)
+   if torch.is_tensor(node) then return false end
+   if tostring(node) == name then return true end
+   for _, edge in ipairs(node.next_functions) do
+      if edge[1] and has_node(edge[1], name) then return true end
+   end
+   return false
+end
+
+describe("vmap's rules", function()
+   local F, linalg = torch.nn.functional, torch.linalg
+   torch.manual_seed(3)
+   local function randn(...) return torch.randn(..., {dtype = "float64"}) end
+   local maps, square, other, vectors = randn {3, 2, 4, 6, 6}, randn {3, 4, 4}, randn {3, 4, 4},
+      randn {3, 4}
+   local places, distinct = torch.randint(1, 5, {3, 2}), torch.tensor {{1, 3}, {4, 2}, {2, 3}}
+   local images, matrix, vector, place = maps[1], square[1], vectors[1], distinct[1]
+   local means, spreads = randn {4}, randn {4}:abs() + 1
+
+   -- Functions of examples; what they share is an upvalue. Results of a loop would have been stacked.
+   local cases = {
+      {"einsum of both", function(a, b) return torch.einsum("ij,jk->ik", a, b) end, square, other},
+      {"einsum with a shared matrix",
+         function(a) return torch.einsum("ij, jk", {a, matrix}) end, square},
+      {"einsum with a shared matrix in front",
+         function(a) return torch.einsum("ij,...j->...i", matrix, a) end, square},
+      {"einsum of a diagonal", function(a) return torch.einsum("ii->i", a) end, square},
+      {"interpolate", function(a) return F.interpolate(a, {scale_factor = 2, mode = "bilinear"}) end,
+         maps},
+      {"batch_norm in training",
+         function(a) return F.batch_norm(a, nil, nil, means, spreads, true) end, maps},
+      {"batch_norm by running statistics", function(a) return F.batch_norm(a, means, spreads) end,
+         maps},
+      {"batch_norm with weights of each example",
+         function(a, b) return F.batch_norm(a, means, spreads, b) end, maps, vectors},
+      {"instance_norm", function(a) return F.instance_norm(a) end, maps},
+      {"index_add at shared places",
+         function(a) return a:index_add(1, place, matrix[{{1, 2}}]) end, square},
+      {"index_add to a shared tensor", function(a) return matrix:index_add(2, place, a) end,
+         square[{{}, {}, {1, 2}}]},
+      {"index_add at places of its own",
+         function(a, at) return a:index_add(-1, at, a[{{}, {1, 2}}], {alpha = 2}) end, square, places},
+      {"index_copy", function(a, at) return a:index_copy(1, at, matrix[{{3, 4}}]) end, square,
+         distinct},
+      {"index_fill", function(a, at) return a:index_fill(2, at, 0.5) end, square, places},
+      {"index_select", function(a, at) return a:index_select(2, at) end, square, places},
+      {"rows by places of its own", function(a, at) return a[at] end, square, places},
+      {"a row by a place of its own", function(a, at) return a[at[1]] end, square, places},
+      {"a range", function(a) return a[{{2, 3}, -1}] end, square},
+      {"shared places", function(a) return a[{{}, place}] end, square},
+      {"solve with vectors", function(a, b) return linalg.solve(a, b) end, square, vectors},
+      {"solve with a shared vector", function(a) return linalg.solve(a, vector) end, square},
+      {"solve with a shared matrix", function(b) return linalg.solve(matrix, b) end, vectors},
+      {"solve with matrices", function(a, b) return linalg.solve(a, b) end, square, other},
+      {"solve from the right",
+         function(a, b) return linalg.solve(a, b, {left = false}) end, square, other},
+      {"solve_triangular",
+         function(b) return linalg.solve_triangular(matrix, b, {upper = true}) end, other},
+      {"cholesky_solve", function(b) return torch.cholesky_solve(b, matrix) end, other},
+      {"norms", function(a) return linalg.norm(a) + linalg.matrix_norm(a) end, square},
+      {"embedding with weights of its own", function(w, at) return F.embedding(at, w) end, square,
+         places},
+      {"take_along_dim", function(a, at) return a:take_along_dim(at, 1) end, vectors, places},
+      {"cross", function(a) return linalg.cross(a[{{1, 3}}], vector[{{2, 4}}]) end, vectors},
+      {"trace", function(a) return a:trace() end, square},
+      {"diag", function(a, b) return torch.diag(a, 1) + torch.diag(torch.diag_embed(b), 1) end,
+         square, vectors},
+      {"inner", function(a) return torch.inner(matrix, a) end, vectors},
+      {"cosine_similarity", function(a) return F.cosine_similarity(a, vector, 1) end, square},
+      {"normalize", function(a) return F.normalize(a) end, square},
+      {"grid_sample", function(a) return F.grid_sample(a, images[{{}, {1, 3}, {}, {1, 2}}]) end, maps},
+      {"unfold", function(a) return F.unfold(a, 2) end, maps},
+      {"stacks", function(a) return torch.hstack {a, vector} + torch.vstack({a, a}):flatten() end,
+         vectors, stacks = true},
+      {"jvp", function(a, t)
+         return select(2, torch.func.jvp(function(b) return (b * b):sin() end, {a}, {t}))
+      end, vectors, vectors * 2},
+      {"jacfwd", torch.func.jacfwd(function(b) return b:sin() * vector end), vectors, stacks = true},
+      {"linearize", function(a)
+         local _, push = torch.func.linearize(function(b) return (b * b):sum() end, a)
+         return push(vector)
+      end, vectors},
+   }
+
+   for _, case in ipairs(cases) do
+      it("make one call for all examples: " .. case[1], function()
+         local fn, given, calls = case[2], {table.unpack(case, 3)}, 0
+         for _, arg in ipairs(given) do
+            if arg:is_floating_point() then arg:requires_grad_() end
+         end
+         local result = vmap(function(...)
+            calls = calls + 1
+            return fn(...)
+         end)(table.unpack(given))
+         assert.equal(1, calls)
+         assert.equal(case.stacks or false, has_node(result.grad_fn, "<StackBackward0>"))
+         for i = 1, 3 do
+            local own = {}
+            for k, arg in ipairs(given) do own[k] = arg[i] end
+            assert.close(fn(table.unpack(own)):detach(), result[i]:detach(), 1e-10)
+         end
+      end)
+   end
+
+   it("keep to an example's own rows", function()
+      local at = torch.tensor {{1, 2}, {2, 5}, {3, 1}}
+      assert.raises("embedding", function()
+         vmap(function(w, i) return F.embedding(i, w) end)(square, at)
+      end)
+      assert.raises("index_select", function()
+         vmap(function(a, i) return a:index_select(1, i) end)(square, at)
+      end)
+   end)
+
+   it("leave what they do not know to calls for each example", function()
+      local mean = torch.zeros(4, {dtype = "float64"})
+      local function step(a) return F.batch_norm(a, mean, nil, nil, nil, true) end
+      assert.is_false(pcall(step, images[1]))
+      assert.is_false(pcall(vmap(step), maps[1]))
+      assert.is_false(pcall(vmap(torch.diag_embed), torch.ones(3)))
+      local calls = 0
+      local mask = vmap(function(a)
+         calls = calls + 1
+         return a[a:gt(-100)]
+      end)(vectors:detach())
+      assert.close(vectors:detach(), mask, 0)
+      assert.equal(4, calls)
+   end)
+end)
+
 -- The same arguments, floating-point numbers a bit smaller.
 local function smaller(args)
    return table_of.map(args, function(t)

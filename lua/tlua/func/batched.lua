@@ -71,9 +71,14 @@ local function by_name(signature, ...)
       if param.keyword or at > n then break end
       local value = given[at]
       at = at + 1
-      if param.vararg and (type(value) == "number" or M.is(value)) then
-         local kind, list = type(value), {value}
-         while at <= n and type(given[at]) == kind do
+      local tensors = M.is(value) or is_tensor(value)
+      if param.vararg and (type(value) == "number" or tensors) then
+         local list = {value}
+         local function alike(item)
+            if tensors then return M.is(item) or is_tensor(item) end
+            return type(item) == "number"
+         end
+         while at <= n and alike(given[at]) do
             list[#list + 1] = given[at]
             at = at + 1
          end
@@ -301,9 +306,27 @@ function properties.T(self)
    torch.raise "func.vmap: T has no rule for a batch"
 end
 
+-- Numbers, ranges and at most one tensor of positions that all examples share, behind the range of
+-- all examples; or positions of each example's own along its first dimension.
 local function index(self, key)
    if math.type(key) == "integer" then return torch.select(self, 1, key) end
-   torch.raise "func.vmap: an index like this has no rule for a batch"
+   if M.is(key) and key.dtype:find "^int" and key:dim() <= 1 then
+      if key:dim() == 1 then return torch.index_select(self, 1, key) end
+      return torch.index_select(self, 1, key:unsqueeze(1)):select(1, 1)
+   end
+   local parts, tensors = {{}}, 0
+   for _, part in ipairs(getmetatable(key) == nil and type(key) == "table" and key or {key}) do
+      if is_tensor(part) and not M.is(part) and part.dtype:find "^int" then
+         tensors = tensors + 1
+      elseif math.type(part) ~= "integer" and (type(part) ~= "table" or getmetatable(part)) then
+         tensors = math.huge
+      end
+      parts[#parts + 1] = part
+   end
+   if tensors > 1 or #parts > self:dim() + 1 then
+      torch.raise "func.vmap: an index like this has no rule for a batch"
+   end
+   return M.wrap(self.value[parts], self.level)
 end
 
 function Batched.__index(self, key)

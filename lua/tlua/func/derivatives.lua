@@ -277,7 +277,8 @@ local function linear(title, fn, given, positions, has_aux)
    local output, aux = call(fn, packed, has_aux)
    local outputs, dummies = tensors_of(title, output), {}
    for i, leaf in ipairs(outputs) do
-      dummies[i] = torch.zeros_like(leaf:detach()):requires_grad_(leaf:is_floating_point())
+      local zeros = torch.zeros_like(batched.lift(leaf:detach()))
+      dummies[i] = batched.lower(zeros:requires_grad_(leaf:is_floating_point()))
    end
    local grads = pull(outputs, dummies, inputs, true)
    local function push(tangents, again)

@@ -1,74 +1,20 @@
 -- rules.lua - how operators work on a batch, by name: a rule moves what has no examples, or fewer
 -- dimensions, into place, calls the operator once, and returns tensors with examples along
--- dimension 1. nil: not with these arguments; the operator is then called for each example.
+-- dimension 1. nil: not with these arguments; the operator is then called for each example. Those
+-- of nn.functional's layers and losses are in layer_rules.lua.
 
 local torch = require "tlua"
+local parts = require "tlua.func.rule_parts"
 
 local M = {}
 
-local function define(names, rule)
-   for name in names:gmatch "%S+" do M[name] = rule end
-end
-
--- Dimensions ----------------------------------------------------------------------------------
-
--- A position or several, with the examples' dimension in front.
-local function shifted(dim)
-   if type(dim) == "table" then
-      local list = {}
-      for k, d in ipairs(dim) do list[k] = shifted(d) end
-      return list
-   end
-   return dim > 0 and dim + 1 or dim
-end
-
--- Examples of `rank` dimensions as ones of `more`: new dimensions of size 1 lie before theirs.
-local function aligned(c, name, more)
-   local value = c.a[name]
-   if not c.batched[name] or c.rank[name] == more then return value end
-   local shape = value.shape
-   local sizes, new = {shape[1]}, more - c.rank[name]
-   for k = 2, more + 1 do sizes[k] = k <= new + 1 and 1 or shape[k - new] end
-   return value:reshape(sizes)
-end
-
-local function with_sizes(n, shape)
-   return {n, table.unpack(shape)}
-end
-
--- What is the same for all examples, as a batch.
-local function expanded(c, name)
-   local value = c.a[name]
-   if c.batched[name] then return value end
-   return value:unsqueeze(1):expand(with_sizes(c.n, value.shape))
-end
-
-local function only_batched(c, name)
-   for other, batched in pairs(c.batched) do
-      if batched and other ~= name then return false end
-   end
-   return c.batched[name]
-end
+local define = parts.definer(M)
+local shifted, with_sizes, aligned, expanded = parts.shifted, parts.with_sizes, parts.aligned,
+   parts.expanded
+local only_batched, copied = parts.only_batched, parts.copied
+local common_rank, all_aligned = parts.common_rank, parts.all_aligned
 
 -- Element by element --------------------------------------------------------------------------
-
--- The largest rank; nil where the result's dtype would be another: tensors without dimensions
--- count less, and get one here.
-local function common_rank(c)
-   local most, dtype, mixed, flat = 0, nil, false, false
-   for name, rank in pairs(c.rank) do
-      most = math.max(most, rank)
-      flat = flat or rank == 0
-      mixed = mixed or dtype ~= nil and dtype ~= c.a[name].dtype
-      dtype = c.a[name].dtype
-   end
-   for name, value in pairs(c.a) do
-      local number = type(value) == "number" and not c.rank[name]
-      mixed = mixed or number and flat and math.type(value) == "float" and not dtype:find "float"
-   end
-   if mixed and flat then return nil end
-   return most
-end
 
 local function pointwise(c)
    local rank = common_rank(c)
@@ -77,11 +23,7 @@ local function pointwise(c)
       local first = c.signature[1].name
       if not c.batched[first] or c.rank[first] ~= rank then return nil end
    end
-   local changed = {}
-   for name, value in pairs(c.a) do
-      changed[name] = c.rank[name] and aligned(c, name, rank) or value
-   end
-   return c.call(changed)
+   return c.call(all_aligned(c, rank))
 end
 
 define([[abs absolute neg negative positive exp exp2 expm1 log log2 log10 log1p sqrt rsqrt square
@@ -131,10 +73,7 @@ local function elementwise_loss(c)
    if not rank or reduction ~= "mean" and reduction ~= "sum" and reduction ~= "none" then
       return nil
    end
-   local changed = {}
-   for name, value in pairs(c.a) do
-      changed[name] = c.rank[name] and aligned(c, name, rank) or value
-   end
+   local changed = all_aligned(c, rank)
    changed.reduction = "none"
    local all = c.call(changed)
    if reduction == "none" or rank == 0 then return all end
@@ -145,7 +84,7 @@ define([[nn.functional.mse_loss mse_loss nn.functional.l1_loss l1_loss
    nn.functional.smooth_l1_loss smooth_l1_loss nn.functional.huber_loss huber_loss
    nn.functional.binary_cross_entropy nn.functional.binary_cross_entropy_with_logits
    binary_cross_entropy_with_logits nn.functional.soft_margin_loss soft_margin_loss
-   nn.functional.poisson_nll_loss poisson_nll_loss]],
+   nn.functional.poisson_nll_loss poisson_nll_loss nn.functional.kl_div kl_div]],
    elementwise_loss)
 
 -- Reductions ----------------------------------------------------------------------------------
@@ -154,8 +93,7 @@ local function reduce(c)
    if not c.batched.self or type(c.a.p) == "string" then return nil end
    local param
    for _, p in ipairs(c.signature) do param = p.dim and p or param end
-   local rank, self, a = c.rank.self, c.a.self, {}
-   for name, value in pairs(c.a) do a[name] = value end
+   local rank, self, a = c.rank.self, c.a.self, copied(c)
    local dim = param and a[param.name]
    if rank == 0 then
       if a.keepdim or not param then return nil end
@@ -193,8 +131,7 @@ local function along(defaults)
    return function(c)
       local first = c.signature[1].name
       if not only_batched(c, first) or c.rank[first] == 0 then return nil end
-      local a = {}
-      for name, value in pairs(c.a) do a[name] = value end
+      local a = copied(c)
       for _, param in ipairs(c.signature) do
          if param.dim and a[param.name] ~= nil then
             a[param.name] = shifted(a[param.name])
@@ -209,7 +146,7 @@ local function along(defaults)
 end
 
 define([[cumsum cumprod logcumsumexp cummax cummin flip transpose swapaxes swapdims select narrow
-   movedim moveaxis unfold unflatten index_select]], along())
+   movedim moveaxis unfold unflatten]], along())
 define([[softmax log_softmax special.softmax special.log_softmax nn.functional.softmin
    softmin]], along())
 define("sort argsort topk kthvalue mode median tril triu diff", function(c)
@@ -219,13 +156,13 @@ define("sort argsort topk kthvalue mode median tril triu diff", function(c)
    if c.signature.name == "median" or c.signature.name == "mode" then
       if c.a.dim == nil then return nil end
    end
-   local a = {}
-   for name, value in pairs(c.a) do a[name] = value end
+   local a = copied(c)
    if a.dim ~= nil then a.dim = shifted(a.dim) end
    return c.call(a)
 end)
 define("unbind chunk split split_with_sizes tensor_split", along {dim = 2})
 define("diagonal", along {dim1 = 2, dim2 = 3})
+define("nn.functional.normalize normalize", along {dim = 3})
 define("flatten", function(c)
    if c.rank[c.signature[1].name] == 0 then return c.a.self:unsqueeze(2) end
    return along {start_dim = 2}(c)
@@ -317,23 +254,144 @@ define([[inverse det slogdet logdet cholesky qr svd matrix_exp matrix_power pinv
    return c.call()
 end)
 
+define("trace", function(c)
+   if c.rank.self ~= 2 then return nil end
+   return c.a.self:diagonal(0, -2, -1):sum(-1)
+end)
+define("diag", function(c)
+   if c.rank.self == 1 then return torch.diag_embed(c.a.self, c.a.diagonal or 0) end
+   if c.rank.self ~= 2 then return nil end
+   return c.a.self:diagonal(c.a.diagonal or 0, -2, -1)
+end)
+define("diag_embed", function(c)
+   if c.rank.self == 0 then return nil end
+   local a = copied(c)
+   a.dim1, a.dim2 = shifted(a.dim1 or -2), shifted(a.dim2 or -1)
+   return c.call(a)
+end)
+define("linalg.matrix_norm", function(c)
+   if c.rank.A < 2 then return nil end
+   local a = copied(c)
+   a.dim = a.dim and shifted(a.dim)
+   return c.call(a)
+end)
+define("linalg.norm", function(c)
+   local a, rank = copied(c), c.rank.A
+   if rank == 0 or a.dim == nil and a.keepdim then return nil end
+   if a.dim ~= nil then
+      a.dim = shifted(a.dim)
+   elseif a.ord == nil then
+      a.A, a.dim = a.A:flatten(2), 2
+   elseif rank <= 2 then
+      a.dim = rank == 2 and {-2, -1} or -1
+   else
+      return nil
+   end
+   return c.call(a)
+end)
+
+-- Systems of equations whose right side is a vector or a matrix, as the matrices tell.
+define("linalg.solve linalg.solve_ex", function(c)
+   local a, ra, rb = copied(c), c.rank.A, c.rank.B
+   if ra < 2 or rb == 0 then return nil end
+   local A, B = expanded(c, "A"), expanded(c, "B")
+   local vector = rb == 1 or rb == ra - 1
+   for d = 1, rb == ra - 1 and rb or 0 do vector = vector and B:size(d + 1) == A:size(d + 1) end
+   if vector then
+      if a.left == false then return nil end
+      B, rb = B:unsqueeze(-1), rb + 1
+   end
+   local most = math.max(ra, rb)
+   a.A, a.B = parts.with_rank(A, ra, most), parts.with_rank(B, rb, most)
+   local results = table.pack(c.call(a))
+   if vector then results[1] = results[1]:squeeze(-1) end
+   return table.unpack(results, 1, results.n)
+end)
+local function pairs_of_matrices(c)
+   local rank = 2
+   for _, own in pairs(c.rank) do
+      if own < 2 then return nil end
+      rank = math.max(rank, own)
+   end
+   return c.call(all_aligned(c, rank))
+end
+define("linalg.solve_triangular linalg.cholesky_solve cholesky_solve cdist", pairs_of_matrices)
+
+-- Vectors along a dimension.
+define("linalg.cross cross", function(c)
+   local rank = common_rank(c)
+   if not rank or rank == 0 or c.signature.name == "cross" and c.a.dim == nil then return nil end
+   local a = copied(c)
+   for name, own in pairs(c.rank) do a[name] = parts.with_rank(expanded(c, name), own, rank) end
+   a.dim = shifted(a.dim or -1)
+   return c.call(a)
+end)
+
 -- Lists of tensors -----------------------------------------------------------------------------
 
-local function join(c)
+-- The tensors of a list, all with examples, and the rank of the first.
+local function all_expanded(c, tensors)
    local batched = require "tlua.func.batched"
    local list = {}
-   for k, value in ipairs(c.a.tensors) do
+   for k, value in ipairs(tensors) do
       local own = batched.is(value) and value.level == c.level
       list[k] = own and value.value
          or value:unsqueeze(1):expand(with_sizes(c.n, value.shape))
    end
-   return c.call {tensors = list, dim = shifted(c.a.dim or 1)}
+   return list, list[1]:dim() - 1
 end
-define("cat concat concatenate stack", join)
+
+define("cat concat concatenate stack", function(c)
+   return c.call {tensors = all_expanded(c, c.a.tensors), dim = shifted(c.a.dim or 1)}
+end)
+define("hstack", function(c)
+   local list, rank = all_expanded(c, c.a.tensors)
+   if rank == 0 then return torch.stack(list, 2) end
+   return torch.cat(list, rank == 1 and 2 or 3)
+end)
+define("vstack row_stack", function(c)
+   local list, rank = all_expanded(c, c.a.tensors)
+   if rank == 0 then return nil end
+   return rank == 1 and torch.stack(list, 2) or torch.cat(list, 2)
+end)
+
+-- A letter that an equation has not; one for the examples. The operands have the letters as they
+-- are, and those with examples that one in front.
+define("einsum", function(c)
+   local equation = c.a.equation:gsub("%s", "")
+   local batched = require "tlua.func.batched"
+   local left, right = equation:match "^(.*)%->(.*)$"
+   left = left or equation
+   local letter
+   for code = string.byte "A", string.byte "z" do
+      local one = string.char(code)
+      if one:find "%a" and not equation:find(one, 1, true) then
+         letter = one
+         break
+      end
+   end
+   local terms, list = {}, {}
+   for term in (left .. ","):gmatch "([^,]*)," do terms[#terms + 1] = term end
+   if not letter or #terms ~= #c.a.operands then return nil end
+   for k, value in ipairs(c.a.operands) do
+      local own = batched.is(value) and value.level == c.level
+      list[k] = own and value.value or value
+      if own then terms[k] = letter .. terms[k] end
+   end
+   if not right then
+      local once = {}
+      for one in left:gmatch "%a" do
+         if select(2, left:gsub(one, "")) == 1 then once[#once + 1] = one end
+      end
+      table.sort(once)
+      right = (left:find("...", 1, true) and "..." or "") .. table.concat(once)
+   end
+   return c.call {equation = table.concat(terms, ",") .. "->" .. letter .. right, operands = list}
+end)
 
 -- Places ----------------------------------------------------------------------------------------
 
-define("gather scatter scatter_add", function(c)
+define("gather scatter scatter_add scatter_reduce", function(c)
    if not c.rank.self or c.rank.self == 0 or c.rank.self ~= c.rank.index then return nil end
    local a = {dim = shifted(c.a.dim), self = expanded(c, "self"), index = expanded(c, "index")}
    for name, value in pairs(c.a) do
@@ -342,39 +400,77 @@ define("gather scatter scatter_add", function(c)
    return c.call(a)
 end)
 
-local function embedding(c)
+define("take_along_dim", function(c)
+   local a = {dim = c.a.dim, self = expanded(c, "self"), indices = expanded(c, "indices")}
+   if c.rank.self == 0 or c.rank.self ~= c.rank.indices then return nil end
+   if a.dim == nil then
+      a.self, a.indices = a.self:flatten(2), a.indices:flatten(2)
+   end
+   a.dim = shifted(a.dim or 1)
+   return c.call(a)
+end)
+
+-- Positions of each example as those of all elements across them, as gather takes them: sizes of
+-- `like` but for the number of positions along `dim`, which counts the examples' dimension.
+local function spread(c, like, dim)
+   local sizes, ones = like.shape, {c.n}
+   for d = 2, #sizes do ones[d] = 1 end
+   if dim < 0 then dim = #sizes + 1 + dim end
+   sizes[dim] = c.a.index:size(2)
+   ones[dim] = sizes[dim]
+   return c.a.index:view(ones):expand(sizes)
+end
+
+-- Positions along a dimension: the same ones for all examples, or by gather and scatter.
+local function positions(by_example)
+   return function(c)
+      if c.rank.self == 0 or c.rank.index ~= 1 then return nil end
+      for _, name in ipairs {"source", "src"} do
+         if c.rank[name] and c.rank[name] ~= c.rank.self then return nil end
+      end
+      local a = copied(c)
+      a.dim = shifted(a.dim)
+      for _, name in ipairs {"self", "source"} do
+         if c.rank[name] then a[name] = expanded(c, name) end
+      end
+      if not c.batched.index then return not c.rank.value and c.call(a) or nil end
+      return by_example(a, spread(c, a.self, a.dim))
+   end
+end
+define("index_select", positions(function(a, index) return a.self:gather(a.dim, index) end))
+define("index_copy", positions(function(a, index)
+   return a.self:scatter(a.dim, index, a.source)
+end))
+define("index_add", positions(function(a, index)
+   local source = a.alpha and a.alpha ~= 1 and a.source * a.alpha or a.source
+   return a.self:scatter_add(a.dim, index, source)
+end))
+define("index_fill", positions(function(a, index)
+   if type(a.value) ~= "number" then return nil end
+   return a.self:scatter(a.dim, index, a.value)
+end))
+
+define("nn.functional.one_hot one_hot", function(c)
+   return (c.a.num_classes or -1) > 0 and c.call() or nil
+end)
+
+define("nn.functional.embedding embedding", function(c)
    local a = c.a
    if a.max_norm or a.sparse then return nil end
    if not c.batched.weight then return c.call() end
-   if a.padding_idx then return nil end
-   local rows = a.weight:size(2)
-   local first = torch.arange(0, c.n, {device = a.weight.device}) * rows
-   local ones = {}
-   for k = 1, c.rank.input do ones[k] = 1 end
-   local input = c.batched.input and a.input or a.input:unsqueeze(1)
-   first = first:view(with_sizes(c.n, ones))
-   return c.call {input = input + first, weight = a.weight:flatten(1, 2),
-      scale_grad_by_freq = a.scale_grad_by_freq}
-end
-define("nn.functional.embedding embedding", embedding)
+   if a.padding_idx or a.scale_grad_by_freq or c.rank.weight ~= 2 then return nil end
+   local input, width = expanded(c, "input"), a.weight:size(3)
+   local shape = input.shape
+   shape[#shape + 1] = width
+   local index = input:reshape(c.n, -1, 1):expand(c.n, -1, width)
+   return a.weight:gather(2, index):view(shape)
+end)
 
 -- Products --------------------------------------------------------------------------------------
 
--- a times b; vectors become matrices and are taken back after.
 local function product(c, left, right)
-   local ra, rb = c.rank[left], c.rank[right]
-   if ra == 0 or rb == 0 then return nil end
-   local a, b = c.a[left], c.a[right]
-   if ra == 1 then a = a:unsqueeze(-2) end
-   if rb == 1 then b = b:unsqueeze(-1) end
-   local most = math.max(ra, rb, 2)
-   local wide = {a = {x = a, y = b},
-      rank = {x = math.max(ra, 2), y = math.max(rb, 2)},
-      batched = {x = c.batched[left], y = c.batched[right]}}
-   local result = torch.matmul(aligned(wide, "x", most), aligned(wide, "y", most))
-   if rb == 1 then result = result:squeeze(-1) end
-   if ra == 1 then result = result:squeeze(rb == 1 and -1 or -2) end
-   return result
+   return parts.product(c.a[left], c.rank[left], c.a[right], c.rank[right],
+      {c.batched[left], c.batched[right]})
 end
 
 define("matmul linalg.matmul", function(c)
@@ -392,6 +488,12 @@ define("mm", product_of(2, 2))
 define("bmm", product_of(3, 3))
 define("mv", product_of(2, 1))
 define("dot", product_of(1, 1))
+define("inner", function(c)
+   local ra, rb = c.rank.self, c.rank.other
+   if rb == 0 or rb > 2 then return nil end
+   local other = rb == 2 and c.a.other:transpose(-1, -2) or c.a.other
+   return parts.product(c.a.self, ra, other, rb, {c.batched.self, c.batched.other})
+end)
 define("outer ger", function(c)
    if c.rank.self ~= 1 or c.rank.vec2 ~= 1 then return nil end
    return c.a.self:unsqueeze(-1) * c.a.vec2:unsqueeze(-2)
@@ -424,10 +526,8 @@ local function linear(c)
    local a, activation = c.a, activations[c.signature.name:match "[%w_]+$"]
    if c.rank.input == 0 or c.rank.weight ~= 2 then return nil end
    if only_batched(c, "input") then return c.call() end
-   local wide = {a = {input = a.input, turned = a.weight:transpose(-1, -2)},
-      rank = {input = c.rank.input, turned = 2},
-      batched = {input = c.batched.input, turned = c.batched.weight}}
-   local result = product(wide, "input", "turned")
+   local result = parts.product(a.input, c.rank.input, a.weight:transpose(-1, -2), 2,
+      {c.batched.input, c.batched.weight})
    if a.bias ~= nil then
       result = result + aligned(c, "bias", c.rank.input)
    end
@@ -436,121 +536,6 @@ end
 define([[nn.functional.linear linear nn.functional.linear_relu linear_relu
    nn.functional.linear_gelu linear_gelu]], linear)
 
--- Layers ----------------------------------------------------------------------------------------
-
--- What takes a batch of its own, with `spatial` dimensions: examples join it.
-local function merged(c, spatial)
-   local input = c.signature[1].name
-   if not only_batched(c, input) then return nil end
-   local rank = c.rank[input]
-   if rank == spatial + 1 then return c.call() end
-   if rank ~= spatial + 2 then return nil end
-   local a = {}
-   for name, value in pairs(c.a) do a[name] = value end
-   a[input] = a[input]:flatten(1, 2)
-   local results = table.pack(c.call(a))
-   for k = 1, results.n do results[k] = results[k]:unflatten(1, {c.n, -1}) end
-   return table.unpack(results, 1, results.n)
-end
-
-for spatial = 1, 3 do
-   for _, name in ipairs {"max_pool%dd", "max_pool%dd_with_indices", "avg_pool%dd",
-      "adaptive_avg_pool%dd", "adaptive_max_pool%dd", "adaptive_max_pool%dd_with_indices",
-      "lp_pool%dd", "conv_transpose%dd"} do
-      name = name:format(spatial)
-      define(name .. " nn.functional." .. name, function(c) return merged(c, spatial) end)
-   end
-end
-
--- Weights that differ are groups of one convolution.
-local function convolution(spatial)
-   return function(c)
-      local a, rank = c.a, c.rank.input
-      if only_batched(c, "input") then return merged(c, spatial) end
-      if rank ~= spatial + 1 and rank ~= spatial + 2 then return nil end
-      local input, weight = expanded(c, "input"), expanded(c, "weight")
-      if rank == spatial + 1 then input = input:unsqueeze(2) end
-      local changed = {}
-      for name, value in pairs(a) do changed[name] = value end
-      changed.input = input:transpose(1, 2):flatten(2, 3)
-      changed.weight = weight:flatten(1, 2)
-      if a.bias ~= nil then changed.bias = expanded(c, "bias"):flatten() end
-      changed.groups = (a.groups or 1) * c.n
-      local result = c.call(changed):unflatten(2, {c.n, -1}):transpose(1, 2)
-      return rank == spatial + 1 and result:squeeze(2) or result
-   end
-end
-for spatial = 1, 3 do
-   define(("conv%dd nn.functional.conv%dd"):format(spatial, spatial), convolution(spatial))
-end
-
--- Normalizes the last dimensions; weights that differ are applied after.
-local function last_norm(c)
-   local sizes = c.a.normalized_shape
-   if not c.batched.input or #(type(sizes) == "table" and sizes or {1}) > c.rank.input then
-      return nil
-   end
-   if only_batched(c, "input") then return c.call() end
-   local a = {}
-   for name, value in pairs(c.a) do a[name] = value end
-   a.weight, a.bias = nil, nil
-   local result = c.call(a)
-   if c.a.weight ~= nil then result = result * aligned(c, "weight", c.rank.input) end
-   if c.a.bias ~= nil then result = result + aligned(c, "bias", c.rank.input) end
-   return result
-end
-define("layer_norm nn.functional.layer_norm rms_norm nn.functional.rms_norm", last_norm)
-
-define("group_norm nn.functional.group_norm", function(c)
-   if not only_batched(c, "input") or c.rank.input < 2 then return nil end
-   local shape = c.a.input.shape
-   local a = {}
-   for name, value in pairs(c.a) do a[name] = value end
-   a.input = a.input:flatten(1, 2)
-   return c.call(a):reshape(shape)
-end)
-
--- Losses of classes -------------------------------------------------------------------------------
-
-local function class_loss(c)
-   local a = c.a
-   local reduction = a.reduction or "mean"
-   if c.batched.weight or a.weight ~= nil and reduction == "mean" then return nil end
-   if a.target.dtype ~= "int64" or c.rank.input > 2 or c.rank.target ~= c.rank.input - 1 then
-      return nil
-   end
-   if reduction ~= "mean" and reduction ~= "sum" and reduction ~= "none" then return nil end
-   local input, target = expanded(c, "input"), expanded(c, "target")
-   local several = c.rank.input == 2
-   local changed = {}
-   for name, value in pairs(a) do changed[name] = value end
-   changed.reduction = "none"
-   changed.input = several and input:flatten(1, 2) or input
-   changed.target = target:reshape(-1)
-   local losses = c.call(changed)
-   if not several then
-      if reduction ~= "mean" then return losses end
-      -- without a class that counts the mean is no number
-      return losses / target:ne(a.ignore_index or -100):to(losses.dtype)
-   end
-   losses = losses:view(c.n, -1)
-   if reduction == "none" then return losses end
-   local sums = losses:sum(2)
-   if reduction == "sum" then return sums end
-   return sums / target:ne(a.ignore_index or -100):sum(2):to(losses.dtype)
-end
-define("nn.functional.cross_entropy cross_entropy nn.functional.nll_loss nll_loss", class_loss)
-
--- Attention ---------------------------------------------------------------------------------------
-
-define("scaled_dot_product_attention nn.functional.scaled_dot_product_attention", function(c)
-   local rank = c.rank.query
-   if c.rank.key ~= rank or c.rank.value ~= rank or rank < 2 then return nil end
-   local a = {}
-   for name, value in pairs(c.a) do a[name] = value end
-   for _, name in ipairs {"query", "key", "value"} do a[name] = expanded(c, name) end
-   if c.rank.attn_mask then a.attn_mask = aligned(c, "attn_mask", rank) end
-   return c.call(a)
-end)
+for name, rule in pairs(require "tlua.func.layer_rules") do M[name] = rule end
 
 return M

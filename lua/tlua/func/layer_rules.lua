@@ -1,0 +1,189 @@
+-- layer_rules.lua - rules of vmap, as rules.lua has them, for layers, images, losses of classes and
+-- attention.
+
+local parts = require "tlua.func.rule_parts"
+
+local M = {}
+
+local define = parts.definer(M)
+local shifted, aligned, expanded = parts.shifted, parts.aligned, parts.expanded
+local only_batched, copied, common_rank, all_aligned = parts.only_batched, parts.copied,
+   parts.common_rank, parts.all_aligned
+
+-- Layers -----------------------------------------------------------------------------------------
+
+-- What takes a batch of its own, with `spatial` dimensions: examples join it.
+local function merged(c, spatial)
+   local input = c.signature[1].name
+   if not only_batched(c, input) then return nil end
+   local rank = c.rank[input]
+   if rank == spatial + 1 then return c.call() end
+   if rank ~= spatial + 2 then return nil end
+   local a = copied(c)
+   a[input] = a[input]:flatten(1, 2)
+   local results = table.pack(c.call(a))
+   for k = 1, results.n do results[k] = results[k]:unflatten(1, {c.n, -1}) end
+   return table.unpack(results, 1, results.n)
+end
+
+for spatial = 1, 3 do
+   for _, name in ipairs {"max_pool%dd", "max_pool%dd_with_indices", "avg_pool%dd",
+      "adaptive_avg_pool%dd", "adaptive_max_pool%dd", "adaptive_max_pool%dd_with_indices",
+      "lp_pool%dd", "conv_transpose%dd"} do
+      name = name:format(spatial)
+      define(name .. " nn.functional." .. name, function(c) return merged(c, spatial) end)
+   end
+end
+
+define("nn.functional.unfold unfold nn.functional.fold fold", function(c)
+   return merged(c, c.signature.name:find "unfold" and 2 or 1)
+end)
+-- What has a batch always, and any number of dimensions behind it.
+define([[nn.functional.interpolate interpolate nn.functional.channel_shuffle channel_shuffle
+   nn.functional.local_response_norm local_response_norm]], function(c)
+   local rank = c.rank[c.signature[1].name]
+   return rank >= 3 and merged(c, rank - 2) or nil
+end)
+define([[nn.functional.pixel_shuffle pixel_shuffle nn.functional.pixel_unshuffle pixel_unshuffle]],
+   function(c)
+      return c.rank.input >= 3 and c.call() or nil
+   end)
+define("nn.functional.grid_sample grid_sample", function(c)
+   local a, rank = copied(c), c.rank.input
+   if rank ~= 4 and rank ~= 5 or c.rank.grid ~= rank then return nil end
+   a.input, a.grid = expanded(c, "input"):flatten(1, 2), expanded(c, "grid"):flatten(1, 2)
+   return c.call(a):unflatten(1, {c.n, -1})
+end)
+
+-- Weights that differ are groups of one convolution.
+local function convolution(spatial)
+   return function(c)
+      local a, rank = c.a, c.rank.input
+      if only_batched(c, "input") then return merged(c, spatial) end
+      if rank ~= spatial + 1 and rank ~= spatial + 2 then return nil end
+      local input, weight = expanded(c, "input"), expanded(c, "weight")
+      if rank == spatial + 1 then input = input:unsqueeze(2) end
+      local changed = copied(c)
+      changed.input = input:transpose(1, 2):flatten(2, 3)
+      changed.weight = weight:flatten(1, 2)
+      if a.bias ~= nil then changed.bias = expanded(c, "bias"):flatten() end
+      changed.groups = (a.groups or 1) * c.n
+      local result = c.call(changed):unflatten(2, {c.n, -1}):transpose(1, 2)
+      return rank == spatial + 1 and result:squeeze(2) or result
+   end
+end
+for spatial = 1, 3 do
+   define(("conv%dd nn.functional.conv%dd"):format(spatial, spatial), convolution(spatial))
+end
+
+-- Normalizes the last dimensions; weights that differ are applied after.
+local function last_norm(c)
+   local sizes = c.a.normalized_shape
+   if not c.batched.input or #(type(sizes) == "table" and sizes or {1}) > c.rank.input then
+      return nil
+   end
+   if only_batched(c, "input") then return c.call() end
+   local a = copied(c)
+   a.weight, a.bias = nil, nil
+   local result = c.call(a)
+   if c.a.weight ~= nil then result = result * aligned(c, "weight", c.rank.input) end
+   if c.a.bias ~= nil then result = result + aligned(c, "bias", c.rank.input) end
+   return result
+end
+define("layer_norm nn.functional.layer_norm rms_norm nn.functional.rms_norm", last_norm)
+
+define("group_norm nn.functional.group_norm", function(c)
+   if not only_batched(c, "input") or c.rank.input < 2 then return nil end
+   local shape = c.a.input.shape
+   local a = copied(c)
+   a.input = a.input:flatten(1, 2)
+   return c.call(a):reshape(shape)
+end)
+
+-- Channels of examples lie side by side, since each example has statistics of its own. Running
+-- ones that are written to stay with the loop.
+define("batch_norm nn.functional.batch_norm", function(c)
+   local a = copied(c)
+   if not c.batched.input or c.rank.input < 2 then return nil end
+   if a.training and (a.running_mean or a.running_var) then return nil end
+   if not a.training and only_batched(c, "input") then
+      a.input = a.input:flatten(1, 2)
+      return c.call(a):unflatten(1, {c.n, -1})
+   end
+   a.input = a.input:transpose(1, 2):flatten(2, 3)
+   for _, name in ipairs {"running_mean", "running_var", "weight", "bias"} do
+      if a[name] then a[name] = expanded(c, name):flatten() end
+   end
+   return c.call(a):unflatten(2, {c.n, -1}):transpose(1, 2)
+end)
+-- Each sample has statistics of its own already.
+define("instance_norm nn.functional.instance_norm", function(c)
+   local input_stats = c.a.use_input_stats ~= false
+   if input_stats and (c.a.running_mean or c.a.running_var) then return nil end
+   return c.rank.input >= 3 and merged(c, c.rank.input - 2) or nil
+end)
+
+-- Nothing is dropped: no random numbers are drawn.
+define("nn.functional.dropout dropout", function(c)
+   if c.a.training ~= false and c.a.p ~= 0 then return nil end
+   return c.call()
+end)
+define("nn.functional.cosine_similarity cosine_similarity", function(c)
+   local rank = common_rank(c)
+   if not rank or rank == 0 then return nil end
+   local a = all_aligned(c, rank)
+   a.dim = shifted(a.dim or 2)
+   return c.call(a)
+end)
+define("nn.functional.prelu prelu", function(c)
+   return only_batched(c, "self") and c.a.weight:numel() == 1 and c.call() or nil
+end)
+define("nn.functional.bilinear bilinear", function(c)
+   if c.batched.weight or c.batched.bias or c.rank.input1 ~= c.rank.input2 then return nil end
+   local a = copied(c)
+   a.input1, a.input2 = expanded(c, "input1"), expanded(c, "input2")
+   return c.call(a)
+end)
+
+-- Losses of classes -------------------------------------------------------------------------------
+
+local function class_loss(c)
+   local a = c.a
+   local reduction = a.reduction or "mean"
+   if c.batched.weight or a.weight ~= nil and reduction == "mean" then return nil end
+   if a.target.dtype ~= "int64" or c.rank.input > 2 or c.rank.target ~= c.rank.input - 1 then
+      return nil
+   end
+   if reduction ~= "mean" and reduction ~= "sum" and reduction ~= "none" then return nil end
+   local input, target = expanded(c, "input"), expanded(c, "target")
+   local several = c.rank.input == 2
+   local changed = copied(c)
+   changed.reduction = "none"
+   changed.input = several and input:flatten(1, 2) or input
+   changed.target = target:reshape(-1)
+   local losses = c.call(changed)
+   if not several then
+      if reduction ~= "mean" then return losses end
+      -- without a class that counts the mean is no number
+      return losses / target:ne(a.ignore_index or -100):to(losses.dtype)
+   end
+   losses = losses:view(c.n, -1)
+   if reduction == "none" then return losses end
+   local sums = losses:sum(2)
+   if reduction == "sum" then return sums end
+   return sums / target:ne(a.ignore_index or -100):sum(2):to(losses.dtype)
+end
+define("nn.functional.cross_entropy cross_entropy nn.functional.nll_loss nll_loss", class_loss)
+
+-- Attention ---------------------------------------------------------------------------------------
+
+define("scaled_dot_product_attention nn.functional.scaled_dot_product_attention", function(c)
+   local rank = c.rank.query
+   if c.rank.key ~= rank or c.rank.value ~= rank or rank < 2 then return nil end
+   local a = copied(c)
+   for _, name in ipairs {"query", "key", "value"} do a[name] = expanded(c, name) end
+   if c.rank.attn_mask then a.attn_mask = aligned(c, "attn_mask", rank) end
+   return c.call(a)
+end)
+
+return M
