@@ -23,17 +23,21 @@ function M.is_node(value)
    return type(value) == "table" and getmetatable(value) == nil
 end
 
---- The same structure with fn(leaf, path) in each leaf's place, in a fixed order.
+--- The same structure with fn(leaf, path, companion) in each leaf's place, in a fixed order.
 ---@param value any
----@param fn fun(leaf: any, path: string): any
+---@param fn fun(leaf: any, path: string, companion: any): any
 ---@param path? string  put before the paths
+---@param beside? any  a node's parts are the companions of its leaves, else it is that of all
 ---@return any
-function M.map(value, fn, path)
+function M.map(value, fn, path, beside)
    path = path or ""
-   if not M.is_node(value) then return fn(value, path) end
+   if not M.is_node(value) then return fn(value, path, beside) end
    local mapped = {}
    for _, key in ipairs(sorted_keys(value)) do
-      mapped[key] = M.map(value[key], fn, path == "" and tostring(key) or path .. "." .. key)
+      local companion = beside
+      if M.is_node(beside) then companion = beside[key] end
+      mapped[key] = M.map(value[key], fn, path == "" and tostring(key) or path .. "." .. key,
+         companion)
    end
    return mapped
 end

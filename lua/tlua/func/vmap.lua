@@ -24,53 +24,40 @@ local function check_dim(what, dim, tensor)
    return dim
 end
 
--- Lists what is mapped: {tensor, dimension} by path, and the size of the batch.
+-- Whether a leaf of the arguments has examples; `dim` is what in_dims has for it.
+local function is_mapped(leaf, dim)
+   return torch.is_tensor(leaf) and dim ~= nil and dim ~= false
+end
+
+-- Notes of an argument what it has of examples: `size` of them, at `path`, in `tensors`.
 local function plan(value, dims, path, found)
-   if tree.is_node(value) then
-      for key, part in pairs(value) do
-         local dim = dims
-         if tree.is_node(dims) then dim = dims[key] end
-         plan(part, dim, path .. "." .. tostring(key), found)
+   tree.map(value, function(leaf, at, dim)
+      if is_mapped(leaf, dim) then
+         local n = leaf:size(check_dim(at, dim, leaf))
+         if found.size and found.size ~= n then
+            torch.raise(("func.vmap: sizes of what is mapped differ: %d in %s, %d in %s"):format(
+               found.size, found.path, n, at))
+         end
+         found.size, found.path = n, found.path or at
+         found.tensors[leaf] = true
+      elseif tree.is_node(dim) then
+         args.refuse("func.vmap", "in_dims", "the structure of the arguments", dim)
       end
-   elseif torch.is_tensor(value) and dims ~= nil and dims ~= false then
-      local dim = check_dim(path, dims, value)
-      local n = value:size(dim)
-      if found.size and found.size ~= n then
-         torch.raise(("func.vmap: sizes of what is mapped differ: %d in %s, %d in %s"):format(
-            found.size, found.path, n, path))
-      end
-      found.size, found.path = n, found.path or path
-      found[value] = found[value] or {}
-      found[value][path] = dim
-   elseif tree.is_node(dims) then
-      args.refuse("func.vmap", "in_dims", "the structure of the arguments", dims)
-   end
+   end, path, dims)
 end
 
 -- An argument for all examples at once.
-local function stand_in(value, path, found, level)
-   if tree.is_node(value) then
-      local part = {}
-      for key, item in pairs(value) do
-         part[key] = stand_in(item, path .. "." .. tostring(key), found, level)
-      end
-      return part
-   end
-   local dim = torch.is_tensor(value) and found[value] and found[value][path]
-   return dim and batched.wrap(value:movedim(dim, 1), level) or value
+local function stand_in(value, dims, level)
+   return tree.map(value, function(leaf, _, dim)
+      return is_mapped(leaf, dim) and batched.wrap(leaf:movedim(dim, 1), level) or leaf
+   end, nil, dims)
 end
 
 -- The i-th example of an argument.
-local function example(value, path, found, i)
-   if tree.is_node(value) then
-      local part = {}
-      for key, item in pairs(value) do
-         part[key] = example(item, path .. "." .. tostring(key), found, i)
-      end
-      return part
-   end
-   local dim = torch.is_tensor(value) and found[value] and found[value][path]
-   return dim and value:select(dim, i) or value
+local function example(value, dims, i)
+   return tree.map(value, function(leaf, _, dim)
+      return is_mapped(leaf, dim) and leaf:select(dim, i) or leaf
+   end, nil, dims)
 end
 
 -- Random numbers ------------------------------------------------------------------------------
@@ -114,58 +101,46 @@ end
 
 -- Results -------------------------------------------------------------------------------------
 
--- The k-th result of all calls, stacked along a dimension.
-local function stack(values, dim, k)
-   local first = values[1]
-   if tree.is_node(first) then
-      local stacked = {}
-      for key in pairs(first) do
-         local parts = {}
-         for i, value in ipairs(values) do
-            parts[i] = tree.is_node(value) and value[key] or nil
-         end
-         local part_dim = dim
-         if tree.is_node(dim) then part_dim = dim[key] end
-         stacked[key] = stack(parts, part_dim, k)
-      end
-      return stacked
-   end
-   if not torch.is_tensor(first) then
-      args.refuse("func.vmap", "result " .. k, "a tensor", first)
-   end
-   if dim == false then return first end
-   local n = first:dim() + 1
+local function check_result(value, k)
+   if torch.is_tensor(value) then return end
+   args.refuse("func.vmap", "result " .. k, "a tensor", value)
+end
+
+local function check_out_dim(dim, n)
    if math.type(dim) ~= "integer" or dim == 0 or dim > n or dim < -n then
       args.refuse("func.vmap", "out_dims", ("a dimension from 1 to %d, or false"):format(n), dim)
    end
-   return torch.stack(values, dim)
+end
+
+-- The k-th result of all calls, stacked along a dimension.
+local function stack(values, dims, k)
+   local parts = {}
+   for i, value in ipairs(values) do
+      tree.map(value, function(leaf, path)
+         parts[path] = parts[path] or {}
+         parts[path][i] = leaf
+      end)
+   end
+   return tree.map(values[1], function(first, path, dim)
+      check_result(first, k)
+      if dim == false then return first end
+      check_out_dim(dim, first:dim() + 1)
+      return torch.stack(parts[path], dim)
+   end, nil, dims)
 end
 
 -- The k-th result of the one call as `stack` gives those of several.
-local function whole(value, dim, k, found, level)
-   if tree.is_node(value) then
-      local parts = {}
-      for key, item in pairs(value) do
-         local part_dim = dim
-         if tree.is_node(dim) then part_dim = dim[key] end
-         parts[key] = whole(item, part_dim, k, found, level)
-      end
-      return parts
-   end
-   if not torch.is_tensor(value) then
-      args.refuse("func.vmap", "result " .. k, "a tensor", value)
-   end
-   if batched.is(value) then batched.check(value) end
-   local own = batched.is(value) and value.level == level
-   if dim == false then return own and value.value:select(1, 1):clone() or value end
-   local n = value:dim() + 1
-   if math.type(dim) ~= "integer" or dim == 0 or dim > n or dim < -n then
-      args.refuse("func.vmap", "out_dims", ("a dimension from 1 to %d, or false"):format(n), dim)
-   end
-   local all = own and value.value
-      or value:unsqueeze(1):expand {found.size, table.unpack(value.shape)}
-   -- what stands for an argument may be a part of it; results have memory of their own
-   return all:movedim(1, dim):clone()
+local function whole(value, dims, k, n, level)
+   return tree.map(value, function(leaf, _, dim)
+      check_result(leaf, k)
+      if batched.is(leaf) then batched.check(leaf) end
+      local own = batched.is(leaf) and leaf.level == level
+      if dim == false then return own and leaf.value:select(1, 1):clone() or leaf end
+      check_out_dim(dim, leaf:dim() + 1)
+      local all = own and leaf.value or leaf:unsqueeze(1):expand {n, table.unpack(leaf.shape)}
+      -- what stands for an argument may be a part of it; results have memory of their own
+      return all:movedim(1, dim):clone()
+   end, nil, dims)
 end
 
 local function out_dim(dims, k, n)
@@ -181,22 +156,24 @@ end
 
 -- The two ways ----------------------------------------------------------------------------------
 
+-- What in_dims has for an argument.
+local function in_dim(a, k)
+   if tree.is_node(a.in_dims) then return a.in_dims[k] end
+   return a.in_dims
+end
+
 -- Calls the function once; nil where it has to be called for each example.
 local function at_once(a, given, found)
    local get, set = random_states()
    local first = get()
-   local mapped = {}
-   for key in pairs(found) do
-      if type(key) ~= "string" then mapped[key] = true end
-   end
-   local level = batched.enter(found.size, mapped)
+   local level = batched.enter(found.size, found.tensors)
    local results = table.pack(torch._batched_call(function()
       local packed = {}
-      for k = 1, given.n do packed[k] = stand_in(given[k], "argument " .. k, found, level) end
+      for k = 1, given.n do packed[k] = stand_in(given[k], in_dim(a, k), level) end
       local results = table.pack(a.fn(table.unpack(packed, 1, given.n)))
       local all = {n = results.n}
       for k = 1, results.n do
-         all[k] = whole(results[k], out_dim(a.out_dims, k, results.n), k, found, level)
+         all[k] = whole(results[k], out_dim(a.out_dims, k, results.n), k, found.size, level)
       end
       return all
    end))
@@ -214,9 +191,7 @@ local function one_by_one(a, given, found)
    local lists, n = {}, nil
    for i = 1, found.size do
       local packed = {n = given.n}
-      for k = 1, given.n do
-         packed[k] = example(given[k], "argument " .. k, found, i)
-      end
+      for k = 1, given.n do packed[k] = example(given[k], in_dim(a, k), i) end
       before()
       local results = table.pack(a.fn(table.unpack(packed, 1, packed.n)))
       after()
@@ -237,8 +212,8 @@ end
 
 --- A function that does with each example of a batch what fn does with one. fn is called once, and
 --- its operators work on all examples together; if it asks for values (`item`, `tolist`,
---- comparisons by < and <=), indexes by other than a number, or draws random numbers, it is called
---- again for each example.
+--- comparisons by < and <=), indexes by a mask or by several tensors, or draws random numbers, it
+--- is called again for each example.
 ---@param fn fun(...): any  its results are tensors, or tables of them
 ---@param options? {in_dims: any, out_dims: any, randomness: string, chunk_size: integer}
 --- in_dims: the dimension along which examples lie, 1 by default; false for an argument that all
@@ -254,16 +229,12 @@ function M.vmap(...)
    end
    if a.chunk_size == 0 then args.refuse("func.vmap", "chunk_size", "at least 1", a.chunk_size) end
    return function(...)
-      local given, found = table.pack(...), {}
+      local given, found = table.pack(...), {tensors = {}}
       if tree.is_node(a.in_dims) and #a.in_dims ~= given.n then
          torch.raise(("func.vmap: in_dims: expected %d of them, one for each argument, got %d")
             :format(given.n, #a.in_dims))
       end
-      for k = 1, given.n do
-         local dims = a.in_dims
-         if tree.is_node(dims) then dims = dims[k] end
-         plan(given[k], dims, "argument " .. k, found)
-      end
+      for k = 1, given.n do plan(given[k], in_dim(a, k), "argument " .. k, found) end
       if not found.size then
          torch.raise "func.vmap: no argument has examples: in_dims is false for all of them"
       elseif found.size == 0 then
