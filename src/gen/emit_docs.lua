@@ -71,7 +71,7 @@ local function entry_text(op)
       .. (#notes > 0 and "\n" .. table.concat(notes, "\n") or "")
 end
 
--- Functions of the binding that are no operators, from the annotations in src/lua/types.lua: the
+-- Functions of the binding that are no operators, from the annotations in src/lua/types*.lua: the
 -- comment above each `function owner.name(...) end` becomes the manual's text.
 local function binding_functions(types)
    local list, doc, results = {}, {}, {}
@@ -120,7 +120,7 @@ end
 --- manual.lua: {["torch.add"] = text, ...}.
 function M.manual(all)
    local order, texts = merge(all)
-   local out = {"-- Generated from src/ops and src/lua/types.lua; not to be edited.", "return {"}
+   local out = {"-- Generated from src/ops and src/lua; not to be edited.", "return {"}
    for _, name in ipairs(order) do
       out[#out + 1] = ("   [%q] = %q,"):format(name, table.concat(texts[name], "\n\n"))
    end
@@ -131,7 +131,7 @@ end
 --- manual.md: the same for readers.
 function M.markdown(all)
    local order, texts = merge(all)
-   local out = {("# Manual\n\n%d names. Generated from src/ops and src/lua/types.lua. Dimensions "
+   local out = {("# Manual\n\n%d names. Generated from src/ops and src/lua. Dimensions "
                  .. "and positions count from 1, negative ones from the end; a list of tensors is "
                  .. "a Lua table; what stands in braces goes into a trailing table.\n"):format(
       #order)}

@@ -36,7 +36,8 @@ local function families(directory)
 end
 
 -- What host and plugins must agree on, apart from the kernels themselves.
-local shared = {"tlua.h", "core/iter.h", "core/kernel.h", "core/device.h", "core/backend.h"}
+local shared = {"tlua.h", "core/iter.h", "core/kernel_parts.h", "core/kernel.h",
+   "core/device.h", "core/backend.h"}
 
 local function shared_text()
    local texts = {}
@@ -46,7 +47,7 @@ end
 
 local function main(out)
    local all = load.load(families(here .. "/../ops"))
-   all.types = read(here .. "/../lua/types.lua")
+   all.types = read(here .. "/../lua/types.lua") .. read(here .. "/../lua/types_devices.lua")
    os.execute(("mkdir -p '%s' '%s/types'"):format(out, out))
    write(out .. "/ops.h", ops.header(all))
    write(out .. "/kernels.h", kernels.header(all, shared_text()))

@@ -7,6 +7,7 @@
 
 #include "ops/chain.h"
 #include "ops/linalg/lapack.h"
+#include "ops/linalg/linalg.h"
 
 /* Scales the columns (or rows) of a by s. */
 static tl_Tensor *by_columns(tli_Chain *c, tl_Tensor *a, tl_Tensor *s) {
@@ -14,17 +15,6 @@ static tl_Tensor *by_columns(tli_Chain *c, tl_Tensor *a, tl_Tensor *s) {
 }
 static tl_Tensor *by_rows(tli_Chain *c, tl_Tensor *a, tl_Tensor *s) {
   return chain_mul(c, chain_unsqueeze(c, s, -1), a);
-}
-
-/* Identity matrices that broadcast with a's. */
-static tl_Tensor *identity(tli_Chain *c, const tl_Tensor *a) {
-  int64_t n = a->sizes[a->ndim - 1];
-  return TLI_STEP(c, tlo_eye(n, n, (tl_DType)a->dtype, tli_device(a)));
-}
-
-static bool square(const char *op, const tl_Tensor *a) {
-  if (a->ndim >= 2 && a->sizes[a->ndim - 1] == a->sizes[a->ndim - 2]) return true;
-  return tli_fail(TL_ESHAPE, "%s: expected square matrices, got shape %s", op, tli_sizes_str(a));
 }
 
 /* a's and b's batch dimensions broadcast against each other. */
@@ -52,7 +42,7 @@ static bool same_batch(tli_Chain *c, const char *op, tl_Tensor **a, tl_Tensor **
 /* Checks A x = B and makes both one batch; a B of vectors becomes columns. */
 static bool system_of(tli_Chain *c, const char *op, bool left, tl_Tensor **a, tl_Tensor **b,
                       bool *vectors) {
-  TL_TRY(square(op, *a));
+  TL_TRY(check_square(op, *a));
   if ((*a)->dtype != (*b)->dtype)
     return tli_fail(TL_EDTYPE, "%s: expected A and B of one dtype, got %s and %s", op,
                     tl_dtype_name((tl_DType)(*a)->dtype), tl_dtype_name((tl_DType)(*b)->dtype));
@@ -132,8 +122,8 @@ bool tlo_cholesky_solve_backward(tl_Tensor *grad, tl_Tensor *L, tl_Tensor *X, bo
 
 tl_Tensor *tlo_cholesky_inverse(tl_Tensor *self, bool upper) {
   tli_Chain c = {0};
-  TL_TRY_NULL(square("cholesky_inverse", self));
-  tl_Tensor *eye = identity(&c, self);
+  TL_TRY_NULL(check_square("cholesky_inverse", self));
+  tl_Tensor *eye = chain_identity(&c, self);
   tl_Tensor *diagonal = TLI_STEP(&c, tlo_diagonal(self, 0, -2, -1));
   bool zero = false;
   c.failed = c.failed || !tli_any_zero(diagonal, &zero);
@@ -176,6 +166,16 @@ tl_Tensor *tlo_triangular_backward(tl_Tensor *grad, tl_Tensor *A, tl_Tensor *X, 
   ga = chain_neg(&c, ga);
   ga = upper ? chain_triu(&c, ga, unit ? 1 : 0) : chain_tril(&c, ga, unit ? -1 : 0);
   return tli_chain_end(&c, ga);
+}
+
+bool tlo_triangular_solve(tl_Tensor *self, tl_Tensor *A, bool upper, bool transpose,
+                          bool unitriangular, tl_Tensor **out) {
+  tli_Chain c = {0};
+  tl_Tensor *matrix = transpose ? chain_t(&c, A) : A;
+  out[0] =
+      TLI_STEP(&c, tlo_solve_triangular(matrix, self, upper != transpose, true, unitriangular));
+  out[1] = TLI_STEP(&c, tlo_clone(A));
+  return tli_chain_end_all(&c, out, 2);
 }
 
 /* ---- LU ---- */
@@ -275,7 +275,7 @@ static tl_Tensor *cofactors(tli_Chain *c, tl_Tensor *a) {
   }
   for (int i = 0; i < 3; i++) tli_keep(c, usv[i]);
   /* rows of copies of S with 1 on the diagonal; their products leave S_i out */
-  tl_Tensor *eye = identity(c, a);
+  tl_Tensor *eye = chain_identity(c, a);
   tl_Tensor *copies = chain_unsqueeze(c, usv[1], -2);
   tl_Tensor *others =
       chain_add(c, chain_mul(c, copies, chain_sub(c, chain_number(c, 1), eye)), eye);
@@ -386,7 +386,7 @@ bool tlo_lu(tl_Tensor *A, bool pivot, tl_Tensor **out) {
 
 /* Whether these could be the pivots of lu_factor: one for each row of LU. */
 static bool check_pivots(const char *op, const tl_Tensor *LU, const tl_Tensor *pivots) {
-  TL_TRY(square(op, LU));
+  TL_TRY(check_square(op, LU));
   bool fit = pivots->ndim == LU->ndim - 1 && tli_dtype_category((tl_DType)pivots->dtype) == TLI_INT;
   for (int d = 0; fit && d < pivots->ndim; d++) fit = pivots->sizes[d] == LU->sizes[d];
   return fit ||
@@ -597,7 +597,7 @@ tl_Tensor *tlo_svdvals(tl_Tensor *A) {
 /* V (diag(gL) + F o (V^T gV)) V^T, made symmetric, F_ij = 1 / (l_j - l_i). */
 tl_Tensor *tlo_eigh_backward(tl_Tensor *gL, tl_Tensor *gV, tl_Tensor *L, tl_Tensor *V) {
   tli_Chain c = {0};
-  tl_Tensor *eye = identity(&c, V), *inner = NULL;
+  tl_Tensor *eye = chain_identity(&c, V), *inner = NULL;
   if (gV) inner = chain_mul(&c, gaps(&c, L, eye), chain_matmul(&c, chain_t(&c, V), gV));
   if (gL) inner = plus(&c, inner, chain_mul(&c, chain_unsqueeze(&c, gL, -1), eye));
   tl_Tensor *g = chain_matmul(&c, chain_matmul(&c, V, inner), chain_t(&c, V));
@@ -609,232 +609,4 @@ tl_Tensor *tlo_eigvalsh(tl_Tensor *A, const char *UPLO) {
   TL_TRY_NULL(tlo_eigh(A, UPLO, out));
   tli_release(out[1]);
   return out[0];
-}
-
-/* ---- powers, exponential, products ---- */
-
-tl_Tensor *tlo_matrix_power(tl_Tensor *A, int64_t n) {
-  tli_Chain c = {0};
-  TL_TRY_NULL(square("linalg.matrix_power", A));
-  if (n == 0) {
-    /* made of A, so that its gradient is there: zero */
-    tl_Tensor *zeros = TLI_STEP(&c, tlo_fill(A, tli_int(0)));
-    return tli_chain_end(&c, chain_add(&c, zeros, identity(&c, A)));
-  }
-  if (n == INT64_MIN) return tli_fail_null(TL_EARG, "linalg.matrix_power: n is too small");
-  tl_Tensor *base = n < 0 ? TLI_STEP(&c, tlo_inv(A)) : A, *result = NULL;
-  for (uint64_t bits = (uint64_t)(n < 0 ? -n : n); bits && !c.failed; bits >>= 1) {
-    if (bits & 1) result = result ? chain_matmul(&c, result, base) : base;
-    if (bits > 1) base = chain_matmul(&c, base, base);
-  }
-  return tli_chain_end(&c, result);
-}
-
-/* The largest sum of magnitudes in a column of any of the matrices. */
-static bool one_norm(tl_Tensor *A, double *norm) {
-  tli_Chain c = {0};
-  bool mode = tli_set_grad_mode(false);
-  tl_Tensor *sums = chain_sum(&c, TLI_STEP(&c, tlo_abs(A)), -2, false);
-  bool ok = !c.failed && (A->numel == 0 || tli_largest(sums, norm));
-  if (A->numel == 0) *norm = 0;
-  tli_set_grad_mode(mode);
-  tli_chain_end(&c, NULL);
-  return ok;
-}
-
-/* Scaling and squaring with the [8/8] Pade approximant (Higham, "The scaling
-** and squaring method for the matrix exponential revisited", 2005). Its bound
-** for float64 is |A| <= 1.495585217958292 before any scaling. */
-static tl_Tensor *matrix_exp(tl_Tensor *A) {
-  static const double b[] = {518918400, 259459200, 60540480, 8648640, 831600, 55440, 2520, 72, 1};
-  double norm;
-  TL_TRY_NULL(one_norm(A, &norm));
-  int squarings = 0;
-  if (isfinite(norm))
-    while (ldexp(norm, -squarings) > 1.495585217958292) squarings++;
-  tli_Chain c = {0};
-  tl_Tensor *x = chain_scale(&c, A, ldexp(1, -squarings)), *eye = identity(&c, A);
-  tl_Tensor *x2 = chain_matmul(&c, x, x);
-  tl_Tensor *even = chain_scale(&c, eye, b[0]), *odd = chain_scale(&c, eye, b[1]), *power = x2;
-  for (int i = 2; i <= 8; i += 2) {
-    even = chain_add(&c, even, chain_scale(&c, power, b[i]));
-    if (i < 8) {
-      odd = chain_add(&c, odd, chain_scale(&c, power, b[i + 1]));
-      power = chain_matmul(&c, power, x2);
-    }
-  }
-  odd = chain_matmul(&c, x, odd);
-  tl_Tensor *minus = chain_sub(&c, even, odd), *plus = chain_add(&c, even, odd);
-  tl_Tensor *result = TLI_STEP(&c, tlo_solve(minus, plus, true));
-  result = tli_chain_end(&c, result);
-  for (int i = 0; i < squarings && result; i++) {
-    tl_Tensor *next = tlo_matmul(result, result);
-    tli_release(result);
-    result = next;
-  }
-  return result;
-}
-
-/* Half types are solved for in float32. */
-tl_Tensor *tlo_matrix_exp(tl_Tensor *A) {
-  TL_TRY_NULL(square("linalg.matrix_exp", A));
-  tl_DType dtype = (tl_DType)A->dtype;
-  if (!tli_is_float(dtype))
-    return tli_fail_null(TL_EDTYPE, "linalg.matrix_exp: expected a floating dtype, got %s",
-                         tl_dtype_name(dtype));
-  tli_Chain c = {0};
-  tl_Tensor *wide = chain_to(&c, A, tli_dtype_compute(dtype));
-  tl_Tensor *result = TLI_STEP(&c, matrix_exp(wide));
-  return tli_chain_end(&c, chain_to(&c, result, dtype));
-}
-
-/* The cheapest order by dynamic programming (Cormen et al., section 15.2). */
-#define MULTI_MAX 32
-
-static tl_Tensor *multi(tli_Chain *c, tl_Tensor **m, int (*split)[MULTI_MAX], int i, int j) {
-  if (i == j) return m[i];
-  return chain_matmul(c, multi(c, m, split, i, split[i][j]),
-                      multi(c, m, split, split[i][j] + 1, j));
-}
-
-tl_Tensor *tlo_multi_dot(tl_Tensors tensors) {
-  const char *op = "linalg.multi_dot";
-  if (tensors.n < 2 || tensors.n > MULTI_MAX)
-    return tli_fail_null(TL_EARG, "%s: expected 2 to %d tensors, got %" PRId64, op, MULTI_MAX,
-                         tensors.n);
-  tli_Chain c = {0};
-  int n = (int)tensors.n;
-  tl_Tensor *m[MULTI_MAX];
-  bool row = tensors.v[0]->ndim == 1, column = tensors.v[n - 1]->ndim == 1;
-  double cost[MULTI_MAX][MULTI_MAX], size[MULTI_MAX + 1];
-  int split[MULTI_MAX][MULTI_MAX];
-  for (int i = 0; i < n; i++) {
-    m[i] = i == 0 && row          ? chain_unsqueeze(&c, tensors.v[i], 0)
-           : i == n - 1 && column ? chain_unsqueeze(&c, tensors.v[i], 1)
-                                  : tensors.v[i];
-    if (c.failed || m[i]->ndim != 2 || (i > 0 && m[i]->sizes[0] != m[i - 1]->sizes[1])) {
-      if (!c.failed)
-        tli_fail(TL_ESHAPE, "%s: tensor " TLI_POS " of shape %s does not follow its neighbour", op,
-                 (int64_t)i, tli_sizes_str(tensors.v[i]));
-      c.failed = true;
-      return tli_chain_end(&c, NULL);
-    }
-    size[i] = (double)m[i]->sizes[0];
-    size[i + 1] = (double)m[i]->sizes[1];
-    cost[i][i] = 0;
-  }
-  for (int length = 1; length < n; length++)
-    for (int i = 0; i + length < n; i++) {
-      int j = i + length;
-      cost[i][j] = INFINITY;
-      for (int s = i; s < j; s++) {
-        double total = cost[i][s] + cost[s + 1][j] + size[i] * size[s + 1] * size[j + 1];
-        if (total < cost[i][j]) cost[i][j] = total, split[i][j] = s;
-      }
-    }
-  tl_Tensor *result = multi(&c, m, split, 0, n - 1);
-  if (column) result = TLI_STEP(&c, tlo_squeeze(result, (tl_Ints){1, (int64_t[]){-1}}));
-  if (row) result = TLI_STEP(&c, tlo_squeeze(result, (tl_Ints){1, (int64_t[]){0}}));
-  return tli_chain_end(&c, result);
-}
-
-tl_Tensor *tlo_chain_matmul(tl_Tensors matrices) {
-  for (int64_t i = 0; i < matrices.n; i++)
-    if (matrices.v[i]->ndim != 2)
-      return tli_fail_null(TL_ESHAPE, "chain_matmul: expected matrices, got shape %s",
-                           tli_sizes_str(matrices.v[i]));
-  return matrices.n == 1 ? tli_retain(matrices.v[0]) : tlo_multi_dot(matrices);
-}
-
-/* ---- Householder's reflections ---- */
-
-static bool check_reflectors(const tl_Tensor *A, const tl_Tensor *tau) {
-  static const char op[] = "linalg.householder_product";
-  if (A->ndim < 2 || A->sizes[A->ndim - 2] < A->sizes[A->ndim - 1])
-    return tli_fail(TL_ESHAPE, "%s: expected reflectors (..., m, n) with m >= n, got shape %s", op,
-                    tli_sizes_str(A));
-  bool fits = tau->ndim == A->ndim - 1 && tau->dtype == A->dtype &&
-              tau->sizes[tau->ndim - 1] <= A->sizes[A->ndim - 1];
-  for (int d = 0; fits && d < tau->ndim - 1; d++) fits = tau->sizes[d] == A->sizes[d];
-  return fits ||
-         tli_fail(TL_ESHAPE,
-                  "%s: expected scales (..., k) with k <= n and the batch and dtype of A, which "
-                  "is %s of shape %s, got %s of shape %s",
-                  op, tl_dtype_name((tl_DType)A->dtype), tli_sizes_str(A),
-                  tl_dtype_name((tl_DType)tau->dtype), tli_sizes_str(tau));
-}
-
-/* Q - tau v (v^T Q), where v and tau are the i-th columns. */
-static tl_Tensor *reflected(tl_Tensor *Q, tl_Tensor *V, tl_Tensor *tau, int64_t i) {
-  tli_Chain c = {0};
-  tl_Tensor *v = chain_slice(&c, V, -1, i, i + 1);
-  tl_Tensor *scaled = chain_mul(&c, v, chain_slice(&c, tau, -1, i, i + 1));
-  tl_Tensor *shares = chain_matmul(&c, chain_t(&c, v), Q);
-  return tli_chain_end(&c, chain_sub(&c, Q, chain_matmul(&c, scaled, shares)));
-}
-
-/* The vectors v1 ... vk as columns (..., m, k). */
-static tl_Tensor *reflectors(tli_Chain *c, tl_Tensor *A, int64_t k) {
-  tl_Tensor *below = chain_tril(c, chain_slice(c, A, -1, 0, k), -1);
-  tl_Tensor *ones =
-      TLI_STEP(c, tlo_eye(A->sizes[A->ndim - 2], k, (tl_DType)A->dtype, tli_device(A)));
-  return chain_add(c, below, ones);
-}
-
-tl_Tensor *tlo_householder_product(tl_Tensor *A, tl_Tensor *tau) {
-  TL_TRY_NULL(check_reflectors(A, tau));
-  int64_t m = A->sizes[A->ndim - 2], n = A->sizes[A->ndim - 1], k = tau->sizes[tau->ndim - 1];
-  tli_Chain c = {0};
-  tl_Tensor *V = reflectors(&c, A, k);
-  tl_Tensor *scales = chain_unsqueeze(&c, tau, -2);
-  tl_Tensor *start = TLI_STEP(&c, tlo_eye(m, n, (tl_DType)A->dtype, tli_device(A)));
-  tl_Tensor *Q = TLI_STEP(&c, tlo_expand(start, (tl_Ints){A->ndim, A->sizes}));
-  for (int64_t i = k - 1; i >= 0; i--) Q = TLI_STEP(&c, reflected(Q, V, scales, i));
-  return tli_chain_end(&c, k == 0 ? TLI_STEP(&c, tlo_clone(Q)) : Q);
-}
-
-static bool check_ormqr(const tl_Tensor *A, const tl_Tensor *tau, const tl_Tensor *other,
-                        bool left) {
-  static const char op[] = "ormqr";
-  bool ranks = A->ndim >= 2 && tau->ndim == A->ndim - 1 && other->ndim == A->ndim;
-  bool fits = ranks && tau->dtype == A->dtype && other->dtype == A->dtype &&
-              tli_is_float((tl_DType)A->dtype);
-  if (fits) {
-    int64_t m = A->sizes[A->ndim - 2], n = A->sizes[A->ndim - 1];
-    fits = other->sizes[other->ndim - (left ? 2 : 1)] == m &&
-           tau->sizes[tau->ndim - 1] == (m < n ? m : n);
-  }
-  for (int d = 0; fits && d < A->ndim - 2; d++)
-    fits = tau->sizes[d] == A->sizes[d] && other->sizes[d] == A->sizes[d];
-  return fits || tli_fail(TL_ESHAPE,
-                          "%s: expected reflectors (..., m, n), scales (..., min(m, n)) and other "
-                          "(..., %s) of one floating dtype and batch, got %s of shape %s, %s of "
-                          "shape %s and %s of shape %s",
-                          op, left ? "m, k" : "k, m", tl_dtype_name((tl_DType)A->dtype),
-                          tli_sizes_str(A), tl_dtype_name((tl_DType)tau->dtype), tli_sizes_str(tau),
-                          tl_dtype_name((tl_DType)other->dtype), tli_sizes_str(other));
-}
-
-/* Q = H1 H2 ... Hk, each Hi symmetric; C Q = (Q^T C^T)^T. */
-tl_Tensor *tlo_ormqr(tl_Tensor *self, tl_Tensor *tau, tl_Tensor *other, bool left, bool transpose) {
-  TL_TRY_NULL(check_ormqr(self, tau, other, left));
-  int64_t k = tau->sizes[tau->ndim - 1];
-  bool forward = left == transpose; /* H1 is applied first */
-  tli_Chain c = {0};
-  tl_Tensor *V = reflectors(&c, self, k), *scales = chain_unsqueeze(&c, tau, -2);
-  tl_Tensor *x = left ? other : chain_t(&c, other);
-  for (int64_t i = 0; i < k; i++)
-    x = TLI_STEP(&c, reflected(x, V, scales, forward ? i : k - 1 - i));
-  if (k == 0) x = TLI_STEP(&c, tlo_clone(x));
-  return tli_chain_end(&c, left ? x : chain_t(&c, x));
-}
-
-bool tlo_triangular_solve(tl_Tensor *self, tl_Tensor *A, bool upper, bool transpose,
-                          bool unitriangular, tl_Tensor **out) {
-  tli_Chain c = {0};
-  tl_Tensor *matrix = transpose ? chain_t(&c, A) : A;
-  out[0] =
-      TLI_STEP(&c, tlo_solve_triangular(matrix, self, upper != transpose, true, unitriangular));
-  out[1] = TLI_STEP(&c, tlo_clone(A));
-  return tli_chain_end_all(&c, out, 2);
 }

@@ -100,11 +100,6 @@ by_lapack {"ldl_solve(Tensor LD, Tensor pivots, Tensor B, *, bool hermitian=fals
     doc = "X with A X = B (..., n, k), from ldl_factor's results for A.",
     composite = true, nondiff = "PyTorch has no derivative, either",
     examples = {"SPD(3), torch.tensor({1, 2, 3}, {dtype = 'int32'}), T(3, 2)"}}
-linalg {"householder_product(Tensor A, Tensor tau) -> Tensor",
-    doc = [[The first n columns of H1 H2 ... Hk for A (..., m, n), m >= n, and tau (..., k), k <= n:
-    Hi = I - tau[i] v v^T, where v has a one at i, below it what column i of A has there, and
-    zeros above. torch.geqrf gives such A and tau.]],
-    composite = true, examples = {"T(4, 3), T(3)", "T(2, 4, 3), T(2, 2)"}}
 by_lapack {"qr_backward(Tensor gQ, Tensor gR, Tensor Q, Tensor R, string mode) -> Tensor",
     internal = true,
     composite = true}
@@ -128,20 +123,6 @@ by_lapack {"eigvalsh(Tensor A, string UPLO='L') -> Tensor",
     doc = "The eigenvalues of symmetric matrices, ascending.",
     composite = true,
            autocast = {cpu = "float32"}, examples = {"SPD(3)"}, gradcheck = false}
-by_lapack {"matrix_power(Tensor A, int n) -> Tensor",
-    doc = [[A to the integer power n; of the inverse if n is negative; the identity, even of NaN, if
-    n is 0.]],
-    composite = true, autocast = {cpu = "lower", gpu = "lower", when = "n > 1"},
-    examples = {"SPD(3), 3", "SPD(3), -2"}}
-by_lapack {"matrix_exp(Tensor A) -> Tensor", node = "LinalgMatrixExp",
-    doc = "The matrix exponential of square matrices.",
-    composite = true,
-    examples = {"T(3, 3) * 0.5", "SPD(2, 2)"}}
-linalg {"multi_dot(Tensor[] tensors) -> Tensor",
-    doc = [[The product of several matrices (the first and last may be vectors), in the cheapest
-    order.]],
-    composite = true,
-        autocast = "lower", examples = {"{T(2, 3), T(3, 4), T(4, 2)}", "{T(3), T(3, 2), T(2)}"}}
 -- With LAPACK's info for each matrix in place of an error: 0 where all is well.
 local info = [[the same with info, int32 and 0 for each matrix that is fine, in place of an error,
    unless check_errors.]]
@@ -173,11 +154,6 @@ end
 same("det.torch(Tensor self)", "det(self)", "torch.linalg.det.", {"SPD(3)"})
 same("inverse(Tensor self)", "inv(self)", "torch.linalg.inv.", {"SPD(3)"},
    {cpu = "float32"})
-same("matrix_power.torch(Tensor self, int n)", "matrix_power(self, n)",
-   "torch.linalg.matrix_power.", {"SPD(3), 3", "SPD(3), -1"},
-   {cpu = "lower", gpu = "lower", when = "n > 1"})
-same("matrix_exp.torch(Tensor self)", "matrix_exp(self)", "torch.linalg.matrix_exp.",
-   {"T(3, 3) * 0.5"})
 op {"cholesky.torch(Tensor self, bool upper=false) -> Tensor", doc = "torch.linalg.cholesky.",
     expr = "cholesky(self, upper)", gradcheck = false,
     autocast = {cpu = "float32"}, examples = {"SPD(3), true"}}
@@ -209,15 +185,6 @@ op {[[svd.torch(Tensor self, bool some=true, bool compute_uv=true)
     autocast = {cpu = "float32"},
     examples = {"T(3, 4)", "T(4, 3), false"}}
 
-op {"orgqr(Tensor self, Tensor input2) -> Tensor", doc = "torch.linalg.householder_product.",
-    expr = "householder_product(self, input2)", examples = {"T(4, 3), T(3)"}}
-op {[[ormqr(Tensor self, Tensor tau, Tensor other, bool left=true, bool transpose=false)
-      -> Tensor]],
-    doc = [[Q other or, unless left, other Q, with transpose by Q^T, for the square matrix
-    Q = H1 H2 ... Hk of the reflections that torch.linalg.householder_product describes, of which
-    self (..., m, n) has the vectors and tau (..., k), k = min(m, n), the scales.]],
-    composite = true, examples = {"T(4, 3), T(3), T(4, 2)", "T(3, 4), T(3), T(3, 2), true, true",
-                                  "T(2, 4, 3), T(2, 3), T(2, 2, 4), false"}}
 op {"lu.infos(Tensor self, bool pivot=true, true get_infos) "
       .. "-> (Tensor LU, Tensor pivots, Tensor info)",
     doc = "With get_infos = true: torch.linalg.lu_factor_ex.", composite = true,
@@ -237,8 +204,3 @@ op {[[triangular_solve(Tensor self, Tensor A, bool upper=true, bool transpose=fa
     composite = true, waits = lapack,
     examples = {"T(3, 2), SPD(3)", "T(2, 3, 2), SPD(2, 3), false, true",
                 "T(3, 2), SPD(3), {unitriangular = true}"}}
-
-op {"chain_matmul(Tensor[] matrices...) -> Tensor",
-    doc = "The product of several matrices in the cheapest order.",
-    composite = true,
-    autocast = "lower", examples = {"{T(2, 3), T(3, 4), T(4, 1)}", "T(2, 3), T(3, 4)"}}

@@ -1,38 +1,16 @@
 /*
-** norm.c - normalisation. Statistics are kept in float32 (float64 for
-** float64), one mean and one reciprocal standard deviation for each group of
-** elements that was normalised together.
-**
-** A derivative comes in two forms: fused kernels, and, while a graph of the
-** gradient is recorded, the same formula in differentiable operators.
+** norm.c - normalisation of channels and of groups of them, and what is near to
+** it. See norm.h.
 */
-#include <math.h>
-
-#include "ops/chain.h"
 #include "ops/copy/memory_format.h"
+#include "ops/norm/norm.h"
 #include "ops/windows.h"
-
-static tl_DType stat_dtype(const tl_Tensor *t) { return t->dtype == TL_F64 ? TL_F64 : TL_F32; }
-
-static bool check_floating(const char *op, const tl_Tensor *t) {
-  if (tli_is_float((tl_DType)t->dtype)) return true;
-  return tli_fail(TL_EDTYPE, "%s: input: expected a floating tensor, got %s", op,
-                  tl_dtype_name((tl_DType)t->dtype));
-}
 
 /* One number per channel, or nothing. */
 static bool check_channels(const char *op, const char *what, const tl_Tensor *t, int64_t channels) {
   if (t == NULL || (t->ndim == 1 && t->sizes[0] == channels)) return true;
   return tli_fail(TL_ESHAPE, "%s: %s: expected shape [%" PRId64 "] (channels), got %s", op, what,
                   channels, tli_sizes_str(t));
-}
-
-static tl_Tensor *chain_cast(tli_Chain *c, tl_Tensor *t, tl_DType dtype) {
-  return TLI_STEP(c, tli_contiguous_as(t, dtype));
-}
-
-static tl_Tensor *chain_empty(tli_Chain *c, tl_DType dtype, const tl_Tensor *like, int64_t n) {
-  return TLI_STEP(c, tli_empty(dtype, tli_device(like), 1, &n));
 }
 
 static tl_Tensor *chain_reshape(tli_Chain *c, tl_Tensor *t, int ndim, const int64_t *sizes) {
@@ -47,20 +25,7 @@ static tl_Tensor *chain_rstd(tli_Chain *c, tl_Tensor *variance, double eps) {
 
 static void *data_of(const tl_Tensor *t) { return t ? tli_data(t) : NULL; }
 
-static tlk_Array array_of(const tl_Tensor *t) {
-  return t ? tli_array(t) : (tlk_Array){NULL, TL_F32};
-}
-
-/* Whether the gradient of this gradient may be asked for. */
-static bool watched(tl_Tensor *grad, tl_Tensor *input, tl_Tensor *weight) {
-  return tli_recording((tl_Tensor *[]){grad, input, weight}, 3);
-}
-
 /* ---- gradients in differentiable operators ---- */
-
-typedef struct Wanted {
-  bool input, weight, bias;
-} Wanted;
 
 /* The sum of t over the dimensions along which a tensor of that shape was
 ** broadcast. */
@@ -72,12 +37,9 @@ static tl_Tensor *chain_mean(tli_Chain *c, tl_Tensor *t, tl_Ints dims) {
   return TLI_STEP(c, tlo_mean(t, dims, true, TL_NODTYPE));
 }
 
-/* Of result = normal * weight + bias with normal = (input - mean) * rstd over
-** dims: weight (maybe NULL) broadcasts to input, `like` has the shape that
-** weight and bias have or would have. Without centre the mean counts as 0. */
-static bool recorded_gradients(tli_Chain *c, tl_Tensor *grad, tl_Tensor *input, tl_Tensor *weight,
-                               const tl_Tensor *like, tl_Ints dims, double eps, bool centre,
-                               Wanted want, tl_Tensor **out) {
+bool tli_norm_gradients(tli_Chain *c, tl_Tensor *grad, tl_Tensor *input, tl_Tensor *weight,
+                        const tl_Tensor *like, tl_Ints dims, double eps, bool centre, Wanted want,
+                        tl_Tensor **out) {
   tl_Tensor *centred = centre ? chain_sub(c, input, chain_mean(c, input, dims)) : input;
   tl_Tensor *variance = chain_mean(c, chain_mul(c, centred, centred), dims);
   tl_Tensor *rstd = chain_rstd(c, variance, eps);
@@ -92,12 +54,6 @@ static bool recorded_gradients(tli_Chain *c, tl_Tensor *grad, tl_Tensor *input, 
   if (want.weight) out[1] = chain_sum_to(c, chain_mul(c, grad, normal), like);
   if (want.bias) out[2] = chain_sum_to(c, grad, like);
   return !c->failed;
-}
-
-/* Fused kernels run without recording. */
-static bool unrecorded_end(tli_Chain *c, bool mode, tl_Tensor **out, int n) {
-  tli_set_grad_mode(mode);
-  return tli_chain_end_all(c, out, n);
 }
 
 /* ---- batch_norm ---- */
@@ -229,7 +185,7 @@ static bool batch_norm_recorded(tl_Tensor *grad, tl_Tensor *input, tl_Tensor *we
   tl_Tensor *shaped = weight ? chain_reshape(&c, weight, input->ndim, sizes) : NULL;
   tl_Tensor *means = chain_reshape(&c, mean, input->ndim, sizes);
   if (!c.failed && training) {
-    recorded_gradients(&c, grad, input, shaped, means, (tl_Ints){n, dims}, eps, true, want, out);
+    tli_norm_gradients(&c, grad, input, shaped, means, (tl_Ints){n, dims}, eps, true, want, out);
   } else if (!c.failed) {
     tl_Tensor *scale = chain_reshape(&c, rstd, input->ndim, sizes);
     tl_Tensor *normal = chain_mul(&c, chain_sub(&c, input, means), scale);
@@ -250,13 +206,6 @@ bool tlo_batch_norm_backward(tl_Tensor *grad_output, tl_Tensor *input, tl_Tensor
   if (watched(grad_output, input, weight))
     return batch_norm_recorded(grad_output, input, weight, mean, rstd, training, eps, want, out);
   return batch_norm_fused(grad_output, input, weight, mean, rstd, training, want, out);
-}
-
-/* The first result of a core operator; the others are the node's. */
-static tl_Tensor *first_of(bool ok, tl_Tensor **out, int n) {
-  if (!ok) return NULL;
-  for (int i = 1; i < n; i++) tli_release(out[i]);
-  return out[0];
 }
 
 static bool check_batch_norm(const char *op, const tl_Tensor *input, const tl_Tensor *running_mean,
@@ -332,276 +281,6 @@ tl_Tensor *tlo_instance_norm(tl_Tensor *input, tl_Tensor *running_mean, tl_Tenso
   if (use_input_stats && var && !c.failed) take_back(&c, running_var, var, samples);
   out = chain_reshape(&c, out, input->ndim, input->sizes);
   return tli_chain_end(&c, out);
-}
-
-/* ---- layer_norm and rms_norm ---- */
-
-typedef struct Rows {
-  int64_t rows, n;
-} Rows;
-
-static Rows rows_of(const tl_Tensor *t, int64_t dims) {
-  Rows r = {1, 1};
-  for (int d = 0; d < t->ndim; d++) *(d < t->ndim - dims ? &r.rows : &r.n) *= t->sizes[d];
-  return r;
-}
-
-/* normalized_shape must be input's last sizes, and the parameters' shape. */
-static bool check_shape(const char *op, const tl_Tensor *input, tl_Ints shape,
-                        const tl_Tensor *weight, const tl_Tensor *bias) {
-  TL_TRY(check_floating(op, input));
-  bool fits = shape.n >= 1 && shape.n <= input->ndim;
-  for (int64_t d = 0; fits && d < shape.n; d++)
-    fits = input->sizes[input->ndim - shape.n + d] == shape.v[d];
-  if (!fits)
-    return tli_fail(TL_ESHAPE,
-                    "%s: expected input whose last sizes are normalized_shape %s, got %s", op,
-                    tli_shape_str((int)shape.n, shape.v), tli_sizes_str(input));
-  for (int k = 0; k < 2; k++) {
-    const tl_Tensor *t = k == 0 ? weight : bias;
-    bool same = t == NULL || t->ndim == shape.n;
-    for (int64_t d = 0; t && same && d < shape.n; d++) same = t->sizes[d] == shape.v[d];
-    if (!same)
-      return tli_fail(TL_ESHAPE, "%s: %s: expected shape %s, got %s", op,
-                      k == 0 ? "weight" : "bias", tli_shape_str((int)shape.n, shape.v),
-                      tli_sizes_str(t));
-  }
-  return true;
-}
-
-/* mean, if not NULL, and, with a residual, sum become results beside the first and rstd. */
-static bool run_rows(tli_Chain *c, tl_Tensor *input, tl_Tensor *residual, int64_t dims,
-                     tl_Tensor *weight, tl_Tensor *bias, double eps, tl_Tensor **result,
-                     tl_Tensor **sum, tl_Tensor **mean, tl_Tensor **rstd) {
-  tl_DType dtype = (tl_DType)input->dtype;
-  Rows r = rows_of(input, dims);
-  tl_Tensor *in = chain_cast(c, input, dtype);
-  tl_Tensor *w = weight ? chain_cast(c, weight, dtype) : NULL;
-  tl_Tensor *b = bias ? chain_cast(c, bias, dtype) : NULL;
-  tl_Tensor *other = residual ? chain_cast(c, residual, dtype) : NULL;
-  if (residual) *sum = TLI_STEP(c, tli_empty(dtype, tli_device(input), input->ndim, input->sizes));
-  *result = TLI_STEP(c, tli_empty(dtype, tli_device(input), input->ndim, input->sizes));
-  if (mean) *mean = chain_empty(c, stat_dtype(input), input, r.rows);
-  *rstd = chain_empty(c, stat_dtype(input), input, r.rows);
-  if (c->failed || r.rows == 0 || r.n == 0) return !c->failed;
-  if (!TLI_RUN(tli_device(input), layer_norm, .out = tli_array(*result),
-               .mean = array_of(mean ? *mean : NULL), .rstd = tli_array(*rstd), .in = tli_array(in),
-               .weight = array_of(w), .bias = array_of(b), .residual = array_of(other),
-               .sum = array_of(residual ? *sum : NULL), .rows = r.rows, .n = r.n, .eps = eps))
-    c->failed = true;
-  return !c->failed;
-}
-
-/* grad_sum, which may be NULL, is added to the gradient of the input. */
-static bool fused_rows(tl_Tensor *grad_output, tl_Tensor *grad_sum, tl_Tensor *input, int64_t dims,
-                       tl_Tensor *weight, tl_Tensor *mean, tl_Tensor *rstd, Wanted want,
-                       tl_Tensor **out) {
-  tli_Chain c = {0};
-  bool mode = tli_set_grad_mode(false);
-  tl_DType dtype = (tl_DType)input->dtype;
-  Rows r = rows_of(input, dims);
-  const int64_t *tail = input->sizes + input->ndim - dims;
-  tl_Tensor *g = chain_cast(&c, grad_output, dtype), *in = chain_cast(&c, input, dtype);
-  tl_Tensor *w = weight ? chain_cast(&c, weight, dtype) : NULL;
-  tl_Tensor *more = grad_sum ? chain_cast(&c, grad_sum, dtype) : NULL;
-  if (want.input)
-    out[0] = TLI_STEP(&c, tli_empty(dtype, tli_device(in), input->ndim, input->sizes));
-  if (want.weight) out[1] = TLI_STEP(&c, tli_empty(dtype, tli_device(in), (int)dims, tail));
-  if (want.bias) out[2] = TLI_STEP(&c, tli_empty(dtype, tli_device(in), (int)dims, tail));
-  if (!c.failed && (r.rows == 0 || r.n == 0)) {
-    for (int i = 1; i < 3; i++)
-      if (out[i] && !tli_fill(out[i], tli_int(0))) c.failed = true;
-  } else if (!c.failed &&
-             !TLI_RUN(tli_device(in), layer_norm_backward, .grad_in = array_of(out[0]),
-                      .grad_weight = array_of(out[1]), .grad_bias = array_of(out[2]),
-                      .grad_out = tli_array(g), .in = tli_array(in), .mean = array_of(mean),
-                      .rstd = tli_array(rstd), .weight = array_of(w), .grad_sum = array_of(more),
-                      .rows = r.rows, .n = r.n)) {
-    c.failed = true;
-  }
-  return unrecorded_end(&c, mode, out, 3);
-}
-
-static bool recorded_rows(tl_Tensor *grad, tl_Tensor *grad_sum, tl_Tensor *input, int64_t dims,
-                          tl_Tensor *weight, double eps, bool centre, Wanted want,
-                          tl_Tensor **out) {
-  tli_Chain c = {0};
-  int64_t last[TL_MAX_DIMS];
-  for (int64_t d = 0; d < dims; d++) last[d] = input->ndim - dims + d;
-  tl_Tensor like = {.ndim = (uint8_t)dims};
-  for (int64_t d = 0; d < dims; d++) like.sizes[d] = input->sizes[last[d]];
-  recorded_gradients(&c, grad, input, weight, &like, (tl_Ints){dims, last}, eps, centre, want, out);
-  if (grad_sum && want.input) out[0] = chain_add(&c, out[0], grad_sum);
-  return tli_chain_end_all(&c, out, 3);
-}
-
-bool tli_op_layer_norm_core(tl_Tensor *input, int64_t dims, tl_Tensor *weight, tl_Tensor *bias,
-                            double eps, tl_Tensor **out) {
-  tli_Chain c = {0};
-  run_rows(&c, input, NULL, dims, weight, bias, eps, &out[0], NULL, &out[1], &out[2]);
-  return tli_chain_end_all(&c, out, 3);
-}
-
-bool tlo_layer_norm_backward(tl_Tensor *grad_output, tl_Tensor *input, int64_t dims,
-                             tl_Tensor *weight, tl_Tensor *mean, tl_Tensor *rstd, double eps,
-                             bool want_input, bool want_weight, bool want_bias, tl_Tensor **out) {
-  Wanted want = {want_input, want_weight, want_bias};
-  out[0] = out[1] = out[2] = NULL;
-  if (watched(grad_output, input, weight))
-    return recorded_rows(grad_output, NULL, input, dims, weight, eps, true, want, out);
-  return fused_rows(grad_output, NULL, input, dims, weight, mean, rstd, want, out);
-}
-
-tl_Tensor *tlo_layer_norm(tl_Tensor *input, tl_Ints normalized_shape, tl_Tensor *weight,
-                          tl_Tensor *bias, double eps) {
-  TL_TRY_NULL(check_shape("layer_norm", input, normalized_shape, weight, bias));
-  tl_Tensor *out[3];
-  bool ok = tlo_layer_norm_core(input, normalized_shape.n, weight, bias, eps, out);
-  return first_of(ok, out, 3);
-}
-
-bool tli_op_rms_norm_core(tl_Tensor *input, int64_t dims, tl_Tensor *weight, double eps,
-                          tl_Tensor **out) {
-  tli_Chain c = {0};
-  run_rows(&c, input, NULL, dims, weight, NULL, eps, &out[0], NULL, NULL, &out[1]);
-  return tli_chain_end_all(&c, out, 2);
-}
-
-bool tlo_rms_norm_backward(tl_Tensor *grad_output, tl_Tensor *input, int64_t dims,
-                           tl_Tensor *weight, tl_Tensor *rstd, double eps, bool want_input,
-                           bool want_weight, tl_Tensor **out) {
-  Wanted want = {want_input, want_weight, false};
-  tl_Tensor *both[3] = {NULL};
-  bool ok = watched(grad_output, input, weight)
-                ? recorded_rows(grad_output, NULL, input, dims, weight, eps, false, want, both)
-                : fused_rows(grad_output, NULL, input, dims, weight, NULL, rstd, want, both);
-  out[0] = both[0];
-  out[1] = both[1];
-  return ok;
-}
-
-/* The distance from 1 to the next number; integers are refused later. */
-static double rms_epsilon(tl_DType dtype) {
-  return tli_float_epsilon(tli_is_float(dtype) ? dtype : TL_F32);
-}
-
-tl_Tensor *tlo_rms_norm(tl_Tensor *input, tl_Ints normalized_shape, tl_Tensor *weight, double eps) {
-  TL_TRY_NULL(check_shape("rms_norm", input, normalized_shape, weight, NULL));
-  if (isnan(eps)) eps = rms_epsilon((tl_DType)input->dtype);
-  tl_Tensor *out[2];
-  bool ok = tlo_rms_norm_core(input, normalized_shape.n, weight, eps, out);
-  return first_of(ok, out, 2);
-}
-
-/* ---- add_layer_norm and add_rms_norm ---- */
-
-static bool check_residual(const char *op, const tl_Tensor *input, const tl_Tensor *residual) {
-  if (!tli_is_float((tl_DType)residual->dtype))
-    return tli_fail(TL_EDTYPE, "%s: residual: expected a floating tensor, got %s", op,
-                    tl_dtype_name((tl_DType)residual->dtype));
-  return tli_same_sizes(input, residual) ||
-         tli_fail(TL_ESHAPE, "%s: residual: expected input's shape %s, got %s", op,
-                  tli_sizes_str(input), tli_sizes_str(residual));
-}
-
-/* Both in their common dtype, as adding them would give. */
-static void common_dtype(tli_Chain *c, tl_Tensor **input, tl_Tensor **residual) {
-  tl_DType dtype = tli_result_dtype((tl_Tensor *[]){*input, *residual}, 2);
-  *input = chain_to(c, *input, dtype);
-  *residual = chain_to(c, *residual, dtype);
-}
-
-bool tli_op_add_layer_norm_core(tl_Tensor *input, tl_Tensor *residual, int64_t dims,
-                                tl_Tensor *weight, tl_Tensor *bias, double eps, tl_Tensor **out) {
-  tli_Chain c = {0};
-  run_rows(&c, input, residual, dims, weight, bias, eps, &out[0], &out[1], &out[2], &out[3]);
-  return tli_chain_end_all(&c, out, 4);
-}
-
-bool tli_op_add_rms_norm_core(tl_Tensor *input, tl_Tensor *residual, int64_t dims,
-                              tl_Tensor *weight, double eps, tl_Tensor **out) {
-  tli_Chain c = {0};
-  run_rows(&c, input, residual, dims, weight, NULL, eps, &out[0], &out[1], NULL, &out[2]);
-  return tli_chain_end_all(&c, out, 3);
-}
-
-/* The first result, or the sum, may have got no gradient: NULL. */
-static bool add_norm_backward(tl_Tensor *grad_output, tl_Tensor *grad_sum, tl_Tensor *sum,
-                              int64_t dims, tl_Tensor *weight, tl_Tensor *mean, tl_Tensor *rstd,
-                              double eps, Wanted want, tl_Tensor **out) {
-  if (grad_output == NULL) {
-    out[0] = want.input && grad_sum ? tli_retain(grad_sum) : NULL;
-    return true;
-  }
-  tl_Tensor *all[] = {grad_output, grad_sum, sum, weight};
-  if (tli_recording(all, 4))
-    return recorded_rows(grad_output, grad_sum, sum, dims, weight, eps, mean != NULL, want, out);
-  return fused_rows(grad_output, grad_sum, sum, dims, weight, mean, rstd, want, out);
-}
-
-bool tlo_add_layer_norm_backward(tl_Tensor *grad_output, tl_Tensor *grad_sum, tl_Tensor *sum,
-                                 int64_t dims, tl_Tensor *weight, tl_Tensor *mean, tl_Tensor *rstd,
-                                 double eps, bool want_input, bool want_residual, bool want_weight,
-                                 bool want_bias, tl_Tensor **out) {
-  tl_Tensor *made[3] = {NULL};
-  Wanted want = {want_input || want_residual, want_weight, want_bias};
-  bool ok =
-      add_norm_backward(grad_output, grad_sum, sum, dims, weight, mean, rstd, eps, want, made);
-  out[0] = made[0];
-  out[1] = made[0] ? tli_retain(made[0]) : NULL;
-  out[2] = made[1];
-  out[3] = made[2];
-  return ok;
-}
-
-bool tlo_add_rms_norm_backward(tl_Tensor *grad_output, tl_Tensor *grad_sum, tl_Tensor *sum,
-                               int64_t dims, tl_Tensor *weight, tl_Tensor *rstd, double eps,
-                               bool want_input, bool want_residual, bool want_weight,
-                               tl_Tensor **out) {
-  tl_Tensor *made[3] = {NULL};
-  Wanted want = {want_input || want_residual, want_weight, false};
-  bool ok =
-      add_norm_backward(grad_output, grad_sum, sum, dims, weight, NULL, rstd, eps, want, made);
-  out[0] = made[0];
-  out[1] = made[0] ? tli_retain(made[0]) : NULL;
-  out[2] = made[1];
-  return ok;
-}
-
-/* The results that users get, of n. */
-static bool first_two(bool ok, tl_Tensor **made, int n, tl_Tensor **out) {
-  if (!ok) return false;
-  for (int i = 2; i < n; i++) tli_release(made[i]);
-  out[0] = made[0];
-  out[1] = made[1];
-  return true;
-}
-
-bool tlo_add_layer_norm(tl_Tensor *input, tl_Tensor *residual, tl_Ints normalized_shape,
-                        tl_Tensor *weight, tl_Tensor *bias, double eps, tl_Tensor **out) {
-  TL_TRY(check_shape("add_layer_norm", input, normalized_shape, weight, bias) &&
-         check_residual("add_layer_norm", input, residual));
-  tli_Chain c = {0};
-  tl_Tensor *made[4] = {NULL};
-  common_dtype(&c, &input, &residual);
-  bool ok = !c.failed &&
-            tlo_add_layer_norm_core(input, residual, normalized_shape.n, weight, bias, eps, made);
-  tli_release(tli_chain_end(&c, NULL));
-  return first_two(ok, made, 4, out);
-}
-
-bool tlo_add_rms_norm(tl_Tensor *input, tl_Tensor *residual, tl_Ints normalized_shape,
-                      tl_Tensor *weight, double eps, tl_Tensor **out) {
-  TL_TRY(check_shape("add_rms_norm", input, normalized_shape, weight, NULL) &&
-         check_residual("add_rms_norm", input, residual));
-  tli_Chain c = {0};
-  tl_Tensor *made[3] = {NULL};
-  common_dtype(&c, &input, &residual);
-  if (isnan(eps)) eps = rms_epsilon(c.failed ? TL_F32 : (tl_DType)input->dtype);
-  bool ok =
-      !c.failed && tlo_add_rms_norm_core(input, residual, normalized_shape.n, weight, eps, made);
-  tli_release(tli_chain_end(&c, NULL));
-  return first_two(ok, made, 3, out);
 }
 
 /* ---- group_norm ---- */
@@ -717,7 +396,7 @@ static bool group_norm_recorded(tl_Tensor *grad, tl_Tensor *input, int64_t group
   tl_Tensor *g = chain_reshape(&c, grad, 4, sizes), *in = chain_reshape(&c, input, 4, sizes);
   tl_Tensor *w = weight ? chain_reshape(&c, weight, 4, like.sizes) : NULL;
   if (!c.failed)
-    recorded_gradients(&c, g, in, w, &like, (tl_Ints){2, (int64_t[]){2, 3}}, eps, true, want, out);
+    tli_norm_gradients(&c, g, in, w, &like, (tl_Ints){2, (int64_t[]){2, 3}}, eps, true, want, out);
   if (out[0] && !c.failed) out[0] = chain_reshape(&c, out[0], input->ndim, input->sizes);
   for (int i = 1; i < 3; i++)
     if (out[i] && !c.failed) out[i] = chain_reshape(&c, out[i], 1, &input->sizes[1]);
