@@ -53,8 +53,8 @@ local setting = [==[
    end
 ]==]
 
-local function run(n, code)
-   return ranks.ok(n, (setting:gsub("%s*\n%s*", " ")) .. code)
+local function run(n, code, options)
+   return ranks.ok(n, (setting:gsub("%s*\n%s*", " ")) .. code, options)
 end
 
 describe("a pipeline", function()
@@ -182,24 +182,53 @@ describe("a pipeline", function()
          refused("4 stages on 2 ranks are 2 for each, got 1", pipe.ScheduleGPipe, four, 2)
          refused(("argument 2 is %d parts here, but %d parts on rank %d"):format(rank + 1, 2 - rank,
             1 - rank), pipe.ScheduleGPipe, stage, rank + 1)
-         local three = pipe.ScheduleGPipe(stage, 3, {loss_fn = F.mse_loss})
-         refused("argument 1: expected a tensor whose first dimension 3 divides", function()
-            if rank == 0 then three:step(x) else three:step() end
-         end)
-         refused("unknown option targets", three.step, three, {targets = y})
-         local Worse = torch.class("Worse", nn.Module)
-         function Worse:forward() error("on purpose", 0) end
-         local worse = pipe.ScheduleGPipe(Stage(rank == 0 and Worse() or model[2], rank, 2), 2)
-         refused(rank == 0 and "on purpose" or "stage 0: on purpose", function()
-            if rank == 0 then worse:step(x) else worse:step() end
-         end)
-         local Bad = torch.class("Bad", nn.Module)
-         function Bad:forward() return "text" end
-         local bad = pipe.ScheduleGPipe(Stage(rank == 0 and Bad() or model[2], rank, 2), 2)
-         refused('stage 0: result 1: expected a tensor, got "text"', function()
-            if rank == 0 then bad:step(x) else bad:step() end
-         end)
       ]==])
+   end)
+
+   it("fails on every rank where it fails on one", function()
+      for _, n in ipairs {2, 3} do
+         run(n, [==[
+            -- a batch on a group of its own, which is of no use after it
+            local function fails(text, at, what)
+               local group = dist.new_group()
+               local Worse = torch.class("Worse", nn.Module)
+               local part = 0
+               function Worse:forward(t)
+                  part = part + 1
+                  if what == "forward" and part == 2 then error("on purpose", 0) end
+                  if what == "text" then return "text" end
+                  t = t * nn.Parameter(torch.ones(6))
+                  if what == "backward" then
+                     t:register_hook(function() error("on purpose", 0) end)
+                  end
+                  return t
+               end
+               local bad = rank == at and (what == "forward" or what == "backward" or what == "text")
+               local stage = pipe.PipelineStage(bad and Worse() or build(size)[rank + 1], rank, size,
+                  {group = group})
+               local schedule = pipe.Schedule1F1B(stage, 4, {loss_fn = F.mse_loss})
+               local first, last = rank == 0, rank == size - 1
+               refused(text, function()
+                  local o = {target = last and (what == "target" and y:narrow(1, 1, 7) or y) or nil}
+                  if what == "option" and rank == at then o.targets = y end
+                  local batch = what == "batch" and x:narrow(1, 1, 7) or x
+                  if first then schedule:step(batch, o) else schedule:step(o) end
+               end)
+               refused(text, dist.barrier, group)
+               dist.barrier()
+            end
+            for at = 0, size - 1 do
+               fails("on purpose", at, "forward")
+               fails("on purpose", at, "backward")
+               if at < size - 1 then
+                  fails('result 1: expected a tensor, got "text"', at, "text")
+               end
+               fails("unknown option targets", at, "option")
+            end
+            fails("argument 1: expected a tensor whose first dimension 4 divides", 0, "batch")
+            fails("target: expected a tensor whose first dimension 4 divides", size - 1, "target")
+         ]==], {timeout = 60})
+      end
    end)
 end)
 

@@ -246,6 +246,11 @@ tli_Work *tli_group_start(tli_Group *g, const tli_Call *call, bool async) {
   return w;
 }
 
+void tli_group_abort(tli_Group *g, const char *why) {
+  if (g->wire->abort) g->wire->abort(g, why);
+  tli_error_clear();
+}
+
 #define DRAIN INT64_C(5000000000)
 
 /* What devices are about to make is waited for: nobody else may have. */

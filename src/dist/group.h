@@ -56,6 +56,9 @@ bool tli_mpi_rank(int *rank, int *size, char host[256]) TL_MUSTCHECK;
 /* Gives the text of number 0 to all of them. */
 bool tli_mpi_share(char *text, int bytes) TL_MUSTCHECK;
 
+/* Ends a group on all its ranks, which get the reason: for a rank that fails between calls, while
+** others wait for it. The first reason counts. */
+void tli_group_abort(tli_Group *g, const char *why);
 /* What is not done yet fails, here and, once it is waited for, on the others. NULL is fine. */
 void tli_group_leave(tli_Group *g);
 int tli_group_rank(const tli_Group *g);

@@ -96,6 +96,9 @@ typedef struct tli_Wire {
   bool (*await)(tli_Group *g, tli_Work *w);
   /* Ends all messages with the failure of this thread. */
   void (*fail)(tli_Group *g);
+  /* Tells all ranks why the group is of no use any more, also while another thread makes a
+  ** call. NULL: there are no other ranks. */
+  void (*abort)(tli_Group *g, const char *why);
   /* Of wires whose calls are put on a stream of the group's device; NULL for others, and then
   ** collective, post and await are. The caller launches, w->end is reached when it is made,
   ** and `move` looks for that. */

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #define ANSWER INT64_C(1000000000) /* for the others to say what they are about */
+#define ABORT INT64_C(5000000000)  /* to reach the store */
 #define ALONE INT64_C(1000000000)  /* for what is on its way when the store has gone */
 
 bool tli_telling_open(tli_Group *g, tli_Telling *t, tli_Store *store, const char *name) {
@@ -107,6 +108,18 @@ bool tli_telling_break(tli_Group *g, tli_Telling *t, const char *why) {
   tli_telling_key(t, key, "why", -1);
   if (!tli_store_set(t->store, key, why, strlen(why))) tli_error_clear();
   return tli_telling_end(g, t, why);
+}
+
+void tli_telling_abort(const tli_Telling *t, const char *why) {
+  char key[300];
+  int64_t came;
+  tli_Store *store = tli_store_connect_again(t->store, ABORT);
+  if (store == NULL) return;
+  tli_telling_key(t, key, "breaks", -1);
+  bool first = tli_store_add(store, key, 1, &came) && came == 1;
+  tli_telling_key(t, key, "why", -1);
+  if (first && !tli_store_set(store, key, why, strlen(why))) tli_error_clear();
+  tli_store_close(store);
 }
 
 /* Adds what this rank waits for, once, if somebody has asked or it knows that. */

@@ -38,6 +38,9 @@ bool tli_telling_late(tli_Group *g, tli_Telling *t, tli_Collective kind, int64_t
 /* Records for all why the group is of no use any more, unless somebody has done so: false, with
 ** the reason that all get. */
 bool tli_telling_break(tli_Group *g, tli_Telling *t, const char *why);
+/* The same over a connection of its own, so at any time; this rank, too, gets to know when it next
+** looks. */
+void tli_telling_abort(const tli_Telling *t, const char *why);
 /* The same for this rank alone. */
 bool tli_telling_end(tli_Group *g, tli_Telling *t, const char *why);
 bool tli_telling_broken(const tli_Telling *t);

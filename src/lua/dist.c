@@ -263,6 +263,13 @@ static int group_batch(lua_State *L) {
   return tli_group_batch(g->group, lua_toboolean(L, 2)) ? 0 : tli_raise_as(L, "batch_isend_irecv");
 }
 
+/* group:abort(why) */
+static int group_abort(lua_State *L) {
+  Group *g = luaL_checkudata(L, 1, GROUP);
+  if (g->group) tli_group_abort(g->group, luaL_checkstring(L, 2));
+  return 0;
+}
+
 /* group:buffer(tensor, add) */
 static int group_buffer(lua_State *L) {
   Group *g = check_group(L, "register_buffer");
@@ -504,7 +511,8 @@ void tli_open_dist(lua_State *L) {
                                    {"close", store_close},       {NULL, NULL}};
   static const luaL_Reg group[] = {{"run", group_run},         {"leave", group_leave},
                                    {"traffic", group_traffic}, {"batch", group_batch},
-                                   {"buffer", group_buffer},   {NULL, NULL}};
+                                   {"buffer", group_buffer},   {"abort", group_abort},
+                                   {NULL, NULL}};
   static const luaL_Reg work[] = {{"wait", work_wait},
                                   {"is_completed", work_is_completed},
                                   {"is_success", work_is_success},

@@ -61,6 +61,10 @@ static void note(tli_Group *g, const tli_Status *s, bool active) {
   tli_mpi_group(g)->tell.status.active = active;
 }
 
+static void abort_group(tli_Group *g, const char *why) {
+  tli_telling_abort(&tli_mpi_group(g)->tell, why);
+}
+
 const tli_Wire tli_wire_mpi = {
     .name = "mpi",
     .bytes = sizeof(tli_MpiGroup),
@@ -75,4 +79,5 @@ const tli_Wire tli_wire_mpi = {
     .move = tli_mpi_move,
     .await = tli_mpi_await,
     .fail = tli_mpi_fail,
+    .abort = abort_group,
 };

@@ -327,6 +327,10 @@ static bool buffer(tli_Group *g, tl_Tensor *t, bool add) {
   return true;
 }
 
+static void abort_group(tli_Group *g, const char *why) {
+  tli_telling_abort(&tli_nccl(g)->tell, why);
+}
+
 static bool usable(tli_Group *g) {
   const tli_Telling *t = &tli_nccl(g)->tell;
   return !t->broken || tli_telling_broken(t);
@@ -342,6 +346,7 @@ const tli_Wire tli_wire_nccl = {
     .usable = usable,
     .move = move,
     .fail = fail,
+    .abort = abort_group,
     .launch = launch,
     .batch = batch,
     .buffer = buffer,

@@ -135,6 +135,8 @@ static bool await(tli_Group *g, tli_Work *w) {
   return tli_await(tli_shm(g), &wait);
 }
 
+static void abort_group(tli_Group *g, const char *why) { tli_break(tli_shm(g), why); }
+
 const tli_Wire tli_wire_shm = {
     .name = "shm",
     .bytes = sizeof(tli_Shm),
@@ -149,4 +151,5 @@ const tli_Wire tli_wire_shm = {
     .move = move,
     .await = await,
     .fail = tli_messages_fail,
+    .abort = abort_group,
 };

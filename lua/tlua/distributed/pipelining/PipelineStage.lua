@@ -1,9 +1,8 @@
 -- PipelineStage.lua - a part of a model on one rank: it gets activations from the stage before,
 -- gives its own to the stage after, and gradients the other way.
 --
--- Before the first part of a batch the shapes and dtypes of what comes are sent, or what keeps it
--- from coming, which every stage passes on. Sends never wait, so ranks only wait for what they
--- need.
+-- Before the first part of a batch the shapes and dtypes of what comes are sent. What is to be sent
+-- and received is given to the schedule as P2POps, which go in one batch.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -42,7 +41,7 @@ end
 --- Stages are numbered from 0, and stage i is on rank i % N of the group's N ranks, all by default.
 --- device: where activations are received, that of the parameters by default. input_args: a tensor,
 --- or a list, of the shapes and dtypes that this stage gets for a part of the batch; where all
---- stages know theirs, none tells the next one, nor that it has failed. Else the first part does.
+--- stages know theirs, none tells the next one. Else the first part does.
 ---@param submodule nn.Module
 ---@param stage_index integer
 ---@param num_stages integer
@@ -72,7 +71,7 @@ function Stage:__init(...)
    self.submodule, self.stage_index, self.num_stages = a.submodule, a.stage_index, a.num_stages
    self.group, self.device = group, a.device or first and first.device or "cpu"
    self.is_first, self.is_last = a.stage_index == 0, a.stage_index == a.num_stages - 1
-   self.chunks, self.works, self.local_messages = {}, {}, {}
+   self.chunks, self.arriving = {}, {}
    if a.input_args ~= nil then self.known = shapes_of(a.input_args) end
 end
 
@@ -83,128 +82,172 @@ local forward <const>, backward <const> = 0, 1
 -- Stages of one rank hand things on by a table that the schedule gives them.
 local function peer(self, stage) return self.group.ranks[stage % #self.group.ranks + 1] end
 
+local function is_here(self, stage) return peer(self, stage) == torch.distributed.get_rank() end
+
 local function tag(stage, direction, chunk, k)
    return ((stage * 2 + direction) * 4096 + chunk) * 64 + k
 end
 
-local function send(self, tensor, stage, number)
-   local to = peer(self, stage)
-   if to == torch.distributed.get_rank() then
-      self.mail[number] = tensor
-      return
-   end
-   self.works[#self.works + 1] = torch.distributed.isend(tensor:contiguous(), to,
-      {group = self.group, tag = number})
+local function operation(self, op, tensor, stage, number)
+   return torch.distributed.P2POp(op, tensor, peer(self, stage), {group = self.group, tag = number})
 end
 
-local function receive(self, like, stage, number)
-   local from = peer(self, stage)
-   if from == torch.distributed.get_rank() then
-      local tensor = self.mail[number]
-      self.mail[number] = nil
-      return tensor
+-- Adds the P2POp that sends a tensor, or leaves it to a stage of this rank.
+local function add_send(self, ops, tensor, stage, number)
+   if is_here(self, stage) then
+      self.mail[number] = tensor
+   else
+      ops[#ops + 1] = operation(self, torch.distributed.isend, tensor:contiguous(), stage, number)
    end
+end
+
+local function add_receive(self, ops, like, stage, number)
    local tensor = torch.empty(like.shape, {dtype = like.dtype, device = self.device})
-   torch.distributed.recv(tensor, from, {group = self.group, tag = number})
+   local op = operation(self, torch.distributed.irecv, tensor, stage, number)
+   ops[#ops + 1], self.arriving[number] = op, op
+end
+
+-- What add_receive has asked for, or a stage of this rank has left.
+local function take_tensor(self, number)
+   local op = self.arriving[number]
+   if op then
+      self.arriving[number] = nil
+      op.work:wait()
+      return op.tensor
+   end
+   local tensor = self.mail[number]
+   self.mail[number] = nil
    return tensor
 end
 
-local function send_note(self, note, stage)
-   local to, number = peer(self, stage), tag(stage, forward, 0, 0)
-   if to == torch.distributed.get_rank() then
-      self.mail[number] = note
+--- Whether the stage before has to tell shapes and dtypes before what it sends can be received.
+---@return boolean
+function Stage:awaits_note()
+   return self.expected == nil
+end
+
+--- Waits for them.
+function Stage:take_note()
+   local number = tag(self.stage_index, forward, 0, 0)
+   if is_here(self, self.stage_index - 1) then
+      self.expected, self.mail[number] = self.mail[number], nil
    else
-      torch.distributed.send_object_list({note}, to, {group = self.group, tag = number})
+      local list = {}
+      torch.distributed.recv_object_list(list, peer(self, self.stage_index - 1),
+         {group = self.group, tag = number})
+      self.expected = list[1]
    end
 end
 
-local function receive_note(self)
-   local from, number = peer(self, self.stage_index - 1), tag(self.stage_index, forward, 0, 0)
-   if from == torch.distributed.get_rank() then
-      local note = self.mail[number]
-      self.mail[number] = nil
-      return note
+--- Tells the stage after what it is to expect, by the results of the first part.
+function Stage:send_note()
+   if self.is_last or self.known then return end
+   local number, note = tag(self.stage_index + 1, forward, 0, 0), {}
+   local outputs = self.chunks[1].outputs
+   for k = 1, outputs.n do
+      note[k] = {shape = table.move(outputs[k].shape, 1, outputs[k]:dim(), 1, {}),
+         dtype = outputs[k].dtype}
    end
-   local list = {}
-   torch.distributed.recv_object_list(list, from, {group = self.group, tag = number})
-   return list[1]
+   if is_here(self, self.stage_index + 1) then
+      self.mail[number] = note
+   else
+      torch.distributed.send_object_list({note}, peer(self, self.stage_index + 1),
+         {group = self.group, tag = number})
+   end
+end
+
+--- What receives the arguments of a part; none from a stage of this rank.
+---@param chunk integer
+---@return distributed.P2POp[]
+function Stage:get_fwd_recv_ops(chunk)
+   local ops = {}
+   if self.is_first or is_here(self, self.stage_index - 1) then return ops end
+   for k, like in ipairs(self.expected) do
+      add_receive(self, ops, like, self.stage_index - 1, tag(self.stage_index, forward, chunk, k))
+   end
+   return ops
+end
+
+--- What sends the results of a part.
+---@param chunk integer
+---@return distributed.P2POp[]
+function Stage:get_fwd_send_ops(chunk)
+   local ops = {}
+   if self.is_last then return ops end
+   local outputs, to = self.chunks[chunk].outputs, self.stage_index + 1
+   for k = 1, outputs.n do
+      add_send(self, ops, outputs[k]:detach(), to, tag(to, forward, chunk, k))
+   end
+   return ops
+end
+
+--- What receives the gradients of a part's results.
+---@param chunk integer
+---@return distributed.P2POp[]
+function Stage:get_bwd_recv_ops(chunk)
+   local ops = {}
+   if self.is_last or is_here(self, self.stage_index + 1) then return ops end
+   local outputs = self.chunks[chunk].outputs
+   for k = 1, outputs.n do
+      if outputs[k]:is_floating_point() then
+         add_receive(self, ops, outputs[k], self.stage_index + 1,
+            tag(self.stage_index, backward, chunk, k))
+      end
+   end
+   return ops
+end
+
+--- What sends the gradients of a part's arguments, which backward_chunk has left.
+---@param chunk integer
+---@return distributed.P2POp[]
+function Stage:get_bwd_send_ops(chunk)
+   local ops, to = {}, self.stage_index - 1
+   if self.is_first then return ops end
+   local inputs = self.sending
+   self.sending = nil
+   for k = 1, inputs.n do
+      local input = inputs[k]
+      if input:is_floating_point() then
+         add_send(self, ops, input.grad or torch.zeros_like(input), to,
+            tag(to, backward, chunk, k))
+      end
+   end
+   return ops
 end
 
 -- A step -----------------------------------------------------------------------------------------
 
 --- To be called before the first part of a batch. mail: what stages of this rank give each other.
 function Stage:begin(mail)
-   self.chunks, self.works, self.mail, self.kept = {}, {}, mail, {}
+   self.chunks, self.arriving, self.mail, self.kept = {}, {}, mail, {}
    self.expected = self.known
-end
-
---- Tells the stages that follow that nothing will come.
-function Stage:fail(message)
-   if self.is_last or self.known then return end
-   send_note(self, {failed = message}, self.stage_index + 1)
 end
 
 -- What comes from the stage before, for a part of the batch.
 local function inputs_of(self, chunk)
-   if not self.expected then
-      local note = receive_note(self)
-      if note.failed then
-         self:fail(note.failed)
-         torch.raise(note.failed)
-      end
-      self.expected = note.tensors
-   end
+   if self:awaits_note() then self:take_note() end
    local inputs = {n = #self.expected}
-   for k, like in ipairs(self.expected) do
-      local input = receive(self, like, self.stage_index - 1,
-         tag(self.stage_index, forward, chunk, k)):detach()
+   for k = 1, inputs.n do
+      local input = take_tensor(self, tag(self.stage_index, forward, chunk, k)):detach()
       if input:is_floating_point() and torch.is_grad_enabled() then input:requires_grad_() end
       inputs[k] = input
    end
    return inputs
 end
 
-local function pass_on(self, chunk, outputs)
-   if chunk == 1 then
-      local note = {}
-      for k = 1, outputs.n do
-         if not torch.is_tensor(outputs[k]) then
-            local message = ("PipelineStage: stage %d: result %d: expected a tensor, got %s")
-               :format(self.stage_index, k, args.describe(outputs[k]))
-            self:fail(message)
-            torch.raise(message)
-         end
-         note[k] = {shape = table.move(outputs[k].shape, 1, outputs[k]:dim(), 1, {}),
-            dtype = outputs[k].dtype}
-      end
-      if not self.known then send_note(self, {tensors = note}, self.stage_index + 1) end
-   end
-   for k = 1, outputs.n do
-      send(self, outputs[k]:detach(), self.stage_index + 1,
-         tag(self.stage_index + 1, forward, chunk, k))
-   end
-end
-
---- Computes a part of the batch and passes it on. Where the first one fails, the stages that follow
---- are told.
+--- Computes a part of the batch.
 ---@param chunk integer
 ---@param inputs any[]  of the first stage, with `n`
 ---@return table outputs  with `n`
 function Stage:forward_chunk(chunk, inputs)
    inputs = self.is_first and inputs or inputs_of(self, chunk)
-   local outputs
-   if chunk == 1 then
-      outputs = table.pack(pcall(self.submodule, table.unpack(inputs, 1, inputs.n)))
-      if not outputs[1] then
-         self:fail(("PipelineStage: stage %d: %s"):format(self.stage_index, tostring(outputs[2])))
-         error(outputs[2], 0)
+   local outputs = table.pack(self.submodule(table.unpack(inputs, 1, inputs.n)))
+   for k = 1, self.is_last and 0 or outputs.n do
+      if not torch.is_tensor(outputs[k]) then
+         torch.raise(("PipelineStage: result %d: expected a tensor, got %s"):format(k,
+            args.describe(outputs[k])))
       end
-      table.remove(outputs, 1)
-      outputs.n = outputs.n - 1
-   else
-      outputs = table.pack(self.submodule(table.unpack(inputs, 1, inputs.n)))
    end
-   if not self.is_last then pass_on(self, chunk, outputs) end
    self.chunks[chunk] = {inputs = inputs, outputs = outputs}
    return outputs
 end
@@ -220,7 +263,7 @@ local function set_sync(self, sync)
 end
 
 --- The backward pass of a part of the batch: of `loss` on the last stage, elsewhere of the
---- gradients that come from the stage after. Sends those of the arguments to the stage before.
+--- gradients that come from the stage after. Those of the arguments are for get_bwd_send_ops.
 ---@param chunk integer
 ---@param loss? Tensor
 ---@param last boolean  whether it is the last of the step
@@ -235,22 +278,14 @@ function Stage:backward_chunk(chunk, loss, last)
       for k = 1, c.outputs.n do
          local output = c.outputs[k]
          if output:is_floating_point() then
-            local grad = receive(self, output, self.stage_index + 1,
-               tag(self.stage_index, backward, chunk, k))
+            local grad = take_tensor(self, tag(self.stage_index, backward, chunk, k))
             if output.requires_grad then roots[#roots + 1], grads[#grads + 1] = output, grad end
          end
       end
       if #roots > 0 then torch.autograd.backward(roots, grads) end
    end
    set_sync(self, true)
-   if self.is_first then return end
-   for k = 1, c.inputs.n do
-      local input = c.inputs[k]
-      if input:is_floating_point() then
-         send(self, input.grad or torch.zeros_like(input), self.stage_index - 1,
-            tag(self.stage_index - 1, backward, chunk, k))
-      end
-   end
+   self.sending = c.inputs
 end
 
 --- Lets linear layers keep the gradients of their parameters for weight_chunk. Where these are to
@@ -281,12 +316,6 @@ function Stage:weight_chunk(chunk)
    local list = self.kept[chunk]
    self.kept[chunk] = nil
    for i = 1, #list do list[i]() end
-end
-
---- All that was sent has arrived when this returns.
-function Stage:finish()
-   for _, work in ipairs(self.works) do work:wait() end
-   self.works, self.chunks = {}, {}
 end
 
 return Stage

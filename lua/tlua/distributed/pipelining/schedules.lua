@@ -1,6 +1,11 @@
 -- schedules.lua - in which order a rank of a pipeline computes the parts of a batch, forward and
 -- backward. A schedule is a list of actions for each rank: {"F" or "B", stage, part}, where "B" may
 -- be in two: "I", the gradients of arguments, and "W", those of parameters.
+--
+-- All ranks send and receive in one order, that in which messages would be sent if all actions took
+-- their usual times. So ranks that make one call after the other, as those of NCCL do, never wait
+-- for each other in a circle: of all messages under way, both ends of the first one are at it. What
+-- a rank sends after an action and receives before the next one goes in one batch.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -17,10 +22,77 @@ local Schedule = class.class("distributed.pipelining.Schedule")
 
 local options = [[n_microbatches: count, loss_fn: callable?, scale_grads: boolean = true)]]
 
--- The actions of one rank, from a function of the class.
-local function actions_of(self, rank)
-   local ranks = #self.stages[1].group.ranks
-   return self.plan(rank, ranks, self.stages[1].num_stages // ranks, self.n_microbatches)
+-- How long actions take in the order of messages.
+local durations <const> = {F = 1, B = 2, I = 1, W = 1}
+
+local function name_of(kind, stage, chunk) return ("%s%d.%d"):format(kind, stage, chunk) end
+
+-- When each action ends, if ranks make theirs as early as they can: {[action] = time}. lists: the
+-- actions of rank i - 1 of `ranks` in place i.
+local function times_of(lists, last)
+   local times, of_name, at, free, left = {}, {}, {}, {}, 0
+   for r, list in ipairs(lists) do at[r], free[r], left = 1, 0, left + #list end
+   while left > 0 do
+      for r, list in ipairs(lists) do
+         while list[at[r]] do
+            local action = list[at[r]]
+            local kind, stage, chunk = table.unpack(action)
+            local needs = kind == "F" and stage > 0 and name_of(kind, stage - 1, chunk)
+               or (kind == "B" or kind == "I") and stage < last and name_of(kind, stage + 1, chunk)
+            local begins = needs and of_name[needs] or not needs and 0
+            if not begins then break end
+            free[r] = math.max(free[r], begins) + durations[kind]
+            times[action], of_name[name_of(kind, stage, chunk)] = free[r], free[r]
+            at[r], left = at[r] + 1, left - 1
+         end
+      end
+   end
+   return times
+end
+
+-- What comes to a rank, in the order of messages: {time, from, kind, stage, part}.
+local function arrivals_of(lists, times, rank, last)
+   local arrivals, ranks = {}, #lists
+   for r, list in ipairs(lists) do
+      for _, action in ipairs(r - 1 ~= rank and list or {}) do
+         local kind, stage, chunk = table.unpack(action)
+         local to = stage + (kind == "F" and 1 or -1)
+         if kind ~= "W" and to >= 0 and to <= last and to % ranks == rank then
+            arrivals[#arrivals + 1] = {times[action], r - 1, kind, to, chunk}
+         end
+      end
+   end
+   table.sort(arrivals, function(a, b)
+      if a[1] ~= b[1] then return a[1] < b[1] end
+      return a[2] < b[2]
+   end)
+   return arrivals
+end
+
+-- What one rank does: its actions, each with `before`, the messages that are to be received before
+-- it, {kind, stage, part}.
+local function program_of(self, forward_only)
+   local stage, lists = self.stages[1], {}
+   local ranks, rank, last = #stage.group.ranks, stage.group.group_rank, stage.num_stages - 1
+   for r = 0, ranks - 1 do
+      local list = {}
+      for _, action in ipairs(self.plan(r, ranks, stage.num_stages // ranks, self.n_microbatches)) do
+         if not forward_only or action[1] == "F" then list[#list + 1] = action end
+      end
+      lists[r + 1] = list
+   end
+   local times = times_of(lists, last)
+   local arrivals, next_one = arrivals_of(lists, times, rank, last), 1
+   for _, action in ipairs(lists[rank + 1]) do
+      action.before = {}
+      local m = arrivals[next_one]
+      while m and (m[1] < times[action] or m[1] == times[action] and m[2] < rank) do
+         table.insert(action.before, {m[3], m[4], m[5]})
+         next_one = next_one + 1
+         m = arrivals[next_one]
+      end
+   end
+   return lists[rank + 1]
 end
 
 function Schedule:setup(name, a, stages)
@@ -52,7 +124,7 @@ function Schedule:setup(name, a, stages)
    self.name, self.stages, self.n_microbatches = name, stages, a.n_microbatches
    self.loss_fn, self.scale_grads = a.loss_fn, a.scale_grads
    self.first, self.last = stages[1].is_first, stages[#stages].is_last
-   self.actions = actions_of(self, stages[1].group.group_rank)
+   self.programs = {} -- of forward passes alone: true; of all: false
 end
 
 -- Equal parts of a tensor's first dimension; nil and a message where there are none.
@@ -108,59 +180,113 @@ local function loss_of(self, outputs, targets, chunk, losses)
    return self.scale_grads and loss / self.n_microbatches or loss
 end
 
-local function run(self, backward, o, ...)
-   local mail, results, losses, of_chunk = {}, {}, {}, {}
+-- The stage of this rank with a number.
+local function stage_of(self, index)
+   return self.stages[index // #self.stages[1].group.ranks + 1]
+end
+
+-- Begins what is to be sent and received, in one batch; a note, which is waited for, parts it.
+local function exchange(self, ops, arrivals, works)
+   local function begin()
+      if #ops == 0 then return end
+      for i, work in ipairs(torch.distributed.batch_isend_irecv(ops)) do
+         ops[i].work, works[#works + 1] = work, work
+      end
+      ops = {}
+   end
+   for _, m in ipairs(arrivals) do
+      local kind, stage, chunk = m[1], stage_of(self, m[2]), m[3]
+      if kind == "F" and stage:awaits_note() then
+         begin()
+         stage:take_note()
+      end
+      local more = kind == "F" and stage:get_fwd_recv_ops(chunk) or stage:get_bwd_recv_ops(chunk)
+      table.move(more, 1, #more, #ops + 1, ops)
+   end
+   begin()
+end
+
+-- Computes an action; what is to be sent of it.
+local function act(self, batch, action)
+   local kind, index, chunk = table.unpack(action)
+   local stage = stage_of(self, index)
+   if kind == "W" then
+      stage:weight_chunk(chunk)
+      return {}
+   elseif kind == "F" then
+      local outputs = stage:forward_chunk(chunk, batch.inputs and batch.inputs[chunk])
+      if stage.is_last then
+         batch.results[chunk] = outputs[1]:detach()
+         if batch.backward then
+            batch.of_chunk[chunk] = loss_of(self, outputs, batch.targets, chunk, batch.losses)
+         end
+      end
+      if chunk == 1 then stage:send_note() end
+      return stage:get_fwd_send_ops(chunk)
+   end
+   if kind == "I" then
+      stage:input_chunk(chunk, batch.of_chunk[chunk])
+   else
+      batch.left[index] = (batch.left[index] or 0) + 1
+      stage:backward_chunk(chunk, batch.of_chunk[chunk],
+         batch.left[index] == self.n_microbatches)
+   end
+   batch.of_chunk[chunk] = nil
+   return stage:get_bwd_send_ops(chunk)
+end
+
+-- A rank that fails tells all others, who wait for what it would send.
+local function tell_failure(self, batch, message)
+   local group = self.stages[1].group
+   if #group.ranks == 1 then return end
+   local action = batch.action
+   group.raw:abort(("rank %d: %s%s"):format(torch.distributed.get_rank(),
+      action and ("stage %d: "):format(action[2]) or "", tostring(message)))
+end
+
+local function run(self, backward, ...)
+   local mail, ops, works = {}, {}, {}
+   local batch = {backward = backward, results = {}, losses = {}, of_chunk = {}, left = {}}
+   local _ <close> = setmetatable({}, {__close = function(_, message)
+      if message ~= nil then tell_failure(self, batch, message) end
+   end})
+   local given = table.pack(take_options(self, ...))
+   local o, why = given[1], nil
    for _, stage in ipairs(self.stages) do
       stage:begin(mail)
       if stage.store then stage.store.on = backward and self.splits or false end
    end
-   local inputs, targets, why
    if self.first then
-      inputs, why = split_inputs(self, ...)
-      if not inputs then
-         self.stages[1]:fail(why)
-         torch.raise(why)
-      end
+      batch.inputs, why = split_inputs(self, table.unpack(given, 2, given.n))
+      if not batch.inputs then torch.raise(why) end
    end
    if self.last and o.target ~= nil then
-      targets, why = split(self, "target", o.target)
-      if not targets then torch.raise(why) end
+      batch.targets, why = split(self, "target", o.target)
+      if not batch.targets then torch.raise(why) end
    end
-   local left = {}
-   for _, action in ipairs(self.actions) do
-      local kind, index, chunk = table.unpack(action)
-      local stage = self.stages[index // #self.stages[1].group.ranks + 1]
-      if kind == "F" then
-         local outputs = stage:forward_chunk(chunk, inputs and inputs[chunk])
-         if stage.is_last then
-            results[chunk] = outputs[1]:detach()
-            if backward then of_chunk[chunk] = loss_of(self, outputs, targets, chunk, losses) end
-         end
-      elseif kind == "I" and backward then
-         stage:input_chunk(chunk, of_chunk[chunk])
-         of_chunk[chunk] = nil
-      elseif kind == "W" and backward then
-         stage:weight_chunk(chunk)
-      elseif backward then
-         left[index] = (left[index] or 0) + 1
-         stage:backward_chunk(chunk, of_chunk[chunk], left[index] == self.n_microbatches)
-         of_chunk[chunk] = nil
-      end
+   self.programs[not backward] = self.programs[not backward] or program_of(self, not backward)
+   for _, action in ipairs(self.programs[not backward]) do
+      exchange(self, ops, action.before, works)
+      batch.action = action
+      ops = act(self, batch, action)
+      batch.action = nil
    end
-   for _, stage in ipairs(self.stages) do stage:finish() end
+   exchange(self, ops, {}, works)
+   for _, work in ipairs(works) do work:wait() end
    if not self.last then return nil end
-   if o.losses then table.move(losses, 1, #losses, 1, o.losses) end
-   return merge(results)
+   if o.losses then table.move(batch.losses, 1, #batch.losses, 1, o.losses) end
+   return merge(batch.results)
 end
 
 --- One batch, forward and, where the schedule has a loss_fn, backward; gradients are added up,
 --- those of the mean loss unless scale_grads is false. The first stage's rank gives the batch, the
 --- last one's the target; other ranks give nothing. Both are cut into n_microbatches equal parts
---- along their first dimension.
+--- along their first dimension. What fails on one rank is an error on all, and their group is of no
+--- use after it.
 ---@param ... Tensor  the batch, then {target =, losses =}: a list that gets the losses of the parts
 ---@return Tensor?  the results of all parts, on the last stage's rank
 function Schedule:step(...)
-   return run(self, self.loss_fn ~= nil, take_options(self, ...))
+   return run(self, self.loss_fn ~= nil, ...)
 end
 
 --- The same forward alone, without gradients.
@@ -168,7 +294,7 @@ end
 ---@return Tensor?
 function Schedule:eval(...)
    local _ <close> = torch.no_grad()
-   local result = run(self, false, take_options(self, ...))
+   local result = run(self, false, ...)
    return result
 end
 
