@@ -242,6 +242,49 @@ describe("groups by nccl", function()
       ]], {timeout = 60})
    end)
 
+   -- Neither side of a pair of ranks that both send first would go on: no send ends before it is received.
+   by("run pipelines: what a stage sends and receives at a time is one bracket, in one order on all ranks", function()
+      for _, case in ipairs {{2, "ScheduleGPipe", 1}, {3, "Schedule1F1B", 1}, {2, "ScheduleInterleaved1F1B", 2},
+         {4, "Schedule1F1B", 1}, {3, "ScheduleInterleavedZeroBubble", 1}, {2, "ScheduleInterleavedZeroBubble", 2}} do
+         local n, kind, here = table.unpack(case)
+         on(n, ("local kind, here = %q, %d\n"):format(kind, here) .. [[
+            local nn, pipe = torch.nn, dist.pipelining
+            local stages, whole = {}, nn.Sequential()
+            torch.manual_seed(1)
+            for _ = 1, here * size do whole:add(nn.Sequential(nn.Linear(4, 4), nn.Tanh())) end
+            local x, y = torch.randn(8, 4), torch.randn(8, 4)
+            nn.functional.mse_loss(whole(x), y):backward()
+            local model = nn.Sequential()
+            torch.manual_seed(1)
+            for _ = 1, here * size do model:add(nn.Sequential(nn.Linear(4, 4), nn.Tanh())) end
+            model:to "cuda"
+            for i = 1, here do
+               local at = rank + (i - 1) * size
+               stages[i] = pipe.PipelineStage(model[at + 1], at, here * size)
+            end
+            local list = kind:find "Interleaved" and stages or stages[1]
+            local schedule = pipe[kind](list, size * 2, {loss_fn = nn.functional.mse_loss})
+            x, y = torch.cat {x, x}, torch.cat {y, y}
+            if size == 3 then x, y = x:narrow(1, 1, 12), y:narrow(1, 1, 12) end
+            schedule.loss_fn = function(out, target) return nn.functional.mse_loss(out, target) end
+            local o = {target = rank == size - 1 and y:to "cuda" or nil}
+            if rank == 0 then schedule:step(x:to "cuda", o) else schedule:step(o) end
+            for _, stage in ipairs(stages) do
+               for i, p in ipairs(stage.submodule:parameters()) do
+                  local expected = whole[stage.stage_index + 1]:parameters()[i].grad
+                  if size ~= 3 then check(true, (p.grad:cpu() - expected):abs():max():item() < 1e-6) end
+               end
+            end
+            local text, both = table.concat(notes(), "\n"), 0
+            for bracket in text:gmatch "(%C+\n%C+)\nGroup of 2" do
+               if bracket:find "Send" and bracket:find "Recv" then both = both + 1 end
+            end
+            check(true, kind == "ScheduleGPipe" or both > 0, text)
+            check(nil, text:find "WRONG")
+         ]], {timeout = 60})
+      end
+   end)
+
    by("end a call after its time, on all ranks, with who is missing; the next wait tells it", function()
       local output = on(3, [[
          local t = torch.ones({4}, {device = "cuda"})

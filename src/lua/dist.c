@@ -509,9 +509,12 @@ void tli_open_dist(lua_State *L) {
                                    {"check", store_check},       {"delete_key", store_delete_key},
                                    {"num_keys", store_num_keys}, {"port", store_port},
                                    {"close", store_close},       {NULL, NULL}};
-  static const luaL_Reg group[] = {{"run", group_run},         {"leave", group_leave},
-                                   {"traffic", group_traffic}, {"batch", group_batch},
-                                   {"buffer", group_buffer},   {"abort", group_abort},
+  static const luaL_Reg group[] = {{"run", group_run},
+                                   {"leave", group_leave},
+                                   {"traffic", group_traffic},
+                                   {"batch", group_batch},
+                                   {"buffer", group_buffer},
+                                   {"abort", group_abort},
                                    {NULL, NULL}};
   static const luaL_Reg work[] = {{"wait", work_wait},
                                   {"is_completed", work_is_completed},

@@ -12,9 +12,11 @@
 local torch = require "tlua"
 local args = require "tlua.args"
 local class = require "tlua.class"
+local agree = require "tlua.distributed.agree"
 local buckets = require "tlua.distributed.buckets"
 local coalesce = require "tlua.distributed.coalesce"
 local groups = require "tlua.distributed.group"
+local placement = require "tlua.distributed.placement"
 local Module = require "tlua.nn.Module"
 
 ---@class nn.parallel.DistributedDataParallel: nn.Module
@@ -38,16 +40,8 @@ local function verify(self)
       mine[#mine + 1] = ("%s (%s, %s%s)"):format(path, table.concat(parameter.shape, "x"),
          parameter.dtype, parameter.requires_grad and "" or ", frozen")
    end
-   local all = {}
-   torch.distributed.all_gather_object(all, mine, self.group)
-   for rank, theirs in ipairs(all) do
-      for i = 1, math.max(#mine, #theirs) do
-         if mine[i] ~= theirs[i] then
-            torch.raise(("%s: parameter %d is %s here, but %s on rank %d"):format(name, i,
-               mine[i] or "missing", theirs[i] or "missing", self.group.ranks[rank]))
-         end
-      end
-   end
+   placement.refuse_split(name, self.module:parameters(), self.group)
+   agree(name, "parameter", self.group, mine)
 end
 
 local function broadcast(self, tensors, from)

@@ -20,6 +20,14 @@ local M = {}
 
 local placements = setmetatable({}, {__mode = "k"})
 
+--- How often a parameter was split.
+M.changes = 0
+
+local function set(parameter, place)
+   placements[parameter] = place
+   M.changes = M.changes + 1
+end
+
 local function whole(parameter)
    local shape, offset = table.move(parameter.shape, 1, parameter:dim(), 1, {}), {}
    for d = 1, #shape do offset[d] = 0 end
@@ -46,14 +54,14 @@ function M.split(parameter, dim, index, count, group)
    place.shape[dim] = place.size[dim] * count
    place.offset[dim] = place.size[dim] * index
    place.dim, place.dim_group = dim, group
-   placements[parameter] = place
+   set(parameter, place)
 end
 
 --- Notes that a parameter is one that the other ranks of a group do not have.
 function M.own(parameter, group)
    local place = placements[parameter] or whole(parameter)
    place.owners = group
-   placements[parameter] = place
+   set(parameter, place)
 end
 
 --- Notes that of the elements of a parameter, which begin at place `at` (from 0) of a row that the
@@ -62,7 +70,7 @@ function M.flatten(parameter, at, per, group)
    local place = placements[parameter] or whole(parameter)
    place.flat = {group = group, per = per, at = at}
    place.first, place.count = M.range(place, group.group_rank)
-   placements[parameter] = place
+   set(parameter, place)
 end
 
 local function product(list)
@@ -93,6 +101,25 @@ function M.groups(parameter)
    if place.flat then list[#list + 1] = place.flat.group end
    if place.owners then list[#list + 1] = place.owners end
    return list
+end
+
+--- Raises where one of some parameters is split over ranks of a group, which are expected to have
+--- the same.
+---@param name string  of the function
+---@param parameters Tensor[]
+---@param group distributed.ProcessGroup
+function M.refuse_split(name, parameters, group)
+   for i, parameter in ipairs(parameters) do
+      for _, other in ipairs(M.groups(parameter)) do
+         for _, rank in ipairs(other.ranks) do
+            if group.position[rank] and rank ~= torch.distributed.get_rank() then
+               torch.raise(("%s: parameter %d: expected one that all ranks have whole, but it " ..
+                  "is split over ranks of this group, by fully_shard or a parallel layer")
+                  :format(name, i))
+            end
+         end
+      end
+   end
 end
 
 -- The box of which this rank has a range.

@@ -10,6 +10,7 @@ local Optimizer = require "tlua.optim.Optimizer"
 ---@class optim.Adafactor: optim.Optimizer
 ---@overload fun(params: Tensor[]|table[], options?: table): optim.Adafactor
 local Adafactor, parent = class.class("optim.Adafactor", Optimizer)
+Adafactor.needs_whole = true
 
 -- lr: the most that a step is, relative to the parameter; eps: the least of variances (false: the
 -- smallest number that makes a difference to 1) and of a parameter's size; d: what a step's root

@@ -14,6 +14,7 @@ local strong_wolfe = require "tlua.optim.strong_wolfe"
 ---@class optim.LBFGS: optim.Optimizer
 ---@overload fun(params: Tensor[], options?: table): optim.LBFGS
 local LBFGS, parent = class.class("optim.LBFGS", Optimizer)
+LBFGS.needs_whole, LBFGS.needs_all = true, true
 
 -- line_search_fn: "none" for steps of length lr, or "strong_wolfe". max_eval: 0 stands for five
 -- quarters of max_iter.

@@ -6,6 +6,7 @@ local torch = require "tlua"
 local class = require "tlua.class"
 local checks = require "tlua.optim.checks"
 local Optimizer = require "tlua.optim.Optimizer"
+local parts = require "tlua.optim.parts"
 
 ---@class optim.Muon: optim.Optimizer
 ---@overload fun(params: Tensor[]|table[], options?: table): optim.Muon
@@ -51,9 +52,10 @@ end
 
 function Muon:check_parameter(i, parameter)
    parent.check_parameter(self, i, parameter)
-   if parameter:dim() ~= 2 then
+   local shape = parts.whole_shape(parameter)
+   if #shape ~= 2 then
       torch.raise(("%s: parameter %d: expected a matrix, got a tensor of shape (%s)"):format(
-         torch.type(self), i, table.concat(parameter.shape, ", ")))
+         torch.type(self), i, table.concat(shape, ", ")))
    end
 end
 
@@ -96,13 +98,15 @@ function Muon:update_group(o, offset)
    end
    local lr = torch.is_tensor(o.lr) and o.lr:item() or o.lr
    for i, direction in ipairs(directions(self, params, grads, positions, o)) do
-      local m, n = params[i]:size(1), params[i]:size(2)
+      local m, n = table.unpack(parts.whole_shape(params[i]))
       if m * n > 0 then
          local adjusted = lr * adjustments[o.adjust_lr_fn](m, n)
          -- weight decay goes by the rate as it is
          local decay = adjusted > 0 and o.weight_decay * lr / adjusted or 0
-         torch._fused_step_({params[i]}, {orthogonal(direction, o)}, {}, {}, "sgd",
-            {adjusted, 0, 0, decay, 1, 0})
+         local step = parts.through_whole(params[i], direction, function(whole)
+            return orthogonal(whole, o)
+         end)
+         torch._fused_step_({params[i]}, {step}, {}, {}, "sgd", {adjusted, 0, 0, decay, 1, 0})
       end
    end
 end

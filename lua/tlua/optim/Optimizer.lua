@@ -9,6 +9,7 @@ local args = require "tlua.args"
 local class = require "tlua.class"
 local checks = require "tlua.optim.checks"
 local hooks = require "tlua.optim.hooks"
+local parts = require "tlua.optim.parts"
 local near = require "tlua.utils.near"
 
 ---@class optim.Optimizer
@@ -17,6 +18,9 @@ local near = require "tlua.utils.near"
 ---@field defaults table<string, any>
 ---@field grad_scale Tensor?  what gradients are divided by in a step, float32, of one element
 ---@field found_inf Tensor?  not 0: a step changes nothing; float32, of one element
+---@field needs_whole boolean?  a step needs the whole of a parameter, not a rank's part
+---@field takes_rows boolean?  or some of its rows
+---@field needs_all boolean?  and it needs all parameters at once
 ---@field clip Tensor?  what gradients are multiplied by in a step, of one element
 local Optimizer = class.class("optim.Optimizer")
 
@@ -76,6 +80,7 @@ function Optimizer:check_parameter(i, parameter)
       torch.raise(("%s: parameter %d: expected a leaf, got the result of an operator"):format(
          name, i))
    end
+   parts.check_parameter(self, i, parameter)
 end
 
 -- A list of parameters, and one of their names, from a list of tensors or of {name, tensor} pairs.
@@ -197,6 +202,7 @@ function Optimizer:step(closure, options)
    if options and (options.max_norm < 0 or options.max_norm ~= options.max_norm) then
       args.refuse("optim.Optimizer.step", "max_norm", "a number of at least 0", options.max_norm)
    end
+   parts.check(self)
    if self._hooks or Optimizer._hooks or Optimizer.around then
       return self:step_with_hooks(closure, options)
    end

@@ -35,6 +35,7 @@ typedef struct Step {
   ncclDataType_t type;
   ncclRedOp_t op;
   int peer;
+  unsigned number;         /* of what was sent */
   char *parts[MOST_RANKS]; /* owned: what has come */
 } Step;
 
@@ -105,9 +106,10 @@ static void path_of(char out[500], const struct ncclComm *c, const Step *s, int 
            s->kind >= SEND ? "message" : kinds[s->kind], number, bytes);
 }
 
-static void put(struct ncclComm *c, const Step *s, int to, const char *data, size_t bytes) {
+static void put(struct ncclComm *c, Step *s, int to, const char *data, size_t bytes) {
   char path[500], other[510];
-  path_of(path, c, s, c->rank, to, c->seq_out[s->kind >= SEND][to]++, bytes);
+  s->number = c->seq_out[s->kind >= SEND][to]++;
+  path_of(path, c, s, c->rank, to, s->number, bytes);
   snprintf(other, sizeof other, "%s.new", path);
   FILE *file = fopen(other, "wb");
   if (file == NULL) return;
@@ -129,6 +131,13 @@ static bool get(struct ncclComm *c, Step *s, int from, size_t bytes) {
   remove(path);
   c->seq_in[s->kind >= SEND][from]++;
   return n == bytes;
+}
+
+/* NCCL holds no message: a send ends when the other rank has received it. */
+static bool taken(const struct ncclComm *c, const Step *s) {
+  char path[500];
+  path_of(path, c, s, c->rank, s->peer, s->number, s->bytes);
+  return access(path, F_OK) != 0;
 }
 
 /* ---- arithmetic -------------------------------------------------------------------------- */
@@ -238,6 +247,8 @@ static int ready(void *data) {
         all = false;
         break;
       }
+  for (int i = 0; i < j->n; i++)
+    if (j->steps[i].kind == SEND && !taken(j->comm, &j->steps[i])) all = false;
   return all;
 }
 
@@ -305,7 +316,7 @@ static ncclResult_t call(Kind kind, const void *in, void *out, size_t n, ncclDat
   if (j == NULL || j->n == MOST_STEPS) return ncclInternalError;
   j->comm = c;
   j->stream = stream;
-  j->steps[j->n++] = (Step){kind, in, out, n, n * sizes[type], type, op, peer, {NULL}};
+  j->steps[j->n++] = (Step){kind, in, out, n, n * sizes[type], type, op, peer, 0, {NULL}};
   if (depth == 0) return commit(j);
   grouped = j;
   return ncclSuccess;

@@ -401,6 +401,8 @@ local take = args.signature [[fully_shard(module: any, mesh: object?,
 --- Shares the parameters of a module out over the ranks of a mesh (of all by default), but for
 --- those of modules below it that are shared out already. All ranks have the same parameters
 --- before. A parameter then is this rank's part of it, in one dimension; optimizers are made after.
+--- Those that step each element by itself go on as they are; Muon gathers its momenta; Adafactor,
+--- LBFGS and SparseAdam refuse parts.
 --- A mesh of two dimensions shares out along the second and copies along the first.
 --- reshard_after_forward: whether the whole is dropped after the forward pass and gathered again
 --- for the backward pass; by default it is, but for the root. mp_policy: see MixedPrecisionPolicy.

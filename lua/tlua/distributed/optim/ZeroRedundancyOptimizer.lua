@@ -9,6 +9,7 @@ local class = require "tlua.class"
 local agree = require "tlua.distributed.agree"
 local coalesce = require "tlua.distributed.coalesce"
 local groups = require "tlua.distributed.group"
+local placement = require "tlua.distributed.placement"
 local Optimizer = require "tlua.optim.Optimizer"
 
 ---@class distributed.optim.ZeroRedundancyOptimizer: optim.Optimizer
@@ -85,9 +86,16 @@ function Zero:__init(params, options)
          args.describe(kind))
    end
    if not group then torch.raise(name .. ": process_group: this rank is not of it") end
+   if kind.needs_all then
+      torch.raise(name .. ": optimizer_class: a step of LBFGS needs all parameters, of which " ..
+         "each rank has a part; expected an optimizer that steps each parameter by itself")
+   end
    local whole = kind(params, rest) -- checks all, and has the groups
    self.group, self.defaults, self.check_options = group, whole.defaults, whole.check_options
    self.param_groups, self.state = whole.param_groups, {}
+   for _, given in ipairs(self.param_groups) do
+      placement.refuse_split(name, given.params, group)
+   end
    verify(self)
    self.load, self.owned, self.owner, self.places = {}, {}, {}, {}
    for rank = 1, #group.ranks do self.load[rank], self.owned[rank] = 0, {} end

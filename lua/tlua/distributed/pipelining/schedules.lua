@@ -5,7 +5,7 @@
 -- All ranks send and receive in one order, that in which messages would be sent if all actions took
 -- their usual times. So ranks that make one call after the other, as those of NCCL do, never wait
 -- for each other in a circle: of all messages under way, both ends of the first one are at it. What
--- a rank sends after an action and receives before the next one goes in one batch.
+-- is sent is held back until the next action needs what comes, and both go as one batch.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -28,7 +28,7 @@ local durations <const> = {F = 1, B = 2, I = 1, W = 1}
 local function name_of(kind, stage, chunk) return ("%s%d.%d"):format(kind, stage, chunk) end
 
 -- When each action ends, if ranks make theirs as early as they can: {[action] = time}. lists: the
--- actions of rank i - 1 of `ranks` in place i.
+-- actions of rank i - 1 in place i.
 local function times_of(lists, last)
    local times, of_name, at, free, left = {}, {}, {}, {}, 0
    for r, list in ipairs(lists) do at[r], free[r], left = 1, 0, left + #list end
@@ -69,27 +69,46 @@ local function arrivals_of(lists, times, rank, last)
    return arrivals
 end
 
--- What one rank does: its actions, each with `before`, the messages that are to be received before
--- it, {kind, stage, part}.
-local function program_of(self, forward_only)
+-- The actions of all ranks.
+local function lists_of(self, forward_only)
    local stage, lists = self.stages[1], {}
-   local ranks, rank, last = #stage.group.ranks, stage.group.group_rank, stage.num_stages - 1
+   local ranks = #stage.group.ranks
    for r = 0, ranks - 1 do
       local list = {}
-      for _, action in ipairs(self.plan(r, ranks, stage.num_stages // ranks, self.n_microbatches)) do
+      local plan = self.plan(r, ranks, stage.num_stages // ranks, self.n_microbatches)
+      for _, action in ipairs(plan) do
          if not forward_only or action[1] == "F" then list[#list + 1] = action end
       end
       lists[r + 1] = list
    end
+   return lists
+end
+
+-- What one rank does: its actions, each with the messages that are to be received before it,
+-- `before`, and after it but before what it sends, `after`: {kind, stage, part}.
+local function program_of(self, forward_only)
+   local lists, stage = lists_of(self, forward_only), self.stages[1]
+   local ranks, rank, last = #lists, stage.group.group_rank, stage.num_stages - 1
    local times = times_of(lists, last)
-   local arrivals, next_one = arrivals_of(lists, times, rank, last), 1
+   local arrivals, place, taken = arrivals_of(lists, times, rank, last), {}, 0
+   for i, m in ipairs(arrivals) do place[name_of(m[3], m[4], m[5])] = i end
+   local function take(to)
+      local list = {}
+      for i = taken + 1, to do list[#list + 1] = {table.unpack(arrivals[i], 3)} end
+      taken = math.max(taken, to)
+      return list
+   end
    for _, action in ipairs(lists[rank + 1]) do
-      action.before = {}
-      local m = arrivals[next_one]
-      while m and (m[1] < times[action] or m[1] == times[action] and m[2] < rank) do
-         table.insert(action.before, {m[3], m[4], m[5]})
-         next_one = next_one + 1
-         m = arrivals[next_one]
+      local kind, index, chunk = table.unpack(action)
+      local to = index + (kind == "F" and 1 or -1)
+      action.before, action.after = take(place[name_of(kind, index, chunk)] or 0), {}
+      if kind ~= "W" and to >= 0 and to <= last and to % ranks ~= rank then
+         local i = taken
+         while arrivals[i + 1] and (arrivals[i + 1][1] < times[action] or
+               arrivals[i + 1][1] == times[action] and arrivals[i + 1][2] < rank) do
+            i = i + 1
+         end
+         action.after = take(i)
       end
    end
    return lists[rank + 1]
@@ -185,54 +204,70 @@ local function stage_of(self, index)
    return self.stages[index // #self.stages[1].group.ranks + 1]
 end
 
--- Begins what is to be sent and received, in one batch; a note, which is waited for, parts it.
-local function exchange(self, ops, arrivals, works)
-   local function begin()
-      if #ops == 0 then return end
-      for i, work in ipairs(torch.distributed.batch_isend_irecv(ops)) do
-         ops[i].work, works[#works + 1] = work, work
-      end
-      ops = {}
+-- What is to be sent and received, until it is begun in one batch.
+---@class pipelining.Batch
+local Batch = {}
+Batch.__index = Batch
+
+function Batch:begin()
+   if #self == 0 then return end
+   for i, work in ipairs(torch.distributed.batch_isend_irecv(table.move(self, 1, #self, 1, {}))) do
+      self[i].work, self.works[#self.works + 1] = work, work
    end
-   for _, m in ipairs(arrivals) do
-      local kind, stage, chunk = m[1], stage_of(self, m[2]), m[3]
-      if kind == "F" and stage:awaits_note() then
-         begin()
-         stage:take_note()
-      end
-      local more = kind == "F" and stage:get_fwd_recv_ops(chunk) or stage:get_bwd_recv_ops(chunk)
-      table.move(more, 1, #more, #ops + 1, ops)
-   end
-   begin()
+   for i = #self, 1, -1 do self[i] = nil end
 end
 
--- Computes an action; what is to be sent of it.
-local function act(self, batch, action)
+function Batch:add(ops) table.move(ops, 1, #ops, #self + 1, self) end
+
+-- Notes are waited for, and so part what goes at once.
+function Batch:receive(schedule, arrivals)
+   for _, m in ipairs(arrivals) do
+      local kind, stage, chunk = m[1], stage_of(schedule, m[2]), m[3]
+      if kind == "F" and stage:awaits_note() then
+         self:begin()
+         stage:take_note()
+      end
+      self:add(kind == "F" and stage:get_fwd_recv_ops(chunk) or stage:get_bwd_recv_ops(chunk))
+   end
+end
+
+function Batch:send(schedule, action)
+   local kind, index, chunk = table.unpack(action)
+   local stage = stage_of(schedule, index)
+   self:receive(schedule, action.after)
+   if kind == "F" then
+      if chunk == 1 and not stage.is_last then
+         self:begin()
+         stage:send_note()
+      end
+      self:add(stage:get_fwd_send_ops(chunk))
+   elseif kind ~= "W" then
+      self:add(stage:get_bwd_send_ops(chunk))
+   end
+end
+
+local function compute(self, batch, action)
    local kind, index, chunk = table.unpack(action)
    local stage = stage_of(self, index)
    if kind == "W" then
       stage:weight_chunk(chunk)
-      return {}
    elseif kind == "F" then
       local outputs = stage:forward_chunk(chunk, batch.inputs and batch.inputs[chunk])
-      if stage.is_last then
-         batch.results[chunk] = outputs[1]:detach()
-         if batch.backward then
-            batch.of_chunk[chunk] = loss_of(self, outputs, batch.targets, chunk, batch.losses)
-         end
+      if not stage.is_last then return end
+      batch.results[chunk] = outputs[1]:detach()
+      if batch.backward then
+         batch.of_chunk[chunk] = loss_of(self, outputs, batch.targets, chunk, batch.losses)
       end
-      if chunk == 1 then stage:send_note() end
-      return stage:get_fwd_send_ops(chunk)
-   end
-   if kind == "I" then
-      stage:input_chunk(chunk, batch.of_chunk[chunk])
    else
-      batch.left[index] = (batch.left[index] or 0) + 1
-      stage:backward_chunk(chunk, batch.of_chunk[chunk],
-         batch.left[index] == self.n_microbatches)
+      if kind == "I" then
+         stage:input_chunk(chunk, batch.of_chunk[chunk])
+      else
+         batch.left[index] = (batch.left[index] or 0) + 1
+         stage:backward_chunk(chunk, batch.of_chunk[chunk],
+            batch.left[index] == self.n_microbatches)
+      end
+      batch.of_chunk[chunk] = nil
    end
-   batch.of_chunk[chunk] = nil
-   return stage:get_bwd_send_ops(chunk)
 end
 
 -- A rank that fails tells all others, who wait for what it would send.
@@ -245,13 +280,13 @@ local function tell_failure(self, batch, message)
 end
 
 local function run(self, backward, ...)
-   local mail, ops, works = {}, {}, {}
+   local mail, messages = {}, setmetatable({works = {}}, Batch)
    local batch = {backward = backward, results = {}, losses = {}, of_chunk = {}, left = {}}
    local _ <close> = setmetatable({}, {__close = function(_, message)
       if message ~= nil then tell_failure(self, batch, message) end
    end})
    local given = table.pack(take_options(self, ...))
-   local o, why = given[1], nil
+   local o, why = given[1]
    for _, stage in ipairs(self.stages) do
       stage:begin(mail)
       if stage.store then stage.store.on = backward and self.splits or false end
@@ -266,13 +301,15 @@ local function run(self, backward, ...)
    end
    self.programs[not backward] = self.programs[not backward] or program_of(self, not backward)
    for _, action in ipairs(self.programs[not backward]) do
-      exchange(self, ops, action.before, works)
+      messages:receive(self, action.before)
+      messages:begin()
       batch.action = action
-      ops = act(self, batch, action)
+      compute(self, batch, action)
       batch.action = nil
+      messages:send(self, action)
    end
-   exchange(self, ops, {}, works)
-   for _, work in ipairs(works) do work:wait() end
+   messages:begin()
+   for _, work in ipairs(messages.works) do work:wait() end
    if not self.last then return nil end
    if o.losses then table.move(batch.losses, 1, #batch.losses, 1, o.losses) end
    return merge(batch.results)

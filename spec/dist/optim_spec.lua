@@ -1,0 +1,145 @@
+-- Optimizers of parameters that ranks have in parts. Reference: the same steps along the same
+-- gradients with whole parameters, in one process.
+
+local ranks = require "spec.dist.ranks"
+
+local setting = [==[
+   local nn, optim = torch.nn, torch.optim
+   local placement = require "tlua.distributed.placement"
+   local Zero = dist.optim.ZeroRedundancyOptimizer
+   local tp = dist.tensor.parallel
+   local full = dist.fsdp.full_tensor
+   local function build(bias)
+      torch.manual_seed(2)
+      return nn.Sequential(nn.Linear(6, 10, {bias = bias}), nn.Tanh(), nn.Linear(10, 4, {bias = bias}))
+   end
+   local function split(how, model)
+      if how == "fully_shard" then
+         dist.fsdp.fully_shard(model[1])
+         dist.fsdp.fully_shard(model)
+      elseif how == "parallel layers" then
+         tp.parallelize_module(model, dist.init_device_mesh("cpu", {size}),
+            {["1"] = tp.ColwiseParallel(), ["3"] = tp.RowwiseParallel()})
+      end
+      return model
+   end
+   local function near(a, b, limit, what)
+      local off = (a - b):abs():max():item()
+      assert(off <= limit, what .. " is off by " .. off)
+   end
+   local function train(how, bias, make, options)
+      local alone, model = build(bias), split(how, build(bias))
+      local mine = make(model:parameters(), how)
+      local whole = make(alone:parameters())
+      local theirs = alone:parameters()
+      for step = 1, 4 do
+         for i, p in ipairs(model:parameters()) do
+            theirs[i].grad = torch.randn(theirs[i].shape)
+            p.grad = placement.part(p, theirs[i].grad):clone()
+         end
+         local _, norm = mine:step(options)
+         local _, expected = whole:step(options)
+         if expected then near(norm, expected, 1e-5, "the norm") end
+         for i, p in ipairs(model:parameters()) do
+            near(full(p), theirs[i], 1e-6, how .. ", step " .. step .. ", parameter " .. i)
+         end
+      end
+   end
+]==]
+
+local function run(n, code)
+   return ranks.ok(n, (setting:gsub("%s*\n%s*", " ")) .. code)
+end
+
+describe("optimizers of split parameters", function()
+   it("step each element as in one process: fully_shard, parallel layers, ZeRO", function()
+      run(2, [==[
+         for _, how in ipairs {"fully_shard", "parallel layers", "ZeRO"} do
+            for _, row in ipairs {
+               {"SGD", {lr = 0.1, momentum = 0.9, nesterov = true, weight_decay = 0.01}},
+               {"Adam", {lr = 0.01, amsgrad = true}}, {"AdamW", {lr = 0.01}}, {"Adadelta", {}},
+               {"Adagrad", {lr = 0.1}}, {"Adamax", {}}, {"ASGD", {}}, {"NAdam", {}}, {"RAdam", {}},
+               {"RMSprop", {momentum = 0.9, centered = true}}, {"Rprop", {}}, {"Lion", {lr = 0.01}},
+            } do
+               local name, options = table.unpack(row)
+               train(how, true, function(params, split_how)
+                  if split_how ~= "ZeRO" then return optim[name](params, options) end
+                  local o = {optimizer_class = optim[name]}
+                  for key, value in pairs(options) do o[key] = value end
+                  return Zero(params, o)
+               end)
+            end
+         end
+      ]==])
+   end)
+
+   it("clip by the norm of all parts in a step with max_norm", function()
+      for _, n in ipairs {2, 4} do
+         run(n, [==[
+            for _, how in ipairs {"fully_shard", size == 2 and "parallel layers" or "ZeRO", "ZeRO"} do
+               for _, norm_type in ipairs {2, 1, math.huge} do
+                  for _, name in ipairs {"SGD", "AdamW", "Adafactor"} do
+                     if name ~= "Adafactor" or how == "ZeRO" then
+                        train(how, true, function(params, split_how)
+                           if split_how ~= "ZeRO" then return optim[name](params, {lr = 0.1}) end
+                           return Zero(params, {optimizer_class = optim[name], lr = 0.1})
+                        end, {max_norm = 0.5, norm_type = norm_type})
+                     end
+                  end
+               end
+            end
+         ]==])
+      end
+   end)
+
+   it("gather what needs a whole matrix: Muon", function()
+      for _, n in ipairs {2, 3} do
+         run(n, [==[
+            for _, how in ipairs {"fully_shard", size == 2 and "parallel layers" or "ZeRO", "ZeRO"} do
+               for _, nesterov in ipairs {true, false} do
+                  train(how, false, function(params, split_how)
+                     local o = {lr = 0.02, nesterov = nesterov, adjust_lr_fn = "match_rms_adamw"}
+                     if split_how ~= "ZeRO" then return optim.Muon(params, o) end
+                     o.optimizer_class = optim.Muon
+                     return Zero(params, o)
+                  end, {max_norm = 1.0})
+               end
+            end
+            local model = build(true)
+            refused("parameter 2: expected a matrix, got a tensor of shape (10)", optim.Muon,
+               dist.fsdp.fully_shard(model):parameters())
+         ]==])
+      end
+   end)
+
+   it("are refused where they need more than a rank has", function()
+      run(2, [==[
+         for _, how in ipairs {"fully_shard", "parallel layers"} do
+            for _, name in ipairs {"Adafactor", "SparseAdam", "LBFGS"} do
+               local rows = how == "parallel layers" and name == "SparseAdam" -- which takes a part of them
+               local text = ("optim.%s: parameter %d: it is split over ranks, by fully_shard or tensor"):format(name,
+                  rows and 3 or 1)
+               refused(text, optim[name], split(how, build(true)):parameters())
+               local model = build(true)
+               local early = optim[name](model:parameters())
+               split(how, model)
+               refused(text, early.step, early, function() return torch.ones({}) end)
+            end
+         end
+         local model = build(true)
+         local adam = optim.Adam(model:parameters())
+         for _, p in ipairs(model:parameters()) do p.grad = torch.ones_like(p) end
+         adam:step()
+         split("fully_shard", model)
+         refused("optim.Adam: parameter 1: its state exp_avg is of shape (10, 6)", adam.step, adam)
+         refused(("but fully_shard has left this rank a part of %d elements; make the optimizer after " ..
+            "fully_shard"):format(rank == 0 and 35 or 25), adam.step, adam)
+         refused("ZeroRedundancyOptimizer: parameter 1: expected one that all ranks have whole, but it is split",
+            Zero, model:parameters(), {optimizer_class = optim.SGD})
+         refused("ZeroRedundancyOptimizer: optimizer_class: a step of LBFGS needs all parameters", Zero,
+            build(true):parameters(), {optimizer_class = optim.LBFGS})
+         refused("DistributedDataParallel: parameter 1: expected one that all ranks have whole, but it is split",
+            nn.parallel.DistributedDataParallel, model)
+      ]==])
+   end)
+end)
