@@ -25,10 +25,10 @@ local function train_and_kill(folder, steps)
    assert.truthy(expected)
    -- kills one of the launcher's children after up to 0.6 seconds, again and again
    shell.write(folder .. "/kill.sh", ([[
-      # what other specs' MPIs have there comes and goes
-      shared() { ls /dev/shm 2>/dev/null | grep -v -e vader -e mpich; }
+      # what others have there comes and goes
+      shared() { ls /dev/shm 2>/dev/null | grep tlua; }
       before=$(shared)
-      (exec %s --checkpoint killed >out 2>&1) & run=$!
+      (exec %s --checkpoint "$PWD/killed" >out 2>&1) & run=$!
       done=0 seed=%d
       while [ $done -lt %d ] && [ -e /proc/$run ]; do
          seed=$(( (seed * 1103515245 + 12345) %% 2147483648 ))
@@ -42,7 +42,7 @@ local function train_and_kill(folder, steps)
       echo "status $?, killed $done" >>out
       sleep 0.2
       for p in /proc/[0-9]*; do
-         tr '\0' ' ' <$p/cmdline | grep -q "checkpoint killed" && echo "left a process" >>out
+         tr '\0' ' ' <$p/cmdline | grep -q "checkpoint $PWD/killed" && echo "left a process" >>out
       done 2>/dev/null
       [ "$before" = "$(shared)" ] || echo "left shared memory" >>out
       cat out]]):format(train(steps, "--max-restarts " .. kills), os.time() % 65536, kills))
