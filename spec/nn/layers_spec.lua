@@ -340,6 +340,43 @@ describe("losses", function()
    end)
 end)
 
+describe("nn.CrossEntropyLoss", function()
+   it("refuses to leave out a class of probabilities", function()
+      local input, target = torch.randn(2, 3), torch.rand(2, 3)
+      assert.raises("ignore_index: expected none where targets are probabilities, got 2", function()
+         nn.CrossEntropyLoss {ignore_index = 2}(input, target)
+      end)
+      local soft = nn.CrossEntropyLoss {ignore_index = -1}(input, target)
+      assert.close(nn.CrossEntropyLoss()(input, target), soft, 0)
+   end)
+end)
+
+describe("nn.NLLLoss2d", function()
+   it("is NLLLoss", function()
+      local input, target = torch.randn(2, 3, 4, 4):log_softmax(2), torch.randint(1, 4, {2, 4, 4})
+      assert.close(nn.NLLLoss()(input, target), nn.NLLLoss2d()(input, target), 0)
+      assert.equal("NLLLoss2d()", tostring(nn.NLLLoss2d()))
+   end)
+end)
+
+describe("padding layers", function()
+   it("take images with a batch and without, and constants any tensor", function()
+      for n = 1, 3 do
+         for _, kind in ipairs {"Reflection", "Replication", "Circular"} do
+            local name = ("%sPad%dd"):format(kind, n)
+            local layer = nn[name](1)
+            local function apply(d) return layer(torch.rand(table.unpack({3, 3, 3, 3, 3, 3}, 1, d))) end
+            for d = n + 1, n + 2 do assert.equal(5, apply(d):size(d)) end
+            for _, d in ipairs {n, n + 3} do
+               assert.raises(("nn.%s: input: expected %d or %d dimensions"):format(name, n + 1, n + 2),
+                  function() apply(d) end)
+            end
+         end
+      end
+      assert.same({2, 3, 4, 7}, nn.ZeroPad1d(1)(torch.rand(2, 3, 4, 5)).shape)
+   end)
+end)
+
 describe("options of layers", function()
    it("give dropouts and RReLU that work in place", function()
       for _, name in ipairs {"Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "AlphaDropout",

@@ -9,8 +9,7 @@ local folder, wanted = arg[1], {table.unpack(arg, 2)}
 
 -- Public in PyTorch, with no meaning here.
 local OTHER <const> = {
-   NLLLoss2d = "NLLLoss under an older name", factory_kwargs = "a helper of theirs",
-   DataParallel = "for several devices", SyncBatchNorm = "for several devices",
+   factory_kwargs = "a helper of theirs",
    Tensor = "an import", Callable = "an import", Literal = "an import", ParamSpec = "an import",
    TypeVar = "an import", math = "an import", warnings = "an import",
 }

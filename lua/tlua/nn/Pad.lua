@@ -12,6 +12,9 @@ for n = 1, 3 do
    local function class(kind, options, mode)
       local name = ("%sPad%dd"):format(kind, n)
       local Layer = define(name, options, function(self, input)
+         if mode ~= "constant" and input:dim() ~= n + 1 and input:dim() ~= n + 2 then
+            args.refuse("nn." .. name, "input", ("%d or %d dimensions"):format(n + 1, n + 2), input)
+         end
          return F.pad(input, self.padding, mode, self.value)
       end)
       local init = Layer.__init

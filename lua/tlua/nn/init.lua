@@ -52,7 +52,7 @@ local files = lazy.modules("tlua.nn", {
    activations = [[ReLU ReLU6 LeakyReLU RReLU ELU SELU CELU GELU SiLU Mish Softplus Softsign
       Tanh Tanhshrink Softshrink Hardshrink Hardtanh Hardsigmoid Hardswish Sigmoid LogSigmoid
       Threshold GLU Softmax Softmax2d LogSoftmax Softmin]],
-   losses = [[MSELoss L1Loss SmoothL1Loss HuberLoss CrossEntropyLoss NLLLoss BCELoss
+   losses = [[MSELoss L1Loss SmoothL1Loss HuberLoss CrossEntropyLoss NLLLoss NLLLoss2d BCELoss
       BCEWithLogitsLoss KLDivLoss PoissonNLLLoss GaussianNLLLoss HingeEmbeddingLoss
       CosineEmbeddingLoss MarginRankingLoss MultiMarginLoss MultiLabelMarginLoss
       MultiLabelSoftMarginLoss SoftMarginLoss TripletMarginLoss CTCLoss]],

@@ -17,6 +17,7 @@ local rows = {
    {"CrossEntropyLoss", [[weight: tensor?, ignore_index: integer = -100,
       label_smoothing: number = 0]], "cross_entropy", 2},
    {"NLLLoss", "weight: tensor?, ignore_index: integer = -100", "nll_loss", 2},
+   {"NLLLoss2d", "weight: tensor?, ignore_index: integer = -100", "nll_loss", 2}, -- its older name
    {"BCELoss", "weight: tensor?", "binary_cross_entropy", 2},
    {"BCEWithLogitsLoss", "weight: tensor?, pos_weight: tensor?",
       "binary_cross_entropy_with_logits", 2},

@@ -257,6 +257,11 @@ tl_Tensor *tlo_cross_entropy(tl_Tensor *input, tl_Tensor *target, tl_Tensor *wei
   if (!(label_smoothing >= 0 && label_smoothing <= 1))
     return tli_fail_null(TL_EARG, "cross_entropy: label_smoothing: expected 0 to 1, got %g",
                          label_smoothing);
+  if (tli_same_sizes(input, target) && tli_is_float((tl_DType)target->dtype) && ignore_index > 0)
+    return tli_fail_null(TL_EARG,
+                         "cross_entropy: ignore_index: expected none where targets are "
+                         "probabilities, got %" PRId64,
+                         ignore_index);
   if (tli_same_sizes(input, target) && tli_is_float((tl_DType)target->dtype))
     return probability_loss(input, target, weight, reduction, label_smoothing);
   TL_TRY_NULL(check_labels("cross_entropy", input, target, weight));
