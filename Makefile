@@ -437,17 +437,18 @@ $(OBJ)/%.cu.o: %.cu $(OBJ)/cuda_flags.txt | $(GEN)/stamp
 	$(Q)$(CCACHE) $(NVCC) $(NVCC_FLAGS) -Xptxas -v -Isrc -I. -I$(GEN) -MMD -MP -c -o $@ $< 2>$@.txt || \
 	  { cat $@.txt >&2; exit 1; }
 	@grep -A9 -i 'warning' $@.txt >&2 || true
-$(OBJ)/kernels/cuda/%.c.o: kernels/cuda/%.c $(OBJ)/flags.txt | $(GEN)/stamp
+$(OBJ)/kernels/cuda/%.c.o: kernels/cuda/%.c $(OBJ)/flags.txt $(OBJ)/cuda_flags.txt | $(GEN)/stamp
 	$(call say,CC,$<)
 	@mkdir -p $(@D)
-	$(Q)$(COMPILE) -isystem $(CUDA)/include -isystem $(CUDA)/extras/CUPTI/include -c -o $@ $<
+	$(Q)$(COMPILE) -DTLK_CUDA_ARCH='"$(CUDA_ARCH)"' -isystem $(CUDA)/include \
+	  -isystem $(CUDA)/extras/CUPTI/include -c -o $@ $<
 $(CUDA_PLUGIN): $(CUDA_OBJ) $(OBJ)/cuda_flags.txt
 	$(call say,LD,$@)
 	$(Q)$(NVCC) -shared -cudart static -Xlinker -z,nodelete,-z,defs -o $@ $(CUDA_OBJ) $(CUDA_LIBS)
 CUDA_LIBS = -L$(CUDA)/lib64 -lcublasLt -lpthread -ldl -lm
 
 # The same sources with CUDA as spec/cuda has it: on the CPU, a fiber for each thread.
-EMULATE = -DTLK_EMULATED -Ispec/cuda/include
+EMULATE = -DTLK_EMULATED -DTLK_CUDA_ARCH='"90"' -Ispec/cuda/include
 $(EMULATED)/obj/%.c.o: %.c $(OBJ)/flags.txt | $(GEN)/stamp
 	$(call say,CC,"$< (emulated)")
 	@mkdir -p $(@D)

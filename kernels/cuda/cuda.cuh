@@ -53,10 +53,11 @@ __device__ __forceinline__ T *dynamic_shared() {
 #endif
 
 /* Lets a kernel have so much dynamic shared memory: without a word up to 48 KB, of which
-** its static arrays are a part. */
+** its static arrays are a part. What a device has at the most, cuda_shared_bytes tells. */
 template <class... P>
-static bool allow_shared(void (*kernel)(P...), size_t bytes) {
-  return bytes <= 32 * 1024 ||
+static bool allow_shared(const tlk_Context *cx, void (*kernel)(P...), size_t bytes) {
+  if (bytes <= 32 * 1024) return true;
+  return cuda_enter(cx->device.index) &&
          cuda_ok(cudaFuncSetAttribute((const void *)kernel,
                                       cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes),
                  "cudaFuncSetAttribute");
@@ -97,7 +98,11 @@ struct Scratch {
 /* The first fault since the last report is kept. */
 DEVICE void note_fault(const cuda_Word &word, const tlk_Fault &fault) {
   if (atomicCAS(word.taken, 0, 1) != 0) return;
-  *word.fault = fault;
+  tlk_Fault untold = fault;
+  untold.kind = TLK_NO_FAULT;
+  *word.fault = untold;
+  __threadfence_system(); /* the host, which looks at the kind, may look meanwhile */
+  *static_cast<volatile tlk_FaultKind *>(&word.fault->kind) = fault.kind;
   __threadfence_system();
 }
 
@@ -392,17 +397,25 @@ struct Strided {
   }
 };
 
-/* Calls run(part) for parts of a loop that have fewer than 2^31 elements each, cut along
-** the outermost dimension. False as soon as a call is. */
+/* Where a loop that is too large is cut: along the largest dimension but the innermost one,
+** whose elements kernels read as vectors. Where it is alone, at a multiple of vectors. */
+static inline int64_t cut_of(const tli_Iter &it, int *dimension) {
+  int d = 0;
+  for (int e = 1; e < it.ndim; e++)
+    if (it.sizes[e] > 1 && (d == 0 || it.sizes[e] > it.sizes[d])) d = e;
+  *dimension = d;
+  return d == 0 ? it.sizes[0] / 128 * 64 : it.sizes[d] / 2;
+}
+
+/* Calls run(part) for parts of a loop that have fewer than 2^31 elements each. False as soon
+** as a call is. */
 template <int N, class Run>
 static bool for_parts(const tli_Iter &it, Run run) {
   const int64_t most = INT32_MAX;
   tli_Iter half = it;
   if (it.numel > most) {
-    int d = it.ndim - 1;
-    for (int e = 0; e < it.ndim; e++)
-      if (it.sizes[e] > it.sizes[d]) d = e;
-    int64_t first = it.sizes[d] / 2;
+    int d;
+    int64_t first = cut_of(it, &d);
     half.sizes[d] = first;
     half.numel = it.numel / it.sizes[d] * first;
     if (!for_parts<N>(half, run)) return false;

@@ -53,6 +53,8 @@ cuda_Word cuda_word(const tlk_Context *cx);
 bool cuda_report(int device);
 /* Numbers of the device that decide how kernels are launched. */
 int cuda_multiprocessors(int device);
+/* Dynamic shared memory that a block may be given (allow_shared in cuda.cuh). */
+int64_t cuda_shared_bytes(int device);
 
 /* ---- memory (memory.c) ----------------------------------------------------------- */
 

@@ -13,7 +13,8 @@ typedef struct Device {
   pthread_mutex_t lock;
   atomic_bool open; /* streams and error word are made on first use */
   cuda_Word word;
-  int multiprocessors;
+  cudaStream_t aside; /* what the word is cleared on */
+  int multiprocessors, shared_bytes;
   _Atomic int64_t waits;
   atomic_bool failed;
   char why[1500]; /* guarded; of cuda_note_failure */
@@ -45,11 +46,28 @@ static bool is_final(cudaError_t error) {
          (number >= 714 && number <= 719);
 }
 
+static int attribute(int device, enum cudaDeviceAttr which) {
+  int value = 0;
+  if (cudaDeviceGetAttribute(&value, which, device) != cudaSuccess) cudaGetLastError();
+  return value;
+}
+
+/* This build has no code for the device. */
+static bool no_image(int device) {
+  int major = attribute(device, cudaDevAttrComputeCapabilityMajor);
+  int minor = attribute(device, cudaDevAttrComputeCapabilityMinor);
+  return cuda_fail(TL_EDEVICE,
+                   "cuda:%d has compute capability %d.%d, and this build has kernels for %s; "
+                   "build with make CUDA_ARCH=\"%s %d%d\"",
+                   device, major, minor, TLK_CUDA_ARCH, TLK_CUDA_ARCH, major, minor);
+}
+
 bool cuda_ok(cudaError_t error, const char *call) {
   if (error == cudaSuccess) return true;
   cudaGetLastError(); /* what the runtime remembers of it would be reported again */
   tl_ErrorKind kind = error == cudaErrorMemoryAllocation ? TL_EMEM : TL_EDEVICE;
   size_t name = strcspn(call, "(");
+  if (error == cudaErrorNoKernelImageForDevice && current >= 0) return no_image(current);
   return cuda_fail(kind, "%.*s: %s (%s)%s", (int)name, call, cudaGetErrorString(error),
                    cudaGetErrorName(error),
                    is_final(error) ? "; this process can use no GPU any more" : "");
@@ -57,18 +75,36 @@ bool cuda_ok(cudaError_t error, const char *call) {
 
 /* ---- devices ----------------------------------------------------------------------- */
 
+/* Before anything else is launched. On a stream of its own: no stream of ours waits for the
+** driver's, and others may be captured. */
+static bool clear_word(const Device *d) {
+  CUDA_TRY(cudaMemsetAsync(d->word.taken, 0, sizeof(int), d->aside));
+  CUDA_TRY(cudaStreamSynchronize(d->aside));
+  return true;
+}
+
 static bool open_word(Device *d) {
   void *fault, *taken;
   CUDA_TRY(cudaHostAlloc(&fault, sizeof(tlk_Fault), cudaHostAllocMapped | cudaHostAllocPortable));
   CUDA_TRY(cudaMalloc(&taken, sizeof(int)));
-  CUDA_TRY(cudaMemset(taken, 0, sizeof(int)));
+  CUDA_TRY(cudaStreamCreateWithFlags(&d->aside, cudaStreamNonBlocking));
   memset(fault, 0, sizeof(tlk_Fault));
   d->word = (cuda_Word){taken, fault};
-  return true;
+  return clear_word(d);
+}
+
+/* What a block may have at the most, less static arrays; more than so much leaves a
+** multiprocessor with a single one. */
+static int shared_most(int most) {
+  const int enough = 200 * 1024, arrays = 4 * 1024;
+  return most - arrays < enough ? most - arrays : enough;
 }
 
 static bool open_device(Device *d, int device) {
+  int most = 0;
   CUDA_TRY(cudaDeviceGetAttribute(&d->multiprocessors, cudaDevAttrMultiProcessorCount, device));
+  CUDA_TRY(cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device));
+  d->shared_bytes = shared_most(most);
   return open_word(d) && cuda_streams_open(device) && cuda_memory_open(device);
 }
 
@@ -96,6 +132,8 @@ bool cuda_enter(int device) {
 cuda_Word cuda_word(const tlk_Context *cx) { return devices[cx->device.index].word; }
 
 int cuda_multiprocessors(int device) { return devices[device].multiprocessors; }
+
+int64_t cuda_shared_bytes(int device) { return devices[device].shared_bytes; }
 
 int cuda_device_count(void) { return ndevices; }
 
@@ -127,18 +165,13 @@ bool cuda_report(int device) {
   pthread_mutex_lock(&d->lock);
   tlk_Fault fault = *d->word.fault;
   noted->kind = TLK_NO_FAULT;
-  cudaMemset(d->word.taken, 0, sizeof(int));
+  bool cleared = clear_word(d);
   pthread_mutex_unlock(&d->lock);
+  if (!cleared) return false;
   return fault.kind == TLK_NO_FAULT || cuda_host->fault_fail(&fault);
 }
 
 /* ---- the table --------------------------------------------------------------------- */
-
-static int attribute(int device, enum cudaDeviceAttr which) {
-  int value = 0;
-  if (cudaDeviceGetAttribute(&value, which, device) != cudaSuccess) cudaGetLastError();
-  return value;
-}
 
 static void write_uuid(const struct cudaDeviceProp *p, char *out) {
   for (int i = 0; i < 16; i++) {

@@ -4,7 +4,7 @@
 **
 ** TLUA_CUDA_ALLOCATOR=driver leaves every block to cudaMalloc and cudaFree: slow, and what
 ** tools want that watch each block, such as compute-sanitizer. So it is where the driver
-** has no virtual-memory calls.
+** has no virtual-memory calls, or they fail; then there are no graphs.
 */
 #include <cuda.h>
 #include <pthread.h>
@@ -129,6 +129,17 @@ static bool map(void *self, char *at, int64_t bytes, int64_t granule) {
   return false;
 }
 
+/* Whether the driver does on this device what arenas need: not all do, and virtual machines
+** may not let them. */
+static bool can_map(Memory *m) {
+  int64_t granule = m->blocks.source.granule[1];
+  char *at = reserve(m);
+  bool ok = at && map(m, at, granule, granule);
+  if (ok) unmap(m, at, granule, granule);
+  if (at) unreserve(m, at);
+  return ok;
+}
+
 static void *mark(void *self, int stream) {
   Memory *m = self;
   cudaEvent_t event = NULL;
@@ -175,9 +186,9 @@ static bool open_blocks(Memory *m) {
   CUmemAllocationProp kind = kind_of(m);
   size_t free_bytes, total, granule = 1;
   CUDA_TRY(cudaMemGetInfo(&free_bytes, &total));
-  if (!m->by_driver &&
-      driver.granularity(&granule, &kind, CU_MEM_ALLOC_GRANULARITY_MINIMUM) != CUDA_SUCCESS)
-    return cuda_fail(TL_EDEVICE, "cuMemGetAllocationGranularity failed");
+  m->by_driver =
+      m->by_driver ||
+      driver.granularity(&granule, &kind, CU_MEM_ALLOC_GRANULARITY_MINIMUM) != CUDA_SUCCESS;
   int64_t small = (int64_t)granule, large = round_up(LARGE_GRANULE, small);
   cuda_BlockSource source = {.self = m,
                              .granule = {large, small},
@@ -192,6 +203,7 @@ static bool open_blocks(Memory *m) {
                              .wait = wait_for_all,
                              .note = note};
   cuda_blocks_open(&m->blocks, &source, (int64_t)total);
+  m->by_driver = m->by_driver || !can_map(m);
   return true;
 }
 
@@ -269,7 +281,12 @@ bool cuda_trim(tl_Device device) {
 bool cuda_memory_hold(int device, uint64_t pool) {
   Memory *m = lock(device);
   if (m == NULL) return false;
-  bool ok = cuda_blocks_hold(&m->blocks, pool);
+  bool ok = m->by_driver
+                ? cuda_fail(TL_EDEVICE, "capturing a graph: not possible while every block "
+                                        "is the driver's, which frees it at once; this "
+                                        "device has no virtual memory, or "
+                                        "TLUA_CUDA_ALLOCATOR is set to driver")
+                : cuda_blocks_hold(&m->blocks, pool);
   unlock(m);
   return ok;
 }

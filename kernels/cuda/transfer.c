@@ -19,8 +19,17 @@ static bool between(const struct tlk_transfer *call) {
   return ok;
 }
 
+/* Whether the driver reads or writes it when its turn comes, and not within the call. */
+static bool is_pinned(const void *host) {
+  struct cudaPointerAttributes of;
+  if (cudaPointerGetAttributes(&of, host) == cudaSuccess) return of.type == cudaMemoryTypeHost;
+  cudaGetLastError();
+  return true;
+}
+
 /* From pageable memory the driver has taken the bytes when the call returns; what goes
-** there is waited for. Pinned memory is read and written when its turn comes. */
+** there is waited for. Pinned memory is read and written when its turn comes, which is
+** waited for unless the caller allows it to be later. */
 static bool with_host(const struct tlk_transfer *call) {
   tl_Stream *stream = call->cx->stream;
   bool out = call->to.type == TL_CPU;
@@ -30,7 +39,7 @@ static bool with_host(const struct tlk_transfer *call) {
                                  "is captured");
   CUDA_TRY(cudaMemcpyAsync(call->dst, call->src, (size_t)call->bytes,
                            out ? cudaMemcpyDeviceToHost : cudaMemcpyHostToDevice, stream->handle));
-  return !out || call->async || cuda_stream_sync(stream);
+  return call->async || (!out && !is_pinned(call->src)) || cuda_stream_sync(stream);
 }
 
 bool cuda_transfer(const struct tlk_transfer *call) {

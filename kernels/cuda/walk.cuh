@@ -24,7 +24,6 @@
 
 #define WALK_THREADS 512          /* of a block at most */
 #define WALK_BLOCK 128            /* and where less will do */
-#define WALK_SHARED (200 * 1024L) /* bytes that a block has at most */
 
 /* Lines of (outer, n, inner) along n. With inner 1 a line has a team of threads, else the
 ** block has `team` threads for neighbouring lines and the others for their elements.
@@ -303,10 +302,10 @@ static bool run_rows(const tlk_Context *cx, Walk<Algorithm::inputs> g, const Alg
   int threads = g.team < WALK_BLOCK ? WALK_BLOCK : g.team;
   g.slots = Algorithm::twice ? (int)divide_up(g.n / unit, g.team) : 0;
   int64_t bytes = (int64_t)g.slots * Algorithm::inputs * 16 * threads;
-  if (bytes > WALK_SHARED) bytes = g.slots = 0;
+  if (bytes > cuda_shared_bytes(cx->device.index)) bytes = g.slots = 0;
   auto kernel = walk_rows<S, Algorithm>;
   unsigned grid = blocks_for(cx, g.outer, threads / g.team, 256);
-  return allow_shared(kernel, (size_t)bytes) &&
+  return allow_shared(cx, kernel, (size_t)bytes) &&
          launch(cx, kernel, dim3(grid), (unsigned)threads, (size_t)bytes, g, algorithm);
 }
 
@@ -318,10 +317,10 @@ static bool run_columns(const tlk_Context *cx, Walk<Algorithm::inputs> g,
   g.team = alone ? LINE_THREADS : power_above(lines, WARP);
   g.slots = Algorithm::twice ? (int)divide_up(g.n, LINE_THREADS / g.team) : 0;
   int64_t bytes = (int64_t)(g.slots * Algorithm::inputs * sizeof(S)) * LINE_THREADS;
-  if (bytes > WALK_SHARED / 2) bytes = g.slots = 0;
+  if (bytes > cuda_shared_bytes(cx->device.index) / 2) bytes = g.slots = 0;
   auto kernel = walk_columns<S, Algorithm>;
   unsigned grid = blocks_for(cx, lines, g.team, 256);
-  return allow_shared(kernel, (size_t)bytes) &&
+  return allow_shared(cx, kernel, (size_t)bytes) &&
          launch(cx, kernel, dim3(grid), LINE_THREADS, (size_t)bytes, g, algorithm);
 }
 

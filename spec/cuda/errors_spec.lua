@@ -72,6 +72,46 @@ describe("on a GPU", function()
       assert.matches("\noom\t67108864\tones\t3\n4194304%.?0?\t1\n$", output)
    end)
 
+   it("of a kind that the build has no kernels for is named, with what helps", function()
+      local output = run("TLUA_EMULATED_FOREIGN=1", [[
+         print(pcall(function() return torch.ones(8, {device = "cuda"}) + 1 end))]])
+      assert.matches("^false\t.*cuda:0 has compute capability 9%.0, and this build has kernels " ..
+         "for 90; build with make CUDA_ARCH=\"90 90\"\n$", output)
+   end)
+
+   it("without virtual memory everything works but graphs", function()
+      local output = run("TLUA_CUDA_ALLOCATOR=native TLUA_EMULATED_LEGACY=1", [[
+         local x = torch.ones(8, 8, {device = "cuda"})
+         print(x:matmul(x):sum():item())
+         x:release()
+         torch.cuda.empty_cache()
+         local g, s = torch.cuda.Graph(), torch.cuda.Stream()
+         print(pcall(torch.cuda.stream, s, function() g:capture_begin() end))
+         print(torch.ones(4, {device = "cuda"}):sum():item())]])
+      assert.matches("^512%.?0?\nfalse\t.*capturing a graph: not possible while every block is the " ..
+         "driver's, [^\n]*\n4%.?0?\n$", output)
+   end)
+
+   it("a copy from pinned memory is made before its call returns, unless it may be later", function()
+      local output = run("TLUA_EMULATED_LAZY=1", [[
+         local pinned = torch.ones(1000):pin_memory()
+         local x = pinned:to "cuda"
+         pinned:fill_(2)
+         local y = torch.zeros(1000, {device = "cuda"})
+         y:copy_(pinned)
+         pinned:fill_(3)
+         print(x:sum():item(), y:sum():item())]])
+      assert.matches("^1000%.?0?\t2000%.?0?\n$", output)
+   end)
+
+   it("takes products of whole numbers with any number of rows", function()
+      local output = run("TLUA_EMULATED_LAZY=1", [[
+         local a = torch.zeros((65535 << 5) + 1, 1, {dtype = "uint8", device = "cuda"})
+         print(a:matmul(torch.zeros(1, 1, {dtype = "uint8", device = "cuda"})).shape[1])
+         os.exit(true, false)]])
+      assert.equal("2097121\n", output)
+   end)
+
    it("a driver that dies is an error of each call, and the program ends as usual", function()
       for _, at in ipairs {3, 10, 30, 60, 100, 200} do
          local output = run("TLUA_EMULATED_DEAD_AT=" .. at, [[

@@ -42,7 +42,8 @@ enum { GARBAGE = 0xfb };
 /* ---- settings (runtime.cc) ---------------------------------------------------------- */
 
 struct Settings {
-  int64_t seed, devices, memory, multiprocessors, fail_at, dead_at, lazy, idle, verbose;
+  int64_t seed, devices, memory, multiprocessors, fail_at, dead_at, lazy, idle, verbose, foreign,
+      legacy;
 };
 extern Settings settings;
 /* Changes one by its name; false if there is none such. */

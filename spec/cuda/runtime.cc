@@ -27,7 +27,9 @@ Settings settings = {setting("TLUA_EMULATED_SEED", 1),
                      setting("TLUA_EMULATED_DEAD_AT", 0),
                      setting("TLUA_EMULATED_LAZY", 0),
                      setting("TLUA_EMULATED_IDLE", 0),
-                     setting("TLUA_EMULATED_VERBOSE", 0)};
+                     setting("TLUA_EMULATED_VERBOSE", 0),
+                     setting("TLUA_EMULATED_FOREIGN", 0),
+                     setting("TLUA_EMULATED_LEGACY", 0)};
 
 static uint64_t state = (uint64_t)settings.seed;
 
@@ -97,6 +99,7 @@ cudaError_t put_kernel(const void *kernel, dim3 blocks, dim3 threads, size_t sha
                        cudaStream_t stream, std::function<void()> thread) {
   if (settings.idle) return cudaSuccess;
   return call("cudaLaunchKernel", [&] {
+    if (settings.foreign) return cudaErrorNoKernelImageForDevice;
     Launch launch = {&kernel_of(kernel), blocks, threads, shared, std::move(thread)};
     cudaError_t error = check_launch(launch);
     return error == cudaSuccess ? put(stream, [launch] { run_grid(launch); }) : error;

@@ -37,6 +37,7 @@ bool whole(size_t bytes) { return bytes > 0 && bytes % GRANULE == 0; }
 
 template <class W> CUresult driver(const char *name, W work) {
   std::lock_guard<std::mutex> guard(lock);
+  if (settings.legacy) return CUDA_ERROR_NOT_SUPPORTED;
   return may_go(name) == cudaSuccess ? work() : CUDA_ERROR_OUT_OF_MEMORY;
 }
 

@@ -15,16 +15,9 @@
 #define WARPS (THREADS / WARP)
 /* Blocks of a multiprocessor, at least: doubles need more registers. */
 #define BLOCKS(S) (sizeof(S) == 8 ? 1 : 3)
-#define SHARED_MOST (200 * 1024) /* bytes of a block's tiles */
 
-template <class S>
-struct Sum {
-  typedef float type;
-};
-template <>
-struct Sum<double> {
-  typedef double type;
-};
+template <class S> struct Sum { typedef float type; };
+template <> struct Sum<double> { typedef double type; };
 
 /* ---- parts of kernels ------------------------------------------------------------------------- */
 
@@ -47,13 +40,11 @@ __device__ __forceinline__ void load_rows(C *to, int ld, const tlk_HeadRows &fro
   const S *at = static_cast<const S *>(from.data) + batch * from.batch + head * from.head;
   for (int64_t i = threadIdx.x; i < tile * size; i += THREADS) {
     int64_t row = i / size, col = i % size;
-    to[row * ld + col] =
-        first + row < rows ? (C)widen(at[(first + row) * from.row + col]) : C(0);
+    to[row * ld + col] = first + row < rows ? (C)widen(at[(first + row) * from.row + col]) : C(0);
   }
 }
 
-template <class C>
-__device__ __forceinline__ C dot(const C *a, const C *b, int64_t n) {
+template <class C> __device__ __forceinline__ C dot(const C *a, const C *b, int64_t n) {
   C sum = 0;
   for (int64_t d = 0; d < n; d++) sum += a[d] * b[d];
   return sum;
@@ -215,7 +206,8 @@ __device__ __forceinline__ void pair(const Backward &b, C qk, C gv, int64_t batc
 }
 
 template <class S>
-__global__ void __launch_bounds__(THREADS, BLOCKS(S)) query_kernel(const __grid_constant__ Backward b) {
+__global__ void __launch_bounds__(THREADS, BLOCKS(S))
+    query_kernel(const __grid_constant__ Backward b) {
   typedef typename Sum<S>::type C;
   const tlk_Attention &a = b.a;
   int tile = b.tile;
@@ -268,7 +260,8 @@ __global__ void __launch_bounds__(THREADS, BLOCKS(S)) query_kernel(const __grid_
 
 /* Blocks have tiles of keys of one head of key and value. */
 template <class S>
-__global__ void __launch_bounds__(THREADS, BLOCKS(S)) key_kernel(const __grid_constant__ Backward b) {
+__global__ void __launch_bounds__(THREADS, BLOCKS(S))
+    key_kernel(const __grid_constant__ Backward b) {
   typedef typename Sum<S>::type C;
   const tlk_Attention &a = b.a;
   int tile = b.tile;
@@ -317,14 +310,16 @@ __global__ void __launch_bounds__(THREADS, BLOCKS(S)) key_kernel(const __grid_co
   for (int64_t e = threadIdx.x; gk.data && e < tile * a.size; e += THREADS) {
     int64_t j = e / a.size, d = e % a.size;
     if (p.first + j < a.keys)
-      static_cast<S *>(gk.data)[p.batch * gk.batch + p.head * gk.head + (p.first + j) * gk.row +
-                                d] = narrow<S>(grad_key[j * ld + d] * (C)a.scale);
+      static_cast<S *>(
+          gk.data)[p.batch * gk.batch + p.head * gk.head + (p.first + j) * gk.row + d] =
+          narrow<S>(grad_key[j * ld + d] * (C)a.scale);
   }
   for (int64_t e = threadIdx.x; gv.data && e < tile * a.value_size; e += THREADS) {
     int64_t j = e / a.value_size, d = e % a.value_size;
     if (p.first + j < a.keys)
-      static_cast<S *>(gv.data)[p.batch * gv.batch + p.head * gv.head + (p.first + j) * gv.row +
-                                d] = narrow<S>(grad_value[j * ldv + d]);
+      static_cast<S *>(
+          gv.data)[p.batch * gv.batch + p.head * gv.head + (p.first + j) * gv.row + d] =
+          narrow<S>(grad_value[j * ldv + d]);
   }
 }
 
@@ -369,37 +364,36 @@ __global__ void __launch_bounds__(THREADS) mask_kernel(const __grid_constant__ B
 /* ---- launchers -------------------------------------------------------------------------------------- */
 
 /* The largest tile of which `bytes(tile)` fit into a block's shared memory; 0: none does. */
-template <class Bytes>
-static int tile_for(Bytes bytes) {
+template <class Bytes> static int tile_for(const tlk_Context *cx, Bytes bytes) {
+  int64_t most = cuda_shared_bytes(cx->device.index);
   int tile = WARP;
-  while (tile > 0 && bytes(tile) > SHARED_MOST) tile /= 2;
+  while (tile > 0 && bytes(tile) > most) tile /= 2;
   return tile;
 }
 
 static bool too_wide(const tlk_Attention &a) {
-  return cuda_fail(TL_EARG, "attention: rows of %lld and %lld elements do not fit into the shared "
-                            "memory of a GPU",
+  return cuda_fail(TL_EARG,
+                   "attention: rows of %lld and %lld elements do not fit into the shared "
+                   "memory of a GPU",
                    (long long)a.size, (long long)a.value_size);
 }
 
-template <class S>
-static bool forward(const struct tlk_attention *call) {
+template <class S> static bool forward(const struct tlk_attention *call) {
   typedef typename Sum<S>::type C;
   const tlk_Attention &a = call->attention;
   int64_t ld = padded(a.size), ldv = padded(a.value_size);
   auto bytes = [&](int64_t tile) {
     return tile * (2 * ld + 2 * ldv + tile + 4) * (int64_t)sizeof(C);
   };
-  int tile = tile_for(bytes);
+  int tile = tile_for(call->cx, bytes);
   if (tile == 0) return too_wide(a);
   int64_t tiles = divide_up(a.queries, tile);
-  return allow_shared(attention_kernel<S>, (size_t)bytes(tile)) &&
+  return allow_shared(call->cx, attention_kernel<S>, (size_t)bytes(tile)) &&
          launch(call->cx, attention_kernel<S>, dim3((unsigned)(tiles * a.batch * a.heads)), THREADS,
                 (size_t)bytes(tile), a, call->out, call->norm, tiles, tile);
 }
 
-template <class S>
-static bool backward(const struct tlk_attention_backward *call) {
+template <class S> static bool backward(const struct tlk_attention_backward *call) {
   typedef typename Sum<S>::type C;
   const tlk_Attention &a = call->attention;
   const tlk_Context *cx = call->cx;
@@ -418,7 +412,7 @@ static bool backward(const struct tlk_attention_backward *call) {
                 call->norm,
                 delta.data,
                 0,
-                tile_for(bytes)};
+                tile_for(cx, bytes)};
   size_t shared = (size_t)bytes(b.tile);
   const tlk_HeadPairs &m = call->grad_mask;
   bool shares = m.array.data && !(m.batch && m.head && m.query);
@@ -427,13 +421,13 @@ static bool backward(const struct tlk_attention_backward *call) {
   if (!launch(cx, delta_kernel<S>, dim3(blocks_for(cx, rows, WARPS)), THREADS, 0, b)) return false;
   b.tiles = divide_up(a.queries, b.tile);
   if ((call->grad_query.data || (m.array.data && !shares)) &&
-      !(allow_shared(query_kernel<S>, shared) &&
+      !(allow_shared(cx, query_kernel<S>, shared) &&
         launch(cx, query_kernel<S>, dim3((unsigned)(b.tiles * a.batch * a.heads)), THREADS, shared,
                b)))
     return false;
   b.tiles = divide_up(a.keys, b.tile);
   if ((call->grad_key.data || call->grad_value.data) &&
-      !(allow_shared(key_kernel<S>, shared) &&
+      !(allow_shared(cx, key_kernel<S>, shared) &&
         launch(cx, key_kernel<S>, dim3((unsigned)(b.tiles * a.batch * a.kv_heads)), THREADS, shared,
                b)))
     return false;

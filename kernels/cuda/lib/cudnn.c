@@ -107,6 +107,8 @@ cudnnBackendDescriptor_t cuda_dnn_of(cuda_DnnGraph *g, int n,
                                      const cudnnBackendDescriptor_t *operations) {
   cudnnBackendDescriptor_t d = cuda_dnn_add(g, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
   cuda_dnn_set(g, d, CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, n, operations);
+  if (g->handle)
+    cuda_dnn_set(g, d, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &g->handle);
   cuda_dnn_finish(g, d);
   return d;
 }
@@ -134,7 +136,8 @@ static bool avoided(cuda_DnnGraph *g, cudnnBackendDescriptor_t config, uint32_t 
             g->lib->cudnnBackendGetAttribute(
                 engine, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE,
                 CUDNN_NUMERICAL_NOTE_TYPE_COUNT, &count, notes) == CUDNN_STATUS_SUCCESS;
-  for (int64_t i = 0; ok && i < count; i++) has |= 1u << notes[i];
+  for (int64_t i = 0; ok && i < count && i < CUDNN_NUMERICAL_NOTE_TYPE_COUNT; i++)
+    has |= 1u << notes[i];
   g->lib->cudnnBackendDestroyDescriptor(engine);
   return !ok || (has & avoid) != 0;
 }
@@ -167,7 +170,8 @@ static bool plan_of(cuda_DnnGraph *g, cudnnBackendDescriptor_t config,
   return ok;
 }
 
-/* Fills `configs` with those of a mode; how many. */
+/* Fills `configs` with those of a mode; how many. The library tells how many it knows, which
+** may be more than it was asked for and has written. */
 static int configs_of(cuda_DnnGraph *g, cudnnBackendDescriptor_t graph,
                       cudnnBackendDescriptor_t device, cudnnBackendHeurMode_t mode,
                       cudnnBackendDescriptor_t *configs) {
@@ -183,7 +187,7 @@ static int configs_of(cuda_DnnGraph *g, cudnnBackendDescriptor_t graph,
                                                     CUDNN_TYPE_BACKEND_DESCRIPTOR, CONFIGS, &found,
                                                     configs) != CUDNN_STATUS_SUCCESS)
     return 0;
-  return (int)found;
+  return (int)(found < CONFIGS ? found : CONFIGS);
 }
 
 int cuda_plans(cuda_DnnGraph *g, cudnnBackendDescriptor_t graph, cudnnBackendDescriptor_t device,

@@ -38,6 +38,7 @@ const cuda_Cudnn *cuda_cudnn(void);
 ** nothing. */
 typedef struct cuda_DnnGraph {
   const cuda_Cudnn *lib;
+  cudnnHandle_t handle; /* of the device that it is for; NULL where a descriptor tells that */
   bool failed;
   int n;
   cudnnBackendDescriptor_t all[CUDNN_MOST];

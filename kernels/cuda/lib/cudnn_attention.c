@@ -322,6 +322,14 @@ static bool begin(AttentionCall *c, const tlk_Attention *a, bool backward) {
          give_rows(c, VALUE, &a->value, a->kv_heads, a->keys);
 }
 
+/* What some versions get wrong, by the notes of cuDNN's releases and of its front end: keys that
+** do not fill tiles of 128, without a mask for them, up to 9.15.0; the gradients in 9.10.0 and
+** 9.10.1, and before 9.6 in an accumulator that the library does not clear itself. */
+static bool is_right(int64_t version, int64_t keys, bool backward) {
+  if (version <= 91500 && keys % 128 != 0) return false;
+  return !backward || (version >= 90600 && version != 91000 && version != 91001);
+}
+
 static bool attend(const tlk_Context *cx, const AttentionCall *c, bool *done) {
   return cuda_dnn_run(&(cuda_DnnWork){.cx = cx,
                                       .key = &c->key,
@@ -338,7 +346,8 @@ static bool attend(const tlk_Context *cx, const AttentionCall *c, bool *done) {
 bool cuda_lib_attention(const struct tlk_attention *call, bool *done) {
   AttentionCall c;
   *done = false;
-  if (!begin(&c, &call->attention, false) ||
+  if (!is_right(cuda_lib_cudnn_version(), call->attention.keys, false) ||
+      !begin(&c, &call->attention, false) ||
       !give_rows(&c, OUT, &call->out, c.key.heads, c.key.queries))
     return true;
   give(&c, NORM, call->norm);
@@ -350,8 +359,8 @@ bool cuda_lib_attention_backward(const struct tlk_attention_backward *call, bool
   AttentionCall c;
   *done = false;
   if (cuda_host->setting(TL_DETERMINISTIC) || cuda_host->setting(TL_CUDNN_DETERMINISTIC) ||
-      call->grad_mask.array.data || cuda_lib_cudnn_version() < 90600 || !begin(&c, a, true) ||
-      !give_rows(&c, OUT, &call->out, a->heads, a->queries) ||
+      call->grad_mask.array.data || !is_right(cuda_lib_cudnn_version(), a->keys, true) ||
+      !begin(&c, a, true) || !give_rows(&c, OUT, &call->out, a->heads, a->queries) ||
       !give_rows(&c, GRAD_OUT, &call->grad_out, a->heads, a->queries) ||
       !give_rows(&c, GRAD_QUERY, &call->grad_query, a->heads, a->queries) ||
       !give_rows(&c, GRAD_KEY, &call->grad_key, a->kv_heads, a->keys) ||

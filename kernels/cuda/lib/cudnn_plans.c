@@ -74,7 +74,7 @@ static void sort_out(const cuda_DnnWork *work, cudnnHandle_t handle, cuda_Plan *
 /* ---- the table ----------------------------------------------------------------------------------- */
 
 static void make(const cuda_DnnWork *work, cudnnHandle_t handle, Entry *entry) {
-  cuda_DnnGraph g = {.lib = cuda_cudnn()};
+  cuda_DnnGraph g = {.lib = cuda_cudnn(), .handle = handle};
   cuda_Plan plans[MOST_MEASURED];
   int64_t limit = work->benchmark ? cuda_host->setting(TL_CUDNN_BENCHMARK_LIMIT) : 1;
   if (limit <= 0 || limit > MOST_MEASURED) limit = MOST_MEASURED;

@@ -11,8 +11,7 @@
 /* ---- kernels -------------------------------------------------------------------------------- */
 
 /* A tlk_Gemm for elements of type T. */
-template <class T>
-struct Product {
+template <class T> struct Product {
   bool trans_a, trans_b;
   int64_t m, n, k, lda, ldb, ldc, stride_a, stride_b, stride_c;
   T alpha, beta;
@@ -20,13 +19,14 @@ struct Product {
   T *c;
 };
 
-/* blockIdx: columns, rows, batch. */
+/* blockIdx: tiles, `across` of them beside each other, and batch. */
 template <class T>
-__global__ void __launch_bounds__(TILE *TILE) product_kernel(Product<T> g, int64_t first) {
+__global__ void __launch_bounds__(TILE *TILE)
+    product_kernel(Product<T> g, int64_t across, int64_t first) {
   __shared__ T tile_a[TILE][TILE + 1], tile_b[TILE][TILE + 1];
   int x = threadIdx.x % TILE, y = threadIdx.x / TILE;
-  int64_t row = (int64_t)blockIdx.y * TILE + y, col = (int64_t)blockIdx.x * TILE + x;
-  int64_t batch = first + blockIdx.z;
+  int64_t down = blockIdx.x / across, row = down * TILE + y;
+  int64_t col = (blockIdx.x - down * across) * TILE + x, batch = first + blockIdx.y;
   const T *a = g.a + batch * g.stride_a, *b = g.b + batch * g.stride_b;
   T sum = 0;
   for (int64_t p = 0; p < g.k; p += TILE) {
@@ -45,8 +45,8 @@ __global__ void __launch_bounds__(TILE *TILE) product_kernel(Product<T> g, int64
 
 /* c *= beta, where there is nothing to add. */
 template <class S>
-__global__ void scale_kernel(S *c, int64_t batch, int64_t m, int64_t n, int64_t ldc,
-                             int64_t stride, double beta) {
+__global__ void scale_kernel(S *c, int64_t batch, int64_t m, int64_t n, int64_t ldc, int64_t stride,
+                             double beta) {
   for (int64_t i = thread_index(); i < batch * m * n; i += thread_count()) {
     S *at = c + i / (m * n) * stride + i / n % m * ldc + i % n;
     *at = beta == 0 ? narrow<S>(0.0f) : narrow<S>((double)widen(*at) * beta);
@@ -58,16 +58,28 @@ __global__ void scale_kernel(S *c, int64_t batch, int64_t m, int64_t n, int64_t 
 static int64_t whole(const tl_Scalar &s) { return s.kind == TL_FLOATING ? (int64_t)s.f : s.i; }
 
 /* Unsigned, since sums may wrap around. */
-template <class T>
-static bool multiply(const tlk_Context *cx, const tlk_Gemm &g) {
-  Product<T> p = {g.trans_a,      g.trans_b,      g.m,        g.n,        g.k,
-                  g.lda,          g.ldb,          g.ldc,      g.stride_a, g.stride_b,
-                  g.stride_c,     (T)whole(g.alpha), (T)whole(g.beta), (const T *)g.a,
-                  (const T *)g.b, (T *)g.c};
-  dim3 grid((unsigned)divide_up(g.n, TILE), (unsigned)divide_up(g.m, TILE));
+template <class T> static bool multiply(const tlk_Context *cx, const tlk_Gemm &g) {
+  Product<T> p = {g.trans_a,
+                  g.trans_b,
+                  g.m,
+                  g.n,
+                  g.k,
+                  g.lda,
+                  g.ldb,
+                  g.ldc,
+                  g.stride_a,
+                  g.stride_b,
+                  g.stride_c,
+                  (T)whole(g.alpha),
+                  (T)whole(g.beta),
+                  (const T *)g.a,
+                  (const T *)g.b,
+                  (T *)g.c};
+  int64_t across = divide_up(g.n, TILE);
+  dim3 grid((unsigned)(across * divide_up(g.m, TILE)));
   for (int64_t first = 0; first < g.batch; first += 65535) {
-    grid.z = (unsigned)(g.batch - first < 65535 ? g.batch - first : 65535);
-    if (!launch(cx, product_kernel<T>, grid, TILE * TILE, 0, p, first)) return false;
+    grid.y = (unsigned)(g.batch - first < 65535 ? g.batch - first : 65535);
+    if (!launch(cx, product_kernel<T>, grid, TILE * TILE, 0, p, across, first)) return false;
   }
   return true;
 }

@@ -33,6 +33,8 @@ extern "C" {
   X(cudaErrorInvalidDeviceFunction, 98, "invalid device function")                              \
   X(cudaErrorNoDevice, 100, "no CUDA-capable device is detected")                               \
   X(cudaErrorInvalidDevice, 101, "invalid device ordinal")                                      \
+  X(cudaErrorNoKernelImageForDevice, 209,                                                       \
+    "no kernel image is available for execution on the device")                                 \
   X(cudaErrorInvalidResourceHandle, 400, "invalid resource handle")                             \
   X(cudaErrorIllegalState, 401, "the operation cannot be performed in the present state")       \
   X(cudaErrorSymbolNotFound, 500, "named symbol not found")                                     \

@@ -267,6 +267,44 @@ static void functions_of_numbers() {
   CHECK(__saturatef(2) == 1 && __saturatef(NAN) == 0 && __fmaf_rn(2, 3, 4) == 10);
 }
 
+/* ---- large loops ----------------------------------------------------------------------- */
+
+/* A loop over float32 elements that lie together. */
+static tli_Iter loop_of(int ndim, int64_t inner, int64_t outer) {
+  tli_Iter it = {};
+  it.ndim = ndim;
+  it.nargs = 2;
+  it.numel = inner * outer;
+  it.sizes[0] = inner, it.sizes[1] = outer;
+  for (int k = 0; k < 2; k++) {
+    it.args[k].data = reinterpret_cast<char *>((uintptr_t)4096);
+    it.args[k].strides[0] = 4, it.args[k].strides[1] = 4 * inner;
+  }
+  return it;
+}
+
+/* Whether the parts of a loop have all elements and begin where 16 bytes do. */
+static bool is_cut_well(const tli_Iter &it) {
+  int64_t all = 0;
+  char *next = it.args[0].data;
+  bool ok = for_parts<2>(it, [&](const Strided<2> &s) {
+    bool good = s.numel <= INT32_MAX && s.data[0] == next && (uintptr_t)next % 16 == 0;
+    all += s.numel;
+    next += 4 * (int64_t)s.numel;
+    return good && (it.sizes[0] % 4 != 0 || s.sizes[0].divisor % 4 == 0);
+  });
+  return ok && all == it.numel;
+}
+
+static void a_loop_that_is_too_large_is_cut_between_vectors() {
+  const int64_t most = INT32_MAX;
+  CHECK(is_cut_well(loop_of(1, most + 5, 1)));
+  CHECK(is_cut_well(loop_of(1, 3 * most + 2, 1)));
+  CHECK(is_cut_well(loop_of(2, most + 5, 2)));
+  CHECK(is_cut_well(loop_of(2, 12, most / 4)));
+  CHECK(is_cut_well(loop_of(2, most / 4 + 1, 12)));
+}
+
 int test_threads() {
   RUN(every_thread_of_every_block_runs_once);
   RUN(a_grid_without_blocks_does_nothing);
@@ -280,5 +318,6 @@ int test_threads() {
   RUN(the_last_block_sums);
   RUN(atomics);
   RUN(functions_of_numbers);
+  RUN(a_loop_that_is_too_large_is_cut_between_vectors);
   return test_end();
 }
