@@ -191,21 +191,29 @@ local function copy_of(bytes)
       ("local from, to = torch.ones(%d), torch.ones(%d)"):format(bytes // 8, bytes // 8)}}
 end
 
--- Times one row and returns the ratio, if there is one.
-local function bench(row, threads, python)
-   local ok, run = pcall(compile, row)
-   if not ok then
-      print_row(row.name, threads, "failed", "", "", "")
-      io.stderr:write("   ", tostring(run), "\n")
-      return nil
-   end
+-- What measure gives of a row, the number of our functions, and what PyTorch says it lacks.
+local function times_of(row, python)
+   local run = compile(row)
    local theirs, fault
    if python and row.python then theirs, fault = python:compile(row) end
    local alone = row.alone and compile {name = "alone", setup = {""}, lua = row.alone}
    local runs = {run, row.bytes and copy_of(row.bytes) or alone}
    local count = #runs
    runs[count + 1] = theirs
-   local times = measure(runs)
+   return measure(runs), count, theirs, fault
+end
+
+local failures = 0
+
+-- Times one row and returns the ratio, if there is one.
+local function bench(row, threads, python)
+   local ok, times, count, theirs, fault = pcall(times_of, row, python)
+   if not ok then
+      failures = failures + 1
+      print_row(row.name, threads, "failed", "", "", "")
+      print("   " .. tostring(times))
+      return nil
+   end
    local our_time, their_time = times[1], theirs and times[count + 1]
    print_row(row.name, threads, number(our_time), number(their_time), quotient(their_time, our_time),
       quotient(count == 2 and times[2], our_time))
@@ -240,6 +248,7 @@ local function main()
    print()
    summary(ratios)
    if python then python:close() end
+   if failures > 0 then error(("%d rows have failed"):format(failures), 0) end
 end
 
 main()

@@ -8,6 +8,7 @@
 --   --filter PATTERN   only tests whose names match
 --   --exclude PREFIX   no files whose paths begin so; may be given several times
 --   --wrap COMMAND     before the program, as in --wrap 'valgrind -q'
+--   --within SECONDS   files that have not begun or ended by then have failed
 --
 -- The environment names the program under test, TLUA (./tlua), the build
 -- folder, TLUA_BUILD (build), and a limit for each file, SPEC_TIMEOUT (900 s).
@@ -81,6 +82,7 @@ end
 local tlua = os.getenv("TLUA") or "./tlua"
 local build = os.getenv("TLUA_BUILD") or "build"
 local timeout = os.getenv("SPEC_TIMEOUT") or "900"
+local within -- whether there is a limit for all
 
 local function command_for(path, options)
    local program
@@ -90,13 +92,22 @@ local function command_for(path, options)
       program = quote(tlua) .. " spec/support/busted.lua --output=plainTerminal" ..
          (options.filter and " --filter=" .. quote(options.filter) or "") .. " " .. quote(path)
    end
-   return ("export SPEC_WRAP=%s; exec timeout --foreground -k 10 %s %s %s\n"):format(
-      quote(options.wrap), timeout, options.wrap, program)
+   local limit = timeout
+   local text = ""
+   if options.within then
+      text = ("left=$((%d - $(date +%%s))); [ $left -gt 0 ] || exit 124\n" ..
+         "[ $left -lt %s ] || left=%s\n"):format(os.time() + tonumber(options.within), timeout, timeout)
+      limit = "$left"
+   end
+   return ("%sexport SPEC_WRAP=%s; exec timeout --foreground -k 10 %s %s %s\n"):format(
+      text, quote(options.wrap), limit, options.wrap, program)
 end
 
 -- What a status of the shell means when the program did not get to report.
 local function fate(status)
-   if status == 124 or status == 137 then return "stopped after " .. timeout .. " s" end
+   if status == 124 or status == 137 then
+      return within and "no time was left" or "stopped after " .. timeout .. " s"
+   end
    if status > 128 then return "killed by signal " .. (status - 128) end
    return "ended with status " .. status
 end
@@ -166,6 +177,7 @@ local function run(files, options, folder)
 end
 
 local options = parse(arg)
+within = options.within ~= nil
 local files = find(options)
 local folder = lines_of("mktemp -d")[1]
 local passed, failed, skipped = run(files, options, folder)

@@ -170,8 +170,7 @@ static bool plan_of(cuda_DnnGraph *g, cudnnBackendDescriptor_t config,
   return ok;
 }
 
-/* Fills `configs` with those of a mode; how many. The library tells how many it knows, which
-** may be more than it was asked for and has written. */
+/* Fills `configs` with those of a mode; how many. */
 static int configs_of(cuda_DnnGraph *g, cudnnBackendDescriptor_t graph,
                       cudnnBackendDescriptor_t device, cudnnBackendHeurMode_t mode,
                       cudnnBackendDescriptor_t *configs) {
