@@ -132,6 +132,46 @@ describe("distributed.checkpoint", function()
       end)
    end)
 
+   it("is written while the program goes on, as it was when async_save was called", function()
+      for _, kind in ipairs {"fsdp", "zero"} do
+         shell.with_folder(function(folder)
+            local id = folder .. "/c"
+            ranks.ok(2, with([==[
+               local model, adam = make(1, KIND)
+               for _ = 1, 3 do step(model, adam) end
+               adam.param_groups[1].lr = 0.005
+               local at = {step = 3, name = "x"}
+               local future = dcp.async_save({model = model, adam = adam, at = at}, {checkpoint_id = ID})
+               for _ = 1, 5 do step(model, adam) end
+               at.step = 8
+               check(nil, io.open(ID .. "/index.json"))
+               refused("the result() of the save before was not asked for", dcp.async_save, {model = model},
+                  {checkpoint_id = ID})
+               future:result()
+               check(true, future:done())
+               future:result() -- nothing more
+            ]==], kind, id))
+            ranks.ok(2, with(reader, "tp", id))
+            ranks.ok(1, with(reader, nil, id), {alone = true})
+         end)
+      end
+   end)
+
+   it("leaves what was there where a thread of async_save cannot write", function()
+      shell.with_folder(function(folder)
+         local id = folder .. "/c"
+         ranks.ok(2, with(writer .. [==[
+            local before = io.open(ID .. "/index.json"):read "a"
+            if rank == 1 then os.execute(("mkdir -p '%s/part2-1.safetensors/x'"):format(ID)) end
+            dist.barrier()
+            local future = dcp.async_save({model = model}, {checkpoint_id = ID})
+            refused("async_save: rank 1: ", future.result, future)
+            check(before, io.open(ID .. "/index.json"):read "a")
+            dcp.load({model = model, adam = adam}, {checkpoint_id = ID})
+         ]==], "fsdp", id))
+      end)
+   end)
+
    it("is the one before where a rank dies while it saves", function()
       shell.with_folder(function(folder)
          local id = folder .. "/c"

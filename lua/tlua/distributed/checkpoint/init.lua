@@ -4,7 +4,7 @@
 local lazy = require "tlua.lazy"
 
 local modules = lazy.modules("tlua.distributed.checkpoint", {
-   save = "save",
+   save = "save async_save",
    load = "load",
    state_dict = "get_model_state_dict set_model_state_dict",
 })

@@ -6,6 +6,7 @@
 
 local torch = require "tlua"
 local args = require "tlua.args"
+local class = require "tlua.class"
 local boxes = require "tlua.distributed.checkpoint.boxes"
 local entries = require "tlua.distributed.checkpoint.entries"
 local files = require "tlua.distributed.checkpoint.files"
@@ -83,30 +84,15 @@ local function assign(described, token)
    return index, work
 end
 
--- Writes this rank's file; a message where that fails.
-local function write(path, list, work)
-   local tensors = {}
-   for _, item in ipairs(work) do
-      local i, k, name = table.unpack(item)
-      tensors[name] = list[i].boxes[k].tensor
-   end
-   local ok, why = pcall(torch.save, tensors, path)
-   return not ok and tostring(why) or nil
-end
-
 local take = args.signature [[save(state_dict: table, checkpoint_id: string,
    process_group: object?)]]
 
---- Saves a table of modules, optimizers, tensors and plain values (and tables of these) from all
---- ranks into a folder: each writes what it has of parameters that are split. What was in the
---- folder stays valid until all is written. In a program without process group: from this one
---- process.
----@param state_dict table
----@param options {checkpoint_id: string, process_group: distributed.ProcessGroup}
-function M.save(...)
+-- What is to be written here, by what all ranks have said of their tensors: {talk, folder, token,
+-- tensors, file, index, values, ranks}; the last ones on the first rank.
+local function prepare(title, ...)
    local a = take(...)
-   local group = torch.distributed.is_initialized() and groups.resolve("save", a.process_group)
-   local list, optimizers, plain = entries.collect("save", a.state_dict)
+   local group = torch.distributed.is_initialized() and groups.resolve(title, a.process_group)
+   local list, optimizers, plain = entries.collect(title, a.state_dict)
    local more, values = entries.of_optimizers(optimizers)
    table.move(more, 1, #more, #list + 1, list)
    for _, entry in ipairs(list) do entry.boxes = boxes.of_tensor(entry.place, entry.tensor) end
@@ -122,28 +108,133 @@ function M.save(...)
       if not why and not index then why, work = work, nil end
    end
    local plan = talk.share {why = why, work = work, token = token}
-   if plan.why then torch.raise("save: " .. plan.why) end
-   local file = files.path(a.checkpoint_id, files.name(plan.token, talk.rank))
-   local failed = write(file, list, plan.work[talk.rank + 1])
+   if plan.why then torch.raise(title .. ": " .. plan.why) end
+   local tensors = {}
+   for _, item in ipairs(plan.work[talk.rank + 1]) do
+      local i, k, name = table.unpack(item)
+      tensors[name] = list[i].boxes[k].tensor
+   end
+   return {
+      talk = talk, folder = a.checkpoint_id, token = plan.token, tensors = tensors, index = index,
+      file = files.path(a.checkpoint_id, files.name(plan.token, talk.rank)), values = all_values,
+      ranks = #described,
+   }
+end
+
+-- Puts the index in place where no rank has failed. failed: what went wrong here.
+local function finish(title, plan, failed)
+   local talk, result = plan.talk, {}
    local failures = talk.gather {why = failed}
-   local result = {}
    if talk.first then
       for rank, f in pairs(failures) do
          if f.why then result.why = ("rank %d: %s"):format(rank - 1, f.why) end
       end
       if not result.why then
          local merged = {}
-         for rank = #all_values, 1, -1 do
-            for path, value in pairs(all_values[rank]) do merged[path] = value end
+         for rank = #plan.values, 1, -1 do
+            for path, value in pairs(plan.values[rank]) do merged[path] = value end
          end
-         result.why = files.commit(a.checkpoint_id, plan.token, index, merged, #described)
+         result.why = files.commit(plan.folder, plan.token, plan.index, merged, plan.ranks)
       end
    end
    result = talk.share(result)
    if result.why then
-      os.remove(file)
-      torch.raise("save: " .. result.why)
+      os.remove(plan.file)
+      torch.raise(title .. ": " .. result.why)
    end
+end
+
+--- Saves a table of modules, optimizers, tensors and plain values (and tables of these) from all
+--- ranks into a folder: each writes what it has of parameters that are split. What was in the
+--- folder stays valid until all is written. In a program without process group: from this one
+--- process.
+---@param state_dict table
+---@param options {checkpoint_id: string, process_group: distributed.ProcessGroup}
+function M.save(...)
+   local plan = prepare("save", ...)
+   local ok, why = pcall(torch.save, plan.tensors, plan.file)
+   finish("save", plan, not ok and tostring(why) or nil)
+end
+
+-- In the background -----------------------------------------------------------------------------
+
+--- A checkpoint that is being written.
+---@class distributed.checkpoint.Future
+local Future = class.class("distributed.checkpoint.Future")
+
+-- Tensors of this rank that stay as they are now, on the host.
+local function copies(tensors)
+   local _ <close> = torch.no_grad()
+   local list = {}
+   for name, tensor in pairs(tensors) do
+      local copy = tensor:detach():to "cpu"
+      list[name] = copy:data_ptr() == tensor:data_ptr() and copy:clone() or copy
+   end
+   return list
+end
+
+local pending = {} -- folder -> the Future whose result was not asked for
+
+function Future:__init(plan)
+   self.plan = plan
+   pending[plan.folder] = self
+   local ok, why = pcall(function()
+      self.pool = torch.workers.start("async_save", 1, "tlua.distributed.checkpoint.writer")
+      self.pool:send(0, 1, copies(plan.tensors), plan.file)
+   end)
+   plan.tensors = nil
+   if not ok then self:_end(tostring(why)) end
+end
+
+function Future:_end(failed)
+   self.written, self.failed = true, failed
+   if self.pool then self.pool:stop() end
+   self.pool = nil
+end
+
+-- Waits for so many seconds, 0: until it is written.
+local function await(self, seconds)
+   if self.written then return end
+   local worker, _, good, why = self.pool:take(seconds)
+   if not worker then return end
+   self:_end(not good and tostring(why) or why)
+end
+
+--- Whether this rank's file is written, or has failed to be.
+---@return boolean
+function Future:done()
+   await(self, 1e-6)
+   return self.written == true
+end
+
+--- Waits until all ranks' files are written, and makes them the checkpoint of the folder. All ranks
+--- call it, as a collective. Until then the folder holds the checkpoint that it held.
+function Future:result()
+   if not self.plan then return end
+   await(self, 0)
+   local plan = self.plan
+   self.plan, pending[plan.folder] = nil, nil
+   finish("async_save", plan, self.failed)
+end
+Future.wait = Future.result
+
+--- As save, but the files are written while the program goes on: tensors are copied, on the host,
+--- and a thread writes the copies. The checkpoint is complete with result(), which every rank calls,
+--- at the latest before the next async_save:
+---
+---    local future = dist.checkpoint.async_save({model = model}, {checkpoint_id = folder})
+---    ...                                          -- steps
+---    future:result()
+---@param state_dict table
+---@param options {checkpoint_id: string, process_group: distributed.ProcessGroup}
+---@return distributed.checkpoint.Future
+function M.async_save(...)
+   local folder = take(...).checkpoint_id
+   if pending[folder] then
+      torch.raise(("async_save: checkpoint_id: %s: the result() of the save before was not asked " ..
+         "for"):format(folder))
+   end
+   return Future(prepare("async_save", ...))
 end
 
 return M

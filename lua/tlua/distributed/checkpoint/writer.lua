@@ -1,0 +1,11 @@
+-- writer.lua - what runs in the interpreter of async_save's thread: it writes a rank's file.
+
+local torch = require "tlua"
+
+---@return fun(tensors: table<string, Tensor>, path: string): string?  what went wrong
+return function()
+   return function(tensors, path)
+      local ok, why = pcall(torch.save, tensors, path)
+      return not ok and tostring(why) or nil
+   end
+end
