@@ -228,12 +228,15 @@ bool tli_group_buffer(tli_Group *g, tl_Tensor *t, bool add) {
   return ok;
 }
 
+void tli_group_next_pass(tli_Group *g) { g->pass++; }
+
 tli_Work *tli_group_start(tli_Group *g, const tli_Call *call, bool async) {
   tli_Work *w = tli_work_new(g, call, g->timeout, g->detail);
   TL_TRY_NULL(w);
   w->group = g;
   if (w->kind < TLI_SEND) g->number++;
   w->status.number = g->number;
+  w->status.pass = g->pass;
   if (g->wire->launch || async || atomic_load(&g->outstanding) > 0) {
     if (g->wire->launch ? launch(g, w) : enqueue(g, w)) return w;
     tli_work_release(w);

@@ -105,6 +105,9 @@ tli_Work *tli_group_start(tli_Group *g, const tli_Call *call, bool async) TL_MUS
 /* Messages begun between the two calls go as one where the wire can do that, so that neither
 ** side waits for the order of the other's. Nests. */
 bool tli_group_batch(tli_Group *g, bool begins) TL_MUSTCHECK;
+/* The collectives that follow are of another pass of training than those before: ranks of which
+** one has left a pass that the others have not make different calls. */
+void tli_group_next_pass(tli_Group *g);
 /* Tells that a tensor's memory is sent often, or no longer (`add` false): NCCL then works on it in
 ** place. The group keeps it until then. Nothing for other groups. */
 bool tli_group_buffer(tli_Group *g, tl_Tensor *t, bool add) TL_MUSTCHECK;

@@ -15,6 +15,7 @@
 /* What a rank is about, for messages. */
 typedef struct tli_Status {
   int64_t number; /* of its collective, from 1; 0: none yet */
+  int64_t pass;   /* of training, in which it is */
   int8_t kind, dtype, active, ndim;
   int16_t peer;
   int64_t sizes[TL_MAX_DIMS];
@@ -119,6 +120,7 @@ struct tli_Group {
   int64_t timeout;
   bool detail;
   int64_t number; /* collectives so far */
+  int64_t pass;   /* see tli_group_next_pass */
   /* of whoever makes a call, the caller or the thread, who holds this */
   tli_Mutex engine;
   bool by_thread; /* the thread holds it */

@@ -16,5 +16,7 @@ void tli_status_text(const tli_Status *s, const tli_Group *g, char *out, size_t 
   if (s->dtype >= 0)
     n += snprintf(out + n, size - (size_t)n, " of %s %s", tl_dtype_name((tl_DType)s->dtype),
                   tli_shape_str(s->ndim, s->sizes));
-  if (s->site[0]) snprintf(out + n, size - (size_t)n, " at %s", s->site);
+  if (s->site[0]) n += snprintf(out + n, size - (size_t)n, " at %s", s->site);
+  if (s->pass > 0 && !message && n < (int)size)
+    snprintf(out + n, size - (size_t)n, " in pass %lld", (long long)s->pass + 1);
 }

@@ -218,13 +218,13 @@ static uint64_t mix(uint64_t hash, uint64_t value) {
 }
 
 /* What must be the same on all ranks. */
-static uint64_t hash_of(const tli_Call *c, const tl_Tensor *first, bool detail) {
+static uint64_t hash_of(const tli_Call *c, const tl_Tensor *first, bool detail, int64_t pass) {
   uint64_t hash = mix(1, (uint64_t)c->kind);
   bool reduces =
       c->kind == TLI_ALL_REDUCE || c->kind == TLI_REDUCE || c->kind == TLI_REDUCE_SCATTER;
   hash = mix(hash, first ? (uint64_t)first->dtype : 99);
   if (c->kind >= TLI_SEND) return mix(0, first ? (uint64_t)first->dtype : 99);
-  hash = mix(hash, reduces ? (uint64_t)c->reduce : 0);
+  hash = mix(mix(hash, reduces ? (uint64_t)c->reduce : 0), (uint64_t)pass);
   hash = mix(hash, (uint64_t)c->root);
   if (in_place(c->kind) || c->kind == TLI_REDUCE_SCATTER) {
     const tl_Tensor *t = c->out.v[0];
@@ -262,7 +262,7 @@ tli_Work *tli_work_new(tli_Group *g, const tli_Call *c, int64_t timeout, bool de
   w->tag = c->tag;
   w->timeout = c->timeout > 0 ? c->timeout : timeout;
   w->dtype = first ? (tl_DType)first->dtype : TL_NODTYPE;
-  w->hash = hash_of(c, first, detail);
+  w->hash = hash_of(c, first, detail, g->pass);
   w->source = c->root;
   describe(w, c, first);
   w->npieces = 0;

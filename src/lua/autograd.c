@@ -91,7 +91,8 @@ static bool fits_int(const tl_Tensors *list) { return list->n <= INT32_MAX; }
 
 /* ---- what is to be done after a pass ---- */
 
-static const char queue_key = 0; /* its address: the list of functions in the registry */
+static const char queue_key = 0;    /* its address: the list of functions in the registry */
+static const char failures_key = 0; /* its address: how many passes have failed */
 
 /* queue_callback(fn): calls fn when the running backward pass has ended well. */
 static int autograd_queue_callback(lua_State *L) {
@@ -131,8 +132,23 @@ static int autograd_pass_visits(lua_State *L) {
   return 1;
 }
 
+/* _failures() -> how many backward passes of this interpreter have failed. */
+static int autograd_failures(lua_State *L) {
+  lua_rawgetp(L, LUA_REGISTRYINDEX, &failures_key);
+  lua_pushinteger(L, lua_tointeger(L, -1));
+  return 1;
+}
+
+static void count_failure(lua_State *L) {
+  autograd_failures(L);
+  lua_pushinteger(L, lua_tointeger(L, -1) + 1);
+  lua_rawsetp(L, LUA_REGISTRYINDEX, &failures_key);
+  lua_pop(L, 2);
+}
+
 /* Calls what was queued, and what that queues, or after a failure forgets it. */
 static void end_pass(lua_State *L, bool ok) {
+  if (!ok) count_failure(L);
   while (lua_rawgetp(L, LUA_REGISTRYINDEX, &queue_key) == LUA_TTABLE) {
     int list = lua_gettop(L);
     lua_pushnil(L);
@@ -649,6 +665,7 @@ void tli_open_autograd(lua_State *L) {
   static const luaL_Reg functions[] = {{"backward", autograd_backward},
                                        {"grad", autograd_grad},
                                        {"queue_callback", autograd_queue_callback},
+                                       {"_failures", autograd_failures},
                                        {"_is_running", autograd_is_running},
                                        {"_lend", autograd_lend},
                                        {"_pass", autograd_pass},

@@ -263,6 +263,13 @@ static int group_batch(lua_State *L) {
   return tli_group_batch(g->group, lua_toboolean(L, 2)) ? 0 : tli_raise_as(L, "batch_isend_irecv");
 }
 
+/* group:next_pass() */
+static int group_next_pass(lua_State *L) {
+  Group *g = luaL_checkudata(L, 1, GROUP);
+  if (g->group) tli_group_next_pass(g->group);
+  return 0;
+}
+
 /* group:abort(why) */
 static int group_abort(lua_State *L) {
   Group *g = luaL_checkudata(L, 1, GROUP);
@@ -515,6 +522,7 @@ void tli_open_dist(lua_State *L) {
                                    {"batch", group_batch},
                                    {"buffer", group_buffer},
                                    {"abort", group_abort},
+                                   {"next_pass", group_next_pass},
                                    {NULL, NULL}};
   static const luaL_Reg work[] = {{"wait", work_wait},
                                   {"is_completed", work_is_completed},

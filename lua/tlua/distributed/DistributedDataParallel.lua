@@ -90,6 +90,7 @@ function DDP:__init(...)
    keep("broadcast_buffers", a.broadcast_buffers)
    keep("sync", true)
    keep("passes", 0)
+   keep("awaits", nil) -- how many backward passes had failed when one was to come
    local params, names = {}, {}
    for path, parameter in a.module:named_parameters() do
       if parameter.requires_grad then
@@ -146,8 +147,15 @@ local function gather_static(self, pass, gather)
    for _, i in ipairs(static.unused) do gather(self, pass, i) end
 end
 
-local function refuse_change(self, i, what)
+-- The others may be in the pass that this rank leaves: what it calls next is not of that.
+local function leave_pass(self)
    rawset(self, "pass", nil)
+   rawset(self, "awaits", nil)
+   self.group.raw:next_pass()
+end
+
+local function refuse_change(self, i, what)
+   leave_pass(self)
    torch.raise(("%s: static_graph: %s %s on rank %d, unlike in the first pass"):format(name,
       self.names[i], what, torch.distributed.get_rank()))
 end
@@ -214,7 +222,7 @@ local function refuse_unused(self, list)
          break
       end
    end
-   rawset(self, "pass", nil)
+   leave_pass(self)
    torch.raise(("%s: no gradient came for %s on rank %d; if the loss does not depend on all " ..
       "parameters, give find_unused_parameters = true"):format(name, table.concat(names, ", "),
       torch.distributed.get_rank()))
@@ -274,7 +282,7 @@ function DDP:_finish()
          if not self.as_view then parameter.grad = view:clone() end
       end
    end
-   rawset(self, "pass", nil)
+   leave_pass(self)
    rawset(self, "passes", self.passes + 1)
    if self.passes == 1 and not self.find_unused and not self.joining then
       rebuild(self, pass, left)
@@ -285,9 +293,11 @@ end
 
 --- What the model gives for this rank's part of the batch.
 function DDP:forward(...)
-   if self.pass then -- of a backward pass that has failed
-      rawset(self, "pass", nil)
+   local failures = torch.autograd._failures()
+   if self.pass or self.awaits and self.awaits ~= failures then -- a backward pass has failed
+      leave_pass(self)
    end
+   if self.sync and torch.is_grad_enabled() then rawset(self, "awaits", failures) end
    local from = 0
    if self.joining then from = self.joining(self) end
    if self.broadcast_buffers and self.sync and torch.is_grad_enabled() then
@@ -335,6 +345,7 @@ function DDP:_shadow(from)
    if self.find_unused or (self.static_graph and not rawget(self, "static")) then
       used_anywhere(self, {ready = {}})
    end
+   leave_pass(self)
 end
 
 return DDP

@@ -219,8 +219,8 @@ end
 Future.wait = Future.result
 
 --- As save, but the files are written while the program goes on: tensors are copied, on the host,
---- and a thread writes the copies. The checkpoint is complete with result(), which every rank calls,
---- at the latest before the next async_save:
+--- and a thread writes the copies. The checkpoint is complete with result(), which every rank
+--- calls, at the latest before the next async_save:
 ---
 ---    local future = dist.checkpoint.async_save({model = model}, {checkpoint_id = folder})
 ---    ...                                          -- steps
@@ -231,8 +231,8 @@ Future.wait = Future.result
 function M.async_save(...)
    local folder = take(...).checkpoint_id
    if pending[folder] then
-      torch.raise(("async_save: checkpoint_id: %s: the result() of the save before was not asked " ..
-         "for"):format(folder))
+      torch.raise(("async_save: checkpoint_id: %s: the result() of the save before was not " ..
+         "asked for"):format(folder))
    end
    return Future(prepare("async_save", ...))
 end

@@ -50,9 +50,16 @@ function Context:__init(root)
    end
 end
 
---- Drops what a pass that has failed has left.
+--- Drops what a pass that has failed has left. Others may be in it still, so what this rank calls
+--- from now on is of another one.
 function Context:reset()
+   local seen = {}
+   for _, unit in ipairs(self.units) do
+      if not seen[unit.group] then unit.group.raw:next_pass() end
+      seen[unit.group] = true
+   end
    self.backward, self.running, self.reducing, self.order = false, false, nil, {}
+   self.awaits = nil
    for _, unit in ipairs(self.units) do
       unit.open, unit.reduced = false, false
       for _, flat in ipairs(unit.flats) do flat:reset() end
@@ -113,7 +120,7 @@ local function end_backward(context)
       each(unit, "free")
       for _, flat in ipairs(unit.flats) do flat.seen, flat.arrived = nil, 0 end
    end
-   context.backward = false
+   context.backward, context.awaits = false, nil
 end
 
 local function begin_backward(context)
@@ -237,8 +244,11 @@ local function enter_forward(unit, ...)
       each(unit, "lend")
    else
       if unit == context.root then
-         if context.running then context:reset() end -- a forward has failed
+         local failures = torch.autograd._failures()
+         local lost = context.awaits and context.awaits ~= failures -- a backward pass has failed
+         if context.running or lost then context:reset() end -- or a forward has
          context.running, context.order = true, {}
+         if torch.is_grad_enabled() then context.awaits = failures end
          for _, other in ipairs(context.units) do each(other, "check") end
       end
       table.insert(context.order, unit)
