@@ -87,7 +87,7 @@ function DDP:__init(...)
    keep("find_unused", a.find_unused_parameters and not a.static_graph)
    keep("static_graph", a.static_graph)
    keep("as_view", a.gradient_as_bucket_view)
-   keep("broadcast_buffers", a.broadcast_buffers)
+   keep("broadcast_buffers", a.broadcast_buffers and #a.module:buffers() > 0)
    keep("sync", true)
    keep("passes", 0)
    keep("awaits", nil) -- how many backward passes had failed when one was to come
@@ -112,7 +112,7 @@ function DDP:__init(...)
    for i = #params, 1, -1 do order[#order + 1] = i end
    self:_build(order)
    for i, parameter in ipairs(params) do
-      parameter:register_post_accumulate_grad_hook(function() self:_arrived(i) end)
+      parameter:register_post_accumulate_grad_hook(function() DDP._arrived(self, i) end)
    end
 end
 
@@ -131,6 +131,7 @@ end
 
 local function begin(self)
    local pass = {ready = {}, missing = {}, works = {}, order = {}, next = 1}
+   for i = 1, #self.params do pass.ready[i] = false end
    for b, bucket in ipairs(self.buckets) do pass.missing[b] = #bucket.list end
    rawset(self, "pass", pass)
    torch.autograd.queue_callback(function() self:_finish() end)
@@ -161,7 +162,8 @@ local function refuse_change(self, i, what)
 end
 
 local function reduce(self, bucket)
-   if self.comm_hook then return self.comm_hook(self.comm_state, bucket) end
+   local hook = rawget(self, "comm_hook")
+   if hook then return hook(self.comm_state, bucket) end
    return self.group.raw:run("all_reduce", nil, bucket.flat, "avg", 0, 0, nil, true)
 end
 
@@ -175,12 +177,13 @@ end
 
 -- Puts a parameter's gradient, zeros if it has none, into its bucket.
 local function gather(self, pass, i)
-   local bucket, position = self.place[i][1], self.place[i][2]
-   local view, parameter = bucket.views[position], self.params[i]
+   local place = self.place[i]
+   local bucket, view = place[1], place[3]
+   local parameter = self.params[i]
    local grad = parameter.grad
    if not grad then
       view:zero_()
-   elseif grad:data_ptr() ~= view:data_ptr() then
+   elseif grad:data_ptr() ~= place[4] then
       view:copy_(grad)
       if pass.ready[i] then parameter.grad = view end
    end
@@ -190,7 +193,7 @@ end
 --- A gradient was added to a parameter's .grad.
 function DDP:_arrived(i)
    if not self.sync then return end
-   local pass = self.pass
+   local pass = rawget(self, "pass")
    if not pass then
       pass = begin(self)
       gather_static(self, pass, gather)
@@ -200,7 +203,7 @@ function DDP:_arrived(i)
    if static and static.is_unused[i] then refuse_change(self, i, "got a gradient") end
    pass.ready[i] = true
    pass.order[#pass.order + 1] = i
-   local _ <close> = torch.no_grad()
+   local _ <close> = torch.is_grad_enabled() and torch.no_grad() or nil
    gather(self, pass, i)
    launch(self, pass)
 end
@@ -251,7 +254,7 @@ end
 
 --- The backward pass has ended.
 function DDP:_finish()
-   local pass = self.pass
+   local pass = rawget(self, "pass")
    if not pass then return end
    local _ <close> = torch.no_grad()
    local left = unused(self, pass)
@@ -274,17 +277,15 @@ function DDP:_finish()
       end
    end
    for i, parameter in ipairs(self.params) do
-      if not used or used[i] ~= 0 then
-         local view = self.place[i][1].views[self.place[i][2]]
-         if not parameter.grad or parameter.grad:data_ptr() ~= view:data_ptr() then
-            parameter.grad = view
-         end
-         if not self.as_view then parameter.grad = view:clone() end
+      if not self.as_view and (not used or used[i] ~= 0) then
+         parameter.grad = self.place[i][3]:clone()
+      elseif not pass.ready[i] and (not used or used[i] ~= 0) then
+         parameter.grad = self.place[i][3] -- of those that are ready it is the view already
       end
    end
    leave_pass(self)
    rawset(self, "passes", self.passes + 1)
-   if self.passes == 1 and not self.find_unused and not self.joining then
+   if self.passes == 1 and not self.find_unused and not rawget(self, "joining") then
       rebuild(self, pass, left)
    end
 end
@@ -294,15 +295,16 @@ end
 --- What the model gives for this rank's part of the batch.
 function DDP:forward(...)
    local failures = torch.autograd._failures()
-   if self.pass or self.awaits and self.awaits ~= failures then -- a backward pass has failed
+   local awaits = rawget(self, "awaits")
+   if rawget(self, "pass") or awaits and awaits ~= failures then -- a backward pass has failed
       leave_pass(self)
    end
    if self.sync and torch.is_grad_enabled() then rawset(self, "awaits", failures) end
    local from = 0
-   if self.joining then from = self.joining(self) end
+   local joining = rawget(self, "joining")
+   if joining then from = joining(self) end
    if self.broadcast_buffers and self.sync and torch.is_grad_enabled() then
-      local list = self.module:buffers()
-      if #list > 0 then broadcast(self, list, from) end
+      broadcast(self, self.module:buffers(), from)
    end
    return self.module(...)
 end
@@ -335,8 +337,7 @@ end
 -- Takes part in what the others do in one step, without a gradient of its own.
 function DDP:_shadow(from)
    if self.broadcast_buffers then
-      local list = self.module:buffers()
-      if #list > 0 then broadcast(self, list, from) end
+      broadcast(self, self.module:buffers(), from)
    end
    for _, bucket in ipairs(self.buckets) do
       bucket.flat:zero_()

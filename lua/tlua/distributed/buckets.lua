@@ -50,7 +50,7 @@ function Bucket:parameters() return self.owners end
 ---@param parameters Tensor[]
 ---@param order integer[]
 ---@return distributed.GradBucket[] buckets
----@return integer[][] place  parameter -> {bucket, position in it}
+---@return table[] place  parameter -> {bucket, position in it, view, the view's address}
 function M.make(parameters, order, first_bytes, bytes)
    local lists, open = {}, {}
    for _, i in ipairs(order) do
@@ -69,7 +69,10 @@ function M.make(parameters, order, first_bytes, bytes)
    local buckets, place = {}, {}
    for number, list in ipairs(lists) do
       buckets[number] = Bucket(parameters, list, number)
-      for position, i in ipairs(list) do place[i] = {buckets[number], position} end
+      for position, i in ipairs(list) do
+         local view = buckets[number].views[position]
+         place[i] = {buckets[number], position, view, view:data_ptr()}
+      end
    end
    if #buckets > 0 then buckets[#buckets].last = true end
    return buckets, place
