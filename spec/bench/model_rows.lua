@@ -195,25 +195,27 @@ epoch("2 workers, 20000 small items, batches of 64", lua, python, 64)
 lua, python = dataset(320, 200e-6)
 epoch("2 workers, 320 items of 200 us, batches of 16", lua, python, 16)
 
--- The same beside training: steps that take as long as a batch's items do, 3.2 ms each. Items that
--- wait need no processor, so that it takes one for the steps to hide them, and else three.
-local step <const> = {"local begin = clock() while clock() - begin < 3.2e-3 do end",
-   "begin = clock()\n    while clock() - begin < 3.2e-3: pass"}
-for _, waits in ipairs {false, true} do
-   lua, python = dataset(320, 200e-6, waits)
-   rows[#rows + 1] = {group = group,
-      name = ("2 workers, items %s 200 us, behind 20 steps of 3.2 ms"):format(waits and "that wait"
-         or "of"),
+-- The same beside training: steps that take as long as a batch's items do, 3.2 ms each. Items and
+-- steps that wait, as for a device, need no processor, where the others need three.
+local function behind(name, steps, waits)
+   local set, python_set = dataset(16 * steps, 200e-6, waits)
+   local step = waits and "torch.distributed._sleep(3.2e-3)"
+      or "local begin = clock() while clock() - begin < 3.2e-3 do end"
+   local python_step = waits and "sleep(3.2e-3)"
+      or "begin = clock()\n    while clock() - begin < 3.2e-3: pass"
+   rows[#rows + 1] = {group = group, name = name,
       setup = {
-         lua .. "\nlocal loader = torch.data.DataLoader(set, {batch_size = 16, num_workers = 2, "
+         set .. "\nlocal loader = torch.data.DataLoader(set, {batch_size = 16, num_workers = 2, "
             .. "persistent_workers = true})",
-         python .. "\nloader = torch.utils.data.DataLoader(set, batch_size=16, num_workers=2, "
+         python_set .. "\nloader = torch.utils.data.DataLoader(set, batch_size=16, num_workers=2, "
             .. "persistent_workers=True)",
       },
-      lua = "for a, b in loader:iter() do " .. step[1] .. " end",
-      python = "for a, b in loader:\n    " .. step[2],
-      alone = "for i = 1, 20 do " .. step[1] .. " end"}
+      lua = "for a, b in loader:iter() do " .. step .. " end",
+      python = "for a, b in loader:\n    " .. python_step,
+      alone = ("for i = 1, %d do %s end"):format(steps, step)}
 end
+behind("2 workers, the same behind 20 steps of 3.2 ms", 20, false)
+behind("2 workers, items and 40 steps that wait as long", 40, true)
 
 -- 15 MB: 150 MB a second are 100,000 us.
 rows[#rows + 1] = {group = group, name = "CSV of 15 MB, 8 columns of numbers", setup = {[[

@@ -36,11 +36,12 @@ sys.dont_write_bytecode = True
 import more
 from lua import DTYPES, Unwritable, each, kinds, keyword_kind, lua, result_kinds
 
-# Not tlua's: complex numbers, sparse layouts, spectra, and what is no operator for users.
+# Not tlua's: complex numbers, sparse layouts, spectra, and what is no operator for users; the decompositions
+# of low rank, which are random and whose samples are factors of their argument.
 OTHER = tuple("""_ fft. masked. signal. torch. jiterator native_ sparse. stft istft to_sparse
     to_mkldnn view_as_ real imag conj resolve_ polar complex cfloat cdouble chalf linalg.eig ops.
     special.polygamma nn.functional.scaled_dot_product_attention_ nn.functional.ctc_loss_ bernoulli_ hash_tensor
-    broadcast_shapes""".split())
+    broadcast_shapes svd_lowrank pca_lowrank""".split())
 COPIES = tuple("""_backward as_strided_copy alias_copy diagonal_copy expand_copy permute_copy select_copy
     slice_copy split_copy squeeze_copy t_copy transpose_copy unbind_copy unfold_copy unsqueeze_copy
     view_copy split_with_sizes_copy""".split())

@@ -10,9 +10,15 @@ local folder, wanted = arg[1], {table.unpack(arg, 2)}
 -- Public in PyTorch, with no meaning here.
 local OTHER <const> = {
    factory_kwargs = "a helper of theirs",
-   Tensor = "an import", Callable = "an import", Literal = "an import", ParamSpec = "an import",
-   TypeVar = "an import", math = "an import", warnings = "an import",
+   Tensor = "an import", Module = "an import", Optimizer = "an import", LRScheduler = "an import",
 }
+
+-- torch.utils.data's pipes, deprecated there: a dataset with `iter` calls the next one by itself.
+for name in ([[IterDataPipe MapDataPipe DFIterDataPipe DataChunk functional_datapipe argument_validation
+   runtime_validation runtime_validation_disabled non_deterministic
+   guaranteed_datapipes_determinism]]):gmatch "%S+" do
+   OTHER[name] = "of data pipes"
+end
 
 ---- all of them ------------------------------------------------------------------------
 

@@ -20,7 +20,9 @@ warnings.simplefilter("ignore")
 sys.dont_write_bytecode = True
 
 import torch
+import torch.utils.data
 from torch import nn
+from torch.nn.utils import parametrizations, parametrize, prune, rnn
 from torch.testing._internal import common_modules, common_optimizers
 from torch.testing._internal.common_modules import FunctionInput, ModuleInput
 
@@ -344,12 +346,13 @@ def schedules(folder):
 
 def names(folder):
     def public(module):
-        return [n for n in sorted(getattr(module, "__all__", None) or vars(module))
-                if not n.startswith("_") and not inspect.ismodule(getattr(module, n))]
+        own = getattr(module, "__all__", None) or [
+            n for n, v in vars(module).items() if (getattr(v, "__module__", None) or "").startswith("torch")]
+        return [n for n in sorted(own)
+                if not n.startswith("_") and not inspect.ismodule(getattr(module, n, None))]
     with open(os.path.join(folder, "names.lua"), "w") as file:
         for module in (nn, nn.init, nn.utils, torch.optim, torch.optim.lr_scheduler,
-                       torch.optim.swa_utils, nn.utils.rnn, nn.utils.parametrize, nn.utils.parametrizations,
-                       nn.utils.prune, torch.utils.data):
+                       torch.optim.swa_utils, rnn, parametrize, parametrizations, prune, torch.utils.data):
             file.write('{"%s",{%s}}\n' % (module.__name__[6:], ",".join(
                 '"%s"' % n for n in public(module))))
 
