@@ -171,6 +171,58 @@ describe("saved_tensors_hooks", function()
       assert.close({2, 4}, x.grad)
    end)
 
+   it("survives a pack that lets go of all that the operator reads, and collects", function()
+      local function matrices()
+         local list = {}
+         for i = 1, 4 do list[i] = (torch.arange(0, 16) % 5):view(4, 4):double() + i end
+         return list
+      end
+      local function product(list)
+         for i, x in ipairs(list) do list[i] = x:requires_grad_() end
+         return torch.linalg.multi_dot(list)
+      end
+      local packs = {
+         function(list) for i = 1, 4 do list[i] = nil end end,
+         function(list) for i = 1, 4 do list[i]:release() end end,
+      }
+      local expected = product(matrices()):tolist()
+      for _, let_go in ipairs(packs) do
+         local list = matrices()
+         local y = graph.saved_tensors_hooks(function(t)
+            if list then let_go(list) end
+            list = nil
+            collectgarbage()
+            collectgarbage()
+            for _ = 1, 20 do torch.zeros(4, 4) end
+            return t
+         end, same, function() return product(list) end)
+         assert.same(expected, y:tolist())
+      end
+   end)
+
+   it("refuses a pack that gives the operator's tensors other memory or sizes", function()
+      local refused = {}
+      local x, w = leaf {{1, 2}, {3, 4}}, leaf {{1, 0}, {0, 1}}
+      local function pack(t)
+         for _, change in ipairs {
+            function() w.data = torch.ones(1, {dtype = "float64"}) end,
+            function() w:requires_grad_(false):resize_(1) end,
+            function() torch.no_grad(function() w:unsqueeze_(1) end) end,
+         } do
+            refused[#refused + 1] = select(2, pcall(change))
+         end
+         local fresh = t:detach():clone()
+         return torch.add(fresh, 0, {out = torch.empty({0}, {dtype = "float64"})})
+      end
+      graph.saved_tensors_hooks(pack, same, function() return x:exp() end)
+      assert.equal(3, #refused)
+      for _, message in ipairs(refused) do
+         assert.matches("a hook that an operator has called in its midst", message)
+      end
+      w:requires_grad_(false):resize_(1)
+      assert.same({1}, w:tolist())
+   end)
+
    it("keeps what pack made within a torch.scope", function()
       local x = leaf {1, 2}
       local y = torch.scope(function()

@@ -162,6 +162,27 @@ describe("data.CSV", function()
       assert.raises("column 2 (\"b\") is no number, but text, as in \"x\"", function() rows:tensor() end)
    end)
 
+   it("refuses a packed file that would fill the memory", function()
+      -- 1000 times as much as it is
+      shell.ok("head -c 300000000 /dev/zero | gzip -c > " .. shell.quote(path .. ".csv.gz"))
+      assert.raises("become more than 268435456; unpack them before", function()
+         torch.data.CSV(path .. ".csv.gz")
+      end)
+      os.remove(path .. ".csv.gz")
+      for what, call in pairs {
+         ['inflate: kind: expected "raw" or "gzip", got nothing'] = function()
+            torch.io.inflate(torch.zeros({3}, {dtype = "uint8"}))
+         end,
+         ['inflate: kind: expected "raw" or "gzip", got string \'zip\''] = function()
+            torch.io.inflate(torch.zeros({3}, {dtype = "uint8"}), "zip")
+         end,
+         ["deflate: text: expected a string, got nil"] = function() torch.io.deflate() end,
+         ["deflate: expected a Tensor, got nil"] = function() torch.io.deflate "x" end,
+      } do
+         assert.raises(what, call)
+      end
+   end)
+
    it("unpacks files that gzip has packed", function()
       shell.write(path .. ".csv", "a\n1\n2\n")
       shell.ok("gzip -f " .. shell.quote(path .. ".csv"))

@@ -279,6 +279,17 @@ describe("data.DataLoader with workers", function()
             ["that makes values"] = function() while true do local _ = {} end end,
             ["that catches errors"] = function() while true do pcall(error, {}) end end,
             ["in torch"] = function() while true do torch.ones(3):sum() end end,
+            ["in a coroutine"] = function()
+               coroutine.resume(coroutine.create(function() while true do end end))
+            end,
+            ["in one within another"] = function()
+               coroutine.wrap(function()
+                  coroutine.wrap(function() while true do pcall(error, {}) end end)()
+               end)()
+            end,
+            ["that makes values in coroutines"] = function()
+               while true do coroutine.wrap(function() while true do local _ = {} end end)() end
+            end,
          }
          local Set = torch.class("Set", data.Dataset)
          function Set:__len() return 8 end

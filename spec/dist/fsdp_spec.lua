@@ -328,6 +328,10 @@ describe("fully_shard", function()
          refused("parameter weight is tied to weight of a module that is shared out already", fully_shard, two[3])
          refused("parameter 3.weight is tied to weight of a module that is shared out already", fully_shard, two)
          fully_shard(two[3], {ignored_params = {two[3].weight}})
+         local three = tied()
+         fully_shard(three[1])
+         refused("parameter 3.weight is tied to weight of a module that is shared out already",
+            function() three(x) end)
       ]==])
    end)
 

@@ -122,8 +122,16 @@ describe("distributed.plan", function()
       assert.raises("plan: options: expected a table, got 3", function()
          torch.distributed.plan(torch.nn.Linear(2, 2), 3)
       end)
-      assert.raises("plan: model.batch: expected an integer of at least 1, got nil", function()
+      assert.raises("plan: options: batch is missing: expected an integer, which " ..
+         "spec.PlannedGpt does not tell", function()
          torch.distributed.plan(module, {devices = 4, sequence = 32})
+      end)
+      assert.raises("plan: model: expected a table of layers, width, heads, vocab, sequence, batch " ..
+         "or a module like a GPT, got nn.Linear, which has no nn.Embedding", function()
+         torch.distributed.plan(nn.Linear(3, 4))
+      end)
+      assert.raises("got nn.Embedding, which has no list of modules, for layers", function()
+         torch.distributed.plan(nn.Embedding(3, 4))
       end)
    end)
 

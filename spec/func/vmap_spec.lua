@@ -29,6 +29,26 @@ describe("vmap", function()
       assert.close(x, result[1], 0)
    end)
 
+   it("refuses tables that hold themselves, and takes what is twice in one", function()
+      local round = {a = x}
+      round.b = {round}
+      assert.raises("func.vmap: argument 1: a table holds itself", function()
+         vmap(function(p) return p.a end)(round)
+      end)
+      assert.raises("func.vmap: result 1: a table holds itself", function()
+         vmap(function() return round end)(x)
+      end)
+      assert.raises("torch.func: a table holds itself", function()
+         torch.func.grad(function(p) return p.a:sum() end)(round)
+      end)
+      assert.raises("data.default_collate: items: a table holds itself", function()
+         torch.data.default_collate {{round}, {round}}
+      end)
+      local part = {x}
+      assert.same({{6, 8, 10}, {12, 14, 16}},
+         vmap(function(p) return p[1][1] + p[2][1] + 6 end)({part, part}):tolist())
+   end)
+
    it("nests", function()
       local outer = vmap(function(a)
          return vmap(function(b) return (a * b):sum() end)(x)

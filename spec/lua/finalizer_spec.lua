@@ -3,6 +3,10 @@
 
 local torch = require "tlua"
 
+-- How often a call is repeated, which takes a cycle of the collector for almost each allocation.
+-- What goes wrong may do so once in a hundred calls: for a search, with a sanitizer, many more.
+local times <const> = tonumber(os.getenv "SPEC_TIMES" or 5)
+
 -- Calls fn(x) again and again, while finalizers call `disturb` with the tensor that fn works on.
 local function under_fire(make, fn, disturb)
    local current
@@ -16,7 +20,7 @@ local function under_fire(make, fn, disturb)
    end
    local mode = collectgarbage("incremental", 1, 10000, 0) -- a cycle at almost each allocation
    arm()
-   for _ = 1, 60 do
+   for _ = 1, times do
       current = make()
       local ok, message = pcall(fn, current)
       assert(ok or type(message) == "string" and message:find("_spec.lua:%d"), message)
@@ -26,12 +30,44 @@ local function under_fire(make, fn, disturb)
    collectgarbage(mode)
 end
 
+local shell = require "spec.support.shell"
+
 local function matrix() return torch.ones(7, 9) end
 local function list() return torch.ones(40):requires_grad_() end
+local function bytes()
+   return torch.distributed._bytes("\x1f\x8b\8\0\0\0\0\0" .. ("1,2\n\"a\",4\n"):rep(2000))
+end
+
+local Sum = torch.class("SumOfSeveral", torch.autograd.Function)
+function Sum.forward(ctx, x, y, n)
+   ctx:save_for_backward(x, y)
+   return x + y, x * n
+end
+function Sum.backward(ctx, a, b)
+   local x, y = ctx:saved_tensors()
+   return a * y + b, a * x
+end
 
 local Twice = torch.class("Twice", torch.autograd.Function)
 function Twice.forward(_, x) return x end
 function Twice.backward(_, grad) return grad end
+
+local path = os.tmpname()
+teardown(function()
+   for _, ending in ipairs {"", ".safetensors", ".npy", ".npz"} do os.remove(path .. ending) end
+end)
+
+local Rows = torch.class("SpecRows", torch.data.Dataset)
+function Rows:__len() return 6 end
+function Rows:get(i) return {self.x, i} end
+
+-- One tensor through all of a loader's ways to make a batch.
+local function collate(x)
+   local set = Rows()
+   set.x = x
+   for batch in torch.data.DataLoader(set, {batch_size = 3}):iter() do assert(#batch == 2) end
+   return torch.data.default_collate {{x, {a = x}}, {x, {a = x}}}
+end
 
 local long = {}
 for i = 1, 60 do long[i] = torch.ones(9) end
@@ -52,6 +88,58 @@ local uses = {
    ["apply_"] = function(x) return x:clone():apply_(function(v) return v + 1 end) end,
    ["map_"] = function(x) return x:clone():map_(x, function(a, b) return a + b end) end,
    ["errors"] = function(x) pcall(torch.matmul, x, torch.ones(100)) end,
+   ["copy_"] = function(x) return torch.zeros(7, 9):copy_(x), x:copy_(torch.ones(9)) end,
+   ["index_put_"] = function(x) return x:index_put_({torch.tensor {1, 2}}, torch.ones(9)) end,
+   ["assigning a table"] = function(x) x[{1}] = {1, 2, 3, 4, 5, 6, 7, 8, 9} end,
+   ["assigning at positions"] = function(x) x[torch.tensor {1, 2}] = x[{{3, 4}}] end,
+   ["a mask"] = function(x) return x[x:gt(0)] end,
+   ["printing"] = function(x) return ("%s"):format(x) .. x end,
+   ["an element"] = function(x) return x[{1, 1}]:item(), x:sum():item() end,
+   ["out"] = function(x) return torch.add(x, 1, {out = x}) end,
+   ["einsum"] = function(x) return torch.einsum("ij,kj->ik", x, x) end,
+   ["map_ of two"] = function(x) return torch.ones(7, 9):map_(x, function(a, b) return a * b end) end,
+   ["saving and loading"] = function(x)
+      torch.save({x, {x}}, path .. ".safetensors")
+      return torch.load(path .. ".safetensors", {mmap = true})
+   end,
+   ["NumPy's files"] = function(x)
+      torch.save(x, path .. ".npy")
+      torch.save({a = x, b = x}, path .. ".npz", {compress = true})
+      return torch.load(path .. ".npy"), torch.load(path .. ".npz")
+   end,
+   ["files and checksums"] = function(x)
+      local file = io.open(path, "w+b")
+      torch.io.write(file, x)
+      file:seek "set"
+      local same = torch.io.read(file, {7, 9}, "float32")
+      file:close()
+      return torch.io.crc32(x), torch.io.deflate("", x), same
+   end,
+   ["collating"] = collate,
+   ["a profile"] = function(x)
+      local profile = torch.profiler.profile({record_shapes = true, with_stack = true,
+         profile_memory = true}, function() return x + x:sum() end)
+      return profile:key_averages()
+   end,
+   ["vmap"] = function(x) return torch.func.vmap(function(row) return row:sum() * row end)(x) end,
+   ["autocast"] = function(x) torch.autocast("cpu", function() return x:matmul(x:t()) end) end,
+   ["a scope"] = function(x) return torch.scope(function() return x + 1, x end) end,
+   ["apply_ within no_grad"] = function(x)
+      return torch.no_grad(function() return x:apply_(function(v) return v end) end)
+   end,
+}
+
+local byte_uses = {
+   ["csv"] = function(x)
+      return torch.io.csv(x, 9, ",", '"', {"string", "float32"}, 4000, 1),
+         torch.io.csv_fields(x, 9, ",", '"')
+   end,
+   ["bytes as elements"] = function(x) return torch.io.bytes_as(x, 9, {100, 3}, "float32") end,
+   ["text"] = function(x) return torch.io.text(x, 9, 1000) end,
+   ["inflate"] = function(x) return torch.io.inflate(x, "gzip") end,
+   ["dequantize"] = function(x) return torch.io.dequantize(x, 1, {2, 256}, "Q8_0") end,
+   ["decode_image"] = function(x) return torch.io.decode_image(x) end,
+   ["string"] = function(x) return torch.distributed._string(x) end,
 }
 
 local graphs = {
@@ -67,11 +155,40 @@ local graphs = {
    ["grad_fn"] = function(x) return (x * 2).grad_fn.next_functions, x.grad, x.grad_fn end,
    ["functions"] = function(x) return Twice:apply(x):sum():backward() end,
    ["tostring"] = function(x) return tostring(x * 2) end,
+   ["functions of several"] = function(x)
+      local a, b = Sum:apply(x, x * 2, 3)
+      return (a:sum() + b:sum()):backward()
+   end,
+   ["saved tensors hooks"] = function(x)
+      local y = torch.autograd.graph.saved_tensors_hooks(function(t) return {t:clone()} end,
+         function(kept) return kept[1] end, function() return (x * x):exp():sum() end)
+      return y:backward()
+   end,
+   ["a picture"] = function(x) return torch.autograd.graph.dot((x * 2):sum(), {x = x}) end,
+   ["checkpoint"] = function(x)
+      return torch.utils.checkpoint(function(t) return t * t end, x):sum():backward()
+   end,
+   ["optimizers"] = function(x)
+      (x * x):sum():backward()
+      torch.optim.SGD({x}, {lr = 0.1, momentum = 0.9}):step()
+      torch.optim.Adam({x}, {lr = 0.1}):step()
+   end,
+   ["accumulating hooks"] = function(x)
+      x:register_post_accumulate_grad_hook(function(t) t.grad = nil end);
+      (x * 2):sum():backward()
+   end,
+   ["jacobians"] = function(x) return torch.func.jacrev(function(t) return t * 2 end)(x) end,
 }
+
+local function trying(fn) return function(x) pcall(fn, x) end end
 
 local disturbances = {
    ["is released"] = function(x) x:release() end,
-   ["gets other data"] = function(x) pcall(function() x.data = torch.ones(1) end) end,
+   ["gets other data"] = trying(function(x) x.data = torch.ones(1) end),
+   ["gets another dtype"] = trying(function(x) x.data = torch.ones(1, 1):to "uint8" end),
+   ["is turned"] = trying(function(x) x:t_() end),
+   ["becomes smaller"] = trying(function(x) x:requires_grad_(false):resize_(1) end),
+   ["requires a gradient or not"] = trying(function(x) x:requires_grad_(not x.requires_grad) end),
 }
 
 for what, disturb in pairs(disturbances) do
@@ -81,6 +198,9 @@ for what, disturb in pairs(disturbances) do
       end
       for name, fn in pairs(graphs) do
          it("of a graph during " .. name, function() under_fire(list, fn, disturb) end)
+      end
+      for name, fn in pairs(byte_uses) do
+         it("of bytes during " .. name, function() under_fire(bytes, fn, disturb) end)
       end
    end)
 end
@@ -97,5 +217,116 @@ describe("a collection for lack of memory", function()
       collectgarbage()
       collectgarbage()
       assert.equal("tensor(released)", tostring(x))
+   end)
+end)
+
+describe("a collection in the midst of an operator", function()
+   -- Calls fn where there is no memory for what it makes, and gives its results as pcall does.
+   local function without_memory(fn, finalizer)
+      setmetatable({}, {__gc = finalizer})
+      torch.set_memory_limit(torch.memory_stats().used + 100000)
+      local ok, result = pcall(fn)
+      torch.set_memory_limit(0)
+      return ok, result
+   end
+
+   it("does not let a finalizer give what it reads other memory", function()
+      local x = torch.ones(200000)
+      local last = torch.full({100000}, 200000, {dtype = "int64"})
+      local refusals = {}
+      local function refuse(fn) refusals[#refusals + 1] = select(2, pcall(fn)) end
+      local ok, result = without_memory(function() return x[last] end, function()
+         refuse(function() x.data = torch.ones(1) end)
+         refuse(function() x:resize_(1) end)
+         refuse(function() x:unsqueeze_(1) end)
+      end)
+      if ok then assert.equal(100000, result:sum():item()) end
+      assert.equal(3, #refusals)
+      for _, message in ipairs(refusals) do
+         assert.matches("an operator has called in its midst", message)
+      end
+      x.data = torch.ones(1) -- now it can
+      assert.same({1}, x:tolist())
+   end)
+
+   it("does not let a scope that ends in a finalizer release what it reads", function()
+      local x
+      local scope = coroutine.wrap(function()
+         torch.scope(function()
+            x = torch.ones(1000)
+            coroutine.yield()
+         end)
+      end)
+      scope()
+      local ok, message = without_memory(function() return x:expand(1000, 1000):exp() end, scope)
+      assert.is_false(ok)
+      assert.matches("out of memory", message)
+      assert.equal("tensor(released)", tostring(x))
+   end)
+end)
+
+describe("what a finalizer closes", function()
+   local function hold(make, close, use)
+      local current
+      local stop = false
+      local function arm()
+         setmetatable({}, {__gc = function()
+            if stop then return end
+            if current then close(current) end
+            arm()
+         end})
+      end
+      local mode = collectgarbage("incremental", 1, 10000, 0)
+      for _ = 1, 5 do
+         current = nil
+         local handle = make()
+         current = handle
+         arm()
+         local ok, message = pcall(use, handle)
+         assert(ok or type(message) == "string" and message:find("_spec.lua:%d"), message)
+      end
+      stop = true
+      collectgarbage("incremental", 200, 100, 13)
+      collectgarbage(mode)
+   end
+
+   it("may be a pool of workers that is sent to, or waited for", function()
+      local function start() return torch.workers.start("spec", 1, "tlua.data.worker") end
+      local function stop(pool) pool:stop() end
+      hold(start, stop, function(pool) pool:send(0, 1, {{}, {}, {{}, {}}}) end)
+      hold(start, stop, function(pool) pool:take(0.001) end)
+   end)
+
+   it("may be the store that a group is made by", function()
+      hold(function() return torch.distributed._store("127.0.0.1", 0, 5, true) end,
+         function(store) store:close() end, function(store)
+            local name = ("g"):rep(40)
+            torch.distributed._join(store, name .. 1, 0, 1, {0}, 5, false, "shm"):leave()
+         end)
+   end)
+end)
+
+describe("a closing state", function()
+   it("refuses what is finalized already", function()
+      local folder = os.tmpname()
+      shell.write(folder, [[
+         local torch = require "tlua"
+         local late = setmetatable({}, {__gc = function(self)
+            for _, fn in ipairs(self) do print(select(2, pcall(fn))) end
+         end})
+         local node = (torch.ones(3):requires_grad_() * 2).grad_fn
+         local session = torch._profile_start {}
+         late[1] = function() return node.name end
+         late[2] = function() return node.next_functions end
+         late[3] = function() return tostring(node) end
+         late[4] = function() return session:state() end
+         late[5] = function() return session:event(1) end
+      ]])
+      local output, status = shell.run(shell.start() .. " " .. shell.quote(folder))
+      os.remove(folder)
+      assert.equal(0, status, output)
+      local _, nodes = output:gsub("the node was finalized: the Lua state is closing", "")
+      local _, sessions = output:gsub("the session was finalized: the Lua state is closing", "")
+      assert.same({3, 2}, {nodes, sessions})
    end)
 end)

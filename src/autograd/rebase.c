@@ -3,6 +3,7 @@
 ** another, mostly of a view of itself.
 */
 #include "autograd/hooks.h"
+#include "core/backend.h"
 
 static bool refused(const char *op, const tl_Tensor *self, const tl_Tensor *view) {
   bool leaf =
@@ -38,6 +39,7 @@ static bool take_history(tl_Tensor *self, tl_Tensor *view) {
 
 bool tli_rebase(const char *op, tl_Tensor *self, tl_Tensor *view) {
   if (view == self) return true;
+  TL_TRY(tli_may_reshape(op));
   if (refused(op, self, view) || !take_history(self, view)) return false;
   if (self->storage != view->storage) {
     tli_storage_release(self->storage);

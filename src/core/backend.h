@@ -28,6 +28,12 @@ typedef struct tl_Backend {
 /* The operator that the calling thread is in, for messages; a static string. */
 void tli_set_operator(const char *op);
 const char *tli_operator(void);
+/* Code that an operator in the calling thread has called, a finalizer or what packs saved
+** tensors, runs between a call with true and one with what that has returned. The operator
+** goes on with what it has read of its tensors, so meanwhile none of them may get other
+** memory, sizes or strides: tli_may_reshape then fails in the name of `op`. */
+bool tli_set_amid(bool amid);
+bool tli_may_reshape(const char *op) TL_MUSTCHECK;
 /* Where the running call was made, "script.lua:12", a string that stays for good;
 ** set by the binding, NULL without one. */
 extern const char *(*_Atomic tli_call_site)(void);

@@ -70,9 +70,19 @@ static void open_zlib(void) {
 
 enum { STREAM_END = 1, BUFFER_ERROR = -5, PIECE = 1 << 30 };
 
-/* Makes *block, of `room` bytes, larger for a stream that has filled it. */
-static bool grow(unsigned char **block, size_t *room) {
-  size_t more = *room * 2;
+/* What n bytes of unknown content may become: deflate packs up to 1000 times, but text that
+** somebody has a use for hardly 20 times. */
+enum { MOST_TIMES = 100, ALWAYS_FINE = 1 << 28 };
+
+/* Makes *block, of `room` bytes, larger for a stream of n bytes that has filled it. */
+static bool grow(unsigned char **block, size_t *room, size_t n) {
+  size_t more = *room * 2, most = n > ALWAYS_FINE / MOST_TIMES ? n * MOST_TIMES : ALWAYS_FINE;
+  if (*room >= most)
+    return tli_fail(TL_EIO,
+                    "the deflated data, of %zu bytes, become more than %zu; unpack them before if "
+                    "that is meant",
+                    n, most);
+  if (more > most) more = most;
   unsigned char *grown = (unsigned char *)realloc(*block, more);
   if (grown == NULL) return tli_fail(TL_EMEM, "out of memory for %zu unpacked bytes", more);
   *block = grown;
@@ -84,7 +94,7 @@ static bool run(Stream *s, const unsigned char *data, size_t n, bool exact, bool
                 unsigned char **block, size_t *room, size_t *bytes) {
   size_t taken = 0, made = 0;
   for (int status = 0; status != STREAM_END && !(head && made == *room);) {
-    if (made == *room && !exact && !grow(block, room)) return false;
+    if (made == *room && !exact && !grow(block, room, n)) return false;
     size_t in = n - taken < PIECE ? n - taken : PIECE;
     size_t out = *room - made < PIECE ? *room - made : PIECE;
     s->next_in = data + taken;

@@ -15,6 +15,22 @@ static _Thread_local const char *running, *blamed;
 void tli_set_operator(const char *op) { running = op; }
 const char *tli_operator(void) { return running; }
 
+static _Thread_local bool amid_operator;
+
+bool tli_set_amid(bool amid) {
+  bool before = amid_operator;
+  amid_operator = amid;
+  return before;
+}
+
+bool tli_may_reshape(const char *op) {
+  return !amid_operator ||
+         tli_fail(TL_EARG,
+                  "%s: a finalizer or a hook that an operator has called in its midst "
+                  "cannot give a tensor other memory, sizes or strides",
+                  op);
+}
+
 const char *tli_set_blamed(const char *argument) {
   const char *previous = blamed;
   blamed = argument;

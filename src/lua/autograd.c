@@ -386,7 +386,9 @@ static int hook_gc(lua_State *L) {
 /* ---- nodes ---- */
 
 static tli_Node *check_node(lua_State *L, int index) {
-  return *(tli_Node **)luaL_checkudata(L, index, NODE);
+  tli_Node *node = *(tli_Node **)luaL_checkudata(L, index, NODE);
+  if (node == NULL) tli_error(L, "the node was finalized: the Lua state is closing");
+  return node;
 }
 
 tli_Node **tli_push_node_box(lua_State *L) {
@@ -582,6 +584,7 @@ static const tl_Tensor *check_data(lua_State *L, tli_State *S, const tl_Tensor *
               tli_describe(L, S, value));
   if (t->autograd && t->autograd->grad)
     tli_error(L, "data: the gradient must go first: set grad to nil");
+  if (!tli_may_reshape("data")) tli_raise(L);
   return y;
 }
 

@@ -148,11 +148,15 @@ static int io_text(lua_State *L) {
 }
 
 /* inflate(bytes, kind, expected, head) -> bytes, or nil and a message; a head is at most so many
-** from the begin. */
+** from the begin. Without `expected` they are at most 100 times as many as the packed ones, or
+** 256 MB. */
 static int io_inflate(lua_State *L) {
-  static const char *const kinds[] = {"raw", "gzip", NULL};
   check_bytes(L, "io.inflate");
-  int kind = luaL_checkoption(L, 2, NULL, kinds);
+  const char *kind = tli_to_word(L, 2);
+  bool raw = kind && strcmp(kind, "raw") == 0;
+  if (!raw && !(kind && strcmp(kind, "gzip") == 0))
+    return tli_error(L, "io.inflate: kind: expected \"raw\" or \"gzip\", got %s",
+                     tli_describe(L, tli_state(L), lua_isnone(L, 2) ? 0 : 2));
   int64_t expected = -1;
   if (!lua_isnoneornil(L, 3) && (!tli_to_whole(L, 3, &expected) || expected < 0))
     return tli_error(L, "io.inflate: expected: expected a number of bytes, got %s",
@@ -162,7 +166,7 @@ static int io_inflate(lua_State *L) {
   tl_Tensor *bytes = check_bytes(L, "io.inflate");
   size_t n;
   void *block = tli_inflate(tli_data(bytes), (size_t)bytes->numel,
-                            kind == 0 ? TLI_DEFLATE_RAW : TLI_DEFLATE_GZIP, expected, head, &n);
+                            raw ? TLI_DEFLATE_RAW : TLI_DEFLATE_GZIP, expected, head, &n);
   if (block == NULL) return give_up(L);
   int64_t size = (int64_t)n;
   return give(L, box, block, 1, &size, free_block, NULL);
@@ -172,7 +176,11 @@ static int io_inflate(lua_State *L) {
 static int io_deflate(lua_State *L) {
   const void *data[2];
   size_t n[2], packed;
-  data[0] = luaL_checklstring(L, 1, &n[0]);
+  lua_settop(L, 2);
+  if (lua_type(L, 1) != LUA_TSTRING)
+    return tli_error(L, "io.deflate: text: expected a string, got %s",
+                     tli_describe(L, tli_state(L), 1));
+  data[0] = lua_tolstring(L, 1, &n[0]);
   tli_Box *box = tli_push_box(L);
   tl_Tensor *t = tli_check_tensor(L, 2, "io.deflate");
   if (tli_device(t).type != TL_CPU || !tli_contiguous(t))
@@ -286,8 +294,12 @@ static char check_char(lua_State *L, int index, const char *what, bool none) {
   return n ? *text : '\0';
 }
 
-/* From the arguments bytes, first, delimiter, quote at 1 to 4. */
+/* From the arguments bytes, first, delimiter, quote at 1 to 4. The bytes become those of an
+** alias, which finalizers can neither release nor change. */
 static tli_Csv check_csv(lua_State *L) {
+  check_bytes(L, "io.csv");
+  tli_push_alias(L, 1, "io.csv");
+  lua_replace(L, 1);
   const tl_Tensor *bytes = check_bytes(L, "io.csv");
   tli_Csv csv = {.data = (const char *)tli_data(bytes), .bytes = bytes->numel, .line = 1};
   csv.at = check_first(L, 2, bytes, "io.csv");
@@ -398,7 +410,6 @@ static int io_csv(lua_State *L) {
     lua_pop(L, 1);
   }
   csv.column = columns;
-  tli_push_alias(L, 1, "io.csv"); /* a finalizer may release it */
   lua_createtable(L, csv.columns, 0);
   int results = lua_gettop(L);
   for (int i = 0; i < csv.columns; i++) make_column(L, &columns[i], i, rows, results);

@@ -129,8 +129,8 @@ static int each_key(lua_State *L, const char *name,
                     bool (*fn)(lua_State *L, Store *s, const char *key)) {
   Store *s = check_store(L, 1, name);
   if (lua_type(L, 2) != LUA_TTABLE) return fn(L, s, check_key(L, 2, name)) ? 1 : 0;
-  for (lua_Integer i = 1; i <= luaL_len(L, 2); i++) {
-    lua_geti(L, 2, i);
+  for (lua_Integer i = 1; i <= (lua_Integer)lua_rawlen(L, 2); i++) {
+    lua_rawgeti(L, 2, i);
     if (!fn(L, s, check_key(L, lua_gettop(L), name))) return 0;
     lua_pop(L, 1);
   }
@@ -197,8 +197,8 @@ typedef struct Group {
 
 /* (store, name, rank, size, ranks, seconds, detail, backend) */
 static int dist_join(lua_State *L) {
-  Store *s = check_store(L, 1, "init_process_group");
-  const char *name = luaL_checkstring(L, 2);
+  check_store(L, 1, "init_process_group");
+  const char *name = luaL_checkstring(L, 2), *backend = luaL_checkstring(L, 8);
   int64_t rank = luaL_checkinteger(L, 3), size = luaL_checkinteger(L, 4);
   int ranks[TLI_MOST_RANKS] = {0};
   luaL_checktype(L, 5, LUA_TTABLE);
@@ -212,9 +212,10 @@ static int dist_join(lua_State *L) {
   g->group = NULL;
   luaL_setmetatable(L, GROUP);
   tli_note_owner(L);
+  const Store *s = check_store(L, 1, "init_process_group"); /* a finalizer may have closed it */
   bool small = rank >= -1 && rank < INT16_MAX && size >= -1 && size < INT16_MAX;
-  g->group = tli_group_join(luaL_checkstring(L, 8), s->store, name, small ? (int)rank : -1,
-                            small ? (int)size : -1, ranks, timeout, lua_toboolean(L, 7));
+  g->group = tli_group_join(backend, s->store, name, small ? (int)rank : -1, small ? (int)size : -1,
+                            ranks, timeout, lua_toboolean(L, 7));
   return g->group ? 1 : tli_raise_as(L, "init_process_group");
 }
 
@@ -344,12 +345,11 @@ static tli_Span open_span(lua_State *L, const char *what) {
 /* group:run(kind, inputs, outputs, reduction, root, tag, seconds, async) -> Work if async,
 ** else the rank that a message came from, as the group counts. */
 static int group_run(lua_State *L) {
-  Group *g = luaL_checkudata(L, 1, GROUP);
   check_open(L, "distributed");
   int kind = option_of(L, 2, tli_collective_names, TLI_NCOLLECTIVES);
   if (kind < 0) return tli_error(L, "run: unknown collective");
   const char *name = tli_collective_names[kind];
-  if (g->group == NULL) return tli_error(L, "%s: the process group was destroyed", name);
+  Group *g = check_group(L, name);
   int reduce = lua_isnoneornil(L, 5) ? 0 : option_of(L, 5, tli_reduction_names, TLI_NREDUCTIONS);
   if (reduce < 0)
     return tli_error(L, "%s: op: expected sum, avg, product, min, max, band, bor or bxor, got %s",
@@ -362,6 +362,7 @@ static int group_run(lua_State *L) {
     box->work = NULL;
     luaL_setmetatable(L, WORK);
     tli_note_owner(L);
+    check_group(L, name); /* again: the userdata has let finalizers run */
   }
   tli_Call call = {.kind = (tli_Collective)kind,
                    .reduce = (tli_Reduction)reduce,

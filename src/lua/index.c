@@ -359,7 +359,7 @@ int tli_index_get(lua_State *L) {
   tli_Box *box = tli_new_box(L, S); /* first: it lets finalizers run */
   tl_Tensor *self = tli_check_tensor(L, 1, "index");
   read_key(L, &key, 2);
-  if (!make_view(&v, &key, self)) return tli_raise(L);
+  if (!make_view(&v, &key, self)) return tli_raise(L); /* they change no shape from here on */
   lua_State *outer = tli_calling;
   tli_calling = L;
   tli_set_operator("index");

@@ -98,7 +98,9 @@ void tli_pacer_note(tli_State *S, const tl_Tensor *tensor) {
 
 void tli_pacer_collect(lua_State *L, tli_State *S) {
   if (S->pacer.collecting) return;
+  bool outer = tli_set_amid(true);
   full(L, S);
+  tli_set_amid(outer);
   tl_memory_trim();
 }
 

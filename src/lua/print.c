@@ -183,7 +183,7 @@ void tli_print_tensor(lua_State *L, int index) {
   Suffixes suffixes;
   tl_Tensor *t = tli_push_alias(L, index, "tostring");
   int alias = lua_gettop(L);
-  tl_Tensor *original = tli_to_tensor(L, S, index);
+  tl_Tensor *original = tli_check_tensor(L, index, "tostring"); /* released by a finalizer? */
   bool parameter = original->flags & TLI_PARAMETER;
   collect_suffixes(&suffixes, original);
   int indent = (int)strlen(PREFIX);

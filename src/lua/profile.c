@@ -11,7 +11,11 @@
 
 #define PROFILE "torch.Profile"
 
-static tli_Profile *check(lua_State *L) { return *(tli_Profile **)luaL_checkudata(L, 1, PROFILE); }
+static tli_Profile *check(lua_State *L) {
+  tli_Profile *p = *(tli_Profile **)luaL_checkudata(L, 1, PROFILE);
+  if (p == NULL) tli_error(L, "profile: the session was finalized: the Lua state is closing");
+  return p;
+}
 
 /* Position `index`, from 1 to n, to C's counting. */
 static int64_t check_position(lua_State *L, int index, int64_t n) {

@@ -2,8 +2,9 @@
 ** saved_hooks.c - torch.autograd.graph.saved_tensors_hooks: functions of Lua
 ** that pack what operators save. Pack is called in the midst of an operator,
 ** which reads the tensors that it was given: so, as in a collection, what is
-** released explicitly meanwhile lives on until the collector comes by, and
-** what pack makes belongs to no torch.scope.
+** released explicitly meanwhile lives on until the collector comes by, which
+** finalizes no tensor before pack has returned, and what pack makes belongs to
+** no torch.scope.
 **
 ** A mode of the Lua thread says which pair of functions holds, by its slot's
 ** number. A slot is free again once no thread has it as a mode, nor would get
@@ -109,11 +110,15 @@ static void unmask(tli_State *S, int current) {
 static bool call_in_operator(lua_State *L, tli_State *S, Pair *pair, PackCall *call) {
   const char *op = tli_operator();
   bool grad = tli_grad_mode(), inference = tli_inference_mode(), collecting = S->pacer.collecting;
+  bool amid = tli_set_amid(true);
   int scopes = S->scopes, slot = mask(S);
   S->scopes = 0;
   S->pacer.collecting = true;
+  S->packing++;
   bool ok = tli_callback_call_in(L, pair->functions, call_pack, call);
+  S->packing--;
   S->pacer.collecting = collecting;
+  tli_set_amid(amid);
   S->scopes += scopes;
   unmask(S, slot);
   tli_set_grad_mode(grad);

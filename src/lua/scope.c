@@ -86,11 +86,9 @@ static void empty_scope(lua_State *L, tli_State *S, int kept) {
     lua_rawgeti(L, scope, i);
     lua_pushvalue(L, -1);
     if (lua_rawget(L, kept) == LUA_TNIL) {
-      tli_Box *box = (tli_Box *)lua_touserdata(L, -2);
-      tl_Tensor *t = box->tensor;
-      box->tensor = NULL;
-      tli_release(t);
-      lua_pop(L, 2);
+      lua_pop(L, 1);
+      tli_release_box(L, lua_gettop(L));
+      lua_pop(L, 1);
     } else {
       lua_pop(L, 1);
       if (S->scopes > 0) tli_scope_note(L, S);

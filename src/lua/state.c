@@ -65,9 +65,15 @@ void tli_refuse_closed(lua_State *L, tli_State *S) {
   tli_error(L, "the Lua state is closing: no tensors can be made any more");
 }
 
+/* While Lua code runs in the midst of an operator, which may be reading the tensor though no
+** value holds it any more, the box is marked to be finalized once more. */
 static int box_gc(lua_State *L) {
   tli_Box *box = (tli_Box *)lua_touserdata(L, 1);
   tl_Tensor *tensor = box->tensor;
+  if (tensor && box->state->packing > 0 && lua_getmetatable(L, 1)) {
+    lua_setmetatable(L, 1);
+    return 0;
+  }
   box->tensor = NULL;
   tli_release(tensor);
   return 0;

@@ -88,6 +88,7 @@ typedef struct tli_State {
   int scopes;            /* open torch.scope calls, of all threads */
   int batching;          /* vmap's functions that run, one inside the other (batched.c) */
   int rules;             /* calls of its handler, one inside the other */
+  int packing;           /* functions that run in the midst of an operator (saved_hooks.c) */
   /* Owned while Lua allocates for them; what an out-of-memory error leaves
   ** here goes when the place is needed or the state closes. */
   int nparked;

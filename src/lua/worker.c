@@ -12,7 +12,8 @@
 ** What a worker runs when its pool stops is ended by a hook. Its interpreter's allocator sets it,
 ** in the worker's thread. A loop that allocates nothing gets it from the thread that stops the
 ** pool, which waits first: whatever still runs then has not allocated meanwhile, so no collection
-** frees the frames that lua_sethook goes through.
+** frees the frames that lua_sethook goes through. A hook is one coroutine's; so in a worker
+** coroutine.resume and what coroutine.wrap gives tell which one runs.
 */
 #include <lualib.h>
 #include <stdio.h>
@@ -193,6 +194,8 @@ static void end_worker(lua_State *L, lua_Debug *ar) {
   luaL_error(L, "data.DataLoader: the worker was stopped");
 }
 
+static void end_here(lua_State *L) { lua_sethook(L, end_worker, LUA_MASKCOUNT, 1); }
+
 /* Lock held. */
 static bool any_busy(const Pool *p) {
   for (int i = 0; i < p->n; i++)
@@ -208,7 +211,7 @@ static void pool_stop(Pool *p) {
   for (int64_t left; first && any_busy(p) && (left = end - tli_now_ns()) > 0;)
     tli_condition_wait_for(&p->arrived, &p->lock, left);
   for (int i = 0; first && i < p->n; i++)
-    if (p->busy[i]) lua_sethook(p->busy[i], end_worker, LUA_MASKCOUNT, 1);
+    if (p->busy[i]) end_here(p->busy[i]);
   tli_mutex_unlock(&p->lock);
 }
 
@@ -228,8 +231,10 @@ static void *worker_memory(void *context, void *block, size_t old_size, size_t s
     free(block);
     return NULL;
   }
-  if (w->L && atomic_load_explicit(&w->pool->stop, memory_order_relaxed))
-    lua_sethook(w->L, end_worker, LUA_MASKCOUNT, 1);
+  if (w->L && atomic_load_explicit(&w->pool->stop, memory_order_relaxed)) {
+    lua_State *running = w->pool->busy[w->id]; /* which this thread alone changes */
+    end_here(running ? running : w->L);
+  }
   return realloc(block, size);
 }
 
@@ -333,8 +338,65 @@ static int worker_do(lua_State *L) {
   return 0;
 }
 
+/* Says which coroutine runs; returns which did. */
+static lua_State *set_running(Worker *w, lua_State *L) {
+  tli_mutex_lock(&w->pool->lock);
+  lua_State *before = w->pool->busy[w->id];
+  w->pool->busy[w->id] = L;
+  tli_mutex_unlock(&w->pool->lock);
+  return before;
+}
+
+/* Upvalues: the worker, a function of Lua's, and the coroutine that it resumes; without one
+** it is the first argument. */
+static int run_coroutine(lua_State *L) {
+  Worker *w = (Worker *)lua_touserdata(L, lua_upvalueindex(1));
+  bool wrapped = lua_isthread(L, lua_upvalueindex(3));
+  lua_State *coroutine = lua_tothread(L, wrapped ? lua_upvalueindex(3) : 1);
+  lua_pushvalue(L, lua_upvalueindex(2));
+  lua_insert(L, 1);
+  lua_State *before = set_running(w, coroutine ? coroutine : L);
+  int status = lua_pcall(L, lua_gettop(L) - 1, LUA_MULTRET, 0);
+  set_running(w, before);
+  if (before && atomic_load(&w->pool->stop)) end_here(L);
+  if (status == LUA_OK) return lua_gettop(L);
+  if (wrapped && lua_type(L, -1) == LUA_TSTRING) { /* as the function itself does */
+    luaL_where(L, 1);
+    lua_insert(L, -2);
+    lua_concat(L, 2);
+  }
+  return lua_error(L);
+}
+
+/* coroutine.wrap; upvalues: the worker, Lua's own. */
+static int wrap_coroutine(lua_State *L) {
+  lua_settop(L, 1);
+  lua_pushvalue(L, lua_upvalueindex(2));
+  lua_insert(L, 1);
+  lua_call(L, 1, 1);
+  lua_pushvalue(L, lua_upvalueindex(1));
+  lua_insert(L, 1);
+  lua_getupvalue(L, 2, 1);
+  lua_pushcclosure(L, run_coroutine, 3);
+  return 1;
+}
+
+/* Takes the place of a function of the table on top of the stack. */
+static void stand_in(lua_State *L, Worker *w, const char *name, lua_CFunction fn) {
+  lua_pushlightuserdata(L, w);
+  lua_getfield(L, -2, name);
+  lua_pushnil(L);
+  lua_pushcclosure(L, fn, 3);
+  lua_setfield(L, -2, name);
+}
+
+/* (worker) */
 static int open_state(lua_State *L) {
+  Worker *w = (Worker *)lua_touserdata(L, 1);
   luaL_openlibs(L);
+  lua_getglobal(L, "coroutine");
+  stand_in(L, w, "resume", run_coroutine);
+  stand_in(L, w, "wrap", wrap_coroutine);
   lua_getglobal(L, "os");
   lua_pushcfunction(L, worker_exit);
   lua_setfield(L, -2, "exit");
@@ -402,6 +464,7 @@ static void work(void *context) {
     if (m) answer(w, m, NULL, NULL);
   } else {
     lua_gc(L, LUA_GCGEN, 0, 0);
+    lua_pushlightuserdata(L, w);
     bool opened = call(L, open_state, 1, 0);
     tli_mutex_lock(&w->pool->lock);
     w->L = L;
@@ -502,10 +565,11 @@ static int pool_send(lua_State *L) {
   lua_getiuservalue(L, 1, 1);
   lua_insert(L, 4);
   tli_Parcel *parcel = tli_parcel_pack(L, "data.DataLoader", 5, 4, false);
-  Message *m = (Message *)calloc(1, sizeof *m);
+  bool stopped = ((const Box *)lua_touserdata(L, 1))->pool == NULL; /* by a finalizer */
+  Message *m = stopped ? NULL : (Message *)calloc(1, sizeof *m);
   if (m == NULL) {
     tli_parcel_free(parcel);
-    return tli_error(L, "send: not enough memory");
+    return tli_error(L, "send: %s", stopped ? "the workers were stopped" : "not enough memory");
   }
   m->parcel = parcel;
   m->job = job;
@@ -544,7 +608,7 @@ static int message_gc(lua_State *L) {
 ** there; or nothing after that time (0: never). The job is 0 where a worker could not
 ** begin. */
 static int pool_take(lua_State *L) {
-  Pool *p = check_pool(L, "take");
+  check_pool(L, "take");
   double seconds = luaL_optnumber(L, 2, 0);
   Message **holder = (Message **)lua_newuserdatauv(L, sizeof *holder, 0);
   *holder = NULL;
@@ -555,7 +619,7 @@ static int pool_take(lua_State *L) {
   lua_setmetatable(L, -2);
   lua_getiuservalue(L, 1, 1);
   int classes = lua_gettop(L);
-  Message *m = *holder = wait_for_answer(p, seconds);
+  Message *m = *holder = wait_for_answer(check_pool(L, "take"), seconds);
   if (m == NULL) return tli_go_on() ? 0 : tli_raise(L);
   lua_pushinteger(L, m->worker);
   lua_pushinteger(L, m->job);

@@ -2,6 +2,7 @@
 
 local torch = require "tlua"
 local args = require "tlua.args"
+local tree = require "tlua.func.tree"
 
 local M = {}
 
@@ -40,6 +41,7 @@ end
 ---@param items any[][]
 ---@return any ...
 function M.default_collate(items)
+   tree.check(items, "data.default_collate: items")
    if #items[1] == 0 then torch.raise "data.default_collate: item 1 of the batch is nil" end
    local batch = {}
    for place = 1, #items[1] do

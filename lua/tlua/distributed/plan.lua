@@ -167,6 +167,18 @@ local function describe_module(module, o)
       end
       m.layers = math.max(m.layers, alike)
    end
+   local what = not m.vocab and "nn.Embedding, for vocab and width"
+      or m.layers == 0 and "list of modules, for layers"
+   if what then
+      torch.raise(("plan: model: expected a table of %s or a module like a GPT, got %s, which " ..
+         "has no %s"):format(table.concat(model_fields, ", "), torch.type(module), what))
+   end
+   for _, name in ipairs {"heads", "sequence", "batch"} do
+      if m[name] == nil then
+         torch.raise(("plan: options: %s is missing: expected an integer, which %s does not tell")
+            :format(name, torch.type(module)))
+      end
+   end
    return m
 end
 

@@ -23,6 +23,34 @@ function M.is_node(value)
    return type(value) == "table" and getmetatable(value) == nil
 end
 
+--- Raises where a node holds itself, so that the structure has no end.
+---@param value any
+---@param name string  of what was given, for the message
+function M.check(value, name)
+   local open = {}
+   local function visit(node)
+      if open[node] then torch.raise(name .. ": a table holds itself") end
+      open[node] = true
+      for _, part in pairs(node) do
+         if M.is_node(part) then visit(part) end
+      end
+      open[node] = nil
+   end
+   if M.is_node(value) then visit(value) end
+end
+
+local function map(value, fn, path, beside)
+   if not M.is_node(value) then return fn(value, path, beside) end
+   local mapped = {}
+   for _, key in ipairs(sorted_keys(value)) do
+      local companion = beside
+      if M.is_node(beside) then companion = beside[key] end
+      mapped[key] = map(value[key], fn, path == "" and tostring(key) or path .. "." .. key,
+         companion)
+   end
+   return mapped
+end
+
 --- The same structure with fn(leaf, path, companion) in each leaf's place, in a fixed order.
 ---@param value any
 ---@param fn fun(leaf: any, path: string, companion: any): any
@@ -30,16 +58,8 @@ end
 ---@param beside? any  a node's parts are the companions of its leaves, else it is that of all
 ---@return any
 function M.map(value, fn, path, beside)
-   path = path or ""
-   if not M.is_node(value) then return fn(value, path, beside) end
-   local mapped = {}
-   for _, key in ipairs(sorted_keys(value)) do
-      local companion = beside
-      if M.is_node(beside) then companion = beside[key] end
-      mapped[key] = M.map(value[key], fn, path == "" and tostring(key) or path .. "." .. key,
-         companion)
-   end
-   return mapped
+   M.check(value, "torch.func")
+   return map(value, fn, path or "", beside)
 end
 
 --- The tensors, in a fixed order, and a function that puts others in their places.

@@ -173,6 +173,7 @@ local function at_once(a, given, found)
       local results = table.pack(a.fn(table.unpack(packed, 1, given.n)))
       local all = {n = results.n}
       for k = 1, results.n do
+         tree.check(results[k], "func.vmap: result " .. k)
          all[k] = whole(results[k], out_dim(a.out_dims, k, results.n), k, found.size, level)
       end
       return all
@@ -201,6 +202,7 @@ local function one_by_one(a, given, found)
             :format(n, results.n))
       end
       for k = 1, n do
+         tree.check(results[k], "func.vmap: result " .. k)
          lists[k] = lists[k] or {}
          lists[k][i] = results[k]
       end
@@ -234,7 +236,10 @@ function M.vmap(...)
          torch.raise(("func.vmap: in_dims: expected %d of them, one for each argument, got %d")
             :format(given.n, #a.in_dims))
       end
-      for k = 1, given.n do plan(given[k], in_dim(a, k), "argument " .. k, found) end
+      for k = 1, given.n do
+         tree.check(given[k], "func.vmap: argument " .. k)
+         plan(given[k], in_dim(a, k), "argument " .. k, found)
+      end
       if not found.size then
          torch.raise "func.vmap: no argument has examples: in_dims is false for all of them"
       elseif found.size == 0 then

@@ -43,8 +43,8 @@ end
 readers.jpg, readers.jpeg = readers.png, readers.png
 
 -- torch.save of ours has written safetensors under these names.
-function readers.pt(bytes)
-   if is_zip(bytes) then return require "tlua.io.pickle".checkpoint(bytes) end
+function readers.pt(bytes, mapped)
+   if is_zip(bytes) then return require "tlua.io.pickle".checkpoint(bytes, mapped) end
    local old = bytes:numel() > 2 and torch.io.text(bytes, 1, 2):find "^\x80[\2-\5]$"
    if old then source.fail "PyTorch's format from before version 1.6; save it anew there" end
    return nil
@@ -61,14 +61,14 @@ local function reader_of(path)
 end
 
 local function read_other(file, path, kind, packed, mmap)
-   local bytes = source.bytes(file, path, mmap)
+   local bytes, mapped = source.bytes(file, path, mmap)
    if packed then
       local size
       if kind == "idx" then size = require "tlua.io.idx".unpacked_size(bytes) end
       local unpacked, message = torch.io.inflate(bytes, "gzip", size)
       bytes = unpacked or source.fail("%s", message)
    end
-   return readers[kind](bytes)
+   return readers[kind](bytes, mapped)
 end
 
 -- Saving ----------------------------------------------------------------------------------------
@@ -173,7 +173,8 @@ end
 --- metadata are a second result. `mmap`: tensors are the file's bytes, read when they are first
 --- looked at, and what is written to them stays in memory; by default so from 16 MB on. A mapped
 --- file must keep its length: what reads behind a new end is an error in the `tlua` command, and
---- ends another program by SIGBUS.
+--- ends another program by SIGBUS. Checksums of .npz are compared, and of .pt where the file is not
+--- mapped, since that reads all of it.
 ---@param path string
 ---@param options? {device: string, metadata: boolean, mmap: boolean}
 ---@return any object

@@ -34,6 +34,7 @@ end
 ---@param path string
 ---@param mmap? boolean  nil: large ones are mapped
 ---@return Tensor
+---@return boolean mapped
 function M.bytes(file, path, mmap)
    local size = file:seek "end"
    if not size or not file:seek "set" then M.fail "the file has no known length" end
@@ -44,7 +45,7 @@ function M.bytes(file, path, mmap)
    else
       bytes, message = torch.io.read(file, {size}, "uint8")
    end
-   return bytes or M.fail("%s", message)
+   return bytes or M.fail("%s", message), mmap
 end
 
 ---@class io.Source

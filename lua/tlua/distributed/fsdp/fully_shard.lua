@@ -221,8 +221,45 @@ local function cast_all(values, dtype)
    return values
 end
 
+-- A parameter of a module in no unit below must not be one of such a unit as well.
+local function check_tied(module, ignored)
+   local kept, inside = {}, {}
+   for _, p in ipairs(ignored or {}) do kept[p] = true end
+   for _, other in ipairs(module:modules()) do
+      for _, part in ipairs(units[other] and other:modules() or {}) do inside[part] = true end
+   end
+   for path, part in module:named_modules() do
+      for name, p in part:named_parameters() do
+         local own = not inside[part] and not name:find(".", 1, true)
+         if own and owners[p] and not kept[p] then
+            torch.raise(("fully_shard: parameter %s is tied to %s of a module that is shared " ..
+               "out already; share out a module that has both, or give it in ignored_params")
+               :format(path == "" and name or path .. "." .. name, owners[p]))
+         end
+      end
+   end
+end
+
+-- The outermost module that is being called; nil without Lua's debug library.
+local function called()
+   local found
+   for level = 2, math.maxinteger do
+      local frame = debug and debug.getinfo(level, "S")
+      if not frame then return found end
+      if frame.source == "=tlua:nn/Module.lua" then
+         local name, value = debug.getlocal(level, 1)
+         if name == "self" and class.isinstance(value, Module) then found = value end
+      end
+   end
+end
+
+-- A root may be a part of a model; what else the model has can be known when it is called.
 local function context_of(unit)
-   if not unit.context then Context(unit) end
+   if not unit.context then
+      local model = called()
+      if model and model ~= unit.module then check_tied(model) end
+      Context(unit)
+   end
    return unit.context
 end
 
@@ -289,25 +326,6 @@ local function leave_forward(unit, ...)
 end
 
 -- A unit ----------------------------------------------------------------------------------------
-
--- A parameter of a module in no unit below must not be one of such a unit as well.
-local function check_tied(module, ignored)
-   local kept, inside = {}, {}
-   for _, p in ipairs(ignored or {}) do kept[p] = true end
-   for _, other in ipairs(module:modules()) do
-      for _, part in ipairs(units[other] and other:modules() or {}) do inside[part] = true end
-   end
-   for path, part in module:named_modules() do
-      for name, p in part:named_parameters() do
-         local own = not inside[part] and not name:find(".", 1, true)
-         if own and owners[p] and not kept[p] then
-            torch.raise(("fully_shard: parameter %s is tied to %s of a module that is shared " ..
-               "out already; share out a module that has both, or give it in ignored_params")
-               :format(path == "" and name or path .. "." .. name, owners[p]))
-         end
-      end
-   end
-end
 
 -- The parameters that are in no unit below, nor ignored, one list for each dtype, trained ones
 -- apart.
