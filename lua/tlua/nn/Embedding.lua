@@ -80,7 +80,9 @@ end
 ---@param input Tensor  positions of any shape (*)
 ---@return Tensor  (*, embedding_dim)
 function Embedding:forward(input)
-   if self.max_norm then limit_norms(self.weight, input, self.max_norm, self.norm_type) end
+   if self.max_norm and torch.is_tensor(input) then -- F.embedding refuses what is none
+      limit_norms(self.weight, input, self.max_norm, self.norm_type)
+   end
    return F.embedding(input, self.weight, {
       padding_idx = self.padding_idx, scale_grad_by_freq = self.scale_grad_by_freq,
    })
