@@ -78,6 +78,9 @@ static int io_read(lua_State *L) {
 
 /* The tensor's elements as they are in a file: row-major, a copy if need be. */
 static tl_Tensor *in_file_order(const char *name, tl_Tensor *t) {
+  if (tli_device(t).type != TL_CPU)
+    return tli_fail_null(TL_EDEVICE, "%s: expected a tensor of the CPU, got one of %s", name,
+                         tli_device_str(tli_device(t)));
   /* a big-endian machine swaps a copy, never the user's own memory */
   tl_Tensor *plain =
       BIG_ENDIAN_HOST ? tli_clone_for(name, t) : tli_contiguous_as(t, (tl_DType)t->dtype);
