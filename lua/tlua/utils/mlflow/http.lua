@@ -5,7 +5,8 @@ local torch = require "tlua"
 local M = {}
 
 local SECONDS <const> = 30 -- for a connection, and for each part of an answer
-local MOST <const> = 1 << 28
+local MOST <const> = 1 << 24 -- bytes of an answer
+local LONGEST <const> = 1 << 16 -- of a line in it
 
 --- A text as a part of a path or query; with `path` slashes stay.
 ---@param text string
@@ -17,47 +18,60 @@ function M.escape(text, path)
    end))
 end
 
--- Reads from a socket: lines, so many bytes, or all.
+-- Reads from a socket: lines, so many bytes, or all; of an answer no more than is of use.
 local function reader(socket)
-   local waiting, ended = "", false
+   local waiting, ended, left = "", false, MOST
    local function more()
       if ended then error("the answer ends early", 0) end
       local part = socket:take(SECONDS)
       if part == "" then error("no answer in time", 0) end
       ended = part == nil
-      if #waiting > MOST then error("the answer is too long", 0) end
-      waiting = waiting .. (part or "")
-      return part ~= nil
+      left = left - #(part or "")
+      if left < 0 then error("the answer is too long", 0) end
+      return part or ""
    end
    local self = {}
    function self.line()
       while true do
-         local line, rest = waiting:match "^(.-)\r?\n(.*)$"
+         local line, rest = waiting:match "^([^\n]-)\r?\n(.*)$"
          if line then
             waiting = rest
             return line
          end
-         more()
+         if #waiting > LONGEST then error("a damaged answer", 0) end
+         waiting = waiting .. more()
       end
    end
    function self.bytes(n)
-      while #waiting < n do more() end
-      local bytes = waiting:sub(1, n)
-      waiting = waiting:sub(n + 1)
-      return bytes
+      local parts, have = {waiting}, #waiting
+      while have < n do
+         parts[#parts + 1] = more()
+         have = have + #parts[#parts]
+      end
+      local text = table.concat(parts)
+      waiting = text:sub(n + 1)
+      return text:sub(1, n)
    end
    function self.all()
-      while not ended do more() end
-      return waiting
+      local parts = {waiting}
+      while not ended do parts[#parts + 1] = more() end
+      return table.concat(parts)
    end
    return self
+end
+
+-- A length that is written so; nil for what is none.
+local function length_of(text, base)
+   local n = text and #text <= 12 and math.tointeger(tonumber(text, base))
+   return n and n >= 0 and n or nil
 end
 
 local function chunks(from)
    local parts = {}
    while true do
-      local n = tonumber(from.line():match "^%x+" or "", 16)
-      if not n or n > MOST then error("a damaged answer", 0) end
+      local n = length_of(from.line():match "^%x+", 16)
+      if not n then error("a damaged answer", 0) end
+      if n > MOST then error("the answer is too long", 0) end
       if n == 0 then return table.concat(parts) end
       parts[#parts + 1] = from.bytes(n)
       from.line()
@@ -74,11 +88,12 @@ local function read_answer(socket)
       local name, value = line:match "^([^:]+):%s*(.-)%s*$"
       if name then headers[name:lower()] = value end
    end
-   local length = tonumber(headers["content-length"])
+   local length = headers["content-length"]
    local body
    if (headers["transfer-encoding"] or ""):lower():find "chunked" then
       body = chunks(from)
    elseif length then
+      length = length_of(length, 10) or error("a damaged answer", 0)
       if length > MOST then error("the answer is too long", 0) end
       body = from.bytes(length)
    else
