@@ -128,6 +128,63 @@ describe("the node that a call ends with has PyTorch's name", function()
          return F.affine_grid(torch.rand(1, 2, 3):requires_grad_(), {1, 2, 4, 4})
       end},
       {"LinalgMatrixExp", function() return torch.linalg.matrix_exp(x) end},
+      {"LinalgMatrixExp", function() return x:matrix_exp() end},
+      {"Rsub", function() return 2 - x end},
+      {"Mul", function() return 2 / x end},
+      {"UnsafeView", function() return x:unsqueeze(1):matmul(y) end},
+      {"UnsafeView", function() return F.linear(x:unsqueeze(1), y) end},
+      {"Squeeze", function() return F.linear(x[1], y) end},
+      {"StdMean", function() return (torch.std_mean(x)) end},
+      {"StdMean", function() return select(2, torch.std_mean(x)) end},
+      {"VarMean", function() return select(2, torch.var_mean(x, 1)) end},
+      {"Std", function() return x:std(false) end},
+      {"Aminmax", function() return select(2, x:aminmax()) end},
+      {"Squeeze", function() return x:quantile(0.3) end},
+      {"LinalgCross", function()
+         return torch.cross(torch.rand(2, 3):requires_grad_(), torch.rand(2, 3))
+      end},
+      {"LinalgCholeskyEx", function() return torch.linalg.cholesky(x:matmul(x:t()) + torch.eye(4)) end},
+      {"LinalgSolveEx", function() return torch.linalg.solve(x, y[1]) end},
+      {"LinalgLu", function() return select(2, torch.linalg.lu(x)) end},
+      {"LinalgSolveTriangular", function()
+         return torch.linalg.solve_triangular(x, y, {upper = false})
+      end},
+      {"Where", function() return torch.logdet(x) end},
+      {"MultilabelMarginLoss", function()
+         return F.multilabel_margin_loss(x, torch.tensor {{1, -1, -1, -1}, {2, -1, -1, -1}, {3, -1, -1, -1},
+            {4, -1, -1, -1}})
+      end},
+      {"Div", function() return F.cross_entropy(x, y:detach():softmax(2)) end},
+      {"Div", function() return F.kl_div(x, y:detach(), {reduction = "batchmean"}) end},
+      {"Div", function() return x:div(y, {rounding_mode = "floor"}) end},
+      {"Squeeze", function() return F.conv2d(image[1], kernel) end},
+      {"Squeeze", function() return (F.max_pool1d(x:unsqueeze(1), 2)) end},
+      {"Squeeze", function() return F.avg_pool1d(x:unsqueeze(1), 2) end},
+      {"UpsampleNearest2D", function() return F.interpolate(image, 8) end},
+      {"UpsampleBilinear2D", function() return F.interpolate(image, 8, nil, "bilinear") end},
+      {"UpsampleBicubic2D", function() return F.interpolate(image, 8, nil, "bicubic") end},
+      {"UpsampleLinear1D", function() return F.interpolate(image[1], 8, nil, "linear") end},
+      {"AdaptiveAvgPool2D", function() return F.interpolate(image, 3, nil, "area") end},
+      {"GridSampler2D", function() return F.grid_sample(image, torch.zeros(1, 2, 2, 2)) end},
+      {"ReflectionPad2D", function() return F.pad(image, {1, 1, 1, 1}, "reflect") end},
+      {"ReplicationPad1D", function() return F.pad(image[1], {1, 1}, "replicate") end},
+      {"Pdist", function() return F.pdist(x) end},
+      {"Renorm", function() return x:renorm(2, 1, 1) end},
+      {"IndexReduce", function() return x:index_reduce(1, rows, y[{{1, 2}}], "amax") end},
+      {"IndexFill", function() return x:index_fill(1, rows, torch.tensor(2.0)) end},
+      {"SelectScatter", function() return x:select_scatter(y[1], 1, 1) end},
+      {"DiagonalScatter", function() return x:diagonal_scatter(y[1]) end},
+      {"Deg2Rad", function() return x:deg2rad() end},
+      {"SpecialI0E", function() return torch.special.i0e(x) end},
+      {"SpecialBesselJ0", function() return torch.special.bessel_j0(x) end},
+      {"SpecialEntr", function() return torch.special.entr(x) end},
+      {"SpecialXlog1Py", function() return torch.special.xlog1py(x, y) end},
+      -- in place
+      {"Clamp", function() return (x * 1):clamp_(0, 1) end},
+      {"Mvlgamma", function() return (x + 3):mvlgamma_(2) end},
+      {"NanToNum", function() return (x * 1):nan_to_num_() end},
+      {"MaskedScatter", function() return (x * 1):masked_scatter_(mask, y) end},
+      {"T", function() return (x * 1):t_() end},
    }
 
    for i, call in ipairs(calls) do
@@ -135,6 +192,23 @@ describe("the node that a call ends with has PyTorch's name", function()
          assert.equal("<" .. call[1] .. "Backward0>", tostring(call[2]().grad_fn))
       end)
    end
+
+   it("without Backward0, where PyTorch's has none", function()
+      local z = x * 1
+      z[1] = 0
+      assert.equal("<CopySlices>", tostring(z.grad_fn))
+      assert.equal("<CopyBackwards>", tostring((x * 1):copy_(y).grad_fn))
+      local Twice = torch.class("Twice", torch.autograd.Function)
+      function Twice.forward(_, v) return v * 2 end
+      function Twice.backward(_, grad) return grad * 2 end
+      assert.equal("<TwiceBackward>", tostring(Twice:apply(x).grad_fn))
+      local net, seen = torch.nn.Identity(), nil
+      net:register_full_backward_hook(function() seen = true end)
+      local out = net(x)
+      assert.equal("<BackwardHookFunctionBackward>", tostring(out.grad_fn))
+      out:sum():backward()
+      assert.is_true(seen)
+   end)
 
    it("and the name stays with the node, not with what it is used for next", function()
       local mean = x:mean()

@@ -7,10 +7,11 @@ The calls are those of PyTorch's own tests, its OpInfo database, in every dtype 
 those of more.py. Inputs of the first calls are laid out otherwise too: transposed, with gaps,
 expanded; without rows, without columns, 0-d; of two dtypes. FOLDER/family/operator.lua has a call a
 line, {name=, form=, dtype=, tag=, a={n=, ...}, k={{name, value}, ...}, r={n=, ...} or e=message, x=,
-g=, gx=, ties=, random=}:
+g=, gx=, nodes=, ties=, random=}:
 
 form is f (function), m (method) or i (in place); a and k are the arguments as tlua takes them; r are
-the results, x those of the same call in float64; g and gx the gradients of a weighted sum of r.
+the results, x those of the same call in float64; g and gx the gradients of a weighted sum of r; nodes
+the names of the results' grad_fn, without the number of the form, false for none.
 
 It takes five to ten minutes and 400 MB; everything is seeded.
 """
@@ -135,6 +136,12 @@ def gradients(results, inputs):
     return list(torch.autograd.grad(sum(terms), leaves, allow_unused=True)) if terms else None
 
 
+def nodes(results):
+    names = [type(r.grad_fn).__name__.rstrip("0123456789")
+             if isinstance(r, torch.Tensor) and r.grad_fn is not None else None for r in results]
+    return ",nodes={%s}" % ",".join('"%s"' % n if n else "false" for n in names)
+
+
 def ties_of(op, args, kw):
     """Along which dimension equal elements may be named in any order."""
     if op not in TIES or kw.get("stable"):
@@ -179,7 +186,7 @@ class Writer:
         except Exception as fault:
             return ",e=" + lua(str(fault).split("\n")[0][:150], None, [0])
         text = listed("r", results, self.op)
-        text += listed("g", g) if g else ""
+        text += listed("g", g) + (nodes(results) if self.op not in SIGNLESS else "") if g else ""
         narrow = [t.dtype for t in tensors((args, kw)) if t.is_floating_point()]
         if not chance and narrow and torch.float64 not in narrow:
             try:

@@ -94,6 +94,23 @@ return {
    {ops = "nn.functional.hinge_embedding_loss", fault = "^dtype", why = MIXED},
    {ops = "__rdiv__ trapezoid trapz", fault = "^dtype", why = FIRST},
 
+   -- names of nodes
+   {ops = "__rdiv__ __rsub__ vdot unsafe_chunk unsafe_split linalg.vecdot", fault = "^node: ",
+    why = "a name of an operator whose node has that one's"},
+   {ops = "linalg.slogdet linalg.lstsq linalg.householder_product normal __getitem__ sum_to_size chain_matmul "
+      .. "nn.functional.dropout3d nn.functional.local_response_norm", fault = "^node: .*false",
+    why = "no node for what changes nothing, or is constant"},
+   {ops = "nn.functional.dropout nn.functional.dropout2d nn.functional.dropout3d nn.functional.alpha_dropout "
+      .. "nn.functional.feature_alpha_dropout nn.functional.rms_norm nn.functional.scaled_dot_product_attention "
+      .. "nn.functional.linear_cross_entropy", fault = "^node: ",
+    why = "one node, as PyTorch has it on GPUs, or another last one of several"},
+   {ops = [[linalg.cond linalg.matrix_norm linalg.matrix_power linalg.multi_dot linalg.norm linalg.tensorinv
+      nn.functional.smooth_l1_loss nn.functional.adaptive_avg_pool3d nn.functional.fractional_max_pool2d
+      nn.functional.fractional_max_pool3d nn.functional.group_norm nn.functional.linear __getitem__ __rmatmul__
+      __setitem__ atleast_2d atleast_3d cartesian_prod cdist chain_matmul corrcoef cumulative_trapezoid diag diff
+      einsum gradient kron matmul trapezoid trapz]], fault = "^node: ",
+    why = "it is made of other operators than in PyTorch, and ends with another one"},
+
    -- on another device
    {device = true, fault = "^order of checks", why = "a device looks at positions after everything else was checked"},
    {device = true, ops = "linspace logspace", fault = "^message",

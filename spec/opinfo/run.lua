@@ -143,6 +143,15 @@ local function compare_gradients(call, leaves, results)
    end
 end
 
+-- What a call ends with is called as there.
+local function compare_nodes(call, results)
+   for i, want in ipairs(call.nodes or {}) do
+      local node = is_tensor(results[i]) and results[i].grad_fn
+      local got = node and tostring(node):match "^<(.-)%d*>$" or false
+      if got ~= want then return ("node: %s, not %s"):format(got, want), call.nodes, tostring(node) end
+   end
+end
+
 local function compare_results(call, arguments, results)
    if SIGNLESS[call.name] then SIGNLESS[call.name](results) end
    local wanted = call.r.n
@@ -197,8 +206,12 @@ local function check(call)
    end
    local results = flatten(returned, 2, returned.n, {n = 0})
    local fault, want, got, at = compare_results(call, arguments, results)
-   if fault or not call.g or call.random then return fault, want, got, at end
-   return compare_gradients(call, leaves, results)
+   if fault or not call.g then return fault, want, got, at end
+   if not call.random then
+      fault, want, got, at = compare_gradients(call, leaves, results)
+      if fault then return fault, want, got, at end
+   end
+   return compare_nodes(call, results)
 end
 
 ---- two devices ---------------------------------------------------------------------

@@ -182,6 +182,21 @@ describe("a profile", function()
       assert.is_true(row(prof, "collector: young step").count >= 2)
    end)
 
+   it("has the collections that the program itself asks for, and gives its function back", function()
+      local own = collectgarbage
+      local prof = profiler.profile({}, function()
+         collectgarbage()
+         collectgarbage "collect"
+         collectgarbage "step"
+         assert.is_true(collectgarbage "count" > 0)
+         assert.is_false(pcall(collectgarbage, "no such option"))
+      end)
+      assert.equal(3, row(prof, "collector: collectgarbage").count)
+      assert.equal(own, collectgarbage)
+      pcall(profiler.profile, {}, function() error "x" end)
+      assert.equal(own, collectgarbage)
+   end)
+
    it("has the time of a device's work", function()
       local x = torch.randn(64, 64):to "sim"
       local prof = profiler.profile({activities = {"cpu", "sim"}}, function()
@@ -370,6 +385,26 @@ describe("the summary", function()
          .. "20 % at most", text_of(60, 20), 1, true)
       assert.matches("persistent_workers = true", text_of(60, 20), 1, true)
       assert.is_nil(text_of(10, 2):find "=>")
+   end)
+
+   it("tells memory that grows from memory that comes and goes", function()
+      -- `n` collections take 10 of 100 each; `bytes` are alive at the end
+      local function text_of(n, bytes)
+         local session = {}
+         function session:state() return false, 100, 0, n, 1, 0, 0 end -- luacheck: ignore 212
+         function session:threads() return {} end -- luacheck: ignore 212
+         function session:memory() return 0, 1, bytes, 0, "unknown", "cpu", 0 end -- luacheck: ignore 212
+         function session:event() -- luacheck: ignore 212
+            return "collector", "collector: young step", 0, 0, 10, 0, 0, 0, -1, 0, 0, 0, -1, -1, 0
+         end
+         return require("tlua.profiler.summary").text(session)
+      end
+      assert.matches("60 %% of the time goes to the collector, with 3.00 Mb more alive",
+         text_of(6, 3 << 20))
+      assert.matches("what keeps growing", text_of(6, 3 << 20))
+      assert.matches("60 %% of the time goes to the collector, and nothing keeps growing",
+         text_of(6, 1000))
+      assert.is_nil(text_of(1, 3 << 20):find "=>") -- one alone says nothing
    end)
 
    it("gives no advice without a reason", function()

@@ -145,9 +145,12 @@ void tli_entitle(const tl_Tensor *t, const char *title, uint64_t count) {
 }
 
 void tli_node_title(const tli_Node *n, char *out, size_t size) {
-  const char *suffix = "Backward0", *title = n->title ? n->title : tli_node_type(n)->title;
+  const tli_NodeType *type = tli_node_type(n);
+  const char *suffix = "Backward0", *title = n->title;
+  if (title == NULL) title = type != n->type ? "CopySlices" : type->title; /* it changed a view */
   if (title) {
-    snprintf(out, size, "%s%s", title, suffix);
+    bool whole = strstr(title, "Backward") || strcmp(title, "CopySlices") == 0;
+    snprintf(out, size, "%s%s", title, whole ? "" : suffix);
     return;
   }
   size_t room = size - strlen(suffix) - 1, used = 0;

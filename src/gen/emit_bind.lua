@@ -168,6 +168,10 @@ local function count_nodes(op, line)
    if titled(op) then line("  uint64_t nodes_ = tli_node_count();") end
 end
 
+local function entitle(op, line, result)
+   if titled(op) then line("  tli_entitle(%s, \"%s\", nodes_);", result, op.node) end
+end
+
 -- The call of an operator that changes none of its arguments: where memory was short it is made
 -- again after a collection.
 local function emit_call(op, out, line)
@@ -181,7 +185,9 @@ local emit_results = {}
 -- With inplace = true: the in-place form, which returns the first argument.
 local function emit_inplace_choice(op, line)
    line("  if (!a.failed && tli_arg_bool(&a, %d, false) && !a.failed) {", #op.params)
+   count_nodes(op, line)
    line("    bool ok = tlo_%s_(%s);", op.cname, call_args(op))
+   entitle(op, line, op.params[1].name)
    line("    tli_args_end(&a);")
    line("    if (!ok) return tli_args_raise(&a);")
    line("    lua_pushvalue(L, a.at[0]);")
@@ -200,7 +206,7 @@ function emit_results.tensor(op, line)
    line("  tl_Tensor *result = a.failed ? NULL : %s;", call)
    line("  if (result == NULL && tli_args_retry(&a)) result = %s;", call)
    if op.casts_result then line("  result = tli_autocast_result(&a, result);") end
-   if titled(op) then line("  tli_entitle(result, \"%s\", nodes_);", op.node) end
+   entitle(op, line, "result")
    if op.creation then
       line("  if (result && tli_arg_bool(&a, %d, false) && !tli_set_requires_grad(result, true)) {",
            #op.params)
@@ -220,14 +226,16 @@ function emit_results.tensors(op, line)
    line("  tl_Tensor *out[%d] = {NULL};", op.results.count)
    count_nodes(op, line)
    emit_call(op, "out", line)
-   if titled(op) then line("  tli_entitle(out[0], \"%s\", nodes_);", op.node) end
+   for k = 0, op.results.count - 1 do entitle(op, line, ("out[%d]"):format(k)) end
    line("  tli_args_end(&a);")
    line("  if (!ok) return tli_args_raise(&a);")
    line("  return tli_return_several(L, a.S, boxes, out, %d);", op.results.count)
 end
 
 function emit_results.self(op, line, cname)
+   count_nodes(op, line)
    line("  bool ok = !a.failed && tlo_%s(%s);", cname, call_args(op))
+   entitle(op, line, op.params[1].name)
    line("  tli_args_end(&a);")
    line("  if (!ok) return tli_args_raise(&a);")
    line("  lua_settop(L, 1);")
@@ -243,7 +251,7 @@ function emit_results.value(op, line)
       emit_call(op, "list", line)
       if titled(op) then
          line("  for (int64_t i_ = 0; ok && i_ < list->n; i_++)")
-         line("    tli_entitle(list->v[i_], \"%s\", nodes_);", op.node)
+         entitle(op, line, "list->v[i_]")
       end
       line("  tli_args_end(&a);")
       line("  return ok ? tli_finish_list(L, list) : tli_args_raise(&a);")

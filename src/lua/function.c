@@ -11,9 +11,9 @@
 
 typedef struct LuaNode {
   tli_Node node;
-  tli_NodeType type; /* the node's own, for its name */
-  char name[64];
-  tli_Callback *backward; /* owned */
+  tli_NodeType type;            /* the node's own, for its name */
+  char name[64], title[64 + 8]; /* "Twice", "TwiceBackward" */
+  tli_Callback *backward;       /* owned */
   int nsaved;
   tli_Saved saved[];
 } LuaNode;
@@ -216,7 +216,9 @@ static LuaNode *new_node(lua_State *L, tli_Node **box) {
   if (*box == NULL) tli_raise(L);
   LuaNode *n = (LuaNode *)*box;
   snprintf(n->name, sizeof n->name, "%s", lua_tostring(L, NAME));
-  n->type = (tli_NodeType){n->name, apply, drop, lua_toboolean(L, MATERIALIZE), NULL, NULL};
+  const char *dot = strrchr(n->name, '.');
+  snprintf(n->title, sizeof n->title, "%sBackward", dot ? dot + 1 : n->name);
+  n->type = (tli_NodeType){n->name, apply, drop, lua_toboolean(L, MATERIALIZE), NULL, n->title};
   n->node.type = &n->type;
   n->nsaved = nsaved;
   return n;

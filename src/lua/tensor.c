@@ -78,12 +78,22 @@ static int binary(lua_State *L, const char *name, Binary fn) {
 static tl_Tensor *add(tl_Tensor *a, tl_Tensor *b) { return tlo_add(a, b, tli_int(1)); }
 static tl_Tensor *sub(tl_Tensor *a, tl_Tensor *b) { return tlo_sub(a, b, tli_int(1)); }
 
+/* A number on the left: in PyTorch it is another operator, and the node has that one's name. */
+static int reversible(lua_State *L, const char *name, Binary fn, const char *title) {
+  uint64_t count = tli_node_count();
+  bool reversed = lua_type(L, 1) == LUA_TNUMBER;
+  int n = binary(L, name, fn);
+  if (reversed) tli_entitle(tli_to_tensor(L, tli_state(L), -1), title, count);
+  return n;
+}
+
+static int meta_sub(lua_State *L) { return reversible(L, "sub", sub, "Rsub"); }
+static int meta_div(lua_State *L) { return reversible(L, "div", tlo_true_divide, "Mul"); }
+
 /* X(metamethod, the operator's name in messages, its function). */
 #define METAMETHODS(X)                                 \
   X(add, "add", add)                                   \
-  X(sub, "sub", sub)                                   \
   X(mul, "mul", tlo_mul)                               \
-  X(div, "div", tlo_true_divide)                       \
   X(mod, "remainder", tlo_remainder)                   \
   X(idiv, "floor_divide", tlo_floor_divide)            \
   X(band, "bitwise_and", tlo_bitwise_and)              \

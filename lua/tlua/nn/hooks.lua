@@ -61,7 +61,7 @@ end
 
 -- Gives on its arguments as they are. Going back, calls arrived(gradients...), which returns the
 -- gradients to go on with.
-local Gate = class.class("nn.BackwardHook", Function)
+local Gate = class.class("nn.BackwardHookFunction", Function)
 
 function Gate.forward(ctx, arrived, ...)
    ctx.arrived = arrived

@@ -119,7 +119,10 @@ end
 function Profile:start()
    check_not_reporting(self, "start")
    if open[1] or torch._profiling() then collectgarbage() end
-   if open[1] then torch.raise "profiler.profile: another one runs; profiles do not nest" end
+   if open[1] then
+      torch.raise(("profiler.profile: another one runs%s; profiles do not nest"):format(
+         open[1].of_script and ", that of tlua --profile" or ""))
+   end
    self.step_num = 0
    local action = action_of(self)
    change(self, nil, action)

@@ -14,6 +14,7 @@ function M.start(html)
    prof = torch.profiler.profile {
       profile_memory = html ~= nil, with_flops = true, with_modules = true,
    }
+   prof.of_script = true
    exit = _G.os.exit
    _G.os.exit = function(...)
       M.finish()

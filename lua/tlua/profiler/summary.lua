@@ -5,10 +5,14 @@ local text = require "tlua.profiler.text"
 
 local M = {}
 
+local MANY_COLLECTIONS <const> = 5 -- a single one in a short recording says nothing
+local GROWTH <const> = 1 << 20 -- bytes, from which on memory grows
+
 -- What an event's own time counts as, by the kind of the outermost event around it that waits.
 local function shares_of(session)
    local _, duration, _, n = session:state()
-   local class, sums = {}, {data = 0, collector = 0, operators = 0, operator_count = 0}
+   local class = {}
+   local sums = {data = 0, collector = 0, collections = 0, operators = 0, operator_count = 0}
    local device, device_of, steps, busy = 0, {}, 0, {}
    local function add(i)
       local kind, _, parent, _, took, inside, _, _, device_begin, device_time, _, _, _, _, thread =
@@ -29,6 +33,7 @@ local function shares_of(session)
       if is == "operators" and kind == "operator" then
          sums.operator_count = sums.operator_count + 1
       end
+      if kind == "collector" then sums.collections = sums.collections + 1 end
       if kind == "step" then steps = steps + 1 end
       if device_begin >= 0 then
          device_of[i] = true
@@ -90,12 +95,18 @@ function M.figures(session)
          .. "Larger batches, fused layers or a captured graph have fewer of them.",
          f.operator_count, f.operator_average)
    end
-   if f.collector > 0.05 then
+   if f.collector > 0.05 and sums.collections >= MANY_COLLECTIONS then
       local live, most = memory_growth(session)
-      advise("%.0f %% of the time goes to the collector%s: look for what keeps growing, such as a "
-         .. "list of losses that were not turned into numbers by item().", 100 * f.collector,
-         most > 0 and (", with %s more alive at the end than at the beginning"):format(
-            text.bytes(live)) or "")
+      if most > 0 and live < GROWTH then
+         advise("%.0f %% of the time goes to the collector, and nothing keeps growing: it is for "
+            .. "tensors and tables that are made and dropped again. Fewer of them, by operators in "
+            .. "place, fused layers or a captured graph, cost less.", 100 * f.collector)
+      else
+         advise("%.0f %% of the time goes to the collector%s: look for what keeps growing, such as "
+            .. "a list of losses that were not turned into numbers by item().", 100 * f.collector,
+            most > 0 and (", with %s more alive at the end than at the beginning"):format(
+               text.bytes(live)) or "")
+      end
    end
    if f.device > 0 and f.device < 0.5 then
       advise("the device works %.0f %% of the time: it waits for the host, whose operators and Lua "

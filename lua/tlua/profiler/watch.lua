@@ -1,4 +1,5 @@
--- watch.lua - modules and optimizers as spans, while a profile wants them.
+-- watch.lua - modules, optimizers and a program's own collections as spans, while a profile wants
+-- them.
 
 local torch = require "tlua"
 local spans = require "tlua.profiler.spans"
@@ -52,9 +53,28 @@ local function call_step(step, optimizer, closure, options)
    return spans.call("optimizer", name, step, optimizer, closure, options)
 end
 
+local collect -- the program's collectgarbage, while watched_collect stands for it
+
+local function watched_collect(what, ...)
+   if what == nil or what == "collect" or what == "step" then
+      return spans.call("collector", "collector: collectgarbage", collect, what, ...)
+   end
+   return collect(what, ...)
+end
+
+local function watch_collections(on)
+   local now = _G.collectgarbage
+   if on and now ~= watched_collect then
+      collect, _G.collectgarbage = now, watched_collect
+   elseif not on and now == watched_collect then
+      _G.collectgarbage = collect
+   end
+end
+
 local serial = 0
 
---- Makes spans of optimizers' steps and, if `modules`, of modules' calls; `on` false: no more.
+--- Makes spans of optimizers' steps, of what collectgarbage does and, if `modules`, of modules'
+--- calls; `on` false: no more.
 ---@param on boolean
 ---@param modules? boolean
 ---@return integer serial  of this watch, for `leave`
@@ -64,6 +84,7 @@ function M.set(on, modules)
    require("tlua.nn.hooks").around = on and modules and call_module or nil
    rawset(Module, "_hooks", on and modules and {} or false)
    rawset(require "tlua.optim.Optimizer", "around", on and call_step or nil)
+   watch_collections(on)
    active = {}
    return serial
 end

@@ -335,6 +335,7 @@ static tl_Tensor *convolve(const char *op, int n, tl_Tensor *input, tl_Tensor *w
   int64_t sizes[3];
   TL_TRY_NULL(result_sizes(op, input, weight, n, &o, sizes));
   bool single = input->ndim == n + 1;
+  uint64_t count = tli_node_count();
   tl_Tensor *batch = single ? tlo_unsqueeze(input, 0) : tli_retain(input);
   if (batch == NULL) return NULL;
   tl_Tensor *result = tli_is_float((tl_DType)input->dtype)
@@ -346,6 +347,7 @@ static tl_Tensor *convolve(const char *op, int n, tl_Tensor *input, tl_Tensor *w
   if (!single || result == NULL) return result;
   tl_Tensor *one = tlo_select(result, 0, 0);
   tli_release(result);
+  tli_entitle(one, "Squeeze", count); /* as PyTorch calls it */
   return one;
 }
 

@@ -1,6 +1,7 @@
 -- Copies: to another dtype or device, to another order in memory, over another tensor.
 
 op {"copy_(Tensor self, Tensor src, bool non_blocking=false) -> self", any_device = {src = true},
+    node = "CopyBackwards",
     doc = [[Copies src, broadcast to self's shape and converted to its dtype, into self. With
     non_blocking a copy between a device and pinned memory may go on when this returns.]],
     func = false,
@@ -19,6 +20,7 @@ op {"move(Tensor self, device device, bool non_blocking=false) -> Tensor",
     name = "to", node = "ToCopy", internal = true, grad = {self = "move(grad, device(self))"}}
 op {[[to(Tensor self, dtype dtype=nil, bool non_blocking=false, bool copy=false, *,
       device device=nil, string memory_format=nil) -> Tensor]],
+    node = "ToCopy",
     doc = [[self converted to a dtype and moved to a device; self itself if nothing changes, unless
     copy is true. x:to("float64"), x:to("cuda:0") and x:to(other) work as well. With non_blocking a
     move from pinned memory to a device, or from a device to the CPU, which then gives pinned
@@ -29,17 +31,20 @@ op {[[to(Tensor self, dtype dtype=nil, bool non_blocking=false, bool copy=false,
                 "T(1, 2, 2, 3), {memory_format = 'channels_last'}"}}
 op {[[to.device(Tensor self, device device, dtype dtype=nil, bool non_blocking=false,
       bool copy=false, *, string memory_format=nil) -> Tensor]],
+    node = "ToCopy",
     doc = "The same with the device first.", composite = true, func = false, out = false,
     waits = "what goes to the CPU has arrived when this returns, unless non_blocking",
     examples = {"T(3), 'cpu'", "T(3), 'cpu', 'float64'", "T(3), 'cpu', 'float64', true, true"}}
 op {[[to.device_only(Tensor self, device device, bool non_blocking, bool copy=false, *,
       string memory_format=nil) -> Tensor]],
+    node = "ToCopy",
     doc = "The same with the device alone.", composite = true, func = false, out = false,
     waits = "what goes to the CPU has arrived when this returns, unless non_blocking",
     examples = {"T(3), 'cpu', true", "T(3), 'cpu', false"}}
 op {[[to.like(Tensor self, Tensor other, bool non_blocking=false, bool copy=false, *,
       string memory_format=nil) -> Tensor]],
     any_device = {other = true},
+    node = "ToCopy",
     doc = "Converted to other's dtype and device.", composite = true, func = false, out = false,
     examples = {"T(3), T(1)", "T(3), T(1), false, true"}}
 
@@ -50,14 +55,14 @@ for _, row in ipairs {
 } do
    local gradcheck
    if row[1] ~= "double" then gradcheck = false end -- rounding is no smooth function
-   op {row[1] .. "(Tensor self, *, string memory_format=nil) -> Tensor",
+   op {row[1] .. "(Tensor self, *, string memory_format=nil) -> Tensor", node = "ToCopy",
        doc = "self converted to " .. row[2] .. ".",
        expr = "to(self, '" .. row[2] .. "', nil, nil, nil, memory_format)",
        func = false, out = false, examples = {"T(3)"},
        gradcheck = gradcheck, nondiff = not row[2]:find("float") and "no floating result" or nil}
 end
 op {"type_as(Tensor self, Tensor other) -> Tensor", any_device = {other = true},
-    doc = "self converted to other's dtype.",
+    node = "ToCopy", doc = "self converted to other's dtype.",
     composite = true, func = false, out = false, examples = {"T(3), T(1)"}}
 op {"cpu(Tensor self) -> Tensor", doc = "self moved to the CPU.", composite = true, func = false,
     out = false,

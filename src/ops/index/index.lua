@@ -54,6 +54,7 @@ writes {"index_copy(Tensor self, dim dim, Tensor index, Tensor source) -> Tensor
     examples = {"T(3, 4), 1, torch.tensor{3, 1}, T(2, 4)", "T(3, 4), 2, torch.tensor{2}, T(3, 1)"}}
 op {[[index_reduce(Tensor self, dim dim, Tensor index, Tensor source, string reduce, *,
       bool include_self=true) -> Tensor]],
+    node = "IndexReduce",
     doc = [[Joins the positions of source along dim to those of self that index lists, by reduce =
     "prod", "mean", "amax" or "amin", with what self has there, or without it if include_self =
     false.]],
@@ -66,6 +67,7 @@ writes {"index_fill(Tensor self, dim dim, Tensor index, Number value) -> Tensor"
     end.]],
     grad = {self = "index_fill(grad, dim, index, 0)"}, examples = {"T(3, 4), 2, I(4, 2), 1.5"}}
 op {"index_fill.tensor(Tensor self, dim dim, Tensor index, Tensor value) -> Tensor",
+    node = "IndexFill",
     doc = "The same with the number in a tensor of no dimensions.", composite = true,
     inplace = true, out = false,
     examples = {"T(3, 4), 2, I(4, 2), T()"}}

@@ -24,5 +24,5 @@ op {"masked_scatter(Tensor self, Tensor mask, Tensor source) -> Tensor",
     node = "MaskedScatter", composite = true, waits = "the number of true elements is read",
     examples = {"T(3, 4), M(3, 4), T(12)", "T(3, 4), M(4), T(4, 4)"}}
 op {"masked_scatter_(Tensor self, Tensor mask, Tensor source) -> self", doc = "The same over self.",
-    composite = true,
+    node = "MaskedScatter", composite = true,
     func = false, nondiff = "see masked_scatter", waits = "the number of true elements is read"}

@@ -18,6 +18,7 @@ end
 
 by_lapack {"cholesky_backward(Tensor grad, Tensor L) -> Tensor", internal = true, composite = true}
 by_lapack {"cholesky(Tensor A, *, bool upper=false) -> Tensor",
+    node = "LinalgCholeskyEx",
     doc = [[L with A = L L^T for symmetric positive definite A (..., n, n), of which the lower
     triangle is read; with upper the transpose of L. An error names the matrix that is not positive
     definite.]],
@@ -39,6 +40,7 @@ by_lapack {"slogdet_backward(Tensor grad, Tensor A) -> Tensor", internal = true,
 by_lapack {"det_backward(Tensor grad, Tensor A, Tensor det) -> Tensor", internal = true,
     composite = true}
 by_lapack {"solve(Tensor A, Tensor B, *, bool left=true) -> Tensor",
+    node = "LinalgSolveEx",
     doc = [[X with A X = B (or X A = B if left is false) for square A (..., n, n) and B (..., n, k)
     or, a batch of vectors, (..., n). An error if A is singular.]],
     composite = true,
@@ -48,6 +50,7 @@ by_lapack {"solve_square(Tensor A, Tensor B) -> Tensor", name = "solve", interna
     composite = true}
 by_lapack {[[solve_triangular(Tensor A, Tensor B, *, bool upper, bool left=true,
       bool unitriangular=false) -> Tensor]],
+    node = "LinalgSolveTriangular",
     doc = [[X with A X = B (or X A = B if left is false) for triangular A (..., n, n), of which only
     the triangle `upper` says is read; with unitriangular its diagonal is taken as ones.]],
     composite = true,
@@ -68,16 +71,19 @@ by_lapack {"lu_factor(Tensor A, *, bool pivot=true) -> (Tensor LU, Tensor pivots
 by_lapack {"lu_factor_backward(Tensor grad, Tensor LU, Tensor pivots) -> Tensor", internal = true,
     composite = true}
 by_lapack {"lu(Tensor A, *, bool pivot=true) -> (Tensor P, Tensor L, Tensor U)",
+    node = "LinalgLu",
     doc = "P, L, U with A = P L U: a permutation matrix, a unit lower and an upper triangular one.",
     composite = true, examples = {"SPD(3)", "SPD(2, 3)", "T(3, 4)", "T(4, 3)"}}
 op {[[lu_unpack(Tensor LU_data, Tensor LU_pivots, bool unpack_data=true, bool unpack_pivots=true)
       -> (Tensor P, Tensor L, Tensor U)]], method = false,
+    node = "LuUnpack",
     doc = "P, L, U from the results of torch.linalg.lu_factor; what is not asked for is empty.",
     composite = true, waits = lapack,
     examples = {"SPD(3), torch.tensor({1, 2, 3}, {dtype = 'int32'})",
                                   "SPD(2), torch.tensor({2, 2}, {dtype = 'int32'}), true, false"}}
 by_lapack {[[lu_solve(Tensor LU, Tensor pivots, Tensor B, *, bool left=true, bool adjoint=false)
       -> Tensor]],
+    node = "LinalgLuSolve",
     doc = "X with A X = B (or X A = B), from lu_factor's results; with adjoint for A's transpose.",
     composite = true,
     autocast = {cpu = "float32"},
@@ -128,7 +134,7 @@ local info = [[the same with info, int32 and 0 for each matrix that is fine, in 
    unless check_errors.]]
 by_lapack {[[cholesky_ex(Tensor A, *, bool upper=false, bool check_errors=false)
       -> (Tensor L, Tensor info)]],
-    doc = "cholesky; " .. info, composite = true, gradcheck = false,
+    node = "LinalgCholeskyEx", doc = "cholesky; " .. info, composite = true, gradcheck = false,
     autocast = {cpu = "float32"},
     examples = {"SPD(3)", "SPD(2, 3), {upper = true}"}}
 by_lapack {"inv_ex(Tensor A, *, bool check_errors=false) -> (Tensor inverse, Tensor info)",
@@ -137,7 +143,7 @@ by_lapack {"inv_ex(Tensor A, *, bool check_errors=false) -> (Tensor inverse, Ten
            autocast = {cpu = "float32"}, examples = {"SPD(3)"}}
 by_lapack {[[solve_ex(Tensor A, Tensor B, *, bool left=true, bool check_errors=false)
       -> (Tensor result, Tensor info)]],
-    doc = "solve; " .. info, composite = true,
+    node = "LinalgSolveEx", doc = "solve; " .. info, composite = true,
     examples = {"SPD(3), T(3, 2)", "SPD(2, 3), T(2, 2, 3), {left = false}"}}
 by_lapack {[[lu_factor_ex(Tensor A, *, bool pivot=true, bool check_errors=false)
       -> (Tensor LU, Tensor pivots, Tensor info)]], doc = "lu_factor; " .. info, composite = true,
@@ -154,7 +160,8 @@ end
 same("det.torch(Tensor self)", "det(self)", "torch.linalg.det.", {"SPD(3)"})
 same("inverse(Tensor self)", "inv(self)", "torch.linalg.inv.", {"SPD(3)"},
    {cpu = "float32"})
-op {"cholesky.torch(Tensor self, bool upper=false) -> Tensor", doc = "torch.linalg.cholesky.",
+op {"cholesky.torch(Tensor self, bool upper=false) -> Tensor", node = "LinalgCholeskyEx",
+    doc = "torch.linalg.cholesky.",
     expr = "cholesky(self, upper)", gradcheck = false,
     autocast = {cpu = "float32"}, examples = {"SPD(3), true"}}
 op {"cholesky_solve.torch(Tensor self, Tensor L_, bool upper=false) -> Tensor", gradcheck = false,
@@ -163,6 +170,7 @@ op {"cholesky_solve.torch(Tensor self, Tensor L_, bool upper=false) -> Tensor", 
     autocast = {cpu = "float32"},
     examples = {"T(3, 2), SPD(3)"}}
 op {"cholesky_inverse(Tensor self, bool upper=false) -> Tensor", gradcheck = false,
+    node = "CholeskyInverse",
     doc = "The inverse of A, from its Cholesky factor self.", composite = true, waits = lapack,
     autocast = {cpu = "float32"},
     examples = {"SPD(3)"}}
@@ -170,6 +178,7 @@ op {"slogdet.torch(Tensor self) -> (Tensor sign, Tensor logabsdet)", doc = "torc
     composite = true, waits = lapack,
     examples = {"SPD(3)"}}
 op {"logdet(Tensor self) -> Tensor",
+    node = "Where",
     doc = [[The logarithm of the determinant of square matrices: NaN if it is negative, -inf if it
     is 0.]],
     composite = true, waits = lapack, examples = {"SPD(3)", "SPD(2, 3)"}}
@@ -194,11 +203,12 @@ op {[[lu.factors(Tensor self, bool pivot=true, bool get_infos=false)
     doc = "torch.linalg.lu_factor.", composite = true, waits = lapack,
     examples = {"SPD(3)", "T(2, 3, 4)"}}
 op {"lu_solve.torch(Tensor self, Tensor LU_data, Tensor LU_pivots) -> Tensor",
-    doc = "torch.linalg.lu_solve with the right side first.",
+    node = "LinalgLuSolve", doc = "torch.linalg.lu_solve with the right side first.",
     expr = "lu_solve(LU_data, LU_pivots, self)", waits = lapack,
     examples = {"T(3, 2), SPD(3), torch.tensor({1, 2, 3}, {dtype = 'int32'})"}}
 op {[[triangular_solve(Tensor self, Tensor A, bool upper=true, bool transpose=false,
       bool unitriangular=false) -> (Tensor solution, Tensor cloned_coefficient)]],
+    node = "TriangularSolve",
     doc = [[X with A X = self (with transpose, A^T X = self) for triangular A, and a copy of A.
     torch.linalg.solve_triangular has more to choose.]],
     composite = true, waits = lapack,

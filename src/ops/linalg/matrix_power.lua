@@ -28,6 +28,7 @@ op {"matrix_power.torch(Tensor self, int n) -> Tensor", doc = "torch.linalg.matr
     expr = "matrix_power(self, n)", autocast = {cpu = "lower", gpu = "lower", when = "n > 1"},
     examples = {"SPD(3), 3", "SPD(3), -1"}}
 op {"matrix_exp.torch(Tensor self) -> Tensor", doc = "torch.linalg.matrix_exp.",
+    node = "LinalgMatrixExp",
     expr = "matrix_exp(self)", examples = {"T(3, 3) * 0.5"}}
 op {"chain_matmul(Tensor[] matrices...) -> Tensor",
     doc = "The product of several matrices in the cheapest order.",

@@ -247,7 +247,10 @@ static tl_Tensor *probability_loss(tl_Tensor *input, tl_Tensor *target, tl_Tenso
     product =
         chain_mul(&c, product, TLI_STEP(&c, tlo_reshape(weight, (tl_Ints){input->ndim, sizes})));
   tl_Tensor *loss = chain_neg(&c, chain_sum(&c, product, dim, false));
-  return tli_chain_end(&c, chain_reduced(&c, loss, reduction));
+  uint64_t count = tli_node_count();
+  loss = tli_chain_end(&c, chain_reduced(&c, loss, reduction));
+  if (strcmp(reduction, "mean") == 0) tli_entitle(loss, "Div", count); /* as PyTorch calls it */
+  return loss;
 }
 
 tl_Tensor *tlo_cross_entropy(tl_Tensor *input, tl_Tensor *target, tl_Tensor *weight,

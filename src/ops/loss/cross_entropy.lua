@@ -51,6 +51,7 @@ F {"multi_margin_loss(Tensor input, Tensor target, int p=1, float margin=1.0, Te
    autocast = "float32",
    examples = {"T(3, 4), I(4, 3)", "T(3, 4), I(4, 3), 2, 0.5, P(4), 'sum'", "T(4), I(4)"}}
 F {"multilabel_margin_loss(Tensor input, Tensor target, " .. reduced .. ") -> Tensor",
+   node = "MultilabelMarginLoss",
    doc = [[For input (N, C) or (C) and lists of labels of that shape, each ended by -1 unless it is
    full: the sum over labels j and classes i that are no label of max(0, 1 - input[j] + input[i]),
    divided by C.]],

@@ -153,7 +153,10 @@ tl_Tensor *tlo_kl_div(tl_Tensor *input, tl_Tensor *target, const char *reduction
   if (strcmp(reduction, "batchmean") != 0)
     return tli_chain_end(&c, chain_reduced(&c, loss, reduction));
   double batch = input->ndim > 0 ? (double)input->sizes[0] : 1;
-  return tli_chain_end(&c, chain_scale(&c, chain_total(&c, loss), 1 / batch));
+  uint64_t count = tli_node_count();
+  tl_Tensor *mean = tli_chain_end(&c, chain_scale(&c, chain_total(&c, loss), 1 / batch));
+  tli_entitle(mean, "Div", count); /* as PyTorch calls it */
+  return mean;
 }
 
 tl_Tensor *tlo_multilabel_soft_margin_loss(tl_Tensor *input, tl_Tensor *target, tl_Tensor *weight,

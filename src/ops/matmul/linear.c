@@ -45,8 +45,7 @@ static bool check_linear(const tl_Tensor *input, const tl_Tensor *weight, const 
   return true;
 }
 
-tl_Tensor *tlo_linear(tl_Tensor *input, tl_Tensor *weight, tl_Tensor *bias) {
-  TL_TRY_NULL(check_linear(input, weight, bias));
+static tl_Tensor *linear(tl_Tensor *input, tl_Tensor *weight, tl_Tensor *bias) {
   if (tli_linear_fits(input, weight, bias)) return tlo_linear_bias(input, weight, bias);
   if (weight->ndim == 2 && input->ndim == 2) return linear_rows(input, weight, bias);
   if (weight->ndim == 2) return linear_folded(input, weight, bias);
@@ -54,6 +53,17 @@ tl_Tensor *tlo_linear(tl_Tensor *input, tl_Tensor *weight, tl_Tensor *bias) {
   if (product == NULL || bias == NULL) return product;
   tl_Tensor *result = tlo_add(product, bias, tli_int(1));
   tli_release(product);
+  return result;
+}
+
+/* The last node is called as PyTorch's, which has vectors and more than matrices made of several. */
+tl_Tensor *tlo_linear(tl_Tensor *input, tl_Tensor *weight, tl_Tensor *bias) {
+  TL_TRY_NULL(check_linear(input, weight, bias));
+  uint64_t count = tli_node_count();
+  tl_Tensor *result = linear(input, weight, bias);
+  bool vector = input->ndim == 1;
+  if (weight->ndim == 2 && (bias ? vector : input->ndim != 2))
+    tli_entitle(result, bias || !vector ? "UnsafeView" : "Squeeze", count);
   return result;
 }
 

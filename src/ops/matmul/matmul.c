@@ -312,7 +312,8 @@ static tl_Tensor *with_vector(tl_Tensor *self, tl_Tensor *other) {
   tl_Tensor *matrix = row ? chain_unsqueeze(&c, self, 0) : chain_unsqueeze(&c, other, 1);
   tl_Tensor *product = TLI_STEP(&c, row ? matrices(matrix, other) : matrices(self, matrix));
   tl_Tensor *result = tli_chain_end(&c, TLI_STEP(&c, tlo_select(product, row ? -2 : -1, 0)));
-  if (self->ndim + other->ndim == 3) tli_entitle(result, row ? "Squeeze" : "Mv", count);
+  const char *title = self->ndim + other->ndim > 3 ? "UnsafeView" : row ? "Squeeze" : "Mv";
+  tli_entitle(result, title, count); /* PyTorch's */
   return result;
 }
 
@@ -328,5 +329,8 @@ tl_Tensor *tlo_matmul(tl_Tensor *self, tl_Tensor *other) {
   TL_TRY_NULL(check_dtypes("matmul", self, other));
   if (self->ndim == 1 && other->ndim == 1) return dot("matmul", self, other);
   if (self->ndim == 1 || other->ndim == 1) return with_vector(self, other);
-  return matrices(self, other);
+  uint64_t count = tli_node_count();
+  tl_Tensor *result = matrices(self, other);
+  if (self->ndim > 2 || other->ndim > 2) tli_entitle(result, "UnsafeView", count); /* PyTorch's */
+  return result;
 }

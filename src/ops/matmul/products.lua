@@ -6,7 +6,7 @@ op {"addbmm(Tensor self, Tensor batch1, Tensor batch2, *, Number beta=1, Number 
     autocast = "lower",
     examples = {"T(2, 4), T(3, 2, 3), T(3, 3, 4), {beta = 0.5, alpha = 2}"}}
 op {"addmv(Tensor self, Tensor mat, Tensor vec, *, Number beta=1, Number alpha=1) -> Tensor",
-    doc = "beta * self + alpha * mat @ vec.", composite = true, inplace = true,
+    node = "Addmv", doc = "beta * self + alpha * mat @ vec.", composite = true, inplace = true,
     autocast = {gpu = "lower"},
     examples = {"T(2), T(2, 3), T(3)", "T(1), T(2, 3), T(3), {beta = 0.5, alpha = 2}"}}
 op {"addr(Tensor self, Tensor vec1, Tensor vec2, *, Number beta=1, Number alpha=1) -> Tensor",
@@ -22,12 +22,14 @@ op {"kron(Tensor self, Tensor other) -> Tensor",
     doc = "The Kronecker product: other times each element of self, side by side.",
     composite = true, examples = {"T(2, 2), T(3, 1)", "T(2), T(2, 3)"}}
 op {"cross(Tensor self, Tensor other, dim dim=nil) -> Tensor",
+    node = "LinalgCross",
     doc = "The cross product of vectors of 3 along dim, by default the first dimension of size 3.",
     composite = true,
     autocast = {gpu = "widest"},
     examples = {"T(3), T(3)", "T(2, 3), T(2, 3)", "T(3, 2), T(3, 1), 1"}}
 op {"cross.linalg(Tensor input, Tensor other, *, dim dim=-1) -> Tensor", module = "linalg",
     method = false,
+    node = "LinalgCross",
     doc = "The cross product of vectors of 3 along dim, by default the last one.",
     composite = true, examples = {"T(3), T(3)", "T(3, 2), T(3, 2), {dim = 1}"}}
 op {"matmul.linalg(Tensor input, Tensor other) -> Tensor", module = "linalg", method = false,
@@ -72,6 +74,7 @@ op {[[cdist(Tensor x1, Tensor x2, float p=2,
     examples = {"T(3, 2), T(4, 2)", "T(2, 3, 2), T(4, 2), 1",
                 "T(3, 2), T(4, 2), 2, 'use_mm_for_euclid_dist'"}}
 op {"pdist(Tensor self, float p=2) -> Tensor",
+    node = "Pdist",
     doc = [[The p-norm of the difference of each pair of rows of a matrix, (1, 2), (1, 3) ... (2, 3)
     ...]],
     composite = true,

@@ -64,6 +64,7 @@ F {"normalize(Tensor input, Number p=2.0, dim[] dim=1, float eps=1e-12) -> Tenso
    autocast = {gpu = "float32"},
    examples = {"T(3, 4)", "T(3, 4), 1, 1", "T(2, 3, 4), 3, {2, 3}"}}
 op {"renorm(Tensor self, float p, dim dim, float maxnorm) -> Tensor",
+    node = "Renorm",
     doc = [[self with each position along dim scaled down, where its p-norm is larger than maxnorm,
     to that norm.]],
     composite = true, inplace = true,

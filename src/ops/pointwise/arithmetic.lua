@@ -37,7 +37,7 @@ op {"mul(Tensor self, Operand other) -> Tensor",
     grad = {self = "grad * other", other = "grad * self"},
     examples = {"T(3, 4), T(3, 4)", "T(3, 4), T(4)", "T(2, 3), 1.5", "T(), T(2)"}}
 
-op {"div(Tensor self, Operand other, *, string rounding_mode=nil) -> Tensor",
+op {"div(Tensor self, Operand other, *, string rounding_mode=nil) -> Tensor", node = "Div",
     doc = [[self / other, elementwise. Without rounding_mode integers give float32; rounding_mode
     "trunc" rounds the quotient towards zero, "floor" down, and keep the inputs' type. Integer
     division by zero is an error.]],
@@ -225,6 +225,7 @@ op {"keep_where(Tensor grad, Tensor mask) -> Tensor", internal = true,
     expr = "where(mask, grad, 0)"}
 
 op {"clamp(Tensor self, Operand min=nil, Operand max=nil) -> Tensor",
+    node = "Clamp",
     doc = "self bounded to [min, max]; either may be missing, a number or a tensor. NaN stays NaN.",
     composite = true, inplace = true, alias = {"clip"},
     examples = {"T(3, 4), -0.5, 0.5", "T(3, 4), T(4) - 1, T(4) + 1", "T(3), nil, 0.2",

@@ -59,10 +59,12 @@ op {"atan2(Tensor self, Operand other) -> Tensor",
             other = "neg(grad * self / (self * self + other * other))"},
     autocast = {gpu = "widest"},
     examples = {"T(3, 4), P(3, 4)", "T(3, 4), P(4)"}}
-op {"deg2rad(Tensor self) -> Tensor", doc = "Degrees to radians.", expr = "self * (pi / 180)",
+op {"deg2rad(Tensor self) -> Tensor", node = "Deg2Rad",
+    doc = "Degrees to radians.", expr = "self * (pi / 180)",
     inplace = true,
     examples = {"T(3)"}}
-op {"rad2deg(Tensor self) -> Tensor", doc = "Radians to degrees.", expr = "self * (180 / pi)",
+op {"rad2deg(Tensor self) -> Tensor", node = "Rad2Deg",
+    doc = "Radians to degrees.", expr = "self * (180 / pi)",
     inplace = true,
     examples = {"T(3)"}}
 
@@ -86,12 +88,14 @@ op {"higher_gamma(Tensor self, int n) -> Tensor",
     name = "polygamma", internal = true, pointwise = {types = "floating"},
     grad = {self = "grad * higher_gamma(self, n + 1)"}}
 op {"polygamma(Tensor self, int n) -> Tensor",
+    node = "Polygamma",
     doc = "The n-th derivative of digamma, n from 0; as a function torch.polygamma(n, self).",
     composite = true, inplace = true, examples = {"P(3, 4), 1", "P(3), 0", "P(3), 4"}}
 op {"polygamma.first(int n, Tensor self) -> Tensor", doc = "The same with n first.",
     expr = "polygamma(self, n)",
     method = false, examples = {"1, P(3, 4)"}}
 op {"mvlgamma(Tensor self, int p) -> Tensor",
+    node = "Mvlgamma",
     doc = "The logarithm of the multivariate gamma function of p dimensions.", composite = true,
     inplace = true,
     alias = {"multigammaln"}, examples = {"P(3, 4) + 2, 3", "P(3), 1"}}

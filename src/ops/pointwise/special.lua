@@ -1,8 +1,14 @@
 -- torch.special: special functions by the names of SciPy.
 
-local function special(signature, expr, doc, examples, autocast)
+local function special(signature, expr, doc, examples, autocast, node)
    op {signature .. " -> Tensor", module = "special", method = false, doc = doc, expr = expr,
-       autocast = autocast, examples = examples}
+       autocast = autocast, examples = examples, node = node}
+end
+
+-- "SpecialBesselJ0" of bessel_j0: PyTorch's name of the node.
+local function node_of(name)
+   local words = name:gsub("(%d)(%l)", "%1_%2"):gsub("%f[%w]%l", string.upper):gsub("_", "")
+   return "Special" .. words
 end
 
 -- Those that torch has under another name, or the same.
@@ -39,9 +45,10 @@ special("xlogy.special(Operand input, Operand other)", "xlogy(input, other)", "t
 -- Others.
 special("xlog1py(Tensor input, Tensor other)",
    "where(eq(input, 0):logical_and(logical_not(isnan(other))), 0, input * log1p(other))",
-   "input * log(1 + other), 0 where input is 0 and other a number.", {"T(3, 4), P(4)"})
+   "input * log(1 + other), 0 where input is 0 and other a number.", {"T(3, 4), P(4)"}, nil,
+   "SpecialXlog1Py")
 special("entr(Tensor input)", "where(lt(input, 0), -inf, 0 - xlogy(input, input))",
-   "-x log(x); 0 at 0, -inf below.", {"P(3, 4)"})
+   "-x log(x); 0 at 0, -inf below.", {"P(3, 4)"}, nil, "SpecialEntr")
 special("ndtr(Tensor input)", "erfc(input * -0.7071067811865476) * 0.5",
    "The share of the normal distribution below input.", {"T(3, 4)"})
 
@@ -53,7 +60,7 @@ end
 -- With kernels of their own.
 local function kernel(name, entry)
    entry[1] = name .. "(Tensor input) -> Tensor"
-   entry.module, entry.method = "special", false
+   entry.module, entry.method, entry.node = "special", false, node_of(name)
    entry.pointwise = {types = "floating"}
    entry.examples = entry.examples or {"T(3, 4)", "T()"}
    op(entry)
@@ -87,9 +94,11 @@ bessel("bessel_y0", "Bessel function of the second kind, order 0; -inf at 0, NaN
 bessel("bessel_y1", "Bessel function of the second kind, order 1; -inf at 0, NaN below.",
    "grad * (bessel_y0(input) - result / input)", "P(3, 4)")
 special("modified_bessel_i0(Tensor input)", "i0(input)",
-   "Modified Bessel function of the first kind, order 0, as special.i0.", {"T(3, 4)"})
+   "Modified Bessel function of the first kind, order 0, as special.i0.", {"T(3, 4)"}, nil,
+   node_of "modified_bessel_i0")
 special("modified_bessel_i1(Tensor input)", "i1(input)",
-   "Modified Bessel function of the first kind, order 1, as special.i1.", {"T(3, 4)"})
+   "Modified Bessel function of the first kind, order 1, as special.i1.", {"T(3, 4)"}, nil,
+   node_of "modified_bessel_i1")
 bessel("modified_bessel_k0",
    "Modified Bessel function of the second kind, order 0; inf at 0, NaN below.",
    "neg(grad * modified_bessel_k1(input))", "P(3, 4)")

@@ -15,10 +15,11 @@ end
 for n = 1, 3 do
    local ints = ("int[%d]"):format(n)
    local three = n == 3 and {cpu = "float32"} or nil
-   -- PyTorch has no nodes for one dimension: it makes two of it
-   local titles = n > 1 and {max = ("MaxPool%dDWithIndices"):format(n),
-      avg = ("AvgPool%dD"):format(n), adaptive = ("AdaptiveAvgPool%dD"):format(n),
-      adaptive_max = ("AdaptiveMaxPool%dD"):format(n)} or {}
+   -- PyTorch has no nodes for one dimension: it makes two of it, and one of the two again
+   local function title(format) return n > 1 and format:format(n) or "Squeeze" end
+   local titles = {max = title "MaxPool%dDWithIndices", unpool = title "MaxUnpool%dD",
+      avg = title "AvgPool%dD", adaptive = title "AdaptiveAvgPool%dD",
+      adaptive_max = title "AdaptiveMaxPool%dD"}
    local windows = ("Tensor input, %s kernel_size, %s stride=nil, %s padding=0")
       :format(ints, ints, ints)
 
@@ -40,6 +41,7 @@ for n = 1, 3 do
       examples = examples(n, {"X, 2"})}
    F {([[max_unpool%dd(Tensor input, Tensor indices, %s kernel_size, %s stride=nil, %s padding=0,
          int[] output_size=nil) -> Tensor]]):format(n, ints, ints, ints),
+      node = titles.unpool,
       doc = [[Puts the elements back to where max_pool found them (its indices), zeros elsewhere.
       Where several sizes fit, output_size says which.]],
       composite = true, autocast = {cpu = "float32"},

@@ -10,11 +10,11 @@ op {"nanmean(Tensor self, " .. dims .. ", *, dtype dtype=nil) -> Tensor",
     composite = true, examples = {"T(3, 4)", "T(3, 4), 2"}}
 
 -- The older forms: whether n - 1 is divided by, alone or after dim.
-local function unbiased(name, doc)
+local function unbiased(name, doc, node)
    op {name .. ".unbiased(Tensor self, bool unbiased) -> Tensor", doc = doc, composite = true,
-       examples = {"T(3, 4), false"}}
+       node = node, examples = {"T(3, 4), false"}}
    op {name .. ".dim(Tensor self, dim[] dim, bool unbiased, bool keepdim=false) -> Tensor",
-       doc = doc,
+       doc = doc, node = node,
        composite = true, examples = {"T(3, 4), 2, false", "T(3, 4), {1, 2}, true, true"}}
 end
 
@@ -41,7 +41,7 @@ op {[[std(Tensor self, dim[] dim=nil, *, Number correction=1, bool unbiased=true
     node = "Std", doc = "The standard deviation: the square root of var.",
     composite = true,
     examples = {"T(3, 4)", "T(3, 4), 2", "T(3, 4), 1, {correction = 0, keepdim = true}"}}
-unbiased("std", "The same with correction 1 (true) or 0 (false).")
+unbiased("std", "The same with correction 1 (true) or 0 (false).", "Std")
 op {"logsumexp(Tensor self, dim[] dim, bool keepdim=false) -> Tensor",
     node = "Logsumexp", doc = "log(sum(exp(self))) over dim, without overflow.",
     composite = true,

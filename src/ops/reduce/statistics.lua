@@ -4,18 +4,19 @@ local dims = "dim[] dim=nil"
 local spread = dims .. ", *, Number correction=1, bool unbiased=true, bool keepdim=false"
 
 op {"std_mean(Tensor self, " .. spread .. ") -> (Tensor std, Tensor mean)",
-    doc = "The standard deviation and the mean over dim.", composite = true,
+    node = "StdMean", doc = "The standard deviation and the mean over dim.", composite = true,
     examples = {"T(3, 4)", "T(3, 4), 2", "T(3, 4), 1, {correction = 0, keepdim = true}"}}
 op {"var_mean(Tensor self, " .. spread .. ") -> (Tensor var, Tensor mean)",
-    doc = "The variance and the mean over dim.", composite = true,
+    node = "VarMean", doc = "The variance and the mean over dim.", composite = true,
     examples = {"T(3, 4)", "T(3, 4), 2", "T(3, 4), 1, {correction = 0, keepdim = true}"}}
 for _, name in ipairs {"std_mean", "var_mean"} do
    local results = " -> (Tensor " .. name:sub(1, 3) .. ", Tensor mean)"
+   local node = name == "std_mean" and "StdMean" or "VarMean"
    op {name .. ".unbiased(Tensor self, bool unbiased)" .. results,
-       doc = "The same with correction 1 (true) or 0 (false).", composite = true,
+       doc = "The same with correction 1 (true) or 0 (false).", composite = true, node = node,
        examples = {"T(3, 4), false"}}
    op {name .. ".dim(Tensor self, dim[] dim, bool unbiased, bool keepdim=false)" .. results,
-       doc = "The same with correction 1 (true) or 0 (false).", composite = true,
+       doc = "The same with correction 1 (true) or 0 (false).", composite = true, node = node,
        examples = {"T(3, 4), 2, false, true"}}
 end
 op {"aminmax(Tensor self, *, dim dim=nil, bool keepdim=false) -> (Tensor min, Tensor max)",

@@ -1,9 +1,9 @@
 -- Operators that change self's own sizes, strides or memory; views of the same names make new
 -- tensors.
 
-local function reshaping(signature, doc, examples)
+local function reshaping(signature, doc, node)
    op {signature .. " -> self", doc = doc, composite = true, func = false, nondiff = "see the view",
-       examples = examples}
+       node = node}
 end
 
 reshaping("squeeze_(Tensor self, dim[] dim=nil)", "squeeze of self itself.")
@@ -11,7 +11,7 @@ reshaping("unsqueeze_(Tensor self, dim dim)", "unsqueeze of self itself.")
 reshaping("transpose_(Tensor self, dim dim0, dim dim1)", "transpose of self itself.")
 reshaping("swapaxes_(Tensor self, dim axis0, dim axis1)", "The same as transpose_.")
 reshaping("swapdims_(Tensor self, dim dim0, dim dim1)", "The same as transpose_.")
-reshaping("t_(Tensor self)", "t of self itself.")
+reshaping("t_(Tensor self)", "t of self itself.", "T")
 op {"as_strided_(Tensor self, int[] size, int[] stride, int storage_offset=nil) -> self",
     doc = "as_strided of self itself.", composite = true, nondiff = "see the view"}
 op {[[set_(Tensor self, Tensor source, int storage_offset=nil, int[] size=nil, int[] stride=nil)

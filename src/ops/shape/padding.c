@@ -165,5 +165,12 @@ tl_Tensor *tlo_pad(tl_Tensor *input, tl_Ints pad, const char *mode, tl_Scalar va
   TL_TRY_NULL(find_mode(mode, &by_elements));
   if (tli_given(value) && tli_to_double(value) != 0)
     return tli_fail_null(TL_EARG, "pad: value: mode \"%s\" takes none", mode);
-  return pad_with_elements(input, pad, by_elements);
+  static const char *const titles[][3] = {
+      [REFLECT] = {"ReflectionPad1D", "ReflectionPad2D", "ReflectionPad3D"},
+      [REPLICATE] = {"ReplicationPad1D", "ReplicationPad2D", "ReplicationPad3D"},
+      [CIRCULAR] = {"CopySlices", "CopySlices", "CopySlices"}}; /* PyTorch's */
+  uint64_t count = tli_node_count();
+  tl_Tensor *result = pad_with_elements(input, pad, by_elements);
+  if (result && pad.n >= 2) tli_entitle(result, titles[by_elements][pad.n / 2 - 1], count);
+  return result;
 }

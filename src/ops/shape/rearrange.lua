@@ -36,6 +36,7 @@ op {"cartesian_prod(Tensor[] tensors...) -> Tensor",
     result.]],
     composite = true, out = false, examples = {"T(2), T(3)", "{T(2), T(1), T(2)}", "T(2)"}}
 op {"combinations(Tensor self, int r=2, bool with_replacement=false) -> Tensor",
+    node = "Index",
     doc = [[All ways to choose r elements of a vector, in its order, one row each; maybe the same
     one again.]],
     composite = true, out = false, examples = {"T(4)", "T(3), 2, true"}}

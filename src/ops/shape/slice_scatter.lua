@@ -1,6 +1,7 @@
 -- Copies of self with one part replaced.
 
 op {"select_scatter(Tensor self, Tensor src, dim dim, index index) -> Tensor",
+    node = "SelectScatter",
     doc = "self with src at one position along dim.", composite = true, out = false,
     examples = {"T(3, 4), T(3), 2, 1", "T(3, 4), T(4), 1, -1"}}
 op {[[slice_scatter(Tensor self, Tensor src, dim dim=0, index start=nil, index end_=nil, int step=1)
@@ -10,6 +11,7 @@ op {[[slice_scatter(Tensor self, Tensor src, dim dim=0, index start=nil, index e
     out = false,
     examples = {"T(3, 4), T(3, 2), 2, 2, 3", "T(5), T(3), 1, 1, 5, 2", "T(3, 4), T(1, 4), 1, -1"}}
 op {"diagonal_scatter(Tensor self, Tensor src, int offset=0, dim dim1=0, dim dim2=1) -> Tensor",
+    node = "DiagonalScatter",
     doc = "self with src on the diagonal of the matrices in dim1 and dim2.", composite = true,
     out = false,
     examples = {"T(3, 3), T(3)", "T(3, 4), T(3), 1"}}

@@ -35,7 +35,7 @@ op {"narrow.tensor(Tensor self, dim dim, Tensor start, int length) -> Tensor",
     composite = true, out = false, any_device = {start = true}, waits = "start is read",
     examples = {"T(3, 4), 2, torch.tensor(2), 3"}}
 op {"narrow_copy(Tensor self, dim dim, index start, int length) -> Tensor",
-    doc = "A copy of narrow's view.",
+    node = "NarrowCopy", doc = "A copy of narrow's view.",
     expr = "clone(narrow(self, dim, start, length))", examples = {"T(3, 4), 2, 2, 3"}}
 op {"slice(Tensor self, dim dim, int start, int stop, int step) -> Tensor", internal = true,
     view = true,

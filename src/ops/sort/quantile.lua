@@ -4,7 +4,7 @@ local ranks = ", dim dim=nil, bool keepdim=false, *, string interpolation='linea
 for _, row in ipairs {{"quantile", "; NaN where there is one"},
    {"nanquantile", ", of what is not NaN"}} do
    op {row[1] .. "(Tensor self, float q" .. ranks,
-       doc = "The q-quantile along dim, or of all elements" .. row[2]
+       node = "Squeeze", doc = "The q-quantile along dim, or of all elements" .. row[2]
           .. [[. Between two elements it is 'linear', 'lower', 'higher', 'nearest' or their
           'midpoint'.]],
        composite = true, autocast = {cpu = "float32"},
@@ -12,6 +12,7 @@ for _, row in ipairs {{"quantile", "; NaN where there is one"},
                    "T(3, 5), 0.6, 1, true, {interpolation = 'lower'}",
                                      "T(4), 0.25, {interpolation = 'midpoint'}"}}
    op {row[1] .. ".several(Tensor self, Tensor q" .. ranks,
+       node = "Squeeze",
        doc = "The same for each of several q, in a first dimension of the result.",
        composite = true, autocast = {cpu = "float32"},
        examples = {"T(3, 5), torch.tensor({0.1, 0.5}, {dtype = 'float64'}), 2"}}

@@ -333,11 +333,14 @@ tl_Tensor *tlo_grid_sample(tl_Tensor *input, tl_Tensor *grid, const char *mode,
   TL_TRY_NULL(check(input, grid));
   Sampling s = {(Mode)m, (Beyond)p, align_corners};
   bool half = tli_dtype_bytes[input->dtype] == 2;
+  uint64_t count = tli_node_count();
   tli_Chain c = {0};
   tl_Tensor *image = half ? TLI_STEP(&c, tlo_to_dtype(input, TL_F32)) : input;
   tl_Tensor *places = half ? TLI_STEP(&c, tlo_to_dtype(grid, TL_F32)) : grid;
   tl_Tensor *samples = TLI_STEP(&c, sample(image, places, input->ndim - 2, &s));
   if (m == 0) samples = with_grid(&c, samples, places);
   if (half) samples = TLI_STEP(&c, tlo_to_dtype(samples, (tl_DType)input->dtype));
-  return tli_chain_end(&c, samples);
+  samples = tli_chain_end(&c, samples);
+  tli_entitle(samples, input->ndim == 4 ? "GridSampler2D" : "GridSampler3D", count);
+  return samples;
 }

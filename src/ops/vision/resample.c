@@ -345,6 +345,24 @@ static tl_Tensor *resize(tl_Tensor *input, const Axis *axes, Mode mode) {
   return tli_chain_end(&c, result);
 }
 
+/* PyTorch's name of the node. */
+static const char *title_of(Mode mode, int spatial) {
+  switch (mode) {
+  case NEAREST:
+    return (const char *[]){"UpsampleNearest1D", "UpsampleNearest2D",
+                            "UpsampleNearest3D"}[spatial - 1];
+  case NEAREST_EXACT:
+    return (const char *[]){"UpsampleNearestExact1D", "UpsampleNearestExact2D",
+                            "UpsampleNearestExact3D"}[spatial - 1];
+  case LINEAR:
+    return (const char *[]){"UpsampleLinear1D", "UpsampleBilinear2D",
+                            "UpsampleTrilinear3D"}[spatial - 1];
+  case AREA:
+    return (const char *[]){"Squeeze", "AdaptiveAvgPool2D", "AdaptiveAvgPool3D"}[spatial - 1];
+  default: return "UpsampleBicubic2D";
+  }
+}
+
 tl_Tensor *tlo_interpolate(tl_Tensor *input, tl_Ints size, tl_Floats scale_factor, const char *mode,
                            bool align_corners, bool recompute_scale_factor) {
   Mode m = NEAREST;
@@ -363,5 +381,9 @@ tl_Tensor *tlo_interpolate(tl_Tensor *input, tl_Ints size, tl_Floats scale_facto
                          "interpolate: mode '%s' needs a floating or uint8 input, got %s", mode,
                          tl_dtype_name((tl_DType)input->dtype));
   TL_TRY_NULL(find_axes(input, size, scale_factor, align_corners, recompute_scale_factor, axes));
-  return tli_follow(m == AREA ? resize_by_area(input, axes) : resize(input, axes, m), input);
+  uint64_t count = tli_node_count();
+  tl_Tensor *result = m == AREA ? resize_by_area(input, axes) : resize(input, axes, m);
+  result = tli_follow(result, input);
+  tli_entitle(result, title_of(m, input->ndim - 2), count);
+  return result;
 }
