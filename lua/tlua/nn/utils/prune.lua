@@ -64,10 +64,11 @@ end
 
 local function check_parameter(title, module, name)
    if not class.isinstance(module, Module) then args.refuse(title, "module", "a module", module) end
+   if type(name) ~= "string" then args.refuse(title, "name", "a string", name) end
    if pruning_of(module, name) then return end
    local tensor = rawget(module, name)
    if not torch.is_tensor(tensor) or not tensor.is_parameter then
-      torch.raise(("%s: %s has no parameter %s"):format(title, torch.type(module), tostring(name)))
+      torch.raise(("%s: %s has no parameter %s"):format(title, torch.type(module), name))
    end
 end
 
@@ -108,18 +109,17 @@ end
 --- Makes a method of this class, with the arguments that follow the name, and applies it:
 --- `prune.L1Unstructured:apply(layer, "weight", 0.3)`. What is pruned already stays so.
 ---@param module nn.Module
----@param name string  of a parameter
+---@param name string  of a parameter; or all by name, {name = "weight", amount = 0.3}
 ---@param ... any  as for the class; the last may be {importance_scores = tensor}
 ---@return nn.utils.prune.BasePruningMethod
 function Base:apply(module, name, ...)
-   local list = table.pack(...)
-   local last, scores = list[list.n], nil
-   if type(last) == "table" and not getmetatable(last) and last.importance_scores then
-      scores = last.importance_scores
-      local options = {}
-      for key, value in pairs(last) do
-         if key ~= "importance_scores" then options[key] = value end
-      end
+   local list, options, scores = table.pack(...), {}, nil
+   if type(name) == "table" and list.n == 0 then list, name = {n = 1, name}, nil end
+   local last = list[list.n]
+   if type(last) == "table" and not getmetatable(last) then
+      for key, value in pairs(last) do options[key] = value end
+      scores, options.importance_scores = options.importance_scores, nil
+      if name == nil then name, options.name = options.name, nil end
       list[list.n] = options
       if not next(options) then list.n = list.n - 1 end
    end
@@ -395,10 +395,10 @@ function M.remove(module, name)
    if not class.isinstance(module, Module) then
       args.refuse("prune.remove", "module", "a module", module)
    end
+   if type(name) ~= "string" then args.refuse("prune.remove", "name", "a string", name) end
    local entry = pruning_of(module, name)
    if not entry then
-      torch.raise(("prune.remove: %s of %s is not pruned"):format(
-         tostring(name), torch.type(module)))
+      torch.raise(("prune.remove: %s of %s is not pruned"):format(name, torch.type(module)))
    end
    entry.method:remove(module)
    return module
