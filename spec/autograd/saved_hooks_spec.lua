@@ -223,6 +223,24 @@ describe("saved_tensors_hooks", function()
       assert.same({1}, w:tolist())
    end)
 
+   it("packs for an operator in whose midst a finalizer has failed", function()
+      local x = leaf(0):to "cpu":detach():requires_grad_()
+      local failed, y
+      collectgarbage "stop" -- what follows is garbage until there is no memory
+      local garbage = torch.ones(1 << 19, {dtype = "float64", device = "cpu"}) -- luacheck: ignore 231
+      setmetatable({}, {__gc = function() failed = not pcall(torch.matmul, x, 3) end})
+      garbage = nil
+      torch.set_memory_limit(torch.memory_stats().used + (1 << 20))
+      local ok, message = pcall(function()
+         y = graph.saved_tensors_hooks(same, same, function() return x:expand(1 << 19):exp() end)
+      end)
+      torch.set_memory_limit(0)
+      collectgarbage "restart"
+      assert.is_true(ok, message)
+      assert.is_true(failed)
+      assert.equal(1 << 19, y:sum():item())
+   end)
+
    it("keeps what pack made within a torch.scope", function()
       local x = leaf {1, 2}
       local y = torch.scope(function()

@@ -99,7 +99,11 @@ void tli_pacer_note(tli_State *S, const tl_Tensor *tensor) {
 void tli_pacer_collect(lua_State *L, tli_State *S) {
   if (S->pacer.collecting) return;
   bool outer = tli_set_amid(true);
+  lua_State *calling = tli_calling;
+  const char *op = tli_operator();
   full(L, S);
+  tli_calling = calling; /* a finalizer's error has left none */
+  tli_set_operator(op);
   tli_set_amid(outer);
   tl_memory_trim();
 }
@@ -110,14 +114,11 @@ static bool collect_garbage(void) {
   lua_State *L = tli_calling;
   tli_State *S = L && lua_checkstack(L, LUA_MINSTACK) ? tli_state_find(L) : NULL;
   if (S == NULL || S->ledger == NULL || S->pacer.collecting) return false;
-  const char *op = tli_operator();
   bool grad = tli_grad_mode(), inference = tli_inference_mode();
   tli_pacer_collect(L, S);
   tli_enter(L, S); /* coroutines that finalizers ran may have other modes */
   tli_set_grad_mode(grad);
   tli_set_inference_mode(inference);
-  tli_set_operator(op);
-  tli_calling = L;
   return true;
 }
 

@@ -157,6 +157,8 @@ tli_State *tli_state_open(lua_State *L) {
 /* ---- boxes ---- */
 
 tli_Box *tli_new_box(lua_State *L, tli_State *S) {
+  lua_State *calling = tli_calling;
+  const char *op = tli_operator();
   if (S->pacer.due) tli_pacer_work(L, S);
   tli_Box *box = (tli_Box *)lua_newuserdatauv(L, sizeof *box, 0);
   *box = (tli_Box){S, NULL};
@@ -165,6 +167,8 @@ tli_Box *tli_new_box(lua_State *L, tli_State *S) {
   tli_note_owner(L);
   if (S->scopes) tli_scope_note(L, S);
   tli_enter(L, S); /* last: what was made may have let finalizers run */
+  tli_calling = calling;
+  tli_set_operator(op);
   return box;
 }
 
