@@ -416,7 +416,7 @@ bool tli_callback_call_in(lua_State *L, tli_Callback *a, lua_CFunction run, void
   tli_callback_push(L, a);
   lua_pushlightuserdata(L, &call);
   int status = lua_pcall(L, 2, 0, 0);
-  tli_calling = calling; /* an error that the function has caught has left none */
+  tli_calling = calling;           /* an error that the function has caught has left none */
   tli_enter(L, tli_state_find(L)); /* coroutines that it ran may have other modes */
   if (status == LUA_OK) return true;
   const char *message = lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1) : "an error object";
