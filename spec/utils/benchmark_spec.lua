@@ -72,6 +72,23 @@ describe("a timer", function()
       end)
    end)
 
+   it("refuses times and counts that make no sense", function()
+      local timer = benchmark.Timer {stmt = "1"}
+      assert.raises("timeit: number: expected an integer, got 1.5", function()
+         timer:timeit(1.5)
+      end)
+      assert.raises("blocked_autorange: min_run_time: expected a number of at least 0, got -1",
+         function() timer:blocked_autorange {min_run_time = -1} end)
+      assert.raises("adaptive_autorange: threshold: expected a number of at least 0, got",
+         function() timer:adaptive_autorange {threshold = 0 / 0} end)
+      assert.raises("collect_callgrind: number: expected an integer of at least 1, got 0", function()
+         timer:collect_callgrind {number = 0}
+      end)
+      assert.raises("collect_callgrind: globals: another process", function()
+         benchmark.Timer({stmt = "x", globals = {x = 1}}):collect_callgrind()
+      end)
+   end)
+
    it("counts instructions by valgrind, of an expression and of statements", function()
       if not os.execute "valgrind --version >/dev/null 2>&1" or os.getenv "SPEC_SANITIZED" then
          return pending "needs valgrind and a plain build"
@@ -83,6 +100,9 @@ describe("a timer", function()
       local one, three = count "a + a", count "local b = a + a; b = b + a; b = b + a"
       assert.is_true(one > 500, one)
       assert.is_true(three > 2 * one and three < 4 * one, three)
+      local none, message = benchmark.Timer({stmt = "no.such()"}):collect_callgrind {number = 1}
+      assert.is_nil(none)
+      assert.matches("^collect_callgrind: .*attempt to index", message)
    end)
 end)
 

@@ -217,8 +217,11 @@ describe("a SummaryWriter", function()
             w.file = io.open("/dev/full", "wb")
             w.file:setvbuf "no"
             for i = 1, 100 do w:add_scalar("x", i, i) end
+            io.open(w.log_dir .. "/00000", "wb"):close() -- where a folder would be
+            w:add_embedding(torch.ones(2, 2))
             print "went on"]]):format(folder))
          local output = shell.ok(shell.start() .. " " .. folder .. "/a.lua")
+         assert.matches("SummaryWriter: .*/00000/default: .*; the embedding is not written", output)
          assert.equal(1, select(2, output:gsub("nothing more is written", "")))
          assert.matches("went on", output)
       end)

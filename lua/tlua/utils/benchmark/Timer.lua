@@ -57,6 +57,7 @@ function Timer:__init(...)
       description = a.description, env = a.env, num_threads = a.num_threads,
       setup = type(a.setup) == "string" and a.setup or nil,
    }
+   self.has_globals = next(a.globals or {}) ~= nil
    self.setup = type(a.setup) == "string" and compile("setup", a.setup, environment) or a.setup
    self.run = repeated(a.stmt, environment)
 end
@@ -91,14 +92,26 @@ local function prepare(self)
    self.run(1) -- what the first call alone does
 end
 
+local function check_calls(who, number)
+   if number < 1 then args.refuse(who, "number", "an integer of at least 1", number) end
+   return number
+end
+
+-- Seconds and shares: neither below 0 nor NaN.
+local function check_figures(who, a, ...)
+   for _, name in ipairs {...} do
+      if not (a[name] >= 0) then args.refuse(who, name, "a number of at least 0", a[name]) end
+   end
+   return a
+end
+
+local take_timeit = args.signature "timeit(number: integer = 1000000)"
+
 --- One block of so many calls.
 ---@param number? integer
 ---@return utils.benchmark.Measurement
-function Timer:timeit(number)
-   number = number or 1000000
-   if math.type(number) ~= "integer" or number < 1 then
-      args.refuse("timeit", "number", "an integer of at least 1", number)
-   end
+function Timer:timeit(...)
+   local number = check_calls("timeit", take_timeit(...).number)
    return with_threads(self, function()
       prepare(self)
       self.run(math.max(number // 100, 1))
@@ -130,7 +143,7 @@ local take_blocked = args.signature [[blocked_autorange(min_run_time: number = 0
 ---@param options? {min_run_time: number}
 ---@return utils.benchmark.Measurement
 function Timer:blocked_autorange(...)
-   local a = take_blocked(...)
+   local a = check_figures("blocked_autorange", take_blocked(...), "min_run_time")
    return with_threads(self, function()
       prepare(self)
       local number, raw, sum = block_size(self, a.min_run_time / 1000), {}, 0
@@ -150,7 +163,8 @@ local take_adaptive = args.signature [[adaptive_autorange(threshold: number = 0.
 ---@param options? {threshold: number, min_run_time: number, max_run_time: number}
 ---@return utils.benchmark.Measurement
 function Timer:adaptive_autorange(...)
-   local a = take_adaptive(...)
+   local a = check_figures("adaptive_autorange", take_adaptive(...), "threshold", "min_run_time",
+      "max_run_time")
    return with_threads(self, function()
       prepare(self)
       local number, raw, sum = block_size(self, a.min_run_time / 1000), {}, 0
@@ -174,16 +188,27 @@ local function instructions(program, code)
    local output = pipe:read "a"
    pipe:close()
    local count = output:match "Collected : (%d+)"
-   return count and math.tointeger(tonumber(count)), output
+   if count and not output:find "\nstack traceback:" then return math.tointeger(tonumber(count)) end
+   for line in output:gmatch "[^\n]+" do -- what is not valgrind's own
+      if not line:find "^==" then return nil, line end
+   end
+   return nil, "there is no valgrind"
 end
 
+local take_callgrind = args.signature "collect_callgrind(number: integer = 100)"
+
 --- Instructions of one call, counted by valgrind in a process of its own: a figure without noise.
---- `stmt` and `setup` must be code. nil and a message where there is no valgrind.
+--- `stmt` and `setup` must be code, which has no globals of this process. nil and a message where
+--- there is no valgrind, or the code fails.
 ---@param number? integer  calls, 100 by default
 ---@return number? instructions
 ---@return string? message
-function Timer:collect_callgrind(number)
-   number = number or 100
+function Timer:collect_callgrind(...)
+   local number = check_calls("collect_callgrind", take_callgrind(...).number)
+   if self.has_globals then
+      torch.raise("collect_callgrind: globals: another process, which counts, does not have them; "
+         .. "make them in setup")
+   end
    if not self.task.stmt or not self.task.setup then
       torch.raise "collect_callgrind: stmt and setup must be strings of Lua code"
    end
@@ -194,11 +219,10 @@ function Timer:collect_callgrind(number)
       return ("torch.set_num_threads(%d) %s\nfor _ = 1, %d do %s\nend"):format(
          self.task.num_threads, self.task.setup, n, statement(self.task.stmt))
    end
-   local few, output = instructions(name, code(number))
-   local many = few and instructions(name, code(2 * number))
-   if not many then
-      return nil, "collect_callgrind: " .. (output:match "[^\n]+" or "there is no valgrind")
-   end
+   local few, message = instructions(name, code(number))
+   if not few then return nil, "collect_callgrind: " .. message end
+   local many, later = instructions(name, code(2 * number))
+   if not many then return nil, "collect_callgrind: " .. later end
    return (many - few) / number
 end
 

@@ -395,33 +395,41 @@ function SummaryWriter:add_graph(model, ...)
 end
 
 --- Points for the projector: their positions and, for each, a label (`metadata`), or several below
---- the names in `metadata_header`, and a picture (`label_img`, (N, C, H, W)).
+--- the names in `metadata_header`, and a picture (`label_img`, (N, C, H, W)). If they cannot be
+--- written, that is said on stderr.
 ---@param matrix Tensor  (N, D)
 ---@param options? table  also `tag` and `global_step`, which name it
 function SummaryWriter:add_embedding(matrix, options)
    if options ~= nil and type(options) ~= "table" then
       args.refuse("add_embedding", "options", "a table", options)
    end
+   local failure
+   local function attempt(name, ok, message)
+      if not ok and not failure then failure = ("%s/%s: %s"):format(self.log_dir, name, message) end
+   end
    local function write(name, text)
-      local path = self.log_dir .. "/" .. name
-      local out, message = io.open(path, "wb")
-      local ok, why
-      if out then
-         ok, why = out:write(text)
-         local closed, later = out:close()
-         ok, why = ok and closed, why or later
-      end
-      if not ok then fail("add_embedding", path, message or why) end
+      if failure then return end
+      local out, message = io.open(self.log_dir .. "/" .. name, "wb")
+      attempt(name, out, message)
+      if not out then return end
+      attempt(name, out:write(text))
+      attempt(name, out:close())
    end
    local list = self.embeddings or {} -- the file is written whole: a name's last one counts
    local part, name = require "tlua.utils.tensorboard.embedding".write(matrix, options or {},
-      function(folder) make_folder("add_embedding", self.log_dir .. "/" .. folder) end, write)
-   if not list[name] then list[#list + 1] = name end
-   list[name] = part
-   local parts = {}
-   for i, key in ipairs(list) do parts[i] = list[key] end
-   write("projector_config.pbtxt", table.concat(parts))
-   self.embeddings = list
+      function(folder) attempt(folder, torch.io.make_folder(self.log_dir .. "/" .. folder)) end,
+      write)
+   if not failure then
+      if not list[name] then list[#list + 1] = name end
+      list[name] = part
+      local parts = {}
+      for i, key in ipairs(list) do parts[i] = list[key] end
+      write("projector_config.pbtxt", table.concat(parts))
+      self.embeddings = list
+   end
+   if failure then
+      io.stderr:write(("SummaryWriter: %s; the embedding is not written\n"):format(failure))
+   end
 end
 
 --- Writes out what waits.
