@@ -100,7 +100,7 @@ end
 -- Seconds and shares: neither below 0 nor NaN.
 local function check_figures(who, a, ...)
    for _, name in ipairs {...} do
-      if not (a[name] >= 0) then args.refuse(who, name, "a number of at least 0", a[name]) end
+      if a[name] < 0 or a[name] ~= a[name] then args.refuse(who, name, "a number of at least 0", a[name]) end
    end
    return a
 end
