@@ -100,7 +100,8 @@ end
 -- Seconds and shares: neither below 0 nor NaN.
 local function check_figures(who, a, ...)
    for _, name in ipairs {...} do
-      if a[name] < 0 or a[name] ~= a[name] then args.refuse(who, name, "a number of at least 0", a[name]) end
+      local value = a[name]
+      if value < 0 or value ~= value then args.refuse(who, name, "a number of at least 0", value) end
    end
    return a
 end
