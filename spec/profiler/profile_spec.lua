@@ -389,13 +389,13 @@ describe("the summary", function()
 
    it("tells memory that grows from memory that comes and goes", function()
       -- `n` collections take 10 of 100 each; `bytes` are alive at the end
-      local function text_of(n, bytes)
+      local function text_of(n, bytes, name)
          local session = {}
          function session:state() return false, 100, 0, n, 1, 0, 0 end -- luacheck: ignore 212
          function session:threads() return {} end -- luacheck: ignore 212
          function session:memory() return 0, 1, bytes, 0, "unknown", "cpu", 0 end -- luacheck: ignore 212
          function session:event() -- luacheck: ignore 212
-            return "collector", "collector: young step", 0, 0, 10, 0, 0, 0, -1, 0, 0, 0, -1, -1, 0
+            return "collector", name or "collector: young step", 0, 0, 10, 0, 0, 0, -1, 0, 0, 0, -1, -1, 0
          end
          return require("tlua.profiler.summary").text(session)
       end
@@ -405,6 +405,9 @@ describe("the summary", function()
       assert.matches("60 %% of the time goes to the collector, and nothing keeps growing",
          text_of(6, 1000))
       assert.is_nil(text_of(1, 3 << 20):find "=>") -- one alone says nothing
+      local asked = text_of(6, 1000, "collector: collectgarbage")
+      assert.matches("calls collectgarbage itself, 6 times, which takes 60 %% of the time", asked)
+      assert.is_nil(asked:find "keeps growing")
    end)
 
    it("gives no advice without a reason", function()

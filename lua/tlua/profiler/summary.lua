@@ -12,11 +12,12 @@ local GROWTH <const> = 1 << 20 -- bytes, from which on memory grows
 local function shares_of(session)
    local _, duration, _, n = session:state()
    local class = {}
-   local sums = {data = 0, collector = 0, collections = 0, operators = 0, operator_count = 0}
+   local sums = {data = 0, collector = 0, collections = 0, asked = 0, asked_count = 0,
+      operators = 0, operator_count = 0}
    local device, device_of, steps, busy = 0, {}, 0, {}
    local function add(i)
-      local kind, _, parent, _, took, inside, _, _, device_begin, device_time, _, _, _, _, thread =
-         session:event(i)
+      local kind, name, parent, _, took, inside, _, _, device_begin, device_time, _, _, _, _,
+         thread = session:event(i)
       if thread > 0 then
          if parent == 0 then
             busy[thread] = (busy[thread] or 0) + (kind == "kernel" and device_time or took)
@@ -33,7 +34,11 @@ local function shares_of(session)
       if is == "operators" and kind == "operator" then
          sums.operator_count = sums.operator_count + 1
       end
-      if kind == "collector" then sums.collections = sums.collections + 1 end
+      if name == "collector: collectgarbage" then
+         sums.asked, sums.asked_count = sums.asked + took, sums.asked_count + 1
+      elseif kind == "collector" then
+         sums.collections = sums.collections + 1
+      end
       if kind == "step" then steps = steps + 1 end
       if device_begin >= 0 then
          device_of[i] = true
@@ -94,6 +99,11 @@ function M.figures(session)
       advise("%d operators take %.1f us each on average: calls cost as much as the arithmetic. "
          .. "Larger batches, fused layers or a captured graph have fewer of them.",
          f.operator_count, f.operator_average)
+   end
+   if sums.asked / whole > 0.05 and sums.asked_count > 1 then
+      advise("the program calls collectgarbage itself, %d times, which takes %.0f %% of the time: "
+         .. "leave that to the collector, which also sees to the memory of tensors.",
+         sums.asked_count, 100 * sums.asked / whole)
    end
    if f.collector > 0.05 and sums.collections >= MANY_COLLECTIONS then
       local live, most = memory_growth(session)

@@ -101,7 +101,9 @@ end
 local function check_figures(who, a, ...)
    for _, name in ipairs {...} do
       local value = a[name]
-      if value < 0 or value ~= value then args.refuse(who, name, "a number of at least 0", value) end
+      if value < 0 or value ~= value then
+         args.refuse(who, name, "a number of at least 0", value)
+      end
    end
    return a
 end
