@@ -65,13 +65,18 @@ function hover(c, find) {
   });
   c.addEventListener("mouseleave", () => { tip.style.display = "none"; });
 }
-function key(list) {
+function key(list, hidden, click) {
   const p = element("p", document.body);
   p.className = "key";
-  list.forEach(([name, colour]) => {
+  list.forEach(([name, colour], k) => {
     const s = element("span", p), i = element("i", s);
     i.style.background = colour;
     s.appendChild(document.createTextNode(name));
+    if (!click) return;
+    const fade = () => { s.style.opacity = hidden[k] ? 0.4 : 1; };
+    s.style.cursor = "pointer";
+    s.addEventListener("click", () => { hidden[k] = !hidden[k]; fade(); click(); });
+    fade();
   });
 }
 function hue(text) {
@@ -190,15 +195,20 @@ function memory(categories, points, end) {
   const colours = ["#4c78a8", "#b279a2", "#f58518", "#54a24b", "#c9ced6", "#eef0f3"];
   const height = 280, left = 64;
   const [c, fit] = canvas(height);
-  let most = 1;
-  points.forEach(p => { most = Math.max(most, p.slice(1).reduce((a, b) => a + b, 0)); });
+  const hidden = categories.map(() => false), last = categories.length - 1;
+  const highest = () => points.reduce((most, p) => Math.max(most,
+    p.slice(1).reduce((sum, part, k) => hidden[k] ? sum : sum + part, 0)), 1);
+  const all = highest();
+  hidden[last] = true;
+  hidden[last] = all > 4 * highest(); // cached, which would leave no room for the others
   const draw = () => {
-    const g = fit(), width = c.clientWidth - left, h = height - 30;
+    const g = fit(), width = c.clientWidth - left, h = height - 30, most = highest();
     points.forEach((p, i) => {
       const x = left + p[0] / end * width;
       const next = i + 1 < points.length ? points[i + 1][0] : end;
       let y = h + 8;
       categories.forEach((_, k) => {
+        if (hidden[k]) return;
         const part = p[k + 1] / most * h;
         g.fillStyle = colours[k];
         g.fillRect(x, y - part, Math.max((next - p[0]) / end * width + 0.5, 0.5), part);
@@ -218,7 +228,8 @@ function memory(categories, points, end) {
   });
   addEventListener("resize", draw);
   draw();
-  key(categories.map((name, k) => [name, colours[k]]));
+  key(categories.map((name, k) => [name, colours[k]]), hidden, draw);
+  element("p", document.body, "Click a name to hide or show what it stands for.").className = "hint";
 }
 </script>
 ]==]
