@@ -185,6 +185,37 @@ describe("a page", function()
       end)
    end)
 
+   -- In a document of a few lines, which knows what was drawn in which colour.
+   it("draws memory by category, and cached memory where that leaves room or somebody asks", function()
+      if not shell.has "node" then return pending "no node" end
+      local document <const> = [[
+         let colours = new Set(), handlers = {};
+         const node = () => ({style: {}, children: [], clientWidth: 600, appendChild() {},
+           addEventListener(what, fn) { (handlers[what] = handlers[what] || []).push(fn); },
+           getContext() { return {setTransform() {}, fillText() {},
+             fillRect(x, y, w, h) { if (h > 0) colours.add(this.fillStyle); }}; }});
+         const document = {body: node(), createElement: node, createTextNode: node,
+           getElementById: node}, window = {}, addEventListener = () => {}, innerWidth = 600;]]
+      local code <const> = [=[
+         const names = ["parameters", "optimizer state", "gradients", "activations", "temporary",
+           "cached"];
+         const drawn = fn => { colours = new Set(); fn(); return [...colours].join(" "); };
+         console.log(drawn(() => memory(names, [[0, 5, 0, 0, 0, 0, 10]], 100)));
+         console.log(drawn(() => { handlers = {}; memory(names, [[0, 5, 0, 7, 0, 0, 1000]], 100); }));
+         console.log(drawn(handlers.click[5]));
+         console.log(drawn(handlers.click[2]));]=]
+      local scripts = {}
+      for script in require("tlua.profiler.page").head:gmatch "<script>(.-)</script>" do
+         scripts[#scripts + 1] = script
+      end
+      shell.with_folder(function(folder)
+         shell.write(folder .. "/a.js", document .. table.concat(scripts, "\n") .. code)
+         assert.same({"#4c78a8 #eef0f3", "#4c78a8 #f58518", "#4c78a8 #f58518 #eef0f3",
+            "#4c78a8 #eef0f3"}, {shell.ok("node " .. folder .. "/a.js"):match(
+            "^([^\n]*)\n([^\n]*)\n([^\n]*)\n([^\n]*)\n$")})
+      end)
+   end)
+
    it("holds 200,000 events", function()
       local prof = torch.profiler.profile()
       for _ = 1, 210000 do torch._span_close(torch._span_open("user", "x")) end

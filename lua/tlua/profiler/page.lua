@@ -229,7 +229,8 @@ function memory(categories, points, end) {
   addEventListener("resize", draw);
   draw();
   key(categories.map((name, k) => [name, colours[k]]), hidden, draw);
-  element("p", document.body, "Click a name to hide or show what it stands for.").className = "hint";
+  const p = element("p", document.body, "Click a name to hide or show what it stands for.");
+  p.className = "hint";
 }
 </script>
 ]==]
