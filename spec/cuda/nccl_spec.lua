@@ -285,6 +285,33 @@ describe("groups by nccl", function()
       end
    end)
 
+   by("tell all ranks of a stage that has failed", function()
+      local output = on(3, [[
+         local nn, pipe = torch.nn, dist.pipelining
+         local Worse = torch.class("Worse", nn.Module)
+         local n = 0
+         function Worse:forward(t)
+            n = n + 1
+            if n == 2 then error("on purpose", 0) end
+            return t * nn.Parameter(torch.ones({4}, {device = "cuda"}))
+         end
+         local stage = pipe.PipelineStage(rank == 1 and Worse() or nn.Linear(4, 4):to "cuda", rank, size,
+            {device = "cuda"})
+         local schedule = pipe.Schedule1F1B(stage, 4, {loss_fn = nn.functional.mse_loss})
+         local x = torch.ones({8, 4}, {device = "cuda"})
+         refused("on purpose", function()
+            if rank == 0 then schedule:step(x) else schedule:step {target = rank == 2 and x or nil} end
+            torch.cuda.synchronize() -- what is on the stream is not waited for
+         end)
+         refused("on purpose", function()
+            dist.barrier()
+            torch.cuda.synchronize()
+         end)
+         print "told"
+      ]], {timeout = 60, fails = true})
+      assert.equal(3, select(2, output:gsub("told", "")), output)
+   end)
+
    by("end a call after its time, on all ranks, with who is missing; the next wait tells it", function()
       local output = on(3, [[
          local t = torch.ones({4}, {device = "cuda"})

@@ -369,6 +369,46 @@ describe("DistributedDataParallel", function()
       ]==])
    end)
 
+   it("does not mix the passes of ranks of which one has failed", function()
+      for _, kind in ipairs {"first", "last", "comm", "fully_shard"} do
+         ranks.ok(2, ("local kind = %q\n"):format(kind) .. [==[
+            local nn = torch.nn
+            torch.manual_seed(1)
+            local net = nn.Sequential(nn.Linear(4, 3), nn.Tanh(), nn.Linear(3, 2))
+            local fails = false
+            local function fail(x) if fails then error("on purpose", 0) end return x end
+            local model = net
+            if kind == "fully_shard" then
+               dist.fsdp.fully_shard(net)
+            else
+               if kind == "first" then net[3].weight:register_hook(fail) end
+               if kind == "last" then net[1].weight:register_hook(fail) end
+               model = nn.parallel.DistributedDataParallel(net)
+               if kind == "comm" then
+                  model:register_comm_hook(nil, function(_, bucket)
+                     fail()
+                     return dist.all_reduce(bucket:buffer(), "avg", {async_op = true})
+                  end)
+               end
+            end
+            local function pass()
+               local y = model(torch.ones(2, 4))
+               if kind == "fully_shard" then y:register_hook(fail) end
+               y:sum():backward()
+            end
+            pass()
+            fails = true -- on all ranks: they go on together
+            refused("on purpose", pass)
+            fails = false
+            pass()
+            fails = rank == 0
+            if rank == 0 then refused("on purpose", pass) end
+            fails = false
+            refused("ranks make different calls", pass)
+         ]==], {timeout = 60})
+      end
+   end)
+
    it("refuses models that differ, and what cannot be averaged", function()
       run(2, [==[
          refused("device_ids: expected one device, the module's, got 2; nn.DataParallel takes several",
@@ -412,45 +452,5 @@ describe("SyncBatchNorm", function()
          sync:evaluate() plain:evaluate()
          close(sync(x), plain(x))
       ]==])
-   end)
-
-   it("does not mix the passes of ranks of which one has failed", function()
-      for _, kind in ipairs {"first", "last", "comm", "fully_shard"} do
-         ranks.ok(2, ("local kind = %q\n"):format(kind) .. [==[
-            local nn = torch.nn
-            torch.manual_seed(1)
-            local net = nn.Sequential(nn.Linear(4, 3), nn.Tanh(), nn.Linear(3, 2))
-            local fails = false
-            local function fail(x) if fails then error("on purpose", 0) end return x end
-            local model = net
-            if kind == "fully_shard" then
-               dist.fsdp.fully_shard(net)
-            else
-               if kind == "first" then net[3].weight:register_hook(fail) end
-               if kind == "last" then net[1].weight:register_hook(fail) end
-               model = nn.parallel.DistributedDataParallel(net)
-               if kind == "comm" then
-                  model:register_comm_hook(nil, function(_, bucket)
-                     fail()
-                     return dist.all_reduce(bucket:buffer(), "avg", {async_op = true})
-                  end)
-               end
-            end
-            local function pass()
-               local y = model(torch.ones(2, 4))
-               if kind == "fully_shard" then y:register_hook(fail) end
-               y:sum():backward()
-            end
-            pass()
-            fails = true -- on all ranks: they go on together
-            refused("on purpose", pass)
-            fails = false
-            pass()
-            fails = rank == 0
-            if rank == 0 then refused("on purpose", pass) end
-            fails = false
-            refused("ranks make different calls", pass)
-         ]==], {timeout = 60})
-      end
    end)
 end)

@@ -147,6 +147,8 @@ describe("tlua run", function()
       assert.equal(1, status)
       assert.matches("%-n: expected 1 to 128 processes, got 'none'\nusage: tlua run", output)
       assert.matches("unknown option, got '%-%-nproc'", (shell.run(ranks.tlua .. " run --nproc 3 a.lua")))
+      assert.matches("%-%-node%-rank: expected 0 to 1, got '3'",
+         (shell.run(ranks.tlua .. " run --nnodes 2 --node-rank 3 --rdzv localhost:1 a.lua")))
       assert.matches("expected a script", (shell.run(ranks.tlua .. " run -n 3")))
       assert.matches("usage: tlua run", (shell.ok(ranks.tlua .. " run --help")))
    end)

@@ -20,6 +20,10 @@ local setting = [==[
       elseif how == "parallel layers" then
          tp.parallelize_module(model, dist.init_device_mesh("cpu", {size}),
             {["1"] = tp.ColwiseParallel(), ["3"] = tp.RowwiseParallel()})
+      elseif how == "both" then
+         local mesh = dist.init_device_mesh("cpu", {2, 2}, {mesh_dim_names = {"dp", "tp"}})
+         tp.parallelize_module(model, mesh.tp, {["1"] = tp.ColwiseParallel(), ["3"] = tp.RowwiseParallel()})
+         dist.fsdp.fully_shard(model, {mesh = mesh.dp})
       end
       return model
    end
@@ -76,7 +80,7 @@ describe("optimizers of split parameters", function()
    it("clip by the norm of all parts in a step with max_norm", function()
       for _, n in ipairs {2, 4} do
          run(n, [==[
-            for _, how in ipairs {"fully_shard", size == 2 and "parallel layers" or "ZeRO", "ZeRO"} do
+            for _, how in ipairs {"fully_shard", "ZeRO", size == 2 and "parallel layers" or size == 4 and "both" or nil} do
                for _, norm_type in ipairs {2, 1, math.huge} do
                   for _, name in ipairs {"SGD", "AdamW", "Adafactor"} do
                      if name ~= "Adafactor" or how == "ZeRO" then
@@ -93,9 +97,9 @@ describe("optimizers of split parameters", function()
    end)
 
    it("gather what needs a whole matrix: Muon", function()
-      for _, n in ipairs {2, 3} do
+      for _, n in ipairs {2, 3, 4} do
          run(n, [==[
-            for _, how in ipairs {"fully_shard", size == 2 and "parallel layers" or "ZeRO", "ZeRO"} do
+            for _, how in ipairs {"fully_shard", "ZeRO", size == 2 and "parallel layers" or size == 4 and "both" or nil} do
                for _, nesterov in ipairs {true, false} do
                   train(how, false, function(params, split_how)
                      local o = {lr = 0.02, nesterov = nesterov, adjust_lr_fn = "match_rms_adamw"}

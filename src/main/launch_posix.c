@@ -142,7 +142,12 @@ static bool parse(Launch *l, int argc, char **argv) {
   }
   l->script = i;
   if (i >= argc) return complain("expected a script", "");
-  if (l->node >= l->nodes) return complain("--node-rank: expected less than --nnodes", "more");
+  if (l->node >= l->nodes) {
+    char what[60], got[20];
+    snprintf(what, sizeof what, "--node-rank: expected 0 to %d", l->nodes - 1);
+    snprintf(got, sizeof got, "%d", l->node);
+    return complain(what, got);
+  }
   if ((l->nodes > 1 || l->elastic) && l->rendezvous == NULL)
     return complain("--rdzv: expected HOST:PORT beside --nnodes", "");
   return true;
