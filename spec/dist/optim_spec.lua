@@ -80,7 +80,8 @@ describe("optimizers of split parameters", function()
    it("clip by the norm of all parts in a step with max_norm", function()
       for _, n in ipairs {2, 4} do
          run(n, [==[
-            for _, how in ipairs {"fully_shard", "ZeRO", size == 2 and "parallel layers" or size == 4 and "both" or nil} do
+            local third = size == 2 and "parallel layers" or size == 4 and "both" or nil
+            for _, how in ipairs {"fully_shard", "ZeRO", third} do
                for _, norm_type in ipairs {2, 1, math.huge} do
                   for _, name in ipairs {"SGD", "AdamW", "Adafactor"} do
                      if name ~= "Adafactor" or how == "ZeRO" then
@@ -99,7 +100,8 @@ describe("optimizers of split parameters", function()
    it("gather what needs a whole matrix: Muon", function()
       for _, n in ipairs {2, 3, 4} do
          run(n, [==[
-            for _, how in ipairs {"fully_shard", "ZeRO", size == 2 and "parallel layers" or size == 4 and "both" or nil} do
+            local third = size == 2 and "parallel layers" or size == 4 and "both" or nil
+            for _, how in ipairs {"fully_shard", "ZeRO", third} do
                for _, nesterov in ipairs {true, false} do
                   train(how, false, function(params, split_how)
                      local o = {lr = 0.02, nesterov = nesterov, adjust_lr_fn = "match_rms_adamw"}

@@ -290,6 +290,80 @@ describe("the orders of schedules", function()
       end
    end)
 
+   -- Each rank makes one batch after the other; a batch ends when the other side of each of its messages
+   -- has begun, too. Returns how many batches all ranks have made, and how many messages.
+   local function exchange(plan, n_ranks, here, n)
+      local lists, batches, stages = {}, {}, n_ranks * here
+      for r = 0, n_ranks - 1 do lists[r + 1] = plan(r, n_ranks, here, n) end
+      for r = 0, n_ranks - 1 do
+         local list, batch, got = {}, {}, {}
+         local function flush()
+            if #batch > 0 then list[#list + 1] = batch end
+            batch = {}
+         end
+         local function receive(messages)
+            for _, m in ipairs(messages) do
+               local key = table.concat(m, " ")
+               batch[#batch + 1], got[key] = key, true
+            end
+         end
+         for _, action in ipairs(torch.distributed.pipelining.ScheduleGPipe.program(lists, r, stages - 1)) do
+            local kind, stage, m = table.unpack(action)
+            receive(action.before)
+            flush()
+            local from, to = stage - (kind == "F" and 1 or -1), stage + (kind == "F" and 1 or -1)
+            if kind ~= "W" and from >= 0 and from < stages and from % n_ranks ~= r then
+               assert.truthy(got[table.concat({kind, stage, m}, " ")])
+            end
+            receive(action.after)
+            if kind ~= "W" and to >= 0 and to < stages and to % n_ranks ~= r then
+               batch[#batch + 1] = table.concat({kind, to, m}, " ")
+            end
+         end
+         flush()
+         batches[r + 1] = list
+      end
+      local at, begun, total, messages, progress = {}, {}, 0, 0, true
+      for r = 1, n_ranks do at[r] = 0 end
+      while progress do
+         progress = false
+         for r = 1, n_ranks do
+            local ended = true
+            for _, key in ipairs(batches[r][at[r]] or {}) do ended = ended and begun[key] == 2 end
+            if ended and at[r] <= #batches[r] then
+               at[r], progress = at[r] + 1, true
+               for _, key in ipairs(batches[r][at[r]] or {}) do begun[key] = (begun[key] or 0) + 1 end
+            end
+         end
+      end
+      for r = 1, n_ranks do
+         assert.equal(#batches[r] + 1, at[r], ("rank %d of %d, %d stages, %d parts"):format(r - 1, n_ranks, here, n))
+         total = total + #batches[r]
+      end
+      for _, count in pairs(begun) do messages = messages + count end
+      return total, messages
+   end
+
+   it("let no ranks wait for each other in a circle, where none ends a message alone", function()
+      local pipe = torch.distributed.pipelining
+      for _, n_ranks in ipairs {2, 3, 4, 8} do
+         for _, n in ipairs {1, 2, 3, 8, 16} do
+            exchange(pipe.ScheduleGPipe.plan, n_ranks, 1, n)
+            exchange(pipe.Schedule1F1B.plan, n_ranks, 1, n)
+            for _, here in ipairs {1, 2, 3} do
+               if n <= n_ranks or n % n_ranks == 0 then
+                  exchange(pipe.ScheduleInterleaved1F1B.plan, n_ranks, here, n)
+               end
+               exchange(pipe.ScheduleInterleavedZeroBubble.plan, n_ranks, here, n)
+            end
+         end
+      end
+      -- two ranks: but for the first and the last ones each sends and receives in one
+      local batches, messages = exchange(pipe.Schedule1F1B.plan, 2, 1, 16)
+      assert.equal(4 * 16, messages)
+      assert.truthy(batches <= 2 * (16 + 1))
+   end)
+
    -- A part takes 1 forward and 2 backward. Idle, by the papers: (p - 1) (F + B) for 1F1B, divided
    -- by the stages of a rank where they are interleaved, and (p - 1) (F + I - W) for ZB-H1.
    it("take as long as their papers say", function()

@@ -69,26 +69,25 @@ local function arrivals_of(lists, times, rank, last)
    return arrivals
 end
 
--- The actions of all ranks.
+-- The actions of all ranks, by rank + 1.
 local function lists_of(self, forward_only)
    local stage, lists = self.stages[1], {}
    local ranks = #stage.group.ranks
+   local here, n = stage.num_stages // ranks, self.n_microbatches
+   local all = self.plans and self.plans(ranks, here, n)
    for r = 0, ranks - 1 do
-      local list = {}
-      local plan = self.plan(r, ranks, stage.num_stages // ranks, self.n_microbatches)
-      for _, action in ipairs(plan) do
-         if not forward_only or action[1] == "F" then list[#list + 1] = action end
+      lists[r + 1] = {}
+      for _, action in ipairs(all and all[r] or self.plan(r, ranks, here, n)) do
+         if not forward_only or action[1] == "F" then table.insert(lists[r + 1], action) end
       end
-      lists[r + 1] = list
    end
    return lists
 end
 
 -- What one rank does: its actions, each with the messages that are to be received before it,
 -- `before`, and after it but before what it sends, `after`: {kind, stage, part}.
-local function program_of(self, forward_only)
-   local lists, stage = lists_of(self, forward_only), self.stages[1]
-   local ranks, rank, last = #lists, stage.group.group_rank, stage.num_stages - 1
+function Schedule.program(lists, rank, last)
+   local ranks = #lists
    local times = times_of(lists, last)
    local arrivals, place, taken = arrivals_of(lists, times, rank, last), {}, 0
    for i, m in ipairs(arrivals) do place[name_of(m[3], m[4], m[5])] = i end
@@ -143,7 +142,7 @@ function Schedule:setup(name, a, stages)
    self.name, self.stages, self.n_microbatches = name, stages, a.n_microbatches
    self.loss_fn, self.scale_grads = a.loss_fn, a.scale_grads
    self.first, self.last = stages[1].is_first, stages[#stages].is_last
-   self.programs = {} -- of forward passes alone: true; of all: false
+   self.programs = {} -- with backward passes (true), and of forward ones alone (false)
 end
 
 -- Equal parts of a tensor's first dimension; nil and a message where there are none.
@@ -299,8 +298,10 @@ local function run(self, backward, ...)
       batch.targets, why = split(self, "target", o.target)
       if not batch.targets then torch.raise(why) end
    end
-   self.programs[not backward] = self.programs[not backward] or program_of(self, not backward)
-   for _, action in ipairs(self.programs[not backward]) do
+   local program = self.programs[backward] or self.program(lists_of(self, not backward),
+      self.stages[1].group.group_rank, self.stages[1].num_stages - 1)
+   self.programs[backward] = program
+   for _, action in ipairs(program) do
       messages:receive(self, action.before)
       messages:begin()
       batch.action = action
@@ -510,6 +511,8 @@ local function simulate(ranks, here, n)
    end
    return lists
 end
+
+ZeroBubble.plans = simulate
 
 function ZeroBubble.plan(rank, ranks, here, n)
    return simulate(ranks, here, n)[rank]
