@@ -572,7 +572,7 @@ sim:
 
 # The same with the GPU's kernels, which the CPU runs (spec/cuda). TLUA_EMULATED_SEED is
 # for other orders of threads.
-EMULATED_SPECS = $(SIM_SPECS) spec/cuda spec/device/graph_spec.lua
+EMULATED_SPECS = $(SIM_SPECS) spec/cuda spec/device
 emulated:
 	@.ci/deps build test
 	@+$(MAKE) --no-print-directory CUDA=0 $(EMULATED)/tlua_cuda.so $(EMULATED_NCCL) $(SIM_PLUGIN)

@@ -98,15 +98,15 @@ TLM_LONG_FN double tlm_orthogonal(int family, double x, double degree, int slope
   bool chebyshev = family < 8;
   bool laguerre = family == 10;
   bool shifted = chebyshev && family > 3;
-  double n = floor(fabs(degree));
-  if (isnan(x) || isnan(degree) || n > TLM_MAX_DEGREE || slope > TLM_MAX_SLOPE) return (double)NAN;
+  double whole = floor(fabs(degree));
+  if (isnan(x) || !(whole <= TLM_MAX_DEGREE) || slope > TLM_MAX_SLOPE) return (double)NAN;
   if (degree <= -1) return 0;
+  int n = (int)whole;
   double u = shifted ? 2 * x - 1 : x;
-  for (double k = 0; k < n && !isnan(p[0]); k += 1) {
+  for (int k = 0; k < n && !isnan(p[0]); k++) {
     double factor = chebyshev || family == 8 ? 2 : family == 11 ? 2 * k + 1 : laguerre ? -1 : 1;
     double constant = laguerre ? 2 * k + 1 : 0;
-    double back = chebyshev ? 1 : family == 8 ? 2 * k : k;
-    double divisor = family > 9 ? k + 1 : 1;
+    int back = chebyshev ? 1 : family == 8 ? 2 * k : k, divisor = family > 9 ? k + 1 : 1;
     if (k == 0 && chebyshev) { /* the four kinds differ here alone */
       factor = family % 4 == 0 ? 1 : 2;
       constant = family % 4 == 2 ? -1 : family % 4 == 3 ? 1 : 0;

@@ -27,6 +27,15 @@ describe("spec/support/run.lua", function()
       assert.truthy(output:find("skipped: x y", 1, true))
    end)
 
+   it("fails what has not ended within the time for all", function()
+      local output, status = run({a = "while true do end", b = ""}, "--within 1")
+      assert.not_equal(0, status)
+      assert.matches("FAIL    0          [^\n]*a_spec.lua: no time was left", output)
+      output, status = run({a = ""}, "--within 0")
+      assert.equal("0 passed, 1 failed", last_line(output))
+      assert.not_equal(0, status)
+   end)
+
    it("shows what a failing file wrote", function()
       local output, status = run {good = "", bad = "assert.equal(1, 2, 'see here')"}
       assert.equal("1 passed, 1 failed", last_line(output))

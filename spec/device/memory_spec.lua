@@ -1,5 +1,6 @@
 -- A device's memory: what is counted, kept, given back, and what happens when there is none left.
 
+local device = require "spec.support.device"
 local shell = require "spec.support.shell"
 local torch = require "tlua"
 local sim = torch.sim
@@ -112,6 +113,9 @@ describe("memory of a device", function()
 end)
 
 describe("pinned memory", function()
+   before_each(function() torch.set_default_device "cpu" end)
+   after_each(function() torch.set_default_device(device.name or "cpu") end)
+
    it("is kept and handed out again, and has figures", function()
       collectgarbage()
       sim.synchronize()
