@@ -104,6 +104,17 @@ describe("on a GPU", function()
       assert.matches("^1000%.?0?\t2000%.?0?\n$", output)
    end)
 
+   it("convolutions of float32 are in TF32 only where that is allowed", function()
+      local output = run("", [[
+         local F, cudnn = torch.nn.functional, torch.backends.cudnn
+         local x, w = torch.full({1, 1, 4}, 1 + 2^-12), torch.ones(1, 1, 1)
+         local function error() return (F.conv1d(x:cuda(), w:cuda()):cpu() - x):abs():max():item() end
+         local rounded = error()
+         cudnn.allow_tf32 = false
+         print(rounded == 2^-12, error() == 0)]])
+      assert.equal("true\ttrue\n", output)
+   end)
+
    it("takes products of whole numbers with any number of rows", function()
       local output = run("TLUA_EMULATED_LAZY=1", [[
          local a = torch.zeros((65535 << 5) + 1, 1, {dtype = "uint8", device = "cuda"})

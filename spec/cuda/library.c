@@ -122,7 +122,7 @@ bool cuda_lib_gemm_wide(const struct tlk_gemm *call, float *out) {
   return cuda_ok(tlk_emulated_put(call->cx->stream->handle, run_wide, &w, sizeof w), "tlk_library");
 }
 
-/* Convolutions and attention are left to the plugin's own kernels, as where there is no cuDNN. */
+/* Attention is left to the plugin's own kernels, as where there is no cuDNN. */
 bool cuda_lib_attention(const struct tlk_attention *call, bool *done) {
   (void)call;
   *done = false;
@@ -133,20 +133,82 @@ bool cuda_lib_attention_backward(const struct tlk_attention_backward *call, bool
   *done = false;
   return true;
 }
+
+/* ---- convolutions --------------------------------------------------------------------------- */
+
+/* So are they, but for those of float32 that may be computed in TF32: as cuDNN's are on tensor
+** cores, of operands that have 10 bits behind the point. */
+static bool in_tf32(const tlk_Conv *c) {
+  return c->dtype == TL_F32 && cuda_host->setting(TL_CUDNN_ENABLED) &&
+         cuda_host->setting(TL_CUDNN_TF32);
+}
+
+static int64_t volume(const int64_t *sizes) { return sizes[0] * sizes[1] * sizes[2]; }
+static int64_t size_in(const tlk_Conv *c) {
+  return c->batch * c->channels_in * volume(c->windows.in);
+}
+static int64_t size_out(const tlk_Conv *c) {
+  return c->batch * c->channels_out * volume(c->windows.out);
+}
+static int64_t size_weight(const tlk_Conv *c) {
+  return c->channels_out * (c->channels_in / c->groups) * volume(c->windows.kernel);
+}
+
+static void *rounded(const void *from, int64_t n) {
+  uint32_t *to = malloc((size_t)n * sizeof *to + 1);
+  if (to == NULL) abort();
+  memcpy(to, from, (size_t)n * sizeof *to);
+  for (int64_t i = 0; i < n; i++)
+    if ((to[i] & 0x7f800000u) != 0x7f800000u) to[i] = (to[i] + 0x1000u) & ~0x1fffu;
+  return to;
+}
+
+static bool run_conv_tf32(const void *data) {
+  struct tlk_conv call = *(const struct tlk_conv *)data;
+  void *in = rounded(call.in, size_in(&call.conv));
+  void *weight = rounded(call.weight, size_weight(&call.conv));
+  call.in = in;
+  call.weight = weight;
+  call.bias = NULL;
+  bool ok = cuda_host->cpu->conv(&call);
+  free(in);
+  free(weight);
+  return ok;
+}
+static bool run_conv_input_tf32(const void *data) {
+  struct tlk_conv_input call = *(const struct tlk_conv_input *)data;
+  void *out = rounded(call.grad_out, size_out(&call.conv));
+  void *weight = rounded(call.weight, size_weight(&call.conv));
+  call.grad_out = out;
+  call.weight = weight;
+  bool ok = cuda_host->cpu->conv_input(&call);
+  free(out);
+  free(weight);
+  return ok;
+}
+static bool run_conv_weight_tf32(const void *data) {
+  struct tlk_conv_weight call = *(const struct tlk_conv_weight *)data;
+  void *in = rounded(call.in, size_in(&call.conv));
+  void *out = rounded(call.grad_out, size_out(&call.conv));
+  call.in = in;
+  call.grad_out = out;
+  bool ok = cuda_host->cpu->conv_weight(&call);
+  free(in);
+  free(out);
+  return ok;
+}
+
 bool cuda_lib_conv(const struct tlk_conv *call, bool *done) {
-  (void)call;
-  *done = false;
-  return true;
+  *done = in_tf32(&call->conv);
+  return !*done || put(call->cx, run_conv_tf32, false, call, sizeof *call);
 }
 bool cuda_lib_conv_input(const struct tlk_conv_input *call, bool *done) {
-  (void)call;
-  *done = false;
-  return true;
+  *done = in_tf32(&call->conv);
+  return !*done || put(call->cx, run_conv_input_tf32, false, call, sizeof *call);
 }
 bool cuda_lib_conv_weight(const struct tlk_conv_weight *call, bool *done) {
-  (void)call;
-  *done = false;
-  return true;
+  *done = in_tf32(&call->conv);
+  return !*done || put(call->cx, run_conv_weight_tf32, false, call, sizeof *call);
 }
 int64_t cuda_lib_cudnn_version(void) { return 0; }
 
