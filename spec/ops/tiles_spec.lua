@@ -32,7 +32,8 @@ describe("products", function()
    end)
 
    it("of one element with another do not depend on those beside", function()
-      local a, b = normal("float32", {100, 150}), normal("float32", {150, 90})
+      local here = {device = "cpu"} -- cuBLAS chooses by shape in which order it sums
+      local a, b = torch.randn(100, 150, here), torch.randn(150, 90, here)
       local whole = a:matmul(b)
       for _, n in ipairs {2, 5, 17, 64, 89} do
          assert.is_true(torch.equal(whole:narrow(2, 1, n), a:matmul(b:narrow(2, 1, n):contiguous())))
