@@ -1,5 +1,6 @@
 -- How far results are from the true ones, where a plain loop would be far off.
 
+local device = require "spec.support.device"
 local torch = require "tlua"
 local F = torch.nn.functional
 
@@ -51,21 +52,28 @@ local function unit(x)
    return 2.0 ^ math.max(exponent - 23, -149)
 end
 
-describe("float32 functions are within 2 units in the last place:", function()
+-- What CUDA promises, which for some is more (CUDA C++ Programming Guide, "Mathematical Functions"),
+-- to the nearest of float32: half a unit from the truth.
+local promised <const> = {tan = 4, sinh = 3, asinh = 3, acosh = 4, atanh = 3, sigmoid = 4}
+local function limit(name)
+   return device.name == "cuda" and (promised[name] or 2) + 0.5 or 2
+end
+
+describe("float32 functions are within 2 units in the last place, or what CUDA promises:", function()
    local points <const> = 5003
    for _, row in ipairs(functions) do
       local name, reference, low, high = table.unpack(row)
       it(("%s from %g to %g"):format(name, low, high), function()
          torch.manual_seed(11)
          local x = (torch.rand(points, {dtype = "float64"}) * (high - low) + low):float()
-         local y = x[name](x)
+         local y = x[name](x):tolist()
          local worst, where = 0, nil
          for i, argument in ipairs(x:tolist()) do
             local truth = reference(argument)
-            local off = abs(y[i]:item() - truth) / unit(truth)
+            local off = abs(y[i] - truth) / unit(truth)
             if off > worst or off ~= off then worst, where = off, argument end
          end
-         assert.is_true(worst <= 2, ("%s(%s): %g units off"):format(name, where, worst))
+         assert.is_true(worst <= limit(name), ("%s(%s): %g units off"):format(name, where, worst))
       end)
    end
 end)

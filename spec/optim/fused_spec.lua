@@ -1,5 +1,6 @@
 -- The step of many parameters in one call: whatever way it is asked for, it does the same.
 
+local device = require "spec.support.device"
 local torch = require "tlua"
 local problem = require "spec.support.optim"
 local optim = torch.optim
@@ -39,9 +40,11 @@ describe("a step", function()
       for _, row in ipairs(fused) do
          local expected = problem.run(row[1], row[2], float64)
          local more = {capturable = true}
-         same(expected, row[1], row[2], float64, {more = more})
+         -- powers of betas are the device's there, and its pow may have another last digit
+         local near = device.name == "cuda" and 1e-12 or 0
+         assert.close(expected, (problem.run(row[1], row[2], float64, {more = more})), near)
          more.lr = torch.tensor(problem.options(row[2]).lr or 0.01, float64)
-         same(expected, row[1], row[2], float64, {more = more})
+         assert.close(expected, (problem.run(row[1], row[2], float64, {more = more})), near)
       end
    end)
 
