@@ -20,7 +20,8 @@ for _, mpi in ipairs {"openmpi", "mpich"} do
       end
 
       by("do what those in shared memory do", function()
-         local files = {"collectives", "messages", "ddp", "mesh", "fsdp", "tensor", "context", "pipelining"}
+         local files = {"collectives", "messages", "ddp", "mesh", "fsdp", "tensor", "context", "optim",
+            "pipelining"}
          for i, name in ipairs(files) do files[i] = ("spec/dist/%s_spec.lua"):format(name) end
          assert.truthy(ranks.all_by_mpi(mpi, files) > 80)
       end)
