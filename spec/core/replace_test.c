@@ -152,11 +152,9 @@ static void names_from_the_start(void) {
 
 int main(void) {
   if (mkdtemp(folder) == NULL) return 1;
-  if (!test_emulated()) { /* whose forked children hang */
-    RUN(a_killed_one_is_swept_by_the_next);
-    RUN(one_that_is_being_saved_stays);
-    RUN(names_from_the_start);
-  }
+  RUN(a_killed_one_is_swept_by_the_next);
+  RUN(one_that_is_being_saved_stays);
+  RUN(names_from_the_start);
   RUN(nothing_else_goes);
   char command[64];
   snprintf(command, sizeof command, "rm -rf %s", folder);

@@ -52,7 +52,6 @@ static void a_script_works_on_the_hosts_memory(void) {
 }
 
 static void a_hosts_script_has_workers(void) {
-  if (test_emulated()) return;
   lua_State *L = new_state();
   run(L, "local data, sum, batches = torch.data, 0, 0\n"
          "local set = data.TensorDataset(torch.arange(1, 41):double():view(40, 1))\n"

@@ -44,7 +44,7 @@ static inline void test_error(tl_ErrorKind kind, const char *part, const char *f
            (int)tl_error_kind(), tl_error());
 }
 
-/* Under an emulator (make test-arm), some of which cannot start threads in a forked child. */
+/* Under qemu-user (make test-arm), which cannot start threads in a forked child. */
 static inline bool test_emulated(void) { return getenv("SPEC_EMULATED") != NULL; }
 
 static inline void test_run(const char *name, void (*test)(void)) {

@@ -9,8 +9,12 @@
 #include "kernels/cpu/cpu.h"
 
 #define STRIP 128 /* lines side by side at most */
-#define TURNED 32 /* rows that are turned at once, at most */
-#define FEW 8     /* rows below this many go one by one */
+/* Rows that are turned at once, at most. Where each is longer than a page there are as many
+** streams of memory, and processors fetch ahead for a few only. */
+#define TURNED 32
+#define TURNED_LONG 16
+#define PAGE 4096
+#define FEW 8 /* rows below this many go one by one */
 
 typedef struct Plan {
   const tlk_Isa *isa;
@@ -107,7 +111,8 @@ bool tlk_scan(const struct tlk_scan *call) {
     return tli_fail(TL_EINTERNAL, "scan %d: no kernel that computes in %s", (int)call->kernel,
                     tl_dtype_name(call->compute));
   int64_t share = tlk_max(FEW, tlk_ceil_div(call->outer, tl_get_num_threads()));
-  p.width = tlk_min(p.group, turned ? tlk_min(TURNED, share) : STRIP);
+  bool is_long = call->n * (int64_t)tl_dtype_size(call->in.dtype) > PAGE;
+  p.width = tlk_min(p.group, turned ? tlk_min(is_long ? TURNED_LONG : TURNED, share) : STRIP);
   p.strips = tlk_ceil_div(p.group, p.width);
   return tli_parallel_try(p.lines / p.group * p.strips, tlk_max(1, TLK_GRAIN / (call->n * p.width)),
                           run_strips, &p);
