@@ -128,6 +128,26 @@ describe("memory formats", function()
       assert.close(c:double(), here, 0)
    end)
 
+   it("are those that a move to a device names", function()
+      local t = inputs()
+      for _, there in ipairs {t.c:sim(last), t.c:sim("sim:1", last), t.c:sim(0, true, last), t.x:sim()} do
+         assert.same({72, 1, 18, 3}, there:stride())
+         assert.is_true(there:is_contiguous(last))
+         assert.same({72, 24, 6, 1}, there:cpu(plain):stride())
+      end
+      assert.same({1, 8}, t.c[1][1]:reshape(3, 8):t():sim():stride())
+      assert.same({48, 1, 12, 2}, t.x:narrow(2, 1, 2):sim():stride())
+      assert.close(t.x:narrow(2, 1, 2), t.x:narrow(2, 1, 2):sim():cpu(), 0)
+      assert.equal("sim:1", t.c:sim(1, {non_blocking = true}).device)
+      assert.close(t.c, t.c:sim(1, {non_blocking = true}):cpu(), 0)
+      assert.close(t.c, t.c:sim(last):cpu(), 0)
+      for name, call in pairs {sim = t.c.sim, cpu = t.c.cpu} do
+         assert.raises(name .. ": memory_format: expected torch.contiguous_format", function()
+            call(t.c, {memory_format = "last"})
+         end)
+      end
+   end)
+
    it("are told by is_contiguous", function()
       local t = inputs()
       assert.is_false(t.x:is_contiguous())

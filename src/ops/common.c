@@ -387,11 +387,10 @@ bool tli_to_host(tl_Tensor *const *inputs, tl_Tensor **out, int n) {
   return true;
 }
 
-/* t on a device; dense strides stay as they are, for results are often transposes. */
-static tl_Tensor *moved_as_is(tl_Tensor *t, tl_Device device) {
-  if (tli_contiguous(t) || !tli_dense(t)) return tli_moved(t, device, false);
+tl_Tensor *tli_moved_as_is(tl_Tensor *t, tl_Device device, bool async) {
+  if (tli_contiguous(t) || !tli_dense(t)) return tli_moved(t, device, async);
   tl_Tensor *flat = tli_alias(t, 1, &t->numel, (int64_t[]){1}, t->offset);
-  tl_Tensor *moved = flat ? tli_moved(flat, device, false) : NULL;
+  tl_Tensor *moved = flat ? tli_moved(flat, device, async) : NULL;
   tl_Tensor *result = moved ? tli_alias(moved, t->ndim, t->sizes, t->strides, 0) : NULL;
   tli_release(flat);
   tli_release(moved);
@@ -401,7 +400,7 @@ static tl_Tensor *moved_as_is(tl_Tensor *t, tl_Device device) {
 bool tli_from_host(tl_Device device, tl_Tensor **results, int n) {
   for (int i = 0; i < n; i++) {
     if (results[i] == NULL) continue;
-    tl_Tensor *moved = moved_as_is(results[i], device);
+    tl_Tensor *moved = tli_moved_as_is(results[i], device, false);
     tli_release(results[i]);
     results[i] = moved;
     if (moved == NULL) return tli_release_results(results, n), false;

@@ -169,6 +169,9 @@ bool tli_to_host(tl_Tensor *const *inputs, tl_Tensor **out, int n) TL_MUSTCHECK;
 /* Replaces results by copies on a device, with their order of dimensions in memory;
 ** releases all of them on failure. */
 bool tli_from_host(tl_Device device, tl_Tensor **results, int n) TL_MUSTCHECK;
+/* t on a device. Strides without gaps stay as they are (results are often transposes),
+** others become row-major. */
+tl_Tensor *tli_moved_as_is(tl_Tensor *t, tl_Device device, bool async) TL_MUSTCHECK;
 
 /* ---- parts of formulas; those of several steps are chains, see ops/chain.h ---- */
 

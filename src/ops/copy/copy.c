@@ -63,8 +63,12 @@ tl_Tensor *tli_op_to_dtype(tl_Tensor *self, tl_DType dtype) {
   return copy;
 }
 
+/* The order of the dimensions in memory stays, as in a clone. */
 tl_Tensor *tli_op_move(tl_Tensor *self, tl_Device device, bool non_blocking) {
-  return tli_moved(self, device, non_blocking);
+  tl_Tensor *dense = tli_dense(self) ? tli_retain(self) : tli_op_clone(self);
+  tl_Tensor *moved = dense ? tli_moved_as_is(dense, device, non_blocking) : NULL;
+  tli_release(dense);
+  return moved;
 }
 
 /* Converts on the device that has the narrower elements to carry. */
@@ -88,11 +92,11 @@ static tl_Tensor *convert(tl_Tensor *self, tl_DType dtype, tl_Device device, boo
 }
 
 /* The same in another order, unless memory_format is that which self suggests. */
-static tl_Tensor *convert_to(tl_Tensor *self, tl_DType dtype, tl_Device device, bool async,
-                             bool copy, const char *memory_format) {
+static tl_Tensor *convert_to(const char *op, tl_Tensor *self, tl_DType dtype, tl_Device device,
+                             bool async, bool copy, const char *memory_format) {
   if (memory_format == NULL) return convert(self, dtype, device, async, copy);
   tli_Format format;
-  TL_TRY_NULL(tli_read_format("to", memory_format, self->ndim, &format));
+  TL_TRY_NULL(tli_read_format(op, memory_format, self->ndim, &format));
   bool keeps = format == TLI_PRESERVE || format == tli_format_of(self);
   async = async && (format == TLI_PRESERVE || device.type != TL_CPU); /* as in convert */
   tli_Chain c = {0};
@@ -104,51 +108,64 @@ static tl_Tensor *convert_to(tl_Tensor *self, tl_DType dtype, tl_Device device, 
 
 tl_Tensor *tlo_to(tl_Tensor *self, tl_DType dtype, bool non_blocking, bool copy, tl_Device device,
                   const char *memory_format) {
-  return convert_to(self, dtype, device, non_blocking, copy, memory_format);
+  return convert_to("to", self, dtype, device, non_blocking, copy, memory_format);
 }
 
 tl_Tensor *tlo_to_device(tl_Tensor *self, tl_Device device, tl_DType dtype, bool non_blocking,
                          bool copy, const char *memory_format) {
-  return convert_to(self, dtype, device, non_blocking, copy, memory_format);
+  return convert_to("to", self, dtype, device, non_blocking, copy, memory_format);
 }
 
 tl_Tensor *tlo_to_device_only(tl_Tensor *self, tl_Device device, bool non_blocking, bool copy,
                               const char *memory_format) {
-  return convert_to(self, TL_NODTYPE, device, non_blocking, copy, memory_format);
+  return convert_to("to", self, TL_NODTYPE, device, non_blocking, copy, memory_format);
 }
 
 tl_Tensor *tlo_to_like(tl_Tensor *self, tl_Tensor *other, bool non_blocking, bool copy,
                        const char *memory_format) {
-  return convert_to(self, (tl_DType)other->dtype, tli_device(other), non_blocking, copy,
+  return convert_to("to", self, (tl_DType)other->dtype, tli_device(other), non_blocking, copy,
                     memory_format);
 }
 
-tl_Tensor *tlo_cpu(tl_Tensor *self) { return convert(self, TL_NODTYPE, TLI_CPU, false, false); }
+tl_Tensor *tlo_cpu(tl_Tensor *self, const char *memory_format) {
+  return convert_to("cpu", self, TL_NODTYPE, TLI_CPU, false, false, memory_format);
+}
 
-static tl_Tensor *to_kind(tl_Tensor *self, tl_DeviceType type, tl_Device device) {
+static tl_Tensor *to_kind(tl_Tensor *self, tl_DeviceType type, tl_Device device, bool non_blocking,
+                          const char *memory_format) {
   const char *kind = tli_device_type_name(type);
   if (tli_same_device(device, TLI_NODEVICE))
     device = (tl_Device){(int8_t)type, (int8_t)tli_current_device(type)};
   if (device.type != (int8_t)type)
     return tli_fail_null(TL_EARG, "%s: device: expected a device such as \"%s:0\", got %s", kind,
                          kind, tli_device_str(device));
-  return convert(self, TL_NODTYPE, device, false, false);
+  return convert_to(kind, self, TL_NODTYPE, device, non_blocking, false, memory_format);
 }
 
-static tl_Tensor *to_number(tl_Tensor *self, tl_DeviceType type, int64_t number) {
+static tl_Tensor *to_number(tl_Tensor *self, tl_DeviceType type, int64_t number, bool non_blocking,
+                            const char *memory_format) {
   if (number < 0 || number >= TL_MAX_DEVICES)
     return tli_fail_null(TL_EARG, "%s: device: expected a number from 0 to %d, got %" PRId64,
                          tli_device_type_name(type), TL_MAX_DEVICES - 1, number);
-  return to_kind(self, type, (tl_Device){(int8_t)type, (int8_t)number});
+  return to_kind(self, type, (tl_Device){(int8_t)type, (int8_t)number}, non_blocking,
+                 memory_format);
 }
 
-tl_Tensor *tlo_cuda(tl_Tensor *self, tl_Device device) { return to_kind(self, TL_CUDA, device); }
-tl_Tensor *tlo_cuda_number(tl_Tensor *self, int64_t device) {
-  return to_number(self, TL_CUDA, device);
+tl_Tensor *tlo_cuda(tl_Tensor *self, tl_Device device, bool non_blocking,
+                    const char *memory_format) {
+  return to_kind(self, TL_CUDA, device, non_blocking, memory_format);
 }
-tl_Tensor *tlo_sim(tl_Tensor *self, tl_Device device) { return to_kind(self, TL_SIM, device); }
-tl_Tensor *tlo_sim_number(tl_Tensor *self, int64_t device) {
-  return to_number(self, TL_SIM, device);
+tl_Tensor *tlo_cuda_number(tl_Tensor *self, int64_t device, bool non_blocking,
+                           const char *memory_format) {
+  return to_number(self, TL_CUDA, device, non_blocking, memory_format);
+}
+tl_Tensor *tlo_sim(tl_Tensor *self, tl_Device device, bool non_blocking,
+                   const char *memory_format) {
+  return to_kind(self, TL_SIM, device, non_blocking, memory_format);
+}
+tl_Tensor *tlo_sim_number(tl_Tensor *self, int64_t device, bool non_blocking,
+                          const char *memory_format) {
+  return to_number(self, TL_SIM, device, non_blocking, memory_format);
 }
 
 tl_Tensor *tlo_type_as(tl_Tensor *self, tl_Tensor *other) {

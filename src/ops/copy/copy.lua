@@ -64,22 +64,22 @@ end
 op {"type_as(Tensor self, Tensor other) -> Tensor", any_device = {other = true},
     node = "ToCopy", doc = "self converted to other's dtype.",
     composite = true, func = false, out = false, examples = {"T(3), T(1)"}}
-op {"cpu(Tensor self) -> Tensor", doc = "self moved to the CPU.", composite = true, func = false,
-    out = false,
+op {"cpu(Tensor self, *, string memory_format=nil) -> Tensor",
+    doc = "self moved to the CPU, in that order of memory if one is given (see contiguous).",
+    composite = true, func = false, out = false,
     waits = "the values are for the host",
-    examples = {"T(3)"}}
-op {"cuda(Tensor self, device device=nil) -> Tensor",
-    doc = "self moved to a CUDA device, such as 'cuda:1'; the current one unless given.",
-    composite = true, func = false, out = false}
-op {"cuda.number(Tensor self, int device) -> Tensor",
-    doc = "The same by the device's number, which counts from 0.",
-    composite = true, func = false, out = false}
-op {"sim(Tensor self, device device=nil) -> Tensor",
-    doc = "self moved to a simulated device, such as 'sim:1'; the current one unless given.",
-    composite = true, func = false, out = false}
-op {"sim.number(Tensor self, int device) -> Tensor",
-    doc = "The same by the device's number, which counts from 0.",
-    composite = true, func = false, out = false}
+    examples = {"T(3)", "T(1, 2, 2, 3), {memory_format = 'channels_last'}"}}
+for _, row in ipairs {{"cuda", "CUDA"}, {"sim", "simulated"}} do
+   local name, kind = row[1], row[2]
+   local options = "bool non_blocking=false, *, string memory_format=nil) -> Tensor"
+   op {name .. "(Tensor self, device device=nil, " .. options,
+       doc = ("self moved to a %s device, such as '%s:1'; the current one unless given. The options "
+          .. "are those of to."):format(kind, name),
+       composite = true, func = false, out = false}
+   op {name .. ".number(Tensor self, int device, " .. options,
+       doc = "The same by the device's number, which counts from 0.",
+       composite = true, func = false, out = false}
+end
 op {"detach(Tensor self) -> Tensor",
     doc = "A view of the same memory that has no history and requires no gradient.",
     composite = true, out = false, nondiff = "it cuts the graph"}
