@@ -5,8 +5,8 @@ local torch = require "tlua"
 
 local M = {}
 
--- The module that knows of parts, once a program has used it.
-local function known() return package.loaded["tlua.distributed.placement"] end
+-- The module that knows of parts, once a program has used it; a host may be without `package`.
+local function known() return package and package.loaded["tlua.distributed.placement"] end
 
 local function is_part(place)
    return place ~= nil and (place.flat ~= nil or place.dim_group ~= nil)
