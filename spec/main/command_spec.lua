@@ -206,7 +206,7 @@ describe("tlua", function()
       end)
 
       it("in its versioned form first", function()
-         local env = "LUA_INIT='x = 1' LUA_INIT_5_4='x = 2'"
+         local env = ("LUA_INIT='x = 1' LUA_INIT_%s='x = 2'"):format((_VERSION:match("%d.%d"):gsub("%.", "_")))
          assert.equal("2\n", run("-e 'print(x)'", {env = env}).out)
       end)
 

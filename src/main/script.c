@@ -4,6 +4,7 @@
 #include "main/script.h"
 
 #include <lauxlib.h>
+#include <lualib.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -65,7 +66,7 @@ static bool run_string(lua_State *L, const char *text, const char *name) {
 bool tli_script_stdin(lua_State *L) { return run_loaded(L, luaL_loadfile(L, NULL)); }
 
 bool tli_script_init(lua_State *L) {
-  const char *name = "=LUA_INIT_5_4";
+  const char *name = "=LUA_INIT" LUA_VERSUFFIX;
   const char *value = getenv(name + 1);
   if (value == NULL) {
     name = "=LUA_INIT";
