@@ -1,5 +1,5 @@
 /*
-** classes.h - inner loops of the loss of labels, see class_loss in
+** cross_entropy.h - inner loops of the loss of labels, see class_loss in
 ** core/kernel.h. One set for float, one for double.
 */
 #ifndef TLK_CROSS_ENTROPY_H
