@@ -73,8 +73,8 @@ for _, row in ipairs {{"cuda", "CUDA"}, {"sim", "simulated"}} do
    local name, kind = row[1], row[2]
    local options = "bool non_blocking=false, *, string memory_format=nil) -> Tensor"
    op {name .. "(Tensor self, device device=nil, " .. options,
-       doc = ("self moved to a %s device, such as '%s:1'; the current one unless given. The options "
-          .. "are those of to."):format(kind, name),
+       doc = ("self moved to a %s device, such as '%s:1'; the current one unless given. "
+          .. "The options are those of to."):format(kind, name),
        composite = true, func = false, out = false}
    op {name .. ".number(Tensor self, int device, " .. options,
        doc = "The same by the device's number, which counts from 0.",
