@@ -40,6 +40,28 @@ describe("batch_norm", function()
       torch.set_num_threads(before)
    end)
 
+   -- Few elements of a channel next to one another are summed in another way than many.
+   it("does the same for channels of any length, by the formula and its gradient", function()
+      for _, shape in ipairs {{4, 5, 2}, {8, 3, 3, 5}, {5, 2, 31}, {5, 2, 32}, {3, 4, 7}, {70, 600, 2}} do
+         local double = torch.randn(shape, {dtype = "float64"}):requires_grad_()
+         local weight, bias = torch.randn(shape[2]), torch.randn(shape[2])
+         local each = {1, shape[2], 1, #shape == 4 and 1 or nil}
+         local over = #shape == 4 and {1, 3, 4} or {1, 3}
+         local d = double - double:mean(over, true)
+         local expected = d / (double:var(over, {correction = 0, keepdim = true}) + 1e-5):sqrt()
+            * weight:double():view(each) + bias:double():view(each)
+         local g = torch.randn(shape)
+         expected:backward(g:double())
+         for dtype, limit in pairs {float32 = 2e-5, float64 = 1e-12} do
+            local x = double:detach():to(dtype):requires_grad_()
+            local y = F.batch_norm(x, nil, nil, weight:to(dtype), bias:to(dtype), true)
+            y:backward(g:to(dtype))
+            assert.close(expected:detach(), y:detach():double(), limit)
+            assert.close(double.grad, x.grad:double(), limit)
+         end
+      end
+   end)
+
    it("refuses one value per channel", function()
       assert.raises("batch_norm", "more than 1 value", "[1, 3]", function()
          F.batch_norm(torch.randn(1, 3), nil, nil, nil, nil, true)

@@ -14,11 +14,32 @@
 /* Elements of a part, about. */
 #define PART 65536
 
+/* Runs shorter than this are slow one by one. Where rows of all channels are not long, each
+** element of a run becomes a column, with what its channel has, and columns are added up. */
+#define SHORT_RUN 32
+#define MOST_COLUMNS 16384
+
+static int64_t columns_of(int64_t outer, int64_t channels, int64_t inner) {
+  bool few = inner > 1 && inner < SHORT_RUN && outer >= 4 && channels > 0;
+  return few && channels * inner <= MOST_COLUMNS ? inner : 1;
+}
+
+/* Writes what there is one of per channel once for each column, if there are several. */
+static const void *spread(char *to, const void *from, int64_t channels, int64_t columns,
+                          int64_t size) {
+  if (from == NULL || columns == 1) return from;
+  for (int64_t c = 0; c < channels; c++)
+    for (int64_t k = 0; k < columns; k++)
+      memcpy(to + (c * columns + k) * size, (const char *)from + c * size, (size_t)size);
+  return to;
+}
+
 typedef struct Work {
   const tlk_ChannelLoops *loops;
-  int64_t outer, channels, inner;
-  int64_t size;         /* of an element */
-  int64_t parts, share; /* of outer: number and length */
+  int64_t outer, channels, inner; /* as they are summed: columns are channels of one element */
+  int64_t columns;                /* of a channel */
+  int64_t size;                   /* of an element */
+  int64_t parts, share;           /* of outer: number and length */
   const char *in, *grad;
   const void *mean_in; /* products: the channels' */
   const double *mean;  /* deviation: likewise */
@@ -82,7 +103,7 @@ static void sum_runs(void *context, int64_t begin, int64_t end) {
   }
 }
 
-/* Leaves the totals in the first part of each. */
+/* Leaves the channels' totals in the first part of each. */
 static void add_up(Work *w) {
   size_t bytes = (size_t)(2 * w->parts * w->channels) * sizeof(double);
   memset(w->sums, 0, bytes);
@@ -95,11 +116,23 @@ static void add_up(Work *w) {
     for (int64_t part = 1; part < w->parts; part++)
       for (int64_t c = 0; c < w->channels; c++)
         sums_of(w, which, 0)[c] += sums_of(w, which, part)[c];
+  if (w->columns == 1) return;
+  for (int which = 0; which < 2; which++) {
+    double *sums = sums_of(w, which, 0);
+    for (int64_t c = 0; c < w->channels / w->columns; c++) {
+      double sum = 0;
+      for (int64_t k = 0; k < w->columns; k++) sum += sums[c * w->columns + k];
+      sums[c] = sum;
+    }
+  }
 }
 
 /* Cuts outer so that a part of one channel (of all, if inner is 1) has about
 ** PART elements. */
 static bool prepare(Work *w, int64_t outer, int64_t channels, int64_t inner, tl_DType dtype) {
+  w->columns = columns_of(outer, channels, inner);
+  channels *= w->columns;
+  inner /= w->columns;
   int64_t unit = inner == 1 ? channels : inner;
   w->loops = &tlk_isa()->channels[dtype == TL_F64];
   w->outer = outer;
@@ -117,17 +150,19 @@ static void finish(Work *w) {
 }
 
 static bool moments(Work *w, void *mean, void *deviation) {
-  double n = (double)(w->outer * w->inner);
+  double n = (double)(w->outer * w->inner * w->columns);
+  int64_t channels = w->channels / w->columns;
   double *means = tli_alloc((size_t)w->channels * sizeof *means);
   if (means == NULL) return false;
   add_up(w);
-  for (int64_t c = 0; c < w->channels; c++) {
-    means[c] = w->sums[c] / n;
-    store_at(mean, c, w->size, means[c]);
+  for (int64_t c = 0; c < channels; c++) {
+    double value = w->sums[c] / n;
+    for (int64_t k = 0; k < w->columns; k++) means[c * w->columns + k] = value;
+    store_at(mean, c, w->size, value);
   }
   w->mean = means;
   add_up(w);
-  for (int64_t c = 0; c < w->channels; c++) store_at(deviation, c, w->size, w->sums[c]);
+  for (int64_t c = 0; c < channels; c++) store_at(deviation, c, w->size, w->sums[c]);
   tli_free(means, (size_t)w->channels * sizeof *means);
   return true;
 }
@@ -146,21 +181,26 @@ bool tlk_channel_moments(const struct tlk_channel_moments *call) {
 }
 
 bool tlk_channel_products(const struct tlk_channel_products *call) {
-  Work w = {.mean_in = call->mean};
+  Work w = {0};
   int64_t n = call->outer * call->channels * call->inner;
   tlk_Array x = tlk_upcast(call->in, n, true), g = tlk_upcast(call->grad, n, true);
   bool ok = n == 0 || (x.data != NULL && g.data != NULL);
   w.in = x.data;
   w.grad = g.data ? g.data : (const void *)"";
   ok = ok && prepare(&w, call->outer, call->channels, call->inner, x.dtype);
-  if (ok) {
+  char *means = ok && w.columns > 1 ? tli_alloc((size_t)(w.channels * w.size)) : NULL;
+  if (ok && (w.columns == 1 || means)) {
+    w.mean_in = spread(means, call->mean, call->channels, w.columns, w.size);
     add_up(&w);
     for (int64_t c = 0; c < call->channels; c++) {
       store_at(call->sum, c, w.size, sums_of(&w, 0, 0)[c]);
       store_at(call->product, c, w.size, sums_of(&w, 1, 0)[c]);
     }
-    finish(&w);
+  } else {
+    ok = false;
   }
+  tli_free(means, (size_t)(w.channels * w.size));
+  if (w.sums) finish(&w);
   tlk_upcast_free(x, call->in, n);
   tlk_upcast_free(g, call->grad, n);
   return ok;
@@ -203,25 +243,34 @@ bool tlk_channel_affine(const struct tlk_channel_affine *call) {
   int64_t n = call->outer * call->channels * call->inner;
   tlk_Array x = tlk_upcast(call->in, n, true), y = tlk_upcast(call->other, n, true);
   tlk_Array to = tlk_upcast(call->out, n, false);
-  bool ok = x.data && to.data && (call->other.data == NULL || y.data);
+  int64_t columns = columns_of(call->outer, call->channels, call->inner);
+  int64_t channels = call->channels * columns, size = x.dtype == TL_F64 ? 8 : 4;
+  size_t bytes = columns > 1 ? (size_t)(channels * size) : 0; /* of one kind of number */
+  char *room = bytes ? tli_alloc(4 * bytes) : NULL;
+  bool ok = x.data && to.data && (call->other.data == NULL || y.data) && (room || bytes == 0);
   if (ok) {
+    const void *given[4] = {call->mean, call->scale, call->shift, call->factor}, *all[4];
+    for (int i = 0; i < 4; i++)
+      all[i] =
+          spread(room ? room + (size_t)i * bytes : NULL, given[i], call->channels, columns, size);
     Affine a = {&tlk_isa()->channels[x.dtype == TL_F64],
                 to.data,
                 x.data,
                 y.data,
-                call->mean,
-                call->scale,
-                call->shift,
-                call->factor,
-                call->channels,
-                call->inner,
-                x.dtype == TL_F64 ? 8 : 4};
-    if (call->inner == 1)
-      ok = tli_parallel_try(call->outer, tlk_max(1, TLK_GRAIN / call->channels), scale_rows, &a);
+                all[0],
+                all[1],
+                all[2],
+                all[3],
+                channels,
+                call->inner / columns,
+                size};
+    if (a.inner == 1)
+      ok = tli_parallel_try(call->outer, tlk_max(1, TLK_GRAIN / channels), scale_rows, &a);
     else
-      ok = tli_parallel_try(call->outer * call->channels, tlk_max(1, TLK_GRAIN / call->inner),
-                            scale_runs, &a);
+      ok =
+          tli_parallel_try(call->outer * channels, tlk_max(1, TLK_GRAIN / a.inner), scale_runs, &a);
   }
+  tli_free(room, 4 * bytes);
   if (ok) {
     tlk_downcast(call->out, to, n);
   } else {
