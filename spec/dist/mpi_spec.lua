@@ -80,14 +80,13 @@ for _, mpi in ipairs {"openmpi", "mpich"} do
       end)
 
       by("end all ranks when one fails", function()
-         local began = os.time()
          local output, status = ranks.mpirun(mpi, 2, [[
             if rank == 1 then error "bad luck" end
             dist.barrier()
          ]])
          assert.matches("bad luck", output)
          assert.not_equal(0, status)
-         assert.truthy(os.time() - began < 10)
+         assert.is_nil(output:find("did not come within", 1, true), output) -- its time had not to pass
       end)
 
       by("refuse other numbers and other ways to meet", function()
