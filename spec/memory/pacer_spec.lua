@@ -42,6 +42,10 @@ describe("the digits example", function()
 
    it("needs no more for more epochs", function()
       if sanitized then return pending("a sanitizer holds freed memory back") end
-      assert.is_true(peak(8) <= peak(2) * 1.05)
+      -- When the collector comes moves the peak by up to 4 MB, longer runs see more of the upper
+      -- end. 132 steps more that each left a batch of images behind (16 kB) would not show; the
+      -- activations of one layer (512 kB) are seven times what may be.
+      local short, long = peak(2), peak(8)
+      assert(long - short <= 9000, ("%d kB for 2 epochs, %d kB for 8"):format(short, long))
    end)
 end)

@@ -141,6 +141,17 @@ local function report(path, output, passed, failed, remark)
    for name in output:gmatch("\nPending %-> [^\n]*\n([^\n]*)") do
       print("        skipped: " .. name)
    end
+   -- What failed, in a few lines each: of a long log the place about a failure is read.
+   for kind, rest in (output .. "\n\n"):gsub("\n\n", "\n\n\n"):gmatch "\n(%u%l+) %-> (.-)\n\n" do
+      if kind == "Failure" or kind == "Error" then
+         local count = 0
+         for line in rest:gmatch "[^\n]+" do
+            count = count + 1
+            if count <= 8 then print(("        %s%s"):format(count == 1 and kind:lower() .. ": " or "   ", line)) end
+         end
+      end
+   end
+   for line in ("\n" .. output):gmatch("\nnot ok [^\n]*") do print("        " .. line:sub(2)) end
    io.stdout:flush()
 end
 
