@@ -40,7 +40,9 @@ describe("tlua doctor", function()
       assert.matches("found +device sim +2: the first is simulated device 0, %d+ MB", report.out)
       local poor = session.run("doctor", {env = "TLUA_PLUGINS=/nowhere"})
       assert.equal(0, poor.status)
-      assert.matches("missing +device sim +[^\n]*\n +there is no /nowhere/tlua_sim.so", poor.out)
+      assert.matches("missing +device sim +[^\n]*\n +there is no /nowhere/tlua_sim.so\n", poor.out)
+      assert.matches("missing +device cuda +[^\n]*\n +there is no /nowhere/tlua_cuda.so: " ..
+         "build tlua where CUDA's nvcc is\n", poor.out)
    end)
 
    it("says of what is missing what it would give and how to get it", function()

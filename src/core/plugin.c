@@ -69,7 +69,9 @@ static const tl_Backend *enter(const char *path, tl_PluginOpen open) {
 
 const tl_Backend *tli_plugin_open(const char *name) {
   char path[TLI_PLUGIN_PATH];
-  if (!tli_plugin_path(name, path)) return tli_fail_null(TL_EDEVICE, "there is no %s", path);
+  if (!tli_plugin_path(name, path))
+    return tli_fail_null(TL_EDEVICE, "there is no %s%s", path,
+                         strcmp(name, "cuda") == 0 ? ": build tlua where CUDA's nvcc is" : "");
   if (!tli_library_whole(path)) return tli_fail_null(TL_EDEVICE, "%s is cut short", path);
   void *library = tli_library_open(path);
   if (library == NULL) return tli_fail_null(TL_EDEVICE, "%s", tli_library_error());
