@@ -233,6 +233,24 @@ describe("a pipeline", function()
 end)
 
 describe("the orders of schedules", function()
+   -- Calls fn(plan, ranks, stages of each rank, parts) for every schedule and all of these numbers
+   -- that it takes.
+   local function for_all_plans(numbers_of_ranks, numbers_of_parts, fn)
+      local pipe = torch.distributed.pipelining
+      for _, n_ranks in ipairs(numbers_of_ranks) do
+         for _, n in ipairs(numbers_of_parts) do
+            fn(pipe.ScheduleGPipe.plan, n_ranks, 1, n)
+            fn(pipe.Schedule1F1B.plan, n_ranks, 1, n)
+            for _, here in ipairs {1, 2, 3} do
+               if n <= n_ranks or n % n_ranks == 0 then
+                  fn(pipe.ScheduleInterleaved1F1B.plan, n_ranks, here, n)
+               end
+               fn(pipe.ScheduleInterleavedZeroBubble.plan, n_ranks, here, n)
+            end
+         end
+      end
+   end
+
    -- Lets all ranks go on in steps of one time for each action ("B" takes two); an action needs
    -- those that it depends on. Returns how long that takes.
    local function simulate(plan, n_ranks, here, n)
@@ -275,19 +293,7 @@ describe("the orders of schedules", function()
    end
 
    it("come to their ends, each part once forward and once backward on each stage", function()
-      local pipe = torch.distributed.pipelining
-      for _, n_ranks in ipairs {1, 2, 3, 4, 8} do
-         for _, n in ipairs {1, 2, 3, 5, 8, 16} do
-            simulate(pipe.ScheduleGPipe.plan, n_ranks, 1, n)
-            simulate(pipe.Schedule1F1B.plan, n_ranks, 1, n)
-            for _, here in ipairs {1, 2, 3} do
-               if n <= n_ranks or n % n_ranks == 0 then
-                  simulate(pipe.ScheduleInterleaved1F1B.plan, n_ranks, here, n)
-               end
-               simulate(pipe.ScheduleInterleavedZeroBubble.plan, n_ranks, here, n)
-            end
-         end
-      end
+      for_all_plans({1, 2, 3, 4, 8}, {1, 2, 3, 5, 8, 16}, simulate)
    end)
 
    -- Each rank makes one batch after the other; a batch ends when the other side of each of its messages
@@ -345,21 +351,9 @@ describe("the orders of schedules", function()
    end
 
    it("let no ranks wait for each other in a circle, where none ends a message alone", function()
-      local pipe = torch.distributed.pipelining
-      for _, n_ranks in ipairs {2, 3, 4, 8} do
-         for _, n in ipairs {1, 2, 3, 8, 16} do
-            exchange(pipe.ScheduleGPipe.plan, n_ranks, 1, n)
-            exchange(pipe.Schedule1F1B.plan, n_ranks, 1, n)
-            for _, here in ipairs {1, 2, 3} do
-               if n <= n_ranks or n % n_ranks == 0 then
-                  exchange(pipe.ScheduleInterleaved1F1B.plan, n_ranks, here, n)
-               end
-               exchange(pipe.ScheduleInterleavedZeroBubble.plan, n_ranks, here, n)
-            end
-         end
-      end
+      for_all_plans({2, 3, 4, 8}, {1, 2, 3, 8, 16}, exchange)
       -- two ranks: but for the first and the last ones each sends and receives in one
-      local batches, messages = exchange(pipe.Schedule1F1B.plan, 2, 1, 16)
+      local batches, messages = exchange(torch.distributed.pipelining.Schedule1F1B.plan, 2, 1, 16)
       assert.equal(4 * 16, messages)
       assert.truthy(batches <= 2 * (16 + 1))
    end)
