@@ -306,7 +306,7 @@ local function run_operator(path)
    for line in io.lines(path) do
       count = count + 1
       local call = load("return " .. line, path, "t", ENVIRONMENT)()
-      print("call", count)
+      print("call", count, call.form)
       local compared = device.name and compare_devices or check
       local ok, fault, want, got, at = xpcall(compared, debug.traceback, call)
       if not ok then fault = "harness: " .. fault end
@@ -324,22 +324,25 @@ end
 
 local function quote(text) return "'" .. text:gsub("'", "'\\''") .. "'" end
 
--- The number of calls in a file and its faults, a list of fields each.
+-- The number of calls in a file, its faults, a list of fields each, and the forms that were called.
 local function run_apart(path)
    local pipe <close> = assert(io.popen(("%s spec/opinfo/run.lua --operator %s"):format(
       quote(arg[-1]), quote(path))))
-   local calls, faults, last = 0, {}, nil
+   local calls, faults, forms, last = 0, {}, {}, nil
    for line in pipe:lines() do
       local field = {}
       for v in (line .. "\t"):gmatch("(.-)\t") do field[#field + 1] = v end
-      if field[1] == "call" then calls = tonumber(field[2]) end
+      if field[1] == "call" then
+         calls = tonumber(field[2])
+         forms[field[3]] = true
+      end
       if field[1] == "fault" then faults[#faults + 1] = field end
       last = line
    end
    if last ~= "end" then
       faults[#faults + 1] = {"fault", "", "", "", "crash in call " .. calls, "", "", "", ""}
    end
-   return calls, faults
+   return calls, faults, forms
 end
 
 -- The faults in short: alike ones once.
@@ -365,20 +368,34 @@ local function sorted_keys(t)
 end
 
 local totals = {} -- of each family: operators, calls, differ, known
+local forms = { -- of each form: operators that have it, those that differ, those that do on purpose
+   f = {"functions", 0, 0, 0}, m = {"methods", 0, 0, 0}, i = {"in place", 0, 0, 0},
+}
 local reasons = {} -- how often each of known.lua's holds
 local missing = {} -- operators that tlua lacks
 
 local function run_file(path)
    local family, name = path:match("([^/]+)/([^/]+)%.lua$")
-   local calls, faults = run_apart(path)
+   local calls, faults, has = run_apart(path)
    if faults[1] and faults[1][5] == "missing" and #faults == calls then
       missing[#missing + 1] = name
       return
    end
-   local left = {}
+   local left, differs, known = {}, {}, {}
    for _, f in ipairs(faults) do
-      local why = f[6]
-      if why == "" then left[#left + 1] = f else reasons[why] = (reasons[why] or 0) + 1 end
+      local form, why = f[2], f[6]
+      if why == "" then
+         left[#left + 1] = f
+         differs[form] = true
+      else
+         reasons[why] = (reasons[why] or 0) + 1
+         known[form] = true
+      end
+   end
+   for form in pairs(has) do
+      local row = forms[form]
+      row[2] = row[2] + 1
+      if differs[form] then row[3] = row[3] + 1 elseif known[form] then row[4] = row[4] + 1 end
    end
    local row = totals[family] or {0, 0, 0, 0}
    totals[family] = row
@@ -402,6 +419,10 @@ local function main()
       for i, n in ipairs(row) do all[i] = all[i] + n end
    end
    print(("%-16s %10d %10d %10d %10d"):format("all", unpack(all)))
+   print(("\n%-16s %10s %10s %10s"):format("form", "operators", "differ", "known"))
+   for _, form in ipairs {"f", "m", "i"} do
+      print(("%-16s %10d %10d %10d"):format(unpack(forms[form])))
+   end
    print("\nKnown differences:")
    for _, why in ipairs(sorted_keys(reasons)) do print(("%7d  %s"):format(reasons[why], why)) end
    print("\nWithout a counterpart: " .. table.concat(missing, " "))

@@ -1,6 +1,7 @@
 /*
-** direct.c - runs a plan with vectors of positions. Positions are counted
-** through the rows of the scratch image and what lies between them.
+** direct.c - runs a plan (plan.h) with SIMD vectors of neighbouring positions. Positions
+** are counted through whole rows of the scratch image, padding included: so vectors run
+** across the ends of rows, and sums at positions between two rows are thrown away.
 */
 #include <string.h>
 

@@ -1,8 +1,8 @@
 /*
-** padded_image.h - images in scratch memory, as convolution reads them: with
-** their padding, and where windows move in steps s > 1 split into planes of
-** every s-th element, so that each element of the kernel (a "tap") sees
-** neighbouring windows side by side; a tap is then one offset into the image.
+** padded_image.h - an image in scratch memory, as convolution reads it. The padding is
+** part of it. Where windows move in steps s > 1, the image is split into s planes of every
+** s-th element, its phases. So the elements that one tap (an element of the kernel) meets
+** in neighbouring windows lie side by side, and a tap is one offset into the image.
 */
 #ifndef TLK_PADDED_IMAGE_H
 #define TLK_PADDED_IMAGE_H

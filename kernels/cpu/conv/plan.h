@@ -1,8 +1,8 @@
 /*
-** plan.h - a convolution, or the gradient of its input, as grids of
-** weighted sums of elements of a scratch image (padded_image.h). There are two
-** ways to run a plan: with vectors of positions (direct.c), for few
-** channels, and with vectors of channels (implicit_gemm.c).
+** plan.h - a convolution, or the gradient of its input, as weighted sums of elements of
+** a scratch image (padded_image.h). A plan is run in one of two ways. In direct.c a SIMD
+** vector holds neighbouring positions of one channel: for few channels. In implicit_gemm.c
+** it holds channels of one position: for many.
 */
 #ifndef TLK_PLAN_H
 #define TLK_PLAN_H
@@ -13,8 +13,8 @@
 #include "kernels/cpu/conv/padded_image.h"
 #include "kernels/cpu/matmul/tile.h"
 
-/* A grid of results, each the sum of `taps` weighted elements of the scratch
-** image. */
+/* A grid of results. Each is the sum over the taps of a weight times the element of the
+** scratch image that lies `offsets[tap]` after the result's position. */
 typedef struct tlk_ConvJob {
   int64_t taps;
   int64_t *offsets; /* owned (taps) */

@@ -1,13 +1,16 @@
 /*
-** winograd.c - see winograd.h. At each point the transformed patches
-** (tile, channel in) are multiplied with the transformed kernels (channel in,
-** channel out) in tiles of tile.h.
+** winograd.c - see winograd.h. The image's patches and the kernels are transformed.
+** Then there is one product of matrices for each of the TLK_POINTS points: patches
+** (tile, channel in) times kernels (channel in, channel out), by the register tiles of
+** tile.h. The results are transformed back.
 **
-** Segments are taken in chunks. If the transformed kernels of all points stay in
-** the second-level cache, or there are more threads than panels of kernels, chunks
-** are small and threads share them out. If not, chunks are large and threads share
-** out the panels; each transforms the kernels of its panel as it goes. Every result
-** is summed in the same order, whatever the chunks.
+** Patches are transformed a chunk of segments at a time. There are two orders of work:
+** - All kernels are transformed first and kept. Chunks are small, and threads share them
+**   out. This is for kernels that fit into the second-level cache, and for fewer panels
+**   of kernels than threads.
+** - Chunks are large, and threads share out the panels of kernels. A panel is transformed
+**   anew for each chunk and used for all of the chunk's tiles.
+** Each result is the same sum in the same order, whichever is chosen.
 */
 #include "kernels/cpu/conv/winograd.h"
 
@@ -23,23 +26,22 @@
 
 /* Tiles of a segment, at most. */
 #define SEGMENT 32
-/* Segments of one image that are transposed together, channels last. */
+/* Segments of one image that are brought to channels-last order in one step. */
 #define TOGETHER 4
-/* Transformed kernels of up to so many bytes stay in the second-level cache. */
-#define NEAR_BYTES ((int64_t)1 << 20)
-/* Bytes of transformed patches in a chunk if they do. */
-#define NEAR_CHUNK ((int64_t)512 << 10)
-/* The same, and tiles of a chunk, if they do not. */
-#define FAR_CHUNK ((int64_t)8 << 20)
-#define FAR_TILES 160
+/* Transformed kernels of up to so many bytes are kept. */
+#define KEPT_KERNEL_BYTES ((int64_t)1 << 20)
+/* Bytes of a small chunk's transformed patches. */
+#define SMALL_CHUNK_BYTES ((int64_t)512 << 10)
+/* Bytes of a large chunk's transformed patches, and its tiles, at most. */
+#define LARGE_CHUNK_BYTES ((int64_t)8 << 20)
+#define LARGE_CHUNK_TILES 160
 /* Input channels that are summed over in one pass: a panel of transformed kernels
 ** for so many stays in the second-level cache. */
 #define TERMS 64
-/* Kernels that are transposed together. */
+/* Kernels that are transposed in one step. */
 #define KERNELS 16
-/* Floats left free between planes. Without them the same elements of all planes
-** would lie multiples of a large power of 2 apart and drive one another out of the
-** cache. */
+/* Floats left free after each plane. Without them, equal places of all planes would lie
+** a large power of 2 apart and share one set of the cache. */
 #define GAP 16
 
 /* With fewer channels, multiplications or tiles the method does not pay. */
@@ -147,7 +149,7 @@ typedef struct Sums {
   float *kernels; /* owned (tiles, blocks, points, terms, height), or NULL */
   const float *in, *weight, *bias;
   float *out;
-  atomic_bool failed, wild;
+  atomic_bool failed, not_finite;
 } Sums;
 
 /* Elements of a plane: of transformed kernels for a panel, of sums and of
@@ -161,26 +163,27 @@ static int64_t patches_plane(const Sums *s) {
   return tlk_ceil_div(s->channels, lanes) * s->together * s->segments.tiles * lanes + GAP;
 }
 
-/* `turned`, for KERNELS kernels, to `out`. */
-static void transform_kernels(const Sums *s, int64_t tile, int64_t block, float *turned,
+/* Transforms the kernels of one panel and one block of channels to `out`. Scratch:
+** `transposed` (KERNELS, 9, height). */
+static void transform_kernels(const Sums *s, int64_t tile, int64_t block, float *transposed,
                               float *out) {
   int64_t row = tile * s->height, rows = tlk_min(s->height, s->rows - row), size = sizeof(float);
   int64_t begin = block * s->terms, end = tlk_min(begin + s->terms, s->channels);
   int64_t from = s->group * s->rows * s->channels;
-  if (rows < s->height) memset(turned, 0, (size_t)(KERNELS * 9 * s->height * size));
+  if (rows < s->height) memset(transposed, 0, (size_t)(KERNELS * 9 * s->height * size));
   for (int64_t c = begin; c < end; c += KERNELS) {
     int64_t n = tlk_min(KERNELS, end - c);
     if (!s->backward)
-      tlk_isa()->move[2]((char *)turned, s->height * size, size,
+      tlk_isa()->move[2]((char *)transposed, s->height * size, size,
                          (const char *)(s->weight + (from + row * s->channels + c) * 9), size,
                          s->channels * 9 * size, n * 9, rows);
     for (int64_t i = 0; i < n && s->backward; i++)
-      tlk_isa()->move[2]((char *)(turned + i * 9 * s->height), s->height * size, size,
+      tlk_isa()->move[2]((char *)(transposed + i * 9 * s->height), s->height * size, size,
                          (const char *)(s->weight + (from + (c + i) * s->rows + row) * 9), size,
                          9 * size, 9, rows);
     for (int64_t v = 0; v < s->height; v += s->loops->lanes) {
-      s->loops->kernels(n, turned + v, s->height, s->backward, out + (c - begin) * s->height + v,
-                        s->height, kernels_plane(s));
+      s->loops->kernels(n, transposed + v, s->height, s->backward,
+                        out + (c - begin) * s->height + v, s->height, kernels_plane(s));
     }
   }
 }
@@ -188,12 +191,12 @@ static void transform_kernels(const Sums *s, int64_t tile, int64_t block, float 
 static void keep_kernels(void *context, int64_t begin, int64_t end) {
   Sums *s = context;
   size_t bytes = (size_t)(KERNELS * 9 * s->height) * sizeof(float);
-  float *turned = tli_alloc(bytes);
-  if (turned == NULL) s->failed = true;
-  for (int64_t i = begin; turned && i < end; i++)
-    transform_kernels(s, i / s->blocks, i % s->blocks, turned,
+  float *transposed = tli_alloc(bytes);
+  if (transposed == NULL) s->failed = true;
+  for (int64_t i = begin; transposed && i < end; i++)
+    transform_kernels(s, i / s->blocks, i % s->blocks, transposed,
                       s->kernels + i * TLK_POINTS * kernels_plane(s));
-  tli_free(turned, bytes);
+  tli_free(transposed, bytes);
 }
 
 /* Segments [first, first + count). */
@@ -254,9 +257,9 @@ static void multiply(const Chunk *c, int64_t block, const float *kernels, float 
   }
 }
 
-/* The results of one segment; `turned` (position, lanes) and `bias` are scratch. */
+/* The results of one segment; `transposed` (position, lanes) and `bias` are scratch. */
 static bool store_segment(const Chunk *c, int64_t at, int64_t tile, const float *sums,
-                          float *turned, const float *bias) {
+                          float *transposed, const float *bias) {
   const Sums *s = c->sums;
   const tlk_Segments *seg = &s->segments;
   tlk_Segment begin = tlk_segment(seg, c->first + at);
@@ -269,12 +272,12 @@ static bool store_segment(const Chunk *c, int64_t at, int64_t tile, const float 
                begin.row * seg->sizes[1] + begin.col;
   bool finite = true, whole = cols == seg->sizes[1];
   for (int64_t v = 0; v < last; v += lanes, out += lanes * plane) {
-    finite &=
-        s->loops->results(seg->tiles, sums + at * seg->tiles * s->height + v, s->height,
-                          sums_plane(s), bias ? bias + v : NULL, rows, cols, turned, cols * lanes);
+    finite &= s->loops->results(seg->tiles, sums + at * seg->tiles * s->height + v, s->height,
+                                sums_plane(s), bias ? bias + v : NULL, rows, cols, transposed,
+                                cols * lanes);
     for (int64_t r = 0; r < (whole ? 1 : rows); r++)
       tlk_isa()->move[2]((char *)(out + r * seg->sizes[1]), size, plane * size,
-                         (const char *)(turned + r * cols * lanes), lanes * size, size,
+                         (const char *)(transposed + r * cols * lanes), lanes * size, size,
                          whole ? rows * cols : cols, tlk_min(lanes, last - v));
   }
   return finite;
@@ -282,7 +285,7 @@ static bool store_segment(const Chunk *c, int64_t at, int64_t tile, const float 
 
 /* Scratch memory for a panel of channels. */
 typedef struct Scratch {
-  float *sums, *results, *bias, *turned, *kernels;
+  float *sums, *results, *bias, *transposed, *kernels;
 } Scratch;
 
 static void sum_tile(const Chunk *c, int64_t tile, const Scratch *x) {
@@ -294,7 +297,7 @@ static void sum_tile(const Chunk *c, int64_t tile, const Scratch *x) {
     if (s->kernels)
       kernels = s->kernels + (tile * s->blocks + b) * TLK_POINTS * kernels_plane(s);
     else
-      transform_kernels(s, tile, b, x->turned, kernels);
+      transform_kernels(s, tile, b, x->transposed, kernels);
     multiply(c, b, kernels, x->sums);
   }
   if (s->bias) {
@@ -304,16 +307,17 @@ static void sum_tile(const Chunk *c, int64_t tile, const Scratch *x) {
            (size_t)tlk_min(s->height, s->rows - channel) * sizeof(float));
   }
   for (int64_t i = 0; i < c->count; i++)
-    if (!store_segment(c, i, tile, x->sums, x->results, s->bias ? x->bias : NULL)) s->wild = true;
+    if (!store_segment(c, i, tile, x->sums, x->results, s->bias ? x->bias : NULL))
+      s->not_finite = true;
 }
 
 static void sum_tiles(void *context, int64_t begin, int64_t end) {
   const Chunk *c = context;
   Sums *s = c->sums;
-  int64_t sums = TLK_POINTS * sums_plane(s), turned = KERNELS * 9 * s->height;
+  int64_t sums = TLK_POINTS * sums_plane(s), transposed = KERNELS * 9 * s->height;
   int64_t results = TLK_TILE * TLK_TILE * s->segments.tiles * s->loops->lanes;
   int64_t kernels = s->kernels ? 0 : TLK_POINTS * kernels_plane(s);
-  size_t bytes = (size_t)(sums + results + s->height + turned + kernels) * sizeof(float);
+  size_t bytes = (size_t)(sums + results + s->height + transposed + kernels) * sizeof(float);
   float *data = tli_alloc(bytes);
   if (data == NULL) {
     s->failed = true;
@@ -321,8 +325,8 @@ static void sum_tiles(void *context, int64_t begin, int64_t end) {
   }
   Scratch x = {.sums = data, .results = data + sums};
   x.bias = x.results + results;
-  x.turned = x.bias + s->height;
-  x.kernels = x.turned + turned;
+  x.transposed = x.bias + s->height;
+  x.kernels = x.transposed + transposed;
   for (int64_t i = begin; i < end; i++) sum_tile(c, i, &x);
   tli_free(data, bytes);
 }
@@ -335,7 +339,7 @@ static void run_chunks(void *context, int64_t begin, int64_t end) {
   int64_t lanes = s->loops->lanes;
   for (int64_t t = 0; t < s->terms; t++)
     c.offsets[t] = t / lanes * lanes * s->together * s->segments.tiles + t % lanes;
-  for (int64_t i = begin; c.patches && i < end && !s->failed && !s->wild; i++) {
+  for (int64_t i = begin; c.patches && i < end && !s->failed && !s->not_finite; i++) {
     c.first = i * s->together;
     c.count = tlk_min(s->together, s->segments.count - c.first);
     tli_parallel_for(c.count, 1, prepare_segments, &c);
@@ -384,18 +388,19 @@ bool tlk_winograd_sums(const tlk_Conv *conv, bool backward, float *out, const fl
   int64_t each = s.segments.tiles * tlk_max(s.channels, CHANNELS) * TLK_POINTS * 4;
   size_t kept = (size_t)(s.tiles * s.blocks * TLK_POINTS * kernels_plane(&s)) * sizeof(float);
   int64_t threads = tl_get_num_threads();
-  if ((int64_t)kept <= NEAR_BYTES || s.tiles < threads) {
+  if ((int64_t)kept <= KEPT_KERNEL_BYTES || s.tiles < threads) {
     int64_t shares = tlk_ceil_div(s.segments.count, threads);
     s.together =
-        tlk_segments_together(&s.segments, tlk_min(NEAR_CHUNK / each, shares), s.tile->rows);
+        tlk_segments_together(&s.segments, tlk_min(SMALL_CHUNK_BYTES / each, shares), s.tile->rows);
     s.kernels = tli_alloc(kept);
     if (s.kernels == NULL) return false;
   } else {
     s.together = tlk_segments_together(
-        &s.segments, tlk_min(FAR_CHUNK / each, FAR_TILES / s.segments.tiles), s.tile->rows);
+        &s.segments, tlk_min(LARGE_CHUNK_BYTES / each, LARGE_CHUNK_TILES / s.segments.tiles),
+        s.tile->rows);
   }
-  for (s.group = 0; s.group < conv->groups && !s.failed && !s.wild; s.group++) run_group(&s);
+  for (s.group = 0; s.group < conv->groups && !s.failed && !s.not_finite; s.group++) run_group(&s);
   if (s.kernels) tli_free(s.kernels, kept);
-  *finite = !s.wild;
+  *finite = !s.not_finite;
   return !s.failed;
 }

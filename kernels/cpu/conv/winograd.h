@@ -1,33 +1,34 @@
 /*
-** winograd.h - convolutions with kernels of 3 x 3, and their gradients, in
-** tiles as winograd_loops.h has them. Tiles are counted in segments: neighbours in a
-** row of tiles, of a length that all rows share.
+** winograd.h - convolutions with kernels of 3 x 3, and their gradients, by tiles of
+** 4 x 4 results (winograd_loops.h). A row of tiles is cut into segments; all segments of
+** a call have the same number of tiles.
 */
 #ifndef TLK_WINOGRAD_H
 #define TLK_WINOGRAD_H
 
 #include "core/backend.h"
 
-/* Segments of the tiles that cover planes of `sizes`, image by image; those of
-** one image above another come one after another. */
+/* The segments of all images. Their order: images, then columns of segments from left to
+** right, then each column from the top down. */
 typedef struct tlk_Segments {
-  int64_t sizes[2];
-  int64_t tiles; /* of a segment */
-  int64_t across, down, count;
+  int64_t sizes[2];     /* height and width of an image */
+  int64_t tiles;        /* of a segment */
+  int64_t across, down; /* segments of an image in each direction */
+  int64_t count;        /* of all images */
 } tlk_Segments;
 
-/* Where a segment begins. */
+/* Where a segment begins: the image, and its row and column in elements. */
 typedef struct tlk_Segment {
   int64_t image, row, col;
 } tlk_Segment;
 
 tlk_Segments tlk_segments(const int64_t sizes[2], int64_t images);
 tlk_Segment tlk_segment(const tlk_Segments *s, int64_t index);
-/* How many segments from `index` on, at most n, are taken together: they lie
+/* How many segments from `index` on, at most n, are transformed in one step: they lie
 ** below one another in one image. */
 int64_t tlk_segments_below(const tlk_Segments *s, int64_t index, int64_t n);
-/* How many, at most `most`, are best taken together: few tiles too many for
-** whole groups of `rows`. */
+/* How many segments, at most `most`, make the best chunk: their tiles are rounded up to
+** groups of `rows`, and the fewer are added by that the better. */
 int64_t tlk_segments_together(const tlk_Segments *s, int64_t most, int64_t rows);
 
 /* dst (rows, cols, lanes) = elements from (row, col) on of `channels` planes of
@@ -53,7 +54,8 @@ void tlk_winograd_patches(const tlk_Segments *s, int64_t index, int64_t n, const
 bool tlk_winograd_fits(const tlk_Conv *conv);
 /* The convolution, or the gradient of its input, and the gradient of its
 ** weight. Where a result is not finite, `finite` is false and the results are
-** not to be used: the transforms spread Inf and NaN over whole tiles. */
+** not to be used: a transform mixes the elements of a tile, so one Inf or NaN would spread
+** over all of them. */
 bool tlk_winograd_sums(const tlk_Conv *conv, bool backward, float *out, const float *in,
                        const float *weight, const float *bias, bool *finite);
 bool tlk_winograd_weight(const tlk_Conv *conv, float *grad_weight, const float *in,

@@ -22,7 +22,7 @@
 #define CHANNELS 48
 /* Bytes of a chunk, unless the sums need more. */
 #define CHUNK_BYTES ((int64_t)8 << 20)
-/* Kernels that are transposed together. */
+/* Kernels that are transposed in one step. */
 #define KERNELS 16
 /* As in winograd.c. */
 #define GAP 16
@@ -41,7 +41,7 @@ typedef struct Outer {
   float *patches, *ends; /* owned: transformed images and gradients */
   float *sums;           /* owned (tiles, blocks, points, CHANNELS, height), or NULL */
   float *out;
-  atomic_bool failed, wild;
+  atomic_bool failed, not_finite;
 } Outer;
 
 static int64_t chunk_tiles(const Outer *o) { return o->together * o->segments.tiles; }
@@ -154,7 +154,7 @@ static void finish_pairs(void *context, int64_t begin, int64_t end) {
     float *sums = o->sums ? o->sums + i * all : data + turned;
     for (int64_t p = 0; p < TLK_POINTS && !o->sums; p++)
       multiply(o, i / o->blocks, i % o->blocks, p, sums + p * sums_plane(o));
-    if (!finish(o, i / o->blocks, i % o->blocks, sums, data)) o->wild = true;
+    if (!finish(o, i / o->blocks, i % o->blocks, sums, data)) o->not_finite = true;
   }
   tli_free(data, bytes);
 }
@@ -211,6 +211,6 @@ bool tlk_winograd_weight(const tlk_Conv *conv, float *grad_weight, const float *
   tli_free(o.patches, patches);
   tli_free(o.ends, ends);
   if (keep) tli_free(o.sums, (size_t)sums);
-  *finite = !o.wild;
+  *finite = !o.not_finite;
   return ok && !o.failed;
 }
