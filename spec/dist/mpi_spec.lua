@@ -26,6 +26,11 @@ for _, mpi in ipairs {"openmpi", "mpich"} do
          assert.truthy(ranks.all_by_mpi(mpi, files) > 80)
       end)
 
+      by("write checkpoints that other numbers of ranks read, and train a GPT on 2 x 2 x 2", function()
+         assert.truthy(ranks.each_by_mpi(mpi, "spec/dist/checkpoint_spec.lua") >= 7)
+         assert.equal(2, ranks.each_by_mpi(mpi, "spec/dist/gpt_spec.lua"))
+      end)
+
       by("name calls that differ, with both lines", function()
          local output = ranks.mpirun(mpi, 2, [[
             local t = torch.ones(2, 3)

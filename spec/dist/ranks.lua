@@ -81,25 +81,32 @@ function M.ok(n, code, options)
    return output
 end
 
+-- Calls what a spec file has, with `runner` in place of this module; after(name, ok, message) for each.
+local function each_case(file, runner, after)
+   local env = setmetatable({
+      describe = function(_, fn) fn() end,
+      it = function(name, fn)
+         runner.name = name
+         after(name, pcall(fn))
+      end,
+      require = function(what) return what == "spec.dist.ranks" and runner or require(what) end,
+      assert = require "luassert",
+   }, {__index = _G})
+   assert(loadfile(file, "t", env))()
+end
+
+local function left_out() error("left out", 0) end
+
 -- What a spec file gives to `ok`, for so many ranks, instead of running it: {n =, name =, code =}.
 -- Left out is what needs options, and what leaves a group of no use.
 local function record(file)
-   local list, name = {}, nil
-   local recorder = setmetatable({
-      ok = function(n, code, options)
-         if not options and not name:find "^are errors" then list[#list + 1] = {n = n, name = name, code = code} end
-      end,
-      run = function() error "left out" end,
-   }, {__index = M})
-   local env = setmetatable({
-      describe = function(_, fn) fn() end,
-      it = function(text, fn)
-         name = text
-         pcall(fn)
-      end,
-      require = function(what) return what == "spec.dist.ranks" and recorder or require(what) end,
-   }, {__index = _G})
-   assert(loadfile(file, "t", env))()
+   local list, recorder = {}, setmetatable({run = left_out}, {__index = M})
+   function recorder.ok(n, code, options)
+      if not options and not recorder.name:find "^are errors" then
+         list[#list + 1] = {n = n, name = recorder.name, code = code}
+      end
+   end
+   each_case(file, recorder, function() end)
    return list
 end
 
@@ -140,6 +147,30 @@ function M.mpirun(mpi, n, code, options)
       return shell.run(("cd %s && %s SPEC_DIST_BACKEND=mpi timeout 120 %s %s ranks.lua"):format(folder,
          options.env or "", mpirun[mpi]:format(n), shell.quote(M.tlua)))
    end)
+end
+
+--- Runs the cases of a spec file by mpirun, each program of a case where it stands. For files whose
+--- programs read what others before them have written. Left out is what is to fail.
+---@param mpi "openmpi"|"mpich"
+---@param file string
+---@return integer count  of cases that have passed
+function M.each_by_mpi(mpi, file)
+   local passed, runner = 0, setmetatable({run = left_out}, {__index = M})
+   function runner.ok(n, code, options)
+      options = options or {}
+      if options.env or options.launch then left_out() end
+      if not options.alone then code = code .. "\ndist.barrier() dist.destroy_process_group()" end
+      local output, status = M.mpirun(mpi, n, code, options)
+      if status ~= 0 then
+         error(("%q, on %d ranks of %s: status %d\n%s"):format(runner.name, n, mpi, status, output), 0)
+      end
+      return output
+   end
+   each_case(file, runner, function(_, ok, message)
+      if not ok and message ~= "left out" then error(message, 0) end
+      if ok then passed = passed + 1 end
+   end)
+   return passed
 end
 
 --- Runs what spec files have for n ranks, all in one program each, by mpirun.
