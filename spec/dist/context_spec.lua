@@ -43,6 +43,55 @@ describe("context_parallel", function()
       end
    end)
 
+   it("attends with few heads of keys, and in half types", function()
+      for _, n in ipairs {1, 2, 3} do
+         run(n, [==[
+            for _, case in ipairs {{"float32", 2e-6}, {"bfloat16", 0.04}, {"float16", 0.005}} do
+               local dtype, limit = case[1], case[2]
+               torch.manual_seed(3)
+               local options = {is_causal = true, enable_gqa = true}
+               local whole, wide = {}, {}
+               for i, heads in ipairs {4, 2, 2, 4} do
+                  whole[i] = torch.randn(2, heads, 12, 8):to(dtype)
+                  wide[i] = whole[i]:double():requires_grad_()
+               end
+               local expected = F.scaled_dot_product_attention(wide[1], wide[2], wide[3], options)
+               ;(expected * wide[4]:detach()):sum():backward()
+               local got, mine
+               x.context_parallel(mesh, whole, {-2, 3, 3, 3}, function(q, k, v, g)
+                  mine = {q:requires_grad_(), k:requires_grad_(), v:requires_grad_()}
+                  got = F.scaled_dot_product_attention(q, k, v, options)
+                  check(dtype, got.dtype)
+                  ;(got * g):sum():backward()
+                  for i = 1, 3 do check(dtype, mine[i].grad.dtype) end
+               end)
+               local all = x.context_parallel_unshard(mesh,
+                  {got, mine[1].grad, mine[2].grad, mine[3].grad}, {3, 3, 3, 3})
+               near(all[1]:double(), expected, limit, "result")
+               for i = 1, 3 do near(all[i + 1]:double(), wide[i].grad, 4 * limit, "gradient " .. i) end
+            end
+         ]==])
+      end
+   end)
+
+   it("keeps no weights, neither going forward nor back", function()
+      run(2, [==[
+         local length = 2048
+         local q = torch.randn(length, 8):requires_grad_()
+         local function pass()
+            x.ring_attention(q, q, q, mesh, {is_causal = true}):sum():backward()
+            q.grad = nil
+         end
+         pass()
+         collectgarbage() collectgarbage()
+         torch.reset_peak_memory_stats()
+         local before = torch.memory_allocated()
+         pass()
+         local peak, one = torch.max_memory_allocated() - before, 4 * length * length
+         assert(peak < one / 4, ("%d bytes; the weights of one part are %d"):format(peak, one))
+      ]==])
+   end)
+
    it("trains as one process does", function()
       run(4, [==[
          local Model = torch.class("Model", nn.Module)
@@ -94,6 +143,15 @@ describe("context_parallel", function()
          refused("within context_parallel attn_mask", x.context_parallel, mesh, {t}, {2},
             function(q) F.scaled_dot_product_attention(q, q, q, {attn_mask = torch.ones(4, 4)}) end)
          refused("of one shape", x.ring_attention, t, t, torch.ones(1, 8, 3), mesh)
+         local four, three = torch.ones(1, 4, 8, 2), torch.ones(1, 3, 8, 2)
+         refused("but that heads of query may be a multiple of theirs, got (1, 4, 8, 2), (1, 3, 8, 2)",
+            x.ring_attention, four, three, three, mesh, {enable_gqa = true})
+         refused("expected query, key and value of one shape, got", x.ring_attention, four, three,
+            three, mesh)
+         local w = torch.randn(1, 8, 2):requires_grad_()
+         local y = x.ring_attention(w, w, w, mesh)
+         refused("ring_attention: it has no second derivative", torch.autograd.grad, y:sum(), {w},
+            {create_graph = true})
          refused("an even number of positions", x.ring_attention, torch.ones(1, 3, 2),
             torch.ones(1, 3, 2), torch.ones(1, 3, 2), mesh, {is_causal = true})
          local q = torch.randn(1, 3, 2)

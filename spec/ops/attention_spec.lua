@@ -34,6 +34,69 @@ local function agrees(inputs, mask, options, added)
    end
 end
 
+describe("_scaled_dot_product_flash_attention", function()
+   local forward = torch._scaled_dot_product_flash_attention
+   local backward = torch._scaled_dot_product_flash_attention_backward
+
+   local function numbers(n, by, fn, ...) return torch[fn](torch.arange(n) * by):view(...) end
+
+   -- by PyTorch 2.15: torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
+   it("gives results, logarithms and gradients", function()
+      local q, k, v = numbers(12, 0.37, "sin", 1, 2, 3, 2), numbers(8, 0.53, "cos", 1, 2, 2, 2),
+         numbers(8, 0.71, "sin", 1, 2, 2, 2)
+      local out, norm = forward(q, k, v, {scale = 0.7})
+      assert.close(torch.tensor {0.4393714, 0.7388697, 0.3077218, 0.7127910, 0.2757571, 0.7064591, -0.2262393,
+         -0.6463805, -0.2816201, -0.6727577, -0.3475254, -0.7041475}, out:flatten(), 1e-6)
+      assert.same({1, 2, 3}, norm.shape)
+      assert.close(torch.tensor {0.8061364, 1.3858547, 1.6047015, -0.0393416, 0.7105605, 1.4614835},
+         norm:flatten(), 1e-6)
+      local of_q, of_k, of_v = backward(numbers(12, 0.11, "cos", 1, 2, 3, 2), q, k, v, out, norm,
+         {scale = 0.7})
+      assert.close(torch.tensor {-0.1045360, -0.1803889, -0.0882139, -0.1522232, -0.0763820, -0.1318059,
+         0.1113343, -0.0090566, 0.0896868, -0.0072956, 0.0617551, -0.0050235}, of_q:flatten(), 1e-6)
+      assert.close(torch.tensor {-0.2651958, -0.3721946, 0.2651957, 0.3721946, 0.1512026, -0.0165508,
+         -0.1512025, 0.0165508}, of_k:flatten(), 1e-6)
+      assert.close(torch.tensor {1.8801270, 1.8185465, 1.0005221, 0.9739763, 0.9827007, 0.8500753, 0.8980388,
+         0.7695446}, of_v:flatten(), 1e-6)
+   end)
+
+   it("is put together from parts of the keys, as its manual says", function()
+      torch.manual_seed(1)
+      local q, k, v = torch.randn(2, 4, 5, 3), torch.randn(2, 2, 9, 3), torch.randn(2, 2, 9, 4)
+      local g = torch.randn(2, 4, 5, 4)
+      local out, norm = forward(q, k, v)
+      local parts, of_q = {}, torch.zeros_like(q)
+      local _, of_k, of_v = backward(g, q, k, v, out, norm)
+      for i, range in ipairs {{1, 4}, {5, 5}} do
+         local function part(x) return x:narrow(3, range[1], range[2]) end
+         parts[i] = {forward(q, part(k), part(v))}
+         local a, b, c = backward(g, q, part(k), part(v), out, norm)
+         of_q = of_q + a
+         assert.close(part(of_k), b, 1e-6)
+         assert.close(part(of_v), c, 1e-6)
+      end
+      local w = (parts[2][2] - parts[1][2]):sigmoid():unsqueeze(-1)
+      assert.close(out, parts[1][1] + w * (parts[2][1] - parts[1][1]), 1e-6)
+      assert.close(norm, parts[1][2]:logaddexp(parts[2][2]), 1e-6)
+      assert.close((backward(g, q, k, v, out, norm)), of_q, 1e-6)
+   end)
+
+   it("refuses what does not fit, and records nothing", function()
+      local q, k = torch.randn(1, 4, 5, 3), torch.randn(1, 3, 5, 3)
+      assert.error_matches(function() forward(q, k, k) end,
+         "query %[1, 4, 5, 3%], key %[1, 3, 5, 3%] and value %[1, 3, 5, 3%] do not fit")
+      assert.error_matches(function() forward(q[1], q[1], q[1]) end,
+         "expected %(batch, heads, positions, features%), got shape %[4, 5, 3%]")
+      assert.error_matches(function() forward(q, q:double(), q) end, "one floating dtype")
+      local out, norm = forward(q:requires_grad_(), q, q)
+      assert.is_false(out.requires_grad)
+      assert.error_matches(function() backward(q, q, q, q, out, norm:double()) end,
+         "logsumexp: expected float32, got float64")
+      assert.error_matches(function() backward(q, q, q, q, out, out) end,
+         "logsumexp: expected shape %[1, 4, 5%], got %[1, 4, 5, 3%]")
+   end)
+end)
+
 describe("scaled_dot_product_attention", function()
    local q, k, v
    before_each(function()

@@ -2,9 +2,9 @@
 -- round a ring.
 --
 -- "Ring Attention with Blockwise Transformers for Near-Infinite Context" (Liu et al., 2023). Each
--- rank has its queries' results so far with the logarithm of their weights' sum; what the next keys
--- add is put together with that ("FlashAttention-2", Dao, 2023, section 3.1). Going back, the
--- gradients of keys and values go round with them.
+-- rank has its queries' results so far with the logarithm of their weights' sum; what the kernel
+-- gives for the next keys is put together with that ("FlashAttention-2", Dao, 2023, section 3.1).
+-- Going back, the gradients of keys and values go round with them.
 --
 -- Of a sequence of 2N chunks rank r has chunks r and 2N - 1 - r: under a causal mask all ranks then
 -- have the same work.
@@ -41,104 +41,121 @@ local function arrive(message)
    return message.tensor
 end
 
--- {first position, chunk's number in the whole sequence} of this, or another, rank's two chunks.
-local function chunks(length, rank, n)
+-- Calls fn(first query, queries, first key, keys) for those of this rank's queries that see keys of
+-- another one, `from`, and for these keys. The first chunk of a rank before this one comes before
+-- both of this rank's, and its second one after both; both chunks of a rank after this one come
+-- between this rank's.
+local function visible(causal, length, rank, from, fn)
    local half = length // 2
-   return {{1, rank}, {half + 1, 2 * n - 1 - rank}}, half
-end
-
--- Calls fn(queries' first position, keys' first position, length, whether on the diagonal) for all
--- pairs of chunks of which queries see keys.
-local function each_pair(causal, length, rank, from, n, fn)
-   if not causal then return fn(1, 1, length, false) end
-   local own, half = chunks(length, rank, n)
-   for _, q in ipairs(own) do
-      for _, k in ipairs((chunks(length, from, n))) do
-         if k[2] <= q[2] then fn(q[1], k[1], half, k[2] == q[2]) end
-      end
+   if not causal then
+      fn(1, length, 1, length)
+   elseif from < rank then
+      fn(1, length, 1, half)
+   else
+      fn(half + 1, half, 1, length)
    end
 end
 
-local function part(x, first, length) return x:narrow(-2, first, length) end
+local function part(x, first, length) return x:narrow(3, first, length) end
 
-local function scores_of(q, k, scale, diagonal)
-   local s = q:matmul(k:transpose(-1, -2)) * scale
-   if diagonal then
-      local n = s:size(-1)
-      local later = torch.ones({n, n}, {dtype = "bool", device = s.device}):triu(1)
-      s = s:masked_fill(later, -math.huge)
-   end
-   return s
+-- Puts what other keys give to results and logarithms so far, in place.
+local function merge(result, norm, added, added_norm)
+   local weight = (added_norm - norm):sigmoid():unsqueeze(-1)
+   result:lerp_(added:to(result.dtype), weight)
+   norm:copy_(norm:logaddexp(added_norm))
 end
 
 local Ring = class.class("distributed.tensor.RingAttention", Function)
 
--- q, k, v: (..., positions, features), of one dtype
+-- q: (batch, heads, positions, features); k and v maybe with fewer heads. Sums over the ring are of
+-- float32 for the half types.
 function Ring.forward(ctx, q, k, v, group, causal, scale)
-   local n, rank, length = #group.ranks, group.group_rank, q:size(-2)
-   local result = torch.zeros_like(q)
-   local shape = table.move(q.shape, 1, q:dim(), 1, {})
-   shape[#shape] = 1
-   local norm = torch.full(shape, -math.huge, {dtype = q.dtype, device = q.device})
+   local n, rank, length = #group.ranks, group.group_rank, q:size(3)
+   local result, norm
    local pair = torch.stack({k, v})
    for step = 0, n - 1 do
       local message = step < n - 1 and pass_on(pair, group, step)
       local keys, values = pair[1], pair[2]
-      each_pair(causal, length, rank, (rank - step) % n, n, function(qa, ka, size, diagonal)
-         local s = scores_of(part(q, qa, size), part(keys, ka, size), scale, diagonal)
-         local added = s:logsumexp(-1, true)
-         local here, before = part(result, qa, size), part(norm, qa, size)
-         local total = torch.logaddexp(before, added)
-         local new = (s - total):exp():matmul(part(values, ka, size))
-         here:copy_(here * (before - total):exp() + new)
-         before:copy_(total)
-      end)
+      if step == 0 then -- this rank's chunks are in their order
+         result, norm = torch._scaled_dot_product_flash_attention(q, k, v,
+            {is_causal = causal, scale = scale})
+         if n > 1 and result.dtype ~= norm.dtype then result = result:to(norm.dtype) end
+      else
+         visible(causal, length, rank, (rank - step) % n, function(qa, queries, ka, many)
+            merge(part(result, qa, queries), part(norm, qa, queries),
+               torch._scaled_dot_product_flash_attention(part(q, qa, queries),
+                  part(keys, ka, many), part(values, ka, many), {scale = scale}))
+         end)
+      end
       if message then pair = arrive(message) end
    end
+   result = result:to(q.dtype)
    ctx.group, ctx.causal, ctx.scale = group, causal, scale
    ctx:save_for_backward(q, k, v, result, norm)
    return result
 end
 
 function Ring.backward(ctx, grad)
+   if torch.is_grad_enabled() then
+      torch.raise "ring_attention: it has no second derivative; got create_graph"
+   end
    local q, k, v, result, norm = ctx:saved_tensors()
-   local group, n, rank, length = ctx.group, #ctx.group.ranks, ctx.group.group_rank, q:size(-2)
-   local delta = (grad * result):sum(-1, true)
-   local grad_q, pair = torch.zeros_like(q), torch.stack({k, v})
-   local grads = torch.zeros_like(pair)
+   local group, n, rank, length = ctx.group, #ctx.group.ranks, ctx.group.group_rank, q:size(3)
+   local backward, pair = torch._scaled_dot_product_flash_attention_backward, torch.stack({k, v})
+   local grad_q, grads
    for step = 0, n - 1 do
       local message = step < n - 1 and pass_on(pair, group, 1000 + step)
-      local keys, values, grad_k, grad_v = pair[1], pair[2], grads[1], grads[2]
-      each_pair(ctx.causal, length, rank, (rank - step) % n, n, function(qa, ka, size, diagonal)
-         local queries, ks = part(q, qa, size), part(keys, ka, size)
-         local g = part(grad, qa, size)
-         local s = scores_of(queries, ks, ctx.scale, diagonal)
-         local p = (s - part(norm, qa, size)):exp()
-         part(grad_v, ka, size):add_(p:transpose(-1, -2):matmul(g))
-         local inner = g:matmul(part(values, ka, size):transpose(-1, -2))
-         local ds = p * (inner - part(delta, qa, size)) * ctx.scale
-         part(grad_q, qa, size):add_(ds:matmul(ks))
-         part(grad_k, ka, size):add_(ds:transpose(-1, -2):matmul(queries))
-      end)
+      local keys, values = pair[1], pair[2]
+      if step == 0 then
+         local options = {is_causal = ctx.causal, scale = ctx.scale}
+         local of_q, of_k, of_v = backward(grad, q, k, v, result, norm, options)
+         grad_q, grads = of_q:to(norm.dtype), torch.stack({of_k, of_v}):to(norm.dtype)
+      else
+         visible(ctx.causal, length, rank, (rank - step) % n, function(qa, queries, ka, many)
+            local of_q, of_k, of_v = backward(part(grad, qa, queries), part(q, qa, queries),
+               part(keys, ka, many), part(values, ka, many), part(result, qa, queries),
+               part(norm, qa, queries), {scale = ctx.scale})
+            part(grad_q, qa, queries):add_(of_q)
+            part(grads[1], ka, many):add_(of_k)
+            part(grads[2], ka, many):add_(of_v)
+         end)
+      end
       if message then pair = arrive(message) end
       grads = n > 1 and arrive(pass_on(grads, group, 2000 + step)) or grads
    end
-   return grad_q, grads[1], grads[2]
+   return grad_q:to(q.dtype), grads[1]:to(k.dtype), grads[2]:to(v.dtype)
 end
 
 -- Users' functions
 -- ---------------------------------------------------------------------------------
 
 local take_ring = args.signature [[ring_attention(query: tensor, key: tensor, value: tensor,
-   mesh: object, is_causal: boolean = false, scale: number?)]]
+   mesh: object, is_causal: boolean = false, scale: number?, enable_gqa: boolean = false)]]
+
+local function shape_text(x) return table.concat(x.shape, ", ") end
+
+local function check_shapes(title, q, k, v, gqa)
+   local same = shape_text(q) == shape_text(k)
+   if gqa and q:dim() >= 3 and k:dim() == q:dim() then
+      same = k:size(-3) > 0 and q:size(-3) % k:size(-3) == 0
+      for d = 1, q:dim() do same = same and (d == q:dim() - 2 or q:size(d) == k:size(d)) end
+   end
+   if q:dim() < 2 or not same or shape_text(k) ~= shape_text(v) then
+      torch.raise(("%s: expected query, key and value of one shape%s, got (%s), (%s) and (%s)")
+         :format(title, gqa and ", but that heads of query may be a multiple of theirs" or "",
+         shape_text(q), shape_text(k), shape_text(v)))
+   end
+end
+
+-- As (batch, heads, positions, features).
+local function as_heads(x)
+   local n = x:dim()
+   return x:reshape(-1, n > 2 and x:size(-3) or 1, x:size(-2), x:size(-1))
+end
 
 local function attend(title, group, a)
    local q, k, v = a.query, a.key, a.value
-   local function text(x) return table.concat(x.shape, ", ") end
-   if q:dim() < 2 or text(q) ~= text(k) or text(k) ~= text(v) then
-      torch.raise(("%s: expected query, key and value of one shape, got (%s), (%s) and (%s)")
-         :format(title, text(q), text(k), text(v)))
-   end
+   check_shapes(title, q, k, v, a.enable_gqa)
    if q.dtype ~= k.dtype or k.dtype ~= v.dtype then
       torch.raise(("%s: expected one dtype, got %s, %s and %s"):format(title, q.dtype, k.dtype,
          v.dtype))
@@ -147,20 +164,21 @@ local function attend(title, group, a)
       torch.raise(("%s: is_causal: expected an even number of positions on each rank, got %d")
          :format(title, q:size(-2)))
    end
-   local dtype = q.dtype
-   if dtype == "float16" or dtype == "bfloat16" then q, k, v = q:float(), k:float(), v:float() end
    local scale = a.scale or q:size(-1) ^ -0.5
-   return Ring:apply(q, k, v, group, a.is_causal or false, scale):to(dtype)
+   return Ring:apply(as_heads(q), as_heads(k), as_heads(v), group, a.is_causal or false, scale)
+      :reshape(q.shape)
 end
 
 --- softmax(query @ key^T * scale) @ value over a sequence of which each rank of a mesh has the part
 --- that context_parallel gives it: (..., positions, features), of one shape on all ranks. Memory is
---- that of this rank's positions and of the keys of one other. The result of this rank's queries.
+--- that of this rank's positions and of the keys of one other: weights are never stored. With
+--- enable_gqa the heads, dimension -3, of query may be a multiple of those of key and value. The
+--- result of this rank's queries, which has no second derivative.
 ---@param query Tensor
 ---@param key Tensor
 ---@param value Tensor
 ---@param mesh distributed.DeviceMesh
----@param options? {is_causal: boolean, scale: number}
+---@param options? {is_causal: boolean, scale: number, enable_gqa: boolean}
 ---@return Tensor
 function M.ring_attention(...)
    local a = take_ring(...)
@@ -221,9 +239,9 @@ function M.context_parallel(...)
    end})
    F.scaled_dot_product_attention = function(...)
       local b = take_attention(...)
-      if b.attn_mask or b.dropout_p ~= 0 or b.enable_gqa then
-         torch.raise("scaled_dot_product_attention: within context_parallel attn_mask, " ..
-            "dropout_p and enable_gqa cannot be given")
+      if b.attn_mask or b.dropout_p ~= 0 then
+         torch.raise("scaled_dot_product_attention: within context_parallel attn_mask and " ..
+            "dropout_p cannot be given")
       end
       return attend("scaled_dot_product_attention", group, b)
    end
