@@ -108,6 +108,15 @@ static bool ready(int fd, short events, int64_t deadline) {
   }
 }
 
+/* A socket that has got the port which it asked for, where nobody listens, and so has reached itself. */
+static bool is_itself(int fd) {
+  struct sockaddr_storage here = {0}, there = {0};
+  socklen_t n = sizeof here, m = sizeof there;
+  return getsockname(fd, (struct sockaddr *)&here, &n) == 0 &&
+         getpeername(fd, (struct sockaddr *)&there, &m) == 0 && n == m &&
+         memcmp(&here, &there, n) == 0;
+}
+
 /* One attempt: a socket, or TLI_NOSOCKET with the reason in *why. */
 static int attempt(const struct addrinfo *to, int64_t deadline, int *why) {
   int fd = socket(to->ai_family, to->ai_socktype, to->ai_protocol);
@@ -122,6 +131,7 @@ static int attempt(const struct addrinfo *to, int64_t deadline, int *why) {
     *why = ETIMEDOUT;
     if (ready(fd, POLLOUT, deadline)) getsockopt(fd, SOL_SOCKET, SO_ERROR, why, &size);
   }
+  if (*why == 0 && is_itself(fd)) *why = ECONNREFUSED;
   if (*why == 0) return fd;
   close(fd);
   return TLI_NOSOCKET;

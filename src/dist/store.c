@@ -3,11 +3,13 @@
 */
 #include "dist/store.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/platform.h"
+#include "core/share.h"
 #include "core/socket.h"
 
 /* What an answer may take beyond the time that was asked for. */
@@ -19,13 +21,59 @@ struct tli_Store {
   bool broken;
 };
 
+/* ---- meeting --------------------------------------------------------------------- */
+
+/* For the greeting, however short the time to connect is; and to try again where the other side goes
+** before it, as a store does that ends. */
+#define GREETING INT64_C(3000000000)
+#define AGAIN INT64_C(500000000)
+
+typedef enum Peer { A_STORE, NO_STORE, GONE, INTERRUPTED } Peer;
+
+/* Who answers there; of what is no store, `how` says how it shows. The first bytes are enough for
+** that: others may send fewer than an answer has. */
+static Peer greet(int socket, int64_t deadline, char *how, size_t size) {
+  tli_StoreRequest r = {.magic = TLI_STORE_MAGIC, .what = TLI_STORE_GREET};
+  tli_StoreAnswer a = {0};
+  size_t first = sizeof a.status;
+  bool came = tli_socket_send(socket, &r, sizeof r, deadline) &&
+              tli_socket_receive(socket, &a, first, deadline);
+  if (came && a.status == TLI_STORE_MAGIC)
+    came = tli_socket_receive(socket, (char *)&a + first, sizeof a - first, deadline);
+  if (came && a.status == TLI_STORE_MAGIC && a.number == TLI_STORE_MAGIC) return A_STORE;
+  if (!came && tl_error_kind() == TL_EINTERRUPT) return INTERRUPTED;
+  snprintf(how, size, "%s", came ? "it says something else" : tl_error());
+  return came || tli_now_ns() >= deadline ? NO_STORE : GONE;
+}
+
+static bool open_socket(tli_Store *s, int64_t timeout) {
+  int64_t begun = tli_now_ns(), taken = 0;
+  char how[100];
+  for (;;) {
+    s->socket = tli_socket_connect(s->host, s->port, begun + timeout);
+    if (s->socket == TLI_NOSOCKET) return false;
+    int64_t now = tli_now_ns();
+    if (taken == 0) taken = now;
+    Peer peer = greet(s->socket, now + GREETING, how, sizeof how);
+    if (peer == A_STORE) return true;
+    tli_socket_close(s->socket);
+    if (peer == INTERRUPTED) return false;
+    if (peer == NO_STORE || tli_now_ns() >= taken + AGAIN) break;
+    atomic_uint none = 0;
+    tli_word_wait(&none, 0, 10000000);
+  }
+  return tli_fail(TL_EARG,
+                  "%s:%d: who answers there is no store of this version of tlua (%s): does "
+                  "another program have the port?",
+                  s->host, s->port, how);
+}
+
 tli_Store *tli_store_connect(const char *host, int port, int64_t timeout) {
   tli_Store *s = calloc(1, sizeof *s);
   if (s == NULL) return tli_fail_null(TL_EMEM, "store: out of memory");
   snprintf(s->host, sizeof s->host, "%s", host);
   s->port = port;
-  s->socket = tli_socket_connect(host, port, tli_now_ns() + timeout);
-  if (s->socket != TLI_NOSOCKET) return s;
+  if (open_socket(s, timeout)) return s;
   free(s);
   return NULL;
 }

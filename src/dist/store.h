@@ -19,7 +19,9 @@ int tli_store_server_port(const tli_StoreServer *server);
 /* Ends it, for everybody. NULL is fine. */
 void tli_store_server_stop(tli_StoreServer *server);
 
-/* A connection; tried for `timeout` nanoseconds. Of one thread at a time. */
+/* A connection; tried for `timeout` nanoseconds. Of one thread at a time. Who takes it must then say
+** within a few seconds that it serves a store; else the failure, of kind TL_EARG, says that another
+** program has the port. */
 tli_Store *tli_store_connect(const char *host, int port, int64_t timeout) TL_MUSTCHECK;
 /* One more connection to the same store. */
 tli_Store *tli_store_connect_again(const tli_Store *store, int64_t timeout) TL_MUSTCHECK;
@@ -47,10 +49,11 @@ enum {
   TLI_STORE_ADD,
   TLI_STORE_CHECK,
   TLI_STORE_DELETE,
-  TLI_STORE_COUNT
+  TLI_STORE_COUNT,
+  TLI_STORE_GREET /* the first one; the answer's number is TLI_STORE_MAGIC, its status as well */
 };
 enum { TLI_STORE_OK, TLI_STORE_LATE, TLI_STORE_REFUSED };
-#define TLI_STORE_MAGIC 0x746c7332u
+#define TLI_STORE_MAGIC 0x746c7333u
 #define TLI_STORE_KEY 1000u
 #define TLI_STORE_VALUE (64u << 20)
 

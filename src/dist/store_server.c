@@ -151,6 +151,7 @@ static bool serve(tli_StoreServer *s, Client *c, const tli_StoreRequest *r, int6
   case TLI_STORE_CHECK: answer(c, TLI_STORE_OK, *find(s, key, r->key) != NULL, "", 0); return true;
   case TLI_STORE_DELETE: answer(c, TLI_STORE_OK, take_away(s, key, r->key), "", 0); return true;
   case TLI_STORE_COUNT: answer(c, TLI_STORE_OK, s->count, "", 0); return true;
+  case TLI_STORE_GREET: answer(c, TLI_STORE_MAGIC, TLI_STORE_MAGIC, "", 0); return true;
   default: c->gone = true; return true;
   }
 }

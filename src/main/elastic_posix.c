@@ -66,6 +66,7 @@ static bool connect_to(tli_Elastic *e) {
 
 static bool find_store(tli_Elastic *e, int64_t deadline) {
   while (e->store == NULL && !connect_to(e)) {
+    if (tl_error_kind() == TL_EARG) return false; /* another program has the port */
     if (tli_now_ns() >= deadline)
       return tli_fail(TL_EIO, "--rdzv: no launcher at %s:%d within %.3g s", e->host, e->port,
                       (double)e->timeout / 1e9);
