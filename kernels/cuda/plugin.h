@@ -23,6 +23,8 @@ tl_Stream *cuda_stream_by_id(int device, int id);
 tl_Stream *cuda_default_stream(tl_Device device);
 tl_Stream *cuda_stream(tl_Device device, int priority);
 void cuda_priority_range(tl_Device device, int *least, int *greatest);
+tl_Stream *cuda_stream_of(tl_Device device, void *handle);
+void *cuda_stream_handle(const tl_Stream *stream);
 int64_t cuda_stream_id(const tl_Stream *stream);
 int cuda_stream_priority(const tl_Stream *stream);
 bool cuda_stream_sync(tl_Stream *stream);

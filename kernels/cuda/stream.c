@@ -1,17 +1,22 @@
 /*
 ** stream.c - streams. A device has a default stream, which is one of ours and not the
 ** driver's legacy stream, and a few of either priority that are handed out in turn and
-** stay for good.
+** stay for good; and those of others that a program has named (cuda_stream_of).
 */
 #include <pthread.h>
 #include <stdatomic.h>
 
 #include "kernels/cuda/plugin.h"
 
-#define POOL 31 /* streams of one priority; all numbers fit 64 bits */
+/* All numbers fit 64 bits. */
+#define POOL 24 /* streams of one priority */
+#define OTHERS 15
+#define FIRST_OTHER (1 + 2 * POOL)
 
 typedef struct Streams {
-  tl_Stream all[1 + 2 * POOL]; /* the default one, those of low and of high priority */
+  /* The default one, those of low and of high priority, others' */
+  tl_Stream all[FIRST_OTHER + OTHERS];
+  int others; /* guarded */
   atomic_uint next[2];
   int least, greatest; /* priorities that the device knows */
 } Streams;
@@ -55,9 +60,42 @@ tl_Stream *cuda_stream(tl_Device device, int priority) {
   return ok ? &s->all[id] : NULL;
 }
 
+/* The stream of a handle, which is one of ours or becomes one. Under the lock. */
+static tl_Stream *find_stream(Streams *s, int device, cudaStream_t handle) {
+  for (int id = 0; id < FIRST_OTHER + s->others; id++)
+    if (s->all[id].handle == handle) return &s->all[id];
+  if (s->others == OTHERS) {
+    cuda_fail(TL_EDEVICE, "at most %d streams of other libraries can be used", OTHERS);
+    return NULL;
+  }
+  tl_Stream *stream = &s->all[FIRST_OTHER + s->others];
+  if (cudaStreamGetPriority(handle, &stream->priority) != cudaSuccess) {
+    cudaGetLastError();
+    cuda_fail(TL_EDEVICE, "%p is not the handle of a stream of cuda:%d", (void *)handle, device);
+    return NULL;
+  }
+  s->others++;
+  stream->device = device;
+  stream->id = (int)(stream - s->all);
+  stream->handle = handle;
+  return stream;
+}
+
+tl_Stream *cuda_stream_of(tl_Device device, void *handle) {
+  if (!cuda_enter(device.index)) return NULL;
+  pthread_mutex_lock(&lock);
+  tl_Stream *stream =
+      find_stream(&streams[device.index], device.index, handle ? handle : cudaStreamLegacy);
+  pthread_mutex_unlock(&lock);
+  return stream;
+}
+
+void *cuda_stream_handle(const tl_Stream *stream) { return stream->handle; }
+
 int64_t cuda_stream_id(const tl_Stream *stream) { return stream->id; }
 
 int cuda_stream_priority(const tl_Stream *stream) {
+  if (stream->id >= FIRST_OTHER) return stream->priority;
   return stream->id > POOL ? streams[stream->device].greatest : 0;
 }
 

@@ -66,7 +66,8 @@ for kind, own in pairs {cuda = " nvtx list_gpu_processes", sim = ""} do
    load_on_use(torch[kind], lazy.modules("tlua.device", {
       [kind] = [[graph memory_summary amp capture_step make_graphed_callables memory memory_snapshot
          memory_stats_as_nested_dict memory_cached max_memory_cached reset_max_memory_allocated
-         reset_max_memory_cached get_allocator_backend device_of random set_sync_debug_mode
+         reset_max_memory_cached get_allocator_backend device_of get_arch_list
+         get_device_index default_generators random set_sync_debug_mode
          get_sync_debug_mode host_memory_stats_as_nested_dict]] .. own,
    }))
 end

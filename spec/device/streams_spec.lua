@@ -53,6 +53,40 @@ describe("the devices of a kind", function()
       assert.raises("sim.synchronize: device:", "got true", function() sim.synchronize(true) end)
    end)
 
+   it("have numbers", function()
+      assert.equal(1, sim.get_device_index "sim:1")
+      assert.equal(1, sim.get_device_index(1))
+      assert.equal(0, sim.get_device_index "sim")
+      assert.equal(0, sim.get_device_index(nil, true))
+      assert.equal(-1, sim.get_device_index("cpu", {allow_cpu = true}))
+      assert.equal(1, sim.device(1, sim.get_device_index, nil, {optional = true}))
+      assert.raises("sim.get_device_index: device: expected a number from 0 or a device such as " ..
+         '"sim:0", got nil', function() sim.get_device_index() end)
+      assert.raises("sim.get_device_index: device: expected", "got string 'cpu'",
+         function() sim.get_device_index "cpu" end)
+      assert.same({}, sim.get_arch_list())
+      assert.raises("sim.ExternalStream: sim:0 has no streams of other libraries",
+         function() sim.ExternalStream(1) end)
+   end)
+
+   it("have generators", function()
+      local generators = sim.default_generators
+      assert.equal(sim.device_count(), #generators)
+      torch.manual_seed(5)
+      assert.equal(5, generators[2]:initial_seed())
+      generators[2]:manual_seed(7)
+      assert.equal(7, sim.initial_seed(1))
+      assert.equal(5, sim.initial_seed(0))
+      assert.equal(5, torch.default_generator:initial_seed())
+      local x = torch.rand(3, {device = "sim:1"})
+      generators[2]:set_state {7, 0}
+      assert.same(x:tolist(), torch.rand(3, {device = "sim:1", generator = generators[2]}):tolist())
+      assert.not_same(x:tolist(), torch.rand(3, {device = "sim:1"}):tolist())
+      torch.default_generator:manual_seed(7)
+      assert.same(x:tolist(), torch.rand(3, {device = "cpu"}):tolist())
+      torch.manual_seed(1)
+   end)
+
    it("show in tensors", function()
       local x = torch.ones(2, {device = "sim"})
       assert.same({false, true, false}, {x.is_cuda, x.is_sim, x.is_cpu})

@@ -229,6 +229,7 @@ typedef struct tl_DeviceApi {
   bool (*can_access_peer)(int device, int peer);
   /* Of "cuda" (13000), "cudnn" (91900), "nccl", ...; 0: not there. */
   int64_t (*library_version)(const char *name);
+  const char *architectures; /* "80 90": what its kernels are compiled for; NULL: all there are */
 
   /* A block belongs to the stream it was asked for on: it may be handed out
   ** again as soon as it is freed, since what uses it next comes later on that
@@ -269,6 +270,10 @@ typedef struct tl_DeviceApi {
   /* The lower the priority the more urgent; out of range it is clamped. */
   tl_Stream *(*stream)(tl_Device device, int priority);
   void (*priority_range)(tl_Device device, int *least, int *greatest);
+  /* What the driver's own calls name a stream by, and the stream of a handle, which others may
+  ** have made: it must stay as long as it is used here. NULL where there are no such. */
+  tl_Stream *(*stream_of)(tl_Device device, void *handle);
+  void *(*stream_handle)(const tl_Stream *stream);
   int64_t (*stream_id)(const tl_Stream *stream); /* 0: the default one; takes no lock */
   int (*stream_priority)(const tl_Stream *stream);
   bool (*stream_sync)(tl_Stream *stream);

@@ -137,9 +137,10 @@ static int device_current_device(lua_State *L) {
   return 1;
 }
 
-/* _device_index(device): the number of a device; nil is the current one. */
+/* _device_index(device, name): the number of a device; nil is the current one. */
 static int device_index(lua_State *L) {
-  lua_pushinteger(L, tli_check_device(L, 1, tli_kind(L), "device").index);
+  const char *name = luaL_optstring(L, 2, "device");
+  lua_pushinteger(L, tli_check_device(L, 1, tli_kind(L), name).index);
   return 1;
 }
 
@@ -267,6 +268,14 @@ static int device_library_version(lua_State *L) {
   return 1;
 }
 
+/* _architectures(): what the kernels are compiled for, "80 90"; nil where there is no device. */
+static int device_architectures(lua_State *L) {
+  if (tli_device_count(tli_kind(L)) == 0) return 0;
+  const tl_Backend *backend = tli_backend_open((tl_Device){(int8_t)tli_kind(L), 0});
+  lua_pushstring(L, backend ? backend->device->architectures : NULL);
+  return 1;
+}
+
 /* ---- waiting ----------------------------------------------------------------------- */
 
 static int device_synchronize(lua_State *L) {
@@ -318,6 +327,7 @@ static const luaL_Reg functions[] = {
     {"is_bf16_supported", device_is_bf16_supported},
     {"can_device_access_peer", device_can_access_peer},
     {"_library_version", device_library_version},
+    {"_architectures", device_architectures},
     {"_device_index", device_index},
     {"ipc_collect", device_ipc_collect},
     {"is_tf32_supported", device_is_tf32_supported},

@@ -10,12 +10,16 @@
 
 #define GENERATOR "torch.Generator"
 
-/* The userdata: a reference. */
-typedef tli_Generator *Box;
+/* The userdata: a reference, or the state's own one as a device has it. */
+typedef struct Box {
+  tli_Generator *generator; /* owned; NULL: the state's */
+  tl_Device device;         /* whose, then */
+} Box;
 
 tli_Generator *tli_to_generator(lua_State *L, int index) {
   Box *box = luaL_testudata(L, index, GENERATOR);
-  return box ? *box : NULL;
+  if (box == NULL || box->generator) return box ? box->generator : NULL;
+  return tli_generator_of(&tli_state(L)->generator, box->device);
 }
 
 static tli_Generator *self(lua_State *L, const char *name) {
@@ -24,6 +28,13 @@ static tli_Generator *self(lua_State *L, const char *name) {
     tli_error(L, "%s: expected a torch.Generator, got %s", name,
               tli_describe(L, tli_state(L), lua_isnone(L, 1) ? 0 : 1));
   return g;
+}
+
+/* The same to be written to: a device's is its own from then on. */
+static tli_Generator *changed(lua_State *L, const char *name) {
+  tli_Generator *g = self(L, name);
+  const Box *box = lua_touserdata(L, 1);
+  return box->generator ? g : tli_generator_own(&tli_state(L)->generator, box->device);
 }
 
 /* ---- seeds and states -------------------------------------------------------------- */
@@ -192,31 +203,42 @@ static int device_set_rng_state_all(lua_State *L) {
 
 /* ---- generators that a program makes ----------------------------------------------- */
 
-static int torch_generator(lua_State *L) {
+static Box *push_box(lua_State *L, tl_Device device) {
   Box *box = lua_newuserdatauv(L, sizeof *box, 0);
-  *box = NULL;
+  *box = (Box){NULL, device};
   luaL_setmetatable(L, GENERATOR);
+  return box;
+}
+
+static int torch_generator(lua_State *L) {
+  Box *box = push_box(L, TLI_CPU);
   tli_note_owner(L);
-  *box = tli_generator_new();
-  return *box ? 1 : tli_raise_as(L, "Generator");
+  box->generator = tli_generator_new();
+  return box->generator ? 1 : tli_raise_as(L, "Generator");
+}
+
+/* _default_generator(device): the state's, as the device has it. */
+static int device_default_generator(lua_State *L) {
+  push_box(L, tli_check_device(L, 1, tli_kind(L), "default_generators"));
+  return 1;
 }
 
 static int generator_gc(lua_State *L) {
   Box *box = luaL_checkudata(L, 1, GENERATOR);
-  tli_generator_release(*box);
-  *box = NULL;
+  tli_generator_release(box->generator);
+  box->generator = NULL;
   return 0;
 }
 
 static int generator_manual_seed(lua_State *L) {
-  tli_generator_seed(self(L, "manual_seed"), check_seed(L, 2, "manual_seed"));
+  tli_generator_seed(changed(L, "manual_seed"), check_seed(L, 2, "manual_seed"));
   lua_settop(L, 1);
   return 1;
 }
 
 static int generator_seed(lua_State *L) {
   uint64_t seed = new_seed(L);
-  tli_generator_seed(self(L, "seed"), seed);
+  tli_generator_seed(changed(L, "seed"), seed);
   lua_pushinteger(L, (lua_Integer)seed);
   return 1;
 }
@@ -229,7 +251,7 @@ static int generator_initial_seed(lua_State *L) {
 static int generator_get_state(lua_State *L) { return push_state(L, self(L, "get_state")); }
 
 static int generator_set_state(lua_State *L) {
-  read_state(L, 2, self(L, "set_state"), "set_state");
+  read_state(L, 2, changed(L, "set_state"), "set_state");
   lua_settop(L, 1);
   return 1;
 }
@@ -245,6 +267,7 @@ const luaL_Reg tli_device_random_functions[] = {{"manual_seed", device_manual_se
                                                 {"set_rng_state", device_set_rng_state},
                                                 {"get_rng_state_all", device_get_rng_state_all},
                                                 {"set_rng_state_all", device_set_rng_state_all},
+                                                {"_default_generator", device_default_generator},
                                                 {NULL, NULL}};
 
 void tli_open_generators(lua_State *L) {
@@ -264,4 +287,6 @@ void tli_open_generators(lua_State *L) {
                                      {NULL, NULL}};
   tli_set_functions(L, functions);
   tli_open_device_class(L, GENERATOR, methods);
+  push_box(L, TLI_CPU);
+  lua_setfield(L, -2, "default_generator");
 }

@@ -95,6 +95,26 @@ static int device_stream_new(lua_State *L) {
   return stream ? push_stream(L, device, stream) : tli_device_fail(L, type, "Stream");
 }
 
+/* ExternalStream(stream_ptr, device): of another library, by its handle. */
+static int device_external_stream(lua_State *L) {
+  static const char *const options[] = {"stream_ptr", "device"};
+  tl_DeviceType type = tli_kind(L);
+  int64_t address = 0;
+  tli_device_options(L, type, "ExternalStream", options, 2);
+  bool light = lua_islightuserdata(L, 1);
+  if (!light && (!tli_to_whole(L, 1, &address) || address < 0))
+    tli_device_refuse(L, type, "ExternalStream", "stream_ptr",
+                      "a stream's handle, as an integer or light userdata", 1);
+  tl_Device device = tli_check_device(L, 2, type, "ExternalStream");
+  const tl_DeviceApi *api = tli_api(device);
+  if (api->stream_of == NULL)
+    return tli_error(L, "%s: %s has no streams of other libraries",
+                     tli_device_name(type, "ExternalStream"), tli_device_str(device));
+  tl_Stream *stream =
+      api->stream_of(device, light ? lua_touserdata(L, 1) : (void *)(uintptr_t)address);
+  return stream ? push_stream(L, device, stream) : tli_device_fail(L, type, "ExternalStream");
+}
+
 static int device_priority_range(lua_State *L) {
   tl_Device device = tli_check_device(L, 1, tli_kind(L), "stream_priority_range");
   int least, greatest;
@@ -217,6 +237,8 @@ static int stream_index(lua_State *L) {
     lua_pushstring(L, tli_device_str(s->device));
   else if (key && strcmp(key, "stream_id") == 0)
     lua_pushinteger(L, tli_api(s->device)->stream_id(s->stream));
+  else if (key && strcmp(key, "cuda_stream") == 0 && tli_api(s->device)->stream_handle)
+    lua_pushinteger(L, (lua_Integer)(uintptr_t)tli_api(s->device)->stream_handle(s->stream));
   else if (key && strcmp(key, "priority") == 0)
     lua_pushinteger(L, tli_api(s->device)->stream_priority(s->stream));
   else {
@@ -317,6 +339,7 @@ static int event_tostring(lua_State *L) {
 /* ---- opening ----------------------------------------------------------------------- */
 
 const luaL_Reg tli_stream_functions[] = {{"Stream", device_stream_new},
+                                         {"ExternalStream", device_external_stream},
                                          {"stream_priority_range", device_priority_range},
                                          {"current_stream", device_current_stream},
                                          {"default_stream", device_default_stream},

@@ -323,6 +323,10 @@ function torch.set_rng_state(state) end
 ---@return torch.Generator
 function torch.Generator(device) end
 
+---What the CPU draws from unless another generator is named.
+---@type torch.Generator
+torch.default_generator = nil
+
 -- Threads and memory ----------------------------------------------------------------------------
 
 ---How many threads an operator may use; holds for the whole process. Results do not depend on it.

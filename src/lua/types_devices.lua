@@ -3,7 +3,8 @@
 -- Devices ---------------------------------------------------------------------------------------
 
 ---A queue of work on a device. Work of one stream is done in order; other streams' work at any
----time, unless one waits for the other. Fields: device, stream_id.
+---time, unless one waits for the other. Fields: device, stream_id, priority, and on a GPU
+---cuda_stream, its handle as an integer, for other libraries.
 ---@class torch.Stream
 
 ---A point in the work of a stream, to wait for and to measure time.
@@ -142,6 +143,13 @@ function torch.cuda.stream_priority_range() end
 ---@param device? integer|string
 ---@return integer
 function torch.cuda.waits(device) end
+
+---A stream that another library or the host program has made, by its handle (a cudaStream_t; 0 is
+---the driver's default stream). It must stay as long as it is used here.
+---@param stream_ptr integer|lightuserdata
+---@param device? integer|string
+---@return torch.Stream
+function torch.cuda.ExternalStream(stream_ptr, device) end
 
 ---A stream of a device; of streams made a few share a queue.
 ---@param options? {device?: integer|string, priority?: integer}
@@ -378,6 +386,20 @@ function torch.cuda.is_tf32_supported() end
 ---@param ... any  arguments of fn
 ---@return any ...
 function torch.cuda.device_of(tensor, fn, ...) end
+
+---What the kernels of this build are compiled for, as in "sm_90"; empty where there is no GPU.
+---@return string[]
+function torch.cuda.get_arch_list() end
+
+---The number of a device: of "cuda:1" 1, of "cuda" the current one's.
+---@param device? integer|string  nil is the current one where optional is true
+---@param options? {optional?: boolean, allow_cpu?: boolean}  allow_cpu: the CPU is -1, no error
+---@return integer
+function torch.cuda.get_device_index(device, options) end
+
+---What each device draws random numbers from unless another generator is named.
+---@type torch.Generator[]
+torch.cuda.default_generators = {}
 
 ---The functions about memory, and a look at what it is made of: _record_memory_history(),
 ---_snapshot(), and _dump_snapshot(filename), whose files https://pytorch.org/memory_viz opens.

@@ -184,6 +184,44 @@ local function add_cuda(module, memory, own)
    memory.device_memory_used = module.device_memory_used
 end
 
+--- What the kernels are compiled for: "sm_90"; empty where there is no GPU.
+local function arch_list_of(module)
+   ---@return string[]
+   return function()
+      local list = {}
+      for number in (module._architectures() or ""):gmatch "%d+%a*" do
+         list[#list + 1] = "sm_" .. number
+      end
+      return list
+   end
+end
+
+local function device_index_of(module, kind)
+   local signature = args.signature(kind .. ".get_device_index(optional: boolean = false, " ..
+      "allow_cpu: boolean = false)")
+
+   --- The number of a device: of "cuda:1" 1, of "cuda" the current one's.
+   ---@param device integer|string|nil  nil is the current one where optional is true
+   ---@param options? {optional?: boolean, allow_cpu?: boolean}  allow_cpu: the CPU is -1, no error
+   ---@return integer
+   return function(device, options, ...)
+      local o = type(options) == "table" and signature(options) or signature(options, ...)
+      if device == nil and not o.optional then
+         args.refuse(kind .. ".get_device_index", "device",
+            ("a number from 0 or a device such as %q"):format(kind .. ":0"), device)
+      end
+      if o.allow_cpu and device == "cpu" then return -1 end
+      return module._device_index(device, "get_device_index")
+   end
+end
+
+-- The generators that devices draw from unless another one is named.
+local function default_generators_of(module)
+   local list = {}
+   for i = 1, module.device_count() do list[i] = module._default_generator(i - 1) end
+   return list
+end
+
 -- A function of another file, which is read when it is called first.
 local function on_use(file, kind)
    local fn
@@ -206,6 +244,8 @@ return function(kind)
       graph = graph_of(module, kind), memory_summary = summary,
       amp = amp_of(kind), memory = memory, random = random_of(module),
       device_of = device_of_of(module, kind),
+      get_arch_list = arch_list_of(module), get_device_index = device_index_of(module, kind),
+      default_generators = default_generators_of(module),
       memory_snapshot = memory.memory_snapshot, memory_cached = memory.memory_cached,
       max_memory_cached = memory.max_memory_cached,
       memory_stats_as_nested_dict = memory.memory_stats_as_nested_dict,

@@ -1,0 +1,48 @@
+-- Streams that other libraries have made, and what a build for GPUs says of itself.
+
+local torch = require "tlua"
+local cuda = torch.cuda
+local on <const> = {device = "cuda"}
+
+describe("cuda.ExternalStream", function()
+   it("is the stream of a handle", function()
+      local s = cuda.Stream()
+      assert.is_true(math.type(s.cuda_stream) == "integer")
+      local same = cuda.ExternalStream(s.cuda_stream)
+      assert.is_true(same == s)
+      assert.equal(s.stream_id, same.stream_id)
+      assert.is_true(cuda.ExternalStream {stream_ptr = s.cuda_stream, device = 0} == s)
+      assert.is_true(cuda.ExternalStream(cuda.default_stream().cuda_stream) == cuda.default_stream())
+   end)
+
+   it("can be the driver's own, which is computed on and waited for as any", function()
+      local driver = cuda.ExternalStream(0)
+      assert.is_true(driver == cuda.ExternalStream(0))
+      assert.is_false(driver == cuda.default_stream())
+      local x = torch.arange(1, 6, on)
+      driver:wait_stream(cuda.current_stream())
+      local y = cuda.stream(driver, function() return x * x + 1 end)
+      y:record_stream(cuda.current_stream())
+      cuda.current_stream():wait_stream(driver)
+      assert.same({2, 5, 10, 17, 26}, (y * 1):tolist())
+      driver:synchronize()
+      assert.is_true(driver:query())
+   end)
+
+   it("is refused what is no handle", function()
+      assert.raises("cuda.ExternalStream: stream_ptr: expected a stream's handle, as an integer or " ..
+         "light userdata, got string 'x'", function() cuda.ExternalStream "x" end)
+      assert.raises("cuda.ExternalStream: stream_ptr: expected a stream's handle", "got nil",
+         function() cuda.ExternalStream() end)
+      assert.raises("cuda.ExternalStream: device cuda:9: expected cuda:0 to cuda:1",
+         function() cuda.ExternalStream(0, 9) end)
+   end)
+end)
+
+describe("cuda.get_arch_list", function()
+   it("tells what the kernels are compiled for", function()
+      local list = cuda.get_arch_list()
+      assert.is_true(#list >= 1)
+      for _, name in ipairs(list) do assert.matches("^sm_%d+%a?$", name) end
+   end)
+end)
