@@ -316,6 +316,70 @@ describe("tlua --profile", function()
       end)
    end)
 
+   it("ends where the script begins a profile of its own, and says so", function()
+      shell.with_folder(function(folder)
+         shell.write(folder .. "/a.lua", [[
+            local x = torch.ones(2, 2):mm(torch.ones(2, 2))
+            local prof = torch.profiler.profile({}, function() return x:tanh() end)
+            for _, e in prof:events() do print(e.name) end
+         ]])
+         local out, status = shell.run(("%s --profile %s/a.lua 2>%s/err"):format(shell.start(), folder, folder))
+         assert.equal("tanh\n", out)
+         assert.equal(0, status)
+         local err = shell.read(folder .. "/err")
+         assert.matches("\nmm ", err)
+         assert.is_nil(err:find "\ntanh ")
+         assert.matches("the script has begun a profile of its own", err)
+      end)
+   end)
+
+   -- The shell that is started here ends as the program does: by 128 and the signal's number.
+   local function ended_by(signal, text, html)
+      return shell.with_folder(function(folder)
+         shell.write(folder .. "/a.lua", ([[
+            local pid = io.open("/proc/self/stat"):read "n"
+            local function ended() io.popen("kill -%s " .. pid):close() end -- os.execute ignores SIGINT
+            local x = torch.ones(2, 2)
+            x = x:mm(x)
+            %s
+            io.stderr:write "it went on\n"
+         ]]):format(signal, text))
+         local output, status = shell.run(("%s --profile %s %s/a.lua"):format(shell.start(),
+            html and ("--html %s/a.html"):format(folder) or "", folder))
+         if html then assert.matches("</html>", shell.read(folder .. "/a.html")) end
+         assert.is_nil(output:find "it went on", output)
+         return output, status
+      end)
+   end
+
+   it("tells what it has recorded where SIGTERM or SIGINT ends the script", function()
+      local ways = {
+         "ended() while true do x = x + 1 end",
+         "pcall(function() ended() while true do x = x + 1 end end)",
+         "ended() io.popen('sleep 60'):read 'a'",
+         "local y = torch.ones(1):requires_grad_() y:register_hook(function() ended() while true do end end) " ..
+            "y:sum():backward()",
+      }
+      for _, way in ipairs(ways) do
+         local output, status = ended_by("TERM", way)
+         assert.matches("\nmm ", output)
+         assert.equal(128 + 15, status)
+      end
+      local _, status = ended_by("TERM", ways[1], true)
+      assert.equal(128 + 15, status)
+      local output
+      output, status = ended_by("INT", ways[1])
+      assert.matches("interrupted!", output)
+      assert.matches("\nmm ", output)
+      assert.equal(1, status)
+   end)
+
+   it("leaves SIGTERM alone otherwise", function()
+      local _, status = shell.run(shell.start() ..
+         [[ -e 'os.execute("kill -TERM " .. io.open("/proc/self/stat"):read "n") while true do end']])
+      assert.equal(128 + 15, status)
+   end)
+
    it("writes a page, also of a script that fails", function()
       shell.with_folder(function(folder)
          shell.write(folder .. "/a.lua", program .. "error 'mine'")

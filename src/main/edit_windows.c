@@ -4,6 +4,7 @@
 */
 #include "main/edit.h"
 
+#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -53,12 +54,12 @@ static bool was_interrupted(const char *line) {
 
 tli_EditResult tli_edit_read(const char *prompt, char **line) {
   interrupted = 0;
-  tli_InterruptFn before = tli_terminal_catch(note_interrupt);
+  tli_InterruptFn before = tli_terminal_catch(SIGINT, note_interrupt);
   fputs(prompt, stdout);
   fflush(stdout);
   *line = read_line();
   bool stopped = was_interrupted(*line);
-  tli_terminal_catch(before);
+  tli_terminal_catch(SIGINT, before);
   if (!stopped) return *line ? TLI_EDIT_LINE : TLI_EDIT_END;
   free(*line);
   *line = NULL;

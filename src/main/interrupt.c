@@ -1,6 +1,7 @@
 /*
 ** interrupt.c - turns SIGINT into a Lua error while Lua code runs, and likewise what happens
-** when a file becomes shorter while it is mapped.
+** when a file becomes shorter while it is mapped. SIGTERM ends the process as ever, but lets it do
+** first what it has to do at its end.
 **
 ** Only this command installs the handlers, and only around the code that it
 ** runs; a program that embeds the library keeps its signals. The handler may
@@ -28,6 +29,11 @@ static lua_State *main_state; /* borrowed */
 /* How often SIGINT came without effect so far. */
 static volatile sig_atomic_t presses;
 
+/* The same of SIGTERM, and what is done at the end. */
+static volatile sig_atomic_t terminations;
+static void (*at_end)(lua_State *L);
+static volatile sig_atomic_t ending;
+
 /* Whether a mapped file has become shorter, which is to be raised. */
 static volatile sig_atomic_t lost;
 
@@ -44,9 +50,21 @@ static void raise_here(lua_State *L, const char *message) {
   lua_error(L);
 }
 
+void tli_interrupt_at_end(void (*fn)(lua_State *L)) { at_end = fn; }
+
+void tli_interrupt_end(lua_State *L) {
+  if (at_end == NULL || ending) return;
+  ending = 1;
+  take_back();
+  at_end(L);
+  at_end = NULL;
+  if (terminations) tli_terminal_die(SIGTERM);
+}
+
 static void raise_interrupted(lua_State *L, lua_Debug *ar) {
   (void)ar;
   lua_sethook(L, NULL, 0, 0);
+  if (terminations) tli_interrupt_end(L);
   if (lost) {
     lost = 0;
     raise_here(L, "a file has become shorter while it was mapped: what was read behind its end is "
@@ -91,12 +109,21 @@ static void stop_coroutines(lua_State *L) {
 static void on_interrupt(void) {
   presses = presses + 1;
   if (presses > 2) { /* the call does not react: the process goes */
-    tli_terminal_die();
+    tli_terminal_die(SIGINT);
     return;
   }
   tl_interrupt();
   stop_state(main_state);
   if (presses == 2) stop_coroutines(main_state);
+}
+
+static void on_termination(void) {
+  terminations = terminations + 1;
+  if (terminations > 2) tli_terminal_die(SIGTERM);
+  if (ending || terminations > 2) return;
+  tl_interrupt();
+  stop_state(main_state);
+  if (terminations == 2) stop_coroutines(main_state);
 }
 
 /* Where this thread itself has read what is gone, all coroutines stand still. */
@@ -111,12 +138,15 @@ int tli_interrupt_call(lua_State *L, int nargs, int nresults, int handler) {
   presses = 0;
   lost = 0;
   take_back();
-  tli_InterruptFn before = tli_terminal_catch(on_interrupt);
+  tli_InterruptFn before = tli_terminal_catch(SIGINT, on_interrupt), ends_before = NULL;
+  if (at_end) ends_before = tli_terminal_catch(SIGTERM, on_termination);
   tli_LostFn lost_before = tli_lost_catch(on_lost);
   int status = lua_pcall(L, nargs, nresults, handler);
   tli_lost_catch(lost_before);
-  tli_terminal_catch(before);
+  tli_terminal_catch(SIGTERM, ends_before);
+  tli_terminal_catch(SIGINT, before);
   if (lua_gethook(L) == raise_interrupted) lua_sethook(L, NULL, 0, 0);
   take_back();
+  if (terminations) tli_interrupt_end(L);
   return status;
 }

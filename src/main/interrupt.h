@@ -11,4 +11,11 @@
 ** running coroutines, the third ends the process. */
 int tli_interrupt_call(lua_State *L, int nargs, int nresults, int handler);
 
+/* What tli_interrupt_end calls, and before that SIGTERM, while tli_interrupt_call runs: at the next
+** Lua instruction, or when the code has ended. Then SIGTERM ends the process. Until this is set it is
+** not caught. */
+void tli_interrupt_at_end(void (*fn)(lua_State *L));
+/* Calls that, once. */
+void tli_interrupt_end(lua_State *L);
+
 #endif

@@ -15,6 +15,7 @@
 
 #include "main/doctor.h"
 #include "main/globals.h"
+#include "main/interrupt.h"
 #include "main/launch.h"
 #include "main/options.h"
 #include "main/repl.h"
@@ -59,14 +60,21 @@ static bool prepare(lua_State *L, const tli_Options *options, int argc, char **a
   return true;
 }
 
+static bool profile_told = true; /* it was, as far as it was asked for */
+
+static void finish_profile(lua_State *L) { profile_told = tli_script_profile(L, "finish", NULL); }
+
 static bool run(lua_State *L, const tli_Options *options, int argc, char **argv) {
   if (options->version) print_version();
   if (!prepare(L, options, argc, argv)) return false;
   bool has_script = options->script < argc;
-  if (options->profile && !tli_script_profile(L, "start", options->html)) return false;
+  if (options->profile) {
+    if (!tli_script_profile(L, "start", options->html)) return false;
+    tli_interrupt_at_end(finish_profile);
+  }
   bool good = !has_script || tli_script_run(L, argc, argv, options->script);
-  if (options->profile && !tli_script_profile(L, "finish", NULL)) return false;
-  if (!good) return false;
+  tli_interrupt_end(L);
+  if (!good || !profile_told) return false;
   if (options->interactive) {
     tli_repl_run(L);
   } else if (!has_script && !options->chunks && !options->version) {

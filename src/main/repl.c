@@ -11,6 +11,7 @@
 #include "main/repl.h"
 
 #include <lauxlib.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -270,7 +271,7 @@ static void loop(lua_State *L) {
 }
 
 void tli_repl_run(lua_State *L) {
-  tli_InterruptFn before = tli_terminal_catch(let_pass);
+  tli_InterruptFn before = tli_terminal_catch(SIGINT, let_pass);
   lua_settop(L, 0);
   tli_script_set_name(NULL); /* messages need not say who speaks */
   session = L;
@@ -281,5 +282,5 @@ void tli_repl_run(lua_State *L) {
   putchar('\n');
   fflush(stdout);
   session = NULL;
-  tli_terminal_catch(before);
+  tli_terminal_catch(SIGINT, before);
 }

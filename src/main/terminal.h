@@ -1,5 +1,5 @@
 /*
-** terminal.h - what the command needs of the terminal and its Ctrl-C. The two
+** terminal.h - what the command needs of the terminal, its Ctrl-C and SIGTERM. The two
 ** sides are terminal_posix.c and terminal_windows.c; lines are read by edit.h.
 */
 #ifndef TLI_TERMINAL_H
@@ -13,15 +13,15 @@ bool tli_terminal_typed(void);
 /* The columns of the terminal that stdout writes to; 0: none. */
 int tli_terminal_width(void);
 
-/* What Ctrl-C calls: at any moment, on POSIX systems in the thread that has set
+/* What a signal calls: at any moment, on POSIX systems in the thread that has set
 ** it, on Windows in one of the system's own. */
 typedef void (*tli_InterruptFn)(void);
 
-/* Sets what Ctrl-C calls and returns what it called before. NULL stands for what
-** it did before this program cared. */
-tli_InterruptFn tli_terminal_catch(tli_InterruptFn fn);
+/* Sets what SIGINT, which Ctrl-C is, or SIGTERM calls and returns what it called before. NULL
+** stands for what it did before this program cared. Windows has no SIGTERM. */
+tli_InterruptFn tli_terminal_catch(int signo, tli_InterruptFn fn);
 
-/* Ends the process as Ctrl-C does that nobody catches. May be called by fn. */
-void tli_terminal_die(void);
+/* Ends the process as that signal does which nobody catches. May be called by fn. */
+void tli_terminal_die(int signo);
 
 #endif

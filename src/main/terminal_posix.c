@@ -12,11 +12,16 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-/* Written before the handler is installed, read by it. */
-static tli_InterruptFn volatile current;
+/* Of a signal that is caught. Written before the handler is installed, read by it. */
+typedef struct Caught {
+  tli_InterruptFn volatile current;
+  struct sigaction before; /* while `current` is set: what was there */
+} Caught;
+
+static Caught of_interrupt, of_termination;
 static pthread_t catching_thread;
 
-static struct sigaction before; /* while `current` is set: what was there */
+static Caught *caught_of(int signo) { return signo == SIGINT ? &of_interrupt : &of_termination; }
 
 bool tli_terminal_typed(void) { return isatty(STDIN_FILENO) != 0; }
 
@@ -25,29 +30,30 @@ int tli_terminal_width(void) {
   return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
 }
 
-static void on_sigint(int signo) {
+static void on_signal(int signo) {
   if (!pthread_equal(pthread_self(), catching_thread)) {
     pthread_kill(catching_thread, signo); /* a worker thread was chosen for it */
     return;
   }
-  tli_InterruptFn fn = current;
+  tli_InterruptFn fn = caught_of(signo)->current;
   if (fn) fn();
 }
 
-tli_InterruptFn tli_terminal_catch(tli_InterruptFn fn) {
-  tli_InterruptFn previous = current;
+tli_InterruptFn tli_terminal_catch(int signo, tli_InterruptFn fn) {
+  Caught *c = caught_of(signo);
+  tli_InterruptFn previous = c->current;
   catching_thread = pthread_self();
-  current = fn;
+  c->current = fn;
   if (fn && previous == NULL) {
-    struct sigaction action = {.sa_handler = on_sigint}; /* no SA_RESTART: reads end, too */
+    struct sigaction action = {.sa_handler = on_signal}; /* no SA_RESTART: reads end, too */
     sigemptyset(&action.sa_mask);
-    sigaction(SIGINT, &action, &before);
+    sigaction(signo, &action, &c->before);
   }
-  if (fn == NULL && previous) sigaction(SIGINT, &before, NULL);
+  if (fn == NULL && previous) sigaction(signo, &c->before, NULL);
   return previous;
 }
 
-void tli_terminal_die(void) {
-  signal(SIGINT, SIG_DFL);
-  raise(SIGINT);
+void tli_terminal_die(int signo) {
+  signal(signo, SIG_DFL);
+  raise(signo);
 }

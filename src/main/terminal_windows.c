@@ -6,7 +6,9 @@
 #include "main/terminal.h"
 
 #include <io.h>
+#include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <windows.h>
 
 static tli_InterruptFn volatile current;
@@ -27,12 +29,15 @@ static BOOL WINAPI on_event(DWORD event) {
   return TRUE;
 }
 
-tli_InterruptFn tli_terminal_catch(tli_InterruptFn fn) {
+tli_InterruptFn tli_terminal_catch(int signo, tli_InterruptFn fn) {
   tli_InterruptFn previous = current;
+  if (signo != SIGINT) return NULL;
   current = fn;
   if (fn && previous == NULL) SetConsoleCtrlHandler(on_event, TRUE);
   if (fn == NULL && previous) SetConsoleCtrlHandler(on_event, FALSE);
   return previous;
 }
 
-void tli_terminal_die(void) { ExitProcess(STATUS_CONTROL_C_EXIT); }
+void tli_terminal_die(int signo) {
+  ExitProcess(signo == SIGINT ? STATUS_CONTROL_C_EXIT : EXIT_FAILURE);
+}

@@ -119,10 +119,11 @@ end
 function Profile:start()
    check_not_reporting(self, "start")
    if open[1] or torch._profiling() then collectgarbage() end
-   if open[1] then
-      torch.raise(("profiler.profile: another one runs%s; profiles do not nest"):format(
-         open[1].of_script and ", that of tlua --profile" or ""))
+   if open[1] and open[1].of_script then
+      open[1].gave_way = true -- the script's own comes first
+      open[1]:stop()
    end
+   if open[1] then torch.raise "profiler.profile: another one runs; profiles do not nest" end
    self.step_num = 0
    local action = action_of(self)
    change(self, nil, action)
@@ -287,7 +288,8 @@ end
 --- with async_op. Backward passes run in the calling thread. What a device tells of its kernels has
 --- rows, too: the simulated one's, and a GPU's where CUPTI is; of one profile at a time.
 ---
---- Results have the same bits as without it. Profiles do not nest.
+--- Results have the same bits as without it. Profiles do not nest, but that of `tlua --profile`
+--- ends where the script begins one of its own.
 ---@param options? table
 ---@param fn? fun(prof: profiler.Profile): any
 ---@return profiler.Profile prof

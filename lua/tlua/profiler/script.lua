@@ -27,10 +27,14 @@ function M.finish()
    if not prof then return end
    local done = prof
    prof, _G.os.exit = nil, exit
-   if not done.running then return end
+   if not done.running and not done.gave_way then return end
    done:stop()
    io.stdout:flush()
    io.stderr:write("\n", done:key_averages():table {row_limit = 20}, "\n", done:summary())
+   if done.gave_way then
+      io.stderr:write("tlua --profile: the script has begun a profile of its own; this is what " ..
+         "came before\n")
+   end
    if not page then return end
    local ok, message = pcall(done.export_html, done, page, arg and arg[0])
    io.stderr:write(ok and "the report is in " .. page or tostring(message), "\n")
