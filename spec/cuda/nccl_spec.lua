@@ -46,13 +46,13 @@ local rank, size = dist.get_rank(), dist.get_world_size()
 called(("Init %%d of %%d, blocking 0"):format(rank, size))
 ]]
 
--- Runs code on n ranks that have joined; options: alone, env, timeout, fails.
+-- Runs code on n ranks that have joined; options: alone, env, fails.
 local function on(n, code, options)
    options = options or {}
    return shell.with_folder(function(folder)
       local env = ("TLUA_EMULATED_DEVICES=4 TLUA_EMULATED_LAZY=1 LD_LIBRARY_PATH=%s TLUA_NCCL_FOLDER=%s %s"):format(
          shell.quote(plugins), shell.quote(folder), options.env or "")
-      local begin = options.alone and "" or join:format(options.timeout or 30)
+      local begin = options.alone and "" or join:format(120)
       local output, status = ranks.run(n, ((head .. begin):gsub("\n", " ")) .. code, {alone = true, env = env})
       if not options.fails and status ~= 0 then error(("status %d\n%s"):format(status, output), 2) end
       return output, status
@@ -239,7 +239,7 @@ describe("groups by nccl", function()
             check({5}, t)
          end
          dist.barrier()
-      ]], {timeout = 60})
+      ]])
    end)
 
    -- Neither side of a pair of ranks that both send first would go on: no send ends before it is received.
@@ -281,7 +281,7 @@ describe("groups by nccl", function()
             end
             check(true, kind == "ScheduleGPipe" or both > 0, text)
             check(nil, text:find "WRONG")
-         ]], {timeout = 60})
+         ]])
       end
    end)
 
@@ -307,38 +307,38 @@ describe("groups by nccl", function()
             dist.barrier()
             torch.cuda.synchronize()
          end)
-         print "told"
-      ]], {timeout = 60, fails = true})
+         told()
+      ]], {fails = true})
       assert.equal(3, select(2, output:gsub("told", "")), output)
    end)
 
    by("end a call after its time, on all ranks, with who is missing; the next wait tells it", function()
       local output = on(3, [[
-         local t = torch.ones({4}, {device = "cuda"})
-         dist.all_reduce(t)
+         local t, store = torch.ones({4}, {device = "cuda"}), dist.group.WORLD.store
+         local group = dist.new_group(nil, {timeout = 3})
+         dist.barrier() -- all are there
+         dist.all_reduce(t, {group = group})
          if rank == 2 then
-            dist._sleep(1)
-            dist._sleep(1)
-            dist._sleep(0.5)
-            refused("did not come within 0.3 s", function()
+            store:wait {"late0", "late1"}
+            refused("did not come within 3 s", function()
                for _ = 1, 2 do -- the first one may find what the others have left
-                  dist.all_reduce(t)
+                  dist.all_reduce(t, {group = group})
                   t:sum():item()
                end
             end)
          else
-            local work = dist.all_reduce(t, {async_op = true})
+            local work = dist.all_reduce(t, {group = group, async_op = true})
             work:wait() -- of the stream alone
-            refused("all_reduce: rank 2 did not come within 0.3 s; rank 0 waits in all_reduce number 2 " ..
+            refused("all_reduce: rank 2 did not come within 3 s; rank 0 waits in all_reduce number 2 " ..
                "of float32 [4] at ", function() return t:sum():item() end)
             check(true, work:exception():find("rank 2 did not come", 1, true) ~= nil)
-            refused("rank 2 did not come", function() dist.barrier() end)
+            refused("rank 2 did not come", function() dist.barrier {group = group} end)
             local list = notes()
             check("Abort", list[#list])
+            store:set("late" .. rank, "")
          end
-         print "told"
-         dist._sleep(1)
-      ]], {timeout = 0.3})
+         told()
+      ]])
       assert.equal(3, select(2, output:gsub("told", "")), output)
    end)
 
@@ -350,8 +350,7 @@ describe("groups by nccl", function()
             if rank == 0 then dist.all_reduce(t) else dist.broadcast(t, 0) end
             dist.barrier()
          end)
-         print "told"
-         dist._sleep(0.5)
+         told()
       ]], {env = "TLUA_DISTRIBUTED_DEBUG=detail"})
       assert.equal(2, select(2, output:gsub("told", "")), output)
    end)
@@ -386,7 +385,7 @@ describe("groups by nccl", function()
    by("refuse a GPU that another rank uses, on every rank", function()
       local output = on(3, [[
          refused("uses, too; expected one GPU for each rank", dist.init_process_group,
-            {backend = "nccl", timeout = 20, device_id = os.getenv "RANK" == "1" and "cuda:1" or "cuda:0"})
+            {backend = "nccl", timeout = 120, device_id = os.getenv "RANK" == "1" and "cuda:1" or "cuda:0"})
          print "told"
          dist._sleep(0.5)
       ]], {alone = true})

@@ -19,7 +19,7 @@ end
 -- Runs until the workers that were told to stop have left.
 local function wait_until_gone()
    local start = torch.io.clock()
-   while torch.workers.running() > 0 and torch.io.clock() - start < 20 do torch.ones(1) end
+   while torch.workers.running() > 0 and torch.io.clock() - start < 120 do torch.ones(1) end
    return torch.workers.running()
 end
 
@@ -241,19 +241,17 @@ describe("data.DataLoader with workers", function()
    end)
 
    it("gives up on a worker that hangs after the timeout", function()
-      local start = torch.io.clock()
-      fails("batch 2 did not come within the timeout of 0.2 s; still at work: worker", function()
+      -- within which the first batch is to come, however busy the machine is
+      fails("batch 2 did not come within the timeout of 3 s; still at work: worker", function()
          program [[
             local Slow = torch.class("Slow", data.Dataset)
             function Slow:__len() return 4 end
             function Slow:get(i)
-               local start = torch.io.clock()
-               while i == 2 and torch.io.clock() - start < 1 do end
+               while i == 2 do torch.distributed._sleep(0.01) end
                return i
             end
-            for _ in data.DataLoader(Slow(), {num_workers = 2, timeout = 0.2}):iter() do end]]
+            for _ in data.DataLoader(Slow(), {num_workers = 2, timeout = 3}):iter() do end]]
       end)
-      assert.truthy(torch.io.clock() - start < 60)
       assert.equal(0, wait_until_gone())
    end)
 
@@ -304,7 +302,7 @@ describe("data.DataLoader with workers", function()
                batches()
             end
             local start = torch.io.clock()
-            while torch.workers.running() > 0 and torch.io.clock() - start < 20 do torch.ones(1) end
+            while torch.workers.running() > 0 and torch.io.clock() - start < 120 do torch.ones(1) end
             if torch.workers.running() > 0 then left[#left + 1] = what end
          end
          return left]])

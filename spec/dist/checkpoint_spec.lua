@@ -183,7 +183,7 @@ describe("distributed.checkpoint", function()
             end
             for _, p in ipairs(model:parameters()) do torch.no_grad(function() p:zero_() end) end
             dcp.save({model = model, adam = adam}, {checkpoint_id = ID})
-         ]==], "fsdp", id), {timeout = 5})
+         ]==], "fsdp", id))
          assert.equal(9, status, output)
          ranks.ok(3, with(reader, "fsdp", id))
       end)

@@ -65,7 +65,7 @@ local setting = [==[
 ]==]
 
 local function run(n, code)
-   return ranks.ok(n, (setting:gsub("%s*\n%s*", " ")) .. code, {timeout = 60})
+   return ranks.ok(n, (setting:gsub("%s*\n%s*", " ")) .. code)
 end
 
 describe("a GPT on 2 x 2 x 2 ranks", function()

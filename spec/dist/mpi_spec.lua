@@ -40,26 +40,27 @@ for _, mpi in ipairs {"openmpi", "mpich"} do
                refused("rank 1 barrier number 1 at ranks.lua:5", function() dist.barrier() end)
             end
             refused("ranks make different calls: rank 0", dist.barrier)
-            print "told"
-            dist._sleep(1) -- mpirun ends all with the first
+            told()
          ]])
          assert.equal(2, select(2, output:gsub("told", "")), output)
       end)
 
       by("end a call after its time and say who is missing", function()
          local output = ranks.mpirun(mpi, 3, [[
-            local t = torch.ones(4)
-            dist.all_reduce(t)
+            local t, store = torch.ones(4), dist.group.WORLD.store
+            local group = dist.new_group(nil, {timeout = 3})
+            dist.barrier() -- all are there
+            dist.all_reduce(t, {group = group})
             if rank == 2 then
-               for _ = 1, 4 do dist._sleep(1) end
-               refused("did not come within 1.5 s", dist.all_reduce, t)
+               store:wait {"late0", "late1"}
+               refused("did not come within 3 s", dist.all_reduce, t, {group = group})
             else
-               refused("all_reduce: rank 2 did not come within 1.5 s; rank 0 waits in all_reduce number 2 " ..
-                  "of float32 [4] at ranks.lua:", function() dist.all_reduce(t) end)
+               refused("all_reduce: rank 2 did not come within 3 s; rank 0 waits in all_reduce number 2 " ..
+                  "of float32 [4] at ranks.lua:", function() dist.all_reduce(t, {group = group}) end)
+               store:set("late" .. rank, "")
             end
-            print "told"
-            for _ = 1, 3 do dist._sleep(1) end -- mpirun ends all with the first
-         ]], {timeout = 1.5})
+            told()
+         ]])
          assert.equal(3, select(2, output:gsub("told", "")), output)
       end)
 
@@ -70,16 +71,14 @@ for _, mpi in ipairs {"openmpi", "mpich"} do
             else
                refused("recv from rank 0 of float32 [2] at ", dist.recv, torch.ones(2), 0)
                refused("rank 0 has sent 12 bytes, expected were 8", dist.barrier)
-               print "told"
             end
-            dist._sleep(1)
+            told()
          ]])
-         assert.equal(1, select(2, output:gsub("told", "")), output)
+         assert.equal(2, select(2, output:gsub("told", "")), output)
          output = ranks.mpirun(mpi, 2, [[
             refused("all_gather number 1 of float32 [", dist.all_gather,
                {torch.ones(1), torch.ones(1)}, torch.ones(rank + 1))
-            print "told"
-            dist._sleep(1)
+            told()
          ]])
          assert.equal(2, select(2, output:gsub("told", "")), output)
       end)
@@ -103,7 +102,7 @@ for _, mpi in ipairs {"openmpi", "mpich"} do
             refused("world_size: MPI says 2, got 3", join, {world_size = 3})
             refused("init_method: ranks of \"mpi\" find one another by MPI", join,
                {init_method = "tcp://localhost:1"})
-            join {timeout = 20}
+            join {timeout = 120}
             refused("send: tag: mpi has 0 to ", dist.send, torch.ones(1), 1 - dist.get_rank(), {tag = -1})
             dist.barrier()
          ]], {alone = true})
@@ -112,7 +111,7 @@ for _, mpi in ipairs {"openmpi", "mpich"} do
 
       by("meet in shared memory, too, without `tlua run`", function()
          local output, status = ranks.mpirun(mpi, 2, [[
-            dist.init_process_group {timeout = 20}
+            dist.init_process_group {timeout = 120}
             local t = torch.ones(1)
             dist.all_reduce(t)
             dist.barrier()

@@ -227,7 +227,7 @@ describe("a pipeline", function()
             end
             fails("argument 1: expected a tensor whose first dimension 4 divides", 0, "batch")
             fails("target: expected a tensor whose first dimension 4 divides", size - 1, "target")
-         ]==], {timeout = 60})
+         ]==], {breaks = true})
       end
    end)
 end)

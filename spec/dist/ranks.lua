@@ -34,6 +34,16 @@ function near(a, b, limit, what)
    local off = (a - b):abs():max():item()
    if not (off <= (limit or LIMIT)) then error((what or "value") .. " is off by " .. off, 2) end
 end
+-- Prints "told", and ends no sooner than the others have: mpirun ends all with the first, and who has
+-- ended is another error than the one that they are to find.
+function told()
+   print "told"
+   io.stdout:flush()
+   local store, names = dist.group.WORLD.store, {}
+   store:set("told" .. dist.get_rank(), "")
+   for i = 1, dist.get_world_size() do names[i] = "told" .. i - 1 end
+   pcall(store.wait, store, names, 300) -- it may be another rank's that has ended
+end
 function near_model(model, alone, limit)
    local full, theirs = dist.fsdp.full_tensor, alone:parameters()
    for i, p in ipairs(model:parameters()) do
@@ -54,17 +64,22 @@ local function write_head(folder, text)
    shell.write(folder .. "/head.lua", (("\n" .. text):gsub("\nlocal ", "\n")))
 end
 
+-- How long ranks wait for others, which may have to wait for a processor: a spec that means the time
+-- to run out gives a shorter one to a group or a call that begins when all are there.
+local patience <const> = 120
+
 --- Runs code on n ranks that have joined, or, with `alone`, that have not.
 ---@param n integer
----@param code string  with `dist`, `rank` and `size`, `check`, `refused` and `near`
----@param options? {alone: boolean, env: string, launch: string, timeout: number}
+---@param code string  with `dist`, `rank` and `size`, `check`, `refused`, `near` and `told`
+---@param options? {alone: boolean, env: string, launch: string, breaks: boolean}  `breaks`: leaves a
+---group of no use
 ---@return string output  of all, with the rank in front
 ---@return integer status
 function M.run(n, code, options)
    options = options or {}
    return shell.with_folder(function(folder)
       write_head(folder, head .. (options.alone and "" or
-         joined:gsub("TIMEOUT", options.timeout or 30)))
+         joined:gsub("TIMEOUT", patience)))
       shell.write(folder .. "/ranks.lua", ("dofile %q; "):format(folder .. "/head.lua") .. code)
       return shell.run(("cd %s && %s %s run -n %d %s ranks.lua"):format(folder, options.env or "",
          shell.quote(M.tlua), n, options.launch or ""))
@@ -97,8 +112,28 @@ end
 
 local function left_out() error("left out", 0) end
 
+--- Whether nobody listens at a port of this machine.
+---@param port integer
+---@return boolean
+function M.is_free(port)
+   local dist = require "tlua".distributed
+   local ok, store = pcall(dist.TCPStore, "127.0.0.1", port, {is_master = true})
+   if ok then store:close() end
+   return ok
+end
+
+--- A port that is free and stays so: it is below those that the system gives to who asks for any.
+---@return integer
+function M.free_port()
+   for _ = 1, 1000 do
+      local port = math.random(15000, 30000)
+      if M.is_free(port) then return port end
+   end
+   error "no port is free"
+end
+
 -- What a spec file gives to `ok`, for so many ranks, instead of running it: {n =, name =, code =}.
--- Left out is what needs options, and what leaves a group of no use.
+-- Left out is what has options, which leaving a group of no use is one of.
 local function record(file)
    local list, recorder = {}, setmetatable({run = left_out}, {__index = M})
    function recorder.ok(n, code, options)
@@ -113,7 +148,7 @@ end
 local each = [[
 for i = 1, CODES do
    dofile "head.lua"
-   dist.init_process_group {backend = BACKEND, timeout = 30}
+   dist.init_process_group {backend = BACKEND, timeout = 120}
    rank, size = dist.get_rank(), dist.get_world_size()
    local ok, message = xpcall(dofile, debug.traceback, i .. ".lua")
    print(("%d %s on rank %d %s"):format(i, ok and "passed" or "failed", rank, ok and "" or message))
@@ -135,16 +170,16 @@ local mpirun = {
 ---@param mpi "openmpi"|"mpich"
 ---@param n integer
 ---@param code string
----@param options? {alone: boolean, timeout: number, env: string}
+---@param options? {alone: boolean, env: string}
 ---@return string output
 ---@return integer status
 function M.mpirun(mpi, n, code, options)
    options = options or {}
    return shell.with_folder(function(folder)
       write_head(folder, head .. (options.alone and "" or
-         joined:gsub("TIMEOUT", options.timeout or 30)))
+         joined:gsub("TIMEOUT", patience)))
       shell.write(folder .. "/ranks.lua", "dofile 'head.lua'; " .. code)
-      return shell.run(("cd %s && %s SPEC_DIST_BACKEND=mpi timeout 120 %s %s ranks.lua"):format(folder,
+      return shell.run(("cd %s && %s SPEC_DIST_BACKEND=mpi timeout 600 %s %s ranks.lua"):format(folder,
          options.env or "", mpirun[mpi]:format(n), shell.quote(M.tlua)))
    end)
 end
@@ -158,7 +193,7 @@ function M.each_by_mpi(mpi, file)
    local passed, runner = 0, setmetatable({run = left_out}, {__index = M})
    function runner.ok(n, code, options)
       options = options or {}
-      if options.env or options.launch then left_out() end
+      if options.env or options.launch or options.breaks then left_out() end
       if not options.alone then code = code .. "\ndist.barrier() dist.destroy_process_group()" end
       local output, status = M.mpirun(mpi, n, code, options)
       if status ~= 0 then
@@ -193,7 +228,7 @@ function M.all_by_mpi(mpi, files)
          write_head(folder, head)
          for i, code in ipairs(by_n[n]) do shell.write(("%s/%d.lua"):format(folder, i), code.code) end
          shell.write(folder .. "/each.lua", (each:gsub("CODES", #by_n[n])))
-         local output, status = shell.run(("cd %s && SPEC_DIST_BACKEND=mpi timeout 300 %s %s each.lua")
+         local output, status = shell.run(("cd %s && SPEC_DIST_BACKEND=mpi timeout 600 %s %s each.lua")
             :format(folder, mpirun[mpi]:format(n), shell.quote(M.tlua)))
          for i, code in ipairs(by_n[n]) do
             local _, on = output:gsub(("%%f[%%d]%d passed on rank"):format(i), "")

@@ -73,7 +73,7 @@ describe("a file and an address", function()
       ranks.ok(2, [[
          local rank = math.tointeger(tonumber(os.getenv "RANK"))
          local function meet(method)
-            dist.init_process_group {init_method = method, rank = rank, world_size = 2, timeout = 20}
+            dist.init_process_group {init_method = method, rank = rank, world_size = 2, timeout = 120}
             local t = torch.ones(1)
             dist.all_reduce(t)
             check({2.0}, t)
@@ -82,27 +82,18 @@ describe("a file and an address", function()
          end
          meet("file://" .. FOLDER .. "/meet")
          meet("file://" .. FOLDER .. "/meet") -- once more by the same name
-         -- an address that is free: rank 0 finds one
-         dist.init_process_group()
-         local port = {0}
-         if rank == 0 then
-            local store = dist.TCPStore("127.0.0.1", 0, {is_master = true})
-            port[1] = store.port
-            store:close()
-         end
-         dist.broadcast_object_list(port)
-         dist.destroy_process_group()
-         meet("tcp://127.0.0.1:" .. port[1])
-         meet(("tcp://127.0.0.1:%d?rank=%d&world_size=2"):format(port[1], rank))
+         local port = tonumber(os.getenv "SPEC_PORT")
+         meet("tcp://127.0.0.1:" .. port)
+         meet(("tcp://127.0.0.1:%d?rank=%d&world_size=2"):format(port, rank))
          assert(not io.open(FOLDER .. "/meet"))
-      ]], {alone = true})
+      ]], {alone = true, env = "SPEC_PORT=" .. ranks.free_port()})
    end)
 
    it("are found by what mpirun tells a process", function()
       shell.with_folder(function(folder)
          shell.write(folder .. "/a.lua", [[
             local dist = torch.distributed
-            dist.init_process_group {timeout = 20}
+            dist.init_process_group {timeout = 120}
             local t = torch.ones(1)
             dist.all_reduce(t)
             dist.barrier()

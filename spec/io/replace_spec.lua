@@ -50,7 +50,9 @@ describe("torch.save over a file", function()
    it("keeps its owner, where it may", function()
       if shell.ok("id -u") ~= "0\n" then return pending("needs root") end
       save("x", 1)
-      shell.ok("chown 12345:54321 " .. quote(path "x"))
+      if select(2, shell.run("chown 12345:54321 " .. quote(path "x"))) ~= 0 then
+         return pending "needs a root that knows other users" -- in a container it may not
+      end
       assert.is_true(save("x", 2))
       assert.equal("12345:54321", stat("%u:%g", "x"))
    end)
@@ -80,9 +82,9 @@ end)
 
 describe("torch.save to what is no file", function()
    it("writes into a pipe", function()
-      shell.ok(("cd %s; mkfifo pipe; cat pipe >copy 2>/dev/null &"):format(quote(folder)))
+      shell.ok(("cd %s; mkfifo pipe; (cat pipe >part; mv part copy) >/dev/null 2>&1 &"):format(quote(folder)))
       torch.save({x = torch.tensor {5, 6}}, path "pipe")
-      shell.ok(("cd %s; until [ -s copy ]; do sleep 0.01; done; sleep 0.1"):format(quote(folder)))
+      shell.ok(("cd %s; until [ -e copy ]; do sleep 0.01; done"):format(quote(folder)))
       assert.same({5, 6}, torch.load(path "copy").x:tolist())
       assert.equal("fifo", stat("%F", "pipe"))
    end)
@@ -159,7 +161,17 @@ describe("a failure of torch.save", function()
    end)
 
    it("by a signal leaves nothing, where files without names can be had", function()
-      if shell.ok("uname") ~= "Linux\n" then return pending("needs Linux") end
+      -- Some file systems have none, such as older ones of containers. What a failure leaves where
+      -- there are none is core/replace_test's business.
+      do
+         local file <close> = assert(torch.io.replace(path "try"))
+         file:write "1"
+         local nameless = #names() == 0
+         file:close()
+         if not nameless and not shell.python(("import os; os.open(%q, os.O_TMPFILE | os.O_RDWR)"):format(folder)) then
+            return pending "needs files without names"
+         end
+      end
       save("x", 1)
       shell.write(path "script.lua", [[
          local file = assert(torch.io.replace(arg[1]))

@@ -27,7 +27,7 @@
 #include <termios.h>
 #include <unistd.h>
 
-enum { PATIENCE_MS = 20000, SHOWN = 1 << 20 };
+enum { PATIENCE_MS = 120000, SHOWN = 1 << 20 }; /* others may have the processors */
 
 static char shown[SHOWN + 1]; /* everything so far */
 static size_t length, matched;

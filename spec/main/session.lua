@@ -71,9 +71,10 @@ end
 
 --- A session at a terminal. The lines say what to wait for and what to type, as spec/main/pty.c
 --- describes; `libraries` is a folder searched for shared libraries before all others, `state`
---- the folder that the history goes to. With `plain`, nothing waits for an editor.
+--- the folder that the history goes to, `env` has NAME=VALUE words. With `plain`, nothing waits for an
+--- editor.
 ---@param lines string[]
----@param options? {libraries: string?, state: string?, plain: boolean?, arguments: string?}
+---@param options? {libraries: string?, state: string?, plain: boolean?, arguments: string?, env: string?}
 ---@return string shown
 ---@return integer status
 function M.terminal(lines, options)
@@ -84,8 +85,8 @@ function M.terminal(lines, options)
       if options.plain then text = text:gsub("~\n", "") end
       shell.write(folder .. "/lines", text)
       local libraries = options.libraries and "LD_LIBRARY_PATH=" .. shell.quote(options.libraries)
-      return shell.run(("%s HOME=%s XDG_STATE_HOME=%s %s %s %s/lines %s"):format(
-         clean, quoted, shell.quote(options.state or folder), libraries or "",
+      return shell.run(("%s HOME=%s XDG_STATE_HOME=%s %s %s %s %s/lines %s"):format(
+         clean, quoted, shell.quote(options.state or folder), libraries or "", options.env or "",
          shell.quote(build_pty()), quoted, tlua .. " " .. (options.arguments or "")))
    end)
 end

@@ -10,7 +10,10 @@ for line in io.lines "/proc/self/maps" do
    local name = line:match "([^/]*)%.so[^/]*$"
    if name and not known[name] then
       known[name] = true
-      local own = name == "libc" or name == "libm" or name == "libmvec" or name:find "^ld%-linux"
+      local own = name == "libc" or name == "libm" or name == "libmvec" or name:find "^ld%-" or
+         name == "libdl" or name == "libpthread" or name == "librt" or -- before glibc 2.34
+         name:find "^liblua" or -- where there is no archive of it
+         (os.getenv "LD_PRELOAD" or ""):find(name, 1, true)
       local sanitizer = name:find "san$" or name == "libgcc_s" or name:find "^libstdc"
       if not own and not sanitizer then
          libraries[#libraries + 1] = name

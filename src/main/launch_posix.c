@@ -28,11 +28,16 @@
 #include "main/script.h"
 
 #ifdef __linux__
+#include <sys/epoll.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #endif
 
-/* How long ranks may go on after one has failed, or after they were asked to end. */
-#define GRACE INT64_C(1000000000)
+/* How long ranks may go on after one has failed, to tell what they have found and to end by
+** themselves; the same where other machines begin anew without this one, or after they were
+** asked to end; and after the user has asked them. */
+#define GRACE INT64_C(5000000000)
+#define HASTE INT64_C(1000000000)
 #define PATIENCE INT64_C(3000000000)
 enum { TAIL = 16384 }; /* of a rank's errors is kept */
 
@@ -45,6 +50,7 @@ typedef struct Stream {
 
 typedef struct Rank {
   pid_t pid; /* 0 once it has ended */
+  int end;   /* a file that can be read when it has; -1 where there is none */
   int status;
   Stream out, err;
   char tail[TAIL];
@@ -56,6 +62,7 @@ typedef struct Launch {
   const char *timeout, *rendezvous, *host;
   int script; /* in argv */
   int port;
+  int ends;     /* an epoll of the ranks' ends; -1 where there is none */
   Rank *ranks;  /* owned */
   int restarts; /* so far */
   bool elastic; /* nodes, node and what else a round says are found anew each time */
@@ -176,6 +183,39 @@ static void set_environment(const Launch *l) {
   if (getenv("OMP_NUM_THREADS") == NULL) set_number("OMP_NUM_THREADS", threads > 1 ? threads : 1);
 }
 
+/* Of several ranks that have ended between two looks the first one is to be told. Waiting goes by
+** their numbers; an epoll lists files in the order in which they became ready. */
+static void watch_end(Launch *l, int i) {
+  l->ranks[i].end = -1;
+#if defined(__linux__) && defined(SYS_pidfd_open)
+  if (l->ends < 0) l->ends = epoll_create1(EPOLL_CLOEXEC);
+  struct epoll_event event = {.events = EPOLLIN | EPOLLONESHOT, .data.u32 = (uint32_t)i};
+  int file = l->ends < 0 ? -1 : (int)syscall(SYS_pidfd_open, l->ranks[i].pid, 0);
+  if (file >= 0 && epoll_ctl(l->ends, EPOLL_CTL_ADD, file, &event) != 0) {
+    close(file);
+    file = -1;
+  }
+  l->ranks[i].end = file;
+#endif
+}
+
+/* The ranks that may have ended, those that are known to have, in their order, first. */
+static int list_ends(Launch *l, int list[2 * TLI_SHM_RANKS]) {
+  int n = 0;
+#ifdef __linux__
+  struct epoll_event events[TLI_SHM_RANKS];
+  int ended = l->ends < 0 ? 0 : epoll_wait(l->ends, events, TLI_SHM_RANKS, 0);
+  for (int k = 0; k < ended; k++) {
+    int i = list[n++] = (int)events[k].data.u32;
+    close(l->ranks[i].end);
+    l->ranks[i].end = -1;
+  }
+#endif
+  for (int i = 0; i < l->n; i++)
+    if (l->ranks[i].end < 0) list[n++] = i;
+  return n;
+}
+
 /* In the child: only what may be called after fork. */
 static void become(char **argv, const char *program, const int out[2], const int err[2],
                    const sigset_t *mask, pid_t parent) {
@@ -233,8 +273,10 @@ static bool start_rank(Launch *l, int i, char **argv, const char *program) {
   r->ntail = 0;
   r->status = 0;
   r->pid = pid > 0 ? pid : 0;
-  if (pid > 0) setpgid(pid, pid); /* whoever of the two comes first */
-  return pid > 0;
+  if (pid <= 0) return false;
+  setpgid(pid, pid); /* whoever of the two comes first */
+  watch_end(l, i);
+  return true;
 }
 
 /* ---- what ranks write -------------------------------------------------------------- */
@@ -318,8 +360,9 @@ static void signal_all(const Launch *l, int number) {
 
 /* Takes note of ranks that have ended; the first that failed goes to *failed. */
 static void reap(Launch *l, int *failed) {
-  int status;
-  for (int i = 0; i < l->n; i++) {
+  int status, list[2 * TLI_SHM_RANKS], n = list_ends(l, list);
+  for (int k = 0; k < n; k++) {
+    int i = list[k];
     Rank *r = &l->ranks[i];
     if (r->pid == 0 || waitpid(r->pid, &status, WNOHANG) != r->pid) continue;
     r->status = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
@@ -330,10 +373,11 @@ static void reap(Launch *l, int *failed) {
 }
 
 static void wait_a_while(Launch *l, int milliseconds) {
-  struct pollfd p[2 * TLI_SHM_RANKS + 1];
+  struct pollfd p[2 * TLI_SHM_RANKS + 2];
   char drop[64];
   nfds_t n = 0;
   p[n++] = (struct pollfd){bell[0], POLLIN, 0};
+  if (l->ends >= 0) p[n++] = (struct pollfd){l->ends, POLLIN, 0};
   for (int i = 0; i < l->n; i++) {
     const Stream *streams[] = {&l->ranks[i].out, &l->ranks[i].err};
     for (int k = 0; k < 2; k++)
@@ -357,12 +401,12 @@ static int attend(Launch *l, tli_ElasticState *state) {
     reap(l, &failed);
     bool ours = before < 0 && failed >= 0;
     if (ours && l->elastic) tli_elastic_fail(&l->round);
-    if (ours && end == INT64_MAX) end = tli_now_ns() + GRACE;
+    if (ours && end == INT64_MAX) end = tli_now_ns() + (l->elastic ? HASTE : GRACE);
     if (l->elastic && end == INT64_MAX && !asked) {
       *state = tli_elastic_look(&l->round);
       if (*state != TLI_ELASTIC_ON) {
         signal_all(l, SIGTERM);
-        end = tli_now_ns() + GRACE;
+        end = tli_now_ns() + HASTE;
       }
     }
     if (asked && asked != forwarded) {
@@ -372,7 +416,7 @@ static int attend(Launch *l, tli_ElasticState *state) {
     }
     if (tli_now_ns() >= end) {
       signal_all(l, SIGKILL);
-      end = tli_now_ns() + GRACE;
+      end = tli_now_ns() + HASTE;
     }
   }
   for (int i = 0; i < l->n; i++) {
@@ -499,11 +543,12 @@ static int launch(Launch *l, int argc, char **argv) {
   }
   free(arguments);
   free(l->ranks);
+  if (l->ends >= 0) close(l->ends);
   return status;
 }
 
 int tli_launch(int argc, char **argv) {
-  Launch l = {.n = 1, .nodes = 1, .timeout = "60"};
+  Launch l = {.n = 1, .nodes = 1, .timeout = "60", .ends = -1};
   if (argc > 2 && strcmp(argv[2], "--help") == 0) {
     fputs(usage, stdout);
     return EXIT_SUCCESS;
