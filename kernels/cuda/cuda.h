@@ -56,6 +56,13 @@ int cuda_multiprocessors(int device);
 /* Dynamic shared memory that a block may be given (allow_shared in cuda.cuh). */
 int64_t cuda_shared_bytes(int device);
 
+/* What tells one kind of device from another, for what is kept on disk. Compared as bytes. */
+typedef struct cuda_DeviceKind {
+  char name[96];
+  int64_t major, minor, multiprocessors, memory;
+} cuda_DeviceKind;
+void cuda_device_kind(int device, cuda_DeviceKind *out);
+
 /* ---- memory (memory.c) ----------------------------------------------------------- */
 
 /* Memory for the calls that a context's stream gets next; given back at once, since

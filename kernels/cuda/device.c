@@ -131,6 +131,17 @@ bool cuda_enter(int device) {
 
 cuda_Word cuda_word(const tlk_Context *cx) { return devices[cx->device.index].word; }
 
+void cuda_device_kind(int device, cuda_DeviceKind *out) {
+  struct cudaDeviceProp p;
+  memset(out, 0, sizeof *out);
+  if (!cuda_ok(cudaGetDeviceProperties(&p, device), "cudaGetDeviceProperties")) return;
+  snprintf(out->name, sizeof out->name, "%.90s", p.name);
+  out->major = p.major;
+  out->minor = p.minor;
+  out->multiprocessors = p.multiProcessorCount;
+  out->memory = (int64_t)p.totalGlobalMem;
+}
+
 int cuda_multiprocessors(int device) { return devices[device].multiprocessors; }
 
 int64_t cuda_shared_bytes(int device) { return devices[device].shared_bytes; }

@@ -111,10 +111,22 @@ local matmul = {
    allow_bf16_reduced_precision_reduction = boolean "matmul_reduced_bf16",
 }
 
---- torch.backends.cuda.matmul and torch.backends.cudnn: settings as fields.
+-- What was compiled or measured is kept on disk for the next program.
+local cache = {enabled = boolean "disk_cache"}
+
+-- Chains of elementwise operators that a graph captures become one kernel each.
+local fusion = {enabled = boolean "fusion"}
+
+--- torch.backends.cuda.matmul, torch.backends.cuda.fusion, torch.backends.cudnn and
+--- torch.backends.cache: settings as fields. The cache is a folder, which `tlua doctor` names:
+--- $XDG_CACHE_HOME/tlua, or what TLUA_CACHE says; TLUA_CACHE=0 turns it off, too.
 M.backends = {
-   cuda = {matmul = settings("backends.cuda.matmul", matmul)},
+   cuda = {
+      matmul = settings("backends.cuda.matmul", matmul),
+      fusion = settings("backends.cuda.fusion", fusion),
+   },
    cudnn = settings("backends.cudnn", cudnn),
+   cache = settings("backends.cache", cache),
 }
 
 return M

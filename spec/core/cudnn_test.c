@@ -1,7 +1,8 @@
 /*
 ** cudnn_test.c - cuDNN accepts the graphs of convolutions and attention that the CUDA plugin
 ** builds, and has plans for them, on a described H200: no GPU is needed. Those of attention compute
-** what they should. Passes over what there is
+** what they should. Plans are kept on disk: a stand-in for cuDNN shows when, cuDNN itself that
+** they are read back. Passes over what there is
 ** nothing to try with: without cuDNN's headers or library there is one test that says so. So
 ** under the address sanitizer, which reports what cuDNN itself leaves behind.
 */
@@ -15,6 +16,11 @@
 
 #ifdef HAVE_CUDNN
 
+#include <unistd.h>
+
+#include "core/alloc.h"
+#include "core/cache.h"
+#include "core/platform.h"
 #include "kernels/cuda/lib/cudnn.c"
 #include "kernels/cuda/lib/cudnn_attention.c"
 #include "kernels/cuda/lib/cudnn_conv.c"
@@ -23,7 +29,18 @@
 
 /* ---- what the plugin has elsewhere; none of it is called -------------------------------------- */
 
-const tl_Host *cuda_host;
+static const tl_Host host = {.alloc = tli_alloc,
+                             .free = tli_free,
+                             .setting = tli_setting,
+                             .cache_load = tli_cache_load,
+                             .cache_store = tli_cache_store};
+const tl_Host *cuda_host = &host;
+static const char *device_name = "a device";
+void cuda_device_kind(int device, cuda_DeviceKind *out) {
+  memset(out, 0, sizeof *out);
+  snprintf(out->name, sizeof out->name, "%s %d", device_name, device);
+}
+static double time_of_last(void);
 bool cuda_fail(tl_ErrorKind kind, const char *format, ...) {
   (void)kind, (void)format;
   return false;
@@ -38,12 +55,16 @@ void cuda_scratch_free(const tlk_Context *cx, void *data, int64_t bytes) {
   (void)cx, (void)data, (void)bytes;
 }
 tl_Event *cuda_event(tl_Device device, int flags) {
+  static char event;
   (void)device, (void)flags;
-  return NULL;
+  return (tl_Event *)(void *)&event;
 }
 void cuda_event_free(tl_Event *event) { (void)event; }
 bool cuda_event_record(tl_Event *event, tl_Stream *stream) { return event && stream; }
-bool cuda_event_elapsed(tl_Event *start, tl_Event *end, double *ms) { return start && end && ms; }
+bool cuda_event_elapsed(tl_Event *start, tl_Event *end, double *ms) {
+  *ms = time_of_last();
+  return start && end;
+}
 cudaEvent_t cuda_event_handle(const tl_Event *event) {
   (void)event;
   return NULL;
@@ -368,7 +389,215 @@ static void graphs_compute_attention_and_its_gradients(void) {
   }
 }
 
+/* ---- plans on disk ---------------------------------------------------------------------------------- */
+
+/* A library whose engines are numbers, which finds three for everything, the first the most
+** promising and the second the fastest. A plan says "plan" and its engine's number. */
+typedef struct Piece {
+  cudnnBackendDescriptorType_t type;
+  int engine;
+} Piece;
+
+static int asked, ran[4], last_run;
+static bool says_nothing;
+static size_t version = 91900;
+
+static double time_of_last(void) { return last_run == 1 ? 1 : 2 + last_run; }
+
+static cudnnStatus_t piece_create(cudnnBackendDescriptorType_t type, cudnnBackendDescriptor_t *d) {
+  Piece *piece = calloc(1, sizeof *piece);
+  *piece = (Piece){type, -1};
+  *d = piece;
+  return CUDNN_STATUS_SUCCESS;
+}
+static cudnnStatus_t piece_destroy(cudnnBackendDescriptor_t d) {
+  free(d);
+  return CUDNN_STATUS_SUCCESS;
+}
+static cudnnStatus_t piece_set(cudnnBackendDescriptor_t d, cudnnBackendAttributeName_t name,
+                               cudnnBackendAttributeType_t type, int64_t n, const void *values) {
+  Piece *piece = d;
+  (void)type;
+  if (name == CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG)
+    piece->engine = (*(Piece *const *)values)->engine;
+  if (name == CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION && n == 5 &&
+      memcmp(values, "plan", 4) == 0)
+    piece->engine = ((const char *)values)[4] - '0';
+  return CUDNN_STATUS_SUCCESS;
+}
+static cudnnStatus_t piece_finalize(cudnnBackendDescriptor_t d) {
+  const Piece *piece = d;
+  bool none = piece->type == CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR && piece->engine < 0;
+  return none ? CUDNN_STATUS_BAD_PARAM : CUDNN_STATUS_SUCCESS;
+}
+static cudnnStatus_t piece_get(cudnnBackendDescriptor_t d, cudnnBackendAttributeName_t name,
+                               cudnnBackendAttributeType_t type, int64_t room, int64_t *n,
+                               void *values) {
+  const Piece *piece = d;
+  char text[8];
+  (void)type;
+  *n = name == CUDNN_ATTR_ENGINEHEUR_RESULTS                   ? 3
+       : name == CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE      ? 1
+       : name == CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION ? 5
+                                                               : 0;
+  asked += name == CUDNN_ATTR_ENGINEHEUR_RESULTS;
+  for (int i = 0; name == CUDNN_ATTR_ENGINEHEUR_RESULTS && i < 3; i++)
+    (*(Piece *const *)((cudnnBackendDescriptor_t *)values + i))->engine = i;
+  if (name == CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE) memset(values, 0, sizeof(int64_t));
+  snprintf(text, sizeof text, "plan%d", piece->engine);
+  if (name == CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION && room >= 5) memcpy(values, text, 5);
+  bool refused = says_nothing && name == CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION;
+  return refused ? CUDNN_STATUS_NOT_SUPPORTED : CUDNN_STATUS_SUCCESS;
+}
+static cudnnStatus_t piece_run(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
+                               cudnnBackendDescriptor_t pack) {
+  (void)handle, (void)pack;
+  last_run = ((const Piece *)plan)->engine;
+  ran[last_run]++;
+  return CUDNN_STATUS_SUCCESS;
+}
+static cudnnStatus_t piece_handle(cudnnHandle_t *handle) {
+  static char one;
+  *handle = (cudnnHandle_t)(void *)&one;
+  return CUDNN_STATUS_SUCCESS;
+}
+static cudnnStatus_t piece_stream(cudnnHandle_t handle, cudaStream_t stream) {
+  return handle && !stream ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_BAD_PARAM;
+}
+static size_t piece_version(void) { return version; }
+
+static const cuda_Cudnn pieces = {.cudnnCreate = piece_handle,
+                                  .cudnnSetStream = piece_stream,
+                                  .cudnnGetVersion = piece_version,
+                                  .cudnnBackendCreateDescriptor = piece_create,
+                                  .cudnnBackendDestroyDescriptor = piece_destroy,
+                                  .cudnnBackendFinalize = piece_finalize,
+                                  .cudnnBackendSetAttribute = piece_set,
+                                  .cudnnBackendGetAttribute = piece_get,
+                                  .cudnnBackendExecute = piece_run};
+
+/* What the graph is does not matter to it. */
+static cudnnBackendDescriptor_t no_graph(cuda_DnnGraph *g, const void *key) {
+  (void)key;
+  return cuda_dnn_add(g, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
+}
+
+/* The engine that some work, of which a program does nothing else, ends with; how often cuDNN
+** was asked for engines, and the work was done. */
+static int program(int64_t key, bool benchmark, int *asks, int *runs) {
+  struct tl_Stream stream = {.handle = NULL};
+  tlk_Context cx = {.device = {TL_CUDA, 0}, .stream = &stream};
+  bool done = false;
+  cuda_DnnWork work = {.cx = &cx, .key = &key, .key_bytes = sizeof key, .graph = no_graph};
+  work.benchmark = benchmark;
+  asked = 0;
+  memset(ran, 0, sizeof ran);
+  last_run = -1;
+  CHECK(cuda_dnn_run(&work, &done) && done && cuda_dnn_run(&work, &done) && done);
+  *asks = asked;
+  *runs = ran[0] + ran[1] + ran[2];
+  begin_anew(&tables[0]);
+  return last_run;
+}
+
+static char folder[64] = "/tmp/tlua-plans-XXXXXX";
+
+static void with_pieces(void (*test)(void)) {
+  char command[128];
+  (void)cuda_cudnn(); /* opens it */
+  cuda_Cudnn real = calls;
+  bool was = opened;
+  calls = pieces, opened = true;
+  CHECK(mkdtemp(folder) != NULL);
+  tli_environment_set("TLUA_CACHE", folder);
+  test();
+  snprintf(command, sizeof command, "rm -r %s", folder);
+  CHECK(system(command) == 0);
+  snprintf(folder, sizeof folder, "/tmp/tlua-plans-XXXXXX");
+  calls = real, opened = was;
+  tables[0].handle = NULL;
+}
+
+static void check_that_plans_are_kept(void) {
+  int asks, runs;
+  CHECK(program(1, true, &asks, &runs) == 1 && asks == 1 && runs == 3 * 2 + 2);
+  CHECK(program(1, true, &asks, &runs) == 1 && asks == 0 && runs == 2);
+  CHECK(program(2, false, &asks, &runs) == 0 && asks == 1 && runs == 2);
+  CHECK(program(2, false, &asks, &runs) == 0 && asks == 0 && runs == 2);
+  CHECK(program(3, false, &asks, &runs) == 0 && asks == 1);
+  /* one that was measured is not taken for one that was not */
+  CHECK(program(1, false, &asks, &runs) == 0 && asks == 1);
+}
+static void plans_are_kept_for_the_next_program(void) { with_pieces(check_that_plans_are_kept); }
+
+static void check_what_plans_depend_on(void) {
+  int asks, runs;
+  CHECK(program(1, true, &asks, &runs) == 1 && asks == 1);
+  version++;
+  CHECK(program(1, true, &asks, &runs) == 1 && asks == 1);
+  version--;
+  device_name = "another";
+  CHECK(program(1, true, &asks, &runs) == 1 && asks == 1);
+  device_name = "a device";
+  tli_set_setting(TL_CUDNN_BENCHMARK_LIMIT, 1);
+  CHECK(program(1, true, &asks, &runs) == 0 && asks == 1);
+  tli_set_setting(TL_CUDNN_BENCHMARK_LIMIT, 10);
+  tli_set_setting(TL_DISK_CACHE, 0);
+  CHECK(program(1, true, &asks, &runs) == 1 && asks == 1);
+  tli_set_setting(TL_DISK_CACHE, 1);
+  CHECK(program(1, true, &asks, &runs) == 1 && asks == 0);
+}
+static void another_library_device_or_limit_has_plans_of_its_own(void) {
+  with_pieces(check_what_plans_depend_on);
+}
+
+static void check_refusals(void) {
+  int asks, runs;
+  DiskKey key;
+  const int64_t one = 1;
+  const tlk_Context cx = {.device = {TL_CUDA, 0}};
+  cuda_DnnWork work = {.cx = &cx, .key = &one, .key_bytes = sizeof one};
+  size_t bytes = disk_key(&work, &(cuda_Wanted){0, CUDNN_WORKSPACE, 1}, &key);
+  CHECK(tli_cache_store("plan", &key, bytes, "nonsense", 8));
+  CHECK(program(1, false, &asks, &runs) == 0 && asks == 1);
+  CHECK(program(1, false, &asks, &runs) == 0 && asks == 0); /* it was written over */
+  says_nothing = true;
+  CHECK(program(7, false, &asks, &runs) == 0 && asks == 1);
+  CHECK(program(7, false, &asks, &runs) == 0 && asks == 1);
+  says_nothing = false;
+}
+static void what_is_no_plan_or_cannot_be_said_is_found_anew(void) { with_pieces(check_refusals); }
+
+/* By cuDNN itself, for each kind of convolution. */
+static void plans_are_read_back_by_cudnn(void) {
+  const cuda_Cudnn *lib = cuda_cudnn();
+  for (Which which = FORWARD; which <= WEIGHT; which++) {
+    Key key = {.conv = conv2d(TL_BF16, 64, 56, 3, 1, 1), .which = which, .alignment = 16};
+    cuda_DnnGraph g = {.lib = lib};
+    cuda_Plan plan, again;
+    cuda_Wanted wanted = {avoid(&key), CUDNN_WORKSPACE, 1};
+    cudnnBackendDescriptor_t graph = conv_graph(&g, &key), device = described_device(&g);
+    CHECK_AT(which, cuda_plans(&g, graph, device, NULL, &wanted, &plan) == 1);
+    size_t bytes = 0, more = 0;
+    char *text = cuda_plan_text(lib, &plan, &bytes), *same = NULL;
+    bool read = text && cuda_plan_of_text(&g, text, bytes, device, NULL, &wanted, &again);
+    CHECK_AT(which, text && read && again.workspace == plan.workspace);
+    if (read) same = cuda_plan_text(lib, &again, &more);
+    CHECK_AT(which, same && more == bytes && memcmp(text, same, bytes) == 0);
+    cuda_Plan none;
+    CHECK_AT(which, !cuda_plan_of_text(&g, "{}", 2, device, NULL, &wanted, &none));
+    if (read) lib->cudnnBackendDestroyDescriptor(again.plan);
+    lib->cudnnBackendDestroyDescriptor(plan.plan);
+    if (text) tli_free(text, bytes);
+    if (same) tli_free(same, more);
+    cuda_dnn_free(&g);
+  }
+}
+
 int main(void) {
+  RUN(plans_are_kept_for_the_next_program);
+  RUN(another_library_device_or_limit_has_plans_of_its_own);
+  RUN(what_is_no_plan_or_cannot_be_said_is_found_anew);
   RUN(graphs_compute_attention_and_its_gradients);
   if (cuda_cudnn()) {
     RUN(attention_that_is_left_to_our_kernels);
@@ -381,6 +610,7 @@ int main(void) {
     RUN(three_dimensions_and_groups);
     RUN(exact_and_deterministic_plans_exist);
     RUN(windows_that_leave_elements_unread);
+    RUN(plans_are_read_back_by_cudnn);
   } else {
     printf("skipped: there is no cuDNN\n");
   }

@@ -28,6 +28,16 @@ describe("torch.backends", function()
       end
    end)
 
+   it("has what is kept on disk and what graphs fuse turned on at first", function()
+      for _, of in ipairs {torch.backends.cache, torch.backends.cuda.fusion} do
+         assert.is_true(of.enabled)
+         of.enabled = false
+         assert.is_false(of.enabled)
+         of.enabled = true
+         assert.raises("enabled: expected true or false, got 0", function() of.enabled = 0 end)
+      end
+   end)
+
    it("refuses other names and values", function()
       assert.raises("backends.cudnn has no setting 'benchmrk'; it has allow_tf32, benchmark,",
          function() torch.backends.cudnn.benchmrk = true end)

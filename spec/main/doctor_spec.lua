@@ -45,6 +45,19 @@ describe("tlua doctor", function()
          "build tlua where CUDA's nvcc is\n", poor.out)
    end)
 
+   it("names the folder of the disk cache, and what it holds", function()
+      shell.with_folder(function(folder)
+         local name = "0123456789abcdef.code"
+         shell.ok("mkdir " .. shell.quote(folder .. "/tlua"))
+         shell.write(folder .. "/tlua/" .. name, ("x"):rep(1500000))
+         shell.write(folder .. "/tlua/notes.txt", "not ours")
+         local out = session.run("doctor", {env = "TLUA_CACHE= XDG_CACHE_HOME=" .. shell.quote(folder)}).out
+         assert.truthy(out:find(("%s/tlua, files: 1, 1.5 MB\n"):format(folder), 1, true), out)
+         out = session.run("doctor", {env = "TLUA_CACHE=0"}).out
+         assert.matches("missing +disk cache +[^\n]*\n +turned off by TLUA_CACHE=0", out)
+      end)
+   end)
+
    it("says of what is missing what it would give and how to get it", function()
       shell.with_folder(function(folder)
          -- libraries that are none: nothing can be loaded from here

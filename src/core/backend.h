@@ -133,6 +133,10 @@ typedef struct tl_Host {
   tl_ErrorKind (*error_kind)(void);
   const char *(*running)(void); /* the operator that the calling thread is in */
   int64_t (*setting)(tl_Setting which);
+  /* What is kept on disk (cache.h). */
+  void *(*cache_load)(const char *kind, const void *key, size_t key_bytes, size_t *bytes);
+  bool (*cache_store)(const char *kind, const void *key, size_t key_bytes, const void *data,
+                      size_t bytes);
   /* Tells what became of memory, in the thread that had it done; may be called under
   ** the allocator's lock. Cheap unless somebody records the history. */
   void (*memory_event)(tl_Device device, tl_MemoryAction action, const void *data, int64_t bytes,

@@ -337,6 +337,8 @@ typedef enum tl_Setting {
   TL_DETERMINISTIC,         /* of all operators: 0 any, 1 warn, 2 only those */
   TL_FILL_UNINITIALIZED,    /* then new memory without contents gets some; 1 at first */
   TL_SYNC_DEBUG,            /* of operators that wait for a device: 0 nothing, 1 warn, 2 fail */
+  TL_DISK_CACHE,            /* what was compiled or measured is kept on disk; 1 at first */
+  TL_FUSION,                /* chains of elementwise kernels in graphs become one; 1 at first */
   TL_NSETTINGS
 } tl_Setting;
 

@@ -31,5 +31,8 @@ bool tli_folder_fail(void) TL_MUSTCHECK;
 /* Of a folder that is there, in a block for free(); NULL with a message. */
 char *tli_folder_absolute(const char *path) TL_MUSTCHECK;
 bool tli_folder_separates(char c);
+/* A file's size, and when it was written, in some unit; false, without a message, for what
+** is none. */
+bool tli_folder_file(const char *path, int64_t *bytes, int64_t *written) TL_MUSTCHECK;
 
 #endif

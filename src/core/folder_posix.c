@@ -60,3 +60,11 @@ char *tli_folder_absolute(const char *path) {
 }
 
 bool tli_folder_separates(char c) { return c == '/'; }
+
+bool tli_folder_file(const char *path, int64_t *bytes, int64_t *written) {
+  struct stat info;
+  if (stat(path, &info) != 0 || !S_ISREG(info.st_mode)) return false;
+  *bytes = (int64_t)info.st_size;
+  *written = (int64_t)info.st_mtime;
+  return true;
+}

@@ -61,3 +61,14 @@ char *tli_folder_absolute(const char *path) {
 }
 
 bool tli_folder_separates(char c) { return c == '/' || c == '\\'; }
+
+bool tli_folder_file(const char *path, int64_t *bytes, int64_t *written) {
+  WIN32_FILE_ATTRIBUTE_DATA info;
+  if (!GetFileAttributesExA(path, GetFileExInfoStandard, &info) ||
+      info.dwFileAttributes & FILE_ATTRIBUTE_DIRECTORY)
+    return false;
+  *bytes = (int64_t)((uint64_t)info.nFileSizeHigh << 32 | info.nFileSizeLow);
+  *written = (int64_t)((uint64_t)info.ftLastWriteTime.dwHighDateTime << 32 |
+                       info.ftLastWriteTime.dwLowDateTime);
+  return true;
+}

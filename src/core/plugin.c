@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "core/alloc.h"
+#include "core/cache.h"
 #include "core/history.h"
 #include "core/platform.h"
 
@@ -27,6 +28,8 @@ static const tl_Host host = {
     .error_kind = tl_error_kind,
     .running = tli_operator,
     .setting = tli_setting,
+    .cache_load = tli_cache_load,
+    .cache_store = tli_cache_store,
     .memory_event = tli_memory_event,
 };
 

@@ -4,8 +4,14 @@
 #include "core/backend.h"
 
 static _Atomic int64_t settings[TL_NSETTINGS] = {
-    [TL_MATMUL_REDUCED_FP16] = 1, [TL_MATMUL_REDUCED_BF16] = 1,    [TL_CUDNN_ENABLED] = 1,
-    [TL_CUDNN_TF32] = 1,          [TL_CUDNN_BENCHMARK_LIMIT] = 10, [TL_FILL_UNINITIALIZED] = 1,
+    [TL_MATMUL_REDUCED_FP16] = 1,
+    [TL_MATMUL_REDUCED_BF16] = 1,
+    [TL_CUDNN_ENABLED] = 1,
+    [TL_CUDNN_TF32] = 1,
+    [TL_CUDNN_BENCHMARK_LIMIT] = 10,
+    [TL_FILL_UNINITIALIZED] = 1,
+    [TL_DISK_CACHE] = 1,
+    [TL_FUSION] = 1,
 };
 
 int64_t tli_setting(tl_Setting which) {

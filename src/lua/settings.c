@@ -17,6 +17,8 @@ static int torch_setting(lua_State *L) {
                                       [TL_DETERMINISTIC] = "deterministic",
                                       [TL_FILL_UNINITIALIZED] = "fill_uninitialized",
                                       [TL_SYNC_DEBUG] = "sync_debug",
+                                      [TL_DISK_CACHE] = "disk_cache",
+                                      [TL_FUSION] = "fusion",
                                       [TL_NSETTINGS] = NULL};
   tl_Setting which = (tl_Setting)luaL_checkoption(L, 1, NULL, names);
   if (!lua_isnoneornil(L, 2)) tli_set_setting(which, luaL_checkinteger(L, 2));

@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "core/backend.h"
+#include "core/cache.h"
 #include "core/platform.h"
 #include "main/edit.h"
 #include "main/globals.h"
@@ -224,12 +225,26 @@ static void report_device(tl_DeviceType type, const char *gives) {
   print_found(what, text);
 }
 
+static void report_cache(void) {
+  char folder[4 * TEXT], text[5 * TEXT];
+  int64_t bytes;
+  int files = tli_cache_size(&bytes);
+  if (!tli_cache_folder(folder, sizeof folder)) {
+    print_missing("disk cache", "compiled kernels and plans of convolutions, kept for the next run",
+                  "turned off by TLUA_CACHE=0, or HOME names no folder");
+    return;
+  }
+  snprintf(text, sizeof text, "%s, files: %d, %.1f MB", folder, files, (double)bytes / 1e6);
+  print_found("disk cache", text);
+}
+
 void tli_doctor_run(lua_State *L) {
   char system[TEXT];
   tli_system_name(system, sizeof system);
   printf("tlua %s, %s, %s\n\n", tl_version(), LUA_RELEASE, system);
   report_engine(L);
   report_editing();
+  report_cache();
   puts("");
   report_device(TL_CUDA, "tensors on NVIDIA GPUs");
   report_device(TL_SIM, "a device that shows, without a GPU, what fails on one");

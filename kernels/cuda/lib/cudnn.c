@@ -142,8 +142,10 @@ static bool avoided(cuda_DnnGraph *g, cudnnBackendDescriptor_t config, uint32_t 
   return !ok || (has & avoid) != 0;
 }
 
-/* A plan of a configuration; false where it is not to be had, or takes too much memory. */
-static bool plan_of(cuda_DnnGraph *g, cudnnBackendDescriptor_t config,
+/* A plan that an attribute of its descriptor tells; false where it is not to be had, or takes
+** too much memory. */
+static bool plan_of(cuda_DnnGraph *g, cudnnBackendAttributeName_t name,
+                    cudnnBackendAttributeType_t type, int64_t n, const void *value,
                     cudnnBackendDescriptor_t device, cudnnHandle_t handle,
                     const cuda_Wanted *wanted, cuda_Plan *out) {
   const cuda_Cudnn *lib = g->lib;
@@ -152,15 +154,13 @@ static bool plan_of(cuda_DnnGraph *g, cudnnBackendDescriptor_t config,
       CUDNN_STATUS_SUCCESS)
     return false;
   bool ok =
-      lib->cudnnBackendSetAttribute(out->plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG,
-                                    CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
-                                    &config) == CUDNN_STATUS_SUCCESS &&
       (device == NULL || lib->cudnnBackendSetAttribute(
                              out->plan, CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP,
                              CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &device) == CUDNN_STATUS_SUCCESS) &&
       (handle == NULL ||
        lib->cudnnBackendSetAttribute(out->plan, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE,
                                      1, &handle) == CUDNN_STATUS_SUCCESS) &&
+      lib->cudnnBackendSetAttribute(out->plan, name, type, n, value) == CUDNN_STATUS_SUCCESS &&
       lib->cudnnBackendFinalize(out->plan) == CUDNN_STATUS_SUCCESS &&
       lib->cudnnBackendGetAttribute(out->plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE,
                                     CUDNN_TYPE_INT64, 1, &count,
@@ -168,6 +168,31 @@ static bool plan_of(cuda_DnnGraph *g, cudnnBackendDescriptor_t config,
       out->workspace <= wanted->workspace;
   if (!ok) lib->cudnnBackendDestroyDescriptor(out->plan);
   return ok;
+}
+
+bool cuda_plan_of_text(cuda_DnnGraph *g, const char *text, size_t bytes,
+                       cudnnBackendDescriptor_t device, cudnnHandle_t handle,
+                       const cuda_Wanted *wanted, cuda_Plan *out) {
+  return plan_of(g, CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION, CUDNN_TYPE_CHAR, (int64_t)bytes,
+                 text, device, handle, wanted, out);
+}
+
+char *cuda_plan_text(const cuda_Cudnn *lib, const cuda_Plan *plan, size_t *bytes) {
+  int64_t size = 0, written = 0;
+  if (lib->cudnnBackendGetAttribute(plan->plan, CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION,
+                                    CUDNN_TYPE_CHAR, 0, &size, NULL) != CUDNN_STATUS_SUCCESS ||
+      size <= 0)
+    return NULL;
+  *bytes = (size_t)size;
+  char *text = cuda_host->alloc(*bytes);
+  if (text && (lib->cudnnBackendGetAttribute(
+                   plan->plan, CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION, CUDNN_TYPE_CHAR, size,
+                   &written, text) != CUDNN_STATUS_SUCCESS ||
+               written > size)) {
+    cuda_host->free(text, *bytes);
+    text = NULL;
+  }
+  return text;
 }
 
 /* Fills `configs` with those of a mode; how many. */
@@ -199,7 +224,8 @@ int cuda_plans(cuda_DnnGraph *g, cudnnBackendDescriptor_t graph, cudnnBackendDes
     int found = configs_of(&asked, graph, device, modes[m], configs);
     for (int i = 0; i < found && n < wanted->most; i++)
       if (!avoided(&asked, configs[i], wanted->avoid) &&
-          plan_of(&asked, configs[i], device, handle, wanted, &out[n]))
+          plan_of(&asked, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
+                  &configs[i], device, handle, wanted, &out[n]))
         n++;
     cuda_dnn_free(&asked);
   }

@@ -84,6 +84,14 @@ typedef struct cuda_Plan {
 ** or for one that a device property descriptor describes; then no GPU is needed. */
 int cuda_plans(cuda_DnnGraph *g, cudnnBackendDescriptor_t graph, cudnnBackendDescriptor_t device,
                cudnnHandle_t handle, const cuda_Wanted *wanted, cuda_Plan *out);
+/* A plan in words from which this version of cuDNN makes it again, in a block for
+** cuda_host->free; NULL where it cannot be said. */
+char *cuda_plan_text(const cuda_Cudnn *lib, const cuda_Plan *plan, size_t *bytes);
+/* The plan that such words mean; false where they mean none, or one that takes too much
+** memory. */
+bool cuda_plan_of_text(cuda_DnnGraph *g, const char *text, size_t bytes,
+                       cudnnBackendDescriptor_t device, cudnnHandle_t handle,
+                       const cuda_Wanted *wanted, cuda_Plan *out);
 /* Runs a plan on arrays with the numbers that the graph's tensors have. */
 bool cuda_plan_run(const cuda_Plan *plan, cudnnHandle_t handle, int n, const int64_t *ids,
                    void *const *arrays, void *workspace);

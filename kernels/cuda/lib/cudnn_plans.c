@@ -2,9 +2,11 @@
 ** cudnn_plans.c - plans of cuDNN are kept by all that they depend on, a table for each
 ** device; work that cuDNN has no plan for is remembered, too. With
 ** torch.backends.cudnn.benchmark the first few plans are run on the data at hand and the
-** fastest is kept.
+** fastest is kept. What was found is kept on disk for the next program (core/cache.h), in the
+** words from which cuDNN makes the plan again.
 */
 #include <pthread.h>
+#include <stddef.h>
 #include <string.h>
 
 #include "kernels/cuda/lib/cudnn.h"
@@ -73,19 +75,67 @@ static void sort_out(const cuda_DnnWork *work, cudnnHandle_t handle, cuda_Plan *
 
 /* ---- the table ----------------------------------------------------------------------------------- */
 
-static void make(const cuda_DnnWork *work, cudnnHandle_t handle, Entry *entry) {
+/* Under what a plan is found on disk. Keys are compared as bytes. */
+typedef struct DiskKey {
+  int64_t version; /* cuDNN's */
+  cuda_DeviceKind device;
+  int64_t avoid, most;
+  _Alignas(8) unsigned char key[CUDNN_KEY];
+} DiskKey;
+
+static size_t disk_key(const cuda_DnnWork *work, const cuda_Wanted *wanted, DiskKey *out) {
+  memset(out, 0, sizeof *out);
+  out->version = cuda_lib_cudnn_version();
+  cuda_device_kind(work->cx->device.index, &out->device);
+  out->avoid = wanted->avoid;
+  out->most = wanted->most;
+  memcpy(out->key, work->key, work->key_bytes);
+  return offsetof(DiskKey, key) + work->key_bytes;
+}
+
+static bool find_on_disk(const cuda_DnnWork *work, cudnnHandle_t handle, const cuda_Wanted *wanted,
+                         cuda_Plan *out) {
+  DiskKey key;
+  size_t bytes, key_bytes = disk_key(work, wanted, &key);
+  cuda_DnnGraph g = {.lib = cuda_cudnn(), .handle = handle};
+  char *text = cuda_host->cache_load("plan", &key, key_bytes, &bytes);
+  if (text == NULL) return false;
+  bool ok = cuda_plan_of_text(&g, text, bytes, NULL, handle, wanted, out);
+  cuda_host->free(text, bytes);
+  return ok;
+}
+
+static void keep_on_disk(const cuda_DnnWork *work, const cuda_Wanted *wanted,
+                         const cuda_Plan *plan) {
+  DiskKey key;
+  size_t bytes, key_bytes = disk_key(work, wanted, &key);
+  char *text = cuda_plan_text(cuda_cudnn(), plan, &bytes);
+  if (text == NULL) return;
+  cuda_host->cache_store("plan", &key, key_bytes, text, bytes);
+  cuda_host->free(text, bytes);
+}
+
+/* The best plan; false if there is none. */
+static bool find(const cuda_DnnWork *work, cudnnHandle_t handle, const cuda_Wanted *wanted,
+                 cuda_Plan *out) {
   cuda_DnnGraph g = {.lib = cuda_cudnn(), .handle = handle};
   cuda_Plan plans[MOST_MEASURED];
+  cudnnBackendDescriptor_t graph = work->graph(&g, work->key);
+  int n = cuda_plans(&g, graph, NULL, handle, wanted, plans);
+  if (n > 1) sort_out(work, handle, plans, n);
+  for (int i = 1; i < n; i++) g.lib->cudnnBackendDestroyDescriptor(plans[i].plan);
+  if (n > 0) *out = plans[0];
+  cuda_dnn_free(&g);
+  return n > 0;
+}
+
+static void make(const cuda_DnnWork *work, cudnnHandle_t handle, Entry *entry) {
   int64_t limit = work->benchmark ? cuda_host->setting(TL_CUDNN_BENCHMARK_LIMIT) : 1;
   if (limit <= 0 || limit > MOST_MEASURED) limit = MOST_MEASURED;
   cuda_Wanted wanted = {work->avoid, CUDNN_WORKSPACE, (int)limit};
-  cudnnBackendDescriptor_t graph = work->graph(&g, work->key);
-  int n = cuda_plans(&g, graph, NULL, handle, &wanted, plans);
-  if (n > 1) sort_out(work, handle, plans, n);
-  for (int i = 1; i < n; i++) g.lib->cudnnBackendDestroyDescriptor(plans[i].plan);
-  entry->none = n == 0;
-  if (n > 0) entry->plan = plans[0];
-  cuda_dnn_free(&g);
+  if (find_on_disk(work, handle, &wanted, &entry->plan)) return;
+  entry->none = !find(work, handle, &wanted, &entry->plan);
+  if (!entry->none) keep_on_disk(work, &wanted, &entry->plan);
 }
 
 static void begin_anew(Table *t) {

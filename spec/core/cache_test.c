@@ -1,0 +1,173 @@
+/*
+** cache_test.c - cache.h: what is found again, and that nothing else is.
+*/
+#include "core/cache.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "core/alloc.h"
+#include "core/backend.h"
+#include "core/folder.h"
+#include "core/platform.h"
+#include "test.h"
+
+static char folder[64] = "/tmp/tlua-cache-XXXXXX";
+
+/* The path of the only entry. */
+static void only_entry(char *path, size_t size) {
+  size_t bytes;
+  char *list = tli_folder_list(folder, &bytes);
+  CHECK(list && bytes == strlen(list) + 1);
+  snprintf(path, size, "%s/%s", folder, list ? list + 1 : "");
+  free(list);
+}
+
+static void empty(void) {
+  char command[128];
+  snprintf(command, sizeof command, "rm -rf %s/*", folder);
+  CHECK(system(command) == 0);
+}
+
+static bool has(const char *kind, const char *key, const char *expected) {
+  size_t bytes;
+  char *data = tli_cache_load(kind, key, strlen(key), &bytes);
+  bool same = data && bytes == strlen(expected) && memcmp(data, expected, bytes) == 0;
+  if (data) tli_free(data, bytes);
+  return same;
+}
+
+static bool has_none(const char *kind, const char *key) {
+  size_t bytes;
+  return tli_cache_load(kind, key, strlen(key), &bytes) == NULL;
+}
+
+static bool store(const char *kind, const char *key, const char *data) {
+  return tli_cache_store(kind, key, strlen(key), data, strlen(data));
+}
+
+static void the_hash_is_fnv_1a(void) {
+  CHECK(tli_cache_hash("", 0) == 0xcbf29ce484222325u);
+  CHECK(tli_cache_hash("a", 1) == 0xaf63dc4c8601ec8cu);
+  CHECK(tli_cache_hash("foobar", 6) == 0x85944171f73967e8u);
+}
+
+static void what_is_stored_is_found_again(void) {
+  int64_t bytes;
+  empty();
+  CHECK(has_none("plan", "key"));
+  CHECK(store("plan", "key", "data") && store("plan", "other", "") && store("code", "key", "more"));
+  CHECK(has("plan", "key", "data") && has("plan", "other", "") && has("code", "key", "more"));
+  CHECK(has_none("plan", "third"));
+  CHECK(store("plan", "key", "newer data") && has("plan", "key", "newer data"));
+  CHECK(tli_cache_size(&bytes) == 3 && bytes > 17);
+  CHECK(tl_error_kind() == TL_OK);
+}
+
+/* Every byte counts: changed, missing, or one too many. */
+static void damaged_files_are_not_there(void) {
+  char path[128], whole[256], wrong[256];
+  empty();
+  CHECK(store("plan", "a key", "some data"));
+  only_entry(path, sizeof path);
+  FILE *file = fopen(path, "rb");
+  size_t size = fread(whole, 1, sizeof whole, file);
+  fclose(file);
+  for (size_t i = 0; i < 2 * size + 1; i++) {
+    size_t bytes = i < size ? size : i < 2 * size ? i - size : size + 1;
+    memcpy(wrong, whole, size);
+    wrong[size] = 'x';
+    if (i < size) wrong[i] ^= 1;
+    file = fopen(path, "wb");
+    fwrite(wrong, 1, bytes, file);
+    fclose(file);
+    CHECK_AT(i, has_none("plan", "a key"));
+  }
+  CHECK(store("plan", "a key", "some data") && has("plan", "a key", "some data"));
+}
+
+static void a_file_of_another_key_is_not_taken(void) {
+  char first[128], second[128];
+  empty();
+  CHECK(store("plan", "one", "data"));
+  only_entry(first, sizeof first);
+  snprintf(second, sizeof second, "%s/%016llx.plan", folder,
+           (unsigned long long)tli_cache_hash("two", 3));
+  CHECK(rename(first, second) == 0 && has_none("plan", "two") && has_none("plan", "one"));
+}
+
+static void the_environment_and_the_setting_turn_it_off(void) {
+  char path[256];
+  empty();
+  CHECK(store("plan", "key", "data"));
+  tli_set_setting(TL_DISK_CACHE, 0);
+  CHECK(has_none("plan", "key") && !store("plan", "key", "x") &&
+        !tli_cache_folder(path, sizeof path));
+  tli_set_setting(TL_DISK_CACHE, 1);
+  CHECK(has("plan", "key", "data"));
+  tli_environment_set("TLUA_CACHE", "0");
+  CHECK(has_none("plan", "key") && !store("plan", "key", "x"));
+  tli_environment_set("TLUA_CACHE", NULL);
+  tli_environment_set("XDG_CACHE_HOME", "/somewhere");
+  CHECK(tli_cache_folder(path, sizeof path) && strcmp(path, "/somewhere/tlua") == 0);
+  tli_environment_set("XDG_CACHE_HOME", "relative");
+  tli_environment_set("HOME", "/home/me");
+  CHECK(tli_cache_folder(path, sizeof path) && strcmp(path, "/home/me/.cache/tlua") == 0);
+  tli_environment_set("HOME", NULL);
+  CHECK(!tli_cache_folder(path, sizeof path));
+  CHECK(!tli_cache_folder(path, 3));
+  tli_environment_set("TLUA_CACHE", folder);
+}
+
+static void a_folder_that_cannot_be_written_is_no_error(void) {
+  int64_t bytes;
+  tli_environment_set("TLUA_CACHE", "/proc/nowhere/tlua");
+  CHECK(!store("plan", "key", "data") && has_none("plan", "key"));
+  CHECK(tli_cache_size(&bytes) == 0 && bytes == 0 && tl_error_kind() == TL_OK);
+  char path[128];
+  snprintf(path, sizeof path, "%s/deeper/still", folder);
+  tli_environment_set("TLUA_CACHE", path);
+  CHECK(store("plan", "key", "data") && has("plan", "key", "data"));
+  tli_environment_set("TLUA_CACHE", folder);
+}
+
+/* Holes take no room on the disk. */
+static void the_oldest_go_where_there_is_too_much(void) {
+  char path[128];
+  int64_t bytes;
+  empty();
+  for (int i = 0; i < 5; i++) {
+    snprintf(path, sizeof path, "%s/%016d.code", folder, i);
+    FILE *file = fopen(path, "wb");
+    CHECK(file && ftruncate(fileno(file), TLI_CACHE_MOST / 5) == 0);
+    fclose(file);
+    snprintf(path, sizeof path, "touch -d @%d %s/%016d.code", 1000000 + (4 - i) * 10, folder, i);
+    CHECK(system(path) == 0);
+  }
+  snprintf(path, sizeof path, "%s/notes.txt", folder);
+  FILE *notes = fopen(path, "wb"); /* somebody else's */
+  fclose(notes);
+  CHECK(store("plan", "key", "data"));
+  CHECK(tli_cache_size(&bytes) == 4 && bytes <= TLI_CACHE_MOST / 4 * 3 &&
+        has("plan", "key", "data"));
+  CHECK(access(path, F_OK) == 0);
+  for (int i = 0; i < 5; i++) {
+    snprintf(path, sizeof path, "%s/%016d.code", folder, i);
+    CHECK_AT(i, (access(path, F_OK) == 0) == (i < 3));
+  }
+}
+
+int main(void) {
+  if (mkdtemp(folder) == NULL) return 1;
+  tli_environment_set("TLUA_CACHE", folder);
+  RUN(the_hash_is_fnv_1a);
+  RUN(what_is_stored_is_found_again);
+  RUN(damaged_files_are_not_there);
+  RUN(a_file_of_another_key_is_not_taken);
+  RUN(the_environment_and_the_setting_turn_it_off);
+  RUN(a_folder_that_cannot_be_written_is_no_error);
+  RUN(the_oldest_go_where_there_is_too_much);
+  empty();
+  rmdir(folder);
+  return test_end();
+}
