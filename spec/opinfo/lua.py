@@ -44,6 +44,7 @@ tensor_split: x sections:stops dim
 hsplit vsplit dsplit: x sections:stops
 cat concat concatenate stack: x dim
 roll rot90: x n dims
+empty_permuted: n dims
 tensordot: x y dims:pair
 index_select gather scatter scatter_add scatter_reduce index_add index_copy index_fill: x dim index
 index_reduce: x dim index

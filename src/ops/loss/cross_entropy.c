@@ -249,7 +249,9 @@ static tl_Tensor *probability_loss(tl_Tensor *input, tl_Tensor *target, tl_Tenso
   tl_Tensor *loss = chain_neg(&c, chain_sum(&c, product, dim, false));
   uint64_t count = tli_node_count();
   loss = tli_chain_end(&c, chain_reduced(&c, loss, reduction));
-  if (strcmp(reduction, "mean") == 0) tli_entitle(loss, "Div", count); /* as PyTorch calls it */
+  bool divided = strcmp(reduction, "mean") == 0 && input->numel > 0;
+  if (strcmp(reduction, "none") != 0)
+    tli_entitle(loss, divided ? "Div" : "Neg", count); /* PyTorch's */
   return loss;
 }
 

@@ -90,16 +90,23 @@ tl_Tensor *tli_op_view(tl_Tensor *self, tl_Ints size) {
       tli_shape_str((int)size.n, sizes));
 }
 
-/* tlo_view where possible, of a copy where not. */
+/* tlo_view where possible, of a copy where not. Nodes are called as PyTorch's three ways to
+** reshape are. */
 static tl_Tensor *reshape(const char *op, tl_Tensor *self, tl_Ints shape) {
   int64_t sizes[TL_MAX_DIMS], strides[TL_MAX_DIMS];
   bool possible;
   TL_TRY_NULL(as_view(op, self, shape, sizes, strides, &possible));
   tl_Ints resolved = {shape.n, sizes};
-  if (possible) return tlo_view(self, resolved);
+  uint64_t count = tli_node_count();
+  if (possible) {
+    tl_Tensor *view = tlo_view(self, resolved);
+    if (!tli_contiguous(self)) tli_entitle(view, "ReshapeAlias", count);
+    return view;
+  }
   tl_Tensor *copy = tlo_to_row_major(self);
   tl_Tensor *result = copy ? tlo_view(copy, resolved) : NULL;
   tli_release(copy);
+  tli_entitle(result, "UnsafeView", count);
   return result;
 }
 
