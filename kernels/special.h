@@ -291,8 +291,9 @@ TLM_LONG_FN double tlm_gamma_share(double a, double x, bool lower) {
 /* ---- the normal distribution ---------------------------------------------------- */
 
 /* exp(x^2) erfc(x): far from 0 by the asymptotic series, before both factors leave
-** their range. */
+** their range. Below -26.7, 2 exp(x^2) is past the largest double. */
 TLM_LONG_FN double tlm_erfcx(double x) {
+  if (x < -27) return INFINITY;
   double square = x * x;
   if (x < 10) {
     double lost = fma(x, x, -square);

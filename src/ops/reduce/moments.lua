@@ -7,7 +7,7 @@ op {"mean(Tensor self, " .. dims .. ", *, dtype dtype=nil) -> Tensor",
     composite = true, examples = {"T(3, 4)", "T(3, 4), 2", "T(2, 3, 4), {1, 3}, true"}}
 op {"nanmean(Tensor self, " .. dims .. ", *, dtype dtype=nil) -> Tensor",
     doc = "The mean over dim of the elements that are not NaN; NaN if there are none.",
-    composite = true, examples = {"T(3, 4)", "T(3, 4), 2"}}
+    composite = true, node = "Div", examples = {"T(3, 4)", "T(3, 4), 2"}}
 
 -- The older forms: whether n - 1 is divided by, alone or after dim.
 local function unbiased(name, doc, node)

@@ -34,7 +34,7 @@ op {"trace(Tensor self) -> Tensor", node = "Trace",
 op {"cov(Tensor self, *, Number correction=1, Tensor fweights=nil, Tensor aweights=nil) -> Tensor",
     doc = [[The covariance matrix of variables, which are self's rows; columns are observations, of
     which fweights says how often each was made (integers), aweights how much it counts.]],
-    composite = true, waits = "weights are checked on the host",
+    composite = true, node = "Squeeze", waits = "weights are checked on the host",
     autocast = "result",
     examples = {"T(3, 5)", "T(5)", "T(2, 4), {correction = 0, aweights = P(4)}"}}
 op {"corrcoef(Tensor self) -> Tensor",

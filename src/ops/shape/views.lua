@@ -27,7 +27,7 @@ op {"unflatten(Tensor self, dim dim, int[] sizes) -> Tensor",
     out = false,
     examples = {"T(2, 12), 2, {3, -1}"}}
 op {"ravel(Tensor self) -> Tensor", doc = "All elements in one dimension.",
-    expr = "reshape(self, -1)", out = false,
+    expr = "reshape(self, -1)", node = "View", out = false,
     examples = {"T(2, 3)"}}
 op {"expand(Tensor self, int[] size...) -> Tensor",
     doc = [[self with its dimensions of size 1 repeated, without a copy; -1 keeps a size; new ones
