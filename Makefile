@@ -184,7 +184,7 @@ SIM_OBJ := $(patsubst %.c,$(OBJ)/%.o,$(sort $(wildcard kernels/sim/*.c)))
 CUDA_SRC := $(sort $(wildcard kernels/cuda/*.c kernels/cuda/*/*.c kernels/cuda/*.cu kernels/cuda/*/*.cu))
 CUDA_OBJ := $(CUDA_SRC:%=$(OBJ)/%.o)
 EMULATED := $(BUILD)/emulated
-EMULATED_SRC := $(filter-out kernels/cuda/lib/%,$(CUDA_SRC)) $(sort $(wildcard spec/cuda/*.c spec/cuda/*.cc))
+EMULATED_SRC := $(filter-out kernels/cuda/lib/%,$(CUDA_SRC)) $(sort $(wildcard spec/cuda/*.c spec/cuda/*.cc spec/cuda/lib/*.cc))
 EMULATED_OBJ := $(EMULATED_SRC:%=$(EMULATED)/obj/%.o)
 # The emulator by itself, with kernels that try it.
 EMULATOR_TEST := $(EMULATED)/emulator_test
@@ -472,6 +472,12 @@ $(EMULATED)/tlua_cuda.so: $(EMULATED_OBJ) $(OBJ)/files.txt
 	$(call say,LD,$@)
 	$(Q)$(CXX) $(TL_LDFLAGS) -shared -Wl,-z,nodelete$(if $(SANITIZE),,$(comma)-z$(comma)defs) -o $@ $(EMULATED_OBJ) $(TL_LIBS)
 
+# Kernels that are generated while a program runs are compiled as the plugin was; the text of
+# what they include is in it.
+$(EMULATED)/obj/spec/cuda/lib/nvrtc.cc.o: EMULATE += -DTLK_EMULATED_CXX='"$(CXX) -I$(GEN)"'
+$(OBJ)/kernels/cuda/fusion/source.c.o $(EMULATED)/obj/kernels/cuda/fusion/source.c.o: \
+  $(addprefix kernels/,bessel.h special.h math.h cuda/element.cuh cuda/fusion/call.h cuda/fusion/loop.cuh)
+
 # What answers for NCCL, between processes.
 EMULATED_NCCL := $(EMULATED)/libnccl.so.2
 $(EMULATED_NCCL): $(EMULATED)/obj/spec/cuda/nccl/nccl.c.o
@@ -528,7 +534,7 @@ $(CORE_BIN): $(BUILD)/%: %.c $(STATIC_LIB)
 	$(Q)$(COMPILE) -Ispec/support $(TL_LDFLAGS) -o $@ $< $(STATIC_LIB) $(TL_LIBS)
 
 # What reads CUPTI's records is tried where its headers are, without a GPU.
-$(BUILD)/spec/core/cupti_test: TL_CPPFLAGS += $(if $(filter-out 0,$(CUDA)),-isystem \
+$(BUILD)/spec/core/cupti_test $(BUILD)/spec/core/fusion_test: TL_CPPFLAGS += $(if $(filter-out 0,$(CUDA)),-isystem \
   $(CUDA)/include -isystem $(CUDA)/extras/CUPTI/include)
 
 # The same of the binding's inside, with Lua.

@@ -12,16 +12,12 @@
 #include <cuda_runtime.h>
 #include <math.h>
 
-#include "core/element.h"
 #include "kernels/cuda/cuda.h"
+#include "kernels/cuda/element.cuh"
 #include "kernels/math.h"
 
-#define DEVICE static __device__ __forceinline__
 #define WARP 32
 #define ALL_LANES 0xffffffffu
-#ifdef TLK_EMULATED
-#define __grid_constant__
-#endif
 
 /* ---- launching ---------------------------------------------------------------------- */
 
@@ -108,126 +104,6 @@ DEVICE void note_fault(const cuda_Word &word, const tlk_Fault &fault) {
 
 /* ---- elements -------------------------------------------------------------------------- */
 
-/* Stored types whose C type is another one's as well. */
-struct f16 {
-  uint16_t bits;
-};
-struct bf16 {
-  uint16_t bits;
-};
-struct bool8 {
-  uint8_t bits;
-};
-
-/* What a stored element is read into: float for the half types, int32_t for the
-** integers that are narrower. */
-DEVICE float widen(float x) { return x; }
-DEVICE double widen(double x) { return x; }
-DEVICE int32_t widen(int8_t x) { return x; }
-DEVICE int32_t widen(int16_t x) { return x; }
-DEVICE int32_t widen(int32_t x) { return x; }
-DEVICE int64_t widen(int64_t x) { return x; }
-DEVICE int32_t widen(uint8_t x) { return x; }
-DEVICE int32_t widen(bool8 x) { return x.bits; }
-
-/* Truncates; what does not fit, and NaN, gives the most negative number. */
-DEVICE int32_t to_i32(float x) { return x >= -0x1p31f && x < 0x1p31f ? (int32_t)x : INT32_MIN; }
-DEVICE int32_t to_i32(double x) { return x > -0x1p31 - 1 && x < 0x1p31 ? (int32_t)x : INT32_MIN; }
-DEVICE int32_t to_i32(int32_t x) { return x; }
-DEVICE int32_t to_i32(int64_t x) { return (int32_t)x; }
-DEVICE int64_t to_i64(float x) { return x >= -0x1p63f && x < 0x1p63f ? (int64_t)x : INT64_MIN; }
-DEVICE int64_t to_i64(double x) { return x >= -0x1p63 && x < 0x1p63 ? (int64_t)x : INT64_MIN; }
-DEVICE int64_t to_i64(int32_t x) { return x; }
-DEVICE int64_t to_i64(int64_t x) { return x; }
-
-#ifdef TLK_EMULATED
-DEVICE float widen(f16 x) { return tli_f16_to_f32(x.bits); }
-DEVICE float widen(bf16 x) { return tli_bf16_to_f32(x.bits); }
-DEVICE uint16_t f16_bits(float x) { return tli_f32_to_f16(x); }
-DEVICE uint16_t bf16_bits(float x) { return tli_f32_to_bf16(x); }
-#else
-DEVICE float widen(f16 x) {
-  float y;
-  asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(x.bits));
-  return y;
-}
-DEVICE float widen(bf16 x) { return __uint_as_float((uint32_t)x.bits << 16); }
-DEVICE uint16_t f16_bits(float x) {
-  uint16_t y;
-  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(y) : "f"(x));
-  return y;
-}
-DEVICE uint16_t bf16_bits(float x) {
-  uint16_t y;
-  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(y) : "f"(x));
-  return y;
-}
-#endif
-
-/* narrow<S>(x): a number of any wide type as a stored S, by PyTorch's rules. */
-template <class S>
-struct Narrow;
-template <>
-struct Narrow<float> {
-  template <class W>
-  __device__ __forceinline__ static float of(W x) {
-    return (float)x;
-  }
-};
-template <>
-struct Narrow<double> {
-  template <class W>
-  __device__ __forceinline__ static double of(W x) {
-    return (double)x;
-  }
-};
-template <>
-struct Narrow<f16> {
-  template <class W>
-  __device__ __forceinline__ static f16 of(W x) {
-    return f16{f16_bits((float)x)};
-  }
-};
-template <>
-struct Narrow<bf16> {
-  template <class W>
-  __device__ __forceinline__ static bf16 of(W x) {
-    return bf16{bf16_bits((float)x)};
-  }
-};
-template <>
-struct Narrow<bool8> {
-  template <class W>
-  __device__ __forceinline__ static bool8 of(W x) {
-    return bool8{(uint8_t)(x != 0)};
-  }
-};
-template <>
-struct Narrow<int64_t> {
-  template <class W>
-  __device__ __forceinline__ static int64_t of(W x) {
-    return to_i64(x);
-  }
-};
-#define NARROW_INTEGER(S)                               \
-  template <>                                           \
-  struct Narrow<S> {                                    \
-    template <class W>                                  \
-    __device__ __forceinline__ static S of(W x) {       \
-      return (S)to_i32(x);                              \
-    }                                                   \
-  };
-NARROW_INTEGER(int8_t)
-NARROW_INTEGER(int16_t)
-NARROW_INTEGER(int32_t)
-NARROW_INTEGER(uint8_t)
-#undef NARROW_INTEGER
-
-template <class S, class W>
-__device__ __forceinline__ S narrow(W x) {
-  return Narrow<S>::of(x);
-}
-
 /* X(dtype, stored type). ORDER DTYPE is not needed: this is looked up by name. */
 #define STORED_TYPES(X) \
   X(F32, float)         \
@@ -310,12 +186,6 @@ static inline int64_t dtype_bytes(int dtype) {
 }
 
 /* ---- vectors ------------------------------------------------------------------------------ */
-
-/* N elements that are read and written at once, 16 bytes at the most. */
-template <class S, int N>
-struct __align__(sizeof(S) * N < 16 ? sizeof(S) * N : 16) Vector {
-  S at[N];
-};
 
 /* N elements that lie together, aligned to their size or to 16 bytes. */
 template <int N, class W>

@@ -70,6 +70,9 @@ void cuda_device_kind(int device, cuda_DeviceKind *out);
 void *cuda_scratch(const tlk_Context *cx, int64_t bytes);
 void cuda_scratch_free(const tlk_Context *cx, void *data, int64_t bytes);
 
+/* The bytes of an element of a dtype that is filled with a number, repeated (copy.cu). */
+int64_t cuda_fill_pattern(int dtype, const tl_Scalar *value);
+
 /* ---- all kernels ------------------------------------------------------------------- */
 
 #define X(name, operands) bool tlk_##name(const struct tlk_##name *call);

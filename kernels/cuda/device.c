@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "kernels/cuda/fusion/fusion.h"
 #include "kernels/cuda/plugin.h"
 
 typedef struct Device {
@@ -296,9 +297,30 @@ TLK_KERNELS(X)
 #undef X
 #endif
 
+/* The table's functions put first on the stream what waits to become one kernel. */
+#define X(name, operands)                                                         \
+  __attribute__((unused)) static bool put_##name(const struct tlk_##name *call) { \
+    return fusion_settle(call->cx->stream) && tlk_##name(call);                   \
+  }
+TLK_KERNELS(X)
+#undef X
+
+/* What may wait itself. */
+#define TAKE(name, kind)                                                   \
+  static bool take_##name(const struct tlk_##name *call) {                 \
+    bool taken;                                                            \
+    return fusion_take(kind, call, &taken) && (taken || tlk_##name(call)); \
+  }
+TAKE(pointwise, FUSION_POINTWISE)
+TAKE(copy, FUSION_COPY)
+TAKE(fill, FUSION_FILL)
+#define put_pointwise take_pointwise
+#define put_copy take_copy
+#define put_fill take_fill
+
 static const tl_Backend backend = {
     .name = "cuda",
-#define X(name, operands) .name = tlk_##name,
+#define X(name, operands) .name = put_##name,
     TLK_KERNELS(X)
 #undef X
         .device = &api,

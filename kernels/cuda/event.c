@@ -4,6 +4,7 @@
 */
 #include <stdatomic.h>
 
+#include "kernels/cuda/fusion/fusion.h"
 #include "kernels/cuda/plugin.h"
 
 struct tl_Event {
@@ -35,7 +36,7 @@ void cuda_event_free(tl_Event *event) {
 }
 
 bool cuda_event_record(tl_Event *event, tl_Stream *stream) {
-  if (!cuda_enter(stream->device)) return false;
+  if (!cuda_enter(stream->device) || !fusion_settle(stream)) return false;
   if (event->handle == NULL) {
     unsigned flags = event->flags & TL_EVENT_TIMING ? cudaEventDefault : cudaEventDisableTiming;
     if (event->flags & TL_EVENT_BLOCKING) flags |= cudaEventBlockingSync;

@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "kernels/cuda/fusion/fusion.h"
 #include "kernels/cuda/plugin.h"
 
 /* A capture that is open. */
@@ -128,10 +129,11 @@ tl_Graph *cuda_capture_end(tl_Stream *stream) {
     cuda_fail(TL_EDEVICE, "no graph is being captured on this stream");
     return NULL;
   }
+  bool settled = fusion_settle_all(stream->device);
   tl_Graph *graph = cuda_host->alloc(sizeof *graph);
   if (graph) *graph = (tl_Graph){.device = stream->device, .pool = c->pool};
   bool ok = cuda_ok(cudaStreamEndCapture(stream->handle, &recorded), "cudaStreamEndCapture") &&
-            graph && instantiate(graph, recorded);
+            settled && graph && instantiate(graph, recorded);
   if (recorded) cudaGraphDestroy(recorded);
   cuda_memory_capture(stream->device, -1);
   if (!ok) cuda_memory_let_go(stream->device, c->pool, 0);

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "kernels/cuda/blocks.h"
+#include "kernels/cuda/fusion/fusion.h"
 #include "kernels/cuda/plugin.h"
 
 #define LARGE_GRANULE (20 * 1024 * 1024) /* of which large blocks' arenas grow, at least */
@@ -244,7 +245,7 @@ void *cuda_alloc(const tlk_Context *cx, int64_t bytes) {
 }
 
 void cuda_free(tl_Device device, void *data, int64_t bytes) {
-  (void)bytes;
+  fusion_freed(device.index, data, bytes);
   Memory *m = lock(device.index);
   if (m == NULL) return;
   if (m->by_driver)

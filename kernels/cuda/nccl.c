@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "kernels/cuda/fusion/fusion.h"
 #include "kernels/cuda/plugin.h"
 
 #if __has_include(<nccl.h>)
@@ -219,7 +220,7 @@ static bool put(ncclComm_t comm, cudaStream_t stream, const tl_CommStep *s) {
 /* What was opened is closed in any case: a bracket that stays open holds back all that the
 ** thread asks of NCCL later. */
 static bool nccl_run(tl_Comm *c, tl_Stream *stream, const tl_CommStep *steps, int n) {
-  if (!is_open(c) || !cuda_enter(c->device)) return false;
+  if (!is_open(c) || !cuda_enter(c->device) || !fusion_settle(stream)) return false;
   if (n == 1) return put(c->handle, stream->handle, steps);
   bool good = true;
   NCCL_TRY(ncclGroupStart());

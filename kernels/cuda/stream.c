@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "kernels/cuda/fusion/fusion.h"
 #include "kernels/cuda/plugin.h"
 
 /* All numbers fit 64 bits. */
@@ -139,7 +140,7 @@ bool cuda_stream_wait(tl_Stream *stream, tl_Event *event) {
   cudaEvent_t handle = cuda_event_handle(event);
   if (!cuda_enter(stream->device)) return false;
   if (handle == NULL) return true; /* never recorded */
-  if (!may_join(stream, event)) return false;
+  if (!may_join(stream, event) || !fusion_settle(stream)) return false;
   CUDA_TRY(cudaStreamWaitEvent(stream->handle, handle, 0));
   return true;
 }

@@ -1,6 +1,7 @@
 /*
 ** transfer.c - bytes between host and device, and between devices.
 */
+#include "kernels/cuda/fusion/fusion.h"
 #include "kernels/cuda/plugin.h"
 
 /* Between two devices: the receiving stream waits for what the other one has still to
@@ -43,6 +44,7 @@ static bool with_host(const struct tlk_transfer *call) {
 }
 
 bool cuda_transfer(const struct tlk_transfer *call) {
+  if (!fusion_settle(call->cx->stream)) return false;
   if (call->to.type == TL_CPU || call->from.type == TL_CPU) return with_host(call);
   if (call->to.index != call->from.index) return between(call);
   if (!cuda_enter(call->to.index)) return false;

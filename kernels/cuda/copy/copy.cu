@@ -77,7 +77,8 @@ struct Transpose {
 #define TILE_ROWS 8 /* threads of a block along rows */
 
 template <class U, int T>
-__global__ void __launch_bounds__(32 * TILE_ROWS) transpose_kernel(const __grid_constant__ Transpose t) {
+__global__ void __launch_bounds__(32 * TILE_ROWS)
+    transpose_kernel(const __grid_constant__ Transpose t) {
   __shared__ U tile[T][T + (sizeof(U) < 4 ? 4 / sizeof(U) : 1)];
   int x = threadIdx.x % 32, y = threadIdx.x / 32;
   int64_t each = t.across * t.down, tiles = each * t.rest.numel;
@@ -93,7 +94,8 @@ __global__ void __launch_bounds__(32 * TILE_ROWS) transpose_kernel(const __grid_
 #pragma unroll
       for (int j = 0; j < T; j += 32)
         if (c0 + y + i < t.cols && r0 + x + j < t.rows)
-          tile[y + i][x + j] = reinterpret_cast<const U *>(src + (c0 + y + i) * t.src_col)[r0 + x + j];
+          tile[y + i][x + j] =
+              reinterpret_cast<const U *>(src + (c0 + y + i) * t.src_col)[r0 + x + j];
     __syncthreads();
 #pragma unroll
     for (int i = 0; i < T; i += TILE_ROWS)
@@ -146,21 +148,23 @@ static bool transpose(const tlk_Context *cx, const tli_Iter &it, int64_t size, i
 /* ---- conversions ----------------------------------------------------------------------------- */
 
 /* The dtypes that are read into W. */
-#define READ_CASE(name, S) \
-  case TL_##name: load_vector(static_cast<const S *>(from), x); return;
-#define READER(W, ...)                                                                      \
-  template <int N>                                                                          \
-  __device__ __forceinline__ void read_vector(const void *from, int dtype, W (&x)[N]) { \
-    switch (dtype) {                                                                        \
-      __VA_ARGS__                                                                           \
-    default: return;                                                                        \
-    }                                                                                       \
+#define READ_CASE(name, S)                        \
+  case TL_##name:                                 \
+    load_vector(static_cast<const S *>(from), x); \
+    return;
+#define READER(W, ...)                                                                 \
+  template <int N>                                                                     \
+  __device__ __forceinline__ void read_vector(const void *from, int dtype, W(&x)[N]) { \
+    switch (dtype) {                                                                   \
+      __VA_ARGS__                                                                      \
+    default: return;                                                                   \
+    }                                                                                  \
   }
 READER(float, READ_CASE(F32, float) READ_CASE(F16, f16) READ_CASE(BF16, bf16))
 READER(double, READ_CASE(F64, double))
 READER(int64_t, READ_CASE(I64, int64_t))
 READER(int32_t, READ_CASE(I32, int32_t) READ_CASE(I16, int16_t) READ_CASE(I8, int8_t)
-           READ_CASE(U8, uint8_t) READ_CASE(BOOL, uint8_t))
+                    READ_CASE(U8, uint8_t) READ_CASE(BOOL, uint8_t))
 
 #define CONVERTED 8 /* elements of a vector */
 
@@ -232,7 +236,8 @@ bool tlk_copy(const struct tlk_copy *call) {
 }
 
 /* What an element of a dtype is when it is filled with a number: its bytes, repeated. */
-static int64_t pattern_of(int dtype, const tl_Scalar &s) {
+int64_t cuda_fill_pattern(int dtype, const tl_Scalar *value) {
+  const tl_Scalar &s = *value;
   double real = s.kind == TL_FLOATING ? s.f : (double)s.i;
   double most = 0x1p63;
   int64_t whole = s.kind != TL_FLOATING ? s.i
@@ -257,12 +262,13 @@ static int64_t pattern_of(int dtype, const tl_Scalar &s) {
 
 bool tlk_fill(const struct tlk_fill *call) {
   tli_Iter it = call->it;
-  int64_t size = dtype_bytes(it.args[0].dtype), pattern = pattern_of(it.args[0].dtype, call->value);
+  int64_t size = dtype_bytes(it.args[0].dtype),
+          pattern = cuda_fill_pattern(it.args[0].dtype, &call->value);
   if (it.numel == 0) return true;
   if (pattern == 0 && contiguous(it, 0, size)) {
     if (!cuda_enter(call->cx->device.index)) return false;
-    CUDA_TRY(cudaMemsetAsync(it.args[0].data, 0, (size_t)(it.numel * size),
-                             call->cx->stream->handle));
+    CUDA_TRY(
+        cudaMemsetAsync(it.args[0].data, 0, (size_t)(it.numel * size), call->cx->stream->handle));
     return true;
   }
   it.nargs = 2;

@@ -29,6 +29,17 @@ bool cuda_lib_conv_weight(const struct tlk_conv_weight *call, bool *done);
 bool cuda_lib_attention(const struct tlk_attention *call, bool *done);
 bool cuda_lib_attention_backward(const struct tlk_attention_backward *call, bool *done);
 
+/* Kernels that are compiled while the program runs. What compiles them, by name and version;
+** NULL: nothing. */
+const char *cuda_lib_compiler(void);
+/* Code for a compute capability, in a block for free(). Fails without a message. */
+bool cuda_lib_compile(const char *source, int major, int minor, void **code, size_t *bytes);
+/* The kernel of that name in some code, for good; NULL, without a message, if there is none. */
+void *cuda_lib_load(const void *code, size_t bytes, const char *name);
+/* Puts a kernel with one argument on the context's stream. */
+bool cuda_lib_launch(const tlk_Context *cx, void *kernel, unsigned blocks, unsigned threads,
+                     const void *argument, size_t bytes);
+
 /* 91900 is 9.19.0; 0 without cuDNN. */
 int64_t cuda_lib_cudnn_version(void);
 

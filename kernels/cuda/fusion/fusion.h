@@ -1,0 +1,91 @@
+/*
+** fusion.h - chains of elementwise kernels that a graph captures become one kernel each. What
+** is put on a stream meanwhile waits (chain.c) until something else comes on that stream; then
+** CUDA C is written for the chain (source.c), compiled, or found on disk (kernel.c), and put on
+** the stream in its place. Where that cannot be, the calls go there one by one, as ever.
+**
+** The bits are those of the single kernels: each step computes by the same function of math.h
+** and is rounded to its dtype, and each thread does the steps for its elements in order.
+*/
+#ifndef TLK_CUDA_FUSION_H
+#define TLK_CUDA_FUSION_H
+
+#include "kernels/cuda/cuda.h"
+#include "kernels/cuda/fusion/call.h"
+
+/* An array, or a number, that steps of a chain work on. Two steps have one operand in common
+** only if they mean the same elements in the same order; else they may not even overlap. */
+typedef struct fusion_Operand {
+  char *data; /* NULL: a number */
+  int64_t number;
+  tl_DType dtype;
+  int64_t strides[FUSION_DIMS]; /* bytes */
+  const char *low, *high;       /* the bytes of it, from the first to past the last */
+  bool loaded;                  /* a step reads what was there before the chain */
+  bool written;
+  bool dead; /* it was freed after the last step that writes it */
+} fusion_Operand;
+
+typedef enum fusion_Kind { FUSION_POINTWISE, FUSION_COPY, FUSION_FILL } fusion_Kind;
+
+typedef struct fusion_Step {
+  fusion_Kind kind;
+  tlk_Pointwise kernel;
+  tl_DType compute;
+  int out, inputs, in[3]; /* operands */
+  fusion_Number params[FUSION_PARAMS];
+} fusion_Step;
+
+/* A chain as a loop: dimension 0 is the innermost. */
+typedef struct fusion_Plan {
+  int64_t numel;
+  int ndim, noperands, nsteps;
+  int64_t sizes[FUSION_DIMS];
+  fusion_Operand operands[FUSION_OPERANDS];
+  fusion_Step steps[FUSION_STEPS];
+} fusion_Plan;
+
+/* ---- plan.c: what goes together ---- */
+
+/* Adds a call to a plan, which may be empty; false, with the plan as it was, where it does not
+** fit: another shape, memory that overlaps otherwise, too many operands, a kernel that may
+** find faults. `call` is a tlk_pointwise, tlk_copy or tlk_fill. */
+bool fusion_add(fusion_Plan *plan, fusion_Kind kind, const void *call);
+/* Nobody will read these bytes any more unless they are written anew. */
+void fusion_forget(fusion_Plan *plan, const char *data, int64_t bytes);
+/* Dimensions that lie one after the other for all operands become one. */
+void fusion_merge(fusion_Plan *plan);
+
+/* ---- source.c: CUDA C ---- */
+
+enum { FUSION_SOURCE = 24 * 1024 };
+
+/* Whether a kernel is made of a function that may find faults (math.h). */
+bool fusion_divides(tlk_Pointwise kernel, tl_DType compute);
+/* Elements that a thread takes at a time. */
+int fusion_width(const fusion_Plan *plan);
+/* The source of a merged plan's kernel, fusion_chain; false where there is no room. */
+bool fusion_write(const fusion_Plan *plan, char out[FUSION_SOURCE]);
+/* The files that the source includes, by name; how many. */
+int fusion_headers(const char *const **names, const char *const **texts);
+
+/* ---- kernel.c: compiling and launching ---- */
+
+/* Whether chains can be compiled and are wanted. */
+bool fusion_possible(void);
+/* Puts a merged plan's kernel on the stream; *done stays false where there is none. */
+bool fusion_run(const tlk_Context *cx, const fusion_Plan *plan, bool *done);
+
+/* ---- chain.c: what waits ---- */
+
+/* Takes the call, if its stream captures and it may become part of a chain: else what waits is
+** put on the stream first. False with a message. */
+bool fusion_take(fusion_Kind kind, const void *call, bool *taken);
+/* Puts what waits on the stream there. To be called before anything else is. */
+bool fusion_settle(const tl_Stream *stream);
+/* The same for all streams of a device; true if none failed. */
+bool fusion_settle_all(int device);
+/* A block of a device's memory was freed. */
+void fusion_freed(int device, const void *data, int64_t bytes);
+
+#endif

@@ -1,0 +1,51 @@
+/*
+** loop.cuh - what the generated kernels of chains share: where the elements of a turn are, and
+** reading and writing them.
+*/
+#ifndef TLK_CUDA_FUSION_LOOP_CUH
+#define TLK_CUDA_FUSION_LOOP_CUH
+
+/* Of each operand the offset of element i in bytes. */
+template <int operands, int ndim>
+__device__ __forceinline__ void offsets(const fusion_Call &c, uint32_t i,
+                                        int64_t (&at)[FUSION_OPERANDS]) {
+#pragma unroll
+  for (int k = 0; k < operands; k++) at[k] = 0;
+#pragma unroll
+  for (int d = 0; d < ndim; d++) {
+    uint32_t place = i;
+    if (d + 1 < ndim) {
+      uint32_t next = (__umulhi(i, c.sizes[d].factor) + i) >> c.sizes[d].shift;
+      place = i - next * c.sizes[d].divisor;
+      i = next;
+    }
+#pragma unroll
+    for (int k = 0; k < operands; k++) at[k] += (int64_t)place * c.strides[d][k];
+  }
+}
+
+template <class S>
+__device__ __forceinline__ S element_of(const void *p) {
+  return *static_cast<const S *>(p);
+}
+
+template <int N, class S>
+__device__ __forceinline__ Vector<S, N> all_of(S x) {
+  Vector<S, N> v;
+#pragma unroll
+  for (int e = 0; e < N; e++) v.at[e] = x;
+  return v;
+}
+
+/* Vectors of more than 16 bytes are several. */
+template <int N, class S>
+__device__ __forceinline__ Vector<S, N> vector_of(const char *p) {
+  return *reinterpret_cast<const Vector<S, N> *>(p);
+}
+
+template <int N, class S>
+__device__ __forceinline__ void put_vector(char *p, const Vector<S, N> &v) {
+  *reinterpret_cast<Vector<S, N> *>(p) = v;
+}
+
+#endif

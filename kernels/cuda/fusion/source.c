@@ -1,0 +1,252 @@
+/*
+** source.c - CUDA C for a chain. All arithmetic is in the files that it includes, which this
+** build carries as text: math.h, whose functions the steps call, and element.cuh, by which
+** elements are read and written. Sizes, strides, addresses and numbers are arguments, so that
+** one kernel serves every call of the same steps.
+*/
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "kernels/cuda/fusion/fusion.h"
+#include "kernels/math.h"
+
+/* ---- the files ------------------------------------------------------------------------------ */
+
+#define FILES(X)                         \
+  X(bessel, "kernels/bessel.h")          \
+  X(special, "kernels/special.h")        \
+  X(math, "kernels/math.h")              \
+  X(element, "kernels/cuda/element.cuh") \
+  X(call, "kernels/cuda/fusion/call.h")  \
+  X(loop, "kernels/cuda/fusion/loop.cuh")
+
+#define X(name, file)                                                             \
+  __asm__(".section .rodata\n.hidden tlk_text_" #name "\n.global tlk_text_" #name \
+          "\ntlk_text_" #name ":\n.incbin \"" file "\"\n.byte 0\n.previous\n");   \
+  extern const char tlk_text_##name[];
+FILES(X)
+#undef X
+
+int fusion_headers(const char *const **names, const char *const **texts) {
+  static const char *const all_names[] = {
+#define X(name, file) file,
+      FILES(X)
+#undef X
+  };
+  static const char *const all_texts[] = {
+#define X(name, file) tlk_text_##name,
+      FILES(X)
+#undef X
+  };
+  *names = all_names;
+  *texts = all_texts;
+  return sizeof all_names / sizeof *all_names;
+}
+
+/* ---- names ------------------------------------------------------------------------------------ */
+
+static const char *kernel_name(tlk_Pointwise kernel) {
+  static const char *const names[] = {
+#define X(name, inputs, types, result) #name,
+      TLK_POINTWISES(X)
+#undef X
+  };
+  return names[kernel];
+}
+
+#define DIVIDES_FLOATING(name) 0
+#define DIVIDES_NUMBER(name) tlm_##name##_i32_divides
+#define DIVIDES_INTEGER(name) tlm_##name##_i32_divides
+
+bool fusion_divides(tlk_Pointwise kernel, tl_DType compute) {
+  static const bool divides[] = {
+#define X(name, inputs, types, result) DIVIDES_##types(name),
+      TLK_POINTWISES(X)
+#undef X
+  };
+  return (compute == TL_I32 || compute == TL_I64) && divides[kernel];
+}
+
+/* The stored type, of element.cuh. */
+static const char *stored(tl_DType dtype) {
+  switch (dtype) {
+  case TL_F32: return "float";
+  case TL_F64: return "double";
+  case TL_F16: return "f16";
+  case TL_BF16: return "bf16";
+  case TL_I8: return "int8_t";
+  case TL_I16: return "int16_t";
+  case TL_I32: return "int32_t";
+  case TL_I64: return "int64_t";
+  case TL_U8: return "uint8_t";
+  case TL_BOOL: return "bool8";
+  default: return NULL;
+  }
+}
+
+/* How math.h ends the names of a type's functions, and call.h names its numbers. */
+static const char *suffix(tl_DType compute) {
+  return compute == TL_F64 ? "f64" : compute == TL_F32 ? "f32" : compute == TL_I64 ? "i64" : "i32";
+}
+
+static int64_t size_of(tl_DType dtype) {
+  static const int8_t bytes[] = {
+#define X(name, text, size, ...) size,
+      TL_DTYPES(X, )
+#undef X
+  };
+  return bytes[dtype];
+}
+
+/* ---- form --------------------------------------------------------------------------------------- */
+
+static bool touches(const fusion_Operand *o) { return o->loaded || (o->written && !o->dead); }
+
+/* Whether the operand stays the same along the innermost dimension. */
+static bool is_steady(const fusion_Plan *plan, const fusion_Operand *o) {
+  return plan->ndim > 0 && o->strides[0] == 0;
+}
+
+static bool in_vectors(const fusion_Plan *plan, const fusion_Operand *o, int n) {
+  int64_t bytes = size_of(o->dtype), all = bytes * n < 16 ? bytes * n : 16;
+  if (!touches(o) || is_steady(plan, o)) return true;
+  if (o->strides[0] != bytes || (uintptr_t)o->data % (uintptr_t)all != 0) return false;
+  for (int d = 1; d < plan->ndim; d++)
+    if (o->strides[d] % all != 0) return false;
+  return true;
+}
+
+/* 16 bytes of the widest operand. What is left over at the end of a loop of one dimension is
+** done by elements. */
+int fusion_width(const fusion_Plan *plan) {
+  int64_t widest = 1;
+  for (int i = 0; i < plan->noperands; i++)
+    if (touches(&plan->operands[i]) && size_of(plan->operands[i].dtype) > widest)
+      widest = size_of(plan->operands[i].dtype);
+  int n = widest >= 8 ? 2 : widest == 4 ? 4 : 8;
+  bool fits = plan->ndim == 1 || (plan->ndim > 1 && plan->sizes[0] % n == 0);
+  for (int i = 0; fits && i < plan->noperands; i++) fits = in_vectors(plan, &plan->operands[i], n);
+  return fits ? n : 1;
+}
+
+/* ---- text ------------------------------------------------------------------------------------- */
+
+typedef struct Text {
+  char *out;
+  size_t used;
+  bool full;
+} Text;
+
+__attribute__((format(printf, 2, 3))) static void say(Text *t, const char *format, ...) {
+  size_t room = FUSION_SOURCE - t->used;
+  va_list args;
+  va_start(args, format);
+  int n = vsnprintf(t->out + t->used, room, format, args);
+  va_end(args);
+  t->full = t->full || n < 0 || (size_t)n >= room;
+  if (!t->full) t->used += (size_t)n;
+}
+
+/* Whether a later step reads what a step has made. */
+static bool is_read_later(const fusion_Plan *plan, int step) {
+  int made = plan->steps[step].out;
+  for (int s = step + 1; s < plan->nsteps; s++) {
+    for (int k = 0; k < plan->steps[s].inputs; k++)
+      if (plan->steps[s].in[k] == made) return true;
+    if (plan->steps[s].out == made) return false;
+  }
+  return false;
+}
+
+/* One call, on x0, x1 ..., the elements of the operands at hand. */
+static void say_step(Text *t, const fusion_Plan *plan, int number) {
+  const fusion_Step *s = &plan->steps[number];
+  const char *out = stored(plan->operands[s->out].dtype);
+  bool sealed = is_read_later(plan, number);
+  say(t, "  x%d = %s", s->out, sealed ? "seal(" : "");
+  if (s->kind == FUSION_FILL) {
+    say(t, "element_of<%s>(&c.params[%d])", out, number * FUSION_PARAMS);
+  } else if (s->kind == FUSION_COPY) {
+    bool same = plan->operands[s->out].dtype == plan->operands[s->in[0]].dtype;
+    if (same)
+      say(t, "x%d", s->in[0]);
+    else
+      say(t, "narrow<%s>(widen(x%d))", out, s->in[0]);
+  } else {
+    const char *of = suffix(s->compute), *type = stored(s->compute);
+    say(t, "narrow<%s>((%s)tlm_%s_%s(", out, type, kernel_name(s->kernel), of);
+    for (int k = 0; k < s->inputs; k++) say(t, "narrow<%s>(widen(x%d)), ", type, s->in[k]);
+    say(t, "p%d))", number);
+  }
+  say(t, "%s;\n", sealed ? ", c.zero)" : "");
+}
+
+/* The steps as a function of one element of each operand. */
+static void say_steps(Text *t, const fusion_Plan *plan) {
+  say(t, "DEVICE void steps(const fusion_Call &c");
+  for (int i = 0; i < plan->noperands; i++) say(t, ", %s &x%d", stored(plan->operands[i].dtype), i);
+  say(t, ") {\n");
+  for (int s = 0; s < plan->nsteps; s++) {
+    const fusion_Step *step = &plan->steps[s];
+    const char *of = suffix(step->compute);
+    if (step->kind != FUSION_POINTWISE) continue;
+    say(t, "  const %s p%d[] = {", stored(step->compute), s);
+    for (int k = 0; k < FUSION_PARAMS; k++)
+      say(t, "c.params[%d].%s%s", s * FUSION_PARAMS + k, of, k + 1 < FUSION_PARAMS ? ", " : "};\n");
+  }
+  for (int s = 0; s < plan->nsteps; s++) say_step(t, plan, s);
+  say(t, "}\n");
+}
+
+/* N elements of each operand: read, worked on, written. */
+static void say_part(Text *t, const fusion_Plan *plan) {
+  say(t,
+      "template <int N>\nDEVICE void part(const fusion_Call &c, uint32_t i) {\n"
+      "  int64_t at[FUSION_OPERANDS];\n  offsets<%d, %d>(c, i, at);\n",
+      plan->noperands, plan->ndim);
+  for (int i = 0; i < plan->noperands; i++) {
+    const fusion_Operand *o = &plan->operands[i];
+    const char *type = stored(o->dtype);
+    say(t, "  Vector<%s, N> v%d;\n", type, i);
+    if (o->data == NULL)
+      say(t, "  v%d = all_of<N>(element_of<%s>(&c.number[%d]));\n", i, type, i);
+    else if (o->loaded && is_steady(plan, o))
+      say(t, "  v%d = all_of<N>(element_of<%s>(c.data[%d] + at[%d]));\n", i, type, i, i);
+    else if (o->loaded)
+      say(t, "  v%d = vector_of<N, %s>(c.data[%d] + at[%d]);\n", i, type, i, i);
+  }
+  say(t, "#pragma unroll\n  for (int e = 0; e < N; e++) steps(c");
+  for (int i = 0; i < plan->noperands; i++) say(t, ", v%d.at[e]", i);
+  say(t, ");\n");
+  for (int i = 0; i < plan->noperands; i++)
+    if (plan->operands[i].written && !plan->operands[i].dead)
+      say(t, "  put_vector(c.data[%d] + at[%d], v%d);\n", i, i, i);
+  say(t, "}\n");
+}
+
+bool fusion_write(const fusion_Plan *plan, char out[FUSION_SOURCE]) {
+  Text t = {.out = out};
+  int n = fusion_width(plan);
+  for (int i = 0; i < plan->noperands; i++)
+    if (stored(plan->operands[i].dtype) == NULL) return false;
+  say(&t, "#include \"kernels/cuda/element.cuh\"\n#include \"kernels/math.h\"\n"
+          "#include \"kernels/cuda/fusion/call.h\"\n"
+          "#include \"kernels/cuda/fusion/loop.cuh\"\n");
+  say_steps(&t, plan);
+  say_part(&t, plan);
+  say(&t, "extern \"C\" __global__ void __launch_bounds__(FUSION_THREADS)\n"
+          "    fusion_chain(const __grid_constant__ fusion_Call c) {\n"
+          "  uint32_t step = gridDim.x * blockDim.x, thread = blockIdx.x * blockDim.x + "
+          "threadIdx.x;\n");
+  if (n > 1)
+    say(&t,
+        "  for (uint32_t i = thread; i < c.numel / %d; i += step) part<%d>(c, i * %d);\n"
+        "  for (uint32_t i = c.numel / %d * %d + thread; i < c.numel; i += step) "
+        "part<1>(c, i);\n",
+        n, n, n, n, n);
+  else
+    say(&t, "  for (uint32_t i = thread; i < c.numel; i += step) part<1>(c, i);\n");
+  say(&t, "}\n");
+  return !t.full;
+}

@@ -1,0 +1,136 @@
+/*
+** nvrtc.c - compiles CUDA C while the program runs, by NVRTC, and loads and launches what came
+** of it. The library is opened when it is first needed; without it nothing here fails, there is
+** just no compiler.
+*/
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/cuda/fusion/fusion.h"
+#include "kernels/cuda/lib/lib.h"
+#include "kernels/cuda/plugin.h"
+
+typedef struct Program Program; /* NVRTC's */
+
+/* NVRTC's functions, whose results are 0 where they could do their work. */
+static struct {
+  int (*nvrtcVersion)(int *major, int *minor);
+  int (*nvrtcCreateProgram)(Program **out, const char *source, const char *name, int headers,
+                            const char *const *texts, const char *const *names);
+  int (*nvrtcCompileProgram)(Program *program, int options, const char *const *list);
+  int (*nvrtcGetCUBINSize)(Program *program, size_t *bytes);
+  int (*nvrtcGetCUBIN)(Program *program, char *code);
+  int (*nvrtcDestroyProgram)(Program **program);
+} lib;
+
+#define CALLS(X)         \
+  X(nvrtcVersion)        \
+  X(nvrtcCreateProgram)  \
+  X(nvrtcCompileProgram) \
+  X(nvrtcGetCUBINSize)   \
+  X(nvrtcGetCUBIN)       \
+  X(nvrtcDestroyProgram)
+
+static char version[64]; /* "": there is none */
+static pthread_once_t opening = PTHREAD_ONCE_INIT;
+
+static void *open_file(void) {
+  static const char *const files[] = {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"};
+  void *library = NULL;
+  for (int i = 0; library == NULL && i < 3; i++) library = dlopen(files[i], RTLD_NOW | RTLD_LOCAL);
+  return library;
+}
+
+static void open_library(void) {
+  void *library = open_file();
+  int major, minor;
+  bool ok = library != NULL;
+#define X(name)                                \
+  if (ok) {                                    \
+    void *symbol = dlsym(library, #name);      \
+    memcpy(&lib.name, &symbol, sizeof symbol); \
+    ok = symbol != NULL;                       \
+  }
+  CALLS(X)
+#undef X
+  if (ok && lib.nvrtcVersion(&major, &minor) == 0)
+    snprintf(version, sizeof version, "nvrtc %d.%d", major, minor);
+}
+
+const char *cuda_lib_compiler(void) {
+  pthread_once(&opening, open_library);
+  return version[0] ? version : NULL;
+}
+
+static bool fetch(Program *program, void **code, size_t *bytes) {
+  if (lib.nvrtcGetCUBINSize(program, bytes) != 0 || *bytes == 0) return false;
+  *code = malloc(*bytes);
+  if (*code && lib.nvrtcGetCUBIN(program, *code) == 0) return true;
+  free(*code);
+  return false;
+}
+
+bool cuda_lib_compile(const char *source, int major, int minor, void **code, size_t *bytes) {
+  const char *const *names, *const *texts;
+  char architecture[48];
+  Program *program = NULL;
+  int headers = fusion_headers(&names, &texts);
+  if (cuda_lib_compiler() == NULL ||
+      lib.nvrtcCreateProgram(&program, source, "chain.cu", headers, texts, names) != 0)
+    return false;
+  snprintf(architecture, sizeof architecture, "--gpu-architecture=sm_%d%d", major, minor);
+  const char *options[] = {architecture, "--std=c++17"};
+  bool ok = lib.nvrtcCompileProgram(program, 2, options) == 0 && fetch(program, code, bytes);
+  lib.nvrtcDestroyProgram(&program);
+  return ok;
+}
+
+/* ---- code ---------------------------------------------------------------------------------------- */
+
+/* What loads code may allocate, which a capture forbids unless it is told that all is well. */
+static void relax(enum cudaStreamCaptureMode *mode) {
+  if (cudaThreadExchangeStreamCaptureMode(mode) != cudaSuccess) cudaGetLastError();
+}
+
+#if CUDART_VERSION >= 12080
+static void *load(const void *code, const char *name) {
+  cudaLibrary_t library;
+  cudaKernel_t kernel;
+  if (cudaLibraryLoadData(&library, code, NULL, NULL, 0, NULL, NULL, 0) == cudaSuccess) {
+    if (cudaLibraryGetKernel(&kernel, library, name) == cudaSuccess) return kernel;
+    cudaLibraryUnload(library);
+  }
+  cudaGetLastError();
+  return NULL;
+}
+#else
+static void *load(const void *code, const char *name) {
+  (void)code, (void)name;
+  return NULL;
+}
+#endif
+
+void *cuda_lib_load(const void *code, size_t bytes, const char *name) {
+  enum cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
+  (void)bytes;
+  relax(&mode);
+  void *kernel = load(code, name);
+  relax(&mode);
+  return kernel;
+}
+
+bool cuda_lib_launch(const tlk_Context *cx, void *kernel, unsigned blocks, unsigned threads,
+                     const void *argument, size_t bytes) {
+  enum cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
+  void *list[] = {(void *)(uintptr_t)argument, NULL};
+  (void)bytes;
+  if (!cuda_enter(cx->device.index)) return false;
+  relax(&mode);
+  cudaError_t error = cudaLaunchKernel(kernel, (dim3){blocks, 1, 1}, (dim3){threads, 1, 1}, list, 0,
+                                       cx->stream->handle);
+  relax(&mode);
+  return cuda_ok(error, "cudaLaunchKernel");
+}

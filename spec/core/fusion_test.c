@@ -1,0 +1,296 @@
+/*
+** fusion_test.c - chains of elementwise kernels become CUDA C that NVRTC compiles, for the H200's
+** architecture; no GPU is needed. Which calls go together, plan.c alone tells. Passes over what
+** there is nothing to try with: without CUDA's headers there is one test that says so.
+*/
+#include "test.h"
+
+#if defined(__has_include)
+#if __has_include(<cuda_runtime_api.h>) && defined(__linux__)
+#define HAVE_CUDA
+#endif
+#endif
+
+#ifdef HAVE_CUDA
+
+#include "core/alloc.h"
+#include "kernels/cuda/lib/nvrtc.c"
+
+#include "kernels/cuda/fusion/plan.c"
+#define size_of size_of_element
+#define touches source_touches
+#include "kernels/cuda/fusion/source.c"
+
+/* ---- what the plugin has elsewhere ------------------------------------------------------------- */
+
+static const tl_Host host = {.alloc = tli_alloc, .free = tli_free};
+const tl_Host *cuda_host = &host;
+bool cuda_enter(int device) { return device >= 0; }
+bool cuda_ok(cudaError_t error, const char *call) { return error == cudaSuccess && call; }
+int64_t cuda_fill_pattern(int dtype, const tl_Scalar *value) { return dtype + value->i; }
+cudaError_t cudaGetLastError(void) { return cudaSuccess; }
+cudaError_t cudaThreadExchangeStreamCaptureMode(enum cudaStreamCaptureMode *mode) {
+  return mode ? cudaSuccess : cudaErrorInvalidValue;
+}
+cudaError_t cudaLaunchKernel(const void *kernel, dim3 blocks, dim3 threads, void **list, size_t n,
+                             cudaStream_t stream) {
+  (void)kernel, (void)blocks, (void)threads, (void)list, (void)n, (void)stream;
+  return cudaErrorUnknown;
+}
+#if CUDART_VERSION >= 12080
+cudaError_t cudaLibraryLoadData(cudaLibrary_t *library, const void *code,
+                                enum cudaJitOption *options, void **values, unsigned n,
+                                enum cudaLibraryOption *more, void **more_values, unsigned m) {
+  (void)library, (void)code, (void)options, (void)values, (void)n, (void)more, (void)more_values;
+  return m == 0 ? cudaErrorUnknown : cudaErrorInvalidValue;
+}
+cudaError_t cudaLibraryGetKernel(cudaKernel_t *kernel, cudaLibrary_t library, const char *name) {
+  return kernel && library && name ? cudaErrorUnknown : cudaErrorInvalidValue;
+}
+cudaError_t cudaLibraryUnload(cudaLibrary_t library) {
+  return library ? cudaSuccess : cudaErrorInvalidValue;
+}
+#endif
+
+/* ---- calls ------------------------------------------------------------------------------------------ */
+
+/* An operand of `n` elements at so many bytes from some address, contiguous, or the same
+** everywhere. */
+static tli_IterArg operand(int64_t at, tl_DType dtype, int64_t stride) {
+  tli_IterArg a = {.data = (char *)(uintptr_t)(0x100000 + at), .dtype = dtype};
+  a.strides[0] = stride;
+  return a;
+}
+
+static struct tlk_pointwise call2(tlk_Pointwise kernel, int64_t n, tli_IterArg out, tli_IterArg a,
+                                  tli_IterArg b) {
+  struct tlk_pointwise p = {.kernel = kernel, .compute = TL_F32};
+  p.it = (tli_Iter){.nargs = 3, .ndim = 1, .numel = n, .sizes = {n}, .args = {out, a, b}};
+  p.params[0] = (tl_Scalar){.kind = TL_FLOATING, .f = 1};
+  return p;
+}
+
+static struct tlk_pointwise call1(tlk_Pointwise kernel, int64_t n, tli_IterArg out, tli_IterArg a) {
+  struct tlk_pointwise p = call2(kernel, n, out, a, a);
+  p.it.nargs = 2;
+  return p;
+}
+
+#define F(at) operand((at), TL_F32, 4)
+
+static bool add_pointwise(fusion_Plan *plan, struct tlk_pointwise p) {
+  return fusion_add(plan, FUSION_POINTWISE, &p);
+}
+
+/* (x * y).relu() + x, in place at the end. */
+static void what_steps_have_in_common_is_one_operand(void) {
+  fusion_Plan plan = {0};
+  CHECK(add_pointwise(&plan, call2(TLK_mul, 1000, F(8000), F(0), F(4000))));
+  CHECK(add_pointwise(&plan, call1(TLK_relu, 1000, F(12000), F(8000))));
+  CHECK(add_pointwise(&plan, call2(TLK_add, 1000, F(0), F(12000), F(0))));
+  CHECK(plan.nsteps == 3 && plan.noperands == 4);
+  CHECK(plan.operands[0].loaded && plan.operands[0].written); /* x */
+  CHECK(plan.operands[1].loaded && !plan.operands[1].written);
+  CHECK(!plan.operands[2].loaded && plan.operands[2].written);
+  fusion_forget(&plan, (char *)(uintptr_t)(0x100000 + 8000), 4000);
+  CHECK(plan.operands[2].dead && !plan.operands[3].dead);
+  fusion_forget(&plan, (char *)(uintptr_t)(0x100000 + 12000), 3999); /* not all of it */
+  CHECK(!plan.operands[3].dead);
+  CHECK(fusion_width(&plan) == 4);
+}
+
+static void what_overlaps_otherwise_does_not_fit(void) {
+  fusion_Plan plan = {0}, before;
+  CHECK(add_pointwise(&plan, call1(TLK_exp, 100, F(1000), F(0))));
+  before = plan;
+  CHECK(!add_pointwise(&plan, call1(TLK_exp, 100, F(2000), F(1004)))); /* reads a neighbour's */
+  CHECK(!add_pointwise(&plan, call1(TLK_exp, 100, F(4), F(1000))));    /* writes over one */
+  CHECK(!add_pointwise(&plan, call1(TLK_exp, 100, F(2000), operand(1000, TL_I32, 4))));
+  CHECK(!add_pointwise(&plan, call1(TLK_exp, 99, F(2000), F(3000))));
+  CHECK(!add_pointwise(&plan, call1(TLK_exp, 100, operand(2000, TL_F32, 0), F(3000))));
+  CHECK(!add_pointwise(&plan, call1(TLK_exp, 100, operand(2000, TL_F32, 2), F(3000))));
+  CHECK(memcmp(&before, &plan, sizeof plan) == 0);
+  CHECK(add_pointwise(&plan, call1(TLK_exp, 100, F(1400), F(400)))); /* side by side */
+  CHECK(plan.noperands == 4);
+}
+
+/* Memory that was freed may be used in another way, as long as nobody has read it. */
+static void freed_memory_is_used_again(void) {
+  fusion_Plan plan = {0};
+  CHECK(add_pointwise(&plan, call1(TLK_exp, 100, F(1000), F(0))));
+  CHECK(add_pointwise(&plan, call1(TLK_log, 100, F(2000), F(1000))));
+  struct tlk_pointwise test = call2(TLK_gt, 100, operand(1000, TL_BOOL, 1), F(2000), F(0));
+  CHECK(!add_pointwise(&plan, test));
+  fusion_forget(&plan, (char *)(uintptr_t)(0x100000 + 1000), 512);
+  CHECK(add_pointwise(&plan, test));
+  CHECK(plan.operands[1].dead && plan.noperands == 4 && plan.operands[3].written);
+  /* the same again is alive again */
+  fusion_Plan same = {0};
+  CHECK(add_pointwise(&same, call1(TLK_exp, 100, F(1000), F(0))));
+  fusion_forget(&same, (char *)(uintptr_t)(0x100000 + 1000), 512);
+  CHECK(add_pointwise(&same, call1(TLK_log, 100, F(1000), F(0))));
+  CHECK(!same.operands[1].dead && same.noperands == 2);
+}
+
+/* 6 x 4 x 5, once as 120 elements, once with a row of 20 that is the same for all. */
+static void shapes_meet_in_their_parts(void) {
+  fusion_Plan plan = {0};
+  CHECK(add_pointwise(&plan, call1(TLK_exp, 120, F(1000), F(0))));
+  struct tlk_pointwise rows = call2(TLK_add, 120, F(2000), F(1000), F(3000));
+  rows.it.ndim = 2;
+  rows.it.sizes[0] = 20, rows.it.sizes[1] = 6;
+  rows.it.args[0].strides[1] = rows.it.args[1].strides[1] = 80;
+  CHECK(add_pointwise(&plan, rows));
+  CHECK(plan.ndim == 2 && plan.sizes[0] == 20 && plan.sizes[1] == 6 && plan.noperands == 4);
+  struct tlk_pointwise columns = rows;
+  columns.it.sizes[0] = 5, columns.it.sizes[1] = 24;
+  columns.it.args[0] = F(4000), columns.it.args[1] = F(2000);
+  columns.it.args[0].strides[1] = columns.it.args[1].strides[1] = 20;
+  columns.it.args[2] = operand(5000, TL_F32, 0);
+  columns.it.args[2].strides[1] = 4;
+  CHECK(add_pointwise(&plan, columns));
+  CHECK(plan.ndim == 3 && plan.sizes[0] == 5 && plan.sizes[1] == 4 && plan.sizes[2] == 6);
+  CHECK(plan.operands[2].strides[1] == 20 && plan.operands[2].strides[2] == 0);
+  CHECK(plan.operands[4].strides[1] == 4 && plan.operands[4].strides[2] == 16);
+  columns.it.sizes[0] = 8, columns.it.sizes[1] = 15;
+  CHECK(!add_pointwise(&plan, columns));
+  fusion_merge(&plan);
+  CHECK(plan.ndim == 3);
+  fusion_Plan flat = {0};
+  columns.it.sizes[0] = 5, columns.it.sizes[1] = 24;
+  columns.it.args[2] = operand(5000, TL_F32, 4);
+  columns.it.args[2].strides[1] = 20;
+  CHECK(add_pointwise(&flat, columns) && flat.ndim == 2);
+  fusion_merge(&flat);
+  CHECK(flat.ndim == 1 && flat.sizes[0] == 120 && flat.operands[0].strides[0] == 4);
+}
+
+static void what_may_find_faults_is_left_out(void) {
+  fusion_Plan plan = {0};
+  struct tlk_pointwise p = call2(TLK_floor_divide, 10, F(0), F(100), F(200));
+  CHECK(add_pointwise(&plan, p));
+  p.compute = TL_I32;
+  CHECK(!add_pointwise(&plan, p));
+}
+
+static void misaligned_operands_go_by_elements(void) {
+  fusion_Plan plan = {0};
+  CHECK(add_pointwise(&plan, call1(TLK_exp, 100, F(1000), F(4))));
+  CHECK(fusion_width(&plan) == 1);
+  fusion_Plan half = {0};
+  CHECK(add_pointwise(&half, call1(TLK_exp, 100, operand(1024, TL_F16, 2), operand(0, TL_F16, 2))));
+  CHECK(fusion_width(&half) == 8);
+}
+
+/* ---- NVRTC --------------------------------------------------------------------------------------------- */
+
+static bool compiles(const fusion_Plan *plan) {
+  char source[FUSION_SOURCE];
+  void *code;
+  size_t bytes;
+  if (!fusion_write(plan, source) || !cuda_lib_compile(source, 9, 0, &code, &bytes)) return false;
+  bool elf = bytes > 64 && memcmp(code, "\177ELF", 4) == 0;
+  free(code);
+  return elf;
+}
+
+/* Every kernel in every type that it is defined for, a chain of each `FUSION_STEPS / 2`. */
+static void nvrtc_compiles_every_kernel(void) {
+  static const tl_DType types[] = {TL_F32, TL_F64, TL_I32, TL_I64};
+  static const struct {
+    int inputs;
+    bool floating, integer;
+  } kernels[] = {
+#define FLOATING true, false
+#define INTEGER false, true
+#define NUMBER true, true
+#define X(name, inputs, types, result) {inputs, types},
+      TLK_POINTWISES(X)
+#undef X
+  };
+  for (int t = 0; t < 4; t++) {
+    fusion_Plan plan = {0};
+    int64_t size = t & 1 ? 8 : 4;
+    for (int k = 0; k < TLK_NPOINTWISES; k++) {
+      if (!(t < 2 ? kernels[k].floating : kernels[k].integer)) continue;
+      tli_IterArg x = operand(0, types[t], size), y = operand(4096, types[t], size);
+      struct tlk_pointwise p = call2((tlk_Pointwise)k, 64, y, x, y);
+      p.compute = types[t];
+      p.it.args[3] = x;
+      p.it.nargs = 1 + kernels[k].inputs;
+      if (!add_pointwise(&plan, p)) {
+        if (plan.nsteps == FUSION_STEPS) {
+          CHECK_AT(k, compiles(&plan));
+          memset(&plan, 0, sizeof plan);
+          k--;
+        }
+      }
+    }
+    CHECK_AT(t, compiles(&plan));
+  }
+}
+
+static void nvrtc_compiles_every_dtype_and_form(void) {
+  static const tl_DType all[] = {TL_F32, TL_F64, TL_F16, TL_BF16, TL_I8,
+                                 TL_I16, TL_I32, TL_I64, TL_U8,   TL_BOOL};
+  for (int form = 0; form < 3; form++) {
+    fusion_Plan plan = {0};
+    for (int i = 0; i < 10; i++) {
+      struct tlk_copy copy = {0};
+      int64_t size = bytes_of(all[i]), to = bytes_of(all[(i + 1) % 10]);
+      copy.it = (tli_Iter){.nargs = 2, .ndim = 1, .numel = 640, .sizes = {640}};
+      copy.it.args[0] = operand(65536 * (i + 1), all[(i + 1) % 10], to);
+      copy.it.args[1] = operand(65536 * i + (form == 1 ? size : 0), all[i], size);
+      if (form == 1) copy.it.args[0].data += to;
+      if (form == 2) {
+        copy.it.ndim = 2;
+        copy.it.sizes[0] = 20, copy.it.sizes[1] = 32;
+        copy.it.args[0].strides[1] = 40 * to, copy.it.args[1].strides[1] = 40 * size;
+      }
+      CHECK_AT(i, fusion_add(&plan, FUSION_COPY, &copy));
+    }
+    struct tlk_fill fill = {.value = {.kind = TL_FLOATING, .f = 2}};
+    fill.it = (tli_Iter){.nargs = 1, .ndim = 1, .numel = 640, .sizes = {640}};
+    fill.it.args[0] = F(1048576);
+    CHECK(fusion_add(&plan, FUSION_FILL, &fill));
+    struct tlk_pointwise numbers = call2(TLK_add, 640, F(2097152), F(1048576), F(0));
+    numbers.it.args[2] = (tli_IterArg){.dtype = TL_F32};
+    CHECK(add_pointwise(&plan, numbers));
+    fusion_merge(&plan);
+    CHECK_AT(form, fusion_width(&plan) == (form == 1 ? 1 : 2));
+    CHECK_AT(form, compiles(&plan));
+  }
+}
+
+static void what_is_no_source_is_refused(void) {
+  void *code;
+  size_t bytes;
+  CHECK(!cuda_lib_compile("no source", 9, 0, &code, &bytes));
+  CHECK(!cuda_lib_compile("int x;", 1, 2, &code, &bytes));
+}
+
+int main(void) {
+  RUN(what_steps_have_in_common_is_one_operand);
+  RUN(what_overlaps_otherwise_does_not_fit);
+  RUN(freed_memory_is_used_again);
+  RUN(shapes_meet_in_their_parts);
+  RUN(what_may_find_faults_is_left_out);
+  RUN(misaligned_operands_go_by_elements);
+  if (cuda_lib_compiler()) {
+    RUN(nvrtc_compiles_every_kernel);
+    RUN(nvrtc_compiles_every_dtype_and_form);
+    RUN(what_is_no_source_is_refused);
+  } else {
+    printf("skipped: there is no NVRTC\n");
+  }
+  return test_end();
+}
+
+#else
+
+int main(void) {
+  printf("skipped: there are no headers of CUDA\n");
+  return test_end();
+}
+
+#endif

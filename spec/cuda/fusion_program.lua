@@ -1,0 +1,253 @@
+-- fusion_program.lua WHAT [FIRST LAST]: programs that fusion_spec.lua runs with settings of their own.
+-- Each does the same work eagerly and by a graph, and says where a bit differs.
+
+local torch = require "tlua"
+local cuda = torch.cuda
+local what, first, last = arg[1], tonumber(arg[2]), tonumber(arg[3])
+
+-- Bits --------------------------------------------------------------------------------------------------
+
+local as_integer <const> = {
+   float32 = "int32", float64 = "int64", float16 = "int16", bfloat16 = "int16", bool = "uint8",
+}
+
+local function bits(x)
+   x = x:cpu():contiguous()
+   return as_integer[x.dtype] and x:view(as_integer[x.dtype]) or x
+end
+
+local function compare(name, eager, replayed)
+   assert(#eager == #replayed)
+   for i, x in ipairs(eager) do
+      if not torch.equal(bits(x), bits(replayed[i])) then
+         print(("%s: result %d of %d, %s, differs:\n%s\n%s"):format(name, i, #eager, x.dtype, x, replayed[i]))
+         os.exit(1)
+      end
+   end
+end
+
+-- Random chains -----------------------------------------------------------------------------------------
+
+-- A generator of the program's own, so that a chain is told by its number.
+local function numbers(seed)
+   local state = (seed * 2654435761 + 12345) & 0xffffffff
+   return function(n)
+      state = (state * 1664525 + 1013904223) & 0xffffffff
+      return (state >> 12) % n + 1
+   end
+end
+
+local FLOATING <const> = {"float32", "float64", "float16", "bfloat16"}
+local INTEGER <const> = {"int64", "int32", "int16", "int8", "uint8"}
+
+-- New tensors of two of one dtype; of floating ones, and of any.
+local of_floating <const> = {
+   function(a, b) return a / b end,
+   function(a) return a:exp() end,
+   function(a) return a:tanh() end,
+   function(a) return torch.nn.functional.gelu(a) end,
+   function(a) return torch.nn.functional.silu(a) end,
+   function(a, b) return torch.lerp(a, b, 0.25) end,
+   function(a, b) return torch.addcmul(a, a, b, {value = 0.75}) end,
+   function(a) return a:abs():sqrt() end,
+   function(a) return a:sigmoid() end,
+}
+local of_any <const> = {
+   function(a, b) return a + b end,
+   function(a, b) return a * b end,
+   function(a, b) return a * 3 - b end,
+   function(a, b) return torch.maximum(a, b) end,
+   function(a, b) return (torch.where(a:gt(b), a, b)) end,
+   function(a) return a:clamp(-2, 3) end,
+   function(a) return a:clone() end,
+   function(a) return torch.full_like(a, 5) end,
+   function(a, b) return a:masked_fill(b:eq(a), 1) end,
+}
+local in_place <const> = {
+   function(a, b) a:add_(b) end,
+   function(a, b) a:mul_(b):sub_(1) end,
+   function(a) a:relu_() end,
+   function(a, b) a:copy_(b) end,
+   function(a) a:fill_(2) end,
+}
+
+-- Shapes of a chain, and the layouts that its inputs have.
+local sizes <const> = {{1}, {7}, {128}, {1001}, {3, 5}, {9, 16}, {4, 3, 6}, {33, 31}}
+local function input(draw, dtype, shape)
+   local values = torch.randn(shape, {dtype = "float64", device = "cpu"}) * 3
+   if draw(2) == 1 and #shape > 0 then -- the edges
+      local flat = values:view(-1)
+      flat[1] = 0 / 0
+      if flat:numel() > 3 then flat[2], flat[3] = math.huge, -math.huge end
+   end
+   if not dtype:find "float" then values = values:nan_to_num(0, 7, -7) end
+   values = values:to(dtype):to "cuda"
+   local layout = draw(4)
+   if layout == 1 then -- one element past an aligned address
+      local room = torch.empty(values:numel() + 1, {dtype = dtype, device = "cuda"})
+      return room:narrow(1, 2, values:numel()):view(shape):copy_(values)
+   elseif layout == 2 then -- every second element
+      return torch.stack({values, values}, -1):select(-1, 1)
+   elseif layout == 3 and #shape > 1 then -- a row that is the same for all
+      return values:select(1, 1):expand(shape), true
+   end
+   return values
+end
+
+-- Steps as functions of the list of tensors; what a step makes is added to it.
+local function chain(number)
+   local draw = numbers(number)
+   torch.manual_seed(number)
+   local shape, dtype = sizes[draw(#sizes)], (draw(3) > 1 and FLOATING or INTEGER)
+   dtype = dtype[draw(#dtype)]
+   local inputs, fixed, steps, count = {}, {}, {}, 2 + draw(2)
+   for i = 1, count do inputs[i], fixed[i] = input(draw, dtype, shape) end
+   for i = 1, 4 + draw(8) do
+      local a, b, kind = draw(count), draw(count), draw(6)
+      if kind == 1 then
+         if fixed[a] then a = b end
+         local change = in_place[draw(#in_place)]
+         if not fixed[a] then steps[i] = function(list) change(list[a], list[b]:to(list[a].dtype)) end end
+      elseif kind == 2 then
+         local to = draw(2) == 1 and FLOATING[draw(#FLOATING)] or INTEGER[draw(#INTEGER)]
+         -- what does not fit an integer is left to each processor
+         steps[i] = function(list)
+            local x = list[a]
+            if x.dtype:find "float" and not to:find "float" then x = x:nan_to_num(0, 100, 0):clamp(0, 100) end
+            list[#list + 1] = x:to(to)
+         end
+         count = count + 1
+      else
+         local anything, floating = of_any[draw(#of_any)], of_floating[draw(#of_floating)]
+         steps[i] = function(list)
+            local x, y = list[a], list[b]:to(list[a].dtype)
+            list[#list + 1] = (kind > 3 and x.dtype:find "float" and floating or anything)(x, y)
+         end
+         count = count + 1
+      end
+   end
+   -- some of what was made nobody keeps
+   local dropped = {}
+   for i = #inputs + 1, count do dropped[i] = draw(3) == 1 end
+   return inputs, function(list)
+      local uses = {}
+      for i = 1, #list do uses[i] = list[i] end
+      for i = 1, 12 do if steps[i] then steps[i](uses) end end
+      local results = {}
+      for i, x in ipairs(uses) do
+         if dropped[i] then x:release() else results[#results + 1] = x end
+      end
+      return results
+   end
+end
+
+local function clones(list)
+   local copies = {}
+   for i, x in ipairs(list) do -- of the same layout
+      if x:dim() > 1 and x:stride(1) == 0 then
+         copies[i] = x:select(1, 1):clone():expand(x.shape)
+      elseif x:storage_offset() > 1 then
+         local room = torch.empty(x:numel() + 1, {dtype = x.dtype, device = "cuda"})
+         copies[i] = room:narrow(1, 2, x:numel()):view(x.shape):copy_(x)
+      else
+         copies[i] = torch.empty_strided(x.shape, x:stride(), {dtype = x.dtype, device = "cuda"}):copy_(x)
+      end
+   end
+   return copies
+end
+
+local function run_chains()
+   for number = first, last do
+      local inputs, run = chain(number)
+      local eager = run(clones(inputs))
+      local static, g = clones(inputs), cuda.Graph()
+      local replayed = cuda.graph(g, function() return run(static) end)
+      g:replay()
+      compare("chain " .. number, eager, replayed)
+   end
+end
+
+-- Training ------------------------------------------------------------------------------------------------
+
+-- With activations and an optimizer written in elementwise operators.
+local function train(captured)
+   torch.manual_seed(3)
+   local nn = torch.nn
+   local net = nn.Sequential(nn.Linear(6, 17), nn.Linear(17, 5)):to "cuda"
+   local p = net:parameters()
+   local momenta = {}
+   for i, w in ipairs(p) do momenta[i] = torch.zeros_like(w) end
+   local function step(x, y)
+      local h = net[1](x)
+      local gate = (h * 1.702):sigmoid() * h + (h - 0.5):tanh():square() * 0.25
+      local loss = ((net[2](gate) - y):square() + 1e-6):sqrt():mean()
+      net:zero_grad()
+      loss:backward()
+      torch.no_grad(function()
+         for i, w in ipairs(p) do
+            momenta[i]:mul_(0.9):add_(w.grad * 0.1 + w * 1e-3)
+            w:sub_(momenta[i] * 0.05)
+         end
+      end)
+      return loss:detach()
+   end
+   local one = captured and cuda.capture_step(step, {torch.zeros(9, 6), torch.zeros(9, 5)})
+      or function(x, y) return step(x:to "cuda", y:to "cuda") end
+   local data, results = torch.Generator():manual_seed(5), {}
+   for i = 1, 50 do
+      results[i] = one(torch.randn(9, 6, {generator = data}), torch.randn(9, 5, {generator = data})):clone()
+   end
+   for _, w in ipairs(p) do results[#results + 1] = w:detach() end
+   return results
+end
+
+-- One chain of known steps ----------------------------------------------------------------------------------
+
+local function run_known()
+   local x, y = torch.linspace(-3, 3, 1001):to "cuda", torch.linspace(1, 2, 1001):to "cuda"
+   local function run() return {((x * y + 1):relu() * 0.5 - y):tanh()} end
+   local g = cuda.Graph()
+   local replayed = cuda.graph(g, run)
+   g:replay()
+   compare("known", run(), replayed)
+end
+
+-- What must not wait any longer ------------------------------------------------------------------------------
+
+local function run_between()
+   local x, side = torch.linspace(-3, 3, 1001):to "cuda", cuda.Stream()
+   local function run()
+      local a = x * 2 + 1
+      local b = a:sum() -- another kernel reads it
+      local c = a - 1
+      local here = cuda.current_stream()
+      side:wait_stream(here)
+      local d = cuda.stream(side, function() return c * 3 + 1 end) -- so does another stream
+      here:wait_stream(side)
+      local e = (d + c) * 2
+      local f = torch.zeros(1001, {device = "cuda"}):copy_(e) + 1
+      return {a, b, c, d, e, f}
+   end
+   local g = cuda.Graph()
+   local replayed = cuda.graph(g, run)
+   for _ = 1, 3 do g:replay() end
+   compare("between", run(), replayed)
+   local ok, message = pcall(cuda.graph, cuda.Graph(), function() return (x * 2 + 1):sum():item() end)
+   assert(not ok and message:find "while a graph is captured", message)
+   ok, message = pcall(cuda.graph, cuda.Graph(), function()
+      local _ = x * 2 + 1
+      error "stop here"
+   end)
+   assert(not ok and message:find "stop here", message)
+   compare("after", {x * 2 + 1}, {x + x + 1})
+end
+
+if what == "off" then
+   torch.backends.cuda.fusion.enabled = false
+   run_known()
+elseif what == "train" then
+   compare("training", train(false), train(true))
+else
+   ({chains = run_chains, known = run_known, between = run_between})[what]()
+end
+print "the same bits"

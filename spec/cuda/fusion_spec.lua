@@ -1,0 +1,62 @@
+-- Chains of elementwise kernels that a graph captures become one kernel: generated, compiled by the
+-- compiler that has built the emulator, and kept on disk. fusion_program.lua has what is run.
+--
+--   TLUA_FUSION_CHAINS=500 make emulated SPEC=spec/cuda/fusion_spec.lua
+--
+-- tries that many random chains (12 unless given).
+
+local shell = require "spec.support.shell"
+
+local CHAINS <const> = tonumber(os.getenv "TLUA_FUSION_CHAINS") or 12
+
+-- Runs a program with a cache of its own and other settings; how many kernels the cache has then.
+local function run(folder, program, settings)
+   local output, status = shell.run(("TLUA_EMULATED_COMPILER=1 TLUA_CACHE=%s %s %s spec/cuda/fusion_program.lua %s")
+      :format(shell.quote(folder), settings or "", shell.start(), program))
+   assert.equal(0, status, output)
+   assert.equal("the same bits\n", output)
+   return tonumber(shell.ok(("ls %s | grep -c cubin || true"):format(shell.quote(folder))):match "%d+")
+end
+
+local function with_cache(fn)
+   return function() shell.with_folder(fn) end
+end
+
+describe("a chain of elementwise operators in a graph", function()
+   it("has the bits of its operators: random ones", with_cache(function(folder)
+      assert.truthy(run(folder, "chains 1 " .. CHAINS) > CHAINS / 2)
+   end))
+
+   it("has those of 50 eager steps of training", with_cache(function(folder)
+      assert.truthy(run(folder, "train") > 3)
+   end))
+
+   it("is on the stream before other kernels, events and copies", with_cache(function(folder)
+      assert.truthy(run(folder, "between") > 0)
+   end))
+
+   it("has the same bits under a device that is late", with_cache(function(folder)
+      run(folder, "between", "TLUA_EMULATED_LAZY=1")
+   end))
+
+   it("is compiled once, and again where its file is damaged", with_cache(function(folder)
+      assert.equal(1, run(folder, "known"))
+      local file = shell.ok(("echo %s/*.cubin"):format(folder)):match "[^\n]+"
+      local code = shell.read(file)
+      -- without a compiler it is there all the same
+      assert.equal(1, run(folder, "known", "TLUA_EMULATED_COMPILER=2"))
+      shell.write(file, code:sub(1, -100) .. ("x"):rep(99))
+      assert.equal(1, run(folder, "known", "TLUA_EMULATED_COMPILER=2"))
+      assert.equal(1, run(folder, "known"))
+      assert.equal(#code, #shell.read(file))
+      assert.truthy(not shell.read(file):find(("x"):rep(99), 1, true))
+   end))
+
+   it("is left alone where it is not wanted, or cannot be compiled", with_cache(function(folder)
+      assert.equal(0, run(folder, "off"))
+      assert.equal(0, run(folder, "known", "TLUA_EMULATED_COMPILER=0"))
+      assert.equal(0, run(folder, "known", "TLUA_EMULATED_COMPILER=2"))
+      assert.equal(0, run(folder, "known", "TLUA_CACHE=0"))
+      assert.equal(0, run(folder, "known", "TLUA_CACHE=/proc/nowhere"))
+   end))
+end)
