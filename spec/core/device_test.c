@@ -101,7 +101,7 @@ static void wait_meanwhile(void) {
   static float values[LARGE];
   int64_t size = LARGE, few = 1;
   pthread_t thread;
-  alarm(60); /* not to wait for good for what does not come */
+  alarm(600); /* not to wait for good for what does not come */
   tl_set_parallel_run(hold, NULL);
   tl_Tensor *t = tli_upload(TL_F32, sim, 1, &size, values);
   tl_Tensor *from = tli_upload(TL_F32, sim, 1, &size, values);
@@ -130,7 +130,7 @@ static tl_Event *event;
 
 static void ask_after_fork(void) {
   bool done = false, refused = false;
-  alarm(10); /* not to wait for a thread that is not there */
+  alarm(600); /* not to wait for a thread that is not there */
   for (int i = 0; i < 100 && !refused; i++)
     refused = !tli_backend(sim)->device->event_query(event, &done);
   fprintf(stderr, refused ? "refused" : "not refused");

@@ -147,7 +147,7 @@ static void after_a_fork(void) {
   cover(N, 10);
   pid_t child = fork();
   if (child == 0) {
-    alarm(20);
+    alarm(600);
     cover(N, 10);
     _exit(count.calls == 3 && count.short_ranges == 0 ? 0 : 1);
   }

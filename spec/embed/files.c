@@ -53,7 +53,7 @@ static void forked_processes_save_to_one_file(void) {
   for (int i = 0; i < CHILDREN; i++) {
     children[i] = fork();
     if (children[i] != 0) continue;
-    alarm(60);
+    alarm(600);
     bool ok = run(L, save, path);
     lua_close(L); /* drops the unfinished file, which is its parent's */
     _exit(ok ? 0 : 1);

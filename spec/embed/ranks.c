@@ -20,7 +20,7 @@ static const char *program =
     "local path, rank = ...\n"
     "local dist = torch.distributed\n"
     "dist.init_process_group {init_method = 'file://' .. path, rank = rank, world_size = 3,\n"
-    "   timeout = 30}\n"
+    "   timeout = 300}\n"
     "local t = torch.full({1000}, rank + 1.0)\n"
     "for _ = 1, 20 do dist.all_reduce(t, 'avg') end\n"
     "assert(t:eq(2):all():item())\n"

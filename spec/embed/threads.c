@@ -140,7 +140,7 @@ static __attribute__((unused)) void children_of_a_busy_process(void) {
     fflush(stdout);
     pid_t child = fork();
     if (child == 0) {
-      alarm(60);
+      alarm(600);
       _exit(child_works(L) ? 0 : 1);
     }
     int status = -1;

@@ -46,6 +46,7 @@ describe("the digits example", function()
       -- end. 132 steps more that each left a batch of images behind (16 kB) would not show; the
       -- activations of one layer (512 kB) are seven times what may be.
       local short, long = peak(2), peak(8)
+      if not short then return pending "the system does not tell the largest resident size" end
       assert(long - short <= 9000, ("%d kB for 2 epochs, %d kB for 8"):format(short, long))
    end)
 end)

@@ -1,7 +1,8 @@
 -- For LUA_INIT: the last line of output tells the largest resident size.
 
 rawset(_G, "PEAK", setmetatable({}, {__gc = function()
-   for line in io.lines("/proc/self/status") do
+   local file <close> = io.open("/proc/self/status")
+   for line in file and file:lines() or function() end do
       local kb = line:match("^VmHWM:%s*(%d+) kB")
       if kb then print("peak: " .. kb .. " kB") end
    end

@@ -11,7 +11,7 @@
 --   --within SECONDS   files that have not begun or ended by then have failed
 --
 -- The environment names the program under test, TLUA (./tlua), the build
--- folder, TLUA_BUILD (build), and a limit for each file, SPEC_TIMEOUT (900 s).
+-- folder, TLUA_BUILD (build), and a limit for each file, SPEC_TIMEOUT (1800 s).
 -- Specs find what --wrap gave in SPEC_WRAP.
 
 local function parse(arguments)
@@ -81,8 +81,17 @@ end
 
 local tlua = os.getenv("TLUA") or "./tlua"
 local build = os.getenv("TLUA_BUILD") or "build"
-local timeout = os.getenv("SPEC_TIMEOUT") or "900"
+local timeout = os.getenv("SPEC_TIMEOUT") or "1800"
 local within -- whether there is a limit for all
+
+-- What a job of a cluster, a program that is started by mpirun or a person's language say is not for
+-- the programs of specs.
+local clean <const> = [[
+unset LUA_INIT LUA_INIT_5_4 LUA_INIT_5_5 LANGUAGE OMP_NUM_THREADS RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE \
+   GROUP_RANK MASTER_ADDR MASTER_PORT PMIX_RANK PMIX_NAMESPACE \
+   $(env | sed -nE 's/^((SLURM|PMI|OMPI_COMM_WORLD|MPI_LOCAL)[A-Z0-9_]*)=.*/\1/p')
+export LC_ALL=C.UTF-8
+]]
 
 local function command_for(path, options)
    local program
@@ -99,8 +108,8 @@ local function command_for(path, options)
          "[ $left -lt %s ] || left=%s\n"):format(os.time() + tonumber(options.within), timeout, timeout)
       limit = "$left"
    end
-   return ("%sexport SPEC_WRAP=%s; exec timeout --foreground -k 10 %s %s %s\n"):format(
-      text, quote(options.wrap), limit, options.wrap, program)
+   return ("%s%sexport SPEC_WRAP=%s; exec timeout --foreground -k 10 %s %s %s\n"):format(
+      clean, text, quote(options.wrap), limit, options.wrap, program)
 end
 
 -- What a status of the shell means when the program did not get to report.

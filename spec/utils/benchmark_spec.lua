@@ -49,7 +49,7 @@ describe("a timer", function()
          min_run_time = 0.02,
       }
       assert.is_true(#m.times >= 2)
-      assert.is_true(m.median > 0 and m.median < 0.02)
+      assert.is_true(m.median > 0)
       m = benchmark.Timer({stmt = "torch.ones(4)"}):adaptive_autorange {max_run_time = 0.05}
       assert.is_true(#m.times >= 4)
    end)

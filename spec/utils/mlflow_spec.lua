@@ -23,10 +23,10 @@ local answers = {
       .. '"artifact_uri": "mlflow-artifacts:/17/0a1b/artifacts"}}}'},
 }
 while true do
-   local socket = listener:accept(20)
+   local socket = listener:accept(600)
    if not socket then break end
    local text = ""
-   local function more() local part = socket:take(5) text = text .. (part or "") return part end
+   local function more() local part = socket:take(60) text = text .. (part or "") return part end
    while not text:find "\r\n\r\n" do if not more() then break end end
    local head, body = text:match "^(.-)\r\n\r\n(.*)$"
    local length = tonumber(head:match "Content%-Length: (%d+)") or 0
@@ -221,10 +221,10 @@ describe("an answer", function()
             local listener = assert(torch._listen "127.0.0.1")
             print(listener:port())
             io.stdout:flush()
-            local socket = listener:accept(20)
-            socket:take(5)
-            local more = socket:send(%q)
-            while %q ~= "" and more do more = socket:send(%q) end
+            local socket = listener:accept(600)
+            socket:take(60)
+            local more = socket:send(%q, 600)
+            while %q ~= "" and more do more = socket:send(%q, 600) end
             socket:close()]]):format(first, again or "", (again or ""):rep(1000)))
          local pipe <close> = assert(io.popen(("exec %s %s/server.lua"):format(shell.start(), folder)))
          local port = math.tointeger(tonumber(pipe:read "l"))

@@ -20,7 +20,7 @@ end
 
 -- Reads from a socket: lines, so many bytes, or all; of an answer no more than is of use.
 local function reader(socket)
-   local waiting, ended, left = "", false, MOST
+   local waiting, at, ended, left = "", 1, false, MOST -- what has come is read up to `at`
    local function more()
       if ended then error("the answer ends early", 0) end
       local part = socket:take(SECONDS)
@@ -33,27 +33,30 @@ local function reader(socket)
    local self = {}
    function self.line()
       while true do
-         local line, rest = waiting:match "^([^\n]-)\r?\n(.*)$"
-         if line then
-            waiting = rest
-            return line
+         local stop = waiting:find("\n", at, true)
+         if stop then
+            local line = waiting:sub(at, stop - 1)
+            at = stop + 1
+            return (line:gsub("\r$", ""))
          end
-         if #waiting > LONGEST then error("a damaged answer", 0) end
-         waiting = waiting .. more()
+         if #waiting - at + 1 > LONGEST then error("a damaged answer", 0) end
+         waiting, at = waiting:sub(at) .. more(), 1
       end
    end
    function self.bytes(n)
-      local parts, have = {waiting}, #waiting
-      while have < n do
-         parts[#parts + 1] = more()
-         have = have + #parts[#parts]
+      if #waiting - at + 1 < n then
+         local parts, have = {waiting:sub(at)}, #waiting - at + 1
+         while have < n do
+            parts[#parts + 1] = more()
+            have = have + #parts[#parts]
+         end
+         waiting, at = table.concat(parts), 1
       end
-      local text = table.concat(parts)
-      waiting = text:sub(n + 1)
-      return text:sub(1, n)
+      at = at + n
+      return waiting:sub(at - n, at - 1)
    end
    function self.all()
-      local parts = {waiting}
+      local parts = {waiting:sub(at)}
       while not ended do parts[#parts + 1] = more() end
       return table.concat(parts)
    end
