@@ -84,6 +84,11 @@ local types = {
       local n = to_integer(value)
       return n and n >= 0 and n or nil
    end},
+   -- Each is made one by one: what is no number of layers would be made for hours.
+   layers = {"an integer from 0 to 65536", function(value)
+      local n = to_integer(value)
+      return n and n >= 0 and n <= 65536 and n or nil
+   end},
    integers = {"an integer or a list of integers", to_integers},
    numbers = {"a list of numbers", function(value)
       if type(value) ~= "table" then return nil end

@@ -9,20 +9,24 @@ local torch = require "tlua"
 
 local here = arg[0]:match "^(.*)/" or "."
 
--- Median seconds of so many calls, all ranks beginning each at the same time, after `before`.
-local function time(name, n, fn, dist, before)
-   local seconds = {}
-   for i = 1, n + 3 do
+-- Median seconds of so many calls, all ranks beginning each at the same time, after `before`; with
+-- `work` also those that all threads of the rank computed, as a row NAME_cpu.
+local function time(name, n, fn, dist, before, work)
+   local seconds, computed = {}, {}
+   for i = -2, n do
       if before then before() end
       dist.barrier()
-      local start = torch.io.clock()
+      local start, busy = torch.io.clock(), os.clock()
       fn()
-      seconds[i] = torch.io.clock() - start
+      if i > 0 then seconds[i], computed[i] = torch.io.clock() - start, os.clock() - busy end
    end
-   table.move(seconds, 4, n + 3, 1)
-   for i = n + 1, n + 3 do seconds[i] = nil end
-   table.sort(seconds)
-   if dist.get_rank() == 0 then print(("row %s %.9f"):format(name, seconds[n // 2 + 1])) end
+   if dist.get_rank() ~= 0 then return end
+   local function print_median(row, list)
+      table.sort(list)
+      print(("row %s %.9f"):format(row, list[n // 2 + 1]))
+   end
+   print_median(name, seconds)
+   if work then print_median(name .. "_cpu", computed) end
 end
 
 local function measure()
@@ -63,13 +67,13 @@ local function measure()
    local n = 0
    for _, p in ipairs(gpt:parameters()) do n = n + p:numel() end
    local flat, value = torch.zeros(n), nil
-   time("gpt_exchange", 20, function() dist.all_reduce(flat, "avg") end, dist)
+   time("gpt_exchange", 20, function() dist.all_reduce(flat, "avg") end, dist, nil, true)
    local function backward() value:backward() end
    local function before(net) return function() value = loss(net) end end
    local scope = ddp:no_sync()
-   time("gpt_backward", 20, backward, dist, before(ddp))
+   time("gpt_backward", 20, backward, dist, before(ddp), true)
    getmetatable(scope).__close()
-   time("gpt_backward_ddp", 20, backward, dist, before(ddp))
+   time("gpt_backward_ddp", 20, backward, dist, before(ddp), true)
    dist.destroy_process_group()
 end
 
@@ -118,3 +122,8 @@ end
 local apart = math.max(least.gpt_backward[1], least.gpt_exchange[1])
 print(("a backward pass with its exchange costs %.2f of the larger of the two"):format(
    least.gpt_backward_ddp[1] / apart))
+-- Where the ranks' own threads have all processors, an exchange takes from them what it computes.
+local alone = least.gpt_backward_cpu[1]
+print(("processor time: %.2f of a backward pass alone; the exchange's %.2f make it at least %.2f"):format(
+   least.gpt_backward_ddp_cpu[1] / alone, least.gpt_exchange_cpu[1] / alone,
+   1 + least.gpt_exchange_cpu[1] / alone))

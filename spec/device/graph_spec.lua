@@ -124,6 +124,57 @@ describe("a graph", function()
       g:replay()
       assert.equal(64, after:sum():item())
    end)
+
+   it("keeps what it reads and writes, whoever lets go of it", function()
+      local g, x, sum, pinned = sim.Graph(), ones(64), ones(64), torch.ones(64):pin_memory()
+      local collected = setmetatable({sum, ones(64)}, {__mode = "v"})
+      local function step()
+         local other = collected[2]
+         sum:add_(x):add_(other):add_(pinned:to(kind, {non_blocking = true}))
+         return sum * 1
+      end
+      local y = sim.graph(g, step)
+      x:release()
+      pinned:release()
+      sum = nil -- luacheck: ignore
+      step = nil -- luacheck: ignore
+      for _ = 1, 3 do collectgarbage() end
+      assert.same({}, collected)
+      local others = {}
+      for i = 1, 32 do
+         others[i] = torch.full({64}, 100, {device = kind})
+         others[-i] = torch.full({64}, 100):pin_memory()
+      end
+      g:replay()
+      assert.equal(4 * 64, y:sum():item())
+      g:replay()
+      assert.equal(7 * 64, y:sum():item())
+      for i = 1, 32 do assert.equal(6400, others[i]:sum():item()) end
+   end)
+
+   it("lets go of that with its end, when its last replay has been made", function()
+      local function settle()
+         collectgarbage()
+         collectgarbage()
+         sim.synchronize()
+         return sim.memory_allocated()
+      end
+      local before = settle()
+      local g, x = sim.Graph(), ones(1 << 20)
+      local sum = ones(1 << 20)
+      sim.graph(g, function() sum:add_(x) end)
+      x:release()
+      assert.equal(8 << 20, (settle() - before) // (1 << 20) << 20)
+      local s = sim.Stream()
+      sim.stream(s, function() g:replay() end)
+      g:reset()
+      local other = ones(1 << 20):mul_(50) -- where x was, unless the replay may still read it
+      sim.current_stream():wait_stream(s)
+      assert.equal(2 << 20, sum:sum():item())
+      assert.equal(50 << 20, other:sum():item())
+      other, sum = other:release(), sum:release() -- luacheck: ignore
+      assert.equal(before, settle())
+   end)
 end)
 
 describe("random numbers in a graph", function()

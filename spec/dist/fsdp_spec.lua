@@ -335,6 +335,20 @@ describe("fully_shard", function()
       ]==])
    end)
 
+   it("says why a loss cannot have a parameter's part beside its module's result", function()
+      run(4, [==[
+         local model = fully_shard(nn.Linear(4, 4))
+         local data = torch.ones(2, 4)
+         local function penalized() return model(data):sum() + (model.weight ^ 2):sum() end
+         refused("have come for one tensor: it had other data at one of its uses", function()
+            penalized():backward()
+         end)
+         model:zero_grad()
+         model(data):sum():backward() -- and all is well again
+         check({2.0, 2.0, 2.0, 2.0}, full(model.weight, model.weight.grad)[1])
+      ]==])
+   end)
+
    it("refuses what it cannot do", function()
       run(2, [==[
          refused("module: expected a module, got 1", fully_shard, 1)

@@ -214,6 +214,28 @@ static void what_does_not_fit_is_refused(void) {
   dl = matrix();
   dl.strides = back;
   refuse(dl, TL_EARG, "from_dlpack: strides [-3, 1]");
+  int64_t wide[2] = {INT64_MAX, 1}, wider[2] = {1, INT64_MAX / 16};
+  dl.strides = wide;
+  refuse(dl, TL_EARG, "from_dlpack: strides [9223372036854775807, 1]");
+  dl.strides = wider; /* fewer than 2^63 bytes, but memory ends before */
+  dl.data = (void *)(UINTPTR_MAX - 1023);
+  dl.byte_offset = 0;
+  refuse(dl, TL_EARG, "got an address so close to the last one");
+  int64_t many[2] = {INT64_MAX / 2, 3}, negative[2] = {2, -3};
+  dl = matrix();
+  dl.shape = many;
+  refuse(dl, TL_EARG, "[4611686018427387903, 3]");
+  dl.shape = negative;
+  refuse(dl, TL_EARG, "[2, -3]");
+  dl = matrix();
+  dl.byte_offset = UINT64_MAX - 3;
+  refuse(dl, TL_EARG, "from_dlpack: byte_offset 18446744073709551612 leads out of all memory");
+  dl = matrix();
+  dl.dtype.bits = 0;
+  refuse(dl, TL_EDTYPE, "0 bits");
+  dl = matrix();
+  dl.dtype.lanes = 0;
+  refuse(dl, TL_EDTYPE, "0 lanes");
   CHECK(tl_tensor_from_dlpack(NULL) == NULL && tl_tensor_from_dlpack_versioned(NULL) == NULL);
   CHECK(tl_tensor_to_dlpack(NULL) == NULL && tl_tensor_to_dlpack_versioned(NULL) == NULL);
   CHECK_ERROR(TL_EARG, "to_dlpack: expected a tensor, got NULL");

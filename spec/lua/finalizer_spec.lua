@@ -323,3 +323,28 @@ describe("a closing state", function()
       assert.same({3, 2}, {nodes, sessions})
    end)
 end)
+
+describe("what a refused call says", function()
+   it("is its own message, whatever finalizers ask for meanwhile", function()
+      local x = torch.ones(3)
+      local function disturb()
+         pcall(torch.zeros, "finalizer")
+         pcall(x.view, x, 7, 7)
+      end
+      for message, call in pairs {
+         ["sum: self is missing"] = function() torch.sum() end,
+         ["topk: k is missing"] = function() x:topk() end,
+         ["split: "] = function() x:split() end,
+         ["sum: keepdim: expected"] = function() x:sum(1, "odd") end,
+         ["matmul: other is missing"] = function() x:matmul() end,
+         ["sort: "] = function() x:sort({odd = 1}) end,
+         ["zeros: "] = function() torch.zeros({3}, {dtype = "odd"}) end,
+      } do
+         under_fire(function() return x end, function()
+            local ok, got = pcall(call)
+            assert.is_false(ok)
+            assert.matches(message, got, 1, true)
+         end, disturb)
+      end
+   end)
+end)

@@ -126,3 +126,37 @@ describe("nn.TransformerEncoder", function()
       assert.close(encoder.norm(layer(layer(x))):tolist(), encoder(x):tolist(), 1e-6)
    end)
 end)
+
+describe("a module in itself", function()
+   it("is refused where it is put in, and nothing has changed", function()
+      local inner = nn.Sequential(nn.ReLU())
+      local outer = nn.Sequential(nn.Sequential(inner))
+      assert.raises("nn.Sequential: 2: expected a module that it is no part of, got the module "
+         .. "itself", function() inner:add(inner) end)
+      local circle = "expected a module that it is no part of, got an instance of nn.Sequential "
+         .. "that contains it"
+      assert.raises(circle, function() inner:add(outer) end)
+      assert.raises(circle, function() inner:insert(1, outer) end)
+      assert.raises(circle, function() inner:add_module("1", outer) end)
+      assert.raises(circle, function() inner.up = outer end)
+      assert.raises(circle, function() inner[1].back = outer end)
+      local list, dict = nn.ModuleList {inner}, nn.ModuleDict {a = inner}
+      assert.raises("the module itself", function() list:append(list) end)
+      assert.raises("the module itself", function() dict:set("a", dict) end)
+      assert.raises("the module itself", function() dict.b = dict end)
+      assert.equal(1, #inner)
+      assert.equal(1, #list)
+      assert.same({[1] = inner}, {dict.a})
+      assert.same({1, 1}, outer(torch.ones(2)):tolist())
+      outer:add(inner) -- once more is fine
+      assert.equal(2, #outer)
+   end)
+
+   it("is told of where a field has come to hold it", function()
+      local circle = nn.Sequential(nn.ReLU(), nn.Tanh())
+      circle[2] = circle -- Lua tells nobody
+      assert.raises("nn.Sequential contains itself", function() circle:apply(print) end)
+      assert.equal("Sequential(\n  (1): ReLU()\n  (2): Sequential(...)\n)", tostring(circle))
+      assert.same({}, circle:parameters())
+   end)
+end)

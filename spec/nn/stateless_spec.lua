@@ -30,6 +30,22 @@ describe("functional_call", function()
       assert.same({0, 0}, model[2].running_mean:tolist())
    end)
 
+   it("says what else than tables of tensors it was given", function()
+      local x = torch.ones(1, 2)
+      for message, parameters in pairs {
+         ["parameters[1]: expected a table of tensors by path, got a float32 tensor of shape (2, 2)"]
+            = {torch.eye(2)},
+         ["parameters[2]: expected a table of tensors by path, got 3"] = {{}, 3},
+         ["parameters: expected tensors by path, such as \"1.weight\", got 7"] = {[7] = torch.eye(2)},
+         ["1.weight: expected a tensor, got \"x\""] = {["1.weight"] = "x"},
+         ["parameters: expected a table of tensors by path, or a list of such"] = model,
+      } do
+         assert.raises("functional_call: " .. message, function()
+            utils.functional_call(model, parameters, x)
+         end)
+      end
+   end)
+
    it("restores the module when the call fails", function()
       local own = model[1].weight
       assert.has_error(function()

@@ -61,9 +61,21 @@ static bool can_take(const tl_Tensor *t, const tl_Tensor *other) {
          t->dtype == other->dtype && (tli_contiguous(t) || tli_dense(t));
 }
 
+/* Each was fitted to the shape that their tensor had when it came. */
+static bool check_same(const tl_Tensor *a, const tl_Tensor *b) {
+  if (tli_same_sizes(a, b)) return true;
+  return tli_fail(TL_ESHAPE,
+                  "backward: gradients of shapes %s and %s have come for one tensor: it had other "
+                  "data at one of its uses than at another, as parameters of fully_shard have "
+                  "within a call of their module and outside of it",
+                  tli_sizes_str(a), tli_sizes_str(b));
+}
+
 tl_Tensor *tli_grad_add(tl_Tensor *a, tl_Tensor *b) {
   tl_Tensor *sum = NULL;
-  if (can_take(a, b)) {
+  if (!check_same(a, b)) {
+    /* neither can be used */
+  } else if (can_take(a, b)) {
     sum = tlo_add_(a, b, tli_int(1)) ? tli_retain(a) : NULL;
   } else if (can_take(b, a)) {
     sum = tlo_add_(b, a, tli_int(1)) ? tli_retain(b) : NULL;

@@ -4,11 +4,15 @@
 ** ahead by what the graph has drawn. These words are allocated before the capture: memory
 ** that a capture hands out may have been used before in the same graph, which would then
 ** write it after the words.
+**
+** A graph has the addresses of what its kernels read and write. What was allocated in the
+** capture lies in the graph's pool, which lives as long as it; any other storage is kept.
 */
 #include "core/capture.h"
 
 #include "core/alloc.h"
 #include "core/backend.h"
+#include "core/pinned.h"
 #include "core/platform.h"
 #include "core/tensor.h"
 #include "core/transfer.h"
@@ -33,12 +37,15 @@ struct tli_Capture {
   tl_Graph *graph;                    /* owned; NULL: nothing was captured */
   Draws *draws;                       /* owned */
   tl_Tensor *states[MOST_GENERATORS]; /* owned; two words on the device each */
+  tl_Storage **kept;                  /* owned, each a reference; open addressing; guarded */
+  size_t nkept, room;                 /* room: a power of two, or 0 */
+  bool lost;                          /* one could not be kept for lack of memory */
 };
 
 static tli_Mutex lock = TLI_MUTEX_INIT;
 TLI_FORK_SAFE(lock)
 static tli_Capture *open_captures; /* borrowed list; guarded */
-static atomic_int nopen;           /* how many, so that most calls need not look */
+atomic_int tli_captures_open;      /* how many, so that most calls need not look */
 
 static const tl_DeviceApi *api_of(tl_Device device) { return tli_backend(device)->device; }
 
@@ -48,7 +55,7 @@ static void link_open(tli_Capture *c) {
   tli_mutex_lock(&lock);
   c->next = open_captures;
   open_captures = c;
-  atomic_fetch_add(&nopen, 1);
+  atomic_fetch_add(&tli_captures_open, 1);
   tli_mutex_unlock(&lock);
 }
 
@@ -57,23 +64,30 @@ static void unlink_open(tli_Capture *c) {
   for (tli_Capture **at = &open_captures; *at; at = &(*at)->next) {
     if (*at != c) continue;
     *at = c->next;
-    atomic_fetch_sub(&nopen, 1);
+    atomic_fetch_sub(&tli_captures_open, 1);
     break;
   }
   tli_mutex_unlock(&lock);
 }
 
 uint64_t tli_capture_number(tl_Device device) {
-  if (atomic_load_explicit(&nopen, memory_order_relaxed) == 0 || device.type == TL_CPU) return 0;
+  if (atomic_load_explicit(&tli_captures_open, memory_order_relaxed) == 0 || device.type == TL_CPU)
+    return 0;
   return api_of(device)->capture(tli_stream(device));
+}
+
+/* Lock held. */
+static tli_Capture *find_open(int8_t type, uint64_t number) {
+  tli_Capture *c = open_captures;
+  while (c && !(c->number == number && c->device.type == type)) c = c->next;
+  return c;
 }
 
 tli_Capture *tli_capture_of(tl_Device device) {
   uint64_t number = tli_capture_number(device);
   if (number == 0) return NULL;
   tli_mutex_lock(&lock);
-  tli_Capture *c = open_captures;
-  while (c && !(c->number == number && c->device.type == device.type)) c = c->next;
+  tli_Capture *c = find_open(device.type, number);
   tli_mutex_unlock(&lock);
   return c;
 }
@@ -96,6 +110,77 @@ bool tli_may_wait(tl_Device device) {
   return tli_fail(TL_EDEVICE,
                   "the host would have to wait for %s here: not possible while a graph is captured",
                   tli_device_str(device));
+}
+
+/* ---- what a graph keeps ------------------------------------------------------------ */
+
+/* Where a storage is or would be. */
+static tl_Storage **place_of(tl_Storage **kept, size_t room, const tl_Storage *s) {
+  size_t i = (size_t)((uint64_t)(uintptr_t)s * 0x9e3779b97f4a7c15u >> 20) & (room - 1);
+  while (kept[i] && kept[i] != s) i = (i + 1) & (room - 1);
+  return &kept[i];
+}
+
+/* Room for one more. */
+static bool grow(tli_Capture *c) {
+  if (2 * (c->nkept + 1) <= c->room) return true;
+  size_t room = c->room ? 2 * c->room : 64;
+  tl_Storage **kept = tli_alloc(room * sizeof(tl_Storage *));
+  if (kept == NULL) return false;
+  for (size_t i = 0; i < room; i++) kept[i] = NULL;
+  for (size_t i = 0; i < c->room; i++)
+    if (c->kept[i]) *place_of(kept, room, c->kept[i]) = c->kept[i];
+  tli_free(c->kept, c->room * sizeof(tl_Storage *));
+  c->kept = kept;
+  c->room = room;
+  return true;
+}
+
+/* Lock held. */
+static void keep(tli_Capture *c, tl_Storage *s) {
+  if (!grow(c)) {
+    c->lost = true;
+    return;
+  }
+  tl_Storage **place = place_of(c->kept, c->room, s);
+  if (*place) return;
+  *place = tli_storage_retain(s);
+  c->nkept++;
+}
+
+static void keep_for(tl_Device device, tl_Storage *s) {
+  uint64_t number = tli_capture_number(device);
+  if (number == 0 || (s->release == NULL && s->device.type != TL_CPU && s->capture == number))
+    return;
+  tli_mutex_lock(&lock);
+  tli_Capture *c = find_open(device.type, number);
+  if (c) keep(c, s);
+  tli_mutex_unlock(&lock);
+}
+
+/* A storage without references is a caller's local variable, over bytes that it has from here. */
+void tli_capture_keep(tl_Storage *s) {
+  if (s->device.type == TL_CPU || atomic_load_explicit(&s->refs, memory_order_relaxed) == 0) return;
+  keep_for(s->device, s);
+}
+
+void tli_capture_keep_host(tl_Storage *s, tl_Device device) { keep_for(device, s); }
+
+/* The last replay may still use it. */
+static void let_go(tli_Capture *c, tl_Storage *s) {
+  if (s->device.type == TL_CPU)
+    (void)!tli_pinned_used(s, c->device, c->last);
+  else if (s->data && s->release == NULL)
+    (void)!api_of(s->device)->record_stream(s->device, s->data, c->last);
+  tli_storage_release(s);
+}
+
+static void drop_kept(tli_Capture *c) {
+  for (size_t i = 0; i < c->room; i++)
+    if (c->kept[i]) let_go(c, c->kept[i]);
+  tli_free(c->kept, c->room * sizeof(tl_Storage *));
+  c->kept = NULL;
+  c->nkept = c->room = 0;
 }
 
 /* ---- graphs ------------------------------------------------------------------------ */
@@ -139,6 +224,7 @@ void tli_capture_reset(tli_Capture *c) {
   }
   drop_draws(c);
   drop_states(c);
+  drop_kept(c);
   if (c->graph) api_of(c->device)->graph_free(c->graph);
   *c = (tli_Capture){0};
 }
@@ -188,7 +274,9 @@ bool tli_capture_end(tli_Capture *c) {
   unlink_open(c);
   c->number = 0;
   c->graph = api_of(c->device)->capture_end(c->stream);
-  if (c->graph == NULL) tli_capture_reset(c);
+  bool lost = c->graph && c->lost;
+  if (c->graph == NULL || lost) tli_capture_reset(c);
+  if (lost) return tli_fail(TL_EMEM, "out of memory for the list of what the graph uses");
   return c->graph != NULL;
 }
 

@@ -7,6 +7,7 @@
 #define TLI_CAPTURE_H
 
 #include "core/generator.h"
+#include "core/tensor.h"
 
 typedef struct tli_Capture tli_Capture;
 
@@ -37,6 +38,9 @@ tli_Capture *tli_capture_of(tl_Device device);
 uint64_t tli_capture_number(tl_Device device);
 /* Whether the host may wait for the device's current stream; else false with a message. */
 bool tli_may_wait(tl_Device device) TL_MUSTCHECK;
+/* Memory of the host, which copies of the current stream's capture read or write at each
+** replay: kept, as what lies on the device is (tli_data). */
+void tli_capture_keep_host(tl_Storage *s, tl_Device device);
 /* Random numbers within a capture. */
 bool tli_capture_draw(tli_Capture *c, tli_Generator *g, uint64_t blocks, tli_Stretch *out)
     TL_MUSTCHECK;

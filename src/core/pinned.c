@@ -8,6 +8,7 @@
 
 #include "core/alloc.h"
 #include "core/backend.h"
+#include "core/capture.h"
 #include "core/platform.h"
 
 /* ---- blocks ---------------------------------------------------------------------- */
@@ -211,10 +212,12 @@ void tli_pinned_reap(void) {
   }
 }
 
-bool tli_pinned_used(tl_Storage *storage, tl_Device device) {
+bool tli_pinned_used(tl_Storage *storage, tl_Device device, tl_Stream *stream) {
   const tl_DeviceApi *api = tli_backend(device)->device;
-  tl_Stream *stream = tli_stream(device);
-  if (api->capture(stream)) return true; /* as with all that a graph uses: the user keeps it */
+  if (api->capture(stream)) {
+    tli_capture_keep_host(storage, device);
+    return true;
+  }
   Use *use = tli_alloc(sizeof *use);
   if (use == NULL) return api->stream_sync(stream) && false;
   *use = (Use){NULL, tli_storage_retain(storage), api->event(device, 0), api};

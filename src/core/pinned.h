@@ -17,9 +17,9 @@ tl_Tensor *tli_pinned_empty(tl_DeviceType type, tl_DType dtype, int ndim, const 
     TL_MUSTCHECK;
 bool tli_is_pinned(const tl_Tensor *t);
 
-/* The device's current stream has been given a copy from or to this memory: it
-** is kept until that has been made, whoever lets go of it before. */
-bool tli_pinned_used(tl_Storage *storage, tl_Device device) TL_MUSTCHECK;
+/* A stream of the device has been given a copy from or to this memory: it is kept until
+** that has been made, or by the graph that the stream captures, whoever lets go of it before. */
+bool tli_pinned_used(tl_Storage *storage, tl_Device device, tl_Stream *stream) TL_MUSTCHECK;
 /* Lets go of what no copy needs any more; also done by the other functions. */
 void tli_pinned_reap(void);
 

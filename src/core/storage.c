@@ -7,6 +7,7 @@
 
 #include "core/alloc.h"
 #include "core/backend.h"
+#include "core/capture.h"
 #include "core/profile.h"
 
 _Static_assert(offsetof(tl_Storage, small) % TLI_ALIGN == 0, "inline data must be aligned");
@@ -59,6 +60,7 @@ tl_Storage *tli_storage_new(tl_Device device, int64_t bytes) {
   tl_Storage *s = header_new(device, bytes, 0);
   if (s) {
     s->data = data;
+    if (backend) s->capture = tli_capture_number(device);
   } else if (backend) {
     if (data) backend->device->free(device, data, bytes);
   } else {

@@ -256,6 +256,11 @@ tl_Tensor *tli_wrap(const char *op, tl_Device device, void *data, tl_DType dtype
                            "reach less than 2^63 bytes",
                            op, tli_shape_str(ndim, strides), tli_shape_str(ndim, sizes));
   }
+  if ((uint64_t)(count * element) > UINTPTR_MAX - (uintptr_t)data)
+    return tli_fail_null(TL_EARG,
+                         "%s: expected memory of %" PRId64 " bytes, got an address so close "
+                         "to the last one that there are none",
+                         op, count * element);
 
   tl_Tensor *t = tli_alloc(sizeof *t);
   if (t == NULL) return NULL;

@@ -62,7 +62,10 @@ typedef struct tl_Storage {
   int64_t bytes;
   void *data; /* owned, unless `release` is set or it is `small` */
   void (*release)(void *data, void *context);
-  void *context;
+  union {
+    void *context;    /* of `release` */
+    uint64_t capture; /* without one, on a device: the capture it was allocated in, or 0 */
+  };
   _Atomic(tli_Ledger *) ledger; /* owned reference; NULL until a binding accounts for it */
   _Alignas(64) char small[];    /* `bytes` of them, or none */
 } tl_Storage;
@@ -93,7 +96,14 @@ struct tl_Tensor {
   int64_t strides[TL_MAX_DIMS]; /* elements */
 };
 
+/* Captures of graphs that are open in the process, and what they ask of a tensor whose bytes a
+** kernel is given (core/capture.c): what a graph reads and writes, it keeps. */
+extern atomic_int tli_captures_open;
+void tli_capture_keep(tl_Storage *s);
+
 static inline void *tli_data(const tl_Tensor *t) {
+  if (atomic_load_explicit(&tli_captures_open, memory_order_relaxed) > 0)
+    tli_capture_keep(t->storage);
   return (char *)t->storage->data + t->offset * (int64_t)tli_dtype_bytes[t->dtype];
 }
 static inline bool tli_contiguous(const tl_Tensor *t) { return t->flags & TLI_CONTIGUOUS; }

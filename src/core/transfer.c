@@ -103,7 +103,8 @@ static bool move(tl_Tensor *to, const tl_Tensor *from, bool async) {
   bool late = async && tli_device(host).type == TL_CPU && tli_is_pinned(host);
   TL_TRY(
       tli_move_bytes(tli_device(to), tli_data(to), tli_device(from), tli_data(from), bytes, late));
-  return !late || tli_pinned_used(host->storage, tli_device(host == to ? from : to));
+  tl_Device device = tli_device(host == to ? from : to);
+  return !late || tli_pinned_used(host->storage, device, tli_stream(device));
 }
 
 bool tli_move_into(tl_Tensor *to, const tl_Tensor *from, bool async) {

@@ -124,6 +124,8 @@ struct tli_Group {
   /* of whoever makes a call, the caller or the thread, who holds this */
   tli_Mutex engine;
   bool by_thread; /* the thread holds it */
+  /* Callers that wait for what the thread makes: else they compute, and it is to let them. */
+  atomic_int callers;
   /* of both */
   tli_Mutex lock;
   tli_Work *first, **last; /* guarded: for the thread */

@@ -108,15 +108,18 @@ static const BlockFn blocks[TL_NDTYPES] = {
 #undef X
 };
 
-/* The sum of two float arrays, most of all that is reduced. */
+/* Sum and mean of two float arrays, most of all that is reduced. */
 static void add_two(float *out, const float *a, const float *b, int64_t n) {
   for (int64_t i = 0; i < n; i++) out[i] = a[i] + b[i];
+}
+static void average_two(float *out, const float *a, const float *b, int64_t n) {
+  for (int64_t i = 0; i < n; i++) out[i] = (a[i] + b[i]) * 0.5f;
 }
 
 void tli_reduce_arrays(tl_DType dtype, tli_Reduction r, void *out, const void *const *from, int k,
                        int64_t n) {
-  if (dtype == TL_F32 && r == TLI_REDUCE_SUM && k == 2) {
-    add_two(out, from[0], from[1], n);
+  if (dtype == TL_F32 && k == 2 && r <= TLI_REDUCE_AVG) {
+    (r == TLI_REDUCE_SUM ? add_two : average_two)(out, from[0], from[1], n);
     return;
   }
   for (int64_t at = 0; at < n; at += BLOCK)

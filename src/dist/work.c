@@ -330,7 +330,7 @@ tli_Collective tli_work_kind(const tli_Work *w) { return w->kind; }
 
 int tli_work_source(const tli_Work *w) { return w->source; }
 
-static bool await_end(tli_Work *w, int64_t timeout) {
+static bool sleep_to_end(tli_Work *w, int64_t timeout) {
   int64_t deadline = timeout > 0 ? tli_now_ns() + timeout : INT64_MAX;
   while (atomic_load(&w->state) == TLI_PENDING) {
     int64_t left = deadline - tli_now_ns();
@@ -341,6 +341,15 @@ static bool await_end(tli_Work *w, int64_t timeout) {
     if (atomic_load(&w->state) == TLI_PENDING) TL_TRY(tli_go_on());
   }
   return true;
+}
+
+/* While a call is pending its group lives. */
+static bool await_end(tli_Work *w, int64_t timeout) {
+  if (atomic_load(&w->state) != TLI_PENDING) return true;
+  atomic_fetch_add(&w->group->callers, 1);
+  bool ok = sleep_to_end(w, timeout);
+  atomic_fetch_sub(&w->group->callers, 1);
+  return ok;
 }
 
 bool tli_work_wait(tli_Work *w, int64_t timeout) {

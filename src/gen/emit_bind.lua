@@ -302,14 +302,16 @@ local function emit_binding(op, name, cname, inplace)
    end
    line("  tli_Args a;")
    line("  tli_args_begin(&a, L, &sig_%s);", cname)
+   -- Where it has failed already nothing is made: finalizers that run then may fail, too.
    if kind == "tensor" then
-      line("  tli_Box *box = tli_new_box(L, a.S);")
+      line("  tli_Box *box = a.failed ? NULL : tli_new_box(L, a.S);")
    elseif kind == "tensors" then
       line("  tli_Box *boxes[%d];", op.results.count)
-      line("  for (int i = 0; i < %d; i++) boxes[i] = tli_new_box(L, a.S);", op.results.count)
+      line("  for (int i = 0; i < %d && !a.failed; i++) boxes[i] = tli_new_box(L, a.S);",
+           op.results.count)
    end
    if kind == "value" and op.results.info.push == "tensors" then
-      line("  tl_Tensors *list = tli_push_list(L);")
+      line("  tl_Tensors *list = a.failed ? NULL : tli_push_list(L);")
    end
    emit_reading(op, line)
    if op.autocast and not op.casts_result and not inplace then emit_casts(op, line) end

@@ -22,7 +22,33 @@ Module._hooks = false
 
 function Module:__init() end
 
+-- Whether a module is `part` or has it below itself.
+local function has(module, part, seen)
+   if module == part then return true end
+   if seen[module] then return false end
+   seen[module] = true
+   local list = rawget(module, "_fields")
+   for _, name in ipairs(list and list.order or {}) do
+      local value = rawget(module, name)
+      if type(value) == "table" and class.isinstance(value, Module) and has(value, part, seen) then
+         return true
+      end
+   end
+   return false
+end
+
+-- A module may be in many others, but not, however deep, in itself.
+function Module:_admit(name, value)
+   if type(value) ~= "table" or not class.isinstance(value, Module) or not has(value, self, {}) then
+      return
+   end
+   torch.raise(("%s: %s: expected a module that it is no part of, got %s"):format(
+      torch.type(self), tostring(name), value == self and "the module itself"
+      or ("an instance of %s that contains it"):format(torch.type(value))))
+end
+
 function Module:__newindex(name, value)
+   self:_admit(name, value)
    rawset(self, name, value)
    local fields = rawget(self, "_fields")
    if not fields then
@@ -238,6 +264,7 @@ function Module:add_module(name, module)
    if module ~= nil and not is_module(module) then
       args.refuse("add_module", tostring(name), "a module or nil", module)
    end
+   self:_admit(name, module)
    self[name] = module
    return self
 end
@@ -328,8 +355,14 @@ end
 ---@param fn fun(module: nn.Module)
 ---@return nn.Module self
 function Module:apply(fn)
+   local above = {}
    local function visit(module)
+      if above[module] then
+         torch.raise(("%s contains itself: set such a field to nil"):format(torch.type(module)))
+      end
+      above[module] = true
       for _, child in own_modules(module) do visit(child) end
+      above[module] = nil
       fn(module)
    end
    visit(self)
@@ -523,12 +556,22 @@ function Module:extra_repr()
    return ""
 end
 
+local printing = setmetatable({}, {__mode = "k"}) -- modules whose text is being made
+
+-- The text of a module in another one.
+local function text_of(child)
+   if printing[child] then return torch.type(child):match "[^.]*$" .. "(...)" end
+   return (tostring(child):gsub("\n", "\n  "))
+end
+
 function Module:__tostring()
    local name = torch.type(self):match "[^.]*$"
    local extra = self:extra_repr()
    local lines = {}
+   local _ <close> = setmetatable({}, {__close = function() printing[self] = nil end})
+   printing[self] = true
    for key, child in own_modules(self) do
-      local text = tostring(child):gsub("\n", "\n  ")
+      local text = text_of(child)
       lines[#lines + 1] = ("  (%s): %s"):format(key, text)
    end
    if #lines == 0 then return ("%s(%s)"):format(name, extra) end

@@ -34,6 +34,7 @@ function ModuleDict:set(name, module)
    if ModuleDict[name] ~= nil then
       torch.raise(("nn.ModuleDict: %s is the name of a method"):format(name))
    end
+   self:_admit(name, module)
    self[name] = module
    return self
 end

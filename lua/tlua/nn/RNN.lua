@@ -17,7 +17,7 @@ local modes <const> = {
    LSTM = {operator = "lstm", gates = 4}, GRU = {operator = "gru", gates = 3},
 }
 
-local options <const> = [[num_layers: count = 1, %sbias: boolean = true,
+local options <const> = [[num_layers: layers = 1, %sbias: boolean = true,
    batch_first: boolean = false, dropout: number = 0, bidirectional: boolean = false,
    proj_size: count = 0, device: string?, dtype: string?]]
 

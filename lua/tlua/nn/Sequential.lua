@@ -47,6 +47,7 @@ function Sequential:insert(position, module)
    if not class.isinstance(module, Module) then
       args.refuse("nn.Sequential.insert", "module", "a module", module)
    end
+   self:_admit(position, module)
    for i = n, position, -1 do self[i + 1] = self[i] end
    self[position] = module
    return self

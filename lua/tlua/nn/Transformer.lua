@@ -159,7 +159,7 @@ local function given(name, value, options)
 end
 
 local take_encoder = args.signature [[nn.TransformerEncoder(encoder_layer: any,
-   num_layers: count, norm: any?, enable_nested_tensor: boolean = true,
+   num_layers: layers, norm: any?, enable_nested_tensor: boolean = true,
    mask_check: boolean = true)]]
 local take_encoder_call = args.signature [[nn.TransformerEncoder.forward(src: tensor, mask: tensor?,
    src_key_padding_mask: tensor?, is_causal: boolean?)]]
@@ -193,7 +193,7 @@ function Encoder:forward(...)
    return self.norm and self.norm(x) or x
 end
 
-local take_decoder = args.signature [[nn.TransformerDecoder(decoder_layer: any, num_layers: count,
+local take_decoder = args.signature [[nn.TransformerDecoder(decoder_layer: any, num_layers: layers,
    norm: any?)]]
 local take_decoder_call = args.signature("nn.TransformerDecoder.forward"
    .. decoder_call:gsub("boolean = false", "boolean?", 1))
@@ -229,7 +229,7 @@ function Decoder:forward(...)
 end
 
 local take_transformer = args.signature([[nn.Transformer(d_model: count = 512, nhead: count = 8,
-   num_encoder_layers: count = 6, num_decoder_layers: count = 6, ]]
+   num_encoder_layers: layers = 6, num_decoder_layers: layers = 6, ]]
    .. layer_options:gsub("layer_norm_eps", "custom_encoder: any?, custom_decoder: any?, %0") .. ")")
 local take_transformer_call = args.signature [[nn.Transformer.forward(src: tensor, tgt: tensor,
    src_mask: tensor?, tgt_mask: tensor?, memory_mask: tensor?, src_key_padding_mask: tensor?,

@@ -168,10 +168,17 @@ bool tli_wait_goes_on(tli_Shm *g, const tli_Wait *w, bool slept) {
   return tli_now_ns() < w->work->deadline || over(g, w) || late(g, w);
 }
 
+/* Whoever looks takes a processor: not from other ranks, nor from this one's caller while that
+** computes. */
+static bool may_look(tli_Shm *g) {
+  int computing = g->base.by_thread && atomic_load(&g->base.callers) == 0 ? 2 : 1;
+  return g->base.size * computing <= tli_processors();
+}
+
 bool tli_await(tli_Shm *g, const tli_Wait *w) {
   tli_Line *line = tli_line(g, g->base.rank);
   bool messages = w->message || tli_messages_active(g);
-  for (int turns = g->base.size <= tli_processors() ? TURNS : 1; turns > 0; turns--) {
+  for (int turns = may_look(g) ? TURNS : 1; turns > 0; turns--) {
     if (over(g, w)) return true;
     if (messages && tli_messages_move(g)) turns = TURNS;
     relax();

@@ -14,10 +14,16 @@ local function merge(title, dicts)
    end
    if dicts[1] == nil then dicts = {dicts} end
    local merged = {}
-   for _, dict in ipairs(dicts) do
+   for i, dict in ipairs(dicts) do
+      if type(dict) ~= "table" or getmetatable(dict) then
+         args.refuse(title, ("parameters[%d]"):format(i), "a table of tensors by path", dict)
+      end
       for path, tensor in pairs(dict) do
          if merged[path] then
             torch.raise(("%s: %s is in two of the tables"):format(title, path))
+         end
+         if type(path) ~= "string" then
+            args.refuse(title, "parameters", "tensors by path, such as \"1.weight\"", path)
          end
          if not torch.is_tensor(tensor) then args.refuse(title, path, "a tensor", tensor) end
          merged[path] = tensor
