@@ -482,22 +482,29 @@ static cudnnBackendDescriptor_t no_graph(cuda_DnnGraph *g, const void *key) {
   return cuda_dnn_add(g, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
 }
 
-/* The engine that some work, of which a program does nothing else, ends with; how often cuDNN
+/* The engine that some work, of which `program` does nothing else, ends with; how often cuDNN
 ** was asked for engines, and the work was done. */
-static int program(int64_t key, bool benchmark, int *asks, int *runs) {
+static bool captured;
+static int work_twice(int64_t key, bool benchmark, int *asks, int *runs) {
   struct tl_Stream stream = {.handle = NULL};
   tlk_Context cx = {.device = {TL_CUDA, 0}, .stream = &stream};
   bool done = false;
   cuda_DnnWork work = {.cx = &cx, .key = &key, .key_bytes = sizeof key, .graph = no_graph};
   work.benchmark = benchmark;
+  work.captured = captured;
   asked = 0;
   memset(ran, 0, sizeof ran);
   last_run = -1;
   CHECK(cuda_dnn_run(&work, &done) && done && cuda_dnn_run(&work, &done) && done);
   *asks = asked;
   *runs = ran[0] + ran[1] + ran[2];
-  begin_anew(&tables[0]);
   return last_run;
+}
+
+static int program(int64_t key, bool benchmark, int *asks, int *runs) {
+  int engine = work_twice(key, benchmark, asks, runs);
+  begin_anew(&tables[0]);
+  return engine;
 }
 
 static char folder[64] = "/tmp/tlua-plans-XXXXXX";
@@ -568,6 +575,23 @@ static void check_refusals(void) {
 }
 static void what_is_no_plan_or_cannot_be_said_is_found_anew(void) { with_pieces(check_refusals); }
 
+/* A capture measures nothing, and nothing that was not measured is kept as if it had been. */
+static void check_captures(void) {
+  int asks, runs;
+  captured = true;
+  CHECK(program(1, true, &asks, &runs) == 0 && asks == 1 && runs == 2);
+  CHECK(work_twice(1, true, &asks, &runs) == 0 && asks == 1 && runs == 2);
+  captured = false;
+  CHECK(work_twice(1, true, &asks, &runs) == 1 && asks == 1 && runs == 3 * 2 + 2);
+  captured = true;
+  CHECK(work_twice(1, true, &asks, &runs) == 1 && asks == 0 && runs == 2);
+  CHECK(tables[0].filled == 1);
+  begin_anew(&tables[0]);
+  CHECK(program(1, true, &asks, &runs) == 1 && asks == 0 && runs == 2);
+  captured = false;
+}
+static void a_graph_gets_what_was_measured_before(void) { with_pieces(check_captures); }
+
 /* By cuDNN itself, for each kind of convolution. */
 static void plans_are_read_back_by_cudnn(void) {
   const cuda_Cudnn *lib = cuda_cudnn();
@@ -598,6 +622,7 @@ int main(void) {
   RUN(plans_are_kept_for_the_next_program);
   RUN(another_library_device_or_limit_has_plans_of_its_own);
   RUN(what_is_no_plan_or_cannot_be_said_is_found_anew);
+  RUN(a_graph_gets_what_was_measured_before);
   RUN(graphs_compute_attention_and_its_gradients);
   if (cuda_cudnn()) {
     RUN(attention_that_is_left_to_our_kernels);

@@ -110,6 +110,7 @@ typedef struct cuda_DnnWork {
   cudnnBackendDescriptor_t (*graph)(cuda_DnnGraph *g, const void *key);
   uint32_t avoid;
   bool benchmark; /* run the first few plans on these arrays and keep the fastest */
+  bool captured;  /* which is not possible now: take what was measured before, if anything was */
   int n;          /* arrays and the numbers of the tensors that they are */
   const int64_t *ids;
   void *const *arrays;

@@ -153,8 +153,7 @@ static Key key_of(const Call *call) {
   key.tf32 = cuda_host->setting(TL_CUDNN_TF32);
   key.deterministic =
       cuda_host->setting(TL_CUDNN_DETERMINISTIC) || cuda_host->setting(TL_DETERMINISTIC) != 0;
-  key.benchmark =
-      cuda_host->setting(TL_CUDNN_BENCHMARK) && !cuda_device_captures(call->cx->device.index);
+  key.benchmark = cuda_host->setting(TL_CUDNN_BENCHMARK);
   return key;
 }
 
@@ -166,6 +165,7 @@ static bool convolve(const Call *call, bool *done) {
                                       .graph = conv_graph,
                                       .avoid = avoid(&key),
                                       .benchmark = key.benchmark != 0,
+                                      .captured = cuda_device_captures(call->cx->device.index),
                                       .n = 3,
                                       .ids = ids,
                                       .arrays = call->arrays},

@@ -2,7 +2,7 @@
 ** cudnn_plans.c - plans of cuDNN are kept by all that they depend on, a table for each
 ** device; work that cuDNN has no plan for is remembered, too. With
 ** torch.backends.cudnn.benchmark the first few plans are run on the data at hand and the
-** fastest is kept. What was found is kept on disk for the next program (core/cache.h), in the
+** fastest is kept; a graph that is captured gets what was measured before. What was found is kept on disk for the next program (core/cache.h), in the
 ** words from which cuDNN makes the plan again.
 */
 #include <pthread.h>
@@ -17,6 +17,7 @@
 
 typedef struct Entry {
   bool used, none;
+  bool unmeasured; /* it was to be measured, which a capture did not allow */
   size_t bytes;
   _Alignas(8) unsigned char key[CUDNN_KEY];
   cuda_Plan plan;
@@ -60,8 +61,8 @@ static double measure(const cuda_DnnWork *work, cudnnHandle_t handle, const cuda
   return ok ? time : -1;
 }
 
-/* The fastest of some plans comes first. */
-static void sort_out(const cuda_DnnWork *work, cudnnHandle_t handle, cuda_Plan *plans, int n) {
+/* The fastest of some plans comes first; false if none could be measured. */
+static bool sort_out(const cuda_DnnWork *work, cudnnHandle_t handle, cuda_Plan *plans, int n) {
   double best = -1;
   for (int i = 0; i < n; i++) {
     double time = measure(work, handle, &plans[i]);
@@ -71,6 +72,7 @@ static void sort_out(const cuda_DnnWork *work, cudnnHandle_t handle, cuda_Plan *
     plans[0] = faster;
     best = time;
   }
+  return best >= 0;
 }
 
 /* ---- the table ----------------------------------------------------------------------------------- */
@@ -115,14 +117,14 @@ static void keep_on_disk(const cuda_DnnWork *work, const cuda_Wanted *wanted,
   cuda_host->free(text, bytes);
 }
 
-/* The best plan; false if there is none. */
+/* The best plan; false if there is none. *sure: nothing is left to be known of it. */
 static bool find(const cuda_DnnWork *work, cudnnHandle_t handle, const cuda_Wanted *wanted,
-                 cuda_Plan *out) {
+                 cuda_Plan *out, bool *sure) {
   cuda_DnnGraph g = {.lib = cuda_cudnn(), .handle = handle};
   cuda_Plan plans[MOST_MEASURED];
   cudnnBackendDescriptor_t graph = work->graph(&g, work->key);
   int n = cuda_plans(&g, graph, NULL, handle, wanted, plans);
-  if (n > 1) sort_out(work, handle, plans, n);
+  *sure = n < 2 || sort_out(work, handle, plans, n);
   for (int i = 1; i < n; i++) g.lib->cudnnBackendDestroyDescriptor(plans[i].plan);
   if (n > 0) *out = plans[0];
   cuda_dnn_free(&g);
@@ -133,9 +135,13 @@ static void make(const cuda_DnnWork *work, cudnnHandle_t handle, Entry *entry) {
   int64_t limit = work->benchmark ? cuda_host->setting(TL_CUDNN_BENCHMARK_LIMIT) : 1;
   if (limit <= 0 || limit > MOST_MEASURED) limit = MOST_MEASURED;
   cuda_Wanted wanted = {work->avoid, CUDNN_WORKSPACE, (int)limit};
-  if (find_on_disk(work, handle, &wanted, &entry->plan)) return;
-  entry->none = !find(work, handle, &wanted, &entry->plan);
-  if (!entry->none) keep_on_disk(work, &wanted, &entry->plan);
+  bool sure, found = find_on_disk(work, handle, &wanted, &entry->plan);
+  entry->none = false;
+  entry->unmeasured = !found && work->benchmark && work->captured;
+  if (found) return;
+  if (entry->unmeasured) wanted.most = 1;
+  entry->none = !find(work, handle, &wanted, &entry->plan, &sure);
+  if (!entry->none && !entry->unmeasured && sure) keep_on_disk(work, &wanted, &entry->plan);
 }
 
 static void begin_anew(Table *t) {
@@ -163,12 +169,12 @@ static const Entry *entry_of(Table *t, const cuda_DnnWork *work) {
   size_t at = hash_of(work) % (2 * PLANS);
   while (t->entries[at].used && !is_of(&t->entries[at], work)) at = (at + 1) % (2 * PLANS);
   Entry *entry = &t->entries[at];
-  if (entry->used) return entry;
+  if (entry->used && (!entry->unmeasured || work->captured)) return entry;
+  t->filled += !entry->used; /* the plan that a graph may still run stays as long as it may */
   memcpy(entry->key, work->key, work->key_bytes);
   entry->bytes = work->key_bytes;
   make(work, t->handle, entry);
   entry->used = true;
-  t->filled++;
   return entry;
 }
 
