@@ -93,3 +93,26 @@ describe("norms of gradients", function()
       end
    end)
 end)
+
+describe("odd arguments", function()
+   it("are named", function()
+      local prune, parametrize = utils.prune, utils.parametrize
+      for message, call in pairs {
+         ["nn.utils.parameters_to_vector: parameters: expected a list of tensors, got nil"]
+            = function() utils.parameters_to_vector() end,
+         ["nn.utils.parameters_to_vector: parameters[2]: expected a tensor, got 4"]
+            = function() utils.parameters_to_vector {torch.ones(2), 4} end,
+         ["nn.utils.vector_to_parameters: parameters[1]: expected a tensor, got true"]
+            = function() utils.vector_to_parameters(torch.ones(1), {true}) end,
+         ["nn.utils.rnn.invert_permutation: permutation: expected a tensor of one dimension, got 3"]
+            = function() utils.rnn.invert_permutation(3) end,
+         ["prune.PruningContainer: method: expected a pruning method, got 6"]
+            = function() prune.PruningContainer(6) end,
+         ["nn.utils.parametrize.cached: fn: expected a function, got 1"]
+            = function() parametrize.cached(1) end,
+         ["utils.checkpoint_sequential: modules: expected a Sequential or a list of modules, got 2"]
+            = function() torch.utils.checkpoint.checkpoint_sequential(2, 1, torch.ones(1)) end,
+      } do assert.raises(message, call) end
+      assert.same({1, 1}, utils.parameters_to_vector(torch.ones(2)):tolist())
+   end)
+end)

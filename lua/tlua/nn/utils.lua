@@ -110,11 +110,26 @@ function M.clip_grad_value_(...)
    end
 end
 
+-- The parameters, which may be a single one.
+local function check_parameters(name, parameters)
+   if torch.is_tensor(parameters) then return {parameters} end
+   if type(parameters) ~= "table" then
+      args.refuse(name, "parameters", "a list of tensors", parameters)
+   end
+   for i, parameter in ipairs(parameters) do
+      if not torch.is_tensor(parameter) then
+         args.refuse(name, ("parameters[%d]"):format(i), "a tensor", parameter)
+      end
+   end
+   return parameters
+end
+
 --- All elements in one row.
 ---@param parameters Tensor[]
 ---@return Tensor  (n)
 function M.parameters_to_vector(parameters)
    local rows = {}
+   parameters = check_parameters("nn.utils.parameters_to_vector", parameters)
    for i, parameter in ipairs(parameters) do rows[i] = parameter:reshape(-1) end
    return torch.cat(rows)
 end
@@ -124,6 +139,7 @@ end
 ---@param parameters Tensor[]
 function M.vector_to_parameters(vector, parameters)
    local count = 0
+   parameters = check_parameters("nn.utils.vector_to_parameters", parameters)
    for _, parameter in ipairs(parameters) do count = count + parameter:numel() end
    if not torch.is_tensor(vector) or vector:dim() ~= 1 or vector:numel() ~= count then
       args.refuse("nn.utils.vector_to_parameters", "vector",

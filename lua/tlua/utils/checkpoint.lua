@@ -132,6 +132,10 @@ function M.checkpoint_sequential(modules, segments, input)
    if math.type(segments) ~= "integer" or segments < 1 then
       args.refuse("utils.checkpoint_sequential", "segments", "an integer of at least 1", segments)
    end
+   if type(modules) ~= "table" then
+      args.refuse("utils.checkpoint_sequential", "modules", "a Sequential or a list of modules",
+         modules)
+   end
    local n = #modules
    local size = math.max(n // segments, 1)
    local function run(first, last)

@@ -224,6 +224,10 @@ end
 ---@param fn? function
 ---@return any ...
 function M.cached(fn)
+   local meta = getmetatable(fn)
+   if fn ~= nil and type(fn) ~= "function" and not (type(meta) == "table" and meta.__call) then
+      args.refuse("nn.utils.parametrize.cached", "fn", "a function", fn)
+   end
    local thread = this_thread()
    local own = caches[thread] or {depth = 0, values = {}}
    own.depth, caches[thread] = own.depth + 1, own

@@ -153,7 +153,9 @@ M.PruningContainer = PruningContainer
 
 function PruningContainer:__init(...)
    for _, method in ipairs {...} do
-      self.tensor_name = self.tensor_name or method.tensor_name
+      if self.tensor_name == nil and class.isinstance(method, Base) then
+         self.tensor_name = method.tensor_name
+      end
       self:add_pruning_method(method)
    end
 end

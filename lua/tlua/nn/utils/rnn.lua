@@ -112,6 +112,10 @@ end
 ---@return Tensor?
 function M.invert_permutation(permutation)
    if permutation == nil then return nil end
+   if not torch.is_tensor(permutation) or permutation:dim() ~= 1 then
+      args.refuse("nn.utils.rnn.invert_permutation", "permutation", "a tensor of one dimension",
+         permutation)
+   end
    local positions = torch.arange(1, permutation:numel() + 1, {device = permutation.device})
    return torch.empty_like(permutation):scatter_(1, permutation, positions:to(permutation.dtype))
 end
