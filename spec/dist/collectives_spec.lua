@@ -169,6 +169,27 @@ describe("what moves without arithmetic", function()
       ]])
    end)
 
+   it("gather_single and all_gather_coalesced fill what is given", function()
+      ranks.ok(3, [[
+         local whole = rank == 1 and torch.zeros(6, 2) or nil
+         dist.gather_single(torch.full({2, 2}, rank + 0.0), whole, 1)
+         if whole then check({0.0, 0.0, 1.0, 1.0, 2.0, 2.0}, whole:select(2, 1)) end
+         if rank == 1 then
+            refused("gather_single: output: expected a first dimension that 3 divides",
+               dist.gather_single, torch.ones(2), torch.ones(7), 1)
+         end
+         local lists = {{}, {}}
+         for r = 1, 3 do lists[1][r], lists[2][r] = torch.zeros(2), torch.zeros(1, 2) end
+         dist.all_gather_coalesced(lists, {torch.full({2}, rank + 1.0), torch.full({1, 2}, rank + 5.0)})
+         for r = 0, 2 do
+            check({r + 1.0, r + 1.0}, lists[1][r + 1])
+            check({{r + 5.0, r + 5.0}}, lists[2][r + 1])
+         end
+         refused("output_tensor_lists[2]: expected a list of 3 tensors", dist.all_gather_coalesced,
+            {lists[1]}, {torch.ones(2), torch.ones(2)})
+      ]])
+   end)
+
    it("all_to_all exchanges parts, uneven ones too", function()
       ranks.ok(3, [[
          local out = torch.empty(3)
@@ -284,6 +305,15 @@ describe("groups", function()
          check(2, #all)
          dist.all_reduce(t, {group = own})
          check({6.0}, t)
+         refused("ranks_per_subgroup_list[2]: rank 1 is in the group 1 as well",
+            dist.new_subgroups_by_enumeration, {{0, 1}, {1}})
+         local some, two = dist.new_subgroups_by_enumeration {{3, 0}, {1}}
+         check(2, #two)
+         check(rank == 2 and dist.GroupMember.NON_GROUP_MEMBER or two[rank == 1 and 2 or 1], some)
+         check(({{0, 3}, {1}, {}, {0, 3}})[rank + 1], dist.get_process_group_ranks(some))
+         check(rank == 2 and 3 or 4, dist.get_pg_count()) -- the world, its half, `own`, `some`
+         dist.destroy_process_group(some)
+         check("off", dist.get_debug_level())
          dist.destroy_process_group(own)
          refused("was destroyed", dist.all_reduce, t, {group = own})
          dist.barrier()
@@ -298,6 +328,53 @@ describe("groups", function()
 end)
 
 describe("torch.distributed.nn", function()
+   -- Gradients by hand: what goes to a rank brings that rank's weights back.
+   it("lets gradients through lists and to one rank", function()
+      ranks.ok(3, [[
+         local nn = dist.nn
+         local function leaf(...) return torch.tensor({...}, {requires_grad = true}) end
+         local x = leaf(1.0 + rank, 2.0)
+         local y = nn.reduce(x, 1)
+         if rank == 1 then check({6.0, 6.0}, y) end
+         ;(y * (rank == 1 and torch.tensor {5.0, 7} or torch.zeros(2))):sum():backward()
+         check({5.0, 7.0}, x.grad)
+         x.grad = nil
+         ;(nn.reduce(x, 0, {op = "avg"}) * 6):sum():backward()
+         check({2.0, 2.0}, x.grad)
+         x.grad = nil
+         local list = nn.gather(x, 2)
+         check(3, #list)
+         for r = 0, 2 do check(rank == 2 and {1.0 + r, 2.0} or {0.0, 0.0}, list[r + 1]) end
+         local sum = 0
+         for r = 0, 2 do sum = sum + (list[r + 1] * torch.tensor {r + 1.0, 10}):sum() end
+         sum:backward()
+         check({rank + 1.0, 10.0}, x.grad)
+         local parts = {leaf(1.0 + rank), leaf(2.0 + rank), leaf(3.0 + rank)}
+         local part = nn.scatter(parts, 1)
+         check({2.0 + rank}, part)
+         ;(part * (rank + 4)):sum():backward()
+         for r = 0, 2 do check(rank == 1 and {r + 4.0} or {0.0}, parts[r + 1].grad) end
+         -- rank r gives rank s r + 1 numbers s
+         local inputs, outputs = {}, {}
+         for s = 0, 2 do
+            inputs[s + 1] = torch.full({rank + 1}, s + 0.0):requires_grad_()
+            outputs[s + 1] = torch.empty(s + 1)
+         end
+         local got = nn.all_to_all(outputs, inputs)
+         sum = 0
+         for r = 0, 2 do
+            check(r + 1, got[r + 1]:numel())
+            check(rank * (r + 1.0), got[r + 1]:sum():item())
+            sum = sum + got[r + 1]:sum() * (10 * rank + r)
+         end
+         sum:backward()
+         for s = 0, 2 do check(10.0 * s + rank, inputs[s + 1].grad:mean():item()) end
+         refused("distributed.nn.scatter: tensors: expected a list of 3 tensors", nn.scatter, {x})
+         refused("distributed.nn.reduce: op: expected \"sum\" or \"avg\", got \"max\"", nn.reduce, x, 0,
+            {op = "max"})
+      ]])
+   end)
+
    it("lets gradients through", function()
       ranks.ok(2, [[
          local nn = dist.nn

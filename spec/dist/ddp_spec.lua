@@ -185,6 +185,19 @@ describe("DistributedDataParallel", function()
             near(grads(model), expected, row[2])
             same_everywhere(grads(model))
          end
+         local default = hooks.default_hooks
+         for _, row in ipairs {{"fp16_compress_wrapper", "float16", 1e-3},
+            {"bf16_compress_wrapper", "bfloat16", 1e-2}} do
+            local model, seen = DDP(build(1)), nil
+            model:register_comm_hook(nil, default[row[1]](function(state, bucket)
+               seen = bucket:gradients()[1].dtype
+               return default.allreduce_hook(state, bucket)
+            end))
+            loss(model, mine(x), mine(y)):backward()
+            check(row[2], seen)
+            near(grads(model), expected, row[3])
+            same_everywhere(grads(model))
+         end
       ]==])
    end)
 
@@ -339,6 +352,28 @@ describe("DistributedDataParallel", function()
          averager:average_parameters(model:parameters())
          near(model:parameters(), list)
          same_everywhere(model:parameters())
+         -- the same by the optimizer that does both
+         local function both()
+            local net = DDP(build(1))
+            net:register_comm_hook(hooks.PostLocalSGDState {start_localSGD_iter = 1},
+               hooks.post_localSGD_hook)
+            return net, dist.optim.PostLocalSGDOptimizer(torch.optim.SGD(net:parameters(), {lr = 0.1}),
+               dist.algorithms.model_averaging.averagers.PeriodicModelAverager(2, {warmup_steps = 1}))
+         end
+         local net, optimizer = both()
+         for _ = 1, 2 do
+            optimizer:zero_grad()
+            loss(net, mine(x), mine(y)):backward()
+            optimizer:step()
+         end
+         near(net:parameters(), model:parameters())
+         local state = optimizer:state_dict()
+         check(2, state.step)
+         local _, fresh = both()
+         fresh:load_state_dict(state)
+         check(2, fresh.averager.step)
+         torch.optim.lr_scheduler.StepLR(fresh, 1)
+         refused("PostLocalSGDOptimizer: optim: expected an optimizer", dist.optim.PostLocalSGDOptimizer, {}, {})
          refused("period: expected at least 1, got 0",
             dist.algorithms.model_averaging.averagers.PeriodicModelAverager, 0)
       ]==])

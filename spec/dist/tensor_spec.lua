@@ -98,6 +98,17 @@ describe("parallelize_module", function()
          near(b.grad, a.grad, 1e-4)
          near_model(model, alone, 2e-4)
          refused("of size 3, cannot be split over 2 ranks", model, torch.randn(2, 3, 16))
+         local tanh = nn.Tanh()
+         tp.parallelize_module(tanh, mesh, tp.PrepareModuleInputOutput {input_layouts = Replicate(),
+            desired_input_layouts = part, output_layouts = part, desired_output_layouts = Replicate()})
+         b.grad = nil
+         got = tanh(b)
+         near(got, a:tanh())
+         got:sum():backward()
+         near(b.grad, 1 - a:tanh() ^ 2, 1e-6)
+         refused("PrepareModuleInputOutput: desired_input_layouts: expected", tp.PrepareModuleInputOutput,
+            {input_layouts = part, desired_input_layouts = 1, output_layouts = part,
+            desired_output_layouts = part})
       ]==])
    end)
 

@@ -136,6 +136,9 @@ function M.all_gather_into_tensor(...)
    return run(group, a, "all_gather", a.input_tensor, list)
 end
 
+--- PyTorch's newer name of all_gather_into_tensor.
+M.all_gather_single = M.all_gather_into_tensor
+
 local take_gather = taker("gather", "tensor: tensor, gather_list: table?, dst: count = 0")
 
 --- Fills rank dst's list with the tensors of all ranks. The others give no list.
@@ -149,6 +152,24 @@ function M.gather(...)
    if not group then return nil end
    local root = groups.position("gather", "dst", group, a.dst)
    return run(group, a, "gather", a.tensor, a.gather_list, nil, root)
+end
+
+local take_gather_single = taker("gather_single",
+   "input: tensor, output: tensor?, dst: count = 0")
+
+--- Fills rank dst's tensor (N * n, ...) or (N, n, ...) with those (n, ...) of all N ranks. The
+--- others give none.
+---@param input Tensor
+---@param output? Tensor
+---@param dst? integer
+---@param options? table  these, group, async_op
+---@return distributed.Work?
+function M.gather_single(...)
+   local a, group = take_gather_single(...)
+   if not group then return nil end
+   local root = groups.position("gather_single", "dst", group, a.dst)
+   local list = a.output and parts("gather_single", "output", a.output, #group.ranks)
+   return run(group, a, "gather", a.input, list, nil, root)
 end
 
 local take_scatter = taker("scatter", "tensor: tensor, scatter_list: table?, src: count = 0")
@@ -196,6 +217,9 @@ function M.reduce_scatter_tensor(...)
    return run(group, a, "reduce_scatter", list, a.output, a.op)
 end
 
+--- PyTorch's newer name of reduce_scatter_tensor.
+M.reduce_scatter_single = M.reduce_scatter_tensor
+
 local take_all_to_all = taker("all_to_all",
    "output_tensor_list: table, input_tensor_list: table")
 
@@ -226,6 +250,41 @@ function M.all_to_all_single(...)
    return run(group, a, "all_to_all",
       split("all_to_all_single", "input", a.input, a.input_split_sizes, n),
       split("all_to_all_single", "output", a.output, a.output_split_sizes, n))
+end
+
+local take_gathered = taker("all_gather_coalesced",
+   "output_tensor_lists: table, input_tensor_list: table")
+
+--- all_gather of many tensors of one dtype in one call: the i-th list of outputs has all ranks'
+--- i-th inputs, which are of one shape on all of them.
+---@param output_tensor_lists Tensor[][]
+---@param input_tensor_list Tensor[]
+---@param options? {group: distributed.ProcessGroup}
+function M.all_gather_coalesced(...)
+   local a, group = take_gathered(...)
+   if not group or #a.input_tensor_list == 0 then return end
+   local inputs, lists, n = a.input_tensor_list, a.output_tensor_lists, #group.ranks
+   for i = 1, #inputs do
+      if type(lists[i]) ~= "table" or #lists[i] ~= n then
+         args.refuse("all_gather_coalesced", ("output_tensor_lists[%d]"):format(i),
+            ("a list of %d tensors"):format(n), lists[i])
+      end
+   end
+   torch.no_grad(function()
+      local flat, whole = {}, {}
+      for i, tensor in ipairs(inputs) do flat[i] = tensor:detach():reshape(-1) end
+      local mine = torch.cat(flat)
+      for r = 1, n do whole[r] = torch.empty_like(mine) end
+      a.async_op = false
+      run(group, a, "all_gather", mine, whole)
+      for r = 1, n do
+         local at = 1
+         for i, tensor in ipairs(inputs) do
+            lists[i][r]:detach():copy_(whole[r]:narrow(1, at, tensor:numel()):view(tensor.shape))
+            at = at + tensor:numel()
+         end
+      end
+   end)
 end
 
 local take_coalesced = taker("all_reduce_coalesced", "tensors: table, op: string = 'sum'")

@@ -32,7 +32,7 @@ function ProcessGroup:__init(parent, name, members, rank, timeout, backend)
    for i, number in ipairs(members) do self.position[number] = i - 1 end
    self.group_rank = self.position[rank]
    self.store = parent
-   self.detail = os.getenv("TLUA_DISTRIBUTED_DEBUG") == "detail"
+   self.detail = M.get_debug_level() == "detail"
    self.raw = torch.distributed._join(parent.raw, parent:key(name), self.group_rank, #members,
       members, timeout, self.detail, backend)
 end
@@ -122,8 +122,11 @@ local function default_backend()
    return "shm"
 end
 
+--- Seconds that calls wait where nothing else is said.
+M.default_pg_timeout = 1800
+
 local function default_timeout()
-   return tonumber(os.getenv "TLUA_DISTRIBUTED_TIMEOUT") or 1800
+   return tonumber(os.getenv "TLUA_DISTRIBUTED_TIMEOUT") or M.default_pg_timeout
 end
 
 local take_init = args.signature [[init_process_group(backend: string?,
@@ -248,6 +251,39 @@ function M.new_subgroups(size)
    return own, groups
 end
 
+--- Groups of the given ranks, none of which is in two of them; all of these and the one of this
+--- rank.
+---@param ranks_per_subgroup_list integer[][]
+---@return distributed.ProcessGroup own
+---@return distributed.ProcessGroup[] groups
+function M.new_subgroups_by_enumeration(ranks_per_subgroup_list)
+   local title <const> = "new_subgroups_by_enumeration"
+   local world, where = M.resolve(title), {}
+   if type(ranks_per_subgroup_list) ~= "table" or #ranks_per_subgroup_list == 0 then
+      args.refuse(title, "ranks_per_subgroup_list", "lists of ranks", ranks_per_subgroup_list)
+   end
+   for i, members in ipairs(ranks_per_subgroup_list) do
+      local what = ("ranks_per_subgroup_list[%d]"):format(i)
+      if type(members) ~= "table" or #members == 0 then
+         args.refuse(title, what, "a list of ranks", members)
+      end
+      for _, rank in ipairs(members) do
+         M.position(title, what, world, rank)
+         if where[rank] then
+            torch.raise(("%s: %s: rank %d is in the group %d as well"):format(title, what, rank,
+               where[rank]))
+         end
+         where[rank] = i
+      end
+   end
+   local own, groups = outside, {}
+   for i, members in ipairs(ranks_per_subgroup_list) do
+      groups[i] = M.new_group(members)
+      if groups[i] ~= outside then own = groups[i] end
+   end
+   return own, groups
+end
+
 --- Leaves a group, or with none given all of them. What is under way fails.
 ---@param group? distributed.ProcessGroup
 function M.destroy_process_group(group)
@@ -318,6 +354,19 @@ end
 ---@return string
 function M.get_backend(group)
    return resolve_own("get_backend", group).backend
+end
+
+--- How many groups this rank is of, the world among them.
+---@return integer
+function M.get_pg_count()
+   return M.group.WORLD and #all or 0
+end
+
+--- "detail" where TLUA_DISTRIBUTED_DEBUG says so, which compares every call between ranks; else
+--- "off".
+---@return string
+function M.get_debug_level()
+   return os.getenv "TLUA_DISTRIBUTED_DEBUG" == "detail" and "detail" or "off"
 end
 
 --- The world's numbers of a group's ranks.

@@ -28,7 +28,14 @@ function AllReduce.backward(ctx, grad)
    return M.all_reduce(grad, {op = ctx.op, group = ctx.group})
 end
 
-local take_reduce = args.signature
+-- "sum" or "avg", the reductions that have a gradient here.
+local function check_op(title, op)
+   op = op:lower()
+   if op ~= "sum" and op ~= "avg" then args.refuse(title, "op", "\"sum\" or \"avg\"", op) end
+   return op
+end
+
+local take_all_reduce = args.signature
    "distributed.nn.all_reduce(tensor: tensor, op: string = 'sum', group: object?)"
 
 --- The sum (or "avg") of the tensors of all ranks.
@@ -36,12 +43,8 @@ local take_reduce = args.signature
 ---@param options? {op: string, group: distributed.ProcessGroup}
 ---@return Tensor
 function M.all_reduce(...)
-   local a = take_reduce(...)
-   a.op = a.op:lower()
-   if a.op ~= "sum" and a.op ~= "avg" then
-      args.refuse("distributed.nn.all_reduce", "op", "\"sum\" or \"avg\"", a.op)
-   end
-   return AllReduce:apply(a.tensor, a.op, a.group)
+   local a = take_all_reduce(...)
+   return AllReduce:apply(a.tensor, check_op("distributed.nn.all_reduce", a.op), a.group)
 end
 
 local Broadcast = define "Broadcast"
@@ -67,6 +70,34 @@ end
 ---@return Tensor
 function M.broadcast(tensor, src, group)
    return Broadcast:apply(tensor, src, group)
+end
+
+local Reduce = define "Reduce"
+
+function Reduce.forward(ctx, tensor, dst, op, group)
+   ctx.dst, ctx.op, ctx.group = dst, op, group
+   local result = tensor:clone()
+   dist.reduce(result, dst, op, group)
+   return result
+end
+
+function Reduce.backward(ctx, grad)
+   grad = Broadcast:apply(grad, ctx.dst, ctx.group)
+   return ctx.op == "avg" and grad / dist.get_world_size(ctx.group) or grad
+end
+
+local take_reduce = args.signature [[distributed.nn.reduce(tensor: tensor, dst: count,
+   op: string = 'sum', group: object?)]]
+
+--- On rank dst the sum (or "avg") of all ranks' tensors, on the others a copy of their own. The
+--- gradient is that of rank dst's result, on all ranks.
+---@param tensor Tensor
+---@param dst integer
+---@param options? {op: string, group: distributed.ProcessGroup}
+---@return Tensor
+function M.reduce(...)
+   local a = take_reduce(...)
+   return Reduce:apply(a.tensor, a.dst, check_op("distributed.nn.reduce", a.op), a.group)
 end
 
 local AllGather, ReduceScatter
@@ -148,6 +179,106 @@ local take_exchange = args.signature [[distributed.nn.all_to_all_single(input: t
 function M.all_to_all_single(...)
    local a = take_exchange(...)
    return AllToAll:apply(a.input, a.input_split_sizes, a.output_split_sizes, a.group)
+end
+
+-- Lists -------------------------------------------------------------------------------------------
+
+-- A list of as many tensors as there are ranks.
+local function check_list(title, what, list, group)
+   local n = dist.get_world_size(group)
+   if #list ~= n then args.refuse(title, what, ("a list of %d tensors"):format(n), list) end
+   for i, tensor in ipairs(list) do
+      if not torch.is_tensor(tensor) then
+         args.refuse(title, ("%s[%d]"):format(what, i), "a tensor", tensor)
+      end
+   end
+end
+
+local Gather, Scatter = define "Gather", define "Scatter"
+
+function Gather.forward(ctx, tensor, dst, group)
+   ctx.dst, ctx.group = dst, group
+   local list = {}
+   for i = 1, dist.get_world_size(group) do list[i] = torch.zeros_like(tensor) end
+   dist.gather(tensor, dist.get_rank() == dst and list or nil, dst, {group = group})
+   return table.unpack(list)
+end
+
+function Gather.backward(ctx, ...)
+   return Scatter:apply(ctx.dst, ctx.group, ...)
+end
+
+function Scatter.forward(ctx, src, group, ...)
+   ctx.src, ctx.group = src, group
+   local list = {...}
+   local result = torch.empty_like(list[1])
+   dist.scatter(result, dist.get_rank() == src and list or nil, src, {group = group})
+   return result
+end
+
+function Scatter.backward(ctx, grad)
+   return nil, nil, Gather:apply(grad, ctx.src, ctx.group)
+end
+
+local take_gather = args.signature
+   "distributed.nn.gather(tensor: tensor, dst: count = 0, group: object?)"
+
+--- On rank dst the tensors of all ranks, which are of one shape; on the others as many of zeros.
+---@param tensor Tensor
+---@param dst? integer
+---@param options? {group: distributed.ProcessGroup}
+---@return Tensor[]
+function M.gather(...)
+   local a = take_gather(...)
+   return {Gather:apply(a.tensor, a.dst, a.group)}
+end
+
+local take_scatter = args.signature
+   "distributed.nn.scatter(tensors: table, src: count = 0, group: object?)"
+
+--- This rank's tensor of rank src's list. The others' lists tell the shape, which is one for all.
+---@param tensors Tensor[]
+---@param src? integer
+---@param options? {group: distributed.ProcessGroup}
+---@return Tensor
+function M.scatter(...)
+   local a = take_scatter(...)
+   check_list("distributed.nn.scatter", "tensors", a.tensors, a.group)
+   return Scatter:apply(a.src, a.group, table.unpack(a.tensors))
+end
+
+local Exchange = define "AllToAllList"
+
+function Exchange.forward(ctx, shapes, group, ...)
+   local inputs, outputs = {...}, {}
+   ctx.shapes, ctx.group = {}, group
+   for i, tensor in ipairs(inputs) do
+      ctx.shapes[i], outputs[i] = tensor.shape, tensor:new_empty(shapes[i])
+   end
+   dist.all_to_all(outputs, inputs, {group = group})
+   return table.unpack(outputs)
+end
+
+function Exchange.backward(ctx, ...)
+   return nil, nil, Exchange:apply(ctx.shapes, ctx.group, ...)
+end
+
+local take_lists = args.signature [[distributed.nn.all_to_all(output_tensor_list: table,
+   input_tensor_list: table, group: object?)]]
+
+--- What all ranks have for this one: the i-th input goes to rank i - 1. The outputs tell the
+--- shapes; they are not written.
+---@param output_tensor_list Tensor[]
+---@param input_tensor_list Tensor[]
+---@param options? {group: distributed.ProcessGroup}
+---@return Tensor[]
+function M.all_to_all(...)
+   local a = take_lists(...)
+   local title, shapes = "distributed.nn.all_to_all", {}
+   check_list(title, "output_tensor_list", a.output_tensor_list, a.group)
+   check_list(title, "input_tensor_list", a.input_tensor_list, a.group)
+   for i, tensor in ipairs(a.output_tensor_list) do shapes[i] = tensor.shape end
+   return {Exchange:apply(shapes, a.group, table.unpack(a.input_tensor_list))}
 end
 
 return M

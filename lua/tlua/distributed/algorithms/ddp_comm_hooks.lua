@@ -34,6 +34,36 @@ M.default_hooks.fp16_compress_hook = compress "float16"
 --- The mean in bfloat16.
 M.default_hooks.bf16_compress_hook = compress "bfloat16"
 
+-- A bucket with the same gradients in a narrower type.
+local function narrowed(bucket, dtype)
+   local flat, views, at = bucket:buffer():to(dtype), {}, 1
+   for k, view in ipairs(bucket:gradients()) do
+      views[k] = flat:narrow(1, at, view:numel()):view(view.shape)
+      at = at + view:numel()
+   end
+   return setmetatable({flat = flat, views = views}, {__index = bucket})
+end
+
+-- Lets another hook average in a narrower type.
+local function wrapper(name, dtype)
+   return function(hook)
+      if type(hook) ~= "function" then args.refuse(name, "hook", "a function", hook) end
+      return function(state, bucket)
+         local narrow = narrowed(bucket, dtype)
+         local work = hook(state, narrow)
+         return {wait = function()
+            local result = work:wait()
+            bucket:buffer():copy_(torch.is_tensor(result) and result or narrow.flat)
+         end}
+      end
+   end
+end
+
+--- Lets another hook average in float16.
+M.default_hooks.fp16_compress_wrapper = wrapper("fp16_compress_wrapper", "float16")
+--- Lets another hook average in bfloat16.
+M.default_hooks.bf16_compress_wrapper = wrapper("bf16_compress_wrapper", "bfloat16")
+
 -- Post-local SGD -----------------------------------------------------------------------------
 
 ---@class distributed.PostLocalSGDState

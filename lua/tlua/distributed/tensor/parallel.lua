@@ -244,6 +244,30 @@ function M.PrepareModuleOutput:apply(module, _, group)
    end)
 end
 
+local take_both = args.signature [[PrepareModuleInputOutput(input_layouts: object,
+   desired_input_layouts: object, output_layouts: object, desired_output_layouts: object)]]
+
+--- Both at once.
+---@class distributed.tensor.PrepareModuleInputOutput: distributed.tensor.ParallelStyle
+---@overload fun(options: table): distributed.tensor.PrepareModuleInputOutput
+M.PrepareModuleInputOutput =
+   class.class("distributed.tensor.PrepareModuleInputOutput", M.ParallelStyle)
+
+function M.PrepareModuleInputOutput:__init(...)
+   local a = take_both(...)
+   self.input = M.PrepareModuleInput {
+      input_layouts = a.input_layouts, desired_input_layouts = a.desired_input_layouts,
+   }
+   self.output = M.PrepareModuleOutput {
+      output_layouts = a.output_layouts, desired_output_layouts = a.desired_output_layouts,
+   }
+end
+
+function M.PrepareModuleInputOutput:apply(module, path, group)
+   self.input:apply(module, path, group)
+   self.output:apply(module, path, group)
+end
+
 -- parallelize_module ------------------------------------------------------------------------------
 
 -- A plan's name as a pattern: "*" is any one part of a path.

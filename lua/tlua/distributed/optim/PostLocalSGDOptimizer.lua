@@ -1,0 +1,61 @@
+-- PostLocalSGDOptimizer.lua - an optimizer whose steps are followed by an average of the ranks'
+-- parameters, now and then.
+
+local torch = require "tlua"
+local args = require "tlua.args"
+local class = require "tlua.class"
+local Optimizer = require "tlua.optim.Optimizer"
+
+---@class distributed.optim.PostLocalSGDOptimizer: optim.Optimizer
+---@field optim optim.Optimizer
+---@field averager distributed.PeriodicModelAverager
+---@overload fun(optim: optim.Optimizer, averager: table): distributed.optim.PostLocalSGDOptimizer
+local PostLocal = class.class("distributed.optim.PostLocalSGDOptimizer", Optimizer)
+
+--- Goes with ddp_comm_hooks.post_localSGD_hook. The averager's step is part of the state.
+function PostLocal:__init(optim, averager)
+   local title <const> = "PostLocalSGDOptimizer"
+   if not class.isinstance(optim, Optimizer) then
+      args.refuse(title, "optim", "an optimizer", optim)
+   end
+   if type(averager) ~= "table" or not averager.average_parameters then
+      args.refuse(title, "averager", "one of algorithms.model_averaging.averagers", averager)
+   end
+   self.optim, self.averager = optim, averager
+   self.param_groups, self.state, self.defaults = optim.param_groups, optim.state, optim.defaults
+end
+
+--- A step of the optimizer, then one of the averager.
+function PostLocal:step(...)
+   local loss = self.optim:step(...)
+   local params = {}
+   for _, group in ipairs(self.param_groups) do
+      table.move(group.params, 1, #group.params, #params + 1, params)
+   end
+   self.averager:average_parameters(params)
+   return loss
+end
+
+for _, name in ipairs {"zero_grad", "add_param_group"} do
+   PostLocal[name] = function(self, ...) return self.optim[name](self.optim, ...) end
+end
+
+function PostLocal:state_dict()
+   local state = self.optim:state_dict()
+   state.step = self.averager.step
+   return state
+end
+
+function PostLocal:load_state_dict(state)
+   if type(state) ~= "table" or math.type(state.step) ~= "integer" then
+      torch.raise("PostLocalSGDOptimizer: load_state_dict: expected a state with the averager's " ..
+         "step")
+   end
+   local rest = {}
+   for key, value in pairs(state) do rest[key] = key ~= "step" and value or nil end
+   self.optim:load_state_dict(rest)
+   self.param_groups, self.state = self.optim.param_groups, self.optim.state
+   self.averager.step = state.step
+end
+
+return PostLocal
