@@ -422,7 +422,7 @@ tl_Tensors tli_arg_tensors(tli_Args *a, int i) {
   if (list.v == NULL) return (tl_Tensors){0, NULL};
   for (int64_t k = 0; k < list.n; k++) {
     lua_rawgeti(L, a->at[i], k + 1);
-    list.v[k] = lua_type(L, -1) == LUA_TUSERDATA ? tli_to_tensor(L, a->S, lua_gettop(L)) : NULL;
+    list.v[k] = tli_to_tensor(L, a->S, -1);
     if (list.v[k]) check_device(a, i, k + 1, list.v[k]);
     if (list.v[k] == NULL && !a->failed) {
       tli_fail(TL_EARG, "%s: %s[%lld]: expected a Tensor, got %s", a->signature->name,

@@ -193,6 +193,7 @@ int luaopen_tlua(lua_State *L) {
   tli_open_scope(L);
   tli_open_socket(L);
   tli_open_profile(L);
+  tli_open_optim(L);
   tli_open_workers(L);
   tli_open_library(L);
   /* init.lua may require "tlua" indirectly */

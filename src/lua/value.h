@@ -64,6 +64,7 @@ void tli_open_dist(lua_State *L);     /* what torch.distributed is made of */
 void tli_open_scope(lua_State *L);
 void tli_open_socket(lua_State *L);
 void tli_open_profile(lua_State *L);
+void tli_open_optim(lua_State *L);
 /* Writes the path of the modules that are being called, "" for none (raise.c). Raises
 ** nothing. */
 void tli_module_path(lua_State *L, char *text, size_t size);

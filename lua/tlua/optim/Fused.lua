@@ -68,23 +68,14 @@ end
 
 -- The arguments of a call, in tables that stay: to make and to collect them would cost as much as
 -- the step of a small model.
-local function new_lists(masters)
-   return {
-      n = 0, params = {}, grads = {}, states = {}, clocks = {}, masters = masters and {} or nil,
-   }
-end
+local lists_of = setmetatable({}, {__mode = "k"})
 
--- Those of each optimizer, and those for parameters with masters.
-local plain_lists = setmetatable({}, {__mode = "k"})
-local master_lists = setmetatable({}, {__mode = "k"})
-
-local function begin(all, self)
-   local lists = all[self]
+local function lists_for(self)
+   local lists = lists_of[self]
    if not lists then
-      lists = new_lists(all == master_lists)
-      all[self] = lists
+      lists = {params = {}, states = {}, clocks = {}}
+      lists_of[self] = lists
    end
-   lists.n = 0
    return lists
 end
 
@@ -92,34 +83,34 @@ local function clear(list, from)
    for i = from, #list do list[i] = nil end
 end
 
--- Puts a parameter behind those that are there; state that it does not have yet is made.
-local function add(self, lists, state, names, parameter, grad, group)
-   local n = lists.n + 1
-   lists.n = n
-   lists.params[n], lists.grads[n] = parameter, grad
-   local list, count = lists.states, #names
-   for k = 1, count do
-      local value = state[names[k]]
-      if not value then
-         value = new_state(self, names[k], parameter, group)
-         state[names[k]] = value
+-- Makes the state that parameters with a gradient do not have yet.
+local function complete(self, params, states, offset, names, group)
+   for i = 1, #params do
+      local parameter = params[i]
+      if parameter.grad then
+         local state = states[offset + i]
+         if not state then
+            state = {}
+            states[offset + i] = state
+         end
+         for _, name in ipairs(names) do
+            state[name] = state[name] or new_state(self, name, parameter, group)
+         end
+         for _, name in ipairs(self.clocks) do
+            state[name] = state[name] or new_clock(self, name, parameter, group)
+         end
       end
-      list[(n - 1) * count + k] = value
    end
-   list, names = lists.clocks, self.clocks
-   count = #names
-   for k = 1, count do
-      local value = state[names[k]]
-      if not value then
-         value = new_clock(self, names[k], parameter, group)
-         state[names[k]] = value
-      end
-      list[(n - 1) * count + k] = value
-   end
-   if lists.masters then
-      state.master = state.master or parameter:detach():to("float32")
-      lists.masters[n] = state.master
-   end
+end
+
+-- Puts those parameters that have a gradient, and their states, into the lists.
+local function gather(self, lists, params, states, offset, names, group)
+   lists.n = torch._gather_step(params, states, offset, names, self.clocks, lists.params,
+      lists.states, lists.clocks)
+   if lists.n then return end
+   complete(self, params, states, offset, names, group)
+   lists.n = torch._gather_step(params, states, offset, names, self.clocks, lists.params,
+      lists.states, lists.clocks)
 end
 
 -- What is left of another call before goes.
@@ -128,10 +119,8 @@ local function trim(self, lists, states)
    if n == lists.last and states == lists.last_states then return end
    lists.last, lists.last_states = n, states
    clear(lists.params, n + 1)
-   clear(lists.grads, n + 1)
    clear(lists.states, n * states + 1)
    clear(lists.clocks, n * #self.clocks + 1)
-   if lists.masters then clear(lists.masters, n + 1) end
 end
 
 local function gradients(self)
@@ -164,23 +153,47 @@ function Fused:clip_gradients(max_norm, norm_type)
    return norm, factor
 end
 
-local no_extra <const> = {}
+local none <const> = {}
 
-local function call(self, lists, group, rule, states, options)
+local function call(self, lists, group, rule, states, options, masters)
    if lists.n == 0 then return end
    trim(self, lists, states)
    local lr = torch.is_tensor(options[1]) and options[1] or nil
    if lr then options[1] = 0 end
-   local extra = no_extra
-   if self.grad_scale or self.found_inf or self.clip or lists.masters then
+   local extra = none
+   if self.grad_scale or self.found_inf or self.clip or masters then
       extra = {
          grad_scale = self.grad_scale, found_inf = self.found_inf, clip = self.clip,
-         masters = lists.masters,
+         masters = masters,
       }
    end
-   torch._fused_step_(lists.params, lists.grads, lists.states, lists.clocks, rule, options, lr,
+   torch._fused_step_(lists.params, none, lists.states, lists.clocks, rule, options, lr,
       group.maximize, extra)
-   clear(lists.grads, 1) -- they are not kept from step to step
+end
+
+-- The parameters with a gradient that a call is for, and their states.
+local function select(self, group, offset, wanted)
+   local params, states = {}, {}
+   for i, parameter in ipairs(group.params) do
+      if parameter.grad then
+         local state = self:state_of(offset + i)
+         if wanted(parameter, state) then
+            params[#params + 1] = parameter
+            states[#params] = state
+         end
+      end
+   end
+   return params, states
+end
+
+-- float32 copies of the parameters.
+local function masters_of(params, states)
+   local list = {}
+   for i, state in ipairs(states) do
+      state.master = state.master or params[i]:detach():to("float32")
+      list[i] = state.master
+   end
+   return list
 end
 
 --- Steps those parameters of a group that have a gradient and that `wanted`, if given, wants.
@@ -191,22 +204,19 @@ end
 ---@param options number[]
 ---@param wanted? fun(state: table): boolean
 function Fused:step_group(group, offset, rule, names, options, wanted)
-   local plain = begin(plain_lists, self)
-   local masters = group.master_weights and begin(master_lists, self)
-   local params, states = group.params, self.state
-   for i = 1, #params do
-      local parameter = params[i]
-      local grad = parameter.grad
-      if grad then
-         local state = states[offset + i] or self:state_of(offset + i)
-         if not wanted or wanted(state) then
-            local lists = masters and has_master(parameter, group) and masters or plain
-            add(self, lists, state, names, parameter, grad, group)
-         end
-      end
+   local lists = lists_for(self)
+   if not wanted and not group.master_weights then
+      gather(self, lists, group.params, self.state, offset, names, group)
+      return call(self, lists, group, rule, #names, options)
    end
-   if masters then call(self, masters, group, rule, #names, {table.unpack(options)}) end
-   call(self, plain, group, rule, #names, options)
+   for _, mastered in ipairs {true, false} do
+      local params, states = select(self, group, offset, function(parameter, state)
+         return has_master(parameter, group) == mastered and (not wanted or wanted(state))
+      end)
+      local masters = mastered and masters_of(params, states) or nil
+      gather(self, lists, params, states, 0, names, group)
+      call(self, lists, group, rule, #names, {table.unpack(options)}, masters)
+   end
 end
 
 function Fused:update_group(group, offset)

@@ -7,6 +7,7 @@
 */
 #include <string.h>
 
+#include "autograd/graph.h"
 #include "ops/common.h"
 
 #define OP "_fused_step_"
@@ -65,7 +66,8 @@ static bool check_count(const char *list, int64_t n, int64_t expected) {
 static bool check_counts(const Step *s, tl_Tensors grads, tl_Tensors states, tl_Tensors clocks,
                          tl_Tensors masters) {
   const Rule *r = &rules[s->rule];
-  return check_count("grads", grads.n, s->n) && check_count("states", states.n, s->n * r->states) &&
+  return (grads.n == 0 || check_count("grads", grads.n, s->n)) &&
+         check_count("states", states.n, s->n * r->states) &&
          check_count("clocks", clocks.n, s->n * r->clocks) &&
          check_count("options", s->options.n, r->options) &&
          (masters.n == 0 || check_count("masters", masters.n, s->n));
@@ -91,6 +93,8 @@ static bool check_operand(const Item *item, int64_t i, int k) {
 }
 
 static bool check_item(const Step *s, const Item *item, int64_t i) {
+  if (item->given[GRAD] == NULL)
+    return tli_fail(TL_EARG, OP ": grads: parameter " TLI_POS " has no gradient", i);
   for (int k = 0; k < OPERANDS; k++)
     if (item->given[k]) TL_TRY(check_operand(item, i, k));
   for (int k = 0; k < rules[s->rule].clocks; k++) {
@@ -332,12 +336,14 @@ static bool run_all(const Step *s) {
 
 /* ---- the operator --------------------------------------------------------------------- */
 
+static tl_Tensor *own_grad(const tl_Tensor *t) { return t->autograd ? t->autograd->grad : NULL; }
+
 static void set_item(const Step *s, Item *item, int64_t i, tl_Tensors params, tl_Tensors grads,
                      tl_Tensors states, tl_Tensors clocks, tl_Tensors masters) {
   const Rule *r = &rules[s->rule];
   memset(item, 0, sizeof *item);
   item->given[PARAM] = params.v[i];
-  item->given[GRAD] = grads.v[i];
+  item->given[GRAD] = grads.n ? grads.v[i] : own_grad(params.v[i]);
   for (int k = 0; k < r->states; k++) item->given[STATE + k] = states.v[i * r->states + k];
   item->given[MASTER] = masters.n ? masters.v[i] : NULL;
   item->clocks = clocks.v + i * r->clocks;
