@@ -60,6 +60,50 @@ bool tli_op_class_loss(tl_Tensor *input, tl_Tensor *target, tl_Tensor *weight, i
   return ok;
 }
 
+/* The sum of n elements. */
+static bool sum_of(tl_Tensor *out, const void *in, int64_t n) {
+  tl_DType dtype = (tl_DType)out->dtype;
+  tlk_Array from = {(void *)(uintptr_t)in, dtype};
+  return TLI_RUN(tli_device(out), reduce, .kernel = TLK_reduction_sum, .compute = dtype,
+                 .out = tli_array(out), .in = from, .outer = 1, .n = n, .inner = 1);
+}
+
+/* Each element of out becomes the quotient of two numbers. */
+static bool fill_quotient(tl_Tensor *out, tl_Tensor *a, tl_Tensor *b) {
+  tli_Iter it = {.nargs = 3, .ndim = 1, .numel = out->numel, .sizes = {out->numel}};
+  tl_Tensor *all[] = {out, a, b};
+  for (int k = 0; k < 3; k++)
+    it.args[k] = (tli_IterArg){.data = tli_data(all[k]), .dtype = (tl_DType)all[k]->dtype};
+  it.args[0].strides[0] = tli_dtype_bytes[out->dtype];
+  return TLI_RUN(tli_device(out), pointwise, .it = it, .kernel = TLK_true_divide,
+                 .compute = tli_dtype_compute((tl_DType)out->dtype));
+}
+
+bool tli_op_class_total(tl_Tensor *input, tl_Tensor *target, tl_Tensor *weight,
+                        int64_t ignore_index, bool logits, bool mean, tl_Tensor **out) {
+  tli_Chain c = {0};
+  tl_DType dtype = stat_dtype(input);
+  tl_Device device = tli_device(input);
+  int64_t n = target->numel, both = 2 * n;
+  Operands o = operands(&c, input, target, weight, dtype);
+  tl_Tensor *each = TLI_STEP(&c, tli_empty(dtype, device, 1, &both)); /* losses, weights */
+  tl_Tensor *sum = TLI_STEP(&c, tli_empty(dtype, device, 0, NULL));
+  out[1] = TLI_STEP(&c, tli_empty(dtype, device, 0, NULL));
+  out[2] = TLI_STEP(&c, tli_empty(dtype, device, target->ndim, target->sizes));
+  if (!c.failed) {
+    tlk_Classes k = classes_of(input->sizes, input->ndim, o.target, o.weight, ignore_index, logits);
+    char *weights = (char *)tli_data(each) + n * tli_dtype_bytes[dtype];
+    c.failed =
+        (n > 0 && !TLI_RUN(device, class_loss, .classes = k, .loss = tli_array(each),
+                           .weights = weights, .norm = tli_data(out[2]), .in = tli_array(o.input),
+                           .blame = tli_blame(device, NULL, "target"))) ||
+        !sum_of(sum, tli_data(each), n) || !sum_of(out[1], weights, n) ||
+        (mean && !fill_quotient(sum, sum, out[1]));
+  }
+  out[0] = TLI_STEP(&c, tli_contiguous_as(sum, (tl_DType)input->dtype));
+  return tli_chain_end_all(&c, out, 3);
+}
+
 /* The gradient of in, of that shape. `input` and norm only count for logits. */
 static tl_Tensor *run_backward(tl_Tensor *grad, tl_Tensor *input, tl_Tensor *target,
                                tl_Tensor *weight, tl_Tensor *norm, tl_Ints size, int64_t ignore,
@@ -108,6 +152,29 @@ tl_Tensor *tlo_class_loss_backward(tl_Tensor *grad_output, tl_Tensor *input, tl_
     spread = TLI_STEP(&c, tlo_log_softmax_backward(spread, log, 1));
   }
   return tli_chain_end(&c, spread);
+}
+
+/* What each sample has of the gradient of the sum, or, with a count, of the mean. */
+static tl_Tensor *chain_shares(tli_Chain *c, tl_Tensor *grad, tl_Tensor *count, tl_Tensor *target) {
+  tl_Ints sizes = {target->ndim, target->sizes};
+  bool recorded = tli_recording(&grad, 1);
+  if (count && !recorded) {
+    tl_Tensor *out = TLI_STEP(
+        c, tli_empty((tl_DType)grad->dtype, tli_device(grad), target->ndim, target->sizes));
+    TLI_DO(c, out->numel == 0 || fill_quotient(out, grad, count));
+    return out;
+  }
+  if (count) grad = chain_div(c, grad, chain_to(c, count, (tl_DType)grad->dtype));
+  return TLI_STEP(c, tlo_expand(grad, sizes));
+}
+
+tl_Tensor *tlo_class_total_backward(tl_Tensor *grad_output, tl_Tensor *input, tl_Tensor *target,
+                                    tl_Tensor *weight, tl_Tensor *count, tl_Tensor *norm,
+                                    int64_t ignore_index, bool logits, bool mean) {
+  tli_Chain c = {0};
+  tl_Tensor *each = chain_shares(&c, grad_output, mean ? count : NULL, target);
+  return tli_chain_end(&c, TLI_STEP(&c, tlo_class_loss_backward(each, input, target, weight, norm,
+                                                                ignore_index, logits)));
 }
 
 /* ---- nll_loss and cross_entropy ---- */
@@ -196,12 +263,13 @@ static tl_Tensor *label_loss(tl_Tensor *input, tl_Tensor *target, tl_Tensor *wei
   tli_Chain c = {0};
   uint64_t count = tli_node_count();
   tl_Tensor *out[3] = {NULL};
-  bool single = batched(&c, &input, &target);
-  if (!c.failed && tlo_class_loss(input, target, weight, ignore, logits, out))
-    for (int i = 0; i < 3; i++) tli_keep(&c, out[i]);
-  else
-    c.failed = true;
-  tl_Tensor *loss = chain_weighted(&c, out[0], out[1], reduction);
+  bool single = batched(&c, &input, &target), total = strcmp(reduction, "none") != 0;
+  bool mean = strcmp(reduction, "mean") == 0, fused = total && smoothing <= 0;
+  TLI_DO(&c, fused ? tlo_class_total(input, target, weight, ignore, logits, mean, out)
+                   : tlo_class_loss(input, target, weight, ignore, logits, out));
+  for (int i = 0; i < 3; i++)
+    if (out[i]) tli_keep(&c, out[i]);
+  tl_Tensor *loss = fused ? out[0] : chain_weighted(&c, out[0], out[1], reduction);
   if (smoothing > 0 && !c.failed) {
     tl_Tensor *smooth = chain_smooth(&c, input, target, weight, ignore);
     smooth = chain_weighted(&c, smooth, out[1], reduction);

@@ -36,6 +36,14 @@ op {[[class_loss(Tensor input, Tensor target, Tensor weight, int ignore_index, b
     logits)]]}}
 op {[[class_loss_backward(Tensor grad_output, Tensor input, Tensor target, Tensor weight,
       Tensor norm, int ignore_index, bool logits) -> Tensor]], internal = true, composite = true}
+op {[[class_total(Tensor input, Tensor target, Tensor weight, int ignore_index, bool logits,
+      bool mean) -> (Tensor loss, Tensor count, Tensor norm)]],
+    name = "nll_loss", internal = true, nograd = {count = true, norm = true},
+    grad = {input = [[class_total_backward(grad_loss, input, target, weight, count, norm,
+    ignore_index, logits, mean)]]}}
+op {[[class_total_backward(Tensor grad_output, Tensor input, Tensor target, Tensor weight,
+      Tensor count, Tensor norm, int ignore_index, bool logits, bool mean) -> Tensor]],
+    internal = true, composite = true}
 op {[[class_spread(Tensor grad_output, Tensor target, Tensor weight, int[] size, int ignore_index)
       -> Tensor]],
     name = "nll_loss_backward",
