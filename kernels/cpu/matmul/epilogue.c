@@ -1,12 +1,13 @@
 /*
-** epilogue.c - the elementwise end of products, by the loops of pointwise kernels, so that
-** results are those of the separate operators.
+** epilogue.c - the elementwise end of products: a bias, and a relu, by a loop of their own, other
+** activations by those of pointwise kernels. Results are those of the separate operators.
 */
 #include "kernels/cpu/matmul/epilogue.h"
 
 #include <string.h>
 
 #include "kernels/cpu/blocks.h"
+#include "kernels/cpu/matmul/tile.h"
 
 static const tlk_Pointwise kernels[] = {[TLK_ACTIVATION_RELU] = TLK_relu,
                                         [TLK_ACTIVATION_GELU] = TLK_gelu,
@@ -40,12 +41,11 @@ static void finish_run(const Loops *l, int64_t n, char *c, const char *bias, cha
   if (inner) memcpy(inner + done, last_inner, rest);
 }
 
-void tlk_finish(const tlk_Epilogue *e, tl_DType compute, int64_t rows, int64_t cols, void *c,
-                int64_t ldc) {
+static void finish_by_loops(const tlk_Epilogue *e, tl_DType compute, int64_t rows, int64_t cols,
+                            void *c, int64_t ldc) {
   const tlk_Loop *all = tlk_isa()->loops[tlk_compute_index(compute)];
   Loops l = {all[TLK_add], e->activation ? all[kernels[e->activation]] : NULL,
              compute == TL_F64 ? 8 : 4};
-  if (e->bias == NULL && e->activation == TLK_ACTIVATION_NONE) return;
   /* short rows without gaps count as one, with the bias repeated */
   _Alignas(64) char repeated[TLK_CHUNK * 8];
   int64_t fold = ldc == cols && cols < TLK_CHUNK / 8 ? tlk_min(rows, TLK_CHUNK / cols) : 1;
@@ -60,4 +60,13 @@ void tlk_finish(const tlk_Epilogue *e, tl_DType compute, int64_t rows, int64_t c
     int64_t at = r * ldc * l.size;
     finish_run(&l, tlk_min(fold, rows - r) * cols, (char *)c + at, bias, inner ? inner + at : NULL);
   }
+}
+
+void tlk_finish(const tlk_Epilogue *e, tl_DType compute, int64_t rows, int64_t cols, void *c,
+                int64_t ldc) {
+  bool relu = e->activation == TLK_ACTIVATION_RELU;
+  if (e->inner == NULL && (relu || e->activation == TLK_ACTIVATION_NONE))
+    tlk_isa()->tile[compute == TL_F64]->finish(rows, cols, e->bias, relu, c, ldc);
+  else
+    finish_by_loops(e, compute, rows, cols, c, ldc);
 }

@@ -26,6 +26,9 @@ typedef struct tlk_TileLoops {
   ** added to out if `add`. All pointers of a tile are read, `rows` rows written. */
   void (*tile)(int rows, int vectors, int64_t n, const int64_t *offsets, const void *const *in,
                const void *panel, int64_t pitch, bool add, void *out, int64_t out_step);
+  /* out[r][c] += bias[c] unless that is NULL; then, if `relu`, what is below 0 becomes 0. */
+  void (*finish)(int64_t rows, int64_t cols, const void *bias, bool relu, void *out,
+                 int64_t out_step);
 } tlk_TileLoops;
 
 /* Columns of the panels that n columns are best cut into: whole vectors. */

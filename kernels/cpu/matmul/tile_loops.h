@@ -92,5 +92,27 @@ static void tile(int rows, int vectors, int64_t n, const int64_t *offsets, const
   }
 }
 
+/* Both are constants where this is inlined. */
+static inline __attribute__((always_inline)) void
+finish_rows(int64_t rows, int64_t cols, const real *bias, bool relu, real *out, int64_t out_step) {
+  for (int64_t r = 0; r < rows; r++, out += out_step) {
+    TLK_IVDEP
+    for (int64_t c = 0; c < cols; c++) {
+      real x = bias ? out[c] + bias[c] : out[c];
+      out[c] = relu && x < 0 ? 0 : x;
+    }
+  }
+}
+
+static void finish(int64_t rows, int64_t cols, const void *bias, bool relu, void *out,
+                   int64_t out_step) {
+  if (bias && relu)
+    finish_rows(rows, cols, bias, true, out, out_step);
+  else if (relu)
+    finish_rows(rows, cols, NULL, true, out, out_step);
+  else if (bias)
+    finish_rows(rows, cols, bias, false, out, out_step);
+}
+
 #define PANEL_LOOPS \
-  { LANES, ROWS, VECTORS, tile }
+  { LANES, ROWS, VECTORS, tile, finish }

@@ -48,6 +48,7 @@ typedef struct Product {
   int64_t depth; /* terms of a panel */
   int64_t offsets[TLK_TILE_DEPTH];
   int64_t piece; /* bytes from the first of these terms to the next ones */
+  double alpha, beta;
   const char *a, *b;
   char *c;
   char *rows;   /* owned copies of a block's rows; NULL: they are read where they lie */
@@ -122,7 +123,7 @@ static Rows rows_of(const Product *p, int64_t begin, int64_t rows, int64_t at, i
 /* c = or += rows times panel, where c is not as the loop would write it. */
 static void store_tile(const Product *p, int64_t rows, int64_t cols, bool first, const char *sums,
                        char *c) {
-  double alpha = tli_to_double(p->g->alpha), beta = first ? tli_to_double(p->g->beta) : 1;
+  double alpha = p->alpha, beta = first ? p->beta : 1;
   for (int64_t r = 0; r < rows; r++, sums += p->width * p->size, c += p->g->ldc * p->size)
     if (alpha == 1 && beta == 0)
       memcpy(c, sums, (size_t)(cols * p->size));
@@ -134,9 +135,8 @@ static void store_tile(const Product *p, int64_t rows, int64_t cols, bool first,
 static void sum_tile(const Product *p, int rows, const void **in, int64_t terms, const char *panel,
                      int64_t pitch, int64_t cols, bool first, char *c) {
   const tlk_TileLoops *f = p->loops;
-  double beta = tli_to_double(p->g->beta);
   int64_t width = (cols + f->lanes - 1) & -f->lanes;
-  bool plain = cols == width && tli_to_double(p->g->alpha) == 1;
+  bool plain = cols == width && p->alpha == 1;
   int vectors = (int)(width / f->lanes);
   if (p->panels) /* it comes from far and is wanted soon */
     for (int r = 0; r < rows; r++)
@@ -144,8 +144,8 @@ static void sum_tile(const Product *p, int rows, const void **in, int64_t terms,
         __builtin_prefetch(c + r * p->g->ldc * p->size + k, 1);
   for (int64_t t = 0; t < terms; t += TLK_TILE_DEPTH, first = false) {
     int64_t n = tlk_min(TLK_TILE_DEPTH, terms - t);
-    if (plain && (!first || beta == 0 || beta == 1)) {
-      f->tile(rows, vectors, n, p->offsets, in, panel, pitch, !first || beta == 1, c, p->g->ldc);
+    if (plain && (!first || p->beta == 0 || p->beta == 1)) {
+      f->tile(rows, vectors, n, p->offsets, in, panel, pitch, !first || p->beta == 1, c, p->g->ldc);
     } else {
       char sums[TLK_TILE_ROWS * PANEL_BYTES] __attribute__((aligned(64)));
       f->tile(rows, vectors, n, p->offsets, in, panel, pitch, false, sums, p->width);
@@ -211,6 +211,7 @@ bool tlk_tiled_gemm(const tlk_Gemm *g, const tlk_Epilogue *after, const void *a,
   const tlk_TileLoops *f = tlk_isa()->tile[wide];
   Product p; /* not all of its offsets are needed */
   p.g = g, p.after = after, p.loops = f, p.size = wide ? 8 : 4, p.a = a, p.b = b, p.c = c;
+  p.alpha = tli_to_double(g->alpha), p.beta = tli_to_double(g->beta);
   int64_t most = (int64_t)f->lanes * f->vectors, block = COLUMN_BYTES / p.size;
   /* without memory for copies it goes without them */
   size_t panel_bytes = (size_t)((tlk_min(block, g->n) + most) * TERMS * p.size);
