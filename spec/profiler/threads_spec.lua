@@ -123,6 +123,16 @@ describe("a process group", function()
          assert(own.all_gather_object == 1 and own.all_gather == 2)
          assert(own.broadcast_object_list == 1 and own.broadcast == 2)
          assert(others.all_reduce == 1)
+         -- what a rank waits for is no time of Lua's
+         local figures, calls = require("tlua.profiler.summary").figures(prof.session), 0
+         for _, event in prof:events() do
+            if not event.thread and event.name:find "^distributed%." then
+               calls = calls + event.self_cpu_time / 1e6
+            end
+         end
+         near(torch.tensor(figures.ranks * figures.seconds), torch.tensor(calls), 1e-6)
+         assert(figures.ranks > 0 and figures.lua <= 1 - figures.ranks)
+         assert(prof:summary():find "calls of process groups, and waiting for other ranks")
       ]])
    end)
 end)

@@ -12,7 +12,7 @@ local GROWTH <const> = 1 << 20 -- bytes, from which on memory grows
 local function shares_of(session)
    local _, duration, _, n = session:state()
    local class = {}
-   local sums = {data = 0, collector = 0, collections = 0, asked = 0, asked_count = 0,
+   local sums = {data = 0, collector = 0, ranks = 0, collections = 0, asked = 0, asked_count = 0,
       operators = 0, operator_count = 0}
    local device, device_of, steps, busy = 0, {}, 0, {}
    local function add(i)
@@ -27,7 +27,8 @@ local function shares_of(session)
       local is = parent > 0 and class[parent] or nil
       if is ~= "data" and is ~= "collector" then
          is = (kind == "data" or kind == "collector") and kind
-            or (kind == "operator" or kind == "backward") and "operators" or "lua"
+            or (kind == "operator" or kind == "backward") and "operators"
+            or kind == "user" and name:find "^distributed%." and "ranks" or "lua"
       end
       class[i] = is
       if sums[is] then sums[is] = sums[is] + took - inside end
@@ -46,7 +47,7 @@ local function shares_of(session)
       end
    end
    for i = 1, n do add(i) end
-   sums.lua = math.max(duration - sums.data - sums.collector - sums.operators, 0)
+   sums.lua = math.max(duration - sums.data - sums.collector - sums.operators - sums.ranks, 0)
    return sums, duration, device, steps, busy
 end
 
@@ -70,14 +71,15 @@ local function busiest_worker(threads)
 end
 
 --- The figures behind the text: shares from 0 to 1 of the time that was recorded, and advice.
----@return table  {seconds =, lua =, operators =, collector =, data =, device =, threads = {{name =,
---- share =}, ...}, advice = {...}}
+---@return table  {seconds =, lua =, operators =, collector =, data =, ranks =, device =,
+--- threads = {{name =, share =}, ...}, advice = {...}}
 function M.figures(session)
    local sums, duration, device, steps, busy = shares_of(session)
    local whole = math.max(duration, 1)
    local f = {
       seconds = duration / 1e9, lua = sums.lua / whole, operators = sums.operators / whole,
-      collector = sums.collector / whole, data = sums.data / whole, device = device / whole,
+      collector = sums.collector / whole, data = sums.data / whole, ranks = sums.ranks / whole,
+      device = device / whole,
       operator_count = sums.operator_count, steps = steps, threads = {}, advice = {},
       operator_average = sums.operators / math.max(sums.operator_count, 1) / 1e3,
    }
@@ -137,6 +139,7 @@ function M.text(session)
    line(f.operators, ("operators, forward and backward (%d calls)"):format(f.operator_count))
    line(f.lua, "Lua between them")
    line(f.data, "waiting for data")
+   if f.ranks > 0 then line(f.ranks, "calls of process groups, and waiting for other ranks") end
    line(f.collector, "the garbage collector")
    if f.device > 0 then line(f.device, "meanwhile, the device was at work") end
    for _, thread in ipairs(f.threads) do
