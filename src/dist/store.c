@@ -23,9 +23,11 @@ struct tli_Store {
 
 /* ---- meeting --------------------------------------------------------------------- */
 
-/* For the greeting, however short the time to connect is; and to try again where the other side goes
-** before it, as a store does that ends. */
+/* For the greeting, however short the time to connect is, and however long: a store may wait for a
+** processor, what is none may never say a word. And to try again where the other side goes before
+** it, as a store does that ends. */
 #define GREETING INT64_C(3000000000)
+#define LONGEST_GREETING INT64_C(30000000000)
 #define AGAIN INT64_C(500000000)
 
 typedef enum Peer { A_STORE, NO_STORE, GONE, INTERRUPTED } Peer;
@@ -54,7 +56,10 @@ static bool open_socket(tli_Store *s, int64_t timeout) {
     if (s->socket == TLI_NOSOCKET) return false;
     int64_t now = tli_now_ns();
     if (taken == 0) taken = now;
-    Peer peer = greet(s->socket, now + GREETING, how, sizeof how);
+    int64_t left = begun + timeout - now; /* of what may be the longest time there is */
+    if (left < GREETING) left = GREETING;
+    if (left > LONGEST_GREETING) left = LONGEST_GREETING;
+    Peer peer = greet(s->socket, now + left, how, sizeof how);
     if (peer == A_STORE) return true;
     tli_socket_close(s->socket);
     if (peer == INTERRUPTED) return false;
