@@ -126,7 +126,8 @@ describe("a graph", function()
    end)
 
    it("keeps what it reads and writes, whoever lets go of it", function()
-      local g, x, sum, pinned = sim.Graph(), ones(64), ones(64), torch.ones(64):pin_memory()
+      local g, x, sum = sim.Graph(), ones(64), ones(64)
+      local pinned = torch.ones(64, {device = "cpu"}):pin_memory()
       local collected = setmetatable({sum, ones(64)}, {__mode = "v"})
       local function step()
          local other = collected[2]
@@ -143,7 +144,7 @@ describe("a graph", function()
       local others = {}
       for i = 1, 32 do
          others[i] = torch.full({64}, 100, {device = kind})
-         others[-i] = torch.full({64}, 100):pin_memory()
+         others[-i] = torch.full({64}, 100, {device = "cpu"}):pin_memory()
       end
       g:replay()
       assert.equal(4 * 64, y:sum():item())
