@@ -4,7 +4,7 @@
 -- spec/embed, spec/core and spec/lua, which make has built. Prints a line for
 -- each file, all output of those that fail, and as the last line the totals.
 --
---   --jobs N           how many at a time (1)
+--   --jobs N           how many at a time (1), of which each is to have a gigabyte of memory
 --   --filter PATTERN   only tests whose names match
 --   --exclude PREFIX   no files whose paths begin so; may be given several times
 --   --wrap COMMAND     before the program, as in --wrap 'valgrind -q'
@@ -87,7 +87,7 @@ local within -- whether there is a limit for all
 -- What a job of a cluster, a program that is started by mpirun or a person's language say is not for
 -- the programs of specs.
 local clean <const> = [[
-unset LUA_INIT LUA_INIT_5_4 LUA_INIT_5_5 LANGUAGE OMP_NUM_THREADS RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE \
+unset LUA_INIT LUA_INIT_5_4 LUA_INIT_5_5 LANGUAGE RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE \
    GROUP_RANK MASTER_ADDR MASTER_PORT PMIX_RANK PMIX_NAMESPACE \
    $(env | sed -nE 's/^((SLURM|PMI|OMPI_COMM_WORLD|MPI_LOCAL)[A-Z0-9_]*)=.*/\1/p')
 export LC_ALL=C.UTF-8
@@ -164,6 +164,21 @@ local function report(path, output, passed, failed, remark)
    io.stdout:flush()
 end
 
+-- As many as are asked for, but one for each gigabyte that the machine or the container has left:
+-- there may be many processors and little else.
+local function jobs_for(asked)
+   local left = math.huge
+   local function at_most(path, pattern, unit)
+      local file <close> = io.open(path)
+      local found = file and tonumber(file:read("a"):match(pattern))
+      if found then left = math.min(left, found * unit / 2 ^ 30) end
+   end
+   at_most("/proc/meminfo", "MemAvailable:%s*(%d+) kB", 1024)
+   at_most("/sys/fs/cgroup/memory.max", "^(%d+)\n", 1)
+   at_most("/sys/fs/cgroup/memory/memory.limit_in_bytes", "^(%d+)\n", 1)
+   return math.max(1, math.floor(math.min(tonumber(asked), left)))
+end
+
 local function run(files, options, folder)
    local list = {}
    for i, path in ipairs(files) do
@@ -175,7 +190,7 @@ local function run(files, options, folder)
    local passed, failed, skipped = 0, 0, 0
    local broken = {}
    -- Each job writes one line when it has ended: its number and status.
-   local jobs <close> = assert(io.popen(("xargs -P %d -I{} sh -c "):format(options.jobs) ..
+   local jobs <close> = assert(io.popen(("xargs -P %d -I{} sh -c "):format(jobs_for(options.jobs)) ..
       quote(("sh %s/{} >%s/{}.out 2>&1 </dev/null; echo {} $?"):format(folder, folder)) ..
       " <" .. folder .. "/list"))
    for line in jobs:lines() do
