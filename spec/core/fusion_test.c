@@ -182,6 +182,28 @@ static void misaligned_operands_go_by_elements(void) {
   CHECK(fusion_width(&half) == 8);
 }
 
+static int count_of(const char *text, const char *part) {
+  int n = 0;
+  while ((text = strstr(text, part)) != NULL) n++, text++;
+  return n;
+}
+
+/* x * y, its relu, and that plus x: two arrays are read once each, and the last is written. */
+static void each_array_is_read_once_and_what_was_freed_is_not_written(void) {
+  fusion_Plan plan = {0};
+  char source[FUSION_SOURCE];
+  CHECK(add_pointwise(&plan, call2(TLK_mul, 1024, F(8192), F(0), F(4096))));
+  CHECK(add_pointwise(&plan, call1(TLK_relu, 1024, F(12288), F(8192))));
+  CHECK(add_pointwise(&plan, call2(TLK_add, 1024, F(16384), F(12288), F(0))));
+  CHECK(fusion_write(&plan, source));
+  CHECK(count_of(source, "vector_of<") == 2 && count_of(source, "put_vector(") == 3);
+  fusion_forget(&plan, (char *)(uintptr_t)(0x100000 + 8192), 8192);
+  CHECK(fusion_write(&plan, source));
+  CHECK(count_of(source, "vector_of<") == 2 && count_of(source, "put_vector(") == 1);
+  CHECK(count_of(source, "put_vector(c.data[4] + at[4], v4)") == 1);
+  CHECK(count_of(source, "seal(") == 2);
+}
+
 /* ---- NVRTC --------------------------------------------------------------------------------------------- */
 
 static bool compiles(const fusion_Plan *plan) {
@@ -276,6 +298,7 @@ int main(void) {
   RUN(shapes_meet_in_their_parts);
   RUN(what_may_find_faults_is_left_out);
   RUN(misaligned_operands_go_by_elements);
+  RUN(each_array_is_read_once_and_what_was_freed_is_not_written);
   if (cuda_lib_compiler()) {
     RUN(nvrtc_compiles_every_kernel);
     RUN(nvrtc_compiles_every_dtype_and_form);

@@ -167,6 +167,43 @@ local function run_chains()
    end
 end
 
+-- Windows that overlap -------------------------------------------------------------------------------------
+
+-- Of a base's elements, one apart: what one step writes are others' neighbours. The base is compared
+-- as a whole, so that a write past a window's end shows.
+local window_steps <const> = {
+   function(a, b, _, made) made[#made + 1] = a * 0.5 + b end,
+   function(a, b, c) a:add_(b * 0.25 - c) end,
+   function(a, _, _, made) a:copy_(made[#made] or a:clone()) end,
+   function(a) a:mul_(0.5):neg_() end,
+   function(a, b, _, made) made[#made + 1] = torch.maximum(a, b) end,
+   function(a, _, c, made) made[#made + 1] = a:clone():sub_(c) end,
+}
+
+local function run_windows()
+   for number = first, last do
+      local draw, steps = numbers(number), {}
+      local n = ({64, 100, 1001})[draw(3)]
+      for i = 1, 10 do steps[i] = {window_steps[draw(#window_steps)], draw(3), draw(3), draw(3)} end
+      torch.manual_seed(number)
+      local values = torch.randn(n + 2, {device = "cpu"})
+      local function run(base)
+         local windows, made = {}, {}
+         for i = 1, 3 do windows[i] = base:narrow(1, i, n) end
+         for _, step in ipairs(steps) do
+            step[1](windows[step[2]], windows[step[3]], windows[step[4]], made)
+         end
+         made[#made + 1] = base
+         return made
+      end
+      local eager = run(values:to "cuda")
+      local static, g = values:to "cuda", cuda.Graph()
+      local replayed = cuda.graph(g, run, static)
+      g:replay()
+      compare("windows " .. number, eager, replayed)
+   end
+end
+
 -- Training ------------------------------------------------------------------------------------------------
 
 -- With activations and an optimizer written in elementwise operators.
@@ -248,6 +285,6 @@ if what == "off" then
 elseif what == "train" then
    compare("training", train(false), train(true))
 else
-   ({chains = run_chains, known = run_known, between = run_between})[what]()
+   ({chains = run_chains, windows = run_windows, known = run_known, between = run_between})[what]()
 end
 print "the same bits"

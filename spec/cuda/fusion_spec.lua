@@ -27,6 +27,10 @@ describe("a chain of elementwise operators in a graph", function()
       assert.truthy(run(folder, "chains 1 " .. CHAINS) > CHAINS / 2)
    end))
 
+   it("has them where what is written are neighbours of what others read", with_cache(function(folder)
+      assert.truthy(run(folder, "windows 1 8") > 3)
+   end))
+
    it("has those of 50 eager steps of training", with_cache(function(folder)
       assert.truthy(run(folder, "train") > 3)
    end))
