@@ -168,7 +168,7 @@ CPU_SRC := $(filter-out $(ISA_SRC),$(sort $(wildcard kernels/cpu/*.c kernels/cpu
 LUA_SRC := $(sort $(wildcard lua/tlua/*.lua lua/tlua/*/*.lua lua/tlua/*/*/*.lua))
 SCHEMAS := $(sort $(wildcard src/ops/*/*.lua))
 GENERATOR := $(sort $(wildcard src/gen/*.lua src/lua/*.lua)) \
-  $(addprefix src/,tlua.h core/iter.h core/kernel_parts.h core/kernel.h core/device.h core/backend.h)
+  $(addprefix src/,tlua.h core/iter.h core/kernel_parts.h core/kernel.h core/lapack.h core/device.h core/backend.h)
 
 FAMILIES := $(basename $(notdir $(SCHEMAS)))
 GEN_SRC := $(foreach f,$(FAMILIES),$(GEN)/ops_$f.c $(GEN)/bind_$f.c)

@@ -233,6 +233,7 @@ static int64_t library_version(const char *name) {
   if (strcmp(name, "cuda") == 0) cudaRuntimeGetVersion(&version);
   if (strcmp(name, "driver") == 0) cudaDriverGetVersion(&version);
   if (strcmp(name, "nccl") == 0) return cuda_nccl_version();
+  if (strcmp(name, "cusolver") == 0) return cuda_cusolver_version();
   return version;
 }
 
@@ -284,6 +285,7 @@ static const tl_DeviceApi api = {
     .activities = cuda_activities,
 #endif
     .comms = cuda_comms,
+    .lapack = cuda_lapack,
 };
 
 #ifndef TLK_EMULATED /* there spec/cuda answers */

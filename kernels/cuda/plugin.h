@@ -93,6 +93,11 @@ bool cuda_activities(void (*note)(const tl_Activity *activity), int64_t *now);
 const tl_CommApi *cuda_comms(void);
 int64_t cuda_nccl_version(void); /* 22807 is 2.28.7; 0 without NCCL */
 
+/* ---- linalg/cusolver.c ---- */
+
+const tlk_Lapack *cuda_lapack(void);
+int64_t cuda_cusolver_version(void); /* 120004 is 12.0.4; 0 without cuSOLVER */
+
 /* ---- transfer.c ---- */
 
 bool cuda_transfer(const struct tlk_transfer *call);

@@ -7,6 +7,7 @@
 
 #include <string.h>
 
+#include "core/capture.h"
 #include "core/platform.h"
 #include "core/plugin.h"
 
@@ -19,6 +20,13 @@ const tlk_Context tli_cpu_context = {.device = {TL_CPU, 0}};
 /* ---- opening --------------------------------------------------------------------- */
 
 static tli_Mutex lock = TLI_MUTEX_INIT;
+
+const tlk_Lapack *tli_lapack(tl_Device device) {
+  const tl_Backend *backend = tli_backend(device);
+  if (backend->lapack || backend->device == NULL) return backend->lapack;
+  if (backend->device->lapack == NULL || tli_capture_number(device) != 0) return NULL;
+  return backend->device->lapack();
+}
 
 const char *tli_device_type_name(int type) {
   static const char *const names[] = {

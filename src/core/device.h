@@ -320,6 +320,9 @@ typedef struct tl_DeviceApi {
   bool (*configure)(const char *key, int64_t value);
   /* Groups of devices; NULL, with a message, where there are none. May itself be NULL. */
   const tl_CommApi *(*comms)(void);
+  /* Factorizations; NULL, without a message, where their library is not there. May itself be
+  ** NULL. */
+  const struct tlk_Lapack *(*lapack)(void);
 } tl_DeviceApi;
 
 /* ---- what users set for kernels ---- */

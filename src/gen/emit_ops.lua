@@ -90,7 +90,8 @@ local function emit_host(op)
    return fill([[
 static $prototype {
   tl_Device device_ = tli_device($first);
-  if (device_.type == TL_CPU) return tli_op_$op($args);
+?elsewhere|  if (device_.type == TL_CPU) return tli_op_$op($args);
+?own|  if (tli_lapack(device_)) return tli_op_$op($args);
 ?single|  tl_Tensor *out[1];
   tl_Tensor *moved_[$count];
   bool ok_ = tli_to_host((tl_Tensor *[]){$tensors}, moved_, $count);
@@ -101,6 +102,7 @@ static $prototype {
   return $made;
 }]], {
       prototype = M.prototype(op, "host"), first = tensors[1], op = op.cname, single = single,
+      own = op.device_lapack, elsewhere = not op.device_lapack,
       several = not single, args = join(args, ", "), moved = join(moved, ", "), count = #tensors,
       tensors = join(tensors, ", "), results = op.results.count,
       made = single and "ok_ ? out[0] : NULL" or "ok_",

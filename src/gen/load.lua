@@ -43,6 +43,7 @@ local fields = {
                             -- capture it
    host = "string",         -- what only the CPU has: inputs are moved there and results back; it
                             -- waits
+   device_lapack = "boolean", -- with host: its C also runs where a device has LAPACK's routines
    nondiff = "string",      -- why there is no derivative, for those whose result is floating
    nograd = "table",        -- results that are floating yet carry no derivative, by name
    gradcheck = "any",       -- options for the gradient check, or false with a reason in `nondiff`
@@ -119,7 +120,10 @@ local function enter(family, entry, line)
       op.method = first ~= nil and first.name == "self"
    end
    op.inplace_form = op.results.kind == "self"
-   op.waits = op.waits or (op.host and op.host .. " computes on the CPU")
+   if op.host then
+      local unless = op.device_lapack and " unless cuSOLVER is there" or ""
+      op.waits = op.waits or op.host .. " computes on the CPU" .. unless
+   end
    check(op)
    if op.autocast then read_autocast(op) end
    return op

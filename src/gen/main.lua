@@ -37,7 +37,7 @@ end
 
 -- What host and plugins must agree on, apart from the kernels themselves.
 local shared = {"tlua.h", "core/iter.h", "core/kernel_parts.h", "core/kernel.h",
-   "core/device.h", "core/backend.h"}
+   "core/lapack.h", "core/device.h", "core/backend.h"}
 
 local function shared_text()
    local texts = {}

@@ -62,6 +62,16 @@ static void cudnn_version(void *library, char text[TEXT]) {
   snprintf(text, TEXT, "%zu.%zu.%zu", n / 10000, n % 10000 / 100, n % 100);
 }
 
+/* enum libraryPropertyType: major, minor, patch level. */
+static void cusolver_version(void *library, char text[TEXT]) {
+  int (*property)(int, int *);
+  int n[3] = {0, 0, 0};
+  if (!find(library, "cusolverGetProperty", &property)) return;
+  for (int i = 0; i < 3; i++)
+    if (property(i, &n[i]) != 0) return;
+  snprintf(text, TEXT, "%d.%d.%d", n[0], n[1], n[2]);
+}
+
 static void nvrtc_version(void *library, char text[TEXT]) {
   int (*version)(int *, int *);
   int major, minor;
@@ -112,6 +122,11 @@ static const Library accelerators[] = {
      cudnn_version,
      "convolution, pooling, recurrent layers and attention on the GPU",
      "https://developer.nvidia.com/cudnn, Debian: apt install nvidia-cudnn"},
+    {"cuSOLVER",
+     {"libcusolver.so.12", "libcusolver.so.11", "libcusolver.so", NULL},
+     cusolver_version,
+     "linear algebra on the GPU",
+     "comes with the CUDA toolkit"},
     {"NVRTC",
      {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so", NULL},
      nvrtc_version,

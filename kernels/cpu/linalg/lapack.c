@@ -245,48 +245,53 @@ static bool share(Routine run, const Call *call, int64_t batch, int m, int n, in
 
 /* Chooses the precision. */
 #define SHARE(name, m, n, k, ...) \
-  (ready() && share(dtype == TL_F32 ? name##_s : name##_d, &(Call){__VA_ARGS__}, batch, m, n, k))
+  ((void)cx,                      \
+   ready() && share(dtype == TL_F32 ? name##_s : name##_d, &(Call){__VA_ARGS__}, batch, m, n, k))
 
-static bool potrf(tl_DType dtype, int64_t batch, int n, void *a, int *info) {
+static bool potrf(const tlk_Context *cx, tl_DType dtype, int64_t batch, int n, void *a, int *info) {
   return SHARE(potrf, n, n, n, .n = n, .a = a, .info = info);
 }
-static bool getrf(tl_DType dtype, int64_t batch, int m, int n, void *a, int *pivots, int *info) {
+static bool getrf(const tlk_Context *cx, tl_DType dtype, int64_t batch, int m, int n, void *a,
+                  int *pivots, int *info) {
   return SHARE(getrf, m, n, least(m, n), .m = m, .n = n, .a = a, .pivots = pivots, .info = info);
 }
-static bool getrs(tl_DType dtype, int64_t batch, int n, int nrhs, const void *a, const int *pivots,
-                  void *b) {
+static bool getrs(const tlk_Context *cx, tl_DType dtype, int64_t batch, int n, int nrhs,
+                  const void *a, const int *pivots, void *b) {
   return SHARE(getrs, n, n, nrhs, .n = n, .nrhs = nrhs, .in = a, .pivots_in = pivots, .b = b);
 }
-static bool geqrf(tl_DType dtype, int64_t batch, int m, int n, void *a, void *tau) {
+static bool geqrf(const tlk_Context *cx, tl_DType dtype, int64_t batch, int m, int n, void *a,
+                  void *tau) {
   return SHARE(geqrf, m, n, least(m, n), .m = m, .n = n, .a = a, .b = tau);
 }
-static bool orgqr(tl_DType dtype, int64_t batch, int m, int n, int k, void *a, const void *tau) {
+static bool orgqr(const tlk_Context *cx, tl_DType dtype, int64_t batch, int m, int n, int k,
+                  void *a, const void *tau) {
   return SHARE(orgqr, m, n, k, .m = m, .n = n, .k = k, .a = a, .in = tau);
 }
-static bool gesdd(tl_DType dtype, char job, int64_t batch, int m, int n, void *a, void *s, void *u,
-                  void *vt, int *info) {
+static bool gesdd(const tlk_Context *cx, tl_DType dtype, char job, int64_t batch, int m, int n,
+                  void *a, void *s, void *u, void *vt, int *info) {
   return SHARE(gesdd, m, n, least(m, n), .job = job, .m = m, .n = n, .a = a, .s = s, .u = u,
                .vt = vt, .info = info);
 }
-static bool syevd(tl_DType dtype, bool vectors, bool upper, int64_t batch, int n, void *a, void *w,
-                  int *info) {
+static bool syevd(const tlk_Context *cx, tl_DType dtype, bool vectors, bool upper, int64_t batch,
+                  int n, void *a, void *w, int *info) {
   return SHARE(syevd, n, n, n, .vectors = vectors, .upper = upper, .n = n, .a = a, .s = w,
                .info = info);
 }
-static bool gelsd(tl_DType dtype, int64_t batch, int m, int n, int nrhs, void *a, void *b, void *s,
-                  double rcond, int *rank, int *info) {
+static bool gelsd(const tlk_Context *cx, tl_DType dtype, int64_t batch, int m, int n, int nrhs,
+                  void *a, void *b, void *s, double rcond, int *rank, int *info) {
   return SHARE(gelsd, m, n, most(m, n), .m = m, .n = n, .nrhs = nrhs, .a = a, .b = b, .s = s,
                .rcond = rcond, .rank = rank, .info = info);
 }
-static bool sytrf(tl_DType dtype, int64_t batch, int n, void *a, int *pivots, int *info) {
+static bool sytrf(const tlk_Context *cx, tl_DType dtype, int64_t batch, int n, void *a, int *pivots,
+                  int *info) {
   return SHARE(sytrf, n, n, n, .n = n, .a = a, .pivots = pivots, .info = info);
 }
-static bool sytrs(tl_DType dtype, int64_t batch, int n, int nrhs, const void *a, const int *pivots,
-                  void *b) {
+static bool sytrs(const tlk_Context *cx, tl_DType dtype, int64_t batch, int n, int nrhs,
+                  const void *a, const int *pivots, void *b) {
   return SHARE(sytrs, n, n, nrhs, .n = n, .nrhs = nrhs, .in = a, .pivots_in = pivots, .b = b);
 }
-static bool trsm(tl_DType dtype, bool left, bool upper, bool transpose, bool unit, int64_t batch,
-                 int m, int n, const void *a, void *b) {
+static bool trsm(const tlk_Context *cx, tl_DType dtype, bool left, bool upper, bool transpose,
+                 bool unit, int64_t batch, int m, int n, const void *a, void *b) {
   return SHARE(trsm, m, n, left ? m : n, .left = left, .upper = upper, .transpose = transpose,
                .unit = unit, .m = m, .n = n, .in = a, .b = b);
 }

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "core/lapack.h"
+#include "ops/chain.h"
 #include "ops/linalg/lapack.h"
 
 /* A batch of matrices: the last two dimensions of a tensor. */
@@ -18,11 +19,15 @@ typedef struct Batch {
 } Batch;
 
 static const tlk_Lapack *lapack(const char *op, const tl_Tensor *t) {
-  const tlk_Lapack *table = tli_backend(tli_device(t))->lapack;
+  const tlk_Lapack *table = tli_lapack(tli_device(t));
   if (table == NULL)
     tli_fail(TL_EDEVICE, "%s: not available on %s", op, tli_device_str(tli_device(t)));
   return table;
 }
+
+static const tlk_Context *at(const tl_Tensor *t) { return tli_context(tli_device(t)); }
+
+static bool on_cpu(const tl_Tensor *t) { return tli_device(t).type == TL_CPU; }
 
 static bool matrices(const char *op, const tl_Tensor *t, bool square, Batch *b) {
   if (t->dtype != TL_F32 && t->dtype != TL_F64)
@@ -40,6 +45,8 @@ static bool matrices(const char *op, const tl_Tensor *t, bool square, Batch *b) 
   for (int d = 0; d < b->nbatch; d++) b->count *= t->sizes[d];
   return true;
 }
+
+static int least(int64_t a, int64_t b) { return (int)(a < b ? a : b); }
 
 /* A new tensor (batch..., sizes...). */
 static tl_Tensor *batch_empty(const tl_Tensor *like, const Batch *b, tl_DType dtype, int ndim,
@@ -135,8 +142,9 @@ bool tli_op_cholesky_info(tl_Tensor *A, tl_Tensor **out) {
   if (lib == NULL || !matrices(op, A, true, &b)) return false;
   tl_Tensor *a = columns(A);
   out[1] = a ? new_info(A, &b) : NULL;
-  bool ok = out[1] && (b.count == 0 || b.n == 0 ||
-                       lib->potrf((tl_DType)a->dtype, b.count, b.n, tli_data(a), tli_data(out[1])));
+  bool ok = out[1] &&
+            (b.count == 0 || b.n == 0 ||
+             lib->potrf(at(A), (tl_DType)a->dtype, b.count, b.n, tli_data(a), tli_data(out[1])));
   a = rows(a);
   out[0] = ok && a ? tli_op_tril(a, 0) : NULL;
   tli_release(a);
@@ -157,8 +165,8 @@ bool tli_op_ldl_factor_info(tl_Tensor *A, tl_Tensor **out) {
   out[1] = a ? batch_empty(A, &b, TL_I32, 1, b.n, 0) : NULL;
   out[2] = out[1] ? new_info(A, &b) : NULL;
   bool ok = out[2] && (b.count == 0 || b.n == 0 ||
-                       lib->sytrf((tl_DType)a->dtype, b.count, b.n, tli_data(a), tli_data(out[1]),
-                                  tli_data(out[2])));
+                       lib->sytrf(at(A), (tl_DType)a->dtype, b.count, b.n, tli_data(a),
+                                  tli_data(out[1]), tli_data(out[2])));
   a = rows(a);
   out[0] = ok && a ? tli_op_tril(a, 0) : NULL;
   tli_release(a);
@@ -195,8 +203,8 @@ tl_Tensor *tli_op_ldl_solved(tl_Tensor *LD, tl_Tensor *pivots, tl_Tensor *B) {
   tl_Tensor *order = x ? tli_contiguous_as(pivots, TL_I32) : NULL;
   bool ok = order && check_blocks(op, tli_data(order), b.count, b.n);
   ok = ok && (b.count == 0 || b.n == 0 || nrhs == 0 ||
-              lib->sytrs((tl_DType)LD->dtype, b.count, b.n, (int)nrhs, tli_data(a), tli_data(order),
-                         tli_data(x)));
+              lib->sytrs(at(LD), (tl_DType)LD->dtype, b.count, b.n, (int)nrhs, tli_data(a),
+                         tli_data(order), tli_data(x)));
   tli_release(a);
   tli_release(order);
   x = rows(x);
@@ -215,8 +223,8 @@ static bool factor(const char *op, tl_Tensor *self, const Batch *b, tl_Tensor **
   out[1] = out[0] ? batch_empty(self, b, TL_I32, 1, b->k, 0) : NULL;
   out[2] = out[1] ? new_info(self, b) : NULL;
   bool ok = out[2] && (b->count == 0 || b->k == 0 ||
-                       lib->getrf((tl_DType)self->dtype, b->count, b->m, b->n, tli_data(out[0]),
-                                  tli_data(out[1]), tli_data(out[2])));
+                       lib->getrf(at(self), (tl_DType)self->dtype, b->count, b->m, b->n,
+                                  tli_data(out[0]), tli_data(out[1]), tli_data(out[2])));
   if (!ok) tli_release_results(out, 3);
   return ok;
 }
@@ -241,7 +249,7 @@ static bool solve_columns(const char *op, tl_Tensor *A, const Batch *b, tl_Tenso
   tl_Tensor *lu[3];
   TL_TRY(factor(op, A, b, lu));
   bool ok = b->count == 0 || b->n == 0 || nrhs == 0 ||
-            lapack(op, A)->getrs((tl_DType)A->dtype, b->count, b->n, nrhs, tli_data(lu[0]),
+            lapack(op, A)->getrs(at(A), (tl_DType)A->dtype, b->count, b->n, nrhs, tli_data(lu[0]),
                                  (const int *)tli_data(lu[1]), tli_data(x));
   *info = ok ? tli_retain(lu[2]) : NULL;
   tli_release_results(lu, 3);
@@ -265,15 +273,18 @@ bool tli_op_solve_info(tl_Tensor *A, tl_Tensor *B, tl_Tensor **out) {
   return solved(ok, x, out);
 }
 
-static void set_identity(tl_Tensor *t, const Batch *b) {
-  for (int64_t i = 0; i < b->count; i++)
-    for (int64_t d = 0; d < b->n; d++) {
-      int64_t at = (i * b->n + d) * b->n + d;
-      if (t->dtype == TL_F32)
-        ((float *)tli_data(t))[at] = 1;
-      else
-        ((double *)tli_data(t))[at] = 1;
-    }
+/* t, of squares without gaps, becomes a batch of identities. */
+static bool set_identity(tl_Tensor *t) {
+  int64_t sizes[TL_MAX_DIMS], strides[TL_MAX_DIMS];
+  int last = t->ndim - 2;
+  if (!tli_fill(t, tli_int(0))) return false;
+  for (int d = 0; d < last; d++) sizes[d] = t->sizes[d], strides[d] = t->strides[d];
+  sizes[last] = t->sizes[last];
+  strides[last] = t->sizes[last] + 1;
+  tl_Tensor *diagonal = tli_alias(t, last + 1, sizes, strides, t->offset);
+  bool ok = diagonal && tli_fill(diagonal, tli_int(1));
+  tli_release(diagonal);
+  return ok;
 }
 
 bool tli_op_inv_info(tl_Tensor *A, tl_Tensor **out) {
@@ -281,9 +292,7 @@ bool tli_op_inv_info(tl_Tensor *A, tl_Tensor **out) {
   Batch b;
   TL_TRY(matrices(op, A, true, &b));
   tl_Tensor *x = tli_empty((tl_DType)A->dtype, tli_device(A), A->ndim, A->sizes);
-  bool ok = x && tli_fill(x, tli_int(0));
-  if (ok) set_identity(x, &b);
-  ok = ok && solve_columns(op, A, &b, x, b.n, &out[1]);
+  bool ok = x && set_identity(x) && solve_columns(op, A, &b, x, b.n, &out[1]);
   return solved(ok, x, out);
 }
 
@@ -310,10 +319,36 @@ static void store_number(tl_Tensor *t, int64_t i, double value) {
     ((double *)tli_data(t))[i] = value;
 }
 
+/* The same of a batch that is not on the CPU. Each exchange of two rows turns the sign. */
+static bool log_dets_there(tl_Tensor *lu, tl_Tensor *pivots, tl_Tensor **out) {
+  tl_Ints last = {1, (int64_t[]){-1}};
+  tl_Scalar one = tli_int(1), end = tli_int(lu->sizes[lu->ndim - 1] + 1);
+  tli_Chain c = {0};
+  tl_Tensor *u = TLI_STEP(&c, tlo_diagonal(lu, 0, -2, -1));
+  tl_Tensor *in_place = TLI_STEP(&c, tlo_arange(one, end, one, TL_I32, tli_device(lu)));
+  tl_Tensor *moved = TLI_STEP(&c, tlo_ne(pivots, in_place));
+  tl_Tensor *exchanges = TLI_STEP(&c, tlo_sum(moved, last, false, TL_NODTYPE));
+  tl_Tensor *odd = chain_with_int(&c, tlo_remainder, exchanges, 2);
+  tl_Tensor *turned = chain_with_int(&c, tlo_ne, odd, 0);
+  tl_Tensor *signs = TLI_STEP(&c, tlo_sign(u));
+  tl_Tensor *sign = TLI_STEP(&c, tlo_prod(signs, -1, false, TL_NODTYPE));
+  tl_Tensor *other = chain_neg(&c, sign);
+  tl_Tensor *size = TLI_STEP(&c, tlo_abs(u));
+  tl_Tensor *logs = TLI_STEP(&c, tlo_log(size));
+  out[0] = TLI_STEP(&c, tlo_where(turned, other, sign));
+  out[1] = TLI_STEP(&c, tlo_sum(logs, last, false, TL_NODTYPE));
+  return tli_chain_end_all(&c, out, 2);
+}
+
 static bool log_dets(const char *op, tl_Tensor *A, tl_Tensor **out) {
   Batch b;
   tl_Tensor *lu[3];
   TL_TRY(matrices(op, A, true, &b) && factor(op, A, &b, lu));
+  if (!on_cpu(A)) {
+    bool made = log_dets_there(lu[0], lu[1], out);
+    tli_release_results(lu, 3);
+    return made;
+  }
   out[0] = tli_empty((tl_DType)A->dtype, tli_device(A), b.nbatch, A->sizes);
   out[1] = tli_empty((tl_DType)A->dtype, tli_device(A), b.nbatch, A->sizes);
   bool ok = out[0] && out[1];
@@ -333,6 +368,13 @@ bool tli_op_slogdet(tl_Tensor *A, tl_Tensor **out) { return log_dets("linalg.slo
 tl_Tensor *tli_op_det(tl_Tensor *A) {
   tl_Tensor *parts[2] = {NULL, NULL};
   TL_TRY_NULL(log_dets("linalg.det", A, parts));
+  if (!on_cpu(A)) {
+    tli_Chain c = {0};
+    tl_Tensor *size = TLI_STEP(&c, tlo_exp(parts[1]));
+    tl_Tensor *det = tli_chain_end(&c, chain_mul(&c, parts[0], size));
+    tli_release_results(parts, 2);
+    return det;
+  }
   for (int64_t i = 0; i < parts[0]->numel; i++) {
     double sign = tli_to_double(
         tli_load((char *)tli_data(parts[0]) + i * (int64_t)tl_dtype_size((tl_DType)A->dtype),
@@ -410,7 +452,7 @@ tl_Tensor *tli_op_triangular(tl_Tensor *A, tl_Tensor *B, bool upper, bool transp
   tl_Tensor *a = tli_contiguous_as(A, (tl_DType)A->dtype);
   tl_Tensor *x = a ? tli_empty((tl_DType)B->dtype, tli_device(B), B->ndim, B->sizes) : NULL;
   bool ok = x && tli_copy(x, B) &&
-            lib->trsm((tl_DType)A->dtype, true, upper, transpose, unit, b.count, b.n,
+            lib->trsm(at(A), (tl_DType)A->dtype, true, upper, transpose, unit, b.count, b.n,
                       (int)B->sizes[B->ndim - 1], tli_data(a), tli_data(x));
   tli_release(a);
   if (!ok) tli_release(x), x = NULL;
@@ -458,16 +500,19 @@ static tl_Tensor *qr_upper(const tl_Tensor *a, const Batch *b, int r_rows) {
   return r;
 }
 
-/* Copies the reflectors into a (m, columns) column-major matrix. */
+/* The reflectors as the first columns of a (m, columns) column-major matrix. */
 static tl_Tensor *qr_reflectors(const tl_Tensor *a, const Batch *b, int ncolumns) {
   tl_Tensor *q = batch_empty(a, b, (tl_DType)a->dtype, 2, ncolumns, b->m);
   if (q == NULL || !tli_fill(q, tli_int(0))) return tli_release(q), NULL;
-  int64_t take = ncolumns < b->n ? ncolumns : b->n;
-  size_t bytes = (size_t)(take * b->m) * tl_dtype_size((tl_DType)a->dtype);
-  size_t from = (size_t)b->n * (size_t)b->m * tl_dtype_size((tl_DType)a->dtype);
-  size_t to = (size_t)ncolumns * (size_t)b->m * tl_dtype_size((tl_DType)a->dtype);
-  for (int64_t i = 0; i < b->count; i++)
-    memcpy((char *)tli_data(q) + (size_t)i * to, (char *)tli_data(a) + (size_t)i * from, bytes);
+  int64_t sizes[TL_MAX_DIMS];
+  for (int d = 0; d < a->ndim; d++) sizes[d] = a->sizes[d];
+  sizes[a->ndim - 2] = least(ncolumns, b->n);
+  tl_Tensor *to = tli_alias(q, q->ndim, sizes, q->strides, q->offset);
+  tl_Tensor *from = to ? tli_alias(a, a->ndim, sizes, a->strides, a->offset) : NULL;
+  bool ok = from && tli_copy(to, from);
+  tli_release(to);
+  tli_release(from);
+  if (!ok) tli_release(q), q = NULL;
   return q;
 }
 
@@ -480,7 +525,8 @@ bool tli_op_geqrf(tl_Tensor *A, tl_Tensor **out) {
   tl_Tensor *a = columns(A);
   out[1] = a ? batch_empty(A, &b, dtype, 1, b.k, 0) : NULL;
   bool any = b.count > 0 && b.k > 0;
-  bool ok = out[1] && (!any || lib->geqrf(dtype, b.count, b.m, b.n, tli_data(a), tli_data(out[1])));
+  bool ok = out[1] &&
+            (!any || lib->geqrf(at(A), dtype, b.count, b.m, b.n, tli_data(a), tli_data(out[1])));
   out[0] = rows(a);
   if (ok && out[0]) return true;
   tli_release_results(out, 2);
@@ -497,7 +543,8 @@ bool tli_op_qr(tl_Tensor *A, const char *mode, tl_Tensor **out) {
   tl_Tensor *a = columns(A), *q = NULL;
   tl_Tensor *tau = a ? batch_empty(A, &b, dtype, 1, b.k, 0) : NULL;
   bool any = b.count > 0 && b.k > 0;
-  bool ok = tau && (!any || lib->geqrf(dtype, b.count, b.m, b.n, tli_data(a), tli_data(tau)));
+  bool ok =
+      tau && (!any || lib->geqrf(at(A), dtype, b.count, b.m, b.n, tli_data(a), tli_data(tau)));
   out[1] = ok ? qr_upper(a, &b, plan.r_rows) : NULL;
   ok = ok && out[1];
   if (ok && plan.q_columns == 0 && strcmp(mode, "r") == 0) {
@@ -505,8 +552,9 @@ bool tli_op_qr(tl_Tensor *A, const char *mode, tl_Tensor **out) {
     ok = out[0] != NULL;
   } else if (ok) {
     q = qr_reflectors(a, &b, plan.q_columns);
-    ok = q && (b.count == 0 || plan.q_columns == 0 || b.m == 0 ||
-               lib->orgqr(dtype, b.count, b.m, plan.q_columns, b.k, tli_data(q), tli_data(tau)));
+    ok = q &&
+         (b.count == 0 || plan.q_columns == 0 || b.m == 0 ||
+          lib->orgqr(at(A), dtype, b.count, b.m, plan.q_columns, b.k, tli_data(q), tli_data(tau)));
     out[0] = ok ? rows(q) : (tli_release(q), NULL);
     ok = ok && out[0];
   }
@@ -520,9 +568,8 @@ bool tli_op_qr(tl_Tensor *A, const char *mode, tl_Tensor **out) {
 
 static bool svd(const char *op, tl_Tensor *A, char job, tl_Tensor **out) {
   Batch b;
-  Infos info;
   const tlk_Lapack *lib = lapack(op, A);
-  if (lib == NULL || !matrices(op, A, false, &b) || !infos_new(&info, b.count)) return false;
+  if (lib == NULL || !matrices(op, A, false, &b)) return false;
   tl_DType dtype = (tl_DType)A->dtype;
   int64_t nu = job == 'A'   ? b.m
                : job == 'S' ? b.k
@@ -530,21 +577,19 @@ static bool svd(const char *op, tl_Tensor *A, char job, tl_Tensor **out) {
           nv = job == 'A'   ? b.n
                : job == 'S' ? b.k
                             : 0;
-  tl_Tensor *a = columns(A);
-  out[0] = a ? batch_empty(A, &b, dtype, 2, nu, b.m) : NULL;
+  tl_Tensor *a = columns(A), *info = a ? new_info(A, &b) : NULL;
+  out[0] = info ? batch_empty(A, &b, dtype, 2, nu, b.m) : NULL;
   out[1] = out[0] ? batch_empty(A, &b, dtype, 1, b.k, 0) : NULL;
   out[2] = out[1] ? batch_empty(A, &b, dtype, 2, b.n, nv) : NULL;
   bool ok = out[2] != NULL;
   if (ok && b.k == 0) { /* nothing to decompose: orthogonal factors are identities */
-    ok = tli_fill(out[0], tli_int(0)) && tli_fill(out[2], tli_int(0));
-    Batch u = {b.count, b.m, b.m, b.m, b.nbatch}, v = {b.count, b.n, b.n, b.n, b.nbatch};
-    if (ok && job == 'A') set_identity(out[0], &u), set_identity(out[2], &v);
+    ok = job != 'A' || (set_identity(out[0]) && set_identity(out[2]));
   } else if (ok && b.count > 0) {
-    ok = lib->gesdd(dtype, job, b.count, b.m, b.n, tli_data(a), tli_data(out[1]), tli_data(out[0]),
-                    tli_data(out[2]), info.v) &&
-         infos_fine(&info, op, "has not converged (does it hold NaN?)");
+    ok = lib->gesdd(at(A), dtype, job, b.count, b.m, b.n, tli_data(a), tli_data(out[1]),
+                    tli_data(out[0]), tli_data(out[2]), tli_data(info)) &&
+         tli_info_fine(info, op, "has not converged (does it hold NaN?)");
   }
-  infos_free(&info);
+  tli_release(info);
   tli_release(a);
   if (ok) {
     out[0] = rows(out[0]);
@@ -561,20 +606,20 @@ bool tli_op_svd_full(tl_Tensor *A, bool full_matrices, tl_Tensor **out) {
 
 static bool eigh(const char *op, tl_Tensor *A, const char *UPLO, bool vectors, tl_Tensor **out) {
   Batch b;
-  Infos info;
   bool upper = UPLO[0] == 'U' || UPLO[0] == 'u';
   if ((!upper && UPLO[0] != 'L' && UPLO[0] != 'l') || UPLO[1])
     return tli_fail(TL_EARG, "%s: UPLO: expected 'L' or 'U', got '%.40s'", op, UPLO);
   const tlk_Lapack *lib = lapack(op, A);
-  if (lib == NULL || !matrices(op, A, true, &b) || !infos_new(&info, b.count)) return false;
+  if (lib == NULL || !matrices(op, A, true, &b)) return false;
   tl_DType dtype = (tl_DType)A->dtype;
-  out[1] = columns(A);
+  tl_Tensor *info = new_info(A, &b);
+  out[1] = info ? columns(A) : NULL;
   out[0] = out[1] ? batch_empty(A, &b, dtype, 1, b.n, 0) : NULL;
   bool ok = out[0] && (b.count == 0 || b.n == 0 ||
-                       (lib->syevd(dtype, vectors, upper, b.count, b.n, tli_data(out[1]),
-                                   tli_data(out[0]), info.v) &&
-                        infos_fine(&info, op, "has not converged (does it hold NaN?)")));
-  infos_free(&info);
+                       (lib->syevd(at(A), dtype, vectors, upper, b.count, b.n, tli_data(out[1]),
+                                   tli_data(out[0]), tli_data(info)) &&
+                        tli_info_fine(info, op, "has not converged (does it hold NaN?)")));
+  tli_release(info);
   if (ok) {
     out[1] = rows(out[1]);
     ok = out[1] != NULL;
@@ -640,6 +685,36 @@ static bool all_finite(const char *op, tl_Tensor *t) {
   return finite || tli_fail(TL_EARG, "%s: expected finite numbers, got NaN or infinity", op);
 }
 
+/* What gelsd does, on a device that has no such routine: the solution of least norm by the
+** singular values above rcond times the largest. */
+static bool least_squares_there(tl_Tensor *A, tl_Tensor *B, const Batch *b, double rcond,
+                                tl_Tensor **out) {
+  tl_Tensor *usv[3];
+  TL_TRY(svd("linalg.lstsq", A, 'S', usv));
+  tli_Chain c = {0};
+  tl_Tensor *s = usv[1];
+  tl_Tensor *limit = chain_with(&c, tlo_mul, chain_slice(&c, s, -1, 0, 1), rcond);
+  tl_Tensor *taken = TLI_STEP(&c, tlo_gt(s, limit));
+  tl_Tensor *inverse = TLI_STEP(&c, tlo_reciprocal(s));
+  tl_Tensor *scales = chain_unsqueeze(&c, chain_where_else(&c, taken, inverse, tli_int(0)), -1);
+  tl_Tensor *shares = chain_mul(&c, chain_matmul(&c, chain_t(&c, usv[0]), B), scales);
+  tl_Tensor *x = chain_matmul(&c, chain_t(&c, usv[2]), shares);
+  tl_Ints last = {1, (int64_t[]){-1}}, above = {1, (int64_t[]){-2}};
+  tl_Tensor *rank = TLI_STEP(&c, tlo_sum(taken, last, false, TL_NODTYPE));
+  tl_Tensor *rest = chain_sub(&c, B, chain_matmul(&c, A, x));
+  tl_Tensor *squares = chain_mul(&c, rest, rest);
+  bool full = false;
+  if (b->m > b->n) TLI_DO(&c, tli_all_true(tli_retain(taken), &full));
+  tl_Tensor *residuals =
+      full ? TLI_STEP(&c, tlo_sum(squares, above, false, TL_NODTYPE))
+           : TLI_STEP(&c, tli_empty((tl_DType)A->dtype, tli_device(A), 1, (int64_t[]){0}));
+  tl_Tensor *results[4] = {x, residuals, rank, s};
+  memcpy(out, results, sizeof results);
+  bool ok = tli_chain_end_all(&c, out, 4);
+  tli_release_results(usv, 3);
+  return ok;
+}
+
 bool tli_op_least_squares(tl_Tensor *A, tl_Tensor *B, double rcond, tl_Tensor **out) {
   const char *op = "linalg.lstsq";
   Batch b;
@@ -657,6 +732,11 @@ bool tli_op_least_squares(tl_Tensor *A, tl_Tensor *B, double rcond, tl_Tensor **
   int64_t nrhs = B->sizes[B->ndim - 1];
   TL_TRY(all_finite(op, A) && all_finite(op, B));
   if (isnan(rcond)) rcond = epsilon(A) * (b.m > b.n ? b.m : b.n);
+  if (!on_cpu(A) && b.count > 0 && b.k > 0) {
+    bool mode = tli_set_grad_mode(false), made = least_squares_there(A, B, &b, rcond, out);
+    tli_set_grad_mode(mode);
+    return made;
+  }
   TL_TRY(infos_new(&info, b.count));
   if (!infos_new(&rank, b.count)) return infos_free(&info), false;
   tl_Tensor *a = columns(A), *x = a ? padded_columns(B, &b, nrhs) : NULL;
@@ -665,10 +745,12 @@ bool tli_op_least_squares(tl_Tensor *A, tl_Tensor *B, double rcond, tl_Tensor **
   bool ok = out[2] != NULL;
   for (int64_t i = 0; i < b.count; i++) rank.v[i] = info.v[i] = 0;
   ok = ok && (b.count == 0 || b.k == 0 ||
-              (lib->gelsd((tl_DType)A->dtype, b.count, b.m, b.n, nrhs > 0 ? (int)nrhs : 1,
+              (lib->gelsd(at(A), (tl_DType)A->dtype, b.count, b.m, b.n, nrhs > 0 ? (int)nrhs : 1,
                           tli_data(a), tli_data(x), tli_data(out[3]), rcond, rank.v, info.v) &&
                infos_fine(&info, op, "has not converged (does it hold NaN?)")));
-  for (int64_t i = 0; ok && i < b.count; i++) ((int64_t *)tli_data(out[2]))[i] = rank.v[i];
+  ok = ok && tli_fill(out[2], tli_int(0));
+  for (int64_t i = 0; ok && b.k > 0 && i < b.count; i++)
+    ((int64_t *)tli_data(out[2]))[i] = rank.v[i];
   out[0] = ok ? padded_rows(x, 0, b.n, nrhs) : NULL;
   out[1] = out[0] ? lstsq_residuals(x, &b, nrhs, rank.v) : NULL;
   ok = out[1] != NULL;

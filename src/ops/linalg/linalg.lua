@@ -10,7 +10,7 @@ local function linalg(entry)
    op(entry)
 end
 
-local lapack <const> = "LAPACK computes on the CPU"
+local lapack <const> = "LAPACK computes on the CPU unless cuSOLVER is there"
 local function by_lapack(entry)
    entry.waits = lapack
    linalg(entry)
