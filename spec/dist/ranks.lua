@@ -81,7 +81,7 @@ function M.run(n, code, options)
       write_head(folder, head .. (options.alone and "" or
          joined:gsub("TIMEOUT", patience)))
       shell.write(folder .. "/ranks.lua", ("dofile %q; "):format(folder .. "/head.lua") .. code)
-      return shell.run(("cd %s && %s %s run -n %d %s ranks.lua"):format(folder, options.env or "",
+      return shell.run(("cd %s && %s %s run -n %d --timeout 120 %s ranks.lua"):format(folder, options.env or "",
          shell.quote(M.tlua), n, options.launch or ""))
    end)
 end
