@@ -82,8 +82,13 @@ static void pack_backward(void *context, int64_t begin, int64_t end) {
     int64_t row = t % p->tiles * p->height, rows = tlk_min(p->height, p->rows - row);
     int64_t row_bytes = p->height * p->size;
     char *to = (char *)w->job->weights + t * w->job->taps * row_bytes;
+    int64_t channel = p->rows * w->kernel * p->size, piece = rows * w->kernel * p->size;
     for (int64_t o = 0; o < p->channels; o++) {
       int64_t from = ((t / p->tiles * p->channels + o) * p->rows + row) * w->kernel;
+      /* pieces are too short to be read ahead by the processor itself */
+      if (o + 1 < p->channels)
+        for (int64_t k = 0; k < piece; k += 64)
+          __builtin_prefetch(w->weight + from * p->size + channel + k);
       if (w->nused == w->kernel)
         tlk_isa()->move[p->size == 8 ? 3 : 2](to, row_bytes, p->size, w->weight + from * p->size,
                                               p->size, w->kernel * p->size, w->kernel, rows);
