@@ -134,6 +134,7 @@ local function direction(name, v, tensors)
       return {torch.ones_like(tensors[1])}
    end
    local list, usable = torch.is_tensor(v) and {v} or v, {}
+   if type(list) ~= "table" then args.refuse(name, "v", "a tensor or a list of tensors", v) end
    for i, tensor in ipairs(tensors) do
       local given = list[i]
       if not torch.is_tensor(given)

@@ -72,13 +72,14 @@ function Adaptive:reset_parameters()
    end
 end
 
-local function check_input(self, input, target)
+-- Checks the input, and the target where one is wanted.
+local function check_input(self, input, wants_target, target)
    if not torch.is_tensor(input) or input:dim() < 1 or input:dim() > 2
       or input:size(-1) ~= self.in_features then
       args.refuse(name, "input", ("shape (N, %d) or (%d)"):format(
          self.in_features, self.in_features), input)
    end
-   if not target then return end
+   if not wants_target then return end
    local fits = torch.is_tensor(target) and target:dim() == input:dim() - 1
       and (target:dim() == 0 or target:size(1) == input:size(1))
    if not fits then
@@ -99,7 +100,7 @@ end
 ---@return Tensor output  as target
 ---@return Tensor loss
 function Adaptive:forward(input, target)
-   check_input(self, input, target)
+   check_input(self, input, true, target)
    local single = input:dim() == 1
    if single then input, target = input:unsqueeze(1), target:unsqueeze(1) end
    local column = target -- of the head

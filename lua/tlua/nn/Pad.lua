@@ -1,5 +1,6 @@
 -- Pad.lua - layers that enlarge the last dimensions of their input at both ends.
 
+local torch = require "tlua"
 local args = require "tlua.args"
 local F = require "tlua.nn.functional"
 local define = require "tlua.nn.layers".define
@@ -12,6 +13,9 @@ for n = 1, 3 do
    local function class(kind, options, mode)
       local name = ("%sPad%dd"):format(kind, n)
       local Layer = define(name, options, function(self, input)
+         if not torch.is_tensor(input) then
+            args.refuse("nn." .. name, "input", "a tensor", input)
+         end
          if mode ~= "constant" and input:dim() ~= n + 1 and input:dim() ~= n + 2 then
             args.refuse("nn." .. name, "input", ("%d or %d dimensions"):format(n + 1, n + 2), input)
          end

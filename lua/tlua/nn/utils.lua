@@ -6,12 +6,23 @@ local lazy = require "tlua.lazy"
 
 local M = {}
 
--- One tensor or a list of them, as a list of the gradients that are there.
-local function gradients(name, parameters)
-   if torch.is_tensor(parameters) then parameters = {parameters} end
+-- The parameters, which may be a single one.
+local function check_parameters(name, parameters)
+   if torch.is_tensor(parameters) then return {parameters} end
    if type(parameters) ~= "table" then
       args.refuse(name, "parameters", "a tensor or a list of tensors", parameters)
    end
+   for i, parameter in ipairs(parameters) do
+      if not torch.is_tensor(parameter) then
+         args.refuse(name, ("parameters[%d]"):format(i), "a tensor", parameter)
+      end
+   end
+   return parameters
+end
+
+-- One tensor or a list of them, as a list of the gradients that are there.
+local function gradients(name, parameters)
+   parameters = check_parameters(name, parameters)
    local list = {}
    for i = 1, #parameters do
       local grad = parameters[i].grad
@@ -108,20 +119,6 @@ function M.clip_grad_value_(...)
    for _, grad in ipairs(gradients("nn.utils.clip_grad_value_", a.parameters)) do
       grad:clamp_(-a.clip_value, a.clip_value)
    end
-end
-
--- The parameters, which may be a single one.
-local function check_parameters(name, parameters)
-   if torch.is_tensor(parameters) then return {parameters} end
-   if type(parameters) ~= "table" then
-      args.refuse(name, "parameters", "a list of tensors", parameters)
-   end
-   for i, parameter in ipairs(parameters) do
-      if not torch.is_tensor(parameter) then
-         args.refuse(name, ("parameters[%d]"):format(i), "a tensor", parameter)
-      end
-   end
-   return parameters
 end
 
 --- All elements in one row.

@@ -137,6 +137,13 @@ function M.checkpoint_sequential(modules, segments, input)
          modules)
    end
    local n = #modules
+   for i = 1, n do
+      local meta = getmetatable(modules[i])
+      if type(modules[i]) ~= "function" and not (type(meta) == "table" and meta.__call) then
+         args.refuse("utils.checkpoint_sequential", ("modules[%d]"):format(i),
+            "a module or a function", modules[i])
+      end
+   end
    local size = math.max(n // segments, 1)
    local function run(first, last)
       return function(x)

@@ -74,14 +74,20 @@ end
 
 function Add:extra_repr() return tostring(self.bias:numel()) end
 
+local function check_tensor(name, input)
+   if not torch.is_tensor(input) then args.refuse(name, "input", "a tensor", input) end
+end
+
 M.MulConstant = define("MulConstant", "constant_scalar: number, inplace: boolean = false",
    function(self, input)
+      check_tensor("nn.MulConstant", input)
       if self.inplace then return input:mul_(self.constant_scalar) end
       return input * self.constant_scalar
    end)
 
 M.AddConstant = define("AddConstant", "constant_scalar: number, inplace: boolean = false",
    function(self, input)
+      check_tensor("nn.AddConstant", input)
       if self.inplace then return input:add_(self.constant_scalar) end
       return input + self.constant_scalar
    end)
