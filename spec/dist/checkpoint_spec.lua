@@ -215,6 +215,40 @@ describe("distributed.checkpoint", function()
       end)
    end)
 
+   it("refuses an index that lies, by the name of the tensor", function()
+      shell.with_folder(function(folder)
+         ranks.ok(1, with([==[
+            local json = require "tlua.utils.json"
+            local function state() return {w = torch.ones(4, 3), n = 1} end
+            dcp.save(state(), {checkpoint_id = ID})
+            local path = ID .. "/index.json"
+            local file = assert(io.open(path, "rb"))
+            local text = file:read "a"
+            file:close()
+            local lies = {
+               function(w) w.shape = {4, 4} end, function(w) w.shape = "odd" end,
+               function(w) w.shape[1] = "4" end, function(w) w.shape[1] = -4 end,
+               function(w) w.dtype = "float-1" end, function(w) w.dtype = {} end,
+               function(w) w.chunks = {} end, function(w) w.chunks[1] = 1 end,
+               function(w) w.chunks[1].offset = {1, 0} end, function(w) w.chunks[1].offset = {0} end,
+               function(w) w.chunks[1].size = {4, 9} end, function(w) w.chunks[1].size[2] = "3" end,
+               function(w) w.chunks[1].name = nil end,
+               function(w) w.chunks[1].file = "../" .. w.chunks[1].file end,
+            }
+            for i, lie in ipairs(lies) do
+               local index = json.decode(text)
+               lie(index.tensors.w)
+               file = assert(io.open(path, "wb"))
+               file:write(json.encode(index))
+               file:close()
+               refused("index.json: what it says of w describes no tensor and its parts", function()
+                  dcp.load(state(), {checkpoint_id = ID})
+               end)
+            end
+         ]==], "ddp", folder .. "/c"))
+      end)
+   end)
+
    it("gives and takes whole states", function()
       ranks.ok(4, code [==[
          local alone, model = build(1), split(build(1), "both")

@@ -1,6 +1,7 @@
 -- files.lua - the folder of a checkpoint, and how the ranks agree about it.
 
 local torch = require "tlua"
+local boxes = require "tlua.distributed.checkpoint.boxes"
 local json = require "tlua.utils.json"
 local tree = require "tlua.io.tree"
 
@@ -22,6 +23,45 @@ function M.make_folder(folder)
    os.remove(probe)
 end
 
+-- Whether a value is a list of so many whole numbers, each of at least 0 and at most its limit.
+local function is_list(value, n, limits)
+   if type(value) ~= "table" or #value ~= n then return false end
+   for d = 1, n do
+      local size = value[d]
+      local limit = limits and limits[d] or math.maxinteger
+      if math.type(size) ~= "integer" or size < 0 or size > limit then return false end
+   end
+   return true
+end
+
+-- Whether a part lies in a tensor of that shape, and in a file of the folder itself.
+local function is_chunk(chunk, shape)
+   if type(chunk) ~= "table" or type(chunk.name) ~= "string" or type(chunk.file) ~= "string"
+      or chunk.file:find "[/\\]" or not is_list(chunk.offset, #shape, shape)
+      or not is_list(chunk.size, #shape, shape) then
+      return false
+   end
+   for d = 1, #shape do
+      if chunk.offset[d] + chunk.size[d] > shape[d] then return false end
+   end
+   return true
+end
+
+-- Whether an index's entry describes a tensor, all elements of which are in its parts.
+local function is_entry(entry)
+   if type(entry) ~= "table" or type(entry.shape) ~= "table" or type(entry.chunks) ~= "table"
+      or not is_list(entry.shape, #entry.shape) or type(entry.dtype) ~= "string"
+      or not pcall(torch.empty, 0, {dtype = entry.dtype}) then
+      return false
+   end
+   local missing = boxes.product(entry.shape)
+   for _, chunk in ipairs(entry.chunks) do
+      if not is_chunk(chunk, entry.shape) then return false end
+      missing = missing - boxes.product(chunk.size)
+   end
+   return missing == 0
+end
+
 --- The index of a folder: {token, ranks, tensors, values}, or nil and what is wrong.
 function M.read_index(folder)
    local path = M.path(folder, "index.json")
@@ -34,6 +74,11 @@ function M.read_index(folder)
       or type(index.token) ~= "string" or math.type(index.ranks) ~= "integer" then
       return nil, ("%s: not the index of a checkpoint%s"):format(path,
          index == nil and ": " .. tostring(message) or "")
+   end
+   for name, entry in pairs(index.tensors) do
+      if not is_entry(entry) then
+         return nil, ("%s: what it says of %s describes no tensor and its parts"):format(path, name)
+      end
    end
    local values, bad = tree.rebuild(index.values, {})
    if bad then return nil, path .. ": " .. bad end
