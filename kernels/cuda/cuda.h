@@ -22,6 +22,7 @@ extern "C" {
 
 struct tl_Stream {
   int device, id, priority;
+  bool shared; /* others know its handle: work of theirs may come between ours */
   cudaStream_t handle;
 };
 

@@ -79,6 +79,7 @@ static tl_Stream *find_stream(Streams *s, int device, cudaStream_t handle) {
   stream->device = device;
   stream->id = (int)(stream - s->all);
   stream->handle = handle;
+  stream->shared = true;
   return stream;
 }
 
@@ -91,7 +92,12 @@ tl_Stream *cuda_stream_of(tl_Device device, void *handle) {
   return stream;
 }
 
-void *cuda_stream_handle(const tl_Stream *stream) { return stream->handle; }
+/* Nothing may wait on it any more to be fused (fusion/chain.c). */
+void *cuda_stream_handle(const tl_Stream *stream) {
+  ((tl_Stream *)(uintptr_t)stream)->shared = true;
+  (void)!fusion_settle(stream); /* a graph that lacks it says so at its end */
+  return stream->handle;
+}
 
 int64_t cuda_stream_id(const tl_Stream *stream) { return stream->id; }
 

@@ -24,6 +24,7 @@ typedef struct Chain {
   struct Chain *next;
   const tl_Stream *stream;
   tlk_Context cx;
+  bool broken; /* calls could not be put on the stream: the graph would lack them */
   fusion_Plan plan;
   Call calls[FUSION_STEPS];
 } Chain;
@@ -66,6 +67,7 @@ static bool settle(Chain *c) {
   settling = true;
   bool ok = run(c, n);
   settling = false;
+  c->broken = c->broken || !ok;
   memset(&c->plan, 0, sizeof c->plan);
   atomic_fetch_sub(&waiting, 1);
   return ok;
@@ -84,7 +86,12 @@ bool fusion_settle_all(int device) {
   bool ok = true;
   pthread_mutex_lock(&lock);
   for (Chain *c = chains; c; c = c->next)
-    if (c->stream->device == device) ok = settle(c) && ok;
+    if (c->stream->device == device) {
+      if (settle(c) && c->broken)
+        cuda_fail(TL_EDEVICE, "the graph lacks kernels that could not be put on their stream");
+      ok = ok && !c->broken;
+      c->broken = false;
+    }
   pthread_mutex_unlock(&lock);
   return ok;
 }
@@ -137,7 +144,7 @@ bool fusion_take(fusion_Kind kind, const void *call, bool *taken) {
   const tlk_Context *cx = ((const struct tlk_copy *)call)->cx;
   *taken = false;
   if (cuda_capture(cx->stream) == 0) return true;
-  if (!fusion_possible()) return fusion_settle(cx->stream);
+  if (cx->stream->shared || !fusion_possible()) return fusion_settle(cx->stream);
   pthread_mutex_lock(&lock);
   bool ok = take(cx, kind, call, taken);
   pthread_mutex_unlock(&lock);

@@ -83,7 +83,8 @@ bool fusion_run(const tlk_Context *cx, const fusion_Plan *plan, bool *done);
 bool fusion_take(fusion_Kind kind, const void *call, bool *taken);
 /* Puts what waits on the stream there. To be called before anything else is. */
 bool fusion_settle(const tl_Stream *stream);
-/* The same for all streams of a device; true if none failed. */
+/* The same for all streams of a device, at the end of a capture; true if none has failed, now or
+** before. */
 bool fusion_settle_all(int device);
 /* A block of a device's memory was freed. */
 void fusion_freed(int device, const void *data, int64_t bytes);
