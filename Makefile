@@ -691,7 +691,8 @@ modinfo: all
 # ---- looking over ----------------------------------------------------------------
 
 C_FILES := $(sort $(wildcard src/*.h src/*/*.[ch] src/*/*/*.[ch] kernels/*.[ch] kernels/*/*.[ch] \
-  kernels/*/*/*.[ch] kernels/*/*/*/*.[ch] spec/*/*.[ch] spec/cuda/*.cc spec/cuda/*/*.h \
+  kernels/*/*/*.[ch] kernels/*/*/*/*.[ch] $(addprefix kernels/cuda/,*.cuh */*.cu */*.cuh) \
+  spec/*/*.[ch] spec/cuda/*.cc spec/cuda/*/*.h \
   spec/cuda/*/*.c[cu] spec/cuda/*/*/*.h examples/*/*.[ch]))
 
 lint:

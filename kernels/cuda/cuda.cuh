@@ -21,10 +21,7 @@
 
 /* ---- launching ---------------------------------------------------------------------- */
 
-template <class T>
-struct Same {
-  typedef T type;
-};
+template <class T> struct Same { typedef T type; };
 
 #ifndef TLK_EMULATED
 /* Puts a kernel on the context's stream. Arguments are converted to what the kernel
@@ -35,14 +32,13 @@ static bool launch(const tlk_Context *cx, void (*kernel)(P...), dim3 grid, unsig
   void *list[] = {(void *)&args..., nullptr};
   if (grid.x == 0 || grid.y == 0 || grid.z == 0) return true;
   if (!cuda_enter(cx->device.index)) return false;
-  return cuda_ok(cudaLaunchKernel((const void *)kernel, grid, dim3(threads), list, shared,
-                                  cx->stream->handle),
-                 "cudaLaunchKernel");
+  return cuda_ok(
+      cudaLaunchKernel((const void *)kernel, grid, dim3(threads), list, shared, cx->stream->handle),
+      "cudaLaunchKernel");
 }
 
 /* Shared memory whose size the launch gives. */
-template <class T>
-__device__ __forceinline__ T *dynamic_shared() {
+template <class T> __device__ __forceinline__ T *dynamic_shared() {
   extern __shared__ __align__(16) unsigned char tlk_dynamic_shared[];
   return reinterpret_cast<T *>(tlk_dynamic_shared);
 }
@@ -118,8 +114,7 @@ DEVICE void note_fault(const cuda_Word &word, const tlk_Fault &fault) {
   X(BOOL, bool8)
 
 /* One element of any dtype, in the type C to compute in. */
-template <class C>
-__device__ __forceinline__ C load_here(const void *p, int dtype) {
+template <class C> __device__ __forceinline__ C load_here(const void *p, int dtype) {
   switch (dtype) {
 #define X(name, S) \
   case TL_##name: return narrow<C>(widen(*static_cast<const S *>(p)));
@@ -130,13 +125,11 @@ __device__ __forceinline__ C load_here(const void *p, int dtype) {
 }
 
 /* The same, not inlined: kernels of which this is a part are many, and memory bounds them. */
-template <class C>
-__device__ __noinline__ C load_any(const void *p, int dtype) {
+template <class C> __device__ __noinline__ C load_any(const void *p, int dtype) {
   return load_here<C>(p, dtype);
 }
 
-template <class C>
-__device__ __forceinline__ void store_here(void *p, int dtype, C x) {
+template <class C> __device__ __forceinline__ void store_here(void *p, int dtype, C x) {
   switch (dtype) {
 #define X(name, S) \
   case TL_##name: *static_cast<S *>(p) = narrow<S>(x); return;
@@ -146,34 +139,75 @@ __device__ __forceinline__ void store_here(void *p, int dtype, C x) {
   }
 }
 
-template <class C>
-__device__ __noinline__ void store_any(void *p, int dtype, C x) {
+template <class C> __device__ __noinline__ void store_any(void *p, int dtype, C x) {
   store_here(p, dtype, x);
 }
 
 /* Calls fn.template run<S>() with the stored type of a dtype, on the host. */
-#define WITH_STORED(dtype, S, ...)                                   \
-  switch (dtype) {                                                   \
-  case TL_F32: { typedef float S; __VA_ARGS__; } break;              \
-  case TL_F64: { typedef double S; __VA_ARGS__; } break;             \
-  case TL_F16: { typedef f16 S; __VA_ARGS__; } break;                \
-  case TL_BF16: { typedef bf16 S; __VA_ARGS__; } break;              \
-  case TL_I8: { typedef int8_t S; __VA_ARGS__; } break;              \
-  case TL_I16: { typedef int16_t S; __VA_ARGS__; } break;            \
-  case TL_I32: { typedef int32_t S; __VA_ARGS__; } break;            \
-  case TL_I64: { typedef int64_t S; __VA_ARGS__; } break;            \
-  case TL_U8: { typedef uint8_t S; __VA_ARGS__; } break;             \
-  case TL_BOOL: { typedef bool8 S; __VA_ARGS__; } break;             \
-  default: break;                                                    \
+#define WITH_STORED(dtype, S, ...) \
+  switch (dtype) {                 \
+  case TL_F32: {                   \
+    typedef float S;               \
+    __VA_ARGS__;                   \
+  } break;                         \
+  case TL_F64: {                   \
+    typedef double S;              \
+    __VA_ARGS__;                   \
+  } break;                         \
+  case TL_F16: {                   \
+    typedef f16 S;                 \
+    __VA_ARGS__;                   \
+  } break;                         \
+  case TL_BF16: {                  \
+    typedef bf16 S;                \
+    __VA_ARGS__;                   \
+  } break;                         \
+  case TL_I8: {                    \
+    typedef int8_t S;              \
+    __VA_ARGS__;                   \
+  } break;                         \
+  case TL_I16: {                   \
+    typedef int16_t S;             \
+    __VA_ARGS__;                   \
+  } break;                         \
+  case TL_I32: {                   \
+    typedef int32_t S;             \
+    __VA_ARGS__;                   \
+  } break;                         \
+  case TL_I64: {                   \
+    typedef int64_t S;             \
+    __VA_ARGS__;                   \
+  } break;                         \
+  case TL_U8: {                    \
+    typedef uint8_t S;             \
+    __VA_ARGS__;                   \
+  } break;                         \
+  case TL_BOOL: {                  \
+    typedef bool8 S;               \
+    __VA_ARGS__;                   \
+  } break;                         \
+  default: break;                  \
   }
 /* The same for floating types alone. */
-#define WITH_FLOATING(dtype, S, ...)                                 \
-  switch (dtype) {                                                   \
-  case TL_F32: { typedef float S; __VA_ARGS__; } break;              \
-  case TL_F64: { typedef double S; __VA_ARGS__; } break;             \
-  case TL_F16: { typedef f16 S; __VA_ARGS__; } break;                \
-  case TL_BF16: { typedef bf16 S; __VA_ARGS__; } break;              \
-  default: break;                                                    \
+#define WITH_FLOATING(dtype, S, ...) \
+  switch (dtype) {                   \
+  case TL_F32: {                     \
+    typedef float S;                 \
+    __VA_ARGS__;                     \
+  } break;                           \
+  case TL_F64: {                     \
+    typedef double S;                \
+    __VA_ARGS__;                     \
+  } break;                           \
+  case TL_F16: {                     \
+    typedef f16 S;                   \
+    __VA_ARGS__;                     \
+  } break;                           \
+  case TL_BF16: {                    \
+    typedef bf16 S;                  \
+    __VA_ARGS__;                     \
+  } break;                           \
+  default: break;                    \
   }
 
 static inline int64_t dtype_bytes(int dtype) {
@@ -191,15 +225,15 @@ static inline int64_t dtype_bytes(int dtype) {
 template <int N, class W>
 __device__ __forceinline__ void store_vector(void *to, int dtype, const W (&x)[N]) {
   switch (dtype) {
-#define X(name, S)                                                     \
-  case TL_##name: {                                                    \
-    enum { n = sizeof(S) * N < 16 ? N : 16 / sizeof(S) };              \
-    _Pragma("unroll") for (int i = 0; i < N; i += n) {                 \
-      Vector<S, n> v;                                                  \
+#define X(name, S)                                                                 \
+  case TL_##name: {                                                                \
+    enum { n = sizeof(S) * N < 16 ? N : 16 / sizeof(S) };                          \
+    _Pragma("unroll") for (int i = 0; i < N; i += n) {                             \
+      Vector<S, n> v;                                                              \
       _Pragma("unroll") for (int e = 0; e < n; e++) v.at[e] = narrow<S>(x[i + e]); \
-      *reinterpret_cast<Vector<S, n> *>(static_cast<S *>(to) + i) = v; \
-    }                                                                  \
-  }                                                                    \
+      *reinterpret_cast<Vector<S, n> *>(static_cast<S *>(to) + i) = v;             \
+    }                                                                              \
+  }                                                                                \
     return;
     STORED_TYPES(X)
 #undef X
@@ -208,14 +242,8 @@ __device__ __forceinline__ void store_vector(void *to, int dtype, const W (&x)[N
 }
 
 /* What so many bytes are moved as. */
-template <int bytes>
-struct __align__(bytes) Unit {
-  uint8_t at[bytes];
-};
-template <>
-struct __align__(16) Unit<16> {
-  uint32_t at[4];
-};
+template <int bytes> struct __align__(bytes) Unit { uint8_t at[bytes]; };
+template <> struct __align__(16) Unit<16> { uint32_t at[4]; };
 
 static inline bool aligned(const void *p, size_t bytes) { return (uintptr_t)p % bytes == 0; }
 
@@ -241,8 +269,7 @@ struct Divider {
 ** as const __grid_constant__, lest each thread make a copy of it to take addresses from.
 ** Operand k's bytes at element i are at data[k] + offset(k), or are `number[k]` where
 ** data[k] is NULL. */
-template <int N>
-struct Strided {
+template <int N> struct Strided {
   int ndim;
   uint32_t numel;
   Divider sizes[TL_MAX_DIMS];
@@ -279,8 +306,7 @@ static inline int64_t cut_of(const tli_Iter &it, int *dimension) {
 
 /* Calls run(part) for parts of a loop that have fewer than 2^31 elements each. False as soon
 ** as a call is. */
-template <int N, class Run>
-static bool for_parts(const tli_Iter &it, Run run) {
+template <int N, class Run> static bool for_parts(const tli_Iter &it, Run run) {
   const int64_t most = INT32_MAX;
   tli_Iter half = it;
   if (it.numel > most) {
@@ -313,8 +339,7 @@ static bool for_parts(const tli_Iter &it, Run run) {
 /* ---- warps and blocks ------------------------------------------------------------------------ */
 
 /* The value of lane (own ^ mask), of any type whose size is a multiple of 4 bytes. */
-template <class T>
-__device__ __forceinline__ T shuffle_xor(T x, int mask) {
+template <class T> __device__ __forceinline__ T shuffle_xor(T x, int mask) {
   static_assert(sizeof(T) % 4 == 0, "words");
   int words[sizeof(T) / 4];
   memcpy(words, &x, sizeof x);
@@ -326,8 +351,7 @@ __device__ __forceinline__ T shuffle_xor(T x, int mask) {
 }
 
 /* The value of a lane. */
-template <class T>
-__device__ __forceinline__ T of_lane(T x, int lane) {
+template <class T> __device__ __forceinline__ T of_lane(T x, int lane) {
   uint64_t bits = 0;
   static_assert(sizeof x <= sizeof bits, "one word");
   memcpy(&bits, &x, sizeof x);
@@ -339,8 +363,7 @@ __device__ __forceinline__ T of_lane(T x, int lane) {
 }
 
 /* All 32 lanes' values joined by `op(a, b)`, which is associative; every lane gets it. */
-template <class T, class Op>
-__device__ __forceinline__ T warp_reduce(T x, Op op) {
+template <class T, class Op> __device__ __forceinline__ T warp_reduce(T x, Op op) {
 #pragma unroll
   for (int mask = WARP / 2; mask > 0; mask /= 2) x = op(x, shuffle_xor(x, mask));
   return x;
@@ -348,8 +371,7 @@ __device__ __forceinline__ T warp_reduce(T x, Op op) {
 
 /* The same for all threads of a block of whole warps; every thread gets the result.
 ** `shared` has room for 32 elements and may be used again at once. */
-template <class T, class Op>
-__device__ __forceinline__ T block_reduce(T x, Op op, T *shared) {
+template <class T, class Op> __device__ __forceinline__ T block_reduce(T x, Op op, T *shared) {
   int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP, warps = blockDim.x / WARP;
   x = warp_reduce(x, op);
   if (warps == 1) return x;

@@ -87,57 +87,34 @@ DEVICE uint16_t bf16_bits(float x) {
 #endif
 
 /* narrow<S>(x): a number of any wide type as a stored S, by PyTorch's rules. */
-template <class S>
-struct Narrow;
-template <>
-struct Narrow<float> {
-  template <class W>
-  __device__ __forceinline__ static float of(W x) {
-    return (float)x;
-  }
+template <class S> struct Narrow;
+template <> struct Narrow<float> {
+  template <class W> __device__ __forceinline__ static float of(W x) { return (float)x; }
 };
-template <>
-struct Narrow<double> {
-  template <class W>
-  __device__ __forceinline__ static double of(W x) {
-    return (double)x;
-  }
+template <> struct Narrow<double> {
+  template <class W> __device__ __forceinline__ static double of(W x) { return (double)x; }
 };
-template <>
-struct Narrow<f16> {
-  template <class W>
-  __device__ __forceinline__ static f16 of(W x) {
+template <> struct Narrow<f16> {
+  template <class W> __device__ __forceinline__ static f16 of(W x) {
     return f16{f16_bits((float)x)};
   }
 };
-template <>
-struct Narrow<bf16> {
-  template <class W>
-  __device__ __forceinline__ static bf16 of(W x) {
+template <> struct Narrow<bf16> {
+  template <class W> __device__ __forceinline__ static bf16 of(W x) {
     return bf16{bf16_bits((float)x)};
   }
 };
-template <>
-struct Narrow<bool8> {
-  template <class W>
-  __device__ __forceinline__ static bool8 of(W x) {
+template <> struct Narrow<bool8> {
+  template <class W> __device__ __forceinline__ static bool8 of(W x) {
     return bool8{(uint8_t)(x != 0)};
   }
 };
-template <>
-struct Narrow<int64_t> {
-  template <class W>
-  __device__ __forceinline__ static int64_t of(W x) {
-    return to_i64(x);
-  }
+template <> struct Narrow<int64_t> {
+  template <class W> __device__ __forceinline__ static int64_t of(W x) { return to_i64(x); }
 };
-#define NARROW_INTEGER(S)                               \
-  template <>                                           \
-  struct Narrow<S> {                                    \
-    template <class W>                                  \
-    __device__ __forceinline__ static S of(W x) {       \
-      return (S)to_i32(x);                              \
-    }                                                   \
+#define NARROW_INTEGER(S)                                                                   \
+  template <> struct Narrow<S> {                                                            \
+    template <class W> __device__ __forceinline__ static S of(W x) { return (S)to_i32(x); } \
   };
 NARROW_INTEGER(int8_t)
 NARROW_INTEGER(int16_t)
@@ -145,27 +122,19 @@ NARROW_INTEGER(int32_t)
 NARROW_INTEGER(uint8_t)
 #undef NARROW_INTEGER
 
-template <class S, class W>
-__device__ __forceinline__ S narrow(W x) {
-  return Narrow<S>::of(x);
-}
+template <class S, class W> __device__ __forceinline__ S narrow(W x) { return Narrow<S>::of(x); }
 
 /* The same number, of which the compiler cannot know how it was computed: it must not join a
 ** product and a sum of two kernels that were made one. */
-template <class S>
-__device__ __forceinline__ S seal(S x, uint32_t) {
-  return x;
-}
-template <>
-__device__ __forceinline__ float seal(float x, uint32_t zero) {
+template <class S> __device__ __forceinline__ S seal(S x, uint32_t) { return x; }
+template <> __device__ __forceinline__ float seal(float x, uint32_t zero) {
   uint32_t bits;
   memcpy(&bits, &x, sizeof bits);
   bits ^= zero;
   memcpy(&x, &bits, sizeof bits);
   return x;
 }
-template <>
-__device__ __forceinline__ double seal(double x, uint32_t zero) {
+template <> __device__ __forceinline__ double seal(double x, uint32_t zero) {
   uint64_t bits;
   memcpy(&bits, &x, sizeof bits);
   bits ^= zero;
@@ -176,8 +145,7 @@ __device__ __forceinline__ double seal(double x, uint32_t zero) {
 /* ---- vectors ------------------------------------------------------------------------------ */
 
 /* N elements that are read and written at once, 16 bytes at the most. */
-template <class S, int N>
-struct __align__(sizeof(S) * N < 16 ? sizeof(S) * N : 16) Vector {
+template <class S, int N> struct __align__(sizeof(S) * N < 16 ? sizeof(S) * N : 16) Vector {
   S at[N];
 };
 

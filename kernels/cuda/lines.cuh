@@ -29,26 +29,25 @@
 
 /* The stored types that kernels that compute in C read as vectors; others are read one
 ** by one. with(dtype, run) calls run(S()); false if the dtype is none of them. */
-template <class C>
-struct Natural;
+template <class C> struct Natural;
 #define NATURAL_CASE(name, S) \
-  case TL_##name: run(S()); return true;
-#define NATURAL(C, CASES)                                                \
-  template <>                                                            \
-  struct Natural<C> {                                                    \
-    template <class Run>                                                 \
-    __device__ __forceinline__ static bool with(int dtype, Run run) {    \
-      switch (dtype == TL_BOOL ? TL_U8 : dtype) {                        \
-        CASES(NATURAL_CASE)                                              \
-      default: return false;                                             \
-      }                                                                  \
-    }                                                                    \
-    static bool has(int dtype) {                                         \
-      bool known = false;                                                \
-      if (dtype == TL_BOOL) dtype = TL_U8;                               \
-      CASES(NATURAL_HAS)                                                 \
-      return known;                                                      \
-    }                                                                    \
+  case TL_##name:             \
+    run(S());                 \
+    return true;
+#define NATURAL(C, CASES)                                                                  \
+  template <> struct Natural<C> {                                                          \
+    template <class Run> __device__ __forceinline__ static bool with(int dtype, Run run) { \
+      switch (dtype == TL_BOOL ? TL_U8 : dtype) {                                          \
+        CASES(NATURAL_CASE)                                                                \
+      default: return false;                                                               \
+      }                                                                                    \
+    }                                                                                      \
+    static bool has(int dtype) {                                                           \
+      bool known = false;                                                                  \
+      if (dtype == TL_BOOL) dtype = TL_U8;                                                 \
+      CASES(NATURAL_HAS)                                                                   \
+      return known;                                                                        \
+    }                                                                                      \
   };
 #define NATURAL_HAS(name, S) known = known || dtype == TL_##name;
 #define NATURAL_F32(X) X(F32, float) X(F16, f16) X(BF16, bf16)
@@ -85,8 +84,7 @@ __device__ __forceinline__ void load_some(const S *from, C (&x)[K]) {
 }
 
 /* The sum of K numbers, in pairs, as a double. */
-template <class C, int K>
-__device__ __forceinline__ double sum_of(C (&x)[K]) {
+template <class C, int K> __device__ __forceinline__ double sum_of(C (&x)[K]) {
 #pragma unroll
   for (int step = 1; step < K; step *= 2)
 #pragma unroll
@@ -124,8 +122,7 @@ __device__ __forceinline__ T team_reduce(T x, int width, T *shared, Op op) {
 
 /* ---- lines of elements side by side ------------------------------------------------------ */
 
-template <int N>
-struct Source {
+template <int N> struct Source {
   const char *data[N];
   int dtype, bytes; /* of all; of an element */
 };
@@ -133,7 +130,8 @@ static inline Source<1> source_of(const tlk_Array &a) {
   return Source<1>{{(const char *)a.data}, a.dtype, (int)dtype_bytes(a.dtype)};
 }
 static inline Source<2> source_of(const tlk_Array &a, const tlk_Array &b) {
-  return Source<2>{{(const char *)a.data, (const char *)b.data}, a.dtype, (int)dtype_bytes(a.dtype)};
+  return Source<2>{
+      {(const char *)a.data, (const char *)b.data}, a.dtype, (int)dtype_bytes(a.dtype)};
 }
 
 /* Where results go. */
@@ -141,8 +139,7 @@ struct Result {
   char *data;
   int dtype, bytes;
 
-  template <class C>
-  __device__ __forceinline__ void put(int64_t i, C x) const {
+  template <class C> __device__ __forceinline__ void put(int64_t i, C x) const {
     store_here<C>(data + i * bytes, dtype, x);
   }
 };
@@ -218,8 +215,7 @@ __device__ __forceinline__ void add_any(const Op &op, typename Op::A &acc,
 
 template <class Op>
 __device__ __forceinline__ typename Op::A add_pieces(const Op &op, const Source<Op::inputs> &in,
-                                                     const Rows &g, int64_t line,
-                                                     int64_t segment) {
+                                                     const Rows &g, int64_t line, int64_t segment) {
   typename Op::A acc = op.start();
   int inside = threadIdx.x & (g.width - 1), lane = inside & (g.team - 1);
   int64_t end = (segment + 1) * g.share, all = g.runs * g.pieces;
@@ -270,10 +266,9 @@ struct Columns {
 };
 
 template <class Op, class S, int V>
-__device__ __forceinline__ void add_columns(const Op &op, typename Op::A (&acc)[V],
-                                            const Source<Op::inputs> &in, int64_t first,
-                                            int64_t step, int64_t begin, int64_t end, int down,
-                                            int64_t line) {
+__device__ __forceinline__ void
+add_columns(const Op &op, typename Op::A (&acc)[V], const Source<Op::inputs> &in, int64_t first,
+            int64_t step, int64_t begin, int64_t end, int down, int64_t line) {
   typedef typename Op::C C;
   enum { N = Op::inputs, K = 4 / N };
   int64_t r = begin;
@@ -393,9 +388,7 @@ __global__ void __launch_bounds__(LINE_THREADS, Op::blocks)
 static inline int64_t busy_threads(const tlk_Context *cx) {
   return (int64_t)cuda_multiprocessors(cx->device.index) * 2048;
 }
-static inline int64_t busy_blocks(const tlk_Context *cx) {
-  return busy_threads(cx) / LINE_THREADS;
-}
+static inline int64_t busy_blocks(const tlk_Context *cx) { return busy_threads(cx) / LINE_THREADS; }
 
 /* How many segments of `units` units of work to cut each of so many blocks' work into. */
 static inline int64_t segments_for(const tlk_Context *cx, int64_t blocks, int64_t units) {
@@ -442,17 +435,16 @@ static bool reduce_rows(const tlk_Context *cx, const Source<Op::inputs> &in, Row
   g.segments = g.share > 0 ? divide_up(g.runs * g.pieces, g.share) : 1;
   unsigned grid = blocks_for(cx, g.lines, LINE_THREADS / g.width, 64);
   return in_stages(cx, g.lines, g.segments, op, [&](typename Op::A *partial) {
-    return launch(cx, rows_kernel<Op>, dim3(grid, (unsigned)g.segments), LINE_THREADS, 0, in, g, op, partial);
+    return launch(cx, rows_kernel<Op>, dim3(grid, (unsigned)g.segments), LINE_THREADS, 0, in, g, op,
+                  partial);
   });
 }
 
 /* Whether all inputs of (outer, n, inner) are natural and rows of them vectors of V. */
-template <class Op>
-static bool columns_fit(const Source<Op::inputs> &in, int64_t inner, int v) {
+template <class Op> static bool columns_fit(const Source<Op::inputs> &in, int64_t inner, int v) {
   bool fit = inner % v == 0 && Natural<typename Op::C>::has(in.dtype);
   size_t bytes = (size_t)(in.bytes * v);
-  for (int k = 0; k < Op::inputs; k++)
-    fit = fit && aligned(in.data[k], bytes < 16 ? bytes : 16);
+  for (int k = 0; k < Op::inputs; k++) fit = fit && aligned(in.data[k], bytes < 16 ? bytes : 16);
   return fit;
 }
 
@@ -472,7 +464,8 @@ static bool reduce_columns(const tlk_Context *cx, const Source<Op::inputs> &in, 
   unsigned grid = blocks_for(cx, g.strips, 1, 64);
   auto kernel = vectors ? columns_kernel<Op, V> : columns_kernel<Op, 1>;
   return in_stages(cx, g.lines, g.segments, op, [&](typename Op::A *partial) {
-    return launch(cx, kernel, dim3(grid, (unsigned)g.segments), LINE_THREADS, 0, in, g, op, partial);
+    return launch(cx, kernel, dim3(grid, (unsigned)g.segments), LINE_THREADS, 0, in, g, op,
+                  partial);
   });
 }
 

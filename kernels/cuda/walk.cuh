@@ -22,24 +22,20 @@
 
 #include "kernels/cuda/lines.cuh"
 
-#define WALK_THREADS 512          /* of a block at most */
-#define WALK_BLOCK 128            /* and where less will do */
+#define WALK_THREADS 512 /* of a block at most */
+#define WALK_BLOCK 128   /* and where less will do */
 
 /* Lines of (outer, n, inner) along n. With inner 1 a line has a team of threads, else the
 ** block has `team` threads for neighbouring lines and the others for their elements.
 ** `slots` of what a thread reads fit into shared memory; 0: none. */
-template <int N>
-struct Walk {
+template <int N> struct Walk {
   const char *from[N];
   char *to; /* of the inputs' dtype; may be one of them */
   int64_t outer, n, inner;
   int team, slots;
 };
 
-template <class S>
-struct Wide {
-  typedef decltype(widen(S())) type;
-};
+template <class S> struct Wide { typedef decltype(widen(S())) type; };
 
 /* e^x, as exact as the stored type needs it. */
 DEVICE float exp_as(float x, float) { return exp(x); }
@@ -48,23 +44,18 @@ DEVICE float exp_as(float x, f16) { return __expf(x); }
 DEVICE float exp_as(float x, bf16) { return __expf(x); }
 
 struct Add {
-  template <class T>
-  __device__ __forceinline__ T operator()(T a, T b) const {
-    return a + b;
-  }
+  template <class T> __device__ __forceinline__ T operator()(T a, T b) const { return a + b; }
 };
 /* A NaN may get lost. */
 struct Larger {
-  template <class T>
-  __device__ __forceinline__ T operator()(T a, T b) const {
+  template <class T> __device__ __forceinline__ T operator()(T a, T b) const {
     return b > a ? b : a;
   }
 };
 
 /* ---- a line whose elements lie side by side --------------------------------------------- */
 
-template <class S, int N>
-struct RowWalker {
+template <class S, int N> struct RowWalker {
   typedef S Stored;
   typedef typename Wide<S>::type C;
   enum { U = 16 / sizeof(S), K = N == 1 ? 4 : 2 };
@@ -79,8 +70,7 @@ struct RowWalker {
   __device__ __forceinline__ RowWalker(const Walk<N> &g, int64_t line, bool given, void *memory,
                                        double *numbers)
       : n(given ? g.n : 0), valid(given), lane(threadIdx.x & (g.team - 1)), team(g.team),
-        stash(g.slots ? static_cast<Vector<S, U> *>(memory) + threadIdx.x : NULL),
-        shared(numbers) {
+        stash(g.slots ? static_cast<Vector<S, U> *>(memory) + threadIdx.x : NULL), shared(numbers) {
     to = reinterpret_cast<S *>(g.to) + line * g.n;
     uintptr_t apart = 0;
 #pragma unroll
@@ -95,8 +85,7 @@ struct RowWalker {
 
   __device__ __forceinline__ bool first() const { return lane == 0 && valid; }
 
-  template <class F>
-  __device__ __forceinline__ void loose(F f) {
+  template <class F> __device__ __forceinline__ void loose(F f) {
     int64_t count = n - body * U;
 #pragma unroll 1
     for (int64_t i = lane; i < count; i += team) {
@@ -122,8 +111,7 @@ struct RowWalker {
       for (int e = 0; e < U; e++) x[k][e] = (C)widen(raw[k].at[e]);
     f(x, head + v * U);
   }
-  template <class F>
-  __device__ __forceinline__ void read(F f) {
+  template <class F> __device__ __forceinline__ void read(F f) {
     int64_t v = lane, i = 0;
 #pragma unroll 1
     for (; v < body; v += K * team, i += K) {
@@ -144,8 +132,7 @@ struct RowWalker {
     }
     loose(f);
   }
-  template <class F>
-  __device__ __forceinline__ void again(F f) {
+  template <class F> __device__ __forceinline__ void again(F f) {
     int64_t i = 0;
 #pragma unroll 1
     for (int64_t v = lane; v < body; v += team, i++) {
@@ -163,8 +150,7 @@ struct RowWalker {
     for (int e = 0; e < U; e++) v.at[e] = narrow<S>(y[e]);
     *reinterpret_cast<Vector<S, U> *>(to + at) = v;
   }
-  template <class T, class Op>
-  __device__ __forceinline__ T join(T x, Op op) {
+  template <class T, class Op> __device__ __forceinline__ T join(T x, Op op) {
     return team_reduce(x, team, reinterpret_cast<T *>(shared), op);
   }
 };
@@ -187,8 +173,7 @@ __global__ void __launch_bounds__(WALK_THREADS, 1)
 
 /* ---- lines side by side --------------------------------------------------------------------- */
 
-template <class S, int N>
-struct ColumnWalker {
+template <class S, int N> struct ColumnWalker {
   typedef S Stored;
   typedef typename Wide<S>::type C;
   enum { K = N == 1 ? 4 : 2 };
@@ -215,15 +200,13 @@ struct ColumnWalker {
   __device__ __forceinline__ bool first() const { return y == 0 && valid; }
 
   __device__ __forceinline__ S &slot(int64_t i, int k) { return stash[(i * N + k) * blockDim.x]; }
-  template <class F>
-  __device__ __forceinline__ void give(const S (&raw)[N], int64_t at, F f) {
+  template <class F> __device__ __forceinline__ void give(const S (&raw)[N], int64_t at, F f) {
     C x[N][1];
 #pragma unroll
     for (int k = 0; k < N; k++) x[k][0] = (C)widen(raw[k]);
     f(x, at);
   }
-  template <class F>
-  __device__ __forceinline__ void read(F f) {
+  template <class F> __device__ __forceinline__ void read(F f) {
     int64_t i = 0;
 #pragma unroll 1
     for (int64_t at = y; at < n; at += K * down, i += K) {
@@ -243,8 +226,7 @@ struct ColumnWalker {
       }
     }
   }
-  template <class F>
-  __device__ __forceinline__ void again(F f) {
+  template <class F> __device__ __forceinline__ void again(F f) {
     int64_t i = 0;
 #pragma unroll 1
     for (int64_t at = y; at < n; at += down, i++) {
@@ -257,8 +239,7 @@ struct ColumnWalker {
   __device__ __forceinline__ void put(int64_t at, const C (&x)[1]) {
     to[at * step] = narrow<S>(x[0]);
   }
-  template <class T, class Op>
-  __device__ __forceinline__ T join(T x, Op op) {
+  template <class T, class Op> __device__ __forceinline__ T join(T x, Op op) {
     T *values = reinterpret_cast<T *>(shared);
     if (down == 1) return x;
     __syncthreads();
@@ -291,7 +272,7 @@ __global__ void __launch_bounds__(LINE_THREADS, 2)
   }
 }
 
-/* ---- choosing --------------------------------------------------------------------------------- */
+/* ---- choosing -------------------------------------------------------------------------------- */
 
 template <class S, class Algorithm>
 static bool run_rows(const tlk_Context *cx, Walk<Algorithm::inputs> g, const Algorithm &algorithm) {

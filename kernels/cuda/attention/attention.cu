@@ -19,7 +19,7 @@
 template <class S> struct Sum { typedef float type; };
 template <> struct Sum<double> { typedef double type; };
 
-/* ---- parts of kernels ------------------------------------------------------------------------- */
+/* ---- parts of kernels ------------------------------------------------------------------------ */
 
 /* Where a block works: sample, head, and the first row of its tile. */
 struct Place {
@@ -86,7 +86,7 @@ DEVICE int64_t keys_seen(const tlk_Attention &a, int64_t first, int tile) {
 /* Distance of rows in shared memory: odd, so that a column lies in different banks. */
 static __host__ __device__ __forceinline__ int padded(int64_t size) { return (int)(size | 1); }
 
-/* ---- forward ------------------------------------------------------------------------------------ */
+/* ---- forward --------------------------------------------------------------------------------- */
 
 template <class S>
 __global__ void __launch_bounds__(THREADS)
@@ -156,7 +156,7 @@ __global__ void __launch_bounds__(THREADS)
       norms[p.first + i] = total[i] == 0 ? C(0) : most[i] + log(total[i]);
 }
 
-/* ---- backward ------------------------------------------------------------------------------------- */
+/* ---- backward -------------------------------------------------------------------------------- */
 
 /* What the kernels of the backward pass share. */
 struct Backward {
@@ -361,7 +361,7 @@ __global__ void __launch_bounds__(THREADS) mask_kernel(const __grid_constant__ B
   }
 }
 
-/* ---- launchers -------------------------------------------------------------------------------------- */
+/* ---- launchers ------------------------------------------------------------------------------- */
 
 /* The largest tile of which `bytes(tile)` fit into a block's shared memory; 0: none does. */
 template <class Bytes> static int tile_for(const tlk_Context *cx, Bytes bytes) {

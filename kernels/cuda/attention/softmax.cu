@@ -10,8 +10,7 @@ struct Softmax {
   enum { inputs = 1, twice = true };
   bool log_too;
 
-  template <class W>
-  __device__ __forceinline__ void run(W &w, int64_t) const {
+  template <class W> __device__ __forceinline__ void run(W &w, int64_t) const {
     typedef typename W::C C;
     typedef typename W::Stored S;
     C most = -(C)INFINITY;
@@ -37,8 +36,7 @@ struct SoftmaxBackward {
   enum { inputs = 2, twice = true }; /* the gradient of the result, and the result */
   bool log_too;
 
-  template <class W>
-  __device__ __forceinline__ void run(W &w, int64_t) const {
+  template <class W> __device__ __forceinline__ void run(W &w, int64_t) const {
     typedef typename W::C C;
     typedef typename W::Stored S;
     double total = 0;
@@ -64,14 +62,24 @@ struct SoftmaxBackward {
 
 bool tlk_softmax(const struct tlk_softmax *call) {
   if (call->n == 0) return true;
-  Walk<1> g = {{(const char *)call->in.data}, (char *)call->out.data, call->outer, call->n,
-               call->inner, 0, 0};
+  Walk<1> g = {{(const char *)call->in.data},
+               (char *)call->out.data,
+               call->outer,
+               call->n,
+               call->inner,
+               0,
+               0};
   return walk_lines(call->cx, call->in.dtype, g, Softmax{call->log});
 }
 
 bool tlk_softmax_backward(const struct tlk_softmax_backward *call) {
   if (call->n == 0) return true;
   Walk<2> g = {{(const char *)call->grad_out.data, (const char *)call->out.data},
-               (char *)call->grad_in.data, call->outer, call->n, call->inner, 0, 0};
+               (char *)call->grad_in.data,
+               call->outer,
+               call->n,
+               call->inner,
+               0,
+               0};
   return walk_lines(call->cx, call->out.dtype, g, SoftmaxBackward{call->log});
 }

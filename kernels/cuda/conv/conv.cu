@@ -13,16 +13,10 @@
 static int64_t volume(const int64_t *sizes) { return sizes[0] * sizes[1] * sizes[2]; }
 
 /* The type that a stored type is summed in. */
-template <class S>
-struct Sum {
-  typedef float type;
-};
-template <>
-struct Sum<double> {
-  typedef double type;
-};
+template <class S> struct Sum { typedef float type; };
+template <> struct Sum<double> { typedef double type; };
 
-/* ---- kernels for groups ------------------------------------------------------------------------- */
+/* ---- kernels for groups ---------------------------------------------------------------------- */
 
 /* A convolution for kernels: sizes of a group, windows by value. */
 struct Groups {
@@ -79,8 +73,8 @@ __global__ void __launch_bounds__(THREADS)
     for (int64_t tap = 0; tap < g.kernel_volume; tap++) {
       int64_t from = source_of(g.w, at, tap);
       for (int64_t c = 0; c < g.in && from >= 0; c++)
-        sum += (A)widen(in[(first + c) * g.in_volume + from]) *
-               (A)widen(w[c * g.kernel_volume + tap]);
+        sum +=
+            (A)widen(in[(first + c) * g.in_volume + from]) * (A)widen(w[c * g.kernel_volume + tap]);
     }
     out[i] = narrow<S>(sum);
   }
@@ -100,9 +94,9 @@ __global__ void __launch_bounds__(THREADS)
     for (int64_t tap = 0; tap < g.kernel_volume; tap++) {
       int64_t window = window_of(g.w, at, tap);
       for (int64_t c = 0; c < g.out && window >= 0; c++)
-        sum += (A)widen(grad_out[(first + c) * g.out_volume + window]) *
-               (A)widen(weight[((group * g.out + c) * g.in + channel % g.in) * g.kernel_volume +
-                               tap]);
+        sum +=
+            (A)widen(grad_out[(first + c) * g.out_volume + window]) *
+            (A)widen(weight[((group * g.out + c) * g.in + channel % g.in) * g.kernel_volume + tap]);
     }
     grad_in[i] = narrow<S>(sum);
   }
@@ -126,10 +120,11 @@ __global__ void __launch_bounds__(THREADS)
       if (from < 0) continue;
       int64_t plane = (sample * g.groups + channel / g.out) * g.in + c;
       sum += (A)widen(in[plane * g.in_volume + from]) *
-             (A)widen(grad_out[(sample * g.groups * g.out + channel) * g.out_volume +
-                               j % g.out_volume]);
+             (A)widen(
+                 grad_out[(sample * g.groups * g.out + channel) * g.out_volume + j % g.out_volume]);
     }
-    sum = block_reduce(sum, [](A a, A b) { return a + b; }, shared);
+    sum = block_reduce(
+        sum, [](A a, A b) { return a + b; }, shared);
     if (threadIdx.x == 0) grad_weight[i] = narrow<S>(sum);
   }
 }
@@ -143,7 +138,7 @@ __global__ void __launch_bounds__(THREADS)
     out[i] = narrow<S>((A)widen(out[i]) + (A)widen(bias[i / size % channels]));
 }
 
-/* ---- launchers ------------------------------------------------------------------------------------ */
+/* ---- launchers ------------------------------------------------------------------------------- */
 
 static Groups groups_of(const tlk_Conv &c) {
   return {c.windows,
@@ -197,7 +192,7 @@ static bool add_bias(const struct tlk_conv *call) {
   return true;
 }
 
-/* ---- by products ------------------------------------------------------------------------------------- */
+/* ---- by products ----------------------------------------------------------------------------- */
 
 /* Of a convolution without groups: elements of a sample's windows, (terms, windows). */
 struct Columns {
@@ -357,7 +352,7 @@ static bool weight_in_float(const struct tlk_conv_weight *call) {
          convert(call->cx, call->grad_weight, c.dtype, wide, TL_F32, weight);
 }
 
-/* ---- the table's members ------------------------------------------------------------------------------- */
+/* ---- the table's members --------------------------------------------------------------------- */
 
 static bool fill_zero(const tlk_Context *cx, void *out, int64_t bytes) {
   return cuda_ok(cudaMemsetAsync(out, 0, (size_t)bytes, cx->stream->handle), "cudaMemsetAsync");

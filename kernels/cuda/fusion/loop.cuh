@@ -24,13 +24,11 @@ __device__ __forceinline__ void offsets(const fusion_Call &c, uint32_t i,
   }
 }
 
-template <class S>
-__device__ __forceinline__ S element_of(const void *p) {
+template <class S> __device__ __forceinline__ S element_of(const void *p) {
   return *static_cast<const S *>(p);
 }
 
-template <int N, class S>
-__device__ __forceinline__ Vector<S, N> all_of(S x) {
+template <int N, class S> __device__ __forceinline__ Vector<S, N> all_of(S x) {
   Vector<S, N> v;
 #pragma unroll
   for (int e = 0; e < N; e++) v.at[e] = x;
@@ -38,8 +36,7 @@ __device__ __forceinline__ Vector<S, N> all_of(S x) {
 }
 
 /* Vectors of more than 16 bytes are several. */
-template <int N, class S>
-__device__ __forceinline__ Vector<S, N> vector_of(const char *p) {
+template <int N, class S> __device__ __forceinline__ Vector<S, N> vector_of(const char *p) {
   return *reinterpret_cast<const Vector<S, N> *>(p);
 }
 

@@ -50,7 +50,7 @@ tli_Iter cuda_index_loop(const tlk_IndexCall *call, int indexed) {
   return it;
 }
 
-/* ---- gather ----------------------------------------------------------------------------------- */
+/* ---- gather ---------------------------------------------------------------------------------- */
 
 /* The indexed operand: n positions, `step` bytes apart. */
 struct Positions {

@@ -17,22 +17,12 @@ struct Line {
 };
 
 /* Sums and products of integers wrap around. */
-template <class T>
-struct Unsigned {
-  typedef T type;
-};
-template <>
-struct Unsigned<int32_t> {
-  typedef uint32_t type;
-};
-template <>
-struct Unsigned<int64_t> {
-  typedef uint64_t type;
-};
+template <class T> struct Unsigned { typedef T type; };
+template <> struct Unsigned<int32_t> { typedef uint32_t type; };
+template <> struct Unsigned<int64_t> { typedef uint64_t type; };
 
 /* What is there, a, with what comes, b. */
-template <class T>
-__device__ __forceinline__ T joined(tlk_Join join, T a, T b) {
+template <class T> __device__ __forceinline__ T joined(tlk_Join join, T a, T b) {
   typedef typename Unsigned<T>::type U;
   switch (join) {
   case TLK_JOIN_ADD: return (T)((U)a + (U)b);
@@ -43,7 +33,7 @@ __device__ __forceinline__ T joined(tlk_Join join, T a, T b) {
   }
 }
 
-/* ---- along lines ------------------------------------------------------------------------------ */
+/* ---- along lines ----------------------------------------------------------------------------- */
 
 template <class T>
 __global__ void __launch_bounds__(SCATTER_THREADS, 4)
@@ -73,15 +63,14 @@ __global__ void __launch_bounds__(SCATTER_THREADS, 4)
   }
 }
 
-template <class T>
-bool along_lines(const tlk_Context *cx, const tli_Iter &it, const Line &line) {
+template <class T> bool along_lines(const tlk_Context *cx, const tli_Iter &it, const Line &line) {
   return for_parts<3>(it, [&](const Strided<3> &s) {
     unsigned grid = blocks_for(cx, s.numel, SCATTER_THREADS, 16);
     return launch(cx, lines_kernel<T>, dim3(grid), SCATTER_THREADS, 0, s, line);
   });
 }
 
-/* ---- by sorted positions ------------------------------------------------------------------------ */
+/* ---- by sorted positions --------------------------------------------------------------------- */
 
 /* Element k of line l is item l * count + k, whose key is l * n + position - 1; `none`
 ** where the position is out of range. With an index that all lines share there is one
@@ -132,8 +121,8 @@ __global__ void __launch_bounds__(SCATTER_THREADS, 4)
           bool same = m == j && first + j < all && items[first + j].key() == key;
           if (!same) continue;
           m = j + 1;
-          x[j] = *static_cast<const T *>(
-              s.source(2, offset[2] + items[first + j].place() * line.in));
+          x[j] =
+              *static_cast<const T *>(s.source(2, offset[2] + items[first + j].place() * line.in));
         }
 #pragma unroll
         for (int j = 0; j < K; j++)
@@ -203,8 +192,8 @@ __global__ void __launch_bounds__(SCATTER_THREADS, 4)
       int64_t end = set ? e + 1 : e + SHORT_RUN;
       value = set ? T(0) : *place;
       for (int64_t i = e; i < end && i < all && items[i].key() == key; i++)
-        value = joined(line.join, value,
-                       element<T>(s, line, offset[2], items[i].place() % line.count));
+        value =
+            joined(line.join, value, element<T>(s, line, offset[2], items[i].place() % line.count));
       more = !set && end < all && items[end].key() == key;
     }
     for (unsigned left = __ballot_sync(ALL_LANES, more); left != 0; left &= left - 1) {
@@ -255,7 +244,7 @@ bool by_sorting(const tlk_Context *cx, const tli_Iter &it, const Line &line, boo
          join_sorted<T, Item>(cx, it, line, shared, all, none, items);
 }
 
-/* ---- choosing ---------------------------------------------------------------------------------- */
+/* ---- choosing -------------------------------------------------------------------------------- */
 
 #define SHORT_LINE 64
 #define MANY_LINES 32768
@@ -266,8 +255,7 @@ bool index_shared(const tli_Iter &it) {
   return true;
 }
 
-template <class T>
-bool run(const struct tlk_scatter *call) {
+template <class T> bool run(const struct tlk_scatter *call) {
   const tlk_IndexCall &c = call->index;
   Line line = {c.count, c.n, c.strides[0], c.strides[1], c.strides[2], call->join};
   bool shared = index_shared(c.it);

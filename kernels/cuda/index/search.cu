@@ -8,8 +8,7 @@ namespace {
 #define SEARCH_THREADS 256
 
 /* NaN is larger than every number; two of them are equal. */
-template <class T>
-__device__ __forceinline__ bool before(T a, T b) {
+template <class T> __device__ __forceinline__ bool before(T a, T b) {
   return a < b || (b != b && a == a);
 }
 
@@ -32,8 +31,7 @@ __global__ void __launch_bounds__(SEARCH_THREADS)
   }
 }
 
-template <class T>
-bool run(const struct tlk_search *call) {
+template <class T> bool run(const struct tlk_search *call) {
   int64_t all = call->rows * call->m;
   unsigned grid = blocks_for(call->cx, all, SEARCH_THREADS, 16);
   return launch(call->cx, search_kernel<T>, dim3(grid), SEARCH_THREADS, 0, call->out,

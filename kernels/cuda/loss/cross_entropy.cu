@@ -9,8 +9,7 @@ namespace {
 /* ---- the loss ------------------------------------------------------------------------------- */
 
 /* The largest element, and the sum of exponentials of the differences from it. */
-template <class T>
-struct Exponentials {
+template <class T> struct Exponentials {
   double sum;
   T most;
 
@@ -23,8 +22,7 @@ struct Exponentials {
   }
 };
 
-template <class T>
-struct ClassLoss {
+template <class T> struct ClassLoss {
   typedef T C;
   typedef Exponentials<T> A;
   enum { inputs = 1, blocks = 2 };
@@ -36,8 +34,7 @@ struct ClassLoss {
 
   __device__ __forceinline__ A start() const { return A{0, -(T)INFINITY}; }
   template <int K>
-  __device__ __forceinline__ void add(A &acc, const T (&x)[1][K], int64_t, int64_t,
-                                      int64_t) const {
+  __device__ __forceinline__ void add(A &acc, const T (&x)[1][K], int64_t, int64_t, int64_t) const {
     T most = acc.most, e[K];
 #pragma unroll
     for (int i = 0; i < K; i++) most = x[0][i] > most ? x[0][i] : most;
@@ -81,8 +78,7 @@ __global__ void __launch_bounds__(LINE_THREADS)
   for (int64_t i = thread_index(); i < samples; i += thread_count()) op.finish(i, 0);
 }
 
-template <class T>
-bool run_loss(const struct tlk_class_loss *call) {
+template <class T> bool run_loss(const struct tlk_class_loss *call) {
   const tlk_Classes &k = call->classes;
   ClassLoss<T> op = {k,
                      (const T *)call->in.data,
@@ -92,16 +88,14 @@ bool run_loss(const struct tlk_class_loss *call) {
                      cuda_word(call->cx),
                      call->blame};
   int64_t samples = k.outer * k.inner;
-  if (k.logits)
-    return reduce_lines(call->cx, source_of(call->in), k.outer, k.classes, k.inner, op);
+  if (k.logits) return reduce_lines(call->cx, source_of(call->in), k.outer, k.classes, k.inner, op);
   return launch(call->cx, finish_loss_kernel<T>, dim3(blocks_for(call->cx, samples, LINE_THREADS)),
                 LINE_THREADS, 0, samples, op);
 }
 
-/* ---- its gradient ------------------------------------------------------------------------------- */
+/* ---- its gradient ---------------------------------------------------------------------------- */
 
-template <class T>
-struct ClassLossBackward {
+template <class T> struct ClassLossBackward {
   enum { inputs = 1, twice = false };
   tlk_Classes k;
   const T *grad, *norm;
@@ -115,8 +109,7 @@ struct ClassLossBackward {
     T weight = k.weight ? static_cast<const T *>(k.weight)[*label - 1] : 1;
     return (T)((double)weight * (double)grad[sample]);
   }
-  template <class W>
-  __device__ __forceinline__ void run(W &w, int64_t sample) const {
+  template <class W> __device__ __forceinline__ void run(W &w, int64_t sample) const {
     int64_t label = 0;
     T factor = w.valid ? factor_of(sample, &label) : 0, total = w.valid ? norm[sample] : 0;
     w.read([&](auto &x, int64_t at) {
@@ -132,7 +125,8 @@ struct ClassLossBackward {
   __device__ __forceinline__ void put_label(int64_t sample) const {
     int64_t label, o = sample / k.inner, i = sample - o * k.inner;
     T factor = factor_of(sample, &label);
-    if (label >= 1 && label <= k.classes) out[(o * k.classes + label - 1) * k.inner + i] = 0 - factor;
+    if (label >= 1 && label <= k.classes)
+      out[(o * k.classes + label - 1) * k.inner + i] = 0 - factor;
   }
 };
 
@@ -142,15 +136,14 @@ __global__ void __launch_bounds__(LINE_THREADS)
   for (int64_t i = thread_index(); i < samples; i += thread_count()) a.put_label(i);
 }
 
-template <class T>
-bool run_backward(const struct tlk_class_loss_backward *call) {
+template <class T> bool run_backward(const struct tlk_class_loss_backward *call) {
   const tlk_Classes &k = call->classes;
   ClassLossBackward<T> a = {k, (const T *)call->grad_loss.data, (const T *)call->norm,
                             (T *)call->grad_in.data};
   int64_t samples = k.outer * k.inner;
   if (samples == 0 || k.classes == 0) return true;
-  Walk<1> g = {{(const char *)call->in}, (char *)call->grad_in.data, k.outer, k.classes, k.inner, 0,
-               0};
+  Walk<1> g = {
+      {(const char *)call->in}, (char *)call->grad_in.data, k.outer, k.classes, k.inner, 0, 0};
   if (k.logits) return k.inner == 1 ? run_rows<T>(call->cx, g, a) : run_columns<T>(call->cx, g, a);
   if (!cuda_enter(call->cx->device.index)) return false;
   CUDA_TRY(cudaMemsetAsync(a.out, 0, (size_t)(samples * k.classes) * sizeof(T),

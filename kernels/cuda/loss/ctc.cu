@@ -9,8 +9,7 @@ namespace {
 #define CTC_THREADS 256
 
 /* One sample. */
-template <class T>
-struct Sample {
+template <class T> struct Sample {
   const tlk_Ctc &c;
   const T *log_probs;
   int64_t sample, frames, states;
@@ -76,8 +75,7 @@ __global__ void __launch_bounds__(CTC_THREADS, 2)
 #define SAYS_BLANK -1
 #define SAYS_FIRST (1 << 30)
 
-template <class T>
-__device__ __forceinline__ void link_states(const Sample<T> &x, int32_t *links) {
+template <class T> __device__ __forceinline__ void link_states(const Sample<T> &x, int32_t *links) {
   for (int64_t s = threadIdx.x; s < x.states; s += CTC_THREADS) {
     int64_t k = x.class_of(s), to = s + 2;
     bool first = true;
@@ -103,8 +101,7 @@ __device__ __forceinline__ void step_back(const Sample<T> &x, int64_t t, const T
 }
 
 /* What turns sums of frames into gradients. */
-template <class T>
-struct Gradient {
+template <class T> struct Gradient {
   T *grad;
   double factor, loss;
 
@@ -121,8 +118,7 @@ __device__ __forceinline__ void frame_gradient(const Sample<T> &x, int64_t t,
                                                const Gradient<T> &gradient, const int32_t *links,
                                                const double *both, double *shared) {
   double blank = -INFINITY;
-  for (int64_t k = threadIdx.x; k < x.c.classes; k += CTC_THREADS)
-    gradient.put(x, t, k, -INFINITY);
+  for (int64_t k = threadIdx.x; k < x.c.classes; k += CTC_THREADS) gradient.put(x, t, k, -INFINITY);
   __syncthreads();
   for (int64_t s = threadIdx.x; s < x.states; s += CTC_THREADS) {
     if (links[s] == SAYS_BLANK) {
@@ -165,15 +161,13 @@ __global__ void __launch_bounds__(CTC_THREADS, 2)
   }
 }
 
-template <class T>
-bool run_loss(const struct tlk_ctc_loss *call) {
+template <class T> bool run_loss(const struct tlk_ctc_loss *call) {
   unsigned grid = blocks_for(call->cx, call->ctc.batch, 1);
   return launch(call->cx, ctc_kernel<T>, dim3(grid), CTC_THREADS, 0, call->ctc,
                 (const T *)call->log_probs, (T *)call->alpha, (T *)call->loss.data);
 }
 
-template <class T>
-bool run_backward(const struct tlk_ctc_loss_backward *call) {
+template <class T> bool run_backward(const struct tlk_ctc_loss_backward *call) {
   const tlk_Ctc &c = call->ctc;
   Scratch memory(call->cx, c.batch * 4 * (2 * c.longest + 1) * (int64_t)sizeof(double));
   unsigned grid = blocks_for(call->cx, c.batch, 1);

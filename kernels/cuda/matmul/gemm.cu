@@ -53,7 +53,7 @@ __global__ void scale_kernel(S *c, int64_t batch, int64_t m, int64_t n, int64_t 
   }
 }
 
-/* ---- launchers -------------------------------------------------------------------------------- */
+/* ---- launchers ------------------------------------------------------------------------------- */
 
 static int64_t whole(const tl_Scalar &s) { return s.kind == TL_FLOATING ? (int64_t)s.f : s.i; }
 

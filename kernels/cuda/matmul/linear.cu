@@ -8,10 +8,9 @@
 
 #define THREADS 256
 
-/* ---- kernels ---------------------------------------------------------------------------------- */
+/* ---- kernels --------------------------------------------------------------------------------- */
 
-template <class S>
-struct Wide {
+template <class S> struct Wide {
   typedef float type;
   __device__ __forceinline__ static float forward(int activation, float x) {
     switch (activation) {
@@ -31,8 +30,7 @@ struct Wide {
     }
   }
 };
-template <>
-struct Wide<double> {
+template <> struct Wide<double> {
   typedef double type;
   __device__ __forceinline__ static double forward(int activation, double x) {
     switch (activation) {
@@ -56,8 +54,8 @@ struct Wide<double> {
 ** of. The product, with rows `from` apart, may be c. */
 template <class S, class P>
 __global__ void __launch_bounds__(THREADS)
-    finish_kernel(S *c, S *inner, const P *product, const S *bias, int64_t m, int64_t n,
-                  int64_t ld, int64_t from, int activation) {
+    finish_kernel(S *c, S *inner, const P *product, const S *bias, int64_t m, int64_t n, int64_t ld,
+                  int64_t from, int activation) {
   typedef typename Wide<S>::type C;
   for (int64_t i = thread_index(); i < m * n; i += thread_count()) {
     int64_t row = i / n, col = i % n;
@@ -76,7 +74,7 @@ __global__ void __launch_bounds__(THREADS)
         narrow<S>(Wide<S>::backward(activation, (C)widen(grad_out[i]), (C)widen(saved[i])));
 }
 
-/* ---- launchers -------------------------------------------------------------------------------- */
+/* ---- launchers ------------------------------------------------------------------------------- */
 
 /* out (outer, inner) = the sums of in (outer, n, inner) along n. */
 static bool sum(const tlk_Context *cx, void *out, const void *in, tl_DType dtype, int64_t outer,
@@ -110,8 +108,7 @@ static bool in_place(const struct tlk_linear *call, const struct tlk_gemm *produ
 }
 
 /* Of the half types: they are rounded at the end only. */
-template <class S>
-static bool in_float(const struct tlk_linear *call, struct tlk_gemm product) {
+template <class S> static bool in_float(const struct tlk_linear *call, struct tlk_gemm product) {
   Scratch wide(call->cx, call->gemm.m * call->gemm.n * (int64_t)sizeof(float));
   float *out = (float *)wide.data;
   product.gemm.ldc = call->gemm.n;

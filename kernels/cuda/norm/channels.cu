@@ -24,8 +24,7 @@ Result per_channel(const void *data, bool wide) {
   return Result{(char *)data, wide ? TL_F64 : TL_F32, wide ? 8 : 4};
 }
 
-template <class T>
-bool run_moments(const struct tlk_channel_moments *call) {
+template <class T> bool run_moments(const struct tlk_channel_moments *call) {
   bool wide = sizeof(T) == 8;
   MomentsOf<T> op = {per_channel(call->mean, wide), per_channel(call->deviation, wide)};
   return reduce_channels(call->cx, source_of(call->in), call->outer, call->channels, call->inner,
@@ -37,8 +36,7 @@ struct Two {
 };
 
 /* Sums of grad and of grad * (in - mean). */
-template <class T>
-struct Products {
+template <class T> struct Products {
   typedef T C;
   typedef Two A;
   enum { inputs = 2, blocks = LINE_BLOCKS(A) };
@@ -67,8 +65,7 @@ struct Products {
   }
 };
 
-template <class T>
-bool run_products(const struct tlk_channel_products *call) {
+template <class T> bool run_products(const struct tlk_channel_products *call) {
   Products<T> op = {(const T *)call->mean, (T *)call->sum, (T *)call->product};
   return reduce_channels(call->cx, source_of(call->grad, call->in), call->outer, call->channels,
                          call->inner, op);
@@ -78,8 +75,7 @@ bool run_products(const struct tlk_channel_products *call) {
 
 #define AFFINE_THREADS 256
 
-template <class C>
-struct Affine {
+template <class C> struct Affine {
   char *out;
   const char *in, *other;
   const C *mean, *scale, *shift, *factor;
@@ -137,22 +133,16 @@ tli_Iter channel_loop(char *out, int64_t outer, int64_t channels, int64_t inner,
   return it;
 }
 
-template <class S, class C>
-bool run_affine(const struct tlk_channel_affine *call) {
+template <class S, class C> bool run_affine(const struct tlk_channel_affine *call) {
   enum { K = 16 / sizeof(S) };
-  Affine<C> a = {(char *)call->out.data,
-                 (const char *)call->in.data,
-                 (const char *)call->other.data,
-                 (const C *)call->mean,
-                 (const C *)call->scale,
-                 (const C *)call->shift,
-                 (const C *)call->factor,
-                 call->inner == 1};
+  Affine<C> a = {(char *)call->out.data,         (const char *)call->in.data,
+                 (const char *)call->other.data, (const C *)call->mean,
+                 (const C *)call->scale,         (const C *)call->shift,
+                 (const C *)call->factor,        call->inner == 1};
   int64_t side = a.along ? call->channels : call->inner;
   bool vectors = side % K == 0 && aligned(a.out, 16) && aligned(a.in, 16) && aligned(a.other, 16);
   auto kernel = vectors ? affine_kernel<S, C, K> : affine_kernel<S, C, 1>;
-  tli_Iter it =
-      channel_loop(a.out, call->outer, call->channels, call->inner, (int64_t)sizeof(S));
+  tli_Iter it = channel_loop(a.out, call->outer, call->channels, call->inner, (int64_t)sizeof(S));
   return for_parts<2>(it, [&](const Strided<2> &s) {
     unsigned grid = blocks_for(call->cx, s.numel / (vectors ? K : 1), AFFINE_THREADS, 32);
     return launch(call->cx, kernel, dim3(grid), AFFINE_THREADS, 0, s, a);
@@ -171,7 +161,6 @@ bool tlk_channel_products(const struct tlk_channel_products *call) {
 
 bool tlk_channel_affine(const struct tlk_channel_affine *call) {
   if (call->outer == 0 || call->channels == 0 || call->inner == 0) return true;
-  WITH_FLOATING(call->in.dtype, S,
-                return run_affine<S, decltype(widen(S()))>(call))
+  WITH_FLOATING(call->in.dtype, S, return run_affine<S, decltype(widen(S()))>(call))
   return false;
 }

@@ -7,10 +7,9 @@
 namespace {
 
 /* One number of each row; `put` is for those that there are. */
-template <class C>
-__device__ __forceinline__ C statistic(const Result &a, int64_t i) {
-  return a.dtype == TL_F64 ? (C)reinterpret_cast<const double *>(a.data)[i]
-                           : (C)reinterpret_cast<const float *>(a.data)[i];
+template <class C> __device__ __forceinline__ C statistic(const Result &a, int64_t i) {
+  return a.dtype == TL_F64 ? (C) reinterpret_cast<const double *>(a.data)[i]
+                           : (C) reinterpret_cast<const float *>(a.data)[i];
 }
 
 /* K numbers to `to`, as vectors where they are aligned. */
@@ -37,16 +36,14 @@ __device__ __forceinline__ void add_some(const S *from, C (&x)[K]) {
 }
 
 /* Of its input, or, of two, of their sum, rounded, which goes to `sum`. */
-template <int N>
-struct LayerNorm {
+template <int N> struct LayerNorm {
   enum { inputs = N, twice = true };
   Result mean, rstd; /* without data for the mean nothing is shifted */
   const char *weight, *bias;
   char *sum;
   double eps;
 
-  template <class W>
-  __device__ __forceinline__ void run(W &w, int64_t row) const {
+  template <class W> __device__ __forceinline__ void run(W &w, int64_t row) const {
     typedef typename W::C C;
     typedef typename W::Stored S;
     double sum = 0, square = 0, count = (double)w.n;
@@ -74,8 +71,7 @@ struct LayerNorm {
     if (mean.data) mean.put(row, centre);
     if (rstd.data) rstd.put(row, inverse);
   }
-  template <class S, class C, int K>
-  __device__ __forceinline__ static void add_up(C (&x)[N][K]) {
+  template <class S, class C, int K> __device__ __forceinline__ static void add_up(C (&x)[N][K]) {
     if constexpr (N > 1) {
 #pragma unroll
       for (int k = 0; k < K; k++) x[0][k] = (C)widen(narrow<S>(x[0][k] + x[1][k]));
@@ -99,8 +95,7 @@ struct LayerNormInput {
   Result mean, rstd;
   const char *weight, *more; /* what is added to the result; may be NULL */
 
-  template <class W>
-  __device__ __forceinline__ void run(W &w, int64_t row) const {
+  template <class W> __device__ __forceinline__ void run(W &w, int64_t row) const {
     typedef typename W::C C;
     typedef typename W::Stored S;
     double plain = 0, along = 0, count = (double)w.n;
@@ -140,8 +135,7 @@ struct Two {
 };
 
 /* Sums over rows, for each column: of grad and of grad * (x - mean) * rstd. */
-template <class T>
-struct LayerNormWeight {
+template <class T> struct LayerNormWeight {
   typedef T C;
   typedef Two A;
   enum { inputs = 2, blocks = LINE_BLOCKS(A) };
@@ -170,8 +164,7 @@ struct LayerNormWeight {
   }
 };
 
-template <class T>
-bool weight_gradients(const struct tlk_layer_norm_backward *call) {
+template <class T> bool weight_gradients(const struct tlk_layer_norm_backward *call) {
   LayerNormWeight<T> op;
   op.mean = result_of(call->mean);
   op.rstd = result_of(call->rstd);
@@ -202,7 +195,12 @@ bool tlk_layer_norm_backward(const struct tlk_layer_norm_backward *call) {
   LayerNormInput algorithm = {result_of(call->mean), result_of(call->rstd),
                               (const char *)call->weight.data, (const char *)call->grad_sum.data};
   Walk<2> g = {{(const char *)call->grad_out.data, (const char *)call->in.data},
-               (char *)call->grad_in.data, call->rows, call->n, 1, 0, 0};
+               (char *)call->grad_in.data,
+               call->rows,
+               call->n,
+               1,
+               0,
+               0};
   if (call->grad_in.data && !walk_lines(call->cx, call->in.dtype, g, algorithm)) return false;
   if (call->grad_weight.data == NULL && call->grad_bias.data == NULL) return true;
   return call->in.dtype == TL_F64 ? weight_gradients<double>(call) : weight_gradients<float>(call);

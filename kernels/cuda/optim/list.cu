@@ -1,6 +1,6 @@
 /*
-** list.cu - reductions and scaling of lists of tensors, and clipping. A block has a part of one tensor,
-** of TLK_LIST_PART elements; its sum is made in one order, whatever the device.
+** list.cu - reductions and scaling of lists of tensors, and clipping. A block has a part of one
+** tensor, of TLK_LIST_PART elements; its sum is made in one order, whatever the device.
 */
 #include "kernels/cuda/cuda.cuh"
 #include "kernels/optim.h"
@@ -51,18 +51,18 @@ static Parts parts_of(int32_t count, const int64_t *n, void *const *data) {
   return p;
 }
 
-/* ---- reductions -------------------------------------------------------------------------------- */
+/* ---- reductions ------------------------------------------------------------------------------ */
 
 /* A reduction of math.h that norms are made of, in the type C. */
-#define REDUCTION(name, s, type)                                                            \
-  struct name##_##s {                                                                       \
-    typedef type C;                                                                         \
-    typedef tlm_##name##_##s##_acc A;                                                       \
+#define REDUCTION(name, s, type)                                                                  \
+  struct name##_##s {                                                                             \
+    typedef type C;                                                                               \
+    typedef tlm_##name##_##s##_acc A;                                                             \
     __device__ __forceinline__ static A start(const C *p) { return tlm_##name##_##s##_start(p); } \
-    __device__ __forceinline__ static A enter(C x, const C *p) {                            \
-      return (A)tlm_##name##_##s##_enter(x, p);                                             \
-    }                                                                                       \
-    __device__ __forceinline__ static A join(A a, A b) { return tlm_##name##_##s##_join(a, b); } \
+    __device__ __forceinline__ static A enter(C x, const C *p) {                                  \
+      return (A)tlm_##name##_##s##_enter(x, p);                                                   \
+    }                                                                                             \
+    __device__ __forceinline__ static A join(A a, A b) { return tlm_##name##_##s##_join(a, b); }  \
   };
 #define REDUCTIONS(name) REDUCTION(name, f32, float) REDUCTION(name, f64, double)
 REDUCTIONS(sum_abs)
@@ -98,15 +98,14 @@ __global__ void __launch_bounds__(THREADS)
   }
   acc = block_reduce(
       acc, [](typename R::A a, typename R::A b) { return R::join(a, b); }, shared);
-  if (threadIdx.x == 0)
-    partials[to.first[which] + begin / TLK_LIST_PART] = (double)acc;
+  if (threadIdx.x == 0) partials[to.first[which] + begin / TLK_LIST_PART] = (double)acc;
 }
 
-template <class F, class D>
-static bool reduce(const struct tlk_list_reduce *call) {
+template <class F, class D> static bool reduce(const struct tlk_list_reduce *call) {
   Parts p = parts_of(call->count, call->n, const_cast<void *const *>(call->data));
   Firsts to = {};
-  double param = call->params[0].kind == TL_FLOATING ? call->params[0].f : (double)call->params[0].i;
+  double param =
+      call->params[0].kind == TL_FLOATING ? call->params[0].f : (double)call->params[0].i;
   memcpy(to.first, call->first, sizeof to.first);
   dim3 grid((unsigned)p.first[p.count]);
   if (call->dtype == TL_F64)
@@ -131,7 +130,7 @@ bool tlk_list_reduce(const struct tlk_list_reduce *call) {
   }
 }
 
-/* ---- scaling ------------------------------------------------------------------------------------- */
+/* ---- scaling --------------------------------------------------------------------------------- */
 
 template <class C>
 __global__ void __launch_bounds__(THREADS)
@@ -139,8 +138,8 @@ __global__ void __launch_bounds__(THREADS)
   int64_t begin, end;
   int which = own_part(p, &begin, &end), bytes = dtype == TL_F64 ? 8 : dtype == TL_F32 ? 4 : 2;
   char *data = static_cast<char *>(p.data[which]);
-  C factor = scale.dtype == TL_F64 ? (C)*static_cast<const double *>(scale.data)
-                                   : (C)*static_cast<const float *>(scale.data);
+  C factor = scale.dtype == TL_F64 ? (C) * static_cast<const double *>(scale.data)
+                                   : (C) * static_cast<const float *>(scale.data);
   bool odd = false;
   for (int64_t i = begin + threadIdx.x; i < end; i += THREADS) {
     C x = load_any<C>(data + i * bytes, dtype);
@@ -160,7 +159,7 @@ bool tlk_list_scale(const struct tlk_list_scale *call) {
                 call->found_inf);
 }
 
-/* ---- clipping ------------------------------------------------------------------------------------ */
+/* ---- clipping -------------------------------------------------------------------------------- */
 
 DEVICE double number_of(const tlk_Array &a) {
   return a.dtype == TL_F64 ? *static_cast<const double *>(a.data)

@@ -8,7 +8,7 @@
 #include "kernels/optim.h"
 
 #define THREADS 256
-#define WIDTH 4                  /* elements of a thread at a time */
+#define WIDTH 4                     /* elements of a thread at a time */
 #define CHUNK (THREADS * WIDTH * 4) /* elements of a block */
 
 /* ---- coefficients -------------------------------------------------------------------------- */
@@ -27,18 +27,17 @@ enum {
   TLK_OPTIM_FAMILIES(X)
 #undef X
 };
-#define X(name, options, clocks)                                                           \
-  template <>                                                                              \
-  __device__ __forceinline__ void compute<FAMILY_##name>(const double *o, double lr,       \
-                                                         double *t, double *c) {           \
-    tlm_coefs_##name(o, lr, t, c);                                                         \
+#define X(name, options, clocks)                                                                \
+  template <>                                                                                   \
+  __device__ __forceinline__ void compute<FAMILY_##name>(const double *o, double lr, double *t, \
+                                                         double *c) {                           \
+    tlm_coefs_##name(o, lr, t, c);                                                              \
   }
 TLK_OPTIM_FAMILIES(X)
 #undef X
 
 /* A thread for each parameter. */
-template <int family, int nclocks>
-__global__ void coefs_kernel(struct tlk_optim_coefs call) {
+template <int family, int nclocks> __global__ void coefs_kernel(struct tlk_optim_coefs call) {
   int i = threadIdx.x;
   if (i >= call.count || (call.found_inf && *call.found_inf != 0)) return;
   double t[TLK_OPTIM_CLOCKS] = {0, 0, 0}, c[TLK_OPTIM_COEFS] = {0};
@@ -49,23 +48,21 @@ __global__ void coefs_kernel(struct tlk_optim_coefs call) {
   for (int k = 0; k < TLK_OPTIM_COEFS; k++) call.coefs[i * TLK_OPTIM_COEFS + k] = c[k];
 }
 
-template <int family, int nclocks>
-static bool launch_coefs(const struct tlk_optim_coefs *call) {
+template <int family, int nclocks> static bool launch_coefs(const struct tlk_optim_coefs *call) {
   return launch(call->cx, coefs_kernel<family, nclocks>, dim3(1), 64, 0, *call);
 }
 
 /* ---- the step of an element ------------------------------------------------------------------ */
 
-#define X(rule, family, n)                                                                   \
-  struct rule##_rule {                                                                       \
-    enum { states = n };                                                                     \
-    __device__ __forceinline__ static float of(float p, float g, float *s, const float *c) { \
-      return tlm_step_##rule##_f32(p, g, s, s + 1, s + 2, c);                                \
-    }                                                                                        \
-    __device__ __forceinline__ static double of(double p, double g, double *s,               \
-                                                const double *c) {                           \
-      return tlm_step_##rule##_f64(p, g, s, s + 1, s + 2, c);                                \
-    }                                                                                        \
+#define X(rule, family, n)                                                                        \
+  struct rule##_rule {                                                                            \
+    enum { states = n };                                                                          \
+    __device__ __forceinline__ static float of(float p, float g, float *s, const float *c) {      \
+      return tlm_step_##rule##_f32(p, g, s, s + 1, s + 2, c);                                     \
+    }                                                                                             \
+    __device__ __forceinline__ static double of(double p, double g, double *s, const double *c) { \
+      return tlm_step_##rule##_f64(p, g, s, s + 1, s + 2, c);                                     \
+    }                                                                                             \
   };
 TLK_OPTIM_RULES(X)
 #undef X
@@ -179,7 +176,7 @@ __global__ void __launch_bounds__(THREADS) step_kernel(const __grid_constant__ S
     step_elements<Rule, C>(s, t, i, (C)factor, coefs);
 }
 
-/* ---- launchers -------------------------------------------------------------------------------- */
+/* ---- launchers ------------------------------------------------------------------------------- */
 
 template <class Rule>
 static bool launch_step(const struct tlk_optim_step *call, const Step &s, unsigned chunks) {

@@ -14,10 +14,7 @@
 #define POINTWISE_THREADS 256
 
 /* What a function of math.h is called with beside its operands. */
-template <class C>
-struct Numbers {
-  C p[TLK_PARAMS];
-};
+template <class C> struct Numbers { C p[TLK_PARAMS]; };
 
 /* f(x, p) of one element; a division by zero gives 0 and is noted. */
 template <class F>
@@ -52,8 +49,7 @@ __global__ void __launch_bounds__(POINTWISE_THREADS)
 }
 
 /* Elements at a time: 16 bytes of the types that matter most. */
-template <class C>
-struct Width {
+template <class C> struct Width {
   enum { of = sizeof(C) == 8 ? 2 : 4 };
 };
 
@@ -65,67 +61,34 @@ struct any16 {
 struct any8 {
   uint8_t bits;
 };
-template <class C, class S>
-__device__ __forceinline__ C read_as(S x, int) {
-  return (C)widen(x);
-}
-template <class C>
-__device__ __forceinline__ C read_as(any16 x, int dtype) {
+template <class C, class S> __device__ __forceinline__ C read_as(S x, int) { return (C)widen(x); }
+template <class C> __device__ __forceinline__ C read_as(any16 x, int dtype) {
   return dtype == TL_BF16 ? (C)widen(bf16{x.bits}) : (C)widen(f16{x.bits});
 }
-template <class C>
-__device__ __forceinline__ C read_as(any8 x, int dtype) {
+template <class C> __device__ __forceinline__ C read_as(any8 x, int dtype) {
   return dtype == TL_I8 ? (C)(int8_t)x.bits : (C)x.bits;
 }
-template <class R>
-struct Write {
-  template <class C>
-  __device__ __forceinline__ static R as(C x, int) {
-    return narrow<R>(x);
-  }
+template <class R> struct Write {
+  template <class C> __device__ __forceinline__ static R as(C x, int) { return narrow<R>(x); }
 };
-template <>
-struct Write<any16> {
-  template <class C>
-  __device__ __forceinline__ static any16 as(C x, int dtype) {
+template <> struct Write<any16> {
+  template <class C> __device__ __forceinline__ static any16 as(C x, int dtype) {
     return any16{dtype == TL_BF16 ? bf16_bits((float)x) : f16_bits((float)x)};
   }
 };
-template <>
-struct Write<any8> {
-  template <class C>
-  __device__ __forceinline__ static any8 as(C x, int dtype) {
+template <> struct Write<any8> {
+  template <class C> __device__ __forceinline__ static any8 as(C x, int dtype) {
     return any8{dtype == TL_BOOL ? (uint8_t)(x != 0) : (uint8_t)x};
   }
 };
-template <class S>
-static inline bool stored_as(int dtype);
-template <>
-inline bool stored_as<float>(int dtype) {
-  return dtype == TL_F32;
-}
-template <>
-inline bool stored_as<double>(int dtype) {
-  return dtype == TL_F64;
-}
-template <>
-inline bool stored_as<int32_t>(int dtype) {
-  return dtype == TL_I32;
-}
-template <>
-inline bool stored_as<int64_t>(int dtype) {
-  return dtype == TL_I64;
-}
-template <>
-inline bool stored_as<bool8>(int dtype) {
-  return dtype == TL_BOOL;
-}
-template <>
-inline bool stored_as<any16>(int dtype) {
-  return dtype == TL_F16 || dtype == TL_BF16;
-}
-template <>
-inline bool stored_as<any8>(int dtype) {
+template <class S> static inline bool stored_as(int dtype);
+template <> inline bool stored_as<float>(int dtype) { return dtype == TL_F32; }
+template <> inline bool stored_as<double>(int dtype) { return dtype == TL_F64; }
+template <> inline bool stored_as<int32_t>(int dtype) { return dtype == TL_I32; }
+template <> inline bool stored_as<int64_t>(int dtype) { return dtype == TL_I64; }
+template <> inline bool stored_as<bool8>(int dtype) { return dtype == TL_BOOL; }
+template <> inline bool stored_as<any16>(int dtype) { return dtype == TL_F16 || dtype == TL_BF16; }
+template <> inline bool stored_as<any8>(int dtype) {
   return dtype == TL_I8 || dtype == TL_U8 || dtype == TL_BOOL;
 }
 
@@ -223,8 +186,7 @@ static inline int32_t number_of(const tl_Scalar &s, int32_t) {
 }
 
 /* Runs the first of the forms that fits; Stored are the types that have rows. */
-template <class F, class... Stored>
-struct Run {
+template <class F, class... Stored> struct Run {
   static bool go(const struct tlk_pointwise *call) {
     Numbers<typename F::C> numbers;
     bool done = false, ok = true;
@@ -242,15 +204,14 @@ struct Run {
 #define POINTWISE_CALL_3(fn, x, p) fn(x[0], x[1], x[2], p)
 #define POINTWISE_OUT_SAME(S) S
 #define POINTWISE_OUT_BOOL(S) bool8
-#define POINTWISE_FUNCTOR(name, n, s, type, result)                      \
-  struct name##_##s {                                                    \
-    typedef type C;                                                      \
-    enum { inputs = n, divides = tlm_##name##_##s##_divides };           \
-    template <class S>                                                   \
-    using Out = POINTWISE_OUT_##result(S);                               \
+#define POINTWISE_FUNCTOR(name, n, s, type, result)                           \
+  struct name##_##s {                                                         \
+    typedef type C;                                                           \
+    enum { inputs = n, divides = tlm_##name##_##s##_divides };                \
+    template <class S> using Out = POINTWISE_OUT_##result(S);                 \
     __device__ __forceinline__ static auto of(const type *x, const type *p) { \
-      return POINTWISE_CALL_##n(tlm_##name##_##s, x, p);                 \
-    }                                                                    \
+      return POINTWISE_CALL_##n(tlm_##name##_##s, x, p);                      \
+    }                                                                         \
   };
 
 #endif

@@ -19,16 +19,16 @@ namespace {
 #define INPUTS_5 INPUTS_4, x[4]
 #define OUTPUTS_1 &y[0]
 #define OUTPUTS_2 &y[0], &y[1]
-#define FUSED_FUNCTOR(name, m, n, s, type)                                      \
-  struct name##_##s {                                                           \
-    typedef type C;                                                             \
-    enum { outputs = m, inputs = n, all = m + n };                              \
+#define FUSED_FUNCTOR(name, m, n, s, type)                                        \
+  struct name##_##s {                                                             \
+    typedef type C;                                                               \
+    enum { outputs = m, inputs = n, all = m + n };                                \
     __device__ __forceinline__ static void of(const type (&x)[n], type (&y)[m]) { \
-      tlf_##name##_##s(INPUTS_##n, OUTPUTS_##m);                                \
-    }                                                                           \
+      tlf_##name##_##s(INPUTS_##n, OUTPUTS_##m);                                  \
+    }                                                                             \
   };
-#define X(name, outputs, inputs)                     \
-  FUSED_FUNCTOR(name, outputs, inputs, f32, float)   \
+#define X(name, outputs, inputs)                   \
+  FUSED_FUNCTOR(name, outputs, inputs, f32, float) \
   FUSED_FUNCTOR(name, outputs, inputs, f64, double)
 TLK_FUSED(X)
 #undef X
@@ -101,8 +101,7 @@ __global__ void __launch_bounds__(POINTWISE_THREADS)
       for (int k = 0; k < M; k++) out[k].at[e] = Write<S>::as(y[k], s.dtype[k]);
     }
 #pragma unroll
-    for (int k = 0; k < M; k++)
-      *reinterpret_cast<Vector<S, N> *>(s.data[k] + offset[k]) = out[k];
+    for (int k = 0; k < M; k++) *reinterpret_cast<Vector<S, N> *>(s.data[k] + offset[k]) = out[k];
   }
 }
 
@@ -117,7 +116,7 @@ __global__ void __launch_bounds__(POINTWISE_THREADS)
     int64_t offset[F::all];
     C angle[2][N];
     s.offsets(i * N, offset);
-    Vector<S, 2 * N> v = *reinterpret_cast<const Vector<S, 2 * N> *>(s.data[2] + offset[2]);
+    Vector<S, 2 *N> v = *reinterpret_cast<const Vector<S, 2 * N> *>(s.data[2] + offset[2]);
 #pragma unroll
     for (int k = 0; k < 2; k++)
       read_some<P>(s.source(4 + k, offset[4 + k]), steady >> (2 + k) & 1, s.dtype[4 + k], angle[k]);
@@ -134,7 +133,7 @@ __global__ void __launch_bounds__(POINTWISE_THREADS)
   }
 }
 
-/* ---- choosing ---------------------------------------------------------------------------------- */
+/* ---- choosing -------------------------------------------------------------------------------- */
 
 /* Whether inputs first .. last of stored type S can be read as vectors, or stay the same. */
 template <class S>
@@ -186,8 +185,7 @@ bool neighbours(const tli_Iter &it, int k, int64_t bytes, int n) {
   return true;
 }
 
-template <class F, class S, class P>
-bool try_pairs(const struct tlk_fused *call, bool *done) {
+template <class F, class S, class P> bool try_pairs(const struct tlk_fused *call, bool *done) {
   enum { N = Width<typename F::C>::of };
   const tli_Iter &it = call->it;
   int64_t bytes = (int64_t)sizeof(S);
@@ -200,8 +198,7 @@ bool try_pairs(const struct tlk_fused *call, bool *done) {
   return run_parts<F>(call, fused_pairs<F, S, P>, steady);
 }
 
-template <class F>
-bool run_fused_any(const struct tlk_fused *call) {
+template <class F> bool run_fused_any(const struct tlk_fused *call) {
   return for_parts<F::all>(call->it, [&](const Strided<F::all> &s) {
     unsigned grid = blocks_for(call->cx, s.numel, POINTWISE_THREADS, 16);
     return launch(call->cx, fused_any<F>, dim3(grid), POINTWISE_THREADS, 0, s);
@@ -209,40 +206,34 @@ bool run_fused_any(const struct tlk_fused *call) {
 }
 
 /* Operands of one stored type, one of Stored. */
-template <class F, class... Stored>
-bool plain(const struct tlk_fused *call) {
+template <class F, class... Stored> bool plain(const struct tlk_fused *call) {
   bool done = false, ok = true;
   ((done || (ok = try_fused_rows<F, Stored, Stored, F::inputs>(call, &done))) && ...);
   return done || !ok ? ok : run_fused_any<F>(call);
 }
 
-template <class F, class S, class P>
-bool try_rotation(const struct tlk_fused *call, bool *done) {
+template <class F, class S, class P> bool try_rotation(const struct tlk_fused *call, bool *done) {
   return try_fused_rows<F, S, P, 2>(call, done) && (*done || try_pairs<F, S, P>(call, done));
 }
 
 /* Tables of angles are of the input's type, or of float beside the half types. */
-template <class F>
-bool rotation(const struct tlk_fused *call, float) {
+template <class F> bool rotation(const struct tlk_fused *call, float) {
   bool done = false;
   if (!try_rotation<F, float, float>(call, &done)) return false;
   if (!done && !try_rotation<F, any16, float>(call, &done)) return false;
   if (!done && !try_rotation<F, any16, any16>(call, &done)) return false;
   return done || run_fused_any<F>(call);
 }
-template <class F>
-bool rotation(const struct tlk_fused *call, double) {
+template <class F> bool rotation(const struct tlk_fused *call, double) {
   bool done = false;
   if (!try_rotation<F, double, double>(call, &done)) return false;
   return done || run_fused_any<F>(call);
 }
 
-template <class F32, class F64>
-bool plain_as(const struct tlk_fused *call) {
+template <class F32, class F64> bool plain_as(const struct tlk_fused *call) {
   return call->compute == TL_F64 ? plain<F64, double>(call) : plain<F32, float, any16>(call);
 }
-template <class F32, class F64>
-bool rotation_as(const struct tlk_fused *call) {
+template <class F32, class F64> bool rotation_as(const struct tlk_fused *call) {
   return call->compute == TL_F64 ? rotation<F64>(call, 0.0) : rotation<F32>(call, 0.0f);
 }
 

@@ -10,6 +10,5 @@ bool tlk_pointwise(const struct tlk_pointwise *call) {
                                                            : tlk_pointwise_i32;
   if (call->it.numel == 0) return true;
   if (table[call->kernel]) return table[call->kernel](call);
-  return cuda_fail(TL_EDTYPE, "there is no elementwise kernel %d for this type",
-                   (int)call->kernel);
+  return cuda_fail(TL_EDTYPE, "there is no elementwise kernel %d for this type", (int)call->kernel);
 }

@@ -27,14 +27,12 @@ __global__ void __launch_bounds__(WINDOW_THREADS, 3)
   }
 }
 
-template <class U>
-bool run_im2col(const struct tlk_im2col *call) {
+template <class U> bool run_im2col(const struct tlk_im2col *call) {
   const tlk_Windows &w = call->windows;
   int64_t all = call->planes * product(w.kernel) * product(w.out);
   unsigned grid = blocks_for(call->cx, all, WINDOW_THREADS, 16);
-  return launch(call->cx, im2col_kernel<U>, dim3(grid), WINDOW_THREADS, 0, w,
-                places_of(w.out, all), places_of(w.kernel, all), all, (const U *)call->in.data,
-                (U *)call->cols.data);
+  return launch(call->cx, im2col_kernel<U>, dim3(grid), WINDOW_THREADS, 0, w, places_of(w.out, all),
+                places_of(w.kernel, all), all, (const U *)call->in.data, (U *)call->cols.data);
 }
 
 /* The sum of all columns' elements that were had from one. */
@@ -69,13 +67,11 @@ __global__ void __launch_bounds__(WINDOW_THREADS, 3)
   }
 }
 
-template <class C>
-bool run_col2im(const struct tlk_col2im *call) {
+template <class C> bool run_col2im(const struct tlk_col2im *call) {
   int64_t all = call->planes * product(call->windows.in);
   unsigned grid = blocks_for(call->cx, all, WINDOW_THREADS, 16);
   return launch(call->cx, col2im_kernel<C>, dim3(grid), WINDOW_THREADS, 0, call->windows,
-                places_of(call->windows.in, all), all, source_of(call->cols),
-                result_of(call->in));
+                places_of(call->windows.in, all), all, source_of(call->cols), result_of(call->in));
 }
 
 } // namespace

@@ -32,22 +32,17 @@ DEVICE Span span_of(const tlk_Pool &p, int d, int64_t o) {
 
 /* ---- the largest elements ---- */
 
-template <class T>
-struct Lowest;
-template <>
-struct Lowest<float> {
+template <class T> struct Lowest;
+template <> struct Lowest<float> {
   DEVICE float of() { return -INFINITY; }
 };
-template <>
-struct Lowest<double> {
+template <> struct Lowest<double> {
   DEVICE double of() { return -INFINITY; }
 };
-template <>
-struct Lowest<int32_t> {
+template <> struct Lowest<int32_t> {
   DEVICE int32_t of() { return INT32_MIN; }
 };
-template <>
-struct Lowest<int64_t> {
+template <> struct Lowest<int64_t> {
   DEVICE int64_t of() { return INT64_MIN; }
 };
 
@@ -94,8 +89,7 @@ __global__ void __launch_bounds__(WINDOW_THREADS, 3)
   }
 }
 
-template <class C>
-bool run_max(const struct tlk_max_pool *call) {
+template <class C> bool run_max(const struct tlk_max_pool *call) {
   int64_t all = call->pool.planes * product(call->pool.windows.out);
   unsigned grid = blocks_for(call->cx, all, WINDOW_THREADS, 16);
   return launch(call->cx, max_kernel<C>, dim3(grid), WINDOW_THREADS, 0, call->pool,
@@ -173,8 +167,7 @@ __global__ void __launch_bounds__(WINDOW_THREADS, 3)
 }
 
 /* Averages of whole planes are sums of rows. */
-template <class T>
-struct WholePlane {
+template <class T> struct WholePlane {
   typedef T C;
   typedef double A;
   enum { inputs = 1, blocks = LINE_BLOCKS(A) };
@@ -183,8 +176,7 @@ struct WholePlane {
 
   __device__ __forceinline__ A start() const { return 0; }
   template <int K>
-  __device__ __forceinline__ void add(A &acc, const T (&x)[1][K], int64_t, int64_t,
-                                      int64_t) const {
+  __device__ __forceinline__ void add(A &acc, const T (&x)[1][K], int64_t, int64_t, int64_t) const {
     T y[K];
 #pragma unroll
     for (int k = 0; k < K; k++) y[k] = x[0][k];
@@ -204,25 +196,22 @@ bool is_whole(const tlk_Pool &p) {
   return whole;
 }
 
-template <class T>
-bool run_whole(const struct tlk_avg_pool *call) {
+template <class T> bool run_whole(const struct tlk_avg_pool *call) {
   const tlk_Pool &p = call->pool;
   int64_t n = product(p.windows.in);
   WholePlane<T> op = {result_of(call->out), 1 / (double)(p.divisor ? p.divisor : n)};
   return reduce_lines(call->cx, source_of(call->in), p.planes, n, 1, op);
 }
 
-template <class S>
-bool run_average(const struct tlk_avg_pool *call) {
+template <class S> bool run_average(const struct tlk_avg_pool *call) {
   int64_t all = call->pool.planes * product(call->pool.windows.out);
   unsigned grid = blocks_for(call->cx, all, WINDOW_THREADS, 16);
   return launch(call->cx, average_kernel<S, decltype(widen(S()))>, dim3(grid), WINDOW_THREADS, 0,
-                call->pool, places_of(call->pool.windows.out, all), all,
-                (const S *)call->in.data, (S *)call->out.data);
+                call->pool, places_of(call->pool.windows.out, all), all, (const S *)call->in.data,
+                (S *)call->out.data);
 }
 
-template <class S>
-bool run_spread(const struct tlk_avg_pool_backward *call) {
+template <class S> bool run_spread(const struct tlk_avg_pool_backward *call) {
   int64_t all = call->pool.planes * product(call->pool.windows.in);
   unsigned grid = blocks_for(call->cx, all, WINDOW_THREADS, 16);
   return launch(call->cx, spread_kernel<S, decltype(widen(S()))>, dim3(grid), WINDOW_THREADS, 0,

@@ -9,13 +9,9 @@ namespace {
 
 #define DROPOUT_THREADS 256
 
-template <class S>
-struct Wide {
-  typedef decltype(widen(S())) type;
-};
+template <class S> struct Wide { typedef decltype(widen(S())) type; };
 
-template <class S>
-struct Drop {
+template <class S> struct Drop {
   S *out;
   const S *in, *residual; /* the latter may be NULL */
   int64_t n;
@@ -63,8 +59,7 @@ __device__ __forceinline__ void write_four(const Drop<S> &d, int64_t at, const C
     if (at + k < d.n) d.out[at + k] = narrow<S>(x[k]);
 }
 
-template <class S>
-__global__ void __launch_bounds__(DROPOUT_THREADS, 4) dropout_kernel(Drop<S> d) {
+template <class S> __global__ void __launch_bounds__(DROPOUT_THREADS, 4) dropout_kernel(Drop<S> d) {
   typedef typename Wide<S>::type C;
   if (d.state) {
     d.seed = d.state[0];
@@ -82,8 +77,7 @@ __global__ void __launch_bounds__(DROPOUT_THREADS, 4) dropout_kernel(Drop<S> d) 
   }
 }
 
-template <class S>
-bool run(const struct tlk_dropout *call) {
+template <class S> bool run(const struct tlk_dropout *call) {
   double keep = 1 - call->p;
   size_t room = sizeof(S) * 4 < 16 ? sizeof(S) * 4 : 16;
   Drop<S> d = {(S *)call->out.data,

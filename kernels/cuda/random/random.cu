@@ -43,8 +43,7 @@ DEVICE double power_of_e(double x) { return exp(x); }
 /* ---- distributions: what is made of the words of a block ---- */
 
 /* Words of T's width into as many numbers. */
-template <class T, class Word>
-struct Floats {
+template <class T, class Word> struct Floats {
   typedef T C;
   enum { per_block = 16 / sizeof(Word) };
   tlk_Distribution distribution;
@@ -156,8 +155,7 @@ __global__ void __launch_bounds__(RANDOM_THREADS, 4)
   }
 }
 
-template <class Maker>
-bool fill(const struct tlk_random *call, const Maker &maker) {
+template <class Maker> bool fill(const struct tlk_random *call, const Maker &maker) {
   int64_t bytes = dtype_bytes(call->out.dtype), room = bytes * Maker::per_block;
   Target t = {(char *)call->out.data,
               call->out.dtype,

@@ -14,8 +14,7 @@ struct Moments {
 /* An operator that stores both; no elements give NaN and 0. A few elements are taken
 ** together, with deviations from their own mean; these are joined in double by the
 ** formula of Chan, Golub and LeVeque. So nothing cancels, however large the mean. */
-template <class T>
-struct MomentsOf {
+template <class T> struct MomentsOf {
   typedef T C;
   typedef Moments A;
   enum { inputs = 1, blocks = LINE_BLOCKS(A) };
@@ -23,8 +22,7 @@ struct MomentsOf {
 
   __device__ __forceinline__ A start() const { return A{0, 0, 0}; }
   template <int K>
-  __device__ __forceinline__ void add(A &acc, const T (&x)[1][K], int64_t, int64_t,
-                                      int64_t) const {
+  __device__ __forceinline__ void add(A &acc, const T (&x)[1][K], int64_t, int64_t, int64_t) const {
     double sum = 0;
     T square = 0;
 #pragma unroll

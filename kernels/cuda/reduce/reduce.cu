@@ -17,15 +17,13 @@ bool tlk_reduce(const struct tlk_reduce *call) {
 /* ---- positions ------------------------------------------------------------------------ */
 
 /* The best element so far and where it is, from 0; -1 before the first one. */
-template <class T>
-struct Best {
+template <class T> struct Best {
   T value;
   int64_t at;
 };
 
 /* NaN beats everything, and of equals the first wins. */
-template <class T, bool largest>
-struct BestOf {
+template <class T, bool largest> struct BestOf {
   typedef T C;
   typedef Best<T> A;
   enum { inputs = 1, blocks = LINE_BLOCKS(A) };
@@ -40,8 +38,7 @@ struct BestOf {
   __device__ __forceinline__ void add(A &acc, const T (&x)[1][K], int64_t, int64_t at,
                                       int64_t step) const {
 #pragma unroll
-    for (int k = 0; k < K; k++)
-      acc = join(acc, A{x[0][k], at + k * step});
+    for (int k = 0; k < K; k++) acc = join(acc, A{x[0][k], at + k * step});
   }
   __device__ __forceinline__ A join(const A &a, const A &b) const {
     bool same = !beats(a.value, b.value) && !beats(b.value, a.value);
@@ -54,8 +51,7 @@ struct BestOf {
   }
 };
 
-template <class T, bool largest>
-static bool run_best(const struct tlk_reduce_index *call) {
+template <class T, bool largest> static bool run_best(const struct tlk_reduce_index *call) {
   BestOf<T, largest> op = {result_of(call->values), call->indices};
   return reduce_lines(call->cx, source_of(call->in), call->outer, call->n, call->inner, op);
 }
@@ -66,15 +62,15 @@ bool tlk_reduce_index(const struct tlk_reduce_index *call) {
   case TL_F16:
   case TL_BF16: return call->largest ? run_best<float, true>(call) : run_best<float, false>(call);
   case TL_F64: return call->largest ? run_best<double, true>(call) : run_best<double, false>(call);
-  case TL_I64: return call->largest ? run_best<int64_t, true>(call) : run_best<int64_t, false>(call);
+  case TL_I64:
+    return call->largest ? run_best<int64_t, true>(call) : run_best<int64_t, false>(call);
   default: return call->largest ? run_best<int32_t, true>(call) : run_best<int32_t, false>(call);
   }
 }
 
 /* ---- moments --------------------------------------------------------------------------- */
 
-template <class T>
-static bool run_moments(const struct tlk_moments *call) {
+template <class T> static bool run_moments(const struct tlk_moments *call) {
   MomentsOf<T> op = {result_of(call->mean), result_of(call->deviation)};
   return reduce_lines(call->cx, source_of(call->in), call->outer, call->n, call->inner, op);
 }

@@ -9,8 +9,7 @@
 
 /* A few elements are joined in pairs, in the type M, before they go into the
 ** accumulator. */
-template <class F>
-struct Reduction {
+template <class F> struct Reduction {
   typedef typename F::T C;
   typedef typename F::acc A;
   enum { inputs = 1, blocks = sizeof(typename F::entered) > 4 ? 2 : LINE_BLOCKS(A) };
@@ -35,8 +34,7 @@ struct Reduction {
   }
 };
 
-template <class F>
-static bool run_reduction(const struct tlk_reduce *call) {
+template <class F> static bool run_reduction(const struct tlk_reduce *call) {
   Reduction<F> op;
   for (int i = 0; i < TLK_PARAMS; i++) {
     const tl_Scalar &s = call->params[i];
@@ -47,20 +45,16 @@ static bool run_reduction(const struct tlk_reduce *call) {
 }
 
 /* A reduction of math.h as a type. */
-#define REDUCTION_F(name, s)                                                           \
-  struct name##_##s {                                                                  \
-    typedef tlm_##name##_##s##_T T;                                                    \
-    typedef tlm_##name##_##s##_acc acc;                                                \
-    typedef tlm_##name##_##s##_entered entered;                                        \
-    DEVICE_MEMBER acc start(const T *p) { return tlm_##name##_##s##_start(p); }        \
-    DEVICE_MEMBER entered enter(T x, const T *p) {                                     \
-      return tlm_##name##_##s##_enter(x, p);                                           \
-    }                                                                                  \
-    DEVICE_MEMBER entered pair(entered a, entered b) {                                 \
-      return tlm_##name##_##s##_pair(a, b);                                            \
-    }                                                                                  \
-    DEVICE_MEMBER acc join(acc a, acc b) { return tlm_##name##_##s##_join(a, b); }     \
-    DEVICE_MEMBER T result(acc a, const T *p) { return tlm_##name##_##s##_result(a, p); } \
+#define REDUCTION_F(name, s)                                                                   \
+  struct name##_##s {                                                                          \
+    typedef tlm_##name##_##s##_T T;                                                            \
+    typedef tlm_##name##_##s##_acc acc;                                                        \
+    typedef tlm_##name##_##s##_entered entered;                                                \
+    DEVICE_MEMBER acc start(const T *p) { return tlm_##name##_##s##_start(p); }                \
+    DEVICE_MEMBER entered enter(T x, const T *p) { return tlm_##name##_##s##_enter(x, p); }    \
+    DEVICE_MEMBER entered pair(entered a, entered b) { return tlm_##name##_##s##_pair(a, b); } \
+    DEVICE_MEMBER acc join(acc a, acc b) { return tlm_##name##_##s##_join(a, b); }             \
+    DEVICE_MEMBER T result(acc a, const T *p) { return tlm_##name##_##s##_result(a, p); }      \
   };
 #define DEVICE_MEMBER __device__ __forceinline__ static
 

@@ -125,7 +125,7 @@ __global__ void __launch_bounds__(RNN_THREADS)
   }
 }
 
-/* ---- steps ------------------------------------------------------------------------------------ */
+/* ---- steps ----------------------------------------------------------------------------------- */
 
 template <class S, class C> bool run_steps(const struct tlk_rnn_backward *call, Backward<S, C> &b) {
   const tlk_Rnn &r = call->rnn;
@@ -157,7 +157,7 @@ template <class S, class C> bool run_steps(const struct tlk_rnn_backward *call, 
   return true;
 }
 
-/* ---- sums over all rows -------------------------------------------------------------------------- */
+/* ---- sums over all rows ---------------------------------------------------------------------- */
 
 template <class S> bool inputs_back(const struct tlk_rnn_backward *call, const S *grad_gates) {
   const tlk_Rnn &r = call->rnn;
@@ -234,7 +234,7 @@ template <class S> bool biases_back(const struct tlk_rnn_backward *call, S *grad
   return true;
 }
 
-/* ---- the pass ------------------------------------------------------------------------------------ */
+/* ---- the pass -------------------------------------------------------------------------------- */
 
 /* Arrays one after the other, each at a multiple of 16 bytes; counted first, with a base of
 ** NULL, then placed. */

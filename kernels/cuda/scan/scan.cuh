@@ -12,12 +12,8 @@
 #define SCAN_EACH 8 /* elements of a thread at a time */
 
 /* An accumulator, and, of scans that pick an element, its position from 1; 0: none yet. */
-template <class A, bool picking>
-struct Running {
-  A value;
-};
-template <class A>
-struct Running<A, true> {
+template <class A, bool picking> struct Running { A value; };
+template <class A> struct Running<A, true> {
   A value;
   int64_t at;
 };
@@ -34,8 +30,7 @@ struct Scanned {
 };
 
 /* F is a scan of math.h as a type. */
-template <class F>
-struct Scan {
+template <class F> struct Scan {
   typedef typename F::T C;
   typedef Running<typename F::A, F::picking> A;
 
@@ -63,14 +58,12 @@ struct Scan {
 };
 
 /* The value of the lane `step` before; of the own one where there is none. */
-template <class T>
-__device__ __forceinline__ T shuffle_up(T x, int step) {
+template <class T> __device__ __forceinline__ T shuffle_up(T x, int step) {
   static_assert(sizeof(T) % 4 == 0, "words");
   int words[sizeof(T) / 4];
   memcpy(words, &x, sizeof x);
 #pragma unroll
-  for (unsigned i = 0; i < sizeof(T) / 4; i++)
-    words[i] = __shfl_up_sync(ALL_LANES, words[i], step);
+  for (unsigned i = 0; i < sizeof(T) / 4; i++) words[i] = __shfl_up_sync(ALL_LANES, words[i], step);
   memcpy(&x, words, sizeof x);
   return x;
 }
@@ -133,11 +126,9 @@ __device__ __forceinline__ void write_some(const Scanned &g, int64_t i, int coun
 /* Elements from `begin` to `end` of a line, a tile of all threads of the team at a time.
 ** Returns the total; writes nothing if `totals_only`. */
 template <class F>
-__device__ __forceinline__ typename Scan<F>::A scan_row(const Scanned &g, int64_t line,
-                                                        int64_t begin, int64_t end,
-                                                        typename Scan<F>::A carry,
-                                                        bool totals_only,
-                                                        typename Scan<F>::A *shared) {
+__device__ __forceinline__ typename Scan<F>::A
+scan_row(const Scanned &g, int64_t line, int64_t begin, int64_t end, typename Scan<F>::A carry,
+         bool totals_only, typename Scan<F>::A *shared) {
   typedef typename F::T C;
   typedef typename Scan<F>::A A;
   int lane = threadIdx.x & (g.team - 1);
@@ -204,7 +195,8 @@ __global__ void __launch_bounds__(SCAN_THREADS, 3)
       C x[K];
 #pragma unroll
       for (int k = 0; k < K; k++)
-        if (r + k < end) x[k] = load_here<C>(g.in + (first + (r + k) * g.inner) * g.in_bytes, g.in_dtype);
+        if (r + k < end)
+          x[k] = load_here<C>(g.in + (first + (r + k) * g.inner) * g.in_bytes, g.in_dtype);
 #pragma unroll
       for (int k = 0; k < K; k++) {
         if (r + k >= end) break;
@@ -239,8 +231,7 @@ __global__ void __launch_bounds__(SCAN_THREADS, 2)
 
 #define FEW_ELEMENTS 16 /* of a line that a thread scans alone */
 
-template <class F>
-static bool run_scan(const struct tlk_scan *call) {
+template <class F> static bool run_scan(const struct tlk_scan *call) {
   typedef typename Scan<F>::A A;
   const tlk_Context *cx = call->cx;
   int64_t lines = call->outer * call->inner;
@@ -264,8 +255,7 @@ static bool run_scan(const struct tlk_scan *call) {
   g.segments = divide_up(call->n, g.share);
   dim3 grid(blocks_for(cx, lines, each, 64), (unsigned)g.segments);
   auto kernel = rows ? scan_rows_kernel<F> : scan_columns_kernel<F>;
-  if (g.segments == 1)
-    return launch(cx, kernel, grid, SCAN_THREADS, 0, g, false, (A *)NULL);
+  if (g.segments == 1) return launch(cx, kernel, grid, SCAN_THREADS, 0, g, false, (A *)NULL);
   Scratch before(cx, g.segments * lines * (int64_t)sizeof(A));
   A *values = (A *)before.data;
   return values && launch(cx, kernel, grid, SCAN_THREADS, 0, g, true, values) &&
@@ -285,17 +275,17 @@ static bool run_scan(const struct tlk_scan *call) {
 
 #define SCAN_MEMBER __device__ __forceinline__ static
 /* Accumulators are joined by the scan of their own type. */
-#define SCAN_JOIN(name, s, type)                                                       \
-  SCAN_MEMBER type join(type a, type b) { return tlm_##name##_##s##_next(a, b); }      \
+#define SCAN_JOIN(name, s, type)                                                  \
+  SCAN_MEMBER type join(type a, type b) { return tlm_##name##_##s##_next(a, b); } \
   SCAN_MEMBER bool picks(type a, type b) { return tlm_##name##_##s##_picks(a, b); }
-#define SCAN_F(name, s, joins)                                                         \
-  struct name##_##s {                                                                  \
-    typedef tlm_##name##_##s##_T T;                                                    \
-    typedef tlm_##name##_##s##_state A;                                                \
-    enum { picking = SCAN_PICKS_##name };                                              \
-    SCAN_MEMBER A first() { return tlm_##name##_##s##_first(); }                       \
-    SCAN_MEMBER A next(A a, T x) { return tlm_##name##_##s##_next(a, x); }             \
-    joins                                                                              \
+#define SCAN_F(name, s, joins)                                             \
+  struct name##_##s {                                                      \
+    typedef tlm_##name##_##s##_T T;                                        \
+    typedef tlm_##name##_##s##_state A;                                    \
+    enum { picking = SCAN_PICKS_##name };                                  \
+    SCAN_MEMBER A first() { return tlm_##name##_##s##_first(); }           \
+    SCAN_MEMBER A next(A a, T x) { return tlm_##name##_##s##_next(a, x); } \
+    joins                                                                  \
   };
 
 #endif

@@ -8,12 +8,11 @@
 #include "kernels/cuda/cuda.cuh"
 
 /* `inf` are the bits of infinity. */
-template <class U>
-__device__ __forceinline__ uint64_t float_key(U bits, U inf) {
+template <class U> __device__ __forceinline__ uint64_t float_key(U bits, U inf) {
   const U sign = (U)((U)1 << (8 * sizeof(U) - 1));
   U size = (U)(bits & (U)~sign);
   U key = bits & sign ? (U)~bits : (U)(bits | sign);
-  return size > inf ? (U)~(U)0 : size == 0 ? sign : key;
+  return size > inf ? (U) ~(U)0 : size == 0 ? sign : key;
 }
 
 __device__ __forceinline__ uint64_t key_here(const void *data, int dtype, int64_t i) {
@@ -57,8 +56,14 @@ struct Keys {
 
 static inline Keys keys_of(const tlk_Array &in, int64_t rows, int64_t n, bool flip) {
   uint64_t mask = flip ? key_mask(in.dtype) : 0;
-  return Keys{(const char *)in.data, in.dtype, (int)dtype_bytes(in.dtype), key_bits(in.dtype),
-              rows,                  n,        mask,                       nan_key(in.dtype)};
+  return Keys{(const char *)in.data,
+              in.dtype,
+              (int)dtype_bytes(in.dtype),
+              key_bits(in.dtype),
+              rows,
+              n,
+              mask,
+              nan_key(in.dtype)};
 }
 
 /* Where results go: k of each row, elements and their positions, either of which may be

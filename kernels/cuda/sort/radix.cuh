@@ -45,8 +45,7 @@ struct LargePair {
 /* ---- short rows ----------------------------------------------------------------------------- */
 
 /* Items that a block sorts: 16 KB. */
-template <class Item>
-struct Short {
+template <class Item> struct Short {
   enum { items = 16384 / sizeof(Item) };
 };
 
@@ -103,8 +102,7 @@ struct Pass {
   uint32_t *counts, *totals;
 };
 
-template <class Item>
-__device__ __forceinline__ int digit_of(const Item &item, int shift) {
+template <class Item> __device__ __forceinline__ int digit_of(const Item &item, int shift) {
   return (int)(item.key() >> shift & (SORT_BINS - 1));
 }
 
@@ -196,7 +194,7 @@ __global__ void __launch_bounds__(SORT_THREADS, 2)
   }
 }
 
-/* ---- choosing ---------------------------------------------------------------------------------- */
+/* ---- choosing -------------------------------------------------------------------------------- */
 
 template <class Item>
 static bool sort_short(const tlk_Context *cx, Item *items, int64_t rows, int64_t n) {

@@ -39,13 +39,11 @@ bool with_sorted(const tlk_Context *cx, const Keys &in, Then then) {
   Scratch first(cx, bytes), second(cx, alone ? 0 : bytes);
   Item *items = (Item *)first.data, *spare = (Item *)second.data;
   unsigned grid = blocks_for(cx, all, SORT_THREADS * 4, 32);
-  return items && spare &&
-         launch(cx, make_kernel<Item>, dim3(grid), SORT_THREADS, 0, in, items) &&
+  return items && spare && launch(cx, make_kernel<Item>, dim3(grid), SORT_THREADS, 0, in, items) &&
          sort_items(cx, &items, &spare, in.rows, in.n, in.bits) && then((const Item *)items);
 }
 
-template <class Item>
-bool run_sort(const tlk_Context *cx, const Keys &in, const Picked &out) {
+template <class Item> bool run_sort(const tlk_Context *cx, const Keys &in, const Picked &out) {
   return with_sorted<Item>(cx, in, [&](const Item *items) {
     unsigned grid = blocks_for(cx, in.rows * out.k, SORT_THREADS * 4, 32);
     return launch(cx, give_kernel<Item>, dim3(grid), SORT_THREADS, 0, in, out, items);
@@ -129,8 +127,7 @@ __global__ void __launch_bounds__(SORT_THREADS, 4)
   }
 }
 
-template <class Item>
-bool run_mode(const tlk_Context *cx, const Keys &in, const Picked &out) {
+template <class Item> bool run_mode(const tlk_Context *cx, const Keys &in, const Picked &out) {
   return with_sorted<Item>(cx, in, [&](const Item *items) {
     unsigned grid = blocks_for(cx, in.rows, 1, 64);
     return launch(cx, mode_kernel<Item>, dim3(grid), SORT_THREADS, 0, in, out, items);
@@ -201,8 +198,7 @@ bool tlk_mode(const struct tlk_mode *call) {
   Keys in = keys_of(call->in, call->rows, call->n, false);
   Picked out = {(char *)call->values.data, call->indices, 1};
   if (in.rows == 0) return true;
-  return is_large(in) ? run_mode<LargePair>(call->cx, in, out)
-                      : run_mode<Pair>(call->cx, in, out);
+  return is_large(in) ? run_mode<LargePair>(call->cx, in, out) : run_mode<Pair>(call->cx, in, out);
 }
 
 bool tlk_row_order(const struct tlk_row_order *call) {
@@ -212,8 +208,7 @@ bool tlk_row_order(const struct tlk_row_order *call) {
   int passes = 0;
   if (call->n == 0) return true;
   if (spare.data == NULL) return false;
-  if (call->n == 1)
-    return launch(call->cx, first_row_kernel, dim3(1), 1, 0, call->order);
+  if (call->n == 1) return launch(call->cx, first_row_kernel, dim3(1), 1, 0, call->order);
   for (int64_t run = 1; run < call->n; run *= 2) passes++;
   /* so that the last pass writes the result */
   int64_t *to = passes % 2 ? call->order : (int64_t *)spare.data, *from = NULL;

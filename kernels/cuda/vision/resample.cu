@@ -21,8 +21,7 @@ __global__ void __launch_bounds__(RESAMPLE_THREADS)
   }
 }
 
-template <class T>
-bool run(const struct tlk_resample *call) {
+template <class T> bool run(const struct tlk_resample *call) {
   const tlk_Resample &r = call->resample;
   unsigned grid = blocks_for(call->cx, r.outer * r.out * r.inner, RESAMPLE_THREADS, 16);
   return launch(call->cx, resample_kernel<T>, dim3(grid), RESAMPLE_THREADS, 0, r,
