@@ -45,7 +45,7 @@ describe("a training step whose n-th call of the device fails", function()
          used = used or now
          assert.equal(used, now, "after failure " .. n)
       end
-      assert.is_true(failures > 10, failures)
+      assert.is_true(failures >= 8, failures)
       assert.is_true(last < 550, last) -- the step has no more calls than that
    end)
 

@@ -13,11 +13,12 @@ small_tree.sources = {
 TL_API int tl_answer(void);
 ]],
    ["src/core/answer.h"] = "int tli_core_answer(void);\n",
-   ["src/core/iter.h"] = "", -- the generator reads these five
+   ["src/core/iter.h"] = "", -- the generator reads these six
    ["src/core/kernel.h"] = "",
    ["src/core/kernel_parts.h"] = "",
    ["src/core/device.h"] = "",
    ["src/core/backend.h"] = "",
+   ["src/core/lapack.h"] = "",
    ["src/core/answer.c"] = [[
 #include "core/answer.h"
 #include "tlua.h"

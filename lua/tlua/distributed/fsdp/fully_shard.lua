@@ -117,7 +117,7 @@ local function end_backward(context)
    finish_reduction(context)
    for _, unit in ipairs(context.units) do
       unit.reduced, unit.position = false, nil
-      each(unit, "free")
+      each(unit, unit.reshard_after_backward and "free" or "take_back")
       for _, flat in ipairs(unit.flats) do flat.seen, flat.arrived = nil, 0 end
    end
    context.backward, context.awaits = false, nil
@@ -405,6 +405,16 @@ function methods.set_reshard_after_forward(module, reshard, recurse)
    for _, unit in ipairs(units_of(module, recurse)) do unit.reshard_after_forward = reshard end
 end
 
+--- Whether rows are dropped after the backward pass (they are at first). Where they stay, the next
+--- forward pass gathers them only if the parameters have changed: for several passes that make one
+--- step, at the price of their memory.
+function methods.set_reshard_after_backward(module, reshard, recurse)
+   if type(reshard) ~= "boolean" then
+      args.refuse("set_reshard_after_backward", "reshard_after_backward", "a boolean", reshard)
+   end
+   for _, unit in ipairs(units_of(module, recurse)) do unit.reshard_after_backward = reshard end
+end
+
 --- The module's own parameters are whole from here on, until `reshard`. Changes of them are lost.
 function methods.unshard(module)
    each(units[module], "lend")
@@ -435,8 +445,8 @@ local take = args.signature [[fully_shard(module: any, mesh: object?,
 --- reshard_after_forward: whether the whole is dropped after the forward pass and gathered again
 --- for the backward pass; by default it is, but for the root. mp_policy: see MixedPrecisionPolicy.
 --- ignored_params: parameters that stay as they are.
---- The module gets the methods unshard, reshard, set_requires_gradient_sync and
---- set_reshard_after_forward.
+--- The module gets the methods unshard, reshard, set_requires_gradient_sync,
+--- set_reshard_after_forward and set_reshard_after_backward.
 ---@param module nn.Module
 ---@param options? table  mesh, reshard_after_forward, mp_policy, offload_policy, ignored_params
 ---@return nn.Module module
