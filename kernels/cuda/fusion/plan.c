@@ -95,9 +95,10 @@ static bool apart(const fusion_Operand *o, const fusion_Plan *plan) {
   int64_t span = bytes_of(o->dtype);
   unsigned done = 0;
   for (int n = 0; n < plan->ndim; n++) {
-    int next = -1;
-    for (int d = 0; d < plan->ndim; d++)
-      if (!(done >> d & 1) && (next < 0 || o->strides[d] < o->strides[next])) next = d;
+    int next = 0;
+    while (done >> next & 1) next++;
+    for (int d = next + 1; d < plan->ndim; d++)
+      if (!(done >> d & 1) && o->strides[d] < o->strides[next]) next = d;
     if (o->strides[next] < span) return false;
     span += (plan->sizes[next] - 1) * o->strides[next];
     done |= 1u << next;
