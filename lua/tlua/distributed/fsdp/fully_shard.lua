@@ -388,31 +388,27 @@ local function units_of(module, recurse)
    return list
 end
 
+local function set(module, recurse, option, field, value)
+   if type(value) ~= "boolean" then args.refuse("set_" .. option, option, "a boolean", value) end
+   for _, unit in ipairs(units_of(module, recurse)) do unit[field] = value end
+end
+
 --- Whether backward passes average gradients. Without, each rank adds up whole gradients of its
 --- own, until a pass with it: for all but the last of several passes that make one step.
 function methods.set_requires_gradient_sync(module, sync, recurse)
-   if type(sync) ~= "boolean" then
-      args.refuse("set_requires_gradient_sync", "requires_gradient_sync", "a boolean", sync)
-   end
-   for _, unit in ipairs(units_of(module, recurse)) do unit.sync = sync end
+   set(module, recurse, "requires_gradient_sync", "sync", sync)
 end
 
 --- Whether rows are dropped after the forward pass.
 function methods.set_reshard_after_forward(module, reshard, recurse)
-   if type(reshard) ~= "boolean" then
-      args.refuse("set_reshard_after_forward", "reshard_after_forward", "a boolean", reshard)
-   end
-   for _, unit in ipairs(units_of(module, recurse)) do unit.reshard_after_forward = reshard end
+   set(module, recurse, "reshard_after_forward", "reshard_after_forward", reshard)
 end
 
 --- Whether rows are dropped after the backward pass (they are at first). Where they stay, the next
 --- forward pass gathers them only if the parameters have changed: for several passes that make one
 --- step, at the price of their memory.
 function methods.set_reshard_after_backward(module, reshard, recurse)
-   if type(reshard) ~= "boolean" then
-      args.refuse("set_reshard_after_backward", "reshard_after_backward", "a boolean", reshard)
-   end
-   for _, unit in ipairs(units_of(module, recurse)) do unit.reshard_after_backward = reshard end
+   set(module, recurse, "reshard_after_backward", "reshard_after_backward", reshard)
 end
 
 --- The module's own parameters are whole from here on, until `reshard`. Changes of them are lost.
