@@ -143,70 +143,32 @@ template <class C> __device__ __noinline__ void store_any(void *p, int dtype, C 
   store_here(p, dtype, x);
 }
 
-/* Calls fn.template run<S>() with the stored type of a dtype, on the host. */
-#define WITH_STORED(dtype, S, ...) \
-  switch (dtype) {                 \
-  case TL_F32: {                   \
-    typedef float S;               \
-    __VA_ARGS__;                   \
-  } break;                         \
-  case TL_F64: {                   \
-    typedef double S;              \
-    __VA_ARGS__;                   \
-  } break;                         \
-  case TL_F16: {                   \
-    typedef f16 S;                 \
-    __VA_ARGS__;                   \
-  } break;                         \
-  case TL_BF16: {                  \
-    typedef bf16 S;                \
-    __VA_ARGS__;                   \
-  } break;                         \
-  case TL_I8: {                    \
-    typedef int8_t S;              \
-    __VA_ARGS__;                   \
-  } break;                         \
-  case TL_I16: {                   \
-    typedef int16_t S;             \
-    __VA_ARGS__;                   \
-  } break;                         \
-  case TL_I32: {                   \
-    typedef int32_t S;             \
-    __VA_ARGS__;                   \
-  } break;                         \
-  case TL_I64: {                   \
-    typedef int64_t S;             \
-    __VA_ARGS__;                   \
-  } break;                         \
-  case TL_U8: {                    \
-    typedef uint8_t S;             \
-    __VA_ARGS__;                   \
-  } break;                         \
-  case TL_BOOL: {                  \
-    typedef bool8 S;               \
-    __VA_ARGS__;                   \
-  } break;                         \
-  default: break;                  \
+#define STORED_AS(tag, type, S, ...) \
+  case tag: {                        \
+    typedef type S;                  \
+    __VA_ARGS__;                     \
+  } break;
+#define FLOATING_TYPES(S, ...)              \
+  STORED_AS(TL_F32, float, S, __VA_ARGS__)  \
+  STORED_AS(TL_F64, double, S, __VA_ARGS__) \
+  STORED_AS(TL_F16, f16, S, __VA_ARGS__)    \
+  STORED_AS(TL_BF16, bf16, S, __VA_ARGS__)
+/* Makes S the type that elements of a dtype are stored as, on the host. */
+#define WITH_STORED(dtype, S, ...)             \
+  switch (dtype) {                             \
+    FLOATING_TYPES(S, __VA_ARGS__)             \
+    STORED_AS(TL_I8, int8_t, S, __VA_ARGS__)   \
+    STORED_AS(TL_I16, int16_t, S, __VA_ARGS__) \
+    STORED_AS(TL_I32, int32_t, S, __VA_ARGS__) \
+    STORED_AS(TL_I64, int64_t, S, __VA_ARGS__) \
+    STORED_AS(TL_U8, uint8_t, S, __VA_ARGS__)  \
+    STORED_AS(TL_BOOL, bool8, S, __VA_ARGS__)  \
+  default: break;                              \
   }
 /* The same for floating types alone. */
 #define WITH_FLOATING(dtype, S, ...) \
   switch (dtype) {                   \
-  case TL_F32: {                     \
-    typedef float S;                 \
-    __VA_ARGS__;                     \
-  } break;                           \
-  case TL_F64: {                     \
-    typedef double S;                \
-    __VA_ARGS__;                     \
-  } break;                           \
-  case TL_F16: {                     \
-    typedef f16 S;                   \
-    __VA_ARGS__;                     \
-  } break;                           \
-  case TL_BF16: {                    \
-    typedef bf16 S;                  \
-    __VA_ARGS__;                     \
-  } break;                           \
+    FLOATING_TYPES(S, __VA_ARGS__)   \
   default: break;                    \
   }
 

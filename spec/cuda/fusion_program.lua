@@ -1,6 +1,7 @@
 -- fusion_program.lua WHAT [FIRST LAST]: programs that fusion_spec.lua runs with settings of their own.
 -- Each does the same work eagerly and by a graph, and says where a bit differs.
 
+local numbers = require "spec.support.numbers"
 local torch = require "tlua"
 local cuda = torch.cuda
 local what, first, last = arg[1], tonumber(arg[2]), tonumber(arg[3])
@@ -27,15 +28,6 @@ local function compare(name, eager, replayed)
 end
 
 -- Random chains -----------------------------------------------------------------------------------------
-
--- A generator of the program's own, so that a chain is told by its number.
-local function numbers(seed)
-   local state = (seed * 2654435761 + 12345) & 0xffffffff
-   return function(n)
-      state = (state * 1664525 + 1013904223) & 0xffffffff
-      return (state >> 12) % n + 1
-   end
-end
 
 local FLOATING <const> = {"float32", "float64", "float16", "bfloat16"}
 local INTEGER <const> = {"int64", "int32", "int16", "int8", "uint8"}

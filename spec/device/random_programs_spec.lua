@@ -7,6 +7,7 @@
 -- runs that many programs, each under that many seeds of the device (500 and 1 unless given), from
 -- program TLUA_SIM_FIRST on (1).
 
+local numbers = require "spec.support.numbers"
 local torch = require "tlua"
 local sim = torch.sim
 
@@ -14,15 +15,6 @@ local PROGRAMS = tonumber(os.getenv "TLUA_SIM_PROGRAMS") or 500
 local SEEDS = tonumber(os.getenv "TLUA_SIM_SEEDS") or 1
 local FIRST = tonumber(os.getenv "TLUA_SIM_FIRST") or 1
 local SLOTS, STEPS = 5, 25
-
--- A generator of the spec's own, so that a program is told by its number.
-local function numbers(seed)
-   local state = (seed * 2654435761 + 12345) & 0xffffffff
-   return function(n)
-      state = (state * 1664525 + 1013904223) & 0xffffffff
-      return (state >> 12) % n + 1
-   end
-end
 
 -- New values from two tensors; all stay finite.
 local OPERATORS = {
