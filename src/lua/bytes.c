@@ -286,8 +286,8 @@ enum { MOST_COLUMNS = 1 << 16 };
 
 /* A character at an index; `none` if it may be "". */
 static char check_char(lua_State *L, int index, const char *what, bool none) {
-  size_t n;
-  const char *text = luaL_checklstring(L, index, &n);
+  size_t n = 2;
+  const char *text = lua_type(L, index) == LUA_TSTRING ? lua_tolstring(L, index, &n) : "";
   if (n > 1 || (n == 0 && !none) || (n == 1 && (*text == '\n' || *text == '\r')))
     tli_error(L, "io.csv: %s: expected one character, got %s", what,
               tli_describe(L, tli_state(L), index));

@@ -43,14 +43,17 @@ void tli_device_options(lua_State *L, tl_DeviceType type, const char *name,
   lua_settop(L, 1);
   for (lua_pushnil(L); lua_next(L, 1); lua_pop(L, 1)) {
     const char *key = tli_to_word(L, 2);
+    if (key == NULL)
+      tli_error(L, "%s: expected options by name, got the key %s", tli_device_name(type, name),
+                tli_describe(L, tli_state(L), 2));
     bool known = false;
-    tli_Near near = TLI_NEAR(key ? key : "");
+    tli_Near near = TLI_NEAR(key);
     for (int i = 0; i < n && !known; i++) {
-      known = key && strcmp(options[i], key) == 0;
+      known = strcmp(options[i], key) == 0;
       tli_near_try(&near, options[i]);
     }
     if (!known)
-      tli_error(L, "%s: unknown option '%.40s'%s", tli_device_name(type, name), key ? key : "?",
+      tli_error(L, "%s: unknown option '%.40s'%s", tli_device_name(type, name), key,
                 tli_near_hint(&near, hint, sizeof hint));
   }
   for (int i = 0; i < n; i++) lua_getfield(L, 1, options[i]);

@@ -233,15 +233,17 @@ static LuaNode *new_node(lua_State *L, tli_Node **box) {
 ** a table with n, is given to backward(saved, gradients...), which returns a
 ** gradient or nil for each input. */
 static int autograd_record(lua_State *L) {
-  luaL_checkstring(L, NAME);
-  for (int i = INPUTS; i <= SAVED; i++) luaL_checktype(L, i, LUA_TTABLE);
-  luaL_checktype(L, BACKWARD, LUA_TFUNCTION);
+  static const char *const tables[] = {"record: inputs", "record: outputs", "record: constant",
+                                       "record: saved"};
+  tli_check_type(L, NAME, LUA_TSTRING, "record: name");
+  for (int i = INPUTS; i <= SAVED; i++) tli_check_type(L, i, LUA_TTABLE, tables[i - INPUTS]);
+  tli_check_type(L, BACKWARD, LUA_TFUNCTION, "record: backward");
   lua_settop(L, DIRTY);
   if (lua_isnil(L, DIRTY)) {
     lua_newtable(L);
     lua_replace(L, DIRTY);
   }
-  luaL_checktype(L, DIRTY, LUA_TTABLE);
+  tli_check_type(L, DIRTY, LUA_TTABLE, "record: dirty");
   tli_enter(L, tli_state(L));
   tli_Node **box = tli_push_node_box(L);
   LuaNode *n = new_node(L, box);

@@ -180,3 +180,9 @@ int tli_error(lua_State *L, const char *format, ...) {
 }
 
 int tli_error_text(lua_State *L, const char *message) { return raise(L, message); }
+
+void tli_check_type(lua_State *L, int index, int type, const char *what) {
+  if (lua_type(L, index) != type)
+    tli_error(L, "%s: expected a %s, got %s", what, lua_typename(L, type),
+              tli_describe(L, tli_state(L), index));
+}

@@ -173,7 +173,7 @@ static void check_names(lua_State *L) {
 
 static int torch_set_printoptions(lua_State *L) {
   tli_PrintOptions *p = &tli_state(L)->print, with = *p;
-  luaL_checktype(L, 1, LUA_TTABLE);
+  tli_check_type(L, 1, LUA_TTABLE, "set_printoptions: options");
   check_names(L);
   read_profile(L, &with);
   tli_PrintOptions read = {.precision = option(L, 1, "precision", with.precision, 0),

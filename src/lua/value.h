@@ -10,6 +10,9 @@
 /* Returns the tensor at `index` or raises ("method: expected a Tensor, ..."). */
 tl_Tensor *tli_check_tensor(lua_State *L, int index, const char *what);
 
+/* Raises ("record: name: expected a string, got nil") unless the value has Lua's type `type`. */
+void tli_check_type(lua_State *L, int index, int type, const char *what);
+
 /* Pushes a value that holds an alias of the tensor at `index`, of a device a copy on
 ** the CPU, for the host to read: it stays as it
 ** is while Lua code, if only a finalizer's, may change or release that one. To

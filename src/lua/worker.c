@@ -531,12 +531,13 @@ static void start_threads(lua_State *L, Pool *p) {
 ** the module is. `name` begins the message of what cannot travel. */
 static int workers_start(lua_State *L) {
   tli_State *S = tli_state(L);
-  const char *name = luaL_checkstring(L, 1);
+  tli_check_type(L, 1, LUA_TSTRING, "workers.start: name");
+  const char *name = lua_tostring(L, 1);
   int64_t n;
   if (!tli_to_whole(L, 2, &n) || n < 1 || n > 1024)
     return tli_error(L, "%s: num_workers: expected 1 to 1024 threads, got %s", name,
                      tli_describe(L, S, 2));
-  luaL_checkstring(L, 3);
+  tli_check_type(L, 3, LUA_TSTRING, "workers.start: module");
   Box *box = (Box *)lua_newuserdatauv(L, sizeof *box, 1);
   box->pool = NULL;
   luaL_setmetatable(L, POOL);

@@ -42,6 +42,14 @@ end
 ---@return any ...
 function M.default_collate(items)
    tree.check(items, "data.default_collate: items")
+   if type(items) ~= "table" or getmetatable(items) or items[1] == nil then
+      args.refuse("data.default_collate", "items", "a list of items", items)
+   end
+   for i, item in ipairs(items) do
+      if type(item) ~= "table" or getmetatable(item) then
+         args.refuse("data.default_collate", ("items[%d]"):format(i), "a list of values", item)
+      end
+   end
    if #items[1] == 0 then torch.raise "data.default_collate: item 1 of the batch is nil" end
    local batch = {}
    for place = 1, #items[1] do

@@ -83,7 +83,12 @@ end
 ---@overload fun(indices: Tensor|integer[], generator?): data.SubsetRandomSampler
 M.SubsetRandomSampler = class.class("data.SubsetRandomSampler", Sampler)
 
-function M.SubsetRandomSampler:__init(indices, generator)
+local take_indices = args.signature
+   "data.SubsetRandomSampler(indices: tensor|integers, generator: any?)"
+
+function M.SubsetRandomSampler:__init(...)
+   local a = take_indices(...)
+   local indices, generator = a.indices, a.generator
    if type(indices) == "table" then
       indices = torch.tensor(indices, {dtype = "int64", device = "cpu"})
    end

@@ -87,6 +87,9 @@ end
 
 -- torch.cuda.amp: torch.amp for this kind of device.
 local function amp_of(kind)
+   local fwd = args.signature(kind ..
+      ".amp.custom_fwd(fn: callable, cast_inputs: string?)")
+   local bwd = args.signature(kind .. ".amp.custom_bwd(fn: callable)")
    return {
       autocast = function(...)
          local first = ...
@@ -97,10 +100,10 @@ local function amp_of(kind)
       end,
       GradScaler = function(...) return torch.amp.GradScaler(kind, ...) end,
       custom_fwd = function(fn, options)
-         options = options or {}
-         return torch.amp.custom_fwd(fn, {device_type = kind, cast_inputs = options.cast_inputs})
+         local a = fwd(fn, options or {})
+         return torch.amp.custom_fwd(fn, {device_type = kind, cast_inputs = a.cast_inputs})
       end,
-      custom_bwd = function(fn) return torch.amp.custom_bwd(fn) end,
+      custom_bwd = function(fn) return bwd(fn).fn end,
    }
 end
 

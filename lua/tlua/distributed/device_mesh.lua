@@ -46,7 +46,12 @@ local function strides_of(shape)
    return strides, n
 end
 
-function DeviceMesh:__init(fields)
+local take_fields = args.signature [[DeviceMesh(device_type: string, shape: table,
+   coordinate: table, groups: table, ranks: table, mesh_dim_names: table?)]]
+
+-- `init_device_mesh` calls it.
+function DeviceMesh:__init(...)
+   local fields = take_fields(...)
    for name, value in pairs(fields) do rawset(self, name, value) end
    rawset(self, "ndim", #self.shape)
 end

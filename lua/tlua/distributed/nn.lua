@@ -63,13 +63,17 @@ function Broadcast.backward(ctx, grad)
    return grad
 end
 
+local take_broadcast = args.signature
+   "distributed.nn.broadcast(tensor: tensor, src: count, group: object?)"
+
 --- Rank src's tensor; its gradient is the sum of all gradients, there.
 ---@param tensor Tensor
 ---@param src integer
 ---@param group? distributed.ProcessGroup
 ---@return Tensor
-function M.broadcast(tensor, src, group)
-   return Broadcast:apply(tensor, src, group)
+function M.broadcast(...)
+   local a = take_broadcast(...)
+   return Broadcast:apply(a.tensor, a.src, a.group)
 end
 
 local Reduce = define "Reduce"

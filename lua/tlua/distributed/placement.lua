@@ -3,6 +3,7 @@
 -- and checkpoints ask here.
 
 local torch = require "tlua"
+local args = require "tlua.args"
 
 local M = {}
 
@@ -140,14 +141,17 @@ local function gather_dim(place, tensor)
    return torch.cat(parts, place.dim)
 end
 
+local take_full = args.signature "full_tensor(parameter: tensor, tensor: tensor?)"
+
 --- The whole of a tensor that is split as a parameter is: the parameter itself, its gradient or a
 --- part of an optimizer's state. All ranks that have parts of it call this.
 ---@param parameter Tensor
 ---@param tensor? Tensor  the parameter by default
 ---@return Tensor
 function M.full(parameter, tensor)
+   local a = take_full(parameter, tensor)
    local place = placements[parameter]
-   tensor = (tensor or parameter):detach()
+   tensor = (a.tensor or parameter):detach()
    if not place then return tensor end
    local _ <close> = torch.no_grad()
    if place.flat then tensor = gather_range(place, tensor) end

@@ -182,16 +182,19 @@ local function describe_module(module, o)
    return m
 end
 
-local function check_model(m)
+local function check_model(who, m)
    local known = {parameters = true}
+   if type(m) ~= "table" or getmetatable(m) then args.refuse(who, "model", "a table", m) end
    for _, name in ipairs(model_fields) do
       known[name] = true
       if math.type(m[name]) ~= "integer" or m[name] < 1 then
-         args.refuse("plan", "model." .. name, "an integer of at least 1", m[name])
+         args.refuse(who, "model." .. name, "an integer of at least 1", m[name])
       end
    end
    for name in pairs(m) do
-      if not known[name] then torch.raise(("plan: model: unknown field %s"):format(name)) end
+      if not known[name] then
+         torch.raise(("%s: model: unknown field %s"):format(who, tostring(name)))
+      end
    end
 end
 
@@ -232,7 +235,8 @@ end
 ---@param options? table
 ---@return table
 function M.plan_layout(model, layout, options)
-   check_model(model)
+   check_model("plan_layout", model)
+   if type(layout) ~= "table" then args.refuse("plan_layout", "layout", "a table", layout) end
    local o, x = options_of(options), {
       data = 1, tensor = 1, pipeline = 1, context = 1, micro = 1, interleave = 1, zero = 0,
       checkpointing = false,
@@ -339,7 +343,7 @@ function M.plan(model, options)
    if class.isinstance(model, torch.nn.Module) then
       model = describe_module(model, options or {})
    end
-   check_model(model)
+   check_model("plan", model)
    local o, rows, count = options_of(options), {}, 0
    if model.width % model.heads ~= 0 then
       args.refuse("plan", "model.heads", ("a divisor of the width %d"):format(model.width),

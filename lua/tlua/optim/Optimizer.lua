@@ -39,6 +39,9 @@ local of_schedules <const> = {
 local function merge(self, given, extra)
    local name = torch.type(self)
    local options = {}
+   if type(self) ~= "table" or type(self.defaults) ~= "table" then
+      torch.raise(name .. ": has no defaults; an optimizer is a class that derives from it")
+   end
    for key, value in pairs(given) do
       if self.defaults[key] == nil and not (extra and extra[key]) then
          torch.raise(("%s: unknown option %s%s"):format(name, tostring(key),

@@ -5,6 +5,9 @@
 -- damaged or hostile file gives a message and never an overflow. Integers that fit are Lua
 -- integers. Arrays carry the metatable `json.array`, so that `[]` and `{}` stay apart.
 
+local torch = require "tlua"
+local args = require "tlua.args"
+
 local M = {}
 
 local max_depth <const> = 64
@@ -18,6 +21,7 @@ M.null = setmetatable({}, {__name = "json.null", __tostring = function() return 
 ---@param list table
 ---@return table list
 function M.as_array(list)
+   if type(list) ~= "table" then args.refuse("json.as_array", "list", "a table", list) end
    return setmetatable(list, M.array)
 end
 
@@ -161,6 +165,7 @@ end
 ---@return any value  nil on failure
 ---@return string? message
 function M.decode(text)
+   if type(text) ~= "string" then args.refuse("json.decode", "text", "a string", text) end
    local ok, value, position = pcall(read_value, text, 1, max_depth)
    if ok then
       position = skip_space(text, position)
@@ -182,14 +187,14 @@ local function escape(c)
 end
 
 local function write_string(text)
-   if not utf8.len(text) then error("json: a string that is not UTF-8", 0) end
+   if not utf8.len(text) then torch.raise("json.encode: a string that is not UTF-8") end
    return '"' .. text:gsub('[\0-\31"\\]', escape) .. '"'
 end
 
 local function write_number(value)
    if math.type(value) == "integer" then return ("%d"):format(value) end
    if value ~= value or value == math.huge or value == -math.huge then
-      error("json: JSON has no " .. tostring(value), 0)
+      torch.raise("json.encode: JSON has no " .. tostring(value))
    end
    local text = ("%.17g"):format(value)
    return text:find "[.eE]" and text or text .. ".0"
@@ -207,7 +212,7 @@ end
 local function write_object(object, depth)
    local keys = {}
    for key in pairs(object) do
-      if type(key) ~= "string" then error("json: a key that is no string", 0) end
+      if type(key) ~= "string" then torch.raise("json.encode: a key that is no string") end
       keys[#keys + 1] = key
    end
    table.sort(keys)
@@ -223,8 +228,8 @@ function write_value(value, depth)
    if kind == "string" then return write_string(value) end
    if kind == "number" then return write_number(value) end
    if kind == "boolean" or value == M.null then return tostring(value) end
-   if kind ~= "table" then error("json: a " .. kind, 0) end
-   if depth == 0 then error("json: nested too deeply", 0) end
+   if kind ~= "table" then torch.raise("json.encode: a " .. kind) end
+   if depth == 0 then torch.raise("json.encode: nested too deeply") end
    local is_list = M.is_array(value) or #value > 0
    return (is_list and write_array or write_object)(value, depth - 1)
 end

@@ -20,22 +20,30 @@ local function distance(a, b)
    return last[#b]
 end
 
+-- The same, less where one word is the beginning of the other.
+local function cost_of(word, other)
+   local cost = distance(word, other)
+   local shorter = math.min(#word, #other)
+   local begins = shorter >= 2 and word:sub(1, shorter) == other:sub(1, shorter)
+   return begins and math.min(cost, 1.5) or cost
+end
+
 --- The one of `names` that is nearest to `name`, nil when none is near: at most a third of the
 --- letters differ, or one is the beginning of the other.
 ---@param name string
 ---@param names string[]|table<string, any>  a list, or a table with names as keys
 ---@return string?
 function M.find(name, names)
+   if type(name) ~= "string" or type(names) ~= "table" then
+      local wrong = type(name) == "string"
+      require "tlua.args".refuse("near", wrong and "names" or "name",
+         wrong and "a table" or "a string", wrong and names or name)
+   end
    local word = name:lower()
    local best, best_cost = nil, math.max(1, #word // 3) + 1
    for key, value in pairs(names) do
       local candidate = type(key) == "string" and key or value
-      local other = candidate:lower()
-      local cost = distance(word, other)
-      local shorter = math.min(#word, #other)
-      if shorter >= 2 and word:sub(1, shorter) == other:sub(1, shorter) then
-         cost = math.min(cost, 1.5)
-      end
+      local cost = type(candidate) == "string" and cost_of(word, candidate:lower()) or math.huge
       if cost < best_cost or cost == best_cost and best and candidate < best then
          best, best_cost = candidate, cost
       end

@@ -12,14 +12,28 @@ local function start(group, tensor, op)
    return group.raw:run("all_reduce", nil, tensor, op or "avg", 0, 0, nil, true)
 end
 
+local function check_bucket(name, bucket)
+   if type(bucket) ~= "table" or not bucket.buffer then
+      args.refuse(name, "bucket", "a bucket, as DistributedDataParallel gives it", bucket)
+   end
+end
+
+local function check_state(name, state, has)
+   if type(state) ~= "table" or state[has] == nil then
+      args.refuse(name, "state", "the hook's state", state)
+   end
+end
+
 --- The mean, as without a hook.
 function M.default_hooks.allreduce_hook(group, bucket)
+   check_bucket("allreduce_hook", bucket)
    return start(group, bucket:buffer())
 end
 
 -- Averages in a narrower type: half the bytes.
-local function compress(dtype)
+local function compress(name, dtype)
    return function(group, bucket)
+      check_bucket(name, bucket)
       local narrow = bucket:buffer():to(dtype)
       local work = start(group, narrow)
       return {wait = function()
@@ -30,9 +44,9 @@ local function compress(dtype)
 end
 
 --- The mean in float16.
-M.default_hooks.fp16_compress_hook = compress "float16"
+M.default_hooks.fp16_compress_hook = compress("fp16_compress_hook", "float16")
 --- The mean in bfloat16.
-M.default_hooks.bf16_compress_hook = compress "bfloat16"
+M.default_hooks.bf16_compress_hook = compress("bf16_compress_hook", "bfloat16")
 
 -- A bucket with the same gradients in a narrower type.
 local function narrowed(bucket, dtype)
@@ -86,6 +100,8 @@ local nothing = {wait = function() end}
 --- The mean of all ranks first, later of few or none; then parameters are to be averaged now and
 --- then: algorithms.model_averaging.averagers.
 function M.post_localSGD_hook.post_localSGD_hook(state, bucket)
+   check_state("post_localSGD_hook", state, "start_localSGD_iter")
+   check_bucket("post_localSGD_hook", bucket)
    local now = state.iter
    if bucket:is_last() then state.iter = now + 1 end
    if now < state.start_localSGD_iter then return start(state.process_group, bucket:buffer()) end
@@ -153,6 +169,8 @@ end
 ---@param state distributed.PowerSGDState
 ---@param bucket distributed.GradBucket
 function M.powerSGD_hook.powerSGD_hook(state, bucket)
+   check_state("powerSGD_hook", state, "start_powerSGD_iter")
+   check_bucket("powerSGD_hook", bucket)
    if bucket:is_last() then state.steps = state.steps + 1 end
    if state.steps - (bucket:is_last() and 1 or 0) < state.start_powerSGD_iter then
       return start(state.process_group, bucket:buffer())

@@ -32,6 +32,10 @@ local function fold(weight, bias, dim, scale, shift)
    return parameter(weight * scale:reshape(shape), weight), parameter(folded, bias or weight)
 end
 
+local take_conv = args.signature [[nn.utils.fuse_conv_bn_weights(conv_w: tensor, conv_b: tensor?,
+   bn_rm: tensor, bn_rv: tensor, bn_eps: number, bn_w: tensor?, bn_b: tensor?,
+   transpose: boolean = false)]]
+
 --- Weight and bias of a convolution that does what one and a batch normalisation after it do.
 ---@param conv_w Tensor
 ---@param conv_b? Tensor  (C)
@@ -43,10 +47,14 @@ end
 ---@param transpose? boolean  whether it is a transposed convolution
 ---@return Tensor weight
 ---@return Tensor bias
-function M.fuse_conv_bn_weights(conv_w, conv_b, bn_rm, bn_rv, bn_eps, bn_w, bn_b, transpose)
-   local scale, shift = scale_and_shift(bn_rm, bn_rv, bn_eps, bn_w, bn_b)
-   return fold(conv_w, conv_b, transpose and 2 or 1, scale, shift)
+function M.fuse_conv_bn_weights(...)
+   local a = take_conv(...)
+   local scale, shift = scale_and_shift(a.bn_rm, a.bn_rv, a.bn_eps, a.bn_w, a.bn_b)
+   return fold(a.conv_w, a.conv_b, a.transpose and 2 or 1, scale, shift)
 end
+
+local take_linear = args.signature [[nn.utils.fuse_linear_bn_weights(linear_w: tensor,
+   linear_b: tensor?, bn_rm: tensor, bn_rv: tensor, bn_eps: number, bn_w: tensor?, bn_b: tensor?)]]
 
 --- The same for a linear layer.
 ---@param linear_w Tensor  (C, in)
@@ -58,13 +66,15 @@ end
 ---@param bn_b? Tensor  (C)
 ---@return Tensor weight
 ---@return Tensor bias
-function M.fuse_linear_bn_weights(linear_w, linear_b, bn_rm, bn_rv, bn_eps, bn_w, bn_b)
-   local scale, shift = scale_and_shift(bn_rm, bn_rv, bn_eps, bn_w, bn_b)
-   return fold(linear_w, linear_b, 1, scale, shift)
+function M.fuse_linear_bn_weights(...)
+   local a = take_linear(...)
+   local scale, shift = scale_and_shift(a.bn_rm, a.bn_rv, a.bn_eps, a.bn_w, a.bn_b)
+   return fold(a.linear_w, a.linear_b, 1, scale, shift)
 end
 
 local function check(title, layer, norm)
-   for what, module in pairs {layer = layer, bn = norm} do
+   for i, what in ipairs {"layer", "bn"} do
+      local module = i == 1 and layer or norm
       if not class.isinstance(module, Module) then
          args.refuse(title, what, "a module", module)
       end

@@ -1,5 +1,6 @@
 -- Measurement.lua - the times that a Timer has taken, and what can be said of them.
 
+local args = require "tlua.args"
 local class = require "tlua.class"
 
 ---@class utils.benchmark.Measurement
@@ -33,10 +34,15 @@ local function figures(self)
    return math.max(1, math.min(math.floor(math.log(self.median / interval, 10)), 5))
 end
 
+local take = args.signature [[utils.benchmark.Measurement(task: table, number: integer,
+   raw: numbers)]]
+
 ---@param task {label?: string, sub_label?: string, description?: string, num_threads: integer}
 ---@param number integer
 ---@param raw number[]
 function Measurement:__init(task, number, raw)
+   take(task, number, raw)
+   if #raw == 0 then args.refuse("utils.benchmark.Measurement", "raw", "times", raw) end
    self.task, self.number_per_run, self.raw_times = task, number, raw
    self.times = {}
    local sum = 0

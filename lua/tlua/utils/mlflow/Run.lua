@@ -47,6 +47,9 @@ end
 local function now() return math.floor(torch.io.time() * 1000) end
 
 function Run:__init(store, experiment, name, tags)
+   if type(store) ~= "table" or not store.begin then
+      args.refuse("utils.mlflow.Run", "store", "a store, as start_run gives it", store)
+   end
    self.about = {experiment = experiment, name = name or os.date "run-%Y%m%d-%H%M%S", tags = tags,
       start_time = now(), user = os.getenv "USER" or "unknown"}
    self.store, self.run_name, self.status = store, self.about.name, "RUNNING"

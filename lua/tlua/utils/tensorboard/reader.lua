@@ -1,5 +1,6 @@
 -- reader.lua - reads event files back.
 
+local args = require "tlua.args"
 local wire = require "tlua.utils.tensorboard.wire"
 
 local M = {}
@@ -80,9 +81,14 @@ end
 ---@return table[]? events  nil if it cannot be opened
 ---@return string? message
 function M.read(path)
+   if type(path) ~= "string" then
+      args.refuse("utils.tensorboard.read", "path", "a string", path)
+   end
    local file <close>, message = io.open(path, "rb")
    if not file then return nil, message end
-   local events, _, problem = events_of(file:read "a", 1)
+   local text, why = file:read "a"
+   if not text then return nil, ("%s: %s"):format(path, why) end
+   local events, _, problem = events_of(text, 1)
    return events, problem
 end
 
@@ -95,7 +101,7 @@ function M.follow(path)
    return function()
       local file <close> = io.open(path, "rb")
       if not file or not file:seek("set", read) then return {} end
-      local events, at = events_of(file:read "a", 1)
+      local events, at = events_of(file:read "a" or "", 1)
       read = read + at - 1
       return events
    end

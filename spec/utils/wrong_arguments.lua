@@ -1,0 +1,175 @@
+-- Run by wrong_arguments_spec.lua, as a program: `tlua wrong_arguments.lua OPERATORS SEED`. Calls every
+-- function of torch that is no operator (the paths of those are lines of the first file) with wrong
+-- arguments, and prints what is wrong with the errors, then the number of them.
+
+local torch = require "tlua"
+
+local calls <const> = 12 -- with random arguments, after the ones below
+local memory_limit <const> = 256 << 20
+local seconds <const> = 5 -- of the processor, for a call; far above what any takes
+math.randomseed(tonumber(arg[2]))
+
+local operators = {}
+for path in io.lines(arg[1]) do operators[path] = true end
+
+-- These wait for somebody else, or have an argument that is the message.
+local passed_over <const> = {
+   ["torch.distributed.FileStore"] = true, ["torch.distributed.TCPStore"] = true,
+   ["torch.distributed.device_mesh.group_of"] = true, ["torch.raise"] = true,
+}
+
+-- Functions that are others by a second name, or share their checks, and what their messages begin
+-- with: the last part of the path, or a pattern of the whole, and the other name.
+local others <const> = {
+   gradgradcheck = "gradcheck", all_gather_single = "all_gather_into_tensor",
+   reduce_scatter_single = "reduce_scatter_tensor", async_save = "save", isend = "send",
+   irecv = "recv", recv_object_list = "recv", memory_cached = "memory_reserved",
+   max_memory_cached = "max_memory_reserved", reset_max_memory_cached = "reset_peak_memory_stats",
+   reset_max_memory_allocated = "reset_peak_memory_stats", memory_summary = "memory_stats",
+   memory_stats_as_nested_dict = "memory_stats", memory_snapshot = "device",
+   host_memory_stats_as_nested_dict = "host_memory_stats", memory_allocated = "memory_stats",
+   max_memory_allocated = "memory_stats", ImageFolder = "DatasetFolder",
+   fractional_max_pool2d_with_indices = "fractional_max_pool2d",
+   fractional_max_pool3d_with_indices = "fractional_max_pool3d", calculate_fan = "nn.init",
+   csv_fields = "csv", Mul = "empty", start = "nonsense",
+   all_gather = "get_world_size", reduce_scatter = "get_world_size", kaiming_uniform = "uniform_",
+   kaiming_uniform_ = "uniform_", parameters_to_vector = "cat", ParametrizationList = "",
+   LayerNorm = "ones", RMSNorm = "ones", device_of = "device", Subset = "tensor",
+   save_on_cpu = "saved_tensors_hooks", hint = "near", find = "near",
+}
+
+-- Values ------------------------------------------------------------------------------------------
+
+local thread <const> = coroutine.create(print)
+
+local function nonsense() return {thread, nonsense = thread, [3.5] = "x"} end
+
+local function released()
+   local x = torch.ones(2)
+   x:release()
+   return x
+end
+
+local first <const> = {
+   {n = 0}, {n = 1, thread}, {n = 1, nonsense()}, {n = 2, thread, thread},
+   {n = 3, nonsense(), thread, nonsense()}, {n = 1, {nonsense = thread}}, {n = 1, "nonsense"},
+   {n = 1, -1.5}, {n = 1, released()},
+}
+
+local makers <const> = {
+   function() return nil end, function() return thread end, nonsense, released,
+   function() return {} end, function() return {nonsense = thread} end,
+   function() return "nonsense" end, function() return -1.5 end, function() return 0 / 0 end,
+   function() return math.mininteger end, function() return false end, function() return io.stdin end,
+   function() return function() error "called" end end, function() return torch.ones(2, 3) end,
+}
+
+local function random_arguments()
+   local list = {n = math.random(0, 4)}
+   for i = 1, list.n do list[i] = makers[math.random(#makers)]() end
+   return list
+end
+
+-- Functions ---------------------------------------------------------------------------------------
+
+local function sorted_names(t)
+   local meta = getmetatable(t)
+   local known, names = {}, {}
+   for _, fields in ipairs {t, type(meta) == "table" and rawget(meta, "lazy") or {}} do
+      for name in pairs(fields) do
+         local public = type(name) == "string" and name:sub(1, 1) ~= "_"
+         if public and not known[name] then names[#names + 1], known[name] = name, true end
+      end
+   end
+   table.sort(names)
+   return names
+end
+
+local function callable(value)
+   local meta = type(value) == "table" and getmetatable(value)
+   return type(meta) == "table" and meta.__call ~= nil
+end
+
+-- Calls fn(path, value) for what can be called below a table: functions and classes.
+local function walk(path, t, fn, seen)
+   if seen[t] then return end
+   seen[t] = true
+   for _, name in ipairs(sorted_names(t)) do
+      local value, at = t[name], path .. "." .. name
+      if type(value) == "function" or callable(value) then
+         fn(at, value)
+      elseif type(value) == "table" then
+         walk(at, value, fn, seen)
+      end
+   end
+end
+
+local here <const> = "^" .. arg[0]:gsub("%p", "%%%0") .. ":%d+: (.*)"
+
+-- Whether a message names what was called. A function in C may be an operator by another name, and is
+-- then called as the table calls it.
+local function names(path, value, text)
+   local name = path:match "[%w_]+$"
+   local head = text:match "^([%w_.]+):"
+   local in_c = type(value) == "function" and debug.getinfo(value, "S").what == "C"
+   if in_c and head and operators["torch." .. head:gsub("_$", "")] then return true end
+   return text:find(name:gsub("_$", ""), 1, true) or
+      others[name] and text:find(others[name], 1, true) or
+      path:find("prune", 1, true) and text:find("^prune")
+end
+
+local function has_released(list)
+   for i = 1, list.n do
+      if torch.is_tensor(list[i]) and not pcall(list[i].dim, list[i]) then return true end
+   end
+   return false
+end
+
+-- What is wrong with the message of an error of a function, or nil. That a tensor was released some
+-- operator may say that the function calls; that a process group is missing, whatever asks first.
+local function fault(path, value, list, message)
+   if type(message) ~= "string" then return "is no text" end
+   local text = message:match(here)
+   if not text then return "is not at the user's line" end
+   if text:find("'?'", 1, true) then return "names nothing" end
+   if text:find("attempt to", 1, true) then return "is Lua's own" end
+   local said = text == "called" or text:find("there is no process group", 1, true) or
+      has_released(list) and text:find("released", 1, true)
+   if not said and not names(path, value, text) then return "does not name the function" end
+end
+
+local function close(value)
+   local meta = type(value) ~= "string" and getmetatable(value)
+   if type(meta) == "table" and meta.__close then pcall(meta.__close, value) end
+end
+
+local errors, told = 0, {}
+
+local function call(path, value, list)
+   local begin = os.clock()
+   -- by pcall itself, so that no name of a variable stands for the function's
+   local results = table.pack(pcall(value, table.unpack(list, 1, list.n)))
+   local what
+   if results[1] then
+      for i = 2, results.n do close(results[i]) end
+   else
+      errors = errors + 1
+      what = fault(path, value, list, results[2])
+   end
+   if os.clock() - begin > seconds then what = "takes long" end
+   if torch.max_memory_allocated() > memory_limit then
+      what = "takes memory"
+      torch.reset_peak_memory_stats()
+   end
+   if what and not told[path .. what] then
+      told[path .. what] = true
+      print(("%s: %s: %s"):format(path, what, tostring(results[2])))
+   end
+end
+
+walk("torch", torch, function(path, value)
+   if operators[path] or passed_over[path] then return end
+   for _, list in ipairs(first) do call(path, value, list) end
+   for _ = 1, calls do call(path, value, random_arguments()) end
+end, {[torch.Tensor] = true})
+print("errors: " .. errors)
