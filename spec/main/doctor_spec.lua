@@ -11,6 +11,20 @@ describe("tlua doctor", function()
       assert.equal("", report.err)
    end)
 
+   it("takes no arguments but --help", function()
+      for _, wrong in ipairs {"--x", "file", "--help --x", "--device sim"} do
+         local result = session.run("doctor " .. wrong)
+         assert.equal(1, result.status)
+         assert.equal("", result.out)
+         assert.matches(("^tlua doctor: unexpected argument '%s'\nusage: tlua doctor\n"):format(
+            wrong:match("%S+"):gsub("%p", "%%%0")), result.err)
+      end
+      local help = session.run("doctor --help")
+      assert.equal(0, help.status)
+      assert.matches("^usage: tlua doctor\n", help.out)
+      assert.equal("", help.err)
+   end)
+
    it("names versions", function()
       assert.matches("^tlua %d+%.%d+%.%d+, Lua 5%.[45]", report.out)
    end)

@@ -359,6 +359,8 @@ describe("tlua --profile", function()
          "ended() io.popen('sleep 60'):read 'a'",
          "local y = torch.ones(1):requires_grad_() y:register_hook(function() ended() while true do end end) " ..
             "y:sum():backward()",
+         "coroutine.wrap(function() ended() while true do end end)()",
+         "coroutine.wrap(coroutine.wrap(function() ended() while true do pcall(error) end end))()",
       }
       for _, way in ipairs(ways) do
          local output, status = ended_by("TERM", way)

@@ -117,12 +117,18 @@ static void on_interrupt(void) {
   if (presses == 2) stop_coroutines(main_state);
 }
 
+/* That the hook of the main coroutine has not run yet shows the same. */
+static void look_again(void) {
+  if (!ending && terminations) stop_coroutines(main_state);
+}
+
 static void on_termination(void) {
   terminations = terminations + 1;
   if (terminations > 2) tli_terminal_die(SIGTERM);
   if (ending || terminations > 2) return;
   tl_interrupt();
   stop_state(main_state);
+  if (terminations == 1) tli_terminal_later(look_again);
   if (terminations == 2) stop_coroutines(main_state);
 }
 

@@ -103,7 +103,14 @@ static bool run_command(lua_State *L, int argc, char **argv) {
   return run(L, &options, argc, argv);
 }
 
-static bool run_doctor(lua_State *L) {
+static bool run_doctor(lua_State *L, int argc, char **argv) {
+  bool help = argc == 3 && strcmp(argv[2], "--help") == 0;
+  if (argc > 2 && !help) fprintf(stderr, "tlua doctor: unexpected argument '%.80s'\n", argv[2]);
+  if (argc > 2) {
+    fputs("usage: tlua doctor\nWhat was found on this machine, and what is missing.\n",
+          help ? stdout : stderr);
+    return help;
+  }
   luaL_openlibs(L);
   tli_globals_open(L, false);
   tli_doctor_run(L);
@@ -124,7 +131,7 @@ static int protected_main(lua_State *L) {
   luaL_checkversion(L);
   bool good;
   if (strcmp(word, "doctor") == 0)
-    good = run_doctor(L);
+    good = run_doctor(L, argc, argv);
   else if (strcmp(word, "top") == 0)
     good = run_top(L, argc, argv);
   else

@@ -21,6 +21,10 @@ typedef void (*tli_InterruptFn)(void);
 ** stands for what it did before this program cared. Windows has no SIGTERM. */
 tli_InterruptFn tli_terminal_catch(int signo, tli_InterruptFn fn);
 
+/* Calls fn once, a tenth of a second from now, as a signal does. May itself be called by what a
+** signal calls. Takes SIGALRM. Does nothing on Windows. */
+void tli_terminal_later(tli_InterruptFn fn);
+
 /* Ends the process as that signal does which nobody catches. May be called by fn. */
 void tli_terminal_die(int signo);
 

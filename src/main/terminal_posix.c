@@ -10,6 +10,7 @@
 #include <signal.h>
 #include <stddef.h>
 #include <sys/ioctl.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 /* Of a signal that is caught. Written before the handler is installed, read by it. */
@@ -18,10 +19,13 @@ typedef struct Caught {
   struct sigaction before; /* while `current` is set: what was there */
 } Caught;
 
-static Caught of_interrupt, of_termination;
+static Caught of_interrupt, of_termination, of_alarm;
 static pthread_t catching_thread;
 
-static Caught *caught_of(int signo) { return signo == SIGINT ? &of_interrupt : &of_termination; }
+static Caught *caught_of(int signo) {
+  if (signo == SIGALRM) return &of_alarm;
+  return signo == SIGINT ? &of_interrupt : &of_termination;
+}
 
 bool tli_terminal_typed(void) { return isatty(STDIN_FILENO) != 0; }
 
@@ -51,6 +55,15 @@ tli_InterruptFn tli_terminal_catch(int signo, tli_InterruptFn fn) {
   }
   if (fn == NULL && previous) sigaction(signo, &c->before, NULL);
   return previous;
+}
+
+void tli_terminal_later(tli_InterruptFn fn) {
+  struct sigaction action = {.sa_handler = on_signal};
+  const struct itimerval tenth = {.it_value = {.tv_usec = 100000}};
+  of_alarm.current = fn;
+  sigemptyset(&action.sa_mask);
+  sigaction(SIGALRM, &action, NULL);
+  setitimer(ITIMER_REAL, &tenth, NULL);
 }
 
 void tli_terminal_die(int signo) {
