@@ -64,16 +64,14 @@ local function measure()
       loss(ddp):backward()
       adamw:step()
    end, dist)
-   local n = 0
-   for _, p in ipairs(gpt:parameters()) do n = n + p:numel() end
-   local flat, value = torch.zeros(n), nil
+   local value
    local function backward() value:backward() end
    local function before(net) return function() value = loss(net) end end
    local scope = ddp:no_sync()
    -- as in training, where a pass has filled the caches with something else
-   time("gpt_exchange", 20, function() dist.all_reduce(flat, "avg") end, dist, function()
-      loss(ddp):backward()
-   end, true)
+   time("gpt_exchange", 20, function()
+      for _, bucket in ipairs(ddp.buckets) do dist.all_reduce(bucket:buffer(), "avg") end
+   end, dist, function() loss(ddp):backward() end, true)
    time("gpt_backward", 20, backward, dist, before(ddp), true)
    getmetatable(scope).__close()
    time("gpt_backward_ddp", 20, backward, dist, before(ddp), true)

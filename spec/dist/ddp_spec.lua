@@ -147,7 +147,8 @@ describe("DistributedDataParallel", function()
          rawset(model, "group", setmetatable({raw = setmetatable({run = function(_, kind, ...)
             calls[#calls + 1] = kind
             return raw:run(kind, ...)
-         end, buffer = function() end, next_pass = function() end}, {})}, {__index = model.group}))
+         end, buffer = function() end, common = function() end, next_pass = function() end}, {})},
+            {__index = model.group}))
          for pass = 1, 3 do
             calls = {}
             model:zero_grad()

@@ -25,6 +25,8 @@ bool tli_share_make(tli_Share *share, size_t bytes, char name[TLI_SHARE_NAME]) T
 /* While its maker lives, who must be of the same user. */
 bool tli_share_open(tli_Share *share, const char *name, size_t bytes) TL_MUSTCHECK;
 void tli_share_close(tli_Share *share); /* once more is fine */
+/* From now on nobody opens it by its name, no place of it is taken, and it holds no open file. */
+void tli_share_hide(tli_Share *share);
 
 /* Takes a place, a number from 0 on, until the share is closed or the process ends, by
 ** whatever cause; false without a message if another holds it. */

@@ -68,9 +68,14 @@ bool tli_share_open(tli_Share *share, const char *name, size_t bytes) {
 
 void tli_share_close(tli_Share *share) {
   if (share->data == NULL) return;
+  tli_share_hide(share);
   munmap(share->data, share->bytes);
-  close(share->file);
   share->data = NULL;
+}
+
+void tli_share_hide(tli_Share *share) {
+  if (share->data && share->file >= 0) close(share->file);
+  share->file = -1;
 }
 
 static struct flock one_byte(int place) {
@@ -114,6 +119,7 @@ bool tli_share_open(tli_Share *share, const char *name, size_t bytes) {
 }
 
 void tli_share_close(tli_Share *share) { (void)share; }
+void tli_share_hide(tli_Share *share) { (void)share; }
 
 bool tli_share_claim(const tli_Share *share, int place) {
   (void)share, (void)place;

@@ -228,6 +228,14 @@ bool tli_group_buffer(tli_Group *g, tl_Tensor *t, bool add) {
   return ok;
 }
 
+bool tli_group_common(tli_Group *g, tl_DType dtype, int64_t n, tl_Tensor **out) {
+  int64_t element = tli_dtype_bytes[dtype];
+  *out = NULL;
+  bool fits = n >= TLI_COMMON_FROM / element && n <= TLI_COMMON_MOST / element;
+  if (g->wire->common == NULL || g->size == 1 || !fits) return true;
+  return g->wire->common(g, dtype, n, out);
+}
+
 void tli_group_next_pass(tli_Group *g) { g->pass++; }
 
 tli_Work *tli_group_start(tli_Group *g, const tli_Call *call, bool async) {

@@ -111,6 +111,11 @@ void tli_group_next_pass(tli_Group *g);
 /* Tells that a tensor's memory is sent often, or no longer (`add` false): NCCL then works on it in
 ** place. The group keeps it until then. Nothing for other groups. */
 bool tli_group_buffer(tli_Group *g, tl_Tensor *t, bool add) TL_MUSTCHECK;
+/* A tensor of n zeros on the CPU, in memory that the group's ranks have in common: an all_reduce of
+** such tensors, or of parts of them, is made without copies. *out is NULL where there is no such
+** memory, or n is too small for it or too large. A collective: every rank calls it with the same arguments, or
+** all get NULL. */
+bool tli_group_common(tli_Group *g, tl_DType dtype, int64_t n, tl_Tensor **out) TL_MUSTCHECK;
 /* Waits for the end of a call, for so many nanoseconds (0: without limit), and puts results
 ** where they belong: those of devices in the order of their current streams, for which it does
 ** not wait where the device makes the call. */

@@ -34,6 +34,11 @@ typedef struct tli_Piece {
   bool in, out;
 } tli_Piece;
 
+/* From so many bytes on an all_reduce in common memory is worth one more wait for all; and the
+** most, so that an offset is below 2^40. */
+#define TLI_COMMON_FROM ((int64_t)256 << 10)
+#define TLI_COMMON_MOST ((int64_t)1 << 39)
+
 enum { TLI_PENDING, TLI_DONE, TLI_FAILED };
 enum { TLI_MOST_EVENTS = 4 };
 
@@ -108,6 +113,8 @@ typedef struct tli_Wire {
   bool (*batch)(tli_Group *g, bool begins);
   /* Memory that is often sent, for as long as `add`; NULL: of no use. */
   bool (*buffer)(tli_Group *g, tl_Tensor *t, bool add);
+  /* See tli_group_common, for more than one rank; NULL: has no such memory. No engine is held. */
+  bool (*common)(tli_Group *g, tl_DType dtype, int64_t n, tl_Tensor **out);
 } tli_Wire;
 
 extern const tli_Wire tli_wire_shm, tli_wire_mpi, tli_wire_nccl, tli_wire_record;

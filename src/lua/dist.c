@@ -287,6 +287,20 @@ static int group_buffer(lua_State *L) {
                                                             : tli_raise_as(L, "register_buffer");
 }
 
+/* group:common(like, n): a tensor of like's dtype, or nil */
+static int group_common(lua_State *L) {
+  Group *g = check_group(L, "common");
+  const tl_Tensor *like = tli_check_tensor(L, 2, "common");
+  int64_t n = luaL_checkinteger(L, 3);
+  tl_Tensor *t = NULL;
+  tli_enter(L, tli_state(L));
+  if (tli_device(like).type == TL_CPU && !tli_group_common(g->group, (tl_DType)like->dtype, n, &t))
+    return tli_raise_as(L, "common");
+  if (t == NULL) return 0;
+  tli_push_tensor(L, t);
+  return 1;
+}
+
 typedef struct Work {
   tli_Work *work; /* owned */
 } Work;
@@ -517,14 +531,10 @@ void tli_open_dist(lua_State *L) {
                                    {"check", store_check},       {"delete_key", store_delete_key},
                                    {"num_keys", store_num_keys}, {"port", store_port},
                                    {"close", store_close},       {NULL, NULL}};
-  static const luaL_Reg group[] = {{"run", group_run},
-                                   {"leave", group_leave},
-                                   {"traffic", group_traffic},
-                                   {"batch", group_batch},
-                                   {"buffer", group_buffer},
-                                   {"abort", group_abort},
-                                   {"next_pass", group_next_pass},
-                                   {NULL, NULL}};
+  static const luaL_Reg group[] = {
+      {"run", group_run},     {"leave", group_leave},         {"traffic", group_traffic},
+      {"batch", group_batch}, {"buffer", group_buffer},       {"common", group_common},
+      {"abort", group_abort}, {"next_pass", group_next_pass}, {NULL, NULL}};
   static const luaL_Reg work[] = {{"wait", work_wait},
                                   {"is_completed", work_is_completed},
                                   {"is_success", work_is_success},

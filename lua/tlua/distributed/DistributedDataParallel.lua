@@ -117,9 +117,9 @@ function DDP:__init(...)
 end
 
 function DDP:_build(order)
-   local list, place = buckets.make(self.params, order,
-      math.min(first_bytes, self.bucket_bytes), self.bucket_bytes)
    local raw = self.group.raw
+   local list, place = buckets.make(self.params, order,
+      math.min(first_bytes, self.bucket_bytes), self.bucket_bytes, raw)
    for _, bucket in ipairs(rawget(self, "buckets") or {}) do raw:buffer(bucket.flat, false) end
    for _, bucket in ipairs(list) do raw:buffer(bucket.flat, true) end
    rawset(self, "buckets", list)

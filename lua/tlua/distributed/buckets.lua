@@ -11,11 +11,12 @@ local M = {}
 ---@field views Tensor[]  parts of `flat` of the parameters' shapes
 local Bucket = torch.class("distributed.GradBucket")
 
-function Bucket:__init(parameters, list, number)
+function Bucket:__init(parameters, list, number, group)
    local n = 0
    for _, i in ipairs(list) do n = n + parameters[i]:numel() end
    local like = parameters[list[1]]
-   self.flat = torch.zeros({n}, {dtype = like.dtype, device = like.device})
+   self.flat = group:common(like, n) or
+      torch.zeros({n}, {dtype = like.dtype, device = like.device})
    self.list, self.views, self.owners, self.number = list, {}, {}, number
    local at = 1
    for k, i in ipairs(list) do
@@ -46,12 +47,15 @@ function Bucket:gradients() return self.views end
 function Bucket:parameters() return self.owners end
 
 --- Cuts parameters, taken in the given order, into buckets of one dtype and device: the first up to
---- first_bytes, so that reduction begins early, the others up to `bytes`.
+--- first_bytes, so that reduction begins early, the others up to `bytes`. On the CPU those of one
+--- machine lie in memory that the ranks of the group (raw) have in common, so that their reduction
+--- copies nothing; all ranks make the same buckets.
 ---@param parameters Tensor[]
 ---@param order integer[]
+---@param group userdata
 ---@return distributed.GradBucket[] buckets
 ---@return table[] place  parameter -> {bucket, position in it, view, the view's address}
-function M.make(parameters, order, first_bytes, bytes)
+function M.make(parameters, order, first_bytes, bytes, group)
    local lists, open = {}, {}
    for _, i in ipairs(order) do
       local parameter = parameters[i]
@@ -68,7 +72,7 @@ function M.make(parameters, order, first_bytes, bytes)
    end
    local buckets, place = {}, {}
    for number, list in ipairs(lists) do
-      buckets[number] = Bucket(parameters, list, number)
+      buckets[number] = Bucket(parameters, list, number, group)
       for position, i in ipairs(list) do
          local view = buckets[number].views[position]
          place[i] = {buckets[number], position, view, view:data_ptr()}

@@ -2,7 +2,8 @@
 ** collectives.c - what is done in the rounds of inside.h. Large tensors go through the slots a
 ** piece at a time, which stays in the caches. Reductions are made by every rank that
 ** wants the result, in the order of ranks; among many ranks each makes a part, and then all
-** exchange these.
+** exchange these. Of tensors in memory that ranks have in common (common.c) each rank's part
+** goes from its place in all tensors to the same place in all, and not through the slots.
 */
 #include <stdio.h>
 #include <string.h>
@@ -169,7 +170,39 @@ static bool all_reduce_shared(tli_Shm *g, tli_Work *w) {
   return true;
 }
 
+/* A round in which ranks compare where their tensors lie; *same: in the same common memory. */
+static bool compare_marks(tli_Shm *g, const tli_Work *w, int64_t mark, bool *same) {
+  TL_TRY(begin(g, w));
+  TL_TRY(publish(g, w, mark, -1));
+  *same = mark != 0;
+  for (int r = 0; r < g->base.size; r++) *same &= tli_line(g, r)->round[g->step & 1].most == mark;
+  return true;
+}
+
+/* Each rank reduces its section of all tensors where they lie, and writes it to all of them. */
+static bool all_reduce_common(tli_Shm *g, const tli_Work *w, tli_CommonPart part) {
+  int size = g->base.size, rank = g->base.rank;
+  int64_t bytes = w->out[0].bytes, section = (bytes / size + 64) / 64 * 64;
+  int64_t end = least(section * (rank + 1), bytes);
+  for (int64_t at = section * rank; at < end; at += STEP) {
+    int64_t n = least(end - at, STEP);
+    const void *arrays[TLI_SHM_RANKS];
+    for (int r = 0; r < size; r++) arrays[r] = part.data + part.stride * r + at;
+    char *own = part.data + part.stride * rank + at;
+    tli_reduce_arrays(w->dtype, w->reduce, own, arrays, size, n / tli_dtype_bytes[w->dtype]);
+    for (int r = 0; r < size; r++)
+      if (r != rank) copy(part.data + part.stride * r + at, own, n);
+  }
+  return publish(g, w, 0, -1);
+}
+
 static bool all_reduce(tli_Shm *g, tli_Work *w) {
+  if (g->commons > 0 && w->out[0].bytes >= TLI_COMMON_FROM) {
+    tli_CommonPart part = tli_common_find(g, w->out[0]);
+    bool same;
+    TL_TRY(compare_marks(g, w, part.mark, &same));
+    if (same) return all_reduce_common(g, w, part);
+  }
   int64_t from = g->base.size >= MANY ? SHARED_FROM : SHARED_FROM_FEW;
   if (w->out[0].bytes >= from && g->base.size > 1) return all_reduce_shared(g, w);
   return reduce_whole(g, w, true);

@@ -109,6 +109,7 @@ static void leave(tli_Group *group) {
     for (int r = 0; r < group->size; r++) tli_bell(g, r);
   }
   tli_messages_free(g);
+  tli_commons_leave(g);
   tli_share_close(&g->share);
 }
 
@@ -152,4 +153,5 @@ const tli_Wire tli_wire_shm = {
     .await = await,
     .fail = tli_messages_fail,
     .abort = abort_group,
+    .common = tli_shm_common,
 };

@@ -25,7 +25,7 @@ typedef struct tli_Line {
   _Alignas(64) _Atomic uint64_t step; /* rounds that it has published */
   struct {
     uint64_t hash; /* of the call that the round belongs to */
-    int64_t most;  /* the largest part that it moves, bytes */
+    int64_t most;  /* the largest part that it moves, bytes; or the mark of common memory */
   } round[2];
   _Alignas(64) atomic_uint bell; /* counts what might interest it */
   atomic_uint sleepers;
@@ -76,7 +76,8 @@ typedef struct tli_Shm {
   tli_Ring *rings;
   char *slots;
   uint64_t step, hash;
-  bool checked;                            /* the others' calls of this step */
+  bool checked;    /* the others' calls of this step */
+  int64_t commons; /* how often it has made common memory, as on all ranks */
   tli_Work *posted, *sends[TLI_SHM_RANKS]; /* messages under way, in their order */
   tli_Incoming incoming[TLI_SHM_RANKS];
 } tli_Shm;
@@ -112,6 +113,20 @@ bool tli_break(tli_Shm *g, const char *why);
 bool tli_broken(tli_Shm *g);
 tli_Status tli_status_of(const tli_Shm *g, int rank);
 void tli_status_set(tli_Shm *g, const tli_Status *s, bool active);
+
+/* ---- memory in common (common.c) ---- */
+
+/* A part of this rank's tensor in common memory, and those of the others. */
+typedef struct tli_CommonPart {
+  int64_t
+      mark;   /* where it lies: those of all ranks that have the same belong together; 0: nowhere */
+  char *data; /* of rank 0 */
+  int64_t stride; /* bytes from one rank's to the next one's */
+} tli_CommonPart;
+
+tli_CommonPart tli_common_find(const tli_Shm *g, tli_Part part);
+bool tli_shm_common(tli_Group *g, tl_DType dtype, int64_t n, tl_Tensor **out) TL_MUSTCHECK;
+void tli_commons_leave(const tli_Shm *g);
 
 /* ---- calls ---- */
 
