@@ -168,7 +168,7 @@ CPU_SRC := $(filter-out $(ISA_SRC),$(sort $(wildcard kernels/cpu/*.c kernels/cpu
 LUA_SRC := $(sort $(wildcard lua/tlua/*.lua lua/tlua/*/*.lua lua/tlua/*/*/*.lua))
 SCHEMAS := $(sort $(wildcard src/ops/*/*.lua))
 GENERATOR := $(sort $(wildcard src/gen/*.lua src/lua/*.lua)) \
-  $(addprefix src/,tlua.h core/iter.h core/kernel_parts.h core/kernel.h core/lapack.h core/device.h core/backend.h)
+  $(addprefix src/,tlua.h core/iter.h core/blame.h core/kernel_parts.h core/kernel.h core/lapack.h core/device.h core/backend.h)
 
 FAMILIES := $(basename $(notdir $(SCHEMAS)))
 GEN_SRC := $(foreach f,$(FAMILIES),$(GEN)/ops_$f.c $(GEN)/bind_$f.c)
@@ -476,7 +476,8 @@ $(EMULATED)/tlua_cuda.so: $(EMULATED_OBJ) $(OBJ)/files.txt
 # what they include is in it.
 $(EMULATED)/obj/spec/cuda/lib/nvrtc.cc.o: EMULATE += -DTLK_EMULATED_CXX='"$(CXX) -I$(GEN)"'
 $(OBJ)/kernels/cuda/fusion/source.c.o $(EMULATED)/obj/kernels/cuda/fusion/source.c.o: \
-  $(addprefix kernels/,bessel.h special.h math.h cuda/element.cuh cuda/fusion/call.h cuda/fusion/loop.cuh)
+  $(addprefix kernels/,bessel.h special.h math.h fused.h) $(addprefix src/core/,shared.h random.h blame.h) \
+  $(addprefix kernels/cuda/,fault.h random/drop.h element.cuh fusion/call.h fusion/loop.cuh)
 
 # What answers for NCCL, between processes.
 EMULATED_NCCL := $(EMULATED)/libnccl.so.2

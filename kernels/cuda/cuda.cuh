@@ -85,19 +85,6 @@ struct Scratch {
   Scratch &operator=(const Scratch &) = delete;
 };
 
-/* ---- faults --------------------------------------------------------------------------- */
-
-/* The first fault since the last report is kept. */
-DEVICE void note_fault(const cuda_Word &word, const tlk_Fault &fault) {
-  if (atomicCAS(word.taken, 0, 1) != 0) return;
-  tlk_Fault untold = fault;
-  untold.kind = TLK_NO_FAULT;
-  *word.fault = untold;
-  __threadfence_system(); /* the host, which looks at the kind, may look meanwhile */
-  *static_cast<volatile tlk_FaultKind *>(&word.fault->kind) = fault.kind;
-  __threadfence_system();
-}
-
 /* ---- elements -------------------------------------------------------------------------- */
 
 /* X(dtype, stored type). ORDER DTYPE is not needed: this is looked up by name. */

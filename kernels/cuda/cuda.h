@@ -13,6 +13,7 @@
 #include <cuda_runtime_api.h>
 
 #include "core/kernel.h"
+#include "kernels/cuda/fault.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -25,13 +26,6 @@ struct tl_Stream {
   bool shared; /* others know its handle: work of theirs may come between ours */
   cudaStream_t handle;
 };
-
-/* Where kernels note a fault. The first to change `taken`, which lies on the device,
-** writes `fault`, which lies in host memory that the device can write. */
-typedef struct cuda_Word {
-  int *taken;
-  tlk_Fault *fault;
-} cuda_Word;
 
 /* ---- errors ---------------------------------------------------------------------- */
 
@@ -73,6 +67,9 @@ void cuda_scratch_free(const tlk_Context *cx, void *data, int64_t bytes);
 
 /* The bytes of an element of a dtype that is filled with a number, repeated (copy.cu). */
 int64_t cuda_fill_pattern(int dtype, const tl_Scalar *value);
+
+/* The gradient of a bias, once that before the activation is there (linear.cu). */
+bool cuda_bias_gradient(const struct tlk_activation_backward *call);
 
 /* ---- all kernels ------------------------------------------------------------------- */
 

@@ -314,11 +314,25 @@ TLK_KERNELS(X)
     return fusion_take(kind, call, &taken) && (taken || tlk_##name(call)); \
   }
 TAKE(pointwise, FUSION_POINTWISE)
+TAKE(fused, FUSION_FUSED)
 TAKE(copy, FUSION_COPY)
 TAKE(fill, FUSION_FILL)
+TAKE(dropout, FUSION_DROPOUT)
+
+/* The gradient of a bias is summed after it. */
+static bool take_activation_backward(const struct tlk_activation_backward *call) {
+  bool taken;
+  if (!fusion_take_activation(call, &taken)) return false;
+  if (!taken) return tlk_activation_backward(call);
+  return call->grad_bias.data == NULL ||
+         (fusion_settle(call->cx->stream) && cuda_bias_gradient(call));
+}
 #define put_pointwise take_pointwise
 #define put_copy take_copy
 #define put_fill take_fill
+#define put_fused take_fused
+#define put_dropout take_dropout
+#define put_activation_backward take_activation_backward
 
 static const tl_Backend backend = {
     .name = "cuda",

@@ -129,7 +129,7 @@ tl_Graph *cuda_capture_end(tl_Stream *stream) {
     cuda_fail(TL_EDEVICE, "no graph is being captured on this stream");
     return NULL;
   }
-  bool settled = fusion_settle_all(stream->device);
+  bool settled = fusion_settle_all(c->id);
   tl_Graph *graph = cuda_host->alloc(sizeof *graph);
   if (graph) *graph = (tl_Graph){.device = stream->device, .pool = c->pool};
   bool ok = cuda_ok(cudaStreamEndCapture(stream->handle, &recorded), "cudaStreamEndCapture") &&

@@ -114,7 +114,9 @@ local matmul = {
 -- What was compiled or measured is kept on disk for the next program.
 local cache = {enabled = boolean "disk_cache"}
 
--- Chains of elementwise operators that a graph captures become one kernel each.
+-- Chains of elementwise operators that a graph captures become one kernel each: all of those that
+-- broadcast, copies between dtypes, fills, dropout, swiglu, rotary_embedding, and the gradients of
+-- these and of activations.
 local fusion = {enabled = boolean "fusion"}
 
 --- torch.backends.cuda.matmul, torch.backends.cuda.fusion, torch.backends.cudnn and

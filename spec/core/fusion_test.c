@@ -165,12 +165,50 @@ static void shapes_meet_in_their_parts(void) {
   CHECK(flat.ndim == 1 && flat.sizes[0] == 120 && flat.operands[0].strides[0] == 4);
 }
 
-static void what_may_find_faults_is_left_out(void) {
+/* Every elementwise kernel, in every type that it is defined for. */
+static void all_kernels_are_taken(void) {
+  static const tl_DType types[] = {TL_F32, TL_F64, TL_I32, TL_I64};
+  for (int t = 0; t < 4; t++)
+    for (int k = 0; k < TLK_NPOINTWISES; k++) {
+      fusion_Plan plan = {0};
+      struct tlk_pointwise p = call2((tlk_Pointwise)k, 10, F(0), F(100), F(200));
+      p.compute = types[t];
+      CHECK_AT(k, add_pointwise(&plan, p));
+    }
+}
+
+/* X(halves or pairs): where the second of two outputs is, and how far elements are apart. */
+static void parts_of_one_tensor_do_not_overlap(void) {
+  static const int64_t second[] = {40, 4}, step[] = {4, 8};
+  for (int i = 0; i < 2; i++) {
+    fusion_Plan plan = {0};
+    struct tlk_fused call = {.kernel = TLK_FUSED_rotate, .compute = TL_F32};
+    call.it = (tli_Iter){.nargs = 6, .ndim = 2, .numel = 30, .sizes = {10, 3}};
+    for (int k = 0; k < 6; k++) {
+      call.it.args[k] = operand(k < 4 ? k / 2 * 4096 + k % 2 * second[i] : 8192, TL_F32, 4);
+      call.it.args[k].strides[0] = k < 4 ? step[i] : 4;
+      call.it.args[k].strides[1] = k < 4 ? 80 : 0;
+    }
+    CHECK_AT(i, fusion_add(&plan, FUSION_FUSED, &call));
+    CHECK_AT(i, plan.noperands == 5 && plan.steps[0].outputs == 2 && plan.steps[0].inputs == 4);
+    call.it.args[1].data -= 4;
+    fusion_Plan next = {0};
+    CHECK_AT(i, !fusion_add(&next, FUSION_FUSED, &call));
+  }
+}
+
+/* What draws the same numbers at each replay is no part of a chain. */
+static void dropout_has_a_state(void) {
   fusion_Plan plan = {0};
-  struct tlk_pointwise p = call2(TLK_floor_divide, 10, F(0), F(100), F(200));
-  CHECK(add_pointwise(&plan, p));
-  p.compute = TL_I32;
-  CHECK(!add_pointwise(&plan, p));
+  const uint64_t state[2] = {1, 2};
+  struct tlk_dropout call = {.n = 100, .p = 0.75, .block = 7};
+  call.out = (tlk_Array){(void *)(uintptr_t)0x100000, TL_F16};
+  call.in = (tlk_Array){(void *)(uintptr_t)0x101000, TL_F16};
+  CHECK(!fusion_add(&plan, FUSION_DROPOUT, &call));
+  call.state = state;
+  CHECK(fusion_add(&plan, FUSION_DROPOUT, &call));
+  CHECK(plan.noperands == 2 && plan.steps[0].params[0].f32 == 4);
+  CHECK(plan.steps[0].params[1].i64 == (int64_t)1 << 30 && plan.steps[0].params[2].i64 == 7);
 }
 
 static void misaligned_operands_go_by_elements(void) {
@@ -252,6 +290,33 @@ static void nvrtc_compiles_every_kernel(void) {
   }
 }
 
+/* Kernels of several outputs, and dropout between them. */
+static void nvrtc_compiles_fused_kernels_and_dropout(void) {
+  static const uint64_t state[2];
+  static const int8_t nargs[] = {
+#define X(name, outputs, inputs) outputs + inputs,
+      TLK_FUSED(X)
+#undef X
+  };
+  for (int t = 0; t < 2; t++) {
+    fusion_Plan plan = {0};
+    tl_DType dtype = t ? TL_F64 : TL_F32;
+    int64_t size = t ? 8 : 4;
+    for (int k = 0; k < TLK_NFUSED; k++) {
+      struct tlk_fused call = {.kernel = (tlk_Fused)k, .compute = dtype};
+      call.it = (tli_Iter){.nargs = nargs[k], .ndim = 1, .numel = 64, .sizes = {64}};
+      for (int i = 0; i < nargs[k]; i++) call.it.args[i] = operand(4096 * i, dtype, size);
+      CHECK_AT(k, fusion_add(&plan, FUSION_FUSED, &call));
+    }
+    struct tlk_dropout drop = {.n = 64, .p = 0.5, .state = state};
+    drop.out = (tlk_Array){(char *)(uintptr_t)0x100000, dtype};
+    drop.in = (tlk_Array){(char *)(uintptr_t)0x101000, dtype};
+    drop.residual = (tlk_Array){(char *)(uintptr_t)0x102000, dtype};
+    CHECK(fusion_add(&plan, FUSION_DROPOUT, &drop));
+    CHECK_AT(t, compiles(&plan));
+  }
+}
+
 static void nvrtc_compiles_every_dtype_and_form(void) {
   static const tl_DType all[] = {TL_F32, TL_F64, TL_F16, TL_BF16, TL_I8,
                                  TL_I16, TL_I32, TL_I64, TL_U8,   TL_BOOL};
@@ -296,11 +361,14 @@ int main(void) {
   RUN(what_overlaps_otherwise_does_not_fit);
   RUN(freed_memory_is_used_again);
   RUN(shapes_meet_in_their_parts);
-  RUN(what_may_find_faults_is_left_out);
+  RUN(all_kernels_are_taken);
+  RUN(parts_of_one_tensor_do_not_overlap);
+  RUN(dropout_has_a_state);
   RUN(misaligned_operands_go_by_elements);
   RUN(each_array_is_read_once_and_what_was_freed_is_not_written);
   if (cuda_lib_compiler()) {
     RUN(nvrtc_compiles_every_kernel);
+    RUN(nvrtc_compiles_fused_kernels_and_dropout);
     RUN(nvrtc_compiles_every_dtype_and_form);
     RUN(what_is_no_source_is_refused);
   } else {

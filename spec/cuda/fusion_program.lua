@@ -3,29 +3,9 @@
 
 local numbers = require "spec.support.numbers"
 local torch = require "tlua"
+local compare = require "spec.cuda.bits".compare
 local cuda = torch.cuda
 local what, first, last = arg[1], tonumber(arg[2]), tonumber(arg[3])
-
--- Bits --------------------------------------------------------------------------------------------------
-
-local as_integer <const> = {
-   float32 = "int32", float64 = "int64", float16 = "int16", bfloat16 = "int16", bool = "uint8",
-}
-
-local function bits(x)
-   x = x:cpu():contiguous()
-   return as_integer[x.dtype] and x:view(as_integer[x.dtype]) or x
-end
-
-local function compare(name, eager, replayed)
-   assert(#eager == #replayed)
-   for i, x in ipairs(eager) do
-      if not torch.equal(bits(x), bits(replayed[i])) then
-         print(("%s: result %d of %d, %s, differs:\n%s\n%s"):format(name, i, #eager, x.dtype, x, replayed[i]))
-         os.exit(1)
-      end
-   end
-end
 
 -- Random chains -----------------------------------------------------------------------------------------
 

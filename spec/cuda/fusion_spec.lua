@@ -10,9 +10,9 @@ local shell = require "spec.support.shell"
 local CHAINS <const> = tonumber(os.getenv "TLUA_FUSION_CHAINS") or 12
 
 -- Runs a program with a cache of its own and other settings; how many kernels the cache has then.
-local function run(folder, program, settings)
-   local output, status = shell.run(("TLUA_EMULATED_COMPILER=1 TLUA_CACHE=%s %s %s spec/cuda/fusion_program.lua %s")
-      :format(shell.quote(folder), settings or "", shell.start(), program))
+local function run(folder, program, settings, file)
+   local output, status = shell.run(("TLUA_EMULATED_COMPILER=1 TLUA_CACHE=%s %s %s spec/cuda/%s.lua %s")
+      :format(shell.quote(folder), settings or "", shell.start(), file or "fusion_program", program))
    assert.equal(0, status, output)
    assert.equal("the same bits\n", output)
    return tonumber(shell.ok(("ls %s | grep -c cubin || true"):format(shell.quote(folder))):match "%d+")
@@ -30,6 +30,9 @@ describe("a chain of elementwise operators in a graph", function()
    it("has them where what is written are neighbours of what others read", with_cache(function(folder)
       assert.truthy(run(folder, "windows 1 8") > 3)
    end))
+
+   it("takes dropout, SwiGLU, rotations, divisions of integers and gradients of activations",
+      with_cache(function(folder) run(folder, shell.quote(folder), nil, "fusion_operators") end))
 
    it("has those of 50 eager steps of training", with_cache(function(folder)
       assert.truthy(run(folder, "train") > 3)

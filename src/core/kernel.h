@@ -17,6 +17,7 @@
 #ifndef TLI_KERNEL_H
 #define TLI_KERNEL_H
 
+#include "core/blame.h"
 #include "core/iter.h"
 #include "core/kernel_parts.h"
 #include "kernels.h" /* generated: enums of pointwise, reduction and scan kernels */
@@ -25,29 +26,6 @@
 
 /* A stream of a device: what is put on it is worked off in order. */
 typedef struct tl_Stream tl_Stream;
-
-/* Who made a call, for the message of a fault. Static strings, or ones that stay
-** for good; site is "script.lua:12", or NULL where that is known anyway. */
-typedef struct tlk_Blame {
-  const char *op, *argument, *site;
-} tlk_Blame;
-
-/* What a kernel may find wrong in the data. */
-typedef enum tlk_FaultKind {
-  TLK_NO_FAULT,
-  TLK_FAULT_POSITION, /* `value` is not in [1, size] */
-  TLK_FAULT_WRAPPED,  /* nor, where positions may count from the end, in [-size, -1] */
-  TLK_FAULT_LABEL,    /* `value` is no label of `size` classes */
-  TLK_FAULT_DIVISION, /* of an integer by zero */
-  TLK_FAULT_RANGE     /* `number` is not in [low, high] */
-} tlk_FaultKind;
-
-typedef struct tlk_Fault {
-  tlk_FaultKind kind;
-  tlk_Blame blame;
-  int64_t value, size;
-  double number, low, high;
-} tlk_Fault;
 
 /* Where a kernel runs. */
 typedef struct tlk_Context {

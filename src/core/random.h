@@ -7,7 +7,9 @@
 #define TLI_RANDOM_H
 
 #include "core/shared.h"
-#include "tlua.h"
+#ifndef __CUDACC_RTC__ /* NVRTC has no header of the system's */
+#include <stdint.h>
+#endif
 
 /* The high half of a product, where no type holds all of it. */
 TLI_FN uint64_t tli_multiply_high_parts(uint64_t a, uint64_t b) {

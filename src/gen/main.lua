@@ -36,7 +36,7 @@ local function families(directory)
 end
 
 -- What host and plugins must agree on, apart from the kernels themselves.
-local shared = {"tlua.h", "core/iter.h", "core/kernel_parts.h", "core/kernel.h",
+local shared = {"tlua.h", "core/iter.h", "core/blame.h", "core/kernel_parts.h", "core/kernel.h",
    "core/lapack.h", "core/device.h", "core/backend.h"}
 
 local function shared_text()

@@ -189,8 +189,8 @@ function torch.cuda.Event(options) end
 
 ---A new graph, empty: capture it by torch.cuda.graph, or between g:capture_begin() and
 ---g:capture_end() on a stream other than the default one; g:replay() runs it on the current stream.
----The tensors that it reads must live as long as it. Random numbers are the same at each replay.
----Where NVRTC is, elementwise operators in a row become one kernel, with the same bits, see
+---The tensors that it reads must live as long as it. Random numbers are drawn anew at each
+---replay. Where NVRTC is, elementwise operators in a row become one kernel, with the same bits, see
 ---torch.backends.cuda.fusion: most is gained where what is between them is let go of meanwhile.
 ---@return torch.Graph
 function torch.cuda.Graph() end

@@ -5,10 +5,14 @@
 #ifndef TLK_CUDA_FUSION_CALL_H
 #define TLK_CUDA_FUSION_CALL_H
 
+#include "kernels/cuda/fault.h"
+
 enum {
   FUSION_STEPS = 16,    /* calls of one chain */
   FUSION_OPERANDS = 16, /* arrays and numbers that they work on */
   FUSION_DIMS = 6,
+  FUSION_OUTPUTS = 2, /* of one step */
+  FUSION_INPUTS = 5,
   FUSION_PARAMS = 4, /* numbers of one step */
   FUSION_THREADS = 256
 };
@@ -35,6 +39,8 @@ typedef struct fusion_Call {
   char *data[FUSION_OPERANDS];
   fusion_Number number[FUSION_OPERANDS]; /* of those without data: its bytes */
   fusion_Number params[FUSION_STEPS * FUSION_PARAMS];
+  cuda_Word word;
+  tlk_Blame blame[FUSION_STEPS];
 } fusion_Call;
 
 #endif

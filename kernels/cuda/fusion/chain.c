@@ -15,14 +15,17 @@ typedef struct Call {
   fusion_Kind kind;
   union {
     struct tlk_pointwise pointwise;
+    struct tlk_fused fused;
     struct tlk_copy copy;
     struct tlk_fill fill;
+    struct tlk_dropout dropout;
   };
 } Call;
 
 typedef struct Chain {
   struct Chain *next;
   const tl_Stream *stream;
+  uint64_t capture; /* that its calls are of */
   tlk_Context cx;
   bool broken; /* calls could not be put on the stream: the graph would lack them */
   fusion_Plan plan;
@@ -44,13 +47,31 @@ static Chain *chain_of(const tl_Stream *stream) {
 
 static bool run_call(Call *call, const tlk_Context *cx) {
   call->copy.cx = cx; /* all begin with it */
-  return call->kind == FUSION_POINTWISE ? tlk_pointwise(&call->pointwise)
-         : call->kind == FUSION_COPY    ? tlk_copy(&call->copy)
-                                        : tlk_fill(&call->fill);
+  switch (call->kind) {
+  case FUSION_POINTWISE: return tlk_pointwise(&call->pointwise);
+  case FUSION_FUSED: return tlk_fused(&call->fused);
+  case FUSION_COPY: return tlk_copy(&call->copy);
+  case FUSION_FILL: return tlk_fill(&call->fill);
+  case FUSION_DROPOUT: return tlk_dropout(&call->dropout);
+  }
+  return false;
 }
 
 _Static_assert(offsetof(struct tlk_pointwise, cx) == offsetof(struct tlk_copy, cx), "");
+_Static_assert(offsetof(struct tlk_fused, cx) == offsetof(struct tlk_copy, cx), "");
 _Static_assert(offsetof(struct tlk_fill, cx) == offsetof(struct tlk_copy, cx), "");
+_Static_assert(offsetof(struct tlk_dropout, cx) == offsetof(struct tlk_copy, cx), "");
+
+static size_t bytes_of(fusion_Kind kind) {
+  switch (kind) {
+  case FUSION_POINTWISE: return sizeof(struct tlk_pointwise);
+  case FUSION_FUSED: return sizeof(struct tlk_fused);
+  case FUSION_COPY: return sizeof(struct tlk_copy);
+  case FUSION_FILL: return sizeof(struct tlk_fill);
+  case FUSION_DROPOUT: return sizeof(struct tlk_dropout);
+  }
+  return 0;
+}
 
 static bool run(Chain *c, int n) {
   bool done = false;
@@ -82,11 +103,11 @@ bool fusion_settle(const tl_Stream *stream) {
   return ok;
 }
 
-bool fusion_settle_all(int device) {
+bool fusion_settle_all(uint64_t capture) {
   bool ok = true;
   pthread_mutex_lock(&lock);
   for (Chain *c = chains; c; c = c->next)
-    if (c->stream->device == device) {
+    if (c->capture == capture) {
       if (settle(c) && c->broken)
         cuda_fail(TL_EDEVICE, "the graph lacks kernels that could not be put on their stream");
       ok = ok && !c->broken;
@@ -117,16 +138,14 @@ static Chain *chain_new(const tlk_Context *cx) {
 
 static void keep(Chain *c, fusion_Kind kind, const void *call) {
   Call *kept = &c->calls[c->plan.nsteps - 1];
-  size_t bytes = kind == FUSION_POINTWISE ? sizeof kept->pointwise
-                 : kind == FUSION_COPY    ? sizeof kept->copy
-                                          : sizeof kept->fill;
   kept->kind = kind;
-  memcpy(&kept->pointwise, call, bytes);
+  memcpy(&kept->pointwise, call, bytes_of(kind));
   if (c->plan.nsteps == 1) atomic_fetch_add(&waiting, 1);
 }
 
 /* One that does not fit what waits begins anew. */
-static bool take(const tlk_Context *cx, fusion_Kind kind, const void *call, bool *taken) {
+static bool take(const tlk_Context *cx, uint64_t capture, fusion_Kind kind, const void *call,
+                 bool *taken) {
   Chain *c = chain_of(cx->stream);
   if (c == NULL) c = chain_new(cx);
   if (c == NULL) return false;
@@ -136,17 +155,42 @@ static bool take(const tlk_Context *cx, fusion_Kind kind, const void *call, bool
     *taken = fusion_add(&c->plan, kind, call);
   }
   c->cx = *cx;
+  c->capture = capture;
   if (*taken) keep(c, kind, call);
   return true;
 }
 
 bool fusion_take(fusion_Kind kind, const void *call, bool *taken) {
   const tlk_Context *cx = ((const struct tlk_copy *)call)->cx;
+  uint64_t capture = cuda_capture(cx->stream);
   *taken = false;
-  if (cuda_capture(cx->stream) == 0) return true;
+  if (capture == 0) return true;
   if (cx->stream->shared || !fusion_possible()) return fusion_settle(cx->stream);
   pthread_mutex_lock(&lock);
-  bool ok = take(cx, kind, call, taken);
+  bool ok = take(cx, capture, kind, call, taken);
   pthread_mutex_unlock(&lock);
   return ok;
+}
+
+/* As an elementwise kernel of the same formula. */
+static struct tlk_pointwise gradient_of(const struct tlk_activation_backward *call) {
+  static const tlk_Pointwise kernels[] = {[TLK_ACTIVATION_RELU] = TLK_threshold_backward,
+                                          [TLK_ACTIVATION_GELU] = TLK_gelu_backward,
+                                          [TLK_ACTIVATION_GELU_TANH] = TLK_gelu_tanh_backward};
+  const tlk_Array *arrays[] = {&call->grad_in, &call->grad_out, &call->saved};
+  struct tlk_pointwise step = {.cx = call->cx, .kernel = kernels[call->activation]};
+  tl_DType dtype = call->grad_in.dtype;
+  int64_t n = call->rows * call->n, bytes = dtype == TL_F64 ? 8 : dtype == TL_F32 ? 4 : 2;
+  step.compute = dtype == TL_F64 ? TL_F64 : TL_F32;
+  step.it = (tli_Iter){.nargs = 3, .ndim = 1, .numel = n, .sizes = {n}};
+  for (int k = 0; k < 3; k++)
+    step.it.args[k] = (tli_IterArg){.data = arrays[k]->data, .dtype = dtype, .strides = {bytes}};
+  return step;
+}
+
+bool fusion_take_activation(const struct tlk_activation_backward *call, bool *taken) {
+  *taken = false;
+  if (call->activation == TLK_ACTIVATION_NONE) return fusion_settle(call->cx->stream);
+  struct tlk_pointwise step = gradient_of(call);
+  return fusion_take(FUSION_POINTWISE, &step, taken);
 }

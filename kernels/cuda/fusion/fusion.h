@@ -26,14 +26,23 @@ typedef struct fusion_Operand {
   bool dead; /* it was freed after the last step that writes it */
 } fusion_Operand;
 
-typedef enum fusion_Kind { FUSION_POINTWISE, FUSION_COPY, FUSION_FILL } fusion_Kind;
+typedef enum fusion_Kind {
+  FUSION_POINTWISE,
+  FUSION_FUSED, /* kernels of several outputs: SwiGLU, rotations */
+  FUSION_COPY,
+  FUSION_FILL,
+  FUSION_DROPOUT
+} fusion_Kind;
 
 typedef struct fusion_Step {
   fusion_Kind kind;
-  tlk_Pointwise kernel;
+  int kernel; /* tlk_Pointwise or tlk_Fused */
   tl_DType compute;
-  int out, inputs, in[3]; /* operands */
+  int outputs, out[FUSION_OUTPUTS], inputs, in[FUSION_INPUTS]; /* operands */
+  /* The numbers of a pointwise kernel; the bytes that fill; scale, limit of the words that keep
+  ** an element, first block and state of dropout. */
   fusion_Number params[FUSION_PARAMS];
+  tlk_Blame blame; /* of kernels that may find faults */
 } fusion_Step;
 
 /* A chain as a loop: dimension 0 is the innermost. */
@@ -48,8 +57,9 @@ typedef struct fusion_Plan {
 /* ---- plan.c: what goes together ---- */
 
 /* Adds a call to a plan, which may be empty; false, with the plan as it was, where it does not
-** fit: another shape, memory that overlaps otherwise, too many operands, a kernel that may
-** find faults. `call` is a tlk_pointwise, tlk_copy or tlk_fill. */
+** fit: another shape, memory that overlaps otherwise, too many operands, random numbers that
+** are the same at each replay. `call` is a tlk_pointwise, tlk_fused, tlk_copy, tlk_fill or
+** tlk_dropout, by its kind. */
 bool fusion_add(fusion_Plan *plan, fusion_Kind kind, const void *call);
 /* Nobody will read these bytes any more unless they are written anew. */
 void fusion_forget(fusion_Plan *plan, const char *data, int64_t bytes);
@@ -60,8 +70,6 @@ void fusion_merge(fusion_Plan *plan);
 
 enum { FUSION_SOURCE = 24 * 1024 };
 
-/* Whether a kernel is made of a function that may find faults (math.h). */
-bool fusion_divides(tlk_Pointwise kernel, tl_DType compute);
 /* Elements that a thread takes at a time. */
 int fusion_width(const fusion_Plan *plan);
 /* The source of a merged plan's kernel, fusion_chain; false where there is no room. */
@@ -81,11 +89,13 @@ bool fusion_run(const tlk_Context *cx, const fusion_Plan *plan, bool *done);
 /* Takes the call, if its stream captures and it may become part of a chain: else what waits is
 ** put on the stream first. False with a message. */
 bool fusion_take(fusion_Kind kind, const void *call, bool *taken);
+/* The same for gradients before an activation; those of a bias are left to be summed. */
+bool fusion_take_activation(const struct tlk_activation_backward *call, bool *taken);
 /* Puts what waits on the stream there. To be called before anything else is. */
 bool fusion_settle(const tl_Stream *stream);
-/* The same for all streams of a device, at the end of a capture; true if none has failed, now or
-** before. */
-bool fusion_settle_all(int device);
+/* The same for all streams of a capture (cuda_capture), at its end; true if none has failed, now
+** or before. */
+bool fusion_settle_all(uint64_t capture);
 /* A block of a device's memory was freed. */
 void fusion_freed(int device, const void *data, int64_t bytes);
 

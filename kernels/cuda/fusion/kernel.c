@@ -94,8 +94,9 @@ static fusion_Size size_of(uint32_t d) {
   return (fusion_Size){d, (uint32_t)(((uint64_t)1 << 32) * above / d + 1), shift};
 }
 
-static void fill_call(const fusion_Plan *plan, fusion_Call *c) {
+static void fill_call(const tlk_Context *cx, const fusion_Plan *plan, fusion_Call *c) {
   memset(c, 0, sizeof *c);
+  c->word = cuda_word(cx);
   c->numel = (uint32_t)plan->numel;
   c->ndim = plan->ndim;
   for (int d = 0; d < plan->ndim; d++) {
@@ -106,8 +107,10 @@ static void fill_call(const fusion_Plan *plan, fusion_Call *c) {
     c->data[i] = plan->operands[i].data;
     c->number[i].i64 = plan->operands[i].number;
   }
-  for (int s = 0; s < plan->nsteps; s++)
+  for (int s = 0; s < plan->nsteps; s++) {
     memcpy(&c->params[s * FUSION_PARAMS], plan->steps[s].params, sizeof plan->steps[s].params);
+    c->blame[s] = plan->steps[s].blame;
+  }
 }
 
 bool fusion_run(const tlk_Context *cx, const fusion_Plan *plan, bool *done) {
@@ -117,7 +120,7 @@ bool fusion_run(const tlk_Context *cx, const fusion_Plan *plan, bool *done) {
   if (!fusion_write(plan, source)) return true;
   const Kernel *kernel = kernel_for(cx->device.index, source);
   if (kernel == NULL || kernel->code == NULL) return true;
-  fill_call(plan, &call);
+  fill_call(cx, plan, &call);
   int64_t each = (int64_t)FUSION_THREADS * fusion_width(plan);
   int64_t blocks = (plan->numel + each - 1) / each;
   int64_t most = (int64_t)cuda_multiprocessors(cx->device.index) * 16;

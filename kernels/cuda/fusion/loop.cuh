@@ -24,6 +24,30 @@ __device__ __forceinline__ void offsets(const fusion_Call &c, uint32_t i,
   }
 }
 
+/* A division of an integer by zero. */
+DEVICE void note_division(const fusion_Call &c, int step) {
+  tlk_Fault fault = {};
+  fault.kind = TLK_FAULT_DIVISION;
+  fault.blame = c.blame[step];
+  note_fault(c.word, fault);
+}
+
+/* The words of N elements from i on, a multiple of N, of the Philox stream that the parameters of
+** dropout tell. */
+template <int N>
+__device__ __forceinline__ void words_of(const fusion_Number *params, uint32_t i,
+                                         uint32_t (&out)[N]) {
+  const uint64_t *state = reinterpret_cast<const uint64_t *>(params[3].i64);
+  uint64_t seed = state[0], block = (uint64_t)params[2].i64 + state[1] + i / 4;
+  uint32_t words[4];
+#pragma unroll
+  for (int k = 0; k < N; k++) {
+    if (k % 4 == 0) tli_philox(seed, block + k / 4, words);
+    uint32_t at = N < 4 ? (i + k) % 4 : k % 4;
+    out[k] = at < 2 ? at == 0 ? words[0] : words[1] : at == 2 ? words[2] : words[3];
+  }
+}
+
 template <class S> __device__ __forceinline__ S element_of(const void *p) {
   return *static_cast<const S *>(p);
 }

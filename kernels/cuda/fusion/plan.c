@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "kernels/cuda/fusion/fusion.h"
+#include "kernels/cuda/random/drop.h"
 
 static int64_t bytes_of(tl_DType dtype) {
   static const int8_t bytes[] = {
@@ -82,8 +83,31 @@ static bool same(const fusion_Operand *a, const fusion_Operand *b, int ndim) {
   return memcmp(a->strides, b->strides, (size_t)ndim * sizeof *a->strides) == 0;
 }
 
-static bool overlap(const fusion_Operand *a, const fusion_Operand *b) {
-  return a->data && b->data && a->low < b->high && b->low < a->high;
+/* The bytes that the steps smaller than `step` span; 0 where others are no multiples of it. */
+static int64_t span_below(const fusion_Operand *o, const fusion_Plan *plan, int64_t step) {
+  int64_t span = bytes_of(o->dtype);
+  for (int d = 0; d < plan->ndim; d++) {
+    if (o->strides[d] < 0 || (o->strides[d] >= step && o->strides[d] % step != 0)) return 0;
+    if (o->strides[d] < step) span += (plan->sizes[d] - 1) * o->strides[d];
+  }
+  return span;
+}
+
+/* Whether two operands have places of their own in each `step` bytes, as the halves of rows and
+** the elements of pairs do. */
+static bool alternate(const fusion_Operand *a, const fusion_Operand *b, const fusion_Plan *plan,
+                      int64_t step) {
+  int64_t span_a = span_below(a, plan, step), span_b = span_below(b, plan, step);
+  int64_t from_a = (b->data - a->data) % step;
+  if (from_a < 0) from_a += step;
+  return span_a > 0 && span_b > 0 && span_a <= from_a && from_a + span_b <= step;
+}
+
+static bool overlap(const fusion_Operand *a, const fusion_Operand *b, const fusion_Plan *plan) {
+  bool apart = !a->data || !b->data || a->low >= b->high || b->low >= a->high;
+  for (int d = 0; !apart && d < plan->ndim; d++)
+    apart = a->strides[d] > 0 && alternate(a, b, plan, a->strides[d]);
+  return !apart;
 }
 
 /* Whether the kernel will read or write the operand's memory. */
@@ -110,7 +134,7 @@ static bool may_share(const fusion_Plan *plan, const fusion_Operand *o, int own,
   for (int i = 0; i < plan->noperands; i++) {
     const fusion_Operand *other = &plan->operands[i];
     bool matters = written ? touches(other) : other->written && touches(other);
-    if (i != own && matters && overlap(o, other)) return false;
+    if (i != own && matters && overlap(o, other, plan)) return false;
   }
   return true;
 }
@@ -150,18 +174,57 @@ static fusion_Number number_as(const tl_Scalar *s, tl_DType dtype) {
   return n;
 }
 
-static bool describe(fusion_Step *step, fusion_Kind kind, const void *call) {
-  *step = (fusion_Step){.kind = kind};
-  if (kind == FUSION_FILL) {
+static void describe_dropout(fusion_Step *step, const struct tlk_dropout *call) {
+  step->compute = call->in.dtype == TL_F64 ? TL_F64 : TL_F32;
+  step->params[0] =
+      number_as(&(tl_Scalar){.kind = TL_FLOATING, .f = tlk_drop_scale(call->p)}, step->compute);
+  step->params[1].i64 = (int64_t)tlk_drop_below(call->p);
+  step->params[2].i64 = (int64_t)call->block;
+  step->params[3].i64 = (int64_t)(uintptr_t)call->state;
+}
+
+static void describe_pointwise(fusion_Step *step, const struct tlk_pointwise *call) {
+  step->kernel = (int)call->kernel;
+  step->compute = call->compute;
+  step->blame = call->blame;
+  for (int i = 0; i < FUSION_PARAMS; i++)
+    step->params[i] = number_as(&call->params[i], call->compute);
+}
+
+static void describe(fusion_Step *step, fusion_Kind kind, const void *call) {
+  *step = (fusion_Step){.kind = kind, .outputs = 1};
+  if (kind == FUSION_POINTWISE) {
+    describe_pointwise(step, call);
+  } else if (kind == FUSION_FILL) {
     const struct tlk_fill *fill = call;
     step->params[0].i64 = cuda_fill_pattern(fill->it.args[0].dtype, &fill->value);
+  } else if (kind == FUSION_DROPOUT) {
+    describe_dropout(step, call);
+  } else if (kind == FUSION_FUSED) {
+    static const int8_t outputs[] = {
+#define X(name, outs, inputs) outs,
+        TLK_FUSED(X)
+#undef X
+    };
+    const struct tlk_fused *fused = call;
+    step->kernel = (int)fused->kernel;
+    step->compute = fused->compute;
+    step->outputs = outputs[fused->kernel];
   }
-  if (kind != FUSION_POINTWISE) return true;
-  const struct tlk_pointwise *p = call;
-  step->kernel = p->kernel;
-  step->compute = p->compute;
-  for (int i = 0; i < FUSION_PARAMS; i++) step->params[i] = number_as(&p->params[i], p->compute);
-  return !fusion_divides(p->kernel, p->compute);
+}
+
+static tli_IterArg flat(const tlk_Array *array) {
+  return (tli_IterArg){
+      .data = array->data, .dtype = array->dtype, .strides = {bytes_of(array->dtype)}};
+}
+
+/* The loop of dropout: out, in and what is added. */
+static tli_Iter loop_of_dropout(const struct tlk_dropout *call) {
+  tli_Iter it = {.nargs = 2, .ndim = 1, .numel = call->n, .sizes = {call->n}};
+  it.args[0] = flat(&call->out);
+  it.args[1] = flat(&call->in);
+  if (call->residual.data) it.args[it.nargs++] = flat(&call->residual);
+  return it;
 }
 
 /* Brings the plan to the dimensions that it has in common with a call; those are in `common`. */
@@ -183,32 +246,47 @@ static bool meet_shape(fusion_Plan *plan, const int64_t *sizes, int ndim, int64_
 }
 
 static int enter_argument(fusion_Plan *plan, const tli_Iter *it, int k, const Common *common,
-                          int ndim, const int *from) {
+                          int ndim, const int *from, bool written) {
   const tli_IterArg *a = &it->args[k];
   fusion_Operand o = {.data = a->data, .number = a->data ? 0 : a->number, .dtype = a->dtype};
   int64_t strides[TL_MAX_DIMS] = {0};
   for (int d = 0; d < ndim && a->data; d++) strides[d] = a->strides[from[d]];
   spread(common, 1, strides, o.strides);
-  return enter(plan, &o, k == 0);
+  return enter(plan, &o, written);
 }
 
-/* The calls begin alike. */
+static bool add_loop(fusion_Plan *plan, const tli_Iter *it, fusion_Step *step) {
+  int64_t sizes[TL_MAX_DIMS];
+  int from[TL_MAX_DIMS] = {0}, ndim = without_ones(it, sizes, from), m = step->outputs;
+  Common common = {0};
+  step->inputs = it->nargs - m;
+  if (it->numel < 1 || it->numel > INT32_MAX || step->inputs > FUSION_INPUTS) return false;
+  if (!meet_shape(plan, sizes, ndim, it->numel, &common)) return false;
+  for (int k = 0; k < step->inputs; k++)
+    if ((step->in[k] = enter_argument(plan, it, m + k, &common, ndim, from, false)) < 0)
+      return false;
+  for (int k = 0; k < m; k++)
+    if ((step->out[k] = enter_argument(plan, it, k, &common, ndim, from, true)) < 0) return false;
+  return m == 1 || step->out[0] != step->out[1];
+}
+
+/* The calls that have a loop begin alike. */
 _Static_assert(offsetof(struct tlk_pointwise, it) == offsetof(struct tlk_copy, it), "");
+_Static_assert(offsetof(struct tlk_fused, it) == offsetof(struct tlk_copy, it), "");
 _Static_assert(offsetof(struct tlk_fill, it) == offsetof(struct tlk_copy, it), "");
 
 static bool add(fusion_Plan *plan, fusion_Kind kind, const void *call) {
-  const tli_Iter *it = &((const struct tlk_copy *)call)->it;
-  int64_t sizes[TL_MAX_DIMS];
-  int from[TL_MAX_DIMS] = {0}, ndim = without_ones(it, sizes, from);
   fusion_Step *step = &plan->steps[plan->nsteps];
-  Common common = {0};
-  if (plan->nsteps == FUSION_STEPS || it->numel < 1 || it->numel > INT32_MAX) return false;
-  if (it->nargs > 4 || !describe(step, kind, call)) return false;
-  if (!meet_shape(plan, sizes, ndim, it->numel, &common)) return false;
-  step->inputs = it->nargs - 1;
-  for (int k = 1; k < it->nargs; k++)
-    if ((step->in[k - 1] = enter_argument(plan, it, k, &common, ndim, from)) < 0) return false;
-  if ((step->out = enter_argument(plan, it, 0, &common, ndim, from)) < 0) return false;
+  tli_Iter made;
+  const tli_Iter *it = &((const struct tlk_copy *)call)->it;
+  if (plan->nsteps == FUSION_STEPS) return false;
+  describe(step, kind, call);
+  if (kind == FUSION_DROPOUT) {
+    if (((const struct tlk_dropout *)call)->state == NULL) return false;
+    made = loop_of_dropout(call);
+    it = &made;
+  }
+  if (!add_loop(plan, it, step)) return false;
   plan->nsteps++;
   return true;
 }

@@ -13,29 +13,36 @@
 
 /* ---- the files ------------------------------------------------------------------------------ */
 
-#define FILES(X)                         \
-  X(bessel, "kernels/bessel.h")          \
-  X(special, "kernels/special.h")        \
-  X(math, "kernels/math.h")              \
-  X(element, "kernels/cuda/element.cuh") \
-  X(call, "kernels/cuda/fusion/call.h")  \
-  X(loop, "kernels/cuda/fusion/loop.cuh")
+/* X(symbol, name in #include, file) */
+#define FILES(X)                                                      \
+  X(bessel, "kernels/bessel.h", "kernels/bessel.h")                   \
+  X(special, "kernels/special.h", "kernels/special.h")                \
+  X(math, "kernels/math.h", "kernels/math.h")                         \
+  X(fused, "kernels/fused.h", "kernels/fused.h")                      \
+  X(shared, "core/shared.h", "src/core/shared.h")                     \
+  X(random, "core/random.h", "src/core/random.h")                     \
+  X(blame, "core/blame.h", "src/core/blame.h")                        \
+  X(fault, "kernels/cuda/fault.h", "kernels/cuda/fault.h")            \
+  X(drop, "kernels/cuda/random/drop.h", "kernels/cuda/random/drop.h") \
+  X(element, "kernels/cuda/element.cuh", "kernels/cuda/element.cuh")  \
+  X(call, "kernels/cuda/fusion/call.h", "kernels/cuda/fusion/call.h") \
+  X(loop, "kernels/cuda/fusion/loop.cuh", "kernels/cuda/fusion/loop.cuh")
 
-#define X(name, file)                                                             \
-  __asm__(".section .rodata\n.hidden tlk_text_" #name "\n.global tlk_text_" #name \
-          "\ntlk_text_" #name ":\n.incbin \"" file "\"\n.byte 0\n.previous\n");   \
-  extern const char tlk_text_##name[];
+#define X(symbol, name, file)                                                         \
+  __asm__(".section .rodata\n.hidden tlk_text_" #symbol "\n.global tlk_text_" #symbol \
+          "\ntlk_text_" #symbol ":\n.incbin \"" file "\"\n.byte 0\n.previous\n");     \
+  extern const char tlk_text_##symbol[];
 FILES(X)
 #undef X
 
 int fusion_headers(const char *const **names, const char *const **texts) {
   static const char *const all_names[] = {
-#define X(name, file) file,
+#define X(symbol, name, file) name,
       FILES(X)
 #undef X
   };
   static const char *const all_texts[] = {
-#define X(name, file) tlk_text_##name,
+#define X(symbol, name, file) tlk_text_##symbol,
       FILES(X)
 #undef X
   };
@@ -46,10 +53,19 @@ int fusion_headers(const char *const **names, const char *const **texts) {
 
 /* ---- names ------------------------------------------------------------------------------------ */
 
-static const char *kernel_name(tlk_Pointwise kernel) {
+static const char *pointwise_name(int kernel) {
   static const char *const names[] = {
 #define X(name, inputs, types, result) #name,
       TLK_POINTWISES(X)
+#undef X
+  };
+  return names[kernel];
+}
+
+static const char *fused_name(int kernel) {
+  static const char *const names[] = {
+#define X(name, outputs, inputs) #name,
+      TLK_FUSED(X)
 #undef X
   };
   return names[kernel];
@@ -59,13 +75,14 @@ static const char *kernel_name(tlk_Pointwise kernel) {
 #define DIVIDES_NUMBER(name) tlm_##name##_i32_divides
 #define DIVIDES_INTEGER(name) tlm_##name##_i32_divides
 
-bool fusion_divides(tlk_Pointwise kernel, tl_DType compute) {
-  static const bool divides[] = {
+/* Whether a step's last input must not be 0. */
+static bool divides(const fusion_Step *s) {
+  static const bool table[] = {
 #define X(name, inputs, types, result) DIVIDES_##types(name),
       TLK_POINTWISES(X)
 #undef X
   };
-  return (compute == TL_I32 || compute == TL_I64) && divides[kernel];
+  return (s->compute == TL_I32 || s->compute == TL_I64) && table[s->kernel];
 }
 
 /* The stored type, of element.cuh. */
@@ -148,44 +165,95 @@ __attribute__((format(printf, 2, 3))) static void say(Text *t, const char *forma
   if (!t->full) t->used += (size_t)n;
 }
 
-/* Whether a later step reads what a step has made. */
-static bool is_read_later(const fusion_Plan *plan, int step) {
-  int made = plan->steps[step].out;
+/* Whether a step after `step` reads what that one has made. */
+static bool is_read_later(const fusion_Plan *plan, int step, int made) {
   for (int s = step + 1; s < plan->nsteps; s++) {
-    for (int k = 0; k < plan->steps[s].inputs; k++)
-      if (plan->steps[s].in[k] == made) return true;
-    if (plan->steps[s].out == made) return false;
+    const fusion_Step *later = &plan->steps[s];
+    for (int k = 0; k < later->inputs; k++)
+      if (later->in[k] == made) return true;
+    for (int k = 0; k < later->outputs; k++)
+      if (later->out[k] == made) return false;
   }
   return false;
 }
 
-/* One call, on x0, x1 ..., the elements of the operands at hand. */
-static void say_step(Text *t, const fusion_Plan *plan, int number) {
+/* The operands of a step are x0, x1 ..., its inputs in the type to compute in i0, i1 ..., its
+** numbers p0, p1 ... by the step. What follows says expressions of these. */
+
+static void say_inputs(Text *t, const fusion_Step *s) {
+  for (int k = 0; k < s->inputs; k++) say(t, "%si%d", k ? ", " : "", k);
+}
+
+static void say_pointwise(Text *t, const fusion_Step *s, int number) {
+  const char *type = stored(s->compute);
+  bool divided = divides(s);
+  say(t, "(%s)", type);
+  if (divided) say(t, "(i%d == 0 ? note_division(c, %d), 0 : ", s->inputs - 1, number);
+  say(t, "tlm_%s_%s(", pointwise_name(s->kernel), suffix(s->compute));
+  say_inputs(t, s);
+  say(t, ", p%d)%s", number, divided ? ")" : "");
+}
+
+static void say_dropout(Text *t, const fusion_Step *s, int number) {
+  int at = number * FUSION_PARAMS;
+  say(t, "drop<%s>(%s, c.params[%d].%s, i0, r%d, c.params[%d].i64)", stored(s->compute),
+      s->inputs > 1 ? "i1" : "0", at, suffix(s->compute), number, at + 1);
+}
+
+/* What a step stores in its one output. */
+static void say_result(Text *t, const fusion_Plan *plan, int number, const char *out) {
   const fusion_Step *s = &plan->steps[number];
-  const char *out = stored(plan->operands[s->out].dtype);
-  bool sealed = is_read_later(plan, number);
-  say(t, "  x%d = %s", s->out, sealed ? "seal(" : "");
   if (s->kind == FUSION_FILL) {
     say(t, "element_of<%s>(&c.params[%d])", out, number * FUSION_PARAMS);
   } else if (s->kind == FUSION_COPY) {
-    bool same = plan->operands[s->out].dtype == plan->operands[s->in[0]].dtype;
+    bool same = plan->operands[s->out[0]].dtype == plan->operands[s->in[0]].dtype;
     if (same)
       say(t, "x%d", s->in[0]);
     else
       say(t, "narrow<%s>(widen(x%d))", out, s->in[0]);
   } else {
-    const char *of = suffix(s->compute), *type = stored(s->compute);
-    say(t, "narrow<%s>((%s)tlm_%s_%s(", out, type, kernel_name(s->kernel), of);
-    for (int k = 0; k < s->inputs; k++) say(t, "narrow<%s>(widen(x%d)), ", type, s->in[k]);
-    say(t, "p%d))", number);
+    say(t, "narrow<%s>(", out);
+    if (s->kind == FUSION_POINTWISE)
+      say_pointwise(t, s, number);
+    else if (s->kind == FUSION_DROPOUT)
+      say_dropout(t, s, number);
+    say(t, ")");
   }
-  say(t, "%s;\n", sealed ? ", c.zero)" : "");
 }
 
-/* The steps as a function of one element of each operand. */
+static void say_step(Text *t, const fusion_Plan *plan, int number) {
+  const fusion_Step *s = &plan->steps[number];
+  bool computes = s->kind != FUSION_COPY && s->kind != FUSION_FILL;
+  const char *type = computes ? stored(s->compute) : NULL;
+  say(t, "  {\n");
+  for (int k = 0; k < s->inputs && computes; k++)
+    say(t, "    const %s i%d = narrow<%s>(widen(x%d));\n", type, k, type, s->in[k]);
+  if (s->kind == FUSION_FUSED) {
+    for (int k = 0; k < s->outputs; k++) say(t, "    %s y%d;\n", type, k);
+    say(t, "    tlf_%s_%s(", fused_name(s->kernel), suffix(s->compute));
+    say_inputs(t, s);
+    for (int k = 0; k < s->outputs; k++) say(t, ", &y%d", k);
+    say(t, ");\n");
+  }
+  for (int k = 0; k < s->outputs; k++) {
+    const char *out = stored(plan->operands[s->out[k]].dtype);
+    bool sealed = is_read_later(plan, number, s->out[k]);
+    say(t, "    x%d = %s", s->out[k], sealed ? "seal(" : "");
+    if (s->kind == FUSION_FUSED)
+      say(t, "narrow<%s>(y%d)", out, k);
+    else
+      say_result(t, plan, number, out);
+    say(t, "%s;\n", sealed ? ", c.zero)" : "");
+  }
+  say(t, "  }\n");
+}
+
+/* The steps as a function of one element of each operand, and a word for each dropout. */
 static void say_steps(Text *t, const fusion_Plan *plan) {
   say(t, "DEVICE void steps(const fusion_Call &c");
   for (int i = 0; i < plan->noperands; i++) say(t, ", %s &x%d", stored(plan->operands[i].dtype), i);
+  for (int s = 0; s < plan->nsteps; s++)
+    if (plan->steps[s].kind == FUSION_DROPOUT) say(t, ", uint32_t r%d", s);
   say(t, ") {\n");
   for (int s = 0; s < plan->nsteps; s++) {
     const fusion_Step *step = &plan->steps[s];
@@ -216,8 +284,14 @@ static void say_part(Text *t, const fusion_Plan *plan) {
     else if (o->loaded)
       say(t, "  v%d = vector_of<N, %s>(c.data[%d] + at[%d]);\n", i, type, i, i);
   }
+  for (int s = 0; s < plan->nsteps; s++)
+    if (plan->steps[s].kind == FUSION_DROPOUT)
+      say(t, "  uint32_t r%d[N];\n  words_of<N>(&c.params[%d], i, r%d);\n", s, s * FUSION_PARAMS,
+          s);
   say(t, "#pragma unroll\n  for (int e = 0; e < N; e++) steps(c");
   for (int i = 0; i < plan->noperands; i++) say(t, ", v%d.at[e]", i);
+  for (int s = 0; s < plan->nsteps; s++)
+    if (plan->steps[s].kind == FUSION_DROPOUT) say(t, ", r%d[e]", s);
   say(t, ");\n");
   for (int i = 0; i < plan->noperands; i++)
     if (plan->operands[i].written && !plan->operands[i].dead)
@@ -230,8 +304,8 @@ bool fusion_write(const fusion_Plan *plan, char out[FUSION_SOURCE]) {
   int n = fusion_width(plan);
   for (int i = 0; i < plan->noperands; i++)
     if (stored(plan->operands[i].dtype) == NULL) return false;
-  say(&t, "#include \"kernels/cuda/element.cuh\"\n#include \"kernels/math.h\"\n"
-          "#include \"kernels/cuda/fusion/call.h\"\n"
+  say(&t, "#include \"kernels/cuda/element.cuh\"\n#include \"kernels/fused.h\"\n"
+          "#include \"kernels/cuda/random/drop.h\"\n#include \"kernels/cuda/fusion/call.h\"\n"
           "#include \"kernels/cuda/fusion/loop.cuh\"\n");
   say_steps(&t, plan);
   say_part(&t, plan);

@@ -22,8 +22,9 @@ template <class S> struct Wide {
   }
   /* The gradient g before the activation, from what was saved. */
   __device__ __forceinline__ static float backward(int activation, float g, float saved) {
+    const float zero = 0;
     switch (activation) {
-    case TLK_ACTIVATION_RELU: return saved > 0 ? g : saved <= 0 ? 0.0f : g * saved;
+    case TLK_ACTIVATION_RELU: return tlm_threshold_backward_f32(g, saved, &zero);
     case TLK_ACTIVATION_GELU: return tlm_gelu_backward_f32(g, saved, NULL);
     case TLK_ACTIVATION_GELU_TANH: return tlm_gelu_tanh_backward_f32(g, saved, NULL);
     default: return g;
@@ -41,8 +42,9 @@ template <> struct Wide<double> {
     }
   }
   __device__ __forceinline__ static double backward(int activation, double g, double saved) {
+    const double zero = 0;
     switch (activation) {
-    case TLK_ACTIVATION_RELU: return saved > 0 ? g : saved <= 0 ? 0.0 : g * saved;
+    case TLK_ACTIVATION_RELU: return tlm_threshold_backward_f64(g, saved, &zero);
     case TLK_ACTIVATION_GELU: return tlm_gelu_backward_f64(g, saved, NULL);
     case TLK_ACTIVATION_GELU_TANH: return tlm_gelu_tanh_backward_f64(g, saved, NULL);
     default: return g;
@@ -145,8 +147,12 @@ static bool back(const struct tlk_activation_backward *call) {
   return true;
 }
 
+bool cuda_bias_gradient(const struct tlk_activation_backward *call) {
+  return sum(call->cx, call->grad_bias.data, call->grad_in.data, call->grad_in.dtype, 1, call->rows,
+             call->n);
+}
+
 bool tlk_activation_backward(const struct tlk_activation_backward *call) {
   if (call->rows > 0 && call->n > 0 && !back(call)) return false;
-  return call->grad_bias.data == NULL || sum(call->cx, call->grad_bias.data, call->grad_in.data,
-                                             call->grad_in.dtype, 1, call->rows, call->n);
+  return call->grad_bias.data == NULL || cuda_bias_gradient(call);
 }

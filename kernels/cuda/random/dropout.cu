@@ -2,8 +2,8 @@
 ** dropout.cu - dropout in one pass, with what is added to it: each thread takes blocks of
 ** the Philox stream, of four words for four elements. The gradient draws the same words.
 */
-#include "core/random.h"
 #include "kernels/cuda/cuda.cuh"
+#include "kernels/cuda/random/drop.h"
 
 namespace {
 
@@ -72,22 +72,19 @@ template <class S> __global__ void __launch_bounds__(DROPOUT_THREADS, 4) dropout
     if (d.residual) read_four(d, d.residual, 4 * b, r);
     tli_philox(d.seed, d.block + (uint64_t)b, words);
 #pragma unroll
-    for (int k = 0; k < 4; k++) x[k] = r[k] + d.scale * x[k] * (words[k] < d.below ? C(1) : C(0));
+    for (int k = 0; k < 4; k++) x[k] = drop(r[k], d.scale, x[k], words[k], d.below);
     write_four(d, 4 * b, x);
   }
 }
 
 template <class S> bool run(const struct tlk_dropout *call) {
-  double keep = 1 - call->p;
   size_t room = sizeof(S) * 4 < 16 ? sizeof(S) * 4 : 16;
   Drop<S> d = {(S *)call->out.data,
                (const S *)call->in.data,
                (const S *)call->residual.data,
                call->n,
-               (typename Wide<S>::type)(call->p < 1 ? 1 / keep : 0),
-               keep >= 1  ? (uint64_t)1 << 32
-               : keep > 0 ? (uint64_t)(keep * 0x1p32)
-                          : 0,
+               (typename Wide<S>::type)tlk_drop_scale(call->p),
+               tlk_drop_below(call->p),
                call->seed,
                call->block,
                call->state,
