@@ -42,6 +42,17 @@ describe("no_grad", function()
       assert.truthy(after)
    end)
 
+   it("may be opened by a hook and outlive its backward pass", function()
+      for _, open in ipairs {torch.no_grad, torch.enable_grad} do
+         local y, scope = (x * 2):sum(), nil
+         y:register_hook(function() scope = open() end)
+         y:backward()
+         assert.equal(open == torch.enable_grad, torch.is_grad_enabled())
+         getmetatable(scope).__close(scope)
+         assert.is_true(torch.is_grad_enabled())
+      end
+   end)
+
    it("ends with an error", function()
       local ok, message = pcall(torch.no_grad, function() error("oops", 0) end)
       assert.same({false, "oops"}, {ok, message})

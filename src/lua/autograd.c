@@ -66,15 +66,15 @@ static void hold(tl_Tensor *t) { tli_retain(t); }
 
 /* The modes of a pass hold for hooks too, whatever coroutines they run. */
 static bool run_in_modes(lua_State *L, tli_Settings *of, const tli_Backward *call) {
-  tli_State *S = tli_state(L);
-  tli_Change modes[] = {{TLI_MODE_INFERENCE, false}, {TLI_MODE_GRAD, call->create_graph}};
-  tli_swap_modes(L, S, of, 2, modes);
+  const tli_Change modes[] = {{TLI_MODE_INFERENCE, false}, {TLI_MODE_GRAD, call->create_graph}};
+  tli_ModeScope scope;
+  tli_modes_begin(L, of, &scope, 2, modes);
   lua_State *outer = tli_set_running(L), *outer_call = tli_calling;
   tli_calling = L;
   bool ok = tli_backward(call);
   tli_calling = outer_call;
   tli_set_running(outer);
-  tli_swap_modes(L, S, of, 2, modes);
+  tli_modes_end(L, &scope);
   return ok;
 }
 

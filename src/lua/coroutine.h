@@ -33,6 +33,18 @@ typedef struct tli_Change {
 /* Sets modes of a thread, and leaves in `changes` what they were. */
 void tli_swap_modes(lua_State *L, tli_State *S, tli_Settings *of, int n, tli_Change *changes);
 
+/* What a scope has set of a thread's modes. Scopes may end in any order (modes.c). */
+typedef struct tli_ModeScope {
+  tli_Settings *of;                    /* borrowed; NULL once the modes were put back */
+  struct tli_ModeScope *older, *newer; /* open ones of the same settings; borrowed */
+  int n;
+  tli_Change previous[TLI_MAX_CHANGES];
+} tli_ModeScope;
+/* Sets modes of a thread until the end. */
+void tli_modes_begin(lua_State *L, tli_Settings *of, tli_ModeScope *scope, int n,
+                     const tli_Change *changes);
+void tli_modes_end(lua_State *L, tli_ModeScope *scope);
+
 /* A function of Lua that sets modes of the running thread while a function, the
 ** first one on the stack, runs with its arguments behind it; or, with an empty
 ** stack, while the scope that it returns is open (modes.c). */

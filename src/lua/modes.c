@@ -12,13 +12,8 @@
 
 #define SCOPE "torch.Scope"
 
-/* User value 1 keeps the settings. */
-typedef struct tli_ModeScope {
-  tli_Settings *of;                    /* borrowed; NULL once the modes were put back */
-  struct tli_ModeScope *older, *newer; /* open ones of the same settings; borrowed */
-  int n;
-  tli_Change previous[TLI_MAX_CHANGES];
-} Scope;
+/* As a value of Lua its user value 1 keeps the settings. */
+typedef tli_ModeScope Scope;
 
 static void scope_link(Scope *scope, tli_Settings *of) {
   scope->of = of;
@@ -45,10 +40,17 @@ static tli_Change *changed_since(const Scope *scope, tli_Mode mode) {
   return NULL;
 }
 
-static int scope_close(lua_State *L) {
-  Scope *scope = luaL_checkudata(L, 1, SCOPE);
+void tli_modes_begin(lua_State *L, tli_Settings *of, Scope *scope, int n,
+                     const tli_Change *changes) {
+  scope_link(scope, of);
+  scope->n = n;
+  for (int i = 0; i < n; i++) scope->previous[i] = changes[i];
+  tli_swap_modes(L, tli_state(L), of, n, scope->previous);
+}
+
+void tli_modes_end(lua_State *L, Scope *scope) {
   tli_Settings *of = scope->of;
-  if (of == NULL) return 0;
+  if (of == NULL) return;
   tli_Change back[TLI_MAX_CHANGES];
   int n = 0;
   for (int i = 0; i < scope->n; i++) {
@@ -60,6 +62,10 @@ static int scope_close(lua_State *L) {
   }
   scope_unlink(scope);
   if (n > 0) tli_swap_modes(L, tli_state(L), of, n, back);
+}
+
+static int scope_close(lua_State *L) {
+  tli_modes_end(L, luaL_checkudata(L, 1, SCOPE));
   return 0;
 }
 
@@ -91,10 +97,7 @@ void tli_push_mode_scope(lua_State *L, int n, const tli_Change *changes) {
   luaL_setmetatable(L, SCOPE);
   tli_Settings *of = tli_push_settings(L, S);
   lua_setiuservalue(L, -2, 1);
-  scope_link(scope, of);
-  scope->n = n;
-  for (int i = 0; i < n; i++) scope->previous[i] = changes[i];
-  tli_swap_modes(L, S, of, n, scope->previous);
+  tli_modes_begin(L, of, scope, n, changes);
 }
 
 int tli_mode_scope(lua_State *L, const char *name, int n, const tli_Change *changes) {
