@@ -31,7 +31,7 @@ end
 local function define(cls, name, value)
    rawset(cls, name, value)
    if not metamethods[name] then return end
-   for _, child in ipairs(getmetatable(cls).children) do
+   for child in pairs(getmetatable(cls).children) do
       if rawget(child, name) == nil then child[name] = value end
    end
 end
@@ -58,13 +58,14 @@ function M.class(name, parent)
 
    local cls = {__name = name}
    local info = {
-      ancestors = {[cls] = true}, children = {}, parent = parent,
+      ancestors = {[cls] = true}, parent = parent,
+      children = setmetatable({}, {__mode = "k"}), -- which go when nobody else has them
       __index = parent, __call = construct, __tostring = describe,
    }
    if parent then
       for ancestor in pairs(parent_info.ancestors) do info.ancestors[ancestor] = true end
       for metamethod in pairs(metamethods) do cls[metamethod] = rawget(parent, metamethod) end
-      table.insert(parent_info.children, cls)
+      parent_info.children[cls] = true
    else
       cls.__init = default_init
    end

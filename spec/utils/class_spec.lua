@@ -64,6 +64,15 @@ describe("torch.class", function()
       assert.equal("class my.Shape", tostring(Shape))
    end)
 
+   it("goes when nobody has it any more, though its parent stays", function()
+      local parent = torch.class("Parent")
+      local seen = setmetatable({}, {__mode = "k"})
+      seen[torch.class("Child", parent)] = true
+      collectgarbage()
+      collectgarbage()
+      assert.is_nil(next(seen))
+   end)
+
    it("says what it expects", function()
       assert.raises("class: name: expected a string", function() torch.class(3) end)
       assert.raises("parent: expected a class", function() torch.class("A", {}) end)

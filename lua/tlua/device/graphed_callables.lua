@@ -147,7 +147,10 @@ return function(kind)
          end
          c.forward:replay()
          local results = {}
-         for i = 1, c.outputs.n do results[i] = c.outputs[i]:detach() end
+         for i = 1, c.outputs.n do
+            results[i] = c.outputs[i]:detach()
+            if not c.outputs[i].requires_grad then ctx:mark_non_differentiable(results[i]) end
+         end
          return table.unpack(results, 1, c.outputs.n)
       end
       function Graphed.backward(ctx, ...)
