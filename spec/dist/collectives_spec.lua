@@ -325,6 +325,59 @@ describe("groups", function()
          dist.barrier()
       ]])
    end)
+
+   it("are parts of a group, in the order that is given", function()
+      ranks.ok(4, [[
+         local a = dist.split_group(nil, {{2, 0, 3}, {1}})
+         check(rank == 1 and {1} or {2, 0, 3}, dist.get_process_group_ranks(a))
+         check(({1, 0, 0, 2})[rank + 1], dist.get_rank(a))
+         local t = torch.tensor {rank + 0.0}
+         dist.broadcast(t, 3 - (rank == 1 and 2 or 0), {group = a})
+         check({rank == 1 and 1.0 or 3.0}, t)
+         -- of a part: its own numbers, and none of the ranks outside has to call
+         if rank ~= 1 then
+            local b = dist.split_group(a, {{0, 2}})
+            if rank == 0 then
+               check(dist.GroupMember.NON_GROUP_MEMBER, b)
+            else
+               check({2, 3}, dist.get_process_group_ranks(b))
+               t = torch.tensor {rank + 0.0}
+               dist.all_reduce(t, {group = b})
+               check({5.0}, t)
+            end
+         end
+         check(rank < 2 and 2 or 3, dist.get_pg_count())
+         refused("split_ranks[2]: rank 1 is in the group 1 as well", dist.split_group, nil, {{0, 1}, {1}})
+         refused("split_ranks[1]: expected ranks of the group, 0 to 3, got 4", dist.split_group, nil,
+            {{0, 4}})
+         refused("split_ranks: expected lists of ranks", dist.split_group, nil, {})
+         refused("split_ranks[1]: expected a list of ranks", dist.split_group, nil, {{}})
+         refused("parent_pg: this rank is not of the group", dist.split_group,
+            dist.GroupMember.NON_GROUP_MEMBER, {{0}})
+         refused('backend: expected "shm"', dist.split_group, nil, {{0}}, {backend = "gloo"})
+      ]])
+   end)
+
+   it("may get another timeout", function()
+      ranks.ok(2, [[
+         local group, store = dist.new_group(), dist.group.WORLD.store
+         dist.set_timeout(0.25, group)
+         if rank == 0 then
+            refused("rank 1 did not come within 0.25 s", dist.barrier, group)
+            store:set("late", "")
+         else
+            store:wait "late"
+         end
+         refused("timeout: expected seconds, got 0", dist.set_timeout, 0)
+         refused("timeout: expected seconds, got nil", dist.set_timeout)
+         refused("this rank is not of the group", dist.set_timeout, 1,
+            dist.GroupMember.NON_GROUP_MEMBER)
+         check(true, dist.is_backend_available "shm")
+         check(false, dist.is_backend_available "gloo")
+         check(false, dist.is_gloo_available())
+         check(BACKEND == "shm", dist.is_torchelastic_launched())
+      ]], {breaks = true})
+   end)
 end)
 
 describe("torch.distributed.nn", function()

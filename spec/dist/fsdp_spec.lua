@@ -141,6 +141,123 @@ describe("fully_shard", function()
       ]==])
    end)
 
+   it("gathers while a module computes what the user has named", function()
+      run(2, [==[
+         local group, gathered = dist.group.WORLD, 0
+         local raw = group.raw
+         group.raw = setmetatable({run = function(_, kind, ...)
+            if kind == "all_gather" then gathered = gathered + 1 end
+            return raw:run(kind, ...)
+         end}, {__index = function() return function() end end})
+         -- The first pass knows no order: the root and block 2, and those that were named; going back
+         -- block 4 and the one before it. The root stays.
+         for _, case in ipairs {{nil, nil, 2, 2}, {{3, 4}, {3, 2}, 4, 3}, {{}, {2}, 2, 2}} do
+            local model, ahead, back = shard(build(8, 3)), {}, {}
+            for _, i in ipairs(case[1] or {}) do ahead[#ahead + 1] = model[i] end
+            for _, i in ipairs(case[2] or {}) do back[#back + 1] = model[i] end
+            if case[1] then model[2]:set_modules_to_forward_prefetch(ahead) end
+            if case[2] then model[4]:set_modules_to_backward_prefetch(back) end
+            local forward, backward
+            model[2].a:register_forward_hook(function() forward = gathered end)
+            model[4].b:register_forward_hook(function(_, _, out)
+               out:register_hook(function() backward = gathered end)
+            end)
+            gathered = 0
+            local value = loss(model, mine(x), mine(y))
+            local before = gathered
+            value:backward()
+            check(case[3], forward)
+            check(case[4], backward - before)
+            local alone = build(8, 3)
+            loss(alone, x, y):backward()
+            near_model(model, alone)
+         end
+         group.raw = raw
+      ]==])
+   end)
+
+   it("gathers at once what unshard asks for, and for other methods than forward", function()
+      run(2, [==[
+         local alone, model = build(8, 1), build(8, 1)
+         for _, net in ipairs {alone, model} do
+            rawset(net[2], "twice", function(self, t) return self:forward(t) * 2 end)
+         end
+         shard(model)
+         local weight, whole = model[2].a.weight, alone[2].a.weight
+         local held = weight:numel()
+         local handle = model[2]:unshard(true)
+         check(held, weight:numel())
+         handle:wait()
+         handle:wait()
+         near(weight, whole, 0)
+         model[2]:reshard()
+         check(held, weight:numel())
+         check(nil, model[2]:unshard())
+         near(weight, whole, 0)
+         model[2]:reshard()
+         model[2]:unshard(true) -- and the module itself waits
+         near(model(mine(x)), alone(mine(x)))
+         fsdp.register_fsdp_forward_method(model[2], "twice")
+         fsdp.register_fsdp_forward_method(alone[2], "twice")
+         local t = torch.randn(3, 8)
+         near(model[2]:twice(t), alone[2]:twice(t))
+         check(held, weight:numel())
+         refused("method_name: expected the name of a method of the module, got \"three\"",
+            fsdp.register_fsdp_forward_method, model[2], "three")
+         refused("module: expected a module, got 3", fsdp.register_fsdp_forward_method, 3, "x")
+         refused("async_op: expected a boolean, got 1", model.unshard, model, 1)
+      ]==])
+   end)
+
+   it("divides gradients by what is given, and shows them to a hook", function()
+      run(2, [==[
+         local alone, model = build(8, 2), shard(build(8, 2))
+         loss(alone, x, y):backward()
+         model[2]:set_gradient_divide_factor(0.5) -- 2 ranks: four times the average
+         model[3]:set_all_reduce_hook(function(t) check(1, t:dim()) t:mul_(-3) end)
+         loss(model, mine(x), mine(y)):backward()
+         for k, factor in ipairs {1, 4, -3, 1} do
+            local theirs = alone[k]:parameters()
+            for i, p in ipairs(model[k]:parameters()) do
+               near(full(p, p.grad), theirs[i].grad * factor, 4e-6)
+            end
+         end
+         model:zero_grad()
+         model[3]:set_all_reduce_hook(nil)
+         model[2]:set_gradient_divide_factor(2)
+         loss(model, mine(x), mine(y)):backward()
+         near_model(model, alone)
+         refused("factor: expected a number above 0, got 0", model.set_gradient_divide_factor, model, 0)
+         refused("hook: expected a function, got 3", model.set_all_reduce_hook, model, 3)
+         refused("set_modules_to_forward_prefetch: modules[1]: expected a module that fully_shard",
+            model.set_modules_to_forward_prefetch, model, {model[2].a})
+         refused("set_modules_to_backward_prefetch: modules: expected a list of modules, got ",
+            model.set_modules_to_backward_prefetch, model, model[2])
+      ]==])
+   end)
+
+   it("leaves the average over replicas to a later pass", function()
+      run(4, [==[
+         local mesh = dist.init_device_mesh("cpu", {2, 2})
+         local alone, model = build(8, 1), shard(build(8, 1), {mesh = mesh})
+         model:set_requires_all_reduce(false)
+         for _ = 1, 2 do loss(model, mine(x), mine(y)):backward() end
+         for _, p in ipairs(model:parameters()) do check(nil, p.grad) end
+         model:set_requires_all_reduce(true)
+         loss(model, mine(x), mine(y)):backward()
+         for _ = 1, 3 do loss(alone, x, y):backward() end
+         near_model(model, alone, 3e-6)
+         model:zero_grad() alone:zero_grad() -- and nothing is left
+         model[2]:set_gradient_divide_factor(1)
+         loss(model, mine(x), mine(y)):backward()
+         loss(alone, x, y):backward()
+         for i, p in ipairs(model[2]:parameters()) do
+            near(full(p, p.grad), alone[2]:parameters()[i].grad * 4, 4e-6)
+         end
+         refused("requires_all_reduce: expected a boolean, got 1", model.set_requires_all_reduce, model, 1)
+      ]==])
+   end)
+
    it("gathers nothing before a pass where the rows of the last one stayed, but after a step", function()
       run(2, [==[
          local alone = build(8, 3)

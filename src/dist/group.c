@@ -67,6 +67,7 @@ tli_Group *tli_group_join(const char *backend, tli_Store *store, const char *nam
   return NULL;
 }
 
+void tli_group_set_timeout(tli_Group *g, int64_t timeout) { g->timeout = timeout; }
 int tli_group_rank(const tli_Group *g) { return g->rank; }
 int tli_group_size(const tli_Group *g) { return g->size; }
 

@@ -61,6 +61,8 @@ bool tli_mpi_share(char *text, int bytes) TL_MUSTCHECK;
 void tli_group_abort(tli_Group *g, const char *why);
 /* What is not done yet fails, here and, once it is waited for, on the others. NULL is fine. */
 void tli_group_leave(tli_Group *g);
+/* Nanoseconds for calls that are made from now on. */
+void tli_group_set_timeout(tli_Group *g, int64_t timeout);
 int tli_group_rank(const tli_Group *g);
 int tli_group_size(const tli_Group *g);
 

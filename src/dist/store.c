@@ -102,7 +102,8 @@ static bool lost(tli_Store *s, const char *what, const char *key) {
 }
 
 /* What it was asked for, in words. */
-static const char *const names[] = {"set", "get", "wait", "add", "check", "delete", "count"};
+static const char *const names[] = {"set",    "get",   "wait",   "add",        "check",
+                                    "delete", "count", "append", "compare_set"};
 
 /* Sends a request and receives the answer, but for its value. */
 static bool ask(tli_Store *s, uint32_t what, const char *key, const void *value, size_t size,
@@ -134,22 +135,40 @@ bool tli_store_set(tli_Store *s, const char *key, const void *value, size_t size
   return ask(s, TLI_STORE_SET, key, value, size, 0, 0, &a);
 }
 
-char *tli_store_get(tli_Store *s, const char *key, size_t *size, int64_t timeout) {
-  tli_StoreAnswer a;
-  TL_TRY_NULL(ask(s, TLI_STORE_GET, key, "", 0, timeout, timeout, &a));
-  char *value = a.value <= TLI_STORE_VALUE ? malloc((size_t)a.value + 1) : NULL;
+/* The value of an answer. */
+static char *receive_value(tli_Store *s, uint32_t what, const char *key, const tli_StoreAnswer *a,
+                           size_t *size) {
+  char *value = a->value <= TLI_STORE_VALUE ? malloc((size_t)a->value + 1) : NULL;
   if (value == NULL) {
     s->broken = true; /* the value was not read */
     return tli_fail_null(TL_EMEM, "store: no memory for the value of '%.200s'", key);
   }
-  if (!tli_socket_receive(s->socket, value, a.value, tli_now_ns() + GRACE)) {
+  if (!tli_socket_receive(s->socket, value, a->value, tli_now_ns() + GRACE)) {
     free(value);
-    lost(s, "get", key);
+    lost(s, names[what], key);
     return NULL;
   }
-  value[a.value] = '\0';
-  if (size) *size = a.value;
+  value[a->value] = '\0';
+  if (size) *size = a->value;
   return value;
+}
+
+char *tli_store_get(tli_Store *s, const char *key, size_t *size, int64_t timeout) {
+  tli_StoreAnswer a;
+  TL_TRY_NULL(ask(s, TLI_STORE_GET, key, "", 0, timeout, timeout, &a));
+  return receive_value(s, TLI_STORE_GET, key, &a, size);
+}
+
+char *tli_store_compare_set(tli_Store *s, const char *key, const char *both, size_t bytes,
+                            size_t expected, size_t *size) {
+  tli_StoreAnswer a;
+  TL_TRY_NULL(ask(s, TLI_STORE_COMPARE, key, both, bytes, (int64_t)expected, 0, &a));
+  return receive_value(s, TLI_STORE_COMPARE, key, &a, size);
+}
+
+bool tli_store_append(tli_Store *s, const char *key, const void *value, size_t size) {
+  tli_StoreAnswer a;
+  return ask(s, TLI_STORE_APPEND, key, value, size, 0, 0, &a);
 }
 
 bool tli_store_wait(tli_Store *s, const char *key, int64_t timeout) {

@@ -33,6 +33,13 @@ bool tli_store_set(tli_Store *s, const char *key, const void *value, size_t size
 char *tli_store_get(tli_Store *s, const char *key, size_t *size, int64_t timeout) TL_MUSTCHECK;
 /* Waits until there is a value. */
 bool tli_store_wait(tli_Store *s, const char *key, int64_t timeout) TL_MUSTCHECK;
+/* Puts bytes behind a key's value, which is empty where there is none. */
+bool tli_store_append(tli_Store *s, const char *key, const void *value, size_t size) TL_MUSTCHECK;
+/* Sets a key if its value is the first `expected` bytes of `both`, or if it has none and `expected`
+** is 0, to the others; all in one. Gives what the key has then, as tli_store_get does; without a
+** value, what was expected. */
+char *tli_store_compare_set(tli_Store *s, const char *key, const char *both, size_t bytes,
+                            size_t expected, size_t *size) TL_MUSTCHECK;
 /* Adds to a number, 0 where there is none, which is kept as its decimal text. */
 bool tli_store_add(tli_Store *s, const char *key, int64_t amount, int64_t *sum) TL_MUSTCHECK;
 bool tli_store_check(tli_Store *s, const char *key, bool *there) TL_MUSTCHECK;
@@ -50,7 +57,9 @@ enum {
   TLI_STORE_CHECK,
   TLI_STORE_DELETE,
   TLI_STORE_COUNT,
-  TLI_STORE_GREET /* the first one; the answer's number is TLI_STORE_MAGIC, its status as well */
+  TLI_STORE_APPEND,
+  TLI_STORE_COMPARE, /* its value: what is expected, of `number` bytes, and what is desired */
+  TLI_STORE_GREET    /* the first one; the answer's number is TLI_STORE_MAGIC, its status as well */
 };
 enum { TLI_STORE_OK, TLI_STORE_LATE, TLI_STORE_REFUSED };
 #define TLI_STORE_MAGIC 0x746c7333u
@@ -60,7 +69,7 @@ enum { TLI_STORE_OK, TLI_STORE_LATE, TLI_STORE_REFUSED };
 typedef struct tli_StoreRequest { /* then the key, then the value */
   uint32_t magic, what;
   uint32_t key, value; /* bytes */
-  int64_t number;      /* to add; of waits the timeout in nanoseconds */
+  int64_t number;      /* to add; of waits the timeout in nanoseconds; see TLI_STORE_COMPARE */
 } tli_StoreRequest;
 
 typedef struct tli_StoreAnswer { /* then the value */

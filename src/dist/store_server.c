@@ -138,6 +138,35 @@ static void add(tli_StoreServer *s, Client *c, const tli_StoreRequest *r, const 
   answer(c, ok ? TLI_STORE_OK : TLI_STORE_REFUSED, sum, "", 0);
 }
 
+static void append(tli_StoreServer *s, Client *c, const tli_StoreRequest *r, const char *key,
+                   const char *value) {
+  const Entry *e = *find(s, key, r->key);
+  uint32_t before = e ? e->value_size : 0;
+  char *both = before <= TLI_STORE_VALUE - r->value ? malloc((size_t)before + r->value + 1) : NULL;
+  if (both && before > 0) memcpy(both, e->value, before);
+  if (both && r->value > 0) memcpy(both + before, value, r->value);
+  bool ok = both && put(s, key, r->key, both, before + r->value);
+  free(both);
+  answer(c, ok ? TLI_STORE_OK : TLI_STORE_REFUSED, 0, "", 0);
+}
+
+static void compare(tli_StoreServer *s, Client *c, const tli_StoreRequest *r, const char *key,
+                    const char *value) {
+  if (r->number < 0 || r->number > r->value) {
+    c->gone = true;
+    return;
+  }
+  uint32_t n = (uint32_t)r->number;
+  const Entry *e = *find(s, key, r->key);
+  bool same = e ? e->value_size == n && memcmp(e->value, value, n) == 0 : n == 0;
+  if (same && !put(s, key, r->key, value + n, r->value - n))
+    answer(c, TLI_STORE_REFUSED, 0, "", 0);
+  else if (same)
+    answer(c, TLI_STORE_OK, 0, value + n, r->value - n);
+  else
+    answer(c, TLI_STORE_OK, 0, e ? e->value : value, e ? e->value_size : n);
+}
+
 /* Answers the request at the front of what has come; false if it has to wait. */
 static bool serve(tli_StoreServer *s, Client *c, const tli_StoreRequest *r, int64_t now) {
   const char *key = c->data + sizeof *r, *value = key + r->key;
@@ -148,6 +177,8 @@ static bool serve(tli_StoreServer *s, Client *c, const tli_StoreRequest *r, int6
   case TLI_STORE_GET:
   case TLI_STORE_WAIT: return !waits_for(s, c, r, key, now);
   case TLI_STORE_ADD: add(s, c, r, key); return true;
+  case TLI_STORE_APPEND: append(s, c, r, key, value); return true;
+  case TLI_STORE_COMPARE: compare(s, c, r, key, value); return true;
   case TLI_STORE_CHECK: answer(c, TLI_STORE_OK, *find(s, key, r->key) != NULL, "", 0); return true;
   case TLI_STORE_DELETE: answer(c, TLI_STORE_OK, take_away(s, key, r->key), "", 0); return true;
   case TLI_STORE_COUNT: answer(c, TLI_STORE_OK, s->count, "", 0); return true;

@@ -82,14 +82,28 @@ static const char *check_key(lua_State *L, int index, const char *name) {
   return key;
 }
 
+static const char *check_value(lua_State *L, int index, const char *name, const char *what,
+                               size_t *size) {
+  if (lua_type(L, index) != LUA_TSTRING)
+    tli_error(L, "%s: %s: expected a string, got %s", name, what,
+              tli_describe(L, tli_state(L), index));
+  return lua_tolstring(L, index, size);
+}
+
 static int store_set(lua_State *L) {
   Store *s = check_store(L, 1, "set");
   const char *key = check_key(L, 2, "set");
   size_t size;
-  if (lua_type(L, 3) != LUA_TSTRING)
-    return tli_error(L, "set: value: expected a string, got %s", tli_describe(L, tli_state(L), 3));
-  const char *value = lua_tolstring(L, 3, &size);
+  const char *value = check_value(L, 3, "set", "value", &size);
   return tli_store_set(s->store, key, value, size) ? 0 : tli_raise_as(L, "set");
+}
+
+static int store_append(lua_State *L) {
+  Store *s = check_store(L, 1, "append");
+  const char *key = check_key(L, 2, "append");
+  size_t size;
+  const char *value = check_value(L, 3, "append", "value", &size);
+  return tli_store_append(s->store, key, value, size) ? 0 : tli_raise_as(L, "append");
 }
 
 static int push_string(lua_State *L) {
@@ -97,12 +111,8 @@ static int push_string(lua_State *L) {
   return 1;
 }
 
-static int store_get(lua_State *L) {
-  Store *s = check_store(L, 1, "get");
-  const char *key = check_key(L, 2, "get");
-  size_t size;
-  char *value = tli_store_get(s->store, key, &size, check_time(L, 3, "get", s->timeout));
-  if (value == NULL) return tli_raise_as(L, "get");
+/* Takes the value over. */
+static int push_value(lua_State *L, char *value, size_t size) {
   lua_pushlightuserdata(L, value);
   lua_pushcfunction(L, push_string); /* protected: a lack of memory must not leak the value */
   lua_insert(L, -2);
@@ -110,6 +120,35 @@ static int store_get(lua_State *L) {
   int status = lua_pcall(L, 2, 1, 0);
   free(value);
   return status == LUA_OK ? 1 : lua_error(L);
+}
+
+static int store_get(lua_State *L) {
+  Store *s = check_store(L, 1, "get");
+  const char *key = check_key(L, 2, "get");
+  size_t size;
+  char *value = tli_store_get(s->store, key, &size, check_time(L, 3, "get", s->timeout));
+  return value ? push_value(L, value, size) : tli_raise_as(L, "get");
+}
+
+static int store_compare_set(lua_State *L) {
+  Store *s = check_store(L, 1, "compare_set");
+  const char *key = check_key(L, 2, "compare_set");
+  size_t expected, bytes, size;
+  check_value(L, 3, "compare_set", "expected_value", &expected);
+  check_value(L, 4, "compare_set", "desired_value", &size);
+  lua_settop(L, 4);
+  lua_concat(L, 2);
+  const char *both = lua_tolstring(L, 3, &bytes);
+  char *value = tli_store_compare_set(s->store, key, both, bytes, expected, &size);
+  return value ? push_value(L, value, size) : tli_raise_as(L, "compare_set");
+}
+
+/* store:set_timeout(seconds) */
+static int store_set_timeout(lua_State *L) {
+  Store *s = check_store(L, 1, "set_timeout");
+  luaL_checkany(L, 2);
+  s->timeout = check_time(L, 2, "set_timeout", s->timeout);
+  return 0;
 }
 
 static int store_add(lua_State *L) {
@@ -255,6 +294,13 @@ static Group *check_group(lua_State *L, const char *name) {
   Group *g = luaL_checkudata(L, 1, GROUP);
   if (g->group == NULL) tli_error(L, "%s: the process group was destroyed", name);
   return g;
+}
+
+/* group:set_timeout(seconds) */
+static int group_set_timeout(lua_State *L) {
+  Group *g = check_group(L, "set_timeout");
+  tli_group_set_timeout(g->group, check_time(L, 2, "set_timeout", DEFAULT_TIMEOUT));
+  return 0;
 }
 
 /* group:batch(begins) */
@@ -526,15 +572,29 @@ static void open_class(lua_State *L, const char *name, const luaL_Reg *methods, 
 }
 
 void tli_open_dist(lua_State *L) {
-  static const luaL_Reg store[] = {{"set", store_set},           {"get", store_get},
-                                   {"add", store_add},           {"wait", store_wait},
-                                   {"check", store_check},       {"delete_key", store_delete_key},
-                                   {"num_keys", store_num_keys}, {"port", store_port},
-                                   {"close", store_close},       {NULL, NULL}};
-  static const luaL_Reg group[] = {
-      {"run", group_run},     {"leave", group_leave},         {"traffic", group_traffic},
-      {"batch", group_batch}, {"buffer", group_buffer},       {"common", group_common},
-      {"abort", group_abort}, {"next_pass", group_next_pass}, {NULL, NULL}};
+  static const luaL_Reg store[] = {{"set", store_set},
+                                   {"get", store_get},
+                                   {"append", store_append},
+                                   {"compare_set", store_compare_set},
+                                   {"set_timeout", store_set_timeout},
+                                   {"add", store_add},
+                                   {"wait", store_wait},
+                                   {"check", store_check},
+                                   {"delete_key", store_delete_key},
+                                   {"num_keys", store_num_keys},
+                                   {"port", store_port},
+                                   {"close", store_close},
+                                   {NULL, NULL}};
+  static const luaL_Reg group[] = {{"run", group_run},
+                                   {"leave", group_leave},
+                                   {"set_timeout", group_set_timeout},
+                                   {"traffic", group_traffic},
+                                   {"batch", group_batch},
+                                   {"buffer", group_buffer},
+                                   {"common", group_common},
+                                   {"abort", group_abort},
+                                   {"next_pass", group_next_pass},
+                                   {NULL, NULL}};
   static const luaL_Reg work[] = {{"wait", work_wait},
                                   {"is_completed", work_is_completed},
                                   {"is_success", work_is_success},

@@ -251,24 +251,20 @@ function M.new_subgroups(size)
    return own, groups
 end
 
---- Groups of the given ranks, none of which is in two of them; all of these and the one of this
---- rank.
----@param ranks_per_subgroup_list integer[][]
----@return distributed.ProcessGroup own
----@return distributed.ProcessGroup[] groups
-function M.new_subgroups_by_enumeration(ranks_per_subgroup_list)
-   local title <const> = "new_subgroups_by_enumeration"
-   local world, where = M.resolve(title), {}
-   if type(ranks_per_subgroup_list) ~= "table" or #ranks_per_subgroup_list == 0 then
-      args.refuse(title, "ranks_per_subgroup_list", "lists of ranks", ranks_per_subgroup_list)
+-- Checks lists of ranks, of which none is in two: {[rank] = number of its list}. check(what, rank)
+-- raises where there is no such rank.
+local function check_apart(title, name, lists, check)
+   local where = {}
+   if type(lists) ~= "table" or #lists == 0 then
+      args.refuse(title, name, "lists of ranks", lists)
    end
-   for i, members in ipairs(ranks_per_subgroup_list) do
-      local what = ("ranks_per_subgroup_list[%d]"):format(i)
+   for i, members in ipairs(lists) do
+      local what = ("%s[%d]"):format(name, i)
       if type(members) ~= "table" or #members == 0 then
          args.refuse(title, what, "a list of ranks", members)
       end
       for _, rank in ipairs(members) do
-         M.position(title, what, world, rank)
+         check(what, rank)
          if where[rank] then
             torch.raise(("%s: %s: rank %d is in the group %d as well"):format(title, what, rank,
                where[rank]))
@@ -276,12 +272,60 @@ function M.new_subgroups_by_enumeration(ranks_per_subgroup_list)
          where[rank] = i
       end
    end
+   return where
+end
+
+--- Groups of the given ranks, none of which is in two of them; all of these and the one of this
+--- rank.
+---@param ranks_per_subgroup_list integer[][]
+---@return distributed.ProcessGroup own
+---@return distributed.ProcessGroup[] groups
+function M.new_subgroups_by_enumeration(ranks_per_subgroup_list)
+   local title <const> = "new_subgroups_by_enumeration"
+   local world = M.resolve(title)
+   check_apart(title, "ranks_per_subgroup_list", ranks_per_subgroup_list, function(what, rank)
+      M.position(title, what, world, rank)
+   end)
    local own, groups = outside, {}
    for i, members in ipairs(ranks_per_subgroup_list) do
       groups[i] = M.new_group(members)
       if groups[i] ~= outside then own = groups[i] end
    end
    return own, groups
+end
+
+local take_split = args.signature [[split_group(parent_pg: object?, split_ranks: any,
+   timeout: number?, backend: string?)]]
+
+--- Parts a group, the world by default: the new group of this rank, or
+--- GroupMember.NON_GROUP_MEMBER where no list has it. All ranks of the group call it, with the same
+--- lists, which have their numbers in the group, from 0, in the order that they get in the new one.
+---@param parent_pg? distributed.ProcessGroup
+---@param split_ranks integer[][]
+---@param options? {timeout: number, backend: string}
+---@return distributed.ProcessGroup
+function M.split_group(...)
+   local a = take_split(...)
+   local title <const> = "split_group"
+   local parent = M.resolve(title, a.parent_pg)
+   if not parent then torch.raise(title .. ": parent_pg: this rank is not of the group") end
+   if a.backend then check_backend(title, a.backend) end
+   local own = check_apart(title, "split_ranks", a.split_ranks, function(what, rank)
+      if math.type(rank) ~= "integer" or not parent.ranks[rank + 1] then
+         args.refuse(title, what, ("ranks of the group, 0 to %d"):format(#parent.ranks - 1), rank)
+      end
+   end)[parent.group_rank]
+   parent.splits = (parent.splits or 0) + 1
+   if not own then return outside end
+   local members = {}
+   for i, rank in ipairs(a.split_ranks[own]) do
+      members[i] = parent.ranks[rank + 1]
+   end
+   local group = ProcessGroup(M.group.WORLD.store, ("%s.split%d.%d"):format(parent.name,
+      parent.splits, own), members, M.get_rank(), a.timeout or parent.timeout,
+      a.backend or parent.backend)
+   table.insert(all, group)
+   return group
 end
 
 --- Leaves a group, or with none given all of them. What is under way fails.
@@ -392,6 +436,38 @@ function M.get_global_rank(group, group_rank)
          group_rank)
    end
    return rank
+end
+
+--- How long calls of a group that are made from now on wait for other ranks.
+---@param timeout number  seconds
+---@param group? distributed.ProcessGroup
+function M.set_timeout(timeout, group)
+   if type(timeout) ~= "number" or timeout <= 0 or timeout ~= timeout then
+      args.refuse("set_timeout", "timeout", "seconds", timeout)
+   end
+   group = resolve_own("set_timeout", group)
+   group.raw:set_timeout(timeout)
+   group.timeout = timeout
+end
+
+--- Whether there is a back end of this name; "mpi" and "nccl" need libraries, which are looked for
+--- when a group is made.
+---@param backend string
+---@return boolean
+function M.is_backend_available(backend)
+   return backends[backend] == true
+end
+
+--- False: "shm" and "mpi" do what gloo does.
+---@return boolean
+function M.is_gloo_available()
+   return false
+end
+
+--- Whether `tlua run` has started this process.
+---@return boolean
+function M.is_torchelastic_launched()
+   return os.getenv "TLUA_STORE" ~= nil
 end
 
 -- Meeting --------------------------------------------------------------------------------------

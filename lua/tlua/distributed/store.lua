@@ -6,14 +6,18 @@ local class = require "tlua.class"
 
 local M = {}
 
---- What all stores have: set(key, value), get(key), add(key, n), wait(keys, seconds?),
---- check(keys), delete_key(key), num_keys(). Values are strings; get and wait wait for keys that
---- are not set yet, as long as the store's timeout says, after which they are errors.
+--- What all stores have: set(key, value), get(key), add(key, n), append(key, value),
+--- compare_set(key, expected_value, desired_value), wait(keys, seconds?), check(keys),
+--- delete_key(key), multi_set(keys, values), multi_get(keys), num_keys(), set_timeout(seconds).
+--- Values are strings; get and wait wait for keys that are not set yet, as long as the store's
+--- timeout says, after which they are errors. append puts bytes behind what a key has. compare_set
+--- sets a key that has the expected value, or none if that is "", and returns what the key has
+--- then, or, if it has nothing, what was expected.
 ---@class distributed.Store
 local Store = class.class("distributed.Store")
 M.Store = Store
 
-for _, name in ipairs {"set", "get", "add", "check", "delete_key"} do
+for _, name in ipairs {"set", "get", "add", "append", "compare_set", "check", "delete_key"} do
    Store[name] = function(self, key, ...) return self.raw[name](self.raw, self:key(key), ...) end
 end
 
@@ -30,6 +34,37 @@ end
 ---@param timeout? number  seconds
 function Store:wait(keys, timeout)
    return self.raw:wait(self:key(keys), timeout)
+end
+
+--- Sets several keys, one after the other.
+---@param keys string[]
+---@param values string[]
+function Store:multi_set(keys, values)
+   if type(keys) ~= "table" then args.refuse("multi_set", "keys", "a list of strings", keys) end
+   if type(values) ~= "table" or #values ~= #keys then
+      args.refuse("multi_set", "values", ("a list of %d strings"):format(#keys), values)
+   end
+   for i, key in ipairs(keys) do self:set(key, values[i]) end
+end
+
+--- The values of several keys, waited for as by get.
+---@param keys string[]
+---@return string[]
+function Store:multi_get(keys)
+   if type(keys) ~= "table" then args.refuse("multi_get", "keys", "a list of strings", keys) end
+   local values = {}
+   for i, key in ipairs(keys) do values[i] = self:get(key) end
+   return values
+end
+
+--- How long get and wait wait from now on.
+---@param timeout number  seconds
+function Store:set_timeout(timeout)
+   if type(timeout) ~= "number" then
+      args.refuse("set_timeout", "timeout", "seconds", timeout)
+   end
+   self.raw:set_timeout(timeout)
+   self.timeout = timeout
 end
 
 --- How many keys there are, of all prefixes.
@@ -55,6 +90,23 @@ end
 
 --- Ends the connection and, where it is served here, the store.
 function Store:close()
+   self.raw:close()
+end
+
+local take_hash = args.signature "distributed.HashStore(timeout: number = 300)"
+
+--- A store of this process alone, for a group of one rank and for tests.
+---@class distributed.HashStore: distributed.Store
+---@overload fun(options?: table): distributed.HashStore
+M.HashStore = class.class("distributed.HashStore", Store)
+
+function M.HashStore:__init(...)
+   self.timeout = take_hash(...).timeout
+   self.raw = torch.distributed._store("127.0.0.1", 0, self.timeout, true)
+end
+
+--- Ends the store.
+function M.HashStore:close()
    self.raw:close()
 end
 

@@ -22,7 +22,8 @@ local Flat = class.class("distributed.fsdp.Flat")
 
 local unsharded <const> = 1 << 31 -- what is added to the versions of parts
 
---- owner: {group, replicas, policy, device, shard_device}
+--- owner: {group, replicas, policy, device, shard_device, all_reduce, divide_factor,
+--- all_reduce_hook}
 function Flat:__init(owner, params, paths)
    self.owner, self.params, self.paths = owner, params, paths
    self.trained, self.dtype = params[1].requires_grad, params[1].dtype
@@ -207,7 +208,8 @@ function Flat:reduce()
    local _ <close> = torch.no_grad()
    local inputs = views(self.grads, size)
    local mine = torch.empty({self.per}, {dtype = self.grads.dtype, device = owner.device})
-   local work = owner.group.raw:run("reduce_scatter", inputs, mine, "avg", 0, 0, nil, true)
+   local op = owner.divide_factor and "sum" or "avg"
+   local work = owner.group.raw:run("reduce_scatter", inputs, mine, op, 0, 0, nil, true)
    release(inputs)
    self.reducing = {work = work, row = self.grads, mine = mine}
    self.grads, self.filled = nil, {}
@@ -234,6 +236,27 @@ local function deposit(self, mine)
    end
 end
 
+-- Averages this rank's part over the replicas; false where that is left to a later pass.
+local function average(self, mine)
+   local owner = self.owner
+   local replicas, factor = owner.replicas, owner.divide_factor
+   if replicas then
+      if self.waiting then
+         mine:add_(self.waiting)
+         self.waiting:release()
+         self.waiting = nil
+      end
+      if not owner.all_reduce then
+         self.waiting = mine
+         return false
+      end
+      replicas.raw:run("all_reduce", nil, mine, factor and "sum" or "avg")
+   end
+   if factor then mine:div_(factor) end
+   if owner.all_reduce_hook then owner.all_reduce_hook(mine) end
+   return true
+end
+
 --- Waits for the averages, if any are under way, and puts them into `grad` of the parameters.
 function Flat:finish()
    local r = self.reducing
@@ -243,9 +266,7 @@ function Flat:finish()
    r.work:wait()
    r.row:release()
    local owner, mine = self.owner, r.mine
-   if owner.replicas then
-      owner.replicas.raw:run("all_reduce", nil, mine, "avg")
-   end
+   if not average(self, mine) then return end
    local cast = mine:to(self.dtype):to(owner.shard_device)
    deposit(self, cast)
    if not rawequal(cast, mine) then mine:release() end

@@ -116,7 +116,7 @@ local function end_backward(context)
    end
    finish_reduction(context)
    for _, unit in ipairs(context.units) do
-      unit.reduced, unit.position = false, nil
+      unit.reduced, unit.before = false, nil
       each(unit, unit.reshard_after_backward and "free" or "take_back")
       for _, flat in ipairs(unit.flats) do flat.seen, flat.arrived = nil, 0 end
    end
@@ -138,8 +138,9 @@ local function enter_backward(unit)
       unit.open, unit.passed, unit.reduced = true, false, false
       each(unit, "gather")
    end
-   local before = unit.position and context.passes[unit.position - 1]
-   if before and before ~= context.root and not before.open then each(before, "gather") end
+   for _, other in ipairs(unit.backward_prefetch or {unit.before}) do
+      if other ~= context.root and not other.open then each(other, "gather") end
+   end
    each(unit, "lend")
 end
 
@@ -263,8 +264,12 @@ local function context_of(unit)
    return unit.context
 end
 
--- Gathers what came after this unit in the pass before.
-local function prefetch(context)
+-- Gathers what the user has named, else what came after this unit in the pass before.
+local function prefetch(context, unit)
+   if unit.forward_prefetch then
+      for _, other in ipairs(unit.forward_prefetch) do each(other, "gather") end
+      return
+   end
    local n = #context.order
    if context.last_order[n] ~= context.order[n] then return end
    local after = context.last_order[n + 1]
@@ -290,7 +295,7 @@ local function enter_forward(unit, ...)
       end
       table.insert(context.order, unit)
       each(unit, "gather")
-      prefetch(context)
+      prefetch(context, unit)
       each(unit, "lend")
    end
    local policy = unit.policy
@@ -309,13 +314,15 @@ local function leave_forward(unit, ...)
    if torch.is_grad_enabled() then results = lead(Enter, unit, results) end
    if not context.backward then
       each(unit, "take_back")
-      unit.position = #context.order
+      local order = context.order
+      local last = order[#order]
+      unit.before = last == unit and order[#order - 1] or last -- a unit below, if there was one
       local reshard = unit.reshard_after_forward
       if reshard == nil then reshard = unit ~= context.root end
       if reshard then each(unit, "free") end
       if unit == context.root then
          context.running = false
-         context.passes, context.last_order = context.order, context.order
+         context.last_order = context.order
          for _, other in ipairs(context.units) do each(other, "forget") end
          if not torch.is_grad_enabled() then
             for _, other in ipairs(context.units) do each(other, "free") end
@@ -364,6 +371,7 @@ end
 function Unit:__init(module, fields)
    for name, value in pairs(fields) do self[name] = value end
    self.module, self.flats, self.sync, self.reshard_after_backward = module, {}, true, true
+   self.all_reduce = true
    local sorted, items = sort_out(module, self.ignored)
    agree("fully_shard", "parameter", self.group, items)
    for i, list in ipairs(sorted) do
@@ -411,9 +419,79 @@ function methods.set_reshard_after_backward(module, reshard, recurse)
    set(module, recurse, "reshard_after_backward", "reshard_after_backward", reshard)
 end
 
+--- Whether gradients are averaged over the ranks that have the same parts, where the mesh has two
+--- dimensions (they are at first). Without, what this rank has of the averages over the other
+--- dimension adds up and is in no .grad, until a pass with it.
+function methods.set_requires_all_reduce(module, all_reduce, recurse)
+   set(module, recurse, "requires_all_reduce", "all_reduce", all_reduce)
+end
+
+--- What the sum of the module's own gradients over all ranks is divided by, in place of their
+--- number.
+function methods.set_gradient_divide_factor(module, factor)
+   if type(factor) ~= "number" or factor <= 0 or factor ~= factor then
+      args.refuse("set_gradient_divide_factor", "factor", "a number above 0", factor)
+   end
+   units[module].divide_factor = factor
+end
+
+--- hook(tensor) gets the averages of this rank's part of the module's own gradients, of one
+--- dimension, before they are added to .grad, and may change them; nil: no hook any more.
+function methods.set_all_reduce_hook(module, hook)
+   if hook ~= nil and type(hook) ~= "function" then
+      args.refuse("set_all_reduce_hook", "hook", "a function", hook)
+   end
+   units[module].all_reduce_hook = hook
+end
+
+local function set_prefetch(module, field, modules)
+   local name, list = ("set_modules_to_%s"):format(field), {}
+   if type(modules) ~= "table" or getmetatable(modules) ~= nil then
+      args.refuse(name, "modules", "a list of modules", modules)
+   end
+   for i, other in ipairs(modules) do
+      list[i] = units[other]
+      if not list[i] then
+         args.refuse(name, ("modules[%d]"):format(i), "a module that fully_shard has shared out",
+            other)
+      end
+   end
+   units[module][field] = #list > 0 and list or nil
+end
+
+--- Modules that are gathered while this one computes forward, on all ranks the same; without, the
+--- one that came next in the pass before. An empty list restores that.
+function methods.set_modules_to_forward_prefetch(module, modules)
+   set_prefetch(module, "forward_prefetch", modules)
+end
+
+--- The same for the backward pass; without, the one that came before in the forward pass.
+function methods.set_modules_to_backward_prefetch(module, modules)
+   set_prefetch(module, "backward_prefetch", modules)
+end
+
+local Handle = class.class("distributed.fsdp.UnshardHandle")
+
+--- The parameters are whole when this returns.
+function Handle:wait()
+   if self.unit then each(self.unit, "lend") end
+   self.unit = nil
+end
+
 --- The module's own parameters are whole from here on, until `reshard`. Changes of them are lost.
-function methods.unshard(module)
-   each(units[module], "lend")
+--- With async_op they are being gathered, and whole once the handle's wait returns or the module
+--- computes.
+---@param async_op? boolean
+---@return distributed.fsdp.UnshardHandle?
+function methods.unshard(module, async_op)
+   if async_op ~= nil and type(async_op) ~= "boolean" then
+      args.refuse("unshard", "async_op", "a boolean", async_op)
+   end
+   each(units[module], "gather")
+   local handle = Handle()
+   handle.unit = units[module]
+   if async_op then return handle end
+   handle:wait()
 end
 
 --- The module's own parameters are this rank's parts again.
@@ -442,7 +520,9 @@ local take = args.signature [[fully_shard(module: any, mesh: object?,
 --- for the backward pass; by default it is, but for the root. mp_policy: see MixedPrecisionPolicy.
 --- ignored_params: parameters that stay as they are.
 --- The module gets the methods unshard, reshard, set_requires_gradient_sync,
---- set_reshard_after_forward and set_reshard_after_backward.
+--- set_requires_all_reduce, set_reshard_after_forward, set_reshard_after_backward,
+--- set_modules_to_forward_prefetch, set_modules_to_backward_prefetch, set_gradient_divide_factor
+--- and set_all_reduce_hook.
 ---@param module nn.Module
 ---@param options? table  mesh, reshard_after_forward, mp_policy, offload_policy, ignored_params
 ---@return nn.Module module
@@ -483,6 +563,24 @@ function M.fully_shard(...)
    module:register_forward_hook(function(_, _, ...) return leave_forward(unit, ...) end)
    for name, method in pairs(methods) do rawset(module, name, method) end
    return module
+end
+
+--- Lets another method of a module that is shared out have its parameters whole while it computes,
+--- as `forward` has: "generate". Nothing for other modules.
+---@param module nn.Module
+---@param method_name string
+function M.register_fsdp_forward_method(module, method_name)
+   local title <const> = "register_fsdp_forward_method"
+   if not class.isinstance(module, Module) then args.refuse(title, "module", "a module", module) end
+   local method = type(method_name) == "string" and module[method_name]
+   if type(method) ~= "function" then
+      args.refuse(title, "method_name", "the name of a method of the module", method_name)
+   end
+   local unit = units[module]
+   if not unit then return end
+   rawset(module, method_name, function(self, ...)
+      return leave_forward(unit, method(self, enter_forward(unit, ...)))
+   end)
 end
 
 --- The whole of a parameter that is split over ranks, by fully_shard or tensor parallelism, or of a

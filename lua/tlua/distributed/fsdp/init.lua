@@ -3,6 +3,6 @@
 local lazy = require "tlua.lazy"
 
 return lazy.load({}, lazy.modules("tlua.distributed.fsdp", {
-   fully_shard = "fully_shard full_tensor",
+   fully_shard = "fully_shard full_tensor register_fsdp_forward_method",
    policies = "MixedPrecisionPolicy CPUOffloadPolicy",
 }))
