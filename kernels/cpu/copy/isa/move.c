@@ -7,7 +7,7 @@
 
 #include "kernels/cpu/cpu.h"
 
-#ifdef __AVX512F__
+#ifdef __AVX__
 #include <immintrin.h>
 #endif
 
@@ -44,29 +44,43 @@ TURN_PART(8)
 TURN_PART(16)
 TURN_PART(64)
 
+#ifdef __AVX__
 #ifdef __AVX512F__
 #define SIDE_32 16
+#define WIDE(name) _mm512_##name
+#define WIDEN _mm512_castps128_ps512
+#define PUT _mm512_insertf32x4
+typedef __m512 Wide;
+#else
+#define SIDE_32 8
+#define WIDE(name) _mm256_##name
+#define WIDEN _mm256_castps128_ps256
+#define PUT _mm256_insertf128_ps
+typedef __m256 Wide;
+#endif
 
-/* clang-format off */
-#define LANES(f, s) _mm512_setr_epi32(f(0, s), f(1, s), f(2, s), f(3, s), f(4, s), f(5, s), \
-  f(6, s), f(7, s), f(8, s), f(9, s), f(10, s), f(11, s), f(12, s), f(13, s), f(14, s), f(15, s))
-/* clang-format on */
-#define LOW(lane, s) ((lane) & (s) ? 16 + (lane) - (s) : (lane))
-#define HIGH(lane, s) ((lane) & (s) ? 16 + (lane) : (lane) + (s))
+static inline __m128 four(const char *src) {
+  return _mm_loadu_ps((const float *)(const void *)src);
+}
 
-/* Swaps the quarters of all squares with sides of 2 s. */
-#define SWAP(rows, s)                                                     \
-  _Pragma("GCC unroll 16") for (int r = 0; r < 16; r++) if (!(r & (s))) { \
-    __m512i a = rows[r], b = rows[r + (s)];                               \
-    rows[r] = _mm512_permutex2var_epi32(a, LANES(LOW, s), b);             \
-    rows[r + (s)] = _mm512_permutex2var_epi32(a, LANES(HIGH, s), b);      \
-  }
+/* Four elements of columns 0, 4, 8 ... side by side. What is put in straight from memory needs no
+** shuffle, of which a processor does one at a time. */
+static inline Wide fours(const char *src, int64_t ss0) {
+  Wide v = PUT(WIDEN(four(src)), four(src + 4 * ss0), 1);
+#ifdef __AVX512F__
+  v = PUT(PUT(v, four(src + 8 * ss0), 2), four(src + 12 * ss0), 3);
+#endif
+  return v;
+}
 
-static inline void turn_rows(__m512i rows[16]) {
-  SWAP(rows, 8)
-  SWAP(rows, 4)
-  SWAP(rows, 2)
-  SWAP(rows, 1)
+/* Four rows of what `fours` made of columns 0, 1, 2 and 3 on. */
+static inline void turn_fours(const Wide in[4], Wide rows[4]) {
+  Wide low01 = WIDE(unpacklo_ps)(in[0], in[1]), low23 = WIDE(unpacklo_ps)(in[2], in[3]);
+  Wide high01 = WIDE(unpackhi_ps)(in[0], in[1]), high23 = WIDE(unpackhi_ps)(in[2], in[3]);
+  rows[0] = WIDE(shuffle_ps)(low01, low23, 0x44);
+  rows[1] = WIDE(shuffle_ps)(low01, low23, 0xee);
+  rows[2] = WIDE(shuffle_ps)(high01, high23, 0x44);
+  rows[3] = WIDE(shuffle_ps)(high01, high23, 0xee);
 }
 
 /* Columns of src this far apart, each in pages of its own, are more streams than the processor
@@ -75,32 +89,44 @@ static inline void turn_rows(__m512i rows[16]) {
 #define AHEAD 256
 
 static inline void turn_32(char *dst, int64_t ds1, const char *src, int64_t ss0) {
-  __m512i v[16];
   if (ss0 >= FAR)
 #pragma GCC unroll 16
-    for (int c = 0; c < 16; c++) __builtin_prefetch(src + c * ss0 + AHEAD);
-#pragma GCC unroll 16
-  for (int c = 0; c < 16; c++) v[c] = _mm512_loadu_si512(src + c * ss0);
-  turn_rows(v);
-#pragma GCC unroll 16
-  for (int r = 0; r < 16; r++) _mm512_storeu_si512(dst + r * ds1, v[r]);
-}
-
-static void turn_part_32(char *dst, int64_t ds1, const char *src, int64_t ss0, int64_t cols,
-                         int64_t rows) {
-  __mmask16 in = (__mmask16)((1u << rows) - 1), out = (__mmask16)((1u << cols) - 1);
-  __m512i v[16];
-#pragma GCC unroll 16
-  for (int c = 0; c < 16; c++)
-    v[c] = c < cols ? _mm512_maskz_loadu_epi32(in, src + c * ss0) : _mm512_setzero_si512();
-  turn_rows(v);
-#pragma GCC unroll 16
-  for (int r = 0; r < 16; r++)
-    if (r < rows) _mm512_mask_storeu_epi32(dst + r * ds1, out, v[r]);
+    for (int c = 0; c < SIDE_32; c++) __builtin_prefetch(src + c * ss0 + AHEAD);
+  for (int r = 0; r < SIDE_32; r += 4, src += 16, dst += 4 * ds1) {
+    Wide in[4], rows[4];
+    for (int c = 0; c < 4; c++) in[c] = fours(src + c * ss0, ss0);
+    turn_fours(in, rows);
+    for (int i = 0; i < 4; i++) WIDE(storeu_ps)((float *)(void *)(dst + i * ds1), rows[i]);
+  }
 }
 #else
 #define SIDE_32 8
 TURN(32)
+#endif
+
+#ifdef __AVX512F__
+/* `fours` of fewer columns and elements; the others are 0. */
+static inline Wide part_of_fours(const char *src, int64_t ss0, int64_t cols, __mmask8 in) {
+  Wide v = WIDE(setzero_ps)();
+  if (cols > 0) v = PUT(v, _mm_maskz_loadu_ps(in, src), 0);
+  if (cols > 4) v = PUT(v, _mm_maskz_loadu_ps(in, src + 4 * ss0), 1);
+  if (cols > 8) v = PUT(v, _mm_maskz_loadu_ps(in, src + 8 * ss0), 2);
+  if (cols > 12) v = PUT(v, _mm_maskz_loadu_ps(in, src + 12 * ss0), 3);
+  return v;
+}
+
+static void turn_part_32(char *dst, int64_t ds1, const char *src, int64_t ss0, int64_t cols,
+                         int64_t rows) {
+  __mmask16 out = (__mmask16)((1u << cols) - 1);
+  for (; rows > 0; rows -= 4, src += 16, dst += 4 * ds1) {
+    __mmask8 in = rows < 4 ? (__mmask8)((1u << rows) - 1) : 15;
+    Wide columns[4], turned[4];
+    for (int c = 0; c < 4; c++) columns[c] = part_of_fours(src + c * ss0, ss0, cols - c, in);
+    turn_fours(columns, turned);
+    for (int i = 0; i < 4 && i < rows; i++) _mm512_mask_storeu_ps(dst + i * ds1, out, turned[i]);
+  }
+}
+#else
 TURN_PART(32)
 #endif
 
