@@ -33,3 +33,34 @@ describe("margins", function()
       end)
    end)
 end)
+
+describe("cross_entropy", function()
+   -- Rows of few classes are worked on many at a time: sizes about both limits, by the definition.
+   it("is of each sample alone, whatever the number of samples and classes", function()
+      for _, dtype in ipairs {"float32", "float64"} do
+         for _, samples in ipairs {1, 15, 16, 17, 63, 64, 65, 130} do
+            for _, classes in ipairs {1, 2, 10, 17, 32, 33} do
+               local x = (torch.randn(samples, classes, {dtype = dtype}) * 5):requires_grad_(true)
+               local labels, weights = torch.randint(1, classes + 1, {samples}), {}
+               if samples > 2 then labels[2] = -100 end
+               for i = 1, samples do weights[i] = i / samples end
+               local loss = F.cross_entropy(x, labels, {reduction = "none"})
+               loss:backward(torch.tensor(weights, {dtype = dtype}))
+               local rows, losses, grads = x:detach():tolist(), {}, {}
+               for i, row in ipairs(rows) do
+                  local label, sum = labels[i]:item(), 0
+                  for _, value in ipairs(row) do sum = sum + math.exp(value) end
+                  losses[i], grads[i] = label < 0 and 0 or math.log(sum) - row[label], {}
+                  for j, value in ipairs(row) do
+                     grads[i][j] = label < 0 and 0
+                        or weights[i] * (math.exp(value) / sum - (j == label and 1 or 0))
+                  end
+               end
+               local tolerance = dtype == "float32" and 1e-5 or 1e-13
+               assert.close(losses, loss, tolerance)
+               assert.close(grads, x.grad, tolerance)
+            end
+         end
+      end
+   end)
+end)

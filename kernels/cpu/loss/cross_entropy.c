@@ -20,6 +20,41 @@ static void store_at(void *data, int64_t i, int64_t size, double value) {
     ((double *)data)[i] = value;
 }
 
+/* ---- few classes ---- */
+
+/* Rows of so few logits are turned: what lies side by side is then of many samples, and fills
+** vectors. */
+#define FEW 32
+#define SAMPLES 64 /* turned at once */
+#define LANES 16
+
+typedef struct Turned {
+  int64_t samples, step; /* the step is in whole vectors; what no sample fills is 0 */
+  _Alignas(64) char x[FEW * SAMPLES * sizeof(double)];
+} Turned;
+
+static bool is_turned(const tlk_Classes *k) {
+  return k->logits && k->inner == 1 && k->classes <= FEW;
+}
+
+/* The logits of samples [first, first + samples). */
+static void turn(const tlk_Classes *k, const char *in, int64_t first, int64_t size, Turned *t) {
+  t->samples = tlk_min(SAMPLES, k->outer - first);
+  t->step = (t->samples + LANES - 1) & -LANES;
+  int64_t row = k->classes * size, rest = t->step - t->samples;
+  for (int64_t c = 0; rest > 0 && c < k->classes; c++)
+    memset(t->x + (c * t->step + t->samples) * size, 0, (size_t)(rest * size));
+  tlk_isa()->move[size == 8 ? 3 : 2](t->x, size, t->step * size, in + first * row, row, size,
+                                     t->samples, k->classes);
+}
+
+static void turn_back(const tlk_Classes *k, const Turned *t, int64_t first, int64_t size,
+                      char *out) {
+  int64_t row = k->classes * size;
+  tlk_isa()->move[size == 8 ? 3 : 2](out + first * row, size, row, t->x, t->step * size, size,
+                                     k->classes, t->samples);
+}
+
 /* ---- the loss ---- */
 
 typedef struct Loss {
@@ -73,6 +108,29 @@ static void loss_tasks(void *context, int64_t begin, int64_t end) {
   }
 }
 
+/* The same of turned samples. */
+static void turned_loss_tasks(void *context, int64_t begin, int64_t end) {
+  Loss *l = context;
+  for (int64_t task = begin; task < end; task++) {
+    Turned t;
+    double norms[SAMPLES]; /* of either type */
+    int64_t first = task * SAMPLES;
+    turn(l->call, l->in, first, l->size, &t);
+    l->loops->strip_norm(l->call->classes, t.step, t.step, t.x, norms);
+    memcpy(l->norm + first * l->size, norms, (size_t)(t.samples * l->size));
+    for (int64_t i = 0; i < t.samples; i++) finish_sample(l, first + i, 0);
+  }
+}
+
+/* Calls tasks for strips of so many elements, or for turned samples. */
+static void for_strips(const tlk_Classes *k, int64_t strips, tli_RangeFn whole, tli_RangeFn turned,
+                       void *context) {
+  int64_t each = k->classes * (is_turned(k) ? SAMPLES : tlk_min(k->inner, TLK_CLASS_COLS));
+  tli_parallel_for(is_turned(k) ? tlk_ceil_div(k->outer, SAMPLES) : k->outer * strips,
+                   tlk_max(1, TLK_GRAIN / 4 / tlk_max(1, each)), is_turned(k) ? turned : whole,
+                   context);
+}
+
 bool tlk_class_loss(const struct tlk_class_loss *call) {
   Loss l = {.call = &call->classes,
             .loops = &tlk_isa()->classes[call->in.dtype == TL_F64],
@@ -82,9 +140,7 @@ bool tlk_class_loss(const struct tlk_class_loss *call) {
             .weights = call->weights,
             .norm = call->norm};
   l.strips = tlk_ceil_div(call->classes.inner, TLK_CLASS_COLS);
-  int64_t each = call->classes.classes * tlk_min(call->classes.inner, TLK_CLASS_COLS);
-  tli_parallel_for(call->classes.outer * l.strips, tlk_max(1, TLK_GRAIN / 4 / tlk_max(1, each)),
-                   loss_tasks, &l);
+  for_strips(&call->classes, l.strips, loss_tasks, turned_loss_tasks, &l);
   return tlk_no_fault(
       call->cx, &l.first,
       (tlk_Fault){.kind = TLK_FAULT_LABEL, .blame = call->blame, .size = call->classes.classes});
@@ -125,6 +181,15 @@ static void fill_strip(const Back *b, int64_t o, int64_t i, int64_t cols, const 
   }
 }
 
+/* Takes the factor off the label's place. */
+static void finish_back(const Back *b, int64_t o, int64_t i, double factor) {
+  const tlk_Classes *k = b->call;
+  int64_t label = k->target[o * k->inner + i];
+  if (label == k->ignore) return;
+  int64_t place = (o * k->classes + label - 1) * k->inner + i;
+  store_at(b->out, place, b->size, number_at(b->out, place, b->size) - factor);
+}
+
 static void back_tasks(void *context, int64_t begin, int64_t end) {
   const Back *b = context;
   const tlk_Classes *k = b->call;
@@ -134,13 +199,23 @@ static void back_tasks(void *context, int64_t begin, int64_t end) {
     int64_t cols = tlk_min(TLK_CLASS_COLS, k->inner - i), at = o * k->inner + i;
     for (int64_t c = 0; c < cols; c++) store_at(factors, c, b->size, factor_of(b, at + c));
     fill_strip(b, o, i, cols, factors);
-    for (int64_t c = 0; c < cols; c++) {
-      int64_t label = k->target[at + c];
-      if (label == k->ignore) continue;
-      int64_t place = (o * k->classes + label - 1) * k->inner + i + c;
-      double value = number_at(b->out, place, b->size) - number_at(factors, c, b->size);
-      store_at(b->out, place, b->size, value);
-    }
+    for (int64_t c = 0; c < cols; c++) finish_back(b, o, i + c, number_at(factors, c, b->size));
+  }
+}
+
+static void turned_back_tasks(void *context, int64_t begin, int64_t end) {
+  const Back *b = context;
+  for (int64_t task = begin; task < end; task++) {
+    Turned t;
+    double norms[SAMPLES] = {0}, factors[SAMPLES] = {0}; /* of either type */
+    int64_t first = task * SAMPLES;
+    turn(b->call, b->in, first, b->size, &t);
+    memcpy(norms, b->norm + first * b->size, (size_t)(t.samples * b->size));
+    for (int64_t i = 0; i < t.samples; i++) store_at(factors, i, b->size, factor_of(b, first + i));
+    b->loops->strip_back(b->call->classes, t.step, t.step, t.x, norms, factors, t.x);
+    turn_back(b->call, &t, first, b->size, b->out);
+    for (int64_t i = 0; i < t.samples; i++)
+      finish_back(b, first + i, 0, number_at(factors, i, b->size));
   }
 }
 
@@ -153,8 +228,6 @@ bool tlk_class_loss_backward(const struct tlk_class_loss_backward *call) {
             .grad = call->grad_loss.data,
             .out = call->grad_in.data};
   b.strips = tlk_ceil_div(call->classes.inner, TLK_CLASS_COLS);
-  int64_t each = call->classes.classes * tlk_min(call->classes.inner, TLK_CLASS_COLS);
-  tli_parallel_for(call->classes.outer * b.strips, tlk_max(1, TLK_GRAIN / 4 / tlk_max(1, each)),
-                   back_tasks, &b);
+  for_strips(&call->classes, b.strips, back_tasks, turned_back_tasks, &b);
   return true;
 }
