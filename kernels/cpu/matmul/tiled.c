@@ -112,8 +112,10 @@ static Rows rows_of(const Product *p, int64_t begin, int64_t rows, int64_t at, i
   int64_t size = p->size, row = p->depth * size;
   const char *a = p->a + (g->trans_a ? at * g->lda + begin : begin * g->lda + at) * size;
   if (p->rows == NULL) return (Rows){a, rows, g->trans_a ? 1 : g->lda};
-  if (g->trans_a)
-    tlk_isa()->move[size == 8 ? 3 : 2](p->rows, row, size, a, size, g->lda * size, rows, n);
+  if (g->trans_a) /* few terms at a time: their rows are then read from end to end */
+    for (int64_t t = 0; t < n; t += 16)
+      tlk_isa()->move[size == 8 ? 3 : 2](p->rows + t * size, row, size, a + t * g->lda * size, size,
+                                         g->lda * size, rows, tlk_min(16, n - t));
   else
     for (int64_t r = 0; r < rows; r++, a += g->lda * size)
       memcpy(p->rows + r * row, a, (size_t)(n * size));
