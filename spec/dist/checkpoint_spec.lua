@@ -261,7 +261,87 @@ describe("distributed.checkpoint", function()
          state["1.weight"] = torch.ones(2)
          refused("1.weight: expected shape (10, 6), got (2)", dcp.set_model_state_dict, fresh,
             state, {full_state_dict = true})
+         for _, p in ipairs(fresh[5]:parameters()) do p.requires_grad = false end
+         state = dcp.get_model_state_dict(fresh, {ignore_frozen_params = true})
+         check("nil nil tensor", ("%s %s %s"):format(state["5.weight"], state["5.bias"],
+            torch.is_tensor(state["4.weight"]) and "tensor"))
       ]==])
+   end)
+
+   -- Reference: the optimizers of one process, and what they do in the next step.
+   it("gives and takes whole states of optimizers, by the paths of parameters", function()
+      for _, kind in ipairs {"both", "ddp"} do
+         ranks.ok(4, code(("local KIND = %q "):format(kind) .. [==[
+            local function two(model)
+               local list = model:parameters()
+               return {
+                  torch.optim.AdamW({{params = {table.unpack(list, 1, 2)}}, {
+                     params = {table.unpack(list, 3, #list - 2)}, lr = 0.05}}, {lr = 0.01}),
+                  torch.optim.SGD({table.unpack(list, #list - 1)}, {lr = 0.1, momentum = 0.9}),
+               }
+            end
+            local function train(model, optimizers, n)
+               for _ = 1, n do
+                  model:zero_grad()
+                  ;((model(x) - y) ^ 2):mean():backward()
+                  for _, optimizer in ipairs(optimizers) do optimizer:step() end
+               end
+            end
+            local alone, model, full = build(1), split(build(1), KIND), {full_state_dict = true}
+            local theirs, ours = two(alone), two(model)
+            train(alone, theirs, 3) train(model, ours, 3)
+            local weights, state = dcp.get_state_dict(model, ours, full)
+            local expected_weights, expected = dcp.state_dict.get_state_dict(alone, theirs)
+            local function compare()
+               local names = {}
+               for path, p in alone:named_parameters() do
+                  names[#names + 1] = path
+                  near(weights[path], p, 1e-5, path)
+                  for key, value in pairs(expected.state[path]) do
+                     local got = state.state[path][key]
+                     if torch.is_tensor(value) then near(got, value, 1e-5, path .. key)
+                     else check(value, got) end
+                  end
+               end
+               check({2, 4, 2}, {#state.param_groups[1].params, #state.param_groups[2].params,
+                  #state.param_groups[3].params})
+               check(names, table.move(state.param_groups[3].params, 1, 2, 7, table.move(
+                  state.param_groups[2].params, 1, 4, 3, state.param_groups[1].params)))
+               check({0.01, 0.05, 0.9}, {state.param_groups[1].lr, state.param_groups[2].lr,
+                  state.param_groups[3].momentum})
+            end
+            compare()
+            near(expected.state["1.weight"].exp_avg, theirs[1].state[1].exp_avg, 0)
+            -- into others, which go on as the first do
+            local fresh = split(build(5), KIND)
+            local into = two(fresh)
+            into[1].param_groups[2].lr = 1
+            dcp.set_state_dict(fresh, into, {model_state_dict = expected_weights,
+               optim_state_dict = expected, full_state_dict = true})
+            weights, state = dcp.get_state_dict(fresh, into, full)
+            compare()
+            train(alone, theirs, 1) train(fresh, into, 1)
+            near_model(fresh.module or fresh, alone)
+            -- parts go back into parts
+            local parts = dcp.get_optimizer_state_dict(model, ours, {cpu_offload = true})
+            dcp.set_optimizer_state_dict(model, ours, parts)
+            check(true, ours[1].state[1].exp_avg:equal(parts.state["1.weight"].exp_avg))
+            local set = dcp.set_optimizer_state_dict
+            refused("optimizers: expected an optimizer or a list of them, got 3", set, model, 3, parts)
+            refused("optimizers: parameter 1 of optimizer 1 is none of the model's", set, build(1), ours,
+               parts)
+            refused("optim_state_dict: expected what get_optimizer_state_dict gives", set, model, ours, {})
+            table.remove(expected.param_groups[1].params)
+            refused("no group has the parameter ", set, model, ours, expected, full)
+            expected = dcp.get_optimizer_state_dict(alone, theirs)
+            expected.state["1.weight"].exp_avg = torch.zeros(6, 10)
+            refused("1.weight: expected shape (10, 6), got (6, 10)", set, model, ours, expected, full)
+            local zero = dist.optim.ZeroRedundancyOptimizer(alone:parameters(),
+               {optimizer_class = torch.optim.AdamW, lr = 0.01})
+            refused("has the state of each parameter on one rank", dcp.get_optimizer_state_dict, alone,
+               zero)
+         ]==]))
+      end
    end)
 end)
 

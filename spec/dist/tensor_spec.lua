@@ -145,6 +145,54 @@ describe("parallelize_module", function()
       ]==])
    end)
 
+   -- Reference values: F.cross_entropy of all classes.
+   it("has cross_entropy take a rank's classes within loss_parallel", function()
+      run(2, [==[
+         torch.manual_seed(4)
+         local plain, mesh = F.cross_entropy, dist.init_device_mesh("cpu", {2})
+         local function mine(t) return t:narrow(2, rank * 3 + 1, 3) end
+         local weight = torch.rand(6)
+         for _, shape in ipairs {{5}, {5, 2, 3}} do
+            local sizes = table.move(shape, 2, #shape, 3, {shape[1], 6})
+            local logits = torch.randn(sizes, {requires_grad = true})
+            local part = mine(logits.data):clone():requires_grad_()
+            local target = torch.randint(1, 7, shape)
+            target:view(-1)[2] = -100
+            for _, o in ipairs {{}, {reduction = "sum"}, {weight = weight},
+               {weight = weight, reduction = "none", ignore_index = 3}} do
+               local t = o.ignore_index and target:masked_fill(target:eq(-100), 3) or target
+               local expected = F.cross_entropy(logits, t, o)
+               local got = tp.loss_parallel(mesh, function() return F.cross_entropy(part, t, o) end)
+               near(got, expected)
+               logits.grad, part.grad = nil, nil
+               expected:sum():backward()
+               got:sum():backward()
+               near(part.grad, mine(logits.grad))
+            end
+         end
+         local logits, target = torch.randn(4, 6), torch.tensor {1, 6, 3, 4}
+         do
+            local _ <close> = tp.loss_parallel()
+            near(nn.CrossEntropyLoss()(mine(logits), target), plain(logits, target))
+            refused("label_smoothing: expected 0 within loss_parallel, got 0.5", F.cross_entropy,
+               mine(logits), target, {label_smoothing = 0.5})
+            refused("target: expected classes from 1 to 6, got 7", F.cross_entropy, mine(logits),
+               target + 1)
+            refused("target: expected classes from 1 to 6, got 0", F.cross_entropy, mine(logits),
+               target - 1)
+            refused("target: expected a tensor of shape (4), got", F.cross_entropy, mine(logits),
+               target:narrow(1, 1, 3))
+            refused("weight: expected one of each class of all ranks, (6)", F.cross_entropy,
+               mine(logits), target, {weight = weight:narrow(1, 1, 3)})
+            refused("input: expected a tensor of shape (n, classes, ...)", F.cross_entropy,
+               logits:view(-1), target)
+         end
+         refused("on purpose", tp.loss_parallel, mesh, function() error("on purpose", 0) end)
+         check(plain, F.cross_entropy)
+         refused("mesh: expected an object, got 3", tp.loss_parallel, 3)
+      ]==])
+   end)
+
    it("goes together with fully_shard", function()
       run(4, [==[
          local both = dist.init_device_mesh("cpu", {2, 2}, {mesh_dim_names = {"dp", "tp"}})

@@ -105,8 +105,8 @@ function M.collect(title, state)
    return list, optimizers, plain
 end
 
--- A state's tensor that is split as its parameter, or that all ranks have.
-local function place_of(p, tensor)
+--- The placement of a state's tensor that is split as its parameter, or that all ranks have.
+function M.place_of(p, tensor)
    local place = placement.of(p)
    local n = place.flat and place.count or placement.product(place.size)
    if tensor:dim() > 0 and tensor:numel() == n then return place end
@@ -124,7 +124,7 @@ function M.of_optimizers(optimizers)
          local name = ("%s.state.%s."):format(path, names[position])
          for key, value in pairs(state_at(optimizer, position) or {}) do
             if torch.is_tensor(value) then
-               list[#list + 1] = {name = name .. key, tensor = value, place = place_of(p, value)}
+               list[#list + 1] = {name = name .. key, tensor = value, place = M.place_of(p, value)}
             else
                values[name .. key] = value
             end

@@ -1,16 +1,20 @@
--- state_dict.lua - states of models that are split over ranks, as whole tensors.
+-- state_dict.lua - states of models that are split over ranks, and of their optimizers, as whole
+-- tensors. An optimizer's state names its parameters by their paths in the model.
 
 local torch = require "tlua"
 local args = require "tlua.args"
 local class = require "tlua.class"
+local entries = require "tlua.distributed.checkpoint.entries"
 local placement = require "tlua.distributed.placement"
 local DDP = require "tlua.distributed.DistributedDataParallel"
 local Module = require "tlua.nn.Module"
+local Optimizer = require "tlua.optim.Optimizer"
 
 local M = {}
 
 local take_get = args.signature [[get_model_state_dict(model: any,
-   full_state_dict: boolean = false, cpu_offload: boolean = false)]]
+   full_state_dict: boolean = false, cpu_offload: boolean = false,
+   ignore_frozen_params: boolean = false)]]
 local take_set = args.signature [[set_model_state_dict(model: any, model_state_dict: table,
    full_state_dict: boolean = false, strict: boolean = true)]]
 
@@ -27,16 +31,35 @@ local function parameters(model)
    return list
 end
 
+local function shape_text(shape) return table.concat(shape, ", ") end
+
+-- This rank's part of a whole tensor.
+local function part_of(title, path, p, tensor)
+   local shape = placement.of(p).shape
+   if shape_text(shape) ~= shape_text(tensor.shape) then
+      torch.raise(("%s: %s: expected shape (%s), got (%s)"):format(title, path, shape_text(shape),
+         shape_text(tensor.shape)))
+   end
+   return placement.part(p, tensor)
+end
+
 --- A model's state by paths. With full_state_dict the whole tensors, on every rank, as the model
---- had them before it was split; all ranks call it. Else each rank's own parts.
+--- had them before it was split; all ranks call it. Else each rank's own parts. cpu_offload: on the
+--- CPU; ignore_frozen_params: without parameters that require no gradient.
 ---@param model nn.Module
----@param options? {full_state_dict: boolean, cpu_offload: boolean}
+---@param options? {full_state_dict: boolean, cpu_offload: boolean, ignore_frozen_params: boolean}
 ---@return table<string, Tensor>
 function M.get_model_state_dict(...)
    local a = take_get(...)
    local model = check("get_model_state_dict", a.model)
    local state, named, paths = model:state_dict(), parameters(model), {}
-   for path in pairs(state) do paths[#paths + 1] = path end
+   for path in pairs(state) do
+      if a.ignore_frozen_params and named[path] and not named[path].requires_grad then
+         state[path] = nil
+      else
+         paths[#paths + 1] = path
+      end
+   end
    table.sort(paths) -- all ranks in one order
    for _, path in ipairs(paths) do
       if a.full_state_dict and named[path] then state[path] = placement.full(named[path]) end
@@ -57,16 +80,185 @@ function M.set_model_state_dict(...)
    for path, tensor in pairs(a.model_state_dict) do
       local p = named[path]
       if p and a.full_state_dict and torch.is_tensor(tensor) then
-         local shape = placement.of(p).shape
-         if table.concat(shape, ",") ~= table.concat(tensor.shape, ",") then
-            torch.raise(("set_model_state_dict: %s: expected shape (%s), got (%s)"):format(path,
-               table.concat(shape, ", "), table.concat(tensor.shape, ", ")))
-         end
-         tensor = placement.part(p, tensor)
+         tensor = part_of("set_model_state_dict", path, p, tensor)
       end
       state[path] = tensor
    end
    return model:load_state_dict(state, {strict = a.strict})
+end
+
+-- Optimizers --------------------------------------------------------------------------------------
+
+local take_get_optimizer = args.signature [[get_optimizer_state_dict(model: any, optimizers: any,
+   full_state_dict: boolean = false, cpu_offload: boolean = false,
+   ignore_frozen_params: boolean = false)]]
+local take_set_optimizer = args.signature [[set_optimizer_state_dict(model: any, optimizers: any,
+   optim_state_dict: table, full_state_dict: boolean = false)]]
+
+-- A list of optimizers, and their parameters' paths in the model.
+local function check_optimizers(title, optimizers, model)
+   local list = class.isinstance(optimizers, Optimizer) and {optimizers} or optimizers
+   if type(list) ~= "table" or getmetatable(list) ~= nil or #list == 0 then
+      args.refuse(title, "optimizers", "an optimizer or a list of them", optimizers)
+   end
+   local names = {}
+   for path, p in model:named_parameters() do names[p] = path end
+   for i, optimizer in ipairs(list) do
+      if not class.isinstance(optimizer, Optimizer) then
+         args.refuse(title, ("optimizers[%d]"):format(i), "an optimizer", optimizer)
+      end
+      if optimizer.local_state then
+         torch.raise(("%s: optimizers: %s has the state of each parameter on one rank; save it " ..
+            "with distributed.checkpoint.save"):format(title, torch.type(optimizer)))
+      end
+      for position, p in optimizer:each() do
+         if not names[p] then
+            torch.raise(("%s: optimizers: parameter %d of optimizer %d is none of the model's")
+               :format(title, position, i))
+         end
+      end
+   end
+   return list, names
+end
+
+-- A copy of what an optimizer keeps of a parameter, with change(tensor) in each tensor's place. All
+-- ranks go through it in one order.
+local function map(value, change)
+   if torch.is_tensor(value) then return change(value) end
+   if type(value) ~= "table" then return value end
+   local keys, copy = {}, {}
+   for key in pairs(value) do keys[#keys + 1] = key end
+   table.sort(keys, function(x, y) return tostring(x) < tostring(y) end)
+   for _, key in ipairs(keys) do copy[key] = map(value[key], change) end
+   return copy
+end
+
+--- The states of a model's optimizers, all in one: `state`, by the parameters' paths, and
+--- `param_groups`, with paths in place of parameters. With full_state_dict the whole tensors, on
+--- every rank; all ranks call it. Else each rank's own parts.
+---@param model nn.Module
+---@param optimizers optim.Optimizer|optim.Optimizer[]
+---@param options? {full_state_dict: boolean, cpu_offload: boolean, ignore_frozen_params: boolean}
+---@return {state: table<string, table>, param_groups: table[]}
+function M.get_optimizer_state_dict(...)
+   local a = take_get_optimizer(...)
+   local title <const> = "get_optimizer_state_dict"
+   local list, names = check_optimizers(title, a.optimizers, check(title, a.model))
+   local result = {state = {}, param_groups = {}}
+   for _, optimizer in ipairs(list) do
+      local dict, at = optimizer:state_dict(), {}
+      for position, p in optimizer:each() do
+         local function change(tensor)
+            local split = entries.place_of(p, tensor) == placement.get(p)
+            if a.full_state_dict and split then tensor = placement.full(p, tensor) end
+            return a.cpu_offload and tensor:cpu() or tensor
+         end
+         if p.requires_grad or not a.ignore_frozen_params then
+            at[position] = names[p]
+            result.state[names[p]] = map(dict.state[position], change)
+         end
+      end
+      for _, group in ipairs(dict.param_groups) do
+         local paths = {}
+         for _, position in ipairs(group.params) do paths[#paths + 1] = at[position] end
+         group.params = paths
+         table.insert(result.param_groups, group)
+      end
+   end
+   return result
+end
+
+-- Path -> the saved group that has it.
+local function groups_of(title, saved)
+   if type(saved.state) ~= "table" or type(saved.param_groups) ~= "table" then
+      args.refuse(title, "optim_state_dict", "what get_optimizer_state_dict gives", saved)
+   end
+   local groups = {}
+   for i, group in ipairs(saved.param_groups) do
+      if type(group) ~= "table" or type(group.params) ~= "table" then
+         args.refuse(title, ("optim_state_dict.param_groups[%d]"):format(i),
+            "a table with params, a list of paths", group)
+      end
+      for _, path in ipairs(group.params) do groups[path] = group end
+   end
+   return groups
+end
+
+-- What load_state_dict takes for one optimizer.
+local function dict_for(title, optimizer, names, saved, groups, full)
+   local dict, position = {state = {}, param_groups = {}}, 0
+   for g, group in ipairs(optimizer.param_groups) do
+      local own = {}
+      for i, p in ipairs(group.params) do
+         local path = names[p]
+         position = position + 1
+         if not groups[path] then
+            torch.raise(("%s: optim_state_dict: no group has the parameter %s"):format(title, path))
+         end
+         if i == 1 then
+            for key, value in pairs(groups[path]) do own[key] = value end
+            own.params = {}
+         end
+         own.params[i] = position
+         dict.state[position] = map(saved.state[path], function(tensor)
+            local whole = placement.product(placement.of(p).shape)
+            if not full or tensor:dim() == 0 or tensor:numel() ~= whole then return tensor end
+            return part_of(title, path, p, tensor)
+         end)
+      end
+      own.params = own.params or {}
+      dict.param_groups[g] = own
+   end
+   return dict
+end
+
+--- Copies such a state into a model's optimizers: with full_state_dict whole tensors, of which each
+--- rank takes its part, else parts. A group's options are those of the group that its first
+--- parameter has in the state. One that does not fit is refused.
+---@param model nn.Module
+---@param optimizers optim.Optimizer|optim.Optimizer[]
+---@param optim_state_dict {state: table<string, table>, param_groups: table[]}
+---@param options? {full_state_dict: boolean}
+function M.set_optimizer_state_dict(...)
+   local a = take_set_optimizer(...)
+   local title <const> = "set_optimizer_state_dict"
+   local list, names = check_optimizers(title, a.optimizers, check(title, a.model))
+   local groups, dicts = groups_of(title, a.optim_state_dict), {}
+   for i, optimizer in ipairs(list) do
+      dicts[i] = dict_for(title, optimizer, names, a.optim_state_dict, groups, a.full_state_dict)
+   end
+   for i, optimizer in ipairs(list) do optimizer:load_state_dict(dicts[i]) end
+end
+
+-- Both --------------------------------------------------------------------------------------------
+
+--- get_model_state_dict and get_optimizer_state_dict.
+---@param model nn.Module
+---@param optimizers optim.Optimizer|optim.Optimizer[]
+---@param options? {full_state_dict: boolean, cpu_offload: boolean, ignore_frozen_params: boolean}
+---@return table<string, Tensor> model_state_dict
+---@return {state: table<string, table>, param_groups: table[]} optim_state_dict
+function M.get_state_dict(model, optimizers, options)
+   return M.get_model_state_dict(model, options or {}),
+      M.get_optimizer_state_dict(model, optimizers, options or {})
+end
+
+local take_set_both = args.signature [[set_state_dict(model: any, optimizers: any,
+   model_state_dict: table, optim_state_dict: table, full_state_dict: boolean = false,
+   strict: boolean = true)]]
+
+--- set_model_state_dict and set_optimizer_state_dict.
+---@param model nn.Module
+---@param optimizers optim.Optimizer|optim.Optimizer[]
+---@param options {model_state_dict: table, optim_state_dict: table, full_state_dict: boolean,
+---@     strict: boolean}
+function M.set_state_dict(...)
+   local a = take_set_both(...)
+   local full = a.full_state_dict
+   local keys = M.set_model_state_dict(a.model, a.model_state_dict,
+      {full_state_dict = full, strict = a.strict})
+   M.set_optimizer_state_dict(a.model, a.optimizers, a.optim_state_dict, {full_state_dict = full})
+   return keys
 end
 
 return M

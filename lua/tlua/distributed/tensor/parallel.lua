@@ -17,9 +17,9 @@ local class = require "tlua.class"
 local agree = require "tlua.distributed.agree"
 local device_mesh = require "tlua.distributed.device_mesh"
 local layouts = require "tlua.distributed.tensor.layouts"
+local losses = require "tlua.distributed.tensor.losses"
 local placement = require "tlua.distributed.placement"
 local F = require "tlua.nn.functional"
-local Function = require "tlua.autograd.Function"
 local Embedding = require "tlua.nn.Embedding"
 local Linear = require "tlua.nn.Linear"
 local Module = require "tlua.nn.Module"
@@ -341,67 +341,6 @@ function M.parallelize_module(module, mesh, plan)
    return module
 end
 
--- Losses ------------------------------------------------------------------------------------------
-
-local CrossEntropy = class.class("distributed.tensor.cross_entropy", Function)
-
-local function reduce_all(tensor, op, group)
-   group.raw:run("all_reduce", nil, tensor, op)
-   return tensor
-end
-
--- logits: (n, this rank's classes); own: (n) the target's place among these, 1 where `elsewhere`
-function CrossEntropy.forward(ctx, logits, own, elsewhere, group)
-   local most = reduce_all((logits:max(2)):contiguous(), "max", group)
-   local shifted = (logits - most:unsqueeze(2)):exp_()
-   local total = reduce_all(shifted:sum(2), "sum", group)
-   local at = logits:gather(2, own:unsqueeze(2)):squeeze(2):masked_fill(elsewhere, 0)
-   at = reduce_all(at:contiguous(), "sum", group)
-   ctx:save_for_backward(shifted:div_(total:unsqueeze(2)), own, elsewhere)
-   return total:log() + most - at
-end
-
-function CrossEntropy.backward(ctx, grad)
-   local probabilities, own, elsewhere = ctx:saved_tensors()
-   local hit = elsewhere:logical_not():to(probabilities.dtype):unsqueeze(2)
-   local rest = probabilities:scatter_add(2, own:unsqueeze(2), -hit)
-   return rest * grad:unsqueeze(2)
-end
-
-local take_loss = args.signature [[cross_entropy(input: tensor, target: tensor, mesh: object,
-   reduction: string = 'mean', ignore_index: integer = -100)]]
-
---- The cross-entropy of logits whose classes are split over the ranks of a mesh, as a
---- ColwiseParallel layer gives them, without anybody having all: PyTorch's `loss_parallel`.
---- Computed in float32.
----@param input Tensor  (n, C / N): this rank's classes
----@param target Tensor  (n): classes from 1 to C, the same on all ranks
----@param mesh distributed.DeviceMesh
----@param options? {reduction: string, ignore_index: integer}  "mean", "sum" or "none"
----@return Tensor  0-d, or (n); the same on all ranks
-function M.cross_entropy(...)
-   local a = take_loss(...)
-   local group = device_mesh.group_of("cross_entropy", a.mesh)
-   if a.input:dim() ~= 2 then
-      args.refuse("cross_entropy", "input", "a tensor of shape (n, classes)", a.input)
-   end
-   if a.target:dim() ~= 1 or a.target:size(1) ~= a.input:size(1) then
-      args.refuse("cross_entropy", "target", ("a tensor of shape (%d)"):format(a.input:size(1)),
-         a.target)
-   end
-   if a.reduction ~= "mean" and a.reduction ~= "sum" and a.reduction ~= "none" then
-      args.refuse("cross_entropy", "reduction", '"mean", "sum" or "none"', a.reduction)
-   end
-   local classes = a.input:size(2)
-   local ignored = a.target:eq(a.ignore_index)
-   local own = a.target - group.group_rank * classes
-   local elsewhere = own:lt(1):logical_or(own:gt(classes)):logical_or(ignored)
-   local losses = CrossEntropy:apply(a.input:float(), own:masked_fill(elsewhere, 1), elsewhere,
-      group)
-   losses = losses:masked_fill(ignored, 0)
-   if a.reduction == "none" then return losses end
-   if a.reduction == "sum" then return losses:sum() end
-   return losses:sum() / ignored:logical_not():sum()
-end
+M.cross_entropy, M.loss_parallel = losses.cross_entropy, losses.loss_parallel
 
 return M
