@@ -2,7 +2,7 @@
 ** cudnn_graph.h - takes the place of cuDNN: records the descriptors of a graph and computes it,
 ** one operation after the other, on the CPU. All arrays are float, whatever types the graph
 ** names, so that what is compared is the formula. Four dimensions; the operations that the
-** plugin's attention is made of.
+** plugin's attention, batch norm and pooling are made of.
 */
 #ifndef CUDNN_GRAPH_H
 #define CUDNN_GRAPH_H
@@ -255,6 +255,95 @@ static bool compute_reshape(const Memory *m, const Described *o) {
   return true;
 }
 
+/* ---- batch norm --------------------------------------------------------------------------------- */
+
+/* The memory of a part of an operation, if its sizes are those of `like` (NULL: one number for each
+** of the channels of `of`); NULL otherwise. */
+static float *laid(const Memory *m, const Described *o, cudnnBackendAttributeName_t name,
+                   const Described *like, const Described *of) {
+  const Described *t = part(o, name);
+  if (t == NULL) return NULL;
+  const int64_t *d = dims(t), *whole = dims(like ? like : of);
+  for (int i = 0; i < 4; i++)
+    if (d[i] != (like || i == 1 ? whole[i] : 1)) return NULL;
+  if (steps(t)[1] != 1) return NULL; /* channels are innermost */
+  return memory_of(m, t);
+}
+
+/* Mean and 1 / sqrt(variance + eps) of channel c. */
+static void statistics(const Described *t, const float *x, int64_t c, double eps, double *mean,
+                       double *rstd) {
+  const int64_t *d = dims(t);
+  double sum = 0, squares = 0, n = (double)(d[0] * d[2] * d[3]);
+  for (int pass = 0; pass < 2; pass++)
+    for (int64_t b = 0; b < d[0]; b++)
+      for (int64_t r = 0; r < d[2]; r++)
+        for (int64_t w = 0; w < d[3]; w++) {
+          double value = (double)x[place(t, b, c, r, w)];
+          if (pass == 0)
+            sum += value;
+          else
+            squares += (value - sum / n) * (value - sum / n);
+        }
+  *mean = sum / n;
+  *rstd = 1 / sqrt(squares / n + eps);
+}
+
+static bool compute_norm(const Memory *m, const Described *o) {
+  const Described *x = part(o, CUDNN_ATTR_OPERATION_NORM_FWD_XDESC);
+  const Described *eps = part(o, CUDNN_ATTR_OPERATION_NORM_FWD_EPSILON_DESC);
+  const float *in = laid(m, o, CUDNN_ATTR_OPERATION_NORM_FWD_XDESC, x, x);
+  float *out = laid(m, o, CUDNN_ATTR_OPERATION_NORM_FWD_YDESC, x, x);
+  float *means = laid(m, o, CUDNN_ATTR_OPERATION_NORM_FWD_MEAN_DESC, NULL, x);
+  float *rstds = laid(m, o, CUDNN_ATTR_OPERATION_NORM_FWD_INV_VARIANCE_DESC, NULL, x);
+  const float *scale = laid(m, o, CUDNN_ATTR_OPERATION_NORM_FWD_SCALE_DESC, NULL, x);
+  const float *bias = laid(m, o, CUDNN_ATTR_OPERATION_NORM_FWD_BIAS_DESC, NULL, x);
+  if (!(in && out && means && rstds && scale && bias && eps && memory_of(m, eps)) ||
+      !fact(eps, CUDNN_ATTR_TENSOR_IS_BY_VALUE) ||
+      word(o, CUDNN_ATTR_OPERATION_NORM_FWD_MODE) != CUDNN_BATCH_NORM ||
+      word(o, CUDNN_ATTR_OPERATION_NORM_FWD_PHASE) != CUDNN_NORM_FWD_TRAINING)
+    return false;
+  for (int64_t h = 0; h < dims(x)[1]; h++) {
+    double mean, rstd;
+    statistics(x, in, h, (double)*memory_of(m, eps), &mean, &rstd);
+    means[h] = (float)mean;
+    rstds[h] = (float)rstd;
+  }
+  EACH(x) {
+    int64_t i = place(x, b, h, r, c);
+    out[i] = (in[i] - means[h]) * rstds[h] * scale[h] + bias[h];
+  }
+  return true;
+}
+
+static bool compute_norm_backward(const Memory *m, const Described *o) {
+  const Described *x = part(o, CUDNN_ATTR_OPERATION_NORM_BWD_XDESC);
+  const float *in = laid(m, o, CUDNN_ATTR_OPERATION_NORM_BWD_XDESC, x, x);
+  const float *grad = laid(m, o, CUDNN_ATTR_OPERATION_NORM_BWD_DYDESC, x, x);
+  const float *mean = laid(m, o, CUDNN_ATTR_OPERATION_NORM_BWD_MEAN_DESC, NULL, x);
+  const float *rstd = laid(m, o, CUDNN_ATTR_OPERATION_NORM_BWD_INV_VARIANCE_DESC, NULL, x);
+  const float *scale = laid(m, o, CUDNN_ATTR_OPERATION_NORM_BWD_SCALE_DESC, NULL, x);
+  float *to = laid(m, o, CUDNN_ATTR_OPERATION_NORM_BWD_DXDESC, x, x);
+  float *weight = laid(m, o, CUDNN_ATTR_OPERATION_NORM_BWD_DSCALE_DESC, NULL, x);
+  float *bias = laid(m, o, CUDNN_ATTR_OPERATION_NORM_BWD_DBIAS_DESC, NULL, x);
+  if (!(in && grad && mean && rstd && scale && to && weight && bias) ||
+      word(o, CUDNN_ATTR_OPERATION_NORM_BWD_MODE) != CUDNN_BATCH_NORM)
+    return false;
+  float n = (float)(dims(x)[0] * dims(x)[2] * dims(x)[3]);
+  for (int64_t h = 0; h < dims(x)[1]; h++) weight[h] = bias[h] = 0;
+  EACH(x) {
+    int64_t i = place(x, b, h, r, c);
+    weight[h] += grad[i] * (in[i] - mean[h]) * rstd[h];
+    bias[h] += grad[i];
+  }
+  EACH(x) {
+    int64_t i = place(x, b, h, r, c);
+    float normal = (in[i] - mean[h]) * rstd[h];
+    to[i] = (grad[i] - bias[h] / n - normal * weight[h] / n) * rstd[h] * scale[h];
+  }
+  return true;
+}
+
 /* False where an operation reads what is not there. */
 static bool compute_graph(const Described *graph, const Memory *m) {
   const Fact *f = fact(graph, CUDNN_ATTR_OPERATIONGRAPH_OPS);
@@ -266,6 +355,8 @@ static bool compute_graph(const Described *graph, const Memory *m) {
     case CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR: ok = compute_matmul(m, o); break;
     case CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR: ok = compute_reduction(m, o); break;
     case CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR: ok = compute_reshape(m, o); break;
+    case CUDNN_BACKEND_OPERATION_NORM_FORWARD_DESCRIPTOR: ok = compute_norm(m, o); break;
+    case CUDNN_BACKEND_OPERATION_NORM_BACKWARD_DESCRIPTOR: ok = compute_norm_backward(m, o); break;
     default: ok = false;
     }
   }

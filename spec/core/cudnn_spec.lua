@@ -52,20 +52,28 @@ local function make_driver(folder, names)
       os.getenv "CC" or "cc", folder, folder))
 end
 
+-- Runs a test with cuDNN and such a driver; tests by these names must have passed.
+local function passes(test, tests)
+   local cuda = shell.run "dirname $(dirname $(command -v nvcc || echo /usr/local/cuda/bin/nvcc))"
+   cuda = cuda:gsub("%s+$", "")
+   local names = names_of_driver(cuda)
+   if not names then return pending "there is no CUDA toolkit here" end
+   shell.with_folder(function(folder)
+      make_driver(folder, names)
+      local output, status = shell.run(("LD_LIBRARY_PATH=%s:%s/lib64:$LD_LIBRARY_PATH " ..
+         "%s/spec/core/%s"):format(folder, cuda, shell.build, test))
+      assert.equal(0, status, output)
+      if output:find("skipped", 1, true) then return pending(output) end
+      for _, name in ipairs(tests) do assert.matches("\nok " .. name .. "\n", output) end
+   end)
+end
+
 describe("cuDNN", function()
    it("has plans for attention, which no GPU needs to be there for", function()
-      local cuda = shell.run "dirname $(dirname $(command -v nvcc || echo /usr/local/cuda/bin/nvcc))"
-      cuda = cuda:gsub("%s+$", "")
-      local names = names_of_driver(cuda)
-      if not names then return pending "there is no CUDA toolkit here" end
-      shell.with_folder(function(folder)
-         make_driver(folder, names)
-         local output, status = shell.run(("LD_LIBRARY_PATH=%s:%s/lib64:$LD_LIBRARY_PATH " ..
-            "%s/spec/core/cudnn_test"):format(folder, cuda, shell.build))
-         assert.equal(0, status, output)
-         if output:find("skipped", 1, true) then return pending(output) end
-         assert.matches("\nok attention_has_plans\n", output)
-         assert.matches("\nok heads_that_share_keys_have_plans\n", output)
-      end)
+      passes("cudnn_test", {"attention_has_plans", "heads_that_share_keys_have_plans"})
+   end)
+
+   it("has plans for batch norm, likewise", function()
+      passes("cudnn_layers_test", {"batch_norms_of_a_resnet_have_plans"})
    end)
 end)

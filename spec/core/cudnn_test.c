@@ -6,93 +6,21 @@
 ** nothing to try with: without cuDNN's headers or library there is one test that says so. So
 ** under the address sanitizer, which reports what cuDNN itself leaves behind.
 */
+#include "spec/core/cudnn_have.h"
 #include "test.h"
-
-#if defined(__has_include)
-#if __has_include(<cudnn.h>) && !defined(__SANITIZE_ADDRESS__)
-#define HAVE_CUDNN
-#endif
-#endif
 
 #ifdef HAVE_CUDNN
 
 #include <unistd.h>
 
-#include "core/alloc.h"
-#include "core/cache.h"
 #include "core/platform.h"
+#include "spec/core/cudnn_host.h"
+
 #include "kernels/cuda/lib/cudnn.c"
 #include "kernels/cuda/lib/cudnn_attention.c"
 #include "kernels/cuda/lib/cudnn_conv.c"
 #include "kernels/cuda/lib/cudnn_plans.c"
 #include "spec/core/cudnn_graph.h"
-
-/* ---- what the plugin has elsewhere; none of it is called -------------------------------------- */
-
-static const tl_Host host = {.alloc = tli_alloc,
-                             .free = tli_free,
-                             .setting = tli_setting,
-                             .cache_load = tli_cache_load,
-                             .cache_store = tli_cache_store};
-const tl_Host *cuda_host = &host;
-static const char *device_name = "a device";
-void cuda_device_kind(int device, cuda_DeviceKind *out) {
-  memset(out, 0, sizeof *out);
-  snprintf(out->name, sizeof out->name, "%s %d", device_name, device);
-}
-static double time_of_last(void);
-bool cuda_fail(tl_ErrorKind kind, const char *format, ...) {
-  (void)kind, (void)format;
-  return false;
-}
-bool cuda_enter(int device) { return device >= 0; }
-bool cuda_device_captures(int device) { return device < 0; }
-void *cuda_scratch(const tlk_Context *cx, int64_t bytes) {
-  (void)cx, (void)bytes;
-  return NULL;
-}
-void cuda_scratch_free(const tlk_Context *cx, void *data, int64_t bytes) {
-  (void)cx, (void)data, (void)bytes;
-}
-tl_Event *cuda_event(tl_Device device, int flags) {
-  static char event;
-  (void)device, (void)flags;
-  return (tl_Event *)(void *)&event;
-}
-void cuda_event_free(tl_Event *event) { (void)event; }
-bool cuda_event_record(tl_Event *event, tl_Stream *stream) { return event && stream; }
-bool cuda_event_elapsed(tl_Event *start, tl_Event *end, double *ms) {
-  *ms = time_of_last();
-  return start && end;
-}
-cudaEvent_t cuda_event_handle(const tl_Event *event) {
-  (void)event;
-  return NULL;
-}
-cudaError_t cudaEventSynchronize(cudaEvent_t event) {
-  (void)event;
-  return cudaSuccess;
-}
-
-/* ---- a device that is described ------------------------------------------------------------------ */
-
-/* An H200, in the words of cudaDeviceProp. */
-static const char h200[] =
-    "{\"deviceName\":\"NVIDIA H200\",\"deviceVer\":900,\"driverVer\":13000,"
-    "\"multiProcessorCount\":132,\"smClockRateKHz\":1980000,\"memClockRateKHz\":3201000,"
-    "\"l2CacheSize\":62914560,\"warpSize\":32,\"maxSharedMemoryPerBlock\":49152,"
-    "\"maxSharedMemoryPerBlockOptin\":232448,\"reservedSharedMemoryPerBlock\":1024,"
-    "\"maxRegistersPerSM\":65536,\"regsPerBlock\":65536,\"pciDeviceId\":0,\"maxCtasPerSM\":32,"
-    "\"maxThreadsPerBlock\":1024,\"maxThreadsPerSM\":2048,\"isTccDriver\":0,"
-    "\"supportCoopLaunch\":1,\"totalGlobalMem\":150754820096,\"cudaDeviceId\":0,"
-    "\"maxGridSize\":[2147483647,65535,65535],\"maxBlockSize\":[1024,1024,64]}";
-
-static cudnnBackendDescriptor_t described_device(cuda_DnnGraph *g) {
-  cudnnBackendDescriptor_t d = cuda_dnn_add(g, CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR);
-  cuda_dnn_set(g, d, CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, CUDNN_TYPE_CHAR, sizeof h200, h200);
-  cuda_dnn_finish(g, d);
-  return d;
-}
 
 static void versions_that_get_attention_wrong_are_not_asked(void) {
   CHECK(is_right(91900, 1000, false) && is_right(91900, 1000, true));
@@ -206,10 +134,6 @@ static int attention_plans(const tlk_Attention *a, bool backward) {
   cuda_dnn_free(&g);
   return n;
 }
-
-/* Its engines are compiled for a driver, of which a library that says yes to all will do
-** (cudnn_spec.lua makes it). */
-static bool has_driver(void) { return dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL) != NULL; }
 
 static void attention_has_plans(void) {
   static const int64_t sizes[][3] = {{1024, 1024, 64}, {1000, 1000, 128}, {256, 512, 64}};

@@ -238,6 +238,38 @@ bool cuda_lib_conv_weight(const struct tlk_conv_weight *call, bool *done) {
 }
 int64_t cuda_lib_cudnn_version(void) { return 0; }
 
+/* ---- batch norm ----------------------------------------------------------------------------- */
+
+/* As of cuDNN what its engines take is done here, and nothing said of the deviation. */
+static bool takes_norm(tl_DType dtype, int64_t channels, int64_t inner, const void *weight) {
+  return cuda_host->setting(TL_CUDNN_ENABLED) && cuda_host->setting(TL_DETERMINISTIC) == 0 &&
+         inner == 1 && weight && dtype != TL_F64 && channels % (dtype == TL_F32 ? 4 : 8) == 0;
+}
+
+static bool run_norm(const void *data) {
+  struct tlk_batch_norm call = *(const struct tlk_batch_norm *)data;
+  call.deviation = malloc((size_t)call.channels * sizeof(float));
+  bool ok = call.deviation && cuda_host->cpu->batch_norm(&call);
+  free(call.deviation);
+  return ok;
+}
+
+static bool run_norm_backward(const void *data) {
+  return cuda_host->cpu->batch_norm_backward(data);
+}
+
+bool cuda_lib_batch_norm(const struct tlk_batch_norm *call, bool *done) {
+  *done = call->bias && call->outer > 1 &&
+          takes_norm(call->in.dtype, call->channels, call->inner, call->weight);
+  return !*done || put(call->cx, run_norm, false, call, sizeof *call);
+}
+
+bool cuda_lib_batch_norm_backward(const struct tlk_batch_norm_backward *call, bool *done) {
+  *done = call->grad_in.data && call->outer > 1 &&
+          takes_norm(call->in.dtype, call->channels, call->inner, call->weight);
+  return !*done || put(call->cx, run_norm_backward, false, call, sizeof *call);
+}
+
 /* ---- which they are ----------------------------------------------------------------- */
 
 typedef void (*Function)(void);

@@ -62,6 +62,62 @@ describe("batch_norm", function()
       end
    end)
 
+   -- By the formula in float64 on row-major tensors. Half types are rounded once, at the end, and
+   -- the gradient of a half type was rounded before.
+   it("does the same where channels lie last, and leaves them there", function()
+      local limits <const> = {float64 = 1e-12, float32 = 2e-5, float16 = 4e-3, bfloat16 = 3e-2}
+      for dtype, limit in pairs(limits) do
+         for _, channels in ipairs {3, 8} do
+            local double = torch.randn(4, channels, 3, 5, {dtype = "float64"})
+            double[{{}, 2}] = 0.5 -- its variance is 0
+            local g = torch.randn(4, channels, 3, 5):to(dtype)
+            local stat = dtype == "float64" and dtype or "float32"
+            local weight, bias = torch.randn(channels, {dtype = stat}), torch.randn(channels, {dtype = stat})
+            local x = double:to(dtype):contiguous {memory_format = torch.channels_last}
+            double = x:double():contiguous():requires_grad_()
+            x:requires_grad_()
+            local w, b = weight:clone():requires_grad_(), bias:clone():requires_grad_()
+            local w2, b2 = weight:double():requires_grad_(), bias:double():requires_grad_()
+            local mean, var = torch.zeros(channels, {dtype = stat}), torch.ones(channels, {dtype = stat})
+            local y = F.batch_norm(x, mean, var, w, b, true, 0.25)
+            y:backward(g:contiguous {memory_format = torch.channels_last})
+            local d = double - double:mean({1, 3, 4}, true)
+            local expected = d / (double:var({1, 3, 4}, {correction = 0, keepdim = true}) + 1e-5):sqrt()
+               * w2:view(1, channels, 1, 1) + b2:view(1, channels, 1, 1)
+            expected:backward(g:double())
+            assert.is_true(y:is_contiguous {memory_format = torch.channels_last})
+            assert.is_true(x.grad:is_contiguous {memory_format = torch.channels_last})
+            assert.close(expected:detach(), y:detach():double(), limit)
+            -- where the variance is 0, what is left of grad is multiplied by 1 / sqrt(eps)
+            for _, channel in ipairs {1, 3} do
+               local at = {{}, channel}
+               assert.close(double.grad[at], x.grad[at]:double(), limit)
+            end
+            assert.close(double.grad, x.grad:double(), 320 * limit)
+            assert.close(w2.grad, w.grad:double(), 1e-4)
+            assert.close(b2.grad, b.grad:double(), 1e-4)
+            assert.close(double:detach():mean {1, 3, 4} * 0.25, mean:double(), 1e-6)
+            assert.close(double:detach():var {1, 3, 4} * 0.25 + 0.75, var:double(), 1e-6)
+         end
+      end
+   end)
+
+   it("takes a gradient of another layout, and statistics of its own in evaluation", function()
+      local x = torch.randn(2, 8, 3, 4)
+      local mean, var, weight, bias = torch.randn(8), torch.rand(8) + 1, torch.randn(8), torch.randn(8)
+      local results = {}
+      for i, layout in ipairs {torch.contiguous_format, torch.channels_last} do
+         for j, training in ipairs {true, false} do
+            local t = x:clone():contiguous {memory_format = layout}:requires_grad_()
+            local y = F.batch_norm(t, mean:clone(), var:clone(), weight, bias, training)
+            y:backward(torch.arange(192):float():view(2, 8, 3, 4):contiguous())
+            results[i * 2 + j] = torch.cat {y:detach():flatten(), t.grad:flatten() / 100}
+         end
+      end
+      assert.close(results[3], results[5], 2e-5)
+      assert.close(results[4], results[6], 2e-5)
+   end)
+
    it("refuses one value per channel", function()
       assert.raises("batch_norm", "more than 1 value", "[1, 3]", function()
          F.batch_norm(torch.randn(1, 3), nil, nil, nil, nil, true)

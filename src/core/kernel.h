@@ -313,6 +313,29 @@ struct tlk_channel_affine {
   int64_t outer, channels, inner;
 };
 
+/* Batch norm while training, n = outer * inner elements a channel:
+**   rstd = 1 / sqrt(deviation / n + eps), out = (in - mean) * rstd * weight + bias
+** with mean and deviation as channel_moments has them; weight and bias may be NULL. */
+struct tlk_batch_norm {
+  const tlk_Context *cx;
+  tlk_Array out;
+  void *mean, *deviation, *rstd;
+  tlk_Array in;
+  const void *weight, *bias;
+  double eps;
+  int64_t outer, channels, inner;
+};
+
+/* Its gradients. Without data grad_in is not wanted. */
+struct tlk_batch_norm_backward {
+  const tlk_Context *cx;
+  tlk_Array grad_in;
+  void *grad_weight, *grad_bias;
+  tlk_Array grad_out, in;
+  const void *mean, *rstd, *weight;
+  int64_t outer, channels, inner;
+};
+
 /* ---- classes; all arrays have in's type ---- */
 
 /* loss (outer, inner) = -weight[target] * log-probability of target; weights
@@ -688,6 +711,8 @@ struct tlk_rnn_backward {
   X(channel_moments, FLAT)     \
   X(channel_products, FLAT)    \
   X(channel_affine, FLAT)      \
+  X(batch_norm, FLAT)          \
+  X(batch_norm_backward, FLAT) \
   X(class_loss, FLAT)          \
   X(class_loss_backward, FLAT) \
   X(ctc_loss, FLAT)            \

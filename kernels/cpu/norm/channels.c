@@ -46,17 +46,6 @@ typedef struct Work {
   double *sums;        /* (2, parts, channels) */
 } Work;
 
-static double number_at(const void *data, int64_t i, int64_t size) {
-  return size == 4 ? (double)((const float *)data)[i] : ((const double *)data)[i];
-}
-
-static void store_at(void *data, int64_t i, int64_t size, double value) {
-  if (size == 4)
-    ((float *)data)[i] = (float)value;
-  else
-    ((double *)data)[i] = value;
-}
-
 static double *sums_of(const Work *w, int which, int64_t part) {
   return w->sums + (which * w->parts + part) * w->channels;
 }
@@ -66,7 +55,7 @@ static void add_run(const Work *w, int64_t part, int64_t o, int64_t c) {
   int64_t at = (o * w->channels + c) * w->inner * w->size;
   double *first = sums_of(w, 0, part), *second = sums_of(w, 1, part);
   if (w->grad)
-    w->loops->products(w->inner, w->grad + at, w->in + at, number_at(w->mean_in, c, w->size),
+    w->loops->products(w->inner, w->grad + at, w->in + at, tlk_number_at(w->mean_in, c, w->size),
                        first + c, second + c);
   else if (w->mean)
     first[c] += w->loops->deviation(w->inner, w->in + at, w->mean[c]);
@@ -158,11 +147,11 @@ static bool moments(Work *w, void *mean, void *deviation) {
   for (int64_t c = 0; c < channels; c++) {
     double value = w->sums[c] / n;
     for (int64_t k = 0; k < w->columns; k++) means[c * w->columns + k] = value;
-    store_at(mean, c, w->size, value);
+    tlk_store_at(mean, c, w->size, value);
   }
   w->mean = means;
   add_up(w);
-  for (int64_t c = 0; c < channels; c++) store_at(deviation, c, w->size, w->sums[c]);
+  for (int64_t c = 0; c < channels; c++) tlk_store_at(deviation, c, w->size, w->sums[c]);
   tli_free(means, (size_t)w->channels * sizeof *means);
   return true;
 }
@@ -193,8 +182,8 @@ bool tlk_channel_products(const struct tlk_channel_products *call) {
     w.mean_in = spread(means, call->mean, call->channels, w.columns, w.size);
     add_up(&w);
     for (int64_t c = 0; c < call->channels; c++) {
-      store_at(call->sum, c, w.size, sums_of(&w, 0, 0)[c]);
-      store_at(call->product, c, w.size, sums_of(&w, 1, 0)[c]);
+      tlk_store_at(call->sum, c, w.size, sums_of(&w, 0, 0)[c]);
+      tlk_store_at(call->product, c, w.size, sums_of(&w, 1, 0)[c]);
     }
   } else {
     ok = false;
@@ -217,7 +206,7 @@ typedef struct Affine {
 } Affine;
 
 static double value_or_zero(const void *data, int64_t i, int64_t size) {
-  return data ? number_at(data, i, size) : 0;
+  return data ? tlk_number_at(data, i, size) : 0;
 }
 
 static void scale_runs(void *context, int64_t begin, int64_t end) {
@@ -225,7 +214,7 @@ static void scale_runs(void *context, int64_t begin, int64_t end) {
   for (int64_t run = begin; run < end; run++) {
     int64_t c = run % a->channels, at = run * a->inner * a->size;
     a->loops->affine(a->inner, a->out + at, a->in + at, value_or_zero(a->mean, c, a->size),
-                     number_at(a->scale, c, a->size), value_or_zero(a->shift, c, a->size),
+                     tlk_number_at(a->scale, c, a->size), value_or_zero(a->shift, c, a->size),
                      a->other ? a->other + at : NULL, value_or_zero(a->factor, c, a->size));
   }
 }

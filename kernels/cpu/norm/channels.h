@@ -25,4 +25,16 @@ typedef struct tlk_ChannelLoops {
                      const void *shift, const void *other, const void *factor);
 } tlk_ChannelLoops;
 
+/* What channel i has, of numbers of 4 or 8 bytes. */
+static inline double tlk_number_at(const void *data, int64_t i, int64_t size) {
+  return size == 4 ? (double)((const float *)data)[i] : ((const double *)data)[i];
+}
+
+static inline void tlk_store_at(void *data, int64_t i, int64_t size, double value) {
+  if (size == 4)
+    ((float *)data)[i] = (float)value;
+  else
+    ((double *)data)[i] = value;
+}
+
 #endif

@@ -101,6 +101,9 @@ bool cuda_plan_run(const cuda_Plan *plan, cudnnHandle_t handle, int n, const int
 #define CUDNN_WORKSPACE ((int64_t)1 << 30) /* bytes that a plan may want at the most */
 #define CUDNN_KEY 512                      /* bytes of a key at the most */
 
+/* What the keys of work begin with, of convolutions Which. */
+enum { CUDNN_ATTENTION = 100, CUDNN_NORMS, CUDNN_POOLS };
+
 /* Work that cuDNN is asked for. Its plan is kept by the key, which is compared as bytes: all
 ** that the plan depends on, a number of the kind of work first. */
 typedef struct cuda_DnnWork {
@@ -109,6 +112,8 @@ typedef struct cuda_DnnWork {
   size_t key_bytes;
   cudnnBackendDescriptor_t (*graph)(cuda_DnnGraph *g, const void *key);
   uint32_t avoid;
+  int sizes;      /* of so many keys of this kind plans are made, 0: of all */
+  bool zeroed;    /* the workspace has to be 0 */
   bool benchmark; /* run the first few plans on these arrays and keep the fastest */
   bool captured;  /* which is not possible now: take what was measured before, if anything was */
   int n;          /* arrays and the numbers of the tensors that they are */

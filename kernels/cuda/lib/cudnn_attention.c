@@ -305,7 +305,7 @@ static bool give_rows(AttentionCall *c, int which, const tlk_HeadRows *r, int64_
 static bool begin(AttentionCall *c, const tlk_Attention *a, bool backward) {
   memset(c, 0, sizeof *c);
   AttentionKey *k = &c->key;
-  k->kind = 100; /* those of convolutions are below */
+  k->kind = CUDNN_ATTENTION;
   k->backward = backward;
   k->dtype = a->dtype, k->causal = a->causal;
   k->batch = a->batch, k->heads = a->heads, k->kv_heads = a->kv_heads;

@@ -14,6 +14,7 @@
 
 #define PLANS 1024
 #define MOST_MEASURED 16
+#define KINDS 128 /* the largest number of a kind is below */
 
 typedef struct Entry {
   bool used, none;
@@ -28,6 +29,7 @@ typedef struct Table {
   cudnnHandle_t handle;
   Entry entries[2 * PLANS];
   int filled;
+  int made[KINDS]; /* plans, by kind of work */
 } Table;
 
 static Table tables[CUDA_MAX_DEVICES];
@@ -42,7 +44,11 @@ static void make_locks(void) {
 static bool run(const cuda_DnnWork *work, cudnnHandle_t handle, const cuda_Plan *plan) {
   void *workspace = plan->workspace > 0 ? cuda_scratch(work->cx, plan->workspace) : NULL;
   if (plan->workspace > 0 && workspace == NULL) return false;
-  bool ok = cuda_plan_run(plan, handle, work->n, work->ids, work->arrays, workspace);
+  bool ok =
+      !(work->zeroed && workspace) ||
+      cuda_ok(cudaMemsetAsync(workspace, 0, (size_t)plan->workspace, work->cx->stream->handle),
+              "cudaMemsetAsync");
+  ok = ok && cuda_plan_run(plan, handle, work->n, work->ids, work->arrays, workspace);
   if (workspace) cuda_scratch_free(work->cx, workspace, plan->workspace);
   return ok;
 }
@@ -149,7 +155,18 @@ static void begin_anew(Table *t) {
     if (t->entries[i].used && !t->entries[i].none)
       cuda_cudnn()->cudnnBackendDestroyDescriptor(t->entries[i].plan.plan);
   memset(t->entries, 0, sizeof t->entries);
+  memset(t->made, 0, sizeof t->made);
   t->filled = 0;
+}
+
+/* Whether as many plans of its kind have been made as may be. */
+static bool has_enough(Table *t, const cuda_DnnWork *work) {
+  int64_t kind;
+  if (work->sizes == 0) return false;
+  memcpy(&kind, work->key, sizeof kind);
+  if (t->made[kind] == work->sizes) return true;
+  t->made[kind]++;
+  return false;
 }
 
 /* FNV-1a. */
@@ -173,7 +190,10 @@ static const Entry *entry_of(Table *t, const cuda_DnnWork *work) {
   t->filled += !entry->used; /* the plan that a graph may still run stays as long as it may */
   memcpy(entry->key, work->key, work->key_bytes);
   entry->bytes = work->key_bytes;
-  make(work, t->handle, entry);
+  if (has_enough(t, work))
+    entry->none = true;
+  else
+    make(work, t->handle, entry);
   entry->used = true;
   return entry;
 }

@@ -29,6 +29,11 @@ bool cuda_lib_conv_weight(const struct tlk_conv_weight *call, bool *done);
 bool cuda_lib_attention(const struct tlk_attention *call, bool *done);
 bool cuda_lib_attention_backward(const struct tlk_attention_backward *call, bool *done);
 
+/* Batch norm while training, of channels that lie last (inner is 1). Where cuDNN is not there, or
+** does not do this one, *done stays false. The deviation is not written. */
+bool cuda_lib_batch_norm(const struct tlk_batch_norm *call, bool *done);
+bool cuda_lib_batch_norm_backward(const struct tlk_batch_norm_backward *call, bool *done);
+
 /* Kernels that are compiled while the program runs. What compiles them, by name and version;
 ** NULL: nothing. */
 const char *cuda_lib_compiler(void);

@@ -1,6 +1,8 @@
 /*
-** channels.cu - statistics and scaling of channels.
+** channels.cu - statistics and scaling of channels, and batch norm while training, which is made
+** of them where cuDNN does not do it.
 */
+#include "kernels/cuda/lib/lib.h"
 #include "kernels/cuda/reduce/moments.cuh"
 
 namespace {
@@ -149,6 +151,104 @@ template <class S, class C> bool run_affine(const struct tlk_channel_affine *cal
   });
 }
 
+/* ---- batch norm ------------------------------------------------------------------------- */
+
+#define CHANNEL_THREADS 128
+
+template <class T> DEVICE double weight_at(const T *weight, int64_t c) {
+  return weight ? (double)weight[c] : 1.0;
+}
+
+/* What is worked out for each channel between the passes over the elements. */
+template <class T>
+__global__ void __launch_bounds__(CHANNEL_THREADS)
+    rstd_kernel(int64_t channels, double n, double eps, const T *deviation, const T *weight,
+                T *rstd, T *scale) {
+  for (int64_t c = thread_index(); c < channels; c += thread_count()) {
+    double r = 1 / sqrt((double)deviation[c] / n + eps);
+    rstd[c] = (T)r;
+    scale[c] = (T)(r * weight_at(weight, c));
+  }
+}
+
+/* The sum of squared deviations that rstd was made of. Nothing is lost that eps would not hide:
+** its rounding is that of deviation / n + eps. */
+__global__ void __launch_bounds__(CHANNEL_THREADS)
+    deviation_kernel(int64_t channels, double n, double eps, const float *rstd, float *deviation) {
+  for (int64_t c = thread_index(); c < channels; c += thread_count()) {
+    double r = (double)rstd[c], d = (1 / (r * r) - eps) * n;
+    deviation[c] = (float)(d < 0 ? 0 : d);
+  }
+}
+
+/* grad_weight holds the sum of grad * (in - mean). */
+template <class T>
+__global__ void __launch_bounds__(CHANNEL_THREADS)
+    slopes_kernel(int64_t channels, double n, const T *rstd, const T *weight, const T *grad_bias,
+                  T *grad_weight, T *scale, T *slope, T *shift) {
+  for (int64_t c = thread_index(); c < channels; c += thread_count()) {
+    double r = (double)rstd[c], by = r * weight_at(weight, c), product = (double)grad_weight[c] * r;
+    grad_weight[c] = (T)product;
+    scale[c] = (T)by;
+    slope[c] = (T)(-product * by * r / n);
+    shift[c] = (T)(-(double)grad_bias[c] * by / n);
+  }
+}
+
+template <class T> bool run_batch_norm(const struct tlk_batch_norm *call) {
+  const tlk_Context *cx = call->cx;
+  int64_t channels = call->channels;
+  Scratch scale(cx, channels * (int64_t)sizeof(T));
+  if (scale.data == NULL) return false;
+  struct tlk_channel_moments moments = {cx,          call->mean, call->deviation, call->in,
+                                        call->outer, channels,   call->inner};
+  struct tlk_channel_affine affine = {};
+  affine.cx = cx;
+  affine.out = call->out;
+  affine.in = call->in;
+  affine.mean = call->mean;
+  affine.scale = scale.data;
+  affine.shift = call->bias;
+  affine.outer = call->outer;
+  affine.channels = channels;
+  affine.inner = call->inner;
+  return tlk_channel_moments(&moments) &&
+         launch(cx, rstd_kernel<T>, dim3(blocks_for(cx, channels, CHANNEL_THREADS)),
+                CHANNEL_THREADS, 0, channels, (double)(call->outer * call->inner), call->eps,
+                (const T *)call->deviation, (const T *)call->weight, (T *)call->rstd,
+                (T *)scale.data) &&
+         tlk_channel_affine(&affine);
+}
+
+template <class T> bool run_batch_norm_backward(const struct tlk_batch_norm_backward *call) {
+  const tlk_Context *cx = call->cx;
+  int64_t channels = call->channels;
+  Scratch scratch(cx, 3 * channels * (int64_t)sizeof(T));
+  if (scratch.data == NULL) return false;
+  T *scale = (T *)scratch.data, *slope = scale + channels, *shift = slope + channels;
+  struct tlk_channel_products products = {
+      cx,         call->grad_bias, call->grad_weight, call->grad_out, call->in,
+      call->mean, call->outer,     channels,          call->inner};
+  struct tlk_channel_affine affine = {};
+  affine.cx = cx;
+  affine.out = call->grad_in;
+  affine.in = call->in;
+  affine.mean = call->mean;
+  affine.scale = slope;
+  affine.shift = shift;
+  affine.other = call->grad_out;
+  affine.factor = scale;
+  affine.outer = call->outer;
+  affine.channels = channels;
+  affine.inner = call->inner;
+  return tlk_channel_products(&products) &&
+         launch(cx, slopes_kernel<T>, dim3(blocks_for(cx, channels, CHANNEL_THREADS)),
+                CHANNEL_THREADS, 0, channels, (double)(call->outer * call->inner),
+                (const T *)call->rstd, (const T *)call->weight, (const T *)call->grad_bias,
+                (T *)call->grad_weight, scale, slope, shift) &&
+         (call->grad_in.data == NULL || tlk_channel_affine(&affine));
+}
+
 } // namespace
 
 bool tlk_channel_moments(const struct tlk_channel_moments *call) {
@@ -163,4 +263,23 @@ bool tlk_channel_affine(const struct tlk_channel_affine *call) {
   if (call->outer == 0 || call->channels == 0 || call->inner == 0) return true;
   WITH_FLOATING(call->in.dtype, S, return run_affine<S, decltype(widen(S()))>(call))
   return false;
+}
+
+bool tlk_batch_norm(const struct tlk_batch_norm *call) {
+  bool done;
+  if (!cuda_lib_batch_norm(call, &done)) return false;
+  if (!done)
+    return call->in.dtype == TL_F64 ? run_batch_norm<double>(call) : run_batch_norm<float>(call);
+  return launch(call->cx, deviation_kernel,
+                dim3(blocks_for(call->cx, call->channels, CHANNEL_THREADS)), CHANNEL_THREADS, 0,
+                call->channels, (double)(call->outer * call->inner), call->eps,
+                (const float *)call->rstd, (float *)call->deviation);
+}
+
+bool tlk_batch_norm_backward(const struct tlk_batch_norm_backward *call) {
+  bool done;
+  if (!cuda_lib_batch_norm_backward(call, &done)) return false;
+  if (done) return true;
+  return call->in.dtype == TL_F64 ? run_batch_norm_backward<double>(call)
+                                  : run_batch_norm_backward<float>(call);
 }

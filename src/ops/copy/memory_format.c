@@ -1,8 +1,8 @@
 /*
-** memory_format.c - see memory_format.h. Kernels of convolutions, pools and
-** norms read and write row-major memory, so that their results are laid out
-** anew where the input's channels are innermost; elementwise operators keep any
-** order as it is.
+** memory_format.c - see memory_format.h. Kernels of convolutions and
+** pools read and write row-major memory, so that their results are laid out
+** anew where the input's channels are innermost; batch norm reads both orders,
+** and elementwise operators keep any order as it is.
 */
 #include "ops/copy/memory_format.h"
 

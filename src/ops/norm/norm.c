@@ -58,14 +58,39 @@ bool tli_norm_gradients(tli_Chain *c, tl_Tensor *grad, tl_Tensor *input, tl_Tens
 
 /* ---- batch_norm ---- */
 
+/* Elements as (outer, channels, inner), of tensors that lie in that format. */
 typedef struct Channels {
   int64_t outer, channels, inner;
+  tli_Format format;
 } Channels;
 
 static Channels channels_of(const tl_Tensor *t) {
-  Channels s = {t->sizes[0], t->sizes[1], 1};
+  Channels s = {t->sizes[0], t->sizes[1], 1, TLI_ROW_MAJOR};
   for (int d = 2; d < t->ndim; d++) s.inner *= t->sizes[d];
   return s;
+}
+
+/* The same, of a tensor that keeps its channels last where it has them there. */
+static Channels channels_as_laid(const tl_Tensor *t) {
+  Channels s = channels_of(t);
+  s.format = tli_format_of(t);
+  if (s.format == TLI_ROW_MAJOR) return s;
+  s.outer *= s.inner;
+  s.inner = 1;
+  return s;
+}
+
+/* t in a dtype and a format, without gaps. */
+static tl_Tensor *chain_lay(tli_Chain *c, tl_Tensor *t, tl_DType dtype, tli_Format format) {
+  if (format == TLI_ROW_MAJOR) return chain_cast(c, t, dtype);
+  tl_Tensor *cast = TLI_STEP(c, tlo_to_dtype(t, dtype));
+  return c->failed || tli_lies(cast, format) ? cast : TLI_STEP(c, tlo_laid_out(cast, format));
+}
+
+/* For what is made of tensors that lie so. */
+static tl_Tensor *chain_empty_laid(tli_Chain *c, const tl_Tensor *like, Channels s) {
+  return TLI_STEP(c, tli_empty_format(s.format, (tl_DType)like->dtype, tli_device(like), like->ndim,
+                                      like->sizes));
 }
 
 /* Sizes (1, C, 1, ...). */
@@ -79,31 +104,10 @@ static bool move_towards(tli_Chain *c, tl_Tensor *running, tl_Tensor *now, doubl
   return !c->failed && tlo_lerp_(running, cast, weight);
 }
 
-/* The batch's own mean and rstd; moves the running ones. */
-static void own_statistics(tli_Chain *c, tl_Tensor *in, tl_Tensor *running_mean,
-                           tl_Tensor *running_var, double momentum, double eps, tl_Tensor **mean,
-                           tl_Tensor **rstd) {
-  Channels s = channels_of(in);
-  double n = (double)(s.outer * s.inner);
-  if (n == 0) running_mean = running_var = NULL; /* nothing was seen */
-  *mean = chain_empty(c, stat_dtype(in), in, s.channels);
-  tl_Tensor *deviation = chain_empty(c, stat_dtype(in), in, s.channels);
-  if (c->failed) return;
-  if (!TLI_RUN(tli_device(in), channel_moments, .mean = tli_data(*mean),
-               .deviation = tli_data(deviation), .in = tli_array(in), .outer = s.outer,
-               .channels = s.channels, .inner = s.inner))
-    c->failed = true;
-  *rstd = chain_rstd(c, chain_scale(c, deviation, 1 / n), eps);
-  if (running_mean && !move_towards(c, running_mean, *mean, momentum)) c->failed = true;
-  if (running_var &&
-      !move_towards(c, running_var, chain_scale(c, deviation, 1 / (n - 1)), momentum))
-    c->failed = true;
-}
-
 /* (in - mean) * scale + shift + other * factor; the last four may be NULL. */
 static tl_Tensor *chain_affine(tli_Chain *c, tl_Tensor *in, tl_Tensor *mean, tl_Tensor *scale,
                                tl_Tensor *shift, tl_Tensor *other, tl_Tensor *factor, Channels s) {
-  tl_Tensor *out = TLI_STEP(c, tli_empty((tl_DType)in->dtype, tli_device(in), in->ndim, in->sizes));
+  tl_Tensor *out = chain_empty_laid(c, in, s);
   if (c->failed || out->numel == 0) return out;
   if (!TLI_RUN(tli_device(in), channel_affine, .out = tli_array(out), .in = tli_array(in),
                .mean = data_of(mean), .scale = tli_data(scale), .shift = data_of(shift),
@@ -113,25 +117,48 @@ static tl_Tensor *chain_affine(tli_Chain *c, tl_Tensor *in, tl_Tensor *mean, tl_
   return out;
 }
 
+/* By the batch's own mean and rstd; moves the running ones. */
+static void normalize(tli_Chain *c, tl_Tensor *in, tl_Tensor *weight, tl_Tensor *bias,
+                      tl_Tensor *running_mean, tl_Tensor *running_var, double momentum, double eps,
+                      Channels s, tl_Tensor **out) {
+  tl_DType stat = stat_dtype(in);
+  double n = (double)(s.outer * s.inner);
+  if (n == 0) running_mean = running_var = NULL; /* nothing was seen */
+  out[0] = chain_empty_laid(c, in, s);
+  out[1] = chain_empty(c, stat, in, s.channels);
+  out[2] = chain_empty(c, stat, in, s.channels);
+  tl_Tensor *deviation = chain_empty(c, stat, in, s.channels);
+  tl_Tensor *scale = weight ? chain_cast(c, weight, stat) : NULL;
+  tl_Tensor *shift = bias ? chain_cast(c, bias, stat) : NULL;
+  if (c->failed) return;
+  TLI_DO(c, TLI_RUN(tli_device(in), batch_norm, .out = tli_array(out[0]), .mean = tli_data(out[1]),
+                    .deviation = tli_data(deviation), .rstd = tli_data(out[2]), .in = tli_array(in),
+                    .weight = data_of(scale), .bias = data_of(shift), .eps = eps, .outer = s.outer,
+                    .channels = s.channels, .inner = s.inner));
+  if (running_mean) TLI_DO(c, move_towards(c, running_mean, out[1], momentum));
+  if (running_var)
+    TLI_DO(c, move_towards(c, running_var, chain_scale(c, deviation, 1 / (n - 1)), momentum));
+}
+
 bool tli_op_batch_norm_core(tl_Tensor *input, tl_Tensor *weight, tl_Tensor *bias,
                             tl_Tensor *running_mean, tl_Tensor *running_var, bool training,
                             double momentum, double eps, tl_Tensor **out) {
   bool mode = tli_set_grad_mode(false);
   tli_Chain c = {0};
   tl_DType stat = stat_dtype(input);
-  tl_Tensor *in = chain_cast(&c, input, (tl_DType)input->dtype);
+  Channels s = channels_as_laid(input);
+  tl_Tensor *in = chain_lay(&c, input, (tl_DType)input->dtype, s.format);
   if (training) {
     if (!c.failed)
-      own_statistics(&c, in, running_mean, running_var, momentum, eps, &out[1], &out[2]);
+      normalize(&c, in, weight, bias, running_mean, running_var, momentum, eps, s, out);
   } else {
     out[1] = TLI_STEP(&c, tlo_to_dtype(running_mean, stat));
     out[1] = TLI_STEP(&c, tlo_clone(out[1])); /* it may change before the backward pass */
     out[2] = chain_rstd(&c, chain_cast(&c, running_var, stat), eps);
+    tl_Tensor *scale = weight ? chain_mul(&c, out[2], chain_cast(&c, weight, stat)) : out[2];
+    tl_Tensor *shift = bias ? chain_cast(&c, bias, stat) : NULL;
+    if (!c.failed) out[0] = chain_affine(&c, in, out[1], scale, shift, NULL, NULL, s);
   }
-  tl_Tensor *scale = weight ? chain_mul(&c, out[2], chain_cast(&c, weight, stat)) : out[2];
-  tl_Tensor *shift = bias ? chain_cast(&c, bias, stat) : NULL;
-  if (!c.failed) out[0] = chain_affine(&c, in, out[1], scale, shift, NULL, NULL, channels_of(in));
-  out[0] = TLI_STEP(&c, tli_follow(tli_retain(out[0]), input));
   return unrecorded_end(&c, mode, out, 3);
 }
 
@@ -147,30 +174,42 @@ static void chain_products(tli_Chain *c, tl_Tensor *grad, tl_Tensor *in, tl_Tens
     c->failed = true;
 }
 
+/* Where the batch's own statistics were used. */
+static void gradients_of_own(tli_Chain *c, tl_Tensor *g, tl_Tensor *in, tl_Tensor *weight,
+                             tl_Tensor *mean, tl_Tensor *rstd, bool want_input, Channels s,
+                             tl_Tensor **out) {
+  tl_DType stat = stat_dtype(in);
+  if (want_input) out[0] = chain_empty_laid(c, in, s);
+  out[1] = chain_empty(c, stat, in, s.channels);
+  out[2] = chain_empty(c, stat, in, s.channels);
+  tl_Tensor *scale = weight ? chain_cast(c, weight, stat) : NULL;
+  if (c->failed) return;
+  TLI_DO(c, TLI_RUN(tli_device(in), batch_norm_backward, .grad_in = array_of(out[0]),
+                    .grad_weight = tli_data(out[1]), .grad_bias = tli_data(out[2]),
+                    .grad_out = tli_array(g), .in = tli_array(in), .mean = tli_data(mean),
+                    .rstd = tli_data(rstd), .weight = data_of(scale), .outer = s.outer,
+                    .channels = s.channels, .inner = s.inner));
+}
+
 static bool batch_norm_fused(tl_Tensor *grad_output, tl_Tensor *input, tl_Tensor *weight,
                              tl_Tensor *mean, tl_Tensor *rstd, bool training, Wanted want,
                              tl_Tensor **out) {
   bool mode = tli_set_grad_mode(false);
   tli_Chain c = {0};
   tl_DType dtype = (tl_DType)input->dtype, stat = stat_dtype(input);
-  tl_Tensor *g = chain_cast(&c, grad_output, dtype), *in = chain_cast(&c, input, dtype);
-  Channels s = channels_of(input);
-  tl_Tensor *sum = NULL, *product = NULL;
-  if (!c.failed) chain_products(&c, g, in, mean, s, &sum, &product);
-  if (want.input) {
+  Channels s = channels_as_laid(input);
+  tl_Tensor *g = chain_lay(&c, grad_output, dtype, s.format);
+  tl_Tensor *in = chain_lay(&c, input, dtype, s.format);
+  if (!c.failed && training) {
+    gradients_of_own(&c, g, in, weight, mean, rstd, want.input, s, out);
+  } else if (!c.failed) {
     tl_Tensor *scale = weight ? chain_mul(&c, rstd, chain_cast(&c, weight, stat)) : rstd;
-    if (training) {
-      double n = (double)(s.outer * s.inner);
-      tl_Tensor *slope = chain_mul(&c, chain_mul(&c, product, scale), chain_mul(&c, rstd, rstd));
-      slope = chain_scale(&c, slope, -1 / n);
-      tl_Tensor *shift = chain_scale(&c, chain_mul(&c, sum, scale), -1 / n);
-      if (!c.failed) out[0] = chain_affine(&c, in, mean, slope, shift, g, scale, s);
-    } else if (!c.failed) {
-      out[0] = chain_affine(&c, g, NULL, scale, NULL, NULL, NULL, s);
-    }
+    if (want.input && !c.failed) out[0] = chain_affine(&c, g, NULL, scale, NULL, NULL, NULL, s);
+    if (want.weight || want.bias) chain_products(&c, g, in, mean, s, &out[2], &out[1]);
+    if (want.weight) out[1] = chain_mul(&c, out[1], rstd);
   }
-  if (want.weight) out[1] = chain_mul(&c, product, rstd);
-  if (want.bias) out[2] = sum;
+  if (!want.weight) out[1] = NULL;
+  if (!want.bias) out[2] = NULL;
   return unrecorded_end(&c, mode, out, 3);
 }
 
@@ -331,7 +370,7 @@ bool tli_op_group_norm_core(tl_Tensor *input, int64_t groups, tl_Tensor *weight,
   tl_Tensor *scale = chain_per_channel(&c, out[2], sizes);
   if (weight) scale = chain_mul(&c, scale, chain_per_sample(&c, weight, stat, sizes));
   tl_Tensor *shift = bias ? chain_per_sample(&c, bias, stat, sizes) : NULL;
-  Channels s = {1, sizes[0] * groups * sizes[2], sizes[3]};
+  Channels s = {1, sizes[0] * groups * sizes[2], sizes[3], TLI_ROW_MAJOR};
   if (!c.failed) out[0] = chain_affine(&c, in, mean, scale, shift, NULL, NULL, s);
   out[0] = TLI_STEP(&c, tli_follow(tli_retain(out[0]), input));
   return unrecorded_end(&c, mode, out, 3);
@@ -357,7 +396,7 @@ static bool group_norm_fused(tl_Tensor *grad_output, tl_Tensor *input, int64_t g
   tl_DType dtype = (tl_DType)input->dtype, stat = stat_dtype(input);
   int64_t sizes[4];
   group_sizes(input, groups, sizes);
-  Channels s = {1, sizes[0] * groups * sizes[2], sizes[3]};
+  Channels s = {1, sizes[0] * groups * sizes[2], sizes[3], TLI_ROW_MAJOR};
   tl_Tensor *g = chain_cast(&c, grad_output, dtype), *in = chain_cast(&c, input, dtype);
   tl_Tensor *means = chain_per_channel(&c, mean, sizes);
   tl_Tensor *sum = NULL, *product = NULL;

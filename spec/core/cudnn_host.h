@@ -1,0 +1,98 @@
+/*
+** cudnn_host.h - what tests of the plugin's work with cuDNN need beside its files: the few
+** functions that those call, and the description of a device, for which cuDNN makes plans
+** where there is none.
+*/
+#ifndef CUDNN_HOST_H
+#define CUDNN_HOST_H
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/alloc.h"
+#include "core/cache.h"
+#include "core/backend.h"
+#include "kernels/cuda/lib/cudnn.h"
+
+/* ---- what the plugin has elsewhere -------------------------------------------------------------- */
+
+static const tl_Host host = {.alloc = tli_alloc,
+                             .free = tli_free,
+                             .setting = tli_setting,
+                             .cache_load = tli_cache_load,
+                             .cache_store = tli_cache_store};
+const tl_Host *cuda_host = &host;
+static const char *device_name = "a device";
+void cuda_device_kind(int device, cuda_DeviceKind *out) {
+  memset(out, 0, sizeof *out);
+  snprintf(out->name, sizeof out->name, "%s %d", device_name, device);
+}
+static double time_of_last(void);
+bool cuda_fail(tl_ErrorKind kind, const char *format, ...) {
+  (void)kind, (void)format;
+  return false;
+}
+bool cuda_enter(int device) { return device >= 0; }
+bool cuda_device_captures(int device) { return device < 0; }
+static char some_room[64]; /* what work may have */
+void *cuda_scratch(const tlk_Context *cx, int64_t bytes) {
+  (void)cx;
+  return bytes <= (int64_t)sizeof some_room ? some_room : NULL;
+}
+void cuda_scratch_free(const tlk_Context *cx, void *data, int64_t bytes) {
+  (void)cx, (void)data, (void)bytes;
+}
+tl_Event *cuda_event(tl_Device device, int flags) {
+  static char event;
+  (void)device, (void)flags;
+  return (tl_Event *)(void *)&event;
+}
+void cuda_event_free(tl_Event *event) { (void)event; }
+bool cuda_event_record(tl_Event *event, tl_Stream *stream) { return event && stream; }
+bool cuda_event_elapsed(tl_Event *start, tl_Event *end, double *ms) {
+  *ms = time_of_last();
+  return start && end;
+}
+cudaEvent_t cuda_event_handle(const tl_Event *event) {
+  (void)event;
+  return NULL;
+}
+bool cuda_ok(cudaError_t error, const char *call) { return call && error == cudaSuccess; }
+cudaError_t cudaMemsetAsync(void *to, int value, size_t bytes, cudaStream_t stream) {
+  (void)stream;
+  memset(to, value, bytes);
+  return cudaSuccess;
+}
+cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  (void)event;
+  return cudaSuccess;
+}
+
+/* ---- a device that is described ------------------------------------------------------------------ */
+
+/* An H200, in the words of cudaDeviceProp. */
+static const char h200[] =
+    "{\"deviceName\":\"NVIDIA H200\",\"deviceVer\":900,\"driverVer\":13000,"
+    "\"multiProcessorCount\":132,\"smClockRateKHz\":1980000,\"memClockRateKHz\":3201000,"
+    "\"l2CacheSize\":62914560,\"warpSize\":32,\"maxSharedMemoryPerBlock\":49152,"
+    "\"maxSharedMemoryPerBlockOptin\":232448,\"reservedSharedMemoryPerBlock\":1024,"
+    "\"maxRegistersPerSM\":65536,\"regsPerBlock\":65536,\"pciDeviceId\":0,\"maxCtasPerSM\":32,"
+    "\"maxThreadsPerBlock\":1024,\"maxThreadsPerSM\":2048,\"isTccDriver\":0,"
+    "\"supportCoopLaunch\":1,\"totalGlobalMem\":150754820096,\"cudaDeviceId\":0,"
+    "\"maxGridSize\":[2147483647,65535,65535],\"maxBlockSize\":[1024,1024,64]}";
+
+static cudnnBackendDescriptor_t described_device(cuda_DnnGraph *g) {
+  cudnnBackendDescriptor_t d = cuda_dnn_add(g, CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR);
+  cuda_dnn_set(g, d, CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, CUDNN_TYPE_CHAR, sizeof h200, h200);
+  cuda_dnn_finish(g, d);
+  return d;
+}
+
+/* Engines are compiled for a driver, of which a library that says yes to all will do
+** (cudnn_spec.lua makes it). */
+static inline bool has_driver(void) {
+  return dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL) != NULL;
+}
+
+#endif
