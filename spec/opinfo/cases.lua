@@ -106,7 +106,8 @@ local function check_module(case)
    local Class = nn[case.name]
    if not Class then return "missing" end
    torch.manual_seed(1)
-   local module = Class(arguments(case.a[1], case.a[2], {})):to(case.dtype)
+   local module = Class(arguments(case.a[1], case.a[2], {}))
+   if not case.e then module:to(case.dtype) end
    if not case.f then return nil end
    module:train(case.training ~= false)
    local leaves = {}

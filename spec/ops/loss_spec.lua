@@ -35,6 +35,17 @@ describe("margins", function()
 end)
 
 describe("cross_entropy", function()
+   it("and nll_loss take a weight of the input's dtype alone", function()
+      for _, name in ipairs {"cross_entropy", "nll_loss"} do
+         for _, samples in ipairs {0, 2} do
+            local labels = torch.ones(samples, {dtype = "int64"})
+            assert.raises(name, "weight", "expected float32", "got float64", function()
+               F[name](torch.zeros(samples, 3), labels, {weight = torch.ones(3, {dtype = "float64"})})
+            end)
+         end
+      end
+   end)
+
    -- Rows of few classes are worked on many at a time: sizes about both limits, by the definition.
    it("is of each sample alone, whatever the number of samples and classes", function()
       for _, dtype in ipairs {"float32", "float64"} do

@@ -87,6 +87,13 @@ local function directions(self, params, grads, positions, o)
    return torch._fused_step_(ahead, grads, buffers, {}, rule, {0, o.momentum})
 end
 
+-- A rate as a number, and what rounds numbers made of it as arithmetic with the rate does.
+local function rate(lr)
+   if not torch.is_tensor(lr) then return lr, function(x) return x end end
+   local like = torch.zeros({}, {dtype = lr.dtype})
+   return lr:item(), function(x) return like:fill_(x):item() end
+end
+
 function Muon:update_group(o, offset)
    local params, grads, positions = {}, {}, {}
    for i, parameter in ipairs(o.params) do
@@ -96,13 +103,13 @@ function Muon:update_group(o, offset)
          params[n], grads[n], positions[n] = parameter, grad, offset + i
       end
    end
-   local lr = torch.is_tensor(o.lr) and o.lr:item() or o.lr
+   local lr, rounded = rate(o.lr)
+   local left = rounded(1 - rounded(lr * o.weight_decay)) -- weight decay goes by the rate as it is
    for i, direction in ipairs(directions(self, params, grads, positions, o)) do
       local m, n = table.unpack(parts.whole_shape(params[i]))
       if m * n > 0 then
-         local adjusted = lr * adjustments[o.adjust_lr_fn](m, n)
-         -- weight decay goes by the rate as it is
-         local decay = adjusted > 0 and o.weight_decay * lr / adjusted or 0
+         local adjusted = rounded(lr * adjustments[o.adjust_lr_fn](m, n))
+         local decay = adjusted > 0 and (1 - left) / adjusted or 0
          local step = parts.through_whole(params[i], direction, function(whole)
             return orthogonal(whole, o)
          end)

@@ -187,9 +187,13 @@ static bool check_classes(const char *op, const tl_Tensor *input, const tl_Tenso
     return tli_fail(TL_ESHAPE, "%s: input: expected (N, C, ...) or (C), got %s", op,
                     tli_sizes_str(input));
   int64_t classes = input->sizes[input->ndim > 1];
-  if (weight == NULL || (weight->ndim == 1 && weight->sizes[0] == classes)) return true;
-  return tli_fail(TL_ESHAPE, "%s: weight: expected shape [%" PRId64 "] (classes), got %s", op,
-                  classes, tli_sizes_str(weight));
+  if (weight == NULL) return true;
+  if (weight->ndim != 1 || weight->sizes[0] != classes)
+    return tli_fail(TL_ESHAPE, "%s: weight: expected shape [%" PRId64 "] (classes), got %s", op,
+                    classes, tli_sizes_str(weight));
+  if (weight->dtype == input->dtype) return true;
+  return tli_fail(TL_EDTYPE, "%s: weight: expected %s, input's dtype, got %s", op,
+                  tl_dtype_name((tl_DType)input->dtype), tl_dtype_name((tl_DType)weight->dtype));
 }
 
 static bool check_labels(const char *op, const tl_Tensor *input, const tl_Tensor *target,
