@@ -108,6 +108,40 @@ describe("a pipeline", function()
       end
    end)
 
+   it("goes forth and back: ScheduleZBVZeroBubble, ScheduleDualPipeV; in breadth: ScheduleLoopedBFS", function()
+      for _, n in ipairs {1, 2, 4} do
+         run(n, [==[
+            local function stages_of(model, second)
+               return {pipe.PipelineStage(model[rank + 1], rank, 2 * size),
+                  pipe.PipelineStage(model[second + 1], second, 2 * size)}
+            end
+            for _, parts in ipairs {1, 2, 4, 8} do
+               for _, name in ipairs {"ScheduleZBVZeroBubble", "ScheduleDualPipeV", "ScheduleLoopedBFS"} do
+                  local model = build(2 * size)
+                  local stages = stages_of(model, name == "ScheduleLoopedBFS" and rank + size
+                     or 2 * size - 1 - rank)
+                  if name == "ScheduleDualPipeV" and parts < 2 * size then
+                     refused(("n_microbatches: expected at least the %d stages, got %d"):format(2 * size,
+                        parts), pipe[name], stages, parts)
+                  else
+                     train(model, stages, pipe[name](stages, parts, {loss_fn = F.mse_loss}), 2)
+                  end
+               end
+            end
+            local model = build(3 * size)
+            local one = {pipe.PipelineStage(model[rank + 1], rank, size)}
+            refused("ScheduleZBVZeroBubble: stages: expected 2 on each rank, got 1", pipe.ScheduleZBVZeroBubble,
+               one, 4)
+            if size > 1 then
+               refused(("expected stage %d as number 2, got stage %d"):format(2 * size - 1 - rank,
+                  rank + size), pipe.ScheduleZBVZeroBubble, stages_of(model, rank + size), 4)
+               refused(("expected stage %d as number 2, got stage %d"):format(rank + size,
+                  2 * size - 1 - rank), pipe.ScheduleLoopedBFS, stages_of(model, 2 * size - 1 - rank), 4)
+            end
+         ]==])
+      end
+   end)
+
    it("says nothing of shapes where all stages know theirs", function()
       run(2, [==[
          local stage = pipe.PipelineStage(build(size)[rank + 1], rank, size, {input_args = torch.empty(2, 6)})
@@ -246,15 +280,19 @@ describe("the orders of schedules", function()
                   fn(pipe.ScheduleInterleaved1F1B.plan, n_ranks, here, n)
                end
                fn(pipe.ScheduleInterleavedZeroBubble.plan, n_ranks, here, n)
+               fn(pipe.ScheduleLoopedBFS.plan, n_ranks, here, n)
             end
+            fn(pipe.ScheduleZBVZeroBubble.plan, n_ranks, 2, n)
+            if n >= 2 * n_ranks then fn(pipe.ScheduleDualPipeV.plan, n_ranks, 2, n) end
          end
       end
    end
 
    -- Lets all ranks go on in steps of one time for each action ("B" takes two); an action needs
-   -- those that it depends on. Returns how long that takes.
+   -- those that it depends on. Returns how long that takes, and the most that a rank waits between its
+   -- first action and its last.
    local function simulate(plan, n_ranks, here, n)
-      local ends, at, free, lists = {}, {}, {}, {}
+      local ends, at, free, lists, began, idle = {}, {}, {}, {}, {}, 0
       for r = 0, n_ranks - 1 do lists[r], at[r], free[r] = plan(r, n_ranks, here, n), 1, 0 end
       local stages, progress, last = n_ranks * here, true, 0
       local function when(kind, stage, m)
@@ -263,8 +301,9 @@ describe("the orders of schedules", function()
          elseif kind == "W" then
             return ends[("I%d.%d"):format(stage, m)]
          end
+         local after = ("%d.%d"):format(stage + 1, m)
          return stage == stages - 1 and ends[("F%d.%d"):format(stage, m)]
-            or stage < stages - 1 and ends[("%s%d.%d"):format(kind, stage + 1, m)]
+            or stage < stages - 1 and (ends["B" .. after] or ends["I" .. after])
       end
       while progress do
          progress = false
@@ -274,7 +313,8 @@ describe("the orders of schedules", function()
             if ready then
                local kind, stage, m = table.unpack(action)
                if kind ~= "F" then assert.truthy(ends[("F%d.%d"):format(stage, m)]) end
-               assert.equal(r, stage % n_ranks)
+               assert.truthy(stage % n_ranks == r or stage == 2 * n_ranks - 1 - r)
+               began[r] = began[r] or math.max(ready, free[r])
                local key = kind .. stage .. "." .. m
                assert.is_nil(ends[key])
                ends[key] = math.max(ready, free[r]) + (kind == "B" and 2 or 1)
@@ -285,11 +325,13 @@ describe("the orders of schedules", function()
          end
       end
       for r = 0, n_ranks - 1 do
-         local actions = (lists[r][1] and lists[r][#lists[r]][1] == "W" and 3 or 2) * here * n
-         assert.equal(actions, at[r] - 1, ("rank %d of %d, %d stages, %d parts"):format(r, n_ranks,
+         local done = 0
+         for i = 1, at[r] - 1 do done = done + (lists[r][i][1] == "B" and 2 or 1) end
+         assert.equal(3 * here * n, done, ("rank %d of %d, %d stages, %d parts"):format(r, n_ranks,
             here, n))
+         idle = math.max(idle, free[r] - began[r] - done)
       end
-      return last
+      return last, idle
    end
 
    it("come to their ends, each part once forward and once backward on each stage", function()
@@ -299,8 +341,11 @@ describe("the orders of schedules", function()
    -- Each rank makes one batch after the other; a batch ends when the other side of each of its messages
    -- has begun, too. Returns how many batches all ranks have made, and how many messages.
    local function exchange(plan, n_ranks, here, n)
-      local lists, batches, stages = {}, {}, n_ranks * here
-      for r = 0, n_ranks - 1 do lists[r + 1] = plan(r, n_ranks, here, n) end
+      local lists, batches, stages, owners = {}, {}, n_ranks * here, {}
+      for r = 0, n_ranks - 1 do
+         lists[r + 1] = plan(r, n_ranks, here, n)
+         for _, action in ipairs(lists[r + 1]) do owners[action[2]] = r end
+      end
       for r = 0, n_ranks - 1 do
          local list, batch, got = {}, {}, {}
          local function flush()
@@ -318,12 +363,13 @@ describe("the orders of schedules", function()
             receive(action.before)
             flush()
             local from, to = stage - (kind == "F" and 1 or -1), stage + (kind == "F" and 1 or -1)
-            if kind ~= "W" and from >= 0 and from < stages and from % n_ranks ~= r then
-               assert.truthy(got[table.concat({kind, stage, m}, " ")])
+            local what = kind == "F" and "F" or "B"
+            if kind ~= "W" and from >= 0 and from < stages and owners[from] ~= r then
+               assert.truthy(got[table.concat({what, stage, m}, " ")])
             end
             receive(action.after)
-            if kind ~= "W" and to >= 0 and to < stages and to % n_ranks ~= r then
-               batch[#batch + 1] = table.concat({kind, to, m}, " ")
+            if kind ~= "W" and to >= 0 and to < stages and owners[to] ~= r then
+               batch[#batch + 1] = table.concat({what, to, m}, " ")
             end
          end
          flush()
@@ -359,7 +405,9 @@ describe("the orders of schedules", function()
    end)
 
    -- A part takes 1 forward and 2 backward. Idle, by the papers: (p - 1) (F + B) for 1F1B, divided
-   -- by the stages of a rank where they are interleaved, and (p - 1) (F + I - W) for ZB-H1.
+   -- by the stages of a rank where they are interleaved, in either order, (p - 1) (F + I - W) for ZB-H1,
+   -- none for ZB-V once a rank has begun. DualPipeV's is at most (p - 1) (F + B + B - 3 W), where F and
+   -- B of a pair end together; here the next rank has what F gives earlier: (p - 1) W.
    it("take as long as their papers say", function()
       local pipe = torch.distributed.pipelining
       for _, p in ipairs {2, 4, 8} do
@@ -372,6 +420,52 @@ describe("the orders of schedules", function()
             end
             assert.equal(3 * n + p - 1,
                simulate(pipe.ScheduleInterleavedZeroBubble.plan, p, 1, n))
+            for _, here in ipairs {2, 3} do
+               assert.equal(3 * n * here + 3 * (p - 1),
+                  simulate(pipe.ScheduleLoopedBFS.plan, p, here, n))
+            end
+            local time, idle = simulate(pipe.ScheduleZBVZeroBubble.plan, p, 2, n)
+            assert.same({6 * n + p - 1, 0}, {time, idle})
+            time, idle = simulate(pipe.ScheduleDualPipeV.plan, p, 2, n)
+            assert.same({6 * n + p - 1, p - 1}, {time, idle})
+         end
+      end
+   end)
+
+   -- As PyTorch 2.15 makes them for 2 ranks, 2 stages on each and 4 parts (2 for ScheduleLoopedBFS).
+   it("are PyTorch's", function()
+      local expected = {
+         ScheduleLoopedBFS = {"F0.1 F0.2 F2.1 F2.2 B2.2 B2.1 B0.2 B0.1",
+            "F1.1 F1.2 F3.1 F3.2 B3.2 B3.1 B1.2 B1.1"},
+         ScheduleZBVZeroBubble = {"F0.1 F0.2 F0.3 F3.1 I3.1 W3.1 F3.2 I3.2 W3.2 F0.4 I0.1 W0.1 F3.3 I3.3 " ..
+               "W3.3 I0.2 W0.2 F3.4 I3.4 W3.4 I0.3 W0.3 I0.4 W0.4",
+            "F1.1 F2.1 F1.2 F2.2 I2.1 W2.1 F1.3 I1.1 W1.1 F2.3 I2.2 W2.2 F1.4 I1.2 W1.2 F2.4 I2.3 W2.3 " ..
+               "I1.3 I2.4 I1.4 W1.3 W2.4 W1.4"},
+         ScheduleDualPipeV = {"F0.1 F0.2 F0.3 F3.1 I3.1 W3.1 F3.2 F0.4 B3.2 F3.3 B0.1 B3.3 F3.4 B0.2 B3.4 " ..
+               "I0.3 W0.3 I0.4 W0.4",
+            "F1.1 F2.1 F1.2 F2.2 F1.3 B2.1 F2.3 B1.1 F1.4 B2.2 F2.4 B1.2 B2.3 B1.3 I2.4 I1.4 W2.4 W1.4"},
+      }
+      for name, orders in pairs(expected) do
+         for rank = 0, 1 do
+            local parts = {}
+            local n = name == "ScheduleLoopedBFS" and 2 or 4
+            for i, a in ipairs(torch.distributed.pipelining[name].plan(rank, 2, 2, n)) do
+               parts[i] = ("%s%d.%d"):format(a[1], a[2], a[3])
+            end
+            assert.equal(orders[rank + 1], table.concat(parts, " "))
+         end
+      end
+   end)
+
+   it("let no rank of ZB-V hold more parts than the first of 1F1B", function()
+      for p = 1, 6 do
+         for rank = 0, p - 1 do
+            local held, most = 0, 0 -- in halves: each rank has two stages, each half as large
+            for _, a in ipairs(torch.distributed.pipelining.ScheduleZBVZeroBubble.plan(rank, p, 2, 4 * p)) do
+               held = held + (a[1] == "F" and 1 or a[1] == "W" and -1 or 0)
+               most = math.max(most, held)
+            end
+            assert.is_true(most <= 2 * p)
          end
       end
    end)

@@ -38,7 +38,18 @@ local function shapes_of(tensors)
    return shapes
 end
 
---- Stages are numbered from 0, and stage i is on rank i % N of the group's N ranks, all by default.
+--- The rank, from 0, that a stage is on: stages go round all of them, or, in "v", forth and back.
+---@param stage integer
+---@param ranks integer  how many
+---@param style "loop"|"v"
+---@return integer
+function Stage.rank_of(stage, ranks, style)
+   local at = stage % ranks
+   return style == "v" and stage // ranks % 2 == 1 and ranks - 1 - at or at
+end
+
+--- Stages are numbered from 0, and stage i is on rank i % N of the group's N ranks, all by default;
+--- for schedules in the shape of a V, stage i of 2 N is on rank i or 2 N - 1 - i.
 --- device: where activations are received, that of the parameters by default. input_args: a tensor,
 --- or a list, of the shapes and dtypes that this stage gets for a part of the batch; where all
 --- stages know theirs, none tells the next one. Else the first part does.
@@ -63,7 +74,9 @@ function Stage:__init(...)
    if a.stage_index >= a.num_stages then
       args.refuse(name, "stage_index", ("0 to %d"):format(a.num_stages - 1), a.stage_index)
    end
-   if a.stage_index % ranks ~= group.group_rank then
+   local here = group.group_rank
+   if Stage.rank_of(a.stage_index, ranks, "loop") ~= here and
+         Stage.rank_of(a.stage_index, ranks, "v") ~= here then
       torch.raise(("%s: stage_index: stage %d is on rank %d of the group, this is rank %d"):format(
          name, a.stage_index, a.stage_index % ranks, group.group_rank))
    end
@@ -80,7 +93,10 @@ end
 local forward <const>, backward <const> = 0, 1
 
 -- Stages of one rank hand things on by a table that the schedule gives them.
-local function peer(self, stage) return self.group.ranks[stage % #self.group.ranks + 1] end
+local function peer(self, stage)
+   local ranks = self.group.ranks
+   return ranks[Stage.rank_of(stage, #ranks, self.style) + 1]
+end
 
 local function is_here(self, stage) return peer(self, stage) == torch.distributed.get_rank() end
 
@@ -217,8 +233,10 @@ end
 
 -- A step -----------------------------------------------------------------------------------------
 
---- To be called before the first part of a batch. mail: what stages of this rank give each other.
-function Stage:begin(mail)
+--- To be called before the first part of a batch. mail: what stages of this rank give each other;
+--- style: see rank_of.
+function Stage:begin(mail, style)
+   self.style = style
    self.chunks, self.arriving, self.mail, self.kept = {}, {}, mail, {}
    self.expected = self.known
 end

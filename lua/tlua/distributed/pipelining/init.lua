@@ -5,6 +5,6 @@ local lazy = require "tlua.lazy"
 
 return lazy.load({}, lazy.modules("tlua.distributed.pipelining", {
    PipelineStage = "PipelineStage",
-   schedules = [[ScheduleGPipe Schedule1F1B ScheduleInterleaved1F1B
-      ScheduleInterleavedZeroBubble]],
+   schedules = [[ScheduleGPipe Schedule1F1B ScheduleInterleaved1F1B ScheduleLoopedBFS
+      ScheduleInterleavedZeroBubble ScheduleZBVZeroBubble ScheduleDualPipeV]],
 }))

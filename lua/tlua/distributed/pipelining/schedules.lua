@@ -18,14 +18,28 @@ local M = {}
 ---@class distributed.pipelining.Schedule
 ---@field stages distributed.pipelining.PipelineStage[]  of this rank
 ---@field n_microbatches integer
+---@field style "loop"|"v"  which rank has which stages: see PipelineStage.rank_of
 local Schedule = class.class("distributed.pipelining.Schedule")
+Schedule.style = "loop"
 
 local options = [[n_microbatches: count, loss_fn: callable?, scale_grads: boolean = true)]]
 
 -- How long actions take in the order of messages.
 local durations <const> = {F = 1, B = 2, I = 1, W = 1}
 
-local function name_of(kind, stage, chunk) return ("%s%d.%d"):format(kind, stage, chunk) end
+-- Of what is passed on by an action: the same for "B" and "I".
+local function name_of(kind, stage, chunk)
+   return ("%s%d.%d"):format(kind == "I" and "B" or kind, stage, chunk)
+end
+
+-- Stage -> the rank that has it.
+local function owners_of(lists)
+   local owners = {}
+   for r, list in ipairs(lists) do
+      for _, action in ipairs(list) do owners[action[2]] = r - 1 end
+   end
+   return owners
+end
 
 -- When each action ends, if ranks make theirs as early as they can: {[action] = time}. lists: the
 -- actions of rank i - 1 in place i.
@@ -52,13 +66,13 @@ end
 
 -- What comes to a rank, in the order of messages: {time, from, kind, stage, part}.
 local function arrivals_of(lists, times, rank, last)
-   local arrivals, ranks = {}, #lists
+   local arrivals, owners = {}, owners_of(lists)
    for r, list in ipairs(lists) do
       for _, action in ipairs(r - 1 ~= rank and list or {}) do
          local kind, stage, chunk = table.unpack(action)
          local to = stage + (kind == "F" and 1 or -1)
-         if kind ~= "W" and to >= 0 and to <= last and to % ranks == rank then
-            arrivals[#arrivals + 1] = {times[action], r - 1, kind, to, chunk}
+         if kind ~= "W" and to >= 0 and to <= last and owners[to] == rank then
+            arrivals[#arrivals + 1] = {times[action], r - 1, kind == "F" and "F" or "B", to, chunk}
          end
       end
    end
@@ -87,7 +101,7 @@ end
 -- What one rank does: its actions, each with the messages that are to be received before it,
 -- `before`, and after it but before what it sends, `after`: {kind, stage, part}.
 function Schedule.program(lists, rank, last)
-   local ranks = #lists
+   local owners = owners_of(lists)
    local times = times_of(lists, last)
    local arrivals, place, taken = arrivals_of(lists, times, rank, last), {}, 0
    for i, m in ipairs(arrivals) do place[name_of(m[3], m[4], m[5])] = i end
@@ -101,7 +115,7 @@ function Schedule.program(lists, rank, last)
       local kind, index, chunk = table.unpack(action)
       local to = index + (kind == "F" and 1 or -1)
       action.before, action.after = take(place[name_of(kind, index, chunk)] or 0), {}
-      if kind ~= "W" and to >= 0 and to <= last and to % ranks ~= rank then
+      if kind ~= "W" and to >= 0 and to <= last and owners[to] ~= rank then
          local i = taken
          while arrivals[i + 1] and (arrivals[i + 1][1] < times[action] or
                arrivals[i + 1][1] == times[action] and arrivals[i + 1][2] < rank) do
@@ -121,7 +135,8 @@ function Schedule:setup(name, a, stages)
       if stage.group ~= stages[1].group or stage.num_stages ~= stages[1].num_stages then
          torch.raise(name .. ": stages: expected stages of one group and one number of stages")
       end
-      local expected = stage.group.group_rank + (i - 1) * #stage.group.ranks
+      local ranks, rank = #stage.group.ranks, stage.group.group_rank
+      local expected = (i - 1) * ranks + Stage.rank_of((i - 1) * ranks + rank, ranks, self.style)
       if stage.stage_index ~= expected then
          torch.raise(("%s: stages: expected stage %d as number %d, got stage %d"):format(name,
             expected, i, stage.stage_index))
@@ -131,6 +146,9 @@ function Schedule:setup(name, a, stages)
    if #stages ~= here then
       torch.raise(("%s: stages: %d stages on %d ranks are %d for each, got %d"):format(name,
          stages[1].num_stages, #stages[1].group.ranks, here, #stages))
+   end
+   if self.style == "v" and here ~= 2 then
+      torch.raise(("%s: stages: expected 2 on each rank, got %d"):format(name, here))
    end
    if a.n_microbatches < 1 or a.n_microbatches > 4095 then
       args.refuse(name, "n_microbatches", "1 to 4095", a.n_microbatches)
@@ -142,6 +160,8 @@ function Schedule:setup(name, a, stages)
    self.name, self.stages, self.n_microbatches = name, stages, a.n_microbatches
    self.loss_fn, self.scale_grads = a.loss_fn, a.scale_grads
    self.first, self.last = stages[1].is_first, stages[#stages].is_last
+   self.by_index = {}
+   for _, stage in ipairs(stages) do self.by_index[stage.stage_index] = stage end
    self.programs = {} -- with backward passes (true), and of forward ones alone (false)
 end
 
@@ -198,11 +218,6 @@ local function loss_of(self, outputs, targets, chunk, losses)
    return self.scale_grads and loss / self.n_microbatches or loss
 end
 
--- The stage of this rank with a number.
-local function stage_of(self, index)
-   return self.stages[index // #self.stages[1].group.ranks + 1]
-end
-
 -- What is to be sent and received, until it is begun in one batch.
 ---@class pipelining.Batch
 local Batch = {}
@@ -221,7 +236,7 @@ function Batch:add(ops) table.move(ops, 1, #ops, #self + 1, self) end
 -- Notes are waited for, and so part what goes at once.
 function Batch:receive(schedule, arrivals)
    for _, m in ipairs(arrivals) do
-      local kind, stage, chunk = m[1], stage_of(schedule, m[2]), m[3]
+      local kind, stage, chunk = m[1], schedule.by_index[m[2]], m[3]
       if kind == "F" and stage:awaits_note() then
          self:begin()
          stage:take_note()
@@ -232,7 +247,7 @@ end
 
 function Batch:send(schedule, action)
    local kind, index, chunk = table.unpack(action)
-   local stage = stage_of(schedule, index)
+   local stage = schedule.by_index[index]
    self:receive(schedule, action.after)
    if kind == "F" then
       if chunk == 1 and not stage.is_last then
@@ -247,7 +262,7 @@ end
 
 local function compute(self, batch, action)
    local kind, index, chunk = table.unpack(action)
-   local stage = stage_of(self, index)
+   local stage = self.by_index[index]
    if kind == "W" then
       stage:weight_chunk(chunk)
    elseif kind == "F" then
@@ -258,8 +273,9 @@ local function compute(self, batch, action)
          batch.of_chunk[chunk] = loss_of(self, outputs, batch.targets, chunk, batch.losses)
       end
    else
-      if kind == "I" then
+      if self.splits then
          stage:input_chunk(chunk, batch.of_chunk[chunk])
+         if kind == "B" then stage:weight_chunk(chunk) end
       else
          batch.left[index] = (batch.left[index] or 0) + 1
          stage:backward_chunk(chunk, batch.of_chunk[chunk],
@@ -287,7 +303,7 @@ local function run(self, backward, ...)
    local given = table.pack(take_options(self, ...))
    local o, why = given[1]
    for _, stage in ipairs(self.stages) do
-      stage:begin(mail)
+      stage:begin(mail, self.style)
       if stage.store then stage.store.on = backward and self.splits or false end
    end
    if self.first then
@@ -420,17 +436,37 @@ function Interleaved.plan(rank, ranks, here, n)
    return alternate(warm, n * here, forward, backward)
 end
 
+--- All parts forward on one of a rank's stages, then on the next one; backward likewise, from the
+--- last part on: "Breadth-First Pipeline Parallelism" (Lamy-Poirier, 2022).
+---@class distributed.pipelining.ScheduleLoopedBFS: distributed.pipelining.Schedule
+---@overload fun(stages: table, n_microbatches: integer, options?: table): any
+local LoopedBFS = define_interleaved "ScheduleLoopedBFS"
+
+function LoopedBFS.plan(rank, ranks, here, n)
+   local list = {}
+   for i = 0, here - 1 do
+      for m = 1, n do list[#list + 1] = {"F", i * ranks + rank, m} end
+   end
+   for i = here - 1, 0, -1 do
+      for m = n, 1, -1 do list[#list + 1] = {"B", i * ranks + rank, m} end
+   end
+   return list
+end
+
+-- For schedules that need the gradients of arguments apart from those of parameters.
+local function defer_all(name, a)
+   for _, stage in ipairs(a.stages) do
+      if class.isinstance(stage, Stage) then stage:defer(name) end
+   end
+end
+
 --- Backward in two: gradients of arguments first, which the stages before wait for; those of linear
 --- layers' parameters when there is nothing else to do. With one stage on each rank it is ZB-H1 of
 --- "Zero Bubble Pipeline Parallelism" (Qi et al., 2023): as much memory as 1F1B, a third of its
 --- idle time. The order is found by letting all ranks go on in steps of equal time.
 ---@class distributed.pipelining.ScheduleInterleavedZeroBubble: distributed.pipelining.Schedule
 ---@overload fun(stages: table, n_microbatches: integer, options?: table): any
-local ZeroBubble = define_interleaved("ScheduleInterleavedZeroBubble", function(name, a)
-   for _, stage in ipairs(a.stages) do
-      if class.isinstance(stage, Stage) then stage:defer(name) end
-   end
-end)
+local ZeroBubble = define_interleaved("ScheduleInterleavedZeroBubble", defer_all)
 ZeroBubble.splits = true
 
 -- The first stage of a rank, the latest first, for which next(stage) gives a part.
@@ -516,6 +552,103 @@ ZeroBubble.plans = simulate
 
 function ZeroBubble.plan(rank, ranks, here, n)
    return simulate(ranks, here, n)[rank]
+end
+
+-- In the shape of a V: each rank has a stage on the way forth, `a`, and one on the way back, `b`.
+
+-- A list that counts each stage's parts: add("FaIbWb", times) adds actions, each of the next part.
+local function counting(rank, ranks)
+   local stages, counts, list = {a = rank, b = 2 * ranks - 1 - rank}, {}, {}
+   local function count(what) return counts[what] or 0 end
+   local function add(actions, times)
+      for _ = 1, times do
+         for kind, side in actions:gmatch "(%u)(%l)" do
+            local what = (kind == "B" and "I" or kind) .. side
+            counts[what] = count(what) + 1
+            list[#list + 1] = {kind, stages[side], counts[what]}
+         end
+      end
+   end
+   return list, add, count
+end
+
+--- Backward in two, and without idle time between a rank's first action and its last where all take
+--- equal times; each rank holds as much as the first one of 1F1B: ZB-V of "Zero Bubble Pipeline
+--- Parallelism" (Qi et al., 2023), section 6. A rank has two stages: of 2 N, rank i has i and
+--- 2 N - 1 - i. n_microbatches is 2 N - 1 or more for that.
+---@class distributed.pipelining.ScheduleZBVZeroBubble: distributed.pipelining.Schedule
+---@overload fun(stages: table, n_microbatches: integer, options?: table): any
+local ZBV = define_interleaved("ScheduleZBVZeroBubble", defer_all)
+ZBV.splits, ZBV.style = true, "v"
+
+function ZBV.plan(rank, ranks, _, n)
+   local list, add, count = counting(rank, ranks)
+   local most = math.max(n, 2 * ranks - 1) -- parts that are not there are left out at the end
+   add("Fa", 2 * (ranks - rank) - 1)
+   add("FbFa", rank)
+   add("FbIbWb", ranks - rank)
+   while count "Fb" < most do
+      add(count "Fa" < most and "FaIaWaFbIbWb" or "IaWaFbIbWb", 1)
+   end
+   add("IaIb", rank)
+   add("IaWa", ranks - rank)
+   add("Wb", count "Ib" - count "Wb")
+   add("Wa", count "Ia" - count "Wa")
+   local kept = {}
+   for _, action in ipairs(list) do
+      if action[3] <= n then kept[#kept + 1] = action end
+   end
+   return kept
+end
+
+--- The V with forward and backward passes in pairs, and backward in two where ranks would wait:
+--- DualPipe of "DeepSeek-V3 Technical Report" (DeepSeek-AI, 2024), cut in half. Stages are those of
+--- ScheduleZBVZeroBubble; n_microbatches is their number or more.
+---@class distributed.pipelining.ScheduleDualPipeV: distributed.pipelining.Schedule
+---@overload fun(stages: table, n_microbatches: integer, options?: table): any
+local DualPipeV = define_interleaved("ScheduleDualPipeV", function(name, a)
+   local stages = a.stages[1].num_stages
+   if a.n_microbatches < stages then
+      args.refuse(name, "n_microbatches", ("at least the %d stages"):format(stages),
+         a.n_microbatches)
+   end
+   defer_all(name, a)
+end)
+DualPipeV.splits, DualPipeV.style = true, "v"
+
+function DualPipeV.plan(rank, ranks, _, n)
+   local list, add = counting(rank, ranks)
+   local after, late = ranks - 1 - rank, {} -- late: {stage, part} whose "W" is still to come
+   local function add_late()
+      local action = table.remove(late, 1)
+      if action then list[#list + 1] = {"W", action[1], action[2]} end
+   end
+   local function back(side, in_two)
+      add((in_two and "I" or "B") .. side, 1)
+      local action = list[#list]
+      if in_two then late[#late + 1] = {action[2], action[3]} end
+   end
+   add("Fa", 2 * after)
+   add("FaFb", rank + 1)
+   for _ = 1, after do
+      back("b", true)
+      add_late()
+      add("Fb", 1)
+   end
+   add("FaBbFbBa", n - 2 * ranks + rank + 1)
+   add("BbFbBa", after)
+   -- the second half in two
+   local half = (rank + 1) // 2
+   for i = 0, rank do
+      back("b", i > half or i == half and rank % 2 == 1)
+      back("a", i >= half)
+   end
+   for _ = 1, after do
+      add_late()
+      back("a", true)
+   end
+   for _ = 0, rank do add_late() end
+   return list
 end
 
 return M
