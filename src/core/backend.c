@@ -19,7 +19,20 @@ const tlk_Context tli_cpu_context = {.device = {TL_CPU, 0}};
 
 /* ---- opening --------------------------------------------------------------------- */
 
+/* Held while a plugin is opened, which may itself fork. So it is not held over forks; a child of a
+** process in which another thread was opening a plugin opens none: the loader's own lock may be
+** that thread's. */
 static tli_Mutex lock = TLI_MUTEX_INIT;
+static atomic_bool opening;
+static bool cut_off;
+
+static void after_fork(void) {
+  tli_mutex_init(&lock);
+  cut_off = cut_off || atomic_load(&opening);
+  atomic_store(&opening, false);
+}
+
+__attribute__((constructor)) static void watch_forks(void) { tli_at_fork(NULL, NULL, after_fork); }
 
 const tlk_Lapack *tli_lapack(tl_Device device) {
   const tl_Backend *backend = tli_backend(device);
@@ -37,13 +50,23 @@ const char *tli_device_type_name(int type) {
   return type >= 0 && type < TL_NDEVICETYPES ? names[type] : "device";
 }
 
+/* Lock held. */
+static const tl_Backend *open_plugin(int type) {
+  if (cut_off)
+    return tli_fail_null(TL_EDEVICE, "this process was forked while its parent opened a device");
+  atomic_store(&opening, true);
+  const tl_Backend *backend = tli_plugin_open(tli_device_type_name(type));
+  atomic_store(&opening, false);
+  return backend;
+}
+
 /* The table of a kind of device; NULL with a message. */
 static const tl_Backend *open_type(int type) {
   const tl_Backend *backend = atomic_load_explicit(&tli_backends[type], memory_order_acquire);
   if (backend) return backend;
   tli_mutex_lock(&lock);
   backend = atomic_load_explicit(&tli_backends[type], memory_order_acquire);
-  if (backend == NULL && (backend = tli_plugin_open(tli_device_type_name(type))) != NULL) {
+  if (backend == NULL && (backend = open_plugin(type)) != NULL) {
     atomic_store(&tli_devices_opened, true);
     atomic_store_explicit(&tli_backends[type], backend, memory_order_release);
   }
