@@ -246,3 +246,105 @@ describe("parallelize_module", function()
       ]==])
    end)
 end)
+
+-- Reference values: the tensor before it was split, and what one process computes with it.
+describe("DTensor", function()
+   it("gives each rank its part, and the whole", function()
+      run(4, [==[
+         local T, Partial = dist.tensor, dist.tensor.Partial
+         local mesh = dist.init_device_mesh("cpu", {2, 2})
+         local i, j = table.unpack(mesh:get_coordinate())
+         local w = torch.arange(32):float():view(4, 8)
+         local given = w + (rank == 0 and 0 or 100) -- the first rank's counts
+         local cases = { -- placements, this rank's part
+            {{Replicate(), Replicate()}, w},
+            {{Shard(1), Replicate()}, w:narrow(1, 2 * i + 1, 2)},
+            {{Replicate(), Shard(-1)}, w:narrow(2, 4 * j + 1, 4)},
+            {{Shard(2), Shard(1)}, w:narrow(2, 4 * i + 1, 4):narrow(1, 2 * j + 1, 2)},
+            {{Shard(2), Shard(2)}, w:narrow(2, 4 * i + 2 * j + 1, 2)},
+            {{Shard(1), Shard(1)}, w:narrow(1, 2 * i + j + 1, 1)},
+         }
+         for _, case in ipairs(cases) do
+            local d = T.distribute_tensor(given, mesh, case[1])
+            near(d:to_local(), case[2], 0)
+            near(d:full_tensor(), w, 0)
+            check({4, 8}, d.shape)
+            check({32, 2, 8, "float32"}, {d:numel(), d:dim(), d:size(-1), d.dtype})
+            near(T.DTensor.from_local(case[2], mesh, case[1]):full_tensor(), w, 0)
+            for _, other in ipairs(cases) do
+               local moved = d:redistribute(nil, other[1])
+               near(moved:to_local(), other[2], 0, tostring(d) .. " to " .. tostring(moved))
+               assert(moved.placements[1] == other[1][1])
+            end
+            -- the sum over the first dimension of the mesh
+            local parts = T.DTensor.from_local(d:to_local() * (i + 1), mesh,
+               {Partial(), case[1][2]})
+            if case[1][1] == Replicate() then
+               near(parts:full_tensor(), w * 3, 0)
+               for _, other in ipairs(cases) do
+                  near(parts:redistribute(mesh, other[1]):to_local(), other[2] * 3, 0)
+               end
+            end
+         end
+         check("DTensor(float32 (4, 8), {Shard(1), Replicate()}, DeviceMesh(cpu, (2, 2)))",
+            tostring(T.distribute_tensor(w, mesh, {Shard(1), Replicate()})))
+      ]==])
+   end)
+
+   it("leads gradients back", function()
+      run(2, [==[
+         local T, mesh = dist.tensor, dist.init_device_mesh("cpu", {2})
+         torch.manual_seed(3)
+         local w, x, v = torch.randn(4, 6, {requires_grad = true}), torch.randn(5, 6), torch.randn(5, 4);
+         (x:matmul(w:t()):tanh() * v):sum():backward()
+         local function mine(t, dim) return t:narrow(dim, rank * t:size(dim) // 2 + 1, t:size(dim) // 2) end
+         for _, dim in ipairs {1, 2} do
+            local d = T.distribute_tensor(w, mesh, {Shard(dim)})
+            assert(d.requires_grad and d.is_leaf and d.grad == nil)
+            -- the whole on every rank
+            ;(x:matmul(d:full_tensor():t()):tanh() * v):sum():backward()
+            near(d.grad:to_local(), mine(w.grad, dim))
+            near(d.grad:full_tensor(), w.grad)
+            -- rows, from which each rank has a part of the results
+            d:to_local().grad = nil
+            local rows = d:redistribute {placements = {Shard(1)}}:to_local()
+            local y = T.DTensor.from_local(x:matmul(rows:t()), mesh, {Shard(2)})
+            ;(y:full_tensor():tanh() * v):sum():backward()
+            near(d.grad:full_tensor(), w.grad)
+            -- columns, with sums as results
+            d:to_local().grad = nil
+            local columns = d:redistribute {placements = {Shard(2)}}:to_local()
+            y = T.DTensor.from_local(mine(x, 2):matmul(columns:t()), mesh, {T.Partial()})
+            ;(y:full_tensor():tanh() * v):sum():backward()
+            near(d.grad:full_tensor(), w.grad)
+         end
+      ]==])
+   end)
+
+   it("refuses what does not fit", function()
+      run(2, [==[
+         local T, mesh = dist.tensor, dist.init_device_mesh("cpu", {2})
+         local w = torch.ones(4, 5)
+         local d, split = T.distribute_tensor(w, mesh, Shard(1)), T.distribute_tensor
+         check(true, d.placements[1]:is_shard(1) and not d.placements[1]:is_replicate())
+         refused("distribute_tensor: dimension 2, of size 5, cannot be split over 2 ranks", split, w, mesh,
+            {Shard(2)})
+         refused("placements[1]: expected a dimension of a tensor that has 2, got 3", split, w, mesh,
+            {Shard(3)})
+         refused("placements: expected a list of 1 placements", split, w, mesh, {Shard(1), Shard(2)})
+         refused("placements[1]: expected Shard(dim), Replicate() or Partial(), got 3", split, w, mesh, {3})
+         refused("placements[1]: expected Shard(dim) or Replicate(), got ", split, w, mesh, {T.Partial()})
+         refused("device_mesh: expected a mesh (see init_device_mesh)", split, w, d, {Shard(1)})
+         refused("redistribute: placements[1]: expected Shard(dim) or Replicate(), got Partial(sum)",
+            d.redistribute, d, nil, {T.Partial()})
+         refused("redistribute: device_mesh: expected the tensor's own", d.redistribute, d,
+            dist.init_device_mesh("cpu", {2}), {Shard(1)})
+         refused("DTensor: there is no __add: it has no operators; compute with to_local()", function()
+            return d + 1
+         end)
+         refused('DTensor: there is no "matmul"', function() return d:matmul(d) end)
+         refused("DTensor.size: dim: expected 1 to 2, got 3", d.size, d, 3)
+         refused('reduce_op: expected "sum", got "max"', T.Partial, "max")
+      ]==])
+   end)
+end)

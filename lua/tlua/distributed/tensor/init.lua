@@ -5,6 +5,10 @@ local lazy = require "tlua.lazy"
 return lazy.load({}, {
    Shard = "tlua.distributed.tensor.layouts",
    Replicate = "tlua.distributed.tensor.layouts",
+   Partial = "tlua.distributed.tensor.layouts",
+   Placement = "tlua.distributed.tensor.layouts",
+   DTensor = "tlua.distributed.tensor.DTensor",
+   distribute_tensor = "tlua.distributed.tensor.DTensor",
    parallel = "tlua.distributed.tensor.parallel",
    experimental = "tlua.distributed.tensor.experimental",
 })

@@ -10,11 +10,32 @@ local Function = require "tlua.autograd.Function"
 
 local M = {}
 
+--- How ranks hold a tensor. Two of one kind are equal.
+---@class distributed.tensor.Placement
+M.Placement = class.class("distributed.tensor.Placement")
+
+--- Whether it is a Shard, of that dimension if one is given.
+---@param dim? integer
+---@return boolean
+function M.Placement:is_shard(dim)
+   return class.isinstance(self, M.Shard) and (dim == nil or dim == self.dim)
+end
+
+---@return boolean
+function M.Placement:is_replicate() return class.isinstance(self, M.Replicate) end
+
+---@return boolean
+function M.Placement:is_partial() return class.isinstance(self, M.Partial) end
+
+function M.Placement.__eq(a, b)
+   return getmetatable(a) == getmetatable(b) and a.dim == b.dim
+end
+
 --- Each rank of a group has an equal part along a dimension, in the ranks' order.
----@class distributed.tensor.Shard
+---@class distributed.tensor.Shard: distributed.tensor.Placement
 ---@field dim integer  from 1; negative ones count from the end
 ---@overload fun(dim: integer): distributed.tensor.Shard
-M.Shard = class.class("distributed.tensor.Shard")
+M.Shard = class.class("distributed.tensor.Shard", M.Placement)
 
 local take_shard = args.signature "distributed.tensor.Shard(dim: integer)"
 
@@ -28,11 +49,27 @@ end
 function M.Shard:__tostring() return ("Shard(%d)"):format(self.dim) end
 
 --- All ranks of a group have the same.
----@class distributed.tensor.Replicate
+---@class distributed.tensor.Replicate: distributed.tensor.Placement
 ---@overload fun(): distributed.tensor.Replicate
-M.Replicate = class.class("distributed.tensor.Replicate")
+M.Replicate = class.class("distributed.tensor.Replicate", M.Placement)
 
 function M.Replicate:__tostring() return "Replicate()" end -- luacheck: no self
+
+local take_partial = args.signature "distributed.tensor.Partial(reduce_op: string = 'sum')"
+
+--- The sum of what the ranks of a group have is the tensor.
+---@class distributed.tensor.Partial: distributed.tensor.Placement
+---@overload fun(reduce_op?: string): distributed.tensor.Partial
+M.Partial = class.class("distributed.tensor.Partial", M.Placement)
+
+function M.Partial:__init(...)
+   self.reduce_op = take_partial(...).reduce_op
+   if self.reduce_op ~= "sum" then
+      args.refuse("distributed.tensor.Partial", "reduce_op", '"sum"', self.reduce_op)
+   end
+end
+
+function M.Partial:__tostring() return "Partial(sum)" end -- luacheck: no self
 
 function M.is_layout(value)
    return class.isinstance(value, M.Shard) or class.isinstance(value, M.Replicate)

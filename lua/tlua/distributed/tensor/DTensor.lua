@@ -1,0 +1,269 @@
+-- DTensor.lua - a tensor of which each rank of a mesh has a part, and how it is split:
+--
+--    local d = distribute_tensor(w, mesh, {Shard(1)})  -- rank 0's w, by rows
+--    d:to_local()                                      -- this rank's rows
+--    d:redistribute(nil, {Shard(2)}):full_tensor()
+--
+-- It has no operators: those are for parts, and what they give is a DTensor again by from_local.
+-- Gradients go back through to_local, from_local, redistribute and full_tensor.
+
+local torch = require "tlua"
+local args = require "tlua.args"
+local class = require "tlua.class"
+local device_mesh = require "tlua.distributed.device_mesh"
+local layouts = require "tlua.distributed.tensor.layouts"
+
+local M = {}
+
+---@class distributed.tensor.DTensor
+---@field device_mesh distributed.DeviceMesh
+---@field placements distributed.tensor.Placement[]  one for each dimension of the mesh
+---@field shape integer[]  of the whole
+---@field grad distributed.tensor.DTensor?
+local DTensor = class.class("distributed.tensor.DTensor")
+M.DTensor = DTensor
+
+local Shard, Replicate = layouts.Shard, layouts.Replicate
+
+-- Arguments --------------------------------------------------------------------------------------
+
+local function check_mesh(title, mesh)
+   if not class.isinstance(mesh, device_mesh.DeviceMesh) then
+      args.refuse(title, "device_mesh", "a mesh (see init_device_mesh)", mesh)
+   end
+   return mesh
+end
+
+-- One placement for each dimension of a mesh, with dimensions counted from 1; nil is Replicate().
+local function check_placements(title, placements, mesh, ndim)
+   if class.isinstance(placements, layouts.Placement) then placements = {placements} end
+   local list, expected = {}, ("a list of %d placements"):format(mesh.ndim)
+   if placements ~= nil and (type(placements) ~= "table" or #placements ~= mesh.ndim) then
+      args.refuse(title, "placements", expected, placements)
+   end
+   for i = 1, mesh.ndim do
+      local placement = placements and placements[i] or Replicate()
+      if not class.isinstance(placement, layouts.Placement) then
+         args.refuse(title, ("placements[%d]"):format(i), "Shard(dim), Replicate() or Partial()",
+            placement)
+      end
+      if placement:is_shard() then
+         local dim = placement.dim
+         if dim > ndim or dim < -ndim then
+            torch.raise(("%s: placements[%d]: expected a dimension of a tensor that has %d, got %d")
+               :format(title, i, ndim, dim))
+         end
+         placement = Shard(dim < 0 and ndim + 1 + dim or dim)
+      end
+      list[i] = placement
+   end
+   return list
+end
+
+local function new(part, mesh, placements, shape)
+   local d = DTensor()
+   for name, value in pairs {part = part, device_mesh = mesh, placements = placements,
+      shape = shape} do
+      rawset(d, name, value)
+   end
+   return d
+end
+
+-- Moving -----------------------------------------------------------------------------------------
+
+-- What brings a part from one placement to another, along one dimension of a mesh.
+local function move(part, from, to, group)
+   if from == to then return part end
+   if from:is_shard() then return layouts.move(part, "gather", from.dim, group) end
+   if to:is_replicate() then return layouts.move(part, "reduce", nil, group) end
+   return layouts.move(part, from:is_partial() and "sum_part" or "split", to.dim, group)
+end
+
+-- Whether the parts along a dimension of the mesh have to be put together: they are to be others,
+-- or are parts of parts that are.
+local function gathers(from, to, i)
+   if not from[i]:is_shard() then return false end
+   for k = 1, i do
+      local same = k == i or from[k]:is_shard(from[i].dim) or to[k]:is_shard(from[i].dim)
+      if same and from[k] ~= to[k] then return true end
+   end
+   return false
+end
+
+-- Parts of parts: the last dimension of the mesh is the first to be gathered and the last to split.
+local function move_all(part, mesh, from, to)
+   local now = table.move(from, 1, #from, 1, {})
+   for i = #from, 1, -1 do
+      if gathers(from, to, i) then
+         now[i] = Replicate()
+         part = move(part, from[i], now[i], mesh:get_group(i))
+      end
+   end
+   for i = 1, #from do part = move(part, now[i], to[i], mesh:get_group(i)) end
+   return part
+end
+
+local take_redistribute = args.signature [[DTensor.redistribute(device_mesh: object?,
+   placements: any)]]
+
+--- The same tensor, split in another way. All ranks of the mesh call it.
+---@param device_mesh? distributed.DeviceMesh  its own
+---@param placements distributed.tensor.Placement[]  Shard or Replicate, or Partial where it is that
+---@return distributed.tensor.DTensor
+function DTensor:redistribute(...)
+   local a = take_redistribute(...)
+   local title <const> = "DTensor.redistribute"
+   if a.device_mesh and a.device_mesh ~= self.device_mesh then
+      args.refuse(title, "device_mesh", "the tensor's own", a.device_mesh)
+   end
+   local to = check_placements(title, a.placements, self.device_mesh, #self.shape)
+   for i, placement in ipairs(to) do
+      if placement:is_partial() and not self.placements[i]:is_partial() then
+         torch.raise(("%s: placements[%d]: expected Shard(dim) or Replicate(), got Partial(sum)")
+            :format(title, i))
+      end
+   end
+   return new(move_all(self.part, self.device_mesh, self.placements, to), self.device_mesh, to,
+      self.shape)
+end
+
+--- The whole. All ranks of the mesh call it.
+---@return Tensor
+function DTensor:full_tensor()
+   return self:redistribute {placements = check_placements("DTensor.full_tensor", nil,
+      self.device_mesh, #self.shape)}.part
+end
+
+--- This rank's part, not a copy. Its gradient is taken to be split as it is, that of what all have
+--- to be the same on all.
+---@return Tensor
+function DTensor:to_local()
+   return self.part
+end
+
+-- Making -----------------------------------------------------------------------------------------
+
+local take_local = args.signature [[DTensor.from_local(local_tensor: tensor, device_mesh: object,
+   placements: any?)]]
+
+--- A DTensor of which this rank has a part; the parts of all ranks are of one shape.
+---@param local_tensor Tensor
+---@param device_mesh distributed.DeviceMesh
+---@param placements? distributed.tensor.Placement[]  Replicate() by default
+---@return distributed.tensor.DTensor
+function DTensor.from_local(...)
+   local a = take_local(...)
+   local title <const> = "DTensor.from_local"
+   local mesh, part = check_mesh(title, a.device_mesh), a.local_tensor
+   local placements = check_placements(title, a.placements, mesh, part:dim())
+   local shape = table.move(part.shape, 1, part:dim(), 1, {})
+   for i, placement in ipairs(placements) do
+      if placement:is_shard() then
+         shape[placement.dim] = shape[placement.dim] * mesh:size(i)
+      end
+   end
+   return new(part, mesh, placements, shape)
+end
+
+local take_distribute = args.signature [[distribute_tensor(tensor: tensor, device_mesh: object,
+   placements: any?)]]
+
+--- Splits a tensor, that of the mesh's first rank, over a mesh. The parts are tensors of their own,
+--- which require gradients if it does. All ranks of the mesh call it, with tensors of one shape.
+---@param tensor Tensor
+---@param device_mesh distributed.DeviceMesh
+---@param placements? distributed.tensor.Placement[]  Shard or Replicate, the latter by default
+---@return distributed.tensor.DTensor
+function M.distribute_tensor(...)
+   local a = take_distribute(...)
+   local title <const> = "distribute_tensor"
+   local mesh = check_mesh(title, a.device_mesh)
+   local placements = check_placements(title, a.placements, mesh, a.tensor:dim())
+   local shape = table.move(a.tensor.shape, 1, a.tensor:dim(), 1, {})
+   local left = table.move(shape, 1, #shape, 1, {})
+   for i, placement in ipairs(placements) do
+      if placement:is_partial() then
+         args.refuse(title, ("placements[%d]"):format(i), "Shard(dim) or Replicate()", placement)
+      end
+      local dim = placement.dim
+      if dim and left[dim] % mesh:size(i) ~= 0 then
+         torch.raise(("%s: dimension %d, of size %d, cannot be split over %d ranks"):format(title,
+            dim, left[dim], mesh:size(i)))
+      end
+      if dim then left[dim] = left[dim] // mesh:size(i) end
+   end
+   local _ <close> = torch.no_grad()
+   local part, whole = a.tensor:detach():clone():contiguous(), {}
+   for i = 1, mesh.ndim do
+      mesh:get_group(i).raw:run("broadcast", nil, part, nil, 0)
+      whole[i] = Replicate()
+   end
+   part = move_all(part, mesh, whole, placements):clone()
+   return new(part:requires_grad_(a.tensor.requires_grad), mesh, placements, shape)
+end
+
+-- Asking -----------------------------------------------------------------------------------------
+
+local of_part <const> = {dtype = true, device = true, requires_grad = true, is_leaf = true}
+
+-- The fields of a DTensor that its part has, and its gradient, of which it is not known that it
+-- is a sum.
+local function look_up(d, key)
+   local value = DTensor[key]
+   if value ~= nil then return value end
+   local part = rawget(d, "part")
+   if part and of_part[key] then return part[key] end
+   if key == "grad" then
+      local grad, placements = part.grad, {}
+      if not grad then return nil end
+      for i, placement in ipairs(d.placements) do
+         placements[i] = placement:is_partial() and Replicate() or placement
+      end
+      return new(grad, d.device_mesh, placements, d.shape)
+   end
+   if part then
+      torch.raise(("DTensor: there is no %s: it has no operators; compute with to_local() and " ..
+         "DTensor.from_local"):format(args.describe(key)))
+   end
+end
+
+DTensor.__index = look_up
+
+for name in ("add sub mul div idiv mod pow unm"):gmatch "%a+" do
+   DTensor["__" .. name] = function()
+      torch.raise(("DTensor: there is no __%s: it has no operators; compute with to_local() and " ..
+         "DTensor.from_local"):format(name))
+   end
+end
+
+--- How many dimensions it has.
+---@return integer
+function DTensor:dim() return #self.shape end
+
+--- The size of the whole, or that of one dimension.
+---@param dim? integer
+---@return integer|integer[]
+function DTensor:size(dim)
+   if dim == nil then return table.move(self.shape, 1, #self.shape, 1, {}) end
+   local n = #self.shape
+   local size = math.type(dim) == "integer" and self.shape[dim < 0 and n + 1 + dim or dim]
+   if not size then args.refuse("DTensor.size", "dim", ("1 to %d"):format(n), dim) end
+   return size
+end
+
+--- How many elements the whole has.
+---@return integer
+function DTensor:numel()
+   local n = 1
+   for _, size in ipairs(self.shape) do n = n * size end
+   return n
+end
+
+function DTensor:__tostring()
+   local names = {}
+   for i, placement in ipairs(self.placements) do names[i] = tostring(placement) end
+   return ("DTensor(%s (%s), {%s}, %s)"):format(self.dtype, table.concat(self.shape, ", "),
+      table.concat(names, ", "), tostring(self.device_mesh))
+end
+
+return M
