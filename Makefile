@@ -608,7 +608,8 @@ $(COUNTED)/tlua_cuda.so: $(COUNTED_OBJ)
 traffic:
 	@+$(MAKE) --no-print-directory CUDA=0 $(TLUA) $(COUNTED)/tlua_cuda.so
 	@: >$(COUNTED)/log
-	@TLUA_PLUGINS='$(abspath $(COUNTED))' TLUA_EMULATED_TRAFFIC=$(COUNTED)/log $(TLUA) spec/cuda/traffic.lua
+	@TLUA_PLUGINS='$(abspath $(COUNTED))' TLUA_EMULATED_TRAFFIC=$(COUNTED)/log TLUA_EMULATED_COMPILER=1 \
+	  TLUA_CACHE='$(abspath $(COUNTED))' $(TLUA) spec/cuda/traffic.lua
 
 host-cost:
 	@+$(MAKE) --no-print-directory CUDA=0 $(TLUA) $(EMULATED)/tlua_cuda.so

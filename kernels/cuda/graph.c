@@ -77,13 +77,27 @@ static enum cudaStreamCaptureMode mode_of(tl_CaptureMode mode) {
                                            : cudaStreamCaptureModeRelaxed;
 }
 
-static void add(Capture *c, tl_Stream *stream, uint64_t pool) {
+/* False where the driver does not tell the id, by which all else is found. */
+static bool add(Capture *c, tl_Stream *stream, uint64_t pool) {
   *c = (Capture){.id = id_of(stream), .pool = pool, .stream = stream};
+  if (c->id == 0)
+    return cuda_fail(TL_EDEVICE,
+                     "cudaStreamGetCaptureInfo: a capture was begun, and none is there");
   pthread_mutex_lock(&lock);
   c->next = captures;
   captures = c;
   pthread_mutex_unlock(&lock);
   atomic_fetch_add(&open_captures, 1);
+  return true;
+}
+
+static bool begin(Capture *c, tl_Stream *stream, uint64_t pool, tl_CaptureMode mode) {
+  cudaGraph_t recorded = NULL;
+  CUDA_TRY(cudaStreamBeginCapture(stream->handle, mode_of(mode)));
+  if (add(c, stream, pool)) return true;
+  if (cudaStreamEndCapture(stream->handle, &recorded) != cudaSuccess) cudaGetLastError();
+  if (recorded) cudaGraphDestroy(recorded);
+  return false;
 }
 
 /* Takes the capture that the stream began out of the list; NULL if there is none. */
@@ -104,11 +118,7 @@ bool cuda_capture_begin(tl_Stream *stream, uint64_t pool, tl_CaptureMode mode) {
     return false;
   Capture *c = cuda_host->alloc(sizeof *c);
   cuda_memory_capture(stream->device, 1);
-  if (c &&
-      cuda_ok(cudaStreamBeginCapture(stream->handle, mode_of(mode)), "cudaStreamBeginCapture")) {
-    add(c, stream, pool);
-    return true;
-  }
+  if (c && begin(c, stream, pool, mode)) return true;
   if (c) cuda_host->free(c, sizeof *c);
   cuda_memory_capture(stream->device, -1);
   cuda_memory_let_go(stream->device, pool, 0);

@@ -8,8 +8,11 @@ local as_integer <const> = {
    float32 = "int32", float64 = "int64", float16 = "int16", bfloat16 = "int16", bool = "uint8",
 }
 
+-- All NaN are one, as they are to a GPU: of two that meet in a sum a CPU gives the first, and which
+-- that is the compiler decides.
 local function bits(x)
    x = x:cpu():contiguous()
+   if x.dtype:find "float" then x = x:masked_fill(x:isnan(), 0 / 0) end
    return as_integer[x.dtype] and x:view(as_integer[x.dtype]) or x
 end
 
@@ -26,6 +29,46 @@ function M.compare(name, eager, replayed)
          os.exit(1)
       end
    end
+end
+
+--- Copies of tensors, of the same layout.
+---@param list torch.Tensor[]
+---@return torch.Tensor[]
+function M.clones(list)
+   local copies = {}
+   for i, x in ipairs(list) do
+      copies[i] = torch.empty_strided(x.shape, x:stride(), {dtype = x.dtype, device = "cuda"}):copy_(x:detach())
+      copies[i]:requires_grad_(x.requires_grad)
+   end
+   return copies
+end
+
+local function detached(list)
+   local copies = {}
+   for i, x in ipairs(list) do copies[i] = x:detach():clone() end
+   return copies
+end
+
+--- Runs `fn(inputs ...)`, which gives a list of tensors, twice by itself and twice as a replay of a
+--- graph, each time from the same seed, and compares.
+---@param name string
+---@param inputs torch.Tensor[]
+---@param fn function
+---@return torch.Tensor[] first what fn gave
+---@return torch.Tensor[] second
+function M.replayed(name, inputs, fn)
+   local g, eager, replays = torch.cuda.Graph(), {}, {}
+   local own, static = M.clones(inputs), M.clones(inputs)
+   torch.manual_seed(7)
+   for turn = 1, 2 do eager[turn] = detached(fn(table.unpack(own))) end
+   local results = torch.cuda.graph(g, function() return fn(table.unpack(static)) end)
+   torch.manual_seed(7)
+   for turn = 1, 2 do
+      g:replay()
+      replays[turn] = detached(results)
+   end
+   for turn = 1, 2 do M.compare(name .. ", replay " .. turn, eager[turn], replays[turn]) end
+   return eager[1], eager[2]
 end
 
 return M

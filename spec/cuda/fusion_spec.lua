@@ -42,6 +42,30 @@ describe("a chain of elementwise operators in a graph", function()
       assert.truthy(run(folder, "between") > 0)
    end))
 
+   for name, what in pairs {
+      aliases = "where tensors share memory", holding = "of what somebody still has, whatever went",
+      mixes = "of any shapes and dtypes", long = "of a thousand operators and of many arrays",
+      captures = "after captures that were left, under autocast, on two streams",
+      threads = "in captures on several threads",
+   } do
+      it("has the same bits " .. what, with_cache(function(folder)
+         assert.truthy(run(folder, name, nil, "fusion_edges") > 1)
+         run(folder, name, "TLUA_EMULATED_LAZY=1", "fusion_edges")
+      end))
+   end
+
+   it("is all there, or the capture fails, whichever call of the runtime fails", with_cache(function(folder)
+      local failed = 0
+      run(folder, "failing", nil, "fusion_edges")
+      for n = 1, 75 do
+         local output, status = shell.run(("TLUA_EMULATED_COMPILER=1 TLUA_CACHE=%s TLUA_EMULATED_FAIL_AT=%d %s " ..
+            "spec/cuda/fusion_edges.lua failing"):format(shell.quote(folder), n, shell.start()))
+         assert.equal(0, status, n .. ": " .. output)
+         if output:find "an error" then failed = failed + 1 end
+      end
+      assert.truthy(failed > 5 and failed < 75)
+   end))
+
    it("has the same bits under a device that is late", with_cache(function(folder)
       run(folder, "between", "TLUA_EMULATED_LAZY=1")
    end))
@@ -57,6 +81,20 @@ describe("a chain of elementwise operators in a graph", function()
       assert.equal(1, run(folder, "known"))
       assert.equal(#code, #shell.read(file))
       assert.truthy(not shell.read(file):find(("x"):rep(99), 1, true))
+   end))
+
+   it("is not another one's that has its file's name", with_cache(function(folder)
+      run(folder, "known")
+      local own = shell.ok(("echo %s/*.cubin"):format(folder)):match "[^\n]+"
+      with_cache(function(others)
+         run(others, "windows 1 2")
+         local other = shell.ok(("ls %s/*.cubin | head -1"):format(others)):match "[^\n]+"
+         shell.write(own, shell.read(other))
+      end)()
+      run(folder, "known")
+      shell.write(own, "")
+      run(folder, "known")
+      assert.truthy(#shell.read(own) > 0)
    end))
 
    it("is left alone where it is not wanted, or cannot be compiled", with_cache(function(folder)

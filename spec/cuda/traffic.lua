@@ -103,4 +103,39 @@ do
    row("AdamW step with a scaler, clipped", 8 * 4 * n, function() step {max_norm = 1.0} end, 4)
    row("AdamW step, clipped", 8 * 4 * n, function() adam:step {max_norm = 1.0} end, 4)
 end
+
+-- Chains that a graph has captured, as one kernel each: what is between their operators nobody keeps,
+-- but a script lets go of it only when garbage is collected. What a gradient needs is kept.
+local F = torch.nn.functional
+local function chain(name, arrays, size, fn)
+   local g = torch.cuda.Graph()
+   local results = table.pack(torch.cuda.graph(g, fn))
+   row(name, arrays * size * n, function() g:replay() end, 1)
+   return results
+end
+for _, kind in ipairs {{"float32", 4}, {"bfloat16", 2}} do
+   local dtype, size = kind[1], kind[2]
+   local x, y, z, bias = tensor(dtype), tensor(dtype), tensor(dtype), tensor(dtype)[1]
+   local function of(name, arrays, fn) return chain("chain: " .. name .. ", " .. dtype, arrays, size, fn) end
+   of("(x * y + 1):relu() * z", 4, function() return ((x * y + 1):relu() * z) end)
+   of("eight steps in place and not", 3, function()
+      local a = x * 2
+      a:add_(y):tanh_()
+      local b = F.gelu(a) - 1
+      return (torch.where(b:gt(0), b, a * 0.5))
+   end)
+   of("bias, gelu, dropout, sum", 3, function() return F.dropout(F.gelu(x + bias), 0.1) + y end)
+   of("addcmul, clamp, lerp", 4, function() return torch.lerp(x:addcmul(y, z):clamp(-1, 1), x, 0.5) end)
+   of("swiglu * 2", 3, function() return F.swiglu(x, y) * 2 end)
+   of("there and back in other dtypes", 2, function() return (x:double() + 1):half():to(dtype) end)
+   of("a kept step", 3, function()
+      local a = x:exp()
+      return a, a + 1
+   end)
+   local leaf = tensor(dtype):requires_grad_()
+   of("gradient of dropout of silu", 4, function() -- reads leaf and y, writes result and gradient
+      local result = F.dropout(F.silu(leaf), 0.2)
+      return result, torch.autograd.grad(result, leaf, {grad_outputs = y})
+   end)
+end
 os.exit(above == 0)

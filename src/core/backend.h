@@ -102,9 +102,11 @@ void tli_set_current_device(tl_DeviceType type, int index);
 /* A device's memory for the current stream. Where there is none even after the collector
 ** has worked, NULL with TL_EMEM and the figures. */
 void *tli_device_alloc(tl_Device device, int64_t bytes);
-/* Has garbage that may hold tensors collected, for the thread that lacks memory; false if
-** that is not possible now. Set by the binding; NULL without one. */
-extern bool (*_Atomic tli_collect_garbage)(void);
+/* Has garbage that may hold tensors collected, in the midst of the calling thread's operator;
+** false if that is not possible now. Where memory is `lacking`, all that is cached is given
+** back as well; else a heap that is too large to be searched often is searched in part. Set by
+** the binding; NULL without one. */
+extern bool (*_Atomic tli_collect_garbage)(bool lacking);
 /* Whether this thread's last failure came after that: trying again is of no use. */
 bool tli_device_exhausted(void);
 /* How often tli_device_alloc has failed. */
@@ -133,6 +135,9 @@ typedef struct tl_Host {
   tl_ErrorKind (*error_kind)(void);
   const char *(*running)(void); /* the operator that the calling thread is in */
   int64_t (*setting)(tl_Setting which);
+  /* Has garbage that may hold tensors collected. To be called without a lock: tensors are freed,
+  ** and a finalizer may call operators. */
+  void (*collect)(void);
   /* What is kept on disk (cache.h). */
   void *(*cache_load)(const char *kind, const void *key, size_t key_bytes, size_t *bytes);
   bool (*cache_store)(const char *kind, const void *key, size_t key_bytes, const void *data,

@@ -8,7 +8,7 @@
 #include "core/backend.h"
 #include "core/history.h"
 
-bool (*_Atomic tli_collect_garbage)(void);
+bool (*_Atomic tli_collect_garbage)(bool lacking);
 
 static _Atomic int64_t ooms[TL_NDEVICETYPES][TL_MAX_DEVICES];
 static _Thread_local uint64_t exhausted; /* the number of the failure, see tli_error_number */
@@ -59,8 +59,8 @@ void *tli_device_alloc(tl_Device device, int64_t bytes) {
   const tl_DeviceApi *api = tli_backend(device)->device;
   void *data = api->alloc(tli_context(device), bytes);
   if (data || tl_error_kind() != TL_EMEM) return data;
-  bool (*collect)(void) = atomic_load(&tli_collect_garbage);
-  bool collected = collect && collect();
+  bool (*collect)(bool) = atomic_load(&tli_collect_garbage);
+  bool collected = collect && collect(true);
   if (collected) {
     data = api->alloc(tli_context(device), bytes);
     if (data || tl_error_kind() != TL_EMEM) return data;

@@ -68,7 +68,11 @@ static int nothing(lua_State *L, const Graph *g, const char *name) {
 
 static int graph_capture_end(lua_State *L) {
   const Graph *g = tli_device_self(L, GRAPH, "capture_end");
-  if (g->capture && tli_capture_end(g->capture)) return 0;
+  lua_State *before = tli_calling;
+  tli_calling = L; /* what the last chain of kernels would write may be garbage */
+  bool ok = g->capture && tli_capture_end(g->capture);
+  tli_calling = before;
+  if (ok) return 0;
   if (g->capture == NULL) tli_fail(TL_EDEVICE, "no capture was begun");
   return tli_device_fail(L, g->type, "CUDAGraph.capture_end");
 }

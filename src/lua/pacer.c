@@ -10,7 +10,8 @@
 ** its memory, still in the processor's cache, is there for the new one.
 **
 ** Where a device has no memory left, a full collection is made at once, in the midst
-** of the operator that needs it.
+** of the operator that needs it; so it is where a device is about to write what may be
+** garbage, while a graph is captured.
 **
 ** Never changes the collector's mode or parameters, and leaves it alone when
 ** the host has stopped it. lua_gc does nothing inside a finalizer.
@@ -30,6 +31,9 @@
 ** some 16 MB of tensors. */
 #define FLOOR_BYTES ((int64_t)8 << 20)
 #define FLOOR_PER_HEAP_BYTE 16
+/* A heap of no more is searched in full, in 8 ms at the most, for each chain of kernels that a
+** capture makes. */
+#define OFTEN_HEAP_KB (32 << 10)
 
 static int64_t live(const tli_State *S) {
   int64_t bytes = 0;
@@ -63,6 +67,12 @@ static void full(lua_State *L, tli_State *S) {
   S->pacer.full_at = left + allowance(L, left);
 }
 
+static void young(lua_State *L, tli_State *S) {
+  S->pacer.collecting = true;
+  lua_gc(L, LUA_GCSTEP, 0);
+  S->pacer.collecting = false;
+}
+
 /* Up at once, down slowly: each try to do with less may make something old. */
 static void adapt(tli_Pacer *p, int64_t young, int64_t dead) {
   int64_t alive = young - dead, at = p->young_at;
@@ -75,7 +85,7 @@ static void adapt(tli_Pacer *p, int64_t young, int64_t dead) {
 
 void tli_pacer_work(lua_State *L, tli_State *S) {
   tli_refuse_closed(L, S);
-  int64_t young = S->ledger->young;
+  int64_t made = S->ledger->young;
   S->pacer.due = false;
   S->ledger->young = 0;
   S->pacer.young_count = 0;
@@ -83,11 +93,9 @@ void tli_pacer_work(lua_State *L, tli_State *S) {
   if (S->pacer.full_at == 0) S->pacer.full_at = allowance(L, 0);
   int64_t before = live(S);
   tli_Span span = tli_span_open(TLI_SPAN_COLLECTOR, "collector: young step", NULL, 0);
-  S->pacer.collecting = true;
-  lua_gc(L, LUA_GCSTEP, 0);
-  S->pacer.collecting = false;
+  young(L, S);
   tli_span_close(span, 0);
-  adapt(&S->pacer, young, before - live(S));
+  adapt(&S->pacer, made, before - live(S));
   if (S->pacer.wants_full || live(S) > S->pacer.full_at) full(L, S);
 }
 
@@ -96,26 +104,34 @@ void tli_pacer_note(tli_State *S, const tl_Tensor *tensor) {
   S->pacer.due = ++S->pacer.young_count >= YOUNG_COUNT || S->ledger->young >= S->pacer.young_at;
 }
 
-void tli_pacer_collect(lua_State *L, tli_State *S) {
-  if (S->pacer.collecting) return;
+/* In the midst of an operator, whose name stays. */
+static void amid(lua_State *L, tli_State *S, void (*work)(lua_State *L, tli_State *S)) {
   bool outer = tli_set_amid(true);
   lua_State *calling = tli_calling;
   const char *op = tli_operator();
-  full(L, S);
+  work(L, S);
   tli_calling = calling; /* a finalizer's error has left none */
   tli_set_operator(op);
   tli_set_amid(outer);
+}
+
+void tli_pacer_collect(lua_State *L, tli_State *S) {
+  if (S->pacer.collecting) return;
+  amid(L, S, full);
   tl_memory_trim();
 }
 
-/* In the midst of an operator, whose modes and name stay. Finalizers run, so what they
-** release explicitly lives on for the moment, as in any collection of ours. */
-static bool collect_garbage(void) {
+/* In the midst of an operator, whose modes stay as well. Finalizers run, so what they release
+** explicitly lives on for the moment, as in any collection of ours. */
+static bool collect_garbage(bool lacking) {
   lua_State *L = tli_calling;
   tli_State *S = L && lua_checkstack(L, LUA_MINSTACK) ? tli_state_find(L) : NULL;
   if (S == NULL || S->ledger == NULL || S->pacer.collecting) return false;
   bool grad = tli_grad_mode(), inference = tli_inference_mode();
-  tli_pacer_collect(L, S);
+  if (lacking)
+    tli_pacer_collect(L, S);
+  else if (lua_gc(L, LUA_GCISRUNNING, 0))
+    amid(L, S, lua_gc(L, LUA_GCCOUNT, 0) < OFTEN_HEAP_KB ? full : young);
   tli_enter(L, S); /* coroutines that finalizers ran may have other modes */
   tli_set_grad_mode(grad);
   tli_set_inference_mode(inference);

@@ -94,8 +94,19 @@ static bool settle(Chain *c) {
   return ok;
 }
 
+/* What lies between steps is seldom needed after them, but a script lets go of it only when
+** garbage is collected. */
+static void collect(const tl_Stream *stream) {
+  pthread_mutex_lock(&lock);
+  const Chain *c = chain_of(stream);
+  bool keeps = c && fusion_keeps(&c->plan);
+  pthread_mutex_unlock(&lock);
+  if (keeps) cuda_host->collect();
+}
+
 bool fusion_settle(const tl_Stream *stream) {
   if (atomic_load_explicit(&waiting, memory_order_relaxed) == 0) return true;
+  collect(stream);
   pthread_mutex_lock(&lock);
   Chain *c = chain_of(stream);
   bool ok = c == NULL || settle(c);
@@ -105,6 +116,7 @@ bool fusion_settle(const tl_Stream *stream) {
 
 bool fusion_settle_all(uint64_t capture) {
   bool ok = true;
+  if (atomic_load_explicit(&waiting, memory_order_relaxed) > 0) cuda_host->collect();
   pthread_mutex_lock(&lock);
   for (Chain *c = chains; c; c = c->next)
     if (c->capture == capture) {
@@ -143,33 +155,33 @@ static void keep(Chain *c, fusion_Kind kind, const void *call) {
   if (c->plan.nsteps == 1) atomic_fetch_add(&waiting, 1);
 }
 
-/* One that does not fit what waits begins anew. */
+/* `*taken` tells whether it fits what waits. */
 static bool take(const tlk_Context *cx, uint64_t capture, fusion_Kind kind, const void *call,
                  bool *taken) {
+  pthread_mutex_lock(&lock);
   Chain *c = chain_of(cx->stream);
   if (c == NULL) c = chain_new(cx);
-  if (c == NULL) return false;
-  *taken = fusion_add(&c->plan, kind, call);
-  if (!*taken) {
-    if (!settle(c)) return false;
-    *taken = fusion_add(&c->plan, kind, call);
+  *taken = c && fusion_add(&c->plan, kind, call);
+  if (*taken) {
+    c->cx = *cx;
+    c->capture = capture;
+    keep(c, kind, call);
   }
-  c->cx = *cx;
-  c->capture = capture;
-  if (*taken) keep(c, kind, call);
-  return true;
+  pthread_mutex_unlock(&lock);
+  return c != NULL;
 }
 
+/* One that does not fit what waits begins anew. */
 bool fusion_take(fusion_Kind kind, const void *call, bool *taken) {
   const tlk_Context *cx = ((const struct tlk_copy *)call)->cx;
   uint64_t capture = cuda_capture(cx->stream);
   *taken = false;
-  if (capture == 0) return true;
+  if (capture == 0) return fusion_settle(cx->stream);
   if (cx->stream->shared || !fusion_possible()) return fusion_settle(cx->stream);
-  pthread_mutex_lock(&lock);
-  bool ok = take(cx, capture, kind, call, taken);
-  pthread_mutex_unlock(&lock);
-  return ok;
+  if (!take(cx, capture, kind, call, taken)) return false;
+  if (*taken) return true;
+  return fusion_settle(cx->stream) && take(cx, capture, kind, call, taken) &&
+         (*taken || fusion_settle(cx->stream));
 }
 
 /* As an elementwise kernel of the same formula. */

@@ -63,6 +63,8 @@ typedef struct fusion_Plan {
 bool fusion_add(fusion_Plan *plan, fusion_Kind kind, const void *call);
 /* Nobody will read these bytes any more unless they are written anew. */
 void fusion_forget(fusion_Plan *plan, const char *data, int64_t bytes);
+/* Whether a step reads what one before it has made and the kernel would write all the same. */
+bool fusion_keeps(const fusion_Plan *plan);
 /* Dimensions that lie one after the other for all operands become one. */
 void fusion_merge(fusion_Plan *plan);
 

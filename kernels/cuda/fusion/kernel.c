@@ -29,22 +29,26 @@ bool fusion_possible(void) {
 
 /* ---- compiling -------------------------------------------------------------------------------- */
 
+static uint64_t headers_hash;
+static pthread_once_t hashing = PTHREAD_ONCE_INIT;
+
 /* FNV-1a of the files that every source includes. */
-static uint64_t hash_of_headers(void) {
+static void hash_headers(void) {
   const char *const *names, *const *texts;
   uint64_t hash = 0xcbf29ce484222325u;
   int n = fusion_headers(&names, &texts);
   for (int i = 0; i < n; i++)
     for (const char *at = texts[i]; *at; at++) hash = (hash ^ (unsigned char)*at) * 0x100000001b3u;
-  return hash;
+  headers_hash = hash;
 }
 
 /* The key of a source: a line of all that its code depends on beside it, and itself. */
 static size_t write_key(int device, char *key, const char *source) {
   cuda_DeviceKind kind;
   cuda_device_kind(device, &kind);
+  pthread_once(&hashing, hash_headers);
   snprintf(key, HEAD, "%s sm_%d%d %016llx\n", cuda_lib_compiler(), (int)kind.major, (int)kind.minor,
-           (unsigned long long)hash_of_headers());
+           (unsigned long long)headers_hash);
   size_t head = strlen(key), bytes = strlen(source);
   memcpy(key + head, source, bytes + 1);
   return head + bytes;
@@ -83,6 +87,8 @@ static const Kernel *kernel_for(int device, const char *source) {
   pthread_mutex_unlock(&lock);
   return k;
 }
+
+_Static_assert(sizeof(fusion_Call) <= 4096, "CUDA allows no more for a kernel's parameters");
 
 /* ---- launching -------------------------------------------------------------------------------- */
 

@@ -305,6 +305,15 @@ void fusion_forget(fusion_Plan *plan, const char *data, int64_t bytes) {
   }
 }
 
+bool fusion_keeps(const fusion_Plan *plan) {
+  for (int s = 1; s < plan->nsteps; s++)
+    for (int k = 0; k < plan->steps[s].inputs; k++) {
+      const fusion_Operand *o = &plan->operands[plan->steps[s].in[k]];
+      if (o->written && !o->dead) return true;
+    }
+  return false;
+}
+
 static bool follow_on(const fusion_Plan *plan, int d) {
   for (int i = 0; i < plan->noperands; i++) {
     const fusion_Operand *o = &plan->operands[i];

@@ -20,6 +20,9 @@ using namespace emulated;
 #define FLAGS                                                                           \
   " -std=gnu++17 -x c++ -DTLK_EMULATED -D__CUDACC__ -Ispec/cuda/include -Isrc -I. -O1 " \
   "-w -fPIC -shared" MORE
+/* Where the bytes are counted that kernels move (traffic.cc), with calls of the counters, but
+** without the sanitizer's library, which has functions of the same names. */
+#define COUNTED " -fsanitize=thread -nodefaultlibs"
 
 namespace {
 
@@ -59,17 +62,30 @@ int64_t mode() {
   return text ? atoi(text) : 0;
 }
 
+bool is_counted() { return getenv("TLUA_EMULATED_TRAFFIC") != nullptr; }
+
+/* The counters are found by what is loaded later only if the plugin's names are everybody's. */
+void show_counters() {
+  Dl_info info;
+  if (is_counted() && dladdr(reinterpret_cast<const void *>(cuda_lib_compile), &info))
+    dlopen(info.dli_fname, RTLD_NOW | RTLD_NOLOAD | RTLD_GLOBAL);
+}
+
 typedef void (*Run)(const void *call, const Place *at);
 
 } // namespace
 
-const char *cuda_lib_compiler(void) { return mode() ? "c++ " __VERSION__ MORE : nullptr; }
+const char *cuda_lib_compiler(void) {
+  if (mode() == 0) return nullptr;
+  return is_counted() ? "c++ " __VERSION__ MORE COUNTED : "c++ " __VERSION__ MORE;
+}
 
 bool cuda_lib_compile(const char *source, int, int, void **code, size_t *bytes) {
   std::string from = file_name(".cc"), to = file_name(".so");
   std::string text = std::string("#include <cuda_runtime.h>\n") + source + runner;
   if (mode() == 2 || !write_file(from, text.data(), text.size())) return false;
-  std::string command = std::string(TLK_EMULATED_CXX FLAGS " -o ") + to + " " + from;
+  std::string command = std::string(TLK_EMULATED_CXX FLAGS) + (is_counted() ? COUNTED : "") +
+                        " -o " + to + " " + from;
   bool ok = system(command.c_str()) == 0;
   std::string made = ok ? read_file(to) : "";
   unlink(from.c_str());
@@ -83,6 +99,7 @@ bool cuda_lib_compile(const char *source, int, int, void **code, size_t *bytes) 
 
 void *cuda_lib_load(const void *code, size_t bytes, const char *) {
   std::string path = file_name(".so");
+  show_counters();
   void *library =
       write_file(path, code, bytes) ? dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL) : nullptr;
   unlink(path.c_str());
