@@ -29,13 +29,14 @@ local function graph_of(module, kind)
       module.synchronize()
       return module.stream(options.stream or own_stream(), function(...)
          graph:capture_begin(options.pool, options.capture_error_mode)
-         local results = table.pack(pcall(fn, ...))
-         if not results[1] then
-            graph:reset()
-            error(results[2], 0)
-         end
+         local ended = false
+         local _ <close> = setmetatable({}, {__close = function()
+            if not ended then graph:reset() end
+         end})
+         local results = table.pack(fn(...))
          graph:capture_end()
-         return table.unpack(results, 2, results.n)
+         ended = true
+         return table.unpack(results, 1, results.n)
       end, ...)
    end
 
