@@ -3,7 +3,9 @@
 */
 #include "core/cache.h"
 
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "core/alloc.h"
@@ -131,6 +133,90 @@ static void a_folder_that_cannot_be_written_is_no_error(void) {
   tli_environment_set("TLUA_CACHE", folder);
 }
 
+/* Whether what is stored under a name that is taken, by `command`, is neither written nor read, and
+** nobody waits. */
+static bool is_left_alone(const char *command) {
+  char path[128], line[512];
+  empty();
+  CHECK(store("plan", "key", "data"));
+  only_entry(path, sizeof path);
+  snprintf(line, sizeof line, command, path, path, folder);
+  CHECK(system(line) == 0);
+  alarm(60);
+  bool alone = has_none("plan", "key") && !store("plan", "key", "more") && has_none("plan", "key");
+  alarm(0);
+  return alone && tl_error_kind() == TL_OK;
+}
+
+static void what_is_no_file_of_its_own_is_left_alone(void) {
+  char path[128];
+  CHECK(is_left_alone("rm %s && mkfifo %s"));
+  CHECK(is_left_alone("rm %s && mkdir %s"));
+  CHECK(is_left_alone("rm %s && ln -s /dev/full %s"));
+  CHECK(is_left_alone("mv %s %s.there && cd %s && ln -s *.there $(basename *.there .there)"));
+  snprintf(path, sizeof path, "grep -q data %s/*.there", folder);
+  CHECK(system(path) == 0); /* the link was not followed */
+}
+
+static void what_others_may_write_is_not_read(void) {
+  char path[128];
+  empty();
+  CHECK(store("plan", "key", "data"));
+  only_entry(path, sizeof path);
+  CHECK(chmod(path, 0666) == 0 && has_none("plan", "key"));
+  CHECK(store("plan", "key", "data") && chmod(path, 0600) == 0 && has("plan", "key", "data"));
+  CHECK(chmod(folder, 01777) == 0 && has_none("plan", "key") && !store("plan", "new", "data"));
+  CHECK(chmod(folder, 0700) == 0 && has("plan", "key", "data") && has_none("plan", "new"));
+  if (geteuid() != 0) return; /* nobody else gives files away */
+  CHECK(chown(path, 4711, (gid_t)-1) == 0 && has_none("plan", "key"));
+  CHECK(chown(folder, 4711, (gid_t)-1) == 0 && !store("plan", "new", "data"));
+  CHECK(chown(folder, 0, (gid_t)-1) == 0 && store("plan", "new", "data"));
+}
+
+/* By a signal the process would end. */
+static void a_limit_or_a_full_disk_is_no_error(void) {
+  static char large[40000];
+  struct rlimit before, low = {20000, 20000};
+  empty();
+  CHECK(store("plan", "key", "data") && getrlimit(RLIMIT_FSIZE, &before) == 0);
+  low.rlim_max = before.rlim_max;
+  memset(large, 'x', sizeof large - 1);
+  CHECK(setrlimit(RLIMIT_FSIZE, &low) == 0);
+  CHECK(!store("plan", "key", large) && has("plan", "key", "data") && store("plan", "new", "data"));
+  CHECK(setrlimit(RLIMIT_FSIZE, &before) == 0);
+  CHECK(store("plan", "key", large) && has("plan", "key", large));
+}
+
+enum { WRITERS = 4, ROUNDS = 200 };
+
+/* Several processes store under one key; each finds what some of them has stored, or nothing. */
+static void processes_store_under_one_key(void) {
+  static char data[WRITERS][3000];
+  empty();
+  for (int i = 0; i < WRITERS; i++) memset(data[i], 'a' + i, (size_t)(1000 + 500 * i));
+  for (int i = 0; i < WRITERS; i++) {
+    if (fork() != 0) continue;
+    bool good = true;
+    for (int k = 0; k < ROUNDS; k++) {
+      size_t n;
+      (void)store("plan", "key", data[i]);
+      char *found = tli_cache_load("plan", "key", 3, &n);
+      int who = found && n > 0 ? found[0] - 'a' : 0;
+      if (found)
+        good = good && who >= 0 && who < WRITERS && n == strlen(data[who]) &&
+               memcmp(found, data[who], n) == 0;
+      if (found) tli_free(found, n);
+    }
+    _exit(good ? 0 : 1);
+  }
+  for (int i = 0; i < WRITERS; i++) {
+    int status;
+    CHECK(wait(&status) > 0 && status == 0);
+  }
+  char path[128];
+  only_entry(path, sizeof path); /* and nothing beside it */
+}
+
 /* Holes take no room on the disk. */
 static void the_oldest_go_where_there_is_too_much(void) {
   char path[128];
@@ -166,6 +252,10 @@ int main(void) {
   RUN(a_file_of_another_key_is_not_taken);
   RUN(the_environment_and_the_setting_turn_it_off);
   RUN(a_folder_that_cannot_be_written_is_no_error);
+  RUN(what_is_no_file_of_its_own_is_left_alone);
+  RUN(what_others_may_write_is_not_read);
+  RUN(a_limit_or_a_full_disk_is_no_error);
+  RUN(processes_store_under_one_key);
   RUN(the_oldest_go_where_there_is_too_much);
   empty();
   rmdir(folder);

@@ -241,3 +241,19 @@ describe("tlua", function()
       assert.matches("rank 0 was the first to fail, with status 1:.*cannot open", result.err)
    end)
 end)
+
+describe("a file that reaches the limit of its size", function()
+   it("is an error where it is written, and does not end the program", function()
+      shell.with_folder(function(folder)
+         shell.write(folder .. "/a.lua", [[
+            local ok, message = pcall(torch.save, {x = torch.ones(100000)}, arg[1])
+            print(ok, message)
+            print(os.execute "ulimit -f 8; head -c 100000 /dev/zero >$OUT 2>/dev/null")]])
+         local out, status = shell.run(("ulimit -f 80; OUT=%s/b %s %s/a.lua %s/x.safetensors 2>&1"):format(
+            folder, shell.start(), folder, folder))
+         assert.equal(0, status)
+         assert.matches("^false\t[^\n]*save: [^\n]*x.safetensors: File too large\n", out)
+         assert.matches("\nnil\t%a+\t%d+\n$", out) -- for programs that it starts all is as ever
+      end)
+   end)
+end)

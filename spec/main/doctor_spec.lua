@@ -67,6 +67,9 @@ describe("tlua doctor", function()
          shell.write(folder .. "/tlua/notes.txt", "not ours")
          local out = session.run("doctor", {env = "TLUA_CACHE= XDG_CACHE_HOME=" .. shell.quote(folder)}).out
          assert.truthy(out:find(("%s/tlua, files: 1, 1.5 MB\n"):format(folder), 1, true), out)
+         shell.ok("chmod a+w " .. shell.quote(folder .. "/tlua"))
+         out = session.run("doctor", {env = "TLUA_CACHE= XDG_CACHE_HOME=" .. shell.quote(folder)}).out
+         assert.matches("missing +disk cache +[^\n]*\n +not used: others may write into /", out)
          out = session.run("doctor", {env = "TLUA_CACHE=0"}).out
          assert.matches("missing +disk cache +[^\n]*\n +turned off by TLUA_CACHE=0", out)
       end)

@@ -47,9 +47,10 @@ bool tli_cache_folder(char *path, size_t size) {
   return is_absolute(home) && write_path(path, size, home, "/.cache/tlua");
 }
 
+/* Where others may write nothing is believed, and nothing written. */
 static bool path_of(char path[PATH_BYTES], const char *kind, const void *key, size_t bytes) {
   char folder[PATH_BYTES - 64];
-  return tli_cache_folder(folder, sizeof folder) &&
+  return tli_cache_folder(folder, sizeof folder) && tli_folder_own(folder) &&
          snprintf(path, PATH_BYTES, "%s/%016" PRIx64 ".%s", folder, tli_cache_hash(key, bytes),
                   kind) < PATH_BYTES;
 }
@@ -152,11 +153,9 @@ void *tli_cache_load(const char *kind, const void *key, size_t key_bytes, size_t
   void *data = NULL;
   size_t size;
   if (!path_of(path, kind, key, key_bytes)) return NULL;
-  char *file = tli_file_map(path, &size);
-  if (file) {
-    data = data_in(file, size, kind, key, key_bytes, bytes);
-    tli_file_unmap(file, size);
-  }
+  char *file = tli_folder_read_own(path, TLI_CACHE_MOST, &size);
+  if (file) data = data_in(file, size, kind, key, key_bytes, bytes);
+  free(file);
   tli_error_clear();
   return data;
 }
@@ -178,7 +177,8 @@ bool tli_cache_store(const char *kind, const void *key, size_t key_bytes, const 
                      size_t bytes) {
   char path[PATH_BYTES], folder[PATH_BYTES], head[HEAD_BYTES];
   bool again, ok = false;
-  if (tli_cache_folder(folder, sizeof folder) && path_of(path, kind, key, key_bytes)) {
+  if (tli_cache_folder(folder, sizeof folder) && path_of(path, kind, key, key_bytes) &&
+      tli_folder_may_write(path, HEAD_BYTES + key_bytes + bytes)) {
     free(tli_folder_make(folder));
     write_head(head, kind, key, key_bytes, data, bytes);
     ok = write_file(path, head, key, key_bytes, data, bytes, &again) ||

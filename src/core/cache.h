@@ -4,6 +4,9 @@
 ** somebody else's is worked out anew, and a folder that cannot be written is no error. No
 ** function here leaves a message.
 **
+** Others' files are not read, nor is a folder used into which everybody may write: from what is
+** kept there comes what a device runs.
+**
 ** The folder is $XDG_CACHE_HOME/tlua, or ~/.cache/tlua; TLUA_CACHE names another one, and
 ** TLUA_CACHE=0 means none. torch.backends.cache.enabled turns it off, too. An entry is one
 ** file, which is written as a whole (replace.h) and holds its whole key, so that two keys

@@ -34,5 +34,14 @@ bool tli_folder_separates(char c);
 /* A file's size, and when it was written, in some unit; false, without a message, for what
 ** is none. */
 bool tli_folder_file(const char *path, int64_t *bytes, int64_t *written) TL_MUSTCHECK;
+/* Whether nobody but this user, and the system's, can change what a path names: it is theirs, and
+** not everybody may write. Also where it names nothing. Windows: always. */
+bool tli_folder_own(const char *path);
+/* The bytes of such a file, in a block for free(). NULL, without a message, for any other, for one
+** with more than `most` bytes, and for links. */
+char *tli_folder_read_own(const char *path, int64_t most, size_t *bytes);
+/* Whether a file of so many bytes may be made under that name: there is none, or an ordinary one,
+** no link, and it would not pass the limit of this process, which a signal would tell. */
+bool tli_folder_may_write(const char *path, size_t bytes);
 
 #endif

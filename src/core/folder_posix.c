@@ -12,7 +12,9 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 bool tli_folder_fail(void) { return tli_fail(TL_EIO, "%s", strerror(errno)); }
 
@@ -67,4 +69,48 @@ bool tli_folder_file(const char *path, int64_t *bytes, int64_t *written) {
   *bytes = (int64_t)info.st_size;
   *written = (int64_t)info.st_mtime;
   return true;
+}
+
+static bool is_own(const struct stat *info) {
+  return (info->st_uid == geteuid() || info->st_uid == 0) && !(info->st_mode & S_IWOTH);
+}
+
+bool tli_folder_own(const char *path) {
+  struct stat info;
+  return stat(path, &info) != 0 || is_own(&info);
+}
+
+static bool read_all(int fd, char *data, size_t bytes) {
+  while (bytes > 0) {
+    ssize_t n = read(fd, data, bytes);
+    if (n == 0 || (n < 0 && errno != EINTR)) return false;
+    if (n > 0) data += n, bytes -= (size_t)n;
+  }
+  return true;
+}
+
+char *tli_folder_read_own(const char *path, int64_t most, size_t *bytes) {
+  struct stat info;
+  char *data = NULL;
+  int fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+  if (fd < 0) return NULL;
+  if (fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && is_own(&info) && info.st_size <= most) {
+    *bytes = (size_t)info.st_size;
+    data = malloc(*bytes + 1);
+    if (data && !read_all(fd, data, *bytes)) {
+      free(data);
+      data = NULL;
+    }
+  }
+  close(fd);
+  return data;
+}
+
+bool tli_folder_may_write(const char *path, size_t bytes) {
+  struct stat info;
+  struct rlimit limit;
+  if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY &&
+      limit.rlim_cur < bytes)
+    return false;
+  return lstat(path, &info) != 0 ? errno == ENOENT : S_ISREG(info.st_mode);
 }

@@ -8,6 +8,7 @@
 
 #include "core/folder.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <windows.h>
@@ -71,4 +72,31 @@ bool tli_folder_file(const char *path, int64_t *bytes, int64_t *written) {
   *written = (int64_t)((uint64_t)info.ftLastWriteTime.dwHighDateTime << 32 |
                        info.ftLastWriteTime.dwLowDateTime);
   return true;
+}
+
+bool tli_folder_own(const char *path) {
+  (void)path;
+  return true;
+}
+
+char *tli_folder_read_own(const char *path, int64_t most, size_t *bytes) {
+  int64_t size, written;
+  FILE *file = NULL;
+  char *data = NULL;
+  if (tli_folder_file(path, &size, &written) && size <= most) file = fopen(path, "rb");
+  if (file) data = malloc((size_t)size + 1);
+  if (data && fread(data, 1, (size_t)size, file) != (size_t)size) {
+    free(data);
+    data = NULL;
+  }
+  if (file) fclose(file);
+  *bytes = (size_t)(data ? size : 0);
+  return data;
+}
+
+bool tli_folder_may_write(const char *path, size_t bytes) {
+  (void)bytes;
+  DWORD attributes = GetFileAttributesA(path);
+  return attributes == INVALID_FILE_ATTRIBUTES ||
+         !(attributes & (FILE_ATTRIBUTE_DIRECTORY | FILE_ATTRIBUTE_REPARSE_POINT));
 }

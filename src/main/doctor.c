@@ -16,6 +16,7 @@
 
 #include "core/backend.h"
 #include "core/cache.h"
+#include "core/folder.h"
 #include "core/platform.h"
 #include "main/edit.h"
 #include "main/globals.h"
@@ -247,6 +248,11 @@ static void report_cache(void) {
   if (!tli_cache_folder(folder, sizeof folder)) {
     print_missing("disk cache", "compiled kernels and plans of convolutions, kept for the next run",
                   "turned off by TLUA_CACHE=0, or HOME names no folder");
+    return;
+  }
+  if (!tli_folder_own(folder)) {
+    snprintf(text, sizeof text, "not used: others may write into %s", folder);
+    print_missing("disk cache", "compiled kernels and plans of convolutions", text);
     return;
   }
   snprintf(text, sizeof text, "%s, files: %d, %.1f MB", folder, files, (double)bytes / 1e6);

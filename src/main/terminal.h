@@ -25,6 +25,10 @@ tli_InterruptFn tli_terminal_catch(int signo, tli_InterruptFn fn);
 ** signal calls. Takes SIGALRM. Does nothing on Windows. */
 void tli_terminal_later(tli_InterruptFn fn);
 
+/* Lets a file that reaches the limit of its size be an error where it is written, and no signal
+** that ends the process. */
+void tli_terminal_take_limits(void);
+
 /* Ends the process as that signal does which nobody catches. May be called by fn. */
 void tli_terminal_die(int signo);
 

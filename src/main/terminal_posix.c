@@ -66,6 +66,15 @@ void tli_terminal_later(tli_InterruptFn fn) {
   setitimer(ITIMER_REAL, &tenth, NULL);
 }
 
+static void do_nothing(int signo) { (void)signo; }
+
+/* A handler, since what is ignored stays so in programs that are started. */
+void tli_terminal_take_limits(void) {
+#ifdef SIGXFSZ
+  signal(SIGXFSZ, do_nothing);
+#endif
+}
+
 void tli_terminal_die(int signo) {
   signal(signo, SIG_DFL);
   raise(signo);
