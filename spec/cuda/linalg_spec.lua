@@ -115,6 +115,37 @@ describe("linear algebra on a GPU", function()
       assert.equal(1, rank:item())
    end)
 
+   it("makes Householder's products in one call a matrix, unless they have a gradient", function()
+      assert.equal("geqrf m=300 n=3\norgqr m=300 n=3 k=2\ntrue", calls [[
+         torch.manual_seed(1)
+         local a, tau = torch.geqrf(torch.randn(300, 3, on))
+         tau = tau:narrow(1, 1, 2)
+         local q = linalg.householder_product(a, tau)
+         a:requires_grad_()
+         local p = linalg.householder_product(a, tau)
+         io.stderr:write(tostring(p.requires_grad and (p - q):abs():max():item() < 1e-6))]])
+      torch.manual_seed(2)
+      for _, sizes in ipairs {{4, 3}, {2, 5, 5}, {2, 3, 4, 1}} do
+         local a, tau = torch.geqrf(torch.randn(sizes, {dtype = "float64", device = "cpu"}))
+         assert.is_true(apart(linalg.householder_product(a:cuda(), tau:cuda()),
+            linalg.householder_product(a, tau)) < 1e-14)
+      end
+   end)
+
+   it("leaves to LAPACK on the host what rotations do not decompose", function()
+      local output = shell.ok(("TLUA_EMULATED_SOLVER=stuck %s -e %s 2>/dev/null"):format(shell.start(),
+         shell.quote [[
+            torch.manual_seed(1)
+            for _, sizes in ipairs {{5, 3}, {3, 4, 4}, {2, 4, 6}} do
+               local a = torch.randn(sizes, {device = "cuda"})
+               local u, s, vh = torch.linalg.svd(a, false)
+               print(u.device, ((u * s:unsqueeze(-2)):matmul(vh) - a):abs():max():item() < 1e-5)
+            end
+            local _, message = pcall(torch.linalg.svd, torch.full({3, 2}, 0/0, {device = "cuda"}))
+            print(message:match "linalg.svd: [^(]*")]]))
+      assert.equal(("cuda:0\ttrue\n"):rep(3) .. "linalg.svd: the matrix has not converged \n", output)
+   end)
+
    it("is the version's that cuSOLVER has", function()
       assert.equal(120000, torch.cuda._library_version "cusolver")
    end)

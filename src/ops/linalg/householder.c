@@ -1,6 +1,7 @@
 /*
 ** householder.c - products of Householder's reflections.
 */
+#include "core/lapack.h"
 #include "ops/chain.h"
 
 static bool check_reflectors(const tl_Tensor *A, const tl_Tensor *tau) {
@@ -36,9 +37,18 @@ static tl_Tensor *reflectors(tli_Chain *c, tl_Tensor *A, int64_t k) {
   return chain_add(c, below, ones);
 }
 
+/* Whether a device's library makes the product in one call: its sum is no graph's, and it takes
+** some reflections and elements. */
+static bool is_for_library(tl_Tensor *A, tl_Tensor *tau) {
+  tl_Device device = tli_device(A);
+  return device.type != TL_CPU && (A->dtype == TL_F32 || A->dtype == TL_F64) && tau->numel > 0 &&
+         A->numel > 0 && !tli_recording((tl_Tensor *[]){A, tau}, 2) && tli_lapack(device) != NULL;
+}
+
 tl_Tensor *tlo_householder_product(tl_Tensor *A, tl_Tensor *tau) {
   TL_TRY_NULL(check_reflectors(A, tau));
   int64_t m = A->sizes[A->ndim - 2], n = A->sizes[A->ndim - 1], k = tau->sizes[tau->ndim - 1];
+  if (is_for_library(A, tau)) return tlo_householder_columns(A, tau);
   tli_Chain c = {0};
   tl_Tensor *V = reflectors(&c, A, k);
   tl_Tensor *scales = chain_unsqueeze(&c, tau, -2);

@@ -533,6 +533,22 @@ bool tli_op_geqrf(tl_Tensor *A, tl_Tensor **out) {
   return false;
 }
 
+tl_Tensor *tli_op_householder_columns(tl_Tensor *A, tl_Tensor *tau) {
+  const char *op = "linalg.householder_product";
+  Batch b;
+  const tlk_Lapack *lib = lapack(op, A);
+  if (lib == NULL || !matrices(op, A, false, &b)) return NULL;
+  tl_DType dtype = (tl_DType)A->dtype;
+  tl_Tensor *scales = tli_contiguous_as(tau, dtype), *a = scales ? columns(A) : NULL;
+  bool ok = a && (b.count == 0 ||
+                  lib->orgqr(at(A), dtype, b.count, b.m, b.n, (int)tau->sizes[tau->ndim - 1],
+                             tli_data(a), tli_data(scales)));
+  tli_release(scales);
+  if (ok) return rows(a);
+  tli_release(a);
+  return NULL;
+}
+
 bool tli_op_qr(tl_Tensor *A, const char *mode, tl_Tensor **out) {
   const char *op = "linalg.qr";
   Batch b;
@@ -566,6 +582,22 @@ bool tli_op_qr(tl_Tensor *A, const char *mode, tl_Tensor **out) {
 
 /* ---- singular values and eigenvalues ---- */
 
+static const char stuck[] = "has not converged (does it hold NaN?)";
+
+/* Whether a device's rotations have failed, where LAPACK's sweeps may not. */
+static bool may_converge_here(const tl_Tensor *A) {
+  return tli_device(A).type != TL_CPU && tl_error_kind() == TL_EARG;
+}
+
+static bool svd(const char *op, tl_Tensor *A, char job, tl_Tensor **out);
+
+static bool svd_on_host(const char *op, tl_Tensor *A, char job, tl_Tensor **out) {
+  tl_Tensor *here = tli_moved(A, TLI_CPU, false);
+  bool ok = here && svd(op, here, job, out) && tli_from_host(tli_device(A), out, 3);
+  tli_release(here);
+  return ok;
+}
+
 static bool svd(const char *op, tl_Tensor *A, char job, tl_Tensor **out) {
   Batch b;
   const tlk_Lapack *lib = lapack(op, A);
@@ -581,13 +613,14 @@ static bool svd(const char *op, tl_Tensor *A, char job, tl_Tensor **out) {
   out[0] = info ? batch_empty(A, &b, dtype, 2, nu, b.m) : NULL;
   out[1] = out[0] ? batch_empty(A, &b, dtype, 1, b.k, 0) : NULL;
   out[2] = out[1] ? batch_empty(A, &b, dtype, 2, b.n, nv) : NULL;
-  bool ok = out[2] != NULL;
+  bool ok = out[2] != NULL, again = false;
   if (ok && b.k == 0) { /* nothing to decompose: orthogonal factors are identities */
     ok = job != 'A' || (set_identity(out[0]) && set_identity(out[2]));
   } else if (ok && b.count > 0) {
     ok = lib->gesdd(at(A), dtype, job, b.count, b.m, b.n, tli_data(a), tli_data(out[1]),
                     tli_data(out[0]), tli_data(out[2]), tli_data(info)) &&
-         tli_info_fine(info, op, "has not converged (does it hold NaN?)");
+         tli_info_fine(info, op, stuck);
+    again = !ok && may_converge_here(A);
   }
   tli_release(info);
   tli_release(a);
@@ -597,7 +630,7 @@ static bool svd(const char *op, tl_Tensor *A, char job, tl_Tensor **out) {
     ok = out[0] && out[2];
   }
   if (!ok) tli_release_results(out, 3);
-  return ok;
+  return again ? svd_on_host(op, A, job, out) : ok;
 }
 
 bool tli_op_svd_full(tl_Tensor *A, bool full_matrices, tl_Tensor **out) {
@@ -618,7 +651,7 @@ static bool eigh(const char *op, tl_Tensor *A, const char *UPLO, bool vectors, t
   bool ok = out[0] && (b.count == 0 || b.n == 0 ||
                        (lib->syevd(at(A), dtype, vectors, upper, b.count, b.n, tli_data(out[1]),
                                    tli_data(out[0]), tli_data(info)) &&
-                        tli_info_fine(info, op, "has not converged (does it hold NaN?)")));
+                        tli_info_fine(info, op, stuck)));
   tli_release(info);
   if (ok) {
     out[1] = rows(out[1]);

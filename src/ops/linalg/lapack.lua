@@ -53,6 +53,8 @@ anywhere {"qr(Tensor A, string mode='reduced') -> (Tensor Q, Tensor R)", node = 
     grad = {A = "qr_backward(grad_Q, grad_R, Q, R, mode)"},
     autocast = {cpu = "float32"},
     examples = {"T(4, 3)", "SPD(3)", "T(3, 4)"}}
+anywhere {"householder_columns(Tensor A, Tensor tau) -> Tensor",
+    name = "householder_product", internal = true, nondiff = "householder_product has a derivative"}
 op {"geqrf(Tensor self) -> (Tensor a, Tensor tau)", host = "LAPACK", device_lapack = true,
     doc = [[LAPACK's QR factorization of self (..., m, n): R on and above the diagonal of a, below
     it and in tau (..., min(m, n)) what torch.linalg.householder_product makes Q of.]],
