@@ -69,8 +69,8 @@ local take_mode = args.signature [[use_deterministic_algorithms(mode: boolean,
 
 --- Whether only algorithms may be used that give the same bits in each run. All kernels of ours do;
 --- cuDNN's convolutions have others, which are then left out, with warn_only, too, and its batch
---- norm and its attention's backward pass are not used. On all devices memory of undefined
---- contents then holds NaN, see torch.utils.deterministic.
+--- norm, its averages of windows and its attention's backward pass are not used. On all devices
+--- memory of undefined contents then holds NaN, see torch.utils.deterministic.
 ---@param mode boolean
 ---@param options? {warn_only?: boolean}
 function M.use_deterministic_algorithms(...)

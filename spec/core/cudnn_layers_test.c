@@ -1,6 +1,6 @@
 /*
-** cudnn_layers_test.c - cuDNN has plans for the batch norms of a ResNet-50, as the CUDA plugin asks
-** for them, on a described H200: no GPU is needed. Their graphs compute what they should, of the
+** cudnn_layers_test.c - cuDNN has plans for the batch norms of a ResNet-50 and the averages of other
+** networks, as the CUDA plugin asks for them, on a described H200: no GPU is needed. Their graphs compute what they should, of the
 ** arrays that they are given. Passes over what there is nothing to try with; see cudnn_test.c.
 */
 #include "spec/core/cudnn_have.h"
@@ -14,6 +14,7 @@
 #include "kernels/cuda/lib/cudnn.c"
 #include "kernels/cuda/lib/cudnn_norm.c"
 #include "kernels/cuda/lib/cudnn_plans.c"
+#include "kernels/cuda/lib/cudnn_pool.c"
 #include "spec/core/cudnn_graph.h"
 
 static double time_of_last(void) { return 1; }
@@ -169,15 +170,118 @@ static void batch_norms_that_are_left_to_our_kernels(void) {
 }
 
 static void what_must_have_the_same_bits_is_left_to_our_kernels(void) {
-  bool known = cuda_lib_cudnn_version() >= FIRST_VERSION;
-  CHECK(may_differ() == known);
+  bool known = cuda_lib_cudnn_version() >= CUDNN_KNOWN;
+  CHECK(cuda_dnn_may_differ() == known);
   tli_set_setting(TL_CUDNN_DETERMINISTIC, 1);
-  CHECK(!may_differ());
+  CHECK(!cuda_dnn_may_differ());
   tli_set_setting(TL_CUDNN_DETERMINISTIC, 0);
   tli_set_setting(TL_DETERMINISTIC, 1);
-  CHECK(!may_differ());
+  CHECK(!cuda_dnn_may_differ());
   tli_set_setting(TL_DETERMINISTIC, 0);
-  CHECK(may_differ() == known);
+  CHECK(cuda_dnn_may_differ() == known);
+}
+
+/* ---- averages of windows ------------------------------------------------------------------------- */
+
+static tlk_Pool average(int64_t size, int64_t kernel, int64_t stride, int64_t padding,
+                        bool include) {
+  int64_t n = (size + 2 * padding - kernel) / stride + 1;
+  return (tlk_Pool){.windows = {.in = {1, size, size},
+                                .out = {1, n, n},
+                                .kernel = {1, kernel, kernel},
+                                .stride = {1, stride, stride},
+                                .padding = {0, padding, padding},
+                                .dilation = {1, 1, 1}},
+                    .planes = 32 * 256,
+                    .include_pad = include};
+}
+
+/* Those between the blocks of a DenseNet and in those of an Inception network, and in three
+** dimensions. */
+static void averages_have_plans(void) {
+  static const tl_DType dtypes[] = {TL_F32, TL_F16, TL_BF16};
+  for (int i = 0; i < 12; i++) {
+    tlk_Pool pools[] = {average(56, 2, 2, 0, true), average(35, 3, 1, 1, i & 1),
+                        average(9, 2, 2, 0, true)};
+    tlk_Windows *w = &pools[2].windows;
+    w->in[0] = 8, w->out[0] = 4, w->kernel[0] = w->stride[0] = 2;
+    for (int k = 0; k < 3; k++) {
+      PoolKey key;
+      CHECK_AT(i * 3 + k, key_of_pool(&pools[k], dtypes[i % 3], i >= 6, in, out, &key));
+      CHECK_AT(i * 3 + k, plans_for(pool_graph, &key, 0) > 0);
+    }
+  }
+}
+
+static void averages_that_are_left_to_our_kernels(void) {
+  PoolKey key;
+  tlk_Pool p = average(7, 3, 2, 1, true);
+  CHECK(key_of_pool(&p, TL_F32, false, in, out, &key) && key.alignment == 16);
+  CHECK(key_of_pool(&p, TL_F32, false, in + 1, out, &key) && key.alignment == 4);
+  CHECK(key.batch * key.channels == p.planes && key.channels == 1024);
+  CHECK(!key_of_pool(&p, TL_F64, false, in, out, &key));
+  p.windows.out[2]++; /* ceil_mode */
+  CHECK(!key_of_pool(&p, TL_F32, false, in, out, &key));
+  p = average(7, 3, 2, 1, true), p.divisor = 2;
+  CHECK(!key_of_pool(&p, TL_F32, false, in, out, &key));
+  p = average(7, 3, 2, 1, true), p.adaptive = true;
+  CHECK(!key_of_pool(&p, TL_F32, false, in, out, &key));
+  p = average(7, 3, 2, 1, true), p.planes = 65537;
+  CHECK(!key_of_pool(&p, TL_F32, false, in, out, &key));
+  p.planes = (int64_t)1 << 26;
+  CHECK(!key_of_pool(&p, TL_F32, false, in, out, &key));
+}
+
+/* By PyTorch's words: padding counts as zeros, or not at all. */
+static double average_at(const tlk_Windows *w, bool include, const float *x, int64_t r, int64_t c) {
+  double sum = 0, n = 0;
+  for (int64_t i = 0; i < w->kernel[1]; i++)
+    for (int64_t j = 0; j < w->kernel[2]; j++) {
+      int64_t a = r * w->stride[1] - w->padding[1] + i, b = c * w->stride[2] - w->padding[2] + j;
+      bool inside = a >= 0 && b >= 0 && a < w->in[1] && b < w->in[2];
+      if (inside) sum += (double)x[a * w->in[2] + b];
+      n += inside || include;
+    }
+  return sum / n;
+}
+
+static bool compute_pool(const PoolKey *key, float *x, float *y) {
+  cuda_DnnGraph g = {.lib = &recorder};
+  const int64_t numbers[] = {POOL_IN, POOL_OUT};
+  void *const arrays[] = {x, y};
+  const Memory memory = {2, numbers, arrays};
+  cudnnBackendDescriptor_t graph = pool_graph(&g, key);
+  bool ok = !g.failed && compute_graph(graph, &memory);
+  cuda_dnn_free(&g);
+  return ok;
+}
+
+/* The gradient is the transposed map: (y, A x) = (A^T y, x). */
+static void graphs_compute_averages_and_their_gradients(void) {
+  enum { PLANES = 6, IN = 7 * 5, OUT = 4 * 4 };
+  static float x[PLANES * IN], y[PLANES * OUT], back[PLANES * IN], grad[PLANES * OUT];
+  for (int include = 0; include < 2; include++) {
+    tlk_Pool p = {.windows = {.in = {1, 7, 5},
+                              .out = {1, 4, 4},
+                              .kernel = {1, 3, 2},
+                              .stride = {1, 2, 1},
+                              .padding = {0, 1, 0},
+                              .dilation = {1, 1, 1}},
+                  .planes = PLANES,
+                  .include_pad = include};
+    PoolKey key;
+    double one = 0, other = 0;
+    fill(x, PLANES * IN, 5), fill(grad, PLANES * OUT, 6);
+    CHECK(key_of_pool(&p, TL_F32, false, x, y, &key) && compute_pool(&key, x, y));
+    CHECK(key_of_pool(&p, TL_F32, true, back, grad, &key) && compute_pool(&key, back, grad));
+    for (int i = 0; i < PLANES * OUT; i++) {
+      const float *plane = x + i / OUT * IN;
+      CHECK_AT(i, is_close(y[i], average_at(&p.windows, include, plane, i % OUT / 4, i % 4)));
+      one += (double)y[i] * (double)grad[i];
+    }
+    for (int i = 0; i < PLANES * IN; i++) other += (double)x[i] * (double)back[i];
+    CHECK(is_close((float)other, one));
+  }
 }
 
 /* ---- how plans are kept ------------------------------------------------------------------------- */
@@ -226,7 +330,7 @@ static cudnnStatus_t one_handle(cudnnHandle_t *handle) {
 static cudnnStatus_t one_stream(cudnnHandle_t handle, cudaStream_t stream) {
   return handle && !stream ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_BAD_PARAM;
 }
-static size_t one_version(void) { return FIRST_VERSION; }
+static size_t one_version(void) { return CUDNN_KNOWN; }
 
 static const cuda_Cudnn one_engine = {.cudnnCreate = one_handle,
                                       .cudnnSetStream = one_stream,
@@ -285,10 +389,13 @@ static void norms_of_ever_new_sizes_are_left_to_our_kernels(void) {
 int main(void) {
   RUN(graphs_compute_batch_norm_and_its_gradients);
   RUN(batch_norms_that_are_left_to_our_kernels);
+  RUN(graphs_compute_averages_and_their_gradients);
+  RUN(averages_that_are_left_to_our_kernels);
   RUN(a_norm_begins_with_a_workspace_of_0);
   RUN(norms_of_ever_new_sizes_are_left_to_our_kernels);
   if (cuda_cudnn()) {
     RUN(what_must_have_the_same_bits_is_left_to_our_kernels);
+    RUN(averages_have_plans);
     if (has_driver()) {
       RUN(batch_norms_of_a_resnet_have_plans);
     }

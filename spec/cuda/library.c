@@ -240,10 +240,11 @@ int64_t cuda_lib_cudnn_version(void) { return 0; }
 
 /* ---- batch norm ----------------------------------------------------------------------------- */
 
-/* As of cuDNN what its engines take is done here, and nothing said of the deviation. */
+/* As of cuDNN what its engines take of the half types is done here, and nothing said of the
+** deviation; float32 is left to the plugin's own kernels, which are to be tried as well. */
 static bool takes_norm(tl_DType dtype, int64_t channels, int64_t inner, const void *weight) {
   return cuda_host->setting(TL_CUDNN_ENABLED) && cuda_host->setting(TL_DETERMINISTIC) == 0 &&
-         inner == 1 && weight && dtype != TL_F64 && channels % (dtype == TL_F32 ? 4 : 8) == 0;
+         inner == 1 && weight && (dtype == TL_F16 || dtype == TL_BF16) && channels % 8 == 0;
 }
 
 static bool run_norm(const void *data) {
@@ -268,6 +269,31 @@ bool cuda_lib_batch_norm_backward(const struct tlk_batch_norm_backward *call, bo
   *done = call->grad_in.data && call->outer > 1 &&
           takes_norm(call->in.dtype, call->channels, call->inner, call->weight);
   return !*done || put(call->cx, run_norm_backward, false, call, sizeof *call);
+}
+
+/* ---- averages of windows -------------------------------------------------------------------- */
+
+/* Likewise, of bfloat16 alone. */
+static bool takes_pool(const tlk_Pool *p, tl_DType dtype) {
+  const tlk_Windows *w = &p->windows;
+  bool all = cuda_host->setting(TL_CUDNN_ENABLED) && cuda_host->setting(TL_DETERMINISTIC) == 0 &&
+             dtype == TL_BF16 && !p->adaptive && p->divisor == 0;
+  for (int d = 0; d < 3 && all; d++)
+    all = (w->out[d] - 1) * w->stride[d] + w->kernel[d] <= w->in[d] + 2 * w->padding[d];
+  return all;
+}
+
+static bool run_pool(const void *call) { return cuda_host->cpu->avg_pool(call); }
+static bool run_pool_backward(const void *call) { return cuda_host->cpu->avg_pool_backward(call); }
+
+bool cuda_lib_avg_pool(const struct tlk_avg_pool *call, bool *done) {
+  *done = takes_pool(&call->pool, call->in.dtype);
+  return !*done || put(call->cx, run_pool, false, call, sizeof *call);
+}
+
+bool cuda_lib_avg_pool_backward(const struct tlk_avg_pool_backward *call, bool *done) {
+  *done = takes_pool(&call->pool, call->grad_in.dtype);
+  return !*done || put(call->cx, run_pool_backward, false, call, sizeof *call);
 }
 
 /* ---- which they are ----------------------------------------------------------------- */

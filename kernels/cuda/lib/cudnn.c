@@ -103,6 +103,17 @@ cudnnBackendDescriptor_t cuda_dnn_tensor(cuda_DnnGraph *g, int64_t id, cudnnData
   return cuda_dnn_strided(g, id, type, rank, sizes, strides, alignment, CUDNN_REAL);
 }
 
+cudnnDataType_t cuda_dnn_type(tl_DType dtype) {
+  return dtype == TL_F64   ? CUDNN_DATA_DOUBLE
+         : dtype == TL_F32 ? CUDNN_DATA_FLOAT
+         : dtype == TL_F16 ? CUDNN_DATA_HALF
+                           : CUDNN_DATA_BFLOAT16;
+}
+
+int cuda_dnn_first(const tlk_Windows *w) {
+  return w->in[0] == 1 && w->out[0] == 1 && w->kernel[0] == 1 && w->padding[0] == 0;
+}
+
 cudnnBackendDescriptor_t cuda_dnn_of(cuda_DnnGraph *g, int n,
                                      const cudnnBackendDescriptor_t *operations) {
   cudnnBackendDescriptor_t d = cuda_dnn_add(g, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);

@@ -61,6 +61,10 @@ typedef enum cuda_DnnKind { CUDNN_REAL, CUDNN_VIRTUAL, CUDNN_BY_VALUE } cuda_Dnn
 cudnnBackendDescriptor_t cuda_dnn_strided(cuda_DnnGraph *g, int64_t id, cudnnDataType_t type,
                                           int rank, const int64_t *sizes, const int64_t *strides,
                                           int64_t alignment, cuda_DnnKind kind);
+/* cuDNN's name of a floating dtype. */
+cudnnDataType_t cuda_dnn_type(tl_DType dtype);
+/* The first of three dimensions of windows that it has to be told of: 1 where all have 1 before. */
+int cuda_dnn_first(const tlk_Windows *w);
 /* Operations as a graph. */
 cudnnBackendDescriptor_t cuda_dnn_of(cuda_DnnGraph *g, int n,
                                      const cudnnBackendDescriptor_t *operations);
@@ -120,6 +124,12 @@ typedef struct cuda_DnnWork {
   const int64_t *ids;
   void *const *arrays;
 } cuda_DnnWork;
+
+#define CUDNN_KNOWN 91900 /* the oldest version whose norms and pools have been looked into */
+
+/* Whether results may be those of norms and pools, whose bits cuDNN does not promise to be the
+** same each time: users allow it, and the version is known. */
+bool cuda_dnn_may_differ(void);
 
 /* Where cuDNN is not there or is not wanted, or has no plan for this, *done stays false. */
 bool cuda_dnn_run(const cuda_DnnWork *work, bool *done);

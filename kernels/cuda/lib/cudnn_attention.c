@@ -265,7 +265,7 @@ static void make_backward(Maker *m) {
 
 static cudnnBackendDescriptor_t attention_graph(cuda_DnnGraph *g, const void *key) {
   Maker m = {.g = g, .key = key, .next = FIRST_VIRTUAL};
-  m.type = m.key->dtype == TL_F16 ? CUDNN_DATA_HALF : CUDNN_DATA_BFLOAT16;
+  m.type = cuda_dnn_type((tl_DType)m.key->dtype);
   if (m.key->backward)
     make_backward(&m);
   else

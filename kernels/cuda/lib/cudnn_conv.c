@@ -27,13 +27,6 @@ static const int64_t ids[] = {1, 2, 3};
 
 /* ---- graphs ---------------------------------------------------------------------------------------- */
 
-static cudnnDataType_t type_of(tl_DType dtype) {
-  return dtype == TL_F64   ? CUDNN_DATA_DOUBLE
-         : dtype == TL_F32 ? CUDNN_DATA_FLOAT
-         : dtype == TL_F16 ? CUDNN_DATA_HALF
-                           : CUDNN_DATA_BFLOAT16;
-}
-
 /* Padding at the end that makes as many windows as there are; may leave elements unread. */
 static int64_t end_padding(const tlk_Windows *w, int d) {
   int64_t reach = (w->out[d] - 1) * w->stride[d] + w->dilation[d] * (w->kernel[d] - 1) + 1;
@@ -91,17 +84,13 @@ static void set_number(cuda_DnnGraph *g, cudnnBackendDescriptor_t d,
     cuda_dnn_set(g, d, name, CUDNN_TYPE_FLOAT, 1, &single);
 }
 
-static bool is_flat(const tlk_Windows *w) {
-  return w->in[0] == 1 && w->out[0] == 1 && w->kernel[0] == 1 && w->padding[0] == 0;
-}
-
 /* (count, channels, sizes...) without the first of three sizes where all have 1. */
 static cudnnBackendDescriptor_t array(cuda_DnnGraph *g, const Key *key, int id, int64_t count,
                                       int64_t channels, const int64_t *sizes) {
-  int first = is_flat(&key->conv.windows), rank = 3 - first;
+  int first = cuda_dnn_first(&key->conv.windows), rank = 3 - first;
   int64_t all[5] = {count, channels};
   memcpy(all + 2, sizes + first, (size_t)rank * sizeof *sizes);
-  return cuda_dnn_tensor(g, id, type_of(key->conv.dtype), 2 + rank, all, key->alignment);
+  return cuda_dnn_tensor(g, id, cuda_dnn_type(key->conv.dtype), 2 + rank, all, key->alignment);
 }
 
 static cudnnBackendDescriptor_t conv_graph(cuda_DnnGraph *g, const void *at) {
@@ -109,7 +98,7 @@ static cudnnBackendDescriptor_t conv_graph(cuda_DnnGraph *g, const void *at) {
   const tlk_Conv *c = &key->conv;
   const tlk_Windows *w = &c->windows;
   const struct Names *n = &names[key->which];
-  int first = is_flat(w);
+  int first = cuda_dnn_first(w);
   cudnnBackendDescriptor_t in = array(g, key, 1, c->batch, c->channels_in, w->in);
   cudnnBackendDescriptor_t weight =
       array(g, key, 2, c->channels_out, c->channels_in / c->groups, w->kernel);

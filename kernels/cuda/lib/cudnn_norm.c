@@ -20,7 +20,6 @@
 #include "kernels/cuda/lib/lib.h"
 
 #define MOST_SIZES 64
-#define FIRST_VERSION 91900 /* older ones have not been looked into */
 
 /* Numbers of the tensors. */
 enum {
@@ -45,9 +44,7 @@ typedef struct NormKey {
 
 /* (1, C, 1, rows): what there are several of for each channel lies along the last dimension. */
 static cudnnBackendDescriptor_t elements(cuda_DnnGraph *g, const NormKey *k, int64_t id) {
-  cudnnDataType_t type = k->dtype == TL_F32   ? CUDNN_DATA_FLOAT
-                         : k->dtype == TL_F16 ? CUDNN_DATA_HALF
-                                              : CUDNN_DATA_BFLOAT16;
+  cudnnDataType_t type = cuda_dnn_type((tl_DType)k->dtype);
   const int64_t sizes[] = {1, k->channels, 1, k->rows};
   const int64_t strides[] = {k->rows * k->channels, 1, k->rows * k->channels, k->channels};
   return cuda_dnn_strided(g, id, type, 4, sizes, strides, 16, CUDNN_REAL);
@@ -141,11 +138,6 @@ static bool is_for_engines(const NormCall *c, int64_t inner) {
   return fits;
 }
 
-static bool may_differ(void) {
-  return !cuda_host->setting(TL_CUDNN_DETERMINISTIC) && cuda_host->setting(TL_DETERMINISTIC) == 0 &&
-         cuda_lib_cudnn_version() >= FIRST_VERSION;
-}
-
 static bool run_norm(const tlk_Context *cx, const NormCall *c, bool *done) {
   return cuda_dnn_run(&(cuda_DnnWork){.cx = cx,
                                       .key = &c->key,
@@ -187,7 +179,7 @@ static NormCall backward_call(const struct tlk_batch_norm_backward *b) {
 bool cuda_lib_batch_norm(const struct tlk_batch_norm *call, bool *done) {
   NormCall c = forward_call(call);
   *done = false;
-  if (!may_differ() || !is_for_engines(&c, call->inner)) return true;
+  if (!cuda_dnn_may_differ() || !is_for_engines(&c, call->inner)) return true;
   give_array(&c, NORM_EPS, &c.eps);
   return run_norm(call->cx, &c, done);
 }
@@ -195,5 +187,5 @@ bool cuda_lib_batch_norm(const struct tlk_batch_norm *call, bool *done) {
 bool cuda_lib_batch_norm_backward(const struct tlk_batch_norm_backward *call, bool *done) {
   NormCall c = backward_call(call);
   *done = false;
-  return !may_differ() || !is_for_engines(&c, call->inner) || run_norm(call->cx, &c, done);
+  return !cuda_dnn_may_differ() || !is_for_engines(&c, call->inner) || run_norm(call->cx, &c, done);
 }

@@ -208,6 +208,11 @@ static bool with_table(Table *t, const cuda_DnnWork *work, bool *done) {
   return entry->none || run(work, t->handle, &entry->plan);
 }
 
+bool cuda_dnn_may_differ(void) {
+  return !cuda_host->setting(TL_CUDNN_DETERMINISTIC) && cuda_host->setting(TL_DETERMINISTIC) == 0 &&
+         cuda_lib_cudnn_version() >= CUDNN_KNOWN;
+}
+
 bool cuda_dnn_run(const cuda_DnnWork *work, bool *done) {
   Table *t = &tables[work->cx->device.index];
   *done = false;

@@ -34,6 +34,11 @@ bool cuda_lib_attention_backward(const struct tlk_attention_backward *call, bool
 bool cuda_lib_batch_norm(const struct tlk_batch_norm *call, bool *done);
 bool cuda_lib_batch_norm_backward(const struct tlk_batch_norm_backward *call, bool *done);
 
+/* Averages of windows, of at least one plane, which are not the whole of it. Where cuDNN is not
+** there, or does not do these, *done stays false. */
+bool cuda_lib_avg_pool(const struct tlk_avg_pool *call, bool *done);
+bool cuda_lib_avg_pool_backward(const struct tlk_avg_pool_backward *call, bool *done);
+
 /* Kernels that are compiled while the program runs. What compiles them, by name and version;
 ** NULL: nothing. */
 const char *cuda_lib_compiler(void);

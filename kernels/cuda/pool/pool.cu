@@ -1,6 +1,8 @@
 /*
-** pool.cu - pooling: a thread for each window, and for each element of the gradient.
+** pool.cu - pooling: a thread for each window, and for each element of the gradient. Averages
+** by cuDNN where it does them (kernels/cuda/lib/cudnn_pool.c).
 */
+#include "kernels/cuda/lib/lib.h"
 #include "kernels/cuda/pool/windows.cuh"
 
 namespace {
@@ -235,11 +237,17 @@ bool tlk_max_pool(const struct tlk_max_pool *call) {
 bool tlk_avg_pool(const struct tlk_avg_pool *call) {
   if (is_whole(call->pool))
     return call->in.dtype == TL_F64 ? run_whole<double>(call) : run_whole<float>(call);
+  bool done;
+  if (!cuda_lib_avg_pool(call, &done)) return false;
+  if (done) return true;
   WITH_FLOATING(call->in.dtype, S, return run_average<S>(call))
   return false;
 }
 
 bool tlk_avg_pool_backward(const struct tlk_avg_pool_backward *call) {
+  bool done;
+  if (!cuda_lib_avg_pool_backward(call, &done)) return false;
+  if (done) return true;
   WITH_FLOATING(call->grad_in.dtype, S, return run_spread<S>(call))
   return false;
 }
