@@ -9,6 +9,7 @@
 
 #include "kernels/cuda/fusion/fusion.h"
 #include "kernels/cuda/plugin.h"
+#include "kernels/cuda/rnn/cudnn_rnn.h"
 
 typedef struct Device {
   pthread_mutex_t lock;
@@ -280,6 +281,7 @@ static const tl_DeviceApi api = {
     .capture = cuda_capture,
     .graph_launch = cuda_graph_launch,
     .graph_free = cuda_graph_free,
+    .rnn_reserve = cuda_dnn_rnn_reserve,
     .waits = waits,
 #ifndef TLK_EMULATED /* there is nothing to record */
     .activities = cuda_activities,

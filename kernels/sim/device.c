@@ -163,7 +163,10 @@ static int64_t waits(tl_Device device) {
 }
 
 /* A device may want more than the CPU does. */
-static int64_t rnn_reserve(const tlk_Rnn *rnn) { return tlk_rnn_reserve(rnn) + 4096; }
+static int64_t rnn_reserve(tl_Device device, const tlk_Rnn *rnn) {
+  (void)device;
+  return tlk_rnn_reserve(rnn) + 4096;
+}
 
 static const tl_DeviceApi api = {
     .count = sim_device_count,

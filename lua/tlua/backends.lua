@@ -121,8 +121,10 @@ local cache = {enabled = boolean "disk_cache"}
 local fusion = {enabled = boolean "fusion"}
 
 --- torch.backends.cuda.matmul, torch.backends.cuda.fusion, torch.backends.cudnn and
---- torch.backends.cache: settings as fields. The cache is a folder, which `tlua doctor` names:
---- $XDG_CACHE_HOME/tlua, or what TLUA_CACHE says; TLUA_CACHE=0 turns it off, too.
+--- torch.backends.cache: settings as fields. cudnn.allow_tf32 is about convolutions and recurrent
+--- layers; with cudnn.deterministic the latter are left to kernels of our own. The cache is a
+--- folder, which `tlua doctor` names: $XDG_CACHE_HOME/tlua, or what TLUA_CACHE says; TLUA_CACHE=0
+--- turns it off, too.
 M.backends = {
    cuda = {
       matmul = settings("backends.cuda.matmul", matmul),

@@ -82,7 +82,7 @@ static const char h200[] =
     "\"supportCoopLaunch\":1,\"totalGlobalMem\":150754820096,\"cudaDeviceId\":0,"
     "\"maxGridSize\":[2147483647,65535,65535],\"maxBlockSize\":[1024,1024,64]}";
 
-static cudnnBackendDescriptor_t described_device(cuda_DnnGraph *g) {
+static inline cudnnBackendDescriptor_t described_device(cuda_DnnGraph *g) {
   cudnnBackendDescriptor_t d = cuda_dnn_add(g, CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR);
   cuda_dnn_set(g, d, CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, CUDNN_TYPE_CHAR, sizeof h200, h200);
   cuda_dnn_finish(g, d);

@@ -364,7 +364,7 @@ static void with_one_engine(void (*test)(void)) {
   tli_set_setting(TL_DISK_CACHE, 1);
   begin_anew(&tables[0]);
   calls = real, opened = was;
-  tables[0].handle = NULL;
+  handles[0].handle = NULL;
 }
 
 static void check_workspace(void) {

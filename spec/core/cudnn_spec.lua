@@ -52,14 +52,15 @@ local function make_driver(folder, names)
       os.getenv "CC" or "cc", folder, folder))
 end
 
--- Runs a test with cuDNN and such a driver; tests by these names must have passed.
-local function passes(test, tests)
+-- Runs a test with cuDNN and such a driver, unless there is to be none; tests by these names must
+-- have passed.
+local function passes(test, tests, alone)
    local cuda = shell.run "dirname $(dirname $(command -v nvcc || echo /usr/local/cuda/bin/nvcc))"
    cuda = cuda:gsub("%s+$", "")
    local names = names_of_driver(cuda)
    if not names then return pending "there is no CUDA toolkit here" end
    shell.with_folder(function(folder)
-      make_driver(folder, names)
+      if not alone then make_driver(folder, names) end
       local output, status = shell.run(("LD_LIBRARY_PATH=%s:%s/lib64:$LD_LIBRARY_PATH " ..
          "%s/spec/core/%s"):format(folder, cuda, shell.build, test))
       assert.equal(0, status, output)
@@ -75,5 +76,9 @@ describe("cuDNN", function()
 
    it("has plans for batch norm and averages of windows, likewise", function()
       passes("cudnn_layers_test", {"averages_have_plans", "batch_norms_of_a_resnet_have_plans"})
+   end)
+
+   it("accepts the recurrent layers that it is asked for, and has their parameters as we do", function()
+      passes("cudnn_rnn_test", {"layers_are_accepted", "parameters_lie_as_ours_do"}, true)
    end)
 end)

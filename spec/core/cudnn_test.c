@@ -446,7 +446,7 @@ static void with_pieces(void (*test)(void)) {
   CHECK(system(command) == 0);
   snprintf(folder, sizeof folder, "/tmp/tlua-plans-XXXXXX");
   calls = real, opened = was;
-  tables[0].handle = NULL;
+  handles[0].handle = NULL;
 }
 
 static void check_that_plans_are_kept(void) {

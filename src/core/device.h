@@ -306,9 +306,9 @@ typedef struct tl_DeviceApi {
   bool (*graph_launch)(tl_Graph *graph, tl_Stream *stream);
   void (*graph_free)(tl_Graph *graph); /* may still run: it ends later then */
 
-  /* Bytes of the array that the kernel rnn leaves to rnn_backward; NULL:
+  /* Bytes of the array that the kernel rnn leaves to rnn_backward, at the most; NULL:
   ** tlk_rnn_reserve. */
-  int64_t (*rnn_reserve)(const tlk_Rnn *rnn);
+  int64_t (*rnn_reserve)(tl_Device device, const tlk_Rnn *rnn);
   /* How often the host has waited for the device so far. */
   int64_t (*waits)(tl_Device device);
   /* From now on `note` is told of what the devices have run, from any thread, sometime later;
@@ -333,7 +333,7 @@ typedef enum tl_Setting {
   TL_MATMUL_REDUCED_FP16,   /* sums of float16 products may be rounded to it; 1 at first */
   TL_MATMUL_REDUCED_BF16,   /* and of bfloat16; 1 at first */
   TL_CUDNN_ENABLED,         /* 1 at first */
-  TL_CUDNN_TF32,            /* convolutions of float32 may compute in TF32; 1 at first */
+  TL_CUDNN_TF32,            /* cuDNN may compute float32 in TF32; 1 at first */
   TL_CUDNN_BENCHMARK,       /* measure algorithms and take the fastest */
   TL_CUDNN_BENCHMARK_LIMIT, /* so many of them; 0: all. 10 at first */
   TL_CUDNN_DETERMINISTIC,   /* only algorithms with the same bits each time */

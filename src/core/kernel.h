@@ -661,17 +661,20 @@ struct tlk_list_clip {
 
 /* out (rows, output) = the states after each step, hn (batch, output) those after
 ** each sample's last one, cn (batch, hidden), of LSTM, its cells. h0 and c0, of the
-** same sizes, are the states before; NULL: 0. reserve may be NULL where no backward
-** pass will follow. */
+** same sizes, are the states before; NULL: 0. reserve, of *kept bytes, may be NULL where
+** no backward pass will follow. A device that leaves reserves of several forms lowers
+** *kept, before it returns, to the bytes of the one that it chose. */
 struct tlk_rnn {
   const tlk_Context *cx;
   tlk_Rnn rnn;
   void *out, *hn, *cn, *reserve;
+  int64_t *kept;
   const void *in, *h0, *c0;
 };
 
 /* The gradients, each of which may be NULL: one that is not wanted, or, of results,
-** one that is 0. The sums over rows do not depend on the number of threads. */
+** one that is 0. `kept` is what the forward pass left *kept at. The sums over rows do not
+** depend on the number of threads. */
 struct tlk_rnn_backward {
   const tlk_Context *cx;
   tlk_Rnn rnn;
@@ -679,6 +682,7 @@ struct tlk_rnn_backward {
   void *grad_weight_ih, *grad_weight_hh, *grad_weight_hr, *grad_bias_ih, *grad_bias_hh;
   const void *grad_out, *grad_hn, *grad_cn;
   const void *in, *h0, *c0, *out, *reserve;
+  int64_t kept;
 };
 
 /* ---- all of them ----------------------------------------------------------------- */

@@ -1,5 +1,5 @@
 /*
-** cudnn.c - opens cuDNN, builds its graphs and plans.
+** cudnn.c - opens cuDNN, keeps its handles, builds its graphs and plans.
 */
 #include "kernels/cuda/lib/cudnn.h"
 
@@ -15,7 +15,13 @@ static cuda_Cudnn calls;
 static bool opened;
 static pthread_once_t opening = PTHREAD_ONCE_INIT;
 
+static struct Handle {
+  pthread_mutex_t lock;
+  cudnnHandle_t handle; /* NULL: not made yet */
+} handles[CUDA_MAX_DEVICES];
+
 static void open_library(void) {
+  for (int i = 0; i < CUDA_MAX_DEVICES; i++) pthread_mutex_init(&handles[i].lock, NULL);
   void *library = dlopen("libcudnn.so.9", RTLD_NOW | RTLD_LOCAL);
   if (library == NULL) return;
   opened = true;
@@ -33,6 +39,20 @@ const cuda_Cudnn *cuda_cudnn(void) {
   pthread_once(&opening, open_library);
   return opened ? &calls : NULL;
 }
+
+cudnnHandle_t cuda_dnn_enter(int device) {
+  const cuda_Cudnn *lib = cuda_cudnn();
+  struct Handle *h = &handles[device];
+  if (lib == NULL) return NULL;
+  pthread_mutex_lock(&h->lock);
+  if (h->handle == NULL &&
+      (cuda_device_captures(device) || lib->cudnnCreate(&h->handle) != CUDNN_STATUS_SUCCESS))
+    h->handle = NULL;
+  if (h->handle == NULL) pthread_mutex_unlock(&h->lock);
+  return h->handle;
+}
+
+void cuda_dnn_leave(int device) { pthread_mutex_unlock(&handles[device].lock); }
 
 int64_t cuda_lib_cudnn_version(void) {
   const cuda_Cudnn *lib = cuda_cudnn();

@@ -1,7 +1,7 @@
 /*
-** cudnn.h - cuDNN's graph interface in a few words: descriptors that a graph
-** owns, and plans. The library is opened when it is first needed; without it nothing here
-** fails, there is just no cuDNN.
+** cudnn.h - cuDNN: its calls, a handle for each device, and its graph interface in a few
+** words: descriptors that a graph owns, and plans. The library is opened when it is first
+** needed; without it nothing here fails, there is just no cuDNN.
 */
 #ifndef TLK_CUDA_CUDNN_H
 #define TLK_CUDA_CUDNN_H
@@ -19,7 +19,31 @@
   X(cudnnBackendCreateDescriptor)  \
   X(cudnnBackendDestroyDescriptor) \
   X(cudnnBackendFinalize)          \
-  X(cudnnBackendSetAttribute) X(cudnnBackendGetAttribute) X(cudnnBackendExecute)
+  X(cudnnBackendSetAttribute)      \
+  X(cudnnBackendGetAttribute)      \
+  X(cudnnBackendExecute)           \
+  CUDNN_RNN_CALLS(X)
+/* ... for recurrent layers (kernels/cuda/rnn/cudnn_rnn.c). */
+#define CUDNN_RNN_CALLS(X)         \
+  X(cudnnCreateTensorDescriptor)   \
+  X(cudnnSetTensorNdDescriptor)    \
+  X(cudnnGetTensorNdDescriptor)    \
+  X(cudnnDestroyTensorDescriptor)  \
+  X(cudnnCreateDropoutDescriptor)  \
+  X(cudnnSetDropoutDescriptor)     \
+  X(cudnnDestroyDropoutDescriptor) \
+  X(cudnnCreateRNNDescriptor)      \
+  X(cudnnSetRNNDescriptor_v8)      \
+  X(cudnnDestroyRNNDescriptor)     \
+  X(cudnnCreateRNNDataDescriptor)  \
+  X(cudnnSetRNNDataDescriptor)     \
+  X(cudnnDestroyRNNDataDescriptor) \
+  X(cudnnGetRNNWeightSpaceSize)    \
+  X(cudnnGetRNNWeightParams)       \
+  X(cudnnGetRNNTempSpaceSizes)     \
+  X(cudnnRNNForward)               \
+  X(cudnnRNNBackwardData_v8)       \
+  X(cudnnRNNBackwardWeights_v8)
 
 typedef struct cuda_Cudnn {
 #define X(name) __typeof__(&name) name;
@@ -29,6 +53,12 @@ typedef struct cuda_Cudnn {
 
 /* The library, NULL where it is not there. */
 const cuda_Cudnn *cuda_cudnn(void);
+
+/* The handle of a device, for the calling thread alone until it leaves; NULL, without a
+** message, where there is no cuDNN, where it cannot work here, or where a handle would have
+** to be made while a graph is captured, which does not allow that. */
+cudnnHandle_t cuda_dnn_enter(int device);
+void cuda_dnn_leave(int device); /* after a handle that is not NULL */
 
 /* ---- descriptors ---- */
 

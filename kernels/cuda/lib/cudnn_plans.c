@@ -5,7 +5,6 @@
 ** fastest is kept; a graph that is captured gets what was measured before. What was found is kept on disk for the next program (core/cache.h), in the
 ** words from which cuDNN makes the plan again.
 */
-#include <pthread.h>
 #include <stddef.h>
 #include <string.h>
 
@@ -24,20 +23,14 @@ typedef struct Entry {
   cuda_Plan plan;
 } Entry;
 
+/* For whoever has the device's handle. */
 typedef struct Table {
-  pthread_mutex_t lock;
-  cudnnHandle_t handle;
   Entry entries[2 * PLANS];
   int filled;
   int made[KINDS]; /* plans, by kind of work */
 } Table;
 
 static Table tables[CUDA_MAX_DEVICES];
-static pthread_once_t once = PTHREAD_ONCE_INIT;
-
-static void make_locks(void) {
-  for (int i = 0; i < CUDA_MAX_DEVICES; i++) pthread_mutex_init(&tables[i].lock, NULL);
-}
 
 /* ---- running and measuring ----------------------------------------------------------------------- */
 
@@ -181,7 +174,7 @@ static bool is_of(const Entry *entry, const cuda_DnnWork *work) {
   return entry->bytes == work->key_bytes && memcmp(entry->key, work->key, work->key_bytes) == 0;
 }
 
-static const Entry *entry_of(Table *t, const cuda_DnnWork *work) {
+static const Entry *entry_of(Table *t, const cuda_DnnWork *work, cudnnHandle_t handle) {
   if (t->filled == PLANS) begin_anew(t);
   size_t at = hash_of(work) % (2 * PLANS);
   while (t->entries[at].used && !is_of(&t->entries[at], work)) at = (at + 1) % (2 * PLANS);
@@ -193,19 +186,17 @@ static const Entry *entry_of(Table *t, const cuda_DnnWork *work) {
   if (has_enough(t, work))
     entry->none = true;
   else
-    make(work, t->handle, entry);
+    make(work, handle, entry);
   entry->used = true;
   return entry;
 }
 
-static bool with_table(Table *t, const cuda_DnnWork *work, bool *done) {
-  if (t->handle == NULL && cuda_cudnn()->cudnnCreate(&t->handle) != CUDNN_STATUS_SUCCESS)
-    return true; /* it cannot work here; our own kernels can */
-  if (cuda_cudnn()->cudnnSetStream(t->handle, work->cx->stream->handle) != CUDNN_STATUS_SUCCESS)
+static bool with_handle(const cuda_DnnWork *work, cudnnHandle_t handle, bool *done) {
+  if (cuda_cudnn()->cudnnSetStream(handle, work->cx->stream->handle) != CUDNN_STATUS_SUCCESS)
     return cuda_fail(TL_EDEVICE, "cudnnSetStream failed");
-  const Entry *entry = entry_of(t, work);
+  const Entry *entry = entry_of(&tables[work->cx->device.index], work, handle);
   *done = !entry->none;
-  return entry->none || run(work, t->handle, &entry->plan);
+  return entry->none || run(work, handle, &entry->plan);
 }
 
 bool cuda_dnn_may_differ(void) {
@@ -214,13 +205,13 @@ bool cuda_dnn_may_differ(void) {
 }
 
 bool cuda_dnn_run(const cuda_DnnWork *work, bool *done) {
-  Table *t = &tables[work->cx->device.index];
+  int device = work->cx->device.index;
   *done = false;
-  if (!cuda_host->setting(TL_CUDNN_ENABLED) || cuda_cudnn() == NULL) return true;
-  if (!cuda_enter(work->cx->device.index)) return false;
-  pthread_once(&once, make_locks);
-  pthread_mutex_lock(&t->lock);
-  bool ok = with_table(t, work, done);
-  pthread_mutex_unlock(&t->lock);
+  if (!cuda_host->setting(TL_CUDNN_ENABLED)) return true;
+  if (!cuda_enter(device)) return false;
+  cudnnHandle_t handle = cuda_dnn_enter(device);
+  if (handle == NULL) return true; /* our own kernels can */
+  bool ok = with_handle(work, handle, done);
+  cuda_dnn_leave(device);
   return ok;
 }

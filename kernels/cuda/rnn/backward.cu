@@ -8,6 +8,7 @@
 ** them, the product adds to them. A sample that does not take part in a step has zeros in
 ** the step's rows, so that nothing is added to its own.
 */
+#include "kernels/cuda/rnn/cudnn_rnn.h"
 #include "kernels/cuda/rnn/rnn.cuh"
 
 namespace {
@@ -287,6 +288,7 @@ template <class S> bool backward(const struct tlk_rnn_backward *call) {
 } // namespace
 
 bool tlk_rnn_backward(const struct tlk_rnn_backward *call) {
+  if (cuda_dnn_rnn_kept(call->kept)) return cuda_dnn_rnn_backward(call);
   WITH_FLOATING(call->rnn.dtype, S, return backward<S>(call))
   return true;
 }

@@ -1,8 +1,9 @@
 /*
 ** rnn.cu - the forward pass of a recurrent layer. The inputs of all steps are multiplied
 ** at once; then each step is a product with the states and a kernel that has the rest:
-** biases, activations, the new states.
+** biases, activations, the new states. cuDNN does what it can instead (cudnn_rnn.c).
 */
+#include "kernels/cuda/rnn/cudnn_rnn.h"
 #include "kernels/cuda/rnn/rnn.cuh"
 
 namespace {
@@ -182,9 +183,33 @@ template <class S> bool forward(const struct tlk_rnn *call) {
          multiply_inputs<S>(call, f.gates) && run_steps(call, f, state_gates, at);
 }
 
+/* ---- steps in the reverse order --------------------------------------------------------------- */
+
+template <class T>
+__global__ void __launch_bounds__(RNN_THREADS)
+    flip_kernel(T *to, const T *from, int64_t steps, int64_t n) {
+  for (int64_t i = thread_index(); i < steps * n; i += thread_count())
+    to[i] = from[(steps - 1 - i / n) * n + i % n];
+}
+
+template <class T>
+bool flip(const tlk_Context *cx, void *to, const void *from, int64_t steps, int64_t n) {
+  unsigned grid = blocks_for(cx, steps * n, RNN_THREADS, 16);
+  return launch(cx, flip_kernel<T>, dim3(grid), RNN_THREADS, 0, (T *)to, (const T *)from, steps, n);
+}
+
 } // namespace
 
+bool cuda_rnn_flip(const tlk_Context *cx, void *to, const void *from, int64_t steps, int64_t n,
+                   bool wide) {
+  return wide ? flip<uint32_t>(cx, to, from, steps, n) : flip<uint16_t>(cx, to, from, steps, n);
+}
+
 bool tlk_rnn(const struct tlk_rnn *call) {
+  bool done;
+  if (!cuda_dnn_rnn(call, &done)) return false;
+  if (done) return true;
+  if (call->reserve) *call->kept = tlk_rnn_reserve(&call->rnn);
   WITH_FLOATING(call->rnn.dtype, S, return forward<S>(call))
   return true;
 }

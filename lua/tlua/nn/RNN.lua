@@ -2,7 +2,7 @@
 --
 -- Gates lie in the rows of the weights in PyTorch's order: input, forget, cell, output for LSTM,
 -- reset, update, new for GRU. What is computed is the operators torch.rnn_tanh, rnn_relu, lstm and
--- gru.
+-- gru; on CUDA by cuDNN where it can, unless torch.backends.cudnn says otherwise.
 
 local torch = require "tlua"
 local args = require "tlua.args"

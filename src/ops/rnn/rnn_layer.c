@@ -69,8 +69,14 @@ static bool hand_over(tli_Chain *c, tl_Tensor **out, int n) {
 
 static tl_Tensor *chain_reserve(tli_Chain *c, tl_Device device, const tlk_Rnn *r) {
   const tl_DeviceApi *api = tli_backend(device)->device;
-  int64_t bytes = api && api->rnn_reserve ? api->rnn_reserve(r) : tlk_rnn_reserve(r);
+  int64_t bytes = api && api->rnn_reserve ? api->rnn_reserve(device, r) : tlk_rnn_reserve(r);
   return TLI_STEP(c, tli_empty(TL_U8, device, 1, &bytes));
+}
+
+/* The first bytes of a reserve: all that the kernel has left. */
+static tl_Tensor *chain_kept(tli_Chain *c, tl_Tensor *reserve, int64_t kept) {
+  if (c->failed || reserve == NULL || kept == reserve->numel) return reserve;
+  return TLI_STEP(c, tli_alias(reserve, 1, &kept, reserve->strides, 0));
 }
 
 static bool run(Layer l, tl_Tensor **out) {
@@ -86,11 +92,13 @@ static bool run(Layer l, tl_Tensor **out) {
   out[1] = TLI_STEP(&c, tli_empty(r.dtype, device, 2, states));
   if (r.mode == TLK_RNN_LSTM) out[2] = TLI_STEP(&c, tli_empty(r.dtype, device, 2, cells));
   if (recorded && !c.failed) out[3] = chain_reserve(&c, device, &r);
+  int64_t kept = c.failed || out[3] == NULL ? 0 : out[3]->numel;
   if (!c.failed && r.rows > 0 &&
       !TLI_RUN(device, rnn, .rnn = r, .out = tli_data(out[0]), .hn = tli_data(out[1]),
-               .cn = data_of(out[2]), .reserve = data_of(out[3]), .in = tli_data(l.v[INPUT]),
-               .h0 = data_of(l.v[HX]), .c0 = data_of(l.v[CX])))
+               .cn = data_of(out[2]), .reserve = data_of(out[3]), .kept = &kept,
+               .in = tli_data(l.v[INPUT]), .h0 = data_of(l.v[HX]), .c0 = data_of(l.v[CX])))
     c.failed = true;
+  out[3] = chain_kept(&c, out[3], kept);
   return hand_over(&c, out, 4);
 }
 
@@ -258,7 +266,7 @@ static bool fused_backward(Layer l, tl_Tensor *const *grads, tl_Tensor *output, 
                .grad_bias_hh = data_of(out[BIAS_HH]), .grad_out = data_of(g[0]),
                .grad_hn = data_of(g[1]), .grad_cn = data_of(g[2]), .in = tli_data(l.v[INPUT]),
                .h0 = data_of(l.v[HX]), .c0 = data_of(l.v[CX]), .out = tli_data(output),
-               .reserve = tli_data(reserve)))
+               .reserve = tli_data(reserve), .kept = reserve->numel))
     c.failed = true;
   return hand_over(&c, out, NINPUTS);
 }
