@@ -286,6 +286,19 @@ describe("DTensor", function()
                end
             end
          end
+         for k, name in ipairs {"zeros", "ones", "full"} do
+            local split = {Shard(1), Shard(2)}
+            local d = name == "full" and T.full({4, 8}, 7.0, {device_mesh = mesh, placements = split})
+               or T[name]({4, 8}, {device_mesh = mesh, placements = split})
+            near(d:full_tensor(), torch.full({4, 8}, ({0.0, 1.0, 7.0})[k]), 0)
+            check({2, 4}, d:to_local().shape)
+         end
+         local flags = T.ones({4}, {device_mesh = mesh, dtype = "int64"})
+         check({1, 1, 1, 1}, flags:to_local())
+         check(true, T.zeros(4, mesh, nil, {requires_grad = true}).requires_grad)
+         refused("distributed.tensor.ones: dimension 1, of size 3, cannot be split over 2 ranks", T.ones,
+            {3}, mesh, {Shard(1), Replicate()})
+         refused("distributed.tensor.zeros: device_mesh: ", T.zeros, {3}, 5)
          check("DTensor(float32 (4, 8), {Shard(1), Replicate()}, DeviceMesh(cpu, (2, 2)))",
             tostring(T.distribute_tensor(w, mesh, {Shard(1), Replicate()})))
       ]==])

@@ -165,6 +165,23 @@ function DTensor.from_local(...)
    return new(part, mesh, placements, shape)
 end
 
+-- The shape of a rank's part of a whole that is made here.
+local function part_shape(title, shape, mesh, placements)
+   local left = table.move(shape, 1, #shape, 1, {})
+   for i, placement in ipairs(placements) do
+      if placement:is_partial() then
+         args.refuse(title, ("placements[%d]"):format(i), "Shard(dim) or Replicate()", placement)
+      end
+      local dim, n = placement.dim, mesh:size(i)
+      if dim and left[dim] % n ~= 0 then
+         torch.raise(("%s: dimension %d, of size %d, cannot be split over %d ranks"):format(title,
+            dim, left[dim], n))
+      end
+      if dim then left[dim] = left[dim] // n end
+   end
+   return left
+end
+
 local take_distribute = args.signature [[distribute_tensor(tensor: tensor, device_mesh: object,
    placements: any?)]]
 
@@ -180,18 +197,7 @@ function M.distribute_tensor(...)
    local mesh = check_mesh(title, a.device_mesh)
    local placements = check_placements(title, a.placements, mesh, a.tensor:dim())
    local shape = table.move(a.tensor.shape, 1, a.tensor:dim(), 1, {})
-   local left = table.move(shape, 1, #shape, 1, {})
-   for i, placement in ipairs(placements) do
-      if placement:is_partial() then
-         args.refuse(title, ("placements[%d]"):format(i), "Shard(dim) or Replicate()", placement)
-      end
-      local dim = placement.dim
-      if dim and left[dim] % mesh:size(i) ~= 0 then
-         torch.raise(("%s: dimension %d, of size %d, cannot be split over %d ranks"):format(title,
-            dim, left[dim], mesh:size(i)))
-      end
-      if dim then left[dim] = left[dim] // mesh:size(i) end
-   end
+   part_shape(title, shape, mesh, placements)
    local _ <close> = torch.no_grad()
    local part, whole = a.tensor:detach():clone():contiguous(), {}
    for i = 1, mesh.ndim do
@@ -201,6 +207,35 @@ function M.distribute_tensor(...)
    part = move_all(part, mesh, whole, placements):clone()
    return new(part:requires_grad_(a.tensor.requires_grad), mesh, placements, shape)
 end
+
+local options <const> = [[device_mesh: object, placements: any?, dtype: string?,
+   requires_grad: boolean = false)]]
+
+-- make(shape, a): a rank's part.
+local function define(name, arguments, make)
+   local title <const> = "distributed.tensor." .. name
+   local take = args.signature(title .. arguments .. options)
+   return function(...)
+      local a = take(...)
+      local mesh = check_mesh(title, a.device_mesh)
+      local size = type(a.size) == "table" and a.size or {a.size}
+      local placements = check_placements(title, a.placements, mesh, #size)
+      local part = make(part_shape(title, size, mesh, placements), a)
+      local shape = table.move(size, 1, #size, 1, {})
+      return new(part:requires_grad_(a.requires_grad), mesh, placements, shape)
+   end
+end
+
+local function filled_with(value)
+   return function(shape, a) return torch.full(shape, value or a.fill_value, {dtype = a.dtype}) end
+end
+
+--- DTensors of one value, of which each rank makes its part: zeros(size, options), ones(size,
+--- options) and full(size, fill_value, options), with device_mesh, and placements, dtype,
+--- requires_grad as elsewhere. Float32 unless dtype says otherwise, but for full, as torch.full.
+M.zeros = define("zeros", "(size: integers, ", filled_with(0.0))
+M.ones = define("ones", "(size: integers, ", filled_with(1.0))
+M.full = define("full", "(size: integers, fill_value: number, ", filled_with())
 
 -- Asking -----------------------------------------------------------------------------------------
 

@@ -9,6 +9,11 @@ return lazy.load({}, {
    Placement = "tlua.distributed.tensor.layouts",
    DTensor = "tlua.distributed.tensor.DTensor",
    distribute_tensor = "tlua.distributed.tensor.DTensor",
+   zeros = "tlua.distributed.tensor.DTensor",
+   ones = "tlua.distributed.tensor.DTensor",
+   full = "tlua.distributed.tensor.DTensor",
+   DeviceMesh = "tlua.distributed.device_mesh",
+   init_device_mesh = "tlua.distributed.device_mesh",
    parallel = "tlua.distributed.tensor.parallel",
    experimental = "tlua.distributed.tensor.experimental",
 })
