@@ -227,6 +227,8 @@ describe("fully_shard", function()
          model[2]:set_gradient_divide_factor(2)
          loss(model, mine(x), mine(y)):backward()
          near_model(model, alone)
+         check(nil, model:set_is_last_backward(true))
+         refused("is_last_backward: expected a boolean, got nil", model.set_is_last_backward, model)
          refused("factor: expected a number above 0, got 0", model.set_gradient_divide_factor, model, 0)
          refused("hook: expected a function, got 3", model.set_all_reduce_hook, model, 3)
          refused("set_modules_to_forward_prefetch: modules[1]: expected a module that fully_shard",

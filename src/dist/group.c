@@ -28,6 +28,13 @@ static void group_free(tli_Group *g) {
   tli_free(g, g->wire->bytes);
 }
 
+bool tli_group_available(const char *backend) {
+  const tli_Wire *wire = find_wire(backend);
+  bool there = wire && (wire->available == NULL || wire->available());
+  tli_error_clear();
+  return there;
+}
+
 static tli_Group *group_new(const tli_Wire *wire, int rank, int size, const int *ranks) {
   tli_Group *g = tli_alloc(wire->bytes);
   int *copy = tli_alloc((size_t)size * sizeof *copy);

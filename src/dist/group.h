@@ -50,6 +50,9 @@ typedef struct tli_Work tli_Work;
 ** the same on all ranks. */
 tli_Group *tli_group_join(const char *backend, tli_Store *store, const char *name, int rank,
                           int size, const int *ranks, int64_t timeout, bool detail) TL_MUSTCHECK;
+/* Whether there is a back end of this name, and this process has what it needs: "mpi" a library and
+** one who has started it, "nccl" a GPU and the library. */
+bool tli_group_available(const char *backend);
 /* This process's number among those that mpirun or srun has started, how many they are, and
 ** the name of its machine. */
 bool tli_mpi_rank(int *rank, int *size, char host[256]) TL_MUSTCHECK;

@@ -83,6 +83,8 @@ typedef struct tli_Wire {
   size_t bytes; /* of a group, which begins with a tli_Group */
   int most;     /* ranks */
   int64_t nap;  /* nanoseconds to sleep between two looks at messages under way */
+  /* False with a message where the machine or the process lacks what it needs; NULL: has it. */
+  bool (*available)(void);
   /* Meets all others. What it has made when it fails is released by `leave`. */
   bool (*join)(tli_Group *g, tli_Store *store, const char *name);
   /* Nothing is under way any more; others that wait for this rank get to know. */

@@ -546,6 +546,13 @@ static int dist_mpi_share(lua_State *L) {
   return 1;
 }
 
+/* (name) -> whether there is such a back end here */
+static int dist_available(lua_State *L) {
+  tli_enter(L, tli_state(L));
+  lua_pushboolean(L, tli_group_available(luaL_checkstring(L, 1)));
+  return 1;
+}
+
 /* ---- time ---------------------------------------------------------------------------- */
 
 /* Sleeps for so many seconds, at most one. */
@@ -601,10 +608,10 @@ void tli_open_dist(lua_State *L) {
                                   {"exception", work_exception},
                                   {"source_rank", work_source},
                                   {NULL, NULL}};
-  static const luaL_Reg functions[] = {{"_store", dist_store},         {"_join", dist_join},
-                                       {"_bytes", dist_bytes},         {"_string", dist_string},
-                                       {"_sleep", dist_sleep},         {"_mpi", dist_mpi},
-                                       {"_mpi_share", dist_mpi_share}, {NULL, NULL}};
+  static const luaL_Reg functions[] = {
+      {"_store", dist_store},         {"_join", dist_join},           {"_bytes", dist_bytes},
+      {"_string", dist_string},       {"_sleep", dist_sleep},         {"_mpi", dist_mpi},
+      {"_mpi_share", dist_mpi_share}, {"_available", dist_available}, {NULL, NULL}};
   open_class(L, STORE, store, store_close);
   open_class(L, GROUP, group, group_leave);
   open_class(L, WORK, work, work_gc);

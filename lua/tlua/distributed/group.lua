@@ -450,12 +450,25 @@ function M.set_timeout(timeout, group)
    group.timeout = timeout
 end
 
---- Whether there is a back end of this name; "mpi" and "nccl" need libraries, which are looked for
---- when a group is made.
+--- Whether init_process_group can take a back end here: "mpi" where mpirun or srun has started this
+--- process and its library is found, "nccl" where there are a GPU and NCCL.
 ---@param backend string
 ---@return boolean
 function M.is_backend_available(backend)
-   return backends[backend] == true
+   if type(backend) ~= "string" then
+      args.refuse("is_backend_available", "backend", "a string", backend)
+   end
+   return torch.distributed._available(backend)
+end
+
+---@return boolean
+function M.is_mpi_available()
+   return M.is_backend_available "mpi"
+end
+
+---@return boolean
+function M.is_nccl_available()
+   return M.is_backend_available "nccl"
 end
 
 --- False: "shm" and "mpi" do what gloo does.

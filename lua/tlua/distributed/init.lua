@@ -9,7 +9,8 @@ return lazy.modules("tlua.distributed", {
       get_world_size get_node_local_rank get_backend get_process_group_ranks get_group_rank
       get_global_rank get_pg_count get_debug_level default_pg_timeout new_group new_subgroups
       new_subgroups_by_enumeration split_group set_timeout is_backend_available
-      is_gloo_available is_torchelastic_launched barrier monitored_barrier group GroupMember]],
+      is_gloo_available is_mpi_available is_nccl_available is_torchelastic_launched barrier
+      monitored_barrier group GroupMember]],
    store = "TCPStore FileStore HashStore PrefixStore Store",
    collectives = [[ReduceOp broadcast all_reduce reduce all_gather all_gather_into_tensor gather
       scatter reduce_scatter reduce_scatter_tensor all_to_all all_to_all_single

@@ -70,6 +70,7 @@ const tli_Wire tli_wire_mpi = {
     .bytes = sizeof(tli_MpiGroup),
     .most = TLI_MOST_RANKS,
     .nap = 100000,
+    .available = tli_mpi_available,
     .join = join,
     .leave = leave,
     .usable = usable,

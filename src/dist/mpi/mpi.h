@@ -34,6 +34,8 @@ static inline tli_MpiGroup *tli_mpi_group(tli_Group *g) { return (tli_MpiGroup *
 /* The table of the MPI that has started this process, which is opened on first use (open.c).
 ** NULL with a message that says what is missing. rank and size: of all its processes. */
 const tli_Mpi *tli_mpi_open(int *rank, int *size) TL_MUSTCHECK;
+/* False with a message where there is none; begins nothing. */
+bool tli_mpi_available(void);
 /* What may stand between calls of MPI, of all threads and groups. */
 extern tli_Mutex tli_mpi_lock;
 /* True if code is 0, else false with MPI's words. */

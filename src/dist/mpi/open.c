@@ -64,6 +64,8 @@ static const tli_Mpi *open_once(void) {
   return mpi;
 }
 
+bool tli_mpi_available(void) { return open_once() != NULL; }
+
 const tli_Mpi *tli_mpi_open(int *rank, int *size) {
   const tli_Mpi *mpi = open_once();
   TL_TRY_NULL(mpi);

@@ -248,19 +248,23 @@ static bool share_id(tli_Nccl *n, unsigned char id[TL_COMM_ID_BYTES]) {
 }
 
 /* NULL with a message where this build or machine has no GPUs or no NCCL. */
-static const tl_CommApi *open_api(tli_Group *g) {
-  g->device = (tl_Device){TL_CUDA, (int8_t)tli_current_device(TL_CUDA)};
-  const tl_Backend *backend = tli_backend_open(g->device);
+static const tl_CommApi *open_api(tl_Device device) {
+  const tl_Backend *backend = tli_backend_open(device);
   TL_TRY_NULL(backend);
   if (backend->device->comms) return backend->device->comms();
-  return tli_fail_null(TL_EDEVICE, "nccl: device %s has no groups", tli_device_str(g->device));
+  return tli_fail_null(TL_EDEVICE, "nccl: device %s has no groups", tli_device_str(device));
 }
+
+static tl_Device current(void) { return (tl_Device){TL_CUDA, (int8_t)tli_current_device(TL_CUDA)}; }
+
+static bool available(void) { return open_api(current()) != NULL; }
 
 static bool join(tli_Group *g, tli_Store *store, const char *name) {
   tli_Nccl *n = tli_nccl(g);
   unsigned char id[TL_COMM_ID_BYTES];
   int64_t one = 1, deadline = tli_now_ns() + g->timeout;
-  n->api = open_api(g);
+  g->device = current();
+  n->api = open_api(g->device);
   TL_TRY(n->api);
   n->stream = device_of(n)->stream(g->device, -1);
   n->one = tlo_zeros((tl_Ints){1, &one}, TL_F32, g->device);
@@ -341,6 +345,7 @@ const tli_Wire tli_wire_nccl = {
     .bytes = sizeof(tli_Nccl),
     .most = TLI_MOST_RANKS,
     .nap = 2000000,
+    .available = available,
     .join = join,
     .leave = leave,
     .usable = usable,

@@ -426,6 +426,13 @@ function methods.set_requires_all_reduce(module, all_reduce, recurse)
    set(module, recurse, "requires_all_reduce", "all_reduce", all_reduce)
 end
 
+--- Changes nothing: every backward pass with sync waits for its averages before it ends.
+function methods.set_is_last_backward(_, is_last_backward)
+   if type(is_last_backward) ~= "boolean" then
+      args.refuse("set_is_last_backward", "is_last_backward", "a boolean", is_last_backward)
+   end
+end
+
 --- What the sum of the module's own gradients over all ranks is divided by, in place of their
 --- number.
 function methods.set_gradient_divide_factor(module, factor)
