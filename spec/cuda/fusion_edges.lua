@@ -266,6 +266,57 @@ function M.threads()
    assert(seen == 12)
 end
 
+-- Steps of training a small language model as they are written today, under autocast.
+function M.transformer()
+   local nn, size, length, batch, heads, layers = torch.nn, 32, 12, 2, 4, {}
+   local parameters = {}
+   for i = 1, 2 do
+      layers[i] = {norm = nn.RMSNorm(size), qkv = nn.Linear(size, 3 * size), out = nn.Linear(size, size),
+         next_norm = nn.LayerNorm(size), up = nn.Linear(size, 8 * size), down = nn.Linear(4 * size, size)}
+      for _, name in ipairs {"norm", "qkv", "out", "next_norm", "up", "down"} do
+         for _, w in ipairs(layers[i][name]:to "cuda":parameters()) do parameters[#parameters + 1] = w end
+      end
+   end
+   local start = {}
+   for i, w in ipairs(parameters) do start[i] = w:detach():clone() end
+   local angles = random(length, 1, size // heads // 2)
+   local cos, sin = angles:cos(), angles:sin()
+   local function block(layer, h)
+      local qkv = layer.qkv(layer.norm(h)):view(batch, length, 3 * heads, size // heads)
+      local q = F.rotary_embedding(qkv:narrow(3, 1, heads), cos, sin):transpose(2, 3)
+      local k = F.rotary_embedding(qkv:narrow(3, heads + 1, heads), cos, sin):transpose(2, 3)
+      local a = F.scaled_dot_product_attention(q, k, qkv:narrow(3, 2 * heads + 1, heads):transpose(2, 3))
+      h = h + F.dropout(layer.out(a:transpose(2, 3):contiguous():view(batch, length, size)), 0.1)
+      return h + F.dropout(layer.down(F.swiglu(layer.up(layer.next_norm(h)))), 0.2)
+   end
+   local function train(captured)
+      torch.no_grad(function() for i, w in ipairs(parameters) do w:copy_(start[i]) end end)
+      torch.manual_seed(3)
+      local optimizer = torch.optim.AdamW(parameters, {lr = 0.01, capturable = true})
+      local function step(x, y)
+         local _ <close> = torch.autocast("cuda", {dtype = "bfloat16"})
+         local h = x
+         for _, layer in ipairs(layers) do h = block(layer, h) end
+         local loss = (h - y):square():mean()
+         optimizer:zero_grad()
+         loss:backward()
+         optimizer:step()
+         return loss:detach()
+      end
+      local shape = torch.zeros(batch, length, size)
+      local one = captured and cuda.capture_step(step, {shape, shape})
+         or function(x, y) return step(x:to "cuda", y:to "cuda") end
+      local data, results = torch.Generator():manual_seed(5), {}
+      for i = 1, 8 do
+         local x = torch.randn(batch, length, size, {generator = data})
+         results[i] = one(x, x * 0.5):clone()
+      end
+      for _, w in ipairs(parameters) do results[#results + 1] = w:detach():clone() end
+      return results
+   end
+   bits.compare("transformer", train(false), train(true))
+end
+
 -- A call of the runtime fails (TLUA_EMULATED_FAIL_AT): then the capture does, or nothing is missing.
 function M.failing()
    local ok, message = pcall(function()

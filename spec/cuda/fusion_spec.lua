@@ -47,6 +47,7 @@ describe("a chain of elementwise operators in a graph", function()
       mixes = "of any shapes and dtypes", long = "of a thousand operators and of many arrays",
       captures = "after captures that were left, under autocast, on two streams",
       threads = "in captures on several threads",
+      transformer = "in a transformer's steps with dropout, SwiGLU, rotations and autocast",
    } do
       it("has the same bits " .. what, with_cache(function(folder)
          assert.truthy(run(folder, name, nil, "fusion_edges") > 1)
