@@ -89,6 +89,16 @@ static inline cudnnBackendDescriptor_t described_device(cuda_DnnGraph *g) {
   return d;
 }
 
+/* What takes cuDNN's place has one handle, and no stream. */
+static inline cudnnStatus_t stand_in_handle(cudnnHandle_t *handle) {
+  static char one;
+  *handle = (cudnnHandle_t)(void *)&one;
+  return CUDNN_STATUS_SUCCESS;
+}
+static inline cudnnStatus_t stand_in_stream(cudnnHandle_t handle, cudaStream_t stream) {
+  return handle && !stream ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_BAD_PARAM;
+}
+
 /* Engines are compiled for a driver, of which a library that says yes to all will do
 ** (cudnn_spec.lua makes it). */
 static inline bool has_driver(void) {
