@@ -6,10 +6,11 @@
 --    local circle = Circle(2)
 --
 -- A class is a table of methods and at the same time the metatable of its instances. Methods are
--- looked up when they are called, so a method that is defined or replaced later, in the class or
--- in one it derives from, holds for objects that exist already. Metamethods are found by Lua in
--- the metatable alone; a class therefore takes over its parent's (all but __gc) when it is made,
--- and those that the parent gains later.
+-- looked up when they are called, so a method that is defined or replaced later, in the class or in
+-- one it derives from, holds for objects that exist already. Metamethods are found by Lua in the
+-- metatable alone; a class therefore takes over its parent's (all but __gc) when it is made, and
+-- those that the parent gains later. How instances are made and fields of a class are set, which is
+-- the business of the class's own metatable, a class takes over when it is made.
 
 local torch = require "tlua"
 
@@ -60,7 +61,8 @@ function M.class(name, parent)
    local info = {
       ancestors = {[cls] = true}, parent = parent,
       children = setmetatable({}, {__mode = "k"}), -- which go when nobody else has them
-      __index = parent, __call = construct, __tostring = describe,
+      __index = parent, __call = parent and parent_info.__call or construct,
+      __newindex = parent and parent_info.__newindex or define, __tostring = describe,
    }
    if parent then
       for ancestor in pairs(parent_info.ancestors) do info.ancestors[ancestor] = true end
@@ -70,7 +72,6 @@ function M.class(name, parent)
       cls.__init = default_init
    end
    if not parent or rawget(parent, "__index") == parent then cls.__index = cls end
-   info.__newindex = define
    return setmetatable(cls, info), parent
 end
 
@@ -83,6 +84,16 @@ function M.isinstance(object, cls)
    local info = type(meta) == "table" and getmetatable(meta)
    local ancestors = type(info) == "table" and info.ancestors or nil
    return ancestors ~= nil and ancestors[cls] == true
+end
+
+--- Whether something is a class, and with `parent` that class or one derived from it.
+---@param cls any
+---@param parent? table
+---@return boolean
+function M.issubclass(cls, parent)
+   local info = type(cls) == "table" and getmetatable(cls)
+   local ancestors = type(info) == "table" and info.ancestors or nil
+   return ancestors ~= nil and (parent == nil or ancestors[parent] == true)
 end
 
 --- The class's name for an instance, "Tensor" for a tensor, else what Lua's `type` says.

@@ -4,10 +4,12 @@ local data = torch.utils.data
 describe("torch.utils.data", function()
    it("has PyTorch's names", function()
       local missing = {}
-      for name in ([[BatchSampler ChainDataset ConcatDataset DataLoader Dataset DistributedSampler
-            IterableDataset RandomSampler Sampler SequentialSampler StackDataset Subset
-            SubsetRandomSampler TensorDataset WeightedRandomSampler default_collate default_convert
-            get_worker_info random_split]]):gmatch "%w+_?%w*_?%w*" do
+      for name in ([[BatchSampler ChainDataset ConcatDataset DFIterDataPipe DataChunk DataLoader Dataset
+            DistributedSampler IterDataPipe IterableDataset MapDataPipe RandomSampler Sampler
+            SequentialSampler StackDataset Subset SubsetRandomSampler TensorDataset
+            WeightedRandomSampler argument_validation default_collate default_convert
+            functional_datapipe get_worker_info guaranteed_datapipes_determinism non_deterministic
+            random_split runtime_validation runtime_validation_disabled]]):gmatch "[%w_]+" do
          if data[name] == nil then missing[#missing + 1] = name end
       end
       assert.same({}, missing)

@@ -13,13 +13,6 @@ local OTHER <const> = {
    Tensor = "an import", Module = "an import", Optimizer = "an import", LRScheduler = "an import",
 }
 
--- torch.utils.data's pipes, deprecated there: a dataset with `iter` calls the next one by itself.
-for name in ([[IterDataPipe MapDataPipe DFIterDataPipe DataChunk functional_datapipe argument_validation
-   runtime_validation runtime_validation_disabled non_deterministic
-   guaranteed_datapipes_determinism]]):gmatch "%S+" do
-   OTHER[name] = "of data pipes"
-end
-
 ---- all of them ------------------------------------------------------------------------
 
 local function is_wanted(name)

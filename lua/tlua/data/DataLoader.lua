@@ -24,7 +24,7 @@ local workers = require "tlua.data.workers"
 local name <const> = "data.DataLoader"
 
 local signature = args.signature [[data.DataLoader(dataset: any, batch_size: integer|boolean = 1,
-   shuffle: boolean = false, sampler: any?, batch_sampler: any?, num_workers: count = 0,
+   shuffle: boolean?, sampler: any?, batch_sampler: any?, num_workers: count = 0,
    collate_fn: callable?, pin_memory: boolean = false, drop_last: boolean = false,
    timeout: number = 0, worker_init_fn: callable?, generator: any?, prefetch_factor: integer?,
    persistent_workers: boolean = false, pin_memory_device: string?, in_order: boolean = true)]]
@@ -51,6 +51,11 @@ local function check_workers(a)
    end
 end
 
+local function is_pipe(dataset)
+   return items.is_stream(dataset)
+      and class.isinstance(dataset, require "tlua.data.datapipes.IterDataPipe")
+end
+
 -- Options that exclude each other.
 local function check(a)
    if a.sampler and a.shuffle then
@@ -67,7 +72,7 @@ local function check(a)
       torch.raise(name .. ": drop_last: expected a batch_size with it, got false")
    end
    if items.is_stream(a.dataset) then
-      if a.shuffle or a.sampler or a.batch_sampler then
+      if a.shuffle and not is_pipe(a.dataset) or a.sampler or a.batch_sampler then
          torch.raise(name .. ": a dataset without positions has no order to choose: expected no "
             .. "shuffle, sampler or batch_sampler")
       end
@@ -79,6 +84,20 @@ local function check(a)
    check_workers(a)
 end
 
+-- The shares and the shuffling of a pipe.
+local function set_up_pipe(self, shuffle)
+   local settings = require "tlua.data.datapipes.graph_settings"
+   local group = torch.distributed
+   local is_group = group and group.is_initialized()
+   self.is_pipe = true
+   self.world_size = is_group and group.get_world_size() or 1
+   self.rank = is_group and group.get_rank() or 0
+   self.dataset = settings.apply_shuffle_settings(self.dataset, shuffle)
+   if self.num_workers == 0 and self.world_size > 1 then
+      settings.apply_sharding(self.dataset, self.world_size, self.rank)
+   end
+end
+
 --- Options: batch_size (1; false gives single items), shuffle, sampler, batch_sampler, drop_last
 --- (no smaller batch at the end), collate_fn (makes a batch of a list of items, each a list of
 --- values), generator (of the random order and the epoch's seed), pin_memory (where there is a GPU,
@@ -86,6 +105,10 @@ end
 --- persistent_workers (they stay from epoch to epoch), worker_init_fn (called in each with its id,
 --- from 0), timeout (seconds to wait for a batch; 0: no limit), in_order (true; false gives batches
 --- as they come).
+---
+--- Of an IterDataPipe `shuffle` switches its shuffles on or off, and nil leaves them; a pipe
+--- without any gets one at its end. Its sharding_filter gives each worker its share; without one
+--- each worker gives all items. In all workers the shuffles have the same seed, of the epoch.
 ---@param dataset data.Dataset|data.IterableDataset|Tensor|any[]
 ---@param options? table
 function DataLoader:__init(...)
@@ -98,6 +121,7 @@ function DataLoader:__init(...)
    self.prefetch_factor = a.prefetch_factor or 2
    self.pin_device = a.pin_memory
       and (a.pin_memory_device or torch.cuda.is_available() and "cuda") or nil
+   if is_pipe(a.dataset) then set_up_pipe(self, a.shuffle) end
    if items.is_stream(a.dataset) then return end
    if a.batch_sampler then
       self.batch_sampler, self.batch_size = a.batch_sampler, nil
@@ -179,7 +203,7 @@ local restore = {__close = function(self) torch.set_rng_state(self.state) end}
 -- Batches made here, each from its own seed.
 local function make_here(self, base, order)
    local number, keep = 0, setmetatable({}, restore)
-   local next_batch = not order and fetch.stream(self)
+   local next_batch = not order and fetch.stream(self, base)
    local function make()
       number = number + 1
       local positions

@@ -8,6 +8,13 @@ local M = {}
 
 local collate
 
+-- A table that is no object, or a batch that pipes have made.
+local function is_plain(value)
+   if type(value) ~= "table" then return false end
+   local meta = getmetatable(value)
+   return meta == nil or meta.__name == "data.DataChunk"
+end
+
 -- A table of values by name becomes a table of batches by name.
 local function collate_tables(values)
    local batch = {}
@@ -31,7 +38,7 @@ function collate(values)
    local kind = type(first)
    if kind == "number" or kind == "boolean" then return torch.tensor(values) end
    if kind == "string" then return values end
-   if kind == "table" and getmetatable(first) == nil then return collate_tables(values) end
+   if is_plain(first) then return collate_tables(values) end
    args.refuse("data.default_collate", "item", "tensors, numbers, strings or tables of them",
       first)
 end
@@ -73,7 +80,7 @@ end
 function M.default_convert(value)
    local kind = type(value)
    if kind == "number" or kind == "boolean" then return torch.tensor(value) end
-   if kind ~= "table" or getmetatable(value) ~= nil then return value end
+   if not is_plain(value) then return value end
    local converted = {}
    for key, item in pairs(value) do converted[key] = M.default_convert(item) end
    return converted

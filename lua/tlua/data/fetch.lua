@@ -4,6 +4,7 @@
 -- `stopped`, which tells between items whether nobody waits for the batch any more.
 
 local torch = require "tlua"
+local class = require "tlua.class"
 local collate = require "tlua.data.collate"
 local items = require "tlua.data.items"
 
@@ -63,11 +64,21 @@ function M.batch(source, positions)
    return collated(source, batch)
 end
 
+-- The items of an epoch; what is random in a pipe is seeded alike in all workers.
+local function begin(dataset, base)
+   if class.isinstance(dataset, require "tlua.data.datapipes.IterDataPipe") then
+      local settings = require "tlua.data.datapipes.graph_settings"
+      settings.apply_random_seed(dataset, torch.Generator("cpu"):manual_seed(base))
+   end
+   return dataset:iter()
+end
+
 --- A function that gives one batch after the other of a dataset without positions.
 ---@param source table
+---@param base integer  the seed of the epoch
 ---@return fun(): any ...
-function M.stream(source)
-   local next_item = source.dataset:iter()
+function M.stream(source, base)
+   local next_item = begin(source.dataset, base)
    if not source.batch_size then return next_item end
    local ended = false
    return function()

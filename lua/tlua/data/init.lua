@@ -1,5 +1,5 @@
--- init.lua - torch.data: datasets, samplers and the loader that makes batches of them. Each is
--- loaded when it is first used.
+-- init.lua - torch.data: datasets, samplers, pipes and the loader that makes batches of them. Each
+-- is loaded when it is first used.
 
 local lazy = require "tlua.lazy"
 
@@ -21,4 +21,13 @@ return lazy.load({}, lazy.modules("tlua.data", {
    get_worker_info = "get_worker_info",
    collate = "default_collate default_convert",
    random_split = "random_split",
+   datapipes = "datapipes",
+   ["datapipes.IterDataPipe"] = "IterDataPipe",
+   ["datapipes.DFIterDataPipe"] = "DFIterDataPipe",
+   ["datapipes.MapDataPipe"] = "MapDataPipe",
+   ["datapipes.DataChunk"] = "DataChunk",
+   ["datapipes.functional_datapipe"] = "functional_datapipe",
+   ["datapipes.determinism"] = "non_deterministic guaranteed_datapipes_determinism",
+   ["datapipes.validation"] = "argument_validation runtime_validation runtime_validation_disabled",
+   ["datapipes.graph_settings"] = "graph_settings",
 }))

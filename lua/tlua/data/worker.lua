@@ -52,6 +52,10 @@ return function(stopped, worker, id, source, base)
       id = id, num_workers = source.num_workers, seed = base + id, dataset = source.dataset,
    }
    seed(fetch.seed(base, -1 - id))
+   if source.is_pipe then
+      require "tlua.data.datapipes.graph_settings".apply_sharding(source.dataset,
+         source.num_workers * source.world_size, id * source.world_size + source.rank)
+   end
    if source.worker_init_fn then source.worker_init_fn(id) end
 
    local function finish(...)
@@ -64,7 +68,9 @@ return function(stopped, worker, id, source, base)
       get_worker_info.info.seed = epoch_base + id
       seed(fetch.seed(epoch_base, number))
       if positions then return finish(fetch.batch(source, positions)) end
-      if epoch ~= epoch_base then epoch, next_batch = epoch_base, fetch.stream(source) end
+      if epoch ~= epoch_base then
+         epoch, next_batch = epoch_base, fetch.stream(source, epoch_base)
+      end
       return finish(next_batch())
    end
 end

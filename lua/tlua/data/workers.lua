@@ -41,6 +41,7 @@ function M.start(loader, base)
       drop_last = loader.drop_last, worker_init_fn = loader.worker_init_fn,
       num_workers = loader.num_workers, pin_device = loader.pin_device,
       default_dtype = torch.get_default_dtype(), libraries = libraries(),
+      is_pipe = loader.is_pipe, world_size = loader.world_size, rank = loader.rank,
    }
    local crew = setmetatable({
       pool = torch.workers.start("data.DataLoader", loader.num_workers, "tlua.data.worker", source,

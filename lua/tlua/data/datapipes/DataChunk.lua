@@ -1,0 +1,43 @@
+-- DataChunk.lua - a batch as pipes make it: a list of items.
+
+local args = require "tlua.args"
+local class = require "tlua.class"
+
+---@class data.DataChunk
+---@field [integer] any
+---@overload fun(items: any[]): data.DataChunk
+local DataChunk = class.class("data.DataChunk")
+
+---@param items any[]
+function DataChunk:__init(items)
+   local is_list = type(items) == "table"
+      and (getmetatable(items) == nil or getmetatable(items) == DataChunk)
+   if not is_list then args.refuse("data.DataChunk", "items", "a list", items) end
+   table.move(items, 1, #items, 1, self)
+end
+
+--- Iterates over the items.
+---@return fun(): any
+function DataChunk:iter()
+   local i = 0
+   return function()
+      i = i + 1
+      return self[i]
+   end
+end
+
+--- The same; a class that derives from this one may give with `iter` what is inside its items.
+DataChunk.raw_iterator = DataChunk.iter
+
+--- "[1, 2, 3]".
+---@param indent? string  what stands before it
+---@return string
+function DataChunk:as_str(indent)
+   local texts = {}
+   for i, item in ipairs(self) do texts[i] = tostring(item) end
+   return ("%s[%s]"):format(indent or "", table.concat(texts, ", "))
+end
+
+function DataChunk:__tostring() return self:as_str() end
+
+return DataChunk

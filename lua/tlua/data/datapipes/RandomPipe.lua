@@ -1,0 +1,52 @@
+-- RandomPipe.lua - the base of pipes that draw random numbers: where their seeds come from. A
+-- DataLoader seeds them anew for each epoch, all workers alike; without one they follow
+-- torch.manual_seed.
+
+local torch = require "tlua"
+local args = require "tlua.args"
+local class = require "tlua.class"
+local fetch = require "tlua.data.fetch"
+local IterDataPipe = require "tlua.data.datapipes.IterDataPipe"
+
+---@class data.datapipes.RandomPipe: data.IterDataPipe
+local RandomPipe = class.class("data.datapipes.RandomPipe", IterDataPipe)
+
+RandomPipe.enabled = true
+
+--- Whether items are shuffled at all.
+---@param shuffle? boolean  true by default
+---@return data.datapipes.RandomPipe self
+function RandomPipe:set_shuffle(shuffle)
+   if shuffle ~= nil and type(shuffle) ~= "boolean" then
+      args.refuse(torch.type(self) .. ".set_shuffle", "shuffle", "a boolean", shuffle)
+   end
+   self.enabled = shuffle ~= false
+   return self
+end
+
+--- Seeds the next iteration; those after it draw their seeds from the default generator.
+---@param seed integer
+---@return data.datapipes.RandomPipe self
+function RandomPipe:set_seed(seed)
+   if math.type(seed) ~= "integer" then
+      args.refuse(torch.type(self) .. ".set_seed", "seed", "an integer", seed)
+   end
+   self.seed = seed
+   return self
+end
+
+--- A function of n that draws an integer from 1 to n, of this iteration's seed.
+---@return fun(n: integer): integer
+function RandomPipe:draw()
+   local seed, count = self.seed, 0
+   self.seed = nil
+   if not seed then
+      seed = torch.randint(0, math.maxinteger, {1}, {dtype = "int64", device = "cpu"}):item()
+   end
+   return function(n)
+      count = count + 1
+      return fetch.seed(seed, count) % n + 1
+   end
+end
+
+return RandomPipe

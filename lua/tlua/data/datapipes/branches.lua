@@ -1,0 +1,232 @@
+-- branches.lua - several pipes of one: fork gives all of them every item, demux each item to one of
+-- them.
+--
+-- The branches read one source through one buffer, so they have their iterations in common: the
+-- first iteration of each belongs to the same round; when a branch that takes part in the round
+-- begins another one, a new round begins, and iterations of the old one are over.
+
+local torch = require "tlua"
+local args = require "tlua.args"
+local class = require "tlua.class"
+local copy = require "tlua.data.datapipes.copy"
+local guard = require "tlua.data.datapipes.guard"
+local rows = require "tlua.data.datapipes.rows"
+local IterDataPipe = require "tlua.data.datapipes.IterDataPipe"
+
+local M = {}
+
+-- What is read and how far, of the pipes whose branches are at work.
+local rounds = setmetatable({}, {__mode = "k"})
+
+-- The pipe that branches read from; it is not read itself.
+local Container = class.class("data.datapipes.Container", IterDataPipe)
+
+-- One of the branches.
+local Branch = class.class("data.datapipes.Branch", IterDataPipe)
+
+M.Container, M.Branch = Container, Branch
+
+function Branch:__init(main, instance_id)
+   self.main_datapipe, self.instance_id = main, instance_id
+end
+
+function Branch:__len() return self.main_datapipe:length() end
+
+function Branch:__tostring()
+   return ("%s of %s"):format(torch.type(self), torch.type(self.main_datapipe))
+end
+
+local function begin(main)
+   local round = {taken = {}, buffer = {}, first = 1, last = 0, used = 0}
+   for i = 1, main.num_instances do
+      round.taken[i] = false -- a branch that has not begun
+      round.buffer[i] = {first = 1, last = 0}
+   end
+   rounds[main] = round
+   return round
+end
+
+-- Not by the class's __newindex: a branch is not on its own in what ends its iteration.
+rawset(Branch, "iter", function(self)
+   local main, id = self.main_datapipe, self.instance_id
+   local round = rounds[main]
+   if not round or round.taken[id] then round = begin(main) end
+   round.taken[id] = 0
+   return guard.items(main, function() return main:take(round, id) end,
+      function() return rounds[main] == round end)
+end)
+
+-- The next item of the source, held; nil at the end.
+local function read(main, round)
+   if round.ended then return nil end
+   round.next_item = round.next_item or main.datapipe:iter()
+   local item = rows.hold(round.next_item())
+   if item == nil then
+      round.ended, round.next_item = true, nil
+   end
+   return item
+end
+
+local function refuse_full(main, what)
+   torch.raise(("%s: buffer_size: the buffer of %d items is full, since %s; expected a larger one, "
+      .. "or -1 for one without limit"):format(torch.type(main), main.buffer_size, what))
+end
+
+-- A class that is called for branches, which it returns instead of an instance.
+local function make_class(name)
+   local cls = class.class(name, Container)
+   local info = getmetatable(cls)
+   local construct <const> = info.__call
+   function info.__call(...)
+      local main = construct(...)
+      if main.num_instances == 1 and main.single then return main.datapipe end
+      local branches = {}
+      for i = 1, main.num_instances do branches[i] = Branch(main, i) end
+      return table.unpack(branches)
+   end
+   return cls
+end
+
+local function check(who, a)
+   rows.check_stream(who, "datapipe", a.datapipe)
+   if a.num_instances < 1 or a.num_instances > 250 then
+      args.refuse(who, "num_instances", "an integer from 1 to 250", a.num_instances)
+   end
+end
+
+-- Forker ------------------------------------------------------------------------------------------
+
+local forker_signature = args.signature [[data.datapipes.iter.Forker(datapipe: any,
+   num_instances: integer, buffer_size: integer = 1000, copy: string?)]]
+
+--- Called it returns `num_instances` pipes, each with all items of a pipe; for 1 the pipe itself.
+---
+--- They may be read one after the other or in turn; an item that one of them has read waits in a
+--- buffer for the others. Where the foremost would get more than `buffer_size` ahead of the last,
+--- its next item is an error, and comes when the last has gone on; -1 is no limit. `copy` is
+--- "shallow" or "deep" where each is to have copies of tables and tensors.
+---@class data.datapipes.iter.Forker: data.IterDataPipe
+---@overload fun(datapipe, num_instances: integer, buffer_size?, copy?): data.IterDataPipe ...
+M.Forker = make_class "data.datapipes.iter.Forker"
+
+local Forker <const> = M.Forker
+
+Forker.single = true
+
+function Forker:__init(...)
+   local a = forker_signature(...)
+   check("data.datapipes.iter.Forker", a)
+   if a.copy and a.copy ~= "shallow" and a.copy ~= "deep" then
+      args.refuse("data.datapipes.iter.Forker", "copy", [["shallow", "deep" or nil]], a.copy)
+   end
+   for name, value in pairs(a) do self[name] = value end
+end
+
+function Forker:length() return rows.length(self.datapipe) end
+
+-- How many items the last branch has taken.
+local function slowest(round)
+   local least = math.maxinteger
+   for _, taken in ipairs(round.taken) do least = math.min(least, taken or 0) end
+   return least
+end
+
+-- Item number `at`, which was read before or is read now.
+local function item_at(self, round, at)
+   if at <= round.last then return round.buffer[at] end
+   if self.buffer_size >= 0 and at - slowest(round) > self.buffer_size then
+      refuse_full(self, "a branch has not read what waits there")
+   end
+   local item = read(self, round)
+   if item ~= nil then round.last, round.buffer[at] = at, item end
+   return item
+end
+
+-- The next item for a branch.
+function Forker:take(round, id)
+   local at = round.taken[id] + 1
+   local item = item_at(self, round, at)
+   if item == nil then return nil end
+   round.taken[id] = at
+   if at == round.first then
+      for i = round.first, slowest(round) do
+         round.buffer[i] = nil
+         round.first = i + 1
+      end
+   end
+   if self.copy then item = copy[self.copy](item) end
+   return rows.release(item)
+end
+
+-- Demultiplexer -----------------------------------------------------------------------------------
+
+local demux_signature = args.signature [[data.datapipes.iter.Demultiplexer(datapipe: any,
+   num_instances: integer, classifier_fn: callable, drop_none: boolean = false,
+   buffer_size: integer = 1000)]]
+
+--- Called it returns `num_instances` pipes. `classifier_fn` gives for each item the number of the
+--- pipe that gets it, from 1, or with `drop_none` nil for none.
+---
+--- An item for another pipe than the one that is read waits in a buffer for it. When more than
+--- `buffer_size` are waiting, reading on is an error until one of them is taken; -1 is no limit.
+---@class data.datapipes.iter.Demultiplexer: data.IterDataPipe
+---@overload fun(datapipe, num_instances, classifier_fn, ...): data.IterDataPipe ...
+M.Demultiplexer = make_class "data.datapipes.iter.Demultiplexer"
+
+local Demultiplexer <const> = M.Demultiplexer
+local demux <const> = "data.datapipes.iter.Demultiplexer"
+
+function Demultiplexer:__init(...)
+   local a = demux_signature(...)
+   check(demux, a)
+   for name, value in pairs(a) do self[name] = value end
+end
+
+function Demultiplexer:length() torch.raise(demux .. " has no length") end
+
+-- The number of the pipe that an item is for; nil for none.
+local function classify(self, item)
+   local number = self.classifier_fn(rows.release(item))
+   if number == nil and self.drop_none then return nil end
+   local whole = math.type(number) and math.tointeger(number)
+   if not whole or whole < 1 or whole > self.num_instances then
+      args.refuse(demux, "classifier_fn", ("an integer from 1 to %d of it%s"):format(
+         self.num_instances, self.drop_none and " or nil" or ""), number)
+   end
+   return whole
+end
+
+local function push(queue, item)
+   queue.last = queue.last + 1
+   queue[queue.last] = item
+end
+
+local function pop(queue)
+   local item = queue[queue.first]
+   queue[queue.first] = nil
+   queue.first = queue.first + 1
+   return item
+end
+
+function Demultiplexer:take(round, id)
+   local queue = round.buffer[id]
+   if queue.first <= queue.last then
+      round.used = round.used - 1
+      return rows.release(pop(queue))
+   end
+   while true do
+      if self.buffer_size >= 0 and round.used > self.buffer_size then
+         refuse_full(self, "nobody has read what waits there")
+      end
+      local item = read(self, round)
+      if item == nil then return nil end
+      local number = classify(self, item)
+      if number == id then return rows.release(item) end
+      if number then
+         push(round.buffer[number], item)
+         round.used = round.used + 1
+      end
+   end
+end
+
+return M

@@ -1,0 +1,249 @@
+-- callables.lua - pipes that call a function for each item.
+
+local torch = require "tlua"
+local args = require "tlua.args"
+local class = require "tlua.class"
+local collate = require "tlua.data.collate"
+local copy = require "tlua.data.datapipes.copy"
+local rows = require "tlua.data.datapipes.rows"
+local IterDataPipe = require "tlua.data.datapipes.IterDataPipe"
+
+local M = {}
+
+-- Columns: of an item of several values their places, of an item that is one table its keys -------
+
+local function check_table(self, data)
+   if type(data) == "table" or torch.is_tensor(data) then return end
+   args.refuse(torch.type(self), "input_col", "items of several values, or tables", data)
+end
+
+-- A column's key in a table of n values: places may count from the end.
+local function key_of(col, n)
+   if math.type(col) == "integer" and col < 0 then return n + 1 + col end
+   return col
+end
+
+-- The values in the columns, for a function.
+local function values_of(self, data, n)
+   local cols = type(self.input_col) == "table" and self.input_col or {self.input_col}
+   local values = {}
+   for i, col in ipairs(cols) do
+      values[i] = data[key_of(col, n)]
+      if values[i] == nil then
+         torch.raise(("%s: input_col: the item has no column %s"):format(torch.type(self), col))
+      end
+   end
+   return table.unpack(values, 1, #cols)
+end
+
+-- Calls fn with an item, or with its columns.
+local function call(self, fn, first, ...)
+   if self.input_col == nil then return fn(first, ...) end
+   if select("#", ...) > 0 then
+      local data = table.pack(first, ...)
+      return fn(values_of(self, data, data.n))
+   end
+   check_table(self, first)
+   return fn(values_of(self, first, #first))
+end
+
+local function check_input(who, input_col)
+   local kind = type(input_col)
+   if kind == "table" and (getmetatable(input_col) or #input_col == 0) then
+      args.refuse(who, "input_col", "a column or a list of them", input_col)
+   end
+end
+
+-- Takes columns out of a table of n values; returns the number that is left.
+local function remove(data, cols, n)
+   table.sort(cols, function(a, b) return type(a) == "number" and type(b) == "number" and a > b end)
+   for _, col in ipairs(cols) do
+      if math.type(col) == "integer" and col <= n then
+         table.move(data, col + 1, n, col)
+         data[n] = nil
+         n = n - 1
+      else
+         data[col] = nil
+      end
+   end
+   return n
+end
+
+-- Writes a result to the output column; returns the number of values.
+local function write(self, data, n, result)
+   local out, input = self.output_col, self.input_col
+   if out == -1 then
+      data[n + 1] = result
+      return n + 1
+   elseif out ~= nil then
+      data[key_of(out, n)] = result
+      return math.max(n, math.type(out) == "integer" and out or 0)
+   elseif type(input) ~= "table" then
+      data[key_of(input, n)] = result
+      return n
+   end
+   data[key_of(input[1], n)] = result
+   local others = {}
+   for i = 2, #input do others[i - 1] = key_of(input[i], n) end
+   return remove(data, others, n)
+end
+
+-- Mapper ------------------------------------------------------------------------------------------
+
+local mapper_signature = args.signature [[data.datapipes.iter.Mapper(datapipe: any, fn: callable,
+   input_col: any?, output_col: any?)]]
+
+---@class data.datapipes.iter.Mapper: data.IterDataPipe
+---@overload fun(datapipe, fn: function, input_col?, output_col?): data.datapipes.iter.Mapper
+M.Mapper = class.class("data.datapipes.iter.Mapper", IterDataPipe)
+
+local Mapper <const> = M.Mapper
+
+--- What `fn` returns for each item, one value or several. With `input_col` fn gets columns of the
+--- item: of several values those at these places, of a table those with these keys; the result
+--- takes the place of the first of them, and the other ones go. With `output_col` it goes there
+--- instead, for -1 to the end, and none goes. A table is changed in place.
+---@param datapipe data.IterDataPipe
+---@param fn function
+---@param input_col? integer|string|any[]
+---@param output_col? integer|string|any[]  a list has one
+function Mapper:__init(...)
+   local a = mapper_signature(...)
+   local who, out = torch.type(self), a.output_col
+   rows.check_stream(who, "datapipe", a.datapipe)
+   check_input(who, a.input_col)
+   if out ~= nil and a.input_col == nil then
+      args.refuse(who, "output_col", "none without an input_col", out)
+   end
+   if type(out) == "table" then
+      if #out ~= 1 then args.refuse(who, "output_col", "one column", out) end
+      out = out[1]
+   end
+   self.datapipe, self.fn, self.input_col, self.output_col = a.datapipe, a.fn, a.input_col, out
+end
+
+local function mapped(self, first, ...)
+   if first == nil then return nil end
+   if self.input_col == nil then return rows.given(torch.type(self), "fn", self.fn(first, ...)) end
+   local result = rows.given(torch.type(self), "fn", call(self, self.fn, first, ...))
+   if select("#", ...) == 0 then
+      write(self, first, #first, result)
+      return first
+   end
+   local data = table.pack(first, ...)
+   return table.unpack(data, 1, write(self, data, data.n, result))
+end
+
+function Mapper:iter()
+   local next_item = self.datapipe:iter()
+   return function() return mapped(self, next_item()) end
+end
+
+function Mapper:__len() return rows.length(self.datapipe) end
+
+-- Collator ----------------------------------------------------------------------------------------
+
+local collator_signature = args.signature [[data.datapipes.iter.Collator(datapipe: any,
+   conversion: callable|table?, collate_fn: callable?)]]
+
+---@class data.datapipes.iter.Collator: data.datapipes.iter.Mapper
+---@overload fun(datapipe, conversion?, collate_fn?: function): data.datapipes.iter.Collator
+M.Collator = class.class("data.datapipes.iter.Collator", Mapper)
+
+local collator <const> = "data.datapipes.iter.Collator"
+
+-- As default_collate wants it: items that are one value are lists of that.
+local function collate_batch(batch)
+   if type(batch) ~= "table" then args.refuse(collator, "datapipe",
+      "batches, which batch makes", batch) end
+   local list = {}
+   for i, item in ipairs(batch) do
+      local is_list = type(item) == "table" and getmetatable(item) == nil and #item > 0
+      list[i] = is_list and item or {item}
+   end
+   return collate.default_collate(list)
+end
+
+-- Of a table of columns another one: each by its own function, else by default_convert.
+local function by_column(conversion)
+   return function(frame)
+      if type(frame) ~= "table" then
+         args.refuse(collator, "datapipe", "tables of columns", frame)
+      end
+      local converted = {}
+      for name, column in pairs(frame) do
+         converted[name] = (conversion[name] or collate.default_convert)(column)
+      end
+      for name in pairs(conversion) do
+         if frame[name] == nil then
+            torch.raise(("%s: conversion: the item has no column %s"):format(collator, name))
+         end
+      end
+      return converted
+   end
+end
+
+--- Makes tensors of batches: by default_collate, where the values at the same place of all items
+--- make one value of the result; by a function of one's own; or, where items are tables of columns,
+--- by a function for each column, and default_convert for those that have none.
+---@param datapipe data.IterDataPipe
+---@param conversion? function|table<string, function>
+---@param collate_fn? function  before `conversion`
+function M.Collator:__init(...)
+   local a = collator_signature(...)
+   local fn = a.collate_fn or a.conversion or collate_batch
+   if fn == a.conversion and type(fn) == "table" and getmetatable(fn) == nil then
+      for name, convert in pairs(fn) do
+         if type(convert) ~= "function" then
+            args.refuse(collator, ("conversion.%s"):format(name), "a function",
+               convert)
+         end
+      end
+      fn = by_column(copy.shallow(fn))
+   end
+   Mapper.__init(self, a.datapipe, fn)
+end
+
+-- Filter ------------------------------------------------------------------------------------------
+
+local filter_signature = args.signature [[data.datapipes.iter.Filter(datapipe: any,
+   filter_fn: callable, input_col: any?)]]
+
+---@class data.datapipes.iter.Filter: data.IterDataPipe
+---@overload fun(datapipe, filter_fn: function, input_col?): data.datapipes.iter.Filter
+M.Filter = class.class("data.datapipes.iter.Filter", IterDataPipe)
+
+local Filter <const> = M.Filter
+
+--- The items for which `filter_fn` returns true; it returns true or false. With `input_col` it gets
+--- columns of the item, as Mapper's function does.
+---@param datapipe data.IterDataPipe
+---@param filter_fn fun(...): boolean
+---@param input_col? integer|string|any[]
+function Filter:__init(...)
+   local a = filter_signature(...)
+   rows.check_stream("data.datapipes.iter.Filter", "datapipe", a.datapipe)
+   check_input("data.datapipes.iter.Filter", a.input_col)
+   self.datapipe, self.filter_fn, self.input_col = a.datapipe, a.filter_fn, a.input_col
+end
+
+local function accepts(self, ...)
+   local answer = call(self, self.filter_fn, ...)
+   if type(answer) ~= "boolean" then
+      args.refuse("data.datapipes.iter.Filter", "filter_fn", "a boolean of it", answer)
+   end
+   return answer
+end
+
+function Filter:iter()
+   local next_item = self.datapipe:iter()
+   local find
+   local function pass(first, ...)
+      if first == nil or accepts(self, first, ...) then return first, ... end
+      return find()
+   end
+   function find() return pass(next_item()) end
+   return find
+end
+
+return M

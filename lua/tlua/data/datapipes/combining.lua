@@ -1,0 +1,116 @@
+-- combining.lua - one pipe of several: Concater, Multiplexer, Zipper.
+
+local torch = require "tlua"
+local class = require "tlua.class"
+local rows = require "tlua.data.datapipes.rows"
+local IterDataPipe = require "tlua.data.datapipes.IterDataPipe"
+
+local M = {}
+
+-- A pipe of several: its constructor takes any number of them.
+local function initialize(self, ...)
+   if select("#", ...) == 0 then
+      torch.raise(torch.type(self) .. ": expected at least one pipe, got none")
+   end
+   self.datapipes = {...}
+   for i = 1, select("#", ...) do
+      rows.check_stream(torch.type(self), ("pipe %d"):format(i), (select(i, ...)))
+   end
+end
+
+local function begin(self)
+   local iterators = {}
+   for i, pipe in ipairs(self.datapipes) do iterators[i] = pipe:iter() end
+   return iterators
+end
+
+local function shortest(self)
+   local least = math.maxinteger
+   for _, pipe in ipairs(self.datapipes) do least = math.min(least, rows.length(pipe)) end
+   return least
+end
+
+--- The items of one pipe after those of the other.
+---@class data.datapipes.iter.Concater: data.IterDataPipe
+---@overload fun(...: data.IterDataPipe): data.datapipes.iter.Concater
+M.Concater = class.class("data.datapipes.iter.Concater", IterDataPipe)
+
+M.Concater.__init = initialize
+
+function M.Concater:iter()
+   local k, next_item = 0, nil
+   local find
+   local function pass(first, ...)
+      if first ~= nil then return first, ... end
+      next_item = nil
+      return find()
+   end
+   function find()
+      if not next_item then
+         k = k + 1
+         if not self.datapipes[k] then return nil end
+         next_item = self.datapipes[k]:iter()
+      end
+      return pass(next_item())
+   end
+   return find
+end
+
+function M.Concater:__len()
+   local total = 0
+   for _, pipe in ipairs(self.datapipes) do total = total + rows.length(pipe) end
+   return total
+end
+
+--- An item of each pipe in turn, as long as all of them have one.
+---@class data.datapipes.iter.Multiplexer: data.IterDataPipe
+---@overload fun(...: data.IterDataPipe): data.datapipes.iter.Multiplexer
+M.Multiplexer = class.class("data.datapipes.iter.Multiplexer", IterDataPipe)
+
+M.Multiplexer.__init = initialize
+
+-- One item of each, in a list; nil where one has come to its end.
+local function round_of(iterators, keep)
+   local round = {}
+   for i, next_item in ipairs(iterators) do
+      round[i] = keep(next_item())
+      if round[i] == nil then return nil end
+   end
+   return round
+end
+
+function M.Multiplexer:iter()
+   local iterators = begin(self)
+   local round, at = {}, 0
+   return function()
+      at = at + 1
+      if at > #round then
+         round, at = round_of(iterators, rows.hold), 1
+         if not round then return nil end
+      end
+      return rows.release(round[at])
+   end
+end
+
+function M.Multiplexer:__len() return shortest(self) * #self.datapipes end
+
+--- An item of each pipe side by side, as several values, as long as all of them have one; of an
+--- item that is several values itself the one value is table.pack's.
+---@class data.datapipes.iter.Zipper: data.IterDataPipe
+---@overload fun(...: data.IterDataPipe): data.datapipes.iter.Zipper
+M.Zipper = class.class("data.datapipes.iter.Zipper", IterDataPipe)
+
+M.Zipper.__init = initialize
+
+function M.Zipper:iter()
+   local iterators = begin(self)
+   return function()
+      local round = round_of(iterators, rows.pack)
+      if not round then return nil end
+      return table.unpack(round, 1, #iterators)
+   end
+end
+
+function M.Zipper:__len() return shortest(self) end
+
+return M

@@ -1,0 +1,60 @@
+-- determinism.lua - pipes whose items differ from run to run, which can be forbidden.
+
+local torch = require "tlua"
+local args = require "tlua.args"
+local class = require "tlua.class"
+local switches = require "tlua.data.datapipes.switches"
+
+local M = {}
+
+--- Refuses to make a pipe of a class that `non_deterministic` has marked, where determinism is
+--- guaranteed.
+---@param cls table
+---@param ... any  the constructor's arguments
+function M.check(cls, ...)
+   local varies = cls.is_non_deterministic
+   if type(varies) == "function" then
+      local answer = varies(...)
+      if type(answer) ~= "boolean" then
+         args.refuse(cls.__name, "non_deterministic", "a boolean of its function", answer)
+      end
+      varies = answer
+   end
+   if varies and switches.determinism then
+      torch.raise(("%s: marked non_deterministic; expected a deterministic pipe, since "
+         .. "guaranteed_datapipes_determinism is on"):format(cls.__name))
+   end
+end
+
+local function mark(cls, varies)
+   if not class.issubclass(cls, require "tlua.data.datapipes.IterDataPipe") then
+      torch.raise(("data.non_deterministic: expected a class that derives from data.IterDataPipe, "
+         .. "got %s"):format(tostring(cls)))
+   end
+   cls.is_non_deterministic = varies
+   return cls
+end
+
+--- Marks a class of pipes, and those that derive from it, as one whose items differ from run to
+--- run:
+---
+---    local Noise = torch.data.non_deterministic(torch.class("Noise", torch.data.IterDataPipe))
+---
+--- Where only some arguments make it so, a function tells: it gets the constructor's arguments and
+--- returns true or false. `non_deterministic(fn)` is then a function that takes the class.
+---@param what table|fun(...): boolean
+---@return table|fun(cls: table): table
+function M.non_deterministic(what)
+   if type(what) ~= "function" then return mark(what, true) end
+   return function(cls) return mark(cls, what) end
+end
+
+--- Making a pipe of a class that is marked `non_deterministic` is an error while `fn` runs, or
+--- without one until what is returned is closed: `local _ <close> =
+--- torch.data.guaranteed_datapipes_determinism()`.
+---@param fn? function
+---@return any ...
+M.guaranteed_datapipes_determinism =
+   switches.scope("data.guaranteed_datapipes_determinism", "determinism", true)
+
+return M

@@ -1,0 +1,53 @@
+-- forms.lua - functional forms: pipe:batch(4) is Batcher(pipe, 4).
+
+local torch = require "tlua"
+local args = require "tlua.args"
+
+local M = {}
+
+local function check_name(base, name)
+   if type(name) ~= "string" or not name:find "^[%a_][%w_]*$" then
+      args.refuse(base.__name, "name", "a name as of a method", name)
+   end
+end
+
+-- Gives pipes of a base class, IterDataPipe or MapDataPipe, a form.
+local function add(base, name, fn)
+   base.functions[name] = fn
+   base[name] = fn
+end
+
+--- The functions `register_function` and `register_datapipe_as_function` of a base class, and its
+--- own forms, whose classes are loaded when one is used.
+---@param base table
+---@param module string  that has the classes
+---@param forms table<string, string>  form -> class
+function M.install(base, module, forms)
+   base.functions = {}
+   for name, class_name in pairs(forms) do
+      add(base, name, function(...) return require(module)[class_name](...) end)
+   end
+
+   --- Makes `fn` a method of all pipes of this kind; it may replace another form.
+   function base.register_function(name, fn)
+      check_name(base, name)
+      if base[name] ~= nil and base.functions[name] == nil then
+         torch.raise(("%s: name: expected one that is free, got the method %s"):format(
+            base.__name, name))
+      end
+      add(base, name, fn)
+   end
+
+   --- Makes a class, or what else makes a pipe of a pipe and arguments, a method of all pipes of
+   --- this kind.
+   function base.register_datapipe_as_function(name, cls)
+      check_name(base, name)
+      if base[name] ~= nil then
+         torch.raise(("%s: name: expected one that is free, got %s, which is taken"):format(
+            base.__name, name))
+      end
+      add(base, name, function(...) return cls(...) end)
+   end
+end
+
+return M

@@ -1,0 +1,48 @@
+-- glob.lua - masks for names of files: * for any characters, ? for one, [abc] and [a-z] for one of
+-- those, [!abc] for one of the others.
+
+local M = {}
+
+-- One piece of a mask from a place on as a pattern of Lua, and the place behind it.
+local function piece(mask, at)
+   local c = mask:sub(at, at)
+   if c == "*" then return ".*", at + 1 end
+   if c == "?" then return ".", at + 1 end
+   if c == "[" then
+      local negated, set, after = mask:match("^%[(!?)(%]?[^%]]*)%]()", at)
+      if set and set ~= "" then
+         set = set:gsub("[%%%]%^%[]", "%%%0")
+         return ("[%s%s]"):format(negated == "!" and "^" or "", set), after
+      end
+   end
+   return c:gsub("%W", "%%%0"), at + 1
+end
+
+local function pattern(mask)
+   local pieces, at = {}, 1
+   while at <= #mask do
+      local text
+      text, at = piece(mask, at)
+      pieces[#pieces + 1] = text
+   end
+   return ("^%s$"):format(table.concat(pieces))
+end
+
+--- A function that says whether a name fits one of the masks; "", or none at all, fits every name.
+---@param masks string[]
+---@return fun(name: string): boolean
+function M.any(masks)
+   local patterns = {}
+   for i, mask in ipairs(masks) do
+      if mask == "" then return function() return true end end
+      patterns[i] = pattern(mask)
+   end
+   return function(name)
+      for _, wanted in ipairs(patterns) do
+         if name:find(wanted) then return true end
+      end
+      return #patterns == 0
+   end
+end
+
+return M

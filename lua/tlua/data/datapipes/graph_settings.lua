@@ -1,0 +1,136 @@
+-- graph_settings.lua - settings for all pipes that a pipe is made of: shares, order and seeds. A
+-- DataLoader makes them.
+
+local torch = require "tlua"
+local args = require "tlua.args"
+local class = require "tlua.class"
+local IterDataPipe = require "tlua.data.datapipes.IterDataPipe"
+local MapDataPipe = require "tlua.data.datapipes.MapDataPipe"
+
+local M = {}
+
+local function is_pipe(value)
+   return class.isinstance(value, IterDataPipe) or class.isinstance(value, MapDataPipe)
+end
+
+-- Numbers before strings, each in order: interpreters must agree on the order of pipes.
+local function before(a, b)
+   if type(a) == type(b) then return a < b end
+   return type(a) == "number"
+end
+
+-- Adds the pipes that a table's fields are, or plain tables in it have.
+local function collect(holder, leaves, found, seen)
+   seen[holder] = true
+   local keys = {}
+   for key in next, holder do
+      if type(key) == "number" or type(key) == "string" then keys[#keys + 1] = key end
+   end
+   table.sort(keys, before)
+   for _, key in ipairs(keys) do
+      local value = rawget(holder, key)
+      if is_pipe(value) then
+         found[#found + 1] = value
+      elseif type(value) == "table" and not getmetatable(value) and not seen[value]
+         and not (leaves and leaves[key]) then
+         collect(value, nil, found, seen)
+      end
+   end
+end
+
+-- The pipes that a pipe reads from: those in its fields, but for fields that its class says are
+-- data.
+local function sources(pipe)
+   local found = {}
+   collect(pipe, pipe.leaves, found, {})
+   return found
+end
+
+local function check_pipe(who, datapipe)
+   if not is_pipe(datapipe) then
+      args.refuse("data.graph_settings." .. who, "datapipe", "a pipe", datapipe)
+   end
+end
+
+--- A pipe and all that it reads from, directly or not, each once; the pipe itself first.
+---@param datapipe data.IterDataPipe|data.MapDataPipe
+---@return table[]
+function M.get_all_graph_pipes(datapipe)
+   check_pipe("get_all_graph_pipes", datapipe)
+   local list, seen = {}, {}
+   local function visit(pipe)
+      if seen[pipe] then return end
+      seen[pipe] = true
+      list[#list + 1] = pipe
+      for _, source in ipairs(sources(pipe)) do visit(source) end
+   end
+   visit(datapipe)
+   return list
+end
+
+--- Tells each sharding_filter of a pipe its share; one behind another is an error.
+---@param datapipe data.IterDataPipe
+---@param num_of_instances integer
+---@param instance_id integer  from 0
+---@param sharding_group? integer  of datapipes.iter.SHARDING_PRIORITIES
+---@return data.IterDataPipe datapipe
+function M.apply_sharding(datapipe, num_of_instances, instance_id, sharding_group)
+   check_pipe("apply_sharding", datapipe)
+   local alone, behind = {}, {} -- pipes that were met, by whether a filter came before them
+   local function visit(pipe, applied)
+      local visited = applied and behind or alone
+      if visited[pipe] then return end
+      visited[pipe] = true
+      if pipe.apply_sharding then
+         if applied then
+            torch.raise(("data.graph_settings.apply_sharding: expected one sharding filter, got %s "
+               .. "behind %s, and items would be lost"):format(torch.type(applied),
+               torch.type(pipe)))
+         end
+         pipe:apply_sharding(num_of_instances, instance_id, sharding_group)
+         applied = pipe
+      end
+      for _, source in ipairs(sources(pipe)) do visit(source, applied) end
+   end
+   visit(datapipe, nil)
+   return datapipe
+end
+
+--- Switches all shuffling in a pipe on or off; to be on there must be some, so a pipe without any
+--- gets a shuffle at its end, with a buffer of the default size.
+---@param datapipe data.IterDataPipe
+---@param shuffle? boolean  nil leaves all as it is
+---@return data.IterDataPipe
+function M.apply_shuffle_settings(datapipe, shuffle)
+   check_pipe("apply_shuffle_settings", datapipe)
+   if shuffle == nil then return datapipe end
+   if type(shuffle) ~= "boolean" then
+      args.refuse("data.graph_settings.apply_shuffle_settings", "shuffle", "a boolean", shuffle)
+   end
+   local count = 0
+   for _, pipe in ipairs(M.get_all_graph_pipes(datapipe)) do
+      if pipe.set_shuffle and pipe.set_seed then
+         pipe:set_shuffle(shuffle)
+         count = count + 1
+      end
+   end
+   if count == 0 and shuffle then return datapipe:shuffle() end
+   return datapipe
+end
+
+--- Seeds all pipes that have a method `set_seed`, from a generator.
+---@param datapipe data.IterDataPipe
+---@param rng Generator
+---@return data.IterDataPipe datapipe
+function M.apply_random_seed(datapipe, rng)
+   check_pipe("apply_random_seed", datapipe)
+   for _, pipe in ipairs(M.get_all_graph_pipes(datapipe)) do
+      if pipe.set_seed then
+         pipe:set_seed(torch.randint(0, math.maxinteger, {1},
+            {generator = rng, dtype = "int64", device = "cpu"}):item())
+      end
+   end
+   return datapipe
+end
+
+return M

@@ -1,0 +1,65 @@
+-- guard.lua - one iteration of a pipe at a time: a second one ends the first. Pipes have buffers,
+-- and sources that can be read once only, so two loops over one pipe would take each other's items.
+
+local torch = require "tlua"
+local args = require "tlua.args"
+
+local M = {}
+
+local weak <const> = {__mode = "k"}
+local current = setmetatable({}, weak) -- pipe -> the iteration that is valid
+local starting = setmetatable({}, weak) -- pipes whose `iter` runs
+
+--- A function that gives the items of `next_item`, and after the end nil however often it is
+--- called. While `is_valid` says no, calling it is an error.
+---@param pipe data.IterDataPipe  for the message
+---@param next_item fun(): any ...
+---@param is_valid fun(): boolean
+---@return fun(): any ...
+function M.items(pipe, next_item, is_valid)
+   local ended = false
+   local function pass(first, ...)
+      if first == nil then ended = true end
+      return first, ...
+   end
+   return function()
+      if ended then return nil end
+      if not is_valid() then
+         torch.raise(("%s: this iteration ended when another one of the same pipe began; expected "
+            .. "one at a time, or pipes that fork has made"):format(torch.type(pipe)))
+      end
+      return pass(next_item())
+   end
+end
+
+--- Resets a pipe and begins an iteration, which `iter`, a method of its class, makes. A method
+--- that calls its parent's `iter` begins one iteration, not two.
+---@param pipe data.IterDataPipe
+---@param iter fun(pipe): fun(): any ...
+---@return fun(): any ...
+function M.start(pipe, iter)
+   if starting[pipe] then return iter(pipe) end
+   local iteration <const> = {}
+   local next_item
+   current[pipe] = iteration
+   do
+      starting[pipe] = true
+      local _ <close> = setmetatable({}, {__close = function() starting[pipe] = nil end})
+      pipe:reset()
+      next_item = iter(pipe)
+   end
+   local meta = getmetatable(next_item)
+   if type(next_item) ~= "function" and not (type(meta) == "table" and meta.__call) then
+      args.refuse(torch.type(pipe), "iter", "a function that gives the next item", next_item)
+   end
+   return M.items(pipe, next_item, function() return current[pipe] == iteration end)
+end
+
+--- The method `iter` that a class gets in place of the one that was defined.
+---@param iter fun(pipe): fun(): any ...
+---@return fun(pipe): fun(): any ...
+function M.wrap(iter)
+   return function(pipe) return M.start(pipe, iter) end
+end
+
+return M

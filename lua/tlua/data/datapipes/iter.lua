@@ -1,0 +1,13 @@
+-- iter.lua - torch.data.datapipes.iter: the classes of pipes that are streams. Each file is loaded
+-- when a class of it is first used.
+
+local lazy = require "tlua.lazy"
+
+return lazy.load({}, lazy.modules("tlua.data.datapipes", {
+   sources = "IterableWrapper FileLister FileOpener StreamReader",
+   callables = "Mapper Collator Filter",
+   selecting = "Shuffler Sampler ShardingFilter SHARDING_PRIORITIES",
+   grouping = "Batcher UnBatcher Grouper",
+   combining = "Concater Multiplexer Zipper",
+   branches = "Forker Demultiplexer",
+}))

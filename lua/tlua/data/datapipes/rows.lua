@@ -1,0 +1,94 @@
+-- rows.lua - items of pipes where one value is needed: an item of several values is a row. In a
+-- pipe's own buffers a row has a metatable, so that no table of the user's is taken for one; in a
+-- batch, which the user sees, it is what table.pack gives.
+
+local torch = require "tlua"
+local args = require "tlua.args"
+local items = require "tlua.data.items"
+
+local M = {}
+
+local Row = {}
+
+--- The item as one value, for a buffer.
+---@param first any
+---@param ... any
+---@return any
+function M.hold(first, ...)
+   if select("#", ...) == 0 then return first end
+   return setmetatable(table.pack(first, ...), Row)
+end
+
+--- What `hold` was given.
+---@param held any
+---@return any ...
+function M.release(held)
+   if getmetatable(held) ~= Row then return held end
+   return table.unpack(held, 1, held.n)
+end
+
+--- The item as one value that a user sees.
+---@param first any
+---@param ... any
+---@return any
+function M.pack(first, ...)
+   if select("#", ...) == 0 then return first end
+   return table.pack(first, ...)
+end
+
+--- Whether a value is what table.pack makes of several values, the first of which is not nil.
+---@param value any
+---@return boolean
+function M.is_packed(value)
+   if type(value) ~= "table" or getmetatable(value) or math.type(value.n) ~= "integer"
+      or value.n < 2 or value[1] == nil then
+      return false
+   end
+   for key in pairs(value) do
+      local is_place = math.type(key) == "integer" and key >= 1 and key <= value.n
+      if not is_place and key ~= "n" then return false end
+   end
+   return true
+end
+
+--- What `pack` was given.
+---@param value any
+---@return any ...
+function M.unpack(value)
+   if M.is_packed(value) then return table.unpack(value, 1, value.n) end
+   return value
+end
+
+--- Refuses an item whose first value is nil, which would end the loop.
+---@param who string  the pipe
+---@param what string  where the item comes from
+---@param ... any
+---@return any ...
+function M.given(who, what, ...)
+   if (...) == nil then
+      torch.raise(("%s: %s returned nil, which would end the loop; expected a value"):format(
+         who, what))
+   end
+   return ...
+end
+
+--- Refuses what is no stream to read from.
+---@param who string
+---@param what string
+---@param source any
+function M.check_stream(who, what, source)
+   if not items.is_stream(source) then args.refuse(who, what, "an iterable dataset", source) end
+end
+
+--- The length of a source; an error that names it if it has none.
+---@param source any
+---@return integer
+function M.length(source)
+   local meta = getmetatable(source)
+   if type(meta) ~= "table" or not meta.__len then
+      torch.raise(("%s has no length"):format(torch.type(source)))
+   end
+   return #source
+end
+
+return M

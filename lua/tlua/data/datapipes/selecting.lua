@@ -1,0 +1,178 @@
+-- selecting.lua - pipes that choose order and share: Shuffler, Sampler, ShardingFilter.
+
+local torch = require "tlua"
+local args = require "tlua.args"
+local class = require "tlua.class"
+local rows = require "tlua.data.datapipes.rows"
+local samplers = require "tlua.data.samplers"
+local IterDataPipe = require "tlua.data.datapipes.IterDataPipe"
+local RandomPipe = require "tlua.data.datapipes.RandomPipe"
+
+local M = {}
+
+-- Shuffler ----------------------------------------------------------------------------------------
+
+local shuffler_signature = args.signature [[data.datapipes.iter.Shuffler(datapipe: any,
+   buffer_size: integer = 10000, unbatch_level: integer = 0)]]
+
+---@class data.datapipes.iter.Shuffler: data.datapipes.RandomPipe
+---@overload fun(datapipe, options?: table): data.datapipes.iter.Shuffler
+M.Shuffler = class.class("data.datapipes.iter.Shuffler", RandomPipe)
+
+local Shuffler <const> = M.Shuffler
+
+--- The items in random order: a buffer is filled, and each further item takes the place of one that
+--- is drawn and given. So the order is fully random where the buffer has room for all items.
+---@param datapipe data.IterDataPipe
+---@param options? {buffer_size?: integer, unbatch_level?: integer}  10000; 0, else batches are
+--- taken apart first, as UnBatcher does
+function Shuffler:__init(...)
+   local a = shuffler_signature(...)
+   rows.check_stream("data.datapipes.iter.Shuffler", "datapipe", a.datapipe)
+   if a.buffer_size < 1 then
+      args.refuse("data.datapipes.iter.Shuffler", "buffer_size", "an integer of at least 1",
+         a.buffer_size)
+   end
+   self.datapipe, self.buffer_size = a.datapipe, a.buffer_size
+   if a.unbatch_level ~= 0 then
+      self.datapipe = require "tlua.data.datapipes.iter".UnBatcher(a.datapipe, a.unbatch_level)
+   end
+end
+
+function Shuffler:iter()
+   local next_item = self.datapipe:iter()
+   if not self.enabled then return next_item end
+   local draw, buffer, ended = self:draw(), {}, false
+   local function read()
+      local item = rows.hold(next_item())
+      if item == nil then ended = true end
+      return item
+   end
+   return function()
+      while not ended and #buffer < self.buffer_size do buffer[#buffer + 1] = read() end
+      if #buffer == 0 then return nil end
+      local place = draw(#buffer)
+      local given, following = buffer[place], nil
+      if not ended then following = read() end
+      if following == nil then
+         following = buffer[#buffer]
+         buffer[#buffer] = nil
+         if place > #buffer then return rows.release(given) end
+      end
+      buffer[place] = following
+      return rows.release(given)
+   end
+end
+
+function Shuffler:__len() return rows.length(self.datapipe) end
+
+-- Sampler -----------------------------------------------------------------------------------------
+
+local sampler_signature = args.signature [[data.datapipes.iter.Sampler(datapipe: any,
+   sampler: callable?, sampler_args: table?, sampler_kwargs: table?)]]
+
+---@class data.datapipes.iter.Sampler: data.IterDataPipe
+---@overload fun(datapipe, sampler?, sampler_args?, sampler_kwargs?): data.datapipes.iter.Sampler
+M.Sampler = class.class("data.datapipes.iter.Sampler", IterDataPipe)
+
+--- The positions that a sampler gives for a pipe that has a length.
+---@param datapipe data.IterDataPipe
+---@param sampler? table  a class, SequentialSampler by default; it is called with the pipe,
+--- `sampler_args` and the options `sampler_kwargs`
+---@param sampler_args? any[]
+---@param sampler_kwargs? table
+function M.Sampler:__init(...)
+   local a = sampler_signature(...)
+   rows.check_stream("data.datapipes.iter.Sampler", "datapipe", a.datapipe)
+   rows.length(a.datapipe)
+   local values = {table.unpack(a.sampler_args or {})}
+   values[#values + 1] = a.sampler_kwargs
+   self.datapipe = a.datapipe
+   self.sampler = (a.sampler or samplers.SequentialSampler)(a.datapipe, table.unpack(values))
+end
+
+function M.Sampler:iter() return self.sampler:iter() end
+
+function M.Sampler:__len() return rows.length(self.sampler) end
+
+-- ShardingFilter ----------------------------------------------------------------------------------
+
+--- What shares are divided by: the processes first, then their workers; or, by default, one number
+--- for both.
+M.SHARDING_PRIORITIES = {DEFAULT = 1, DISTRIBUTED = 2, MULTIPROCESSING = 3}
+
+local sharding_signature = args.signature [[data.datapipes.iter.ShardingFilter(source_datapipe: any,
+   sharding_group_filter: integer?)]]
+
+---@class data.datapipes.iter.ShardingFilter: data.IterDataPipe
+---@overload fun(source_datapipe, sharding_group_filter?): data.datapipes.iter.ShardingFilter
+M.ShardingFilter = class.class("data.datapipes.iter.ShardingFilter", IterDataPipe)
+
+local ShardingFilter <const> = M.ShardingFilter
+local sharding <const> = "data.datapipes.iter.ShardingFilter"
+
+--- Every n-th item, from another one on in each of n instances. A DataLoader makes each of its
+--- workers an instance, and where a process group is at work the workers of each process.
+---@param source_datapipe data.IterDataPipe
+---@param sharding_group_filter? integer  the one group of SHARDING_PRIORITIES that counts
+function ShardingFilter:__init(...)
+   local a = sharding_signature(...)
+   rows.check_stream(sharding, "source_datapipe", a.source_datapipe)
+   self.source_datapipe, self.sharding_group_filter = a.source_datapipe, a.sharding_group_filter
+   self.groups, self.num_of_instances, self.instance_id = {}, 1, 0
+end
+
+-- Instances of all groups together: the last group's are next to each other.
+local function update(self)
+   self.num_of_instances, self.instance_id = 1, 0
+   for group = 3, 1, -1 do
+      local share = self.groups[group]
+      if share and (not self.sharding_group_filter or self.sharding_group_filter == group) then
+         self.instance_id = self.instance_id + self.num_of_instances * share[2]
+         self.num_of_instances = self.num_of_instances * share[1]
+      end
+   end
+end
+
+--- Says which share to give.
+---@param num_of_instances integer
+---@param instance_id integer  from 0
+---@param sharding_group? integer  of SHARDING_PRIORITIES, whose DEFAULT goes with no other
+function ShardingFilter:apply_sharding(num_of_instances, instance_id, sharding_group)
+   local group = sharding_group or 1
+   if math.type(num_of_instances) ~= "integer" or num_of_instances < 1 then
+      args.refuse(sharding, "num_of_instances", "an integer of at least 1", num_of_instances)
+   end
+   if math.type(instance_id) ~= "integer" or instance_id < 0 or instance_id >= num_of_instances then
+      args.refuse(sharding, "instance_id", ("an integer from 0 to %d"):format(num_of_instances - 1),
+         instance_id)
+   end
+   if group ~= 1 and group ~= 2 and group ~= 3 then
+      args.refuse(sharding, "sharding_group", "a number of SHARDING_PRIORITIES", sharding_group)
+   end
+   if group == 1 and (self.groups[2] or self.groups[3]) or group ~= 1 and self.groups[1] then
+      torch.raise(sharding .. ": sharding_group: expected DEFAULT alone or others, got both")
+   end
+   self.groups[group] = {num_of_instances, instance_id}
+   update(self)
+end
+
+function ShardingFilter:iter()
+   local next_item, i = self.source_datapipe:iter(), -1
+   local n, own = self.num_of_instances, self.instance_id
+   local find
+   local function pass(...)
+      i = i + 1
+      if (...) == nil or i % n == own then return ... end
+      return find()
+   end
+   function find() return pass(next_item()) end
+   return find
+end
+
+function ShardingFilter:__len()
+   local whole, n = rows.length(self.source_datapipe), self.num_of_instances
+   return whole // n + (self.instance_id < whole % n and 1 or 0)
+end
+
+return M

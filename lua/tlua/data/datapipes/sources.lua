@@ -1,0 +1,269 @@
+-- sources.lua - pipes at the beginning: of what is in memory, and of files.
+
+local torch = require "tlua"
+local args = require "tlua.args"
+local class = require "tlua.class"
+local copy = require "tlua.data.datapipes.copy"
+local glob = require "tlua.data.datapipes.glob"
+local items = require "tlua.data.items"
+local io_folder = require "tlua.io.folder"
+local rows = require "tlua.data.datapipes.rows"
+local IterDataPipe = require "tlua.data.datapipes.IterDataPipe"
+
+local M = {}
+
+-- IterableWrapper ---------------------------------------------------------------------------------
+
+local wrapper_signature = args.signature [[data.datapipes.iter.IterableWrapper(iterable: any,
+   deepcopy: boolean = true)]]
+
+---@class data.datapipes.iter.IterableWrapper: data.IterDataPipe
+---@overload fun(iterable: any, deepcopy?: boolean): data.datapipes.iter.IterableWrapper
+M.IterableWrapper = class.class("data.datapipes.iter.IterableWrapper", IterDataPipe)
+
+local IterableWrapper = M.IterableWrapper
+IterableWrapper.leaves = {iterable = true}
+
+local function has_iter(value)
+   return type(value) == "table" and getmetatable(value) ~= nil and value.iter ~= nil
+end
+
+--- A list, whose items may be tables (of one value each; `map(table.unpack)` makes several of it),
+--- the rows of a tensor, an object with a method `iter`, or a function that returns an iterator.
+--- With `deepcopy` tables and tensors are copied as they are read, so that what is done to them in
+--- place does not last.
+---@param iterable any
+---@param deepcopy? boolean  true by default
+function IterableWrapper:__init(...)
+   local a = wrapper_signature(...)
+   local iterable = a.iterable
+   if not (type(iterable) == "function" or has_iter(iterable) or items.is_dataset(iterable)
+      and (torch.is_tensor(iterable) or getmetatable(iterable) == nil)) then
+      args.refuse("data.datapipes.iter.IterableWrapper", "iterable",
+         "a list, a tensor, an object with a method iter or a function that returns an iterator",
+         iterable)
+   end
+   self.iterable, self.deepcopy = iterable, a.deepcopy
+end
+
+-- The function that gives one item of what is wrapped after the other.
+local function reader(iterable)
+   if type(iterable) == "function" then return iterable() end
+   if has_iter(iterable) then return iterable:iter() end
+   local i, n = 0, #iterable
+   return function()
+      if i >= n then return nil end
+      i = i + 1
+      return iterable[i]
+   end
+end
+
+-- Copies of an item's values.
+local function copied(first, ...)
+   if select("#", ...) == 0 then return copy.deep(first) end
+   local values = table.pack(first, ...)
+   return table.unpack(copy.deep(values), 1, values.n)
+end
+
+function IterableWrapper:iter()
+   local next_item = reader(self.iterable)
+   if not self.deepcopy then return next_item end
+   return function() return copied(next_item()) end
+end
+
+function IterableWrapper:__len()
+   if type(self.iterable) == "function" then
+      torch.raise("data.datapipes.iter.IterableWrapper has no length: it wraps a function")
+   end
+   if has_iter(self.iterable) then return rows.length(self.iterable) end
+   return #self.iterable
+end
+
+-- Files -------------------------------------------------------------------------------------------
+
+-- A length that the user has said.
+local function nominal_length(self)
+   if self.length < 0 then torch.raise(("%s has no length"):format(torch.type(self))) end
+   return self.length
+end
+
+local lister_signature = args.signature [[data.datapipes.iter.FileLister(root: any = '.',
+   masks: any = '',
+   recursive: boolean = false, non_deterministic: boolean = false, length: integer = -1)]]
+
+---@class data.datapipes.iter.FileLister: data.IterDataPipe
+---@overload fun(root?, masks?, options?: table): data.datapipes.iter.FileLister
+M.FileLister = class.class("data.datapipes.iter.FileLister", IterDataPipe)
+
+local FileLister <const> = M.FileLister
+local lister <const> = "data.datapipes.iter.FileLister"
+
+--- The paths of files in folders, sorted in each folder, a folder's own files before those below
+--- it. `root` is a path, a list of them or a pipe that gives them; the path of a file is given as
+--- it is. `masks` are patterns for names with *, ?, [abc] and [!abc]; "" takes all. Options:
+--- recursive (false), non_deterministic (any order will do; it is sorted all the same), length
+--- (what # says).
+---@param root? string|string[]|data.IterDataPipe  "." by default
+---@param masks? string|string[]
+---@param options? {recursive?: boolean, non_deterministic?: boolean, length?: integer}
+function FileLister:__init(...)
+   local a = lister_signature(...)
+   local root = type(a.root) == "string" and {a.root} or a.root
+   if type(root) == "table" and getmetatable(root) == nil then
+      for i, path in ipairs(root) do
+         if type(path) ~= "string" then
+            args.refuse(lister, ("root[%d]"):format(i), "a path", path)
+         end
+      end
+      root = IterableWrapper(table.move(root, 1, #root, 1, {}))
+   end
+   if not items.is_stream(root) then
+      args.refuse(lister, "root", "a path, a list of paths or a pipe of paths", a.root)
+   end
+   local masks = type(a.masks) == "string" and {a.masks} or a.masks
+   if type(masks) ~= "table" then
+      args.refuse(lister, "masks", "a string or a list of strings", masks)
+   end
+   for i, mask in ipairs(masks) do
+      if type(mask) ~= "string" then
+         args.refuse(lister, ("masks[%d]"):format(i), "a string", mask)
+      end
+   end
+   self.datapipe, self.masks, self.recursive, self.length = root, masks, a.recursive, a.length
+end
+
+-- Adds the files of a folder, and then of those in it, to a list of paths.
+local function collect(self, folder, fits, paths)
+   local folders, files = io_folder.list(folder)
+   if not folders then torch.raise(("%s: %s: %s"):format(lister, folder, files)) end
+   local before = folder:find "/$" and folder or folder .. "/"
+   for _, file in ipairs(files) do
+      if fits(file) then paths[#paths + 1] = before .. file end
+   end
+   if not self.recursive then return end
+   for _, inner in ipairs(folders) do collect(self, before .. inner, fits, paths) end
+end
+
+-- The paths that a root has: itself, if it is a file that can be read and no folder.
+local function paths_of(self, root, fits)
+   if type(root) ~= "string" then args.refuse(lister, "root", "paths", root) end
+   local paths = {}
+   if not io_folder.list(root) then
+      local file <close> = io.open(root, "rb")
+      if file then
+         if fits(root:match "[^/\\]*$") then paths[1] = root end
+         return paths
+      end
+   end
+   collect(self, root, fits, paths)
+   return paths
+end
+
+function FileLister:iter()
+   local next_root, fits = self.datapipe:iter(), glob.any(self.masks)
+   local paths, at = {}, 0
+   return function()
+      at = at + 1
+      while not paths[at] do
+         local root = next_root()
+         if root == nil then return nil end
+         paths, at = paths_of(self, root, fits), 1
+      end
+      return paths[at]
+   end
+end
+
+FileLister.__len = nominal_length
+
+local opener_signature = args.signature [[data.datapipes.iter.FileOpener(datapipe: any,
+   mode: string = 'r', length: integer = -1)]]
+
+---@class data.datapipes.iter.FileOpener: data.IterDataPipe
+---@overload fun(datapipe: any, mode?: string, length?: integer): data.datapipes.iter.FileOpener
+M.FileOpener = class.class("data.datapipes.iter.FileOpener", IterDataPipe)
+
+local FileOpener <const> = M.FileOpener
+local opener <const> = "data.datapipes.iter.FileOpener"
+
+--- Opens the files whose paths a pipe gives; items are path and file. Who reads a file closes it,
+--- as StreamReader does; one that is left is closed when the collector finds it.
+---@param datapipe data.IterDataPipe
+---@param mode? string  "r" (the default), "t" or "rt" for text, "b" or "rb" for bytes
+---@param length? integer  what # says
+function FileOpener:__init(...)
+   local a = opener_signature(...)
+   rows.check_stream(opener, "datapipe", a.datapipe)
+   local modes <const> = {r = "r", t = "r", rt = "r", b = "rb", rb = "rb"}
+   if not modes[a.mode] then
+      args.refuse(opener, "mode", [["r", "t", "rt", "b" or "rb"]], a.mode)
+   end
+   self.datapipe, self.mode, self.length = a.datapipe, modes[a.mode], a.length
+end
+
+function FileOpener:iter()
+   local next_path = self.datapipe:iter()
+   return function()
+      local path = next_path()
+      if path == nil then return nil end
+      if type(path) ~= "string" then args.refuse(opener, "datapipe", "paths as items", path) end
+      local file, message = io.open(path, self.mode)
+      if not file then
+         collectgarbage() -- files that were left may be too many to open another
+         file, message = io.open(path, self.mode)
+      end
+      if not file then torch.raise(("%s: %s"):format(opener, message)) end
+      return path, file
+   end
+end
+
+FileOpener.__len = nominal_length
+
+local reader_signature = args.signature [[data.datapipes.iter.StreamReader(datapipe: any,
+   chunk: integer?)]]
+
+---@class data.datapipes.iter.StreamReader: data.IterDataPipe
+---@overload fun(datapipe: any, chunk?: integer): data.datapipes.iter.StreamReader
+M.StreamReader = class.class("data.datapipes.iter.StreamReader", IterDataPipe)
+
+local StreamReader <const> = M.StreamReader
+local stream_reader <const> = "data.datapipes.iter.StreamReader"
+
+--- Reads streams: of items that are a label and a stream makes items that are the label and bytes.
+--- A stream is a file, or has methods `read` and, if it likes, `close`; it is closed at its end.
+---@param datapipe data.IterDataPipe
+---@param chunk? integer  so many bytes at a time; all at once by default
+function StreamReader:__init(...)
+   local a = reader_signature(...)
+   rows.check_stream(stream_reader, "datapipe", a.datapipe)
+   if a.chunk and a.chunk < 1 then
+      args.refuse(stream_reader, "chunk", "an integer of at least 1", a.chunk)
+   end
+   self.datapipe, self.chunk = a.datapipe, a.chunk
+end
+
+local function is_readable(stream)
+   if io.type(stream) then return io.type(stream) == "file" end
+   return type(stream) == "table" and stream.read ~= nil
+end
+
+function StreamReader:iter()
+   local next_stream = self.datapipe:iter()
+   local label, stream
+   return function()
+      while true do
+         if not stream then
+            label, stream = next_stream()
+            if label == nil then return nil end
+            if not is_readable(stream) then
+               args.refuse(stream_reader, "datapipe", "a label and an open stream as items", stream)
+            end
+         end
+         local bytes = stream:read(self.chunk or "a")
+         if bytes and #bytes > 0 then return label, bytes end
+         if stream.close then stream:close() end
+         stream = nil
+      end
+   end
+end
+
+return M

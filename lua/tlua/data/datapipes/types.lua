@@ -1,0 +1,105 @@
+-- types.lua - what items of a pipe are declared to be. A type is
+--    a string: "integer", "float", "number", "string", "boolean", "table", "Tensor", "any" or the
+--       name of a class, and with | several of them: "integer|string";
+--    a class, which holds for its instances and those of classes that derive from it;
+--    a function, which is called with the value and returns whether it is one;
+--    a list of types, for items of that many values.
+
+local args = require "tlua.args"
+local class = require "tlua.class"
+
+local M = {}
+
+local function is_list(kind)
+   return type(kind) == "table" and getmetatable(kind) == nil and #kind > 0
+end
+
+local function is_type(kind)
+   if type(kind) == "string" then return kind:find "[^|%s]" ~= nil end
+   if not is_list(kind) then return type(kind) == "function" or class.issubclass(kind) end
+   for _, part in ipairs(kind) do
+      if not is_type(part) then return false end
+   end
+   return true
+end
+
+--- Refuses what is no type.
+---@param who string
+---@param what string
+---@param kind any
+function M.check(who, what, kind)
+   if not is_type(kind) then
+      args.refuse(who, what, "a type: a name, a class, a function or a list of them", kind)
+   end
+end
+
+---@param kind any
+---@return string
+function M.describe(kind)
+   if type(kind) == "string" then return kind end
+   if class.issubclass(kind) then return kind.__name end
+   if type(kind) == "function" then return "what its predicate takes" end
+   local parts = {}
+   for i, part in ipairs(kind) do parts[i] = M.describe(part) end
+   return ("(%s)"):format(table.concat(parts, ", "))
+end
+
+local function holds_one(kind, value)
+   if type(kind) == "function" then return kind(value) and true or false end
+   if class.issubclass(kind) then return class.isinstance(value, kind) end
+   for name in kind:gmatch "[^|%s]+" do
+      if name == "any" or name == class.type(value) or name == type(value)
+         or name == math.type(value) then
+         return true
+      end
+   end
+   return false
+end
+
+--- Whether an item, one value or several, is of a type.
+---@param kind any
+---@param ... any
+---@return boolean
+function M.holds(kind, ...)
+   if kind == "any" then return true end
+   local n = select("#", ...)
+   if not is_list(kind) then return n == 1 and holds_one(kind, (...)) end
+   if n ~= #kind then return false end
+   for i, part in ipairs(kind) do
+      if not holds_one(part, (select(i, ...))) then return false end
+   end
+   return true
+end
+
+-- Whether all alternatives of a string are among those of another.
+local function is_part_of_names(part, whole)
+   local names = {}
+   for name in whole:gmatch "[^|%s]+" do names[name] = true end
+   for name in part:gmatch "[^|%s]+" do
+      local wider = (name == "integer" or name == "float") and "number"
+      if not (names[name] or names.any or wider and names[wider]) then return false end
+   end
+   return true
+end
+
+--- Whether all that is of one type is of the other, as far as it can be told: of functions only
+--- that they are the same.
+---@param part any
+---@param whole any
+---@return boolean
+function M.is_part(part, whole)
+   if part == whole or whole == "any" then return true end
+   if is_list(part) and is_list(whole) then
+      for i, kind in ipairs(whole) do
+         if part[i] == nil or not M.is_part(part[i], kind) then return false end
+      end
+      return #part == #whole
+   end
+   if class.issubclass(part) then
+      if class.issubclass(whole) then return class.issubclass(part, whole) end
+      return type(whole) == "string" and is_part_of_names(part.__name, whole)
+   end
+   return type(part) == "string" and type(whole) == "string" and is_part_of_names(part, whole)
+end
+
+return M
