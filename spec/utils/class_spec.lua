@@ -40,6 +40,25 @@ describe("torch.class", function()
       assert.same({4, 3}, {#object, #Shape()})
    end)
 
+   it("hands on how instances are made and fields are set", function()
+      local Counted = torch.class("Counted")
+      local info, made, set = getmetatable(Counted), 0, {}
+      local construct, define = info.__call, info.__newindex
+      function info.__call(...)
+         made = made + 1
+         return construct(...)
+      end
+      function info.__newindex(cls, name, value)
+         set[#set + 1] = name
+         define(cls, name, value)
+      end
+      local Child = torch.class("Child", Counted)
+      function Child.size() return 2 end
+      assert.same({2, 1, {"size"}}, {Child().size(), made, set})
+      torch.class "Other"()
+      assert.equal(1, made)
+   end)
+
    it("lets a scope close an object", function()
       local closed = 0
       local Handle = torch.class("Handle")

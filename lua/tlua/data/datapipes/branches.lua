@@ -38,10 +38,7 @@ end
 
 local function begin(main)
    local round = {taken = {}, buffer = {}, first = 1, last = 0, used = 0}
-   for i = 1, main.num_instances do
-      round.taken[i] = false -- a branch that has not begun
-      round.buffer[i] = {first = 1, last = 0}
-   end
+   for i = 1, main.num_instances do round.taken[i] = false end -- a branch that has not begun
    rounds[main] = round
    return round
 end
@@ -127,14 +124,18 @@ function Forker:length() return rows.length(self.datapipe) end
 -- How many items the last branch has taken.
 local function slowest(round)
    local least = math.maxinteger
-   for _, taken in ipairs(round.taken) do least = math.min(least, taken or 0) end
+   for i = 1, #round.taken do
+      local taken = round.taken[i] or 0
+      if taken < least then least = taken end
+   end
    return least
 end
 
--- Item number `at`, which was read before or is read now.
+-- Item number `at`, which was read before or is read now. The last branch waits for the first item
+-- in the buffer.
 local function item_at(self, round, at)
    if at <= round.last then return round.buffer[at] end
-   if self.buffer_size >= 0 and at - slowest(round) > self.buffer_size then
+   if self.buffer_size >= 0 and at - (round.first - 1) > self.buffer_size then
       refuse_full(self, "a branch has not read what waits there")
    end
    local item = read(self, round)
@@ -196,7 +197,9 @@ local function classify(self, item)
    return whole
 end
 
-local function push(queue, item)
+local function push(buffer, number, item)
+   local queue = buffer[number] or {first = 1, last = 0}
+   buffer[number] = queue
    queue.last = queue.last + 1
    queue[queue.last] = item
 end
@@ -210,7 +213,7 @@ end
 
 function Demultiplexer:take(round, id)
    local queue = round.buffer[id]
-   if queue.first <= queue.last then
+   if queue and queue.first <= queue.last then
       round.used = round.used - 1
       return rows.release(pop(queue))
    end
@@ -223,7 +226,7 @@ function Demultiplexer:take(round, id)
       local number = classify(self, item)
       if number == id then return rows.release(item) end
       if number then
-         push(round.buffer[number], item)
+         push(round.buffer, number, item)
          round.used = round.used + 1
       end
    end

@@ -124,8 +124,8 @@ end
 
 local function mapped(self, first, ...)
    if first == nil then return nil end
-   if self.input_col == nil then return rows.given(torch.type(self), "fn", self.fn(first, ...)) end
-   local result = rows.given(torch.type(self), "fn", call(self, self.fn, first, ...))
+   if self.input_col == nil then return rows.given(self, "fn", self.fn(first, ...)) end
+   local result = rows.given(self, "fn", call(self, self.fn, first, ...))
    if select("#", ...) == 0 then
       write(self, first, #first, result)
       return first

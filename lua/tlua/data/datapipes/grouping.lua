@@ -46,7 +46,7 @@ function Batcher:iter()
          batch[#batch + 1] = item
       end
       if #batch == 0 or self.drop_last and #batch < self.batch_size then return nil end
-      return rows.given(batcher, "wrapper_class", self.wrapper_class(batch))
+      return rows.given(self, "wrapper_class", self.wrapper_class(batch))
    end
 end
 

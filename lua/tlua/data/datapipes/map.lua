@@ -215,7 +215,7 @@ function Shuffler:iter()
          local other = at - 1 + draw(#order - at + 1)
          order[at], order[other] = order[other], order[at]
       end
-      return rows.given("data.datapipes.map.Shuffler", "get", self.datapipe:get(order[at]))
+      return rows.given(self, "get", self.datapipe:get(order[at]))
    end
 end
 

@@ -60,14 +60,14 @@ function M.unpack(value)
 end
 
 --- Refuses an item whose first value is nil, which would end the loop.
----@param who string  the pipe
+---@param pipe data.IterDataPipe
 ---@param what string  where the item comes from
 ---@param ... any
 ---@return any ...
-function M.given(who, what, ...)
+function M.given(pipe, what, ...)
    if (...) == nil then
       torch.raise(("%s: %s returned nil, which would end the loop; expected a value"):format(
-         who, what))
+         torch.type(pipe), what))
    end
    return ...
 end
