@@ -96,3 +96,33 @@ describe("#include", function()
       end)
    end
 end)
+
+-- The text of a loop whose head is line i: up to the `end` in the same column.
+local function loop_at(lines, i)
+   local column, body = lines[i]:match "^ *", {lines[i]}
+   if lines[i]:find "%f[%w]do%f[%W].*%f[%w]end%f[%W]" then return lines[i] end
+   repeat
+      i = i + 1
+      body[#body + 1] = lines[i]
+   until not lines[i] or lines[i]:find("^" .. column .. "end%f[%W]")
+   return table.concat(body, "\n")
+end
+
+describe("a spec's loop over pairs", function()
+   it("draws no random numbers: the order differs from run to run (spec/support/sorted.lua)", function()
+      local astray, seen = {}, 0
+      for path in shell.ok("grep -rlE 'in pairs' spec --include='*_spec.lua'"):gmatch "[^\n]+" do
+         local lines = {}
+         for line in shell.read(path):gmatch "([^\n]*)\n" do lines[#lines + 1] = line end
+         for i, line in ipairs(lines) do
+            if line:find "^ *for [%w_, ]+ in pairs" then
+               seen = seen + 1
+               local draws = loop_at(lines, i):find "%f[%w]rand[%w_]*[ (]"
+               if draws then astray[#astray + 1] = ("%s:%d"):format(path, i) end
+            end
+         end
+      end
+      assert.same({}, astray)
+      assert.truthy(seen > 50)
+   end)
+end)

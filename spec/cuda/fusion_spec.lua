@@ -6,6 +6,7 @@
 -- tries that many random chains (12 unless given).
 
 local shell = require "spec.support.shell"
+local sorted = require "spec.support.sorted"
 
 local CHAINS <const> = tonumber(os.getenv "TLUA_FUSION_CHAINS") or 12
 
@@ -42,7 +43,7 @@ describe("a chain of elementwise operators in a graph", function()
       assert.truthy(run(folder, "between") > 0)
    end))
 
-   for name, what in pairs {
+   for name, what in sorted {
       aliases = "where tensors share memory", holding = "of what somebody still has, whatever went",
       mixes = "of any shapes and dtypes", long = "of a thousand operators and of many arrays",
       captures = "after captures that were left, under autocast, on two streams",

@@ -2,6 +2,7 @@
 -- get is for the stream that has called backward.
 
 local torch = require "tlua"
+local sorted = require "spec.support.sorted"
 local sim = torch.sim
 
 local function program(device, s1, s2)
@@ -34,7 +35,7 @@ end
 describe("backward", function()
    teardown(function() sim.configure {seed = 1} end)
 
-   for name, backward in pairs {
+   for name, backward in sorted {
       ["from a loss"] = function(loss) loss:backward() end,
       ["with hooks that change modes"] = function(loss, _, _, a)
          a:register_hook(function(grad)

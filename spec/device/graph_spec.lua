@@ -2,6 +2,7 @@
 
 local torch = require "tlua"
 local device = require "spec.support.device"
+local sorted = require "spec.support.sorted"
 local kind = device.name or "sim"
 local sim = torch[kind]
 
@@ -91,7 +92,7 @@ describe("a graph", function()
 
    it("refuses an operator that waits, by its name, and is closed then", function()
       local x = ones(4)
-      for name, fn in pairs {item = function() return x:sum():item() end,
+      for name, fn in sorted {item = function() return x:sum():item() end,
                              nonzero = function() return x:nonzero() end,
                              tolist = function() return x:tolist() end} do
          local g = sim.Graph()
@@ -255,7 +256,7 @@ describe("random numbers in a graph", function()
          end,
          two = function() return torch.rand(3, {device = kind}) + torch.rand(3, {device = kind}) end,
       }
-      for name, draw in pairs(draws) do
+      for name, draw in sorted(draws) do
          local g = sim.Graph()
          torch.manual_seed(99) -- of no effect on what is drawn later
          local y = sim.graph(g, draw)

@@ -2,6 +2,7 @@
 
 local torch = require "tlua"
 local problem = require "spec.support.optim"
+local sorted = require "spec.support.sorted"
 local sim = torch.sim
 
 local here <const>, there <const> = {device = "cpu"}, {device = "sim"}
@@ -60,7 +61,7 @@ describe("an optimizer on a device", function()
    end)
 
    it("is told on the device whether a step is to be made", function()
-      for capturable, expected in pairs {[true] = 2, [false] = 0} do
+      for capturable, expected in sorted {[true] = 2, [false] = 0} do
          local p = torch.ones(3, {device = "sim", requires_grad = true})
          local optimizer = torch.optim.Adam({p}, {lr = 0.1, capturable = capturable})
          optimizer.found_inf = torch.zeros({}, there)

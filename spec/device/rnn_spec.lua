@@ -3,6 +3,7 @@
 
 local device = require "spec.support.device"
 local torch = require "tlua"
+local sorted = require "spec.support.sorted"
 local nn = torch.nn
 
 local there <const> = device.name or "sim"
@@ -44,7 +45,7 @@ end
 
 describe("on a device a recurrent layer", function()
    for _, kind in ipairs(kinds) do
-      for dtype, limit in pairs(tolerance) do
+      for dtype, limit in sorted(tolerance) do
          it(("agrees with the CPU: %s in %s"):format(kind[1], dtype), function()
             for bits = 0, 3 do
                local packed, with_states = bits % 2 == 1, bits > 1

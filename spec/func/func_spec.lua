@@ -1,5 +1,6 @@
 -- torch.func beside PyTorch's; the values are in spec/fixtures/func.lua, which func.py has written.
 local torch = require "tlua"
+local sorted = require "spec.support.sorted"
 local F, fn = torch.nn.functional, torch.func
 local rows = dofile "spec/fixtures/func.lua"
 
@@ -45,7 +46,7 @@ local functions = {
 
 local x, v, batch = values({3}, 0.5), values({3}, 4), values({2, 3}, 5)
 
-for name, f in pairs(functions) do
+for name, f in sorted(functions) do
    describe("torch.func of " .. name, function()
       local row = rows[name]
       local function pulled(input)

@@ -2,6 +2,7 @@
 
 local torch = require "tlua"
 local shell = require "spec.support.shell"
+local sorted = require "spec.support.sorted"
 
 local folder <const> = "spec/fixtures/formats/"
 local path
@@ -32,7 +33,7 @@ describe("torch.load of NumPy's files", function()
          i4 = "int32", i8 = "int64", u1 = "uint8", u2 = "int32", u4 = "int64", u8 = "int64",
          b1 = "bool", big_f4 = "float32", big_i8 = "int64", fortran = "float64"}
       local arrays = torch.load(folder .. "arrays.npz")
-      for name, dtype in pairs(dtypes) do
+      for name, dtype in sorted(dtypes) do
          assert.equal(dtype, arrays[name].dtype, name)
          local values = dtype:find "float" and expected or expected:to(dtype)
          assert.close(values:double(), arrays[name]:double(), 0)
@@ -348,7 +349,7 @@ describe("torch.save for NumPy", function()
       end
       torch.save(arrays, name)
       local read = torch.load(name)
-      for key, array in pairs(arrays) do
+      for key, array in sorted(arrays) do
          assert.equal(array.dtype, read[key].dtype, key)
          assert.same(array.shape, read[key].shape, key)
          assert.truthy(array:equal(read[key]), key)

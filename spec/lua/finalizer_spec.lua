@@ -36,6 +36,7 @@ local function under_fire(make, fn, disturb, times)
 end
 
 local shell = require "spec.support.shell"
+local sorted = require "spec.support.sorted"
 
 local function matrix() return torch.ones(7, 9) end
 local function list() return torch.ones(40):requires_grad_() end
@@ -195,18 +196,6 @@ local disturbances = {
    ["becomes smaller"] = trying(function(x) x:requires_grad_(false):resize_(1) end),
    ["requires a gradient or not"] = trying(function(x) x:requires_grad_(not x.requires_grad) end),
 }
-
--- By name: with pairs a run's order would be its own, and what went wrong in it hard to see again.
-local function sorted(cases)
-   local names = {}
-   for name in pairs(cases) do names[#names + 1] = name end
-   table.sort(names)
-   local i = 0
-   return function()
-      i = i + 1
-      return names[i], cases[names[i]]
-   end
-end
 
 for what, disturb in sorted(disturbances) do
    describe("a tensor that " .. what .. " in a finalizer", function()

@@ -1,5 +1,6 @@
 -- Weights that are computed from others: parametrizations, and the hooks that were before them.
 local torch = require "tlua"
+local sorted = require "spec.support.sorted"
 local nn = torch.nn
 local utils = nn.utils
 local P, parametrizations = utils.parametrize, utils.parametrizations
@@ -213,7 +214,7 @@ end)
 
 describe("parametrizations", function()
    it("weight_norm splits length and direction, as PyTorch's", function()
-      for name, dim in pairs {weight_norm = 1, weight_norm_2 = 2, weight_norm_all = false} do
+      for name, dim in sorted {weight_norm = 1, weight_norm_2 = 2, weight_norm_all = false} do
          local layer = parametrizations.weight_norm(filled(nn.Linear(3, 4)), {dim = dim})
          local p = layer.parametrizations.weight
          fill(p.original0, 3)
@@ -239,7 +240,7 @@ describe("parametrizations", function()
    end)
 
    it("spectral_norm follows PyTorch's power method", function()
-      for name, case in pairs {
+      for name, case in sorted {
          spectral_norm = {nn.Linear(3, 4), zeros(5, 3)},
          spectral_norm_transposed = {nn.ConvTranspose1d(2, 3, 2), zeros(1, 2, 4)},
       } do
@@ -262,7 +263,7 @@ describe("parametrizations", function()
       assert.close({0.6, 0.8}, vector.weight, 1e-6)
    end)
 
-   for name, values in pairs(rows) do
+   for name, values in sorted(rows) do
       local map, n, k, base = name:match "^(%l+_?%l*)_(%d)_(%d)_(%l+)$"
       if map then
          it(("orthogonal by %s, %s x %s, %s a base, is PyTorch's"):format(map, n, k, base),
@@ -336,7 +337,7 @@ end)
 
 describe("weight_norm by a hook", function()
    it("is PyTorch's", function()
-      for name, dim in pairs {weight_norm_before = 1, weight_norm_before_all = false} do
+      for name, dim in sorted {weight_norm_before = 1, weight_norm_before_all = false} do
          local layer = utils.weight_norm(filled(nn.Conv1d(3, 4, 2)), {dim = dim})
          fill(layer.weight_g, 3)
          loss(layer(fill(zeros(2, 3, 5)))):backward()

@@ -1,5 +1,6 @@
 -- Modules as functions of their parameters.
 local torch = require "tlua"
+local sorted = require "spec.support.sorted"
 local nn = torch.nn
 local utils = nn.utils
 
@@ -32,7 +33,7 @@ describe("functional_call", function()
 
    it("says what else than tables of tensors it was given", function()
       local x = torch.ones(1, 2)
-      for message, parameters in pairs {
+      for message, parameters in sorted {
          ["parameters[1]: expected a table of tensors by path, got a float32 tensor of shape (2, 2)"]
             = {torch.eye(2)},
          ["parameters[2]: expected a table of tensors by path, got 3"] = {{}, 3},

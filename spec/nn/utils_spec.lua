@@ -1,4 +1,5 @@
 local torch = require "tlua"
+local sorted = require "spec.support.sorted"
 local utils = torch.nn.utils
 
 -- Two parameters with the gradients {3, 0} and {4}.
@@ -97,7 +98,7 @@ end)
 describe("odd arguments", function()
    it("are named", function()
       local nn, prune, parametrize = torch.nn, utils.prune, utils.parametrize
-      for message, call in pairs {
+      for message, call in sorted {
          ["nn.utils.parameters_to_vector: parameters: expected a tensor or a list of "
             .. "tensors, got nil"]
             = function() utils.parameters_to_vector() end,

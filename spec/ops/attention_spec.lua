@@ -1,5 +1,6 @@
 -- Scaled dot product attention against its formula, written out.
 local torch = require "tlua"
+local sorted = require "spec.support.sorted"
 local F = torch.nn.functional
 
 local attention = F.scaled_dot_product_attention
@@ -152,7 +153,7 @@ describe("scaled_dot_product_attention", function()
    end)
 
    it("computes in narrower dtypes", function()
-      for dtype, tolerance in pairs {float32 = 1e-5, float16 = 1e-2, bfloat16 = 6e-2} do
+      for dtype, tolerance in sorted {float32 = 1e-5, float16 = 1e-2, bfloat16 = 6e-2} do
          local result = attention(q:to(dtype), k:to(dtype), v:to(dtype))
          assert.equal(dtype, result.dtype)
          assert.close(formula(q, k, v), result:to("float64"), tolerance)
@@ -160,7 +161,7 @@ describe("scaled_dot_product_attention", function()
    end)
 
    it("rounds half types at the end only", function()
-      for dtype, tolerance in pairs {float16 = 2 ^ -11, bfloat16 = 2 ^ -8} do
+      for dtype, tolerance in sorted {float16 = 2 ^ -11, bfloat16 = 2 ^ -8} do
          local a, b, c = (q * 8):to(dtype), (k * 8):to(dtype), v:to(dtype)
          local mask = torch.zeros(3, 6, {dtype = "float64"}):masked_fill(torch.ones(3, 6):triu(1):bool(), -math.huge)
          local expected = formula(a:double(), b:double(), c:double(), mask)
@@ -225,7 +226,7 @@ describe("scaled_dot_product_attention", function()
    end)
 
    it("has gradients of half types, summed in float32", function()
-      for dtype, unit in pairs {float16 = 2 ^ -11, bfloat16 = 2 ^ -8} do
+      for dtype, unit in sorted {float16 = 2 ^ -11, bfloat16 = 2 ^ -8} do
          local narrow, wide = {}, {}
          for i, x in ipairs {random(2, 100, 20), random(2, 110, 20), random(2, 110, 9)} do
             narrow[i] = x:to(dtype):requires_grad_()
@@ -244,7 +245,7 @@ describe("scaled_dot_product_attention", function()
 
    -- Of these sizes cuDNN does the work on a GPU that has it: it rounds weights to the half type.
    it("has results and gradients of half types, in rows that are multiples of 16 bytes", function()
-      for dtype, unit in pairs {float16 = 2 ^ -11, bfloat16 = 2 ^ -8} do
+      for dtype, unit in sorted {float16 = 2 ^ -11, bfloat16 = 2 ^ -8} do
          for _, causal in ipairs {false, true} do
             for _, kv_heads in ipairs {4, 2} do
                local narrow, wide, whole = {}, {}, {}
@@ -396,7 +397,7 @@ describe("scaled_dot_product_attention", function()
          return mask
       end
 
-      for name, make in pairs(hidden) do
+      for name, make in sorted(hidden) do
          for _, kv_heads in ipairs {4, 2, 1} do
             for _, p in ipairs {0, 0.3} do
                it(("is the formula, and so are its gradients: %s, %d heads of keys, dropout %g"):format(

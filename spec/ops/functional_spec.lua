@@ -3,6 +3,7 @@
 -- refuses must be errors.
 
 local torch = require "tlua"
+local sorted = require "spec.support.sorted"
 local F = torch.nn.functional
 local families = dofile "spec/fixtures/functional.lua"
 
@@ -168,12 +169,12 @@ local ways = {
    end,
 }
 
-for family, rows in pairs(families) do
+for family, rows in sorted(families) do
    describe(family, function()
       for number, row in ipairs(rows) do
          it(("%d: %s"):format(number, row[1]), function()
             local faults = {}
-            for way, fn in pairs(ways) do
+            for way, fn in sorted(ways) do
                local literal = way == "float32" and row[1]:find("float64")
                local fault = not literal and check(row, fn, way == "float32")
                if fault then faults[#faults + 1] = way .. ": " .. fault end

@@ -2,6 +2,7 @@
 -- dropout_add, add_layer_norm and add_rms_norm.
 
 local torch = require "tlua"
+local sorted = require "spec.support.sorted"
 local F = torch.nn.functional
 
 local dtypes <const> = {"float64", "float32", "float16", "bfloat16"}
@@ -379,7 +380,7 @@ describe("normalisation of a sum", function()
          end,
       },
    }
-   for name, form in pairs(forms) do
+   for name, form in sorted(forms) do
       for _, dtype in ipairs(dtypes) do
          it(("%s is the composition, and so is its gradient: %s"):format(name, dtype), function()
             for _, n in ipairs {1, 2, 7, 16, 33, 1000} do

@@ -1,6 +1,7 @@
 -- Linear layers with a bias and an activation in the product's pass, against the operators one by one.
 
 local torch = require "tlua"
+local sorted = require "spec.support.sorted"
 local F, nn = torch.nn.functional, torch.nn
 
 -- How each is called, and what it stands for.
@@ -35,7 +36,7 @@ describe("the pass of a product with", function()
 
    for _, case in ipairs(activations) do
       it(case.name .. " has the formula's results and gradients", function()
-         for dtype, unit in pairs {float64 = 2 ^ -46, float32 = 2 ^ -18, float16 = 2 ^ -9, bfloat16 = 2 ^ -6} do
+         for dtype, unit in sorted {float64 = 2 ^ -46, float32 = 2 ^ -18, float16 = 2 ^ -9, bfloat16 = 2 ^ -6} do
             for _, s in ipairs(sizes) do
                local inputs = {normal(dtype, s[1], s[2]):requires_grad_(), normal(dtype, s[3], s[2]):requires_grad_(),
                   normal(dtype, s[3]):requires_grad_()}

@@ -2,6 +2,7 @@
 -- those of the same call with row-major inputs.
 
 local torch = require "tlua"
+local sorted = require "spec.support.sorted"
 local F = torch.nn.functional
 
 local last <const>, last3 <const> = {memory_format = torch.channels_last}, {memory_format = torch.channels_last_3d}
@@ -141,7 +142,7 @@ describe("memory formats", function()
       assert.equal("sim:1", t.c:sim(1, {non_blocking = true}).device)
       assert.close(t.c, t.c:sim(1, {non_blocking = true}):cpu(), 0)
       assert.close(t.c, t.c:sim(last):cpu(), 0)
-      for name, call in pairs {sim = t.c.sim, cpu = t.c.cpu} do
+      for name, call in sorted {sim = t.c.sim, cpu = t.c.cpu} do
          assert.raises(name .. ": memory_format: expected torch.contiguous_format", function()
             call(t.c, {memory_format = "last"})
          end)

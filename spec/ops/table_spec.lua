@@ -4,6 +4,7 @@
 
 local torch = require "tlua"
 local table_of = require "spec.support.table"
+local sorted = require "spec.support.sorted"
 
 -- Aspects that do not hold for an operator, each with the reason.
 local exceptions = {
@@ -225,7 +226,7 @@ aspect("layouts", function(row, args)
    if row.name:find("_$") then return end
    local plain = table_of.map(args, function(x) return x:detach() end)
    local expected = table_of.call(row, plain)
-   for name, change in pairs(layouts) do
+   for name, change in sorted(layouts) do
       local fault = compare(expected, table_of.call(row, table_of.map(plain, change)), 1e-12)
       if fault then return name .. ": " .. fault end
    end

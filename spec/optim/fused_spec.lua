@@ -3,6 +3,7 @@
 local device = require "spec.support.device"
 local torch = require "tlua"
 local problem = require "spec.support.optim"
+local sorted = require "spec.support.sorted"
 local optim = torch.optim
 
 local float64 <const>, float32 <const> = {dtype = "float64"}, {dtype = "float32"}
@@ -49,7 +50,7 @@ describe("a step", function()
    end)
 
    it("clips as clip_grad_norm_ does, and leaves gradients as they are", function()
-      for name, text in pairs(each) do
+      for name, text in sorted(each) do
          for _, order in ipairs {2, 1, math.huge, 3, 0} do
             local function after(folded)
                local params = problem.parameters(float32)
@@ -108,7 +109,7 @@ describe("a step", function()
    end)
 
    it("takes gradients in any order in memory, with gaps, or all elements one", function()
-      for name, text in pairs(each) do
+      for name, text in sorted(each) do
          local expected = problem.run(name, text, float64)
          same(expected, name, text, float64, {change = function(grad)
             return torch.stack({grad, grad}, -1):select(-1, 2)
@@ -125,7 +126,7 @@ describe("a step", function()
    end)
 
    it("steps parameters that have gaps", function()
-      for name, text in pairs(each) do
+      for name, text in sorted(each) do
          local function after(p)
             local optimizer = optim[name]({p}, problem.options(text))
             for t = 1, 4 do
@@ -146,7 +147,7 @@ describe("a step", function()
    end)
 
    it("takes parameters of several dtypes, empty ones, and more than a call holds", function()
-      for name, text in pairs(each) do
+      for name, text in sorted(each) do
          local params, alone = {}, {}
          for i = 1, 130 do
             local place = i % 3 == 0 and float64 or float32
@@ -173,7 +174,7 @@ describe("a step", function()
 
    it("gives the same bits for every number of threads", function()
       local threads = torch.get_num_threads()
-      for name, text in pairs(each) do
+      for name, text in sorted(each) do
          local found = {}
          for n = 1, 2 do
             torch.set_num_threads(n)
@@ -193,7 +194,7 @@ describe("a step", function()
    end)
 
    it("changes each element alone, wherever it lies", function()
-      for name, text in pairs(each) do
+      for name, text in sorted(each) do
          local p = torch.linspace(-2, 2, 1061):requires_grad_()
          local optimizer = optim[name]({p}, problem.options(text))
          local singles = {}
@@ -216,7 +217,7 @@ describe("a step", function()
    end)
 
    it("divides gradients by grad_scale, and leaves everything where found_inf says so", function()
-      for name, text in pairs(each) do
+      for name, text in sorted(each) do
          local expected = problem.run(name, text, float32)
          local params = problem.parameters(float32)
          local optimizer = problem.make(name, params, problem.options(text, {capturable = true}))
@@ -255,7 +256,7 @@ describe("a step of a half type", function()
 
    it("is computed in float32 and rounded", function()
       for _, dtype in ipairs {"float16", "bfloat16"} do
-         for name, text in pairs(each) do
+         for name, text in sorted(each) do
             local exact, rounded = problem.parameters(float32), parameters(dtype)
             local a = problem.make(name, exact, problem.options(text))
             local b = problem.make(name, rounded, problem.options(text))
@@ -275,7 +276,7 @@ describe("a step of a half type", function()
 
    it("with master weights goes on as one in float32", function()
       for _, dtype in ipairs {"float16", "bfloat16"} do
-         for name, text in pairs(each) do
+         for name, text in sorted(each) do
             local _, of_exact, exact = problem.run(name, text, float32)
             local rounded = parameters(dtype)
             local optimizer = problem.make(name, rounded,

@@ -1,0 +1,15 @@
+-- sorted.lua - pairs in a fixed order. That of pairs differs from run to run, and what a loop draws
+-- from the random numbers with it, so that a failure could not be repeated.
+
+--- Iterates over a table as pairs does, by the alphabet of its keys: strings, numbers, booleans.
+---@param t table
+---@return fun(): any, any
+return function(t)
+   local keys, i = {}, 0
+   for key in pairs(t) do keys[#keys + 1] = key end
+   table.sort(keys, function(a, b) return tostring(a) < tostring(b) end)
+   return function()
+      i = i + 1
+      return keys[i], t[keys[i]]
+   end
+end
