@@ -328,6 +328,18 @@ describe("a Function that changes its argument in place", function()
 end)
 
 describe("a Function's mistakes", function()
+   it("name it where what it saves cannot be kept", function()
+      local Times = torch.class("Times", torch.autograd.Function)
+      function Times.forward(ctx, a, b)
+         ctx:save_for_backward(a)
+         return a * b
+      end
+      local made = torch.inference_mode(function() return torch.ones(2) end)
+      assert.raises("Times: a tensor of shape [2] that was made in inference mode", function()
+         Times:apply(made, torch.ones(2, {requires_grad = true}))
+      end)
+   end)
+
    local function broken(backward)
       local F = torch.class("Broken", torch.autograd.Function)
       function F.forward(_, x) return x * 1 end

@@ -249,11 +249,12 @@ static int autograd_record(lua_State *L) {
   LuaNode *n = new_node(L, box);
   lua_pushvalue(L, BACKWARD);
   n->backward = tli_callback_new(L);
-  if (n->backward == NULL) return tli_raise(L);
+  if (n->backward == NULL) return tli_raise_as(L, lua_tostring(L, NAME));
   for (int i = 0; i < n->node.ninputs; i++)
-    if (!tli_node_connect(&n->node, i, tensor_in(L, INPUTS, i + 1))) return tli_raise(L);
+    if (!tli_node_connect(&n->node, i, tensor_in(L, INPUTS, i + 1)))
+      return tli_raise_as(L, lua_tostring(L, NAME));
   bump_dirty(L, n);
-  if (!save_called(L, n)) return tli_raise(L);
+  if (!save_called(L, n)) return tli_raise_as(L, lua_tostring(L, NAME));
   for (int k = 0; k < n->node.noutputs; k++) take_output(L, n, k);
   *box = NULL; /* not to wait for the collector */
   tli_node_release(&n->node);

@@ -119,7 +119,7 @@ static void turn_part_32(char *dst, int64_t ds1, const char *src, int64_t ss0, i
                          int64_t rows) {
   __mmask16 out = (__mmask16)((1u << cols) - 1);
   for (; rows > 0; rows -= 4, src += 16, dst += 4 * ds1) {
-    __mmask8 in = rows < 4 ? (__mmask8)((1u << rows) - 1) : 15;
+    __mmask8 in = (__mmask8)(rows < 4 ? (1u << rows) - 1 : 15);
     Wide columns[4], turned[4];
     for (int c = 0; c < 4; c++) columns[c] = part_of_fours(src + c * ss0, ss0, cols - c, in);
     turn_fours(columns, turned);
