@@ -43,6 +43,18 @@ local function settings(title, fields)
    })
 end
 
+-- A table of such tables, none of which can be assigned to.
+local function group(title, members, example)
+   return setmetatable({}, {
+      __index = members,
+      __newindex = function(_, name)
+         torch.raise(("%s.%s: cannot be set; what can is a field further down, such as %s")
+            :format(title, tostring(name), example))
+      end,
+      __pairs = function() return pairs(members) end,
+   })
+end
+
 local precisions <const> = {[0] = "highest", "high", "medium"}
 
 --- How products of float32 matrices are made on a GPU: "highest" (in float32, as at first), "high"
@@ -125,13 +137,13 @@ local fusion = {enabled = boolean "fusion"}
 --- layers; with cudnn.deterministic the latter are left to kernels of our own. The cache is a
 --- folder, which `tlua doctor` names: $XDG_CACHE_HOME/tlua, or what TLUA_CACHE says; TLUA_CACHE=0
 --- turns it off, too.
-M.backends = {
-   cuda = {
+M.backends = group("backends", {
+   cuda = group("backends.cuda", {
       matmul = settings("backends.cuda.matmul", matmul),
       fusion = settings("backends.cuda.fusion", fusion),
-   },
+   }, "backends.cuda.fusion.enabled"),
    cudnn = settings("backends.cudnn", cudnn),
    cache = settings("backends.cache", cache),
-}
+}, "backends.cudnn.enabled")
 
 return M

@@ -38,6 +38,15 @@ describe("torch.backends", function()
       end
    end)
 
+   it("is a field of a table that stays", function()
+      assert.raises("backends.cuda.fusion: cannot be set", "such as backends.cuda.fusion.enabled", function()
+         torch.backends.cuda.fusion = false
+      end)
+      assert.raises("backends.cudnn: cannot be set", function() torch.backends.cudnn = nil end)
+      assert.is_true(torch.backends.cuda.fusion.enabled)
+      assert.is_nil(torch.backends.cuda.no_such_thing)
+   end)
+
    it("refuses other names and values", function()
       assert.raises("backends.cudnn has no setting 'benchmrk'; it has allow_tf32, benchmark,",
          function() torch.backends.cudnn.benchmrk = true end)

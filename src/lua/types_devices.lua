@@ -191,7 +191,7 @@ function torch.cuda.Event(options) end
 ---g:capture_end() on a stream other than the default one; g:replay() runs it on the current stream.
 ---The tensors that it reads must live as long as it. Random numbers are drawn anew at each
 ---replay. Where NVRTC is, elementwise operators in a row become one kernel, with the same bits, see
----torch.backends.cuda.fusion. What lies between them and nobody has any more is not written at all;
+---torch.backends.cuda.fusion.enabled. What lies between them and nobody has any more is not written at all;
 ---to know it, garbage is collected for each such kernel while the graph is captured.
 ---@return torch.Graph
 function torch.cuda.Graph() end
