@@ -270,6 +270,9 @@ function M.sparse_(...)
          args.refuse("nn.init.sparse_", "tensor", "a tensor of 2 dimensions", tensor)
       end
       local rows = tensor:size(1)
+      if not (o.sparsity >= 0 and o.sparsity <= 1) then
+         args.refuse("nn.init.sparse_", "sparsity", "a number from 0 to 1", o.sparsity)
+      end
       local zeros = math.ceil(o.sparsity * rows)
       tensor:normal_(0, o.std)
       if zeros == 0 then return end
