@@ -557,6 +557,12 @@ describe("pipes of files", function()
       assert.same({"b.txt"}, names(W {folder .. "/b.txt"}:list_files()))
       assert.same({}, names(iter.FileLister(folder, "[x-z]*")))
       assert.equal(3, #iter.FileLister {root = folder, length = 3})
+      local here = shell.ok("pwd -P"):match "[^\n]+"
+      assert.same({here .. "/README.md"}, list(iter.FileLister {masks = "README*", abspath = true}))
+      assert.same({here .. "/README.md"}, list(iter.FileLister {root = "README.md", abspath = true}))
+      shell.ok("ln -s .. " .. shell.quote(folder .. "/inner/up"))
+      assert.equal(4, #list(iter.FileLister(folder, {recursive = true})))
+      assert.same({"./README.md"}, list(iter.FileLister(".", "README*")))
       assert.raises("iter.FileLister has no length", function() return #iter.FileLister(folder) end)
    end)
 

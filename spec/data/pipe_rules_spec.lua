@@ -362,6 +362,23 @@ describe("a DataLoader of pipes", function()
          show(W {1, 2, 3}, 2)]])
    end)
 
+   it("divides among the processes of a group first, then among their workers", function()
+      assert.equal("2 4 6 8\n2 4 6 8\n2 6 4 8\n", run [[
+         local group = torch.distributed
+         group.is_initialized = function() return true end
+         group.get_world_size = function() return 2 end
+         group.get_rank = function() return 1 end
+         for _, options in ipairs {{1, 0}, {1, 2}, {2, 2}} do
+            local texts = {}
+            local pipe = W {1, 2, 3, 4, 5, 6, 7, 8}:sharding_filter()
+            local loader = data.DataLoader(pipe, {batch_size = options[1], num_workers = options[2]})
+            for x in loader:iter() do
+               for _, i in ipairs(x:tolist()) do texts[#texts + 1] = i end
+            end
+            print(table.concat(texts, " "))
+         end]])
+   end)
+
    it("takes pipes of all kinds to its workers", function()
       assert.equal("{1, 5} {2, 6} {3, 7} {4, 8}\n{1, 5} {2, 6} {3, 7} {4, 8}\n6\n", run [[
          local Plus = torch.class("Plus", data.IterDataPipe)

@@ -19,13 +19,24 @@ end
 ---@param path string
 ---@return string[]? folders  with links to such; nil with a message if it cannot be read
 ---@return string[]|string files
+---@return table<string, boolean> links  which of the folders are links
 function M.list(path)
    local found, message = names(path)
    if not found then return nil, message end
+   local links = {}
+   for _, name in ipairs(found.l) do links[name] = true end
    table.move(found.l, 1, #found.l, #found.d + 1, found.d)
    table.sort(found.d)
    table.sort(found.f)
-   return found.d, found.f
+   return found.d, found.f, links
+end
+
+--- The absolute path of a folder that is there.
+---@param path string
+---@return string? path  nil with a message if it cannot be had
+---@return string? message
+function M.absolute(path)
+   return torch.io.make_folder(path) -- which makes none where there is one
 end
 
 --- The paths of all files below a folder, sorted; what cannot be read is left out. Links to folders

@@ -88,8 +88,8 @@ local function nominal_length(self)
 end
 
 local lister_signature = args.signature [[data.datapipes.iter.FileLister(root: any = '.',
-   masks: any = '',
-   recursive: boolean = false, non_deterministic: boolean = false, length: integer = -1)]]
+   masks: any = '', recursive: boolean = false, abspath: boolean = false,
+   non_deterministic: boolean = false, length: integer = -1)]]
 
 ---@class data.datapipes.iter.FileLister: data.IterDataPipe
 ---@overload fun(root?, masks?, options?: table): data.datapipes.iter.FileLister
@@ -101,11 +101,12 @@ local lister <const> = "data.datapipes.iter.FileLister"
 --- The paths of files in folders, sorted in each folder, a folder's own files before those below
 --- it. `root` is a path, a list of them or a pipe that gives them; the path of a file is given as
 --- it is. `masks` are patterns for names with *, ?, [abc] and [!abc]; "" takes all. Options:
---- recursive (false), non_deterministic (any order will do; it is sorted all the same), length
---- (what # says).
+--- recursive (false; links to folders are not followed), abspath (false: paths begin as the root
+--- does), non_deterministic (any order will do; it is sorted all the same), length (what # says).
 ---@param root? string|string[]|data.IterDataPipe  "." by default
 ---@param masks? string|string[]
----@param options? {recursive?: boolean, non_deterministic?: boolean, length?: integer}
+---@param options? {recursive?: boolean, abspath?: boolean, non_deterministic?: boolean,
+--- length?: integer}
 function FileLister:__init(...)
    local a = lister_signature(...)
    local root = type(a.root) == "string" and {a.root} or a.root
@@ -129,33 +130,51 @@ function FileLister:__init(...)
          args.refuse(lister, ("masks[%d]"):format(i), "a string", mask)
       end
    end
-   self.datapipe, self.masks, self.recursive, self.length = root, masks, a.recursive, a.length
+   self.datapipe, self.masks, self.length = root, masks, a.length
+   self.recursive, self.abspath = a.recursive, a.abspath
 end
 
 -- Adds the files of a folder, and then of those in it, to a list of paths.
 local function collect(self, folder, fits, paths)
-   local folders, files = io_folder.list(folder)
+   local folders, files, links = io_folder.list(folder)
    if not folders then torch.raise(("%s: %s: %s"):format(lister, folder, files)) end
    local before = folder:find "/$" and folder or folder .. "/"
    for _, file in ipairs(files) do
       if fits(file) then paths[#paths + 1] = before .. file end
    end
    if not self.recursive then return end
-   for _, inner in ipairs(folders) do collect(self, before .. inner, fits, paths) end
+   for _, inner in ipairs(folders) do
+      if not links[inner] then collect(self, before .. inner, fits, paths) end
+   end
+end
+
+-- The path to list or to give for a folder.
+local function told(self, folder)
+   if not self.abspath then return folder end
+   local path, message = io_folder.absolute(folder)
+   if not path then torch.raise(("%s: %s: %s"):format(lister, folder, message)) end
+   return path
+end
+
+-- The path of a file that is a root itself.
+local function told_file(self, path)
+   if not self.abspath then return path end
+   local folder, name = path:match "^(.-)[/\\]*([^/\\]*)$"
+   return told(self, folder == "" and (path:find "^/" and "/" or ".") or folder) .. "/" .. name
 end
 
 -- The paths that a root has: itself, if it is a file that can be read and no folder.
 local function paths_of(self, root, fits)
    if type(root) ~= "string" then args.refuse(lister, "root", "paths", root) end
    local paths = {}
-   if not io_folder.list(root) then
-      local file <close> = io.open(root, "rb")
-      if file then
-         if fits(root:match "[^/\\]*$") then paths[1] = root end
-         return paths
-      end
+   local folders, message = io_folder.list(root)
+   if folders then
+      collect(self, told(self, root), fits, paths)
+      return paths
    end
-   collect(self, root, fits, paths)
+   local file <close> = io.open(root, "rb")
+   if not file then torch.raise(("%s: %s: %s"):format(lister, root, message)) end
+   if fits(root:match "[^/\\]*$") then paths[1] = told_file(self, root) end
    return paths
 end
 
