@@ -342,6 +342,7 @@ static const tl_Backend backend = {
     TLK_KERNELS(X)
 #undef X
         .device = &api,
+    .conv_channels_last = true,
 };
 
 /* ---- the entry ----------------------------------------------------------------------- */

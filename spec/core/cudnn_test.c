@@ -72,6 +72,20 @@ static void all_three_of_a_convolution_have_plans(void) {
     }
 }
 
+/* ResNet-50's kinds of convolution; what lies so is not copied into rows. */
+static void channels_last_have_plans(void) {
+  static const tl_DType dtypes[] = {TL_F32, TL_F16, TL_BF16};
+  for (int i = 0; i < 3; i++)
+    for (Which which = FORWARD; which <= WEIGHT; which++) {
+      tlk_Conv all[] = {conv2d(dtypes[i], 64, 56, 3, 1, 1), conv2d(dtypes[i], 256, 56, 1, 1, 0),
+                        conv2d(dtypes[i], 128, 57, 3, 2, 0)};
+      for (int k = 0; k < 3; k++) {
+        all[k].channels_last = true;
+        CHECK_AT(i * 9 + (int)which * 3 + k, plans_for(&all[k], which, true, false) > 0);
+      }
+    }
+}
+
 static void three_dimensions_and_groups(void) {
   tlk_Conv c = conv2d(TL_F32, 64, 14, 3, 1, 1);
   c.windows.in[0] = c.windows.out[0] = 6;
@@ -548,6 +562,7 @@ int main(void) {
     }
     RUN(versions_that_get_attention_wrong_are_not_asked);
     RUN(all_three_of_a_convolution_have_plans);
+    RUN(channels_last_have_plans);
     RUN(three_dimensions_and_groups);
     RUN(exact_and_deterministic_plans_exist);
     RUN(windows_that_leave_elements_unread);

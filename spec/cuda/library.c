@@ -180,45 +180,93 @@ static int64_t size_weight(const tlk_Conv *c) {
   return c->channels_out * (c->channels_in / c->groups) * volume(c->windows.kernel);
 }
 
-static void *rounded(const void *from, int64_t n) {
-  uint32_t *to = malloc((size_t)n * sizeof *to + 1);
-  if (to == NULL) abort();
-  memcpy(to, from, (size_t)n * sizeof *to);
-  for (int64_t i = 0; i < n; i++)
+/* How the n elements of an operand lie: in rows of planes, or with the channels last. */
+typedef struct Order {
+  bool last;
+  int64_t n, channels, elements;
+} Order;
+
+static Order order_in(const tlk_Conv *c) {
+  return (Order){c->channels_last, size_in(c), c->channels_in, volume(c->windows.in)};
+}
+static Order order_weight(const tlk_Conv *c) {
+  return (Order){c->channels_last, size_weight(c), c->channels_in / c->groups,
+                 volume(c->windows.kernel)};
+}
+static Order order_out(const tlk_Conv *c) {
+  return (Order){c->channels_last, size_out(c), c->channels_out, volume(c->windows.out)};
+}
+
+/* Where the element that is i-th in rows of planes lies. */
+static int64_t place(const Order *o, int64_t i) {
+  if (!o->last) return i;
+  int64_t plane = i / o->elements, element = i % o->elements;
+  return (plane / o->channels * o->elements + element) * o->channels + plane % o->channels;
+}
+
+static uint32_t *fresh(const Order *o) {
+  uint32_t *rows = malloc((size_t)o->n * sizeof *rows + 1);
+  if (rows == NULL) abort();
+  return rows;
+}
+
+static void *rounded(const void *from, Order o) {
+  uint32_t *to = fresh(&o);
+  for (int64_t i = 0; i < o.n; i++) {
+    to[i] = ((const uint32_t *)from)[place(&o, i)];
     if ((to[i] & 0x7f800000u) != 0x7f800000u) to[i] = (to[i] + 0x1000u) & ~0x1fffu;
+  }
   return to;
+}
+
+/* Puts a result that was made in rows where it belongs. */
+static void put_back(uint32_t *rows, Order o, void *to) {
+  for (int64_t i = 0; i < o.n; i++) ((uint32_t *)to)[place(&o, i)] = rows[i];
+  free(rows);
 }
 
 static bool run_conv_tf32(const void *data) {
   struct tlk_conv call = *(const struct tlk_conv *)data;
-  void *in = rounded(call.in, size_in(&call.conv));
-  void *weight = rounded(call.weight, size_weight(&call.conv));
+  Order out = order_out(&call.conv);
+  void *to = call.out, *in = rounded(call.in, order_in(&call.conv));
+  void *weight = rounded(call.weight, order_weight(&call.conv));
   call.in = in;
   call.weight = weight;
+  call.out = fresh(&out);
   call.bias = NULL;
+  call.conv.channels_last = false;
   bool ok = cuda_host->cpu->conv(&call);
+  put_back(call.out, out, to);
   free(in);
   free(weight);
   return ok;
 }
 static bool run_conv_input_tf32(const void *data) {
   struct tlk_conv_input call = *(const struct tlk_conv_input *)data;
-  void *out = rounded(call.grad_out, size_out(&call.conv));
-  void *weight = rounded(call.weight, size_weight(&call.conv));
+  Order in = order_in(&call.conv);
+  void *to = call.grad_in, *out = rounded(call.grad_out, order_out(&call.conv));
+  void *weight = rounded(call.weight, order_weight(&call.conv));
   call.grad_out = out;
   call.weight = weight;
+  call.grad_in = fresh(&in);
+  call.conv.channels_last = false;
   bool ok = cuda_host->cpu->conv_input(&call);
+  put_back(call.grad_in, in, to);
   free(out);
   free(weight);
   return ok;
 }
 static bool run_conv_weight_tf32(const void *data) {
   struct tlk_conv_weight call = *(const struct tlk_conv_weight *)data;
-  void *in = rounded(call.in, size_in(&call.conv));
-  void *out = rounded(call.grad_out, size_out(&call.conv));
+  Order weight = order_weight(&call.conv);
+  void *to = call.grad_weight, *in = rounded(call.in, order_in(&call.conv));
+  void *out = rounded(call.grad_out, order_out(&call.conv));
   call.in = in;
   call.grad_out = out;
+  call.grad_weight = fresh(&weight);
+  call.conv.channels_last = false;
   bool ok = cuda_host->cpu->conv_weight(&call);
+  put_back(call.grad_weight, weight, to);
   free(in);
   free(out);
   return ok;

@@ -186,6 +186,49 @@ describe("memory formats", function()
       assert.close(torch.full_like(c, 2), c.grad, 0)
    end)
 
+   -- x, weight, bias and how they are convolved.
+   local convolutions <const> = {
+      {{2, 3, 5, 6}, {4, 3, 3, 2}, 4, function(x, w, b) return F.conv2d(x, w, b, {2, 1}, 1) end},
+      {{2, 4, 5, 6}, {6, 2, 3, 3}, 6, function(x, w, b) return F.conv2d(x, w, b, 1, {0, 1}, 1, 2) end},
+      {{2, 3, 4, 5}, {3, 2, 3, 3}, 2, function(x, w, b) return F.conv_transpose2d(x, w, b, 2, 1) end},
+      {{1, 2, 3, 4, 5}, {3, 2, 2, 2, 3}, 3, function(x, w, b) return F.conv3d(x, w, b, 1, 1) end},
+   }
+
+   local function convolved(case, dtype, format_x, format_w)
+      local place = {dtype = dtype}
+      local function laid(shape, format, seed)
+         torch.manual_seed(seed)
+         local t = torch.randn(shape, place)
+         return (format and t:contiguous {memory_format = format} or t):requires_grad_(true)
+      end
+      local x, w, b = laid(case[1], format_x, 1), laid(case[2], format_w, 2), laid({case[3]}, nil, 3)
+      local y = case[4](x, w, b)
+      torch.manual_seed(4)
+      y:backward(torch.randn(y.shape, place))
+      return {y, x.grad, w.grad, b.grad}
+   end
+
+   it("of convolutions make no difference to their results and gradients", function()
+      local tolerance <const> = {float64 = 1e-12, float32 = 1e-5, float16 = 1e-2, bfloat16 = 5e-2}
+      local cudnn, tf32 = torch.backends.cudnn, torch.backends.cudnn.allow_tf32
+      finally(function() cudnn.allow_tf32 = tf32 end)
+      for _, case in ipairs(convolutions) do
+         local format = #case[1] == 4 and torch.channels_last or torch.channels_last_3d
+         for i, dtype in ipairs {"float32", "float64", "float32", "float16", "bfloat16"} do
+            cudnn.allow_tf32 = i == 1
+            local within = i == 1 and 1e-2 or tolerance[dtype]
+            local want = convolved(case, dtype)
+            for _, formats in ipairs {{format, format}, {format, false}, {false, format}} do
+               local got = convolved(case, dtype, table.unpack(formats))
+               for k, t in ipairs(got) do assert.close(want[k], t, within) end
+               for k = 1, 2 do
+                  assert.is_true(got[k + 1]:is_contiguous {memory_format = formats[k] or torch.contiguous_format})
+               end
+            end
+         end
+      end
+   end)
+
    it("of a module are set by to", function()
       local nn = torch.nn
       local net = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU())

@@ -21,6 +21,7 @@ typedef struct tl_Backend {
 #undef X
   const tlk_Lapack *lapack;   /* factorizations; NULL where there are none */
   const tl_DeviceApi *device; /* NULL: the CPU */
+  bool conv_channels_last;    /* convolutions take tensors that lie so as they are */
 } tl_Backend;
 
 /* ---- who makes a call ------------------------------------------------------------ */

@@ -51,10 +51,13 @@ typedef struct tlk_Windows {
 
 /* A convolution: in (batch, channels_in, in...), weight (channels_out,
 ** channels_in / groups, kernel...), out (batch, channels_out, out...), all
-** contiguous and of one floating dtype; the half types are summed in float32. */
+** contiguous and of one floating dtype; the half types are summed in float32. With
+** channels_last each lies with its second dimension innermost; back ends are called so
+** that say they take it (tl_Backend). */
 typedef struct tlk_Conv {
   tlk_Windows windows;
   tl_DType dtype;
+  bool channels_last;
   int64_t batch, groups, channels_in, channels_out;
 } tlk_Conv;
 

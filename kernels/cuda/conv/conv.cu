@@ -2,6 +2,7 @@
 ** conv.cu - convolution and its gradients: by cuDNN where it is, else by means of our own.
 ** Those make a product of each sample's windows (im2col) with the weight; convolutions in
 ** groups, whose products are small, have plain kernels with a thread for each element.
+** What lies with the channels last is copied into rows for those, and back.
 ** All sums are in an order that sizes alone decide.
 */
 #include "kernels/cuda/cuda.cuh"
@@ -186,6 +187,7 @@ static bool add_bias(const struct tlk_conv *call) {
   int64_t size = volume(c.windows.out), n = c.batch * c.channels_out * size;
   unsigned grid = blocks_for(call->cx, n, THREADS, 16);
   if (call->bias == NULL) return true;
+  if (c.channels_last) size = 1;
   WITH_FLOATING(c.dtype, S,
                 return launch(call->cx, bias_kernel<S>, dim3(grid), THREADS, 0, (S *)call->out,
                               (const S *)call->bias, n, c.channels_out, size))
@@ -352,6 +354,89 @@ static bool weight_in_float(const struct tlk_conv_weight *call) {
          convert(call->cx, call->grad_weight, c.dtype, wide, TL_F32, weight);
 }
 
+/* ---- channels last --------------------------------------------------------------------------- */
+
+/* Copies (count, channels, elements) between its two orders. */
+static bool relay(const tlk_Context *cx, int dtype, int64_t count, int64_t channels,
+                  int64_t elements, void *to, const void *from, bool into_rows) {
+  const int64_t size = dtype_bytes(dtype), whole = channels * elements * size;
+  const int64_t rows[] = {size, elements * size, whole}, last[] = {channels * size, size, whole};
+  const int64_t sizes[] = {elements, channels, count};
+  struct tlk_copy call = {};
+  call.cx = cx;
+  call.it.nargs = 2;
+  call.it.ndim = 3;
+  call.it.numel = count * channels * elements;
+  call.it.args[0].data = (char *)to;
+  call.it.args[1].data = (char *)(uintptr_t)from;
+  for (int i = 0; i < 2; i++) call.it.args[i].dtype = (tl_DType)dtype;
+  for (int d = 0; d < 3; d++) {
+    call.it.sizes[d] = sizes[d];
+    call.it.args[0].strides[d] = into_rows ? rows[d] : last[d];
+    call.it.args[1].strides[d] = into_rows ? last[d] : rows[d];
+  }
+  return tlk_copy(&call);
+}
+
+/* in, weight and out of a convolution in rows. */
+struct InRows {
+  tlk_Conv conv;
+  const tlk_Context *cx;
+  int64_t in_count, weight_count, out_count;
+  Scratch scratch;
+  char *in, *weight, *out;
+  InRows(const tlk_Context *context, const tlk_Conv &c)
+      : conv(c), cx(context), in_count(c.batch * c.channels_in * volume(c.windows.in)),
+        weight_count(c.channels_out * (c.channels_in / c.groups) * volume(c.windows.kernel)),
+        out_count(c.batch * c.channels_out * volume(c.windows.out)),
+        scratch(context, (in_count + weight_count + out_count) * dtype_bytes(c.dtype)) {
+    conv.channels_last = false;
+    in = (char *)scratch.data;
+    weight = at(in, in_count, c.dtype);
+    out = at(weight, weight_count, c.dtype);
+  }
+  bool move_in(void *to, const void *from, bool into_rows) const {
+    return relay(cx, conv.dtype, conv.batch, conv.channels_in, volume(conv.windows.in), to, from,
+                 into_rows);
+  }
+  bool move_weight(void *to, const void *from, bool into_rows) const {
+    return relay(cx, conv.dtype, conv.channels_out, conv.channels_in / conv.groups,
+                 volume(conv.windows.kernel), to, from, into_rows);
+  }
+  bool move_out(void *to, const void *from, bool into_rows) const {
+    return relay(cx, conv.dtype, conv.batch, conv.channels_out, volume(conv.windows.out), to, from,
+                 into_rows);
+  }
+};
+
+static bool forward_in_rows(const struct tlk_conv *call) {
+  InRows r(call->cx, call->conv);
+  struct tlk_conv rows = *call;
+  rows.conv = r.conv;
+  rows.in = r.in, rows.weight = r.weight, rows.out = r.out;
+  return r.in && r.move_in(r.in, call->in, true) && r.move_weight(r.weight, call->weight, true) &&
+         tlk_conv(&rows) && r.move_out(call->out, r.out, false);
+}
+
+static bool input_in_rows(const struct tlk_conv_input *call) {
+  InRows r(call->cx, call->conv);
+  struct tlk_conv_input rows = *call;
+  rows.conv = r.conv;
+  rows.grad_in = r.in, rows.weight = r.weight, rows.grad_out = r.out;
+  return r.in && r.move_out(r.out, call->grad_out, true) &&
+         r.move_weight(r.weight, call->weight, true) && tlk_conv_input(&rows) &&
+         r.move_in(call->grad_in, r.in, false);
+}
+
+static bool weight_in_rows(const struct tlk_conv_weight *call) {
+  InRows r(call->cx, call->conv);
+  struct tlk_conv_weight rows = *call;
+  rows.conv = r.conv;
+  rows.in = r.in, rows.grad_weight = r.weight, rows.grad_out = r.out;
+  return r.in && r.move_in(r.in, call->in, true) && r.move_out(r.out, call->grad_out, true) &&
+         tlk_conv_weight(&rows) && r.move_weight(call->grad_weight, r.weight, false);
+}
+
 /* ---- the table's members --------------------------------------------------------------------- */
 
 static bool fill_zero(const tlk_Context *cx, void *out, int64_t bytes) {
@@ -365,6 +450,7 @@ bool tlk_conv(const struct tlk_conv *call) {
   if (n == 0) return true;
   if (c.channels_in > 0 && !cuda_lib_conv(call, &done)) return false;
   if (done) return add_bias(call);
+  if (c.channels_last) return forward_in_rows(call);
   return c.groups == 1 && c.channels_in > 0 ? forward_product(call) : forward_groups(call);
 }
 
@@ -378,6 +464,7 @@ bool tlk_conv_input(const struct tlk_conv_input *call) {
            fill_zero(call->cx, call->grad_in, n * dtype_bytes(c.dtype));
   if (!cuda_lib_conv_input(call, &done)) return false;
   if (done) return true;
+  if (c.channels_last) return input_in_rows(call);
   return c.groups == 1 ? input_product(call) : input_groups(call);
 }
 
@@ -391,6 +478,7 @@ bool tlk_conv_weight(const struct tlk_conv_weight *call) {
            fill_zero(call->cx, call->grad_weight, n * dtype_bytes(c.dtype));
   if (!cuda_lib_conv_weight(call, &done)) return false;
   if (done) return true;
+  if (c.channels_last) return weight_in_rows(call);
   if (c.groups > 1) return weight_groups(call);
   return c.dtype == TL_F16 || c.dtype == TL_BF16 ? weight_in_float(call) : weight_product(call);
 }

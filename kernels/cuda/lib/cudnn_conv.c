@@ -90,7 +90,12 @@ static cudnnBackendDescriptor_t array(cuda_DnnGraph *g, const Key *key, int id, 
   int first = cuda_dnn_first(&key->conv.windows), rank = 3 - first;
   int64_t all[5] = {count, channels};
   memcpy(all + 2, sizes + first, (size_t)rank * sizeof *sizes);
-  return cuda_dnn_tensor(g, id, cuda_dnn_type(key->conv.dtype), 2 + rank, all, key->alignment);
+  cudnnDataType_t type = cuda_dnn_type(key->conv.dtype);
+  if (!key->conv.channels_last) return cuda_dnn_tensor(g, id, type, 2 + rank, all, key->alignment);
+  int64_t strides[5] = {0, 1}, step = channels;
+  for (int d = 1 + rank; d > 1; d--) strides[d] = step, step *= all[d];
+  strides[0] = step;
+  return cuda_dnn_strided(g, id, type, 2 + rank, all, strides, key->alignment, CUDNN_REAL);
 }
 
 static cudnnBackendDescriptor_t conv_graph(cuda_DnnGraph *g, const void *at) {
@@ -132,6 +137,7 @@ static Key key_of(const Call *call) {
   memset(&key, 0, sizeof key);
   key.conv.windows = call->conv->windows;
   key.conv.dtype = call->conv->dtype;
+  key.conv.channels_last = call->conv->channels_last;
   key.conv.batch = call->conv->batch;
   key.conv.groups = call->conv->groups;
   key.conv.channels_in = call->conv->channels_in;

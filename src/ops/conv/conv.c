@@ -16,6 +16,7 @@ typedef struct Options {
   int64_t stride[3], padding[3], dilation[3], output_padding[3];
   int64_t groups;
   bool transposed;
+  tli_Format format; /* in which it is computed */
 } Options;
 
 static bool check_channels(const char *op, const tl_Tensor *input, const tl_Tensor *weight, int n,
@@ -101,6 +102,7 @@ static tlk_Conv kernel_call(const tl_Tensor *large, const tl_Tensor *small, cons
                             const Options *o) {
   int n = weight->ndim - 2;
   tlk_Conv c = {.dtype = (tl_DType)weight->dtype,
+                .channels_last = o->format != TLI_ROW_MAJOR,
                 .batch = large->sizes[0],
                 .groups = o->groups,
                 .channels_in = large->sizes[1],
@@ -117,9 +119,26 @@ static tlk_Conv kernel_call(const tl_Tensor *large, const tl_Tensor *small, cons
   return c;
 }
 
+/* With the channels last where one of them lies so and the back end takes it. */
+static tli_Format format_of(const tl_Tensor *input, const tl_Tensor *weight) {
+  if (!tli_backend(tli_device(input))->conv_channels_last) return TLI_ROW_MAJOR;
+  tli_Format format = tli_format_of(input);
+  return format == TLI_ROW_MAJOR ? tli_format_of(weight) : format;
+}
+
+/* t in that dtype and format, without gaps: t itself or a copy. */
+static tl_Tensor *lay(tl_Tensor *t, tl_DType dtype, tli_Format format) {
+  if (format == TLI_ROW_MAJOR) return tli_contiguous_as(t, dtype);
+  if (t->dtype == dtype && tli_lies(t, format)) return tli_retain(t);
+  tl_Tensor *copy = tli_empty_format(format, dtype, tli_device(t), t->ndim, t->sizes);
+  if (copy == NULL || tli_copy(copy, t)) return copy;
+  tli_release(copy);
+  return NULL;
+}
+
 static Options options_of(int n, tl_Ints stride, tl_Ints padding, tl_Ints dilation, bool transposed,
                           tl_Ints output_padding, int64_t groups) {
-  Options o = {.groups = groups, .transposed = transposed};
+  Options o = {.groups = groups, .transposed = transposed, .format = TLI_ROW_MAJOR};
   for (int d = 0; d < n; d++) {
     o.stride[d] = stride.v[d];
     o.padding[d] = padding.v[d];
@@ -164,14 +183,15 @@ tl_Tensor *tli_op_convolution(tl_Tensor *input, tl_Tensor *weight, tl_Tensor *bi
                               tl_Ints output_padding, int64_t groups) {
   int n = weight->ndim - 2;
   Options o = options_of(n, stride, padding, dilation, transposed, output_padding, groups);
+  o.format = format_of(input, weight);
   int64_t sizes[TL_MAX_DIMS] = {input->sizes[0]};
   sizes[1] = transposed ? weight->sizes[1] * groups : weight->sizes[0];
   TL_TRY_NULL(result_sizes("convolution", input, weight, n, &o, sizes + 2));
   tl_DType dtype = (tl_DType)input->dtype;
   tl_Tensor *t[3] = {NULL};
-  tl_Tensor *result = tli_empty(dtype, tli_device(input), n + 2, sizes);
-  bool ok = result && (t[0] = tli_contiguous_as(input, dtype)) &&
-            (t[1] = tli_contiguous_as(weight, dtype)) &&
+  tl_Tensor *result = tli_empty_format(o.format, dtype, tli_device(input), n + 2, sizes);
+  bool ok = result && (t[0] = lay(input, dtype, o.format)) &&
+            (t[1] = lay(weight, dtype, o.format)) &&
             (bias == NULL || (t[2] = tli_contiguous_as(bias, dtype)));
   if (ok && result->numel > 0) ok = run_forward(&o, t[0], t[1], t[2], result);
   tli_release_results(t, 3);
@@ -182,8 +202,8 @@ tl_Tensor *tli_op_convolution(tl_Tensor *input, tl_Tensor *weight, tl_Tensor *bi
 
 static tl_Tensor *gradient_of_input(const Options *o, tl_Tensor *grad, tl_Tensor *input,
                                     tl_Tensor *weight) {
-  tl_Tensor *result =
-      tli_empty((tl_DType)input->dtype, tli_device(input), input->ndim, input->sizes);
+  tl_Tensor *result = tli_empty_format(o->format, (tl_DType)input->dtype, tli_device(input),
+                                       input->ndim, input->sizes);
   if (result == NULL || result->numel == 0) return result;
   tl_Device device = tli_device(input);
   tlk_Conv c =
@@ -199,8 +219,8 @@ static tl_Tensor *gradient_of_input(const Options *o, tl_Tensor *grad, tl_Tensor
 
 static tl_Tensor *gradient_of_weight(const Options *o, tl_Tensor *grad, tl_Tensor *input,
                                      tl_Tensor *weight) {
-  tl_Tensor *result =
-      tli_empty((tl_DType)weight->dtype, tli_device(weight), weight->ndim, weight->sizes);
+  tl_Tensor *result = tli_empty_format(o->format, (tl_DType)weight->dtype, tli_device(weight),
+                                       weight->ndim, weight->sizes);
   if (result == NULL) return NULL;
   bool ok;
   if (grad->numel == 0 || input->numel == 0) {
@@ -216,6 +236,13 @@ static tl_Tensor *gradient_of_weight(const Options *o, tl_Tensor *grad, tl_Tenso
   return NULL;
 }
 
+/* *t becomes row-major. */
+static bool relay(tl_Tensor **t, tl_DType dtype) {
+  tl_Tensor *rows = tli_contiguous_as(*t, dtype);
+  tli_release(*t);
+  return (*t = rows) != NULL;
+}
+
 static tl_Tensor *gradient_of_bias(tl_Tensor *grad) {
   int64_t dims[TL_MAX_DIMS], n = 0;
   for (int d = 0; d < grad->ndim; d++)
@@ -229,12 +256,15 @@ bool tli_op_convolution_backward(tl_Tensor *grad_output, tl_Tensor *input, tl_Te
                                  bool want_weight, bool want_bias, tl_Tensor **out) {
   Options o =
       options_of(weight->ndim - 2, stride, padding, dilation, transposed, output_padding, groups);
+  o.format = format_of(input, weight);
   tl_DType dtype = (tl_DType)weight->dtype;
   tl_Tensor *t[3] = {NULL};
-  bool ok = (t[0] = tli_contiguous_as(grad_output, dtype)) &&
-            (t[1] = tli_contiguous_as(input, dtype)) && (t[2] = tli_contiguous_as(weight, dtype));
+  bool ok = (t[0] = lay(grad_output, dtype, o.format)) && (t[1] = lay(input, dtype, o.format)) &&
+            (t[2] = lay(weight, dtype, o.format));
   if (ok && want_input) ok = (out[0] = gradient_of_input(&o, t[0], t[1], t[2])) != NULL;
   if (ok && want_weight) ok = (out[1] = gradient_of_weight(&o, t[0], t[1], t[2])) != NULL;
+  if (ok && want_weight && tli_format_of(weight) == TLI_ROW_MAJOR)
+    ok = relay(&out[1], dtype); /* an optimizer steps through both side by side */
   if (ok && want_bias) {
     /* a node will be made of it: no history of its own */
     bool mode = tli_set_grad_mode(false);
