@@ -151,6 +151,7 @@ static void batch_norms_that_are_left_to_our_kernels(void) {
   CHECK(!is_taken(b));
   IS_LEFT(b.inner = 2)
   IS_LEFT(b.channels = 6)
+  IS_LEFT(b.channels = 0)
   IS_LEFT(b.outer = 1)
   IS_LEFT(b.outer = (int64_t)1 << 28)
   IS_LEFT(b.weight = NULL)

@@ -119,6 +119,20 @@ describe("batch_norm", function()
       assert.close(results[4], results[6], 2e-5)
    end)
 
+   it("takes inputs without channels or samples", function()
+      for _, shape in ipairs {{4, 0}, {4, 0, 1, 1}, {4, 0, 2, 2}, {0, 3}, {0, 3, 2, 2}} do
+         for _, dtype in ipairs {"float32", "float64", "float16"} do
+            local x = torch.zeros(shape, {dtype = dtype}):requires_grad_(true)
+            local weight = torch.ones(shape[2]):to(dtype):requires_grad_(true)
+            local y = F.batch_norm(x, nil, nil, weight, nil, true)
+            assert.same(shape, y.shape)
+            y:sum():backward()
+            assert.same(shape, x.grad.shape)
+            assert.same({shape[2]}, weight.grad.shape)
+         end
+      end
+   end)
+
    it("refuses one value per channel", function()
       assert.raises("batch_norm", "more than 1 value", "[1, 3]", function()
          F.batch_norm(torch.randn(1, 3), nil, nil, nil, nil, true)

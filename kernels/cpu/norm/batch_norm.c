@@ -31,7 +31,7 @@ static bool normalize(const struct tlk_batch_norm *b, void *scale, int64_t size)
                                       .outer = b->outer,
                                       .channels = b->channels,
                                       .inner = b->inner};
-  return b->outer * b->inner == 0 || tlk_channel_affine(&affine);
+  return tlk_channel_affine(&affine);
 }
 
 bool tlk_batch_norm(const struct tlk_batch_norm *call) {
@@ -84,7 +84,7 @@ bool tlk_batch_norm_backward(const struct tlk_batch_norm_backward *call) {
   for (int64_t c = 0; c < call->channels; c++)
     tlk_store_at(call->grad_weight, c, size,
                  tlk_number_at(call->grad_weight, c, size) * tlk_number_at(call->rstd, c, size));
-  if (call->grad_in.data == NULL || call->outer * call->inner == 0) return true;
+  if (call->grad_in.data == NULL) return true;
   size_t bytes = (size_t)(3 * call->channels * size);
   char *room = tli_alloc(bytes);
   if (room == NULL) return false;

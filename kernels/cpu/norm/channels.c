@@ -230,6 +230,7 @@ static void scale_rows(void *context, int64_t begin, int64_t end) {
 
 bool tlk_channel_affine(const struct tlk_channel_affine *call) {
   int64_t n = call->outer * call->channels * call->inner;
+  if (n == 0) return true;
   tlk_Array x = tlk_upcast(call->in, n, true), y = tlk_upcast(call->other, n, true);
   tlk_Array to = tlk_upcast(call->out, n, false);
   int64_t columns = columns_of(call->outer, call->channels, call->inner);

@@ -130,7 +130,7 @@ static void give_array(NormCall *c, int64_t id, const void *data) {
 static bool is_for_engines(const NormCall *c, int64_t inner) {
   const NormKey *k = &c->key;
   int64_t vector = k->dtype == TL_F32 ? 4 : 8;
-  bool fits = inner == 1 && k->channels % vector == 0 && k->rows > 1 &&
+  bool fits = inner == 1 && k->channels > 0 && k->channels % vector == 0 && k->rows > 1 &&
               k->rows <= INT32_MAX / k->channels &&
               (k->dtype == TL_F32 || k->dtype == TL_F16 || k->dtype == TL_BF16);
   for (int i = 0; fits && i < c->n; i++)
