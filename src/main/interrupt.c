@@ -93,9 +93,9 @@ static lua_State *resumed_by(lua_State *L) {
   return co ? co : lua_tothread(L, lua_upvalueindex(1));
 }
 
-/* A hook belongs to one coroutine, and the first SIGINT has set the main one's.
-** That it had no effect by the second shows that the main one stands still
-** inside a C function; so its stack may be looked at from here. */
+/* A hook belongs to one coroutine, and a signal sets the main one's. That it had no effect a
+** tenth of a second later, or by the next signal, shows that the main one stands still inside a
+** C function; so its stack may be looked at from here. */
 static void stop_coroutines(lua_State *L) {
   enum { MAX_NESTED = 200 }; /* LUAI_MAXCCALLS */
   for (int i = 0; i < MAX_NESTED; i++) {
@@ -106,6 +106,10 @@ static void stop_coroutines(lua_State *L) {
   }
 }
 
+static void look_again(void) {
+  if (presses || (!ending && terminations)) stop_coroutines(main_state);
+}
+
 static void on_interrupt(void) {
   presses = presses + 1;
   if (presses > 2) { /* the call does not react: the process goes */
@@ -114,12 +118,8 @@ static void on_interrupt(void) {
   }
   tl_interrupt();
   stop_state(main_state);
+  if (presses == 1) tli_terminal_later(look_again);
   if (presses == 2) stop_coroutines(main_state);
-}
-
-/* That the hook of the main coroutine has not run yet shows the same. */
-static void look_again(void) {
-  if (!ending && terminations) stop_coroutines(main_state);
 }
 
 static void on_termination(void) {
@@ -151,6 +151,8 @@ int tli_interrupt_call(lua_State *L, int nargs, int nresults, int handler) {
   tli_lost_catch(lost_before);
   tli_terminal_catch(SIGTERM, ends_before);
   tli_terminal_catch(SIGINT, before);
+  presses = 0;
+  tli_terminal_later(NULL);
   if (lua_gethook(L) == raise_interrupted) lua_sethook(L, NULL, 0, 0);
   take_back();
   if (terminations) tli_interrupt_end(L);

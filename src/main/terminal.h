@@ -21,8 +21,8 @@ typedef void (*tli_InterruptFn)(void);
 ** stands for what it did before this program cared. Windows has no SIGTERM. */
 tli_InterruptFn tli_terminal_catch(int signo, tli_InterruptFn fn);
 
-/* Calls fn once, a tenth of a second from now, as a signal does. May itself be called by what a
-** signal calls. Takes SIGALRM. Does nothing on Windows. */
+/* Calls fn once, a tenth of a second from now, as a signal does; NULL: not any more. May itself
+** be called by what a signal calls. Takes SIGALRM. Does nothing on Windows. */
 void tli_terminal_later(tli_InterruptFn fn);
 
 /* Lets a file that reaches the limit of its size be an error where it is written, and no signal
