@@ -30,7 +30,7 @@ describe("io.make_folder", function()
          assert.is_nil(made)
          assert.matches(why, message, 1, true)
       end
-      assert.same({{}, {"file"}}, {io_folder.list(root)})
+      assert.same({{}, {"file"}, {}}, {io_folder.list(root)})
       assert.raises("io.make_folder: expected a path, got nothing",
          function() torch.io.make_folder() end)
       assert.raises("io.make_folder: expected a path",
@@ -45,7 +45,7 @@ describe("what is in a folder", function()
    end)
 
    it("is folders, with links to them, and files, sorted", function()
-      assert.same({{"a", "b", "link"}, {"2", "dead"}}, {io_folder.list(root)})
+      assert.same({{"a", "b", "link"}, {"2", "dead"}, {link = true}}, {io_folder.list(root)})
       local none, message = io_folder.list(root .. "/none")
       assert.is_nil(none)
       assert.matches("No such file", message)

@@ -13,7 +13,8 @@ small_tree.sources = {
 TL_API int tl_answer(void);
 ]],
    ["src/core/answer.h"] = "int tli_core_answer(void);\n",
-   ["src/core/iter.h"] = "", -- the generator reads these six
+   ["src/core/iter.h"] = "", -- the generator reads these seven
+   ["src/core/blame.h"] = "",
    ["src/core/kernel.h"] = "",
    ["src/core/kernel_parts.h"] = "",
    ["src/core/device.h"] = "",
