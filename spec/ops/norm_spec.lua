@@ -41,9 +41,11 @@ describe("batch_norm", function()
       torch.set_num_threads(before)
    end)
 
-   -- Few elements of a channel next to one another are summed in another way than many.
+   -- Few elements of a channel next to one another, and few channels, are summed in another way
+   -- than many.
    it("does the same for channels of any length, by the formula and its gradient", function()
-      for _, shape in ipairs {{4, 5, 2}, {8, 3, 3, 5}, {5, 2, 31}, {5, 2, 32}, {3, 4, 7}, {70, 600, 2}} do
+      for _, shape in ipairs {{4, 5, 2}, {8, 3, 3, 5}, {5, 2, 31}, {5, 2, 32}, {3, 4, 7}, {70, 600, 2}, {700, 1, 1},
+         {301, 3, 1}, {50, 32, 1}, {50, 33, 1}} do
          local double = torch.randn(shape, {dtype = "float64"}):requires_grad_()
          local weight, bias = torch.randn(shape[2]), torch.randn(shape[2])
          local each = {1, shape[2], 1, #shape == 4 and 1 or nil}
@@ -68,10 +70,10 @@ describe("batch_norm", function()
    it("does the same where channels lie last, and leaves them there", function()
       local limits <const> = {float64 = 1e-12, float32 = 2e-5, float16 = 4e-3, bfloat16 = 3e-2}
       for dtype, limit in sorted(limits) do
-         for _, channels in ipairs {3, 8} do
-            local double = torch.randn(4, channels, 3, 5, {dtype = "float64"})
+         for _, channels in ipairs {3, 8, 32} do
+            local double = torch.randn(4, channels, 7, 9, {dtype = "float64"})
             double[{{}, 2}] = 0.5 -- its variance is 0
-            local g = torch.randn(4, channels, 3, 5):to(dtype)
+            local g = torch.randn(4, channels, 7, 9):to(dtype)
             local stat = dtype == "float64" and dtype or "float32"
             local weight, bias = torch.randn(channels, {dtype = stat}), torch.randn(channels, {dtype = stat})
             local x = double:to(dtype):contiguous {memory_format = torch.channels_last}

@@ -15,31 +15,43 @@
 #define PART 65536
 
 /* Runs shorter than this are slow one by one. Where rows of all channels are not long, each
-** element of a run becomes a column, with what its channel has, and columns are added up. */
+** element of a run becomes a column, with what its channel has, and columns are added up. So are
+** rows of few channels: as many as have about JOINED elements are one row. */
 #define SHORT_RUN 32
 #define MOST_COLUMNS 16384
+#define FEW_CHANNELS 32
+#define JOINED 256
 
-static int64_t columns_of(int64_t outer, int64_t channels, int64_t inner) {
+/* Column k of channel c is c * step + k * next, of each channel there are `each`. A row has all;
+** the last one ends where the elements do. */
+typedef struct Columns {
+  int64_t channels, each, step, next;
+} Columns;
+
+static Columns columns_of(int64_t outer, int64_t channels, int64_t inner) {
   bool few = inner > 1 && inner < SHORT_RUN && outer >= 4 && channels > 0;
-  return few && channels * inner <= MOST_COLUMNS ? inner : 1;
+  if (few && channels * inner <= MOST_COLUMNS) return (Columns){channels, inner, inner, 1};
+  few = inner == 1 && channels > 0 && channels <= FEW_CHANNELS;
+  int64_t each = few ? tlk_max(1, tlk_min(outer, JOINED / channels)) : 1;
+  return (Columns){channels, each, 1, channels};
 }
 
 /* Writes what there is one of per channel once for each column, if there are several. */
-static const void *spread(char *to, const void *from, int64_t channels, int64_t columns,
-                          int64_t size) {
-  if (from == NULL || columns == 1) return from;
-  for (int64_t c = 0; c < channels; c++)
-    for (int64_t k = 0; k < columns; k++)
-      memcpy(to + (c * columns + k) * size, (const char *)from + c * size, (size_t)size);
+static const void *spread(char *to, const void *from, const Columns *s, int64_t size) {
+  if (from == NULL || s->each == 1) return from;
+  for (int64_t c = 0; c < s->channels; c++)
+    for (int64_t k = 0; k < s->each; k++)
+      memcpy(to + (c * s->step + k * s->next) * size, (const char *)from + c * size, (size_t)size);
   return to;
 }
 
 typedef struct Work {
   const tlk_ChannelLoops *loops;
   int64_t outer, channels, inner; /* as they are summed: columns are channels of one element */
-  int64_t columns;                /* of a channel */
-  int64_t size;                   /* of an element */
-  int64_t parts, share;           /* of outer: number and length */
+  int64_t elements;               /* in all */
+  Columns columns;
+  int64_t size;         /* of an element */
+  int64_t parts, share; /* of outer: number and length */
   const char *in, *grad;
   const void *mean_in; /* products: the channels' */
   const double *mean;  /* deviation: likewise */
@@ -64,14 +76,15 @@ static void add_run(const Work *w, int64_t part, int64_t o, int64_t c) {
 }
 
 static void add_row(const Work *w, int64_t part, int64_t o) {
-  int64_t at = o * w->channels * w->size;
+  int64_t first_element = o * w->channels, at = first_element * w->size;
+  int64_t n = tlk_min(w->channels, w->elements - first_element);
   double *first = sums_of(w, 0, part), *second = sums_of(w, 1, part);
   if (w->grad)
-    w->loops->row_products(w->channels, w->grad + at, w->in + at, w->mean_in, first, second);
+    w->loops->row_products(n, w->grad + at, w->in + at, w->mean_in, first, second);
   else if (w->mean)
-    w->loops->row_deviation(w->channels, w->in + at, w->mean, first);
+    w->loops->row_deviation(n, w->in + at, w->mean, first);
   else
-    w->loops->row_sum(w->channels, w->in + at, first);
+    w->loops->row_sum(n, w->in + at, first);
 }
 
 /* Tasks are parts, or, where runs are long, (part, channel). */
@@ -105,12 +118,13 @@ static void add_up(Work *w) {
     for (int64_t part = 1; part < w->parts; part++)
       for (int64_t c = 0; c < w->channels; c++)
         sums_of(w, which, 0)[c] += sums_of(w, which, part)[c];
-  if (w->columns == 1) return;
+  const Columns *s = &w->columns;
+  if (s->each == 1) return;
   for (int which = 0; which < 2; which++) {
     double *sums = sums_of(w, which, 0);
-    for (int64_t c = 0; c < w->channels / w->columns; c++) {
+    for (int64_t c = 0; c < s->channels; c++) {
       double sum = 0;
-      for (int64_t k = 0; k < w->columns; k++) sum += sums[c * w->columns + k];
+      for (int64_t k = 0; k < s->each; k++) sum += sums[c * s->step + k * s->next];
       sums[c] = sum;
     }
   }
@@ -119,9 +133,11 @@ static void add_up(Work *w) {
 /* Cuts outer so that a part of one channel (of all, if inner is 1) has about
 ** PART elements. */
 static bool prepare(Work *w, int64_t outer, int64_t channels, int64_t inner, tl_DType dtype) {
+  w->elements = outer * channels * inner;
   w->columns = columns_of(outer, channels, inner);
-  channels *= w->columns;
-  inner /= w->columns;
+  channels *= w->columns.each;
+  if (inner > 1) inner /= w->columns.each;
+  if (inner == 1 && channels > 0) outer = tlk_ceil_div(w->elements, channels);
   int64_t unit = inner == 1 ? channels : inner;
   w->loops = &tlk_isa()->channels[dtype == TL_F64];
   w->outer = outer;
@@ -139,19 +155,19 @@ static void finish(Work *w) {
 }
 
 static bool moments(Work *w, void *mean, void *deviation) {
-  double n = (double)(w->outer * w->inner * w->columns);
-  int64_t channels = w->channels / w->columns;
+  const Columns *s = &w->columns;
+  double n = s->channels > 0 ? (double)(w->elements / s->channels) : 0;
   double *means = tli_alloc((size_t)w->channels * sizeof *means);
   if (means == NULL) return false;
   add_up(w);
-  for (int64_t c = 0; c < channels; c++) {
+  for (int64_t c = 0; c < s->channels; c++) {
     double value = w->sums[c] / n;
-    for (int64_t k = 0; k < w->columns; k++) means[c * w->columns + k] = value;
+    for (int64_t k = 0; k < s->each; k++) means[c * s->step + k * s->next] = value;
     tlk_store_at(mean, c, w->size, value);
   }
   w->mean = means;
   add_up(w);
-  for (int64_t c = 0; c < channels; c++) tlk_store_at(deviation, c, w->size, w->sums[c]);
+  for (int64_t c = 0; c < s->channels; c++) tlk_store_at(deviation, c, w->size, w->sums[c]);
   tli_free(means, (size_t)w->channels * sizeof *means);
   return true;
 }
@@ -177,9 +193,9 @@ bool tlk_channel_products(const struct tlk_channel_products *call) {
   w.in = x.data;
   w.grad = g.data ? g.data : (const void *)"";
   ok = ok && prepare(&w, call->outer, call->channels, call->inner, x.dtype);
-  char *means = ok && w.columns > 1 ? tli_alloc((size_t)(w.channels * w.size)) : NULL;
-  if (ok && (w.columns == 1 || means)) {
-    w.mean_in = spread(means, call->mean, call->channels, w.columns, w.size);
+  char *means = ok && w.columns.each > 1 ? tli_alloc((size_t)(w.channels * w.size)) : NULL;
+  if (ok && (w.columns.each == 1 || means)) {
+    w.mean_in = spread(means, call->mean, &w.columns, w.size);
     add_up(&w);
     for (int64_t c = 0; c < call->channels; c++) {
       tlk_store_at(call->sum, c, w.size, sums_of(&w, 0, 0)[c]);
@@ -202,7 +218,7 @@ typedef struct Affine {
   char *out;
   const char *in, *other;
   const void *mean, *scale, *shift, *factor;
-  int64_t channels, inner, size;
+  int64_t channels, inner, elements, size;
 } Affine;
 
 static double value_or_zero(const void *data, int64_t i, int64_t size) {
@@ -222,8 +238,9 @@ static void scale_runs(void *context, int64_t begin, int64_t end) {
 static void scale_rows(void *context, int64_t begin, int64_t end) {
   const Affine *a = context;
   for (int64_t row = begin; row < end; row++) {
-    int64_t at = row * a->channels * a->size;
-    a->loops->row_affine(a->channels, a->out + at, a->in + at, a->mean, a->scale, a->shift,
+    int64_t first = row * a->channels, at = first * a->size;
+    int64_t n = tlk_min(a->channels, a->elements - first);
+    a->loops->row_affine(n, a->out + at, a->in + at, a->mean, a->scale, a->shift,
                          a->other ? a->other + at : NULL, a->factor);
   }
 }
@@ -233,16 +250,15 @@ bool tlk_channel_affine(const struct tlk_channel_affine *call) {
   if (n == 0) return true;
   tlk_Array x = tlk_upcast(call->in, n, true), y = tlk_upcast(call->other, n, true);
   tlk_Array to = tlk_upcast(call->out, n, false);
-  int64_t columns = columns_of(call->outer, call->channels, call->inner);
-  int64_t channels = call->channels * columns, size = x.dtype == TL_F64 ? 8 : 4;
-  size_t bytes = columns > 1 ? (size_t)(channels * size) : 0; /* of one kind of number */
+  Columns columns = columns_of(call->outer, call->channels, call->inner);
+  int64_t channels = call->channels * columns.each, size = x.dtype == TL_F64 ? 8 : 4;
+  size_t bytes = columns.each > 1 ? (size_t)(channels * size) : 0; /* of one kind of number */
   char *room = bytes ? tli_alloc(4 * bytes) : NULL;
   bool ok = x.data && to.data && (call->other.data == NULL || y.data) && (room || bytes == 0);
   if (ok) {
     const void *given[4] = {call->mean, call->scale, call->shift, call->factor}, *all[4];
     for (int i = 0; i < 4; i++)
-      all[i] =
-          spread(room ? room + (size_t)i * bytes : NULL, given[i], call->channels, columns, size);
+      all[i] = spread(room ? room + (size_t)i * bytes : NULL, given[i], &columns, size);
     Affine a = {&tlk_isa()->channels[x.dtype == TL_F64],
                 to.data,
                 x.data,
@@ -252,10 +268,12 @@ bool tlk_channel_affine(const struct tlk_channel_affine *call) {
                 all[2],
                 all[3],
                 channels,
-                call->inner / columns,
+                call->inner > 1 ? call->inner / columns.each : 1,
+                n,
                 size};
     if (a.inner == 1)
-      ok = tli_parallel_try(call->outer, tlk_max(1, TLK_GRAIN / channels), scale_rows, &a);
+      ok = tli_parallel_try(tlk_ceil_div(n, channels), tlk_max(1, TLK_GRAIN / channels), scale_rows,
+                            &a);
     else
       ok =
           tli_parallel_try(call->outer * channels, tlk_max(1, TLK_GRAIN / a.inner), scale_runs, &a);

@@ -70,11 +70,12 @@ static Channels channels_of(const tl_Tensor *t) {
   return s;
 }
 
-/* The same, of a tensor that keeps its channels last where it has them there. */
+/* The same, of a tensor that keeps its channels last where it has them there; one channel lies
+** the same either way. */
 static Channels channels_as_laid(const tl_Tensor *t) {
   Channels s = channels_of(t);
   s.format = tli_format_of(t);
-  if (s.format == TLI_ROW_MAJOR) return s;
+  if (s.format == TLI_ROW_MAJOR || s.channels == 1) return s;
   s.outer *= s.inner;
   s.inner = 1;
   return s;
