@@ -89,6 +89,23 @@ local CASES <const> = {
    {"pixel_unshuffle", "72,1,36,12", function(t) return F.pixel_unshuffle(t.x, 2) end},
    {"channel_shuffle", "72,1,18,3", function(t) return F.channel_shuffle(t.x, 3) end},
    {"pad", "96,1,24,3", function(t) return F.pad(t.x, {1, 1}) end},
+   -- What has one channel, or one element of each, fits both orders.
+   {"conv2d to one channel", "24,1,6,1", function(t) return F.conv2d(t.x, t.w:narrow(1, 1, 1), nil, 1, 1) end},
+   {"conv2d to one element", "5,1,5,5", function(t) return F.conv2d(t.x, t.w, nil, {2, 4}) end},
+   {"conv_transpose2d to one channel", "48,1,8,1", function(t)
+      return F.conv_transpose2d(t.x, t.w:narrow(1, 1, 3):narrow(2, 1, 1)) end},
+   {"conv3d to one element", "2,1,2,2,2", function(t) return F.conv3d(t.v, t.v:contiguous()) end},
+   {"max_pool2d to one element", "3,1,3,3 3,1,3,3", function(t)
+      return F.max_pool2d(t.x, {4, 6}, {return_indices = true}) end},
+   {"avg_pool2d of one channel", "6,1,3,1", function(t) return F.avg_pool2d(t.x:narrow(2, 1, 1), 2) end},
+   {"adaptive_avg_pool2d to one element", "3,1,3,3", function(t) return F.adaptive_avg_pool2d(t.x, 1) end},
+   {"adaptive_max_pool2d to one element", "3,1,3,3", function(t) return F.adaptive_max_pool2d(t.x, 1) end},
+   {"interpolate, one channel", "96,1,12,1", function(t)
+      return F.interpolate(t.x:narrow(2, 1, 1), {scale_factor = 2}) end},
+   {"interpolate to one element", "3,1,3,3", function(t)
+      return F.interpolate(t.x, {size = {1, 1}, mode = "bilinear"}) end},
+   {"sort of one channel", "24,1,6,1 24,1,6,1", function(t) return t.x:narrow(2, 1, 1):sort(2) end},
+   {"group_norm of one element", "3,1,3,3", function(t) return F.group_norm(F.max_pool2d(t.x, {4, 6}), 3) end},
    {"pad by reflection", "144,1,24,3", function(t) return F.pad(t.x, {1, 1, 1, 1}, {mode = "reflect"}) end},
 }
 

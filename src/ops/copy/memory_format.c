@@ -60,17 +60,21 @@ tli_Format tli_format_of(const tl_Tensor *t) {
   return t->ndim == 4 ? TLI_CHANNELS_LAST : TLI_CHANNELS_LAST_3D;
 }
 
-tl_Tensor *tli_empty_format(tli_Format format, tl_DType dtype, tl_Device device, int ndim,
-                            const int64_t *sizes) {
-  tl_Tensor *t = tli_empty(dtype, device, ndim, sizes);
-  if (t == NULL || format < TLI_CHANNELS_LAST) return t;
-  int64_t strides[TL_MAX_DIMS], stride = 1;
-  for (int k = 0; k < ndim; k++) {
-    int d = dim_at(format, ndim, k);
+static void set_strides(tl_Tensor *t, tli_Format format) {
+  int64_t sizes[TL_MAX_DIMS], strides[TL_MAX_DIMS], stride = 1;
+  for (int k = 0; k < t->ndim; k++) {
+    int d = dim_at(format, t->ndim, k);
+    sizes[d] = t->sizes[d];
     strides[d] = stride;
     if (sizes[d] > 1) stride *= sizes[d];
   }
-  tli_set_geometry(t, ndim, sizes, strides);
+  tli_set_geometry(t, t->ndim, sizes, strides);
+}
+
+tl_Tensor *tli_empty_format(tli_Format format, tl_DType dtype, tl_Device device, int ndim,
+                            const int64_t *sizes) {
+  tl_Tensor *t = tli_empty(dtype, device, ndim, sizes);
+  if (t && format >= TLI_CHANNELS_LAST) set_strides(t, format);
   return t;
 }
 
@@ -89,7 +93,11 @@ tl_Tensor *tli_new_like(const char *op, tl_Tensor *self, tl_DType dtype, tl_Devi
 tl_Tensor *tli_follow(tl_Tensor *steals, const tl_Tensor *input) {
   if (steals == NULL || steals->ndim != input->ndim) return steals;
   tli_Format format = tli_format_of(input);
-  if (format == TLI_ROW_MAJOR || tli_lies(steals, format)) return steals;
+  if (format == TLI_ROW_MAJOR || tli_format_of(steals) == format) return steals;
+  if (tli_lies(steals, format)) {
+    set_strides(steals, format); /* it has one channel or one element of each */
+    return steals;
+  }
   tl_Tensor *laid = tlo_laid_out(steals, format);
   tli_release(steals);
   return laid;

@@ -294,7 +294,7 @@ static tl_Tensor *adaptive_avg_pool(const char *op, int n, tl_Tensor *input, tl_
     whole = whole && sizes[d] == 1;
     dims[d] = input->ndim - n + d;
   }
-  if (whole) return tlo_mean(input, (tl_Ints){n, dims}, true, TL_NODTYPE);
+  if (whole) return tli_follow(tlo_mean(input, (tl_Ints){n, dims}, true, TL_NODTYPE), input);
   return tlo_average_adaptive(input, (tl_Ints){n, sizes});
 }
 
