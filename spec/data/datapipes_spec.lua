@@ -86,6 +86,8 @@ describe("data.datapipes.iter", function()
 
       it("refuses what cannot be iterated", function()
          assert.raises("iter.IterableWrapper: iterable: expected a list, a tensor", "got 5", function() W(5) end)
+         assert.raises("iter.IterableWrapper: iterable: expected a function that gives the next item", "got nil",
+            function() W(function() end):iter() end)
          assert.raises("iterable: expected a list", function() W {a = 1} end)
          assert.raises("IterableWrapper has no length: it wraps a function", function() return #W(print) end)
       end)
@@ -229,6 +231,11 @@ describe("data.datapipes.iter", function()
          assert.raises("iter.UnBatcher: unbatch_level: expected lists 3 deep, got 1 at depth 2", function()
             W(nested):unbatch(3):iter()()
          end)
+         local own, shared = {}, {1}
+         own[1] = {2, own}
+         local next_item = W({{shared, {shared}}, own}, false):unbatch(-1):iter()
+         assert.same({1, 1, 2}, {next_item(), next_item(), next_item()})
+         assert.raises("unbatch_level: a list that holds itself", function() next_item() end)
          assert.raises("unbatch_level: expected -1 or an integer of at least 0, got -2", function()
             W(nested):unbatch(-2)
          end)

@@ -87,9 +87,17 @@ local function is_list(value)
    return (#value > 0 or next(value) == nil) and not rows.is_packed(value)
 end
 
+-- Takes a list into those that are being taken apart.
+local function enter(within, list)
+   if within[list] then torch.raise(unbatcher .. ": unbatch_level: a list that holds itself has " ..
+      "no last level; expected a level of at least 0, got -1") end
+   within[list] = true
+end
+
 function UnBatcher:iter()
    local next_item, depth = self.datapipe:iter(), self.unbatch_level
    local lists, places = {}, {} -- those that are being taken apart, the outermost first
+   local within = {} -- the same as a set, where there is no end to the levels
    return function()
       while true do
          local level = #lists
@@ -102,10 +110,11 @@ function UnBatcher:iter()
             item = lists[level][places[level]]
          end
          if item == nil then
-            lists[level] = nil
+            within[lists[level]], lists[level] = nil, nil
          elseif level == depth or depth == -1 and not is_list(item) then
             return rows.unpack(item)
          elseif is_list(item) then
+            if depth == -1 then enter(within, item) end
             lists[level + 1], places[level + 1] = item, 0
          else
             torch.raise(("%s: unbatch_level: expected lists %d deep, got %s at depth %d"):format(

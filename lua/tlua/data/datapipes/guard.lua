@@ -10,6 +10,17 @@ local weak <const> = {__mode = "k"}
 local current = setmetatable({}, weak) -- pipe -> the iteration that is valid
 local starting = setmetatable({}, weak) -- pipes whose `iter` runs
 
+--- Refuses what cannot be called for items.
+---@param pipe data.IterDataPipe
+---@param from string  what has returned it
+---@param next_item any
+function M.check_next(pipe, from, next_item)
+   local meta = getmetatable(next_item)
+   if type(next_item) ~= "function" and not (type(meta) == "table" and meta.__call) then
+      args.refuse(torch.type(pipe), from, "a function that gives the next item", next_item)
+   end
+end
+
 --- A function that gives the items of `next_item`, and after the end nil however often it is
 --- called. While `is_valid` says no, calling it is an error.
 ---@param pipe data.IterDataPipe  for the message
@@ -48,10 +59,7 @@ function M.start(pipe, iter)
       pipe:reset()
       next_item = iter(pipe)
    end
-   local meta = getmetatable(next_item)
-   if type(next_item) ~= "function" and not (type(meta) == "table" and meta.__call) then
-      args.refuse(torch.type(pipe), "iter", "a function that gives the next item", next_item)
-   end
+   M.check_next(pipe, "iter", next_item)
    return M.items(pipe, next_item, function() return current[pipe] == iteration end)
 end
 

@@ -5,6 +5,7 @@ local args = require "tlua.args"
 local class = require "tlua.class"
 local copy = require "tlua.data.datapipes.copy"
 local glob = require "tlua.data.datapipes.glob"
+local guard = require "tlua.data.datapipes.guard"
 local items = require "tlua.data.items"
 local io_folder = require "tlua.io.folder"
 local rows = require "tlua.data.datapipes.rows"
@@ -67,6 +68,7 @@ end
 
 function IterableWrapper:iter()
    local next_item = reader(self.iterable)
+   guard.check_next(self, "iterable", next_item)
    if not self.deepcopy then return next_item end
    return function() return copied(next_item()) end
 end
