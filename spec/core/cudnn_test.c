@@ -336,7 +336,7 @@ typedef struct Piece {
   int engine;
 } Piece;
 
-static int asked, ran[4], last_run;
+static int asked, ran[4], last_run, destroyed;
 static bool says_nothing;
 static size_t version = 91900;
 
@@ -349,6 +349,7 @@ static cudnnStatus_t piece_create(cudnnBackendDescriptorType_t type, cudnnBacken
   return CUDNN_STATUS_SUCCESS;
 }
 static cudnnStatus_t piece_destroy(cudnnBackendDescriptor_t d) {
+  destroyed += ((const Piece *)d)->type == CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR;
   free(d);
   return CUDNN_STATUS_SUCCESS;
 }
@@ -414,14 +415,12 @@ static cudnnBackendDescriptor_t no_graph(cuda_DnnGraph *g, const void *key) {
 
 /* The engine that some work, of which `program` does nothing else, ends with; how often cuDNN
 ** was asked for engines, and the work was done. */
-static bool captured;
 static int work_twice(int64_t key, bool benchmark, int *asks, int *runs) {
   struct tl_Stream stream = {.handle = NULL};
   tlk_Context cx = {.device = {TL_CUDA, 0}, .stream = &stream};
   bool done = false;
   cuda_DnnWork work = {.cx = &cx, .key = &key, .key_bytes = sizeof key, .graph = no_graph};
   work.benchmark = benchmark;
-  work.captured = captured;
   asked = 0;
   memset(ran, 0, sizeof ran);
   last_run = -1;
@@ -508,19 +507,43 @@ static void what_is_no_plan_or_cannot_be_said_is_found_anew(void) { with_pieces(
 /* A capture measures nothing, and nothing that was not measured is kept as if it had been. */
 static void check_captures(void) {
   int asks, runs;
-  captured = true;
+  CHECK(program(2, false, &asks, &runs) == 0); /* has the handle from then on */
+  capturing = true;
   CHECK(program(1, true, &asks, &runs) == 0 && asks == 1 && runs == 2);
   CHECK(work_twice(1, true, &asks, &runs) == 0 && asks == 1 && runs == 2);
-  captured = false;
+  capturing = false;
   CHECK(work_twice(1, true, &asks, &runs) == 1 && asks == 1 && runs == 3 * 2 + 2);
-  captured = true;
+  capturing = true;
   CHECK(work_twice(1, true, &asks, &runs) == 1 && asks == 0 && runs == 2);
   CHECK(tables[0].filled == 1);
   begin_anew(&tables[0]);
   CHECK(program(1, true, &asks, &runs) == 1 && asks == 0 && runs == 2);
-  captured = false;
+  capturing = false;
 }
 static void a_graph_gets_what_was_measured_before(void) { with_pieces(check_captures); }
+
+static void check_plans_of_graphs(void) {
+  int asks, runs, before;
+  CHECK(work_twice(1, false, &asks, &runs) == 0 && work_twice(2, false, &asks, &runs) == 0);
+  capturing = true;
+  CHECK(work_twice(2, false, &asks, &runs) == 0 && work_twice(3, false, &asks, &runs) == 0);
+  capturing = false;
+  before = destroyed;
+  begin_anew(&tables[0]);
+  CHECK(destroyed == before + 1);
+}
+static void plans_that_a_graph_runs_are_not_destroyed(void) { with_pieces(check_plans_of_graphs); }
+
+static void check_full_table(void) {
+  int asks, runs;
+  tli_set_setting(TL_DISK_CACHE, 0);
+  for (int i = 0; i < PLANS; i++) CHECK(work_twice(i, false, &asks, &runs) == 0 && asks == 1);
+  for (int i = 0; i < PLANS; i++) CHECK(work_twice(i, false, &asks, &runs) == 0 && asks == 0);
+  CHECK(work_twice(PLANS, false, &asks, &runs) == 0 && asks == 1 && tables[0].filled == 1);
+  begin_anew(&tables[0]);
+  tli_set_setting(TL_DISK_CACHE, 1);
+}
+static void plans_are_found_as_long_as_no_more_are_made(void) { with_pieces(check_full_table); }
 
 /* By cuDNN itself, for each kind of convolution. */
 static void plans_are_read_back_by_cudnn(void) {
@@ -553,6 +576,8 @@ int main(void) {
   RUN(another_library_device_or_limit_has_plans_of_its_own);
   RUN(what_is_no_plan_or_cannot_be_said_is_found_anew);
   RUN(a_graph_gets_what_was_measured_before);
+  RUN(plans_that_a_graph_runs_are_not_destroyed);
+  RUN(plans_are_found_as_long_as_no_more_are_made);
   RUN(graphs_compute_attention_and_its_gradients);
   if (cuda_cudnn()) {
     RUN(attention_that_is_left_to_our_kernels);

@@ -148,8 +148,8 @@ typedef struct cuda_DnnWork {
   uint32_t avoid;
   int sizes;      /* of so many keys of this kind plans are made, 0: of all */
   bool zeroed;    /* the workspace has to be 0 */
-  bool benchmark; /* run the first few plans on these arrays and keep the fastest */
-  bool captured;  /* which is not possible now: take what was measured before, if anything was */
+  bool benchmark; /* run the first few plans on these arrays and keep the fastest; a graph that is
+                  ** captured gets what was measured before, if anything was */
   int n;          /* arrays and the numbers of the tensors that they are */
   const int64_t *ids;
   void *const *arrays;

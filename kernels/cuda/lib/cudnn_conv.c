@@ -160,7 +160,6 @@ static bool convolve(const Call *call, bool *done) {
                                       .graph = conv_graph,
                                       .avoid = avoid(&key),
                                       .benchmark = key.benchmark != 0,
-                                      .captured = cuda_device_captures(call->cx->device.index),
                                       .n = 3,
                                       .ids = ids,
                                       .arrays = call->arrays},

@@ -2,8 +2,9 @@
 ** cudnn_plans.c - plans of cuDNN are kept by all that they depend on, a table for each
 ** device; work that cuDNN has no plan for is remembered, too. With
 ** torch.backends.cudnn.benchmark the first few plans are run on the data at hand and the
-** fastest is kept; a graph that is captured gets what was measured before. What was found is kept on disk for the next program (core/cache.h), in the
-** words from which cuDNN makes the plan again.
+** fastest is kept; a graph that is captured gets what was measured before. What was found is
+** kept on disk for the next program (core/cache.h), in the words from which cuDNN makes the plan
+** again.
 */
 #include <stddef.h>
 #include <string.h>
@@ -18,6 +19,7 @@
 typedef struct Entry {
   bool used, none;
   bool unmeasured; /* it was to be measured, which a capture did not allow */
+  bool in_graph;   /* a graph was captured that runs it, with kernels that it holds */
   size_t bytes;
   _Alignas(8) unsigned char key[CUDNN_KEY];
   cuda_Plan plan;
@@ -130,23 +132,27 @@ static bool find(const cuda_DnnWork *work, cudnnHandle_t handle, const cuda_Want
   return n > 0;
 }
 
-static void make(const cuda_DnnWork *work, cudnnHandle_t handle, Entry *entry) {
+static void make(const cuda_DnnWork *work, cudnnHandle_t handle, bool captured, Entry *entry) {
   int64_t limit = work->benchmark ? cuda_host->setting(TL_CUDNN_BENCHMARK_LIMIT) : 1;
   if (limit <= 0 || limit > MOST_MEASURED) limit = MOST_MEASURED;
   cuda_Wanted wanted = {work->avoid, CUDNN_WORKSPACE, (int)limit};
   bool sure, found = find_on_disk(work, handle, &wanted, &entry->plan);
   entry->none = false;
-  entry->unmeasured = !found && work->benchmark && work->captured;
+  entry->unmeasured = !found && work->benchmark && captured;
+  entry->in_graph = false; /* the plan before, if there was one, stays for its graph */
   if (found) return;
   if (entry->unmeasured) wanted.most = 1;
   entry->none = !find(work, handle, &wanted, &entry->plan, &sure);
   if (!entry->none && !entry->unmeasured && sure) keep_on_disk(work, &wanted, &entry->plan);
 }
 
+/* Plans that graphs may run stay in memory. */
 static void begin_anew(Table *t) {
-  for (int i = 0; i < 2 * PLANS; i++)
-    if (t->entries[i].used && !t->entries[i].none)
-      cuda_cudnn()->cudnnBackendDestroyDescriptor(t->entries[i].plan.plan);
+  for (int i = 0; i < 2 * PLANS; i++) {
+    const Entry *entry = &t->entries[i];
+    if (entry->used && !entry->none && !entry->in_graph)
+      cuda_cudnn()->cudnnBackendDestroyDescriptor(entry->plan.plan);
+  }
   memset(t->entries, 0, sizeof t->entries);
   memset(t->made, 0, sizeof t->made);
   t->filled = 0;
@@ -174,19 +180,26 @@ static bool is_of(const Entry *entry, const cuda_DnnWork *work) {
   return entry->bytes == work->key_bytes && memcmp(entry->key, work->key, work->key_bytes) == 0;
 }
 
-static const Entry *entry_of(Table *t, const cuda_DnnWork *work, cudnnHandle_t handle) {
-  if (t->filled == PLANS) begin_anew(t);
+static Entry *place_of(Table *t, const cuda_DnnWork *work) {
   size_t at = hash_of(work) % (2 * PLANS);
   while (t->entries[at].used && !is_of(&t->entries[at], work)) at = (at + 1) % (2 * PLANS);
-  Entry *entry = &t->entries[at];
-  if (entry->used && (!entry->unmeasured || work->captured)) return entry;
-  t->filled += !entry->used; /* the plan that a graph may still run stays as long as it may */
+  return &t->entries[at];
+}
+
+static Entry *entry_of(Table *t, const cuda_DnnWork *work, cudnnHandle_t handle, bool captured) {
+  Entry *entry = place_of(t, work);
+  if (entry->used && (!entry->unmeasured || captured)) return entry;
+  if (!entry->used && t->filled == PLANS) {
+    begin_anew(t);
+    entry = place_of(t, work);
+  }
+  t->filled += !entry->used;
   memcpy(entry->key, work->key, work->key_bytes);
   entry->bytes = work->key_bytes;
   if (has_enough(t, work))
     entry->none = true;
   else
-    make(work, handle, entry);
+    make(work, handle, captured, entry);
   entry->used = true;
   return entry;
 }
@@ -194,8 +207,11 @@ static const Entry *entry_of(Table *t, const cuda_DnnWork *work, cudnnHandle_t h
 static bool with_handle(const cuda_DnnWork *work, cudnnHandle_t handle, bool *done) {
   if (cuda_cudnn()->cudnnSetStream(handle, work->cx->stream->handle) != CUDNN_STATUS_SUCCESS)
     return cuda_fail(TL_EDEVICE, "cudnnSetStream failed");
-  const Entry *entry = entry_of(&tables[work->cx->device.index], work, handle);
+  int device = work->cx->device.index;
+  bool captured = cuda_device_captures(device);
+  Entry *entry = entry_of(&tables[device], work, handle, captured);
   *done = !entry->none;
+  entry->in_graph = entry->in_graph || captured;
   return entry->none || run(work, handle, &entry->plan);
 }
 
