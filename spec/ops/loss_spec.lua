@@ -74,4 +74,35 @@ describe("cross_entropy", function()
          end
       end
    end)
+
+   -- PyTorch's are those of log_softmax: what is added to all logits alike changes nothing.
+   it("is as exact for large logits, and NaN with an infinite one", function()
+      for _, classes in ipairs {2, 33} do
+         for _, inner in ipairs {1, 3} do
+            local small = torch.randint(-32, 33, {20, classes, inner}):to("float32") / 16
+            local labels = torch.randint(1, classes + 1, {20, inner})
+            local function of(shift, reduction)
+               local x = (small + shift):requires_grad_(true)
+               local loss = F.cross_entropy(x, labels, {reduction = reduction})
+               loss:sum():backward()
+               return loss:detach(), x.grad
+            end
+            for _, reduction in ipairs {"none", "mean"} do
+               local loss, grad = of(0, reduction)
+               local large, large_grad = of(1 << 19, reduction)
+               assert.close(loss, large, 1e-6)
+               assert.close(grad, large_grad, 1e-6)
+            end
+         end
+         for _, label in ipairs {1, classes} do
+            local x = torch.zeros(1, classes)
+            x[1][classes] = math.huge
+            x:requires_grad_(true)
+            local loss = F.cross_entropy(x, torch.tensor {label})
+            loss:backward()
+            assert.is_true(loss:isnan():item())
+            assert.is_true(x.grad:isnan():all():item())
+         end
+      end
+   end)
 end)

@@ -336,7 +336,7 @@ struct tlk_batch_norm_backward {
   int64_t outer, channels, inner;
 };
 
-/* ---- classes; all arrays have in's type ---- */
+/* ---- classes; all arrays have in's type, norm is double ---- */
 
 /* loss (outer, inner) = -weight[target] * log-probability of target; weights
 ** = weight[target]; both are 0 where the label does not count. norm (outer,

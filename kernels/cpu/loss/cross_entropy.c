@@ -63,7 +63,8 @@ typedef struct Loss {
   int64_t size;   /* of an element */
   int64_t strips; /* of inner */
   const char *in;
-  char *loss, *weights, *norm;
+  char *loss, *weights;
+  double *norm;
   tlk_FirstFault first;
 } Loss;
 
@@ -86,7 +87,7 @@ static void finish_sample(Loss *l, int64_t o, int64_t i) {
   if (place >= 0) {
     weight = k->weight ? number_at(k->weight, k->target[at] - 1, l->size) : 1;
     double value = number_at(l->in, place, l->size);
-    if (k->logits) value -= number_at(l->norm, at, l->size);
+    if (k->logits) value -= l->norm[at];
     loss = -weight * value;
   }
   store_at(l->loss, at, l->size, loss);
@@ -101,9 +102,9 @@ static void loss_tasks(void *context, int64_t begin, int64_t end) {
     int64_t cols = tlk_min(TLK_CLASS_COLS, k->inner - i), at = o * k->inner + i;
     const char *x = l->in + (o * k->classes * k->inner + i) * l->size;
     if (k->logits && k->inner == 1)
-      store_at(l->norm, at, l->size, l->loops->row_norm(k->classes, x));
+      l->norm[at] = l->loops->row_norm(k->classes, x);
     else if (k->logits)
-      l->loops->strip_norm(k->classes, cols, k->inner, x, l->norm + at * l->size);
+      l->loops->strip_norm(k->classes, cols, k->inner, x, l->norm + at);
     for (int64_t c = 0; c < cols; c++) finish_sample(l, o, i + c);
   }
 }
@@ -113,11 +114,11 @@ static void turned_loss_tasks(void *context, int64_t begin, int64_t end) {
   Loss *l = context;
   for (int64_t task = begin; task < end; task++) {
     Turned t;
-    double norms[SAMPLES]; /* of either type */
+    double norms[SAMPLES];
     int64_t first = task * SAMPLES;
     turn(l->call, l->in, first, l->size, &t);
     l->loops->strip_norm(l->call->classes, t.step, t.step, t.x, norms);
-    memcpy(l->norm + first * l->size, norms, (size_t)(t.samples * l->size));
+    memcpy(l->norm + first, norms, (size_t)t.samples * sizeof *norms);
     for (int64_t i = 0; i < t.samples; i++) finish_sample(l, first + i, 0);
   }
 }
@@ -152,7 +153,8 @@ typedef struct Back {
   const tlk_Classes *call;
   const tlk_ClassLoops *loops;
   int64_t size, strips;
-  const char *in, *norm, *grad;
+  const char *in, *grad;
+  const double *norm;
   char *out;
 } Back;
 
@@ -173,10 +175,10 @@ static void fill_strip(const Back *b, int64_t o, int64_t i, int64_t cols, const 
     for (int64_t c = 0; c < k->classes; c++)
       memset(b->out + place + c * k->inner * b->size, 0, (size_t)(cols * b->size));
   } else if (k->inner == 1) {
-    b->loops->row_back(k->classes, b->in + place, number_at(b->norm, at, b->size),
-                       number_at(factors, 0, b->size), b->out + place);
+    b->loops->row_back(k->classes, b->in + place, b->norm[at], number_at(factors, 0, b->size),
+                       b->out + place);
   } else {
-    b->loops->strip_back(k->classes, cols, k->inner, b->in + place, b->norm + at * b->size, factors,
+    b->loops->strip_back(k->classes, cols, k->inner, b->in + place, b->norm + at, factors,
                          b->out + place);
   }
 }
@@ -207,10 +209,11 @@ static void turned_back_tasks(void *context, int64_t begin, int64_t end) {
   const Back *b = context;
   for (int64_t task = begin; task < end; task++) {
     Turned t;
-    double norms[SAMPLES] = {0}, factors[SAMPLES] = {0}; /* of either type */
+    double norms[SAMPLES] = {0};
+    double factors[SAMPLES] = {0}; /* of either type */
     int64_t first = task * SAMPLES;
     turn(b->call, b->in, first, b->size, &t);
-    memcpy(norms, b->norm + first * b->size, (size_t)(t.samples * b->size));
+    memcpy(norms, b->norm + first, (size_t)t.samples * sizeof *norms);
     for (int64_t i = 0; i < t.samples; i++) store_at(factors, i, b->size, factor_of(b, first + i));
     b->loops->strip_back(b->call->classes, t.step, t.step, t.x, norms, factors, t.x);
     turn_back(b->call, &t, first, b->size, b->out);

@@ -15,8 +15,8 @@ typedef struct tlk_ClassLoops {
   /* out = exp(x - norm) * factor */
   void (*row_back)(int64_t classes, const void *x, double norm, double factor, void *out);
   /* The same for `cols` columns; rows are `step` elements apart. */
-  void (*strip_norm)(int64_t classes, int64_t cols, int64_t step, const void *x, void *norm);
-  void (*strip_back)(int64_t classes, int64_t cols, int64_t step, const void *x, const void *norm,
+  void (*strip_norm)(int64_t classes, int64_t cols, int64_t step, const void *x, double *norm);
+  void (*strip_back)(int64_t classes, int64_t cols, int64_t step, const void *x, const double *norm,
                      const void *factor, void *out);
 } tlk_ClassLoops;
 

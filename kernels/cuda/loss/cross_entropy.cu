@@ -14,9 +14,7 @@ template <class T> struct Exponentials {
   T most;
 
   /* What the differences are taken from. */
-  __device__ __forceinline__ static T base(T most) {
-    return most == (T)INFINITY || most == -(T)INFINITY ? 0 : most;
-  }
+  __device__ __forceinline__ static T base(T most) { return most == -(T)INFINITY ? 0 : most; }
   __device__ __forceinline__ double from(T largest) const {
     return sum == 0 || most == largest ? sum : sum * exp_as(base(most) - base(largest), T());
   }
@@ -28,7 +26,8 @@ template <class T> struct ClassLoss {
   enum { inputs = 1, blocks = 2 };
   tlk_Classes k;
   const T *in;
-  T *loss, *weights, *norm;
+  T *loss, *weights;
+  double *norm;
   cuda_Word word;
   tlk_Blame blame;
 
@@ -48,16 +47,16 @@ template <class T> struct ClassLoss {
     return A{a.from(most) + b.from(most), most};
   }
   __device__ __forceinline__ void store(int64_t sample, const A &acc) const {
-    finish(sample, (T)((double)A::base(acc.most) + log(acc.sum)));
+    finish(sample, (double)A::base(acc.most) + log(acc.sum));
   }
-  __device__ __forceinline__ void finish(int64_t sample, T total) const {
+  __device__ __forceinline__ void finish(int64_t sample, double total) const {
     int64_t label = k.target[sample], o = sample / k.inner, i = sample - o * k.inner;
     double weight = 0, value = 0;
     if (k.logits) norm[sample] = total;
     if (label != k.ignore && label >= 1 && label <= k.classes) {
       weight = k.weight ? (double)static_cast<const T *>(k.weight)[label - 1] : 1;
       value = (double)in[(o * k.classes + label - 1) * k.inner + i];
-      if (k.logits) value -= (double)total;
+      if (k.logits) value -= total;
       value *= -weight;
     } else if (label != k.ignore) {
       tlk_Fault fault = {};
@@ -84,7 +83,7 @@ template <class T> bool run_loss(const struct tlk_class_loss *call) {
                      (const T *)call->in.data,
                      (T *)call->loss.data,
                      (T *)call->weights,
-                     (T *)call->norm,
+                     (double *)call->norm,
                      cuda_word(call->cx),
                      call->blame};
   int64_t samples = k.outer * k.inner;
@@ -98,7 +97,8 @@ template <class T> bool run_loss(const struct tlk_class_loss *call) {
 template <class T> struct ClassLossBackward {
   enum { inputs = 1, twice = false };
   tlk_Classes k;
-  const T *grad, *norm;
+  const T *grad;
+  const double *norm;
   T *out;
 
   /* The weight of a sample times its gradient; *label is 0 where it does not count. */
@@ -111,11 +111,12 @@ template <class T> struct ClassLossBackward {
   }
   template <class W> __device__ __forceinline__ void run(W &w, int64_t sample) const {
     int64_t label = 0;
-    T factor = w.valid ? factor_of(sample, &label) : 0, total = w.valid ? norm[sample] : 0;
+    double total = w.valid ? norm[sample] : 0;
+    T factor = w.valid ? factor_of(sample, &label) : 0, high = (T)total, low = (T)(total - high);
     w.read([&](auto &x, int64_t at) {
       int64_t i = at;
       for (T &e : x[0]) {
-        e = exp_as(e - total, T()) * factor - (i == label - 1 ? factor : 0);
+        e = exp_as(e - high - low, T()) * factor - (i == label - 1 ? factor : 0);
         i++;
       }
       w.put(at, x[0]);
@@ -138,7 +139,7 @@ __global__ void __launch_bounds__(LINE_THREADS)
 
 template <class T> bool run_backward(const struct tlk_class_loss_backward *call) {
   const tlk_Classes &k = call->classes;
-  ClassLossBackward<T> a = {k, (const T *)call->grad_loss.data, (const T *)call->norm,
+  ClassLossBackward<T> a = {k, (const T *)call->grad_loss.data, (const double *)call->norm,
                             (T *)call->grad_in.data};
   int64_t samples = k.outer * k.inner;
   if (samples == 0 || k.classes == 0) return true;

@@ -45,7 +45,7 @@ bool tli_op_class_loss(tl_Tensor *input, tl_Tensor *target, tl_Tensor *weight, i
   Operands o = operands(&c, input, target, weight, dtype);
   tl_Tensor *loss = TLI_STEP(&c, tli_empty(dtype, tli_device(input), target->ndim, target->sizes));
   out[1] = TLI_STEP(&c, tli_empty(dtype, tli_device(input), target->ndim, target->sizes));
-  out[2] = TLI_STEP(&c, tli_empty(dtype, tli_device(input), target->ndim, target->sizes));
+  out[2] = TLI_STEP(&c, tli_empty(TL_F64, tli_device(input), target->ndim, target->sizes));
   if (!c.failed && loss->numel > 0) {
     tlk_Classes k = classes_of(input->sizes, input->ndim, o.target, o.weight, ignore_index, logits);
     if (!TLI_RUN(tli_device(input), class_loss, .classes = k, .loss = tli_array(loss),
@@ -89,7 +89,7 @@ bool tli_op_class_total(tl_Tensor *input, tl_Tensor *target, tl_Tensor *weight,
   tl_Tensor *each = TLI_STEP(&c, tli_empty(dtype, device, 1, &both)); /* losses, weights */
   tl_Tensor *sum = TLI_STEP(&c, tli_empty(dtype, device, 0, NULL));
   out[1] = TLI_STEP(&c, tli_empty(dtype, device, 0, NULL));
-  out[2] = TLI_STEP(&c, tli_empty(dtype, device, target->ndim, target->sizes));
+  out[2] = TLI_STEP(&c, tli_empty(TL_F64, device, target->ndim, target->sizes));
   if (!c.failed) {
     tlk_Classes k = classes_of(input->sizes, input->ndim, o.target, o.weight, ignore_index, logits);
     char *weights = (char *)tli_data(each) + n * tli_dtype_bytes[dtype];

@@ -49,7 +49,7 @@ bool tli_op_linear_class_loss(tl_Tensor *input, tl_Tensor *linear, tl_Tensor *bi
   int64_t n = input->sizes[0];
   bool ok = true, mode = tli_set_grad_mode(false);
   for (int i = 0; i < 3; i++) {
-    out[i] = tli_empty(wide(input), tli_device(input), 1, &n);
+    out[i] = tli_empty(i == 2 ? TL_F64 : wide(input), tli_device(input), 1, &n);
     ok = ok && out[i];
   }
   for (int64_t first = 0; ok && first < n; first += rows) {

@@ -1,6 +1,8 @@
 /*
 ** cross_entropy.c - logarithms of sums of exponentials and their gradient. The
-** largest element is taken off first, so nothing overflows.
+** largest element is taken off first, so nothing overflows; one that is infinite makes NaN. The
+** logarithm is a double, which is taken off a float as two floats: what it exceeds the largest
+** element by is exact also where that is large.
 */
 #include "kernels/cpu/loss/cross_entropy.h"
 
@@ -17,7 +19,6 @@
   static double row_norm_##s(int64_t n, const void *data) {                                      \
     const type *x = data;                                                                        \
     type m = largest_##s(n, x);                                                                  \
-    if (m == (type)INFINITY || m == -(type)INFINITY) m = 0;                                      \
     double lane[LANES] = {0};                                                                    \
     int64_t i = 0;                                                                               \
     for (; i + LANES <= n; i += LANES)                                                           \
@@ -32,33 +33,32 @@
   static void row_back_##s(int64_t n, const void *data, double norm, double factor, void *to) {  \
     const type *x = data;                                                                        \
     type *out = to;                                                                              \
-    type m = (type)norm, f = (type)factor;                                                       \
+    type high = (type)norm, low = (type)(norm - (double)high), f = (type)factor;                 \
     TLK_IVDEP                                                                                    \
-    for (int64_t i = 0; i < n; i++) out[i] = exp(x[i] - m) * f;                                  \
+    for (int64_t i = 0; i < n; i++) out[i] = exp(x[i] - high - low) * f;                         \
   }                                                                                              \
   static void strip_norm_##s(int64_t classes, int64_t cols, int64_t step, const void *data,      \
-                             void *to) {                                                         \
+                             double *norm) {                                                     \
     const type *x = data;                                                                        \
-    type *norm = to;                                                                             \
     type m[TLK_CLASS_COLS];                                                                      \
     double sum[TLK_CLASS_COLS];                                                                  \
     for (int64_t i = 0; i < cols; i++) m[i] = x[i], sum[i] = 0;                                  \
     for (int64_t c = 1; c < classes; c++)                                                        \
       for (int64_t i = 0; i < cols; i++) m[i] = x[c * step + i] > m[i] ? x[c * step + i] : m[i]; \
-    for (int64_t i = 0; i < cols; i++)                                                           \
-      m[i] = m[i] == (type)INFINITY || m[i] == -(type)INFINITY ? 0 : m[i];                       \
     for (int64_t c = 0; c < classes; c++)                                                        \
       for (int64_t i = 0; i < cols; i++) sum[i] += (double)exp(x[c * step + i] - m[i]);          \
-    for (int64_t i = 0; i < cols; i++) norm[i] = (type)((double)m[i] + log(sum[i]));             \
+    for (int64_t i = 0; i < cols; i++) norm[i] = (double)m[i] + log(sum[i]);                     \
   }                                                                                              \
   static void strip_back_##s(int64_t classes, int64_t cols, int64_t step, const void *data,      \
-                             const void *norms, const void *factors, void *to) {                 \
-    const type *x = data, *norm = norms, *factor = factors;                                      \
-    type *out = to;                                                                              \
+                             const double *norm, const void *factors, void *to) {                \
+    const type *x = data, *factor = factors;                                                     \
+    type *out = to, high[TLK_CLASS_COLS], low[TLK_CLASS_COLS];                                   \
+    for (int64_t i = 0; i < cols; i++)                                                           \
+      high[i] = (type)norm[i], low[i] = (type)(norm[i] - (double)high[i]);                       \
     for (int64_t c = 0; c < classes; c++) {                                                      \
       TLK_IVDEP                                                                                  \
       for (int64_t i = 0; i < cols; i++)                                                         \
-        out[c * step + i] = exp(x[c * step + i] - norm[i]) * factor[i];                          \
+        out[c * step + i] = exp(x[c * step + i] - high[i] - low[i]) * factor[i];                 \
     }                                                                                            \
   }
 
