@@ -1,8 +1,9 @@
 /*
-** memory_format.c - see memory_format.h. Kernels of convolutions and
-** pools read and write row-major memory, so that their results are laid out
-** anew where the input's channels are innermost; batch norm reads both orders,
-** and elementwise operators keep any order as it is.
+** memory_format.c - see memory_format.h. Kernels of pools read and write
+** row-major memory, those of convolutions on a CPU too, so that their results
+** are laid out anew where the input's channels are innermost; batch norm and
+** convolutions on a GPU read both orders, and elementwise operators keep any
+** order as it is.
 */
 #include "ops/copy/memory_format.h"
 

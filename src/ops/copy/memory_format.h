@@ -36,7 +36,8 @@ tl_Tensor *tli_new_like(const char *op, tl_Tensor *self, tl_DType dtype, tl_Devi
                         const char *memory_format) TL_MUSTCHECK;
 
 /* A result in the channels-last format of the input that it was made of, or the
-** result itself where that has none. NULL is passed on. */
+** result itself where that has none. What fits both orders only gets the strides,
+** in place: `steals` is the caller's own or the input itself. NULL is passed on. */
 tl_Tensor *tli_follow(tl_Tensor *steals, const tl_Tensor *input) TL_MUSTCHECK;
 
 #endif
