@@ -25,7 +25,7 @@ function CrossEntropy.forward(ctx, logits, own, elsewhere, group)
    local at = logits:gather(2, own:unsqueeze(2)):squeeze(2):masked_fill(elsewhere, 0)
    at = reduce_all(at:contiguous(), "sum", group)
    ctx:save_for_backward(shifted:div_(total:unsqueeze(2)), own, elsewhere)
-   return total:log() + most - at
+   return total:log() + (most - at) -- exact also where both are large
 end
 
 function CrossEntropy.backward(ctx, grad)
