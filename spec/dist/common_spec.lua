@@ -149,7 +149,7 @@ describe("common memory", function()
          local before, open = mappings(), files()
          local a = common()
          check(before + 1, mappings())
-         check(open, files())
+         check(true, files() <= open) -- one of the store may just have been closed
          local view = a:narrow(1, n, 1)
          view:fill_(7)
          a:release()
