@@ -127,6 +127,83 @@ describe("interpolate", function()
          F.interpolate(squares(0, 1, 1, 2, 2, 2), {3, 2, 3}, nil, "trilinear"))
    end)
 
+   describe("with antialias", function()
+      -- ((arange(30) * 7) % 11) as (1, 1, 5, 6); expected values are those of PyTorch 2.15.
+      local x = ((torch.arange(30) * 7) % 11):to("float32"):reshape(1, 1, 5, 6)
+      for _, case in ipairs {
+         {"bilinear", {2, 3}, false, {5.07143, 5.625, 4.14286, 5.14286, 5.3125, 4.85714}},
+         {"bilinear", {3, 2}, true, {4.9932, 4.02381, 5.23809, 4.9375, 5.4881, 5.41667}},
+         {"bicubic", {2, 4}, false,
+            {5.30233, 4.60685, 6.63131, 3.08164, 4.75331, 6.46942, 3.84747, 5.59082}},
+         {"bicubic", {7, 2}, true,
+            {5.09372, 4.66292, 4.82505, 2.94812, 4.8892, 2.22545, 6.04263, 5.96986, 5.06929, 5.64497,
+             4.21849, 4.51753, 5.68055, 5.6965}},
+         {"lanczos", {2, 4}, false,
+            {5.17846, 4.67516, 6.69021, 2.90604, 4.76558, 6.56483, 3.75034, 5.58046}},
+      } do
+         local mode, size, corners, expected = table.unpack(case)
+         it(("gives PyTorch's values: %s to %d x %d, align_corners = %s"):format(mode, size[1],
+            size[2], corners), function()
+            check(expected, F.interpolate(x, size,
+               {mode = mode, align_corners = corners, antialias = true}))
+         end)
+      end
+
+      it("measures by scale_factor, or by the sizes with recompute_scale_factor", function()
+         local options = {scale_factor = {0.5, 0.7}, mode = "bilinear", antialias = true}
+         check({5.1044, 4.33333, 6.79263, 3.35714, 5.09135, 5.7963, 4.83064, 4.5},
+            F.interpolate(x, options))
+         options.recompute_scale_factor = true
+         check({5.3125, 4.77778, 6.22222, 3.375, 4.8125, 6.11111, 4.22222, 5.375},
+            F.interpolate(x, options))
+      end)
+
+      it("has PyTorch's gradient", function()
+         local leaf = x:double():requires_grad_()
+         local y = F.interpolate(leaf, {2, 3}, {mode = "bicubic", antialias = true})
+         y:mul(torch.arange(6.0):reshape(1, 1, 2, 3)):sum():backward()
+         check({-0.0512118, -0.0257691, 0.0623989, 0.162824, 0.275508, 0.242136, 0.0223389, 0.0872704,
+                0.199313, 0.340748, 0.511575, 0.435478, 0.292454, 0.445038, 0.531194, 0.683457,
+                0.901825, 0.737221, 0.520976, 0.739511, 0.787528, 0.928963, 1.16382, 0.934115,
+                0.436992, 0.612824, 0.638305, 0.738731, 0.9141, 0.73034}, leaf.grad:float())
+         assert.equal("<UpsampleBicubic2DAaBackward0>", tostring(y.grad_fn))
+      end)
+
+      it("rounds bytes after each dimension, and half types once", function()
+         local bytes = ((torch.arange(30) * 53) % 256):to("uint8"):reshape(1, 1, 5, 6)
+         local function small(t, mode)
+            return F.interpolate(t, {2, 3}, {mode = mode, antialias = true})
+         end
+         check({98, 143, 95, 162, 115, 124}, small(bytes, "bilinear"):float())
+         check({90, 151, 89, 172, 109, 125}, small(bytes, "bicubic"):float())
+         for _, dtype in ipairs {"float16", "bfloat16"} do
+            assert.close(small(x, "bicubic"):to(dtype), small(x:to(dtype), "bicubic"), 0)
+         end
+      end)
+
+      it("keeps an image of the same size", function()
+         for _, mode in ipairs {"bilinear", "bicubic", "lanczos"} do
+            assert.close(x, F.interpolate(x, {5, 6}, {mode = mode, antialias = true}), 0)
+            assert.close(x, F.interpolate(x, {scale_factor = 1, mode = mode, antialias = true}), 1e-6)
+         end
+      end)
+
+      it("names modes that have no filter", function()
+         assert.raises("interpolate", "antialias: expected mode 'bilinear'", function()
+            F.interpolate(x, {2, 3}, {antialias = true})
+         end)
+         assert.raises("interpolate", "antialias: expected mode 'bilinear'", function()
+            F.interpolate(line, 3, {mode = "linear", antialias = true})
+         end)
+         assert.raises("interpolate", "'lanczos' needs antialias", function()
+            F.interpolate(x, {2, 3}, {mode = "lanczos"})
+         end)
+         assert.raises("interpolate", "align_corners has no meaning", function()
+            F.interpolate(x, {2, 3}, {mode = "lanczos", align_corners = true, antialias = true})
+         end)
+      end)
+   end)
+
    it("names options that do not fit", function()
       assert.raises("interpolate", "one of size and scale_factor", function() F.interpolate(line) end)
       assert.raises("interpolate", "one of size and scale_factor", function() F.interpolate(line, 3, 2) end)

@@ -11,7 +11,17 @@
 
 /* ---- one dimension at another resolution ---- */
 
-typedef enum Mode { NEAREST, NEAREST_EXACT, LINEAR, CUBIC, AREA } Mode;
+/* The last three widen with the step, so that no input element is skipped. */
+typedef enum Mode {
+  NEAREST,
+  NEAREST_EXACT,
+  LINEAR,
+  CUBIC,
+  AREA,
+  LINEAR_ANTIALIAS,
+  CUBIC_ANTIALIAS,
+  LANCZOS,
+} Mode;
 
 enum { MOST_TAPS = 4 };
 
@@ -43,14 +53,14 @@ static void cubic_weights(double t, double weights[4]) {
   }
 }
 
-/* Output element i: the positions, from 0, of its taps, and their weights.
-** Returns how many taps there are, the same for every i. */
-static int taps_of(const Axis *a, Mode mode, int64_t i, int64_t at[MOST_TAPS],
-                   double weights[MOST_TAPS]) {
+/* Output element i in a mode without antialiasing: the positions, from 0, of its taps, and
+** their weights; taps_in(mode) of them. */
+static void taps_of(const Axis *a, Mode mode, int64_t i, int64_t at[MOST_TAPS],
+                    double weights[MOST_TAPS]) {
   weights[0] = 1;
   if (mode == NEAREST || mode == NEAREST_EXACT) {
     at[0] = nearest(a, i, mode == NEAREST_EXACT);
-    return 1;
+    return;
   }
   double place = a->align_corners ? a->step * (double)i : a->step * ((double)i + 0.5) - 0.5;
   if (mode == LINEAR && place < 0) place = 0;
@@ -61,11 +71,59 @@ static int taps_of(const Axis *a, Mode mode, int64_t i, int64_t at[MOST_TAPS],
     at[1] = clip(first + 1, a->in);
     weights[0] = 1 - t;
     weights[1] = t;
-    return 2;
+    return;
   }
   for (int k = 0; k < 4; k++) at[k] = clip(first - 1 + k, a->in);
   cubic_weights(t, weights);
-  return 4;
+}
+
+/* ---- antialiasing ---- */
+
+/* Weight of an element at distance x: a triangle, Keys' cubic with a = -1/2, or a sinc in the
+** window of Lanczos. Each is 0 beyond its radius. */
+static double triangle(double x) { return fabs(x) < 1 ? 1 - fabs(x) : 0; }
+
+static double keys(double x) {
+  const double a = -0.5;
+  x = fabs(x);
+  if (x >= 2) return 0;
+  return x < 1 ? ((a + 2) * x - (a + 3)) * x * x + 1 : (((x - 5) * x + 8) * x - 4) * a;
+}
+
+static double sinc(double x) {
+  const double pi = 3.14159265358979323846;
+  return x == 0 ? 1 : sin(pi * x) / (pi * x);
+}
+
+static double lanczos(double x) { return fabs(x) < 3 ? sinc(x) * sinc(x / 3) : 0; }
+
+typedef struct Filter {
+  double (*weight)(double x);
+  double radius;
+} Filter;
+
+/* NULL for a mode without antialiasing. */
+static const Filter *filter_of(Mode mode) {
+  static const Filter filters[] = {{triangle, 1}, {keys, 2}, {lanczos, 3}};
+  return mode >= LINEAR_ANTIALIAS ? &filters[mode - LINEAR_ANTIALIAS] : NULL;
+}
+
+/* The taps of output element i: those from *first on. A filter covers its radius in steps of
+** the output where these are the longer ones, else in elements of the input. */
+static int64_t filter_span(const Axis *a, const Filter *f, int64_t i, int64_t *first) {
+  double centre = a->step * ((double)i + 0.5), reach = f->radius * fmax(a->step, 1);
+  double begin = centre - reach + 0.5, end = centre + reach + 0.5;
+  *first = begin > 0 ? (int64_t)begin : 0;
+  return (end < (double)a->in ? (int64_t)end : a->in) - *first;
+}
+
+/* The weights of those n taps; their sum is 1. */
+static void filter_weights(const Axis *a, const Filter *f, int64_t i, int64_t first, int64_t n,
+                           double *weights) {
+  double centre = a->step * ((double)i + 0.5), narrow = 1 / fmax(a->step, 1), total = 0;
+  for (int64_t k = 0; k < n; k++)
+    total += weights[k] = f->weight(((double)(first + k) - centre + 0.5) * narrow);
+  for (int64_t k = 0; k < n; k++) weights[k] /= total;
 }
 
 /* ---- sums of taps ---- */
@@ -94,9 +152,31 @@ static bool sums_new(Sums *s, int64_t n, int64_t terms) {
 
 static void sums_free(Sums *s) { tli_free(s->weights, sums_bytes(s->n, s->terms)); }
 
-static int taps_in(Mode mode) { return mode == LINEAR ? 2 : mode == CUBIC ? 4 : 1; }
+/* How many taps every output element has; 0 where that depends on the element. */
+static int taps_in(Mode mode) {
+  if (filter_of(mode)) return 0;
+  return mode == LINEAR ? 2 : mode == CUBIC ? 4 : 1;
+}
+
+static bool filter_sums(const Axis *a, const Filter *f, Sums *s) {
+  int64_t terms = 0, first;
+  for (int64_t i = 0; i < a->out; i++) terms += filter_span(a, f, i, &first);
+  TL_TRY(sums_new(s, a->out, terms));
+  int64_t t = 0;
+  for (int64_t i = 0; i < a->out; i++) {
+    s->first[i] = (int32_t)t;
+    int64_t n = filter_span(a, f, i, &first);
+    filter_weights(a, f, i, first, n, s->weights + t);
+    for (int64_t k = 0; k < n; k++) s->at[t + k] = (int32_t)(first + k);
+    t += n;
+  }
+  s->first[a->out] = (int32_t)t;
+  return true;
+}
 
 static bool forward_sums(const Axis *a, Mode mode, Sums *s) {
+  const Filter *filter = filter_of(mode);
+  if (filter) return filter_sums(a, filter, s);
   int taps = taps_in(mode);
   TL_TRY(sums_new(s, a->out, a->out * taps));
   for (int64_t i = 0; i < a->out; i++) {
@@ -118,12 +198,12 @@ static bool backward_sums(const Axis *a, Mode mode, Sums *s) {
     memset(s->first, 0, (size_t)(a->in + 1) * sizeof *s->first);
     for (int64_t t = 0; t < f.terms; t++) s->first[f.at[t] + 1]++;
     for (int64_t i = 0; i < a->in; i++) s->first[i + 1] += s->first[i];
-    int taps = taps_in(mode);
-    for (int64_t t = 0; t < f.terms; t++) { /* first[i] goes along and ends at first[i + 1] */
-      int32_t to = s->first[f.at[t]]++;
-      s->at[to] = (int32_t)(t / taps);
-      s->weights[to] = f.weights[t];
-    }
+    for (int64_t i = 0; i < a->out; i++)
+      for (int32_t t = f.first[i]; t < f.first[i + 1]; t++) {
+        int32_t to = s->first[f.at[t]]++; /* first[k] goes along and ends at first[k + 1] */
+        s->at[to] = (int32_t)i;
+        s->weights[to] = f.weights[t];
+      }
     memmove(s->first + 1, s->first, (size_t)a->in * sizeof *s->first);
     s->first[0] = 0;
   }
@@ -233,7 +313,7 @@ static bool find_mode(const char *name, int spatial, Mode *mode) {
       {"nearest", NEAREST, 0}, {"nearest-exact", NEAREST_EXACT, 0},
       {"area", AREA, 0},       {"linear", LINEAR, 1},
       {"bilinear", LINEAR, 2}, {"trilinear", LINEAR, 3},
-      {"bicubic", CUBIC, 2},
+      {"bicubic", CUBIC, 2},   {"lanczos", LANCZOS, 2},
   };
   for (size_t k = 0; k < sizeof modes / sizeof *modes; k++) {
     if (strcmp(modes[k].name, name) != 0) continue;
@@ -245,8 +325,22 @@ static bool find_mode(const char *name, int spatial, Mode *mode) {
   }
   return tli_fail(TL_EARG,
                   "interpolate: mode: expected 'nearest', 'nearest-exact', 'area', "
-                  "'linear', 'bilinear', 'bicubic' or 'trilinear', got '%s'",
+                  "'linear', 'bilinear', 'bicubic', 'trilinear' or 'lanczos', got '%s'",
                   name);
+}
+
+/* Replaces the mode by its antialiased one. */
+static bool antialias_mode(const char *name, int spatial, bool antialias, Mode *mode) {
+  if (*mode == LANCZOS && !antialias)
+    return tli_fail(TL_EARG, "interpolate: mode 'lanczos' needs antialias");
+  if (!antialias || *mode == LANCZOS) return true;
+  if (spatial != 2 || (*mode != LINEAR && *mode != CUBIC))
+    return tli_fail(TL_EARG,
+                    "interpolate: antialias: expected mode 'bilinear', 'bicubic' or 'lanczos', "
+                    "got '%s'",
+                    name);
+  *mode = *mode == LINEAR ? LINEAR_ANTIALIAS : CUBIC_ANTIALIAS;
+  return true;
 }
 
 static bool check_count(const char *what, int64_t n, int spatial) {
@@ -359,12 +453,15 @@ static const char *title_of(Mode mode, int spatial) {
                             "UpsampleTrilinear3D"}[spatial - 1];
   case AREA:
     return (const char *[]){"Squeeze", "AdaptiveAvgPool2D", "AdaptiveAvgPool3D"}[spatial - 1];
+  case LINEAR_ANTIALIAS: return "UpsampleBilinear2DAa";
+  case CUBIC_ANTIALIAS: return "UpsampleBicubic2DAa";
+  case LANCZOS: return "UpsampleLanczos2DAa";
   default: return "UpsampleBicubic2D";
   }
 }
 
 tl_Tensor *tlo_interpolate(tl_Tensor *input, tl_Ints size, tl_Floats scale_factor, const char *mode,
-                           bool align_corners, bool recompute_scale_factor) {
+                           bool align_corners, bool recompute_scale_factor, bool antialias) {
   Mode m = NEAREST;
   Axis axes[3];
   if (input->ndim < 3 || input->ndim > 5)
@@ -373,8 +470,9 @@ tl_Tensor *tlo_interpolate(tl_Tensor *input, tl_Ints size, tl_Floats scale_facto
                          "(N, C, D, H, W), got %s",
                          tli_sizes_str(input));
   TL_TRY_NULL(find_mode(mode, input->ndim - 2, &m));
-  bool smooth = m == LINEAR || m == CUBIC;
-  if (align_corners && !smooth)
+  TL_TRY_NULL(antialias_mode(mode, input->ndim - 2, antialias, &m));
+  bool smooth = m == LINEAR || m == CUBIC || filter_of(m);
+  if (align_corners && (!smooth || m == LANCZOS))
     return tli_fail_null(TL_EARG, "interpolate: align_corners has no meaning in mode '%s'", mode);
   if (smooth && !tli_is_float((tl_DType)input->dtype) && input->dtype != TL_U8)
     return tli_fail_null(TL_EDTYPE,

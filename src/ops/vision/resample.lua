@@ -6,13 +6,16 @@ local function F(entry)
 end
 
 F {[[interpolate(Tensor input, int[] size=nil, float[] scale_factor=nil, string mode='nearest',
-      bool align_corners=false, bool recompute_scale_factor=false) -> Tensor]],
+      bool align_corners=false, bool recompute_scale_factor=false, bool antialias=false)
+      -> Tensor]],
    doc = [[input (N, C, L), (N, C, H, W) or (N, C, D, H, W) at another resolution: that of size, or
    scale_factor times its own, rounded down; one number holds for all dimensions. Modes are
    'nearest', 'nearest-exact' (which measures from the elements' centres), 'area' (means), and for
    1, 2 and 3 dimensions 'linear', 'bilinear' or 'bicubic', 'trilinear'. align_corners lays the
    centres of the corners' elements over each other rather than their outer edges. Distances follow
-   scale_factor where it is given, unless recompute_scale_factor asks for those of the sizes.]],
+   scale_factor where it is given, unless recompute_scale_factor asks for those of the sizes.
+   antialias widens the filters of 'bilinear', 'bicubic' and 'lanczos' (which needs it) where an
+   image becomes smaller, so that every element counts, as Pillow does.]],
    autocast = {gpu = "float32"},
    examples = {
       "T(1, 2, 4), 7", "T(1, 2, 3, 4), {5, 2}", "T(1, 1, 2, 3, 2), {3, 2, 4}",
@@ -24,6 +27,10 @@ F {[[interpolate(Tensor input, int[] size=nil, float[] scale_factor=nil, string 
       "T(1, 1, 5, 4), {3, 4}, nil, 'bicubic', true",
       "T(1, 1, 2, 3, 2), {3, 4, 3}, nil, 'trilinear'",
       "T(1, 2, 5, 4), {2, 3}, nil, 'area'",
+      "T(1, 2, 7, 5), {3, 4}, nil, 'bilinear', false, false, true",
+      "T(1, 1, 5, 6), nil, {0.5, 1.5}, 'bicubic', false, false, true",
+      "T(1, 1, 5, 6), {2, 4}, nil, 'bicubic', true, false, true",
+      "T(1, 1, 8, 3), {3, 5}, nil, 'lanczos', false, false, true",
    }}
 
 -- Along one dimension, to the size that the result has there, and the transpose of that.
@@ -42,13 +49,13 @@ end
 older {[[upsample(Tensor input, int[] size=nil, float[] scale_factor=nil, string mode='nearest',
       bool align_corners=false) -> Tensor]],
    doc = "interpolate by an older name.",
-   expr = "interpolate(input, size, scale_factor, mode, align_corners, false)",
+   expr = "interpolate(input, size, scale_factor, mode, align_corners, false, false)",
    examples = {"T(1, 2, 3, 4), {5, 2}, nil, 'bilinear'"}}
 older {"upsample_nearest(Tensor input, int[] size=nil, float[] scale_factor=nil) -> Tensor",
    doc = "interpolate in mode 'nearest'.",
-   expr = "interpolate(input, size, scale_factor, 'nearest', false, false)",
+   expr = "interpolate(input, size, scale_factor, 'nearest', false, false, false)",
    examples = {"T(1, 2, 4), 7"}}
 older {"upsample_bilinear(Tensor input, int[] size=nil, float[] scale_factor=nil) -> Tensor",
    doc = "interpolate in mode 'bilinear' with align_corners.",
-   expr = "interpolate(input, size, scale_factor, 'bilinear', true, false)",
+   expr = "interpolate(input, size, scale_factor, 'bilinear', true, false, false)",
    examples = {"T(1, 2, 3, 4), {5, 2}"}}
