@@ -66,7 +66,7 @@ local function train_epoch(epoch)
    local label = ("epoch %2d/%d"):format(epoch, opt.epochs)
    local bar = torch.utils.Progress {label = label, total = #train, unit = "digits"}
    local sum = 0
-   model:training()
+   model:train()
    for image, class in loader:iter() do
       optimizer:zero_grad()
       local loss = criterion(model(image), class)

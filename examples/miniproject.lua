@@ -87,7 +87,7 @@ local function accuracy(model, dtype)
       local scores = in_precision(dtype, function() return model(image) end)
       right = right + scores:argmax(2):eq(class):sum():item()
    end
-   model:training()
+   model:train()
    return right / #test
 end
 

@@ -39,15 +39,15 @@ end
 function Block:attend(x)
    local q, k, v = self:look_up(x)
    local y = F.scaled_dot_product_attention(q, k, v, {
-      is_causal = true, dropout_p = self.is_training and self.dropout or 0.0,
+      is_causal = true, dropout_p = self.training and self.dropout or 0.0,
    })
    return self.projection(y:transpose(2, 3):flatten(3))
 end
 
 function Block:forward(x)
    local p = self.dropout
-   local y, sum = self.ln_2(F.dropout(self:attend(self.ln_1(x)), p, self.is_training), x)
-   return F.dropout_add(self.mlp(y), sum, p, self.is_training)
+   local y, sum = self.ln_2(F.dropout(self:attend(self.ln_1(x)), p, self.training), x)
+   return F.dropout_add(self.mlp(y), sum, p, self.training)
 end
 
 local GPT2 = torch.class("gpt2.GPT2", nn.Module)
@@ -93,7 +93,7 @@ end
 local function embed(self, tokens)
    local places = torch.arange(1, tokens:size(2) + 1, {device = tokens.device})
    local x = self.tokens(tokens) + self.places(places)
-   return F.dropout(x, self.options.dropout, self.is_training)
+   return F.dropout(x, self.options.dropout, self.training)
 end
 
 --- x: tokens (batch, time), from 1. Logits (batch, time, vocab); with the tokens that follow, the
@@ -102,7 +102,7 @@ function GPT2:forward(x, targets)
    local o = self.options
    if self.places then x = embed(self, x) end
    for _, block in ipairs(self.blocks) do
-      x = o.checkpoint and self.is_training and torch.utils.checkpoint(block, x) or block(x)
+      x = o.checkpoint and self.training and torch.utils.checkpoint(block, x) or block(x)
    end
    if not self.ln then return x end
    local logits = self.head and self.head(self.ln(x)) or F.linear(self.ln(x), self.tokens.weight)
@@ -130,7 +130,7 @@ function GPT2:sample(tokens, count, temperature, top)
       local drawn = torch.multinomial(values:softmax(2), 1)
       tokens = torch.cat({tokens, numbers:gather(2, drawn)}, 2)
    end
-   self:training()
+   self:train()
    return tokens
 end
 

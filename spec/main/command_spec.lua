@@ -68,6 +68,13 @@ describe("tlua", function()
    end)
 
    describe("reports an error", function()
+      it("with the right line where Torch7's model:training() was called", function()
+         local result = script("local layer = torch.nn.ReLU()\nlayer:training()")
+         assert.matches("script.lua:2: attempt to call a boolean value (method 'training'); "
+            .. "a module's training is true or false: write m:train() or m:eval()\n",
+            result.err, 1, true)
+      end)
+
       it("with its name, the line and a traceback, on stderr", function()
          local result = script("local function f()\n  error('boo')\nend\nf()")
          assert.equal("", result.out)

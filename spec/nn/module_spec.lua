@@ -138,18 +138,95 @@ end)
 
 describe("the mode of a module", function()
    it("is training at first", function()
-      assert.is_true(Net().is_training)
+      assert.is_true(Net().training)
    end)
 
    it("is set for all below it, and returns the module", function()
       local net = Net()
       assert.is_true(net:evaluate() == net)
-      assert.is_false(net.first.is_training)
-      assert.is_true(net:training().first.is_training)
-      assert.is_false(net:train(false).second.is_training)
-      assert.is_true(net:train().is_training)
-      assert.is_false(net:eval().is_training)
-      assert.raises("expected a boolean", function() net:train(1) end)
+      assert.is_false(net.first.training)
+      assert.is_true(net:train(true).first.training)
+      assert.is_false(net:train(false).second.training)
+      assert.is_true(net:train().training)
+      assert.is_false(net:eval().training)
+      assert.raises("train: mode: expected a boolean, got 1", function() net:train(1) end)
+      assert.raises('train: mode: expected a boolean, got "x"', function() net:train("x") end)
+      assert.raises("train: mode: expected a boolean, got nil", function() net:train(nil) end)
+      assert.is_false(net.training)
+   end)
+
+   it("reads as PyTorch's: `m.training and a or b`", function()
+      local layer = nn.Dropout(0.5)
+      assert.equal(0.5, layer.training and layer.p or 0)
+      assert.equal(0, layer:eval().training and layer.p or 0)
+   end)
+
+   it("is assigned for one module alone", function()
+      local net, x = nn.Sequential(nn.Dropout(1), nn.Dropout(1)), torch.ones(3)
+      net[1].training = false
+      assert.is_true(net.training and net[2].training)
+      assert.equal(3, net[1](x):sum():item())
+      assert.equal(0, net[2](x):sum():item())
+      net.training = false
+      assert.is_true(net[2].training)
+   end)
+
+   it("is refused at the next call where it is no boolean", function()
+      local x = torch.ones(3)
+      for _, wrong in ipairs {1, 0, "eval"} do
+         local layer = nn.Dropout(0.5):eval()
+         layer.training = wrong
+         assert.raises("nn.Dropout: training: expected true or false, got", function() layer(x) end)
+      end
+      local net = nn.Sequential(nn.Dropout(0.5)):eval()
+      net[1].training = nil -- as `net[1].training = was_trainig` does
+      assert.raises("training: expected true or false, got nil", function() net(x) end)
+      net:train()
+      assert.is_true(net[1].training)
+   end)
+
+   it("is no method: Torch7's call fails and changes nothing", function()
+      local net = Net():eval()
+      assert.raises("attempt to call a boolean value (method 'training')",
+         function() net:training() end)
+      assert.is_false(net.training)
+   end)
+
+   it("is not a class's, neither as a method nor as a value", function()
+      local Old = torch.class("Old", nn.Module)
+      assert.raises("Old: training is a field of each instance", function()
+         function Old:training() return self end
+      end)
+      assert.raises("Old: training is a field of each instance", function()
+         Old.training = false
+      end)
+   end)
+
+   it("follows a class's own train, also through eval", function()
+      local Frozen = torch.class("Frozen", nn.Module)
+      function Frozen:train() return nn.Module.train(self, false) end
+      assert.is_false(Frozen():train().training)
+      assert.is_false(Frozen():eval().training)
+   end)
+
+   it("goes with a clone", function()
+      local net = Net()
+      net.first.training = false
+      local copy = net:clone()
+      assert.is_true(copy.training)
+      assert.is_false(copy.first.training)
+   end)
+
+   it("is set by Torch7's call after torch7.mode.allow_call", function()
+      local mode = require "tlua.nn.torch7.mode"
+      finally(mode.refuse_call)
+      mode.allow_call()
+      mode.allow_call()
+      local net = Net():eval()
+      assert.is_true(net:training() == net)
+      assert.is_true(net.first.training)
+      assert.equal("boolean", type(net.training))
+      assert.raises("attempt to call a boolean value", function() (true)(1) end)
    end)
 end)
 

@@ -24,7 +24,7 @@ describe("functional_call", function()
 
    it("takes several tables, buffers as well, and changes those in place", function()
       local mean = torch.zeros(2)
-      model:training()
+      model:train()
       utils.functional_call(model, {{["1.weight"] = torch.eye(2)}, {["2.running_mean"] = mean}},
          {torch.tensor {{1.0, 2}, {3, 4}}})
       assert.close({0.2, 0.3}, mean, 1e-6)

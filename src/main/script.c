@@ -32,6 +32,15 @@ bool tli_script_report(lua_State *L, int status) {
   return false;
 }
 
+/* Torch7's model:training() calls a field that is true or false. That is Lua's error, not
+** the library's, so the right line is named here. */
+static const char *add_hint(lua_State *L, const char *message) {
+  if (strstr(message, "attempt to call a boolean value (method 'training')") == NULL)
+    return message;
+  return lua_pushfstring(L, "%s; a module's training is true or false: write m:train() or m:eval()",
+                         message);
+}
+
 /* Message handler: a traceback after the message. An object that is no string
 ** speaks for itself, without one. */
 static int add_traceback(lua_State *L) {
@@ -40,7 +49,7 @@ static int add_traceback(lua_State *L) {
     if (luaL_callmeta(L, 1, "__tostring") && lua_type(L, -1) == LUA_TSTRING) return 1;
     message = lua_pushfstring(L, "(error object is a %s value)", luaL_typename(L, 1));
   }
-  luaL_traceback(L, L, message, 1);
+  luaL_traceback(L, L, add_hint(L, message), 1);
   return 1;
 }
 

@@ -187,9 +187,9 @@ return function(kind)
    local function replaced(c)
       local run = function_of(c)
       if not class.isinstance(c.callable, Module) then return run end
-      local mode, plain = c.callable.is_training, c.callable.forward
+      local mode, plain = c.callable.training, c.callable.forward
       c.callable.forward = function(self, ...)
-         if self.is_training == mode then return run(...) end
+         if self.training == mode then return run(...) end
          return plain(self, ...)
       end
       return c.callable

@@ -57,7 +57,7 @@ end
 
 -- How much the next batch counts. Without momentum all batches count alike.
 local function next_factor(self)
-   if not (self.is_training and self.track_running_stats) then return self.momentum or 0 end
+   if not (self.training and self.track_running_stats) then return self.momentum or 0 end
    self.num_batches_tracked:add_(1)
    return self.momentum or 1 / self.num_batches_tracked:item()
 end
@@ -67,7 +67,7 @@ local function batch_forward(self, input)
    if self.eps <= 0 or self.eps ~= self.eps then
       args.refuse(torch.type(self), "eps", "a number above 0", self.eps)
    end
-   local by_batch = self.is_training or not self.track_running_stats
+   local by_batch = self.training or not self.track_running_stats
    return F.batch_norm(input, self.running_mean, self.running_var, self.weight, self.bias,
       by_batch, next_factor(self), self.eps)
 end
@@ -77,7 +77,7 @@ local function instance_forward(self, input)
    self:check_input(input, {self.rank - 1, self.rank})
    local single = input:dim() == self.rank - 1
    if single then input = input:unsqueeze(1) end
-   local by_sample = self.is_training or not self.track_running_stats
+   local by_sample = self.training or not self.track_running_stats
    local output = F.instance_norm(input, self.running_mean, self.running_var, self.weight,
       self.bias, by_sample, self.momentum or 0, self.eps)
    return single and output:squeeze(1) or output

@@ -16,7 +16,7 @@ for name, drop in pairs {
 } do
    local in_place = drop .. "_"
    local Layer = define(name, "p: number = 0.5, inplace: boolean = false", function(self, input)
-      return F[self.inplace and in_place or drop](input, self.p, self.is_training)
+      return F[self.inplace and in_place or drop](input, self.p, self.training)
    end)
    local init = Layer.__init
    function Layer:__init(...)

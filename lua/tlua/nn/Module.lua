@@ -13,12 +13,30 @@ local Uninitialized = require "tlua.nn.Uninitialized"
 local near = require "tlua.utils.near"
 
 ---@class nn.Module
----@field is_training boolean  whether it is in training mode; true at first
+---@field training boolean  whether it is in training mode; true at first
 ---@field forward fun(self: nn.Module, ...): any
 local Module = class.class("nn.Module")
 
-Module.is_training = true
 Module._hooks = false
+
+-- An instance is made with its mode, which no class has: a mode that was set to nil by mistake is
+-- found when the module is called.
+local info = getmetatable(Module)
+local define <const> = info.__newindex
+
+function info.__call(cls, ...)
+   local object = setmetatable({training = true}, cls)
+   object:__init(...)
+   return object
+end
+
+function info.__newindex(cls, name, value)
+   if name == "training" then
+      torch.raise(("%s: training is a field of each instance, true or false; a class that has more "
+         .. "to do when the mode changes defines train(mode)"):format(cls.__name))
+   end
+   define(cls, name, value)
+end
 
 function Module:__init() end
 
@@ -316,10 +334,18 @@ function Module:forward(...)
    torch.raise(("%s has no method forward"):format(torch.type(self)))
 end
 
+local function refuse_mode(module)
+   torch.raise(("%s: training: expected true or false, got %s; m:train(mode) and m:eval() set it "
+      .. "for all modules, an assignment for one"):format(
+      torch.type(module), args.describe(module.training)))
+end
+
 -- Errors name the modules whose __call is active, so its frame must stay: where a variable is to
 -- be closed, even if there is nothing to close, Lua makes no tail call.
 function Module:__call(...)
    local _ <close> = nil
+   local mode = self.training
+   if mode ~= true and mode ~= false then refuse_mode(self) end
    if self._hooks then return require "tlua.nn.hooks".call(self, ...) end
    return self:forward(...)
 end
@@ -369,20 +395,15 @@ function Module:apply(fn)
    return self
 end
 
---- Sets training mode (dropout drops, batch norm learns its statistics) or evaluation mode.
----@param mode? boolean  true by default
+--- Sets training mode (dropout drops, batch norm learns its statistics) or evaluation mode, here
+--- and in all modules below. The mode of one module is its field `training`, which may be assigned.
+---@param ... boolean  the mode; true without an argument, but nil is refused
 ---@return nn.Module self
-function Module:train(mode)
-   if mode == nil then mode = true end
+function Module:train(...)
+   local mode = select("#", ...) == 0 or (...)
    if type(mode) ~= "boolean" then args.refuse("train", "mode", "a boolean", mode) end
-   walk(self, "", {}, function(module) rawset(module, "is_training", mode) end)
+   walk(self, "", {}, function(module) rawset(module, "training", mode) end)
    return self
-end
-
---- Sets training mode.
----@return nn.Module self
-function Module:training()
-   return self:train(true)
 end
 
 --- Sets evaluation mode.

@@ -165,7 +165,7 @@ function MultiheadAttention:forward(...)
    key = rawequal(key, query) and batch or to_batch(key)
    value = rawequal(value, a.key) and key or rawequal(value, query) and batch or to_batch(value)
    local q, k, v = project_all(self, batch, key, value)
-   local mask, dropout = join_masks(self, a, q), self.is_training and self.dropout or 0
+   local mask, dropout = join_masks(self, a, q), self.training and self.dropout or 0
    local causal, extra = a.is_causal and not a.attn_mask, extra_keys(self)
    if causal and (mask or a.need_weights or extra > 0) then
       local hidden = future(q:size(3), k:size(3), q)

@@ -139,10 +139,10 @@ local function run(self, input, states, ...)
    local batch_sizes = ...
    if torch.is_tensor(batch_sizes) then
       return operator(input, batch_sizes, hx, flat_weights(self), self.bias, self.num_layers,
-         self.dropout, self.is_training, self.bidirectional)
+         self.dropout, self.training, self.bidirectional)
    end
    return operator(input, hx, flat_weights(self), self.bias, self.num_layers, self.dropout,
-      self.is_training, self.bidirectional, batch_sizes)
+      self.training, self.bidirectional, batch_sizes)
 end
 
 local function check_input(self, what, input, dims, expected)

@@ -55,7 +55,7 @@ local function track(self, mean, var, count)
 end
 
 function SyncBatchNorm:forward(input)
-   local together = self.is_training and torch.distributed.is_initialized() and
+   local together = self.training and torch.distributed.is_initialized() and
       torch.distributed.get_world_size(self.process_group) > 1
    if not together then return parent.forward(self, input) end
    self:check_input(input, self.ranks)
@@ -88,7 +88,7 @@ function SyncBatchNorm.convert_sync_batchnorm(module, process_group)
          "num_batches_tracked"} do
          if module[field] ~= nil then sync[field] = module[field] end
       end
-      rawset(sync, "is_training", module.is_training)
+      sync.training = module.training
       return sync
    end
    local children = {}

@@ -59,7 +59,7 @@ end
 -- Slopes are drawn from (lower, upper) while training, else their mean.
 M.RReLU = define("RReLU", [[lower: number = 0.125, upper: number = 0.3333333333333333,
    inplace: boolean = false]], function(self, input)
-   return F[self.inplace and "rrelu_" or "rrelu"](input, self.lower, self.upper, self.is_training)
+   return F[self.inplace and "rrelu_" or "rrelu"](input, self.lower, self.upper, self.training)
 end)
 
 -- Softmax over the channels of (N, C, H, W) or (C, H, W).

@@ -103,12 +103,12 @@ local function summary(...)
    end
    local inputs, modes = inputs_of(a.size, a.dtype), {}
    local result = setmetatable({rows = {}}, Summary)
-   for _, module in ipairs(model:modules()) do modes[module] = module.is_training end
+   for _, module in ipairs(model:modules()) do modes[module] = module.training end
    local handles = watch(model, result.rows)
    local _ <close> = torch.no_grad()
    local done, message = pcall(function() model:evaluate()(table.unpack(inputs)) end)
    for _, handle in ipairs(handles) do handle:remove() end
-   for module, mode in pairs(modes) do rawset(module, "is_training", mode) end
+   for module, mode in pairs(modes) do module.training = mode end
    if not done then error(message, 0) end
 
    local all, trainable = model:parameters(), {}

@@ -186,10 +186,10 @@ end
 -- To be closed: gives modules their modes, and layers their momenta, back.
 local function restorer(model, layers)
    local modes, momenta = {}, {}
-   for _, module in ipairs(model:modules()) do modes[module] = module.is_training end
+   for _, module in ipairs(model:modules()) do modes[module] = module.training end
    for _, layer in ipairs(layers) do momenta[layer] = layer.momentum end
    return setmetatable({}, {__close = function()
-      for module, mode in pairs(modes) do rawset(module, "is_training", mode) end
+      for module, mode in pairs(modes) do module.training = mode end
       for layer, momentum in pairs(momenta) do layer.momentum = momentum end
    end})
 end

@@ -78,7 +78,7 @@ local function check(title, layer, norm)
       if not class.isinstance(module, Module) then
          args.refuse(title, what, "a module", module)
       end
-      if module.is_training then
+      if module.training then
          torch.raise(("%s: %s: expected a module in evaluation mode, got %s in training mode")
             :format(title, what, torch.type(module)))
       end

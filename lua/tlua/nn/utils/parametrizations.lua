@@ -237,7 +237,7 @@ end
 function SpectralNorm:forward(weight)
    if weight:dim() == 1 then return F.normalize(weight, {dim = 1, eps = self.eps}) end
    local matrix = norms.matrix(weight, self.dim)
-   if self.is_training then
+   if self.training then
       norms.power_method(matrix, self._u, self._v, self.n_power_iterations, self.eps)
    end
    -- Copies, since the next call changes them.

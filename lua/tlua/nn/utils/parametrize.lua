@@ -272,7 +272,7 @@ function M.register_parametrization(...)
    local module, name = a.module, a.tensor_name
    check_module("register_parametrization", "module", module)
    check_module("register_parametrization", "parametrization", a.parametrization)
-   a.parametrization:train(module.is_training)
+   a.parametrization:train(module.training)
    local list = list_of(module, name)
    if list then
       if not a.unsafe then check_further(module, name, a.parametrization) end
@@ -291,7 +291,7 @@ function M.register_parametrization(...)
          torch.type(module), name))
    end
    list = ParametrizationList({a.parametrization}, original, a.unsafe)
-   list:train(module.is_training)
+   list:train(module.training)
    rawset(module, name, nil)
    if not rawget(module, "parametrizations") then
       module.parametrizations = ModuleDict()

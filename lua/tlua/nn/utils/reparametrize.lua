@@ -120,7 +120,7 @@ function M.spectral_norm(...)
       return function(owner, still)
          local W = norms.matrix(owner[orig], dim)
          -- v comes first here, u first in the parametrization, as in PyTorch
-         if owner.is_training and not still then
+         if owner.training and not still then
             norms.power_method(W:t(), owner[v], owner[u], a.n_power_iterations, a.eps)
          end
          local left, right = owner[u]:clone(), owner[v]:clone()

@@ -186,7 +186,7 @@ function M.stack_module_state(models)
          args.refuse("stack_module_state", "model " .. i, "a module", model)
       end
       if getmetatable(model) ~= getmetatable(models[1])
-         or model.is_training ~= models[1].is_training then
+         or model.training ~= models[1].training then
          torch.raise(("stack_module_state: model %d: expected a %s in the first one's mode, got %s")
             :format(i, torch.type(models[1]), torch.type(model)))
       end

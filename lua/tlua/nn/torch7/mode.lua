@@ -1,0 +1,35 @@
+-- mode.lua - Torch7's model:training(), for programs that are not to be changed.
+
+local torch = require "tlua"
+local class = require "tlua.class"
+local Module = require "tlua.nn.Module"
+
+local M = {}
+
+local function set_mode(_, module)
+   if not class.isinstance(module, Module) then
+      torch.raise("attempt to call a boolean value")
+   end
+   return module:train()
+end
+
+--- Makes `m:training()` set training mode, as in Torch7, and return the module. `m.training` stays
+--- true or false, as the layers read it: booleans get a metatable with __call. That holds for the whole
+--- program, so it is not done unasked. Every other call of a boolean stays an error.
+---     require "tlua.nn.torch7.mode".allow_call()
+function M.allow_call()
+   local meta = debug.getmetatable(true)
+   if meta and meta.__call == set_mode then return end
+   if meta then
+      torch.raise("torch7.mode.allow_call: booleans have a metatable already")
+   end
+   debug.setmetatable(true, {__call = set_mode})
+end
+
+--- Takes that back.
+function M.refuse_call()
+   local meta = debug.getmetatable(true)
+   if meta and meta.__call == set_mode then debug.setmetatable(true, nil) end
+end
+
+return M
