@@ -54,7 +54,10 @@ describe("fully_shard", function()
                expected:backward() got:backward()
                if step == 1 then near_model(model, alone) end
                local norm = nn.utils.clip_grad_norm_(alone:parameters(), 0.5)
-               near(norm, nn.utils.clip_grad_norm_(model:parameters(), 0.5))
+               -- Steps divide by roots of small gradients: from the second on, parameters and with them
+               -- the norm are off as far as the parameters are at the end.
+               near(norm, nn.utils.clip_grad_norm_(model:parameters(), 0.5),
+                  step == 1 and 1e-6 or 2e-5)
                sgd:step() adam:step()
             end
             near_model(model, alone, 2e-5)

@@ -37,6 +37,45 @@ describe("nn.Module", function()
       assert.is_true(net:parameters()[1] == net.scale)
    end)
 
+   it("keeps the order that is written in one assignment of several fields", function()
+      local Pair = torch.class("Pair", nn.Module)
+      function Pair:__init(shared)
+         self.b, self.width, self.a = nn.Linear(1, 1), 3, nn.Linear(1, 1)
+         self.v, self.u = nn.Parameter(torch.zeros(1)), nn.Parameter(torch.zeros(1))
+         self.n, self.m = nn.Buffer(torch.zeros(1)), nn.Buffer(torch.zeros(1))
+         self.g, self.f = nn.Sequential(nn.Linear(1, 1), nn.ReLU()), shared or nn.Tanh()
+         self.z = nn.Identity()
+         self.y, self.x = self.z:clone(), self.z:clone()
+      end
+      local pair = Pair()
+      assert.same({"b", "a", "g", "f", "z", "y", "x"}, names(pair:named_children()))
+      assert.same({"v", "u", "b.weight", "b.bias", "a.weight", "a.bias", "g.1.weight", "g.1.bias"},
+         names(pair:named_parameters()))
+      assert.same({"n", "m"}, names(pair:named_buffers()))
+      assert.matches("%(b%).*%(a%).*%(g%).*%(f%).*%(z%).*%(y%).*%(x%)", tostring(pair))
+   end)
+
+   it("keeps the order of lines, of loops, and of functions that assign", function()
+      local a, b = nn.Tanh(), nn.ReLU()
+      local lines = nn.Module()
+      lines.b = b
+      lines.a = a
+      assert.same({"b", "a"}, names(lines:named_children()))
+      local calls = nn.Module()
+      for name, module in pairs {b = b} do calls:add_module(name, module) end
+      calls:add_module("a", a)
+      assert.same({"b", "a"}, names(calls:named_children()))
+      local loop = nn.Module()
+      for _, name in ipairs {"z", "y", "x"} do loop[name] = nn.Identity() end
+      assert.same({"z", "y", "x"}, names(loop:named_children()))
+      assert.same({"z", "y"}, names(nn.ModuleDict():set("z", b):set("y", a):items()))
+      local row = nn.Sequential(b, a)
+      assert.is_true(row:children()[1] == b)
+      local numbered = nn.Module()
+      numbered[1], numbered[2] = b, a
+      assert.same({1, 2}, names(numbered:named_children()))
+   end)
+
    it("puts a prefix before names", function()
       assert.same({"net.scale", "net.first.weight", "net.first.bias", "net.second.weight"},
          names(net:named_parameters("net")))

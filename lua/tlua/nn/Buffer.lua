@@ -1,6 +1,7 @@
 -- Buffer.lua - tensors that are buffers of the module that they are assigned to.
 
 local args = require "tlua.args"
+local order = require "tlua.nn.order"
 
 local M = {}
 
@@ -18,7 +19,7 @@ function M.Buffer(...)
    local a = signature(...)
    local buffer = a.data:detach()
    kinds[buffer] = a.persistent and "persistent" or "transient"
-   return buffer
+   return order.made(buffer)
 end
 
 --- "persistent" or "transient" of a buffer, nil of anything else.

@@ -2,8 +2,8 @@
 --
 -- A parameter, buffer or module that is assigned to a field of a module belongs to it from then
 -- on. To know their order, a module lists its fields' names as they are first assigned
--- (`_fields`); what a field holds is looked up when it is asked for, so that a field may be
--- assigned again, or set to nil.
+-- (`_fields`, see order.lua); the value of a field is looked up when it is needed, so that a field
+-- may be assigned again, or set to nil.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -11,6 +11,7 @@ local class = require "tlua.class"
 local Buffer = require "tlua.nn.Buffer"
 local Uninitialized = require "tlua.nn.Uninitialized"
 local near = require "tlua.utils.near"
+local order = require "tlua.nn.order"
 
 ---@class nn.Module
 ---@field training boolean  whether it is in training mode; true at first
@@ -27,7 +28,7 @@ local define <const> = info.__newindex
 function info.__call(cls, ...)
    local object = setmetatable({training = true}, cls)
    object:__init(...)
-   return object
+   return order.made(object)
 end
 
 function info.__newindex(cls, name, value)
@@ -75,7 +76,7 @@ function Module:__newindex(name, value)
    end
    if not fields.known[name] then
       fields.known[name] = true
-      table.insert(fields.order, name)
+      order.add(self, fields.order, name)
    end
 end
 
@@ -98,11 +99,11 @@ end
 -- Iterates over the fields in the order of their first assignment.
 local function fields(module)
    local list = rawget(module, "_fields")
-   local order, i = list and list.order or {}, 0
+   local names, i = list and list.order or {}, 0
    return function()
       while true do
          i = i + 1
-         local name = order[i]
+         local name = names[i]
          if name == nil then return nil end
          local value = rawget(module, name)
          if value ~= nil then return name, value end
@@ -261,6 +262,7 @@ function Module:register_buffer(name, tensor, options)
    local persistent = options
    if type(options) == "table" then persistent = options.persistent end
    marked[name] = persistent == false and "transient" or "persistent"
+   order.begin()
    self[name] = tensor
 end
 
@@ -271,6 +273,7 @@ function Module:register_parameter(name, parameter)
    if parameter ~= nil and not is_parameter(parameter) then
       args.refuse("register_parameter", name, "a parameter (see nn.Parameter) or nil", parameter)
    end
+   order.begin()
    self[name] = parameter
 end
 
@@ -283,6 +286,7 @@ function Module:add_module(name, module)
       args.refuse("add_module", tostring(name), "a module or nil", module)
    end
    self:_admit(name, module)
+   order.begin()
    self[name] = module
    return self
 end
@@ -566,7 +570,7 @@ end
 --- A module of its own with copies of all parameters and buffers.
 ---@return nn.Module
 function Module:clone()
-   return copy(self, {})
+   return order.made(copy(self, {}))
 end
 
 -- Printing ------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ local torch = require "tlua"
 local args = require "tlua.args"
 local class = require "tlua.class"
 local Module = require "tlua.nn.Module"
+local order = require "tlua.nn.order"
 
 ---@class nn.ModuleDict: nn.Module
 ---@overload fun(modules?: table<string, nn.Module>): nn.ModuleDict
@@ -35,6 +36,7 @@ function ModuleDict:set(name, module)
       torch.raise(("nn.ModuleDict: %s is the name of a method"):format(name))
    end
    self:_admit(name, module)
+   order.begin()
    self[name] = module
    return self
 end

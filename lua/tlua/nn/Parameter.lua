@@ -2,6 +2,7 @@
 -- know it, and collects gradients.
 
 local args = require "tlua.args"
+local order = require "tlua.nn.order"
 
 local signature = args.signature [[nn.Parameter(data: tensor, requires_grad: boolean = true)]]
 
@@ -14,5 +15,5 @@ return function(...)
    local parameter = a.data:detach()
    parameter:requires_grad_(a.requires_grad)
    parameter.is_parameter = true
-   return parameter
+   return order.made(parameter)
 end

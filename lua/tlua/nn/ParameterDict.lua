@@ -5,6 +5,7 @@ local args = require "tlua.args"
 local class = require "tlua.class"
 local Module = require "tlua.nn.Module"
 local Parameter = require "tlua.nn.Parameter"
+local order = require "tlua.nn.order"
 
 ---@class nn.ParameterDict: nn.Module
 ---@overload fun(parameters?: table<string, Tensor>): nn.ParameterDict
@@ -30,6 +31,7 @@ function ParameterDict:set(name, parameter)
    if ParameterDict[name] ~= nil then
       torch.raise(("nn.ParameterDict: %s is the name of a method"):format(name))
    end
+   order.begin()
    self[name] = parameter.is_parameter and parameter or Parameter(parameter)
    return self
 end

@@ -14,8 +14,8 @@ local function set_mode(_, module)
 end
 
 --- Makes `m:training()` set training mode, as in Torch7, and return the module. `m.training` stays
---- true or false, as the layers read it: booleans get a metatable with __call. That holds for the whole
---- program, so it is not done unasked. Every other call of a boolean stays an error.
+--- true or false, as the layers read it: booleans get a metatable with __call. That holds for the
+--- whole program, so it is not done unasked. Every other call of a boolean stays an error.
 ---     require "tlua.nn.torch7.mode".allow_call()
 function M.allow_call()
    local meta = debug.getmetatable(true)
