@@ -112,6 +112,10 @@ ifneq ($(filter x86_64,$(machine)),)
 ISAS := $(if $(call accepts,-march=x86-64-v4),v2 v3 v4)
 endif
 ISAS := $(or $(ISAS),base)
+# The best of them that the processor of this machine has.
+native_macros = $(shell echo | $(CC) -march=native -dM -E -x c - 2>/dev/null)
+HERE_ISA = $(or $(filter $(if $(filter __AVX512VL__,$(native_macros)),v4,$(if \
+  $(filter __AVX2__,$(native_macros)),v3,v2)),$(ISAS)),$(ISAS))
 ISA_FLAGS_native := -march=native
 ISA_FLAGS_v2 := -march=x86-64-v2
 ISA_FLAGS_v3 := -march=x86-64-v3
@@ -136,8 +140,8 @@ TL_CFLAGS := -std=gnu11 $(if $(WINDOWS)$(WASM),,-fPIC -pthread) -fvisibility=hid
   $(if $(filter i386,$(machine)),-msse2 -mfpmath=sse -Wno-psabi) $(if $(WASM),-msimd128,-fexceptions) $(CFLAGS) \
   $(if $(SANITIZE),-fsanitize=$(SANITIZE) -fno-sanitize-recover=all -fno-omit-frame-pointer)
 # TLI_DEBUG: assertions, and no block is kept for reuse.
-TL_CPPFLAGS := -Isrc -I. -I$(BUILD)/gen $(LUA_CFLAGS) $(if $(word 2,$(ISAS)),,-DTLK_ONE_ISA=$(ISAS)) \
-  $(if $(SANITIZE),-DTLI_DEBUG) $(if $(WINDOWS),-D__USE_MINGW_ANSI_STDIO=1) $(CPPFLAGS)
+TL_CPPFLAGS := -Isrc -I. -I$(BUILD)/gen $(LUA_CFLAGS) $(if $(SANITIZE),-DTLI_DEBUG) \
+  $(if $(WINDOWS),-D__USE_MINGW_ANSI_STDIO=1) $(CPPFLAGS)
 TL_LDFLAGS := $(if $(SANITIZE),-fsanitize=$(SANITIZE)) $(if $(WINDOWS)$(WASM),,-pthread) $(LDFLAGS)
 TL_LIBS := $(if $(WINDOWS)$(WASM),,-ldl -lpthread) -lm $(LDLIBS)
 # nodelete: a Lua state that closes unloads modules in C, whose threads go on.
@@ -269,10 +273,11 @@ help:
 	  while IFS=: read -r name text; do printf '%-20s %s\n' "$$name" "$$text"; done
 	@echo 'One spec: make test SPEC=spec/ops/sum_spec.lua FILTER=keepdim.  Settings: see the top of Makefile.'
 
-# A second make, so that it looks again at what the machine has.
+# A second make, so that it looks again at what the machine has. The demo builds the command
+# alone, with loops for the best instruction set of this processor; `make` adds the rest.
 demo:
 	@.ci/deps build
-	@$(MAKE) --no-print-directory all
+	@$(MAKE) --no-print-directory ISAS='$(HERE_ISA)' tlua
 	./tlua examples/digits.lua
 
 test:
@@ -355,7 +360,7 @@ clean:
 
 # ---- building --------------------------------------------------------------------
 
-# Both files change, and thus rebuild what depends on them, only when their text does.
+# These files change, and thus rebuild their dependents, only when their text does.
 update = @mkdir -p $(@D) && printf '%s\n' '$(1)' | cmp -s - $@ || printf '%s\n' '$(1)' >$@
 .PHONY: FORCE
 $(OBJ)/flags.txt: FORCE
@@ -364,6 +369,11 @@ $(OBJ)/files.txt: FORCE
 	$(call update,$(LIB_OBJ) $(MAIN_OBJ) $(SIM_OBJ) $(LUA_SRC))
 $(GEN)/files.txt: FORCE
 	$(call update,$(SCHEMAS) $(GENERATOR))
+# The instruction sets that are linked, the best one first, for the choice at run time.
+reverse = $(if $(1),$(call reverse,$(wordlist 2,$(words $(1)),$(1))) $(firstword $(1)))
+$(GEN)/isas.h: FORCE
+	$(call update,#define TLK_ISAS(X) $(patsubst %,X(%),$(call reverse,$(ISAS))))
+$(OBJ)/kernels/cpu/backend.o: $(GEN)/isas.h
 
 # The generator writes a file only when its content changes; so the stamp tells
 # that it has run, and the files' own times what must be compiled again.

@@ -7,37 +7,33 @@
 #include <string.h>
 
 #include "core/alloc.h"
+#include "isas.h"
 #include "kernels/cpu/cpu.h"
 
 /* ---- instruction sets ------------------------------------------------------------ */
 
-/* Best first: X(name, whether the processor has it). The Makefile builds either these
-** three or one, TLK_ONE_ISA. */
-#ifdef TLK_ONE_ISA
-#define TLK_ONE(X, isa) X(isa, true)
-#define TLK_ISAS(X) TLK_ONE(X, TLK_ONE_ISA)
-#else
+/* Whether this processor has an instruction set. A new set needs a function here and its
+** flags in the Makefile, which writes isas.h: the sets that are linked, the best one first,
+** as TLK_ISAS(X): X(v4) X(v3) X(v2). */
+static inline bool can_base(void) { return true; }
+static inline bool can_native(void) { return true; }
+#ifdef __x86_64__
+static inline bool can_v2(void) { return true; }
 /* f16c, lzcnt and movbe have no name that all compilers know; every processor
 ** with avx2 and bmi2 has them. */
-static bool has_v3(void) {
+static inline bool can_v3(void) {
   __builtin_cpu_init();
   return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") &&
          __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("fma");
 }
-#define TLK_ISAS(X)                                                                            \
-  X(v4, has_v3() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && \
-            __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&        \
-            __builtin_cpu_supports("avx512vl"))                                                \
-  X(v3, has_v3())                                                                              \
-  X(v2, true)
+static inline bool can_v4(void) {
+  return can_v3() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+         __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
+         __builtin_cpu_supports("avx512vl");
+}
 #endif
 
-#define X(name, condition) \
-  static bool can_##name(void) { return condition; }
-TLK_ISAS(X)
-#undef X
-
-#define X(name, condition) extern const tlk_Isa tlk_isa_##name;
+#define X(name) extern const tlk_Isa tlk_isa_##name;
 TLK_ISAS(X)
 #undef X
 
@@ -45,7 +41,7 @@ static const struct Set {
   const tlk_Isa *isa;
   bool (*usable)(void);
 } sets[] = {
-#define X(name, condition) {&tlk_isa_##name, can_##name},
+#define X(name) {&tlk_isa_##name, can_##name},
     TLK_ISAS(X)
 #undef X
 };
@@ -59,7 +55,7 @@ static const tlk_Isa *choose(void) {
   for (int i = 0; wish != NULL && i < NSETS; i++)
     if (strcmp(sets[i].isa->name, wish) == 0 && sets[i].usable()) return sets[i].isa;
   int i = 0;
-  while (!sets[i].usable()) i++; /* the last one always is */
+  while (i < NSETS - 1 && !sets[i].usable()) i++; /* the build's least set is its minimum */
   return sets[i].isa;
 }
 
