@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "core/alloc.h"
-#include "isas.h"
+#include "isas.h" /* generated: TLK_ISAS */
 #include "kernels/cpu/cpu.h"
 
 /* ---- instruction sets ------------------------------------------------------------ */
