@@ -13,7 +13,7 @@ local opt = parser:parse()
 -- What is measured -----------------------------------------------------------------------------
 
 local kind = opt.device:match "^%a+"
-local device = torch[kind] -- torch.cuda, torch.sim; nil for the CPU
+local device = kind ~= "cpu" and torch[kind] -- torch.cuda, torch.sim
 
 -- Bytes that tensors have; the most they had since the last call; what is kept for them.
 local function measure()

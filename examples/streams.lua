@@ -16,8 +16,10 @@ parser:option("--steps", "products that are computed of a part", 4)
 local opt = parser:parse()
 
 local kind = opt.device:match "^%a+"
+if kind ~= "sim" and kind ~= "cuda" then
+   error("--device: expected sim or cuda, got " .. opt.device, 0)
+end
 local device = torch[kind]
-if not device then error("--device: expected sim or cuda, got " .. opt.device, 0) end
 local _ <close> = device.device(opt.device)
 local size = {opt.size, opt.size}
 

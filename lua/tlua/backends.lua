@@ -4,6 +4,7 @@
 
 local torch = require "tlua"
 local args = require "tlua.args"
+local lazy = require "tlua.lazy"
 
 local M = {}
 
@@ -27,6 +28,7 @@ local function settings(title, fields)
          table.concat(names, ", ")))
    end
    return setmetatable({}, {
+      names = fields, -- for torch.has
       __index = function(_, name) return field_of(name).get() end,
       __newindex = function(_, name, value)
          local field = field_of(name)
@@ -46,7 +48,7 @@ end
 -- A table of such tables, none of which can be assigned to.
 local function group(title, members, example)
    return setmetatable({}, {
-      __index = members,
+      __index = lazy.strict(members, "torch." .. title),
       __newindex = function(_, name)
          torch.raise(("%s.%s: cannot be set; what can is a field further down, such as %s")
             :format(title, tostring(name), example))

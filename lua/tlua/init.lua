@@ -12,7 +12,7 @@ end
 
 local function load_on_use(target, modules)
    for name in pairs(modules) do
-      if target[name] ~= nil then modules[name] = nil end -- what is there in C stays
+      if rawget(target, name) ~= nil then modules[name] = nil end -- what is there in C stays
    end
    lazy.load(target, modules)
 end
@@ -50,6 +50,7 @@ load_on_use(torch, {
    svd_lowrank = "tlua.lowrank",
    pca_lowrank = "tlua.lowrank",
    help = "tlua.repl.manual",
+   has = "tlua.lazy",
 })
 
 load_on_use(torch.autograd, {
@@ -71,5 +72,7 @@ for kind, own in pairs {cuda = " nvtx list_gpu_processes", sim = ""} do
          get_sync_debug_mode host_memory_stats_as_nested_dict]] .. own,
    }))
 end
+
+lazy.strict(torch, "torch")
 
 return torch

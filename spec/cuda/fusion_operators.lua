@@ -106,7 +106,7 @@ for _, dtype in ipairs {"float32", "bfloat16"} do
       case(name, 1, {x:requires_grad_(), random(dtype, 65)}, function(a, g)
          local results = {}
          for i = first, last do
-            local y = (F[activations[i]] or torch[activations[i]])(a)
+            local y = (rawget(F, activations[i]) or torch[activations[i]])(a)
             results[#results + 1] = torch.autograd.grad(y, a, {grad_outputs = g})
          end
          return results

@@ -44,7 +44,9 @@ describe("torch.backends", function()
       end)
       assert.raises("backends.cudnn: cannot be set", function() torch.backends.cudnn = nil end)
       assert.is_true(torch.backends.cuda.fusion.enabled)
-      assert.is_nil(torch.backends.cuda.no_such_thing)
+      assert.raises("torch.backends.cuda: no field 'no_such_thing'", function()
+         return torch.backends.cuda.no_such_thing
+      end)
    end)
 
    it("refuses other names and values", function()

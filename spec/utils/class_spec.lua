@@ -106,7 +106,6 @@ describe("what loads on first use", function()
             assert.is_not_nil(owner[name], file .. ": " .. name)
             assert.is_true(rawequal(owner[name], rawget(owner, name)))
          end
-         assert.is_nil(owner.no_such_name)
       end
    end)
 

@@ -19,8 +19,8 @@ M.GroupMember = {NON_GROUP_MEMBER = setmetatable({}, {
 })}
 local outside <const> = M.GroupMember.NON_GROUP_MEMBER
 
---- The group of all, once there is one: `group.WORLD`.
-M.group = {}
+--- The group of all, once there is one: `group.WORLD`; nil until then, as in PyTorch.
+M.group = setmetatable({}, {names = {WORLD = true}})
 
 local joined = 0   -- how often a world was joined
 local children = 0 -- groups made of this world

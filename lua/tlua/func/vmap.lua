@@ -66,8 +66,9 @@ end
 -- generator of the CPU is meant, and that of the default device.
 local function random_states()
    local device = torch.get_default_device()
-   local own = torch[device:match "^%a+"]
-   if device:match "^cpu" or not (own and own.get_rng_state) then
+   local kind = device:match "^%a+"
+   local own = torch.has(kind .. ".get_rng_state") and torch[kind]
+   if not own then
       return function() return {torch.get_rng_state()} end,
          function(states) torch.set_rng_state(states[1]) end
    end

@@ -52,8 +52,8 @@ end
 ---@return string? module
 function M.resolve(name)
    local value, module = torch, nil
+   if name == "" or not torch.has(name) then return nil end
    for part in name:gsub("^torch%.", ""):gmatch("[^.]+") do
-      if type(value) ~= "table" then return nil end
       module = lazy_names(value)[part] or module
       value = value[part]
    end
