@@ -36,8 +36,8 @@ describe("the interactive mode", function()
 
    it("suggests a name for a function that does not exist", function()
       local function complaint(line) return select(2, ask(line .. "\n")) end
-      assert.matches("field 'zeross'%); did you mean zeros%?\n", complaint "torch.zeross(3)")
-      assert.matches("did you mean Linear%?", complaint "y = nn.linaer(3, 4)")
+      assert.matches("no field 'zeross'%. Did you mean torch%.zeros%?\n", complaint "torch.zeross(3)")
+      assert.matches("Did you mean torch%.nn%.Linear%?", complaint "y = nn.linaer(3, 4)")
       assert.matches("did you mean print%?", complaint "prnt(1)")
       assert.matches("did you mean format%?", complaint "string.formt('x')")
       assert.matches("field 'sume'.*did you mean 'sum'%?", complaint "torch.ones(2):sume()")
