@@ -1,15 +1,31 @@
 /*
-** store_test.c - store.h: who asks at a port that another program has.
+** store_test.c - store.h: who asks at a port that another program has, who knows the secret and who
+** does not, and that nobody holds the others up.
 */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* memmem */
+#endif
+
 #include "dist/store.h"
 
 #include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "core/platform.h"
 #include "core/share.h"
 #include "core/socket.h"
+#include "dist/secret.h"
 #include "test.h"
+
+#define SECOND INT64_C(1000000000)
+#define LONG (60 * SECOND) /* more than anything takes */
+
+static const char secret[] = "the secret of this job", another[] = "that of another job";
 
 /* A program that takes a number of connections, says `text` on each, and closes them. */
 typedef struct Other {
@@ -20,11 +36,10 @@ typedef struct Other {
 
 static void talk(void *context) {
   Other *o = context;
-  bool ready;
   for (int taken = 0; taken < o->connections;) {
-    tli_socket_poll(&o->listener, 1, &ready, tli_now_ns() + 100000000);
+    if (!tli_socket_wait(o->listener, tli_now_ns() + SECOND / 10)) continue;
     int socket = tli_socket_accept(o->listener);
-    if (socket == TLI_NOSOCKET) continue;
+    if (socket < 0) continue;
     if (!tli_socket_send(socket, o->text, strlen(o->text), tli_now_ns() + 1000000000))
       tli_error_clear();
     char heard[24]; /* a socket that is closed with bytes unread loses what it has sent */
@@ -54,7 +69,7 @@ static void what_says_something_else_is_no_store(void) {
   for (int i = 0; i < 3; i++) {
     Other other = {.connections = 1, .text = texts[i]};
     begin(&other);
-    CHECK(tli_store_connect("127.0.0.1", other.port, 60000000000) == NULL);
+    CHECK(tli_store_connect("127.0.0.1", other.port, NULL, LONG) == NULL);
     CHECK_ERROR(TL_EARG, "it says something else");
     end(&other);
   }
@@ -63,7 +78,7 @@ static void what_says_something_else_is_no_store(void) {
 static void what_says_nothing_is_no_store(void) {
   int port = 0, listener = tli_socket_listen("127.0.0.1", &port);
   CHECK(listener != TLI_NOSOCKET);
-  CHECK(tli_store_connect("127.0.0.1", port, 1000000000) == NULL);
+  CHECK(tli_store_connect("127.0.0.1", port, NULL, SECOND) == NULL);
   CHECK_ERROR(TL_EARG, "no answer in time");
   tli_socket_close(listener);
 }
@@ -72,25 +87,340 @@ static void what_says_nothing_is_no_store(void) {
 static void what_goes_is_tried_again(void) {
   Other other = {.connections = 1, .text = ""};
   begin(&other);
-  CHECK(tli_store_connect("127.0.0.1", other.port, 300000000) == NULL);
+  CHECK(tli_store_connect("127.0.0.1", other.port, NULL, 3 * SECOND / 10) == NULL);
   CHECK_ERROR(TL_EIO, "no connection to 127.0.0.1");
   end(&other);
 }
 
-static void a_store_is_one(void) {
-  tli_StoreServer *server = tli_store_serve("127.0.0.1", 0);
+/* ---- secrets --------------------------------------------------------------------- */
+
+static tli_StoreServer *serve(const char *with) {
+  tli_StoreServer *server = tli_store_serve("127.0.0.1", 0, with);
   CHECK(server != NULL);
-  tli_Store *store = tli_store_connect("127.0.0.1", tli_store_server_port(server), 60000000000);
+  return server;
+}
+
+static tli_Store *connect_with(const tli_StoreServer *server, const char *with) {
+  return tli_store_connect("127.0.0.1", tli_store_server_port(server), with, LONG);
+}
+
+static void check_works(tli_Store *store) {
+  size_t size;
   CHECK(store != NULL);
   CHECK(tli_store_set(store, "key", "value", 5));
+  char *value = tli_store_get(store, "key", &size, LONG);
+  CHECK(value && size == 5 && memcmp(value, "value", 5) == 0);
+  free(value);
+}
+
+static void who_knows_the_secret_is_served(void) {
+  const char *secrets[] = {NULL, TLI_STORE_TRUST, secret};
+  for (int i = 0; i < 3; i++) {
+    tli_StoreServer *server = serve(secrets[i]);
+    tli_Store *store = connect_with(server, secrets[i]);
+    check_works(store);
+    tli_Store *again = tli_store_connect_again(store, LONG);
+    check_works(again);
+    tli_store_close(again);
+    tli_store_close(store);
+    tli_store_server_stop(server);
+  }
+}
+
+static void who_does_not_is_told(void) {
+  tli_StoreServer *closed = serve(secret), *open = serve(NULL);
+  CHECK(connect_with(closed, another) == NULL);
+  CHECK_ERROR(TL_EARG, "the secret of the store there is another one than this process has");
+  CHECK(connect_with(closed, NULL) == NULL);
+  CHECK_ERROR(TL_EARG, "asks for the job's secret, and this process has none: set TLUA_SECRET");
+  CHECK(connect_with(open, secret) == NULL);
+  CHECK_ERROR(TL_EARG, "the store there has no secret, and this process has one");
+  CHECK(connect_with(closed, "short") == NULL);
+  CHECK_ERROR(TL_EARG, "expected a secret of 16 to 511 characters, got 5");
+  tli_Store *store = connect_with(closed, secret); /* after all of that */
+  check_works(store);
+  tli_store_close(store);
+  tli_store_server_stop(closed);
+  tli_store_server_stop(open);
+}
+
+static void other_machines_need_a_secret(void) {
+  CHECK(tli_store_serve("", 0, NULL) == NULL);
+  CHECK_ERROR(TL_EARG, "a store that other machines can reach needs a secret");
+  const char *secrets[] = {TLI_STORE_TRUST, secret};
+  for (int i = 0; i < 2; i++) {
+    tli_StoreServer *server = tli_store_serve("", 0, secrets[i]);
+    CHECK(server != NULL);
+    tli_store_server_stop(server);
+  }
+}
+
+/* A program that takes the place of a store, and says what it can without the secret: what it has
+** heard, back again. */
+static void mirror(void *context) {
+  Other *o = context;
+  CHECK(tli_socket_wait(o->listener, tli_now_ns() + LONG));
+  int socket = tli_socket_accept(o->listener);
+  tli_StoreRequest r;
+  struct {
+    tli_StoreAnswer a;
+    unsigned char bytes[TLI_CHALLENGE];
+  } say = {{TLI_STORE_MAGIC, TLI_CHALLENGE, TLI_STORE_MAGIC}, {7}};
+  unsigned char heard[TLI_CHALLENGE + TLI_SHA256_BYTES];
+  int64_t end = tli_now_ns() + LONG;
+  CHECK(tli_socket_receive(socket, &r, sizeof r, end));
+  CHECK(tli_socket_send(socket, &say, sizeof say, end));
+  CHECK(tli_socket_receive(socket, &r, sizeof r, end));
+  CHECK(tli_socket_receive(socket, heard, sizeof heard, end));
+  CHECK(memmem(heard, sizeof heard, secret, 8) == NULL); /* it is never sent */
+  say.a = (tli_StoreAnswer){TLI_STORE_OK, TLI_SHA256_BYTES, 0};
+  memcpy(say.bytes, heard + TLI_CHALLENGE, TLI_SHA256_BYTES);
+  CHECK(tli_socket_send(socket, &say, sizeof say, end));
+  char none;
+  if (tli_socket_receive(socket, &none, 1, end)) CHECK(false); /* it goes */
+  tli_error_clear();
+  tli_socket_close(socket);
+  tli_socket_close(o->listener);
+  atomic_store(&o->ended, 1);
+  tli_word_wake(&o->ended);
+}
+
+static void a_store_proves_that_it_knows_it(void) {
+  Other other = {0};
+  other.listener = tli_socket_listen("127.0.0.1", &other.port);
+  CHECK(other.listener != TLI_NOSOCKET);
+  CHECK(tli_thread_start(mirror, &other));
+  CHECK(tli_store_connect("127.0.0.1", other.port, secret, LONG) == NULL);
+  CHECK_ERROR(TL_EARG, "the store there does not know the secret");
+  end(&other);
+}
+
+/* ---- strangers ------------------------------------------------------------------- */
+
+static int knock(const tli_StoreServer *server) {
+  int socket = tli_socket_connect("127.0.0.1", tli_store_server_port(server), tli_now_ns() + LONG);
+  CHECK(socket != TLI_NOSOCKET);
+  return socket;
+}
+
+static bool is_closed(int socket) {
+  char byte;
+  while (tli_socket_wait(socket, tli_now_ns() + LONG)) {
+    int64_t n = tli_socket_take(socket, &byte, 1);
+    if (n < 0) return true;
+  }
+  return false;
+}
+
+/* Requests that may not come, or not yet. */
+static void who_has_proved_nothing_may_ask_nothing(void) {
+  tli_StoreServer *server = serve(secret);
+  const tli_StoreRequest requests[] = {
+      {TLI_STORE_MAGIC, TLI_STORE_COUNT, 0, 0, 0},
+      {TLI_STORE_MAGIC, TLI_STORE_SET, 3, 1u << 20, 0},
+      {TLI_STORE_MAGIC, TLI_STORE_PROVE, 0, TLI_CHALLENGE + TLI_SHA256_BYTES, 0},
+      {TLI_STORE_MAGIC, TLI_STORE_GREET, 10, 0, 0},
+      {TLI_STORE_MAGIC, 1000, 0, 0, 0},
+      {7, TLI_STORE_GREET, 0, 0, 0},
+  };
+  for (size_t i = 0; i < sizeof requests / sizeof *requests; i++) {
+    int socket = knock(server);
+    CHECK(tli_socket_send(socket, &requests[i], sizeof *requests, tli_now_ns() + LONG));
+    CHECK(is_closed(socket));
+    tli_socket_close(socket);
+  }
+  tli_store_server_stop(server);
+}
+
+/* Connections that say nothing take neither the places of the job nor its files. */
+static void the_silent_do_not_keep_others_out(void) {
+  struct rlimit before, few;
+  CHECK(getrlimit(RLIMIT_NOFILE, &before) == 0);
+  few = before;
+  few.rlim_cur = 200;
+  CHECK(setrlimit(RLIMIT_NOFILE, &few) == 0);
+  tli_StoreServer *server = serve(secret);
+  CHECK(setrlimit(RLIMIT_NOFILE, &before) == 0); /* of this program's own connections */
+  int silent[400];
+  for (int i = 0; i < 400; i++) silent[i] = knock(server);
+  tli_Store *store = connect_with(server, secret);
+  check_works(store);
+  tli_store_close(store);
+  for (int i = 0; i < 400; i++) tli_socket_close(silent[i]);
+  tli_store_server_stop(server);
+}
+
+/* ---- who knows the secret and behaves badly ------------------------------------------- */
+
+enum { LARGE = 8 << 20 };
+
+/* A connection without a secret, greeted. */
+static int greeted(const tli_StoreServer *server) {
+  int socket = knock(server);
+  tli_StoreRequest r = {TLI_STORE_MAGIC, TLI_STORE_GREET, 0, 0, 0};
+  tli_StoreAnswer a;
+  CHECK(tli_socket_send(socket, &r, sizeof r, tli_now_ns() + LONG));
+  CHECK(tli_socket_receive(socket, &a, sizeof a, tli_now_ns() + LONG));
+  CHECK(a.status == TLI_STORE_MAGIC);
+  return socket;
+}
+
+/* The server used to wait five seconds for each of them. */
+static void who_does_not_read_holds_nobody_up(void) {
+  tli_StoreServer *server = serve(NULL);
+  tli_Store *store = connect_with(server, NULL);
+  char *large = calloc(1, LARGE);
+  CHECK(large && tli_store_set(store, "large", large, LARGE));
+  int deaf[20];
+  tli_StoreRequest get = {TLI_STORE_MAGIC, TLI_STORE_GET, 5, 0, LONG};
+  for (int i = 0; i < 20; i++) {
+    deaf[i] = greeted(server);
+    CHECK(tli_socket_send(deaf[i], &get, sizeof get, tli_now_ns() + LONG));
+    CHECK(tli_socket_send(deaf[i], "large", 5, tli_now_ns() + LONG));
+  }
+  for (int i = 0; i < 50; i++)
+    check_works(store); /* whose requests would be late after ten seconds */
+  /* whoever reads at last gets all of it, also when the value has changed meanwhile */
+  memset(large, 1, LARGE);
+  CHECK(tli_store_set(store, "large", large, LARGE));
+  tli_StoreAnswer a;
+  CHECK(tli_socket_receive(deaf[0], &a, sizeof a, tli_now_ns() + LONG));
+  CHECK(a.value == LARGE);
+  CHECK(tli_socket_receive(deaf[0], large, LARGE, tli_now_ns() + LONG));
+  CHECK(large[0] == 0 && large[LARGE - 1] == 0);
+  for (int i = 0; i < 20; i++) tli_socket_close(deaf[i]);
+  free(large);
   tli_store_close(store);
   tli_store_server_stop(server);
+}
+
+/* Sends until there is no room, as who never reads does. */
+static void pour(int socket, const void *data, size_t bytes) {
+  for (int i = 0; i < 2000; i++)
+    if (tli_socket_give(socket, data, bytes) <= 0) break;
+}
+
+static void who_asks_without_end_waits_for_its_turn(void) {
+  tli_StoreServer *server = serve(NULL);
+  tli_Store *store = connect_with(server, NULL);
+  enum { N = 2000 };
+  tli_StoreRequest *many = calloc(N, sizeof *many);
+  CHECK(many != NULL);
+  for (int i = 0; i < N; i++)
+    many[i] = (tli_StoreRequest){TLI_STORE_MAGIC, TLI_STORE_COUNT, 0, 0, 0};
+  int greedy = greeted(server), waiting = greeted(server);
+  pour(greedy, many, N * sizeof *many);
+  /* behind one that waits, a heap of others ends the connection */
+  many[0] = (tli_StoreRequest){TLI_STORE_MAGIC, TLI_STORE_WAIT, 0, 0, LONG};
+  pour(waiting, many, N * sizeof *many);
+  CHECK(is_closed(waiting));
+  for (int i = 0; i < 50; i++) check_works(store);
+  tli_socket_close(greedy);
+  tli_socket_close(waiting);
+  free(many);
+  tli_store_close(store);
+  tli_store_server_stop(server);
+}
+
+static void keys_of_a_prefix_are_taken_away(void) {
+  tli_StoreServer *server = serve(secret);
+  tli_Store *store = connect_with(server, secret);
+  int64_t n;
+  const char *keys[] = {"world1/a", "world1/b/0", "world1", "world10/a", "x"};
+  for (int i = 0; i < 5; i++) CHECK(tli_store_set(store, keys[i], "", 0));
+  CHECK(tli_store_clear(store, "world1/", &n) && n == 2);
+  CHECK(tli_store_count(store, &n) && n == 3);
+  CHECK(tli_store_clear(store, "none", &n) && n == 0);
+  tli_store_close(store);
+  tli_store_server_stop(server);
+}
+
+/* ---- files and memory ------------------------------------------------------------------ */
+
+static void a_secret_is_read_from_a_private_file_alone(void) {
+  char folder[] = "/tmp/tlua-store-test-XXXXXX", path[100], link_path[100], read[TLI_SECRET_ROOM];
+  CHECK(mkdtemp(folder) != NULL);
+  snprintf(path, sizeof path, "%s/secret", folder);
+  snprintf(link_path, sizeof link_path, "%s/link", folder);
+  CHECK(tli_private_file_read(path, read, sizeof read) == TLI_PRIVATE_MISSING);
+  tli_error_clear();
+  CHECK(tli_private_file_write(path, "the secret of this job\n", 23));
+  CHECK(tli_secret_read(path, read));
+  CHECK(strcmp(read, secret) == 0);
+  CHECK(symlink(path, link_path) == 0);
+  CHECK(tli_private_file_read(link_path, read, sizeof read) == TLI_PRIVATE_FOREIGN);
+  CHECK_ERROR(TL_EIO, "expected a plain file, got a link");
+  CHECK(unlink(link_path) == 0 && link(path, link_path) == 0);
+  CHECK(!tli_secret_read(path, read));
+  CHECK_ERROR(TL_EIO, "expected a file of one name");
+  CHECK(unlink(link_path) == 0 && chmod(path, 0640) == 0);
+  CHECK(!tli_secret_read(path, read));
+  CHECK_ERROR(TL_EIO, "expected mode 600, got 640");
+  CHECK(tli_private_file_write(path, "short\n", 6)); /* private again */
+  CHECK(!tli_secret_read(path, read));
+  CHECK_ERROR(TL_EARG, "expected a secret of 16 to 511 characters, got 5");
+  CHECK(!tli_secret_read(folder, read));
+  CHECK_ERROR(TL_EIO, "expected a plain file");
+  if (geteuid() == 0) {
+    CHECK(chown(path, 12345, 12345) == 0);
+    CHECK(tli_private_file_read(path, read, sizeof read) == TLI_PRIVATE_FOREIGN);
+    CHECK_ERROR(TL_EIO, "expected a file of this user (0), it is of user 12345");
+  }
+  unlink(path);
+  rmdir(folder);
+}
+
+/* A name is followed only to memory that a rank of this user has made. */
+static void shared_memory_is_opened_by_its_exact_name(void) {
+  tli_Share share, other;
+  char name[TLI_SHARE_NAME], path[100], wrong[200];
+  CHECK(tli_share_make(&share, 4096, name));
+  ((char *)share.data)[0] = 7;
+  CHECK(tli_share_open(&other, name, 4096));
+  CHECK(((char *)other.data)[0] == 7);
+  CHECK(ftruncate(other.file, 0) != 0); /* nobody takes it from under the others */
+  tli_share_close(&other);
+  CHECK(!tli_share_open(&other, name, 8192));
+  CHECK_ERROR(TL_EIO, "not 8192 bytes");
+  snprintf(path, sizeof path, "/tmp/tlua-share-%ld", (long)getpid());
+  FILE *file = fopen(path, "w");
+  CHECK(file && ftruncate(fileno(file), 4096) == 0);
+  const char *forms[] = {"/proc/../tmp/tlua-share-%ld",
+                         "/proc/%ld/fd/../../../tmp/x",
+                         "/proc/self/fd/%ld",
+                         "/proc/+%ld/fd/1",
+                         "/proc/%ld/fd/01",
+                         "/proc/%ld/fd/1/",
+                         " /proc/%ld/fd/1",
+                         "/dev/shm/%ld"};
+  for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
+    snprintf(wrong, sizeof wrong, forms[i], (long)getpid());
+    CHECK(!tli_share_open(&other, wrong, 4096));
+    CHECK_ERROR(TL_EARG, "is no name of one");
+  }
+  /* an open file of the right form and length */
+  snprintf(wrong, sizeof wrong, "/proc/%ld/fd/%d", (long)getpid(), fileno(file));
+  CHECK(!tli_share_open(&other, wrong, 4096));
+  CHECK_ERROR(TL_EIO, "its maker must be a process of this machine and user");
+  fclose(file);
+  unlink(path);
+  tli_share_close(&share);
 }
 
 int main(void) {
   RUN(what_says_something_else_is_no_store);
   RUN(what_says_nothing_is_no_store);
   RUN(what_goes_is_tried_again);
-  RUN(a_store_is_one);
+  RUN(who_knows_the_secret_is_served);
+  RUN(who_does_not_is_told);
+  RUN(other_machines_need_a_secret);
+  RUN(a_store_proves_that_it_knows_it);
+  RUN(who_has_proved_nothing_may_ask_nothing);
+  RUN(the_silent_do_not_keep_others_out);
+  RUN(who_does_not_read_holds_nobody_up);
+  RUN(who_asks_without_end_waits_for_its_turn);
+  RUN(keys_of_a_prefix_are_taken_away);
+  RUN(a_secret_is_read_from_a_private_file_alone);
+  RUN(shared_memory_is_opened_by_its_exact_name);
   return test_end();
 }

@@ -167,6 +167,71 @@ describe("tlua run", function()
       ]]):format(ranks.tlua), {alone = true})
    end)
 
+   it("gives the ranks a secret of their own, and keeps to the user's", function()
+      local function secrets(env, options)
+         local list = {}
+         local output = ranks.ok(2, "print('secret ' .. os.getenv 'TLUA_SECRET')", {alone = true,
+            env = env, launch = options})
+         for secret in output:gmatch "secret (%S+)" do list[#list + 1] = secret end
+         return list
+      end
+      local one, two = secrets "env -u TLUA_SECRET", secrets "env -u TLUA_SECRET"
+      assert.matches("^%x+$", one[1])
+      assert.equal(64, #one[1])
+      assert.equal(one[1], one[2])
+      assert.not_equal(one[1], two[1])
+      assert.same({"a-secret-of-mine", "a-secret-of-mine"}, secrets "TLUA_SECRET=a-secret-of-mine")
+      shell.with_folder(function(folder)
+         local file = folder .. "/secret"
+         shell.write(file, "one-from-the-file\nand no more\n")
+         shell.ok("chmod 600 " .. file)
+         assert.same({"one-from-the-file", "one-from-the-file"}, secrets("TLUA_SECRET=a-secret-of-mine",
+            "--secret-file " .. file))
+         shell.ok("chmod 644 " .. file)
+         local output, status = shell.run(("%s run --secret-file %s a.lua"):format(ranks.tlua, file))
+         assert.equal(1, status)
+         assert.matches("run: " .. file .. ": expected mode 600, got 644", output, nil, true)
+      end)
+   end)
+
+   it("runs two jobs at once, each in its own world", function()
+      shell.with_folder(function(folder)
+         shell.write(folder .. "/a.lua", [[
+            local dist = torch.distributed
+            dist.init_process_group()
+            local sum = torch.full({1}, tonumber(arg[1]))
+            for _ = 1, 50 do
+               local t = torch.full({1}, tonumber(arg[1]))
+               dist.all_reduce(t)
+               assert(t:item() == 2 * sum:item())
+            end
+            print("job " .. arg[1] .. " is done")]])
+         local start = ("%s run -n 2 --timeout 120 %s/a.lua "):format(ranks.tlua, folder)
+         local output = shell.run(("(%s1 & %s2 & %s3 & wait) 2>&1"):format(start, start, start))
+         for job = 1, 3 do
+            assert.equal(2, select(2, output:gsub(("job %d is done"):format(job), "")), output)
+         end
+      end)
+   end)
+
+   it("starts many ranks where few files may be open", function()
+      shell.with_folder(function(folder)
+         shell.write(folder .. "/a.lua", [[
+            torch.distributed.init_process_group()
+            torch.distributed.barrier()
+            local limit = io.popen "ulimit -Sn"
+            print("limit " .. limit:read "n")]])
+         local run = ("%s run -n 12 --timeout 120 %s/a.lua"):format(ranks.tlua, folder)
+         local output, status = shell.run("ulimit -Sn 40; " .. run)
+         assert.equal(0, status, output)
+         assert.equal(12, select(2, output:gsub("limit 40", "")), output)
+         -- so few that they do not do: an error and no hang
+         output, status = shell.run("ulimit -n 30; " .. run)
+         assert.equal(1, status, output)
+         assert.matches("run: a process could not be started: Too many open files", output, nil, true)
+      end)
+   end)
+
    it("explains wrong command lines", function()
       local output, status = shell.run(ranks.tlua .. " run -n none a.lua")
       assert.equal(1, status)

@@ -191,7 +191,9 @@ describe("ranks that srun has started", function()
 
    it("meet over hosts", function()
       local there = with_hosts(function(first, second)
-         local output = on(first .. slurm(0, "10.77.0.[1-2]"), second .. slurm(1, "10.77.0.[1-2]"))
+         local secret <const> = "TLUA_SECRET=0123456789abcdef"
+         local output = on(first .. slurm(0, "10.77.0.[1-2]", secret),
+            second .. slurm(1, "10.77.0.[1-2]", secret))
          assert.matches("rank 0 of 2 has 3", output)
          assert.matches("rank 1 of 2 has 3", output)
       end)
@@ -208,9 +210,11 @@ end)
 describe("machines", function()
    it("meet by the address of the first one", function()
       local there = with_hosts(function(first, second)
-         local run = "$TLUA run -n 2 --nnodes 2 --timeout 120 --rdzv 10.77.0.1:29500 --node-rank %d program.lua"
+         local run = "$TLUA run -n 2 --nnodes 2 --timeout 120 --secret-file secret --rdzv 10.77.0.1:29500 " ..
+            "--node-rank %d program.lua"
          local output = drive(([[
             touch enough
+            (umask 077; echo "a secret of machines" >secret)
             start a %s; start b %s
             end a; end b; cat *.out
          ]]):format(first .. run:format(0), second .. run:format(1)))
@@ -221,9 +225,32 @@ describe("machines", function()
       if not there then return pending "no network namespaces" end
    end)
 
+   it("are refused without the secret, on either side", function()
+      local there = with_hosts(function(first, second)
+         local run = "%s $TLUA run -n 1 --nnodes 2 --timeout 20 --rdzv 10.77.0.1:29500 --node-rank %d program.lua"
+         local known, other = "env TLUA_SECRET=0123456789abcdef", "env TLUA_SECRET=another-secret-0"
+         local output = drive(("start a %s; end a; cat a.out"):format(first .. run:format("env", 0)))
+         assert.matches("10.77.0.1:29500: a store that other machines can reach needs a secret: set TLUA_SECRET",
+            output, nil, true)
+         local function second_is(environment)
+            return drive(("start a %s; start b %s; end b; kill $pid_a; end a; cat b.out"):format(
+               first .. run:format(known, 0), second .. run:format(environment, 1)))
+         end
+         output = second_is "env"
+         assert.matches("asks for the job's secret, and this process has none: set TLUA_SECRET", output, nil, true)
+         assert.matches("b ended with status 1", output)
+         output = second_is(other)
+         assert.matches("10.77.0.1:29500: the secret of the store there is another one", output, nil, true)
+         output = second_is "env TLUA_SECRET=short"
+         assert.matches("run: TLUA_SECRET: expected a secret of 16 to 511 characters, got 5", output, nil, true)
+      end)
+      if not there then return pending "no network namespaces" end
+   end)
+
    it("that come and go meet there, too", function()
       local there = with_hosts(function(first, second)
-         local run = "$TLUA run -n 1 --nnodes 1:2 --max-restarts 20 --timeout 120 --rdzv 10.77.0.1:29500 program.lua"
+         local run = "env TLUA_SECRET=0123456789abcdef $TLUA run -n 1 --nnodes 1:2 --max-restarts 20 " ..
+            "--timeout 120 --rdzv 10.77.0.1:29500 program.lua"
          local output = drive(([[
             start a %s; await a "world 0 of 1"
             start b %s; await b "of 2 from step"; await a "of 2 from step"

@@ -91,6 +91,154 @@ describe("TCPStore", function()
    end)
 end)
 
+describe("a store's secret", function()
+   local function tcp(port, options)
+      options.timeout = 5
+      return dist.TCPStore(options.host or "127.0.0.1", port, {is_master = options.is_master,
+         timeout = 5, secret = options.secret})
+   end
+
+   it("is asked of whoever connects", function()
+      local store = tcp(0, {is_master = true, secret = "a-secret-of-mine"})
+      local other = tcp(store.port, {secret = "a-secret-of-mine"})
+      other:set("key", "value")
+      assert.equal("value", store:get "key")
+      assert.raises("the secret of the store there is another one than this process has", function()
+         tcp(store.port, {secret = "a-secret-of-yours"})
+      end)
+      assert.raises("asks for the job's secret, and this process has none", function()
+         tcp(store.port, {secret = false})
+      end)
+      other:close()
+      store:close()
+   end)
+
+   it("is needed where other machines reach the store", function()
+      assert.raises("a store that other machines can reach needs a secret: set TLUA_SECRET", function()
+         dist.TCPStore("", 0, {is_master = true})
+      end)
+      dist.TCPStore("", 0, {is_master = true, secret = false}):close()
+      dist.TCPStore("", 0, {is_master = true, secret = "a-secret-of-mine"}):close()
+   end)
+
+   it("is a string of some length, or false", function()
+      assert.raises("expected a secret of 16 to 511 characters, got 5", function()
+         tcp(0, {is_master = true, secret = "short"})
+      end)
+      assert.raises("TCPStore: secret: expected a string, or false to trust all who reach the store, got 7",
+         function() tcp(0, {is_master = true, secret = 7}) end)
+   end)
+
+   it("comes from the environment", function()
+      ranks.ok(2, [[
+         local rank = tonumber(os.getenv "RANK")
+         if rank == 0 then
+            local store = dist.TCPStore("127.0.0.1", 0, {is_master = true})
+            refused("this process has none", dist.TCPStore, "127.0.0.1", store.port, {secret = false})
+            dist.TCPStore("127.0.0.1", store.port):close()
+            dist.TCPStore("127.0.0.1", store.port, {secret = os.getenv "TLUA_SECRET"}):close()
+         end
+      ]], {alone = true})
+   end)
+end)
+
+-- Another user, who is root's to be.
+local function as_other(command)
+   return "setpriv --reuid=12345 --regid=12345 --clear-groups " .. command
+end
+
+local function has_other()
+   return shell.ok "id -u" == "0\n" and shell.has "setpriv" and
+      select(2, shell.run(as_other "true")) == 0
+end
+
+describe("other users of the machine", function()
+   local connect = [[-e 'torch.distributed.TCPStore("127.0.0.1", PORT, {timeout = 5})' 2>&1]]
+
+   it("are refused where there is no secret", function()
+      if not has_other() then return pending "needs root, and setpriv" end
+      local run = shell.run
+      local theirs = ("env -u TLUA_SECRET %s -e %s"):format(ranks.tlua, shell.quote [[
+         local s = torch.distributed.TCPStore("127.0.0.1", 0, {is_master = true})
+         print(s.port) io.stdout:flush() io.read()]])
+      shell.with_folder(function(folder)
+         shell.ok("chmod 755 " .. folder)
+         -- root's processes may do anything; a user's may not be served by another user
+         local output = run(([[cd %s; mkfifo hold; (%s <hold >port) & exec 3>hold
+            until [ -s port ]; do sleep 0.01; done
+            setpriv --reuid=12346 --regid=12346 --clear-groups %s %s; echo "status $?"
+            %s %s; echo "status $?"; echo >&3; wait]]):format(folder, as_other(theirs), ranks.tlua,
+            (connect:gsub("PORT", "io.open('port'):read 'n'"):gsub("'port'", '"port"'):gsub("'n'", '"n"')),
+            as_other(ranks.tlua),
+            (connect:gsub("PORT", "io.open('port'):read 'n'"):gsub("'port'", '"port"'):gsub("'n'", '"n"'))))
+         assert.matches("who answers there is another user, and there is no secret.-status 1.-status 0", output)
+      end)
+   end)
+
+   it("cannot put a file in the place of a job's", function()
+      if not has_other() then return pending "needs root, and setpriv" end
+      shell.with_folder(function(folder)
+         shell.ok("chmod 1777 " .. folder)
+         local path = folder .. "/meet"
+         shell.ok(as_other(("sh -c 'umask 077; echo 1 0123456789abcdef >%s'"):format(path)))
+         assert.raises("FileStore: " .. path .. ": expected a file of this user (0), it is of user 12345",
+            function() dist.FileStore(path, {timeout = 60}) end)
+      end)
+   end)
+end)
+
+describe("FileStore", function()
+   it("writes a file that nobody else may read", function()
+      shell.with_folder(function(folder)
+         local path = folder .. "/meet"
+         local store = dist.FileStore(path, {is_master = true, timeout = 5})
+         assert.matches("^%-rw%-%-%-%-%-%-%- 1 ", shell.ok("ls -l " .. path))
+         local other = dist.FileStore(path, {timeout = 60})
+         other:set("key", "value")
+         assert.equal("value", store:get "key")
+         other:close()
+         shell.ok("chmod 644 " .. path)
+         assert.raises("expected mode 600, got 644", function() dist.FileStore(path, {timeout = 0.05}) end)
+         shell.ok(("mv %s %s.1 && ln -s %s.1 %s"):format(path, path, path, path))
+         assert.raises("expected a plain file, got a link", function() dist.FileStore(path, {timeout = 60}) end)
+         store:close()
+         assert.raises("no/meet", function()
+            dist.FileStore(folder .. "/no/meet", {is_master = true, timeout = 5})
+         end)
+      end)
+   end)
+end)
+
+describe("destroy_process_group", function()
+   it("takes the keys of groups away", function()
+      ranks.ok(2, [[
+         dist.init_process_group {timeout = 120}
+         local rank, store = dist.get_rank(), dist.group.WORLD.store
+         local function settled() -- while no rank makes keys or takes them away
+            dist.barrier()
+            local n = store:num_keys()
+            dist.barrier()
+            return n
+         end
+         local before = settled()
+         for _ = 1, 30 do
+            local group = dist.new_group()
+            dist.all_reduce(torch.ones(1), {group = group})
+            for only = 0, 1 do dist.destroy_process_group(dist.new_group {only}) end
+            dist.destroy_process_group(group)
+         end
+         check(before, settled())
+         local port, address = tonumber(os.getenv "MASTER_PORT"), os.getenv "MASTER_ADDR"
+         dist.barrier()
+         local watch = dist.TCPStore(address, port)
+         dist.destroy_process_group()
+         watch:add("left", 1)
+         while watch:add("left", 0) < 2 do dist._sleep(0.01) end
+         check(1, watch:num_keys()) -- "left" itself
+      ]], {alone = true})
+   end)
+end)
+
 describe("HashStore", function()
    it("is a store of one process, also of a group of one rank", function()
       ranks.ok(1, [[

@@ -51,7 +51,8 @@ void tli_mutex_unlock(tli_Mutex *mutex);
 void tli_condition_init(tli_Condition *condition);
 void tli_condition_destroy(tli_Condition *condition);
 void tli_condition_wait(tli_Condition *condition, tli_Mutex *mutex);
-/* The same for at most so many nanoseconds; may return earlier, as the other may. */
+/* The same for at most so many nanoseconds, whatever the date does meanwhile; may return earlier, as
+** the other may. Only of a condition that tli_condition_init has made. */
 void tli_condition_wait_for(tli_Condition *condition, tli_Mutex *mutex, int64_t ns);
 void tli_condition_signal(tli_Condition *condition);
 void tli_condition_broadcast(tli_Condition *condition);
@@ -148,5 +149,11 @@ bool tli_file_is_terminal(FILE *file);
 void tli_environment_set(const char *name, const char *value);
 /* Such as "Linux x86_64". */
 void tli_system_name(char *text, size_t size);
+/* Random bytes that nobody can foresee. False: see errno; the system has none. */
+bool tli_entropy(void *out, size_t bytes) TL_MUSTCHECK;
+/* The number of the user that this process acts as, 0 where users have none. */
+uint64_t tli_user(void);
+/* How many files this process may have open at once. */
+int64_t tli_most_files(void);
 
 #endif

@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/utsname.h>
 #include <time.h>
@@ -40,18 +41,32 @@ void tli_mutex_lock(tli_Mutex *mutex) { pthread_mutex_lock(mutex); }
 bool tli_mutex_trylock(tli_Mutex *mutex) { return pthread_mutex_trylock(mutex) == 0; }
 void tli_mutex_unlock(tli_Mutex *mutex) { pthread_mutex_unlock(mutex); }
 
-void tli_condition_init(tli_Condition *condition) { pthread_cond_init(condition, NULL); }
+/* By the clock that nobody sets; macOS waits for a while instead of until a moment. */
+void tli_condition_init(tli_Condition *condition) {
+  pthread_condattr_t how;
+  pthread_condattr_init(&how);
+#ifndef __APPLE__
+  pthread_condattr_setclock(&how, CLOCK_MONOTONIC);
+#endif
+  pthread_cond_init(condition, &how);
+  pthread_condattr_destroy(&how);
+}
 void tli_condition_destroy(tli_Condition *condition) { pthread_cond_destroy(condition); }
 void tli_condition_wait(tli_Condition *condition, tli_Mutex *mutex) {
   pthread_cond_wait(condition, mutex);
 }
 void tli_condition_wait_for(tli_Condition *condition, tli_Mutex *mutex, int64_t ns) {
+#ifdef __APPLE__
+  struct timespec some = {(time_t)(ns / 1000000000), (long)(ns % 1000000000)};
+  pthread_cond_timedwait_relative_np(condition, mutex, &some);
+#else
   struct timespec end;
-  clock_gettime(CLOCK_REALTIME, &end);
+  clock_gettime(CLOCK_MONOTONIC, &end);
   ns += end.tv_nsec;
   end.tv_sec += (time_t)(ns / 1000000000);
   end.tv_nsec = (long)(ns % 1000000000);
   pthread_cond_timedwait(condition, mutex, &end);
+#endif
 }
 void tli_condition_signal(tli_Condition *condition) { pthread_cond_signal(condition); }
 void tli_condition_broadcast(tli_Condition *condition) { pthread_cond_broadcast(condition); }
@@ -348,4 +363,27 @@ void tli_system_name(char *text, size_t size) {
     snprintf(text, size, "%s %s", system.sysname, system.machine);
   else
     snprintf(text, size, "unknown system");
+}
+
+bool tli_entropy(void *out, size_t bytes) {
+  char *at = out;
+  int file = open("/dev/urandom", O_RDONLY | O_CLOEXEC);
+  if (file < 0) return false;
+  while (bytes > 0) {
+    ssize_t n = read(file, at, bytes);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) break;
+    at += n;
+    bytes -= (size_t)n;
+  }
+  close(file);
+  return bytes == 0;
+}
+
+uint64_t tli_user(void) { return (uint64_t)geteuid(); }
+
+int64_t tli_most_files(void) {
+  struct rlimit limit;
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return 256;
+  return limit.rlim_cur > 1 << 30 ? 1 << 30 : (int64_t)limit.rlim_cur;
 }

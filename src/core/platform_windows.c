@@ -2,6 +2,7 @@
 ** platform_windows.c - platform.h for Windows 7 and later.
 */
 #define WIN32_LEAN_AND_MEAN
+#define _CRT_RAND_S /* rand_s */
 #ifndef _WIN32_WINNT
 #define _WIN32_WINNT 0x0601
 #endif
@@ -233,3 +234,17 @@ void tli_system_name(char *text, size_t size) {
            : cpu == 12                         ? "arm64"
                                                : "x86");
 }
+
+bool tli_entropy(void *out, size_t bytes) {
+  unsigned char *at = out;
+  for (size_t i = 0; i < bytes; i++) {
+    unsigned some;
+    if (rand_s(&some) != 0) return false;
+    at[i] = (unsigned char)some;
+  }
+  return true;
+}
+
+uint64_t tli_user(void) { return 0; }
+
+int64_t tli_most_files(void) { return _getmaxstdio(); }

@@ -18,7 +18,9 @@
 #ifdef __linux__
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -36,11 +38,15 @@ static bool map(tli_Share *share, int file, size_t bytes) {
   return true;
 }
 
+/* Neither side can cut what the other one has mapped, which would end it at its next access. */
+enum { SEALS = F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW };
+
 bool tli_share_make(tli_Share *share, size_t bytes, char name[TLI_SHARE_NAME]) {
   share->data = NULL;
-  int file = (int)syscall(SYS_memfd_create, "tlua", 1u /* MFD_CLOEXEC */);
+  int file = (int)syscall(SYS_memfd_create, "tlua", 3u /* MFD_CLOEXEC | MFD_ALLOW_SEALING */);
   if (file < 0) return tli_fail(TL_EMEM, "shared memory: %s", strerror(errno));
-  if (ftruncate(file, (off_t)bytes) != 0) {
+  bool ok = fchmod(file, 0600) == 0 && ftruncate(file, (off_t)bytes) == 0;
+  if (!ok || fcntl(file, F_ADD_SEALS, SEALS) != 0) {
     tli_fail(TL_EMEM, "shared memory of %zu bytes: %s", bytes, strerror(errno));
     close(file);
     return false;
@@ -49,15 +55,47 @@ bool tli_share_make(tli_Share *share, size_t bytes, char name[TLI_SHARE_NAME]) {
   return map(share, file, bytes);
 }
 
+/* Whether it is "/proc/<number>/fd/<number>" to the letter. */
+static bool is_name(const char *name) {
+  char again[TLI_SHARE_NAME];
+  long process;
+  int file;
+  if (sscanf(name, "/proc/%9ld/fd/%9d", &process, &file) != 2 || process <= 0 || file < 0)
+    return false;
+  snprintf(again, sizeof again, "/proc/%ld/fd/%d", process, file);
+  return strcmp(name, again) == 0;
+}
+
+/* Whether an open file is memory that tli_share_make has made, for this user. */
+static bool is_share(int file) {
+  struct stat info;
+  return fstat(file, &info) == 0 && S_ISREG(info.st_mode) && info.st_uid == geteuid() &&
+         info.st_nlink == 0 && (info.st_mode & 077) == 0 && fcntl(file, F_GET_SEALS) == SEALS;
+}
+
+/* The name is a link that the system makes; what it leads to is looked at before it is opened, for
+** that may do something, and after, for it may have become something else. */
+static bool leads_to_memory(const char *name) {
+  static const char expected[] = "/memfd:tlua (deleted)";
+  char to[sizeof expected];
+  ssize_t n = readlink(name, to, sizeof to);
+  if (n == sizeof expected - 1 && memcmp(to, expected, sizeof expected - 1) == 0) return true;
+  if (n >= 0) errno = EINVAL;
+  return false;
+}
+
 bool tli_share_open(tli_Share *share, const char *name, size_t bytes) {
   share->data = NULL;
-  if (strncmp(name, "/proc/", 6) != 0)
-    return tli_fail(TL_EARG, "shared memory: '%.60s' is no name of one", name);
-  int file = open(name, O_RDWR | O_CLOEXEC);
+  if (!is_name(name)) return tli_fail(TL_EARG, "shared memory: '%.60s' is no name of one", name);
+  int file = leads_to_memory(name) ? open(name, O_RDWR | O_CLOEXEC) : -1;
   if (file < 0)
     return tli_fail(TL_EIO,
                     "shared memory: %s: %s (its maker must be a process of this machine and user)",
                     name, strerror(errno));
+  if (!is_share(file)) {
+    close(file);
+    return tli_fail(TL_EIO, "shared memory: %s: not made by a rank of this user", name);
+  }
   if (lseek(file, 0, SEEK_END) != (off_t)bytes) {
     close(file);
     return tli_fail(TL_EIO, "shared memory: %s: not %zu bytes, as another version of tlua has it",

@@ -48,15 +48,76 @@ static struct addrinfo *resolve(const char *host, int port, bool passive) {
   return tli_fail_null(TL_EIO, "%.100s: %s", host, gai_strerror(status));
 }
 
+typedef union Address {
+  struct sockaddr any;
+  struct sockaddr_in v4;
+  struct sockaddr_in6 v6;
+} Address;
+
 static int port_of(int fd) {
-  union {
-    struct sockaddr any;
-    struct sockaddr_in v4;
-    struct sockaddr_in6 v6;
-  } address;
+  Address address;
   socklen_t size = sizeof address;
   if (getsockname(fd, &address.any, &size) != 0) return 0;
   return ntohs(address.any.sa_family == AF_INET6 ? address.v6.sin6_port : address.v4.sin_port);
+}
+
+static bool is_loopback(const struct sockaddr *address) {
+  if (address->sa_family == AF_INET) {
+    const struct sockaddr_in *v4 = (const struct sockaddr_in *)(const void *)address;
+    return ntohl(v4->sin_addr.s_addr) >> 24 == 127;
+  }
+  if (address->sa_family != AF_INET6) return false;
+  const struct in6_addr *v6 = &((const struct sockaddr_in6 *)(const void *)address)->sin6_addr;
+  return IN6_IS_ADDR_LOOPBACK(v6) || (IN6_IS_ADDR_V4MAPPED(v6) && v6->s6_addr[12] == 127);
+}
+
+bool tli_socket_is_local(int fd) {
+  struct sockaddr_storage address = {0};
+  struct sockaddr *any = (struct sockaddr *)&address;
+  socklen_t size = sizeof address;
+  if (getpeername(fd, any, &size) == 0) return is_loopback(any);
+  size = sizeof address;
+  return getsockname(fd, any, &size) == 0 && is_loopback(any);
+}
+
+enum { PLACE = 48 }; /* room for an address and a port as Linux lists them */
+
+static void write_place(const Address *a, char out[PLACE]) {
+  uint32_t words[4];
+  if (a->any.sa_family == AF_INET) {
+    snprintf(out, PLACE, "%08X:%04X", (unsigned)a->v4.sin_addr.s_addr, ntohs(a->v4.sin_port));
+    return;
+  }
+  memcpy(words, &a->v6.sin6_addr, sizeof words);
+  snprintf(out, PLACE, "%08X%08X%08X%08X:%04X", words[0], words[1], words[2], words[3],
+           ntohs(a->v6.sin6_port));
+}
+
+/* The user of the socket at `here` that is connected to `there`, by Linux's list of all; -1: unknown. */
+static long user_of(const char *list, const char *here, const char *there) {
+  char line[512], from[PLACE], to[PLACE];
+  long user, found = -1;
+  FILE *file = fopen(list, "re");
+  if (file == NULL) return -1;
+  while (found < 0 && fgets(line, sizeof line, file)) {
+    int n = sscanf(line, " %*d: %47s %47s %*s %*s %*s %*s %ld", from, to, &user);
+    if (n == 3 && strcmp(from, here) == 0 && strcmp(to, there) == 0) found = user;
+  }
+  fclose(file);
+  return found;
+}
+
+bool tli_socket_is_foreign(int fd) {
+  Address mine = {0}, theirs = {0};
+  socklen_t n = sizeof mine, m = sizeof theirs;
+  char here[PLACE], there[PLACE];
+  if (getsockname(fd, &mine.any, &n) != 0 || getpeername(fd, &theirs.any, &m) != 0) return false;
+  bool v4 = mine.any.sa_family == AF_INET;
+  if (!v4 && mine.any.sa_family != AF_INET6) return false;
+  write_place(&mine, here);
+  write_place(&theirs, there);
+  long user = user_of(v4 ? "/proc/net/tcp" : "/proc/net/tcp6", there, here);
+  return user > 0 && (uid_t)user != geteuid();
 }
 
 int tli_socket_listen(const char *host, int *port) {
@@ -87,7 +148,12 @@ int tli_socket_listen(const char *host, int *port) {
 
 int tli_socket_accept(int listener) {
   int fd = accept(listener, NULL, NULL);
-  if (fd < 0) return TLI_NOSOCKET;
+  if (fd < 0) {
+    bool none = errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM;
+    return none ? TLI_NOFILES : TLI_NOSOCKET;
+  }
+  int on = 1;
+  setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on); /* a machine may have gone */
   prepare(fd);
   return fd;
 }
@@ -162,19 +228,21 @@ void tli_socket_close(int fd) {
   if (fd >= 0) close(fd);
 }
 
+int64_t tli_socket_give(int fd, const void *data, size_t bytes) {
+  ssize_t n = send(fd, data, bytes, MSG_NOSIGNAL);
+  if (n < 0 && errno == ENOTSOCK) n = write(fd, data, bytes);
+  if (n > 0) return n;
+  return n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR) ? 0 : -1;
+}
+
 bool tli_socket_send(int fd, const void *data, size_t bytes, int64_t deadline) {
   const char *at = data;
   while (bytes > 0) {
-    ssize_t n = send(fd, at, bytes, MSG_NOSIGNAL);
-    if (n < 0 && errno == ENOTSOCK) n = write(fd, at, bytes);
-    if (n > 0) {
-      at += n;
-      bytes -= (size_t)n;
-    } else if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
-      TL_TRY(ready(fd, POLLOUT, deadline));
-    } else if (n == 0 || errno != EINTR) {
-      return tli_fail(TL_EIO, "the other side has gone");
-    }
+    int64_t n = tli_socket_give(fd, at, bytes);
+    if (n < 0) return tli_fail(TL_EIO, "the other side has gone");
+    if (n == 0) TL_TRY(ready(fd, POLLOUT, deadline));
+    at += n;
+    bytes -= (size_t)n;
   }
   return true;
 }
@@ -207,14 +275,21 @@ bool tli_socket_pair(int ends[2]) {
   return true;
 }
 
-void tli_socket_poll(const int *sockets, int n, bool *has, int64_t deadline) {
+void tli_socket_watch(tli_Watch *watches, int n, int64_t deadline) {
   struct pollfd some[64], *p = n <= 64 ? some : malloc((size_t)n * sizeof *p);
-  for (int i = 0; i < n; i++) has[i] = p == NULL; /* then each is asked */
+  for (int i = 0; i < n; i++) watches[i].ready = p == NULL && watches[i].socket >= 0;
   if (p == NULL) return;
-  for (int i = 0; i < n; i++) p[i] = (struct pollfd){sockets[i], POLLIN, 0};
+  for (int i = 0; i < n; i++)
+    p[i] = (struct pollfd){watches[i].socket, watches[i].sends ? POLLOUT : POLLIN, 0};
   int64_t left = deadline - tli_now_ns();
   int wait = left <= 0 ? 0 : left > 3600000000000 ? 3600000 : (int)((left + 999999) / 1000000);
   if (poll(p, (nfds_t)n, wait) > 0)
-    for (int i = 0; i < n; i++) has[i] = p[i].revents != 0;
+    for (int i = 0; i < n; i++) watches[i].ready = p[i].revents != 0;
   if (p != some) free(p);
+}
+
+bool tli_socket_wait(int socket, int64_t deadline) {
+  tli_Watch watch = {socket, false, false};
+  tli_socket_watch(&watch, 1, deadline);
+  return watch.ready;
 }

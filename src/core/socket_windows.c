@@ -15,6 +15,16 @@ int tli_socket_listen(const char *host, int *port) {
   return TLI_NOSOCKET;
 }
 
+bool tli_socket_is_local(int socket) {
+  (void)socket;
+  return false;
+}
+
+bool tli_socket_is_foreign(int socket) {
+  (void)socket;
+  return false;
+}
+
 int tli_socket_accept(int listener) {
   (void)listener;
   return TLI_NOSOCKET;
@@ -43,12 +53,22 @@ int64_t tli_socket_take(int socket, void *data, size_t bytes) {
   return -1;
 }
 
+int64_t tli_socket_give(int socket, const void *data, size_t bytes) {
+  (void)socket, (void)data, (void)bytes;
+  return -1;
+}
+
 bool tli_socket_pair(int ends[2]) {
   (void)ends;
   return refuse();
 }
 
-void tli_socket_poll(const int *sockets, int n, bool *ready, int64_t deadline) {
-  (void)sockets, (void)deadline;
-  for (int i = 0; i < n; i++) ready[i] = false;
+bool tli_socket_wait(int socket, int64_t deadline) {
+  (void)socket, (void)deadline;
+  return false;
+}
+
+void tli_socket_watch(tli_Watch *watches, int n, int64_t deadline) {
+  (void)deadline;
+  for (int i = 0; i < n; i++) watches[i].ready = false;
 }

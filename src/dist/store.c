@@ -11,13 +11,15 @@
 #include "core/platform.h"
 #include "core/share.h"
 #include "core/socket.h"
+#include "dist/secret.h"
 
 /* What an answer may take beyond the time that was asked for. */
 #define GRACE INT64_C(10000000000)
 
 struct tli_Store {
   int socket, port;
-  char host[128];
+  char host[128], secret[TLI_SECRET_ROOM];
+  bool has_secret, trusts;
   bool broken;
 };
 
@@ -30,27 +32,88 @@ struct tli_Store {
 #define LONGEST_GREETING INT64_C(30000000000)
 #define AGAIN INT64_C(500000000)
 
-typedef enum Peer { A_STORE, NO_STORE, GONE, INTERRUPTED } Peer;
+typedef enum Peer { A_STORE, NO_STORE, GONE, INTERRUPTED, WRONG_SECRET } Peer;
 
-/* Who answers there; of what is no store, `how` says how it shows. The first bytes are enough for
-** that: others may send fewer than an answer has. */
-static Peer greet(int socket, int64_t deadline, char *how, size_t size) {
-  tli_StoreRequest r = {.magic = TLI_STORE_MAGIC, .what = TLI_STORE_GREET};
-  tli_StoreAnswer a = {0};
-  size_t first = sizeof a.status;
-  bool came = tli_socket_send(socket, &r, sizeof r, deadline) &&
-              tli_socket_receive(socket, &a, first, deadline);
-  if (came && a.status == TLI_STORE_MAGIC)
-    came = tli_socket_receive(socket, (char *)&a + first, sizeof a - first, deadline);
-  if (came && a.status == TLI_STORE_MAGIC && a.number == TLI_STORE_MAGIC) return A_STORE;
+/* A failure to meet, with what has been said so far. */
+static Peer no_answer(bool came, int64_t deadline, char *how, size_t size) {
   if (!came && tl_error_kind() == TL_EINTERRUPT) return INTERRUPTED;
   snprintf(how, size, "%s", came ? "it says something else" : tl_error());
   return came || tli_now_ns() >= deadline ? NO_STORE : GONE;
 }
 
+static Peer differ(char *how, size_t size, const char *text) {
+  snprintf(how, size, "%s", text);
+  return WRONG_SECRET;
+}
+
+/* Both sides' proofs. The other side's comes second, so that who only listens learns nothing. */
+static Peer prove(const tli_Store *s, const unsigned char *challenge, int64_t deadline, char *how,
+                  size_t size) {
+  struct {
+    tli_StoreRequest r;
+    unsigned char answer[TLI_CHALLENGE], proof[TLI_SHA256_BYTES];
+  } mine = {.r = {TLI_STORE_MAGIC, TLI_STORE_PROVE, 0, TLI_CHALLENGE + TLI_SHA256_BYTES, 0}};
+  unsigned char proof[TLI_SHA256_BYTES], theirs[TLI_SHA256_BYTES];
+  tli_StoreAnswer a = {0};
+  if (!tli_entropy(mine.answer, sizeof mine.answer))
+    return differ(how, size, "the system gives no random bytes");
+  tli_secret_prove(s->secret, TLI_SECRET_CLIENT, challenge, mine.answer, mine.proof);
+  tli_secret_prove(s->secret, TLI_SECRET_SERVER, challenge, mine.answer, proof);
+  bool came = tli_socket_send(s->socket, &mine, sizeof mine, deadline) &&
+              tli_socket_receive(s->socket, &a, sizeof a, deadline);
+  if (came && a.status == TLI_STORE_STRANGER)
+    return differ(how, size, "the secret of the store there is another one than this process has");
+  bool is_proof = came && a.status == TLI_STORE_OK && a.value == sizeof theirs;
+  if (is_proof) came = tli_socket_receive(s->socket, theirs, sizeof theirs, deadline);
+  if (!is_proof || !came) return no_answer(came, deadline, how, size);
+  if (tli_secret_same(proof, theirs)) return A_STORE;
+  return differ(how, size, "the store there does not know the secret that this process has");
+}
+
+static const char another_user[] =
+    "who answers there is another user, and there is no secret: set TLUA_SECRET for all processes";
+
+/* What a store without a secret may be. */
+static Peer accept_open(const tli_Store *s, char *how, size_t size) {
+  if (s->has_secret)
+    return differ(
+        how, size,
+        "the store there has no secret, and this process has one: set TLUA_SECRET for both");
+  if (!s->trusts && tli_socket_is_foreign(s->socket)) return differ(how, size, another_user);
+  if (s->trusts || tli_socket_is_local(s->socket)) return A_STORE;
+  return differ(
+      how, size,
+      "the store there is on another machine and has no secret: set TLUA_SECRET for both, "
+      "or TLUA_SECRET=none where all of the network is trusted");
+}
+
+/* Who answers there; of what is no store, `how` says how it shows. The first bytes are enough for
+** that: others may send fewer than an answer has. */
+static Peer greet(const tli_Store *s, int64_t deadline, char *how, size_t size) {
+  tli_StoreRequest r = {.magic = TLI_STORE_MAGIC, .what = TLI_STORE_GREET};
+  tli_StoreAnswer a = {0};
+  unsigned char challenge[TLI_CHALLENGE];
+  size_t first = sizeof a.status;
+  bool came = tli_socket_send(s->socket, &r, sizeof r, deadline) &&
+              tli_socket_receive(s->socket, &a, first, deadline);
+  if (came && a.status == TLI_STORE_STRANGER) return differ(how, size, another_user);
+  if (came && a.status == TLI_STORE_MAGIC)
+    came = tli_socket_receive(s->socket, (char *)&a + first, sizeof a - first, deadline);
+  bool asks = a.value == sizeof challenge;
+  if (!came || a.status != TLI_STORE_MAGIC || a.number != TLI_STORE_MAGIC || (a.value && !asks))
+    return no_answer(came, deadline, how, size);
+  if (!asks) return accept_open(s, how, size);
+  if (!tli_socket_receive(s->socket, challenge, sizeof challenge, deadline))
+    return no_answer(false, deadline, how, size);
+  if (s->has_secret) return prove(s, challenge, deadline, how, size);
+  return differ(how, size,
+                "the store there asks for the job's secret, and this process has none: set "
+                "TLUA_SECRET as it is there, or give --secret-file");
+}
+
 static bool open_socket(tli_Store *s, int64_t timeout) {
   int64_t begun = tli_now_ns(), taken = 0;
-  char how[100];
+  char how[200];
   for (;;) {
     s->socket = tli_socket_connect(s->host, s->port, begun + timeout);
     if (s->socket == TLI_NOSOCKET) return false;
@@ -59,10 +122,11 @@ static bool open_socket(tli_Store *s, int64_t timeout) {
     int64_t left = begun + timeout - now; /* of what may be the longest time there is */
     if (left < GREETING) left = GREETING;
     if (left > LONGEST_GREETING) left = LONGEST_GREETING;
-    Peer peer = greet(s->socket, now + left, how, sizeof how);
+    Peer peer = greet(s, now + left, how, sizeof how);
     if (peer == A_STORE) return true;
     tli_socket_close(s->socket);
     if (peer == INTERRUPTED) return false;
+    if (peer == WRONG_SECRET) return tli_fail(TL_EARG, "%s:%d: %s", s->host, s->port, how);
     if (peer == NO_STORE || tli_now_ns() >= taken + AGAIN) break;
     atomic_uint none = 0;
     tli_word_wait(&none, 0, 10000000);
@@ -73,24 +137,35 @@ static bool open_socket(tli_Store *s, int64_t timeout) {
                   s->host, s->port, how);
 }
 
-tli_Store *tli_store_connect(const char *host, int port, int64_t timeout) {
+static void store_free(tli_Store *s) {
+  tli_secret_forget(s->secret, sizeof s->secret);
+  free(s);
+}
+
+tli_Store *tli_store_connect(const char *host, int port, const char *secret, int64_t timeout) {
+  bool has_secret = secret && *secret;
+  if (has_secret) TL_TRY_NULL(tli_secret_check("store", secret));
   tli_Store *s = calloc(1, sizeof *s);
   if (s == NULL) return tli_fail_null(TL_EMEM, "store: out of memory");
   snprintf(s->host, sizeof s->host, "%s", host);
   s->port = port;
+  s->has_secret = has_secret;
+  s->trusts = secret && !has_secret;
+  if (has_secret) snprintf(s->secret, sizeof s->secret, "%s", secret);
   if (open_socket(s, timeout)) return s;
-  free(s);
+  store_free(s);
   return NULL;
 }
 
 tli_Store *tli_store_connect_again(const tli_Store *s, int64_t timeout) {
-  return tli_store_connect(s->host, s->port, timeout);
+  const char *secret = s->has_secret ? s->secret : s->trusts ? TLI_STORE_TRUST : NULL;
+  return tli_store_connect(s->host, s->port, secret, timeout);
 }
 
 void tli_store_close(tli_Store *s) {
   if (s == NULL) return;
   tli_socket_close(s->socket);
-  free(s);
+  store_free(s);
 }
 
 static bool lost(tli_Store *s, const char *what, const char *key) {
@@ -102,8 +177,8 @@ static bool lost(tli_Store *s, const char *what, const char *key) {
 }
 
 /* What it was asked for, in words. */
-static const char *const names[] = {"set",    "get",   "wait",   "add",        "check",
-                                    "delete", "count", "append", "compare_set"};
+static const char *const names[] = {"set",    "get",   "wait",   "add",         "check",
+                                    "delete", "count", "append", "compare_set", "clear"};
 
 /* Sends a request and receives the answer, but for its value. */
 static bool ask(tli_Store *s, uint32_t what, const char *key, const void *value, size_t size,
@@ -200,6 +275,13 @@ bool tli_store_delete(tli_Store *s, const char *key, bool *was_there) {
 bool tli_store_count(tli_Store *s, int64_t *n) {
   tli_StoreAnswer a;
   TL_TRY(ask(s, TLI_STORE_COUNT, "", "", 0, 0, 0, &a));
+  *n = a.number;
+  return true;
+}
+
+bool tli_store_clear(tli_Store *s, const char *prefix, int64_t *n) {
+  tli_StoreAnswer a;
+  TL_TRY(ask(s, TLI_STORE_CLEAR, prefix, "", 0, 0, 0, &a));
   *n = a.number;
   return true;
 }

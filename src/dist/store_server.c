@@ -1,8 +1,12 @@
 /*
-** store_server.c - who serves a store: one thread for all connections. Requests come
-** whole into a buffer; one that waits for a key is answered when that is set.
+** store_server.c - who serves a store: one thread for all connections. Nothing that one of them does
+** holds the others up: sockets never block, a connection has a few requests answered in a turn, and
+** one that does not read its answer is not served until it does. Everything that strangers can take
+** has a limit: connections that have not proved the secret have little time, few bytes and few
+** places (see README.md).
 */
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,144 +14,184 @@
 #include "core/platform.h"
 #include "core/share.h"
 #include "core/socket.h"
+#include "dist/secret.h"
 #include "dist/store.h"
+#include "dist/store_table.h"
 
-typedef struct Entry {
-  struct Entry *next;
-  char *key, *value; /* owned */
-  uint32_t key_size, value_size;
-} Entry;
+#define SECOND INT64_C(1000000000)
+#define INTRODUCTION (10 * SECOND) /* to prove the secret */
+#define CROWDED SECOND             /* the same while others wait for a place */
+#define STALLED (60 * SECOND)      /* without reading any of an answer */
+#define BREATH (SECOND / 10)       /* before connections are taken again, for lack of files */
+enum {
+  CLIENTS = 32768,  /* at most */
+  STRANGERS = 256,  /* of them without a proof */
+  SPARE_FILES = 64, /* which the program needs for other things */
+  AT_ONCE = 16,     /* requests of a connection in a turn */
+  CHUNK = 65536     /* bytes of it in a turn */
+};
+
+typedef enum State { NEW, CHALLENGED, KNOWN } State;
+
+/* An answer on its way: the head with what is short, then a value. */
+typedef struct Output {
+  char head[sizeof(tli_StoreAnswer) + TLI_CHALLENGE];
+  size_t bytes, sent; /* of both; sent < bytes: it is not through yet */
+  size_t head_bytes;
+  tli_Value *value; /* owned reference; NULL */
+} Output;
 
 typedef struct Client {
   int socket;
-  bool gone, waits;
+  State state;
+  bool gone;
+  bool parts;       /* goes once its answer is sent */
+  bool waits;       /* for a key */
   int64_t deadline; /* of the wait */
-  char *data;       /* owned: what has come of the next request */
-  size_t size, room;
+  int64_t version;  /* of the table, when it looked for the key */
+  int64_t since;    /* when it came, or has last read something of an answer */
+  unsigned char challenge[TLI_CHALLENGE];
+  char *data;               /* owned: what has come of the next requests, */
+  size_t begin, size, room; /* from `begin` on, in `room` bytes */
+  Output out;
 } Client;
-
-enum { BUCKETS = 1024 };
 
 struct tli_StoreServer {
   int listener, port;
   int bell[2];
   atomic_bool stop;
   atomic_uint ended;
-  Client *clients; /* owned; the thread's from here on */
-  int n, room;
-  Entry *entries[BUCKETS];
-  int64_t count;
+  bool has_secret, trusts;
+  char secret[TLI_SECRET_ROOM];
+  Client **clients; /* owned; the thread's from here on */
+  int n, room, most, most_strangers;
+  int64_t pause;         /* no connections are taken until then */
+  bool more;             /* some requests were left for the next turn */
+  tli_StoreTable *table; /* owned */
 };
 
-/* ---- the table ------------------------------------------------------------------- */
+/* ---- answers --------------------------------------------------------------------- */
 
-static Entry **find(tli_StoreServer *s, const char *key, uint32_t size) {
-  uint64_t hash = 0xcbf29ce484222325u;
-  for (uint32_t i = 0; i < size; i++) hash = (hash ^ (unsigned char)key[i]) * 0x100000001b3u;
-  Entry **at = &s->entries[hash % BUCKETS];
-  while (*at && ((*at)->key_size != size || memcmp((*at)->key, key, size) != 0)) at = &(*at)->next;
-  return at;
+static bool is_sending(const Client *c) { return c->out.sent < c->out.bytes; }
+
+static void end_output(tli_StoreServer *s, Client *c) {
+  tli_value_release(s->table, c->out.value);
+  c->out = (Output){.value = NULL};
+  if (c->parts) c->gone = true;
 }
 
-static void entry_free(Entry *e) {
-  free(e->key);
-  free(e->value);
-  free(e);
+/* A stranger's time does not begin anew. */
+static void touch(Client *c) {
+  if (c->state == KNOWN) c->since = tli_now_ns();
 }
 
-static char *copy_of(const char *data, uint32_t size) {
-  char *copy = malloc(size > 0 ? size : 1);
-  if (copy) memcpy(copy, data, size);
-  return copy;
-}
-
-static bool put(tli_StoreServer *s, const char *key, uint32_t key_size, const char *value,
-                uint32_t size) {
-  Entry **at = find(s, key, key_size);
-  char *copy = copy_of(value, size);
-  if (copy == NULL) return false;
-  if (*at == NULL) {
-    Entry *e = calloc(1, sizeof *e);
-    if (e) e->key = copy_of(key, key_size);
-    if (e == NULL || e->key == NULL) {
-      free(e);
-      free(copy);
-      return false;
+/* Sends what there is room for. */
+static void flush(tli_StoreServer *s, Client *c) {
+  Output *o = &c->out;
+  while (is_sending(c)) {
+    bool in_head = o->sent < o->head_bytes;
+    const char *from = in_head ? o->head + o->sent : o->value->data + (o->sent - o->head_bytes);
+    size_t bytes = in_head ? o->head_bytes - o->sent : o->bytes - o->sent;
+    int64_t n = tli_socket_give(c->socket, from, bytes);
+    if (n == 0) return;
+    if (n < 0) {
+      c->gone = true;
+      return;
     }
-    e->key_size = key_size;
-    *at = e;
-    s->count++;
+    o->sent += (size_t)n;
+    touch(c);
   }
-  free((*at)->value);
-  (*at)->value = copy;
-  (*at)->value_size = size;
-  return true;
+  end_output(s, c);
 }
 
-static bool take_away(tli_StoreServer *s, const char *key, uint32_t size) {
-  Entry **at = find(s, key, size), *e = *at;
-  if (e == NULL) return false;
-  *at = e->next;
-  entry_free(e);
-  s->count--;
-  return true;
+/* With a few bytes, of at most TLI_CHALLENGE. */
+static void answer_bytes(tli_StoreServer *s, Client *c, uint32_t status, int64_t number,
+                         const void *bytes, uint32_t size) {
+  tli_StoreAnswer a = {status, size, number};
+  c->waits = false;
+  touch(c);
+  memcpy(c->out.head, &a, sizeof a);
+  if (size > 0) memcpy(c->out.head + sizeof a, bytes, size);
+  c->out.head_bytes = c->out.bytes = sizeof a + size;
+  flush(s, c);
 }
 
-/* The decimal number in an entry, 0 if it is none. */
-static int64_t number_in(const Entry *e) {
-  char text[32];
-  if (e == NULL || e->value_size >= sizeof text) return 0;
-  memcpy(text, e->value, e->value_size);
-  text[e->value_size] = '\0';
-  return strtoll(text, NULL, 10);
+static void answer(tli_StoreServer *s, Client *c, uint32_t status, int64_t number) {
+  answer_bytes(s, c, status, number, NULL, 0);
+}
+
+static void answer_value(tli_StoreServer *s, Client *c, tli_Value *v) {
+  tli_StoreAnswer a = {TLI_STORE_OK, v->size, 0};
+  c->waits = false;
+  touch(c);
+  memcpy(c->out.head, &a, sizeof a);
+  c->out.head_bytes = sizeof a;
+  c->out.bytes = sizeof a + v->size;
+  c->out.value = v;
+  v->refs++;
+  flush(s, c);
+}
+
+static void answer_done(tli_StoreServer *s, Client *c, bool done, int64_t number) {
+  answer(s, c, done ? TLI_STORE_OK : TLI_STORE_REFUSED, number);
 }
 
 /* ---- requests -------------------------------------------------------------------- */
 
-/* Nobody may hold the others up by not reading: a few seconds, then it is gone. */
-static void answer(Client *c, uint32_t status, int64_t number, const char *value, uint32_t size) {
-  tli_StoreAnswer a = {status, size, number};
-  int64_t deadline = tli_now_ns() + 5000000000;
-  c->waits = false;
-  c->gone = !tli_socket_send(c->socket, &a, sizeof a, deadline) ||
-            !tli_socket_send(c->socket, value, size, deadline);
+/* Two runs of bytes, one behind the other; NULL: no room. */
+static tli_Value *join(tli_StoreServer *s, const char *a, uint32_t n, const char *b, uint32_t m) {
+  tli_Value *v = n <= TLI_STORE_VALUE - m ? tli_value_new(s->table, n + m) : NULL;
+  if (v && n > 0) memcpy(v->data, a, n);
+  if (v && m > 0) memcpy(v->data + n, b, m);
+  return v;
 }
 
+/* The decimal number in a value, 0 if it is none. */
+static int64_t number_in(const tli_Value *v) {
+  char text[32];
+  if (v == NULL || v->size >= sizeof text) return 0;
+  memcpy(text, v->data, v->size);
+  text[v->size] = '\0';
+  return strtoll(text, NULL, 10);
+}
+
+static bool put(tli_StoreServer *s, const tli_StoreRequest *r, const char *key, tli_Value *v) {
+  return tli_table_put(s->table, key, r->key, v);
+}
+
+/* Whether it has to wait on. */
 static bool waits_for(tli_StoreServer *s, Client *c, const tli_StoreRequest *r, const char *key,
                       int64_t now) {
-  const Entry *e = *find(s, key, r->key);
-  if (e) {
-    bool value = r->what == TLI_STORE_GET;
-    answer(c, TLI_STORE_OK, 0, value ? e->value : "", value ? e->value_size : 0);
-    return false;
-  }
-  if (!c->waits) {
-    c->waits = true;
-    c->deadline = r->number > INT64_MAX - now ? INT64_MAX : now + r->number;
-  }
+  int64_t version = tli_table_version(s->table);
+  bool look = !c->waits || c->version != version;
+  tli_Value *v = look ? tli_table_get(s->table, key, r->key) : NULL;
+  c->version = version;
+  if (v && r->what == TLI_STORE_GET)
+    answer_value(s, c, v);
+  else if (v)
+    answer(s, c, TLI_STORE_OK, 0);
+  if (v) return false;
+  if (!c->waits) c->deadline = r->number > INT64_MAX - now ? INT64_MAX : now + r->number;
+  c->waits = true;
   if (now < c->deadline) return true;
-  answer(c, TLI_STORE_LATE, 0, "", 0);
+  answer(s, c, TLI_STORE_LATE, 0);
   return false;
 }
 
 static void add(tli_StoreServer *s, Client *c, const tli_StoreRequest *r, const char *key) {
   char text[32];
-  int64_t sum = (int64_t)((uint64_t)number_in(*find(s, key, r->key)) + (uint64_t)r->number);
+  const tli_Value *old = tli_table_get(s->table, key, r->key);
+  int64_t sum = (int64_t)((uint64_t)number_in(old) + (uint64_t)r->number);
   int n = snprintf(text, sizeof text, "%lld", (long long)sum);
-  bool ok = put(s, key, r->key, text, (uint32_t)n);
-  answer(c, ok ? TLI_STORE_OK : TLI_STORE_REFUSED, sum, "", 0);
+  answer_done(s, c, put(s, r, key, join(s, text, (uint32_t)n, NULL, 0)), sum);
 }
 
 static void append(tli_StoreServer *s, Client *c, const tli_StoreRequest *r, const char *key,
                    const char *value) {
-  const Entry *e = *find(s, key, r->key);
-  uint32_t before = e ? e->value_size : 0;
-  char *both = before <= TLI_STORE_VALUE - r->value ? malloc((size_t)before + r->value + 1) : NULL;
-  if (both && before > 0) memcpy(both, e->value, before);
-  if (both && r->value > 0) memcpy(both + before, value, r->value);
-  bool ok = both && put(s, key, r->key, both, before + r->value);
-  free(both);
-  answer(c, ok ? TLI_STORE_OK : TLI_STORE_REFUSED, 0, "", 0);
+  const tli_Value *old = tli_table_get(s->table, key, r->key);
+  answer_done(s, c,
+              put(s, r, key, join(s, old ? old->data : NULL, old ? old->size : 0, value, r->value)),
+              0);
 }
 
 static void compare(tli_StoreServer *s, Client *c, const tli_StoreRequest *r, const char *key,
@@ -157,162 +201,340 @@ static void compare(tli_StoreServer *s, Client *c, const tli_StoreRequest *r, co
     return;
   }
   uint32_t n = (uint32_t)r->number;
-  const Entry *e = *find(s, key, r->key);
-  bool same = e ? e->value_size == n && memcmp(e->value, value, n) == 0 : n == 0;
-  if (same && !put(s, key, r->key, value + n, r->value - n))
-    answer(c, TLI_STORE_REFUSED, 0, "", 0);
-  else if (same)
-    answer(c, TLI_STORE_OK, 0, value + n, r->value - n);
+  tli_Value *old = tli_table_get(s->table, key, r->key);
+  bool same = old ? old->size == n && memcmp(old->data, value, n) == 0 : n == 0;
+  if (old && !same) {
+    answer_value(s, c, old);
+    return;
+  }
+  tli_Value *now = same ? join(s, value + n, r->value - n, NULL, 0) : join(s, value, n, NULL, 0);
+  if (same && now) now->refs++; /* the table's, beside this function's */
+  if (same ? put(s, r, key, now) : now != NULL)
+    answer_value(s, c, now);
   else
-    answer(c, TLI_STORE_OK, 0, e ? e->value : value, e ? e->value_size : n);
+    answer(s, c, TLI_STORE_REFUSED, 0);
+  tli_value_release(s->table, now);
 }
 
-/* Answers the request at the front of what has come; false if it has to wait. */
-static bool serve(tli_StoreServer *s, Client *c, const tli_StoreRequest *r, int64_t now) {
-  const char *key = c->data + sizeof *r, *value = key + r->key;
-  switch (r->what) {
-  case TLI_STORE_SET:
-    answer(c, put(s, key, r->key, value, r->value) ? TLI_STORE_OK : TLI_STORE_REFUSED, 0, "", 0);
-    return true;
-  case TLI_STORE_GET:
-  case TLI_STORE_WAIT: return !waits_for(s, c, r, key, now);
-  case TLI_STORE_ADD: add(s, c, r, key); return true;
-  case TLI_STORE_APPEND: append(s, c, r, key, value); return true;
-  case TLI_STORE_COMPARE: compare(s, c, r, key, value); return true;
-  case TLI_STORE_CHECK: answer(c, TLI_STORE_OK, *find(s, key, r->key) != NULL, "", 0); return true;
-  case TLI_STORE_DELETE: answer(c, TLI_STORE_OK, take_away(s, key, r->key), "", 0); return true;
-  case TLI_STORE_COUNT: answer(c, TLI_STORE_OK, s->count, "", 0); return true;
-  case TLI_STORE_GREET: answer(c, TLI_STORE_MAGIC, TLI_STORE_MAGIC, "", 0); return true;
-  default: c->gone = true; return true;
+/* ---- who asks -------------------------------------------------------------------- */
+
+/* Where there is no secret, all users of this machine reach the port; those that the system tells
+** apart are refused. */
+static void greet(tli_StoreServer *s, Client *c) {
+  if (!s->has_secret && !s->trusts && tli_socket_is_foreign(c->socket)) {
+    c->parts = true;
+    answer(s, c, TLI_STORE_STRANGER, 0);
+  } else if (!s->has_secret) {
+    c->state = KNOWN;
+    answer(s, c, TLI_STORE_MAGIC, TLI_STORE_MAGIC);
+  } else if (!tli_entropy(c->challenge, sizeof c->challenge)) {
+    c->gone = true;
+  } else {
+    c->state = CHALLENGED;
+    answer_bytes(s, c, TLI_STORE_MAGIC, TLI_STORE_MAGIC, c->challenge, sizeof c->challenge);
   }
 }
 
-/* Whether a whole request has come; a senseless one ends the connection. */
+static void judge(tli_StoreServer *s, Client *c, const char *value) {
+  unsigned char theirs[TLI_CHALLENGE], proof[TLI_SHA256_BYTES], expected[TLI_SHA256_BYTES];
+  memcpy(theirs, value, sizeof theirs);
+  memcpy(proof, value + sizeof theirs, sizeof proof);
+  tli_secret_prove(s->secret, TLI_SECRET_CLIENT, c->challenge, theirs, expected);
+  if (!tli_secret_same(proof, expected)) {
+    c->parts = true;
+    answer(s, c, TLI_STORE_STRANGER, 0);
+    return;
+  }
+  c->state = KNOWN;
+  tli_secret_prove(s->secret, TLI_SECRET_SERVER, c->challenge, theirs, expected);
+  answer_bytes(s, c, TLI_STORE_OK, 0, expected, sizeof expected);
+}
+
+/* ---- serving --------------------------------------------------------------------- */
+
+/* Answers the request at the front of what has come; false if it has to wait. */
+static bool serve(tli_StoreServer *s, Client *c, const tli_StoreRequest *r, int64_t now) {
+  const char *key = c->data + c->begin + sizeof *r, *value = key + r->key;
+  switch (r->what) {
+  case TLI_STORE_SET:
+    answer_done(s, c, put(s, r, key, join(s, value, r->value, NULL, 0)), 0);
+    break;
+  case TLI_STORE_GET:
+  case TLI_STORE_WAIT: return !waits_for(s, c, r, key, now);
+  case TLI_STORE_ADD: add(s, c, r, key); break;
+  case TLI_STORE_APPEND: append(s, c, r, key, value); break;
+  case TLI_STORE_COMPARE: compare(s, c, r, key, value); break;
+  case TLI_STORE_CHECK:
+    answer(s, c, TLI_STORE_OK, tli_table_get(s->table, key, r->key) != NULL);
+    break;
+  case TLI_STORE_DELETE: answer(s, c, TLI_STORE_OK, tli_table_delete(s->table, key, r->key)); break;
+  case TLI_STORE_CLEAR: answer(s, c, TLI_STORE_OK, tli_table_clear(s->table, key, r->key)); break;
+  case TLI_STORE_COUNT: answer(s, c, TLI_STORE_OK, tli_table_count(s->table)); break;
+  case TLI_STORE_GREET: greet(s, c); break;
+  case TLI_STORE_PROVE: judge(s, c, value); break;
+  default: c->gone = true;
+  }
+  return true;
+}
+
+/* Whether a request may come now, and is no longer than it may be. */
+static bool is_proper(const Client *c, const tli_StoreRequest *r) {
+  uint32_t proof = TLI_CHALLENGE + TLI_SHA256_BYTES;
+  if (r->magic != TLI_STORE_MAGIC || r->key > TLI_STORE_KEY || r->value > TLI_STORE_VALUE)
+    return false;
+  if (r->what == TLI_STORE_GREET) return c->state == NEW && r->key == 0 && r->value == 0;
+  if (r->what == TLI_STORE_PROVE) return c->state == CHALLENGED && r->key == 0 && r->value == proof;
+  return c->state == KNOWN;
+}
+
+/* Whether a whole request has come; an improper one ends the connection. */
 static bool whole(Client *c, tli_StoreRequest *r) {
   if (c->gone || c->size < sizeof *r) return false;
-  memcpy(r, c->data, sizeof *r);
-  if (r->magic != TLI_STORE_MAGIC || r->key > TLI_STORE_KEY || r->value > TLI_STORE_VALUE) {
+  memcpy(r, c->data + c->begin, sizeof *r);
+  if (!is_proper(c, r)) {
     c->gone = true;
     return false;
   }
   return c->size >= sizeof *r + r->key + r->value;
 }
 
-static void serve_all(tli_StoreServer *s, Client *c, int64_t now) {
+/* Some of what a connection asks for; whether anything was answered. */
+static bool serve_some(tli_StoreServer *s, Client *c, int64_t now) {
   tli_StoreRequest r;
-  while (whole(c, &r) && serve(s, c, &r, now)) {
+  int served = 0;
+  while (!is_sending(c) && whole(c, &r)) {
+    if (served == AT_ONCE) {
+      s->more = true;
+      break;
+    }
+    if (!serve(s, c, &r, now)) break;
     size_t used = sizeof r + r.key + r.value;
+    c->begin += used;
     c->size -= used;
-    memmove(c->data, c->data + used, c->size);
+    served++;
+  }
+  return served > 0;
+}
+
+/* Room for some bytes more, those at hand moved to the front. */
+static bool make_room(tli_StoreServer *s, Client *c, size_t bytes) {
+  if (c->begin > 0 && c->size > 0) memmove(c->data, c->data + c->begin, c->size);
+  c->begin = 0;
+  size_t room = c->room;
+  while (room < c->size + bytes) room = 2 * room + bytes;
+  if (room == c->room) return true;
+  if (!tli_table_reserve(s->table, (int64_t)(room - c->room))) return false;
+  char *data = realloc(c->data, room);
+  if (data == NULL) {
+    tli_table_return(s->table, (int64_t)(room - c->room));
+    return false;
+  }
+  c->data = data;
+  c->room = room;
+  return true;
+}
+
+/* Takes some of what has come: of a stranger no more than its two requests, and no heap of others
+** behind one that waits. */
+static void receive(tli_StoreServer *s, Client *c) {
+  enum { STRANGER_BYTES = 512 };
+  tli_StoreRequest r;
+  bool heaps = c->state == KNOWN ? c->size > CHUNK && whole(c, &r) : c->size >= STRANGER_BYTES;
+  if (heaps || !make_room(s, c, c->state == KNOWN ? CHUNK : STRANGER_BYTES - c->size)) {
+    c->gone = true;
+    return;
+  }
+  int64_t n = tli_socket_take(c->socket, c->data + c->size, c->room - c->size);
+  if (n < 0) c->gone = true;
+  if (n > 0) c->size += (size_t)n;
+}
+
+/* A buffer that a long request has left is given back. */
+static void trim(tli_StoreServer *s, Client *c) {
+  if (c->size > 0 || c->room <= CHUNK) return;
+  free(c->data);
+  tli_table_return(s->table, (int64_t)c->room);
+  c->data = NULL;
+  c->begin = c->room = 0;
+}
+
+/* ---- connections ------------------------------------------------------------------- */
+
+static void client_free(tli_StoreServer *s, Client *c) {
+  tli_socket_close(c->socket);
+  tli_value_release(s->table, c->out.value);
+  tli_table_return(s->table, (int64_t)c->room);
+  free(c->data);
+  free(c);
+}
+
+static bool keep(tli_StoreServer *s, int socket, int64_t now) {
+  if (s->n == s->room) {
+    int room = 2 * s->room + 16;
+    Client **more = realloc(s->clients, (size_t)room * sizeof(Client *));
+    if (more == NULL) return false;
+    s->clients = more;
+    s->room = room;
+  }
+  Client *c = calloc(1, sizeof *c);
+  if (c == NULL) return false;
+  c->socket = socket;
+  c->since = now;
+  s->clients[s->n++] = c;
+  return true;
+}
+
+/* How many have not proved the secret; *oldest: since when the first of them is here. */
+static int count_strangers(const tli_StoreServer *s, int64_t *oldest) {
+  int n = 0;
+  *oldest = INT64_MAX;
+  for (int i = 0; i < s->n; i++) {
+    const Client *c = s->clients[i];
+    if (c->state == KNOWN) continue;
+    if (c->since < *oldest) *oldest = c->since;
+    n++;
+  }
+  return n;
+}
+
+static bool has_places(const tli_StoreServer *s, int strangers, int64_t now) {
+  return now >= s->pause && s->n < s->most && strangers < s->most_strangers;
+}
+
+static void accept_all(tli_StoreServer *s, int64_t now) {
+  int64_t oldest;
+  int strangers = count_strangers(s, &oldest);
+  while (has_places(s, strangers, now)) {
+    int socket = tli_socket_accept(s->listener);
+    if (socket == TLI_NOSOCKET) return;
+    bool kept = socket != TLI_NOFILES && keep(s, socket, now);
+    if (!kept) {
+      if (socket >= 0) tli_socket_close(socket);
+      s->pause = now + BREATH;
+      return;
+    }
+    strangers++;
   }
 }
 
-static void receive(Client *c) {
-  int64_t n;
-  do {
-    if (c->room - c->size < 4096) {
-      size_t room = 2 * c->room + 8192;
-      char *data = room > 2 * (TLI_STORE_VALUE + 8192) ? NULL : realloc(c->data, room);
-      if (data == NULL) {
-        c->gone = true;
-        return;
-      }
-      c->data = data;
-      c->room = room;
-    }
-    n = tli_socket_take(c->socket, c->data + c->size, c->room - c->size);
-    if (n < 0) c->gone = true;
-    if (n > 0) c->size += (size_t)n;
-  } while (n > 0 && c->size < TLI_STORE_VALUE + 8192);
+/* When a connection ends that goes on as it does; who comes now waits where it is crowded. */
+static int64_t end_of(const Client *c, bool crowded) {
+  if (c->state != KNOWN) return c->since + (crowded ? CROWDED : INTRODUCTION);
+  return is_sending(c) ? c->since + STALLED : INT64_MAX;
 }
 
-/* ---- the thread ------------------------------------------------------------------ */
-
-static void accept_all(tli_StoreServer *s) {
-  int socket;
-  while ((socket = tli_socket_accept(s->listener)) != TLI_NOSOCKET) {
-    if (s->n == s->room) {
-      int room = 2 * s->room + 16;
-      Client *more = realloc(s->clients, (size_t)room * sizeof *more);
-      if (more == NULL) {
-        tli_socket_close(socket);
-        return;
-      }
-      s->clients = more;
-      s->room = room;
-    }
-    s->clients[s->n++] = (Client){.socket = socket};
-  }
-}
-
-static void drop_gone(tli_StoreServer *s) {
+static void drop_gone(tli_StoreServer *s, bool crowded, int64_t now) {
   int kept = 0;
   for (int i = 0; i < s->n; i++) {
-    if (s->clients[i].gone) {
-      tli_socket_close(s->clients[i].socket);
-      free(s->clients[i].data);
-    } else {
-      s->clients[kept++] = s->clients[i];
-    }
+    Client *c = s->clients[i];
+    if (c->gone || now >= end_of(c, crowded))
+      client_free(s, c);
+    else
+      s->clients[kept++] = c;
   }
   s->n = kept;
 }
 
-static void turn(tli_StoreServer *s, int *sockets, bool *ready) {
-  int64_t deadline = INT64_MAX;
-  sockets[0] = s->listener;
-  sockets[1] = s->bell[0];
+/* ---- the thread ------------------------------------------------------------------ */
+
+static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+
+/* Waits for something to do. */
+static void wait_for_some(tli_StoreServer *s, tli_Watch *w) {
+  int64_t now = tli_now_ns(), oldest, deadline = s->more ? now : INT64_MAX;
+  int strangers = count_strangers(s, &oldest);
+  bool takes = has_places(s, strangers, now), crowded = strangers >= s->most_strangers;
+  if (now < s->pause) deadline = least(deadline, s->pause);
+  w[0] = (tli_Watch){takes ? s->listener : TLI_NOSOCKET, false, false};
+  w[1] = (tli_Watch){s->bell[0], false, false};
   for (int i = 0; i < s->n; i++) {
-    sockets[i + 2] = s->clients[i].socket;
-    if (s->clients[i].waits && s->clients[i].deadline < deadline) deadline = s->clients[i].deadline;
+    Client *c = s->clients[i];
+    tli_StoreRequest r;
+    bool full = !is_sending(c) && !c->waits && whole(c, &r); /* the next turn's */
+    w[i + 2] = (tli_Watch){full ? TLI_NOSOCKET : c->socket, is_sending(c), false};
+    if (c->waits) deadline = least(deadline, c->deadline);
+    deadline = least(deadline, end_of(c, crowded));
   }
-  int n = s->n;
-  tli_socket_poll(sockets, n + 2, ready, deadline);
+  tli_socket_watch(w, s->n + 2, deadline);
+}
+
+static void turn(tli_StoreServer *s, tli_Watch *w) {
+  wait_for_some(s, w);
   int64_t now = tli_now_ns();
-  for (int i = 0; i < n; i++)
-    if (ready[i + 2]) receive(&s->clients[i]);
-  /* what one sets another may wait for, so all are looked at; twice, for what the last sets */
-  for (int pass = 0; pass < 2; pass++)
-    for (int i = 0; i < n; i++) serve_all(s, &s->clients[i], now);
-  if (ready[0]) accept_all(s);
-  drop_gone(s);
+  for (int i = 0; i < s->n; i++) {
+    if (!w[i + 2].ready) continue;
+    if (w[i + 2].sends)
+      flush(s, s->clients[i]);
+    else
+      receive(s, s->clients[i]);
+  }
+  s->more = false;
+  /* what one sets another may wait for, so all are looked at until nobody gets an answer */
+  bool served = true;
+  for (int pass = 0; served && pass < 4; pass++) {
+    served = false;
+    for (int i = 0; i < s->n; i++) served |= serve_some(s, s->clients[i], now);
+  }
+  s->more |= served;
+  for (int i = 0; i < s->n; i++) trim(s, s->clients[i]);
+  int64_t oldest;
+  drop_gone(s, count_strangers(s, &oldest) >= s->most_strangers, now);
+  if (w[0].ready) accept_all(s, now);
 }
 
 static void run(void *context) {
   tli_StoreServer *s = context;
   while (!atomic_load(&s->stop)) {
-    int *sockets = malloc((size_t)(s->n + 2) * sizeof *sockets);
-    bool *ready = malloc((size_t)(s->n + 2) * sizeof *ready);
-    if (sockets && ready) turn(s, sockets, ready);
-    free(sockets);
-    free(ready);
+    tli_Watch *watches = malloc((size_t)(s->n + 2) * sizeof *watches);
+    if (watches) turn(s, watches);
+    free(watches);
   }
-  for (int i = 0; i < s->n; i++) s->clients[i].gone = true;
-  drop_gone(s);
+  for (int i = 0; i < s->n; i++) client_free(s, s->clients[i]);
+  s->n = 0;
   atomic_store(&s->ended, 1);
   tli_word_wake(&s->ended);
 }
 
 static void server_free(tli_StoreServer *s) {
-  for (int i = 0; i < BUCKETS; i++)
-    for (Entry *e = s->entries[i], *next; e; e = next) {
-      next = e->next;
-      entry_free(e);
-    }
+  tli_table_free(s->table);
   tli_socket_close(s->listener);
   tli_socket_close(s->bell[0]);
   tli_socket_close(s->bell[1]);
+  tli_secret_forget(s->secret, sizeof s->secret);
   free(s->clients);
   free(s);
 }
 
-tli_StoreServer *tli_store_serve(const char *host, int port) {
+/* Without a secret an address that others reach is none to be served by mistake. */
+static bool may_serve(const tli_StoreServer *s, const char *host) {
+  if (s->has_secret || s->trusts || tli_socket_is_local(s->listener)) return true;
+  return tli_fail(
+      TL_EARG,
+      "%s:%d: a store that other machines can reach needs a secret: set TLUA_SECRET for "
+      "all processes of the job, or TLUA_SECRET=none where all of the network is trusted",
+      *host ? host : "*", s->port);
+}
+
+static void set_limits(tli_StoreServer *s) {
+  int64_t files = tli_most_files() - SPARE_FILES;
+  s->most = files > CLIENTS ? CLIENTS : files < 8 ? 8 : (int)files;
+  s->most_strangers = s->most / 2 < STRANGERS ? s->most / 2 : STRANGERS;
+}
+
+tli_StoreServer *tli_store_serve(const char *host, int port, const char *secret) {
+  bool has_secret = secret && *secret;
+  if (has_secret) TL_TRY_NULL(tli_secret_check("store", secret));
   tli_StoreServer *s = calloc(1, sizeof *s);
   if (s == NULL) return tli_fail_null(TL_EMEM, "store: out of memory");
-  s->bell[0] = s->bell[1] = TLI_NOSOCKET;
+  s->listener = s->bell[0] = s->bell[1] = TLI_NOSOCKET;
   s->port = port;
-  s->listener = tli_socket_listen(host, &s->port);
-  bool ok = s->listener != TLI_NOSOCKET && tli_socket_pair(s->bell);
+  s->has_secret = has_secret;
+  s->trusts = secret && !has_secret;
+  if (has_secret) snprintf(s->secret, sizeof s->secret, "%s", secret);
+  set_limits(s);
+  s->table = tli_table_new();
+  if (s->table) s->listener = tli_socket_listen(host, &s->port);
+  bool ok = s->listener != TLI_NOSOCKET && may_serve(s, host) && tli_socket_pair(s->bell);
   if (ok && !tli_thread_start(run, s)) ok = tli_fail(TL_EMEM, "store: no thread to serve it");
   if (ok) return s;
   server_free(s);

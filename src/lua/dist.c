@@ -2,19 +2,24 @@
 ** dist.c - stores, process groups and their calls as Lua values, for the Lua code of
 ** torch.distributed, which reads the users' arguments. Names there begin with an underscore.
 **
-**   _store(host, port, seconds, serve) -> Store     _join(store, name, rank, size, ranks,
+**   _store(host, port, seconds, serve, secret)      _join(store, name, rank, size, ranks,
 **   _bytes(string) -> uint8 Tensor                        seconds, detail, backend) -> Group
 **   _string(uint8 Tensor) -> string                 _sleep(seconds)
 **   _mpi() -> rank, size, host                      _mpi_share(string) -> string
+**   _secret() -> string                             _user() -> number of the process's user
+**   _private_read(path) -> string, or nil, message, "missing", "foreign" or "refused"
+**   _private_write(path, string) -> true, or nil, message
 */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/parallel.h"
+#include "core/platform.h"
 #include "core/profile.h"
 #include "core/share.h"
 #include "dist/group.h"
+#include "dist/secret.h"
 #include "dist/store.h"
 #include "lua/value.h"
 
@@ -48,7 +53,7 @@ typedef struct Store {
 #define DEFAULT_TIMEOUT INT64_C(300000000000)
 
 static int dist_store(lua_State *L) {
-  const char *host = luaL_checkstring(L, 1);
+  const char *host = luaL_checkstring(L, 1), *secret = luaL_optstring(L, 5, NULL);
   int64_t port = luaL_checkinteger(L, 2);
   if (port < 0 || port > 65535)
     return tli_error(L, "store: port: expected 0 to 65535, got %lld", (long long)port);
@@ -58,11 +63,11 @@ static int dist_store(lua_State *L) {
   luaL_setmetatable(L, STORE);
   tli_note_owner(L);
   if (lua_toboolean(L, 4)) {
-    s->server = tli_store_serve(host, s->port);
+    s->server = tli_store_serve(host, s->port, secret);
     if (s->server == NULL) return tli_raise_as(L, "store");
     s->port = tli_store_server_port(s->server);
   }
-  s->store = tli_store_connect(*host ? host : "localhost", s->port, timeout);
+  s->store = tli_store_connect(*host ? host : "localhost", s->port, secret, timeout);
   return s->store ? 1 : tli_raise_as(L, "store");
 }
 
@@ -214,6 +219,15 @@ static int store_num_keys(lua_State *L) {
   return 1;
 }
 
+/* store:clear(prefix): how many keys there were */
+static int store_clear(lua_State *L) {
+  Store *s = check_store(L, 1, "clear");
+  int64_t n;
+  if (!tli_store_clear(s->store, check_key(L, 2, "clear"), &n)) return tli_raise_as(L, "clear");
+  lua_pushinteger(L, n);
+  return 1;
+}
+
 static int store_port(lua_State *L) {
   lua_pushinteger(L, check_store(L, 1, "port")->port);
   return 1;
@@ -226,6 +240,47 @@ static int store_close(lua_State *L) {
   tli_store_server_stop(s->server);
   s->server = NULL;
   return 0;
+}
+
+/* ---- secrets ------------------------------------------------------------------------- */
+
+static int dist_secret(lua_State *L) {
+  char secret[TLI_SECRET_ROOM];
+  if (!tli_secret_make(secret)) return tli_raise_as(L, "secret");
+  lua_pushstring(L, secret);
+  tli_secret_forget(secret, sizeof secret);
+  return 1;
+}
+
+static int dist_user(lua_State *L) {
+  lua_pushinteger(L, (lua_Integer)tli_user());
+  return 1;
+}
+
+static int dist_private_read(lua_State *L) {
+  static const char *const results[] = {"read", "missing", "foreign", "refused"};
+  char text[4096];
+  tli_PrivateFile result = tli_private_file_read(luaL_checkstring(L, 1), text, sizeof text);
+  if (result == TLI_PRIVATE_READ) {
+    lua_pushstring(L, text);
+    return 1;
+  }
+  lua_pushnil(L);
+  lua_pushstring(L, tl_error());
+  lua_pushstring(L, results[result]);
+  return 3;
+}
+
+static int dist_private_write(lua_State *L) {
+  size_t size;
+  const char *path = luaL_checkstring(L, 1), *text = luaL_checklstring(L, 2, &size);
+  if (tli_private_file_write(path, text, size)) {
+    lua_pushboolean(L, 1);
+    return 1;
+  }
+  lua_pushnil(L);
+  lua_pushstring(L, tl_error());
+  return 2;
 }
 
 /* ---- groups -------------------------------------------------------------------------- */
@@ -589,6 +644,7 @@ void tli_open_dist(lua_State *L) {
                                    {"check", store_check},
                                    {"delete_key", store_delete_key},
                                    {"num_keys", store_num_keys},
+                                   {"clear", store_clear},
                                    {"port", store_port},
                                    {"close", store_close},
                                    {NULL, NULL}};
@@ -608,10 +664,19 @@ void tli_open_dist(lua_State *L) {
                                   {"exception", work_exception},
                                   {"source_rank", work_source},
                                   {NULL, NULL}};
-  static const luaL_Reg functions[] = {
-      {"_store", dist_store},         {"_join", dist_join},           {"_bytes", dist_bytes},
-      {"_string", dist_string},       {"_sleep", dist_sleep},         {"_mpi", dist_mpi},
-      {"_mpi_share", dist_mpi_share}, {"_available", dist_available}, {NULL, NULL}};
+  static const luaL_Reg functions[] = {{"_store", dist_store},
+                                       {"_join", dist_join},
+                                       {"_bytes", dist_bytes},
+                                       {"_string", dist_string},
+                                       {"_sleep", dist_sleep},
+                                       {"_mpi", dist_mpi},
+                                       {"_mpi_share", dist_mpi_share},
+                                       {"_available", dist_available},
+                                       {"_secret", dist_secret},
+                                       {"_user", dist_user},
+                                       {"_private_read", dist_private_read},
+                                       {"_private_write", dist_private_write},
+                                       {NULL, NULL}};
   open_class(L, STORE, store, store_close);
   open_class(L, GROUP, group, group_leave);
   open_class(L, WORK, work, work_gc);

@@ -65,11 +65,12 @@ static int torch_listen(lua_State *L) {
 static int socket_accept(lua_State *L) {
   const Socket *listener = check_socket(L);
   int64_t until = deadline(L, 2, 10);
-  bool has = false;
   Socket *s = push_socket(L);
-  tli_socket_poll(&listener->fd, 1, &has, until);
-  if (has) s->fd = tli_socket_accept(listener->fd);
-  if (s->fd == TLI_NOSOCKET) lua_pushnil(L);
+  int fd = tli_socket_wait(listener->fd, until) ? tli_socket_accept(listener->fd) : TLI_NOSOCKET;
+  if (fd >= 0)
+    s->fd = fd;
+  else
+    lua_pushnil(L);
   return 1;
 }
 
@@ -89,9 +90,7 @@ static int socket_take(lua_State *L) {
   const Socket *s = check_socket(L);
   int64_t until = deadline(L, 2, 10);
   char data[8192];
-  bool has = false;
-  tli_socket_poll(&s->fd, 1, &has, until);
-  int64_t n = has ? tli_socket_take(s->fd, data, sizeof data) : 0;
+  int64_t n = tli_socket_wait(s->fd, until) ? tli_socket_take(s->fd, data, sizeof data) : 0;
   if (n < 0)
     lua_pushnil(L);
   else

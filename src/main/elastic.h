@@ -14,8 +14,8 @@
 #include "dist/store.h"
 
 typedef struct tli_Elastic {
-  int least, most; /* launchers */
-  const char *host;
+  int least, most;           /* launchers */
+  const char *host, *secret; /* the secret as tli_store_serve takes it */
   int port;
   int64_t timeout; /* nanoseconds, of meeting */
   /* of the round */

@@ -48,9 +48,9 @@ static void drop(tli_Elastic *e) {
 /* A store that is new goes on with the rounds that this launcher knows of. */
 static bool begin_to_serve(tli_Elastic *e) {
   int64_t sum;
-  e->server = tli_store_serve(e->host, e->port);
+  e->server = tli_store_serve(e->host, e->port, e->secret);
   TL_TRY(e->server);
-  e->store = tli_store_connect(e->host, e->port, SECOND);
+  e->store = tli_store_connect(e->host, e->port, e->secret, SECOND);
   TL_TRY(e->store && tli_store_add(e->store, "elastic/round", e->round, &sum));
   return tli_store_set(e->store, "elastic/ready", "1", 1);
 }
@@ -58,7 +58,7 @@ static bool begin_to_serve(tli_Elastic *e) {
 static bool connect_to(tli_Elastic *e) {
   if (begin_to_serve(e)) return true;
   drop(e);
-  e->store = tli_store_connect(e->host, e->port, SECOND / 4);
+  e->store = tli_store_connect(e->host, e->port, e->secret, SECOND / 4);
   if (e->store && tli_store_wait(e->store, "elastic/ready", SECOND)) return true;
   drop(e);
   return false;

@@ -18,11 +18,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "core/platform.h"
 #include "dist/group.h"
+#include "dist/secret.h"
 #include "dist/store.h"
 #include "main/elastic.h"
 #include "main/script.h"
@@ -59,8 +61,11 @@ typedef struct Rank {
 
 typedef struct Launch {
   int n, max_restarts, nodes, node; /* n: here; nodes: machines */
-  const char *timeout, *rendezvous, *host;
-  int script; /* in argv */
+  const char *timeout, *rendezvous, *host, *secret_file;
+  const char *secret; /* of the job; NULL: none, TLI_STORE_TRUST: none is needed */
+  char secret_text[TLI_SECRET_ROOM];
+  struct rlimit files; /* as this process has found it */
+  int script;          /* in argv */
   int port;
   int ends;     /* an epoll of the ranks' ends; -1 where there is none */
   Rank *ranks;  /* owned */
@@ -79,6 +84,8 @@ static const char usage[] =
     "  --nnodes N                 machines (1); MIN:MAX: as many as there are, changing\n"
     "  --node-rank N              the number of this one, from 0; not with MIN:MAX\n"
     "  --rdzv HOST:PORT           where number 0 is to be found\n"
+    "  --secret-file FILE         the job's secret, of at least 16 characters, in a file of mode\n"
+    "                             600; all machines have the same (else TLUA_SECRET says it)\n"
     "Each process finds RANK, LOCAL_RANK, WORLD_SIZE and the like in its environment.\n";
 
 static bool to_number(const char *text, int least, int most, int *out) {
@@ -127,6 +134,10 @@ static bool take_option(Launch *l, const char *name, const char *value) {
   }
   if (strcmp(name, "--rdzv") == 0) {
     l->rendezvous = value;
+    return true;
+  }
+  if (strcmp(name, "--secret-file") == 0) {
+    l->secret_file = value;
     return true;
   }
   return complain("unknown option", name);
@@ -178,6 +189,7 @@ static void set_environment(const Launch *l) {
   set_number("TLUA_MAX_RESTARTS", l->max_restarts);
   setenv("MASTER_ADDR", l->host, 1);
   setenv("TLUA_STORE", "launcher", 1);
+  if (l->secret && *l->secret) setenv("TLUA_SECRET", l->secret, 1);
   setenv("TLUA_DISTRIBUTED_TIMEOUT", l->timeout, 0);
   int threads = tli_processors() / l->n;
   if (getenv("OMP_NUM_THREADS") == NULL) set_number("OMP_NUM_THREADS", threads > 1 ? threads : 1);
@@ -218,8 +230,9 @@ static int list_ends(Launch *l, int list[2 * TLI_SHM_RANKS]) {
 
 /* In the child: only what may be called after fork. */
 static void become(char **argv, const char *program, const int out[2], const int err[2],
-                   const sigset_t *mask, pid_t parent) {
+                   const sigset_t *mask, pid_t parent, const struct rlimit *files) {
   setpgid(0, 0);
+  setrlimit(RLIMIT_NOFILE, files);
 #ifdef __linux__
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(1);
@@ -265,7 +278,7 @@ static bool start_rank(Launch *l, int i, char **argv, const char *program) {
   set_number("LOCAL_RANK", i);
   sigprocmask(SIG_SETMASK, NULL, &mask);
   pid_t parent = getpid(), pid = fork();
-  if (pid == 0) become(argv, program, out, err, &mask, parent);
+  if (pid == 0) become(argv, program, out, err, &mask, parent, &l->files);
   close(out[1]);
   close(err[1]);
   begin_stream(&r->out, out[0], stdout);
@@ -448,7 +461,9 @@ static int run_all(Launch *l, char **argv, const char *program, tli_ElasticState
   set_environment(l);
   for (int i = 0; i < l->n && started; i++) started = start_rank(l, i, argv, program);
   if (!started) {
-    tli_script_complain("run: a process could not be started");
+    char text[120];
+    snprintf(text, sizeof text, "run: a process could not be started: %s", strerror(errno));
+    tli_script_complain(text);
     signal_all(l, SIGKILL);
     attend(l, state);
     return EXIT_FAILURE;
@@ -477,6 +492,13 @@ static bool catch_signals(void) {
   return true;
 }
 
+static int fail(void) {
+  char text[400];
+  snprintf(text, sizeof text, "run: %s", tl_error());
+  tli_script_complain(text);
+  return EXIT_FAILURE;
+}
+
 /* The store is served by the first machine's launcher. */
 static tli_StoreServer *serve(Launch *l) {
   static char host[128];
@@ -490,7 +512,7 @@ static tli_StoreServer *serve(Launch *l) {
       return tli_fail_null(TL_EARG, "--rdzv: expected HOST:PORT, got '%.80s'", l->rendezvous);
     snprintf(host, sizeof host, "%.*s", (int)(colon - l->rendezvous), l->rendezvous);
   }
-  tli_StoreServer *server = tli_store_serve(l->host, l->port);
+  tli_StoreServer *server = tli_store_serve(l->host, l->port, l->secret);
   if (server) l->port = tli_store_server_port(server);
   return server;
 }
@@ -511,9 +533,7 @@ static int run_rounds(Launch *l, char **argv, const char *program) {
   for (;;) {
     tli_ElasticState state;
     if (!tli_elastic_meet(&l->round)) {
-      char text[300];
-      snprintf(text, sizeof text, "run: %s", tl_error());
-      tli_script_complain(text);
+      fail();
       break;
     }
     l->node = l->round.node;
@@ -528,6 +548,34 @@ static int run_rounds(Launch *l, char **argv, const char *program) {
   }
   tli_elastic_close(&l->round);
   return status;
+}
+
+/* The user's, or, where all ranks are this launcher's, one that nobody else has. Several launchers
+** without one can meet on their machine alone. */
+static bool take_secret(Launch *l) {
+  const char *given = getenv("TLUA_SECRET");
+  l->secret = l->secret_text;
+  if (l->secret_file) return tli_secret_read(l->secret_file, l->secret_text);
+  if (given && strcmp(given, "none") == 0) {
+    l->secret = TLI_STORE_TRUST;
+    return true;
+  }
+  if (given) {
+    snprintf(l->secret_text, sizeof l->secret_text, "%s", given);
+    return tli_secret_check("TLUA_SECRET", given);
+  }
+  if (l->nodes == 1 && !l->elastic) return tli_secret_make(l->secret_text);
+  l->secret = NULL;
+  return true;
+}
+
+/* Each rank takes a few files, and so does its connection to the store. */
+static void raise_files(Launch *l) {
+  struct rlimit most;
+  if (getrlimit(RLIMIT_NOFILE, &l->files) != 0) return;
+  most = l->files;
+  most.rlim_cur = most.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &most);
 }
 
 static int launch(Launch *l, int argc, char **argv) {
@@ -554,6 +602,8 @@ int tli_launch(int argc, char **argv) {
     return EXIT_SUCCESS;
   }
   if (!parse(&l, argc, argv)) return EXIT_FAILURE;
+  if (!take_secret(&l)) return fail();
+  raise_files(&l);
   tli_StoreServer *server = NULL;
   if (l.elastic || l.node > 0) {
     static char host[128];
@@ -565,12 +615,10 @@ int tli_launch(int argc, char **argv) {
     snprintf(host, sizeof host, "%.*s", (int)(colon - l.rendezvous), l.rendezvous);
     l.host = l.round.host = host;
     l.round.port = l.port;
+    l.round.secret = l.secret;
     l.round.timeout = (int64_t)(strtod(l.timeout, NULL) * 1e9);
   } else if ((server = serve(&l)) == NULL) {
-    char text[300];
-    snprintf(text, sizeof text, "run: %s", tl_error());
-    tli_script_complain(text);
-    return EXIT_FAILURE;
+    return fail();
   }
   int status = launch(&l, argc, argv);
   tli_store_server_stop(server);

@@ -37,6 +37,18 @@ function ProcessGroup:__init(parent, name, members, rank, timeout, backend)
       members, timeout, self.detail, backend)
 end
 
+-- The last rank that leaves takes the group's keys away. The store may have gone before, with the
+-- process that served it; then they have, too.
+local function leave(group)
+   group.raw:leave()
+   local prefix = group.store:key(group.name) .. "/"
+   pcall(function()
+      if group.store.raw:add(prefix .. "left", 1) == #group.ranks then
+         group.store.raw:clear(prefix)
+      end
+   end)
+end
+
 --- The number of ranks.
 ---@return integer
 function ProcessGroup:size()
@@ -104,22 +116,9 @@ local function check_backend(name, backend)
       name, backend))
 end
 
--- How many ranks there are, and how many of them on this machine, as mpirun and srun tell it.
-local extents = {
-   {"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE"}, {"PMI_SIZE", "MPI_LOCALNRANKS"},
-}
-
 -- shm, unless ranks are on several machines.
 local function default_backend()
-   for _, names in ipairs(extents) do
-      local size, here = tonumber(os.getenv(names[1])), tonumber(os.getenv(names[2]))
-      if size and here and here < size and not os.getenv "WORLD_SIZE" then return "mpi" end
-   end
-   local hosts = tonumber(os.getenv "SLURM_STEP_NUM_NODES" or os.getenv "SLURM_NNODES")
-   if hosts and hosts > 1 and os.getenv "SLURM_PROCID" and not os.getenv "WORLD_SIZE" then
-      return "mpi"
-   end
-   return "shm"
+   return store.hosts() == 2 and not os.getenv "WORLD_SIZE" and "mpi" or "shm"
 end
 
 --- Seconds that calls wait where nothing else is said.
@@ -334,13 +333,13 @@ function M.destroy_process_group(group)
    if group == outside then return end
    group = M.resolve("destroy_process_group", group)
    if group ~= M.group.WORLD then
-      group.raw:leave()
+      leave(group)
       for i, other in ipairs(all) do
          if other == group then table.remove(all, i) break end
       end
       return
    end
-   for i = #all, 1, -1 do all[i].raw:leave() end
+   for i = #all, 1, -1 do leave(all[i]) end
    if group.owns_store then group.store:close() end
    all, M.group.WORLD = {}, nil
 end

@@ -73,18 +73,32 @@ function Store:num_keys()
    return self.raw:num_keys()
 end
 
+-- The job's secret as C takes it: "" trusts whoever reaches the store, nil has none.
+local function secret_of(name, given)
+   if given == false then return "" end
+   if given ~= nil and type(given) ~= "string" then
+      args.refuse(name, "secret", "a string, or false to trust all who reach the store", given)
+   end
+   local secret = given or os.getenv "TLUA_SECRET"
+   return secret == "none" and "" or secret
+end
+
 local take_tcp = args.signature [[distributed.TCPStore(host_name: string, port: count,
-   world_size: count?, is_master: boolean = false, timeout: number = 300)]]
+   world_size: count?, is_master: boolean = false, timeout: number = 300, secret: any?)]]
 
 --- A store that the process with is_master serves at an address. Port 0 takes a free one; `port`
---- tells which.
+--- tells which. All processes prove to one another that they know `secret`, by default that of the
+--- environment (TLUA_SECRET, which `tlua run` sets); it is never sent. Without one the address has
+--- to be this machine's own (127.0.0.1), and other users are refused where the system tells them
+--- apart; `secret = false`, or TLUA_SECRET=none, trusts whoever reaches it.
 ---@class distributed.TCPStore: distributed.Store
 ---@overload fun(host_name: string, port: integer, options?: table): distributed.TCPStore
 M.TCPStore = class.class("distributed.TCPStore", Store)
 
 function M.TCPStore:__init(...)
    local a = take_tcp(...)
-   self.raw = torch.distributed._store(a.host_name, a.port, a.timeout, a.is_master)
+   self.raw = torch.distributed._store(a.host_name, a.port, a.timeout, a.is_master,
+      secret_of("TCPStore", a.secret))
    self.host, self.port, self.timeout = a.host_name, self.raw:port(), a.timeout
 end
 
@@ -102,7 +116,8 @@ M.HashStore = class.class("distributed.HashStore", Store)
 
 function M.HashStore:__init(...)
    self.timeout = take_hash(...).timeout
-   self.raw = torch.distributed._store("127.0.0.1", 0, self.timeout, true)
+   self.raw = torch.distributed._store("127.0.0.1", 0, self.timeout, true,
+      torch.distributed._secret())
 end
 
 --- Ends the store.
@@ -110,17 +125,19 @@ function M.HashStore:close()
    self.raw:close()
 end
 
--- A server that ended leaves its file; so it is tried again until one answers.
+-- A server that ended leaves its file; so it is tried again until one answers. A file that another
+-- user has put there is no reason to wait.
 local function connect(path, timeout)
    local deadline = torch.io.clock() + timeout
    local why = "nobody has written it"
    repeat
-      local file = io.open(path)
-      local text = file and file:read("a")
-      if file then file:close() end
-      local host, port = (text or ""):match "^(%S+) (%d+)\n$"
-      if host then
-         local ok, raw = pcall(torch.distributed._store, host, math.tointeger(port), 0.2, false)
+      local text, message, kind = torch.distributed._private_read(path)
+      if kind == "foreign" then torch.raise("FileStore: " .. message) end
+      if kind == "refused" then why = message end
+      local port, secret = (text or ""):match "^(%d+) (%S+)\n$"
+      if port then
+         local ok, raw = pcall(torch.distributed._store, "127.0.0.1", math.tointeger(port), 0.2,
+            false, secret)
          if ok then return raw end
          why = tostring(raw):gsub("^[^\n]-:%d+: ", "")
       end
@@ -132,8 +149,9 @@ end
 local take_file = args.signature [[distributed.FileStore(file_name: string, world_size: count?,
    is_master: boolean = false, timeout: number = 300)]]
 
---- A store whose address is found in a file, which the process with is_master writes and, when
---- it closes the store, removes. For the processes of one machine.
+--- A store whose port and secret are found in a file, which the process with is_master writes and,
+--- when it closes the store, removes. For the processes of one machine and user: nobody else may
+--- read the file, and one that another user has made is refused.
 ---@class distributed.FileStore: distributed.Store
 ---@overload fun(file_name: string, options?: table): distributed.FileStore
 M.FileStore = class.class("distributed.FileStore", Store)
@@ -145,12 +163,14 @@ function M.FileStore:__init(...)
       self.raw = connect(a.file_name, a.timeout)
       return
    end
-   self.raw = torch.distributed._store("127.0.0.1", 0, a.timeout, true)
-   local file <close>, message = torch.io.replace(a.file_name)
-   if not file then torch.raise("FileStore: " .. message) end
-   file:write(("127.0.0.1 %d\n"):format(self.raw:port()))
-   local done, why = torch.io.commit(file)
-   if not done then torch.raise(("FileStore: %s: %s"):format(a.file_name, why)) end
+   local secret = torch.distributed._secret()
+   self.raw = torch.distributed._store("127.0.0.1", 0, a.timeout, true, secret)
+   local done, why = torch.distributed._private_write(a.file_name, ("%d %s\n"):format(
+      self.raw:port(), secret))
+   if not done then
+      self.raw:close()
+      torch.raise("FileStore: " .. why)
+   end
    self.file_name = a.file_name
 end
 
@@ -262,7 +282,8 @@ local function by_environment(a)
    end
    if not port and job then
       local folder = os.getenv "TMPDIR" or "/tmp"
-      local file = ("%s/tlua-%s"):format(folder, job:gsub("[^%w_.-]", "_"))
+      local file = ("%s/tlua-%d-%s"):format(folder, torch.distributed._user(),
+         (job:gsub("[^%w_.-]", "_")))
       return rank, size, M.FileStore(file, {is_master = rank == 0, timeout = a.timeout})
    end
    if not port then
@@ -275,7 +296,25 @@ local function by_environment(a)
    })
 end
 
--- MPI knows who is there; its number 0 serves a store and tells the others where.
+-- How many ranks there are, and how many of them on this machine, as mpirun tells it.
+local extents = {
+   {"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE"}, {"PMI_SIZE", "MPI_LOCALNRANKS"},
+}
+
+--- How many machines the ranks are on, 2 for more than one; nil where neither mpirun nor srun has
+--- started this one, or does not tell.
+---@return integer?
+function M.hosts()
+   for _, names in ipairs(extents) do
+      local size, here = tonumber(os.getenv(names[1])), tonumber(os.getenv(names[2]))
+      if size and here then return here < size and 2 or 1 end
+   end
+   local hosts = tonumber(os.getenv "SLURM_STEP_NUM_NODES" or os.getenv "SLURM_NNODES")
+   return os.getenv "SLURM_PROCID" and hosts and math.min(hosts, 2) or nil
+end
+
+-- MPI knows who is there; its number 0 serves a store and tells the others where, and, where the
+-- environment has none, the secret: MPI's messages are as safe as MPI makes them.
 local function by_mpi(a)
    local url = a.init_method or "env://"
    if url ~= "env://" then
@@ -289,12 +328,16 @@ local function by_mpi(a)
       end
    end
    if a.store then return rank, size, a.store end
-   local store = rank == 0 and M.TCPStore("", 0, {is_master = true, timeout = a.timeout})
-   local text = torch.distributed._mpi_share(store and ("%s %d"):format(host, store.port) or "")
+   local secret = os.getenv "TLUA_SECRET"
+   local made = not secret and rank == 0 and torch.distributed._secret()
+   local store = rank == 0 and M.TCPStore(M.hosts() == 1 and "127.0.0.1" or "", 0,
+      {is_master = true, timeout = a.timeout, secret = made or secret})
+   local text = torch.distributed._mpi_share(store and ("%s %d %s"):format(host, store.port,
+      made or "") or "")
    if store then return rank, size, store end
-   local where, port = text:match "^(%S+) (%d+)$"
+   local where, port, theirs = text:match "^(%S+) (%d+) (%S*)$"
    return rank, size, M.TCPStore(where == host and "127.0.0.1" or where, math.tointeger(port),
-      {timeout = a.timeout})
+      {timeout = a.timeout, secret = secret or theirs})
 end
 
 --- The rank, the number of ranks and the store that init_process_group's options mean.
@@ -307,7 +350,7 @@ function M.rendezvous(a)
       if not a.rank or not a.world_size then
          torch.raise "init_process_group: backend \"record\": rank and world_size are missing"
       end
-      return a.rank, a.world_size, a.store or M.TCPStore("127.0.0.1", 0, {is_master = true})
+      return a.rank, a.world_size, a.store or M.HashStore()
    end
    local url = a.init_method or "env://"
    if a.store then

@@ -12,10 +12,16 @@
 
 /* ---- rings ----------------------------------------------------------------------- */
 
+/* Bytes between two counters, one of which another process writes: never more than a ring has. */
+static int64_t between(uint64_t read, uint64_t written) {
+  uint64_t bytes = written - read;
+  return bytes <= (uint64_t)TLI_RING ? (int64_t)bytes : 0;
+}
+
 /* Puts as much as there is room for; returns how much. */
 static int64_t ring_put(tli_Ring *ring, const void *data, int64_t bytes) {
   uint64_t at = atomic_load_explicit(&ring->written, memory_order_relaxed);
-  int64_t room = TLI_RING - (int64_t)(at - atomic_load_explicit(&ring->read, memory_order_acquire));
+  int64_t room = TLI_RING - between(atomic_load_explicit(&ring->read, memory_order_acquire), at);
   if (bytes > room) bytes = room;
   int64_t begin = (int64_t)(at % (uint64_t)TLI_RING), first = TLI_RING - begin;
   if (first > bytes) first = bytes;
@@ -27,13 +33,13 @@ static int64_t ring_put(tli_Ring *ring, const void *data, int64_t bytes) {
 }
 
 static int64_t ring_room(const tli_Ring *ring) {
-  return TLI_RING - (int64_t)(atomic_load_explicit(&ring->written, memory_order_relaxed) -
-                              atomic_load_explicit(&ring->read, memory_order_acquire));
+  return TLI_RING - between(atomic_load_explicit(&ring->read, memory_order_acquire),
+                            atomic_load_explicit(&ring->written, memory_order_relaxed));
 }
 
 static int64_t ring_filled(const tli_Ring *ring) {
-  return (int64_t)(atomic_load_explicit(&ring->written, memory_order_acquire) -
-                   atomic_load_explicit(&ring->read, memory_order_relaxed));
+  return between(atomic_load_explicit(&ring->read, memory_order_relaxed),
+                 atomic_load_explicit(&ring->written, memory_order_acquire));
 }
 
 static int64_t ring_take(tli_Ring *ring, void *data, int64_t bytes) {
@@ -168,6 +174,13 @@ static void message_ends(tli_Shm *g, int from, tli_Incoming *i) {
   i->has_head = false;
 }
 
+/* What a rank has written into shared memory makes no sense. */
+static void damaged(tli_Shm *g, int from) {
+  char why[120];
+  snprintf(why, sizeof why, "what rank %d sends is damaged", g->base.ranks[from]);
+  tli_break(g, why);
+}
+
 static bool receive_some(tli_Shm *g, int from) {
   tli_Incoming *i = &g->incoming[from];
   tli_Ring *ring = tli_ring(g, from, g->base.rank);
@@ -177,7 +190,9 @@ static bool receive_some(tli_Shm *g, int from) {
       if (ring_filled(ring) < (int64_t)sizeof i->head) break;
       ring_take(ring, &i->head, sizeof i->head);
       i->has_head = moved = true;
+      if (i->head.bytes < 0) damaged(g, from);
     }
+    if (i->head.bytes < 0) break; /* nothing behind it can be believed */
     if (i->to == NULL && i->stash == NULL && !place(g, from, i)) break;
     char *to = i->to ? i->to->out[0].data : i->stash->data;
     int64_t n = ring_take(ring, to + i->at, i->head.bytes - i->at);

@@ -46,7 +46,9 @@ tli_Status tli_status_of(const tli_Shm *g, int rank) {
     if (before % 2 == 0 && atomic_load(&line->version) == before) break;
   }
   s.site[sizeof s.site - 1] = '\0';
-  return s;
+  bool sound = s.kind >= 0 && s.kind < TLI_NCOLLECTIVES && s.dtype >= -1 && s.dtype < TL_NDTYPES &&
+               s.ndim >= 0 && s.ndim <= TL_MAX_DIMS && s.peer < g->base.size;
+  return sound ? s : (tli_Status){.dtype = -1};
 }
 
 /* ---- the end of a group ---------------------------------------------------------- */
@@ -68,8 +70,10 @@ bool tli_broken(tli_Shm *g) {
     atomic_uint none = 0;
     tli_word_wait(&none, 0, 1000000);
   }
-  g->header->why[sizeof g->header->why - 1] = '\0';
-  return tli_fail(TL_EIO, "%s", g->header->why);
+  char why[sizeof g->header->why];
+  memcpy(why, g->header->why, sizeof why);
+  why[sizeof why - 1] = '\0';
+  return tli_fail(TL_EIO, "%s", why);
 }
 
 /* ---- who is waited for ----------------------------------------------------------- */
