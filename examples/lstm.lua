@@ -46,7 +46,8 @@ end
 function Reader:forward(padded, lengths)
    local packed = rnn.pack_padded_sequence(padded, lengths,
       {batch_first = true, enforce_sorted = false})
-   local _, hidden = self.lstm(packed)
+   local _, state = self.lstm(packed)
+   local hidden = table.unpack(state)
    return self.head(hidden[-1])
 end
 

@@ -13,6 +13,7 @@ local prelude <const> = [[
    local function results(layer, x, retain)
       layer:zero_grad()
       local out, h, c = layer(x)
+      if type(h) == "table" then h, c = table.unpack(h) end
       local loss = (out * out):sum() + h:sum()
       if c then loss = loss + (c * c * c):sum() end
       loss:backward {retain_graph = retain}

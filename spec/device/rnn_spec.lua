@@ -33,6 +33,7 @@ local function run(kind, dtype, packed, with_states, where)
    local input = packed and nn.utils.rnn.pack_padded_sequence(x, {6, 4, 4, 1}) or x
    local states = with_states and (kind[1] == "LSTM" and {h0, c0} or h0) or nil
    local out, h, c = layer(input, states)
+   if kind[1] == "LSTM" then h, c = table.unpack(h) end
    local results = {packed and out.data or out, h, c}
    local loss = 0
    for i, y in ipairs(results) do loss = loss + (y ^ (i + 1)):sum() end

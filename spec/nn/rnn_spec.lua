@@ -67,6 +67,13 @@ local function states_for(module, row, dtype)
    return states
 end
 
+-- The results of a layer or cell, the state of an LSTM as two.
+local function results_of(module, input, state)
+   local output, h, c = module(input, state)
+   if type(h) == "table" then h, c = table.unpack(h) end
+   return output, h, c
+end
+
 local function weighted_sum(outputs)
    local total = 0
    for _, output in ipairs(outputs) do
@@ -89,7 +96,7 @@ local function matches_pytorch(dtype, limit)
          if row.lengths then
             input = R.pack_padded_sequence(given, row.lengths, module.batch_first, false)
          end
-         local outputs = {module(input, table.unpack(states))}
+         local outputs = {results_of(module, input, states[2] and states or states[1])}
          if row.lengths then outputs[1] = R.pad_packed_sequence(outputs[1], module.batch_first) end
          assert.equal(#row.shapes, #outputs)
          for i, shape in ipairs(row.shapes) do
@@ -169,7 +176,7 @@ describe("a recurrent layer agrees with its formula, for every dtype:", function
             -- Sizes that are no multiples of any vector's.
             local layer = nn[kinds[i][1]](7, 19, options_with(kinds[i], {dtype = dtype}))
             local x = torch.randn(9, 5, 7, {dtype = dtype})
-            local output, h, c = layer(x)
+            local output, h, c = results_of(layer, x)
             assert.equal(dtype, output.dtype)
             local wide = layer:double()
             local zeros, cells = torch.zeros(output:size(3), f64), torch.zeros(19, f64)
@@ -193,7 +200,7 @@ describe("gradients of a recurrent layer", function()
          local layer = nn[kind[1]](1, options.proj_size and 2 or 1, options)
          local inputs = layer:parameters()
          inputs[#inputs + 1] = torch.randn(2, 1, 1, f64):requires_grad_()
-         local function run() return layer(inputs[#inputs]) end
+         local function run() return results_of(layer, inputs[#inputs]) end
          assert.gradcheck(run, inputs)
          -- Of several layers it would take long, and they are put together by other operators.
          if not options.num_layers then
@@ -208,7 +215,7 @@ describe("gradients of a recurrent layer", function()
          local layer = nn[kind[1]](1, 1, options_with(kind, f64))
          local x = torch.randn(3, 3, 1, f64):requires_grad_()
          local function run(input)
-            local output, h = layer(R.pack_padded_sequence(input, {2, 3, 1}, false, false))
+            local output, h = results_of(layer, R.pack_padded_sequence(input, {2, 3, 1}, false, false))
             return output.data, h
          end
          assert.gradcheck(run, {x})
@@ -262,7 +269,7 @@ describe("a recurrent layer", function()
             cell[part] = layer[part .. "_l0"]
          end
          local x = torch.randn(1, 5, 3)
-         local _, h, c = layer(x)
+         local _, h, c = results_of(layer, x)
          local cell_h, cell_c = cell(x[1])
          assert.is_true(torch.equal(h[1], cell_h))
          assert.is_true(c == nil or torch.equal(c[1], cell_c))
@@ -273,28 +280,56 @@ describe("a recurrent layer", function()
       for _, kind in ipairs {kinds[1], kinds[3], kinds[4], kinds[5]} do
          local layer = nn[kind[1]](3, 4, options_with(kind, {num_layers = 2}))
          local x = torch.randn(6, 2, 3)
-         local whole, last = layer(x)
-         local first = {layer(x:narrow(1, 1, 4))}
-         local second, h = layer(x:narrow(1, 5, 2), table.unpack(first, 2))
-         assert.close(whole, torch.cat {first[1], second}, 1e-6)
+         local whole, last = results_of(layer, x)
+         local first, state = layer(x:narrow(1, 1, 4))
+         local second, h = results_of(layer, x:narrow(1, 5, 2), state)
+         assert.close(whole, torch.cat {first, second}, 1e-6)
          assert.close(last, h, 1e-6)
       end
    end)
 
-   it("takes states one by one, in a list, in part, or none", function()
-      local layer, x = nn.LSTM(3, 4), torch.randn(2, 2, 3)
-      local h, c, zeros = torch.randn(1, 2, 4), torch.randn(1, 2, 4), torch.zeros(1, 2, 4)
-      local function same(first, second, net)
-         local a, b = (net or layer)(table.unpack(first)), (net or layer)(table.unpack(second, 1, 3))
-         assert.is_true(torch.equal(a, b))
+   it("takes zeros for a state that is not given", function()
+      local layer, x, zeros = nn.LSTM(3, 4), torch.randn(2, 2, 3), torch.zeros(1, 2, 4)
+      assert.is_true(torch.equal(layer(x), (layer(x, {zeros, zeros}))))
+      assert.is_true(torch.equal(layer(x), (layer(x, nil))))
+      local cell = nn.LSTMCell(3, 4)
+      assert.is_true(torch.equal(cell(x[1]), (cell(x[1], {zeros[1], zeros[1]}))))
+   end)
+
+   it("keeps the cell state in a loop with one variable, as PyTorch's", function()
+      local layer, x = nn.LSTM(3, 4), torch.randn(6, 2, 3)
+      local whole, last = layer(x)
+      local hidden, output
+      for t = 1, 6 do
+         output, hidden = layer(x:narrow(1, t, 1), hidden)
+         assert.close(whole[t], output[1], 1e-6)
       end
-      same({x, h, c}, {x, {h, c}})
-      same({x, h, zeros}, {x, h})
-      same({x, {zeros, c}}, {x, nil, c})
-      same({x, {zeros, zeros}}, {x})
-      same({x, {zeros, zeros}}, {x, {}})
-      same({x, h}, {x, {h}}, nn.GRU(3, 4))
-      same({x[1], h[1], c[1]}, {x[1], {h[1], c[1]}}, nn.LSTMCell(3, 4))
+      assert.close(last[1], hidden[1], 1e-6)
+      assert.close(last[2], hidden[2], 1e-6)
+      local cell, h, c = nn.LSTMCell(3, 4), nil, nil
+      for _, part in ipairs {"weight_ih", "weight_hh", "bias_ih", "bias_hh"} do
+         cell[part] = layer[part .. "_l0"]
+      end
+      for t = 1, 6 do
+         h, c = cell(x[t], h and {h, c})
+         assert.close(whole[t], h, 1e-6)
+      end
+      assert.close(last[2][1], c, 1e-6)
+   end)
+
+   it("is checkpointed with its state, whose gradients are those without", function()
+      local layer, x = nn.LSTM(3, 4), torch.randn(2, 2, 3)
+      local function run(call)
+         local h, c = torch.ones(1, 2, 4):requires_grad_(), torch.ones(1, 2, 4):requires_grad_()
+         layer:zero_grad()
+         local _, state = call(x, {h, c})
+         local sum = (state[1] + 2 * state[2]):sum()
+         sum:backward()
+         return {h.grad, c.grad, layer.weight_hh_l0.grad}
+      end
+      local expected = run(layer)
+      local actual = run(function(...) return torch.utils.checkpoint(layer, ...) end)
+      for i = 1, 3 do assert.close(expected[i], actual[i], 1e-6) end
    end)
 
    it("is the same for one sequence and a batch of one", function()
@@ -309,7 +344,7 @@ describe("a recurrent layer", function()
       for _, kind in ipairs(kinds) do
          local layer = nn[kind[1]](3, 4, options_with(kind))
          local x = torch.randn(5, 0, 3):requires_grad_()
-         local output, h = layer(x)
+         local output, h = results_of(layer, x)
          assert.same({5, 0}, {output:size(1), output:size(2)})
          assert.equal(0, h:size(2))
          output:sum():backward()
@@ -373,7 +408,7 @@ describe("a recurrent layer", function()
    it("is made of any of the four modes", function()
       local base = nn.RNNBase("LSTM", 3, 4, {proj_size = 2})
       assert.same({16, 2}, base.weight_hh_l0.shape)
-      assert.equal(3, select("#", base(torch.randn(2, 1, 3))))
+      assert.equal(2, #select(2, base(torch.randn(2, 1, 3))))
       assert.same({8, 4}, nn.RNNCellBase(3, 4, false, 2).weight_hh.shape)
    end)
 end)
@@ -415,16 +450,43 @@ describe("recurrent layers refuse", function()
 
    it("states that do not fit", function()
       refuses("nn.LSTM: c0: expected shape (1, 2, 4), got a float32 tensor of shape (1, 2, 3)", function()
-         nn.LSTM(3, 4)(x, torch.zeros(1, 2, 4), torch.zeros(1, 2, 3))
+         nn.LSTM(3, 4)(x, {torch.zeros(1, 2, 4), torch.zeros(1, 2, 3)})
       end)
       refuses("nn.GRU: h0: expected shape (1, 4)", function() nn.GRU(3, 4)(x[1], torch.zeros(1, 2, 4)) end)
       refuses("nn.GRU: h0: expected float32, as the input is", function()
          nn.GRU(3, 4)(x, torch.zeros(1, 2, 4, f64))
       end)
-      refuses("nn.GRU: hx: expected at most 1 tensors, got 2", function()
+      refuses("nn.GRU: expected at most 2 arguments, got 3", function()
          nn.GRU(3, 4)(x, torch.zeros(1, 2, 4), torch.zeros(1, 2, 4))
       end)
-      refuses("nn.LSTM: h0: expected shape (1, 2, 4), got 3", function() nn.LSTM(3, 4)(x, 3) end)
+      refuses("nn.GRU: h0: expected shape (1, 2, 4), got a table", function()
+         nn.GRU(3, 4)(x, {torch.zeros(1, 2, 4)})
+      end)
+   end)
+
+   it("a state of an LSTM that is not {h, c}, and say how it is written", function()
+      local layer, cell = nn.LSTM(3, 4), nn.LSTMCell(3, 4)
+      local h, c = torch.zeros(1, 2, 4), torch.zeros(1, 2, 4)
+      local usage = "; local output, state = lstm(input, state) returns and takes that table"
+      local expected = "nn.LSTM: hx: expected {h0, c0}, a table of two tensors, got "
+      refuses(expected .. "a float32 tensor of shape (1, 2, 4)" .. usage, function() layer(x, h) end)
+      refuses(expected .. "2 arguments" .. usage, function() layer(x, h, c) end)
+      refuses(expected .. "2 arguments" .. usage, function() layer(x, nil, c) end)
+      refuses(expected .. "a table of 1 with a float32 tensor", function() layer(x, {h}) end)
+      refuses(expected .. "a table of 0 with nil first", function() layer(x, {}) end)
+      refuses(expected .. "3" .. usage, function() layer(x, 3) end)
+      refuses("nn.LSTM: c0: expected shape (1, 2, 4), got a table", function() layer(x, {h, {c}}) end)
+      refuses(expected, function() -- as if the state were two results
+         local _, first, second = layer(x)
+         layer(x, {first, second})
+      end)
+      usage = "; h, c = cell(input, {h, c}) returns two tensors and takes a table of them"
+      expected = "nn.LSTMCell: hx: expected {h, c}, a table of two tensors, got "
+      refuses(expected .. "a float32 tensor of shape (2, 4)" .. usage, function()
+         local state = cell(x[1]) -- as if the state were one result
+         cell(x[1], state)
+      end)
+      refuses(expected .. "2 arguments" .. usage, function() cell(x[1], h[1], c[1]) end)
    end)
 end)
 
@@ -544,9 +606,9 @@ describe("packed sequences", function()
       for _, kind in ipairs(kinds) do
          local layer = nn[kind[1]](3, 4, options_with(kind))
          local list = {torch.randn(2, 3), torch.randn(5, 3), torch.randn(1, 3), torch.randn(5, 3)}
-         local output, h = layer(R.pack_sequence(list, false))
+         local output, h = results_of(layer, R.pack_sequence(list, false))
          for i, y in ipairs(R.unpack_sequence(output)) do
-            local alone, last = layer(list[i])
+            local alone, last = results_of(layer, list[i])
             assert.close(alone, y, 1e-6)
             assert.close(last, h:select(2, i), 1e-6)
          end
@@ -630,7 +692,7 @@ describe("a recurrent layer has the same bits", function()
       local x = torch.randn(size[1], size[2], size[3])
       layer, x = layer:to(device), x:to(device):requires_grad_()
       local input = lengths and R.pack_padded_sequence(x, lengths, false, false) or x
-      local output, h, c = layer(input)
+      local output, h, c = results_of(layer, input)
       if lengths then output = output.data end
       local loss = (output * torch.linspace(-1, 1, output:numel(), {device = device}):view_as(output)):sum()
       loss = loss + h:sum()
@@ -681,8 +743,8 @@ describe("a recurrent layer has the same bits", function()
       for _, kind in ipairs(kinds) do
          torch.manual_seed(10)
          local layer, x = nn[kind[1]](5, 6, options_with(kind)), torch.randn(4, 3, 5)
-         local recorded = {layer(x)}
-         local plain = {torch.no_grad(function() return layer(x) end)}
+         local recorded = {results_of(layer, x)}
+         local plain = {torch.no_grad(function() return results_of(layer, x) end)}
          for i, t in ipairs(recorded) do assert.is_true(torch.equal(t, plain[i]), title(kind)) end
       end
    end)

@@ -5,14 +5,16 @@ local torch = require "tlua"
 
 local M = {}
 
+local function precedes(a, b)
+   if type(a) == type(b) then return a < b end
+   return type(a) == "number"
+end
+
 -- Lists in order, then names by the alphabet.
 local function sorted_keys(node)
    local keys = {}
    for key in pairs(node) do keys[#keys + 1] = key end
-   table.sort(keys, function(a, b)
-      if type(a) == type(b) then return a < b end
-      return type(a) == "number"
-   end)
+   table.sort(keys, precedes)
    return keys
 end
 
@@ -78,6 +80,55 @@ function M.flatten(value)
          i = i + 1
          return list[i]
       end)
+   end
+end
+
+-- The keys that have an order: numbers, then strings.
+local function orderly_keys(node)
+   local keys = {}
+   for key in pairs(node) do
+      if type(key) == "number" or type(key) == "string" then keys[#keys + 1] = key end
+   end
+   table.sort(keys, precedes)
+   return keys
+end
+
+--- As flatten, of any values that a function may take or return: nodes may hold themselves, and
+--- have keys of any type, of which those that are neither numbers nor strings are left as they are.
+---@param values table  such as table.pack gives
+---@return Tensor[] leaves
+---@return fun(list: any[]): table rebuild
+function M.tensors(values)
+   local leaves, copies = {}, {}
+   local function visit(node)
+      if copies[node] then return end
+      copies[node] = true
+      for _, key in ipairs(orderly_keys(node)) do
+         local part = node[key]
+         if torch.is_tensor(part) then leaves[#leaves + 1] = part end
+         if M.is_node(part) then visit(part) end
+      end
+   end
+   visit(values)
+   return leaves, function(list)
+      local i, made = 0, {}
+      local function copy(node)
+         if made[node] then return made[node] end
+         local new = {}
+         made[node] = new
+         for key, part in pairs(node) do new[key] = part end
+         for _, key in ipairs(orderly_keys(node)) do
+            local part = node[key]
+            if torch.is_tensor(part) then
+               i = i + 1
+               new[key] = list[i]
+            elseif M.is_node(part) then
+               new[key] = copy(part)
+            end
+         end
+         return new
+      end
+      return copy(values)
    end
 end
 

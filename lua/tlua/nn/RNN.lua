@@ -17,6 +17,10 @@ local modes <const> = {
    LSTM = {operator = "lstm", gates = 4}, GRU = {operator = "gru", gates = 3},
 }
 
+-- The arguments of recurrent.states: the names of the first states, and the right call.
+local state_names <const>, lstm_names <const> = {"h0"}, {"h0", "c0"}
+local usage <const> = "local output, state = lstm(input, state) returns and takes that table"
+
 local options <const> = [[num_layers: layers = 1, %sbias: boolean = true,
    batch_first: boolean = false, dropout: number = 0, bidirectional: boolean = false,
    proj_size: count = 0, device: string?, dtype: string?]]
@@ -164,35 +168,45 @@ local function state_shapes(self, batch)
    return shapes
 end
 
+local function first_states(self, input, batch, ...)
+   return recurrent.states(self, input, self.mode == "LSTM" and lstm_names or state_names,
+      state_shapes(self, batch), usage, ...)
+end
+
+-- The results of the layer: an LSTM's last states are one table.
+local function results(self, output, last)
+   if self.mode == "LSTM" then return output, last end
+   return output, last[1]
+end
+
 local function forward_packed(self, sequence, ...)
    check_input(self, "data", sequence.data, {2}, "a packed sequence of rows of size %d")
-   local states = recurrent.states(self, sequence.data,
-      state_shapes(self, sequence.batch_sizes[1]:item()), ...)
+   local states = first_states(self, sequence.data, sequence.batch_sizes[1]:item(), ...)
    permute(states, sequence.sorted_indices)
    local output, last = recurrent.split(run(self, sequence.data, states, sequence.batch_sizes))
    permute(last, sequence.unsorted_indices)
-   return PackedSequence(output, sequence.batch_sizes, sequence.sorted_indices,
-      sequence.unsorted_indices), table.unpack(last)
+   output = PackedSequence(output, sequence.batch_sizes, sequence.sorted_indices,
+      sequence.unsorted_indices)
+   return results(self, output, last)
 end
 
 local function forward_single(self, input, ...)
-   local states = recurrent.states(self, input, state_shapes(self, nil), ...)
+   local states = first_states(self, input, nil, ...)
    for i, state in ipairs(states) do states[i] = state:unsqueeze(2) end
    local output, last = recurrent.split(run(self, input:unsqueeze(2), states, false))
    for i, state in ipairs(last) do last[i] = state:squeeze(2) end
-   return output:squeeze(2), table.unpack(last)
+   return results(self, output:squeeze(2), last)
 end
 
 --- The outputs of the last layer at all steps, and the last states of all layers and directions.
 --- Sequences are (T, N, input_size), (N, T, input_size) with `batch_first`, or one
---- (T, input_size); or a PackedSequence, and the outputs are then one, too. The first states are
---- tensors (layers * directions, N, size), without N for one sequence, one after the other or in a
---- list; zeros where missing.
+--- (T, input_size); or a PackedSequence, and the outputs are then one, too. A state is a tensor
+--- (layers * directions, N, size), without N for one sequence; an LSTM's are the table {h, c}, as
+--- an argument and as a result. The first states are zeros by default.
 ---@param input Tensor|nn.utils.rnn.PackedSequence
----@param ... Tensor|Tensor[]|nil  h, and of an LSTM c
+---@param ... Tensor|Tensor[]|nil  the first states: h0, of an LSTM {h0, c0}
 ---@return Tensor|nn.utils.rnn.PackedSequence output
----@return Tensor h
----@return Tensor? c  of an LSTM
+---@return Tensor|Tensor[] state  h, of an LSTM {h, c}
 function RNNBase:forward(input, ...)
    if torch.type(input) == "nn.utils.rnn.PackedSequence" then
       return forward_packed(self, input, ...)
@@ -204,8 +218,8 @@ function RNNBase:forward(input, ...)
       args.refuse(torch.type(self), "input", "at least one step", input)
    end
    if input:dim() == 2 then return forward_single(self, input, ...) end
-   local states = recurrent.states(self, input, state_shapes(self, input:size(3 - step_dim)), ...)
-   return run(self, input, states, self.batch_first)
+   local states = first_states(self, input, input:size(3 - step_dim), ...)
+   return results(self, recurrent.split(run(self, input, states, self.batch_first)))
 end
 
 function RNNBase:extra_repr()
@@ -244,7 +258,8 @@ M.RNN = define("RNN", "nonlinearity: string = 'tanh', ", function(a)
    return recurrent.mode_of("nn.RNN", a.nonlinearity)
 end)
 
---- Long short-term memory: `lstm(input, h0?, c0?)` returns the outputs, and the last h and c.
+--- Long short-term memory: `local output, state = lstm(input, state?)`. The state, the first as the
+--- last one, is the table {h, c}: `local h, c = table.unpack(state)`.
 ---@class nn.LSTM: nn.RNNBase
 ---@overload fun(input_size: integer, hidden_size: integer, options?: table): nn.LSTM
 M.LSTM = define("LSTM", nil, function() return "LSTM" end)

@@ -48,6 +48,10 @@ function RNNCellBase:extra_repr()
    return text
 end
 
+-- The arguments of recurrent.states: the names of the states, and the right call.
+local state_names <const>, lstm_names <const> = {"h"}, {"h", "c"}
+local usage <const> = "h, c = cell(input, {h, c}) returns two tensors and takes a table of them"
+
 -- The state after a step, one tensor for each of `parts`.
 local function advance(self, operator, parts, input, ...)
    if not torch.is_tensor(input) or input:dim() < 1 or input:dim() > 2
@@ -60,7 +64,8 @@ local function advance(self, operator, parts, input, ...)
    for i = 1, parts do
       shapes[i] = single and {self.hidden_size} or {input:size(1), self.hidden_size}
    end
-   local states = recurrent.states(self, input, shapes, ...)
+   local states = recurrent.states(self, input, parts == 1 and state_names or lstm_names, shapes,
+      usage, ...)
    if single then
       input = input:unsqueeze(1)
       for i, state in ipairs(states) do states[i] = state:unsqueeze(1) end
@@ -99,7 +104,8 @@ M.RNNCell = define("RNNCell", 1, 1, "nonlinearity: string = 'tanh', ", function(
    return "rnn_" .. self.nonlinearity .. "_cell"
 end)
 
---- `cell(input, h?, c?)`, or `cell(input, {h, c})`: to the new h and c.
+--- `h, c = cell(input, {h, c})`: two results, as PyTorch's tuple is taken apart; the states before
+--- the step are one table, and zeros by default.
 ---@class nn.LSTMCell: nn.RNNCellBase
 ---@overload fun(input_size: integer, hidden_size: integer, options?: table): nn.LSTMCell
 M.LSTMCell = define("LSTMCell", 4, 2, "", function() return "lstm_cell" end)

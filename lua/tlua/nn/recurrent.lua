@@ -49,45 +49,51 @@ local function same_shape(tensor, shape)
    return true
 end
 
--- States as a list that may have holes: given one by one, or as one list.
-local function given_states(name, most, first, ...)
-   local list, n = {first, ...}, select("#", first, ...)
-   if type(first) == "table" then
-      if (...) ~= nil then args.refuse(name, "hx", "one list, or tensors", first) end
-      list, n = {table.unpack(first)}, #first
+-- The states as a list, one for each name. A single state is a tensor. Two are always one table:
+-- as results or arguments of their own, the second would be lost without a word in a loop that
+-- keeps one variable, as PyTorch's `output, hidden = lstm(input, hidden)` does.
+local function given_states(self, names, usage, hx, ...)
+   local name, most = torch.type(self), #names
+   if most == 1 then
+      if select("#", ...) > 0 then
+         torch.raise(("%s: expected at most 2 arguments, got %d"):format(name,
+            2 + select("#", ...)))
+      end
+      return {hx}
    end
-   if n > most then
-      torch.raise(("%s: hx: expected at most %d tensors, got %d"):format(name, most, n))
+   if hx == nil and select("#", ...) == 0 then return {} end
+   local expected = ("{%s}, a table of two tensors"):format(table.concat(names, ", "))
+   local got
+   if select("#", ...) > 0 then
+      got = ("%d arguments"):format(1 + select("#", ...))
+   elseif type(hx) ~= "table" or getmetatable(hx) then
+      got = args.describe(hx)
+   elseif #hx ~= most or not torch.is_tensor(hx[1]) then
+      got = ("a table of %d with %s first"):format(#hx, args.describe(hx[1]))
+   else
+      return {hx[1], hx[2]}
    end
-   return list, n
+   torch.raise(("%s: hx: expected %s, got %s; %s"):format(name, expected, got, usage))
 end
 
---- The first states, given as tensors or in a list, after a check; an empty list for none. Where
---- only some are given the others are zeros.
+--- The first states after a check; an empty list for none, which are zeros.
 ---@param self nn.Module
 ---@param input Tensor
----@param shapes integer[][]  of h, and of c where there is one
----@param ... Tensor|Tensor[]|nil
+---@param names string[]  of the states: h, and c where there is one
+---@param shapes integer[][]  of each of them
+---@param usage string  the right call, for messages
+---@param ... Tensor|Tensor[]|nil  h, or {h, c}
 ---@return Tensor[]
-function M.states(self, input, shapes, ...)
+function M.states(self, input, names, shapes, usage, ...)
    local name = torch.type(self)
-   local list, n = given_states(name, #shapes, ...)
-   local some = false
-   for i = 1, n do
-      local state, what = list[i], i == 1 and "h0" or "c0"
-      if state ~= nil then
-         some = true
-         if not torch.is_tensor(state) or not same_shape(state, shapes[i]) then
-            args.refuse(name, what, "shape (" .. table.concat(shapes[i], ", ") .. ")", state)
-         end
-         if state.dtype ~= input.dtype then
-            args.refuse(name, what, input.dtype .. ", as the input is", state)
-         end
+   local list = given_states(self, names, usage, ...)
+   for i, state in pairs(list) do
+      if not torch.is_tensor(state) or not same_shape(state, shapes[i]) then
+         args.refuse(name, names[i], "shape (" .. table.concat(shapes[i], ", ") .. ")", state)
       end
-   end
-   if not some then return {} end
-   for i, shape in ipairs(shapes) do
-      list[i] = list[i] or torch.zeros(shape, {dtype = input.dtype, device = input.device})
+      if state.dtype ~= input.dtype then
+         args.refuse(name, names[i], input.dtype .. ", as the input is", state)
+      end
    end
    return list
 end

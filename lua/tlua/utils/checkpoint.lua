@@ -5,6 +5,7 @@ local torch = require "tlua"
 local args = require "tlua.args"
 local class = require "tlua.class"
 local Function = require "tlua.autograd.Function"
+local tree = require "tlua.func.tree"
 
 local M = {}
 
@@ -31,18 +32,16 @@ local function shape_of(value)
    return "a tensor of shape (" .. table.concat(value.shape, ", ") .. ")"
 end
 
--- What results are, to compare with those of the second time; other values than tensors may differ.
+-- The shapes of the results, to compare with those of the second time.
 local function shapes_of(results)
    local shapes = {n = results.n}
-   for i = 1, results.n do
-      shapes[i] = torch.is_tensor(results[i]) and shape_of(results[i]) or false
-   end
+   for i = 1, results.n do shapes[i] = shape_of(results[i]) end
    return shapes
 end
 
 local function check_again(before, outputs)
    for i = 1, before.n do
-      if before[i] and before[i] ~= shape_of(outputs[i]) then
+      if before[i] ~= shape_of(outputs[i]) then
          torch.raise(("utils.checkpoint: result %d of fn: expected %s, as the first time, got %s")
             :format(i, before[i], shape_of(outputs[i])))
       end
@@ -50,18 +49,10 @@ local function check_again(before, outputs)
 end
 
 -- `anchor` requires a gradient, so that the call is recorded even if no argument does, as when
--- only parameters inside of fn are learnt.
+-- only parameters inside of fn are learnt. Arguments and results of fn are tensors.
 function Checkpoint.forward(ctx, _, fn, ...)
-   local given = table.pack(...)
-   local tensors = {n = given.n}
-   for i = 1, given.n do
-      if torch.is_tensor(given[i]) then
-         tensors[i] = given[i]
-         given[i] = nil
-      end
-   end
-   ctx.fn, ctx.rest, ctx.state = fn, given, random_states()
-   ctx:save_for_backward(table.unpack(tensors, 1, tensors.n))
+   ctx.fn, ctx.state = fn, random_states()
+   ctx:save_for_backward(...)
    local results = table.pack(fn(...))
    ctx.shapes = shapes_of(results)
    return table.unpack(results, 1, results.n)
@@ -77,29 +68,23 @@ local function repeat_forward(ctx, inputs)
 end
 
 function Checkpoint.backward(ctx, ...)
-   local saved = table.pack(ctx:saved_tensors())
-   local inputs = {n = ctx.rest.n}
-   for i = 1, inputs.n do
-      inputs[i] = ctx.rest[i]
-      if saved[i] then
-         inputs[i] = saved[i]:detach()
-         inputs[i]:requires_grad_(saved[i].requires_grad)
-      end
+   local inputs = table.pack(ctx:saved_tensors())
+   for i, tensor in ipairs(inputs) do
+      inputs[i] = tensor:detach()
+      inputs[i]:requires_grad_(tensor.requires_grad)
    end
    local outputs = repeat_forward(ctx, inputs)
    check_again(ctx.shapes, outputs)
    local roots, seeds = {}, {}
    for k = 1, outputs.n do
       local output, grad = outputs[k], select(k, ...)
-      if torch.is_tensor(output) and output.requires_grad and grad then
+      if output.requires_grad and grad then
          roots[#roots + 1], seeds[#seeds + 1] = output, grad
       end
    end
    if #roots > 0 then torch.autograd.backward(roots, seeds) end
    local grads = {}
-   for i = 1, inputs.n do
-      grads[i] = torch.is_tensor(inputs[i]) and inputs[i].grad or nil
-   end
+   for i = 1, inputs.n do grads[i] = inputs[i].grad end
    return nil, nil, table.unpack(grads, 1, inputs.n)
 end
 
@@ -108,7 +93,8 @@ end
 local function pass(...) return ... end
 
 --- fn(...), without keeping what happens inside: it is computed again, from the same random state,
---- in the backward pass. fn must give the same results both times. Parameters used in fn get
+--- in the backward pass. Tensors among arguments and results may be in plain tables, too, which are
+--- then copied. fn must give the same results both times. Parameters used in fn get
 --- their gradients in `grad`, so this is for `backward`, not for `torch.autograd.grad`.
 ---@param fn fun(...): any
 ---@param ... any  fn's arguments
@@ -119,8 +105,19 @@ function M.checkpoint(fn, ...)
       args.refuse("utils.checkpoint", "fn", "a function", fn)
    end
    if not torch.is_grad_enabled() then return pass(fn(...)) end
+   -- A Function sees the tensors that are arguments and results, not those in tables.
+   local given, with_given = tree.tensors(table.pack(...))
+   local with_results
+   local function flat(...)
+      local values = with_given {...}
+      local results
+      results, with_results = tree.tensors(table.pack(fn(table.unpack(values, 1, values.n))))
+      return table.unpack(results)
+   end
    local anchor = torch.empty(0, {requires_grad = true})
-   return Checkpoint:apply(anchor, fn, ...)
+   local tensors = {Checkpoint:apply(anchor, flat, table.unpack(given))}
+   local results = with_results(tensors)
+   return table.unpack(results, 1, results.n)
 end
 
 --- Runs the modules of a Sequential in so many segments, of which all but the last are checkpoints.

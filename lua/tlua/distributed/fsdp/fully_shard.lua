@@ -214,12 +214,19 @@ end
 
 -- A forward pass -------------------------------------------------------------------------------
 
-local function cast_all(values, dtype)
-   for i = 1, values.n do
-      local value = values[i]
-      if torch.is_tensor(value) and value:is_floating_point() then values[i] = value:to(dtype) end
+-- Also in tables, such as the state of an LSTM.
+local function cast(value, dtype)
+   if torch.is_tensor(value) then
+      return value:is_floating_point() and value:to(dtype) or value
    end
-   return values
+   if type(value) ~= "table" or getmetatable(value) ~= nil then return value end
+   local copy = {}
+   for key, item in pairs(value) do copy[key] = cast(item, dtype) end
+   return copy
+end
+
+local function cast_all(values, dtype)
+   for i = 1, values.n do values[i] = cast(values[i], dtype) end
 end
 
 -- A parameter of a module in no unit below must not be one of such a unit as well.
