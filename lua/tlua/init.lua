@@ -46,6 +46,10 @@ load_on_use(torch, {
    summary = "tlua.nn.summary",
    save = "tlua.io",
    load = "tlua.io",
+   frombuffer = "tlua.conversions",
+   from_table = "tlua.conversions",
+   from_numpy = "tlua.conversions",
+   asarray = "tlua.conversions",
    histogramdd = "tlua.histogramdd",
    svd_lowrank = "tlua.lowrank",
    pca_lowrank = "tlua.lowrank",
@@ -60,6 +64,8 @@ load_on_use(torch.autograd, {
    gradgradcheck = "tlua.autograd.gradcheck",
    graph = "tlua.autograd.graph",
 })
+
+load_on_use(torch.io, {as_dict = "tlua.io.kinds", as_list = "tlua.io.kinds"})
 
 load_on_use(torch.distributed, require "tlua.distributed")
 

@@ -20,7 +20,7 @@ end
 
 -- A zip file's text with 0 for every checksum, which is how PyTorch says that it wrote none.
 local function without_checksums(text)
-   for _, entry in pairs(require "tlua.io.zip".open(torch.distributed._bytes(text))) do
+   for _, entry in pairs(require "tlua.io.zip".open(torch.io.bytes(text))) do
       text = text:gsub(("<I4"):pack(entry.crc):gsub("%W", "%%%0"), "\0\0\0\0")
    end
    return text
@@ -66,7 +66,7 @@ describe("torch.load of PyTorch's checkpoints", function()
    it("compares what is stored with its checksum, if it has one", function()
       local text = shell.read "spec/fixtures/formats/checkpoint.pt"
       local name = os.tmpname() .. ".pt"
-      local archive = torch.distributed._bytes(text)
+      local archive = torch.io.bytes(text)
       local checked = 0
       for file, entry in pairs(require "tlua.io.zip".open(archive)) do
          if file:find "/data/%d+$" and entry.size > 0 then
@@ -93,11 +93,23 @@ describe("torch.load of PyTorch's checkpoints", function()
       end)
    end)
 
-   it("still reads what torch.save has written under such a name", function()
-      local name = path .. ".pt"
-      torch.save({a = torch.ones(2)}, name)
-      assert.same({1, 1}, torch.load(name).a:tolist())
-      os.remove(name)
+   it("still reads safetensors, which torch.save has written under such a name", function()
+      torch.save({a = torch.ones(2)}, path)
+      local ok, loaded = load_text(".pt", shell.read(path))
+      assert.is_true(ok, loaded)
+      assert.same({1, 1}, loaded.a:tolist())
+   end)
+
+   it("reads them under any name, and says of older ones that they are", function()
+      local checkpoint = shell.read(folder .. "checkpoint.pt")
+      for _, ending in ipairs {"", ".bin", ".model", ".safetensors"} do
+         local ok, loaded = load_text(ending, checkpoint)
+         assert.is_true(ok, loaded)
+         assert.equal(3, loaded.epoch)
+      end
+      local ok, message = load_text(".pt", "\x80\2\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19.")
+      assert.is_false(ok)
+      assert.matches("PyTorch's format from before version 1.6", message)
    end)
 end)
 
@@ -312,16 +324,39 @@ end)
 
 describe("torch.save", function()
    it("refuses names that torch.load would take for another format", function()
-      for _, ending in ipairs {".gguf", ".PNG", "-idx1-ubyte", ".npy.gz"} do
+      for _, ending in ipairs {".gguf", ".JPG", "-idx1-ubyte", ".npy.gz"} do
          local name = path .. ending
          assert.raises("save: " .. name .. ": the name tells another format", function()
             torch.save(torch.ones(1), name)
          end)
          assert.is_nil(io.open(name))
       end
-      for _, ending in ipairs {".pt", ".bin"} do
+   end)
+
+   it("refuses endings that tell no format, and names those that do", function()
+      for _, ending in ipairs {".model", ".safetensor", ".tmp", ".csv", ".pt.zip"} do
+         local name = path .. ending
+         assert.raises("save: " .. name .. ": no format has the ending ." .. ending:match "%w+$",
+            "known are .safetensors, .st or no ending; .pt", function()
+               torch.save(torch.ones(1), name)
+            end)
+         assert.is_nil(io.open(name))
+      end
+   end)
+
+   it("tells the format by the ending", function()
+      local begins = {
+         [".pt"] = "PK\3\4", [".pth"] = "PK\3\4", [".bin"] = "PK\3\4", [".ckpt"] = "PK\3\4",
+         [".pth.tar"] = "PK\3\4", [".PT"] = "PK\3\4", [".pt.tmp"] = "PK\3\4",
+         [".safetensors"] = "", [".st"] = "", [""] = "", [".1000"] = "", ["-v1.5"] = "",
+         [".safetensors.tmp"] = "",
+      }
+      for ending, begin in pairs(begins) do
          local name = path .. ending
          torch.save({x = torch.ones(1)}, name)
+         local text = shell.read(name)
+         assert.equal(begin == "", ("<I8"):unpack(text) < #text, ending)
+         assert.equal(begin, text:sub(1, #begin), ending)
          assert.equal(1, torch.load(name).x:item())
          os.remove(name)
       end
@@ -416,7 +451,7 @@ describe("torch.save for NumPy", function()
          assert.raises("save: " .. name .. ": " .. case[2], function() torch.save(case[1], name) end)
          assert.same({1, 1}, torch.load(name):tolist())
       end
-      assert.raises("metadata: NumPy's files have no place for them", function()
+      assert.raises("metadata: only .safetensors files have a place for them", function()
          torch.save(torch.ones(1), name, {metadata = {a = "b"}})
       end)
       os.remove(name)

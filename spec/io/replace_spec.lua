@@ -106,14 +106,15 @@ describe("torch.save to what is no file", function()
    end)
 
    it("names a folder", function()
-      local file = folder
-      assert.raises("save: " .. folder .. ": Is a directory", function() torch.save({}, file) end)
+      local file = path "folder"
+      shell.ok("mkdir " .. quote(file))
+      assert.raises("save: " .. file .. ": Is a directory", function() torch.save({}, file) end)
       file = folder .. "/none/x"
       assert.raises("save: " .. file .. ": No such file", function() torch.save({}, file) end)
       file = folder .. "/x\0y"
       assert.raises("save: path: a byte 0", function() torch.save({}, file) end)
       assert.raises("load: path: a byte 0", function() torch.load(file) end)
-      assert.same({}, names())
+      assert.same({"folder"}, names())
    end)
 end)
 

@@ -41,7 +41,7 @@ local sorted = require "spec.support.sorted"
 local function matrix() return torch.ones(7, 9) end
 local function list() return torch.ones(40):requires_grad_() end
 local function bytes()
-   return torch.distributed._bytes("\x1f\x8b\8\0\0\0\0\0" .. ("1,2\n\"a\",4\n"):rep(2000))
+   return torch.io.bytes("\x1f\x8b\8\0\0\0\0\0" .. ("1,2\n\"a\",4\n"):rep(2000))
 end
 
 local Sum = torch.class("SumOfSeveral", torch.autograd.Function)

@@ -90,6 +90,22 @@ static int io_map(lua_State *L) {
   return give(L, box, data, 1, &size, unmap, (void *)(uintptr_t)bytes);
 }
 
+/* bytes(text) -> its bytes, (n) uint8. */
+static int io_bytes(lua_State *L) {
+  if (lua_type(L, 1) != LUA_TSTRING)
+    return tli_error(L, "io.bytes: expected a string, got %s",
+                     tli_describe(L, tli_state(L), lua_isnone(L, 1) ? 0 : 1));
+  size_t size;
+  const char *text = lua_tolstring(L, 1, &size);
+  tli_Box *box = tli_push_box(L);
+  int64_t n = (int64_t)size;
+  tl_Tensor *t = tli_empty(TL_U8, TLI_CPU, 1, &n);
+  if (t == NULL) return tli_raise(L);
+  memcpy(tli_data(t), text, size);
+  tli_fill_box(tli_state(L), box, t);
+  return 1;
+}
+
 /* bytes_as(bytes, first, shape, dtype) -> Tensor, or nil and a message. */
 static int io_bytes_as(lua_State *L) {
   int64_t sizes[TL_MAX_DIMS];
@@ -221,14 +237,27 @@ static int io_dequantize(lua_State *L) {
   return 1;
 }
 
-/* decode_image(bytes) -> (channels, height, width), or nil and a message. */
+/* decode_image(string or bytes) -> (channels, height, width), or nil and a message. */
 static int io_decode_image(lua_State *L) {
-  check_bytes(L, "io.decode_image");
+  bool text = lua_type(L, 1) == LUA_TSTRING;
+  if (!text && tli_to_box(L, tli_state(L), 1) == NULL)
+    return tli_error(L,
+                     "io.decode_image: expected a file's bytes as a string or as a tensor of "
+                     "uint8, got %s",
+                     tli_describe(L, tli_state(L), lua_isnone(L, 1) ? 0 : 1));
+  if (!text) check_bytes(L, "io.decode_image");
   tli_Box *box = tli_push_box(L);
-  tl_Tensor *bytes = check_bytes(L, "io.decode_image");
+  size_t n;
+  const void *data;
+  if (text) {
+    data = lua_tolstring(L, 1, &n);
+  } else {
+    tl_Tensor *bytes = check_bytes(L, "io.decode_image");
+    data = tli_data(bytes);
+    n = (size_t)bytes->numel;
+  }
   int width = 0, height = 0, channels = 0;
-  unsigned char *pixels = tli_read_image(tli_data(bytes), (size_t)bytes->numel, MOST_PIXELS, &width,
-                                         &height, &channels);
+  unsigned char *pixels = tli_read_image(data, n, MOST_PIXELS, &width, &height, &channels);
   if (pixels == NULL) return give_up(L);
   int64_t sizes[] = {channels, height, width};
   tl_Tensor *t = tli_empty(TL_U8, TLI_CPU, 3, sizes);
@@ -424,6 +453,7 @@ static int io_csv(lua_State *L) {
 }
 
 const luaL_Reg tli_bytes_functions[] = {{"map", io_map},
+                                        {"bytes", io_bytes},
                                         {"bytes_as", io_bytes_as},
                                         {"text", io_text},
                                         {"inflate", io_inflate},

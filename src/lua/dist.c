@@ -558,20 +558,6 @@ static int work_gc(lua_State *L) {
   return 0;
 }
 
-/* ---- bytes --------------------------------------------------------------------------- */
-
-static int dist_bytes(lua_State *L) {
-  size_t size;
-  const char *text = luaL_checklstring(L, 1, &size);
-  tli_Box *box = tli_push_box(L);
-  int64_t n = (int64_t)size;
-  tl_Tensor *t = tli_empty(TL_U8, TLI_CPU, 1, &n);
-  if (t == NULL) return tli_raise(L);
-  memcpy(tli_data(t), text, size);
-  tli_fill_box(tli_state(L), box, t);
-  return 1;
-}
-
 static int dist_string(lua_State *L) {
   tl_Tensor *t = tli_check_tensor(L, 1, "string");
   if (t->dtype != TL_U8 || tli_device(t).type != TL_CPU || !tli_contiguous(t))
@@ -666,7 +652,6 @@ void tli_open_dist(lua_State *L) {
                                   {NULL, NULL}};
   static const luaL_Reg functions[] = {{"_store", dist_store},
                                        {"_join", dist_join},
-                                       {"_bytes", dist_bytes},
                                        {"_string", dist_string},
                                        {"_sleep", dist_sleep},
                                        {"_mpi", dist_mpi},

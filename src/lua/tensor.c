@@ -487,6 +487,17 @@ static int tensor_tolist(lua_State *L) {
   return 1;
 }
 
+/* As tolist, where PyTorch's numpy has values: there is no NumPy, whose arrays the tensors are. */
+static int tensor_numpy(lua_State *L) {
+  const tl_Tensor *t = tli_check_tensor(L, 1, "numpy");
+  if (tli_device(t).type != TL_CPU)
+    return tli_error(L, "numpy: the tensor is on %s; use x:cpu():numpy()",
+                     tli_device_str(tli_device(t)));
+  if (tli_requires_grad(t))
+    return tli_error(L, "numpy: the tensor requires a gradient; use x:detach():numpy()");
+  return tensor_tolist(L);
+}
+
 static int tensor_release(lua_State *L) {
   if (tli_to_box(L, tli_state(L), 1) == NULL) tli_check_tensor(L, 1, "release");
   tli_release_box(L, 1);
@@ -544,6 +555,7 @@ static const luaL_Reg methods[] = {{"dim", tensor_dim},
                                    {"data_ptr", tensor_data_ptr},
                                    {"item", tensor_item},
                                    {"tolist", tensor_tolist},
+                                   {"numpy", tensor_numpy},
                                    {"release", tensor_release},
                                    {"iter", tensor_iter},
                                    {"type", tensor_type},

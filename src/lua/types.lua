@@ -89,6 +89,11 @@ function Tensor:item() end
 ---@return number|boolean|table
 function Tensor:tolist() end
 
+---The same as tolist, for a tensor on the CPU that requires no gradient. There is no NumPy in Lua:
+---the tensor itself computes, and torch.save(x, "x.npy") writes a file for Python.
+---@return number|boolean|table
+function Tensor:numpy() end
+
 ---An iterator over the positions of the first dimension: for row in x:iter() do.
 ---@return function
 function Tensor:iter() end
@@ -467,6 +472,11 @@ function torch.io.time() end
 ---@return torch.Tensor?, string?
 function torch.io.map(path) end
 
+---A string's bytes as a tensor.
+---@param text string
+---@return torch.Tensor bytes (n) uint8
+function torch.io.bytes(text) end
+
 ---Bytes as elements of another dtype, little-endian and row-major: over the same memory where they
 ---are aligned, else a copy. nil and a message where there are too few.
 ---@param bytes torch.Tensor  (n) uint8, contiguous
@@ -508,7 +518,7 @@ function torch.io.dequantize(bytes, first, shape, kind) end
 
 ---The pixels of a PNG or JPEG file, (channels, height, width) uint8; nil and a message if it is
 ---damaged or its library is missing.
----@param bytes torch.Tensor  (n) uint8, contiguous
+---@param bytes string|torch.Tensor  the file's; a tensor is (n) uint8, contiguous
 ---@return torch.Tensor?, string?
 function torch.io.decode_image(bytes) end
 

@@ -12,7 +12,7 @@ local function pack(name, object)
    local entries, structure, message = tree.flatten({object})
    if not entries then torch.raise(("%s: %s"):format(name, message)) end
    if #entries > 0 then torch.raise(name .. ": a tensor cannot be part of an object") end
-   return torch.distributed._bytes(structure)
+   return torch.io.bytes(structure)
 end
 
 local function unpack_object(bytes)

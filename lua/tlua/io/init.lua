@@ -1,11 +1,13 @@
--- init.lua - torch.save and torch.load. Files are safetensors: weights as they are, and nested
--- tables of tensors and plain data (checkpoints) with their structure in the file's metadata.
--- What others write is read by the end of its name: .npy and .npz of NumPy, .pt and .pth of
--- PyTorch, .gguf, .png and .jpg, and the IDX files of MNIST, also as .gz. Loading runs no code, and
--- a file that is damaged is refused with its name.
+-- init.lua - torch.save and torch.load. The end of a file's name tells its format: safetensors
+-- without one, weights as they are, and nested tables of tensors and plain data (checkpoints) with
+-- their structure in the file's metadata; .pt and .pth of PyTorch, .npy and .npz of NumPy, .png,
+-- and for reading alone .jpg, .gguf and the IDX files of MNIST, also as .gz. Loading runs no code,
+-- and a file that is damaged is refused with its name.
 
 local torch = require "tlua"
 local args = require "tlua.args"
+local formats = require "tlua.io.formats"
+local place = require "tlua.io.place"
 local replace_file = require "tlua.io.replace"
 local safetensors = require "tlua.io.safetensors"
 local source = require "tlua.io.source"
@@ -15,106 +17,29 @@ local M = {}
 
 local take_save = args.signature [[save(object: any, path: string, metadata: table?,
    compress: boolean = false)]]
-local take_load = args.signature [[load(path: string, device: string?, metadata: boolean = false,
-   mmap: boolean?)]]
+local take_load = args.signature [[load(path: string, device: string|object|callable?,
+   metadata: boolean = false, mmap: boolean?, map_location: any?, weights_only: boolean = true)]]
 
 local function check_path(name, path)
    if path:find("\0", 1, true) then torch.raise(name .. ": path: a byte 0 is in it") end
    if not io then torch.raise(name .. ": needs Lua's io library, which was not opened") end
 end
 
--- Formats of others by the end of the name -----------------------------------------------------
-
-local function is_zip(bytes)
-   return bytes:numel() >= 4 and torch.io.text(bytes, 1, 2) == "PK"
-end
-
-local readers = {}
-
-function readers.npy(bytes) return require "tlua.io.npy".array(bytes) end
-function readers.npz(bytes) return require "tlua.io.npy".arrays(bytes) end
-function readers.gguf(bytes) return require "tlua.io.gguf".read(bytes) end
-function readers.idx(bytes) return require "tlua.io.idx".read(bytes) end
-
-function readers.png(bytes)
-   local image, message = torch.io.decode_image(bytes)
-   return image or source.fail("%s", message)
-end
-readers.jpg, readers.jpeg = readers.png, readers.png
-
--- torch.save of ours has written safetensors under these names.
-function readers.pt(bytes, mapped)
-   if is_zip(bytes) then return require "tlua.io.pickle".checkpoint(bytes, mapped) end
-   local old = bytes:numel() > 2 and torch.io.text(bytes, 1, 2):find "^\x80[\2-\5]$"
-   if old then source.fail "PyTorch's format from before version 1.6; save it anew there" end
-   return nil
-end
-readers.pth = readers.pt
-
--- Which of them, and whether it is packed by gzip; nil: none.
-local function reader_of(path)
-   local name, packed = path:lower(), false
-   if name:find "%.gz$" then name, packed = name:sub(1, -4), true end
-   if name:find "idx%d+%-ubyte$" then return "idx", packed end
-   local ending = name:match "%.(%w+)$"
-   return readers[ending] and ending or nil, packed
-end
-
-local function read_other(file, path, kind, packed, mmap)
-   local bytes, mapped = source.bytes(file, path, mmap)
-   if packed then
-      local size
-      if kind == "idx" then size = require "tlua.io.idx".unpacked_size(bytes) end
-      local unpacked, message = torch.io.inflate(bytes, "gzip", size)
-      bytes = unpacked or source.fail("%s", message)
-   end
-   return readers[kind](bytes, mapped)
-end
-
--- Saving ----------------------------------------------------------------------------------------
-
-local writers = {}
-
--- Each gives a function that writes a(object) to an open file.
-function writers.safetensors(a)
-   local entries, structure, message = tree.flatten(a.object)
-   if not entries then torch.raise(("save: %s: %s"):format(a.path, message)) end
-   local metadata = {}
-   for key, value in pairs(a.metadata or {}) do
-      if type(key) ~= "string" or type(value) ~= "string" then
-         torch.raise("save: metadata: expected a table of strings")
-      end
-      metadata[key] = value
-   end
-   metadata[tree.key] = structure
-   return function(file) return safetensors.write(file, entries, metadata) end
-end
-
-local function for_numpy(write)
-   return function(a)
-      if a.metadata then
-         torch.raise(("save: %s: metadata: NumPy's files have no place for them"):format(a.path))
-      end
-      return function(file) return require "tlua.io.npy"[write](file, a.object, a.compress) end
-   end
-end
-writers.npy, writers.npz = for_numpy "write", for_numpy "write_all"
-
-local function writer_of(path)
-   local kind, packed = reader_of(path)
-   if not kind or readers[kind] == readers.pt then return writers.safetensors end
-   if packed or not writers[kind] then
-      torch.raise(("save: %s: the name tells another format (%s); this writes safetensors, .npy "
-         .. "and .npz"):format(path, packed and kind .. ".gz" or kind))
-   end
-   return writers[kind]
-end
-
 --- Saves a table of tensors, such as a state dict, or a table of tables, tensors, numbers, strings
---- and booleans, such as a checkpoint. Views are saved by value, on the CPU. `metadata`, a table
---- of strings, is what other programs may read from the file's header. A name that ends in .npy
---- takes one tensor, .npz a table of them, for NumPy. A name that tells another format, such as
---- x.gguf, is refused, since torch.load would read it as that.
+--- and booleans, such as a checkpoint. The end of the name tells the format:
+---
+--- * `.safetensors`, `.st` or none: tensors by value, on the CPU. `metadata`, a table of strings,
+---   is kept in the header, where other programs may read it.
+--- * `.pt`, `.pth`, `.bin`, `.ckpt`, `.tar`: as PyTorch's torch.save, whose torch.load reads it
+---   with `weights_only=True`. Tensors that share memory share it in the file. A table with the
+---   keys 1 to n is a list, any other one a dictionary with its keys as they are, and one from
+---   strings to tensors alone an OrderedDict; torch.io.as_dict(t) and torch.io.as_list(t) mark a
+---   table for which that guess is wrong. Take state_dict{names = "pytorch"} of modules and
+---   optimizers: positions in it count from 0, as PyTorch's do.
+--- * `.npy` takes one tensor, `.npz` a table of them, `.png` an image of uint8, (channels, height,
+---   width).
+---
+--- Any other ending is an error. The old file stays as it is until the new one is complete.
 ---@param object any  of these
 ---@param path string
 ---@param options? {metadata: table<string, string>, compress: boolean}  compress: of .npz, as
@@ -122,28 +47,34 @@ end
 function M.save(...)
    local a = take_save(...)
    check_path("save", a.path)
-   if a.compress and reader_of(a.path) ~= "npz" then
+   local name = formats.to_write(a.path)
+   local format = formats.formats[name]
+   if a.compress and name ~= "npz" then
       torch.raise(("save: %s: compress: only .npz files are written compressed"):format(a.path))
    end
-   local write = writer_of(a.path)(a)
-   local failure = replace_file(a.path, write)
+   if a.metadata and not format.metadata then
+      torch.raise(("save: %s: metadata: only .safetensors files have a place for them"):format(
+         a.path))
+   end
+   local failure = replace_file(a.path, format.write(a))
    if failure then torch.raise(("save: %s: %s"):format(a.path, failure)) end
 end
 
--- ------------------------------------------------------------------------------------------------
+-- Loading ---------------------------------------------------------------------------------------
 
-local function to_device(value, device)
-   if torch.is_tensor(value) then return value:to(device) end
+-- Puts the tensors of nested tables, each of which is there once, where they go.
+local function place_all(value, put)
+   if torch.is_tensor(value) then return put(value, "cpu") end
    if type(value) ~= "table" then return value end
-   for key, item in pairs(value) do value[key] = to_device(item, device) end
+   for key, item in pairs(value) do value[key] = place_all(item, put) end
    return value
 end
 
--- The object in an open file and the file's own metadata, or a message.
-local function read_own(file, path, a)
-   local tensors, metadata = safetensors.read(file, path, a.mmap)
+-- The object in an open safetensors file and the file's own metadata, or a message.
+local function read_own(file, a)
+   local tensors, metadata = safetensors.read(file, a.path, a.mmap)
    if not tensors then return metadata end
-   if a.device then to_device(tensors, a.device) end
+   if a.place then place_all(tensors, a.place) end
    local structure = metadata[tree.key]
    if not structure then return tensors, metadata end
    metadata[tree.key] = nil
@@ -152,36 +83,75 @@ local function read_own(file, path, a)
    return object, metadata
 end
 
-local function read(file, a)
-   local kind, packed = reader_of(a.path)
-   if kind then
-      local object, metadata = source.protect(read_other, file, a.path, kind, packed, a.mmap)
-      if object == nil and metadata then return metadata end
-      if object ~= nil then
-         if a.device then object = to_device(object, a.device) end
-         return object, metadata or {}
-      end
-      file:seek "set"
+-- {the object in a file of another format, its metadata}
+local function read_other(file, a, name, packed)
+   local format = formats.formats[name]
+   local bytes, mapped = source.bytes(file, a.path, a.mmap)
+   if packed then
+      local size
+      if name == "idx" then size = require "tlua.io.idx".unpacked_size(bytes) end
+      local unpacked, message = torch.io.inflate(bytes, "gzip", size)
+      bytes = unpacked or source.fail("%s", message)
    end
-   return read_own(file, a.path, a)
+   local object, metadata = format.read(bytes, mapped, a.place)
+   if a.place and not format.places then object = place_all(object, a.place) end
+   return {object, metadata or {}}
 end
 
---- Loads what save has written. Any other safetensors file gives a table from names to tensors, as
---- do .npz and .gguf; .pt and .pth give the tables, tensors and plain data of a PyTorch checkpoint
---- and refuse every class; .npy, .png and .jpg (channels, height, width; uint8) give one tensor.
---- `device` is where the tensors go, the CPU by default; with `metadata = true` the file's own
---- metadata are a second result. `mmap`: tensors are the file's bytes, read when they are first
---- looked at, and what is written to them stays in memory; by default so from 16 MB on. A mapped
---- file must keep its length: what reads behind a new end is an error in the `tlua` command, and
---- ends another program by SIGBUS. Checksums of .npz are compared, and of .pt where the file is not
---- mapped, since that reads all of it.
+-- By their begin: PyTorch's files, and those of its versions before 1.6. Ours had these names, too,
+-- and others use any.
+local function sniff(file)
+   local begin = file:read(4)
+   file:seek "set"
+   if begin == "PK\3\4" then return "pytorch" end
+   return nil, begin == "\x80\2\x8a\x0a"
+end
+
+local function read(file, a)
+   local name, packed = formats.of(a.path)
+   if name == nil or name == "safetensors" or name == "pytorch" then
+      local old
+      name, old = sniff(file)
+      packed = false
+      if old then return "PyTorch's format from before version 1.6; save it anew there" end
+   end
+   if not name then return read_own(file, a) end
+   local result, message = source.protect(read_other, file, a, name, packed)
+   if not result then return message end
+   return result[1], result[2]
+end
+
+--- Loads a file that save has written, or another program. A safetensors file without our structure
+--- gives a table from names to tensors, as do .npz and .gguf; .pt and .pth give the tables, tensors
+--- and plain data of a PyTorch checkpoint and refuse every class; .npy, .png and .jpg (channels,
+--- height, width; uint8) give one tensor.
+---
+--- `map_location`, or `device`, is where the tensors go, the CPU by default: a device, a table such
+--- as `{["cuda:1"] = "cuda:0"}`, or a function of a tensor (of .pt files: of the elements of each
+--- storage) and the name of the device that it was saved from, which returns it, moved or not, or
+--- a device. `weights_only`
+--- may be given and is always true. With `metadata = true` the file's own metadata are a second
+--- result. `mmap`: tensors are the file's bytes, read when they are first looked at, and changes of
+--- theirs stay in memory; by default so from 16 MB on. A mapped file must keep its length: reading
+--- behind a new end is an error in the `tlua` command, and ends another program by SIGBUS.
+--- Checksums of .npz are compared, and of .pt where the file is not mapped, since that reads all of
+--- it.
 ---@param path string
----@param options? {device: string, metadata: boolean, mmap: boolean}
+---@param options? {map_location: any, weights_only: boolean, mmap: boolean, device: any,
+---metadata: boolean}
 ---@return any object
 ---@return table<string, string>? metadata
 function M.load(...)
    local a = take_load(...)
    check_path("load", a.path)
+   if not a.weights_only then
+      torch.raise("load: weights_only: expected true, got false: loading runs no code of a file, "
+         .. "and so makes no objects of classes; save state_dict() in PyTorch and load that")
+   end
+   if a.device ~= nil and a.map_location ~= nil then
+      torch.raise "load: device and map_location are the same; expected one of them"
+   end
+   a.place = place.of("load", a.map_location == nil and a.device or a.map_location)
    local file <close>, message = io.open(a.path, "rb")
    if not file then torch.raise("load: " .. message) end
    local ok, object, metadata = pcall(read, file, a)

@@ -1,98 +1,48 @@
--- pickle.lua - reads PyTorch's checkpoints (.pt, .pth): a zip file with a pickle, a program for a
--- machine with a stack, and the bytes of each storage.
+-- pickle.lua - runs pickles, programs for a machine with a stack, as PyTorch's checkpoints hold
+-- them.
 --
--- The machine here builds tensors, tables, numbers, strings and booleans, and nothing else: a class
--- or function by any other name than those below is refused, and none is ever called. Dictionaries
--- become tables, lists and tuples sequences, None is left out.
+-- The machine builds tensors, tables, numbers, strings and booleans, and nothing else. A class or
+-- function by any other name than those in `rebuild.lua` is refused, and no code of the file is
+-- run. Classes, storages and marks are objects with the metatable `rebuild.Special`, which data of
+-- a file cannot have, and which cannot get into the result. Each step costs a byte of the pickle;
+-- steps that cost more, such as the copy of a list, are charged, and the sum of all charges must
+-- not exceed the length of the pickle. So time and memory are proportional to it.
+--
+-- Dictionaries become tables, lists, tuples and sets sequences; None is left out.
 
+local torch = require "tlua"
+local kinds = require "tlua.io.kinds"
+local rebuild = require "tlua.io.rebuild"
 local source = require "tlua.io.source"
-local zip = require "tlua.io.zip"
 
 local M = {}
 
-local storages <const> = {
-   FloatStorage = "float32", DoubleStorage = "float64", HalfStorage = "float16",
-   BFloat16Storage = "bfloat16", LongStorage = "int64", IntStorage = "int32",
-   ShortStorage = "int16", CharStorage = "int8", ByteStorage = "uint8", BoolStorage = "bool",
-}
-
-local dtypes <const> = {}
-for _, dtype in pairs(storages) do dtypes[dtype] = true end
-
-local mark <const> = {} -- what MARK pushes
-local none <const> = {} -- None
-local max_steps <const> = 1 << 24
-
--- A dictionary's or list's entries without None.
-local function plain(value)
-   if value == none then return nil end
-   return value
-end
-
--- Calls --------------------------------------------------------------------------------------
-
-local known = {} -- "module name" -> function of the arguments
-
-local function check_sizes(list, what)
-   if type(list) ~= "table" or #list > 16 then source.fail("a tensor's %s is no tuple", what) end
-   for i = 1, #list do
-      if math.type(list[i]) ~= "integer" or list[i] < 0 or list[i] > 1 << 53 then
-         source.fail("a tensor's %s has an impossible number", what)
-      end
-   end
-end
-
--- The tensor over a storage, if all of its elements lie inside.
-known["torch._utils _rebuild_tensor_v2"] = function(storage, offset, size, stride)
-   if type(storage) ~= "table" or not storage.storage then source.fail "a tensor has no storage" end
-   check_sizes(size, "size")
-   check_sizes(stride, "stride")
-   if math.type(offset) ~= "integer" or offset < 0 or #size ~= #stride then
-      source.fail "a tensor's geometry makes no sense"
-   end
-   local last, empty, n = offset, false, storage.storage:numel()
-   for i = 1, #size do
-      if size[i] == 0 then empty = true end
-      if size[i] > 1 and stride[i] > 0 and size[i] - 1 > n // stride[i] then
-         source.fail("a tensor of size {%s} lies outside of its storage of %d elements",
-            table.concat(size, ", "), n)
-      end
-      last = last + math.max(size[i] - 1, 0) * stride[i]
-      if stride[i] == 0 and size[i] > 1 << 31 then source.fail "a tensor is too large" end
-   end
-   if empty then return storage.storage:narrow(1, 1, 0):reshape(size) end
-   if last >= n then
-      source.fail("a tensor of size {%s} lies outside of its storage of %d elements",
-         table.concat(size, ", "), n)
-   end
-   return storage.storage:as_strided(size, stride, storage.storage:storage_offset() + offset)
-end
-
-known["torch._utils _rebuild_parameter"] = function(data) return data end
-known["collections OrderedDict"] = function(list)
-   local dictionary = {}
-   for _, pair in ipairs(type(list) == "table" and list or {}) do
-      if type(pair) == "table" and plain(pair[1]) ~= nil then
-         dictionary[pair[1]] = plain(pair[2])
-      end
-   end
-   return dictionary
-end
-known["torch Size"] = function(list) return list end
-
--- What a name stands for: a function of those above, a storage's dtype, or a dtype's name.
-local function find(module, name)
-   local key = module .. " " .. name
-   if known[key] then return {call = known[key]} end
-   if module == "torch" and storages[name] then return {dtype = storages[name]} end
-   if module == "torch" and dtypes[name] then return name end
-   source.fail("the class %s.%s is refused: only tensors and plain data are read", module, name)
-end
+local Special <const> = rebuild.Special
+local none <const> = rebuild.none
+local mark <const> = setmetatable({}, Special)
 
 -- The machine --------------------------------------------------------------------------------
 
+---@class io.Pickle
+---@field s io.Source
+---@field stack any[]
+---@field top integer
+---@field memo table<integer, any>
+---@field kept integer  values kept by MEMOIZE
+---@field kind table<table, string>  "list", "dict", "tuple"; "inner": a tuple with a Special in it
+---@field length table<table, integer>  of lists, with their None
+---@field work integer  what may still be charged
+---@field storage fun(key: string, dtype: string, n: integer, location: string): Tensor
 local Machine = {}
 Machine.__index = Machine
+
+--- Takes n off the work that the pickle's length allows.
+function Machine:charge(n)
+   self.work = self.work - n
+   if self.work < 0 then
+      source.fail("the pickle copies more than its %d bytes can hold", self.s.size)
+   end
+end
 
 function Machine:push(value)
    self.top = self.top + 1
@@ -107,7 +57,7 @@ function Machine:pop()
    return value
 end
 
--- What was pushed since the last mark, as a sequence with its length.
+-- The values that were pushed since the last mark, as a sequence with its length.
 function Machine:pop_to_mark()
    local first = self.top
    while first > 0 and self.stack[first] ~= mark do first = first - 1 end
@@ -122,41 +72,71 @@ function Machine:pop_to_mark()
    return list
 end
 
-function Machine:peek()
-   local value = self.stack[self.top]
-   if type(value) ~= "table" or value == mark or value == none or value.call then
-      source.fail "the pickle fills what is no table"
+-- Whether a value is the machine's own, or a tuple with such a value in it.
+function Machine:is_inner(value)
+   return getmetatable(value) == Special or self.kind[value] == "inner"
+end
+
+--- A value as data: nil for None. The machine's own values are refused.
+function Machine:plain(value)
+   if value == none then return nil end
+   if type(value) == "table" and self:is_inner(value) then
+      source.fail "the pickle puts a class or a storage where data are expected"
    end
    return value
 end
 
-local function to_tuple(list)
-   local tuple = {}
-   for i = 1, list.n or #list do tuple[i] = plain(list[i]) end
-   return tuple
+-- A new container of a kind, on the stack.
+function Machine:push_new(kind)
+   local value = {}
+   self.kind[value] = kind
+   self:push(value)
 end
 
-local function set(target, key, value)
-   if key == none or key == nil or key ~= key then source.fail "a dictionary has None as a key" end
-   target[key] = plain(value)
+function Machine:push_tuple(list)
+   local tuple, kind = {}, "tuple"
+   for i = 1, list.n do
+      local value = list[i]
+      if value ~= none then
+         if type(value) == "table" and self:is_inner(value) then kind = "inner" end
+         tuple[i] = value
+      end
+   end
+   self.kind[tuple], self.length[tuple] = kind, list.n
+   self:push(tuple)
 end
 
-local function append(machine, list)
-   local target = machine:peek()
-   local n = machine.lengths[target] or #target
-   for i = 1, list.n do target[n + i] = plain(list[i]) end
-   machine.lengths[target] = n + list.n
+-- The container of one of the kinds on top of the stack.
+function Machine:peek(kind)
+   local value = self.stack[self.top]
+   if self.kind[value] ~= kind then source.fail("the pickle fills a %s that is none", kind) end
+   return value
 end
 
-function Machine:tuple(n)
+--- Sets an entry of a dictionary.
+function Machine:set(dict, key, value)
+   key = self:plain(key)
+   if key == nil or key ~= key then source.fail "a dictionary has None or NaN as a key" end
+   dict[key] = self:plain(value)
+end
+
+function Machine:append(list)
+   local target = self:peek "list"
+   local n = self.length[target] or 0
+   for i = 1, list.n do target[n + i] = self:plain(list[i]) end
+   self.length[target] = n + list.n
+end
+
+function Machine:pop_tuple(n)
    local list = {n = n}
    for i = n, 1, -1 do list[i] = self:pop() end
-   self:push(to_tuple(list))
+   self:push_tuple(list)
 end
 
 function Machine:memoize(i)
-   if self.top == 0 then source.fail "the pickle takes more than it has" end
-   self.memo[i] = self.stack[self.top]
+   local value = self.stack[self.top]
+   if self.top == 0 or value == mark then source.fail "the pickle takes more than it has" end
+   self.memo[i] = value
 end
 
 function Machine:recall(i)
@@ -165,24 +145,48 @@ function Machine:recall(i)
    self:push(value)
 end
 
+-- The persistent identity ("storage", class, key, location, number of elements).
 function Machine:load_storage()
    local id = self:pop()
-   if type(id) ~= "table" or id[1] ~= "storage" or type(id[2]) ~= "table" or not id[2].dtype then
-      source.fail "a storage of an unknown kind"
+   local class = self.kind[id] == "inner" and id[2]
+   local dtype = getmetatable(class) == Special and class.dtype
+   if not dtype or id[1] ~= "storage" then source.fail "a storage of an unknown kind" end
+   local key, location, n = id[3], id[4], id[5]
+   if type(key) ~= "string" and math.type(key) ~= "integer" or type(location) ~= "string" then
+      source.fail "a storage has no name"
    end
-   local n = id[5]
    if math.type(n) ~= "integer" or n < 0 then source.fail "a storage has no length" end
-   self:push(self.read_storage(tostring(id[3]), id[2].dtype, n))
+   self:push(rebuild.storage(self.storage(tostring(key), dtype, n, location)))
 end
 
 function Machine:call()
-   local list = self:pop()
-   local fn = self:pop()
-   if type(fn) ~= "table" or not fn.call or type(list) ~= "table" then
+   local list, class = self:pop(), self:pop()
+   local kind = self.kind[list]
+   if getmetatable(class) ~= Special or not class.call or kind ~= "tuple" and kind ~= "inner" then
       source.fail "the pickle calls what is no class"
    end
-   self:push(fn.call(table.unpack(list, 1, 8)))
+   self:push(class.call(self, table.unpack(list, 1, math.min(self.length[list], 8))))
 end
+
+function Machine:find(module, name)
+   if type(module) ~= "string" or type(name) ~= "string" then
+      source.fail "the pickle names a class that is no text"
+   end
+   self:push(rebuild.find(module, name))
+end
+
+-- A line of text.
+function Machine:line()
+   local letters = {}
+   while #letters < 256 do
+      local letter = self.s:text(1)
+      if letter == "\n" then return table.concat(letters) end
+      letters[#letters + 1] = letter
+   end
+   source.fail "the pickle has a name that is too long"
+end
+
+-- Steps ----------------------------------------------------------------------------------------
 
 -- A little-endian integer of n bytes.
 local function read_long(s, n)
@@ -205,47 +209,46 @@ local steps = {
    G = function(m) m:push(m.s:unpack ">d") end,
    ["\x8a"] = function(m) m:push(read_long(m.s, m.s:unpack "B")) end,
    X = function(m) m:push(m.s:text(m.s:unpack "<I4")) end,
+   U = function(m) m:push(m.s:text(m.s:unpack "B")) end,
    ["\x8c"] = function(m) m:push(m.s:text(m.s:unpack "B")) end,
    ["\x8d"] = function(m) m:push(m.s:text(m.s:unpack "<i8")) end,
    B = function(m) m:push(m.s:text(m.s:unpack "<I4")) end,
    C = function(m) m:push(m.s:text(m.s:unpack "B")) end,
-   ["}"] = function(m) m:push({}) end,
-   ["]"] = function(m) m:push({}) end,
-   [")"] = function(m) m:push({}) end,
-   ["\x8f"] = function(m) m:push({}) end,
-   ["\x85"] = function(m) m:tuple(1) end,
-   ["\x86"] = function(m) m:tuple(2) end,
-   ["\x87"] = function(m) m:tuple(3) end,
-   t = function(m) m:push(to_tuple(m:pop_to_mark())) end,
-   a = function(m) append(m, {n = 1, m:pop()}) end,
-   e = function(m)
-      local list = m:pop_to_mark()
-      append(m, list)
-   end,
+   ["}"] = function(m) m:push_new "dict" end,
+   ["]"] = function(m) m:push_new "list" end,
+   ["\x8f"] = function(m) m:push_new "list" end,
+   [")"] = function(m) m:push_tuple {n = 0} end,
+   ["\x85"] = function(m) m:pop_tuple(1) end,
+   ["\x86"] = function(m) m:pop_tuple(2) end,
+   ["\x87"] = function(m) m:pop_tuple(3) end,
+   t = function(m) m:push_tuple(m:pop_to_mark()) end,
+   a = function(m) m:append {n = 1, m:pop()} end,
+   e = function(m) m:append(m:pop_to_mark()) end,
    s = function(m)
-      local value = m:pop()
-      local key = m:pop()
-      set(m:peek(), key, value)
+      local value, key = m:pop(), m:pop()
+      m:set(m:peek "dict", key, value)
    end,
    u = function(m)
       local list = m:pop_to_mark()
-      for i = 1, list.n - 1, 2 do set(m:peek(), list[i], list[i + 1]) end
+      if list.n % 2 == 1 then source.fail "a dictionary has a key without value" end
+      local dict = m:peek "dict"
+      for i = 1, list.n, 2 do m:set(dict, list[i], list[i + 1]) end
    end,
    q = function(m) m:memoize(m.s:unpack "B") end,
    r = function(m) m:memoize(m.s:unpack "<I4") end,
    ["\x94"] = function(m)
+      m:memoize(m.kept)
       m.kept = m.kept + 1
-      m:memoize(m.kept - 1)
    end,
    h = function(m) m:recall(m.s:unpack "B") end,
    j = function(m) m:recall(m.s:unpack "<I4") end,
    c = function(m)
-      local module, name = m:line(), m:line()
-      m:push(find(module, name))
+      local module = m:line()
+      m:find(module, m:line())
    end,
    ["\x93"] = function(m)
       local name, module = m:pop(), m:pop()
-      m:push(find(tostring(module), tostring(name)))
+      m:find(module, name)
    end,
    Q = function(m) m:load_storage() end,
    R = function(m) m:call() end,
@@ -254,68 +257,41 @@ local steps = {
 }
 steps["\x90"] = steps.e
 
--- A line of text.
-function Machine:line()
-   local letters = {}
-   while #letters < 256 do
-      local letter = self.s:text(1)
-      if letter == "\n" then return table.concat(letters) end
-      letters[#letters + 1] = letter
+-- Marks the tables whose kind their contents do not tell (kinds.lua), so that saving them anew
+-- gives what was read.
+local function mark_kinds(m)
+   for value, kind in pairs(m.kind) do
+      if kind == "dict" then
+         if kinds.looks_like_list(value) then kinds.as_dict(value) end
+      elseif next(value) == nil then
+         kinds.as_list(value)
+      end
    end
-   source.fail "the pickle has a name that is too long"
 end
 
 --- Runs a pickle.
 ---@param bytes Tensor  (n) uint8
----@param read_storage fun(key: string, dtype: string, n: integer): any
+---@param storage fun(key: string, dtype: string, n: integer, location: string): Tensor
 ---@return any
-function M.run(bytes, read_storage)
+function M.run(bytes, storage)
    local m = setmetatable({
-      s = source.new(bytes), stack = {}, top = 0, memo = {}, kept = 0, lengths = {},
-      read_storage = read_storage,
+      s = source.new(bytes), stack = {}, top = 0, memo = {}, kept = 0, kind = {}, length = {},
+      work = bytes:numel(), storage = storage,
    }, Machine)
-   for _ = 1, max_steps do
+   local _ <close> = torch.no_grad()
+   while true do
       local at = m.s.at
       local code = m.s:text(1)
-      if code == "." then return plain(m:pop()) end
+      if code == "." then break end
       local step = steps[code]
       if not step then
          source.fail("byte %d of the pickle: unknown code 0x%02x", at, code:byte())
       end
       step(m)
    end
-   source.fail "the pickle is too long"
-end
-
---- The object in a checkpoint's bytes.
----@param bytes Tensor  (n) uint8
----@param mapped? boolean  storages are then not compared with their checksums
----@return any
-function M.checkpoint(bytes, mapped)
-   local archive, prefix = zip.open(bytes), nil
-   for name in pairs(archive) do prefix = prefix or name:match "^(.*)data%.pkl$" end
-   if not prefix then source.fail "the zip file has no data.pkl; it is no checkpoint of PyTorch" end
-   -- PyTorch writes 0 for all of them after torch.serialization.set_crc32_options(False).
-   local function read_file(entry, check)
-      return zip.read(bytes, entry, check and entry.crc ~= 0)
-   end
-   local order = archive[prefix .. "byteorder"]
-   if order then
-      local text = read_file(order, true)
-      if source.new(text):text(text:numel()) ~= "little" then
-         source.fail "the checkpoint is of a big-endian machine"
-      end
-   end
-   local loaded = {}
-   local function read_storage(key, dtype, n)
-      if not loaded[key] then
-         local entry = archive[prefix .. "data/" .. key]
-         if not entry then source.fail("the storage %s is missing", key) end
-         loaded[key] = {storage = source.new(read_file(entry, not mapped)):elements(1, {n}, dtype)}
-      end
-      return loaded[key]
-   end
-   return M.run(read_file(archive[prefix .. "data.pkl"], true), read_storage)
+   local result = m:plain(m:pop())
+   mark_kinds(m)
+   return result
 end
 
 return M

@@ -1,99 +1,216 @@
 -- pickle_writer.lua - plain data as a pickle, protocol 2: the form in which PyTorch's tools take
--- what they show. There are strings, numbers, booleans, dicts, lists (tables with the metatable
--- `json.array`) and tuples (`tuple`). What occurs twice is written once.
+-- what they show, and in which its checkpoints are. Strings, numbers and booleans are themselves,
+-- bytes where a string is not UTF-8; tables are lists, dictionaries or tuples as kinds.lua says;
+-- `json.null` is None. A table from strings to tensors alone, such as a state dict, becomes an
+-- OrderedDict, as it is there. What occurs twice is written once, and is one object after loading.
 
 local json = require "tlua.utils.json"
+local kinds = require "tlua.io.kinds"
+local torch = require "tlua"
 
 local M = {}
 
 --- Metatable of tables that are tuples.
-M.tuple = {__name = "pickle.tuple"}
+M.tuple = kinds.tuple
 
-local put -- put(out, value): appends the opcodes that make a value
+local max_depth <const> = 100
 
--- The number under which the unpickler keeps what it has just made.
-local function keep(out, value)
+---@class io.Pickler
+---@field number table<any, integer>  strings, tables, tensors -> the unpickler's number for each
+---@field globals table<string, integer>
+---@field path any[]  the keys that lead to the value which is being written
+---@field tensor fun(out: io.Pickler, tensor: Tensor)?  writes a tensor
+local Pickler = {}
+Pickler.__index = Pickler
+
+--- Appends opcodes.
+function Pickler:raw(text) self[#self + 1] = text end
+
+--- Ends writing with why the value cannot be written.
+function Pickler:fail(format, ...)
+   local where = {}
+   for i, key in ipairs(self.path) do where[i] = tostring(key) end
+   local prefix = #where > 0 and table.concat(where, ".") .. ": " or ""
+   error({pickle = prefix .. format:format(...)}, 0)
+end
+
+-- The number under which the unpickler keeps the value that it has just made.
+local function keep(out, numbers, value)
    local n = out.kept
    out.kept = n + 1
-   out.number[value] = n
-   out[#out + 1] = n < 256 and string.pack("<c1B", "q", n) or string.pack("<c1I4", "r", n)
+   numbers[value] = n
+   out:raw(n < 256 and string.pack("<c1B", "q", n) or string.pack("<c1I4", "r", n))
 end
 
 -- Whether the value has been made before, and so is only named.
-local function again(out, value)
-   local n = out.number[value]
+local function again(out, numbers, value)
+   local n = numbers[value]
    if not n then return false end
-   out[#out + 1] = n < 256 and string.pack("<c1B", "h", n) or string.pack("<c1I4", "j", n)
+   out:raw(n < 256 and string.pack("<c1B", "h", n) or string.pack("<c1I4", "j", n))
    return true
 end
 
-local function put_integer(out, n)
-   local short = n >= -0x80000000 and n < 0x80000000
-   out[#out + 1] = short and string.pack("<c1i4", "J", n) or string.pack("<c2i8", "\x8a\8", n)
+--- Names a class or function.
+function Pickler:global(module, name)
+   local key = module .. "\n" .. name .. "\n"
+   if again(self, self.globals, key) then return end
+   self:raw("c" .. key)
+   keep(self, self.globals, key)
 end
 
-local function put_string(out, text)
-   if again(out, text) then return end
-   out[#out + 1] = string.pack("<c1s4", "X", text)
-   keep(out, text)
+--- Calls a function with a tuple that `arguments`, a function, writes the items of.
+function Pickler:call(module, name, arguments)
+   self:global(module, name)
+   self:raw "("
+   arguments()
+   self:raw "tR"
+end
+
+--- A tuple of integers.
+function Pickler:integers(list)
+   self:raw "("
+   for _, n in ipairs(list) do self:integer(n) end
+   self:raw "t"
+end
+
+function Pickler:integer(n)
+   local short = n >= -0x80000000 and n < 0x80000000
+   self:raw(short and string.pack("<c1i4", "J", n) or string.pack("<c2i8", "\x8a\8", n))
+end
+
+local function put_text(out, text)
+   if #text > 0xFFFFFFFF then out:fail "a string of 4 GB or more cannot be saved" end
+   out:raw(string.pack("<c1s4", "X", text))
+end
+
+--- Text, or bytes by the text whose code points they are.
+function Pickler:string(text)
+   if again(self, self.number, text) then return end
+   if utf8.len(text) then
+      put_text(self, text)
+   else
+      self:call("_codecs", "encode", function()
+         put_text(self, (text:gsub("[\x80-\xff]", function(c) return utf8.char(c:byte()) end)))
+         self:string "latin1"
+      end)
+   end
+   keep(self, self.number, text)
+end
+
+-- Tables ---------------------------------------------------------------------------------------
+
+-- Writes the value of a key.
+local function put_item(out, key, value)
+   local path = out.path
+   path[#path + 1] = key
+   out:put(value)
+   path[#path] = nil
 end
 
 local function put_list(out, list)
-   out[#out + 1] = "]"
-   keep(out, list)
-   out[#out + 1] = "("
-   for _, item in ipairs(list) do put(out, item) end
-   out[#out + 1] = "e"
+   out:raw "]"
+   keep(out, out.number, list)
+   out:raw "("
+   for i = 1, #list do put_item(out, i, list[i]) end
+   out:raw "e"
 end
 
 local function put_tuple(out, list)
-   out[#out + 1] = "("
-   for _, item in ipairs(list) do put(out, item) end
-   out[#out + 1] = "t"
-   keep(out, list)
+   out:raw "("
+   for i = 1, #list do put_item(out, i, list[i]) end
+   out:raw "t"
+   keep(out, out.number, list)
+end
+
+-- true and 1 are the same key in Python, false and 0.
+local function check_keys(out, dict)
+   local twice = dict[true] ~= nil and dict[1] ~= nil or dict[false] ~= nil and dict[0] ~= nil
+   if twice then out:fail "keys that are equal in Python, true and 1 or false and 0" end
+end
+
+local function is_state(dict)
+   for key, value in next, dict do
+      if type(key) ~= "string" or not torch.is_tensor(value) then return false end
+   end
+   return next(dict) ~= nil
 end
 
 local function put_dict(out, dict)
-   local keys = {}
-   for key in pairs(dict) do keys[#keys + 1] = key end
-   table.sort(keys)
-   out[#out + 1] = "}"
-   keep(out, dict)
-   out[#out + 1] = "("
-   for _, key in ipairs(keys) do
-      put_string(out, key)
-      put(out, dict[key])
+   check_keys(out, dict)
+   if is_state(dict) then
+      out:call("collections", "OrderedDict", function() end)
+   else
+      out:raw "}"
    end
-   out[#out + 1] = "u"
+   keep(out, out.number, dict)
+   out:raw "("
+   for _, key in ipairs(kinds.sorted_keys(dict)) do
+      local kind = type(key)
+      if kind ~= "string" and kind ~= "number" and kind ~= "boolean" then
+         out:fail("a %s as a key cannot be saved", kind)
+      end
+      out:put(key)
+      put_item(out, key, dict[key])
+   end
+   out:raw "u"
 end
+
+local table_writers <const> = {list = put_list, tuple = put_tuple, dict = put_dict}
 
 local function put_table(out, value)
-   if again(out, value) then return end
-   local meta = getmetatable(value)
-   local write = meta == json.array and put_list or meta == M.tuple and put_tuple or put_dict
-   write(out, value)
+   if value == json.null then return out:raw "N" end
+   if out.open[value] then out:fail "the table contains itself" end
+   if again(out, out.number, value) then return end
+   local kind = kinds.of(value)
+   if not kind then
+      out:fail("an instance of %s cannot be saved; save its state, such as state_dict()",
+         torch.type(value))
+   end
+   if #out.path >= max_depth then out:fail "nested too deeply" end
+   out.open[value] = true
+   table_writers[kind](out, value)
+   out.open[value] = nil
 end
 
-local writers = {
+-- Values ---------------------------------------------------------------------------------------
+
+local writers <const> = {
    table = put_table,
-   string = put_string,
-   boolean = function(out, value) out[#out + 1] = value and "\x88" or "\x89" end,
+   string = Pickler.string,
+   boolean = function(out, value) out:raw(value and "\x88" or "\x89") end,
    number = function(out, value)
-      if math.type(value) == "integer" then return put_integer(out, value) end
-      out[#out + 1] = string.pack(">c1d", "G", value)
+      if math.type(value) == "integer" then return out:integer(value) end
+      out:raw(string.pack(">c1d", "G", value))
    end,
 }
 
-function put(out, value)
-   writers[type(value)](out, value)
+--- Appends the opcodes that make a value.
+---@param value any
+function Pickler:put(value)
+   if self.tensor and torch.is_tensor(value) then
+      if again(self, self.number, value) then return end
+      self:tensor(value)
+      return keep(self, self.number, value)
+   end
+   local write = writers[type(value)] or self:fail("a %s cannot be saved", type(value))
+   write(self, value)
 end
 
---- A value as the bytes of a pickle. Keys of dicts are strings, and text is UTF-8.
----@param value string|number|boolean|table
----@return string
-function M.encode(value)
-   local out = {"\x80\2", kept = 0, number = {}}
-   put(out, value)
+--- A value as the bytes of a pickle; nil and a message where there is something in it that a pickle
+--- of plain data cannot hold.
+---@param value any
+---@param tensor? fun(out: io.Pickler, tensor: Tensor)  writes a tensor
+---@return string? bytes
+---@return string? message
+function M.encode(value, tensor)
+   local out = setmetatable({
+      "\x80\2", kept = 0, number = {}, globals = {}, open = {}, path = {}, tensor = tensor,
+   }, Pickler)
+   local ok, why = pcall(out.put, out, value)
+   if not ok then
+      if type(why) == "table" and why.pickle then return nil, why.pickle end
+      error(why, 0)
+   end
    out[#out + 1] = "."
    return table.concat(out)
 end

@@ -13,6 +13,7 @@
 
 local torch = require "tlua"
 local json = require "tlua.utils.json"
+local kinds = require "tlua.io.kinds"
 
 local M = {}
 
@@ -29,16 +30,6 @@ end
 
 local function join(path, key)
    return path == "" and tostring(key) or path .. "." .. tostring(key)
-end
-
-local function is_sequence(value)
-   local n = #value
-   local count = 0
-   for key in pairs(value) do
-      if math.type(key) ~= "integer" or key < 1 or key > n then return false end
-      count = count + 1
-   end
-   return count == n
 end
 
 local function is_record(value)
@@ -62,21 +53,8 @@ end
 
 local flatten_value
 
--- Keys in a fixed order: the same table gives the same file.
-local function sorted_keys(value)
-   local keys = {}
-   for key in pairs(value) do keys[#keys + 1] = key end
-   table.sort(keys, function(a, b)
-      local x, y = math.type(a) ~= nil, math.type(b) ~= nil
-      if x and y then return a < b end
-      if x ~= y then return x end
-      return tostring(a) < tostring(b)
-   end)
-   return keys
-end
-
 local function flatten_table(value, path, state)
-   if getmetatable(value) ~= nil then
+   if not kinds.of(value) then
       fail(path, ("an instance of %s cannot be saved; save its state, such as state_dict()"):format(
          torch.type(value)))
    end
@@ -85,17 +63,17 @@ local function flatten_table(value, path, state)
    state.open[value], state.depth = true, state.depth + 1
 
    local node
-   if next(value) ~= nil and is_sequence(value) then
+   if next(value) ~= nil and kinds.looks_like_list(value) then
       node = json.as_array({})
       for i, item in ipairs(value) do node[i] = flatten_value(item, join(path, i), state) end
    elseif is_record(value) then
       node = {}
-      for _, key in ipairs(sorted_keys(value)) do
+      for _, key in ipairs(kinds.sorted_keys(value)) do
          node[key] = flatten_value(value[key], join(path, key), state)
       end
    else
       local list = json.as_array({})
-      for _, key in ipairs(sorted_keys(value)) do
+      for _, key in ipairs(kinds.sorted_keys(value)) do
          if type(key) ~= "string" and math.type(key) == nil and type(key) ~= "boolean" then
             fail(path, ("a %s as a key cannot be saved"):format(type(key)))
          end

@@ -128,13 +128,15 @@ local large <const> = 0xFFFFFFFF
 ---@field file file*
 ---@field at integer  bytes written
 ---@field entries table[]
+---@field alignment integer?  of each file's content
 local Writer = {}
 Writer.__index = Writer
 
 ---@param file file*  open for writing, at its begin
+---@param alignment? integer  each file's content begins at a multiple of it
 ---@return io.ZipWriter
-function M.new(file)
-   return setmetatable({file = file, at = 0, entries = {}}, Writer)
+function M.new(file, alignment)
+   return setmetatable({file = file, at = 0, entries = {}, alignment = alignment}, Writer)
 end
 
 function Writer:put(text)
@@ -177,6 +179,10 @@ function Writer:add(name, text, tensor, compress)
    end
    local extra = long_sizes(entry)
    if extra ~= "" then extra = ("<I2s2"):pack(1, extra) end
+   if self.alignment then -- by a field of its own, "FB", as PyTorch does
+      local begin = self.at + 30 + #name + #extra + 4
+      extra = extra .. ("<c2s2"):pack("FB", ("Z"):rep(-begin % self.alignment))
+   end
    local why = self:put("PK\3\4" .. common_fields(entry, extra) .. name .. extra .. text)
    if why then return why end
    local ok, message = torch.io.write(self.file, tensor)

@@ -8,6 +8,7 @@ local torch = require "tlua"
 local args = require "tlua.args"
 local class = require "tlua.class"
 local checks = require "tlua.optim.checks"
+local json = require "tlua.utils.json"
 local Optimizer = require "tlua.optim.Optimizer"
 local strong_wolfe = require "tlua.optim.strong_wolfe"
 
@@ -39,6 +40,12 @@ function LBFGS:__init(params, options)
    if #self.param_groups ~= 1 then
       torch.raise("optim.LBFGS: params: expected one group, got " .. #self.param_groups)
    end
+end
+
+--- PyTorch has None for "none", and the number that 0 stands for.
+function LBFGS:options_to_pytorch(group)
+   if group.line_search_fn == "none" then group.line_search_fn = json.null end
+   if group.max_eval == 0 then group.max_eval = group.max_iter * 5 // 4 end
 end
 
 local function flat_gradient(o)

@@ -1,9 +1,16 @@
 -- state.lua - an optimizer's state as plain data, and back: the methods state_dict and
 -- load_state_dict of Optimizer.
+--
+-- With `names = "pytorch"` a state has PyTorch's form, so that torch.save(state, "x.pt") gives a
+-- file from which PyTorch goes on: positions count from 0, counts of steps are float32, and options
+-- that only exist here are left out. States of either form are loaded as they are, since each
+-- names its positions itself.
 
 local torch = require "tlua"
 local args = require "tlua.args"
 local checks = require "tlua.optim.checks"
+local json = require "tlua.utils.json"
+local kinds = require "tlua.io.kinds"
 
 local function copy(value)
    if type(value) ~= "table" then return value end
@@ -27,6 +34,65 @@ local function saved_groups(self)
    end
    return groups
 end
+
+-- PyTorch's form -------------------------------------------------------------------------------
+
+-- A value of the state in PyTorch's form: clocks are float64 here and float32 there.
+local function to_pytorch(key, value)
+   if type(value) == "table" then
+      local list = {}
+      for k, item in pairs(value) do list[k] = to_pytorch(k, item) end
+      return list
+   end
+   local is_clock = torch.is_tensor(value) and key == "step"
+   return is_clock and value:to("float32") or value
+end
+
+-- An option in PyTorch's form: pairs of numbers are tuples, and false in them is None.
+local function option_to_pytorch(value)
+   if type(value) ~= "table" then return value end
+   local tuple = setmetatable({}, kinds.tuple)
+   for i, item in ipairs(value) do tuple[i] = item == false and json.null or item end
+   return tuple
+end
+
+local only_here <const> = {master_weights = true}
+
+-- Both parts of a state, of our form, in PyTorch's.
+local function with_pytorch_names(self, dict)
+   local state, groups = kinds.as_dict {}, {}
+   for position, saved in pairs(dict.state) do
+      state[position - 1] = to_pytorch(nil, saved)
+   end
+   for g, group in ipairs(dict.param_groups) do
+      groups[g] = {params = kinds.as_list {}}
+      for i, position in ipairs(group.params) do groups[g].params[i] = position - 1 end
+      for key, value in pairs(group) do
+         if key ~= "params" and not only_here[key] then
+            groups[g][key] = key == "param_names" and value or option_to_pytorch(value)
+         end
+      end
+   end
+   for _, group in ipairs(groups) do self:options_to_pytorch(group) end
+   return {state = state, param_groups = groups}
+end
+
+-- The option `names` of a method: "pytorch" or nil.
+local function names_of(title, options)
+   if options == nil then return nil end
+   if type(options) ~= "table" then args.refuse(title, "options", "a table", options) end
+   for key in pairs(options) do
+      if key ~= "names" then
+         torch.raise(("%s: unknown option %s; expected names"):format(title, tostring(key)))
+      end
+   end
+   if options.names ~= nil and options.names ~= "pytorch" then
+      args.refuse(title, "names", '"pytorch" or nil', options.names)
+   end
+   return options.names
+end
+
+-- Loading --------------------------------------------------------------------------------------
 
 -- Raises unless the groups of a saved state have as many parameters as ours, and options that fit.
 local function check_groups(self, groups)
@@ -93,14 +159,22 @@ end
 
 return function(Optimizer)
    --- The state as plain data: `state`, by the parameters' positions (its tensors are shared, not
-   --- copied), and `param_groups`, with positions in place of parameters.
+   --- copied), and `param_groups`, with positions in place of parameters. With `{names =
+   --- "pytorch"}` positions count from 0 and all is as PyTorch has it, for torch.save(..., "x.pt").
+   ---@param options? {names: string}
    ---@return {state: table<integer, table>, param_groups: table[]}
-   function Optimizer:state_dict()
+   function Optimizer:state_dict(options)
+      local names = names_of(torch.type(self) .. ".state_dict", options)
       self:run_hooks("state_dict_pre", function(hook) hook(self) end)
       local dict = {state = copy(self.state), param_groups = saved_groups(self)}
+      if names then dict = with_pytorch_names(self, dict) end
       self:run_hooks("state_dict_post", function(hook) dict = hook(self, dict) or dict end)
       return dict
    end
+
+   --- Changes those options of a group that PyTorch has in another form.
+   ---@param group table  a copy
+   function Optimizer:options_to_pytorch(group) end -- luacheck: no unused args
 
    --- A saved value as a parameter's state: a tensor is moved to its device and, where floating,
    --- cast to its dtype. A copy always, so that the saved state stays as it is.
@@ -115,9 +189,12 @@ return function(Optimizer)
    end
 
    --- Takes over a saved state; its parameters belong to ours in the same order. One that does not
-   --- fit is refused, and changes nothing.
+   --- fit is refused, and changes nothing. One that PyTorch has saved is loaded as it is; `names`
+   --- may be given and changes nothing.
    ---@param dict {state: table<integer, table>, param_groups: table[]}
-   function Optimizer:load_state_dict(dict)
+   ---@param options? {names: string}
+   function Optimizer:load_state_dict(dict, options)
+      names_of(torch.type(self) .. ".load_state_dict", options)
       self:run_hooks("load_state_dict_pre", function(hook) dict = hook(self, dict) or dict end)
       if type(dict) ~= "table" or type(dict.state) ~= "table" then
          args.refuse(torch.type(self) .. ".load_state_dict", "state", "what state_dict gives", dict)
@@ -130,14 +207,14 @@ return function(Optimizer)
       local state = {}
       for position, parameter, group in self:each() do
          local from = positions[position]
-         local options = setmetatable({}, {__index = function(_, key)
+         local both = setmetatable({}, {__index = function(_, key)
             local value = dict.param_groups[from[2]][key]
             if value == nil then value = group[key] end
             return value
          end})
          local saved = dict.state[from[1]]
          if saved then check_state(self, position, saved) end
-         if saved then state[position] = adopt(self, saved, parameter, options) end
+         if saved then state[position] = adopt(self, saved, parameter, both) end
       end
       self.state = state
       for g, group in ipairs(dict.param_groups) do take_options(self.param_groups[g], group) end

@@ -37,12 +37,13 @@ end
 --- The file's content.
 ---@param width integer
 ---@param height integer
----@param rows string[]  a string of bytes for each row: for a pixel one, three if RGB, four if RGBA
+---@param rows string[]  a string of bytes for each row: for a pixel one; two with opacity, three if
+--- RGB, four if RGBA
 ---@param palette? string  bytes R, G, B for each value; without it bytes are greys
 ---@return string
 function M.encode(width, height, rows, palette)
    local channels = #(rows[1] or "") // math.max(width, 1)
-   local colour = palette and 3 or ({[3] = 2, [4] = 6})[channels] or 0
+   local colour = palette and 3 or ({[2] = 4, [3] = 2, [4] = 6})[channels] or 0
    local lines = {}
    for i, row in ipairs(rows) do lines[i] = "\0" .. row end
    return table.concat {

@@ -1,0 +1,78 @@
+-- kinds.lua - which Lua tables are lists and which are dictionaries, in formats that know both.
+--
+-- A table whose keys are 1 to n is a list; any other table is a dictionary, and so is the empty
+-- one. Where that guess is wrong, a metatable says so: `as_dict {"a", "b"}` is the dictionary
+-- {1: "a", 2: "b"}, `as_list {}` the empty list. Tables have no order: dictionaries are written
+-- with sorted keys, numbers first.
+
+local json = require "tlua.utils.json"
+
+local M = {}
+
+--- Metatable of tables that are dictionaries.
+M.dict = {__name = "io.dict"}
+
+--- Metatable of tables that are lists; that of JSON's.
+M.list = json.array
+
+--- Metatable of tables that are tuples.
+M.tuple = {__name = "io.tuple"}
+
+local known <const> = {[M.dict] = "dict", [M.list] = "list", [M.tuple] = "tuple"}
+
+--- Whether the keys of a table are 1 to n, with n of at least 1.
+---@param value table
+---@return boolean
+function M.looks_like_list(value)
+   local n, count = #value, 0
+   if n == 0 then return false end
+   for key in next, value do
+      if math.type(key) ~= "integer" or key < 1 or key > n then return false end
+      count = count + 1
+   end
+   return count == n
+end
+
+--- The kind of a table; nil for one with another metatable, such as a module.
+---@param value table
+---@return "dict"|"list"|"tuple"|nil
+function M.of(value)
+   local meta = getmetatable(value)
+   if meta ~= nil then return known[meta] end
+   return M.looks_like_list(value) and "list" or "dict"
+end
+
+local function marked(name, value, meta)
+   local old = type(value) == "table" and getmetatable(value)
+   if type(value) ~= "table" or old and not known[old] then
+      require "tlua.args".refuse(name, "value", "a table without a metatable", value)
+   end
+   return setmetatable(value, meta)
+end
+
+--- Makes torch.save write a table as a dictionary, though its keys are 1 to n.
+---@param value table
+---@return table value  the same
+function M.as_dict(value) return marked("io.as_dict", value, M.dict) end
+
+--- Makes torch.save write a table as a list, though it is empty.
+---@param value table
+---@return table value  the same
+function M.as_list(value) return marked("io.as_list", value, M.list) end
+
+--- The keys of a table in a fixed order, so that the same table gives the same file.
+---@param value table
+---@return any[]
+function M.sorted_keys(value)
+   local keys = {}
+   for key in next, value do keys[#keys + 1] = key end
+   table.sort(keys, function(a, b)
+      local x, y = math.type(a) ~= nil, math.type(b) ~= nil
+      if x and y then return a < b end
+      if x ~= y then return x end
+      return tostring(a) < tostring(b)
+   end)
+   return keys
+end
+
+return M

@@ -1,0 +1,153 @@
+-- pytorch.lua - the files of PyTorch's torch.save since version 1.6: a zip file, nothing in it
+-- packed, with
+--
+--    archive/data.pkl              the object, as a pickle that names storages by their number
+--    archive/data/0, 1, ...        the elements of each storage, aligned to 64 bytes
+--    archive/version               of the format, and about the file: byteorder, .format_version,
+--    ...                           .storage_alignment and .data/serialization_id
+--
+-- Reading runs no code (pickle.lua); its time and memory are proportional to the file's size.
+
+local torch = require "tlua"
+local pickle = require "tlua.io.pickle"
+local pickle_writer = require "tlua.io.pickle_writer"
+local rebuild = require "tlua.io.rebuild"
+local source = require "tlua.io.source"
+local storages = require "tlua.io.storages"
+local zip = require "tlua.io.zip"
+
+local M = {}
+
+local alignment <const> = 64
+
+-- Reading --------------------------------------------------------------------------------------
+
+-- The name of the folder in the archive, with its slash.
+local function prefix_of(archive)
+   local found
+   for name in pairs(archive) do
+      local prefix = name:match "^(.*)data%.pkl$"
+      if prefix and (not found or #prefix < #found) then found = prefix end
+   end
+   return found or source.fail "the zip file has no data.pkl; it is no checkpoint of PyTorch"
+end
+
+--- The object in a checkpoint's bytes.
+---@param bytes Tensor  (n) uint8
+---@param mapped? boolean  storages are then not compared with their checksums
+---@param place? fun(storage: Tensor, location: string): Tensor  where a storage, (n), goes that was
+--- saved from `location`, such as "cuda:0"; without it it stays on the CPU
+---@return any
+function M.read(bytes, mapped, place)
+   local archive = zip.open(bytes)
+   local prefix = prefix_of(archive)
+   -- PyTorch writes 0 for all of them after torch.serialization.set_crc32_options(False).
+   local function read_file(name, check)
+      local entry = archive[prefix .. name]
+      if not entry then return nil end
+      if entry.method ~= 0 then
+         source.fail("%s is packed; expected files that are stored, as PyTorch writes them", name)
+      end
+      return zip.read(bytes, entry, check and entry.crc ~= 0)
+   end
+   local order = read_file("byteorder", true)
+   if order and source.new(order):text(order:numel()) ~= "little" then
+      source.fail "the checkpoint is of a big-endian machine"
+   end
+   local loaded = {} -- key -> {tensor, dtype, n}
+   local function storage(key, dtype, n, location)
+      local known = loaded[key]
+      if not known then
+         local data = read_file("data/" .. key, not mapped)
+            or source.fail("the storage %s is missing", key)
+         local tensor = source.new(data):elements(1, {n}, dtype)
+         known = {place and place(tensor, location) or tensor, dtype, n}
+         loaded[key] = known
+      elseif known[2] ~= dtype or known[3] ~= n then
+         source.fail("the storage %s is described in two ways", key)
+      end
+      return known[1]
+   end
+   return pickle.run(read_file("data.pkl", true), storage)
+end
+
+-- Writing --------------------------------------------------------------------------------------
+
+-- The function that writes a tensor into a pickle, and the storages that it has named so far.
+local function tensor_writer(places)
+   local list = {}
+   local function number_of(storage)
+      if not storage.number then
+         storage.number = #list
+         list[#list + 1] = storage
+      end
+      return tostring(storage.number)
+   end
+   local function put_dictionary(out)
+      out:call("collections", "OrderedDict", function() end)
+   end
+   local function put_plain(out, tensor, requires_grad)
+      local class = rebuild.storages[tensor.dtype]
+         or out:fail("PyTorch's files have no storage of %s", tensor.dtype)
+      local place = places[tensor]
+      out:call("torch._utils", "_rebuild_tensor_v2", function()
+         out:raw "("
+         out:string "storage"
+         out:global("torch", class)
+         out:string(number_of(place.storage))
+         out:string "cpu"
+         out:integer(place.storage.n)
+         out:raw "tQ"
+         out:integer(place.offset)
+         out:integers(tensor.shape)
+         out:integers(tensor:stride())
+         out:put(requires_grad)
+         put_dictionary(out)
+      end)
+   end
+   return function(out, tensor)
+      if not tensor.is_parameter then return put_plain(out, tensor, tensor.requires_grad) end
+      out:call("torch._utils", "_rebuild_parameter", function()
+         put_plain(out, tensor, false)
+         out:put(tensor.requires_grad)
+         put_dictionary(out)
+      end)
+   end, list
+end
+
+-- An identity of the content, from the checksums of all files in the archive: 40 digits.
+local function identity(archive)
+   local names, sums = "", ""
+   for _, entry in ipairs(archive.entries) do
+      names = names .. entry.name .. "\n"
+      sums = sums .. ("%08x"):format(entry.crc)
+   end
+   return ("%020d%020d"):format(torch.io.crc32(names), torch.io.crc32(sums))
+end
+
+--- A function that writes an object to an open file and returns the failure, if there is one; nil
+--- and a message where the object has something in it that such a file cannot hold.
+---@param object any
+---@return (fun(file: file*): string?)? write
+---@return string? message
+function M.writer(object)
+   local put_tensor, list = tensor_writer(storages.of(object))
+   local text, message = pickle_writer.encode(object, put_tensor)
+   if not text then return nil, message end
+   return function(file)
+      local archive = zip.new(file, alignment)
+      local empty = torch.empty({0}, {dtype = "uint8"})
+      local function add(name, content, tensor)
+         return archive:add("archive/" .. name, content, tensor or empty)
+      end
+      local why = add("data.pkl", text) or add(".format_version", "1")
+         or add(".storage_alignment", tostring(alignment)) or add("byteorder", "little")
+      for _, storage in ipairs(list) do
+         why = why or add("data/" .. storage.number, "", storage:tensor())
+      end
+      return why or add("version", "3\n")
+         or add(".data/serialization_id", identity(archive)) or archive:finish()
+   end
+end
+
+return M

@@ -1,0 +1,210 @@
+-- rebuild.lua - the classes and functions that a checkpoint of PyTorch may name, and the tensors
+-- or plain data that a call of each gives. Those are all: nothing is looked up by name elsewhere.
+--
+-- A call gets the machine of pickle.lua and the arguments, of which None is rebuild.none.
+
+local torch = require "tlua"
+local source = require "tlua.io.source"
+
+local M = {}
+
+--- Metatable of the machine's own values: classes, storages, None and marks.
+M.Special = {__name = "pickle.Special"}
+
+--- Python's None.
+M.none = setmetatable({}, M.Special)
+
+--- By dtype, the name of PyTorch's class of storages.
+M.storages = {
+   float32 = "FloatStorage", float64 = "DoubleStorage", float16 = "HalfStorage",
+   bfloat16 = "BFloat16Storage", int64 = "LongStorage", int32 = "IntStorage",
+   int16 = "ShortStorage", int8 = "CharStorage", uint8 = "ByteStorage", bool = "BoolStorage",
+   complex64 = "ComplexFloatStorage", complex128 = "ComplexDoubleStorage",
+}
+
+--- A storage, as a value of the machine.
+---@param tensor Tensor  all of its elements, (n)
+---@return table
+function M.storage(tensor) return setmetatable({storage = tensor}, M.Special) end
+
+local function is_storage(value)
+   return getmetatable(value) == M.Special and value.storage ~= nil
+end
+
+-- Tensors ------------------------------------------------------------------------------------
+
+local max_dims <const> = 16
+
+-- A copy of a tuple of sizes or strides.
+local function check_sizes(m, tuple, what)
+   local n = m.kind[tuple] and m.length[tuple] or #(m.kind[tuple] and tuple or {})
+   if not m.kind[tuple] or n > max_dims then source.fail("a tensor's %s is no tuple", what) end
+   local sizes = {}
+   for i = 1, n do
+      local size = tuple[i]
+      if math.type(size) ~= "integer" or size < 0 or size > 1 << 53 then
+         source.fail("a tensor's %s has an impossible number", what)
+      end
+      sizes[i] = size
+   end
+   return sizes
+end
+
+-- Raises unless all elements lie in a storage of n. Whether there are none.
+local function check_extent(offset, size, stride, n)
+   local last, elements = offset, 1
+   for i = 1, #size do
+      if size[i] == 0 then return true end
+   end
+   for i = 1, #size do
+      local far = stride[i] > 0 and size[i] - 1 > n // stride[i]
+      last = far and n or last + (size[i] - 1) * stride[i]
+      if last >= n then
+         source.fail("a tensor of size {%s} lies outside of its storage of %d elements",
+            table.concat(size, ", "), n)
+      end
+      if elements > (1 << 53) // size[i] then source.fail "a tensor is too large" end
+      elements = elements * size[i]
+   end
+   if last >= n then source.fail "a tensor lies outside of its storage, which is empty" end
+   return false
+end
+
+local function with_gradient(tensor, requires_grad)
+   if requires_grad ~= true then return tensor end
+   if not tensor:is_floating_point() then
+      source.fail("a tensor of %s requires a gradient", tensor.dtype)
+   end
+   return tensor:requires_grad_(true)
+end
+
+local known = {} -- "module name" -> function of the machine and the arguments
+
+known["torch._utils _rebuild_tensor"] = function(m, storage, offset, size, stride)
+   if not is_storage(storage) then source.fail "a tensor has no storage" end
+   size, stride = check_sizes(m, size, "size"), check_sizes(m, stride, "stride")
+   if math.type(offset) ~= "integer" or offset < 0 or #size ~= #stride then
+      source.fail "a tensor's geometry makes no sense"
+   end
+   local all = storage.storage
+   if check_extent(offset, size, stride, all:numel()) then
+      return all:narrow(1, 1, 0):reshape(size)
+   end
+   return all:as_strided(size, stride, all:storage_offset() + offset)
+end
+
+known["torch._utils _rebuild_tensor_v2"] = function(m, storage, offset, size, stride, grad)
+   local tensor = known["torch._utils _rebuild_tensor"](m, storage, offset, size, stride)
+   return with_gradient(tensor, grad)
+end
+
+known["torch._utils _rebuild_parameter"] = function(_, data, requires_grad)
+   if not torch.is_tensor(data) then source.fail "a parameter is no tensor" end
+   if requires_grad == true and not data:is_floating_point() then
+      source.fail("a parameter of %s requires a gradient", data.dtype)
+   end
+   return torch.nn.Parameter(data, requires_grad == true)
+end
+
+-- A tensor with attributes, or of a class derived from Tensor, which it is not here.
+known["torch._tensor _rebuild_from_type_v2"] = function(m, class, _, arguments)
+   local kind = m.kind[arguments]
+   local fits = getmetatable(class) == M.Special and class.tensor
+   if not fits or kind ~= "tuple" and kind ~= "inner" then
+      source.fail "a tensor of no known kind"
+   end
+   return class.call(m, table.unpack(arguments, 1, math.min(m.length[arguments], 8)))
+end
+
+-- Plain data ---------------------------------------------------------------------------------
+
+-- OrderedDict(pairs); as a rule without any, and filled after that.
+known["collections OrderedDict"] = function(m, pairs_of)
+   local dictionary = {}
+   m.kind[dictionary] = "dict"
+   if pairs_of == nil then return dictionary end
+   if m.kind[pairs_of] ~= "list" then source.fail "a dictionary is made of no list" end
+   local n = m.length[pairs_of] or 0
+   m:charge(n)
+   for i = 1, n do
+      local pair = pairs_of[i]
+      if m.kind[pair] ~= "tuple" and m.kind[pair] ~= "list" then
+         source.fail "a dictionary is made of what are no pairs"
+      end
+      if pair[1] ~= nil then m:set(dictionary, pair[1], pair[2]) end
+   end
+   return dictionary
+end
+
+-- Counter(dict) and set(list) are what they are made of.
+local function itself(kind)
+   return function(m, value)
+      if value == nil then
+         value = {}
+         m.kind[value] = kind
+      end
+      if m.kind[value] ~= kind then source.fail("a %s is made of what is none", kind) end
+      return value
+   end
+end
+known["collections Counter"] = itself "dict"
+known["builtins set"] = itself "list"
+known["__builtin__ set"] = known["builtins set"]
+
+known["torch Size"] = function(m, sizes)
+   if m.kind[sizes] == "tuple" or m.kind[sizes] == "list" then return sizes end
+   source.fail "a size is made of no tuple"
+end
+
+known["torch device"] = function(_, kind, index)
+   if type(kind) ~= "string" then source.fail "a device has no name" end
+   return math.type(index) == "integer" and ("%s:%d"):format(kind, index) or kind
+end
+
+-- Bytes: protocol 2 has them as text whose code points they are.
+known["_codecs encode"] = function(m, text)
+   if type(text) ~= "string" or not utf8.len(text) then source.fail "bytes are made of no text" end
+   m:charge(#text)
+   return (text:gsub(utf8.charpattern, function(letter)
+      local byte = utf8.codepoint(letter)
+      if byte > 255 then source.fail "bytes are made of a text of other letters" end
+      return string.char(byte)
+   end))
+end
+known["builtins bytearray"] = function(m, text)
+   return text and known["_codecs encode"](m, text) or ""
+end
+known["__builtin__ bytearray"] = known["builtins bytearray"]
+known["builtins bytes"] = known["builtins bytearray"]
+known["__builtin__ bytes"] = known["builtins bytearray"]
+
+-- Names ----------------------------------------------------------------------------------------
+
+local specials = {}
+for name, call in pairs(known) do
+   local makes_tensor = name:find "_rebuild_tensor" ~= nil
+   specials[name] = setmetatable({call = call, tensor = makes_tensor}, M.Special)
+end
+for dtype, name in pairs(M.storages) do
+   specials["torch " .. name] = setmetatable({dtype = dtype}, M.Special)
+end
+-- Classes that only stand beside the call that makes an object of theirs.
+for _, name in ipairs {"torch Tensor", "torch.nn.parameter Parameter"} do
+   specials[name] = setmetatable({}, M.Special)
+end
+
+local dtypes <const> = {}
+for dtype in pairs(M.storages) do dtypes["torch " .. dtype] = dtype end
+
+--- The value that a name of the pickle stands for: one of the machine's, or a dtype's name.
+---@param module string
+---@param name string
+---@return table|string
+function M.find(module, name)
+   local key = module .. " " .. name
+   return specials[key] or dtypes[key]
+      or source.fail("the class %s.%s is refused: only tensors and plain data are read", module,
+         name)
+end
+
+return M
