@@ -46,6 +46,14 @@ function M.to_number(who, name, value)
    return number + 0.0
 end
 
+--- Whether a value can be called: a function, or an object with `__call`.
+---@param value any
+---@return boolean
+function M.is_callable(value)
+   local meta = getmetatable(value)
+   return type(value) == "function" or type(meta) == "table" and meta.__call ~= nil
+end
+
 local function to_integer(value)
    return math.type(value) ~= nil and math.tointeger(value) or nil
 end
@@ -98,9 +106,7 @@ local types = {
       return value
    end},
    callable = {"a function", function(value)
-      local meta = getmetatable(value)
-      local callable = type(value) == "function" or type(meta) == "table" and meta.__call ~= nil
-      return callable and value or nil
+      return M.is_callable(value) and value or nil
    end},
    tensor = {"a tensor", function(value)
       return torch.is_tensor(value) and value or nil

@@ -5,6 +5,7 @@
 local torch = require "tlua"
 local args = require "tlua.args"
 local lazy = require "tlua.lazy"
+local scope = require "tlua.scope"
 
 local M = {}
 
@@ -17,19 +18,26 @@ local function boolean(setting)
    }
 end
 
--- A table whose fields are settings: reading and assigning them asks and sets.
-local function settings(title, fields)
+-- A table whose fields are settings: reading and assigning them asks and sets. `functions` are
+-- fields that cannot be set.
+local function settings(title, fields, functions)
    local names = {}
    for name in pairs(fields) do names[#names + 1] = name end
    table.sort(names)
+   local known = {}
+   for name in pairs(fields) do known[name] = true end
+   for name in pairs(functions or {}) do known[name] = true end
    local function field_of(name)
       if fields[name] then return fields[name] end
       torch.raise(("%s has no setting '%s'; it has %s"):format(title, tostring(name),
          table.concat(names, ", ")))
    end
    return setmetatable({}, {
-      names = fields, -- for torch.has
-      __index = function(_, name) return field_of(name).get() end,
+      names = known, -- for torch.has
+      __index = function(_, name)
+         if functions and functions[name] then return functions[name] end
+         return field_of(name).get()
+      end,
       __newindex = function(_, name, value)
          local field = field_of(name)
          if not field.expects(value) then args.refuse(title, name, field.expected, value) end
@@ -134,17 +142,76 @@ local cache = {enabled = boolean "disk_cache"}
 -- these and of activations.
 local fusion = {enabled = boolean "fusion"}
 
+-- PyTorch's functions of one implementation of attention each: enable_flash_sdp(boolean) and
+-- flash_sdp_enabled().
+local of_cuda = {}
+for name, backend in pairs {
+   flash = "FLASH_ATTENTION", mem_efficient = "EFFICIENT_ATTENTION", math = "MATH",
+   cudnn = "CUDNN_ATTENTION",
+} do
+   local title <const> = ("enable_%s_sdp"):format(name)
+   of_cuda[title] = function(enabled)
+      if type(enabled) ~= "boolean" then
+         args.refuse("backends.cuda." .. title, "enabled", "true or false", enabled)
+      end
+      require "tlua.nn.attention".allow(backend, enabled)
+   end
+   of_cuda[name .. "_sdp_enabled"] = function()
+      return require "tlua.nn.attention".is_allowed(backend)
+   end
+end
+
+local take_kernels = args.signature [[backends.cuda.sdp_kernel(enable_flash: boolean = true,
+   enable_math: boolean = true, enable_mem_efficient: boolean = true,
+   enable_cudnn: boolean = true)]]
+
+-- nn.attention.sdpa_kernel by its older name.
+function of_cuda.sdp_kernel(options, fn, ...)
+   local a = take_kernels(options or {})
+   local backends = {}
+   for name, backend in pairs {
+      enable_flash = "FLASH_ATTENTION", enable_math = "MATH",
+      enable_mem_efficient = "EFFICIENT_ATTENTION", enable_cudnn = "CUDNN_ATTENTION",
+   } do
+      if a[name] then backends[#backends + 1] = backend end
+   end
+   return require "tlua.nn.attention".sdpa_kernel(backends, {}, fn, ...)
+end
+
+local take_flags = args.signature [[backends.cudnn.flags(enabled: boolean?, benchmark: boolean?,
+   benchmark_limit: count?, deterministic: boolean?, allow_tf32: boolean?)]]
+
+-- Sets cudnn's fields as long as fn runs with the arguments behind it, or until the scope that is
+-- returned is closed. Fields that are not given stay as they are.
+local function cudnn_flags(options, fn, ...)
+   local wanted, before = take_flags(options or {}), {}
+   if fn ~= nil and not args.is_callable(fn) then
+      args.refuse("backends.cudnn.flags", "fn", "a function or nil", fn)
+   end
+   for name, value in pairs(wanted) do
+      before[name] = cudnn[name].get()
+      cudnn[name].set(value)
+   end
+   return scope.run(function()
+      for name, value in pairs(before) do cudnn[name].set(value) end
+   end, fn, ...)
+end
+
+of_cuda.matmul = settings("backends.cuda.matmul", matmul)
+of_cuda.fusion = settings("backends.cuda.fusion", fusion)
+
 --- torch.backends.cuda.matmul, torch.backends.cuda.fusion, torch.backends.cudnn and
 --- torch.backends.cache: settings as fields. cudnn.allow_tf32 is about convolutions and recurrent
 --- layers; with cudnn.deterministic the latter are left to kernels of our own. The cache is a
 --- folder, which `tlua doctor` names: $XDG_CACHE_HOME/tlua, or what TLUA_CACHE says; TLUA_CACHE=0
 --- turns it off, too.
+--- backends.cudnn.flags({enabled = false}, fn) sets the former as long as fn runs.
+--- backends.cuda.enable_math_sdp(boolean), math_sdp_enabled() and their like of flash,
+--- mem_efficient and cudnn choose among implementations of attention, as nn.attention.sdpa_kernel
+--- does for a while; backends.cuda.sdp_kernel{enable_math = false} is that by an older name.
 M.backends = group("backends", {
-   cuda = group("backends.cuda", {
-      matmul = settings("backends.cuda.matmul", matmul),
-      fusion = settings("backends.cuda.fusion", fusion),
-   }, "backends.cuda.fusion.enabled"),
-   cudnn = settings("backends.cudnn", cudnn),
+   cuda = group("backends.cuda", of_cuda, "backends.cuda.fusion.enabled"),
+   cudnn = settings("backends.cudnn", cudnn, {flags = cudnn_flags}),
    cache = settings("backends.cache", cache),
 }, "backends.cudnn.enabled")
 

@@ -342,7 +342,16 @@ typedef enum tl_Setting {
   TL_SYNC_DEBUG,            /* of operators that wait for a device: 0 nothing, 1 warn, 2 fail */
   TL_DISK_CACHE,            /* what was compiled or measured is kept on disk; 1 at first */
   TL_FUSION,                /* chains of elementwise kernels in graphs become one; 1 at first */
+  TL_SDP_BACKENDS,          /* those that attention may choose: a set of TL_SDP_...; all at first */
   TL_NSETTINGS
 } tl_Setting;
+
+enum {
+  TL_SDP_MATH = 1, /* by operators that keep all weights */
+  TL_SDP_FLASH = 2,
+  TL_SDP_EFFICIENT = 4,
+  TL_SDP_CUDNN = 8,
+  TL_SDP_MATH_FIRST = 16, /* math is preferred where it is allowed */
+};
 
 #endif

@@ -12,6 +12,7 @@ static _Atomic int64_t settings[TL_NSETTINGS] = {
     [TL_FILL_UNINITIALIZED] = 1,
     [TL_DISK_CACHE] = 1,
     [TL_FUSION] = 1,
+    [TL_SDP_BACKENDS] = TL_SDP_MATH | TL_SDP_FLASH | TL_SDP_EFFICIENT | TL_SDP_CUDNN,
 };
 
 int64_t tli_setting(tl_Setting which) {

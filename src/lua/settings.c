@@ -19,6 +19,7 @@ static int torch_setting(lua_State *L) {
                                       [TL_SYNC_DEBUG] = "sync_debug",
                                       [TL_DISK_CACHE] = "disk_cache",
                                       [TL_FUSION] = "fusion",
+                                      [TL_SDP_BACKENDS] = "sdp_backends",
                                       [TL_NSETTINGS] = NULL};
   tl_Setting which = (tl_Setting)luaL_checkoption(L, 1, NULL, names);
   if (!lua_isnoneornil(L, 2)) tli_set_setting(which, luaL_checkinteger(L, 2));

@@ -314,7 +314,8 @@ static bool begin(AttentionCall *c, const tlk_Attention *a, bool backward) {
   c->scale = (float)a->scale, c->hidden = -INFINITY, c->one = 1;
   give(c, SCALE, &c->scale);
   if (a->causal) give(c, HIDDEN, &c->hidden);
-  return (a->dtype == TL_F16 || a->dtype == TL_BF16) && a->mask.array.data == NULL &&
+  return (cuda_host->setting(TL_SDP_BACKENDS) & TL_SDP_CUDNN) &&
+         (a->dtype == TL_F16 || a->dtype == TL_BF16) && a->mask.array.data == NULL &&
          a->dropout == 0 && a->size > 0 && a->size % 8 == 0 && a->value_size % 8 == 0 &&
          a->size <= 128 && a->value_size <= 128 && a->queries > 1 && a->keys > 1 &&
          give_rows(c, QUERY, &a->query, a->heads, a->queries) &&

@@ -84,5 +84,6 @@ files.functional = "tlua.nn.functional"
 files.init = "tlua.nn.initializers"
 files.utils = "tlua.nn.utils"
 files.parallel = "tlua.nn.parallel"
+files.attention = "tlua.nn.attention"
 
 return lazy.load({}, files)

@@ -175,6 +175,32 @@ static bool draw(const Operands *o, double dropout, tli_Generator *generator, tl
   return dropout == 0 || tli_generator_stretch(generator, tli_device(o->query), words, 4, from);
 }
 
+/* Whether to compute by the kernel that keeps no weights, as torch.backends.cuda and
+** nn.attention.sdpa_kernel have allowed; an error where they leave nothing. */
+static bool choose(const tl_Tensor *query, bool *fused) {
+  int64_t allowed = tli_setting(TL_SDP_BACKENDS);
+  int64_t kernels = TL_SDP_FLASH | TL_SDP_EFFICIENT;
+  if (tli_device(query).type == TL_CUDA) kernels |= TL_SDP_CUDNN;
+  *fused = (allowed & kernels) && !((allowed & TL_SDP_MATH) && (allowed & TL_SDP_MATH_FIRST));
+  if (*fused || (allowed & TL_SDP_MATH)) return true;
+  return tli_fail(TL_EARG,
+                  "%s: no backend for %s is allowed: expected flash, memory-efficient or math to "
+                  "be among those of nn.attention.sdpa_kernel or enabled in torch.backends.cuda",
+                  op, tli_device_str(tli_device(query)));
+}
+
+static tlk_Attention call_of(const Operands *o, double dropout, bool causal, double scale,
+                             const tli_Stretch *from) {
+  tlk_Attention a = {.causal = causal,
+                     .scale = scale,
+                     .dropout = dropout,
+                     .seed = from->seed,
+                     .block = from->block,
+                     .state = tli_stretch_words(from->state)};
+  tli_attention_call(&a, o->query, o->value, o->mask);
+  return a;
+}
+
 tl_Tensor *tlo_scaled_dot_product_attention(tl_Tensor *query, tl_Tensor *key, tl_Tensor *value,
                                             tl_Tensor *attn_mask, double dropout_p, bool is_causal,
                                             double scale, bool enable_gqa,
@@ -185,17 +211,23 @@ tl_Tensor *tlo_scaled_dot_product_attention(tl_Tensor *query, tl_Tensor *key, tl
   TL_TRY_NULL(join_leads(query, key, value, enable_gqa, &lead));
   int64_t queries = query->sizes[query->ndim - 2], keys = key->sizes[key->ndim - 2];
   TL_TRY_NULL(check_mask(attn_mask, &lead, queries, keys));
+  bool fused;
+  TL_TRY_NULL(choose(query, &fused));
   if (isnan(scale)) scale = 1 / sqrt((double)query->sizes[query->ndim - 1]);
   tli_Chain c = {0};
   Operands o = operands(&c, query, key, value, attn_mask, enable_gqa, &lead);
   tl_Tensor *out[2] = {NULL, NULL};
   tli_Stretch from;
-  if (!c.failed && !(draw(&o, dropout_p, generator, &from) &&
-                     tlo_attention(o.query, o.key, o.value, o.mask, dropout_p, is_causal, scale,
-                                   (int64_t)from.seed, (int64_t)from.block, from.state, out)))
-    c.failed = true;
+  TLI_DO(&c, draw(&o, dropout_p, generator, &from));
+  if (fused)
+    TLI_DO(&c, tlo_attention(o.query, o.key, o.value, o.mask, dropout_p, is_causal, scale,
+                             (int64_t)from.seed, (int64_t)from.block, from.state, out));
   tli_release(out[1]);
   tl_Tensor *result = out[0] ? tli_keep(&c, out[0]) : NULL;
+  if (!fused && !c.failed) {
+    tlk_Attention a = call_of(&o, dropout_p, is_causal, scale, &from);
+    result = tli_attention_math(&c, o.query, o.key, o.value, o.mask, &a);
+  }
   if (lead.n != 2) {
     lead.sizes[lead.n] = queries;
     lead.sizes[lead.n + 1] = value->sizes[value->ndim - 1];

@@ -16,8 +16,6 @@ typedef struct Inputs {
 /* Results in the order of the operator's: query, key, value, mask. */
 enum { QUERY, KEY, VALUE, MASK, GRADS };
 
-static tl_DType stat_dtype(const tl_Tensor *t) { return t->dtype == TL_F64 ? TL_F64 : TL_F32; }
-
 static bool zeros(tl_Tensor *t) { return t == NULL || tli_fill(t, tli_int(0)); }
 
 static bool new_gradients(const Inputs *in, const bool *want, tl_Tensor **out) {
@@ -25,8 +23,8 @@ static bool new_gradients(const Inputs *in, const bool *want, tl_Tensor **out) {
   for (int k = 0; k < 3; k++)
     if (want[k] && !(out[k] = tli_empty_heads(like[k], like[k]->sizes[3]))) return false;
   if (!want[MASK]) return true;
-  out[MASK] =
-      tli_empty(stat_dtype(in->query), tli_device(in->query), in->mask->ndim, in->mask->sizes);
+  out[MASK] = tli_empty(tli_attention_stat(in->query), tli_device(in->query), in->mask->ndim,
+                        in->mask->sizes);
   return out[MASK] && zeros(out[MASK]);
 }
 
@@ -62,63 +60,12 @@ static bool fused(const Inputs *in, tlk_Attention a, const bool *want, tl_Tensor
 
 /* ---- in differentiable operators ---- */
 
-/* Half types as float32, in which scores and weights are computed. */
-static tl_Tensor *widened(tli_Chain *c, tl_Tensor *t) {
-  return tli_is_half((tl_DType)t->dtype) ? TLI_STEP(c, tlo_to_dtype(t, TL_F32)) : t;
-}
-
-/* Heads of key or value as often as the query has them, and the sum over those. */
-static tl_Tensor *spread(tli_Chain *c, tl_Tensor *t, int64_t heads) {
-  if (c->failed || t->sizes[1] == heads) return t;
-  int64_t times = heads / t->sizes[1];
-  return TLI_STEP(c, tlo_repeat_interleave(t, times, 1));
-}
+/* The sum over the heads of the query that share one of key or value. */
 static tl_Tensor *gathered(tli_Chain *c, tl_Tensor *t, int64_t heads) {
   if (c->failed || t->sizes[1] == heads) return t;
   int64_t sizes[5] = {t->sizes[0], heads, t->sizes[1] / heads, t->sizes[2], t->sizes[3]};
   tl_Tensor *split = TLI_STEP(c, tlo_reshape(t, (tl_Ints){5, sizes}));
   return chain_sum(c, split, 2, false);
-}
-
-/* True where a query may not see a key: NULL if it sees all. */
-static tl_Tensor *hidden_pairs(tli_Chain *c, const Inputs *in, const tlk_Attention *a) {
-  tl_Ints pairs = {2, (int64_t[]){a->queries, a->keys}};
-  if (a->causal)
-    return chain_triu(c, TLI_STEP(c, tlo_ones(pairs, TL_BOOL, tli_device(in->key))), 1);
-  if (in->mask == NULL) return NULL;
-  if (in->mask->dtype == TL_BOOL) return TLI_STEP(c, tlo_logical_not(in->mask));
-  return chain_with(c, tlo_eq, in->mask, -INFINITY);
-}
-
-/* The weights without dropout. A query that sees nothing has finite scores, and weights
-** of 0 in the end. */
-static tl_Tensor *weights_of(tli_Chain *c, const Inputs *in, const tlk_Attention *a,
-                             tl_Tensor *query, tl_Tensor *key) {
-  tl_Tensor *scores = chain_matmul(c, chain_scale(c, query, a->scale), chain_t(c, key));
-  tl_Tensor *hidden = hidden_pairs(c, in, a);
-  if (hidden == NULL) return TLI_STEP(c, tlo_softmax(scores, -1, TL_NODTYPE));
-  tl_Tensor *blind = TLI_STEP(c, tlo_all(hidden, (tl_Ints){1, (int64_t[]){-1}}, true));
-  if (in->mask && in->mask->dtype != TL_BOOL) {
-    tl_Tensor *added = TLI_STEP(c, tlo_to_dtype(in->mask, stat_dtype(query)));
-    scores = chain_add(c, scores, chain_masked_fill(c, added, hidden, 0));
-  }
-  tl_Tensor *where = TLI_STEP(c, tlo_gt(hidden, blind));
-  scores = chain_masked_fill(c, scores, where, -INFINITY);
-  tl_Tensor *weights = TLI_STEP(c, tlo_softmax(scores, -1, TL_NODTYPE));
-  return chain_masked_fill(c, weights, blind, 0);
-}
-
-/* What dropout multiplies weights by: the same random words as the kernel's. */
-static tl_Tensor *kept_pairs(tli_Chain *c, const Inputs *in, const tlk_Attention *a) {
-  int64_t sizes[4] = {a->batch, a->heads, a->queries, tli_words(a->keys)};
-  tl_Tensor *words = TLI_STEP(c, tli_empty(stat_dtype(in->query), tli_device(in->query), 4, sizes));
-  if (words && words->numel > 0 &&
-      !TLI_RUN(tli_device(words), random, .distribution = TLK_BERNOULLI, .out = tli_array(words),
-               .n = words->numel, .seed = a->seed, .block = a->block, .state = a->state,
-               .a = tli_float(1 - a->dropout)))
-    c->failed = true;
-  tl_Tensor *kept = TLI_STEP(c, tlo_narrow(words, 3, 0, a->keys));
-  return chain_scale(c, kept, a->dropout < 1 ? 1 / (1 - a->dropout) : 0);
 }
 
 static tl_Tensor *as_dtype(tli_Chain *c, tl_Tensor *t, const tl_Tensor *like) {
@@ -128,13 +75,14 @@ static tl_Tensor *as_dtype(tli_Chain *c, tl_Tensor *t, const tl_Tensor *like) {
 
 static void composed(tli_Chain *c, const Inputs *in, const tlk_Attention *a, const bool *want,
                      tl_Tensor **out) {
-  tl_Tensor *query = widened(c, in->query), *grad = widened(c, in->grad);
-  tl_Tensor *key = spread(c, widened(c, in->key), a->heads);
-  tl_Tensor *value = spread(c, widened(c, in->value), a->heads);
-  tl_Tensor *weights = weights_of(c, in, a, query, key), *used = weights;
+  tl_Tensor *query = tli_attention_widened(c, in->query);
+  tl_Tensor *grad = tli_attention_widened(c, in->grad);
+  tl_Tensor *key = tli_attention_spread(c, tli_attention_widened(c, in->key), a->heads);
+  tl_Tensor *value = tli_attention_spread(c, tli_attention_widened(c, in->value), a->heads);
+  tl_Tensor *weights = tli_attention_weights(c, in->mask, a, query, key), *used = weights;
   tl_Tensor *into = chain_matmul(c, grad, chain_t(c, value)); /* the gradient of used weights */
   if (a->dropout > 0) {
-    tl_Tensor *kept = kept_pairs(c, in, a);
+    tl_Tensor *kept = tli_attention_kept(c, in->query, a);
     used = chain_mul(c, weights, kept);
     into = chain_mul(c, into, kept);
   }

@@ -1,0 +1,39 @@
+-- bias.lua - torch.nn.attention.bias: causal masks for scaled_dot_product_attention where there are
+-- not as many queries as keys.
+
+local torch = require "tlua"
+local args = require "tlua.args"
+
+local M = {}
+
+local upper_left = args.signature [[nn.attention.bias.causal_upper_left(queries: count, keys: count,
+   device: string?)]]
+local lower_right = args.signature [[nn.attention.bias.causal_lower_right(queries: count,
+   keys: count, device: string?)]]
+
+local function mask(a, diagonal)
+   return torch.ones(a.queries, a.keys, {dtype = "bool", device = a.device}):tril(diagonal)
+end
+
+--- A mask in which query i sees the keys up to i, counted from the first ones: what `is_causal`
+--- does.
+---@param queries integer
+---@param keys integer
+---@param options? {device: string}
+---@return Tensor mask  (queries, keys) of bool, true where a key takes part
+function M.causal_upper_left(...)
+   return mask(upper_left(...), 0)
+end
+
+--- A mask in which the last query sees all keys and each one before it a key less: what a decoder
+--- with cached keys needs.
+---@param queries integer
+---@param keys integer
+---@param options? {device: string}
+---@return Tensor mask  (queries, keys) of bool, true where a key takes part
+function M.causal_lower_right(...)
+   local a = lower_right(...)
+   return mask(a, a.keys - a.queries)
+end
+
+return M

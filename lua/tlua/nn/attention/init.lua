@@ -1,0 +1,96 @@
+-- init.lua - torch.nn.attention: which implementation scaled_dot_product_attention uses.
+--
+--    local attention = torch.nn.attention
+--    local y = attention.sdpa_kernel(attention.SDPBackend.MATH, function()
+--       return F.scaled_dot_product_attention(q, k, v)
+--    end)
+--
+-- There are two implementations: a kernel of each device that keeps no weights, which counts as
+-- FLASH_ATTENTION and EFFICIENT_ATTENTION, and MATH, products and a softmax that autograd records
+-- one by one. On a GPU the former is cuDNN's where CUDNN_ATTENTION is allowed and cuDNN takes the
+-- call.
+
+local torch = require "tlua"
+local args = require "tlua.args"
+local lazy = require "tlua.lazy"
+local scope = require "tlua.scope"
+
+local M = {}
+
+--- The names of implementations, as PyTorch has them.
+---@enum nn.attention.SDPBackend
+M.SDPBackend = {
+   MATH = "MATH",
+   FLASH_ATTENTION = "FLASH_ATTENTION",
+   EFFICIENT_ATTENTION = "EFFICIENT_ATTENTION",
+   CUDNN_ATTENTION = "CUDNN_ATTENTION",
+}
+
+-- ORDER TL_SDP_ of core/device.h.
+local bits <const> = {MATH = 1, FLASH_ATTENTION = 2, EFFICIENT_ATTENTION = 4, CUDNN_ATTENTION = 8}
+local math_first <const> = 16
+
+--- Whether an implementation may be chosen.
+---@param backend nn.attention.SDPBackend
+---@return boolean
+function M.is_allowed(backend)
+   return torch._setting "sdp_backends" & bits[backend] ~= 0
+end
+
+--- Allows or forbids an implementation from now on; torch.backends.cuda.enable_flash_sdp and the
+--- like do this.
+---@param backend nn.attention.SDPBackend
+---@param allowed boolean
+function M.allow(backend, allowed)
+   local set = torch._setting "sdp_backends" & ~bits[backend]
+   torch._setting("sdp_backends", allowed and set | bits[backend] or set)
+end
+
+local expected <const> = "one of SDPBackend's MATH, FLASH_ATTENTION, EFFICIENT_ATTENTION and "
+   .. "CUDNN_ATTENTION, or a list of these"
+
+local function set_of(backends, set_priority)
+   local list = type(backends) == "table" and backends or {backends}
+   local set = 0
+   for _, name in ipairs(list) do
+      if not bits[name] then args.refuse("nn.attention.sdpa_kernel", "backends", expected, name) end
+      set = set | bits[name]
+   end
+   if #list == 0 then
+      torch.raise(("nn.attention.sdpa_kernel: backends: expected %s, got none"):format(expected))
+   end
+   return set_priority and list[1] == "MATH" and set | math_first or set
+end
+
+local function run(set, fn, ...)
+   if fn ~= nil and not args.is_callable(fn) then
+      args.refuse("nn.attention.sdpa_kernel", "fn", "a function or nil", fn)
+   end
+   local before = torch._setting "sdp_backends"
+   torch._setting("sdp_backends", set)
+   return scope.run(function() torch._setting("sdp_backends", before) end, fn, ...)
+end
+
+local take = args.signature "nn.attention.sdpa_kernel(set_priority: boolean = false)"
+
+--- Allows scaled_dot_product_attention these implementations alone, as long as fn runs with the
+--- arguments behind it or, without fn, until the scope that is returned is closed. A call for which
+--- none of them can serve raises. The setting is one of the process.
+---@param backends nn.attention.SDPBackend|nn.attention.SDPBackend[]
+---@param options? {set_priority: boolean}|fun(...): any  set_priority: those named first are
+--- preferred; this can come before fn
+---@param fn? fun(...): any
+---@param ... any
+---@return any ...  fn's results, or a scope to be closed
+function M.sdpa_kernel(backends, options, fn, ...)
+   if type(options) == "table" and getmetatable(options) == nil then
+      local set = set_of(backends, take(options).set_priority)
+      return run(set, fn, ...)
+   end
+   local set = set_of(backends, false)
+   if options == nil then return run(set, fn, ...) end
+   if select("#", ...) == 0 and fn == nil then return run(set, options) end
+   return run(set, options, fn, ...)
+end
+
+return lazy.load(M, {bias = "tlua.nn.attention.bias"})

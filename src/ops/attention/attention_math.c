@@ -1,0 +1,71 @@
+/*
+** attention_math.c - attention in differentiable operators, which keeps all weights: for second
+** derivatives, and where a program asks for it by nn.attention.sdpa_kernel.
+*/
+#include <math.h>
+
+#include "ops/attention/attention.h"
+
+/* Half types as float32, in which scores and weights are computed. */
+tl_Tensor *tli_attention_widened(tli_Chain *c, tl_Tensor *t) {
+  return tli_is_half((tl_DType)t->dtype) ? TLI_STEP(c, tlo_to_dtype(t, TL_F32)) : t;
+}
+
+/* Repeats the heads of key or value until there are as many as the query has. */
+tl_Tensor *tli_attention_spread(tli_Chain *c, tl_Tensor *t, int64_t heads) {
+  if (c->failed || t->sizes[1] == heads) return t;
+  int64_t times = heads / t->sizes[1];
+  return TLI_STEP(c, tlo_repeat_interleave(t, times, 1));
+}
+
+/* True where a query may not see a key: NULL if it sees all. */
+static tl_Tensor *hidden_pairs(tli_Chain *c, tl_Tensor *mask, const tlk_Attention *a,
+                               tl_Device device) {
+  tl_Ints pairs = {2, (int64_t[]){a->queries, a->keys}};
+  if (a->causal) return chain_triu(c, TLI_STEP(c, tlo_ones(pairs, TL_BOOL, device)), 1);
+  if (mask == NULL) return NULL;
+  if (mask->dtype == TL_BOOL) return TLI_STEP(c, tlo_logical_not(mask));
+  return chain_with(c, tlo_eq, mask, -INFINITY);
+}
+
+/* The weights without dropout. A query that sees nothing has finite scores, and weights
+** of 0 in the end. */
+tl_Tensor *tli_attention_weights(tli_Chain *c, tl_Tensor *mask, const tlk_Attention *a,
+                                 tl_Tensor *query, tl_Tensor *key) {
+  tl_Tensor *scores = chain_matmul(c, chain_scale(c, query, a->scale), chain_t(c, key));
+  tl_Tensor *hidden = query ? hidden_pairs(c, mask, a, tli_device(query)) : NULL;
+  if (hidden == NULL) return TLI_STEP(c, tlo_softmax(scores, -1, TL_NODTYPE));
+  tl_Tensor *blind = TLI_STEP(c, tlo_all(hidden, (tl_Ints){1, (int64_t[]){-1}}, true));
+  if (mask && mask->dtype != TL_BOOL) {
+    tl_Tensor *added = TLI_STEP(c, tlo_to_dtype(mask, tli_attention_stat(query)));
+    scores = chain_add(c, scores, chain_masked_fill(c, added, hidden, 0));
+  }
+  tl_Tensor *where = TLI_STEP(c, tlo_gt(hidden, blind));
+  scores = chain_masked_fill(c, scores, where, -INFINITY);
+  tl_Tensor *weights = TLI_STEP(c, tlo_softmax(scores, -1, TL_NODTYPE));
+  return chain_masked_fill(c, weights, blind, 0);
+}
+
+/* What dropout multiplies weights by: the same random words as the kernel's. */
+tl_Tensor *tli_attention_kept(tli_Chain *c, const tl_Tensor *query, const tlk_Attention *a) {
+  int64_t sizes[4] = {a->batch, a->heads, a->queries, tli_words(a->keys)};
+  tl_Tensor *words = TLI_STEP(c, tli_empty(tli_attention_stat(query), tli_device(query), 4, sizes));
+  if (words && words->numel > 0 &&
+      !TLI_RUN(tli_device(words), random, .distribution = TLK_BERNOULLI, .out = tli_array(words),
+               .n = words->numel, .seed = a->seed, .block = a->block, .state = a->state,
+               .a = tli_float(1 - a->dropout)))
+    c->failed = true;
+  tl_Tensor *kept = TLI_STEP(c, tlo_narrow(words, 3, 0, a->keys));
+  return chain_scale(c, kept, a->dropout < 1 ? 1 / (1 - a->dropout) : 0);
+}
+
+tl_Tensor *tli_attention_math(tli_Chain *c, tl_Tensor *query, tl_Tensor *key, tl_Tensor *value,
+                              tl_Tensor *mask, const tlk_Attention *a) {
+  tl_Tensor *wide = tli_attention_widened(c, query);
+  tl_Tensor *keys = tli_attention_spread(c, tli_attention_widened(c, key), a->heads);
+  tl_Tensor *values = tli_attention_spread(c, tli_attention_widened(c, value), a->heads);
+  tl_Tensor *weights = tli_attention_weights(c, mask, a, wide, keys);
+  if (a->dropout > 0) weights = chain_mul(c, weights, tli_attention_kept(c, query, a));
+  tl_Tensor *result = chain_matmul(c, weights, values);
+  return c->failed ? NULL : chain_to(c, result, (tl_DType)query->dtype);
+}
