@@ -13,6 +13,7 @@ return lazy.load({}, {
    deterministic = "tlua.utils.deterministic",
    data = "tlua.data",
    checkpoint = "tlua.utils.checkpoint",
+   flop_counter = "tlua.utils.flop_counter",
    leaks = "tlua.utils.leaks",
    check_finite = "tlua.utils.check_finite",
    benchmark = "tlua.utils.benchmark",

@@ -3,6 +3,7 @@
 */
 #include <string.h>
 
+#include "core/profile.h"
 #include "ops/chain.h"
 #include "ops/matmul/matmul.h"
 
@@ -128,8 +129,11 @@ static tl_Tensor *weight_and_bias(tli_Chain *c, tl_Tensor *grad, tl_Tensor *inpu
   *bias = TLI_STEP(c, tli_empty(dtype, tli_device(grad), 1, sizes));
   if (c->failed) return NULL;
   tli_Product p;
+  const tli_SpanInput inputs[2] = {{&turned, 1}, {&input, 1}};
+  tli_Span span = tli_span_open(TLI_SPAN_OPERATOR, "linear_weight", inputs, 2);
   c->failed = !tli_product(&p, out, turned, input, tli_int(1), tli_int(0)) ||
               !TLI_RUN(tli_device(out), linear, .gemm = p.gemm, .sums = tli_data(*bias));
+  tli_span_close(span, tli_span_flops() ? 2.0 * (double)out->numel * (double)input->sizes[0] : 0);
   tli_product_end(&p);
   return out;
 }
