@@ -55,6 +55,11 @@ load_on_use(torch, {
    pca_lowrank = "tlua.lowrank",
    help = "tlua.repl.manual",
    has = "tlua.lazy",
+   compile = "tlua.compiler",
+   compiler = "tlua.compiler",
+   jit = "tlua.jit",
+   library = "tlua.library",
+   ops = "tlua.library",
 })
 
 load_on_use(torch.autograd, {

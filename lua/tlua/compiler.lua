@@ -1,0 +1,87 @@
+-- compiler.lua - torch.compile and torch.compiler. There is no compiler yet: a module or function
+-- comes back as it is and runs operator by operator, with the same results. Calls of
+-- torch.cuda.capture_step and torch.cuda.make_graphed_callables are what makes steps of a GPU
+-- cheaper today.
+
+local args = require "tlua.args"
+
+local M = {}
+
+local take = args.signature [[compile(model: callable?, fullgraph: boolean = false,
+   dynamic: boolean?, backend: any?, mode: string?, options: table?, disable: boolean = false)]]
+
+local modes <const> = {
+   default = true, ["reduce-overhead"] = true, ["max-autotune"] = true,
+   ["max-autotune-no-cudagraphs"] = true,
+}
+
+local function check(...)
+   local a = take(...)
+   if a.mode and not modes[a.mode] then
+      args.refuse("compile", "mode",
+         '"default", "reduce-overhead", "max-autotune" or "max-autotune-no-cudagraphs"', a.mode)
+   end
+   return a
+end
+
+local function as_it_is(fn) return fn end
+
+--- The model or function itself: nothing is compiled yet. Options are checked, so that a program
+--- written for PyTorch runs and a wrong name is found. With options alone the result is a function
+--- that gives back what it gets, as PyTorch's decorator.
+---@generic T
+---@param model? T  a module or a function
+---@param options? table  fullgraph, dynamic, backend, mode, options, disable: as PyTorch's
+---@return T model
+function M.compile(...)
+   local a = check(...)
+   if select("#", ...) > 0 and a.model == nil and select(1, ...) == nil then
+      args.refuse("compile", "model", "a module or a function", nil)
+   end
+   return a.model == nil and as_it_is or a.model
+end
+
+--- The function itself, which nothing would compile. Without one: a function that gives back what
+--- it gets.
+---@generic T
+---@param fn? T
+---@param options? {recursive: boolean, reason: string}
+---@return T fn
+function M.disable(fn, options)
+   if type(fn) == "table" and getmetatable(fn) == nil and options == nil then fn = nil end
+   if fn ~= nil and not args.is_callable(fn) then
+      args.refuse("compiler.disable", "fn", "a module or a function", fn)
+   end
+   return fn == nil and as_it_is or fn
+end
+
+-- Marks that tell a compiler what to do with a function.
+for _, name in ipairs {"allow_in_graph", "assume_constant_result", "nested_compile_region"} do
+   M[name] = function(fn)
+      if not args.is_callable(fn) then
+         args.refuse("compiler." .. name, "fn", "a function", fn)
+      end
+      return fn
+   end
+end
+
+--- Whether this code is being compiled: false.
+---@return boolean
+function M.is_compiling() return false end
+M.is_dynamo_compiling = M.is_compiling
+
+--- Whether this code is being exported: false.
+---@return boolean
+function M.is_exporting() return false end
+
+--- Forgets what was compiled, which is nothing.
+function M.reset() end
+
+--- Tells that an iteration begins; nothing depends on it.
+function M.cudagraph_mark_step_begin() end
+
+--- The names of compilers that `backend` can name: none.
+---@return string[]
+function M.list_backends() return {} end
+
+return M

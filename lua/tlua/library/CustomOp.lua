@@ -1,0 +1,279 @@
+-- CustomOp.lua - an operator written in Lua, with a name: torch.library.custom_op makes them.
+--
+-- A call goes, from the outside in: vmap (the rule for a batch), the profiler (a span of the
+-- operator's name), autocast and autograd (a Function of the operator's own), and then the kernel
+-- for the arguments' kind of device, or the fake one on the meta device.
+
+local torch = require "tlua"
+local args = require "tlua.args"
+local batched = require "tlua.func.batched"
+local class = require "tlua.class"
+local custom = require "tlua.amp.custom"
+local Function = require "tlua.autograd.Function"
+local spans = require "tlua.profiler.spans"
+
+---@class library.CustomOp
+---@field name string  "namespace::operator"
+---@field default library.CustomOp  the operator itself, as PyTorch's overload
+local CustomOp = class.class("library.CustomOp")
+
+local function check_fn(op, who, fn)
+   if args.is_callable(fn) then return fn end
+   args.refuse(op.name, who, "a function", fn)
+end
+
+-- The names of a Lua function's parameters.
+local function parameters_of(fn)
+   local names = {}
+   while type(fn) == "function" do
+      local name = debug.getlocal(fn, #names + 1)
+      if not name then break end
+      names[#names + 1] = name
+   end
+   return names
+end
+
+-- The positions of the arguments that the kernel changes in place.
+local function mutated_positions(op, mutates, fn)
+   local positions = {}
+   local names = parameters_of(fn)
+   for _, wanted in ipairs(mutates) do
+      local found
+      for i, name in ipairs(names) do
+         if name == wanted then found = i end
+      end
+      if not found then
+         args.refuse(op.name, "mutates_args", ("names of parameters (%s)"):format(
+            table.concat(names, ", ")), wanted)
+      end
+      positions[found] = true
+   end
+   return positions
+end
+
+function CustomOp:__init(name, mutates, device_types, fn)
+   self.name, self.default = name, self
+   self.mutated = mutated_positions(self, mutates, fn)
+   self.kernels = {} -- by the kind of device; "any" serves the others
+   self:register_kernel(device_types, fn)
+   self.Function = self:_function()
+end
+
+function CustomOp:__tostring()
+   return ("<custom operator %s>"):format(self.name)
+end
+
+-- Registration --------------------------------------------------------------------------------
+
+--- Adds an implementation for kinds of devices.
+---@param device_types? string|string[]  "cpu", "cuda", "sim"; nil: all that have none of their own
+---@param fn fun(...): any  gets the operator's arguments
+---@return library.CustomOp self
+function CustomOp:register_kernel(device_types, fn)
+   check_fn(self, "register_kernel", fn)
+   local kinds = type(device_types) == "table" and device_types or {device_types or "any"}
+   for _, kind in ipairs(kinds) do
+      if type(kind) ~= "string" then
+         args.refuse(self.name, "device_types", "a kind of device or a list of them", kind)
+      end
+      self.kernels[kind] = fn
+   end
+   return self
+end
+
+--- Sets how the operator's results look: shapes and dtypes, without values. It runs instead of a
+--- kernel on tensors of the meta device.
+---@param fn fun(...): any  gets the operator's arguments
+---@return library.CustomOp self
+function CustomOp:register_fake(fn)
+   self.fake = check_fn(self, "register_fake", fn)
+   return self
+end
+
+--- Sets the derivative. An operator without one raises in the backward pass.
+--- setup_context(ctx, inputs, output) runs after the kernel and keeps in ctx what `backward` needs;
+--- inputs is the list of arguments, with their number as `n`, output the result or, of several,
+--- their list.
+---@param backward fun(ctx: autograd.Context, ...): any  gets a gradient for each result and returns
+--- one or nil for each argument
+---@param options? {setup_context: fun(ctx: autograd.Context, inputs: table, output: any)}
+---@return library.CustomOp self
+function CustomOp:register_autograd(backward, options)
+   check_fn(self, "register_autograd", backward)
+   if next(self.mutated) then
+      torch.raise(("%s: register_autograd: an operator that changes its arguments in place has no "
+         .. "derivative"):format(self.name))
+   end
+   local setup = options and options.setup_context
+   for key in pairs(options or {}) do
+      if key ~= "setup_context" then
+         torch.raise(("%s: register_autograd: unknown option %s; expected setup_context"):format(
+            self.name, tostring(key)))
+      end
+   end
+   if setup ~= nil then check_fn(self, "setup_context", setup) end
+   self.backward, self.setup_context = backward, setup
+   return self
+end
+
+--- Sets what vmap does with a batch. Without it the mapped function is called for each example.
+---@param fn fun(info: {batch_size: integer, randomness: string}, in_dims: table, ...): any, any
+--- gets for each argument the dimension along which its examples lie, or false, and the arguments
+--- with all examples; returns the result, or the list of results, and for it, or for each, the
+--- dimension of its examples
+---@return library.CustomOp self
+function CustomOp:register_vmap(fn)
+   self.batch_rule = check_fn(self, "register_vmap", fn)
+   return self
+end
+
+--- Sets the dtype that floating arguments are converted to under autocast; the operator then runs
+--- without autocast.
+---@param device_type string  the kind of device of the autocast that is meant
+---@param cast_inputs string  a dtype
+---@return library.CustomOp self
+function CustomOp:register_autocast(device_type, cast_inputs)
+   local forward = self.Function.forward
+   self.Function.forward = custom.custom_fwd(forward,
+      {device_type = device_type, cast_inputs = cast_inputs})
+   return self
+end
+
+-- Calls ---------------------------------------------------------------------------------------
+
+local function device_kind(given)
+   for i = 1, given.n do
+      if torch.is_tensor(given[i]) then return tostring(given[i].device):match "^%a+" end
+   end
+   for i = 1, given.n do
+      for _, item in ipairs(type(given[i]) == "table" and not getmetatable(given[i]) and given[i]
+         or {}) do
+         if torch.is_tensor(item) then return tostring(item.device):match "^%a+" end
+      end
+   end
+   return "cpu"
+end
+
+local function kernel_for(op, kind)
+   if kind == "meta" then
+      if op.fake then return op.fake end
+      torch.raise(("%s: nothing is registered for the meta device; use register_fake"):format(
+         op.name))
+   end
+   local fn = op.kernels[kind] or op.kernels.any
+   if fn then return fn end
+   local known = {}
+   for name in pairs(op.kernels) do known[#known + 1] = name end
+   table.sort(known)
+   torch.raise(("%s: no kernel for %s; there are some for %s"):format(op.name, kind,
+      table.concat(known, ", ")))
+end
+
+local function versions(given)
+   local seen = {}
+   for i = 1, given.n do
+      if torch.is_tensor(given[i]) then seen[i] = given[i]._version end
+   end
+   return seen
+end
+
+-- Autograd believes that arguments keep their values and that results are new tensors.
+local function check_results(op, given, before, results)
+   for i, version in pairs(before) do
+      if given[i]._version ~= version and not op.mutated[i] then
+         torch.raise(("%s: argument %d was changed in place; name it in mutates_args"):format(
+            op.name, i))
+      end
+      for k = 1, results.n do
+         if rawequal(results[k], given[i]) then
+            torch.raise(("%s: result %d is argument %d itself; expected a new tensor, such as a "
+               .. "clone"):format(op.name, k, i))
+         end
+      end
+   end
+end
+
+-- The autograd.Function that runs the kernel.
+function CustomOp:_function()
+   local op, Call = self, class.class(self.name, Function)
+
+   function Call.forward(ctx, ...)
+      local given = table.pack(...)
+      local before = versions(given)
+      local results = table.pack(kernel_for(op, device_kind(given))(...))
+      check_results(op, given, before, results)
+      if op.setup_context then
+         local output = results[1]
+         if results.n > 1 then output = results end
+         op.setup_context(ctx, given, output)
+      end
+      return table.unpack(results, 1, results.n)
+   end
+
+   function Call.backward(ctx, ...)
+      if op.backward then return op.backward(ctx, ...) end
+      torch.raise(("%s: a gradient was asked for, but none is registered; use register_autograd")
+         :format(op.name))
+   end
+
+   return Call
+end
+
+-- The deepest mapped function that an argument has examples of, and how many those are.
+local function innermost(given)
+   local level, size
+   for i = 1, given.n do
+      local value = given[i]
+      if batched.is(value) and (not level or value.level > level) then
+         batched.check(value)
+         level, size = value.level, value.value:size(1)
+      end
+   end
+   return level, size
+end
+
+local function call_batched(op, given, level, size)
+   local in_dims, values = {n = given.n}, {n = given.n}
+   for i = 1, given.n do
+      local own = batched.is(given[i]) and given[i].level == level
+      in_dims[i] = own and 1 or false
+      values[i] = own and given[i].value or given[i]
+   end
+   local result, out_dims = op.batch_rule({batch_size = size, randomness = "error"}, in_dims,
+      table.unpack(values, 1, values.n))
+   local function wrap(value, dim)
+      if dim == false or not (torch.is_tensor(value) or batched.is(value)) then return value end
+      if math.type(dim) ~= "integer" then
+         args.refuse(op.name, "register_vmap: out_dims", "a dimension or false", dim)
+      end
+      return batched.wrap(value:movedim(dim, 1), level)
+   end
+   if torch.is_tensor(result) or batched.is(result) or type(result) ~= "table" then
+      return wrap(result, out_dims)
+   end
+   local list = {}
+   for i, value in ipairs(result) do
+      local dim = out_dims
+      if type(out_dims) == "table" then dim = out_dims[i] end
+      list[i] = wrap(value, dim)
+   end
+   return table.unpack(list, 1, #list)
+end
+
+--- Runs the operator.
+---@param ... any
+---@return any ...
+function CustomOp:__call(...)
+   local given = table.pack(...)
+   local level, size = innermost(given)
+   if level then
+      if self.batch_rule then return call_batched(self, given, level, size) end
+      torch.raise(("%s: vmap has no rule for it"):format(self.name)) -- calls each example then
+   end
+   if torch._profiling() then
+      return spans.call("operator", self.name, self.Function.apply, self.Function, ...)
+   end
+   return self.Function:apply(...)
+end
+
+return CustomOp

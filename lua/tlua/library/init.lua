@@ -1,0 +1,164 @@
+-- init.lua - torch.library: operators of a user's own, written in Lua.
+--
+--    local scale = torch.library.custom_op("mylib::scale", function(x, by)
+--       return x * by
+--    end)
+--    scale:register_fake(function(x) return torch.empty_like(x) end)
+--    scale:register_autograd(function(ctx, grad) return grad * ctx.by, nil end, {
+--       setup_context = function(ctx, inputs) ctx.by = inputs[2] end,
+--    })
+--    local y = torch.ops.mylib.scale(x, 3)
+--
+-- To autograd, autocast, vmap and the profiler it is one operator, whatever its kernel does: a
+-- call of another library by DLPack, or of C by a module of the user's.
+
+local torch = require "tlua"
+local args = require "tlua.args"
+local CustomOp = require "tlua.library.CustomOp"
+local near = require "tlua.utils.near"
+
+local M = {}
+
+local namespaces = {}
+
+local function names_of(list)
+   local names = {}
+   for name in pairs(list) do names[#names + 1] = name end
+   return names
+end
+
+-- A namespace of torch.ops: reading an operator that does not exist is an error.
+local function new_namespace(space)
+   local own = {}
+   namespaces[space] = own
+   return setmetatable({}, {
+      names = own, -- for torch.has
+      __index = function(_, name)
+         if own[name] then return own[name] end
+         torch.raise(("torch.ops.%s has no operator %s%s"):format(space, tostring(name),
+            near.hint(tostring(name), names_of(own))))
+      end,
+      __newindex = function(_, name)
+         torch.raise(("torch.ops.%s.%s: cannot be set; use torch.library.custom_op"):format(space,
+            tostring(name)))
+      end,
+      __pairs = function() return pairs(own) end,
+   })
+end
+
+local views = {}
+
+--- Operators by namespace and name: torch.ops.mylib.scale.
+---@type table<string, table<string, library.CustomOp>>
+M.ops = setmetatable({}, {
+   names = views,
+   __index = function(_, space)
+      if views[space] then return views[space] end
+      torch.raise(("torch.ops has no namespace %s%s"):format(tostring(space),
+         near.hint(tostring(space), names_of(views))))
+   end,
+   __newindex = function(_, name)
+      torch.raise(("torch.ops.%s: cannot be set; use torch.library.custom_op"):format(
+         tostring(name)))
+   end,
+   __pairs = function() return pairs(views) end,
+})
+
+local function split(who, name)
+   local space, own
+   if type(name) == "string" then space, own = name:match "^([%a_][%w_]*)::([%a_][%w_]*)$" end
+   if not space then
+      args.refuse(who, "name", 'a namespace and a name, such as "mylib::scale"', name)
+   end
+   return space, own
+end
+
+local function find(who, op)
+   if type(op) == "table" and getmetatable(op) == CustomOp then return op end
+   local space, name = split(who, op)
+   local found = namespaces[space] and namespaces[space][name]
+   if found then return found end
+   local known = {}
+   for other, operators in pairs(namespaces) do
+      for own in pairs(operators) do known[#known + 1] = other .. "::" .. own end
+   end
+   torch.raise(("%s: no operator %s%s"):format(who, op, near.hint(op, known)))
+end
+
+local take = args.signature [[library.custom_op(name: string, fn: callable?, mutates_args: any?,
+   device_types: any?)]]
+
+--- Makes an operator of a Lua function. A second one of the same name replaces the first. Without
+--- fn the result is a function that takes it, as a decorator does.
+---@param name string  "namespace::name"
+---@param fn? fun(...): any  the kernel; results are new tensors, arguments keep their values
+---@param options? {mutates_args: string[], device_types: string|string[]}  mutates_args: the names
+--- of those parameters of fn that it changes in place, () in PyTorch being {} here; device_types:
+--- the kinds of devices that fn is for, by default all
+---@return library.CustomOp|fun(fn: function): library.CustomOp
+function M.custom_op(name, ...)
+   local fn, options = ...
+   if select("#", ...) == 2 and args.is_callable(options) and not args.is_callable(fn) then
+      fn, options = options, fn -- in a decorator's order
+   elseif type(fn) == "table" and not args.is_callable(fn) and options == nil then
+      fn, options = nil, fn
+   end
+   if options ~= nil and type(options) ~= "table" then
+      args.refuse("library.custom_op", "options", "a table", options)
+   end
+   local named = {name = name, fn = fn}
+   for key, value in pairs(options or {}) do named[key] = value end
+   local a = take(named)
+   local space, own = split("library.custom_op", a.name)
+   local mutates = a.mutates_args or {}
+   if type(mutates) ~= "table" then
+      args.refuse("library.custom_op", "mutates_args", "a list of names", mutates)
+   end
+   local function define(kernel)
+      if not args.is_callable(kernel) then
+         args.refuse("library.custom_op", "fn", "a function", kernel)
+      end
+      local op = CustomOp(a.name, mutates, a.device_types, kernel)
+      if not namespaces[space] then views[space] = new_namespace(space) end
+      namespaces[space][own] = op
+      return op
+   end
+   if a.fn then return define(a.fn) end
+   return define
+end
+
+--- CustomOp:register_fake of the operator of that name.
+---@param op string|library.CustomOp
+---@param fn fun(...): any
+function M.register_fake(op, fn) find("library.register_fake", op):register_fake(fn) end
+
+--- CustomOp:register_autograd of the operator of that name.
+---@param op string|library.CustomOp
+---@param backward fun(ctx: autograd.Context, ...): any
+---@param options? {setup_context: fun(ctx: autograd.Context, inputs: table, output: any)}
+function M.register_autograd(op, backward, options)
+   find("library.register_autograd", op):register_autograd(backward, options)
+end
+
+--- CustomOp:register_kernel of the operator of that name.
+---@param op string|library.CustomOp
+---@param device_types? string|string[]
+---@param fn fun(...): any
+function M.register_kernel(op, device_types, fn)
+   find("library.register_kernel", op):register_kernel(device_types, fn)
+end
+
+--- CustomOp:register_vmap of the operator of that name.
+---@param op string|library.CustomOp
+---@param fn fun(info: table, in_dims: table, ...): any, any
+function M.register_vmap(op, fn) find("library.register_vmap", op):register_vmap(fn) end
+
+--- CustomOp:register_autocast of the operator of that name.
+---@param op string|library.CustomOp
+---@param device_type string
+---@param cast_inputs string
+function M.register_autocast(op, device_type, cast_inputs)
+   find("library.register_autocast", op):register_autocast(device_type, cast_inputs)
+end
+
+return M
