@@ -329,6 +329,39 @@ function Module:get_parameter(path)
    return parameter
 end
 
+--- The buffer at a path such as "encoder.3.norm.running_mean".
+---@param path string
+---@return Tensor
+function Module:get_buffer(path)
+   local buffer = descend(self, path)
+   local owner = self:get_submodule(path:match "^(.*)%.[^.]*$" or "")
+   for _, own in own_buffers(owner) do
+      if rawequal(own, buffer) then return buffer end
+   end
+   torch.raise(("%s: %s is no buffer"):format(torch.type(self), path))
+end
+
+--- Puts a module at a path, in place of the one that is there.
+---@param path string  such as "encoder.3"; the module above must exist
+---@param module nn.Module
+---@return nn.Module self
+function Module:set_submodule(path, module)
+   if type(path) ~= "string" or path == "" then
+      args.refuse("set_submodule", "path", 'a path such as "encoder.3"', path)
+   end
+   if not is_module(module) then args.refuse("set_submodule", "module", "a module", module) end
+   local above, name = path:match "^(.*)%.([^.]*)$"
+   local owner = self:get_submodule(above or "")
+   name = name or path
+   local position = math.tointeger(tonumber(name))
+   if position and rawget(owner, name) == nil then name = position end
+   if rawget(owner, name) == nil then
+      torch.raise(("set_submodule: %s has no %s"):format(torch.type(self), path))
+   end
+   owner:add_module(name, module)
+   return self
+end
+
 -- Calling -------------------------------------------------------------------------------------
 
 --- What the module computes; every module has its own, or one named updateOutput, as in Torch7.
@@ -357,26 +390,39 @@ end
 --- Calls `hook(module, ...)` before every forward call with its arguments; what the hook returns,
 --- if anything, takes their place.
 ---@param hook fun(module: nn.Module, ...): any
+---@param options? {prepend: boolean}  prepend: before the hooks that there are
 ---@return {remove: fun(self: table)} handle
-function Module:register_forward_pre_hook(hook)
-   return require "tlua.nn.hooks".add(self, "pre", hook)
+function Module:register_forward_pre_hook(hook, options)
+   return require "tlua.nn.hooks".add(self, "pre", hook, options)
 end
 
 --- Calls `hook(module, inputs, ...)` after every forward call, with the list of arguments and
 --- then the results; what the hook returns, if anything, takes the results' place.
 ---@param hook fun(module: nn.Module, inputs: any[], ...): any
+---@param options? {prepend: boolean, always_call: boolean}  always_call: also where forward raises,
+--- without results; an error of the hook is then lost
 ---@return {remove: fun(self: table)} handle
-function Module:register_forward_hook(hook)
-   return require "tlua.nn.hooks".add(self, "post", hook)
+function Module:register_forward_hook(hook, options)
+   return require "tlua.nn.hooks".add(self, "post", hook, options)
 end
 
 --- Calls `hook(module, grad_inputs, grad_outputs)` when the gradients of the module's inputs are
 --- known. Both are lists by position (nil where an argument has no gradient). A list that the
 --- hook returns takes the place of grad_inputs.
 ---@param hook fun(module: nn.Module, grad_inputs: Tensor[], grad_outputs: Tensor[]): Tensor[]?
+---@param options? {prepend: boolean}
 ---@return {remove: fun(self: table)} handle
-function Module:register_full_backward_hook(hook)
-   return require "tlua.nn.hooks".add(self, "backward", hook)
+function Module:register_full_backward_hook(hook, options)
+   return require "tlua.nn.hooks".add(self, "backward", hook, options)
+end
+
+--- Calls `hook(module, grad_outputs)` when the gradients of the module's results are known, before
+--- they go into it. A list that the hook returns takes their place.
+---@param hook fun(module: nn.Module, grad_outputs: Tensor[]): Tensor[]?
+---@param options? {prepend: boolean}
+---@return {remove: fun(self: table)} handle
+function Module:register_full_backward_pre_hook(hook, options)
+   return require "tlua.nn.hooks".add(self, "backward_pre", hook, options)
 end
 
 -- Modes, gradients, casts ---------------------------------------------------------------------
@@ -530,6 +576,24 @@ for name, dtype in pairs {
    float = "float32", double = "float64", half = "float16", bfloat16 = "bfloat16",
 } do
    Module[name] = function(self) return self:to(dtype) end
+end
+
+--- Casts floating parameters and buffers to a dtype.
+---@param dtype string
+---@return nn.Module self
+function Module:type(dtype)
+   if type(dtype) ~= "string" or not is_floating(dtype) then
+      args.refuse("type", "dtype", "a floating-point dtype", dtype)
+   end
+   return self:to(dtype)
+end
+
+--- The module itself: nothing is compiled yet, see torch.compile, whose options are checked.
+---@param options? table
+---@return nn.Module self
+function Module:compile(options)
+   torch.compile(self, options)
+   return self
 end
 
 --- Moves parameters and buffers to the CPU.

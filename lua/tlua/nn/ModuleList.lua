@@ -3,6 +3,7 @@
 local args = require "tlua.args"
 local class = require "tlua.class"
 local Module = require "tlua.nn.Module"
+local Sequential = require "tlua.nn.Sequential"
 
 ---@class nn.ModuleList: nn.Module
 ---@overload fun(modules?: nn.Module[]): nn.ModuleList
@@ -37,5 +38,16 @@ function ModuleList:extend(modules)
    for i = 1, #modules do self:append(modules[i]) end
    return self
 end
+
+--- Puts a module before the one at a position.
+---@param position integer  from 1 to #list + 1
+---@param module nn.Module
+---@return nn.ModuleList self
+ModuleList.insert = Sequential.insert
+
+--- Takes a module out.
+---@param position? integer  the last by default
+---@return nn.Module
+ModuleList.pop = Sequential.remove
 
 return ModuleList

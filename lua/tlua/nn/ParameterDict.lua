@@ -72,6 +72,48 @@ function ParameterDict:items()
    return self:named_parameters()
 end
 
+--- The names, in the order in which they were first set.
+---@return string[]
+function ParameterDict:keys()
+   local names = {}
+   for name in self:items() do names[#names + 1] = name end
+   return names
+end
+
+--- The parameters, in the order in which they were first set.
+---@return Tensor[]
+function ParameterDict:values()
+   local list = {}
+   for _, parameter in self:items() do list[#list + 1] = parameter end
+   return list
+end
+
+--- The parameter of a name, or `default` where there is none.
+---@param name string
+---@param default? Tensor
+---@return Tensor?
+function ParameterDict:get(name, default)
+   local parameter = rawget(self, name)
+   if torch.is_tensor(parameter) then return parameter end
+   return default
+end
+
+--- The parameter of a name; where there is none it is set to `default` first.
+---@param name string
+---@param default Tensor
+---@return Tensor
+function ParameterDict:setdefault(name, default)
+   if not self:get(name) then self:set(name, default) end
+   return self:get(name)
+end
+
+--- Takes all parameters out.
+---@return nn.ParameterDict self
+function ParameterDict:clear()
+   for _, name in ipairs(self:keys()) do self[name] = nil end
+   return self
+end
+
 function ParameterDict:extra_repr()
    local list = {}
    for name, parameter in self:items() do

@@ -14,10 +14,7 @@ local ParameterList, parent = class.class("nn.ParameterList", Module)
 ---@param parameters? Tensor[]
 function ParameterList:__init(parameters)
    parent.__init(self)
-   if parameters ~= nil and type(parameters) ~= "table" then
-      args.refuse("nn.ParameterList", "parameters", "a list of tensors", parameters)
-   end
-   for i = 1, #(parameters or {}) do self:append(parameters[i]) end
+   if parameters ~= nil then self:extend(parameters) end
 end
 
 --- Adds a parameter at the end; a tensor that is none becomes one.
@@ -28,6 +25,17 @@ function ParameterList:append(parameter)
       args.refuse("nn.ParameterList", "parameter " .. #self + 1, "a tensor", parameter)
    end
    self[#self + 1] = parameter.is_parameter and parameter or Parameter(parameter)
+   return self
+end
+
+--- Adds the parameters of a list, or of another ParameterList, at the end.
+---@param parameters Tensor[]|nn.ParameterList
+---@return nn.ParameterList self
+function ParameterList:extend(parameters)
+   if type(parameters) ~= "table" then
+      args.refuse("nn.ParameterList", "parameters", "a list of tensors", parameters)
+   end
+   for i = 1, #parameters do self:append(parameters[i]) end
    return self
 end
 

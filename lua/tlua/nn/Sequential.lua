@@ -41,11 +41,12 @@ Sequential.append = Sequential.add
 function Sequential:insert(position, module)
    local n = #self
    if math.type(position) ~= "integer" or position < 1 or position > n + 1 then
-      args.refuse("nn.Sequential.insert", "position", ("an integer from 1 to %d"):format(n + 1),
+      args.refuse(torch.type(self) .. ".insert", "position",
+         ("an integer from 1 to %d"):format(n + 1),
          position)
    end
    if not class.isinstance(module, Module) then
-      args.refuse("nn.Sequential.insert", "module", "a module", module)
+      args.refuse(torch.type(self) .. ".insert", "module", "a module", module)
    end
    self:_admit(position, module)
    for i = n, position, -1 do self[i + 1] = self[i] end
@@ -60,12 +61,28 @@ function Sequential:remove(position)
    local n = #self
    position = position or n
    if math.type(position) ~= "integer" or position < 1 or position > n then
-      args.refuse("nn.Sequential.remove", "position", ("an integer from 1 to %d"):format(n),
+      args.refuse(torch.type(self) .. ".remove", "position", ("an integer from 1 to %d"):format(n),
          position)
    end
    local module = self[position]
    for i = position, n do rawset(self, i, self[i + 1]) end
    return module
+end
+
+--- Takes a module out, as `remove`.
+---@param position? integer  the last by default
+---@return nn.Module
+Sequential.pop = Sequential.remove
+
+--- Adds the modules of a list, or of another Sequential, at the end.
+---@param modules nn.Module[]|nn.Sequential
+---@return nn.Sequential self
+function Sequential:extend(modules)
+   if type(modules) ~= "table" then
+      args.refuse("nn.Sequential.extend", "modules", "a list of modules", modules)
+   end
+   for i = 1, #modules do self:add(modules[i]) end
+   return self
 end
 
 --- A Linear and the activation after it are one pass.

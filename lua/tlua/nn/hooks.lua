@@ -8,20 +8,29 @@ local Function = require "tlua.autograd.Function"
 
 local M = {}
 
+local take_options = args.signature [[register_hook(prepend: boolean = false,
+   always_call: boolean = false)]]
+
 --- Adds a hook to a module; the handle's `remove` takes it away.
 ---@param module nn.Module
----@param kind "pre"|"post"|"backward"
+---@param kind "pre"|"post"|"backward_pre"|"backward"
 ---@param hook function
+---@param options? {prepend: boolean, always_call: boolean}  prepend: before those there are;
+--- always_call: of kind "post", also where forward raises
 ---@return {remove: fun(self: table)} handle
-function M.add(module, kind, hook)
-   if type(hook) ~= "function" then args.refuse("register hook", "hook", "a function", hook) end
+function M.add(module, kind, hook, options)
+   if not args.is_callable(hook) then args.refuse("register hook", "hook", "a function", hook) end
+   local o = take_options(options or {})
+   if o.always_call and kind ~= "post" then
+      torch.raise "register hook: always_call is an option of register_forward_hook alone"
+   end
    local hooks = rawget(module, "_hooks")
    if not hooks then
       hooks = {}
       rawset(module, "_hooks", hooks)
    end
-   local entry = {kind = kind, hook = hook}
-   hooks[#hooks + 1] = entry
+   local entry = {kind = kind, hook = hook, always = o.always_call}
+   table.insert(hooks, o.prepend and 1 or #hooks + 1, entry)
    return {
       remove = function()
          for i, other in ipairs(hooks) do
@@ -50,11 +59,12 @@ function M.remove(module, hook)
    return false
 end
 
--- The functions of one kind, as a list of its own: a hook may remove itself.
-local function of_kind(module, kind)
+-- The functions of one kind, as a list of its own: a hook may remove itself. `always`: those alone
+-- that are called where forward raises.
+local function of_kind(module, kind, always)
    local list = {}
    for _, entry in ipairs(module._hooks or {}) do
-      if entry.kind == kind then list[#list + 1] = entry.hook end
+      if entry.kind == kind and (entry.always or not always) then list[#list + 1] = entry.hook end
    end
    return list
 end
@@ -82,7 +92,7 @@ end
 
 -- Leads the inputs of one call through a gate; returns them and a function that does the same for
 -- the results.
-local function watch_backward(module, hooks, inputs)
+local function watch_backward(module, before, hooks, inputs)
    local grad_outputs
    local function run(grad_inputs)
       for _, hook in ipairs(hooks) do
@@ -108,10 +118,27 @@ local function watch_backward(module, hooks, inputs)
    return inputs, function(results)
       return Gate:apply(function(...)
          grad_outputs = table.pack(...)
+         for _, hook in ipairs(before) do
+            local changed = hook(module, grad_outputs)
+            if changed ~= nil and type(changed) ~= "table" then
+               args.refuse("register_full_backward_pre_hook", "the hook's result",
+                  "a list of gradients or nothing", changed)
+            end
+            if changed then changed.n = grad_outputs.n end
+            grad_outputs = changed or grad_outputs
+         end
          if not inner then run({n = inputs.n}) end
-         return ...
+         return table.unpack(grad_outputs, 1, grad_outputs.n)
       end, table.unpack(results, 1, results.n))
    end
+end
+
+-- Calls the hooks when a block ends by an error, which goes on as it was.
+local function after_failure(module, hooks, inputs)
+   return setmetatable({}, {__close = function(_, fault)
+      if fault == nil then return end
+      for _, hook in ipairs(hooks) do pcall(hook, module, inputs) end
+   end})
 end
 
 local function call(module, ...)
@@ -120,13 +147,18 @@ local function call(module, ...)
       local changed = table.pack(hook(module, table.unpack(inputs, 1, inputs.n)))
       if changed.n > 0 then inputs = changed end
    end
-   local backward = of_kind(module, "backward")
+   local before, backward = of_kind(module, "backward_pre"), of_kind(module, "backward")
    local finish
-   if #backward > 0 and torch.is_grad_enabled() then
-      inputs, finish = watch_backward(module, backward, inputs)
+   if #before + #backward > 0 and torch.is_grad_enabled() then
+      inputs, finish = watch_backward(module, before, backward, inputs)
    end
 
-   local results = table.pack(module:forward(table.unpack(inputs, 1, inputs.n)))
+   local always = of_kind(module, "post", true)
+   local results
+   do
+      local _ <close> = #always > 0 and after_failure(module, always, inputs) or nil
+      results = table.pack(module:forward(table.unpack(inputs, 1, inputs.n)))
+   end
    for _, hook in ipairs(of_kind(module, "post")) do
       local changed = table.pack(hook(module, inputs, table.unpack(results, 1, results.n)))
       if changed.n > 0 then results = changed end

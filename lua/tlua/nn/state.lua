@@ -8,6 +8,7 @@ local args = require "tlua.args"
 local class = require "tlua.class"
 local near = require "tlua.utils.near"
 local Buffer = require "tlua.nn.Buffer"
+local state_hooks = require "tlua.nn.state_hooks"
 local Uninitialized = require "tlua.nn.Uninitialized"
 
 local Module, fields -- the class, and what iterates over a module's fields in order
@@ -122,6 +123,7 @@ local known_to_load <const> = {strict = true, names = true}
 
 return function(base, iterate_fields)
    Module, fields = base, iterate_fields
+   state_hooks.install(base, iterate_fields)
 
    --- The module's state: a table from paths, such as "3.conv.weight", to tensors that share the
    --- memory of its parameters and persistent buffers. With `{names = "pytorch"}` positions in
@@ -136,9 +138,10 @@ return function(base, iterate_fields)
       check_options("state_dict", options, known_to_save)
       local state = {}
       local shift = shift_of("state_dict", options.names)
-      each(self, options.prefix or "", shift, function(path, tensor)
-         state[path] = tensor:detach()
-      end, {})
+      local prefix = options.prefix or ""
+      state_hooks.before_save(self, prefix, shift)
+      each(self, prefix, shift, function(path, tensor) state[path] = tensor:detach() end, {})
+      state_hooks.after_save(self, state, prefix, shift)
       return state
    end
 
@@ -158,8 +161,11 @@ return function(base, iterate_fields)
       options = check_options(title, options or {}, known_to_load)
       local shift = shift_of(title, options.names)
       local own, lazy = state_of(self, "", shift)
+      local extras, lacking
+      state, extras, lacking = state_hooks.before_load(self, state, shift)
       state = with_new_names(own, state)
       local missing, unexpected, mismatched = differences(own, lazy, state)
+      table.move(lacking, 1, #lacking, #missing + 1, missing)
 
       local faults = {}
       local function add(what, list)
@@ -185,6 +191,7 @@ return function(base, iterate_fields)
             tensor:copy_(value)
          end
       end
+      state_hooks.after_load(self, extras, missing, unexpected, shift)
       return missing, unexpected
    end
 end

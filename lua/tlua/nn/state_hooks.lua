@@ -1,0 +1,190 @@
+-- state_hooks.lua - functions that watch or change what a module saves and loads, and state of a
+-- module's own that is no tensor (get_extra_state). A module without them pays nothing:
+-- `_state_hooks` is then absent.
+
+local torch = require "tlua"
+local args = require "tlua.args"
+local class = require "tlua.class"
+
+local M = {}
+
+local Module, fields -- the class, and its iterator over a module's fields in order
+
+local extra_name <const> = "_extra_state"
+
+-- Calls before(module, prefix) and after(module, prefix) for a module and all below it, as often as
+-- they have paths; a prefix ends in a dot, unless it is empty.
+local function walk(module, prefix, shift, before, after, above)
+   if above[module] then return end
+   above[module] = true
+   if before then before(module, prefix) end
+   for name, value in fields(module) do
+      if type(value) == "table" and class.isinstance(value, Module) then
+         local step = math.type(name) == "integer" and name - shift or name
+         walk(value, prefix .. tostring(step) .. ".", shift, before, after, above)
+      end
+   end
+   above[module] = nil
+   if after then after(module, prefix) end
+end
+
+local function run(module, kind, ...)
+   for _, entry in ipairs(rawget(module, "_state_hooks") or {}) do
+      if entry.kind == kind then entry.hook(module, ...) end
+   end
+end
+
+local function has_extra(module)
+   return module.get_extra_state ~= Module.get_extra_state
+end
+
+-- Whether a tree of modules has anything to do here.
+local function is_idle(root)
+   for _, module in ipairs(root:modules()) do
+      if rawget(module, "_state_hooks") or has_extra(module) then return false end
+   end
+   return true
+end
+
+local function prefix_of(prefix)
+   return prefix == "" and "" or prefix .. "."
+end
+
+--- Calls the hooks before a state is taken.
+---@param root nn.Module
+---@param prefix string  a path
+---@param shift integer  by which positions in paths are less
+function M.before_save(root, prefix, shift)
+   if is_idle(root) then return end
+   walk(root, prefix_of(prefix), shift, function(module, at) run(module, "save_pre", at) end, nil,
+      {})
+end
+
+--- Adds extra states to a state, and calls the hooks after it, those of inner modules first.
+---@param root nn.Module
+---@param state table<string, any>
+---@param prefix string
+---@param shift integer
+function M.after_save(root, state, prefix, shift)
+   if is_idle(root) then return end
+   walk(root, prefix_of(prefix), shift, function(module, at)
+      if has_extra(module) then state[at .. extra_name] = module:get_extra_state() end
+   end, function(module, at) run(module, "save_post", state, at) end, {})
+end
+
+--- Calls the hooks before a state is loaded, with a table that they may change, and takes the extra
+--- states out of it.
+---@param root nn.Module
+---@param state table<string, any>
+---@param shift integer
+---@return table<string, any> state  what is left for parameters and buffers
+---@return {module: nn.Module, path: string, value: any}[] extras  for after_load
+---@return string[] missing  paths of extra states
+function M.before_load(root, state, shift)
+   if is_idle(root) then return state, {}, {} end
+   local copy, extras, missing = {}, {}, {}
+   for path, value in pairs(state) do copy[path] = value end
+   walk(root, "", shift, function(module, at) run(module, "load_pre", copy, at) end, nil, {})
+   walk(root, "", shift, function(module, at)
+      if not has_extra(module) then return end
+      if module.set_extra_state == Module.set_extra_state then module:set_extra_state() end
+      local path = at .. extra_name
+      if copy[path] == nil then
+         missing[#missing + 1] = path
+      else
+         extras[#extras + 1] = {module = module, value = copy[path]}
+         copy[path] = nil
+      end
+   end, nil, {})
+   return copy, extras, missing
+end
+
+--- Hands extra states to their modules, and calls the hooks after a state was loaded.
+---@param root nn.Module
+---@param extras {module: nn.Module, value: any}[]
+---@param missing string[]
+---@param unexpected string[]
+---@param shift integer
+function M.after_load(root, extras, missing, unexpected, shift)
+   if is_idle(root) then return end
+   for _, extra in ipairs(extras) do extra.module:set_extra_state(extra.value) end
+   local incompatible = {missing_keys = missing, unexpected_keys = unexpected}
+   walk(root, "", shift, nil, function(module) run(module, "load_post", incompatible) end, {})
+end
+
+local function add(module, kind, who, hook)
+   if not args.is_callable(hook) then args.refuse(who, "hook", "a function", hook) end
+   local hooks = rawget(module, "_state_hooks")
+   if not hooks then
+      hooks = {}
+      rawset(module, "_state_hooks", hooks)
+   end
+   local entry = {kind = kind, hook = hook}
+   hooks[#hooks + 1] = entry
+   return {
+      remove = function()
+         for i, other in ipairs(hooks) do
+            if other == entry then table.remove(hooks, i) end
+         end
+         if #hooks == 0 and rawget(module, "_state_hooks") == hooks then
+            rawset(module, "_state_hooks", nil)
+         end
+      end,
+   }
+end
+
+--- Adds the methods to nn.Module.
+---@param base table  the class
+---@param iterate_fields fun(module: nn.Module): fun(): any, any
+function M.install(base, iterate_fields)
+   Module, fields = base, iterate_fields
+
+   --- State beside tensors, which state_dict saves below the module's path and "_extra_state". A
+   --- class that has such a state defines this method and set_extra_state.
+   ---@return any
+   function Module:get_extra_state()
+      torch.raise(("%s has no get_extra_state; a class with a state of its own defines it"):format(
+         torch.type(self)))
+   end
+
+   --- Takes what get_extra_state has given, from load_state_dict.
+   ---@param state any
+   function Module:set_extra_state(state) -- luacheck: ignore 212
+      torch.raise(("%s has no set_extra_state; a class with get_extra_state defines it, too")
+         :format(torch.type(self)))
+   end
+
+   --- Calls `hook(module, prefix)` before state_dict takes this module's state; the prefix is its
+   --- path with a dot behind it, or "".
+   ---@param hook fun(module: nn.Module, prefix: string)
+   ---@return {remove: fun(self: table)} handle
+   function Module:register_state_dict_pre_hook(hook)
+      return add(self, "save_pre", "register_state_dict_pre_hook", hook)
+   end
+
+   --- Calls `hook(module, state, prefix)` when state_dict has taken the state of this module and of
+   --- those below it; the hook may change the table.
+   ---@param hook fun(module: nn.Module, state: table<string, any>, prefix: string)
+   ---@return {remove: fun(self: table)} handle
+   function Module:register_state_dict_post_hook(hook)
+      return add(self, "save_post", "register_state_dict_post_hook", hook)
+   end
+
+   --- Calls `hook(module, state, prefix)` before load_state_dict looks at a state; the hook may
+   --- change the table, as to rename what older versions have saved: the caller's stays as it is.
+   ---@param hook fun(module: nn.Module, state: table<string, any>, prefix: string)
+   ---@return {remove: fun(self: table)} handle
+   function Module:register_load_state_dict_pre_hook(hook)
+      return add(self, "load_pre", "register_load_state_dict_pre_hook", hook)
+   end
+
+   --- Calls `hook(module, incompatible)` when a state was loaded, with the lists missing_keys and
+   --- unexpected_keys.
+   ---@param hook fun(module: nn.Module, incompatible: table)
+   ---@return {remove: fun(self: table)} handle
+   function Module:register_load_state_dict_post_hook(hook)
+      return add(self, "load_post", "register_load_state_dict_post_hook", hook)
+   end
+end
+
+return M
