@@ -2,7 +2,7 @@
 --
 --    tlua examples/gpt2.lua README.md                       (two minutes on a CPU)
 --    tlua examples/gpt2.lua book.txt --size gpt2 --device cuda --dtype bfloat16 --batch 32
---    tlua examples/gpt2.lua book.txt --resume gpt2.checkpoint --steps 2000
+--    tlua examples/gpt2.lua book.txt --resume gpt2-checkpoint --steps 2000
 --    tlua run -n 8 examples/gpt2.lua book.txt --fsdp --tp 2 --pp 2 --accumulate 4
 --
 -- Tokens are learnt from the text, or those of a model are taken: --vocab vocab.json --merges
@@ -35,7 +35,7 @@ parser:option("--device", "where to compute: cpu, cuda, sim", "cpu")
 parser:option("--seed", "what the random numbers start from", 1)
 parser:option("--sample", "tokens to write in the end", 200)
 parser:option("--prompt", "what the writing begins with", "\n")
-parser:option("--save", "where the checkpoint goes", "gpt2.checkpoint")
+parser:option("--save", "where the checkpoint goes", "gpt2-checkpoint")
 parser:option("--resume", "a checkpoint to go on from", "")
 parser:option("--vocab", "vocab.json of Hugging Face", "")
 parser:option("--merges", "merges.txt of Hugging Face", "")

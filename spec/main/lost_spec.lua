@@ -56,6 +56,25 @@ describe("a mapped file that was cut", function()
       assert.equal(0, result.status)
    end)
 
+   it("is named where its elements are written", function()
+      local result = session.script(head .. [[
+         local copy = io.open(path .. ".copy", "wb")
+         copy:setvbuf "no" -- so that the system itself reads the elements
+         print(torch.io.write(copy, t.a))
+         copy:close()
+         print(pcall(torch.save, {b = t.b}, path .. ".safetensors"))
+         print(io.open(path .. ".safetensors"))
+         os.remove(path .. ".copy")
+         os.remove(path)
+         print(path)]])
+      local path = result.out:match "(%S+)\n$"
+      assert.matches("^nil\tthe tensor's elements are in the mapped file " .. path
+         .. ", which has become shorter: those behind its end are lost\n", result.out)
+      assert.matches("a file has become shorter while it was mapped, " .. path .. ": what", result.out, 1, true)
+      assert.matches("\nnil\t", result.out)
+      assert.equal(0, result.status)
+   end)
+
    it("leaves another SIGBUS as deadly as it is", function()
       local result = session.script [[
          local pid = io.popen("echo $PPID"):read("n")

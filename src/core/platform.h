@@ -142,6 +142,10 @@ void tli_file_unmap(void *data, size_t bytes);
 /* Whether the address, which could not be read, is of a mapped file, which has become
 ** shorter; from its page on the mapping holds zeros then. For a signal handler. */
 bool tli_file_shrunk(const void *address);
+/* The path of the file that was the last to become shorter; "" without one. */
+const char *tli_file_shrunk_path(void);
+/* The path of the mapped file that an address lies in, while it is mapped; NULL for other memory. */
+const char *tli_file_mapped(const void *address);
 /* Writes out what the program and the system hold back. False: see errno. */
 bool tli_file_sync(FILE *file);
 bool tli_file_is_terminal(FILE *file);

@@ -285,12 +285,14 @@ enum { MOST_MAPS = 1024 };
 static struct {
   atomic_uintptr_t begin;
   atomic_size_t bytes;
+  char *path; /* owned; NULL without memory */
 } maps[MOST_MAPS];
 
-static void guard(const void *data, size_t bytes) {
+static void guard(const char *path, const void *data, size_t bytes) {
   for (int i = 0; i < MOST_MAPS; i++) {
     uintptr_t none = 0;
     if (!atomic_compare_exchange_strong(&maps[i].begin, &none, 1)) continue;
+    maps[i].path = strdup(path);
     atomic_store(&maps[i].bytes, bytes);
     atomic_store(&maps[i].begin, (uintptr_t)data);
     return;
@@ -300,21 +302,43 @@ static void guard(const void *data, size_t bytes) {
 static void unguard(const void *data) {
   for (int i = 0; i < MOST_MAPS; i++)
     if (atomic_load(&maps[i].begin) == (uintptr_t)data) {
+      atomic_store(&maps[i].begin, 1);
+      free(maps[i].path);
+      maps[i].path = NULL;
       atomic_store(&maps[i].begin, 0);
       return;
     }
 }
 
-bool tli_file_shrunk(const void *address) {
+/* The place of the mapping that an address lies in; -1. */
+static int find_map(const void *address) {
   uintptr_t at = (uintptr_t)address;
   for (int i = 0; i < MOST_MAPS; i++) {
-    uintptr_t begin = atomic_load(&maps[i].begin), end = begin + atomic_load(&maps[i].bytes);
-    if (begin <= 1 || at < begin || at >= end) continue;
-    uintptr_t page = at & ~((uintptr_t)sysconf(_SC_PAGESIZE) - 1);
-    return mmap((void *)page, end - page, PROT_READ | PROT_WRITE,
-                MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0) != MAP_FAILED;
+    uintptr_t begin = atomic_load(&maps[i].begin);
+    if (begin > 1 && at >= begin && at < begin + atomic_load(&maps[i].bytes)) return i;
   }
-  return false;
+  return -1;
+}
+
+const char *tli_file_mapped(const void *address) {
+  int i = find_map(address);
+  return i < 0 ? NULL : maps[i].path ? maps[i].path : "a file";
+}
+
+static char shrunk[4096]; /* of the last one; its last byte is always 0 */
+
+const char *tli_file_shrunk_path(void) { return shrunk; }
+
+bool tli_file_shrunk(const void *address) {
+  int i = find_map(address);
+  if (i < 0) return false;
+  const char *path = maps[i].path ? maps[i].path : "";
+  for (size_t k = 0; k < sizeof shrunk - 1 && (shrunk[k] = path[k]) != '\0'; k++) {
+  }
+  uintptr_t end = atomic_load(&maps[i].begin) + atomic_load(&maps[i].bytes);
+  uintptr_t page = (uintptr_t)address & ~((uintptr_t)sysconf(_SC_PAGESIZE) - 1);
+  return mmap((void *)page, end - page, PROT_READ | PROT_WRITE,
+              MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0) != MAP_FAILED;
 }
 
 void *tli_file_map(const char *path, size_t *bytes) {
@@ -336,7 +360,7 @@ void *tli_file_map(const char *path, size_t *bytes) {
   close(fd);
   errno = error;
   if (data == MAP_FAILED) return NULL;
-  if (data != &empty) guard(data, *bytes);
+  if (data != &empty) guard(path, data, *bytes);
   return data;
 }
 

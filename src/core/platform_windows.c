@@ -212,6 +212,13 @@ void tli_file_unmap(void *data, size_t bytes) {
   free(data);
 }
 
+const char *tli_file_mapped(const void *address) {
+  (void)address;
+  return NULL;
+}
+
+const char *tli_file_shrunk_path(void) { return ""; }
+
 bool tli_file_shrunk(const void *address) {
   (void)address;
   return false;

@@ -88,6 +88,20 @@ static tl_Tensor *in_file_order(const char *name, tl_Tensor *t) {
   return plain;
 }
 
+/* Why a tensor could not be written. The system calls memory a bad address that a mapped file no
+** longer has. */
+static void push_write_failure(lua_State *L, const tl_Tensor *t, int error) {
+  const char *path = error == EFAULT ? tli_file_mapped(tli_data(t)) : NULL;
+  if (path == NULL)
+    lua_pushstring(L, strerror(error));
+  else
+    lua_pushfstring(
+        L,
+        "the tensor's elements are in the mapped file %s, which has become shorter: those "
+        "behind its end are lost",
+        path);
+}
+
 /* write(file, tensor) -> true, or nil and a message. */
 static int io_write(lua_State *L) {
   FILE *file = check_file(L, 1, "io.write");
@@ -97,12 +111,12 @@ static int io_write(lua_State *L) {
   size_t put = plain->numel > 0 ? fwrite(tli_data(plain), bytes, (size_t)plain->numel, file) : 0;
   bool ok = put == (size_t)plain->numel;
   int error = errno;
-  tli_release(plain);
   if (!ok) {
     lua_pushnil(L);
-    lua_pushstring(L, strerror(error));
-    return 2;
+    push_write_failure(L, plain, error);
   }
+  tli_release(plain);
+  if (!ok) return 2;
   lua_pushboolean(L, 1);
   return 1;
 }

@@ -18,6 +18,7 @@
 #include <stddef.h>
 
 #include "core/error.h"
+#include "core/platform.h"
 #include "core/parallel.h"
 #include "main/lost.h"
 #include "main/terminal.h"
@@ -67,8 +68,12 @@ static void raise_interrupted(lua_State *L, lua_Debug *ar) {
   if (terminations) tli_interrupt_end(L);
   if (lost) {
     lost = 0;
-    raise_here(L, "a file has become shorter while it was mapped: what was read behind its end is "
-                  "0; {mmap = false} reads files at once");
+    const char *path = tli_file_shrunk_path();
+    raise_here(L,
+               lua_pushfstring(L,
+                               "a file has become shorter while it was mapped%s%s: what was read "
+                               "behind its end is 0; {mmap = false} reads files at once",
+                               *path ? ", " : "", path));
   }
   presses = 0;
   bool pending = tli_interrupted();
