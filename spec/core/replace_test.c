@@ -45,7 +45,7 @@ static const char *in_folder(const char *name) {
 static bool save(const char *name, const char *text) {
   bool again = true;
   while (again) {
-    tli_Replace *r = tli_replace_begin(in_folder(name));
+    tli_Replace *r = tli_replace_begin(in_folder(name), false);
     if (r == NULL) return false;
     fputs(text, tli_replace_file(r));
     if (tli_replace_commit(r, &again)) return true;

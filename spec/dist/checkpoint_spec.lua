@@ -1,5 +1,6 @@
 -- Checkpoints that many ranks write and others read.
 
+local torch = require "tlua"
 local ranks = require "spec.dist.ranks"
 local shell = require "spec.support.shell"
 
@@ -370,5 +371,58 @@ describe("boxes", function()
             end
          end
       end
+   end)
+end)
+
+describe("parts of a save that was killed", function()
+   local function listing(id) return shell.ok("ls -A " .. shell.quote(id)) end
+
+   -- Saves until its parts are written, and is killed before the index is put in place.
+   local killed <const> = [==[
+      local torch = require "tlua"
+      local writer = require "tlua.distributed.checkpoint.files"
+      writer.commit = function() os.execute "kill -9 $PPID" end
+      torch.distributed.checkpoint.save({a = torch.ones(3)}, {checkpoint_id = arg[1]})
+   ]==]
+
+   it("are taken away by the next save, and the checkpoint before stays valid", function()
+      shell.with_folder(function(folder)
+         local id, dcp = folder .. "/c", torch.distributed.checkpoint
+         dcp.save({a = torch.zeros(3)}, {checkpoint_id = id})
+         shell.write(folder .. "/killed.lua", killed)
+         for _ = 1, 2 do
+            local output, status = shell.run(("%s %s %s"):format(shell.start(),
+               shell.quote(folder .. "/killed.lua"), shell.quote(id)))
+            assert.equal(137, status, output)
+         end
+         shell.write(id .. "/part7-3.safetensors", "of more ranks")
+         shell.write(id .. "/mine.safetensors", "another file")
+         assert.matches("part2-0.safetensors\npart3-0.safetensors\n", listing(id), 1, true)
+         local state = {a = torch.ones(3)}
+         dcp.load(state, {checkpoint_id = id})
+         assert.same({0, 0, 0}, state.a:tolist())
+         dcp.save({a = torch.full({3}, 5)}, {checkpoint_id = id})
+         assert.equal("index.json\nmine.safetensors\npart8-0.safetensors\n", listing(id))
+         dcp.load(state, {checkpoint_id = id})
+         assert.same({5, 5, 5}, state.a:tolist())
+      end)
+   end)
+
+   it("stay while their writer lives", function()
+      shell.with_folder(function(folder)
+         local id, dcp = folder .. "/c", torch.distributed.checkpoint
+         local future = dcp.async_save({a = torch.ones(3)}, {checkpoint_id = id})
+         while not future:done() do end
+         assert.matches("^%.tlua%-[^\n]+%.tmp\npart1%-0", listing(id))
+         shell.write(folder .. "/other.lua",
+            "torch.distributed.checkpoint.save({a = torch.zeros(3)}, {checkpoint_id = arg[1]})")
+         shell.ok(("%s %s %s"):format(shell.start(), shell.quote(folder .. "/other.lua"), shell.quote(id)))
+         assert.matches("index.json\npart1-0.safetensors\npart2-0.safetensors\n", listing(id), 1, true)
+         future:result()
+         assert.equal("index.json\npart1-0.safetensors\n", listing(id))
+         local state = {a = torch.zeros(3)}
+         dcp.load(state, {checkpoint_id = id})
+         assert.same({1, 1, 1}, state.a:tolist())
+      end)
    end)
 end)

@@ -163,7 +163,7 @@ void *tli_cache_load(const char *kind, const void *key, size_t key_bytes, size_t
 static bool write_file(const char *path, const char *head, const void *key, size_t key_bytes,
                        const void *data, size_t bytes, bool *again) {
   *again = false;
-  tli_Replace *r = tli_replace_begin(path);
+  tli_Replace *r = tli_replace_begin(path, false);
   if (r == NULL) return false;
   FILE *file = tli_replace_file(r);
   if (fwrite(head, 1, strlen(head), file) == strlen(head) &&

@@ -13,9 +13,10 @@
 typedef struct tli_Replace tli_Replace;
 
 /* Begins a new content for the file at `path`, or at the end of the links that
-** stand there. What is no file (a device, a pipe) is written into as it is. NULL
-** after tli_fail. */
-tli_Replace *tli_replace_begin(const char *path) TL_MUSTCHECK;
+** stand there. What is no file (a device, a pipe) is written into as it is. `named`:
+** the new file has a name, .tlua-PROCESS-COUNT-TIME.tmp, from the start, so that others
+** see that somebody is going to replace the file. NULL after tli_fail. */
+tli_Replace *tli_replace_begin(const char *path, bool named) TL_MUSTCHECK;
 
 /* Where to write it, borrowed. */
 FILE *tli_replace_file(tli_Replace *r);

@@ -159,7 +159,7 @@ static bool look_at_target(tli_Replace *r, bool *direct) {
   return !S_ISDIR(r->older.st_mode) && (*direct || access(r->target, W_OK) == 0);
 }
 
-static int open_file(tli_Replace *r, const char *path) {
+static int open_file(tli_Replace *r, const char *path, bool named) {
   bool direct = false;
   r->target = end_of_links(path, &direct);
   if (r->target == NULL || (!direct && !look_at_target(r, &direct))) return -1;
@@ -170,15 +170,15 @@ static int open_file(tli_Replace *r, const char *path) {
   }
   /* what others must not read they must not read meanwhile either */
   mode_t mode = r->existed ? 0600 : 0666;
-  int fd = open_nameless(r->target, mode);
+  int fd = named ? -1 : open_nameless(r->target, mode);
   return fd >= 0 ? fd : open_named(r, mode);
 }
 
-tli_Replace *tli_replace_begin(const char *path) {
+tli_Replace *tli_replace_begin(const char *path, bool named) {
   tli_Replace *r = calloc(1, sizeof *r);
   if (r == NULL) return tli_fail_null(TL_EMEM, "out of memory");
   r->process = getpid();
-  int fd = open_file(r, path);
+  int fd = open_file(r, path, named);
   if (fd >= 0) r->file = fdopen(fd, "wb");
   if (r->file) return r;
   (void)failed(NULL);

@@ -160,9 +160,10 @@ static int abandon(lua_State *L) {
   return 1;
 }
 
-/* replace(path) -> file, or nil and a message. What is written to the file takes
+/* replace(path, named) -> file, or nil and a message. What is written to the file takes
 ** the place of what is at `path` with commit(file), and not at all without it. */
 static int io_replace(lua_State *L) {
+  bool named = lua_toboolean(L, 2);
   const char *path = tli_to_word(L, 1);
   if (path == NULL)
     return tli_error(L, "io.replace: expected a path, got %s",
@@ -176,7 +177,7 @@ static int io_replace(lua_State *L) {
   *out = (Output){{NULL, NULL}, NULL};
   lua_insert(L, -2);
   lua_setmetatable(L, -2);
-  out->replace = tli_replace_begin(path);
+  out->replace = tli_replace_begin(path, named);
   if (out->replace) {
     out->stream = (luaL_Stream){tli_replace_file(out->replace), abandon};
     return 1;

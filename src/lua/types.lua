@@ -442,10 +442,12 @@ function torch.io.read(file, shape, dtype) end
 function torch.io.write(file, tensor) end
 
 ---A file whose content takes the place of what is at `path` when it is committed; one that is
----closed before leaves that as it was. nil and a message if it cannot be made.
+---closed before leaves that as it was. nil and a message if it cannot be made. `named`: until then
+---it is seen in the folder, as .tlua-PROCESS-COUNT-TIME.tmp.
 ---@param path string
+---@param named? boolean
 ---@return file*?, string?
-function torch.io.replace(path) end
+function torch.io.replace(path, named) end
 
 ---Closes a file that `replace` has made, puts it in its place, and returns when it is on the disk.
 ---nil, a message, and whether another attempt may work, if that fails.

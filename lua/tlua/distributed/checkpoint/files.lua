@@ -1,7 +1,12 @@
 -- files.lua - the folder of a checkpoint, and how the ranks agree about it.
+--
+-- While a save is under way its first rank holds the new index open, as a file
+-- .tlua-PROCESS-COUNT-TIME.tmp of the folder. A later save takes the parts away that killed ones
+-- have left, unless such a file of somebody who lives is there (core/scratch.h).
 
 local torch = require "tlua"
 local boxes = require "tlua.distributed.checkpoint.boxes"
+local folder_of = require "tlua.io.folder"
 local json = require "tlua.utils.json"
 local tree = require "tlua.io.tree"
 
@@ -86,16 +91,41 @@ function M.read_index(folder)
    return index
 end
 
+local part <const> = "^part(%d+)%-%d+%.safetensors$"
+local writer <const> = "^%.tlua%-%d+%-%d+%-%x+%.tmp$"
+
 --- What the files of a new checkpoint begin with: not what those that are there do.
 function M.new_token(folder)
    local index = M.read_index(folder)
-   local number = index and tonumber(index.token:match "%d+$") or 0
+   local number = index and math.tointeger(tonumber(index.token:match "%d+$")) or 0
+   local _, names = folder_of.list(folder)
+   for _, name in ipairs(type(names) == "table" and names or {}) do
+      number = math.max(number, math.tointeger(tonumber(name:match(part))) or 0)
+   end
    return ("part%d"):format(number + 1)
 end
 
---- Puts the index in place, and takes away the files of the one before; what went wrong.
-function M.commit(folder, token, tensors, values, ranks)
-   local before = M.read_index(folder)
+--- Begins a save: the file that becomes the index, and until then shows that somebody writes here;
+--- nil and a message if it cannot be made.
+function M.begin(folder)
+   return torch.io.replace(M.path(folder, "index.json"), true)
+end
+
+-- Takes away the parts that the index does not name, unless others are writing some.
+local function sweep(folder, token)
+   local _, names = folder_of.list(folder)
+   if type(names) ~= "table" then return end
+   for _, name in ipairs(names) do
+      if name:find(writer) then return end
+   end
+   for _, name in ipairs(names) do
+      if name:find(part) and name:match "^part%d+" ~= token then os.remove(M.path(folder, name)) end
+   end
+end
+
+--- Puts the index in place, which `begin` has opened, and takes away the files of the one before
+--- and of saves that were killed; what went wrong.
+function M.commit(file, folder, token, tensors, values, ranks)
    local entries, structure, why = tree.flatten({values})
    if not entries then return why end
    structure = structure or "[]"
@@ -106,18 +136,13 @@ function M.commit(folder, token, tensors, values, ranks)
       end
       entry.chunks = json.as_array(entry.chunks)
    end
-   local path = M.path(folder, "index.json")
-   local file <close>, message = torch.io.replace(path)
-   if not file then return message end
    local ok, failure = file:write(json.encode {
       token = token, ranks = ranks, tensors = tensors, values = structure,
    })
    if not ok then return failure end
    local done, reason = torch.io.commit(file)
    if not done then return reason end
-   if before and before.token ~= token then
-      for rank = 0, before.ranks - 1 do os.remove(M.path(folder, M.name(before.token, rank))) end
-   end
+   sweep(folder, token)
 end
 
 --- What ranks tell each other; of a process alone without a group. gather(object): all ranks'

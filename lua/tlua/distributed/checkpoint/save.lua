@@ -88,7 +88,7 @@ local take = args.signature [[save(state_dict: table, checkpoint_id: string,
    process_group: object?)]]
 
 -- What is to be written here, by what all ranks have said of their tensors: {talk, folder, token,
--- tensors, file, index, values, ranks}; the last ones on the first rank.
+-- tensors, file, index, output, values, ranks}; the last ones on the first rank.
 local function prepare(title, ...)
    local a = take(...)
    local group = torch.distributed.is_initialized() and groups.resolve(title, a.process_group)
@@ -100,12 +100,13 @@ local function prepare(title, ...)
 
    local talk = files.talk(group)
    local described, all_values = talk.gather(describe(list)), talk.gather(values)
-   local token, index, work, why
+   local token, index, work, why, output
    if talk.first then
       why = files.make_folder(a.checkpoint_id)
       token = files.new_token(a.checkpoint_id)
       if not why then index, work = assign(described, token) end
       if not why and not index then why, work = work, nil end
+      if not why then output, why = files.begin(a.checkpoint_id) end
    end
    local plan = talk.share {why = why, work = work, token = token}
    if plan.why then torch.raise(title .. ": " .. plan.why) end
@@ -116,14 +117,15 @@ local function prepare(title, ...)
    end
    return {
       talk = talk, folder = a.checkpoint_id, token = plan.token, tensors = tensors, index = index,
-      file = files.path(a.checkpoint_id, files.name(plan.token, talk.rank)), values = all_values,
-      ranks = #described,
+      file = files.path(a.checkpoint_id, files.name(plan.token, talk.rank)), output = output,
+      values = all_values, ranks = #described,
    }
 end
 
 -- Puts the index in place where no rank has failed. failed: what went wrong here.
 local function finish(title, plan, failed)
    local talk, result = plan.talk, {}
+   local _ <close> = plan.output -- on the first rank; what is not committed goes
    local failures = talk.gather {why = failed}
    if talk.first then
       for rank, f in pairs(failures) do
@@ -134,7 +136,8 @@ local function finish(title, plan, failed)
          for rank = #plan.values, 1, -1 do
             for path, value in pairs(plan.values[rank]) do merged[path] = value end
          end
-         result.why = files.commit(plan.folder, plan.token, plan.index, merged, plan.ranks)
+         result.why = files.commit(plan.output, plan.folder, plan.token, plan.index, merged,
+            plan.ranks)
       end
    end
    result = talk.share(result)
