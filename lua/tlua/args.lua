@@ -81,6 +81,7 @@ local types = {
    any = {"a value", function(value) return value end},
    number = {"a number", of_type "number"},
    string = {"a string", of_type "string"},
+   device = {'a device such as "cpu" or "cuda:0"', torch._device_name},
    boolean = {"a boolean", of_type "boolean"},
    ["function"] = {"a function", of_type "function"},
    table = {"a table", of_type "table"},
@@ -172,8 +173,10 @@ end
 local function take_options(signature, given, options)
    for key, value in pairs(options) do
       if not signature.by_name[key] then
-         torch.raise(("%s: unknown option %s%s"):format(
-            signature.title, key, near.hint(key, signature.by_name)))
+         local names = {}
+         for i, parameter in ipairs(signature) do names[i] = parameter.name end
+         torch.raise(("%s: unknown option %s%s; there are %s"):format(signature.title, key,
+            near.hint(key, signature.by_name), table.concat(names, ", ")))
       end
       if given[key] ~= nil then
          torch.raise(("%s: %s is given by position and by name"):format(signature.title, key))

@@ -84,6 +84,6 @@ for kind, own in pairs {cuda = " nvtx list_gpu_processes", sim = ""} do
    }))
 end
 
-lazy.strict(torch, "torch")
+lazy.strict(torch, "torch", "tlua.absent")
 
 return torch

@@ -69,7 +69,8 @@ local function unknown(target, key)
    local title = title_of(target)
    if type(key) ~= "string" then raise(("%s: no field %s"):format(title, tostring(key))) end
    local absent = getmetatable(target).absent
-   if absent and absent[key] then raise(("%s.%s: %s"):format(title, key, absent[key])) end
+   local why = absent and require(absent)[key]
+   if why then raise(("%s.%s: %s"):format(title, key, why)) end
    local other = elsewhere(key)
    local near = not other and nearest(target, key)
    local meant = other or near and title .. "." .. near
@@ -149,7 +150,7 @@ end
 --- own. `title` is its name in messages; the fields that it loads later are named after it.
 ---@param target table
 ---@param title string  such as "torch.nn"
----@param absent? table<string, string>  name -> why there is no such field
+---@param absent? string  a module: name -> why there is no such field
 ---@return table target
 function M.strict(target, title, absent)
    if is_namespace(target) then M.load(target, {}) end

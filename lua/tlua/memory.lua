@@ -10,11 +10,10 @@ local M = {}
 -- The module of a device's kind; nil for the CPU.
 local function module_of(name, device)
    if device == nil or device == "cpu" then return nil end
-   local kind = type(device) == "string" and device:match "^(%a+):?%d*$"
-   if kind ~= "cuda" and kind ~= "sim" then
-      args.refuse(name, "device", 'a device such as "cpu" or "cuda:0"', device)
-   end
-   return torch[kind]
+   local known = torch._device_name(device)
+   if not known then args.refuse(name, "device", 'a device such as "cpu" or "cuda:0"', device) end
+   local kind = known:match "^%a+"
+   return kind ~= "cpu" and torch[kind] or nil
 end
 
 function M.memory_stats(device)

@@ -51,7 +51,7 @@ tl_DType tli_to_dtype(lua_State *L, int index) {
 
 /* "cpu", "sim", "sim:1": a kind without a number is the thread's current one. */
 bool tli_to_device(lua_State *L, int index, tl_Device *out) {
-  const char *text = tli_to_word(L, index);
+  const char *text = tli_to_device_name(L, index);
   if (text == NULL) return false;
   const char *colon = strchr(text, ':');
   size_t n = colon ? (size_t)(colon - text) : strlen(text);
@@ -216,6 +216,16 @@ static void check_missing(tli_Args *a) {
   }
 }
 
+static bool names_type(const tli_Param *p) {
+  return p->kind == TLI_A_DTYPE || p->kind == TLI_A_DEVICE;
+}
+
+/* x:to(nil): a variable that was to hold a dtype or device holds none. */
+static void refuse_nil(tli_Args *a, const tli_Param *p) {
+  tli_fail(TL_EARG, "%s: %s: expected a dtype or device, got nil", a->signature->name, p->name);
+  a->failed = true;
+}
+
 void tli_args_begin(tli_Args *a, lua_State *L, const tli_Signature *signature) {
   tli_State *S = tli_state(L);
   tli_enter(L, S);
@@ -243,6 +253,7 @@ void tli_args_begin(tli_Args *a, lua_State *L, const tli_Signature *signature) {
       continue;
     }
     int type = lua_type(L, at);
+    if (type == LUA_TNIL && i == 1 && names_type(p)) refuse_nil(a, p);
     if (type == LUA_TNIL || (at == empty && !tli_takes_list(p))) {
       missing = missing || !(p->flags & TLI_P_OPTIONAL);
       at++;
@@ -264,12 +275,14 @@ void tli_args_begin(tli_Args *a, lua_State *L, const tli_Signature *signature) {
   if (missing) check_missing(a);
 }
 
-void tli_args_fail(tli_Args *a, int i, const char *expected) {
+static void fail_with_hint(tli_Args *a, int i, const char *expected, const char *hint) {
   if (a->failed) return;
-  tli_fail(TL_EARG, "%s: %s: expected %s, got %s", a->signature->name, a->signature->params[i].name,
-           expected, tli_describe(a->L, a->S, a->at[i]));
+  tli_fail(TL_EARG, "%s: %s: expected %s, got %s%s", a->signature->name,
+           a->signature->params[i].name, expected, tli_describe(a->L, a->S, a->at[i]), hint);
   a->failed = true;
 }
+
+void tli_args_fail(tli_Args *a, int i, const char *expected) { fail_with_hint(a, i, expected, ""); }
 
 bool tli_args_retry(tli_Args *a) {
   if (a->failed || tl_error_kind() != TL_EMEM || tli_device_exhausted()) return false;
@@ -619,14 +632,19 @@ const char *tli_arg_string(tli_Args *a, int i, const char *otherwise) {
 tl_DType tli_arg_dtype(tli_Args *a, int i, tl_DType otherwise) {
   if (a->at[i] == 0 || a->failed) return otherwise;
   tl_DType dtype = tli_to_dtype(a->L, a->at[i]);
-  if (dtype == TL_NODTYPE) tli_args_fail(a, i, "a dtype such as \"float32\"");
+  if (dtype == TL_NODTYPE) {
+    const char *word = tli_to_word(a->L, a->at[i]);
+    fail_with_hint(a, i, "a dtype such as \"float32\"", word ? tli_dtype_hint(word) : "");
+  }
   return dtype;
 }
 
 tl_Device tli_arg_device(tli_Args *a, int i, tl_Device otherwise) {
   tl_Device device = otherwise;
-  if (a->at[i] && !a->failed && !tli_to_device(a->L, a->at[i], &device))
-    tli_args_fail(a, i, "a device such as \"cpu\" or \"cuda:0\"");
+  if (a->at[i] && !a->failed && !tli_to_device(a->L, a->at[i], &device)) {
+    bool word = a->type[i] == LUA_TSTRING;
+    fail_with_hint(a, i, "a device such as \"cpu\" or \"cuda:0\"", word ? tli_device_hint() : "");
+  }
   return device;
 }
 

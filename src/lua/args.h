@@ -171,6 +171,8 @@ bool tli_to_scalar(lua_State *L, int index, tl_Scalar *out);
 const char *tli_to_word(lua_State *L, int index);
 tl_DType tli_to_dtype(lua_State *L, int index);
 bool tli_to_device(lua_State *L, int index, tl_Device *out);
+/* The text of a string or of a torch.device; NULL for all else (torch_device.c). */
+const char *tli_to_device_name(lua_State *L, int index);
 tli_Generator *tli_to_generator(lua_State *L, int index);
 
 /* Generated: every function the table gives to Lua. */

@@ -260,7 +260,7 @@ static void read_option(lua_State *L, const char *key, int value, Options *o) {
 /* Takes what comes before the function from the stack. */
 static Options read_options(lua_State *L) {
   Options o = {-1, TL_NODTYPE, -1, -1};
-  if (lua_type(L, 1) == LUA_TSTRING) {
+  if (tli_to_device_name(L, 1)) {
     o.type = check_device(L, NAME, 1);
     lua_remove(L, 1);
   }

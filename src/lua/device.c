@@ -68,7 +68,7 @@ static void refuse_closed(lua_State *L, const char *name) {
 /* Whether the value names a device of the kind; nil is the current one. */
 static bool to_device(lua_State *L, int index, tl_DeviceType type, tl_Device *device) {
   int64_t number = tli_current_device(type);
-  if (lua_type(L, index) == LUA_TSTRING)
+  if (tli_to_device_name(L, index))
     return tli_to_device(L, index, device) && device->type == (int8_t)type;
   if (!lua_isnoneornil(L, index) && !tli_to_whole(L, index, &number)) return false;
   *device = (tl_Device){(int8_t)type, (int8_t)number};

@@ -185,6 +185,8 @@ int luaopen_tlua(lua_State *L) {
   tli_open_system(L);
   tli_open_generators(L);
   tli_open_io(L);
+  tli_open_constants(L);
+  tli_open_torch_device(L);
   tli_open_devices(L);
   tli_open_settings(L);
   tli_open_dist(L);

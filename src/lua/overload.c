@@ -7,8 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "lua/args.h"
 #include "lua/batched.h"
+#include "lua/value.h"
 
 _Static_assert(TLI_MAX_PARAMS <= 32, "given parameters are bits of a uint32_t");
 
@@ -96,7 +96,67 @@ static bool fits(lua_State *L, const tli_State *S, const tli_Signature *sig, int
   return true;
 }
 
+/* The nearest name of both kinds, else what there is of them. */
+static const char *hint_of(const char *word, bool dtypes, bool devices) {
+  static _Thread_local char text[320];
+  const char *dtype = dtypes ? tli_dtype_hint(word) : "";
+  bool near = strstr(dtype, "did you mean") != NULL;
+  snprintf(text, sizeof text, "%s%s", dtype, devices && !near ? tli_device_hint() : "");
+  return text;
+}
+
+/* Raises if the word at a stack index is taken for a dtype or a device by a form, and is
+** none: `param` is the parameter's position, or -1 for the option `name`. */
+static void check_word(lua_State *L, const tli_Form *forms, int n, int param, const char *name,
+                       int index) {
+  bool dtypes = false, devices = false, others = false;
+  tl_Device device;
+  const char *word = tli_to_word(L, index);
+  if (word == NULL || tli_to_dtype(L, index) != TL_NODTYPE || tli_to_device(L, index, &device))
+    return;
+  for (int i = 0; i < n; i++) {
+    const tli_Signature *sig = forms[i].signature;
+    int at = name ? tli_find_param(sig, name) : param;
+    if (at < 0 || at >= sig->nparams) continue;
+    dtypes = dtypes || sig->params[at].kind == TLI_A_DTYPE;
+    devices = devices || sig->params[at].kind == TLI_A_DEVICE;
+    others = others || sig->params[at].kind == TLI_A_STRING;
+  }
+  if (others || !(dtypes || devices)) return;
+  const char *what = dtypes && devices ? "dtype or device" : dtypes ? "dtype" : "device";
+  tli_error(L, "%s: %s: unknown '%.60s'%s", forms[0].signature->name, what, word,
+            hint_of(word, dtypes, devices));
+}
+
+/* Raises for an option that no form has. */
+static void check_option(lua_State *L, const tli_Form *forms, int n, const char *name) {
+  char hint[80];
+  tli_Near near = TLI_NEAR(name);
+  for (int i = 0; i < n; i++) {
+    const tli_Signature *sig = forms[i].signature;
+    if (tli_find_param(sig, name) >= 0) return;
+    for (int k = 0; k < sig->nparams; k++) tli_near_try(&near, sig->params[k].name);
+  }
+  tli_near_hint(&near, hint, sizeof hint);
+  tli_error(L, "%s: unknown option '%.40s'%s; usage: %s", forms[0].signature->name, name, hint,
+            forms[0].signature->text);
+}
+
+/* Raises if one argument is told apart as wrong for every form. */
+static void check_each(lua_State *L, const tli_Form *forms, int n, int top) {
+  bool options = tli_last_argument(L, top) == TLI_LAST_OPTIONS;
+  for (int at = 1; at <= top - options; at++) check_word(L, forms, n, at - 1, NULL, at);
+  if (!options) return;
+  for (lua_pushnil(L); lua_next(L, top); lua_pop(L, 1)) {
+    const char *name = tli_to_word(L, -2);
+    if (name == NULL) continue;
+    check_option(L, forms, n, name);
+    check_word(L, forms, n, -1, name, lua_gettop(L));
+  }
+}
+
 static int no_form(lua_State *L, const tli_Form *forms, int n) {
+  check_each(L, forms, n, lua_gettop(L));
   char got[400] = "";
   int top = lua_gettop(L);
   for (int i = 1; i <= top && strlen(got) < 300; i++) {

@@ -421,6 +421,15 @@ static void write_userdata(Packer *k, int index, const Place *place) {
     write_tensor(k, index, place);
     return;
   }
+  const char *device = tli_to_device_name(L, index);
+  if (device) {
+    number(k, index);
+    write_tag(k, DEVICE);
+    lua_pushstring(L, device);
+    write_string(k, -1);
+    lua_pop(L, 1);
+    return;
+  }
   tli_Generator *g = tli_to_generator(L, index);
   if (g == NULL) {
     const char *name =

@@ -26,6 +26,7 @@ typedef enum Tag {
   STRING = 's',
   TENSOR = 'T',
   GENERATOR = 'G',
+  DEVICE = 'D',      /* name */
   AGAIN = 'R',       /* number */
   TABLE = '{',       /* keys and values, END */
   WITH_META = 'M',   /* metatable, keys and values, END */

@@ -230,9 +230,10 @@ static int torch_get_deterministic(lua_State *L) {
 
 static tl_DType check_dtype(lua_State *L, int index, const char *what) {
   tl_DType dtype = tli_to_dtype(L, index);
+  const char *word = tli_to_word(L, index);
   if (dtype == TL_NODTYPE)
-    tli_error(L, "%s: expected a dtype such as \"float32\", got %s", what,
-              tli_describe(L, tli_state(L), index));
+    tli_error(L, "%s: expected a dtype such as \"float32\", got %s%s", what,
+              tli_describe(L, tli_state(L), index), word ? tli_dtype_hint(word) : "");
   return dtype;
 }
 

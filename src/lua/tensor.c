@@ -532,11 +532,12 @@ static int tensor_iter(lua_State *L) {
 /* type(): the dtype's name; type(dtype): converted. */
 static int tensor_type(lua_State *L) {
   tl_Tensor *t = tli_check_tensor(L, 1, "type");
-  if (lua_isnoneornil(L, 2)) return get_dtype(L, NULL, t);
+  if (lua_isnone(L, 2)) return get_dtype(L, NULL, t);
   tl_DType dtype = tli_to_dtype(L, 2);
+  const char *word = tli_to_word(L, 2);
   if (dtype == TL_NODTYPE)
-    return tli_error(L, "type: dtype: expected a dtype such as \"float32\", got %s",
-                     tli_describe(L, tli_state(L), 2));
+    return tli_error(L, "type: dtype: expected a dtype such as \"float32\", got %s%s",
+                     tli_describe(L, tli_state(L), 2), word ? tli_dtype_hint(word) : "");
   return push_result(L, tlo_to(t, dtype, false, false, TLI_NODEVICE, NULL));
 }
 

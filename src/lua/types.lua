@@ -115,6 +115,56 @@ function Tensor:release() end
 
 -- Dtypes ----------------------------------------------------------------------------------------
 
+---Each constant is the dtype's name: torch.float32 == "float32" == x.dtype.
+---@type string
+torch.float32 = "float32"
+---@type string
+torch.float64 = "float64"
+---@type string
+torch.float16 = "float16"
+---@type string
+torch.bfloat16 = "bfloat16"
+---@type string
+torch.int8 = "int8"
+---@type string
+torch.int16 = "int16"
+---@type string
+torch.int32 = "int32"
+---@type string
+torch.int64 = "int64"
+---@type string
+torch.uint8 = "uint8"
+---@type string
+torch.bool = "bool"
+---@type string
+torch.float = "float32"
+---@type string
+torch.double = "float64"
+---@type string
+torch.half = "float16"
+---@type string
+torch.short = "int16"
+---@type string
+torch.int = "int32"
+---@type string
+torch.long = "int64"
+---The only layout.
+---@type string
+torch.strided = "strided"
+
+---@type number
+torch.inf = math.huge
+---@type number
+torch.nan = 0 / 0
+---@type number
+torch.pi = math.pi
+---Euler's number.
+---@type number
+torch.e = 2.718281828459045
+---tlua's version.
+---@type string
+torch.__version__ = ""
+
 ---The dtype of new tensors of floating-point numbers; "float32" unless it was set.
 ---@return string
 function torch.get_default_dtype() end
@@ -129,7 +179,7 @@ function torch.get_default_device() end
 
 ---Sets the device of new tensors for which none is named, for the calling thread.
 ---`tlua --device sim` does so before a script begins.
----@param device string such as "cpu", "sim" or "cuda:1"
+---@param device string|torch.device such as "cpu", "sim" or "cuda:1"
 function torch.set_default_device(device) end
 
 ---The limits of a floating-point dtype: bits, eps, max, min, tiny, smallest_normal, resolution.

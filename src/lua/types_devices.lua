@@ -2,6 +2,21 @@
 
 -- Devices ---------------------------------------------------------------------------------------
 
+---A device as a value. It is one value for each name, so that == compares devices, and tostring
+---gives the name. Whatever takes a device's name takes it, too. x.device is a string, which Lua
+---never finds equal to such a value: compare x.device with tostring(d), or torch.device(x.device)
+---with d.
+---@class torch.device
+---@field type string  "cpu", "cuda" or "sim"
+---@field index integer?  from 0; nil for "cuda", which is the current device
+
+---The device of a name, of a type and a number, or of a number, which is a CUDA device's. Whether
+---the machine has such a device is not asked.
+---@param type string|torch.device|integer|{type: string, index?: integer} such as "cuda:1"
+---@param index? integer
+---@return torch.device
+function torch.device(type, index) end
+
 ---A queue of work on a device. Work of one stream is done in order; other streams' work at any
 ---time, unless one waits for the other. Fields: device, stream_id, priority, and on a GPU
 ---cuda_stream, its handle as an integer, for other libraries.

@@ -147,6 +147,16 @@ static void read_generator(Reader *r) {
   count_value(r);
 }
 
+static void read_device(Reader *r) {
+  lua_State *L = r->L;
+  require(L, "tlua");
+  lua_getfield(L, -1, "device");
+  lua_remove(L, -2);
+  read_string(r);
+  lua_call(L, 1, 1);
+  count_value(r);
+}
+
 static void read_value(Reader *r) {
   lua_State *L = r->L;
   luaL_checkstack(L, 20, "parcel");
@@ -165,6 +175,7 @@ static void read_value(Reader *r) {
   case STRING: read_string(r); break;
   case TENSOR: read_tensor(r); break;
   case GENERATOR: read_generator(r); break;
+  case DEVICE: read_device(r); break;
   case AGAIN: lua_rawgeti(L, r->values, read_whole(r)); break;
   case TABLE:
     lua_newtable(L);

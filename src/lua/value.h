@@ -39,6 +39,10 @@ typedef struct tli_Near {
 #define TLI_NEAR(word) ((tli_Near){(word), NULL, 3})
 void tli_near_try(tli_Near *near, const char *name);
 const char *tli_near_hint(const tli_Near *near, char *out, size_t size);
+/* "; did you mean 'int16'?", else "; the dtypes are ...". In a thread-local buffer. */
+const char *tli_dtype_hint(const char *word);
+/* "; the devices are ...". In a thread-local buffer. */
+const char *tli_device_hint(void);
 
 /* Properties: read as x.name, written as x.name = value if there is a set. */
 typedef struct tli_Property {
@@ -61,6 +65,8 @@ void tli_open_autograd(lua_State *L);
 void tli_open_system(lua_State *L);     /* threads, memory, printing, dtypes */
 void tli_open_generators(lua_State *L); /* random numbers */
 void tli_open_io(lua_State *L);
+void tli_open_constants(lua_State *L);
+void tli_open_torch_device(lua_State *L);
 void tli_open_devices(lua_State *L);  /* torch.cuda, torch.sim */
 void tli_open_settings(lua_State *L); /* what kernels go by */
 void tli_open_dist(lua_State *L);     /* what torch.distributed is made of */

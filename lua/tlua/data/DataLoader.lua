@@ -27,7 +27,7 @@ local signature = args.signature [[data.DataLoader(dataset: any, batch_size: int
    shuffle: boolean?, sampler: any?, batch_sampler: any?, num_workers: count = 0,
    collate_fn: callable?, pin_memory: boolean = false, drop_last: boolean = false,
    timeout: number = 0, worker_init_fn: callable?, generator: any?, prefetch_factor: integer?,
-   persistent_workers: boolean = false, pin_memory_device: string?, in_order: boolean = true)]]
+   persistent_workers: boolean = false, pin_memory_device: device?, in_order: boolean = true)]]
 
 ---@class data.DataLoader
 ---@field dataset any

@@ -214,7 +214,7 @@ local function device_index_of(module, kind)
          args.refuse(kind .. ".get_device_index", "device",
             ("a number from 0 or a device such as %q"):format(kind .. ":0"), device)
       end
-      if o.allow_cpu and device == "cpu" then return -1 end
+      if o.allow_cpu and torch._device_name(device) == "cpu" then return -1 end
       return module._device_index(device, "get_device_index")
    end
 end

@@ -17,7 +17,7 @@ local M = {}
 
 local take_save = args.signature [[save(object: any, path: string, metadata: table?,
    compress: boolean = false)]]
-local take_load = args.signature [[load(path: string, device: string|object|callable?,
+local take_load = args.signature [[load(path: string, device: device|object|callable?,
    metadata: boolean = false, mmap: boolean?, map_location: any?, weights_only: boolean = true)]]
 
 local function check_path(name, path)

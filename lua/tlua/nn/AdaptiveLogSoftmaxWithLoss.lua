@@ -13,7 +13,7 @@ local Sequential = require "tlua.nn.Sequential"
 
 local name <const> = "nn.AdaptiveLogSoftmaxWithLoss"
 local signature = args.signature(name .. [[(in_features: count, n_classes: count,
-   cutoffs: integers, div_value: number = 4, head_bias: boolean = false, device: string?,
+   cutoffs: integers, div_value: number = 4, head_bias: boolean = false, device: device?,
    dtype: string?)]])
 
 ---@class nn.AdaptiveLogSoftmaxWithLoss: nn.Module

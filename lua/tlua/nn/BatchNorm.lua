@@ -89,7 +89,7 @@ local function define(short_name, n, forward, affine, track)
    local name = "nn." .. short_name
    local signature = args.signature(([[%s(num_features: count, eps: number = 1e-5,
       momentum: number|boolean = 0.1, affine: boolean = %s, track_running_stats: boolean = %s,
-      device: string?, dtype: string?, bias: boolean = true)]]):format(name, affine, track))
+      device: device?, dtype: string?, bias: boolean = true)]]):format(name, affine, track))
    local Class = class.class(name, Norm)
    Class.rank = n + 2
    Class.ranks = n == 1 and {2, 3} or {n + 2}

@@ -9,7 +9,7 @@ local Module = require "tlua.nn.Module"
 local Parameter = require "tlua.nn.Parameter"
 
 local signature = args.signature [[nn.Bilinear(in1_features: count, in2_features: count,
-   out_features: count, bias: boolean = true, device: string?, dtype: string?)]]
+   out_features: count, bias: boolean = true, device: device?, dtype: string?)]]
 
 ---@class nn.Bilinear: nn.Module
 ---@field weight Tensor  (out_features, in1_features, in2_features)

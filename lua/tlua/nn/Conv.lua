@@ -89,7 +89,7 @@ local function define(short_name, n)
    local signature = args.signature(name .. [[(in_channels: count, out_channels: count,
       kernel_size: integers, stride: integers = 1, padding: integers|string = 0,
       dilation: integers = 1, groups: count = 1, bias: boolean = true,
-      padding_mode: string = 'zeros', device: string?, dtype: string?)]])
+      padding_mode: string = 'zeros', device: device?, dtype: string?)]])
    local convolve = ("conv%dd"):format(n)
 
    local Conv, parent = class.class(name, Module)

@@ -39,7 +39,7 @@ local function define(short_name, n)
    local signature = args.signature(name .. [[(in_channels: count, out_channels: count,
       kernel_size: integers, stride: integers = 1, padding: integers = 0,
       output_padding: integers = 0, groups: count = 1, bias: boolean = true,
-      dilation: integers = 1, device: string?, dtype: string?)]])
+      dilation: integers = 1, device: device?, dtype: string?)]])
    local take_call = args.signature(name
       .. ".forward(input: tensor, output_size: integers?)")
    local convolve = ("conv_transpose%dd"):format(n)

@@ -17,7 +17,7 @@ local DataParallel, parent = class.class("nn.DataParallel", Module)
 local name <const> = "DataParallel"
 
 local take = args.signature [[nn.DataParallel(module: any, device_ids: table,
-   output_device: string?, dim: integer = 1)]]
+   output_device: device?, dim: integer = 1)]]
 
 --- device_ids: the devices, {"sim:0", "sim:1"}, the first of which has the module's parameters;
 --- output_device: where the result goes, the first one by default; dim: the batch's dimension.
@@ -32,7 +32,7 @@ function DataParallel:__init(...)
    end
    local ids = {}
    for i, device in ipairs(a.device_ids) do
-      if type(device) ~= "string" then
+      if not torch._device_name(device) then
          args.refuse(name, ("device_ids[%d]"):format(i), "a device", device)
       end
       ids[i] = torch.empty(0, {device = device}).device -- "sim" is "sim:0"

@@ -10,7 +10,7 @@ local Parameter = require "tlua.nn.Parameter"
 
 local signature = args.signature [[nn.Embedding(num_embeddings: count, embedding_dim: count,
    padding_idx: integer?, max_norm: number?, norm_type: number = 2,
-   scale_grad_by_freq: boolean = false, device: string?, dtype: string?)]]
+   scale_grad_by_freq: boolean = false, device: device?, dtype: string?)]]
 
 ---@class nn.Embedding: nn.Module
 ---@field weight Tensor  (num_embeddings, embedding_dim)

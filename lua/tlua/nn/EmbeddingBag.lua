@@ -11,7 +11,7 @@ local Parameter = require "tlua.nn.Parameter"
 local signature = args.signature [[nn.EmbeddingBag(num_embeddings: count, embedding_dim: count,
    max_norm: number?, norm_type: number = 2, scale_grad_by_freq: boolean = false,
    mode: string = 'mean', sparse: boolean = false, include_last_offset: boolean = false,
-   padding_idx: integer?, device: string?, dtype: string?)]]
+   padding_idx: integer?, device: device?, dtype: string?)]]
 
 local take_call = args.signature [[nn.EmbeddingBag.forward(input: tensor, offsets: tensor?,
    per_sample_weights: tensor?)]]

@@ -7,7 +7,7 @@ local F = require "tlua.nn.functional"
 local AffineNorm = require "tlua.nn.AffineNorm"
 
 local signature = args.signature [[nn.GroupNorm(num_groups: count, num_channels: count,
-   eps: number = 1e-5, affine: boolean = true, device: string?, dtype: string?,
+   eps: number = 1e-5, affine: boolean = true, device: device?, dtype: string?,
    bias: boolean = true)]]
 
 ---@class nn.GroupNorm: nn.AffineNorm

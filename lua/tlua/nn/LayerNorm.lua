@@ -6,7 +6,7 @@ local F = require "tlua.nn.functional"
 local AffineNorm = require "tlua.nn.AffineNorm"
 
 local signature = args.signature [[nn.LayerNorm(normalized_shape: integers, eps: number = 1e-5,
-   elementwise_affine: boolean = true, bias: boolean = true, device: string?, dtype: string?)]]
+   elementwise_affine: boolean = true, bias: boolean = true, device: device?, dtype: string?)]]
 
 ---@class nn.LayerNorm: nn.AffineNorm
 ---@field weight Tensor?  normalized_shape

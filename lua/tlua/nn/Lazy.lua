@@ -84,7 +84,7 @@ local function define(name, Base, options, o)
    M["Lazy" .. name] = Class
 end
 
-define("Linear", Linear, [[out_features: count, bias: boolean = true, device: string?,
+define("Linear", Linear, [[out_features: count, bias: boolean = true, device: device?,
    dtype: string?]], {
    field = "in_features",
    size = function(self, input)
@@ -120,7 +120,7 @@ for n = 1, 3 do
    define(("Conv%dd"):format(n), Conv[("Conv%dd"):format(n)], [[out_channels: count,
       kernel_size: integers, stride: integers = 1, padding: integers|string = 0,
       dilation: integers = 1, groups: count = 1, bias: boolean = true,
-      padding_mode: string = 'zeros', device: string?, dtype: string?]], {
+      padding_mode: string = 'zeros', device: device?, dtype: string?]], {
       field = "in_channels", size = channels(n), check = check_groups,
       shapes = function(self, c)
          return {weight = {self.out_channels, c // self.groups, table.unpack(self.kernel_size)}}
@@ -129,7 +129,7 @@ for n = 1, 3 do
    define(("ConvTranspose%dd"):format(n), ConvTranspose[("ConvTranspose%dd"):format(n)],
       [[out_channels: count, kernel_size: integers, stride: integers = 1, padding: integers = 0,
       output_padding: integers = 0, groups: count = 1, bias: boolean = true,
-      dilation: integers = 1, device: string?, dtype: string?]], {
+      dilation: integers = 1, device: device?, dtype: string?]], {
       field = "in_channels", size = channels(n), check = check_groups,
       shapes = function(self, c)
          return {weight = {c, self.out_channels // self.groups, table.unpack(self.kernel_size)}}
@@ -141,7 +141,7 @@ for _, kind in ipairs {"BatchNorm", "InstanceNorm"} do
    for n = 1, 3 do
       local name = ("%s%dd"):format(kind, n)
       define(name, BatchNorm[name], [[eps: number = 1e-5, momentum: number|boolean = 0.1,
-         affine: boolean = true, track_running_stats: boolean = true, device: string?,
+         affine: boolean = true, track_running_stats: boolean = true, device: device?,
          dtype: string?, bias: boolean = true]], {
          field = "num_features",
          size = function(self, input)

@@ -10,7 +10,7 @@ local Module = require "tlua.nn.Module"
 local Parameter = require "tlua.nn.Parameter"
 
 local signature = args.signature [[nn.Linear(in_features: count, out_features: count,
-   bias: boolean = true, device: string?, dtype: string?)]]
+   bias: boolean = true, device: device?, dtype: string?)]]
 
 ---@class nn.Linear: nn.Module
 ---@field weight Tensor  (out_features, in_features)

@@ -10,7 +10,7 @@ local Module = require "tlua.nn.Module"
 
 local name <const> = "nn.LinearCrossEntropyLoss"
 local signature = args.signature(name .. [[(in_features: count, num_classes: count,
-   out_features: integers?, bias: boolean = false, device: string?, dtype: string?,
+   out_features: integers?, bias: boolean = false, device: device?, dtype: string?,
    reduction: string = 'mean', weight: tensor?, ignore_index: integer?,
    label_smoothing: number = 0, options: table?)]])
 

@@ -553,7 +553,7 @@ function Module:to(...)
          memory_format = what.memory_format or memory_format
       elseif is_floating(what) then
          dtype = what
-      elseif type(what) == "string" then
+      elseif torch._device_name(what) then
          device = what
       else
          args.refuse("to", "argument " .. i, "a device or a floating-point dtype", what)

@@ -13,7 +13,7 @@ local Parameter = require "tlua.nn.Parameter"
 local signature = args.signature [[nn.MultiheadAttention(embed_dim: count, num_heads: count,
    dropout: number = 0, bias: boolean = true, add_bias_kv: boolean = false,
    add_zero_attn: boolean = false, kdim: count?, vdim: count?,
-   batch_first: boolean = false, device: string?, dtype: string?)]]
+   batch_first: boolean = false, device: device?, dtype: string?)]]
 
 local take_call = args.signature [[nn.MultiheadAttention.forward(query: tensor, key: tensor,
    value: tensor, key_padding_mask: tensor?, need_weights: boolean = true, attn_mask: tensor?,

@@ -8,7 +8,7 @@ local Module = require "tlua.nn.Module"
 local Parameter = require "tlua.nn.Parameter"
 
 local signature = args.signature [[nn.PReLU(num_parameters: count = 1, init: number = 0.25,
-   device: string?, dtype: string?)]]
+   device: device?, dtype: string?)]]
 
 ---@class nn.PReLU: nn.Module
 ---@field weight Tensor  (num_parameters)

@@ -6,7 +6,7 @@ local F = require "tlua.nn.functional"
 local AffineNorm = require "tlua.nn.AffineNorm"
 
 local signature = args.signature [[nn.RMSNorm(normalized_shape: integers, eps: number?,
-   elementwise_affine: boolean = true, device: string?, dtype: string?)]]
+   elementwise_affine: boolean = true, device: device?, dtype: string?)]]
 
 ---@class nn.RMSNorm: nn.AffineNorm
 ---@field weight Tensor?  normalized_shape

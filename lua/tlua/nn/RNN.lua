@@ -23,7 +23,7 @@ local usage <const> = "local output, state = lstm(input, state) returns and take
 
 local options <const> = [[num_layers: layers = 1, %sbias: boolean = true,
    batch_first: boolean = false, dropout: number = 0, bidirectional: boolean = false,
-   proj_size: count = 0, device: string?, dtype: string?]]
+   proj_size: count = 0, device: device?, dtype: string?]]
 
 -- What RNN, LSTM and GRU share; `mode` is "RNN_TANH", "RNN_RELU", "LSTM" or "GRU".
 ---@class nn.RNNBase: nn.Module

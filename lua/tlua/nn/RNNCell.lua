@@ -7,7 +7,7 @@ local Module = require "tlua.nn.Module"
 local Parameter = require "tlua.nn.Parameter"
 local recurrent = require "tlua.nn.recurrent"
 
-local options <const> = "device: string?, dtype: string?"
+local options <const> = "device: device?, dtype: string?"
 
 -- What the cells share; the weights have num_chunks * hidden_size rows.
 ---@class nn.RNNCellBase: nn.Module

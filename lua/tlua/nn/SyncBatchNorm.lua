@@ -13,7 +13,7 @@ local SyncBatchNorm, parent = class.class("nn.SyncBatchNorm", norms.BatchNorm1d)
 
 local take = args.signature [[nn.SyncBatchNorm(num_features: count, eps: number = 1e-5,
    momentum: number|boolean = 0.1, affine: boolean = true, track_running_stats: boolean = true,
-   process_group: object?, device: string?, dtype: string?)]]
+   process_group: object?, device: device?, dtype: string?)]]
 
 SyncBatchNorm.ranks = {2, 3, 4, 5}
 

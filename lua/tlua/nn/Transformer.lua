@@ -15,7 +15,7 @@ local MultiheadAttention = require "tlua.nn.MultiheadAttention"
 local layer_options <const> = [[dim_feedforward: count = 2048, dropout: number = 0.1,
    activation: string|function = 'relu', layer_norm_eps: number = 1e-5,
    batch_first: boolean = false, norm_first: boolean = false, bias: boolean = true,
-   device: string?, dtype: string?]]
+   device: device?, dtype: string?]]
 
 local function activation_of(name, activation)
    if type(activation) == "function" then return activation end

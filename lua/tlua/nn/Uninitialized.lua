@@ -11,7 +11,7 @@ local M = {}
 local waiting = setmetatable({}, {__mode = "k"})
 
 local take_parameter = args.signature [[nn.UninitializedParameter(requires_grad: boolean = true,
-   device: string?, dtype: string?)]]
+   device: device?, dtype: string?)]]
 
 --- A parameter without a shape.
 ---@param options? {requires_grad: boolean, device: string, dtype: string}
@@ -25,7 +25,7 @@ function M.UninitializedParameter(...)
 end
 
 local take_buffer = args.signature [[nn.UninitializedBuffer(persistent: boolean = true,
-   device: string?, dtype: string?)]]
+   device: device?, dtype: string?)]]
 
 --- A buffer without a shape.
 ---@param options? {persistent: boolean, device: string, dtype: string}

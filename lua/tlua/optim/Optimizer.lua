@@ -44,8 +44,11 @@ local function merge(self, given, extra)
    end
    for key, value in pairs(given) do
       if self.defaults[key] == nil and not (extra and extra[key]) then
-         torch.raise(("%s: unknown option %s%s"):format(name, tostring(key),
-            near.hint(tostring(key), self.defaults)))
+         local names = {}
+         for option in pairs(self.defaults) do names[#names + 1] = option end
+         table.sort(names)
+         torch.raise(("%s: unknown option %s%s; there are %s"):format(name, tostring(key),
+            near.hint(tostring(key), self.defaults), table.concat(names, ", ")))
       end
       options[key] = value
    end

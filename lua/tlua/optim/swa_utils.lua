@@ -81,7 +81,7 @@ end
 ---@field n_averaged Tensor  how many calls there were; int64, on the CPU
 local AveragedModel = class.class("optim.swa_utils.AveragedModel", Module)
 
-local take = args.signature [[optim.swa_utils.AveragedModel(model: any, device: string?,
+local take = args.signature [[optim.swa_utils.AveragedModel(model: any, device: device?,
    avg_fn: callable?, multi_avg_fn: callable?, use_buffers: boolean = false)]]
 
 ---@param model nn.Module

@@ -23,7 +23,7 @@ local Module = require "tlua.nn.Module"
 local Stage = class.class("distributed.pipelining.PipelineStage")
 
 local take = args.signature [[PipelineStage(submodule: any, stage_index: count, num_stages: count,
-   device: string?, input_args: any?, group: object?)]]
+   device: device?, input_args: any?, group: object?)]]
 
 -- {shape, dtype} of each of the tensors.
 local function shapes_of(tensors)

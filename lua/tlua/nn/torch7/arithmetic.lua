@@ -16,7 +16,7 @@ local M = {}
 local Mul = class.class("nn.Mul", Module)
 M.Mul = Mul
 
-local take_mul = args.signature "nn.Mul(device: string?, dtype: string?)"
+local take_mul = args.signature "nn.Mul(device: device?, dtype: string?)"
 
 function Mul:__init(...)
    Module.__init(self)
@@ -40,7 +40,7 @@ local Add = class.class("nn.Add", Module)
 M.Add = Add
 
 local take_add = args.signature [[nn.Add(input_size: count, scalar: boolean = false,
-   device: string?, dtype: string?)]]
+   device: device?, dtype: string?)]]
 
 function Add:__init(...)
    Module.__init(self)

@@ -1,0 +1,163 @@
+-- Names that stand for values: dtypes, devices and numbers, and errors that say what is unknown.
+
+local torch = require "tlua"
+
+describe("a dtype's constant", function()
+   it("is its name, which x.dtype gives", function()
+      for name in ([[float32 float64 float16 bfloat16 int8 int16 int32 int64 uint8
+         bool]]):gmatch "%S+" do
+         assert.equal(name, torch[name])
+         assert.equal(torch[name], torch.zeros(1, {dtype = torch[name]}).dtype)
+      end
+   end)
+
+   it("has PyTorch's other names", function()
+      for alias, name in pairs {float = "float32", double = "float64", half = "float16",
+         short = "int16", int = "int32", long = "int64"} do
+         assert.equal(name, torch[alias])
+      end
+      assert.equal("int64", torch.zeros(1, {dtype = torch.long}).dtype)
+      assert.equal("float64", torch.ones(1):to(torch.double).dtype)
+   end)
+
+   it("says so where tlua does not have the dtype", function()
+      for name, of in pairs {complex64 = "complex64", cfloat = "complex64", cdouble = "complex128",
+         uint16 = "uint16", float8_e4m3fn = "float8_e4m3fn", qint8 = "qint8"} do
+         assert.raises(("torch.%s: tlua has no dtype %s yet"):format(name, of),
+            function() return torch[name] end)
+         assert.is_false(torch.has(name))
+      end
+      assert.raises("torch: no field 'flaot32'. Did you mean torch.float32?",
+         function() return torch.flaot32 end)
+   end)
+end)
+
+describe("a number's constant", function()
+   it("is PyTorch's", function()
+      assert.equal(math.huge, torch.inf)
+      assert.equal(math.pi, torch.pi)
+      assert.equal(math.exp(1), torch.e)
+      assert.is_true(torch.nan ~= torch.nan)
+      assert.equal("strided", torch.strided)
+      assert.equal(torch._VERSION, torch.__version__)
+      assert.same({1, 3}, torch.ones(3)[{torch.newaxis}].shape)
+   end)
+end)
+
+describe("torch.device", function()
+   local device = torch.device
+
+   it("has a type and an index", function()
+      for name, expected in pairs {["cuda:1"] = {"cuda", 1}, cuda = {"cuda"}, cpu = {"cpu"},
+         ["cpu:0"] = {"cpu", 0}, ["sim:3"] = {"sim", 3}} do
+         assert.same(expected, {device(name).type, device(name).index})
+         assert.equal(name, tostring(device(name)))
+      end
+   end)
+
+   it("is made of a type and an index, of options, of a number, and of itself", function()
+      assert.equal(device "cuda:1", device("cuda", 1))
+      assert.equal(device "cuda:1", device {type = "cuda", index = 1})
+      assert.equal(device "cuda:1", device(1))
+      assert.equal(device "cuda:1", device(device "cuda:1"))
+      assert.equal(device "sim:1", device(device "sim", 1))
+      assert.not_equal(device "cuda", device "cuda:0")
+   end)
+
+   it("is one value for each name, also as a key", function()
+      local seen = {[device "sim:1"] = "here"}
+      assert.equal("here", seen[device("sim", 1)])
+      assert.equal(device(torch.ones(1).device), device "cpu")
+      assert.equal(torch.ones(1).device, tostring(device "cpu"))
+      assert.equal("on sim:1", "on " .. device "sim:1")
+   end)
+
+   it("is taken wherever a device's name is", function()
+      local sim = device "sim"
+      assert.equal("sim:0", torch.zeros(2, {device = sim}).device)
+      assert.equal("sim:0", torch.ones(2):to(sim).device)
+      assert.equal("float64", torch.ones(2):to(sim, "float64").dtype)
+      assert.equal("cpu", torch.ones(2, {device = sim}):to {device = device "cpu"}.device)
+      assert.equal("sim:0", torch.nn.Linear(1, 1, {device = sim}).weight.device)
+      assert.equal("sim:0", torch.nn.Linear(1, 1):to(sim).weight.device)
+      assert.equal("sim:0", torch.nn.Linear(1, 1):to({device = sim}).weight.device)
+      assert.equal(0, torch.sim.get_device_index(sim))
+      assert.is_number(torch.sim.memory_allocated(device "sim:0"))
+      assert.is_number(torch.memory_allocated(device "cpu"))
+      local before = torch.get_default_device()
+      torch.set_default_device(sim)
+      local made = torch.ones(1).device
+      torch.set_default_device(before)
+      assert.equal("sim:0", made)
+      do
+         local _ <close> = torch.autocast(device "cpu")
+         assert.is_true(torch.is_autocast_enabled(device "cpu"))
+      end
+   end)
+
+   it("travels to a worker", function()
+      local program = assert(load([[
+         local torch = require "tlua"
+         local device = torch.device "sim:1"
+         local function work() return {device == torch.device "sim:1" and device.index} end
+         for batch in torch.data.DataLoader({1}, {num_workers = 1, collate_fn = work}):iter() do
+            return batch[1]
+         end]], "=program"))
+      assert.equal(1, program())
+   end)
+
+   it("refuses what is no device", function()
+      assert.raises([[device: type: expected a device such as "cpu" or "cuda:0", got string 'mps'; ]]
+         .. "the devices are cpu, cuda", function() device "mps" end)
+      assert.raises("device: type: expected a device", "got nothing", function() device() end)
+      assert.raises("device: type: expected a device", "got nil", function() device(nil) end)
+      assert.raises("device: index: cuda:0 has a number already, got 1", function() device("cuda:0", 1) end)
+      assert.raises("device: index: expected a device's number, from 0, got -1",
+         function() device("cuda", -1) end)
+      assert.raises("device: unknown option idx; there are type and index",
+         function() device {type = "cpu", idx = 1} end)
+      assert.raises("torch.device has no field string 'typ'; there are type and index",
+         function() return device("cpu").typ end)
+   end)
+end)
+
+describe("an argument that is a dtype or a device", function()
+   local x = torch.ones(2)
+
+   it("is named where it is unknown", function()
+      assert.raises("to: dtype or device: unknown 'uint16'; did you mean 'int16'?",
+         function() x:to "uint16" end)
+      assert.raises("to: dtype or device: unknown 'quux'; the dtypes are float32, float64",
+         "the devices are cpu, cuda", function() x:to "quux" end)
+      assert.raises("to: dtype: unknown 'flaot32'; did you mean 'float32'?",
+         function() x:to {dtype = "flaot32"} end)
+      assert.raises("zeros: dtype: expected a dtype such as \"float32\", got string 'flaot32'; "
+         .. "did you mean 'float32'?", function() torch.zeros(1, {dtype = "flaot32"}) end)
+      assert.raises("zeros: device:", "got string 'gpu'; the devices are cpu, cuda",
+         function() torch.zeros(1, {device = "gpu"}) end)
+      assert.raises("nn.Linear: device: expected a device such as \"cpu\" or \"cuda:0\", got \"gpu\"",
+         function() torch.nn.Linear(1, 1, {device = "gpu"}) end)
+   end)
+
+   it("is not nil", function()
+      assert.raises("to: dtype: expected a dtype or device, got nil", function() x:to(nil) end)
+      assert.raises("type: dtype: expected a dtype such as \"float32\", got nil",
+         function() x:type(nil) end)
+      assert.raises("zeros: too many arguments: nil", function() torch.zeros(1, nil) end)
+      assert.raises("to: argument 1: expected a device or a floating-point dtype, got nil",
+         function() torch.nn.Linear(1, 1):to(nil) end)
+   end)
+end)
+
+describe("an unknown option", function()
+   it("is named with the nearest one, or with those that there are", function()
+      assert.raises("sum: unknown option 'keepdmi'; did you mean 'keepdim'?",
+         function() torch.ones(2):sum {keepdmi = true} end)
+      assert.raises("to: unknown option 'quux'; usage: to(self, dtype",
+         function() torch.ones(2):to {quux = true} end)
+      assert.raises("nn.Linear: unknown option quux; there are in_features, out_features, bias, ",
+         function() torch.nn.Linear(1, 1, {quux = true}) end)
+      assert.raises("optim.Adam: unknown option quux; there are amsgrad, betas, ",
+         function() torch.optim.Adam({torch.ones(1)}, {quux = true}) end)
+   end)
+end)

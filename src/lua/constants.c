@@ -1,0 +1,53 @@
+/*
+** constants.c - names that stand for values: torch.float32, torch.long, torch.pi. A dtype
+** is its name, a string, so torch.float32 == "float32" == x.dtype.
+*/
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "lua/value.h"
+
+/* PyTorch's other names of dtypes. */
+static const struct {
+  const char *name;
+  tl_DType dtype;
+} aliases[] = {{"float", TL_F32}, {"double", TL_F64}, {"half", TL_F16},
+               {"short", TL_I16}, {"int", TL_I32},    {"long", TL_I64}};
+
+static const struct {
+  const char *name;
+  double value;
+} numbers[] = {
+    {"inf", INFINITY}, {"nan", NAN}, {"pi", 3.14159265358979323846}, {"e", 2.71828182845904523536}};
+
+const char *tli_dtype_hint(const char *word) {
+  static _Thread_local char text[200];
+  tli_Near near = TLI_NEAR(word);
+  for (int d = 0; d < TL_NDTYPES; d++) tli_near_try(&near, tl_dtype_name((tl_DType)d));
+  if (near.name) return tli_near_hint(&near, text, sizeof text);
+  snprintf(text, sizeof text, "; the dtypes are ");
+  for (int d = 0; d < TL_NDTYPES; d++) {
+    size_t used = strlen(text);
+    snprintf(text + used, sizeof text - used, "%s%s", d ? ", " : "", tl_dtype_name((tl_DType)d));
+  }
+  return text;
+}
+
+static void set_word(lua_State *L, const char *name, const char *value) {
+  lua_pushstring(L, value);
+  lua_setfield(L, -2, name);
+}
+
+void tli_open_constants(lua_State *L) {
+  for (int d = 0; d < TL_NDTYPES; d++)
+    set_word(L, tl_dtype_name((tl_DType)d), tl_dtype_name((tl_DType)d));
+  for (size_t i = 0; i < sizeof aliases / sizeof *aliases; i++)
+    set_word(L, aliases[i].name, tl_dtype_name(aliases[i].dtype));
+  for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+    lua_pushnumber(L, numbers[i].value);
+    lua_setfield(L, -2, numbers[i].name);
+  }
+  set_word(L, "strided", "strided");
+  set_word(L, "__version__", tl_version());
+}
