@@ -18,6 +18,5 @@ for name in ([[sparse sparse_coo sparse_csr sparse_csc sparse_bsr sparse_bsc spa
    sparse_csr_tensor]]):gmatch "%S+" do
    M[name] = "tlua has no sparse tensors yet"
 end
-M.jit = "tlua has no TorchScript; a program in Lua needs none to run without Python"
 
 return M
