@@ -53,6 +53,84 @@ describe("a dataset that is a plain table", function()
    end)
 end)
 
+describe("a dataset", function()
+   it("has its items at positions, several values as a list", function()
+      local x, y = torch.tensor {1, 2, 3}, torch.tensor {4, 5, 6}
+      local pairs_of, one = data.TensorDataset(x, y), data.TensorDataset(x)
+      assert.equal(2, #pairs_of[2])
+      assert.equal(5, pairs_of[2][2]:item())
+      assert.equal(3, one[3]:item())
+      assert.equal(3, one[-1]:item())
+      assert.equal(2, data.Subset(one, {2})[1]:item())
+      assert.raises("data.TensorDataset: expected a position from 1 to 3, got 4",
+         function() return one[4] end)
+      assert.raises("got 0", function() return one[0] end)
+      assert.raises("got -4", function() return one[-4] end)
+   end)
+
+   it("goes through its items by ipairs", function()
+      local list = {}
+      for i, x in ipairs(data.TensorDataset(torch.tensor {4, 5})) do list[i] = x:item() end
+      assert.same({4, 5}, list)
+   end)
+
+   it("of one's own does so, too, and keeps its fields and methods", function()
+      local Squares = torch.class("IndexedSquares", data.Dataset)
+      function Squares:__init(n) self.n = n end
+      function Squares:__len() return self.n end
+      function Squares:get(i) return i * i end
+      local squares, list = Squares(3), {}
+      for i, x in ipairs(squares) do list[i] = x end
+      assert.same({1, 4, 9}, list)
+      assert.equal(9, squares[3])
+      assert.is_nil(squares.missing)
+   end)
+
+   it("is added to another one", function()
+      local both = data.TensorDataset(torch.tensor {1, 2}) + data.TensorDataset(torch.tensor {3})
+      assert.equal("data.ConcatDataset", torch.type(both))
+      assert.equal(3, #both)
+      assert.equal(3, both[3]:item())
+   end)
+
+   it("without positions shows the right loop, and is added, too", function()
+      local Count = torch.class("Count", data.IterableDataset)
+      function Count:iter()
+         local i = 0
+         return function() i = i + 1 return i <= 2 and i or nil end
+      end
+      local right = "write for x in dataset:iter() do"
+      assert.raises(right, function() for _ in ipairs(Count()) do error "never" end end)
+      assert.raises(right, function() for _ in Count() do error "never" end end)
+      local list = {}
+      for x in (Count() + Count()):iter() do list[#list + 1] = x end
+      assert.same({1, 2, 1, 2}, list)
+   end)
+end)
+
+describe("a loop over a loader", function()
+   local loader = torch.data.DataLoader(
+      torch.data.TensorDataset(torch.tensor {1, 2, 3}, torch.tensor {4, 5, 6}), {batch_size = 2})
+
+   it("that is written otherwise is an error that shows the right one", function()
+      local right = "write for x, y in loader:iter() do, or for i, x, y in loader:enumerate() do"
+      local function never() error "never" end
+      assert.raises(right, function() for _ in ipairs(loader) do never() end end)
+      assert.raises(right, function() for _ in pairs(loader) do never() end end)
+      assert.raises(right, function() for _ in loader do never() end end)
+      assert.raises(right, function() return loader[1] end)
+      assert.raises("write for x, y in loader:iter() do",
+         function() for _ in ipairs(loader:iter()) do never() end end)
+      assert.equal(2, #loader)
+   end)
+
+   it("counts the batches by enumerate", function()
+      local list = {}
+      for i, x, y in loader:enumerate() do list[i] = {x:tolist(), y:tolist()} end
+      assert.same({{{1, 2}, {4, 5}}, {{3}, {6}}}, list)
+   end)
+end)
+
 describe("parts of datasets", function()
    it("are chosen by position", function()
       local part = data.Subset(numbers(5), {5, 2})

@@ -22,6 +22,18 @@ describe("vmap", function()
       assert.same({0, 1, 2}, vmap(function(a) return a end, {out_dims = false})(x):tolist())
    end)
 
+   it("goes through an example's rows by ipairs", function()
+      local batch, calls = torch.tensor {{{1, 2}, {3, 4}}, {{5, 6}, {7, 8}}}, 0
+      local sums = torch.vmap(function(rows)
+         calls = calls + 1
+         local sum = 0
+         for i, row in ipairs(rows) do sum = sum + i * row:sum() end
+         return sum
+      end)(batch)
+      assert.same({1 * 3 + 2 * 7, 1 * 11 + 2 * 15}, sums:tolist())
+      assert.equal(1, calls)
+   end)
+
    it("takes and gives tables", function()
       local result = vmap(function(p) return {sum = p.a + p.b, p.a} end,
          {in_dims = {{a = 1, b = false}}}) {a = x, b = torch.ones(3)}

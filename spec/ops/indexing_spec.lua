@@ -122,6 +122,50 @@ describe("x[...]", function()
    end)
 end)
 
+describe("ipairs of a tensor", function()
+   local function rows(x)
+      local list = {}
+      for i, row in ipairs(x) do list[i] = row:tolist() end
+      return list
+   end
+
+   it("goes through the rows and ends", function()
+      assert.same({{1, 2}, {3, 4}, {5, 6}}, rows(torch.tensor {{1, 2}, {3, 4}, {5, 6}}))
+      assert.same({}, rows(torch.zeros(0, 2)))
+      assert.same({{true}}, rows(torch.tensor {{true}}:to "sim"))
+      local scalar = torch.tensor(1)
+      assert.raises("index: 1 positions for a tensor of 0 dimensions",
+         function() for _ in ipairs(scalar) do error "never" end end)
+      local count = 0
+      for _ in ipairs(torch.zeros(2, 2)) do
+         for _ in ipairs(torch.zeros(3)) do count = count + 1 end
+      end
+      assert.equal(6, count)
+   end)
+
+   it("records gradients of its rows", function()
+      local x = torch.tensor {1.0, 2.0, 3.0}:requires_grad_()
+      local sum = 0
+      for i, element in ipairs(x) do sum = sum + i * element end
+      sum:backward()
+      assert.same({1, 2, 3}, x.grad:tolist())
+   end)
+
+   it("is the only way to read behind the end", function()
+      local x = torch.zeros(3)
+      assert.raises("index", function() return x[4] end)
+      assert.raises("index", function() return x[{4}] end)
+      assert.raises("index", function()
+         local resumed, message = coroutine.resume(coroutine.create(function() return x[4] end))
+         if not resumed then error(message) end
+      end)
+      local step = ipairs {}
+      assert.is_nil((step(x, 3)))
+      assert.raises("index", function() local _ = step(x, 4) end)
+      assert.raises("index", function() local _ = table.unpack(x, 1, 4) end)
+   end)
+end)
+
 describe("masks", function()
    it("fill, select and scatter in the order of memory as seen", function()
       local x = torch.range(1, 6):view(2, 3):t()

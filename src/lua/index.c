@@ -352,6 +352,35 @@ static tl_Tensor *take(tl_Tensor *self, const Key *key, View *v) {
   return result;
 }
 
+/* The function that ipairs returns; NULL where ipairs is not Lua's own. */
+static lua_CFunction ipairs_iterator(lua_State *L) {
+  lua_CFunction iterator = NULL;
+  int top = lua_gettop(L);
+  luaL_checkstack(L, 6, "index");
+  luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
+  luaL_getsubtable(L, -1, LUA_GNAME);
+  if (lua_getfield(L, -1, "ipairs") == LUA_TFUNCTION && lua_iscfunction(L, -1)) {
+    lua_newtable(L);
+    lua_call(L, 1, 1);
+    iterator = lua_tocfunction(L, -1);
+  }
+  lua_settop(L, top);
+  return iterator;
+}
+
+/* ipairs stops at the first nil. It alone gets one, at the position after the last row;
+** everybody else who asks for that position has made a mistake. */
+static bool is_end_of_ipairs(lua_State *L, const tl_Tensor *self, const Key *key) {
+  if (key->n != 1 || key->items[0].kind != ITEM_POSITION || self->ndim == 0) return false;
+  if (key->items[0].first != self->sizes[0] || lua_type(L, 2) != LUA_TNUMBER) return false;
+  lua_Debug caller;
+  if (!lua_getstack(L, 1, &caller)) return false;
+  lua_getinfo(L, "f", &caller);
+  lua_CFunction function = lua_tocfunction(L, -1);
+  lua_pop(L, 1);
+  return function != NULL && function == ipairs_iterator(L);
+}
+
 int tli_index_get(lua_State *L) {
   tli_State *S = tli_state(L);
   Key key;
@@ -359,6 +388,10 @@ int tli_index_get(lua_State *L) {
   tli_Box *box = tli_new_box(L, S); /* first: it lets finalizers run */
   tl_Tensor *self = tli_check_tensor(L, 1, "index");
   read_key(L, &key, 2);
+  if (is_end_of_ipairs(L, self, &key)) {
+    lua_pushnil(L);
+    return 1;
+  }
   if (!make_view(&v, &key, self)) return tli_raise(L); /* they change no shape from here on */
   lua_State *outer = tli_calling;
   tli_calling = L;

@@ -16,6 +16,7 @@ local torch = require "tlua"
 local args = require "tlua.args"
 local class = require "tlua.class"
 local fetch = require "tlua.data.fetch"
+local indexing = require "tlua.data.indexing"
 local items = require "tlua.data.items"
 local samplers = require "tlua.data.samplers"
 local spans = require "tlua.profiler.spans"
@@ -34,6 +35,9 @@ local signature = args.signature [[data.DataLoader(dataset: any, batch_size: int
 ---@field num_workers integer
 ---@overload fun(dataset: data.Dataset, options?: table): data.DataLoader
 local DataLoader = class.class("data.DataLoader")
+
+DataLoader.__pairs = indexing.refuse(DataLoader,
+   "for x, y in loader:iter() do, or for i, x, y in loader:enumerate() do")
 
 -- Options that ask for workers.
 local function check_workers(a)
@@ -241,7 +245,13 @@ end
 
 ---@class data.Epoch
 local Epoch = {__name = "data.Epoch"}
-Epoch.__index = Epoch
+
+function Epoch:__index(key)
+   if math.type(key) == "integer" then
+      torch.raise "an epoch has no numbered batches: write for x, y in loader:iter() do"
+   end
+   return Epoch[key]
+end
 
 function Epoch:__call()
    if self.place.ended then return nil end
@@ -286,6 +296,19 @@ function DataLoader:iter()
    end
    self.place = place -- not the epoch: a loop that is left is the collector's
    return epoch
+end
+
+--- Iterates over the numbers, from 1, and the batches of one epoch:
+--- `for i, x, y in loader:enumerate() do`.
+---@return fun(): integer, any ...
+function DataLoader:enumerate()
+   local epoch, number = self:iter(), 0
+   local function count(first, ...)
+      if first == nil then return nil end
+      number = number + 1
+      return number, first, ...
+   end
+   return function() return count(epoch()) end, nil, nil, epoch
 end
 
 return DataLoader

@@ -5,11 +5,15 @@
 --    function Squares:__len() return 100 end
 --    function Squares:get(i) return torch.tensor(i), torch.tensor(i * i) end
 --
+-- dataset[i] is the same item as one value, a list where `get` gives several; # is the length,
+-- ipairs goes through the items, and + puts another dataset after it.
+--
 -- One that can fetch many items at once better than one by one also has `get_items`: it takes a
 -- 1-d int64 tensor of positions and returns whole batches.
 
 local torch = require "tlua"
 local class = require "tlua.class"
+local indexing = require "tlua.data.indexing"
 
 ---@class data.Dataset
 ---@field get fun(self, i: integer): any ...
@@ -22,6 +26,26 @@ end
 
 function Dataset:__len()
    torch.raise(("%s has no metamethod __len"):format(torch.type(self)))
+end
+
+indexing.define(Dataset, function(self, i, ends)
+   local n = #self
+   if ends and i == n + 1 then return nil end
+   local position = i < 0 and n + 1 + i or i
+   if position < 1 or position > n then
+      torch.raise(("%s: expected a position from 1 to %d, got %d"):format(torch.type(self), n, i))
+   end
+   local item = table.pack(self:get(position))
+   if item.n <= 1 then return item[1] end
+   item.n = nil
+   return item
+end)
+
+--- This dataset and another one after it, as a ConcatDataset.
+---@param other data.Dataset
+---@return data.ConcatDataset
+function Dataset:__add(other)
+   return require "tlua.data.ConcatDataset" {self, other}
 end
 
 --- Iterates over the positions and items: `for i, x, y in dataset:items()`.

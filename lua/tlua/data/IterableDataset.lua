@@ -4,10 +4,20 @@
 
 local torch = require "tlua"
 local class = require "tlua.class"
+local indexing = require "tlua.data.indexing"
 
 ---@class data.IterableDataset
 ---@field iter fun(self): fun(): any ...
 local IterableDataset = class.class("data.IterableDataset")
+
+indexing.refuse(IterableDataset, "for x in dataset:iter() do")
+
+--- This dataset and another one after it, as a ChainDataset.
+---@param other data.IterableDataset
+---@return data.ChainDataset
+function IterableDataset:__add(other)
+   return require "tlua.data.ChainDataset" {self, other}
+end
 
 function IterableDataset:iter()
    torch.raise(("%s has no method iter"):format(torch.type(self)))
