@@ -176,7 +176,7 @@ GENERATOR := $(sort $(wildcard src/gen/*.lua src/lua/*.lua)) \
 
 FAMILIES := $(basename $(notdir $(SCHEMAS)))
 GEN_SRC := $(foreach f,$(FAMILIES),$(GEN)/ops_$f.c $(GEN)/bind_$f.c)
-GEN_OTHER := $(addprefix $(GEN)/,ops.h kernels.h bind.h manual.lua manual.md gradlist.lua \
+GEN_OTHER := $(addprefix $(GEN)/,ops.h kernels.h bind.h manual.lua manual.md signatures.lua gradlist.lua \
   types/tlua.lua)
 
 LIB_OBJ := $(LIB_SRC:%.c=$(OBJ)/%.o) $(CPU_SRC:%.c=$(OBJ)/%.o) \
@@ -384,9 +384,10 @@ $(GEN)/stamp: $(SCHEMAS) $(GENERATOR) $(GEN)/files.txt $(if $(LUA),,$(BUILD)/hos
 $(GEN_SRC) $(GEN_OTHER): $(GEN)/stamp
 	@test -f $@
 
-$(GEN)/embed.c: $(LUA_SRC) $(GEN)/manual.lua src/gen/embed.lua $(OBJ)/files.txt
+$(GEN)/embed.c: $(LUA_SRC) $(GEN)/manual.lua $(GEN)/signatures.lua src/gen/embed.lua $(OBJ)/files.txt
 	$(call say,GEN,$@)
-	$(Q)$(or $(LUA),$(BUILD)/host) src/gen/embed.lua $@ lua/tlua $(LUA_SRC) tlua.manual=$(GEN)/manual.lua
+	$(Q)$(or $(LUA),$(BUILD)/host) src/gen/embed.lua $@ lua/tlua $(LUA_SRC) tlua.manual=$(GEN)/manual.lua \
+	  tlua.port.signatures=$(GEN)/signatures.lua
 
 # Runs the generators where no interpreter is installed.
 $(BUILD)/host: src/gen/host.c

@@ -89,6 +89,7 @@ local types = {
       return type(value) == "table" and getmetatable(value) ~= nil and value or nil
    end},
    integer = {"an integer", to_integer},
+   dim = {"an integer", to_integer}, -- a dimension, counted from 1
    count = {"an integer of at least 0", function(value)
       local n = to_integer(value)
       return n and n >= 0 and n or nil
@@ -114,6 +115,9 @@ local types = {
    end},
 }
 
+--- The signatures of all functions that were declared so far, by title.
+M.declared = {}
+
 local function parse_literal(text)
    local constants = {["true"] = true, ["false"] = false, inf = math.huge, ["-inf"] = -math.huge}
    if constants[text] ~= nil then return constants[text] end
@@ -125,7 +129,7 @@ end
 local function parse_parameter(text)
    local name, kinds, default = text:match "^%s*([%w_]+)%s*:%s*([%w_|]+%??)%s*(.-)%s*$"
    assert(name, "cannot read the parameter " .. text)
-   local parameter = {name = name, optional = kinds:sub(-1) == "?"}
+   local parameter = {name = name, kinds = kinds, optional = kinds:sub(-1) == "?"}
    local expected = {}
    for kind in kinds:gmatch "[%w_]+" do
       local known = assert(types[kind], "unknown type " .. kind)
@@ -233,6 +237,7 @@ end
 ---@return fun(...): table
 function M.signature(text)
    local signature = parse(text)
+   M.declared[signature.title] = signature
    return function(...) return take(signature, ...) end
 end
 

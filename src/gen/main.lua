@@ -10,6 +10,7 @@ local ops = require "emit_ops"
 local kernels = require "emit_kernels"
 local bind = require "emit_bind"
 local docs = require "emit_docs"
+local signatures = require "emit_signatures"
 
 local function read(path)
    local file = io.open(path, "rb")
@@ -57,6 +58,7 @@ local function main(out)
    end
    write(out .. "/bind.h", bind.header(all))
    write(out .. "/manual.lua", docs.manual(all))
+   write(out .. "/signatures.lua", signatures.signatures(all))
    write(out .. "/manual.md", docs.markdown(all))
    write(out .. "/types/tlua.lua", docs.types(all))
    write(out .. "/gradlist.lua", docs.gradlist(all))

@@ -5,6 +5,7 @@
 **   tlua doctor                      what was found on this machine
 **   tlua run -n 4 script [args]      the script as several processes
 **   tlua top folder                  the curves that a SummaryWriter writes
+**   tlua port script.py              the Lua that a PyTorch script becomes
 */
 #include <lauxlib.h>
 #include <lua.h>
@@ -35,8 +36,9 @@ static void print_usage(FILE *out, const char *name) {
           "       %s run -n 4 script [args]    as several processes; see run --help\n"
           "       %s doctor    what was found on this machine, and what is missing\n"
           "       %s top folder    the curves of a training, while it runs; see top --help\n"
+          "       %s port script.py    the Lua that a PyTorch script becomes; see port --help\n"
           "Options:\n%s",
-          name, name, name, name, tli_options_usage);
+          name, name, name, name, name, tli_options_usage);
   fflush(out);
 }
 
@@ -123,6 +125,12 @@ static bool run_top(lua_State *L, int argc, char **argv) {
   return tli_script_top(L, argc, argv);
 }
 
+static bool run_port(lua_State *L, int argc, char **argv) {
+  luaL_openlibs(L);
+  tli_globals_open(L, false);
+  return tli_script_port(L, argc, argv);
+}
+
 /* (argc, argv) -> whether all went well */
 static int protected_main(lua_State *L) {
   int argc = (int)lua_tointeger(L, 1);
@@ -134,6 +142,8 @@ static int protected_main(lua_State *L) {
     good = run_doctor(L, argc, argv);
   else if (strcmp(word, "top") == 0)
     good = run_top(L, argc, argv);
+  else if (strcmp(word, "port") == 0)
+    good = run_port(L, argc, argv);
   else
     good = run_command(L, argc, argv);
   lua_pushboolean(L, good);

@@ -127,11 +127,9 @@ bool tli_script_profile(lua_State *L, const char *function, const char *html) {
   return tli_script_report(L, tli_script_call(L, 1, 0));
 }
 
-bool tli_script_top(lua_State *L, int argc, char **argv) {
-  lua_getglobal(L, "torch");
-  for (const char *const *name = (const char *const[]){"utils", "tensorboard", "_top", NULL}; *name;
-       name++)
-    lua_getfield(L, -1, *name);
+/* Calls the function on top of the stack with argv[2], argv[3] ... as a list that
+** has the field `columns`, the terminal's width. Returns what it returns. */
+static bool call_with_arguments(lua_State *L, int argc, char **argv) {
   lua_createtable(L, argc - 2, 1);
   for (int i = 2; i < argc; i++) {
     lua_pushstring(L, argv[i]);
@@ -141,6 +139,25 @@ bool tli_script_top(lua_State *L, int argc, char **argv) {
   lua_setfield(L, -2, "columns");
   if (!tli_script_report(L, tli_script_call(L, 1, 1))) return false;
   return lua_toboolean(L, -1);
+}
+
+bool tli_script_top(lua_State *L, int argc, char **argv) {
+  lua_getglobal(L, "torch");
+  for (const char *const *name = (const char *const[]){"utils", "tensorboard", "_top", NULL}; *name;
+       name++)
+    lua_getfield(L, -1, *name);
+  return call_with_arguments(L, argc, argv);
+}
+
+bool tli_script_port(lua_State *L, int argc, char **argv) {
+  static const char *const modules[] = {"tlua", "tlua.port"}; /* the first one finds the other */
+  for (int i = 0; i < 2; i++) {
+    lua_getglobal(L, "require");
+    lua_pushstring(L, modules[i]);
+    if (!tli_script_report(L, tli_script_call(L, 1, 1))) return false;
+  }
+  lua_getfield(L, -1, "command");
+  return call_with_arguments(L, argc, argv);
 }
 
 bool tli_script_step(lua_State *L, tli_Step step) {

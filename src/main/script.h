@@ -26,6 +26,9 @@ int tli_script_call(lua_State *L, int nargs, int nresults);
 /* `tlua top`: with the arguments behind that word. */
 bool tli_script_top(lua_State *L, int argc, char **argv);
 
+/* `tlua port`: likewise. */
+bool tli_script_port(lua_State *L, int argc, char **argv);
+
 /* Calls start(html) or finish() of the library's module for --profile. */
 bool tli_script_profile(lua_State *L, const char *function, const char *html);
 

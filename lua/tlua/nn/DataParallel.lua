@@ -17,7 +17,7 @@ local DataParallel, parent = class.class("nn.DataParallel", Module)
 local name <const> = "DataParallel"
 
 local take = args.signature [[nn.DataParallel(module: any, device_ids: table,
-   output_device: device?, dim: integer = 1)]]
+   output_device: device?, dim: dim = 1)]]
 
 --- device_ids: the devices, {"sim:0", "sim:1"}, the first of which has the module's parameters;
 --- output_device: where the result goes, the first one by default; dim: the batch's dimension.

@@ -5,7 +5,7 @@ local define = require "tlua.nn.layers".define
 
 local M = {}
 
-M.CosineSimilarity = define("CosineSimilarity", "dim: integer = 2, eps: number = 1e-8",
+M.CosineSimilarity = define("CosineSimilarity", "dim: dim = 2, eps: number = 1e-8",
    function(self, first, second)
       return F.cosine_similarity(first, second, self.dim, self.eps)
    end)

@@ -5,7 +5,7 @@ local args = require "tlua.args"
 local class = require "tlua.class"
 local Module = require "tlua.nn.Module"
 
-local signature = args.signature "nn.Flatten(start_dim: integer = 2, end_dim: integer = -1)"
+local signature = args.signature "nn.Flatten(start_dim: dim = 2, end_dim: dim = -1)"
 
 ---@class nn.Flatten: nn.Module
 ---@overload fun(start_dim?: integer, end_dim?: integer): nn.Flatten

@@ -5,7 +5,7 @@ local args = require "tlua.args"
 local class = require "tlua.class"
 local Module = require "tlua.nn.Module"
 
-local signature = args.signature "nn.Unflatten(dim: integer, unflattened_size: integers)"
+local signature = args.signature "nn.Unflatten(dim: dim, unflattened_size: integers)"
 
 ---@class nn.Unflatten: nn.Module
 ---@overload fun(dim: integer, unflattened_size: integer[]): nn.Unflatten

@@ -29,10 +29,10 @@ local rows = {
    {"Hardsigmoid", "inplace: boolean = false", "hardsigmoid"},
    {"Hardswish", "inplace: boolean = false", "hardswish"},
    {"Threshold", "threshold: number, value: number, inplace: boolean = false", "threshold"},
-   {"GLU", "dim: integer = -1", "glu"},
-   {"Softmax", "dim: integer", "softmax"},
-   {"LogSoftmax", "dim: integer", "log_softmax"},
-   {"Softmin", "dim: integer", "softmin"},
+   {"GLU", "dim: dim = -1", "glu"},
+   {"Softmax", "dim: dim", "softmax"},
+   {"LogSoftmax", "dim: dim", "log_softmax"},
+   {"Softmin", "dim: dim", "softmin"},
 }
 
 local M = {}

@@ -1,0 +1,224 @@
+-- Porter.lua - the state of one translation: lines written so far, scopes with the types of their
+-- variables, what is known of the script's functions and classes, and notes on what is left to a
+-- person.
+--
+-- The script is translated several times: each pass knows the types of parameters, fields and
+-- results that the one before has seen, and the last one's text counts. An expression's translation
+-- is a table: `t` its text, `p` how tightly it binds (`Porter.prec`), `ty` its type (types.lua).
+
+local class = require "tlua.class"
+local types = require "tlua.port.types"
+
+local Porter = class.class "port.Porter"
+
+-- How tightly Lua's operators bind; `prefix` is what may be called and indexed without parentheses.
+Porter.prec = {
+   ["or"] = 1, ["and"] = 2, compare = 3, bor = 4, bxor = 5, band = 6, shift = 7, concat = 8,
+   add = 9, mul = 10, unary = 11, pow = 12, atom = 13, prefix = 14,
+}
+
+local width <const> = 100
+Porter.width = width
+
+local reserved = {}
+for word in ([[and break do else elseif end false for function goto if in local nil not or repeat
+   return then true until while
+   arg assert coroutine debug error getmetatable io ipairs load math next os pairs pcall print py
+   require select setmetatable string table tonumber tostring torch type utf8]]):gmatch "%a+" do
+   reserved[word] = true
+end
+
+---@param script table  as reader.read returns it
+---@param known table  what earlier passes have seen: functions, classes, last types; filled further
+function Porter:__init(script, known)
+   self.comments, self.blank = script.comments, script.blank
+   self.known = known
+   self.lines, self.level = {}, 0
+   self.notes, self.noted = {}, {}
+   self.pre, self.can_hoist, self.hoisted = {}, true, {}
+   self.uses_py, self.uses_torch = false, false
+   self.depth = 0
+end
+
+-- Text --------------------------------------------------------------------------------------------
+
+function Porter:indent(extra)
+   return ("   "):rep(self.level + (extra or 0))
+end
+
+--- Adds a line; one that is longer than the page and has a list of arguments stays as it is.
+function Porter:line(text)
+   self.lines[#self.lines + 1] = text == "" and "" or self:indent() .. text
+end
+
+--- The text of an expression, in parentheses if it binds less tightly than `least`.
+function Porter:text(e, least)
+   if e.p < Porter.prec[least] then return "(" .. e.t .. ")" end
+   return e.t
+end
+
+--- A Python name as Lua can have it.
+function Porter:name(id)
+   if reserved[id] then
+      local ty = self:lookup(id)
+      if ty and ty.k == "lib" and ty.path == id then return id end -- the same module
+      return id .. "_"
+   end
+   return id
+end
+
+--- `.name` or `["end"]`.
+function Porter:field(object, name)
+   if reserved[name] and load("local t = {} t." .. name .. " = 1") == nil then
+      return ("%s[%q]"):format(object, name)
+   end
+   return object .. "." .. name
+end
+
+--- A comment of Python as one of Lua; `--[[` would begin a long one.
+function Porter.comment(comment)
+   return (comment.text:sub(1, 1) == "[" and "-- " or "--") .. comment.text
+end
+
+--- A name for a temporary that nothing in the function has.
+function Porter:fresh(base)
+   local scope = self:function_scope()
+   scope.temporaries = scope.temporaries or {}
+   local n = (scope.temporaries[base] or 0) + 1
+   local name
+   repeat
+      name = n == 1 and base or base .. n
+      n = n + 1
+   until not self:is_known(name) and not reserved[name]
+   scope.temporaries[base] = n - 1
+   return name
+end
+
+--- The runtime module's function of that name.
+function Porter:py(name)
+   self.uses_py = true
+   return "py." .. name
+end
+
+-- Notes -------------------------------------------------------------------------------------------
+
+--- Tells the person that something is left to them.
+---@param node table|integer  where
+---@param text string
+function Porter:note(node, text)
+   local line = type(node) == "table" and (node.line or self.current_line) or node or 0
+   local key = line .. text
+   if not self.noted[key] then
+      self.noted[key] = true
+      self.notes[#self.notes + 1] = {line = line, text = text}
+   end
+end
+
+--- Tells that a name of a package has no counterpart: one note for all uses.
+---@param node table
+---@param path string
+---@param hint string
+function Porter:missing(node, path, hint)
+   local key = "missing " .. hint
+   local line = node.line or self.current_line or 0
+   local note = self.noted[key]
+   if not note then
+      note = {line = line, text = path .. ": " .. hint, uses = {}, seen = {}}
+      self.noted[key] = note
+      self.notes[#self.notes + 1] = note
+   end
+   if line > note.line and not note.seen[line] then
+      note.seen[line] = true
+      note.uses[#note.uses + 1] = line
+      table.sort(note.uses)
+   end
+end
+
+--- A mark in the text itself, and a note beside it.
+function Porter:mark(node, word, text)
+   self:note(node, text)
+   return (" --[[ port: %s ]]"):format(word)
+end
+
+-- Scopes ------------------------------------------------------------------------------------------
+
+function Porter:open(kind, node, fields)
+   local key = node
+   local scope = fields or {}
+   scope.kind, scope.node, scope.parent = kind, node, self.scope
+   scope.types = {}
+   self.known.last[key] = self.known.last[key] or {}
+   scope.last = self.known.last[key]
+   self.scope = scope
+   return scope
+end
+
+function Porter:close()
+   local scope = self.scope
+   for name, ty in pairs(scope.types) do scope.last[name] = ty end
+   self.scope = scope.parent
+end
+
+function Porter:function_scope()
+   local scope = self.scope
+   while scope.kind == "class" or scope.kind == "comprehension" do scope = scope.parent end
+   return scope
+end
+
+local function find(self, id)
+   local scope, nested = self.scope, false
+   while scope do
+      local visible = scope.kind ~= "class" or scope == self.scope
+      if visible and scope.variables[id] then return scope, nested end
+      nested = nested or scope.kind == "function"
+      scope = scope.parent
+   end
+end
+
+--- Whether the script has a variable of this name here.
+function Porter:is_known(id) return find(self, id) ~= nil end
+
+--- The type of a variable, nil if it is not known.
+function Porter:lookup(id)
+   local scope, nested = find(self, id)
+   if not scope then return nil end
+   local ty
+   if nested then
+      ty = scope.last[id] or scope.types[id]
+   else
+      ty = scope.types[id] or scope.last[id]
+   end
+   return ty and ty.k ~= "unknown" and ty or nil
+end
+
+function Porter:set_type(id, ty)
+   local scope, nested = find(self, id)
+   if not scope then return end
+   if nested then
+      scope.last[id] = types.join(scope.last[id], ty)
+   else
+      scope.types[id] = ty
+   end
+end
+
+--- Forgets what a variable is.
+function Porter:forget(id)
+   local scope = find(self, id)
+   if scope then scope.types[id] = {k = "unknown"} end
+end
+
+-- Paths -------------------------------------------------------------------------------------------
+
+--- The dotted name of what an expression stands for, as Python imports it: "torch.nn.functional".
+---@return string? path
+function Porter:path(node)
+   if node._ == "Name" then
+      local ty = self:lookup(node.id)
+      return ty and ty.k == "lib" and ty.path or nil
+   elseif node._ == "Attribute" then
+      local path = self:path(node.value)
+      return path and path .. "." .. node.attr
+   end
+end
+
+return Porter

@@ -1,0 +1,455 @@
+-- expressions.lua - Python's expressions in Lua, but for calls (calls.lua), what stands in brackets
+-- (subscripts.lua) and strings with values in them (format.lua).
+
+local calls = require "tlua.port.calls"
+local comprehensions = require "tlua.port.comprehensions"
+local format = require "tlua.port.format"
+local library = require "tlua.port.library"
+local literals = require "tlua.port.literals"
+local subscripts = require "tlua.port.subscripts"
+local torch_names = require "tlua.port.torch_names"
+local types = require "tlua.port.types"
+local Porter = require "tlua.port.Porter"
+
+local is = types.is
+local prec = Porter.prec
+
+local emit = {}
+
+--- Translates an expression.
+---@param node table
+---@return {t: string, p: integer, ty: table?}
+function Porter:expr(node)
+   local handler = emit[node._]
+   if not handler then
+      self:note(node, "no translation for Python's " .. node._)
+      return {t = ('error "port: %s"'):format(node._), p = prec.prefix}
+   end
+   local e = handler(self, node)
+   node.ty = e.ty
+   return e
+end
+
+--- The text of an expression that binds at least so tightly.
+function Porter:emit(node, least)
+   local e = self:expr(node)
+   return self:text(e, least or "or"), e
+end
+
+--- Translates with no statements of its own before it: in a branch that may not run.
+function Porter:inline(node)
+   local could = self.can_hoist
+   self.can_hoist = false
+   local e = self:expr(node)
+   self.can_hoist = could
+   return e
+end
+
+-- Literals and names ------------------------------------------------------------------------------
+
+emit.Constant = literals.constant
+
+function emit.Name(P, node)
+   local ty = P:lookup(node.id)
+   if not ty and not P:is_known(node.id) then
+      local known = library.builtin_values[node.id]
+      if known then return {t = known, p = prec.prefix, ty = types.fn} end
+   end
+   return {t = P:name(node.id), p = prec.prefix, ty = ty}
+end
+
+function emit.JoinedStr(P, node) return format.joined(P, node) end
+
+function emit.Tuple(P, node) return literals.list(P, node, "tuple") end
+function emit.List(P, node) return literals.list(P, node, "list") end
+function emit.Dict(P, node) return literals.dict(P, node) end
+
+function emit.Set(P, node)
+   return {t = P:py "set" .. "{" .. literals.items(P, node.elts) .. "}", p = prec.prefix,
+      ty = types.set}
+end
+
+function emit.Starred(P, node)
+   return {t = "table.unpack(" .. P:emit(node.value) .. ")", p = prec.prefix}
+end
+
+-- Attributes --------------------------------------------------------------------------------------
+
+local tensor_fields = {
+   shape = types.list_of(types.int), dtype = types.dtype, device = types.device,
+   grad = types.tensor, data = types.tensor, T = types.tensor, is_cuda = types.bool,
+   requires_grad = types.bool, ndim = types.int, real = types.tensor, imag = types.tensor,
+}
+
+local function field_type(P, object, name)
+   if not object then return nil end
+   if object.k == "tensor" then return tensor_fields[name] end
+   if object.k == "inst" then return P:field_of(object.c, name) end
+   if object.k == "args" then return object.fields and object.fields[name] end
+   if object.k == "nn" and (name == "weight" or name == "bias") then return types.tensor end
+   if object.k == "nn" and name == "training" then return types.bool end
+   if object.k == "nn" and name:find "_features$" then return types.int end
+   if object.k == "loader" and name == "dataset" then return types.dataset end
+   if object.k == "class" and name == "__name__" then return types.str end
+end
+
+function emit.Attribute(P, node)
+   local path = P:path(node)
+   if path then return library.value(P, node, path) end
+   local inner = node.value
+   if node.attr == "__name__" and inner._ == "Attribute" and inner.attr == "__class__" then
+      P.uses_torch = true
+      return {t = ("torch.type(%s)"):format(P:emit(inner.value)), p = prec.prefix, ty = types.str}
+   elseif node.attr == "__name__" and inner._ == "Call" and inner.func.id == "type" then
+      P.uses_torch = true
+      return {t = ("torch.type(%s)"):format(P:emit(inner.args[1])), p = prec.prefix,
+         ty = types.str}
+   end
+   local object, e = P:emit(inner, "prefix")
+   local ty = e.ty
+   if is(ty, "tuple") and (node.attr == "values" or node.attr == "indices") then
+      return subscripts.result(P, e, node.attr == "values" and 0 or 1, ty)
+   end
+   if is(ty, "tensor") and node.attr == "ndim" then
+      return {t = object .. ":dim()", p = prec.prefix, ty = types.int}
+   end
+   if P:is_property(ty, node.attr) then
+      return {t = object .. ":" .. node.attr .. "()", p = prec.prefix}
+   end
+   if P:is_method_name(ty, node.attr) and not P:field_of(ty and ty.c, node.attr) then
+      return calls.bound(P, node, object)
+   end
+   return {t = P:field(object, node.attr), p = prec.prefix, ty = field_type(P, ty, node.attr)}
+end
+
+emit.Subscript = subscripts.emit
+
+-- Operators ---------------------------------------------------------------------------------------
+
+local binary = {
+   Add = {"+", "add"}, Sub = {"-", "add"}, Mult = {"*", "mul"}, Div = {"/", "mul"},
+   FloorDiv = {"//", "mul"}, Mod = {"%", "mul"}, Pow = {"^", "pow"}, BitOr = {"|", "bor"},
+   BitAnd = {"&", "band"}, BitXor = {"~", "bxor"}, LShift = {"<<", "shift"},
+   RShift = {">>", "shift"},
+}
+
+local function number_type(a, b, op)
+   if is(a, "tensor") or is(b, "tensor") then
+      local mask = is(a, "tensor") and a.bool and is(b, "tensor") and b.bool
+      return mask and op:find "^Bit" and types.mask or types.tensor
+   end
+   if op == "Div" then return (a and b) and types.float or nil end
+   local whole = is(a, "int pos bool") and is(b, "int pos bool")
+   if whole then return types.int end
+   if is(a, "int pos bool num float") and is(b, "int pos bool num float") then
+      return (is(a, "float") or is(b, "float")) and types.float or types.num
+   end
+   return nil
+end
+
+local function concat(P, left, right)
+   local function part(e)
+      local inner = e.t:match "^tostring(%b())$"
+      if inner and is(e.inner, "int str") then return inner:sub(2, -2) end
+      if e.p == prec.atom and e.t:find "^%d" then return "(" .. e.t .. ")" end
+      return P:text(e, "concat")
+   end
+   return {t = part(left) .. " .. " .. part(right), p = prec.concat, ty = types.str}
+end
+
+-- 2 ** 10 is an integer in Python, and Lua's ^ always gives a float.
+local function power(P, node, left, right)
+   if is(left.ty, "int") and is(right.ty, "int") then
+      if node.left.kind == "int" and node.left.text == "2" then
+         return {t = "1 << " .. P:text(right, "add"), p = prec.shift, ty = types.int}
+      end
+      return {t = P:py "power" .. ("(%s, %s)"):format(left.t, right.t), p = prec.prefix,
+         ty = types.int}
+   end
+   local base = left.p > prec.pow and left.t or "(" .. left.t .. ")"
+   return {t = base .. " ^ " .. P:text(right, "unary"), p = prec.pow,
+      ty = number_type(left.ty, right.ty, "Pow")}
+end
+
+local function on_lists(P, node, left, right)
+   local op = node.op._
+   if op == "Add" and (is(left.ty, "list tuple") or is(right.ty, "list tuple")) then
+      return {t = ("%s(%s, %s)"):format(P:py "concat", left.t, right.t), p = prec.prefix,
+         ty = left.ty or right.ty}
+   elseif op == "Mult" and (is(left.ty, "list tuple str") or is(right.ty, "list tuple str")) then
+      local list, count = left, right
+      if is(right.ty, "list tuple str") then list, count = right, left end
+      if is(list.ty, "str") then
+         return {t = P:text(list, "prefix") .. (":rep(%s)"):format(count.t), p = prec.prefix,
+            ty = types.str}
+      end
+      return {t = ("%s(%s, %s)"):format(P:py "rep", list.t, count.t), p = prec.prefix,
+         ty = list.ty}
+   end
+end
+
+function emit.BinOp(P, node)
+   local op = node.op._
+   if op == "Mod" and (node.left._ == "JoinedStr" or node.left.kind == "str") then
+      return format.percent(P, node)
+   end
+   local left, right = P:expr(node.left), P:expr(node.right)
+   if op == "MatMult" then
+      return {t = ("%s:matmul(%s)"):format(P:text(left, "prefix"), right.t), p = prec.prefix,
+         ty = types.tensor}
+   elseif op == "Mod" and is(left.ty, "str") then
+      return {t = ("%s:format(%s)"):format(P:text(left, "prefix"), right.t), p = prec.prefix,
+         ty = types.str}
+   end
+   local special = on_lists(P, node, left, right)
+   if special then return special end
+   if op == "Add" and (is(left.ty, "str") or is(right.ty, "str")) then
+      return concat(P, left, right)
+   end
+   if op == "Pow" then return power(P, node, left, right) end
+   local sign, level = table.unpack(binary[op])
+   local needs = prec[level]
+   local a = left.p < needs and "(" .. left.t .. ")" or left.t
+   local b = right.p <= needs and "(" .. right.t .. ")" or right.t
+   return {t = ("%s %s %s"):format(a, sign, b), p = needs,
+      ty = number_type(left.ty, right.ty, op)}
+end
+
+function emit.UnaryOp(P, node)
+   local op = node.op._
+   if op == "Not" then return P:negated(node.operand) end
+   local e = P:expr(node.operand)
+   if op == "UAdd" then return e end
+   if op == "Invert" then
+      return {t = "~" .. P:text(e, "unary"), p = prec.unary, ty = e.ty}
+   end
+   local text = P:text(e, "unary")
+   if text:sub(1, 1) == "-" then text = "(" .. text .. ")" end
+   return {t = "-" .. text, p = prec.unary, ty = is(e.ty, "pos") and types.int or e.ty}
+end
+
+-- Conditions --------------------------------------------------------------------------------------
+
+local function truth_text(P, e)
+   if is(e.ty, "int float num pos") then return P:text(e, "add") .. " ~= 0", prec.compare end
+   if is(e.ty, "str") then return P:text(e, "add") .. ' ~= ""', prec.compare end
+   if is(e.ty, "list tuple") then return "#" .. P:text(e, "prefix") .. " > 0", prec.compare end
+   if is(e.ty, "dict set") then return ("next(%s) ~= nil"):format(e.t), prec.compare end
+   if is(e.ty, "tensor") then
+      local bool = e.ty.bool and "" or " ~= 0"
+      return P:text(e, "prefix") .. ":item()" .. bool, e.ty.bool and prec.prefix or prec.compare
+   end
+end
+
+--- An expression as a condition: what Python takes for false is false in Lua.
+function Porter:condition(node)
+   local kind = node._
+   if kind == "BoolOp" or kind == "Compare" or kind == "UnaryOp" and node.op._ == "Not" then
+      node.is_condition = true
+      return self:expr(node)
+   end
+   local e = self:expr(node)
+   local ty = e.ty or kind == "Name" and types.by_name(node.id) or nil
+   if types.plain_truth(ty) then return e end
+   local text, p = truth_text(self, e)
+   if text then return {t = text, p = p, ty = types.bool} end
+   if e.ty and e.ty.k == "lib" then return e end
+   if kind == "Call" and e.ty == nil then return e end
+   if not e.ty or e.ty.k == "mixed" then
+      self:note(node, ("the truth of `%s`: 0, \"\" and empty tables count as true in Lua")
+         :format(e.t))
+   end
+   return e
+end
+
+function Porter:negated(node)
+   if node._ == "Compare" and #node.ops == 1 then
+      local op = node.ops[1]._
+      local opposite = ({In = "NotIn", Is = "IsNot", Eq = "NotEq", NotIn = "In", IsNot = "Is"})[op]
+      if opposite then
+         return emit.Compare(self, {_ = "Compare", left = node.left, ops = {{_ = opposite}},
+            comparators = node.comparators, line = node.line})
+      end
+   end
+   local e = self:condition(node)
+   local swapped = {[" ~= 0"] = " == 0", [' ~= ""'] = ' == ""'}
+   if e.p == prec.compare and node._ ~= "Compare" and node._ ~= "BoolOp" then
+      for tail, other in pairs(swapped) do
+         if e.t:sub(-#tail) == tail then
+            return {t = e.t:sub(1, -#tail - 1) .. other, p = prec.compare, ty = types.bool}
+         end
+      end
+      local list = e.t:match "^(#.*) > 0$"
+      if list then return {t = list .. " == 0", p = prec.compare, ty = types.bool} end
+   end
+   return {t = "not " .. self:text(e, "unary"), p = prec.unary, ty = types.bool}
+end
+
+function emit.BoolOp(P, node)
+   local level = node.op._ == "And" and "and" or "or"
+   local parts, ty = {}, nil
+   local all_bool = true
+   for i, value in ipairs(node.values) do
+      local could = P.can_hoist
+      P.can_hoist = could and i == 1
+      -- `x or default`: what stands last is a value, unless the whole is a condition.
+      local e
+      if node.is_condition or i < #node.values and not is(P:expr(value).ty, "none") then
+         e = (node.is_condition or level == "and" or #node.values > 2) and P:condition(value)
+            or P:expr(value)
+         if not node.is_condition and level == "or" and is(e.ty, "int num float str list")
+               and not e.ty.maybe then
+            e = P:condition(value)
+         end
+      else
+         e = P:expr(value)
+      end
+      P.can_hoist = could
+      parts[i] = P:text(e, level)
+      all_bool = all_bool and is(e.ty, "bool")
+      ty = ty or e.ty
+   end
+   return {t = table.concat(parts, " " .. level .. " "), p = prec[level],
+      ty = (all_bool or node.is_condition) and types.bool or (level == "or" and ty or nil)}
+end
+
+local tensor_compare = {Lt = "lt", LtE = "le", Gt = "gt", GtE = "ge", Eq = "eq", NotEq = "ne"}
+local swapped = {Lt = "Gt", LtE = "GtE", Gt = "Lt", GtE = "LtE", Eq = "Eq", NotEq = "NotEq"}
+local compare = {
+   Lt = "<", LtE = "<=", Gt = ">", GtE = ">=", Eq = "==", NotEq = "~=", Is = "==", IsNot = "~=",
+}
+
+-- "a" in text, key in dict, x in [1, 2].
+local function membership(P, left, right_node, negative)
+   local right = P:expr(right_node)
+   local text, p
+   if (right_node._ == "List" or right_node._ == "Tuple") and #right_node.elts > 0
+         and #right_node.elts <= 4 then
+      local parts = {}
+      for i, item in ipairs(right_node.elts) do
+         parts[i] = ("%s %s %s"):format(P:text(left, "add"), negative and "~=" or "==",
+            P:emit(item, "add"))
+      end
+      local word = negative and "and" or "or"
+      return {t = table.concat(parts, " " .. word .. " "),
+         p = #parts == 1 and prec.compare or prec[word], ty = types.bool}
+   elseif is(right.ty, "dict set args") then
+      text = ("%s[%s] %s nil"):format(P:text(right, "prefix"), left.t, negative and "==" or "~=")
+      p = prec.compare
+   elseif is(right.ty, "str") then
+      text = ("%s:find(%s, 1, true) %s nil"):format(P:text(right, "prefix"), left.t,
+         negative and "==" or "~=")
+      p = prec.compare
+   else
+      text = ("%s%s(%s, %s)"):format(negative and "not " or "", P:py "contains", right.t, left.t)
+      p = negative and prec.unary or prec.prefix
+   end
+   return {t = text, p = p, ty = types.bool}
+end
+
+-- text.find(part) != -1
+local function found(P, node)
+   local call, op, bound = node.left, node.ops[1]._, node.comparators[1]
+   local method = call._ == "Call" and call.func._ == "Attribute" and call.func.attr == "find"
+   local minus = bound._ == "UnaryOp" and bound.operand.text == "1"
+   local yes = op == "NotEq" and minus or op == "GtE" and bound.text == "0"
+   local no = op == "Eq" and minus or op == "Lt" and bound.text == "0"
+   if not method or #call.args ~= 1 or not (yes or no) then return nil end
+   local object = P:expr(call.func.value)
+   if not is(object.ty, "str") then return nil end
+   return {t = ("%s:find(%s, 1, true) %s nil"):format(P:text(object, "prefix"),
+      P:emit(call.args[1]), yes and "~=" or "=="), p = prec.compare, ty = types.bool}
+end
+
+local function compare_pair(P, left, op, right_node)
+   if op == "In" or op == "NotIn" then
+      return membership(P, left, right_node, op == "NotIn")
+   end
+   local right = P:expr(right_node)
+   if tensor_compare[op] and (is(left.ty, "tensor") or is(right.ty, "tensor")) then
+      local a, b, method = left, right, tensor_compare[op]
+      if not is(left.ty, "tensor") then a, b, method = right, left, tensor_compare[swapped[op]] end
+      return {t = ("%s:%s(%s)"):format(P:text(a, "prefix"), method, b.t), p = prec.prefix,
+         ty = types.mask}
+   end
+   local listed = is(left.ty, "list tuple dict set") or is(right.ty, "list tuple dict set")
+   if listed and (op == "Eq" or op == "NotEq") then
+      local negative = op == "NotEq"
+      return {t = ("%s%s(%s, %s)"):format(negative and "not " or "", P:py "equal", left.t, right.t),
+         p = negative and prec.unary or prec.prefix, ty = types.bool}
+   end
+   return {t = ("%s %s %s"):format(P:text(left, "bor"), compare[op], P:text(right, "bor")),
+      p = prec.compare, ty = types.bool}
+end
+
+function emit.Compare(P, node)
+   if #node.ops == 1 then
+      local text = found(P, node)
+      if text then return text end
+   end
+   local left = P:expr(node.left)
+   local parts = {}
+   for i, op in ipairs(node.ops) do
+      local e = compare_pair(P, left, op._, node.comparators[i])
+      parts[i] = e
+      left = P:expr(node.comparators[i])
+   end
+   if #parts == 1 then return parts[1] end
+   local texts = {}
+   for i, e in ipairs(parts) do texts[i] = P:text(e, "and") end
+   return {t = table.concat(texts, " and "), p = prec["and"], ty = types.bool}
+end
+
+function emit.IfExp(P, node)
+   local test = P:condition(node.test)
+   local yes, no = P:inline(node.body), P:inline(node.orelse)
+   local ty = types.join(yes.ty, no.ty)
+   if types.never_false(yes.ty) and not yes.t:find "\n" and not no.t:find "\n" then
+      return {t = ("%s and %s or %s"):format(P:text(test, "and"), P:text(yes, "compare"),
+         P:text(no, "compare")), p = prec["or"], ty = ty}
+   end
+   -- `c and a or b` gives b where a is false or nil.
+   return {t = ("%s(%s, function() return %s end, function() return %s end)"):format(
+      P:py "choose", test.t, yes.t, no.t), p = prec.prefix, ty = ty}
+end
+
+-- Functions ---------------------------------------------------------------------------------------
+
+function emit.Lambda(P, node)
+   local could = P.can_hoist
+   P.can_hoist = false
+   local text = P:lambda(node)
+   P.can_hoist = could
+   return {t = text, p = prec.atom, ty = types.fn}
+end
+
+emit.Call = calls.emit
+emit.ListComp = comprehensions.list
+emit.GeneratorExp = comprehensions.list
+emit.SetComp = comprehensions.set
+emit.DictComp = comprehensions.dict
+
+function emit.NamedExpr(P, node)
+   P:note(node, "an assignment within an expression: give it a line of its own")
+   return P:expr(node.value)
+end
+
+function emit.Await(P, node)
+   P:note(node, "await has no counterpart")
+   return P:expr(node.value)
+end
+
+function emit.Yield(P, node)
+   return {t = ("coroutine.yield(%s)"):format(node.value and P:emit(node.value) or ""),
+      p = prec.prefix}
+end
+
+function emit.Slice(P, node)
+   P:note(node, "a slice outside brackets")
+   return {t = "nil", p = prec.atom}
+end
+
+-- Kept here so that `torch_names` is asked once for a name: whether a tensor has a method.
+Porter.is_tensor_method = function(_, name) return torch_names.is_method(name) end
+
+return emit

@@ -1,0 +1,175 @@
+-- library.lua - names of Python's library and of packages around PyTorch: what they are in Lua, and
+-- what to do about those that have no counterpart.
+
+local torch_names = require "tlua.port.torch_names"
+local types = require "tlua.port.types"
+local Porter = require "tlua.port.Porter"
+
+local prec = Porter.prec
+
+local M = {}
+
+-- Hints -----------------------------------------------------------------------------------------
+
+-- For what has no counterpart, by the beginning of its path; the longest beginning counts. The
+-- runtime's `missing` raises the same text where a program uses such a name.
+local hints = {
+   ["torchvision.datasets.MNIST"] = "torch.load reads IDX files into tensors, "
+      .. "torch.data.TensorDataset makes a dataset of them; class labels count from 1, so add 1",
+   ["torchvision.datasets.ImageFolder"] = "torch.data.ImageFolder",
+   ["torchvision.datasets"] = "make a dataset of tensors by torch.data.TensorDataset, or a class "
+      .. "derived from torch.data.Dataset",
+   ["torchvision.transforms"] = "a transform is a function on tensors here, applied in a "
+      .. "dataset's get",
+   ["torchvision.models"] = "build the network of torch.nn's layers "
+      .. "(examples/resnet.lua has a ResNet)",
+   ["torchvision.utils"] = "torch.save writes a tensor (C, H, W) of uint8 as .png; "
+      .. "torch.utils.plot.image shows images",
+   ["torchvision"] = "torchvision has no counterpart",
+   ["torchaudio"] = "torchaudio has no counterpart",
+   ["torchtext"] = "torchtext has no counterpart; torch.text has tokenizers",
+   ["torch.distributions"] = "write the distribution by its formula; torch.multinomial draws "
+      .. "classes",
+   ["torch.onnx"] = "ONNX files are not written",
+   ["torch.jit"] = "there is no TorchScript: the function itself serves",
+   ["numpy"] = "NumPy's arrays become tensors: find the function of torch that does the same",
+   ["matplotlib"] = "torch.utils.plot draws curves and images",
+   ["gym"] = "an environment of one's own: examples/cartpole.lua has CartPole",
+   ["gymnasium"] = "an environment of one's own: examples/cartpole.lua has CartPole",
+   ["PIL"] = "torch.load reads images into tensors",
+   ["tqdm"] = "torch.utils.Progress draws a bar around a loop",
+   ["pandas"] = "torch.data.CSV reads columns of numbers and text",
+   ["scipy"] = "SciPy has no counterpart",
+   ["sklearn"] = "scikit-learn has no counterpart; torch.utils.metrics has measures",
+   ["wandb"] = "torch.utils.tensorboard and torch.utils.mlflow keep curves",
+   ["transformers"] = "transformers has no counterpart",
+   ["pickle"] = "torch.save and torch.load keep tables of tensors and plain values",
+   ["subprocess"] = "io.popen and os.execute run programs",
+   ["re"] = "Lua's patterns (string.match, gsub) are not regular expressions",
+}
+
+M.no_hint = "no counterpart in Lua's library"
+
+--- What to do instead of a name that has no counterpart.
+---@param path string
+---@return string
+function M.hint(path)
+   local best
+   for beginning in pairs(hints) do
+      local fits = path == beginning or path:sub(1, #beginning + 1) == beginning .. "."
+      if fits and (not best or #beginning > #best) then best = beginning end
+   end
+   return best and hints[best] or M.no_hint
+end
+
+-- Values ----------------------------------------------------------------------------------------
+
+local values = {
+   ["math.pi"] = {"math.pi", types.float}, ["math.inf"] = {"math.huge", types.float},
+   ["math.nan"] = {"(0 / 0)", types.float}, ["math.e"] = {"math.exp(1)", types.float},
+   ["numpy.pi"] = {"math.pi", types.float}, ["numpy.inf"] = {"math.huge", types.float},
+   ["numpy.newaxis"] = {"torch.newaxis", nil},
+   ["numpy.nan"] = {"(0 / 0)", types.float}, ["sys.argv"] = {"arg", types.list},
+   ["sys.stdout"] = {"io.stdout", types.file}, ["sys.stderr"] = {"io.stderr", types.file},
+   ["sys.maxsize"] = {"math.maxinteger", types.int}, ["os.environ"] = {"os.getenv"},
+   ["os.sep"] = {'"/"', types.str}, ["string.ascii_lowercase"] = {'"abcdefghijklmnopqrstuvwxyz"',
+      types.str},
+}
+for name in ("float16 float32 float64 int8 int16 int32 int64 uint8"):gmatch "%w+" do
+   values["numpy." .. name] = {"torch." .. name, types.dtype}
+end
+
+local dtypes = {}
+for name in ([[float32 float float64 double float16 half bfloat16 int8 int16 short int32 int int64
+   long uint8 bool complex64 complex128 cfloat cdouble]]):gmatch "%w+" do
+   dtypes["torch." .. name] = true
+end
+
+--- Builtins as values: `map(int, xs)`, `type=float`.
+M.builtin_values = {
+   print = "print", len = "py.len", str = "tostring", float = "tonumber", int = "math.tointeger",
+   abs = "math.abs", max = "math.max", min = "math.min", sorted = "py.sorted", sum = "py.sum",
+   list = "py.list", ValueError = '"ValueError"', RuntimeError = '"RuntimeError"',
+}
+
+-- Packages whose functions are translated one by one; nothing of them is imported.
+local translated = {
+   math = true, os = true, sys = true, time = true, random = true, argparse = true, copy = true,
+   itertools = true, collections = true, functools = true, typing = true, json = true, numpy = true,
+   dataclasses = true, warnings = true, abc = true, enum = true, string = true, io = true,
+   __future__ = true, operator = true, datetime = true, glob = true, pathlib = true,
+   contextlib = true, logging = true, gc = true,
+}
+
+--- Whether functions of a package are translated where they are called, without an import.
+function M.is_translated(path)
+   return translated[path:match "^[%w_]+"] == true
+end
+
+--- Whether a path is PyTorch's.
+function M.is_torch(path)
+   return path == "torch" or path:sub(1, 6) == "torch."
+end
+
+-- Paths that Python's torch has under another name than tlua.
+local renamed = {
+   ["torch.utils.data"] = "torch.data", ["torch.Tensor"] = "torch.Tensor",
+   ["torch.backends.cudnn"] = "torch.backends.cudnn",
+}
+
+--- The text of a torch path: "torch.utils.data.DataLoader" -> "torch.data.DataLoader".
+function M.torch_text(path)
+   for from, to in pairs(renamed) do
+      if path == from or path:sub(1, #from + 1) == from .. "." then
+         return to .. path:sub(#from + 1)
+      end
+   end
+   return path
+end
+
+--- Notes a name of torch that does not exist here.
+function M.check_torch(P, node, path)
+   local value, nearest = torch_names.find(M.torch_text(path))
+   if value == nil and not dtypes[path] and path ~= "torch.device" and path ~= "torch.Tensor" then
+      local hint = M.hint(path)
+      P:missing(node, path, hint ~= M.no_hint and hint or "tlua has no such name"
+         .. (nearest and "; the nearest is " .. nearest or ""))
+      return false
+   end
+   return true
+end
+
+-- The text of an attribute's chain as it stands: `nn.Linear`, `torch.float32`.
+local function chain(P, node)
+   if node._ == "Name" then
+      if node.id == "torch" then P.uses_torch = true end
+      return P:name(node.id)
+   end
+   return P:field(chain(P, node.value), node.attr)
+end
+
+--- A dotted name as a value.
+function M.value(P, node, path)
+   local known = values[path]
+   if known then
+      if known[1]:find "^torch" then P.uses_torch = true end
+      return {t = known[1], p = prec.prefix, ty = known[2]}
+   end
+   local ty = {k = "lib", path = path}
+   if M.is_torch(path) then
+      P.uses_torch = true
+      if dtypes[path] then ty = types.dtype end
+      M.check_torch(P, node, path)
+      local text = chain(P, node)
+      if text:find "^torch%." then text = M.torch_text(text) end
+      return {t = text, p = prec.prefix, ty = ty}
+   end
+   if M.is_translated(path) then
+      P:missing(node, path, M.hint(path))
+      return {t = ("%s(%q)"):format(P:py "missing", path), p = prec.prefix, ty = ty}
+   end
+   P:missing(node, path, M.hint(path))
+   return {t = chain(P, node), p = prec.prefix, ty = ty}
+end
+
+return M

@@ -1,0 +1,122 @@
+-- iterators.lua - what Python's `for` runs over.
+
+local M = require "tlua.port.python.base"
+
+local each <const>, sorted_keys <const> = M.iterator, M.sorted_keys
+
+--- Iterates over a list's items, a dict's keys, a tensor's rows, a loader's batches, a text's
+--- characters.
+function M.each(thing) return each(thing) end
+
+--- The same for items that are tuples, which come as several values.
+function M.tuples(thing)
+   local next_item = each(thing)
+   return function()
+      local first, second = next_item()
+      if second == nil and type(first) == "table" and getmetatable(first) == nil then
+         return table.unpack(first)
+      end
+      return first, second
+   end
+end
+
+--- Counts along: `for i, x in py.enumerate(list)`, i from 0 or `start`; several values of an
+--- iterator stay several.
+---@param thing any
+---@param start? integer
+function M.enumerate(thing, start)
+   local next_item = each(thing)
+   local i = (start or 0) - 1
+   local function give(first, ...)
+      if first == nil then return nil end
+      i = i + 1
+      return i, first, ...
+   end
+   return function() return give(next_item()) end
+end
+
+--- Several things side by side, until the first one ends.
+function M.zip(...)
+   local iterators = {}
+   for i, thing in ipairs {...} do iterators[i] = each(thing) end
+   return function()
+      local values = {}
+      for i, iterator in ipairs(iterators) do
+         values[i] = iterator()
+         if values[i] == nil then return nil end
+      end
+      return table.unpack(values)
+   end
+end
+
+--- The values of each step in one table.
+function M.packed(iterator)
+   return function()
+      local values = {iterator()}
+      return values[1] ~= nil and values or nil
+   end
+end
+
+--- Batches of a loader, each as Python has it: one value as itself, several in a list.
+function M.batches(iterator)
+   return function()
+      local values = {iterator()}
+      if #values > 1 then return values end
+      return values[1]
+   end
+end
+
+--- Integers from `start` on, without end.
+function M.count(start, step)
+   local i = (start or 0) - (step or 1)
+   return function()
+      i = i + (step or 1)
+      return i
+   end
+end
+
+--- range(first, stop, step) for a step that is computed.
+function M.range(first, stop, step)
+   local i = first - step
+   return function()
+      i = i + step
+      if step > 0 and i >= stop or step < 0 and i <= stop then return nil end
+      return i
+   end
+end
+
+--- range(...) as a list.
+function M.range_list(first, stop, step)
+   if stop == nil then first, stop = 0, first end
+   local list = {}
+   for i in M.range(first, stop, step or 1) do list[#list + 1] = i end
+   return list
+end
+
+--- All pairs (triples, ...) of items.
+function M.product(...)
+   local lists = {}
+   for i, thing in ipairs {...} do lists[i] = M.list(thing) end
+   return coroutine.wrap(function()
+      local values = {}
+      local function choose(i)
+         if i > #lists then return coroutine.yield(table.unpack(values)) end
+         for _, item in ipairs(lists[i]) do
+            values[i] = item
+            choose(i + 1)
+         end
+      end
+      choose(1)
+   end)
+end
+
+--- Keys and values of a table in the order of the keys.
+function M.sorted_pairs(t)
+   local keys, i = sorted_keys(t), 0
+   return function()
+      i = i + 1
+      return keys[i], t[keys[i]]
+   end
+end
+
+return M

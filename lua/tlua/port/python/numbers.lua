@@ -1,0 +1,66 @@
+-- numbers.lua - Python's int, float, round and their like.
+
+local torch = require "tlua"
+local M = require "tlua.port.python.base"
+
+local show <const> = M.show
+
+--- int(x): towards zero; of a text its integer.
+function M.int(value, base)
+   if torch.is_tensor(value) then value = value:item() end
+   if type(value) == "boolean" then return value and 1 or 0 end
+   if type(value) == "string" then
+      local number = math.tointeger(tonumber(value, base))
+      return number or error(("int: value: expected an integer's text, got %q"):format(value), 2)
+   end
+   return math.tointeger(value >= 0 and math.floor(value) or math.ceil(value))
+end
+
+--- float(x).
+function M.float(value)
+   if torch.is_tensor(value) then value = value:item() end
+   if type(value) == "boolean" then return value and 1.0 or 0.0 end
+   local number = tonumber(value)
+   if not number then
+      error(("float: value: expected a number's text, got %s"):format(show(value)), 2)
+   end
+   return number + 0.0
+end
+
+--- round(x, digits): halves go to the even neighbour, as in Python.
+function M.round(x, digits)
+   local scale = 10.0 ^ (digits or 0)
+   local scaled = x * scale
+   local whole = math.floor(scaled + 0.5)
+   if scaled + 0.5 == whole and whole % 2 == 1 then whole = whole - 1 end
+   if digits then return whole / scale end
+   return math.tointeger(whole)
+end
+
+--- a ** b of integers, an integer where b is not negative.
+function M.power(a, b)
+   if b < 0 then return a ^ b end
+   local result = 1
+   while b > 0 do
+      if b & 1 == 1 then result = result * a end
+      a, b = a * a, b >> 1
+   end
+   return result
+end
+
+--- divmod(a, b).
+function M.divmod(a, b) return a // b, a % b end
+
+--- Either branch's value; only that branch is computed.
+function M.choose(condition, yes, no)
+   if condition then return yes() end
+   return no()
+end
+
+--- The value, or what stands for nil.
+function M.default(value, default)
+   if value == nil then return default end
+   return value
+end
+
+return M

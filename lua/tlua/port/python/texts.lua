@@ -1,0 +1,161 @@
+-- texts.lua - Python's methods of strings, and format.
+
+local torch = require "tlua"
+local M = require "tlua.port.python.base"
+
+local show <const> = M.show
+
+--- A value as Python's str shows it: lists and dicts with their items.
+---@param value any
+---@return string
+function M.str(value)
+   if type(value) == "string" then return value end
+   return show(value)
+end
+
+local function group_digits(text, separator)
+   local sign, whole, rest = text:match "^(%-?)(%d+)(.*)$"
+   whole = whole:reverse():gsub("%d%d%d", "%0" .. separator):reverse()
+   return sign .. whole:gsub("^" .. separator, "") .. rest
+end
+
+--- Python's format(value, spec), for specifications that C does not have: `,`, `%`, `^`, fills.
+---@param value any
+---@param spec string
+---@return string
+function M.format(value, spec)
+   local fill, align, rest = (spec or ""):match "^(.)([<>=^])(.*)$"
+   if not fill then
+      fill, align, rest = " ", (spec or ""):match "^([<>=^]?)(.*)$"
+   end
+   local sign, zero, width, comma, dot, kind =
+      rest:match "^([+ -]?)#?(0?)(%d*)([,_]?)(%.?%d*)([%a%%]?)$"
+   if not sign then
+      error(("format: spec: expected a format specification, got %q"):format(spec), 2)
+   end
+   if torch.is_tensor(value) then value = value:item() end
+   local text
+   if kind == "%" then
+      text = ("%" .. (dot ~= "" and dot or ".6") .. "f%%"):format(value * 100)
+   elseif kind == "b" then
+      text = ""
+      local n = value
+      repeat text, n = (n & 1) .. text, n >> 1 until n == 0
+   elseif kind == "" then
+      text = dot ~= "" and (type(value) == "string" and ("%" .. dot .. "s") or ("%" .. dot .. "g"))
+         :format(value) or M.str(value)
+   else
+      text = ("%" .. dot .. kind):format(value)
+   end
+   if comma ~= "" then text = group_digits(text, comma) end
+   if sign == "+" and type(value) == "number" and value >= 0 then text = "+" .. text end
+   local missing = (tonumber(width) or 0) - (utf8.len(text) or #text)
+   if missing <= 0 then return text end
+   if zero ~= "" then
+      fill, align = "0", "="
+   elseif align == "" then
+      align = type(value) == "number" and ">" or "<"
+   end
+   if align == "<" then return text .. fill:rep(missing) end
+   if align == "^" then
+      return fill:rep(missing // 2) .. text .. fill:rep(missing - missing // 2)
+   end
+   if align == "=" then
+      local mark, digits = text:match "^([+-]?)(.*)$"
+      return mark .. fill:rep(missing) .. digits
+   end
+   return fill:rep(missing) .. text
+end
+
+--- Python's text.format(...) for a text that is computed: `{}`, `{0}`, `{:spec}`.
+---@param text string
+---@param ... any
+---@return string
+function M.formatted(text, ...)
+   local values, position = table.pack(...), 0
+   text = text:gsub("{{", "\1"):gsub("}}", "\2")
+   text = text:gsub("{(%w*)!?%a?:?([^{}]*)}", function(field, spec)
+      local index = tonumber(field)
+      if not index then
+         index = position
+         position = position + 1
+      end
+      return M.format(values[index + 1], spec)
+   end)
+   return (text:gsub("\1", "{"):gsub("\2", "}"))
+end
+
+local function plain(text) return (text:gsub("%p", "%%%0")) end
+
+local function class_of(characters)
+   return characters and "[" .. characters:gsub("[%W]", "%%%0") .. "]" or "%s"
+end
+
+--- text.strip(), lstrip and rstrip: without blanks, or these characters, at the ends.
+function M.strip(text, characters)
+   return M.lstrip(M.rstrip(text, characters), characters)
+end
+function M.lstrip(text, characters) return (text:gsub("^" .. class_of(characters) .. "+", "")) end
+function M.rstrip(text, characters)
+   local class, last = class_of(characters), #text
+   while last > 0 and text:find("^" .. class, last) do last = last - 1 end
+   return text:sub(1, last)
+end
+
+--- text.replace(old, new).
+function M.replace(text, old, new)
+   return (text:gsub(plain(old), (new:gsub("%%", "%%%%"))))
+end
+
+--- text.split(separator, limit): a list; without a separator the words between blanks.
+function M.split(text, separator, limit)
+   local list = {}
+   if separator == nil then
+      for word in text:gmatch "%S+" do list[#list + 1] = word end
+      return list
+   end
+   local position = 1
+   while not limit or #list < limit do
+      local first, last = text:find(separator, position, true)
+      if not first then break end
+      list[#list + 1] = text:sub(position, first - 1)
+      position = last + 1
+   end
+   list[#list + 1] = text:sub(position)
+   return list
+end
+
+--- text.splitlines().
+function M.splitlines(text)
+   local list = {}
+   for line in text:gmatch "([^\n]*)\n?" do list[#list + 1] = line end
+   if list[#list] == "" then list[#list] = nil end
+   return list
+end
+
+--- text.find(part): the position from 0, or -1.
+function M.find(text, part)
+   local position = text:find(part, 1, true)
+   return position and position - 1 or -1
+end
+
+--- text.count(part).
+function M.count_text(text, part) return select(2, text:gsub(plain(part), "")) end
+
+function M.startswith(text, part) return text:sub(1, #part) == part end
+function M.endswith(text, part) return part == "" or text:sub(-#part) == part end
+function M.capitalize(text) return text:sub(1, 1):upper() .. text:sub(2):lower() end
+function M.title(text)
+   return (text:gsub("(%a)(%a*)", function(a, b) return a:upper() .. b:lower() end))
+end
+function M.zfill(text, width) return M.format(text, "0>" .. width) end
+function M.center(text, width, fill) return M.format(text, (fill or " ") .. "^" .. width) end
+function M.ljust(text, width, fill) return M.format(text, (fill or " ") .. "<" .. width) end
+function M.rjust(text, width, fill) return M.format(text, (fill or " ") .. ">" .. width) end
+function M.isdigit(text) return text:find "^%d+$" ~= nil end
+function M.isalpha(text) return text:find "^%a+$" ~= nil end
+function M.isspace(text) return text:find "^%s+$" ~= nil end
+function M.isupper(text) return text:find "%u" ~= nil and not text:find "%l" end
+function M.islower(text) return text:find "%l" ~= nil and not text:find "%u" end
+
+return M

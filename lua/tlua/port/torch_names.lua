@@ -1,0 +1,126 @@
+-- torch_names.lua - what tlua itself says of PyTorch's names: whether they exist, which of their
+-- parameters are dimensions or positions, what they return. Operators tell by their signatures
+-- (generated into `tlua.port.signatures`), what is written in Lua by those of `tlua.args`.
+
+local torch = require "tlua"
+local args = require "tlua.args"
+local near = require "tlua.utils.near"
+local types = require "tlua.port.types"
+
+local M = {}
+
+local function signatures()
+   return require "tlua.port.signatures"
+end
+
+local function lazy_names(value)
+   local meta = getmetatable(value)
+   return type(meta) == "table" and meta.lazy or {}
+end
+
+--- What a dotted name such as "torch.nn.Linear" stands for here; nil if there is none, and then
+--- the nearest name.
+---@param path string
+---@return any value
+---@return string? nearest
+function M.find(path)
+   local value = torch
+   local so_far = "torch"
+   for part in path:gsub("^torch%.?", ""):gmatch "[^.]+" do
+      if type(value) ~= "table" then return nil end
+      local owner = value
+      local found, inner = pcall(function() return owner[part] end) -- strict tables refuse names
+      if not found or inner == nil then
+         local names = {}
+         for name in pairs(owner) do names[name] = true end
+         for name in pairs(lazy_names(owner)) do names[name] = true end
+         local nearest = near.find(part, names)
+         return nil, nearest and so_far .. "." .. nearest
+      end
+      so_far = so_far .. "." .. part
+      value = inner
+   end
+   return value
+end
+
+--- Whether tensors have a method or field.
+function M.is_method(name)
+   local found, value = pcall(function() return torch.Tensor[name] end)
+   return found and value ~= nil
+end
+
+local function parse(text)
+   local list, results = text:match "^(.-) %-> (.*)$"
+   local form = {results = results, named = false}
+   for word in list:gmatch "%S+" do
+      if word == "*" then
+         form.named = true
+      else
+         local name, kind = word:match "^([%w_]+):(.*)$"
+         form[#form + 1] = {name = name, kind = kind}
+      end
+   end
+   return form
+end
+
+local parsed = {}
+
+--- The forms of a function: lists of {name, kind}, `results` as text. nil where nothing is known.
+---@param path string  "torch.sum", "torch.nn.Flatten"
+---@return table[]?
+function M.forms(path)
+   if parsed[path] ~= nil then return parsed[path] or nil end
+   local forms = {}
+   for i, text in ipairs(signatures()[path] or {}) do forms[i] = parse(text) end
+   if #forms == 0 and M.find(path) ~= nil then
+      local signature = args.declared[path:gsub("^torch%.", "")]
+      if signature then
+         local form = {results = "any"}
+         for i, parameter in ipairs(signature) do
+            form[i] = {name = parameter.name, kind = parameter.kinds}
+         end
+         forms[1] = form
+      end
+   end
+   parsed[path] = #forms > 0 and forms or false
+   return parsed[path] or nil
+end
+
+--- The forms of a tensor's method.
+function M.method_forms(name)
+   return M.forms("torch." .. name) or M.forms("torch." .. name:gsub("_$", ""))
+end
+
+local value_types = {
+   boolean = types.bool, integer = types.int, number = types.num, string = types.str,
+   ["number|boolean"] = types.num, ["integer[]"] = types.list_of(types.int),
+   ["Tensor[]"] = types.list_of(types.tensor),
+}
+local positions = {
+   argmax = true, argmin = true, argsort = true, multinomial = true, nonzero = true,
+   randperm = true, searchsorted = true, bucketize = true,
+}
+local masks = {
+   eq = true, ne = true, lt = true, le = true, gt = true, ge = true, isnan = true, isinf = true,
+   isfinite = true, logical_not = true, logical_and = true, logical_or = true,
+}
+
+--- The type of what a form returns.
+---@param form table?
+---@param name string  of the operator
+function M.result_type(form, name)
+   if positions[name] then return types.positions end
+   if masks[name] then return types.mask end
+   local results = form and form.results or "Tensor"
+   if results:find "," then
+      local es = {}
+      for result in results:gmatch "[^,]+" do
+         es[#es + 1] = (result == "indices") and types.positions or types.tensor
+      end
+      return types.tuple_of(es, true)
+   end
+   if results == "any" then return nil end
+   return value_types[results] or types.tensor
+end
+
+return M

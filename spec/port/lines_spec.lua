@@ -1,0 +1,226 @@
+-- `tlua port`: the lines of Lua that each construct of Python becomes.
+
+local port = require "spec.support.port"
+
+-- Name of the construct, Python, Lua.
+local rows = {
+   {"an assignment", "x = 1\ny = x + 2", "local x = 1\nlocal y = x + 2"},
+   {"numbers as they are written", "x = 1e-3\ny = 0x1F\nz = 1_000",
+      "local x = 1e-3\nlocal y = 0x1F\nlocal z = 1000"},
+   {"None, True and False", "x = [None is not True, False]", "local x = {nil ~= true, false}"},
+   {"comments and blank lines", "# above\n\nx = 1  # behind\n\n\n# before y\ny = 2",
+      "-- above\n\nlocal x = 1 -- behind\n\n-- before y\nlocal y = 2"},
+   {"a branch that assigns for later", "a = 1\nif a > 0:\n    b = 1\nelse:\n    b = 2\nprint(b)",
+      "local a = 1\nlocal b\nif a > 0 then\n   b = 1\nelse\n   b = 2\nend\nprint(b)"},
+   {"a variable of a branch alone", "a = 1\nif a:\n    b = 2\n    print(b)",
+      "local a = 1\nif a ~= 0 then\n   local b = 2\n   print(b)\nend"},
+   {"a function that uses a later variable", "def f():\n    return n\nn = 3",
+      "local n\nlocal function f()\n   return n\nend\nn = 3"},
+   {"elif", "x = 2\nif x == 1:\n    pass\nelif x == 2:\n    print(x)",
+      "local x = 2\nif x == 1 then\nelseif x == 2 then\n   print(x)\nend"},
+   {"range", "for i in range(3):\n    print(i)", "for i = 0, 2 do\n   print(i)\nend"},
+   {"range with ends and step", "for i in range(2, 9, 3):\n    print(i)",
+      "for i = 2, 8, 3 do\n   print(i)\nend"},
+   {"range that only counts positions", "xs = [1, 2]\nfor i in range(len(xs)):\n    print(xs[i])",
+      "local xs = {1, 2}\nfor i = 1, #xs do\n   print(xs[i])\nend"},
+   {"a position that is used otherwise, too",
+      "xs = [1, 2]\nfor i in range(2):\n    print(xs[i])\n    print(i)",
+      "local xs = {1, 2}\nfor i = 0, 1 do\n   print(xs[i + 1])\n   print(i)\nend"},
+   {"a loop variable used after the loop", "for i in range(3):\n    pass\nprint(i)",
+      "local i\nfor i_ = 0, 2 do\n   i = i_\nend\nprint(i)"},
+   {"a list's loop", "for x in [1, 2]:\n    print(x)",
+      "for _, x in ipairs({1, 2}) do\n   print(x)\nend"},
+   {"continue", "for i in range(3):\n    if i == 1:\n        continue\n    print(i)", [[
+for i = 0, 2 do
+   if i == 1 then
+      goto continue
+   end
+   print(i)
+   ::continue::
+end]]},
+   {"while", "n = 3\nwhile n > 0:\n    n -= 1", "local n = 3\nwhile n > 0 do\n   n = n - 1\nend"},
+   {"a list comprehension", "xs = [i * 2 for i in range(4) if i > 1]", [[
+local xs = {}
+for i = 0, 3 do
+   if i > 1 then
+      xs[#xs + 1] = i * 2
+   end
+end]]},
+   {"negative positions of a list", "xs = [1, 2, 3]\ny = xs[-1] + xs[-2]",
+      "local xs = {1, 2, 3}\nlocal y = xs[#xs] + xs[#xs - 1]"},
+   {"slices of strings", 's = "hello"\nt = s[1:3] + s[:-1] + s[2:] + s[0]',
+      'local s = "hello"\nlocal t = s:sub(2, 3) .. s:sub(1, -2) .. s:sub(3) .. s:sub(1, 1)'},
+   {"the truth of numbers, texts and lists",
+      'n = 0\ns = ""\nxs = []\nif n or not s or xs:\n    print(n)', [[
+local n = 0
+local s = ""
+local xs = {}
+if n ~= 0 or s == "" or #xs > 0 then
+   print(n)
+end]]},
+   {"chained comparison", "a = 2\nb = 1 < a <= 3", "local a = 2\nlocal b = 1 < a and a <= 3"},
+   {"in a list of constants", 'a = "x"\nb = a in ["x", "y"]\nc = a not in ("x", "y")',
+      'local a = "x"\nlocal b = a == "x" or a == "y"\nlocal c = a ~= "x" and a ~= "y"'},
+   {"a condition whose value is never false", "n = 3\nx = 1 if n > 2 else 2",
+      "local n = 3\nlocal x = n > 2 and 1 or 2"},
+   {"a condition whose value may be nil", "n = 3\nx = None if n > 2 else 2",
+      "local n = 3\nlocal x\nif n > 2 then x = nil else x = 2 end"},
+   {"f-strings", 'n = 3\nx = 1.5\nprint(f"{n}: {x:.2f} {n:5d} 100%")',
+      'local n = 3\nlocal x = 1.5\nprint(("%s: %.2f %5d 100%%"):format(n, x, n))'},
+   {"str.format", 'n = 3\nprint("{} of {:>4}, {0}".format(n, "x"))',
+      'local n = 3\nprint(("%s of %4s, %s"):format(n, "x", n))'},
+   {"the % operator", 'n = 3\nprint("%d of %s" % (n, "x"))',
+      'local n = 3\nprint(("%d of %s"):format(n, "x"))'},
+   {"print of several values", 'n = 3\nprint("n:", n)', 'local n = 3\nprint(("n: %s"):format(n))'},
+   {"print without a new line", 'print("x", end="")', 'io.write("x")'},
+   {"defaults and keywords", "def f(a, b=2, c=None):\n    return a\nf(1, c=3)", [[
+local function f(a, b, c)
+   if b == nil then b = 2 end
+   return a
+end
+f(1, nil, 3)]]},
+   {"several results", "def f():\n    return 1, 2\na, b = f()\nc = f()",
+      "local function f()\n   return 1, 2\nend\nlocal a, b = f()\nlocal c = {f()}"},
+   {"try", 'try:\n    print(1)\nexcept ValueError as e:\n    print(e)', [[
+local ok, message = pcall(function()
+   print(1)
+end)
+if not ok then
+   local e = message
+   print(e)
+end]]},
+   {"with open", 'with open("x.txt") as f:\n    for line in f:\n        print(line.strip())', [[
+do
+   local f <close> = assert(io.open("x.txt"))
+   for line in f:lines "L" do
+      print(py.strip(line))
+   end
+end]]},
+   {"names that Lua reserves", "end = 1\nlocal = end", "local end_ = 1\nlocal local_ = end_"},
+   {"list methods", "xs = []\nxs.append(1)\nxs.insert(0, 2)\nxs.pop()\nxs += [3]",
+      "local xs = {}\ntable.insert(xs, 1)\ntable.insert(xs, 1, 2)\ntable.remove(xs)\n"
+      .. "table.insert(xs, 3)"},
+   {"dicts", 'd = {"a": 1, 2: 3}\nd["b"] = d.get("a", 0)\nprint("a" in d)',
+      'local d = {a = 1, [2] = 3}\nd["b"] = d.a or 0\nprint(d["a"] ~= nil)'},
+   {"the main guard", 'def main():\n    print(1)\n\nif __name__ == "__main__":\n    main()',
+      "local function main()\n   print(1)\nend\n\nmain()"},
+   {"lambda", "f = lambda x: x + 1", "local f = function(x) return x + 1 end"},
+   {"math and time", "import math, time\nx = math.sqrt(2) + math.pi\nt = time.time()",
+      "local x = math.sqrt(2) + math.pi\nlocal t = torch.io.time()"},
+
+   -- PyTorch
+   {"imports", "import torch\nimport torch.nn as nn\nimport torch.nn.functional as F\n"
+      .. "from torch.utils.data import DataLoader",
+      "local nn = torch.nn\nlocal F = torch.nn.functional\nlocal DataLoader = torch.data.DataLoader"},
+   {"dimensions by position and name",
+      "import torch\nx = torch.zeros(2, 3)\ny = x.sum(1) + x.mean(dim=0) + torch.cat([x, x], -1)",
+      "local x = torch.zeros(2, 3)\n"
+      .. "local y = x:sum(2) + x:mean({dim = 1}) + torch.cat({x, x}, -1)"},
+   {"lists of dimensions", "import torch\nx = torch.zeros(2, 3).permute(1, 0).sum((0, 1))",
+      "local x = torch.zeros(2, 3):permute(2, 1):sum({1, 2})"},
+   {"indices of a tensor", "import torch\nx = torch.zeros(4, 5)\n"
+      .. "y = x[0] + x[1:3, 0] + x[:, -1] + x[..., 2:] + x[None] + x[:-1]",
+      "local x = torch.zeros(4, 5)\n"
+      .. 'local y = x[1] + x[{{2, 3}, 1}] + x[{{}, -1}] + x[{"...", {3, -1}}] + x[{torch.newaxis}]'
+      .. " + x[{{1, -2}}]"},
+   {"an index that may be a mask is marked", "import torch\ndef f(x: torch.Tensor, i):\n    return x[i]",
+      "local function f(x, i)\n   return x[i + 1 --[[ port: index? ]]]\nend"},
+   {"comparison of tensors", "import torch\nx = torch.ones(3)\ny = (x > 0.5) & (x == 1)",
+      "local x = torch.ones(3)\nlocal y = x:gt(0.5) & x:eq(1)"},
+   {"sizes", "import torch\nx = torch.ones(3, 4)\nn = x.shape[0] + x.size(-1) + len(x)\nb, c = x.shape",
+      "local x = torch.ones(3, 4)\nlocal n = x:size(1) + x:size(-1) + #x\n"
+      .. "local b, c = table.unpack(x.shape)"},
+   {"two results of an operator", "import torch\nx = torch.ones(3, 4)\nv, i = x.max(1)\n"
+      .. "j = x.max(1)[1]\nw = torch.max(x, 1).values",
+      "local x = torch.ones(3, 4)\nlocal v, i = x:max(2)\nlocal j = (select(2, x:max(2)))\n"
+      .. "local w = (torch.max(x, 2))"},
+   {"positions that an operator has found count from 1",
+      'import torch\nnames = ["a", "b"]\nprint(names[torch.ones(2).argmax().item()])',
+      'local names = {"a", "b"}\nprint(names[torch.ones(2):argmax():item()])'},
+   {"no_grad", "import torch\nwith torch.no_grad():\n    x = torch.ones(1)\nprint(x)", [[
+local x
+do
+   local _ <close> = torch.no_grad()
+   x = torch.ones(1)
+end
+print(x)]]},
+   {"a decorated function", "import torch\n@torch.no_grad()\ndef f(x):\n    return x",
+      "local function f(x)\n   local _ <close> = torch.no_grad()\n   return x\nend"},
+   {"a loop over a loader", "from torch.utils.data import DataLoader\nloader = DataLoader([1, 2])\n"
+      .. "for i, (x, y) in enumerate(loader):\n    print(i)",
+      "local DataLoader = torch.data.DataLoader\nlocal loader = DataLoader({1, 2})\n"
+      .. "for i, x, y in py.enumerate(loader:iter()) do\n   print(i)\nend"},
+   {"a module", [[
+import torch.nn as nn
+class Net(nn.Module):
+    """A net."""
+    def __init__(self, n, bias=True):
+        super().__init__()
+        self.fc = nn.Linear(n, 2, bias=bias)
+
+    def forward(self, x):
+        return self.fc(x).relu()
+
+    def loss(self, x):
+        return self.forward(x).sum().item()
+net = Net(3, bias=False)
+print(net.loss(None), net.training)]], [[
+local nn = torch.nn
+local Net = torch.class("Net", nn.Module)
+-- A net.
+
+function Net:__init(n, bias)
+   if bias == nil then bias = true end
+   nn.Module.__init(self)
+   self.fc = nn.Linear(n, 2, {bias = bias})
+end
+
+function Net:forward(x)
+   return self.fc(x):relu()
+end
+
+function Net:loss(x)
+   return self:forward(x):sum():item()
+end
+local net = Net(3, false)
+print(("%s %s"):format(net:loss(nil), net.training))]]},
+   {"the state of an LSTM", "import torch\nlstm = torch.nn.LSTM(2, 3)\nx = torch.ones(1, 1, 2)\n"
+      .. "out, (h, c) = lstm(x)\nout, state = lstm(x, (h, c))",
+      "local lstm = torch.nn.LSTM(2, 3)\nlocal x = torch.ones(1, 1, 2)\nlocal out, state2 = lstm(x)\n"
+      .. "local h, c = table.unpack(state2)\nlocal state\nout, state = lstm(x, {h, c})"},
+   {"argparse", "import argparse\nparser = argparse.ArgumentParser(description='Trains.')\n"
+      .. "parser.add_argument('--lr', type=float, default=1, help='rate')\n"
+      .. "parser.add_argument('--no-cuda', action='store_true')\nargs = parser.parse_args()\n"
+      .. "if args.no_cuda:\n    print(args.lr)", [[
+local parser = torch.utils.options(arg[0], "Trains.")
+parser:option("--lr", "rate", 1.0)
+parser:flag("--no-cuda")
+local args = parser:parse()
+if args.no_cuda then
+   print(args.lr)
+end]]},
+   {"a parameter changed in place", "import torch\ndef f(ps):\n    for p in ps:\n        p.data -= p.grad",
+      "local function f(ps)\n   for p in py.each(ps) do\n      p.data = p.data - p.grad\n   end\nend"},
+}
+
+describe("tlua port", function()
+   if not port.python then
+      pending("no Python of version 3.8 or later")
+      return
+   end
+
+   local results
+
+   setup(function()
+      local texts = {}
+      for i, row in ipairs(rows) do texts[i] = row[2] .. "\n" end
+      results = port.translate(texts)
+   end)
+
+   for i, row in ipairs(rows) do
+      it("translates " .. row[1], function()
+         assert.equal(row[3], port.strip(results[i].text))
+         assert(load(results[i].text, "=" .. row[1]))
+      end)
+   end
+end)

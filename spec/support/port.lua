@@ -1,0 +1,61 @@
+-- Ports Python programs in specs: the lines that they become, and what they print.
+
+local shell = require "spec.support.shell"
+
+local M = {}
+
+--- A Python that `tlua port` can use, as a word for the shell; nil if there is none.
+M.python = shell.python "import ast, sys; sys.exit(sys.version_info < (3, 8))"
+
+--- Translates programs, all read by one start of Python.
+---@param texts string[]
+---@return {text: string, notes: table[]}[]
+function M.translate(texts)
+   local port = require "tlua" and require "tlua.port"
+   local reader = require "tlua.port.reader"
+   return shell.with_folder(function(folder)
+      local paths, results = {}, {}
+      for i, text in ipairs(texts) do
+         paths[i] = ("%s/script%d.py"):format(folder, i)
+         shell.write(paths[i], text)
+      end
+      for i, script in ipairs(assert(reader.read_all(paths))) do
+         if script.message then error(script.message) end
+         results[i] = port.translate(script)
+      end
+      return results
+   end)
+end
+
+--- A text without the lines at its top that load torch and the runtime, and without what a file of
+--- definitions returns at its end.
+---@param text string
+---@return string
+function M.strip(text)
+   text = text:gsub('^local torch = require "tlua"\n', "")
+   text = text:gsub('^local py = require "tlua.port.python"\n', "")
+   return (text:gsub("^\n", ""):gsub("\n$", ""):gsub("\n\nreturn %b{}$", ""))
+end
+
+--- What a program prints in Python, and as what it becomes in tlua; true, false and None are made
+--- alike.
+---@param text string
+---@return string expected
+---@return string got
+function M.outputs(text)
+   local tlua = shell.start(true)
+   return shell.with_folder(function(folder)
+      local path = folder .. "/script"
+      shell.write(path .. ".py", text)
+      local expected = shell.ok(("cd %s && %s script.py"):format(shell.quote(folder), M.python))
+      shell.ok(("%s port %s.py -o %s.lua"):format(tlua, path, path))
+      local got = shell.ok(("cd %s && %s script.lua"):format(shell.quote(folder), tlua))
+      local function alike(output)
+         return (output:gsub("%f[%w]True%f[%W]", "true"):gsub("%f[%w]False%f[%W]", "false")
+            :gsub("%f[%w]None%f[%W]", "nil"))
+      end
+      return alike(expected), alike(got)
+   end)
+end
+
+return M
