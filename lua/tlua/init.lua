@@ -60,9 +60,31 @@ load_on_use(torch, {
    jit = "tlua.jit",
    library = "tlua.library",
    ops = "tlua.library",
+   random = "tlua.random",
+   vander = "tlua.vander",
+   cpu = "tlua.device.cpu",
+   GradScaler = "tlua.amp.GradScaler",
+   typename = "tlua.queries",
+   is_complex = "tlua.queries",
+   is_storage = "tlua.queries",
+   get_device_module = "tlua.queries",
+   get_num_interop_threads = "tlua.queries",
+   set_num_interop_threads = "tlua.queries",
+   is_anomaly_enabled = "tlua.queries",
+   set_flush_denormal = "tlua.queries",
+   set_default_tensor_type = "tlua.queries",
 })
 
+-- PyTorch's other paths.
+torch.set_anomaly_enabled = torch.autograd.set_detect_anomaly
+for name in ("no_grad enable_grad inference_mode set_grad_enabled"):gmatch "%S+" do
+   torch.autograd[name] = torch[name]
+end
+
 load_on_use(torch.autograd, {
+   grad_mode = "tlua.autograd.paths",
+   profiler = "tlua.autograd.paths",
+   Variable = "tlua.autograd.paths",
    Function = "tlua.autograd.Function",
    functional = "tlua.autograd.functional",
    gradcheck = "tlua.autograd.gradcheck",

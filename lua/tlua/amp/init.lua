@@ -2,7 +2,12 @@
 
 local lazy = require "tlua.lazy"
 
-return lazy.load({}, lazy.modules("tlua.amp", {
+local modules = lazy.modules("tlua.amp", {
    custom = "autocast custom_fwd custom_bwd is_autocast_available",
    GradScaler = "GradScaler",
-}))
+})
+
+-- PyTorch's paths, as amp.grad_scaler.GradScaler.
+modules.autocast_mode, modules.grad_scaler = "tlua.amp", "tlua.amp"
+
+return lazy.load({}, modules)

@@ -3,7 +3,7 @@
 
 local lazy = require "tlua.lazy"
 
-return lazy.load({}, lazy.modules("tlua.data", {
+local modules = lazy.modules("tlua.data", {
    Dataset = "Dataset",
    TensorDataset = "TensorDataset",
    Subset = "Subset",
@@ -30,4 +30,9 @@ return lazy.load({}, lazy.modules("tlua.data", {
    ["datapipes.determinism"] = "non_deterministic guaranteed_datapipes_determinism",
    ["datapipes.validation"] = "argument_validation runtime_validation runtime_validation_disabled",
    ["datapipes.graph_settings"] = "graph_settings",
-}))
+})
+
+-- PyTorch's paths, as data.dataset.Dataset.
+modules.dataloader, modules.dataset = "tlua.data", "tlua.data"
+
+return lazy.load({}, modules)

@@ -85,5 +85,7 @@ files.init = "tlua.nn.initializers"
 files.utils = "tlua.nn.utils"
 files.parallel = "tlua.nn.parallel"
 files.attention = "tlua.nn.attention"
+files.modules = "tlua.nn.modules"
+files.parameter = "tlua.nn" -- nn.parameter.Parameter
 
 return lazy.load({}, files)

@@ -9,4 +9,5 @@ return lazy.load({}, lazy.modules("tlua.profiler", {
    spans = "record_function",
    handlers = "tensorboard_trace_handler",
    script = "script",
+   names = "ProfilerActivity ProfilerAction supported_activities kineto_available",
 }))

@@ -5,27 +5,12 @@ local torch = require "tlua"
 local args = require "tlua.args"
 local class = require "tlua.class"
 local Function = require "tlua.autograd.Function"
+local random = require "tlua.random"
 local tree = require "tlua.func.tree"
 
 local M = {}
 
 local Checkpoint = class.class("utils.checkpoint", Function)
-
--- Where the random numbers stand, of the CPU and of all devices in use.
-local function random_states()
-   local states = {cpu = torch.get_rng_state()}
-   for _, kind in ipairs {"cuda", "sim"} do
-      if torch[kind].is_initialized() then states[kind] = torch[kind].get_rng_state_all() end
-   end
-   return states
-end
-
-local function set_random_states(states)
-   torch.set_rng_state(states.cpu)
-   for _, kind in ipairs {"cuda", "sim"} do
-      if states[kind] then torch[kind].set_rng_state_all(states[kind]) end
-   end
-end
 
 local function shape_of(value)
    if not torch.is_tensor(value) then return args.describe(value) end
@@ -50,8 +35,9 @@ end
 
 -- `anchor` requires a gradient, so that the call is recorded even if no argument does, as when
 -- only parameters inside of fn are learnt. Arguments and results of fn are tensors.
-function Checkpoint.forward(ctx, _, fn, ...)
-   ctx.fn, ctx.state = fn, random_states()
+function Checkpoint.forward(ctx, _, fn, options, ...)
+   ctx.fn, ctx.options = fn, options
+   ctx.state = options.preserve_rng_state and random.get_states() or nil
    ctx:save_for_backward(...)
    local results = table.pack(fn(...))
    ctx.shapes = shapes_of(results)
@@ -60,9 +46,11 @@ end
 
 -- Runs fn again from the same random state, this time recorded.
 local function repeat_forward(ctx, inputs)
-   local now = random_states()
-   set_random_states(ctx.state)
-   local _ <close> = setmetatable({}, {__close = function() set_random_states(now) end})
+   local now = ctx.state and random.get_states()
+   if ctx.state then random.set_states(ctx.state) end
+   local _ <close> = setmetatable({}, {__close = function()
+      if now then random.set_states(now) end
+   end})
    local _ <close> = torch.enable_grad() -- luacheck: ignore 411
    return table.pack(ctx.fn(table.unpack(inputs, 1, inputs.n)))
 end
@@ -74,7 +62,7 @@ function Checkpoint.backward(ctx, ...)
       inputs[i]:requires_grad_(tensor.requires_grad)
    end
    local outputs = repeat_forward(ctx, inputs)
-   check_again(ctx.shapes, outputs)
+   if ctx.options.determinism_check ~= "none" then check_again(ctx.shapes, outputs) end
    local roots, seeds = {}, {}
    for k = 1, outputs.n do
       local output, grad = outputs[k], select(k, ...)
@@ -85,28 +73,61 @@ function Checkpoint.backward(ctx, ...)
    if #roots > 0 then torch.autograd.backward(roots, seeds) end
    local grads = {}
    for i = 1, inputs.n do grads[i] = inputs[i].grad end
-   return nil, nil, table.unpack(grads, 1, inputs.n)
+   return nil, nil, nil, table.unpack(grads, 1, inputs.n)
 end
 
 -- Keeps a call in front of it from being a tail call: fn that calls itself without end, by way of
 -- checkpoint, is to overflow the stack rather than to run on for ever.
 local function pass(...) return ... end
 
+local take_options = args.signature [[utils.checkpoint(preserve_rng_state: boolean = true,
+   use_reentrant: boolean?, determinism_check: string = 'default', debug: boolean?,
+   early_stop: boolean?, context_fn: callable?)]]
+
+local option_names <const> = {
+   preserve_rng_state = true, use_reentrant = true, determinism_check = true, debug = true,
+   early_stop = true, context_fn = true,
+}
+
+-- The options, where the last argument is a table of names that are all options', and how many
+-- arguments are left.
+local function split_options(given)
+   local last = given[given.n]
+   local options = type(last) == "table" and getmetatable(last) == nil and next(last) ~= nil
+   for name in pairs(options and last or {}) do options = options and option_names[name] end
+   local a = take_options(options and last or {})
+   if a.context_fn then
+      torch.raise "utils.checkpoint: context_fn: selective checkpoints do not exist here"
+   elseif a.determinism_check ~= "default" and a.determinism_check ~= "none" then
+      args.refuse("utils.checkpoint", "determinism_check", '"default" or "none"',
+         a.determinism_check)
+   end
+   return a, options and given.n - 1 or given.n
+end
+
 --- fn(...), without keeping what happens inside: it is computed again, from the same random state,
 --- in the backward pass. Tensors among arguments and results may be in plain tables, too, which are
 --- then copied. fn must give the same results both times. Parameters used in fn get
 --- their gradients in `grad`, so this is for `backward`, not for `torch.autograd.grad`.
 ---@param fn fun(...): any
----@param ... any  fn's arguments
+--- PyTorch's options come in a table behind fn's arguments: preserve_rng_state (true: random
+--- numbers are the same both times), determinism_check ("none": results' shapes are not compared);
+--- use_reentrant, debug and early_stop have no effect.
+---@param ... any  fn's arguments, and maybe options
 ---@return any ...
 function M.checkpoint(fn, ...)
    local meta = getmetatable(fn)
    if type(fn) ~= "function" and not (type(meta) == "table" and meta.__call) then
       args.refuse("utils.checkpoint", "fn", "a function", fn)
    end
-   if not torch.is_grad_enabled() then return pass(fn(...)) end
+   local arguments = table.pack(...)
+   local options
+   options, arguments.n = split_options(arguments)
+   if not torch.is_grad_enabled() then
+      return pass(fn(table.unpack(arguments, 1, arguments.n)))
+   end
    -- A Function sees the tensors that are arguments and results, not those in tables.
-   local given, with_given = tree.tensors(table.pack(...))
+   local given, with_given = tree.tensors(table.pack(table.unpack(arguments, 1, arguments.n)))
    local with_results
    local function flat(...)
       local values = with_given {...}
@@ -115,7 +136,7 @@ function M.checkpoint(fn, ...)
       return table.unpack(results)
    end
    local anchor = torch.empty(0, {requires_grad = true})
-   local tensors = {Checkpoint:apply(anchor, flat, table.unpack(given))}
+   local tensors = {Checkpoint:apply(anchor, flat, options, table.unpack(given))}
    local results = with_results(tensors)
    return table.unpack(results, 1, results.n)
 end

@@ -1,0 +1,33 @@
+-- paths.lua - names of torch.autograd that are something else's: older paths of PyTorch's.
+
+local torch = require "tlua"
+local args = require "tlua.args"
+
+local M = {}
+
+M.grad_mode = {
+   no_grad = torch.no_grad, enable_grad = torch.enable_grad,
+   inference_mode = torch.inference_mode, set_grad_enabled = torch.set_grad_enabled,
+}
+
+M.profiler = {
+   profile = torch.profiler.profile, record_function = torch.profiler.record_function,
+}
+
+--- The tensor itself: every tensor can record gradients.
+---@param tensor Tensor
+---@param requires_grad? boolean
+---@return Tensor
+function M.Variable(tensor, requires_grad)
+   if not torch.is_tensor(tensor) then
+      args.refuse("autograd.Variable", "data", "a tensor", tensor)
+   end
+   if type(requires_grad) == "table" then requires_grad = requires_grad.requires_grad end
+   if requires_grad ~= nil then
+      tensor = tensor:detach()
+      tensor:requires_grad_(requires_grad)
+   end
+   return tensor
+end
+
+return M

@@ -1,0 +1,25 @@
+-- cpu.lua - torch.cpu: what torch.cuda has, for programs that are written for any kind of device.
+
+local M = {}
+
+--- Whether there is a CPU: true.
+---@return boolean
+function M.is_available() return true end
+
+--- How many of them: one.
+---@return integer
+function M.device_count() return 1 end
+
+---@return string
+function M.current_device() return "cpu" end
+
+--- Accepted, without effect: there is one.
+function M.set_device() end
+
+--- Waits for nothing: operators on the CPU are done when they return.
+function M.synchronize() end
+
+---@return boolean
+function M.is_initialized() return true end
+
+return M

@@ -1,0 +1,31 @@
+-- names.lua - PyTorch's constants of the profiler, which are strings here.
+
+local torch = require "tlua"
+
+local M = {}
+
+--- What `activities` lists: where time is measured.
+---@enum profiler.ProfilerActivity
+M.ProfilerActivity = {CPU = "cpu", CUDA = "cuda", SIM = "sim"}
+
+--- What a schedule returns for a step.
+---@enum profiler.ProfilerAction
+M.ProfilerAction = {
+   NONE = "none", WARMUP = "warmup", RECORD = "record", RECORD_AND_SAVE = "record_and_save",
+}
+
+--- The activities that can be measured on this machine.
+---@return string[]
+function M.supported_activities()
+   local list = {"cpu"}
+   for _, kind in ipairs {"cuda", "sim"} do
+      if torch[kind].is_available() then list[#list + 1] = kind end
+   end
+   return list
+end
+
+--- Whether the profiler can be used: true.
+---@return boolean
+function M.kineto_available() return true end
+
+return M

@@ -1,0 +1,89 @@
+-- queries.lua - small questions and settings that programs for PyTorch ask of torch.
+
+local torch = require "tlua"
+local args = require "tlua.args"
+local class = require "tlua.class"
+
+local M = {}
+
+--- The name of a value's type: a class's name, "torch.Tensor" for a tensor, else Lua's type.
+---@param object any
+---@return string
+function M.typename(object)
+   if torch.is_tensor(object) then return "torch.Tensor" end
+   return class.type(object)
+end
+
+--- Whether a tensor's elements are complex numbers.
+---@param tensor Tensor
+---@return boolean
+function M.is_complex(tensor)
+   if not torch.is_tensor(tensor) then args.refuse("is_complex", "input", "a tensor", tensor) end
+   return tensor.dtype:find "^complex" ~= nil
+end
+
+--- Whether a value is a storage: false, since tensors alone are values.
+---@return boolean
+function M.is_storage() return false end
+
+--- The functions of a kind of device: torch.cpu, torch.cuda or torch.sim.
+---@param device? string  such as "cuda:1"; by default the default device
+---@return table
+function M.get_device_module(device)
+   device = device == nil and torch.get_default_device() or device
+   local kind = tostring(device):match "^(%a+):?%d*$"
+   if kind ~= "cpu" and kind ~= "cuda" and kind ~= "sim" then
+      args.refuse("get_device_module", "device", 'a device such as "cuda:1"', device)
+   end
+   return torch[kind]
+end
+
+local interop = 1
+
+--- How many threads run operators beside one another: operators run one after the other, so this
+--- is the number that was set, and means nothing.
+---@return integer
+function M.get_num_interop_threads() return interop end
+
+--- Accepted, without effect: see get_num_interop_threads.
+---@param n integer
+function M.set_num_interop_threads(n)
+   if math.type(n) ~= "integer" or n < 1 then
+      args.refuse("set_num_interop_threads", "n", "an integer of at least 1", n)
+   end
+   interop = n
+end
+
+--- Whether detect_anomaly is on.
+---@return boolean
+function M.is_anomaly_enabled() return torch.autograd.is_anomaly_enabled() end
+
+--- Whether subnormal numbers could be flushed to 0: false, they are always computed with.
+---@param mode boolean
+---@return boolean
+function M.set_flush_denormal(mode)
+   if type(mode) ~= "boolean" then
+      args.refuse("set_flush_denormal", "mode", "true or false", mode)
+   end
+   return false
+end
+
+local default_types <const> = {
+   FloatTensor = "float32", DoubleTensor = "float64", HalfTensor = "float16",
+   BFloat16Tensor = "bfloat16",
+}
+
+--- Sets the default dtype and, for a name with "cuda", the default device: an older way to say
+--- set_default_dtype and set_default_device.
+---@param name string  such as "torch.DoubleTensor" or "torch.cuda.FloatTensor"
+function M.set_default_tensor_type(name)
+   local cuda, kind = tostring(name):match "^torch%.(c?u?d?a?)%.?(%u%w+Tensor)$"
+   local dtype = kind and default_types[kind]
+   if not dtype or cuda ~= "" and cuda ~= "cuda" then
+      args.refuse("set_default_tensor_type", "t", 'a name such as "torch.FloatTensor"', name)
+   end
+   if cuda == "cuda" then torch.set_default_device "cuda" end
+   torch.set_default_dtype(dtype)
+end
+
+return M

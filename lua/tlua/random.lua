@@ -1,0 +1,54 @@
+-- random.lua - torch.random: the seed and the state of the default generators.
+
+local torch = require "tlua"
+local args = require "tlua.args"
+local scope = require "tlua.scope"
+
+local M = {}
+
+for _, name in ipairs {"manual_seed", "seed", "initial_seed", "get_rng_state", "set_rng_state"} do
+   M[name] = torch[name]
+end
+
+--- Where the random numbers stand, of the CPU and of those kinds of devices that are in use.
+---@return table states  for set_states
+function M.get_states()
+   local states = {cpu = torch.get_rng_state()}
+   for _, kind in ipairs {"cuda", "sim"} do
+      if torch[kind].is_initialized() then states[kind] = torch[kind].get_rng_state_all() end
+   end
+   return states
+end
+
+--- Goes back to where the random numbers stood.
+---@param states table
+function M.set_states(states)
+   torch.set_rng_state(states.cpu)
+   for _, kind in ipairs {"cuda", "sim"} do
+      if states[kind] then torch[kind].set_rng_state_all(states[kind]) end
+   end
+end
+
+local take = args.signature [[random.fork_rng(enabled: boolean = true, devices: any?,
+   device_type: any?)]]
+
+--- Random numbers that are drawn while fn runs with the arguments behind it, or, without fn, until
+--- the scope that is returned is closed, leave those that are drawn afterwards as they would have
+--- been. It holds for the CPU and all devices in use; `devices` and `device_type` are accepted.
+---@param options? {enabled: boolean}|fun(...): any  can come before fn
+---@param fn? fun(...): any
+---@param ... any
+---@return any ...  fn's results, or a scope to be closed
+function M.fork_rng(options, fn, ...)
+   if args.is_callable(options) then return M.fork_rng({}, options, fn, ...) end
+   local a = take(options or {})
+   if fn ~= nil and not args.is_callable(fn) then
+      args.refuse("random.fork_rng", "fn", "a function or nil", fn)
+   end
+   local states = a.enabled and M.get_states()
+   return scope.run(function()
+      if states then M.set_states(states) end
+   end, fn, ...)
+end
+
+return M
