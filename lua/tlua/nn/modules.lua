@@ -4,7 +4,9 @@
 local lazy = require "tlua.lazy"
 
 local fields = {}
-for name, module in pairs(getmetatable(require "tlua.nn").lazy) do fields[name] = module end
+for name, module in pairs(getmetatable(require "tlua.nn").lazy) do
+   if name:find "^%u" then fields[name] = module end -- classes alone
+end
 for file in ([[activation adaptive batchnorm channelshuffle container conv distance dropout flatten
    fold instancenorm lazy linear loss module normalization padding pixelshuffle pooling rnn sparse
    transformer upsampling]]):gmatch "%a+" do
