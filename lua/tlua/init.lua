@@ -23,6 +23,7 @@ load_on_use(torch, {
    amp = "tlua.amp",
    text = "tlua.text",
    data = "tlua.data",
+   multiprocessing = "tlua.multiprocessing",
    func = "tlua.func",
    vmap = "tlua.func.vmap",
    utils = "tlua.utils",
@@ -95,6 +96,7 @@ load_on_use(torch.autograd, {
 load_on_use(torch.io, {as_dict = "tlua.io.kinds", as_list = "tlua.io.kinds"})
 
 load_on_use(torch.distributed, require "tlua.distributed")
+lazy.strict(torch.distributed, "torch.distributed", "tlua.distributed.absent")
 
 for kind, own in pairs {cuda = " nvtx list_gpu_processes", sim = ""} do
    load_on_use(torch[kind], lazy.modules("tlua.device", {

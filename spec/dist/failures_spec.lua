@@ -170,7 +170,7 @@ describe("init_process_group", function()
       ranks.ok(1, [[
          local function init(options) return function() dist.init_process_group(options) end end
          refused("rank: expected 0 to 1, got 5", init {rank = 5, world_size = 2})
-         refused('backend: expected "shm" (the ranks of one machine), "mpi"', init {backend = "gloo"})
+         refused('backend: expected "shm" (the ranks of one machine), "mpi"', init {backend = "glow"})
          refused("expected env://, file:///PATH or tcp://HOST:PORT", init {init_method = "udp://x"})
          refused("expected tcp://HOST:PORT", init {init_method = "tcp://x", rank = 0, world_size = 1})
          refused("unknown option world", init {world = 2})

@@ -149,6 +149,8 @@ const char *tli_file_mapped(const void *address);
 /* Writes out what the program and the system hold back. False: see errno. */
 bool tli_file_sync(FILE *file);
 bool tli_file_is_terminal(FILE *file);
+/* Programs that this one starts do not get the file. */
+void tli_file_keep(FILE *file);
 /* value NULL: takes the variable away. */
 void tli_environment_set(const char *name, const char *value);
 /* Such as "Linux x86_64". */

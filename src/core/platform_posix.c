@@ -372,6 +372,8 @@ void tli_file_unmap(void *data, size_t bytes) {
 
 bool tli_file_sync(FILE *file) { return fflush(file) == 0 && fsync(fileno(file)) == 0; }
 
+void tli_file_keep(FILE *file) { fcntl(fileno(file), F_SETFD, FD_CLOEXEC); }
+
 bool tli_file_is_terminal(FILE *file) { return isatty(fileno(file)) != 0; }
 
 void tli_environment_set(const char *name, const char *value) {

@@ -197,6 +197,7 @@ int luaopen_tlua(lua_State *L) {
   tli_open_profile(L);
   tli_open_optim(L);
   tli_open_workers(L);
+  tli_open_parcels(L);
   tli_open_library(L);
   /* init.lua may require "tlua" indirectly */
   luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);

@@ -80,6 +80,7 @@ void tli_module_path(lua_State *L, char *text, size_t size);
 void tli_open_call_site(void);       /* for what devices report later */
 void tli_open_library(lua_State *L); /* the embedded Lua files */
 void tli_open_workers(lua_State *L); /* threads with an interpreter of their own */
+void tli_open_parcels(lua_State *L); /* values as strings, for other processes */
 
 /* Pushes the environment of the embedded Lua files. */
 void tli_push_environment(lua_State *L);

@@ -62,6 +62,7 @@ typedef struct Rank {
 typedef struct Launch {
   int n, max_restarts, nodes, node; /* n: here; nodes: machines */
   const char *timeout, *rendezvous, *host, *secret_file;
+  char master[128], master_port[128], master_both[260];
   const char *secret; /* of the job; NULL: none, TLI_STORE_TRUST: none is needed */
   char secret_text[TLI_SECRET_ROOM];
   struct rlimit files; /* as this process has found it */
@@ -70,6 +71,7 @@ typedef struct Launch {
   int ends;     /* an epoll of the ranks' ends; -1 where there is none */
   Rank *ranks;  /* owned */
   int restarts; /* so far */
+  bool until_eof;
   bool elastic; /* nodes, node and what else a round says are found anew each time */
   tli_Elastic round;
 } Launch;
@@ -86,7 +88,10 @@ static const char usage[] =
     "  --rdzv HOST:PORT           where number 0 is to be found\n"
     "  --secret-file FILE         the job's secret, of at least 16 characters, in a file of mode\n"
     "                             600; all machines have the same (else TLUA_SECRET says it)\n"
-    "Each process finds RANK, LOCAL_RANK, WORLD_SIZE and the like in its environment.\n";
+    "  --until-eof                end all when standard input ends\n"
+    "Each process finds RANK, LOCAL_RANK, WORLD_SIZE and the like in its environment. torchrun's\n"
+    "spellings are taken, too: --nproc_per_node=N, --rdzv_endpoint, --master_addr, --master_port,\n"
+    "--standalone; --rdzv_backend and --rdzv_id mean nothing here.\n";
 
 static bool to_number(const char *text, int least, int most, int *out) {
   char *end;
@@ -116,6 +121,16 @@ static bool take_nodes(Launch *l, const char *value) {
   return l->elastic || complain("--nnodes: expected MIN:MAX of at most 1024", value);
 }
 
+/* "HOST:PORT" of its two parts, of which torchrun has options. */
+static bool take_master(Launch *l, const char *name, const char *value) {
+  char *part = strcmp(name, "--master-addr") == 0 ? l->master : l->master_port;
+  snprintf(part, sizeof l->master, "%s", value);
+  snprintf(l->master_both, sizeof l->master_both, "%s:%s", l->master[0] ? l->master : "127.0.0.1",
+           l->master_port[0] ? l->master_port : "29500");
+  l->rendezvous = l->master_both;
+  return true;
+}
+
 /* One option with its value; false after a complaint. */
 static bool take_option(Launch *l, const char *name, const char *value) {
   if (strcmp(name, "-n") == 0 || strcmp(name, "--nproc-per-node") == 0)
@@ -132,7 +147,10 @@ static bool take_option(Launch *l, const char *name, const char *value) {
     l->timeout = value;
     return strtod(value, NULL) > 0 || complain("--timeout: expected seconds", value);
   }
-  if (strcmp(name, "--rdzv") == 0) {
+  if (strcmp(name, "--master-addr") == 0 || strcmp(name, "--master-port") == 0)
+    return take_master(l, name, value);
+  if (strcmp(name, "--rdzv-backend") == 0 || strcmp(name, "--rdzv-id") == 0) return true;
+  if (strcmp(name, "--rdzv") == 0 || strcmp(name, "--rdzv-endpoint") == 0) {
     l->rendezvous = value;
     return true;
   }
@@ -141,6 +159,15 @@ static bool take_option(Launch *l, const char *name, const char *value) {
     return true;
   }
   return complain("unknown option", name);
+}
+
+/* "--nproc_per_node=4", as torchrun takes it, in two parts; NULL: no value in the same word. */
+static const char *split_option(const char *word, char name[40]) {
+  size_t n = strcspn(word, "=");
+  snprintf(name, 40, "%.*s", (int)(n < 39 ? n : 39), word);
+  for (char *c = name; *c; c++)
+    if (*c == '_') *c = '-';
+  return word[n] == '=' ? word + n + 1 : NULL;
 }
 
 static bool parse(Launch *l, int argc, char **argv) {
@@ -154,9 +181,16 @@ static bool parse(Launch *l, int argc, char **argv) {
       if (!take_option(l, "-n", argv[i++] + 2)) return false;
       continue;
     }
-    if (i + 1 >= argc) return complain("a value is missing", argv[i]);
-    if (!take_option(l, argv[i], argv[i + 1])) return false;
-    i += 2;
+    char name[40];
+    const char *value = split_option(argv[i], name);
+    bool until_eof = strcmp(argv[i], "--until-eof") == 0;
+    l->until_eof |= until_eof;
+    if (!until_eof && strcmp(argv[i], "--standalone") != 0) {
+      if (value == NULL && i + 1 >= argc) return complain("a value is missing", argv[i]);
+      if (value == NULL) value = argv[++i];
+      if (!take_option(l, name, value)) return false;
+    }
+    i++;
   }
   l->script = i;
   if (i >= argc) return complain("expected a script", "");
@@ -385,8 +419,17 @@ static void reap(Launch *l, int *failed) {
   }
 }
 
+/* What comes by standard input is dropped; its end is as a signal. */
+static void look_for_eof(Launch *l) {
+  char drop[64];
+  ssize_t n = read(0, drop, sizeof drop);
+  if (n > 0 || (n < 0 && (errno == EINTR || errno == EAGAIN))) return;
+  l->until_eof = false;
+  if (!asked) asked = SIGTERM;
+}
+
 static void wait_a_while(Launch *l, int milliseconds) {
-  struct pollfd p[2 * TLI_SHM_RANKS + 2];
+  struct pollfd p[2 * TLI_SHM_RANKS + 3];
   char drop[64];
   nfds_t n = 0;
   p[n++] = (struct pollfd){bell[0], POLLIN, 0};
@@ -396,7 +439,8 @@ static void wait_a_while(Launch *l, int milliseconds) {
     for (int k = 0; k < 2; k++)
       if (streams[k]->file >= 0) p[n++] = (struct pollfd){streams[k]->file, POLLIN, 0};
   }
-  poll(p, n, milliseconds);
+  if (l->until_eof) p[n++] = (struct pollfd){0, POLLIN, 0};
+  if (poll(p, n, milliseconds) > 0 && l->until_eof && p[n - 1].revents != 0) look_for_eof(l);
   while (read(bell[0], drop, sizeof drop) > 0) continue;
   for (int i = 0; i < l->n; i++) {
     pass_on(l, i, &l->ranks[i].out);

@@ -15,8 +15,9 @@ local modules = lazy.modules("tlua.data", {
    DatasetFolder = "DatasetFolder",
    ImageFolder = "ImageFolder",
    DistributedSampler = "DistributedSampler",
+   distributed = "distributed",
    samplers = [[Sampler SequentialSampler RandomSampler SubsetRandomSampler
-      WeightedRandomSampler BatchSampler]],
+      WeightedRandomSampler BatchSampler sampler]],
    DataLoader = "DataLoader",
    get_worker_info = "get_worker_info",
    collate = "default_collate default_convert",

@@ -31,7 +31,8 @@ local take = args.signature [[nn.parallel.DistributedDataParallel(module: any,
    process_group: object?,
    bucket_cap_mb: number = 25, find_unused_parameters: boolean = false,
    static_graph: boolean = false, broadcast_buffers: boolean = true,
-   gradient_as_bucket_view: boolean = true, init_sync: boolean = true, device_ids: table?)]]
+   gradient_as_bucket_view: boolean = true, init_sync: boolean = true, device_ids: table?,
+   output_device: any?)]]
 
 -- Ranks that have other parameters are told so, by the first that differs.
 local function verify(self)
@@ -51,33 +52,35 @@ local function broadcast(self, tensors, from)
 end
 
 -- A process has one replica, on the device that its parameters are on.
-local function check_devices(module, ids)
+local function check_devices(module, ids, what)
    if not ids then return end
    if #ids ~= 1 then
-      torch.raise(("%s: device_ids: expected one device, the module's, got %d; nn.DataParallel " ..
-         "takes several"):format(name, #ids))
+      torch.raise(("%s: %s: expected one device, the module's, got %d; nn.DataParallel " ..
+         "takes several"):format(name, what, #ids))
    end
    for path, parameter in module:named_parameters() do
       local id = math.type(ids[1]) == "integer" and
          ("%s:%d"):format(parameter.device:match "^%a+", ids[1]) or ids[1]
       if parameter.device ~= id and parameter.device ~= id .. ":0" then
-         torch.raise(("%s: device_ids: expected the device of the module's parameters, got %s, " ..
-            "but %s is on %s"):format(name, ids[1], path, parameter.device))
+         torch.raise(("%s: %s: expected the device of the module's parameters, got %s, " ..
+            "but %s is on %s"):format(name, what, ids[1], path, parameter.device))
       end
    end
 end
 
---- device_ids: none, or the one device that the module is on. gradient_as_bucket_view = false gives
---- gradients memory of their own, which costs a copy. static_graph: parameters without a gradient
---- are the same ones in all passes: the first one finds them, as with find_unused_parameters, and
---- those that follow need no search; a change is an error.
+--- device_ids: none, or the one device that the module is on, and output_device the same.
+--- gradient_as_bucket_view = false gives gradients memory of their own, which costs a copy.
+--- static_graph: parameters without a gradient are the same ones in all passes: the first one
+--- finds them, as with find_unused_parameters, and those that follow need no search; a change is
+--- an error.
 function DDP:__init(...)
    parent.__init(self)
    local a = take(...)
    if not class.isinstance(a.module, Module) then
       args.refuse(name, "module", "a module", a.module)
    end
-   check_devices(a.module, a.device_ids)
+   check_devices(a.module, a.device_ids, "device_ids")
+   if a.output_device ~= nil then check_devices(a.module, {a.output_device}, "output_device") end
    local group = groups.resolve(name, a.process_group)
    if not group then torch.raise(name .. ": this rank is not of the group") end
    local function keep(field, value) rawset(self, field, value) end

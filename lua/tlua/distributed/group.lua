@@ -26,8 +26,10 @@ local joined = 0   -- how often a world was joined
 local children = 0 -- groups made of this world
 local all = {}     -- groups, the world first
 
-function ProcessGroup:__init(parent, name, members, rank, timeout, backend)
+-- `called`: the back end as the user names it; `backend`: what does it.
+function ProcessGroup:__init(parent, name, members, rank, timeout, backend, called)
    self.ranks, self.name, self.timeout, self.backend = members, name, timeout, backend
+   self.called = called or backend
    self.position = {}
    for i, number in ipairs(members) do self.position[number] = i - 1 end
    self.group_rank = self.position[rank]
@@ -110,15 +112,30 @@ end
 local backends = {shm = true, mpi = true, nccl = true, record = true}
 
 local function check_backend(name, backend)
-   if backends[backend] then return end
+   if backends[backend] or backend == "gloo" then return end
    torch.raise(("%s: backend: expected \"shm\" (the ranks of one machine), \"mpi\" (of those " ..
-      "that mpirun or srun has started), \"nccl\" (a GPU each) or \"record\", got %q"):format(
-      name, backend))
+      "that mpirun or srun has started), \"nccl\" (a GPU each), \"gloo\" (the one of the first " ..
+      "two that fits) or \"record\", got %q"):format(name, backend))
 end
 
 -- shm, unless ranks are on several machines.
 local function default_backend()
    return store.hosts() == 2 and not os.getenv "WORLD_SIZE" and "mpi" or "shm"
+end
+
+-- What does the work of a back end: PyTorch's "gloo" is a name for what there is for the CPU.
+local function engine_of(backend)
+   return backend == "gloo" and default_backend() or backend
+end
+
+local noted = false
+
+-- Rank 0 says once that a back end is called otherwise here.
+local function note_engine(group)
+   if noted or group.called == group.backend or group.group_rank ~= 0 then return end
+   io.stderr:write(('init_process_group: "%s" is the back end "%s" here\n'):format(group.called,
+      group.backend))
+   noted = true
 end
 
 --- Seconds that calls wait where nothing else is said.
@@ -129,8 +146,15 @@ local function default_timeout()
 end
 
 local take_init = args.signature [[init_process_group(backend: string?,
-   init_method: string?, rank: count?, world_size: count?, timeout: number?, store: object?,
-   device_id: any?)]]
+   init_method: string?, rank: integer?, world_size: integer?, timeout: number?, store: object?,
+   device_id: any?, group_name: string?)]]
+
+-- PyTorch's -1 is nothing said.
+local function count(a, name)
+   local n = a[name]
+   if n == -1 then a[name] = nil end
+   if n and n < -1 then args.refuse("init_process_group", name, "an integer from 0 on", n) end
+end
 
 -- The world's group, by a store that is found now.
 local function try_to_join(a, name)
@@ -141,7 +165,8 @@ local function try_to_join(a, name)
    end
    local members = {}
    for i = 1, size do members[i] = i - 1 end
-   local ok, group = pcall(ProcessGroup, found, name, members, rank, a.timeout, a.backend)
+   local ok, group = pcall(ProcessGroup, found, name, members, rank, a.timeout, a.backend,
+      a.called)
    if ok then return group end
    if not a.store then found:close() end
    return nil, (tostring(group):gsub("^[^\n]-:%d+: ", ""))
@@ -168,7 +193,9 @@ end
 --- default, and "mpi", for those that mpirun or srun has started, on one machine or many, which
 --- MPI itself brings together; "nccl", for ranks with a GPU each, `device_id` or the current one,
 --- whose calls are put on streams and not waited for; "record" is this process alone, which plays
---- `rank` of `world_size` (up to 4096) and writes down what it would send (group.WORLD:traffic()).
+--- `rank` of `world_size` (up to 4096) and writes down what it would send (group.WORLD:traffic());
+--- "gloo", as PyTorch's programs say, is "shm", or "mpi" where mpirun has started ranks on several
+--- machines.
 --- After `timeout` seconds (1800; `tlua run` says 60) without an answer calls are errors.
 ---@param options? table  backend, init_method, rank, world_size, timeout, store, device_id
 function M.init_process_group(...)
@@ -176,10 +203,18 @@ function M.init_process_group(...)
    if M.group.WORLD then torch.raise "init_process_group: there is a process group already" end
    a.backend = a.backend or default_backend()
    check_backend("init_process_group", a.backend)
+   a.called, a.backend = a.backend, engine_of(a.backend)
+   count(a, "rank")
+   count(a, "world_size")
+   if a.backend == "nccl" and not torch.cuda.is_available() then
+      torch.raise('init_process_group: backend "nccl" needs a GPU for each rank, and this ' ..
+         'process finds none (tlua doctor tells why); "gloo" is the one for the CPU')
+   end
    a.timeout = a.timeout or default_timeout()
    if a.timeout <= 0 then args.refuse("init_process_group", "timeout", "seconds", a.timeout) end
    if a.device_id then torch.cuda.set_device(a.device_id) end
    local group = join_world(a)
+   note_engine(group)
    group.owns_store = not a.store
    M.group.WORLD = group
    all = {group}
@@ -225,7 +260,8 @@ function M.new_group(...)
    children = children + 1
    if not seen[M.get_rank()] then return outside end
    local group = ProcessGroup(world.store, ("%s.%d"):format(world.name, children), members,
-      M.get_rank(), a.timeout or world.timeout, a.backend or world.backend)
+      M.get_rank(), a.timeout or world.timeout,
+      engine_of(a.backend or world.backend), a.backend or world.called)
    table.insert(all, group)
    return group
 end
@@ -322,7 +358,7 @@ function M.split_group(...)
    end
    local group = ProcessGroup(M.group.WORLD.store, ("%s.split%d.%d"):format(parent.name,
       parent.splits, own), members, M.get_rank(), a.timeout or parent.timeout,
-      a.backend or parent.backend)
+      engine_of(a.backend or parent.backend), a.backend or parent.called)
    table.insert(all, group)
    return group
 end
@@ -392,11 +428,11 @@ local function resolve_own(name, group)
    return group
 end
 
---- "shm", "mpi", "nccl" or "record".
+--- "shm", "mpi", "nccl" or "record"; "gloo" where init_process_group was told so.
 ---@param group? distributed.ProcessGroup
 ---@return string
 function M.get_backend(group)
-   return resolve_own("get_backend", group).backend
+   return resolve_own("get_backend", group).called
 end
 
 --- How many groups this rank is of, the world among them.
@@ -457,7 +493,7 @@ function M.is_backend_available(backend)
    if type(backend) ~= "string" then
       args.refuse("is_backend_available", "backend", "a string", backend)
    end
-   return torch.distributed._available(backend)
+   return torch.distributed._available(engine_of(backend))
 end
 
 ---@return boolean
@@ -470,10 +506,10 @@ function M.is_nccl_available()
    return M.is_backend_available "nccl"
 end
 
---- False: "shm" and "mpi" do what gloo does.
+--- True: "gloo" is another name for "shm", or for "mpi" on several machines.
 ---@return boolean
 function M.is_gloo_available()
-   return false
+   return M.is_backend_available "gloo"
 end
 
 --- Whether `tlua run` has started this process.
@@ -484,11 +520,13 @@ end
 
 -- Meeting --------------------------------------------------------------------------------------
 
-local take_barrier = args.signature "barrier(group: object?, async_op: boolean = false)"
+local take_barrier = args.signature [[barrier(group: object?, async_op: boolean = false,
+   device_ids: integers?)]]
 
---- Returns when all ranks have called it.
+--- Returns when all ranks have called it. device_ids is taken and not needed: a group's calls are
+--- made on the device that its rank had when it joined.
 ---@param group? distributed.ProcessGroup
----@param options? {group: distributed.ProcessGroup, async_op: boolean}
+---@param options? {group: distributed.ProcessGroup, async_op: boolean, device_ids: integer[]}
 ---@return distributed.Work?
 function M.barrier(...)
    local a = take_barrier(...)

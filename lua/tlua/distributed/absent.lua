@@ -1,0 +1,8 @@
+-- absent.lua - names of PyTorch's torch.distributed that are not here, and what is there instead.
+
+return {
+   run = "it is a command here: `tlua run -n 4 script.lua`, which takes torchrun's options",
+   launch = "it is a command here: `tlua run -n 4 script.lua`, which takes torchrun's options",
+   elastic = "`tlua run --nnodes 1:4 --max-restarts 3 script.lua` does what it does",
+   rpc = "there are no remote calls; send and recv, broadcast_object_list and stores are there",
+}

@@ -1,0 +1,157 @@
+-- init.lua - torch.multiprocessing: processes that begin with a function of this one.
+
+local torch = require "tlua"
+local args = require "tlua.args"
+local class = require "tlua.class"
+local near = require "tlua.utils.near"
+local package_of = require "tlua.multiprocessing.package_of"
+
+local M = {_run = package_of.run} -- of the processes, as only the library's files have its modules
+
+-- In single quotes, as shells take every byte then.
+local function quote(text)
+   return "'" .. text:gsub("'", "'\\''") .. "'"
+end
+
+local function exists(path)
+   local file <close> = io.open(path)
+   return file ~= nil
+end
+
+-- The command `tlua`: this process's, or the one that was installed or built beside the library.
+local function find_program()
+   local own = torch.distributed._program()
+   if not own:find "%.%a+[%d.]*$" and exists(own) then return own end
+   local folder = own:match "^(.*)/" or "."
+   for _, place in ipairs {"/tlua", "/../bin/tlua", "/../../../bin/tlua"} do
+      if exists(folder .. place) then return folder .. place end
+   end
+   return "tlua"
+end
+
+-- A folder that nobody else may look into, since its file is loaded as code.
+local function private_folder()
+   local pipe <close> = io.popen "umask 077 && mktemp -d 2>&1"
+   local path = pipe and pipe:read "l"
+   if not path or path:sub(1, 1) ~= "/" then
+      torch.raise("spawn: no folder for temporary files: " .. tostring(path))
+   end
+   return path
+end
+
+--- Processes that spawn has started.
+---@class multiprocessing.ProcessContext
+local ProcessContext = class.class("multiprocessing.ProcessContext")
+
+-- Those that have not been joined: a pipe that is collected would end its processes.
+local running = {} -- luacheck: ignore 241
+
+function ProcessContext:__init(folder, pipe, nprocs)
+   self.folder, self.pipe, self.nprocs = folder, pipe, nprocs
+   running[self] = true
+end
+
+-- What the rank that failed first has left: its number and its error.
+local function first_error(folder, n)
+   local rank, when, text
+   for i = 0, n - 1 do
+      local file <close> = io.open(("%s/error.%d"):format(folder, i))
+      local at = file and file:read "n"
+      if at and (not when or at < when) then
+         file:read "l"
+         rank, when, text = i, at, file:read "a"
+      end
+   end
+   return rank, text
+end
+
+--- Waits until all processes have ended. An error of one of them ends the others, and is raised
+--- here with its rank and traceback.
+---@param timeout? number  seconds; without it there is no end
+---@return boolean ended  false where the time was over before
+function ProcessContext:join(timeout)
+   if timeout ~= nil and (type(timeout) ~= "number" or timeout < 0) then
+      args.refuse("join", "timeout", "seconds", timeout)
+   end
+   if not self.pipe then return true end
+   local deadline = torch.io.clock() + (timeout or math.huge)
+   while not exists(self.folder .. "/ended") do -- closing the pipe before would end them
+      if torch.io.clock() >= deadline then return false end
+      torch.distributed._sleep(0.01)
+   end
+   local _, _, status = self.pipe:close()
+   self.pipe, running[self] = nil, nil
+   local rank, text = first_error(self.folder, self.nprocs)
+   os.execute("rm -rf " .. quote(self.folder))
+   if status == 0 then return true end
+   if rank then torch.raise(("spawn: rank %d has failed: %s"):format(rank, text)) end
+   torch.raise(("spawn: a process has ended with status %d"):format(status))
+end
+
+local take = args.signature [[multiprocessing.spawn(fn: callable, args: table?, nprocs: count = 1,
+   join: boolean = true, daemon: boolean = false, start_method: string = 'spawn')]]
+
+local options <const> = {args = true, nprocs = true, join = true, daemon = true,
+   start_method = true}
+
+-- A table of misspelled options would pass for arguments.
+local function check_arguments(arguments)
+   for key in pairs(arguments) do
+      if type(key) == "string" and key ~= "n" then
+         torch.raise(("spawn: args: expected a list, got an option %s%s"):format(key,
+            near.hint(key, options)))
+      end
+   end
+end
+
+--- Runs fn(rank, table.unpack(args)) in `nprocs` processes, ranks from 0 on, and waits for them.
+--- They are those of `tlua run`: RANK, WORLD_SIZE and the like are in their environment, so that
+--- init_process_group needs no more than a back end; their lines have the rank in front. The
+--- function travels by its bytecode, with its upvalues, the globals that it names and copies of
+--- tensors of the CPU; modules travel by name. What it changes there does not change here. With
+--- join = false the result has join(seconds?); when this process ends, so do they. An error in one
+--- of them ends the others and is raised here.
+---@param fn function
+---@param options? {args: table, nprocs: integer, join: boolean}
+---@return multiprocessing.ProcessContext?
+function M.spawn(fn, ...)
+   local a = take(fn, ...)
+   if type(a.fn) ~= "function" then args.refuse("spawn", "fn", "a function", a.fn) end
+   if a.args then check_arguments(a.args) end
+   if a.nprocs < 1 or a.nprocs > 128 then
+      args.refuse("spawn", "nprocs", "1 to 128 processes", a.nprocs)
+   end
+   if a.start_method ~= "spawn" then
+      args.refuse("spawn", "start_method", '"spawn", the only one there is', a.start_method)
+   end
+   local folder = private_folder()
+   local ok, why = pcall(package_of.write, folder, a.fn, a.args or {})
+   if not ok then
+      os.execute("rm -rf " .. quote(folder))
+      torch.raise((tostring(why):gsub("^[^\n]-:%d+: ", "")))
+   end
+   io.stdout:flush()
+   local path = quote(folder)
+   local pipe = assert(io.popen(("%s run --until-eof -n %d %s/rank.lua; status=$?; : >%s/ended; " ..
+      "exit $status"):format(quote(find_program()), a.nprocs, path, path), "w"))
+   torch._keep(pipe)
+   local context = ProcessContext(folder, pipe, a.nprocs)
+   if not a.join then return context end
+   context:join()
+end
+
+--- How processes are started: "spawn", always.
+---@return string
+function M.get_start_method()
+   return "spawn"
+end
+
+--- Accepts "spawn", which is the only way here: a forked process has none of the engine's threads.
+---@param method string
+function M.set_start_method(method)
+   if method ~= "spawn" then
+      args.refuse("set_start_method", "method", '"spawn", the only one there is', method)
+   end
+end
+
+return M
