@@ -336,6 +336,10 @@ local function torch_call(P, node, path)
    local arguments = M.arguments(P, node, form)
    local ty = torch_type(path, form)
    if not exists then ty = nil end
+   if is(ty, "module") then -- of modules that are known by what the list is made of
+      local list = node.args[1] and node.args[1].ty
+      ty = {k = "module", class = ty.class, e = list and list.e}
+   end
    if gives_one(form, node) then ty = types.tensor end
    -- Tensor is what all become; torch.max of two tensors gives one.
    if (name == "max" or name == "min") and #node.args == 2 and is(node.args[2].ty, "tensor") then

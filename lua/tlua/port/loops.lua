@@ -139,6 +139,7 @@ function iterate(P, node)
    local text, e = P:emit(node, "prefix")
    local ty = e.ty
    if is(ty, "list") then return over_list(e.t, ty.e) end
+   if is(ty, "nn module") then return over_list(e.t, ty.e or types.nn) end
    if is(ty, "tuple") and not ty.multi then return over_list(e.t, ty.es and ty.es[1]) end
    if is(ty, "tensor") then return {text = text .. ":iter()", values = {types.tensor}} end
    if is(ty, "dict set") then

@@ -206,7 +206,7 @@ local function element(P, object, e, node)
       end
       local at = literal(index)
       local item = ty.e or ty.es and at and ty.es[at + 1]
-      if is(ty, "nn module") then item = types.nn end
+      if is(ty, "nn module") then item = ty.e or types.nn end
       return {t = list_item(P, object, index), p = prec.prefix, ty = item}
    elseif is(ty, "dict args") then
       return {t = ("%s[%s]"):format(object, P:emit(index)), p = prec.prefix, ty = ty.v}

@@ -58,8 +58,10 @@ function M.iterator(thing)
    if torch.is_tensor(thing) then return thing:iter() end
    if kind == "string" then return thing:gmatch(utf8.charpattern) end
    local meta = getmetatable(thing)
-   if meta and meta.__call and not thing.iter then return thing end
-   if kind == "table" and meta and type(thing.iter) == "function" then return thing:iter() end
+   local module = torch.isinstance(thing, torch.nn.Module)
+   if meta and meta.__call and not module and not thing.iter then return thing end
+   local iterates = kind == "table" and meta and not module and type(thing.iter) == "function"
+   if iterates then return thing:iter() end
    if kind ~= "table" then
       error(("for: expected something to iterate over, got %s"):format(torch.type(thing)), 3)
    end
