@@ -214,6 +214,40 @@ describe("tlua run", function()
       end)
    end)
 
+   it("waits by a clock that nobody sets", function()
+      if not shell.has "cc" then return pending "needs a C compiler" end
+      shell.with_folder(function(folder)
+         shell.write(folder .. "/jump.c", [[
+            #define _GNU_SOURCE
+            #include <dlfcn.h>
+            #include <time.h>
+            /* Each look at the date finds it a year before or after. */
+            int clock_gettime(clockid_t clock, struct timespec *t) {
+              static __thread int calls;
+              int (*real)(clockid_t, struct timespec *) =
+                  (int (*)(clockid_t, struct timespec *))dlsym(RTLD_NEXT, "clock_gettime");
+              int status = real(clock, t);
+              if (clock == CLOCK_REALTIME) t->tv_sec += (++calls % 2 ? 1 : -1) * 365 * 86400;
+              return status;
+            }]])
+         shell.ok(("cd %s && cc -shared -fPIC -o jump.so jump.c -ldl"):format(folder))
+         shell.write(folder .. "/a.lua", [[
+            local dist, data = torch.distributed, torch.data
+            assert(math.abs(torch.io.time() - torch.io.time()) > 3e7) -- it does jump
+            dist.init_process_group()
+            for _ = 1, 50 do dist.all_reduce(torch.ones(1)) end
+            local set, n = data.TensorDataset(torch.arange(64)), 0
+            local loader = data.DataLoader(set, {batch_size = 4, num_workers = 2, timeout = 100})
+            for _ in loader:iter() do n = n + 1 end
+            dist.barrier()
+            print("batches " .. n)]])
+         local output, status = shell.run(("LD_PRELOAD=%s/jump.so %s run -n 2 --timeout 120 %s/a.lua"):format(
+            folder, ranks.tlua, folder))
+         assert.equal(0, status, output)
+         assert.equal(2, select(2, output:gsub("batches 16", "")), output)
+      end)
+   end)
+
    it("starts many ranks where few files may be open", function()
       shell.with_folder(function(folder)
          shell.write(folder .. "/a.lua", [[

@@ -128,7 +128,8 @@ function M.spawn(fn, ...)
    local ok, why = pcall(package_of.write, folder, a.fn, a.args or {})
    if not ok then
       os.execute("rm -rf " .. quote(folder))
-      torch.raise((tostring(why):gsub("^[^\n]-:%d+: ", "")))
+      why = tostring(why):gsub("^[^\n]-:%d+: ", "")
+      torch.raise(why:find "^spawn: " and why or ("spawn: %s: %s"):format(folder, why))
    end
    io.stdout:flush()
    local path = quote(folder)
