@@ -50,6 +50,47 @@ describe("help", function()
       assert.equal(manual.help("torch.save"), manual.help(torch.save))
    end)
 
+   it("shows an optimizer's options with their defaults", function()
+      local text = manual.help(torch.optim.Adam)
+      assert.matches("optim.Adam(params, {lr = 0.001, amsgrad = false, betas = {0.9, 0.999},", text, 1, true)
+      assert.matches("weight_decay = 0})", text, 1, true)
+      assert.matches("Methods: step, zero_grad, state_dict, load_state_dict", text)
+      for name in pairs(getmetatable(torch.optim).lazy) do
+         local class = torch.optim[name]
+         local is = type(class) == "table" and torch.class.issubclass(class, torch.optim.Optimizer)
+         if is and class ~= torch.optim.Optimizer then
+            assert.matches("^optim%.%w+%(params, {lr = ", manual.help(class))
+         end
+      end
+   end)
+
+   it("keeps what goes on below a tag with the tag", function()
+      local text = manual.help(torch.save)
+      assert.matches("\n  options?         {metadata: table<string, string>, compress: boolean}\n"
+         .. "                   compress: of .npz, as numpy.savez_compressed does", text, 1, true)
+      assert.is_nil(text:find("\nnumpy.savez_compressed", 1, true))
+      text = manual.help(torch.nn.MultiheadAttention)
+      assert.matches("\n   batch_first = false, device?, dtype?)\n\nAttention of several heads: each", text, 1, true)
+      assert.matches("\n  options?         table  with `add_bias_kv` a learnt key and value come after\n"
+         .. "                   those of the input, with `add_zero_attn` zeros; ", text, 1, true)
+      assert.matches("\nobject(query, key, value, key_padding_mask?,", text, 1, true)
+      text = manual.help(torch.utils.plot.image)
+      assert.matches("torch.utils.plot.image(tensor, title?,", text, 1, true)
+      assert.is_nil(text:find("\nsave: string}", 1, true))
+      for line in text:gmatch "[^\n]+" do assert.truthy(#line <= 80, line) end
+   end)
+
+   it("lists what a module has", function()
+      local text = manual.help "torch.io"
+      assert.equal(text, manual.help(torch.io))
+      assert.equal(text, manual.help "io")
+      assert.matches("\n  bytes            A string's bytes as a tensor.\n", text, 1, true)
+      assert.matches("\n  as_dict          Makes torch.save write a table as a dictionary,", text, 1, true)
+      assert.matches("optim.*It has ASGD, Adadelta,", manual.help "optim")
+      assert.matches("nn%.functional.*It has .*cross_entropy,", manual.help "nn.functional")
+      assert.is_nil(help.text("torch.io"):find("Did you mean", 1, true))
+   end)
+
    it("describes modules by the heads of their files", function()
       assert.is_string(manual.help("nn.functional"))
       assert.equal(manual.help("nn.functional"), manual.help(torch.nn.functional))

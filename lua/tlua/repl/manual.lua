@@ -2,6 +2,7 @@
 -- is generated with them (`tlua.manual`), what is written in Lua by the comments of its source.
 
 local torch = require "tlua"
+local comments = require "tlua.repl.comments"
 
 local M = {}
 
@@ -60,19 +61,30 @@ function M.resolve(name)
    return value, module
 end
 
--- The path of a function: among the tables that hold functions, the first that has it.
-local function path_of(fn)
-   local holders = {
-      {"torch.", torch}, {"torch.", torch.Tensor}, {"torch.autograd.", torch.autograd},
-      {"torch.linalg.", torch.linalg}, {"torch.special.", torch.special},
-      {"torch.nn.functional.", torch.nn.functional},
-      {"torch.cuda.", torch.cuda}, {"torch.sim.", torch.sim}, {"torch.io.", torch.io},
-   }
-   for _, holder in ipairs(holders) do
-      local prefix, members = table.unpack(holder)
-      for name, value in next, members or {} do
-         if value == fn then return prefix .. name end
+local function is_class(value)
+   local meta = type(value) == "table" and getmetatable(value)
+   return type(meta) == "table" and meta.ancestors ~= nil
+end
+
+-- The path of a function or table in the tables below `torch` that are loaded: the shortest one.
+local function path_of(wanted)
+   local waiting, seen = {{"torch.", torch}, {"torch.", torch.Tensor}}, {}
+   local at = 1
+   while waiting[at] do
+      local prefix, members = table.unpack(waiting[at])
+      local below = {}
+      for name, value in next, members do
+         local public = type(name) == "string" and not name:find "^_"
+         if public and value == wanted then return prefix .. name end
+         local open = public and type(value) == "table" and not seen[value] and not is_class(value)
+         if open and value ~= package.loaded and value ~= _G then below[#below + 1] = name end
       end
+      table.sort(below)
+      for _, name in ipairs(below) do
+         seen[members[name]] = true
+         waiting[#waiting + 1] = {prefix .. name .. ".", members[name]}
+      end
+      at = at + 1
    end
 end
 
@@ -84,38 +96,13 @@ local function lines_of(text)
    return lines
 end
 
--- The lines of the comment that ends above line `last`, without dashes.
-local function comment_above(lines, last)
-   local first = last
-   while first > 1 and lines[first - 1]:find("^%s*%-%-") do first = first - 1 end
-   local comment = {}
-   for i = first, last - 1 do comment[#comment + 1] = lines[i]:match("^%s*%-+%s?(.-)%s*$") end
-   return comment
-end
-
--- A comment's sentences, and its lines with a certain tag, as "  name  the rest".
-local function sentences(comment)
-   local text = {}
-   for _, line in ipairs(comment) do
-      if not line:find("^@") then text[#text + 1] = line end
-   end
-   return table.concat(text, "\n")
-end
-
-local function tagged(comment, tag)
-   local list = {}
-   for _, line in ipairs(comment) do
-      local name, rest = line:match("^@" .. tag .. "%s+(%S+)%s*(.*)$")
-      if name then list[#list + 1] = ("  %-16s %s"):format(name, rest) end
-   end
-   return table.concat(list, "\n")
-end
-
 -- What the first lines of a file say about it, without its name.
 local function heading(lines)
    local last = 1
    while lines[last] and lines[last]:find("^%-%-") do last = last + 1 end
-   local text = sentences(comment_above(lines, last)):gsub("^%S+%.lua %- ", "")
+   local comment = comments.above(lines, last)
+   comment[1] = comment[1] and comment[1]:gsub("^%S+%.lua %- ", "")
+   local text = comments.sentences(comment)
    if text:find("^%l%l+[%s,:]") then text = text:sub(1, 1):upper() .. text:sub(2) end
    return text
 end
@@ -148,34 +135,17 @@ local function parameter_text(parameter)
    return parameter.name .. (parameter.optional and "?" or "")
 end
 
--- Long calls go on in lines of their own, below the first.
-local function wrap(text)
-   local lines = {""}
-   for word in text:gmatch("%S+%s?") do
-      local line = lines[#lines]
-      if line ~= "" and #line + #word > 80 then
-         lines[#lines] = line:gsub("%s$", "")
-         lines[#lines + 1] = "   " .. word
-      else
-         lines[#lines] = line .. word
-      end
-   end
-   return table.concat(lines, "\n")
-end
-
 -- "nn.Linear(in_features, out_features, bias = true, ...)"
-local function call_text(name, fn, comment)
+local function call_text(name, fn, tags)
    local declared = declaration(fn)
    local parameters = {}
    for _, parameter in ipairs(declared or {}) do
       parameters[#parameters + 1] = parameter_text(parameter)
    end
    if not declared then
-      for _, line in ipairs(comment) do
-         parameters[#parameters + 1] = line:match("^@param%s+(%S+)")
-      end
+      for i, entry in ipairs(tags.param or {}) do parameters[i] = entry.name end
    end
-   return wrap(("%s(%s)"):format(name, table.concat(parameters, ", ")))
+   return comments.list(name .. "(", parameters, ")")
 end
 
 -- Texts -------------------------------------------------------------------------------------------
@@ -193,9 +163,14 @@ local function function_text(name, fn)
    local info = debug.getinfo(fn, "S")
    local source = info.what == "Lua" and source_of(info.source)
    if not source then return nil end
-   local comment = comment_above(lines_of(source), info.linedefined)
+   local comment = comments.above(lines_of(source), info.linedefined)
    if #comment == 0 then return nil end
-   return join {call_text(name, fn, comment), sentences(comment), tagged(comment, "param")}
+   local declared = declaration(fn)
+   local text, tags = comments.parse(comment)
+   return join {
+      call_text(name or declared and declared.title or "function", fn, tags), text,
+      comments.table(tags.param),
+   }
 end
 
 -- The comment above the line that makes a class, which names it in quotes.
@@ -203,7 +178,7 @@ local function class_comment(lines, name)
    local short = name:match("[^.]+$")
    for i, line in ipairs(lines) do
       for quoted in line:gmatch('"([%w_.]+)"') do
-         if quoted == name or quoted == short then return comment_above(lines, i) end
+         if quoted == name or quoted == short then return comments.above(lines, i) end
       end
    end
    return {}
@@ -232,6 +207,47 @@ local function function_of(name)
    end
 end
 
+local function value_text(value)
+   if type(value) == "table" then
+      local items = {}
+      for i, item in ipairs(value) do items[i] = value_text(item) end
+      return "{" .. table.concat(items, ", ") .. "}"
+   end
+   if type(value) == "number" and math.type(value) == "float" then return ("%g"):format(value) end
+   return type(value) == "string" and ("%q"):format(value) or tostring(value)
+end
+
+-- The call of an optimizer's class with all options it has, and their defaults; nil for other
+-- classes. An optimizer that is made knows them best: its constructor adds those of its parents.
+local function optimizer_call(class)
+   if not require "tlua.class".issubclass(class, torch.optim.Optimizer) then return nil end
+   local parameter = torch.ones(1, 1):requires_grad_(true)
+   local ok, made = pcall(class, {parameter})
+   if not ok then return nil end
+   local options, names = {}, {}
+   for name in pairs(made.defaults) do names[#names + 1] = name end
+   table.sort(names, function(a, b)
+      if (a == "lr") ~= (b == "lr") then return a == "lr" end
+      return a < b
+   end)
+   for i, name in ipairs(names) do
+      options[i] = ("%s = %s"):format(name, value_text(made.defaults[name]))
+   end
+   if options[1] then options[1] = "{" .. options[1] end
+   return comments.list(class.__name .. "(params, ", options, "})")
+end
+
+local optimizer_methods <const> = "Methods: step, zero_grad, state_dict, load_state_dict, "
+   .. "add_param_group"
+
+-- How an object of a class is called, if its method `forward` declares that.
+local function forward_text(class)
+   local forward = rawget(class, "forward")
+   local declared = forward and declaration(forward)
+   if not declared then return "" end
+   return call_text("object", forward, {})
+end
+
 -- A class; `module` is where it was loaded from, if that is known.
 local function class_text(class, module)
    local name, make = class.__name, class.__init
@@ -239,20 +255,57 @@ local function class_text(class, module)
    local source = source_of(module or own.source) or source_of(own.source)
    if not source then return nil end
    local lines = lines_of(source)
-   local comment = class_comment(lines, name)
+   local about, tags = comments.parse(class_comment(lines, name))
    local made_here = rawget(class, "__init") and source == source_of(own.source)
-   local making = made_here and comment_above(lines, own.linedefined) or {}
-   local about = sentences(comment)
+   local making, arguments = comments.parse(
+      made_here and comments.above(lines, own.linedefined) or {})
+   local call = optimizer_call(class)
    return join {
-      call_text(name, make, making), about ~= "" and about or heading(lines), sentences(making),
-      declaration(make) and "" or tagged(making, "param"), tagged(comment, "field"),
-      methods(class), function_of(name),
+      call or call_text(name, make, arguments), about ~= "" and about or heading(lines), making,
+      not call and comments.table(arguments.param) or "", comments.table(tags.field),
+      forward_text(class), call and optimizer_methods or methods(class) or "",
+      function_of(name) or "",
    }
 end
 
-local function is_class(value)
-   local meta = type(value) == "table" and getmetatable(value)
-   return type(meta) == "table" and meta.ancestors ~= nil
+-- The first sentence on a field of a table: of an operator, or of a function in Lua.
+local function first_sentence(name, value, key)
+   local text = operators()[("%s.%s"):format(name, key)]
+   if text then return comments.first_sentence(text:match "\n\n(.*)$" or "") end
+   local found, field = pcall(function() return value[key] end)
+   local info = found and type(field) == "function" and debug.getinfo(field, "S")
+   local source = info and info.what == "Lua" and source_of(info.source)
+   if not source then return "" end
+   local comment = comments.above(lines_of(source), info.linedefined)
+   return comments.first_sentence(comments.sentences(comment))
+end
+
+-- Longer lists have names alone.
+local most_sentences <const> = 40
+
+-- A table of functions, classes and other tables: what each of them is.
+local function table_text(name, value, about)
+   local names, lines = {}, {}
+   for key in next, value do names[key] = true end
+   for key in pairs(lazy_names(value)) do names[key] = true end
+   local sorted = {}
+   for key in pairs(names) do
+      if type(key) == "string" and not key:find "^_" then sorted[#sorted + 1] = key end
+   end
+   if #sorted == 0 then return about end
+   table.sort(sorted)
+   local told = 0
+   for i, key in ipairs(sorted) do
+      local text = #sorted <= most_sentences and first_sentence(name, value, key) or ""
+      lines[i] = {name = key, text = text}
+      if text ~= "" then told = told + 1 end
+   end
+   local short = name:gsub("^torch%.", "")
+   return join {
+      name, about or "",
+      told * 2 > #sorted and comments.table(lines) or comments.list("It has ", sorted, "."),
+      ('help "%s.%s" tells more.'):format(short, sorted[1]),
+   }
 end
 
 local function by_name(name)
@@ -261,18 +314,26 @@ local function by_name(name)
    local value, module = M.resolve(name)
    if is_class(value) then return class_text(value, module) end
    if type(value) == "function" then return function_text(name, value) end
-   local source = type(value) == "table" and module and source_of(module)
-   return source and heading(lines_of(source)) or nil
+   if type(value) ~= "table" or value == torch or getmetatable(value) ~= nil
+      and next(lazy_names(value)) == nil and not module then
+      return nil
+   end
+   local source = module and source_of(module)
+   return table_text("torch." .. name:gsub("^torch%.", ""), value,
+      source and heading(lines_of(source)))
 end
 
 -- What the file of a loaded module says about it.
 local function module_text(value)
+   local about
    for name, loaded in next, package.loaded do
       if loaded == value and name:find("^tlua%.") then
          local source = source_of(name)
-         return source and heading(lines_of(source)) or nil
+         about = source and heading(lines_of(source))
       end
    end
+   local path = type(value) == "table" and value ~= torch and path_of(value)
+   return path and table_text(path, value, about) or about
 end
 
 --- The manual's text on a function, a class, an object of a class, or a name such as "add",
@@ -283,7 +344,7 @@ function M.help(subject)
    if type(subject) == "string" then return by_name(subject) end
    if type(subject) == "function" then
       local path = path_of(subject)
-      return path and by_name(path) or function_text("function", subject)
+      return path and by_name(path) or function_text(nil, subject)
    end
    local class = is_class(subject) and subject or getmetatable(subject)
    if is_class(class) then return by_name(class.__name) or class_text(class) end
