@@ -55,9 +55,10 @@ describe("help", function()
       assert.matches("optim.Adam(params, {lr = 0.001, amsgrad = false, betas = {0.9, 0.999},", text, 1, true)
       assert.matches("weight_decay = 0})", text, 1, true)
       assert.matches("Methods: step, zero_grad, state_dict, load_state_dict", text)
+      local class_of = require "tlua.class"
       for name in pairs(getmetatable(torch.optim).lazy) do
          local class = torch.optim[name]
-         local is = type(class) == "table" and torch.class.issubclass(class, torch.optim.Optimizer)
+         local is = type(class) == "table" and class_of.issubclass(class, torch.optim.Optimizer)
          if is and class ~= torch.optim.Optimizer then
             assert.matches("^optim%.%w+%(params, {lr = ", manual.help(class))
          end

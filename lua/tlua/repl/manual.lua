@@ -66,8 +66,9 @@ local function is_class(value)
    return type(meta) == "table" and meta.ancestors ~= nil
 end
 
--- The path of a function or table in the tables below `torch` that are loaded: the shortest one.
-local function path_of(wanted)
+-- The path of a function or table in the tables below `torch` that are loaded: of several the
+-- shortest one that accept(path), if given, takes.
+local function path_of(wanted, accept)
    local waiting, seen = {{"torch.", torch}, {"torch.", torch.Tensor}}, {}
    local at = 1
    while waiting[at] do
@@ -75,7 +76,8 @@ local function path_of(wanted)
       local below = {}
       for name, value in next, members do
          local public = type(name) == "string" and not name:find "^_"
-         if public and value == wanted then return prefix .. name end
+         local found = public and value == wanted
+         if found and (not accept or accept(prefix .. name)) then return prefix .. name end
          local open = public and type(value) == "table" and not seen[value] and not is_class(value)
          if open and value ~= package.loaded and value ~= _G then below[#below + 1] = name end
       end
@@ -343,8 +345,12 @@ end
 function M.help(subject)
    if type(subject) == "string" then return by_name(subject) end
    if type(subject) == "function" then
-      local path = path_of(subject)
-      return path and by_name(path) or function_text(nil, subject)
+      local text
+      path_of(subject, function(path)
+         text = by_name(path)
+         return text
+      end)
+      return text or function_text(nil, subject)
    end
    local class = is_class(subject) and subject or getmetatable(subject)
    if is_class(class) then return by_name(class.__name) or class_text(class) end
