@@ -50,7 +50,31 @@ describe("nn.Sequential", function()
       local model = nn.Sequential(nn.ReLU(), nn.Tanh(), nn.GELU())
       assert.same({"nn.Tanh", "nn.GELU"}, types(model:slice(2)))
       assert.is_true(model:slice(-2, -1)[1] == model[2])
-      assert.raises("outside of 1 to 3", function() model:slice(2, 4) end)
+      assert.raises("the range 2 to 4 does not lie inside of 1 to 3",
+         function() model:slice(2, 4) end)
+   end)
+
+   it("is cut by a range as a key, which includes its end, and read from its end", function()
+      local model = nn.Sequential(nn.ReLU(), nn.Tanh(), nn.GELU())
+      assert.equal("nn.Sequential", torch.type(model[{1, 2}]))
+      assert.same({"nn.ReLU", "nn.Tanh"}, types(model[{1, 2}]))
+      assert.same({"nn.Tanh", "nn.GELU"}, types(model[{-2, -1}]))
+      assert.same({"nn.Tanh"}, types(model[{2, 2}]))
+      assert.same({"nn.ReLU", "nn.Tanh", "nn.GELU"}, types(model[{}]))
+      assert.is_true(model[{2, 3}][1] == model[2] and model[-1] == model[3])
+      assert.is_nil(model[4])
+      assert.raises("nn.Sequential: expected a position from -3 to -1, got -4",
+         function() return model[-4] end)
+      assert.raises("nn.Sequential: the range 1 to 4 does not lie inside of 1 to 3",
+         function() return model[{1, 4}] end)
+      assert.raises("nn.Sequential: expected a position, or a range {first, last}",
+         function() return model[{first = 1}] end)
+      assert.raises("a range {first, last}", function() return model[{1}] end)
+      local Block = torch.class("CutBlock", nn.Sequential)
+      function Block:forward(x) return nn.Sequential.forward(self, x) * 2 end
+      local block = Block(nn.Identity(), nn.ReLU())
+      assert.equal(6, block(torch.tensor(3.0)):item())
+      assert.is_true(block[-1] == block[2])
    end)
 
    it("refuses what is no module", function()
@@ -87,6 +111,15 @@ describe("nn.ModuleList", function()
       assert.equal(4, #list:parameters())
       assert.same({"nn.Linear", "nn.Linear", "nn.ReLU"}, types(list))
       assert.raises("expected a module", function() list:append(3) end)
+   end)
+end)
+
+describe("a part of an nn.ModuleList", function()
+   it("is one, which shares the modules", function()
+      local list = nn.ModuleList {nn.ReLU(), nn.Tanh(), nn.GELU()}
+      assert.equal("nn.ModuleList", torch.type(list[{2, 3}]))
+      assert.is_true(list[{2, -1}][1] == list[2] and list[-1] == list[3])
+      assert.equal(2, #list[{2, 3}])
    end)
 end)
 

@@ -81,6 +81,27 @@ describe("nn.Module", function()
          names(net:named_parameters("net")))
    end)
 
+   it("takes PyTorch's options for its names, by position and by name", function()
+      local all = {"first.weight", "first.bias", "second.weight"}
+      assert.same({"m.scale", "m." .. all[1], "m." .. all[2], "m." .. all[3]},
+         names(net:named_parameters {prefix = "m"}))
+      assert.same({"m.scale"}, names(net:named_parameters("m", false)))
+      assert.same({"scale"}, names(net:named_parameters {recurse = false}))
+      assert.is_true(net:parameters {recurse = false}[1] == net.scale)
+      assert.equal(1, #net:parameters(false))
+      net.again = net.first
+      assert.same({"scale", all[1], all[2], all[3], "again.weight", "again.bias"},
+         names(net:named_parameters {remove_duplicate = false}))
+      assert.same({"m", "m.first", "m.second", "m.again"},
+         names(net:named_modules {prefix = "m", remove_duplicate = false}))
+      assert.same({"b.count", "b.scratch"}, names(net:named_buffers {prefix = "b"}))
+      assert.equal(0, #net.first:buffers(false))
+      assert.raises("nn.Module.named_parameters: unknown option prefixes; did you mean prefix?",
+         function() net:named_parameters {prefixes = "m"} end)
+      assert.raises("nn.Module.named_parameters: prefix: expected a string, got 3",
+         function() net:named_parameters(3) end)
+   end)
+
    it("needs no call of its constructor to register", function()
       local Plain = torch.class("Plain", nn.Module)
       function Plain:__init() self.layer = nn.Linear(2, 2) end

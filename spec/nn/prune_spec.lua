@@ -43,6 +43,24 @@ describe("prune", function()
       compare("pruned_together", a.weight_mask, b.weight_mask, a.bias_mask)
    end)
 
+   it("takes the method by name, as PyTorch's keywords", function()
+      local a, b = filled(nn.Linear(3, 2)), filled(nn.Conv1d(2, 2, 3))
+      fill(b.weight, 0.3)
+      prune.global_unstructured({{a, "weight"}, {b, "weight"}, {a, "bias"}},
+         {pruning_method = prune.L1Unstructured, amount = 0.5})
+      compare("pruned_together", a.weight_mask, b.weight_mask, a.bias_mask)
+      assert.raises("prune.global_unstructured: pruning_method: expected a class whose "
+         .. "PRUNING_TYPE is unstructured, got nil",
+         function() prune.global_unstructured({{a, "weight"}}, {amount = 0.5}) end)
+      assert.raises("prune.global_unstructured: pruning_method", function()
+         prune.global_unstructured({{a, "weight"}}, {pruning_method = prune.LnStructured})
+      end)
+      local layer = nn.Linear(4, 3)
+      prune.random_unstructured(layer, {name = "weight", amount = 2})
+      assert.equal(10, layer.weight_mask:sum():item())
+      prune.ln_structured(nn.Linear(4, 3), {name = "weight", amount = 0.5, n = 2, dim = 1})
+   end)
+
    it("keeps masks with the state, which loads into a pruned module", function()
       local layer = prune.l1_unstructured(nn.Linear(3, 3), "weight", 4)
       local state = layer:state_dict()

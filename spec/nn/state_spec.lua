@@ -15,6 +15,38 @@ local function sorted_names(state)
    return names
 end
 
+describe("load_state_dict with assign", function()
+   it("puts the state's tensors in place, with their dtype, and copies nothing", function()
+      local from, to = nn.BatchNorm1d(2):double(), nn.BatchNorm1d(2)
+      to.weight:requires_grad_(false)
+      local state = from:state_dict()
+      to:load_state_dict(state, {assign = true})
+      assert.equal("float64", to.weight.dtype)
+      assert.equal("float64", to.running_mean.dtype)
+      assert.equal(state.weight:data_ptr(), to.weight:data_ptr())
+      assert.equal(state.running_mean:data_ptr(), to.running_mean:data_ptr())
+      assert.is_true(to.weight.is_parameter and to.bias.is_parameter)
+      assert.is_false(to.weight.requires_grad)
+      assert.is_true(to.bias.requires_grad)
+      assert.equal(5, (function() local n = 0 for _ in pairs(to:state_dict()) do n = n + 1 end
+         return n end)())
+   end)
+
+   it("keeps tied parameters tied, and refuses what does not fit", function()
+      local net = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
+      net[2].weight = net[1].weight
+      net:load_state_dict(net:clone():state_dict(), {assign = true})
+      assert.is_true(net[1].weight == net[2].weight)
+      assert.equal(3, #net:parameters())
+      assert.raises("of another shape", function()
+         nn.Linear(2, 3):load_state_dict(nn.Linear(2, 2):state_dict(), {assign = true})
+      end)
+      assert.raises("load_state_dict: unknown option asign; did you mean assign?", function()
+         nn.Linear(2, 2):load_state_dict(nn.Linear(2, 2):state_dict(), {asign = true})
+      end)
+   end)
+end)
+
 describe("a state with PyTorch's names", function()
    it("counts positions from 0, both ways", function()
       local a, b = model(), model()

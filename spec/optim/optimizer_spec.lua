@@ -457,6 +457,37 @@ describe("optim.Optimizer", function()
    end)
 end)
 
+describe("options that choose how PyTorch computes a step", function()
+   local function weight() return torch.nn.Parameter(torch.ones(2)) end
+
+   it("are taken and change nothing", function()
+      for _, name in ipairs {"SGD", "Adam", "AdamW", "RMSprop", "Adagrad", "NAdam"} do
+         local a, b = weight(), weight()
+         local plain = torch.optim[name]({a}, {lr = 0.1})
+         local chosen = torch.optim[name]({b}, {lr = 0.1, fused = true, differentiable = false})
+         for _, p in ipairs {a, b} do p.grad = torch.tensor {0.5, -2.0} end
+         plain:step()
+         chosen:step()
+         assert.is_true(torch.equal(a:detach(), b:detach()), name)
+         assert.same(plain:state_dict().param_groups, chosen:state_dict().param_groups)
+      end
+      torch.optim.Adam({{params = {weight()}, foreach = true}}, {fused = false, capturable = true})
+   end)
+
+   it("are refused where they are wrong, or ask for more", function()
+      local function adam(options) return function() torch.optim.Adam({weight()}, options) end end
+      assert.raises("optim.Adam: fused: expected a boolean, got 1", adam {fused = 1})
+      assert.raises("optim.Adam: expected foreach or fused, got both",
+         adam {fused = true, foreach = true})
+      assert.raises("optim.Adam: differentiable: expected false, since steps are not recorded",
+         adam {differentiable = true})
+      assert.raises("optim.Adam: unknown option fusd; did you mean fused?; there are amsgrad,",
+         adam {fusd = true})
+      assert.raises("optim.LBFGS: unknown option fused",
+         function() torch.optim.LBFGS({weight()}, {fused = true}) end)
+   end)
+end)
+
 describe("optim.LBFGS", function()
    it("finds the minimum of Rosenbrock's function", function()
       local x = torch.tensor({-1.2, 1.0}, {dtype = "float64"}):requires_grad_()

@@ -463,12 +463,20 @@ describe("bad use", function()
       end)
       shell.with_folder(function(folder)
          shell.write(folder .. "/a.lua", [[
-            local handler = torch.profiler.tensorboard_trace_handler "/no/such"
+            local handler = torch.profiler.tensorboard_trace_handler "/dev/null/such"
             torch.profiler.profile({on_trace_ready = handler}, function() torch.ones(1) end)
             print "went on"]])
          local output = shell.ok(shell.start() .. " " .. folder .. "/a.lua")
-         assert.matches("/no/such/", output)
+         assert.matches("/dev/null/such", output)
          assert.matches("went on", output)
+      end)
+   end)
+
+   it("of a folder that is not there makes it, with those above it", function()
+      shell.with_folder(function(folder)
+         local handler = profiler.tensorboard_trace_handler(folder .. "/new/dir", "rank0")
+         profiler.profile({on_trace_ready = handler}, function() torch.ones(1) end)
+         assert.matches("^rank0%.%d+%.pt%.trace%.json\n$", shell.ok("ls " .. folder .. "/new/dir"))
       end)
    end)
 

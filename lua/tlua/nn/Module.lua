@@ -123,18 +123,25 @@ local function walk(module, path, seen, visit, every)
    if every then seen[module] = nil end
 end
 
--- The list {{path, value}, ...} of all that `pick(module)` iterates over; what is shared once,
--- or, with `every`, once for each of its paths.
-local function collect(module, prefix, pick, every)
+-- The list {{path, value}, ...} of all that `pick(module)` iterates over. Options as those of
+-- named_parameters; what is shared comes once, unless remove_duplicate is false.
+local function collect(module, pick, options)
+   local every = options.remove_duplicate == false
    local found, seen = {}, {}
-   walk(module, prefix or "", {}, function(owner, path)
+   local function visit(owner, path)
       for name, value in pick(owner) do
          if every or not seen[value] then
             seen[value] = true
             found[#found + 1] = {join(path, name), value}
          end
       end
-   end, every)
+   end
+   local prefix = options.prefix or ""
+   if options.recurse == false then
+      visit(module, prefix)
+   else
+      walk(module, prefix, {}, visit, every)
+   end
    return found
 end
 
@@ -186,30 +193,54 @@ local function iterate(pairs_list)
    end
 end
 
+local none <const> = {}
+
+-- A function that reads a method's options, by position or by name; without any it costs nothing.
+local function reader(method, parameters)
+   local take = args.signature(("nn.Module.%s(%s)"):format(method, parameters))
+   return function(...)
+      if select("#", ...) == 0 then return none end
+      return take(...)
+   end
+end
+
+local recurse <const> = "recurse: boolean = true"
+local naming <const> = "prefix: string = '', recurse: boolean = true, "
+   .. "remove_duplicate: boolean = true"
+local of_parameters, of_buffers = reader("parameters", recurse), reader("buffers", recurse)
+local of_named_parameters = reader("named_parameters", naming)
+local of_named_buffers = reader("named_buffers", naming)
+local of_named_modules = reader("named_modules",
+   "prefix: string = '', remove_duplicate: boolean = true")
+
 --- All parameters, each once, those of submodules included.
+---@param ... boolean|{recurse: boolean}  whether those of submodules are; true by default
 ---@return Tensor[]
-function Module:parameters()
-   return values(collect(self, "", own_parameters))
+function Module:parameters(...)
+   return values(collect(self, own_parameters, of_parameters(...)))
 end
 
 --- Iterates over the names and values of all parameters: `for name, p in m:named_parameters()`.
----@param prefix? string  put before the names
+--- Options by position or name: prefix, put before the names; recurse (true), whether those of
+--- submodules come, too; remove_duplicate (true), whether a shared one comes once.
+---@param ... string|{prefix: string, recurse: boolean, remove_duplicate: boolean}
 ---@return fun(): string, Tensor
-function Module:named_parameters(prefix)
-   return iterate(collect(self, prefix, own_parameters))
+function Module:named_parameters(...)
+   return iterate(collect(self, own_parameters, of_named_parameters(...)))
 end
 
 --- All buffers, each once.
+---@param ... boolean|{recurse: boolean}  whether those of submodules are; true by default
 ---@return Tensor[]
-function Module:buffers()
-   return values(collect(self, "", own_buffers))
+function Module:buffers(...)
+   return values(collect(self, own_buffers, of_buffers(...)))
 end
 
---- Iterates over the names and values of all buffers.
----@param prefix? string
+--- Iterates over the names and values of all buffers; options as those of named_parameters.
+---@param ... string|{prefix: string, recurse: boolean, remove_duplicate: boolean}
 ---@return fun(): string, Tensor
-function Module:named_buffers(prefix)
-   return iterate(collect(self, prefix, own_buffers))
+function Module:named_buffers(...)
+   return iterate(collect(self, own_buffers, of_named_buffers(...)))
 end
 
 --- This module and all below it, parents first, each once.
@@ -221,11 +252,13 @@ function Module:modules()
 end
 
 --- Iterates over the paths and values of this module (its path is "") and all below it.
----@param prefix? string
+---@param ... string|{prefix: string, remove_duplicate: boolean}  as those of named_parameters
 ---@return fun(): string, nn.Module
-function Module:named_modules(prefix)
-   local list = {}
-   walk(self, prefix or "", {}, function(module, path) list[#list + 1] = {path, module} end)
+function Module:named_modules(...)
+   local options, list = of_named_modules(...), {}
+   walk(self, options.prefix or "", {}, function(module, path)
+      list[#list + 1] = {path, module}
+   end, options.remove_duplicate == false)
    return iterate(list)
 end
 

@@ -3,13 +3,17 @@
 local args = require "tlua.args"
 local class = require "tlua.class"
 local Module = require "tlua.nn.Module"
+local slicing = require "tlua.nn.slicing"
 local Sequential = require "tlua.nn.Sequential"
 
 ---@class nn.ModuleList: nn.Module
 ---@overload fun(modules?: nn.Module[]): nn.ModuleList
 local ModuleList, parent = class.class("nn.ModuleList", Module)
 
---- `list[i]` is the i-th module, `#list` their number, `ipairs(list)` goes through them.
+slicing.define(ModuleList, function(modules) return ModuleList(modules) end)
+
+--- `list[i]` is the i-th module, `list[-1]` the last, `list[{i, j}]` a ModuleList with those from i
+--- to j, `#list` their number; `ipairs(list)` goes through them.
 ---@param modules? nn.Module[]
 function ModuleList:__init(modules)
    parent.__init(self)

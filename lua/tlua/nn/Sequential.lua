@@ -5,13 +5,16 @@ local args = require "tlua.args"
 local class = require "tlua.class"
 local fuses = require "tlua.nn.Linear".activation
 local Module = require "tlua.nn.Module"
+local slicing = require "tlua.nn.slicing"
 
 ---@class nn.Sequential: nn.Module
 ---@overload fun(...: nn.Module): nn.Sequential
 local Sequential, parent = class.class("nn.Sequential", Module)
 
---- Modules, or one list of them. `seq[i]` is the i-th, `#seq` their number, `ipairs(seq)` goes
---- through them.
+slicing.define(Sequential, function(modules) return Sequential(modules) end)
+
+--- Modules, or one list of them. `seq[i]` is the i-th, `seq[-1]` the last, `seq[{i, j}]` a
+--- Sequential with those from i to j, `#seq` their number; `ipairs(seq)` goes through them.
 ---@param ... nn.Module|nn.Module[]
 function Sequential:__init(...)
    parent.__init(self)
@@ -110,14 +113,7 @@ end
 ---@param last? integer  the last by default
 ---@return nn.Sequential
 function Sequential:slice(first, last)
-   local n = #self
-   last = last or n
-   if first < 0 then first = n + 1 + first end
-   if last < 0 then last = n + 1 + last end
-   if first < 1 or last > n then
-      torch.raise(("nn.Sequential.slice: %d to %d lies outside of 1 to %d"):format(first, last, n))
-   end
-   return Sequential(table.unpack(self, first, last))
+   return self[{first, last or -1}]
 end
 
 return Sequential

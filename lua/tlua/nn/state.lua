@@ -8,13 +8,14 @@ local args = require "tlua.args"
 local class = require "tlua.class"
 local near = require "tlua.utils.near"
 local Buffer = require "tlua.nn.Buffer"
+local Parameter = require "tlua.nn.Parameter"
 local state_hooks = require "tlua.nn.state_hooks"
 local Uninitialized = require "tlua.nn.Uninitialized"
 
 local Module, fields -- the class, and what iterates over a module's fields in order
 
--- Calls visit(path, tensor, module) for all that is saved; what is shared once for each of its
--- paths.
+-- Calls visit(path, tensor, module, field) for all that is saved; what is shared once for each of
+-- its paths.
 local function each(module, prefix, shift, visit, above)
    if above[module] then return end
    above[module] = true
@@ -24,7 +25,7 @@ local function each(module, prefix, shift, visit, above)
       local path = prefix == "" and tostring(step) or prefix .. "." .. tostring(step)
       if type(value) == "userdata" and torch.is_tensor(value) then
          local kind = marked[name] or Buffer.kind(value)
-         if value.is_parameter or kind == "persistent" then visit(path, value, module) end
+         if value.is_parameter or kind == "persistent" then visit(path, value, module, name) end
       elseif type(value) == "table" and class.isinstance(value, Module) then
          each(value, path, shift, visit, above)
       end
@@ -119,7 +120,29 @@ local function guess(module, state, shift, faults)
 end
 
 local known_to_save <const> = {prefix = true, names = true}
-local known_to_load <const> = {strict = true, names = true}
+local known_to_load <const> = {strict = true, names = true, assign = true}
+
+-- Puts the tensors of a state into the fields of a module. Those of its parameters that are shared
+-- stay shared; whether a parameter requires a gradient stays as it is.
+local function assign(module, state, shift)
+   local places, new = {}, {}
+   each(module, "", shift, function(path, tensor, owner, field)
+      places[#places + 1] = {path, tensor, owner, field}
+   end, {})
+   for _, place in ipairs(places) do
+      local path, tensor, owner, field = table.unpack(place)
+      local value = state[path]
+      if value ~= nil and not new[tensor] then
+         if tensor.is_parameter then
+            new[tensor] = Parameter(value, tensor.requires_grad)
+         else
+            new[tensor] = value:detach()
+            Buffer.mark(new[tensor], tensor)
+         end
+      end
+      if value ~= nil then owner[field] = new[tensor] end
+   end
+end
 
 return function(base, iterate_fields)
    Module, fields = base, iterate_fields
@@ -151,7 +174,9 @@ return function(base, iterate_fields)
    --- positions in paths count from 0, as in the files that PyTorch writes. A weight_g and weight_v
    --- of nn.utils.weight_norm fit a weight that parametrizations.weight_norm has split.
    ---@param state table<string, Tensor>
-   ---@param options? {strict: boolean, names: string}
+   --- With `{assign = true}` the state's tensors take the places of parameters and buffers, with
+   --- their device and dtype, and nothing is copied; an optimizer is then to be made afterwards.
+   ---@param options? {strict: boolean, names: string, assign: boolean}
    ---@return string[] missing
    ---@return string[] unexpected
    function Module:load_state_dict(state, options)
@@ -182,6 +207,10 @@ return function(base, iterate_fields)
             guess(self, state, shift, #missing + #unexpected + #mismatched)))
       end
 
+      if options.assign then
+         assign(self, state, shift)
+         own = {}
+      end
       local _ <close> = torch.no_grad()
       for path, tensor in pairs(own) do
          local value = state[path]

@@ -18,6 +18,7 @@ local Optimizer = require "tlua.optim.Optimizer"
 local Fused, parent = class.class("optim.Fused", Optimizer)
 
 Fused.clocks = {}
+Fused.implementations = {fused = true, foreach = true, differentiable = true}
 
 --- To be called by the constructors of its classes.
 ---@param defaults table<string, any>  to which the options are added that all of them have

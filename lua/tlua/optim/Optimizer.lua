@@ -24,6 +24,9 @@ local near = require "tlua.utils.near"
 ---@field clip Tensor?  what gradients are multiplied by in a step, of one element
 local Optimizer = class.class("optim.Optimizer")
 
+-- Options that are accepted and kept nowhere; see check_implementation.
+Optimizer.implementations = {}
+
 local expected_parameters <const> =
    "a list of tensors, of {name, tensor} pairs or of groups {params = ...}"
 
@@ -35,6 +38,20 @@ local of_schedules <const> = {
    base_momentum = true,
 }
 
+-- An option that chooses how PyTorch computes a step. A step here is always one call where the
+-- optimizer has a rule for it, so that there is nothing to choose, and it is not recorded.
+local function check_implementation(name, given, key)
+   if type(given[key]) ~= "boolean" then args.refuse(name, key, "a boolean", given[key]) end
+   if key == "differentiable" and given[key] then
+      torch.raise(("%s: differentiable: expected false, since steps are not recorded; for "
+         .. "gradients through a step compute the new weights, and call the model with them by "
+         .. "torch.func.functional_call"):format(name))
+   end
+   if given.foreach and given.fused then
+      torch.raise(name .. ": expected foreach or fused, got both")
+   end
+end
+
 -- The options of one group: what it gives, else the defaults.
 local function merge(self, given, extra)
    local name = torch.type(self)
@@ -43,14 +60,17 @@ local function merge(self, given, extra)
       torch.raise(name .. ": has no defaults; an optimizer is a class that derives from it")
    end
    for key, value in pairs(given) do
-      if self.defaults[key] == nil and not (extra and extra[key]) then
+      local implementation = self.implementations[key]
+      if implementation then check_implementation(name, given, key) end
+      if self.defaults[key] == nil and not implementation and not (extra and extra[key]) then
          local names = {}
          for option in pairs(self.defaults) do names[#names + 1] = option end
+         for option in pairs(self.implementations) do names[#names + 1] = option end
          table.sort(names)
          torch.raise(("%s: unknown option %s%s; there are %s"):format(name, tostring(key),
-            near.hint(tostring(key), self.defaults), table.concat(names, ", ")))
+            near.hint(tostring(key), names), table.concat(names, ", ")))
       end
-      options[key] = value
+      if not implementation then options[key] = value end
    end
    for key, value in pairs(self.defaults) do
       if options[key] == nil then

@@ -9,7 +9,7 @@ local written = 0
 --- A function for on_trace_ready that writes a trace into a folder where TensorBoard's profiler
 --- plugin looks for it: `dir`/`worker_name`.N.pt.trace.json. If it cannot be written, that is said
 --- on stderr, and the program goes on.
----@param dir string  which is there
+---@param dir string  made where it is not there
 ---@param worker_name? string
 ---@return fun(prof: profiler.Profile)
 function M.tensorboard_trace_handler(dir, worker_name)
@@ -20,7 +20,12 @@ function M.tensorboard_trace_handler(dir, worker_name)
       written = written + 1
       local path = ("%s/%s.%d%03d.pt.trace.json"):format(dir, worker_name or "tlua", os.time(),
          written)
-      local ok, message = pcall(prof.export_chrome_trace, prof, path)
+      local ok, message = torch.io.make_folder(dir)
+      if ok then
+         ok, message = pcall(prof.export_chrome_trace, prof, path)
+      else
+         message = ("tensorboard_trace_handler: %s: %s"):format(dir, message)
+      end
       if not ok then io.stderr:write(tostring(message), "\n") end
    end
 end

@@ -351,9 +351,15 @@ end
 
 --- Prunes the elements of several parameters that have the smallest scores among all of them.
 ---@param parameters table[]  {module, name} each
----@param pruning_method table  an unstructured class, such as prune.L1Unstructured
+---@param pruning_method table  an unstructured class, such as prune.L1Unstructured; or all by name:
+--- {pruning_method = prune.L1Unstructured, amount = 0.2}
 ---@param options table  as for the class; importance_scores: a list, a tensor for each parameter
 function M.global_unstructured(parameters, pruning_method, options)
+   if options == nil and type(pruning_method) == "table" and not getmetatable(pruning_method) then
+      options, pruning_method = {}, pruning_method
+      for key, value in pairs(pruning_method) do options[key] = value end
+      pruning_method, options.pruning_method = options.pruning_method, nil
+   end
    if type(parameters) ~= "table" then
       args.refuse("prune.global_unstructured", "parameters", "a list of {module, name}",
          parameters)
