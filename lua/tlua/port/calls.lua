@@ -239,7 +239,6 @@ local function placed(P, node, fn, extra)
       local e = P:expr(nodes[i])
       P:saw_argument(fn, i, e.ty)
       if e.ty and e.ty.multi then return "{" .. e.t .. "}" end
-      if i == #nodes then return P:single(e) end
       return e.t
    end, 22, {first = node.line, last = node.last})
    return with_extra(extra, text)
@@ -301,7 +300,7 @@ local function torch_type(path, form)
    return torch_names.result_type(form, path:match "[%w_]+$")
 end
 
--- torch.cat((a, b)): also a list that is a tuple; torch.zeros((2, 3)) stays.
+-- A call of a function or a class of PyTorch.
 local function torch_call(P, node, path)
    P.uses_torch = true
    for _, item in ipairs(node.args) do P:expr(item) end
@@ -314,8 +313,6 @@ local function torch_call(P, node, path)
          .. ": class labels count from 1; add 1 to labels that count from 0")
    elseif path == "torch.nn.Embedding" or path == "torch.nn.functional.embedding" then
       P:note(node, "Embedding: positions count from 1; add 1 to those that count from 0")
-   elseif path == "torch.randint" or path == "torch.arange" then
-      P.last_range = node
    end
    local name = path:match "[%w_]+$"
    for _, keyword in ipairs(node.keywords) do
@@ -332,7 +329,6 @@ local function torch_call(P, node, path)
          end
       end
    end
-   local options_only = #node.args == 0 and #node.keywords > 0
    local arguments = M.arguments(P, node, form)
    local ty = torch_type(path, form)
    if not exists then ty = nil end
@@ -341,17 +337,14 @@ local function torch_call(P, node, path)
       ty = {k = "module", class = ty.class, e = list and list.e}
    end
    if gives_one(form, node) then ty = types.tensor end
-   -- Tensor is what all become; torch.max of two tensors gives one.
+   -- Of a whole tensor, or of two tensors, max and min give one.
    if (name == "max" or name == "min") and #node.args == 2 and is(node.args[2].ty, "tensor") then
       ty = types.tensor
    elseif (name == "max" or name == "min") and #node.args == 1 and #node.keywords == 0 then
       ty = types.tensor
    end
    if name == "where" and #node.args == 1 then ty = types.list_of(types.positions) end
-   local call = options_only and arguments:sub(1, 1) == "{" and not arguments:find "\n"
-      and " " .. arguments or "(" .. arguments .. ")"
-   if call:sub(1, 2) == " {" then call = "(" .. arguments .. ")" end
-   return {t = text .. call, p = prec.prefix, ty = ty}
+   return {t = ("%s(%s)"):format(text, arguments), p = prec.prefix, ty = ty}
 end
 
 -- A call of a dotted name of a package.

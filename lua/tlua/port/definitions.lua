@@ -207,11 +207,6 @@ function Porter:refine(node, ty)
    end
 end
 
---- The text of an argument that must be one value.
-function Porter:single(e)
-   return e.t
-end
-
 --- The class whose method is being written.
 function Porter:current_class()
    local scope = self.scope

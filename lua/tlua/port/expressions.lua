@@ -7,7 +7,6 @@ local format = require "tlua.port.format"
 local library = require "tlua.port.library"
 local literals = require "tlua.port.literals"
 local subscripts = require "tlua.port.subscripts"
-local torch_names = require "tlua.port.torch_names"
 local types = require "tlua.port.types"
 local Porter = require "tlua.port.Porter"
 
@@ -448,8 +447,5 @@ function emit.Slice(P, node)
    P:note(node, "a slice outside brackets")
    return {t = "nil", p = prec.atom}
 end
-
--- Kept here so that `torch_names` is asked once for a name: whether a tensor has a method.
-Porter.is_tensor_method = function(_, name) return torch_names.is_method(name) end
 
 return emit

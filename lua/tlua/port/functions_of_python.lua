@@ -3,7 +3,6 @@
 
 local argparse = require "tlua.port.argparse"
 local format = require "tlua.port.format"
-local subscripts = require "tlua.port.subscripts"
 local torch_names = require "tlua.port.torch_names"
 local types = require "tlua.port.types"
 local Porter = require "tlua.port.Porter"
@@ -504,8 +503,5 @@ function M.numpy(path)
    local name = from_numpy[path:match "^numpy%.(.*)$" or ""]
    return name and torch_names.find("torch." .. name) ~= nil and "torch." .. name or nil
 end
-
-M.keyword = keyword
-M.literal = subscripts.literal
 
 return M

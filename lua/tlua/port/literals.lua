@@ -138,7 +138,6 @@ function M.items(P, nodes, around)
       local e = P:expr(node)
       local multi = e.ty and e.ty.k == "tuple" and e.ty.multi
       if multi then return "{" .. e.t .. "}" end
-      if i == #nodes and node._ == "Call" and e.ty == nil then return P:single(e) end
       return e.t
    end, 4, around)
 end

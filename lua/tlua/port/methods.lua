@@ -92,7 +92,7 @@ local list = {}
 local function item(P, node)
    local e = P:expr(node)
    if e.ty and e.ty.multi then return "{" .. e.t .. "}", e end
-   return P:single(e), e
+   return e.t, e
 end
 
 function M.append(P, node, object)

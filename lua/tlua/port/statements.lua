@@ -3,7 +3,6 @@
 
 local classes = require "tlua.port.classes"
 local imports = require "tlua.port.imports"
-local literals = require "tlua.port.literals"
 local loops = require "tlua.port.loops"
 local types = require "tlua.port.types"
 local walk = require "tlua.port.walk"
@@ -742,6 +741,5 @@ function emit.ClassDef(P, stmt) classes.class(P, stmt, declares) end
 
 Porter.comment_lines = comment_text
 Porter.put = put
-Porter.quote = function(_, text) return literals.quote(text) end
 
 return emit
