@@ -5,6 +5,7 @@
 local torch = require "tlua"
 local args = require "tlua.args"
 local lazy = require "tlua.lazy"
+local others = require "tlua.device.others"
 local scope = require "tlua.scope"
 
 local M = {}
@@ -213,6 +214,7 @@ M.backends = group("backends", {
    cuda = group("backends.cuda", of_cuda, "backends.cuda.fusion.enabled"),
    cudnn = settings("backends.cudnn", cudnn, {flags = cudnn_flags}),
    cache = settings("backends.cache", cache),
+   mps = others.mps,
 }, "backends.cudnn.enabled")
 
 return M

@@ -75,15 +75,38 @@ function M.class(name, parent)
    return setmetatable(cls, info), parent
 end
 
---- Whether an object is an instance of a class or of one derived from it.
+-- Of what is no class: torch.Tensor and its like, whose metatables have `holds`; the functions that
+-- make what is no table; lists of classes.
+local function is_of(object, cls)
+   local meta = getmetatable(cls)
+   if type(meta) == "table" and meta.holds then return meta.holds(object) end
+   if cls == torch.device then
+      return type(object) == "userdata" and torch._device_name(object) ~= nil
+   elseif cls ~= nil and cls == package.loaded["tlua.nn.Parameter"] then
+      return torch.is_tensor(object) and object.is_parameter
+   elseif type(cls) == "table" and meta == nil and #cls > 0 then
+      for _, one in ipairs(cls) do
+         if M.isinstance(object, one) then return true end
+      end
+      return false
+   end
+   require "tlua.args".refuse("isinstance", "class", "a class, torch.Tensor, or a list of them",
+      cls)
+end
+
+--- Whether an object is an instance of a class or of one derived from it. Of a list of classes one
+--- is enough. torch.Tensor, torch.FloatTensor, nn.Parameter and torch.device are known, too.
 ---@param object any
----@param cls table
+---@param cls table|function
 ---@return boolean
 function M.isinstance(object, cls)
    local meta = getmetatable(object)
    local info = type(meta) == "table" and getmetatable(meta)
    local ancestors = type(info) == "table" and info.ancestors or nil
-   return ancestors ~= nil and ancestors[cls] == true
+   if ancestors and ancestors[cls] then return true end
+   local of = type(cls) == "table" and getmetatable(cls)
+   if type(of) == "table" and of.ancestors then return false end
+   return is_of(object, cls)
 end
 
 --- Whether something is a class, and with `parent` that class or one derived from it.

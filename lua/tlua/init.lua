@@ -56,6 +56,9 @@ load_on_use(torch, {
    pca_lowrank = "tlua.lowrank",
    help = "tlua.repl.manual",
    has = "tlua.lazy",
+   accelerator = "tlua.accelerator",
+   testing = "tlua.testing",
+   version = "tlua.version",
    compile = "tlua.compiler",
    compiler = "tlua.compiler",
    jit = "tlua.jit",
@@ -82,6 +85,14 @@ for name in ("no_grad enable_grad inference_mode set_grad_enabled"):gmatch "%S+"
    torch.autograd[name] = torch[name]
 end
 
+for name in ([[FloatTensor DoubleTensor HalfTensor BFloat16Tensor CharTensor ByteTensor ShortTensor
+   IntTensor LongTensor BoolTensor]]):gmatch "%S+" do
+   getmetatable(torch).lazy[name] = "tlua.tensor_types"
+end
+for name in ("mps xpu"):gmatch "%S+" do
+   getmetatable(torch).lazy[name] = "tlua.device.others"
+end
+
 load_on_use(torch.autograd, {
    grad_mode = "tlua.autograd.paths",
    profiler = "tlua.autograd.paths",
@@ -104,10 +115,17 @@ for kind, own in pairs {cuda = " nvtx list_gpu_processes", sim = ""} do
          memory_stats_as_nested_dict memory_cached max_memory_cached reset_max_memory_allocated
          reset_max_memory_cached get_allocator_backend device_of get_arch_list
          get_device_index default_generators random set_sync_debug_mode
-         get_sync_debug_mode host_memory_stats_as_nested_dict]] .. own,
+         get_sync_debug_mode host_memory_stats_as_nested_dict
+         FloatTensor DoubleTensor HalfTensor BFloat16Tensor CharTensor ByteTensor ShortTensor
+         IntTensor LongTensor BoolTensor]] .. own,
    }))
 end
 
 lazy.strict(torch, "torch", "tlua.absent")
+
+-- torch.Tensor has the methods, is a constructor, and is what torch.isinstance knows tensors by.
+local of_tensor = getmetatable(torch.Tensor)
+of_tensor.holds = torch.is_tensor
+function of_tensor.__call(_, ...) return require "tlua.tensor_types".Tensor(...) end
 
 return torch

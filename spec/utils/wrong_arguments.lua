@@ -101,7 +101,8 @@ local function walk(path, t, fn, seen)
       local value, at = t[name], path .. "." .. name
       if type(value) == "function" or callable(value) then
          fn(at, value)
-      elseif type(value) == "table" then
+      end
+      if type(value) == "table" and (not callable(value) or value == torch.Tensor) then
          walk(at, value, fn, seen)
       end
    end

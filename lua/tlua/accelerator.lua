@@ -1,0 +1,76 @@
+-- accelerator.lua - torch.accelerator: the machine's GPU by functions that do not name its kind.
+-- It is CUDA where there is a device of it; the simulated device where that is the default device,
+-- as in `tlua --device sim`.
+
+local torch = require "tlua"
+
+local M = {}
+
+local function kind_of()
+   if torch.get_default_device():find "^sim" then return "sim" end
+   return torch.cuda.is_available() and "cuda" or nil
+end
+
+local function module_of(name)
+   local kind = kind_of()
+   if not kind then
+      torch.raise(("accelerator.%s: there is no accelerator; ask torch.accelerator.is_available()")
+         :format(name))
+   end
+   return torch[kind]
+end
+
+--- Whether the machine has an accelerator that can be used.
+---@return boolean
+function M.is_available() return kind_of() ~= nil end
+
+--- How many accelerators there are; 0 where there is none.
+---@return integer
+function M.device_count()
+   local kind = kind_of()
+   return kind and torch[kind].device_count() or 0
+end
+
+--- The accelerator's kind as a device without a number; nil where there is none.
+---@return torch.device?
+function M.current_accelerator()
+   local kind = kind_of()
+   return kind and torch.device(kind) or nil
+end
+
+--- The current accelerator's number, from 0.
+---@return integer
+function M.current_device_index() return module_of "current_device_index".current_device() end
+
+--- The same by its other name.
+---@return integer
+function M.current_device_idx() return module_of "current_device_idx".current_device() end
+
+--- Makes an accelerator current.
+---@param device integer|string|torch.device
+function M.set_device_index(device) module_of "set_device_index".set_device(device) end
+
+--- The same by its other name.
+---@param device integer|string|torch.device
+function M.set_device_idx(device) module_of "set_device_idx".set_device(device) end
+
+--- Waits for all work of an accelerator, the current one unless given.
+---@param device? integer|string|torch.device
+function M.synchronize(device) module_of "synchronize".synchronize(device) end
+
+--- The current stream of an accelerator, the current one unless given.
+---@param device? integer|string|torch.device
+---@return torch.Stream
+function M.current_stream(device) return module_of "current_stream".current_stream(device) end
+
+--- Makes a stream current on its device.
+---@param stream torch.Stream
+function M.set_stream(stream) module_of "set_stream".set_stream(stream) end
+
+-- Memory, by the names that torch.cuda has.
+for name in ([[empty_cache memory_stats memory_allocated max_memory_allocated memory_reserved
+   max_memory_reserved reset_peak_memory_stats reset_accumulated_memory_stats]]):gmatch "%S+" do
+   M[name] = function(...) return module_of(name)[name](...) end
+end
+
+return M

@@ -1,0 +1,83 @@
+-- tensor_types.lua - PyTorch's legacy constructors: torch.Tensor(2, 3), torch.FloatTensor {1, 2},
+-- torch.cuda.LongTensor(4). Numbers are sizes, and the elements then are of no defined value; a
+-- table is data. torch.isinstance(x, torch.FloatTensor) tells whether x is such a tensor.
+
+local torch = require "tlua"
+local args = require "tlua.args"
+
+local M = {}
+
+local dtypes <const> = {
+   FloatTensor = "float32", DoubleTensor = "float64", HalfTensor = "float16",
+   BFloat16Tensor = "bfloat16", CharTensor = "int8", ByteTensor = "uint8", ShortTensor = "int16",
+   IntTensor = "int32", LongTensor = "int64", BoolTensor = "bool",
+}
+
+-- A tensor of the same elements, as PyTorch's constructors give of a tensor.
+local function alias(name, x, dtype, kind)
+   local fits = (not dtype or x.dtype == dtype) and (not kind or x.device:match "^%a+" == kind)
+   if not fits then
+      local place = kind and " on " .. kind or ""
+      args.refuse(name, "data", ("a tensor of %s%s"):format(dtype, place), x)
+   end
+   return x:view_as(x)
+end
+
+-- Calls torch.tensor or torch.empty; their errors get the constructor's name.
+local function make(name, operator, data, options)
+   local ok, result = pcall(torch[operator], data, options)
+   if ok then return result end
+   local why = tostring(result):gsub("^[^\n]-:%d+: ", ""):gsub("^" .. operator .. ": ", "")
+   torch.raise(name .. ": " .. why)
+end
+
+-- `dtype` nil is the default one, `kind` nil any device.
+local function construct(name, dtype, kind, ...)
+   local first, n = (...), select("#", ...)
+   local options = {dtype = dtype or torch.get_default_dtype(), device = kind}
+   if n == 0 then return make(name, "empty", {0}, options) end
+   if n == 1 and torch.is_tensor(first) then return alias(name, first, dtype, kind) end
+   if n == 1 and type(first) == "table" then return make(name, "tensor", first, options) end
+   local sizes = {...}
+   for i = 1, n do
+      if math.type(sizes[i]) ~= "integer" or sizes[i] < 0 then
+         args.refuse(name, n == 1 and "data" or ("size[%d]"):format(i),
+            n == 1 and "sizes, a table of data or a tensor" or "an integer of at least 0", sizes[i])
+      end
+   end
+   return make(name, "empty", sizes, options)
+end
+
+-- A thing to be called, and to be asked of by torch.isinstance.
+local function constructor(name, dtype, kind)
+   local title = kind and kind ~= "cpu" and ("torch.%s.%s"):format(kind, name) or "torch." .. name
+   return setmetatable({}, {
+      __call = function(_, ...) return construct(title:gsub("^torch%.", ""), dtype, kind, ...) end,
+      __tostring = function() return title end,
+      __index = torch.Tensor,
+      holds = function(value)
+         return torch.is_tensor(value) and value.dtype == dtype
+            and value.device:match "^%a+" == kind
+      end,
+   })
+end
+
+--- torch.Tensor as a constructor: of sizes, of a table of data, or of a tensor, whose elements the
+--- result then shares. Of the default dtype. A list of sizes is data, too: torch.Tensor(x.shape)
+--- holds the sizes.
+---@param ... integer|table|Tensor
+---@return Tensor
+function M.Tensor(...) return construct("Tensor", nil, nil, ...) end
+
+--- The constructors of one kind of device, by name: FloatTensor, LongTensor, ...
+---@param kind string  "cpu", "cuda" or "sim"
+---@return table<string, table>
+function M.of(kind)
+   local list = {}
+   for name, dtype in pairs(dtypes) do list[name] = constructor(name, dtype, kind) end
+   return list
+end
+
+for name, value in pairs(M.of "cpu") do M[name] = value end
+
+return M
