@@ -1,0 +1,41 @@
+-- The guides: every block of Lua in them runs and prints the lines after its `-->`.
+
+local shell = require "spec.support.shell"
+
+local tlua = shell.start(true)
+
+-- A block's program, and the lines that it should print.
+local function program(block)
+   local expected = {}
+   for line in block:gmatch "[^\n]+" do expected[#expected + 1] = line:match "^%-%-> (.*)" end
+   return block, table.concat(expected, "\n")
+end
+
+-- Blocks of Lua that promise to run: those of the guide, which shows what they print.
+for _, path in ipairs {"lua/tlua/from_pytorch.md"} do
+   describe(path, function()
+      local n = 0
+      for block in shell.read(path):gmatch "\n```lua\n(.-)\n```" do
+         n = n + 1
+         local first = block:match "[^\n]+"
+         it(("runs block %d, which begins with %s"):format(n, first), function()
+            local text, expected = program(block)
+            shell.with_folder(function(folder)
+               shell.write(folder .. "/guide.lua", text)
+               local output = shell.ok(("cd %s && %s guide.lua"):format(shell.quote(folder), tlua))
+               assert.equal(expected, (output:gsub("\n$", "")))
+            end)
+         end)
+      end
+      it("has blocks", function() assert.is_true(n >= 5) end)
+
+      it("names programs that are there", function()
+         local seen = 0
+         for name in shell.read(path):gmatch "`(examples/[%w_/]+%.lua)`" do
+            seen = seen + 1
+            assert.equal(0, (select(2, shell.run("test -e " .. shell.quote(name)))), name)
+         end
+         assert.is_true(seen >= 10)
+      end)
+   end)
+end
