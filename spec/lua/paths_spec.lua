@@ -104,6 +104,15 @@ describe("small questions", function()
    end)
 end)
 
+describe("a tensor", function()
+   it("tells its device's number, its layout and that it is nothing special", function()
+      local x = torch.ones(2, {device = "cpu"})
+      assert.same({-1, "strided", false, false, false, false},
+         {x:get_device(), x.layout, x:is_complex(), x.is_sparse, x.is_quantized, x.is_nested})
+      assert.equal(0, torch.ones(2, {device = "sim"}):get_device())
+   end)
+end)
+
 describe("torch.vander", function()
    it("has decreasing powers, unless increasing", function() -- values: PyTorch 2.15
       local x = torch.tensor {1, 2, 3, 5}

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """Writes modules, optimizers and schedules of PyTorch 2 and what came of them, for spec/opinfo/modules.lua.
 
-    python3 spec/opinfo/modules.py FOLDER
+    python3 spec/opinfo/modules.py FOLDER [names]
 
 The modules are those of PyTorch's own tests (module_db), with their constructors' arguments, weights,
 inputs, results and gradients, and those that module_db lacks (MORE); the optimizers those of optim_db, 20
 steps each. FOLDER/modules/NAME.lua, optimizers/NAME.lua and schedules/NAME.lua have a case a line, and
-FOLDER/names.lua the public names. Everything is seeded; it takes three minutes.
+FOLDER/names.lua the public names; with "names" nothing else is written. Everything is seeded; it takes three minutes.
 """
 import copy
 import functools
@@ -20,7 +20,9 @@ warnings.simplefilter("ignore")
 sys.dont_write_bytecode = True
 
 import torch
+import torch.utils.checkpoint
 import torch.utils.data
+import torch.utils.flop_counter
 from torch import nn
 from torch.nn.utils import parametrizations, parametrize, prune, rnn
 from torch.testing._internal import common_modules, common_optimizers
@@ -345,24 +347,41 @@ def schedules(folder):
 
 
 def names(folder):
-    def public(module):
-        own = getattr(module, "__all__", None) or [
-            n for n, v in vars(module).items() if (getattr(v, "__module__", None) or "").startswith("torch")]
+    def public(place):
+        own = getattr(place, "__all__", None) if inspect.ismodule(place) else dir(place)
+        own = own or [n for n, v in vars(place).items()
+                      if (getattr(v, "__module__", None) or "").startswith("torch")]
         return [n for n in sorted(own)
-                if not n.startswith("_") and not inspect.ismodule(getattr(module, n, None))]
+                if not n.startswith("_") and not inspect.ismodule(getattr(place, n, None))]
     with open(os.path.join(folder, "names.lua"), "w") as file:
         for module in (nn, nn.init, nn.utils, torch.optim, torch.optim.lr_scheduler,
-                       torch.optim.swa_utils, rnn, parametrize, parametrizations, prune, torch.utils.data):
+                       torch.optim.swa_utils, rnn, parametrize, parametrizations, prune, torch.utils.data,
+                       torch.autograd, torch.autograd.graph, torch.func, torch.linalg, torch.special,
+                       torch.random, torch.amp, torch.nn.attention, torch.compiler, torch.library,
+                       torch.utils.checkpoint, torch.utils.flop_counter):
             file.write('{"%s",{%s}}\n' % (module.__name__[6:], ",".join(
                 '"%s"' % n for n in public(module))))
+        # Methods and fields, of an instance that Lua makes.
+        for path, make, cls in (
+                ("Tensor", "torch.ones(2, 2)", torch.Tensor), ("Generator", "torch.Generator()", torch.Generator),
+                ("nn.Module", "torch.nn.Module()", nn.Module),
+                ("nn.Sequential", "torch.nn.Sequential()", nn.Sequential),
+                ("nn.ModuleList", "torch.nn.ModuleList()", nn.ModuleList),
+                ("nn.ModuleDict", "torch.nn.ModuleDict()", nn.ModuleDict),
+                ("nn.ParameterList", "torch.nn.ParameterList()", nn.ParameterList),
+                ("nn.ParameterDict", "torch.nn.ParameterDict()", nn.ParameterDict)):
+            file.write('{"%s",{%s},"%s"}\n' % (path, ",".join('"%s"' % n for n in public(cls)), make))
+        file.write('{"",{%s}}\n' % ",".join('"%s"' % n for n in public(torch)))
 
 
 def main():
     folder = sys.argv[1]
+    names(folder)
+    if sys.argv[2:] == ["names"]:
+        return
     modules(folder)
     optimizers(folder)
     schedules(folder)
-    names(folder)
 
 
 main()

@@ -97,6 +97,33 @@ describe("a SummaryWriter", function()
       assert.same({4, 16}, {values.grid[1].image.height, values.grid[1].image.width})
    end)
 
+   it("writes figures and sounds", function()
+      local values = written(function(writer)
+         writer:add_figure("loss", torch.utils.plot.curves({3, 2, 1}))
+         writer:add_audio("beep", torch.tensor {0, 0.5, -1, 2}, 3, {sample_rate = 8000})
+         writer:add_audio("stereo", torch.zeros(2, 5))
+         assert.raises("add_figure", "torch.utils.plot", function() writer:add_figure("a", 3) end)
+         assert.raises("add_audio", "(1, L)", function() writer:add_audio("a", torch.zeros(3, 5)) end)
+         assert.raises("add_audio", "unknown option rate", function()
+            writer:add_audio("a", torch.zeros(5), 1, {rate = 3})
+         end)
+      end)
+      local image = values.loss[1].image
+      local width, height = (">I4I4"):unpack(image.png, 17)
+      assert.same({image.width, image.height}, {width, height})
+      assert.equal("\x89PNG\r\n\x1a\n", image.png:sub(1, 8))
+      local beep = values.beep[1].audio
+      assert.same({8000, 1, 4, 3}, {beep.sample_rate, beep.channels, beep.frames, values.beep[1].step})
+      local riff, size, format, length, kind, channels, rate = ("<c4I4c8I4I2I2I4"):unpack(beep.wav)
+      assert.equal("RIFF", riff)
+      assert.equal(#beep.wav - 8, size)
+      assert.equal("WAVEfmt ", format)
+      assert.same({16, 1, 1, 8000}, {length, kind, channels, rate}) -- kind 1 is PCM
+      local samples = {("<i2i2i2i2"):unpack(beep.wav, 45)}
+      assert.same({0, 16383, -32767, 32767}, {table.unpack(samples, 1, 4)})
+      assert.same({2, 5}, {values.stereo[1].audio.channels, values.stereo[1].audio.frames})
+   end)
+
    it("writes texts, PR curves, hyperparameters, graphs and embeddings", function()
       local values, events = written(function(writer, folder)
          writer:add_text("note", "*hello*", 2)

@@ -292,6 +292,19 @@ static int get_device(lua_State *L, tli_State *S, tl_Tensor *t) {
   return 1;
 }
 
+static int get_layout(lua_State *L, tli_State *S, tl_Tensor *t) {
+  (void)S, (void)t;
+  lua_pushliteral(L, "strided");
+  return 1;
+}
+
+/* is_sparse, is_quantized and is_nested, which no tensor is. */
+static int get_false(lua_State *L, tli_State *S, tl_Tensor *t) {
+  (void)S, (void)t;
+  lua_pushboolean(L, false);
+  return 1;
+}
+
 static int push_is_on(lua_State *L, const tl_Tensor *t, int8_t type) {
   lua_pushboolean(L, tli_device(t).type == type);
   return 1;
@@ -383,6 +396,10 @@ const tli_Property tli_tensor_properties[] = {{"shape", get_shape, NULL},
                                               {"is_cuda", get_is_cuda, NULL},
                                               {"is_sim", get_is_sim, NULL},
                                               {"ndim", get_ndim, NULL},
+                                              {"layout", get_layout, NULL},
+                                              {"is_sparse", get_false, NULL},
+                                              {"is_quantized", get_false, NULL},
+                                              {"is_nested", get_false, NULL},
                                               {"itemsize", get_itemsize, NULL},
                                               {"nbytes", get_nbytes, NULL},
                                               {"T", get_T, NULL},
@@ -431,6 +448,20 @@ static int tensor_element_size(lua_State *L) {
 
 static int tensor_is_floating_point(lua_State *L) {
   lua_pushboolean(L, tli_is_float((tl_DType)tli_check_tensor(L, 1, "is_floating_point")->dtype));
+  return 1;
+}
+
+/* The number of the device; -1 for the CPU, as in PyTorch. */
+static int tensor_get_device(lua_State *L) {
+  tl_Device device = tli_device(tli_check_tensor(L, 1, "get_device"));
+  lua_pushinteger(L, device.type == TL_CPU ? -1 : device.index);
+  return 1;
+}
+
+/* No dtype has complex elements. */
+static int tensor_is_complex(lua_State *L) {
+  tli_check_tensor(L, 1, "is_complex");
+  lua_pushboolean(L, false);
   return 1;
 }
 
@@ -552,6 +583,8 @@ static const luaL_Reg methods[] = {{"dim", tensor_dim},
                                    {"element_size", tensor_element_size},
 
                                    {"is_floating_point", tensor_is_floating_point},
+                                   {"get_device", tensor_get_device},
+                                   {"is_complex", tensor_is_complex},
                                    {"storage_offset", tensor_storage_offset},
                                    {"data_ptr", tensor_data_ptr},
                                    {"item", tensor_item},

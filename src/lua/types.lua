@@ -76,6 +76,14 @@ function Tensor:data_ptr() end
 ---@return boolean
 function Tensor:is_floating_point() end
 
+--- The number of the tensor's device; -1 for the CPU.
+---@return integer
+function Tensor:get_device() end
+
+--- Whether its elements are complex numbers: false.
+---@return boolean
+function Tensor:is_complex() end
+
 ---Whether the dtype is float32, float64, float16 or bfloat16.
 ---@param self torch.Tensor
 ---@return boolean

@@ -29,6 +29,12 @@ function Figure:__tostring()
    return self:text()
 end
 
+--- The figure as the bytes of a PNG file.
+---@return string
+function Figure:png()
+   return self.kind.png(self)
+end
+
 --- Writes the figure into a file. A failure leaves what was there before.
 ---@param path string  ends in .svg or .png
 ---@return utils.plot.Figure self

@@ -213,6 +213,49 @@ function SummaryWriter:add_image(tag, image, step, options)
    self:put(summary(tag, image_proto(picture("add_image", image, formats))), step)
 end
 
+--- A figure of torch.utils.plot: curves or images.
+---@param tag string
+---@param figure utils.plot.Figure
+---@param step? integer
+function SummaryWriter:add_figure(tag, figure, step)
+   step = check("add_figure", tag, step)
+   if torch.type(figure) ~= "utils.plot.Figure" then
+      args.refuse("add_figure", "figure", "what a function of torch.utils.plot gives", figure)
+   end
+   local png = figure:png()
+   local width, height = (">I4I4"):unpack(png, 17) -- behind the signature and "IHDR"
+   self:put(summary(tag, bytes(4, int(1, height) .. int(2, width) .. int(3, 3) .. bytes(4, png))),
+      step)
+end
+
+local take_audio = args.signature "add_audio(sample_rate: count = 44100)"
+
+--- A sound, kept as 16-bit WAV: numbers from -1 to 1; others are cut off.
+---@param tag string
+---@param sound Tensor  (L), (1, L) or, of two channels, (2, L)
+---@param step? integer
+---@param options? {sample_rate: integer}  44100 a second by default
+function SummaryWriter:add_audio(tag, sound, step, options)
+   step = check("add_audio", tag, step)
+   local rate = take_audio(options or {}).sample_rate
+   if not torch.is_tensor(sound) or sound:dim() < 1 or sound:dim() > 2 or sound:numel() == 0
+      or sound:dim() == 2 and sound:size(1) > 2 then
+      args.refuse("add_audio", "snd_tensor", "a tensor (L), (1, L) or (2, L)", sound)
+   end
+   if sound:dim() == 1 then sound = sound:unsqueeze(1) end
+   local channels, frames = sound:size(1), sound:size(2)
+   local samples = (sound:detach():to "cpu":double():clamp(-1, 1) * 32767):trunc():to "int64"
+   local data, list = {}, samples:t():flatten():tolist()
+   for i, sample in ipairs(list) do data[i] = ("<i2"):pack(sample) end
+   local body = table.concat(data)
+   local wav = "RIFF" .. ("<I4"):pack(36 + #body) .. "WAVEfmt "
+      .. ("<I4I2I2I4I4I2I2"):pack(16, 1, channels, rate, rate * channels * 2, channels * 2, 16)
+      .. "data" .. ("<I4"):pack(#body) .. body
+   local audio = float(1, rate + 0.0) .. int(2, channels) .. int(3, frames) .. bytes(4, wav)
+      .. bytes(5, "audio/wav")
+   self:put(summary(tag, bytes(6, audio)), step)
+end
+
 --- Pictures side by side, up to 8 in a row.
 ---@param tag string
 ---@param images Tensor  (N, C, H, W)

@@ -12,6 +12,13 @@ local function value_of(text)
       local image = wire.fields(f[4][1])
       value.image = {height = image[1][1], width = image[2][1], png = image[4][1]}
    end
+   if f[6] then
+      local audio = wire.fields(f[6][1])
+      value.audio = {
+         sample_rate = audio[1][1], channels = audio[2][1], frames = audio[3][1],
+         wav = audio[4][1],
+      }
+   end
    if f[5] then
       local h = wire.fields(f[5][1])
       local function list(packed)
