@@ -137,13 +137,11 @@ function M.load(target, modules)
    return setmetatable(target, {lazy = modules, __index = M.index, __pairs = M.each})
 end
 
--- A table of names, not an object, a class, a metatable or a list.
+-- A table of names, not an object, a class, a metatable or a list. It is looked at when the library
+-- is opened, so not at all of its names.
 local function is_namespace(value)
-   if type(value) ~= "table" or getmetatable(value) ~= nil then return false end
-   for name in next, value do
-      if type(name) ~= "string" or name:find "^__%a+$" then return false end
-   end
-   return next(value) ~= nil
+   return type(value) == "table" and getmetatable(value) == nil and type(next(value)) == "string"
+      and rawget(value, "__index") == nil and rawget(value, "__name") == nil
 end
 
 --- Makes a public table strict, and the tables of names in it: all without a metatable of their
