@@ -168,7 +168,7 @@ LIB_SRC := $(filter-out $(of_other) src/dist/mpi/plugin.c,\
   $(sort $(wildcard $(foreach d,core ops ops/* autograd graph dist dist/shm dist/mpi dist/nccl lua,src/$d/*.c))))
 MAIN_SRC := $(filter-out $(of_other),$(sort $(wildcard src/main/*.c)))
 ISA_SRC := $(sort $(wildcard kernels/cpu/isa/*.c kernels/cpu/*/isa/*.c))
-CPU_SRC := $(filter-out $(ISA_SRC),$(sort $(wildcard kernels/cpu/*.c kernels/cpu/*/*.c)))
+BUILT_IN_SRC := $(filter-out $(ISA_SRC),$(sort $(wildcard kernels/meta/*.c kernels/cpu/*.c kernels/cpu/*/*.c)))
 LUA_SRC := $(sort $(wildcard lua/tlua/*.lua lua/tlua/*/*.lua lua/tlua/*/*/*.lua))
 SCHEMAS := $(sort $(wildcard src/ops/*/*.lua))
 GENERATOR := $(sort $(wildcard src/gen/*.lua src/lua/*.lua)) \
@@ -179,7 +179,7 @@ GEN_SRC := $(foreach f,$(FAMILIES),$(GEN)/ops_$f.c $(GEN)/bind_$f.c)
 GEN_OTHER := $(addprefix $(GEN)/,ops.h kernels.h bind.h manual.lua manual.md signatures.lua gradlist.lua \
   types/tlua.lua)
 
-LIB_OBJ := $(LIB_SRC:%.c=$(OBJ)/%.o) $(CPU_SRC:%.c=$(OBJ)/%.o) \
+LIB_OBJ := $(LIB_SRC:%.c=$(OBJ)/%.o) $(BUILT_IN_SRC:%.c=$(OBJ)/%.o) \
   $(foreach isa,$(ISAS),$(ISA_SRC:%.c=$(OBJ)/%.$(isa).o)) \
   $(GEN_SRC:$(GEN)/%.c=$(OBJ)/gen/%.o) $(OBJ)/gen/embed.o
 MAIN_OBJ := $(MAIN_SRC:%.c=$(OBJ)/%.o)

@@ -108,11 +108,13 @@ TL_API const char *tl_dtype_name(tl_DType dtype);
 /* Bytes of one element. */
 TL_API size_t tl_dtype_size(tl_DType dtype);
 
-/* X(name, text): a kind of device, "sim", of which there may be several, "sim:1". */
+/* X(name, text): a kind of device, "sim", of which there may be several, "sim:1". Tensors of the
+** device "meta" have a shape, a dtype and strides, and no memory. */
 #define TL_DEVICES(X) \
   X(CPU, "cpu")       \
   X(CUDA, "cuda")     \
-  X(SIM, "sim")
+  X(SIM, "sim")       \
+  X(META, "meta")
 
 typedef enum tl_DeviceType {
 #define X(name, text) TL_##name,

@@ -42,6 +42,13 @@ local setting = [==[
       end
       return model, torch.optim.AdamW(model:parameters(), {lr = 0.01})
    end
+   local function made_on_meta(seed, kind)
+      local model = split(torch.default_device("meta", build, seed), kind)
+      refused("1.weight is on the meta device and has no memory: make it by module:to_empty",
+         dcp.load, {model = model}, {checkpoint_id = ID})
+      model:to_empty {device = "cpu"}
+      return model, torch.optim.AdamW(model:parameters(), {lr = 0.01})
+   end
 ]==]
 
 local function code(text) return (setting:gsub("%s*\n%s*", " ")) .. text end
@@ -72,8 +79,8 @@ local reader = [==[
 ]==]
 
 local function with(text, kind, id)
-   return code((text:gsub("KIND", kind and ("%q"):format(kind) or "nil")
-      :gsub("ID", function() return ("%q"):format(id) end)))
+   return (code(text):gsub("KIND", kind and ("%q"):format(kind) or "nil")
+      :gsub("ID", function() return ("%q"):format(id) end))
 end
 
 describe("distributed.checkpoint", function()
@@ -94,6 +101,16 @@ describe("distributed.checkpoint", function()
             for _, read in ipairs(case[3]) do ranks.ok(read[1], with(reader, read[2], id)) end
          end)
       end
+   end)
+
+   it("is read into a model that was built and split on the meta device", function()
+      local on_meta = reader:gsub("make%(9, KIND%)", "made_on_meta(9, KIND)")
+      shell.with_folder(function(folder)
+         local id = folder .. "/c"
+         ranks.ok(4, with(writer, "fsdp", id))
+         ranks.ok(2, with(on_meta, "fsdp", id))
+         ranks.ok(1, with(on_meta, nil, id))
+      end)
    end)
 
    it("writes each element once, and leaves one checkpoint in the folder", function()

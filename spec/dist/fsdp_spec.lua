@@ -41,6 +41,27 @@ local function run(n, code)
 end
 
 describe("fully_shard", function()
+   it("shares out a model on meta, which trains once to_empty and a state have filled it", function()
+      run(2, [==[
+         local alone = build(16, 2)
+         local model = shard(torch.default_device("meta", build, 16, 2))
+         for _, p in ipairs(model:parameters()) do check(true, p.is_meta) end
+         refused("is on the meta device and has no values: call to_empty", model, mine(x))
+         local adam = torch.optim.AdamW(model:parameters(), {lr = 0.01})
+         model:to_empty {device = "cpu"}
+         local parts = shard(build(16, 2)):state_dict()
+         model:load_state_dict(parts)
+         local sgd = torch.optim.AdamW(alone:parameters(), {lr = 0.01})
+         for step = 1, 3 do
+            local expected, got = loss(alone, x, y), loss(model, mine(x), mine(y))
+            assert(math.abs(expected:item() - mean(got)) < 1e-6, "loss of step " .. step)
+            sgd:zero_grad() adam:zero_grad()
+            expected:backward() got:backward()
+            sgd:step() adam:step()
+         end
+      ]==])
+   end)
+
    for _, case in ipairs {{2, "{}"}, {4, "{}"}, {2, "{reshard_after_forward = false}"}} do
       it(("trains as one process does: %d ranks, %s"):format(case[1], case[2]), function()
          run(case[1], [==[

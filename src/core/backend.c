@@ -1,7 +1,7 @@
 /*
 ** backend.c - finds the kernels of a device, and the calling thread's stream on
 ** it. The CPU's table is always there; others are opened on first use, once for
-** the process, and stay. So a tensor's device always has its table.
+** the process, and stay (the meta device's needs no plugin). So a tensor's device always has its table.
 */
 #include "core/backend.h"
 
@@ -51,7 +51,8 @@ const char *tli_device_type_name(int type) {
 }
 
 /* Lock held. */
-static const tl_Backend *open_plugin(int type) {
+static const tl_Backend *open_table(int type) {
+  if (type == TL_META) return &tlk_meta_backend;
   if (cut_off)
     return tli_fail_null(TL_EDEVICE, "this process was forked while its parent opened a device");
   atomic_store(&opening, true);
@@ -66,7 +67,7 @@ static const tl_Backend *open_type(int type) {
   if (backend) return backend;
   tli_mutex_lock(&lock);
   backend = atomic_load_explicit(&tli_backends[type], memory_order_acquire);
-  if (backend == NULL && (backend = open_plugin(type)) != NULL) {
+  if (backend == NULL && (backend = open_table(type)) != NULL) {
     atomic_store(&tli_devices_opened, true);
     atomic_store_explicit(&tli_backends[type], backend, memory_order_release);
   }

@@ -2,7 +2,7 @@
 ** backend.h - a kind of device: its kernels (kernel.h), and, where it has memory
 ** and a clock of its own, that memory, its streams and its events.
 **
-** The CPU's table is built in. Others come from plugins, shared libraries that
+** The CPU's table is built in, and the meta device's. Others come from plugins, shared libraries that
 ** are opened when a device of their kind is first asked for (plugin.c) and stay
 ** until the process ends. A plugin sees nothing of the engine but tl_Host.
 */
@@ -15,7 +15,7 @@
 #include "core/tensor.h"
 
 typedef struct tl_Backend {
-  const char *name; /* "cpu", "cuda", "sim" */
+  const char *name; /* "cpu", "cuda", "sim", "meta" */
 #define X(name, operands) bool (*name)(const struct tlk_##name *call);
   TLK_KERNELS(X)
 #undef X
@@ -163,6 +163,8 @@ TL_API const tl_Plugin *tlua_plugin_open(const tl_Host *host);
 
 /* The CPU's, built in. The best instruction set is chosen on the first call. */
 extern const tl_Backend tlk_cpu_backend;
+/* The meta device's, built in: kernels that compute nothing, on tensors without memory. */
+extern const tl_Backend tlk_meta_backend;
 /* What the CPU's kernels were chosen for, "x86-64-v3", and what multiplies
 ** matrices, "OpenBLAS 0.3.21 ...": for people. */
 const char *tlk_cpu_isa(void);

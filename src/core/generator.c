@@ -34,6 +34,8 @@ void tli_generator_seed_all(tli_Generator *g, uint64_t seed) {
 
 bool tli_generator_stretch(tli_Generator *g, tl_Device device, int64_t n, int per_block,
                            tli_Stretch *out) {
+  *out = (tli_Stretch){0};
+  if (device.type == TL_META) return true;
   tli_Capture *capture = tli_capture_of(device);
   g = tli_generator_of(g, device);
   if (capture) return tli_capture_draw(capture, g, tli_generator_blocks(n, per_block), out);

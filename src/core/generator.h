@@ -68,6 +68,7 @@ typedef struct tli_Stretch {
   uint64_t seed, block;
   tl_Tensor *state; /* borrowed; int64 (2), {seed, block}; NULL: none */
 } tli_Stretch;
+/* The meta device draws none. */
 bool tli_generator_stretch(tli_Generator *g, tl_Device device, int64_t n, int per_block,
                            tli_Stretch *out) TL_MUSTCHECK;
 

@@ -263,7 +263,8 @@ static tl_Event *record_event(tl_Device device, tl_Stream *stream) {
 static tl_Device device_of(const tli_SpanInput *inputs, int n) {
   for (int i = 0; i < n; i++)
     for (int64_t k = 0; k < inputs[i].n; k++)
-      if (inputs[i].v[k] && tli_device(inputs[i].v[k]).type != TL_CPU)
+      if (inputs[i].v[k] && tli_device(inputs[i].v[k]).type != TL_CPU &&
+          tli_has_values(inputs[i].v[k]))
         return tli_device(inputs[i].v[k]);
   return (tl_Device){TL_CPU, 0};
 }
@@ -416,6 +417,7 @@ static void note_memory(tli_Profile *p, const tl_Storage *s, int64_t bytes,
 }
 
 void tli_profile_memory(const tl_Storage *s, bool freed) {
+  if (s->device.type == TL_META) return;
   tli_live_note(s, freed);
   tli_Profile *p = mine;
   if (p == NULL || !p->options.memory || s->bytes == 0) return;
@@ -429,7 +431,7 @@ void tli_profile_memory(const tl_Storage *s, bool freed) {
 
 void tli_profile_mark(const tl_Tensor *t, tli_MemoryCategory category) {
   tli_Profile *p = mine;
-  if (p && p->options.memory && t->storage->bytes > 0)
+  if (p && p->options.memory && t->storage->bytes > 0 && tli_has_values(t))
     note_memory(p, t->storage, t->storage->bytes, category);
 }
 

@@ -211,6 +211,7 @@ const char *tli_sizes_str(const tl_Tensor *t) { return tli_shape_str(t->ndim, t-
 
 const char *tli_device_str(tl_Device d) {
   if (d.type == TL_CPU) return "cpu";
+  if (d.type == TL_META && d.index == 0) return "meta";
   if (d.type < 0) return "none";
   char *out = next_buffer();
   snprintf(out, BUFFER_SIZE, "%s:%d", tli_device_type_name(d.type), d.index);

@@ -80,10 +80,13 @@ tl_Storage *tli_storage_wrap(tl_Device device, void *data, int64_t bytes,
   return s;
 }
 
+/* What a ledger counts: the meta device's storages take no memory. */
+static int64_t held(const tl_Storage *s) { return s->device.type == TL_META ? 0 : s->bytes; }
+
 static void discharge(tl_Storage *s) {
   tli_Ledger *ledger = atomic_load_explicit(&s->ledger, memory_order_acquire);
   if (ledger == NULL) return;
-  atomic_fetch_sub_explicit(&ledger->live[s->device.type], s->bytes, memory_order_relaxed);
+  atomic_fetch_sub_explicit(&ledger->live[s->device.type], held(s), memory_order_relaxed);
   tli_ledger_release(ledger);
 }
 
@@ -130,12 +133,12 @@ bool tli_storage_charge(tl_Storage *s, tli_Ledger *l) {
   if (atomic_load_explicit(&s->ledger, memory_order_relaxed) != NULL) return false;
   /* charged before it can be seen, so that nobody discharges too early */
   atomic_fetch_add_explicit(&l->refs, 1, memory_order_relaxed);
-  atomic_fetch_add_explicit(&l->live[s->device.type], s->bytes, memory_order_relaxed);
+  atomic_fetch_add_explicit(&l->live[s->device.type], held(s), memory_order_relaxed);
   if (atomic_compare_exchange_strong(&s->ledger, &none, l)) {
-    l->young += s->bytes;
+    l->young += held(s);
     return true;
   }
-  atomic_fetch_sub_explicit(&l->live[s->device.type], s->bytes, memory_order_relaxed);
+  atomic_fetch_sub_explicit(&l->live[s->device.type], held(s), memory_order_relaxed);
   atomic_fetch_sub_explicit(&l->refs, 1, memory_order_relaxed);
   return false;
 }
@@ -143,10 +146,10 @@ bool tli_storage_charge(tl_Storage *s, tli_Ledger *l) {
 void tli_storage_recharge(tl_Storage *s, tli_Ledger *l) {
   if (atomic_load_explicit(&s->ledger, memory_order_acquire) == l) return;
   atomic_fetch_add_explicit(&l->refs, 1, memory_order_relaxed);
-  atomic_fetch_add_explicit(&l->live[s->device.type], s->bytes, memory_order_relaxed);
-  l->young += s->bytes;
+  atomic_fetch_add_explicit(&l->live[s->device.type], held(s), memory_order_relaxed);
+  l->young += held(s);
   tli_Ledger *before = atomic_exchange(&s->ledger, l);
   if (before == NULL) return;
-  atomic_fetch_sub_explicit(&before->live[s->device.type], s->bytes, memory_order_relaxed);
+  atomic_fetch_sub_explicit(&before->live[s->device.type], held(s), memory_order_relaxed);
   tli_ledger_release(before);
 }

@@ -131,16 +131,24 @@ static void dense_strides(const tl_Tensor *t, int64_t *strides) {
   }
 }
 
-tl_Tensor *tli_empty_like(const tl_Tensor *like, tl_DType dtype) {
-  if (tli_contiguous(like) && tli_dtype_bytes[dtype] <= tli_dtype_bytes[like->dtype])
-    return empty_same(like, dtype);
-  tl_Tensor *t = tli_empty(dtype, tli_device(like), like->ndim, like->sizes);
+static tl_Tensor *empty_on(tl_Device device, const tl_Tensor *like, tl_DType dtype) {
+  tl_Tensor *t = tli_empty(dtype, device, like->ndim, like->sizes);
   if (t == NULL || tli_contiguous(like)) return t;
   int64_t strides[TL_MAX_DIMS];
   bool dense = tli_dense(like);
   if (!dense) dense_strides(like, strides);
   tli_set_geometry(t, like->ndim, like->sizes, dense ? like->strides : strides);
   return t;
+}
+
+tl_Tensor *tli_empty_like(const tl_Tensor *like, tl_DType dtype) {
+  if (tli_contiguous(like) && tli_dtype_bytes[dtype] <= tli_dtype_bytes[like->dtype])
+    return empty_same(like, dtype);
+  return empty_on(tli_device(like), like, dtype);
+}
+
+tl_Tensor *tli_on_meta(const tl_Tensor *like) {
+  return empty_on((tl_Device){TL_META, 0}, like, (tl_DType)like->dtype);
 }
 
 tl_Tensor *tli_number(tl_Scalar s) {
@@ -306,5 +314,5 @@ int64_t tl_tensor_numel(const tl_Tensor *tensor) { return tensor ? tensor->numel
 bool tl_tensor_is_contiguous(const tl_Tensor *tensor) { return tensor && tli_contiguous(tensor); }
 
 void *tl_tensor_data(const tl_Tensor *tensor) {
-  return tensor && tensor->numel > 0 ? tli_data(tensor) : NULL;
+  return tensor && tensor->numel > 0 && tli_has_values(tensor) ? tli_data(tensor) : NULL;
 }

@@ -108,6 +108,8 @@ static inline void *tli_data(const tl_Tensor *t) {
 }
 static inline bool tli_contiguous(const tl_Tensor *t) { return t->flags & TLI_CONTIGUOUS; }
 static inline tl_Device tli_device(const tl_Tensor *t) { return t->storage->device; }
+/* Whether there is memory behind it: not on the meta device, of which nothing can be read. */
+static inline bool tli_has_values(const tl_Tensor *t) { return t->storage->device.type != TL_META; }
 static inline bool tli_same_device(tl_Device a, tl_Device b) {
   return a.type == b.type && a.index == b.index;
 }
@@ -171,6 +173,8 @@ tl_Tensor *tli_empty(tl_DType dtype, tl_Device device, int ndim, const int64_t *
 /* Undefined contents, with `like`'s sizes, device and order of dimensions in
 ** memory (as PyTorch's preserve_format); without gaps. */
 tl_Tensor *tli_empty_like(const tl_Tensor *like, tl_DType dtype) TL_MUSTCHECK;
+/* The same on the meta device. */
+tl_Tensor *tli_on_meta(const tl_Tensor *like) TL_MUSTCHECK;
 /* Over somebody's memory on a device: what tl_tensor_wrap says. `op` begins messages. */
 tl_Tensor *tli_wrap(const char *op, tl_Device device, void *data, tl_DType dtype, int ndim,
                     const int64_t *sizes, const int64_t *strides,
@@ -227,7 +231,7 @@ tl_DType tli_result_dtype(tl_Tensor *const *ts, int n);
 const char *tli_shape_str(int ndim, const int64_t *sizes);
 const char *tli_sizes_str(const tl_Tensor *t);
 const char *tli_device_str(tl_Device d);
-const char *tli_device_type_name(int type); /* "cpu", "cuda", "sim" */
+const char *tli_device_type_name(int type); /* "cpu", "cuda", "sim", "meta" */
 
 /* Version counter */
 static inline unsigned tli_version(const tl_Tensor *t) {

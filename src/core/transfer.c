@@ -23,9 +23,18 @@ static bool copy_plain(const tl_Tensor *t, tl_DType dtype, void *data, bool out)
   return tli_backend(tli_device(t))->copy(&call);
 }
 
+/* False, with a message, where what is to leave `from` has no bytes. */
+static bool can_leave(tl_Device from, tl_Device to) {
+  return from.type != TL_META || to.type == TL_META ||
+         tli_fail(TL_EDEVICE,
+                  "a meta tensor has no values to read or copy; module:to_empty{device = \"cpu\"} "
+                  "or torch.empty_like(x, {device = \"cpu\"}) makes memory, which is then filled");
+}
+
 bool tli_move_bytes(tl_Device to, void *dst, tl_Device from, const void *src, int64_t bytes,
                     bool async) {
   tl_Device device = to.type == TL_CPU ? from : to;
+  TL_TRY(can_leave(from, to));
   if (to.type == TL_CPU && !async) TL_TRY(tli_may_wait(device));
   return tli_backend(device)->device->transfer(
       &(struct tlk_transfer){.cx = tli_context(device),
@@ -122,6 +131,8 @@ static tl_Tensor *place_for(const tl_Tensor *t, tl_Device device, bool async) {
 
 tl_Tensor *tli_moved(tl_Tensor *t, tl_Device device, bool async) {
   if (tli_same_device(tli_device(t), device)) return tli_retain(t);
+  TL_TRY_NULL(can_leave(tli_device(t), device));
+  if (device.type == TL_META) return tli_empty((tl_DType)t->dtype, device, t->ndim, t->sizes);
   tl_Tensor *plain = plain_of(t, (tl_DType)t->dtype);
   tl_Tensor *to = plain ? place_for(t, device, async) : NULL;
   if (to && !move(to, plain, async)) {

@@ -8,7 +8,8 @@
 #include "core/tensor.h"
 
 /* Reads all elements of a tensor on any device, in row-major order and converted
-** to `dtype`, into a buffer of numel elements of that. Waits for the device. */
+** to `dtype`, into a buffer of numel elements of that. Waits for the device. Like all that
+** copies from the meta device to others it fails there: its tensors have no values. */
 bool tli_read(const tl_Tensor *t, tl_DType dtype, void *buffer) TL_MUSTCHECK;
 /* The number behind an operand that was given as one (flag TLI_NUMBER): those lie
 ** on the CPU. */

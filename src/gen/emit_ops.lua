@@ -90,7 +90,7 @@ local function emit_host(op)
    return fill([[
 static $prototype {
   tl_Device device_ = tli_device($first);
-?elsewhere|  if (device_.type == TL_CPU) return tli_op_$op($args);
+?elsewhere|  if (device_.type == TL_CPU || device_.type == TL_META) return tli_op_$op($args);
 ?own|  if (tli_lapack(device_)) return tli_op_$op($args);
 ?single|  tl_Tensor *out[1];
   tl_Tensor *moved_[$count];

@@ -251,6 +251,13 @@ static void load_casts(const lua_State *L, tli_State *S, const tli_Settings *own
   S->cast_cache = mode_of(L, S, own, TLI_MODE_CAST_CACHE) != 0;
 }
 
+/* The device of new tensors. */
+static tl_Device place_of(const lua_State *L, const tli_State *S, const tli_Settings *own) {
+  int place = mode_of(L, S, own, TLI_MODE_PLACE);
+  if (place < 0) return S->default_device;
+  return (tl_Device){(int8_t)(place / TL_MAX_DEVICES), (int8_t)(place % TL_MAX_DEVICES)};
+}
+
 void tli_modes_load(lua_State *L, tli_State *S) {
   tli_Settings *own = find(L, S);
   if (S->others) order_by_nearness(L, S);
@@ -262,7 +269,7 @@ void tli_modes_load(lua_State *L, tli_State *S) {
   tli_set_grad_mode(mode_of(L, S, own, TLI_MODE_GRAD) != 0);
   tli_set_inference_mode(mode_of(L, S, own, TLI_MODE_INFERENCE) == 1);
   tli_set_default_dtype(S->default_dtype);
-  tli_set_default_device(S->default_device);
+  tli_set_default_device(place_of(L, S, own));
   tli_set_ledger(S->ledger);
   if (S->casts) load_casts(L, S, own);
   if (S->placed || placed) load_places(L, S, own);

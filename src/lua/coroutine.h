@@ -51,6 +51,8 @@ void tli_modes_end(lua_State *L, tli_ModeScope *scope);
 int tli_mode_scope(lua_State *L, const char *name, int n, const tli_Change *changes);
 /* Pushes a scope, to be closed, in which modes of the running thread are set. */
 void tli_push_mode_scope(lua_State *L, int n, const tli_Change *changes);
+/* torch.default_device(device, function, ...): new tensors are made there meanwhile (modes.c). */
+int tli_default_device_scope(lua_State *L);
 /* tli_swap_modes of the running thread. */
 void tli_change_modes(lua_State *L, int n, tli_Change *changes);
 

@@ -368,7 +368,7 @@ void tli_open_devices(lua_State *L) {
   tli_open_streams(L);
   tli_open_captures(L);
   tli_open_history(L);
-  for (int type = TL_CPU + 1; type < TL_NDEVICETYPES; type++) {
+  for (int type = TL_CPU + 1; type < TL_META; type++) {
     lua_newtable(L);
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
       tli_set_device_functions(L, parts[i], (tl_DeviceType)type);

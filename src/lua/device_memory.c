@@ -323,10 +323,12 @@ static int tensor_record_stream(lua_State *L) {
 ** the first kind that there is. */
 static tl_DeviceType pinned_for(lua_State *L, int index) {
   tl_Device device = tli_default_device();
-  if (!lua_isnoneornil(L, index) && (!tli_to_device(L, index, &device) || device.type == TL_CPU))
+  if (device.type == TL_META) device = TLI_CPU;
+  if (!lua_isnoneornil(L, index) &&
+      (!tli_to_device(L, index, &device) || device.type == TL_CPU || device.type == TL_META))
     tli_error(L, "pin_memory: device: expected a device such as \"cuda\", got %s",
               tli_describe(L, tli_state(L), index));
-  for (int type = TL_CPU + 1; device.type == TL_CPU && type < TL_NDEVICETYPES; type++)
+  for (int type = TL_CPU + 1; device.type == TL_CPU && type < TL_META; type++)
     if (tli_device_count((tl_DeviceType)type) > 0) device.type = (int8_t)type;
   if (device.type == TL_CPU)
     tli_error(L, "pin_memory: there is no device to pin memory for; see `tlua doctor`");

@@ -162,6 +162,20 @@ static int torch_is_inference_mode_enabled(lua_State *L) {
   return 1;
 }
 
+/* ---- the device of new tensors ---- */
+
+int tli_default_device_scope(lua_State *L) {
+  static const char name[] = "default_device";
+  tl_Device device;
+  if (!tli_to_device(L, 1, &device))
+    return tli_error(L, "%s: device: expected a device such as \"meta\" or \"cuda:0\", got %s",
+                     name, tli_describe(L, tli_state(L), lua_isnone(L, 1) ? 0 : 1));
+  if (tli_backend_open(device) == NULL) return tli_raise_as(L, name);
+  lua_remove(L, 1);
+  int place = device.type * TL_MAX_DEVICES + device.index;
+  return tli_mode_scope(L, name, 1, &(tli_Change){TLI_MODE_PLACE, place});
+}
+
 /* ---- anomaly mode ---- */
 
 static int autograd_detect_anomaly(lua_State *L) {
@@ -186,6 +200,7 @@ static const luaL_Reg torch_functions[] = {
     {"enable_grad", torch_enable_grad},
     {"set_grad_enabled", torch_set_grad_enabled},
     {"inference_mode", torch_inference_mode},
+    {"default_device", tli_default_device_scope},
     {"is_grad_enabled", torch_is_grad_enabled},
     {"is_inference_mode_enabled", torch_is_inference_mode_enabled},
     {NULL, NULL},

@@ -26,22 +26,25 @@ static const char *path_str(const Scan *s, int depth) {
   return text;
 }
 
-/* A leaf: a number, a boolean or a one-element tensor. */
+/* A leaf: a number, a boolean or a one-element tensor, whose dtype is known even if it cannot be
+** read, with a message. */
 static bool leaf(lua_State *L, const tli_State *S, tl_Scalar *out, tl_DType *dtype) {
   *dtype = TL_NODTYPE;
   if (tli_to_scalar(L, -1, out)) return true;
   tl_Tensor *t = lua_type(L, -1) == LUA_TUSERDATA ? tli_to_tensor(L, S, lua_gettop(L)) : NULL;
-  if (t == NULL || t->numel != 1 || !tli_read_scalar(t, out)) return false;
+  if (t == NULL || t->numel != 1) return false;
   *dtype = (tl_DType)t->dtype;
-  return true;
+  return tli_read_scalar(t, out);
 }
 
 static bool scan_leaf(Scan *s, int depth) {
   tl_Scalar value;
   tl_DType dtype;
-  if (!leaf(s->L, s->S, &value, &dtype))
+  if (!leaf(s->L, s->S, &value, &dtype)) {
+    if (dtype != TL_NODTYPE) return false;
     return tli_fail(TL_EARG, "tensor: %s: expected a number, a boolean or a table, got %s",
                     path_str(s, depth), tli_describe(s->L, s->S, lua_gettop(s->L)));
+  }
   if (s->ndim < 0) s->ndim = depth;
   if (depth != s->ndim)
     return tli_fail(TL_ESHAPE, "tensor: %s: expected a table of %lld elements, got a number",

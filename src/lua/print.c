@@ -145,23 +145,25 @@ static void put_nested(luaL_Buffer *b, const Format *f, int dim, int indent, int
 
 typedef struct Suffixes {
   int n;
-  char text[4][120];
+  char text[5][120];
 } Suffixes;
 
+/* "size=(2, 3)"; one dimension is "(2,)", as a tuple of Python. */
+static void put_sizes(char *out, size_t room, const tl_Tensor *t) {
+  size_t n = (size_t)snprintf(out, room, "size=(");
+  for (int d = 0; d < t->ndim && n < 100; d++)
+    n += (size_t)snprintf(out + n, room - n, "%s%lld", d ? ", " : "", (long long)t->sizes[d]);
+  snprintf(out + n, room - n, t->ndim == 1 ? ",)" : ")");
+}
+
 static void collect_suffixes(Suffixes *s, tl_Tensor *t) {
+  bool meta = !tli_has_values(t);
   s->n = 0;
   if (t->storage->device.type != TL_CPU)
     snprintf(s->text[s->n++], sizeof s->text[0], "device='%s'", tli_device_str(tli_device(t)));
   bool usual = t->dtype == tli_default_dtype() ||
-               (t->numel > 0 && (t->dtype == TL_I64 || t->dtype == TL_BOOL));
-  if (t->numel == 0 && t->ndim != 1) {
-    char *out = s->text[s->n++];
-    size_t n = (size_t)snprintf(out, sizeof s->text[0], "size=(");
-    for (int d = 0; d < t->ndim && n < 100; d++)
-      n += (size_t)snprintf(out + n, sizeof s->text[0] - n, "%s%lld", d ? ", " : "",
-                            (long long)t->sizes[d]);
-    snprintf(out + n, sizeof s->text[0] - n, ")");
-  }
+               (t->numel > 0 && !meta && (t->dtype == TL_I64 || t->dtype == TL_BOOL));
+  if (meta || (t->numel == 0 && t->ndim != 1)) put_sizes(s->text[s->n++], sizeof s->text[0], t);
   if (!usual)
     snprintf(s->text[s->n++], sizeof s->text[0], "dtype=torch.%s",
              tl_dtype_name((tl_DType)t->dtype));
@@ -181,8 +183,13 @@ static void collect_suffixes(Suffixes *s, tl_Tensor *t) {
 void tli_print_tensor(lua_State *L, int index) {
   const tli_State *S = tli_state(L);
   Suffixes suffixes;
-  tl_Tensor *t = tli_push_alias(L, index, "tostring");
+  bool shown = tli_has_values(tli_check_tensor(L, index, "tostring"));
+  if (shown)
+    tli_push_alias(L, index, "tostring");
+  else
+    lua_pushvalue(L, index);
   int alias = lua_gettop(L);
+  const tl_Tensor *t = tli_to_tensor(L, S, alias);
   tl_Tensor *original = tli_check_tensor(L, index, "tostring"); /* released by a finalizer? */
   bool parameter = original->flags & TLI_PARAMETER;
   collect_suffixes(&suffixes, original);
@@ -190,7 +197,9 @@ void tli_print_tensor(lua_State *L, int index) {
   luaL_Buffer b;
   luaL_buffinit(L, &b);
   luaL_addstring(&b, PREFIX);
-  if (t->numel == 0) {
+  if (!shown) {
+    luaL_addstring(&b, "...");
+  } else if (t->numel == 0) {
     luaL_addstring(&b, "[]");
   } else {
     Format f = {.options = &S->print, .t = t, .floating = tli_is_float((tl_DType)t->dtype)};
@@ -224,6 +233,6 @@ void tli_print_tensor(lua_State *L, int index) {
     lua_insert(L, -2);
     lua_concat(L, 2);
   }
-  tli_release_box(L, alias);
+  if (shown) tli_release_box(L, alias);
   lua_remove(L, alias);
 }

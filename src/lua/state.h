@@ -43,6 +43,7 @@ typedef enum tli_Mode {
   TLI_MODE_INFERENCE,
   TLI_MODE_ANOMALY,
   TLI_MODE_SAVED,      /* hooks that pack saved tensors: their slot, see saved_hooks.c; 0: none */
+  TLI_MODE_PLACE,      /* the device of new tensors, type * TL_MAX_DEVICES + index */
   TLI_MODE_CAST_CACHE, /* of autocast: 0: off */
   /* Of each kind of device: what autocast casts to, its dtype + 1; 0: off. */
   TLI_MODE_AUTOCAST,
@@ -52,6 +53,8 @@ typedef enum tli_Mode {
   TLI_MODE_STREAM = TLI_MODE_DEVICE + TL_NDEVICETYPES,
   TLI_NMODES = TLI_MODE_STREAM + TL_NDEVICETYPES * TL_MAX_DEVICES
 } tli_Mode;
+
+_Static_assert(TL_NDEVICETYPES *TL_MAX_DEVICES <= INT8_MAX + 1, "modes are of type int8_t");
 
 /* What a Lua thread has set for itself, see coroutine.h. */
 typedef struct tli_Settings {
@@ -78,7 +81,7 @@ typedef struct tli_State {
   struct tli_CastCache *cast_kept;    /* owned; NULL: nothing is kept (autocast.c) */
   struct tli_SavedHooks *saved_hooks; /* owned; NULL: there never were any (saved_hooks.c) */
   tl_DType default_dtype;
-  tl_Device default_device;
+  tl_Device default_device;    /* where no thread has set TLI_MODE_PLACE */
   const atomic_bool *dropping; /* borrowed; whether callbacks wait to be forgotten; NULL: none */
   tli_Pacer pacer;
   tli_Generator generator;              /* the default one */

@@ -325,6 +325,11 @@ static int get_is_sim(lua_State *L, tli_State *S, tl_Tensor *t) {
   return push_is_on(L, t, TL_SIM);
 }
 
+static int get_is_meta(lua_State *L, tli_State *S, tl_Tensor *t) {
+  (void)S;
+  return push_is_on(L, t, TL_META);
+}
+
 static int get_itemsize(lua_State *L, tli_State *S, tl_Tensor *t) {
   (void)S;
   lua_pushinteger(L, tli_dtype_bytes[t->dtype]);
@@ -395,6 +400,7 @@ const tli_Property tli_tensor_properties[] = {{"shape", get_shape, NULL},
                                               {"is_cpu", get_is_cpu, NULL},
                                               {"is_cuda", get_is_cuda, NULL},
                                               {"is_sim", get_is_sim, NULL},
+                                              {"is_meta", get_is_meta, NULL},
                                               {"ndim", get_ndim, NULL},
                                               {"layout", get_layout, NULL},
                                               {"is_sparse", get_false, NULL},

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "lua/coroutine.h"
 #include "lua/value.h"
 
 #define DEVICE "torch.device"
@@ -75,9 +76,10 @@ static int to_number(lua_State *L, int index) {
 }
 
 /* torch.device(name), torch.device(type, index), torch.device(index) of CUDA, or by the
-** names `type` and `index`. */
+** names `type` and `index`. With a function it is torch.default_device, as PyTorch's `with`. */
 static int torch_device(lua_State *L) {
   tl_Device device;
+  if (lua_type(L, 2) == LUA_TFUNCTION) return tli_default_device_scope(L);
   if (lua_type(L, 1) == LUA_TTABLE) {
     static const char *const options[] = {"type", "index"};
     for (lua_settop(L, 1), lua_pushnil(L); lua_next(L, 1); lua_pop(L, 1)) {

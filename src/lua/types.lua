@@ -187,8 +187,18 @@ function torch.get_default_device() end
 
 ---Sets the device of new tensors for which none is named, for the calling thread.
 ---`tlua --device sim` does so before a script begins.
----@param device string|torch.device such as "cpu", "sim" or "cuda:1"
+---@param device string|torch.device such as "cpu", "sim", "cuda:1" or "meta"
 function torch.set_default_device(device) end
+
+---Within the scope new tensors for which no device is named are made on this one, in this thread;
+---forms as of torch.no_grad: `torch.default_device("meta", fn)`, or
+---`local _ <close> = torch.default_device "meta"` to the end of the block.
+---`torch.device("meta", fn)` is the same.
+---@param device string|torch.device such as "meta", "cpu" or "cuda:1"
+---@param fn? function
+---@param ... any  passed to fn
+---@return any ... what fn returns, or the scope
+function torch.default_device(device, fn, ...) end
 
 ---The limits of a floating-point dtype: bits, eps, max, min, tiny, smallest_normal, resolution.
 ---@param dtype? string

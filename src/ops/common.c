@@ -331,14 +331,16 @@ bool tli_any_true(tl_Tensor *steals, bool *out) { return truth_of(steals, tlo_an
 bool tli_all_true(tl_Tensor *steals, bool *out) { return truth_of(steals, tlo_all, out); }
 
 bool tli_any_zero(tl_Tensor *t, bool *out) {
+  *out = false;
+  if (!tli_has_values(t)) return true;
   return tli_any_true(tli_with_number(tlo_eq, t, tli_int(0)), out);
 }
 
-/* An extreme of t, without history; `none` where there are no elements. */
+/* An extreme of t, without history; `none` where there are no elements or no values. */
 static bool extreme(tl_Tensor *t, tl_Tensor *(*reduce)(tl_Tensor *, tl_Ints, bool), double none,
                     double *out) {
   *out = none;
-  if (t->numel == 0) return true;
+  if (t->numel == 0 || !tli_has_values(t)) return true;
   bool mode = tli_set_grad_mode(false);
   tl_Tensor *one = reduce(t, TLI_NOINTS, false);
   tli_set_grad_mode(mode);

@@ -151,9 +151,10 @@ bool tli_truth(tl_Tensor *t, bool *out) TL_MUSTCHECK;
 ** is the failure of the operator that should have made it. */
 bool tli_any_true(tl_Tensor *steals, bool *out) TL_MUSTCHECK;
 bool tli_all_true(tl_Tensor *steals, bool *out) TL_MUSTCHECK;
+/* Chooses between formulas with the same shapes: on the meta device it is false. */
 bool tli_any_zero(tl_Tensor *t, bool *out) TL_MUSTCHECK;
 /* The smallest and the largest element, NaN if there is one. A tensor without
-** elements gives infinity and -infinity. */
+** elements, or one of the meta device, gives infinity and -infinity. */
 bool tli_smallest(tl_Tensor *t, double *out) TL_MUSTCHECK;
 bool tli_largest(tl_Tensor *t, double *out) TL_MUSTCHECK;
 /* How many elements of a row-major tensor are not 0. */

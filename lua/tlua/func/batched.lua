@@ -294,7 +294,7 @@ methods.nelement = methods.numel
 
 function methods.is_floating_point(self) return self.value:is_floating_point() end
 
-local plain = "dtype device requires_grad is_leaf is_parameter grad_fn is_cuda layout"
+local plain = "dtype device requires_grad is_leaf is_parameter grad_fn is_cuda is_meta layout"
 for name in plain:gmatch "%S+" do
    properties[name] = function(self) return self.value[name] end
 end

@@ -540,28 +540,49 @@ local function replace_buffer(owner, name, buffer, fn, replaced)
    owner[name] = new
 end
 
--- Replaces the data of every parameter, gradient and buffer by fn's result. The tensors stay the
--- same objects: optimizers keep them and shared ones stay shared.
-local function replace_data(module, fn)
+-- Replaces the data of every parameter, gradient and buffer by fn's result, those of submodules
+-- included unless `deep` is false. The tensors stay the same objects: optimizers keep them and
+-- shared ones stay shared.
+local function replace_data(module, fn, deep)
    local function replace(tensor)
       local data = tensor.data
       local replaced = fn(data)
       if replaced ~= data then tensor.data = replaced end
    end
-   for _, parameter in ipairs(module:parameters()) do
-      local grad = parameter.grad
-      parameter.grad = nil -- it must fit the data whenever both are there
-      replace(parameter)
-      if grad then
-         replace(grad)
-         parameter.grad = grad
+   local owners = deep == false and {module} or module:modules()
+   local seen, new = {}, {}
+   for _, owner in ipairs(owners) do
+      for _, parameter in own_parameters(owner) do
+         local grad = not seen[parameter] and parameter.grad
+         if not seen[parameter] then
+            parameter.grad = nil -- it must fit the data whenever both are there
+            replace(parameter)
+         end
+         if grad then
+            replace(grad)
+            parameter.grad = grad
+         end
+         seen[parameter] = true
       end
    end
-   local new = {}
-   walk(module, "", {}, function(owner)
+   for _, owner in ipairs(owners) do
       for name, buffer in own_buffers(owner) do replace_buffer(owner, name, buffer, fn, new) end
-   end)
+   end
    return module
+end
+
+-- Raises if a parameter or buffer has no data that could go to another device.
+local function check_data(module, device)
+   if tostring(device):find "^meta" then return end
+   for _, list in ipairs {{module:named_parameters()}, {module:named_buffers()}} do
+      for name, tensor in list[1] do
+         if tensor.is_meta then
+            torch.raise(("to: %s of %s is on the meta device and has no data to copy; "
+               .. "to_empty{device = \"%s\"} makes memory for all, whose values are then loaded or "
+               .. "initialised"):format(name, torch.type(module), tostring(device)))
+         end
+      end
+   end
 end
 
 local function is_floating(dtype) return type(dtype) == "string" and pcall(torch.finfo, dtype) end
@@ -595,6 +616,7 @@ function Module:to(...)
    if dtype and not is_floating(dtype) then
       args.refuse("to", "dtype", "a floating-point dtype", dtype)
    end
+   if device then check_data(self, device) end
    return replace_data(self, function(data)
       if device then data = data:to(device) end
       if dtype and data:is_floating_point() then data = data:to(dtype) end
@@ -627,6 +649,21 @@ end
 function Module:compile(options)
    torch.compile(self, options)
    return self
+end
+
+local take_to_empty = args.signature "to_empty(device: device, recurse: boolean = true)"
+
+--- Gives parameters, their gradients and buffers new memory of undefined contents on a device, with
+--- their shapes, dtypes and strides: what is on "meta" gets memory by it, and is then loaded or
+--- initialised. The tensors stay the same objects, so tied parameters stay tied. Without `recurse`
+--- only the module's own: `model:to_empty{device = "cuda"}`.
+---@param options {device: string|torch.device, recurse: boolean}
+---@return nn.Module self
+function Module:to_empty(...)
+   local a = take_to_empty(...)
+   return replace_data(self, function(data)
+      return torch.empty_like(data, {device = a.device})
+   end, a.recurse)
 end
 
 --- Moves parameters and buffers to the CPU.

@@ -86,6 +86,13 @@ local function with_new_names(own, state)
    return renamed or state
 end
 
+local function sorted_keys(set)
+   local keys = {}
+   for key in pairs(set) do keys[#keys + 1] = key end
+   table.sort(keys)
+   return keys
+end
+
 -- Lists, each sorted, of what keeps a state from being loaded.
 local function differences(own, lazy, state)
    local missing, unexpected, mismatched = {}, {}, {}
@@ -108,6 +115,21 @@ local function differences(own, lazy, state)
    table.sort(unexpected)
    table.sort(mismatched)
    return missing, unexpected, mismatched
+end
+
+-- Raises where values would be copied to a tensor without memory, or out of one.
+local function check_data(own, state)
+   for _, path in ipairs(sorted_keys(own)) do
+      local value = state[path]
+      if value and own[path].is_meta and not value.is_meta then
+         torch.raise(("load_state_dict: %s is on the meta device and has no memory to copy to: "
+            .. "make it by module:to_empty{device = ...}, or load with {assign = true}, which puts "
+            .. "the state's tensors in its place"):format(path))
+      elseif value and value.is_meta and not own[path].is_meta then
+         torch.raise(("load_state_dict: %s of the state is on the meta device and has no data to "
+            .. "copy"):format(path))
+      end
+   end
 end
 
 -- What to try where a state does not fit, but would with positions counted the other way.
@@ -211,9 +233,10 @@ return function(base, iterate_fields)
          assign(self, state, shift)
          own = {}
       end
+      check_data(own, state)
       local _ <close> = torch.no_grad()
-      for path, tensor in pairs(own) do
-         local value = state[path]
+      for _, path in ipairs(sorted_keys(own)) do
+         local tensor, value = own[path], state[path]
          local waits = value and lazy[path] and value:dim() == 1 and value:numel() == 0
          if value and not waits then -- a state in which it waits for its shape, too
             if lazy[path] then Uninitialized.materialize(tensor, value.shape) end

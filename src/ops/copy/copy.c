@@ -65,6 +65,7 @@ tl_Tensor *tli_op_to_dtype(tl_Tensor *self, tl_DType dtype) {
 
 /* The order of the dimensions in memory stays, as in a clone. */
 tl_Tensor *tli_op_move(tl_Tensor *self, tl_Device device, bool non_blocking) {
+  if (device.type == TL_META) return tli_on_meta(self);
   tl_Tensor *dense = tli_dense(self) ? tli_retain(self) : tli_op_clone(self);
   tl_Tensor *moved = dense ? tli_moved_as_is(dense, device, non_blocking) : NULL;
   tli_release(dense);
@@ -82,7 +83,7 @@ static tl_Tensor *convert(tl_Tensor *self, tl_DType dtype, tl_Device device, boo
     return copy ? tlo_clone(self) : tli_retain(self);
   }
   if (!moves) return tlo_to_dtype(self, dtype);
-  bool first = tli_dtype_bytes[dtype] <= tli_dtype_bytes[self->dtype];
+  bool first = device.type != TL_META && tli_dtype_bytes[dtype] <= tli_dtype_bytes[self->dtype];
   async = async && (first || device.type != TL_CPU); /* the host would convert what has not come */
   tl_Tensor *half_way = first ? tlo_to_dtype(self, dtype) : tlo_move(self, device, async);
   tl_Tensor *result = NULL;

@@ -234,6 +234,7 @@ static tl_Tensor *chain_bag_mean(tli_Chain *c, tl_Tensor *rows, tl_Tensor *count
 
 /* Leaves out the positions that are the padding. */
 static void drop_padding(tli_Chain *c, Bags *b, int64_t padding, int64_t n) {
+  if (c->failed || !tli_has_values(b->index)) return;
   int64_t position = padding < 0 ? padding + n + 1 : padding + 1;
   tl_Tensor *number = TLI_STEP(c, tli_number(tli_int(position)));
   tl_Tensor *keep = TLI_STEP(c, tlo_ne(b->index, number));

@@ -60,6 +60,12 @@ tl_Tensor *tlo_masked_select(tl_Tensor *self, tl_Tensor *mask) {
   return result;
 }
 
+/* On the meta device: as many as there can be. */
+static tl_Tensor *guessed_positions(const tl_Tensor *self, const tl_Tensor *source) {
+  int64_t n = self->numel < source->numel ? self->numel : source->numel;
+  return tli_empty(TL_I64, tli_device(self), 1, &n);
+}
+
 static bool scatter_masked(tl_Tensor *self, tl_Tensor *mask, tl_Tensor *source) {
   if (!tli_expandable(mask->ndim, mask->sizes, self->ndim, self->sizes))
     return tli_fail(TL_ESHAPE,
@@ -68,7 +74,9 @@ static bool scatter_masked(tl_Tensor *self, tl_Tensor *mask, tl_Tensor *source) 
   if (source->dtype != self->dtype)
     return tli_fail(TL_EDTYPE, "masked_scatter: source: expected self's dtype %s, got %s",
                     tl_dtype_name((tl_DType)self->dtype), tl_dtype_name((tl_DType)source->dtype));
-  tl_Tensor *t[3] = {true_positions("masked_scatter", mask, self->ndim, self->sizes)};
+  tl_Tensor *t[3] = {tli_has_values(mask)
+                         ? true_positions("masked_scatter", mask, self->ndim, self->sizes)
+                         : guessed_positions(self, source)};
   bool ok = t[0] != NULL;
   if (ok && source->numel < t[0]->numel)
     ok = tli_fail(TL_ESHAPE,

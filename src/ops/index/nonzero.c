@@ -33,6 +33,8 @@ bool tlo_nonzero_tuple(tl_Tensor *self, bool as_tuple, tl_Tensors *out) {
 tl_Tensor *tlo_nonzero_static(tl_Tensor *self, int64_t size, int64_t fill_value) {
   if (size < 0)
     return tli_fail_null(TL_EARG, "nonzero_static: size: expected at least 0, got %" PRId64, size);
+  if (!tli_has_values(self))
+    return tli_empty(TL_I64, tli_device(self), 2, (int64_t[]){size, self->ndim});
   tli_Chain c = {0};
   tl_Tensor *found = TLI_STEP(&c, tlo_nonzero(self, false));
   if (c.failed) return tli_chain_end(&c, NULL);

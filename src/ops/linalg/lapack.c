@@ -121,6 +121,7 @@ static tl_Tensor *new_info(const tl_Tensor *A, const Batch *b) {
 }
 
 bool tli_info_fine(tl_Tensor *info, const char *op, const char *what) {
+  if (!tli_has_values(info)) return true;
   tl_Tensor *here = tli_moved(info, TLI_CPU, false);
   bool ok = here && fine(tli_data(here), here->numel, op, what);
   tli_release(here);
@@ -177,7 +178,9 @@ bool tli_op_ldl_factor_info(tl_Tensor *A, tl_Tensor **out) {
 
 /* Whether sytrs may follow them: rows from 1 to n, two times the same negative
 ** one for a block of size 2. */
-static bool check_blocks(const char *op, const int *pivots, int64_t count, int n) {
+static bool check_blocks(const char *op, const tl_Tensor *order, int64_t count, int n) {
+  const int *pivots = tli_data(order);
+  if (!tli_has_values(order)) return true;
   for (int64_t i = 0; i < count; i++, pivots += n)
     for (int k = 0; k < n; k++) {
       int row = pivots[k];
@@ -201,7 +204,7 @@ tl_Tensor *tli_op_ldl_solved(tl_Tensor *LD, tl_Tensor *pivots, tl_Tensor *B) {
   int64_t nrhs = B->sizes[B->ndim - 1];
   tl_Tensor *a = columns(LD), *x = a ? columns(B) : NULL;
   tl_Tensor *order = x ? tli_contiguous_as(pivots, TL_I32) : NULL;
-  bool ok = order && check_blocks(op, tli_data(order), b.count, b.n);
+  bool ok = order && check_blocks(op, order, b.count, b.n);
   ok = ok && (b.count == 0 || b.n == 0 || nrhs == 0 ||
               lib->sytrs(at(LD), (tl_DType)LD->dtype, b.count, b.n, (int)nrhs, tli_data(a),
                          tli_data(order), tli_data(x)));
@@ -421,6 +424,7 @@ tl_Tensor *tli_op_pivot_matrix(tl_Tensor *pivots, int64_t m, tl_DType dtype) {
   }
   sizes[pivots->ndim - 1] = sizes[pivots->ndim] = m;
   tl_Tensor *p = tli_empty(dtype, tli_device(pivots), pivots->ndim + 1, sizes);
+  if (!tli_has_values(pivots)) return p;
   tl_Tensor *plain = p ? tli_contiguous_as(pivots, TL_I32) : NULL;
   size_t bytes = (size_t)(m ? m : 1) * sizeof(int64_t);
   int64_t *order = plain && tli_fill(p, tli_int(0)) ? tli_alloc(bytes) : NULL;
@@ -714,6 +718,7 @@ static tl_Tensor *lstsq_residuals(const tl_Tensor *x, const Batch *b, int64_t nr
 /* LAPACK's gelsd prints complaints about NaN and infinity, and may not end. */
 static bool all_finite(const char *op, tl_Tensor *t) {
   bool finite;
+  if (!tli_has_values(t)) return true;
   TL_TRY(tli_all_true(tlo_isfinite(t), &finite));
   return finite || tli_fail(TL_EARG, "%s: expected finite numbers, got NaN or infinity", op);
 }
@@ -765,7 +770,8 @@ bool tli_op_least_squares(tl_Tensor *A, tl_Tensor *B, double rcond, tl_Tensor **
   int64_t nrhs = B->sizes[B->ndim - 1];
   TL_TRY(all_finite(op, A) && all_finite(op, B));
   if (isnan(rcond)) rcond = epsilon(A) * (b.m > b.n ? b.m : b.n);
-  if (!on_cpu(A) && b.count > 0 && b.k > 0) {
+  bool values = tli_has_values(A); /* without them A is taken to have full rank */
+  if (!on_cpu(A) && values && b.count > 0 && b.k > 0) {
     bool mode = tli_set_grad_mode(false), made = least_squares_there(A, B, &b, rcond, out);
     tli_set_grad_mode(mode);
     return made;
@@ -776,13 +782,13 @@ bool tli_op_least_squares(tl_Tensor *A, tl_Tensor *B, double rcond, tl_Tensor **
   out[3] = x ? batch_empty(A, &b, (tl_DType)A->dtype, 1, b.k, 0) : NULL;
   out[2] = out[3] ? tli_empty(TL_I64, tli_device(A), b.nbatch, A->sizes) : NULL;
   bool ok = out[2] != NULL;
-  for (int64_t i = 0; i < b.count; i++) rank.v[i] = info.v[i] = 0;
+  for (int64_t i = 0; i < b.count; i++) rank.v[i] = values ? 0 : b.k, info.v[i] = 0;
   ok = ok && (b.count == 0 || b.k == 0 ||
               (lib->gelsd(at(A), (tl_DType)A->dtype, b.count, b.m, b.n, nrhs > 0 ? (int)nrhs : 1,
                           tli_data(a), tli_data(x), tli_data(out[3]), rcond, rank.v, info.v) &&
                infos_fine(&info, op, "has not converged (does it hold NaN?)")));
   ok = ok && tli_fill(out[2], tli_int(0));
-  for (int64_t i = 0; ok && b.k > 0 && i < b.count; i++)
+  for (int64_t i = 0; ok && values && b.k > 0 && i < b.count; i++)
     ((int64_t *)tli_data(out[2]))[i] = rank.v[i];
   out[0] = ok ? padded_rows(x, 0, b.n, nrhs) : NULL;
   out[1] = out[0] ? lstsq_residuals(x, &b, nrhs, rank.v) : NULL;

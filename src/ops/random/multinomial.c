@@ -128,6 +128,7 @@ tl_Tensor *tlo_multinomial(tl_Tensor *self, int64_t num_samples, bool replacemen
   int64_t n = self->sizes[self->ndim - 1], rows = self->ndim == 2 ? self->sizes[0] : 1;
   int64_t sizes[2] = {rows, num_samples};
   tl_Ints shape = self->ndim == 1 ? (tl_Ints){1, sizes + 1} : (tl_Ints){2, sizes};
+  if (!tli_has_values(self)) return tli_new("multinomial", shape, TL_I64, tli_device(self));
   tli_Chain c = {0};
   tl_Tensor *moved = TLI_STEP(&c, tlo_to(self, TL_F64, false, false, TLI_CPU, NULL));
   tl_Tensor *p = TLI_STEP(&c, tli_op_to_row_major(moved));

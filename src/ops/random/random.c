@@ -162,6 +162,7 @@ static void shuffle(int64_t *out, int64_t n, tli_Generator *g) {
 tl_Tensor *tlo_randperm(int64_t n, tli_Generator *generator, tl_DType dtype, tl_Device device) {
   if (dtype == TL_NODTYPE) dtype = TL_I64;
   if (device.type < 0) device = tli_default_device();
+  if (device.type == TL_META) return tli_new("randperm", (tl_Ints){1, &n}, dtype, device);
   tl_Tensor *t = tli_new("randperm", (tl_Ints){1, &n}, TL_I64, TLI_CPU);
   if (t == NULL) return NULL;
   tl_Tensor *result = NULL;

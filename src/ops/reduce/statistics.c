@@ -95,7 +95,7 @@ static Weighing weighed(tli_Chain *c, tl_Tensor *fweights, tl_Tensor *aweights, 
   double total = 1;
   s.w = TLI_STEP(c, joint_weights(fweights, aweights, (tl_DType)x->dtype));
   s.total = TLI_STEP(c, tlo_sum(s.w, TLI_NOINTS, false, TL_NODTYPE));
-  TLI_DO(c, number_of(s.total, &total));
+  if (tli_has_values(x)) TLI_DO(c, number_of(s.total, &total));
   TLI_DO(c, total != 0 || tli_fail(TL_EARG, "cov: the weights sum to 0"));
   tl_Tensor *lost = aweights ? chain_mul(c, s.w, aweights) : s.w;
   tl_Tensor *sum = TLI_STEP(c, tlo_sum(lost, TLI_NOINTS, false, TL_NODTYPE));
@@ -197,7 +197,7 @@ tl_Tensor *tlo_bincount(tl_Tensor *self, tl_Tensor *weights, int64_t minlength) 
 ** what a single value gets on both sides. */
 static bool settle_range(const char *op, tl_Tensor *self, double beside, double *low,
                          double *high) {
-  if (*low == *high && self->numel > 0) TL_TRY(ends_of(self, low, high));
+  if (*low == *high && self->numel > 0 && tli_has_values(self)) TL_TRY(ends_of(self, low, high));
   if (*low == *high) {
     *low -= self->numel > 0 ? beside : 0;
     *high += self->numel > 0 ? beside : 1;
@@ -233,12 +233,13 @@ static tl_Tensor *parts_of(tl_Tensor *elements, tl_Tensor *edges) {
 
 static tl_Tensor *count_parts(tl_Tensor *self, tl_Tensor *weight, tl_Tensor *edges, double low,
                               double high) {
+  int64_t n = edges->sizes[0] - 1;
+  if (!tli_has_values(self)) return tli_empty((tl_DType)self->dtype, tli_device(self), 1, &n);
   tli_Chain c = {0};
   tl_Tensor *inside = chain_inside(&c, self, low, high);
   tl_Tensor *elements = TLI_STEP(&c, tlo_masked_select(self, inside));
   if (weight) weight = TLI_STEP(&c, tlo_masked_select(weight, inside));
   tl_Tensor *parts = TLI_STEP(&c, parts_of(elements, edges));
-  int64_t n = edges->sizes[0] - 1;
   return tli_chain_end(&c, TLI_STEP(&c, add_up(parts, weight, n, (tl_DType)self->dtype)));
 }
 
@@ -256,6 +257,7 @@ tl_Tensor *tlo_histc(tl_Tensor *self, int64_t bins, tl_Scalar min, tl_Scalar max
   tl_DType dtype = (tl_DType)self->dtype;
   double low = tli_to_double(min), high = tli_to_double(max);
   TL_TRY_NULL(settle_range("histc", self, 1, &low, &high));
+  if (!tli_has_values(self)) return tli_empty(dtype, tli_device(self), 1, &bins);
   low = rounded(dtype, low);
   high = rounded(dtype, high);
   bool mode = tli_set_grad_mode(false);
@@ -286,7 +288,7 @@ static bool histogram(tl_Tensor *self, tl_Tensor *edges, tl_Tensor *weight, bool
   double low = 0, high = 0;
   tli_Chain c = {0};
   out[1] = tli_keep(&c, edges);
-  TLI_DO(&c, ends_of(edges, &low, &high));
+  if (tli_has_values(self)) TLI_DO(&c, ends_of(edges, &low, &high));
   if (weight && !tli_same_sizes(self, weight))
     TLI_DO(&c, tli_fail(TL_ESHAPE, "histogram: expected weights of shape %s, got %s",
                         tli_sizes_str(self), tli_sizes_str(weight)));

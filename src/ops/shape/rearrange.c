@@ -430,6 +430,8 @@ tl_Tensor *tlo_repeat_interleave_positions(tl_Tensor *repeats, int64_t output_si
                          "shape %s of %s",
                          tli_sizes_str(repeats), tl_dtype_name((tl_DType)repeats->dtype));
   int64_t n = repeats->sizes[0];
+  if (!tli_has_values(repeats) && output_size != TLI_NOINT)
+    return tli_new("repeat_interleave", (tl_Ints){1, &output_size}, TL_I64, tli_device(repeats));
   tli_Chain c = {0};
   tl_Tensor *moved = TLI_STEP(&c, tlo_to(repeats, TL_I64, false, false, TLI_CPU, NULL));
   tl_Tensor *plain = TLI_STEP(&c, tlo_contiguous(moved));

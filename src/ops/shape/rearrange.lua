@@ -82,7 +82,8 @@ op {[[repeat_interleave.each(Tensor self, Tensor repeats, dim dim=nil, *, int ou
       -> Tensor]],
     doc = "The same with a number of repetitions for each position.",
     composite = true, waits = "the result's shape depends on the data",
-    examples = {"T(3), torch.tensor {2, 0, 1}", "T(2, 3), torch.tensor {1, 2}, 1"}}
+    examples = {"T(3), torch.tensor {2, 0, 1}", "T(2, 3), torch.tensor {1, 2}, 1",
+       "T(3), torch.tensor {2, 0, 1}, {output_size = 3}"}}
 op {"repeat_interleave.positions(Tensor repeats, *, int output_size=nil) -> Tensor",
     doc = "Position i, from 1, repeats[i] times.", composite = true, method = false,
     nondiff = "positions",

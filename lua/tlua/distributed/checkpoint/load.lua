@@ -22,6 +22,9 @@ local function check(list, index)
       elseif text_of(saved.shape) ~= text_of(entry.place.shape) then
          faults[#faults + 1] = ("%s: expected shape %s, got %s"):format(entry.name,
             text_of(entry.place.shape), text_of(saved.shape))
+      elseif entry.tensor.is_meta then
+         faults[#faults + 1] = ("%s is on the meta device and has no memory: make it by "
+            .. "module:to_empty{device = ...}"):format(entry.name)
       end
    end
    table.sort(faults)

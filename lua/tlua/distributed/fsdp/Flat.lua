@@ -22,8 +22,9 @@ local Flat = class.class("distributed.fsdp.Flat")
 
 local unsharded <const> = 1 << 31 -- what is added to the versions of parts
 
---- owner: {group, replicas, policy, device, shard_device, all_reduce, divide_factor,
---- all_reduce_hook}
+--- owner: {group, replicas, policy, device, shard_device, compute_device, all_reduce,
+--- divide_factor, all_reduce_hook}; compute_device: where what was on meta computes, unless where
+--- its parts lie
 function Flat:__init(owner, params, paths)
    self.owner, self.params, self.paths = owner, params, paths
    self.trained, self.dtype = params[1].requires_grad, params[1].dtype
@@ -59,12 +60,36 @@ function Flat:_share_out()
    end
 end
 
+-- to_empty gives each part of a module that was shared out on the meta device memory of its own,
+-- which may have been filled since. Then these become views of one shard again.
+local function leave_meta(self)
+   local owner = self.owner
+   for i, p in ipairs(self.params) do
+      if p.is_meta then
+         torch.raise(("fully_shard: parameter %s is on the meta device and has no values: call "
+            .. "to_empty{device = ...} of the module, and load or initialise them"):format(
+            self.paths[i]))
+      end
+   end
+   local device = self.params[1].device
+   owner.device, owner.shard_device = owner.compute_device or device, device
+   local _ <close> = torch.no_grad()
+   self.shard = torch.zeros({self.per}, {dtype = self.dtype, device = device})
+   for i, p in ipairs(self.params) do
+      local piece = self.shard:narrow(1, self.pieces[i]:storage_offset() + 1, p:numel())
+      piece:copy_(p:detach())
+      self.pieces[i] = piece
+      p.data = piece
+   end
+end
+
 local function version_of(self)
    return self.shard._version
 end
 
 --- Raises if somebody has put other tensors in the place of the parts.
 function Flat:check()
+   if self.shard.is_meta then leave_meta(self) end
    for i, p in ipairs(self.params) do
       if p:data_ptr() ~= self.pieces[i]:data_ptr() or p:numel() ~= self.pieces[i]:numel() then
          torch.raise(("fully_shard: parameter %s was replaced or moved after fully_shard; move " ..
@@ -91,6 +116,7 @@ function Flat:gather()
       self:free() -- a forward pass without a backward one has left it, and a step has been since
    end
    if self.full or self.gathering then return end
+   if self.shard.is_meta then leave_meta(self) end
    local _ <close> = torch.no_grad()
    local owner = self.owner
    local size = #owner.group.ranks

@@ -533,6 +533,8 @@ local take = args.signature [[fully_shard(module: any, mesh: object?,
 --- reshard_after_forward: whether the whole is dropped after the forward pass and gathered again
 --- for the backward pass; by default it is, but for the root. mp_policy: see MixedPrecisionPolicy.
 --- ignored_params: parameters that stay as they are.
+--- A model on the meta device is shared out without memory; to_empty then makes that of this rank's
+--- parts, and a checkpoint or reset_parameters fills it.
 --- The module gets the methods unshard, reshard, set_requires_gradient_sync,
 --- set_requires_all_reduce, set_reshard_after_forward, set_reshard_after_backward,
 --- set_modules_to_forward_prefetch, set_modules_to_backward_prefetch, set_gradient_divide_factor
@@ -565,7 +567,9 @@ function M.fully_shard(...)
    units[module] = Unit(module, {
       group = group, replicas = replicas, ignored = a.ignored_params,
       policy = a.mp_policy or policies.MixedPrecisionPolicy(),
-      device = device, shard_device = a.offload_policy and "cpu" or device,
+      device = device,
+      shard_device = a.offload_policy and not (first and first.is_meta) and "cpu" or device,
+      compute_device = a.offload_policy and a.mesh and a.mesh.device_type or nil,
       reshard_after_forward = a.reshard_after_forward,
    })
    local unit, ignored = units[module], {}
