@@ -158,15 +158,46 @@ void tli_open_library(lua_State *L) {
   lua_pop(L, 1);
 }
 
-/* init.lua gets the module table and completes it. */
-static void run_init(lua_State *L) {
+/* (module): init.lua gets the module table and completes it. */
+static int run_init(lua_State *L) {
   for (const tli_Embedded *e = tli_embedded; e->module; e++) {
     if (strcmp(e->module, "tlua") != 0) continue;
     load_embedded(L, e);
-    lua_pushvalue(L, -2);
+    lua_pushvalue(L, 1);
     lua_call(L, 1, 0);
-    return;
+    break;
   }
+  return 0;
+}
+
+static bool is_embedded(const char *module) {
+  for (const tli_Embedded *e = tli_embedded; e->module; e++)
+    if (strcmp(e->module, module) == 0) return true;
+  return false;
+}
+
+/* Takes our modules out of the table of loaded ones. Needs no memory. */
+static void unload(lua_State *L) {
+  luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
+  lua_pushnil(L);
+  while (lua_next(L, -2)) {
+    lua_pop(L, 1);
+    if (lua_type(L, -1) != LUA_TSTRING || !is_embedded(lua_tostring(L, -1))) continue;
+    lua_pushvalue(L, -1);
+    lua_pushnil(L);
+    lua_rawset(L, -4);
+  }
+  lua_pop(L, 1);
+}
+
+/* Completes the module on top of the stack. After an error nobody is given what is half
+** complete: the next attempt to open the library begins anew. */
+static void complete(lua_State *L) {
+  lua_pushcfunction(L, run_init);
+  lua_pushvalue(L, -2);
+  if (lua_pcall(L, 1, 0, 0) == LUA_OK) return;
+  unload(L);
+  lua_error(L);
 }
 
 static const char module_key = 0; /* its address: the module table in the registry */
@@ -204,7 +235,7 @@ int luaopen_tlua(lua_State *L) {
   lua_pushvalue(L, -2);
   lua_setfield(L, -2, "tlua");
   lua_pop(L, 1);
-  run_init(L);
+  complete(L);
   lua_pushvalue(L, -1);
   lua_rawsetp(L, LUA_REGISTRYINDEX, &module_key);
   return 1;

@@ -121,10 +121,21 @@ static void push_method(lua_State *L, tli_State *S, lua_CFunction fn) {
   lua_pushcclosure(L, fn, 2);
 }
 
-/* Pushes nothing; makes the state on the first call. */
+static void make_late(lua_State *L) {
+  lua_newtable(L);
+  lua_createtable(L, 0, 1);
+  lua_pushliteral(L, "v");
+  lua_setfield(L, -2, "__mode");
+  lua_setmetatable(L, -2);
+  lua_rawsetp(L, LUA_REGISTRYINDEX, &late_key);
+}
+
+/* Pushes nothing; makes the state on the first call, and anew where an earlier call ended in an
+** error. Any line may raise for lack of memory, so what state_gc needs comes before it is set. */
 tli_State *tli_state_open(lua_State *L) {
   tli_State *S = tli_state_find(L);
-  if (S) return S;
+  if (S && S->ready) return S;
+  make_late(L);
   S = (tli_State *)lua_newuserdatauv(L, sizeof *S, 1);
   memset(S, 0, sizeof *S);
   S->generator.family = S->generators;
@@ -144,13 +155,8 @@ tli_State *tli_state_open(lua_State *L) {
   lua_setfield(L, -2, "__name");
   lua_setiuservalue(L, -2, 1);
   lua_rawsetp(L, LUA_REGISTRYINDEX, &registry_key);
-  lua_newtable(L);
-  lua_createtable(L, 0, 1);
-  lua_pushliteral(L, "v");
-  lua_setfield(L, -2, "__mode");
-  lua_setmetatable(L, -2);
-  lua_rawsetp(L, LUA_REGISTRYINDEX, &late_key);
   tli_open_coroutines(L, S);
+  S->ready = true;
   return S;
 }
 

@@ -69,6 +69,7 @@ typedef struct tli_Settings {
 typedef struct tli_State {
   lua_State *L;         /* borrowed; in anomaly mode who called last, else the main thread */
   tli_Ledger *ledger;   /* owned; NULL once the state closes */
+  bool ready;           /* tli_state_open has come to its end */
   uint64_t stamp;       /* of the modes that a call must find in this C thread */
   tli_Settings main;    /* of the main thread */
   tli_Settings *others; /* borrowed; of coroutines that have set something, the nearest first */

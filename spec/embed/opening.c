@@ -1,0 +1,117 @@
+/*
+** opening.c - a state that opens the library while memory runs out: each
+** allocation of Lua's in turn fails, then the state closes, or is opened once more.
+*/
+#include <lauxlib.h>
+#include <lua.h>
+#include <lualib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "test.h"
+#include "tlua.h"
+
+enum { PROCESSES = 4 };
+
+/* An allocator whose memory is gone from call `from` to call `until`, counted from 1. */
+typedef struct Memory {
+  long calls, from, until;
+} Memory;
+
+static void *allocate(void *context, void *block, size_t old_size, size_t size) {
+  Memory *m = context;
+  if (size == 0) {
+    free(block);
+    return NULL;
+  }
+  if (block == NULL || size > old_size) { /* Lua relies on blocks that can be made smaller */
+    m->calls++;
+    if (m->calls >= m->from && m->calls < m->until) return NULL;
+  }
+  return realloc(block, size);
+}
+
+static lua_State *new_state(Memory *m) {
+  *m = (Memory){0, 0, 0};
+#if LUA_VERSION_NUM >= 505
+  lua_State *L = lua_newstate(allocate, m, 1);
+#else
+  lua_State *L = lua_newstate(allocate, m);
+#endif
+  luaL_openlibs(L);
+  m->calls = 0;
+  return L;
+}
+
+/* Allocations of opening the library. */
+static long allocations(void) {
+  Memory m;
+  lua_State *L = new_state(&m);
+  CHECK(tl_lua_open(L));
+  long n = m.calls;
+  lua_close(L);
+  return n;
+}
+
+static void open_without_memory(long n) {
+  Memory m;
+  lua_State *L = new_state(&m);
+  m.from = n;
+  m.until = 1L << 40;
+  CHECK_AT(n, !tl_lua_open(L));
+  CHECK_AT(n, lua_gettop(L) == 0);
+  lua_close(L);
+}
+
+/* Lua asks once more after a collection, so two calls in a row fail. */
+static void open_again(long n) {
+  Memory m;
+  lua_State *L = new_state(&m);
+  m.from = n;
+  m.until = n + 2;
+  bool opened = tl_lua_open(L); /* some can do without */
+  m.from = m.until = 0;
+  CHECK_AT(n, opened || tl_lua_open(L));
+  const char *script =
+      "local m = torch.nn.Linear(2, 3)\n"
+      "coroutine.wrap(function() torch.no_grad(function() m(torch.ones(1, 2)) end) end)()\n"
+      "m(torch.ones(1, 2)):sum():backward()\n"
+      "assert(m.bias.grad:sum():item() == 3 and require 'tlua.nn' == torch.nn)";
+  if (luaL_dostring(L, script) != LUA_OK) {
+    printf("  at %ld: %s\n", n, lua_tostring(L, -1));
+    FAIL("the library does not work after a second attempt");
+  }
+  lua_close(L);
+}
+
+/* Calls `attempt` for each n-th allocation, in several processes. */
+static void for_each_allocation(void (*attempt)(long n), long step) {
+  long total = allocations();
+  pid_t children[PROCESSES];
+  fflush(stdout);
+  for (long p = 0; p < PROCESSES; p++) {
+    children[p] = fork();
+    CHECK(children[p] >= 0);
+    if (children[p] != 0) continue;
+    for (long n = 1 + p * step; n <= total; n += PROCESSES * step) attempt(n);
+    fflush(stdout);
+    _exit(test_faults > 0);
+  }
+  for (int p = 0; p < PROCESSES; p++) {
+    int status = -1;
+    CHECK(waitpid(children[p], &status, 0) == children[p]);
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  }
+}
+
+static void a_state_that_opens_without_memory_closes(void) {
+  for_each_allocation(open_without_memory, 1);
+}
+
+static void a_second_attempt_opens_it(void) { for_each_allocation(open_again, 5); }
+
+int main(void) {
+  RUN(a_state_that_opens_without_memory_closes);
+  RUN(a_second_attempt_opens_it);
+  return test_end();
+}
