@@ -424,6 +424,28 @@ TLM_FLOATING2(nextafter, 0, {
   next = a == b ? b : next;
   return isnan(a) ? a : isnan(b) ? b : next;
 })
+/* The same for values of 16-bit types, in float. `step` is the distance of neighbours as integers
+** of the float's bits, from the magnitude `normal` on; below it neighbours are `least` apart. What
+** comes after the largest finite value is `infinity`, or more. */
+TLM_FN float tlm_nextafter16(float a, float b, uint32_t step, float normal, float least,
+                             float infinity) {
+  bool grows = a == 0 || (a < b) == (a > 0);
+  float size = fabsf(a) > infinity ? infinity : fabsf(a), next;
+  uint32_t bits;
+  memcpy(&bits, &size, sizeof bits);
+  bits = grows ? bits + step : bits - step;
+  memcpy(&next, &bits, sizeof next);
+  float beside = grows ? size + least : size - least;
+  next = (grows ? size < normal : size <= normal) ? beside : next;
+  next = copysignf(next, a == 0 ? b : a);
+  next = a == b ? b : next;
+  return a != a ? a : b != b ? b : next;
+}
+TLM_FLOATING2(nextafter_f16, 0, {
+  return (T)tlm_nextafter16((float)a, (float)b, 0x2000, 0x1p-14f, 0x1p-24f, 0x1p16f);
+})
+TLM_FLOATING2(nextafter_bf16, 0,
+              { return (T)tlm_nextafter16((float)a, (float)b, 0x10000, 0, 0, (float)INFINITY); })
 
 /* ---- parts of numbers ---------------------------------------------------------------- */
 

@@ -105,6 +105,22 @@ describe("changing a view changes its base's history", function()
       assert.close({{2 * 16, 4 * 25, 6 * 36}, {8 + 2 * 4, 10 + 2 * 5 * 4, 12 + 2 * 6 * 9}}, x.grad)
    end)
 
+   it("also where it has no elements and begins behind the base's memory", function()
+      for _, view in ipairs {
+         function(y) return y[{{}, 2}] end, function(y) return y[{{}, {2, 3}}] end,
+         function(y) return y:narrow(2, 2, 2):t() end,
+      } do
+         local x = torch.zeros(0, 3, {requires_grad = true})
+         local y = x * 2
+         local part = view(y)
+         part:add_(1)
+         local shape = part.shape
+         ;((part * 2):sum() + (y + 1):sum()):backward()
+         assert.same(shape, part.shape)
+         assert.same({0, 3}, x.grad.shape)
+      end
+   end)
+
    it("but not a detached tensor's", function()
       local x, h = matrix()
       h:detach()[1]:mul_(2)

@@ -296,6 +296,13 @@ describe("closeness", function()
    it("is not fooled by differences that do not fit", function()
       local least = torch.tensor({-128}, {dtype = "int8"})
       assert.same({false}, least:isclose(torch.tensor({0}, {dtype = "int8"})):tolist())
+      local a = torch.tensor {math.mininteger, math.mininteger, -2, math.maxinteger}
+      local b = torch.tensor {math.maxinteger, 0, math.maxinteger, math.maxinteger - 1}
+      assert.same({false, false, false, true}, a:isclose(b):tolist())
+      assert.same({false, false, false, true}, b:isclose(a):tolist())
+      assert.same({false, false, false, false}, a:isclose(b, 0, 0.5):tolist())
+      assert.is_false(torch.allclose(a, b))
+      assert.same({true, true, false, true}, b:isclose(a, 3):tolist())
    end)
 
    it("is whole for equal", function()
@@ -440,6 +447,27 @@ describe("PyTorch's corners", function()
       local x, y = leaf {1, 2, 3}, leaf {1, 5, 0}
       assert.close({0.0, 1, 1}, gradients(function(a) return torch.nextafter(a, y:detach()) end, x), 0)
    end)
+
+   -- Values of one sign are ordered as their bits are.
+   for _, dtype in ipairs {"float16", "bfloat16"} do
+      it("nextafter goes to the next of all " .. dtype .. " values", function()
+         local infinity = torch.tensor({inf}, {dtype = dtype}):view("int16"):item()
+         local bits = torch.arange(0, infinity + 1, {dtype = "int64"})
+         local up = bits:to("int16"):view(dtype)
+         local function of(values) return values:contiguous():view("int16"):to("int64") end
+         local function towards(values, goal)
+            return of(torch.nextafter(values, torch.full_like(values, goal)))
+         end
+         assert.is_true(torch.equal(bits[{{2, -1}}], towards(up[{{1, -2}}], inf)))
+         assert.is_true(torch.equal(bits[{{1, -2}}], towards(up[{{2, -1}}], 0)))
+         local sign = -0x8000
+         assert.is_true(torch.equal(bits[{{2, -1}}] + sign, towards(-up[{{1, -2}}], -inf)))
+         assert.is_true(torch.equal(bits[{{1, -2}}] + sign, towards(-up[{{2, -1}}], 0)))
+         assert.is_true(torch.equal(of(up), of(torch.nextafter(up, up))))
+         assert.same({1, 1 + sign}, {towards(-up[{{1, 1}}], inf):item(), towards(up[{{1, 1}}], -1):item()})
+         assert.is_true(torch.nextafter(up, up * nan):isnan():all():item())
+      end)
+   end
 
    it("float_power_ takes float64 only", function()
       local two = torch.tensor({2.0}, {dtype = "float64"})

@@ -54,11 +54,31 @@ static tl_Tensor *number_like(tl_Tensor *t) {
   return tli_is_float((tl_DType)t->dtype) ? tli_retain(t) : tlo_to_dtype(t, TL_I64);
 }
 
+/* |a - b| of int64 tensors in float64. The difference wraps to a negative number where it is 2^63
+** or more. */
+static tl_Tensor *whole_distance(tl_Tensor *a, tl_Tensor *b) {
+  tli_Chain c = {0};
+  tl_Tensor *larger = TLI_STEP(&c, tlo_maximum(a, b));
+  tl_Tensor *smaller = TLI_STEP(&c, tlo_minimum(a, b));
+  tl_Tensor *difference = chain_sub(&c, larger, smaller);
+  tl_Tensor *wrapped = chain_with_int(&c, tlo_lt, difference, 0);
+  tl_Tensor *turns = chain_to(&c, wrapped, TL_F64);
+  tl_Tensor *excess = chain_with(&c, tlo_mul, turns, 0x1p64);
+  return tli_chain_end(&c, chain_add(&c, chain_to(&c, difference, TL_F64), excess));
+}
+
+static tl_Tensor *distance_of(tl_Tensor *a, tl_Tensor *b) {
+  if (a->dtype == TL_I64) return whole_distance(a, b);
+  tli_Chain c = {0};
+  tl_Tensor *difference = chain_sub(&c, a, b);
+  return tli_chain_end(&c, TLI_STEP(&c, tlo_abs(difference)));
+}
+
 /* |a - b| <= atol + rtol * |b|, where the difference is finite. */
 static tl_Tensor *near(tl_Tensor *a, tl_Tensor *b, double rtol, double atol) {
   tli_Chain c = {0};
-  tl_Tensor *difference = chain_sub(&c, a, b);
-  tl_Tensor *distance = TLI_STEP(&c, tlo_abs(difference));
+  tl_Tensor *distance = TLI_STEP(&c, distance_of(a, b));
+  if (b->dtype == TL_I64) b = chain_to(&c, b, TL_F64);
   tl_Tensor *relative = chain_with(&c, tlo_mul, b, rtol);
   tl_Tensor *magnitude = TLI_STEP(&c, tlo_abs(relative));
   tl_Tensor *allowed = chain_with(&c, tli_plus, magnitude, atol);

@@ -113,6 +113,14 @@ static bool run_wrapped(const tli_PointwiseSpec *spec, tl_DType dtype, tl_Tensor
   return ok;
 }
 
+/* Kernels compute 16-bit types in float, whose neighbours are others. */
+static tlk_Pointwise kernel_for(tlk_Pointwise kernel, tl_DType dtype) {
+  if (kernel != TLK_nextafter) return kernel;
+  return dtype == TL_F16    ? TLK_nextafter_f16
+         : dtype == TL_BF16 ? TLK_nextafter_bf16
+                            : TLK_nextafter;
+}
+
 static bool run(const tli_PointwiseSpec *spec, tl_DType dtype, tl_Tensor *const *in,
                 const tl_Scalar *params, tl_Tensor *out) {
   if (out->numel == 0) return true;
@@ -120,7 +128,7 @@ static bool run(const tli_PointwiseSpec *spec, tl_DType dtype, tl_Tensor *const 
     return run_wrapped(spec, dtype, in, params, out);
   if (spec->kernel == TLK_pow && (in[1]->flags & TLI_NUMBER))
     return run_power(spec, dtype, in, out);
-  return run_kernel(spec, spec->kernel, dtype, in, spec->ninputs, params, out);
+  return run_kernel(spec, kernel_for(spec->kernel, dtype), dtype, in, spec->ninputs, params, out);
 }
 
 /* Shape, dtype and device of the result; what is wrong with the inputs. */

@@ -161,7 +161,9 @@ tl_Tensor *tli_op_as_strided(tl_Tensor *self, tl_Ints size, tl_Ints stride,
   int64_t offset = storage_offset == TLI_NOINT ? self->offset : storage_offset;
   int64_t room = self->storage->bytes / tli_dtype_bytes[self->dtype];
   int64_t need = reach(size, stride);
-  if (need < 0 || offset < 0 || offset > room || need > room - offset)
+  /* views of no elements begin anywhere, as slices of empty tensors do */
+  int64_t most = need == 0 ? INT64_MAX / 64 : room;
+  if (need < 0 || offset < 0 || offset > most || (need > 0 && need > room - offset))
     return tli_fail_null(TL_EINDEX,
                          "as_strided: sizes %s with strides %s from offset %" PRId64
                          " reach outside of a storage of %" PRId64 " elements",
