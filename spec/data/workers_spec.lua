@@ -225,6 +225,32 @@ describe("data.DataLoader with workers", function()
       assert.equal(0, wait_until_gone())
    end)
 
+   it("has threads and deterministic mode of its own", function()
+      local threads = torch.get_num_threads()
+      local sum = program [[
+         local items, sum = {}, 0
+         for i = 1, 4 do items[i] = torch.tensor(i) end
+         local loader = data.DataLoader(items, {num_workers = 2, worker_init_fn = function()
+            local own = require "tlua"
+            local function expect(threads, deterministic)
+               if own.get_num_threads() ~= threads
+                  or own.are_deterministic_algorithms_enabled() ~= deterministic then
+                  error "the worker has other threads or another mode"
+               end
+            end
+            expect(1, false)
+            own.set_num_threads(3)
+            own.use_deterministic_algorithms(true)
+            expect(3, true)
+            own.ones(100, 100):matmul(own.ones(100, 100))
+         end})
+         for x in loader:iter() do sum = sum + x:sum():item() end
+         return sum]]
+      assert.equal(10, sum)
+      assert.equal(threads, torch.get_num_threads())
+      assert.is_false(torch.are_deterministic_algorithms_enabled())
+   end)
+
    it("raises an error of worker_init_fn, and of a module that a worker cannot have", function()
       fails("worker 0 of 1: program:4: no licence 0", function()
          program [[

@@ -230,6 +230,8 @@ static void what_does_not_fit_is_refused(void) {
   dl = matrix();
   dl.byte_offset = UINT64_MAX - 3;
   refuse(dl, TL_EARG, "from_dlpack: byte_offset 18446744073709551612 leads out of all memory");
+  dl.byte_offset = UINT64_C(1) << 63;
+  refuse(dl, TL_EARG, "from_dlpack: byte_offset 9223372036854775808 leads out of all memory");
   dl = matrix();
   dl.dtype.bits = 0;
   refuse(dl, TL_EDTYPE, "0 bits");

@@ -149,7 +149,7 @@ static tl_Tensor *import(const DLTensor *dl, void (*release)(void *data, void *c
   int64_t strides[TL_MAX_DIMS];
   TL_TRY_NULL(type_from(dl->dtype, &dtype));
   TL_TRY_NULL(device_from(dl->device, &device));
-  if (dl->byte_offset > UINTPTR_MAX - (uintptr_t)dl->data)
+  if (dl->byte_offset > PTRDIFF_MAX || dl->byte_offset > UINTPTR_MAX - (uintptr_t)dl->data)
     return tli_fail_null(TL_EARG, "from_dlpack: byte_offset %" PRIu64 " leads out of all memory",
                          dl->byte_offset);
   void *data = dl->data ? (char *)dl->data + dl->byte_offset : NULL;

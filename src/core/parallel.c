@@ -19,6 +19,7 @@
 #include <stdlib.h>
 
 #include "core/error.h"
+#include "core/own.h"
 #include "core/platform.h"
 
 typedef void (*TaskFn)(void *context, int i);
@@ -38,6 +39,7 @@ static atomic_int interrupted;
 
 static _Thread_local bool inside;
 static _Thread_local bool serial;
+static _Thread_local int own_threads; /* 0: as many as the process has */
 
 /* ---- how many ---- */
 
@@ -49,7 +51,10 @@ static int default_threads(void) {
   return processors < THREADS_MAX ? processors : THREADS_MAX;
 }
 
+void tli_own_threads(int n) { own_threads = n; }
+
 int tl_get_num_threads(void) {
+  if (own_threads) return own_threads;
   int n = atomic_load_explicit(&threads, memory_order_relaxed);
   if (n > 0) return n;
   /* whoever comes first decides, lest a tl_set_num_threads get lost */
@@ -60,7 +65,10 @@ int tl_get_num_threads(void) {
 bool tl_set_num_threads(int n) {
   if (n < 1 || n > THREADS_MAX)
     return tli_fail(TL_EARG, "set_num_threads: expected 1 to %d threads, got %d", THREADS_MAX, n);
-  atomic_store(&threads, n);
+  if (own_threads)
+    own_threads = n;
+  else
+    atomic_store(&threads, n);
   return true;
 }
 

@@ -1,7 +1,9 @@
 /*
-** settings.c - what users have set for kernels. One of the process, as for threads.
+** settings.c - what users have set for kernels. One of the process, as for threads, but for threads
+** that have settings of their own.
 */
 #include "core/backend.h"
+#include "core/own.h"
 
 static _Atomic int64_t settings[TL_NSETTINGS] = {
     [TL_MATMUL_REDUCED_FP16] = 1,
@@ -15,10 +17,23 @@ static _Atomic int64_t settings[TL_NSETTINGS] = {
     [TL_SDP_BACKENDS] = TL_SDP_MATH | TL_SDP_FLASH | TL_SDP_EFFICIENT | TL_SDP_CUDNN,
 };
 
-int64_t tli_setting(tl_Setting which) {
+static _Thread_local int64_t own[TL_NSETTINGS];
+static _Thread_local bool has_own;
+
+static int64_t of_process(tl_Setting which) {
   return atomic_load_explicit(&settings[which], memory_order_relaxed);
 }
 
+void tli_own_settings(void) {
+  for (int i = 0; i < TL_NSETTINGS; i++) own[i] = of_process((tl_Setting)i);
+  has_own = true;
+}
+
+int64_t tli_setting(tl_Setting which) { return has_own ? own[which] : of_process(which); }
+
 void tli_set_setting(tl_Setting which, int64_t value) {
-  atomic_store_explicit(&settings[which], value, memory_order_relaxed);
+  if (has_own)
+    own[which] = value;
+  else
+    atomic_store_explicit(&settings[which], value, memory_order_relaxed);
 }

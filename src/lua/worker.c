@@ -20,6 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/own.h"
 #include "core/parallel.h"
 #include "core/platform.h"
 #include "core/profile.h"
@@ -453,7 +454,8 @@ static void do_jobs(Worker *w, lua_State *L) {
 static void work(void *context) {
   Worker *w = (Worker *)context;
   tli_Crew *crew = w->pool->crew;
-  tli_parallel_set_serial(true);
+  tli_own_threads(1);
+  tli_own_settings();
 #if LUA_VERSION_NUM >= 505
   lua_State *L = lua_newstate(worker_memory, w, luaL_makeseed(NULL));
 #else
