@@ -739,11 +739,13 @@ tidy-format:
 LIBDIR ?= $(PREFIX)/lib
 PCDIR ?= $(LIBDIR)/pkgconfig
 LUA_CDIR ?= $(LIBDIR)/lua/5.4
-D = $(DESTDIR)
-INSTALLED = $(PREFIX)/bin/tlua $(PREFIX)/include/tlua.h $(LIBDIR)/libtlua.a $(LIBDIR)/libtlua.so \
-  $(LIBDIR)/$(SONAME) $(LIBDIR)/tlua/tlua_sim.so $(LIBDIR)/tlua/tlua_cuda.so $(LIBDIR)/tlua/tlua_mpi_openmpi.so \
-  $(LIBDIR)/tlua/tlua_mpi_mpich.so $(LUA_CDIR)/tlua.so $(PCDIR)/tlua.pc $(PREFIX)/share/tlua/types/tlua.lua \
-  $(PREFIX)/share/doc/tlua/manual.md $(PREFIX)/share/doc/tlua/LICENSE
+# The shell reads folders from its environment, where blanks, quotes and semicolons are part of them.
+install uninstall: export AT_PREFIX = $(DESTDIR)$(PREFIX)
+install uninstall: export AT_LIBDIR = $(DESTDIR)$(LIBDIR)
+install uninstall: export AT_PCDIR = $(DESTDIR)$(PCDIR)
+install uninstall: export AT_LUA_CDIR = $(DESTDIR)$(LUA_CDIR)
+install uninstall: export BARE_LIBDIR = $(LIBDIR)
+install uninstall: export BARE_DESTDIR = $(DESTDIR)
 
 # No "Requires: lua": a host names the Lua that it has, `pkg-config --libs tlua lua5.4`.
 define PC_TEXT
@@ -754,8 +756,8 @@ includedir=$${prefix}/include
 Name: tlua
 Description: tensors and neural networks for Lua 5.4
 Version: $(VERSION)
-Cflags: -I$${includedir}
-Libs: -L$${libdir} -ltlua
+Cflags: -I"$${includedir}"
+Libs: -L"$${libdir}" -ltlua
 Libs.private: -pthread $(TL_LIBS)
 endef
 export PC_TEXT
@@ -763,26 +765,41 @@ export PC_TEXT
 # Of another machine's programs this one's strip knows nothing.
 strip_with := $(if $(CROSS),--strip-program='$(STRIP)')
 install: all
-	@mkdir -p $(sort $(dir $(addprefix $D,$(INSTALLED))))
-	install -s $(strip_with) -m 755 $(TLUA) $D$(PREFIX)/bin/tlua
-	install -m 644 src/tlua.h $D$(PREFIX)/include/tlua.h
-	install -m 644 $(STATIC_LIB) $D$(LIBDIR)/libtlua.a
-	install -s $(strip_with) -m 755 $(SHARED_LIB) $D$(LIBDIR)/$(SONAME)
-	$(if $(PLUGINS),install -s $(strip_with) -m 755 $(PLUGINS) $D$(LIBDIR)/tlua/)
-	ln -sf $(SONAME) $D$(LIBDIR)/libtlua.so
-	ln -sf $(LIBDIR)/$(SONAME) $D$(LUA_CDIR)/tlua.so
-	install -m 644 $(GEN)/types/tlua.lua $D$(PREFIX)/share/tlua/types/tlua.lua
-	install -m 644 $(GEN)/manual.md LICENSE $D$(PREFIX)/share/doc/tlua/
-	@printf '%s\n' "$$PC_TEXT" >$D$(PCDIR)/tlua.pc
-	@test -n '$D' || test "$$(id -u)" != 0 || ldconfig 2>/dev/null || true
+	@mkdir -p "$$AT_PREFIX/bin" "$$AT_PREFIX/include" "$$AT_PREFIX/share/tlua/types" "$$AT_PREFIX/share/doc/tlua" \
+	  "$$AT_LIBDIR/tlua" "$$AT_LUA_CDIR" "$$AT_PCDIR"
+	install -s $(strip_with) -m 755 $(TLUA) "$$AT_PREFIX/bin/tlua"
+	install -m 644 src/tlua.h "$$AT_PREFIX/include/tlua.h"
+	install -m 644 $(STATIC_LIB) "$$AT_LIBDIR/libtlua.a"
+	install -s $(strip_with) -m 755 $(SHARED_LIB) "$$AT_LIBDIR/$(SONAME)"
+	$(if $(PLUGINS),install -s $(strip_with) -m 755 $(PLUGINS) "$$AT_LIBDIR/tlua/")
+	ln -sf $(SONAME) "$$AT_LIBDIR/libtlua.so"
+	ln -sf "$$($(library_from_lua))/$(SONAME)" "$$AT_LUA_CDIR/tlua.so"
+	install -m 644 $(GEN)/types/tlua.lua "$$AT_PREFIX/share/tlua/types/tlua.lua"
+	install -m 644 $(GEN)/manual.md LICENSE "$$AT_PREFIX/share/doc/tlua/"
+	@printf '%s\n' "$$PC_TEXT" >"$$AT_PCDIR/tlua.pc"
+	@test -n "$$BARE_DESTDIR" || test "$$(id -u)" != 0 || ldconfig 2>/dev/null || true
+
+# Prints LIBDIR as LUA_CDIR sees it: by "..", so that the folder above both can be moved, or, where
+# LUA_CDIR is not below it, as it is.
+define library_from_lua
+case "$$AT_LUA_CDIR/" in \
+  "$$AT_LIBDIR"/*) printf '%s\n' "$${AT_LUA_CDIR#"$$AT_LIBDIR"}" | sed 's|//*|/|g; s|/$$||; s|/[^/]*|/..|g; s|^/||; s|^$$|.|' ;; \
+  *) printf '%s\n' "$$BARE_LIBDIR" ;; \
+esac
+endef
 
 uninstall:
-	rm -f $(addprefix $D,$(INSTALLED))
-	@rmdir $D$(LIBDIR)/tlua $D$(PREFIX)/share/tlua/types $D$(PREFIX)/share/tlua $D$(PREFIX)/share/doc/tlua 2>/dev/null || true
+	rm -f "$$AT_PREFIX/bin/tlua" "$$AT_PREFIX/include/tlua.h" "$$AT_LIBDIR/libtlua.a" "$$AT_LIBDIR/libtlua.so" \
+	  "$$AT_LIBDIR/$(SONAME)" "$$AT_LIBDIR/tlua/tlua_sim.so" "$$AT_LIBDIR/tlua/tlua_cuda.so" \
+	  "$$AT_LIBDIR/tlua/tlua_mpi_openmpi.so" "$$AT_LIBDIR/tlua/tlua_mpi_mpich.so" "$$AT_LUA_CDIR/tlua.so" \
+	  "$$AT_PCDIR/tlua.pc" "$$AT_PREFIX/share/tlua/types/tlua.lua" "$$AT_PREFIX/share/doc/tlua/manual.md" \
+	  "$$AT_PREFIX/share/doc/tlua/LICENSE"
+	@rmdir "$$AT_LIBDIR/tlua" "$$AT_PREFIX/share/tlua/types" "$$AT_PREFIX/share/tlua" "$$AT_PREFIX/share/doc/tlua" 2>/dev/null || true
 
 # For LuaRocks, which gives LUA, LUA_INCDIR and where modules in C go.
 rock: $(SHARED_LIB) $(PLUGINS)
+rock-install: export AT_LIBDIR = $(INST_LIBDIR)
 rock-install:
-	@mkdir -p $(INST_LIBDIR)/tlua
-	install -s $(strip_with) -m 755 $(SHARED_LIB) $(INST_LIBDIR)/tlua.so
-	$(if $(PLUGINS),install -s $(strip_with) -m 755 $(PLUGINS) $(INST_LIBDIR)/tlua/)
+	@mkdir -p "$$AT_LIBDIR/tlua"
+	install -s $(strip_with) -m 755 $(SHARED_LIB) "$$AT_LIBDIR/tlua.so"
+	$(if $(PLUGINS),install -s $(strip_with) -m 755 $(PLUGINS) "$$AT_LIBDIR/tlua/")
