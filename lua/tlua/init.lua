@@ -98,6 +98,7 @@ load_on_use(torch.autograd, {
    profiler = "tlua.autograd.paths",
    Variable = "tlua.autograd.paths",
    Function = "tlua.autograd.Function",
+   forward_ad = "tlua.autograd.forward_ad",
    functional = "tlua.autograd.functional",
    gradcheck = "tlua.autograd.gradcheck",
    gradgradcheck = "tlua.autograd.gradcheck",

@@ -81,6 +81,25 @@ for name, f in sorted(functions) do
          assert.close(row.vmap_jvp, fn.vmap(pushed)(batch), 1e-10)
       end)
 
+      it("has linear maps that work on batches", function()
+         local output, pull = fn.vjp(f, x)
+         local _, push = fn.linearize(f, x)
+         local seeds = values({3, table.unpack(output.shape)}, 7)
+         assert.close(row.vmap_of_pull, fn.vmap(pull)(seeds), 1e-10)
+         assert.close(row.vmap_of_push, fn.vmap(push)(batch), 1e-10)
+         assert.close(row.nested_pull, fn.vmap(function(b)
+            local _, own = fn.vjp(f, b)
+            return (fn.vmap(own)(seeds))
+         end)(batch), 1e-10)
+         assert.close(row.nested_push, fn.vmap(function(b)
+            local _, own = fn.linearize(f, b)
+            return fn.vmap(own)(batch)
+         end)(batch), 1e-10)
+         assert.close(row.nested_push, fn.vmap(function(b)
+            return fn.vmap(function(t) return select(2, fn.jvp(f, b, t)) end)(batch)
+         end)(batch), 1e-10)
+      end)
+
       if row.grad then
          it("has PyTorch's gradients", function()
             assert.close(row.grad, fn.grad(f)(x), 1e-10)
@@ -119,6 +138,46 @@ describe("torch.func", function()
       }
       assert.same({1, 1}, J.sum.a:tolist())
       assert.same({{2, 0}, {0, 2}}, J.twice.a:tolist())
+   end)
+
+   -- PyTorch's: all have a grad_fn there, and w.grad is 6.
+   it("records what is made of a tensor outside that collects gradients", function()
+      local w, a = torch.tensor(2.0):requires_grad_(), torch.tensor {1.0, 2.0}
+      local function f(b) return (b * b * w):sum() end
+      fn.grad(f)(a):sum():backward()
+      assert.equal(6, w.grad:item())
+      local _, pull = fn.vjp(function(b) return b * w end, a)
+      w.grad = nil
+      pull(torch.ones(2))[1]:backward()
+      assert.equal(1, w.grad:item())
+      local _, push = fn.linearize(f, a)
+      local output, tangent = fn.jvp(f, a, torch.ones(2))
+      for _, value in ipairs {output, tangent, push(a), fn.jacrev(f)(a), fn.jacfwd(f)(a),
+         fn.vmap(fn.grad(f))(a:view(2, 1)), fn.vmap(push)(torch.eye(2)), fn.hessian(f)(a)} do
+         w.grad = nil
+         value:sum():backward()
+         assert.is_not_nil(w.grad)
+      end
+      assert.is_false(fn.grad(function(b) return (b * b * w:detach()):sum() end)(a).requires_grad)
+      w.grad = nil
+      fn.vmap(fn.grad(f))(torch.ones(3, 2)):sum():backward()
+      assert.equal(12, w.grad:item())
+   end)
+
+   it("goes on with others that run in coroutines", function()
+      local a = torch.tensor {1.0, 2.0}
+      local function square(b) return (b * b):sum() end
+      local waits = coroutine.wrap(function()
+         return fn.grad(function(b)
+            coroutine.yield()
+            return square(b)
+         end)(a)
+      end)
+      waits()
+      local own = fn.grad(square)(a)
+      assert.is_false(own.requires_grad)
+      assert.is_nil(own.grad_fn)
+      assert.same({2, 4}, waits():tolist())
    end)
 
    it("gives values and what is beside them on", function()

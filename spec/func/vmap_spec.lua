@@ -196,6 +196,57 @@ describe("vmap", function()
       end
    end)
 
+   -- Layers whose parameters differ between examples, as those of per-sample gradients do.
+   local F = torch.nn.functional
+   local function random(...) return torch.randn(...):double() end
+   local layers = {
+      {"conv2d", random(3, 2, 4, 6, 6), random(3, 6, 2, 3, 3), random(3, 6),
+         function(a, w, b) return F.conv2d(a, w, b, 2, 1, 1, 2) end},
+      {"conv_transpose2d", random(3, 2, 4, 3, 3), random(3, 4, 3, 2, 2), random(3, 6),
+         function(a, w, b) return F.conv_transpose2d(a, w, b, {stride = 2, groups = 2}) end},
+      {"conv_transpose1d", random(3, 4, 5), random(3, 4, 2, 3), random(3, 2),
+         function(a, w, b) return F.conv_transpose1d(a, w, b) end},
+      {"group_norm", random(3, 2, 4, 3, 3), random(3, 4), random(3, 4),
+         function(a, w, b) return F.group_norm(a, 2, w, b) end},
+      {"group_norm", random(3, 2, 4), random(3, 4), random(3, 4),
+         function(a, w, b) return F.group_norm(a, 2, w, b) end},
+      {"instance_norm", random(3, 2, 4, 5), random(3, 4), random(3, 4),
+         function(a, w, b) return F.instance_norm(a, {weight = w, bias = b}) end},
+      {"batch_norm", random(3, 4, 2, 5), random(3, 2), random(3, 2), function(a, w, b)
+         local mean, var = torch.ones(2):double(), torch.full({2}, 2.5):double()
+         return F.batch_norm(a, mean, var, {weight = w, bias = b})
+      end},
+      {"layer_norm", random(3, 4, 2, 5), random(3, 5), random(3, 5),
+         function(a, w, b) return F.layer_norm(a, {5}, w, b) end},
+      {"prelu", random(3, 2, 4, 3), random(3, 4), random(3, 4),
+         function(a, w, b) return F.prelu(a, w) + b:view(-1, 1) end},
+      {"prelu of one slope", random(3, 2), random(3, 1), random(3, 2),
+         function(a, w, b) return F.prelu(a, w) * b end},
+   }
+   for _, row in ipairs(layers) do
+      local name, a, w, b, layer = table.unpack(row)
+      it("calls " .. name .. " once for examples with weights of their own", function()
+         local function slopes(...)
+            return torch.func.grad(function(...) return layer(...):sin():sum() end,
+               {argnums = {1, 2, 3}})(...)
+         end
+         local p = torch.profiler.profile(function() return vmap(layer)(a, w, b) end)
+         local all, each = vmap(layer)(a, w, b), vmap(slopes)(a, w, b)
+         for i = 1, 3 do
+            assert.close(layer(a[i], w[i], b[i]), all[i], 1e-12)
+            for k, slope in ipairs(slopes(a[i], w[i], b[i])) do
+               assert.close(slope, each[k][i], 1e-11)
+            end
+         end
+         local selects = 0
+         for _, average in ipairs(p:key_averages()) do
+            if average.key == "select" then selects = average.count end
+         end
+         assert.equal(0, selects) -- which take single examples
+         assert.close(layer(a[1], w[1], b[1]), vmap(layer, {in_dims = {false, 1, 1}})(a[1], w, b)[1], 1e-12)
+      end)
+   end
+
    it("goes with derivatives of derivatives, and a vmap in the function", function()
       local func, calls = torch.func, 0
       local function cube(a)
@@ -238,7 +289,6 @@ describe("vmap", function()
    end)
 
    it("refuses what one example refuses", function()
-      local F = torch.nn.functional
       local functions = {
          function(a) return a:sum(-2) end,
          function(a) return a:sum():sum(7) end,

@@ -477,6 +477,44 @@ bool tli_pass_visits(tl_Tensor *t, bool *answer) {
   return true;
 }
 
+static bool is_one_of(const tl_Tensor *t, tl_Tensor *const *list, int n) {
+  for (int i = 0; i < n; i++)
+    if (list[i] == t) return true;
+  return false;
+}
+
+/* Lets `edges`, which has room for all roots, lead to those that require gradients. */
+static bool edges_of(tl_Tensor *const *roots, int nroots, tli_Edge *edges, int *n) {
+  for (int i = 0; i < nroots; i++) {
+    if (!tli_requires_grad(roots[i])) continue;
+    TL_TRY(edge_of(roots[i], &edges[*n]));
+    ++*n;
+  }
+  return true;
+}
+
+bool tli_reaches_others(tl_Tensor *const *roots, int nroots, tl_Tensor *const *own, int nown,
+                        bool *answer) {
+  *answer = false;
+  size_t bytes = (size_t)(nroots ? nroots : 1) * sizeof(tli_Edge);
+  tli_Edge *edges = tli_alloc(bytes);
+  TL_TRY(edges);
+  tli_Plan plan = {0};
+  int n = 0;
+  bool ok = edges_of(roots, nroots, edges, &n) && tli_plan_build(&plan, edges, n, NULL, 0);
+  for (int32_t i = 0; ok && i < plan.nslots && !*answer; i++) {
+    const tl_Tensor *leaf = plan.slots[i].leaf;
+    *answer = leaf && !is_one_of(leaf, own, nown);
+  }
+  tli_plan_free(&plan);
+  for (int i = 0; i < n; i++) {
+    tli_node_release(edges[i].node);
+    tli_release(edges[i].leaf);
+  }
+  tli_free(edges, bytes);
+  return ok;
+}
+
 static void pass_free(Pass *p) {
   tli_plan_free(&p->plan);
   if (p->heap) tli_free(p->heap, (size_t)p->heap_room * sizeof *p->heap);

@@ -219,6 +219,10 @@ uint64_t tli_pass(int *depth);
 /* Whether t's gradient is on that pass's way: its hooks will be called. */
 bool tli_pass_visits(tl_Tensor *t, bool *answer) TL_MUSTCHECK;
 
+/* Whether the roots, where they require gradients, were made of a leaf that is none of `own`. */
+bool tli_reaches_others(tl_Tensor *const *roots, int nroots, tl_Tensor *const *own, int nown,
+                        bool *answer) TL_MUSTCHECK;
+
 /* Brings a gradient to a forward value's dtype and shape (summing broadcast
 ** dimensions); new reference; NULL with a message when it cannot be. */
 tl_Tensor *tli_grad_fit(const char *op, tl_Tensor *grad, const tli_Info *info) TL_MUSTCHECK;

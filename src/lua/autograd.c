@@ -132,6 +132,22 @@ static int autograd_pass_visits(lua_State *L) {
   return 1;
 }
 
+/* _reaches_others(tensors, own): whether they were made of a leaf that is none of `own`. */
+static int autograd_reaches_others(lua_State *L) {
+  static const tli_Param params[] = {{"tensors", TLI_A_TENSORS, TLI_P_ANY_DEVICE, 0},
+                                     {"own", TLI_A_TENSORS, TLI_P_ANY_DEVICE, 0}};
+  static const tli_Signature sig = {"autograd._reaches_others", "(tensors, own)", params, 2};
+  tli_Args a;
+  tli_args_begin(&a, L, &sig);
+  tl_Tensors tensors = tli_arg_tensors(&a, 0), own = tli_arg_tensors(&a, 1);
+  bool answer,
+      ok = !a.failed && tli_reaches_others(tensors.v, (int)tensors.n, own.v, (int)own.n, &answer);
+  tli_args_end(&a);
+  if (!ok) return tli_raise(L);
+  lua_pushboolean(L, answer);
+  return 1;
+}
+
 /* _failures() -> how many backward passes of this interpreter have failed. */
 static int autograd_failures(lua_State *L) {
   lua_rawgetp(L, LUA_REGISTRYINDEX, &failures_key);
@@ -256,6 +272,80 @@ static int push_boxes(tli_Args *a, int i) {
   return count;
 }
 
+/* A new reference to example b of each gradient. */
+static bool select_examples(tl_Tensor *const *grads, int n, int64_t b, tl_Tensor **out) {
+  for (int i = 0; i < n; i++) {
+    out[i] = tlo_select(grads[i], 0, b);
+    if (out[i]) continue;
+    tli_release_results(out, i);
+    return false;
+  }
+  return true;
+}
+
+/* Stacks what n passes have given for each input: rows[i * n + b], which it releases. */
+static bool stack_rows(tl_Tensor **rows, int ninputs, int64_t n, tl_Tensor **results) {
+  bool ok = true;
+  for (int i = 0; i < ninputs; i++) {
+    tl_Tensor **of = rows + i * n;
+    results[i] = ok && of[0] ? tlo_stack((tl_Tensors){n, of}, 0) : NULL;
+    ok = ok && (of[0] == NULL || results[i]);
+    for (int64_t b = 0; b < n; b++) tli_release(of[b]);
+  }
+  if (!ok) tli_release_results(results, ninputs);
+  return ok;
+}
+
+static int64_t examples_of(const tli_Backward *call) {
+  for (int i = 0; i < call->nroots; i++) {
+    const tl_Tensor *grad = call->grads ? call->grads[i] : NULL;
+    if (grad == NULL || grad->ndim == 0 || grad->sizes[0] == 0 ||
+        grad->sizes[0] != call->grads[0]->sizes[0]) {
+      tli_fail(TL_EARG, "autograd.grad: is_grads_batched: expected grad_outputs with the same "
+                        "number of examples, at least one, in front of each output's shape");
+      return -1;
+    }
+  }
+  return call->nroots ? call->grads[0]->sizes[0] : -1;
+}
+
+/* A pass for each example of the gradients; `rows` and `seeds` have room for what is made. */
+static bool run_batched(lua_State *L, tli_Settings *of, const tli_Backward *call, int64_t n,
+                        tl_Tensor **rows, tl_Tensor **seeds) {
+  int count = call->ninputs;
+  tli_Backward one = *call;
+  one.grads = seeds;
+  bool ok = true;
+  for (int64_t b = 0; ok && b < n; b++) {
+    tl_Tensor **results = call->results; /* of this example */
+    one.retain_graph = call->retain_graph || b + 1 < n;
+    tli_set_grad_mode(call->create_graph);
+    ok = select_examples(call->grads, call->nroots, b, seeds);
+    if (!ok) break;
+    ok = run(L, of, &one);
+    tli_release_results(seeds, call->nroots);
+    for (int i = 0; ok && i < count; i++) {
+      rows[i * n + b] = results[i];
+      results[i] = NULL;
+    }
+  }
+  tli_set_grad_mode(call->create_graph);
+  if (ok) return stack_rows(rows, count, n, call->results);
+  for (int64_t i = 0; i < count * n; i++) tli_release(rows[i]);
+  return false;
+}
+
+static bool run_examples(tli_Args *a, tli_Settings *of, const tli_Backward *call) {
+  int64_t n = examples_of(call);
+  TL_TRY(n > 0);
+  tl_Tensor **rows = new_list(a, call->ninputs * n), **seeds = new_list(a, call->nroots);
+  if (rows == NULL || seeds == NULL) return false;
+  bool mode = tli_grad_mode();
+  bool ok = run_batched(a->L, of, call, n, rows, seeds);
+  tli_set_grad_mode(mode);
+  return ok;
+}
+
 static int autograd_grad(lua_State *L) {
   static const tli_Param params[] = {
       {"outputs", TLI_A_TENSORS, TLI_P_ANY_DEVICE, 0},
@@ -263,12 +353,13 @@ static int autograd_grad(lua_State *L) {
       {"grad_outputs", TLI_A_TENSORS, TLI_P_OPTIONAL | TLI_P_ANY_DEVICE, 0},
       {"retain_graph", TLI_A_BOOL, TLI_P_OPTIONAL, 0},
       {"create_graph", TLI_A_BOOL, TLI_P_OPTIONAL, 0},
-      {"allow_unused", TLI_A_BOOL, TLI_P_OPTIONAL, 0}};
+      {"allow_unused", TLI_A_BOOL, TLI_P_OPTIONAL, 0},
+      {"is_grads_batched", TLI_A_BOOL, TLI_P_OPTIONAL, 0}};
   static const tli_Signature sig = {
       "autograd.grad",
       "torch.autograd.grad(outputs, inputs, {grad_outputs?, retain_graph = create_graph, "
-      "create_graph = false, allow_unused = false})",
-      params, 6};
+      "create_graph = false, allow_unused = false, is_grads_batched = false})",
+      params, 7};
   tli_Args a;
   tli_args_begin(&a, L, &sig);
   tli_Settings *of = tli_push_settings(L, a.S);
@@ -277,7 +368,7 @@ static int autograd_grad(lua_State *L) {
   tl_Tensor **grads = tensors_or_none(&a, 2, roots.n);
   bool create = tli_arg_bool(&a, 4, false);
   bool retain = tli_arg_bool(&a, 3, create);
-  bool unused = tli_arg_bool(&a, 5, false);
+  bool unused = tli_arg_bool(&a, 5, false), batched = tli_arg_bool(&a, 6, false);
   if (inputs.n != count || count == 0) tli_args_fail(&a, 1, "a Tensor or a list with at least one");
   if (!fits_int(&roots)) tli_args_fail(&a, 0, "fewer tensors");
   tl_Tensor **results = new_list(&a, count);
@@ -290,7 +381,8 @@ static int autograd_grad(lua_State *L) {
                        .ninputs = count,
                        .allow_unused = unused,
                        .results = results};
-  bool failed = a.failed, ok = !failed && run(L, of, &call);
+  bool failed = a.failed;
+  bool ok = !failed && (batched ? run_examples(&a, of, &call) : run(L, of, &call));
   if (ok) push_results(L, first, results, count);
   tli_args_end(&a);
   if (failed) return tli_raise(L);
@@ -673,6 +765,7 @@ void tli_open_autograd(lua_State *L) {
                                        {"_lend", autograd_lend},
                                        {"_pass", autograd_pass},
                                        {"_pass_visits", autograd_pass_visits},
+                                       {"_reaches_others", autograd_reaches_others},
                                        {NULL, NULL}};
   static const luaL_Reg plain[] = {{"detach_", tensor_detach_}, {NULL, NULL}};
   static const luaL_Reg node[] = {{"__gc", node_gc},

@@ -36,6 +36,7 @@ void tli_swap_modes(lua_State *L, tli_State *S, tli_Settings *of, int n, tli_Cha
 /* What a scope has set of a thread's modes. Scopes may end in any order (modes.c). */
 typedef struct tli_ModeScope {
   tli_Settings *of;                    /* borrowed; NULL once the modes were put back */
+  uint64_t number;                     /* later ones have higher numbers */
   struct tli_ModeScope *older, *newer; /* open ones of the same settings; borrowed */
   int n;
   tli_Change previous[TLI_MAX_CHANGES];

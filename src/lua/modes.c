@@ -6,6 +6,9 @@
 ** Scopes may be closed by hand in any order. One that was opened before others, and is closed
 ** while they are open, leaves them what they put back: as if it had never been.
 */
+#include <stdatomic.h>
+#include <string.h>
+
 #include "lua/args.h"
 #include "lua/autograd.h"
 #include "lua/coroutine.h"
@@ -16,6 +19,8 @@
 typedef tli_ModeScope Scope;
 
 static void scope_link(Scope *scope, tli_Settings *of) {
+  static _Atomic uint64_t last;
+  scope->number = atomic_fetch_add_explicit(&last, 1, memory_order_relaxed) + 1;
   scope->of = of;
   scope->newer = NULL;
   scope->older = of->newest;
@@ -176,6 +181,54 @@ int tli_default_device_scope(lua_State *L) {
   return tli_mode_scope(L, name, 1, &(tli_Change){TLI_MODE_PLACE, place});
 }
 
+/* ---- all modes ---- */
+
+#define MODES "torch.Modes"
+
+/* What the calling Lua thread has set, at one time. */
+typedef struct Modes {
+  int8_t mode[TLI_NMODES];
+  uint64_t newest; /* number of the newest open scope; 0: there was none */
+  int scopes;      /* of torch.scope */
+  tl_DType dtype;
+  tl_Device device;
+} Modes;
+
+/* _modes() -> all modes of the thread, for _set_modes. */
+static int torch_modes(lua_State *L) {
+  tli_State *S = tli_state(L);
+  Modes *m = lua_newuserdatauv(L, sizeof *m, 0);
+  luaL_newmetatable(L, MODES);
+  lua_setmetatable(L, -2);
+  tli_Settings *of = tli_push_settings(L, S);
+  lua_pop(L, 1);
+  memcpy(m->mode, of->mode, sizeof m->mode);
+  m->newest = of->newest ? of->newest->number : 0;
+  m->scopes = of->scopes;
+  m->dtype = S->default_dtype;
+  m->device = S->default_device;
+  return 1;
+}
+
+static void set_mode(lua_State *L, tli_State *S, tli_Settings *of, int mode, int value) {
+  tli_Change change = {(tli_Mode)mode, value};
+  if (of->mode[mode] != value) tli_swap_modes(L, S, of, 1, &change);
+}
+
+/* _set_modes(modes): all are again as they were. Scopes that were opened since end now, and have
+** no effect when they are closed. */
+static int torch_set_modes(lua_State *L) {
+  tli_State *S = tli_state(L);
+  const Modes *m = luaL_checkudata(L, 1, MODES);
+  tli_Settings *of = tli_push_settings(L, S);
+  while (of->newest && of->newest->number > m->newest) tli_modes_end(L, of->newest);
+  for (int k = 0; k < TLI_NMODES; k++) set_mode(L, S, of, k, m->mode[k]);
+  while (of->scopes > m->scopes && tli_scope_pop(L, S, of)) lua_pop(L, 1);
+  if (S->default_dtype != m->dtype) tli_set_state_dtype(L, S, m->dtype);
+  if (!tli_same_device(S->default_device, m->device)) tli_set_state_device(L, S, m->device);
+  return 0;
+}
+
 /* ---- anomaly mode ---- */
 
 static int autograd_detect_anomaly(lua_State *L) {
@@ -203,6 +256,8 @@ static const luaL_Reg torch_functions[] = {
     {"default_device", tli_default_device_scope},
     {"is_grad_enabled", torch_is_grad_enabled},
     {"is_inference_mode_enabled", torch_is_inference_mode_enabled},
+    {"_modes", torch_modes},
+    {"_set_modes", torch_set_modes},
     {NULL, NULL},
 };
 

@@ -254,7 +254,7 @@ function torch.autograd.backward(tensors, grad_tensors, options) end
 ---allow_unused.
 ---@param outputs torch.Tensor|torch.Tensor[]
 ---@param inputs torch.Tensor|torch.Tensor[]
----@param options? {grad_outputs?: torch.Tensor|torch.Tensor[], retain_graph?: boolean, create_graph?: boolean, allow_unused?: boolean}
+---@param options? {grad_outputs?: torch.Tensor|torch.Tensor[], retain_graph?: boolean, create_graph?: boolean, allow_unused?: boolean, is_grads_batched?: boolean}
 ---@return torch.Tensor ...
 function torch.autograd.grad(outputs, inputs, options) end
 

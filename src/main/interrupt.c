@@ -30,6 +30,9 @@ static lua_State *main_state; /* borrowed */
 /* How often SIGINT came without effect so far. */
 static volatile sig_atomic_t presses;
 
+/* Whether it has come since the last tli_interrupt_call began. */
+static volatile sig_atomic_t struck;
+
 /* The same of SIGTERM, and what is done at the end. */
 static volatile sig_atomic_t terminations;
 static void (*at_end)(lua_State *L);
@@ -117,6 +120,7 @@ static void look_again(void) {
 
 static void on_interrupt(void) {
   presses = presses + 1;
+  struck = 1;
   if (presses > 2) { /* the call does not react: the process goes */
     tli_terminal_die(SIGINT);
     return;
@@ -144,9 +148,12 @@ static void on_lost(bool here) {
   if (here) stop_coroutines(main_state);
 }
 
+bool tli_interrupt_struck(void) { return struck; }
+
 int tli_interrupt_call(lua_State *L, int nargs, int nresults, int handler) {
   main_state = L;
   presses = 0;
+  struck = 0;
   lost = 0;
   take_back();
   tli_InterruptFn before = tli_terminal_catch(SIGINT, on_interrupt), ends_before = NULL;

@@ -253,19 +253,34 @@ static void explain(lua_State *L) {
     lua_pop(L, 1);
 }
 
+/* Calls a function of the module that returns nothing, with a boolean. */
+static void tell(lua_State *L, const char *function, bool argument) {
+  if (!push_function(L, function)) return;
+  lua_pushboolean(L, argument);
+  tli_script_report(L, lua_pcall(L, 1, 0, 0));
+}
+
+/* Runs the chunk on top of the stack, the only value there. */
+static void run(lua_State *L, Read read) {
+  tell(L, "begin_line", true);
+  int status = tli_script_call(L, 0, LUA_MULTRET);
+  bool struck = tli_interrupt_struck();
+  if (status != LUA_OK) explain(L);
+  if (tli_script_report(L, status)) {
+    if (read == READ_EXPRESSION) lua_remove(L, 1);
+    show(L);
+    struck = struck || tli_interrupt_struck();
+  }
+  lua_settop(L, 0);
+  tell(L, "end_line", struck);
+}
+
 static void loop(lua_State *L) {
   for (;;) {
     Read read = read_chunk(L);
     if (read == READ_END) return;
     if (read == READ_ERROR) tli_script_report(L, LUA_ERRSYNTAX);
-    if (read == READ_EXPRESSION || read == READ_CHUNK) {
-      int status = tli_script_call(L, 0, LUA_MULTRET);
-      if (status != LUA_OK) explain(L);
-      if (tli_script_report(L, status)) {
-        if (read == READ_EXPRESSION) lua_remove(L, 1);
-        show(L);
-      }
-    }
+    if (read == READ_EXPRESSION || read == READ_CHUNK) run(L, read);
     lua_settop(L, 0);
   }
 }

@@ -9,6 +9,7 @@
 local torch = require "tlua"
 local args = require "tlua.args"
 local class = require "tlua.class"
+local closing = require "tlua.closing"
 local Fused = require "tlua.optim.Fused"
 
 ---@class amp.GradScaler
@@ -199,9 +200,9 @@ local function step_itself(self, optimizer, entry, options)
    if entry.stage == READY then
       fields, norm = fields_of_step(self, optimizer, entry, options)
    end
-   local _ <close> = setmetatable({}, {__close = function()
+   local _ <close> = closing(function()
       optimizer.grad_scale, optimizer.found_inf, optimizer.clip = nil, nil, nil
-   end})
+   end)
    optimizer.grad_scale, optimizer.clip = fields.grad_scale, fields.clip
    optimizer.found_inf = entry.found
    if norm then return optimizer:step(), norm end

@@ -19,12 +19,20 @@
 -- are known. It runs without recording. backward gets a gradient for each result and returns one,
 -- or nil, for each argument; it is itself recorded when a graph of the gradient is wanted.
 --
+-- With a `setup_context(ctx, inputs, output)` forward gets no ctx: inputs is the list of its
+-- arguments, output its result, or the list of several. `jvp(ctx, tangents...)`, which gets a
+-- tangent for each argument and returns one for each result, is what torch.func.jvp and forward_ad
+-- ask for in place of backward. `vmap(info, in_dims, arguments...)` works on all examples of
+-- torch.func.vmap at once: in_dims has the dimension of the examples in each argument, or false;
+-- it returns the result, or a list of several, and its dimension, or a list likewise.
+--
 -- Under torch.autocast a Function with the field `cast_inputs`, a dtype, gets floating arguments in
 -- that dtype, and runs without autocast. backward runs as forward did, with or without.
 
 local torch = require "tlua"
 local casts = require "tlua.amp.casts"
 local class = require("tlua.class").class
+local pushing = require "tlua.autograd.pushing"
 
 ---@class autograd.Function
 ---@field cast_inputs string?  "float32", "bfloat16" or "float16"
@@ -56,6 +64,12 @@ function Context:save_for_backward(...)
             "other values can be fields of the context"):format(i, type(value)))
       end
    end
+end
+
+--- Keeps tensors for jvp, where nothing was kept for backward; `saved_tensors` gives them.
+---@param ... Tensor?
+function Context:save_for_forward(...)
+   if self.saved.n == 0 then self:save_for_backward(...) end
 end
 
 --- In backward: the tensors that were saved. An error if one was changed in place since.
@@ -126,9 +140,34 @@ local function dirty_positions(cls, inputs, results, marked)
    return positions(results, marked)
 end
 
+-- In place of backward, where J v is asked for: zeros, whose derivative by the gradients is jvp.
+local function pushed(cls, ctx, saved, ...)
+   local zeros = {n = #ctx.needs_input_grad}
+   for i = 1, zeros.n do
+      local like = ctx.likes[i]
+      if like and ctx.needs_input_grad[i] then
+         zeros[i] = torch.zeros(like.shape, {dtype = like.dtype, device = like.device})
+      end
+   end
+   local grads = table.pack(...)
+   torch.autograd.record(cls.__name .. "Jvp", grads, zeros, {}, saved, function(again, ...)
+      again.n = saved.n
+      ctx.saved = again
+      local _ <close> = casts.scope(ctx.autocast)
+      local tangents = table.pack(cls.jvp(ctx, ...))
+      ctx.saved = {n = saved.n}
+      return table.unpack(tangents, 1, grads.n)
+   end, true)
+   return table.unpack(zeros, 1, zeros.n)
+end
+
 -- The function that the node calls: (saved tensors, gradients...) -> gradients...
 local function backward_of(cls, ctx)
    return function(saved, ...)
+      if pushing.on and cls.jvp then
+         saved.n = ctx.saved.n
+         return pushed(cls, ctx, saved, ...)
+      end
       if cls.backward == nil then
          torch.raise(("%s: backward is missing; expected a method of that name"):format(cls.__name))
       end
@@ -141,17 +180,97 @@ local function backward_of(cls, ctx)
    end
 end
 
+-- forward's results as a list, and what the context is to know.
+local function call_forward(cls, ctx, inputs)
+   if not cls.setup_context then
+      return table.pack(cls.forward(ctx, table.unpack(inputs, 1, inputs.n)))
+   end
+   local results = table.pack(cls.forward(table.unpack(inputs, 1, inputs.n)))
+   cls.setup_context(ctx, inputs, results.n == 1 and results[1] or results)
+   return results
+end
+
 -- What forward returns, given its inputs as autocast wants them.
 local function run_forward(cls, ctx, inputs)
    ctx.autocast = casts.current()
    local dtype = ctx.autocast and cls.cast_inputs
    local _ <close> = torch.no_grad()
-   if not dtype then return table.pack(cls.forward(ctx, table.unpack(inputs, 1, inputs.n))) end
+   if not dtype then return call_forward(cls, ctx, inputs) end
    local on = ctx.autocast
    inputs = casts.inputs(inputs, dtype, function(kind) return on[kind] ~= nil end)
    ctx.autocast = nil
    local _ <close> = casts.scope(nil) -- luacheck: ignore 411
-   return table.pack(cls.forward(ctx, table.unpack(inputs, 1, inputs.n)))
+   return call_forward(cls, ctx, inputs)
+end
+
+-- Shapes, dtypes and devices of the tensors among the inputs.
+local function likes(inputs)
+   local list = {}
+   for i = 1, inputs.n do
+      local input = inputs[i]
+      if torch.is_tensor(input) then
+         list[i] = {shape = input.shape, dtype = input.dtype, device = input.device}
+      end
+   end
+   return list
+end
+
+-- Calls the class's vmap, where an argument stands for an example of a batch; nil where none does.
+local function mapped(cls, inputs)
+   local batched = require "tlua.func.batched"
+   local level, found = 0, nil
+   for i = 1, inputs.n do
+      local input = inputs[i]
+      if batched.is(input) and input.level > level then level, found = input.level, input end
+   end
+   if not found then return nil end
+   local values, in_dims = {}, {}
+   for i = 1, inputs.n do
+      local own = batched.is(inputs[i]) and inputs[i].level == level
+      values[i], in_dims[i] = inputs[i], own and 1
+      if own then values[i] = inputs[i].value end
+   end
+   local info = {batch_size = found.value:size(1), randomness = "error"}
+   local output, out_dims = cls.vmap(info, in_dims, table.unpack(values, 1, inputs.n))
+   local function wrap(value, dim)
+      if not torch.is_tensor(value) or not dim then return value end
+      return batched.wrap(value:movedim(dim, 1), level)
+   end
+   if torch.is_tensor(output) then return {n = 1, wrap(output, out_dims)} end
+   local results = {n = #output}
+   for i, value in ipairs(output) do
+      local dim = out_dims
+      if type(out_dims) == "table" then dim = out_dims[i] end
+      results[i] = wrap(value, dim)
+   end
+   return results
+end
+
+--- For a backward that is not to be differentiated itself: it runs without recording, and what it
+--- returns refuses a second derivative.
+---
+---     Exp.backward = torch.autograd.Function.once_differentiable(function(ctx, grad) ... end)
+---
+---@param backward fun(ctx: any, ...: Tensor): Tensor? ...
+---@return fun(ctx: any, ...: Tensor): Tensor? ...
+function Function.once_differentiable(backward)
+   return function(ctx, ...)
+      local given = table.pack(...)
+      local grads = table.pack(torch.no_grad(backward, ctx, ...))
+      local sources = {n = given.n + ctx.saved.n}
+      for i = 1, given.n do sources[i] = given[i] end
+      for i = 1, ctx.saved.n do sources[given.n + i] = ctx.saved[i] end
+      local recorded = false
+      for i = 1, sources.n do
+         recorded = recorded or torch.is_tensor(sources[i]) and sources[i].requires_grad
+      end
+      if torch.is_grad_enabled() and recorded then
+         torch.autograd.record("once_differentiable", sources, grads, {}, {n = 0}, function()
+            torch.raise "once_differentiable: this backward cannot be differentiated a second time"
+         end, true)
+      end
+      return table.unpack(grads, 1, grads.n)
+   end
 end
 
 --- Runs forward and records the call.
@@ -162,7 +281,10 @@ function Function:apply(...)
       torch.raise("Function: expected a class with a `forward`; call it as F:apply(...)")
    end
    local inputs = table.pack(...)
+   local all = self.vmap and mapped(self, inputs)
+   if all then return table.unpack(all, 1, all.n) end
    local ctx = Context(inputs)
+   if self.jvp then ctx.likes = likes(inputs) end
    local results = run_forward(self, ctx, inputs)
    if needs_recording(ctx) then
       local constant = positions(results, ctx.constant)

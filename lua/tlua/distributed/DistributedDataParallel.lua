@@ -14,6 +14,7 @@ local args = require "tlua.args"
 local class = require "tlua.class"
 local agree = require "tlua.distributed.agree"
 local buckets = require "tlua.distributed.buckets"
+local closing = require "tlua.closing"
 local coalesce = require "tlua.distributed.coalesce"
 local groups = require "tlua.distributed.group"
 local placement = require "tlua.distributed.placement"
@@ -317,8 +318,8 @@ end
 ---@param fn? function
 function DDP:no_sync(fn, ...)
    local before = self.sync
+   local scope = closing(function() rawset(self, "sync", before) end)
    rawset(self, "sync", false)
-   local scope = setmetatable({}, {__close = function() rawset(self, "sync", before) end})
    if not fn then return scope end
    local _ <close> = scope
    return fn(...)

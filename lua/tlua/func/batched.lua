@@ -387,26 +387,25 @@ local sizes = {}
 --- Begins to map a function: until `leave` its operators may be given stand-ins.
 ---@param n integer  examples
 ---@param mapped table<Tensor|func.Batched, any>  the arguments that have examples
----@return integer level
 function M.enter(n, mapped)
-   depth, ncalls = depth + 1, ncalls + 1
-   calls[depth] = ncalls
-   sizes[depth], arguments[depth], kept[depth] = n, mapped, {}
+   local level = depth + 1
+   ncalls = ncalls + 1
+   calls[level] = ncalls
+   sizes[level], arguments[level], kept[level] = n, mapped, {}
+   depth = level
    torch._batching(depth, M.handle, Batched)
-   return depth
 end
 
---- Ends it.
+--- Ends it; after an error also where it has begun by half, or has ended by half.
 ---@param level integer
 ---@param undo boolean  the arguments that were written to hold again what they did
 function M.leave(level, undo)
-   local before = kept[level]
-   sizes[level], arguments[level], kept[level], calls[level] = nil, nil, nil, nil
-   depth = level - 1
    torch._batching(0)
    local ok, fault = pcall(torch.no_grad, function()
-      for argument, values in pairs(undo and before or {}) do argument:copy_(values) end
+      for argument, values in pairs(undo and kept[level] or {}) do argument:copy_(values) end
    end)
+   sizes[level], arguments[level], kept[level], calls[level] = nil, nil, nil, nil
+   depth = math.min(depth, level - 1)
    torch._batching(depth)
    if not ok then error(fault, 0) end
 end
@@ -432,6 +431,32 @@ function M.lift(value, level)
    whole[level] = sizes[level]
    for d = level, #shape do whole[d + 1] = shape[d] end
    return inner:unsqueeze(level):expand(whole)
+end
+
+--- Tensors as `lift` gives them, with the examples of all levels behind `level` in one dimension in
+--- front; those up to `level` follow.
+---@param values (Tensor|func.Batched)[]
+---@param level integer
+---@return Tensor[]
+function M.in_front(values, level)
+   local list = {}
+   for i, value in ipairs(values) do
+      local whole = M.lift(value)
+      for inner = level + 1, depth do whole = whole:movedim(inner, inner - level) end
+      list[i] = level == depth and whole or whole:flatten(1, depth - level)
+   end
+   return list
+end
+
+--- What `lift` would give for a tensor whose examples lie as `in_front` has them.
+---@param value Tensor
+---@param level integer
+---@return Tensor
+function M.behind(value, level)
+   if level == depth then return value end
+   local whole = value:unflatten(1, {table.unpack(sizes, level + 1, depth)})
+   for _ = level + 1, depth do whole = whole:movedim(1, depth) end
+   return whole
 end
 
 --- The stand-in for what `lift` gives.

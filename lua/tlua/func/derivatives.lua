@@ -2,29 +2,18 @@
 -- may be tensors, or tables of them however nested.
 --
 -- Each call of such a function differentiates by tensors of its own that stand for its arguments.
--- While another one is at work around it, or an argument collects gradients, results can be
--- differentiated again. Everything rests on the reverse pass; J v is the derivative of the linear
--- map v^T J by v.
+-- Where an argument, or anything else that the function works with, collects gradients, results can
+-- be differentiated again. Everything rests on the reverse pass; J v is the derivative of the
+-- linear map v^T J by v.
 
 local torch = require "tlua"
 local args = require "tlua.args"
 local batched = require "tlua.func.batched"
+local pushing = require "tlua.autograd.pushing"
 local recording = require "tlua.autograd.recording"
 local tree = require "tlua.func.tree"
 
 local M = {}
-
-local depth = 0
-
--- For the time of a block one more of these functions is at work, and gradients are recorded.
-local function level()
-   depth = depth + 1
-   local mode = recording()
-   return setmetatable({}, {__close = function(_, fault)
-      depth = depth - 1
-      getmetatable(mode).__close(mode, fault)
-   end})
-end
 
 -- Preparing -----------------------------------------------------------------------------------
 
@@ -47,10 +36,10 @@ end
 
 -- Arguments for fn, those at `positions` replaced by stand-ins. Returns the packed arguments, the
 -- list of all stand-ins, for each position a function that rebuilds its structure from its part of
--- a list like that one, and whether results are to be differentiable.
+-- a list like that one, and whether an argument collects gradients.
 local function prepare(title, given, positions)
    local packed, inputs, rebuilds = table.pack(table.unpack(given, 1, given.n)), {}, {}
-   local keep = depth > 1 or any_recorded((tree.flatten {table.unpack(given, 1, given.n)}))
+   local recorded = any_recorded((tree.flatten {table.unpack(given, 1, given.n)}))
    for k, position in ipairs(positions) do
       if position < 1 or position > given.n then
          torch.raise(("%s: argnums: expected positions from 1 to %d, got %d"):format(
@@ -71,7 +60,7 @@ local function prepare(title, given, positions)
          return rebuild {table.unpack(list, first + 1, first + #leaves)}
       end
    end
-   return packed, inputs, rebuilds, keep
+   return packed, inputs, rebuilds, recorded
 end
 
 -- One structure for each position; a single one by itself if a single position was asked for.
@@ -106,31 +95,41 @@ local function detached(value)
 end
 
 -- As autograd sees them: with the examples of vmap, which do not touch one another, in front.
-local function lifted(tensors)
-   if batched.depth() == 0 then return tensors end
+local function lifted(tensors, level)
+   if level == 0 then return tensors end
    local list = {}
-   for i, tensor in ipairs(tensors) do list[i] = batched.lift(tensor) end
+   for i, tensor in ipairs(tensors) do list[i] = batched.lift(tensor, level) end
    return list
 end
 
--- Gradients of outputs, weighted by seeds, by the inputs; zeros where there is none.
-local function pull(outputs, seeds, inputs, keep)
+-- Whether results are to be differentiable: they are made of what collects gradients.
+local function kept(recorded, outputs, inputs)
+   if recorded then return true end
+   local level = batched.depth()
+   return torch.autograd._reaches_others(lifted(outputs, level), lifted(inputs, level))
+end
+
+-- Gradients of outputs, weighted by seeds, by the inputs; zeros where there is none. Outputs and
+-- inputs were made while `level` mapped functions ran; where more of them run now, only seeds may
+-- have examples of those, and there is a pass for each.
+local function pull(outputs, seeds, inputs, keep, level)
    local recorded, weights = {}, {}
    for i, output in ipairs(outputs) do
       if output.requires_grad then
          recorded[#recorded + 1], weights[#weights + 1] = output, seeds[i]
       end
    end
-   local found = {}
+   local now, found = batched.depth(), {}
    if #recorded > 0 then
-      found = table.pack(torch.autograd.grad(lifted(recorded), lifted(inputs), {
-         grad_outputs = lifted(weights), retain_graph = true, create_graph = keep,
-         allow_unused = true,
+      found = table.pack(torch.autograd.grad(lifted(recorded, level), lifted(inputs, level), {
+         grad_outputs = batched.in_front(weights, level), retain_graph = true,
+         create_graph = keep, allow_unused = true, is_grads_batched = now > level,
       }))
    end
    local grads = {}
    for i, input in ipairs(inputs) do
-      grads[i] = found[i] and batched.lower(found[i]) or torch.zeros_like(input:detach())
+      grads[i] = found[i] and batched.lower(batched.behind(found[i], level))
+         or torch.zeros_like(input:detach())
    end
    return grads
 end
@@ -153,12 +152,12 @@ end
 
 local function gradient(title, a, given)
    local positions, single = positions_of(a.argnums)
-   local _ <close> = level()
-   local packed, inputs, rebuilds, keep = prepare(title, given, positions)
+   local _ <close> = recording()
+   local packed, inputs, rebuilds, recorded = prepare(title, given, positions)
    local output, aux = call(a.fn, packed, a.has_aux)
    check_scalar(title, output)
-   local grads = arrange(rebuilds,
-      pull({output}, {torch.ones_like(output:detach())}, inputs, keep), single)
+   local keep, seed = kept(recorded, {output}, inputs), torch.ones_like(output:detach())
+   local grads = arrange(rebuilds, pull({output}, {seed}, inputs, keep, batched.depth()), single)
    if keep then return grads, output, aux end
    return grads, output:detach(), detached(aux)
 end
@@ -256,14 +255,15 @@ end
 function M.vjp(fn, ...)
    check_function("func.vjp", fn)
    local given, has_aux = split_options(...)
-   local _ <close> = level()
-   local packed, inputs, rebuilds, keep = prepare("func.vjp", given, count(given.n))
+   local _ <close> = recording()
+   local packed, inputs, rebuilds, recorded = prepare("func.vjp", given, count(given.n))
    local output, aux = call(fn, packed, has_aux)
-   local outputs = tensors_of("func.vjp", output)
+   local outputs, level = tensors_of("func.vjp", output), batched.depth()
+   local keep = kept(recorded, outputs, inputs)
    local function vjp_fn(...)
       local seeds = fitting("func.vjp", "cotangents", {...}, outputs)
-      local again = keep or depth > 0 or any_recorded(seeds)
-      local grads = arrange(rebuilds, pull(outputs, seeds, inputs, again), false)
+      local again = keep or any_recorded(seeds)
+      local grads = arrange(rebuilds, pull(outputs, seeds, inputs, again, level), false)
       return table.unpack(grads)
    end
    if not keep then output, aux = detached(output), detached(aux) end
@@ -273,25 +273,24 @@ end
 -- fn's results as a list of tensors, a function from tangents of the inputs to those of the
 -- results, and what else `prepare` and `call` gave.
 local function linear(title, fn, given, positions, has_aux)
-   local packed, inputs, rebuilds, keep = prepare(title, given, positions)
+   local packed, inputs, rebuilds, recorded = prepare(title, given, positions)
    local output, aux = call(fn, packed, has_aux)
-   local outputs, dummies = tensors_of(title, output), {}
+   local outputs, dummies, level = tensors_of(title, output), {}, batched.depth()
+   local keep = kept(recorded, outputs, inputs)
    for i, leaf in ipairs(outputs) do
       local zeros = torch.zeros_like(batched.lift(leaf:detach()))
       dummies[i] = batched.lower(zeros:requires_grad_(leaf:is_floating_point()))
    end
-   local grads = pull(outputs, dummies, inputs, true)
+   local grads
+   do
+      local _ <close> = pushing()
+      grads = pull(outputs, dummies, inputs, true, level)
+   end
+   -- grads are linear in the dummies: what tangents pull from them is J v
    local function push(tangents, again)
       local _ <close> = recording()
-      local sum
-      for i, grad in ipairs(grads) do
-         if grad.requires_grad then
-            local term = (grad * tangents[i]):sum()
-            sum = sum and sum + term or term
-         end
-      end
-      if not sum then return pull({}, {}, dummies, false) end
-      return pull({sum}, {torch.ones_like(sum:detach())}, dummies, keep or again)
+      for i, grad in ipairs(grads) do tangents[i] = tangents[i]:to(grad.dtype) end
+      return pull(grads, tangents, dummies, keep or again, level)
    end
    return outputs, push, {
       output = keep and output or detached(output), aux = keep and aux or detached(aux),
@@ -321,7 +320,7 @@ function M.jvp(...)
    if type(primals) ~= "table" then
       args.refuse("func.jvp", "primals", "a tensor or a list of arguments", primals)
    end
-   local _ <close> = level()
+   local _ <close> = recording()
    local given = {n = #primals, table.unpack(primals)}
    local _, push, info = linear("func.jvp", a.fn, given, count(given.n), a.has_aux)
    local directions = fitting("func.jvp", "tangents", tangents, info.inputs)
@@ -339,12 +338,12 @@ end
 function M.linearize(fn, ...)
    check_function("func.linearize", fn)
    local given = table.pack(...)
-   local _ <close> = level()
+   local _ <close> = recording()
    local _, push, info = linear("func.linearize", fn, given, count(given.n), false)
    local _, rebuild = tree.flatten(info.output)
    return info.output, function(...)
       local directions = fitting("func.linearize", "tangents", {...}, info.inputs)
-      return rebuild(push(directions, depth > 0 or any_recorded(directions)))
+      return rebuild(push(directions, any_recorded(directions)))
    end
 end
 
@@ -418,17 +417,18 @@ function M.jacrev(...)
    local a = take_jacrev(...)
    local positions, single = positions_of(a.argnums)
    return function(...)
-      local _ <close> = level()
-      local packed, inputs, rebuilds, keep = prepare("func.jacrev", table.pack(...), positions)
+      local _ <close> = recording()
+      local packed, inputs, rebuilds, recorded = prepare("func.jacrev", table.pack(...), positions)
       local output, aux = call(a.fn, packed, a.has_aux)
-      local outputs = tensors_of("func.jacrev", output)
-      local rows = {}
+      local outputs, level = tensors_of("func.jacrev", output), batched.depth()
+      local keep, rows = kept(recorded, outputs, inputs), {}
       for i in ipairs(outputs) do
          rows[i] = {}
          for j in ipairs(inputs) do rows[i][j] = {} end
       end
       each_unit(outputs, function(i, k, seeds)
-         for j, grad in ipairs(pull(outputs, seeds, inputs, keep)) do rows[i][j][k] = grad end
+         local grads = pull(outputs, seeds, inputs, keep, level)
+         for j, grad in ipairs(grads) do rows[i][j][k] = grad end
       end)
       local matrix = {}
       for i, leaf in ipairs(outputs) do
@@ -449,7 +449,7 @@ function M.jacfwd(...)
    local a = take_jacfwd(...)
    local positions, single = positions_of(a.argnums)
    return function(...)
-      local _ <close> = level()
+      local _ <close> = recording()
       local outputs, push, info = linear("func.jacfwd", a.fn, table.pack(...), positions, a.has_aux)
       local columns = {}
       for i in ipairs(outputs) do

@@ -1,6 +1,7 @@
 -- layer_rules.lua - rules of vmap, as rules.lua has them, for layers, images, losses of classes and
 -- attention.
 
+local torch = require "tlua"
 local parts = require "tlua.func.rule_parts"
 
 local M = {}
@@ -29,7 +30,7 @@ end
 for spatial = 1, 3 do
    for _, name in ipairs {"max_pool%dd", "max_pool%dd_with_indices", "avg_pool%dd",
       "adaptive_avg_pool%dd", "adaptive_max_pool%dd", "adaptive_max_pool%dd_with_indices",
-      "lp_pool%dd", "conv_transpose%dd"} do
+      "lp_pool%dd"} do
       name = name:format(spatial)
       define(name .. " nn.functional." .. name, function(c) return merged(c, spatial) end)
    end
@@ -73,7 +74,31 @@ local function convolution(spatial)
    end
 end
 for spatial = 1, 3 do
-   define(("conv%dd nn.functional.conv%dd"):format(spatial, spatial), convolution(spatial))
+   define((("conv%dd nn.functional.conv%dd conv_transpose%dd nn.functional.conv_transpose%dd")
+      :gsub("%%d", spatial)), convolution(spatial))
+end
+
+-- A parameter of channels, which differs between examples or not, beside inputs of shape (n, batch,
+-- channels, ...) whose examples have `rank` dimensions.
+local function of_channels(c, name, rank)
+   local sizes = {c.batched[name] and c.n or 1, 1, -1}
+   for k = 4, rank + 1 do sizes[k] = 1 end
+   return c.a[name]:reshape(sizes)
+end
+
+-- The rule of a normalization of single samples, its weight and bias applied after where they
+-- differ between examples.
+local function sample_norm(c)
+   local rank = c.rank.input
+   if rank < 2 then return nil end
+   local a, own = copied(c), c.batched.weight or c.batched.bias
+   local whole = expanded(c, "input")
+   a.input = whole:flatten(1, 2)
+   if own then a.weight, a.bias = nil, nil end
+   local result = c.call(a):reshape(whole.shape)
+   if own and c.a.weight ~= nil then result = result * of_channels(c, "weight", rank) end
+   if own and c.a.bias ~= nil then result = result + of_channels(c, "bias", rank) end
+   return result
 end
 
 -- Normalizes the last dimensions; weights that differ are applied after.
@@ -92,13 +117,7 @@ local function last_norm(c)
 end
 define("layer_norm nn.functional.layer_norm rms_norm nn.functional.rms_norm", last_norm)
 
-define("group_norm nn.functional.group_norm", function(c)
-   if not only_batched(c, "input") or c.rank.input < 2 then return nil end
-   local shape = c.a.input.shape
-   local a = copied(c)
-   a.input = a.input:flatten(1, 2)
-   return c.call(a):reshape(shape)
-end)
+define("group_norm nn.functional.group_norm", sample_norm)
 
 -- Channels of examples lie side by side, since each example has statistics of its own. Running
 -- ones that are written to stay with the loop.
@@ -120,7 +139,8 @@ end)
 define("instance_norm nn.functional.instance_norm", function(c)
    local input_stats = c.a.use_input_stats ~= false
    if input_stats and (c.a.running_mean or c.a.running_var) then return nil end
-   return c.rank.input >= 3 and merged(c, c.rank.input - 2) or nil
+   if c.batched.running_mean or c.batched.running_var or c.rank.input < 3 then return nil end
+   return sample_norm(c)
 end)
 
 -- Nothing is dropped: no random numbers are drawn.
@@ -136,7 +156,13 @@ define("nn.functional.cosine_similarity cosine_similarity", function(c)
    return c.call(a)
 end)
 define("nn.functional.prelu prelu", function(c)
-   return only_batched(c, "self") and c.a.weight:numel() == 1 and c.call() or nil
+   local self, weight, rank = expanded(c, "self"), c.a.weight, c.rank.self
+   if not c.batched.weight and weight:numel() == 1 then return c.call() end
+   if rank < 2 and (c.batched.weight and weight:numel() // c.n or weight:numel()) > 1 then
+      return nil
+   end
+   local slope = rank < 2 and aligned(c, "weight", rank) or of_channels(c, "weight", rank)
+   return torch.where(self:gt(0), self, self * slope)
 end)
 define("nn.functional.bilinear bilinear", function(c)
    if c.batched.weight or c.batched.bias or c.rank.input1 ~= c.rank.input2 then return nil end

@@ -7,6 +7,7 @@
 
 local torch = require "tlua"
 local args = require "tlua.args"
+local closing = require "tlua.closing"
 local batched = require "tlua.func.batched"
 local tree = require "tlua.func.tree"
 
@@ -166,24 +167,27 @@ end
 -- Calls the function once; nil where it has to be called for each example.
 local function at_once(a, given, found)
    local get, set = random_states()
-   local first = get()
-   local level = batched.enter(found.size, found.tensors)
-   local results = table.pack(torch._batched_call(function()
-      local packed = {}
-      for k = 1, given.n do packed[k] = stand_in(given[k], in_dim(a, k), level) end
-      local results = table.pack(a.fn(table.unpack(packed, 1, given.n)))
-      local all = {n = results.n}
-      for k = 1, results.n do
-         tree.check(results[k], "func.vmap: result " .. k)
-         all[k] = whole(results[k], out_dim(a.out_dims, k, results.n), k, found.size, level)
-      end
-      return all
-   end))
-   local fault = not results[1] and results[2]
-   local done = not fault and same_states(first, get())
-   batched.leave(level, not done)
+   local first, level = get(), batched.depth() + 1
+   local ok, results, done
+   do
+      local _ <close> = closing(function() batched.leave(level, not done) end)
+      ok, results = torch._batched_call(function()
+         batched.enter(found.size, found.tensors)
+         local packed = {}
+         for k = 1, given.n do packed[k] = stand_in(given[k], in_dim(a, k), level) end
+         local own = table.pack(a.fn(table.unpack(packed, 1, given.n)))
+         local all = {n = own.n}
+         for k = 1, own.n do
+            tree.check(own[k], "func.vmap: result " .. k)
+            all[k] = whole(own[k], out_dim(a.out_dims, k, own.n), k, found.size, level)
+         end
+         return all
+      end)
+      done = ok and same_states(first, get())
+   end
+   local fault = not ok and results
    if type(fault) == "string" and fault:find("interrupted!", 1, true) then error(fault, 0) end
-   if done then return results[2] end
+   if done then return results end
    set(first)
    return nil
 end

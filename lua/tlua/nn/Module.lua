@@ -10,6 +10,7 @@ local args = require "tlua.args"
 local class = require "tlua.class"
 local Buffer = require "tlua.nn.Buffer"
 local Uninitialized = require "tlua.nn.Uninitialized"
+local closing = require "tlua.closing"
 local near = require "tlua.utils.near"
 local order = require "tlua.nn.order"
 
@@ -727,7 +728,7 @@ function Module:__tostring()
    local name = torch.type(self):match "[^.]*$"
    local extra = self:extra_repr()
    local lines = {}
-   local _ <close> = setmetatable({}, {__close = function() printing[self] = nil end})
+   local _ <close> = closing(function() printing[self] = nil end)
    printing[self] = true
    for key, child in own_modules(self) do
       local text = text_of(child)

@@ -8,6 +8,7 @@ local torch = require "tlua"
 local args = require "tlua.args"
 local class = require "tlua.class"
 local checks = require "tlua.optim.checks"
+local closing = require "tlua.closing"
 local hooks = require "tlua.optim.hooks"
 local parts = require "tlua.optim.parts"
 local near = require "tlua.utils.near"
@@ -267,10 +268,8 @@ function Optimizer:make_step(closure, options)
       return loss
    end
    local norm, factor = self:clip_gradients(options.max_norm, options.norm_type)
+   local _ <close> = closing(function() self.clip = nil end) -- luacheck: ignore 421
    self.clip = factor
-   local _ <close> = setmetatable({}, { -- luacheck: ignore 421
-      __close = function() self.clip = nil end,
-   })
    update_groups(self)
    return loss, norm
 end

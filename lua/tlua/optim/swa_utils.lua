@@ -6,6 +6,7 @@ local args = require "tlua.args"
 local class = require "tlua.class"
 local Module = require "tlua.nn.Module"
 local LRScheduler = require "tlua.optim.schedules.LRScheduler"
+local closing = require "tlua.closing"
 
 local M = {}
 
@@ -188,10 +189,10 @@ local function restorer(model, layers)
    local modes, momenta = {}, {}
    for _, module in ipairs(model:modules()) do modes[module] = module.training end
    for _, layer in ipairs(layers) do momenta[layer] = layer.momentum end
-   return setmetatable({}, {__close = function()
+   return closing(function()
       for module, mode in pairs(modes) do module.training = mode end
       for layer, momentum in pairs(momenta) do layer.momentum = momentum end
-   end})
+   end)
 end
 
 --- Sets the running statistics of batch norm layers to those of the data: for a model whose weights

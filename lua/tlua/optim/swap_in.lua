@@ -4,6 +4,7 @@ local torch = require "tlua"
 local args = require "tlua.args"
 local class = require "tlua.class"
 local Optimizer = require "tlua.optim.Optimizer"
+local closing = require "tlua.closing"
 
 local name <const> = "optim.swap_in_optimizer_params_and_state"
 
@@ -56,9 +57,16 @@ end
 function M.swap_in_optimizer_params_and_state(optimizer, parameters, state)
    check(optimizer, parameters, state)
    local own_state, own_groups = optimizer.state, {}
+   for g, group in ipairs(optimizer.param_groups) do own_groups[g] = shallow(group) end
+   local scope = closing(function()
+      for g, group in ipairs(optimizer.param_groups) do
+         for key in pairs(shallow(group)) do group[key] = nil end
+         for key, value in pairs(own_groups[g]) do group[key] = value end
+      end
+      optimizer.state = own_state
+   end)
    local swapped, position = {}, 0
    for g, group in ipairs(optimizer.param_groups) do
-      own_groups[g] = shallow(group)
       local list = {}
       for i in ipairs(group.params) do
          position = position + 1
@@ -72,13 +80,7 @@ function M.swap_in_optimizer_params_and_state(optimizer, parameters, state)
       group.params = list
    end
    optimizer.state = swapped
-   return setmetatable({}, {__close = function()
-      for g, group in ipairs(optimizer.param_groups) do
-         for key in pairs(shallow(group)) do group[key] = nil end
-         for key, value in pairs(own_groups[g]) do group[key] = value end
-      end
-      optimizer.state = own_state
-   end})
+   return scope
 end
 
 return M

@@ -13,6 +13,7 @@
 local torch = require "tlua"
 local args = require "tlua.args"
 local class = require "tlua.class"
+local closing = require "tlua.closing"
 local watch = require "tlua.profiler.watch"
 
 local signature = args.signature [[profiler.profile(record_shapes: boolean = false,
@@ -114,6 +115,16 @@ local function action_of(self)
    return action
 end
 
+-- Ends a recording whose end was interrupted, or its beginning.
+local function abandon(self)
+   if self.running then
+      self:stop()
+   elseif torch._profiling() and not open[1] then
+      watch.set(false)
+      if self.session then self.session:stop() end
+   end
+end
+
 --- Begins to record; profile does it by itself. An error if a profile runs already.
 ---@return profiler.Profile self
 function Profile:start()
@@ -126,6 +137,7 @@ function Profile:start()
    if open[1] then torch.raise "profiler.profile: another one runs; profiles do not nest" end
    self.step_num = 0
    local action = action_of(self)
+   closing(function() abandon(self) end)
    change(self, nil, action)
    open[1], self.running, self.action = self, true, action
    return self

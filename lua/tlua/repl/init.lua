@@ -1,5 +1,6 @@
 -- tlua.repl: what the interactive mode shows, completes and explains. The loop
 -- itself, line editing and signals are the command's (src/main/repl.c).
+local closing = require "tlua.closing"
 local complete = require "tlua.repl.complete"
 local display = require "tlua.repl.display"
 
@@ -36,6 +37,27 @@ function M.explain(message, chunk)
    end
    local meant = path and complete.meant(path, name, _G)
    return meant and ("%s; did you mean %s?%s"):format(first, meant, rest) or message
+end
+
+local modes, profiling -- before the line that runs
+
+--- Called before a line runs: notes what the library's modes are.
+function M.begin_line()
+   local torch = require "tlua"
+   modes, profiling = torch._modes(), torch._profiling()
+   closing.begin()
+end
+
+--- Called after a line has run. Where Ctrl-C has struck, the closing of a scope may never have been
+--- called; then all modes are made what they were before the line.
+---@param interrupted boolean
+function M.end_line(interrupted)
+   local torch = require "tlua"
+   closing.finish(interrupted)
+   if interrupted then torch._set_modes(modes) end
+   -- a recording that nobody has got ends with the collection
+   if interrupted and torch._profiling() and not profiling then collectgarbage() end
+   modes = nil
 end
 
 --- Prints the manual's text on something.

@@ -5,6 +5,7 @@ local torch = require "tlua"
 local args = require "tlua.args"
 local class = require "tlua.class"
 local Function = require "tlua.autograd.Function"
+local closing = require "tlua.closing"
 local random = require "tlua.random"
 local tree = require "tlua.func.tree"
 
@@ -47,10 +48,10 @@ end
 -- Runs fn again from the same random state, this time recorded.
 local function repeat_forward(ctx, inputs)
    local now = ctx.state and random.get_states()
-   if ctx.state then random.set_states(ctx.state) end
-   local _ <close> = setmetatable({}, {__close = function()
+   local _ <close> = closing(function()
       if now then random.set_states(now) end
-   end})
+   end)
+   if ctx.state then random.set_states(ctx.state) end
    local _ <close> = torch.enable_grad() -- luacheck: ignore 411
    return table.pack(ctx.fn(table.unpack(inputs, 1, inputs.n)))
 end

@@ -3,6 +3,7 @@
 local torch = require "tlua"
 local args = require "tlua.args"
 local class = require "tlua.class"
+local closing = require "tlua.closing"
 local Module = require "tlua.nn.Module"
 
 local M = {}
@@ -115,7 +116,7 @@ function M.functional_call(...)
    for path, place in pairs(found) do
       local value = given[path] or by_tensor[place[3]]
       if value then
-         changes[#changes + 1] = {place[1], place[2], value}
+         changes[#changes + 1] = {owner = place[1], field = place[2], own = place[3], value = value}
       elseif a.strict then
          missing[#missing + 1] = path
       end
@@ -125,21 +126,18 @@ function M.functional_call(...)
       torch.raise("functional_call: missing: " .. table.concat(missing, ", "))
    end
 
-   local swapped = false
-   local function swap()
-      swapped = not swapped
-      for _, change in ipairs(changes) do
-         local owner, field = change[1], change[2]
-         local before = rawget(owner, field)
-         rawset(owner, field, change[3])
-         change[3] = before
-      end
+   local function put(which)
+      for _, change in ipairs(changes) do rawset(change.owner, change.field, change[which]) end
    end
-   local closing = {__close = swap}
-   -- a coroutine that is never resumed closes nothing: its collection does
-   if coroutine.isyieldable() then closing.__gc = function() if swapped then swap() end end end
-   local _ <close> = setmetatable({}, closing)
-   swap()
+   local lent = true
+   local scope <close> = closing(function()
+      put "own"
+      lent = false
+   end)
+   if coroutine.isyieldable() then -- one that is never resumed closes nothing: its collection does
+      scope.guard = setmetatable({}, {__gc = function() if lent then put "own" end end})
+   end
+   put "value"
    local list = arguments(a.args)
    local results = table.pack(a.module(table.unpack(list, 1, list.n)))
    return table.unpack(results, 1, results.n)
@@ -210,9 +208,9 @@ function M.skip_init(cls, ...)
    for name, fn in pairs(init) do
       if name:sub(-1) == "_" then fillers[name] = fn end
    end
-   local _ <close> = setmetatable({}, {__close = function()
+   local _ <close> = closing(function()
       for name, fn in pairs(fillers) do init[name] = fn end
-   end})
+   end)
    for name in pairs(fillers) do
       init[name] = function(tensor) return tensor end
    end

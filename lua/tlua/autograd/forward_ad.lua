@@ -1,0 +1,111 @@
+-- forward_ad.lua - torch.autograd.forward_ad: tensors that carry a tangent, and what becomes of it.
+--
+--    local fwd = torch.autograd.forward_ad
+--    do
+--       local _ <close> = fwd.dual_level()
+--       local y = f(fwd.make_dual(x, v))
+--       local value, tangent = fwd.unpack_dual(y) -- f(x), J v
+--    end
+--
+-- It rests on the reverse pass, as torch.func.jvp does: a dual records what is done with it, and
+-- unpack_dual asks for the derivative of v^T J by v. So under no_grad a tangent gets lost.
+
+local torch = require "tlua"
+local args = require "tlua.args"
+local closing = require "tlua.closing"
+local pushing = require "tlua.autograd.pushing"
+local recording = require "tlua.autograd.recording"
+
+local M = {}
+
+local level -- {duals, tangents}; nil: none is open
+
+--- Opens the level in which tensors can be duals, for the time of a function, whose results it
+--- returns, or of a block: `local _ <close> = dual_level()`. Levels do not nest.
+---@param fn? function
+---@param ... any  fn's arguments
+---@return any ...
+function M.dual_level(fn, ...)
+   if level then torch.raise "forward_ad.dual_level: another level is open; levels do not nest" end
+   local mode
+   local scope = closing(function(fault)
+      level = nil
+      if mode then getmetatable(mode).__close(mode, fault) end
+   end)
+   level = {duals = {}, tangents = {}}
+   mode = recording()
+   if fn == nil then return scope end
+   local _ <close> = scope
+   local results = table.pack(fn(...))
+   return table.unpack(results, 1, results.n)
+end
+
+local function check(name, tensor)
+   if not torch.is_tensor(tensor) or not tensor:is_floating_point() then
+      args.refuse("forward_ad.make_dual", name, "a floating-point tensor", tensor)
+   end
+end
+
+--- A tensor with the values of another and a tangent, within a dual_level.
+---@param tensor Tensor
+---@param tangent Tensor  of its shape and dtype
+---@return Tensor dual
+function M.make_dual(tensor, tangent)
+   if not level then
+      torch.raise "forward_ad.make_dual: no level is open; call it within forward_ad.dual_level"
+   end
+   check("tensor", tensor)
+   check("tangent", tangent)
+   if not tangent:is_same_size(tensor) or tangent.dtype ~= tensor.dtype then
+      args.refuse("forward_ad.make_dual", "tangent", args.describe(tensor), tangent)
+   end
+   local dual = tensor.requires_grad and tensor:view_as(tensor) or recording.leaf(tensor)
+   local n = #level.duals + 1
+   level.duals[n], level.tangents[n] = dual, tangent
+   return dual
+end
+
+-- Derivatives of what `tensor` was made of, each linear in `seed`, and the tangents to them.
+local function pulled(tensor, seed)
+   local _ <close> = pushing()
+   local grads = table.pack(torch.autograd.grad({tensor}, level.duals, {
+      grad_outputs = {seed}, create_graph = true, allow_unused = true,
+   }))
+   local outputs, tangents = {}, {}
+   for i, tangent in ipairs(level.tangents) do
+      if grads[i] and grads[i].requires_grad then
+         outputs[#outputs + 1], tangents[#tangents + 1] = grads[i], tangent
+      end
+   end
+   return outputs, tangents
+end
+
+local function any_recorded(tensors)
+   for _, tensor in ipairs(tensors) do
+      if tensor.requires_grad then return true end
+   end
+   return false
+end
+
+--- The value and the tangent of a tensor that was made of duals; nil for the tangent if it was
+--- not, or outside of a dual_level.
+---@param tensor Tensor
+---@return Tensor primal
+---@return Tensor? tangent  of its shape
+function M.unpack_dual(tensor)
+   if not torch.is_tensor(tensor) then
+      args.refuse("forward_ad.unpack_dual", "tensor", "a tensor", tensor)
+   end
+   if not level or #level.duals == 0 or not tensor.requires_grad then return tensor, nil end
+   local _ <close> = recording()
+   local seed = torch.zeros_like(tensor:detach()):requires_grad_()
+   local outputs, tangents = pulled(tensor, seed)
+   local keep = any_recorded(tangents) or torch.autograd._reaches_others({tensor}, level.duals)
+   if #outputs == 0 then return tensor, nil end
+   local tangent = torch.autograd.grad(outputs, {seed}, {
+      grad_outputs = tangents, retain_graph = true, create_graph = keep, allow_unused = true,
+   }) or torch.zeros_like(tensor:detach())
+   return keep and tensor or tensor:detach(), tangent
+end
+
+return M
