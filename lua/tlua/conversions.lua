@@ -6,7 +6,7 @@ local args = require "tlua.args"
 
 local M = {}
 
-local take_buffer = args.signature [[frombuffer(buffer: string|tensor, dtype: any,
+local take_buffer = args.signature [[frombuffer(buffer: string|tensor, dtype: string,
    count: integer = -1, offset: count = 0, requires_grad: boolean = false)]]
 
 --- The elements in a string of bytes, little-endian, as a new tensor (n); of a tensor of uint8 on

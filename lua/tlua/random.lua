@@ -21,8 +21,11 @@ function M.get_states()
 end
 
 --- Goes back to where the random numbers stood.
----@param states table
+---@param states table  from get_states
 function M.set_states(states)
+   if type(states) ~= "table" or not states.cpu then
+      args.refuse("random.set_states", "states", "a table as given by get_states", states)
+   end
    torch.set_rng_state(states.cpu)
    for _, kind in ipairs {"cuda", "sim"} do
       if states[kind] then torch[kind].set_rng_state_all(states[kind]) end

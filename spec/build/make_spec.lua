@@ -134,6 +134,8 @@ describe("make", function()
          "tlua.nn chunk==tlua:nn/init.lua", "tlua.nn.Linear chunk==tlua:nn/Linear.lua",
          "tlua.nn.Linear=" .. small_tree.sources["lua/tlua/nn/Linear.lua"],
          "tlua.nn=" .. small_tree.sources["lua/tlua/nn/init.lua"],
+         "tlua.port.signatures chunk==tlua:signatures.lua",
+         "tlua.port.signatures=" .. "return {}\n",
          "tlua=" .. small_tree.sources["lua/tlua/init.lua"],
       }
       assert.equal(table.concat(expected, "|"), shell.ok("lua5.4 " .. script))

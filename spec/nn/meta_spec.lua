@@ -234,7 +234,7 @@ describe("Module:to_empty", function()
       local optimizer = torch.optim.SGD(layer:parameters(), {lr = 1})
       layer:to_empty {device = "cpu"}
       nn.init.zeros_(layer.weight)
-      layer(torch.ones(1, 2)):sum():backward()
+      layer(torch.ones(1, 2, {device = "cpu"})):sum():backward()
       optimizer:step()
       assert.same({{-1, -1}, {-1, -1}}, layer.weight:tolist())
    end)
@@ -249,7 +249,7 @@ describe("Module:to", function()
    end)
 
    it("names to_empty where there is no data to move, and moves nothing", function()
-      local model = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2, meta))
+      local model = nn.Sequential(nn.Linear(2, 2, {device = "cpu"}), nn.Linear(2, 2, meta))
       assert.raises("to: 2.weight of nn.Sequential is on the meta device and has no data to copy; "
          .. "to_empty{device = \"sim\"}", function() model:to "sim" end)
       assert.equal("cpu", model[1].weight.device)

@@ -213,7 +213,7 @@ local function entrances(row)
    local list = {}
    if row.func then list[#list + 1] = table_of.find(row) end
    local function method(name)
-      if torch.Tensor[name] then list[#list + 1] = torch.Tensor[name] end
+      list[#list + 1] = rawget(torch.Tensor, name)
    end
    if row.method then
       method(row.name)

@@ -38,7 +38,9 @@ local others <const> = {
    all_gather = "get_world_size", reduce_scatter = "get_world_size", kaiming_uniform = "uniform_",
    kaiming_uniform_ = "uniform_", parameters_to_vector = "cat", ParametrizationList = "",
    LayerNorm = "ones", RMSNorm = "ones", device_of = "device", Subset = "tensor",
-   save_on_cpu = "saved_tensors_hooks", hint = "near", find = "near",
+   save_on_cpu = "saved_tensors_hooks", hint = "near", find = "near", asarray = "as_tensor",
+   from_numpy = "tensor", from_table = "tensor", frombuffer = "empty", sdp_kernel = "sdpa_kernel",
+   set_anomaly_enabled = "set_detect_anomaly", set_states = "set_rng_state",
 }
 
 -- Values ------------------------------------------------------------------------------------------

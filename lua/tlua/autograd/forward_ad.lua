@@ -26,6 +26,9 @@ local level -- {duals, tangents}; nil: none is open
 ---@param ... any  fn's arguments
 ---@return any ...
 function M.dual_level(fn, ...)
+   if fn ~= nil and not args.is_callable(fn) then
+      args.refuse("forward_ad.dual_level", "fn", "a function or nil", fn)
+   end
    if level then torch.raise "forward_ad.dual_level: another level is open; levels do not nest" end
    local mode
    local scope = closing(function(fault)

@@ -24,6 +24,9 @@ function M.Variable(tensor, requires_grad)
    end
    if type(requires_grad) == "table" then requires_grad = requires_grad.requires_grad end
    if requires_grad ~= nil then
+      if type(requires_grad) ~= "boolean" then
+         args.refuse("autograd.Variable", "requires_grad", "true or false", requires_grad)
+      end
       tensor = tensor:detach()
       tensor:requires_grad_(requires_grad)
    end

@@ -9,13 +9,13 @@ local iterator <const> = ipairs {}
 
 --- Gives instances of a class, and of classes that derive from it, an answer to integer keys that
 --- they do not hold: at(self, i, ends). All other keys are the class's. `ends` tells that ipairs
---- asks, which stops at the first nil.
+--- asks, which stops at the first nil; without Lua's debug library anybody may be ipairs.
 ---@param cls table
 ---@param at fun(self: table, i: integer, ends: boolean): any
 function M.define(cls, at)
    function cls:__index(key)
       if math.type(key) == "integer" then
-         return at(self, key, debug.getinfo(2, "f").func == iterator)
+         return at(self, key, not debug or debug.getinfo(2, "f").func == iterator)
       end
       return getmetatable(self)[key]
    end

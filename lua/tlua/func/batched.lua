@@ -334,7 +334,7 @@ local ipairs_iterator <const> = ipairs {}
 -- ipairs alone gets nil, its end, at the position after the last row, as from a tensor.
 function Batched.__index(self, key)
    if math.type(key) == "integer" and key == self:size(1) + 1
-      and debug.getinfo(2, "f").func == ipairs_iterator then
+      and (not debug or debug.getinfo(2, "f").func == ipairs_iterator) then
       return nil
    end
    if type(key) ~= "string" then return index(self, key) end

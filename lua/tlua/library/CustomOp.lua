@@ -25,7 +25,7 @@ end
 -- The names of a Lua function's parameters.
 local function parameters_of(fn)
    local names = {}
-   while type(fn) == "function" do
+   while debug and type(fn) == "function" do
       local name = debug.getlocal(fn, #names + 1)
       if not name then break end
       names[#names + 1] = name

@@ -31,7 +31,9 @@ end
 --- from one and the same line.
 function M.begin() last.module = nil end
 
+-- A host may have left Lua's debug library out; fields then stand in the order of assignment.
 local function same_line(module)
+   if not debug then return false end
    local where = debug.getinfo(4, "lf") -- above M.add and __newindex
    if not where then return false end
    local same = last.module == module and last.count == count and last.line == where.currentline

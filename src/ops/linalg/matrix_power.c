@@ -57,7 +57,8 @@ static tl_Tensor *matrix_exp(tl_Tensor *A) {
   }
   odd = chain_matmul(&c, x, odd);
   tl_Tensor *minus = chain_sub(&c, even, odd), *plus = chain_add(&c, even, odd);
-  tl_Tensor *result = TLI_STEP(&c, tlo_contiguous(TLI_STEP(&c, tlo_solve(minus, plus, true))));
+  tl_Tensor *solved = TLI_STEP(&c, tlo_solve(minus, plus, true));
+  tl_Tensor *result = TLI_STEP(&c, tlo_contiguous(solved));
   result = tli_chain_end(&c, result);
   for (int i = 0; i < squarings && result; i++) {
     tl_Tensor *next = tlo_matmul(result, result);

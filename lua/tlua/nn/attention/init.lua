@@ -30,11 +30,19 @@ M.SDPBackend = {
 local bits <const> = {MATH = 1, FLASH_ATTENTION = 2, EFFICIENT_ATTENTION = 4, CUDNN_ATTENTION = 8}
 local math_first <const> = 16
 
+local known <const> = "one of SDPBackend's MATH, FLASH_ATTENTION, EFFICIENT_ATTENTION and "
+   .. "CUDNN_ATTENTION"
+
+local function bit_of(name, backend)
+   if not bits[backend] then args.refuse("nn.attention." .. name, "backend", known, backend) end
+   return bits[backend]
+end
+
 --- Whether an implementation may be chosen.
 ---@param backend nn.attention.SDPBackend
 ---@return boolean
 function M.is_allowed(backend)
-   return torch._setting "sdp_backends" & bits[backend] ~= 0
+   return torch._setting "sdp_backends" & bit_of("is_allowed", backend) ~= 0
 end
 
 --- Allows or forbids an implementation from now on; torch.backends.cuda.enable_flash_sdp and the
@@ -42,12 +50,15 @@ end
 ---@param backend nn.attention.SDPBackend
 ---@param allowed boolean
 function M.allow(backend, allowed)
-   local set = torch._setting "sdp_backends" & ~bits[backend]
-   torch._setting("sdp_backends", allowed and set | bits[backend] or set)
+   local bit = bit_of("allow", backend)
+   if type(allowed) ~= "boolean" then
+      args.refuse("nn.attention.allow", "allowed", "true or false", allowed)
+   end
+   local set = torch._setting "sdp_backends" & ~bit
+   torch._setting("sdp_backends", allowed and set | bit or set)
 end
 
-local expected <const> = "one of SDPBackend's MATH, FLASH_ATTENTION, EFFICIENT_ATTENTION and "
-   .. "CUDNN_ATTENTION, or a list of these"
+local expected <const> = known .. ", or a list of these"
 
 local function set_of(backends, set_priority)
    local list = type(backends) == "table" and backends or {backends}
