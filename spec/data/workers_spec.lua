@@ -225,6 +225,23 @@ describe("data.DataLoader with workers", function()
       assert.equal(0, wait_until_gone())
    end)
 
+   it("shows the fields of an error that is a table", function()
+      local function fails_with(fault)
+         local ok, message = pcall(program, ([[
+            local Bad = torch.class("Bad", data.Dataset)
+            function Bad:__len() return 2 end
+            function Bad:get() error(%s) end
+            data.DataLoader(Bad(), {num_workers = 1}):iter()()]]):format(fault))
+         assert.is_false(ok)
+         return message
+      end
+      assert.matches("worker 0 of 1: an error table {code = 7}", fails_with "{code = 7}", 1, true)
+      assert.matches('worker 0 of 1: an error table {why = "no disk"}',
+         fails_with '{why = "no disk", {}, print, 3}', 1, true)
+      assert.matches("worker 0 of 1: told by itself",
+         fails_with 'setmetatable({}, {__tostring = function() return "told by itself" end})', 1, true)
+   end)
+
    it("has threads and deterministic mode of its own", function()
       local threads = torch.get_num_threads()
       local sum = program [[

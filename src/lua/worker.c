@@ -281,9 +281,32 @@ static int worker_exit(lua_State *L) {
   return luaL_error(L, "os.exit: a worker cannot end the program; raise an error instead");
 }
 
+/* Pushes a text of the error object at index 1. A table without __tostring shows the names and
+** plain values of its fields, since its address says nothing in another thread. */
+static const char *push_error_text(lua_State *L) {
+  if (!lua_istable(L, 1) || luaL_getmetafield(L, 1, "__tostring") != LUA_TNIL)
+    return luaL_tolstring(L, 1, NULL);
+  enum { MOST = 8 };
+  lua_pushliteral(L, "an error table {");
+  int text = lua_gettop(L), shown = 0;
+  lua_pushnil(L);
+  while (lua_next(L, 1)) {
+    bool plain = lua_isstring(L, -1) || lua_isboolean(L, -1);
+    if (lua_type(L, -2) == LUA_TSTRING && plain && shown < MOST) {
+      const char *value = luaL_tolstring(L, -1, NULL);
+      const char *quote = lua_type(L, -2) == LUA_TSTRING ? "\"" : "";
+      lua_pushfstring(L, "%s%s%s = %s%s%s", lua_tostring(L, text), shown++ ? ", " : "",
+                      lua_tostring(L, -3), quote, value, quote);
+      lua_replace(L, text);
+      lua_pop(L, 1);
+    }
+    lua_pop(L, 1);
+  }
+  return lua_pushfstring(L, "%s}", lua_tostring(L, text));
+}
+
 static int add_traceback(lua_State *L) {
-  const char *text = luaL_tolstring(L, 1, NULL);
-  luaL_traceback(L, L, text, 1);
+  luaL_traceback(L, L, push_error_text(L), 1);
   return 1;
 }
 
