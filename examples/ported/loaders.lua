@@ -19,7 +19,7 @@ function Words:get(i)
    return {ids = ids, label = i % 3 + 1}
 end
 
--- Pads a batch of words to the longest one. An item is the list of what the dataset returned for it.
+-- Pads a batch of words to the longest one. An item is a list of the values that `get` returned.
 local function collate(items)
    local ids, lengths, labels = {}, {}, {}
    for i, item in ipairs(items) do

@@ -12,26 +12,25 @@
 
 /* ---- instruction sets ------------------------------------------------------------ */
 
-/* Whether this processor has an instruction set. A new set needs a function here and its
+/* Whether this processor has an instruction set. A new set needs its condition here and its
 ** flags in the Makefile, which writes isas.h: the sets that are linked, the best one first,
-** as TLK_ISAS(X): X(v4) X(v3) X(v2). */
-static inline bool can_base(void) { return true; }
-static inline bool can_native(void) { return true; }
-#ifdef __x86_64__
-static inline bool can_v2(void) { return true; }
-/* f16c, lzcnt and movbe have no name that all compilers know; every processor
-** with avx2 and bmi2 has them. */
-static inline bool can_v3(void) {
-  __builtin_cpu_init();
-  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") &&
-         __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("fma");
-}
-static inline bool can_v4(void) {
-  return can_v3() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-         __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
-         __builtin_cpu_supports("avx512vl");
-}
-#endif
+** as TLK_ISAS(X): X(v4) X(v3) X(v2). f16c, lzcnt and movbe have no name that all compilers
+** know; every processor with avx2 and bmi2 has them. */
+#define TLK_HAS_base true
+#define TLK_HAS_native true
+#define TLK_HAS_v2 true
+#define TLK_HAS_v3                                                    \
+  (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") && \
+   __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("fma"))
+#define TLK_HAS_v4                                                                          \
+  (TLK_HAS_v3 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && \
+   __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&              \
+   __builtin_cpu_supports("avx512vl"))
+
+#define X(name) \
+  static bool has_##name(void) { return TLK_HAS_##name; }
+TLK_ISAS(X)
+#undef X
 
 #define X(name) extern const tlk_Isa tlk_isa_##name;
 TLK_ISAS(X)
@@ -41,7 +40,7 @@ static const struct Set {
   const tlk_Isa *isa;
   bool (*usable)(void);
 } sets[] = {
-#define X(name) {&tlk_isa_##name, can_##name},
+#define X(name) {&tlk_isa_##name, has_##name},
     TLK_ISAS(X)
 #undef X
 };
@@ -51,6 +50,9 @@ static _Atomic(const tlk_Isa *) chosen;
 
 /* The one that TLUA_ISA names, if it is built and the processor has it, or the best. */
 static const tlk_Isa *choose(void) {
+#ifdef __x86_64__
+  __builtin_cpu_init();
+#endif
   const char *wish = getenv("TLUA_ISA");
   for (int i = 0; wish != NULL && i < NSETS; i++)
     if (strcmp(sets[i].isa->name, wish) == 0 && sets[i].usable()) return sets[i].isa;
