@@ -92,17 +92,16 @@ end
 ---@param input any
 ---@return any
 function Sequential:forward(input)
-   local i, module = 1, self[1]
-   while module do
-      local after = self[i + 1]
-      local activation = after and fuses(module, after)
+   local i, n = 1, #self
+   while i <= n do
+      local module = self[i]
+      local activation = i < n and fuses(module, self[i + 1])
       if activation then
          input = module(input, activation)
          i = i + 2
-         module = self[i]
       else
          input = module(input)
-         i, module = i + 1, after
+         i = i + 1
       end
    end
    return input

@@ -3,6 +3,8 @@
 
 local torch = require "tlua"
 
+local type <const>, getmetatable <const> = type, getmetatable
+
 local M = {}
 
 -- First and last position of a range {first, last}; {} is all.
@@ -28,7 +30,9 @@ end
 ---@param make fun(modules: nn.Module[]): nn.Module  makes a list that shares some of the modules
 function M.define(cls, make)
    function cls:__index(key)
-      if type(key) == "table" then
+      local kind = type(key)
+      if kind == "string" then return getmetatable(self)[key] end -- every method comes this way
+      if kind == "table" then
          local first, last = bounds(self, key)
          return make(table.move(self, first, last, 1, {}))
       end
