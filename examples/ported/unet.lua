@@ -68,7 +68,7 @@ local function dice(scores, mask)
 end
 
 local model = UNet(8)
-local optimizer = optim.RMSprop(model:parameters(), {lr = 1e-3, momentum = 0.9})
+local optimizer = optim.Adam(model:parameters(), {lr = 1e-2})
 local scheduler = optim.lr_scheduler.ReduceLROnPlateau(optimizer, {mode = "max", patience = 10})
 
 for step = 1, opt.steps do

@@ -21,9 +21,13 @@ local programs = {
    style_transfer = {"--steps 20", "([%d.]+) after", 0, 0.01},       -- 0.015 at first
    time_sequence = {"--steps 3", "step 3  test loss ([%d.]+)", 0, 0.1},
    transformer = {"", "in their place: ([%d.]+)", 0.7, 1},  -- guessing: 0.1
-   unet = {"--steps 60", "new pictures: ([%d.]+)", 0.75, 1},
+   unet = {"--steps 80", "new pictures: ([%d.]+)", 0.7, 1},     -- after 20 steps: 0.3
    word_language_model = {"--epochs 3", "epoch 3[^\n]* perplexity ([%d.]+)", 1, 3.5}, -- guessing: 9
 }
+
+-- Under a sanitizer the others take minutes and call no other code than the specs of the layers.
+local quick <const> = {actor_critic = true, graph_attention = true, loaders = true, maml = true}
+local sanitized <const> = os.getenv "SPEC_SANITIZED" == "1"
 
 describe("examples/ported", function()
    local names = {}
@@ -31,7 +35,7 @@ describe("examples/ported", function()
 
    for _, name in ipairs(names) do
       local row = programs[name]
-      if row then
+      if row and (quick[name] or not sanitized) then
          it("learns in " .. name .. ".lua", function()
             local output, status = shell.run(("%s examples/ported/%s.lua %s"):format(tlua, name, row[1]))
             assert.equal(0, status, output)
