@@ -75,8 +75,8 @@ function M.class(name, parent)
    return setmetatable(cls, info), parent
 end
 
--- Of what is no class: torch.Tensor and its like, whose metatables have `holds`; the functions that
--- make what is no table; lists of classes.
+-- isinstance for values that are not made by `class`: torch.Tensor and its like, whose metatables
+-- have `holds`, constructors of values that are no tables, and lists of classes.
 local function is_of(object, cls)
    local meta = getmetatable(cls)
    if type(meta) == "table" and meta.holds then return meta.holds(object) end

@@ -2,7 +2,7 @@
 -- loaded when they are first used, so that starting costs nothing for what a program does not
 -- need; and they are strict: reading a name that a table has not got is an error that names the
 -- nearest one, since nil would pass silently for "not given". Assigning fields works as in any
--- table. torch.has asks whether a name exists.
+-- table. torch.has tells whether a name exists.
 
 local M = {}
 
@@ -34,7 +34,7 @@ local function elsewhere(name)
    end
 end
 
--- What a table is called in messages: its path from torch, else its module's name.
+-- Returns a table's name for messages: its path from torch, else its module's name.
 local function title_of(target)
    local title = getmetatable(target).title
    if title then return title end

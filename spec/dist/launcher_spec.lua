@@ -262,7 +262,7 @@ describe("tlua run", function()
          local output, status = shell.run("ulimit -Sn 40; " .. run)
          assert.equal(0, status, output)
          assert.equal(12, select(2, output:gsub("limit 40", "")), output)
-         -- so few that they do not do: an error and no hang
+         -- Thirty files are too few: the launcher raises an error and does not hang.
          output, status = shell.run("ulimit -n 30; " .. run)
          assert.equal(1, status, output)
          assert.matches("run: a process could not be started: Too many open files", output, nil, true)

@@ -123,7 +123,7 @@ local function default_backend()
    return store.hosts() == 2 and not os.getenv "WORLD_SIZE" and "mpi" or "shm"
 end
 
--- What does the work of a back end: PyTorch's "gloo" is a name for what there is for the CPU.
+-- Returns the engine of a back end: PyTorch's "gloo" names the CPU's engine here.
 local function engine_of(backend)
    return backend == "gloo" and default_backend() or backend
 end

@@ -448,7 +448,7 @@ function M.in_front(values, level)
    return list
 end
 
---- What `lift` would give for a tensor whose examples lie as `in_front` has them.
+--- Undoes `in_front` for one tensor: its inner levels' dimensions go back to where `lift` has them.
 ---@param value Tensor
 ---@param level integer
 ---@return Tensor

@@ -93,8 +93,8 @@ local function orderly_keys(node)
    return keys
 end
 
---- As flatten, of any values that a function may take or return: nodes may hold themselves, and
---- have keys of any type, of which those that are neither numbers nor strings are left as they are.
+--- Flattens any values that a function may take or return. Nodes may hold themselves and have keys
+--- of any type; fields whose keys are neither numbers nor strings are left as they are.
 ---@param values table  such as table.pack gives
 ---@return Tensor[] leaves
 ---@return fun(list: any[]): table rebuild

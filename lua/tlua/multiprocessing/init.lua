@@ -51,7 +51,7 @@ function ProcessContext:__init(folder, pipe, nprocs)
    running[self] = true
 end
 
--- What the rank that failed first has left: its number and its error.
+-- Returns the number and the error of the rank that failed first.
 local function first_error(folder, n)
    local rank, when, text
    for i = 0, n - 1 do

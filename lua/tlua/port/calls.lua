@@ -116,7 +116,8 @@ local function key(name)
    return load("local t = {" .. name .. " = 1}") and name or ("[%q]"):format(name)
 end
 
--- What makes the trailing table: the text of the pairs, and of what is unpacked by **.
+-- Returns the trailing table's text: the keyword arguments as pairs, merged with tables that the
+-- call unpacks by **.
 local function options_text(P, node, form, before)
    local pairs_text, merged, named = {}, {}, {}
    for _, keyword in ipairs(node.keywords) do
@@ -337,7 +338,7 @@ local function torch_call(P, node, path)
       ty = {k = "module", class = ty.class, e = list and list.e}
    end
    if gives_one(form, node) then ty = types.tensor end
-   -- Of a whole tensor, or of two tensors, max and min give one.
+   -- max and min return one tensor for a whole tensor and for two tensors.
    if (name == "max" or name == "min") and #node.args == 2 and is(node.args[2].ty, "tensor") then
       ty = types.tensor
    elseif (name == "max" or name == "min") and #node.args == 1 and #node.keywords == 0 then

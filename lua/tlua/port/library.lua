@@ -111,7 +111,7 @@ function M.is_torch(path)
    return path == "torch" or path:sub(1, 6) == "torch."
 end
 
--- Paths that Python's torch has under another name than tlua.
+-- PyTorch's paths whose names differ in tlua.
 local renamed = {
    ["torch.utils.data"] = "torch.data", ["torch.Tensor"] = "torch.Tensor",
    ["torch.backends.cudnn"] = "torch.backends.cudnn",

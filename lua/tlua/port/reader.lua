@@ -14,7 +14,7 @@ local function quote(text)
    return "'" .. text:gsub("'", "'\\''") .. "'"
 end
 
--- The first of the commands that is a Python 3, nil if none is.
+-- Returns the first command that starts a Python 3, or nil.
 local function find_python()
    local named = os.getenv "TLUA_PYTHON"
    for _, command in ipairs(named and {named} or {"python3", "python"}) do

@@ -214,7 +214,7 @@ end
 
 -- A forward pass -------------------------------------------------------------------------------
 
--- Also in tables, such as the state of an LSTM.
+-- Casts the floating-point tensors of a value; the state of an LSTM is a table of them.
 local function cast(value, dtype)
    if torch.is_tensor(value) then
       return value:is_floating_point() and value:to(dtype) or value
