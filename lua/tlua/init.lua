@@ -47,16 +47,16 @@ load_on_use(torch, {
    summary = "tlua.nn.summary",
    save = "tlua.io",
    load = "tlua.io",
-   frombuffer = "tlua.conversions",
-   from_table = "tlua.conversions",
-   from_numpy = "tlua.conversions",
-   asarray = "tlua.conversions",
-   histogramdd = "tlua.histogramdd",
-   svd_lowrank = "tlua.lowrank",
-   pca_lowrank = "tlua.lowrank",
+   frombuffer = "tlua.functions.conversions",
+   from_table = "tlua.functions.conversions",
+   from_numpy = "tlua.functions.conversions",
+   asarray = "tlua.functions.conversions",
+   histogramdd = "tlua.functions.histogramdd",
+   svd_lowrank = "tlua.functions.lowrank",
+   pca_lowrank = "tlua.functions.lowrank",
    help = "tlua.repl.manual",
    has = "tlua.lazy",
-   accelerator = "tlua.accelerator",
+   accelerator = "tlua.device.accelerator",
    testing = "tlua.testing",
    version = "tlua.version",
    compile = "tlua.compiler",
@@ -65,18 +65,18 @@ load_on_use(torch, {
    library = "tlua.library",
    ops = "tlua.library",
    random = "tlua.random",
-   vander = "tlua.vander",
+   vander = "tlua.functions.vander",
    cpu = "tlua.device.cpu",
    GradScaler = "tlua.amp.GradScaler",
-   typename = "tlua.queries",
-   is_complex = "tlua.queries",
-   is_storage = "tlua.queries",
-   get_device_module = "tlua.queries",
-   get_num_interop_threads = "tlua.queries",
-   set_num_interop_threads = "tlua.queries",
-   is_anomaly_enabled = "tlua.queries",
-   set_flush_denormal = "tlua.queries",
-   set_default_tensor_type = "tlua.queries",
+   typename = "tlua.functions.queries",
+   is_complex = "tlua.functions.queries",
+   is_storage = "tlua.functions.queries",
+   get_device_module = "tlua.functions.queries",
+   get_num_interop_threads = "tlua.functions.queries",
+   set_num_interop_threads = "tlua.functions.queries",
+   is_anomaly_enabled = "tlua.functions.queries",
+   set_flush_denormal = "tlua.functions.queries",
+   set_default_tensor_type = "tlua.functions.queries",
 })
 
 -- PyTorch's other paths.
@@ -87,7 +87,7 @@ end
 
 for name in ([[FloatTensor DoubleTensor HalfTensor BFloat16Tensor CharTensor ByteTensor ShortTensor
    IntTensor LongTensor BoolTensor]]):gmatch "%S+" do
-   getmetatable(torch).lazy[name] = "tlua.tensor_types"
+   getmetatable(torch).lazy[name] = "tlua.functions.tensor_types"
 end
 for name in ("mps xpu"):gmatch "%S+" do
    getmetatable(torch).lazy[name] = "tlua.device.others"
@@ -122,11 +122,11 @@ for kind, own in pairs {cuda = " nvtx list_gpu_processes", sim = ""} do
    }))
 end
 
-lazy.strict(torch, "torch", "tlua.absent")
+lazy.strict(torch, "torch", "tlua.functions.absent")
 
 -- torch.Tensor has the methods, is a constructor, and is what torch.isinstance knows tensors by.
 local of_tensor = getmetatable(torch.Tensor)
 of_tensor.holds = torch.is_tensor
-function of_tensor.__call(_, ...) return require "tlua.tensor_types".Tensor(...) end
+function of_tensor.__call(_, ...) return require "tlua.functions.tensor_types".Tensor(...) end
 
 return torch

@@ -225,7 +225,7 @@ describe("a debugger in Lua", function()
          end
          assert.equal("202 Paused program.lua " .. at["forward"], go "RUN")
          assert.same({"12", '"Net"'}, eval "return x:sum():item(), torch.type(self)")
-         assert.matches("nn/Module.lua", go "STEP") -- into the layer that forward calls
+         assert.matches("nn/modules/Module.lua", go "STEP") -- into the layer that forward calls
          assert.matches("program.lua " .. at["forward hook"], go "RUN")
          assert.same({"4"}, eval "return output:size(1)")
          local size = program_side.ask "EXEC return no.such":match "^401 Error in %a+ (%d+)$"

@@ -173,7 +173,7 @@ describe("torch.has", function()
       local program = [[
          local torch = require "tlua"
          assert(torch.has "nn" and not package.loaded["tlua.nn"])
-         assert(torch.has "nn.Linear" and not package.loaded["tlua.nn.Linear"])
+         assert(torch.has "nn.Linear" and not package.loaded["tlua.nn.modules.Linear"])
          assert(torch.has "optim.Adam" and not package.loaded["tlua.optim.Adam"])
          assert(torch.has "cuda.is_available" and not torch.has "cuda.is_availabe")
          io.write "asked"]]

@@ -8,8 +8,8 @@
 #include <stddef.h>
 
 typedef struct tli_Embedded {
-  const char *module; /* as `require` names it: "tlua.nn.Linear" */
-  const char *chunk;  /* the chunk name: "=tlua:nn/Linear.lua" */
+  const char *module; /* as `require` names it: "tlua.nn.modules.Linear" */
+  const char *chunk;  /* the chunk name: "=tlua:nn/modules/Linear.lua" */
   const char *data;   /* source text, also ended by '\0' */
   size_t size;        /* without that '\0' */
 } tli_Embedded;

@@ -59,14 +59,14 @@ static void push_class(lua_State *L, int module) {
 }
 
 /* Module.__call keeps the module as its first local, named `self`, in the
-** chunk "=tlua:nn/Module.lua". Pushes the path from the outermost active one
+** chunk "=tlua:nn/modules/Module.lua". Pushes the path from the outermost active one
 ** to the innermost, and its class; "" where no module calls another. */
 static void push_module_path(lua_State *L) {
   lua_Debug ar;
   int base = lua_gettop(L);
   for (int level = 1; lua_getstack(L, level, &ar) && lua_gettop(L) < base + 16; level++) {
     lua_getinfo(L, "S", &ar);
-    if (strcmp(ar.source, "=tlua:nn/Module.lua") != 0) continue;
+    if (strcmp(ar.source, "=tlua:nn/modules/Module.lua") != 0) continue;
     const char *name = lua_getlocal(L, &ar, 1);
     if (name == NULL) continue;
     bool module = strcmp(name, "self") == 0 && lua_istable(L, -1);

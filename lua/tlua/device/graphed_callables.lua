@@ -5,7 +5,7 @@ local torch = require "tlua"
 local args = require "tlua.args"
 local class = require "tlua.class"
 local Function = require "tlua.autograd.Function"
-local Module = require "tlua.nn.Module"
+local Module = require "tlua.nn.modules.Module"
 
 local function tensors_of(title, list)
    if type(list) ~= "table" or getmetatable(list) then

@@ -260,7 +260,7 @@ return function(kind)
       capture_step = on_use("tlua.device.capture_step", kind),
       make_graphed_callables = on_use("tlua.device.graphed_callables", kind),
    }
-   for name, make in pairs(require "tlua.tensor_types".of(kind)) do own[name] = make end
+   for name, make in pairs(require "tlua.functions.tensor_types".of(kind)) do own[name] = make end
    if kind == "cuda" then add_cuda(module, memory, own) end
    return own
 end

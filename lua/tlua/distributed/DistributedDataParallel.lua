@@ -18,7 +18,7 @@ local closing = require "tlua.closing"
 local coalesce = require "tlua.distributed.coalesce"
 local groups = require "tlua.distributed.group"
 local placement = require "tlua.distributed.placement"
-local Module = require "tlua.nn.Module"
+local Module = require "tlua.nn.modules.Module"
 
 ---@class nn.parallel.DistributedDataParallel: nn.Module
 ---@field module nn.Module  the model

@@ -2,7 +2,7 @@
 
 local args = require "tlua.args"
 local class = require "tlua.class"
-local Module = require "tlua.nn.Module"
+local Module = require "tlua.nn.modules.Module"
 
 local M = {}
 

@@ -16,7 +16,7 @@ for name in ([[sigmoid tanh relu softmax log_softmax one_hot dropout embedding l
 end
 
 -- Those that are written in Lua, by the file that has them.
-return lazy.load(F, lazy.modules("tlua.nn", {
+return lazy.load(F, lazy.modules("tlua.nn.modules", {
    FractionalMaxPool = [[fractional_max_pool2d fractional_max_pool3d
       fractional_max_pool2d_with_indices fractional_max_pool3d_with_indices]],
    TripletMarginWithDistanceLoss = "triplet_margin_with_distance_loss",

@@ -1,13 +1,11 @@
--- init.lua - torch.nn: layers, containers, losses. Each is loaded when it is first used.
+-- init.lua - the index of torch.nn: which file has which name. A file is loaded on first use.
+-- The functions of torch.nn.init, which fill parameters with first values, are in initializers.lua.
 
 local lazy = require "tlua.lazy"
 
--- File -> its classes. A file either is a class, or returns a table of several.
-local files = lazy.modules("tlua.nn", {
+-- File in modules/ -> its classes. A file either is a class, or returns a table of several.
+local files = lazy.modules("tlua.nn.modules", {
    Module = "Module",
-   Parameter = "Parameter",
-   Buffer = "Buffer",
-   Uninitialized = "UninitializedParameter UninitializedBuffer",
    Sequential = "Sequential",
    ModuleList = "ModuleList",
    ModuleDict = "ModuleDict",
@@ -34,7 +32,6 @@ local files = lazy.modules("tlua.nn", {
    BatchNorm = [[BatchNorm1d BatchNorm2d BatchNorm3d
       InstanceNorm1d InstanceNorm2d InstanceNorm3d]],
    SyncBatchNorm = "SyncBatchNorm",
-   DataParallel = "DataParallel",
    LayerNorm = "LayerNorm",
    RMSNorm = "RMSNorm",
    RotaryEmbedding = "RotaryEmbedding",
@@ -79,7 +76,14 @@ for field, file in pairs(lazy.modules("tlua.nn.torch7", {
    files[field] = file
 end
 
+-- Tensors that a module registers when they are assigned.
+files.Parameter = "tlua.nn.Parameter"
+files.Buffer = "tlua.nn.Buffer"
+files.UninitializedParameter = "tlua.nn.Uninitialized"
+files.UninitializedBuffer = "tlua.nn.Uninitialized"
+
 -- Parts of torch.nn that are no classes.
+files.DataParallel = "tlua.nn.parallel.DataParallel"
 files.functional = "tlua.nn.functional"
 files.init = "tlua.nn.initializers"
 files.utils = "tlua.nn.utils"

@@ -3,7 +3,7 @@
 local torch = require "tlua"
 local args = require "tlua.args"
 local class = require "tlua.class"
-local Module = require "tlua.nn.Module"
+local Module = require "tlua.nn.modules.Module"
 
 ---@class nn.Summary
 ---@field rows table[]  {path, name, shape, parameters, bytes, operations}, in the order of calls

@@ -4,7 +4,7 @@
 local torch = require "tlua"
 local args = require "tlua.args"
 local class = require "tlua.class"
-local Module = require "tlua.nn.Module"
+local Module = require "tlua.nn.modules.Module"
 local LRScheduler = require "tlua.optim.schedules.LRScheduler"
 local closing = require "tlua.closing"
 

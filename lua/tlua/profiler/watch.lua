@@ -80,7 +80,7 @@ local serial = 0
 ---@return integer serial  of this watch, for `leave`
 function M.set(on, modules)
    serial = serial + 1
-   local Module = require "tlua.nn.Module"
+   local Module = require "tlua.nn.modules.Module"
    require("tlua.nn.hooks").around = on and modules and call_module or nil
    rawset(Module, "_hooks", on and modules and {} or false)
    rawset(require "tlua.optim.Optimizer", "around", on and call_step or nil)

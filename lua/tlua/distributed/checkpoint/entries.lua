@@ -10,7 +10,7 @@ local torch = require "tlua"
 local class = require "tlua.class"
 local placement = require "tlua.distributed.placement"
 local DDP = require "tlua.distributed.DistributedDataParallel"
-local Module = require "tlua.nn.Module"
+local Module = require "tlua.nn.modules.Module"
 local Optimizer = require "tlua.optim.Optimizer"
 
 local M = {}

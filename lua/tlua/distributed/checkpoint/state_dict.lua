@@ -7,7 +7,7 @@ local class = require "tlua.class"
 local entries = require "tlua.distributed.checkpoint.entries"
 local placement = require "tlua.distributed.placement"
 local DDP = require "tlua.distributed.DistributedDataParallel"
-local Module = require "tlua.nn.Module"
+local Module = require "tlua.nn.modules.Module"
 local Optimizer = require "tlua.optim.Optimizer"
 
 local M = {}

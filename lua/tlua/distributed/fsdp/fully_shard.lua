@@ -24,7 +24,7 @@ local placement = require "tlua.distributed.placement"
 local Flat = require "tlua.distributed.fsdp.Flat"
 local policies = require "tlua.distributed.fsdp.policies"
 local Function = require "tlua.autograd.Function"
-local Module = require "tlua.nn.Module"
+local Module = require "tlua.nn.modules.Module"
 
 local M = {}
 
@@ -254,7 +254,7 @@ local function called()
    for level = 2, math.maxinteger do
       local frame = debug and debug.getinfo(level, "S")
       if not frame then return found end
-      if frame.source == "=tlua:nn/Module.lua" then
+      if frame.source == "=tlua:nn/modules/Module.lua" then
          local name, value = debug.getlocal(level, 1)
          if name == "self" and class.isinstance(value, Module) then found = value end
       end

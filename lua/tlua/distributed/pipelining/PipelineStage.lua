@@ -10,7 +10,7 @@ local class = require "tlua.class"
 local deferred = require "tlua.distributed.pipelining.deferred"
 local groups = require "tlua.distributed.group"
 local DDP = require "tlua.distributed.DistributedDataParallel"
-local Module = require "tlua.nn.Module"
+local Module = require "tlua.nn.modules.Module"
 
 ---@class distributed.pipelining.PipelineStage
 ---@field submodule nn.Module

@@ -5,7 +5,7 @@ local torch = require "tlua"
 local class = require "tlua.class"
 local F = require "tlua.nn.functional"
 local Function = require "tlua.autograd.Function"
-local Linear = require "tlua.nn.Linear"
+local Linear = require "tlua.nn.modules.Linear"
 
 local M = {}
 

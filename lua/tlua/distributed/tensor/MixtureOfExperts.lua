@@ -11,9 +11,9 @@ local args = require "tlua.args"
 local class = require "tlua.class"
 local device_mesh = require "tlua.distributed.device_mesh"
 local placement = require "tlua.distributed.placement"
-local Linear = require "tlua.nn.Linear"
-local Module = require "tlua.nn.Module"
-local ModuleDict = require "tlua.nn.ModuleDict"
+local Linear = require "tlua.nn.modules.Linear"
+local Module = require "tlua.nn.modules.Module"
+local ModuleDict = require "tlua.nn.modules.ModuleDict"
 
 ---@class distributed.tensor.MixtureOfExperts: nn.Module
 ---@field router nn.Linear  the same on all ranks

@@ -20,9 +20,9 @@ local layouts = require "tlua.distributed.tensor.layouts"
 local losses = require "tlua.distributed.tensor.losses"
 local placement = require "tlua.distributed.placement"
 local F = require "tlua.nn.functional"
-local Embedding = require "tlua.nn.Embedding"
-local Linear = require "tlua.nn.Linear"
-local Module = require "tlua.nn.Module"
+local Embedding = require "tlua.nn.modules.Embedding"
+local Linear = require "tlua.nn.modules.Linear"
+local Module = require "tlua.nn.modules.Module"
 
 local M = {}
 

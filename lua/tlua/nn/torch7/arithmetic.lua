@@ -4,8 +4,8 @@ local torch = require "tlua"
 local args = require "tlua.args"
 local class = require "tlua.class"
 local init = require "tlua.nn.initializers"
-local define = require "tlua.nn.layers".define
-local Module = require "tlua.nn.Module"
+local define = require "tlua.nn.modules.layers".define
+local Module = require "tlua.nn.modules.Module"
 local Parameter = require "tlua.nn.Parameter"
 
 local M = {}

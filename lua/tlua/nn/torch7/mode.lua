@@ -2,7 +2,7 @@
 
 local torch = require "tlua"
 local class = require "tlua.class"
-local Module = require "tlua.nn.Module"
+local Module = require "tlua.nn.modules.Module"
 
 local M = {}
 

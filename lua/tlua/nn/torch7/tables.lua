@@ -2,7 +2,7 @@
 
 local torch = require "tlua"
 local args = require "tlua.args"
-local define = require "tlua.nn.layers".define
+local define = require "tlua.nn.modules.layers".define
 
 local M = {}
 

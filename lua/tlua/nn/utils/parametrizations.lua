@@ -5,7 +5,7 @@ local torch = require "tlua"
 local args = require "tlua.args"
 local class = require "tlua.class"
 local F = require "tlua.nn.functional"
-local Module = require "tlua.nn.Module"
+local Module = require "tlua.nn.modules.Module"
 local norms = require "tlua.nn.utils.norms"
 local parametrize = require "tlua.nn.utils.parametrize"
 

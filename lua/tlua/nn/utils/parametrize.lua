@@ -12,9 +12,9 @@
 local torch = require "tlua"
 local args = require "tlua.args"
 local class = require "tlua.class"
-local Module = require "tlua.nn.Module"
-local ModuleDict = require "tlua.nn.ModuleDict"
-local ModuleList = require "tlua.nn.ModuleList"
+local Module = require "tlua.nn.modules.Module"
+local ModuleDict = require "tlua.nn.modules.ModuleDict"
+local ModuleList = require "tlua.nn.modules.ModuleList"
 local Parameter = require "tlua.nn.Parameter"
 local Uninitialized = require "tlua.nn.Uninitialized"
 

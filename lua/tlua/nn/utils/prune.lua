@@ -7,7 +7,7 @@ local torch = require "tlua"
 local args = require "tlua.args"
 local class = require "tlua.class"
 local hooks = require "tlua.nn.hooks"
-local Module = require "tlua.nn.Module"
+local Module = require "tlua.nn.modules.Module"
 
 local M = {}
 

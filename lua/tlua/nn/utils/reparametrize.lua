@@ -7,7 +7,7 @@ local args = require "tlua.args"
 local class = require "tlua.class"
 local F = require "tlua.nn.functional"
 local hooks = require "tlua.nn.hooks"
-local Module = require "tlua.nn.Module"
+local Module = require "tlua.nn.modules.Module"
 local norms = require "tlua.nn.utils.norms"
 local Parameter = require "tlua.nn.Parameter"
 

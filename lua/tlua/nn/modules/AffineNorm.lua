@@ -1,0 +1,27 @@
+-- AffineNorm.lua - what the layers of normalisation share: an affine map, learnt, that begins as
+-- the identity.
+
+local torch = require "tlua"
+local class = require "tlua.class"
+local Module = require "tlua.nn.modules.Module"
+local Parameter = require "tlua.nn.Parameter"
+
+---@class nn.AffineNorm: nn.Module
+---@field weight Tensor?
+---@field bias Tensor?
+local AffineNorm = class.class("nn.AffineNorm", Module)
+
+-- Gives the layer a weight of that shape and, if `bias`, a bias.
+function AffineNorm:make_affine(shape, place, bias)
+   self.weight = Parameter(torch.ones(shape, place))
+   if bias then self.bias = Parameter(torch.zeros(shape, place)) end
+end
+
+--- Sets the affine map to the identity.
+function AffineNorm:reset_parameters()
+   local _ <close> = torch.no_grad()
+   if self.weight then self.weight:fill_(1) end
+   if self.bias then self.bias:zero_() end
+end
+
+return AffineNorm

@@ -1,0 +1,142 @@
+-- BatchNorm.lua - BatchNorm and InstanceNorm for 1 to 3 dimensions: to zero mean and unit variance
+-- per channel, over the batch or for each sample, then an affine map that is learnt.
+
+local torch = require "tlua"
+local args = require "tlua.args"
+local class = require "tlua.class"
+local F = require "tlua.nn.functional"
+local AffineNorm = require "tlua.nn.modules.AffineNorm"
+
+-- What both kinds share: parameters, running statistics, printing.
+local Norm, parent = class.class("nn.Norm", AffineNorm)
+
+function Norm:__init(a)
+   parent.__init(self)
+   local place = {device = a.device, dtype = a.dtype}
+   self.num_features, self.eps, self.momentum = a.num_features, a.eps, a.momentum
+   self.affine, self.track_running_stats = a.affine, a.track_running_stats
+   if a.affine then self:make_affine(a.num_features, place, a.bias) end
+   if a.track_running_stats then
+      self:register_buffer("running_mean", torch.zeros(a.num_features, place))
+      self:register_buffer("running_var", torch.ones(a.num_features, place))
+      self:register_buffer("num_batches_tracked",
+         torch.tensor(0, {dtype = "int64", device = a.device}))
+   end
+end
+
+--- Forgets the running statistics.
+function Norm:reset_running_stats()
+   if not self.track_running_stats then return end
+   self.running_mean:zero_()
+   self.running_var:fill_(1)
+   self.num_batches_tracked:zero_()
+end
+
+--- Forgets the running statistics and sets the affine map to the identity.
+function Norm:reset_parameters()
+   self:reset_running_stats()
+   parent.reset_parameters(self)
+end
+
+function Norm:extra_repr()
+   return ("%d, eps=%g, momentum=%s, affine=%s, track_running_stats=%s"):format(
+      self.num_features, self.eps, self.momentum, self.affine, self.track_running_stats)
+end
+
+-- Refuses inputs of other ranks or channels than `ranks` and num_features say.
+function Norm:check_input(input, ranks)
+   local name = torch.type(self)
+   local wanted = table.concat(ranks, " or ")
+   if not torch.is_tensor(input) then args.refuse(name, "input", "a tensor", input) end
+   local fits = false
+   for _, rank in ipairs(ranks) do fits = fits or input:dim() == rank end
+   if not fits then
+      args.refuse(name, "input", ("a tensor of %s dimensions"):format(wanted), input)
+   end
+end
+
+-- How much the next batch counts. Without momentum all batches count alike.
+local function next_factor(self)
+   if not (self.training and self.track_running_stats) then return self.momentum or 0 end
+   self.num_batches_tracked:add_(1)
+   return self.momentum or 1 / self.num_batches_tracked:item()
+end
+
+local function batch_forward(self, input)
+   self:check_input(input, self.ranks)
+   if self.eps <= 0 or self.eps ~= self.eps then
+      args.refuse(torch.type(self), "eps", "a number above 0", self.eps)
+   end
+   local by_batch = self.training or not self.track_running_stats
+   return F.batch_norm(input, self.running_mean, self.running_var, self.weight, self.bias,
+      by_batch, next_factor(self), self.eps)
+end
+
+-- Each sample is a batch of its own; one without the batch dimension is taken as such.
+local function instance_forward(self, input)
+   self:check_input(input, {self.rank - 1, self.rank})
+   local single = input:dim() == self.rank - 1
+   if single then input = input:unsqueeze(1) end
+   local by_sample = self.training or not self.track_running_stats
+   local output = F.instance_norm(input, self.running_mean, self.running_var, self.weight,
+      self.bias, by_sample, self.momentum or 0, self.eps)
+   return single and output:squeeze(1) or output
+end
+
+-- `momentum = false`: the running statistics are the mean over all batches. `bias = false`: the
+-- affine map only scales.
+local function define(short_name, n, forward, affine, track)
+   local name = "nn." .. short_name
+   local signature = args.signature(([[%s(num_features: count, eps: number = 1e-5,
+      momentum: number|boolean = 0.1, affine: boolean = %s, track_running_stats: boolean = %s,
+      device: device?, dtype: string?, bias: boolean = true)]]):format(name, affine, track))
+   local Class = class.class(name, Norm)
+   Class.rank = n + 2
+   Class.ranks = n == 1 and {2, 3} or {n + 2}
+
+   function Class:__init(...)
+      Norm.__init(self, signature(...))
+   end
+
+   Class.forward = forward
+   return Class
+end
+
+local M = {}
+
+--- Batch normalisation of (N, C) or (N, C, L). In training mode by the batch's own mean and
+--- variance, whose running means are kept for evaluation mode.
+---@class nn.BatchNorm1d: nn.Module
+---@field weight Tensor?  (num_features)
+---@field bias Tensor?  (num_features)
+---@field running_mean Tensor?  (num_features)
+---@field running_var Tensor?  (num_features)
+---@overload fun(num_features: integer, options?: table): nn.BatchNorm1d
+M.BatchNorm1d = define("BatchNorm1d", 1, batch_forward, true, true)
+
+--- Batch normalisation of (N, C, H, W), else as BatchNorm1d.
+---@class nn.BatchNorm2d: nn.BatchNorm1d
+---@overload fun(num_features: integer, options?: table): nn.BatchNorm2d
+M.BatchNorm2d = define("BatchNorm2d", 2, batch_forward, true, true)
+
+--- Batch normalisation of (N, C, D, H, W), else as BatchNorm1d.
+---@class nn.BatchNorm3d: nn.BatchNorm1d
+---@overload fun(num_features: integer, options?: table): nn.BatchNorm3d
+M.BatchNorm3d = define("BatchNorm3d", 3, batch_forward, true, true)
+
+--- Normalisation of each sample's channels, (N, C, L) or (C, L).
+---@class nn.InstanceNorm1d: nn.BatchNorm1d
+---@overload fun(num_features: integer, options?: table): nn.InstanceNorm1d
+M.InstanceNorm1d = define("InstanceNorm1d", 1, instance_forward, false, false)
+
+--- Normalisation of each sample's channels, (N, C, H, W) or (C, H, W).
+---@class nn.InstanceNorm2d: nn.BatchNorm1d
+---@overload fun(num_features: integer, options?: table): nn.InstanceNorm2d
+M.InstanceNorm2d = define("InstanceNorm2d", 2, instance_forward, false, false)
+
+--- Normalisation of each sample's channels, (N, C, D, H, W) or (C, D, H, W).
+---@class nn.InstanceNorm3d: nn.BatchNorm1d
+---@overload fun(num_features: integer, options?: table): nn.InstanceNorm3d
+M.InstanceNorm3d = define("InstanceNorm3d", 3, instance_forward, false, false)
+
+return M

@@ -1,0 +1,27 @@
+-- CrossMapLRN2d.lua - Torch7's name for the response norm across the channels of images.
+
+local torch = require "tlua"
+local args = require "tlua.args"
+local F = require "tlua.nn.functional"
+local layers = require "tlua.nn.modules.layers"
+
+-- PyTorch's port forgets to take the first channel out of its running sum, and its gradient is off
+-- by a channel; this is Torch7's.
+-- x / (k + alpha / size * the sum of squares of `size` channels around)^beta, of (N, C, H, W).
+local CrossMapLRN2d = layers.define("CrossMapLRN2d", [[size: count, alpha: number = 1e-4,
+   beta: number = 0.75, k: number = 1]], function(self, input)
+   if not torch.is_tensor(input) or input:dim() ~= 4 then
+      args.refuse("nn.CrossMapLRN2d", "input", "a tensor of 4 dimensions", input)
+   end
+   return F.local_response_norm(input, self.size, self.alpha, self.beta, self.k)
+end)
+
+local init = CrossMapLRN2d.__init
+function CrossMapLRN2d:__init(...)
+   init(self, ...)
+   if self.size % 2 == 0 then
+      args.refuse("nn.CrossMapLRN2d", "size", "an odd number", self.size)
+   end
+end
+
+return {CrossMapLRN2d = CrossMapLRN2d}

@@ -1,0 +1,31 @@
+-- Dropout.lua - zeroes elements, or whole channels, at random while training, and scales the others
+-- up so that the expected sum stays.
+
+local args = require "tlua.args"
+local F = require "tlua.nn.functional"
+local define = require "tlua.nn.modules.layers".define
+
+local M = {}
+
+-- Dropout1d to 3d drop whole channels of (N, C, ...), AlphaDropout and, for whole channels,
+-- FeatureAlphaDropout keep mean and variance of what comes from SELU.
+for name, drop in pairs {
+   Dropout = "dropout", Dropout1d = "dropout1d", Dropout2d = "dropout2d",
+   Dropout3d = "dropout3d", AlphaDropout = "alpha_dropout",
+   FeatureAlphaDropout = "feature_alpha_dropout",
+} do
+   local in_place = drop .. "_"
+   local Layer = define(name, "p: number = 0.5, inplace: boolean = false", function(self, input)
+      return F[self.inplace and in_place or drop](input, self.p, self.training)
+   end)
+   local init = Layer.__init
+   function Layer:__init(...)
+      init(self, ...)
+      if not (self.p >= 0 and self.p <= 1) then
+         args.refuse("nn." .. name, "p", "a probability from 0 to 1", self.p)
+      end
+   end
+   M[name] = Layer
+end
+
+return M

@@ -1,0 +1,77 @@
+-- EmbeddingBag.lua - sums, means or maxima of bags of vectors, looked up by position.
+
+local torch = require "tlua"
+local args = require "tlua.args"
+local class = require "tlua.class"
+local F = require "tlua.nn.functional"
+local init = require "tlua.nn.initializers"
+local Module = require "tlua.nn.modules.Module"
+local Parameter = require "tlua.nn.Parameter"
+
+local signature = args.signature [[nn.EmbeddingBag(num_embeddings: count, embedding_dim: count,
+   max_norm: number?, norm_type: number = 2, scale_grad_by_freq: boolean = false,
+   mode: string = 'mean', sparse: boolean = false, include_last_offset: boolean = false,
+   padding_idx: integer?, device: device?, dtype: string?)]]
+
+local take_call = args.signature [[nn.EmbeddingBag.forward(input: tensor, offsets: tensor?,
+   per_sample_weights: tensor?)]]
+
+local modes = {sum = true, mean = true, max = true}
+
+---@class nn.EmbeddingBag: nn.Module
+---@field weight Tensor  (num_embeddings, embedding_dim)
+---@overload fun(num_embeddings: integer, embedding_dim: integer, options?): nn.EmbeddingBag
+local EmbeddingBag, parent = class.class("nn.EmbeddingBag", Module)
+
+---@param num_embeddings integer
+---@param embedding_dim integer
+---@param options? table  `mode` is sum, mean or max; with `max_norm`, rows that are looked up
+---   are first scaled down to that norm; `scale_grad_by_freq` divides gradients by how often a row
+---   is used; gradients are dense, `sparse` or not
+function EmbeddingBag:__init(...)
+   parent.__init(self)
+   local a = signature(...)
+   if not modes[a.mode] then
+      args.refuse("nn.EmbeddingBag", "mode", "sum, mean or max", a.mode)
+   end
+   self.num_embeddings, self.embedding_dim = a.num_embeddings, a.embedding_dim
+   for _, option in ipairs {"mode", "include_last_offset", "padding_idx", "max_norm", "norm_type",
+      "scale_grad_by_freq"} do
+      self[option] = a[option]
+   end
+   self.weight = Parameter(torch.empty(a.num_embeddings, a.embedding_dim,
+      {device = a.device, dtype = a.dtype}))
+   self:reset_parameters()
+end
+
+--- Sets normally distributed vectors.
+function EmbeddingBag:reset_parameters()
+   init.normal_(self.weight)
+   if not self.padding_idx then return end
+   local _ <close> = torch.no_grad()
+   self.weight:select(1, self.padding_idx):zero_()
+end
+
+--- Bags are the rows of `input` (B, N), or the pieces of a list (N) that begin at `offsets` (B),
+--- from 1. `per_sample_weights`, for sums, are as input. All may be given by name.
+---@param input Tensor
+---@param offsets? Tensor
+---@param per_sample_weights? Tensor
+---@return Tensor  (B, embedding_dim)
+function EmbeddingBag:forward(...)
+   local a = take_call(...)
+   return F.embedding_bag(a.input, self.weight, {
+      offsets = a.offsets, mode = self.mode, per_sample_weights = a.per_sample_weights,
+      include_last_offset = self.include_last_offset, padding_idx = self.padding_idx,
+      max_norm = self.max_norm, norm_type = self.norm_type,
+      scale_grad_by_freq = self.scale_grad_by_freq,
+   })
+end
+
+function EmbeddingBag:extra_repr()
+   local text = ("%d, %d, mode=%s"):format(self.num_embeddings, self.embedding_dim, self.mode)
+   if self.max_norm then text = ("%s, max_norm=%g"):format(text, self.max_norm) end
+   return text
+end
+
+return EmbeddingBag

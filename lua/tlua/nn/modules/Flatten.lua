@@ -1,0 +1,34 @@
+-- Flatten.lua - makes one dimension of several.
+
+local torch = require "tlua"
+local args = require "tlua.args"
+local class = require "tlua.class"
+local Module = require "tlua.nn.modules.Module"
+
+local signature = args.signature "nn.Flatten(start_dim: dim = 2, end_dim: dim = -1)"
+
+---@class nn.Flatten: nn.Module
+---@overload fun(start_dim?: integer, end_dim?: integer): nn.Flatten
+local Flatten, parent = class.class("nn.Flatten", Module)
+
+--- By default all but the first dimension, the batch's, become one.
+---@param start_dim? integer
+---@param end_dim? integer
+function Flatten:__init(...)
+   parent.__init(self)
+   local a = signature(...)
+   self.start_dim, self.end_dim = a.start_dim, a.end_dim
+end
+
+---@param input Tensor
+---@return Tensor
+function Flatten:forward(input)
+   if not torch.is_tensor(input) then args.refuse("nn.Flatten", "input", "a tensor", input) end
+   return input:flatten(self.start_dim, self.end_dim)
+end
+
+function Flatten:extra_repr()
+   return ("start_dim=%d, end_dim=%d"):format(self.start_dim, self.end_dim)
+end
+
+return Flatten

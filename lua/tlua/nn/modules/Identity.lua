@@ -1,0 +1,21 @@
+-- Identity.lua - gives back what it gets; a placeholder.
+
+local class = require "tlua.class"
+local Module = require "tlua.nn.modules.Module"
+
+---@class nn.Identity: nn.Module
+---@overload fun(...): nn.Identity
+local Identity, parent = class.class("nn.Identity", Module)
+
+--- Arguments are ignored, so that it can stand in for any layer.
+function Identity:__init()
+   parent.__init(self)
+end
+
+---@param ... any
+---@return any ...
+function Identity:forward(...)
+   return ...
+end
+
+return Identity

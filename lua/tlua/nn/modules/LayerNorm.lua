@@ -1,0 +1,48 @@
+-- LayerNorm.lua - the last dimensions of each sample to zero mean and unit variance.
+
+local args = require "tlua.args"
+local class = require "tlua.class"
+local F = require "tlua.nn.functional"
+local AffineNorm = require "tlua.nn.modules.AffineNorm"
+
+local signature = args.signature [[nn.LayerNorm(normalized_shape: integers, eps: number = 1e-5,
+   elementwise_affine: boolean = true, bias: boolean = true, device: device?, dtype: string?)]]
+
+---@class nn.LayerNorm: nn.AffineNorm
+---@field weight Tensor?  normalized_shape
+---@field bias Tensor?  normalized_shape
+---@overload fun(normalized_shape: integer|integer[], options?: table): nn.LayerNorm
+local LayerNorm, parent = class.class("nn.LayerNorm", AffineNorm)
+
+---@param normalized_shape integer|integer[]  the sizes of the last dimensions
+---@param options? {eps: number, elementwise_affine: boolean, bias: boolean, dtype: string}
+function LayerNorm:__init(...)
+   parent.__init(self)
+   local a = signature(...)
+   local shape = a.normalized_shape
+   self.normalized_shape = type(shape) == "table" and shape or {shape}
+   self.eps, self.elementwise_affine = a.eps, a.elementwise_affine
+   if a.elementwise_affine then
+      self:make_affine(self.normalized_shape, {device = a.device, dtype = a.dtype}, a.bias)
+   end
+end
+
+--- With a residual of input's shape, what is normalised is their sum, which is the second result.
+---@param input Tensor  (*, normalized_shape)
+---@param residual? Tensor
+---@return Tensor  of the same shape
+---@return Tensor?  input + residual
+function LayerNorm:forward(input, residual)
+   if residual then
+      return F.add_layer_norm(input, residual, self.normalized_shape, self.weight, self.bias,
+         self.eps)
+   end
+   return F.layer_norm(input, self.normalized_shape, self.weight, self.bias, self.eps)
+end
+
+function LayerNorm:extra_repr()
+   return ("(%s), eps=%g, elementwise_affine=%s"):format(
+      table.concat(self.normalized_shape, ", "), self.eps, self.elementwise_affine)
+end
+
+return LayerNorm

@@ -1,0 +1,162 @@
+-- Lazy.lua - layers that learn how many features or channels they take from their first input, or
+-- from a state that is loaded, and become the ordinary layer then.
+
+local torch = require "tlua"
+local args = require "tlua.args"
+local class = require "tlua.class"
+local BatchNorm = require "tlua.nn.modules.BatchNorm"
+local Conv = require "tlua.nn.modules.Conv"
+local ConvTranspose = require "tlua.nn.modules.ConvTranspose"
+local Linear = require "tlua.nn.modules.Linear"
+local Uninitialized = require "tlua.nn.Uninitialized"
+
+local M = {}
+
+-- What all have beside the methods of their ordinary class.
+local Lazy = {}
+
+--- Whether parameters or buffers still wait for their shapes.
+---@return boolean
+function Lazy:has_uninitialized_params()
+   for _, name in ipairs(self.lazy_names) do
+      if Uninitialized.is_lazy(self[name]) then return true end
+   end
+   return false
+end
+
+--- Takes the number of features or channels from an input, makes what waits for it and sets first
+--- weights, unless a state has been loaded.
+---@param input Tensor
+function Lazy:initialize_parameters(input)
+   local name = torch.type(self)
+   if not torch.is_tensor(input) then args.refuse(name, "input", "a tensor", input) end
+   local n = self:lazy_size(input)
+   local waits = self:has_uninitialized_params()
+   if waits then
+      self:check_lazy(n)
+      for field, shape in pairs(self:lazy_shapes(n)) do
+         if Uninitialized.is_lazy(self[field]) then
+            Uninitialized.materialize(self[field], shape)
+         end
+      end
+   end
+   self[self.lazy_field] = n
+   if waits then self:reset_parameters() end
+end
+
+function Lazy:forward(input, ...)
+   self:initialize_parameters(input)
+   local ordinary = self.ordinary
+   self.lazy_names = nil
+   setmetatable(self, ordinary)
+   return ordinary.forward(self, input, ...)
+end
+
+function Lazy:check_lazy() end
+
+-- nn.Lazy<name>: an ordinary class, its options without the first one; which fields wait, what the
+-- size is called, how an input and a size tell the rest.
+local function define(name, Base, options, o)
+   local full_name = "nn.Lazy" .. name
+   local signature = args.signature(("%s(%s)"):format(full_name, options))
+   local Class, parent = class.class(full_name, Base)
+   for method, fn in pairs(Lazy) do Class[method] = fn end
+   Class.ordinary, Class.lazy_field = Base, o.field
+   Class.lazy_size, Class.lazy_shapes = o.size, o.shapes
+   Class.check_lazy = o.check or Lazy.check_lazy
+
+   function Class:__init(...)
+      local a = signature(...)
+      a[o.field] = 0
+      parent.__init(self, a)
+      local names = {}
+      for field in pairs(self:lazy_shapes(0)) do
+         if self[field] then
+            local buffer = field:find "^running_"
+            local make = Uninitialized[buffer and "UninitializedBuffer" or "UninitializedParameter"]
+            self[field] = make {device = a.device, dtype = a.dtype}
+            names[#names + 1] = field
+         end
+      end
+      self.lazy_names = names
+   end
+
+   M["Lazy" .. name] = Class
+end
+
+define("Linear", Linear, [[out_features: count, bias: boolean = true, device: device?,
+   dtype: string?]], {
+   field = "in_features",
+   size = function(self, input)
+      if input:dim() == 0 then
+         args.refuse(torch.type(self), "input", "a tensor of at least 1 dimension", input)
+      end
+      return input:size(-1)
+   end,
+   shapes = function(self, n)
+      return {weight = {self.out_features, n}}
+   end,
+})
+
+-- The channels of (N, C, ...) or (C, ...), with n dimensions after them.
+local function channels(n)
+   return function(self, input)
+      if input:dim() ~= n + 1 and input:dim() ~= n + 2 then
+         args.refuse(torch.type(self), "input",
+            ("a tensor of %d or %d dimensions"):format(n + 1, n + 2), input)
+      end
+      return input:size(-n - 1)
+   end
+end
+
+local function check_groups(self, n)
+   if n % self.groups ~= 0 then
+      torch.raise(("%s: input: expected a multiple of %d channels, which is groups, got %d"):format(
+         torch.type(self), self.groups, n))
+   end
+end
+
+for n = 1, 3 do
+   define(("Conv%dd"):format(n), Conv[("Conv%dd"):format(n)], [[out_channels: count,
+      kernel_size: integers, stride: integers = 1, padding: integers|string = 0,
+      dilation: integers = 1, groups: count = 1, bias: boolean = true,
+      padding_mode: string = 'zeros', device: device?, dtype: string?]], {
+      field = "in_channels", size = channels(n), check = check_groups,
+      shapes = function(self, c)
+         return {weight = {self.out_channels, c // self.groups, table.unpack(self.kernel_size)}}
+      end,
+   })
+   define(("ConvTranspose%dd"):format(n), ConvTranspose[("ConvTranspose%dd"):format(n)],
+      [[out_channels: count, kernel_size: integers, stride: integers = 1, padding: integers = 0,
+      output_padding: integers = 0, groups: count = 1, bias: boolean = true,
+      dilation: integers = 1, device: device?, dtype: string?]], {
+      field = "in_channels", size = channels(n), check = check_groups,
+      shapes = function(self, c)
+         return {weight = {c, self.out_channels // self.groups, table.unpack(self.kernel_size)}}
+      end,
+   })
+end
+
+for _, kind in ipairs {"BatchNorm", "InstanceNorm"} do
+   for n = 1, 3 do
+      local name = ("%s%dd"):format(kind, n)
+      define(name, BatchNorm[name], [[eps: number = 1e-5, momentum: number|boolean = 0.1,
+         affine: boolean = true, track_running_stats: boolean = true, device: device?,
+         dtype: string?, bias: boolean = true]], {
+         field = "num_features",
+         size = function(self, input)
+            if kind == "BatchNorm" then
+               self:check_input(input, self.ranks)
+               return input:size(2)
+            end
+            self:check_input(input, {self.rank - 1, self.rank})
+            return input:size(1 - self.rank)
+         end,
+         shapes = function(_, c)
+            return {weight = {c}, bias = {c}, running_mean = {c}, running_var = {c}}
+         end,
+      })
+   end
+end
+
+return M

@@ -1,0 +1,83 @@
+-- Linear.lua - y = x W^T + b.
+
+local torch = require "tlua"
+local activations = require "tlua.nn.modules.activations"
+local args = require "tlua.args"
+local class = require "tlua.class"
+local F = require "tlua.nn.functional"
+local init = require "tlua.nn.initializers"
+local Module = require "tlua.nn.modules.Module"
+local Parameter = require "tlua.nn.Parameter"
+
+local signature = args.signature [[nn.Linear(in_features: count, out_features: count,
+   bias: boolean = true, device: device?, dtype: string?)]]
+
+---@class nn.Linear: nn.Module
+---@field weight Tensor  (out_features, in_features)
+---@field bias Tensor?  (out_features)
+---@overload fun(in_features: integer, out_features: integer, options?: table): nn.Linear
+local Linear, parent = class.class("nn.Linear", Module)
+
+---@param in_features integer
+---@param out_features integer
+---@param options? {bias: boolean, device: string, dtype: string}
+function Linear:__init(...)
+   parent.__init(self)
+   local a = signature(...)
+   local place = {device = a.device, dtype = a.dtype}
+   self.in_features, self.out_features = a.in_features, a.out_features
+   self.weight = Parameter(torch.empty(a.out_features, a.in_features, place))
+   if a.bias then self.bias = Parameter(torch.empty(a.out_features, place)) end
+   self:reset_parameters()
+end
+
+--- Sets uniform random weights within 1/sqrt(in_features).
+function Linear:reset_parameters()
+   init.kaiming_uniform_(self.weight, {a = 5 ^ 0.5})
+   if self.bias then
+      local bound = self.in_features > 0 and self.in_features ^ -0.5 or 0
+      init.uniform_(self.bias, -bound, bound)
+   end
+end
+
+local activated = {
+   relu = F.linear_relu,
+   gelu = F.linear_gelu,
+   gelu_tanh = function(input, weight, bias) return F.linear_gelu(input, weight, bias, "tanh") end,
+}
+
+---@param input Tensor  (*, in_features)
+---@param activation? "relu"|"gelu"|"gelu_tanh"  of the result, in the same pass
+---@return Tensor  (*, out_features)
+function Linear:forward(input, activation)
+   return (activated[activation] or F.linear)(input, self.weight, self.bias)
+end
+
+local forward, relu, gelu = Linear.forward, activations.ReLU.forward, activations.GELU.forward
+local gelus = {none = "gelu", tanh = "gelu_tanh"}
+
+--- Whether a module is a plain Linear, so that nobody misses what it gives before an activation.
+---@param module nn.Module
+---@return boolean
+function Linear.takes_activation(module)
+   return module.forward == forward and not rawget(module, "_hooks")
+end
+
+--- What the module after a Linear computes, by the name that `forward` takes; nil if it is none of
+--- these activations, or one of the two is watched by hooks.
+---@param module nn.Module
+---@param after nn.Module
+---@return string?
+function Linear.activation(module, after)
+   if module.forward ~= forward then return nil end
+   local next_forward = after.forward
+   local name = next_forward == relu and "relu" or next_forward == gelu and gelus[after.approximate]
+   return name and not (module._hooks or after._hooks) and name or nil
+end
+
+function Linear:extra_repr()
+   return ("in_features=%d, out_features=%d, bias=%s"):format(
+      self.in_features, self.out_features, self.bias ~= nil)
+end
+
+return Linear

@@ -1,0 +1,13 @@
+-- LocalResponseNorm.lua - divides each element by a power of the sum of squares of its neighbours
+-- in the channels.
+
+local F = require "tlua.nn.functional"
+local define = require "tlua.nn.modules.layers".define
+
+---@class nn.LocalResponseNorm: nn.Module
+---@overload fun(size: integer, options?: table): nn.LocalResponseNorm
+return define("LocalResponseNorm",
+   "size: count, alpha: number = 1e-4, beta: number = 0.75, k: number = 1",
+   function(self, input)
+      return F.local_response_norm(input, self.size, self.alpha, self.beta, self.k)
+   end)

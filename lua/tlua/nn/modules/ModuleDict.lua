@@ -1,0 +1,100 @@
+-- ModuleDict.lua - modules by name, which belong to the module that has the table.
+
+local torch = require "tlua"
+local args = require "tlua.args"
+local class = require "tlua.class"
+local Module = require "tlua.nn.modules.Module"
+local order = require "tlua.nn.order"
+
+---@class nn.ModuleDict: nn.Module
+---@overload fun(modules?: table<string, nn.Module>): nn.ModuleDict
+local ModuleDict, parent = class.class("nn.ModuleDict", Module)
+
+--- `dict.name` is the module of that name; `dict.name = module` sets it.
+---@param modules? table<string, nn.Module>  taken in alphabetical order
+function ModuleDict:__init(modules)
+   parent.__init(self)
+   if modules ~= nil and type(modules) ~= "table" then
+      args.refuse("nn.ModuleDict", "modules", "a table of modules", modules)
+   end
+   self:update(modules or {})
+end
+
+--- Sets the modules of a table, in alphabetical order, or of another ModuleDict, in its order.
+---@param modules table<string, nn.Module>|nn.ModuleDict
+---@return nn.ModuleDict self
+function ModuleDict:update(modules)
+   if type(modules) ~= "table" then
+      args.refuse("nn.ModuleDict.update", "modules", "a table of modules", modules)
+   end
+   if class.isinstance(modules, ModuleDict) then
+      for name, module in modules:items() do self:set(name, module) end
+      return self
+   end
+   local names = {}
+   for name in pairs(modules) do names[#names + 1] = name end
+   table.sort(names, function(a, b) return tostring(a) < tostring(b) end)
+   for _, name in ipairs(names) do self:set(name, modules[name]) end
+   return self
+end
+
+--- Sets the module of a name. Names of methods are refused: the module would hide the method.
+---@param name string
+---@param module nn.Module
+---@return nn.ModuleDict self
+function ModuleDict:set(name, module)
+   if type(name) ~= "string" then args.refuse("nn.ModuleDict", "name", "a string", name) end
+   if not class.isinstance(module, Module) then
+      args.refuse("nn.ModuleDict", name, "a module", module)
+   end
+   if ModuleDict[name] ~= nil then
+      torch.raise(("nn.ModuleDict: %s is the name of a method"):format(name))
+   end
+   self:_admit(name, module)
+   order.begin()
+   self[name] = module
+   return self
+end
+
+--- Iterates over names and modules, in the order in which they were set.
+---@return fun(): string, nn.Module
+function ModuleDict:items()
+   return self:named_children()
+end
+
+--- The names, in the order in which they were set.
+---@return string[]
+function ModuleDict:keys()
+   local names = {}
+   for name in self:items() do names[#names + 1] = name end
+   return names
+end
+
+--- The modules, in the order in which they were set.
+---@return nn.Module[]
+function ModuleDict:values()
+   local list = {}
+   for _, module in self:items() do list[#list + 1] = module end
+   return list
+end
+
+--- Takes a module out.
+---@param name string
+---@return nn.Module
+function ModuleDict:pop(name)
+   local module = rawget(self, name)
+   if not class.isinstance(module, Module) then
+      torch.raise(("nn.ModuleDict.pop: there is no %s"):format(tostring(name)))
+   end
+   self[name] = nil
+   return module
+end
+
+--- Takes all modules out.
+---@return nn.ModuleDict self
+function ModuleDict:clear()
+   for _, name in ipairs(self:keys()) do self[name] = nil end
+   return self
+end
+
+return ModuleDict

@@ -1,0 +1,57 @@
+-- ModuleList.lua - a list whose modules belong to the module that has the list.
+
+local args = require "tlua.args"
+local class = require "tlua.class"
+local Module = require "tlua.nn.modules.Module"
+local slicing = require "tlua.nn.modules.slicing"
+local Sequential = require "tlua.nn.modules.Sequential"
+
+---@class nn.ModuleList: nn.Module
+---@overload fun(modules?: nn.Module[]): nn.ModuleList
+local ModuleList, parent = class.class("nn.ModuleList", Module)
+
+slicing.define(ModuleList, function(modules) return ModuleList(modules) end)
+
+--- `list[i]` is the i-th module, `list[-1]` the last, `list[{i, j}]` a ModuleList with those from i
+--- to j, `#list` their number; `ipairs(list)` goes through them.
+---@param modules? nn.Module[]
+function ModuleList:__init(modules)
+   parent.__init(self)
+   if modules then self:extend(modules) end
+end
+
+--- Adds a module at the end.
+---@param module nn.Module
+---@return nn.ModuleList self
+function ModuleList:append(module)
+   if not class.isinstance(module, Module) then
+      args.refuse("nn.ModuleList", "module " .. #self + 1, "a module", module)
+   end
+   self[#self + 1] = module
+   return self
+end
+ModuleList.add = ModuleList.append
+
+--- Adds the modules of a list at the end.
+---@param modules nn.Module[]
+---@return nn.ModuleList self
+function ModuleList:extend(modules)
+   if type(modules) ~= "table" then
+      args.refuse("nn.ModuleList", "modules", "a list of modules", modules)
+   end
+   for i = 1, #modules do self:append(modules[i]) end
+   return self
+end
+
+--- Puts a module before the one at a position.
+---@param position integer  from 1 to #list + 1
+---@param module nn.Module
+---@return nn.ModuleList self
+ModuleList.insert = Sequential.insert
+
+--- Takes a module out.
+---@param position? integer  the last by default
+---@return nn.Module
+ModuleList.pop = Sequential.remove
+
+return ModuleList

@@ -1,0 +1,201 @@
+-- MultiheadAttention.lua - attention of several heads: each looks in a projection of its own for
+-- the positions that matter.
+
+local torch = require "tlua"
+local args = require "tlua.args"
+local class = require "tlua.class"
+local F = require "tlua.nn.functional"
+local init = require "tlua.nn.initializers"
+local Linear = require "tlua.nn.modules.Linear"
+local Module = require "tlua.nn.modules.Module"
+local Parameter = require "tlua.nn.Parameter"
+
+local signature = args.signature [[nn.MultiheadAttention(embed_dim: count, num_heads: count,
+   dropout: number = 0, bias: boolean = true, add_bias_kv: boolean = false,
+   add_zero_attn: boolean = false, kdim: count?, vdim: count?,
+   batch_first: boolean = false, device: device?, dtype: string?)]]
+
+local take_call = args.signature [[nn.MultiheadAttention.forward(query: tensor, key: tensor,
+   value: tensor, key_padding_mask: tensor?, need_weights: boolean = true, attn_mask: tensor?,
+   average_attn_weights: boolean = true, is_causal: boolean = false)]]
+
+---@class nn.MultiheadAttention: nn.Module
+---@overload fun(embed_dim: integer, num_heads: integer, options?): nn.MultiheadAttention
+local MultiheadAttention, parent = class.class("nn.MultiheadAttention", Module)
+
+---@param embed_dim integer  a multiple of num_heads
+---@param num_heads integer
+---@param options? table  with `add_bias_kv` a learnt key and value come after those of the input,
+---   with `add_zero_attn` zeros; `kdim` and `vdim` are the sizes of keys and values
+function MultiheadAttention:__init(...)
+   parent.__init(self)
+   local a = signature(...)
+   local n = a.embed_dim
+   if a.num_heads < 1 or n % a.num_heads ~= 0 then
+      torch.raise(("nn.MultiheadAttention: num_heads: expected a divisor of %d, got %d"):format(
+         n, a.num_heads))
+   end
+   local place = {device = a.device, dtype = a.dtype}
+   self.embed_dim, self.num_heads, self.dropout = n, a.num_heads, a.dropout
+   self.kdim, self.vdim, self.batch_first = a.kdim or n, a.vdim or n, a.batch_first
+   if self.kdim == n and self.vdim == n then
+      self.in_proj_weight = Parameter(torch.empty(3 * n, n, place))
+   else
+      self.q_proj_weight = Parameter(torch.empty(n, n, place))
+      self.k_proj_weight = Parameter(torch.empty(n, self.kdim, place))
+      self.v_proj_weight = Parameter(torch.empty(n, self.vdim, place))
+   end
+   if a.bias then self.in_proj_bias = Parameter(torch.empty(3 * n, place)) end
+   if a.add_bias_kv then
+      self.bias_k = Parameter(torch.empty(1, 1, n, place))
+      self.bias_v = Parameter(torch.empty(1, 1, n, place))
+   end
+   self.add_zero_attn = a.add_zero_attn
+   self.out_proj = Linear(n, n, {bias = a.bias, device = a.device, dtype = a.dtype})
+   self:reset_parameters()
+end
+
+--- Sets the projections by Xavier's rule and the biases to zero.
+function MultiheadAttention:reset_parameters()
+   for _, name in ipairs {"in_proj_weight", "q_proj_weight", "k_proj_weight", "v_proj_weight"} do
+      if self[name] then init.xavier_uniform_(self[name]) end
+   end
+   if self.in_proj_bias then
+      init.zeros_(self.in_proj_bias)
+      init.zeros_(self.out_proj.bias)
+   end
+   if self.bias_k then
+      init.xavier_normal_(self.bias_k)
+      init.xavier_normal_(self.bias_v)
+   end
+end
+
+-- Projections of x (N, L, *) by `count` matrices that lie one after another in weight, each
+-- (N, heads, L, E / heads): views of one product.
+local function project(self, x, weight, bias, count)
+   local packed = F.linear(x, weight, bias):unflatten(3, {count, self.num_heads, -1})
+   local parts = packed:unbind(3)
+   for i, part in ipairs(parts) do parts[i] = part:transpose(2, 3) end
+   return table.unpack(parts)
+end
+
+-- Query, key and value; what projects the same input does so in one product.
+local function project_all(self, query, key, value)
+   local weight, bias, n = self.in_proj_weight, self.in_proj_bias, self.embed_dim
+   if weight and rawequal(query, key) and rawequal(key, value) then
+      return project(self, query, weight, bias, 3)
+   elseif weight and rawequal(key, value) then
+      local weights, biases = weight:split({n, 2 * n}, 1), bias and bias:split({n, 2 * n}, 1) or {}
+      return project(self, query, weights[1], biases[1], 1),
+         project(self, key, weights[2], biases[2], 2)
+   end
+   local weights = weight and weight:chunk(3, 1)
+      or {self.q_proj_weight, self.k_proj_weight, self.v_proj_weight}
+   local biases = bias and bias:chunk(3, 1) or {}
+   return project(self, query, weights[1], biases[1], 1),
+      project(self, key, weights[2], biases[2], 1), (project(self, value, weights[3], biases[3], 1))
+end
+
+-- A mask of PyTorch's kind, true or -inf where nothing is to be seen, as what is added to scores.
+local function additive(mask, like)
+   if mask.dtype ~= "bool" then return mask end
+   return torch.zeros(mask.shape, {dtype = like.dtype, device = like.device})
+      :masked_fill_(mask, -math.huge)
+end
+
+-- Both masks as one (N or 1, heads or 1, L or 1, S), of truths if they are; nil if there are none.
+local function join_masks(self, a, like)
+   local mask, padding = a.attn_mask, a.key_padding_mask
+   if mask and mask:dim() == 3 then mask = mask:unflatten(1, {-1, self.num_heads}) end
+   if padding then
+      if padding:dim() == 1 then padding = padding:unsqueeze(1) end
+      padding = padding:unsqueeze(2):unsqueeze(2)
+   end
+   if not (mask and padding) then return mask or padding end
+   if mask.dtype == "bool" and padding.dtype == "bool" then return mask:logical_or(padding) end
+   return additive(mask, like) + additive(padding, like)
+end
+
+-- True at the keys after each query.
+local function future(length, source_length, like)
+   return torch.ones(length, source_length, {dtype = "bool", device = like.device}):triu(1)
+end
+
+-- How many keys come after those of the input.
+local function extra_keys(self)
+   return (self.bias_k and 1 or 0) + (self.add_zero_attn and 1 or 0)
+end
+
+-- Keys, or values, with the learnt one, one of zeros, or both at their end.
+local function with_extra(self, x, learnt)
+   local list, heads, size = {x}, x:size(2), x:size(4)
+   if learnt then
+      list[2] = learnt:view(1, heads, 1, size):expand(x:size(1), heads, 1, size)
+   end
+   if self.add_zero_attn then list[#list + 1] = x:new_zeros(x:size(1), heads, 1, size) end
+   return torch.cat(list, 3)
+end
+
+-- What each head makes of its values, and the weights.
+local function weighted(q, k, v, mask, dropout)
+   local scores = (q * q:size(4) ^ -0.5):matmul(k:transpose(3, 4))
+   if mask then scores = scores + additive(mask, q) end
+   local weights = F.dropout(F.softmax(scores, -1), dropout, dropout > 0)
+   return weights:matmul(v), weights
+end
+
+--- Sequences are (L, N, E), (N, L, E) with `batch_first`, or one (L, E). Options are
+--- key_padding_mask (N, S) and attn_mask (L, S) or (N * num_heads, L, S), true or -inf at what is
+--- not to be seen; is_causal; need_weights and average_attn_weights.
+---@param query Tensor
+---@param key Tensor
+---@param value Tensor
+---@param options? table
+---@return Tensor output  as query
+---@return Tensor? weights  (N, L, S), (N, num_heads, L, S) if not averaged; nil if not needed
+function MultiheadAttention:forward(...)
+   local a = take_call(...)
+   local query, key, value = a.query, a.key, a.value
+   local single = query:dim() == 2
+   local function to_batch(x)
+      if single then return x:unsqueeze(1) end
+      return self.batch_first and x or x:transpose(1, 2)
+   end
+   local batch = to_batch(query)
+   key = rawequal(key, query) and batch or to_batch(key)
+   value = rawequal(value, a.key) and key or rawequal(value, query) and batch or to_batch(value)
+   local q, k, v = project_all(self, batch, key, value)
+   local mask, dropout = join_masks(self, a, q), self.training and self.dropout or 0
+   local causal, extra = a.is_causal and not a.attn_mask, extra_keys(self)
+   if causal and (mask or a.need_weights or extra > 0) then
+      local hidden = future(q:size(3), k:size(3), q)
+      if mask and mask.dtype ~= "bool" then hidden = additive(hidden, q) + mask end
+      mask, causal = mask and mask.dtype == "bool" and hidden:logical_or(mask) or hidden, false
+   end
+   if extra > 0 then
+      k, v = with_extra(self, k, self.bias_k), with_extra(self, v, self.bias_v)
+      mask = mask and F.pad(mask, {0, extra}) -- they are always seen
+   end
+
+   local heads, weights
+   if a.need_weights then
+      heads, weights = weighted(q, k, v, mask, dropout)
+   else
+      if mask and mask.dtype == "bool" then mask = mask:logical_not() end
+      heads = F.scaled_dot_product_attention(q, k, v,
+         {attn_mask = mask, dropout_p = dropout, is_causal = causal})
+   end
+   local output = self.out_proj(heads:transpose(2, 3):flatten(3))
+
+   if weights and a.average_attn_weights then weights = weights:mean(2) end
+   if single then
+      return output:squeeze(1), weights and weights:squeeze(1)
+   end
+   return self.batch_first and output or output:transpose(1, 2), weights
+end
+
+function MultiheadAttention:extra_repr()
+   return ("embed_dim=%d, num_heads=%d"):format(self.embed_dim, self.num_heads)
+end
+
+return MultiheadAttention

@@ -1,0 +1,38 @@
+-- Pad.lua - layers that enlarge the last dimensions of their input at both ends.
+
+local torch = require "tlua"
+local args = require "tlua.args"
+local F = require "tlua.nn.functional"
+local define = require "tlua.nn.modules.layers".define
+
+local M = {}
+
+-- padding is one number for all ends, or a list: before and after the last dimension, then
+-- before and after the one before, as F.pad takes it.
+for n = 1, 3 do
+   local function class(kind, options, mode)
+      local name = ("%sPad%dd"):format(kind, n)
+      local Layer = define(name, options, function(self, input)
+         if not torch.is_tensor(input) then
+            args.refuse("nn." .. name, "input", "a tensor", input)
+         end
+         if mode ~= "constant" and input:dim() ~= n + 1 and input:dim() ~= n + 2 then
+            args.refuse("nn." .. name, "input", ("%d or %d dimensions"):format(n + 1, n + 2), input)
+         end
+         return F.pad(input, self.padding, mode, self.value)
+      end)
+      local init = Layer.__init
+      function Layer:__init(...)
+         init(self, ...)
+         self.padding = args.expand("nn." .. name, "padding", self.padding, 2 * n)
+      end
+      M[name] = Layer
+   end
+   class("Zero", "padding: integers", "constant")
+   class("Constant", "padding: integers, value: number", "constant")
+   class("Reflection", "padding: integers", "reflect")
+   class("Replication", "padding: integers", "replicate")
+   class("Circular", "padding: integers", "circular")
+end
+
+return M

@@ -1,0 +1,126 @@
+-- ParameterDict.lua - parameters by name, which belong to the module that has the table.
+
+local torch = require "tlua"
+local args = require "tlua.args"
+local class = require "tlua.class"
+local Module = require "tlua.nn.modules.Module"
+local Parameter = require "tlua.nn.Parameter"
+local order = require "tlua.nn.order"
+
+---@class nn.ParameterDict: nn.Module
+---@overload fun(parameters?: table<string, Tensor>): nn.ParameterDict
+local ParameterDict, parent = class.class("nn.ParameterDict", Module)
+
+--- `dict.name` is the parameter of that name.
+---@param parameters? table<string, Tensor>  taken in alphabetical order
+function ParameterDict:__init(parameters)
+   parent.__init(self)
+   self:update(parameters or {})
+end
+
+--- Sets the parameter of a name; a tensor that is none becomes one. Names of methods are refused:
+--- the parameter would hide the method.
+---@param name string
+---@param parameter Tensor
+---@return nn.ParameterDict self
+function ParameterDict:set(name, parameter)
+   if type(name) ~= "string" then args.refuse("nn.ParameterDict", "name", "a string", name) end
+   if not torch.is_tensor(parameter) then
+      args.refuse("nn.ParameterDict", name, "a tensor", parameter)
+   end
+   if ParameterDict[name] ~= nil then
+      torch.raise(("nn.ParameterDict: %s is the name of a method"):format(name))
+   end
+   order.begin()
+   self[name] = parameter.is_parameter and parameter or Parameter(parameter)
+   return self
+end
+
+--- Sets the parameters of a table, or of another dictionary.
+---@param parameters table<string, Tensor>|nn.ParameterDict
+---@return nn.ParameterDict self
+function ParameterDict:update(parameters)
+   if type(parameters) ~= "table" then
+      args.refuse("nn.ParameterDict", "parameters", "a table of tensors", parameters)
+   end
+   if class.isinstance(parameters, ParameterDict) then
+      for name, parameter in parameters:items() do self:set(name, parameter) end
+      return self
+   end
+   local names = {}
+   for name in pairs(parameters) do names[#names + 1] = name end
+   table.sort(names, function(a, b) return tostring(a) < tostring(b) end)
+   for _, name in ipairs(names) do self:set(name, parameters[name]) end
+   return self
+end
+
+--- Takes a parameter out.
+---@param name string
+---@return Tensor
+function ParameterDict:pop(name)
+   local parameter = rawget(self, name)
+   if not torch.is_tensor(parameter) then
+      torch.raise(("nn.ParameterDict.pop: there is no %s"):format(tostring(name)))
+   end
+   self[name] = nil
+   return parameter
+end
+
+--- Iterates over names and parameters, in the order in which they were first set.
+---@return fun(): string, Tensor
+function ParameterDict:items()
+   return self:named_parameters()
+end
+
+--- The names, in the order in which they were first set.
+---@return string[]
+function ParameterDict:keys()
+   local names = {}
+   for name in self:items() do names[#names + 1] = name end
+   return names
+end
+
+--- The parameters, in the order in which they were first set.
+---@return Tensor[]
+function ParameterDict:values()
+   local list = {}
+   for _, parameter in self:items() do list[#list + 1] = parameter end
+   return list
+end
+
+--- The parameter of a name, or `default` where there is none.
+---@param name string
+---@param default? Tensor
+---@return Tensor?
+function ParameterDict:get(name, default)
+   local parameter = rawget(self, name)
+   if torch.is_tensor(parameter) then return parameter end
+   return default
+end
+
+--- The parameter of a name; where there is none it is set to `default` first.
+---@param name string
+---@param default Tensor
+---@return Tensor
+function ParameterDict:setdefault(name, default)
+   if not self:get(name) then self:set(name, default) end
+   return self:get(name)
+end
+
+--- Takes all parameters out.
+---@return nn.ParameterDict self
+function ParameterDict:clear()
+   for _, name in ipairs(self:keys()) do self[name] = nil end
+   return self
+end
+
+function ParameterDict:extra_repr()
+   local list = {}
+   for name, parameter in self:items() do
+      list[#list + 1] = ("%s: %s (%s)"):format(name, parameter.dtype,
+         table.concat(parameter.shape, ", "))
+   end
+   return table.concat(list, ", ")
+end
+
+return ParameterDict

@@ -1,0 +1,50 @@
+-- ParameterList.lua - a list whose parameters belong to the module that has the list.
+
+local torch = require "tlua"
+local args = require "tlua.args"
+local class = require "tlua.class"
+local Module = require "tlua.nn.modules.Module"
+local Parameter = require "tlua.nn.Parameter"
+
+---@class nn.ParameterList: nn.Module
+---@overload fun(parameters?: Tensor[]): nn.ParameterList
+local ParameterList, parent = class.class("nn.ParameterList", Module)
+
+--- `list[i]` is the i-th parameter, `#list` their number, `ipairs(list)` goes through them.
+---@param parameters? Tensor[]
+function ParameterList:__init(parameters)
+   parent.__init(self)
+   if parameters ~= nil then self:extend(parameters) end
+end
+
+--- Adds a parameter at the end; a tensor that is none becomes one.
+---@param parameter Tensor
+---@return nn.ParameterList self
+function ParameterList:append(parameter)
+   if not torch.is_tensor(parameter) then
+      args.refuse("nn.ParameterList", "parameter " .. #self + 1, "a tensor", parameter)
+   end
+   self[#self + 1] = parameter.is_parameter and parameter or Parameter(parameter)
+   return self
+end
+
+--- Adds the parameters of a list, or of another ParameterList, at the end.
+---@param parameters Tensor[]|nn.ParameterList
+---@return nn.ParameterList self
+function ParameterList:extend(parameters)
+   if type(parameters) ~= "table" then
+      args.refuse("nn.ParameterList", "parameters", "a list of tensors", parameters)
+   end
+   for i = 1, #parameters do self:append(parameters[i]) end
+   return self
+end
+
+function ParameterList:extra_repr()
+   local lines = {}
+   for i, parameter in ipairs(self) do
+      lines[i] = ("%d: %s (%s)"):format(i, parameter.dtype, table.concat(parameter.shape, ", "))
+   end
+   return table.concat(lines, ", ")
+end
+
+return ParameterList

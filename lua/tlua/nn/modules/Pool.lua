@@ -1,0 +1,68 @@
+-- Pool.lua - layers that take the largest element, the mean or a norm of each window.
+
+local F = require "tlua.nn.functional"
+local define = require "tlua.nn.modules.layers".define
+
+local M = {}
+
+local max_options = [[kernel_size: integers, stride: integers?, padding: integers = 0,
+   dilation: integers = 1, return_indices: boolean = false, ceil_mode: boolean = false]]
+
+-- Windows of n dimensions over (N, C, ...). With return_indices, forward also returns the
+-- positions of the largest elements within their plane, as MaxUnpool takes them.
+for n = 1, 3 do
+   local plain = ("max_pool%dd"):format(n)
+   local with_indices = plain .. "_with_indices"
+   local name = ("MaxPool%dd"):format(n)
+   M[name] = define(name, max_options, function(self, input)
+      local pool = F[self.return_indices and with_indices or plain]
+      return pool(input, self.kernel_size, self.stride, self.padding, self.dilation,
+         self.ceil_mode)
+   end)
+end
+
+local average_options = [[kernel_size: integers, stride: integers?, padding: integers = 0,
+   ceil_mode: boolean = false, count_include_pad: boolean = true]]
+
+M.AvgPool1d = define("AvgPool1d", average_options, function(self, input)
+   return F.avg_pool1d(input, self.kernel_size, self.stride, self.padding, self.ceil_mode,
+      self.count_include_pad)
+end)
+
+for n = 2, 3 do
+   local pool = ("avg_pool%dd"):format(n)
+   local name = ("AvgPool%dd"):format(n)
+   M[name] = define(name, average_options .. ", divisor_override: integer?", function(self, input)
+      return F[pool](input, self.kernel_size, self.stride, self.padding, self.ceil_mode,
+         self.count_include_pad, self.divisor_override)
+   end)
+end
+
+-- Windows of whatever size gives the output size asked for.
+for n = 1, 3 do
+   local average = ("adaptive_avg_pool%dd"):format(n)
+   local name = ("AdaptiveAvgPool%dd"):format(n)
+   M[name] = define(name, "output_size: integers", function(self, input)
+      return F[average](input, self.output_size)
+   end)
+
+   local max = ("adaptive_max_pool%dd"):format(n)
+   local with_indices = max .. "_with_indices"
+   name = ("AdaptiveMaxPool%dd"):format(n)
+   M[name] = define(name, "output_size: integers, return_indices: boolean = false",
+      function(self, input)
+         return F[self.return_indices and with_indices or max](input, self.output_size)
+      end)
+end
+
+-- The norm of order norm_type of each window.
+for n = 1, 3 do
+   local pool = ("lp_pool%dd"):format(n)
+   local name = ("LPPool%dd"):format(n)
+   M[name] = define(name, [[norm_type: number, kernel_size: integers, stride: integers?,
+      ceil_mode: boolean = false]], function(self, input)
+      return F[pool](input, self.norm_type, self.kernel_size, self.stride, self.ceil_mode)
+   end)
+end
+
+return M

@@ -1,0 +1,118 @@
+-- Sequential.lua - modules in a row: each gets what the one before it gives.
+
+local torch = require "tlua"
+local args = require "tlua.args"
+local class = require "tlua.class"
+local fuses = require "tlua.nn.modules.Linear".activation
+local Module = require "tlua.nn.modules.Module"
+local slicing = require "tlua.nn.modules.slicing"
+
+---@class nn.Sequential: nn.Module
+---@overload fun(...: nn.Module): nn.Sequential
+local Sequential, parent = class.class("nn.Sequential", Module)
+
+slicing.define(Sequential, function(modules) return Sequential(modules) end)
+
+--- Modules, or one list of them. `seq[i]` is the i-th, `seq[-1]` the last, `seq[{i, j}]` a
+--- Sequential with those from i to j, `#seq` their number; `ipairs(seq)` goes through them.
+---@param ... nn.Module|nn.Module[]
+function Sequential:__init(...)
+   parent.__init(self)
+   local list = table.pack(...)
+   if list.n == 1 and type(list[1]) == "table" and getmetatable(list[1]) == nil then
+      list = {n = #list[1], table.unpack(list[1])}
+   end
+   for i = 1, list.n do self:add(list[i]) end
+end
+
+--- Adds a module at the end.
+---@param module nn.Module
+---@return nn.Sequential self
+function Sequential:add(module)
+   if not class.isinstance(module, Module) then
+      args.refuse("nn.Sequential", "module " .. #self + 1, "a module", module)
+   end
+   self[#self + 1] = module
+   return self
+end
+Sequential.append = Sequential.add
+
+--- Puts a module before the one at a position, which and all after it move on by one.
+---@param position integer  from 1 to #seq + 1
+---@param module nn.Module
+---@return nn.Sequential self
+function Sequential:insert(position, module)
+   local n = #self
+   if math.type(position) ~= "integer" or position < 1 or position > n + 1 then
+      args.refuse(torch.type(self) .. ".insert", "position",
+         ("an integer from 1 to %d"):format(n + 1),
+         position)
+   end
+   if not class.isinstance(module, Module) then
+      args.refuse(torch.type(self) .. ".insert", "module", "a module", module)
+   end
+   self:_admit(position, module)
+   for i = n, position, -1 do self[i + 1] = self[i] end
+   self[position] = module
+   return self
+end
+
+--- Takes a module out.
+---@param position? integer  the last by default
+---@return nn.Module
+function Sequential:remove(position)
+   local n = #self
+   position = position or n
+   if math.type(position) ~= "integer" or position < 1 or position > n then
+      args.refuse(torch.type(self) .. ".remove", "position", ("an integer from 1 to %d"):format(n),
+         position)
+   end
+   local module = self[position]
+   for i = position, n do rawset(self, i, self[i + 1]) end
+   return module
+end
+
+--- Takes a module out, as `remove`.
+---@param position? integer  the last by default
+---@return nn.Module
+Sequential.pop = Sequential.remove
+
+--- Adds the modules of a list, or of another Sequential, at the end.
+---@param modules nn.Module[]|nn.Sequential
+---@return nn.Sequential self
+function Sequential:extend(modules)
+   if type(modules) ~= "table" then
+      args.refuse("nn.Sequential.extend", "modules", "a list of modules", modules)
+   end
+   for i = 1, #modules do self:add(modules[i]) end
+   return self
+end
+
+--- A Linear and the activation after it are one pass.
+---@param input any
+---@return any
+function Sequential:forward(input)
+   local i, n = 1, #self
+   while i <= n do
+      local module = self[i]
+      local activation = i < n and fuses(module, self[i + 1])
+      if activation then
+         input = module(input, activation)
+         i = i + 2
+      else
+         input = module(input)
+         i = i + 1
+      end
+   end
+   return input
+end
+
+--- A module of its own with some of the modules, which both share.
+---@param first integer  negative numbers count from the end
+---@param last? integer  the last by default
+---@return nn.Sequential
+function Sequential:slice(first, last)
+   return self[{first, last or -1}]
+end
+
+return Sequential

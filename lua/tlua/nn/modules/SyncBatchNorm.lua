@@ -1,0 +1,103 @@
+-- SyncBatchNorm.lua - batch normalisation over the batches of all ranks of a group.
+
+local torch = require "tlua"
+local args = require "tlua.args"
+local class = require "tlua.class"
+local norms = require "tlua.nn.modules.BatchNorm"
+
+--- Batch normalisation of (N, C, ...) by the mean and variance of all ranks' batches together,
+--- whose sizes may differ. Without a process group, and in evaluation mode, as BatchNorm.
+---@class nn.SyncBatchNorm: nn.BatchNorm1d
+---@overload fun(num_features: integer, options?: table): nn.SyncBatchNorm
+local SyncBatchNorm, parent = class.class("nn.SyncBatchNorm", norms.BatchNorm1d)
+
+local take = args.signature [[nn.SyncBatchNorm(num_features: count, eps: number = 1e-5,
+   momentum: number|boolean = 0.1, affine: boolean = true, track_running_stats: boolean = true,
+   process_group: object?, device: device?, dtype: string?)]]
+
+SyncBatchNorm.ranks = {2, 3, 4, 5}
+
+function SyncBatchNorm:__init(...)
+   local a = take(...)
+   rawset(self, "process_group", a.process_group)
+   a.process_group = nil
+   parent.__init(self, a)
+end
+
+-- (C) as (1, C, 1, ...) for an input of n dimensions.
+local function spread(vector, n)
+   local shape = {1, vector:size(1)}
+   for d = 3, n do shape[d] = 1 end
+   return vector:view(shape)
+end
+
+-- Mean, biased variance, and number of elements per channel over all ranks; differentiable.
+local function moments(self, input)
+   local dims = {1}
+   for d = 3, input:dim() do dims[#dims + 1] = d end
+   local n = input:numel() // input:size(2)
+   local sums = torch.cat {input:sum(dims), (input * input):sum(dims), input:new_tensor {n}}
+   sums = torch.distributed.nn.all_reduce(sums, {group = self.process_group})
+   local channels = input:size(2)
+   local count = sums:narrow(1, 2 * channels + 1, 1):detach()
+   local mean = sums:narrow(1, 1, channels) / count
+   local var = sums:narrow(1, channels + 1, channels) / count - mean * mean
+   return mean, var:clamp(0), count
+end
+
+local function track(self, mean, var, count)
+   if not self.track_running_stats then return end
+   self.num_batches_tracked:add_(1)
+   local factor = self.momentum or 1 / self.num_batches_tracked:item()
+   local _ <close> = torch.no_grad()
+   self.running_mean:mul_(1 - factor):add_(mean.data * factor)
+   self.running_var:mul_(1 - factor):add_(var.data * (count / (count - 1)) * factor)
+end
+
+function SyncBatchNorm:forward(input)
+   local together = self.training and torch.distributed.is_initialized() and
+      torch.distributed.get_world_size(self.process_group) > 1
+   if not together then return parent.forward(self, input) end
+   self:check_input(input, self.ranks)
+   local wide = input:float()
+   if input.dtype == "float64" then wide = input end
+   local mean, var, count = moments(self, wide)
+   track(self, mean, var, count)
+   local n = input:dim()
+   local output = (wide - spread(mean, n)) * spread((var + self.eps):rsqrt(), n)
+   if self.affine then
+      output = output * spread(self.weight, n) + spread(self.bias, n)
+   end
+   return output:to(input.dtype)
+end
+
+--- Replaces all BatchNorm layers of a module, itself if it is one, by SyncBatchNorm with the same
+--- parameters and statistics.
+---@param module nn.Module
+---@param process_group? distributed.ProcessGroup
+---@return nn.Module
+function SyncBatchNorm.convert_sync_batchnorm(module, process_group)
+   local is = false
+   for n = 1, 3 do is = is or class.isinstance(module, norms["BatchNorm" .. n .. "d"]) end
+   if is and not class.isinstance(module, SyncBatchNorm) then
+      local sync = SyncBatchNorm(module.num_features, {
+         eps = module.eps, momentum = module.momentum, affine = module.affine,
+         track_running_stats = module.track_running_stats, process_group = process_group,
+      })
+      for _, field in ipairs {"weight", "bias", "running_mean", "running_var",
+         "num_batches_tracked"} do
+         if module[field] ~= nil then sync[field] = module[field] end
+      end
+      sync.training = module.training
+      return sync
+   end
+   local children = {}
+   for field, child in module:named_children() do children[field] = child end
+   for field, child in pairs(children) do
+      local new = SyncBatchNorm.convert_sync_batchnorm(child, process_group)
+      if new ~= child then module[field] = new end
+   end
+   return module
+end
+
+return SyncBatchNorm

@@ -1,0 +1,73 @@
+-- activations.lua - layers that are one elementwise function, or one along a dimension: a row each.
+
+local torch = require "tlua"
+local args = require "tlua.args"
+local F = require "tlua.nn.functional"
+local define = require "tlua.nn.modules.layers".define
+
+-- {class, options, function}: the function of torch.nn.functional is called with the input and the
+-- options in this order. Those with `inplace` have an in-place form of the same name and `_`.
+local rows = {
+   {"ReLU", "inplace: boolean = false", "relu"},
+   {"ReLU6", "inplace: boolean = false", "relu6"},
+   {"LeakyReLU", "negative_slope: number = 0.01, inplace: boolean = false", "leaky_relu"},
+   {"ELU", "alpha: number = 1, inplace: boolean = false", "elu"},
+   {"SELU", "inplace: boolean = false", "selu"},
+   {"CELU", "alpha: number = 1, inplace: boolean = false", "celu"},
+   {"GELU", "approximate: string = 'none'", "gelu"},
+   {"SiLU", "inplace: boolean = false", "silu"},
+   {"Mish", "inplace: boolean = false", "mish"},
+   {"Softplus", "beta: number = 1, threshold: number = 20", "softplus"},
+   {"Softsign", "", "softsign"},
+   {"Sigmoid", "", "sigmoid"},
+   {"LogSigmoid", "", "logsigmoid"},
+   {"Tanh", "", "tanh"},
+   {"Tanhshrink", "", "tanhshrink"},
+   {"Softshrink", "lambd: number = 0.5", "softshrink"},
+   {"Hardshrink", "lambd: number = 0.5", "hardshrink"},
+   {"Hardtanh", "min_val: number = -1, max_val: number = 1, inplace: boolean = false", "hardtanh"},
+   {"Hardsigmoid", "inplace: boolean = false", "hardsigmoid"},
+   {"Hardswish", "inplace: boolean = false", "hardswish"},
+   {"Threshold", "threshold: number, value: number, inplace: boolean = false", "threshold"},
+   {"GLU", "dim: dim = -1", "glu"},
+   {"Softmax", "dim: dim", "softmax"},
+   {"LogSoftmax", "dim: dim", "log_softmax"},
+   {"Softmin", "dim: dim", "softmin"},
+}
+
+local M = {}
+
+for _, row in ipairs(rows) do
+   local name, options, plain = table.unpack(row)
+   local in_place = plain .. "_"
+   -- No function here has more than two options besides `inplace`.
+   local first, second
+   for option in options:gmatch "([%w_]+)%s*:" do
+      if option ~= "inplace" then
+         if first then second = option else first = option end
+      end
+   end
+   local function forward(self, input)
+      local fn = F[self.inplace and in_place or plain]
+      if second then return fn(input, self[first], self[second]) end
+      if first then return fn(input, self[first]) end
+      return fn(input)
+   end
+   M[name] = define(name, options, forward)
+end
+
+-- Slopes are drawn from (lower, upper) while training, else their mean.
+M.RReLU = define("RReLU", [[lower: number = 0.125, upper: number = 0.3333333333333333,
+   inplace: boolean = false]], function(self, input)
+   return F[self.inplace and "rrelu_" or "rrelu"](input, self.lower, self.upper, self.training)
+end)
+
+-- Softmax over the channels of (N, C, H, W) or (C, H, W).
+M.Softmax2d = define("Softmax2d", "", function(_, input)
+   if not torch.is_tensor(input) or input:dim() ~= 3 and input:dim() ~= 4 then
+      args.refuse("nn.Softmax2d", "input", "a tensor of 3 or 4 dimensions", input)
+   end
+   return F.softmax(input, -3)
+end)
+
+return M

@@ -1,0 +1,91 @@
+-- losses.lua - criteria: how far an output is from what it should be. Most are a row: the options,
+-- which become the fields of the layer, are handed to the function of torch.nn.functional.
+
+local torch = require "tlua"
+local args = require "tlua.args"
+local class = require "tlua.class"
+local F = require "tlua.nn.functional"
+local Module = require "tlua.nn.modules.Module"
+
+-- {class, options, function, number of tensors that forward takes}. `weight` and `pos_weight` are
+-- buffers. Every loss has the option `reduction`: "mean", "sum" or "none".
+local rows = {
+   {"MSELoss", "", "mse_loss", 2},
+   {"L1Loss", "", "l1_loss", 2},
+   {"SmoothL1Loss", "beta: number = 1", "smooth_l1_loss", 2},
+   {"HuberLoss", "delta: number = 1", "huber_loss", 2},
+   {"CrossEntropyLoss", [[weight: tensor?, ignore_index: integer = -100,
+      label_smoothing: number = 0]], "cross_entropy", 2},
+   {"NLLLoss", "weight: tensor?, ignore_index: integer = -100", "nll_loss", 2},
+   {"NLLLoss2d", "weight: tensor?, ignore_index: integer = -100", "nll_loss", 2}, -- its older name
+   {"BCELoss", "weight: tensor?", "binary_cross_entropy", 2},
+   {"BCEWithLogitsLoss", "weight: tensor?, pos_weight: tensor?",
+      "binary_cross_entropy_with_logits", 2},
+   {"KLDivLoss", "log_target: boolean = false", "kl_div", 2},
+   {"PoissonNLLLoss", "log_input: boolean = true, full: boolean = false, eps: number = 1e-8",
+      "poisson_nll_loss", 2},
+   {"GaussianNLLLoss", "full: boolean = false, eps: number = 1e-6", "gaussian_nll_loss", 3},
+   {"HingeEmbeddingLoss", "margin: number = 1", "hinge_embedding_loss", 2},
+   {"CosineEmbeddingLoss", "margin: number = 0", "cosine_embedding_loss", 3},
+   {"MarginRankingLoss", "margin: number = 0", "margin_ranking_loss", 3},
+   {"MultiMarginLoss", "p: integer = 1, margin: number = 1, weight: tensor?",
+      "multi_margin_loss", 2},
+   {"MultiLabelMarginLoss", "", "multilabel_margin_loss", 2},
+   {"MultiLabelSoftMarginLoss", "weight: tensor?", "multilabel_soft_margin_loss", 2},
+   {"SoftMarginLoss", "", "soft_margin_loss", 2},
+   {"TripletMarginLoss", [[margin: number = 1, p: number = 2, eps: number = 1e-6,
+      swap: boolean = false]], "triplet_margin_loss", 3},
+   {"CTCLoss", "blank: integer = 1, zero_infinity: boolean = false", "ctc_loss", 4},
+}
+
+local reductions = {mean = true, sum = true, none = true}
+
+local function define(name, options, fn, tensors)
+   local full_name = "nn." .. name
+   local fields = (options == "" and "" or options .. ", ") .. "reduction: string = 'mean'"
+   local signature = args.signature(("%s(%s)"):format(full_name, fields))
+   local names = {}
+   for option in fields:gmatch "([%w_]+)%s*:" do names[#names + 1] = option end
+
+   local Loss, parent = class.class(full_name, Module)
+
+   function Loss:__init(...)
+      parent.__init(self)
+      local a = signature(...)
+      local batchmean = name == "KLDivLoss" and a.reduction == "batchmean"
+      if not reductions[a.reduction] and not batchmean then
+         args.refuse(full_name, "reduction", "mean, sum or none", a.reduction)
+      end
+      for _, option in ipairs(names) do
+         if torch.is_tensor(a[option]) then
+            self:register_buffer(option, a[option])
+         else
+            self[option] = a[option]
+         end
+      end
+   end
+
+   function Loss:forward(...)
+      local given = {}
+      for _, option in ipairs(names) do given[option] = self[option] end
+      if select("#", ...) ~= tensors then
+         torch.raise(("%s: expected %d tensors, got %d arguments"):format(
+            full_name, tensors, select("#", ...)))
+      end
+      if tensors == 2 then
+         local input, target = ...
+         return F[fn](input, target, given)
+      elseif tensors == 3 then
+         local first, second, third = ...
+         return F[fn](first, second, third, given)
+      end
+      local first, second, third, fourth = ...
+      return F[fn](first, second, third, fourth, given)
+   end
+
+   return Loss
+end
+
+local M = {}
+for _, row in ipairs(rows) do M[row[1]] = define(table.unpack(row)) end
+return M

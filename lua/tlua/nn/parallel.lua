@@ -1,8 +1,0 @@
--- parallel.lua - torch.nn.parallel: modules that are trained by many processes at once.
-
-local lazy = require "tlua.lazy"
-
-return lazy.load({}, {
-   DataParallel = "tlua.nn.DataParallel",
-   DistributedDataParallel = "tlua.distributed.DistributedDataParallel",
-})

@@ -1,0 +1,141 @@
+-- DataParallel.lua - one model on several devices of this process, each with its part of the batch.
+-- Parameters stay where they are; every call copies them to the other devices, by copies that let
+-- gradients through, so that these add up on the first device. For several processes, which is
+-- faster, see DistributedDataParallel.
+
+local torch = require "tlua"
+local args = require "tlua.args"
+local class = require "tlua.class"
+local Module = require "tlua.nn.modules.Module"
+
+---@class nn.DataParallel: nn.Module
+---@field module nn.Module  the model, on the first device
+---@field device_ids string[]  its devices
+---@overload fun(module: nn.Module, device_ids: string[], options?: table): nn.DataParallel
+local DataParallel, parent = class.class("nn.DataParallel", Module)
+
+local name <const> = "DataParallel"
+
+local take = args.signature [[nn.DataParallel(module: any, device_ids: table,
+   output_device: device?, dim: dim = 1)]]
+
+--- device_ids: the devices, {"sim:0", "sim:1"}, the first of which has the module's parameters;
+--- output_device: where the result goes, the first one by default; dim: the batch's dimension.
+function DataParallel:__init(...)
+   parent.__init(self)
+   local a = take(...)
+   if not class.isinstance(a.module, Module) then
+      args.refuse(name, "module", "a module", a.module)
+   end
+   if #a.device_ids == 0 then
+      args.refuse(name, "device_ids", "at least one device", a.device_ids)
+   end
+   local ids = {}
+   for i, device in ipairs(a.device_ids) do
+      if not torch._device_name(device) then
+         args.refuse(name, ("device_ids[%d]"):format(i), "a device", device)
+      end
+      ids[i] = torch.empty(0, {device = device}).device -- "sim" is "sim:0"
+   end
+   for path, tensor in a.module:named_parameters() do
+      if tensor.device ~= ids[1] then
+         torch.raise(("%s: module: expected its parameters on %s, but %s is on %s"):format(name,
+            ids[1], path, tensor.device))
+      end
+   end
+   self.module = a.module
+   rawset(self, "device_ids", ids)
+   rawset(self, "output_device", a.output_device or ids[1])
+   rawset(self, "dim", a.dim)
+end
+
+-- Calls fn with each tensor in what may be a table of tables, and gives the same with its results.
+local function map(value, fn)
+   if torch.is_tensor(value) then return fn(value) end
+   if type(value) ~= "table" or getmetatable(value) then return value end
+   local copy = {}
+   for key, item in pairs(value) do copy[key] = map(item, fn) end
+   return copy
+end
+
+-- The parts of the arguments, a list for each device that gets one.
+local function scatter(self, arguments)
+   local pieces, parts = nil, {}
+   for i = 1, #self.device_ids do parts[i] = {n = arguments.n} end
+   for k = 1, arguments.n do
+      local cut = map(arguments[k], function(tensor)
+         local list = tensor:chunk(#self.device_ids, self.dim)
+         if pieces and pieces ~= #list then
+            torch.raise(("%s: the arguments' batches make %d and %d parts"):format(name, pieces,
+               #list))
+         end
+         pieces = #list
+         return {chunks = list}
+      end)
+      for i = 1, #self.device_ids do
+         local function pick(value)
+            if type(value) ~= "table" or getmetatable(value) then return value end
+            local piece = value.chunks and value.chunks[i]
+            if value.chunks then return piece and piece:to(self.device_ids[i]) end
+            local copy = {}
+            for key, item in pairs(value) do copy[key] = pick(item) end
+            return copy
+         end
+         parts[i][k] = pick(cut)
+      end
+   end
+   for i = #self.device_ids, (pieces or 1) + 1, -1 do parts[i] = nil end
+   return parts
+end
+
+-- Results of the same form, put together on the output device.
+local function gather(self, results)
+   local first = results[1]
+   if torch.is_tensor(first) then
+      local moved = {}
+      for i, tensor in ipairs(results) do
+         tensor = tensor:to(self.output_device)
+         moved[i] = tensor:dim() == 0 and tensor:view(1) or tensor
+      end
+      return torch.cat(moved, first:dim() == 0 and 1 or self.dim)
+   end
+   if type(first) ~= "table" or getmetatable(first) then return first end
+   local whole = {}
+   for key in pairs(first) do
+      local items = {}
+      for i, result in ipairs(results) do items[i] = result[key] end
+      whole[key] = gather(self, items)
+   end
+   return whole
+end
+
+-- The module's tensors on another device, by path.
+local function replicate(self, device)
+   local tensors = {}
+   for path, parameter in self.module:named_parameters() do tensors[path] = parameter:to(device) end
+   for path, buffer in self.module:named_buffers() do tensors[path] = buffer:to(device) end
+   return tensors
+end
+
+--- What the model gives for the batch. The first device's part sees the module itself, whose
+--- buffers it may change; the others' are copies.
+function DataParallel:forward(...)
+   local parts, outputs = scatter(self, table.pack(...)), {}
+   for i, part in ipairs(parts) do
+      local results
+      if i == 1 then
+         results = table.pack(self.module(table.unpack(part, 1, part.n)))
+      else
+         results = table.pack(torch.func.functional_call(self.module,
+            replicate(self, self.device_ids[i]), part))
+      end
+      for k = 1, results.n do
+         outputs[k] = outputs[k] or {}
+         outputs[k][i] = results[k]
+      end
+   end
+   for k, results in ipairs(outputs) do outputs[k] = gather(self, results) end
+   return table.unpack(outputs)
+end
+
+return DataParallel

@@ -1,0 +1,168 @@
+-- init.lua - torch.nn.utils: helpers for gradients and parameters of whole models.
+
+local torch = require "tlua"
+local args = require "tlua.args"
+local lazy = require "tlua.lazy"
+
+local M = {}
+
+-- The parameters, which may be a single one.
+local function check_parameters(name, parameters)
+   if torch.is_tensor(parameters) then return {parameters} end
+   if type(parameters) ~= "table" then
+      args.refuse(name, "parameters", "a tensor or a list of tensors", parameters)
+   end
+   for i, parameter in ipairs(parameters) do
+      if not torch.is_tensor(parameter) then
+         args.refuse(name, ("parameters[%d]"):format(i), "a tensor", parameter)
+      end
+   end
+   return parameters
+end
+
+-- One tensor or a list of them, as a list of the gradients that are there.
+local function gradients(name, parameters)
+   parameters = check_parameters(name, parameters)
+   local list = {}
+   for i = 1, #parameters do
+      local grad = parameters[i].grad
+      if grad then list[#list + 1] = grad:detach() end
+   end
+   return list
+end
+
+-- `foreach` is taken for PyTorch's sake: all gradients are one pass in any case.
+local take_norm = args.signature [[nn.utils.get_total_norm(tensors: any, norm_type: number = 2,
+   error_if_nonfinite: boolean = false, foreach: boolean?)]]
+local take_with = args.signature [[nn.utils.clip_grads_with_norm_(parameters: any,
+   max_norm: number, total_norm: tensor, foreach: boolean?)]]
+local take_clip = args.signature [[nn.utils.clip_grad_norm_(parameters: any, max_norm: number,
+   norm_type: number = 2, error_if_nonfinite: boolean = false, foreach: boolean?)]]
+local take_value = args.signature [[nn.utils.clip_grad_value_(parameters: any, clip_value: number,
+   foreach: boolean?)]]
+
+local function check_finite(name, norm)
+   if not torch.isfinite(norm):item() then
+      torch.raise(("%s: the norm of the gradients is %s"):format(name, norm:item()))
+   end
+end
+
+--- The norm of all elements of tensors taken together, on the first one's device. Nothing waits
+--- without error_if_nonfinite.
+---@param tensors Tensor|Tensor[]
+---@param options? {norm_type: number, error_if_nonfinite: boolean}  2 and false by default
+---@return Tensor  0-d
+function M.get_total_norm(...)
+   local a = take_norm(...)
+   local list = torch.is_tensor(a.tensors) and {a.tensors} or a.tensors
+   if type(list) ~= "table" then
+      args.refuse("nn.utils.get_total_norm", "tensors", "a tensor or a list of tensors", list)
+   end
+   for i, tensor in ipairs(list) do
+      if not torch.is_tensor(tensor) then
+         args.refuse("nn.utils.get_total_norm", "tensor " .. i, "a tensor", tensor)
+      end
+   end
+   if #list == 0 then return torch.tensor(0.0) end
+   local norm = torch._total_norm(list, a.norm_type)
+   if a.error_if_nonfinite then check_finite("nn.utils.get_total_norm", norm) end
+   return norm
+end
+
+--- Multiplies gradients by max_norm / total_norm where that is below 1. Nothing waits.
+---@param parameters Tensor|Tensor[]
+---@param max_norm number
+---@param total_norm Tensor  what get_total_norm gives
+function M.clip_grads_with_norm_(...)
+   local a = take_with(...)
+   local _ <close> = torch.no_grad()
+   local grads = gradients("nn.utils.clip_grads_with_norm_", a.parameters)
+   local factor = (a.max_norm / (a.total_norm + 1e-6)):clamp_max(1)
+   if #grads > 0 then torch._foreach_mul_(grads, factor) end
+end
+
+-- The norm where other ranks have parts of the parameters; nil where none does, or no program of
+-- many processes is at work.
+local function split_norm(parameters, norm_type)
+   local placement = package.loaded["tlua.distributed.placement"]
+   if not placement then return nil end
+   if torch.is_tensor(parameters) then parameters = {parameters} end
+   return placement.total_norm(parameters, norm_type)
+end
+
+--- Scales the gradients down together so that their norm is at most max_norm. Of parameters that
+--- are split over ranks (fully_shard, tensor parallelism) the norm is that of all parts; all these
+--- ranks call it.
+---@param parameters Tensor|Tensor[]
+---@param max_norm number
+---@param options? {norm_type: number, error_if_nonfinite: boolean}
+---@return Tensor  the norm before, 0-d
+function M.clip_grad_norm_(...)
+   local a = take_clip(...)
+   local grads = gradients("nn.utils.clip_grad_norm_", a.parameters)
+   local _ <close> = torch.no_grad()
+   local norm = split_norm(a.parameters, a.norm_type)
+   if not norm and #grads == 0 then return torch.tensor(0.0) end
+   norm = norm or M.get_total_norm(grads, a.norm_type)
+   if a.error_if_nonfinite then check_finite("nn.utils.clip_grad_norm_", norm) end
+   M.clip_grads_with_norm_(a.parameters, a.max_norm, norm)
+   return norm
+end
+M.clip_grad_norm = M.clip_grad_norm_
+
+--- Clamps every element of the gradients to [-clip_value, clip_value].
+---@param parameters Tensor|Tensor[]
+---@param clip_value number
+function M.clip_grad_value_(...)
+   local a = take_value(...)
+   local _ <close> = torch.no_grad()
+   for _, grad in ipairs(gradients("nn.utils.clip_grad_value_", a.parameters)) do
+      grad:clamp_(-a.clip_value, a.clip_value)
+   end
+end
+
+--- All elements in one row.
+---@param parameters Tensor[]
+---@return Tensor  (n)
+function M.parameters_to_vector(parameters)
+   local rows = {}
+   parameters = check_parameters("nn.utils.parameters_to_vector", parameters)
+   for i, parameter in ipairs(parameters) do rows[i] = parameter:reshape(-1) end
+   return torch.cat(rows)
+end
+
+--- Copies a row's elements into the parameters, in order.
+---@param vector Tensor  (n)
+---@param parameters Tensor[]
+function M.vector_to_parameters(vector, parameters)
+   local count = 0
+   parameters = check_parameters("nn.utils.vector_to_parameters", parameters)
+   for _, parameter in ipairs(parameters) do count = count + parameter:numel() end
+   if not torch.is_tensor(vector) or vector:dim() ~= 1 or vector:numel() ~= count then
+      args.refuse("nn.utils.vector_to_parameters", "vector",
+         ("a tensor of shape (%d)"):format(count), vector)
+   end
+   local _ <close> = torch.no_grad()
+   local start = 1
+   for _, parameter in ipairs(parameters) do
+      local n = parameter:numel()
+      parameter:copy_(vector:narrow(1, start, n):view_as(parameter))
+      start = start + n
+   end
+end
+
+local modules = lazy.modules("tlua.nn.utils", {
+   stateless = "functional_call stack_module_state skip_init",
+   reparametrize = "weight_norm remove_weight_norm spectral_norm remove_spectral_norm",
+   fusion = [[fuse_conv_bn_eval fuse_conv_bn_weights fuse_linear_bn_eval
+      fuse_linear_bn_weights]],
+   memory_format = [[convert_conv2d_weight_memory_format
+      convert_conv3d_weight_memory_format]],
+})
+for _, name in ipairs {
+   "rnn", "parametrize", "parametrizations", "prune", "stateless", "fusion",
+} do
+   modules[name] = "tlua.nn.utils." .. name
+end
+
+return lazy.load(M, modules)
