@@ -1,7 +1,7 @@
 /*
 ** gemm.c - matrix products. float32 and float64 go to tiled.c, or with a
-** vector to BLAS if there is one; the half types are converted tile by tile to
-** float32; integers, which wrap around, have a plain loop.
+** vector to BLAS if there is one; the half types to half.c; integers, which wrap
+** around, have a plain loop.
 **
 ** Threads share out the products of a batch and the rows or columns of each.
 ** An element is summed as it would be by one thread, since none shares out k.
@@ -15,21 +15,18 @@
 #include "core/error.h"
 #include "core/parallel.h"
 #include "kernels/cpu/matmul/blas.h"
-#include "kernels/cpu/matmul/epilogue.h"
 #include "kernels/cpu/blocks.h"
 #include "kernels/cpu/cpu.h"
+#include "kernels/cpu/matmul/epilogue.h"
+#include "kernels/cpu/matmul/half.h"
 #include "kernels/cpu/matmul/tile.h"
 
-/* Multiplications worth a thread: of products of matrices, and of those with a
-** vector, which wait for memory. */
-#define SMALL (64 * 64 * 64)
+/* Multiplications worth a thread in a product with a vector, which waits for memory. */
 #define SMALL_VECTOR (256 * 1024)
 /* Rows or columns of a product with a vector that BLAS makes at a time, and the
 ** terms that it can count: its sizes are ints. */
 #define PIECE 256
 #define BLAS_MAX (1 << 30)
-
-static int64_t at_most(int64_t n, int64_t limit) { return n < limit ? n : limit; }
 
 /* ---- plain loops ---- */
 
@@ -84,7 +81,7 @@ DEFINE_PLAIN(64)
                          const void *b_, void *c) {                                             \
     const type *a = a_, *b = b_;                                                                \
     for (int64_t p = 0; p < g->k; p += BLAS_MAX)                                                \
-      gemv_##x(g, at_most(g->k - p, BLAS_MAX), a + p * (g->trans_a ? g->lda : 1),               \
+      gemv_##x(g, tlk_min(g->k - p, BLAS_MAX), a + p * (g->trans_a ? g->lda : 1),               \
                b + p * (g->trans_b ? 1 : g->ldb), c, p ? 1 : tli_to_double(g->beta));           \
     if (after) tlk_finish(after, g->dtype, g->m, g->n, c, g->ldc);                              \
     return true;                                                                                \
@@ -106,6 +103,10 @@ static One one_of(const tlk_Gemm *g, tl_DType dtype) {
   if (tli_dtype_category(dtype) != TLI_INT) return NULL;
   One const by_size[] = {plain_8, plain_16, plain_32, plain_64};
   return by_size[tlk_log2_size(dtype)];
+}
+
+bool tlk_gemm_here(const tlk_Gemm *g, const void *a, const void *b, void *c) {
+  return one_of(g, g->dtype)(g, NULL, a, b, c);
 }
 
 typedef struct Batch {
@@ -148,8 +149,8 @@ static void run_steps(void *context, int64_t begin, int64_t end) {
   for (int64_t at = begin; at < end && !batch->stopped;) {
     if (tli_interrupted()) batch->stopped = true;
     int64_t i = at / batch->steps, from = at % batch->steps;
-    int64_t count = batch->pieces ? 1 : at_most(end - at, batch->steps - from);
-    if (!run_part(batch, i, from * batch->step, at_most((from + count) * batch->step, lines)))
+    int64_t count = batch->pieces ? 1 : tlk_min(end - at, batch->steps - from);
+    if (!run_part(batch, i, from * batch->step, tlk_min((from + count) * batch->step, lines)))
       batch->stopped = true;
     at += count;
   }
@@ -158,7 +159,7 @@ static void run_steps(void *context, int64_t begin, int64_t end) {
 static bool run_all(const tlk_Gemm *g, const tlk_Epilogue *after) {
   bool vector = g->m == 1 || g->n == 1, real = tli_is_float(g->dtype);
   double all = (double)g->m * (double)g->n * (double)g->k;
-  if (g->batch == 1 && all <= SMALL && (!vector || tlk_max(g->m, g->n) <= PIECE))
+  if (g->batch == 1 && all <= TLK_GEMM_GRAIN && (!vector || tlk_max(g->m, g->n) <= PIECE))
     return one_of(g, g->dtype)(g, after, g->a, g->b, g->c) ||
            tli_fail(TL_EINTERRUPT, "interrupted!");
   Batch batch = {.g = g,
@@ -174,131 +175,9 @@ static bool run_all(const tlk_Gemm *g, const tlk_Epilogue *after) {
   }
   batch.steps = (lines + batch.step - 1) / batch.step;
   double work = all / (double)batch.steps;
-  int64_t least = (int64_t)((vector ? SMALL_VECTOR : SMALL) / (work + 1)) + 1;
+  int64_t least = (int64_t)((vector ? SMALL_VECTOR : TLK_GEMM_GRAIN) / (work + 1)) + 1;
   tli_parallel_for(g->batch * batch.steps, least, run_steps, &batch);
   return !batch.stopped || tli_fail(TL_EINTERRUPT, "interrupted!");
-}
-
-/* ---- the half types ---- */
-
-/* Tiles as float32: 256 x 512 of a, 512 x 1024 of b, 256 x 1024 of c. */
-enum { TILE_M = 256, TILE_N = 1024, TILE_K = 512 };
-
-static bool convert(tl_DType to, void *dst, int64_t ldd, tl_DType from, const void *src,
-                    int64_t lds, int64_t rows, int64_t cols) {
-  int64_t dsize = tli_dtype_bytes[to], ssize = tli_dtype_bytes[from];
-  struct tlk_copy copy = {
-      .it = {.nargs = 2, .ndim = 2, .numel = rows * cols, .sizes = {cols, rows}}};
-  copy.it.args[0] = (tli_IterArg){.data = dst, .dtype = to, .strides = {dsize, ldd * dsize}};
-  copy.it.args[1] =
-      (tli_IterArg){.data = (char *)(uintptr_t)src, .dtype = from, .strides = {ssize, lds * ssize}};
-  return tlk_copy(&copy);
-}
-
-typedef struct Tiles {
-  float *a, *b, *c; /* owned */
-  float *inner;     /* owned; NULL unless the epilogue asks for it */
-} Tiles;
-
-#define TILE_BYTES(rows, cols) ((size_t)(rows) * (size_t)(cols) * sizeof(float))
-
-static void tiles_free(Tiles *t) {
-  tli_free(t->a, TILE_BYTES(TILE_M, TILE_K));
-  tli_free(t->b, TILE_BYTES(TILE_K, TILE_N));
-  tli_free(t->c, TILE_BYTES(TILE_M, TILE_N));
-  tli_free(t->inner, TILE_BYTES(TILE_M, TILE_N));
-}
-
-static bool tiles_new(Tiles *t, bool inner) {
-  t->a = tli_alloc(TILE_BYTES(TILE_M, TILE_K));
-  t->b = tli_alloc(TILE_BYTES(TILE_K, TILE_N));
-  t->c = tli_alloc(TILE_BYTES(TILE_M, TILE_N));
-  t->inner = inner ? tli_alloc(TILE_BYTES(TILE_M, TILE_N)) : NULL;
-  if (t->a && t->b && t->c && (t->inner || !inner)) return true;
-  tiles_free(t);
-  return false;
-}
-
-/* The end of a tile in float32. */
-static bool finish_tile(const tlk_Gemm *g, const tlk_Epilogue *after, const Tiles *t, int64_t i,
-                        int64_t j, int64_t m, int64_t n) {
-  float bias[TILE_N];
-  tlk_Epilogue part = tlk_epilogue_at(after, i, j, g->ldc, 2), wide = *after;
-  if (part.bias) TL_TRY(convert(TL_F32, bias, n, g->dtype, part.bias, n, 1, n));
-  if (part.bias) wide.bias = bias;
-  wide.inner = t->inner;
-  tlk_finish(&wide, TL_F32, m, n, t->c, n);
-  return !part.inner || convert(g->dtype, part.inner, g->ldc, TL_F32, t->inner, n, m, n);
-}
-
-/* One tile of c: all of k, then alpha and the old c. */
-static bool half_tile(const tlk_Gemm *g, const tlk_Epilogue *after, const Tiles *t, const char *a,
-                      const char *b, char *c, int64_t i, int64_t j) {
-  int64_t m = at_most(g->m - i, TILE_M), n = at_most(g->n - j, TILE_N);
-  char *to = c + (i * g->ldc + j) * 2;
-  double beta = tli_to_double(g->beta);
-  if (beta != 0) TL_TRY(convert(TL_F32, t->c, n, g->dtype, to, g->ldc, m, n));
-  for (int64_t p = 0; p < g->k; p += TILE_K) {
-    int64_t k = at_most(g->k - p, TILE_K);
-    const char *ap = a + (g->trans_a ? p * g->lda + i : i * g->lda + p) * 2;
-    const char *bp = b + (g->trans_b ? j * g->ldb + p : p * g->ldb + j) * 2;
-    int64_t lda = g->trans_a ? m : k, ldb = g->trans_b ? k : n;
-    TL_TRY(convert(TL_F32, t->a, lda, g->dtype, ap, g->lda, g->trans_a ? k : m, lda));
-    TL_TRY(convert(TL_F32, t->b, ldb, g->dtype, bp, g->ldb, g->trans_b ? n : k, ldb));
-    tlk_Gemm tile = {.dtype = TL_F32,
-                     .trans_a = g->trans_a,
-                     .trans_b = g->trans_b,
-                     .m = m,
-                     .n = n,
-                     .k = k,
-                     .alpha = g->alpha,
-                     .beta = tli_float(p ? 1 : beta),
-                     .lda = lda,
-                     .ldb = ldb,
-                     .ldc = n};
-    if (!one_of(&tile, TL_F32)(&tile, NULL, t->a, t->b, t->c))
-      return tli_fail(TL_EINTERRUPT, "interrupted!");
-  }
-  if (after) TL_TRY(finish_tile(g, after, t, i, j, m, n));
-  return convert(g->dtype, to, g->ldc, TL_F32, t->c, n, m, n);
-}
-
-typedef struct Half {
-  const tlk_Gemm *g;
-  const tlk_Epilogue *after;
-  int64_t down, across; /* tiles of a product */
-  atomic_bool failed;
-} Half;
-
-/* Tiles from begin to end, counted through all products. */
-static void run_tiles(void *context, int64_t begin, int64_t end) {
-  Half *h = context;
-  const tlk_Gemm *g = h->g;
-  Tiles t;
-  if (!tiles_new(&t, h->after && h->after->inner)) {
-    h->failed = true;
-    return;
-  }
-  for (int64_t n = begin; n < end && !h->failed; n++) {
-    int64_t q = n / h->across / h->down;
-    int64_t i = n / h->across % h->down * TILE_M, j = n % h->across * TILE_N;
-    if (!half_tile(g, h->after, &t, (const char *)g->a + q * g->stride_a * 2,
-                   (const char *)g->b + q * g->stride_b * 2, (char *)g->c + q * g->stride_c * 2, i,
-                   j))
-      h->failed = true;
-  }
-  tiles_free(&t);
-}
-
-static bool half(const tlk_Gemm *g, const tlk_Epilogue *after) {
-  Half h = {.g = g,
-            .after = after,
-            .down = tlk_ceil_div(g->m, TILE_M),
-            .across = tlk_ceil_div(g->n, TILE_N)};
-  double work = (double)at_most(g->m, TILE_M) * (double)at_most(g->n, TILE_N) * (double)g->k;
-  int64_t least = (int64_t)(SMALL / (work + 1)) + 1;
-  TL_TRY(tli_parallel_try(g->batch * h.down * h.across, least, run_tiles, &h));
-  return !h.failed || (tli_go_on() && tli_fail(TL_EMEM, "matmul: out of memory"));
 }
 
 /* ---- the entry ---- */
@@ -335,7 +214,7 @@ bool tlk_multiply(const tlk_Gemm *g, const tlk_Epilogue *after) {
   if (g->m == 0 || g->n == 0 || g->batch == 0) return true;
   if (g->k == 0) return scale(g);
   TL_TRY(fits_blas(g));
-  if (tli_is_half(g->dtype)) return half(g, after);
+  if (tli_is_half(g->dtype)) return tlk_half_gemm(g, after);
   if (one_of(g, g->dtype) == NULL)
     return tli_fail(TL_EDTYPE, "matmul: not defined for %s tensors", tl_dtype_name(g->dtype));
   return run_all(g, after);
