@@ -75,13 +75,17 @@ function M.class(name, parent)
    return setmetatable(cls, info), parent
 end
 
+local function is_device(value)
+   return type(value) == "userdata" and torch._to_device(value) ~= nil
+end
+
 -- isinstance for values that are not made by `class`: torch.Tensor and its like, whose metatables
 -- have `holds`, constructors of values that are no tables, and lists of classes.
 local function is_of(object, cls)
    local meta = getmetatable(cls)
    if type(meta) == "table" and meta.holds then return meta.holds(object) end
    if cls == torch.device then
-      return type(object) == "userdata" and torch._device_name(object) ~= nil
+      return is_device(object)
    elseif cls ~= nil and cls == package.loaded["tlua.nn.Parameter"] then
       return torch.is_tensor(object) and object.is_parameter
    elseif type(cls) == "table" and meta == nil and #cls > 0 then
@@ -119,7 +123,8 @@ function M.issubclass(cls, parent)
    return ancestors ~= nil and (parent == nil or ancestors[parent] == true)
 end
 
---- The class's name for an instance, "Tensor" for a tensor, else what Lua's `type` says.
+--- The class's name for an instance, "Tensor" for a tensor, "torch.device" for a device, else what
+--- Lua's `type` says.
 ---@param object any
 ---@return string
 function M.type(object)
@@ -127,7 +132,7 @@ function M.type(object)
    local info = type(meta) == "table" and getmetatable(meta)
    if type(info) == "table" and info.ancestors then return meta.__name end
    if torch.is_tensor(object) then return "Tensor" end
-   return type(object)
+   return is_device(object) and "torch.device" or type(object)
 end
 
 return M

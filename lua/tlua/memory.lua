@@ -9,11 +9,10 @@ local M = {}
 
 -- The module of a device's kind; nil for the CPU.
 local function module_of(name, device)
-   if device == nil or device == "cpu" then return nil end
-   local known = torch._device_name(device)
+   if device == nil then return nil end
+   local known = torch._to_device(device)
    if not known then args.refuse(name, "device", 'a device such as "cpu" or "cuda:0"', device) end
-   local kind = known:match "^%a+"
-   return kind ~= "cpu" and torch[kind] or nil
+   return known.type ~= "cpu" and torch[known.type] or nil
 end
 
 function M.memory_stats(device)
@@ -48,10 +47,12 @@ function M.memory_snapshot(device)
    if not torch._record_live() then
       torch.raise("memory_snapshot: nothing is noted yet; call torch.record_memory_history() first")
    end
-   local groups = {}
+   local groups, wanted = {}, torch.device(device or "cpu")
    for _, group in ipairs(torch._live()) do
-      local here = group.device:find(device or "cpu", 1, true) == 1
-      if here then groups[#groups + 1] = group end
+      local own = group.device
+      if own and own.type == wanted.type and (wanted.index or own.index) == own.index then
+         groups[#groups + 1] = group
+      end
    end
    return groups
 end

@@ -88,7 +88,7 @@ describe("memory of a device", function()
       assert.equal(base + 4 * MB + 256, s["allocated_bytes.all.current"]) -- multiples of 512
       assert.equal(sim.max_memory_allocated(), s["allocated_bytes.all.peak"])
       assert.is_true(s["allocation.all.allocated"] > s["allocation.all.freed"])
-      assert.equal("sim:0", x.device)
+      assert.equal(torch.device "sim:0", x.device)
    end)
 
    it("runs short: the collector runs, what is kept goes, and then it is an error", function()

@@ -111,7 +111,7 @@ describe("an optimizer on a device", function()
       for _, group in ipairs(dict.param_groups) do group.capturable = true end
       second:load_state_dict(dict)
       for _, state in pairs(second.state) do
-         for _, value in pairs(state) do assert.equal("sim:0", value.device) end
+         for _, value in pairs(state) do assert.equal(torch.device "sim:0", value.device) end
       end
       problem.step(first, params, 21, 24)
       problem.step(second, copies, 21, 24)

@@ -123,7 +123,7 @@ local function on_devices(steps, careless)
          to.tensor:release() -- at once: the device may hand the memory out again
       else
          -- on one of the two streams of the device where the tensor is
-         local stream = streams[(step.stream - 1) % 2 + 1 + (to.tensor.device == "sim:1" and 2 or 0)]
+         local stream = streams[(step.stream - 1) % 2 + 1 + (to.tensor.device == torch.device "sim:1" and 2 or 0)]
          local b = sim.stream(stream, function()
             local value = read(slots[from[2]], stream, by_event)
             return value:clone()

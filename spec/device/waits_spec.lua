@@ -36,7 +36,7 @@ local function compare(row, expected, actual)
       return ("%d results instead of %d"):format(#a, #e)
    end
    for i = 1, #e do
-      if not elsewhere[row.form] and a[i].device ~= "sim:0" then
+      if not elsewhere[row.form] and a[i].device ~= torch.device "sim:0" then
          return ("result %d is on %s"):format(i, a[i].device)
       end
       local fault = difference(e[i], a[i])

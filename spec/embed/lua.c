@@ -236,10 +236,12 @@ static void modes_end_with_their_state(void) {
 static void a_default_device_is_the_states_own(void) {
   lua_State *a = new_state(), *b = new_state();
   run(a, "torch.set_default_device 'sim:1'");
-  run(b, "assert(torch.get_default_device() == 'cpu' and torch.ones(2).device == 'cpu')");
-  run(a, "assert(torch.get_default_device() == 'sim:1' and torch.ones(2).device == 'sim:1')");
+  run(b,
+      "assert(torch.get_default_device() == torch.device 'cpu' and torch.ones(2).device == torch.device 'cpu')");
+  run(a,
+      "assert(torch.get_default_device() == torch.device 'sim:1' and torch.ones(2).device == torch.device 'sim:1')");
   lua_close(a);
-  run(b, "assert(torch.tensor({1}).device == 'cpu')");
+  run(b, "assert(torch.tensor({1}).device == torch.device 'cpu')");
   lua_close(b);
 }
 

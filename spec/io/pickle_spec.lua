@@ -44,7 +44,7 @@ describe("a pickle", function()
       assert.same({a = 2}, run "ccollections\nCounter\n}X\1\0\0\0aK\2s\x85R.")
       assert.same({1, 2}, run "c__builtin__\nset\n](K\1K\2e\x85R.")
       assert.equal("\255\0", run "c_codecs\nencode\nX\3\0\0\0\u{ff}\0X\6\0\0\0latin1\x86R.")
-      assert.equal("cuda:1", run "ctorch\ndevice\nX\4\0\0\0cudaK\1\x86R.")
+      assert.equal(torch.device "cuda:1", run "ctorch\ndevice\nX\4\0\0\0cudaK\1\x86R.")
       assert.same({{1, 1}, {1, 1}}, run(rebuild .. "(" .. storage .. "K\0K\2K\2\x86K\2K\1\x86\x89"
          .. ordered .. ")RtR."):tolist())
       assert.is_nil(run "N.")

@@ -121,7 +121,7 @@ describe("torch.save to a .pt file", function()
    it("takes tensors of another device", function()
       local x = torch.arange(0, 4):float():to "sim"
       local loaded = round_trip {x, x:narrow(1, 3, 2)}
-      assert.equal("cpu", loaded[1].device)
+      assert.equal(torch.device "cpu", loaded[1].device)
       assert.same({0, 1, 2, 3}, loaded[1]:tolist())
       loaded[1][3] = 9
       assert.same({9, 3}, loaded[2]:tolist())
@@ -171,30 +171,30 @@ describe("torch.load of a .pt file", function()
       local object = {a = x, b = x:narrow(1, 3, 2)}
       for _, where in ipairs {"sim", "sim:0"} do
          local loaded = round_trip(object, {map_location = where})
-         assert.equal("sim:0", loaded.a.device)
+         assert.equal(torch.device "sim:0", loaded.a.device)
          loaded.a:fill_(5)
          assert.same({5, 5}, loaded.b:tolist())
       end
-      assert.equal("cpu", round_trip(object, {map_location = {["cuda:1"] = "sim"}}).a.device)
-      assert.equal("sim:0", round_trip(object, {map_location = {cpu = "sim"}}).b.device)
-      assert.equal("sim:0", round_trip(object, {device = "sim"}).b.device)
+      assert.equal(torch.device "cpu", round_trip(object, {map_location = {["cuda:1"] = "sim"}}).a.device)
+      assert.equal(torch.device "sim:0", round_trip(object, {map_location = {cpu = "sim"}}).b.device)
+      assert.equal(torch.device "sim:0", round_trip(object, {device = "sim"}).b.device)
       local seen = {}
       local function place(storage, location)
          seen[#seen + 1] = {storage:numel(), location}
          return storage:to "sim"
       end
-      assert.equal("sim:0", round_trip(object, {map_location = place}).a.device)
+      assert.equal(torch.device "sim:0", round_trip(object, {map_location = place}).a.device)
       assert.same({{4, "cpu"}}, seen)
-      assert.equal("cpu", round_trip(object, {map_location = function() end}).a.device)
-      assert.equal("sim:0", round_trip(object, {map_location = function() return "sim" end}).a.device)
+      assert.equal(torch.device "cpu", round_trip(object, {map_location = function() end}).a.device)
+      assert.equal(torch.device "sim:0", round_trip(object, {map_location = function() return "sim" end}).a.device)
    end)
 
    it("does so for other formats", function()
       for _, ending in ipairs {".npy", ".safetensors"} do
          local name = path .. ending
          torch.save(torch.ones(2), name)
-         assert.equal("sim:0", torch.load(name, {map_location = "sim"}).device)
-         assert.equal("sim:0", torch.load(name, {map_location = {cpu = "sim"}}).device)
+         assert.equal(torch.device "sim:0", torch.load(name, {map_location = "sim"}).device)
+         assert.equal(torch.device "sim:0", torch.load(name, {map_location = {cpu = "sim"}}).device)
          os.remove(name)
       end
    end)

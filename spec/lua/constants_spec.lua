@@ -67,20 +67,108 @@ describe("torch.device", function()
    it("is one value for each name, also as a key", function()
       local seen = {[device "sim:1"] = "here"}
       assert.equal("here", seen[device("sim", 1)])
-      assert.equal(device(torch.ones(1).device), device "cpu")
-      assert.equal(torch.ones(1).device, tostring(device "cpu"))
       assert.equal("on sim:1", "on " .. device "sim:1")
+   end)
+
+   it("is a tensor's device, a generator's, a stream's and the default one", function()
+      local x = torch.ones(1, {device = "sim"})
+      assert.equal(device "sim:0", x.device)
+      assert.is_true(x.device == torch.zeros(2, {device = "sim"}).device)
+      assert.equal("sim", x.device.type)
+      assert.equal(0, x.device.index)
+      assert.equal(device "cpu", torch.ones(1, {device = "cpu"}).device)
+      assert.is_nil(torch.ones(1, {device = "cpu"}).device.index)
+      assert.equal("on sim:0, sim:0", "on " .. x.device .. (", %s"):format(x.device))
+      assert.equal(device "sim:0", torch.sim.current_stream().device)
+      assert.equal(device "sim:0", torch.Generator("sim").device)
+      assert.equal(device "cpu", torch.Generator().device)
+      assert.equal(device "cpu", torch.default_device("cpu", torch.get_default_device))
+      assert.equal("torch.device", torch.type(x.device))
+      assert.equal(1, ({[x.device] = 1})[device "sim:0"])
+   end)
+
+   it("costs no memory when a tensor is asked", function()
+      local x = torch.ones(1)
+      local _ = x.device
+      collectgarbage "stop"
+      local before = collectgarbage "count"
+      for _ = 1, 1000 do _ = x.device end
+      local after = collectgarbage "count"
+      collectgarbage "restart"
+      assert.is_true(after - before < 4) -- kilobytes; a value for each would be 40
+   end)
+
+   it("that is read where it is compared with a string is an error", function()
+      local x = torch.ones(1)
+      local here = tostring(x.device)
+      for _, line in ipairs {
+         'return x.device == "cpu"', "return 'cpu'~=x.device", "return a.b and x.device=='cpu'",
+         'if x.device == "cpu" or x.device == "sim:0" then return 1 end', 'return "cpu" == x.device',
+         'return #here > 0 and x.device ~= "cpu" -- and x.device.type is the kind',
+      } do
+         local fn = assert(load(line, line, "t", {x = x, a = {b = 1}, here = here}))
+         for _ = 1, 2 do
+            local ok, message = pcall(fn)
+            assert.is_false(ok, line)
+            assert.truthy(message:find(":1: device: a torch.device is never equal to a string", 1, true))
+         end
+      end
+      for line, expected in pairs {
+         ['return tostring(x.device) == "' .. here .. '"'] = true,
+         ['return "on " .. x.device == "on ' .. here .. '"'] = true,
+         ['return x.device.type == "no"'] = false,
+         ['return o.device == "cpu"'] = true,
+         ['return o.device == "cpu" and x.device == x.device'] = true,
+         ['return x.device == o.device -- not x.device == "cpu"'] = false,
+         ['return "no" == x.device.type'] = false,
+      } do
+         local fn = assert(load(line, line, "t", {x = x, o = {device = "cpu"}, tostring = tostring}))
+         assert.equal(expected, fn(), line)
+      end
+   end)
+
+   it("that is compared with a string in a file is an error, too", function()
+      local path = os.tmpname()
+      local file <close> = io.open(path, "w")
+      file:write 'local x = ...\nlocal y = x.device.type\nreturn x.device == "cpu"\n'
+      file:close()
+      local fn = loadfile(path)
+      local ok, message = pcall(fn, torch.ones(1))
+      os.remove(path)
+      assert.is_false(ok)
+      assert.truthy(message:find(":3: device: a torch.device is never equal to a string", 1, true))
+   end)
+
+   it("has no methods of strings and says so", function()
+      assert.raises("torch.device: expected the field type or index, got string 'match'",
+         "need tostring(device)", function() return torch.ones(1).device:match "cpu" end)
+   end)
+
+   it("is written by torch.save and read again, in .pt and safetensors, and is text in JSON",
+   function()
+      local here, there = device "cpu", device "cuda:1"
+      for _, name in ipairs {"device.pt", "device.safetensors"} do
+         local path = os.tmpname()
+         os.remove(path)
+         path = path .. name
+         torch.save({a = here, list = {there}, x = torch.ones(1)}, path)
+         local loaded = torch.load(path)
+         os.remove(path)
+         assert.equal(here, loaded.a)
+         assert.equal(there, loaded.list[1])
+      end
+      assert.equal('{"at":"cuda:1"}', require "tlua.utils.json".encode {at = there})
    end)
 
    it("is taken wherever a device's name is", function()
       local sim = device "sim"
-      assert.equal("sim:0", torch.zeros(2, {device = sim}).device)
-      assert.equal("sim:0", torch.ones(2):to(sim).device)
+      assert.equal(torch.device "sim:0", torch.zeros(2, {device = sim}).device)
+      assert.equal(torch.device "sim:0", torch.ones(2):to(sim).device)
       assert.equal("float64", torch.ones(2):to(sim, "float64").dtype)
-      assert.equal("cpu", torch.ones(2, {device = sim}):to {device = device "cpu"}.device)
-      assert.equal("sim:0", torch.nn.Linear(1, 1, {device = sim}).weight.device)
-      assert.equal("sim:0", torch.nn.Linear(1, 1):to(sim).weight.device)
-      assert.equal("sim:0", torch.nn.Linear(1, 1):to({device = sim}).weight.device)
+      assert.equal(torch.device "cpu", torch.ones(2, {device = sim}):to {device = device "cpu"}.device)
+      assert.equal(torch.device "sim:0", torch.nn.Linear(1, 1, {device = sim}).weight.device)
+      assert.equal(torch.device "sim:0", torch.nn.Linear(1, 1):to(sim).weight.device)
+      assert.equal(torch.device "sim:0", torch.nn.Linear(1, 1):to({device = sim}).weight.device)
       assert.equal(0, torch.sim.get_device_index(sim))
       assert.is_number(torch.sim.memory_allocated(device "sim:0"))
       assert.is_number(torch.memory_allocated(device "cpu"))
@@ -88,7 +176,7 @@ describe("torch.device", function()
       torch.set_default_device(sim)
       local made = torch.ones(1).device
       torch.set_default_device(before)
-      assert.equal("sim:0", made)
+      assert.equal(device "sim:0", made)
       do
          local _ <close> = torch.autocast(device "cpu")
          assert.is_true(torch.is_autocast_enabled(device "cpu"))
@@ -116,7 +204,7 @@ describe("torch.device", function()
          function() device("cuda", -1) end)
       assert.raises("device: unknown option idx; there are type and index",
          function() device {type = "cpu", idx = 1} end)
-      assert.raises("torch.device has no field string 'typ'; there are type and index",
+      assert.raises("torch.device: expected the field type or index, got string 'typ'",
          function() return device("cpu").typ end)
    end)
 end)

@@ -58,7 +58,7 @@ describe("a constructor of a dtype", function()
          assert.is_false(torch.isinstance(torch.empty(1, {dtype = dtype == "int8" and "uint8" or "int8"}),
             torch[name]))
       end
-      assert.equal("sim:0", torch.sim.LongTensor {1}.device)
+      assert.equal(torch.device "sim:0", torch.sim.LongTensor {1}.device)
       assert.is_false(torch.isinstance(torch.sim.LongTensor {1}, torch.LongTensor))
       assert.is_true(torch.isinstance(torch.sim.LongTensor {1}, torch.sim.LongTensor))
    end)

@@ -15,14 +15,14 @@ describe("nn.DataParallel", function()
       local x = torch.randn({5, 4}, {device = "cpu"}) -- parts of 3 and 2
       local alone, model = build():to "cpu", nn.DataParallel(build():to "sim:0", devices)
       local expected, got = alone(x), model(x:to "sim:0")
-      assert.equal("sim:0", got.device)
+      assert.equal(torch.device "sim:0", got.device)
       assert.same({5, 3}, got.shape)
       assert.is_true((got:cpu() - expected):abs():max():item() < 1e-6)
       expected:pow(2):sum():backward()
       got:pow(2):sum():backward()
       local list = model:parameters()
       for i, p in ipairs(alone:parameters()) do
-         assert.equal("sim:0", list[i].grad.device)
+         assert.equal(torch.device "sim:0", list[i].grad.device)
          assert.is_true((list[i].grad:cpu() - p.grad):abs():max():item() < 1e-5)
       end
       assert.equal("module.1.weight", (model:named_parameters()()))

@@ -23,7 +23,7 @@ end
 
 local function check_gradients(tensors)
    for _, x in ipairs(tensors) do
-      assert.equal("meta", x.grad.device)
+      assert.equal(torch.device "meta", x.grad.device)
       assert.same(x.shape, x.grad.shape)
       assert.equal(x.dtype, x.grad.dtype)
    end
@@ -46,8 +46,8 @@ describe("on the meta device", function()
          local module = torch.default_device("meta", function()
             return load("local nn, torch = ...; return " .. row[1])(nn, torch):double()
          end)
-         for name, x in module:named_parameters() do assert.equal("meta", x.device, name) end
-         for name, x in module:named_buffers() do assert.equal("meta", x.device, name) end
+         for name, x in module:named_parameters() do assert.equal(torch.device "meta", x.device, name) end
+         for name, x in module:named_buffers() do assert.equal(torch.device "meta", x.device, name) end
          local reads = row[1]:find "CTCLoss" and "ctc_loss" or row[1]:find "AdaptiveLogSoftmax" and "item"
          if reads then -- its labels
             assert.raises(reads .. ": a meta tensor has no values", function() module(table.unpack(inputs)) end)
@@ -57,7 +57,7 @@ describe("on the meta device", function()
          assert.equal(#row.shapes, #outputs)
          for i, shape in ipairs(row.shapes) do
             assert.same(shape, outputs[i].shape)
-            assert.equal("meta", outputs[i].device)
+            assert.equal(torch.device "meta", outputs[i].device)
          end
          backward(outputs)
          check_gradients(module:parameters())
@@ -188,8 +188,8 @@ describe("Module:to_empty", function()
       local model = tied()
       local weight = model[1].weight
       assert.equal(model, model:to_empty {device = "cpu"})
-      for name, x in model:named_parameters() do assert.equal("cpu", x.device, name) end
-      for name, x in model:named_buffers() do assert.equal("cpu", x.device, name) end
+      for name, x in model:named_parameters() do assert.equal(torch.device "cpu", x.device, name) end
+      for name, x in model:named_buffers() do assert.equal(torch.device "cpu", x.device, name) end
       assert.equal(weight, model[1].weight)
       assert.equal(weight, model[3].weight)
       assert.is_true(weight.requires_grad and weight.is_parameter)
@@ -201,9 +201,9 @@ describe("Module:to_empty", function()
    it("makes memory for gradients, too, as PyTorch does", function()
       local layer = nn.Linear(2, 3, meta)
       layer(torch.empty(4, 2, meta)):sum():backward()
-      assert.equal("meta", layer.weight.grad.device)
+      assert.equal(torch.device "meta", layer.weight.grad.device)
       layer:to_empty {device = "cpu"}
-      assert.equal("cpu", layer.weight.grad.device)
+      assert.equal(torch.device "cpu", layer.weight.grad.device)
       assert.same({3, 2}, layer.weight.grad.shape)
    end)
 
@@ -218,8 +218,8 @@ describe("Module:to_empty", function()
       local model = nn.Sequential(nn.Linear(2, 2, meta))
       model.scale = nn.Parameter(torch.ones(1, meta))
       model:to_empty {device = "cpu", recurse = false}
-      assert.equal("cpu", model.scale.device)
-      assert.equal("meta", model[1].weight.device)
+      assert.equal(torch.device "cpu", model.scale.device)
+      assert.equal(torch.device "meta", model[1].weight.device)
    end)
 
    it("names what is wrong with its arguments", function()
@@ -243,8 +243,8 @@ end)
 describe("Module:to", function()
    it("goes to meta, and drops the values", function()
       local layer = nn.BatchNorm1d(3):to "meta"
-      assert.equal("meta", layer.weight.device)
-      assert.equal("meta", layer.running_mean.device)
+      assert.equal(torch.device "meta", layer.weight.device)
+      assert.equal(torch.device "meta", layer.running_mean.device)
       assert.equal("float64", layer:to "float64".weight.dtype)
    end)
 
@@ -252,8 +252,8 @@ describe("Module:to", function()
       local model = nn.Sequential(nn.Linear(2, 2, {device = "cpu"}), nn.Linear(2, 2, meta))
       assert.raises("to: 2.weight of nn.Sequential is on the meta device and has no data to copy; "
          .. "to_empty{device = \"sim\"}", function() model:to "sim" end)
-      assert.equal("cpu", model[1].weight.device)
-      assert.equal("meta", model:to "meta"[1].weight.device)
+      assert.equal(torch.device "cpu", model[1].weight.device)
+      assert.equal(torch.device "meta", model:to "meta"[1].weight.device)
    end)
 end)
 

@@ -551,7 +551,7 @@ describe("packed sequences", function()
       assert.same({3, 2, 1}, packed.batch_sizes:tolist())
       assert.same({1, 3, 2}, packed.sorted_indices:tolist())
       assert.same({1, 3, 2}, packed.unsorted_indices:tolist())
-      assert.equal("cpu", packed.batch_sizes.device)
+      assert.equal(torch.device "cpu", packed.batch_sizes.device)
    end)
 
    it("come back in the order in which they were given", function()
@@ -579,7 +579,8 @@ describe("packed sequences", function()
       assert.equal(a.is_cuda, packed.is_cuda)
       assert.is_false(packed:is_pinned())
       local there = packed:to("sim")
-      assert.same({"sim:0", "sim:0", "cpu"},
+      local sim <const> = torch.device "sim:0"
+      assert.same({sim, sim, torch.device "cpu"},
          {there.data.device, there.sorted_indices.device, there.batch_sizes.device})
       assert.truthy(tostring(packed):find("PackedSequence(data=tensor", 1, true))
    end)

@@ -156,7 +156,7 @@ describe("memory formats", function()
       assert.same({1, 8}, t.c[1][1]:reshape(3, 8):t():sim():stride())
       assert.same({48, 1, 12, 2}, t.x:narrow(2, 1, 2):sim(1):stride())
       assert.close(t.x:narrow(2, 1, 2):cpu(), t.x:narrow(2, 1, 2):sim(1):cpu(), 0)
-      assert.equal("sim:1", t.c:sim(1, {non_blocking = true}).device)
+      assert.equal(torch.device "sim:1", t.c:sim(1, {non_blocking = true}).device)
       assert.close(t.c, t.c:sim(1, {non_blocking = true}):cpu(), 0)
       assert.close(t.c, t.c:sim(last):cpu(), 0)
       for name, call in sorted {sim = t.c.sim, cpu = t.c.cpu} do

@@ -16,7 +16,7 @@ local function agree(fn, ...)
    local expected, actual = {fn(table.unpack(inputs))}, {fn(table.unpack(moved))}
    assert.equal(#expected, #actual)
    for i, t in ipairs(expected) do
-      assert.equal("sim:0", actual[i].device)
+      assert.equal(torch.device "sim:0", actual[i].device)
       assert.same(t:stride(), actual[i]:stride())
       assert.is_true(torch.equal(t, actual[i]:cpu()))
    end
@@ -140,8 +140,8 @@ describe("a gradient on another device", function()
    it("goes from device to device with the values", function()
       local x, w = input(), torch.ones(3, {requires_grad = true, device = "cpu"})
       torch.sum(w:to("sim") * x):backward()
-      assert.equal("cpu", w.grad.device)
-      assert.equal("sim:0", x.grad.device)
+      assert.equal(torch.device "cpu", w.grad.device)
+      assert.equal(torch.device "sim:0", x.grad.device)
    end)
 end)
 
@@ -171,7 +171,7 @@ describe("a model on another device", function()
          local expected, actual = trained("cpu", name), trained("sim", name)
          local state = actual:state_dict()
          for path, tensor in pairs(expected:state_dict()) do
-            assert.equal("sim:0", state[path].device)
+            assert.equal(torch.device "sim:0", state[path].device)
             assert.is_true(torch.equal(tensor, state[path]:cpu()), name .. " " .. path)
          end
       end
@@ -183,11 +183,11 @@ describe("a model on another device", function()
       there_:load_state_dict(here:state_dict())
       of_there:load_state_dict(of_here:state_dict())
       here:load_state_dict(there_:state_dict())
-      for _, parameter in ipairs(there_:parameters()) do assert.equal("sim:0", parameter.device) end
-      for _, parameter in ipairs(here:parameters()) do assert.equal("cpu", parameter.device) end
+      for _, parameter in ipairs(there_:parameters()) do assert.equal(torch.device "sim:0", parameter.device) end
+      for _, parameter in ipairs(here:parameters()) do assert.equal(torch.device "cpu", parameter.device) end
       for _, state in pairs(of_there.state) do
          for name, value in pairs(state) do
-            assert.equal(name == "step" and "cpu" or "sim:0", value.device)
+            assert.equal(torch.device(name == "step" and "cpu" or "sim:0"), value.device)
          end
       end
    end)

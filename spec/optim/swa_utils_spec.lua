@@ -79,7 +79,7 @@ describe("optim.swa_utils.AveragedModel", function()
          set(model, value)
          averaged:update_parameters(model)
       end
-      assert.equal("sim:0", averaged.module.weight.device)
+      assert.equal(torch.device "sim:0", averaged.module.weight.device)
       assert.close({1.5, 1.5}, averaged.module.weight)
    end)
 

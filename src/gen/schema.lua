@@ -29,7 +29,7 @@ M.types = {
    ["index[]"] = {c = "tl_Ints ", none = "TLI_NOINTS", kind = "INDICES", lua = "integer[]"},
    string = {c = "const char *", none = "NULL", kind = "STRING", lua = "string"},
    dtype = {c = "tl_DType ", none = "TL_NODTYPE", kind = "DTYPE", lua = "string"},
-   device = {c = "tl_Device ", none = "TLI_NODEVICE", kind = "DEVICE", lua = "string"},
+   device = {c = "tl_Device ", none = "TLI_NODEVICE", kind = "DEVICE", lua = "string|torch.device"},
    Generator = {c = "tli_Generator *", none = "NULL", kind = "GENERATOR", lua = "Generator"},
 }
 

@@ -97,6 +97,10 @@ const char *tli_describe(lua_State *L, const tli_State *S, int index) {
     return text;
   case LUA_TSTRING: return describe_string(L, index, text, sizeof text);
   case LUA_TBOOLEAN: return lua_toboolean(L, index) ? "true" : "false";
+  case LUA_TUSERDATA:
+    if (tli_to_device_name(L, index) == NULL) return luaL_typename(L, index);
+    snprintf(text, sizeof text, "the device %s", tli_to_device_name(L, index));
+    return text;
   default: return luaL_typename(L, index);
   }
 }

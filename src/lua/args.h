@@ -173,7 +173,11 @@ tl_DType tli_to_dtype(lua_State *L, int index);
 bool tli_to_device(lua_State *L, int index, tl_Device *out);
 /* The text of a string or of a torch.device; NULL for all else (torch_device.c). */
 const char *tli_to_device_name(lua_State *L, int index);
+/* Pushes the state's torch.device of a device; nil for TLI_NODEVICE. */
+int tli_push_device(lua_State *L, tl_Device device);
 tli_Generator *tli_to_generator(lua_State *L, int index);
+/* The device of the generator at an index. */
+tl_Device tli_generator_device(lua_State *L, int index);
 
 /* Generated: every function the table gives to Lua. */
 typedef struct tli_Binding {

@@ -13,7 +13,7 @@
 /* The userdata: a reference, or the state's own one as a device has it. */
 typedef struct Box {
   tli_Generator *generator; /* owned; NULL: the state's */
-  tl_Device device;         /* whose, then */
+  tl_Device device;
 } Box;
 
 tli_Generator *tli_to_generator(lua_State *L, int index) {
@@ -210,8 +210,31 @@ static Box *push_box(lua_State *L, tl_Device device) {
   return box;
 }
 
+/* The device of an argument, or of the option `device` and no other. */
+static tl_Device check_home(lua_State *L) {
+  tl_Device device = TLI_CPU;
+  int n = lua_gettop(L);
+  if (n > 1) tli_error(L, "Generator: expected at most 1 argument, got %d", n);
+  if (lua_type(L, 1) == LUA_TTABLE) {
+    for (lua_pushnil(L); lua_next(L, 1); lua_pop(L, 1)) {
+      const char *key = tli_to_word(L, 2);
+      if (key == NULL || strcmp(key, "device") != 0)
+        tli_error(L, "Generator: unknown option %s; there is device",
+                  tli_describe(L, tli_state(L), 2));
+    }
+    lua_getfield(L, 1, "device");
+    lua_remove(L, 1);
+  }
+  if (lua_isnoneornil(L, 1)) return device;
+  if (!tli_to_device(L, 1, &device))
+    tli_error(L, "Generator: device: expected a device such as \"cpu\" or \"cuda:0\", got %s%s",
+              tli_describe(L, tli_state(L), 1), tli_to_word(L, 1) ? tli_device_hint() : "");
+  if (tli_backend_open(device) == NULL) tli_raise_as(L, "Generator");
+  return device;
+}
+
 static int torch_generator(lua_State *L) {
-  Box *box = push_box(L, TLI_CPU);
+  Box *box = push_box(L, check_home(L));
   tli_note_owner(L);
   box->generator = tli_generator_new();
   return box->generator ? 1 : tli_raise_as(L, "Generator");
@@ -256,6 +279,80 @@ static int generator_set_state(lua_State *L) {
   return 1;
 }
 
+/* PyTorch counts numbers, of which a block has four. */
+#define NUMBERS_PER_BLOCK 4
+
+static int generator_get_offset(lua_State *L) {
+  lua_pushinteger(L, (lua_Integer)(self(L, "get_offset")->offset * NUMBERS_PER_BLOCK));
+  return 1;
+}
+
+static int generator_set_offset(lua_State *L) {
+  int64_t offset;
+  tli_Generator *g = changed(L, "set_offset");
+  if (!tli_to_whole(L, 2, &offset) || offset < 0 || offset % NUMBERS_PER_BLOCK != 0)
+    return tli_error(L, "set_offset: offset: expected a multiple of %d of at least 0, got %s",
+                     NUMBERS_PER_BLOCK, tli_describe(L, tli_state(L), lua_isnone(L, 2) ? 0 : 2));
+  g->offset = (uint64_t)offset / NUMBERS_PER_BLOCK;
+  lua_settop(L, 1);
+  return 1;
+}
+
+static int generator_clone_state(lua_State *L) {
+  const tli_Generator *g = self(L, "clone_state");
+  Box *box = push_box(L, ((const Box *)lua_touserdata(L, 1))->device);
+  tli_note_owner(L);
+  box->generator = tli_generator_new();
+  if (box->generator == NULL) return tli_raise_as(L, "clone_state");
+  tli_generator_seed(box->generator, g->seed);
+  box->generator->offset = g->offset;
+  return 1;
+}
+
+/* A generator that shares this one's state, which graphsafe_set_state gives to others. */
+static int generator_graphsafe_get_state(lua_State *L) {
+  tli_Generator *g = self(L, "graphsafe_get_state");
+  const Box *box = (const Box *)lua_touserdata(L, 1);
+  bool own = box->generator != NULL;
+  Box *shared = push_box(L, box->device);
+  tli_note_owner(L);
+  if (own) shared->generator = tli_generator_retain(g);
+  return 1;
+}
+
+static int generator_graphsafe_set_state(lua_State *L) {
+  self(L, "graphsafe_set_state");
+  Box *box = (Box *)lua_touserdata(L, 1), *other = (Box *)luaL_testudata(L, 2, GENERATOR);
+  if (other == NULL || other->generator == NULL)
+    return tli_error(L, "graphsafe_set_state: state: expected a torch.Generator%s, got %s",
+                     other ? " that a program made" : "",
+                     other ? "a default one"
+                           : tli_describe(L, tli_state(L), lua_isnone(L, 2) ? 0 : 2));
+  if (box->generator == NULL)
+    return tli_error(L, "graphsafe_set_state: expected a torch.Generator that a program made, got "
+                        "a default one, whose state set_state sets");
+  tli_Generator *before = box->generator;
+  box->generator = tli_generator_retain(other->generator);
+  tli_generator_release(before);
+  lua_settop(L, 1);
+  return 1;
+}
+
+static int generator_index(lua_State *L) {
+  const char *key = tli_to_word(L, 2);
+  self(L, "index");
+  if (key && strcmp(key, "device") == 0)
+    return tli_push_device(L, ((const Box *)lua_touserdata(L, 1))->device);
+  lua_getmetatable(L, 1);
+  lua_pushvalue(L, 2);
+  lua_rawget(L, -2);
+  return 1;
+}
+
+tl_Device tli_generator_device(lua_State *L, int index) {
+  return ((const Box *)luaL_checkudata(L, index, GENERATOR))->device;
+}
+
 /* ---- opening ----------------------------------------------------------------------- */
 
 const luaL_Reg tli_device_random_functions[] = {{"manual_seed", device_manual_seed},
@@ -283,6 +380,12 @@ void tli_open_generators(lua_State *L) {
                                      {"initial_seed", generator_initial_seed},
                                      {"get_state", generator_get_state},
                                      {"set_state", generator_set_state},
+                                     {"get_offset", generator_get_offset},
+                                     {"set_offset", generator_set_offset},
+                                     {"clone_state", generator_clone_state},
+                                     {"graphsafe_get_state", generator_graphsafe_get_state},
+                                     {"graphsafe_set_state", generator_graphsafe_set_state},
+                                     {"__index", generator_index},
                                      {"__gc", generator_gc},
                                      {NULL, NULL}};
   tli_set_functions(L, functions);

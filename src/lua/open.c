@@ -218,6 +218,7 @@ int luaopen_tlua(lua_State *L) {
   tli_open_io(L);
   tli_open_constants(L);
   tli_open_torch_device(L);
+  tli_open_device_comparison(L);
   tli_open_devices(L);
   tli_open_settings(L);
   tli_open_dist(L);

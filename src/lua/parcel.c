@@ -443,6 +443,9 @@ static void write_userdata(Packer *k, int index, const Place *place) {
   write_tag(k, GENERATOR);
   write_whole(k, (int64_t)g->seed);
   write_whole(k, (int64_t)g->offset);
+  lua_pushstring(L, tli_device_str(tli_generator_device(L, index)));
+  write_string(k, -1);
+  lua_pop(L, 1);
 }
 
 /* Plain tables are met most often, and in later parcels they are data. */

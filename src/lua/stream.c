@@ -234,7 +234,7 @@ static int stream_index(lua_State *L) {
   const Stream *s = tli_device_self(L, STREAM, "index");
   const char *key = tli_to_word(L, 2);
   if (key && strcmp(key, "device") == 0)
-    lua_pushstring(L, tli_device_str(s->device));
+    tli_push_device(L, s->device);
   else if (key && strcmp(key, "stream_id") == 0)
     lua_pushinteger(L, tli_api(s->device)->stream_id(s->stream));
   else if (key && strcmp(key, "cuda_stream") == 0 && tli_api(s->device)->stream_handle)

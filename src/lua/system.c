@@ -80,7 +80,7 @@ static void push_group(lua_State *L, const tli_LiveGroup *g) {
   set_bytes(L, "bytes", g->size * g->count);
   lua_pushstring(L, g->dtype < 0 ? "unknown" : tl_dtype_name((tl_DType)g->dtype));
   lua_setfield(L, -2, "dtype");
-  lua_pushstring(L, tli_device_str(g->device));
+  tli_push_device(L, g->device);
   lua_setfield(L, -2, "device");
   lua_pushstring(L, g->site ? g->site : "?");
   lua_setfield(L, -2, "line");
@@ -284,8 +284,7 @@ static int torch_set_default_dtype(lua_State *L) {
 
 static int torch_get_default_device(lua_State *L) {
   tli_enter(L, tli_state(L));
-  lua_pushstring(L, tli_device_str(tli_default_device()));
-  return 1;
+  return tli_push_device(L, tli_default_device());
 }
 
 /* set_default_device(device): where tensors are made from now on that name none. */

@@ -288,8 +288,8 @@ static int get_dtype(lua_State *L, tli_State *S, tl_Tensor *t) {
 
 static int get_device(lua_State *L, tli_State *S, tl_Tensor *t) {
   (void)S;
-  lua_pushstring(L, tli_device_str(tli_device(t)));
-  return 1;
+  tli_check_device_comparison(L);
+  return tli_push_device(L, tli_device(t));
 }
 
 static int get_layout(lua_State *L, tli_State *S, tl_Tensor *t) {

@@ -2,9 +2,8 @@
 ** torch_device.c - torch.device "cuda:1": a device as a value with the fields type and
 ** index. Whatever takes a device's name takes such a value, too.
 **
-** Values are made once for each name, so those of one name are one value and == compares
-** them. Tensors give their device as a string, x.device == "cuda:1"; Lua compares a string
-** with nothing else, so torch.device(x.device) is what to compare with such a value.
+** Values are made once for each name and state, so those of one name are one value: ==
+** compares them, they can be keys of tables, and reading x.device allocates nothing.
 */
 #include <stdio.h>
 #include <string.h>
@@ -20,7 +19,9 @@ typedef struct Value {
   char name[16]; /* "cuda", "cuda:1" */
 } Value;
 
-static const char values_key = 0; /* its address: in the registry, name -> value */
+/* Its address: in the registry, name -> value, and number_of(device) -> value for tensors'
+** devices. */
+static const char values_key = 0;
 
 const char *tli_to_device_name(lua_State *L, int index) {
   if (lua_type(L, index) == LUA_TSTRING) return tli_to_word(L, index);
@@ -63,6 +64,27 @@ static int push_value(lua_State *L, tl_Device device, bool numbered) {
     luaL_setmetatable(L, DEVICE);
     lua_pushvalue(L, -1);
     lua_setfield(L, -3, name);
+  }
+  lua_remove(L, -2);
+  return 1;
+}
+
+static lua_Integer number_of(tl_Device device) {
+  return device.type * TL_MAX_DEVICES + device.index;
+}
+
+int tli_push_device(lua_State *L, tl_Device device) {
+  if (device.type < 0) {
+    lua_pushnil(L);
+    return 1;
+  }
+  lua_rawgetp(L, LUA_REGISTRYINDEX, &values_key);
+  if (lua_rawgeti(L, -1, number_of(device)) != LUA_TUSERDATA) {
+    lua_pop(L, 1);
+    bool single = device.type == TL_CPU || (device.type == TL_META && device.index == 0);
+    push_value(L, device, !single);
+    lua_pushvalue(L, -1);
+    lua_rawseti(L, -3, number_of(device));
   }
   lua_remove(L, -2);
   return 1;
@@ -112,11 +134,12 @@ static int torch_device(lua_State *L) {
   return push_value(L, device, true);
 }
 
-/* _device_name(value): a device's name, nil for all else. */
-static int torch_device_name(lua_State *L) {
+/* _to_device(value): the torch.device of a name or of itself, nil for all else. */
+static int torch_to_device(lua_State *L) {
   tl_Device device;
-  bool is = tli_to_device(L, 1, &device);
-  lua_pushstring(L, is ? tli_to_device_name(L, 1) : NULL);
+  if (tli_to_device(L, 1, &device))
+    return push_value(L, device, strchr(tli_to_device_name(L, 1), ':') != NULL);
+  lua_pushnil(L);
   return 1;
 }
 
@@ -133,7 +156,9 @@ static int device_index(lua_State *L) {
   } else if (field && strncmp(field, "__", 2) == 0) {
     lua_pushnil(L); /* metamethods, by which programs find out what a value is */
   } else {
-    return tli_error(L, "torch.device has no field %s; there are type and index",
+    return tli_error(L,
+                     "torch.device: expected the field type or index, got %s; strings' methods "
+                     "need tostring(device)",
                      tli_describe(L, tli_state(L), 2));
   }
   return 1;
@@ -153,7 +178,7 @@ static int device_concat(lua_State *L) {
 
 void tli_open_torch_device(lua_State *L) {
   static const luaL_Reg functions[] = {
-      {"device", torch_device}, {"_device_name", torch_device_name}, {NULL, NULL}};
+      {"device", torch_device}, {"_to_device", torch_to_device}, {NULL, NULL}};
   static const luaL_Reg metamethods[] = {{"__index", device_index},
                                          {"__tostring", device_tostring},
                                          {"__concat", device_concat},

@@ -8,19 +8,19 @@
 ---copy without history. int64 for integers, the default dtype (float32) for numbers with a point,
 ---bool for booleans, unless dtype is given. A ragged table is an error that says where.
 ---@param data number|boolean|table|torch.Tensor
----@param options? {dtype?: string, device?: string, requires_grad?: boolean}
+---@param options? {dtype?: string, device?: string|torch.device, requires_grad?: boolean}
 ---@return torch.Tensor
 function torch.tensor(data, options) end
 
 ---The same as torch.tensor, but a tensor that already has the dtype and device is returned itself.
 ---@param data number|boolean|table|torch.Tensor
----@param options? {dtype?: string, device?: string}
+---@param options? {dtype?: string, device?: string|torch.device}
 ---@return torch.Tensor
 function torch.as_tensor(data, options) end
 
 ---torch.tensor with x's dtype and device unless others are given.
 ---@param data number|boolean|table|torch.Tensor
----@param options? {dtype?: string, device?: string, requires_grad?: boolean}
+---@param options? {dtype?: string, device?: string|torch.device, requires_grad?: boolean}
 ---@return torch.Tensor
 function Tensor:new_tensor(data, options) end
 
@@ -182,7 +182,7 @@ function torch.get_default_dtype() end
 function torch.set_default_dtype(dtype) end
 
 ---The device of new tensors for which none is named; "cpu" unless it was set.
----@return string
+---@return torch.device
 function torch.get_default_device() end
 
 ---Sets the device of new tensors for which none is named, for the calling thread.
@@ -323,12 +323,12 @@ function torch.inference_mode(fn, ...) end
 function torch.autocast(options, fn, ...) end
 
 ---Whether torch.autocast is on for a kind of device, or for any.
----@param device? string
+---@param device? string|torch.device
 ---@return boolean
 function torch.is_autocast_enabled(device) end
 
 ---What torch.autocast casts to on a kind of device, or would.
----@param device string
+---@param device string|torch.device
 ---@return string
 function torch.get_autocast_dtype(device) end
 
@@ -390,9 +390,11 @@ function torch.get_rng_state() end
 ---@param state table
 function torch.set_rng_state(state) end
 
----A source of random numbers of its own, for the option `generator`; methods manual_seed, seed,
----initial_seed, get_state, set_state.
----@param device? string
+---A source of random numbers of its own, for the option `generator`, with the field `device`;
+---methods manual_seed, seed, initial_seed, get_state, set_state, clone_state, get_offset and
+---set_offset (how many numbers were drawn, rounded up to blocks of four), graphsafe_get_state (a
+---generator that shares the state) and graphsafe_set_state (shares another generator's state).
+---@param device? string|torch.device|{device: string|torch.device}  "cpu" by default
 ---@return torch.Generator
 function torch.Generator(device) end
 
@@ -420,12 +422,12 @@ function torch.scope(fn, ...) end
 
 ---Bytes of tensor memory on the CPU: used by the process, cached for reuse, live in this Lua
 ---state, and by PyTorch's names ("allocated_bytes.all.peak"). Of another device: its figures.
----@param device? string
+---@param device? string|torch.device
 ---@return {used: integer, cached: integer, live: integer}
 function torch.memory_stats(device) end
 
 ---Those figures as a text, with the lines whose tensors are alive while their history is recorded.
----@param device? string
+---@param device? string|torch.device
 ---@return string
 function torch.memory_summary(device) end
 
@@ -436,22 +438,22 @@ function torch.record_memory_history(on) end
 
 ---What was made since record_memory_history and is alive, in groups of the same size, dtype, line
 ---and operator, those of the most bytes first.
----@param device? string
+---@param device? string|torch.device
 ---@return {bytes: integer, count: integer, size: integer, dtype: string, line: string}[]
 function torch.memory_snapshot(device) end
 
 ---Bytes that tensors of a device use, by default of the CPU.
----@param device? string
+---@param device? string|torch.device
 ---@return integer
 function torch.memory_allocated(device) end
 
 ---The most that memory_allocated has been since reset_peak_memory_stats; of the CPU to some KB.
----@param device? string
+---@param device? string|torch.device
 ---@return integer
 function torch.max_memory_allocated(device) end
 
 ---The peak begins anew from what is used now.
----@param device? string
+---@param device? string|torch.device
 function torch.reset_peak_memory_stats(device) end
 
 ---Gives cached memory back to the system.

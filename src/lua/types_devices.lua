@@ -2,10 +2,10 @@
 
 -- Devices ---------------------------------------------------------------------------------------
 
----A device as a value. It is one value for each name, so that == compares devices, and tostring
----gives the name. Whatever takes a device's name takes it, too. x.device is a string, which Lua
----never finds equal to such a value: compare x.device with tostring(d), or torch.device(x.device)
----with d.
+---A device as a value, such as x.device. It is one value for each name, so that == compares
+---devices, and tostring gives the name. Whatever takes a device's name takes it, too. Lua never
+---finds a string equal to such a value: compare x.device.type with "cuda", or x.device with
+---torch.device "cuda:0".
 ---@class torch.device
 ---@field type string  "cpu", "cuda" or "sim"
 ---@field index integer?  from 0; nil for "cuda", which is the current device
@@ -43,54 +43,54 @@ function torch.cuda.device_count() end
 function torch.cuda.current_device() end
 
 ---Makes a device current, for the Lua thread that calls.
----@param device integer|string
+---@param device integer|string|torch.device
 function torch.cuda.set_device(device) end
 
 ---Makes a device current while fn runs, or without fn until the value that is returned is
 ---closed: local _ <close> = torch.cuda.device(1).
----@param device integer|string
+---@param device integer|string|torch.device
 ---@param fn? function
 ---@param ... any  arguments of fn
 ---@return any ...
 function torch.cuda.device(device, fn, ...) end
 
 ---What the device is called.
----@param device? integer|string  the current one unless given
+---@param device? integer|string|torch.device  the current one unless given
 ---@return string
 function torch.cuda.get_device_name(device) end
 
 ---The compute capability; 0, 0 where there is no such thing.
----@param device? integer|string
+---@param device? integer|string|torch.device
 ---@return integer major, integer minor
 function torch.cuda.get_device_capability(device) end
 
 ---name, total_memory, major, minor and multi_processor_count.
----@param device? integer|string
+---@param device? integer|string|torch.device
 ---@return table
 function torch.cuda.get_device_properties(device) end
 
 ---Waits until all work of a device is done. Faults that it has found are raised here.
----@param device? integer|string
+---@param device? integer|string|torch.device
 function torch.cuda.synchronize(device) end
 
 ---Whether kernels of one device can use the memory of another.
----@param device integer|string
+---@param device integer|string|torch.device
 ---@param peer integer|string
 ---@return boolean
 function torch.cuda.can_device_access_peer(device, peer) end
 
 ---The share of the device's memory that may be reserved.
----@param device? integer|string
+---@param device? integer|string|torch.device
 ---@return number
 function torch.cuda.get_per_process_memory_fraction(device) end
 
 ---At most that share of the device's memory is reserved from now on.
 ---@param fraction number from 0 to 1
----@param device? integer|string
+---@param device? integer|string|torch.device
 function torch.cuda.set_per_process_memory_fraction(fraction, device) end
 
 ---Where the device stands in its stream of random numbers, for set_rng_state.
----@param device? integer|string
+---@param device? integer|string|torch.device
 ---@return table state
 function torch.cuda.get_rng_state(device) end
 
@@ -101,7 +101,7 @@ function torch.cuda.get_rng_state_all() end
 ---Takes the device back, or on, to where get_rng_state was called; from then on, to the next
 ---torch.manual_seed, it draws from a stream of its own.
 ---@param state table
----@param device? integer|string
+---@param device? integer|string|torch.device
 function torch.cuda.set_rng_state(state, device) end
 
 ---The same of all devices.
@@ -120,7 +120,7 @@ function torch.cuda.init() end
 function torch.cuda.is_initialized() end
 
 ---The seed that the device's random numbers began with.
----@param device? integer|string
+---@param device? integer|string|torch.device
 ---@return integer
 function torch.cuda.initial_seed(device) end
 
@@ -147,7 +147,7 @@ function torch.cuda.seed() end
 function torch.cuda.seed_all() end
 
 ---The sums in memory_stats (allocated and freed so far) begin at 0 again.
----@param device? integer|string
+---@param device? integer|string|torch.device
 function torch.cuda.reset_accumulated_memory_stats(device) end
 
 ---The least and the most urgent priority that a stream can have.
@@ -155,14 +155,14 @@ function torch.cuda.reset_accumulated_memory_stats(device) end
 function torch.cuda.stream_priority_range() end
 
 ---How often the host has waited for the device so far.
----@param device? integer|string
+---@param device? integer|string|torch.device
 ---@return integer
 function torch.cuda.waits(device) end
 
 ---A stream that another library or the host program has made, by its handle (a cudaStream_t; 0 is
 ---the driver's default stream). It must stay as long as it is used here.
 ---@param stream_ptr integer|lightuserdata
----@param device? integer|string
+---@param device? integer|string|torch.device
 ---@return torch.Stream
 function torch.cuda.ExternalStream(stream_ptr, device) end
 
@@ -172,12 +172,12 @@ function torch.cuda.ExternalStream(stream_ptr, device) end
 function torch.cuda.Stream(options) end
 
 ---The stream that work for a device is put on.
----@param device? integer|string
+---@param device? integer|string|torch.device
 ---@return torch.Stream
 function torch.cuda.current_stream(device) end
 
 ---The stream that is current unless another was made so.
----@param device? integer|string
+---@param device? integer|string|torch.device
 ---@return torch.Stream
 function torch.cuda.default_stream(device) end
 
@@ -225,42 +225,42 @@ function torch.cuda.CUDAGraph() end
 function torch.cuda.graph(graph, fn, ...) end
 
 ---Bytes of the device's memory that tensors use.
----@param device? integer|string
+---@param device? integer|string|torch.device
 ---@return integer
 function torch.cuda.memory_allocated(device) end
 
 ---The most that memory_allocated has been since reset_peak_memory_stats.
----@param device? integer|string
+---@param device? integer|string|torch.device
 ---@return integer
 function torch.cuda.max_memory_allocated(device) end
 
 ---Bytes that tensors use or that are kept for reuse.
----@param device? integer|string
+---@param device? integer|string|torch.device
 ---@return integer
 function torch.cuda.memory_reserved(device) end
 
 ---The most that memory_reserved has been since reset_peak_memory_stats.
----@param device? integer|string
+---@param device? integer|string|torch.device
 ---@return integer
 function torch.cuda.max_memory_reserved(device) end
 
 ---Bytes of the device that are free, and all.
----@param device? integer|string
+---@param device? integer|string|torch.device
 ---@return integer free, integer total
 function torch.cuda.mem_get_info(device) end
 
 ---All figures, by PyTorch's names, such as "allocated_bytes.all.peak".
----@param device? integer|string
+---@param device? integer|string|torch.device
 ---@return table<string, integer>
 function torch.cuda.memory_stats(device) end
 
 ---The figures as a text for people.
----@param device? integer|string
+---@param device? integer|string|torch.device
 ---@return string
 function torch.cuda.memory_summary(device) end
 
 ---The peaks begin anew from what is used now.
----@param device? integer|string
+---@param device? integer|string|torch.device
 function torch.cuda.reset_peak_memory_stats(device) end
 
 ---What memory is made of, as PyTorch tells it: a list of segments, each with its blocks. Who has
@@ -269,7 +269,7 @@ function torch.cuda.reset_peak_memory_stats(device) end
 function torch.cuda.memory_snapshot() end
 
 ---memory_stats with a table for each part of a name: stats.allocated_bytes.all.peak.
----@param device? integer|string
+---@param device? integer|string|torch.device
 ---@return table
 function torch.cuda.memory_stats_as_nested_dict(device) end
 
@@ -294,21 +294,21 @@ function torch.cuda.reset_accumulated_host_memory_stats() end
 function torch.cuda.empty_host_cache() end
 
 ---The same as memory_reserved.
----@param device? integer|string
+---@param device? integer|string|torch.device
 ---@return integer
 function torch.cuda.memory_cached(device) end
 
 ---The same as max_memory_reserved.
----@param device? integer|string
+---@param device? integer|string|torch.device
 ---@return integer
 function torch.cuda.max_memory_cached(device) end
 
 ---The same as reset_peak_memory_stats.
----@param device? integer|string
+---@param device? integer|string|torch.device
 function torch.cuda.reset_max_memory_allocated(device) end
 
 ---The same as reset_peak_memory_stats.
----@param device? integer|string
+---@param device? integer|string|torch.device
 function torch.cuda.reset_max_memory_cached(device) end
 
 ---Which allocator a device's memory comes from: "native".
@@ -329,37 +329,37 @@ function torch.cuda.get_sync_debug_mode() end
 
 ---How much of the time a kernel ran lately, in per cent. This and the next ones ask NVML, which
 ---comes with the driver; without it they are errors that say so.
----@param device? integer|string
+---@param device? integer|string|torch.device
 ---@return integer
 function torch.cuda.utilization(device) end
 
 ---How much of the time memory was read or written lately, in per cent.
----@param device? integer|string
+---@param device? integer|string|torch.device
 ---@return integer
 function torch.cuda.memory_usage(device) end
 
 ---Degrees Celsius.
----@param device? integer|string
+---@param device? integer|string|torch.device
 ---@return integer
 function torch.cuda.temperature(device) end
 
 ---Milliwatts.
----@param device? integer|string
+---@param device? integer|string|torch.device
 ---@return integer
 function torch.cuda.power_draw(device) end
 
 ---The multiprocessors' clock now, in MHz.
----@param device? integer|string
+---@param device? integer|string|torch.device
 ---@return integer
 function torch.cuda.clock_rate(device) end
 
 ---Bytes of the device's memory that all processes use.
----@param device? integer|string
+---@param device? integer|string|torch.device
 ---@return integer
 function torch.cuda.device_memory_used(device) end
 
 ---The processes that use a device's memory, as a text for people.
----@param device? integer|string
+---@param device? integer|string|torch.device
 ---@return string
 function torch.cuda.list_gpu_processes(device) end
 
@@ -410,7 +410,7 @@ function torch.cuda.device_of(tensor, fn, ...) end
 function torch.cuda.get_arch_list() end
 
 ---The number of a device: of "cuda:1" 1, of "cuda" the current one's.
----@param device? integer|string  nil is the current one where optional is true
+---@param device? integer|string|torch.device  nil is the current one where optional is true
 ---@param options? {optional?: boolean, allow_cpu?: boolean}  allow_cpu: the CPU is -1, no error
 ---@return integer
 function torch.cuda.get_device_index(device, options) end
@@ -436,7 +436,7 @@ function torch.sim.configure(settings) end
 
 ---A copy in pinned memory, which copies with non_blocking go from and to while the host goes on;
 ---the tensor itself if it is there already.
----@param device? string the kind of device that it is for
+---@param device? string|torch.device the kind of device that it is for
 ---@return torch.Tensor
 function Tensor:pin_memory(device) end
 

@@ -140,9 +140,10 @@ static void read_generator(Reader *r) {
   require(L, "tlua");
   lua_getfield(L, -1, "Generator");
   lua_remove(L, -2);
-  lua_call(L, 0, 1);
-  tli_Generator *g = tli_to_generator(L, -1);
   uint64_t seed = (uint64_t)read_whole(r), offset = (uint64_t)read_whole(r);
+  read_string(r);
+  lua_call(L, 1, 1);
+  tli_Generator *g = tli_to_generator(L, -1);
   if (g) tli_generator_seed(g, seed), g->offset = offset;
   count_value(r);
 }

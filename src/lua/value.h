@@ -43,6 +43,8 @@ const char *tli_near_hint(const tli_Near *near, char *out, size_t size);
 const char *tli_dtype_hint(const char *word);
 /* "; the devices are ...". In a thread-local buffer. */
 const char *tli_device_hint(void);
+/* Raises if the Lua line that reads x.device compares it with a literal string. */
+void tli_check_device_comparison(lua_State *L);
 
 /* Properties: read as x.name, written as x.name = value if there is a set. */
 typedef struct tli_Property {
@@ -67,6 +69,7 @@ void tli_open_generators(lua_State *L); /* random numbers */
 void tli_open_io(lua_State *L);
 void tli_open_constants(lua_State *L);
 void tli_open_torch_device(lua_State *L);
+void tli_open_device_comparison(lua_State *L);
 void tli_open_devices(lua_State *L);  /* torch.cuda, torch.sim */
 void tli_open_settings(lua_State *L); /* what kernels go by */
 void tli_open_dist(lua_State *L);     /* what torch.distributed is made of */

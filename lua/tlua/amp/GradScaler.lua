@@ -31,7 +31,7 @@ local function is_scale(value)
 end
 
 --- A scaler. Its numbers lie on the device of the first loss or gradient that it meets.
----@param device? string  as in PyTorch; what it is used with decides
+---@param device? string|torch.device  as in PyTorch; what it is used with decides
 ---@param options? {init_scale: number, growth_factor: number, backoff_factor: number,
 --- growth_interval: integer, enabled: boolean}
 function GradScaler:__init(...)
@@ -169,7 +169,7 @@ local function does_it_itself(optimizer)
    if #optimizer.clocks == 0 then return true end
    for _, group in ipairs(optimizer.param_groups) do
       for _, parameter in ipairs(group.params) do
-         if not group.capturable and parameter.device ~= "cpu" then return false end
+         if not group.capturable and not parameter.is_cpu then return false end
       end
    end
    return true

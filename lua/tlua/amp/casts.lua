@@ -40,7 +40,7 @@ function M.scope(state)
    return list
 end
 
-local function kind_of(tensor) return tensor.device:match "^%a+" end
+local function kind_of(tensor) return tensor.device.type end
 
 local function convert(value, dtype, on)
    if torch.is_tensor(value) then

@@ -126,7 +126,7 @@ function M.save_on_cpu(pin_memory, fn, ...)
    if type(pin_memory) == "function" then return M.save_on_cpu(false, pin_memory, fn, ...) end
    local pin = on_cpu(pin_memory).pin_memory
    local function pack(t)
-      if t.device == "cpu" then return t end
+      if t.is_cpu then return t end
       local copy = t:cpu()
       return {device = t.device, copy = pin and copy:pin_memory() or copy}
    end

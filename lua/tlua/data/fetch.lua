@@ -105,7 +105,7 @@ local function pin(value, device)
 end
 
 --- The values of a batch in memory that a device copies from without waiting.
----@param device string
+---@param device string|torch.device
 ---@param ... any
 ---@return any ...
 function M.pin(device, ...)

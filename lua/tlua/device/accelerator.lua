@@ -7,7 +7,7 @@ local torch = require "tlua"
 local M = {}
 
 local function kind_of()
-   if torch.get_default_device():find "^sim" then return "sim" end
+   if torch.get_default_device().type == "sim" then return "sim" end
    return torch.cuda.is_available() and "cuda" or nil
 end
 

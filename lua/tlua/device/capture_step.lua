@@ -93,7 +93,7 @@ local function new_static(kind, inputs)
    for i = 1, #inputs do
       local input = inputs[i]
       if torch.is_tensor(input) then
-         local here = input.device:match "^%a+" == kind
+         local here = input.device.type == kind
          static[i] = here and input:detach():clone() or input:detach():to(kind)
       else
          static[i] = input

@@ -60,7 +60,7 @@ end
 -- What is on another device would be computed once, when it is captured, and never again.
 local function check_devices(title, kind, tensors, what)
    for i, tensor in ipairs(tensors) do
-      if tensor.device:match "^%a+" ~= kind then
+      if tensor.device.type ~= kind then
          args.refuse(title, what .. " " .. i, "a tensor of " .. kind, tensor)
       end
    end

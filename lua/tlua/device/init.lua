@@ -64,7 +64,7 @@ end
 
 local function summary_of(module, kind)
    --- The figures of memory_stats as a text for people.
-   ---@param device? integer|string
+   ---@param device? integer|string|torch.device
    ---@return string
    return function(device)
       local s = module.memory_stats(device)
@@ -130,8 +130,8 @@ local function device_of_of(module, kind)
       if not torch.is_tensor(tensor) then
          args.refuse(kind .. ".device_of", "tensor", "a tensor", tensor)
       end
-      local here = tensor.device:match("^" .. kind .. ":%d+$")
-      return module.device(here or module.current_device(), ...)
+      local here = tensor.device
+      return module.device(here.type == kind and here or module.current_device(), ...)
    end
 end
 
@@ -154,7 +154,7 @@ end
 
 local function processes_of(module)
    --- The processes that use a device's memory, as a text for people, by NVML.
-   ---@param device? integer|string
+   ---@param device? integer|string|torch.device
    ---@return string
    return function(device)
       local found = module._gpu_processes(device)
@@ -214,7 +214,8 @@ local function device_index_of(module, kind)
          args.refuse(kind .. ".get_device_index", "device",
             ("a number from 0 or a device such as %q"):format(kind .. ":0"), device)
       end
-      if o.allow_cpu and torch._device_name(device) == "cpu" then return -1 end
+      local known = torch._to_device(device)
+      if o.allow_cpu and known and known.type == "cpu" then return -1 end
       return module._device_index(device, "get_device_index")
    end
 end

@@ -105,7 +105,7 @@ end
 local function snapshot_of(module)
    --- What memory is made of: {segments = ..., device_traces = ...} in PyTorch's form. Lines that
    --- asked for it and the list of events are there from `_record_memory_history` on.
-   ---@param device? integer|string without it the current one, and those that were recorded
+   ---@param device? integer|string|torch.device without it the current one, and those recorded
    ---@return table
    return function(device)
       local events, frames_of, seen = module._memory_history(), frames_by_stack(), {}
@@ -140,7 +140,7 @@ end
 
 local function nested_of(stats)
    --- memory_stats with a table for each part of a name: stats.allocated_bytes.all.peak.
-   ---@param device? integer|string
+   ---@param device? integer|string|torch.device
    ---@return table
    return function(device)
       local root = {}

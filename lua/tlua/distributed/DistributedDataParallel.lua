@@ -60,9 +60,12 @@ local function check_devices(module, ids, what)
          "takes several"):format(name, what, #ids))
    end
    for path, parameter in module:named_parameters() do
-      local id = math.type(ids[1]) == "integer" and
-         ("%s:%d"):format(parameter.device:match "^%a+", ids[1]) or ids[1]
-      if parameter.device ~= id and parameter.device ~= id .. ":0" then
+      local own, id = parameter.device, ids[1]
+      local given = math.type(id) == "integer" and {type = own.type, index = id}
+         or torch._to_device(id)
+      local same = given and given.type == own.type
+         and (given.index == own.index or given.index == nil and own.index == 0)
+      if not same then
          torch.raise(("%s: %s: expected the device of the module's parameters, got %s, " ..
             "but %s is on %s"):format(name, what, ids[1], path, parameter.device))
       end

@@ -66,8 +66,7 @@ end
 -- What is to be done before and after each call so that random numbers are as asked for. The
 -- generator of the CPU is meant, and that of the default device.
 local function random_states()
-   local device = torch.get_default_device()
-   local kind = device:match "^%a+"
+   local kind = torch.get_default_device().type
    local own = torch.has(kind .. ".get_rng_state") and torch[kind]
    if not own then
       return function() return {torch.get_rng_state()} end,

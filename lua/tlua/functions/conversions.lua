@@ -22,7 +22,7 @@ function M.frombuffer(...)
    local bytes = a.buffer
    if type(bytes) == "string" then
       bytes = torch.io.bytes(bytes)
-   elseif bytes.dtype ~= "uint8" or bytes.device ~= "cpu" or not bytes:is_contiguous() then
+   elseif bytes.dtype ~= "uint8" or not bytes.is_cpu or not bytes:is_contiguous() then
       args.refuse("frombuffer", "buffer", "a string or a contiguous tensor of uint8 on the CPU",
          bytes)
    end
@@ -50,7 +50,7 @@ end
 
 --- A new tensor from nested tables, as torch.tensor makes it; the way back is x:tolist().
 ---@param data table
----@param options? {dtype: string, device: string, requires_grad: boolean}
+---@param options? {dtype: string, device: string|torch.device, requires_grad: boolean}
 ---@return Tensor
 function M.from_table(data, options)
    if type(data) ~= "table" then args.refuse("from_table", "data", "a table of numbers", data) end
@@ -75,7 +75,8 @@ local take_array = args.signature [[asarray(data: any, dtype: any?, device: any?
 --- A tensor from a tensor, a number or nested tables. `copy`: nil copies a tensor only where its
 --- dtype or device changes, true always, and false makes that an error.
 ---@param data any
----@param options? {dtype: string, device: string, copy: boolean, requires_grad: boolean}
+---@param options? {dtype: string, device: string|torch.device, copy: boolean,
+--- requires_grad: boolean}
 ---@return Tensor
 function M.asarray(...)
    local a = take_array(...)

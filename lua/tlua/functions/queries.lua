@@ -27,11 +27,12 @@ end
 function M.is_storage() return false end
 
 --- The functions of a kind of device: torch.cpu, torch.cuda or torch.sim.
----@param device? string  such as "cuda:1"; by default the default device
+---@param device? string|torch.device  such as "cuda:1"; by default the default device
 ---@return table
 function M.get_device_module(device)
    device = device == nil and torch.get_default_device() or device
-   local kind = tostring(device):match "^(%a+):?%d*$"
+   local known = torch._to_device(device)
+   local kind = known and known.type
    if kind ~= "cpu" and kind ~= "cuda" and kind ~= "sim" then
       args.refuse("get_device_module", "device", 'a device such as "cuda:1"', device)
    end

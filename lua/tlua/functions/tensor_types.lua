@@ -15,7 +15,7 @@ local dtypes <const> = {
 
 -- A tensor of the same elements, as PyTorch's constructors give of a tensor.
 local function alias(name, x, dtype, kind)
-   local fits = (not dtype or x.dtype == dtype) and (not kind or x.device:match "^%a+" == kind)
+   local fits = (not dtype or x.dtype == dtype) and (not kind or x.device.type == kind)
    if not fits then
       local place = kind and " on " .. kind or ""
       args.refuse(name, "data", ("a tensor of %s%s"):format(dtype, place), x)
@@ -57,7 +57,7 @@ local function constructor(name, dtype, kind)
       __index = torch.Tensor,
       holds = function(value)
          return torch.is_tensor(value) and value.dtype == dtype
-            and value.device:match "^%a+" == kind
+            and value.device.type == kind
       end,
    })
 end

@@ -83,6 +83,7 @@ function formats.safetensors.write(a)
    if not entries then refuse(a, message) end
    local metadata = {}
    for key, value in pairs(a.metadata or {}) do
+      if torch.type(value) == "torch.device" then value = tostring(value) end
       if type(key) ~= "string" or type(value) ~= "string" then
          torch.raise("save: metadata: expected a table of strings")
       end

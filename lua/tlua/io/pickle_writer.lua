@@ -174,9 +174,20 @@ end
 
 -- Values ---------------------------------------------------------------------------------------
 
+local function put_device(out, value)
+   if torch.type(value) ~= "torch.device" then
+      out:fail("a %s cannot be saved", torch.type(value))
+   end
+   out:call("torch", "device", function()
+      out:string(value.type)
+      if value.index then out:integer(value.index) end
+   end)
+end
+
 local writers <const> = {
    table = put_table,
    string = Pickler.string,
+   userdata = put_device,
    boolean = function(out, value) out:raw(value and "\x88" or "\x89") end,
    number = function(out, value)
       if math.type(value) == "integer" then return out:integer(value) end

@@ -158,7 +158,8 @@ end
 
 known["torch device"] = function(_, kind, index)
    if type(kind) ~= "string" then source.fail "a device has no name" end
-   return math.type(index) == "integer" and ("%s:%d"):format(kind, index) or kind
+   local name = math.type(index) == "integer" and ("%s:%d"):format(kind, index) or kind
+   return torch._to_device(name) or name
 end
 
 -- Bytes: protocol 2 has them as text whose code points they are.

@@ -6,6 +6,7 @@
 --
 --    {"$tensor": "model.1.weight"}   the tensor of that name in the file
 --    {"$float": "inf"}               a number that is not finite
+--    {"$device": "cuda:0"}           a torch.device
 --    {"$bytes": "00ff"}              a string that is not UTF-8, in hexadecimal digits
 --    {"$pairs": [[key, value], ...]} a table with other keys
 --
@@ -102,6 +103,7 @@ function flatten_value(value, path, state)
    if kind == "number" then return flatten_number(value) end
    if kind == "boolean" then return value end
    if kind == "table" then return flatten_table(value, path, state) end
+   if torch.type(value) == "torch.device" then return {["$device"] = tostring(value)} end
    fail(path, ("a %s cannot be saved"):format(kind))
 end
 
@@ -147,6 +149,11 @@ end
 
 special["$float"] = function(name)
    return floats[name] or fail("", "the structure has an unknown number")
+end
+
+special["$device"] = function(name)
+   return type(name) == "string" and torch._to_device(name)
+      or fail("", "the structure has an unknown device")
 end
 
 special["$bytes"] = function(digits)

@@ -143,12 +143,12 @@ end
 
 local function device_kind(given)
    for i = 1, given.n do
-      if torch.is_tensor(given[i]) then return tostring(given[i].device):match "^%a+" end
+      if torch.is_tensor(given[i]) then return given[i].device.type end
    end
    for i = 1, given.n do
       for _, item in ipairs(type(given[i]) == "table" and not getmetatable(given[i]) and given[i]
          or {}) do
-         if torch.is_tensor(item) then return tostring(item.device):match "^%a+" end
+         if torch.is_tensor(item) then return item.device.type end
       end
    end
    return "cpu"

@@ -14,7 +14,7 @@ local take_parameter = args.signature [[nn.UninitializedParameter(requires_grad:
    device: device?, dtype: string?)]]
 
 --- A parameter without a shape.
----@param options? {requires_grad: boolean, device: string, dtype: string}
+---@param options? {requires_grad: boolean, device: string|torch.device, dtype: string}
 ---@return Tensor
 function M.UninitializedParameter(...)
    local a = take_parameter(...)
@@ -28,7 +28,7 @@ local take_buffer = args.signature [[nn.UninitializedBuffer(persistent: boolean 
    device: device?, dtype: string?)]]
 
 --- A buffer without a shape.
----@param options? {persistent: boolean, device: string, dtype: string}
+---@param options? {persistent: boolean, device: string|torch.device, dtype: string}
 ---@return Tensor
 function M.UninitializedBuffer(...)
    local a = take_buffer(...)

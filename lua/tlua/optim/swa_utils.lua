@@ -200,7 +200,7 @@ end
 ---@param loader any  batches: a data loader, a list, or an iterator; of a batch that is a list the
 --- first element is the input
 ---@param model nn.Module
----@param device? string  where the inputs are moved to
+---@param device? string|torch.device  where the inputs are moved to
 function M.update_bn(loader, model, device)
    if not class.isinstance(model, Module) then
       args.refuse("optim.swa_utils.update_bn", "model", "a module", model)

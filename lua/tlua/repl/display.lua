@@ -50,9 +50,8 @@ end
 local function summary(value)
    local ok, text = pcall(function()
       local shape = table.concat(value.shape, "x")
-      local device = tostring(value.device)
       return ("<%s tensor%s%s>"):format(value.dtype, shape == "" and "" or " " .. shape,
-         device == "cpu" and "" or " on " .. device)
+         value.is_cpu and "" or " on " .. value.device)
    end)
    return ok and text or nil
 end

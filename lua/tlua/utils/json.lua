@@ -228,14 +228,15 @@ function write_value(value, depth)
    if kind == "string" then return write_string(value) end
    if kind == "number" then return write_number(value) end
    if kind == "boolean" or value == M.null then return tostring(value) end
-   if kind ~= "table" then torch.raise("json.encode: a " .. kind) end
+   if torch.type(value) == "torch.device" then return write_string(tostring(value)) end
+   if kind ~= "table" then torch.raise("json.encode: a " .. torch.type(value)) end
    if depth == 0 then torch.raise("json.encode: nested too deeply") end
    local is_list = M.is_array(value) or #value > 0
    return (is_list and write_array or write_object)(value, depth - 1)
 end
 
 --- The text of a value: tables that are marked as arrays or have a first element are arrays.
---- Raises an error for what JSON cannot say.
+--- A torch.device is its name. Raises an error for what JSON cannot say.
 ---@param value any
 ---@return string
 function M.encode(value)

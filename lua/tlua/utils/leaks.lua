@@ -22,8 +22,8 @@ local function counts()
    collectgarbage()
    local found = {}
    for _, group in ipairs(torch._live()) do
-      local key = table.concat({group.line, group.operator, group.dtype, group.device, group.size},
-         "\0")
+      local key = table.concat({group.line, group.operator, group.dtype, tostring(group.device),
+         group.size}, "\0")
       found[key] = group
    end
    return found

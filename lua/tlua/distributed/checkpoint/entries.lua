@@ -35,7 +35,8 @@ local function walk(title, value, path, visit, owner, key, open)
    if class.isinstance(value, Module) then return visit("module", path, value, owner, key) end
    if class.isinstance(value, Optimizer) then return visit("optimizer", path, value, owner, key) end
    local kind = type(value)
-   if kind == "number" or kind == "string" or kind == "boolean" then
+   if kind == "number" or kind == "string" or kind == "boolean"
+      or torch.type(value) == "torch.device" then
       return visit("plain", path, value, owner, key)
    end
    if kind ~= "table" or getmetatable(value) ~= nil then

@@ -175,6 +175,7 @@ function M.load(...)
    end
    for _, item in ipairs(plain) do
       local value = index.values[item[1]]
+      if torch.type(item[2]) == "torch.device" then value = torch._to_device(value) end
       if value ~= nil then item[3][item[4]] = value end
    end
 end

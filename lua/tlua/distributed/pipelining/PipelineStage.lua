@@ -18,7 +18,7 @@ local Module = require "tlua.nn.modules.Module"
 ---@field num_stages integer
 ---@field is_first boolean
 ---@field is_last boolean
----@overload fun(submodule: nn.Module, stage_index: integer, num_stages: integer, device?: string,
+---@overload fun(submodule: nn.Module, stage_index: integer, num_stages: integer, device?: any,
 ---@     options?: table): distributed.pipelining.PipelineStage
 local Stage = class.class("distributed.pipelining.PipelineStage")
 
@@ -56,8 +56,9 @@ end
 ---@param submodule nn.Module
 ---@param stage_index integer
 ---@param num_stages integer
----@param device? string
----@param options? {device: string, input_args: Tensor|Tensor[], group: distributed.ProcessGroup}
+---@param device? string|torch.device
+---@param options? {device: string|torch.device, input_args: Tensor|Tensor[],
+--- group: distributed.ProcessGroup}
 function Stage:__init(...)
    local a = take(...)
    local name <const> = "PipelineStage"

@@ -63,7 +63,7 @@ end
 
 -- Targets of classes; those that are to be ignored are 1.
 local function check_targets(target, all)
-   if target.device ~= "cpu" or target:numel() == 0 then return end
+   if not target.is_cpu or target:numel() == 0 then return end
    local least, most = target:min():item(), target:max():item()
    if least < 1 or most > all then
       torch.raise(("cross_entropy: target: expected classes from 1 to %d, got %d"):format(all,

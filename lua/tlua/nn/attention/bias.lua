@@ -7,9 +7,9 @@ local args = require "tlua.args"
 local M = {}
 
 local upper_left = args.signature [[nn.attention.bias.causal_upper_left(queries: count, keys: count,
-   device: string?)]]
+   device: device?)]]
 local lower_right = args.signature [[nn.attention.bias.causal_lower_right(queries: count,
-   keys: count, device: string?)]]
+   keys: count, device: device?)]]
 
 local function mask(a, diagonal)
    return torch.ones(a.queries, a.keys, {dtype = "bool", device = a.device}):tril(diagonal)
@@ -19,7 +19,7 @@ end
 --- does.
 ---@param queries integer
 ---@param keys integer
----@param options? {device: string}
+---@param options? {device: string|torch.device}
 ---@return Tensor mask  (queries, keys) of bool, true where a key takes part
 function M.causal_upper_left(...)
    return mask(upper_left(...), 0)
@@ -29,7 +29,7 @@ end
 --- with cached keys needs.
 ---@param queries integer
 ---@param keys integer
----@param options? {device: string}
+---@param options? {device: string|torch.device}
 ---@return Tensor mask  (queries, keys) of bool, true where a key takes part
 function M.causal_lower_right(...)
    local a = lower_right(...)

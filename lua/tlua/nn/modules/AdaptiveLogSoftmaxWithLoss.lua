@@ -41,7 +41,8 @@ end
 ---@param in_features integer
 ---@param n_classes integer
 ---@param cutoffs integer[]
----@param options? {div_value: number, head_bias: boolean, device: string, dtype: string}
+---@param options? {div_value: number, head_bias: boolean,
+--- device: string|torch.device, dtype: string}
 function Adaptive:__init(...)
    parent.__init(self)
    local a = signature(...)

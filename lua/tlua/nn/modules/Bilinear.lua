@@ -20,7 +20,7 @@ local Bilinear, parent = class.class("nn.Bilinear", Module)
 ---@param in1_features integer
 ---@param in2_features integer
 ---@param out_features integer
----@param options? {bias: boolean, device: string, dtype: string}
+---@param options? {bias: boolean, device: string|torch.device, dtype: string}
 function Bilinear:__init(...)
    parent.__init(self)
    local a = signature(...)

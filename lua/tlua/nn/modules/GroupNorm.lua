@@ -18,7 +18,8 @@ local GroupNorm, parent = class.class("nn.GroupNorm", AffineNorm)
 
 ---@param num_groups integer  a divisor of num_channels
 ---@param num_channels integer
----@param options? {eps: number, affine: boolean, bias: boolean, device: string, dtype: string}
+---@param options? {eps: number, affine: boolean, bias: boolean,
+--- device: string|torch.device, dtype: string}
 function GroupNorm:__init(...)
    parent.__init(self)
    local a = signature(...)

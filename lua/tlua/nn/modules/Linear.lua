@@ -20,7 +20,7 @@ local Linear, parent = class.class("nn.Linear", Module)
 
 ---@param in_features integer
 ---@param out_features integer
----@param options? {bias: boolean, device: string, dtype: string}
+---@param options? {bias: boolean, device: string|torch.device, dtype: string}
 function Linear:__init(...)
    parent.__init(self)
    local a = signature(...)

@@ -574,7 +574,7 @@ end
 
 -- Raises if a parameter or buffer has no data that could go to another device.
 local function check_data(module, device)
-   if tostring(device):find "^meta" then return end
+   if torch.device(device).type == "meta" then return end
    for _, list in ipairs {{module:named_parameters()}, {module:named_buffers()}} do
       for name, tensor in list[1] do
          if tensor.is_meta then
@@ -608,7 +608,7 @@ function Module:to(...)
          memory_format = what.memory_format or memory_format
       elseif is_floating(what) then
          dtype = what
-      elseif torch._device_name(what) then
+      elseif torch._to_device(what) then
          device = what
       else
          args.refuse("to", "argument " .. i, "a device or a floating-point dtype", what)
@@ -674,7 +674,7 @@ function Module:cpu()
 end
 
 --- Moves parameters and buffers to a CUDA device, number 0 by default.
----@param device? integer|string
+---@param device? integer|string|torch.device
 ---@return nn.Module self
 function Module:cuda(device)
    if math.type(device) == "integer" then device = "cuda:" .. device end

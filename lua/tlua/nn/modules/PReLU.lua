@@ -16,7 +16,7 @@ local signature = args.signature [[nn.PReLU(num_parameters: count = 1, init: num
 local PReLU, parent = class.class("nn.PReLU", Module)
 
 ---@param num_parameters? integer  1, or the number of channels
----@param options? {init: number, device: string, dtype: string}
+---@param options? {init: number, device: string|torch.device, dtype: string}
 function PReLU:__init(...)
    parent.__init(self)
    local a = signature(...)

@@ -14,7 +14,8 @@ local signature = args.signature [[nn.RMSNorm(normalized_shape: integers, eps: n
 local RMSNorm, parent = class.class("nn.RMSNorm", AffineNorm)
 
 ---@param normalized_shape integer|integer[]  the sizes of the last dimensions
----@param options? {eps: number, elementwise_affine: boolean, device: string, dtype: string}
+---@param options? {eps: number, elementwise_affine: boolean,
+--- device: string|torch.device, dtype: string}
 function RMSNorm:__init(...)
    parent.__init(self)
    local a = signature(...)

@@ -268,7 +268,7 @@ end
 
 --- A mask that hides from each position those after it.
 ---@param size integer
----@param options? {device: string, dtype: string}
+---@param options? {device: string|torch.device, dtype: string}
 ---@return Tensor  (size, size), 0 or -inf
 function Transformer.generate_square_subsequent_mask(size, options)
    return torch.full({size, size}, -math.huge, options or {}):triu(1)

@@ -32,7 +32,7 @@ function DataParallel:__init(...)
    end
    local ids = {}
    for i, device in ipairs(a.device_ids) do
-      if not torch._device_name(device) then
+      if not torch._to_device(device) then
          args.refuse(name, ("device_ids[%d]"):format(i), "a device", device)
       end
       ids[i] = torch.empty(0, {device = device}).device -- "sim" is "sim:0"

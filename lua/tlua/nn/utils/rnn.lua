@@ -30,7 +30,7 @@ local take_sequence = args.signature(title .. [[PackedSequence(data: tensor, bat
 
 function PackedSequence:__init(...)
    local a = take_sequence(...)
-   if a.batch_sizes.device ~= "cpu" then
+   if not a.batch_sizes.is_cpu then
       args.refuse(title .. "PackedSequence", "batch_sizes", "a tensor on the CPU", a.batch_sizes)
    end
    self.data, self.batch_sizes, self.sorted_indices = a.data, a.batch_sizes, a.sorted_indices
