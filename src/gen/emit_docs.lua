@@ -183,7 +183,8 @@ end
 function M.types(all)
    local out = {"---@meta tlua\n-- Generated from src/ops; not to be edited.\n",
                 "---@class torch", "local torch = {}\n", "---@class torch.Tensor",
-                "---@field shape integer[]", "---@field dtype string", "---@field device torch.device",
+                "---@field shape integer[]", "---@field dtype string",
+                "---@field device torch.device",
                 "---@field grad torch.Tensor?", "---@field requires_grad boolean",
                 "---@field is_leaf boolean"}
    for _, sign in ipairs {"add", "sub", "mul", "div", "mod", "pow", "idiv", "unm"} do
