@@ -165,14 +165,14 @@ GEN := $(BUILD)/gen
 # Files are of all systems, or of one as their names tell.
 of_other := $(if $(WINDOWS),%_posix.c,%_windows.c)
 LIB_SRC := $(filter-out $(of_other) src/dist/mpi/plugin.c,\
-  $(sort $(wildcard $(foreach d,core ops ops/* autograd graph dist dist/shm dist/mpi dist/nccl lua,src/$d/*.c))))
+  $(sort $(wildcard $(foreach d,core core/* io ops ops/* autograd graph dist dist/shm dist/mpi dist/nccl lua,src/$d/*.c))))
 MAIN_SRC := $(filter-out $(of_other),$(sort $(wildcard src/main/*.c)))
 ISA_SRC := $(sort $(wildcard kernels/cpu/isa/*.c kernels/cpu/*/isa/*.c))
 BUILT_IN_SRC := $(filter-out $(ISA_SRC),$(sort $(wildcard kernels/meta/*.c kernels/cpu/*.c kernels/cpu/*/*.c)))
 LUA_SRC := $(sort $(wildcard lua/tlua/*.lua lua/tlua/*/*.lua lua/tlua/*/*/*.lua))
 SCHEMAS := $(sort $(wildcard src/ops/*/*.lua))
 GENERATOR := $(sort $(wildcard src/gen/*.lua src/lua/*.lua)) \
-  $(addprefix src/,tlua.h core/iter.h core/blame.h core/kernel_parts.h core/kernel.h core/lapack.h core/device.h core/backend.h)
+  $(addprefix src/,tlua.h $(addprefix core/kernel/,iter.h fault.h parts.h kernel.h lapack.h) core/device/api.h core/device/backend.h)
 
 FAMILIES := $(basename $(notdir $(SCHEMAS)))
 GEN_SRC := $(foreach f,$(FAMILIES),$(GEN)/ops_$f.c $(GEN)/bind_$f.c)
@@ -487,7 +487,7 @@ $(EMULATED)/tlua_cuda.so: $(EMULATED_OBJ) $(OBJ)/files.txt
 # what they include is in it.
 $(EMULATED)/obj/spec/cuda/lib/nvrtc.cc.o: EMULATE += -DTLK_EMULATED_CXX='"$(CXX) -I$(GEN)"'
 $(OBJ)/kernels/cuda/fusion/source.c.o $(EMULATED)/obj/kernels/cuda/fusion/source.c.o: \
-  $(addprefix kernels/,bessel.h special.h math.h fused.h) $(addprefix src/core/,shared.h random.h blame.h) \
+  $(addprefix kernels/,bessel.h special.h math.h fused.h) $(addprefix src/core/kernel/,host_device.h random.h fault.h) \
   $(addprefix kernels/cuda/,fault.h random/drop.h element.cuh fusion/call.h fusion/loop.cuh)
 
 # What answers for NCCL, between processes.

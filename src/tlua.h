@@ -76,7 +76,7 @@ TL_API tl_ErrorKind tl_error_kind(void);
 /* X(name, text, bytes, category, digits, exponent, ...): `digits` is how many
 ** bits a number has without its sign (of a float: of its significand), floats
 ** are less than 2 to the power of `exponent`; what follows is the caller's. A
-** row and the conversions in core/element.h are all that a type needs. ORDER
+** row and the conversions in core/kernel/element.h are all that a type needs. ORDER
 ** DTYPE: files and kernel tables may rely on the order, so a new type goes to
 ** the end; a build may add some of its own with TL_MORE_DTYPES. */
 #define TL_DTYPES(X, ...)                            \

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/alloc.h"
+#include "core/memory/alloc.h"
 #include "isas.h" /* generated: TLK_ISAS */
 #include "kernels/cpu/cpu.h"
 

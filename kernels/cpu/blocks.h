@@ -7,7 +7,7 @@
 #ifndef TLK_BLOCKS_H
 #define TLK_BLOCKS_H
 
-#include "core/iter.h"
+#include "core/kernel/iter.h"
 
 typedef struct tlk_Blocks {
   const tli_Iter *it;

@@ -16,7 +16,7 @@
 
 #include <stdatomic.h>
 
-#include "core/backend.h"
+#include "core/device/backend.h"
 #include "core/error.h"
 
 /* Elements by which loops advance: a vector of float32 in the widest set. */
@@ -126,7 +126,7 @@ typedef struct tlk_Scanner {
 
 #define TLK_SOFTMAX_COLS 128 /* of a strip at most: what is read twice stays in cache */
 
-/* Normalisation of one row; see layer_norm in core/kernel.h. weight and bias
+/* Normalisation of one row; see layer_norm in core/kernel/kernel.h. weight and bias
 ** may be NULL; without `shift` the mean is taken as 0. */
 typedef struct tlk_Norm {
   void (*row)(int64_t n, const void *in, void *out, const void *weight, const void *bias,

@@ -5,7 +5,7 @@
 #ifndef TLK_UPCAST_H
 #define TLK_UPCAST_H
 
-#include "core/alloc.h"
+#include "core/memory/alloc.h"
 #include "kernels/cpu/cpu.h"
 
 /* `in` itself if its dtype is one to compute in; else a copy in that dtype,

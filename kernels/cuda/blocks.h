@@ -10,14 +10,14 @@
 ** A block belongs to its arena's stream: freed, it may be handed out again at once, since
 ** what uses it next comes later on that stream. A block that other streams use as well is
 ** pending until they have passed the point where it was freed. What is allocated for a
-** pool is a graph's (capture_begin in core/device.h).
+** pool is a graph's (capture_begin in core/device/api.h).
 **
 ** Callers hold one lock around all calls of one cuda_Blocks.
 */
 #ifndef TLK_CUDA_BLOCKS_H
 #define TLK_CUDA_BLOCKS_H
 
-#include "core/device.h"
+#include "core/device/api.h"
 
 #define CUDA_BLOCK_UNIT 512            /* sizes of blocks are multiples of it */
 #define CUDA_SMALL_BLOCK (1024 * 1024) /* up to this size blocks share granules of their own */

@@ -3,7 +3,7 @@
 ** memory, errors. C and C++; what kernels use on the device is in cuda.cuh.
 **
 ** The host's side is C on the runtime's C interface, kernels are CUDA C++ in .cu
-** files, a folder for each family of operators. Every kernel of core/kernel.h is a
+** files, a folder for each family of operators. Every kernel of core/kernel/kernel.h is a
 ** function tlk_<name> here, which launches and returns: nothing but what waits by its
 ** meaning waits for the device.
 */
@@ -12,7 +12,7 @@
 
 #include <cuda_runtime_api.h>
 
-#include "core/kernel.h"
+#include "core/kernel/kernel.h"
 #include "kernels/cuda/fault.h"
 
 #ifdef __cplusplus
@@ -36,7 +36,7 @@ bool cuda_ok(cudaError_t error, const char *call);
 #define CUDA_TRY(call) \
   if (!cuda_ok(call, #call)) return false
 
-/* ---- devices (device.c) ---------------------------------------------------------- */
+/* ---- devices (plugin.c) ---------------------------------------------------------- */
 
 /* Makes a device the calling thread's; false with a message where that fails, as in a
 ** forked child. To be called before any call of the runtime. */

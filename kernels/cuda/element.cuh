@@ -22,7 +22,7 @@ typedef unsigned long long uint64_t;
 #define INFINITY __int_as_float(0x7f800000)
 #define NAN __int_as_float(0x7fc00000)
 #else
-#include "core/element.h"
+#include "core/kernel/element.h"
 #endif
 
 #define DEVICE static __device__ __forceinline__

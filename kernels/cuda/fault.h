@@ -5,7 +5,7 @@
 #ifndef TLK_CUDA_FAULT_H
 #define TLK_CUDA_FAULT_H
 
-#include "core/blame.h"
+#include "core/kernel/fault.h"
 
 /* Where kernels note a fault. The first to change `taken`, which lies on the device,
 ** writes `fault`, which lies in host memory that the device can write. */

@@ -5,7 +5,7 @@
 #ifndef TLK_CUDA_PLUGIN_H
 #define TLK_CUDA_PLUGIN_H
 
-#include "core/backend.h"
+#include "core/device/backend.h"
 #include "kernels/cuda/cuda.h"
 
 extern const tl_Host *cuda_host;
@@ -44,7 +44,7 @@ cudaEvent_t cuda_event_handle(const tl_Event *event);
 /* The number of the capture that it was recorded in last, 0 if in none. */
 uint64_t cuda_event_capture(const tl_Event *event);
 
-/* ---- graph.c ---- */
+/* ---- capture.c ---- */
 
 bool cuda_capture_begin(tl_Stream *stream, uint64_t pool, tl_CaptureMode mode);
 tl_Graph *cuda_capture_end(tl_Stream *stream);

@@ -1,14 +1,14 @@
 /*
 ** meta.c - the meta device: tensors with a shape, a dtype and strides, and no memory. Operators
 ** check, promote and allocate on it as on any other device; its kernels compute nothing, and
-** what would read values on the host fails (core/transfer.c).
+** what would read values on the host fails (core/device/transfer.c).
 **
-** Each kernel of core/kernel.h is listed here by TLK_KERNELS, so a new one needs no line.
+** Each kernel of core/kernel/kernel.h is listed here by TLK_KERNELS, so a new one needs no line.
 */
 #include <stdint.h>
 #include <stdio.h>
 
-#include "core/backend.h"
+#include "core/device/backend.h"
 
 /* ---- kernels --------------------------------------------------------------------- */
 
@@ -20,7 +20,7 @@
 TLK_KERNELS(X)
 #undef X
 
-/* ---- factorizations, by the signatures of core/lapack.h -------------------------- */
+/* ---- factorizations, by the signatures of core/kernel/lapack.h -------------------------- */
 
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wunused-parameter"
@@ -106,7 +106,7 @@ static void release(tl_Device device, void *data, int64_t bytes) {}
 
 static bool record_stream(tl_Device device, void *data, tl_Stream *stream) { return true; }
 
-/* To this device: core/transfer.c asks for no other direction. */
+/* To this device: core/device/transfer.c asks for no other direction. */
 static bool transfer(const struct tlk_transfer *call) { return true; }
 
 static bool memory_stats(tl_Device device, tl_MemoryStats *out) {

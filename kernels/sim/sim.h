@@ -19,7 +19,7 @@
 
 #include <pthread.h>
 
-#include "core/backend.h"
+#include "core/device/backend.h"
 
 #define SIM_STREAMS 17 /* the default one and those handed out, half of them urgent */
 
@@ -139,7 +139,7 @@ typedef struct sim_Device {
 extern const tl_Host *sim_host;
 extern const tl_Backend sim_backend;
 
-/* ---- device.c ---- */
+/* ---- plugin.c ---- */
 
 void sim_lock(void);
 void sim_unlock(void);
@@ -201,7 +201,7 @@ bool sim_event_sync(tl_Event *event);
 bool sim_event_query(tl_Event *event, bool *done);
 bool sim_event_elapsed(tl_Event *start, tl_Event *end, double *milliseconds);
 
-/* ---- graph.c ---- */
+/* ---- capture.c ---- */
 
 /* Work of a stream that takes part in a capture. */
 bool sim_locked_record(tl_Stream *stream, sim_Kind kind, const sim_Command *what, const void *call,

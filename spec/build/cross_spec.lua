@@ -9,8 +9,8 @@ local warnings = "-Wall -Wextra -Wshadow -Wconversion -Wmissing-prototypes -Wstr
 
 -- Those files of the engine that look at the machine, for a system.
 local function core(system)
-   return "src/core/alloc.c src/core/parallel.c src/core/generator.c src/ops/random/random.c " ..
-      "src/core/platform_" .. system .. ".c"
+   return "src/core/memory/alloc.c src/core/platform/parallel.c src/core/device/generator.c src/ops/random/random.c " ..
+      "src/core/platform/platform_" .. system .. ".c"
 end
 
 -- Whether a compiler is there, with the C library's headers.

@@ -60,10 +60,13 @@ end)
 -- what lies above; operators and the graph meet in two headers.
 local may_include = {
    ["src/core"] = {"core/", "tlua.h", "kernels.h"},
+   ["src/io"] = {"core/", "io/"},
    ["src/ops"] = {"core/", "ops/", "ops.h", "autograd/graph.h"},
    ["src/autograd"] = {"core/", "autograd/", "ops.h"},
    ["src/dist"] = {"core/", "dist/", "ops/", "ops.h", "tlua.h"},
-   ["src/lua"] = {"core/", "ops/", "autograd/", "dist/", "lua/", "ops.h", "bind.h", "tlua.h"},
+   ["src/lua"] = {
+      "core/", "io/", "ops/", "autograd/", "dist/", "lua/", "ops.h", "bind.h", "tlua.h",
+   },
    ["src/main"] = {"core/", "dist/", "lua/", "main/", "tlua.h"},
    ["kernels/cpu"] = {
       "core/", "kernels/cpu/", "kernels/fused.h", "kernels/math.h", "kernels/optim.h",

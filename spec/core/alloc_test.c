@@ -2,7 +2,7 @@
 ** alloc_test.c - sizes, alignment, counters, limits, faults, threads. Also
 ** built with sanitizers, where nothing is cached.
 */
-#include "core/alloc.h"
+#include "core/memory/alloc.h"
 
 #include <pthread.h>
 #include <stdatomic.h>

@@ -6,7 +6,7 @@
 #include <pthread.h>
 
 #include "autograd/graph.h"
-#include "core/alloc.h"
+#include "core/memory/alloc.h"
 #include "ops.h"
 #include "test.h"
 

@@ -1,17 +1,17 @@
 /*
-** cache_test.c - cache.h: what is found again, and that nothing else is.
+** cache_test.c - disk_cache.h: what is found again, and that nothing else is.
 */
-#include "core/cache.h"
+#include "core/device/disk_cache.h"
 
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "core/alloc.h"
-#include "core/backend.h"
-#include "core/folder.h"
-#include "core/platform.h"
+#include "core/memory/alloc.h"
+#include "core/device/backend.h"
+#include "core/platform/folder.h"
+#include "core/platform/platform.h"
 #include "test.h"
 
 static char folder[64] = "/tmp/tlua-cache-XXXXXX";

@@ -10,9 +10,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/alloc.h"
-#include "core/cache.h"
-#include "core/backend.h"
+#include "core/memory/alloc.h"
+#include "core/device/disk_cache.h"
+#include "core/device/backend.h"
 #include "kernels/cuda/lib/cudnn.h"
 
 /* ---- what the plugin has elsewhere -------------------------------------------------------------- */

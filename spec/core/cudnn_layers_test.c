@@ -7,7 +7,7 @@
 
 #ifdef HAVE_CUDNN
 
-#include "core/platform.h"
+#include "core/platform/platform.h"
 #include "spec/core/cudnn_host.h"
 
 #include "kernels/cuda/lib/cudnn.c"

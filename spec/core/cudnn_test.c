@@ -12,7 +12,7 @@
 
 #include <unistd.h>
 
-#include "core/platform.h"
+#include "core/platform/platform.h"
 #include "spec/core/cudnn_host.h"
 
 #include "kernels/cuda/lib/cudnn.c"

@@ -10,8 +10,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "core/backend.h"
-#include "core/transfer.h"
+#include "core/device/backend.h"
+#include "core/device/transfer.h"
 #include "ops.h"
 #include "ops/common.h"
 #include "test.h"

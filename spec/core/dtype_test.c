@@ -1,11 +1,11 @@
 /*
 ** dtype_test.c - names, promotion against PyTorch's table, scalars.
 */
-#include "core/dtype.h"
+#include "core/tensor/dtype.h"
 
 #include <math.h>
 
-#include "core/tensor.h"
+#include "core/tensor/tensor.h"
 #include "test.h"
 
 enum { NUMBERS = 3, OPERANDS = 2 * TL_NDTYPES + NUMBERS };

@@ -1,6 +1,6 @@
 /*
 ** fusion_test.c - chains of elementwise kernels become CUDA C that NVRTC compiles, for the H200's
-** architecture; no GPU is needed. Which calls go together, plan.c alone tells. Passes over what
+** architecture; no GPU is needed. Which calls go together, grouping.c alone tells. Passes over what
 ** there is nothing to try with: without CUDA's headers there is one test that says so.
 */
 #include "test.h"
@@ -13,10 +13,10 @@
 
 #ifdef HAVE_CUDA
 
-#include "core/alloc.h"
+#include "core/memory/alloc.h"
 #include "kernels/cuda/lib/nvrtc.c"
 
-#include "kernels/cuda/fusion/plan.c"
+#include "kernels/cuda/fusion/grouping.c"
 #define size_of size_of_element
 #define touches source_touches
 #include "kernels/cuda/fusion/source.c"

@@ -1,7 +1,7 @@
 /*
 ** half_test.c - every bit pattern of the half types, and every rounding tie.
 */
-#include "core/half.h"
+#include "core/kernel/half.h"
 
 #include <math.h>
 

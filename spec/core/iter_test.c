@@ -2,8 +2,8 @@
 ** iter_test.c - the reduced loop visits the same elements as plain nested
 ** loops over the shape do, and no dimension more than memory demands.
 */
-#include "core/iter.h"
-#include "core/tensor.h"
+#include "core/kernel/iter.h"
+#include "core/tensor/tensor.h"
 
 #include <stdlib.h>
 

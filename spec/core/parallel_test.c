@@ -2,7 +2,7 @@
 ** parallel_test.c - ranges cover everything once, on as many threads as were
 ** allowed.
 */
-#include "core/parallel.h"
+#include "core/platform/parallel.h"
 
 #include <pthread.h>
 #include <stdatomic.h>

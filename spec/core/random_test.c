@@ -2,8 +2,8 @@
 ** random_test.c - Philox4x32-10 against the known answers that its authors
 ** publish (Random123, kat_vectors), and the generator's book-keeping.
 */
-#include "core/generator.h"
-#include "core/random.h"
+#include "core/device/generator.h"
+#include "core/kernel/random.h"
 
 #include "test.h"
 

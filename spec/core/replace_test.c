@@ -3,7 +3,7 @@
 ** calls of a save, and who removes it. rename is ours here, so that something can happen
 ** just before it.
 */
-#include "core/replace.h"
+#include "core/platform/replace.h"
 
 #include <dirent.h>
 #include <fcntl.h>

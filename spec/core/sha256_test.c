@@ -1,7 +1,7 @@
 /*
-** sha256_test.c - core/sha256.h by the examples of FIPS 180-4 and RFC 4231.
+** sha256_test.c - dist/sha256.h by the examples of FIPS 180-4 and RFC 4231.
 */
-#include "core/sha256.h"
+#include "dist/sha256.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /*
 ** shape_test.c - sizes, strides, dimensions and broadcasting.
 */
-#include "core/tensor.h"
+#include "core/tensor/tensor.h"
 
 #include "test.h"
 

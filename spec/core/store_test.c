@@ -16,9 +16,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "core/platform.h"
-#include "core/share.h"
-#include "core/socket.h"
+#include "core/platform/platform.h"
+#include "core/platform/share.h"
+#include "core/platform/socket.h"
 #include "dist/secret.h"
 #include "test.h"
 

@@ -1,10 +1,10 @@
 /*
 ** tensor_test.c - making, sharing and freeing, also when memory runs out.
 */
-#include "core/tensor.h"
+#include "core/tensor/tensor.h"
 
-#include "core/alloc.h"
-#include "core/backend.h"
+#include "core/memory/alloc.h"
+#include "core/device/backend.h"
 #include "test.h"
 
 static void bad_sizes_are_refused(void) {

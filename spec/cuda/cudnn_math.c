@@ -20,7 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/half.h"
+#include "core/kernel/half.h"
 
 enum { NOTHING, FORWARD, DATA_BACK };
 

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/half.h"
+#include "core/kernel/half.h"
 #include "kernels/cuda/lib/lib.h"
 #include "kernels/cuda/plugin.h"
 #include "spec/cuda/library.h"

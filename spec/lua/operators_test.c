@@ -7,7 +7,7 @@
 #include <lua.h>
 #include <lualib.h>
 
-#include "core/alloc.h"
+#include "core/memory/alloc.h"
 #include "test.h"
 
 static const char *const setup =

@@ -15,11 +15,11 @@
 
 #include "autograd/grads.h"
 #include "autograd/hooks.h"
-#include "autograd/plan.h"
-#include "core/alloc.h"
-#include "core/backend.h"
-#include "core/parallel.h"
-#include "core/profile.h"
+#include "autograd/schedule.h"
+#include "core/memory/alloc.h"
+#include "core/device/backend.h"
+#include "core/platform/parallel.h"
+#include "core/observe/profile.h"
 #include "ops.h"
 
 typedef struct Pass {

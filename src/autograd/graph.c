@@ -10,9 +10,9 @@
 
 #include "autograd/hooks.h"
 #include "autograd/packed.h"
-#include "core/alloc.h"
-#include "core/backend.h"
-#include "core/profile.h"
+#include "core/memory/alloc.h"
+#include "core/device/backend.h"
+#include "core/observe/profile.h"
 #include "ops.h"
 
 /* ---- nodes ---- */

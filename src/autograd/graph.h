@@ -8,7 +8,7 @@
 #ifndef TLI_GRAPH_H
 #define TLI_GRAPH_H
 
-#include "core/tensor.h"
+#include "core/tensor/tensor.h"
 
 typedef struct tli_Node tli_Node;
 

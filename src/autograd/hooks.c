@@ -11,8 +11,8 @@
 
 #include <string.h>
 
-#include "core/alloc.h"
-#include "core/platform.h"
+#include "core/memory/alloc.h"
+#include "core/platform/platform.h"
 
 /* ---- hooks ---- */
 

@@ -1,6 +1,6 @@
 /*
 ** mode.c - what a thread records: grad mode and anomaly mode. Inference mode,
-** which marks tensors as they are made, is core's (core/tensor.h).
+** which marks tensors as they are made, is core's (core/tensor/tensor.h).
 ** Invariant: in inference mode nothing is recorded, whatever grad mode says.
 */
 #include "autograd/graph.h"

@@ -3,7 +3,7 @@
 ** another, mostly of a view of itself.
 */
 #include "autograd/hooks.h"
-#include "core/backend.h"
+#include "core/device/backend.h"
 
 static bool refused(const char *op, const tl_Tensor *self, const tl_Tensor *view) {
   bool leaf =

@@ -5,8 +5,8 @@
 */
 #include <string.h>
 
-#include "core/alloc.h"
-#include "core/parallel.h"
+#include "core/memory/alloc.h"
+#include "core/platform/parallel.h"
 #include "dist/work.h"
 
 /* ---- joining ----------------------------------------------------------------------- */

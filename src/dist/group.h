@@ -10,7 +10,7 @@
 #ifndef TLI_GROUP_H
 #define TLI_GROUP_H
 
-#include "core/tensor.h"
+#include "core/tensor/tensor.h"
 #include "dist/reduce.h"
 #include "dist/store.h"
 

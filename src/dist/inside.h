@@ -7,9 +7,9 @@
 #ifndef TLI_DIST_INSIDE_H
 #define TLI_DIST_INSIDE_H
 
-#include "core/platform.h"
-#include "core/profile.h"
-#include "core/share.h"
+#include "core/platform/platform.h"
+#include "core/observe/profile.h"
+#include "core/platform/share.h"
 #include "dist/group.h"
 
 /* What a rank is about, for messages. */

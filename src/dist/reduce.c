@@ -4,7 +4,7 @@
 */
 #include "dist/reduce.h"
 
-#include "core/element.h"
+#include "core/kernel/element.h"
 #include "core/error.h"
 
 const char *const tli_reduction_names[] = {

@@ -4,7 +4,7 @@
 #ifndef TLI_DIST_REDUCE_H
 #define TLI_DIST_REDUCE_H
 
-#include "core/dtype.h"
+#include "core/tensor/dtype.h"
 
 /* X(name, text): ORDER REDUCE. Bitwise ones are for integers and bool, the mean for
 ** floating types; of bool, sum and max are "or", product and min are "and". */

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "core/error.h"
-#include "core/platform.h"
+#include "core/platform/platform.h"
 
 bool tli_secret_make(char out[TLI_SECRET_ROOM]) {
   unsigned char bytes[32];

@@ -5,8 +5,8 @@
 #ifndef TLI_SECRET_H
 #define TLI_SECRET_H
 
-#include "core/private_file.h"
-#include "core/sha256.h"
+#include "core/platform/private_file.h"
+#include "dist/sha256.h"
 
 enum {
   TLI_SECRET_LEAST = 16, /* characters */

@@ -8,9 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/platform.h"
-#include "core/share.h"
-#include "core/socket.h"
+#include "core/platform/platform.h"
+#include "core/platform/share.h"
+#include "core/platform/socket.h"
 #include "dist/secret.h"
 
 /* What an answer may take beyond the time that was asked for. */

@@ -11,9 +11,9 @@
 #include <string.h>
 
 #include "core/error.h"
-#include "core/platform.h"
-#include "core/share.h"
-#include "core/socket.h"
+#include "core/platform/platform.h"
+#include "core/platform/share.h"
+#include "core/platform/socket.h"
 #include "dist/secret.h"
 #include "dist/store.h"
 #include "dist/store_table.h"

@@ -5,11 +5,11 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/alloc.h"
-#include "core/backend.h"
-#include "core/parallel.h"
-#include "core/pinned.h"
-#include "core/transfer.h"
+#include "core/memory/alloc.h"
+#include "core/device/backend.h"
+#include "core/platform/parallel.h"
+#include "core/memory/pinned.h"
+#include "core/device/transfer.h"
 #include "dist/work.h"
 #include "ops/common.h"
 #include "ops.h"

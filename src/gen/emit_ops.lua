@@ -288,7 +288,7 @@ end
 --- The C file of one family.
 function M.family(family, all)
    local out = {"/* Generated from " .. family.file .. "; not to be edited. */",
-                "#include \"core/profile.h\"\n#include \"ops.h\"\n#include \"ops/common.h\"\n"
+                "#include \"core/observe/profile.h\"\n#include \"ops.h\"\n#include \"ops/common.h\"\n"
                    .. "#include <math.h>\n"}
    for _, op in ipairs(family.ops) do
       out[#out + 1] = emit_op(op, all)
@@ -300,7 +300,7 @@ end
 function M.header(all)
    local out = {"/* Generated from src/ops; not to be edited. */",
                 "#ifndef TLI_OPS_H\n#define TLI_OPS_H\n",
-                "#include \"core/generator.h\"\n#include \"core/tensor.h\"\n",
+                "#include \"core/device/generator.h\"\n#include \"core/tensor/tensor.h\"\n",
                 "/* Operators, differentiable; new references, NULL or false on failure. */"}
    local natives = {}
    for _, op in ipairs(all.ops) do

@@ -37,8 +37,8 @@ local function families(directory)
 end
 
 -- What host and plugins must agree on, apart from the kernels themselves.
-local shared = {"tlua.h", "core/iter.h", "core/blame.h", "core/kernel_parts.h", "core/kernel.h",
-   "core/lapack.h", "core/device.h", "core/backend.h"}
+local shared = {"tlua.h", "core/kernel/iter.h", "core/kernel/fault.h", "core/kernel/parts.h",
+   "core/kernel/kernel.h", "core/kernel/lapack.h", "core/device/api.h", "core/device/backend.h"}
 
 local function shared_text()
    local texts = {}

@@ -10,8 +10,8 @@
 
 #include <string.h>
 
-#include "core/alloc.h"
-#include "core/capture.h"
+#include "core/memory/alloc.h"
+#include "core/device/capture.h"
 #include "lua/autograd.h"
 #include "lua/coroutine.h"
 #include "lua/value.h"

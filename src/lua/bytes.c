@@ -7,11 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/codecs.h"
-#include "core/csv.h"
-#include "core/dequantize.h"
-#include "core/folder.h"
-#include "core/platform.h"
+#include "io/codecs.h"
+#include "io/csv.h"
+#include "io/dequantize.h"
+#include "core/platform/folder.h"
+#include "core/platform/platform.h"
 #include "lua/value.h"
 
 enum { MOST_PIXELS = 1 << 28 };

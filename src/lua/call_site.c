@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/history.h"
-#include "core/backend.h"
+#include "core/observe/history.h"
+#include "core/device/backend.h"
 #include "lua/value.h"
 
 /* Texts such as "script.lua:12", which stay for good; no more than these. */

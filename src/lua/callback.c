@@ -16,7 +16,7 @@
 #include <string.h>
 
 #include "autograd/graph.h"
-#include "core/platform.h"
+#include "core/platform/platform.h"
 
 #define MOST_VALUES 8
 #define LEAST_LIMIT 1000

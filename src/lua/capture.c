@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/capture.h"
+#include "core/device/capture.h"
 #include "lua/autocast.h"
 #include "lua/device.h"
 

@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/pinned.h"
+#include "core/memory/pinned.h"
 
 /* ---- arguments --------------------------------------------------------------------- */
 

@@ -5,7 +5,7 @@
 #ifndef TLI_LUA_DEVICE_H
 #define TLI_LUA_DEVICE_H
 
-#include "core/backend.h"
+#include "core/device/backend.h"
 #include "lua/coroutine.h"
 #include "lua/value.h"
 

@@ -5,9 +5,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/alloc.h"
-#include "core/history.h"
-#include "core/pinned.h"
+#include "core/memory/alloc.h"
+#include "core/observe/history.h"
+#include "core/memory/pinned.h"
 #include "lua/device.h"
 
 /* ---- figures ----------------------------------------------------------------------- */

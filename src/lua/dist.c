@@ -14,10 +14,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/parallel.h"
-#include "core/platform.h"
-#include "core/profile.h"
-#include "core/share.h"
+#include "core/platform/parallel.h"
+#include "core/platform/platform.h"
+#include "core/observe/profile.h"
+#include "core/platform/share.h"
 #include "dist/group.h"
 #include "dist/secret.h"
 #include "dist/store.h"

@@ -8,9 +8,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/codecs.h"
-#include "core/platform.h"
-#include "core/replace.h"
+#include "io/codecs.h"
+#include "core/platform/platform.h"
+#include "core/platform/replace.h"
 #include "lua/value.h"
 
 static FILE *check_file(lua_State *L, int index, const char *what) {

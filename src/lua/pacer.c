@@ -16,8 +16,8 @@
 ** Never changes the collector's mode or parameters, and leaves it alone when
 ** the host has stopped it. lua_gc does nothing inside a finalizer.
 */
-#include "core/platform.h"
-#include "core/profile.h"
+#include "core/platform/platform.h"
+#include "core/observe/profile.h"
 #include "lua/callback.h"
 
 /* New bytes before a young step. The least keeps what is computed in a

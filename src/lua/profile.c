@@ -3,7 +3,7 @@
 ** with. A session is a userdata; its events are read one at a time, since a Lua table for
 ** each of millions would take more than what is profiled.
 */
-#include "core/profile.h"
+#include "core/observe/profile.h"
 
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /*
 ** settings.c - what users set for kernels, as one function for lua/tlua/backends.lua.
 */
-#include "core/backend.h"
+#include "core/device/backend.h"
 #include "lua/value.h"
 
 /* _setting(name): a number; _setting(name, value) sets it. */

@@ -2,8 +2,8 @@
 ** socket.c - connections by TCP for lua/tlua: what torch.utils.mlflow speaks
 ** through. Between the binding and the Lua files; no function of the users'.
 */
-#include "core/platform.h"
-#include "core/socket.h"
+#include "core/platform/platform.h"
+#include "core/platform/socket.h"
 #include "lua/value.h"
 
 #define SOCKET "torch.Socket"

@@ -15,8 +15,8 @@
 #endif
 
 #include "autograd/graph.h"
-#include "core/backend.h"
-#include "core/generator.h"
+#include "core/device/backend.h"
+#include "core/device/generator.h"
 #include "ops/common.h"
 
 #define TLI_MAX_PARKED 16

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/pinned.h"
+#include "core/memory/pinned.h"
 #include "lua/device.h"
 
 #define STREAM "torch.Stream"

@@ -5,10 +5,10 @@
 #include <math.h>
 #include <string.h>
 
-#include "core/alloc.h"
-#include "core/backend.h"
-#include "core/live.h"
-#include "core/platform.h"
+#include "core/memory/alloc.h"
+#include "core/device/backend.h"
+#include "core/observe/live.h"
+#include "core/platform/platform.h"
 #include "lua/autograd.h"
 #include "lua/coroutine.h"
 #include "lua/value.h"

@@ -20,10 +20,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/own.h"
-#include "core/parallel.h"
-#include "core/platform.h"
-#include "core/profile.h"
+#include "core/platform/own.h"
+#include "core/platform/parallel.h"
+#include "core/platform/platform.h"
+#include "core/observe/profile.h"
 #include "lua/device.h"
 #include "lua/parcel.h"
 #include "lua/value.h"

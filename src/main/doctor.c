@@ -14,10 +14,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/backend.h"
-#include "core/cache.h"
-#include "core/folder.h"
-#include "core/platform.h"
+#include "core/device/backend.h"
+#include "core/device/disk_cache.h"
+#include "core/platform/folder.h"
+#include "core/platform/platform.h"
 #include "main/edit.h"
 #include "main/globals.h"
 #include "tlua.h"

@@ -30,7 +30,7 @@
 #include <unistd.h>
 #include <wchar.h>
 
-#include "core/platform.h"
+#include "core/platform/platform.h"
 #include "main/history.h"
 
 /* Characters that end a word. Dots, colons and brackets do not: the word is a

@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/platform.h"
-#include "core/share.h"
+#include "core/platform/platform.h"
+#include "core/platform/share.h"
 
 #define SECOND INT64_C(1000000000)
 #define LAST_CALL SECOND      /* after the last that came, of enough */

@@ -18,8 +18,8 @@
 #include <stddef.h>
 
 #include "core/error.h"
-#include "core/platform.h"
-#include "core/parallel.h"
+#include "core/platform/platform.h"
+#include "core/platform/parallel.h"
 #include "main/lost.h"
 #include "main/terminal.h"
 #include "tlua.h"

@@ -22,7 +22,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "core/platform.h"
+#include "core/platform/platform.h"
 #include "dist/group.h"
 #include "dist/secret.h"
 #include "dist/store.h"

@@ -14,7 +14,7 @@
 #include <stddef.h>
 #include <unistd.h>
 
-#include "core/platform.h"
+#include "core/platform/platform.h"
 
 /* Written before the handler is installed, read by it. */
 static tli_LostFn volatile current;

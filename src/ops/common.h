@@ -6,9 +6,9 @@
 #define TLI_COMMON_H
 
 #include "autograd/graph.h"
-#include "core/alloc.h"
-#include "core/backend.h"
-#include "core/transfer.h"
+#include "core/memory/alloc.h"
+#include "core/device/backend.h"
+#include "core/device/transfer.h"
 #include "ops.h" /* generated */
 
 #define TLI_PI 3.14159265358979323846

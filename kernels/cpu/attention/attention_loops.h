@@ -2,7 +2,7 @@
 ** attention_loops.h - the loops of attention.h for one type: attention_<type>.c
 ** defines `real` and includes this.
 */
-#include "core/random.h"
+#include "core/kernel/random.h"
 #include "kernels/cpu/attention/attention.h"
 #include "kernels/cpu/elementary.h"
 

@@ -8,7 +8,7 @@
 */
 #include "kernels/cpu/conv/conv.h"
 
-#include "core/parallel.h"
+#include "core/platform/parallel.h"
 #include "kernels/cpu/conv/padded_image.h"
 #include "kernels/cpu/conv/plan.h"
 #include "kernels/cpu/conv/winograd.h"

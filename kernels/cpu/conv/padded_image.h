@@ -7,7 +7,7 @@
 #ifndef TLK_PADDED_IMAGE_H
 #define TLK_PADDED_IMAGE_H
 
-#include "core/backend.h"
+#include "core/device/backend.h"
 
 /* One channel of an image: `phases` planes of `pitch` elements. Element i of
 ** dimension d lies in phase (i + before) % step at (i + before) / step. */

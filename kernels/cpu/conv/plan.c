@@ -3,8 +3,8 @@
 
 #include <string.h>
 
-#include "core/alloc.h"
-#include "core/parallel.h"
+#include "core/memory/alloc.h"
+#include "core/platform/parallel.h"
 #include "kernels/cpu/blocks.h"
 
 /* Below, turning the sums round would cost more than taking them. */

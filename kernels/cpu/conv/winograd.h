@@ -6,7 +6,7 @@
 #ifndef TLK_WINOGRAD_H
 #define TLK_WINOGRAD_H
 
-#include "core/backend.h"
+#include "core/device/backend.h"
 
 /* The segments of all images. Their order: images, then columns of segments from left to
 ** right, then each column from the top down. */

@@ -5,7 +5,7 @@
 */
 #include <string.h>
 
-#include "core/parallel.h"
+#include "core/platform/parallel.h"
 #include "kernels/cpu/blocks.h"
 #include "kernels/cpu/cpu.h"
 

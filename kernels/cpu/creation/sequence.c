@@ -3,7 +3,7 @@
 ** each from its position alone, and then converted; so nothing accumulates,
 ** and the result does not depend on how threads share the work.
 */
-#include "core/parallel.h"
+#include "core/platform/parallel.h"
 #include "kernels/cpu/cpu.h"
 
 typedef struct Sequence {

@@ -1,5 +1,5 @@
 /*
-** gather.h - the inner loops of gather and scatter, see core/kernel.h. A tile
+** gather.h - the inner loops of gather and scatter, see core/kernel/kernel.h. A tile
 ** is some lines side by side and a stretch of each.
 */
 #ifndef TLK_GATHER_H

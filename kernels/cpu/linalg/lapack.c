@@ -3,14 +3,14 @@
 ** convention: everything by address, and a hidden length for each character.
 ** Threads share out the matrices of a batch.
 */
-#include "core/lapack.h"
+#include "core/kernel/lapack.h"
 
 #include <stdatomic.h>
 
-#include "core/alloc.h"
+#include "core/memory/alloc.h"
 #include "core/error.h"
-#include "core/parallel.h"
-#include "core/platform.h"
+#include "core/platform/parallel.h"
+#include "core/platform/platform.h"
 #include "kernels/cpu/matmul/blas.h"
 #include "kernels/cpu/cpu.h"
 

@@ -6,7 +6,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "core/parallel.h"
+#include "core/platform/parallel.h"
 #include "kernels/cpu/blocks.h"
 
 static double number_at(const void *data, int64_t i, int64_t size) {

@@ -10,8 +10,8 @@
 #include <math.h>
 #include <stdatomic.h>
 
-#include "core/alloc.h"
-#include "core/parallel.h"
+#include "core/memory/alloc.h"
+#include "core/platform/parallel.h"
 
 typedef struct Work {
   const tlk_Ctc *call;

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/platform.h"
+#include "core/platform/platform.h"
 #include "kernels/cpu/cpu.h"
 
 #define CORE_VARIABLE "OPENBLAS_CORETYPE"

@@ -7,9 +7,9 @@
 
 #include <stdatomic.h>
 
-#include "core/alloc.h"
+#include "core/memory/alloc.h"
 #include "core/error.h"
-#include "core/parallel.h"
+#include "core/platform/parallel.h"
 #include "kernels/cpu/blocks.h"
 #include "kernels/cpu/cpu.h"
 

@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-#include "core/alloc.h"
+#include "core/memory/alloc.h"
 #include "kernels/cpu/blocks.h"
 #include "kernels/cpu/cpu.h"
 

@@ -8,7 +8,7 @@
 #ifndef TLK_TILE_H
 #define TLK_TILE_H
 
-#include "core/backend.h"
+#include "core/device/backend.h"
 
 /* More rows than any instruction set's tile has. */
 #define TLK_TILE_ROWS 8

@@ -4,7 +4,7 @@
 */
 #include <math.h>
 
-#include "core/alloc.h"
+#include "core/memory/alloc.h"
 #include "kernels/cpu/norm/channels.h"
 
 static double weight_at(const void *weight, int64_t i, int64_t size) {

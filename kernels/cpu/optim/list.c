@@ -3,7 +3,7 @@
 */
 #include <stdatomic.h>
 
-#include "core/parallel.h"
+#include "core/platform/parallel.h"
 #include "kernels/cpu/blocks.h"
 #include "kernels/cpu/optim/optim.h"
 #include "kernels/optim.h"

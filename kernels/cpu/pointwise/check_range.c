@@ -3,7 +3,7 @@
 */
 #include <stdatomic.h>
 
-#include "core/parallel.h"
+#include "core/platform/parallel.h"
 #include "kernels/cpu/cpu.h"
 
 typedef struct Check {

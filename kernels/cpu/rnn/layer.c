@@ -2,8 +2,8 @@
 ** layer.c - what both passes of a recurrent layer share: where its rows and its
 ** memory lie, how samples are shared among threads, and arrays of the half types.
 */
-#include "core/alloc.h"
-#include "core/parallel.h"
+#include "core/memory/alloc.h"
+#include "core/platform/parallel.h"
 #include "kernels/cpu/blocks.h"
 #include "kernels/cpu/rnn/rnn.h"
 #include "kernels/cpu/upcast.h"

@@ -4,7 +4,7 @@
 ** Rows are turned, piece by piece, to lie side by side: sums that do not wait
 ** for each other.
 */
-#include "core/parallel.h"
+#include "core/platform/parallel.h"
 #include "kernels/cpu/blocks.h"
 #include "kernels/cpu/cpu.h"
 

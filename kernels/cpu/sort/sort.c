@@ -8,9 +8,9 @@
 #include <stdatomic.h>
 #include <string.h>
 
-#include "core/alloc.h"
-#include "core/element.h"
-#include "core/parallel.h"
+#include "core/memory/alloc.h"
+#include "core/kernel/element.h"
+#include "core/platform/parallel.h"
 #include "kernels/cpu/blocks.h"
 
 /* ---- keys ---- */

@@ -4,8 +4,8 @@
 */
 #include "kernels/cpu/vision/resample.h"
 
-#include "core/alloc.h"
-#include "core/parallel.h"
+#include "core/memory/alloc.h"
+#include "core/platform/parallel.h"
 #include "kernels/cpu/blocks.h"
 
 typedef struct Run {

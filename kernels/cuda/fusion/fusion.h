@@ -54,7 +54,7 @@ typedef struct fusion_Plan {
   fusion_Step steps[FUSION_STEPS];
 } fusion_Plan;
 
-/* ---- plan.c: what goes together ---- */
+/* ---- grouping.c: what goes together ---- */
 
 /* Adds a call to a plan, which may be empty; false, with the plan as it was, where it does not
 ** fit: another shape, memory that overlaps otherwise, too many operands, random numbers that

@@ -1,6 +1,6 @@
 /*
 ** kernel.c - kernels of chains by their source: those of this program in a list, others on disk
-** (core/cache.h), by the source with all that it includes, the architecture and the compiler.
+** (core/device/disk_cache.h), by the source with all that it includes, the architecture and the compiler.
 */
 #include <pthread.h>
 #include <stdio.h>

@@ -14,18 +14,18 @@
 /* ---- the files ------------------------------------------------------------------------------ */
 
 /* X(symbol, name in #include, file) */
-#define FILES(X)                                                      \
-  X(bessel, "kernels/bessel.h", "kernels/bessel.h")                   \
-  X(special, "kernels/special.h", "kernels/special.h")                \
-  X(math, "kernels/math.h", "kernels/math.h")                         \
-  X(fused, "kernels/fused.h", "kernels/fused.h")                      \
-  X(shared, "core/shared.h", "src/core/shared.h")                     \
-  X(random, "core/random.h", "src/core/random.h")                     \
-  X(blame, "core/blame.h", "src/core/blame.h")                        \
-  X(fault, "kernels/cuda/fault.h", "kernels/cuda/fault.h")            \
-  X(drop, "kernels/cuda/random/drop.h", "kernels/cuda/random/drop.h") \
-  X(element, "kernels/cuda/element.cuh", "kernels/cuda/element.cuh")  \
-  X(call, "kernels/cuda/fusion/call.h", "kernels/cuda/fusion/call.h") \
+#define FILES(X)                                                          \
+  X(bessel, "kernels/bessel.h", "kernels/bessel.h")                       \
+  X(special, "kernels/special.h", "kernels/special.h")                    \
+  X(math, "kernels/math.h", "kernels/math.h")                             \
+  X(fused, "kernels/fused.h", "kernels/fused.h")                          \
+  X(shared, "core/kernel/host_device.h", "src/core/kernel/host_device.h") \
+  X(random, "core/kernel/random.h", "src/core/kernel/random.h")           \
+  X(blame, "core/kernel/fault.h", "src/core/kernel/fault.h")              \
+  X(fault, "kernels/cuda/fault.h", "kernels/cuda/fault.h")                \
+  X(drop, "kernels/cuda/random/drop.h", "kernels/cuda/random/drop.h")     \
+  X(element, "kernels/cuda/element.cuh", "kernels/cuda/element.cuh")      \
+  X(call, "kernels/cuda/fusion/call.h", "kernels/cuda/fusion/call.h")     \
   X(loop, "kernels/cuda/fusion/loop.cuh", "kernels/cuda/fusion/loop.cuh")
 
 #define X(symbol, name, file)                                                         \

@@ -3,7 +3,7 @@
 ** device; work that cuDNN has no plan for is remembered, too. With
 ** torch.backends.cudnn.benchmark the first few plans are run on the data at hand and the
 ** fastest is kept; a graph that is captured gets what was measured before. What was found is
-** kept on disk for the next program (core/cache.h), in the words from which cuDNN makes the plan
+** kept on disk for the next program (core/device/disk_cache.h), in the words from which cuDNN makes the plan
 ** again.
 */
 #include <stddef.h>

@@ -1,5 +1,5 @@
 /*
-** cusolver.c - the factorizations of core/lapack.h by cuSOLVER and cuBLAS, which are opened
+** cusolver.c - the factorizations of core/kernel/lapack.h by cuSOLVER and cuBLAS, which are opened
 ** when the first is asked for. Where they are not, LAPACK computes on the host.
 **
 ** A device has one handle of either library. A routine takes the device's lock, sets the

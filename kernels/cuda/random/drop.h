@@ -5,7 +5,7 @@
 #ifndef TLK_CUDA_RANDOM_DROP_H
 #define TLK_CUDA_RANDOM_DROP_H
 
-#include "core/random.h"
+#include "core/kernel/random.h"
 
 /* What the elements that are kept are multiplied by. */
 TLI_FN double tlk_drop_scale(double p) { return p < 1 ? 1 / (1 - p) : 0; }

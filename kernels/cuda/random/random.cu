@@ -3,7 +3,7 @@
 ** their words what the CPU makes. A float takes one word, a double and an integer two, a
 ** pair of normal numbers the words of both (Box and Muller's method).
 */
-#include "core/random.h"
+#include "core/kernel/random.h"
 #include "kernels/cpu/elementary_f32.h"
 #include "kernels/cuda/cuda.cuh"
 

@@ -14,7 +14,7 @@ struct Picked;
 
 /* The first elements of each row in order. */
 bool cuda_select_first(const tlk_Context *cx, const struct Keys *in, const struct Picked *out);
-/* See select_rank in core/kernel.h. */
+/* See select_rank in core/kernel/kernel.h. */
 bool cuda_select_rank(const tlk_Context *cx, const struct Keys *in, const struct Picked *out,
                       int64_t rank, bool skip_nan);
 

@@ -20,7 +20,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "core/half.h"
+#include "core/kernel/half.h"
 
 #define API __attribute__((visibility("default")))
 enum { MOST_RANKS = 16, MOST_STEPS = 256 };

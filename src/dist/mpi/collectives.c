@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/element.h"
+#include "core/kernel/element.h"
 #include "dist/mpi/mpi.h"
 
 /* What one call of MPI moves at most, bytes; and elements that are summed. */

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/plugin.h"
+#include "core/device/plugin.h"
 #include "dist/mpi/mpi.h"
 
 tli_Mutex tli_mpi_lock = TLI_MUTEX_INIT;

@@ -4,7 +4,7 @@
 */
 #include <stdio.h>
 
-#include "core/parallel.h"
+#include "core/platform/parallel.h"
 #include "dist/mpi/mpi.h"
 
 #define LOOK INT64_C(50000000) /* nanoseconds between two looks into the store */

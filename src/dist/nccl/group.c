@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/alloc.h"
-#include "core/platform.h"
+#include "core/memory/alloc.h"
+#include "core/platform/platform.h"
 #include "dist/nccl/nccl.h"
 #include "ops.h"
 

@@ -1,6 +1,6 @@
 /*
 ** nccl.h - groups whose ranks have a GPU each: what their files know of one another. NCCL itself is
-** behind tl_CommApi (core/device.h), which the GPUs' plugin has.
+** behind tl_CommApi (core/device/api.h), which the GPUs' plugin has.
 **
 ** The caller puts a call on the group's stream, behind what the current stream has been given so
 ** far, and does not wait for it; whoever waits for the Work has the then current stream
@@ -10,7 +10,7 @@
 #ifndef TLI_DIST_NCCL_H
 #define TLI_DIST_NCCL_H
 
-#include "core/backend.h"
+#include "core/device/backend.h"
 #include "dist/telling.h"
 
 /* Memory that NCCL was told of. */

@@ -5,7 +5,7 @@
 */
 #include <string.h>
 
-#include "core/alloc.h"
+#include "core/memory/alloc.h"
 #include "dist/nccl/nccl.h"
 
 static bool add(tli_Nccl *n, tl_CommStep step) {

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/alloc.h"
+#include "core/memory/alloc.h"
 #include "dist/shm/shm.h"
 
 /* ---- rings ----------------------------------------------------------------------- */

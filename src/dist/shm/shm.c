@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/parallel.h"
+#include "core/platform/parallel.h"
 
 static int64_t align(int64_t n) { return (n + 4095) / 4096 * 4096; }
 

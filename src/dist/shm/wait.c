@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/parallel.h"
+#include "core/platform/parallel.h"
 #include "dist/shm/shm.h"
 
 /* How long to look before sleeping, and to sleep before looking whether all live. */

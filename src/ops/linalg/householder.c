@@ -1,7 +1,7 @@
 /*
 ** householder.c - products of Householder's reflections.
 */
-#include "core/lapack.h"
+#include "core/kernel/lapack.h"
 #include "ops/chain.h"
 
 static bool check_reflectors(const tl_Tensor *A, const tl_Tensor *tau) {

@@ -7,7 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "core/lapack.h"
+#include "core/kernel/lapack.h"
 #include "ops/chain.h"
 #include "ops/linalg/lapack.h"
 

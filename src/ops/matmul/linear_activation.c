@@ -3,7 +3,7 @@
 */
 #include <string.h>
 
-#include "core/profile.h"
+#include "core/observe/profile.h"
 #include "ops/chain.h"
 #include "ops/matmul/matmul.h"
 

@@ -4,7 +4,7 @@
 */
 #include <stdio.h>
 
-#include "core/pinned.h"
+#include "core/memory/pinned.h"
 #include "ops/chain.h"
 
 typedef struct Net {

@@ -5,7 +5,7 @@
 ** gives the most negative int32 or int64, and narrower integers keep the low
 ** bits of the int32, as x86 and thus PyTorch have it. Bool is "not zero".
 */
-#include "core/element.h"
+#include "core/kernel/element.h"
 #include "kernels/cpu/cpu.h"
 
 #if defined(__F16C__)

@@ -6,7 +6,7 @@
 ** takes one word, a double and an integer two, a pair of normal numbers the
 ** words of both (Box and Muller's method).
 */
-#include "core/random.h"
+#include "core/kernel/random.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/elementary.h"
 

@@ -2,7 +2,7 @@
 --
 -- While a save is under way its first rank holds the new index open, as a file
 -- .tlua-PROCESS-COUNT-TIME.tmp of the folder. A later save takes the parts away that killed ones
--- have left, unless such a file of somebody who lives is there (core/scratch.h).
+-- have left, unless such a file of somebody who lives is there (core/platform/scratch.h).
 
 local torch = require "tlua"
 local boxes = require "tlua.distributed.checkpoint.boxes"

@@ -26,7 +26,7 @@ M.SDPBackend = {
    CUDNN_ATTENTION = "CUDNN_ATTENTION",
 }
 
--- ORDER TL_SDP_ of core/device.h.
+-- ORDER TL_SDP_ of core/device/api.h.
 local bits <const> = {MATH = 1, FLASH_ATTENTION = 2, EFFICIENT_ATTENTION = 4, CUDNN_ATTENTION = 8}
 local math_first <const> = 16
 

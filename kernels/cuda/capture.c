@@ -1,0 +1,168 @@
+/*
+** capture.c - work captured once and replayed. A stream takes part in a capture when it
+** began it or waits for an event of it; the driver knows, and tells the capture's id.
+*/
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "kernels/cuda/fusion/fusion.h"
+#include "kernels/cuda/plugin.h"
+
+/* A capture that is open. */
+typedef struct Capture {
+  struct Capture *next;
+  unsigned long long id; /* the driver's */
+  uint64_t pool;
+  tl_Stream *stream; /* that began it */
+} Capture;
+
+struct tl_Graph {
+  int device;
+  uint64_t pool;
+  uint64_t launched; /* streams, as bits */
+  cudaGraphExec_t exec;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static Capture *captures; /* owned */
+static atomic_int open_captures;
+
+/* The pool of the capture of that id; 0 if it is not open, or not ours. */
+static uint64_t pool_of(unsigned long long id) {
+  uint64_t pool = 0;
+  pthread_mutex_lock(&lock);
+  for (const Capture *c = captures; c; c = c->next)
+    if (c->id == id) pool = c->pool;
+  pthread_mutex_unlock(&lock);
+  return pool;
+}
+
+bool cuda_capture_is_open(uint64_t number) { return pool_of(number) != 0; }
+
+/* The driver's id of the capture that a stream takes part in, 0 if none. */
+static unsigned long long id_of(const tl_Stream *stream) {
+  enum cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  unsigned long long id = 0;
+  if (cudaStreamGetCaptureInfo(stream->handle, &status, &id, NULL, NULL, NULL, NULL) != cudaSuccess)
+    cudaGetLastError();
+  return status == cudaStreamCaptureStatusNone ? 0 : id;
+}
+
+uint64_t cuda_capture(const tl_Stream *stream) {
+  if (atomic_load_explicit(&open_captures, memory_order_relaxed) == 0) return 0;
+  return cuda_enter(stream->device) ? id_of(stream) : 0;
+}
+
+uint64_t cuda_capture_pool(const tl_Stream *stream) {
+  uint64_t number = cuda_capture(stream);
+  return number ? pool_of(number) : 0;
+}
+
+bool cuda_device_captures(int device) {
+  bool found = false;
+  pthread_mutex_lock(&lock);
+  for (const Capture *c = captures; c; c = c->next) found = found || c->stream->device == device;
+  pthread_mutex_unlock(&lock);
+  return found;
+}
+
+bool cuda_may_wait(const tl_Stream *stream, const char *what) {
+  return cuda_capture(stream) == 0 ||
+         cuda_fail(TL_EDEVICE, "%s: not possible while a graph is captured", what);
+}
+
+static enum cudaStreamCaptureMode mode_of(tl_CaptureMode mode) {
+  return mode == TL_CAPTURE_GLOBAL         ? cudaStreamCaptureModeGlobal
+         : mode == TL_CAPTURE_THREAD_LOCAL ? cudaStreamCaptureModeThreadLocal
+                                           : cudaStreamCaptureModeRelaxed;
+}
+
+/* False where the driver does not tell the id, by which all else is found. */
+static bool add(Capture *c, tl_Stream *stream, uint64_t pool) {
+  *c = (Capture){.id = id_of(stream), .pool = pool, .stream = stream};
+  if (c->id == 0)
+    return cuda_fail(TL_EDEVICE,
+                     "cudaStreamGetCaptureInfo: a capture was begun, and none is there");
+  pthread_mutex_lock(&lock);
+  c->next = captures;
+  captures = c;
+  pthread_mutex_unlock(&lock);
+  atomic_fetch_add(&open_captures, 1);
+  return true;
+}
+
+static bool begin(Capture *c, tl_Stream *stream, uint64_t pool, tl_CaptureMode mode) {
+  cudaGraph_t recorded = NULL;
+  CUDA_TRY(cudaStreamBeginCapture(stream->handle, mode_of(mode)));
+  if (add(c, stream, pool)) return true;
+  if (cudaStreamEndCapture(stream->handle, &recorded) != cudaSuccess) cudaGetLastError();
+  if (recorded) cudaGraphDestroy(recorded);
+  return false;
+}
+
+/* Takes the capture that the stream began out of the list; NULL if there is none. */
+static Capture *take(const tl_Stream *stream) {
+  pthread_mutex_lock(&lock);
+  Capture **at = &captures;
+  while (*at && (*at)->stream != stream) at = &(*at)->next;
+  Capture *c = *at;
+  if (c) *at = c->next;
+  pthread_mutex_unlock(&lock);
+  if (c) atomic_fetch_sub(&open_captures, 1);
+  return c;
+}
+
+bool cuda_capture_begin(tl_Stream *stream, uint64_t pool, tl_CaptureMode mode) {
+  if (!cuda_enter(stream->device) || !cuda_may_wait(stream, "capturing") ||
+      !cuda_memory_hold(stream->device, pool))
+    return false;
+  Capture *c = cuda_host->alloc(sizeof *c);
+  cuda_memory_capture(stream->device, 1);
+  if (c && begin(c, stream, pool, mode)) return true;
+  if (c) cuda_host->free(c, sizeof *c);
+  cuda_memory_capture(stream->device, -1);
+  cuda_memory_let_go(stream->device, pool, 0);
+  return false;
+}
+
+static bool instantiate(tl_Graph *graph, cudaGraph_t recorded) {
+  CUDA_TRY(cudaGraphInstantiate(&graph->exec, recorded, 0));
+  return true;
+}
+
+/* The capture's hold on its pool becomes the graph's. */
+tl_Graph *cuda_capture_end(tl_Stream *stream) {
+  cudaGraph_t recorded = NULL;
+  if (!cuda_enter(stream->device)) return NULL;
+  Capture *c = take(stream);
+  if (c == NULL) {
+    cuda_fail(TL_EDEVICE, "no graph is being captured on this stream");
+    return NULL;
+  }
+  bool settled = fusion_settle_all(c->id);
+  tl_Graph *graph = cuda_host->alloc(sizeof *graph);
+  if (graph) *graph = (tl_Graph){.device = stream->device, .pool = c->pool};
+  bool ok = cuda_ok(cudaStreamEndCapture(stream->handle, &recorded), "cudaStreamEndCapture") &&
+            settled && graph && instantiate(graph, recorded);
+  if (recorded) cudaGraphDestroy(recorded);
+  cuda_memory_capture(stream->device, -1);
+  if (!ok) cuda_memory_let_go(stream->device, c->pool, 0);
+  cuda_host->free(c, sizeof *c);
+  if (ok) return graph;
+  if (graph) cuda_host->free(graph, sizeof *graph);
+  return NULL;
+}
+
+bool cuda_graph_launch(tl_Graph *graph, tl_Stream *stream) {
+  if (!cuda_enter(stream->device) || !cuda_may_wait(stream, "replaying a graph")) return false;
+  CUDA_TRY(cudaGraphLaunch(graph->exec, stream->handle));
+  graph->launched |= (uint64_t)1 << stream->id;
+  return true;
+}
+
+/* A launch on its way ends all the same: the driver keeps what it needs. */
+void cuda_graph_free(tl_Graph *graph) {
+  if (cuda_enter(graph->device)) cudaGraphExecDestroy(graph->exec);
+  cuda_memory_let_go(graph->device, graph->pool, graph->launched);
+  cuda_host->free(graph, sizeof *graph);
+}

@@ -1,0 +1,382 @@
+/*
+** plugin.c - the plugin's entry and table, the devices, and what they report.
+*/
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "kernels/cuda/fusion/fusion.h"
+#include "kernels/cuda/plugin.h"
+#include "kernels/cuda/rnn/cudnn_rnn.h"
+
+typedef struct Device {
+  pthread_mutex_t lock;
+  atomic_bool open; /* streams and error word are made on first use */
+  cuda_Word word;
+  cudaStream_t aside; /* what the word is cleared on */
+  int multiprocessors, shared_bytes;
+  _Atomic int64_t waits;
+  atomic_bool failed;
+  char why[1500]; /* guarded; of cuda_note_failure */
+} Device;
+
+const tl_Host *cuda_host;
+
+static int ndevices;
+static Device devices[CUDA_MAX_DEVICES];
+static atomic_bool forked; /* this process is not the one that opened the devices */
+static _Thread_local int current = -1;
+
+/* ---- errors ---------------------------------------------------------------------- */
+
+bool cuda_fail(tl_ErrorKind kind, const char *format, ...) {
+  char text[512];
+  va_list args;
+  va_start(args, format);
+  vsnprintf(text, sizeof text, format, args);
+  va_end(args);
+  return cuda_host->fail(kind, "cuda: %s", text);
+}
+
+/* After some errors every call of the process fails: faults of the hardware (214), and of
+** kernels (700 to 719, but for those about peers and registered memory). */
+static bool is_final(cudaError_t error) {
+  int number = (int)error;
+  return number == 214 || number == 700 || number == 702 || number == 710 ||
+         (number >= 714 && number <= 719);
+}
+
+static int attribute(int device, enum cudaDeviceAttr which) {
+  int value = 0;
+  if (cudaDeviceGetAttribute(&value, which, device) != cudaSuccess) cudaGetLastError();
+  return value;
+}
+
+/* This build has no code for the device. */
+static bool no_image(int device) {
+  int major = attribute(device, cudaDevAttrComputeCapabilityMajor);
+  int minor = attribute(device, cudaDevAttrComputeCapabilityMinor);
+  return cuda_fail(TL_EDEVICE,
+                   "cuda:%d has compute capability %d.%d, and this build has kernels for %s; "
+                   "build with make CUDA_ARCH=\"%s %d%d\"",
+                   device, major, minor, TLK_CUDA_ARCH, TLK_CUDA_ARCH, major, minor);
+}
+
+bool cuda_ok(cudaError_t error, const char *call) {
+  if (error == cudaSuccess) return true;
+  cudaGetLastError(); /* what the runtime remembers of it would be reported again */
+  tl_ErrorKind kind = error == cudaErrorMemoryAllocation ? TL_EMEM : TL_EDEVICE;
+  size_t name = strcspn(call, "(");
+  if (error == cudaErrorNoKernelImageForDevice && current >= 0) return no_image(current);
+  return cuda_fail(kind, "%.*s: %s (%s)%s", (int)name, call, cudaGetErrorString(error),
+                   cudaGetErrorName(error),
+                   is_final(error) ? "; this process can use no GPU any more" : "");
+}
+
+/* ---- devices ----------------------------------------------------------------------- */
+
+/* Before anything else is launched. On a stream of its own: no stream of ours waits for the
+** driver's, and others may be captured. */
+static bool clear_word(const Device *d) {
+  CUDA_TRY(cudaMemsetAsync(d->word.taken, 0, sizeof(int), d->aside));
+  CUDA_TRY(cudaStreamSynchronize(d->aside));
+  return true;
+}
+
+static bool open_word(Device *d) {
+  void *fault, *taken;
+  CUDA_TRY(cudaHostAlloc(&fault, sizeof(tlk_Fault), cudaHostAllocMapped | cudaHostAllocPortable));
+  CUDA_TRY(cudaMalloc(&taken, sizeof(int)));
+  CUDA_TRY(cudaStreamCreateWithFlags(&d->aside, cudaStreamNonBlocking));
+  memset(fault, 0, sizeof(tlk_Fault));
+  d->word = (cuda_Word){taken, fault};
+  return clear_word(d);
+}
+
+/* What a block may have at the most, less static arrays; more than so much leaves a
+** multiprocessor with a single one. */
+static int shared_most(int most) {
+  const int enough = 200 * 1024, arrays = 4 * 1024;
+  return most - arrays < enough ? most - arrays : enough;
+}
+
+static bool open_device(Device *d, int device) {
+  int most = 0;
+  CUDA_TRY(cudaDeviceGetAttribute(&d->multiprocessors, cudaDevAttrMultiProcessorCount, device));
+  CUDA_TRY(cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device));
+  d->shared_bytes = shared_most(most);
+  return open_word(d) && cuda_streams_open(device) && cuda_memory_open(device);
+}
+
+/* What every first use of a device has to make, once for the process. */
+static bool open_once(int device) {
+  Device *d = &devices[device];
+  pthread_mutex_lock(&d->lock);
+  bool ok = atomic_load(&d->open) || open_device(d, device);
+  if (ok) atomic_store(&d->open, true);
+  pthread_mutex_unlock(&d->lock);
+  return ok;
+}
+
+bool cuda_enter(int device) {
+  if (atomic_load_explicit(&forked, memory_order_relaxed))
+    return cuda_fail(TL_EDEVICE, "a forked process cannot use its parent's devices; open them "
+                                 "after the fork");
+  if (current != device) {
+    CUDA_TRY(cudaSetDevice(device));
+    current = device;
+  }
+  return atomic_load_explicit(&devices[device].open, memory_order_acquire) || open_once(device);
+}
+
+cuda_Word cuda_word(const tlk_Context *cx) { return devices[cx->device.index].word; }
+
+void cuda_device_kind(int device, cuda_DeviceKind *out) {
+  struct cudaDeviceProp p;
+  memset(out, 0, sizeof *out);
+  if (!cuda_ok(cudaGetDeviceProperties(&p, device), "cudaGetDeviceProperties")) return;
+  snprintf(out->name, sizeof out->name, "%.90s", p.name);
+  out->major = p.major;
+  out->minor = p.minor;
+  out->multiprocessors = p.multiProcessorCount;
+  out->memory = (int64_t)p.totalGlobalMem;
+}
+
+int cuda_multiprocessors(int device) { return devices[device].multiprocessors; }
+
+int64_t cuda_shared_bytes(int device) { return devices[device].shared_bytes; }
+
+int cuda_device_count(void) { return ndevices; }
+
+void cuda_count_wait(int device) {
+  atomic_fetch_add_explicit(&devices[device].waits, 1, memory_order_relaxed);
+}
+
+void cuda_note_failure(int device, const char *why) {
+  Device *d = &devices[device];
+  pthread_mutex_lock(&d->lock);
+  snprintf(d->why, sizeof d->why, "%s", why);
+  atomic_store(&d->failed, true);
+  pthread_mutex_unlock(&d->lock);
+}
+
+static bool report_failure(Device *d) {
+  pthread_mutex_lock(&d->lock);
+  bool noted = atomic_exchange(&d->failed, false);
+  if (noted) cuda_host->fail(TL_EIO, "%s", d->why);
+  pthread_mutex_unlock(&d->lock);
+  return !noted;
+}
+
+bool cuda_report(int device) {
+  Device *d = &devices[device];
+  volatile tlk_Fault *noted = d->word.fault;
+  if (atomic_load_explicit(&d->failed, memory_order_relaxed) && !report_failure(d)) return false;
+  if (noted->kind == TLK_NO_FAULT) return true;
+  pthread_mutex_lock(&d->lock);
+  tlk_Fault fault = *d->word.fault;
+  noted->kind = TLK_NO_FAULT;
+  bool cleared = clear_word(d);
+  pthread_mutex_unlock(&d->lock);
+  if (!cleared) return false;
+  return fault.kind == TLK_NO_FAULT || cuda_host->fault_fail(&fault);
+}
+
+/* ---- the table --------------------------------------------------------------------- */
+
+static void write_uuid(const struct cudaDeviceProp *p, char *out) {
+  for (int i = 0; i < 16; i++) {
+    if (i == 4 || i == 6 || i == 8 || i == 10) *out++ = '-';
+    out += snprintf(out, 3, "%02x", (unsigned char)p->uuid.bytes[i]);
+  }
+}
+
+static bool properties(int index, tl_DeviceProperties *out) {
+  struct cudaDeviceProp p;
+  CUDA_TRY(cudaGetDeviceProperties(&p, index));
+  *out = (tl_DeviceProperties){.total_memory = (int64_t)p.totalGlobalMem,
+                               .major = p.major,
+                               .minor = p.minor,
+                               .multi_processor_count = p.multiProcessorCount,
+                               .warp_size = p.warpSize,
+                               .max_threads_per_block = p.maxThreadsPerBlock,
+                               .max_threads_per_multi_processor = p.maxThreadsPerMultiProcessor,
+                               .regs_per_multiprocessor = p.regsPerMultiprocessor,
+                               .L2_cache_size = p.l2CacheSize,
+                               .shared_memory_per_block = (int64_t)p.sharedMemPerBlock,
+                               .shared_memory_per_block_optin = (int64_t)p.sharedMemPerBlockOptin,
+                               .shared_memory_per_multiprocessor =
+                                   (int64_t)p.sharedMemPerMultiprocessor,
+                               .clock_rate = attribute(index, cudaDevAttrClockRate),
+                               .memory_clock_rate = attribute(index, cudaDevAttrMemoryClockRate),
+                               .memory_bus_width = p.memoryBusWidth,
+                               .pci_bus_id = p.pciBusID,
+                               .pci_device_id = p.pciDeviceID,
+                               .pci_domain_id = p.pciDomainID,
+                               .is_integrated = p.integrated != 0,
+                               .is_multi_gpu_board = p.isMultiGpuBoard != 0,
+                               .bf16 = p.major >= 8};
+  snprintf(out->name, sizeof out->name, "%.120s", p.name);
+  write_uuid(&p, out->uuid);
+  return true;
+}
+
+static bool can_access_peer(int device, int peer) {
+  int can = 0;
+  if (cudaDeviceCanAccessPeer(&can, device, peer) != cudaSuccess) cudaGetLastError();
+  return can != 0;
+}
+
+static int64_t library_version(const char *name) {
+  int version = 0;
+  if (strcmp(name, "cuda") == 0) cudaRuntimeGetVersion(&version);
+  if (strcmp(name, "driver") == 0) cudaDriverGetVersion(&version);
+  if (strcmp(name, "nccl") == 0) return cuda_nccl_version();
+  if (strcmp(name, "cusolver") == 0) return cuda_cusolver_version();
+  return version;
+}
+
+static int64_t waits(tl_Device device) { return atomic_load(&devices[device.index].waits); }
+
+static const tl_DeviceApi api = {
+    .count = cuda_device_count,
+    .properties = properties,
+    .can_access_peer = can_access_peer,
+    .library_version = library_version,
+    .architectures = TLK_CUDA_ARCH,
+    .alloc = cuda_alloc,
+    .free = cuda_free,
+    .record_stream = cuda_record_stream,
+    .transfer = cuda_transfer,
+    .trim = cuda_trim,
+    .memory_stats = cuda_memory_stats,
+    .reset_peaks = cuda_reset_peaks,
+    .reset_sums = cuda_reset_sums,
+    .memory_info = cuda_memory_info,
+    .set_memory_limit = cuda_set_memory_limit,
+    .memory_blocks = cuda_memory_blocks,
+    .pinned_alloc = cuda_pinned_alloc,
+    .pinned_free = cuda_pinned_free,
+    .default_stream = cuda_default_stream,
+    .stream = cuda_stream,
+    .priority_range = cuda_priority_range,
+    .stream_of = cuda_stream_of,
+    .stream_handle = cuda_stream_handle,
+    .stream_id = cuda_stream_id,
+    .stream_priority = cuda_stream_priority,
+    .stream_sync = cuda_stream_sync,
+    .stream_query = cuda_stream_query,
+    .stream_wait = cuda_stream_wait,
+    .sync = cuda_sync,
+    .event = cuda_event,
+    .event_free = cuda_event_free,
+    .event_record = cuda_event_record,
+    .event_sync = cuda_event_sync,
+    .event_query = cuda_event_query,
+    .event_elapsed = cuda_event_elapsed,
+    .capture_begin = cuda_capture_begin,
+    .capture_end = cuda_capture_end,
+    .capture = cuda_capture,
+    .graph_launch = cuda_graph_launch,
+    .graph_free = cuda_graph_free,
+    .rnn_reserve = cuda_dnn_rnn_reserve,
+    .waits = waits,
+#ifndef TLK_EMULATED /* there is nothing to record */
+    .activities = cuda_activities,
+#endif
+    .comms = cuda_comms,
+    .lapack = cuda_lapack,
+};
+
+#ifndef TLK_EMULATED /* there spec/cuda answers */
+/* A kernel that this build lacks. */
+#define X(name, operands)                                                       \
+  __attribute__((weak)) bool tlk_##name(const struct tlk_##name *call) {        \
+    (void)call;                                                                 \
+    return cuda_fail(TL_EDEVICE, "%s: there is no kernel for this yet", #name); \
+  }
+TLK_KERNELS(X)
+#undef X
+#endif
+
+/* The table's functions put first on the stream what waits to become one kernel. */
+#define X(name, operands)                                                         \
+  __attribute__((unused)) static bool put_##name(const struct tlk_##name *call) { \
+    return fusion_settle(call->cx->stream) && tlk_##name(call);                   \
+  }
+TLK_KERNELS(X)
+#undef X
+
+/* What may wait itself. */
+#define TAKE(name, kind)                                                   \
+  static bool take_##name(const struct tlk_##name *call) {                 \
+    bool taken;                                                            \
+    return fusion_take(kind, call, &taken) && (taken || tlk_##name(call)); \
+  }
+TAKE(pointwise, FUSION_POINTWISE)
+TAKE(fused, FUSION_FUSED)
+TAKE(copy, FUSION_COPY)
+TAKE(fill, FUSION_FILL)
+TAKE(dropout, FUSION_DROPOUT)
+
+/* The gradient of a bias is summed after it. */
+static bool take_activation_backward(const struct tlk_activation_backward *call) {
+  bool taken;
+  if (!fusion_take_activation(call, &taken)) return false;
+  if (!taken) return tlk_activation_backward(call);
+  return call->grad_bias.data == NULL ||
+         (fusion_settle(call->cx->stream) && cuda_bias_gradient(call));
+}
+#define put_pointwise take_pointwise
+#define put_copy take_copy
+#define put_fill take_fill
+#define put_fused take_fused
+#define put_dropout take_dropout
+#define put_activation_backward take_activation_backward
+
+static const tl_Backend backend = {
+    .name = "cuda",
+#define X(name, operands) .name = put_##name,
+    TLK_KERNELS(X)
+#undef X
+        .device = &api,
+    .conv_channels_last = true,
+};
+
+/* ---- the entry ----------------------------------------------------------------------- */
+
+static const tl_Plugin plugin = {.hash = TL_PLUGIN_HASH, .backend = &backend};
+
+static void in_child(void) { atomic_store(&forked, true); }
+
+/* Why there is no device, and what helps. */
+static bool no_device(cudaError_t error) {
+  switch (error) {
+  case cudaErrorInsufficientDriver:
+  case cudaErrorStubLibrary:
+    return cuda_fail(TL_EDEVICE,
+                     "no driver was found that is new enough for CUDA %d.%d; install "
+                     "NVIDIA's driver",
+                     CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10);
+  case cudaErrorNoDevice:
+  case cudaSuccess: return cuda_fail(TL_EDEVICE, "the driver finds no GPU");
+  default: return cuda_ok(error, "cudaGetDeviceCount");
+  }
+}
+
+const tl_Plugin *tlua_plugin_open(const tl_Host *host) {
+  int count = 0;
+  cuda_host = host;
+  if (host->hash != plugin.hash) return &plugin; /* the host says so */
+  cudaError_t error = cudaGetDeviceCount(&count);
+  if (error != cudaSuccess || count == 0) {
+    no_device(error);
+    return NULL;
+  }
+  ndevices = count < CUDA_MAX_DEVICES ? count : CUDA_MAX_DEVICES;
+  for (int i = 0; i < ndevices; i++) pthread_mutex_init(&devices[i].lock, NULL);
+  pthread_atfork(NULL, NULL, in_child);
+  return &plugin;
+}

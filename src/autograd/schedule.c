@@ -1,0 +1,201 @@
+/*
+** schedule.c - a depth-first walk over the graph with a stack of its own, and the
+** hash table from nodes and leaves to slots. Invariant: slots are named by
+** number, for the array moves while the walk lasts.
+*/
+#include "autograd/schedule.h"
+
+#include <string.h>
+
+#include "core/memory/alloc.h"
+
+/* ---- arrays ---- */
+
+/* Makes room for one more than n elements. */
+static bool grow(void **data, int32_t *room, int32_t n, size_t element) {
+  if (n < *room) return true;
+  int32_t more = *room ? 2 * *room : 64;
+  if (*room > INT32_MAX / 2) return tli_fail(TL_EMEM, "backward: the graph is too large");
+  void *new = tli_alloc((size_t)more * element);
+  TL_TRY(new);
+  if (*room) memcpy(new, *data, (size_t)n * element);
+  if (*room) tli_free(*data, (size_t)*room * element);
+  *data = new;
+  *room = more;
+  return true;
+}
+
+#define GROW(array, room, n) grow((void **)&(array), &(room), n, sizeof *(array))
+
+/* ---- the table ---- */
+
+static const void *key_of(const tli_Slot *s) {
+  return s->node ? (const void *)s->node : (const void *)s->leaf;
+}
+
+/* Where the key is in the table, or the empty place where it would be. */
+static int32_t place(const tli_Plan *p, const void *key) {
+  uint64_t hash = (uint64_t)(uintptr_t)key * UINT64_C(0x9e3779b97f4a7c15);
+  uint32_t mask = (uint32_t)p->table_size - 1;
+  uint32_t i = (uint32_t)(hash >> 32) & mask;
+  while (p->table[i] >= 0 && key_of(&p->slots[p->table[i]]) != key) i = (i + 1) & mask;
+  return (int32_t)i;
+}
+
+static bool table_resize(tli_Plan *p, int32_t size) {
+  int32_t *table = tli_alloc((size_t)size * sizeof *table);
+  TL_TRY(table);
+  memset(table, -1, (size_t)size * sizeof *table);
+  if (p->table) tli_free(p->table, (size_t)p->table_size * sizeof *table);
+  p->table = table;
+  p->table_size = size;
+  for (int32_t s = 0; s < p->nslots; s++) table[place(p, key_of(&p->slots[s]))] = s;
+  return true;
+}
+
+/* The slot an edge leads to, made if there is none; -1: nowhere, -2: failure. */
+static int32_t slot_for(tli_Plan *p, const tli_Edge *edge) {
+  const void *key = edge->node ? (const void *)edge->node : (const void *)edge->leaf;
+  if (key == NULL) return -1;
+  int32_t at = place(p, key);
+  if (p->table[at] >= 0) return p->table[at];
+  if (2 * p->nslots >= p->table_size) {
+    if (p->table_size > INT32_MAX / 2 || !table_resize(p, 2 * p->table_size)) return -2;
+    at = place(p, key);
+  }
+  if (!GROW(p->slots, p->slot_room, p->nslots)) return -2;
+  p->slots[p->nslots] = (tli_Slot){.node = edge->node, .leaf = edge->leaf, .captures = -1};
+  return p->table[at] = p->nslots++;
+}
+
+int32_t tli_plan_slot(const tli_Plan *p, const tli_Edge *edge) {
+  return p->table[place(p, edge->node ? (const void *)edge->node : (const void *)edge->leaf)];
+}
+
+/* ---- the walk ---- */
+
+typedef struct Frame {
+  int32_t slot;
+  int32_t edge; /* the next one to follow */
+} Frame;
+
+typedef struct Walk {
+  tli_Plan *plan;
+  bool all; /* everything is wanted */
+  Frame *stack;
+  int32_t depth, room;
+} Walk;
+
+/* First visit of a slot. A node's edges are followed later. */
+static bool enter(Walk *w, int32_t at) {
+  tli_Plan *p = w->plan;
+  tli_Slot *s = &p->slots[at];
+  s->seen = true;
+  s->wanted = w->all || s->captures >= 0;
+  if (s->node == NULL) return true;
+  s->runs = w->all;
+  s->targets = p->ntargets;
+  for (int i = 0; i < s->node->ninputs; i++) {
+    TL_TRY(GROW(p->targets, p->target_room, p->ntargets));
+    p->targets[p->ntargets++] = -1;
+  }
+  TL_TRY(GROW(w->stack, w->room, w->depth));
+  w->stack[w->depth++] = (Frame){at, 0};
+  return true;
+}
+
+static void want(tli_Plan *p, int32_t from, int32_t to) {
+  if (!p->slots[to].wanted) return;
+  p->slots[from].runs = true;
+  p->slots[from].wanted = true;
+}
+
+/* One step: follows an edge of the topmost node, or leaves the node. A slot's
+** `wanted` is final once all behind it has been left; so it is passed on when
+** an edge leads to a slot left before, and when one is left. */
+static bool step(Walk *w) {
+  tli_Plan *p = w->plan;
+  Frame *top = &w->stack[w->depth - 1];
+  const tli_Node *node = p->slots[top->slot].node;
+  if (top->edge == node->ninputs) {
+    w->depth--;
+    if (w->depth > 0) want(p, w->stack[w->depth - 1].slot, top->slot);
+    return true;
+  }
+  int32_t from = top->slot, i = top->edge++;
+  int32_t to = slot_for(p, &node->edges[i]);
+  if (to == -1) return true;
+  TL_TRY(to >= 0);
+  p->targets[p->slots[from].targets + i] = to;
+  p->slots[to].uses++;
+  if (!p->slots[to].seen) TL_TRY(enter(w, to));
+  want(p, from, to);
+  return true;
+}
+
+static bool walk_from(Walk *w, const tli_Edge *root) {
+  int32_t at = slot_for(w->plan, root);
+  TL_TRY(at >= 0);
+  w->plan->slots[at].uses++;
+  if (w->plan->slots[at].seen) return true;
+  TL_TRY(enter(w, at));
+  while (w->depth > 0) TL_TRY(step(w));
+  return true;
+}
+
+static bool mark_inputs(tli_Plan *p, const tli_Edge *inputs, int ninputs) {
+  if (ninputs == 0) return true;
+  p->next = tli_alloc((size_t)ninputs * sizeof *p->next);
+  TL_TRY(p->next);
+  p->ninputs = ninputs;
+  for (int i = ninputs - 1; i >= 0; i--) {
+    int32_t at = slot_for(p, &inputs[i]);
+    TL_TRY(at >= 0);
+    p->next[i] = p->slots[at].captures;
+    p->slots[at].captures = i;
+  }
+  return true;
+}
+
+bool tli_plan_build(tli_Plan *p, const tli_Edge *roots, int nroots, const tli_Edge *inputs,
+                    int ninputs) {
+  *p = (tli_Plan){.slots = NULL};
+  TL_TRY(table_resize(p, 128));
+  TL_TRY(mark_inputs(p, inputs, ninputs));
+  Walk w = {.plan = p, .all = ninputs == 0};
+  bool ok = true;
+  for (int i = 0; i < nroots && ok; i++) ok = walk_from(&w, &roots[i]);
+  if (w.room) tli_free(w.stack, (size_t)w.room * sizeof *w.stack);
+  return ok;
+}
+
+/* ---- slots ---- */
+
+bool tli_slot_open(tli_Slot *s) {
+  if (tli_slot_grads(s)) return true;
+  size_t bytes = (size_t)s->node->noutputs * sizeof *s->many;
+  s->many = tli_alloc(bytes);
+  TL_TRY(s->many);
+  memset(s->many, 0, bytes);
+  return true;
+}
+
+void tli_slot_clear(tli_Slot *s) {
+  if (s->node == NULL || s->node->noutputs == 1) {
+    tl_Tensor *t = s->one;
+    s->one = NULL;
+    tli_release(t);
+  } else if (s->many) {
+    for (int k = 0; k < s->node->noutputs; k++) tli_release(s->many[k]);
+    tli_free(s->many, (size_t)s->node->noutputs * sizeof *s->many);
+    s->many = NULL;
+  }
+}
+
+void tli_plan_free(tli_Plan *p) {
+  for (int32_t s = 0; s < p->nslots; s++) tli_slot_clear(&p->slots[s]);
+  if (p->slot_room) tli_free(p->slots, (size_t)p->slot_room * sizeof *p->slots);
+  if (p->target_room) tli_free(p->targets, (size_t)p->target_room * sizeof *p->targets);
+  if (p->ninputs) tli_free(p->next, (size_t)p->ninputs * sizeof *p->next);
+  if (p->table) tli_free(p->table, (size_t)p->table_size * sizeof *p->table);
+}

@@ -1,0 +1,160 @@
+/*
+** backend.c - finds the kernels of a device, and the calling thread's stream on
+** it. The CPU's table is always there; others are opened on first use, once for
+** the process, and stay (the meta device's needs no plugin). So a tensor's device always has its table.
+*/
+#include "core/device/backend.h"
+
+#include <string.h>
+
+#include "core/device/capture.h"
+#include "core/platform/platform.h"
+#include "core/device/plugin.h"
+
+_Atomic(const tl_Backend *) tli_backends[TL_NDEVICETYPES] = {[TL_CPU] = &tlk_cpu_backend};
+
+atomic_bool tli_devices_opened;
+
+const tlk_Context tli_cpu_context = {.device = {TL_CPU, 0}};
+
+/* ---- opening --------------------------------------------------------------------- */
+
+/* Held while a plugin is opened, which may itself fork. So it is not held over forks; a child of a
+** process in which another thread was opening a plugin opens none: the loader's own lock may be
+** that thread's. */
+static tli_Mutex lock = TLI_MUTEX_INIT;
+static atomic_bool opening;
+static bool cut_off;
+
+static void after_fork(void) {
+  tli_mutex_init(&lock);
+  cut_off = cut_off || atomic_load(&opening);
+  atomic_store(&opening, false);
+}
+
+__attribute__((constructor)) static void watch_forks(void) { tli_at_fork(NULL, NULL, after_fork); }
+
+const tlk_Lapack *tli_lapack(tl_Device device) {
+  const tl_Backend *backend = tli_backend(device);
+  if (backend->lapack || backend->device == NULL) return backend->lapack;
+  if (backend->device->lapack == NULL || tli_capture_number(device) != 0) return NULL;
+  return backend->device->lapack();
+}
+
+const char *tli_device_type_name(int type) {
+  static const char *const names[] = {
+#define X(name, text) text,
+      TL_DEVICES(X)
+#undef X
+  };
+  return type >= 0 && type < TL_NDEVICETYPES ? names[type] : "device";
+}
+
+/* Lock held. */
+static const tl_Backend *open_table(int type) {
+  if (type == TL_META) return &tlk_meta_backend;
+  if (cut_off)
+    return tli_fail_null(TL_EDEVICE, "this process was forked while its parent opened a device");
+  atomic_store(&opening, true);
+  const tl_Backend *backend = tli_plugin_open(tli_device_type_name(type));
+  atomic_store(&opening, false);
+  return backend;
+}
+
+/* The table of a kind of device; NULL with a message. */
+static const tl_Backend *open_type(int type) {
+  const tl_Backend *backend = atomic_load_explicit(&tli_backends[type], memory_order_acquire);
+  if (backend) return backend;
+  tli_mutex_lock(&lock);
+  backend = atomic_load_explicit(&tli_backends[type], memory_order_acquire);
+  if (backend == NULL && (backend = open_table(type)) != NULL) {
+    atomic_store(&tli_devices_opened, true);
+    atomic_store_explicit(&tli_backends[type], backend, memory_order_release);
+  }
+  tli_mutex_unlock(&lock);
+  return backend;
+}
+
+const tl_Backend *tli_backend_open(tl_Device device) {
+  if (device.type < 0 || device.type >= TL_NDEVICETYPES)
+    return tli_fail_null(TL_EDEVICE, "device: expected a device, got number %d", device.type);
+  const tl_Backend *backend = open_type(device.type);
+  if (backend == NULL)
+    return tli_fail_null(TL_EDEVICE, "device %s: not available: %s; use \"cpu\"",
+                         tli_device_str(device), tl_error());
+  if (backend->device == NULL) return backend;
+  int count = backend->device->count();
+  if (device.index >= 0 && device.index < count) return backend;
+  return tli_fail_null(TL_EDEVICE, "device %s: expected %s:0 to %s:%d", tli_device_str(device),
+                       backend->name, backend->name, count - 1);
+}
+
+int tli_device_count(tl_DeviceType type) {
+  const tl_Backend *backend = open_type((int)type);
+  return backend == NULL ? 0 : backend->device ? backend->device->count() : 1;
+}
+
+/* ---- the calling thread's streams ------------------------------------------------ */
+
+static _Thread_local tlk_Context contexts[TL_NDEVICETYPES][TL_MAX_DEVICES];
+static _Thread_local int8_t current_device[TL_NDEVICETYPES];
+
+const tlk_Context *tli_context_of(tl_Device device) {
+  tlk_Context *cx = &contexts[device.type][device.index];
+  if (cx->stream == NULL) {
+    cx->device = device;
+    cx->stream = tli_backend(device)->device->default_stream(device);
+  }
+  return cx;
+}
+
+tl_Stream *tli_stream(tl_Device device) { return tli_context(device)->stream; }
+
+static _Thread_local tli_StandIn *stand_ins; /* borrowed; the innermost first */
+
+static tl_Stream *stood_in(const tli_StandIn *s, tl_Device device, tl_Stream *stream) {
+  if (s == NULL) return stream;
+  stream = stood_in(s->outer, device, stream);
+  return tli_same_device(s->device, device) && s->before == stream ? s->stream : stream;
+}
+
+static void set_stream(tl_Device device, tl_Stream *stream) {
+  tlk_Context *cx = &contexts[device.type][device.index];
+  cx->device = device;
+  cx->stream = stream;
+}
+
+void tli_set_stream(tl_Device device, tl_Stream *stream) {
+  if (stand_ins && stream == NULL) stream = tli_backend(device)->device->default_stream(device);
+  set_stream(device, stood_in(stand_ins, device, stream));
+}
+
+void tli_stand_in(tli_StandIn *s, tl_Device device, tl_Stream *stream) {
+  *s = (tli_StandIn){device, tli_stream(device), stream, stand_ins};
+  stand_ins = s;
+  set_stream(device, stream);
+}
+
+void tli_stand_in_end(const tli_StandIn *s) {
+  stand_ins = s->outer;
+  set_stream(s->device, s->before);
+}
+
+bool tli_stream_follow(tl_Device device, tl_Stream *next, tl_Stream *first) {
+  if (next == first) return true;
+  const tl_DeviceApi *api = tli_backend(device)->device;
+  tl_Event *event = api->event(device, 0);
+  bool ok = event && api->event_record(event, first) && api->stream_wait(next, event);
+  if (event) api->event_free(event);
+  return ok;
+}
+
+static _Thread_local tl_Device default_device = {TL_CPU, 0};
+
+tl_Device tli_default_device(void) { return default_device; }
+
+void tli_set_default_device(tl_Device device) { default_device = device; }
+
+int tli_current_device(tl_DeviceType type) { return current_device[type]; }
+
+void tli_set_current_device(tl_DeviceType type, int index) { current_device[type] = (int8_t)index; }

@@ -1,0 +1,101 @@
+/*
+** running.c - what kernels find wrong in the data, as messages.
+*/
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/error.h"
+#include "core/device/backend.h"
+
+const char *(*_Atomic tli_call_site)(void);
+
+static _Thread_local const char *running, *blamed;
+
+void tli_set_operator(const char *op) { running = op; }
+const char *tli_operator(void) { return running; }
+
+static _Thread_local bool amid_operator;
+
+bool tli_set_amid(bool amid) {
+  bool before = amid_operator;
+  amid_operator = amid;
+  return before;
+}
+
+bool tli_may_reshape(const char *op) {
+  return !amid_operator ||
+         tli_fail(TL_EARG,
+                  "%s: a finalizer or a hook that an operator has called in its midst "
+                  "cannot give a tensor other memory, sizes or strides",
+                  op);
+}
+
+const char *tli_set_blamed(const char *argument) {
+  const char *previous = blamed;
+  blamed = argument;
+  return previous;
+}
+
+/* "nn.functional.linear" is called linear in messages. */
+static const char *last_part(const char *name) {
+  const char *dot = strrchr(name, '.');
+  return dot ? dot + 1 : name;
+}
+
+tlk_Blame tli_blame_late(const char *op, const char *argument) {
+  const char *(*site)(void) = tli_call_site;
+  return (tlk_Blame){running ? last_part(running) : op, blamed ? blamed : argument,
+                     site ? site() : NULL};
+}
+
+bool tlk_fault(const tlk_Context *cx, const tlk_Fault *fault) {
+  if (cx->fault == NULL) return tli_fault_fail(fault);
+  if (cx->fault->kind == TLK_NO_FAULT) *cx->fault = *fault;
+  return false;
+}
+
+static tl_ErrorKind kind_of(tlk_FaultKind kind) {
+  return kind == TLK_FAULT_DIVISION || kind == TLK_FAULT_RANGE ? TL_EARG : TL_EINDEX;
+}
+
+static void describe(const tlk_Fault *f, char *out, size_t size) {
+  switch (f->kind) {
+  case TLK_FAULT_POSITION:
+  case TLK_FAULT_WRAPPED:
+    if (f->size == 0)
+      snprintf(out, size, "position %" PRId64 " is out of range: the dimension is empty", f->value);
+    else if (f->kind == TLK_FAULT_POSITION)
+      snprintf(out, size, "position %" PRId64 " is out of range: expected 1 to %" PRId64, f->value,
+               f->size);
+    else
+      snprintf(out, size,
+               "position %" PRId64 " is out of range: expected 1 to %" PRId64 " or -%" PRId64
+               " to -1",
+               f->value, f->size, f->size);
+    return;
+  case TLK_FAULT_LABEL:
+    snprintf(out, size, "label %" PRId64 " is out of range: expected 1 to %" PRId64, f->value,
+             f->size);
+    return;
+  case TLK_FAULT_RANGE:
+    if (isinf(f->high))
+      snprintf(out, size, "expected values of at least %g, got %g", f->low, f->number);
+    else
+      snprintf(out, size, "expected values from %g to %g, got %g", f->low, f->high, f->number);
+    return;
+  case TLK_FAULT_DIVISION: snprintf(out, size, "integer division by zero"); return;
+  case TLK_NO_FAULT: snprintf(out, size, "no fault"); return;
+  }
+}
+
+bool tli_fault_fail(const tlk_Fault *f) {
+  char what[160];
+  describe(f, what, sizeof what);
+  const char *op = f->blame.op, *argument = f->blame.argument, *site = f->blame.site;
+  tli_fail(kind_of(f->kind), "%s%s%s%s%s%s%s%s", op ? op : "", op ? ": " : "",
+           argument ? argument : "", argument ? ": " : "", what, site ? " (called at " : "",
+           site ? site : "", site ? ")" : "");
+  if (site) tli_error_set_late();
+  return false;
+}

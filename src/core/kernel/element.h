@@ -1,0 +1,38 @@
+/*
+** element.h - how an element of each dtype is stored, and what it is read into:
+** the conversions that stand beside a dtype's row in tlua.h. Floating types are
+** read into float or double, integers are what C calls them.
+*/
+#ifndef TLI_ELEMENT_H
+#define TLI_ELEMENT_H
+
+#include "tlua.h"
+#include "core/kernel/half.h"
+#include "core/kernel/host_device.h"
+
+/* tli_<dtype>: the stored type; tli_wide_<dtype>: the type it is read into. */
+#define TLI_FLOAT_ELEMENT(name, stored, wide, read, write)    \
+  typedef stored tli_##name;                                  \
+  typedef wide tli_wide_##name;                               \
+  TLI_FN wide tli_read_##name(stored x) { return (read)(x); } \
+  TLI_FN stored tli_write_##name(wide x) { return (write)(x); }
+#define TLI_INT_ELEMENT(name, stored, wide) \
+  typedef stored tli_##name;                \
+  typedef wide tli_wide_##name;             \
+  TLI_FN wide tli_read_##name(stored x) { return (wide)x; }
+
+TLI_FLOAT_ELEMENT(F32, float, float, float, float)
+TLI_FLOAT_ELEMENT(F64, double, double, double, double)
+TLI_FLOAT_ELEMENT(F16, uint16_t, float, tli_f16_to_f32, tli_f32_to_f16)
+TLI_FLOAT_ELEMENT(BF16, uint16_t, float, tli_bf16_to_f32, tli_f32_to_bf16)
+TLI_INT_ELEMENT(I8, int8_t, int32_t)
+TLI_INT_ELEMENT(I16, int16_t, int32_t)
+TLI_INT_ELEMENT(I32, int32_t, int32_t)
+TLI_INT_ELEMENT(I64, int64_t, int64_t)
+TLI_INT_ELEMENT(U8, uint8_t, int32_t)
+TLI_INT_ELEMENT(BOOL, uint8_t, int32_t)
+#ifdef TL_MORE_ELEMENTS
+TL_MORE_ELEMENTS
+#endif
+
+#endif

@@ -1,0 +1,753 @@
+/*
+** kernel.h - the calls of kernels. Operators check, promote, broadcast and
+** allocate; kernels do arithmetic on what they are given and know no tensor.
+**
+** A call is one flat struct: pointers into the device's memory, sizes and
+** numbers by value, nothing on the host that the kernel would have to read
+** later. So a device may copy the struct into a queue and work it off when it
+** likes, and a graph is a list of such structs. A kernel returns false with a
+** message when the call could not be made; what it finds wrong in the data is
+** a fault (tlk_fault), which a device reports at the next wait.
+**
+** "Contiguous" means row-major without gaps. A kernel "along a dimension" sees
+** its input as contiguous (outer, n, inner) and works along n.
+**
+** The file is C++ as well, since kernels of GPUs are written in it.
+*/
+#ifndef TLI_KERNEL_H
+#define TLI_KERNEL_H
+
+#include "core/kernel/fault.h"
+#include "core/kernel/iter.h"
+#include "core/kernel/parts.h"
+#include "kernels.h" /* generated: enums of pointwise, reduction and scan kernels */
+
+/* ---- what every kernel gets ------------------------------------------------------ */
+
+/* A stream of a device: what is put on it is worked off in order. */
+typedef struct tl_Stream tl_Stream;
+
+/* Where a kernel runs. */
+typedef struct tlk_Context {
+  tl_Device device;
+  tl_Stream *stream; /* NULL on the CPU */
+  /* The device's error word, which takes the first fault until it is reported.
+  ** NULL on the CPU: a fault there is the failure of the call. */
+  tlk_Fault *fault;
+} tlk_Context;
+
+/* Notes a fault in the context's error word, or, where there is none, makes it
+** the failure of the call. Returns false. */
+bool tlk_fault(const tlk_Context *cx, const tlk_Fault *fault);
+/* The failure that a fault is. Returns false. */
+bool tli_fault_fail(const tlk_Fault *fault);
+
+/* Numbers that pointwise kernels and reductions take at most. */
+#define TLK_PARAMS 4
+
+/* ---- elementwise: operands of any dtype and stride, outputs first ---- */
+
+/* args[0] = (dtype) args[1]: float to integer truncates towards zero, to
+** bool is "not zero". */
+struct tlk_copy {
+  const tlk_Context *cx;
+  tli_Iter it;
+};
+
+/* args[0] = value. */
+struct tlk_fill {
+  const tlk_Context *cx;
+  tli_Iter it;
+  tl_Scalar value;
+};
+
+/* args[0] = kernel(args[1], ...), computed in `compute` (I32, I64, F32 or
+** F64), to which inputs are converted and from which the output is. */
+struct tlk_pointwise {
+  const tlk_Context *cx;
+  tli_Iter it;
+  tlk_Pointwise kernel;
+  tl_DType compute;
+  tl_Scalar params[TLK_PARAMS];
+  tlk_Blame blame;
+};
+
+/* args[0], ... = kernel(its inputs), outputs first, of any dtypes and strides; computed in
+** `compute`, F32 or F64. */
+struct tlk_fused {
+  const tlk_Context *cx;
+  tli_Iter it;
+  tlk_Fused kernel;
+  tl_DType compute;
+};
+
+/* ---- sequences ---- */
+
+/* out[i] = start + i * step for i < n; in int64, with wrap around, if both
+** are integers, else in float64. out is contiguous. */
+struct tlk_iota {
+  const tlk_Context *cx;
+  tlk_Array out;
+  int64_t n;
+  tl_Scalar start;
+  tl_Scalar step;
+};
+
+/* n numbers from start to end with equal steps; both ends are exact. */
+struct tlk_linspace {
+  const tlk_Context *cx;
+  tlk_Array out;
+  int64_t n;
+  double start, end;
+};
+
+/* ---- random numbers ---- */
+
+/* n numbers into contiguous out. Element i is made of the words that are its
+** share of block `block` + i / tlk_per_block of stream `seed` (tli_philox),
+** and of nothing else. A graph must draw other numbers each time it is replayed: for
+** what is captured `state` points to two words on the device, {seed, block}, which are
+** written before each replay; the first takes the place of `seed`, the second is added
+** to `block`. */
+struct tlk_random {
+  const tlk_Context *cx;
+  tlk_Distribution distribution;
+  tlk_Array out;
+  int64_t n;
+  uint64_t seed;
+  uint64_t block;
+  const uint64_t *state; /* NULL: none */
+  tl_Scalar a;
+  tl_Scalar b;
+};
+
+/* out = residual + in * m / (1 - p), with m of element i 1 where word i % 4 of block
+** `block` + i / 4 of stream `seed` is less than (1 - p) * 2^32, as TLK_BERNOULLI has it,
+** else 0. All are contiguous, of n elements and one floating dtype; residual.data may be
+** NULL, and is not multiplied; p 1 gives residual, and NaN where in is no number. */
+struct tlk_dropout {
+  const tlk_Context *cx;
+  tlk_Array out, in, residual;
+  int64_t n;
+  double p;
+  uint64_t seed, block;
+  const uint64_t *state; /* as in tlk_random */
+};
+
+/* ---- products ---- */
+
+struct tlk_gemm {
+  const tlk_Context *cx;
+  tlk_Gemm gemm;
+};
+
+/* c = activation(inner), inner = gemm's product + bias, in one pass: gemm is one product
+** of a floating dtype with k > 0 and beta 0; bias has n elements, or is NULL. inner (m, n)
+** is written, with rows as far apart as c's, unless it is NULL. sums (m) = the sums of
+** op(a)'s rows, for a without gaps, unless it is NULL. Bias and the three results have
+** gemm's dtype; the half types are rounded at the end only. */
+struct tlk_linear {
+  const tlk_Context *cx;
+  tlk_Gemm gemm;
+  const void *bias;
+  tlk_Activation activation;
+  void *inner, *sums;
+};
+
+/* The gradients before an activation: grad_in (rows, n) = grad_out * activation'(inner),
+** and grad_bias (n) = the sum of its rows, unless data is NULL. `saved` is the result of
+** relu, and what gelu was applied to. All have one floating dtype and are contiguous. */
+struct tlk_activation_backward {
+  const tlk_Context *cx;
+  tlk_Activation activation;
+  tlk_Array grad_in, grad_bias, grad_out, saved;
+  int64_t rows, n;
+};
+
+/* ---- along a dimension ---- */
+
+/* out (outer, inner) = reduction of in (outer, n, inner). Computes in
+** `compute` as above; the half types and float32 sum with an error that does
+** not grow with n. n == 0 gives the identity. Results do not depend on the
+** number of threads. */
+struct tlk_reduce {
+  const tlk_Context *cx;
+  tlk_Reduction kernel;
+  tl_DType compute;
+  tlk_Array out, in;
+  int64_t outer, n, inner;
+  tl_Scalar params[TLK_PARAMS];
+};
+
+/* Of in (outer, n, inner), n > 0: the largest element along n (the smallest
+** unless `largest`; NaN if there is one) and its position, from 1, the first
+** of several: values (outer, inner) of in's dtype, which may have data NULL,
+** and indices (outer, inner). */
+struct tlk_reduce_index {
+  const tlk_Context *cx;
+  bool largest;
+  tlk_Array values;
+  int64_t *indices;
+  tlk_Array in;
+  int64_t outer, n, inner;
+};
+
+/* Of a floating in (outer, n, inner): the mean along n and the sum of squared
+** deviations from it, both (outer, inner), float32 or float64, the second
+** may have data NULL. n == 0 gives NaN and 0. */
+struct tlk_moments {
+  const tlk_Context *cx;
+  tlk_Array mean, deviation, in;
+  int64_t outer, n, inner;
+};
+
+/* out = running reduction of in, both (outer, n, inner), along n: element i
+** joins elements 0 to i. Computes in `compute`; sums and products of floating
+** types in float64, of integers in int64. indices, of the same shape, receives
+** the position, from 1, of the element that counts (the last of several) from
+** kernels that pick one; else it is NULL. */
+struct tlk_scan {
+  const tlk_Context *cx;
+  tlk_Scan kernel;
+  tl_DType compute;
+  tlk_Array out;
+  int64_t *indices;
+  tlk_Array in;
+  int64_t outer, n, inner;
+};
+
+/* out = softmax of in (outer, n, inner) along n, or its logarithm; both of
+** one floating dtype. The half types are computed in float32. */
+struct tlk_softmax {
+  const tlk_Context *cx;
+  bool log;
+  tlk_Array out, in;
+  int64_t outer, n, inner;
+};
+
+/* The gradient of softmax's input, from its result `out` and the gradient of
+** that. */
+struct tlk_softmax_backward {
+  const tlk_Context *cx;
+  bool log;
+  tlk_Array grad_in, grad_out, out;
+  int64_t outer, n, inner;
+};
+
+/* out[i] = the sum over j of weight[i][j] * value[j]; norm (batch, heads, queries),
+** contiguous, float32 or, for float64, that, is what attention_backward needs beside
+** it: the logarithm of the sum of each query's exponentials of scores, 0 for one that
+** sees nothing. */
+struct tlk_attention {
+  const tlk_Context *cx;
+  tlk_Attention attention;
+  tlk_HeadRows out;
+  void *norm;
+};
+
+/* Its gradients, of which any may have data NULL. That of the mask is added to
+** grad_mask, float32 or, for float64, that; a stride of 0 sums over the dimension, but
+** that of keys has none. The results do not depend on the number of threads. */
+struct tlk_attention_backward {
+  const tlk_Context *cx;
+  tlk_Attention attention;
+  tlk_HeadRows grad_query, grad_key, grad_value;
+  tlk_HeadPairs grad_mask;
+  tlk_HeadRows grad_out, out;
+  const void *norm;
+};
+
+/* Each of `rows` rows of n elements is shifted to mean 0 and scaled to
+** variance 1, then by weight and bias (n elements each, of in's dtype, or
+** data NULL): out = (in - mean) * rstd * weight + bias with
+** rstd = 1 / sqrt(variance + eps). mean and rstd (rows) are float32, float64
+** for float64. With mean.data NULL nothing is shifted, and rstd is that of
+** the mean square. With residual.data, what is normalised is in + residual,
+** rounded to its dtype, which goes to sum. */
+struct tlk_layer_norm {
+  const tlk_Context *cx;
+  tlk_Array out, mean, rstd, in, weight, bias;
+  tlk_Array residual, sum;
+  int64_t rows, n;
+  double eps;
+};
+
+/* Its gradients; grad_in, grad_weight and grad_bias may have data NULL. `in` is what was
+** normalised; grad_sum, unless its data is NULL, is added to grad_in. The result does not
+** depend on the number of threads. */
+struct tlk_layer_norm_backward {
+  const tlk_Context *cx;
+  tlk_Array grad_in, grad_weight, grad_bias, grad_out, in, mean, rstd, weight;
+  tlk_Array grad_sum;
+  int64_t rows, n;
+};
+
+/* ---- channels of (outer, channels, inner); what there is one of for each
+** channel is float32, or float64 where the data is ---- */
+
+/* The mean of each channel and the sum of squared deviations from it. */
+struct tlk_channel_moments {
+  const tlk_Context *cx;
+  void *mean, *deviation;
+  tlk_Array in;
+  int64_t outer, channels, inner;
+};
+
+/* For each channel the sum of grad and of grad * (in - mean). */
+struct tlk_channel_products {
+  const tlk_Context *cx;
+  void *sum, *product;
+  tlk_Array grad, in;
+  const void *mean;
+  int64_t outer, channels, inner;
+};
+
+/* out = (in - mean) * scale + shift + other * factor; mean and shift may be
+** NULL, other.data and factor, too. All arrays have one dtype. */
+struct tlk_channel_affine {
+  const tlk_Context *cx;
+  tlk_Array out, in;
+  const void *mean, *scale, *shift;
+  tlk_Array other;
+  const void *factor;
+  int64_t outer, channels, inner;
+};
+
+/* Batch norm while training, n = outer * inner elements a channel:
+**   rstd = 1 / sqrt(deviation / n + eps), out = (in - mean) * rstd * weight + bias
+** with mean and deviation as channel_moments has them; weight and bias may be NULL. */
+struct tlk_batch_norm {
+  const tlk_Context *cx;
+  tlk_Array out;
+  void *mean, *deviation, *rstd;
+  tlk_Array in;
+  const void *weight, *bias;
+  double eps;
+  int64_t outer, channels, inner;
+};
+
+/* Its gradients. Without data grad_in is not wanted. */
+struct tlk_batch_norm_backward {
+  const tlk_Context *cx;
+  tlk_Array grad_in;
+  void *grad_weight, *grad_bias;
+  tlk_Array grad_out, in;
+  const void *mean, *rstd, *weight;
+  int64_t outer, channels, inner;
+};
+
+/* ---- classes; all arrays have in's type, norm is double ---- */
+
+/* loss (outer, inner) = -weight[target] * log-probability of target; weights
+** = weight[target]; both are 0 where the label does not count. norm (outer,
+** inner) = log of the sum of exponentials, for logits. A label that is no class is
+** a fault. */
+struct tlk_class_loss {
+  const tlk_Context *cx;
+  tlk_Classes classes;
+  tlk_Array loss;
+  void *weights, *norm;
+  tlk_Array in;
+  tlk_Blame blame;
+};
+
+/* The gradient of in; `in` and norm are read for logits only. */
+struct tlk_class_loss_backward {
+  const tlk_Context *cx;
+  tlk_Classes classes;
+  tlk_Array grad_in, grad_loss;
+  const void *in, *norm;
+};
+
+/* ---- sequences of labels; all arrays are float32, or float64 ---- */
+
+/* loss (batch) = -log of the probability of the labels; alpha (batch, time,
+** 2 longest + 1) = log of that of their beginnings, blanks between. */
+struct tlk_ctc_loss {
+  const tlk_Context *cx;
+  tlk_Ctc ctc;
+  tlk_Array loss;
+  void *alpha;
+  const void *log_probs;
+};
+
+/* The gradient of the logits whose log_softmax log_probs is; 0 past a
+** sequence's end. */
+struct tlk_ctc_loss_backward {
+  const tlk_Context *cx;
+  tlk_Ctc ctc;
+  tlk_Array grad_in;
+  const void *grad_loss, *loss, *alpha, *log_probs;
+};
+
+/* ---- positions ---- */
+
+/* A fault unless all n elements of index lie in [1, size], or in [-size, -1] if
+** `wrap`. */
+struct tlk_check_index {
+  const tlk_Context *cx;
+  const int64_t *index;
+  int64_t n, size;
+  bool wrap;
+  tlk_Blame blame;
+};
+
+/* A fault unless all n elements of in, float32 or float64, lie in [low, high]; NaN
+** does not. */
+struct tlk_check_range {
+  const tlk_Context *cx;
+  tlk_Array in;
+  int64_t n;
+  double low, high;
+  tlk_Blame blame;
+};
+
+/* Operands out, index (int64), in: out = in at the position that index
+** holds. One that is out of range is a fault. */
+struct tlk_gather {
+  const tlk_Context *cx;
+  tlk_IndexCall index;
+  tlk_Blame blame;
+};
+
+/* Operands out, index (int64), in, of which out is indexed: out at the
+** position that index holds is joined with in, in the order of the lines.
+** Lines that differ must not share elements of out. Positions out of range, which
+** check_index finds, are passed over. */
+struct tlk_scatter {
+  const tlk_Context *cx;
+  tlk_IndexCall index;
+  tlk_Join join;
+};
+
+/* The number of elements that are not zero. */
+struct tlk_count_nonzero {
+  const tlk_Context *cx;
+  tlk_Array in;
+  int64_t n;
+  int64_t *count;
+};
+
+/* Their positions in the given shape, from 1, in order: out (count, ndim);
+** ndim 0 is taken as a shape of one element. */
+struct tlk_nonzero {
+  const tlk_Context *cx;
+  int64_t *out;
+  tlk_Array in;
+  int ndim;
+  int64_t sizes[TL_MAX_DIMS];
+};
+
+/* For each of m values in each of `rows` rows: where it would go, from 1, in
+** its row of n ascending elements: before the first that is not smaller, or,
+** if right, that is larger. NaN is larger than all. Both of one dtype to
+** compute in. */
+struct tlk_search {
+  const tlk_Context *cx;
+  int64_t *out;
+  tlk_Array sorted, values;
+  int64_t rows, n, m;
+  bool right;
+};
+
+/* ---- order; NaN is larger than every number, -0 equals 0 ---- */
+
+/* Each of `rows` rows of n elements sorted, stably; and the positions of the
+** elements, from 1. Either result may be NULL (data NULL). */
+struct tlk_sort {
+  const tlk_Context *cx;
+  bool descending;
+  tlk_Array values;
+  int64_t *indices;
+  tlk_Array in;
+  int64_t rows, n;
+};
+
+/* The k first elements of each row so sorted, k <= n. */
+struct tlk_topk {
+  const tlk_Context *cx;
+  bool descending;
+  tlk_Array values;
+  int64_t *indices;
+  tlk_Array in;
+  int64_t rows, n, k;
+};
+
+/* Of each row the element of rank `rank`, from 0, and its position; with
+** rank -1 the lower median: NaN, the first, if there is one, or, if `skip_nan`,
+** of what is no NaN. n > 0. */
+struct tlk_select_rank {
+  const tlk_Context *cx;
+  int64_t rank;
+  bool skip_nan;
+  tlk_Array values;
+  int64_t *indices;
+  tlk_Array in;
+  int64_t rows, n;
+};
+
+/* Of each row the most frequent element, the smallest of several, and its
+** last position. n > 0. */
+struct tlk_mode {
+  const tlk_Context *cx;
+  tlk_Array values;
+  int64_t *indices;
+  tlk_Array in;
+  int64_t rows, n;
+};
+
+/* The positions of n rows of m elements in lexicographic order, stably. */
+struct tlk_row_order {
+  const tlk_Context *cx;
+  int64_t *order;
+  tlk_Array in;
+  int64_t n, m;
+};
+
+/* ---- windows; arrays are contiguous ---- */
+
+/* out = in * weight + bias; bias (channels_out) may be NULL. */
+struct tlk_conv {
+  const tlk_Context *cx;
+  tlk_Conv conv;
+  void *out;
+  const void *in, *weight, *bias;
+};
+
+/* The gradients of its input and weight. */
+struct tlk_conv_input {
+  const tlk_Context *cx;
+  tlk_Conv conv;
+  void *grad_in;
+  const void *grad_out, *weight;
+};
+
+struct tlk_conv_weight {
+  const tlk_Context *cx;
+  tlk_Conv conv;
+  void *grad_weight;
+  const void *in, *grad_out;
+};
+
+/* The largest element of each window, NaN if there is one, and its position
+** in its plane, from 1; the padding does not count. */
+struct tlk_max_pool {
+  const tlk_Context *cx;
+  tlk_Pool pool;
+  tlk_Array out;
+  int64_t *indices;
+  tlk_Array in;
+};
+
+struct tlk_avg_pool {
+  const tlk_Context *cx;
+  tlk_Pool pool;
+  tlk_Array out, in;
+};
+
+struct tlk_avg_pool_backward {
+  const tlk_Context *cx;
+  tlk_Pool pool;
+  tlk_Array grad_in, grad_out;
+};
+
+/* Of float32 or float64. */
+struct tlk_resample {
+  const tlk_Context *cx;
+  tlk_Resample resample;
+  tlk_Array out, in;
+};
+
+/* cols (planes, kernel..., out...) = the elements of each window of in
+** (planes, in...), 0 in the padding; and in = the sum of cols back into
+** their places. */
+struct tlk_im2col {
+  const tlk_Context *cx;
+  tlk_Windows windows;
+  int64_t planes;
+  tlk_Array cols, in;
+};
+
+struct tlk_col2im {
+  const tlk_Context *cx;
+  tlk_Windows windows;
+  int64_t planes;
+  tlk_Array in, cols;
+};
+
+/* ---- lists of tensors, for optimizers ---- */
+
+/* The coefficients (count, TLK_OPTIM_COEFS) that a rule steps with, one row for each
+** parameter; their clocks advance. Where *found_inf is not 0 nothing changes. lr,
+** float32 or float64, stands for options[0] unless its data is NULL. */
+struct tlk_optim_coefs {
+  const tlk_Context *cx;
+  tlk_OptimRule rule;
+  bool maximize; /* up the gradient */
+  int32_t count;
+  double options[TLK_OPTIM_OPTIONS];
+  tlk_Array lr;
+  const float *found_inf; /* NULL: 0 */
+  double *clocks[TLK_OPTIM_TENSORS][TLK_OPTIM_CLOCKS];
+  double *coefs;
+};
+
+/* A step of `count` parameters by a rule, in float64 if the parameters are float64, else
+** in float32. Where *found_inf is not 0 nothing changes. Coefficients are those of each
+** tensor, or, with coefs NULL, `same` for all. Gradients are divided by grad_scale and
+** multiplied by clip first, each a number in float32 or float64 unless its data is
+** NULL. */
+struct tlk_optim_step {
+  const tlk_Context *cx;
+  tlk_OptimRule rule;
+  tl_DType param, grad, state; /* dtypes; that of master is float32 */
+  int32_t count;
+  const double *coefs;
+  double same[TLK_OPTIM_COEFS];
+  const float *found_inf;
+  tlk_Array grad_scale, clip;
+  tlk_OptimTensor tensors[TLK_OPTIM_TENSORS];
+};
+
+/* Tensors of one call to list_reduce and list_scale, and elements of a tensor that one partial
+** result is of. */
+enum { TLK_LIST_TENSORS = 128, TLK_LIST_PART = 65536 };
+
+/* partials[first[i] + k] = kernel of elements [k, k + 1) * TLK_LIST_PART of tensor i,
+** contiguous in any order. Kernels are those that norms are made of: sum_abs,
+** sum_square, sum_power, amax_abs, amin_abs, count_nonzero. The parts follow from the
+** sizes alone, and so does what their sum is. */
+struct tlk_list_reduce {
+  const tlk_Context *cx;
+  tlk_Reduction kernel;
+  tl_Scalar params[1];
+  tl_DType dtype;
+  int32_t count;
+  double *partials;
+  const void *data[TLK_LIST_TENSORS];
+  int64_t n[TLK_LIST_TENSORS], first[TLK_LIST_TENSORS];
+};
+
+/* Every element times scale, a number in float32 or float64, computed in float32, or
+** float64 where the tensors are. If one is not finite before, *found_inf, which may be
+** NULL, becomes 1. */
+struct tlk_list_scale {
+  const tlk_Context *cx;
+  tl_DType dtype;
+  int32_t count;
+  tlk_Array scale;
+  float *found_inf;
+  void *data[TLK_LIST_TENSORS];
+  int64_t n[TLK_LIST_TENSORS];
+};
+
+/* What clipping to a norm takes, of list_reduce's partials. Their sum, or the largest one
+** where `power` is infinite, has a root of that power (above 0); divided by grad_scale,
+** unless its data is NULL, it is the norm. factor = max_norm / (norm + 1e-6), at most 1.
+** Both are of `dtype`, float32 or float64, as is what follows the division. *found_inf =
+** 1 if the norm before its rounding is not finite, else 0. */
+struct tlk_list_clip {
+  const tlk_Context *cx;
+  tl_DType dtype;
+  int64_t count;
+  const double *partials;
+  double power, max_norm;
+  tlk_Array grad_scale;
+  void *norm, *factor;
+  float *found_inf;
+};
+
+/* ---- recurrent networks ---- */
+
+/* out (rows, output) = the states after each step, hn (batch, output) those after
+** each sample's last one, cn (batch, hidden), of LSTM, its cells. h0 and c0, of the
+** same sizes, are the states before; NULL: 0. reserve, of *kept bytes, may be NULL where
+** no backward pass will follow. A device that leaves reserves of several forms lowers
+** *kept, before it returns, to the bytes of the one that it chose. */
+struct tlk_rnn {
+  const tlk_Context *cx;
+  tlk_Rnn rnn;
+  void *out, *hn, *cn, *reserve;
+  int64_t *kept;
+  const void *in, *h0, *c0;
+};
+
+/* The gradients, each of which may be NULL: one that is not wanted, or, of results,
+** one that is 0. `kept` is what the forward pass left *kept at. The sums over rows do not
+** depend on the number of threads. */
+struct tlk_rnn_backward {
+  const tlk_Context *cx;
+  tlk_Rnn rnn;
+  void *grad_in, *grad_h0, *grad_c0;
+  void *grad_weight_ih, *grad_weight_hh, *grad_weight_hr, *grad_bias_ih, *grad_bias_hh;
+  const void *grad_out, *grad_hn, *grad_cn;
+  const void *in, *h0, *c0, *out, *reserve;
+  int64_t kept;
+};
+
+/* ---- all of them ----------------------------------------------------------------- */
+
+/* X(name, operands): ITER if the call begins with a tli_Iter, else FLAT. For
+** each there is a struct tlk_<name>, a member of tl_Backend, and in the CPU's
+** back end a function tlk_<name>. */
+#define TLK_KERNELS(X)         \
+  X(copy, ITER)                \
+  X(fill, ITER)                \
+  X(pointwise, ITER)           \
+  X(fused, ITER)               \
+  X(iota, FLAT)                \
+  X(linspace, FLAT)            \
+  X(random, FLAT)              \
+  X(dropout, FLAT)             \
+  X(gemm, FLAT)                \
+  X(linear, FLAT)              \
+  X(activation_backward, FLAT) \
+  X(reduce, FLAT)              \
+  X(reduce_index, FLAT)        \
+  X(moments, FLAT)             \
+  X(scan, FLAT)                \
+  X(softmax, FLAT)             \
+  X(softmax_backward, FLAT)    \
+  X(attention, FLAT)           \
+  X(attention_backward, FLAT)  \
+  X(layer_norm, FLAT)          \
+  X(layer_norm_backward, FLAT) \
+  X(channel_moments, FLAT)     \
+  X(channel_products, FLAT)    \
+  X(channel_affine, FLAT)      \
+  X(batch_norm, FLAT)          \
+  X(batch_norm_backward, FLAT) \
+  X(class_loss, FLAT)          \
+  X(class_loss_backward, FLAT) \
+  X(ctc_loss, FLAT)            \
+  X(ctc_loss_backward, FLAT)   \
+  X(check_index, FLAT)         \
+  X(check_range, FLAT)         \
+  X(gather, ITER)              \
+  X(scatter, ITER)             \
+  X(count_nonzero, FLAT)       \
+  X(nonzero, FLAT)             \
+  X(search, FLAT)              \
+  X(sort, FLAT)                \
+  X(topk, FLAT)                \
+  X(select_rank, FLAT)         \
+  X(mode, FLAT)                \
+  X(row_order, FLAT)           \
+  X(conv, FLAT)                \
+  X(conv_input, FLAT)          \
+  X(conv_weight, FLAT)         \
+  X(max_pool, FLAT)            \
+  X(avg_pool, FLAT)            \
+  X(avg_pool_backward, FLAT)   \
+  X(resample, FLAT)            \
+  X(im2col, FLAT)              \
+  X(col2im, FLAT)              \
+  X(optim_coefs, FLAT)         \
+  X(optim_step, FLAT)          \
+  X(list_reduce, FLAT)         \
+  X(list_scale, FLAT)          \
+  X(list_clip, FLAT)           \
+  X(rnn, FLAT)                 \
+  X(rnn_backward, FLAT)
+
+#endif

@@ -1,0 +1,311 @@
+/*
+** parts.h - what calls of kernels are made of (kernel.h): arrays, sizes of
+** products, convolutions, windows, attention and recurrent networks, and the lists
+** of kinds that a number in a call chooses from.
+*/
+#ifndef TLI_KERNEL_PARTS_H
+#define TLI_KERNEL_PARTS_H
+
+#include "core/kernel/iter.h"
+#include "core/kernel/random.h"
+
+/* Bytes with their type, as kernels take them. */
+typedef struct tlk_Array {
+  void *data;
+  tl_DType dtype;
+} tlk_Array;
+
+/* Products of `batch` pairs of row-major matrices: for each one
+**   c (m, n) = alpha * op(a) (m, k) @ op(b) (k, n) + beta * c
+** where op transposes if trans_a, trans_b is set. Rows of a matrix as it lies
+** in memory are lda, ldb, ldc elements apart, matrices of a batch stride_a,
+** stride_b, stride_c elements; stride_a and stride_b may be 0. With beta 0 the
+** old c is not read. All three have one dtype; the half types are summed in
+** float32. m, n, k may be 0. */
+typedef struct tlk_Gemm {
+  tl_DType dtype;
+  bool trans_a, trans_b;
+  int64_t m, n, k;
+  tl_Scalar alpha, beta;
+  const void *a, *b;
+  void *c;
+  int64_t lda, ldb, ldc;
+  int64_t batch;
+  int64_t stride_a, stride_b, stride_c;
+} tlk_Gemm;
+
+/* What a product of matrices may end with, elementwise. */
+typedef enum tlk_Activation {
+  TLK_ACTIVATION_NONE,
+  TLK_ACTIVATION_RELU,
+  TLK_ACTIVATION_GELU,
+  TLK_ACTIVATION_GELU_TANH
+} tlk_Activation;
+
+/* Windows that slide over the last three dimensions of (planes, in[0], in[1],
+** in[2]); tensors of fewer dimensions have leading ones. Window o along a
+** dimension begins at o * stride - padding; its elements are `dilation` apart. */
+typedef struct tlk_Windows {
+  int64_t in[3], out[3], kernel[3], stride[3], padding[3], dilation[3];
+} tlk_Windows;
+
+/* A convolution: in (batch, channels_in, in...), weight (channels_out,
+** channels_in / groups, kernel...), out (batch, channels_out, out...), all
+** contiguous and of one floating dtype; the half types are summed in float32. With
+** channels_last each lies with its second dimension innermost; back ends are called so
+** that say they take it (tl_Backend). */
+typedef struct tlk_Conv {
+  tlk_Windows windows;
+  tl_DType dtype;
+  bool channels_last;
+  int64_t batch, groups, channels_in, channels_out;
+} tlk_Conv;
+
+/* Rows of (batch, heads, rows, size): the elements of a row lie side by side, the
+** other strides are given, in elements, and may be 0. */
+typedef struct tlk_HeadRows {
+  void *data;
+  int64_t batch, head, row;
+} tlk_HeadRows;
+
+/* Numbers for all pairs of a query and a key, (batch, heads, queries, keys), with
+** strides in elements, which may be 0. */
+typedef struct tlk_HeadPairs {
+  tlk_Array array;
+  int64_t batch, head, query, key;
+} tlk_HeadPairs;
+
+/* Attention. Query i of a head gives key j the score
+**   scale * (query[i] . key[j]) + mask[i][j]
+** and the weight that softmax over all keys makes of it. A mask of bool hides keys
+** where it is false, as -inf does; without data there is none. With `causal` query i
+** sees keys 0 to i only. A query that sees nothing has weights of 0.
+**
+** Dropout: with r = (b * heads + h) * queries + i a weight is multiplied by
+** 1 / (1 - dropout) where word j % 4 of block `block` + r * ceil(keys / 4) + j / 4
+** of stream `seed` (tli_philox) is less than (1 - dropout) * 2^32, else by 0.
+**
+** All arrays but the mask have one floating dtype; the half types are computed in
+** float32. No size but `size` is 0. */
+typedef struct tlk_Attention {
+  tl_DType dtype;
+  int64_t batch, heads;
+  int64_t kv_heads; /* a divisor of heads: so many of key and value, each for some in a row */
+  int64_t queries, keys;
+  int64_t size, value_size; /* of a row of query and key, and of value and the result */
+  tlk_HeadRows query, key, value;
+  tlk_HeadPairs mask;
+  bool causal;
+  double scale, dropout;
+  uint64_t seed, block;
+  const uint64_t *state; /* as in tlk_random; NULL: none */
+} tlk_Attention;
+
+/* Pooling of `planes` planes. */
+typedef struct tlk_Pool {
+  tlk_Windows windows;
+  int64_t planes;
+  bool adaptive;    /* window o is [floor(o in / out), ceil((o + 1) in / out)) */
+  bool include_pad; /* averages count what lies in the padding, as zeros */
+  int64_t divisor;  /* of averages; 0: the number of elements */
+} tlk_Pool;
+
+/* A linear map along one dimension: in (outer, in, inner) to (outer, out,
+** inner), element i of which is the sum over first[i] <= t < first[i + 1] of
+** weights[t] times element at[t]. */
+typedef struct tlk_Resample {
+  int64_t outer, in, out, inner;
+  int64_t terms; /* of every sum; 0: they differ */
+  const int32_t *first, *at;
+  const double *weights;
+} tlk_Resample;
+
+/* Lines of elements for gather and scatter: `it` walks over the lines, with
+** operands in the order that the kernel names; along a line operand k's
+** `count` elements are strides[k] bytes apart. One operand is the indexed one:
+** it has n positions along a line, counted from 1. */
+typedef struct tlk_IndexCall {
+  tli_Iter it;
+  int64_t count;
+  int64_t n;
+  int64_t strides[3];
+} tlk_IndexCall;
+
+/* Predictions in (outer, classes, inner), float32 or float64, and one label,
+** counted from 1, for each of (outer, inner). */
+typedef struct tlk_Classes {
+  int64_t outer, classes, inner;
+  const int64_t *target; /* (outer, inner) */
+  const void *weight;    /* one per class, of the data's type; NULL: 1 */
+  int64_t ignore;        /* a label that does not count */
+  bool logits;           /* the data are logits, else log-probabilities */
+} tlk_Classes;
+
+/* Sequences for connectionist temporal classification: log-probabilities (time,
+** batch, classes) and labels, counted from 1, (batch, longest) with their
+** numbers. */
+typedef struct tlk_Ctc {
+  int64_t time, batch, classes, longest;
+  const int64_t *targets, *input_lengths, *target_lengths;
+  int64_t blank; /* from 1 */
+} tlk_Ctc;
+
+/* The kinds of recurrent networks, in cuDNN's order. */
+typedef enum tlk_RnnMode { TLK_RNN_RELU, TLK_RNN_TANH, TLK_RNN_LSTM, TLK_RNN_GRU } tlk_RnnMode;
+
+/* Gates of a kind: rows of a weight are `gates` * hidden. They are, in PyTorch's order
+** and cuDNN's, input, forget, cell, output of LSTM; reset, update, new of GRU. */
+static inline int64_t tlk_rnn_gates(tlk_RnnMode mode) {
+  return mode == TLK_RNN_LSTM ? 4 : mode == TLK_RNN_GRU ? 3 : 1;
+}
+
+/* One layer of a recurrent network in one direction, over whole sequences. What
+** there is one of for each step lies as (rows, size), the steps one after another:
+** step t has the rows from offsets[t] to offsets[t + 1], or `batch` rows where
+** offsets is NULL. Row n of a step belongs to sample n. Later steps have no more
+** rows than earlier ones, so that the samples come in the order of their lengths;
+** the first step has `batch` rows. All is contiguous and of one floating dtype; the
+** half types are computed in float32. */
+typedef struct tlk_Rnn {
+  tlk_RnnMode mode;
+  tl_DType dtype;
+  bool reverse;                  /* from a sample's last step to its first */
+  int64_t steps, batch, rows;    /* rows: of all steps */
+  int64_t input, hidden, output; /* sizes; output: hidden, unless there is a projection */
+  const int64_t *offsets;        /* (steps + 1), or NULL */
+  const void *weight_ih;         /* (gates * hidden, input) */
+  const void *weight_hh;         /* (gates * hidden, output) */
+  const void *weight_hr;         /* (output, hidden), of LSTM; NULL: no projection */
+  const void *bias_ih, *bias_hh; /* (gates * hidden); NULL: 0 */
+} tlk_Rnn;
+
+/* Bytes that the forward pass leaves to the backward one, unless the device says
+** otherwise (tl_DeviceApi). Of each row, in float32 (float64 for float64): LSTM's
+** gates, cell, its tanh and, before a projection, the output; GRU's new, reset and
+** update gates and what the state contributes to the new one. */
+static inline int64_t tlk_rnn_reserve(const tlk_Rnn *r) {
+  int64_t lstm = r->weight_hr ? 7 : 6;
+  int64_t sizes = r->mode == TLK_RNN_LSTM ? lstm : r->mode == TLK_RNN_GRU ? 4 : 0;
+  return r->rows * sizes * r->hidden * (r->dtype == TL_F64 ? 8 : 4);
+}
+
+/* Elementwise kernels of several outputs, or of more inputs than pointwise has;
+** X(kernel, outputs, inputs). All compute in float or double; kernels/fused.h has the
+** formulas.
+**
+**   swiglu, swiglu_bias   out of a, b, and biases of both
+**   ..._backward          grad_a, grad_b of grad and the same inputs
+**   rotate, rotate_back   x, y of a, b, cos, sin: (a, b) turned by an angle, and back */
+#define TLK_FUSED(X)            \
+  X(swiglu, 1, 2)               \
+  X(swiglu_bias, 1, 4)          \
+  X(swiglu_backward, 2, 3)      \
+  X(swiglu_bias_backward, 2, 5) \
+  X(rotate, 2, 4)               \
+  X(rotate_back, 2, 4)
+typedef enum tlk_Fused {
+#define X(name, outputs, inputs) TLK_FUSED_##name,
+  TLK_FUSED(X)
+#undef X
+      TLK_NFUSED
+} tlk_Fused;
+
+/* How scatter joins an element with what is there. */
+typedef enum tlk_Join {
+  TLK_JOIN_SET,
+  TLK_JOIN_ADD,
+  TLK_JOIN_MUL,
+  TLK_JOIN_MAX,
+  TLK_JOIN_MIN
+} tlk_Join;
+
+/* Distributions of random numbers, with the meaning of their parameters. */
+typedef enum tlk_Distribution {
+  TLK_UNIFORM,     /* [a, b) */
+  TLK_NORMAL,      /* mean a, standard deviation b */
+  TLK_LOG_NORMAL,  /* e to the power of that */
+  TLK_EXPONENTIAL, /* rate a; never 0 */
+  TLK_CAUCHY,      /* median a, half width b */
+  TLK_GEOMETRIC,   /* trials until the first success of probability a */
+  TLK_BERNOULLI,   /* 1 with probability a, else 0 */
+  TLK_INTEGER      /* one of b integers from a on; b is unsigned, 0 means 2^64 */
+} tlk_Distribution;
+
+/* How many elements share a block of four random words. */
+static inline int tlk_per_block(tlk_Distribution d, tl_DType dtype) {
+  bool wide = d == TLK_INTEGER || (dtype == TL_F64 && d < TLK_GEOMETRIC);
+  return wide ? 2 : 4;
+}
+
+/* Rules of optimizers, X(rule, family, states): how a gradient, with as many states of
+** each parameter, becomes a step. Families, X(family, options, clocks): the numbers
+** that a rule takes, the learning rate first, and the numbers that advance with each
+** step: how many there were, and what some keep beside. kernels/optim.h tells which
+** they are, and has the formulas. */
+#define TLK_OPTIM_RULES(X)                 \
+  X(sgd, sgd, 0)                           \
+  X(sgd_momentum, sgd, 1)                  \
+  X(sgd_nesterov, sgd, 1)                  \
+  X(adam, adam, 2)                         \
+  X(amsgrad, adam, 3)                      \
+  X(nadam, nadam, 2)                       \
+  X(radam, radam, 2)                       \
+  X(adamax, adamax, 2)                     \
+  X(adagrad, adagrad, 1)                   \
+  X(adadelta, adadelta, 2)                 \
+  X(rmsprop, rmsprop, 1)                   \
+  X(rmsprop_momentum, rmsprop, 2)          \
+  X(rmsprop_centered, rmsprop, 2)          \
+  X(rmsprop_centered_momentum, rmsprop, 3) \
+  X(rprop, rprop, 2)                       \
+  X(asgd, asgd, 1)                         \
+  X(lion, lion, 1)                         \
+  X(muon, muon, 1)                         \
+  X(muon_nesterov, muon, 1)                \
+  X(lerp, lerp, 0)
+#define TLK_OPTIM_FAMILIES(X) \
+  X(sgd, 6, 0)                \
+  X(adam, 6, 1)               \
+  X(nadam, 7, 2)              \
+  X(radam, 6, 1)              \
+  X(adamax, 5, 1)             \
+  X(adagrad, 4, 1)            \
+  X(adadelta, 4, 1)           \
+  X(rmsprop, 5, 1)            \
+  X(rprop, 5, 1)              \
+  X(asgd, 5, 3)               \
+  X(lion, 4, 0)               \
+  X(muon, 2, 0)               \
+  X(lerp, 1, 0)
+
+typedef enum tlk_OptimRule {
+#define X(rule, family, states) TLK_OPTIM_##rule,
+  TLK_OPTIM_RULES(X)
+#undef X
+      TLK_NOPTIM_RULES
+} tlk_OptimRule;
+
+enum {
+  TLK_OPTIM_OPTIONS = 7,
+  TLK_OPTIM_CLOCKS = 3,
+  TLK_OPTIM_STATES = 3,
+  TLK_OPTIM_COEFS = 12, /* numbers that a rule computes from options and clocks */
+  /* Tensors of one call. Their addresses stand in the call itself: a list of them in
+  ** the device's memory would have to be sent there before each step, since gradients
+  ** lie elsewhere each time, and would be one more thing to keep while a graph that has
+  ** captured the step lives. 56 of 56 bytes fit into the 4 KB that CUDA allows the
+  ** parameters of a kernel (32 KB with the latest), and leave 700 bytes to a launcher,
+  ** for the table that tells a block which tensor is its own. */
+  TLK_OPTIM_TENSORS = 56
+};
+
+/* One parameter of n elements, contiguous or all in the same order in memory. */
+typedef struct tlk_OptimTensor {
+  void *param;
+  const void *grad;
+  void *state[TLK_OPTIM_STATES];
+  float *master; /* the parameter in full precision, which param is rounded from; may be NULL */
+  int64_t n;
+} tlk_OptimTensor;
+
+#endif

@@ -1,0 +1,675 @@
+/*
+** alloc.c - the caching allocator.
+**
+** Every request is rounded up to a size class, four per doubling. Blocks up
+** to SMALL_MAX are cut from slabs and pass through per-thread magazines, so
+** that the common pair of allocate and free takes no lock. Larger blocks lie
+** in one locked cache under their class; past CACHE_MAX bytes those that have
+** waited longest go back to the system.
+**
+** Invariant: held = used + cached. `held` counts what came from the system
+** and changes under the lock; `used` is the sum of one counter per thread,
+** each written by its thread alone (a block freed by another thread than the
+** one that got it makes one counter go down that another has raised).
+**
+** Sanitizer and debug builds take every block straight from the system, so
+** that a use after free or past the end shows.
+*/
+#include "core/memory/alloc.h"
+
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "core/error.h"
+#include "core/observe/live.h"
+#include "core/platform/platform.h"
+
+#if defined(__SANITIZE_ADDRESS__) || defined(TLI_DEBUG)
+#define CACHING 0
+#else
+#define CACHING 1
+#endif
+
+/* No address space of today holds more; keeps the arithmetic from overflow. */
+#define REQUEST_MAX ((size_t)1 << (sizeof(size_t) > 4 ? 46 : 31))
+
+#define SMALL_MAX 4096
+#define SMALL_CLASSES 23
+#define CLASSES 159 /* class_of(REQUEST_MAX) + 1 */
+#define SLAB_BYTES ((size_t)64 << 10)
+#define SLAB_HEADER 64
+#define CACHE_MAX ((int64_t)128 << 20)
+/* From here on a block has pages of its own. */
+#define PAGES_MIN ((size_t)2 << 20)
+
+/* A free small block. A chain is a list of them that changes hands as one;
+** `chain` counts in its first block only. */
+typedef struct Block {
+  struct Block *next;
+  struct Block *chain; /* the next chain in the pool */
+} Block;
+
+/* What a thread keeps of one class: two chains of at most `batch` blocks.
+** Blocks come from and go to `now`; `spare` is empty or full, so that a thread
+** that wavers around the brim does not visit the pool each time. */
+typedef struct Magazine {
+  Block *now;
+  Block *spare;
+  uint32_t count; /* blocks in `now`, or more: chains of ended threads are short */
+  uint32_t batch;
+  int64_t size;
+} Magazine;
+
+typedef struct Thread {
+  struct Thread *prev, *next; /* in pool.threads */
+  _Atomic int64_t used;       /* written by its thread only */
+  int64_t calls;
+  int64_t fail_from; /* calls from this one on fail; INT64_MAX: none */
+  int64_t fail_to;   /* up to this one */
+  Magazine small[SMALL_CLASSES];
+} Thread;
+
+/* Heads a slab, which is aligned to its size: a block knows its slab. */
+typedef struct Slab {
+  struct Slab *next; /* of the same class */
+  uint32_t total;    /* blocks that fit */
+  uint32_t cut;      /* blocks that have been handed out at least once */
+  uint32_t idle;     /* while trimming: blocks found free */
+} Slab;
+
+/* Heads a larger block that waits in the cache. */
+typedef struct Cached {
+  struct Cached *prev, *next;   /* in its class; newest first */
+  struct Cached *newer, *older; /* among all */
+  int cls;
+} Cached;
+
+static struct {
+  tli_Mutex lock; /* guards all of it */
+  Thread *threads;
+  int64_t gone; /* used bytes, as counted by threads that have ended */
+  int64_t held; /* bytes from the system */
+  int64_t peak; /* the most that was used, but for what magazines hold */
+  Block *chains[SMALL_CLASSES];
+  Slab *slabs[SMALL_CLASSES]; /* the first is the one being cut */
+  Cached *large[CLASSES];
+  Cached *newest, *oldest;
+  int64_t large_bytes; /* in the cache */
+} pool = {.lock = TLI_MUTEX_INIT};
+TLI_FORK_SAFE(pool.lock)
+
+static _Atomic int64_t limit; /* 0: none */
+
+static tli_Once once = TLI_ONCE_INIT;
+static tli_Key key; /* its destructor tells of a thread's end */
+static bool have_key;
+static _Thread_local Thread *self;
+
+/* ---- size classes ---- */
+
+/* Steps of 16 to 64, of 64 to 256, then four per doubling. */
+static inline int class_of(size_t bytes) {
+  size_t last = bytes - (bytes != 0);
+  if (bytes <= 64) return (int)(last >> 4);
+  if (bytes <= 256) return 3 + (int)(last >> 6);
+  int log2 = 63 - __builtin_clzll((unsigned long long)last);
+  return 7 + (log2 - 8) * 4 + (int)(last >> (log2 - 2) & 3);
+}
+
+static size_t class_size(int cls) {
+  if (cls < 4) return (size_t)(cls + 1) * 16;
+  if (cls < 7) return (size_t)(cls - 2) * 64;
+  int step = cls - 7;
+  return (size_t)(5 + (step & 3)) << (6 + (step >> 2));
+}
+
+/* Blocks in a chain: enough to make the lock rare, not so many that idle
+** threads hoard. */
+static uint32_t class_batch(int cls) {
+  size_t n = 8192 / class_size(cls);
+  return (uint32_t)(n > 64 ? 64 : n < 8 ? 8 : n);
+}
+
+/* ---- threads ---- */
+
+static inline void count_used(Thread *thread, int64_t bytes) {
+  int64_t used = atomic_load_explicit(&thread->used, memory_order_relaxed);
+  atomic_store_explicit(&thread->used, used + bytes, memory_order_relaxed);
+}
+
+/* Lock held. */
+static int64_t used_bytes(void) {
+  int64_t used = pool.gone;
+  for (Thread *t = pool.threads; t; t = t->next)
+    used += atomic_load_explicit(&t->used, memory_order_relaxed);
+  return used;
+}
+
+/* Lock held. */
+static void give_chain(int cls, Block *chain) {
+  if (chain == NULL) return;
+  chain->chain = pool.chains[cls];
+  pool.chains[cls] = chain;
+}
+
+/* Lock held. */
+static void give_magazines(Thread *thread) {
+  for (int cls = 0; cls < SMALL_CLASSES; cls++) {
+    Magazine *m = &thread->small[cls];
+    give_chain(cls, m->now);
+    give_chain(cls, m->spare);
+    m->now = m->spare = NULL;
+    m->count = 0;
+  }
+}
+
+static void thread_end(void *context) {
+  Thread *thread = context;
+  tli_mutex_lock(&pool.lock);
+  give_magazines(thread);
+  pool.gone += atomic_load_explicit(&thread->used, memory_order_relaxed);
+  if (thread->next) thread->next->prev = thread->prev;
+  if (thread->prev)
+    thread->prev->next = thread->next;
+  else
+    pool.threads = thread->next;
+  tli_mutex_unlock(&pool.lock);
+  self = NULL;
+  free(thread);
+}
+
+static void make_key(void) { have_key = tli_key_make(&key, thread_end); }
+
+static Thread *thread_new(void) {
+  tli_once(&once, make_key);
+  if (!have_key) return NULL;
+  Thread *thread = calloc(1, sizeof *thread);
+  if (thread == NULL) return NULL;
+  if (!tli_key_set(key, thread)) {
+    free(thread);
+    return NULL;
+  }
+  thread->fail_from = INT64_MAX;
+  for (int cls = 0; cls < SMALL_CLASSES; cls++) {
+    thread->small[cls].batch = class_batch(cls);
+    thread->small[cls].size = (int64_t)class_size(cls);
+  }
+  tli_mutex_lock(&pool.lock);
+  thread->next = pool.threads;
+  if (pool.threads) pool.threads->prev = thread;
+  pool.threads = thread;
+  tli_mutex_unlock(&pool.lock);
+  self = thread;
+  return thread;
+}
+
+static inline Thread *thread_get(void) { return self ? self : thread_new(); }
+
+/* Lock held. */
+static bool over_limit(int64_t more) {
+  int64_t most = atomic_load_explicit(&limit, memory_order_relaxed);
+  return most > 0 && used_bytes() + more > most;
+}
+
+/* Lock held, with these more in use now. */
+static void note_peak(int64_t more) {
+  int64_t used = used_bytes() + more;
+  if (used > pool.peak) pool.peak = used;
+}
+
+#if CACHING
+
+/* ---- the system ---- */
+
+static void *system_get(size_t bytes) {
+  return bytes >= PAGES_MIN ? tli_pages_get(bytes) : tli_memory_get(TLI_ALIGN, bytes);
+}
+
+static void system_put(void *block, size_t bytes) {
+  if (bytes >= PAGES_MIN)
+    tli_pages_put(block, bytes);
+  else
+    tli_memory_put(block);
+}
+
+/* ---- small blocks ---- */
+
+static inline Slab *slab_of(Block *block) {
+  return (Slab *)((uintptr_t)block & ~(uintptr_t)(SLAB_BYTES - 1));
+}
+
+/* Lock held. */
+static Slab *slab_new(int cls) {
+  Slab *slab = tli_memory_get(SLAB_BYTES, SLAB_BYTES);
+  if (slab == NULL) return NULL;
+  pool.held += (int64_t)SLAB_BYTES;
+  *slab = (Slab){.next = pool.slabs[cls]};
+  slab->total = (uint32_t)((SLAB_BYTES - SLAB_HEADER) / class_size(cls));
+  pool.slabs[cls] = slab;
+  return slab;
+}
+
+/* Lock held. Makes a chain of blocks that were never used. */
+static Block *cut_chain(int cls, uint32_t batch) {
+  Slab *slab = pool.slabs[cls];
+  if (slab == NULL || slab->cut == slab->total) slab = slab_new(cls);
+  if (slab == NULL) return NULL;
+  Block *chain = NULL;
+  for (; batch > 0 && slab->cut < slab->total; batch--) {
+    Block *block = (Block *)((char *)slab + SLAB_HEADER + slab->cut++ * class_size(cls));
+    block->next = chain;
+    chain = block;
+  }
+  return chain;
+}
+
+static void *small_refill(Magazine *m, int cls, bool *refused) {
+  if (m->spare) {
+    m->now = m->spare;
+    m->spare = NULL;
+  } else {
+    tli_mutex_lock(&pool.lock);
+    *refused = over_limit(m->size);
+    note_peak(*refused ? 0 : m->size);
+    Block *chain = *refused ? NULL : pool.chains[cls];
+    if (chain)
+      pool.chains[cls] = chain->chain;
+    else if (!*refused)
+      chain = cut_chain(cls, m->batch);
+    tli_mutex_unlock(&pool.lock);
+    if (chain == NULL) return NULL;
+    m->now = chain;
+  }
+  Block *block = m->now;
+  m->now = block->next;
+  m->count = m->batch - 1;
+  return block;
+}
+
+/* The topmost block of a magazine that has one. */
+static inline void *pop(Thread *thread, Magazine *m) {
+  Block *block = m->now;
+  m->now = block->next;
+  m->count--;
+  count_used(thread, m->size);
+  return block;
+}
+
+static inline void push(Thread *thread, Magazine *m, Block *block) {
+  block->next = m->now;
+  m->now = block;
+  m->count++;
+  count_used(thread, -m->size);
+}
+
+static void *small_get(Thread *thread, int cls, bool *refused) {
+  Magazine *m = &thread->small[cls];
+  if (m->now) return pop(thread, m);
+  Block *block = small_refill(m, cls, refused);
+  if (block) count_used(thread, m->size);
+  return block;
+}
+
+/* What nearly all calls come to; NULL, or false, where there is more to do. */
+static inline void *quick_get(size_t bytes) {
+  Thread *thread = self;
+  if (thread == NULL || bytes > SMALL_MAX || thread->calls + 1 >= thread->fail_from) return NULL;
+  Magazine *m = &thread->small[class_of(bytes)];
+  if (m->now == NULL) return NULL;
+  thread->calls++;
+  return pop(thread, m);
+}
+
+static inline bool quick_put(void *block, size_t bytes) {
+  Thread *thread = self;
+  if (thread == NULL || bytes > SMALL_MAX) return false;
+  Magazine *m = &thread->small[class_of(bytes)];
+  if (m->count >= m->batch) return false;
+  push(thread, m, block);
+  return true;
+}
+
+/* `now` is full: it becomes the spare, an earlier spare goes to the pool. */
+static void small_spill(Magazine *m, int cls) {
+  if (m->spare) {
+    tli_mutex_lock(&pool.lock);
+    give_chain(cls, m->spare);
+    tli_mutex_unlock(&pool.lock);
+  }
+  m->spare = m->now;
+  m->now = NULL;
+  m->count = 0;
+}
+
+static void small_put(Thread *thread, int cls, Block *block) {
+  Magazine *m = &thread->small[cls];
+  if (m->count >= m->batch) small_spill(m, cls);
+  push(thread, m, block);
+}
+
+/* Lock held. Gives back the slabs of a class that have no block in use or in
+** a magazine, and chains what is left anew. */
+static void small_trim(int cls) {
+  Block *chains = pool.chains[cls];
+  for (Block *c = chains; c; c = c->chain)
+    for (Block *b = c; b; b = b->next) slab_of(b)->idle++;
+
+  pool.chains[cls] = NULL;
+  Block *chain = NULL;
+  uint32_t count = 0, batch = class_batch(cls);
+  while (chains) {
+    Block *block = chains;
+    chains = chains->chain;
+    while (block) {
+      Block *next = block->next;
+      if (slab_of(block)->idle < slab_of(block)->cut) {
+        block->next = chain;
+        chain = block;
+        if (++count == batch) {
+          give_chain(cls, chain);
+          chain = NULL;
+          count = 0;
+        }
+      }
+      block = next;
+    }
+  }
+  give_chain(cls, chain);
+
+  for (Slab **at = &pool.slabs[cls]; *at;) {
+    Slab *slab = *at;
+    if (slab->idle == slab->cut) {
+      *at = slab->next;
+      tli_memory_put(slab);
+      pool.held -= (int64_t)SLAB_BYTES;
+    } else {
+      slab->idle = 0;
+      at = &slab->next;
+    }
+  }
+}
+
+/* ---- larger blocks ---- */
+
+/* Lock held. */
+static void cache_remove(Cached *c) {
+  if (c->prev)
+    c->prev->next = c->next;
+  else
+    pool.large[c->cls] = c->next;
+  if (c->next) c->next->prev = c->prev;
+  if (c->newer)
+    c->newer->older = c->older;
+  else
+    pool.newest = c->older;
+  if (c->older)
+    c->older->newer = c->newer;
+  else
+    pool.oldest = c->newer;
+  pool.large_bytes -= (int64_t)class_size(c->cls);
+}
+
+/* Lock held. */
+static void cache_insert(Cached *c, int cls) {
+  *c = (Cached){.cls = cls, .next = pool.large[cls], .older = pool.newest};
+  if (c->next) c->next->prev = c;
+  pool.large[cls] = c;
+  if (c->older)
+    c->older->newer = c;
+  else
+    pool.oldest = c;
+  pool.newest = c;
+  pool.large_bytes += (int64_t)class_size(cls);
+}
+
+/* Lock held. Takes the oldest blocks out until `most` bytes are left; they
+** are linked through `older`, for cache_drop without the lock. */
+static Cached *cache_shrink(int64_t most) {
+  Cached *out = NULL;
+  while (pool.oldest && pool.large_bytes > most) {
+    Cached *c = pool.oldest;
+    cache_remove(c);
+    pool.held -= (int64_t)class_size(c->cls);
+    c->older = out;
+    out = c;
+  }
+  return out;
+}
+
+static void cache_drop(Cached *c) {
+  while (c) {
+    Cached *next = c->older;
+    system_put(c, class_size(c->cls));
+    c = next;
+  }
+}
+
+static void *large_get(Thread *thread, int cls, bool *refused) {
+  int64_t size = (int64_t)class_size(cls);
+  tli_mutex_lock(&pool.lock);
+  Cached *c = pool.large[cls];
+  *refused = over_limit(size);
+  if (!*refused) {
+    note_peak(size);
+    count_used(thread, size);
+    if (c)
+      cache_remove(c);
+    else
+      pool.held += size;
+  }
+  tli_mutex_unlock(&pool.lock);
+  if (*refused || c) return *refused ? NULL : c;
+
+  void *block = system_get((size_t)size);
+  if (block == NULL) {
+    tli_mutex_lock(&pool.lock);
+    count_used(thread, -size);
+    pool.held -= size;
+    tli_mutex_unlock(&pool.lock);
+  }
+  return block;
+}
+
+/* Lock held. With a limit on used bytes the cache keeps within it as well. */
+static int64_t cache_most(void) {
+  int64_t most = atomic_load_explicit(&limit, memory_order_relaxed);
+  if (most == 0) return CACHE_MAX;
+  int64_t left = most - used_bytes();
+  return left < 0 ? 0 : left < CACHE_MAX ? left : CACHE_MAX;
+}
+
+static void large_put(Thread *thread, int cls, void *block) {
+  tli_mutex_lock(&pool.lock);
+  if (thread)
+    count_used(thread, -(int64_t)class_size(cls));
+  else
+    pool.gone -= (int64_t)class_size(cls);
+  cache_insert(block, cls);
+  Cached *out = cache_shrink(cache_most());
+  tli_mutex_unlock(&pool.lock);
+  cache_drop(out);
+}
+
+/* A thread that could not even get its own record gives the block away. */
+static void small_put_alone(int cls, Block *block) {
+  tli_mutex_lock(&pool.lock);
+  pool.gone -= (int64_t)class_size(cls);
+  block->next = NULL;
+  give_chain(cls, block);
+  tli_mutex_unlock(&pool.lock);
+}
+
+/* ---- both ---- */
+
+static void *block_get(Thread *thread, size_t bytes, bool *refused) {
+  if (bytes <= SMALL_MAX) return small_get(thread, class_of(bytes), refused);
+  return large_get(thread, class_of(bytes), refused);
+}
+
+static void block_put(Thread *thread, void *block, size_t bytes) {
+  int cls = class_of(bytes);
+  if (bytes > SMALL_MAX)
+    large_put(thread, cls, block);
+  else if (thread)
+    small_put(thread, cls, block);
+  else
+    small_put_alone(cls, block);
+}
+
+void tl_memory_trim(void) {
+  tli_mutex_lock(&pool.lock);
+  if (self) give_magazines(self);
+  for (int cls = 0; cls < SMALL_CLASSES; cls++) small_trim(cls);
+  Cached *out = cache_shrink(0);
+  tli_mutex_unlock(&pool.lock);
+  cache_drop(out);
+}
+
+#else /* straight from the system, to the byte */
+
+static void *quick_get(size_t bytes) {
+  (void)bytes;
+  return NULL;
+}
+
+static bool quick_put(void *block, size_t bytes) {
+  (void)block;
+  (void)bytes;
+  return false;
+}
+
+static void *block_get(Thread *thread, size_t bytes, bool *refused) {
+  tli_mutex_lock(&pool.lock);
+  *refused = over_limit((int64_t)bytes);
+  tli_mutex_unlock(&pool.lock);
+  if (*refused) return NULL;
+  void *block = tli_memory_get(bytes < TLI_ALIGN ? 16 : TLI_ALIGN, bytes ? bytes : 1);
+  if (block == NULL) return NULL;
+  count_used(thread, (int64_t)bytes);
+  tli_mutex_lock(&pool.lock);
+  pool.held += (int64_t)bytes;
+  note_peak(0);
+  tli_mutex_unlock(&pool.lock);
+  return block;
+}
+
+static void block_put(Thread *thread, void *block, size_t bytes) {
+  tli_mutex_lock(&pool.lock);
+  if (thread)
+    count_used(thread, -(int64_t)bytes);
+  else
+    pool.gone -= (int64_t)bytes;
+  pool.held -= (int64_t)bytes;
+  tli_mutex_unlock(&pool.lock);
+  tli_memory_put(block);
+}
+
+void tl_memory_trim(void) {}
+
+#endif
+
+/* ---- the interface ---- */
+
+/* "1.5 GB" */
+static const char *readable(double bytes, char out[32]) {
+  static const char *const unit[] = {"bytes", "KB", "MB", "GB", "TB"};
+  int u = 0;
+  while (bytes >= 1024 && u < 4) {
+    bytes /= 1024;
+    u++;
+  }
+  snprintf(out, 32, u ? "%.1f %s" : "%.0f %s", bytes, unit[u]);
+  return out;
+}
+
+static void *out_of_memory(size_t bytes, bool refused) {
+  char asked[32], used[32], cached[32], most[32];
+  readable((double)bytes, asked);
+  readable((double)tl_memory_used(), used);
+  readable((double)tl_memory_cached(), cached);
+  readable((double)atomic_load_explicit(&limit, memory_order_relaxed), most);
+  char head[400];
+  tli_live_head(head, sizeof head);
+  return tli_fail_null(TL_EMEM, "out of memory: asked for %s, with %s in use and %s cached%s%s%s",
+                       asked, used, cached, refused ? ", under a limit of " : "",
+                       refused ? most : "", head);
+}
+
+static __attribute__((noinline)) void *alloc_any(size_t bytes) {
+  Thread *thread = thread_get();
+  bool refused = false;
+  if (thread == NULL || bytes > REQUEST_MAX) return out_of_memory(bytes, false);
+  if (++thread->calls >= thread->fail_from && thread->calls <= thread->fail_to)
+    return out_of_memory(bytes, false);
+  void *block = block_get(thread, bytes, &refused);
+  if (block == NULL) {
+    if (!refused) {
+      tl_memory_trim();
+      block = block_get(thread, bytes, &refused);
+    }
+    if (block == NULL) return out_of_memory(bytes, refused);
+  }
+  return block;
+}
+
+static __attribute__((noinline)) void free_any(void *block, size_t bytes) {
+  block_put(thread_get(), block, bytes);
+}
+
+void *tli_alloc(size_t bytes) {
+  void *block = quick_get(bytes);
+  return block ? block : alloc_any(bytes);
+}
+
+void tli_free(void *block, size_t bytes) {
+  if (block && !quick_put(block, bytes)) free_any(block, bytes);
+}
+
+static void fail_calls(int64_t first, int64_t count) {
+  Thread *thread = thread_get();
+  if (thread == NULL) return;
+  thread->fail_from = first > 0 ? thread->calls + first : INT64_MAX;
+  thread->fail_to = first > 0 && count > 0 ? thread->calls + first + count - 1 : INT64_MAX;
+}
+
+void tli_alloc_fail_at(int64_t n) { fail_calls(n, 1); }
+
+void tli_alloc_fail_from(int64_t n) { fail_calls(n, 0); }
+
+int64_t tli_alloc_count(void) {
+  Thread *thread = thread_get();
+  return thread ? thread->calls : 0;
+}
+
+int64_t tl_memory_used(void) {
+  tli_mutex_lock(&pool.lock);
+  int64_t used = used_bytes();
+  tli_mutex_unlock(&pool.lock);
+  return used;
+}
+
+int64_t tli_memory_peak(void) {
+  tli_mutex_lock(&pool.lock);
+  note_peak(0);
+  int64_t peak = pool.peak;
+  tli_mutex_unlock(&pool.lock);
+  return peak;
+}
+
+void tli_memory_reset_peak(void) {
+  tli_mutex_lock(&pool.lock);
+  pool.peak = used_bytes();
+  tli_mutex_unlock(&pool.lock);
+}
+
+int64_t tl_memory_cached(void) {
+  tli_mutex_lock(&pool.lock);
+  int64_t cached = pool.held - used_bytes();
+  tli_mutex_unlock(&pool.lock);
+  return cached < 0 ? 0 : cached;
+}
+
+void tl_set_memory_limit(int64_t bytes) {
+  atomic_store_explicit(&limit, bytes > 0 ? bytes : 0, memory_order_relaxed);
+}

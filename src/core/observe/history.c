@@ -1,0 +1,233 @@
+/*
+** history.c - see history.h. Events are in a ring that grows up to its limit; stacks are
+** kept once for each content; who asked for what is alive is a table by address. What
+** there is no memory for is not recorded: nothing here can fail for those who tell.
+*/
+#include "core/observe/history.h"
+
+#include <string.h>
+
+#include "core/memory/alloc.h"
+#include "core/error.h"
+#include "core/platform/platform.h"
+#include "core/tensor/tensor.h"
+
+#define NBUCKETS 1024  /* of stacks */
+#define MOST_TEXT 4096 /* bytes of a stack */
+
+/* Who asked for a block. */
+typedef struct Owner {
+  const void *data; /* NULL: none; GONE: none any more */
+  tli_Stack *stack; /* owned */
+} Owner;
+
+static const char gone;
+#define GONE ((const void *)&gone)
+
+typedef struct Record {
+  tli_Recording how;
+  tli_MemoryEvent *events; /* owned ring */
+  int64_t room, n, first;
+  tli_Stack *stacks[NBUCKETS]; /* owned, besides those who use them */
+  Owner *owners;               /* owned, open addressing */
+  size_t nowners, used;        /* a power of two; places that are or were taken */
+} Record;
+
+size_t (*_Atomic tli_call_stack)(char *text, size_t size);
+int (*_Atomic tli_call_frames)(tli_Frame *frames, int most);
+
+static tli_Mutex lock = TLI_MUTEX_INIT;
+TLI_FORK_SAFE(lock)
+static Record records[TL_NDEVICETYPES]; /* guarded */
+static atomic_bool recording[TL_NDEVICETYPES];
+
+/* ---- stacks ------------------------------------------------------------------------ */
+
+void tli_stack_release(tli_Stack *s) {
+  if (s && tli_last_reference(&s->refs)) tli_free(s, sizeof *s + s->size + 1);
+}
+
+static tli_Stack *stack_retain(tli_Stack *s) {
+  if (s) atomic_fetch_add_explicit(&s->refs, 1, memory_order_relaxed);
+  return s;
+}
+
+static uint64_t hash_of(const char *text, size_t size) {
+  uint64_t hash = 0xcbf29ce484222325u;
+  for (size_t i = 0; i < size; i++) hash = (hash ^ (unsigned char)text[i]) * 0x100000001b3u;
+  return hash;
+}
+
+/* The one stack of that content: a new reference, or NULL. */
+static tli_Stack *intern(Record *r, const char *text, size_t size) {
+  uint64_t hash = hash_of(text, size);
+  tli_Stack **bucket = &r->stacks[hash % NBUCKETS];
+  for (tli_Stack *s = *bucket; s; s = s->next)
+    if (s->hash == hash && s->size == size && memcmp(s->text, text, size) == 0)
+      return stack_retain(s);
+  tli_Stack *s = tli_alloc(sizeof *s + size + 1);
+  if (s == NULL) return NULL;
+  atomic_init(&s->refs, 2);
+  s->hash = hash;
+  s->next = *bucket;
+  s->size = size;
+  memcpy(s->text, text, size);
+  s->text[size] = '\0';
+  return *bucket = s;
+}
+
+static bool wants_stack(const Record *r, tl_MemoryAction action) {
+  bool alloc = action == TL_MEMORY_ALLOC || action == TL_MEMORY_OOM;
+  return alloc ? r->how.alloc_stacks : r->how.other_stacks;
+}
+
+/* ---- owners ------------------------------------------------------------------------ */
+
+static size_t place_of(const Record *r, const void *data) {
+  uint64_t hash = (uint64_t)(uintptr_t)data * 0x9e3779b97f4a7c15u;
+  size_t i = (size_t)(hash >> 20) & (r->nowners - 1);
+  while (r->owners[i].data && r->owners[i].data != data) i = (i + 1) & (r->nowners - 1);
+  return i;
+}
+
+/* Makes room for one more; places of those that are gone become free. */
+static bool grow_owners(Record *r) {
+  if (2 * (r->used + 1) <= r->nowners) return true;
+  size_t alive = 0;
+  for (size_t i = 0; i < r->nowners; i++)
+    alive += r->owners[i].data != NULL && r->owners[i].data != GONE;
+  Record bigger = {.nowners = r->nowners ? r->nowners : 256};
+  if (4 * alive > bigger.nowners) bigger.nowners *= 2;
+  bigger.owners = tli_alloc(bigger.nowners * sizeof *bigger.owners);
+  if (bigger.owners == NULL) return false;
+  memset(bigger.owners, 0, bigger.nowners * sizeof *bigger.owners);
+  for (size_t i = 0; i < r->nowners; i++) {
+    if (r->owners[i].data == NULL || r->owners[i].data == GONE) continue;
+    bigger.owners[place_of(&bigger, r->owners[i].data)] = r->owners[i];
+    bigger.used++;
+  }
+  if (r->owners) tli_free(r->owners, r->nowners * sizeof *r->owners);
+  r->owners = bigger.owners;
+  r->nowners = bigger.nowners;
+  r->used = bigger.used;
+  return true;
+}
+
+static void forget_owner(Record *r, const void *data) {
+  if (r->nowners == 0) return;
+  Owner *o = &r->owners[place_of(r, data)];
+  if (o->data == NULL) return;
+  tli_stack_release(o->stack);
+  *o = (Owner){GONE, NULL};
+}
+
+static void set_owner(Record *r, const void *data, tli_Stack *stack) {
+  forget_owner(r, data);
+  if (stack == NULL || !grow_owners(r)) return;
+  Owner *o = &r->owners[place_of(r, data)];
+  *o = (Owner){data, stack_retain(stack)};
+  r->used++;
+}
+
+/* ---- events ------------------------------------------------------------------------ */
+
+static void put(Record *r, const tli_MemoryEvent *event) {
+  int64_t at = (r->first + r->n) % r->room;
+  if (r->n == r->room) {
+    tli_stack_release(r->events[at].stack);
+    r->first = (r->first + 1) % r->room;
+    r->n--;
+  }
+  r->events[at] = *event;
+  stack_retain(event->stack);
+  r->n++;
+}
+
+/* Doubles the ring as long as it may; it is not full of its limit then. */
+static void grow_events(Record *r) {
+  if (r->n < r->room || r->room >= r->how.most) return;
+  int64_t room = r->room ? 2 * r->room : 1024;
+  if (room > r->how.most) room = r->how.most;
+  tli_MemoryEvent *events = tli_alloc((size_t)room * sizeof *events);
+  if (events == NULL) return;
+  for (int64_t i = 0; i < r->n; i++) events[i] = r->events[(r->first + i) % r->room];
+  if (r->events) tli_free(r->events, (size_t)r->room * sizeof *events);
+  r->events = events;
+  r->room = room;
+  r->first = 0;
+}
+
+static void record(Record *r, tli_MemoryEvent *event, const char *text, size_t size) {
+  if (size > 0 && wants_stack(r, event->action)) event->stack = intern(r, text, size);
+  if (event->action == TL_MEMORY_ALLOC) set_owner(r, event->data, event->stack);
+  if (event->action == TL_MEMORY_FREE_COMPLETED) forget_owner(r, event->data);
+  if (r->how.events) grow_events(r);
+  if (r->how.events && r->room > 0) put(r, event);
+  tli_stack_release(event->stack);
+}
+
+void tli_memory_event(tl_Device device, tl_MemoryAction action, const void *data, int64_t bytes,
+                      int64_t stream_id) {
+  if (!atomic_load_explicit(&recording[device.type], memory_order_relaxed)) return;
+  char text[MOST_TEXT];
+  size_t (*stack)(char *, size_t) = atomic_load(&tli_call_stack);
+  size_t size = stack ? stack(text, sizeof text) : 0;
+  tli_MemoryEvent event = {device, action, data, bytes, stream_id, tli_time_ns(), NULL};
+  tli_mutex_lock(&lock);
+  Record *r = &records[device.type];
+  if (r->how.on) record(r, &event, text, size);
+  tli_mutex_unlock(&lock);
+}
+
+/* ---- for those who look ------------------------------------------------------------ */
+
+static void clear(Record *r) {
+  for (; r->n > 0; r->n--, r->first = (r->first + 1) % r->room)
+    tli_stack_release(r->events[r->first].stack);
+  for (size_t i = 0; i < r->nowners; i++) tli_stack_release(r->owners[i].stack);
+  for (int b = 0; b < NBUCKETS; b++)
+    while (r->stacks[b]) {
+      tli_Stack *s = r->stacks[b];
+      r->stacks[b] = s->next;
+      tli_stack_release(s);
+    }
+  if (r->events) tli_free(r->events, (size_t)r->room * sizeof *r->events);
+  if (r->owners) tli_free(r->owners, r->nowners * sizeof *r->owners);
+  *r = (Record){.how = r->how};
+}
+
+void tli_history_record(tl_DeviceType type, const tli_Recording *how, bool forget) {
+  tli_mutex_lock(&lock);
+  Record *r = &records[type];
+  if (forget || how->most < r->room) clear(r);
+  r->how = *how;
+  atomic_store(&recording[type], how->on);
+  tli_mutex_unlock(&lock);
+}
+
+bool tli_history_copy(tl_DeviceType type, tli_History *out) {
+  tli_mutex_lock(&lock);
+  const Record *r = &records[type];
+  *out = (tli_History){r->n, NULL};
+  bool ok = r->n == 0 || (out->events = tli_alloc((size_t)r->n * sizeof *out->events)) != NULL;
+  for (int64_t i = 0; ok && i < r->n; i++) {
+    out->events[i] = r->events[(r->first + i) % r->room];
+    stack_retain(out->events[i].stack);
+  }
+  tli_mutex_unlock(&lock);
+  return ok;
+}
+
+void tli_history_free(tli_History *h) {
+  for (int64_t i = 0; h->events && i < h->n; i++) tli_stack_release(h->events[i].stack);
+  if (h->events) tli_free(h->events, (size_t)h->n * sizeof *h->events);
+  *h = (tli_History){0};
+}
+
+tli_Stack *tli_history_owner(tl_DeviceType type, const void *data) {
+  tli_mutex_lock(&lock);
+  const Record *r = &records[type];
+  tli_Stack *stack = r->nowners ? stack_retain(r->owners[place_of(r, data)].stack) : NULL;
+  tli_mutex_unlock(&lock);
+  return stack;
+}

@@ -1,0 +1,789 @@
+/*
+** profile.c - see profile.h. Events lie in chunks that never move; texts (names, shapes,
+** stacks) are kept once for each content, and events have their numbers. The open spans of
+** a thread are a chain by `parent`.
+**
+** A guest's record is a session of the same kind; what it hands over is appended, under
+** the invitation's lock, to a third one, which the host appends to its own when it stops.
+*/
+#include "core/observe/profile.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/device/backend.h"
+#include "core/error.h"
+#include "core/observe/history.h"
+#include "core/observe/live.h"
+#include "core/platform/platform.h"
+
+#define CHUNK 8192        /* entries */
+#define MOST_TEXT 4096    /* bytes of a stack */
+#define MOST_FRAMES 96    /* that tell stacks apart */
+#define CACHED_LEAST 4096 /* bytes of a storage */
+#define CACHE 1024        /* names by address; a power of two */
+
+const char *const tli_span_kinds[TLI_NSPANS + 1] = {"operator",  "backward", "user",      "module",
+                                                    "collector", "data",     "optimizer", "step",
+                                                    "kernel",    NULL};
+
+atomic_int tli_profiles;
+
+/* A list that grows by chunks. */
+typedef struct List {
+  size_t item;
+  int64_t n;
+  char **chunks; /* owned, each CHUNK items */
+  int64_t nchunks, room;
+} List;
+
+typedef struct Text {
+  uint64_t hash;
+  size_t size;
+  char *text;       /* owned, ended by '\0' */
+  int32_t in_words; /* of a stack's frames: the text of it; -1: none yet */
+} Text;
+
+/* A span's work on a device, between two of its events. */
+typedef struct DeviceSpan {
+  int32_t event;
+  tl_Device device;
+  tl_Stream *stream;
+  tl_Event *begin, *end; /* owned; NULL */
+} DeviceSpan;
+
+struct tli_Invitation {
+  atomic_int refs;
+  tli_Mutex lock;
+  tli_Profile *gathered; /* guarded, owned: what guests have handed over; NULL: it is over */
+};
+
+struct tli_Profile {
+  tli_ProfileOptions options;
+  tli_Invitation *invitation; /* owned reference; NULL: of what was gathered */
+  bool guest;
+  uint64_t serial;
+  bool active;
+  int32_t top;   /* the innermost open event; -1: none */
+  int64_t begin; /* tli_now_ns */
+  int64_t began, end, dropped, bytes;
+  List events, memory, texts, devices, threads; /* threads: names, texts; the first is its own */
+  int32_t *places; /* owned: texts by hash, open addressing; -1: free */
+  int64_t nplaces;
+  bool watches[TL_NDEVICETYPES];                   /* is told of what these devices run */
+  tl_Event *zero[TL_NDEVICETYPES][TL_MAX_DEVICES]; /* owned; when the session began there */
+  int64_t zero_at[TL_NDEVICETYPES][TL_MAX_DEVICES];
+  int64_t cached[TL_NDEVICETYPES][TL_MAX_DEVICES]; /* bytes, when last looked */
+  struct {
+    const char *name;
+    int32_t id;
+  } cache[CACHE];
+};
+
+static _Thread_local tli_Profile *mine; /* borrowed */
+static _Atomic uint64_t next_serial = 1;
+
+/* ---- memory of its own ------------------------------------------------------------- */
+
+static void *get(tli_Profile *p, size_t bytes) {
+  void *block = tli_memory_get(16, bytes);
+  if (block) p->bytes += (int64_t)bytes;
+  return block;
+}
+
+static void put(void *block) {
+  if (block) tli_memory_put(block);
+}
+
+static void *at(const List *l, int64_t i) {
+  return l->chunks[i / CHUNK] + (size_t)(i % CHUNK) * l->item;
+}
+
+static bool grow_chunks(tli_Profile *p, List *l) {
+  int64_t room = l->room ? 2 * l->room : 64;
+  char **chunks = get(p, (size_t)room * sizeof *chunks);
+  TL_TRY(chunks);
+  if (l->nchunks) memcpy(chunks, l->chunks, (size_t)l->nchunks * sizeof *chunks);
+  put(l->chunks);
+  l->chunks = chunks;
+  l->room = room;
+  return true;
+}
+
+/* Room for one more; NULL if there is none. */
+static void *push(tli_Profile *p, List *l) {
+  if (l->n == INT32_MAX) return NULL;
+  if (l->n == l->nchunks * CHUNK) {
+    if (l->nchunks == l->room) TL_TRY_NULL(grow_chunks(p, l));
+    char *chunk = get(p, CHUNK * l->item);
+    TL_TRY_NULL(chunk);
+    l->chunks[l->nchunks++] = chunk;
+  }
+  return at(l, l->n++);
+}
+
+static void list_free(List *l) {
+  for (int64_t i = 0; i < l->nchunks; i++) put(l->chunks[i]);
+  put(l->chunks);
+  *l = (List){.item = l->item};
+}
+
+/* ---- texts ------------------------------------------------------------------------- */
+
+static uint64_t hash_of(const char *text, size_t size) {
+  uint64_t hash = 0xcbf29ce484222325u + size;
+  while (size > 0) {
+    uint64_t word = 0;
+    size_t n = size < sizeof word ? size : sizeof word;
+    memcpy(&word, text, n);
+    hash = (hash ^ word) * 0x9e3779b97f4a7c15u;
+    hash ^= hash >> 29;
+    text += n;
+    size -= n;
+  }
+  return hash;
+}
+
+static int32_t *place_of(const tli_Profile *p, uint64_t hash, const char *text, size_t size) {
+  for (uint64_t i = hash;; i++) {
+    int32_t *place = &p->places[i & (uint64_t)(p->nplaces - 1)];
+    if (*place < 0) return place;
+    const Text *t = at(&p->texts, *place);
+    if (t->hash == hash && t->size == size && memcmp(t->text, text, size) == 0) return place;
+  }
+}
+
+static bool grow_places(tli_Profile *p) {
+  if (2 * (p->texts.n + 1) <= p->nplaces) return true;
+  int64_t n = p->nplaces ? 2 * p->nplaces : 512;
+  int32_t *old = p->places, *places = get(p, (size_t)n * sizeof *places);
+  TL_TRY(places);
+  memset(places, -1, (size_t)n * sizeof *places);
+  p->places = places;
+  p->nplaces = n;
+  for (int64_t i = 0; i < p->texts.n; i++) {
+    const Text *t = at(&p->texts, i);
+    *place_of(p, t->hash, t->text, t->size) = (int32_t)i;
+  }
+  put(old);
+  return true;
+}
+
+/* The number of a text; -1 where there is no memory. */
+static int32_t intern(tli_Profile *p, const char *text, size_t size) {
+  if (!grow_places(p)) return -1;
+  uint64_t hash = hash_of(text, size);
+  int32_t *place = place_of(p, hash, text, size);
+  if (*place >= 0) return *place;
+  char *copy = get(p, size + 1);
+  Text *t = copy ? push(p, &p->texts) : NULL;
+  if (t == NULL) {
+    put(copy);
+    return -1;
+  }
+  memcpy(copy, text, size);
+  copy[size] = '\0';
+  *t = (Text){hash, size, copy, -1};
+  return *place = (int32_t)(p->texts.n - 1);
+}
+
+/* The same for a name, which is mostly a constant: the text is compared, since another one
+** may lie at the address by now. */
+static int32_t name_of(tli_Profile *p, const char *name) {
+  size_t slot = (uintptr_t)name / 4 & (CACHE - 1);
+  if (p->cache[slot].name == name) {
+    const Text *t = at(&p->texts, p->cache[slot].id);
+    if (strcmp(t->text, name) == 0) return p->cache[slot].id;
+  }
+  int32_t id = intern(p, name, strlen(name));
+  if (id < 0) return id;
+  p->cache[slot].name = name;
+  p->cache[slot].id = id;
+  return id;
+}
+
+#define MOST_SHAPES 512
+
+static int32_t shapes_of(tli_Profile *p, const tli_SpanInput *inputs, int n) {
+  int64_t all[MOST_SHAPES];
+  int used = 0;
+  for (int i = 0; i < n; i++)
+    for (int64_t k = 0; k < inputs[i].n; k++) {
+      const tl_Tensor *t = inputs[i].v[k];
+      int ndim = t ? t->ndim : 0;
+      if (used + 1 + ndim > MOST_SHAPES) return intern(p, (char *)all, sizeof *all * (size_t)used);
+      all[used++] = t ? ndim : -1;
+      for (int d = 0; d < ndim; d++) all[used++] = t->sizes[d];
+    }
+  return intern(p, (char *)all, sizeof *all * (size_t)used);
+}
+
+/* What tells two stacks apart: numbers of texts for the operator and each line's source, its
+** line, and the line where its function begins. */
+static int32_t frames_of(tli_Profile *p, int32_t *key) {
+  tli_Frame frames[MOST_FRAMES];
+  int (*call_frames)(tli_Frame *, int) = atomic_load(&tli_call_frames);
+  const char *op = tli_operator();
+  int32_t used = 0, n = call_frames ? call_frames(frames, MOST_FRAMES) : 0;
+  key[used++] = op ? name_of(p, op) : -1;
+  for (int32_t i = 0; i < n; i++) {
+    key[used++] = name_of(p, frames[i].source);
+    key[used++] = frames[i].line;
+    key[used++] = frames[i].function;
+  }
+  return used;
+}
+
+/* Words are only found for frames that are seen for the first time. */
+static int32_t stack_of(tli_Profile *p) {
+  int32_t key[1 + 3 * MOST_FRAMES];
+  int32_t frames = intern(p, (char *)key, sizeof *key * (size_t)frames_of(p, key));
+  if (frames < 0) return -1;
+  Text *known = at(&p->texts, frames);
+  if (known->in_words >= 0) return known->in_words;
+  char text[MOST_TEXT];
+  size_t (*stack)(char *, size_t) = atomic_load(&tli_call_stack);
+  return known->in_words = intern(p, text, stack ? stack(text, sizeof text) : 0);
+}
+
+/* ---- devices ----------------------------------------------------------------------- */
+
+static tl_Event *record_event(tl_Device device, tl_Stream *stream) {
+  const tl_DeviceApi *api = tli_backend(device)->device;
+  tl_Event *event = api->event(device, TL_EVENT_TIMING);
+  if (event && !api->event_record(event, stream)) {
+    api->event_free(event);
+    event = NULL;
+  }
+  return event;
+}
+
+/* The device where a span with these inputs works; the CPU: none that has a clock. */
+static tl_Device device_of(const tli_SpanInput *inputs, int n) {
+  for (int i = 0; i < n; i++)
+    for (int64_t k = 0; k < inputs[i].n; k++)
+      if (inputs[i].v[k] && tli_device(inputs[i].v[k]).type != TL_CPU &&
+          tli_has_values(inputs[i].v[k]))
+        return tli_device(inputs[i].v[k]);
+  return (tl_Device){TL_CPU, 0};
+}
+
+static void watch_device(tli_Profile *p, tl_Device device);
+
+static void begin_on_device(tli_Profile *p, int32_t event, tl_Device device) {
+  tl_Stream *stream = tli_stream(device);
+  const tl_DeviceApi *api = tli_backend(device)->device;
+  if (api->capture(stream) != 0) return; /* recorded, not run */
+  tl_Event **zero = &p->zero[device.type][device.index];
+  if (*zero == NULL) {
+    /* Nothing is in front of it, so it is when the host says. */
+    if (!api->stream_sync(stream) || (*zero = record_event(device, stream)) == NULL) return;
+    p->zero_at[device.type][device.index] = tli_now_ns() - p->begin;
+    watch_device(p, device);
+  }
+  DeviceSpan *s = push(p, &p->devices);
+  if (s == NULL) return;
+  *s = (DeviceSpan){event, device, stream, record_event(device, stream), NULL};
+  ((tli_ProfileEvent *)at(&p->events, event))->device_time = p->devices.n; /* until it ends */
+}
+
+static void end_on_device(tli_Profile *p, tli_ProfileEvent *e) {
+  if (e->device_time == 0) return;
+  DeviceSpan *s = at(&p->devices, e->device_time - 1);
+  e->device_time = 0;
+  s->end = record_event(s->device, s->stream);
+}
+
+/* When each span's work ran. */
+static bool read_devices(tli_Profile *p) {
+  bool ok = true;
+  for (int64_t i = 0; i < p->devices.n; i++) {
+    DeviceSpan *s = at(&p->devices, i);
+    const tl_DeviceApi *api = tli_backend(s->device)->device;
+    tli_ProfileEvent *e = at(&p->events, s->event);
+    tl_Event *zero = p->zero[s->device.type][s->device.index];
+    double since = 0, took = 0;
+    if (ok && s->begin && s->end) {
+      ok = api->event_sync(s->end) && api->event_elapsed(zero, s->begin, &since) &&
+           api->event_elapsed(s->begin, s->end, &took);
+      if (ok) {
+        e->device_begin = p->zero_at[s->device.type][s->device.index] + (int64_t)(since * 1e6);
+        e->device_time = (int64_t)(took * 1e6);
+      }
+    }
+    if (s->begin) api->event_free(s->begin);
+    if (s->end) api->event_free(s->end);
+    s->begin = s->end = NULL;
+  }
+  for (int type = 0; type < TL_NDEVICETYPES; type++)
+    for (int i = 0; i < TL_MAX_DEVICES; i++)
+      if (p->zero[type][i]) {
+        tli_backend((tl_Device){(int8_t)type, (int8_t)i})->device->event_free(p->zero[type][i]);
+        p->zero[type][i] = NULL;
+      }
+  return ok;
+}
+
+/* ---- spans ------------------------------------------------------------------------- */
+
+static tli_ProfileEvent *event_at(const tli_Profile *p, int32_t i) { return at(&p->events, i); }
+
+tli_Span tli_span_open(tli_SpanKind kind, const char *name, const tli_SpanInput *inputs, int n) {
+  tli_Profile *p = mine;
+  if (p == NULL) return (tli_Span){0, -1};
+  int32_t id = name_of(p, name);
+  tli_ProfileEvent *e = id >= 0 ? push(p, &p->events) : NULL;
+  if (e == NULL) {
+    p->dropped++;
+    return (tli_Span){0, -1};
+  }
+  *e = (tli_ProfileEvent){.parent = p->top,
+                          .name = id,
+                          .shapes = -1,
+                          .stack = -1,
+                          .kind = (uint8_t)kind,
+                          .device_begin = -1,
+                          .open = true};
+  if (p->options.shapes && n > 0) e->shapes = shapes_of(p, inputs, n);
+  if (p->options.stacks) e->stack = stack_of(p);
+  p->top = (int32_t)(p->events.n - 1);
+  tl_Device device = p->options.devices ? device_of(inputs, n) : (tl_Device){TL_CPU, 0};
+  if (device.type != TL_CPU) begin_on_device(p, p->top, device);
+  e->begin = tli_now_ns() - p->begin;
+  return (tli_Span){p->serial, p->top};
+}
+
+/* Ends the innermost one. */
+static void close_top(tli_Profile *p, int64_t now) {
+  tli_ProfileEvent *e = event_at(p, p->top);
+  e->duration = now - e->begin;
+  e->open = false;
+  end_on_device(p, e);
+  p->top = e->parent;
+  if (p->top < 0) return;
+  tli_ProfileEvent *outer = event_at(p, p->top);
+  outer->inside += e->duration;
+  outer->bytes += e->bytes;
+  outer->inner_flops += (float)e->flops + e->inner_flops;
+}
+
+void tli_span_close(tli_Span span, double flops) {
+  tli_Profile *p = mine;
+  if (p == NULL || span.session != p->serial || !event_at(p, span.event)->open) return;
+  int64_t now = tli_now_ns() - p->begin;
+  tli_ProfileEvent *e = event_at(p, span.event);
+  while (p->top != span.event) close_top(p, now);
+  if (flops > 1.001 * (double)e->inner_flops) e->flops = flops; /* which NaN, of no rows, is not */
+  close_top(p, now);
+}
+
+bool tli_profile_here(void) { return mine != NULL; }
+
+bool tli_span_flops(void) { return mine && mine->options.flops; }
+
+void tli_span_node(uint64_t sequence) {
+  if (mine && mine->top >= 0) event_at(mine, mine->top)->sequence = sequence;
+}
+
+static int64_t cached_bytes(tl_Device device) {
+  if (device.type == TL_CPU) return tl_memory_cached();
+  tl_MemoryStats s;
+  if (!tli_backend(device)->device->memory_stats(device, &s)) return 0;
+  return s.reserved_bytes[TL_POOL_ALL].current - s.allocated_bytes[TL_POOL_ALL].current;
+}
+
+/* Small storages hardly change it, so it is looked at for few of them. */
+static int64_t cached_on(tli_Profile *p, const tl_Storage *s) {
+  int64_t *known = &p->cached[s->device.type][s->device.index];
+  if (s->bytes >= CACHED_LEAST || p->memory.n % 64 == 1) *known = cached_bytes(s->device);
+  return *known;
+}
+
+static void note_memory(tli_Profile *p, const tl_Storage *s, int64_t bytes,
+                        tli_MemoryCategory category) {
+  tli_ProfileMemory *m = push(p, &p->memory);
+  if (m == NULL) {
+    p->dropped++;
+    return;
+  }
+  *m = (tli_ProfileMemory){.time = tli_now_ns() - p->begin,
+                           .storage = s,
+                           .bytes = bytes,
+                           .cached = cached_on(p, s),
+                           .event = p->top,
+                           .category = (uint8_t)category,
+                           .device = s->device};
+}
+
+void tli_profile_memory(const tl_Storage *s, bool freed) {
+  if (s->device.type == TL_META) return;
+  tli_live_note(s, freed);
+  tli_Profile *p = mine;
+  if (p == NULL || !p->options.memory || s->bytes == 0) return;
+  int64_t bytes = freed ? -s->bytes : s->bytes;
+  if (p->top >= 0) {
+    event_at(p, p->top)->bytes += bytes;
+    event_at(p, p->top)->own_bytes += bytes;
+  }
+  note_memory(p, s, bytes, TLI_MEMORY_UNKNOWN);
+}
+
+void tli_profile_mark(const tl_Tensor *t, tli_MemoryCategory category) {
+  tli_Profile *p = mine;
+  if (p && p->options.memory && t->storage->bytes > 0 && tli_has_values(t))
+    note_memory(p, t->storage, t->storage->bytes, category);
+}
+
+/* ---- records ----------------------------------------------------------------------- */
+
+/* `thread` NULL: it has none of its own. */
+static tli_Profile *record_new(const tli_ProfileOptions *options, const char *thread) {
+  tli_Profile *p = tli_memory_get(16, sizeof *p);
+  if (p == NULL) return NULL;
+  memset(p, 0, sizeof *p);
+  *p = (tli_Profile){.options = *options, .top = -1, .bytes = sizeof *p};
+  p->events.item = sizeof(tli_ProfileEvent);
+  p->memory.item = sizeof(tli_ProfileMemory);
+  p->texts.item = sizeof(Text);
+  p->devices.item = sizeof(DeviceSpan);
+  p->threads.item = sizeof(int32_t);
+  int32_t name = thread ? intern(p, thread, strlen(thread)) : -1, *first = push(p, &p->threads);
+  if (first) *first = name;
+  if (first && (name >= 0 || thread == NULL)) return p;
+  tli_profile_free(p);
+  return NULL;
+}
+
+static int32_t thread_at(const tli_Profile *p, int64_t i) {
+  return *(const int32_t *)at(&p->threads, i);
+}
+
+/* The number of the thread with that name, which is a text of p; -1 where there is no memory. */
+static int32_t thread_of(tli_Profile *p, int32_t name) {
+  for (int64_t i = 1; i < p->threads.n; i++)
+    if (thread_at(p, i) == name) return (int32_t)i;
+  int32_t *t = name < 0 || p->threads.n > UINT16_MAX ? NULL : push(p, &p->threads);
+  if (t == NULL) return -1;
+  *t = name;
+  return (int32_t)(p->threads.n - 1);
+}
+
+static int32_t moved(const int32_t *texts, int32_t i) { return i < 0 ? i : texts[i]; }
+
+static void append_events(tli_Profile *p, const tli_Profile *from, const int32_t *texts,
+                          const int32_t *threads) {
+  int32_t first = (int32_t)p->events.n;
+  for (int64_t i = 0; i < from->events.n; i++) {
+    const tli_ProfileEvent *e = at(&from->events, i);
+    tli_ProfileEvent *copy = push(p, &p->events);
+    if (copy == NULL) {
+      p->dropped += from->events.n - i;
+      return;
+    }
+    *copy = *e;
+    copy->name = moved(texts, e->name);
+    copy->shapes = moved(texts, e->shapes);
+    copy->stack = moved(texts, e->stack);
+    copy->parent = e->parent < 0 ? -1 : first + e->parent;
+    copy->thread = (uint16_t)threads[e->thread];
+  }
+}
+
+static void append_memory(tli_Profile *p, const tli_Profile *from, int32_t first) {
+  for (int64_t i = 0; i < from->memory.n; i++) {
+    tli_ProfileMemory *copy = push(p, &p->memory);
+    if (copy == NULL) {
+      p->dropped += from->memory.n - i;
+      return;
+    }
+    *copy = *(const tli_ProfileMemory *)at(&from->memory, i);
+    if (copy->event >= 0) copy->event += first;
+  }
+}
+
+/* Appends what another record has, as of threads that are not p's own. */
+static void append(tli_Profile *p, const tli_Profile *from) {
+  int32_t first = (int32_t)p->events.n;
+  int64_t n = from->texts.n + from->threads.n;
+  int32_t *texts = get(p, (size_t)n * sizeof *texts);
+  int32_t *threads = texts ? texts + from->texts.n : NULL;
+  bool ok = texts != NULL;
+  for (int64_t i = 0; ok && i < from->texts.n; i++) {
+    const Text *t = at(&from->texts, i);
+    ok = (texts[i] = intern(p, t->text, t->size)) >= 0;
+  }
+  for (int64_t i = 0; ok && i < from->threads.n; i++) {
+    int32_t name = thread_at(from, i);
+    threads[i] = name < 0 ? 0 : thread_of(p, texts[name]);
+    ok = threads[i] >= 0;
+  }
+  p->dropped += from->dropped;
+  if (ok) {
+    append_events(p, from, texts, threads);
+    if (p->events.n == first + from->events.n) append_memory(p, from, first);
+  } else {
+    p->dropped += from->events.n;
+  }
+  p->bytes -= texts ? n * (int64_t)sizeof *texts : 0;
+  put(texts);
+}
+
+/* ---- other threads ----------------------------------------------------------------- */
+
+static tli_Invitation *invitation_new(const tli_ProfileOptions *options) {
+  tli_Invitation *v = tli_memory_get(16, sizeof *v);
+  tli_Profile *gathered = v ? record_new(options, NULL) : NULL;
+  if (gathered == NULL) {
+    put(v);
+    return NULL;
+  }
+  atomic_init(&v->refs, 1);
+  tli_mutex_init(&v->lock);
+  v->gathered = gathered;
+  return v;
+}
+
+void tli_invitation_release(tli_Invitation *v) {
+  if (v == NULL || !tli_last_reference(&v->refs)) return;
+  tli_profile_free(v->gathered);
+  tli_mutex_destroy(&v->lock);
+  put(v);
+}
+
+/* What guests have handed over, owned; from now on nothing more is taken. */
+static tli_Profile *invitation_end(tli_Invitation *v) {
+  tli_mutex_lock(&v->lock);
+  tli_Profile *gathered = v->gathered;
+  v->gathered = NULL;
+  tli_mutex_unlock(&v->lock);
+  return gathered;
+}
+
+tli_Invitation *tli_profile_invite(void) {
+  if (!tli_profiling() || mine == NULL) return NULL;
+  atomic_fetch_add(&mine->invitation->refs, 1);
+  return mine->invitation;
+}
+
+void tli_profile_join(tli_Invitation *v, const char *thread) {
+  if (v == NULL || mine) return;
+  tli_mutex_lock(&v->lock);
+  bool open = v->gathered != NULL;
+  tli_ProfileOptions options = {0};
+  int64_t begin = 0;
+  if (open) {
+    options = v->gathered->options;
+    begin = v->gathered->begin;
+  }
+  tli_mutex_unlock(&v->lock);
+  options.devices = false; /* whose events would have to be waited for */
+  tli_Profile *p = open ? record_new(&options, thread) : NULL;
+  if (p == NULL) return;
+  atomic_fetch_add(&v->refs, 1);
+  p->invitation = v;
+  p->guest = true;
+  p->begin = begin;
+  p->serial = atomic_fetch_add(&next_serial, 1);
+  mine = p;
+}
+
+void tli_profile_leave(void) {
+  tli_Profile *p = mine;
+  if (p == NULL || !p->guest) return;
+  mine = NULL;
+  int64_t now = tli_now_ns() - p->begin;
+  while (p->top >= 0) close_top(p, now);
+  tli_Invitation *v = p->invitation;
+  tli_mutex_lock(&v->lock);
+  if (v->gathered) append(v->gathered, p);
+  tli_mutex_unlock(&v->lock);
+  tli_profile_free(p);
+}
+
+void tli_profile_add(tli_Invitation *v, const char *thread, tli_SpanKind kind, const char *name,
+                     int64_t begin, int64_t end) {
+  if (v == NULL) return;
+  tli_mutex_lock(&v->lock);
+  tli_Profile *p = v->gathered;
+  int32_t id = p ? intern(p, name, strlen(name)) : -1;
+  int32_t number = id >= 0 ? thread_of(p, intern(p, thread, strlen(thread))) : -1;
+  tli_ProfileEvent *e = number >= 0 ? push(p, &p->events) : NULL;
+  bool kernel = kind == TLI_SPAN_KERNEL;
+  if (e)
+    *e = (tli_ProfileEvent){.begin = begin - p->begin,
+                            .duration = kernel ? 0 : end - begin,
+                            .parent = -1,
+                            .name = id,
+                            .shapes = -1,
+                            .stack = -1,
+                            .thread = (uint16_t)number,
+                            .kind = (uint8_t)kind,
+                            .device_begin = kernel ? begin - p->begin : -1,
+                            .device_time = kernel ? end - begin : 0};
+  else if (p)
+    p->dropped++;
+  tli_mutex_unlock(&v->lock);
+}
+
+/* ---- what devices tell ------------------------------------------------------------- */
+
+/* One session at a time is told. */
+static tli_Mutex telling = TLI_MUTEX_INIT;
+TLI_FORK_SAFE(telling)
+static tli_Invitation *watcher;              /* guarded, owned reference; NULL: nobody */
+static int64_t clock_ahead[TL_NDEVICETYPES]; /* guarded: ns of tli_now_ns before a device's clock */
+
+static void note_activity(const tl_Activity *a) {
+  char stream[48];
+  snprintf(stream, sizeof stream, "%s stream %lld", tli_device_str(a->device),
+           (long long)a->stream_id);
+  tli_mutex_lock(&telling);
+  tli_Invitation *v = watcher;
+  int64_t ahead = clock_ahead[a->device.type];
+  if (v) atomic_fetch_add(&v->refs, 1);
+  tli_mutex_unlock(&telling);
+  tli_profile_add(v, stream, TLI_SPAN_KERNEL, a->name, a->begin + ahead, a->end + ahead);
+  tli_invitation_release(v);
+}
+
+static void watch_device(tli_Profile *p, tl_Device device) {
+  const tl_DeviceApi *api = tli_backend(device)->device;
+  if (api->activities == NULL || p->watches[device.type] || p->invitation == NULL) return;
+  tli_mutex_lock(&telling);
+  bool free = watcher == NULL;
+  if (free) {
+    watcher = p->invitation;
+    atomic_fetch_add(&watcher->refs, 1);
+  }
+  bool ours = watcher == p->invitation;
+  tli_mutex_unlock(&telling);
+  int64_t now = 0;
+  if (!ours || !api->activities(note_activity, &now)) return;
+  p->watches[device.type] = true;
+  tli_mutex_lock(&telling);
+  clock_ahead[device.type] = tli_now_ns() - now;
+  tli_mutex_unlock(&telling);
+}
+
+static void watch_no_more(tli_Profile *p) {
+  int64_t now;
+  for (int type = 0; type < TL_NDEVICETYPES; type++)
+    if (p->watches[type]) tli_backend((tl_Device){(int8_t)type, 0})->device->activities(NULL, &now);
+  tli_mutex_lock(&telling);
+  tli_Invitation *v = watcher == p->invitation ? watcher : NULL;
+  if (v) watcher = NULL;
+  tli_mutex_unlock(&telling);
+  tli_invitation_release(v);
+}
+
+/* ---- sessions ---------------------------------------------------------------------- */
+
+tli_Profile *tli_profile_start(const tli_ProfileOptions *options) {
+  if (mine) return tli_fail_null(TL_EARG, "profile: there is one in this thread already");
+  tli_Profile *p = record_new(options, "main");
+  if (p) p->invitation = invitation_new(options);
+  if (p == NULL || p->invitation == NULL) {
+    tli_profile_free(p);
+    return tli_fail_null(TL_EMEM, "profile: out of memory");
+  }
+  p->serial = atomic_fetch_add(&next_serial, 1);
+  p->began = tli_time_ns();
+  p->begin = p->invitation->gathered->begin = tli_now_ns();
+  p->active = true;
+  mine = p;
+  atomic_fetch_add(&tli_profiles, 1);
+  return p;
+}
+
+typedef struct Moment {
+  int64_t time;
+  int32_t at;
+} Moment;
+
+static int by_time(const void *a, const void *b) {
+  const Moment *x = a, *y = b;
+  if (x->time != y->time) return x->time < y->time ? -1 : 1;
+  return x->at < y->at ? -1 : 1;
+}
+
+/* Puts what several threads did in the order in which it was done. Without memory for it, what
+** lies behind `own` is left out. */
+static void sort_memory(tli_Profile *p, int64_t own) {
+  int64_t n = p->memory.n;
+  size_t bytes = (size_t)n * (sizeof(Moment) + sizeof(tli_ProfileMemory));
+  tli_ProfileMemory *copies = tli_memory_get(16, bytes);
+  if (copies == NULL) {
+    p->dropped += n - own;
+    p->memory.n = own;
+    return;
+  }
+  Moment *moments = (Moment *)(copies + n);
+  for (int64_t i = 0; i < n; i++) {
+    copies[i] = *(const tli_ProfileMemory *)at(&p->memory, i);
+    moments[i] = (Moment){copies[i].time, (int32_t)i};
+  }
+  qsort(moments, (size_t)n, sizeof *moments, by_time);
+  for (int64_t i = 0; i < n; i++) *(tli_ProfileMemory *)at(&p->memory, i) = copies[moments[i].at];
+  put(copies);
+}
+
+bool tli_profile_stop(tli_Profile *p) {
+  if (!p->active) return true;
+  if (mine != p)
+    return tli_fail(TL_EARG, "profile: it can only be stopped in the thread that has started it");
+  p->end = tli_now_ns() - p->begin;
+  while (p->top >= 0) close_top(p, p->end);
+  p->active = false;
+  mine = NULL;
+  atomic_fetch_sub(&tli_profiles, 1);
+  bool ok = read_devices(p);
+  watch_no_more(p);
+  tli_Profile *gathered = invitation_end(p->invitation);
+  int64_t own = p->memory.n;
+  append(p, gathered);
+  tli_profile_free(gathered);
+  if (p->memory.n > own) sort_memory(p, own);
+  return ok;
+}
+
+bool tli_profile_active(const tli_Profile *p) { return p->active; }
+
+void tli_profile_free(tli_Profile *p) {
+  if (p == NULL || p->active) return; /* of another thread, which still records */
+  for (int64_t i = 0; i < p->texts.n; i++) put(((Text *)at(&p->texts, i))->text);
+  list_free(&p->events);
+  list_free(&p->memory);
+  list_free(&p->texts);
+  list_free(&p->devices);
+  list_free(&p->threads);
+  put(p->places);
+  tli_invitation_release(p->invitation);
+  put(p);
+}
+
+int64_t tli_profile_duration(const tli_Profile *p) {
+  return p->active ? tli_now_ns() - p->begin : p->end;
+}
+int64_t tli_profile_began(const tli_Profile *p) { return p->began; }
+int64_t tli_profile_dropped(const tli_Profile *p) { return p->dropped; }
+int64_t tli_profile_bytes(const tli_Profile *p) { return p->bytes; }
+int64_t tli_profile_count(const tli_Profile *p) { return p->events.n; }
+int64_t tli_profile_memory_count(const tli_Profile *p) { return p->memory.n; }
+
+int32_t tli_profile_threads(const tli_Profile *p) { return (int32_t)p->threads.n; }
+int32_t tli_profile_thread(const tli_Profile *p, int32_t i) { return thread_at(p, i); }
+
+const tli_ProfileEvent *tli_profile_event(const tli_Profile *p, int64_t i) {
+  return at(&p->events, i);
+}
+
+const tli_ProfileMemory *tli_profile_memory_event(const tli_Profile *p, int64_t i) {
+  return at(&p->memory, i);
+}
+
+const char *tli_profile_text(const tli_Profile *p, int32_t i, size_t *size) {
+  const Text *t = at(&p->texts, i);
+  *size = t->size;
+  return t->text;
+}

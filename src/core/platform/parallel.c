@@ -1,0 +1,339 @@
+/*
+** parallel.c - threads for kernels: a pool of our own, a host's job system, or
+** none. OpenMP's runtime is not used: its idle threads spin for as long as they
+** are let, which costs ten times the work on a machine that has other things to
+** do; it does not survive a fork; and every calling thread gets a team of its
+** own, so interpreters in parallel would fight for the cores.
+**
+** The pool has one job at a time. A caller that finds it taken does all of its
+** work itself, which is what many interpreters at once want. Each thread, the
+** caller too, has a share of the tasks, of every job the same part, which its
+** cache may still hold; when it is done with that, it takes from the others'
+** shares, so nothing waits for a thread that is still waking up.
+** Invariant: a range always runs to its end; with one thread, or inside
+** another range, everything runs in the calling thread.
+*/
+#include "core/platform/parallel.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+
+#include "core/error.h"
+#include "core/platform/own.h"
+#include "core/platform/platform.h"
+
+typedef void (*TaskFn)(void *context, int i);
+typedef void (*RunFn)(int tasks, TaskFn task, void *context, void *user);
+
+#define THREADS_MAX 4096
+/* How long an idle thread looks for work before it sleeps: longer than the gap
+** between two operators of a training step, too short to matter to others. */
+#define SPIN_NS 50000
+#define SHARES 64 /* of a job, at most */
+#define CACHE_LINE 64
+
+static atomic_int threads; /* 0: not known yet */
+static _Atomic(RunFn) host_run;
+static _Atomic(void *) host_user;
+static atomic_int interrupted;
+
+static _Thread_local bool inside;
+static _Thread_local bool serial;
+static _Thread_local int own_threads; /* 0: as many as the process has */
+
+/* ---- how many ---- */
+
+static int default_threads(void) {
+  const char *wish = getenv("OMP_NUM_THREADS");
+  long n = wish ? strtol(wish, NULL, 10) : 0;
+  if (n > 0 && n <= THREADS_MAX) return (int)n;
+  int processors = tli_processors();
+  return processors < THREADS_MAX ? processors : THREADS_MAX;
+}
+
+void tli_own_threads(int n) { own_threads = n; }
+
+int tl_get_num_threads(void) {
+  if (own_threads) return own_threads;
+  int n = atomic_load_explicit(&threads, memory_order_relaxed);
+  if (n > 0) return n;
+  /* whoever comes first decides, lest a tl_set_num_threads get lost */
+  int chosen = default_threads();
+  return atomic_compare_exchange_strong(&threads, &n, chosen) ? chosen : n;
+}
+
+bool tl_set_num_threads(int n) {
+  if (n < 1 || n > THREADS_MAX)
+    return tli_fail(TL_EARG, "set_num_threads: expected 1 to %d threads, got %d", THREADS_MAX, n);
+  if (own_threads)
+    own_threads = n;
+  else
+    atomic_store(&threads, n);
+  return true;
+}
+
+void tl_set_parallel_run(void (*run)(int tasks, void (*task)(void *context, int i), void *context,
+                                     void *user),
+                         void *user) {
+  atomic_store(&host_user, user);
+  atomic_store(&host_run, run);
+}
+
+bool tli_parallel_inside(void) { return inside; }
+
+bool tli_parallel_set_serial(bool on) {
+  bool previous = serial;
+  serial = on;
+  return previous;
+}
+
+/* ---- the pool ---- */
+
+typedef struct Job {
+  tli_RangeFn fn;
+  void *context;
+  int64_t n;
+  int tasks;
+  int workers; /* that may help the caller */
+} Job;
+
+typedef struct Share {
+  _Alignas(CACHE_LINE) atomic_int next; /* the next task */
+  int end;
+} Share;
+
+static void run_range(void *context, int i);
+
+static struct Pool {
+  tli_Mutex owner;    /* held by the caller whose job it is */
+  tli_Mutex lock;     /* of the conditions */
+  tli_Condition work; /* there is a job */
+  tli_Condition done; /* no worker is in a job */
+  int workers;        /* started; changed by the owner */
+  Job *job;           /* this and the shares: written while the pool is shut and empty */
+  Share shares[SHARES];
+  int nshares;
+  atomic_int limit;                       /* workers with a higher number stay out */
+  _Alignas(CACHE_LINE) atomic_uint round; /* counts jobs; idle workers look at it */
+  _Alignas(CACHE_LINE) atomic_bool open;  /* there may be tasks left */
+  atomic_int active;                      /* workers that may touch the job */
+  atomic_int asleep;                      /* workers that wait for `work` */
+} pool = {
+    .owner = TLI_MUTEX_INIT,
+    .lock = TLI_MUTEX_INIT,
+    .work = TLI_CONDITION_INIT,
+    .done = TLI_CONDITION_INIT,
+};
+
+static inline void relax(void) {
+#if defined(__x86_64__) || defined(__i386__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  __asm__ volatile("yield");
+#endif
+}
+
+/* Spins while `condition` holds, for SPIN_NS at most. */
+#define SPIN_WHILE(condition)                         \
+  do {                                                \
+    int64_t end_ = tli_now_ns() + SPIN_NS;            \
+    for (int k_ = 1; (condition); k_++) {             \
+      relax();                                        \
+      if (k_ % 32 == 0 && tli_now_ns() > end_) break; \
+    }                                                 \
+  } while (0)
+
+/* By the owner. */
+static void share_out(int tasks, int sharers) {
+  int n = sharers < SHARES ? sharers : SHARES;
+  for (int k = 0; k < n; k++) {
+    atomic_store_explicit(&pool.shares[k].next, (int)((int64_t)tasks * k / n),
+                          memory_order_relaxed);
+    pool.shares[k].end = (int)((int64_t)tasks * (k + 1) / n);
+  }
+  pool.nshares = n;
+}
+
+/* Thread 0 is the owner. */
+static void take_tasks(int thread) {
+  for (int k = 0; k < pool.nshares; k++) {
+    Share *share = &pool.shares[(thread + k) % pool.nshares];
+    for (;;) {
+      int i = atomic_fetch_add_explicit(&share->next, 1, memory_order_relaxed);
+      if (i >= share->end) break;
+      run_range(pool.job, i);
+    }
+  }
+}
+
+/* Waits for a round that is not `seen` and returns it. */
+static unsigned wait_for_work(unsigned seen) {
+  SPIN_WHILE(atomic_load(&pool.round) == seen);
+  if (atomic_load(&pool.round) == seen) {
+    tli_mutex_lock(&pool.lock);
+    atomic_fetch_add(&pool.asleep, 1);
+    while (atomic_load(&pool.round) == seen) tli_condition_wait(&pool.work, &pool.lock);
+    atomic_fetch_sub(&pool.asleep, 1);
+    tli_mutex_unlock(&pool.lock);
+  }
+  return atomic_load(&pool.round);
+}
+
+/* A worker says that it is in before it asks whether the pool is open, and the
+** owner shuts it before it asks who is in: so either the worker stays out or
+** the owner waits for it. */
+static void join_job(int thread) {
+  atomic_fetch_add(&pool.active, 1);
+  if (atomic_load(&pool.open)) take_tasks(thread);
+  if (atomic_fetch_sub(&pool.active, 1) != 1) return;
+  tli_mutex_lock(&pool.lock);
+  tli_condition_signal(&pool.done);
+  tli_mutex_unlock(&pool.lock);
+}
+
+static void work(void *number) {
+  int thread = (int)(intptr_t)number;
+  unsigned seen = 0;
+  for (;;) {
+    seen = wait_for_work(seen);
+    if (thread <= atomic_load(&pool.limit)) join_job(thread);
+  }
+}
+
+/* A forked process has none of the workers. */
+static void forget_workers(void) {
+  tli_mutex_init(&pool.owner);
+  tli_mutex_init(&pool.lock);
+  tli_condition_init(&pool.work);
+  tli_condition_init(&pool.done);
+  pool.workers = 0;
+  atomic_store(&pool.open, false);
+  atomic_store(&pool.active, 0);
+  atomic_store(&pool.asleep, 0);
+}
+
+__attribute__((constructor)) static void watch_forks(void) {
+  tli_at_fork(NULL, NULL, forget_workers);
+}
+
+/* If the system gives no more threads, those that there are do the work. */
+static void start_workers(int wanted) {
+  while (pool.workers < wanted && tli_thread_start(work, (void *)(intptr_t)(pool.workers + 1)))
+    pool.workers++;
+}
+
+/* Whether the pool was free; if so, the job is done. */
+static bool run_in_pool(Job *job) {
+  if (!tli_mutex_trylock(&pool.owner)) return false;
+  if (pool.workers < job->workers) start_workers(job->workers);
+  pool.job = job;
+  share_out(job->tasks, job->workers + 1);
+  atomic_store(&pool.limit, job->workers);
+  atomic_store(&pool.open, true);
+  atomic_fetch_add(&pool.round, 1);
+  if (atomic_load(&pool.asleep) > 0) {
+    tli_mutex_lock(&pool.lock);
+    tli_condition_broadcast(&pool.work);
+    tli_mutex_unlock(&pool.lock);
+  }
+  take_tasks(0);
+  atomic_store(&pool.open, false);
+  SPIN_WHILE(atomic_load(&pool.active) > 0);
+  if (atomic_load(&pool.active) > 0) {
+    tli_mutex_lock(&pool.lock);
+    while (atomic_load(&pool.active) > 0) tli_condition_wait(&pool.done, &pool.lock);
+    tli_mutex_unlock(&pool.lock);
+  }
+  tli_mutex_unlock(&pool.owner);
+  return true;
+}
+
+/* ---- the loop ---- */
+
+/* The i-th of `tasks` ranges, whose lengths differ by one at most. */
+static void run_range(void *context, int i) {
+  const Job *job = context;
+  int64_t length = job->n / job->tasks, longer = job->n % job->tasks;
+  int64_t begin = i * length + (i < longer ? i : longer);
+  bool before = inside;
+  inside = true;
+  job->fn(job->context, begin, begin + length + (i < longer));
+  inside = before;
+}
+
+/* One task for each thread, or, where each is still of several grains, `pieces`. */
+static void run_pieces(int64_t n, int64_t grain, int pieces, tli_RangeFn fn, void *context) {
+  if (n <= 0) return;
+  if (n <= grain || inside || serial) {
+    fn(context, 0, n);
+    return;
+  }
+  int64_t tasks = n / (grain > 0 ? grain : 1), most = tl_get_num_threads();
+  if (tasks > most) tasks = tasks >= 4 * pieces * most ? pieces * most : most;
+  if (tasks <= 1 || most == 1) {
+    fn(context, 0, n);
+    return;
+  }
+  Job job = {fn, context, n, (int)tasks, (int)(tasks < most ? tasks : most) - 1};
+  RunFn run = atomic_load_explicit(&host_run, memory_order_acquire);
+  if (run) {
+    run(job.tasks, run_range, &job, atomic_load(&host_user));
+  } else if (!run_in_pool(&job)) {
+    job.tasks = 1;
+    run_range(&job, 0);
+  }
+}
+
+void tli_parallel_for(int64_t n, int64_t grain, tli_RangeFn fn, void *context) {
+  run_pieces(n, grain, 1, fn, context);
+}
+
+void tli_parallel_pieces(int64_t n, int64_t grain, tli_RangeFn fn, void *context) {
+  run_pieces(n, grain, 4, fn, context);
+}
+
+/* ---- interruption ---- */
+
+/* How long a part of a range takes that runs unasked; it may be twice that. */
+#define UNASKED_NS 5000000
+
+typedef struct Polled {
+  tli_RangeFn fn;
+  void *context;
+  int64_t grain;
+  atomic_bool stopped;
+} Polled;
+
+/* In parts that grow until each takes long enough. */
+static void run_polled(void *context, int64_t begin, int64_t end) {
+  Polled *p = context;
+  int64_t part = p->grain > 0 ? p->grain : 1, before = tli_now_ns();
+  while (begin < end) {
+    if (tli_interrupted()) atomic_store_explicit(&p->stopped, true, memory_order_relaxed);
+    if (atomic_load_explicit(&p->stopped, memory_order_relaxed)) return;
+    int64_t n = part < end - begin ? part : end - begin;
+    p->fn(p->context, begin, begin + n);
+    begin += n;
+    int64_t now = tli_now_ns();
+    if (now - before < UNASKED_NS) part *= 2;
+    before = now;
+  }
+}
+
+bool tli_parallel_try(int64_t n, int64_t grain, tli_RangeFn fn, void *context) {
+  if (n <= grain) {
+    if (n > 0) fn(context, 0, n);
+    return true;
+  }
+  Polled polled = {fn, context, grain, false};
+  tli_parallel_pieces(n, grain, run_polled, &polled);
+  return !polled.stopped || tli_fail(TL_EINTERRUPT, "interrupted!");
+}
+
+void tl_interrupt(void) { atomic_store_explicit(&interrupted, 1, memory_order_relaxed); }
+
+void tl_interrupt_clear(void) { atomic_store_explicit(&interrupted, 0, memory_order_relaxed); }
+
+bool tli_go_on(void) { return !tli_interrupted() || tli_fail(TL_EINTERRUPT, "interrupted!"); }
+
+bool tli_interrupted(void) { return atomic_load_explicit(&interrupted, memory_order_relaxed) != 0; }

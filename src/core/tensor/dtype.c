@@ -1,0 +1,217 @@
+/*
+** dtype.c - element types and scalars. All of it follows from the rows of
+** TL_DTYPES (tlua.h) and the conversions in element.h.
+*/
+#include "core/tensor/dtype.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "core/kernel/element.h"
+
+const uint8_t tli_dtype_bytes[TL_NDTYPES] = {
+#define X(name, text, bytes, ...) bytes,
+    TL_DTYPES(X, )
+#undef X
+};
+
+const uint8_t tli_dtype_categories[TL_NDTYPES] = {
+#define X(name, text, bytes, category, ...) TLI_##category,
+    TL_DTYPES(X, )
+#undef X
+};
+
+const uint8_t tli_dtype_digits[TL_NDTYPES] = {
+#define X(name, text, bytes, category, digits, ...) digits,
+    TL_DTYPES(X, )
+#undef X
+};
+
+static const char *const names[TL_NDTYPES] = {
+#define X(name, text, ...) text,
+    TL_DTYPES(X, )
+#undef X
+};
+
+static const struct {
+  const char *name;
+  tl_DType dtype;
+} aliases[] = {
+    {"float", TL_F32}, {"double", TL_F64}, {"half", TL_F16}, {"int", TL_I32},
+    {"long", TL_I64},  {"short", TL_I16},  {"byte", TL_U8},  {"char", TL_I8},
+};
+
+static bool known(tl_DType dtype) { return dtype >= 0 && dtype < TL_NDTYPES; }
+
+const char *tl_dtype_name(tl_DType dtype) { return known(dtype) ? names[dtype] : "none"; }
+
+size_t tl_dtype_size(tl_DType dtype) { return known(dtype) ? tli_dtype_bytes[dtype] : 0; }
+
+tl_DType tli_dtype_from_name(const char *name) {
+  for (int d = 0; d < TL_NDTYPES; d++)
+    if (strcmp(name, names[d]) == 0) return (tl_DType)d;
+  for (size_t k = 0; k < sizeof aliases / sizeof *aliases; k++)
+    if (strcmp(name, aliases[k].name) == 0) return aliases[k].dtype;
+  return TL_NODTYPE;
+}
+
+/* The signed type with that many bytes at least; int64 at most. */
+static tl_DType signed_of(int bytes) {
+  return bytes <= 1 ? TL_I8 : bytes == 2 ? TL_I16 : bytes <= 4 ? TL_I32 : TL_I64;
+}
+
+tl_DType tli_dtype_promote(tl_DType a, tl_DType b) {
+  if (a == b) return a;
+  tli_Category ca = tli_dtype_category(a), cb = tli_dtype_category(b);
+  if (ca != cb) return ca > cb ? a : b;
+  int na = tli_dtype_bytes[a], nb = tli_dtype_bytes[b];
+  if (tli_is_unsigned(a) != tli_is_unsigned(b)) {
+    int natural = tli_is_unsigned(a) ? na : nb, whole = tli_is_unsigned(a) ? nb : na;
+    return signed_of(whole > natural ? whole : 2 * natural);
+  }
+  if (na != nb) return na > nb ? a : b;
+  return TL_F32; /* two half types, neither of which holds the other */
+}
+
+tl_DType tli_dtype_compute(tl_DType dtype) {
+  if (tli_dtype_bytes[dtype] >= 4) return dtype;
+  return tli_is_float(dtype) ? TL_F32 : TL_I32;
+}
+
+/* ---- limits ---- */
+
+int64_t tli_int_max(tl_DType dtype) {
+  int digits = tli_dtype_digits[dtype];
+  return digits >= 63 ? INT64_MAX : ((int64_t)1 << digits) - 1;
+}
+
+int64_t tli_int_min(tl_DType dtype) {
+  bool sign = tli_dtype_category(dtype) == TLI_INT && !tli_is_unsigned(dtype);
+  return sign ? -tli_int_max(dtype) - 1 : 0;
+}
+
+/* Of constants, which compilers work out. */
+#define EPSILON(digits) ldexp(1, 1 - (digits))
+
+double tli_float_epsilon(tl_DType dtype) { return EPSILON(tli_dtype_digits[dtype]); }
+
+double tli_float_max(tl_DType dtype) {
+  switch (dtype) {
+#define X(name, text, bytes, category, digits, exponent, ...) \
+  case TL_##name: return ldexp(2 - EPSILON(digits), (exponent)-1);
+    TL_DTYPES(X, )
+#undef X
+  default: return 0;
+  }
+}
+
+double tli_float_tiny(tl_DType dtype) {
+  switch (dtype) {
+#define X(name, text, bytes, category, digits, exponent, ...) \
+  case TL_##name: return ldexp(1, 2 - (exponent));
+    TL_DTYPES(X, )
+#undef X
+  default: return 0;
+  }
+}
+
+/* ---- scalars ---- */
+
+static _Thread_local tl_DType default_dtype = TL_F32;
+
+tl_DType tli_default_dtype(void) { return default_dtype; }
+
+void tli_set_default_dtype(tl_DType dtype) { default_dtype = dtype; }
+
+tl_DType tli_scalar_dtype(tl_Scalar s) {
+  switch (s.kind) {
+  case TL_BOOLEAN: return TL_BOOL;
+  case TL_INTEGER: return TL_I64;
+  case TL_FLOATING: return default_dtype;
+  default: return TL_NODTYPE;
+  }
+}
+
+int64_t tli_to_int(tl_Scalar s) {
+  if (s.kind != TL_FLOATING) return s.i;
+  if (isnan(s.f)) return 0;
+  if (s.f >= 0x1p63) return INT64_MAX;
+  if (s.f < -0x1p63) return INT64_MIN;
+  return (int64_t)s.f;
+}
+
+bool tli_scalar_fits(tl_Scalar s, tl_DType dtype) {
+  return tli_given(s) && tli_dtype_category(tli_scalar_dtype(s)) <= tli_dtype_category(dtype);
+}
+
+static bool both_integers(tl_Scalar a, tl_Scalar b) {
+  return a.kind != TL_FLOATING && b.kind != TL_FLOATING;
+}
+
+/* Integers wrap around, as Lua's do: hence unsigned. */
+
+tl_Scalar tli_scalar_add(tl_Scalar a, tl_Scalar b) {
+  if (both_integers(a, b)) return tli_int((int64_t)((uint64_t)a.i + (uint64_t)b.i));
+  return tli_float(tli_to_double(a) + tli_to_double(b));
+}
+
+tl_Scalar tli_scalar_sub(tl_Scalar a, tl_Scalar b) {
+  if (both_integers(a, b)) return tli_int((int64_t)((uint64_t)a.i - (uint64_t)b.i));
+  return tli_float(tli_to_double(a) - tli_to_double(b));
+}
+
+tl_Scalar tli_scalar_mul(tl_Scalar a, tl_Scalar b) {
+  if (both_integers(a, b)) return tli_int((int64_t)((uint64_t)a.i * (uint64_t)b.i));
+  return tli_float(tli_to_double(a) * tli_to_double(b));
+}
+
+tl_Scalar tli_scalar_div(tl_Scalar a, tl_Scalar b) {
+  return tli_float(tli_to_double(a) / tli_to_double(b));
+}
+
+tl_Scalar tli_scalar_pow(tl_Scalar a, tl_Scalar b) {
+  return tli_float(pow(tli_to_double(a), tli_to_double(b)));
+}
+
+tl_Scalar tli_scalar_neg(tl_Scalar a) {
+  if (a.kind != TL_FLOATING) return tli_int((int64_t)(0 - (uint64_t)a.i));
+  return tli_float(-a.f);
+}
+
+/* ---- single elements; memcpy, because they may lie at any address ---- */
+
+#define LOAD_FLOAT(name, x) tli_float((double)tli_read_##name(x))
+#define LOAD_INT(name, x) tli_int((int64_t)(x))
+#define LOAD_BOOL(name, x) tli_bool((x) != 0)
+
+tl_Scalar tli_load(const void *p, tl_DType dtype) {
+  switch (dtype) {
+#define X(name, text, bytes, category, ...) \
+  case TL_##name: {                         \
+    tli_##name x;                           \
+    memcpy(&x, p, sizeof x);                \
+    return LOAD_##category(name, x);        \
+  }
+    TL_DTYPES(X, )
+#undef X
+  default: return tli_none();
+  }
+}
+
+#define STORE_FLOAT(name, s) tli_write_##name((tli_wide_##name)tli_to_double(s))
+#define STORE_INT(name, s) (tli_##name) tli_to_int(s)
+#define STORE_BOOL(name, s) tli_to_bool(s)
+
+void tli_store(void *p, tl_DType dtype, tl_Scalar s) {
+  switch (dtype) {
+#define X(name, text, bytes, category, ...)   \
+  case TL_##name: {                           \
+    tli_##name x = STORE_##category(name, s); \
+    memcpy(p, &x, sizeof x);                  \
+    break;                                    \
+  }
+    TL_DTYPES(X, )
+#undef X
+  default: break;
+  }
+}

@@ -1,0 +1,155 @@
+/*
+** storage.c - reference-counted bytes. Small CPU data lies behind the header
+** in the same block; a header is as long as an alignment unit, so both are
+** aligned. Larger data and other devices' is a block of its own.
+*/
+#include <stddef.h>
+
+#include "core/memory/alloc.h"
+#include "core/device/backend.h"
+#include "core/device/capture.h"
+#include "core/observe/profile.h"
+
+_Static_assert(offsetof(tl_Storage, small) % TLI_ALIGN == 0, "inline data must be aligned");
+
+/* What the caller keeps for himself. */
+static void keep(void *data, void *context) {
+  (void)data;
+  (void)context;
+}
+
+static tl_Storage *header_new(tl_Device device, int64_t bytes, size_t behind) {
+  tl_Storage *s = tli_alloc(sizeof *s + behind);
+  if (s == NULL) return NULL;
+  atomic_init(&s->refs, 1);
+  atomic_init(&s->version, 0);
+  atomic_init(&s->ledger, NULL);
+  s->device = device;
+  s->writer = NULL;
+  s->bytes = bytes;
+  s->data = s->small;
+  s->release = NULL;
+  s->context = NULL;
+  return s;
+}
+
+/* Memory of somebody else's may by chance begin where the header's block ends. */
+static void header_free(tl_Storage *s) {
+  bool inside = s->data == s->small && s->release == NULL;
+  size_t behind = inside ? (size_t)s->bytes : 0;
+  tli_free(s, sizeof *s + behind);
+}
+
+tl_Storage *tli_storage_new(tl_Device device, int64_t bytes) {
+  if (device.type == TL_CPU && bytes <= TLI_INLINE_BYTES) {
+    tl_Storage *small = header_new(device, bytes, (size_t)bytes);
+    if (tli_profiling() && small) tli_profile_memory(small, false);
+    return small;
+  }
+
+  void *data = NULL;
+  const tl_Backend *backend = NULL;
+  if (device.type == TL_CPU) {
+    data = tli_alloc((size_t)bytes);
+  } else {
+    backend = tli_backend_open(device);
+    if (backend && bytes > 0) data = tli_device_alloc(device, bytes);
+  }
+  if (data == NULL && (device.type == TL_CPU || backend == NULL || bytes > 0)) return NULL;
+
+  tl_Storage *s = header_new(device, bytes, 0);
+  if (s) {
+    s->data = data;
+    if (backend) s->capture = tli_capture_number(device);
+  } else if (backend) {
+    if (data) backend->device->free(device, data, bytes);
+  } else {
+    tli_free(data, (size_t)bytes);
+  }
+  if (tli_profiling() && s) tli_profile_memory(s, false);
+  return s;
+}
+
+tl_Storage *tli_storage_wrap(tl_Device device, void *data, int64_t bytes,
+                             void (*release)(void *data, void *context), void *context) {
+  tl_Storage *s = header_new(device, bytes, 0);
+  if (s == NULL) return NULL;
+  s->data = data;
+  s->release = release ? release : keep;
+  s->context = context;
+  return s;
+}
+
+/* What a ledger counts: the meta device's storages take no memory. */
+static int64_t held(const tl_Storage *s) { return s->device.type == TL_META ? 0 : s->bytes; }
+
+static void discharge(tl_Storage *s) {
+  tli_Ledger *ledger = atomic_load_explicit(&s->ledger, memory_order_acquire);
+  if (ledger == NULL) return;
+  atomic_fetch_sub_explicit(&ledger->live[s->device.type], held(s), memory_order_relaxed);
+  tli_ledger_release(ledger);
+}
+
+static void storage_free(tl_Storage *s) {
+  discharge(s);
+  if (tli_profiling() && s->release == NULL) tli_profile_memory(s, true);
+  if (s->release) {
+    s->release(s->data, s->context);
+  } else if (s->device.type != TL_CPU) {
+    if (s->data) tli_backend(s->device)->device->free(s->device, s->data, s->bytes);
+  } else if (s->data != s->small) {
+    tli_free(s->data, (size_t)s->bytes);
+  }
+  header_free(s);
+}
+
+void tli_storage_release(tl_Storage *s) {
+  if (s != NULL && tli_last_reference(&s->refs)) storage_free(s);
+}
+
+/* ---- ledgers ---- */
+
+tli_Ledger *tli_ledger_new(void) {
+  tli_Ledger *l = tli_alloc(sizeof *l);
+  if (l == NULL) return NULL;
+  atomic_init(&l->refs, 1);
+  for (int type = 0; type < TL_NDEVICETYPES; type++) atomic_init(&l->live[type], 0);
+  l->young = 0;
+  return l;
+}
+
+static _Thread_local tli_Ledger *callers;
+
+void tli_set_ledger(tli_Ledger *l) { callers = l; }
+
+tli_Ledger *tli_ledger(void) { return callers; }
+
+void tli_ledger_release(tli_Ledger *l) {
+  if (l != NULL && tli_last_reference(&l->refs)) tli_free(l, sizeof *l);
+}
+
+bool tli_storage_charge(tl_Storage *s, tli_Ledger *l) {
+  tli_Ledger *none = NULL;
+  if (atomic_load_explicit(&s->ledger, memory_order_relaxed) != NULL) return false;
+  /* charged before it can be seen, so that nobody discharges too early */
+  atomic_fetch_add_explicit(&l->refs, 1, memory_order_relaxed);
+  atomic_fetch_add_explicit(&l->live[s->device.type], held(s), memory_order_relaxed);
+  if (atomic_compare_exchange_strong(&s->ledger, &none, l)) {
+    l->young += held(s);
+    return true;
+  }
+  atomic_fetch_sub_explicit(&l->live[s->device.type], held(s), memory_order_relaxed);
+  atomic_fetch_sub_explicit(&l->refs, 1, memory_order_relaxed);
+  return false;
+}
+
+void tli_storage_recharge(tl_Storage *s, tli_Ledger *l) {
+  if (atomic_load_explicit(&s->ledger, memory_order_acquire) == l) return;
+  atomic_fetch_add_explicit(&l->refs, 1, memory_order_relaxed);
+  atomic_fetch_add_explicit(&l->live[s->device.type], held(s), memory_order_relaxed);
+  l->young += held(s);
+  tli_Ledger *before = atomic_exchange(&s->ledger, l);
+  if (before == NULL) return;
+  atomic_fetch_sub_explicit(&before->live[s->device.type], held(s), memory_order_relaxed);
+  tli_ledger_release(before);
+}
