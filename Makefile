@@ -165,7 +165,7 @@ GEN := $(BUILD)/gen
 # Files are of all systems, or of one as their names tell.
 of_other := $(if $(WINDOWS),%_posix.c,%_windows.c)
 LIB_SRC := $(filter-out $(of_other) src/dist/mpi/plugin.c,\
-  $(sort $(wildcard $(foreach d,core core/* io ops ops/* autograd graph dist dist/shm dist/mpi dist/nccl lua,src/$d/*.c))))
+  $(sort $(wildcard $(foreach d,core core/* io ops ops/* autograd graph dist dist/shm dist/mpi dist/nccl lua lua/*,src/$d/*.c))))
 MAIN_SRC := $(filter-out $(of_other),$(sort $(wildcard src/main/*.c)))
 ISA_SRC := $(sort $(wildcard kernels/cpu/isa/*.c kernels/cpu/*/isa/*.c))
 BUILT_IN_SRC := $(filter-out $(ISA_SRC),$(sort $(wildcard kernels/meta/*.c kernels/cpu/*.c kernels/cpu/*/*.c)))

@@ -407,7 +407,7 @@ end
 function M.family(family)
    local out = {
       "/* Generated from " .. family.file .. "; not to be edited. */",
-      '#include "bind.h"\n#include "core/observe/profile.h"\n#include "lua/results.h"\n#include "ops.h"\n'
+      '#include "bind.h"\n#include "core/observe/profile.h"\n#include "lua/args/results.h"\n#include "ops.h"\n'
          .. "#include <math.h>\n" .. (has_conditions(family) and "#include <string.h>\n" or ""),
    }
    local rows = {}
@@ -441,7 +441,7 @@ end
 function M.header(all)
    local out = {"/* Generated from src/ops; not to be edited. */",
                 "#ifndef TLI_BIND_H\n#define TLI_BIND_H\n",
-                "#include \"lua/autocast.h\"\n#include \"lua/batched.h\"\n"}
+                "#include \"lua/modes/autocast.h\"\n#include \"lua/args/batched.h\"\n"}
    local list = {}
    for _, family in ipairs(all.families) do
       out[#out + 1] = ("extern const tli_Binding tli_bindings_%s[];"):format(family.name)

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "lua/value.h"
+#include "lua/tensor/value.h"
 
 /* PyTorch's other names of dtypes. */
 static const struct {

@@ -21,7 +21,7 @@
 #include "dist/group.h"
 #include "dist/secret.h"
 #include "dist/store.h"
-#include "lua/value.h"
+#include "lua/tensor/value.h"
 
 #define STORE "torch.distributed.Store"
 #define GROUP "torch.distributed.Group"

@@ -10,9 +10,9 @@
 */
 #include <string.h>
 
-#include "lua/batched.h"
+#include "lua/args/batched.h"
 #include "lua/embed.h"
-#include "lua/value.h"
+#include "lua/tensor/value.h"
 
 /* ---- the environment ---- */
 

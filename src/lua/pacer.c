@@ -18,7 +18,7 @@
 */
 #include "core/platform/platform.h"
 #include "core/observe/profile.h"
-#include "lua/callback.h"
+#include "lua/autograd/callback.h"
 
 /* New bytes before a young step. The least keeps what is computed in a
 ** second-level cache; but a generational collector takes what lives through two

@@ -8,8 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "lua/callback.h"
-#include "lua/value.h"
+#include "lua/autograd/callback.h"
+#include "lua/tensor/value.h"
 
 static bool of_library(const lua_Debug *ar) { return strncmp(ar->source, "=tlua:", 6) == 0; }
 

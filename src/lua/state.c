@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "lua/coroutine.h"
+#include "lua/modes/thread_modes.h"
 
 static const char registry_key = 0; /* its address */
 static const char late_key = 0;     /* registry: userdata made by finalizers, weak values */

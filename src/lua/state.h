@@ -49,20 +49,20 @@ typedef enum tli_Mode {
   TLI_MODE_AUTOCAST,
   /* Of each kind: the number of the current device. */
   TLI_MODE_DEVICE = TLI_MODE_AUTOCAST + TL_NDEVICETYPES,
-  /* Of each device: the current stream's number (device.c), 0 the default one. */
+  /* Of each device: the current stream's number (devices/device_module.c), 0 the default one. */
   TLI_MODE_STREAM = TLI_MODE_DEVICE + TL_NDEVICETYPES,
   TLI_NMODES = TLI_MODE_STREAM + TL_NDEVICETYPES * TL_MAX_DEVICES
 } tli_Mode;
 
 _Static_assert(TL_NDEVICETYPES *TL_MAX_DEVICES <= INT8_MAX + 1, "modes are of type int8_t");
 
-/* What a Lua thread has set for itself, see coroutine.h. */
+/* What a Lua thread has set for itself, see modes/thread_modes.h. */
 typedef struct tli_Settings {
   lua_State *thread;       /* borrowed; NULL once the coroutine is gone */
   int8_t mode[TLI_NMODES]; /* from 0; -1: as in the thread that has resumed this one */
   bool linked;
   int scopes;                   /* open torch.scope calls */
-  struct tli_ModeScope *newest; /* borrowed; open scopes of modes, see modes.c */
+  struct tli_ModeScope *newest; /* borrowed; open scopes of modes, see modes/grad_modes.c */
   struct tli_Settings *next;    /* borrowed */
 } tli_Settings;
 
@@ -197,7 +197,7 @@ int tli_error_text(lua_State *L, const char *message);
 ** stack. Never raises. */
 bool tli_user_line(lua_State *L, lua_Debug *line);
 
-/* ---- threads (worker.c) ---- */
+/* ---- threads (workers/worker.c) ---- */
 
 /* Waits for threads that work for the state and have been told to stop, though
 ** not for ever. Drops the crew. */

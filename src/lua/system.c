@@ -9,9 +9,9 @@
 #include "core/device/backend.h"
 #include "core/observe/live.h"
 #include "core/platform/platform.h"
-#include "lua/autograd.h"
-#include "lua/coroutine.h"
-#include "lua/value.h"
+#include "lua/autograd/autograd.h"
+#include "lua/modes/thread_modes.h"
+#include "lua/tensor/value.h"
 
 /* ---- threads and memory ---- */
 

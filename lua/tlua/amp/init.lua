@@ -1,4 +1,4 @@
--- init.lua - torch.amp: mixed precision. torch.autocast itself is in C (src/lua/autocast.c).
+-- init.lua - torch.amp: mixed precision. torch.autocast itself is in C (src/lua/modes/autocast.c).
 
 local lazy = require "tlua.lazy"
 

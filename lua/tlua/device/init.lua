@@ -1,4 +1,4 @@
--- What torch.cuda and torch.sim have in Lua; the rest is in C (src/lua/device.c). `module` is the
+-- What torch.cuda and torch.sim have in Lua; the rest is in C (src/lua/devices/device_module.c). `module` is the
 -- one of the two.
 
 local torch = require "tlua"

@@ -1,0 +1,786 @@
+/*
+** autograd.c - gradients as Lua sees them: backward and grad, hooks, and what
+** a tensor tells about its history.
+*/
+#include "lua/autograd/autograd.h"
+
+#include <string.h>
+
+#include "autograd/hooks.h"
+#include "lua/autograd/callback.h"
+#include "lua/modes/thread_modes.h"
+#include "lua/tensor/value.h"
+
+#define NODE "torch.Node"
+#define HOOK "torch.Hook"
+
+/* ---- passes ---- */
+
+/* Memory for n tensors until the arguments' end; fails them on lack of it. */
+static tl_Tensor **new_list(tli_Args *a, int64_t n) {
+  tl_Tensor **v = tli_args_room(a, n ? n : 1);
+  if (v) memset(v, 0, (size_t)n * sizeof *v);
+  return v;
+}
+
+/* Parameter i: a tensor or a list of them. Borrowed. */
+static tl_Tensors tensor_or_list(tli_Args *a, int i) {
+  if (!tli_args_given(a, i) || a->failed) return (tl_Tensors){0, NULL};
+  if (lua_type(a->L, a->at[i]) == LUA_TTABLE) return tli_arg_tensors(a, i);
+  tl_Tensor **v = new_list(a, 1);
+  if (v == NULL) return (tl_Tensors){0, NULL};
+  v[0] = tli_arg_tensor(a, i);
+  return (tl_Tensors){1, v};
+}
+
+/* Parameter i: n tensors, or nil or false where there is none. Borrowed. */
+static tl_Tensor **tensors_or_none(tli_Args *a, int i, int64_t n) {
+  if (!tli_args_given(a, i) || a->failed) return NULL;
+  lua_State *L = a->L;
+  tl_Tensor **v = new_list(a, n);
+  if (v == NULL) return NULL;
+  if (lua_type(L, a->at[i]) != LUA_TTABLE) {
+    v[0] = tli_arg_tensor(a, i);
+    if (n != 1) tli_args_fail(a, i, "a list with one gradient for each output");
+    return v;
+  }
+  for (int64_t k = 0; k < n && !a->failed; k++) {
+    lua_rawgeti(L, a->at[i], k + 1);
+    if (lua_type(L, -1) == LUA_TUSERDATA) v[k] = tli_to_tensor(L, a->S, lua_gettop(L));
+    if (v[k] == NULL && lua_toboolean(L, -1)) tli_args_fail(a, i, "a list of Tensors");
+    lua_pop(L, 1);
+  }
+  if ((int64_t)lua_rawlen(L, a->at[i]) > n)
+    tli_args_fail(a, i, "a list with one gradient for each output");
+  return v;
+}
+
+static void each_tensor(const tli_Backward *call, void (*fn)(tl_Tensor *t)) {
+  for (int i = 0; i < call->nroots; i++) fn(call->roots[i]);
+  for (int i = 0; i < call->nroots && call->grads; i++)
+    if (call->grads[i]) fn(call->grads[i]);
+  for (int i = 0; i < call->ninputs; i++) fn(call->inputs[i]);
+}
+
+static void hold(tl_Tensor *t) { tli_retain(t); }
+
+/* The modes of a pass hold for hooks too, whatever coroutines they run. */
+static bool run_in_modes(lua_State *L, tli_Settings *of, const tli_Backward *call) {
+  const tli_Change modes[] = {{TLI_MODE_INFERENCE, false}, {TLI_MODE_GRAD, call->create_graph}};
+  tli_ModeScope scope;
+  tli_modes_begin(L, of, &scope, 2, modes);
+  lua_State *outer = tli_set_running(L), *outer_call = tli_calling;
+  tli_calling = L;
+  bool ok = tli_backward(call);
+  tli_calling = outer_call;
+  tli_set_running(outer);
+  tli_modes_end(L, &scope);
+  return ok;
+}
+
+/* The pass holds the tensors itself: a hook may release the values they came
+** from. */
+static bool run(lua_State *L, tli_Settings *of, const tli_Backward *call) {
+  each_tensor(call, hold);
+  bool ok = run_in_modes(L, of, call);
+  each_tensor(call, tli_release);
+  return ok;
+}
+
+static bool fits_int(const tl_Tensors *list) { return list->n <= INT32_MAX; }
+
+/* ---- what is to be done after a pass ---- */
+
+static const char queue_key = 0;    /* its address: the list of functions in the registry */
+static const char failures_key = 0; /* its address: how many passes have failed */
+
+/* queue_callback(fn): calls fn when the running backward pass has ended well. */
+static int autograd_queue_callback(lua_State *L) {
+  if (lua_type(L, 1) != LUA_TFUNCTION)
+    return tli_error(L, "queue_callback: expected a function, got %s",
+                     tli_describe(L, tli_state(L), 1));
+  lua_settop(L, 1);
+  if (lua_rawgetp(L, LUA_REGISTRYINDEX, &queue_key) != LUA_TTABLE) {
+    lua_newtable(L);
+    lua_pushvalue(L, -1);
+    lua_rawsetp(L, LUA_REGISTRYINDEX, &queue_key);
+    lua_replace(L, 2);
+  }
+  lua_pushvalue(L, 1);
+  lua_rawseti(L, 2, (lua_Integer)lua_rawlen(L, 2) + 1);
+  return 0;
+}
+
+/* _pass(): the number of the running backward pass, nil outside of one, and how
+** many there are around it. */
+static int autograd_pass(lua_State *L) {
+  int depth;
+  uint64_t number = tli_pass(&depth);
+  if (number)
+    lua_pushinteger(L, (lua_Integer)number);
+  else
+    lua_pushnil(L);
+  lua_pushinteger(L, depth);
+  return 2;
+}
+
+/* _pass_visits(tensor): whether that pass will call the tensor's hooks. */
+static int autograd_pass_visits(lua_State *L) {
+  bool answer;
+  if (!tli_pass_visits(tli_check_tensor(L, 1, "autograd"), &answer)) return tli_raise(L);
+  lua_pushboolean(L, answer);
+  return 1;
+}
+
+/* _reaches_others(tensors, own): whether they were made of a leaf that is none of `own`. */
+static int autograd_reaches_others(lua_State *L) {
+  static const tli_Param params[] = {{"tensors", TLI_A_TENSORS, TLI_P_ANY_DEVICE, 0},
+                                     {"own", TLI_A_TENSORS, TLI_P_ANY_DEVICE, 0}};
+  static const tli_Signature sig = {"autograd._reaches_others", "(tensors, own)", params, 2};
+  tli_Args a;
+  tli_args_begin(&a, L, &sig);
+  tl_Tensors tensors = tli_arg_tensors(&a, 0), own = tli_arg_tensors(&a, 1);
+  bool answer,
+      ok = !a.failed && tli_reaches_others(tensors.v, (int)tensors.n, own.v, (int)own.n, &answer);
+  tli_args_end(&a);
+  if (!ok) return tli_raise(L);
+  lua_pushboolean(L, answer);
+  return 1;
+}
+
+/* _failures() -> how many backward passes of this interpreter have failed. */
+static int autograd_failures(lua_State *L) {
+  lua_rawgetp(L, LUA_REGISTRYINDEX, &failures_key);
+  lua_pushinteger(L, lua_tointeger(L, -1));
+  return 1;
+}
+
+static void count_failure(lua_State *L) {
+  autograd_failures(L);
+  lua_pushinteger(L, lua_tointeger(L, -1) + 1);
+  lua_rawsetp(L, LUA_REGISTRYINDEX, &failures_key);
+  lua_pop(L, 2);
+}
+
+/* Calls what was queued, and what that queues, or after a failure forgets it. */
+static void end_pass(lua_State *L, bool ok) {
+  if (!ok) count_failure(L);
+  while (lua_rawgetp(L, LUA_REGISTRYINDEX, &queue_key) == LUA_TTABLE) {
+    int list = lua_gettop(L);
+    lua_pushnil(L);
+    lua_rawsetp(L, LUA_REGISTRYINDEX, &queue_key);
+    for (lua_Integer i = 1; ok && i <= (lua_Integer)lua_rawlen(L, list); i++) {
+      lua_rawgeti(L, list, i);
+      lua_call(L, 0, 0);
+    }
+    lua_settop(L, list - 1);
+  }
+  lua_pop(L, 1);
+}
+
+/* Whether a pass that begins now is not within another one. */
+static bool outermost(void) { return tli_running() == NULL; }
+
+/* _is_running() -> whether this is within a backward pass. */
+static int autograd_is_running(lua_State *L) {
+  lua_pushboolean(L, !outermost());
+  return 1;
+}
+
+static int accumulate(tli_Args *a, tli_Settings *of, tl_Tensors roots, tl_Tensor *const *grads,
+                      int first) {
+  bool create = tli_arg_bool(a, first + 1, false);
+  bool retain = tli_arg_bool(a, first, create);
+  tl_Tensors inputs = tensor_or_list(a, first + 2);
+  if (tli_args_given(a, first + 2) && inputs.n == 0)
+    tli_args_fail(a, first + 2, "a Tensor or a list with at least one");
+  if (!fits_int(&roots) || !fits_int(&inputs)) tli_args_fail(a, 0, "fewer tensors");
+  tli_Backward call = {.roots = roots.v,
+                       .grads = grads,
+                       .nroots = (int)roots.n,
+                       .retain_graph = retain,
+                       .create_graph = create,
+                       .inputs = inputs.v,
+                       .ninputs = (int)inputs.n,
+                       .accumulate = true};
+  bool failed = a->failed, whole = outermost(), ok = !failed && run(a->L, of, &call);
+  tli_args_end(a);
+  if (failed) return tli_raise(a->L);
+  if (whole) end_pass(a->L, ok);
+  return ok ? 0 : tli_raise_caught(a->L);
+}
+
+/* What backward takes behind the gradients, in both forms. */
+#define BACKWARD_OPTIONS                                          \
+  {"retain_graph", TLI_A_BOOL, TLI_P_OPTIONAL, 0},                \
+      {"create_graph", TLI_A_BOOL, TLI_P_OPTIONAL, 0}, {          \
+    "inputs", TLI_A_TENSORS, TLI_P_OPTIONAL | TLI_P_ANY_DEVICE, 0 \
+  }
+#define BACKWARD_USAGE "{retain_graph = create_graph, create_graph = false, inputs?})"
+
+static int tensor_backward(lua_State *L) {
+  static const tli_Param params[] = {{"self", TLI_A_TENSOR, 0, 0},
+                                     {"gradient", TLI_A_TENSOR, TLI_P_OPTIONAL, 0},
+                                     BACKWARD_OPTIONS};
+  static const tli_Signature sig = {"backward", "x:backward(gradient?, " BACKWARD_USAGE, params, 5};
+  tli_Args a;
+  tli_args_begin(&a, L, &sig);
+  tli_Settings *of = tli_push_settings(L, a.S);
+  tl_Tensor *root = tli_arg_tensor(&a, 0);
+  tl_Tensor *grad = tli_arg_tensor(&a, 1);
+  return accumulate(&a, of, (tl_Tensors){1, &root}, &grad, 2);
+}
+
+static int autograd_backward(lua_State *L) {
+  static const tli_Param params[] = {
+      {"tensors", TLI_A_TENSORS, TLI_P_ANY_DEVICE, 0},
+      {"grad_tensors", TLI_A_TENSORS, TLI_P_OPTIONAL | TLI_P_ANY_DEVICE, 0},
+      BACKWARD_OPTIONS};
+  static const tli_Signature sig = {
+      "autograd.backward", "torch.autograd.backward(tensors, grad_tensors?, " BACKWARD_USAGE,
+      params, 5};
+  tli_Args a;
+  tli_args_begin(&a, L, &sig);
+  tli_Settings *of = tli_push_settings(L, a.S);
+  tl_Tensors roots = tensor_or_list(&a, 0);
+  tl_Tensor **grads = tensors_or_none(&a, 1, roots.n);
+  return accumulate(&a, of, roots, grads, 2);
+}
+
+/* Fills the boxes from `first` on; nil where there is no result. */
+static int push_results(lua_State *L, int first, tl_Tensor **results, int n) {
+  tli_State *S = tli_state(L);
+  for (int i = 0; i < n; i++) {
+    if (results[i]) {
+      tli_fill_box(S, lua_touserdata(L, first + i), results[i]);
+    } else {
+      lua_pushnil(L);
+      lua_replace(L, first + i);
+    }
+  }
+  lua_settop(L, first + n - 1);
+  return n;
+}
+
+/* Boxes for as many results as parameter i has tensors. */
+static int push_boxes(tli_Args *a, int i) {
+  bool list = tli_args_given(a, i) && lua_type(a->L, a->at[i]) == LUA_TTABLE;
+  lua_Unsigned n = list ? lua_rawlen(a->L, a->at[i]) : 1;
+  int count = n < INT32_MAX / 2 ? (int)n : INT32_MAX / 2; /* more than the stack holds */
+  luaL_checkstack(a->L, count, "autograd.grad: too many inputs");
+  for (int k = 0; k < count; k++) tli_new_box(a->L, a->S);
+  return count;
+}
+
+/* A new reference to example b of each gradient. */
+static bool select_examples(tl_Tensor *const *grads, int n, int64_t b, tl_Tensor **out) {
+  for (int i = 0; i < n; i++) {
+    out[i] = tlo_select(grads[i], 0, b);
+    if (out[i]) continue;
+    tli_release_results(out, i);
+    return false;
+  }
+  return true;
+}
+
+/* Stacks what n passes have given for each input: rows[i * n + b], which it releases. */
+static bool stack_rows(tl_Tensor **rows, int ninputs, int64_t n, tl_Tensor **results) {
+  bool ok = true;
+  for (int i = 0; i < ninputs; i++) {
+    tl_Tensor **of = rows + i * n;
+    results[i] = ok && of[0] ? tlo_stack((tl_Tensors){n, of}, 0) : NULL;
+    ok = ok && (of[0] == NULL || results[i]);
+    for (int64_t b = 0; b < n; b++) tli_release(of[b]);
+  }
+  if (!ok) tli_release_results(results, ninputs);
+  return ok;
+}
+
+static int64_t examples_of(const tli_Backward *call) {
+  for (int i = 0; i < call->nroots; i++) {
+    const tl_Tensor *grad = call->grads ? call->grads[i] : NULL;
+    if (grad == NULL || grad->ndim == 0 || grad->sizes[0] == 0 ||
+        grad->sizes[0] != call->grads[0]->sizes[0]) {
+      tli_fail(TL_EARG, "autograd.grad: is_grads_batched: expected grad_outputs with the same "
+                        "number of examples, at least one, in front of each output's shape");
+      return -1;
+    }
+  }
+  return call->nroots ? call->grads[0]->sizes[0] : -1;
+}
+
+/* A pass for each example of the gradients; `rows` and `seeds` have room for what is made. */
+static bool run_batched(lua_State *L, tli_Settings *of, const tli_Backward *call, int64_t n,
+                        tl_Tensor **rows, tl_Tensor **seeds) {
+  int count = call->ninputs;
+  tli_Backward one = *call;
+  one.grads = seeds;
+  bool ok = true;
+  for (int64_t b = 0; ok && b < n; b++) {
+    tl_Tensor **results = call->results; /* of this example */
+    one.retain_graph = call->retain_graph || b + 1 < n;
+    tli_set_grad_mode(call->create_graph);
+    ok = select_examples(call->grads, call->nroots, b, seeds);
+    if (!ok) break;
+    ok = run(L, of, &one);
+    tli_release_results(seeds, call->nroots);
+    for (int i = 0; ok && i < count; i++) {
+      rows[i * n + b] = results[i];
+      results[i] = NULL;
+    }
+  }
+  tli_set_grad_mode(call->create_graph);
+  if (ok) return stack_rows(rows, count, n, call->results);
+  for (int64_t i = 0; i < count * n; i++) tli_release(rows[i]);
+  return false;
+}
+
+static bool run_examples(tli_Args *a, tli_Settings *of, const tli_Backward *call) {
+  int64_t n = examples_of(call);
+  TL_TRY(n > 0);
+  tl_Tensor **rows = new_list(a, call->ninputs * n), **seeds = new_list(a, call->nroots);
+  if (rows == NULL || seeds == NULL) return false;
+  bool mode = tli_grad_mode();
+  bool ok = run_batched(a->L, of, call, n, rows, seeds);
+  tli_set_grad_mode(mode);
+  return ok;
+}
+
+static int autograd_grad(lua_State *L) {
+  static const tli_Param params[] = {
+      {"outputs", TLI_A_TENSORS, TLI_P_ANY_DEVICE, 0},
+      {"inputs", TLI_A_TENSORS, TLI_P_ANY_DEVICE, 0},
+      {"grad_outputs", TLI_A_TENSORS, TLI_P_OPTIONAL | TLI_P_ANY_DEVICE, 0},
+      {"retain_graph", TLI_A_BOOL, TLI_P_OPTIONAL, 0},
+      {"create_graph", TLI_A_BOOL, TLI_P_OPTIONAL, 0},
+      {"allow_unused", TLI_A_BOOL, TLI_P_OPTIONAL, 0},
+      {"is_grads_batched", TLI_A_BOOL, TLI_P_OPTIONAL, 0}};
+  static const tli_Signature sig = {
+      "autograd.grad",
+      "torch.autograd.grad(outputs, inputs, {grad_outputs?, retain_graph = create_graph, "
+      "create_graph = false, allow_unused = false, is_grads_batched = false})",
+      params, 7};
+  tli_Args a;
+  tli_args_begin(&a, L, &sig);
+  tli_Settings *of = tli_push_settings(L, a.S);
+  int first = lua_gettop(L) + 1, count = push_boxes(&a, 1);
+  tl_Tensors roots = tensor_or_list(&a, 0), inputs = tensor_or_list(&a, 1);
+  tl_Tensor **grads = tensors_or_none(&a, 2, roots.n);
+  bool create = tli_arg_bool(&a, 4, false);
+  bool retain = tli_arg_bool(&a, 3, create);
+  bool unused = tli_arg_bool(&a, 5, false), batched = tli_arg_bool(&a, 6, false);
+  if (inputs.n != count || count == 0) tli_args_fail(&a, 1, "a Tensor or a list with at least one");
+  if (!fits_int(&roots)) tli_args_fail(&a, 0, "fewer tensors");
+  tl_Tensor **results = new_list(&a, count);
+  tli_Backward call = {.roots = roots.v,
+                       .grads = grads,
+                       .nroots = (int)roots.n,
+                       .retain_graph = retain,
+                       .create_graph = create,
+                       .inputs = inputs.v,
+                       .ninputs = count,
+                       .allow_unused = unused,
+                       .results = results};
+  bool failed = a.failed;
+  bool ok = !failed && (batched ? run_examples(&a, of, &call) : run(L, of, &call));
+  if (ok) push_results(L, first, results, count);
+  tli_args_end(&a);
+  if (failed) return tli_raise(L);
+  return ok ? count : tli_raise_caught(L);
+}
+
+/* ---- hooks ---- */
+
+typedef struct HookCall {
+  tl_Tensor *grad; /* borrowed */
+  tl_Tensor *out;  /* owned */
+} HookCall;
+
+/* (function, call) */
+static int call_hook(lua_State *L) {
+  HookCall *call = lua_touserdata(L, 2);
+  tli_State *S = tli_state(L);
+  lua_settop(L, 1);
+  tli_Box *box = tli_push_box(L);
+  tli_fill_box(S, box, tli_retain(call->grad));
+  lua_call(L, 1, 1);
+  if (lua_isnil(L, 1)) return 0;
+  tl_Tensor *out = lua_type(L, 1) == LUA_TUSERDATA ? tli_to_tensor(L, S, 1) : NULL;
+  if (out == NULL)
+    return tli_error(L, "register_hook: expected the hook to return a Tensor or nothing, got %s",
+                     tli_describe(L, S, 1));
+  call->out = tli_retain(out);
+  return 0;
+}
+
+static bool lua_hook(void *context, tl_Tensor *grad, tl_Tensor **out) {
+  HookCall call = {grad, NULL};
+  bool ok = tli_callback_call(context, call_hook, &call);
+  *out = call.out;
+  return ok;
+}
+
+typedef struct Handle {
+  tli_Hook *hook; /* owned */
+} Handle;
+
+/* To the tensor at 1; `after`: to be called when .grad has been added to. */
+static bool add_hook(lua_State *L, Handle *handle, tli_Callback *callback, bool after) {
+  bool ok = true;
+  tl_Tensor *t = tli_to_tensor(L, tli_state(L), 1);
+  const tli_Node *node = t ? tli_grad_fn(t, &ok) : NULL;
+  if (t == NULL || !ok) {
+    tli_callback_drop(callback);
+    return ok && tli_fail(TL_EARG, "register_hook: the Tensor was released");
+  }
+  handle->hook =
+      (after ? tli_hook_add_after : tli_hook_add)(t, lua_hook, callback, tli_callback_drop);
+  TL_TRY(handle->hook);
+  tli_callback_hangs_on(L, callback, node, 1);
+  return true;
+}
+
+static int register_hook(lua_State *L, const char *name, bool after) {
+  tli_check_tensor(L, 1, name);
+  if (lua_type(L, 2) != LUA_TFUNCTION)
+    return tli_error(L, "%s: hook: expected a function, got %s", name,
+                     tli_describe(L, tli_state(L), 2));
+  lua_settop(L, 2);
+  Handle *handle = lua_newuserdatauv(L, sizeof *handle, 0);
+  handle->hook = NULL;
+  luaL_setmetatable(L, HOOK);
+  tli_note_owner(L);
+  lua_insert(L, 2);
+  tli_Callback *callback = tli_callback_new(L);
+  if (callback == NULL) return tli_raise(L);
+  return add_hook(L, handle, callback, after) ? 1 : tli_raise(L);
+}
+
+static int tensor_register_hook(lua_State *L) { return register_hook(L, "register_hook", false); }
+
+static int tensor_register_after(lua_State *L) {
+  return register_hook(L, "register_post_accumulate_grad_hook", true);
+}
+
+static int hook_remove(lua_State *L) {
+  Handle *handle = luaL_checkudata(L, 1, HOOK);
+  if (handle->hook) tli_hook_remove(handle->hook);
+  return 0;
+}
+
+static int hook_gc(lua_State *L) {
+  Handle *handle = luaL_checkudata(L, 1, HOOK);
+  tli_hook_release(handle->hook);
+  handle->hook = NULL;
+  return 0;
+}
+
+/* ---- nodes ---- */
+
+static tli_Node *check_node(lua_State *L, int index) {
+  tli_Node *node = *(tli_Node **)luaL_checkudata(L, index, NODE);
+  if (node == NULL) tli_error(L, "the node was finalized: the Lua state is closing");
+  return node;
+}
+
+tli_Node **tli_push_node_box(lua_State *L) {
+  tli_Node **box = lua_newuserdatauv(L, sizeof *box, 0);
+  *box = NULL;
+  luaL_setmetatable(L, NODE);
+  tli_note_owner(L);
+  return box;
+}
+
+/* The node is kept by something on the stack. */
+static void push_node(lua_State *L, tli_Node *node) {
+  tli_Node **box = tli_push_node_box(L);
+  *box = tli_node_retain(node);
+}
+
+static int node_gc(lua_State *L) {
+  tli_Node **box = luaL_checkudata(L, 1, NODE);
+  tli_Node *node = *box;
+  *box = NULL;
+  tli_node_release(node);
+  return 0;
+}
+
+static int node_eq(lua_State *L) {
+  lua_pushboolean(L, check_node(L, 1) == check_node(L, 2));
+  return 1;
+}
+
+static int node_tostring(lua_State *L) {
+  char title[80];
+  tli_node_title(check_node(L, 1), title, sizeof title);
+  lua_pushfstring(L, "<%s>", title);
+  return 1;
+}
+
+/* A list of {node or leaf, which of its results}; {} where no gradient goes. */
+static void push_next_functions(lua_State *L, const tli_Node *node) {
+  lua_createtable(L, node->ninputs, 0);
+  for (int i = 0; i < node->ninputs; i++) {
+    const tli_Edge *edge = &node->edges[i];
+    lua_createtable(L, 2, 0);
+    if (edge->node || edge->leaf) {
+      if (edge->node)
+        push_node(L, edge->node);
+      else
+        tli_push_tensor(L, tli_retain(edge->leaf));
+      lua_rawseti(L, -2, 1);
+      lua_pushinteger(L, edge->output + 1);
+      lua_rawseti(L, -2, 2);
+    }
+    lua_rawseti(L, -2, i + 1);
+  }
+}
+
+/* A list of the shapes of its results, where they are known. */
+static void push_shapes(lua_State *L, const tli_Node *node) {
+  lua_createtable(L, node->noutputs, 0);
+  for (int k = 0; k < node->noutputs; k++) {
+    const tli_Info *info = &node->infos[k];
+    lua_createtable(L, info->defined ? info->ndim : 0, 0);
+    for (int d = 0; info->defined && d < info->ndim; d++) {
+      lua_pushinteger(L, info->sizes[d]);
+      lua_rawseti(L, -2, d + 1);
+    }
+    lua_rawseti(L, -2, k + 1);
+  }
+}
+
+static int node_index(lua_State *L) {
+  const tli_Node *node = check_node(L, 1);
+  const char *key = lua_type(L, 2) == LUA_TSTRING ? lua_tostring(L, 2) : "";
+  if (strcmp(key, "name") == 0)
+    lua_pushstring(L, tli_node_name(node));
+  else if (strcmp(key, "next_functions") == 0)
+    push_next_functions(L, node);
+  else if (strcmp(key, "shapes") == 0)
+    push_shapes(L, node);
+  else if (strcmp(key, "sequence") == 0)
+    lua_pushinteger(L, (lua_Integer)node->sequence);
+  else
+    lua_pushnil(L);
+  return 1;
+}
+
+/* ---- tensors ---- */
+
+static int tensor_requires_grad_(lua_State *L) {
+  tl_Tensor *t = tli_check_tensor(L, 1, "requires_grad_");
+  if (!lua_isnoneornil(L, 2) && lua_type(L, 2) != LUA_TBOOLEAN)
+    return tli_error(L, "requires_grad_: expected true or false, got %s",
+                     tli_describe(L, tli_state(L), 2));
+  bool on = lua_isnoneornil(L, 2) || lua_toboolean(L, 2);
+  if (!tli_set_requires_grad(t, on)) return tli_raise(L);
+  lua_settop(L, 1);
+  return 1;
+}
+
+static int tensor_detach_(lua_State *L) {
+  if (!tli_forget_history(tli_check_tensor(L, 1, "detach_"))) return tli_raise(L);
+  lua_settop(L, 1);
+  return 1;
+}
+
+static int tensor_retain_grad(lua_State *L) {
+  return tli_retain_grad(tli_check_tensor(L, 1, "retain_grad")) ? 0 : tli_raise(L);
+}
+
+const luaL_Reg tli_autograd_methods[] = {
+    {"backward", tensor_backward},
+    {"requires_grad_", tensor_requires_grad_},
+    {"detach_", tensor_detach_},
+    {"retain_grad", tensor_retain_grad},
+    {"register_hook", tensor_register_hook},
+    {"register_post_accumulate_grad_hook", tensor_register_after},
+    {NULL, NULL},
+};
+
+static int get_grad(lua_State *L, tli_State *S, tl_Tensor *t) {
+  (void)S;
+  if (t->autograd && t->autograd->grad)
+    tli_push_tensor(L, tli_retain(t->autograd->grad));
+  else
+    lua_pushnil(L);
+  return 1;
+}
+
+static int set_grad(lua_State *L, tli_State *S, tl_Tensor *t, int value) {
+  tl_Tensor *grad = NULL;
+  if (!lua_isnil(L, value)) {
+    if (lua_type(L, value) == LUA_TUSERDATA) grad = tli_to_tensor(L, S, value);
+    if (grad == NULL)
+      return tli_error(L, "grad: expected a Tensor or nil, got %s", tli_describe(L, S, value));
+  }
+  return tli_grad_set(t, grad) ? 0 : tli_raise(L);
+}
+
+static int get_grad_fn(lua_State *L, tli_State *S, tl_Tensor *t) {
+  bool ok = true;
+  tli_Node **box = tli_push_node_box(L);
+  t = tli_to_tensor(L, S, 1); /* again: the box has let finalizers run */
+  tli_Node *node = t ? tli_grad_fn(t, &ok) : NULL;
+  if (!ok) return tli_raise(L);
+  if (node)
+    *box = tli_node_retain(node);
+  else
+    lua_pushnil(L);
+  return 1;
+}
+
+static int get_requires_grad(lua_State *L, tli_State *S, tl_Tensor *t) {
+  (void)S;
+  lua_pushboolean(L, tli_requires_grad(t));
+  return 1;
+}
+
+static int set_requires_grad(lua_State *L, tli_State *S, tl_Tensor *t, int value) {
+  if (lua_type(L, value) != LUA_TBOOLEAN)
+    return tli_error(L, "requires_grad: expected true or false, got %s", tli_describe(L, S, value));
+  return tli_set_requires_grad(t, lua_toboolean(L, value)) ? 0 : tli_raise(L);
+}
+
+static int get_is_leaf(lua_State *L, tli_State *S, tl_Tensor *t) {
+  (void)S;
+  lua_pushboolean(L, (t->flags & TLI_REQUIRES_GRAD) || !tli_requires_grad(t));
+  return 1;
+}
+
+static int get_retains_grad(lua_State *L, tli_State *S, tl_Tensor *t) {
+  (void)S;
+  lua_pushboolean(L, t->autograd && t->autograd->keeper);
+  return 1;
+}
+
+/* The same memory without history. In-place changes of it count as changes of
+** the tensor, unlike PyTorch's, so that a backward pass sees them. */
+static int get_data(lua_State *L, tli_State *S, tl_Tensor *t) {
+  (void)S;
+  tl_Tensor *data = tli_detached(t);
+  if (data == NULL) return tli_raise(L);
+  tli_push_tensor(L, data);
+  return 1;
+}
+
+/* The tensor at `value` if t may take over its memory. */
+static const tl_Tensor *check_data(lua_State *L, tli_State *S, const tl_Tensor *t, int value) {
+  const tl_Tensor *y = lua_type(L, value) == LUA_TUSERDATA ? tli_to_tensor(L, S, value) : NULL;
+  if (y == NULL) tli_error(L, "data: expected a Tensor, got %s", tli_describe(L, S, value));
+  if (t->base || (t->autograd && t->autograd->node))
+    tli_error(L, "data: can be set of a leaf only, not of a view or a result that has a history");
+  if ((t->flags & TLI_REQUIRES_GRAD) && !tli_is_float((tl_DType)y->dtype))
+    tli_error(L, "data: expected a floating Tensor for one that requires a gradient, got %s",
+              tli_describe(L, S, value));
+  if (t->autograd && t->autograd->grad)
+    tli_error(L, "data: the gradient must go first: set grad to nil");
+  if (!tli_may_reshape("data")) tli_raise(L);
+  return y;
+}
+
+static void take_data(tl_Tensor *t, const tl_Tensor *y) {
+  tl_Storage *old = t->storage;
+  t->storage = tli_storage_retain(y->storage);
+  t->offset = y->offset;
+  t->dtype = y->dtype;
+  tli_set_geometry(t, y->ndim, y->sizes, y->strides);
+  tli_storage_release(old);
+}
+
+/* x.data = y: x takes over y's memory, shape and dtype, but stays the same
+** tensor for the modules and optimizers that hold it. */
+static int set_data(lua_State *L, tli_State *S, tl_Tensor *t, int value) {
+  const tl_Tensor *y = check_data(L, S, t, value);
+  /* a graph that has saved t must see a version that t never had */
+  unsigned past = tli_version(t);
+  take_data(t, y);
+  atomic_fetch_add_explicit(&t->storage->version, past, memory_order_relaxed);
+  tli_bump(t, "data");
+  return 0;
+}
+
+/* autograd._lend(x, y, version): x takes over y's memory as by x.data = y, where
+** y holds the values that x had, or could have had, at that version: graphs that
+** have saved x then go on with them. For parameters whose parts are elsewhere
+** between the times of their use. */
+static int autograd_lend(lua_State *L) {
+  tli_State *S = tli_state(L);
+  tl_Tensor *t = lua_type(L, 1) == LUA_TUSERDATA ? tli_to_tensor(L, S, 1) : NULL;
+  if (t == NULL) return tli_error(L, "_lend: expected a Tensor, got %s", tli_describe(L, S, 1));
+  const tl_Tensor *y = check_data(L, S, t, 2);
+  int64_t version;
+  if (!tli_to_whole(L, 3, &version))
+    return tli_error(L, "_lend: version: expected an integer, got %s", tli_describe(L, S, 3));
+  take_data(t, y);
+  atomic_store_explicit(&t->storage->version, (unsigned)version, memory_order_relaxed);
+  return 0;
+}
+
+static int get_version(lua_State *L, tli_State *S, tl_Tensor *t) {
+  (void)S;
+  lua_pushinteger(L, tli_version(t));
+  return 1;
+}
+
+const tli_Property tli_autograd_properties[] = {
+    {"grad", get_grad, set_grad},
+    {"grad_fn", get_grad_fn, NULL},
+    {"requires_grad", get_requires_grad, set_requires_grad},
+    {"is_leaf", get_is_leaf, NULL},
+    {"retains_grad", get_retains_grad, NULL},
+    {"data", get_data, set_data},
+    {"_version", get_version, NULL},
+    {NULL, NULL, NULL},
+};
+
+/* ---- opening ---- */
+
+void tli_set_module(lua_State *L, const char *field, const luaL_Reg *list) {
+  if (lua_getfield(L, -1, field) != LUA_TTABLE) {
+    lua_pop(L, 1);
+    lua_newtable(L);
+    lua_pushvalue(L, -1);
+    lua_setfield(L, -3, field);
+  }
+  tli_set_functions(L, list);
+  lua_pop(L, 1);
+}
+
+static void open_class(lua_State *L, const char *name, const luaL_Reg *list) {
+  luaL_newmetatable(L, name);
+  lua_pushvalue(L, -1);
+  lua_setfield(L, -2, "__index");
+  tli_set_functions(L, list);
+  lua_pop(L, 1);
+}
+
+void tli_open_autograd(lua_State *L) {
+  static const luaL_Reg functions[] = {{"backward", autograd_backward},
+                                       {"grad", autograd_grad},
+                                       {"queue_callback", autograd_queue_callback},
+                                       {"_failures", autograd_failures},
+                                       {"_is_running", autograd_is_running},
+                                       {"_lend", autograd_lend},
+                                       {"_pass", autograd_pass},
+                                       {"_pass_visits", autograd_pass_visits},
+                                       {"_reaches_others", autograd_reaches_others},
+                                       {NULL, NULL}};
+  static const luaL_Reg plain[] = {{"detach_", tensor_detach_}, {NULL, NULL}};
+  static const luaL_Reg node[] = {{"__gc", node_gc},
+                                  {"__eq", node_eq},
+                                  {"__tostring", node_tostring},
+                                  {"__index", node_index},
+                                  {NULL, NULL}};
+  static const luaL_Reg hook[] = {{"__gc", hook_gc}, {"remove", hook_remove}, {NULL, NULL}};
+  tli_open_callbacks(L);
+  open_class(L, NODE, node);
+  open_class(L, HOOK, hook);
+  tli_set_functions(L, plain);
+  tli_set_module(L, "autograd", functions);
+  tli_open_modes(L);
+  tli_open_autocast(L);
+  tli_open_function(L);
+  tli_open_saved_hooks(L);
+}

@@ -1,0 +1,27 @@
+/*
+** autograd.h - what the files of the binding for gradients share.
+*/
+#ifndef TLI_LUA_AUTOGRAD_H
+#define TLI_LUA_AUTOGRAD_H
+
+#include "lua/state.h"
+
+/* Each adds to the table `torch` on top of the stack, or to torch.autograd. */
+void tli_open_modes(lua_State *L);    /* modes/grad_modes.c */
+void tli_open_autocast(lua_State *L); /* autocast.c */
+void tli_open_function(lua_State *L); /* function.c */
+void tli_open_saved_hooks(lua_State *L);
+
+/* A mode's hooks become those of this C thread (saved_hooks.c). */
+void tli_saved_hooks_load(tli_State *S, int mode);
+/* The state closes. */
+void tli_saved_hooks_close(tli_State *S);
+
+/* Pushes an empty value for a node, which then owns what is put into it. */
+tli_Node **tli_push_node_box(lua_State *L);
+
+/* Sets the functions of a list in torch[field], which is made if need be;
+** torch is on top of the stack. */
+void tli_set_module(lua_State *L, const char *field, const luaL_Reg *list);
+
+#endif

@@ -1,0 +1,346 @@
+/*
+** autocast.c - see autocast.h, and torch.autocast itself.
+**
+** Casts of parameters are kept until the last open scope of the state is closed: a weight
+** that is used several times is cast once. What is kept serves as long as nothing has
+** changed since: the parameter's version is the same, it was recorded if this call is to
+** be, and it belongs to the same capture of a graph, or like this call to none.
+*/
+#include "lua/modes/autocast.h"
+
+#include <string.h>
+
+#include "core/memory/alloc.h"
+#include "core/device/capture.h"
+#include "lua/autograd/autograd.h"
+#include "lua/modes/thread_modes.h"
+#include "lua/tensor/value.h"
+#include "ops.h"
+
+/* ---- what is kept ------------------------------------------------------------------- */
+
+typedef struct Kept {
+  tl_Tensor *source, *cast; /* owned; NULL: a free place */
+  unsigned version;         /* of the source */
+  uint64_t capture;         /* 0: none */
+} Kept;
+
+/* Places by the hash of the source's address, the next free one where that is taken; at
+** most half of them are. */
+typedef struct tli_CastCache {
+  int64_t n, size; /* size: a power of 2 */
+  Kept *places;    /* owned */
+} tli_CastCache;
+
+void tli_autocast_forget(tli_State *S) {
+  tli_CastCache *c = S->cast_kept;
+  if (c == NULL) return;
+  S->cast_kept = NULL; /* first: what is released may come here */
+  for (int64_t i = 0; i < c->size; i++) {
+    tli_release(c->places[i].source);
+    tli_release(c->places[i].cast);
+  }
+  if (c->places) tli_free(c->places, (size_t)c->size * sizeof *c->places);
+  tli_free(c, sizeof *c);
+}
+
+static Kept *place_of(const tli_CastCache *c, const tl_Tensor *source) {
+  uint64_t hash = (uint64_t)(uintptr_t)source * UINT64_C(0x9E3779B97F4A7C15);
+  for (int64_t i = (int64_t)(hash >> 32) & (c->size - 1);; i = (i + 1) & (c->size - 1)) {
+    Kept *k = &c->places[i];
+    if (k->source == source || k->source == NULL) return k;
+  }
+}
+
+static bool grow(tli_CastCache *c) {
+  tli_CastCache larger = {c->n, c->size ? 2 * c->size : 64, NULL};
+  size_t bytes = (size_t)larger.size * sizeof *larger.places;
+  if ((larger.places = tli_alloc(bytes)) == NULL) return false;
+  memset(larger.places, 0, bytes);
+  for (int64_t i = 0; i < c->size; i++)
+    if (c->places[i].source) *place_of(&larger, c->places[i].source) = c->places[i];
+  if (c->places) tli_free(c->places, (size_t)c->size * sizeof *c->places);
+  *c = larger;
+  return true;
+}
+
+/* The source's place, which may be free; NULL on lack of memory. */
+static Kept *find_place(tli_State *S, const tl_Tensor *source) {
+  if (S->cast_kept == NULL) {
+    S->cast_kept = tli_alloc(sizeof *S->cast_kept);
+    if (S->cast_kept == NULL) return NULL;
+    *S->cast_kept = (tli_CastCache){0};
+  }
+  tli_CastCache *c = S->cast_kept;
+  if (2 * (c->n + 1) > c->size && !grow(c)) return NULL;
+  return place_of(c, source);
+}
+
+static bool serves(const Kept *k, const tl_Tensor *source, tl_DType dtype, uint64_t capture) {
+  return k->source && k->cast->dtype == (int8_t)dtype && k->version == tli_version(source) &&
+         k->capture == capture && (tli_requires_grad(k->cast) || !tli_grad_mode());
+}
+
+/* ---- casts -------------------------------------------------------------------------- */
+
+/* A new tensor; memory that a collection gives back is asked for. */
+static tl_Tensor *convert(const tli_Args *a, tl_Tensor *t, tl_DType dtype) {
+  tl_Tensor *made = tlo_to_dtype(t, dtype);
+  if (made == NULL && tl_error_kind() == TL_EMEM && !tli_device_exhausted()) {
+    tli_pacer_collect(a->L, a->S);
+    made = tlo_to_dtype(t, dtype);
+  }
+  return made;
+}
+
+/* A leaf of its own memory that wants a gradient: a model's parameter. */
+static bool is_parameter(const tl_Tensor *t) {
+  return (t->flags & TLI_REQUIRES_GRAD) && t->base == NULL && t->dtype == TL_F32;
+}
+
+/* A new reference. */
+static tl_Tensor *cast(const tli_Args *a, tl_Tensor *t, tl_DType dtype) {
+  tli_State *S = a->S;
+  bool keeps = S->cast_cache && is_parameter(t) && tli_is_half(dtype);
+  if (!keeps) return convert(a, t, dtype);
+  uint64_t capture = tli_capture_number(tli_device(t));
+  Kept *k = find_place(S, t);
+  if (k && serves(k, t, dtype, capture)) return tli_retain(k->cast);
+  tl_Tensor *made = convert(a, t, dtype);
+  if (made == NULL || (k = find_place(S, t)) == NULL) return made; /* a collection may forget */
+  if (k->source == NULL) {
+    k->source = tli_retain(t);
+    S->cast_kept->n++;
+  }
+  tl_Tensor *old = k->cast;
+  k->cast = tli_retain(made);
+  k->version = tli_version(t);
+  k->capture = capture;
+  tli_release(old);
+  return made;
+}
+
+static bool eligible(const tl_Tensor *t, int type) {
+  return t && tli_is_float((tl_DType)t->dtype) && t->dtype != TL_F64 && !(t->flags & TLI_NUMBER) &&
+         tli_device(t).type == type;
+}
+
+/* The tensors of a call: those of a list, or, where that is NULL, single ones. */
+typedef struct Inputs {
+  tl_Tensor **const *tensors;
+  tl_Tensor *const *list;
+  int64_t n;
+} Inputs;
+
+static tl_Tensor *input(const Inputs *in, int64_t i) {
+  return in->list ? in->list[i] : *in->tensors[i];
+}
+
+static bool any_float32(const Inputs *in, int type) {
+  for (int64_t i = 0; i < in->n; i++) {
+    const tl_Tensor *t = input(in, i);
+    if (eligible(t, type) && t->dtype == TL_F32) return true;
+  }
+  return false;
+}
+
+/* The device's; without one the call has no tensor, or only the CPU's were looked at. */
+static int kind_of(const tli_Args *a) { return a->first < 0 ? TL_CPU : a->device.type; }
+
+/* What they are cast to; TL_NODTYPE: they stay. */
+static tl_DType target(tli_Args *a, tli_Cast cpu, tli_Cast gpu, const Inputs *in) {
+  if (a->failed) return TL_NODTYPE;
+  int type = kind_of(a);
+  tl_DType lower = (tl_DType)a->S->cast_to[type];
+  if (lower == TL_NODTYPE) return TL_NODTYPE;
+  switch (type == TL_CPU ? cpu : gpu) {
+  case TLI_CAST_LOWER: return lower;
+  case TLI_CAST_FLOAT32: return TL_F32;
+  case TLI_CAST_WIDEST: return any_float32(in, type) ? TL_F32 : lower;
+  case TLI_CAST_REFUSED:
+    a->failed = true;
+    (void)tli_fail(TL_EARG,
+                   "%s: not safe under autocast: use its form with logits, or disable autocast "
+                   "around it and give it float32",
+                   a->signature->name);
+    break;
+  case TLI_CAST_NONE: break;
+  }
+  return TL_NODTYPE;
+}
+
+/* A new reference to what takes t's place, or to t; NULL: failed, or t is. */
+static tl_Tensor *replaced(tli_Args *a, tl_Tensor *t, tl_DType dtype) {
+  if (!eligible(t, kind_of(a)) || t->dtype == (int8_t)dtype) return t ? tli_retain(t) : NULL;
+  tl_Tensor *made = cast(a, t, dtype);
+  if (made == NULL) a->failed = true;
+  return made;
+}
+
+void tli_autocast(tli_Args *a, tli_Cast cpu, tli_Cast gpu, tl_Tensor **const *tensors, int n) {
+  tl_DType dtype = target(a, cpu, gpu, &(Inputs){tensors, NULL, n});
+  if (dtype == TL_NODTYPE) return;
+  tl_Tensor **made = tli_args_owned(a, n);
+  for (int i = 0; i < n && !a->failed; i++) *tensors[i] = made[i] = replaced(a, *tensors[i], dtype);
+}
+
+void tli_autocast_list(tli_Args *a, tli_Cast cpu, tli_Cast gpu, tl_Tensors *list) {
+  tl_DType dtype = target(a, cpu, gpu, &(Inputs){NULL, list->v, list->n});
+  if (dtype == TL_NODTYPE || list->n == 0) return;
+  tl_Tensor **made = tli_args_owned(a, list->n);
+  for (int64_t i = 0; i < list->n && !a->failed; i++) made[i] = replaced(a, list->v[i], dtype);
+  list->v = made;
+}
+
+tl_Tensor *tli_autocast_result(tli_Args *a, tl_Tensor *result) {
+  if (result == NULL || result->dtype != TL_F32) return result;
+  tl_DType lower = (tl_DType)a->S->cast_to[tli_device(result).type];
+  if (lower == TL_NODTYPE) return result;
+  tl_Tensor *made = convert(a, result, lower);
+  tli_release(result);
+  return made;
+}
+
+/* ---- torch.autocast ----------------------------------------------------------------- */
+
+#define NAME "autocast"
+
+typedef struct Options {
+  int type; /* tl_DeviceType; -1: not given */
+  tl_DType dtype;
+  int enabled, cache; /* -1: not given */
+} Options;
+
+static int default_dtype(int type) { return type == TL_CPU ? TL_BF16 : TL_F16; }
+
+static int refuse(lua_State *L, const char *name, const char *option, const char *expected,
+                  int index) {
+  return tli_error(L, "%s: %s: expected %s, got %s", name, option, expected,
+                   tli_describe(L, tli_state(L), index));
+}
+
+/* The kind of device of a name, "cuda" or "cuda:0". */
+static int check_device(lua_State *L, const char *name, int index) {
+  tl_Device device;
+  if (!tli_to_device(L, index, &device))
+    refuse(L, name, "device", "\"cpu\", \"cuda\" or \"sim\"", index);
+  return device.type;
+}
+
+static tl_DType check_half(lua_State *L, int index) {
+  tl_DType dtype = tli_to_dtype(L, index);
+  if (dtype != TL_BF16 && dtype != TL_F16)
+    refuse(L, NAME, "dtype", "\"bfloat16\" or \"float16\"", index);
+  return dtype;
+}
+
+static int check_boolean(lua_State *L, const char *option, int index) {
+  if (lua_type(L, index) != LUA_TBOOLEAN) refuse(L, NAME, option, "true or false", index);
+  return lua_toboolean(L, index);
+}
+
+static void read_option(lua_State *L, const char *key, int value, Options *o) {
+  static const char *const known[] = {"device", "device_type", "dtype", "enabled", "cache_enabled"};
+  if (strcmp(key, "device") == 0 || strcmp(key, "device_type") == 0) {
+    o->type = check_device(L, NAME, value);
+  } else if (strcmp(key, "dtype") == 0) {
+    o->dtype = check_half(L, value);
+  } else if (strcmp(key, "enabled") == 0) {
+    o->enabled = check_boolean(L, key, value);
+  } else if (strcmp(key, "cache_enabled") == 0) {
+    o->cache = check_boolean(L, key, value);
+  } else {
+    tli_Near near = TLI_NEAR(key);
+    char hint[64];
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) tli_near_try(&near, known[i]);
+    tli_error(L, NAME ": unknown option %s%s", key, tli_near_hint(&near, hint, sizeof hint));
+  }
+}
+
+/* Takes what comes before the function from the stack. */
+static Options read_options(lua_State *L) {
+  Options o = {-1, TL_NODTYPE, -1, -1};
+  if (tli_to_device_name(L, 1)) {
+    o.type = check_device(L, NAME, 1);
+    lua_remove(L, 1);
+  }
+  if (lua_type(L, 1) == LUA_TTABLE && !lua_getmetatable(L, 1)) { /* no module to be called */
+    lua_pushnil(L);
+    while (lua_next(L, 1)) {
+      if (lua_type(L, -2) != LUA_TSTRING)
+        tli_error(L, NAME ": expected options by name, got one numbered %s",
+                  tli_describe(L, tli_state(L), lua_gettop(L) - 1));
+      read_option(L, lua_tostring(L, -2), lua_gettop(L), &o);
+      lua_pop(L, 1);
+    }
+    lua_remove(L, 1);
+  } else if (lua_type(L, 1) == LUA_TTABLE) {
+    lua_pop(L, 1);
+  }
+  if (o.type < 0)
+    tli_error(L, NAME ": device is missing; expected \"cpu\", \"cuda\" or \"sim\", as in "
+                      "torch.autocast({device = \"cuda\"}, fn)");
+  return o;
+}
+
+static int torch_autocast(lua_State *L) {
+  tli_State *S = tli_state(L);
+  tli_enter(L, S);
+  Options o = read_options(L);
+  if (o.dtype == TL_NODTYPE) {
+    int now = S->casts ? S->cast_to[o.type] : TL_NODTYPE;
+    o.dtype = (tl_DType)(now == TL_NODTYPE ? default_dtype(o.type) : now);
+  }
+  tli_Change changes[TLI_MAX_CHANGES] = {
+      {(tli_Mode)(TLI_MODE_AUTOCAST + o.type), o.enabled == 0 ? 0 : o.dtype + 1},
+      {TLI_MODE_CAST_CACHE, o.cache},
+  };
+  return tli_mode_scope(L, NAME, o.cache < 0 ? 1 : 2, changes);
+}
+
+/* What autocast casts to on a kind of device; TL_NODTYPE: it is off. */
+static int cast_to(lua_State *L, int type) {
+  tli_State *S = tli_state(L);
+  tli_enter(L, S);
+  return S->casts ? S->cast_to[type] : TL_NODTYPE;
+}
+
+/* Without an argument PyTorch asks for the GPU; here any kind will do. */
+static int torch_is_autocast_enabled(lua_State *L) {
+  bool on = false;
+  int only = lua_isnoneornil(L, 1) ? -1 : check_device(L, "is_autocast_enabled", 1);
+  for (int type = 0; type < TL_NDEVICETYPES; type++)
+    if (only < 0 || only == type) on = on || cast_to(L, type) != TL_NODTYPE;
+  lua_pushboolean(L, on);
+  return 1;
+}
+
+static int torch_get_autocast_dtype(lua_State *L) {
+  int type = check_device(L, "get_autocast_dtype", 1), to = cast_to(L, type);
+  lua_pushstring(L, tl_dtype_name((tl_DType)(to == TL_NODTYPE ? default_dtype(type) : to)));
+  return 1;
+}
+
+static int torch_is_autocast_cache_enabled(lua_State *L) {
+  tli_State *S = tli_state(L);
+  tli_enter(L, S);
+  lua_pushboolean(L, !S->casts || S->cast_cache);
+  return 1;
+}
+
+static int torch_clear_autocast_cache(lua_State *L) {
+  tli_autocast_forget(tli_state(L));
+  return 0;
+}
+
+void tli_open_autocast(lua_State *L) {
+  static const luaL_Reg functions[] = {
+      {"autocast", torch_autocast},
+      {"is_autocast_enabled", torch_is_autocast_enabled},
+      {"get_autocast_dtype", torch_get_autocast_dtype},
+      {"is_autocast_cache_enabled", torch_is_autocast_cache_enabled},
+      {"clear_autocast_cache", torch_clear_autocast_cache},
+      {NULL, NULL},
+  };
+  tli_set_functions(L, functions);
+}

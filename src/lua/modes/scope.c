@@ -1,0 +1,146 @@
+/*
+** scope.c - torch.scope(fn, ...): calls fn and, when it ends or fails, releases
+** every tensor value made meanwhile that it did not return, however deep in
+** returned tables. For who wants memory back now rather than when the
+** collector comes by.
+**
+** While a scope is open each new box of its Lua thread, and of those that it
+** resumes, is put into the scope's table, which keeps it alive; a table of an
+** inner scope holds the outer one at index 0.
+*/
+#include "lua/modes/thread_modes.h"
+#include "lua/tensor/value.h"
+
+#define GUARD "torch.ScopeGuard"
+
+/* Closes the scope if the call of its function neither returns nor fails, but
+** its coroutine is closed. User value 1 keeps the settings. */
+typedef struct Guard {
+  tli_Settings *of; /* borrowed; NULL once the scope is closed */
+} Guard;
+
+void tli_scope_note(lua_State *L, tli_State *S) {
+  luaL_checkstack(L, 6, "scope");
+  if (!tli_scope_find(L, S)) return;
+  lua_pushvalue(L, -2);
+  lua_rawseti(L, -2, (lua_Integer)lua_rawlen(L, -2) + 1);
+  lua_pop(L, 1);
+}
+
+/* Puts a guard below the function and its arguments, as a variable to be closed. */
+static void open_scope(lua_State *L, tli_State *S) {
+  Guard *guard = lua_newuserdatauv(L, sizeof *guard, 1);
+  guard->of = NULL;
+  luaL_setmetatable(L, GUARD);
+  tli_Settings *of = tli_push_settings(L, S);
+  lua_setiuservalue(L, -2, 1);
+  lua_insert(L, 1);
+  lua_toclose(L, 1);
+  lua_newtable(L);
+  tli_scope_push(L, S);
+  guard->of = of;
+}
+
+/* Puts the value on top, if it is a tensor or a table not seen before, into
+** the set at `kept` and, a table, at the end of the queue at `queue`; pops it. */
+static void keep(lua_State *L, tli_State *S, int kept, int queue) {
+  bool table = lua_type(L, -1) == LUA_TTABLE;
+  if (table || tli_to_box(L, S, -1)) {
+    lua_pushvalue(L, -1);
+    if (lua_rawget(L, kept) == LUA_TNIL) {
+      lua_pushvalue(L, -2);
+      lua_pushboolean(L, 1);
+      lua_rawset(L, kept);
+      if (table) {
+        lua_pushvalue(L, -2);
+        lua_rawseti(L, queue, (lua_Integer)lua_rawlen(L, queue) + 1);
+      }
+    }
+    lua_pop(L, 1);
+  }
+  lua_pop(L, 1);
+}
+
+/* The same for all that the queued tables hold; without recursion, since
+** tables may be nested deeper than the C stack. */
+static void keep_nested(lua_State *L, tli_State *S, int kept, int queue) {
+  for (lua_Integer i = 1; lua_rawgeti(L, queue, i) == LUA_TTABLE; i++) {
+    int table = lua_gettop(L);
+    lua_pushnil(L);
+    while (lua_next(L, table)) {
+      keep(L, S, kept, queue);
+      lua_pushvalue(L, -1);
+      keep(L, S, kept, queue);
+    }
+    lua_pop(L, 1);
+  }
+  lua_pop(L, 1);
+}
+
+/* Releases what lies in the scope's table on top of the stack, but what is
+** kept, which belongs to the scope around it. */
+static void empty_scope(lua_State *L, tli_State *S, int kept) {
+  int scope = lua_gettop(L);
+  lua_Integer n = (lua_Integer)lua_rawlen(L, scope);
+  for (lua_Integer i = 1; i <= n; i++) {
+    lua_rawgeti(L, scope, i);
+    lua_pushvalue(L, -1);
+    if (lua_rawget(L, kept) == LUA_TNIL) {
+      lua_pop(L, 1);
+      tli_release_box(L, lua_gettop(L));
+      lua_pop(L, 1);
+    } else {
+      lua_pop(L, 1);
+      if (S->scopes > 0) tli_scope_note(L, S);
+      lua_pop(L, 1);
+    }
+  }
+}
+
+/* Closes the guard's scope; results from stack index `first` to the top survive. */
+static void close_scope(lua_State *L, tli_State *S, Guard *guard, int first) {
+  int top = lua_gettop(L), kept = top + 1, queue = top + 2;
+  if (guard->of == NULL) return;
+  luaL_checkstack(L, 20, "scope");
+  lua_newtable(L);
+  lua_newtable(L);
+  for (int i = first; i <= top; i++) {
+    lua_pushvalue(L, i);
+    keep(L, S, kept, queue);
+  }
+  keep_nested(L, S, kept, queue);
+  tli_Settings *of = guard->of;
+  guard->of = NULL;
+  if (tli_scope_pop(L, S, of)) empty_scope(L, S, kept);
+  lua_settop(L, top);
+}
+
+static int guard_close(lua_State *L) {
+  Guard *guard = luaL_checkudata(L, 1, GUARD);
+  close_scope(L, tli_state(L), guard, lua_gettop(L) + 1);
+  return 0;
+}
+
+/* The guard lies at 1, what the function has returned, or the error, above. */
+static int after(lua_State *L, int status, lua_KContext context) {
+  (void)context;
+  bool ok = status == LUA_OK || status == LUA_YIELD;
+  close_scope(L, tli_state(L), lua_touserdata(L, 1), ok ? 2 : lua_gettop(L) + 1);
+  return ok ? lua_gettop(L) - 1 : lua_error(L);
+}
+
+static int torch_scope(lua_State *L) {
+  if (lua_type(L, 1) != LUA_TFUNCTION)
+    return tli_error(L, "scope: expected a function, got %s", tli_describe(L, tli_state(L), 1));
+  open_scope(L, tli_state(L));
+  return after(L, lua_pcallk(L, lua_gettop(L) - 2, LUA_MULTRET, 0, 0, after), 0);
+}
+
+void tli_open_scope(lua_State *L) {
+  luaL_newmetatable(L, GUARD);
+  tli_push_function(L, guard_close);
+  lua_setfield(L, -2, "__close");
+  lua_pop(L, 1);
+  tli_push_function(L, torch_scope);
+  lua_setfield(L, -2, "scope");
+}

@@ -1,0 +1,443 @@
+/*
+** thread_modes.c - see thread_modes.h.
+**
+** Settings of a coroutine are a userdata that an ephemeron table keeps as long
+** as the coroutine, and that keeps the coroutine until it is finalized: so the
+** coroutine of linked settings may always be looked at.
+**
+** Lua does not tell who resumed a coroutine. But a thread that waits for another
+** is in a C function that has the other at hand: in coroutine.resume as argument,
+** in a function of coroutine.wrap as upvalue. So the way from the main thread to
+** the running one can be walked. Where a program resumes coroutines in ways of its
+** own the walk may end early; then, of the threads that are active, that is
+** running or waiting, the one that has called the library last counts as nearest.
+*/
+#include "lua/modes/thread_modes.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "autograd/graph.h"
+#include "lua/modes/autocast.h"
+#include "lua/autograd/autograd.h"
+#include "lua/tensor/value.h"
+
+#define SETTINGS "torch.Settings"
+#define USER_THREAD 1
+#define USER_SCOPE 2
+#define MOST_NESTED 256 /* more resumed coroutines than Lua lets be within one another */
+
+static const char by_thread_key = 0;  /* registry: [thread] = settings, weak keys */
+static const char by_address_key = 0; /* registry: [address] = settings, weak values */
+static const char scope_key = 0;      /* registry: the main thread's innermost scope */
+static const char caller_key = 0; /* registry: the thread that S->L names, if not the main one */
+
+#define NEVER UINT64_MAX /* a stamp that is loaded anew at each call */
+
+_Thread_local uint64_t tli_loaded;
+_Thread_local lua_State *tli_calling;
+static _Thread_local const tli_State *loaded_from; /* for comparison only */
+static _Thread_local bool placed;                  /* what it said of devices and streams, too */
+
+/* ---- which settings there are ---- */
+
+static bool empty(const tli_Settings *s) {
+  for (int k = 0; k < TLI_NMODES; k++)
+    if (s->mode[k] >= 0) return false;
+  return s->scopes == 0;
+}
+
+/* Whether any thread has said something of autocast: a scope of it is open. */
+static bool casting(const tli_State *S) {
+  for (int k = TLI_MODE_AUTOCAST; k < TLI_MODE_AUTOCAST + TL_NDEVICETYPES; k++)
+    if (S->main.mode[k] >= 0 || S->nset[k] > 0) return true;
+  return false;
+}
+
+/* Any change makes what threads have loaded old. Line numbers of anomaly mode
+** need to know who calls. */
+static void restamp(tli_State *S) {
+  static _Atomic uint64_t last;
+  bool each_call = S->others != NULL || S->main.mode[TLI_MODE_ANOMALY] == 1;
+  S->stamp = each_call ? NEVER : atomic_fetch_add_explicit(&last, 1, memory_order_relaxed) + 1;
+}
+
+static void unlink_settings(tli_State *S, tli_Settings *s) {
+  for (tli_Settings **at = &S->others; *at; at = &(*at)->next) {
+    if (*at != s) continue;
+    *at = s->next;
+    s->linked = false;
+    return;
+  }
+}
+
+/* To the front, where the latest caller is. */
+static void link_settings(tli_State *S, tli_Settings *s) {
+  if (S->others == s) return;
+  if (s->linked) unlink_settings(S, s);
+  s->next = S->others;
+  s->linked = true;
+  S->others = s;
+}
+
+/* Those of the coroutine count while they say anything. */
+static void changed(tli_State *S, tli_Settings *s) {
+  if (s != &S->main && empty(s) == s->linked) {
+    if (s->linked)
+      unlink_settings(S, s);
+    else
+      link_settings(S, s);
+  }
+  if (S->cast_kept && !casting(S)) tli_autocast_forget(S);
+  restamp(S);
+}
+
+/* The coroutine is gone. */
+static int settings_gc(lua_State *L) {
+  tli_Settings *s = lua_touserdata(L, 1);
+  tli_State *S = tli_state(L);
+  for (int k = 0; k < TLI_NMODES; k++) {
+    S->nset[k] -= s->mode[k] >= 0;
+    s->mode[k] = -1;
+  }
+  S->scopes -= s->scopes;
+  s->scopes = 0;
+  s->thread = NULL;
+  changed(S, s);
+  return 0;
+}
+
+static void init(tli_Settings *s, lua_State *thread) {
+  *s = (tli_Settings){.thread = thread};
+  memset(s->mode, -1, sizeof s->mode);
+}
+
+static void make_settings(lua_State *L) {
+  tli_Settings *s = lua_newuserdatauv(L, sizeof *s, 2);
+  init(s, L);
+  lua_pushthread(L);
+  lua_setiuservalue(L, -2, USER_THREAD);
+  luaL_setmetatable(L, SETTINGS);
+  lua_rawgetp(L, LUA_REGISTRYINDEX, &by_address_key);
+  lua_pushvalue(L, -2);
+  lua_rawsetp(L, -2, s);
+  lua_pop(L, 1);
+}
+
+tli_Settings *tli_push_settings(lua_State *L, tli_State *S) {
+  luaL_checkstack(L, 6, "modes");
+  if (L == S->main.thread) {
+    lua_pushnil(L);
+    return &S->main;
+  }
+  lua_rawgetp(L, LUA_REGISTRYINDEX, &by_thread_key);
+  lua_pushthread(L);
+  lua_rawget(L, -2);
+  const tli_Settings *s = lua_touserdata(L, -1);
+  if (s == NULL || s->thread == NULL) { /* finalized, but the thread came back */
+    lua_pop(L, 1);
+    make_settings(L);
+    lua_pushthread(L);
+    lua_pushvalue(L, -2);
+    lua_rawset(L, -4);
+  }
+  lua_remove(L, -2);
+  return lua_touserdata(L, -1);
+}
+
+/* Of the running thread; NULL if it has set nothing. */
+static tli_Settings *find(const lua_State *L, tli_State *S) {
+  if (L == S->main.thread) return &S->main;
+  for (tli_Settings *s = S->others; s; s = s->next)
+    if (s->thread == L) return s;
+  return NULL;
+}
+
+/* Whether a thread is running, or waits for one that it has resumed. */
+static bool active(lua_State *thread) {
+  lua_Debug frame;
+  return lua_status(thread) == LUA_OK && lua_getstack(thread, 0, &frame);
+}
+
+/* The value on top of the thread's stack, which is popped: another active thread, or NULL. */
+static lua_State *pop_active(lua_State *thread) {
+  lua_State *other = lua_tothread(thread, -1);
+  lua_pop(thread, 1);
+  return other && other != thread && active(other) ? other : NULL;
+}
+
+/* The thread that a waiting one has resumed; NULL if it cannot be told. */
+static lua_State *resumed_by(lua_State *thread) {
+  lua_Debug frame;
+  lua_State *other = NULL;
+  if (!lua_checkstack(thread, 2) || !lua_getstack(thread, 0, &frame)) return NULL;
+  lua_getinfo(thread, "f", &frame);
+  if (lua_getupvalue(thread, -1, 1)) other = pop_active(thread);
+  lua_pop(thread, 1);
+  for (int i = 1; other == NULL && lua_getlocal(thread, &frame, i); i++) other = pop_active(thread);
+  return other;
+}
+
+/* Brings the settings of the threads that wait for L to the front, those of the
+** one that has resumed it first. */
+static void order_by_nearness(const lua_State *L, tli_State *S) {
+  lua_State *thread = S->main.thread;
+  for (int depth = 0; thread && thread != L && depth < MOST_NESTED; depth++) {
+    tli_Settings *s = find(thread, S);
+    if (s && s != &S->main) link_settings(S, s);
+    thread = resumed_by(thread);
+  }
+}
+
+/* ---- modes ---- */
+
+static int mode_of(const lua_State *L, const tli_State *S, const tli_Settings *own, int k) {
+  if (own && own->mode[k] >= 0) return own->mode[k];
+  if (L != S->main.thread && S->nset[k] > 0)
+    for (const tli_Settings *s = S->others; s; s = s->next)
+      if (s->mode[k] >= 0 && active(s->thread)) return s->mode[k];
+  return S->main.mode[k];
+}
+
+/* "script.lua:12 (in module Sequential.1)", where the user's code calls the operator. */
+static char *where(void *context) {
+  lua_State *L = ((tli_State *)context)->L;
+  lua_Debug line;
+  if (!tli_user_line(L, &line)) return NULL;
+  char text[LUA_IDSIZE + 256], path[200];
+  tli_module_path(L, path, sizeof path);
+  int length = snprintf(text, sizeof text, *path ? "%s:%d (in module %s)" : "%s:%d%s",
+                        line.short_src, line.currentline, path);
+  char *copy = tli_alloc((size_t)length + 1);
+  if (copy) memcpy(copy, text, (size_t)length + 1);
+  return copy;
+}
+
+/* Remembers who calls, and keeps it; the main thread where that does not matter. */
+static void set_caller(lua_State *L, tli_State *S, bool matters) {
+  lua_State *caller = matters ? L : S->main.thread;
+  if (S->L == caller || !lua_checkstack(L, 1)) return;
+  if (matters)
+    lua_pushthread(L);
+  else
+    lua_pushboolean(L, false);
+  lua_rawsetp(L, LUA_REGISTRYINDEX, &caller_key); /* takes no memory: the key is there */
+  S->L = caller;
+}
+
+/* Current devices and streams. */
+static void load_places(const lua_State *L, const tli_State *S, const tli_Settings *own) {
+  for (int type = TL_CPU + 1; type < TL_NDEVICETYPES; type++) {
+    int count = tli_backend((tl_Device){(int8_t)type, 0}) ? tli_device_count(type) : 0;
+    int current = mode_of(L, S, own, TLI_MODE_DEVICE + type);
+    tli_set_current_device(type, current > 0 ? current : 0);
+    for (int i = 0; i < count && i < TL_MAX_DEVICES; i++) {
+      tl_Device device = {(int8_t)type, (int8_t)i};
+      int number = mode_of(L, S, own, TLI_MODE_STREAM + type * TL_MAX_DEVICES + i);
+      tli_set_stream(device, tli_stream_of(device, number));
+    }
+  }
+  placed = S->placed;
+}
+
+/* What autocast does for this thread. */
+static void load_casts(const lua_State *L, tli_State *S, const tli_Settings *own) {
+  S->autocast = false;
+  for (int type = 0; type < TL_NDEVICETYPES; type++) {
+    int to = mode_of(L, S, own, TLI_MODE_AUTOCAST + type);
+    S->cast_to[type] = (int8_t)(to > 0 ? to - 1 : TL_NODTYPE);
+    if (to > 0) S->autocast = true;
+  }
+  S->cast_cache = mode_of(L, S, own, TLI_MODE_CAST_CACHE) != 0;
+}
+
+/* The device of new tensors. */
+static tl_Device place_of(const lua_State *L, const tli_State *S, const tli_Settings *own) {
+  int place = mode_of(L, S, own, TLI_MODE_PLACE);
+  if (place < 0) return S->default_device;
+  return (tl_Device){(int8_t)(place / TL_MAX_DEVICES), (int8_t)(place % TL_MAX_DEVICES)};
+}
+
+void tli_modes_load(lua_State *L, tli_State *S) {
+  tli_Settings *own = find(L, S);
+  if (S->others) order_by_nearness(L, S);
+  if (own && own != &S->main) link_settings(S, own);
+  bool anomaly = mode_of(L, S, own, TLI_MODE_ANOMALY) == 1;
+  set_caller(L, S, anomaly);
+  tli_set_anomaly(anomaly ? where : NULL, S);
+  tli_saved_hooks_load(S, mode_of(L, S, own, TLI_MODE_SAVED));
+  tli_set_grad_mode(mode_of(L, S, own, TLI_MODE_GRAD) != 0);
+  tli_set_inference_mode(mode_of(L, S, own, TLI_MODE_INFERENCE) == 1);
+  tli_set_default_dtype(S->default_dtype);
+  tli_set_default_device(place_of(L, S, own));
+  tli_set_ledger(S->ledger);
+  if (S->casts) load_casts(L, S, own);
+  if (S->placed || placed) load_places(L, S, own);
+  tli_loaded = S->stamp == NEVER ? 0 : S->stamp;
+  loaded_from = S;
+}
+
+static int swap_mode(tli_State *S, tli_Settings *of, tli_Mode mode, int value) {
+  int previous = of->mode[mode];
+  if (of != &S->main) S->nset[mode] += (value >= 0) - (previous >= 0);
+  of->mode[mode] = (int8_t)value;
+  if (mode >= TLI_MODE_DEVICE)
+    S->placed = true;
+  else if (mode >= TLI_MODE_CAST_CACHE)
+    S->casts = true;
+  return previous;
+}
+
+void tli_swap_modes(lua_State *L, tli_State *S, tli_Settings *of, int n, tli_Change *changes) {
+  if (of->thread == NULL) return; /* its coroutine is gone */
+  for (int i = 0; i < n; i++)
+    changes[i].value = swap_mode(S, of, changes[i].mode, changes[i].value);
+  changed(S, of);
+  tli_modes_load(L, S);
+}
+
+void tli_set_state_dtype(lua_State *L, tli_State *S, tl_DType dtype) {
+  S->default_dtype = dtype;
+  restamp(S);
+  tli_modes_load(L, S);
+}
+
+void tli_set_state_device(lua_State *L, tli_State *S, tl_Device device) {
+  S->default_device = device;
+  restamp(S);
+  tli_modes_load(L, S);
+}
+
+/* ---- scopes ---- */
+
+/* Pushes the userdata behind settings that are not the main thread's, nil if
+** it is being collected. */
+static int push_userdata(lua_State *L, tli_Settings *s) {
+  lua_rawgetp(L, LUA_REGISTRYINDEX, &by_address_key);
+  int type = lua_rawgetp(L, -1, s);
+  lua_remove(L, -2);
+  return type;
+}
+
+/* Pushes the innermost scope's table, or nil. */
+static void get_scope(lua_State *L, tli_State *S, tli_Settings *s) {
+  if (s == &S->main) {
+    lua_rawgetp(L, LUA_REGISTRYINDEX, &scope_key);
+  } else if (push_userdata(L, s) == LUA_TUSERDATA) {
+    lua_getiuservalue(L, -1, USER_SCOPE);
+    lua_remove(L, -2);
+  }
+}
+
+/* Pops a table, or nil, and makes it the innermost scope's. */
+static void set_scope(lua_State *L, tli_State *S, tli_Settings *s) {
+  if (s == &S->main) {
+    lua_rawsetp(L, LUA_REGISTRYINDEX, &scope_key);
+    return;
+  }
+  if (push_userdata(L, s) == LUA_TUSERDATA) {
+    lua_insert(L, -2);
+    lua_setiuservalue(L, -2, USER_SCOPE);
+  } else {
+    lua_pop(L, 1);
+  }
+  lua_pop(L, 1);
+}
+
+static void count_scope(tli_State *S, tli_Settings *s, int n) {
+  s->scopes += n;
+  S->scopes += n;
+  changed(S, s);
+}
+
+void tli_scope_push(lua_State *L, tli_State *S) {
+  tli_Settings *s = tli_push_settings(L, S);
+  lua_insert(L, -2); /* keeps them meanwhile */
+  get_scope(L, S, s);
+  lua_rawseti(L, -2, 0);
+  set_scope(L, S, s);
+  lua_pop(L, 1);
+  count_scope(S, s, 1);
+}
+
+bool tli_scope_pop(lua_State *L, tli_State *S, tli_Settings *of) {
+  if (of->scopes == 0) return false;
+  get_scope(L, S, of);
+  if (!lua_istable(L, -1)) {
+    lua_pop(L, 1);
+    return false;
+  }
+  lua_rawgeti(L, -1, 0);
+  set_scope(L, S, of);
+  count_scope(S, of, -1);
+  return true;
+}
+
+bool tli_scope_find(lua_State *L, tli_State *S) {
+  tli_Settings *s = find(L, S);
+  if (s == NULL || s->scopes == 0) {
+    order_by_nearness(L, S);
+    s = L == S->main.thread ? NULL : S->others;
+    while (s && !(s->scopes > 0 && active(s->thread))) s = s->next;
+    if (s == NULL) s = &S->main;
+  }
+  if (s->scopes == 0) return false;
+  get_scope(L, S, s);
+  if (lua_istable(L, -1)) return true;
+  lua_pop(L, 1);
+  return false;
+}
+
+/* ---- opening and closing ---- */
+
+static void weak_table(lua_State *L, const char *mode, const void *key) {
+  lua_newtable(L);
+  lua_createtable(L, 0, 1);
+  lua_pushstring(L, mode);
+  lua_setfield(L, -2, "__mode");
+  lua_setmetatable(L, -2);
+  lua_rawsetp(L, LUA_REGISTRYINDEX, key);
+}
+
+void tli_open_coroutines(lua_State *L, tli_State *S) {
+  lua_rawgeti(L, LUA_REGISTRYINDEX, LUA_RIDX_MAINTHREAD);
+  S->L = lua_tothread(L, -1);
+  lua_pop(L, 1);
+  init(&S->main, S->L);
+  lua_pushboolean(L, false);
+  lua_rawsetp(L, LUA_REGISTRYINDEX, &caller_key);
+  weak_table(L, "k", &by_thread_key);
+  weak_table(L, "v", &by_address_key);
+  luaL_newmetatable(L, SETTINGS);
+  tli_push_function(L, settings_gc);
+  lua_setfield(L, -2, "__gc");
+  lua_pop(L, 1);
+  S->default_dtype = TL_F32;
+  S->default_device = TLI_CPU;
+  restamp(S);
+}
+
+void tli_close_coroutines(tli_State *S) {
+  init(&S->main, S->main.thread);
+  S->others = NULL;
+  memset(S->nset, 0, sizeof S->nset);
+  S->scopes = 0;
+  S->placed = false;
+  S->casts = S->autocast = false;
+  tli_autocast_forget(S);
+  tli_saved_hooks_close(S);
+  S->default_dtype = TL_F32;
+  S->default_device = TLI_CPU;
+  restamp(S);
+  if (loaded_from != S) return;
+  if (placed) load_places(S->main.thread, S, &S->main);
+  loaded_from = NULL;
+  tli_loaded = 0;
+  tli_set_anomaly(NULL, NULL);
+  tli_saved_hooks_load(S, 0);
+  tli_set_grad_mode(true);
+  tli_set_inference_mode(false);
+  tli_set_default_dtype(TL_F32);
+  tli_set_default_device(TLI_CPU);
+  tli_set_ledger(NULL);
+}

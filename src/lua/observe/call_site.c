@@ -1,0 +1,99 @@
+/*
+** call_site.c - where the running call of the library was made. A device reports
+** what it finds wrong in the data later, when that line is no longer on the stack;
+** so its text is kept, once for each line and for good. Who records what becomes of
+** memory keeps the whole stack.
+*/
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/observe/history.h"
+#include "core/device/backend.h"
+#include "lua/tensor/value.h"
+
+/* Texts such as "script.lua:12", which stay for good; no more than these. */
+#define MOST_SITES 4096
+static _Atomic(char *) sites[MOST_SITES];
+
+/* The one text of that content; NULL when there are too many. */
+static const char *intern(const char *text) {
+  uint64_t hash = 0xcbf29ce484222325u;
+  for (const char *c = text; *c; c++) hash = (hash ^ (unsigned char)*c) * 0x100000001b3u;
+  char *copy = NULL;
+  for (int i = 0; i < 64; i++) {
+    _Atomic(char *) *at = &sites[(hash + (uint64_t)i) % MOST_SITES];
+    char *there = atomic_load_explicit(at, memory_order_acquire);
+    if (there == NULL) {
+      if (copy == NULL && (copy = strdup(text)) == NULL) return NULL;
+      if (atomic_compare_exchange_strong(at, &there, copy)) return copy;
+    }
+    if (strcmp(there, text) != 0) continue;
+    free(copy);
+    return there;
+  }
+  free(copy);
+  return NULL;
+}
+
+static const char *call_site(void) {
+  lua_Debug line;
+  char text[LUA_IDSIZE + 16];
+  if (tli_calling == NULL || !tli_user_line(tli_calling, &line)) return NULL;
+  snprintf(text, sizeof text, "%s:%d", line.short_src, line.currentline);
+  return intern(text);
+}
+
+/* ---- whole stacks, for the history of memory ---- */
+
+static size_t add_line(char *text, size_t size, const char *source, int line, const char *name) {
+  int n = snprintf(text, size, "%.200s\t%d\t%.100s\n", source, line, name);
+  return n > 0 && (size_t)n < size ? (size_t)n : 0;
+}
+
+/* The operator, then the Lua functions that have called it. */
+static size_t call_stack(char *text, size_t size) {
+  lua_State *L = tli_calling;
+  lua_Debug ar;
+  size_t used = 0, n = 1;
+  if (L == NULL) return 0;
+  if (tli_operator()) used = add_line(text, size, "tlua", 0, tli_operator());
+  for (int level = 0; n > 0 && lua_getstack(L, level, &ar); level++) {
+    lua_getinfo(L, "Sln", &ar);
+    if (ar.currentline <= 0) continue;
+    const char *source = *ar.source == '@' || *ar.source == '=' ? ar.source + 1 : ar.short_src;
+    const char *name = ar.name ? ar.name : *ar.what == 'm' ? "main chunk" : "anonymous";
+    used += n = add_line(text + used, size - used, source, ar.currentline, name);
+  }
+  return used;
+}
+
+static int call_frames(tli_Frame *frames, int most) {
+  lua_State *L = tli_calling;
+  lua_Debug ar;
+  int n = 0;
+  for (int level = 0; L && n < most && lua_getstack(L, level, &ar); level++) {
+    lua_getinfo(L, "Sl", &ar);
+    if (ar.currentline > 0) frames[n++] = (tli_Frame){ar.source, ar.currentline, ar.linedefined};
+  }
+  return n;
+}
+
+/* ---- waits, for who looks for them ---- */
+
+static void warn_wait(tl_Device device) {
+  lua_State *L = tli_calling;
+  const char *site = call_site(), *op = tli_operator();
+  char text[256];
+  if (L == NULL) return;
+  snprintf(text, sizeof text, "%s%s%s: the host waits for %s", site ? site : "", site ? ": " : "",
+           op ? op : "an operator", tli_device_str(device));
+  lua_warning(L, text, 0);
+}
+
+void tli_open_call_site(void) {
+  atomic_store(&tli_warn_wait, warn_wait);
+  atomic_store(&tli_call_frames, call_frames);
+  atomic_store(&tli_call_site, call_site);
+  atomic_store(&tli_call_stack, call_stack);
+}

@@ -1,0 +1,200 @@
+/*
+** profile.c - sessions of the profiler as Lua sees them: what torch.profiler is written
+** with. A session is a userdata; its events are read one at a time, since a Lua table for
+** each of millions would take more than what is profiled.
+*/
+#include "core/observe/profile.h"
+
+#include <string.h>
+
+#include "lua/tensor/value.h"
+
+#define PROFILE "torch.Profile"
+
+static tli_Profile *check(lua_State *L) {
+  tli_Profile *p = *(tli_Profile **)luaL_checkudata(L, 1, PROFILE);
+  if (p == NULL) tli_error(L, "profile: the session was finalized: the Lua state is closing");
+  return p;
+}
+
+/* Position `index`, from 1 to n, to C's counting. */
+static int64_t check_position(lua_State *L, int index, int64_t n) {
+  lua_Integer i = luaL_checkinteger(L, index);
+  luaL_argcheck(L, i >= 1 && i <= n, index, "no such event");
+  return i - 1;
+}
+
+static bool flag(lua_State *L, const char *name) {
+  bool on = lua_getfield(L, 1, name) != LUA_TNIL && lua_toboolean(L, -1);
+  lua_pop(L, 1);
+  return on;
+}
+
+/* _profile_start{shapes =, memory =, stacks =, flops =, devices =} -> session */
+static int profile_start(lua_State *L) {
+  luaL_checktype(L, 1, LUA_TTABLE);
+  tli_ProfileOptions options = {.shapes = flag(L, "shapes"),
+                                .memory = flag(L, "memory"),
+                                .stacks = flag(L, "stacks"),
+                                .flops = flag(L, "flops"),
+                                .devices = flag(L, "devices")};
+  tli_Profile **p = lua_newuserdatauv(L, sizeof *p, 0);
+  *p = NULL;
+  luaL_setmetatable(L, PROFILE);
+  tli_note_owner(L);
+  *p = tli_profile_start(&options);
+  return *p ? 1 : tli_raise(L);
+}
+
+static int profile_stop(lua_State *L) {
+  return tli_profile_stop(check(L)) ? 0 : tli_raise_as(L, "profile");
+}
+
+static int profile_gc(lua_State *L) {
+  tli_Profile **p = luaL_checkudata(L, 1, PROFILE);
+  if (*p && tli_profile_stop(*p)) tli_profile_free(*p);
+  *p = NULL;
+  return 0;
+}
+
+/* active, ns so far, ns since 1970 when it began, events, memory events, dropped, bytes held */
+static int profile_state(lua_State *L) {
+  const tli_Profile *p = check(L);
+  lua_pushboolean(L, tli_profile_active(p));
+  lua_pushinteger(L, tli_profile_duration(p));
+  lua_pushinteger(L, tli_profile_began(p));
+  lua_pushinteger(L, tli_profile_count(p));
+  lua_pushinteger(L, tli_profile_memory_count(p));
+  lua_pushinteger(L, tli_profile_dropped(p));
+  lua_pushinteger(L, tli_profile_bytes(p));
+  return 7;
+}
+
+static void push_text(lua_State *L, const tli_Profile *p, int32_t id) {
+  size_t size;
+  const char *text = tli_profile_text(p, id, &size);
+  lua_pushlstring(L, text, size);
+}
+
+/* event(i) -> kind, name, parent (0: none), begin, duration, inside, bytes, own bytes,
+** device's begin (-1: none), device's time, flops, sequence, shapes, stack (-1: none),
+** thread (0: the profile's own) */
+static int profile_event(lua_State *L) {
+  const tli_Profile *p = check(L);
+  const tli_ProfileEvent *e = tli_profile_event(p, check_position(L, 2, tli_profile_count(p)));
+  lua_pushstring(L, tli_span_kinds[e->kind]);
+  push_text(L, p, e->name);
+  lua_pushinteger(L, e->parent + 1);
+  lua_pushinteger(L, e->begin);
+  lua_pushinteger(L, e->duration);
+  lua_pushinteger(L, e->inside);
+  lua_pushinteger(L, e->bytes);
+  lua_pushinteger(L, e->own_bytes);
+  lua_pushinteger(L, e->device_begin);
+  lua_pushinteger(L, e->device_time);
+  lua_pushnumber(L, e->flops);
+  lua_pushinteger(L, (lua_Integer)e->sequence);
+  lua_pushinteger(L, e->shapes);
+  lua_pushinteger(L, e->stack);
+  lua_pushinteger(L, e->thread);
+  return 15;
+}
+
+/* threads() -> the names of threads 1, 2, ... */
+static int profile_threads(lua_State *L) {
+  const tli_Profile *p = check(L);
+  lua_newtable(L);
+  for (int32_t i = 1; i < tli_profile_threads(p); i++) {
+    push_text(L, p, tli_profile_thread(p, i));
+    lua_rawseti(L, -2, i);
+  }
+  return 1;
+}
+
+/* memory(i) -> time, storage, bytes, event (0: none), category, device, cached bytes there */
+static int profile_memory(lua_State *L) {
+  static const char *const categories[] = {"unknown", "parameter", "gradient", "activation"};
+  const tli_Profile *p = check(L);
+  const tli_ProfileMemory *m =
+      tli_profile_memory_event(p, check_position(L, 2, tli_profile_memory_count(p)));
+  lua_pushinteger(L, m->time);
+  lua_pushinteger(L, (lua_Integer)(intptr_t)m->storage);
+  lua_pushinteger(L, m->bytes);
+  lua_pushinteger(L, m->event + 1);
+  lua_pushstring(L, categories[m->category]);
+  lua_pushstring(L, tli_device_str(m->device));
+  lua_pushinteger(L, m->cached);
+  return 7;
+}
+
+/* text(id) -> string */
+static int profile_text(lua_State *L) {
+  push_text(L, check(L), (int32_t)luaL_checkinteger(L, 2));
+  return 1;
+}
+
+/* shapes(id) -> "[8, 8], [8]": those of each tensor; "-" for one that was not given */
+static int profile_shapes(lua_State *L) {
+  size_t size;
+  const char *bytes = tli_profile_text(check(L), (int32_t)luaL_checkinteger(L, 2), &size);
+  luaL_Buffer out;
+  luaL_buffinit(L, &out);
+  for (size_t i = 0; i < size / sizeof(int64_t);) {
+    int64_t ndim, sizes[TL_MAX_DIMS];
+    memcpy(&ndim, bytes + sizeof ndim * i, sizeof ndim);
+    if (i++ > 0) luaL_addstring(&out, ", ");
+    if (ndim > 0) memcpy(sizes, bytes + sizeof ndim * i, sizeof ndim * (size_t)ndim);
+    luaL_addstring(&out, ndim < 0 ? "-" : tli_shape_str((int)ndim, sizes));
+    if (ndim > 0) i += (size_t)ndim;
+  }
+  luaL_pushresult(&out);
+  return 1;
+}
+
+/* _span_open(kind, name) -> session, event, for _span_close */
+static int span_open(lua_State *L) {
+  int kind = luaL_checkoption(L, 1, NULL, tli_span_kinds);
+  const char *name = luaL_checkstring(L, 2);
+  lua_State *outer = tli_calling;
+  tli_calling = L; /* whose stack is recorded */
+  tli_Span span = tli_span_open((tli_SpanKind)kind, name, NULL, 0);
+  tli_calling = outer;
+  lua_pushinteger(L, (lua_Integer)span.session);
+  lua_pushinteger(L, span.event);
+  return 2;
+}
+
+static int span_close(lua_State *L) {
+  tli_span_close((tli_Span){(uint64_t)luaL_checkinteger(L, 1), (int32_t)luaL_checkinteger(L, 2)},
+                 0);
+  return 0;
+}
+
+/* _profiling() -> whether this thread has a session */
+static int profiling(lua_State *L) {
+  lua_pushboolean(L, tli_profiling() && tli_profile_here());
+  return 1;
+}
+
+void tli_open_profile(lua_State *L) {
+  static const luaL_Reg functions[] = {{"_profile_start", profile_start},
+                                       {"_span_open", span_open},
+                                       {"_span_close", span_close},
+                                       {"_profiling", profiling},
+                                       {NULL, NULL}};
+  static const luaL_Reg methods[] = {{"stop", profile_stop},       {"state", profile_state},
+                                     {"event", profile_event},     {"memory", profile_memory},
+                                     {"threads", profile_threads}, {"text", profile_text},
+                                     {"shapes", profile_shapes},   {NULL, NULL}};
+  tli_set_functions(L, functions);
+  luaL_newmetatable(L, PROFILE);
+  tli_push_function(L, profile_gc);
+  lua_setfield(L, -2, "__gc");
+  lua_createtable(L, 0, 7);
+  for (const luaL_Reg *m = methods; m->name; m++) {
+    tli_push_function(L, m->func);
+    lua_setfield(L, -2, m->name);
+  }
+  lua_setfield(L, -2, "__index");
+  lua_pop(L, 1);
+}

@@ -1,0 +1,106 @@
+/*
+** apply.c - apply_ and map_: a Lua function called for each element.
+**
+** The function may do anything, also to the tensors: change them, release them,
+** raise an error. So it sees elements of a copy, its results go to a tensor of
+** their own, and only after the last call are they written over the tensor, with
+** the checks of every in-place operator.
+*/
+#include "lua/tensor/value.h"
+
+#include <math.h>
+
+/* A row-major copy of the tensor at an index on the CPU, owned by a new value on
+** the stack. */
+static tl_Tensor *push_copy(lua_State *L, const char *name, int index) {
+  tli_Box *box = tli_push_box(L);
+  tl_Tensor *t = tli_check_tensor(L, index, name), *plain = tli_detached(t), *copy = NULL,
+            *rows = NULL;
+  if (plain) copy = tlo_to(plain, TL_NODTYPE, false, true, TLI_CPU, NULL);
+  if (copy) rows = tli_contiguous_as(copy, (tl_DType)copy->dtype);
+  tli_release(plain);
+  tli_release(copy);
+  if (rows == NULL) tli_raise(L);
+  tli_fill_box(tli_state(L), box, rows);
+  return rows;
+}
+
+static void *element(const tl_Tensor *t, int64_t i) {
+  return (char *)tli_data(t) + i * tli_dtype_bytes[t->dtype];
+}
+
+static bool is_whole(tl_Scalar value) {
+  double x = tli_to_double(value);
+  return x == floor(x);
+}
+
+/* Calls the function at `fn` for each element of the copies; the results take
+** the place of the first one's elements. */
+static bool each_element(lua_State *L, const char *name, int fn, int n, tl_Tensor *const *copies) {
+  tl_DType dtype = (tl_DType)copies[0]->dtype;
+  for (int64_t i = 0; i < copies[0]->numel; i++) {
+    lua_pushvalue(L, fn);
+    for (int k = 0; k < n; k++)
+      tli_push_scalar(L, tli_load(element(copies[k], i), (tl_DType)copies[k]->dtype));
+    lua_call(L, n, 1);
+    tl_Scalar value;
+    if (!tli_to_scalar(L, -1, &value))
+      return tli_fail(TL_EARG, "%s: the function must return a number, got %s", name,
+                      tli_describe(L, tli_state(L), lua_gettop(L)));
+    lua_pop(L, 1);
+    if (!tli_is_float(dtype) && !is_whole(value))
+      return tli_fail(TL_EARG, "%s: the function must return whole numbers for %s, got %g", name,
+                      tl_dtype_name(dtype), tli_to_double(value));
+    TL_TRY(tli_check_holds(name, value, dtype));
+    tli_store(element(copies[0], i), dtype, value);
+  }
+  return true;
+}
+
+static bool may_write(const char *name, const tl_Tensor *t) {
+  if (tli_requires_grad(t) && tli_grad_mode())
+    return tli_fail(TL_EAUTOGRAD, "%s: cannot be recorded; use torch.no_grad", name);
+  return tli_inplace_check(name, t);
+}
+
+/* Writes the results over the tensor at index 1, which may be another by now. */
+static bool write_results(lua_State *L, const char *name, tl_Tensor *results) {
+  tl_Tensor *t = tli_check_tensor(L, 1, name);
+  if (!tli_same_sizes(t, results) || t->dtype != results->dtype)
+    return tli_fail(TL_EARG, "%s: the function has changed the tensor itself, from %s %s to %s %s",
+                    name, tli_sizes_str(results), tl_dtype_name((tl_DType)results->dtype),
+                    tli_sizes_str(t), tl_dtype_name((tl_DType)t->dtype));
+  TL_TRY(may_write(name, t));
+  tl_Tensor *there = tlo_to(results, TL_NODTYPE, false, false, tli_device(t), NULL);
+  return tli_write_back(name, t, there) && tli_inplace_done(name, t, NULL);
+}
+
+/* apply_(fn): fn(element); map_(other, fn): fn(element, other's element). What
+** the function returns becomes the element. Not differentiable. */
+static int elementwise(lua_State *L, const char *name, int n) {
+  tl_Tensor *t = tli_check_tensor(L, 1, name);
+  int fn = n + 1;
+  if (n == 2) tli_check_tensor(L, 2, name);
+  if (lua_type(L, fn) != LUA_TFUNCTION)
+    return tli_error(L, "%s: expected a function, got %s", name,
+                     tli_describe(L, tli_state(L), lua_isnone(L, fn) ? 0 : fn));
+  if (!may_write(name, t)) return tli_raise(L);
+  lua_settop(L, fn);
+  tl_Tensor *copies[2] = {push_copy(L, name, 1), NULL};
+  if (n == 2) {
+    copies[1] = push_copy(L, name, 2); /* a finalizer may have changed it, or the first */
+    if (!tli_same_sizes(copies[0], copies[1]))
+      return tli_error(L, "%s: expected tensors of one shape, got %s and %s", name,
+                       tli_sizes_str(copies[0]), tli_sizes_str(copies[1]));
+  }
+  if (!each_element(L, name, fn, n, copies) || !write_results(L, name, copies[0]))
+    return tli_raise(L);
+  for (int k = 1; k <= n; k++) tli_release_box(L, fn + k); /* not to wait for the collector */
+  lua_settop(L, 1);
+  return 1;
+}
+
+static int apply_(lua_State *L) { return elementwise(L, "apply_", 1); }
+static int map_(lua_State *L) { return elementwise(L, "map_", 2); }
+
+const luaL_Reg tli_apply_methods[] = {{"apply_", apply_}, {"map_", map_}, {NULL, NULL}};

@@ -1,0 +1,136 @@
+/*
+** new.c - tensors from Lua values: one pass finds the shape and the kind of
+** numbers, a second one stores them. A ragged table is refused with the path
+** of the first place that does not fit.
+*/
+#include <stdio.h>
+#include <string.h>
+
+#include "lua/tensor/value.h"
+
+typedef struct Scan {
+  lua_State *L;
+  tli_State *S;
+  int ndim; /* -1 until the first leaf */
+  int64_t sizes[TL_MAX_DIMS];
+  int64_t path[TL_MAX_DIMS + 1]; /* positions of where we are, from 1 */
+  bool integers, floats, booleans;
+  tl_DType tensors; /* dtype of 0-d tensors among the leaves */
+} Scan;
+
+static const char *path_str(const Scan *s, int depth) {
+  static _Thread_local char text[200];
+  size_t n = (size_t)snprintf(text, sizeof text, "data");
+  for (int d = 0; d < depth && n < sizeof text - 24; d++)
+    n += (size_t)snprintf(text + n, sizeof text - n, "[%lld]", (long long)s->path[d]);
+  return text;
+}
+
+/* A leaf: a number, a boolean or a one-element tensor, whose dtype is known even if it cannot be
+** read, with a message. */
+static bool leaf(lua_State *L, const tli_State *S, tl_Scalar *out, tl_DType *dtype) {
+  *dtype = TL_NODTYPE;
+  if (tli_to_scalar(L, -1, out)) return true;
+  tl_Tensor *t = lua_type(L, -1) == LUA_TUSERDATA ? tli_to_tensor(L, S, lua_gettop(L)) : NULL;
+  if (t == NULL || t->numel != 1) return false;
+  *dtype = (tl_DType)t->dtype;
+  return tli_read_scalar(t, out);
+}
+
+static bool scan_leaf(Scan *s, int depth) {
+  tl_Scalar value;
+  tl_DType dtype;
+  if (!leaf(s->L, s->S, &value, &dtype)) {
+    if (dtype != TL_NODTYPE) return false;
+    return tli_fail(TL_EARG, "tensor: %s: expected a number, a boolean or a table, got %s",
+                    path_str(s, depth), tli_describe(s->L, s->S, lua_gettop(s->L)));
+  }
+  if (s->ndim < 0) s->ndim = depth;
+  if (depth != s->ndim)
+    return tli_fail(TL_ESHAPE, "tensor: %s: expected a table of %lld elements, got a number",
+                    path_str(s, depth), (long long)s->sizes[depth]);
+  if (dtype != TL_NODTYPE)
+    s->tensors = s->tensors == TL_NODTYPE ? dtype : tli_dtype_promote(s->tensors, dtype);
+  else if (value.kind == TL_BOOLEAN)
+    s->booleans = true;
+  else if (value.kind == TL_INTEGER)
+    s->integers = true;
+  else
+    s->floats = true;
+  return true;
+}
+
+/* The value on top of the stack, at `depth`. */
+static bool scan(Scan *s, int depth) {
+  lua_State *L = s->L;
+  if (lua_type(L, -1) != LUA_TTABLE) return scan_leaf(s, depth);
+  int64_t n = (int64_t)lua_rawlen(L, -1);
+  if (depth == TL_MAX_DIMS)
+    return tli_fail(TL_ESHAPE, "tensor: tables are nested deeper than %d", TL_MAX_DIMS);
+  if (s->ndim >= 0 && depth >= s->ndim)
+    return tli_fail(TL_ESHAPE, "tensor: %s: expected a number, got a table", path_str(s, depth));
+  if (s->sizes[depth] < 0) s->sizes[depth] = n;
+  if (n != s->sizes[depth])
+    return tli_fail(TL_ESHAPE, "tensor: %s: expected %lld elements, as before, got %lld",
+                    path_str(s, depth), (long long)s->sizes[depth], (long long)n);
+  if (n == 0) {
+    if (s->ndim >= 0 && s->ndim != depth + 1)
+      return tli_fail(TL_ESHAPE, "tensor: %s: expected tables in it, got an empty table",
+                      path_str(s, depth));
+    lua_pushnil(L);
+    if (lua_next(L, -2)) {
+      lua_pop(L, 2);
+      return tli_fail(TL_EARG, "tensor: %s: expected a list, got a table with names",
+                      path_str(s, depth));
+    }
+    s->ndim = depth + 1;
+  }
+  luaL_checkstack(L, 4, "tensor");
+  for (int64_t i = 1; i <= n; i++) {
+    s->path[depth] = i;
+    lua_rawgeti(L, -1, i);
+    bool ok = scan(s, depth + 1);
+    lua_pop(L, 1);
+    if (!ok) return false;
+  }
+  return true;
+}
+
+static tl_DType scanned_dtype(const Scan *s) {
+  tl_DType dtype = s->floats     ? tli_default_dtype()
+                   : s->integers ? TL_I64
+                   : s->booleans ? TL_BOOL
+                                 : TL_NODTYPE;
+  if (s->tensors == TL_NODTYPE) return dtype == TL_NODTYPE ? tli_default_dtype() : dtype;
+  if (dtype == TL_NODTYPE || tli_dtype_category(dtype) <= tli_dtype_category(s->tensors))
+    return s->tensors;
+  return dtype;
+}
+
+static char *store(lua_State *L, const tli_State *S, char *to, tl_DType dtype) {
+  if (lua_type(L, -1) == LUA_TTABLE) {
+    int64_t n = (int64_t)lua_rawlen(L, -1);
+    for (int64_t i = 1; i <= n; i++) {
+      lua_rawgeti(L, -1, i);
+      to = store(L, S, to, dtype);
+      lua_pop(L, 1);
+    }
+    return to;
+  }
+  tl_Scalar value;
+  tl_DType ignored;
+  if (leaf(L, S, &value, &ignored)) tli_store(to, dtype, value);
+  return to + tl_dtype_size(dtype);
+}
+
+tl_Tensor *tli_from_lua(lua_State *L, int index, tl_DType dtype) {
+  Scan s = {.L = L, .S = tli_state(L), .ndim = -1, .tensors = TL_NODTYPE};
+  for (int d = 0; d < TL_MAX_DIMS; d++) s.sizes[d] = -1;
+  lua_pushvalue(L, index);
+  if (!scan(&s, 0)) return NULL;
+  if (dtype == TL_NODTYPE) dtype = scanned_dtype(&s);
+  tl_Tensor *t = tli_empty(dtype, TLI_CPU, s.ndim, s.sizes);
+  if (t && t->numel > 0) store(L, s.S, (char *)tli_data(t), dtype);
+  lua_pop(L, 1);
+  return t;
+}

@@ -1,0 +1,62 @@
+/*
+** optim.c - what an optimizer's step takes, gathered from the tables where the
+** optimizer keeps it: in Lua that would cost as much as the step of a small model.
+*/
+#include "lua/tensor/value.h"
+
+/* Stack indices of the arguments. */
+enum { PARAMS = 1, STATES, OFFSET, NAMES, CLOCKS, TO_PARAMS, TO_STATES, TO_CLOCKS, ARGUMENTS };
+
+static int refuse(lua_State *L, int index) {
+  return tli_error(L, "_gather_step: argument %d: got %s", index,
+                   tli_describe(L, tli_state(L), index));
+}
+
+/* Copies the fields of a state, which is on top of the stack, to the list at `to`, behind
+** those of n others; false where one is missing. */
+static bool copy_fields(lua_State *L, int names, lua_Integer count, int to, lua_Integer n) {
+  int state = lua_gettop(L);
+  for (lua_Integer k = 1; k <= count; k++) {
+    lua_rawgeti(L, names, k);
+    lua_gettable(L, state);
+    if (!lua_toboolean(L, -1)) return false;
+    lua_rawseti(L, to, n * count + k);
+  }
+  return true;
+}
+
+/* _gather_step(params, states, offset, names, clocks, to_params, to_states, to_clocks): the
+** parameters that have a gradient, and of each one's state, states[offset + i], the fields
+** that names and clocks list. Returns how many parameters there are; nil where a state, or a
+** field of one, is missing. */
+static int gather_step(lua_State *L) {
+  tli_State *S = tli_state(L);
+  lua_settop(L, ARGUMENTS - 1);
+  for (int i = 1; i < ARGUMENTS; i++)
+    if (lua_type(L, i) != (i == OFFSET ? LUA_TNUMBER : LUA_TTABLE)) return refuse(L, i);
+  lua_Integer offset = lua_tointeger(L, OFFSET), count = (lua_Integer)lua_rawlen(L, PARAMS);
+  lua_Integer names = (lua_Integer)lua_rawlen(L, NAMES),
+              clocks = (lua_Integer)lua_rawlen(L, CLOCKS);
+  lua_Integer n = 0;
+  for (lua_Integer i = 1; i <= count; i++) {
+    lua_rawgeti(L, PARAMS, i);
+    const tl_Tensor *t = tli_to_tensor(L, S, -1);
+    if (t == NULL) return refuse(L, PARAMS);
+    if (t->autograd && t->autograd->grad) {
+      if (lua_geti(L, STATES, offset + i) != LUA_TTABLE ||
+          !copy_fields(L, NAMES, names, TO_STATES, n) ||
+          !copy_fields(L, CLOCKS, clocks, TO_CLOCKS, n))
+        return 0;
+      lua_pop(L, 1);
+      lua_rawseti(L, TO_PARAMS, ++n);
+    } else {
+      lua_pop(L, 1);
+    }
+  }
+  lua_pushinteger(L, n);
+  return 1;
+}
+
+void tli_open_optim(lua_State *L) {
+  tli_set_functions(L, (const luaL_Reg[]){{"_gather_step", gather_step}, {NULL, NULL}});
+}

@@ -1,0 +1,668 @@
+/*
+** parcel.c - packing values; see parcel.h, and parcel_format.h for the bytes.
+**
+** Invariant: while Lua may raise, the parcel that is being written belongs to a
+** userdata on the stack.
+*/
+#include "lua/workers/parcel_format.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lua/tensor/value.h"
+
+/* ---- the parcel ---------------------------------------------------------------- */
+
+void tli_parcel_free(tli_Parcel *p) {
+  if (p == NULL) return;
+  for (int i = 0; i < p->ntensors; i++) tli_release(p->tensors[i]);
+  free(p->tensors);
+  free(p->bytes);
+  free(p);
+}
+
+static int holder_gc(lua_State *L) {
+  tli_Parcel **holder = (tli_Parcel **)lua_touserdata(L, 1);
+  tli_parcel_free(*holder);
+  *holder = NULL;
+  return 0;
+}
+
+/* Pushes a userdata that owns a parcel, an empty one. */
+static tli_Parcel **push_holder(lua_State *L) {
+  tli_Parcel **holder = (tli_Parcel **)lua_newuserdatauv(L, sizeof *holder, 0);
+  *holder = NULL;
+  if (luaL_newmetatable(L, "torch.Parcel")) {
+    lua_pushcfunction(L, holder_gc);
+    lua_setfield(L, -2, "__gc");
+  }
+  lua_setmetatable(L, -2);
+  *holder = (tli_Parcel *)calloc(1, sizeof **holder);
+  if (*holder == NULL) luaL_error(L, "not enough memory");
+  return holder;
+}
+
+/* ---- writing -------------------------------------------------------------------- */
+
+/* Where a value is, for messages: outermost last. */
+typedef struct Place {
+  const struct Place *outer;
+  const char *kind; /* "field", "upvalue", ... */
+  char name[64];
+} Place;
+
+typedef struct Packer {
+  lua_State *L;
+  tli_State *S;
+  tli_Parcel *p; /* borrowed from the holder */
+  const char *what;
+  bool first_one;
+  int classes;  /* stack index, 0: none */
+  int numbers;  /* of a table: value -> number */
+  int upvalues; /* of a table: a cell's address -> {function's number, which} */
+  int known;    /* of a table: value -> {module, field}; or of nil, until one is asked for */
+  int count;
+  int depth;
+} Packer;
+
+static bool put(tli_Parcel *p, const void *bytes, size_t n) {
+  if (p->n + n > p->room) {
+    size_t room = p->room * 2 + n + 64;
+    char *grown = (char *)realloc(p->bytes, room);
+    if (grown == NULL) return false;
+    p->bytes = grown;
+    p->room = room;
+  }
+  if (n > 0) memcpy(p->bytes + p->n, bytes, n);
+  p->n += n;
+  return true;
+}
+
+static void write_bytes(Packer *k, const void *bytes, size_t n) {
+  if (!put(k->p, bytes, n)) luaL_error(k->L, "not enough memory");
+}
+
+static void write_tag(Packer *k, Tag tag) {
+  char c = (char)tag;
+  write_bytes(k, &c, 1);
+}
+
+static void write_whole(Packer *k, int64_t n) { write_bytes(k, &n, sizeof n); }
+
+static void write_text(Packer *k, const char *text, size_t n) {
+  write_whole(k, (int64_t)n);
+  write_bytes(k, text, n);
+}
+
+/* The string at an index, without a tag. */
+static void write_string(Packer *k, int index) {
+  size_t n;
+  const char *text = lua_tolstring(k->L, index, &n);
+  write_text(k, text, n);
+}
+
+/* Of a long way to the value its two ends are told. */
+static int refuse(Packer *k, const Place *place, const char *why) {
+  enum { INNER = 6, OUTER = 3 };
+  luaL_Buffer b;
+  luaL_buffinit(k->L, &b);
+  int places = 0, n = 0;
+  for (const Place *at = place; at; at = at->outer) places++;
+  for (const Place *at = place; at; at = at->outer) {
+    if (++n > INNER && n <= places - OUTER) {
+      if (n == INNER + 1) luaL_addstring(&b, "... of ");
+      continue;
+    }
+    luaL_addstring(&b, at->kind);
+    luaL_addstring(&b, at->name);
+    luaL_addstring(&b, at->outer ? " of " : "");
+  }
+  luaL_pushresult(&b);
+  return tli_error(k->L, "%s: %s%s%s", k->what, lua_tostring(k->L, -1), place ? " is " : "", why);
+}
+
+static void name_key(lua_State *L, int index, Place *at) {
+  if (lua_type(L, index) == LUA_TSTRING)
+    snprintf(at->name, sizeof at->name, "'%.50s'", lua_tostring(L, index));
+  else if (lua_isinteger(L, index))
+    snprintf(at->name, sizeof at->name, "[%lld]", (long long)lua_tointeger(L, index));
+  else
+    snprintf(at->name, sizeof at->name, "[a %s]", luaL_typename(L, index));
+}
+
+/* ---- what both sides have ---- */
+
+/* known[value on top] = {module, field}, unless there is one; pops the value. */
+static void enter(lua_State *L, int known, const char *module, const char *field) {
+  lua_pushvalue(L, -1);
+  if (lua_rawget(L, known) != LUA_TNIL) {
+    lua_pop(L, 2);
+    return;
+  }
+  lua_pop(L, 1);
+  lua_createtable(L, 2, 0);
+  lua_pushstring(L, module);
+  lua_rawseti(L, -2, 1);
+  lua_pushstring(L, field);
+  lua_rawseti(L, -2, 2);
+  lua_rawset(L, known);
+}
+
+/* Whether the table at an index is a class of tlua.class. */
+static bool is_class(lua_State *L, int index) {
+  bool is = lua_istable(L, index) && lua_getmetatable(L, index);
+  if (!is) return false;
+  lua_pushliteral(L, "ancestors");
+  is = lua_rawget(L, -2) == LUA_TTABLE;
+  lua_pop(L, 2);
+  return is;
+}
+
+/* The fields of a module that are taken as the same on both sides: functions and
+** classes; of the globals those in C alone, since others are the program's; of the
+** library's and Lua's own modules tables, too. */
+static void enter_fields(lua_State *L, int known, const char *module, int table) {
+  bool globals = strcmp(module, LUA_GNAME) == 0;
+  bool ours = strncmp(module, "tlua", 4) == 0;
+  lua_pushnil(L);
+  while (lua_next(L, table)) {
+    int type = lua_type(L, -1);
+    bool same = globals              ? lua_iscfunction(L, -1)
+                : type == LUA_TTABLE ? ours || is_class(L, lua_gettop(L))
+                                     : type == LUA_TFUNCTION;
+    if (same && lua_type(L, -2) == LUA_TSTRING)
+      enter(L, known, module, lua_tostring(L, -2));
+    else
+      lua_pop(L, 1);
+  }
+}
+
+/* Replaces the nil at k->known by a table of what the modules hold. */
+static void find_known(Packer *k) {
+  lua_State *L = k->L;
+  lua_newtable(L);
+  int known = lua_gettop(L);
+  luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
+  int loaded = lua_gettop(L);
+  for (int pass = 0; pass < 2; pass++) { /* modules themselves before fields of others */
+    lua_pushnil(L);
+    while (lua_next(L, loaded)) {
+      const char *name = lua_type(L, -2) == LUA_TSTRING ? lua_tostring(L, -2) : NULL;
+      int type = lua_type(L, -1);
+      if (name && pass == 0 && (type == LUA_TTABLE || type == LUA_TFUNCTION)) {
+        lua_pushvalue(L, -1);
+        enter(L, known, name, "");
+      } else if (name && pass == 1 && type == LUA_TTABLE) {
+        enter_fields(L, known, name, lua_gettop(L));
+      }
+      lua_pop(L, 1);
+    }
+  }
+  lua_pop(L, 1);
+  lua_replace(L, k->known);
+}
+
+/* Writes the table or function at an index by name, if it has one. */
+static bool write_known(Packer *k, int index) {
+  lua_State *L = k->L;
+  lua_pushglobaltable(L);
+  bool globals = lua_rawequal(L, -1, index);
+  tli_push_environment(L);
+  bool environment = lua_rawequal(L, -1, index);
+  lua_pop(L, 2);
+  if (globals || environment) {
+    write_tag(k, globals ? GLOBALS : ENVIRONMENT);
+    return true;
+  }
+  if (k->classes && !k->first_one) {
+    lua_pushvalue(L, index);
+    bool numbered = lua_rawget(L, k->classes) == LUA_TNUMBER;
+    if (numbered) {
+      write_tag(k, KNOWN_CLASS);
+      write_whole(k, lua_tointeger(L, -1));
+    }
+    lua_pop(L, 1);
+    if (numbered) return true;
+  }
+  if (lua_isnil(L, k->known)) find_known(k);
+  lua_pushvalue(L, index);
+  bool known = lua_rawget(L, k->known) == LUA_TTABLE;
+  if (known) {
+    write_tag(k, MODULE);
+    for (int i = 1; i <= 2; i++) {
+      lua_rawgeti(L, -1, i);
+      write_string(k, -1);
+      lua_pop(L, 1);
+    }
+  }
+  lua_pop(L, 1);
+  return known;
+}
+
+/* ---- each kind of value ---- */
+
+static void write_value(Packer *k, int index, const Place *place);
+
+/* Gives the value at an index its number. */
+static void number(Packer *k, int index) {
+  lua_pushvalue(k->L, index);
+  lua_pushinteger(k->L, ++k->count);
+  lua_rawset(k->L, k->numbers);
+}
+
+static bool written_before(Packer *k, int index) {
+  lua_pushvalue(k->L, index);
+  bool before = lua_rawget(k->L, k->numbers) == LUA_TNUMBER;
+  if (before) {
+    write_tag(k, AGAIN);
+    write_whole(k, lua_tointeger(k->L, -1));
+  }
+  lua_pop(k->L, 1);
+  return before;
+}
+
+static void write_tensor(Packer *k, int index, const Place *place) {
+  tl_Tensor *t = tli_to_tensor(k->L, k->S, index);
+  tli_Parcel *p = k->p;
+  if (t == NULL) {
+    refuse(k, place, "a tensor that was released");
+    return; /* never reached, since refuse raises */
+  }
+  if (tli_device(t).type != TL_CPU)
+    refuse(k, place, "a tensor of a device; only tensors of the CPU travel to other threads");
+  bool wants = t->flags & TLI_REQUIRES_GRAD;
+  if (!wants && tli_requires_grad(t))
+    refuse(k, place, "a tensor that belongs to a graph; detach() it to send it to another thread");
+  if (p->ntensors == p->tensor_room) {
+    int room = p->tensor_room * 2 + 8;
+    tl_Tensor **grown = (tl_Tensor **)realloc(p->tensors, (size_t)room * sizeof *grown);
+    if (grown == NULL) luaL_error(k->L, "not enough memory");
+    p->tensors = grown;
+    p->tensor_room = room;
+  }
+  tl_Tensor *alias = tli_detached(t);
+  if (alias == NULL) tli_raise(k->L);
+  alias->flags |= t->flags & TLI_PARAMETER;
+  p->tensors[p->ntensors++] = alias;
+  number(k, index);
+  write_tag(k, TENSOR);
+  write_bytes(k, &wants, 1);
+}
+
+static void write_entries(Packer *k, int table, const Place *place) {
+  lua_State *L = k->L;
+  lua_pushnil(L);
+  while (lua_next(L, table)) {
+    Place at = {place, "field ", ""};
+    name_key(L, lua_gettop(L) - 1, &at);
+    write_value(k, lua_gettop(L) - 1, &at);
+    write_value(k, lua_gettop(L), &at);
+    lua_pop(L, 1);
+  }
+  write_tag(k, END);
+}
+
+/* A class: its metatable's `parent`, and its own fields but those that every class
+** gets when it is made. The parent comes first, since its fields may hold the class. */
+static void write_class(Packer *k, int index, const Place *place) {
+  lua_State *L = k->L;
+  lua_getmetatable(L, index);
+  lua_pushliteral(L, "parent");
+  lua_rawget(L, -2);
+  lua_remove(L, -2);
+  int parent = lua_gettop(L);
+  Place at = {place, "parent of the class", ""};
+  if (!lua_isnil(L, parent)) {
+    write_tag(k, BEFORE);
+    write_value(k, parent, &at);
+    if (written_before(k, index)) {
+      lua_pop(L, 1);
+      return;
+    }
+  }
+  write_tag(k, CLASS);
+  lua_pushliteral(L, "__name");
+  lua_rawget(L, index);
+  write_string(k, -1);
+  lua_pop(L, 1);
+  write_value(k, parent, &at);
+  lua_pop(L, 1);
+  number(k, index); /* after the parent: the reader makes it so */
+  if (k->classes && k->first_one) {
+    lua_pushvalue(L, index);
+    lua_rawseti(L, k->classes, k->count);
+    lua_pushvalue(L, index);
+    lua_pushinteger(L, k->count);
+    lua_rawset(L, k->classes);
+  }
+  write_entries(k, index, place);
+}
+
+static void write_table(Packer *k, int index, const Place *place) {
+  lua_State *L = k->L;
+  if (is_class(L, index)) {
+    write_class(k, index, place);
+    return;
+  }
+  number(k, index);
+  if (lua_getmetatable(L, index)) {
+    write_tag(k, WITH_META);
+    Place at = {place, "metatable", ""};
+    write_value(k, lua_gettop(L), &at);
+    lua_pop(L, 1);
+  } else {
+    write_tag(k, TABLE);
+  }
+  write_entries(k, index, place);
+}
+
+static int write_code(lua_State *L, const void *bytes, size_t n, void *parcel) {
+  (void)L;
+  return !put((tli_Parcel *)parcel, bytes, n);
+}
+
+/* One upvalue's value is on top of the stack: itself, or the function that has
+** brought the same cell before. */
+static void write_upvalue(Packer *k, int function, int self, int i, const Place *place) {
+  lua_State *L = k->L;
+  void *cell = lua_upvalueid(L, function, i);
+  if (lua_rawgetp(L, k->upvalues, cell) == LUA_TTABLE) {
+    write_tag(k, JOIN);
+    for (int part = 1; part <= 2; part++) {
+      lua_rawgeti(L, -1, part);
+      write_whole(k, lua_tointeger(L, -1));
+      lua_pop(L, 1);
+    }
+    lua_pop(L, 1);
+    return;
+  }
+  lua_pop(L, 1);
+  lua_createtable(L, 2, 0);
+  lua_pushinteger(L, self);
+  lua_rawseti(L, -2, 1);
+  lua_pushinteger(L, i);
+  lua_rawseti(L, -2, 2);
+  lua_rawsetp(L, k->upvalues, cell);
+  write_value(k, lua_gettop(L), place);
+}
+
+static void write_function(Packer *k, int index, const Place *place) {
+  lua_State *L = k->L;
+  if (lua_iscfunction(L, index))
+    refuse(k, place, "a function written in C that belongs to no module");
+  number(k, index);
+  int self = k->count;
+  write_tag(k, FUNCTION);
+  size_t size_at = k->p->n;
+  write_whole(k, 0);
+  lua_pushvalue(L, index);
+  if (lua_dump(L, write_code, k->p, 0) != 0) luaL_error(L, "not enough memory");
+  lua_Debug ar;
+  lua_getinfo(L, ">uS", &ar);
+  int64_t size = (int64_t)(k->p->n - size_at - sizeof size);
+  memcpy(k->p->bytes + size_at, &size, sizeof size);
+  write_whole(k, ar.nups);
+  Place at = {place, "", ""};
+  char kind[160];
+  snprintf(kind, sizeof kind, "the function at %.100s:%d, upvalue ", ar.short_src, ar.linedefined);
+  at.kind = kind;
+  for (int i = 1; i <= ar.nups; i++) {
+    const char *name = lua_getupvalue(L, index, i);
+    snprintf(at.name, sizeof at.name, "'%.50s'", name ? name : "?");
+    write_upvalue(k, index, self, i, &at);
+    lua_pop(L, 1);
+  }
+}
+
+static void write_userdata(Packer *k, int index, const Place *place) {
+  lua_State *L = k->L;
+  if (tli_to_box(L, k->S, index)) {
+    write_tensor(k, index, place);
+    return;
+  }
+  const char *device = tli_to_device_name(L, index);
+  if (device) {
+    number(k, index);
+    write_tag(k, DEVICE);
+    lua_pushstring(L, device);
+    write_string(k, -1);
+    lua_pop(L, 1);
+    return;
+  }
+  tli_Generator *g = tli_to_generator(L, index);
+  if (g == NULL) {
+    const char *name =
+        luaL_getmetafield(L, index, "__name") == LUA_TSTRING ? lua_tostring(L, -1) : "userdata";
+    char why[128];
+    snprintf(why, sizeof why, "a %.60s, which cannot travel to another thread",
+             strcmp(name, LUA_FILEHANDLE) == 0 ? "file" : name);
+    refuse(k, place, why);
+  }
+  number(k, index);
+  write_tag(k, GENERATOR);
+  write_whole(k, (int64_t)g->seed);
+  write_whole(k, (int64_t)g->offset);
+  lua_pushstring(L, tli_device_str(tli_generator_device(L, index)));
+  write_string(k, -1);
+  lua_pop(L, 1);
+}
+
+/* Plain tables are met most often, and in later parcels they are data. */
+static bool may_be_known(Packer *k, int index) {
+  if (k->first_one || lua_type(k->L, index) != LUA_TTABLE) return true;
+  if (!lua_getmetatable(k->L, index)) return false;
+  lua_pop(k->L, 1);
+  return true;
+}
+
+static void write_object(Packer *k, int index, const Place *place) {
+  int type = lua_type(k->L, index);
+  if (written_before(k, index)) return;
+  if (++k->depth > DEEPEST) refuse(k, place, "nested too deeply");
+  luaL_checkstack(k->L, 20, k->what);
+  if (type == LUA_TUSERDATA) {
+    write_userdata(k, index, place);
+  } else if (type == LUA_TTABLE || type == LUA_TFUNCTION) {
+    if (may_be_known(k, index) && write_known(k, index)) {
+      /* that was all */
+    } else if (type == LUA_TTABLE) {
+      write_table(k, index, place);
+    } else {
+      write_function(k, index, place);
+    }
+  } else {
+    char why[96];
+    snprintf(why, sizeof why, "a %s, which cannot travel to another thread",
+             type == LUA_TTHREAD ? "coroutine" : "pointer of C");
+    refuse(k, place, why);
+  }
+  k->depth--;
+}
+
+static void write_value(Packer *k, int index, const Place *place) {
+  lua_State *L = k->L;
+  switch (lua_type(L, index)) {
+  case LUA_TNIL: write_tag(k, NIL); break;
+  case LUA_TBOOLEAN: write_tag(k, lua_toboolean(L, index) ? TRUE_ : FALSE_); break;
+  case LUA_TNUMBER:
+    if (lua_isinteger(L, index)) {
+      write_tag(k, INTEGER);
+      write_whole(k, lua_tointeger(L, index));
+    } else {
+      lua_Number x = lua_tonumber(L, index);
+      write_tag(k, FLOAT);
+      write_bytes(k, &x, sizeof x);
+    }
+    break;
+  case LUA_TSTRING:
+    write_tag(k, STRING);
+    write_string(k, index);
+    break;
+  default: write_object(k, index, place);
+  }
+}
+
+/* ---- globals ---- */
+
+/* Whether bytecode in the parcel names a global: the string stands there, in Lua 5.4
+** behind its length. That a local has the name, too, costs no more than room. */
+static bool named(const tli_Parcel *p, const char *name, size_t n) {
+  const char *at = p->bytes, *end = p->bytes + p->n;
+  while (n > 0 && (at = (const char *)memchr(at, name[0], (size_t)(end - at))) != NULL) {
+    if ((size_t)(end - at) < n) return false;
+    bool length = at > p->bytes;
+#if LUA_VERSION_NUM == 504
+    length = length && (n >= 126 || (unsigned char)at[-1] == (0x80 | (n + 1)));
+#endif
+    if (length && memcmp(at, name, n) == 0) return true;
+    at++;
+  }
+  return false;
+}
+
+/* In protected mode: (packer, name, value). */
+static int write_global(lua_State *L) {
+  Packer *k = (Packer *)lua_touserdata(L, 1);
+  Place at = {NULL, "the global ", ""};
+  name_key(L, 2, &at);
+  /* the tables of the packer are up the stack of the calling function: here as 4 to 7 */
+  Packer inner = *k;
+  inner.L = L;
+  inner.classes = k->classes ? 4 : 0;
+  inner.numbers = 5;
+  inner.upvalues = 6;
+  inner.known = 7;
+  write_value(&inner, 3, &at);
+  k->count = inner.count;
+  lua_settop(L, 7);
+  return 1; /* what is known now */
+}
+
+/* Whether the value at an index is a number that was given after `count`. */
+static bool is_late(lua_State *L, int index, int count) {
+  return lua_isinteger(L, index) && lua_tointeger(L, index) > count;
+}
+
+/* Of the classes, which are entered by number and by themselves. */
+static void forget_classes(lua_State *L, int classes, int count) {
+  lua_pushnil(L);
+  while (lua_next(L, classes)) {
+    bool late = is_late(L, -1, count) || is_late(L, -2, count);
+    lua_pop(L, 1);
+    if (!late) continue;
+    lua_pushvalue(L, -1);
+    lua_pushnil(L);
+    lua_rawset(L, classes);
+  }
+}
+
+/* Forgets the numbers from `count` on, after a global that failed. */
+static void forget(Packer *k, int count) {
+  lua_State *L = k->L;
+  if (k->classes) forget_classes(L, k->classes, count);
+  lua_pushnil(L);
+  while (lua_next(L, k->numbers)) {
+    bool late = lua_tointeger(L, -1) > count;
+    lua_pop(L, 1);
+    if (!late) continue;
+    lua_pushvalue(L, -1);
+    lua_pushnil(L);
+    lua_rawset(L, k->numbers);
+  }
+  lua_pushnil(L);
+  while (lua_next(L, k->upvalues)) {
+    lua_rawgeti(L, -1, 1);
+    bool late = lua_tointeger(L, -1) > count;
+    lua_pop(L, 2);
+    if (!late) continue;
+    lua_pushvalue(L, -1);
+    lua_pushnil(L);
+    lua_rawset(L, k->upvalues);
+  }
+}
+
+/* The name and the value of a global are on top of the stack; both stay. */
+static void try_global(Packer *k) {
+  lua_State *L = k->L;
+  int value = lua_gettop(L), name = value - 1;
+  write_tag(k, STRING);
+  write_string(k, name);
+  int count = k->count, ntensors = k->p->ntensors;
+  size_t n = k->p->n;
+  lua_pushcfunction(L, write_global);
+  lua_pushlightuserdata(L, k);
+  lua_pushvalue(L, name);
+  lua_pushvalue(L, value);
+  if (k->classes)
+    lua_pushvalue(L, k->classes);
+  else
+    lua_pushnil(L);
+  lua_pushvalue(L, k->numbers);
+  lua_pushvalue(L, k->upvalues);
+  lua_pushvalue(L, k->known);
+  if (lua_pcall(L, 7, 1, 0) == LUA_OK) {
+    lua_replace(L, k->known);
+    return;
+  }
+  k->count = count;
+  k->p->n = n;
+  while (k->p->ntensors > ntensors) tli_release(k->p->tensors[--k->p->ntensors]);
+  forget(k, count);
+  write_tag(k, MISSING);
+  luaL_tolstring(L, -1, NULL);
+  write_string(k, -1);
+  lua_pop(L, 2);
+}
+
+/* The globals that the functions in the parcel name, and those that these name. */
+static void write_globals(Packer *k) {
+  lua_State *L = k->L;
+  lua_newtable(L); /* names that are done */
+  int done = lua_gettop(L);
+  lua_pushglobaltable(L);
+  int globals = lua_gettop(L);
+  for (bool more = true; more;) {
+    more = false;
+    lua_pushnil(L);
+    while (lua_next(L, globals)) {
+      size_t n;
+      bool is_name = lua_type(L, -2) == LUA_TSTRING;
+      const char *name = is_name ? lua_tolstring(L, -2, &n) : NULL;
+      lua_pushvalue(L, -2);
+      bool old = name == NULL || lua_rawget(L, done) != LUA_TNIL;
+      lua_settop(L, globals + 2);
+      if (!old && named(k->p, name, n)) {
+        lua_pushvalue(L, -2);
+        lua_pushboolean(L, 1);
+        lua_rawset(L, done);
+        try_global(k);
+        more = true;
+      }
+      lua_pop(L, 1);
+    }
+  }
+  write_tag(k, END);
+  lua_settop(L, done - 1);
+}
+
+tli_Parcel *tli_parcel_pack(lua_State *L, const char *what, int first, int classes,
+                            bool first_one) {
+  int last = lua_gettop(L);
+  luaL_checkstack(L, 20, what);
+  tli_Parcel **holder = push_holder(L);
+  Packer k = {L, tli_state_find(L), *holder, what, first_one, classes, 0, 0, 0, 0, 0};
+  lua_newtable(L);
+  k.numbers = lua_gettop(L);
+  lua_newtable(L);
+  k.upvalues = lua_gettop(L);
+  lua_pushnil(L);
+  k.known = lua_gettop(L);
+  (*holder)->nvalues = last - first + 1;
+  for (int i = first; i <= last; i++) write_value(&k, i, NULL);
+  if (first_one) write_globals(&k);
+  tli_Parcel *parcel = *holder;
+  *holder = NULL;
+  lua_settop(L, first - 1);
+  return parcel;
+}
