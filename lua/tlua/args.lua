@@ -8,6 +8,10 @@
 -- Arguments are taken by position and, from a table with string keys as the last argument, by
 -- name. A parameter without default must be given, unless its type ends in `?`. A wrong argument
 -- is an error at the line of the user who wrote it.
+--
+-- Functions without a signature read their options by over_defaults, if a table holds the options'
+-- defaults, or pass a table of options to check_options. An option that is not known is refused by
+-- all of these with the nearest name and a list of the options.
 
 local torch = require "tlua"
 local near = require "tlua.utils.near"
@@ -113,6 +117,11 @@ local types = {
    tensor = {"a tensor", function(value)
       return torch.is_tensor(value) and value or nil
    end},
+   scalar = {"a number or a tensor with one", function(value)
+      if type(value) == "number" then return value end
+      local fits = torch.is_tensor(value) and value:numel() == 1 and value:is_floating_point()
+      return fits and value or nil
+   end},
 }
 
 --- The signatures of all functions that were declared so far, by title.
@@ -166,36 +175,127 @@ local function is_options(value)
 end
 
 local function convert(signature, parameter, value)
-   for _, conversion in ipairs(parameter) do
-      local converted = conversion(value)
+   for i = 1, #parameter do
+      local converted = parameter[i](value)
       if converted ~= nil then return converted end
    end
    torch.raise(("%s: %s: expected %s, got %s"):format(
       signature.title, parameter.name, parameter.expected, M.describe(value)))
 end
 
-local function take_options(signature, given, options)
+-- The names in lists and in tables with names as keys: in a list's order, else sorted.
+local function names_in(...)
+   local names = {}
+   for _, known in ipairs {...} do
+      local list = known[1] ~= nil and known or {}
+      if list ~= known then
+         for name in pairs(known) do list[#list + 1] = name end
+         table.sort(list)
+      end
+      table.move(list, 1, #list, #names + 1, names)
+   end
+   return names
+end
+
+--- Raises `title: unknown option <key>; did you mean X?; there are A, B and C`.
+---@param title string  of the function
+---@param key any  the option that is not known
+---@param ... string[]|table<string, any>  the options: lists, or tables with the names as keys
+function M.unknown_option(title, key, ...)
+   local names = names_in(...)
+   key = tostring(key)
+   torch.raise(("%s: unknown option %s%s; there are %s"):format(title, key, near.hint(key, names),
+      table.concat(names, ", ")))
+end
+
+--- Refuses a value that is no table of options, and options that are not known.
+---@param title string  of the function
+---@param options any  nil passes
+---@param ... string  the names of all options
+function M.check_options(title, options, ...)
+   if options == nil then return end
+   if type(options) ~= "table" or getmetatable(options) then
+      M.refuse(title, "options", "a table", options)
+   end
+   for key in pairs(options) do
+      local known = false
+      for i = 1, select("#", ...) do known = known or key == select(i, ...) end
+      if not known then M.unknown_option(title, key, {...}) end
+   end
+end
+
+--- Whether a value fits an option with a default: it has the default's type, or the type that
+--- `kinds` names.
+---@param value any
+---@param default any
+---@param kind? string  a type as signatures have it, such as "scalar"
+---@return boolean fits
+---@return string expected
+function M.fits_default(value, default, kind)
+   if kind then return types[kind][2](value) ~= nil, types[kind][1] end
+   return type(value) == type(default), "a " .. type(default)
+end
+
+--- Options whose defaults are in a table: the given values, and copies of the other defaults.
+---@param title string  of the function
+---@param given table
+---@param defaults table<string, any>
+---@param kinds table<string, string>  the type of options that may have another than their default
+---@param ... table<string, any>  names as keys: further options, which may be of any type
+---@return table options
+function M.over_defaults(title, given, defaults, kinds, ...)
+   local options = {}
+   for key, value in pairs(given) do
+      local default = defaults[key]
+      if default ~= nil then
+         local fits, expected = M.fits_default(value, default, kinds[key])
+         if not fits then M.refuse(title, key, expected, value) end
+      else
+         local known = false
+         for i = 1, select("#", ...) do known = known or select(i, ...)[key] ~= nil end
+         if not known then M.unknown_option(title, key, defaults, ...) end
+      end
+      options[key] = value
+   end
+   for key, value in pairs(defaults) do
+      if options[key] == nil then
+         options[key] = type(value) == "table" and table.move(value, 1, #value, 1, {}) or value
+      end
+   end
+   return options
+end
+
+local function names_of(signature)
+   local names = {}
+   for i, parameter in ipairs(signature) do names[i] = parameter.name end
+   return names
+end
+
+-- The arguments by name: the first n of a list, and the options.
+local function by_name(signature, list, n, options)
+   local given = {}
+   for i = 1, n do given[signature[i].name] = list[i] end
    for key, value in pairs(options) do
       if not signature.by_name[key] then
-         local names = {}
-         for i, parameter in ipairs(signature) do names[i] = parameter.name end
-         torch.raise(("%s: unknown option %s%s; there are %s"):format(signature.title, key,
-            near.hint(key, signature.by_name), table.concat(names, ", ")))
+         M.unknown_option(signature.title, key, names_of(signature))
       end
       if given[key] ~= nil then
          torch.raise(("%s: %s is given by position and by name"):format(signature.title, key))
       end
       given[key] = value
    end
+   return given
 end
 
 -- Whether a last argument that could be the options is rather the value of its own parameter:
--- a table, where one is expected, that names no parameter.
+-- a table, where one is expected, that names no parameter. An optional parameter's value must have
+-- no name that is nearly a parameter's, either: that would be a misspelt option.
 local function is_value(signature, position, value)
    local parameter = signature[position]
    if not parameter or next(value) == nil and parameter.optional then return false end
    for key in pairs(value) do
       if signature.by_name[key] then return false end
+      if parameter.optional and near.find(key, signature.by_name) then return false end
    end
    for _, conversion in ipairs(parameter) do
       if conversion == types.table[2] or conversion == types.any[2] then return true end
@@ -204,41 +304,50 @@ local function is_value(signature, position, value)
 end
 
 local function take(signature, ...)
-   local n = select("#", ...)
-   local given, options = {}, nil
-   local last = n > 0 and select(n, ...)
-   if is_options(last) and not is_value(signature, n, last) then
+   local n, count = select("#", ...), #signature
+   local given, options = {...}, nil
+   local last = given[n]
+   if type(last) == "table" and is_options(last) and not is_value(signature, n, last) then
+      given[n] = nil
       n, options = n - 1, last
    end
-   if n > #signature then
-      torch.raise(("%s: expected at most %d arguments, got %d"):format(
-         signature.title, #signature, n))
+   if n > count then
+      torch.raise(("%s: expected at most %d arguments, got %d"):format(signature.title, count, n))
    end
-   for i = 1, n do given[signature[i].name] = (select(i, ...)) end
-   if options then take_options(signature, given, options) end
+   if options then given = by_name(signature, given, n, options) end
 
    local taken = {}
-   for _, parameter in ipairs(signature) do
-      local value = given[parameter.name]
+   for i = 1, count do
+      local parameter = signature[i]
+      local name = parameter.name
+      local value = given[options and name or i]
       if value ~= nil then
-         taken[parameter.name] = convert(signature, parameter, value)
+         taken[name] = convert(signature, parameter, value)
       elseif parameter.optional then
-         taken[parameter.name] = parameter.default
+         taken[name] = parameter.default
       else
          torch.raise(("%s: %s is missing; expected %s"):format(
-            signature.title, parameter.name, parameter.expected))
+            signature.title, name, parameter.expected))
       end
    end
    return taken
 end
 
---- A function that takes arguments by position and name and returns them as a table by name.
+--- Declares the arguments of a function.
+---@param text string  "name(parameter: type = default, ...)"
+---@return fun(...): table take  from arguments by position and name to a table by name
+---@return string[] names  of the parameters
+function M.declare(text)
+   local signature = parse(text)
+   M.declared[signature.title] = signature
+   return function(...) return take(signature, ...) end, names_of(signature)
+end
+
+--- The function of `declare` alone.
 ---@param text string  "name(parameter: type = default, ...)"
 ---@return fun(...): table
 function M.signature(text)
-   local signature = parse(text)
-   M.declared[signature.title] = signature
-   return function(...) return take(signature, ...) end
+   return (M.declare(text))
 end
 
 --- A list of n values from one number or a list of n.

@@ -248,4 +248,41 @@ describe("an unknown option", function()
       assert.raises("optim.Adam: unknown option quux; there are amsgrad, betas, ",
          function() torch.optim.Adam({torch.ones(1)}, {quux = true}) end)
    end)
+
+   it("is refused with a list where a method reads its options by itself", function()
+      local net = torch.nn.Linear(1, 1)
+      local optimizer = torch.optim.SGD(net:parameters(), {lr = 0.1})
+      local dataset = torch.data.TensorDataset(torch.zeros(2, 1))
+      local rows = {
+         {"to: unknown option dtyp; did you mean dtype?; there are device, dtype, memory_format",
+            function() net:to {dtyp = "float64"} end},
+         {"state_dict: unknown option nmes; did you mean names?; there are prefix, names",
+            function() net:state_dict {nmes = "pytorch"} end},
+         {"register_buffer: unknown option persistant; did you mean persistent?",
+            function() net:register_buffer("b", torch.zeros(1), {persistant = false}) end},
+         {"register_buffer: persistent: expected a boolean, got 1",
+            function() net:register_buffer("b", torch.zeros(1), 1) end},
+         {"zero_grad: unknown option set_to_nil; did you mean set_to_none?; there are set_to_none",
+            function() net:zero_grad {set_to_nil = false} end},
+         {"zero_grad: unknown option set_to_nil",
+            function() optimizer:zero_grad {set_to_nil = false} end},
+         {"register_hook: unknown option prepand; did you mean prepend?",
+            function() optimizer:register_state_dict_pre_hook(print, {prepand = true}) end},
+         {"optim.SGD.state_dict: unknown option name; did you mean names?; there are names",
+            function() optimizer:state_dict {name = "pytorch"} end},
+         {"data.DataLoader: unknown option num_worker; did you mean num_workers?",
+            function() torch.data.DataLoader(dataset, 2, true, {num_worker = 1}) end},
+      }
+      for _, row in ipairs(rows) do assert.raises(row[1], row[2]) end
+      assert.is_nil(net.b)
+   end)
+
+   it("is no option where an optional table is the last argument and no parameter has such a name",
+      function()
+         local path = os.tmpname()
+         torch.save({x = torch.zeros(1)}, path, {author = "me"})
+         local _, metadata = torch.load(path, {metadata = true})
+         os.remove(path)
+         assert.same({author = "me"}, metadata)
+      end)
 end)

@@ -580,7 +580,7 @@ describe("LinearCrossEntropyLoss", function()
             nn.LinearCrossEntropyOptions {[option] = value}
          end)
       end
-      assert.raises("options: expected batch_chunk_size or allow_retain_graph, got chunk", function()
+      assert.raises("options: unknown option chunk; there are batch_chunk_size, allow_retain_graph", function()
          nn.LinearCrossEntropyLoss(3, 4, {options = {chunk = 2}})
       end)
    end)

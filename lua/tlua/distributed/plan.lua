@@ -203,7 +203,7 @@ local function options_of(given)
    for name, value in pairs(hardware) do o[name] = value end
    for name, value in pairs(given or {}) do
       if hardware[name] == nil and not other_options[name] then
-         torch.raise(("plan: unknown option %s"):format(name))
+         args.unknown_option("plan", name, hardware, other_options)
       end
       if type(value) ~= "boolean" and (type(value) ~= "number" or value <= 0) then
          args.refuse("plan", name, "a number above 0", value)

@@ -104,13 +104,8 @@ function CustomOp:register_autograd(backward, options)
       torch.raise(("%s: register_autograd: an operator that changes its arguments in place has no "
          .. "derivative"):format(self.name))
    end
+   args.check_options(self.name .. ": register_autograd", options, "setup_context")
    local setup = options and options.setup_context
-   for key in pairs(options or {}) do
-      if key ~= "setup_context" then
-         torch.raise(("%s: register_autograd: unknown option %s; expected setup_context"):format(
-            self.name, tostring(key)))
-      end
-   end
    if setup ~= nil then check_fn(self, "setup_context", setup) end
    self.backward, self.setup_context = backward, setup
    return self

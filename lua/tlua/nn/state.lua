@@ -6,7 +6,6 @@
 local torch = require "tlua"
 local args = require "tlua.args"
 local class = require "tlua.class"
-local near = require "tlua.utils.near"
 local Buffer = require "tlua.nn.Buffer"
 local Parameter = require "tlua.nn.Parameter"
 local state_hooks = require "tlua.nn.state_hooks"
@@ -48,16 +47,6 @@ local function shift_of(title, names)
    if names == nil then return 0 end
    if names ~= "pytorch" then args.refuse(title, "names", '"pytorch" or nil', names) end
    return 1
-end
-
-local function check_options(title, options, known)
-   for key in pairs(options) do
-      if not known[key] then
-         torch.raise(("%s: unknown option %s%s"):format(title, tostring(key),
-            near.hint(tostring(key), known)))
-      end
-   end
-   return options
 end
 
 local function shape_text(tensor)
@@ -141,8 +130,9 @@ local function guess(module, state, shift, faults)
       or '; its positions seem to count from 1: try it without names = "pytorch"'
 end
 
-local known_to_save <const> = {prefix = true, names = true}
-local known_to_load <const> = {strict = true, names = true, assign = true}
+local take_save = args.signature "state_dict(prefix: string = '', names: string?)"
+local take_load = args.signature [[load_state_dict(strict: boolean = true, names: string?,
+   assign: boolean = false)]]
 
 -- Puts the tensors of a state into the fields of a module. Those of its parameters that are shared
 -- stay shared; whether a parameter requires a gradient stays as it is.
@@ -176,14 +166,9 @@ return function(base, iterate_fields)
    ---@param options? string|{prefix: string, names: string}  a string is the prefix
    ---@return table<string, Tensor>
    function Module:state_dict(options)
-      if options == nil or type(options) == "string" then options = {prefix = options} end
-      if type(options) ~= "table" then
-         args.refuse("state_dict", "options", "a prefix or a table", options)
-      end
-      check_options("state_dict", options, known_to_save)
-      local state = {}
-      local shift = shift_of("state_dict", options.names)
-      local prefix = options.prefix or ""
+      local a = take_save(options)
+      local state, prefix = {}, a.prefix
+      local shift = shift_of("state_dict", a.names)
       state_hooks.before_save(self, prefix, shift)
       each(self, prefix, shift, function(path, tensor) state[path] = tensor:detach() end, {})
       state_hooks.after_save(self, state, prefix, shift)
@@ -204,9 +189,8 @@ return function(base, iterate_fields)
    function Module:load_state_dict(state, options)
       local title <const> = "load_state_dict"
       if type(state) ~= "table" then args.refuse(title, "state", "a table", state) end
-      if type(options) == "boolean" then options = {strict = options} end
-      options = check_options(title, options or {}, known_to_load)
-      local shift = shift_of(title, options.names)
+      local a = take_load(options)
+      local shift = shift_of(title, a.names)
       local own, lazy = state_of(self, "", shift)
       local extras, lacking
       state, extras, lacking = state_hooks.before_load(self, state, shift)
@@ -218,7 +202,7 @@ return function(base, iterate_fields)
       local function add(what, list)
          if #list > 0 then faults[#faults + 1] = what .. ": " .. table.concat(list, ", ") end
       end
-      if options.strict ~= false then
+      if a.strict then
          add("missing", missing)
          add("unexpected", unexpected)
       end
@@ -229,7 +213,7 @@ return function(base, iterate_fields)
             guess(self, state, shift, #missing + #unexpected + #mismatched)))
       end
 
-      if options.assign then
+      if a.assign then
          assign(self, state, shift)
          own = {}
       end

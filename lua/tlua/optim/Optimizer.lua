@@ -11,7 +11,7 @@ local checks = require "tlua.optim.checks"
 local closing = require "tlua.closing"
 local hooks = require "tlua.optim.hooks"
 local parts = require "tlua.optim.parts"
-local near = require "tlua.utils.near"
+local zero_grad = require "tlua.autograd.zero_grad"
 
 ---@class optim.Optimizer
 ---@field param_groups table[]  {params = {Tensor, ...}, lr = ..., ...}
@@ -39,9 +39,12 @@ local of_schedules <const> = {
    base_momentum = true,
 }
 
+local none <const> = {}
+
 -- An option that chooses how PyTorch computes a step. A step here is always one call where the
 -- optimizer has a rule for it, so that there is nothing to choose, and it is not recorded.
 local function check_implementation(name, given, key)
+   if given[key] == nil then return end
    if type(given[key]) ~= "boolean" then args.refuse(name, key, "a boolean", given[key]) end
    if key == "differentiable" and given[key] then
       torch.raise(("%s: differentiable: expected false, since steps are not recorded; for "
@@ -53,32 +56,17 @@ local function check_implementation(name, given, key)
    end
 end
 
--- The options of one group: what it gives, else the defaults.
+-- The options of one group: its own, else the defaults. `extra`: further names that it may have.
 local function merge(self, given, extra)
    local name = torch.type(self)
-   local options = {}
    if type(self) ~= "table" or type(self.defaults) ~= "table" then
       torch.raise(name .. ": has no defaults; an optimizer is a class that derives from it")
    end
-   for key, value in pairs(given) do
-      local implementation = self.implementations[key]
-      if implementation then check_implementation(name, given, key) end
-      if self.defaults[key] == nil and not implementation and not (extra and extra[key]) then
-         local names = {}
-         for option in pairs(self.defaults) do names[#names + 1] = option end
-         for option in pairs(self.implementations) do names[#names + 1] = option end
-         table.sort(names)
-         torch.raise(("%s: unknown option %s%s; there are %s"):format(name, tostring(key),
-            near.hint(tostring(key), names), table.concat(names, ", ")))
-      end
-      if not implementation then options[key] = value end
-   end
-   for key, value in pairs(self.defaults) do
-      if options[key] == nil then
-         options[key] = type(value) == "table" and table.move(value, 1, #value, 1, {}) or value
-      end
-      local fits, expected = checks.fits(key, options[key], value)
-      if not fits then args.refuse(name, key, expected, options[key]) end
+   local options = args.over_defaults(name, given, self.defaults, checks.kinds,
+      self.implementations, extra)
+   for key in pairs(self.implementations) do
+      check_implementation(name, given, key)
+      options[key] = nil
    end
    return options
 end
@@ -144,7 +132,7 @@ function Optimizer:__init(params, given, defaults, check)
    end
    self.defaults, self.check_options = defaults, check
    self.param_groups, self.state = {}, {}
-   self.defaults = merge(self, given)
+   self.defaults = merge(self, given, none)
    self:check_group(self.defaults)
 
    if torch.is_tensor(params) then params = {params} end
@@ -310,19 +298,9 @@ function Optimizer:state_of(position)
 end
 
 --- Drops all gradients, or zeroes them with `{set_to_none = false}`.
----@param options? {set_to_none: boolean}
+---@param options? boolean|{set_to_none: boolean}
 function Optimizer:zero_grad(options)
-   local keep = options == false or type(options) == "table" and options.set_to_none == false
-   for _, group in ipairs(self.param_groups) do
-      for _, parameter in ipairs(group.params) do
-         if keep and parameter.grad then
-            if parameter.grad.requires_grad then parameter.grad:detach_() end
-            parameter.grad:zero_()
-         else
-            parameter.grad = nil
-         end
-      end
-   end
+   for _, group in ipairs(self.param_groups) do zero_grad(group.params, options) end
 end
 
 -- Hooks -----------------------------------------------------------------------------------------
@@ -333,10 +311,12 @@ local function hooks_of(owner, kind)
    return all and all[kind] or {}
 end
 
+local take_prepend = args.signature "register_hook(prepend: boolean = false)"
+
 local function add_hook(owner, kind, name, hook, options)
    local all = rawget(owner, "_hooks") or {}
    all[kind] = all[kind] or {}
-   local prepend = type(options) == "table" and options.prepend or options == true
+   local prepend = options ~= nil and take_prepend(options).prepend
    local handle = hooks.add(all[kind], name, hook, prepend)
    rawset(owner, "_hooks", all)
    return handle

@@ -1,21 +1,10 @@
 -- checks.lua - what optimizers ask of their options. Each function gives the name of an option that
 -- is wrong and what was expected, or nil.
 
-local torch = require "tlua"
-
 local M = {}
 
---- Whether a value may stand where an option's default does. A learning rate may be a tensor.
----@param name string
----@param value any
----@param default any
----@return boolean fits
----@return string expected
-function M.fits(name, value, default)
-   if name ~= "lr" then return type(value) == type(default), "a " .. type(default) end
-   local single = torch.is_tensor(value) and value:numel() == 1 and value:is_floating_point()
-   return single or type(value) == "number", "a number or a tensor with one"
-end
+--- The type of options that may be of another type than their default, as in args.over_defaults.
+M.kinds = {lr = "scalar"}
 
 --- Whether a value is a number of at least `least`; NaN is not.
 ---@param value any

@@ -79,13 +79,8 @@ end
 
 -- The option `names` of a method: "pytorch" or nil.
 local function names_of(title, options)
+   args.check_options(title, options, "names")
    if options == nil then return nil end
-   if type(options) ~= "table" then args.refuse(title, "options", "a table", options) end
-   for key in pairs(options) do
-      if key ~= "names" then
-         torch.raise(("%s: unknown option %s; expected names"):format(title, tostring(key)))
-      end
-   end
    if options.names ~= nil and options.names ~= "pytorch" then
       args.refuse(title, "names", '"pytorch" or nil', options.names)
    end
@@ -107,7 +102,7 @@ local function check_groups(self, groups)
          torch.raise(("%s: group %d: expected %d parameters, got %d"):format(name, g, own, saved))
       end
       for key, default in pairs(self.defaults) do
-         local fits, expected = checks.fits(key, group[key], default)
+         local fits, expected = args.fits_default(group[key], default, checks.kinds[key])
          if group[key] ~= nil and not fits then
             args.refuse(("%s: group %d"):format(name, g), key, expected, group[key])
          end

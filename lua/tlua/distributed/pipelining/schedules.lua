@@ -190,18 +190,11 @@ local function split_inputs(self, ...)
    return parts
 end
 
-local known <const> = {target = true, losses = true}
-
 local function take_options(self, ...)
    local given = table.pack(...)
    local last = given[given.n]
    if type(last) ~= "table" or getmetatable(last) ~= nil then return {}, ... end
-   for key in pairs(last) do
-      if not known[key] then
-         torch.raise(("%s.step: unknown option %s; there are target and losses"):format(self.name,
-            tostring(key)))
-      end
-   end
+   args.check_options(self.name .. ".step", last, "target", "losses")
    return last, table.unpack(given, 1, given.n - 1)
 end
 

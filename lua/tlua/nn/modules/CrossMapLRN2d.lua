@@ -14,14 +14,10 @@ local CrossMapLRN2d = layers.define("CrossMapLRN2d", [[size: count, alpha: numbe
       args.refuse("nn.CrossMapLRN2d", "input", "a tensor of 4 dimensions", input)
    end
    return F.local_response_norm(input, self.size, self.alpha, self.beta, self.k)
-end)
-
-local init = CrossMapLRN2d.__init
-function CrossMapLRN2d:__init(...)
-   init(self, ...)
+end, function(self)
    if self.size % 2 == 0 then
       args.refuse("nn.CrossMapLRN2d", "size", "an odd number", self.size)
    end
-end
+end)
 
 return {CrossMapLRN2d = CrossMapLRN2d}

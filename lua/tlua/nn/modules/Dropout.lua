@@ -15,17 +15,15 @@ for name, drop in pairs {
    FeatureAlphaDropout = "feature_alpha_dropout",
 } do
    local in_place = drop .. "_"
-   local Layer = define(name, "p: number = 0.5, inplace: boolean = false", function(self, input)
+   local function forward(self, input)
       return F[self.inplace and in_place or drop](input, self.p, self.training)
-   end)
-   local init = Layer.__init
-   function Layer:__init(...)
-      init(self, ...)
+   end
+   local function check(self)
       if not (self.p >= 0 and self.p <= 1) then
          args.refuse("nn." .. name, "p", "a probability from 0 to 1", self.p)
       end
    end
-   M[name] = Layer
+   M[name] = define(name, "p: number = 0.5, inplace: boolean = false", forward, check)
 end
 
 return M

@@ -3,8 +3,7 @@
 
 local torch = require "tlua"
 local args = require "tlua.args"
-local class = require "tlua.class"
-local Module = require "tlua.nn.modules.Module"
+local define = require "tlua.nn.modules.layers".define
 
 local M = {}
 
@@ -125,26 +124,15 @@ for n = 2, 3 do
    end
 
    local name = ("nn.FractionalMaxPool%dd"):format(n)
-   local signature = args.signature(("%s(%s)"):format(name, options))
-   local Pool, parent = class.class(name, Module)
-
-   function Pool:__init(...)
-      parent.__init(self)
-      local a = signature(...)
-      check_options(name, a)
-      self.kernel_size = args.expand(name, "kernel_size", a.kernel_size, n)
-      for _, option in ipairs {"output_size", "output_ratio", "return_indices"} do
-         self[option] = a[option]
-      end
-      if a._random_samples then self:register_buffer("_random_samples", a._random_samples) end
-   end
-
-   function Pool:forward(input)
+   local Pool = define(name:match "%w+$", options, function(self, input)
       if not torch.is_tensor(input) then args.refuse(name, "input", "a tensor", input) end
       local values, indices = pool(name, self, input, n)
       if self.return_indices then return values, indices end
       return values
-   end
+   end, function(self)
+      check_options(name, self)
+      self.kernel_size = args.expand(name, "kernel_size", self.kernel_size, n)
+   end)
 
    function Pool:extra_repr()
       local function show(value)

@@ -30,15 +30,10 @@ local function check(a)
    if weight and (weight:dim() ~= 1 or weight:size(1) ~= a.num_classes) then
       args.refuse(name, "weight", ("shape (%d)"):format(a.num_classes), weight)
    end
-   for key, value in pairs(a.options or {}) do
-      if key == "batch_chunk_size" then
-         if math.type(value) ~= "integer" or value < 1 then
-            args.refuse(name, "options.batch_chunk_size", "an integer of at least 1", value)
-         end
-      elseif key ~= "allow_retain_graph" then
-         torch.raise(("%s: options: expected batch_chunk_size or allow_retain_graph, got %s")
-            :format(name, tostring(key)))
-      end
+   args.check_options(name .. ": options", a.options, "batch_chunk_size", "allow_retain_graph")
+   local size = a.options and a.options.batch_chunk_size
+   if size and (math.type(size) ~= "integer" or size < 1) then
+      args.refuse(name, "options.batch_chunk_size", "an integer of at least 1", size)
    end
 end
 

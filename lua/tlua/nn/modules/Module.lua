@@ -11,8 +11,8 @@ local class = require "tlua.class"
 local Buffer = require "tlua.nn.Buffer"
 local Uninitialized = require "tlua.nn.Uninitialized"
 local closing = require "tlua.closing"
-local near = require "tlua.utils.near"
 local order = require "tlua.nn.order"
+local zero_grad = require "tlua.autograd.zero_grad"
 
 ---@class nn.Module
 ---@field training boolean  whether it is in training mode; true at first
@@ -279,23 +279,24 @@ end
 
 -- Putting in and finding ----------------------------------------------------------------------
 
+local take_persistent = args.signature "register_buffer(persistent: boolean = true)"
+
 --- Makes a tensor, which is no parameter, part of the module's state: it is moved, cast and
 --- saved with it. `persistent = false` keeps it out of the saved state.
 ---@param name string
 ---@param tensor? Tensor
----@param options? {persistent: boolean}
+---@param options? boolean|{persistent: boolean}
 function Module:register_buffer(name, tensor, options)
    if tensor ~= nil and not torch.is_tensor(tensor) then
       args.refuse("register_buffer", name, "a tensor or nil", tensor)
    end
+   local persistent = options == nil or take_persistent(options).persistent
    local marked = rawget(self, "_buffers")
    if not marked then
       marked = {}
       rawset(self, "_buffers", marked)
    end
-   local persistent = options
-   if type(options) == "table" then persistent = options.persistent end
-   marked[name] = persistent == false and "transient" or "persistent"
+   marked[name] = persistent and "persistent" or "transient"
    order.begin()
    self[name] = tensor
 end
@@ -503,18 +504,10 @@ function Module:eval()
 end
 
 --- Drops the gradients of all parameters, or zeroes them with `{set_to_none = false}`.
----@param options? {set_to_none: boolean}
+---@param options? boolean|{set_to_none: boolean}
 ---@return nn.Module self
 function Module:zero_grad(options)
-   local keep = options == false or type(options) == "table" and options.set_to_none == false
-   for _, parameter in ipairs(self:parameters()) do
-      if keep and parameter.grad then
-         if parameter.grad.requires_grad then parameter.grad:detach_() end
-         parameter.grad:zero_()
-      else
-         parameter.grad = nil
-      end
-   end
+   zero_grad(self:parameters(), options)
    return self
 end
 
@@ -598,12 +591,7 @@ function Module:to(...)
    for i = 1, select("#", ...) do
       local what = select(i, ...)
       if type(what) == "table" then
-         for key in pairs(what) do
-            if key ~= "device" and key ~= "dtype" and key ~= "memory_format" then
-               torch.raise(("to: unknown option %s%s"):format(
-                  tostring(key), near.hint(tostring(key), {"device", "dtype", "memory_format"})))
-            end
-         end
+         args.check_options("to", what, "device", "dtype", "memory_format")
          device, dtype = what.device or device, what.dtype or dtype
          memory_format = what.memory_format or memory_format
       elseif is_floating(what) then

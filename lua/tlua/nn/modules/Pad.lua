@@ -12,7 +12,7 @@ local M = {}
 for n = 1, 3 do
    local function class(kind, options, mode)
       local name = ("%sPad%dd"):format(kind, n)
-      local Layer = define(name, options, function(self, input)
+      M[name] = define(name, options, function(self, input)
          if not torch.is_tensor(input) then
             args.refuse("nn." .. name, "input", "a tensor", input)
          end
@@ -20,13 +20,9 @@ for n = 1, 3 do
             args.refuse("nn." .. name, "input", ("%d or %d dimensions"):format(n + 1, n + 2), input)
          end
          return F.pad(input, self.padding, mode, self.value)
-      end)
-      local init = Layer.__init
-      function Layer:__init(...)
-         init(self, ...)
+      end, function(self)
          self.padding = args.expand("nn." .. name, "padding", self.padding, 2 * n)
-      end
-      M[name] = Layer
+      end)
    end
    class("Zero", "padding: integers", "constant")
    class("Constant", "padding: integers, value: number", "constant")

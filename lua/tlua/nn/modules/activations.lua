@@ -40,20 +40,19 @@ local M = {}
 for _, row in ipairs(rows) do
    local name, options, plain = table.unpack(row)
    local in_place = plain .. "_"
-   -- No function here has more than two options besides `inplace`.
-   local first, second
-   for option in options:gmatch "([%w_]+)%s*:" do
-      if option ~= "inplace" then
-         if first then second = option else first = option end
-      end
-   end
+   local first, second -- no function here has more than two options besides `inplace`
    local function forward(self, input)
       local fn = F[self.inplace and in_place or plain]
       if second then return fn(input, self[first], self[second]) end
       if first then return fn(input, self[first]) end
       return fn(input)
    end
-   M[name] = define(name, options, forward)
+   local names
+   M[name], names = define(name, options, forward)
+   if names[1] ~= "inplace" then
+      first = names[1]
+      if names[2] ~= "inplace" then second = names[2] end
+   end
 end
 
 -- Slopes are drawn from (lower, upper) while training, else their mean.

@@ -1,6 +1,7 @@
 -- layers.lua - makes classes of layers that hold options and no parameters: their constructor
 -- keeps the options as fields, they print them, and forward is one call.
 
+local torch = require "tlua"
 local args = require "tlua.args"
 local class = require "tlua.class"
 local Module = require "tlua.nn.modules.Module"
@@ -17,22 +18,30 @@ local function show(value)
    return tostring(value)
 end
 
---- A class `nn.<name>`. Its options are declared as for args.signature and become fields.
+--- A class `nn.<name>`. Its options are declared as for args.signature and become fields; tensors
+--- among them become buffers.
 ---@param name string
 ---@param options string  "kernel_size: integers, stride: integers?"
 ---@param forward fun(self: nn.Module, ...): any
+---@param finish? fun(self: nn.Module)  called by the constructor last, to check the fields
 ---@return table class
-function M.define(name, options, forward)
-   local signature = args.signature(("nn.%s(%s)"):format(name, options))
-   local names = {}
-   for option in options:gmatch "([%w_]+)%s*:" do names[#names + 1] = option end
-
+---@return string[] names  of the options
+function M.define(name, options, forward, finish)
+   local take, names = args.declare(("nn.%s(%s)"):format(name, options))
    local Layer, parent = class.class("nn." .. name, Module)
 
    function Layer:__init(...)
       parent.__init(self)
-      local a = signature(...)
-      for _, option in ipairs(names) do self[option] = a[option] end
+      local a = take(...)
+      for _, option in ipairs(names) do
+         local value = a[option]
+         if type(value) == "userdata" and torch.is_tensor(value) then
+            self:register_buffer(option, value)
+         else
+            self[option] = value
+         end
+      end
+      if finish then finish(self) end
    end
 
    function Layer:extra_repr()
@@ -47,7 +56,7 @@ function M.define(name, options, forward)
    end
 
    Layer.forward = forward
-   return Layer
+   return Layer, names
 end
 
 return M

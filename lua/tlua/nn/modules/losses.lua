@@ -3,9 +3,8 @@
 
 local torch = require "tlua"
 local args = require "tlua.args"
-local class = require "tlua.class"
 local F = require "tlua.nn.functional"
-local Module = require "tlua.nn.modules.Module"
+local define = require "tlua.nn.modules.layers".define
 
 -- {class, options, function, number of tensors that forward takes}. `weight` and `pos_weight` are
 -- buffers. Every loss has the option `reduction`: "mean", "sum" or "none".
@@ -40,32 +39,18 @@ local rows = {
 
 local reductions = {mean = true, sum = true, none = true}
 
-local function define(name, options, fn, tensors)
+local function define_loss(name, options, fn, tensors)
    local full_name = "nn." .. name
-   local fields = (options == "" and "" or options .. ", ") .. "reduction: string = 'mean'"
-   local signature = args.signature(("%s(%s)"):format(full_name, fields))
-   local names = {}
-   for option in fields:gmatch "([%w_]+)%s*:" do names[#names + 1] = option end
+   local names
 
-   local Loss, parent = class.class(full_name, Module)
-
-   function Loss:__init(...)
-      parent.__init(self)
-      local a = signature(...)
-      local batchmean = name == "KLDivLoss" and a.reduction == "batchmean"
-      if not reductions[a.reduction] and not batchmean then
-         args.refuse(full_name, "reduction", "mean, sum or none", a.reduction)
-      end
-      for _, option in ipairs(names) do
-         if torch.is_tensor(a[option]) then
-            self:register_buffer(option, a[option])
-         else
-            self[option] = a[option]
-         end
+   local function check(self)
+      local batchmean = name == "KLDivLoss" and self.reduction == "batchmean"
+      if not reductions[self.reduction] and not batchmean then
+         args.refuse(full_name, "reduction", "mean, sum or none", self.reduction)
       end
    end
 
-   function Loss:forward(...)
+   local function forward(self, ...)
       local given = {}
       for _, option in ipairs(names) do given[option] = self[option] end
       if select("#", ...) ~= tensors then
@@ -83,9 +68,13 @@ local function define(name, options, fn, tensors)
       return F[fn](first, second, third, fourth, given)
    end
 
+   local Loss
+   options = (options == "" and "" or options .. ", ") .. "reduction: string = 'mean'"
+   Loss, names = define(name, options, forward, check)
+   function Loss.extra_repr() return "" end
    return Loss
 end
 
 local M = {}
-for _, row in ipairs(rows) do M[row[1]] = define(table.unpack(row)) end
+for _, row in ipairs(rows) do M[row[1]] = define_loss(table.unpack(row)) end
 return M
