@@ -160,6 +160,87 @@ describe("nn.TransformerEncoder", function()
    end)
 end)
 
+describe("positions of containers", function()
+   it("are set from the end, too", function()
+      local model = nn.Sequential(nn.Linear(2, 3), nn.Linear(3, 4))
+      model[-1] = nn.Linear(3, 7)
+      assert.same({2, 7, 4}, {#model, model(torch.ones(1, 2)).shape[2], #model:parameters()})
+      local list = nn.ModuleList {nn.ReLU(), nn.Tanh()}
+      list[-2] = nn.GELU()
+      assert.same({"nn.GELU", "nn.Tanh"}, types(list))
+      local parameters = nn.ParameterList {torch.zeros(1), torch.zeros(2)}
+      parameters[-1] = torch.zeros(3)
+      assert.same({2, 3, true}, {#parameters, parameters[2]:numel(), parameters[-1].is_parameter})
+      assert.same({1, 3}, {#parameters[{2, 2}], parameters[{2, 2}][1]:numel()})
+   end)
+
+   it("lie next to one another, and have modules", function()
+      local model, list = nn.Sequential(nn.ReLU()), nn.ModuleList {nn.ReLU()}
+      local parameters = nn.ParameterList {torch.zeros(1)}
+      for _, container in ipairs {model, list, parameters} do
+         local value = container == parameters and torch.zeros(1) or nn.Tanh()
+         assert.raises("expected a position from 1 to 2, got 3", function()
+            container[3] = value
+         end)
+         assert.raises("expected a position from 1 to 2, got 0", function()
+            container[0] = value
+         end)
+         assert.raises("expected a position from -1 to -1, got -2", function()
+            container[-2] = value
+         end)
+         assert.raises("position 2: expected a", function() container[2] = "x" end)
+         assert.raises("counted from 1", function() return container[0] end)
+         assert.equal(1, #container)
+         container[2] = value
+         assert.equal(2, #container)
+      end
+      assert.raises("position 3: expected a module, got the class nn.ReLU",
+         function() model[3] = nn.ReLU end)
+   end)
+
+   it("are those of a list whose order is known", function()
+      for _, make in ipairs {nn.Sequential, nn.ModuleList, nn.Sequential().extend} do
+         local self = make == nn.Sequential().extend and nn.Sequential() or nil
+         local function call(list)
+            if self then return make(self, list) end
+            return make(list)
+         end
+         assert.raises("got a table with the key conv", function() call {conv = nn.ReLU()} end)
+         assert.raises("got a table with the key conv",
+            function() call {nn.ReLU(), conv = nn.ReLU()} end)
+      end
+      assert.raises("nn.ModuleList: modules: expected one list of modules, got 2 arguments",
+         function() nn.ModuleList(nn.ReLU(), nn.Tanh()) end)
+      assert.raises("expected a list of modules, got an instance of nn.ReLU",
+         function() nn.ModuleList(nn.ReLU()) end)
+      assert.equal(2, #nn.ModuleList(nn.Sequential(nn.ReLU(), nn.Tanh())))
+      assert.raises("got a table with the key a",
+         function() nn.ParameterList {a = torch.zeros(1)} end)
+   end)
+
+   it("are all that nn.Sequential calls", function()
+      local model = nn.Sequential(nn.ReLU())
+      local refused = "nn.Sequential: fc: its modules have positions"
+      assert.raises(refused, function() model.fc = nn.Linear(1, 1) end)
+      assert.raises(refused, function() model:add_module("fc", nn.Linear(1, 1)) end)
+      model.name = "a field that is no module"
+      local Block = torch.class("Block", nn.Sequential)
+      function Block:forward(x) return self.last(nn.Sequential.forward(self, x)) end
+      local block = Block(nn.ReLU())
+      block.last = nn.Linear(1, 2)
+      assert.equal(2, block(torch.ones(1, 1)).shape[2])
+   end)
+
+   it("are missing from other modules, over which no loop runs zero times", function()
+      for _, module in ipairs {nn.Linear(1, 1), nn.ModuleDict {a = nn.ReLU()}} do
+         assert.raises("this module has no numbered parts", function()
+            for _ in ipairs(module) do error "a part" end
+         end)
+      end
+      for _ in ipairs(nn.ModuleList()) do error "a part" end
+   end)
+end)
+
 describe("a module in itself", function()
    it("is refused where it is put in, and nothing has changed", function()
       local inner = nn.Sequential(nn.ReLU())

@@ -594,7 +594,7 @@ describe("LinearCrossEntropyLoss", function()
       assert.matches("unflattened_size=%(3%)", tostring(nn.Unflatten(1, 3)))
       assert.raises("nn.TripletMarginWithDistanceLoss: positive: expected a tensor, got nil",
          function() nn.TripletMarginWithDistanceLoss()(torch.ones(2)) end)
-      assert.raises("nn.ParameterList: parameters: expected a list of tensors, got 3", function()
+      assert.raises("nn.ParameterList: parameters: expected a list of parameters, got 3", function()
          nn.ParameterList(3)
       end)
       local layer = nn.Linear(2, 2)

@@ -56,6 +56,20 @@ describe("torch.nn.utils", function()
 end)
 
 describe("norms of gradients", function()
+   it("refuse a table without positions, which would pass for no gradients", function()
+      local weight = torch.nn.Linear(1, 1).weight
+      for _, clip in ipairs {utils.clip_grad_norm_, utils.clip_grad_value_} do
+         for _, wrong in ipairs {torch.nn.Linear(1, 1), {weight = weight}} do
+            assert.raises("parameters: expected a tensor or a list of tensors",
+               function() clip(wrong, 1.0) end)
+         end
+         clip(torch.nn.ParameterList {weight}, 1.0)
+         clip({}, 1.0)
+      end
+      assert.raises("tensors: expected a tensor or a list of tensors",
+         function() utils.get_total_norm {a = weight} end)
+   end)
+
    it("are taken together, as options say", function()
       local list = {torch.tensor {3.0, 0}, torch.tensor {4.0}}
       assert.equal(5, utils.get_total_norm(list):item())
@@ -67,7 +81,7 @@ describe("norms of gradients", function()
       assert.raises("get_total_norm: the norm of the gradients is", function()
          utils.get_total_norm(list, {error_if_nonfinite = true})
       end)
-      assert.raises("get_total_norm: tensor 2: expected a tensor, got 3", function()
+      assert.raises("get_total_norm: tensors[2]: expected a tensor, got 3", function()
          utils.get_total_norm {list[1], 3}
       end)
       assert.raises("unknown option norm_typ; did you mean norm_type?", function()

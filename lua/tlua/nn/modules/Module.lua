@@ -32,6 +32,15 @@ function info.__call(cls, ...)
    return order.made(object)
 end
 
+-- A loop over a module that has no numbered parts would run zero times.
+function info.__index(_, key)
+   if key == 1 then
+      torch.raise("this module has no numbered parts to index or to loop over: ipairs goes through "
+         .. "nn.Sequential and lists of modules, items() through nn.ModuleDict, named_children() "
+         .. "through any")
+   end
+end
+
 function info.__newindex(cls, name, value)
    if name == "training" then
       torch.raise(("%s: training is a field of each instance, true or false; a class that has more "

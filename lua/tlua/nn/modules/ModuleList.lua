@@ -1,5 +1,6 @@
 -- ModuleList.lua - a list whose modules belong to the module that has the list.
 
+local torch = require "tlua"
 local args = require "tlua.args"
 local class = require "tlua.class"
 local Module = require "tlua.nn.modules.Module"
@@ -10,14 +11,19 @@ local Sequential = require "tlua.nn.modules.Sequential"
 ---@overload fun(modules?: nn.Module[]): nn.ModuleList
 local ModuleList, parent = class.class("nn.ModuleList", Module)
 
-slicing.define(ModuleList, function(modules) return ModuleList(modules) end)
+slicing.define(ModuleList, function(modules) return ModuleList(modules) end,
+   function(value) return class.isinstance(value, Module) and value or nil end, "a module")
 
 --- `list[i]` is the i-th module, `list[-1]` the last, `list[{i, j}]` a ModuleList with those from i
 --- to j, `#list` their number; `ipairs(list)` goes through them.
 ---@param modules? nn.Module[]
-function ModuleList:__init(modules)
+function ModuleList:__init(modules, ...)
    parent.__init(self)
-   if modules then self:extend(modules) end
+   if select("#", ...) > 0 then
+      torch.raise(("%s: modules: expected one list of modules, got %d arguments"):format(
+         torch.type(self), 1 + select("#", ...)))
+   end
+   if modules ~= nil then self:extend(modules) end
 end
 
 --- Adds a module at the end.
@@ -36,9 +42,7 @@ ModuleList.add = ModuleList.append
 ---@param modules nn.Module[]
 ---@return nn.ModuleList self
 function ModuleList:extend(modules)
-   if type(modules) ~= "table" then
-      args.refuse("nn.ModuleList", "modules", "a list of modules", modules)
-   end
+   slicing.check(torch.type(self), "modules", modules)
    for i = 1, #modules do self:append(modules[i]) end
    return self
 end

@@ -4,13 +4,24 @@ local torch = require "tlua"
 local args = require "tlua.args"
 local class = require "tlua.class"
 local Module = require "tlua.nn.modules.Module"
+local slicing = require "tlua.nn.modules.slicing"
 local Parameter = require "tlua.nn.Parameter"
 
 ---@class nn.ParameterList: nn.Module
 ---@overload fun(parameters?: Tensor[]): nn.ParameterList
 local ParameterList, parent = class.class("nn.ParameterList", Module)
 
---- `list[i]` is the i-th parameter, `#list` their number, `ipairs(list)` goes through them.
+-- A tensor as a parameter.
+local function parameter_of(value)
+   if not torch.is_tensor(value) then return nil end
+   return value.is_parameter and value or Parameter(value)
+end
+
+slicing.define(ParameterList, function(parameters) return ParameterList(parameters) end,
+   parameter_of, "a tensor")
+
+--- `list[i]` is the i-th parameter, `list[-1]` the last, `list[{i, j}]` a ParameterList with those
+--- from i to j, `#list` their number; `ipairs(list)` goes through them.
 ---@param parameters? Tensor[]
 function ParameterList:__init(parameters)
    parent.__init(self)
@@ -24,7 +35,7 @@ function ParameterList:append(parameter)
    if not torch.is_tensor(parameter) then
       args.refuse("nn.ParameterList", "parameter " .. #self + 1, "a tensor", parameter)
    end
-   self[#self + 1] = parameter.is_parameter and parameter or Parameter(parameter)
+   self[#self + 1] = parameter
    return self
 end
 
@@ -32,9 +43,7 @@ end
 ---@param parameters Tensor[]|nn.ParameterList
 ---@return nn.ParameterList self
 function ParameterList:extend(parameters)
-   if type(parameters) ~= "table" then
-      args.refuse("nn.ParameterList", "parameters", "a list of tensors", parameters)
-   end
+   slicing.check("nn.ParameterList", "parameters", parameters)
    for i = 1, #parameters do self:append(parameters[i]) end
    return self
 end

@@ -11,7 +11,23 @@ local slicing = require "tlua.nn.modules.slicing"
 ---@overload fun(...: nn.Module): nn.Sequential
 local Sequential, parent = class.class("nn.Sequential", Module)
 
-slicing.define(Sequential, function(modules) return Sequential(modules) end)
+local function module_or_nil(value) return class.isinstance(value, Module) and value or nil end
+
+slicing.define(Sequential, function(modules) return Sequential(modules) end, module_or_nil,
+   "a module")
+
+-- A module by a name is a part of the Sequential, but `forward` would never call it.
+local set_position <const> = Sequential.__newindex
+
+function Sequential:__newindex(name, value)
+   if type(name) == "string" and class.isinstance(value, Module)
+         and self.forward == Sequential.forward then
+      self:_admit(name, value)
+      torch.raise(("%s: %s: its modules have positions; seq:append(module) adds one, and a class "
+         .. "with a forward of its own may have others"):format(torch.type(self), name))
+   end
+   return set_position(self, name, value)
+end
 
 --- Modules, or one list of them. `seq[i]` is the i-th, `seq[-1]` the last, `seq[{i, j}]` a
 --- Sequential with those from i to j, `#seq` their number; `ipairs(seq)` goes through them.
@@ -20,6 +36,7 @@ function Sequential:__init(...)
    parent.__init(self)
    local list = table.pack(...)
    if list.n == 1 and type(list[1]) == "table" and getmetatable(list[1]) == nil then
+      slicing.check(torch.type(self), "modules", list[1])
       list = {n = #list[1], table.unpack(list[1])}
    end
    for i = 1, list.n do self:add(list[i]) end
@@ -81,9 +98,7 @@ Sequential.pop = Sequential.remove
 ---@param modules nn.Module[]|nn.Sequential
 ---@return nn.Sequential self
 function Sequential:extend(modules)
-   if type(modules) ~= "table" then
-      args.refuse("nn.Sequential.extend", "modules", "a list of modules", modules)
-   end
+   slicing.check(torch.type(self) .. ".extend", "modules", modules)
    for i = 1, #modules do self:add(modules[i]) end
    return self
 end

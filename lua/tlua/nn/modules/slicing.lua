@@ -1,7 +1,11 @@
--- slicing.lua - positions from the end and ranges as keys of lists of modules: list[-1],
--- list[{2, 3}], list[{2, -1}]. As everywhere, a range includes its end.
+-- slicing.lua - positions from the end and ranges as keys of lists of modules or parameters:
+-- list[-1], list[{2, 3}], list[{2, -1}]. As everywhere, a range includes its end. A position that
+-- is none is an error, since what stood there would belong to the list and never be used.
 
 local torch = require "tlua"
+local args = require "tlua.args"
+local class = require "tlua.class"
+local Module = require "tlua.nn.modules.Module"
 
 local type <const>, getmetatable <const> = type, getmetatable
 
@@ -25,10 +29,44 @@ local function bounds(self, range)
    return first, last
 end
 
---- Gives instances of a class these keys. A position behind the end is nil, as ipairs wants it.
+-- The position that a negative number stands for.
+local function from_end(self, key)
+   local position = #self + 1 + key
+   if position >= 1 then return position end
+   torch.raise(("%s: expected a position from -%d to -1, got %d"):format(torch.type(self), #self,
+      key))
+end
+
+--- A list that was given to a class, looked at: a plain one, or an instance of such a class.
+---@param who string  the class or function, for the message
+---@param what string  its items, such as "modules"
+---@param list any
+---@return table list
+function M.check(who, what, list)
+   if type(list) ~= "table" or class.isinstance(list, Module) and not list._is_list then
+      args.refuse(who, what, "a list of " .. what, list)
+   elseif getmetatable(list) == nil then
+      local n = #list
+      for key in pairs(list) do
+         if math.type(key) ~= "integer" or key < 1 or key > n then
+            torch.raise(("%s: %s: expected a list, got a table with the key %s, of which nobody "
+               .. "knows the order"):format(who, what, tostring(key)))
+         end
+      end
+   end
+   return list
+end
+
+--- Gives instances of a class these keys. A position behind the end is nil, as ipairs wants it; the
+--- first one behind the end can be set.
 ---@param cls table
----@param make fun(modules: nn.Module[]): nn.Module  makes a list that shares some of the modules
-function M.define(cls, make)
+---@param make fun(items: any[]): nn.Module  makes a list that shares some of the items
+---@param admit fun(value: any): any  the value as an item; nil where it is none
+---@param what string  an item, such as "a module"
+function M.define(cls, make, admit, what)
+   local set <const> = cls.__newindex
+   cls._is_list = true
+
    function cls:__index(key)
       local kind = type(key)
       if kind == "string" then return getmetatable(self)[key] end -- every method comes this way
@@ -36,13 +74,29 @@ function M.define(cls, make)
          local first, last = bounds(self, key)
          return make(table.move(self, first, last, 1, {}))
       end
-      if math.type(key) == "integer" and key < 0 then
-         local position = #self + 1 + key
-         if position >= 1 then return rawget(self, position) end
-         torch.raise(("%s: expected a position from -%d to -1, got %d"):format(torch.type(self),
-            #self, key))
+      if math.type(key) == "integer" and key < 0 then return rawget(self, from_end(self, key)) end
+      if key == 0 then
+         torch.raise(("%s: expected a position, counted from 1 or from the end with -1, got 0")
+            :format(torch.type(self)))
       end
-      return getmetatable(self)[key]
+      return nil
+   end
+
+   function cls:__newindex(key, value)
+      local position = type(key) == "number" and (math.tointeger(key) or 0)
+      if not position then return set(self, key, value) end
+      local n = #self
+      if position < 0 then position = from_end(self, position) end
+      if position == n + 1 and value == nil then return end -- as table.remove does
+      if position < 1 or position > n + 1 then
+         torch.raise(("%s: expected a position from 1 to %d, got %s"):format(torch.type(self),
+            n + 1, tostring(key)))
+      end
+      local item = admit(value)
+      if item == nil then
+         args.refuse(torch.type(self), "position " .. position, what, value)
+      end
+      return set(self, position, item)
    end
 end
 

@@ -6,18 +6,24 @@ local lazy = require "tlua.lazy"
 
 local M = {}
 
--- The parameters, which may be a single one.
-local function check_parameters(name, parameters)
-   if torch.is_tensor(parameters) then return {parameters} end
-   if type(parameters) ~= "table" then
-      args.refuse(name, "parameters", "a tensor or a list of tensors", parameters)
+-- A list of tensors, which may be a single one. A table without positions, such as a module, would
+-- pass for an empty list.
+local function check_list(name, what, list)
+   if torch.is_tensor(list) then return {list} end
+   if type(list) ~= "table" or rawget(list, 1) == nil and next(list) ~= nil
+         and not list._is_list then
+      args.refuse(name, what, "a tensor or a list of tensors", list)
    end
-   for i, parameter in ipairs(parameters) do
-      if not torch.is_tensor(parameter) then
-         args.refuse(name, ("parameters[%d]"):format(i), "a tensor", parameter)
+   for i, tensor in ipairs(list) do
+      if not torch.is_tensor(tensor) then
+         args.refuse(name, ("%s[%d]"):format(what, i), "a tensor", tensor)
       end
    end
-   return parameters
+   return list
+end
+
+local function check_parameters(name, parameters)
+   return check_list(name, "parameters", parameters)
 end
 
 -- One tensor or a list of them, as a list of the gradients that are there.
@@ -54,15 +60,7 @@ end
 ---@return Tensor  0-d
 function M.get_total_norm(...)
    local a = take_norm(...)
-   local list = torch.is_tensor(a.tensors) and {a.tensors} or a.tensors
-   if type(list) ~= "table" then
-      args.refuse("nn.utils.get_total_norm", "tensors", "a tensor or a list of tensors", list)
-   end
-   for i, tensor in ipairs(list) do
-      if not torch.is_tensor(tensor) then
-         args.refuse("nn.utils.get_total_norm", "tensor " .. i, "a tensor", tensor)
-      end
-   end
+   local list = check_list("nn.utils.get_total_norm", "tensors", a.tensors)
    if #list == 0 then return torch.tensor(0.0) end
    local norm = torch._total_norm(list, a.norm_type)
    if a.error_if_nonfinite then check_finite("nn.utils.get_total_norm", norm) end
