@@ -1,8 +1,8 @@
 /*
-** blocks.c - blocks of device memory. Free blocks of an arena are in lists by size, eight
-** to each power of two, with a bit for each list that is not empty: finding one that fits
-** looks at one list and then at bits (M. Masmano et al., "TLSF: a new dynamic memory
-** allocator for real-time systems", ECRTS 2004).
+** blocks.c - blocks of device memory. Each arena keeps its free blocks in lists by size, eight
+** lists for each power of two, and a bitmap of the lists that are not empty. So a search looks
+** at one list and then at bits (M. Masmano et al., "TLSF: a new dynamic memory allocator for
+** real-time systems", ECRTS 2004).
 */
 #include "kernels/cuda/blocks.h"
 
@@ -12,9 +12,10 @@
 #include "kernels/cuda/plugin.h"
 
 #define BINS 320
-#define SPLIT_LEAST (CUDA_SMALL_BLOCK + 1) /* bytes left over that large blocks are cut for */
+/* a large block is split if at least this many bytes remain */
+#define SPLIT_LEAST (CUDA_SMALL_BLOCK + 1)
 
-/* ORDER STATE: of free blocks and unmapped ranges there are lists. */
+/* ORDER STATE: only FREE and UNMAPPED blocks are kept in size lists. */
 typedef enum State { FREE, UNMAPPED, USED, PENDING } State;
 
 typedef struct Mark {
@@ -23,14 +24,14 @@ typedef struct Mark {
 } Mark;
 
 struct cuda_Block {
-  cuda_Block *before, *after; /* by address, within the arena */
-  cuda_Block *next, **link;   /* in a list of free, unmapped or pending blocks */
+  cuda_Block *before, *after; /* neighbours by address in the arena */
+  cuda_Block *next, **link;   /* the list of free, unmapped or pending blocks */
   cuda_Arena *arena;
   char *data;
   int64_t bytes, requested;
   State state;
-  bool deferred;   /* pending, and its users have still to be asked */
-  uint64_t others; /* streams, as bits, that use it beside the arena's */
+  bool deferred;   /* pending, but the other streams are not marked yet */
+  uint64_t others; /* bit mask of the streams that use it besides the arena's */
   Mark *marks;     /* owned */
 };
 
@@ -53,7 +54,7 @@ struct cuda_Pool {
   int holders;
 };
 
-/* Adds to a figure for all blocks and for the large or the small ones. */
+/* Adds `amount` to a statistic of all blocks and to that of large or small ones. */
 #define COUNT(b, small, figure, amount)                                                \
   do {                                                                                 \
     int64_t amount_ = (amount);                                                        \
@@ -70,7 +71,7 @@ static int64_t granule_of(const cuda_Blocks *b, const cuda_Arena *a) {
   return b->source.granule[a->small];
 }
 
-/* ---- lists ----------------------------------------------------------------------------- */
+/* ---- lists by size ------------------------------------------------------------------------ */
 
 static void push(cuda_Block **list, cuda_Block *block) {
   block->next = *list;
@@ -91,7 +92,7 @@ static int bin_of(int64_t bytes) {
   return (log - 2) * 8 + (int)(units >> (log - 3) & 7);
 }
 
-/* A block becomes free, or an unmapped range. */
+/* Puts a free block or an unmapped range into its list. */
 static void list(cuda_Blocks *b, cuda_Block *block) {
   cuda_Arena *a = block->arena;
   if (block->state == UNMAPPED) {
@@ -115,7 +116,7 @@ static void unlist(cuda_Blocks *b, cuda_Block *block) {
   COUNT(b, a->small, inactive_split_bytes, -block->bytes);
 }
 
-/* The first list at or after `bin` that is not empty; BINS if there is none. */
+/* Returns the first list at or after `bin` that is not empty, or BINS. */
 static int next_bin(const cuda_Arena *a, int bin) {
   for (int word = bin / 64; word < BINS / 64; word++) {
     uint64_t bits = a->full[word];
@@ -133,14 +134,14 @@ static cuda_Block *find_in(const cuda_Arena *a, int64_t bytes) {
   return bin < BINS ? a->bins[bin] : NULL;
 }
 
-/* ---- the table of addresses -------------------------------------------------------------- */
+/* ---- hash table of addresses -------------------------------------------------------------- */
 
 static int64_t slot_of(const cuda_Blocks *b, const void *data) {
   uint64_t key = (uint64_t)(uintptr_t)data / CUDA_BLOCK_UNIT * 0x9e3779b97f4a7c15u;
   return (int64_t)(key >> 20) & (b->slots - 1);
 }
 
-/* Where the block of that address is, or would be. */
+/* Returns the slot that holds the block with that address, or the slot for inserting it. */
 static int64_t probe(const cuda_Blocks *b, const void *data) {
   int64_t at = slot_of(b, data);
   while (b->table[at] && b->table[at]->data != data) at = (at + 1) & (b->slots - 1);
@@ -170,7 +171,7 @@ static void enter(cuda_Blocks *b, cuda_Block *block) {
   b->filled++;
 }
 
-/* Those that follow without a gap may have wanted the place. */
+/* Removes a block, and reinserts the entries of the same probe sequence. */
 static void leave(cuda_Blocks *b, const cuda_Block *block) {
   int64_t at = probe(b, block->data);
   b->table[at] = NULL;
@@ -184,8 +185,8 @@ static void leave(cuda_Blocks *b, const cuda_Block *block) {
 
 /* ---- neighbours -------------------------------------------------------------------------- */
 
-/* Cuts a block, which is in no list; the rest is of the same state, in no list either.
-** NULL with a message on lack of memory. */
+/* Splits a block and returns the remainder, which gets the same state; neither is in a list.
+** Returns NULL with a message if host memory is exhausted. */
 static cuda_Block *cut(cuda_Block *block, int64_t bytes) {
   cuda_Block *rest = calloc(1, sizeof *rest);
   if (rest == NULL) {
@@ -204,7 +205,7 @@ static cuda_Block *cut(cuda_Block *block, int64_t bytes) {
   return rest;
 }
 
-/* Joins a block with the one after it; neither is in a list. */
+/* Merges a block with the next one; neither is in a list. */
 static void swallow(cuda_Block *block) {
   cuda_Block *next = block->after;
   block->bytes += next->bytes;
@@ -213,7 +214,8 @@ static void swallow(cuda_Block *block) {
   free(next);
 }
 
-/* Lists a free block or unmapped range, joined with neighbours of its state. */
+/* Merges a free block or unmapped range with neighbours of the same state, and puts it into a
+** list. */
 static cuda_Block *settle_down(cuda_Blocks *b, cuda_Block *block) {
   if (block->after && block->after->state == block->state) {
     unlist(b, block->after);
@@ -267,8 +269,8 @@ static void count_mapped(cuda_Blocks *b, cuda_Arena *a, int64_t bytes) {
     b->stats.num_device_free++;
 }
 
-/* Puts memory behind the beginning of an unmapped range, so that with the free block
-** before it there are `bytes`. That free block; NULL if it cannot be. */
+/* Maps memory at the beginning of an unmapped range, so that together with the free block
+** before it there are `bytes`. Returns that free block, or NULL if there is not enough memory. */
 static cuda_Block *extend(cuda_Blocks *b, cuda_Block *range, int64_t bytes) {
   cuda_Arena *a = range->arena;
   int64_t granule = granule_of(b, a);
@@ -305,7 +307,7 @@ static cuda_Block *grow(cuda_Blocks *b, cuda_Arena *a, int64_t bytes) {
   return NULL;
 }
 
-/* A free block of the arenas that may serve; `may_map`: memory may be asked for. */
+/* Finds a free block in the arenas of this stream and pool, and maps more memory if none fits. */
 static cuda_Block *find(cuda_Blocks *b, int64_t bytes, int stream, uint64_t pool, bool small) {
   bool any = false;
   for (cuda_Arena *a = b->arenas; a; a = a->next) {
@@ -334,7 +336,7 @@ static void drop_marks(cuda_Blocks *b, cuda_Block *block) {
   block->others = 0;
 }
 
-/* Nobody uses the block any more. It is in no list. */
+/* Marks the block as free once no stream uses it. It is not in a list. */
 static void complete(cuda_Blocks *b, cuda_Block *block) {
   const cuda_Arena *a = block->arena;
   COUNT(b, a->small, active, -1);
@@ -344,8 +346,8 @@ static void complete(cuda_Blocks *b, cuda_Block *block) {
   settle_down(b, block);
 }
 
-/* Has the block's other users tell when they have passed by. Where there is no mark to be
-** had the device is waited for instead. */
+/* Records a mark on each of the block's other streams. If no mark is available, waits for the
+** device instead. */
 static void ask_others(cuda_Blocks *b, cuda_Block *block) {
   block->deferred = false;
   for (int stream = 0; stream < CUDA_BLOCK_STREAMS; stream++) {
@@ -368,7 +370,7 @@ static bool passed(cuda_Blocks *b, const cuda_Block *block) {
   return !block->deferred;
 }
 
-/* Lets go of pending blocks whose users have passed by. */
+/* Frees pending blocks whose streams have passed their marks. */
 static void look_at_pending(cuda_Blocks *b) {
   if (b->captures > 0) return;
   for (cuda_Block *block = b->pending, *next; block; block = next) {
@@ -405,10 +407,9 @@ void cuda_blocks_used_by(cuda_Blocks *b, void *data, int stream) {
   if (block && block->arena->stream != stream) block->others |= (uint64_t)1 << stream;
 }
 
-/* ---- giving back --------------------------------------------------------------------------- */
+/* ---- unmapping ------------------------------------------------------------------------------ */
 
-/* Takes the memory from behind the whole granules of a free block. Returns the last block
-** of what has become of it. */
+/* Unmaps the whole granules of a free block. Returns the last block of the resulting pieces. */
 static cuda_Block *shrink(cuda_Blocks *b, cuda_Block *block) {
   cuda_Arena *a = block->arena;
   int64_t granule = granule_of(b, a), from = block->data - a->base, to = from + block->bytes;
@@ -423,7 +424,8 @@ static cuda_Block *shrink(cuda_Blocks *b, cuda_Block *block) {
     middle = NULL;
   }
   if (block != middle) list(b, block);
-  if (middle == NULL) return block; /* no memory for the description: it stays as it was */
+  /* there is no host memory to describe the pieces, so the block stays as it was */
+  if (middle == NULL) return block;
   if (rest) list(b, rest);
   b->source.unmap(b->source.self, middle->data, middle->bytes, granule);
   count_mapped(b, a, -middle->bytes);
@@ -432,7 +434,7 @@ static cuda_Block *shrink(cuda_Blocks *b, cuda_Block *block) {
   return settle_down(b, middle);
 }
 
-/* An arena without memory goes, with its address space. */
+/* Removes arenas that have no memory mapped, with their address space. */
 static void remove_empty(cuda_Blocks *b) {
   for (cuda_Arena **at = &b->arenas; *at;) {
     cuda_Arena *a = *at;
@@ -442,12 +444,12 @@ static void remove_empty(cuda_Blocks *b) {
     }
     *at = a->next;
     b->source.unreserve(b->source.self, a->base);
-    free(a->first); /* one unmapped range */
+    free(a->first); /* the arena is one unmapped range */
     free(a);
   }
 }
 
-/* The free blocks of an arena whose pool lives belong to its graphs. */
+/* Unmaps free memory. The free blocks of a pool that is in use belong to its graphs. */
 static void give_back(cuda_Blocks *b) {
   for (cuda_Arena *a = b->arenas; a; a = a->next)
     for (cuda_Block *block = a->pool == 0 ? a->first : NULL; block; block = block->after)
@@ -456,7 +458,7 @@ static void give_back(cuda_Blocks *b) {
 }
 
 bool cuda_blocks_trim(cuda_Blocks *b) {
-  if (b->captures > 0) return true; /* nothing can be waited for */
+  if (b->captures > 0) return true; /* no stream can be waited for during a capture */
   if (!b->source.wait(b->source.self)) return false;
   look_at_pending(b);
   give_back(b);
@@ -522,7 +524,7 @@ bool cuda_blocks_hold(cuda_Blocks *b, uint64_t number) {
   return true;
 }
 
-/* A free block of a pool that ends may be in use by a launch on its way. */
+/* When a pool ends, its free blocks may still be used by a graph launch in flight. */
 static void keep_for(cuda_Blocks *b, cuda_Block *block, uint64_t launched) {
   block->others |= launched & ~((uint64_t)1 << block->arena->stream);
   if (block->state != FREE || block->others == 0) return;
@@ -556,7 +558,7 @@ void cuda_blocks_capture(cuda_Blocks *b, int change) {
   look_at_pending(b);
 }
 
-/* ---- figures --------------------------------------------------------------------------------- */
+/* ---- statistics ----------------------------------------------------------------------------- */
 
 void cuda_blocks_stats(const cuda_Blocks *b, tl_MemoryStats *out) {
   *out = b->stats;
@@ -567,7 +569,7 @@ void cuda_blocks_stats(const cuda_Blocks *b, tl_MemoryStats *out) {
         out->largest_free = block->bytes;
 }
 
-/* The arena whose address follows that of `last`; NULL after the last one. */
+/* Returns the arena with the next higher address than `last`, or NULL. */
 static const cuda_Arena *arena_after(const cuda_Blocks *b, const cuda_Arena *last) {
   const cuda_Arena *found = NULL;
   for (const cuda_Arena *a = b->arenas; a; a = a->next)

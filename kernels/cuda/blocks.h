@@ -19,26 +19,27 @@
 
 #include "core/device/api.h"
 
-#define CUDA_BLOCK_UNIT 512            /* sizes of blocks are multiples of it */
-#define CUDA_SMALL_BLOCK (1024 * 1024) /* up to this size blocks share granules of their own */
-#define CUDA_BLOCK_STREAMS 64          /* numbers of streams are below it */
+#define CUDA_BLOCK_UNIT 512            /* every block's size is a multiple of this */
+#define CUDA_SMALL_BLOCK (1024 * 1024) /* blocks up to this size share granules of their own */
+#define CUDA_BLOCK_STREAMS 64          /* stream numbers are smaller than this */
 
-/* What the allocator asks for; `self` is the member of that name. */
+/* The functions that the allocator calls; each gets `self` as its first argument. */
 typedef struct cuda_BlockSource {
   void *self;
-  int64_t granule[2]; /* bytes, of large blocks and of small ones */
-  int64_t reach;      /* bytes of address space for an arena, several times the memory */
-  /* Address space of `reach` bytes; NULL with a message. */
+  int64_t granule[2]; /* in bytes, for large and for small blocks */
+  int64_t reach;      /* an arena's address space in bytes, several times the memory */
+  /* Reserves `reach` bytes of address space; returns NULL with a message on failure. */
   char *(*reserve)(void *self);
   void (*unreserve)(void *self, char *at);
-  /* Memory behind whole granules of it; false, without a message, where there is none. */
+  /* Maps memory to whole granules; returns false, without a message, if the memory is
+  ** exhausted. */
   bool (*map)(void *self, char *at, int64_t bytes, int64_t granule);
   void (*unmap)(void *self, char *at, int64_t bytes, int64_t granule);
-  /* A point of what a stream has been given so far; NULL if there is none to be had. */
+  /* Marks the current end of a stream's queue; returns NULL if no mark is available. */
   void *(*mark)(void *self, int stream);
   bool (*passed)(void *self, void *mark);
   void (*drop)(void *self, void *mark);
-  /* Waits for all streams; false with a message. */
+  /* Waits for all streams; returns false with a message on failure. */
   bool (*wait)(void *self);
   void (*note)(void *self, tl_MemoryAction action, const void *data, int64_t bytes, int stream);
 } cuda_BlockSource;
@@ -50,32 +51,33 @@ typedef struct cuda_Pool cuda_Pool;
 typedef struct cuda_Blocks {
   cuda_BlockSource source;
   cuda_Arena *arenas; /* owned */
-  cuda_Pool *pools;   /* owned; those that live */
+  cuda_Pool *pools;   /* owned; pools in use */
   cuda_Block *pending;
-  int captures; /* open ones; meanwhile no stream is asked where it is */
+  int captures; /* number of open captures; streams cannot be queried during one */
   int64_t limit;
   tl_MemoryStats stats;
-  cuda_Block **table; /* owned; blocks in use and pending by their address */
+  cuda_Block **table; /* owned; hash table of used and pending blocks by address */
   int64_t slots, filled;
 } cuda_Blocks;
 
 void cuda_blocks_open(cuda_Blocks *b, const cuda_BlockSource *source, int64_t limit);
-/* Gives everything back; for specs. Nothing may be in use. */
+/* Releases everything; no block may be in use. Only specs call it. */
 void cuda_blocks_close(cuda_Blocks *b);
 
-/* NULL with TL_EMEM where there is no memory, with another kind where the device fails. */
+/* Returns NULL with TL_EMEM if memory is exhausted, with another error kind if the device
+** failed. */
 void *cuda_blocks_alloc(cuda_Blocks *b, int64_t bytes, int stream, uint64_t pool);
 void cuda_blocks_free(cuda_Blocks *b, void *data);
-/* Another stream uses the block until it is freed. */
+/* Notes that another stream uses the block until it is freed. */
 void cuda_blocks_used_by(cuda_Blocks *b, void *data, int stream);
-/* Gives free granules back, after a wait for all streams. */
+/* Waits for all streams and unmaps free granules. */
 bool cuda_blocks_trim(cuda_Blocks *b);
 
-/* A holder of a pool more (a capture or a graph), or one less. `launched` has a bit for
-** each stream that the holder's graph was launched on. */
+/* Adds or removes a holder of a pool (a capture or a graph). `launched` has a bit for each
+** stream that the holder's graph was launched on. */
 bool cuda_blocks_hold(cuda_Blocks *b, uint64_t pool);
 void cuda_blocks_let_go(cuda_Blocks *b, uint64_t pool, uint64_t launched);
-/* A capture of the device begins or ends. */
+/* Counts the device's open captures: `change` is 1 when one begins and -1 when it ends. */
 void cuda_blocks_capture(cuda_Blocks *b, int change);
 
 void cuda_blocks_stats(const cuda_Blocks *b, tl_MemoryStats *out);

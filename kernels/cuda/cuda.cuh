@@ -1,10 +1,10 @@
 /*
-** cuda.cuh - what kernels share on the device: launching, elements of any dtype, vectors
-** of 16 bytes, strided operands, sums over warps and blocks.
+** cuda.cuh - device code shared by the kernels: launching, elements of any dtype, vectors of 16
+** bytes, strided operands, reductions over warps and blocks.
 **
-** A kernel is a template or function with arguments by value, called by launch() and in
-** no other way: the specs compile the same files with a C++ compiler, where launch()
-** runs the blocks on the CPU, one fiber for each thread (spec/cuda).
+** A kernel is a template or a function with arguments by value, and is always started by
+** launch(). The specs compile the same files with a C++ compiler, where launch() runs the
+** blocks on the CPU with one fiber for each thread (spec/cuda).
 */
 #ifndef TLK_CUDA_CUH
 #define TLK_CUDA_CUH
@@ -24,8 +24,8 @@
 template <class T> struct Same { typedef T type; };
 
 #ifndef TLK_EMULATED
-/* Puts a kernel on the context's stream. Arguments are converted to what the kernel
-** takes. A grid of no blocks is fine and does nothing. */
+/* Starts a kernel on the context's stream. Arguments are converted to the types that the kernel
+** takes. An empty grid is allowed and does nothing. */
 template <class... P>
 static bool launch(const tlk_Context *cx, void (*kernel)(P...), dim3 grid, unsigned threads,
                    size_t shared, typename Same<P>::type... args) {
@@ -37,15 +37,15 @@ static bool launch(const tlk_Context *cx, void (*kernel)(P...), dim3 grid, unsig
       "cudaLaunchKernel");
 }
 
-/* Shared memory whose size the launch gives. */
+/* Shared memory whose size is given at launch. */
 template <class T> __device__ __forceinline__ T *dynamic_shared() {
   extern __shared__ __align__(16) unsigned char tlk_dynamic_shared[];
   return reinterpret_cast<T *>(tlk_dynamic_shared);
 }
 #endif
 
-/* Lets a kernel have so much dynamic shared memory: without a word up to 48 KB, of which
-** its static arrays are a part. What a device has at the most, cuda_shared_bytes tells. */
+/* Allows a kernel that much dynamic shared memory. Up to 48 KB, including static arrays, need
+** no permission. cuda_shared_bytes returns the device's limit. */
 template <class... P>
 static bool allow_shared(const tlk_Context *cx, void (*kernel)(P...), size_t bytes) {
   if (bytes <= 32 * 1024) return true;
@@ -57,21 +57,22 @@ static bool allow_shared(const tlk_Context *cx, void (*kernel)(P...), size_t byt
 
 static inline int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-/* Blocks for n pieces of work, `each` to a block; no more than fill the device `waves`
-** times: kernels walk on in steps of the grid. */
+/* Returns the number of blocks for n pieces of work, with `each` pieces to a block. It is
+** limited to filling the device `waves` times; kernels then loop with the grid's stride. */
 static inline unsigned blocks_for(const tlk_Context *cx, int64_t n, int64_t each, int waves = 8) {
   int64_t blocks = divide_up(n, each);
   int64_t most = (int64_t)cuda_multiprocessors(cx->device.index) * waves;
   return (unsigned)(blocks < most ? blocks : most);
 }
 
-/* The number of the calling thread in the grid, and how many there are. */
+/* The calling thread's index in the grid, and the number of threads. */
 DEVICE int64_t thread_index() { return (int64_t)blockIdx.x * blockDim.x + threadIdx.x; }
 DEVICE int64_t thread_count() { return (int64_t)gridDim.x * blockDim.x; }
 
 /* ---- scratch memory ------------------------------------------------------------------- */
 
-/* Memory of the stream for the calls of one function; `data` is NULL with a message. */
+/* Memory of the stream for the duration of one function; on failure `data` is NULL with a
+** message. */
 struct Scratch {
   const tlk_Context *cx;
   int64_t bytes;
@@ -87,7 +88,7 @@ struct Scratch {
 
 /* ---- elements -------------------------------------------------------------------------- */
 
-/* X(dtype, stored type). ORDER DTYPE is not needed: this is looked up by name. */
+/* X(dtype, stored type). The order is free: entries are found by name. */
 #define STORED_TYPES(X) \
   X(F32, float)         \
   X(F64, double)        \
@@ -100,7 +101,7 @@ struct Scratch {
   X(U8, uint8_t)        \
   X(BOOL, bool8)
 
-/* One element of any dtype, in the type C to compute in. */
+/* Loads one element of any dtype and converts it to C. */
 template <class C> __device__ __forceinline__ C load_here(const void *p, int dtype) {
   switch (dtype) {
 #define X(name, S) \
@@ -111,7 +112,7 @@ template <class C> __device__ __forceinline__ C load_here(const void *p, int dty
   }
 }
 
-/* The same, not inlined: kernels of which this is a part are many, and memory bounds them. */
+/* Like load_here but not inlined: many kernels use it, and they are bound by memory anyway. */
 template <class C> __device__ __noinline__ C load_any(const void *p, int dtype) {
   return load_here<C>(p, dtype);
 }
@@ -140,7 +141,7 @@ template <class C> __device__ __noinline__ void store_any(void *p, int dtype, C 
   STORED_AS(TL_F64, double, S, __VA_ARGS__) \
   STORED_AS(TL_F16, f16, S, __VA_ARGS__)    \
   STORED_AS(TL_BF16, bf16, S, __VA_ARGS__)
-/* Makes S the type that elements of a dtype are stored as, on the host. */
+/* Runs the code with S defined as the stored type of a dtype, on the host. */
 #define WITH_STORED(dtype, S, ...)             \
   switch (dtype) {                             \
     FLOATING_TYPES(S, __VA_ARGS__)             \
@@ -152,7 +153,7 @@ template <class C> __device__ __noinline__ void store_any(void *p, int dtype, C 
     STORED_AS(TL_BOOL, bool8, S, __VA_ARGS__)  \
   default: break;                              \
   }
-/* The same for floating types alone. */
+/* Like WITH_STORED, for floating types only. */
 #define WITH_FLOATING(dtype, S, ...) \
   switch (dtype) {                   \
     FLOATING_TYPES(S, __VA_ARGS__)   \
@@ -170,7 +171,7 @@ static inline int64_t dtype_bytes(int dtype) {
 
 /* ---- vectors ------------------------------------------------------------------------------ */
 
-/* N elements that lie together, aligned to their size or to 16 bytes. */
+/* N adjacent elements, aligned to their size or to 16 bytes. */
 template <int N, class W>
 __device__ __forceinline__ void store_vector(void *to, int dtype, const W (&x)[N]) {
   switch (dtype) {
@@ -190,16 +191,17 @@ __device__ __forceinline__ void store_vector(void *to, int dtype, const W (&x)[N
   }
 }
 
-/* What so many bytes are moved as. */
+/* An integer type, or struct, of this many bytes for copies. */
 template <int bytes> struct __align__(bytes) Unit { uint8_t at[bytes]; };
 template <> struct __align__(16) Unit<16> { uint32_t at[4]; };
 
 static inline bool aligned(const void *p, size_t bytes) { return (uintptr_t)p % bytes == 0; }
 
-/* ---- division by a number that stays --------------------------------------------------------- */
+/* ---- division by an invariant number
+** ------------------------------------------------------------ */
 
-/* n / d for 0 <= n < 2^31 as a product (T. Granlund, P. Montgomery, "Division by
-** invariant integers using multiplication", PLDI 1994, figure 4.1). */
+/* Computes n / d for 0 <= n < 2^31 by a multiplication (T. Granlund, P. Montgomery, "Division
+** by invariant integers using multiplication", PLDI 1994, figure 4.1). */
 struct Divider {
   uint32_t divisor, factor, shift;
   Divider() = default;
@@ -214,10 +216,9 @@ struct Divider {
 
 /* ---- strided operands ---------------------------------------------------------------------- */
 
-/* An elementwise loop over fewer than 2^31 elements of N operands, as a kernel gets it:
-** as const __grid_constant__, lest each thread make a copy of it to take addresses from.
-** Operand k's bytes at element i are at data[k] + offset(k), or are `number[k]` where
-** data[k] is NULL. */
+/* The argument of a kernel for an elementwise loop over fewer than 2^31 elements of N operands.
+** Declare it const __grid_constant__; otherwise each thread makes a local copy. Operand k's
+** element i is at data[k] + offset(k); if data[k] is NULL the element is `number[k]`. */
 template <int N> struct Strided {
   int ndim;
   uint32_t numel;
@@ -243,8 +244,9 @@ template <int N> struct Strided {
   }
 };
 
-/* Where a loop that is too large is cut: along the largest dimension but the innermost one,
-** whose elements kernels read as vectors. Where it is alone, at a multiple of vectors. */
+/* Chooses where to split a loop that is too large: along the largest dimension except the
+** innermost one, whose elements kernels read as vectors. A loop of one dimension is split at a
+** multiple of the vector size. */
 static inline int64_t cut_of(const tli_Iter &it, int *dimension) {
   int d = 0;
   for (int e = 1; e < it.ndim; e++)
@@ -253,8 +255,8 @@ static inline int64_t cut_of(const tli_Iter &it, int *dimension) {
   return d == 0 ? it.sizes[0] / 128 * 64 : it.sizes[d] / 2;
 }
 
-/* Calls run(part) for parts of a loop that have fewer than 2^31 elements each. False as soon
-** as a call is. */
+/* Calls run(part) for parts of a loop that have fewer than 2^31 elements each. Stops and
+** returns false as soon as a call fails. */
 template <int N, class Run> static bool for_parts(const tli_Iter &it, Run run) {
   const int64_t most = INT32_MAX;
   tli_Iter half = it;
@@ -287,7 +289,7 @@ template <int N, class Run> static bool for_parts(const tli_Iter &it, Run run) {
 
 /* ---- warps and blocks ------------------------------------------------------------------------ */
 
-/* The value of lane (own ^ mask), of any type whose size is a multiple of 4 bytes. */
+/* Returns x of the lane (own ^ mask), for any type whose size is a multiple of 4 bytes. */
 template <class T> __device__ __forceinline__ T shuffle_xor(T x, int mask) {
   static_assert(sizeof(T) % 4 == 0, "words");
   int words[sizeof(T) / 4];
@@ -299,7 +301,7 @@ template <class T> __device__ __forceinline__ T shuffle_xor(T x, int mask) {
   return x;
 }
 
-/* The value of a lane. */
+/* Returns x of a given lane. */
 template <class T> __device__ __forceinline__ T of_lane(T x, int lane) {
   uint64_t bits = 0;
   static_assert(sizeof x <= sizeof bits, "one word");
@@ -311,15 +313,16 @@ template <class T> __device__ __forceinline__ T of_lane(T x, int lane) {
   return x;
 }
 
-/* All 32 lanes' values joined by `op(a, b)`, which is associative; every lane gets it. */
+/* Reduces the values of all 32 lanes by `op(a, b)`, which is associative; every lane gets the
+** result. */
 template <class T, class Op> __device__ __forceinline__ T warp_reduce(T x, Op op) {
 #pragma unroll
   for (int mask = WARP / 2; mask > 0; mask /= 2) x = op(x, shuffle_xor(x, mask));
   return x;
 }
 
-/* The same for all threads of a block of whole warps; every thread gets the result.
-** `shared` has room for 32 elements and may be used again at once. */
+/* Like warp_reduce for all threads of a block of whole warps. `shared` has room for 32 elements
+** and may be reused immediately. */
 template <class T, class Op> __device__ __forceinline__ T block_reduce(T x, Op op, T *shared) {
   int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP, warps = blockDim.x / WARP;
   x = warp_reduce(x, op);
@@ -332,9 +335,8 @@ template <class T, class Op> __device__ __forceinline__ T block_reduce(T x, Op o
   return x;
 }
 
-/* The sum of the values of all threads of a block of whole warps that come before the
-** calling one; *total is that of all. `shared` has room for 33 numbers and may be used
-** again at once. */
+/* Returns the exclusive prefix sum over the threads of a block of whole warps, and the total in
+** *total. `shared` has room for 33 numbers and may be reused immediately. */
 DEVICE uint32_t block_before(uint32_t x, uint32_t *shared, uint32_t *total) {
   int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP, warps = blockDim.x / WARP;
   uint32_t sum = x;

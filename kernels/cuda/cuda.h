@@ -1,11 +1,10 @@
 /*
-** cuda.h - what the files of the CUDA plugin, tlua_cuda.so, share: devices, streams,
-** memory, errors. C and C++; what kernels use on the device is in cuda.cuh.
+** cuda.h - declarations shared by the files of the CUDA plugin, tlua_cuda.so: devices, streams,
+** memory, errors. It is C and C++; device code is in cuda.cuh.
 **
-** The host's side is C on the runtime's C interface, kernels are CUDA C++ in .cu
-** files, a folder for each family of operators. Every kernel of core/kernel/kernel.h is a
-** function tlk_<name> here, which launches and returns: nothing but what waits by its
-** meaning waits for the device.
+** The host's side is C on the runtime's C interface, kernels are CUDA C++ in .cu files, one
+** folder for each family of operators. Every kernel of core/kernel.h is a function tlk_<name>
+** here that launches and returns. Only kernels whose purpose is to wait for the device do so.
 */
 #ifndef TLK_CUDA_H
 #define TLK_CUDA_H
@@ -23,35 +22,35 @@ extern "C" {
 
 struct tl_Stream {
   int device, id, priority;
-  bool shared; /* others know its handle: work of theirs may come between ours */
+  bool shared; /* foreign code knows its handle and may queue work in between */
   cudaStream_t handle;
 };
 
 /* ---- errors ---------------------------------------------------------------------- */
 
-/* Leaves a message "cuda: ..." and returns false. */
+/* Sets the error message "cuda: ..." and returns false. */
 bool cuda_fail(tl_ErrorKind kind, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* Whether a call of the runtime succeeded; else leaves a message that names it. */
+/* Returns whether a runtime call succeeded; otherwise sets a message with the call's text. */
 bool cuda_ok(cudaError_t error, const char *call);
 #define CUDA_TRY(call) \
   if (!cuda_ok(call, #call)) return false
 
 /* ---- devices (plugin.c) ---------------------------------------------------------- */
 
-/* Makes a device the calling thread's; false with a message where that fails, as in a
-** forked child. To be called before any call of the runtime. */
+/* Makes a device the calling thread's current one. Returns false with a message on failure, as
+** in a forked child. It must be called before any call of the runtime. */
 bool cuda_enter(int device);
-/* Where kernels of the context's device note what they find wrong. */
+/* Returns the word in which kernels of the context's device record faults. */
 cuda_Word cuda_word(const tlk_Context *cx);
-/* Reports the device's fault, if there is one: false with its message. To be called
+/* Reports the fault that the device's kernels recorded: returns false with its message. Call it
 ** after a wait. */
 bool cuda_report(int device);
-/* Numbers of the device that decide how kernels are launched. */
+/* Device properties that decide how kernels are launched. */
 int cuda_multiprocessors(int device);
-/* Dynamic shared memory that a block may be given (allow_shared in cuda.cuh). */
+/* The most dynamic shared memory that a block may be given (allow_shared in cuda.cuh). */
 int64_t cuda_shared_bytes(int device);
 
-/* What tells one kind of device from another, for what is kept on disk. Compared as bytes. */
+/* Identifies a device model in the keys of files on disk. It is compared as bytes. */
 typedef struct cuda_DeviceKind {
   char name[96];
   int64_t major, minor, multiprocessors, memory;
@@ -60,15 +59,16 @@ void cuda_device_kind(int device, cuda_DeviceKind *out);
 
 /* ---- memory (memory.c) ----------------------------------------------------------- */
 
-/* Memory for the calls that a context's stream gets next; given back at once, since
-** what reuses it comes later on the stream. NULL with a message. */
+/* Memory for the calls that the context's stream gets next. It may be freed immediately,
+** because its next use is queued later on that stream. Returns NULL with a message on failure. */
 void *cuda_scratch(const tlk_Context *cx, int64_t bytes);
 void cuda_scratch_free(const tlk_Context *cx, void *data, int64_t bytes);
 
-/* The bytes of an element of a dtype that is filled with a number, repeated (copy.cu). */
+/* Returns the bytes of one element with that value, repeated to fill 8 bytes (copy.cu). */
 int64_t cuda_fill_pattern(int dtype, const tl_Scalar *value);
 
-/* The gradient of a bias, once that before the activation is there (linear.cu). */
+/* Computes the bias's gradient after the gradient before the activation is computed
+** (linear.cu). */
 bool cuda_bias_gradient(const struct tlk_activation_backward *call);
 
 /* ---- all kernels ------------------------------------------------------------------- */

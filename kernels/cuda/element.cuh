@@ -1,12 +1,12 @@
 /*
-** element.cuh - elements of any dtype on the device, and vectors of them. Kernels have it by
-** cuda.cuh; what is compiled while a program runs (fusion/) has it by itself, so it asks for no
-** header of the system's.
+** element.cuh - elements of any dtype on the device, and vectors of them. Kernels include it
+** through cuda.cuh. Code that is compiled at run time (fusion/) includes it directly, so it
+** uses no system header.
 */
 #ifndef TLK_CUDA_ELEMENT_CUH
 #define TLK_CUDA_ELEMENT_CUH
 
-#ifdef __CUDACC_RTC__ /* NVRTC: what C's headers have */
+#ifdef __CUDACC_RTC__ /* NVRTC has no C headers; these definitions replace them */
 typedef signed char int8_t;
 typedef unsigned char uint8_t;
 typedef short int16_t;
@@ -30,7 +30,7 @@ typedef unsigned long long uint64_t;
 #define __grid_constant__
 #endif
 
-/* Stored types whose C type is another one's as well. */
+/* Stored types that need a C++ type of their own. */
 struct f16 {
   uint16_t bits;
 };
@@ -41,8 +41,8 @@ struct bool8 {
   uint8_t bits;
 };
 
-/* What a stored element is read into: float for the half types, int32_t for the
-** integers that are narrower. */
+/* Converts a stored element to its wide type: float for the half types, int32_t for narrower
+** integers. */
 DEVICE float widen(float x) { return x; }
 DEVICE double widen(double x) { return x; }
 DEVICE int32_t widen(int8_t x) { return x; }
@@ -52,7 +52,7 @@ DEVICE int64_t widen(int64_t x) { return x; }
 DEVICE int32_t widen(uint8_t x) { return x; }
 DEVICE int32_t widen(bool8 x) { return x.bits; }
 
-/* Truncates; what does not fit, and NaN, gives the most negative number. */
+/* Truncates; NaN and numbers out of range become the most negative integer. */
 DEVICE int32_t to_i32(float x) { return x >= -0x1p31f && x < 0x1p31f ? (int32_t)x : INT32_MIN; }
 DEVICE int32_t to_i32(double x) { return x > -0x1p31 - 1 && x < 0x1p31 ? (int32_t)x : INT32_MIN; }
 DEVICE int32_t to_i32(int32_t x) { return x; }
@@ -86,7 +86,7 @@ DEVICE uint16_t bf16_bits(float x) {
 }
 #endif
 
-/* narrow<S>(x): a number of any wide type as a stored S, by PyTorch's rules. */
+/* narrow<S>(x) converts a number of any wide type to the stored type S by PyTorch's rules. */
 template <class S> struct Narrow;
 template <> struct Narrow<float> {
   template <class W> __device__ __forceinline__ static float of(W x) { return (float)x; }
@@ -124,8 +124,8 @@ NARROW_INTEGER(uint8_t)
 
 template <class S, class W> __device__ __forceinline__ S narrow(W x) { return Narrow<S>::of(x); }
 
-/* The same number, of which the compiler cannot know how it was computed: it must not join a
-** product and a sum of two kernels that were made one. */
+/* Returns x, but hides from the compiler how it was computed. Otherwise the compiler could
+** contract a product and a sum of two different steps into one fma. */
 template <class S> __device__ __forceinline__ S seal(S x, uint32_t) { return x; }
 template <> __device__ __forceinline__ float seal(float x, uint32_t zero) {
   uint32_t bits;
@@ -144,7 +144,7 @@ template <> __device__ __forceinline__ double seal(double x, uint32_t zero) {
 
 /* ---- vectors ------------------------------------------------------------------------------ */
 
-/* N elements that are read and written at once, 16 bytes at the most. */
+/* N elements that are loaded and stored together, in pieces of at most 16 bytes. */
 template <class S, int N> struct __align__(sizeof(S) * N < 16 ? sizeof(S) * N : 16) Vector {
   S at[N];
 };

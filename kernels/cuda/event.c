@@ -1,6 +1,6 @@
 /*
-** event.c - points of a stream's work. The driver's event is made when it is first
-** recorded, on the device of that stream.
+** event.c - events. The driver's event is created when it is first recorded, on the device of
+** that stream.
 */
 #include <stdatomic.h>
 
@@ -11,7 +11,7 @@ struct tl_Event {
   int device;
   int flags;
   cudaEvent_t handle; /* owned; NULL until it is recorded */
-  uint64_t capture;   /* recorded last in the capture of that number; 0: in none */
+  uint64_t capture;   /* number of the capture that recorded it last; 0: none */
 };
 
 tl_Event *cuda_event(tl_Device device, int flags) {
@@ -24,7 +24,7 @@ cudaEvent_t cuda_event_handle(const tl_Event *event) { return event->handle; }
 
 uint64_t cuda_event_capture(const tl_Event *event) { return event->capture; }
 
-/* An event of a capture stands for no point in time. */
+/* Fails for an event that was recorded in a capture, since it has no time. */
 static bool is_outside(const tl_Event *event, const char *what) {
   return event->capture == 0 ||
          cuda_fail(TL_EDEVICE, "%s: the event was recorded while a graph was captured", what);

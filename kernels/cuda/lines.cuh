@@ -1,18 +1,19 @@
 /*
-** lines.cuh - reductions of lines of elements by any operator, in one pass over memory:
-** lines whose elements lie side by side, 16 bytes at a time, and lines that lie side by
-** side themselves. Few long lines are cut into segments, whose accumulators are joined
-** by a second kernel. All cuts follow from the sizes and the device alone.
+** lines.cuh - reductions by any operator, in one pass over memory. "Rows" are lines whose
+** elements are contiguous and are read 16 bytes at a time; "columns" are lines that are
+** adjacent to one another. If there are few long lines, they are cut into segments, and a
+** second kernel joins the segments' accumulators. Where lines are cut depends on the sizes and
+** the device alone.
 **
 ** An operator is a struct that is passed to the kernel:
 **
 **   C, A, inputs   the type elements are read as, the accumulator, and the number of
 **                  arrays, of one dtype, whose elements are read together
-**   blocks         how many blocks a multiprocessor is to hold at least
+**   blocks         the smallest number of blocks that a multiprocessor must hold
 **   A start()
 **   void add(A &acc, const C (&x)[inputs][K], line, at, step)
-**                  K elements of a line, at positions at, at + step ...
-**   A join(a, b)   associative, and the same for (b, a)
+**                  adds K elements of a line, at positions at, at + step ...
+**   A join(a, b)   associative and commutative
 **   void store(line, acc)
 */
 #ifndef TLK_CUDA_LINES_CUH
@@ -21,14 +22,14 @@
 #include "kernels/cuda/cuda.cuh"
 
 #define LINE_THREADS 256
-/* Blocks of a multiprocessor: enough bytes are under way with 64 registers a thread; long
-** accumulators need more. */
+/* Blocks of a multiprocessor. With 64 registers a thread, enough loads are in flight; a large
+** accumulator needs more registers. */
 #define LINE_BLOCKS(A) (sizeof(A) > 16 ? 2 : 4)
 
 /* ---- elements by dtype ------------------------------------------------------------------ */
 
-/* The stored types that kernels that compute in C read as vectors; others are read one
-** by one. with(dtype, run) calls run(S()); false if the dtype is none of them. */
+/* The stored types that a kernel that computes in C loads as vectors; elements of other types
+** are loaded one by one. with(dtype, run) calls run(S()) and returns false for other types. */
 template <class C> struct Natural;
 #define NATURAL_CASE(name, S) \
   case TL_##name:             \
@@ -59,7 +60,7 @@ NATURAL(double, NATURAL_F64)
 NATURAL(int32_t, NATURAL_I32)
 NATURAL(int64_t, NATURAL_I64)
 
-/* N elements that lie together, aligned to their size or to 16 bytes. */
+/* Loads N adjacent elements, aligned to their size or to 16 bytes. */
 template <class C, class S, int N>
 __device__ __forceinline__ void load_vector(const S *from, C (&x)[N]) {
   enum { W = sizeof(S) * N < 16 ? N : 16 / sizeof(S) };
@@ -71,7 +72,7 @@ __device__ __forceinline__ void load_vector(const S *from, C (&x)[N]) {
   }
 }
 
-/* K elements from `from` on, as vectors where they are aligned. */
+/* Loads K elements starting at `from`, as vectors if they are aligned. */
 template <class C, class S, int K>
 __device__ __forceinline__ void load_some(const S *from, C (&x)[K]) {
   enum { bytes = sizeof(S) * K < 16 ? sizeof(S) * K : 16 };
@@ -83,7 +84,7 @@ __device__ __forceinline__ void load_some(const S *from, C (&x)[K]) {
   }
 }
 
-/* The sum of K numbers, in pairs, as a double. */
+/* Returns the pairwise sum of K numbers as a double. */
 template <class C, int K> __device__ __forceinline__ double sum_of(C (&x)[K]) {
 #pragma unroll
   for (int step = 1; step < K; step *= 2)
@@ -94,16 +95,16 @@ template <class C, int K> __device__ __forceinline__ double sum_of(C (&x)[K]) {
 
 /* ---- teams ---------------------------------------------------------------------------- */
 
-/* The least power of two that is not less than n, at most `most`. */
+/* Returns the smallest power of two that is at least n, but not more than `most`. */
 static inline int power_above(int64_t n, int most) {
   int p = 1;
   while (p < n && p < most) p *= 2;
   return p;
 }
 
-/* Joins the values of teams of `width` neighbouring threads, a power of two; every
-** thread gets its team's. All threads of the block take part; `shared` has room for a
-** value of each warp and may be used again at once. */
+/* Reduces the values of each team of `width` neighbouring threads (a power of two); every
+** thread gets its team's result. All threads of the block must call it. `shared` has room for
+** one value of each warp and may be reused immediately. */
 template <class T, class Op>
 __device__ __forceinline__ T team_reduce(T x, int width, T *shared, Op op) {
 #pragma unroll 1
@@ -120,11 +121,11 @@ __device__ __forceinline__ T team_reduce(T x, int width, T *shared, Op op) {
   return x;
 }
 
-/* ---- lines of elements side by side ------------------------------------------------------ */
+/* ---- rows: the elements of a line are contiguous ---------------------------------------- */
 
 template <int N> struct Source {
   const char *data[N];
-  int dtype, bytes; /* of all; of an element */
+  int dtype, bytes; /* the arrays' dtype and its size */
 };
 static inline Source<1> source_of(const tlk_Array &a) {
   return Source<1>{{(const char *)a.data}, a.dtype, (int)dtype_bytes(a.dtype)};
@@ -134,7 +135,7 @@ static inline Source<2> source_of(const tlk_Array &a, const tlk_Array &b) {
       {(const char *)a.data, (const char *)b.data}, a.dtype, (int)dtype_bytes(a.dtype)};
 }
 
-/* Where results go. */
+/* The array that results are written to. */
 struct Result {
   char *data;
   int dtype, bytes;
@@ -147,16 +148,16 @@ static inline Result result_of(const tlk_Array &a) {
   return Result{(char *)a.data, a.dtype, (int)dtype_bytes(a.dtype)};
 }
 
-/* A line is `runs` runs of n elements. Runs are cut into `pieces` pieces of `piece`
-** elements; a segment is `share` pieces, a task a segment of a line. `team` threads work
-** on a piece, `width` on a task. Steps count elements. */
+/* A line is `runs` runs of n elements. Runs are cut into `pieces` pieces of `piece` elements; a
+** segment is `share` pieces; a task is one segment of a line. A team of `team` threads works on
+** a piece, and `width` threads work on a task. Strides count elements. */
 struct Rows {
   int64_t lines, runs, n, line_step, run_step;
   int64_t piece, pieces, share, segments;
   int team, width;
 };
 
-/* n elements from element `first` on, by the threads of a team. */
+/* Adds n elements, starting at element `first`; the threads of a team share the work. */
 template <class Op, class S>
 __device__ __forceinline__ void add_run(const Op &op, typename Op::A &acc,
                                         const Source<Op::inputs> &in, int64_t first, int64_t n,
@@ -198,7 +199,7 @@ __device__ __forceinline__ void add_run(const Op &op, typename Op::A &acc,
   }
 }
 
-/* The same for a dtype that is not natural. */
+/* Like add_run, for dtypes that are not in Natural. */
 template <class Op>
 __device__ __forceinline__ void add_any(const Op &op, typename Op::A &acc,
                                         const Source<Op::inputs> &in, int64_t first, int64_t n,
@@ -233,7 +234,8 @@ __device__ __forceinline__ typename Op::A add_pieces(const Op &op, const Source<
   return acc;
 }
 
-/* Accumulators of segment s of line l go to partial[s * lines + l], if that is given. */
+/* Stores the accumulator of segment s of line l in partial[s * lines + l] unless `partial` is
+** NULL. */
 template <class Op>
 __global__ void __launch_bounds__(LINE_THREADS, Op::blocks)
     rows_kernel(Source<Op::inputs> in, Rows g, Op op, typename Op::A *partial) {
@@ -254,14 +256,14 @@ __global__ void __launch_bounds__(LINE_THREADS, Op::blocks)
   }
 }
 
-/* ---- lines side by side --------------------------------------------------------------- */
+/* ---- columns: neighbouring lines are adjacent in memory --------------------------------- */
 
-/* Lines of (outer, n, inner) along n; V of them to a thread. A block has `across`
-** threads for neighbouring lines, the others for different elements of them. */
+/* Lines of (outer, n, inner) along n; each thread has V of them. A block has `across` threads
+** for neighbouring lines, and its other threads split their elements. */
 struct Columns {
   int64_t lines, n, inner;
   int64_t share, segments; /* elements of a segment */
-  int64_t strips;          /* blocks for all lines */
+  int64_t strips;          /* blocks that cover all lines */
   int across;
 };
 
@@ -307,7 +309,8 @@ add_columns(const Op &op, typename Op::A (&acc)[V], const Source<Op::inputs> &in
   }
 }
 
-/* Joins what the threads of each column of the block have; the first row gets it. */
+/* Reduces the accumulators of each column of the block's threads; the first row gets the
+** result. */
 template <class Op>
 __device__ __forceinline__ typename Op::A join_column(const Op &op, typename Op::A acc, int across,
                                                       typename Op::A *shared) {
@@ -360,7 +363,7 @@ __global__ void __launch_bounds__(LINE_THREADS, Op::blocks)
 
 /* ---- the second stage ------------------------------------------------------------------- */
 
-/* `width` threads to a line. */
+/* Each line has `width` threads. */
 template <class Op>
 __global__ void __launch_bounds__(LINE_THREADS, Op::blocks)
     finish_kernel(int64_t lines, int64_t segments, int width, Op op,
@@ -382,22 +385,22 @@ __global__ void __launch_bounds__(LINE_THREADS, Op::blocks)
   }
 }
 
-/* ---- choosing ---------------------------------------------------------------------------- */
+/* ---- choosing a kernel ------------------------------------------------------------------- */
 
-/* Threads that keep a device busy, and blocks. */
+/* How many threads, and blocks, keep the device busy. */
 static inline int64_t busy_threads(const tlk_Context *cx) {
   return (int64_t)cuda_multiprocessors(cx->device.index) * 2048;
 }
 static inline int64_t busy_blocks(const tlk_Context *cx) { return busy_threads(cx) / LINE_THREADS; }
 
-/* How many segments of `units` units of work to cut each of so many blocks' work into. */
+/* Returns how many segments to cut each block's `units` units of work into. */
 static inline int64_t segments_for(const tlk_Context *cx, int64_t blocks, int64_t units) {
   int64_t wanted = divide_up(busy_blocks(cx), blocks > 0 ? blocks : 1);
   int64_t segments = wanted < units ? wanted : units;
   return blocks >= busy_blocks(cx) / 2 || segments < 1 ? 1 : segments;
 }
 
-/* Runs `first(partial)`, and the second stage if there are segments. */
+/* Runs `first(partial)`, and then the second stage if there are several segments. */
 template <class Op, class First>
 static bool in_stages(const tlk_Context *cx, int64_t lines, int64_t segments, const Op &op,
                       First first) {
@@ -411,10 +414,11 @@ static bool in_stages(const tlk_Context *cx, int64_t lines, int64_t segments, co
                 (const A *)partial.data);
 }
 
-/* Reduces lines of `runs` runs of n elements each; either may be 0. */
+/* Reduces lines of `runs` runs of n elements each; both counts may be 0. */
 template <class Op>
 static bool reduce_rows(const tlk_Context *cx, const Source<Op::inputs> &in, Rows g, const Op &op) {
-  int64_t unit = 16 / in.bytes, step = unit * 4 * LINE_THREADS; /* of a block, at once */
+  /* elements that a block reads in one step */
+  int64_t unit = 16 / in.bytes, step = unit * 4 * LINE_THREADS;
   if (g.runs == 0) g.runs = 1, g.n = 0;
   int64_t busy = busy_threads(cx);
   g.team = power_above(divide_up(g.n, unit * 4), LINE_THREADS);
@@ -440,7 +444,7 @@ static bool reduce_rows(const tlk_Context *cx, const Source<Op::inputs> &in, Row
   });
 }
 
-/* Whether all inputs of (outer, n, inner) are natural and rows of them vectors of V. */
+/* Whether all inputs of (outer, n, inner) have a natural dtype and are aligned to vectors of V. */
 template <class Op> static bool columns_fit(const Source<Op::inputs> &in, int64_t inner, int v) {
   bool fit = inner % v == 0 && Natural<typename Op::C>::has(in.dtype);
   size_t bytes = (size_t)(in.bytes * v);
@@ -455,7 +459,7 @@ static bool reduce_columns(const tlk_Context *cx, const Source<Op::inputs> &in, 
   enum { V = sizeof(typename Op::C) == 8 ? 2 : 4, K = 4 / Op::inputs };
   Columns g = {outer * inner, n, inner, n, 1, 0, 0};
   bool vectors = columns_fit<Op>(in, inner, V);
-  int64_t threads = vectors ? g.lines / V : g.lines; /* side by side */
+  int64_t threads = vectors ? g.lines / V : g.lines; /* threads that cover adjacent lines */
   g.across = n <= 4 * K && threads >= LINE_THREADS ? LINE_THREADS : power_above(threads, WARP);
   g.strips = divide_up(threads, g.across);
   g.segments = segments_for(cx, g.strips, n / (LINE_THREADS / g.across * K));
@@ -469,7 +473,7 @@ static bool reduce_columns(const tlk_Context *cx, const Source<Op::inputs> &in, 
   });
 }
 
-/* Reduces (outer, n, inner) along n, whichever way it lies. */
+/* Reduces (outer, n, inner) along n for any memory layout. */
 template <class Op>
 static bool reduce_lines(const tlk_Context *cx, const Source<Op::inputs> &in, int64_t outer,
                          int64_t n, int64_t inner, const Op &op) {

@@ -1,10 +1,10 @@
 /*
-** memory.c - device memory: the driver's virtual-memory calls behind the allocator's logic
-** of blocks.c, and pinned host memory.
+** memory.c - device memory: connects the allocator of blocks.c to the driver's virtual-memory
+** calls. Also pinned host memory.
 **
-** TLUA_CUDA_ALLOCATOR=driver leaves every block to cudaMalloc and cudaFree: slow, and what
-** tools want that watch each block, such as compute-sanitizer. So it is where the driver
-** has no virtual-memory calls, or they fail; then there are no graphs.
+** TLUA_CUDA_ALLOCATOR=driver makes every allocation a call of cudaMalloc or cudaFree. That is
+** slow, but tools that watch each block, such as compute-sanitizer, need it. The same happens
+** if the driver has no virtual-memory calls or they fail; then graphs are unavailable.
 */
 #include <cuda.h>
 #include <pthread.h>
@@ -16,8 +16,8 @@
 #include "kernels/cuda/fusion/fusion.h"
 #include "kernels/cuda/plugin.h"
 
-#define LARGE_GRANULE (20 * 1024 * 1024) /* of which large blocks' arenas grow, at least */
-#define REACH 8                          /* times the device's memory: address space of an arena */
+#define LARGE_GRANULE (20 * 1024 * 1024) /* the least granule of arenas for large blocks */
+#define REACH 8 /* an arena's address space is this many times the device's memory */
 
 /* ---- the driver's calls --------------------------------------------------------------------- */
 
@@ -41,7 +41,8 @@ static bool find_call(const char *name, void *call) {
   cudaError_t error =
       cudaGetDriverEntryPointByVersion(name, &entry, 12000, cudaEnableDefault, &found);
   if (error != cudaSuccess) cudaGetLastError();
-  memcpy(call, &entry, sizeof entry); /* ISO C knows no cast from data to function */
+  /* ISO C has no cast from a data pointer to a function pointer */
+  memcpy(call, &entry, sizeof entry);
   return error == cudaSuccess && found == cudaDriverEntryPointSuccess && entry;
 }
 
@@ -61,7 +62,7 @@ typedef struct Memory {
   bool open, by_driver;
   int device;
   cuda_Blocks blocks;
-  cudaEvent_t spare[64]; /* events for marks, to be used again */
+  cudaEvent_t spare[64]; /* events that can be reused for marks */
   int nspare;
 } Memory;
 
@@ -95,7 +96,7 @@ static void unmap(void *self, char *at, int64_t bytes, int64_t granule) {
   driver.unmap((CUdeviceptr)(uintptr_t)at, (size_t)bytes);
 }
 
-/* Each granule is memory of its own, which goes with its mapping. */
+/* Each granule has its own memory handle, which is released with its mapping. */
 static bool map_granule(const Memory *m, char *at, int64_t granule) {
   CUmemAllocationProp kind = kind_of(m);
   CUmemGenericAllocationHandle handle;
@@ -105,7 +106,7 @@ static bool map_granule(const Memory *m, char *at, int64_t granule) {
   return error == CUDA_SUCCESS;
 }
 
-/* The device itself and those that reach its memory may use it. */
+/* Allows access to the device itself and to its peers. */
 static bool give_access(const Memory *m, char *at, int64_t bytes) {
   CUmemAccessDesc access[CUDA_MAX_DEVICES];
   size_t n = 0;
@@ -130,8 +131,8 @@ static bool map(void *self, char *at, int64_t bytes, int64_t granule) {
   return false;
 }
 
-/* Whether the driver does on this device what arenas need: not all do, and virtual machines
-** may not let them. */
+/* Whether the driver supports the arenas' calls on this device: not all drivers do, and virtual
+** machines may forbid them. */
 static bool can_map(Memory *m) {
   int64_t granule = m->blocks.source.granule[1];
   char *at = reserve(m);
@@ -217,7 +218,7 @@ bool cuda_memory_open(int device) {
   return open_blocks(m);
 }
 
-/* The device's memory, locked; NULL with a message. */
+/* Locks and returns the device's memory; returns NULL with a message on failure. */
 static Memory *lock(int device) {
   if (!cuda_enter(device)) return NULL;
   pthread_mutex_lock(&memories[device].lock);
@@ -249,7 +250,7 @@ void cuda_free(tl_Device device, void *data, int64_t bytes) {
   Memory *m = lock(device.index);
   if (m == NULL) return;
   if (m->by_driver)
-    cudaFree(data); /* waits for all streams first */
+    cudaFree(data); /* cudaFree waits for all streams first */
   else
     cuda_blocks_free(&m->blocks, data);
   unlock(m);
@@ -306,7 +307,8 @@ void cuda_memory_capture(int device, int change) {
   unlock(m);
 }
 
-/* ---- figures ------------------------------------------------------------------------------------------ */
+/* ---- statistics
+** --------------------------------------------------------------------------------------- */
 
 bool cuda_memory_stats(tl_Device device, tl_MemoryStats *out) {
   Memory *m = lock(device.index);

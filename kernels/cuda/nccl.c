@@ -1,10 +1,10 @@
 /*
-** nccl.c - groups of GPUs by NCCL, which is opened when it is first asked for: who has no
-** libnccl.so.2 lacks nothing else.
+** nccl.c - groups of GPUs by NCCL. The library is loaded on first use; a system without
+** libnccl.so.2 lacks only these groups.
 **
-** Communicators are non-blocking: what NCCL has only begun says ncclInProgress, and
-** nccl_state tells when it has ended. While a call is in that state no other is made; only
-** ncclCommAbort may be, and ends it.
+** Communicators are non-blocking: calls that NCCL has only begun return ncclInProgress, and
+** nccl_state tells when they have ended. Meanwhile no other call is allowed except
+** ncclCommAbort, which ends them.
 */
 #include <dlfcn.h>
 #include <pthread.h>
@@ -18,7 +18,7 @@
 
 #include <nccl.h>
 
-/* X(name): what is used of the library. */
+/* X(name): the functions of the library that tlua calls. */
 #define NCCL_CALLS(X)       \
   X(ncclGetVersion)         \
   X(ncclGetErrorString)     \
@@ -41,7 +41,7 @@
   X(ncclSend)               \
   X(ncclRecv)
 
-enum { LEAST_VERSION = 21900 }; /* the first with ncclCommRegister */
+enum { LEAST_VERSION = 21900 }; /* the first version with ncclCommRegister */
 
 static struct {
 #define X(name) __typeof__(&name) name;
@@ -49,13 +49,13 @@ static struct {
 #undef X
 } lib;
 static int version;
-static char missing[300]; /* why it is not there */
+static char missing[300]; /* why the library is not available */
 static pthread_once_t opening = PTHREAD_ONCE_INIT;
 
 struct tl_Comm {
   int device;
-  ncclComm_t handle;    /* NULL once it was aborted or destroyed */
-  pthread_mutex_t lock; /* an abort, which may come from any thread, and the others' end */
+  ncclComm_t handle;    /* NULL after it was aborted or destroyed */
+  pthread_mutex_t lock; /* serialises an abort, which may come from any thread, with closing */
 };
 
 /* ---- the library ---------------------------------------------------------------------- */
@@ -165,7 +165,7 @@ static void nccl_close(tl_Comm *c) {
 
 /* ---- steps ----------------------------------------------------------------------------- */
 
-/* NCCL has no 16-bit integers, nor truth values: what is only moved goes as bytes. */
+/* NCCL has no 16-bit integers or booleans; data that is only moved is sent as bytes. */
 static bool type_of(int dtype, ncclDataType_t *out) {
   switch (dtype) {
   case TL_F32: *out = ncclFloat32; return true;
@@ -217,8 +217,8 @@ static bool put(ncclComm_t comm, cudaStream_t stream, const tl_CommStep *s) {
   return false;
 }
 
-/* What was opened is closed in any case: a bracket that stays open holds back all that the
-** thread asks of NCCL later. */
+/* Always closes a group that was opened: an open group would hold back all later calls of the
+** thread to NCCL. */
 static bool nccl_run(tl_Comm *c, tl_Stream *stream, const tl_CommStep *steps, int n) {
   if (!is_open(c) || !cuda_enter(c->device) || !fusion_settle(stream)) return false;
   if (n == 1) return put(c->handle, stream->handle, steps);

@@ -1,6 +1,6 @@
 /*
-** plugin.h - what the files of the plugin's host side share: the tables of devices,
-** streams and events behind tl_DeviceApi.
+** plugin.h - declarations shared by the plugin's host files: the functions for devices, streams
+** and events behind tl_DeviceApi.
 */
 #ifndef TLK_CUDA_PLUGIN_H
 #define TLK_CUDA_PLUGIN_H
@@ -10,9 +10,9 @@
 
 extern const tl_Host *cuda_host;
 
-/* The next wait for the device is to fail with this message. */
+/* Makes the next wait for the device fail with this message. */
 void cuda_note_failure(int device, const char *why);
-/* Counts a wait of the host. */
+/* Counts a wait of the host for the device. */
 void cuda_count_wait(int device);
 int cuda_device_count(void);
 
@@ -41,21 +41,21 @@ bool cuda_event_sync(tl_Event *event);
 bool cuda_event_query(tl_Event *event, bool *done);
 bool cuda_event_elapsed(tl_Event *start, tl_Event *end, double *milliseconds);
 cudaEvent_t cuda_event_handle(const tl_Event *event);
-/* The number of the capture that it was recorded in last, 0 if in none. */
+/* Returns the number of the capture that recorded the event last, or 0. */
 uint64_t cuda_event_capture(const tl_Event *event);
 
 /* ---- capture.c ---- */
 
 bool cuda_capture_begin(tl_Stream *stream, uint64_t pool, tl_CaptureMode mode);
 tl_Graph *cuda_capture_end(tl_Stream *stream);
-/* The number and the pool of the capture that a stream takes part in, 0 if there is none. */
+/* Return the number and the pool of the capture that a stream takes part in, or 0. */
 uint64_t cuda_capture(const tl_Stream *stream);
 uint64_t cuda_capture_pool(const tl_Stream *stream);
 /* Whether a capture of that number is open. */
 bool cuda_capture_is_open(uint64_t number);
 /* Whether a capture of the device is open. */
 bool cuda_device_captures(int device);
-/* False with a message while the stream takes part in a capture. */
+/* Returns false with a message while the stream takes part in a capture. */
 bool cuda_may_wait(const tl_Stream *stream, const char *what);
 bool cuda_graph_launch(tl_Graph *graph, tl_Stream *stream);
 void cuda_graph_free(tl_Graph *graph);
@@ -76,16 +76,16 @@ bool cuda_memory_blocks(tl_Device device, void (*visit)(void *to, const tl_Block
                         void *to);
 void *cuda_pinned_alloc(int64_t bytes);
 void cuda_pinned_free(void *data, int64_t bytes);
-/* A pool of graphs has a holder more, or one less, whose graph was launched on these
-** streams (as bits). */
+/* Add or remove a holder of a pool of graphs. `launched` is a bit mask of the streams that the
+** holder's graph was launched on. */
 bool cuda_memory_hold(int device, uint64_t pool);
 void cuda_memory_let_go(int device, uint64_t pool, uint64_t launched);
-/* A capture of the device begins (1) or ends (-1). */
+/* Counts open captures of the device: `change` is 1 when one begins and -1 when it ends. */
 void cuda_memory_capture(int device, int change);
 
 /* ---- lib/cupti.c ---- */
 
-/* tl_DeviceApi.activities */
+/* See tl_DeviceApi.activities. */
 bool cuda_activities(void (*note)(const tl_Activity *activity), int64_t *now);
 
 /* ---- nccl.c ---- */

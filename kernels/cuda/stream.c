@@ -1,7 +1,7 @@
 /*
-** stream.c - streams. A device has a default stream, which is one of ours and not the
-** driver's legacy stream, and a few of either priority that are handed out in turn and
-** stay for good; and those of others that a program has named (cuda_stream_of).
+** stream.c - streams. A device has a default stream, which is not the driver's legacy stream,
+** and a few streams of either priority that are handed out in turn and never destroyed. It also
+** has streams of other libraries that the program has passed in (cuda_stream_of).
 */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -9,17 +9,17 @@
 #include "kernels/cuda/fusion/fusion.h"
 #include "kernels/cuda/plugin.h"
 
-/* All numbers fit 64 bits. */
+/* All stream numbers fit into a mask of 64 bits. */
 #define POOL 24 /* streams of one priority */
 #define OTHERS 15
 #define FIRST_OTHER (1 + 2 * POOL)
 
 typedef struct Streams {
-  /* The default one, those of low and of high priority, others' */
+  /* the default stream, those of low and of high priority, then external ones */
   tl_Stream all[FIRST_OTHER + OTHERS];
-  int others; /* guarded */
+  int others; /* guarded: the number of external streams */
   atomic_uint next[2];
-  int least, greatest; /* priorities that the device knows */
+  int least, greatest; /* the device's range of priorities */
 } Streams;
 
 static Streams streams[CUDA_MAX_DEVICES];
@@ -40,8 +40,8 @@ bool cuda_streams_open(int device) {
 
 tl_Stream *cuda_stream_by_id(int device, int id) { return &streams[device].all[id]; }
 
-/* A device that cannot be opened has a stream all the same, so that a context can be
-** made; the first call on it says what is wrong. */
+/* Returns a stream even if the device cannot be opened, so that a context can be made; the
+** first call on it reports the error. */
 tl_Stream *cuda_default_stream(tl_Device device) {
   tl_Stream *stream = &streams[device.index].all[0];
   stream->device = device.index;
@@ -61,7 +61,7 @@ tl_Stream *cuda_stream(tl_Device device, int priority) {
   return ok ? &s->all[id] : NULL;
 }
 
-/* The stream of a handle, which is one of ours or becomes one. Under the lock. */
+/* Finds the stream of a handle, or registers it. Called with the lock held. */
 static tl_Stream *find_stream(Streams *s, int device, cudaStream_t handle) {
   for (int id = 0; id < FIRST_OTHER + s->others; id++)
     if (s->all[id].handle == handle) return &s->all[id];
@@ -92,10 +92,11 @@ tl_Stream *cuda_stream_of(tl_Device device, void *handle) {
   return stream;
 }
 
-/* Nothing may wait on it any more to be fused (fusion/chain.c). */
+/* Since foreign code may use the handle, no more calls stay pending for fusion
+** (fusion/chain.c). */
 void *cuda_stream_handle(const tl_Stream *stream) {
   ((tl_Stream *)(uintptr_t)stream)->shared = true;
-  (void)!fusion_settle(stream); /* a graph that lacks it says so at its end */
+  (void)!fusion_settle(stream); /* a failure is reported when the graph's capture ends */
   return stream->handle;
 }
 
@@ -129,7 +130,7 @@ bool cuda_stream_query(tl_Stream *stream, bool *done) {
   return cuda_ok(error, "cudaStreamQuery") && cuda_report(stream->device);
 }
 
-/* What the driver would answer by breaking the capture is refused before. */
+/* Refuses waits that the driver would answer by invalidating the capture. */
 static bool may_join(const tl_Stream *stream, const tl_Event *event) {
   static const char name[] = "waiting for an event";
   uint64_t ours = cuda_capture(stream), its = cuda_event_capture(event);
@@ -145,7 +146,7 @@ static bool may_join(const tl_Stream *stream, const tl_Event *event) {
 bool cuda_stream_wait(tl_Stream *stream, tl_Event *event) {
   cudaEvent_t handle = cuda_event_handle(event);
   if (!cuda_enter(stream->device)) return false;
-  if (handle == NULL) return true; /* never recorded */
+  if (handle == NULL) return true; /* the event was never recorded */
   if (!may_join(stream, event) || !fusion_settle(stream)) return false;
   CUDA_TRY(cudaStreamWaitEvent(stream->handle, handle, 0));
   return true;

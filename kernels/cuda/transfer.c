@@ -1,11 +1,11 @@
 /*
-** transfer.c - bytes between host and device, and between devices.
+** transfer.c - copies between host and device, and between devices.
 */
 #include "kernels/cuda/fusion/fusion.h"
 #include "kernels/cuda/plugin.h"
 
-/* Between two devices: the receiving stream waits for what the other one has still to
-** write, and the other one for the copy, before it may free the source. */
+/* Copies between two devices. The receiving stream waits for pending writes of the other
+** stream, which in turn waits for the copy before it may free the source. */
 static bool between(const struct tlk_transfer *call) {
   tl_Stream *to = call->cx->stream, *from = call->from_stream;
   tl_Event *before = cuda_event(call->from, 0), *after = cuda_event(call->to, 0);
@@ -20,7 +20,7 @@ static bool between(const struct tlk_transfer *call) {
   return ok;
 }
 
-/* Whether the driver reads or writes it when its turn comes, and not within the call. */
+/* Whether host memory is pinned, so that the driver copies asynchronously. */
 static bool is_pinned(const void *host) {
   struct cudaPointerAttributes of;
   if (cudaPointerGetAttributes(&of, host) == cudaSuccess) return of.type == cudaMemoryTypeHost;
@@ -28,9 +28,9 @@ static bool is_pinned(const void *host) {
   return true;
 }
 
-/* From pageable memory the driver has taken the bytes when the call returns; what goes
-** there is waited for. Pinned memory is read and written when its turn comes, which is
-** waited for unless the caller allows it to be later. */
+/* Copies from or to the host. The driver has read pageable memory when the call returns, and
+** copies to pageable memory are waited for. Pinned memory is copied asynchronously; the call
+** waits for that unless the caller allows it to complete later. */
 static bool with_host(const struct tlk_transfer *call) {
   tl_Stream *stream = call->cx->stream;
   bool out = call->to.type == TL_CPU;

@@ -1,43 +1,44 @@
 /*
-** walk.cuh - kernels that go over lines of elements more than once and read memory once:
-** what a thread has read stays in shared memory, where only that thread looks for it.
-** Lines that are too long for that are read again.
+** walk.cuh - kernels that visit each line of elements several times but read global memory
+** once. Each thread keeps its elements in shared memory, at slots that no other thread uses.
+** Lines that do not fit are read from global memory again.
 **
-** An algorithm is a struct that is passed to the kernel, with the number of its input
-** arrays, all of one dtype, as `inputs`, whether it calls `again` as `twice`, and
+** An algorithm is a struct that is passed to the kernel. Its member `inputs` is the number of
+** input arrays, which share one dtype; `twice` is true if it calls `again`; and it has the
+** function
 **
 **   void run(Walker &w, line)
 **
-** which may call, all threads of a line together,
+** All threads of a line together may call these members in `run`:
 **
-**   w.read(f), w.again(f)   f(x, at) for the thread's share of the line, first and later:
-**                           C x[inputs][K], K elements from position `at` on
-**   w.put(at, y)            K elements of the result, at positions that f was given
-**   w.join(x, op)           all threads' values joined; every thread gets the result
-**   w.n                     elements of the line
-**   w.valid, w.first()      whether there is a line, and the thread is its first
+**   w.read(f), w.again(f)   call f(x, at) for the thread's elements, on the first and on later
+**                           visits; C x[inputs][K] holds K elements from position `at` on
+**   w.put(at, y)            stores K elements of the result at a position that f was given
+**   w.join(x, op)           reduces x over all threads of the line; every thread gets the result
+**   w.n                     the number of elements of the line
+**   w.valid, w.first()      whether the line exists, and whether this is its first thread
 */
 #ifndef TLK_CUDA_WALK_CUH
 #define TLK_CUDA_WALK_CUH
 
 #include "kernels/cuda/lines.cuh"
 
-#define WALK_THREADS 512 /* of a block at most */
-#define WALK_BLOCK 128   /* and where less will do */
+#define WALK_THREADS 512 /* the largest number of threads of a block */
+#define WALK_BLOCK 128   /* the block's size where fewer threads are enough */
 
-/* Lines of (outer, n, inner) along n. With inner 1 a line has a team of threads, else the
-** block has `team` threads for neighbouring lines and the others for their elements.
-** `slots` of what a thread reads fit into shared memory; 0: none. */
+/* Lines of (outer, n, inner) along n. If inner is 1, a team of threads shares each line;
+** otherwise a block has `team` threads for neighbouring lines, and its other threads split
+** their elements. `slots` vectors of each thread fit into shared memory; 0 disables that. */
 template <int N> struct Walk {
   const char *from[N];
-  char *to; /* of the inputs' dtype; may be one of them */
+  char *to; /* has the inputs' dtype and may be one of them */
   int64_t outer, n, inner;
   int team, slots;
 };
 
 template <class S> struct Wide { typedef decltype(widen(S())) type; };
 
-/* e^x, as exact as the stored type needs it. */
+/* e^x, as precise as the stored type requires. */
 DEVICE float exp_as(float x, float) { return exp(x); }
 static __device__ __noinline__ double exp_as(double x, double) { return exp(x); }
 DEVICE float exp_as(float x, f16) { return __expf(x); }
@@ -46,14 +47,14 @@ DEVICE float exp_as(float x, bf16) { return __expf(x); }
 struct Add {
   template <class T> __device__ __forceinline__ T operator()(T a, T b) const { return a + b; }
 };
-/* A NaN may get lost. */
+/* Ignores NaN in b. */
 struct Larger {
   template <class T> __device__ __forceinline__ T operator()(T a, T b) const {
     return b > a ? b : a;
   }
 };
 
-/* ---- a line whose elements lie side by side --------------------------------------------- */
+/* ---- rows: the elements of a line are contiguous --------------------------------------- */
 
 template <class S, int N> struct RowWalker {
   typedef S Stored;
@@ -61,10 +62,10 @@ template <class S, int N> struct RowWalker {
   enum { U = 16 / sizeof(S), K = N == 1 ? 4 : 2 };
   const S *from[N];
   S *to;
-  int64_t n, head, body; /* elements before the vectors; vectors */
+  int64_t n, head, body; /* elements before the first aligned vector; number of vectors */
   bool valid;
   int lane, team;
-  Vector<S, U> *stash; /* the thread's; NULL: none */
+  Vector<S, U> *stash; /* this thread's slots in shared memory; NULL: none */
   double *shared;
 
   __device__ __forceinline__ RowWalker(const Walk<N> &g, int64_t line, bool given, void *memory,
@@ -171,7 +172,7 @@ __global__ void __launch_bounds__(WALK_THREADS, 1)
   }
 }
 
-/* ---- lines side by side --------------------------------------------------------------------- */
+/* ---- columns: neighbouring lines are adjacent in memory --------------------------------- */
 
 template <class S, int N> struct ColumnWalker {
   typedef S Stored;
@@ -272,7 +273,7 @@ __global__ void __launch_bounds__(LINE_THREADS, 2)
   }
 }
 
-/* ---- choosing -------------------------------------------------------------------------------- */
+/* ---- choosing a kernel --------------------------------------------------------------------- */
 
 template <class S, class Algorithm>
 static bool run_rows(const tlk_Context *cx, Walk<Algorithm::inputs> g, const Algorithm &algorithm) {
@@ -294,7 +295,7 @@ template <class S, class Algorithm>
 static bool run_columns(const tlk_Context *cx, Walk<Algorithm::inputs> g,
                         const Algorithm &algorithm) {
   int64_t lines = g.outer * g.inner;
-  bool alone = g.n <= 16 && lines >= LINE_THREADS; /* a thread for each line */
+  bool alone = g.n <= 16 && lines >= LINE_THREADS; /* one thread for each line */
   g.team = alone ? LINE_THREADS : power_above(lines, WARP);
   g.slots = Algorithm::twice ? (int)divide_up(g.n, LINE_THREADS / g.team) : 0;
   int64_t bytes = (int64_t)(g.slots * Algorithm::inputs * sizeof(S)) * LINE_THREADS;

@@ -1,19 +1,19 @@
 /*
 ** attention.cu - attention and its gradients in memory that grows with queries + keys.
 **
-** A block has a tile of queries (or, for the gradients of key and value, of keys) and
-** walks over tiles of the others. The forward pass keeps a running largest score and sum
-** of each query (M. Milakov, N. Gimelshein, "Online normalizer calculation for softmax",
-** 2018; T. Dao et al., "FlashAttention", 2022); the backward pass makes the weights again
-** from the scores and `norm`. Each element is summed by one block in one order.
-** Where cuDNN has a plan it does the work.
+** A block has a tile of queries (for the gradients of key and value, a tile of keys) and loops
+** over tiles of the other kind. The forward pass keeps a running maximum and sum for each query
+** (M. Milakov, N. Gimelshein, "Online normalizer calculation for softmax", 2018; T. Dao et al.,
+** "FlashAttention", 2022); the backward pass recomputes the weights from the scores and `norm`.
+** Each element is summed by one block in a fixed order. If cuDNN has a plan, cuDNN does the
+** work instead.
 */
 #include "kernels/cuda/cuda.cuh"
 #include "kernels/cuda/lib/lib.h"
 
 #define THREADS 256
 #define WARPS (THREADS / WARP)
-/* Blocks of a multiprocessor, at least: doubles need more registers. */
+/* The least number of blocks of a multiprocessor; doubles need more registers. */
 #define BLOCKS(S) (sizeof(S) == 8 ? 1 : 3)
 
 template <class S> struct Sum { typedef float type; };
@@ -21,7 +21,7 @@ template <> struct Sum<double> { typedef double type; };
 
 /* ---- parts of kernels ------------------------------------------------------------------------ */
 
-/* Where a block works: sample, head, and the first row of its tile. */
+/* The sample, the head, and the first row of the tile that a block works on. */
 struct Place {
   int64_t batch, head, first;
 };
@@ -31,8 +31,8 @@ DEVICE Place place_of(int64_t tiles, int64_t heads, int tile) {
   return {block / tiles / heads, block / tiles % heads, block % tiles * tile};
 }
 
-/* Rows [first, first + tile) of (rows, size) into shared memory, rows `ld` apart; zeros
-** past the end. */
+/* Copies rows [first, first + tile) of (rows, size) to shared memory with row stride `ld`; rows
+** past the end become zero. */
 template <class S, class C>
 __device__ __forceinline__ void load_rows(C *to, int ld, const tlk_HeadRows &from, int64_t batch,
                                           int64_t head, int64_t first, int64_t rows, int64_t size,
@@ -50,7 +50,7 @@ template <class C> __device__ __forceinline__ C dot(const C *a, const C *b, int6
   return sum;
 }
 
-/* What a dropped weight is multiplied by. */
+/* Returns the factor of a weight under dropout: 0, or the scale of the weights that are kept. */
 DEVICE double kept(const tlk_Attention &a, int64_t batch, int64_t head, int64_t i, int64_t j) {
   uint32_t words[4];
   if (a.dropout <= 0) return 1;
@@ -62,7 +62,8 @@ DEVICE double kept(const tlk_Attention &a, int64_t batch, int64_t head, int64_t 
   return (double)(j & 2 ? high : low) < keep * 4294967296.0 ? 1 / keep : 0;
 }
 
-/* A query's score of a key, from their product; -inf where it does not see it. */
+/* Returns a query's score of a key from their dot product, or -inf if the query does not see
+** the key. */
 template <class C>
 __device__ __forceinline__ C score(const tlk_Attention &a, C product, int64_t batch, int64_t head,
                                    int64_t i, int64_t j) {
@@ -77,13 +78,13 @@ __device__ __forceinline__ C score(const tlk_Attention &a, C product, int64_t ba
   return s + load_any<C>(static_cast<const char *>(m.array.data) + at * bytes, m.array.dtype);
 }
 
-/* The first key that no query of a tile sees, or beyond. */
+/* Returns the end of the range of keys that the queries of a tile see. */
 DEVICE int64_t keys_seen(const tlk_Attention &a, int64_t first, int tile) {
   int64_t last = first + tile < a.queries ? first + tile : a.queries;
   return a.causal && last < a.keys ? last : a.keys;
 }
 
-/* Distance of rows in shared memory: odd, so that a column lies in different banks. */
+/* The row stride in shared memory is odd, so that a column's elements lie in different banks. */
 static __host__ __device__ __forceinline__ int padded(int64_t size) { return (int)(size | 1); }
 
 /* ---- forward --------------------------------------------------------------------------------- */
@@ -158,18 +159,18 @@ __global__ void __launch_bounds__(THREADS)
 
 /* ---- backward -------------------------------------------------------------------------------- */
 
-/* What the kernels of the backward pass share. */
+/* The arguments that the kernels of the backward pass share. */
 struct Backward {
   tlk_Attention a;
   tlk_HeadRows grad_query, grad_key, grad_value, grad_out, out;
   tlk_HeadPairs grad_mask;
   const void *norm;
-  void *delta; /* (batch, heads, queries): each query's grad_out . out */
+  void *delta; /* (batch, heads, queries): the dot product of each query's grad_out and out */
   int64_t tiles;
   int tile;
 };
 
-/* A warp for each query. */
+/* Each query has a warp. */
 template <class S>
 __global__ void __launch_bounds__(THREADS) delta_kernel(const __grid_constant__ Backward b) {
   typedef typename Sum<S>::type C;
@@ -189,8 +190,8 @@ __global__ void __launch_bounds__(THREADS) delta_kernel(const __grid_constant__ 
   }
 }
 
-/* Weight and gradient of the score of query i and key j, from the products of query and
-** key and of grad_out and value. */
+/* Computes the weight and the score's gradient of query i and key j, from the dot products
+** query . key and grad_out . value. */
 template <class C>
 __device__ __forceinline__ void pair(const Backward &b, C qk, C gv, int64_t batch, int64_t head,
                                      int64_t i, int64_t j, C *weight, C *grad) {
@@ -258,7 +259,7 @@ __global__ void __launch_bounds__(THREADS, BLOCKS(S))
   }
 }
 
-/* Blocks have tiles of keys of one head of key and value. */
+/* Each block has a tile of keys of one key/value head. */
 template <class S>
 __global__ void __launch_bounds__(THREADS, BLOCKS(S))
     key_kernel(const __grid_constant__ Backward b) {
@@ -323,8 +324,8 @@ __global__ void __launch_bounds__(THREADS, BLOCKS(S))
   }
 }
 
-/* The gradient of a mask that is shared among samples, heads or queries: a warp for each
-** element, whose lanes sum in turn and then together. */
+/* Computes the gradient of a mask that samples, heads or queries share. Each element has a
+** warp; each lane sums its share, then the lanes' sums are reduced. */
 template <class S>
 __global__ void __launch_bounds__(THREADS) mask_kernel(const __grid_constant__ Backward b) {
   typedef typename Sum<S>::type C;
@@ -363,7 +364,7 @@ __global__ void __launch_bounds__(THREADS) mask_kernel(const __grid_constant__ B
 
 /* ---- launchers ------------------------------------------------------------------------------- */
 
-/* The largest tile of which `bytes(tile)` fit into a block's shared memory; 0: none does. */
+/* Returns the largest tile for which `bytes(tile)` fit into a block's shared memory, or 0. */
 template <class Bytes> static int tile_for(const tlk_Context *cx, Bytes bytes) {
   int64_t most = cuda_shared_bytes(cx->device.index);
   int tile = WARP;

@@ -1,6 +1,6 @@
 /*
-** softmax.cu - softmax and its logarithm, and the gradients. The largest element is taken
-** off first, so nothing overflows; sums go into a double vector by vector.
+** softmax.cu - softmax, log-softmax, and their gradients. The maximum is subtracted first, so
+** nothing overflows; the sum of each vector is added to a double.
 */
 #include "kernels/cuda/walk.cuh"
 
@@ -33,7 +33,7 @@ struct Softmax {
 };
 
 struct SoftmaxBackward {
-  enum { inputs = 2, twice = true }; /* the gradient of the result, and the result */
+  enum { inputs = 2, twice = true }; /* the result's gradient, and the result */
   bool log_too;
 
   template <class W> __device__ __forceinline__ void run(W &w, int64_t) const {

@@ -1,9 +1,9 @@
 /*
-** conv.cu - convolution and its gradients: by cuDNN where it is, else by means of our own.
-** Those make a product of each sample's windows (im2col) with the weight; convolutions in
-** groups, whose products are small, have plain kernels with a thread for each element.
-** What lies with the channels last is copied into rows for those, and back.
-** All sums are in an order that sizes alone decide.
+** conv.cu - convolution and its gradients. cuDNN does the work if it is available; otherwise
+** these kernels do. They multiply each sample's windows (im2col) with the weight; grouped
+** convolutions, whose products are small, use plain kernels with one thread for each element.
+** Channels-last tensors are copied to channels-first order for these kernels, and the results
+** are copied back. The order of every sum depends on the sizes alone.
 */
 #include "kernels/cuda/cuda.cuh"
 #include "kernels/cuda/lib/lib.h"
@@ -13,27 +13,28 @@
 
 static int64_t volume(const int64_t *sizes) { return sizes[0] * sizes[1] * sizes[2]; }
 
-/* The type that a stored type is summed in. */
+/* The accumulator type of a stored type. */
 template <class S> struct Sum { typedef float type; };
 template <> struct Sum<double> { typedef double type; };
 
-/* ---- kernels for groups ---------------------------------------------------------------------- */
+/* ---- kernels of grouped convolutions
+** --------------------------------------------------------- */
 
-/* A convolution for kernels: sizes of a group, windows by value. */
+/* A kernel's description of a convolution: sizes of a group, windows by value. */
 struct Groups {
   tlk_Windows w;
-  int64_t batch, groups, in, out; /* in, out: channels of a group */
+  int64_t batch, groups, in, out; /* in, out: channels of one group */
   int64_t in_volume, out_volume, kernel_volume;
 };
 
-/* The three coordinates of a position. */
+/* Splits a flat position into three coordinates. */
 DEVICE void split(int64_t at, const int64_t *sizes, int64_t out[3]) {
   out[2] = at % sizes[2];
   out[1] = at / sizes[2] % sizes[1];
   out[0] = at / sizes[2] / sizes[1];
 }
 
-/* Where element `tap` of window `at` lies in its plane, -1 for the padding. */
+/* Returns the position in the plane that element `tap` of window `at` reads, or -1 for padding. */
 DEVICE int64_t source_of(const tlk_Windows &w, const int64_t at[3], int64_t tap) {
   int64_t t[3], position = 0;
   split(tap, w.kernel, t);
@@ -46,7 +47,7 @@ DEVICE int64_t source_of(const tlk_Windows &w, const int64_t at[3], int64_t tap)
   return position;
 }
 
-/* The window whose element `tap` is position `at` of the plane, -1 if there is none. */
+/* Returns the window whose element `tap` reads position `at` of the plane, or -1. */
 DEVICE int64_t window_of(const tlk_Windows &w, const int64_t at[3], int64_t tap) {
   int64_t t[3], window = 0;
   split(tap, w.kernel, t);
@@ -59,7 +60,7 @@ DEVICE int64_t window_of(const tlk_Windows &w, const int64_t at[3], int64_t tap)
   return window;
 }
 
-/* A thread makes one element of out (batch, groups * out, out...). */
+/* Each thread computes one element of out (batch, groups * out, out...). */
 template <class S>
 __global__ void __launch_bounds__(THREADS)
     forward_kernel(Groups g, S *out, const S *in, const S *weight, const S *bias) {
@@ -81,7 +82,7 @@ __global__ void __launch_bounds__(THREADS)
   }
 }
 
-/* And one of grad_in (batch, groups * in, in...). */
+/* Each thread computes one element of grad_in (batch, groups * in, in...). */
 template <class S>
 __global__ void __launch_bounds__(THREADS)
     input_kernel(Groups g, S *grad_in, const S *grad_out, const S *weight) {
@@ -103,7 +104,7 @@ __global__ void __launch_bounds__(THREADS)
   }
 }
 
-/* A block makes one element of grad_weight (groups * out, in, kernel...). */
+/* Each block computes one element of grad_weight (groups * out, in, kernel...). */
 template <class S>
 __global__ void __launch_bounds__(THREADS)
     weight_kernel(Groups g, S *grad_weight, const S *in, const S *grad_out) {
@@ -130,7 +131,7 @@ __global__ void __launch_bounds__(THREADS)
   }
 }
 
-/* out (batch, channels, volume) += bias, an element of which each channel has. */
+/* Adds to out (batch, channels, volume) the bias of each channel. */
 template <class S>
 __global__ void __launch_bounds__(THREADS)
     bias_kernel(S *out, const S *bias, int64_t n, int64_t channels, int64_t size) {
@@ -194,11 +195,12 @@ static bool add_bias(const struct tlk_conv *call) {
   return true;
 }
 
-/* ---- by products ----------------------------------------------------------------------------- */
+/* ---- im2col and matrix products
+** --------------------------------------------------------------- */
 
-/* Of a convolution without groups: elements of a sample's windows, (terms, windows). */
+/* The sizes of the im2col matrix (terms, windows) of a convolution without groups. */
 struct Columns {
-  int64_t terms, windows, chunk; /* chunk: samples at a time */
+  int64_t terms, windows, chunk; /* chunk: samples that are processed together */
   Columns(const tlk_Conv &c)
       : terms(c.channels_in * volume(c.windows.kernel)), windows(volume(c.windows.out)) {
     int64_t bytes = terms * windows * dtype_bytes(c.dtype);
@@ -239,7 +241,8 @@ static tl_Scalar number(double value) {
   return s;
 }
 
-/* A product of row-major matrices without gaps, each of a batch `stride` elements on. */
+/* Describes a product of contiguous row-major matrices; those of a batch lie one after the
+** other. */
 static struct tlk_gemm product(const tlk_Context *cx, int dtype, int64_t m, int64_t n, int64_t k) {
   struct tlk_gemm call = {};
   tlk_Gemm &g = call.gemm;
@@ -295,7 +298,7 @@ static bool input_product(const struct tlk_conv_input *call) {
   return true;
 }
 
-/* One sample after the other is added, in the type of the data. */
+/* Adds up the samples' products in the data's type. */
 static bool weight_product(const struct tlk_conv_weight *call) {
   const tlk_Conv &c = call->conv;
   Columns size(c);
@@ -317,7 +320,7 @@ static bool weight_product(const struct tlk_conv_weight *call) {
   return true;
 }
 
-/* n elements of one dtype as another. */
+/* Converts n elements from one dtype to another. */
 static bool convert(const tlk_Context *cx, void *to, int to_dtype, const void *from, int from_dtype,
                     int64_t n) {
   struct tlk_copy call = {};
@@ -334,7 +337,7 @@ static bool convert(const tlk_Context *cx, void *to, int to_dtype, const void *f
   return tlk_copy(&call);
 }
 
-/* Of the half types in float32: sums over samples must not be rounded each time. */
+/* Sums half types in float32, because sums over samples must not be rounded at each step. */
 static bool weight_in_float(const struct tlk_conv_weight *call) {
   const tlk_Conv &c = call->conv;
   int64_t in = c.batch * c.channels_in * volume(c.windows.in);
@@ -356,7 +359,7 @@ static bool weight_in_float(const struct tlk_conv_weight *call) {
 
 /* ---- channels last --------------------------------------------------------------------------- */
 
-/* Copies (count, channels, elements) between its two orders. */
+/* Copies (count, channels, elements) between channels-first and channels-last order. */
 static bool relay(const tlk_Context *cx, int dtype, int64_t count, int64_t channels,
                   int64_t elements, void *to, const void *from, bool into_rows) {
   const int64_t size = dtype_bytes(dtype), whole = channels * elements * size;
@@ -378,7 +381,7 @@ static bool relay(const tlk_Context *cx, int dtype, int64_t count, int64_t chann
   return tlk_copy(&call);
 }
 
-/* in, weight and out of a convolution in rows. */
+/* Channels-first copies of a convolution's in, weight and out. */
 struct InRows {
   tlk_Conv conv;
   const tlk_Context *cx;
@@ -437,7 +440,8 @@ static bool weight_in_rows(const struct tlk_conv_weight *call) {
          tlk_conv_weight(&rows) && r.move_weight(call->grad_weight, r.weight, false);
 }
 
-/* ---- the table's members --------------------------------------------------------------------- */
+/* ---- entries of the kernel table
+** ---------------------------------------------------------------- */
 
 static bool fill_zero(const tlk_Context *cx, void *out, int64_t bytes) {
   return cuda_ok(cudaMemsetAsync(out, 0, (size_t)bytes, cx->stream->handle), "cudaMemsetAsync");

@@ -1,17 +1,17 @@
 /*
-** copy.cu - copies between any strides and dtypes, and filling. Copies within a dtype
-** move bytes, in units as large as the strides allow: by the driver where both sides are
-** contiguous, through tiles in shared memory where one side is transposed.
+** copy.cu - copies between any strides and dtypes, and filling. Copies within one dtype move
+** bytes in units as large as the strides allow. The driver copies if both sides are contiguous;
+** if one side is transposed, a kernel copies by tiles in shared memory.
 */
 #include "kernels/cuda/lines.cuh"
 
 #define COPY_THREADS 256
 
-/* ---- units at any strides ------------------------------------------------------------------ */
+/* ---- strided copies of units -------------------------------------------------------------- */
 
 template <class U>
 __global__ void __launch_bounds__(COPY_THREADS) move_kernel(const __grid_constant__ Strided<2> s) {
-  enum { K = 4 }; /* at once */
+  enum { K = 4 }; /* units in flight */
   uint32_t step = (uint32_t)thread_count();
   for (uint32_t i = (uint32_t)thread_index(); i < s.numel; i += K * step) {
     U x[K];
@@ -30,7 +30,7 @@ __global__ void __launch_bounds__(COPY_THREADS) move_kernel(const __grid_constan
   }
 }
 
-/* Whether units of so many bytes can stand for the elements of dimension 0. */
+/* Whether units of this many bytes can replace the elements of dimension 0. */
 static bool units_fit(const tli_Iter &it, int64_t size, int64_t unit) {
   if (it.ndim == 0 || it.sizes[0] * size % unit != 0) return false;
   for (int k = 0; k < 2; k++) {
@@ -64,13 +64,13 @@ static bool move_units(const tlk_Context *cx, tli_Iter it, int64_t size) {
   });
 }
 
-/* ---- transposed ---------------------------------------------------------------------------- */
+/* ---- transposed copies ---------------------------------------------------------------------- */
 
-/* Elements lie side by side along `cols` in dst and along `rows` in src. The other
-** dimensions are those of `rest`, whose elements are whole matrices. */
+/* Elements are contiguous along `cols` in dst and along `rows` in src. `rest` describes the
+** other dimensions; each of its elements is a whole matrix. */
 struct Transpose {
-  int64_t cols, rows, dst_row, src_col; /* steps in bytes */
-  int64_t across, down;                 /* tiles */
+  int64_t cols, rows, dst_row, src_col; /* strides in bytes */
+  int64_t across, down;                 /* number of tiles in both directions */
   Strided<2> rest;
 };
 
@@ -107,7 +107,7 @@ __global__ void __launch_bounds__(32 * TILE_ROWS)
   }
 }
 
-/* The dimension along which an operand's elements lie side by side; -1 for none. */
+/* Returns the dimension along which an operand's elements are contiguous, or -1. */
 static int unit_dimension(const tli_Iter &it, int k, int64_t size) {
   for (int d = 0; d < it.ndim; d++)
     if (it.args[k].strides[d] == size && it.sizes[d] >= 8) return d;
@@ -147,7 +147,7 @@ static bool transpose(const tlk_Context *cx, const tli_Iter &it, int64_t size, i
 
 /* ---- conversions ----------------------------------------------------------------------------- */
 
-/* The dtypes that are read into W. */
+/* The cases of dtypes that are widened to W. */
 #define READ_CASE(name, S)                        \
   case TL_##name:                                 \
     load_vector(static_cast<const S *>(from), x); \
@@ -186,7 +186,7 @@ __global__ void __launch_bounds__(COPY_THREADS)
   }
 }
 
-/* Whether whole vectors lie together in an operand. */
+/* Whether an operand can be read or written in whole vectors. */
 static bool vectors_of(const tli_Iter &it, int k) {
   const tli_IterArg &a = it.args[k];
   int64_t size = dtype_bytes(a.dtype), bytes = size * CONVERTED < 16 ? size * CONVERTED : 16;
@@ -210,7 +210,8 @@ static bool convert(const tlk_Context *cx, const tli_Iter &it) {
   });
 }
 
-/* ---- the entries ----------------------------------------------------------------------------- */
+/* ---- entries of the kernel table
+** ------------------------------------------------------------------ */
 
 static bool contiguous(const tli_Iter &it, int k, int64_t size) {
   return it.args[k].data && (it.ndim == 0 || (it.ndim == 1 && it.args[k].strides[0] == size));
@@ -235,7 +236,7 @@ bool tlk_copy(const struct tlk_copy *call) {
   return move_units(call->cx, it, size);
 }
 
-/* What an element of a dtype is when it is filled with a number: its bytes, repeated. */
+/* Returns the bytes of one element with that value, repeated to fill 8 bytes. */
 int64_t cuda_fill_pattern(int dtype, const tl_Scalar *value) {
   const tl_Scalar &s = *value;
   double real = s.kind == TL_FLOATING ? s.f : (double)s.i;

@@ -1,5 +1,6 @@
 /*
-** sequence.cu - evenly spaced numbers, in int64 or float64, each from its position alone.
+** sequence.cu - evenly spaced numbers, in int64 or float64; each is computed from its index
+** alone.
 */
 #include "kernels/cuda/cuda.cuh"
 
@@ -17,7 +18,7 @@ struct Whole {
   }
 };
 
-/* From element `half` on counted from the end. */
+/* Elements of the second half are computed from the end. */
 struct Real {
   typedef double C;
   double start, step, end;

@@ -1,7 +1,8 @@
 /*
-** chain.c - elementwise calls of a stream that captures wait here, with their plan, until
-** something else comes on the stream: other kernels, copies, events, the end of the capture.
-** All of these come through the plugin's table, where fusion_settle is called first.
+** chain.c - the pending chain of each capturing stream. Elementwise calls are collected in a
+** chain, with their plan, until something else is queued on the stream: another kernel, a copy,
+** an event, the end of the capture. All of these pass through the plugin's tables, whose
+** functions call fusion_settle first.
 */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -10,7 +11,7 @@
 #include "kernels/cuda/fusion/fusion.h"
 #include "kernels/cuda/plugin.h"
 
-/* A call as it came, for where it has to be made by itself. */
+/* A copy of a call, for the case that it has to be launched by itself. */
 typedef struct Call {
   fusion_Kind kind;
   union {
@@ -25,17 +26,18 @@ typedef struct Call {
 typedef struct Chain {
   struct Chain *next;
   const tl_Stream *stream;
-  uint64_t capture; /* that its calls are of */
+  uint64_t capture; /* number of the capture that the calls belong to */
   tlk_Context cx;
-  bool broken; /* calls could not be put on the stream: the graph would lack them */
+  bool broken; /* launching a call failed, so the graph would lack it */
   fusion_Plan plan;
   Call calls[FUSION_STEPS];
 } Chain;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static Chain *chains;               /* owned; guarded; one for each stream that has had one */
-static atomic_int waiting;          /* chains that have calls */
-static _Thread_local bool settling; /* what is freed meanwhile was of no chain */
+static Chain *chains;      /* owned; guarded; one for each stream that ever had a chain */
+static atomic_int waiting; /* number of chains that are not empty */
+/* true while a chain is launched: memory freed meanwhile belongs to no chain */
+static _Thread_local bool settling;
 
 static Chain *chain_of(const tl_Stream *stream) {
   Chain *c = chains;
@@ -43,10 +45,11 @@ static Chain *chain_of(const tl_Stream *stream) {
   return c;
 }
 
-/* ---- settling ---------------------------------------------------------------------------------- */
+/* ---- launching a chain
+** ----------------------------------------------------------------------------- */
 
 static bool run_call(Call *call, const tlk_Context *cx) {
-  call->copy.cx = cx; /* all begin with it */
+  call->copy.cx = cx; /* every call begins with its context */
   switch (call->kind) {
   case FUSION_POINTWISE: return tlk_pointwise(&call->pointwise);
   case FUSION_FUSED: return tlk_fused(&call->fused);
@@ -94,8 +97,8 @@ static bool settle(Chain *c) {
   return ok;
 }
 
-/* What lies between steps is seldom needed after them, but a script lets go of it only when
-** garbage is collected. */
+/* Collects garbage before a chain is launched: intermediate results are rarely needed after it,
+** but a script releases them only when garbage is collected. */
 static void collect(const tl_Stream *stream) {
   pthread_mutex_lock(&lock);
   const Chain *c = chain_of(stream);
@@ -137,7 +140,8 @@ void fusion_freed(int device, const void *data, int64_t bytes) {
   pthread_mutex_unlock(&lock);
 }
 
-/* ---- taking -------------------------------------------------------------------------------------- */
+/* ---- collecting calls
+** ------------------------------------------------------------------------------ */
 
 static Chain *chain_new(const tlk_Context *cx) {
   Chain *c = cuda_host->alloc(sizeof *c);
@@ -155,7 +159,7 @@ static void keep(Chain *c, fusion_Kind kind, const void *call) {
   if (c->plan.nsteps == 1) atomic_fetch_add(&waiting, 1);
 }
 
-/* `*taken` tells whether it fits what waits. */
+/* Adds a call to the stream's chain; `*taken` becomes false if it does not fit. */
 static bool take(const tlk_Context *cx, uint64_t capture, fusion_Kind kind, const void *call,
                  bool *taken) {
   pthread_mutex_lock(&lock);
@@ -171,7 +175,7 @@ static bool take(const tlk_Context *cx, uint64_t capture, fusion_Kind kind, cons
   return c != NULL;
 }
 
-/* One that does not fit what waits begins anew. */
+/* A call that does not fit the pending chain launches it and begins a new chain. */
 bool fusion_take(fusion_Kind kind, const void *call, bool *taken) {
   const tlk_Context *cx = ((const struct tlk_copy *)call)->cx;
   uint64_t capture = cuda_capture(cx->stream);
@@ -184,7 +188,7 @@ bool fusion_take(fusion_Kind kind, const void *call, bool *taken) {
          (*taken || fusion_settle(cx->stream));
 }
 
-/* As an elementwise kernel of the same formula. */
+/* Describes an activation's gradient as the elementwise kernel of the same formula. */
 static struct tlk_pointwise gradient_of(const struct tlk_activation_backward *call) {
   static const tlk_Pointwise kernels[] = {[TLK_ACTIVATION_RELU] = TLK_threshold_backward,
                                           [TLK_ACTIVATION_GELU] = TLK_gelu_backward,

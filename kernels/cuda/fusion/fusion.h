@@ -1,11 +1,11 @@
 /*
-** fusion.h - chains of elementwise kernels that a graph captures become one kernel each. What
-** is put on a stream meanwhile waits (chain.c) until something else comes on that stream; then
-** CUDA C is written for the chain (source.c), compiled, or found on disk (kernel.c), and put on
-** the stream in its place. Where that cannot be, the calls go there one by one, as ever.
+** fusion.h - fuses chains of elementwise kernels into one kernel each while a graph is
+** captured. Calls on a capturing stream stay pending (chain.c) until something else is queued
+** on that stream. Then CUDA C is generated for the chain (source.c), compiled or loaded from
+** disk (kernel.c), and launched. If that is impossible, the calls are launched one by one.
 **
-** The bits are those of the single kernels: each step computes by the same function of math.h
-** and is rounded to its dtype, and each thread does the steps for its elements in order.
+** The results have the same bits as without fusion: each step computes by the same function of
+** math.h and is rounded to its dtype, and each thread runs the steps for its elements in order.
 */
 #ifndef TLK_CUDA_FUSION_H
 #define TLK_CUDA_FUSION_H
@@ -13,22 +13,22 @@
 #include "kernels/cuda/cuda.h"
 #include "kernels/cuda/fusion/call.h"
 
-/* An array, or a number, that steps of a chain work on. Two steps have one operand in common
-** only if they mean the same elements in the same order; else they may not even overlap. */
+/* An array or a number that steps of a chain work on. Two steps share an operand only if they
+** use the same elements in the same order; otherwise their operands may not even overlap. */
 typedef struct fusion_Operand {
-  char *data; /* NULL: a number */
+  char *data; /* NULL: the operand is a number */
   int64_t number;
   tl_DType dtype;
-  int64_t strides[FUSION_DIMS]; /* bytes */
-  const char *low, *high;       /* the bytes of it, from the first to past the last */
-  bool loaded;                  /* a step reads what was there before the chain */
+  int64_t strides[FUSION_DIMS]; /* in bytes */
+  const char *low, *high;       /* its first byte, and the end of its last one */
+  bool loaded;                  /* a step reads values from before the chain */
   bool written;
   bool dead; /* it was freed after the last step that writes it */
 } fusion_Operand;
 
 typedef enum fusion_Kind {
   FUSION_POINTWISE,
-  FUSION_FUSED, /* kernels of several outputs: SwiGLU, rotations */
+  FUSION_FUSED, /* kernels with several outputs: SwiGLU, rotations */
   FUSION_COPY,
   FUSION_FILL,
   FUSION_DROPOUT
@@ -38,14 +38,14 @@ typedef struct fusion_Step {
   fusion_Kind kind;
   int kernel; /* tlk_Pointwise or tlk_Fused */
   tl_DType compute;
-  int outputs, out[FUSION_OUTPUTS], inputs, in[FUSION_INPUTS]; /* operands */
-  /* The numbers of a pointwise kernel; the bytes that fill; scale, limit of the words that keep
-  ** an element, first block and state of dropout. */
+  int outputs, out[FUSION_OUTPUTS], inputs, in[FUSION_INPUTS]; /* indices of operands */
+  /* The numbers of a pointwise kernel; the bytes that fill writes; for dropout the scale, the
+  ** limit below which words keep an element, the first block and the generator's state. */
   fusion_Number params[FUSION_PARAMS];
-  tlk_Blame blame; /* of kernels that may find faults */
+  tlk_Blame blame; /* used by kernels that may find faults */
 } fusion_Step;
 
-/* A chain as a loop: dimension 0 is the innermost. */
+/* A chain as one loop; dimension 0 is the innermost. */
 typedef struct fusion_Plan {
   int64_t numel;
   int ndim, noperands, nsteps;
@@ -56,49 +56,50 @@ typedef struct fusion_Plan {
 
 /* ---- grouping.c: what goes together ---- */
 
-/* Adds a call to a plan, which may be empty; false, with the plan as it was, where it does not
-** fit: another shape, memory that overlaps otherwise, too many operands, random numbers that
-** are the same at each replay. `call` is a tlk_pointwise, tlk_fused, tlk_copy, tlk_fill or
-** tlk_dropout, by its kind. */
+/* Adds a call to a plan, which may be empty. Returns false and leaves the plan unchanged if the
+** call does not fit: its shape differs, memory overlaps in another way, there are too many
+** operands, or its random numbers are the same at each replay. `call` is a tlk_pointwise,
+** tlk_fused, tlk_copy, tlk_fill or tlk_dropout, as `kind` says. */
 bool fusion_add(fusion_Plan *plan, fusion_Kind kind, const void *call);
-/* Nobody will read these bytes any more unless they are written anew. */
+/* Notes that these bytes are not read any more before they are overwritten. */
 void fusion_forget(fusion_Plan *plan, const char *data, int64_t bytes);
-/* Whether a step reads what one before it has made and the kernel would write all the same. */
+/* Whether some step reads an earlier step's result that the kernel would still have to store. */
 bool fusion_keeps(const fusion_Plan *plan);
-/* Dimensions that lie one after the other for all operands become one. */
+/* Merges dimensions that are contiguous for all operands. */
 void fusion_merge(fusion_Plan *plan);
 
-/* ---- source.c: CUDA C ---- */
+/* ---- source.c: generating CUDA C ---- */
 
 enum { FUSION_SOURCE = 24 * 1024 };
 
-/* Elements that a thread takes at a time. */
+/* The number of elements that a thread processes at a time. */
 int fusion_width(const fusion_Plan *plan);
-/* The source of a merged plan's kernel, fusion_chain; false where there is no room. */
+/* Writes the source of a merged plan's kernel, named fusion_chain; returns false if `out` is
+** too small. */
 bool fusion_write(const fusion_Plan *plan, char out[FUSION_SOURCE]);
-/* The files that the source includes, by name; how many. */
+/* Lists the names and texts of the files that the source includes; returns how many there are. */
 int fusion_headers(const char *const **names, const char *const **texts);
 
 /* ---- kernel.c: compiling and launching ---- */
 
-/* Whether chains can be compiled and are wanted. */
+/* Whether chains can be compiled and the user has not turned that off. */
 bool fusion_possible(void);
-/* Puts a merged plan's kernel on the stream; *done stays false where there is none. */
+/* Launches a merged plan's kernel; *done stays false if there is none. */
 bool fusion_run(const tlk_Context *cx, const fusion_Plan *plan, bool *done);
 
-/* ---- chain.c: what waits ---- */
+/* ---- chain.c: pending calls ---- */
 
-/* Takes the call, if its stream captures and it may become part of a chain: else what waits is
-** put on the stream first. False with a message. */
+/* Adds the call to its stream's pending chain if the stream captures and the call fits;
+** otherwise launches the pending chain first. Returns false with a message on failure. */
 bool fusion_take(fusion_Kind kind, const void *call, bool *taken);
-/* The same for gradients before an activation; those of a bias are left to be summed. */
+/* The same for an activation's gradient; the caller still has to sum the bias's gradient. */
 bool fusion_take_activation(const struct tlk_activation_backward *call, bool *taken);
-/* Puts what waits on the stream there. To be called before anything else is. */
+/* Launches the stream's pending chain. Call it before anything else is queued. */
 bool fusion_settle(const tl_Stream *stream);
-/* The same for all streams of a capture (cuda_capture), at its end; true if none has failed, now
-** or before. */
+/* Launches all pending chains of a capture (cuda_capture) at its end. Returns true if no chain
+** of the capture has failed. */
 bool fusion_settle_all(uint64_t capture);
-/* A block of a device's memory was freed. */
+/* Notes that a block of a device's memory was freed. */
 void fusion_freed(int device, const void *data, int64_t bytes);
 
 #endif

@@ -15,13 +15,13 @@ enum { HEAD = 256 };
 
 typedef struct Kernel {
   struct Kernel *next;
-  void *code; /* what cuda_lib_load gave; NULL: it cannot be had */
+  void *code; /* the result of cuda_lib_load; NULL: compiling failed */
   size_t key_bytes;
   char key[];
 } Kernel;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static Kernel *kernels; /* owned; they stay */
+static Kernel *kernels; /* owned; entries are never removed */
 
 bool fusion_possible(void) {
   return cuda_host->setting(TL_FUSION) != 0 && cuda_lib_compiler() != NULL;
@@ -32,7 +32,7 @@ bool fusion_possible(void) {
 static uint64_t headers_hash;
 static pthread_once_t hashing = PTHREAD_ONCE_INIT;
 
-/* FNV-1a of the files that every source includes. */
+/* FNV-1a hash of the files that every source includes. */
 static void hash_headers(void) {
   const char *const *names, *const *texts;
   uint64_t hash = 0xcbf29ce484222325u;
@@ -42,7 +42,8 @@ static void hash_headers(void) {
   headers_hash = hash;
 }
 
-/* The key of a source: a line of all that its code depends on beside it, and itself. */
+/* Writes the key of a source: a line with everything else that its code depends on, then the
+** source. */
 static size_t write_key(int device, char *key, const char *source) {
   cuda_DeviceKind kind;
   cuda_device_kind(device, &kind);
@@ -72,7 +73,7 @@ static void *compile(int device, const char *key, size_t key_bytes) {
   return loaded;
 }
 
-/* Two devices of one kind share a kernel. */
+/* Finds or compiles the kernel of a source. Two devices of one kind share a kernel. */
 static const Kernel *kernel_for(int device, const char *source) {
   char key[HEAD + FUSION_SOURCE];
   size_t bytes = write_key(device, key, source);
@@ -92,7 +93,7 @@ _Static_assert(sizeof(fusion_Call) <= 4096, "CUDA allows no more for a kernel's 
 
 /* ---- launching -------------------------------------------------------------------------------- */
 
-/* As Divider of cuda.cuh. */
+/* Computes the factors of Divider in cuda.cuh. */
 static fusion_Size size_of(uint32_t d) {
   uint32_t shift = 0;
   while (shift < 32 && ((uint64_t)1 << shift) < d) shift++;

@@ -1,11 +1,11 @@
 /*
-** loop.cuh - what the generated kernels of chains share: where the elements of a turn are, and
-** reading and writing them.
+** loop.cuh - code that the generated kernels of chains share: computing the offsets of an
+** iteration's elements, loading and storing.
 */
 #ifndef TLK_CUDA_FUSION_LOOP_CUH
 #define TLK_CUDA_FUSION_LOOP_CUH
 
-/* Of each operand the offset of element i in bytes. */
+/* Computes each operand's offset of element i in bytes. */
 template <int operands, int ndim>
 __device__ __forceinline__ void offsets(const fusion_Call &c, uint32_t i,
                                         int64_t (&at)[FUSION_OPERANDS]) {
@@ -24,7 +24,7 @@ __device__ __forceinline__ void offsets(const fusion_Call &c, uint32_t i,
   }
 }
 
-/* A division of an integer by zero. */
+/* Records the division of an integer by zero. */
 DEVICE void note_division(const fusion_Call &c, int step) {
   tlk_Fault fault = {};
   fault.kind = TLK_FAULT_DIVISION;
@@ -32,8 +32,8 @@ DEVICE void note_division(const fusion_Call &c, int step) {
   note_fault(c.word, fault);
 }
 
-/* The words of N elements from i on, a multiple of N, of the Philox stream that the parameters of
-** dropout tell. */
+/* Computes N words of dropout's Philox stream for elements i .. i + N - 1; i is a multiple of
+** N. */
 template <int N>
 __device__ __forceinline__ void words_of(const fusion_Number *params, uint32_t i,
                                          uint32_t (&out)[N]) {
@@ -59,7 +59,7 @@ template <int N, class S> __device__ __forceinline__ Vector<S, N> all_of(S x) {
   return v;
 }
 
-/* Vectors of more than 16 bytes are several. */
+/* Vectors of more than 16 bytes are loaded in several pieces. */
 template <int N, class S> __device__ __forceinline__ Vector<S, N> vector_of(const char *p) {
   return *reinterpret_cast<const Vector<S, N> *>(p);
 }

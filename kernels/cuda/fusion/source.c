@@ -1,8 +1,8 @@
 /*
-** source.c - CUDA C for a chain. All arithmetic is in the files that it includes, which this
-** build carries as text: math.h, whose functions the steps call, and element.cuh, by which
-** elements are read and written. Sizes, strides, addresses and numbers are arguments, so that
-** one kernel serves every call of the same steps.
+** source.c - generates CUDA C for a chain. All arithmetic is in included files, which this
+** build carries as text: math.h has the steps' functions, element.cuh loads and stores
+** elements. Sizes, strides, addresses and numbers are arguments, so one kernel serves every
+** call with the same steps.
 */
 #include <stdarg.h>
 #include <stdio.h>
@@ -11,7 +11,8 @@
 #include "kernels/cuda/fusion/fusion.h"
 #include "kernels/math.h"
 
-/* ---- the files ------------------------------------------------------------------------------ */
+/* ---- the included files
+** ------------------------------------------------------------------------- */
 
 /* X(symbol, name in #include, file) */
 #define FILES(X)                                                          \
@@ -75,7 +76,7 @@ static const char *fused_name(int kernel) {
 #define DIVIDES_NUMBER(name) tlm_##name##_i32_divides
 #define DIVIDES_INTEGER(name) tlm_##name##_i32_divides
 
-/* Whether a step's last input must not be 0. */
+/* Whether a step divides by its last input, which must not be 0. */
 static bool divides(const fusion_Step *s) {
   static const bool table[] = {
 #define X(name, inputs, types, result) DIVIDES_##types(name),
@@ -85,7 +86,7 @@ static bool divides(const fusion_Step *s) {
   return (s->compute == TL_I32 || s->compute == TL_I64) && table[s->kernel];
 }
 
-/* The stored type, of element.cuh. */
+/* Returns the name of the stored type in element.cuh. */
 static const char *stored(tl_DType dtype) {
   switch (dtype) {
   case TL_F32: return "float";
@@ -102,7 +103,7 @@ static const char *stored(tl_DType dtype) {
   }
 }
 
-/* How math.h ends the names of a type's functions, and call.h names its numbers. */
+/* Returns the suffix that math.h's functions and call.h's numbers have for a compute type. */
 static const char *suffix(tl_DType compute) {
   return compute == TL_F64 ? "f64" : compute == TL_F32 ? "f32" : compute == TL_I64 ? "i64" : "i32";
 }
@@ -116,11 +117,12 @@ static int64_t size_of(tl_DType dtype) {
   return bytes[dtype];
 }
 
-/* ---- form --------------------------------------------------------------------------------------- */
+/* ---- the kernel's shape
+** ------------------------------------------------------------------------ */
 
 static bool touches(const fusion_Operand *o) { return o->loaded || (o->written && !o->dead); }
 
-/* Whether the operand stays the same along the innermost dimension. */
+/* Whether the operand is the same for the whole innermost dimension. */
 static bool is_steady(const fusion_Plan *plan, const fusion_Operand *o) {
   return plan->ndim > 0 && o->strides[0] == 0;
 }
@@ -134,8 +136,8 @@ static bool in_vectors(const fusion_Plan *plan, const fusion_Operand *o, int n) 
   return true;
 }
 
-/* 16 bytes of the widest operand. What is left over at the end of a loop of one dimension is
-** done by elements. */
+/* A thread processes 16 bytes of the widest operand at a time. The remainder of a
+** one-dimensional loop is processed by elements. */
 int fusion_width(const fusion_Plan *plan) {
   int64_t widest = 1;
   for (int i = 0; i < plan->noperands; i++)
@@ -165,7 +167,7 @@ __attribute__((format(printf, 2, 3))) static void say(Text *t, const char *forma
   if (!t->full) t->used += (size_t)n;
 }
 
-/* Whether a step after `step` reads what that one has made. */
+/* Whether a later step reads the operand `made`, which `step` computes. */
 static bool is_read_later(const fusion_Plan *plan, int step, int made) {
   for (int s = step + 1; s < plan->nsteps; s++) {
     const fusion_Step *later = &plan->steps[s];
@@ -177,8 +179,8 @@ static bool is_read_later(const fusion_Plan *plan, int step, int made) {
   return false;
 }
 
-/* The operands of a step are x0, x1 ..., its inputs in the type to compute in i0, i1 ..., its
-** numbers p0, p1 ... by the step. What follows says expressions of these. */
+/* In the generated text, the operands are x0, x1 ..., a step's inputs in the compute type are
+** i0, i1 ..., and its numbers are p0, p1 .... The functions below print expressions of these. */
 
 static void say_inputs(Text *t, const fusion_Step *s) {
   for (int k = 0; k < s->inputs; k++) say(t, "%si%d", k ? ", " : "", k);
@@ -200,7 +202,7 @@ static void say_dropout(Text *t, const fusion_Step *s, int number) {
       s->inputs > 1 ? "i1" : "0", at, suffix(s->compute), number, at + 1);
 }
 
-/* What a step stores in its one output. */
+/* Prints the value that a step stores in its single output. */
 static void say_result(Text *t, const fusion_Plan *plan, int number, const char *out) {
   const fusion_Step *s = &plan->steps[number];
   if (s->kind == FUSION_FILL) {
@@ -248,7 +250,7 @@ static void say_step(Text *t, const fusion_Plan *plan, int number) {
   say(t, "  }\n");
 }
 
-/* The steps as a function of one element of each operand, and a word for each dropout. */
+/* Prints the steps as a function of one element of each operand and one word for each dropout. */
 static void say_steps(Text *t, const fusion_Plan *plan) {
   say(t, "DEVICE void steps(const fusion_Call &c");
   for (int i = 0; i < plan->noperands; i++) say(t, ", %s &x%d", stored(plan->operands[i].dtype), i);
@@ -267,7 +269,8 @@ static void say_steps(Text *t, const fusion_Plan *plan) {
   say(t, "}\n");
 }
 
-/* N elements of each operand: read, worked on, written. */
+/* Prints a function that loads N elements of each operand, runs the steps and stores the
+** results. */
 static void say_part(Text *t, const fusion_Plan *plan) {
   say(t,
       "template <int N>\nDEVICE void part(const fusion_Call &c, uint32_t i) {\n"

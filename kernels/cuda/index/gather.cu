@@ -1,6 +1,6 @@
 /*
-** gather.cu - checking positions, and gather: rows that share a position move in units of
-** up to 16 bytes.
+** gather.cu - checking positions, and gather. Neighbouring elements that share a position are
+** copied in units of up to 16 bytes.
 */
 #include "kernels/cuda/cuda.cuh"
 #include "kernels/cuda/index/lines.h"
@@ -35,7 +35,7 @@ bool tlk_check_index(const struct tlk_check_index *call) {
 
 tli_Iter cuda_index_loop(const tlk_IndexCall *call, int indexed) {
   tli_Iter it = call->it;
-  int other = indexed == 0 ? 2 : 0; /* it is in order along the operand that is not indexed */
+  int other = indexed == 0 ? 2 : 0; /* the loop is ordered along an operand that is not indexed */
   int at = 0;
   if (call->count == 1) return it;
   while (at < it.ndim && it.args[other].strides[at] < call->strides[other]) at++;
@@ -61,7 +61,7 @@ template <class U>
 __global__ void __launch_bounds__(GATHER_THREADS)
     gather_kernel(const __grid_constant__ Strided<3> s, Positions p, cuda_Word word,
                   tlk_Blame blame) {
-  enum { K = 4 }; /* at once */
+  enum { K = 4 }; /* units in flight */
   uint32_t step = (uint32_t)thread_count();
   for (uint32_t i = (uint32_t)thread_index(); i < s.numel; i += K * step) {
     int64_t offset[K][3], at[K];
@@ -91,7 +91,7 @@ __global__ void __launch_bounds__(GATHER_THREADS)
   }
 }
 
-/* Whether units of so many bytes can stand for neighbours that share a position. */
+/* Whether units of this many bytes can replace neighbouring elements that share a position. */
 static bool units_fit(const tli_Iter &it, int64_t step, int64_t size, int64_t unit) {
   if (it.ndim == 0 || it.sizes[0] * size % unit != 0 || it.args[1].strides[0] != 0) return false;
   for (int k = 0; k <= 2; k += 2) {

@@ -1,12 +1,12 @@
 /*
-** lines.h - what gather and scatter share.
+** lines.h - the loop that gather and scatter share.
 */
 #ifndef TLK_CUDA_INDEX_LINES_H
 #define TLK_CUDA_INDEX_LINES_H
 
 #include "kernels/cuda/cuda.h"
 
-/* The lines and their elements as one loop; the indexed operand does not move along a
+/* Returns one loop over all elements of all lines; the indexed operand has stride 0 along a
 ** line. */
 tli_Iter cuda_index_loop(const tlk_IndexCall *call, int indexed);
 

@@ -1,13 +1,13 @@
 /*
-** nonzero.cu - elements that are not zero: their number, and their positions in order, by
-** the numbers of those in the tiles before.
+** nonzero.cu - counts the elements that are not zero, and lists their positions in order. Each
+** tile's output offset is the number of nonzero elements in the tiles before it.
 */
 #include "kernels/cuda/cuda.cuh"
 
 namespace {
 
 #define NONZERO_THREADS 256
-#define NONZERO_EACH 8 /* rounds of a tile */
+#define NONZERO_EACH 8 /* iterations over a tile */
 #define NONZERO_TILE (NONZERO_THREADS * NONZERO_EACH)
 
 struct Elements {
@@ -38,7 +38,7 @@ Elements elements_of(const tlk_Array &in, int64_t n) {
                   divide_up(n, NONZERO_TILE)};
 }
 
-/* counts[t]: of tile t. */
+/* Stores the number of nonzero elements of tile t in counts[t]. */
 __global__ void __launch_bounds__(NONZERO_THREADS)
     count_kernel(const __grid_constant__ Elements e, int64_t *counts) {
   __shared__ uint32_t shared[WARP];
@@ -55,8 +55,8 @@ __global__ void __launch_bounds__(NONZERO_THREADS)
   }
 }
 
-/* counts[t] becomes that of all tiles before; the total goes to *total, if given. One
-** block. */
+/* Replaces counts[t] by the sum over all earlier tiles; stores the total in *total unless that
+** is NULL. Runs in one block. */
 __global__ void __launch_bounds__(1024) sum_kernel(int64_t tiles, int64_t *counts, int64_t *total) {
   __shared__ uint32_t shared[WARP + 1];
   int64_t before = 0;
@@ -99,7 +99,7 @@ __global__ void __launch_bounds__(NONZERO_THREADS)
   }
 }
 
-/* The numbers of elements before each tile. */
+/* Computes the number of nonzero elements before each tile. */
 bool count_tiles(const tlk_Context *cx, const Elements &e, int64_t *counts, int64_t *total) {
   unsigned grid = blocks_for(cx, e.tiles, 1, 32);
   return counts && launch(cx, count_kernel, dim3(grid), NONZERO_THREADS, 0, e, counts) &&

@@ -1,7 +1,7 @@
 /*
-** scatter.cu - scatter, which is the same from run to run: elements that share a position
-** are joined in their order. A thread walks along a line where lines are many or short;
-** else positions are sorted, and each run of equal ones is joined by itself.
+** scatter.cu - deterministic scatter: elements that share a position are combined in their
+** order. If there are many lines, or short ones, a thread walks along each line. Otherwise
+** positions are sorted, and each run of equal positions is combined separately.
 */
 #include "kernels/cuda/index/lines.h"
 #include "kernels/cuda/sort/radix.cuh"
@@ -10,18 +10,18 @@ namespace {
 
 #define SCATTER_THREADS 256
 
-/* Elements of a line, as tlk_IndexCall has them; out is indexed. */
+/* The line's sizes and strides from tlk_IndexCall; `out` is the indexed operand. */
 struct Line {
   int64_t count, n, out, index, in;
   tlk_Join join;
 };
 
-/* Sums and products of integers wrap around. */
+/* The type for sums and products of integers, which wrap around. */
 template <class T> struct Unsigned { typedef T type; };
 template <> struct Unsigned<int32_t> { typedef uint32_t type; };
 template <> struct Unsigned<int64_t> { typedef uint64_t type; };
 
-/* What is there, a, with what comes, b. */
+/* Combines the present value a with a new value b. */
 template <class T> __device__ __forceinline__ T joined(tlk_Join join, T a, T b) {
   typedef typename Unsigned<T>::type U;
   switch (join) {
@@ -33,12 +33,13 @@ template <class T> __device__ __forceinline__ T joined(tlk_Join join, T a, T b) 
   }
 }
 
-/* ---- along lines ----------------------------------------------------------------------------- */
+/* ---- one thread for each line
+** -------------------------------------------------------------------- */
 
 template <class T>
 __global__ void __launch_bounds__(SCATTER_THREADS, 4)
     lines_kernel(const __grid_constant__ Strided<3> s, const __grid_constant__ Line line) {
-  enum { K = 4 }; /* at once */
+  enum { K = 4 }; /* elements in flight */
   for (uint32_t i = (uint32_t)thread_index(); i < s.numel; i += (uint32_t)thread_count()) {
     int64_t offset[3];
     s.offsets(i, offset);
@@ -70,11 +71,11 @@ template <class T> bool along_lines(const tlk_Context *cx, const tli_Iter &it, c
   });
 }
 
-/* ---- by sorted positions --------------------------------------------------------------------- */
+/* ---- sorted positions
+** ------------------------------------------------------------------------------ */
 
-/* Element k of line l is item l * count + k, whose key is l * n + position - 1; `none`
-** where the position is out of range. With an index that all lines share there is one
-** line of items for all. */
+/* Element k of line l is item l * count + k. Its key is l * n + position - 1, or `none` if the
+** position is out of range. If all lines share an index, there is only one line of items. */
 template <class Item>
 __global__ void __launch_bounds__(SCATTER_THREADS, 4)
     items_kernel(const __grid_constant__ Strided<3> s, const __grid_constant__ Line line,
@@ -88,7 +89,7 @@ __global__ void __launch_bounds__(SCATTER_THREADS, 4)
   }
 }
 
-/* Whether item `at` begins a run of equal keys, or, for `set`, ends it. */
+/* Whether item `at` begins a run of equal keys or, if `set`, ends it. */
 template <class Item>
 __device__ __forceinline__ bool decides(const Item *items, int64_t all, int64_t none, int64_t at,
                                         bool set) {
@@ -98,7 +99,8 @@ __device__ __forceinline__ bool decides(const Item *items, int64_t all, int64_t 
   return beside < 0 || beside >= all || items[beside].key() != key;
 }
 
-/* An index that all lines share: threads of a row of blocks for lines, rows for items. */
+/* For an index that all lines share: blockIdx.y selects items, and the threads along x select
+** lines. */
 template <class T, class Item>
 __global__ void __launch_bounds__(SCATTER_THREADS, 4)
     shared_kernel(const __grid_constant__ Strided<3> s, const __grid_constant__ Line line,
@@ -134,8 +136,8 @@ __global__ void __launch_bounds__(SCATTER_THREADS, 4)
   }
 }
 
-/* Few lines, or each with an index of its own: a thread for each item, and all threads of
-** a warp for what is left of a run after so many. */
+/* For few lines, or lines that have their own index: one thread for each item. After this many
+** items, all threads of a warp process the rest of a run. */
 #define SHORT_RUN 16
 
 template <class T>
@@ -144,7 +146,7 @@ __device__ __forceinline__ T element(const Strided<3> &s, const Line &line, int6
   return *static_cast<const T *>(s.source(2, offset + k * line.in));
 }
 
-/* Joins items from `first` on, as long as they have the key, by all threads of the warp. */
+/* Combines the items that have the key, starting at `first`, by all threads of the warp. */
 template <class T, class Item>
 __device__ __forceinline__ T join_run(const Strided<3> &s, const Line &line, const Item *items,
                                       int64_t all, int64_t first, uint64_t key, int64_t offset,
@@ -233,7 +235,7 @@ bool by_sorting(const tlk_Context *cx, const tli_Iter &it, const Line &line, boo
   int bits = 1;
   while (bits < 63 && none >> bits != 0) bits++;
   if (items == NULL || spare == NULL) return false;
-  tli_Iter one = it; /* an index that is shared is that of the first line */
+  tli_Iter one = it; /* a shared index is that of the first line */
   if (shared) one.numel = 1;
   bool ok = for_parts<3>(one, [&](const Strided<3> &s) {
     unsigned grid = blocks_for(cx, all, SCATTER_THREADS, 16);

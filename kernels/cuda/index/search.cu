@@ -1,5 +1,5 @@
 /*
-** search.cu - where values would go in ascending rows.
+** search.cu - finds where values would be inserted into sorted rows.
 */
 #include "kernels/cuda/cuda.cuh"
 
@@ -7,7 +7,7 @@ namespace {
 
 #define SEARCH_THREADS 256
 
-/* NaN is larger than every number; two of them are equal. */
+/* Orders NaN after every number; two NaN are equal. */
 template <class T> __device__ __forceinline__ bool before(T a, T b) {
   return a < b || (b != b && a == a);
 }

@@ -1,12 +1,13 @@
 /*
 ** cublaslt.c - products of floating types by cuBLASLt.
 **
-** cuBLASLt counts in columns: a row-major matrix is to it the transposed one. So the
-** product c = op(a) op(b) is asked for as c^T = op(b)^T op(a)^T, with the roles of a and
-** b exchanged and nothing moved.
+** cuBLASLt is column-major, so it sees a row-major matrix as its transpose. The product c =
+** op(a) op(b) is therefore requested as c^T = op(b)^T op(a)^T: a and b exchange roles and no
+** data moves.
 **
-** Asking which algorithm to use takes longer than a small product. Plans (descriptors and
-** the algorithm) are kept by all that the answer depends on, a table for each device.
+** Asking the library for an algorithm takes longer than a small product. So plans (descriptors
+** and the algorithm) are cached for each device, by a key of everything that the choice depends
+** on.
 */
 #include <cublasLt.h>
 #include <pthread.h>
@@ -15,13 +16,14 @@
 #include "kernels/cuda/lib/lib.h"
 #include "kernels/cuda/plugin.h"
 
-#define WORKSPACE ((int64_t)32 << 20) /* what NVIDIA recommends for Hopper; algorithms use less */
-#define PLANS 2048                    /* of a device, before the table is begun anew */
+/* NVIDIA recommends this for Hopper; algorithms may use less */
+#define WORKSPACE ((int64_t)32 << 20)
+#define PLANS 2048 /* a device's plans, before its table is emptied */
 
 typedef struct Key {
   int8_t dtype, trans_a, trans_b, precision;
-  int8_t align_a, align_b, align_c, reads_c; /* logarithms; reads_c: beta is not 0 */
-  int64_t wide;                              /* the result is float32 */
+  int8_t align_a, align_b, align_c, reads_c; /* log2 of alignments; reads_c: beta is not 0 */
+  int64_t wide;                              /* whether the result is float32 */
   int64_t m, n, k, lda, ldb, ldc, batch, stride_a, stride_b, stride_c;
 } Key;
 
@@ -72,7 +74,8 @@ static cublasComputeType_t compute_of(const Key *key) {
   return tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
 }
 
-/* What users allow for products of this type (settings of torch.backends.cuda.matmul). */
+/* Returns the precision that users allow for products of this type (settings of
+** torch.backends.cuda.matmul). */
 static int8_t precision_of(tl_DType dtype) {
   tl_Setting setting = dtype == TL_F32   ? TL_MATMUL_PRECISION
                        : dtype == TL_F16 ? TL_MATMUL_REDUCED_FP16
@@ -89,7 +92,7 @@ static int8_t alignment_of(const void *p) {
 
 static Key key_of(const tlk_Gemm *g, const void *out, bool wide) {
   Key key;
-  memset(&key, 0, sizeof key); /* keys are compared as bytes */
+  memset(&key, 0, sizeof key); /* keys are compared as bytes, padding included */
   key.dtype = (int8_t)g->dtype;
   key.trans_a = g->trans_a;
   key.trans_b = g->trans_b;
@@ -106,7 +109,7 @@ static Key key_of(const tlk_Gemm *g, const void *out, bool wide) {
   return key;
 }
 
-/* FNV-1a. */
+/* FNV-1a hash. */
 static uint64_t hash_of(const Key *key) {
   uint64_t hash = 0xcbf29ce484222325u;
   const unsigned char *bytes = (const unsigned char *)key;
@@ -114,7 +117,8 @@ static uint64_t hash_of(const Key *key) {
   return hash;
 }
 
-/* A leading dimension of at least the rows, as the library demands of single rows, too. */
+/* Creates a layout whose leading dimension is at least `rows`; the library requires that even
+** for a single column. */
 static bool layout(cublasLtMatrixLayout_t *out, const Key *key, tl_DType dtype, int64_t rows,
                    int64_t cols, int64_t ld, int64_t stride) {
   int32_t batch = (int32_t)key->batch;
@@ -151,7 +155,7 @@ static bool prefer_bytes(cublasLtMatmulPreference_t p, cublasLtMatmulPreferenceA
   return true;
 }
 
-/* Partial sums of the half types stay in float32 unless users allow them to be rounded. */
+/* Partial sums of half types stay in float32 unless users allow reduced precision. */
 static bool prefer(cublasLtMatmulPreference_t p, const Key *key) {
   uint64_t workspace = WORKSPACE;
   uint32_t schemes = CUBLASLT_REDUCTION_SCHEME_MASK;
@@ -198,7 +202,8 @@ static void begin_anew(Table *t) {
   t->filled = 0;
 }
 
-/* The plan of a key, made where there is none yet; NULL with a message. Under the lock. */
+/* Returns the plan of a key and creates it if necessary; returns NULL with a message on
+** failure. Called with the lock held. */
 static const Plan *plan_of(Table *t, const Key *key) {
   if (t->handle == NULL && !lt_ok(cublasLtCreate(&t->handle), "cublasLtCreate")) return NULL;
   if (t->filled == PLANS) begin_anew(t);

@@ -1,5 +1,5 @@
 /*
-** cudnn.c - opens cuDNN, keeps its handles, builds its graphs and plans.
+** cudnn.c - loads cuDNN, keeps its handles, and builds graphs and plans.
 */
 #include "kernels/cuda/lib/cudnn.h"
 
@@ -17,7 +17,7 @@ static pthread_once_t opening = PTHREAD_ONCE_INIT;
 
 static struct Handle {
   pthread_mutex_t lock;
-  cudnnHandle_t handle; /* NULL: not made yet */
+  cudnnHandle_t handle; /* NULL: not created yet */
 } handles[CUDA_MAX_DEVICES];
 
 static void open_library(void) {
@@ -150,9 +150,9 @@ void cuda_dnn_free(cuda_DnnGraph *g) {
 
 /* ---- plans ---------------------------------------------------------------------------------------- */
 
-enum { CONFIGS = 32 }; /* asked for of one mode */
+enum { CONFIGS = 32 }; /* the most configurations requested for one heuristic mode */
 
-/* Whether the engine of a configuration has a property that is to be avoided. */
+/* Whether the engine of a configuration has a numerical note that `avoid` excludes. */
 static bool avoided(cuda_DnnGraph *g, cudnnBackendDescriptor_t config, uint32_t avoid) {
   cudnnBackendNumericalNote_t notes[CUDNN_NUMERICAL_NOTE_TYPE_COUNT];
   cudnnBackendDescriptor_t engine = NULL;
@@ -173,8 +173,8 @@ static bool avoided(cuda_DnnGraph *g, cudnnBackendDescriptor_t config, uint32_t 
   return !ok || (has & avoid) != 0;
 }
 
-/* A plan that an attribute of its descriptor tells; false where it is not to be had, or takes
-** too much memory. */
+/* Creates a plan from one attribute of its descriptor; returns false if that fails or its
+** workspace is too large. */
 static bool plan_of(cuda_DnnGraph *g, cudnnBackendAttributeName_t name,
                     cudnnBackendAttributeType_t type, int64_t n, const void *value,
                     cudnnBackendDescriptor_t device, cudnnHandle_t handle,
@@ -226,7 +226,7 @@ char *cuda_plan_text(const cuda_Cudnn *lib, const cuda_Plan *plan, size_t *bytes
   return text;
 }
 
-/* Fills `configs` with those of a mode; how many. */
+/* Fills `configs` with the configurations of a heuristic mode and returns how many there are. */
 static int configs_of(cuda_DnnGraph *g, cudnnBackendDescriptor_t graph,
                       cudnnBackendDescriptor_t device, cudnnBackendHeurMode_t mode,
                       cudnnBackendDescriptor_t *configs) {

@@ -1,7 +1,7 @@
 /*
-** cudnn.h - cuDNN: its calls, a handle for each device, and its graph interface in a few
-** words: descriptors that a graph owns, and plans. The library is opened when it is first
-** needed; without it nothing here fails, there is just no cuDNN.
+** cudnn.h - cuDNN's functions, a handle for each device, and helpers for its graph interface:
+** graphs that own their descriptors, and plans. The library is loaded on first use. Without it
+** nothing here fails; callers are told that cuDNN is absent.
 */
 #ifndef TLK_CUDA_CUDNN_H
 #define TLK_CUDA_CUDNN_H
@@ -10,7 +10,7 @@
 
 #include "kernels/cuda/plugin.h"
 
-/* X(function): what is used of the library. */
+/* X(function): the functions of the library that tlua calls. */
 #define CUDNN_CALLS(X)             \
   X(cudnnCreate)                   \
   X(cudnnSetStream)                \
@@ -23,7 +23,7 @@
   X(cudnnBackendGetAttribute)      \
   X(cudnnBackendExecute)           \
   CUDNN_RNN_CALLS(X)
-/* ... for recurrent layers (kernels/cuda/rnn/cudnn_rnn.c). */
+/* X(function): the functions for recurrent layers (kernels/cuda/rnn/cudnn_rnn.c). */
 #define CUDNN_RNN_CALLS(X)         \
   X(cudnnCreateTensorDescriptor)   \
   X(cudnnSetTensorNdDescriptor)    \
@@ -51,24 +51,24 @@ typedef struct cuda_Cudnn {
 #undef X
 } cuda_Cudnn;
 
-/* The library, NULL where it is not there. */
+/* Returns the library's functions, or NULL if it is not installed. */
 const cuda_Cudnn *cuda_cudnn(void);
 
-/* The handle of a device, for the calling thread alone until it leaves; NULL, without a
-** message, where there is no cuDNN, where it cannot work here, or where a handle would have
-** to be made while a graph is captured, which does not allow that. */
+/* Returns a device's handle and locks it until cuda_dnn_leave. Returns NULL without a message
+** if there is no cuDNN, if it cannot work on this device, or if the handle would have to be
+** created during a capture, which captures do not allow. */
 cudnnHandle_t cuda_dnn_enter(int device);
-void cuda_dnn_leave(int device); /* after a handle that is not NULL */
+void cuda_dnn_leave(int device); /* call it if cuda_dnn_enter did not return NULL */
 
 /* ---- descriptors ---- */
 
-#define CUDNN_MOST 160 /* descriptors of one graph */
+#define CUDNN_MOST 160 /* the most descriptors of one graph */
 
-/* A graph while it is built: owns its descriptors; the first failure makes the rest do
-** nothing. */
+/* A graph under construction. It owns its descriptors; after the first failure all further
+** calls do nothing. */
 typedef struct cuda_DnnGraph {
   const cuda_Cudnn *lib;
-  cudnnHandle_t handle; /* of the device that it is for; NULL where a descriptor tells that */
+  cudnnHandle_t handle; /* the device's handle; NULL if a device descriptor is used instead */
   bool failed;
   int n;
   cudnnBackendDescriptor_t all[CUDNN_MOST];
@@ -82,31 +82,32 @@ void cuda_dnn_set_ints(cuda_DnnGraph *g, cudnnBackendDescriptor_t d,
 void cuda_dnn_set_descriptor(cuda_DnnGraph *g, cudnnBackendDescriptor_t d,
                              cudnnBackendAttributeName_t name, cudnnBackendDescriptor_t value);
 void cuda_dnn_finish(cuda_DnnGraph *g, cudnnBackendDescriptor_t d);
-/* A tensor with that number, of `rank` sizes, row-major, aligned to so many bytes. */
+/* Adds a contiguous row-major tensor with this id, `rank` sizes, and alignment in bytes. */
 cudnnBackendDescriptor_t cuda_dnn_tensor(cuda_DnnGraph *g, int64_t id, cudnnDataType_t type,
                                          int rank, const int64_t *sizes, int64_t alignment);
-/* The same with strides. What is virtual is of the graph alone and has no memory; what is
-** by value is one number in the host's. */
+/* Like cuda_dnn_tensor with explicit strides. A virtual tensor exists only inside the graph and
+** has no memory; a tensor by value is one number in host memory. */
 typedef enum cuda_DnnKind { CUDNN_REAL, CUDNN_VIRTUAL, CUDNN_BY_VALUE } cuda_DnnKind;
 cudnnBackendDescriptor_t cuda_dnn_strided(cuda_DnnGraph *g, int64_t id, cudnnDataType_t type,
                                           int rank, const int64_t *sizes, const int64_t *strides,
                                           int64_t alignment, cuda_DnnKind kind);
-/* cuDNN's name of a floating dtype. */
+/* Returns cuDNN's constant for a floating dtype. */
 cudnnDataType_t cuda_dnn_type(tl_DType dtype);
-/* The first of three dimensions of windows that it has to be told of: 1 where all have 1 before. */
+/* Returns the first of the three window dimensions that cuDNN has to be given: 1 if dimension 0
+** is trivial. */
 int cuda_dnn_first(const tlk_Windows *w);
-/* Operations as a graph. */
+/* Combines operations into a graph. */
 cudnnBackendDescriptor_t cuda_dnn_of(cuda_DnnGraph *g, int n,
                                      const cudnnBackendDescriptor_t *operations);
 void cuda_dnn_free(cuda_DnnGraph *g);
 
 /* ---- plans ---- */
 
-/* Properties of algorithms that are not wanted, as bits of cudnnBackendNumericalNote_t. */
+/* Conditions for plans. */
 typedef struct cuda_Wanted {
   uint32_t avoid;
-  int64_t workspace; /* bytes at the most */
-  int most;          /* plans */
+  int64_t workspace; /* the largest workspace in bytes */
+  int most;          /* the largest number of plans */
 } cuda_Wanted;
 
 typedef struct cuda_Plan {
@@ -114,54 +115,56 @@ typedef struct cuda_Plan {
   int64_t workspace;
 } cuda_Plan;
 
-/* Plans for a graph, the most promising first; how many. They are for the handle's device
-** or for one that a device property descriptor describes; then no GPU is needed. */
+/* Creates plans for a graph, the most promising first, and returns their number. They are for
+** the handle's device, or for the device that a device property descriptor describes; the
+** latter needs no GPU. */
 int cuda_plans(cuda_DnnGraph *g, cudnnBackendDescriptor_t graph, cudnnBackendDescriptor_t device,
                cudnnHandle_t handle, const cuda_Wanted *wanted, cuda_Plan *out);
-/* A plan in words from which this version of cuDNN makes it again, in a block for
-** cuda_host->free; NULL where it cannot be said. */
+/* Serialises a plan as text for this version of cuDNN, in a block that cuda_host->free
+** releases; returns NULL if that is impossible. */
 char *cuda_plan_text(const cuda_Cudnn *lib, const cuda_Plan *plan, size_t *bytes);
-/* The plan that such words mean; false where they mean none, or one that takes too much
-** memory. */
+/* Recreates a plan from its text; returns false if that is impossible or the workspace is too
+** large. */
 bool cuda_plan_of_text(cuda_DnnGraph *g, const char *text, size_t bytes,
                        cudnnBackendDescriptor_t device, cudnnHandle_t handle,
                        const cuda_Wanted *wanted, cuda_Plan *out);
-/* Runs a plan on arrays with the numbers that the graph's tensors have. */
+/* Runs a plan; array i is the graph's tensor with id ids[i]. */
 bool cuda_plan_run(const cuda_Plan *plan, cudnnHandle_t handle, int n, const int64_t *ids,
                    void *const *arrays, void *workspace);
 
-/* ---- plans that are kept (cudnn_plans.c) ---- */
+/* ---- cached plans (cudnn_plans.c) ---- */
 
-#define CUDNN_WORKSPACE ((int64_t)1 << 30) /* bytes that a plan may want at the most */
-#define CUDNN_KEY 512                      /* bytes of a key at the most */
+#define CUDNN_WORKSPACE ((int64_t)1 << 30) /* the largest workspace of a plan in bytes */
+#define CUDNN_KEY 512                      /* the largest size of a key in bytes */
 
-/* What the keys of work begin with, of convolutions Which. */
+/* The first number of each key says the kind of work; convolutions use the values of Which. */
 enum { CUDNN_ATTENTION = 100, CUDNN_NORMS, CUDNN_POOLS };
 
-/* Work that cuDNN is asked for. Its plan is kept by the key, which is compared as bytes: all
-** that the plan depends on, a number of the kind of work first. */
+/* A request to cuDNN. Its plan is cached by the key, which is compared as bytes: the number of
+** the kind of work, then everything that the plan depends on. */
 typedef struct cuda_DnnWork {
   const tlk_Context *cx;
   const void *key;
   size_t key_bytes;
   cudnnBackendDescriptor_t (*graph)(cuda_DnnGraph *g, const void *key);
   uint32_t avoid;
-  int sizes;      /* of so many keys of this kind plans are made, 0: of all */
-  bool zeroed;    /* the workspace has to be 0 */
-  bool benchmark; /* run the first few plans on these arrays and keep the fastest; a graph that is
-                  ** captured gets what was measured before, if anything was */
-  int n;          /* arrays and the numbers of the tensors that they are */
+  int sizes;   /* the most keys of this kind that get plans; 0: no limit */
+  bool zeroed; /* the workspace must be zeroed */
+  /* run the first few plans on these arrays and keep the fastest; a capture uses the plan that
+  ** was measured before, if any */
+  bool benchmark;
+  int n; /* the number of arrays and their tensor ids */
   const int64_t *ids;
   void *const *arrays;
 } cuda_DnnWork;
 
-#define CUDNN_KNOWN 91900 /* the oldest version whose norms and pools have been looked into */
+#define CUDNN_KNOWN 91900 /* the oldest version whose norms and pools are verified */
 
-/* Whether results may be those of norms and pools, whose bits cuDNN does not promise to be the
-** same each time: users allow it, and the version is known. */
+/* Whether norms and pools may use cuDNN, which does not promise bitwise reproducible results:
+** users must allow that, and the version must be a verified one. */
 bool cuda_dnn_may_differ(void);
 
-/* Where cuDNN is not there or is not wanted, or has no plan for this, *done stays false. */
+/* Runs the request. *done stays false if cuDNN is absent or disabled, or has no plan for it. */
 bool cuda_dnn_run(const cuda_DnnWork *work, bool *done);
 
 #endif

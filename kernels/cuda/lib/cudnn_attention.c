@@ -1,11 +1,12 @@
 /*
-** cudnn_attention.c - attention of the half types by cuDNN, forward and backward, as the graphs
-** of matrix products and pointwise operations that its attention engines know by their form
-** (cuDNN's documentation, "Fused Attention fprop" and "bprop"): the scores are never in memory.
+** cudnn_attention.c - attention of half types by cuDNN, forward and backward. The graphs of
+** matrix products and pointwise operations have the shape that cuDNN's attention engines
+** recognise (cuDNN's documentation, "Fused Attention fprop" and "bprop"); the scores are never
+** stored.
 **
-** What it is not asked for, and kernels of ours do: masks, dropout (its random numbers are not
-** the CPU's), a backward pass that must have the same bits each time, and rows whose addresses or
-** sizes are no multiples of 16 bytes.
+** cuDNN is not used for masks, for dropout (its random numbers differ from the CPU's), for a
+** backward pass that must be deterministic, and for rows whose addresses or sizes are no
+** multiples of 16 bytes. Our own kernels compute these.
 */
 #include <math.h>
 #include <string.h>
@@ -13,7 +14,7 @@
 #include "kernels/cuda/lib/cudnn.h"
 #include "kernels/cuda/lib/lib.h"
 
-/* Numbers of the tensors that have memory. */
+/* Ids of the tensors that have memory. */
 enum {
   QUERY = 1,
   KEY,
@@ -35,16 +36,16 @@ enum {
 typedef struct AttentionKey {
   int64_t kind, backward, dtype, causal;
   int64_t batch, heads, kv_heads, queries, keys, size, value_size;
-  int64_t strides[FIRST_VIRTUAL][3]; /* of those that rows are given of */
+  int64_t strides[FIRST_VIRTUAL][3]; /* of the tensors that are passed as rows */
 } AttentionKey;
 _Static_assert(sizeof(AttentionKey) <= CUDNN_KEY, "");
 
-/* A graph while it is made. */
+/* A graph under construction. */
 typedef struct Maker {
   cuda_DnnGraph *g;
   const AttentionKey *key;
-  cudnnDataType_t type; /* of the arrays */
-  int64_t next;         /* number of the next virtual tensor */
+  cudnnDataType_t type; /* the dtype of the arrays */
+  int64_t next;         /* id of the next virtual tensor */
   int n;
   cudnnBackendDescriptor_t operations[32];
 } Maker;
@@ -59,7 +60,7 @@ static cudnnBackendDescriptor_t tensor(Maker *m, int64_t id, cudnnDataType_t typ
   return cuda_dnn_strided(m->g, id, type, 4, sizes, strides ? strides : packed, 16, kind);
 }
 
-/* The rows of an array; `turned`: as (batch, heads, size, rows). */
+/* Adds the tensor of an array's rows; if `turned`, as (batch, heads, size, rows). */
 static cudnnBackendDescriptor_t rows(Maker *m, int which, int64_t heads, int64_t n, int64_t size,
                                      bool turned) {
   const int64_t *s = m->key->strides[which];
@@ -72,7 +73,7 @@ static cudnnBackendDescriptor_t number(Maker *m, int which) {
   return tensor(m, which, CUDNN_DATA_FLOAT, 1, 1, 1, 1, NULL, CUDNN_BY_VALUE);
 }
 
-/* A number for each query. */
+/* Adds a tensor with one number for each query. */
 static cudnnBackendDescriptor_t per_query(Maker *m, int64_t id, cuda_DnnKind kind) {
   return tensor(m, id, CUDNN_DATA_FLOAT, m->key->batch, m->key->heads, m->key->queries, 1, NULL,
                 kind);
@@ -82,7 +83,7 @@ static cudnnBackendDescriptor_t new_per_query(Maker *m) {
   return per_query(m, m->next++, CUDNN_VIRTUAL);
 }
 
-/* A number for each pair of a query and a key. */
+/* Adds a tensor with one number for each pair of query and key. */
 static cudnnBackendDescriptor_t pairs(Maker *m, cudnnDataType_t type) {
   const AttentionKey *k = m->key;
   return tensor(m, m->next++, type, k->batch, k->heads, k->queries, k->keys, NULL, CUDNN_VIRTUAL);
@@ -95,7 +96,7 @@ static void add(Maker *m, cudnnBackendDescriptor_t operation) {
   m->operations[m->n++] = operation;
 }
 
-/* y = x, or x and b, or x where t and else b. */
+/* Adds an operation y = f(x), f(x, b), or t ? x : b. */
 static void pointwise(Maker *m, cudnnPointwiseMode_t mode, cudnnDataType_t compute, int64_t axis,
                       cudnnBackendDescriptor_t x, cudnnBackendDescriptor_t b,
                       cudnnBackendDescriptor_t t, cudnnBackendDescriptor_t y) {
@@ -158,7 +159,7 @@ static void reshape(Maker *m, cudnnBackendDescriptor_t x, cudnnBackendDescriptor
 
 /* ---- graphs ---------------------------------------------------------------------------------------- */
 
-/* -inf where a key is behind its query. */
+/* Returns the scores with -inf wherever the key comes after the query. */
 static cudnnBackendDescriptor_t hide(Maker *m, cudnnBackendDescriptor_t scores) {
   cudnnBackendDescriptor_t row = pairs(m, CUDNN_DATA_INT32), column = pairs(m, CUDNN_DATA_INT32);
   cudnnBackendDescriptor_t seen = pairs(m, CUDNN_DATA_BOOLEAN), y = pairs(m, CUDNN_DATA_FLOAT);
@@ -170,7 +171,7 @@ static cudnnBackendDescriptor_t hide(Maker *m, cudnnBackendDescriptor_t scores) 
   return y;
 }
 
-/* query times key, scaled. */
+/* Returns the scaled product of query and key. */
 static cudnnBackendDescriptor_t scores_of(Maker *m, cudnnBackendDescriptor_t query,
                                           cudnnBackendDescriptor_t turned_key,
                                           cudnnBackendDescriptor_t scale) {
@@ -197,7 +198,7 @@ static void make_forward(Maker *m) {
   matmul(m, s, value, rows(m, OUT, k->heads, k->queries, k->value_size, false));
 }
 
-/* x (queries, keys) as (keys, queries), in the arrays' type. */
+/* Returns the transpose of x (queries, keys) in the arrays' dtype. */
 static cudnnBackendDescriptor_t turn(Maker *m, cudnnBackendDescriptor_t x) {
   const AttentionKey *k = m->key;
   const int64_t all = k->queries * k->keys, strides[] = {k->heads * all, all, 1, k->keys};
@@ -207,7 +208,7 @@ static cudnnBackendDescriptor_t turn(Maker *m, cudnnBackendDescriptor_t x) {
   return y;
 }
 
-/* The gradient of keys or values: of each of theirs the sum over the heads that use it. */
+/* Computes the gradient of keys or values, summed over the query heads that share each of them. */
 static void for_keys(Maker *m, cudnnBackendDescriptor_t a, cudnnBackendDescriptor_t b, int which,
                      int64_t size) {
   const AttentionKey *k = m->key;
@@ -230,21 +231,21 @@ static void make_backward(Maker *m) {
   cudnnBackendDescriptor_t out = rows(m, OUT, k->heads, k->queries, k->value_size, false);
   cudnnBackendDescriptor_t grad = rows(m, GRAD_OUT, k->heads, k->queries, k->value_size, false);
   cudnnBackendDescriptor_t scale = number(m, SCALE);
-  /* sum = grad . out for each query */
+  /* For each query, sum is the dot product of grad and out. */
   cudnnBackendDescriptor_t x = tensor(m, m->next++, CUDNN_DATA_FLOAT, k->batch, k->heads,
                                       k->queries, k->value_size, NULL, CUDNN_VIRTUAL);
   cudnnBackendDescriptor_t dot = new_per_query(m), sum = per_query(m, SUM, CUDNN_REAL);
   into(m, CUDNN_POINTWISE_MUL, grad, out, x);
   reduce(m, CUDNN_REDUCE_TENSOR_ADD, x, dot);
   into(m, CUDNN_POINTWISE_MUL, dot, number(m, ONE), sum);
-  /* the weights again, and from them the values' gradient */
+  /* Recomputes the weights, and computes the values' gradient from them. */
   cudnnBackendDescriptor_t s = scores_of(m, query, key, scale);
   s = into(m, CUDNN_POINTWISE_SUB, s, per_query(m, NORM, CUDNN_REAL), pairs(m, CUDNN_DATA_FLOAT));
   if (k->causal) s = hide(m, s);
   cudnnBackendDescriptor_t weights =
       into(m, CUDNN_POINTWISE_EXP, s, NULL, pairs(m, CUDNN_DATA_FLOAT));
   for_keys(m, turn(m, weights), grad, GRAD_VALUE, k->value_size);
-  /* the scores' gradient, and from it those of keys and queries */
+  /* Computes the scores' gradient, and from it the gradients of keys and queries. */
   s = pairs(m, CUDNN_DATA_FLOAT);
   matmul(m, grad, value, s);
   s = into(m, CUDNN_POINTWISE_SUB, s, sum, pairs(m, CUDNN_DATA_FLOAT));
@@ -275,7 +276,7 @@ static cudnnBackendDescriptor_t attention_graph(cuda_DnnGraph *g, const void *ke
 
 /* ---- the calls -------------------------------------------------------------------------------------- */
 
-/* Arrays by their numbers, and the host's numbers. */
+/* The key, and the arrays and host numbers by their ids. */
 typedef struct AttentionCall {
   AttentionKey key;
   int n;
@@ -289,10 +290,10 @@ static void give(AttentionCall *c, int which, const void *data) {
   c->arrays[c->n++] = (void *)(uintptr_t)data;
 }
 
-/* False for rows that its engines cannot read in pieces of 16 bytes. */
+/* Returns false for rows that cuDNN's engines cannot read in pieces of 16 bytes. */
 static bool give_rows(AttentionCall *c, int which, const tlk_HeadRows *r, int64_t heads,
                       int64_t n) {
-  /* strides along dimensions of one element may be anything */
+  /* the stride of a dimension of size 1 is arbitrary */
   int64_t *s = c->key.strides[which];
   s[2] = r->row;
   s[1] = heads > 1 ? r->head : r->row * n;
@@ -323,9 +324,10 @@ static bool begin(AttentionCall *c, const tlk_Attention *a, bool backward) {
          give_rows(c, VALUE, &a->value, a->kv_heads, a->keys);
 }
 
-/* What some versions get wrong, by the notes of cuDNN's releases and of its front end: keys that
-** do not fill tiles of 128, without a mask for them, up to 9.15.0; the gradients in 9.10.0 and
-** 9.10.1, and before 9.6 in an accumulator that the library does not clear itself. */
+/* Whether this version is free of known bugs, according to the release notes of cuDNN and its
+** front end: up to 9.15.0, keys that do not fill tiles of 128 without a padding mask are wrong;
+** gradients are wrong in 9.10.0 and 9.10.1, and before 9.6, which does not clear an
+** accumulator. */
 static bool is_right(int64_t version, int64_t keys, bool backward) {
   if (version <= 91500 && keys % 128 != 0) return false;
   return !backward || (version >= 90600 && version != 91000 && version != 91001);

@@ -1,5 +1,5 @@
 /*
-** cudnn_conv.c - convolutions by cuDNN. float32 is computed in TF32 only where users allow it
+** cudnn_conv.c - convolutions by cuDNN. float32 uses TF32 only if users allow it
 ** (torch.backends.cudnn.allow_tf32).
 */
 #include <string.h>
@@ -15,7 +15,7 @@ typedef struct Key {
   int64_t alignment, tf32, deterministic, benchmark;
 } Key;
 
-/* What one convolution reads and writes: in, weight and out, by these numbers. */
+/* The arrays of one convolution, indexed by Which: in, weight and out. */
 typedef struct Call {
   const tlk_Context *cx;
   const tlk_Conv *conv;
@@ -27,7 +27,8 @@ static const int64_t ids[] = {1, 2, 3};
 
 /* ---- graphs ---------------------------------------------------------------------------------------- */
 
-/* Padding at the end that makes as many windows as there are; may leave elements unread. */
+/* Returns the padding at the end that produces the given number of windows; elements may remain
+** unread. */
 static int64_t end_padding(const tlk_Windows *w, int d) {
   int64_t reach = (w->out[d] - 1) * w->stride[d] + w->dilation[d] * (w->kernel[d] - 1) + 1;
   int64_t missing = reach - w->in[d] - w->padding[d];
@@ -52,7 +53,7 @@ static cudnnBackendDescriptor_t describe(cuda_DnnGraph *g, const tlk_Conv *c, in
   return d;
 }
 
-/* The operation's names of what it works on, by Which. */
+/* cuDNN's names of an operation and its tensors, by Which. */
 static const struct Names {
   cudnnBackendDescriptorType_t operation;
   cudnnBackendAttributeName_t in, weight, out, conv, alpha, beta;
@@ -84,7 +85,8 @@ static void set_number(cuda_DnnGraph *g, cudnnBackendDescriptor_t d,
     cuda_dnn_set(g, d, name, CUDNN_TYPE_FLOAT, 1, &single);
 }
 
-/* (count, channels, sizes...) without the first of three sizes where all have 1. */
+/* Adds the tensor (count, channels, sizes...), without the first of three sizes if all of them
+** are 1. */
 static cudnnBackendDescriptor_t array(cuda_DnnGraph *g, const Key *key, int id, int64_t count,
                                       int64_t channels, const int64_t *sizes) {
   int first = cuda_dnn_first(&key->conv.windows), rank = 3 - first;
@@ -130,7 +132,7 @@ static uint32_t avoid(const Key *key) {
 
 /* ---- the calls ----------------------------------------------------------------------------------------- */
 
-/* Keys are compared as bytes: every one of them is written. */
+/* Keys are compared as bytes, so every byte is set. */
 static Key key_of(const Call *call) {
   Key key;
   uintptr_t addresses = 16;

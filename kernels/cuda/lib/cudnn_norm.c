@@ -1,18 +1,18 @@
 /*
-** cudnn_norm.c - batch norm while training by cuDNN, forward and backward, of channels that lie
-** last: a kernel that is compiled for the sizes keeps what it has read while it sums.
+** cudnn_norm.c - training batch norm by cuDNN, forward and backward, for channels-last data: a
+** kernel compiled for the sizes keeps the elements in registers or shared memory while it sums.
 **
-** What it is not asked for, and kernels of ours do:
-** * rows of planes (channels first): its engines copy the tensor into that order and back;
-** * evaluation: 9.19 has no engine for it, and ours is one pass;
-** * moving the running statistics: it wants other memory for the new ones, ours stay in place;
-** * layers without weight and bias, float64, tensors of 2^31 elements and more, channels that are
-**   no multiples of 16 bytes, addresses likewise: there are no engines;
-** * what must have the same bits each time: its notes on engines do not promise them;
-** * more sizes than MOST_SIZES of one program: each is compiled, which takes half a second.
+** cuDNN is not used for these; our own kernels compute them: * channels-first data: cuDNN's
+** engines copy the tensor to channels-last and back; * evaluation: 9.19 has no engine for it,
+** and ours needs one pass; * updating running statistics: cuDNN needs separate memory for the
+** new ones, ours are in place; * layers without weight and bias, float64, tensors of 2^31
+** elements and more, channels or
+**   addresses that are no multiples of 16 bytes: there are no engines;
+** * deterministic results: the notes on its engines do not promise them; * more than MOST_SIZES
+** different sizes in one program: compiling each takes half a second.
 **
-** cuDNN 9.19's kernels join means and deviations by Welford's method, as ours do, and wait for one
-** another at a counter in the workspace that has to be 0 when they begin.
+** cuDNN 9.19's kernels combine means and deviations by Welford's method, as ours do. They
+** synchronise by a counter in the workspace that must be 0 when they begin.
 */
 #include <string.h>
 
@@ -21,7 +21,7 @@
 
 #define MOST_SIZES 64
 
-/* Numbers of the tensors. */
+/* Ids of the tensors. */
 enum {
   NORM_IN = 1,
   NORM_OUT,
@@ -42,7 +42,7 @@ typedef struct NormKey {
 
 /* ---- graphs ---------------------------------------------------------------------------------------- */
 
-/* (1, C, 1, rows): what there are several of for each channel lies along the last dimension. */
+/* Adds a tensor (1, C, 1, rows): all elements of a channel are along the last dimension. */
 static cudnnBackendDescriptor_t elements(cuda_DnnGraph *g, const NormKey *k, int64_t id) {
   cudnnDataType_t type = cuda_dnn_type((tl_DType)k->dtype);
   const int64_t sizes[] = {1, k->channels, 1, k->rows};
@@ -112,7 +112,7 @@ static cudnnBackendDescriptor_t norm_graph(cuda_DnnGraph *g, const void *at) {
 
 /* ---- the calls -------------------------------------------------------------------------------------- */
 
-/* Arrays by their numbers, and the host's number. */
+/* The key, and the arrays and the host number by their ids. */
 typedef struct NormCall {
   NormKey key;
   int n;
@@ -126,7 +126,7 @@ static void give_array(NormCall *c, int64_t id, const void *data) {
   c->arrays[c->n++] = (void *)(uintptr_t)data;
 }
 
-/* Whether there is an engine for this; see above. */
+/* Whether cuDNN has an engine for this call; the list above gives the conditions. */
 static bool is_for_engines(const NormCall *c, int64_t inner) {
   const NormKey *k = &c->key;
   int64_t vector = k->dtype == TL_F32 ? 4 : 8;

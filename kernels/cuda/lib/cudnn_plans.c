@@ -14,22 +14,22 @@
 
 #define PLANS 1024
 #define MOST_MEASURED 16
-#define KINDS 128 /* the largest number of a kind is below */
+#define KINDS 128 /* the numbers of kinds are smaller than this */
 
 typedef struct Entry {
   bool used, none;
-  bool unmeasured; /* it was to be measured, which a capture did not allow */
-  bool in_graph;   /* a graph was captured that runs it, with kernels that it holds */
+  bool unmeasured; /* a capture did not allow its plans to be timed */
+  bool in_graph;   /* a captured graph runs this plan, whose kernels must stay loaded */
   size_t bytes;
   _Alignas(8) unsigned char key[CUDNN_KEY];
   cuda_Plan plan;
 } Entry;
 
-/* For whoever has the device's handle. */
+/* Guarded by the lock on the device's handle. */
 typedef struct Table {
   Entry entries[2 * PLANS];
   int filled;
-  int made[KINDS]; /* plans, by kind of work */
+  int made[KINDS]; /* number of plans for each kind of work */
 } Table;
 
 static Table tables[CUDA_MAX_DEVICES];
@@ -48,7 +48,7 @@ static bool run(const cuda_DnnWork *work, cudnnHandle_t handle, const cuda_Plan 
   return ok;
 }
 
-/* Milliseconds of the second run; negative if there was none. */
+/* Returns the milliseconds of a second run, or a negative number on failure. */
 static double measure(const cuda_DnnWork *work, cudnnHandle_t handle, const cuda_Plan *plan) {
   double time = -1;
   tl_Event *start = cuda_event(work->cx->device, TL_EVENT_TIMING);
@@ -62,7 +62,7 @@ static double measure(const cuda_DnnWork *work, cudnnHandle_t handle, const cuda
   return ok ? time : -1;
 }
 
-/* The fastest of some plans comes first; false if none could be measured. */
+/* Moves the fastest plan to the front; returns false if none could be timed. */
 static bool sort_out(const cuda_DnnWork *work, cudnnHandle_t handle, cuda_Plan *plans, int n) {
   double best = -1;
   for (int i = 0; i < n; i++) {
@@ -78,9 +78,9 @@ static bool sort_out(const cuda_DnnWork *work, cudnnHandle_t handle, cuda_Plan *
 
 /* ---- the table ----------------------------------------------------------------------------------- */
 
-/* Under what a plan is found on disk. Keys are compared as bytes. */
+/* The key of a plan on disk, compared as bytes. */
 typedef struct DiskKey {
-  int64_t version; /* cuDNN's */
+  int64_t version; /* cuDNN's version */
   cuda_DeviceKind device;
   int64_t avoid, most;
   _Alignas(8) unsigned char key[CUDNN_KEY];
@@ -118,7 +118,8 @@ static void keep_on_disk(const cuda_DnnWork *work, const cuda_Wanted *wanted,
   cuda_host->free(text, bytes);
 }
 
-/* The best plan; false if there is none. *sure: nothing is left to be known of it. */
+/* Finds the best plan; returns false if there is none. *sure: a later search would find nothing
+** better. */
 static bool find(const cuda_DnnWork *work, cudnnHandle_t handle, const cuda_Wanted *wanted,
                  cuda_Plan *out, bool *sure) {
   cuda_DnnGraph g = {.lib = cuda_cudnn(), .handle = handle};
@@ -139,14 +140,14 @@ static void make(const cuda_DnnWork *work, cudnnHandle_t handle, bool captured, 
   bool sure, found = find_on_disk(work, handle, &wanted, &entry->plan);
   entry->none = false;
   entry->unmeasured = !found && work->benchmark && captured;
-  entry->in_graph = false; /* the plan before, if there was one, stays for its graph */
+  entry->in_graph = false; /* the previous plan, if any, stays alive for its graph */
   if (found) return;
   if (entry->unmeasured) wanted.most = 1;
   entry->none = !find(work, handle, &wanted, &entry->plan, &sure);
   if (!entry->none && !entry->unmeasured && sure) keep_on_disk(work, &wanted, &entry->plan);
 }
 
-/* Plans that graphs may run stay in memory. */
+/* Empties the table, but keeps the plans that graphs may run. */
 static void begin_anew(Table *t) {
   for (int i = 0; i < 2 * PLANS; i++) {
     const Entry *entry = &t->entries[i];
@@ -158,7 +159,7 @@ static void begin_anew(Table *t) {
   t->filled = 0;
 }
 
-/* Whether as many plans of its kind have been made as may be. */
+/* Whether the limit of plans for this kind of work is reached. */
 static bool has_enough(Table *t, const cuda_DnnWork *work) {
   int64_t kind;
   if (work->sizes == 0) return false;
@@ -168,7 +169,7 @@ static bool has_enough(Table *t, const cuda_DnnWork *work) {
   return false;
 }
 
-/* FNV-1a. */
+/* FNV-1a hash. */
 static uint64_t hash_of(const cuda_DnnWork *work) {
   uint64_t hash = 0xcbf29ce484222325u;
   const unsigned char *bytes = work->key;
@@ -226,7 +227,7 @@ bool cuda_dnn_run(const cuda_DnnWork *work, bool *done) {
   if (!cuda_host->setting(TL_CUDNN_ENABLED)) return true;
   if (!cuda_enter(device)) return false;
   cudnnHandle_t handle = cuda_dnn_enter(device);
-  if (handle == NULL) return true; /* our own kernels can */
+  if (handle == NULL) return true; /* our own kernels compute it */
   bool ok = with_handle(work, handle, done);
   cuda_dnn_leave(device);
   return ok;

@@ -1,15 +1,15 @@
 /*
-** cudnn_pool.c - averages of windows by cuDNN, forward and backward.
+** cudnn_pool.c - average pooling by cuDNN, forward and backward.
 **
-** What it is not asked for, and kernels of ours do:
-** * maxima: 9.19's kernels begin at the lowest finite number, which is what they make of a window
-**   of -inf, and they give positions within windows where max_pool's gradient needs those in planes;
-** * adaptive windows and other divisors, which its descriptor cannot say;
-** * more windows than fit into input and padding (ceil_mode): its engines know one padding for
+** cuDNN is not used for these; our own kernels compute them: * maxima: 9.19's kernels start at
+** the lowest finite number and return it for a window of -inf, and
+**   their positions are relative to windows, whereas max_pool's gradient needs positions in planes;
+** * adaptive windows and other divisors, which its descriptor cannot express; * more windows
+** than fit into input and padding (ceil_mode): its engines use the same padding at
 **   both ends;
-** * float64, and tensors of 2^31 elements and more: there are no engines;
-** * what must have the same bits each time: its notes on engines do not promise them.
-** Planes come in rows (channels first): tensors of channels_last are laid out so before.
+** * float64, and tensors of 2^31 elements and more: there are no engines; * deterministic
+** results: the notes on its engines do not promise them. Data is channels-first; the caller has
+** converted channels_last tensors.
 */
 #include <string.h>
 
@@ -83,7 +83,7 @@ static cudnnBackendDescriptor_t pool_graph(cuda_DnnGraph *g, const void *at) {
 
 static int64_t product_of(const int64_t *v) { return v[0] * v[1] * v[2]; }
 
-/* Whether there is an engine for this, which counts the elements of windows as we do; see above. */
+/* Whether cuDNN has an engine for this call that counts the elements of windows as ours do. */
 static bool is_average(const tlk_Pool *p, tl_DType dtype) {
   const tlk_Windows *w = &p->windows;
   bool all =
@@ -94,8 +94,8 @@ static bool is_average(const tlk_Pool *p, tl_DType dtype) {
          product_of(w->out) < INT32_MAX / p->planes;
 }
 
-/* Keys are compared as bytes. Planes are shared out to both of the dimensions that they have here:
-** a grid has no more than 65535 blocks along one. */
+/* Keys are compared as bytes. The planes are split into two dimensions, because a grid has at
+** most 65535 blocks along one. */
 static bool key_of_pool(const tlk_Pool *p, tl_DType dtype, bool backward, const void *in,
                         const void *out, PoolKey *k) {
   uintptr_t addresses = 16 | (uintptr_t)in | (uintptr_t)out;
@@ -103,7 +103,8 @@ static bool key_of_pool(const tlk_Pool *p, tl_DType dtype, bool backward, const 
   k->kind = CUDNN_POOLS;
   k->backward = backward;
   k->dtype = dtype;
-  k->channels = p->planes & -p->planes; /* the largest power of 2 in them */
+  /* the largest power of 2 that divides the number of planes */
+  k->channels = p->planes & -p->planes;
   if (k->channels > 1024) k->channels = 1024;
   k->batch = p->planes / k->channels;
   k->include_pad = p->include_pad;

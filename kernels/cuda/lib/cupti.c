@@ -1,10 +1,10 @@
 /*
-** cupti.c - what GPUs have run, as CUPTI records it. The library is opened when it is first
-** asked for; without it, or where it refuses (another profiler is attached, or the driver
-** forbids it), there is just nothing to tell.
+** cupti.c - records GPU activity with CUPTI. The library is loaded on first use. If it is
+** missing or refuses to record (another profiler is attached, or the driver forbids it), no
+** activity is reported.
 **
-** CUPTI fills buffers of records, which it hands back full, or when it is told to flush, from
-** any thread. Its clock's times are told as they are.
+** CUPTI fills buffers with records and returns them when they are full or flushed, from any
+** thread. Times are passed on in CUPTI's clock.
 */
 #include <dlfcn.h>
 #include <pthread.h>
@@ -23,7 +23,7 @@
 
 #include <cupti.h>
 
-/* Records of later versions begin alike: fields are only added at their ends. */
+/* Records of later versions begin with the same fields: new fields are only appended. */
 #if CUPTI_API_VERSION >= 130000
 typedef CUpti_ActivityKernel10 Kernel;
 typedef CUpti_ActivityMemcpy6 Copy;
@@ -35,7 +35,7 @@ typedef CUpti_ActivityMemset4 Fill;
 
 #define BUFFER ((size_t)1 << 20)
 
-/* X(function): what is used of the library. */
+/* X(function): the functions of the library that tlua calls. */
 #define CUPTI_CALLS(X)              \
   X(cuptiActivityRegisterCallbacks) \
   X(cuptiActivityEnable)            \
@@ -48,17 +48,18 @@ static struct {
 #define X(name) __typeof__(&name) name;
   CUPTI_CALLS(X)
 #undef X
-  char *(*demangle)(const char *name, char *room, size_t *size, int *status); /* NULL: not here */
+  /* NULL: not available */
+  char *(*demangle)(const char *name, char *room, size_t *size, int *status);
 } lib;
 
 static bool usable;
-static _Atomic(void (*)(const tl_Activity *)) told; /* NULL: nobody asks */
+static _Atomic(void (*)(const tl_Activity *)) told; /* NULL: nobody listens */
 
 /* ---- records ------------------------------------------------------------------------- */
 
 static void tell(const char *name, uint32_t device, uint32_t stream, uint64_t begin, uint64_t end) {
   void (*note)(const tl_Activity *) = atomic_load(&told);
-  if (note == NULL || begin == 0 || end < begin) return; /* 0: it could not be measured */
+  if (note == NULL || begin == 0 || end < begin) return; /* 0: the time could not be measured */
   note(&(tl_Activity){.name = name,
                       .device = {TL_CUDA, (int8_t)device},
                       .stream_id = stream,
@@ -101,9 +102,9 @@ static void tell_record(const CUpti_Activity *record) {
 /* ---- buffers --------------------------------------------------------------------------- */
 
 static void CUPTIAPI buffer_wanted(uint8_t **buffer, size_t *size, size_t *most) {
-  *buffer = malloc(BUFFER); /* aligned to more than the 8 bytes that it must be */
+  *buffer = malloc(BUFFER); /* malloc aligns to more than the 8 bytes that CUPTI requires */
   *size = *buffer ? BUFFER : 0;
-  *most = 0; /* as many as fit */
+  *most = 0; /* as many records as fit */
 }
 
 static void CUPTIAPI buffer_filled(CUcontext context, uint32_t stream, uint8_t *buffer, size_t size,
@@ -125,7 +126,7 @@ static void CUPTIAPI buffer_filled(CUcontext context, uint32_t stream, uint8_t *
 #define MAJOR 12
 #endif
 
-/* Where CUDA's installers put it, besides where the system looks. */
+/* Loads the library from the system's path or from where CUDA's installers put it. */
 static void *open_library(void) {
   static const char *const places[] = {
       "libcupti.so." TEXT(MAJOR), "/usr/local/cuda/lib64/libcupti.so." TEXT(MAJOR),
@@ -142,7 +143,7 @@ static void open_once(void) {
 #define X(name) ok = ok && (*(void **)&lib.name = dlsym(library, #name)) != NULL;
   CUPTI_CALLS(X)
 #undef X
-  if (!ok) return; /* the library stays: it may have begun something */
+  if (!ok) return; /* the library stays loaded, because recording may have begun */
   *(void **)&lib.demangle = dlsym(RTLD_DEFAULT, "__cxa_demangle");
   usable = lib.cuptiActivityRegisterCallbacks(buffer_wanted, buffer_filled) == CUPTI_SUCCESS;
 }

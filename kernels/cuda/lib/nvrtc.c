@@ -1,7 +1,7 @@
 /*
-** nvrtc.c - compiles CUDA C while the program runs, by NVRTC, and loads and launches what came
-** of it. The library is opened when it is first needed; without it nothing here fails, there is
-** just no compiler.
+** nvrtc.c - compiles CUDA C at run time with NVRTC, and loads and launches the result. The
+** library is loaded on first use. Without it nothing here fails; callers are told that there is
+** no compiler.
 */
 #include <dlfcn.h>
 #include <pthread.h>
@@ -15,7 +15,7 @@
 
 typedef struct Program Program; /* NVRTC's */
 
-/* NVRTC's functions, whose results are 0 where they could do their work. */
+/* NVRTC's functions; they return 0 on success. */
 static struct {
   int (*nvrtcVersion)(int *major, int *minor);
   int (*nvrtcCreateProgram)(Program **out, const char *source, const char *name, int headers,
@@ -34,7 +34,7 @@ static struct {
   X(nvrtcGetCUBIN)       \
   X(nvrtcDestroyProgram)
 
-static char version[64]; /* "": there is none */
+static char version[64]; /* "" if there is no compiler */
 static pthread_once_t opening = PTHREAD_ONCE_INIT;
 
 static void *open_file(void) {
@@ -90,7 +90,8 @@ bool cuda_lib_compile(const char *source, int major, int minor, void **code, siz
 
 /* ---- code ---------------------------------------------------------------------------------------- */
 
-/* What loads code may allocate, which a capture forbids unless it is told that all is well. */
+/* Relaxes the thread's capture mode, because loading code may allocate memory, which a strict
+** capture forbids. */
 static void relax(enum cudaStreamCaptureMode *mode) {
   if (cudaThreadExchangeStreamCaptureMode(mode) != cudaSuccess) cudaGetLastError();
 }

@@ -1,6 +1,6 @@
 /*
-** batches.cu - arrays of pointers to the matrices of a batch, and transposed matrices.
-** Beside a factorization both cost next to nothing.
+** batches.cu - fills arrays of pointers to the matrices of a batch, and transposes matrices.
+** Both cost little compared with a factorization.
 */
 #include "kernels/cuda/cuda.cuh"
 #include "kernels/cuda/linalg/linalg.h"

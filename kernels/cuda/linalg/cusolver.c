@@ -1,10 +1,10 @@
 /*
-** cusolver.c - the factorizations of core/kernel/lapack.h by cuSOLVER and cuBLAS, which are opened
-** when the first is asked for. Where they are not, LAPACK computes on the host.
+** cusolver.c - the factorizations of core/lapack.h by cuSOLVER and cuBLAS, which are loaded on
+** first use. Without them, LAPACK computes on the host.
 **
-** A device has one handle of either library. A routine takes the device's lock, sets the
-** handles' stream, and gives both their work space from that stream's memory. Many small
-** matrices are one call of a batched routine, others a call each.
+** Each device has one handle of either library. A routine takes the device's lock, sets the
+** handles' stream, and gives both a workspace from that stream's memory. Batches of small
+** matrices use batched routines; larger matrices use one call each.
 */
 #include <dlfcn.h>
 #include <pthread.h>
@@ -19,7 +19,7 @@
 #include <cublas_v2.h>
 #include <cusolverDn.h>
 
-/* X(name): what is used of the libraries; P is the precision. */
+/* X(name): the functions of the libraries that tlua calls; P is the precision's letter. */
 #define SOLVER_OF(X, P)                      \
   X(cusolverDn##P##potrf_bufferSize)         \
   X(cusolverDn##P##potrf)                    \
@@ -69,9 +69,9 @@ static struct {
 static bool opened;
 static pthread_once_t opening = PTHREAD_ONCE_INIT;
 
-/* The batched routines are for matrices up to this size; one call each is faster above. */
+/* Batched routines are used up to this size; above it, one call for each matrix is faster. */
 enum { SMALL = 256 };
-enum { JACOBI = 32 }; /* the largest that batched Jacobi rotations take */
+enum { JACOBI = 32 }; /* the largest matrix of batched Jacobi rotations */
 #define BLAS_WORKSPACE ((int64_t)4 << 20)
 
 typedef struct Handles {
@@ -86,7 +86,7 @@ static Handles handles[CUDA_MAX_DEVICES];
 
 /* ---- the libraries --------------------------------------------------------------------- */
 
-#ifdef TLK_EMULATED /* spec/cuda answers */
+#ifdef TLK_EMULATED /* spec/cuda implements these */
 
 static void take(void) {
 #define X(name) lib.name = name;
@@ -143,7 +143,7 @@ int64_t cuda_cusolver_version(void) {
 static bool status_ok(int status, const char *call) {
   if (status == 0) return true;
   size_t name = strcspn(call, "(");
-  const int alloc_failed = 2; /* of cuSOLVER; of cuBLAS it is 3 */
+  const int alloc_failed = 2; /* cuSOLVER's number; cuBLAS uses 3 */
   bool memory = status == alloc_failed || (status == 3 && strncmp(call, "cublas", 6) == 0);
   return cuda_fail(memory ? TL_EMEM : TL_EDEVICE, "%.*s: status %d", (int)name, call, status);
 }
@@ -153,7 +153,7 @@ static bool status_ok(int status, const char *call) {
 
 /* ---- a call ------------------------------------------------------------------------------ */
 
-/* The device's handles while the lock is held, and work space that ends with the call. */
+/* Holds the lock on the device's handles, and workspace for the duration of the call. */
 typedef struct Session {
   const tlk_Context *cx;
   Handles *h;
@@ -162,7 +162,7 @@ typedef struct Session {
   int64_t bytes[6];
 } Session;
 
-/* NULL with a message. */
+/* Allocates workspace; returns NULL with a message on failure. */
 static void *room(Session *s, int64_t bytes) {
   if (bytes < 16) bytes = 16;
   void *data = cuda_scratch(s->cx, bytes);
@@ -200,7 +200,7 @@ static bool end(Session *s, bool ok) {
   return ok;
 }
 
-/* cuBLAS's own would be shared by streams. */
+/* Gives cuBLAS a workspace, because different streams would share its own. */
 static bool blas_workspace(Session *s) {
   void *data = room(s, BLAS_WORKSPACE);
   if (data == NULL) return false;
@@ -208,7 +208,8 @@ static bool blas_workspace(Session *s) {
   return true;
 }
 
-/* Where the matrices of a batch are, on the device; NULL with a message. */
+/* Returns a device array of pointers to the matrices of a batch; NULL with a message on
+** failure. */
 static void *pointers(Session *s, const void *base, int64_t step, int64_t batch) {
   void *out = room(s, batch * (int64_t)sizeof(void *));
   return out && cuda_linalg_pointers(s->cx, out, base, step, batch) ? out : NULL;
@@ -223,7 +224,7 @@ typedef struct Triangle {
   bool left, upper, transpose, unit;
 } Triangle;
 
-/* cuBLAS counts in columns: row-major b is to it b^T, and op(a) x = b is x^T op(a)^T = b^T. */
+/* cuBLAS is column-major: it sees row-major b as b^T, and op(a) x = b as x^T op(a)^T = b^T. */
 static cublasSideMode_t side_of(Triangle t) {
   return t.left ? CUBLAS_SIDE_RIGHT : CUBLAS_SIDE_LEFT;
 }
@@ -390,7 +391,7 @@ DEFINE(double, D)
 
 /* ---- the table ----------------------------------------------------------------------------- */
 
-/* Chooses the precision. */
+/* Calls the routine of the dtype's precision. */
 #define CALL(name, ...)           \
   Session s;                      \
   return batch == 0 ||            \

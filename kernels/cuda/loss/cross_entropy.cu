@@ -1,6 +1,6 @@
 /*
-** cross_entropy.cu - the loss of labels: the logarithms of sums of exponentials in one
-** pass, the sum so far being scaled when a larger element comes.
+** cross_entropy.cu - the cross-entropy of labels. Log-sum-exp takes one pass: the running sum
+** is rescaled when a larger element comes.
 */
 #include "kernels/cuda/walk.cuh"
 
@@ -8,12 +8,12 @@ namespace {
 
 /* ---- the loss ------------------------------------------------------------------------------- */
 
-/* The largest element, and the sum of exponentials of the differences from it. */
+/* The running maximum, and the sum of exp(element - maximum). */
 template <class T> struct Exponentials {
   double sum;
   T most;
 
-  /* What the differences are taken from. */
+  /* Returns the number that is subtracted from elements: the maximum, or 0 if that is -inf. */
   __device__ __forceinline__ static T base(T most) { return most == -(T)INFINITY ? 0 : most; }
   __device__ __forceinline__ double from(T largest) const {
     return sum == 0 || most == largest ? sum : sum * exp_as(base(most) - base(largest), T());
@@ -101,7 +101,7 @@ template <class T> struct ClassLossBackward {
   const double *norm;
   T *out;
 
-  /* The weight of a sample times its gradient; *label is 0 where it does not count. */
+  /* Returns the sample's weight times its gradient; *label is 0 for ignored samples. */
   __device__ __forceinline__ T factor_of(int64_t sample, int64_t *label) const {
     *label = k.target[sample];
     if (*label == k.ignore) *label = 0;
@@ -122,7 +122,7 @@ template <class T> struct ClassLossBackward {
       w.put(at, x[0]);
     });
   }
-  /* The gradient of log-probabilities but for zeros. */
+  /* Stores the gradient of log-probabilities, which is 0 except at the labels. */
   __device__ __forceinline__ void put_label(int64_t sample) const {
     int64_t label, o = sample / k.inner, i = sample - o * k.inner;
     T factor = factor_of(sample, &label);

@@ -1,6 +1,6 @@
 /*
-** ctc.cu - connectionist temporal classification, see kernels/cpu/loss/ctc.c: a block for
-** each sample, whose threads share the states of a frame. Sums are taken in double.
+** ctc.cu - connectionist temporal classification (see kernels/cpu/loss/ctc.c). Each sample has
+** a block, whose threads share the states of a frame. Sums are computed in double.
 */
 #include "kernels/cuda/lines.cuh"
 
@@ -8,7 +8,7 @@ namespace {
 
 #define CTC_THREADS 256
 
-/* One sample. */
+/* One sample of the batch. */
 template <class T> struct Sample {
   const tlk_Ctc &c;
   const T *log_probs;
@@ -18,11 +18,11 @@ template <class T> struct Sample {
       : c(call), log_probs(probs), sample(at), frames(call.input_lengths[at]),
         states(2 * call.target_lengths[at] + 1) {}
 
-  /* The class of a state: blanks are the even ones. */
+  /* Returns the class of a state; even states are blanks. */
   __device__ __forceinline__ int64_t class_of(int64_t s) const {
     return (s % 2 == 0 ? c.blank : c.targets[sample * c.longest + s / 2]) - 1;
   }
-  /* Whether a path may skip the blank before this state: another label came. */
+  /* Whether a path may skip the blank before this state, because the label before it differs. */
   __device__ __forceinline__ bool may_skip(int64_t s) const {
     return s % 2 == 1 && s >= 2 && class_of(s) != class_of(s - 2);
   }
@@ -70,8 +70,8 @@ __global__ void __launch_bounds__(CTC_THREADS, 2)
 
 /* ---- the gradient -------------------------------------------------------------------------- */
 
-/* Of states that say a label: the next one that says it, 0 if there is none, and whether it
-** is the first one. Others say a blank. */
+/* Links the states of each label: links[s] is the next state with the same label, or 0, plus
+** SAYS_FIRST if this is the label's first state. States that are blanks get SAYS_BLANK. */
 #define SAYS_BLANK -1
 #define SAYS_FIRST (1 << 30)
 
@@ -86,7 +86,7 @@ template <class T> __device__ __forceinline__ void link_states(const Sample<T> &
   }
 }
 
-/* beta of frame t from that of the next one, and its sum with alpha. */
+/* Computes beta of frame t from that of frame t + 1, and the sum of alpha and beta. */
 template <class T>
 __device__ __forceinline__ void step_back(const Sample<T> &x, int64_t t, const T *alpha,
                                           const double *after, double *beta, double *both) {
@@ -100,12 +100,12 @@ __device__ __forceinline__ void step_back(const Sample<T> &x, int64_t t, const T
   }
 }
 
-/* What turns sums of frames into gradients. */
+/* Converts a frame's sums to gradients. */
 template <class T> struct Gradient {
   T *grad;
   double factor, loss;
 
-  /* `through`: log of the share of alignments that say class k in frame t. */
+  /* `through`: log of the total probability of alignments that emit class k in frame t. */
   __device__ __forceinline__ void put(const Sample<T> &x, int64_t t, int64_t k,
                                       double through) const {
     double log = x.log_prob(t, k), share = through == -INFINITY ? 0 : exp(through + loss - log);
@@ -138,7 +138,7 @@ __device__ __forceinline__ void frame_gradient(const Sample<T> &x, int64_t t,
   if (threadIdx.x == 0) gradient.put(x, t, x.c.blank - 1, blank);
 }
 
-/* `memory`: four numbers for each state of each sample. */
+/* `memory` holds four numbers for each state of each sample. */
 template <class T>
 __global__ void __launch_bounds__(CTC_THREADS, 2)
     ctc_backward_kernel(const __grid_constant__ tlk_Ctc c, const T *log_probs, const T *alpha,

@@ -1,7 +1,7 @@
 /*
-** gemm.cu - matrix products. Floating types go to cuBLASLt; integers, which wrap around,
-** have a plain tiled kernel: a block makes a tile of 32 x 32, a thread one element of it
-** and of each tile of a and b. Sums are in order, so results are the CPU's bits.
+** gemm.cu - matrix products. Floating types use cuBLASLt. Integers, which wrap around, use a
+** plain tiled kernel: a block computes a tile of 32 x 32; each thread loads one element of each
+** tile of a and b and computes one element. Sums are in order, so results equal the CPU's.
 */
 #include "kernels/cuda/cuda.cuh"
 #include "kernels/cuda/lib/lib.h"
@@ -10,7 +10,7 @@
 
 /* ---- kernels -------------------------------------------------------------------------------- */
 
-/* A tlk_Gemm for elements of type T. */
+/* The argument of product_kernel: a tlk_Gemm with elements of type T. */
 template <class T> struct Product {
   bool trans_a, trans_b;
   int64_t m, n, k, lda, ldb, ldc, stride_a, stride_b, stride_c;
@@ -19,7 +19,7 @@ template <class T> struct Product {
   T *c;
 };
 
-/* blockIdx: tiles, `across` of them beside each other, and batch. */
+/* blockIdx.x counts tiles, `across` of them in a row; blockIdx.y counts matrices of the batch. */
 template <class T>
 __global__ void __launch_bounds__(TILE *TILE)
     product_kernel(Product<T> g, int64_t across, int64_t first) {
@@ -43,7 +43,7 @@ __global__ void __launch_bounds__(TILE *TILE)
   *c = (T)((uint64_t)sum * g.alpha + old);
 }
 
-/* c *= beta, where there is nothing to add. */
+/* Computes c *= beta for products that add nothing. */
 template <class S>
 __global__ void scale_kernel(S *c, int64_t batch, int64_t m, int64_t n, int64_t ldc, int64_t stride,
                              double beta) {
@@ -57,7 +57,7 @@ __global__ void scale_kernel(S *c, int64_t batch, int64_t m, int64_t n, int64_t 
 
 static int64_t whole(const tl_Scalar &s) { return s.kind == TL_FLOATING ? (int64_t)s.f : s.i; }
 
-/* Unsigned, since sums may wrap around. */
+/* Computes with unsigned integers, whose sums may wrap around. */
 template <class T> static bool multiply(const tlk_Context *cx, const tlk_Gemm &g) {
   Product<T> p = {g.trans_a,
                   g.trans_b,

@@ -1,7 +1,7 @@
 /*
-** linear.cu - products that end with a bias and an activation, and the way back through
-** these. The product comes first, of the half types in float32, and the rest in a second
-** pass over it; sums are made by tlk_reduce, so their order follows from the sizes alone.
+** linear.cu - matrix products followed by bias and activation, and their gradients. The product
+** comes first (in float32 for half types); bias and activation follow in a second pass.
+** tlk_reduce computes the sums, so their order depends on the sizes alone.
 */
 #include "kernels/cuda/cuda.cuh"
 #include "kernels/cuda/lib/lib.h"
@@ -20,7 +20,8 @@ template <class S> struct Wide {
     default: return x;
     }
   }
-  /* The gradient g before the activation, from what was saved. */
+  /* Computes the gradient before the activation from the gradient g after it and the saved
+  ** value. */
   __device__ __forceinline__ static float backward(int activation, float g, float saved) {
     const float zero = 0;
     switch (activation) {
@@ -52,8 +53,8 @@ template <> struct Wide<double> {
   }
 };
 
-/* c (m, n), with rows ld apart, becomes activation(product + bias); inner what that was
-** of. The product, with rows `from` apart, may be c. */
+/* Sets c (m, n), whose rows are ld apart, to activation(product + bias), and `inner` to the
+** activation's argument. The product, whose rows are `from` apart, may be c itself. */
 template <class S, class P>
 __global__ void __launch_bounds__(THREADS)
     finish_kernel(S *c, S *inner, const P *product, const S *bias, int64_t m, int64_t n, int64_t ld,
@@ -78,7 +79,7 @@ __global__ void __launch_bounds__(THREADS)
 
 /* ---- launchers ------------------------------------------------------------------------------- */
 
-/* out (outer, inner) = the sums of in (outer, n, inner) along n. */
+/* Sums in (outer, n, inner) along n into out (outer, inner). */
 static bool sum(const tlk_Context *cx, void *out, const void *in, tl_DType dtype, int64_t outer,
                 int64_t n, int64_t inner) {
   struct tlk_reduce call = {};
@@ -109,7 +110,7 @@ static bool in_place(const struct tlk_linear *call, const struct tlk_gemm *produ
   return tlk_gemm(product) && finish<S>(call, (const S *)call->gemm.c, call->gemm.ldc);
 }
 
-/* Of the half types: they are rounded at the end only. */
+/* Computes half types in float32, so that they are rounded only at the end. */
 template <class S> static bool in_float(const struct tlk_linear *call, struct tlk_gemm product) {
   Scratch wide(call->cx, call->gemm.m * call->gemm.n * (int64_t)sizeof(float));
   float *out = (float *)wide.data;

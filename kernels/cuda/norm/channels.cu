@@ -1,13 +1,13 @@
 /*
-** channels.cu - statistics and scaling of channels, and batch norm while training, which is made
-** of them where cuDNN does not do it.
+** channels.cu - statistics and scaling of channels, and training batch norm for the cases that
+** cuDNN does not compute.
 */
 #include "kernels/cuda/lib/lib.h"
 #include "kernels/cuda/reduce/moments.cuh"
 
 namespace {
 
-/* Sums of the elements of each channel of (outer, channels, inner). */
+/* Reduces the elements of each channel of (outer, channels, inner). */
 template <class Op>
 bool reduce_channels(const tlk_Context *cx, const Source<Op::inputs> &in, int64_t outer,
                      int64_t channels, int64_t inner, const Op &op) {
@@ -21,7 +21,7 @@ bool reduce_channels(const tlk_Context *cx, const Source<Op::inputs> &in, int64_
   return reduce_rows(cx, in, g, op);
 }
 
-/* What there is one of for each channel. */
+/* An array with one element for each channel. */
 Result per_channel(const void *data, bool wide) {
   return Result{(char *)data, wide ? TL_F64 : TL_F32, wide ? 8 : 4};
 }
@@ -81,7 +81,7 @@ template <class C> struct Affine {
   char *out;
   const char *in, *other;
   const C *mean, *scale, *shift, *factor;
-  bool along; /* channels change from element to element */
+  bool along; /* channels are along the innermost dimension */
 };
 
 template <class C, int K>
@@ -90,8 +90,8 @@ __device__ __forceinline__ void numbers_of(const C *from, int64_t channel, bool 
   for (int k = 0; k < K; k++) x[k] = from ? from[along ? channel + k : channel] : 0;
 }
 
-/* K elements at a time. The loop's operands are the elements of `out`, and channels, a
-** byte each, from the same address on. */
+/* Processes K elements at a time. The loop's second operand has element size 1 and starts at
+** the address of `out`, so that its offset is the channel's index. */
 template <class S, class C, int K>
 __global__ void __launch_bounds__(AFFINE_THREADS)
     affine_kernel(const __grid_constant__ Strided<2> s, const __grid_constant__ Affine<C> a) {
@@ -118,7 +118,7 @@ __global__ void __launch_bounds__(AFFINE_THREADS)
   }
 }
 
-/* The loop over (outer, channels, inner). */
+/* Returns the loop over (outer, channels, inner). */
 tli_Iter channel_loop(char *out, int64_t outer, int64_t channels, int64_t inner, int64_t size) {
   tli_Iter it = {};
   int64_t sizes[3] = {inner, channels, outer}, step = size;
@@ -159,7 +159,7 @@ template <class T> DEVICE double weight_at(const T *weight, int64_t c) {
   return weight ? (double)weight[c] : 1.0;
 }
 
-/* What is worked out for each channel between the passes over the elements. */
+/* Computes the values for each channel between the passes over the elements. */
 template <class T>
 __global__ void __launch_bounds__(CHANNEL_THREADS)
     rstd_kernel(int64_t channels, double n, double eps, const T *deviation, const T *weight,
@@ -171,8 +171,8 @@ __global__ void __launch_bounds__(CHANNEL_THREADS)
   }
 }
 
-/* The sum of squared deviations that rstd was made of. Nothing is lost that eps would not hide:
-** its rounding is that of deviation / n + eps. */
+/* Recovers the sum of squared deviations from rstd. The precision suffices: the rounding error
+** is that of deviation / n + eps. */
 __global__ void __launch_bounds__(CHANNEL_THREADS)
     deviation_kernel(int64_t channels, double n, double eps, const float *rstd, float *deviation) {
   for (int64_t c = thread_index(); c < channels; c += thread_count()) {
@@ -181,7 +181,7 @@ __global__ void __launch_bounds__(CHANNEL_THREADS)
   }
 }
 
-/* grad_weight holds the sum of grad * (in - mean). */
+/* On entry, grad_weight holds the sum of grad * (in - mean). */
 template <class T>
 __global__ void __launch_bounds__(CHANNEL_THREADS)
     slopes_kernel(int64_t channels, double n, const T *rstd, const T *weight, const T *grad_bias,

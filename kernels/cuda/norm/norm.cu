@@ -1,18 +1,18 @@
 /*
-** norm.cu - layer normalisation of rows, and its gradients: mean and variance in two
-** passes over a row that was read once, sums in double.
+** norm.cu - layer normalisation of rows, and its gradients. Mean and variance take two passes
+** over a row that is read once; sums are doubles.
 */
 #include "kernels/cuda/walk.cuh"
 
 namespace {
 
-/* One number of each row; `put` is for those that there are. */
+/* Reads one statistic of row i; `put` below stores one if it is wanted. */
 template <class C> __device__ __forceinline__ C statistic(const Result &a, int64_t i) {
   return a.dtype == TL_F64 ? (C) reinterpret_cast<const double *>(a.data)[i]
                            : (C) reinterpret_cast<const float *>(a.data)[i];
 }
 
-/* K numbers to `to`, as vectors where they are aligned. */
+/* Stores K numbers, as vectors if `to` is aligned. */
 template <class S, class C, int K>
 __device__ __forceinline__ void store_some(S *to, const C (&x)[K]) {
   enum { bytes = sizeof(S) * K < 16 ? sizeof(S) * K : 16 };
@@ -35,10 +35,10 @@ __device__ __forceinline__ void add_some(const S *from, C (&x)[K]) {
   for (int k = 0; k < K; k++) x[k] += more[k];
 }
 
-/* Of its input, or, of two, of their sum, rounded, which goes to `sum`. */
+/* Normalises its input or, with two inputs, their rounded sum, which it stores in `sum`. */
 template <int N> struct LayerNorm {
   enum { inputs = N, twice = true };
-  Result mean, rstd; /* without data for the mean nothing is shifted */
+  Result mean, rstd; /* if the mean's data is NULL, this is RMS norm */
   const char *weight, *bias;
   char *sum;
   double eps;
@@ -93,7 +93,7 @@ template <int N> struct LayerNorm {
 struct LayerNormInput {
   enum { inputs = 2, twice = true }; /* grad, x */
   Result mean, rstd;
-  const char *weight, *more; /* what is added to the result; may be NULL */
+  const char *weight, *more; /* more: an array that is added to the result; may be NULL */
 
   template <class W> __device__ __forceinline__ void run(W &w, int64_t row) const {
     typedef typename W::C C;
@@ -134,7 +134,7 @@ struct Two {
   double a, b;
 };
 
-/* Sums over rows, for each column: of grad and of grad * (x - mean) * rstd. */
+/* For each column, the sums over rows of grad and of grad * (x - mean) * rstd. */
 template <class T> struct LayerNormWeight {
   typedef T C;
   typedef Two A;

@@ -1,6 +1,6 @@
 /*
-** list.cu - reductions and scaling of lists of tensors, and clipping. A block has a part of one
-** tensor, of TLK_LIST_PART elements; its sum is made in one order, whatever the device.
+** list.cu - reductions and scaling of lists of tensors, and gradient clipping. A block has a
+** part of one tensor with TLK_LIST_PART elements. Its sum has a fixed order on every device.
 */
 #include "kernels/cuda/cuda.cuh"
 #include "kernels/optim.h"
@@ -9,7 +9,7 @@
 
 /* ---- parts ---------------------------------------------------------------------------------- */
 
-/* The tensors of a call: each one's elements and first part. */
+/* The tensors of a call: sizes, and each one's first part. */
 struct Parts {
   int32_t count;
   int32_t first[TLK_LIST_TENSORS + 1];
@@ -29,7 +29,7 @@ DEVICE int tensor_of(const Parts &p, int32_t part) {
   return low;
 }
 
-/* Elements [*begin, *end) of the tensor that is returned are the block's. */
+/* Returns the block's tensor and its range of elements [*begin, *end). */
 DEVICE int own_part(const Parts &p, int64_t *begin, int64_t *end) {
   int i = tensor_of(p, (int32_t)blockIdx.x);
   *begin = (int64_t)((int32_t)blockIdx.x - p.first[i]) * TLK_LIST_PART;
@@ -53,7 +53,7 @@ static Parts parts_of(int32_t count, const int64_t *n, void *const *data) {
 
 /* ---- reductions ------------------------------------------------------------------------------ */
 
-/* A reduction of math.h that norms are made of, in the type C. */
+/* A reduction of math.h that norms use, in the type C. */
 #define REDUCTION(name, s, type)                                                                  \
   struct name##_##s {                                                                             \
     typedef type C;                                                                               \
@@ -72,7 +72,7 @@ REDUCTIONS(amax_abs)
 REDUCTIONS(amin_abs)
 REDUCTIONS(count_nonzero)
 
-/* Where a tensor's partial results go. */
+/* The index of each tensor's first partial result. */
 struct Firsts {
   int64_t first[TLK_LIST_TENSORS];
 };
@@ -166,7 +166,7 @@ DEVICE double number_of(const tlk_Array &a) {
                            : (double)*static_cast<const float *>(a.data);
 }
 
-/* One block. */
+/* Runs in one block. */
 __global__ void __launch_bounds__(THREADS) clip_kernel(struct tlk_list_clip call) {
   __shared__ double shared[WARP];
   bool largest = call.power == (double)INFINITY;

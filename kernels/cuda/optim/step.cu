@@ -1,19 +1,19 @@
 /*
-** step.cu - steps of optimizers over lists of parameters, one launch for all of a call.
+** step.cu - steps of optimizers over lists of parameters, with one launch for a call.
 **
-** The tensors' addresses are part of the launch. Each block has a chunk of one tensor,
-** which it finds among the first chunks of all. The formulas are kernels/optim.h's.
+** The tensors' addresses are kernel arguments. Each block has a chunk of one tensor, which it
+** finds by a search in the list of first chunks. The formulas are in kernels/optim.h.
 */
 #include "kernels/cuda/cuda.cuh"
 #include "kernels/optim.h"
 
 #define THREADS 256
-#define WIDTH 4                     /* elements of a thread at a time */
+#define WIDTH 4                     /* elements that a thread processes at a time */
 #define CHUNK (THREADS * WIDTH * 4) /* elements of a block */
 
 /* ---- coefficients -------------------------------------------------------------------------- */
 
-/* A number in float32 or float64; `otherwise` without one. */
+/* Reads a number in float32 or float64, or returns `otherwise` if there is none. */
 DEVICE double number_at(const tlk_Array &a, double otherwise) {
   if (a.data == NULL) return otherwise;
   return a.dtype == TL_F64 ? *static_cast<const double *>(a.data)
@@ -36,7 +36,7 @@ enum {
 TLK_OPTIM_FAMILIES(X)
 #undef X
 
-/* A thread for each parameter. */
+/* Each parameter has a thread. */
 template <int family, int nclocks> __global__ void coefs_kernel(struct tlk_optim_coefs call) {
   int i = threadIdx.x;
   if (i >= call.count || (call.found_inf && *call.found_inf != 0)) return;
@@ -52,7 +52,8 @@ template <int family, int nclocks> static bool launch_coefs(const struct tlk_opt
   return launch(call->cx, coefs_kernel<family, nclocks>, dim3(1), 64, 0, *call);
 }
 
-/* ---- the step of an element ------------------------------------------------------------------ */
+/* ---- the step of one element
+** ------------------------------------------------------------------- */
 
 #define X(rule, family, n)                                                                        \
   struct rule##_rule {                                                                            \
@@ -67,7 +68,7 @@ template <int family, int nclocks> static bool launch_coefs(const struct tlk_opt
 TLK_OPTIM_RULES(X)
 #undef X
 
-/* A tlk_optim_step as its kernel gets it. */
+/* The kernel's form of tlk_optim_step. */
 struct Step {
   int32_t first[TLK_OPTIM_TENSORS + 1]; /* each tensor's first chunk */
   int8_t param, grad, state;
@@ -79,7 +80,7 @@ struct Step {
 };
 static_assert(sizeof(Step) <= 4096, "the parameters of a launch");
 
-/* WIDTH elements from `i` on, of which `n` are there, in the type C. */
+/* Loads the elements i .. i + WIDTH - 1, of which `n` exist, converted to C. */
 template <class C>
 __device__ __forceinline__ void fetch(const void *data, int dtype, int64_t i, int64_t n, C *out) {
   const char *from = static_cast<const char *>(data);
@@ -148,7 +149,7 @@ __device__ __forceinline__ void step_elements(const Step &s, const tlk_OptimTens
   if (t.master && t.param) put<C>(t.param, s.param, i, n, p);
 }
 
-/* The tensor that a chunk is of. */
+/* Returns the tensor that a chunk belongs to. */
 DEVICE int tensor_of(const Step &s, int32_t chunk) {
   int low = 0, high = TLK_OPTIM_TENSORS;
   while (high - low > 1) {

@@ -1,5 +1,5 @@
 /*
-** check_range.cu - whether all elements lie between two numbers.
+** check_range.cu - checks that all elements are between two numbers.
 */
 #include "kernels/cuda/cuda.cuh"
 
@@ -10,7 +10,7 @@ static __global__ void __launch_bounds__(CHECK_THREADS)
     range_kernel(const T *in, int64_t n, double low, double high, cuda_Word word, tlk_Blame blame) {
   for (int64_t i = thread_index(); i < n; i += thread_count()) {
     double x = (double)in[i];
-    if (x >= low && x <= high) continue; /* NaN is not */
+    if (x >= low && x <= high) continue; /* NaN is out of range */
     tlk_Fault fault = {};
     fault.kind = TLK_FAULT_RANGE;
     fault.blame = blame;

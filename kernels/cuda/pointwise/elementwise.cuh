@@ -1,8 +1,8 @@
 /*
-** elementwise.cuh - the two forms of an elementwise kernel, for any function of math.h.
+** elementwise.cuh - the two variants of an elementwise kernel, for any function of math.h.
 **
-** rows: operands of one stored type S that are contiguous along the innermost
-**   dimension, or stay the same there; 16 bytes of each at a time.
+** rows: operands of one stored type S that are contiguous or constant along the innermost
+**   dimension; 16 bytes of each are processed at a time.
 ** any: operands of any dtype and stride, one element at a time.
 */
 #ifndef TLK_CUDA_ELEMENTWISE_CUH
@@ -13,10 +13,10 @@
 
 #define POINTWISE_THREADS 256
 
-/* What a function of math.h is called with beside its operands. */
+/* The parameters of a function of math.h besides its operands. */
 template <class C> struct Numbers { C p[TLK_PARAMS]; };
 
-/* f(x, p) of one element; a division by zero gives 0 and is noted. */
+/* Computes f(x, p) of one element. A division by zero returns 0 and is recorded as a fault. */
 template <class F>
 __device__ __forceinline__ auto apply(const typename F::C *x, const Numbers<typename F::C> &numbers,
                                       const cuda_Word &word, const tlk_Blame &blame) {
@@ -48,13 +48,13 @@ __global__ void __launch_bounds__(POINTWISE_THREADS)
   }
 }
 
-/* Elements at a time: 16 bytes of the types that matter most. */
+/* Elements that a thread processes at a time: 16 bytes of the most important types. */
 template <class C> struct Width {
   enum { of = sizeof(C) == 8 ? 2 : 4 };
 };
 
-/* Stored types of one size share a kernel, which asks for the dtype once a vector: code
-** for each of them would be most of the plugin. */
+/* Stored types of one size share a kernel that branches on the dtype once for each vector,
+** since separate kernels would make up most of the plugin's size. */
 struct any16 {
   uint16_t bits;
 };
@@ -92,7 +92,7 @@ template <> inline bool stored_as<any8>(int dtype) {
   return dtype == TL_I8 || dtype == TL_U8 || dtype == TL_BOOL;
 }
 
-/* `steady` has bit k set where input k stays the same along the innermost dimension. */
+/* Bit k of `steady` is set if input k is constant along the innermost dimension. */
 template <class F, class S, class R>
 __global__ void __launch_bounds__(POINTWISE_THREADS)
     rows_kernel(const __grid_constant__ Strided<F::inputs + 1> s, unsigned steady,
@@ -127,9 +127,10 @@ __global__ void __launch_bounds__(POINTWISE_THREADS)
   }
 }
 
-/* ---- choosing ----------------------------------------------------------------------------- */
+/* ---- choosing a variant
+** ---------------------------------------------------------------------- */
 
-/* Whether N elements of operand k lie together, aligned, wherever a vector begins. */
+/* Whether every N elements of operand k from the start of a row are contiguous and aligned. */
 static inline bool vectors_of(const tli_Iter &it, int k, int64_t bytes, int n) {
   const tli_IterArg &a = it.args[k];
   if (a.strides[0] != bytes || !aligned(a.data, (size_t)(bytes * n < 16 ? bytes * n : 16)))
@@ -139,7 +140,7 @@ static inline bool vectors_of(const tli_Iter &it, int k, int64_t bytes, int n) {
   return true;
 }
 
-/* Launches rows_kernel if the operands allow: `*done` tells. */
+/* Launches rows_kernel if the operands allow it, and sets `*done` then. */
 template <class F, class S, class R>
 static bool try_rows(const struct tlk_pointwise *call, const Numbers<typename F::C> &numbers,
                      bool *done) {
@@ -185,7 +186,7 @@ static inline int32_t number_of(const tl_Scalar &s, int32_t) {
   return (int32_t)number_of(s, (int64_t)0);
 }
 
-/* Runs the first of the forms that fits; Stored are the types that have rows. */
+/* Runs the first variant that fits; Stored lists the types that have row kernels. */
 template <class F, class... Stored> struct Run {
   static bool go(const struct tlk_pointwise *call) {
     Numbers<typename F::C> numbers;
@@ -198,7 +199,7 @@ template <class F, class... Stored> struct Run {
   }
 };
 
-/* A function of math.h as a type. */
+/* Wraps a function of math.h in a type. */
 #define POINTWISE_CALL_1(fn, x, p) fn(x[0], p)
 #define POINTWISE_CALL_2(fn, x, p) fn(x[0], x[1], p)
 #define POINTWISE_CALL_3(fn, x, p) fn(x[0], x[1], x[2], p)

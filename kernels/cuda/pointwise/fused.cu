@@ -1,10 +1,10 @@
 /*
-** fused.cu - elementwise kernels of several outputs, in forms as in elementwise.cuh:
+** fused.cu - elementwise kernels of several outputs, in the variants of elementwise.cuh:
 **
-** rows: operands that are contiguous along the innermost dimension, or stay the same
-**   there, 16 bytes at a time: those of one stored type S, and tables of angles of a type P.
-** pairs: rotations whose pairs are neighbours, so that both are read and written together.
-** any: operands of any dtype and stride, one element at a time.
+** rows: operands that are contiguous or constant along the innermost dimension, 16 bytes at a
+**   time; all have one stored type S, except tables of angles of type P.
+** pairs: rotations whose pairs are adjacent, so that both numbers are loaded and stored
+** together. any: operands of any dtype and stride, one element at a time.
 */
 #include "kernels/cuda/pointwise/elementwise.cuh"
 #include "kernels/fused.h"
@@ -55,7 +55,7 @@ __global__ void __launch_bounds__(POINTWISE_THREADS)
   }
 }
 
-/* N numbers from p on, or N times the one there. */
+/* Loads N numbers starting at p or, if `same`, repeats the one at p. */
 template <class S, int N, class C>
 __device__ __forceinline__ void read_some(const void *p, bool same, int dtype, C (&x)[N]) {
   if (same) {
@@ -69,8 +69,8 @@ __device__ __forceinline__ void read_some(const void *p, bool same, int dtype, C
   }
 }
 
-/* `steady` has bit k set where input k stays the same along the innermost dimension. Inputs
-** from `tables` on are P, all else is S. */
+/* Bit k of `steady` is set if input k is constant along the innermost dimension. The inputs
+** from index `tables` on have type P, all other operands have type S. */
 template <class F, class S, class P, int tables>
 __global__ void __launch_bounds__(POINTWISE_THREADS)
     fused_rows(const __grid_constant__ Strided<F::all> s, unsigned steady) {
@@ -105,7 +105,7 @@ __global__ void __launch_bounds__(POINTWISE_THREADS)
   }
 }
 
-/* Operands x, y, a, b, cos, sin, with y and b the neighbours of x and a. */
+/* The operands are x, y, a, b, cos, sin; y is adjacent to x, and b to a. */
 template <class F, class S, class P>
 __global__ void __launch_bounds__(POINTWISE_THREADS)
     fused_pairs(const __grid_constant__ Strided<F::all> s, unsigned steady) {
@@ -133,9 +133,10 @@ __global__ void __launch_bounds__(POINTWISE_THREADS)
   }
 }
 
-/* ---- choosing -------------------------------------------------------------------------------- */
+/* ---- choosing a variant
+** ------------------------------------------------------------------------ */
 
-/* Whether inputs first .. last of stored type S can be read as vectors, or stay the same. */
+/* Whether inputs first .. last - 1 of stored type S can be loaded as vectors or are constant. */
 template <class S>
 bool inputs_fit(const tli_Iter &it, int outputs, int first, int last, int n, unsigned *steady) {
   for (int k = first; k < last; k++) {
@@ -173,7 +174,8 @@ bool try_fused_rows(const struct tlk_fused *call, bool *done) {
   return run_parts<F>(call, fused_rows<F, S, P, tables>, steady);
 }
 
-/* Whether operands k and k + 1 are neighbours that a thread reads as one vector of 2 n. */
+/* Whether operands k and k + 1 are adjacent, so that a thread can load both as one vector of 2
+** n. */
 bool neighbours(const tli_Iter &it, int k, int64_t bytes, int n) {
   const tli_IterArg &a = it.args[k], &b = it.args[k + 1];
   int64_t unit = 2 * bytes * n < 16 ? 2 * bytes * n : 16;
@@ -205,7 +207,7 @@ template <class F> bool run_fused_any(const struct tlk_fused *call) {
   });
 }
 
-/* Operands of one stored type, one of Stored. */
+/* Handles operands that all have one of the types in Stored. */
 template <class F, class... Stored> bool plain(const struct tlk_fused *call) {
   bool done = false, ok = true;
   ((done || (ok = try_fused_rows<F, Stored, Stored, F::inputs>(call, &done))) && ...);
@@ -216,7 +218,7 @@ template <class F, class S, class P> bool try_rotation(const struct tlk_fused *c
   return try_fused_rows<F, S, P, 2>(call, done) && (*done || try_pairs<F, S, P>(call, done));
 }
 
-/* Tables of angles are of the input's type, or of float beside the half types. */
+/* Handles rotations, whose tables of angles have the input's type, or float for half types. */
 template <class F> bool rotation(const struct tlk_fused *call, float) {
   bool done = false;
   if (!try_rotation<F, float, float>(call, &done)) return false;

@@ -1,7 +1,6 @@
 /*
-** pointwise.h - elementwise kernels by the type they compute in: a function for each
-** kernel, NULL where it is not defined. A file for each type, so that they are compiled
-** beside each other.
+** pointwise.h - tables of elementwise kernels, one for each compute type; undefined
+** combinations are NULL. Each type has a file of its own, so that they compile in parallel.
 */
 #ifndef TLK_CUDA_POINTWISE_H
 #define TLK_CUDA_POINTWISE_H

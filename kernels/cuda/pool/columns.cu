@@ -1,12 +1,11 @@
 /*
-** columns.cu - windows as columns, and columns back into their places: a thread for each
-** element that is written.
+** columns.cu - im2col and col2im, with one thread for each output element.
 */
 #include "kernels/cuda/pool/windows.cuh"
 
 namespace {
 
-/* (planes, kernel..., out...) from (planes, in...). */
+/* Copies (planes, in...) to (planes, kernel..., out...). */
 template <class U>
 __global__ void __launch_bounds__(WINDOW_THREADS, 3)
     im2col_kernel(const __grid_constant__ tlk_Windows w, const __grid_constant__ Places out,
@@ -35,7 +34,7 @@ template <class U> bool run_im2col(const struct tlk_im2col *call) {
                 places_of(w.kernel, all), all, (const U *)call->in.data, (U *)call->cols.data);
 }
 
-/* The sum of all columns' elements that were had from one. */
+/* Sums all elements of the columns that come from the same input element. */
 template <class C>
 __global__ void __launch_bounds__(WINDOW_THREADS, 3)
     col2im_kernel(const __grid_constant__ tlk_Windows w, const __grid_constant__ Places places,
@@ -45,7 +44,7 @@ __global__ void __launch_bounds__(WINDOW_THREADS, 3)
   for (int64_t e = thread_index(); e < all; e += thread_count()) {
     int64_t i[3], plane = places.of(e, i), k[3] = {0, 0, 0}, o[3];
     C sum = 0;
-    /* the window whose element k is this one; -1 if there is none */
+    /* returns the window whose element k[d] is this input element, or -1 */
     auto window = [&](int d) {
       int64_t at = i[d] + w.padding[d] - k[d] * w.dilation[d], n = at / w.stride[d];
       o[d] = at >= 0 && n * w.stride[d] == at && n < w.out[d] ? n : -1;

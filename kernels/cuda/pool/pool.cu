@@ -1,16 +1,16 @@
 /*
-** pool.cu - pooling: a thread for each window, and for each element of the gradient. Averages
-** by cuDNN where it does them (kernels/cuda/lib/cudnn_pool.c).
+** pool.cu - pooling with one thread for each window, or for each element of the gradient. cuDNN
+** computes averages if it can (kernels/cuda/lib/cudnn_pool.c).
 */
 #include "kernels/cuda/lib/lib.h"
 #include "kernels/cuda/pool/windows.cuh"
 
 namespace {
 
-/* ---- where windows lie ---- */
+/* ---- positions of windows ---- */
 
-/* Window o along dimension d: elements begin, begin + step ... before end, and how many
-** count in an average. */
+/* The elements of window o along dimension d: begin, begin + step ... before end; `covered` is
+** how many an average divides by. */
 struct Span {
   int64_t begin, end, covered;
 };
@@ -27,12 +27,12 @@ DEVICE Span span_of(const tlk_Pool &p, int d, int64_t o) {
   int64_t to = from + w.dilation[d] * (w.kernel[d] - 1) + 1;
   int64_t skipped = from < 0 ? above(-from, w.dilation[d]) : 0;
   Span s = {from + skipped * w.dilation[d], to < w.in[d] ? to : w.in[d], 0};
-  /* padding counts, but not what a last window has beyond it */
+  /* padding counts, but not positions beyond the padding */
   s.covered = p.include_pad ? (to < far ? to : far) - from : s.end - s.begin;
   return s;
 }
 
-/* ---- the largest elements ---- */
+/* ---- maxima ---- */
 
 template <class T> struct Lowest;
 template <> struct Lowest<float> {
@@ -48,7 +48,7 @@ template <> struct Lowest<int64_t> {
   DEVICE int64_t of() { return INT64_MIN; }
 };
 
-/* Of equal elements the first in the plane is taken, of several NaN the last. */
+/* Returns the first maximum in the plane, or the last NaN. */
 template <class C, class Load>
 __device__ __forceinline__ C largest(const int64_t (&in)[3], const Span (&s)[3],
                                      const int64_t (&step)[3], int64_t *at, Load load) {
@@ -101,7 +101,7 @@ template <class C> bool run_max(const struct tlk_max_pool *call) {
 
 /* ---- averages ---- */
 
-/* 1 / n, kept for the next time. */
+/* Computes 1 / n and remembers it, since most counts are equal. */
 struct Share {
   int64_t n;
   double value;
@@ -136,7 +136,7 @@ __global__ void __launch_bounds__(WINDOW_THREADS, 3)
   }
 }
 
-/* The windows that an element of dimension d lies in. */
+/* Returns the windows that contain an element, along dimension d. */
 DEVICE Span windows_of(const tlk_Pool &p, int d, int64_t i) {
   const tlk_Windows &w = p.windows;
   if (p.adaptive) return Span{i * w.out[d] / w.in[d], above((i + 1) * w.out[d], w.in[d]), 0};
@@ -168,7 +168,7 @@ __global__ void __launch_bounds__(WINDOW_THREADS, 3)
   }
 }
 
-/* Averages of whole planes are sums of rows. */
+/* Global average pooling is a reduction of rows. */
 template <class T> struct WholePlane {
   typedef T C;
   typedef double A;

@@ -1,5 +1,5 @@
 /*
-** windows.cuh - what kernels of windows share: elements by their coordinates.
+** windows.cuh - coordinates of elements, for kernels with windows.
 */
 #ifndef TLK_CUDA_WINDOWS_CUH
 #define TLK_CUDA_WINDOWS_CUH
@@ -8,13 +8,14 @@
 
 #define WINDOW_THREADS 256
 
-/* Takes the number of an element of (..., sizes[0], sizes[1], sizes[2]) apart. */
+/* Splits an element's index in (..., sizes[0], sizes[1], sizes[2]) into coordinates. */
 struct Places {
   int64_t sizes[3];
   Divider by[3];
   bool large; /* 2^31 elements or more */
 
-  /* Returns the coordinates before; in[] are the last three. */
+  /* Stores the last three coordinates in in[], and returns the index over the leading
+  ** dimensions. */
   __device__ __forceinline__ int64_t of(int64_t e, int64_t (&in)[3]) const {
 #pragma unroll
     for (int d = 2; d >= 0; d--) {

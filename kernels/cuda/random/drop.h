@@ -1,16 +1,16 @@
 /*
-** drop.h - what dropout makes of an element and a word of the Philox stream. C, CUDA C++, and
-** what NVRTC takes.
+** drop.h - dropout of one element, given a word of the Philox stream. It is C, CUDA C++ and
+** NVRTC's subset.
 */
 #ifndef TLK_CUDA_RANDOM_DROP_H
 #define TLK_CUDA_RANDOM_DROP_H
 
 #include "core/kernel/random.h"
 
-/* What the elements that are kept are multiplied by. */
+/* Returns the factor of elements that are kept. */
 TLI_FN double tlk_drop_scale(double p) { return p < 1 ? 1 / (1 - p) : 0; }
 
-/* Words below this keep their element. */
+/* Returns the limit below which a word keeps its element. */
 TLI_FN uint64_t tlk_drop_below(double p) {
   double keep = 1 - p;
   return keep >= 1 ? (uint64_t)1 << 32 : keep > 0 ? (uint64_t)(keep * 0x1p32) : 0;

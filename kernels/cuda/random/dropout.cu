@@ -1,6 +1,6 @@
 /*
-** dropout.cu - dropout in one pass, with what is added to it: each thread takes blocks of
-** the Philox stream, of four words for four elements. The gradient draws the same words.
+** dropout.cu - dropout plus an optional residual in one pass. A block of the Philox stream has
+** four words for four elements; the gradient uses the same words.
 */
 #include "kernels/cuda/cuda.cuh"
 #include "kernels/cuda/random/drop.h"
@@ -13,20 +13,20 @@ template <class S> struct Wide { typedef decltype(widen(S())) type; };
 
 template <class S> struct Drop {
   S *out;
-  const S *in, *residual; /* the latter may be NULL */
+  const S *in, *residual; /* residual may be NULL */
   int64_t n;
   typename Wide<S>::type scale;
-  uint64_t below; /* words that keep an element */
+  uint64_t below; /* words below this limit keep their element */
   uint64_t seed, block;
   const uint64_t *state;
-  bool vectors; /* all begin aligned to four elements */
+  bool vectors; /* all arrays are aligned to four elements */
 };
 
-/* Four elements, or as many as there are, from `at` on; else 0. */
+/* Loads up to four elements starting at `at`; elements past the end are 0. */
 template <class S, class C>
 __device__ __forceinline__ void read_four(const Drop<S> &d, const S *from, int64_t at, C (&x)[4]) {
   if (d.vectors && at + 4 <= d.n) {
-    typedef Vector<S, sizeof(S) == 8 ? 2 : 4> V; /* 16 bytes at most */
+    typedef Vector<S, sizeof(S) == 8 ? 2 : 4> V; /* at most 16 bytes */
     enum { each = sizeof(V) / sizeof(S) };
 #pragma unroll
     for (int k = 0; k < 4; k += each) {

@@ -1,7 +1,7 @@
 /*
-** random.cu - random numbers: each thread takes blocks of the Philox stream and makes of
-** their words what the CPU makes. A float takes one word, a double and an integer two, a
-** pair of normal numbers the words of both (Box and Muller's method).
+** random.cu - random numbers. Each thread takes blocks of the Philox stream and converts their
+** words to the same numbers as the CPU. A float takes one word, a double or an integer takes
+** two, and a pair of normal numbers takes the words of both (Box-Muller).
 */
 #include "core/kernel/random.h"
 #include "kernels/cpu/elementary_f32.h"
@@ -12,18 +12,19 @@ namespace {
 #define RANDOM_THREADS 256
 #define PI2 6.28318530717958647692
 
-/* ---- uniform numbers as everything else is made of them ---- */
+/* ---- uniform numbers for the other distributions ---- */
 
-/* In (0, 1), the distances from 0 and 1 with a relative error of one rounding. */
+/* Returns a number in (0, 1) whose distances from 0 and 1 have a relative error of one
+** rounding. */
 DEVICE float from_zero(uint32_t w) { return ((float)w + 0.5f) * 0x1p-32f; }
 DEVICE double from_zero(uint64_t w) { return ((double)(w >> 1) + 0.5) * 0x1p-63; }
-/* In (-1/2, 1/2). */
+/* Returns a number in (-1/2, 1/2). */
 DEVICE float centred(uint32_t w) { return ((float)(int32_t)(w ^ 0x80000000u) + 0.5f) * 0x1p-32f; }
 DEVICE double centred(uint64_t w) {
   return ((double)(int64_t)(w ^ 0x8000000000000000u) + 0.5) * 0x1p-64;
 }
 
-/* -log of a uniform number: from whichever end it is nearer to, so that it is never 0. */
+/* Returns -log of a uniform number. It is computed from the nearer end, so that it is never 0. */
 DEVICE float minus_log(uint32_t w) {
   return w >> 31 ? -tlk_log1pf(-from_zero(~w)) : -tlk_logf_fast(from_zero(w));
 }
@@ -40,16 +41,16 @@ DEVICE double cosine(double x) { return cos(x); }
 DEVICE double tangent(double x) { return tan(x); }
 DEVICE double power_of_e(double x) { return exp(x); }
 
-/* ---- distributions: what is made of the words of a block ---- */
+/* ---- distributions: converting the words of a block ---- */
 
-/* Words of T's width into as many numbers. */
+/* Converts each word of T's width to one number. */
 template <class T, class Word> struct Floats {
   typedef T C;
   enum { per_block = 16 / sizeof(Word) };
   tlk_Distribution distribution;
-  int bits; /* of uniform numbers */
+  int bits; /* of a uniform number */
   T a, b;
-  uint64_t below; /* words that give 1, where p does */
+  uint64_t below; /* for Bernoulli numbers: words below this limit give 1 */
 
   __device__ __forceinline__ void make(const uint32_t *words, T (&out)[per_block]) const {
     Word w[per_block];
@@ -105,7 +106,7 @@ struct Geometric {
   }
 };
 
-/* The high half of the product with the range. */
+/* The integer is the high half of the word's product with the range. */
 struct Integers {
   typedef int64_t C;
   enum { per_block = 2 };
@@ -125,10 +126,10 @@ struct Integers {
 struct Target {
   char *out;
   int dtype, bytes;
-  bool vectors; /* a block's numbers lie aligned */
+  bool vectors; /* the numbers of a block are aligned */
   int64_t n;
   uint64_t seed, block;
-  const uint64_t *state; /* in a graph: {seed, block} to add, written before each replay */
+  const uint64_t *state; /* in a graph: {seed, block} to add, updated before each replay */
 };
 
 template <class Maker>
@@ -171,7 +172,8 @@ template <class Maker> bool fill(const struct tlk_random *call, const Maker &mak
 
 double real_of(const tl_Scalar &s) { return s.kind == TL_FLOATING ? s.f : (double)s.i; }
 
-/* Half types get as many random bits as they can tell apart, lest 1 comes out of [0, 1). */
+/* Returns the random bits of a uniform number: as many as the dtype can represent, so that [0,
+** 1) never yields 1. */
 int uniform_bits(int dtype) {
   return dtype == TL_F64 ? 53 : dtype == TL_F16 ? 11 : dtype == TL_BF16 ? 8 : 24;
 }

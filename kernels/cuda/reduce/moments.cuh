@@ -1,19 +1,19 @@
 /*
-** moments.cuh - mean and sum of squared deviations, as an operator over lines (lines.cuh).
+** moments.cuh - mean and sum of squared deviations, as an operator of lines.cuh.
 */
 #ifndef TLK_CUDA_MOMENTS_CUH
 #define TLK_CUDA_MOMENTS_CUH
 
 #include "kernels/cuda/lines.cuh"
 
-/* Number and mean of elements, and the sum of squared deviations from it. */
+/* The number of elements, their mean, and the sum of squared deviations from it. */
 struct Moments {
   double count, mean, deviation;
 };
 
-/* An operator that stores both; no elements give NaN and 0. A few elements are taken
-** together, with deviations from their own mean; these are joined in double by the
-** formula of Chan, Golub and LeVeque. So nothing cancels, however large the mean. */
+/* An operator that stores mean and deviation; for no elements they are NaN and 0. A few
+** elements are combined with deviations from their own mean. These groups are merged in double
+** by the formula of Chan, Golub and LeVeque, so nothing cancels even if the mean is large. */
 template <class T> struct MomentsOf {
   typedef T C;
   typedef Moments A;

@@ -1,6 +1,5 @@
 /*
-** reduce.cu - the entry of reductions in the table, the largest and smallest elements
-** with their positions, and moments.
+** reduce.cu - reductions in the kernel table, argmax and argmin, and moments.
 */
 #include "kernels/cuda/reduce/moments.cuh"
 #include "kernels/cuda/reduce/reduce.cuh"
@@ -14,15 +13,15 @@ bool tlk_reduce(const struct tlk_reduce *call) {
   return cuda_fail(TL_EDTYPE, "there is no reduction %d for this type", (int)call->kernel);
 }
 
-/* ---- positions ------------------------------------------------------------------------ */
+/* ---- argmax and argmin -------------------------------------------------------------------- */
 
-/* The best element so far and where it is, from 0; -1 before the first one. */
+/* The best element so far and its position from 0, or -1 before the first one. */
 template <class T> struct Best {
   T value;
   int64_t at;
 };
 
-/* NaN beats everything, and of equals the first wins. */
+/* NaN wins over every number; among equal elements the first wins. */
 template <class T, bool largest> struct BestOf {
   typedef T C;
   typedef Best<T> A;

@@ -1,5 +1,5 @@
 /*
-** reduce.cuh - the reductions of math.h as operators over lines (lines.cuh).
+** reduce.cuh - the reductions of math.h, as operators of lines.cuh.
 */
 #ifndef TLK_CUDA_REDUCE_CUH
 #define TLK_CUDA_REDUCE_CUH
@@ -7,8 +7,7 @@
 #include "kernels/cuda/lines.cuh"
 #include "kernels/cuda/reduce/reduce.h"
 
-/* A few elements are joined in pairs, in the type M, before they go into the
-** accumulator. */
+/* A few elements are reduced pairwise in the type M before they go into the accumulator. */
 template <class F> struct Reduction {
   typedef typename F::T C;
   typedef typename F::acc A;
@@ -44,7 +43,7 @@ template <class F> static bool run_reduction(const struct tlk_reduce *call) {
   return reduce_lines(call->cx, source_of(call->in), call->outer, call->n, call->inner, op);
 }
 
-/* A reduction of math.h as a type. */
+/* Wraps a reduction of math.h in a type. */
 #define REDUCTION_F(name, s)                                                                   \
   struct name##_##s {                                                                          \
     typedef tlm_##name##_##s##_T T;                                                            \

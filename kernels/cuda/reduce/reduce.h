@@ -1,6 +1,6 @@
 /*
-** reduce.h - reductions by the type they compute in: a function for each, NULL where it
-** is not defined. A file for each type, so that they are compiled beside each other.
+** reduce.h - tables of reductions, one for each compute type; undefined combinations are NULL.
+** Each type has a file of its own, so that they compile in parallel.
 */
 #ifndef TLK_CUDA_REDUCE_H
 #define TLK_CUDA_REDUCE_H

@@ -1,12 +1,12 @@
 /*
-** backward.cu - the backward pass of a recurrent layer, from the last step to the first:
-** a kernel makes the gradients of the gates from those of the states, a product those of
-** the states before. The gradients of inputs, weights and biases are then products and sums
-** over all rows at once.
+** backward.cu - the backward pass of a recurrent layer, from the last step to the first. In
+** each step a kernel computes the gradients of the gates from those of the states, and a
+** product computes the gradients of the previous states. Afterwards, the gradients of inputs,
+** weights and biases are products and sums over all rows at once.
 **
-** The gradients of the states are (batch, output): the kernel takes what it reads out of
-** them, the product adds to them. A sample that does not take part in a step has zeros in
-** the step's rows, so that nothing is added to its own.
+** The gradients of the states have shape (batch, output). The kernel consumes and clears
+** entries, and the product adds to them. A sample that does not take part in a step has zeros
+** in the step's rows, so nothing is added to its entries.
 */
 #include "kernels/cuda/rnn/cudnn_rnn.h"
 #include "kernels/cuda/rnn/rnn.cuh"
@@ -20,15 +20,16 @@ template <class S, class C> struct Backward {
   RnnReserve<C> kept;
   const S *out, *h0, *c0, *grad_out;
   C *grad_states, *grad_cells; /* (batch, output), (batch, hidden) */
-  C *grad_hidden;              /* (batch, hidden): before a projection; NULL without one */
-  S *grad_gates;               /* (rows, width) */
-  S *step_gates;               /* the same of one step, (batch, width) */
-  S *grad_outs, *step_outs;    /* with a projection: after it, (rows, output), (batch, output) */
+  C *grad_hidden; /* (batch, hidden): gradients before the projection; NULL without projection */
+  S *grad_gates;  /* (rows, width) */
+  S *step_gates;  /* (batch, width): the gates' gradients of one step */
+  /* with projection: gradients after it, (rows, output), (batch, output) */
+  S *grad_outs, *step_outs;
 };
 
 /* ---- kernels --------------------------------------------------------------------------------- */
 
-/* The gradients of the outputs of a step, before these are projected back. */
+/* Collects the gradients of a step's outputs before they are multiplied by the projection. */
 template <class S, class C>
 __global__ void __launch_bounds__(RNN_THREADS) outputs_kernel(Backward<S, C> b) {
   int64_t first = b.step.first() * b.output, taken = b.step.count() * b.output;
@@ -44,8 +45,8 @@ __global__ void __launch_bounds__(RNN_THREADS) outputs_kernel(Backward<S, C> b) 
   }
 }
 
-/* The gradient g of the output of sample n becomes that of its gates, in d; *past is what
-** goes to the state before past the gates. */
+/* Computes the gates' gradients d from the output's gradient g of sample n. *past receives the
+** part that goes directly to the previous state, not through the gates. */
 template <class S, class C>
 __device__ __forceinline__ void gates_back(const Backward<S, C> &b, int64_t row, int64_t n,
                                            int64_t k, C g, C (&d)[4], C *past) {
@@ -107,13 +108,13 @@ __global__ void __launch_bounds__(RNN_THREADS) gates_kernel(Backward<S, C> b) {
   }
 }
 
-/* The state before each row, (rows, output). */
+/* Copies the state before each row to (rows, output). */
 template <class S>
 __global__ void __launch_bounds__(RNN_THREADS)
     states_kernel(RnnStep step, S *to, const S *out, const S *h0, int64_t rows, int64_t output) {
   for (int64_t i = thread_index(); i < rows * output; i += thread_count()) {
     int64_t row = i / output, k = i % output, low = 0, high = step.steps - 1;
-    while (low < high) { /* the last step that begins at this row or before */
+    while (low < high) { /* searches the last step that begins at or before this row */
       int64_t middle = (low + high + 1) / 2;
       if (step.first_of(middle) <= row)
         low = middle;
@@ -150,7 +151,7 @@ template <class S, class C> bool run_steps(const struct tlk_rnn_backward *call, 
         return false;
     }
     if (!launch(call->cx, gates_kernel<S, C>, dim3(grid), RNN_THREADS, 0, b)) return false;
-    if (k == 0 && call->grad_h0 == NULL) break; /* nobody asks for more */
+    if (k == 0 && call->grad_h0 == NULL) break; /* nothing else needs the product */
     RnnProduct<S> p(call->cx, r.dtype, r.batch, r.output, taken);
     p.a(step_gates + l.state.column * r.hidden, width).b((const S *)r.weight_hh, r.output);
     if (!p.into_wide(b.grad_states, r.output, true)) return false;
@@ -237,8 +238,8 @@ template <class S> bool biases_back(const struct tlk_rnn_backward *call, S *grad
 
 /* ---- the pass -------------------------------------------------------------------------------- */
 
-/* Arrays one after the other, each at a multiple of 16 bytes; counted first, with a base of
-** NULL, then placed. */
+/* Divides one block into arrays, each at a multiple of 16 bytes. A first run with `base` NULL
+** counts the bytes, a second run sets the pointers. */
 struct Arena {
   char *base;
   int64_t bytes;

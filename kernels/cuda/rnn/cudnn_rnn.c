@@ -1,17 +1,17 @@
 /*
 ** cudnn_rnn.c - recurrent layers by cuDNN.
 **
-** When: always where it can, as in PyTorch, for it fuses what our kernels do in launches of
-** their own for each step. It can where all sequences have one length and the dtype is float32
-** or a half type. It is not asked where results have to be the same bits each time, which it
-** does not promise (PyTorch's documentation has a warning, "cudnn_rnn_determinism"), nor in a
-** capture before it has run once outside of one: what it sets up then a capture does not allow.
+** As in PyTorch, cuDNN is used whenever possible, because it fuses work that our kernels launch
+** separately for each step. It requires that all sequences have one length and that the dtype
+** is float32 or a half type. It is not used if results must be deterministic, which it does not
+** promise (PyTorch's documentation warns of that, "cudnn_rnn_determinism"), nor in a capture
+** before it has run once outside of captures, because its initialisation is not allowed in one.
 **
-** A call has one layer and one direction. cuDNN only goes forward, so what a reversed layer
-** reads is flipped in time before, and what it gives after.
+** A call has one layer and one direction. cuDNN only goes forward, so the sequences of a
+** reversed layer are flipped in time before and after the call.
 **
-** Parameters are copied into cuDNN's weight space, each to where cuDNN says it is; gates have
-** the same order there (tlk_rnn_gates). float32 is computed in TF32 only where users allow it.
+** Parameters are copied to the places in cuDNN's weight space that cuDNN reports; gates have
+** the same order there (tlk_rnn_gates). float32 uses TF32 only if users allow it.
 */
 #include "kernels/cuda/rnn/cudnn_rnn.h"
 
@@ -21,17 +21,17 @@
 
 #include "kernels/cuda/lib/cudnn.h"
 
-/* The parameters of a layer or their gradients; NULL: there is none, or it is not wanted. */
+/* The parameters of a layer or their gradients; a NULL entry is absent or not wanted. */
 enum { WEIGHT_IH, WEIGHT_HH, WEIGHT_HR, BIAS_IH, BIAS_HH, PARAMS };
 
-/* What cuDNN is told of a layer. After the first call that failed no other is made. */
+/* The descriptors of a layer. After the first failure no further call is made. */
 typedef struct Layer {
   const cuda_Cudnn *lib;
   const tlk_Rnn *r;
   int device;
   cudnnHandle_t handle;
   cudnnStatus_t status;
-  const char *failed; /* the name of the call whose status it is */
+  const char *failed; /* the name of the call that returned `status` */
   cudnnDropoutDescriptor_t dropout;
   cudnnRNNDescriptor_t rnn;
   cudnnRNNDataDescriptor_t x, y;
@@ -51,10 +51,11 @@ static void note_status(Layer *l, cudnnStatus_t status, const char *call) {
   l->failed = call;
 }
 
-/* Devices on which cuDNN has run a layer outside of captures. */
+/* Whether cuDNN has run a layer outside of captures, for each device. */
 static atomic_bool ready[CUDA_MAX_DEVICES];
 
-/* ---- when ------------------------------------------------------------------------------------- */
+/* ---- conditions
+** ------------------------------------------------------------------------------ */
 
 static bool covers(int device, const tlk_Rnn *r) {
   const int64_t sizes[] = {r->steps, r->batch, r->input, r->hidden, r->output};
@@ -98,7 +99,7 @@ static void describe_layer(Layer *l) {
       (int32_t)r->hidden, (int32_t)r->output, 1, l->dropout, CUDNN_RNN_PADDED_IO_DISABLED);
 }
 
-/* (steps, batch, size), all sequences of one length. */
+/* Describes data (steps, batch, size) whose sequences have one length. */
 static void describe_sequences(Layer *l, cudnnRNNDataDescriptor_t *to, int64_t size) {
   const tlk_Rnn *r = l->r;
   size_t bytes = (size_t)r->batch * sizeof(int);
@@ -114,7 +115,7 @@ static void describe_sequences(Layer *l, cudnnRNNDataDescriptor_t *to, int64_t s
   cuda_host->free(lengths, bytes);
 }
 
-/* (1, batch, size): of one layer. */
+/* Describes states (1, batch, size) of one layer. */
 static void describe_state(Layer *l, cudnnTensorDescriptor_t *to, int64_t size) {
   const int64_t batch = l->r->batch;
   if (batch * size > INT_MAX)
@@ -124,7 +125,8 @@ static void describe_state(Layer *l, cudnnTensorDescriptor_t *to, int64_t size) 
   ASK(l, cudnnSetTensorNdDescriptor, *to, type_of(l->r), 3, sizes, strides);
 }
 
-/* False where cuDNN is not there; whether it does the layer, `good` tells. `end` follows. */
+/* Returns false if cuDNN is absent; afterwards good(l) tells whether it supports the layer. The
+** caller ends it by end(l). */
 static bool begin(Layer *l, int device, const tlk_Rnn *r, bool training) {
   *l = (Layer){.lib = cuda_cudnn(), .r = r, .device = device, .status = CUDNN_STATUS_SUCCESS};
   l->handle = cuda_dnn_enter(device);
@@ -156,8 +158,9 @@ static void end(Layer *l) {
 
 /* ---- memory ----------------------------------------------------------------------------------- */
 
-/* Arrays of one block of scratch memory, each at a multiple of 256 bytes; counted first, with a
-** base of NULL, then placed. One that is not needed is NULL. */
+/* Divides one block of scratch memory into arrays, each at a multiple of 256 bytes; arrays that
+** are not needed are NULL. A first run with `base` NULL counts the bytes, a second run sets the
+** pointers. */
 typedef struct Arena {
   char *base;
   int64_t bytes;
@@ -189,7 +192,7 @@ static int64_t element(const tlk_Rnn *r) { return r->dtype == TL_F32 ? 4 : 2; }
 
 /* ---- parameters ------------------------------------------------------------------------------- */
 
-/* Copies that wait to be made, as one while they go on where the last one ends. */
+/* Pending copies; contiguous ones are merged. */
 typedef struct Copies {
   const tlk_Context *cx;
   char *to;
@@ -211,7 +214,7 @@ static bool add_copy(Copies *c, void *to, const void *from, size_t bytes) {
   return true;
 }
 
-/* Notes where what a descriptor tells is no (1, rows, columns), row-major. */
+/* Fails unless the descriptor says (1, rows, columns), row-major. */
 static void check_shape(Layer *l, cudnnTensorDescriptor_t d, const void *data, int64_t rows,
                         int64_t columns) {
   cudnnDataType_t type;
@@ -222,13 +225,13 @@ static void check_shape(Layer *l, cudnnTensorDescriptor_t d, const void *data, i
     note_status(l, CUDNN_STATUS_NOT_SUPPORTED, "cudnnGetRNNWeightParams");
 }
 
-/* Parameters to the weight space or, `back`, from there. Numbers of the matrices, which cuDNN
-** calls linear layers: the gates of the input, those of the state, and 8 is the projection. */
+/* Copies parameters to the weight space or, if `back`, from it. cuDNN numbers its matrices
+** ("linear layers"): the input's gates, then the state's gates; 8 is the projection. */
 static bool copy_params(Layer *l, const tlk_Context *cx, void *space, void *const *params,
                         bool back) {
   const tlk_Rnn *r = l->r;
   const int gates = (int)tlk_rnn_gates(r->mode), last = r->weight_hr ? 9 : 2 * gates;
-  Copies copies[2] = {{.cx = cx}, {.cx = cx}}; /* of matrices and of biases */
+  Copies copies[2] = {{.cx = cx}, {.cx = cx}}; /* for matrices and for biases */
   for (int i = 0; i < last; i++) {
     bool state = i >= gates, projection = i == 8;
     int64_t gate = projection ? 0 : i % gates, rows = projection ? r->output : r->hidden;
@@ -271,9 +274,9 @@ int64_t cuda_dnn_rnn_reserve(tl_Device device, const tlk_Rnn *r) {
   return bytes;
 }
 
-/* Arrays that the pass needs besides those that it was given. */
+/* Arrays of the forward pass besides those of the call. */
 typedef struct Forward {
-  void *weights, *work, *x, *y; /* x, y: flipped */
+  void *weights, *work, *x, *y; /* x, y: flipped sequences */
 } Forward;
 
 static void place_forward(Forward *f, const Layer *l, Arena *a) {
@@ -348,8 +351,8 @@ static void place_backward(Backward *b, const Layer *l, const struct tlk_rnn_bac
   b->grad_x = take(a, r->reverse || c->grad_in == NULL, in);
 }
 
-/* What is read, in the order that cuDNN reads it in. cuDNN writes to the reserve, which may be
-** wanted once more: it gets a copy. */
+/* Prepares the inputs in the order in which cuDNN reads them. cuDNN writes to the reserve,
+** which a second backward pass may need, so it gets a copy. */
 static bool prepare(const struct tlk_rnn_backward *c, const Layer *l, const Backward *b) {
   const tlk_Rnn *r = l->r;
   const tlk_Context *cx = c->cx;
@@ -361,12 +364,13 @@ static bool prepare(const struct tlk_rnn_backward *c, const Layer *l, const Back
          (!c->grad_out || flip(cx, r, b->grad_y, c->grad_out, r->output));
 }
 
-/* After that of the data, which leaves in the reserve what it takes. */
+/* Computes the parameters' gradients. It runs after the data's gradients, which leave
+** intermediate results in the reserve. */
 static bool params_back(Layer *l, const struct tlk_rnn_backward *c, const Backward *b,
                         const void *y) {
   void *const grads[PARAMS] = {c->grad_weight_ih, c->grad_weight_hh, c->grad_weight_hr,
                                c->grad_bias_ih, c->grad_bias_hh};
-  if (!clear(c->cx, b->grads, l->weights)) return false; /* gradients are added to */
+  if (!clear(c->cx, b->grads, l->weights)) return false; /* cuDNN adds to the gradients */
   ASK(l, cudnnRNNBackwardWeights_v8, l->handle, l->rnn, CUDNN_WGRAD_MODE_ADD, NULL, l->x,
       b->x ? b->x : c->in, l->h, c->h0, l->y, y, l->weights, b->grads, l->work, b->work, l->reserve,
       b->reserve);

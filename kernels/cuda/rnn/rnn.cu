@@ -1,25 +1,25 @@
 /*
-** rnn.cu - the forward pass of a recurrent layer. The inputs of all steps are multiplied
-** at once; then each step is a product with the states and a kernel that has the rest:
-** biases, activations, the new states. cuDNN does what it can instead (cudnn_rnn.c).
+** rnn.cu - the forward pass of a recurrent layer. The inputs of all steps are multiplied at
+** once. Then each step is a product with the states, and a kernel for biases, activations and
+** the new states. cuDNN computes layers that it supports (cudnn_rnn.c).
 */
 #include "kernels/cuda/rnn/cudnn_rnn.h"
 #include "kernels/cuda/rnn/rnn.cuh"
 
 namespace {
 
-/* All that a step's kernel takes; C is what is computed in. */
+/* The arguments of a step's kernel; C is the compute type. */
 template <class S, class C> struct Forward {
   RnnStep step;
   int mode;
   int64_t hidden;
-  C *gates;             /* (rows, width): the inputs' share, then the activations */
-  bool keeps;           /* somebody wants these */
-  const C *state_gates; /* (batch, gates): the states' share */
+  C *gates;             /* (rows, width): the inputs' products, replaced by the activations */
+  bool keeps;           /* the backward pass needs the activations */
+  const C *state_gates; /* (batch, gates): the states' products */
   const S *bias_ih, *bias_hh;
-  C *cell, *all_cells, *tanh_cells; /* (batch, hidden), and of LSTM where kept, (rows, hidden) */
-  C *unprojected;                   /* (rows, hidden), where kept, and */
-  S *projects;                      /* (batch, hidden): before a projection; NULL without one */
+  C *cell, *all_cells, *tanh_cells; /* (batch, hidden); if LSTM keeps them, (rows, hidden) */
+  C *unprojected;                   /* (rows, hidden), if kept */
+  S *projects; /* (batch, hidden): the state before projection; NULL without projection */
   S *out, *hn, *cn;
 };
 
@@ -36,7 +36,7 @@ __device__ __forceinline__ C bias(const Forward<S, C> &f, int64_t k, bool of_sta
   return b ? (C)widen(b[k]) : C(0);
 }
 
-/* A gate before its activation: column `gate` of the weights. */
+/* Returns a gate before its activation; `gate` counts the gates that the state contributes to. */
 template <class S, class C>
 __device__ __forceinline__ C gate_sum(const Forward<S, C> &f, C from_input, int64_t n, int gate,
                                       int gates, int64_t k) {
@@ -100,7 +100,7 @@ __global__ void __launch_bounds__(RNN_THREADS) step_kernel(Forward<S, C> f) {
   }
 }
 
-/* The outputs of a step that were projected. */
+/* Stores the projected outputs of a step. */
 template <class S, class C>
 __global__ void __launch_bounds__(RNN_THREADS)
     projected_kernel(RnnStep step, S *out, S *hn, const C *projected, int64_t output) {
@@ -183,7 +183,8 @@ template <class S> bool forward(const struct tlk_rnn *call) {
          multiply_inputs<S>(call, f.gates) && run_steps(call, f, state_gates, at);
 }
 
-/* ---- steps in the reverse order --------------------------------------------------------------- */
+/* ---- flipping sequences in time
+** ---------------------------------------------------------------- */
 
 template <class T>
 __global__ void __launch_bounds__(RNN_THREADS)

@@ -1,15 +1,14 @@
 /*
-** rnn.cuh - what the passes of a recurrent layer share. A step is a product with the
-** states and one kernel for all that follows from it, so a layer is some launches for each
-** step, and nothing waits for the device.
+** rnn.cuh - code that the forward and backward pass of a recurrent layer share. A step is a
+** product with the states followed by one kernel, so a layer takes a few launches for each step
+** and never waits for the device.
 **
-** How many samples take part in a step lies on the device (tlk_Rnn.offsets), so the host
-** asks for products of whole batches: (batch, ...) in place of a step's rows. States are
-** kept that way, too, a row for each sample: one that does not take part in a step keeps
-** its row.
+** The number of samples in a step is stored on the device (tlk_Rnn.offsets), so the host
+** launches products of whole batches: (batch, ...) instead of a step's rows. States also have
+** one row for each sample; a sample that does not take part in a step keeps its row.
 **
-** A row of gates is as on the CPU: of GRU new, reset, update, and what the state
-** contributes to new; so what the state makes are columns that lie together.
+** A row of gates has the CPU's layout. For GRU it is: new, reset, update, and the state's part
+** of new. So the gates that the state contributes to are adjacent columns.
 */
 #ifndef TLK_CUDA_RNN_CUH
 #define TLK_CUDA_RNN_CUH
@@ -23,7 +22,7 @@
 
 /* Step t of a layer, on the device. */
 struct RnnStep {
-  const int64_t *offsets; /* or NULL */
+  const int64_t *offsets; /* NULL if all sequences have one length */
   int64_t t, steps, batch;
   bool reverse;
 
@@ -35,7 +34,8 @@ struct RnnStep {
   }
   __device__ __forceinline__ int64_t first() const { return first_of(t); }
   __device__ __forceinline__ int64_t count() const { return count_of(t); }
-  /* The row of the step that sample n comes from, -1 where it begins with this one. */
+  /* Returns the row of sample n in the previous step, or -1 if its sequence begins with this
+  ** step. */
   __device__ __forceinline__ int64_t before(int64_t n) const {
     int64_t from = reverse ? t + 1 : t - 1;
     if (from < 0 || from >= steps || n >= count_of(from)) return -1;
@@ -47,16 +47,16 @@ static inline RnnStep rnn_step(const tlk_Rnn &r, int64_t t) {
   return {r.offsets, t, r.steps, r.batch, r.reverse};
 }
 
-/* Rows of weight_ih that make columns of a row of gates which lie together. */
+/* Rows of weight_ih that produce adjacent columns of a row of gates. */
 struct RnnPart {
   int64_t row, rows, column;
 };
 
 struct RnnLayout {
-  int64_t width; /* of a row of gates; all in units of `hidden` */
-  RnnPart state; /* what weight_hh makes */
+  int64_t width; /* columns of a row of gates; all numbers count units of `hidden` */
+  RnnPart state; /* the columns that weight_hh produces */
   int inputs;
-  RnnPart input[2]; /* what weight_ih makes */
+  RnnPart input[2]; /* the columns that weight_ih produces */
 };
 
 static inline RnnLayout rnn_layout(tlk_RnnMode mode) {
@@ -65,13 +65,13 @@ static inline RnnLayout rnn_layout(tlk_RnnMode mode) {
   return {gates, {0, gates, 0}, 1, {{0, gates, 0}, {0, 0, 0}}};
 }
 
-/* ---- what the forward pass leaves --------------------------------------------------------- */
+/* ---- arrays kept for the backward pass --------------------------------------------------- */
 
-/* Type to compute in of a stored one. */
+/* The compute type of a stored type. */
 template <class S> struct RnnWide { typedef float type; };
 template <> struct RnnWide<double> { typedef double type; };
 
-/* Arrays of all rows, as tlk_rnn_reserve counts them. */
+/* Arrays over all rows, as tlk_rnn_reserve counts them. */
 template <class C> struct RnnReserve { C *gates, *cell, *tanh_cell, *unprojected; };
 
 template <class C> static RnnReserve<C> rnn_reserve(const tlk_Rnn &r, const void *reserve) {
@@ -87,7 +87,7 @@ template <class C> static RnnReserve<C> rnn_reserve(const tlk_Rnn &r, const void
 
 /* ---- small kernels ---------------------------------------------------------------------- */
 
-/* to (n) = from (n), or 0 where that is NULL. */
+/* Copies n numbers, or writes 0 if `from` is NULL. */
 template <class To, class From>
 __global__ void __launch_bounds__(RNN_THREADS)
     rnn_move_kernel(To *to, const From *from, int64_t n) {
@@ -105,7 +105,7 @@ static bool rnn_move(const tlk_Context *cx, To *to, const From *from, int64_t n)
 
 /* ---- products ----------------------------------------------------------------------------- */
 
-/* A product of row-major matrices of S without gaps but those given. */
+/* A product of row-major matrices of S, contiguous except for the given leading dimensions. */
 template <class S> struct RnnProduct {
   const tlk_Context *cx;
   struct tlk_gemm call;
@@ -125,13 +125,13 @@ template <class S> struct RnnProduct {
     call.gemm.b = data, call.gemm.ldb = ld, call.gemm.trans_b = trans;
     return *this;
   }
-  /* c = the product, or c += it. */
+  /* Stores the product in c or, if `add`, adds it to c. */
   bool into(S *c, int64_t ld, bool add = false) {
     set(ld, add);
     call.gemm.c = c;
     return tlk_gemm(&call);
   }
-  /* The same in float32 of the half types. */
+  /* Like into; products of half types give float32. */
   bool into_wide(double *c, int64_t ld, bool add = false) { return into((S *)(void *)c, ld, add); }
   bool into_wide(float *c, int64_t ld, bool add = false) {
     const tlk_Gemm &g = call.gemm;
@@ -141,7 +141,7 @@ template <class S> struct RnnProduct {
     if (g.k > 0) return cuda_lib_gemm_wide(&call, c);
     call.gemm.dtype = TL_F32;
     call.gemm.c = c;
-    return tlk_gemm(&call); /* nothing to add */
+    return tlk_gemm(&call); /* an empty product adds nothing */
   }
 
 private:

@@ -1,6 +1,7 @@
 /*
-** scan.cuh - running reductions along lines. Few long lines are cut into segments: their
-** totals first, then what comes before each, then the elements.
+** scan.cuh - scans (running reductions) along lines. If there are few long lines, they are cut
+** into segments: the first kernel computes the segments' totals, the second their prefixes, the
+** third the elements.
 */
 #ifndef TLK_CUDA_SCAN_CUH
 #define TLK_CUDA_SCAN_CUH
@@ -9,17 +10,16 @@
 #include "kernels/cuda/scan/scan.h"
 
 #define SCAN_THREADS 256
-#define SCAN_EACH 8 /* elements of a thread at a time */
+#define SCAN_EACH 8 /* elements that a thread loads at a time */
 
-/* An accumulator, and, of scans that pick an element, its position from 1; 0: none yet. */
+/* An accumulator. Scans that pick an element also have its position from 1, or 0 for none. */
 template <class A, bool picking> struct Running { A value; };
 template <class A> struct Running<A, true> {
   A value;
   int64_t at;
 };
 
-/* Of lines (outer, n, inner); in the rows' form inner is 1 and `team` threads are at work
-** on a line. */
+/* Lines of (outer, n, inner). If inner is 1, `team` threads share a line. */
 struct Scanned {
   const char *in;
   int in_dtype, in_bytes;
@@ -29,7 +29,7 @@ struct Scanned {
   int team;
 };
 
-/* F is a scan of math.h as a type. */
+/* The steps of a scan; F wraps a scan of math.h. */
 template <class F> struct Scan {
   typedef typename F::T C;
   typedef Running<typename F::A, F::picking> A;
@@ -39,13 +39,13 @@ template <class F> struct Scan {
     a.value = F::first();
     return a;
   }
-  /* a with the element that comes next. */
+  /* Adds the next element to a. */
   __device__ __forceinline__ static void next(A &a, C x, int64_t at) {
     if constexpr (F::picking)
       if (F::picks(a.value, x)) a.at = at;
     a.value = F::next(a.value, x);
   }
-  /* a with what b made of the elements that come next. */
+  /* Combines the accumulators of two adjacent ranges, a before b. */
   __device__ __forceinline__ static A join(const A &a, const A &b) {
     A c = a;
     if constexpr (F::picking) {
@@ -57,7 +57,7 @@ template <class F> struct Scan {
   }
 };
 
-/* The value of the lane `step` before; of the own one where there is none. */
+/* Returns x of the lane `step` before this one; the first lanes get their own x. */
 template <class T> __device__ __forceinline__ T shuffle_up(T x, int step) {
   static_assert(sizeof(T) % 4 == 0, "words");
   int words[sizeof(T) / 4];
@@ -68,8 +68,8 @@ template <class T> __device__ __forceinline__ T shuffle_up(T x, int step) {
   return x;
 }
 
-/* What the threads of the team before the calling one have, joined, and what all have.
-** A team is a warp or the block; `shared` may be used again at once. */
+/* Returns the exclusive prefix over the threads of the team, and the team's total. A team is a
+** warp or the block; `shared` may be reused immediately. */
 template <class F>
 __device__ __forceinline__ typename Scan<F>::A team_before(typename Scan<F>::A x, int team,
                                                            typename Scan<F>::A *shared,
@@ -97,7 +97,7 @@ __device__ __forceinline__ typename Scan<F>::A team_before(typename Scan<F>::A x
   return before;
 }
 
-/* SCAN_EACH elements from `i` on, of which `count` are in the line. */
+/* Loads SCAN_EACH elements starting at `i`; only `count` of them are in the line. */
 template <class C>
 __device__ __forceinline__ void read_some(const Scanned &g, int64_t i, int count,
                                           C (&x)[SCAN_EACH]) {
@@ -123,8 +123,8 @@ __device__ __forceinline__ void write_some(const Scanned &g, int64_t i, int coun
     if (k < count) store_any(to + k * g.out.bytes, g.out.dtype, y[k]);
 }
 
-/* Elements from `begin` to `end` of a line, a tile of all threads of the team at a time.
-** Returns the total; writes nothing if `totals_only`. */
+/* Scans elements `begin` to `end` of a line; in each iteration, the team's threads process one
+** tile. Returns the total; stores no elements if `totals_only`. */
 template <class F>
 __device__ __forceinline__ typename Scan<F>::A
 scan_row(const Scanned &g, int64_t line, int64_t begin, int64_t end, typename Scan<F>::A carry,
@@ -158,8 +158,8 @@ scan_row(const Scanned &g, int64_t line, int64_t begin, int64_t end, typename Sc
   return carry;
 }
 
-/* `before` holds for each (segment, line) what comes before it, or gets its total if
-** `totals_only`; NULL for one segment. */
+/* For each (segment, line), `before` holds the prefix; if `totals_only`, it receives the total.
+** It is NULL if there is one segment. */
 template <class F>
 __global__ void __launch_bounds__(SCAN_THREADS, 2)
     scan_rows_kernel(const __grid_constant__ Scanned g, bool totals_only,
@@ -178,14 +178,14 @@ __global__ void __launch_bounds__(SCAN_THREADS, 2)
   }
 }
 
-/* A thread for each line. */
+/* Each line has a thread. */
 template <class F>
 __global__ void __launch_bounds__(SCAN_THREADS, 3)
     scan_columns_kernel(const __grid_constant__ Scanned g, bool totals_only,
                         typename Scan<F>::A *before) {
   typedef typename F::T C;
   typedef typename Scan<F>::A A;
-  enum { K = 4 }; /* at once */
+  enum { K = 4 }; /* elements in flight */
   int64_t segment = blockIdx.y, begin = segment * g.share, end = begin + g.share;
   if (end > g.n) end = g.n;
   for (int64_t line = thread_index(); line < g.lines; line += (int64_t)gridDim.x * blockDim.x) {
@@ -211,7 +211,7 @@ __global__ void __launch_bounds__(SCAN_THREADS, 3)
   }
 }
 
-/* Totals of segments become what comes before them; a block for each line. */
+/* Replaces the totals of segments by their exclusive prefixes; each line has a block. */
 template <class F>
 __global__ void __launch_bounds__(SCAN_THREADS, 2)
     before_kernel(int64_t lines, int64_t segments, typename Scan<F>::A *values) {
@@ -229,7 +229,7 @@ __global__ void __launch_bounds__(SCAN_THREADS, 2)
   }
 }
 
-#define FEW_ELEMENTS 16 /* of a line that a thread scans alone */
+#define FEW_ELEMENTS 16 /* a thread scans lines of up to this many elements alone */
 
 template <class F> static bool run_scan(const struct tlk_scan *call) {
   typedef typename Scan<F>::A A;
@@ -249,7 +249,8 @@ template <class F> static bool run_scan(const struct tlk_scan *call) {
   bool rows = call->inner == 1 && call->n > FEW_ELEMENTS;
   if (rows && (call->n > 1024 || lines * WARP < busy_threads(cx))) g.team = SCAN_THREADS;
   int64_t each = rows ? SCAN_THREADS / g.team : SCAN_THREADS;
-  int64_t unit = rows ? SCAN_THREADS * SCAN_EACH : 64; /* elements of a segment at least */
+  /* the least number of elements of a segment */
+  int64_t unit = rows ? SCAN_THREADS * SCAN_EACH : 64;
   g.segments = segments_for(cx, divide_up(lines, each), call->n / unit);
   g.share = divide_up(divide_up(call->n, g.segments), SCAN_EACH) * SCAN_EACH;
   g.segments = divide_up(call->n, g.share);
@@ -266,7 +267,7 @@ template <class F> static bool run_scan(const struct tlk_scan *call) {
 
 /* ---- scans of math.h as types -------------------------------------------------------------- */
 
-/* Whether a scan gives out positions. */
+/* Whether a scan also returns positions. */
 #define SCAN_PICKS_cumsum false
 #define SCAN_PICKS_cumprod false
 #define SCAN_PICKS_logcumsumexp false
@@ -274,7 +275,7 @@ template <class F> static bool run_scan(const struct tlk_scan *call) {
 #define SCAN_PICKS_cummin true
 
 #define SCAN_MEMBER __device__ __forceinline__ static
-/* Accumulators are joined by the scan of their own type. */
+/* Joining two accumulators is the scan's step in the accumulator's type. */
 #define SCAN_JOIN(name, s, type)                                                  \
   SCAN_MEMBER type join(type a, type b) { return tlm_##name##_##s##_next(a, b); } \
   SCAN_MEMBER bool picks(type a, type b) { return tlm_##name##_##s##_picks(a, b); }

@@ -1,6 +1,6 @@
 /*
-** scan.h - scans by the type they compute in: a function for each, NULL where it is not
-** defined. A file for each type, so that they are compiled beside each other.
+** scan.h - tables of scans, one for each compute type; undefined combinations are NULL. Each
+** type has a file of its own, so that they compile in parallel.
 */
 #ifndef TLK_CUDA_SCAN_H
 #define TLK_CUDA_SCAN_H

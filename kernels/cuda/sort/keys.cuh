@@ -1,13 +1,13 @@
 /*
-** keys.cuh - elements as unsigned numbers in the order that sorting has: NaN is larger
-** than every number, -0 equals 0. A key has as many bits as the element.
+** keys.cuh - sort keys: elements as unsigned integers in sorting order. NaN is larger than
+** every number, and -0 equals 0. A key has as many bits as its element.
 */
 #ifndef TLK_CUDA_KEYS_CUH
 #define TLK_CUDA_KEYS_CUH
 
 #include "kernels/cuda/cuda.cuh"
 
-/* `inf` are the bits of infinity. */
+/* `inf` is infinity's bit pattern. */
 template <class U> __device__ __forceinline__ uint64_t float_key(U bits, U inf) {
   const U sign = (U)((U)1 << (8 * sizeof(U) - 1));
   U size = (U)(bits & (U)~sign);
@@ -36,13 +36,13 @@ static __device__ __noinline__ uint64_t key_at(const void *data, int dtype, int6
 
 static inline int key_bits(int dtype) { return (int)dtype_bytes(dtype) * 8; }
 static inline uint64_t key_mask(int dtype) { return UINT64_MAX >> (64 - key_bits(dtype)); }
-/* The key of NaN; 0, which no key needs to be compared with, for integers. */
+/* Returns the key of NaN, or 0 for integers, which is never compared with. */
 static inline uint64_t nan_key(int dtype) {
   bool floating = dtype == TL_F32 || dtype == TL_F64 || dtype == TL_F16 || dtype == TL_BF16;
   return floating ? key_mask(dtype) : 0;
 }
 
-/* Rows of n elements, as keys are had from them: exclusive-ored with `flip`. */
+/* Rows of n elements and their keys, which are XORed with `flip`. */
 struct Keys {
   const char *data;
   int dtype, bytes, bits;
@@ -66,14 +66,13 @@ static inline Keys keys_of(const tlk_Array &in, int64_t rows, int64_t n, bool fl
               nan_key(in.dtype)};
 }
 
-/* Where results go: k of each row, elements and their positions, either of which may be
-** NULL. */
+/* The output: the first k of each row, as elements and as positions; either array may be NULL. */
 struct Picked {
   char *values;
   int64_t *indices;
   int64_t k;
 
-  /* Element `place` of the row becomes result `to`. */
+  /* Stores element `place` of the row as result `to`. */
   __device__ __forceinline__ void give(const Keys &in, int64_t row, int64_t to,
                                        int64_t place) const {
     int64_t from = row * in.n + place, at = row * k + to;

@@ -1,7 +1,7 @@
 /*
-** radix.cuh - sorting of items, keys with their places, of many rows: short rows in shared
-** memory by Batcher's network, long ones by radix, from the lowest digit of the key on.
-** Both are stable, since places count where keys are equal.
+** radix.cuh - sorting of items (keys with their positions) in many rows. Short rows are sorted
+** in shared memory by Batcher's network, long ones by radix sort from the lowest digit. Both
+** are stable, because equal keys are ordered by position.
 */
 #ifndef TLK_CUDA_RADIX_CUH
 #define TLK_CUDA_RADIX_CUH
@@ -9,12 +9,12 @@
 #include "kernels/cuda/cuda.cuh"
 
 #define SORT_THREADS 256
-#define SORT_EACH 16 /* items of a thread in a pass */
+#define SORT_EACH 16 /* items that a thread processes in a pass */
 #define SORT_TILE (SORT_THREADS * SORT_EACH)
 #define SORT_BINS 256
 #define SORT_WARPS (SORT_THREADS / WARP)
 
-/* A key of 32 bits and a place in one word. */
+/* A key of 32 bits and a position in one word. */
 struct Pair {
   uint64_t word;
 
@@ -27,7 +27,7 @@ struct Pair {
   __device__ __forceinline__ bool before(const Pair &b) const { return word < b.word; }
 };
 
-/* For longer keys. */
+/* An item with a longer key. */
 struct LargePair {
   uint64_t high, low;
 
@@ -44,7 +44,7 @@ struct LargePair {
 
 /* ---- short rows ----------------------------------------------------------------------------- */
 
-/* Items that a block sorts: 16 KB. */
+/* A block sorts 16 KB of items. */
 template <class Item> struct Short {
   enum { items = 16384 / sizeof(Item) };
 };
@@ -94,8 +94,8 @@ __global__ void __launch_bounds__(SORT_THREADS, 2)
 
 /* ---- long rows ------------------------------------------------------------------------------ */
 
-/* A row is `tiles` tiles. counts[row][digit][tile] becomes the number of items of that
-** digit in the row's tiles before; totals[row][digit] that of the row. */
+/* One pass over a digit. A row has `tiles` tiles. counts[row][digit][tile] becomes the number
+** of items with that digit in earlier tiles of the row; totals[row][digit] is the row's count. */
 struct Pass {
   int64_t rows, n, tiles;
   int shift;
@@ -121,7 +121,7 @@ __global__ void __launch_bounds__(SORT_THREADS) count_kernel(const Item *in, Pas
   }
 }
 
-/* A block sums up one digit of one row. */
+/* Each block sums one digit of one row. */
 static __global__ void __launch_bounds__(SORT_THREADS) offsets_kernel(Pass p) {
   __shared__ uint32_t shared[WARP + 1];
   for (int64_t d = blockIdx.x; d < p.rows * SORT_BINS; d += gridDim.x) {
@@ -137,8 +137,8 @@ static __global__ void __launch_bounds__(SORT_THREADS) offsets_kernel(Pass p) {
   }
 }
 
-/* The rank of each of a warp's items among its items of the same digit; `counts` are the
-** warp's numbers of items of each digit. */
+/* Computes the rank of each of a warp's items among its items with the same digit; `counts` is
+** the warp's histogram. */
 template <class Item>
 __device__ __forceinline__ void rank_items(const Item *in, int64_t begin, int64_t end, int shift,
                                            volatile uint32_t *counts, uint32_t (&rank)[SORT_EACH]) {
@@ -162,7 +162,7 @@ __device__ __forceinline__ void rank_items(const Item *in, int64_t begin, int64_
   }
 }
 
-/* Each warp has SORT_EACH * 32 items that follow each other. */
+/* Each warp has SORT_EACH * 32 consecutive items. */
 template <class Item>
 __global__ void __launch_bounds__(SORT_THREADS, 2)
     scatter_kernel(const Item *in, Item *out, Pass p) {
@@ -194,7 +194,8 @@ __global__ void __launch_bounds__(SORT_THREADS, 2)
   }
 }
 
-/* ---- choosing -------------------------------------------------------------------------------- */
+/* ---- choosing an algorithm
+** ----------------------------------------------------------------------- */
 
 template <class Item>
 static bool sort_short(const tlk_Context *cx, Item *items, int64_t rows, int64_t n) {
@@ -205,8 +206,8 @@ static bool sort_short(const tlk_Context *cx, Item *items, int64_t rows, int64_t
                 span);
 }
 
-/* Sorts `rows` rows of n items by the low `bits` bits of their keys. The result is in
-** *items; `spare` is as large, and the two may have been exchanged. */
+/* Sorts `rows` rows of n items by the low `bits` bits of their keys. The result is in *items.
+** `spare` is as large; the two pointers may have been exchanged. */
 template <class Item>
 static bool sort_items(const tlk_Context *cx, Item **items, Item **spare, int64_t rows, int64_t n,
                        int bits) {

@@ -1,6 +1,7 @@
 /*
-** select.cu - the first elements of rows, and those of a rank: by the digits of their
-** keys, from the highest on, counted among the keys that share those before.
+** select.cu - selects the first elements of rows, or the element of a given rank, by radix
+** selection: the digits of the wanted key are found from the highest one, by a histogram of the
+** keys that share the digits found so far.
 */
 #include "kernels/cuda/sort/keys.cuh"
 #include "kernels/cuda/sort/radix.cuh"
@@ -11,17 +12,17 @@ namespace {
 #define SELECT_THREADS 512
 #define SELECT_WARPS (SELECT_THREADS / WARP)
 
-/* What the threads of a block share. */
+/* Shared memory of a block. */
 struct Shared {
   unsigned counts[SORT_BINS];
   uint32_t sums[WARP + 1];
   uint32_t digit, rank, smaller, kept;
 };
 
-/* The key of rank `rank` of a row; *smaller becomes the number of smaller ones. */
+/* Returns the key with rank `rank` in a row; *smaller becomes the number of smaller keys. */
 __device__ __forceinline__ uint64_t select_key(const Keys &in, int64_t row, uint32_t rank,
                                                Shared &s, uint32_t *smaller) {
-  uint64_t found = 0, fixed = 0; /* digits found so far, and which those are */
+  uint64_t found = 0, fixed = 0; /* digits found so far, and the mask of their bits */
   uint32_t below = 0;
 #pragma unroll 1
   for (int shift = in.bits - 8; shift >= 0; shift -= 8) {
@@ -49,8 +50,8 @@ __device__ __forceinline__ uint64_t select_key(const Keys &in, int64_t row, uint
   return found;
 }
 
-/* Calls f(i, number) for each i of the row, in rounds of all threads, where test(key)
-** holds: `number` is how many such there are before. */
+/* Calls f(i, number) for each i of the row for which test(key) holds; `number` counts the
+** earlier ones. All threads must call it. */
 template <class Test, class F>
 __device__ __forceinline__ void in_order(const Keys &in, int64_t row, Shared &s, Test test, F f) {
   uint32_t before = 0;

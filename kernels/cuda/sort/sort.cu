@@ -1,5 +1,5 @@
 /*
-** sort.cu - sorting rows, and the most frequent elements of rows.
+** sort.cu - sorting rows, and the mode of rows.
 */
 #include "kernels/cuda/lines.cuh"
 #include "kernels/cuda/sort/keys.cuh"
@@ -31,7 +31,7 @@ __global__ void __launch_bounds__(SORT_THREADS, 4)
 
 bool is_large(const Keys &in) { return in.bits > 32; }
 
-/* Calls then(items) with the sorted items of the rows. */
+/* Sorts the rows and calls then(items). */
 template <class Item, class Then>
 bool with_sorted(const tlk_Context *cx, const Keys &in, Then then) {
   bool alone = in.n <= Short<Item>::items;
@@ -57,7 +57,7 @@ bool sort_rows(const tlk_Context *cx, const Keys &in, const Picked &out) {
 
 /* ---- ranks -------------------------------------------------------------------------------- */
 
-/* The first of n items whose key is not less than `key`. */
+/* Returns the first of n items whose key is at least `key`. */
 template <class Item>
 __device__ __forceinline__ int64_t first_of(const Item *items, int64_t n, uint64_t key) {
   int64_t low = 0;
@@ -70,7 +70,7 @@ __device__ __forceinline__ int64_t first_of(const Item *items, int64_t n, uint64
   return low;
 }
 
-/* A thread for each row; see select_rank in core/kernel/kernel.h. */
+/* Each row has a thread; see select_rank in core/kernel.h. */
 template <class Item>
 __global__ void __launch_bounds__(SORT_THREADS, 4)
     ranked_kernel(const __grid_constant__ Keys in, const __grid_constant__ Picked out, int64_t rank,
@@ -96,7 +96,7 @@ bool run_ranked(const tlk_Context *cx, const Keys &in, const Picked &out, int64_
 
 /* ---- mode ------------------------------------------------------------------------------ */
 
-/* A run of equal items: its length, and where it ends. */
+/* A run of equal items: its length and its end. */
 struct Longest {
   int64_t length, end;
 };
@@ -106,7 +106,7 @@ DEVICE Longest longer(const Longest &a, const Longest &b) {
   return second ? b : a;
 }
 
-/* A block for each row; each thread looks at the ends of runs. No NaN equals another. */
+/* Each row has a block; each thread examines ends of runs. NaN equals nothing. */
 template <class Item>
 __global__ void __launch_bounds__(SORT_THREADS, 4)
     mode_kernel(const __grid_constant__ Keys in, const __grid_constant__ Picked out,
@@ -134,9 +134,9 @@ template <class Item> bool run_mode(const tlk_Context *cx, const Keys &in, const
   });
 }
 
-/* ---- rows as wholes ---------------------------------------------------------------------- */
+/* ---- sorting whole rows ------------------------------------------------------------------- */
 
-/* Whether row a comes before row b, or, if `equal`, is the same. */
+/* Whether row a comes before row b; for equal rows returns `equal`. */
 DEVICE bool row_before(const Keys &in, int64_t a, int64_t b, bool equal) {
   for (int64_t i = 0; i < in.n; i++) {
     uint64_t x = in.at(a, i), y = in.at(b, i);
@@ -145,7 +145,7 @@ DEVICE bool row_before(const Keys &in, int64_t a, int64_t b, bool equal) {
   return equal;
 }
 
-/* Merges runs of `run` rows: each row looks for its place in the run beside its own. */
+/* Merges runs of `run` rows: each row searches its place in the other run of its pair. */
 static __global__ void __launch_bounds__(SORT_THREADS, 4)
     merge_kernel(const __grid_constant__ Keys in, int64_t run, const int64_t *from, int64_t *to) {
   for (int64_t i = thread_index(); i < in.rows; i += thread_count()) {
@@ -171,7 +171,7 @@ bool tlk_sort(const struct tlk_sort *call) {
   return sort_rows(call->cx, keys_of(call->in, call->rows, call->n, call->descending), out);
 }
 
-/* Whether a block for each row, which reads it some times, does better than sorting. */
+/* Whether radix selection, with one block for each row, is faster than sorting. */
 static bool selects(int64_t rows, int64_t n) {
   return n > SELECT_SHORT && n <= UINT32_MAX && (n <= 1 << 17 || rows >= 64);
 }
@@ -210,7 +210,7 @@ bool tlk_row_order(const struct tlk_row_order *call) {
   if (spare.data == NULL) return false;
   if (call->n == 1) return launch(call->cx, first_row_kernel, dim3(1), 1, 0, call->order);
   for (int64_t run = 1; run < call->n; run *= 2) passes++;
-  /* so that the last pass writes the result */
+  /* starts so that the last pass writes to the result */
   int64_t *to = passes % 2 ? call->order : (int64_t *)spare.data, *from = NULL;
   for (int64_t run = 1; run < call->n; run *= 2) {
     if (!launch(call->cx, merge_kernel, dim3(grid), SORT_THREADS, 0, in, run, from, to))

@@ -1,5 +1,5 @@
 /*
-** resample.cu - resampling along one dimension: a thread for each element of the result.
+** resample.cu - resampling along one dimension, with one thread for each output element.
 */
 #include "kernels/cuda/cuda.cuh"
 
