@@ -1,6 +1,6 @@
 /*
-** bessel.h - Bessel functions and orthogonal polynomials of math.h, in double as those
-** of special.h. Functions of the first two kinds are the C library's.
+** bessel.h - Bessel functions and orthogonal polynomials of math.h, in double like those of
+** special.h. Bessel functions of the first two kinds are the C library's.
 */
 #ifndef TLM_BESSEL_H
 #define TLM_BESSEL_H
@@ -9,11 +9,11 @@
 
 /* ---- the first and the second kind ------------------------------------------------ */
 
-/* 0 at infinity, which is the limit. */
+/* Returns the limit 0 at infinity. */
 TLM_LONG_FN double tlm_j0(double x) { return isinf(x) ? 0 : j0(x); }
 TLM_LONG_FN double tlm_j1(double x) { return isinf(x) ? 0 : j1(x); }
 
-/* C libraries differ for 0 and below. */
+/* Handles zero and negative x, for which C libraries differ. */
 TLM_FN double tlm_second_kind(double x, double y) {
   return x > 0 ? y : x == 0 ? -(double)INFINITY : (double)NAN;
 }
@@ -68,7 +68,7 @@ TLM_CHEBYSHEV_(tlm_k1_near, TLM_K1_NEAR_, 0.762650113669473885)
 TLM_CHEBYSHEV_(tlm_k1_far, TLM_K1_FAR_, 1.36031309524222133)
 /* clang-format on */
 
-/* exp(x) K0(x) and exp(x) K1(x), or without the factor. */
+/* exp(x) K0(x) and exp(x) K1(x) if `scaled`, otherwise without the factor. */
 TLM_LONG_FN double tlm_k0(double x, bool scaled) {
   if (!(x > 0)) return x == 0 ? (double)INFINITY : (double)NAN;
   double far = tlm_k0_far(4 / (x > 2 ? x : 2) - 1) / sqrt(x);
@@ -89,12 +89,13 @@ TLM_LONG_FN double tlm_k1(double x, bool scaled) {
 ** differentiated some times by x (DLMF 18.9). The number of a family is its row in
 ** src/ops/pointwise/polynomials.lua; those from 4 to 7 are of 2x - 1. */
 
-#define TLM_MAX_SLOPE 8    /* derivatives */
-#define TLM_MAX_DEGREE 1e6 /* beyond it the result is NaN, rather than late */
+#define TLM_MAX_SLOPE 8 /* the highest derivative */
+/* beyond this degree the result is NaN, since the loop would take too long */
+#define TLM_MAX_DEGREE 1e6
 
 TLM_LONG_FN double tlm_orthogonal(int family, double x, double degree, int slope) {
   double p[TLM_MAX_SLOPE + 1] = {1}; /* P(k) and its derivatives */
-  double q[TLM_MAX_SLOPE + 1] = {0}; /* P(k-1) */
+  double q[TLM_MAX_SLOPE + 1] = {0}; /* P(k-1) and its derivatives */
   bool chebyshev = family < 8;
   bool laguerre = family == 10;
   bool shifted = chebyshev && family > 3;
@@ -107,7 +108,7 @@ TLM_LONG_FN double tlm_orthogonal(int family, double x, double degree, int slope
     double factor = chebyshev || family == 8 ? 2 : family == 11 ? 2 * k + 1 : laguerre ? -1 : 1;
     double constant = laguerre ? 2 * k + 1 : 0;
     int back = chebyshev ? 1 : family == 8 ? 2 * k : k, divisor = family > 9 ? k + 1 : 1;
-    if (k == 0 && chebyshev) { /* the four kinds differ here alone */
+    if (k == 0 && chebyshev) { /* the four kinds differ only here */
       factor = family % 4 == 0 ? 1 : 2;
       constant = family % 4 == 2 ? -1 : family % 4 == 3 ? 1 : 0;
     }

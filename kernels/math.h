@@ -1,8 +1,8 @@
 /*
 ** math.h - one scalar definition per kernel, shared by both back ends.
 **
-** A definition is named after its kernel in src/ops and gives the result
-** for one element in the type of the computation. The form says which types:
+** A definition is named after its kernel in src/ops and computes the result for one element in
+** the compute type. The macro says which types:
 **
 **   TLM_FLOATING1(name, params, body)  float and double, one input x
 **   TLM_FLOATING2(name, params, body)  inputs a, b
@@ -12,25 +12,25 @@
 **   TLM_DIVISION2                      integers; the caller makes sure that no
 **                                      element of b is 0
 **   TLM_..._TEST1..2                   the same with a bool as result
-**   TLM_..._REDUCTION                   see there
+**   TLM_..._REDUCTION                  explained below
 **
-** `params` is how many numbers the kernel takes beside its inputs; they come
-** as p[0], p[1] in the type of the computation. Inside a body T is that type,
-** U the unsigned integer of its size (for arithmetic that wraps, and for bits).
-** What comes out are functions tlm_<name>_<f32|f64|i32|i64> and constants of
-** the same name with _params and _divides.
+** `params` is the number of numeric parameters besides the inputs; they are p[0], p[1] in the
+** compute type. In a body, T is that type, and U is the unsigned integer of its size (for
+** arithmetic that wraps, and for bits). The macros define functions
+** tlm_<name>_<f32|f64|i32|i64>, and constants of the same name with the suffixes _params and
+** _divides.
 **
-** The language is what C and CUDA C++ have in common, with exp, log, sqrt ...
-** for either floating type: C++ overloads them, C takes cpu/elementary.h.
-** Bodies avoid branches, so that compilers can vectorise the loop around them.
-** Results follow PyTorch, at the edges (NaN, infinities, ties) too.
+** The language is the common part of C and CUDA C++, with exp, log, sqrt ... for either
+** floating type: C++ overloads them, C uses cpu/elementary.h. Bodies avoid branches, so that
+** compilers can vectorise the loop around them. Results follow PyTorch, also for NaN,
+** infinities and ties.
 */
 #ifndef TLM_MATH_H
 #define TLM_MATH_H
 
 #ifdef __CUDACC__
 #define TLM_FN static __device__ __forceinline__
-#define TLM_LONG_FN static __device__ __noinline__ /* once for all kernels of a file */
+#define TLM_LONG_FN static __device__ __noinline__ /* one copy for all kernels of a file */
 #else
 #define TLM_FN static inline
 #define TLM_LONG_FN static inline
@@ -89,15 +89,14 @@
 **
 **   TLM_FLOATING_REDUCTION(name, params, M, A, start, enter, join, result)
 **
-** start   the accumulator of no elements, of type A
-** enter   what an element x contributes, of type M
-** join    two contributions, or two accumulators, a and b; associative
-** result  from an accumulator a, of type T
+** start the accumulator of no elements, of type A enter the contribution of an element x, of
+** type M join joins two contributions, or two accumulators, a and b; associative result the
+** result of an accumulator a, of type T
 **
-** M and A are T or W, the wider type that is safe to sum in: double for both
-** floating types, int64_t for integers. Where M is T and A is W a few elements
-** are joined in T before they go into the accumulator: for a float32 sum this
-** costs an error of one or two roundings, whatever the number of elements. */
+** M and A are T or W, the wider type that is safe to sum in: double for both floating types,
+** int64_t for integers. If M is T and A is W, a few elements are joined in T before they go
+** into the accumulator: for a float32 sum this costs an error of one or two roundings, whatever
+** the number of elements. */
 #define TLM_REDUCE_(name, s, type, bits, wide, params, M, A, start, enter, join, ...)       \
   enum { tlm_##name##_##s##_params = params };                                              \
   typedef type tlm_##name##_##s##_T;                                                        \
@@ -138,8 +137,8 @@
   TLM_FLOATING_REDUCTION(name, params, __VA_ARGS__) \
   TLM_INTEGER_REDUCTION(name, params, __VA_ARGS__)
 
-/* The larger and the smaller of two, NaN if one is. Compilers make the first
-** line one instruction, which gives b when either is NaN. */
+/* Returns the larger or the smaller of two numbers, or NaN if one is NaN. Compilers turn the
+** first line into one instruction, which gives b if either is NaN. */
 #define TLM_EXTREME_(name, type, sign) \
   TLM_FN type name(type a, type b) {   \
     type m = a sign b ? a : b;         \
@@ -159,13 +158,13 @@ TLM_EXTREME_(tlm_smaller_f64, double, <)
 #define TLM_SMALLER(a, b) _Generic((a), float : tlm_smaller_f32, double : tlm_smaller_f64)(a, b)
 #endif
 
-/* A scan gives each element's accumulator:
+/* A scan computes the accumulator after each element:
 **
 **   TLM_FLOATING_SCAN(name, A, start, join, picks)
 **
-** start  the accumulator before the first element, of type A (T or W, as above)
-** join   accumulator a with the next element x
-** picks  whether x becomes the element whose position is given out */
+** start the accumulator before the first element, of type A (T or W, as above) join joins
+** accumulator a with the next element x picks whether x becomes the element whose position is
+** returned */
 #define TLM_SCAN_(name, s, type, wide, A, start, join, ...)                                     \
   typedef type tlm_##name##_##s##_T;                                                            \
   typedef wide tlm_##name##_##s##_W;                                                            \
@@ -202,7 +201,7 @@ TLM_FLOATING2(true_divide, 0, return a / b;)
 TLM_FLOATING3(addcmul, 1, return a + p[0] * b * c;)
 TLM_INTEGER3(addcmul, 1, return (T)((U)a + (U)p[0] * (U)b * (U)c);)
 TLM_FLOATING3(addcdiv, 1, return a + p[0] * b / c;)
-/* From the nearer end, so that weight 1 gives the end exactly. */
+/* Computes from the nearer end, so that weight 1 gives the end exactly. */
 TLM_FLOATING3(lerp, 0, return fabs(c) < (T)0.5 ? a + c * (b - a) : b - (b - a) * (1 - c);)
 
 TLM_FLOATING1(neg, 0, return -x;)
@@ -218,8 +217,8 @@ TLM_FLOATING1(reciprocal, 0, return 1 / x;)
 TLM_FLOATING1(sqrt, 0, return sqrt(x);)
 TLM_FLOATING1(rsqrt, 0, return 1 / sqrt(x);)
 
-/* Division of integers. x / -1 is written as a negation because the most
-** negative integer has no opposite. */
+/* Integer division. x / -1 is written as a negation, because the negation of the most negative
+** integer overflows. */
 TLM_DIVISION2(div_trunc, 0, return b == -1 ? (T)(0 - (U)a) : a / b;)
 TLM_DIVISION2(floor_divide, 0, {
   T q = b == -1 ? (T)(0 - (U)a) : a / b;
@@ -234,12 +233,12 @@ TLM_DIVISION2(remainder, 0, {
 
 TLM_FLOATING2(div_trunc, 0, return trunc(a / b);)
 TLM_FLOATING2(fmod, 0, return fmod(a, b);)
-/* With the result of fmod(a, b). */
+/* `rest` is the result of fmod(a, b). */
 #define TLM_REMAINDER_BODY(T, rest) \
   T r = rest;                       \
   return r != 0 && (r < 0) != (b < 0) ? r + b : r;
-/* Python's algorithm: the quotient of what is left after the remainder is
-** taken away is nearly an integer and is rounded to it. */
+/* Python's algorithm: a minus the remainder, divided by b, is nearly an integer and is rounded
+** to it. */
 #define TLM_FLOOR_DIVIDE_BODY(T, rest)                  \
   T r = rest;                                           \
   T q = (a - r) / b;                                    \
@@ -253,7 +252,7 @@ TLM_FLOATING2(remainder, 0, TLM_REMAINDER_BODY(T, fmod(a, b)))
 TLM_FLOATING2(floor_divide, 0, TLM_FLOOR_DIVIDE_BODY(T, fmod(a, b)))
 
 TLM_FLOATING2(pow, 0, return pow(a, b);)
-/* By squaring; a negative exponent gives 0 but for the bases 1 and -1. */
+/* Exponentiation by squaring; a negative exponent gives 0, except for the bases 1 and -1. */
 TLM_INTEGER2(pow, 0, {
   T inverse = a == 1 ? 1 : a == -1 ? (b & 1 ? -1 : 1) : 0;
   U result = 1;
@@ -274,7 +273,7 @@ TLM_FLOATING1(frac, 0, return x - trunc(x);)
 TLM_INTEGER1(ceil, 0, return x;)
 TLM_INTEGER1(floor, 0, return x;)
 TLM_INTEGER1(trunc, 0, return x;)
-/* p[0] decimals; halves go to the even neighbour. */
+/* p[0]: number of decimals. Ties go to the even neighbour. */
 TLM_FLOATING1(round, 1, {
   T scale = (T)pow(10.0, (double)fabs(p[0]));
   return p[0] == 0 ? rint(x) : p[0] > 0 ? rint(x * scale) / scale : rint(x / scale) * scale;
@@ -354,7 +353,7 @@ TLM_FLOATING1(modified_bessel_k0, 0, return (T)tlm_k0((double)x, false);)
 TLM_FLOATING1(modified_bessel_k1, 0, return (T)tlm_k1((double)x, false);)
 TLM_FLOATING1(scaled_modified_bessel_k0, 0, return (T)tlm_k0((double)x, true);)
 TLM_FLOATING1(scaled_modified_bessel_k1, 0, return (T)tlm_k1((double)x, true);)
-/* p[0] the family, p[1] how often it is differentiated. */
+/* p[0]: the family, p[1]: the order of the derivative. */
 TLM_FLOATING2(orthogonal_polynomial, 2,
               return (T)tlm_orthogonal((int)p[0], (double)a, (double)b, (int)p[1]);)
 TLM_FLOATING1(erfcx, 0, return (T)tlm_erfcx(x);)
@@ -380,7 +379,7 @@ TLM_FLOATING1(trigamma, 0, {
   double result = v > 0 ? direct : wave * wave - direct;
   return (T)(v <= 0 && v == floor(v) ? (double)INFINITY : result);
 })
-/* p[0] the order, from 2 on. */
+/* p[0]: the order, at least 2. */
 TLM_FLOATING1(higher_gamma, 1, return (T)tlm_higher_gamma((int)p[0], (double)x);)
 
 /* ---- bounds -------------------------------------------------------------------- */
@@ -399,7 +398,7 @@ TLM_INTEGER2(maximum, 0, return a > b ? a : b;)
 TLM_INTEGER2(minimum, 0, return a < b ? a : b;)
 TLM_INTEGER2(fmax, 0, return a > b ? a : b;)
 TLM_INTEGER2(fmin, 0, return a < b ? a : b;)
-/* a between b and c; c wins where they cross. */
+/* Limits a to [b, c]; if b > c, the result is c. */
 TLM_FLOATING3(clamp, 0, {
   T low = TLM_LARGER(b, a);
   return TLM_SMALLER(c, low);
@@ -410,7 +409,7 @@ TLM_INTEGER3(clamp, 0, {
 })
 TLM_NUMBER2(heaviside, 0, return a == 0 ? b : (T)(a > 0);)
 TLM_FLOATING2(copysign, 0, return copysign(a, b);)
-/* Neighbours in value are neighbours as integers. */
+/* Neighbouring values are neighbouring integers. */
 TLM_FLOATING2(nextafter, 0, {
   U bits;
   memcpy(&bits, &a, sizeof bits);
@@ -424,9 +423,9 @@ TLM_FLOATING2(nextafter, 0, {
   next = a == b ? b : next;
   return isnan(a) ? a : isnan(b) ? b : next;
 })
-/* The same for values of 16-bit types, in float. `step` is the distance of neighbours as integers
-** of the float's bits, from the magnitude `normal` on; below it neighbours are `least` apart. What
-** comes after the largest finite value is `infinity`, or more. */
+/* nextafter for values of 16-bit types, in float. From the magnitude `normal` on, neighbours
+** differ by `step` in the integer that has the float's bits; below it, neighbours are `least`
+** apart. The neighbour above the largest finite value is `infinity` or more. */
 TLM_FN float tlm_nextafter16(float a, float b, uint32_t step, float normal, float least,
                              float infinity) {
   bool grows = a == 0 || (a < b) == (a > 0);
@@ -456,7 +455,7 @@ TLM_FLOATING1(frexp_mantissa, 0, {
 TLM_FLOATING1(frexp_exponent, 0, {
   int exponent = 0;
   double mantissa = frexp((double)x, &exponent);
-  return mantissa - mantissa == 0 ? (T)exponent : 0; /* of infinity and NaN: 0 */
+  return mantissa - mantissa == 0 ? (T)exponent : 0; /* infinity and NaN give 0 */
 })
 
 /* ---- choice, comparison, logic --------------------------------------------------- */
@@ -496,7 +495,7 @@ TLM_INTEGER2(bitwise_and, 0, return a & b;)
 TLM_INTEGER2(bitwise_or, 0, return a | b;)
 TLM_INTEGER2(bitwise_xor, 0, return a ^ b;)
 TLM_INTEGER1(bitwise_invert, 0, return ~x;)
-/* A shift by the width or more, or by less than 0, shifts everything out. */
+/* A shift by the type's width or more, or by a negative number, shifts all bits out. */
 TLM_INTEGER2(bitwise_left_shift, 0, {
   bool out = b < 0 || b >= (T)(8 * sizeof a);
   return out ? 0 : (T)((U)a << (out ? 0 : b));
@@ -559,7 +558,7 @@ TLM_FLOATING2(selu_backward, 0, {
 TLM_FLOATING1(gelu, 0, return x * normcdf(x);)
 TLM_FLOATING2(gelu_backward, 0, {
   T cdf = normcdf(b);
-  /* beyond that it would be subnormal, and slow down the products that come next */
+  /* avoids subnormal numbers, which would slow down later products */
   T pdf = b * b < (T)(sizeof(T) == 4 ? 174 : 1416) ? (T)TLM_1_SQRT2PI * exp((T)-0.5 * b * b) : 0;
   return a * (cdf + b * pdf);
 })
@@ -579,8 +578,7 @@ TLM_FLOATING2(silu_backward, 0, {
   T s = 1 / (1 + exp(-b));
   return a * s * (1 + b * (1 - s));
 })
-/* tanh(log(1 + e)) with e = exp(x) is e (e + 2) / (e (e + 2) + 2), which is 1 from
-** 20 on. */
+/* With e = exp(x), tanh(log(1 + e)) is e (e + 2) / (e (e + 2) + 2), which is 1 from x = 20 on. */
 TLM_FLOATING1(mish, 0, {
   T e = exp(x > 20 ? 20 : x);
   T n = e * (e + 2);
@@ -648,8 +646,8 @@ TLM_NUMBER_REDUCTION(all, 0, T, T, 1, (T)(x != 0), a < b ? a : b, a)
 TLM_NUMBER_REDUCTION(any, 0, T, T, 0, (T)(x != 0), a > b ? a : b, a)
 TLM_NUMBER_REDUCTION(count_nonzero, 0, T, W, 0, (T)(x != 0), a + b, a)
 TLM_LONG_FN double tlm_power(double a, double b) { return pow(a, b); }
-/* What norms are made of: sums of |x|, x * x, |x|^p, the largest and smallest
-** |x|. The squares are summed in double, where they cannot overflow. */
+/* Reductions for norms: sums of |x|, x * x, |x|^p, and the largest and smallest |x|. The
+** squares are summed in double, where they cannot overflow. */
 TLM_FLOATING_REDUCTION(sum_abs, 0, T, W, 0, fabs(x), a + b, a)
 TLM_FLOATING_REDUCTION(sum_square, 0, W, W, 0, (W)x *(W)x, a + b, a)
 TLM_FLOATING_REDUCTION(sum_power, 1, W, W, 0, tlm_power(fabs(x), p[0]), a + b, a)
@@ -676,7 +674,7 @@ TLM_FLOATING1(huber, 1, {
   T d = fabs(x);
   return d <= p[0] ? (T)0.5 * d * d : p[0] * (d - (T)0.5 * p[0]);
 })
-/* a: probability, b: target; logarithms are at least -100. */
+/* a: probability, b: target; logarithms are clamped to at least -100. */
 TLM_FLOATING2(bce, 0, {
   T yes = log(a);
   T no = log1p(-a);
@@ -687,9 +685,9 @@ TLM_FLOATING2(bce, 0, {
 
 /* ---- positions, counted from 1 ------------------------------------------------------ */
 
-/* p: the size from whose end negative positions count. */
+/* p[0]: the size that negative positions count back from. */
 TLM_INTEGER1(unwrap_position, 1, return x < 0 ? x + p[0] + 1 : x;)
-/* The position of (a, b) in two dimensions taken as one, the second of size p. */
+/* Returns the flat position of (a, b) in two dimensions, the second of size p[0]. */
 TLM_INTEGER2(join_positions, 1, return (T)((U)(a - 1) * (U)p[0] + (U)b);)
 
 /* ---- scans ------------------------------------------------------------------------- */

@@ -1,22 +1,22 @@
 /*
-** optim.h - the rules of optimizers: one scalar definition each, shared by all back
-** ends, in the language of math.h.
+** optim.h - the rules of optimizers: one scalar definition each, shared by all back ends, in
+** the language of math.h.
 **
-**   TLM_FAMILY(name, body)  the coefficients of its rules, in double. `o` are the
-**                           options, `lr` the learning rate, `t` the clocks, which
-**                           advance; what comes out is c[3] and following, and
-**                           DECAY(weight_decay, decoupled), which sets c[1] or c[2].
-**   TLM_RULE(name, body)    the step of one element in the type of the computation:
-**                           parameter p, gradient g, states a, b and d (as many as the
-**                           rule has, the others are 0), coefficients c.
+**   TLM_FAMILY(name, body)  computes the coefficients of a family of rules in double.
+**                           `o` are the options, `lr` the learning rate, `t` the clocks,
+**                           which advance. The body sets c[3] and following, and
+**                           DECAY(weight_decay, decoupled) sets c[1] or c[2].
+**   TLM_RULE(name, body)    the step of one element in the compute type: parameter p,
+**                           gradient g, states a, b and d (a state that the rule does
+**                           not have is 0), coefficients c.
 **
-** c[0] is the sign of the gradient; c[1] weight decay that is added to it, and c[2] what
-** decoupled weight decay leaves of the parameter. A rule is given g times c[0].
+** c[0] is the sign of the gradient, c[1] the weight decay that is added to it, and c[2] the
+** factor by which decoupled weight decay multiplies the parameter. A rule gets g times c[0].
 **
-** Clipping is tlm_clip_<f32|f64>. Results of the others are tlm_coefs_<family>, for a clock that advances by one step, and
-** tlm_step_<rule>_<f32|f64>. Bodies avoid branches but for those that coefficients
-** decide. Names and order of options are PyTorch's. Results follow it, but that a mean
-** is beta m + (1 - beta) g, without its way from the nearer end.
+** Clipping is tlm_clip_<f32|f64>. The macros define tlm_coefs_<family>, for a clock that
+** advances by one step, and tlm_step_<rule>_<f32|f64>. Bodies have no branches except on
+** coefficients. Options have PyTorch's names and order. Results follow PyTorch, except that a
+** mean is always beta m + (1 - beta) g, whereas PyTorch's lerp computes from the nearer end.
 */
 #ifndef TLM_OPTIM_H
 #define TLM_OPTIM_H
@@ -25,13 +25,13 @@
 
 /* ---- clipping ------------------------------------------------------------------ */
 
-/* The norm that a sum of powers, or a largest value, is of. */
+/* Returns the norm for a sum of powers, or for a largest value. */
 TLM_FN double tlm_norm_of(double sum, double power) {
   if (power == 2) return sqrt(sum);
   return power == 1 || power == (double)INFINITY ? sum : pow(sum, 1 / power);
 }
 
-/* What gradients of a norm are multiplied by; NaN stays. */
+/* Returns the factor that clips gradients with this norm; NaN stays NaN. */
 TLM_FN float tlm_clip_f32(float norm, float max_norm) {
   float factor = max_norm / (norm + 1e-6f);
   return factor > 1 ? 1 : factor;
@@ -57,8 +57,8 @@ TLM_FN double tlm_clip_f64(double norm, double max_norm) {
   c[k] = (beta);      \
   c[(k) + 1] = 1 - (beta);
 
-/* lr, momentum, dampening, weight_decay, decoupled, first: the buffer is new, and becomes
-** the gradient. */
+/* Options: lr, momentum, dampening, weight_decay, decoupled, and `first`: the buffer is new and
+** becomes the gradient. */
 TLM_FAMILY(sgd, {
   DECAY(o[3], o[4] != 0)
   c[3] = o[5] != 0 ? 0 : o[1];
@@ -66,7 +66,7 @@ TLM_FAMILY(sgd, {
   c[5] = o[1];
   c[6] = lr;
 })
-/* lr, beta1, beta2, eps, weight_decay, decoupled; the number of steps. */
+/* Options: lr, beta1, beta2, eps, weight_decay, decoupled. Clock: the number of steps. */
 TLM_FAMILY(adam, {
   t[0] += 1;
   DECAY(o[4], o[5] != 0)
@@ -76,7 +76,8 @@ TLM_FAMILY(adam, {
   c[8] = 1 / sqrt(1 - pow(o[2], t[0]));
   c[9] = o[3];
 })
-/* The same with momentum_decay; the number of steps, the product of all momenta. */
+/* Options: those of adam, and momentum_decay. Clocks: the number of steps, the product of all
+** momenta. */
 TLM_FAMILY(nadam, {
   t[0] += 1;
   DECAY(o[4], o[5] != 0)
@@ -90,7 +91,7 @@ TLM_FAMILY(nadam, {
   c[9] = 1 / (1 - pow(o[2], t[0]));
   c[10] = o[3];
 })
-/* As adam. c[8] is 0 as long as the moving mean is too short to divide by. */
+/* Options and clock: see adam. c[8] is 0 as long as the moving mean is too short to divide by. */
 TLM_FAMILY(radam, {
   t[0] += 1;
   DECAY(o[4], o[5] != 0)
@@ -105,7 +106,7 @@ TLM_FAMILY(radam, {
   c[8] = length > 5 ? c[7] * sqrt(rectified * (1 - power)) : 0;
   c[9] = o[3];
 })
-/* lr, beta1, beta2, eps, weight_decay; the number of steps. */
+/* Options: lr, beta1, beta2, eps, weight_decay. Clock: the number of steps. */
 TLM_FAMILY(adamax, {
   t[0] += 1;
   DECAY(o[4], false)
@@ -114,14 +115,14 @@ TLM_FAMILY(adamax, {
   c[6] = o[3];
   c[7] = lr / (1 - pow(o[1], t[0]));
 })
-/* lr, lr_decay, eps, weight_decay; the number of steps. */
+/* Options: lr, lr_decay, eps, weight_decay. Clock: the number of steps. */
 TLM_FAMILY(adagrad, {
   t[0] += 1;
   DECAY(o[3], false)
   c[3] = lr / (1 + (t[0] - 1) * o[1]);
   c[4] = o[2];
 })
-/* lr, rho, eps, weight_decay; the number of steps. */
+/* Options: lr, rho, eps, weight_decay. Clock: the number of steps. */
 TLM_FAMILY(adadelta, {
   t[0] += 1;
   DECAY(o[3], false)
@@ -129,7 +130,7 @@ TLM_FAMILY(adadelta, {
   c[5] = lr;
   c[6] = o[2];
 })
-/* lr, alpha, eps, weight_decay, momentum; the number of steps. */
+/* Options: lr, alpha, eps, weight_decay, momentum. Clock: the number of steps. */
 TLM_FAMILY(rmsprop, {
   t[0] += 1;
   DECAY(o[3], false)
@@ -138,14 +139,14 @@ TLM_FAMILY(rmsprop, {
   c[6] = o[2];
   c[7] = o[4];
 })
-/* lr, which is what step sizes begin with, the factors of them, their bounds; the number
-** of steps. */
+/* Options: lr, which is the initial step size, the factors of step sizes, their bounds. Clock:
+** the number of steps. */
 TLM_FAMILY(rprop, {
   t[0] += 1;
   for (int k = 1; k < 5; k++) c[2 + k] = o[k];
 })
-/* lr, lambd, alpha, t0, weight_decay; the number of steps, the rate of the next step and
-** its weight in the mean. */
+/* Options: lr, lambd, alpha, t0, weight_decay. Clocks: the number of steps, the rate of the
+** next step and its weight in the mean. */
 TLM_FAMILY(asgd, {
   DECAY(o[4], false)
   c[2] = 1 - o[1] * t[1];
@@ -155,16 +156,16 @@ TLM_FAMILY(asgd, {
   t[1] = lr / pow(1 + o[1] * lr * t[0], o[2]);
   t[2] = t[0] - o[3] > 1 ? 1 / (t[0] - o[3]) : 1;
 })
-/* lr, beta1, beta2, weight_decay. */
+/* Options: lr, beta1, beta2, weight_decay. */
 TLM_FAMILY(lion, {
   DECAY(o[3], true)
   MEAN(3, o[1])
   MEAN(5, o[2])
   c[7] = lr;
 })
-/* lr, which is of no use here, momentum. */
+/* Options: lr, which is not used here, and momentum. */
 TLM_FAMILY(muon, {MEAN(3, o[1])})
-/* The gradient's weight. */
+/* lr is the gradient's weight. */
 TLM_FAMILY(lerp, {MEAN(3, 1 - lr)})
 
 #undef DECAY
@@ -182,7 +183,8 @@ TLM_FAMILY(lerp, {MEAN(3, 1 - lr)})
   TLM_STEP_(name, f32, float, __VA_ARGS__) \
   TLM_STEP_(name, f64, double, __VA_ARGS__)
 
-/* The gradient with weight decay; what is infinite stays so without. */
+/* Adds weight decay to the gradient. Without weight decay, an infinite parameter would give
+** NaN, so the product is skipped. */
 #define DECAYED g = c[1] != 0 ? g + c[1] * p : g;
 #define MEAN(m, x, k) m = c[k] * m + c[(k) + 1] * (x);
 #define SIGN(x) ((T)(((x) > 0) - ((x) < 0)))
@@ -241,8 +243,8 @@ TLM_RULE(adadelta, {
   MEAN(*b, delta * delta, 3)
   return p - c[5] * delta;
 })
-/* a: the mean of squares; b: the buffer; where centered, the mean of gradients comes
-** before that. */
+/* a: the mean of squares; b: the buffer. In centered rules, the mean of gradients comes before
+** the buffer. */
 TLM_RULE(rmsprop, {
   DECAYED
   MEAN(*a, g * g, 3)
@@ -268,7 +270,7 @@ TLM_RULE(rmsprop_centered_momentum, {
   return p - c[5] * *d;
 })
 
-/* a: the gradient before, 0 where it was passed over; b: the step's size. */
+/* a: the previous gradient, or 0 if it was skipped; b: the step size. */
 TLM_RULE(rprop, {
   T turn = g * *a;
   T factor = turn > 0 ? c[4] : turn < 0 ? c[3] : turn == 0 ? 1 : turn;
@@ -291,7 +293,7 @@ TLM_RULE(lion, {
   MEAN(*a, g, 5)
   return p * c[2] - c[7] * SIGN(along);
 })
-/* What Muon makes orthogonal; a: the buffer. */
+/* Returns the update that Muon makes orthogonal; a: the buffer. */
 TLM_RULE(muon, {
   MEAN(*a, g, 3)
   return *a;
@@ -300,7 +302,7 @@ TLM_RULE(muon_nesterov, {
   MEAN(*a, g, 3)
   return c[4] * g + c[3] * *a;
 })
-/* A mean of parameters, towards g. */
+/* Moves a mean of parameters towards g. */
 TLM_RULE(lerp, return c[3] * p + c[4] * g;)
 
 #undef DECAYED

@@ -1,6 +1,6 @@
 /*
-** special.h - the longer special functions of math.h, in double: computed there
-** for float too, whose results are then right to the last place or nearly so.
+** special.h - the longer special functions of math.h. They are computed in double, also for
+** float, whose results are then right to the last place or nearly so.
 */
 #ifndef TLM_SPECIAL_H
 #define TLM_SPECIAL_H
@@ -13,9 +13,9 @@
 
 /* ---- sinc --------------------------------------------------------------------- */
 
-/* sin(u)/u differentiated once and twice by u: by its series near 0, where the
-** closed form cancels. cos(u) - sin(u)/u is written with sines alone: compilers
-** join the sine and the cosine of one argument, and then vectorise neither. */
+/* The first and second derivative of sin(u)/u. Near 0 they use the series, because the closed
+** form cancels. cos(u) - sin(u)/u is written with sines alone: compilers join the sine and the
+** cosine of one argument and then vectorise neither. */
 TLM_LONG_FN double tlm_sinc_first(double u) {
   double s = u * u;
   double series =
@@ -43,9 +43,9 @@ TLM_LONG_FN double tlm_sinc_second(double u) {
 
 /* ---- inverse error function ------------------------------------------------------ */
 
-/* A formula good to 2e-3, then two steps of Halley's method, which triples
-** the number of right digits each. The step is taken on erf near 0 and on erfc
-** near 1, where 1 - |y| is exact and small. */
+/* An approximation with error 2e-3, then two steps of Halley's method, each of which triples
+** the number of correct digits. The step uses erf near 0 and erfc near 1, where 1 - |y| is
+** exact and small. */
 TLM_LONG_FN double tlm_erfinv(double y) {
   double m = fabs(y);
   double l = log((1 - m) * (1 + m));
@@ -63,8 +63,8 @@ TLM_LONG_FN double tlm_erfinv(double y) {
 
 /* ---- polygamma ---------------------------------------------------------------- */
 
-/* The polygamma functions of order 0 and 1: lifted by recurrence to where the
-** asymptotic series holds; negative arguments by reflection. */
+/* The polygamma functions of order 0 and 1. The recurrence raises x to where the asymptotic
+** series holds; negative arguments use reflection. */
 TLM_LONG_FN double tlm_polygamma(int order, double x) {
   double sum = 0;
   for (int k = 0; k < 12; k++) {
@@ -92,9 +92,9 @@ TLM_LONG_FN double tlm_polygamma(int order, double x) {
   return sum + r + 0.5 * s + tail;
 }
 
-/* The sum of (x + k)^-s over k from 0 (Hurwitz's zeta function) for x > 0 and
-** whole s from 3: the first terms, then the rest by Euler and Maclaurin. The
-** numbers are those of Bernoulli divided by (2j)!. */
+/* Returns the sum of (x + k)^-s over k from 0 (Hurwitz's zeta function) for x > 0 and whole s
+** >= 3: the first terms directly, the rest by the Euler-Maclaurin formula. The table has
+** Bernoulli numbers divided by (2j)!. */
 TLM_LONG_FN double tlm_zeta(double s, double x) {
   const double b[8] = {1.0 / 12,
                        -1.0 / 720,
@@ -118,19 +118,19 @@ TLM_LONG_FN double tlm_zeta(double s, double x) {
   return sum + first * (0.5 + tail) + pow(x, 1 - s) / (s - 1);
 }
 
-/* The polygamma function of order n from 2: (-1)^(n + 1) n! zeta(n + 1, x). Of
-** x < 0 the terms on either side of 0 are summed apart. */
+/* The polygamma function of order n >= 2: (-1)^(n + 1) n! zeta(n + 1, x). For x < 0, the terms
+** on either side of 0 are summed separately. */
 TLM_LONG_FN double tlm_higher_gamma(int n, double x) {
   double s = n + 1;
   double low = floor(x);
-  double near = low + 1 - x; /* 0 < near <= 1, the last one before 0 */
+  double near = low + 1 - x; /* 0 < near <= 1: the last term before 0 */
   double factorial = 1;
   for (int k = 2; k <= n && k <= 171; k++) factorial *= k;
   double sign = n & 1 ? 1 : -1;
   if (x <= 0 && x == low) return sign * (double)INFINITY;
-  if (x > 0 && isinf(x)) return (double)NAN; /* as PyTorch has it, 0 * inf */
+  if (x > 0 && isinf(x)) return (double)NAN; /* PyTorch computes 0 * inf here */
   if (x > 0 || isnan(x)) return sign * factorial * tlm_zeta(s, x);
-  /* the poles on either side first: what they leave may cancel */
+  /* adds the poles on either side first, since they may cancel */
   double poles = tlm_zeta(s, x - low) + sign * tlm_zeta(s, near);
   return sign * factorial * (poles - sign * tlm_zeta(s, 1 - x));
 }
@@ -216,7 +216,7 @@ TLM_LONG_FN double tlm_i1_scaled(double x) {
   double high = tlm_i1_far(16 / (m > 8 ? m : 8) - 1) / sqrt(m > 8 ? m : 8);
   return m > 8 ? copysign(high, x) : low * x;
 }
-/* exp in two halves: I0 overflows later than exp. */
+/* Multiplies by exp in two halves, since exp overflows earlier than I0. */
 TLM_LONG_FN double tlm_i0(double x) {
   double half = exp(0.5 * fabs(x));
   return half * tlm_i0_scaled(x) * half;
@@ -235,8 +235,8 @@ TLM_LONG_FN double tlm_i1(double x) {
 
 #define TLM_GAMMA_LARGE 1e6
 
-/* x^a exp(-x) / Gamma(a + 1): of large a by Stirling's series, since the three
-** factors overflow and their logarithms cancel. */
+/* Returns x^a exp(-x) / Gamma(a + 1). Large a use Stirling's series, since the three factors
+** overflow and their logarithms cancel. */
 TLM_LONG_FN double tlm_gamma_factor(double a, double x) {
   if (a < 10) return exp(a * log(x) - x - lgamma(a + 1));
   double mu = (x - a) / a;
@@ -246,7 +246,7 @@ TLM_LONG_FN double tlm_gamma_factor(double a, double x) {
   return exp(a * (ratio - mu) - stirling) / sqrt(2 * TLM_PI * a);
 }
 
-/* Q, or P if `lower`. */
+/* Returns Q, or P if `lower`. */
 TLM_LONG_FN double tlm_gamma_temme(double a, double x, bool lower) {
   double mu = (x - a) / a;
   double eta = copysign(sqrt(2 * fmax(mu - log1p(mu), 0.0)), mu);
@@ -290,8 +290,8 @@ TLM_LONG_FN double tlm_gamma_share(double a, double x, bool lower) {
 
 /* ---- the normal distribution ---------------------------------------------------- */
 
-/* exp(x^2) erfc(x): far from 0 by the asymptotic series, before both factors leave
-** their range. Below -26.7, 2 exp(x^2) is past the largest double. */
+/* Returns exp(x^2) erfc(x). Far from 0 it uses the asymptotic series, before either factor
+** overflows or underflows. Below -26.7, 2 exp(x^2) exceeds the largest double. */
 TLM_LONG_FN double tlm_erfcx(double x) {
   if (x < -27) return INFINITY;
   double square = x * x;
@@ -306,14 +306,14 @@ TLM_LONG_FN double tlm_erfcx(double x) {
   return sum * (0.5 * TLM_2_SQRTPI) / x;
 }
 
-/* log of the share below x. */
+/* Returns the log of the cumulative distribution function at x. */
 TLM_LONG_FN double tlm_log_ndtr(double x) {
   double t = x * TLM_SQRT1_2;
   return x < -1 ? log(0.5 * tlm_erfcx(-t)) - t * t : log1p(-0.5 * erfc(t));
 }
 
-/* The x below which there is the share p: as tlm_erfinv, from the nearer end, whose
-** distance is exact. */
+/* Returns the quantile of probability p: like tlm_erfinv, from the nearer end, whose distance
+** is exact. */
 TLM_LONG_FN double tlm_ndtri(double p) {
   double m = p < 0.5 ? p : 1 - p;
   double l = log(4 * m * (1 - m));
@@ -328,7 +328,7 @@ TLM_LONG_FN double tlm_ndtri(double p) {
   return p < 0.5 ? -x : x;
 }
 
-/* Hurwitz's zeta function of any s > 1; terms below 0 need a whole s. */
+/* Hurwitz's zeta function for any s > 1; terms below 0 require a whole s. */
 TLM_LONG_FN double tlm_hurwitz(double s, double q) {
   if (isnan(s) || isnan(q) || s < 1) return (double)NAN;
   if (s == 1) return (double)INFINITY;

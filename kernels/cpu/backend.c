@@ -1,6 +1,6 @@
 /*
-** backend.c - the CPU's table of kernels, and the choice of the instruction
-** set: the widest of those built that this processor has.
+** backend.c - the CPU's table of kernels, and the choice of the instruction set: the widest one
+** that was built and that this processor supports.
 */
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -12,10 +12,10 @@
 
 /* ---- instruction sets ------------------------------------------------------------ */
 
-/* Whether this processor has an instruction set. A new set needs its condition here and its
-** flags in the Makefile, which writes isas.h: the sets that are linked, the best one first,
-** as TLK_ISAS(X): X(v4) X(v3) X(v2). f16c, lzcnt and movbe have no name that all compilers
-** know; every processor with avx2 and bmi2 has them. */
+/* Whether this processor supports an instruction set. A new set needs its condition here and
+** its flags in the Makefile, which writes isas.h: TLK_ISAS(X) lists the sets that are linked,
+** best first, as X(v4) X(v3) X(v2). f16c, lzcnt and movbe have no name that all compilers know;
+** every processor with avx2 and bmi2 has them. */
 #define TLK_HAS_base true
 #define TLK_HAS_native true
 #define TLK_HAS_v2 true
@@ -48,7 +48,8 @@ enum { NSETS = sizeof sets / sizeof sets[0] };
 
 static _Atomic(const tlk_Isa *) chosen;
 
-/* The one that TLUA_ISA names, if it is built and the processor has it, or the best. */
+/* Returns the set that TLUA_ISA names if it is built and supported, otherwise the best
+** supported set. */
 static const tlk_Isa *choose(void) {
 #ifdef __x86_64__
   __builtin_cpu_init();
@@ -57,7 +58,8 @@ static const tlk_Isa *choose(void) {
   for (int i = 0; wish != NULL && i < NSETS; i++)
     if (strcmp(sets[i].isa->name, wish) == 0 && sets[i].usable()) return sets[i].isa;
   int i = 0;
-  while (i < NSETS - 1 && !sets[i].usable()) i++; /* the build's least set is its minimum */
+  /* the last set is the build's minimum, so it is not checked */
+  while (i < NSETS - 1 && !sets[i].usable()) i++;
   return sets[i].isa;
 }
 

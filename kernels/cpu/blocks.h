@@ -1,8 +1,7 @@
 /*
-** blocks.h - walks an elementwise loop in two-dimensional blocks: `cols`
-** elements along dimension 0 by `rows` along dimension 1, smaller at the
-** edges. Blocks are numbered, dimension 0 fastest, so that threads can share
-** them; their sizes depend on the loop alone.
+** blocks.h - visits an elementwise loop in two-dimensional blocks: `cols` elements along
+** dimension 0 by `rows` along dimension 1, smaller at the edges. Blocks are numbered, dimension
+** 0 fastest, so that threads can share them; their sizes depend on the loop alone.
 */
 #ifndef TLK_BLOCKS_H
 #define TLK_BLOCKS_H
@@ -30,7 +29,7 @@ static inline int64_t tlk_stride(const tli_IterArg *arg, int dim, int ndim) {
   return dim < ndim ? arg->strides[dim] : 0;
 }
 
-/* Blocks of at most cols x rows. numel must not be 0. */
+/* Divides a loop into blocks of at most cols x rows. numel must not be 0. */
 static inline tlk_Blocks tlk_blocks(const tli_Iter *it, int64_t cols, int64_t rows) {
   tlk_Blocks b = {.it = it, .count = 1};
   for (int d = 0; d < 2; d++) b.sizes[d] = d < it->ndim ? it->sizes[d] : 1;
@@ -65,8 +64,8 @@ static inline tlk_Block tlk_block_at(const tlk_Blocks *b, int64_t index) {
   return block;
 }
 
-/* Whether some operand runs through memory along dimension 1 rather than 0:
-** such a loop is walked in squarish blocks, to use whole cache lines. */
+/* Whether some operand is contiguous along dimension 1 instead of 0. Such a loop uses roughly
+** square blocks, so that whole cache lines are used. */
 static inline bool tlk_transposed(const tli_Iter *it) {
   if (it->ndim < 2 || it->sizes[0] < 8 || it->sizes[1] < 8) return false;
   for (int k = 0; k < it->nargs; k++) {

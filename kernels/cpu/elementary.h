@@ -1,11 +1,11 @@
 /*
-** elementary.h - the elementary functions that math.h is written with, for C:
-** type-generic names (exp, log, sqrt ...) over float and double.
+** elementary.h - the elementary functions that math.h uses, for C: type-generic names (exp,
+** log, sqrt ...) over float and double.
 **
-** Where the C library has vector forms of the double functions (glibc from 2.35
-** on, x86-64) their declarations say so, and the compiler calls those in loops;
-** elsewhere loops call the scalar ones. Those of float are our own (elementary_f32.h),
-** or the double function rounded, which is right to half a unit.
+** If the C library has vector forms of the double functions (glibc from 2.35 on, x86-64), their
+** declarations say so, and the compiler calls them in loops; otherwise loops call the scalar
+** functions. The float functions are our own (elementary_f32.h), or the double function
+** rounded, whose error is at most half a unit.
 */
 #ifndef TLK_ELEMENTARY_H
 #define TLK_ELEMENTARY_H
@@ -42,7 +42,7 @@ TLK_VECTOR1(X)
 #define X(name) TLK_SIMD double name(double, double);
 TLK_VECTOR2(X)
 #undef X
-/* Of the float ones these two keep within 1.4 units. */
+/* Of libmvec's float functions, only these two stay within 1.4 units. */
 TLK_SIMD float exp2f(float);
 TLK_SIMD float tanhf(float);
 
@@ -80,7 +80,7 @@ static inline float tlk_hypotf(float x, float y) {
   return fabsf(x) == INFINITY || fabsf(y) == INFINITY ? INFINITY : root;
 }
 
-/* lgamma writes the global signgam. These forms do not, which Windows lacks. */
+/* lgamma writes the global signgam; these forms do not, but Windows lacks them. */
 #ifdef _WIN32
 static inline double tlk_lgamma(double x) { return lgamma(x); }
 static inline float tlk_lgammaf(float x) { return lgammaf(x); }
@@ -98,7 +98,7 @@ static inline float tlk_lgammaf(float x) {
 #define TLK_GENERIC1(name, x) _Generic((x), float : name##f, double : name)(x)
 #define TLK_GENERIC2(name, x, y) _Generic((x), float : name##f, double : name)(x, y)
 
-/* The same with our own function for float. */
+/* Macros that use our own function for float. */
 #define TLK_OWN1(name, x) _Generic((x), float : tlk_##name##f, double : name)(x)
 #define TLK_OWN2(name, x, y) _Generic((x), float : tlk_##name##f, double : name)(x, y)
 

@@ -1,9 +1,8 @@
 /*
-** elementary_f32.h - elementary functions of float, written so that compilers
-** vectorise loops around them: no branches, no tables. libmvec's float32
-** functions are off by up to 4 units in the last place; these, checked on every
-** float, stay below 1.5. Each one reduces its argument to a short interval and
-** takes a minimax polynomial there.
+** elementary_f32.h - elementary functions of float, written so that compilers vectorise loops
+** around them: no branches, no tables. libmvec's float32 functions have errors of up to 4 units
+** in the last place; these, checked on every float, stay below 1.5. Each one reduces its
+** argument to a short interval and evaluates a minimax polynomial there.
 */
 #ifndef TLK_ELEMENTARY_F32_H
 #define TLK_ELEMENTARY_F32_H
@@ -13,7 +12,7 @@
 #include <stdint.h>
 #include <string.h>
 
-/* Random numbers are made with them on GPUs too. */
+/* GPUs also use them for random numbers. */
 #ifdef __CUDACC__
 #define TLK_F32_FN static __device__ inline
 #else
@@ -31,7 +30,7 @@ TLK_F32_FN float tlk_from_bits(uint32_t u) {
   return x;
 }
 
-/* ln 2 in two parts, of which the first times a small integer is exact. */
+/* ln 2 in two parts; the product of the first part with a small integer is exact. */
 #define TLK_LN2_HIGH 0.693359375f
 #define TLK_LN2_LOW -2.12194440e-4f
 
@@ -55,7 +54,7 @@ TLK_F32_FN tlk_Power tlk_exp_parts(float x) {
   return tlk_exp_parts_fast(x < -104 ? -104 : x > 89 ? 89 : x);
 }
 
-/* y 2^n, in two steps since 2^n may be out of range by itself. */
+/* Returns y 2^n, in two steps because 2^n alone may overflow. */
 TLK_F32_FN float tlk_scale(float y, int32_t n) {
   int32_t half = n >> 1;
   return y * tlk_from_bits((uint32_t)(half + 127) << 23) *
@@ -71,7 +70,7 @@ TLK_F32_FN float tlk_expf(float x) {
 #define TLK_EXP_LIMIT 87.0f
 TLK_F32_FN float tlk_expf_fast(float x) {
   tlk_Power p = tlk_exp_parts_fast(x);
-  /* what n was taken from; the shift drops the difference, so none need be taken */
+  /* undoes the bias of n; the shift discards the difference, so no subtraction is needed */
   uint32_t n = (uint32_t)p.n + 0x4b400000u;
   return tlk_from_bits(tlk_bits(1 + p.r * (1 + p.r * p.q)) + (n << 23));
 }
@@ -117,14 +116,14 @@ TLK_F32_FN float tlk_log_series(float f) {
 /* log(1 + f) - f */
 TLK_F32_FN float tlk_log_rest(float f) { return f * (f * f) * tlk_log_series(f) - 0.5f * (f * f); }
 
-/* What a logarithm gives at the edges, y elsewhere. */
+/* Returns the logarithm's special values for zero, negative, infinite and NaN x, otherwise y. */
 TLK_F32_FN float tlk_log_edges(float x, float y) {
   float inside = x < INFINITY ? y : INFINITY;
   return x > 0 ? inside : x == 0 ? -INFINITY : NAN;
 }
 
-/* Each sum has one product, so that a compiler can fuse them in one way only and
-** both functions below give the same bits. */
+/* Each sum has one product, so that a compiler can contract them in only one way and both
+** functions below give the same bits. */
 TLK_F32_FN float tlk_log_join(tlk_Split s) {
   float square = s.f * s.f;
   float y = square * (s.f * tlk_log_series(s.f) - 0.5f) + (s.e * TLK_LN2_LOW + s.f);
@@ -132,12 +131,12 @@ TLK_F32_FN float tlk_log_join(tlk_Split s) {
 }
 TLK_F32_FN float tlk_logf(float x) { return tlk_log_edges(x, tlk_log_join(tlk_split(x))); }
 
-/* For normal numbers: those with these bits or more, and fewer than infinity's. */
+/* Normal numbers have these bits or more, and less than infinity's. */
 #define TLK_BITS_NORMAL 0x00800000u
 #define TLK_BITS_INFINITY 0x7f800000u
 TLK_F32_FN float tlk_logf_fast(float x) { return tlk_log_join(tlk_split_fast(x)); }
 
-/* log2(e) is 1 + 0.4427: the products with 1 are exact. */
+/* log2(e) is 1 + 0.4427; products with 1 are exact. */
 TLK_F32_FN float tlk_log2f(float x) {
   tlk_Split s = tlk_split(x);
   float rest = tlk_log_rest(s.f);
@@ -152,7 +151,7 @@ TLK_F32_FN float tlk_log10f(float x) {
   return tlk_log_edges(x, low + s.f * 0.43359375f + s.e * 0.30078125f);
 }
 
-/* The rounding error of 1 + x enters to first order. */
+/* Corrects the rounding error of 1 + x to first order. */
 TLK_F32_FN float tlk_log1pf(float x) {
   float u = 1 + x;
   tlk_Split s = tlk_split(u);
@@ -165,9 +164,8 @@ TLK_F32_FN float tlk_log1pf(float x) {
   return u > 0 ? (x == 0 ? x : y) : u == 0 ? -INFINITY : NAN;
 }
 
-/* x = n pi/2 + r with |r| <= pi/4, in double: pi/2 in three parts, of which the
-** first two have 26 bits, so that their products with n are exact for every
-** |x| < 2^27. */
+/* x = n pi/2 + r with |r| <= pi/4, in double. pi/2 is split into three parts; the first two
+** have 26 bits, so their products with n are exact for |x| < 2^27. */
 typedef struct tlk_Quarter {
   double r;
   uint32_t n;
@@ -217,7 +215,7 @@ TLK_F32_FN float tlk_tanf_fast(float x) {
   return x == 0 ? x : v;
 }
 
-/* asin(s) for 0 <= s <= 1/2, in double so that more can be done with it. */
+/* asin(s) for 0 <= s <= 1/2, in double so that callers can compute further. */
 TLK_F32_FN double tlk_asin_half(float s, float z) {
   float q =
       0.166666598f +
@@ -226,7 +224,7 @@ TLK_F32_FN double tlk_asin_half(float s, float z) {
   return (double)s + (double)(s * (z * q));
 }
 
-/* Above 1/2 the argument becomes sqrt((1 - |x|) / 2), the angle its complement. */
+/* Above 1/2, the argument is replaced by sqrt((1 - |x|) / 2), and the angle by its complement. */
 TLK_F32_FN float tlk_asinf(float x) {
   float m = fabsf(x);
   float z = m > 0.5f ? (1 - m) * 0.5f : m * m;
@@ -242,7 +240,7 @@ TLK_F32_FN float tlk_acosf(float x) {
   return (float)(m > 0.5f ? far : near);
 }
 
-/* Above 1 by the reciprocal. */
+/* Above 1, the argument is replaced by its reciprocal. */
 TLK_F32_FN float tlk_atanf(float x) {
   float m = fabsf(x);
   float t = m > 1 ? 1 / m : m;
@@ -271,7 +269,7 @@ TLK_F32_FN float tlk_erff_fast(float x) {
   return x + x * p;
 }
 
-/* erf(x) = x + x P(x^2) near 0, else 1 - exp(x Q(x)), which is 1 from 3.95 on. */
+/* Near 0 it is x + x P(x^2), otherwise 1 - exp(x Q(x)), which is 1 from 3.95 on. */
 TLK_F32_FN float tlk_erff(float x) {
   float m = fabsf(x);
   float t = m > 3.95f ? 3.95f : m;
@@ -283,9 +281,9 @@ TLK_F32_FN float tlk_erff(float x) {
   return m < 0.9f ? tlk_erff_fast(x) : far;
 }
 
-/* The normal distribution's function, 0 for NaN. For negative x it is 2^(x P(x) - 1),
-** good to 4 units in the last place at -1, 10 at -3 and 50 at -6.5, where it is below
-** 1e-10; from there on 0. */
+/* The cumulative distribution function of the normal distribution; 0 for NaN. For negative x it
+** is 2^(x P(x) - 1), with an error of 4 units in the last place at -1, 10 at -3 and 50 at -6.5,
+** where the result is below 1e-10; below that it is 0. */
 TLK_F32_FN float tlk_normcdff(float x) {
   float t = fabsf(x);
   float p =
@@ -310,8 +308,8 @@ TLK_F32_FN float tlk_normcdff(float x) {
   return x > 0 ? 1 - y : y;
 }
 
-/* |x|^y = 2^(y log2 |x|) in double, where there is room for both to be off by
-** 1e-10: log2 by atanh's series in (m - 1) / (m + 1), 2^f by Taylor's. */
+/* |x|^y = 2^(y log2 |x|) in double, whose precision allows errors of 1e-10 in both factors:
+** log2 by atanh's series in (m - 1) / (m + 1), 2^f by Taylor's. */
 TLK_F32_FN float tlk_powf(float x, float y) {
   double magnitude = (double)fabsf(x);
   uint64_t bits;
@@ -320,7 +318,7 @@ TLK_F32_FN float tlk_powf(float x, float y) {
   uint64_t mantissa = (shifted & 0x000fffffffffffffu) + 0x3fe6a09e667f3bcdu;
   double m;
   memcpy(&m, &mantissa, sizeof m);
-  /* The exponent, signed, as a double, without a conversion from int64. */
+  /* Converts the signed exponent to a double without a conversion from int64. */
   uint64_t biased = ((shifted >> 52 ^ 0x800u) & 0xfffu) | 0x4330000000000000u;
   double e;
   memcpy(&e, &biased, sizeof e);
@@ -351,7 +349,7 @@ TLK_F32_FN float tlk_powf(float x, float y) {
   double factor;
   memcpy(&factor, &scale, sizeof factor);
   float r = (float)(power * factor);
-  /* Signs and edges. */
+  /* Handles signs and special values. */
   float half = 0.5f * y;
   float size = fabsf(y);
   bool whole = rintf(y) == y;

@@ -1,7 +1,7 @@
 /*
-** loops.h - instantiates, for one compute type, a loop around each scalar
-** definition of math.h that the generated list names, and the table of them.
-** Included by isa/pointwise_<type>.c; it holds macros only.
+** loops.h - for one compute type, instantiates a loop around each scalar definition of math.h
+** that the generated list names, and defines the table of these loops. isa/pointwise_<type>.c
+** includes it; it holds macros only.
 */
 #ifndef TLK_LOOPS_H
 #define TLK_LOOPS_H
@@ -10,7 +10,7 @@
 #include "kernels/cpu/pointwise/fast_path.h"
 #include "kernels/math.h"
 
-/* Which lists of types (third column of the list) a compute type belongs to. */
+/* The type lists (third column of the generated list) that a compute type belongs to. */
 #define TLK_IN_f32_NUMBER(...) __VA_ARGS__
 #define TLK_IN_f32_FLOATING(...) __VA_ARGS__
 #define TLK_IN_f32_INTEGER(...)
@@ -35,7 +35,7 @@ static inline int64_t tlk_param_i64(tl_Scalar s) {
 }
 static inline int32_t tlk_param_i32(tl_Scalar s) { return (int32_t)tlk_param_i64(s); }
 
-/* What every loop begins with: p, the parameters in the loop's type. */
+/* The beginning of every loop: p holds the parameters in the loop's type. */
 #define TLK_PARAMS_(name, s, type)                                   \
   enum { nparams = tlm_##name##_##s##_params };                      \
   type p[nparams + 1];                                               \
@@ -56,13 +56,13 @@ static inline int32_t tlk_param_i32(tl_Scalar s) { return (int32_t)tlk_param_i64
 #if defined(__clang__)
 #define TLK_VECTOR TLK_IVDEP
 #else
-#define TLK_VECTOR _Pragma("GCC unroll 1") _Pragma("GCC ivdep") /* not sixteen lines of scalars */
+/* stops gcc from unrolling a loop into sixteen scalar lines */
+#define TLK_VECTOR _Pragma("GCC unroll 1") _Pragma("GCC ivdep")
 #endif
 
-/* Kernels of several inputs have two loops: `loop` for arrays, `fixed` where all
-** inputs but the first are one element each. That one reads them from an array of
-** TLK_LANES, or compilers would take apart what does not change in a body, and give
-** up making vectors of the rest. */
+/* Kernels of several inputs have two loops: `loop` for arrays, `fixed` if all inputs but the
+** first are one element each. `fixed` reads these from arrays of TLK_LANES equal elements;
+** otherwise compilers hoist invariant parts of the body and then fail to vectorise the rest. */
 #define TLK_PLAIN2_(name, s, type, result)                                                \
   static bool loop_##name##_##s(int64_t n, void *const *args, const tl_Scalar *params) {  \
     TLK_PARAMS_(name, s, type)                                                            \
@@ -122,8 +122,8 @@ static inline int32_t tlk_param_i32(tl_Scalar s) { return (int32_t)tlk_param_i64
     return true;                                                                            \
   }
 
-/* To be used as X of TLK_POINTWISES, by a macro that names the type. The loop is
-** the plain one, or that which TLK_FAST_<name>_<s> of fast_path.h names. */
+/* The entry of one kernel, used as X of TLK_POINTWISES by a macro that names the type. The loop
+** is the plain one unless fast_path.h defines TLK_FAST_<name>_<s>. */
 #define TLK_SECOND2_(a, b, ...) b
 #define TLK_SECOND_(...) TLK_SECOND2_(__VA_ARGS__)
 #define TLK_LOOP(s, type, name, inputs, types, result)                             \

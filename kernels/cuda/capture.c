@@ -8,18 +8,18 @@
 #include "kernels/cuda/fusion/fusion.h"
 #include "kernels/cuda/plugin.h"
 
-/* A capture that is open. */
+/* An open capture. */
 typedef struct Capture {
   struct Capture *next;
-  unsigned long long id; /* the driver's */
+  unsigned long long id; /* the driver's id */
   uint64_t pool;
-  tl_Stream *stream; /* that began it */
+  tl_Stream *stream; /* the stream that began it */
 } Capture;
 
 struct tl_Graph {
   int device;
   uint64_t pool;
-  uint64_t launched; /* streams, as bits */
+  uint64_t launched; /* bit mask of the streams it was launched on */
   cudaGraphExec_t exec;
 };
 
@@ -27,7 +27,8 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static Capture *captures; /* owned */
 static atomic_int open_captures;
 
-/* The pool of the capture of that id; 0 if it is not open, or not ours. */
+/* Returns the pool of the capture with that id, or 0 if it is not open or was begun by other
+** code. */
 static uint64_t pool_of(unsigned long long id) {
   uint64_t pool = 0;
   pthread_mutex_lock(&lock);
@@ -39,7 +40,7 @@ static uint64_t pool_of(unsigned long long id) {
 
 bool cuda_capture_is_open(uint64_t number) { return pool_of(number) != 0; }
 
-/* The driver's id of the capture that a stream takes part in, 0 if none. */
+/* Returns the driver's id of the capture that a stream takes part in, or 0. */
 static unsigned long long id_of(const tl_Stream *stream) {
   enum cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
   unsigned long long id = 0;
@@ -77,7 +78,7 @@ static enum cudaStreamCaptureMode mode_of(tl_CaptureMode mode) {
                                            : cudaStreamCaptureModeRelaxed;
 }
 
-/* False where the driver does not tell the id, by which all else is found. */
+/* Registers a capture. Fails if the driver does not report the id by which captures are found. */
 static bool add(Capture *c, tl_Stream *stream, uint64_t pool) {
   *c = (Capture){.id = id_of(stream), .pool = pool, .stream = stream};
   if (c->id == 0)
@@ -100,7 +101,7 @@ static bool begin(Capture *c, tl_Stream *stream, uint64_t pool, tl_CaptureMode m
   return false;
 }
 
-/* Takes the capture that the stream began out of the list; NULL if there is none. */
+/* Removes the capture that the stream began from the list; returns NULL if there is none. */
 static Capture *take(const tl_Stream *stream) {
   pthread_mutex_lock(&lock);
   Capture **at = &captures;
@@ -130,7 +131,7 @@ static bool instantiate(tl_Graph *graph, cudaGraph_t recorded) {
   return true;
 }
 
-/* The capture's hold on its pool becomes the graph's. */
+/* The capture's reference to its pool passes to the graph. */
 tl_Graph *cuda_capture_end(tl_Stream *stream) {
   cudaGraph_t recorded = NULL;
   if (!cuda_enter(stream->device)) return NULL;
@@ -160,7 +161,7 @@ bool cuda_graph_launch(tl_Graph *graph, tl_Stream *stream) {
   return true;
 }
 
-/* A launch on its way ends all the same: the driver keeps what it needs. */
+/* A launch in flight still completes: the driver keeps the resources it needs. */
 void cuda_graph_free(tl_Graph *graph) {
   if (cuda_enter(graph->device)) cudaGraphExecDestroy(graph->exec);
   cuda_memory_let_go(graph->device, graph->pool, graph->launched);

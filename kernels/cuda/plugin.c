@@ -13,20 +13,20 @@
 
 typedef struct Device {
   pthread_mutex_t lock;
-  atomic_bool open; /* streams and error word are made on first use */
+  atomic_bool open; /* streams and the fault word are created on first use */
   cuda_Word word;
-  cudaStream_t aside; /* what the word is cleared on */
+  cudaStream_t aside; /* the stream on which the fault word is cleared */
   int multiprocessors, shared_bytes;
   _Atomic int64_t waits;
   atomic_bool failed;
-  char why[1500]; /* guarded; of cuda_note_failure */
+  char why[1500]; /* guarded; set by cuda_note_failure */
 } Device;
 
 const tl_Host *cuda_host;
 
 static int ndevices;
 static Device devices[CUDA_MAX_DEVICES];
-static atomic_bool forked; /* this process is not the one that opened the devices */
+static atomic_bool forked; /* true in a forked child of the process that opened the devices */
 static _Thread_local int current = -1;
 
 /* ---- errors ---------------------------------------------------------------------- */
@@ -40,8 +40,8 @@ bool cuda_fail(tl_ErrorKind kind, const char *format, ...) {
   return cuda_host->fail(kind, "cuda: %s", text);
 }
 
-/* After some errors every call of the process fails: faults of the hardware (214), and of
-** kernels (700 to 719, but for those about peers and registered memory). */
+/* Whether every later call of the process fails after this error: hardware faults (214) and
+** kernel failures (700 to 719, except those about peers and registered memory). */
 static bool is_final(cudaError_t error) {
   int number = (int)error;
   return number == 214 || number == 700 || number == 702 || number == 710 ||
@@ -54,7 +54,7 @@ static int attribute(int device, enum cudaDeviceAttr which) {
   return value;
 }
 
-/* This build has no code for the device. */
+/* Reports that this build has no code for the device. */
 static bool no_image(int device) {
   int major = attribute(device, cudaDevAttrComputeCapabilityMajor);
   int minor = attribute(device, cudaDevAttrComputeCapabilityMinor);
@@ -66,7 +66,7 @@ static bool no_image(int device) {
 
 bool cuda_ok(cudaError_t error, const char *call) {
   if (error == cudaSuccess) return true;
-  cudaGetLastError(); /* what the runtime remembers of it would be reported again */
+  cudaGetLastError(); /* clears the runtime's error, which would be reported again */
   tl_ErrorKind kind = error == cudaErrorMemoryAllocation ? TL_EMEM : TL_EDEVICE;
   size_t name = strcspn(call, "(");
   if (error == cudaErrorNoKernelImageForDevice && current >= 0) return no_image(current);
@@ -77,8 +77,8 @@ bool cuda_ok(cudaError_t error, const char *call) {
 
 /* ---- devices ----------------------------------------------------------------------- */
 
-/* Before anything else is launched. On a stream of its own: no stream of ours waits for the
-** driver's, and others may be captured. */
+/* Clears the fault word before any launch. It uses a stream of its own, because the plugin's
+** streams do not synchronise with the default stream and may be captured. */
 static bool clear_word(const Device *d) {
   CUDA_TRY(cudaMemsetAsync(d->word.taken, 0, sizeof(int), d->aside));
   CUDA_TRY(cudaStreamSynchronize(d->aside));
@@ -95,8 +95,8 @@ static bool open_word(Device *d) {
   return clear_word(d);
 }
 
-/* What a block may have at the most, less static arrays; more than so much leaves a
-** multiprocessor with a single one. */
+/* Returns the largest dynamic shared memory of a block: the device's limit minus static arrays.
+** More than 200 KB would leave room for a single block on each multiprocessor. */
 static int shared_most(int most) {
   const int enough = 200 * 1024, arrays = 4 * 1024;
   return most - arrays < enough ? most - arrays : enough;
@@ -110,7 +110,7 @@ static bool open_device(Device *d, int device) {
   return open_word(d) && cuda_streams_open(device) && cuda_memory_open(device);
 }
 
-/* What every first use of a device has to make, once for the process. */
+/* Creates the per-device objects that are needed on first use, once for the process. */
 static bool open_once(int device) {
   Device *d = &devices[device];
   pthread_mutex_lock(&d->lock);
@@ -184,7 +184,7 @@ bool cuda_report(int device) {
   return fault.kind == TLK_NO_FAULT || cuda_host->fault_fail(&fault);
 }
 
-/* ---- the table --------------------------------------------------------------------- */
+/* ---- the function tables ---------------------------------------------------------------- */
 
 static void write_uuid(const struct cudaDeviceProp *p, char *out) {
   for (int i = 0; i < 16; i++) {
@@ -283,15 +283,15 @@ static const tl_DeviceApi api = {
     .graph_free = cuda_graph_free,
     .rnn_reserve = cuda_dnn_rnn_reserve,
     .waits = waits,
-#ifndef TLK_EMULATED /* there is nothing to record */
+#ifndef TLK_EMULATED /* the emulation has no activities to record */
     .activities = cuda_activities,
 #endif
     .comms = cuda_comms,
     .lapack = cuda_lapack,
 };
 
-#ifndef TLK_EMULATED /* there spec/cuda answers */
-/* A kernel that this build lacks. */
+#ifndef TLK_EMULATED /* the emulation in spec/cuda defines these */
+/* Defines weak fallbacks for kernels that this build lacks. */
 #define X(name, operands)                                                       \
   __attribute__((weak)) bool tlk_##name(const struct tlk_##name *call) {        \
     (void)call;                                                                 \
@@ -301,7 +301,8 @@ TLK_KERNELS(X)
 #undef X
 #endif
 
-/* The table's functions put first on the stream what waits to become one kernel. */
+/* Each function of the table first launches the chain of elementwise calls that is pending on
+** the stream. */
 #define X(name, operands)                                                         \
   __attribute__((unused)) static bool put_##name(const struct tlk_##name *call) { \
     return fusion_settle(call->cx->stream) && tlk_##name(call);                   \
@@ -309,7 +310,7 @@ TLK_KERNELS(X)
 TLK_KERNELS(X)
 #undef X
 
-/* What may wait itself. */
+/* Elementwise calls that may join a pending chain. */
 #define TAKE(name, kind)                                                   \
   static bool take_##name(const struct tlk_##name *call) {                 \
     bool taken;                                                            \
@@ -321,7 +322,7 @@ TAKE(copy, FUSION_COPY)
 TAKE(fill, FUSION_FILL)
 TAKE(dropout, FUSION_DROPOUT)
 
-/* The gradient of a bias is summed after it. */
+/* Sums the bias's gradient after the activation's gradient, which may have joined a chain. */
 static bool take_activation_backward(const struct tlk_activation_backward *call) {
   bool taken;
   if (!fusion_take_activation(call, &taken)) return false;
@@ -345,13 +346,13 @@ static const tl_Backend backend = {
     .conv_channels_last = true,
 };
 
-/* ---- the entry ----------------------------------------------------------------------- */
+/* ---- the entry point ------------------------------------------------------------------ */
 
 static const tl_Plugin plugin = {.hash = TL_PLUGIN_HASH, .backend = &backend};
 
 static void in_child(void) { atomic_store(&forked, true); }
 
-/* Why there is no device, and what helps. */
+/* Says why there is no device and how to solve that. */
 static bool no_device(cudaError_t error) {
   switch (error) {
   case cudaErrorInsufficientDriver:
@@ -369,7 +370,7 @@ static bool no_device(cudaError_t error) {
 const tl_Plugin *tlua_plugin_open(const tl_Host *host) {
   int count = 0;
   cuda_host = host;
-  if (host->hash != plugin.hash) return &plugin; /* the host says so */
+  if (host->hash != plugin.hash) return &plugin; /* the host reports the mismatch */
   cudaError_t error = cudaGetDeviceCount(&count);
   if (error != cudaSuccess || count == 0) {
     no_device(error);

@@ -1,9 +1,9 @@
 /*
-** meta.c - the meta device: tensors with a shape, a dtype and strides, and no memory. Operators
-** check, promote and allocate on it as on any other device; its kernels compute nothing, and
-** what would read values on the host fails (core/device/transfer.c).
+** meta.c - the meta device: tensors with a shape, a dtype and strides, but without memory.
+** Operators check, promote and allocate on it as on any other device. Its kernels compute
+** nothing, and reading values on the host fails (core/transfer.c).
 **
-** Each kernel of core/kernel/kernel.h is listed here by TLK_KERNELS, so a new one needs no line.
+** TLK_KERNELS lists each kernel of core/kernel.h, so a new kernel needs no change here.
 */
 #include <stdint.h>
 #include <stdio.h>
@@ -82,7 +82,7 @@ static bool trsm(const tlk_Context *cx, tl_DType dtype, bool left, bool upper, b
 static const tlk_Lapack lapack = {potrf, getrf, getrs, geqrf, orgqr, gesdd,
                                   syevd, gelsd, sytrf, sytrs, trsm};
 
-/* ---- the device: one, with one stream that is always idle -------------------------- */
+/* ---- one device, with one stream that is always idle ------------------------------- */
 
 static int count(void) { return 1; }
 
@@ -96,8 +96,8 @@ static bool can_access_peer(int device, int peer) { return false; }
 
 static int64_t library_version(const char *name) { return 0; }
 
-/* Where no process has memory: pointers may be offset and compared, and an access by mistake
-** faults. */
+/* Returns an address where no process has memory: pointers may be offset and compared, and an
+** access by mistake faults. */
 static void *alloc(const tlk_Context *cx, int64_t bytes) {
   return (void *)(UINTPTR_MAX / 2 + 1); /* NOLINT */
 }
@@ -106,7 +106,7 @@ static void release(tl_Device device, void *data, int64_t bytes) {}
 
 static bool record_stream(tl_Device device, void *data, tl_Stream *stream) { return true; }
 
-/* To this device: core/device/transfer.c asks for no other direction. */
+/* Copies nothing; core/transfer.c only transfers to this device. */
 static bool transfer(const struct tlk_transfer *call) { return true; }
 
 static bool memory_stats(tl_Device device, tl_MemoryStats *out) {

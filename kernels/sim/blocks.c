@@ -1,13 +1,13 @@
 /*
-** blocks.c - the simulated device's allocator, by the rules of PyTorch's for CUDA: sizes
-** are multiples of 512 bytes, up to 1 MiB they are packed into segments of 2 MiB, below
-** 10 MiB into segments of 20 MiB; segments are cut into blocks, free neighbours join.
+** blocks.c - the simulated device's allocator, which follows PyTorch's rules for CUDA. Sizes
+** are multiples of 512 bytes. Blocks up to 1 MiB share segments of 2 MiB, blocks below 10 MiB
+** share segments of 20 MiB. Segments are split into blocks, and free neighbours are merged.
 **
-** A block belongs to the stream it was asked for on. Freed, it is overwritten in that
-** stream's order and handed out again at once to the same stream; to others only as a
-** whole segment, after the device was waited for, when memory is short. A block that
-** other streams use as well is held until they have passed the point where it was
-** freed. Segments asked for in a capture are of its pool until that ends.
+** A block belongs to the stream it was allocated for. When it is freed, its bytes are
+** overwritten in that stream's order, and the same stream may reuse it immediately. Other
+** streams get it only as a whole segment, after a wait for the device, when memory is short. A
+** block that other streams use as well is held until they have passed the point where it was
+** freed. Segments allocated in a capture belong to its pool until the pool ends.
 */
 #include <stdlib.h>
 
@@ -15,10 +15,10 @@
 
 #define UNIT 512
 #define MIB ((int64_t)1 << 20)
-#define SMALL MIB /* up to this size */
+#define SMALL MIB /* blocks up to this size are small */
 #define LARGE (10 * MIB)
 
-/* Adds to a figure of the device for all blocks and for the large or the small ones. */
+/* Adds `amount` to a statistic of all blocks and to that of large or small ones. */
 #define COUNT(d, small, figure, amount)                                                \
   do {                                                                                 \
     int64_t amount_ = (amount);                                                        \
@@ -36,7 +36,7 @@ static bool within(const sim_Block *b, const sim_Block *neighbour) {
   return neighbour && neighbour->segment == b->segment;
 }
 
-/* A part of its segment only. */
+/* Whether the block is only a part of its segment. */
 static bool is_split(const sim_Block *b) { return within(b, b->before) || within(b, b->after); }
 
 static void note(const sim_Device *d, tl_MemoryAction action, const sim_Block *b) {
@@ -44,7 +44,7 @@ static void note(const sim_Device *d, tl_MemoryAction action, const sim_Block *b
                          b->segment->stream->id);
 }
 
-/* Joins a block with the one after it. */
+/* Merges a block with the next one. */
 static void swallow(sim_Block *b) {
   sim_Block *next = b->after;
   b->bytes += next->bytes;
@@ -53,13 +53,13 @@ static void swallow(sim_Block *b) {
   free(next);
 }
 
-/* A free part of a segment comes or goes, of so many bytes. */
+/* Counts a free part of a segment; a negative size removes one. */
 static void count_split(sim_Device *d, const sim_Block *b, int64_t bytes) {
   COUNT(d, b->segment->small, inactive_split, bytes > 0 ? 1 : -1);
   COUNT(d, b->segment->small, inactive_split_bytes, bytes);
 }
 
-/* Joins a free block, which counts as none so far, with its free neighbours. */
+/* Merges a free block, which is not counted yet, with its free neighbours. */
 static void join(sim_Device *d, sim_Block *b) {
   if (within(b, b->after) && available(b->after)) {
     count_split(d, b->after, -b->after->bytes);
@@ -73,7 +73,7 @@ static void join(sim_Device *d, sim_Block *b) {
   if (is_split(b)) count_split(d, b, b->bytes);
 }
 
-/* Cuts a block to size; what is left stays as it was. */
+/* Splits a block; the remainder keeps its state. */
 static bool cut(sim_Block *b, int64_t bytes) {
   sim_Block *rest = calloc(1, sizeof *rest);
   if (rest == NULL) return sim_host->fail(TL_EMEM, "sim: out of memory");
@@ -96,7 +96,7 @@ static int64_t segment_bytes(int64_t bytes) {
   return (bytes + 2 * MIB - 1) / (2 * MIB) * (2 * MIB);
 }
 
-/* The smallest free part of the arena that has room. */
+/* Returns the smallest sufficient gap of the arena. */
 static sim_Block *gap(const sim_Device *d, int64_t bytes) {
   sim_Block *found = NULL;
   for (sim_Block *b = d->root; b; b = b->after)
@@ -107,8 +107,8 @@ static sim_Block *gap(const sim_Device *d, int64_t bytes) {
 
 static int64_t most(const sim_Device *d) { return d->limit < d->total ? d->limit : d->total; }
 
-/* A new segment, one free block; NULL if there is no room, with a message if there is
-** not even memory for its description. */
+/* Returns a new segment as one free block. Returns NULL if there is no room, with a message
+** only if host memory for its description is exhausted. */
 static sim_Block *reserve(sim_Device *d, const sim_Segment *like) {
   bool room = d->stats.reserved_bytes[TL_POOL_ALL].current + like->bytes <= most(d);
   sim_Block *b = room ? gap(d, like->bytes) : NULL;
@@ -128,7 +128,7 @@ static sim_Block *reserve(sim_Device *d, const sim_Segment *like) {
   return b;
 }
 
-/* A block that is a whole segment goes back to the arena. */
+/* Returns a block that is a whole segment to the arena. */
 static void give_back(sim_Device *d, sim_Block *b) {
   note(d, TL_MEMORY_SEGMENT_FREE, b);
   d->stats.num_device_free++;
@@ -140,9 +140,9 @@ static void give_back(sim_Device *d, sim_Block *b) {
 
 /* ---- freeing ----------------------------------------------------------------------- */
 
-/* Puts the bytes out of use in the order of the block's stream; within a capture each
-** time it is replayed. What a graph may write again later is left alone. What fails
-** here, for lack of host memory, only leaves the bytes as they are. */
+/* Overwrites a freed block in the order of its stream; within a capture, at each replay. Memory
+** that a graph may write again later is left alone. A failure, for lack of host memory, only
+** leaves the bytes unchanged. */
 static void spoil(sim_Block *b) {
   tl_Stream *stream = b->segment->stream;
   sim_Command what = {.copy = {.dst = b->data, .bytes = b->bytes}};
@@ -154,7 +154,7 @@ static void spoil(sim_Block *b) {
   (void)put;
 }
 
-/* Nobody uses the block any more. */
+/* Marks the block as free once no stream uses it. */
 static void complete(sim_Device *d, sim_Block *b) {
   COUNT(d, b->segment->small, active, -1);
   COUNT(d, b->segment->small, active_bytes, -b->bytes);
@@ -163,7 +163,7 @@ static void complete(sim_Device *d, sim_Block *b) {
   join(d, b);
 }
 
-/* Has the streams that record_stream has named tell when they have passed by. */
+/* Records an event on each stream that record_stream has named. */
 static void ask_others(sim_Device *d, sim_Block *b) {
   b->deferred = false;
   for (int s = 0; s < SIM_STREAMS; s++) {
@@ -194,8 +194,8 @@ static void drop_events(sim_Block *b) {
   b->others = 0;
 }
 
-/* Lets go of blocks whose other users have passed by. Joining may free the block before
-** or after, so the walk goes on from the left end of what was joined. */
+/* Frees blocks whose other streams have passed their events. Merging may remove a neighbour, so
+** the loop continues at the left end of the merged block. */
 static void settle(sim_Device *d) {
   for (sim_Block *b = d->root; b; b = b->after) {
     if (b->used || b->deferred || b->others == 0 || !passed(b)) continue;
@@ -210,12 +210,12 @@ static void settle(sim_Device *d) {
   }
 }
 
-/* Waits for everything, unless a capture is open, and gives whole segments back. Those
-** of pools stay: graphs may be replayed. */
+/* Waits for everything, unless a capture is open, and returns whole free segments to the arena.
+** Segments of pools stay, because graphs may be replayed. */
 static bool collect(sim_Device *d) {
   bool ok = sim_locked_capturing(d) || sim_locked_finish_device(d);
   settle(d);
-  /* what this has had overwritten is not yet another's */
+  /* waits again: the overwriting above must finish before another stream gets the memory */
   if (!sim_locked_capturing(d)) ok = sim_locked_finish_device(d) && ok;
   for (sim_Block *b = d->root; b; b = b->after) {
     if (available(b) && !is_split(b) && b->segment->pool == 0) give_back(d, b);
@@ -268,7 +268,7 @@ bool sim_record_stream(tl_Device device, void *data, tl_Stream *stream) {
 
 /* ---- allocating -------------------------------------------------------------------- */
 
-/* The smallest free block of such a segment that is large enough. */
+/* Returns the smallest sufficient free block of a segment with these properties. */
 static sim_Block *find(const sim_Device *d, int64_t bytes, const sim_Segment *like) {
   sim_Block *found = NULL;
   for (sim_Block *b = d->root; b; b = b->after)
@@ -352,7 +352,8 @@ sim_Pool *sim_locked_pool(sim_Device *d, uint64_t number) {
   return pool;
 }
 
-/* Launches may be on their way, on streams that know nothing of the block. */
+/* When a pool ends, launches of its graphs may be in flight on streams that the block does not
+** list. */
 static void leave_pool(sim_Device *d, const sim_Pool *pool) {
   for (sim_Block *b = d->root; b; b = b->after) {
     if (b->segment == NULL || b->segment->pool != pool->number) continue;
@@ -380,7 +381,7 @@ void sim_locked_pool_drop(sim_Device *d, sim_Pool *pool) {
   if (!sim_locked_capturing(d)) sim_locked_undefer(d);
 }
 
-/* ---- figures ----------------------------------------------------------------------- */
+/* ---- statistics -------------------------------------------------------------------- */
 
 bool sim_memory_stats(tl_Device device, tl_MemoryStats *out) {
   sim_lock();

@@ -17,7 +17,7 @@ bool sim_locked_capturing(const sim_Device *device) {
   return false;
 }
 
-/* It is counted, so that the end knows what was not joined. */
+/* Counts each command, so that the end of the capture knows which work was not joined. */
 bool sim_locked_record(tl_Stream *stream, sim_Kind kind, const sim_Command *what, const void *call,
                        size_t size) {
   tl_Graph *graph = stream->recording;
@@ -36,7 +36,7 @@ bool sim_locked_record_event(tl_Event *event, tl_Stream *stream) {
   return true;
 }
 
-/* The capture that an event was recorded in; NULL with a message if it is over. */
+/* Returns the capture in which an event was recorded; NULL with a message if it has ended. */
 static tl_Graph *capture_of(const tl_Event *event) {
   sim_Device *d = sim_device(event->device.index);
   for (int s = 0; s < SIM_STREAMS && event->capture; s++) {
@@ -48,7 +48,7 @@ static tl_Graph *capture_of(const tl_Event *event) {
   return NULL;
 }
 
-/* Whether a stream may wait for an event of a capture, which it then takes part in. */
+/* Whether a stream may wait for an event of a capture; it then takes part in the capture. */
 static bool may_join(const tl_Stream *stream, const tl_Graph *graph) {
   if (stream->device != graph->device)
     return sim_host->fail(TL_EDEVICE,
@@ -78,7 +78,7 @@ bool sim_locked_record_wait(tl_Stream *stream, tl_Event *event) {
 
 /* ---- the table --------------------------------------------------------------------- */
 
-static uint64_t captures; /* so far */
+static uint64_t captures; /* number of captures so far */
 
 static tl_Graph *graph_new(tl_Stream *stream, uint64_t pool) {
   tl_Graph *graph = calloc(1, sizeof *graph);
@@ -104,7 +104,7 @@ static void graph_free(tl_Graph *graph) {
 }
 
 bool sim_capture_begin(tl_Stream *stream, uint64_t pool, tl_CaptureMode mode) {
-  (void)mode; /* there is nothing that is unsafe beside a capture */
+  (void)mode; /* nothing is unsafe during a capture on this device */
   sim_lock();
   bool ok = sim_locked_may_go("capture") && sim_locked_not_recording(stream, "capturing");
   tl_Graph *graph = ok ? graph_new(stream, pool) : NULL;
@@ -113,7 +113,7 @@ bool sim_capture_begin(tl_Stream *stream, uint64_t pool, tl_CaptureMode mode) {
   return graph != NULL;
 }
 
-/* All work must come before the end of the stream that the capture began on. */
+/* Whether all work of the capture comes before the end of the stream that began it. */
 static bool joined(const tl_Graph *graph) {
   const uint64_t *known = graph->done[graph->origin->id];
   for (int s = 0; s < SIM_STREAMS; s++)
@@ -157,7 +157,7 @@ uint64_t sim_capture(const tl_Stream *stream) {
 
 /* ---- launching --------------------------------------------------------------------- */
 
-/* One of the lanes that can go on, drawn by chance; -1 at the end. */
+/* Returns a random lane that can continue, or -1 at the end. */
 static int next_lane(sim_Command *const at[SIM_STREAMS], uint64_t launch) {
   int found = -1;
   uint64_t seen = 0;
@@ -169,7 +169,7 @@ static int next_lane(sim_Command *const at[SIM_STREAMS], uint64_t launch) {
   return found;
 }
 
-/* The work of all lanes in an order that respects the events. */
+/* Queues the work of all lanes in an order that respects the events. */
 static bool in_order(tl_Graph *graph, sim_Queue *out) {
   sim_Command *at[SIM_STREAMS];
   for (int s = 0; s < SIM_STREAMS; s++) at[s] = graph->lanes[s].first;

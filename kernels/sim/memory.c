@@ -1,7 +1,7 @@
 /*
-** memory.c - the simulated device's memory: address space that nobody can touch, but
-** for kernels under other addresses; and copies between it and the host. What becomes
-** of the address space is in blocks.c.
+** memory.c - the simulated device's memory, and copies between it and the host. The host is
+** given addresses that cannot be accessed; kernels access the same memory at other addresses.
+** blocks.c allocates from this address space.
 */
 #define _GNU_SOURCE
 #include <inttypes.h>
@@ -14,7 +14,7 @@
 
 /* ---- the arena --------------------------------------------------------------------- */
 
-/* Memory that can be mapped twice; -1 if there is none. */
+/* Returns a file whose memory can be mapped twice, or -1. */
 static int memory_file(int64_t bytes) {
   int file = memfd_create("tlua_sim", MFD_CLOEXEC);
   if (file < 0 || ftruncate(file, (off_t)bytes) == 0) return file;
@@ -22,8 +22,8 @@ static int memory_file(int64_t bytes) {
   return -1;
 }
 
-/* A second view of the file, a multiple of 4 GiB away from the first: so moving an
-** address changes its upper half alone (sim_reachable says why). NULL if there is no
+/* Maps a second view of the file at a multiple of 4 GiB from the first, so that translating an
+** address changes only its upper half (sim_reachable says why). Returns NULL if there is no
 ** room. */
 static void *second_view(const char *first, size_t bytes, int file) {
   int flags = MAP_SHARED | MAP_NORESERVE;
@@ -42,8 +42,8 @@ static void *second_view(const char *first, size_t bytes, int file) {
 #endif
 }
 
-/* Two views of the same bytes: the one whose addresses the host is given, which
-** nobody can touch, and the one in which kernels work. */
+/* Maps two views of the same bytes: one for the host's addresses, which cannot be accessed, and
+** one for kernels. */
 bool sim_memory_open(sim_Device *device, int64_t capacity) {
   capacity = (capacity + 65535) / 65536 * 65536;
   size_t bytes = (size_t)capacity;
@@ -66,9 +66,9 @@ bool sim_memory_open(sim_Device *device, int64_t capacity) {
   return true;
 }
 
-/* Words of calls are looked at without knowing what they are: one may be a small
-** number beside the rest of an old address. Such a number lies in the lower half,
-** which stays as it is. */
+/* Translates an address of the host's view. The words of calls are translated without knowing
+** their meaning: one may be a small number beside the rest of an old address. Such a number is
+** in the lower half, which does not change. */
 uintptr_t sim_reachable(uintptr_t address) {
   for (int i = 0; i < sim_device_count(); i++) {
     const sim_Device *d = sim_device(i);
@@ -87,13 +87,13 @@ const sim_Device *sim_owner(const void *address) {
   return NULL;
 }
 
-/* ---- the host's side --------------------------------------------------------------- */
+/* ---- copies ----------------------------------------------------------------------------- */
 
 void *sim_pinned_alloc(int64_t bytes) { return sim_host->alloc((size_t)bytes); }
 void sim_pinned_free(void *data, int64_t bytes) { sim_host->free(data, (size_t)bytes); }
 
-/* Between two devices: the receiving stream waits for what the other one has still
-** to write, and the other one for the copy, before it may free the source. */
+/* Copies between two devices. The receiving stream waits for pending writes of the other
+** stream, which in turn waits for the copy before it may free the source. */
 static bool between(const struct tlk_transfer *call, tl_Stream *from) {
   tl_Stream *to = call->cx->stream;
   if (!sim_locked_not_recording(to, "a copy between devices") ||
@@ -119,8 +119,8 @@ static bool between(const struct tlk_transfer *call, tl_Stream *from) {
   return ok;
 }
 
-/* What comes from pageable memory is taken at once, as a driver stages it; what
-** goes there is waited for. Pinned memory is read and written when its turn comes. */
+/* Copies from or to the host. Pageable memory is read immediately, as a driver stages it, and
+** copies to it are waited for. Pinned memory is read and written in the stream's order. */
 static bool with_host(const struct tlk_transfer *call) {
   tl_Stream *stream = call->cx->stream;
   sim_Command copy = {.copy = {call->dst, call->src, call->bytes}};
@@ -128,7 +128,7 @@ static bool with_host(const struct tlk_transfer *call) {
       !sim_locked_not_recording(stream, "a copy from or to memory that is not pinned"))
     return false;
   if (call->to.type == TL_SIM && !call->async) {
-    copy.copy.src = NULL; /* the bytes are in the command */
+    copy.copy.src = NULL; /* the bytes are stored in the command */
     return sim_locked_put(stream, SIM_COPY, &copy, call->src, (size_t)call->bytes);
   }
   if (call->async) return sim_locked_put(stream, SIM_COPY, &copy, NULL, 0);

@@ -15,7 +15,7 @@
 #include "kernels/sim/sim.h"
 
 #define MAX_SIM_DEVICES 8
-#define MOST_MEMORY ((int64_t)1 << 62) /* more than there is address space, and can be rounded up */
+#define MOST_MEMORY ((int64_t)1 << 62) /* more than the address space, but safe to round up */
 
 const tl_Host *sim_host;
 
@@ -24,8 +24,8 @@ static struct {
   int ndevices;
   sim_Device devices[MAX_SIM_DEVICES];
   uint64_t random;
-  int64_t fail_at; /* calls until one fails; 0: none does */
-  bool forked;     /* this process is not the one that opened the devices */
+  int64_t fail_at; /* calls until one fails; 0: none fails */
+  bool forked;     /* true in a forked child of the process that opened the devices */
 } sim = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 void sim_lock(void) { pthread_mutex_lock(&sim.lock); }
@@ -35,7 +35,7 @@ pthread_mutex_t *sim_mutex(void) { return &sim.lock; }
 sim_Device *sim_device(int index) { return &sim.devices[index]; }
 int sim_device_count(void) { return sim.ndevices; }
 
-/* splitmix64, S. Vigna: each state gives a well-mixed word. */
+/* splitmix64 by S. Vigna: each state gives a well-mixed word. */
 uint64_t sim_locked_random(void) {
   uint64_t z = sim.random += 0x9e3779b97f4a7c15u;
   z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
@@ -69,7 +69,7 @@ bool sim_locked_report(sim_Device *device) {
   return false;
 }
 
-/* ---- the host's hand in the device's memory --------------------------------------- */
+/* ---- host accesses to device memory ------------------------------------------------ */
 
 static struct sigaction before;
 
@@ -77,8 +77,8 @@ static void say(const char *text) {
   if (write(STDERR_FILENO, text, strlen(text)) < 0) return;
 }
 
-/* An operator has touched the device's memory from the host: a defect that no
-** message in Lua could follow, since the host cannot go on. */
+/* Handles SIGSEGV. An operator has accessed device memory from the host, a defect that a Lua
+** error cannot report, because the host cannot continue. */
 static void on_fault(int signal, siginfo_t *info, void *context) {
   const sim_Device *device = sim_owner(info->si_addr);
   if (device) {
@@ -92,7 +92,7 @@ static void on_fault(int signal, siginfo_t *info, void *context) {
   }
   (void)signal;
   (void)context;
-  sigaction(SIGSEGV, &before, NULL); /* the access is made again, and ends there */
+  sigaction(SIGSEGV, &before, NULL); /* the access is repeated and then ends the process */
 }
 
 static void watch_host(void) {
@@ -106,7 +106,7 @@ static void watch_host(void) {
 static void before_fork(void) { sim_lock(); }
 static void in_parent(void) { sim_unlock(); }
 static void in_child(void) {
-  sim.forked = true; /* the thread that worked off the queues is not here */
+  sim.forked = true; /* the child has no thread that runs the queues */
   sim_unlock();
 }
 
@@ -162,7 +162,7 @@ static int64_t waits(tl_Device device) {
   return n;
 }
 
-/* A device may want more than the CPU does. */
+/* Returns more than the CPU needs, since another device may. */
 static int64_t rnn_reserve(tl_Device device, const tlk_Rnn *rnn) {
   (void)device;
   return tlk_rnn_reserve(rnn) + 4096;
@@ -212,7 +212,7 @@ static const tl_DeviceApi api = {
     .configure = configure,
 };
 
-/* Every kernel is a copy of the call in the stream's queue. */
+/* Every kernel is queued as a copy of its call. */
 enum { FLAT, ITER };
 #define X(name, operands)                                                              \
   static bool run_##name(const void *call) { return sim_host->cpu->name(call); }       \
@@ -235,7 +235,7 @@ const tl_Backend sim_backend = {
         .device = &api,
 };
 
-/* ---- the entry --------------------------------------------------------------------- */
+/* ---- the entry point ----------------------------------------------------------------- */
 
 static const tl_Plugin plugin = {.hash = TL_PLUGIN_HASH, .backend = &sim_backend};
 
@@ -258,7 +258,7 @@ static bool open_devices(void) {
 
 const tl_Plugin *tlua_plugin_open(const tl_Host *host) {
   sim_host = host;
-  if (host->hash != plugin.hash) return &plugin; /* the host says so */
+  if (host->hash != plugin.hash) return &plugin; /* the host reports the mismatch */
   if (!open_devices()) return NULL;
   pthread_atfork(before_fork, in_parent, in_child);
   watch_host();

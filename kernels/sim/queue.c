@@ -1,9 +1,9 @@
 /*
-** queue.c - the queues behind streams, and the thread that works them off.
+** queue.c - the queues of streams, and the thread that runs their commands.
 **
-** The thread sleeps until somebody waits for something; so work is done as late as
-** the rules allow. Then it takes, one after the other, either the next command that
-** what is waited for needs, or that of a stream drawn by chance.
+** The thread sleeps until the host waits for something, so work is done as late as the rules
+** allow. Then it repeatedly runs either the next command that the request needs, or the next
+** command of a random stream.
 */
 #include <stdlib.h>
 #include <string.h>
@@ -11,9 +11,10 @@
 
 #include "kernels/sim/sim.h"
 
-#define MOST_QUEUED 512 /* commands of a stream, before whoever puts the next must wait */
+/* the most commands of a stream before the host must wait to queue another */
+#define MOST_QUEUED 512
 
-/* What a host waits for: that a stream's work up to a number of commands is done. */
+/* A host's request: finish a stream's work up to a number of commands. */
 typedef struct Request {
   tl_Stream *stream;
   uint64_t upto;
@@ -74,7 +75,7 @@ sim_Command *sim_queue_add(sim_Queue *queue, sim_Kind kind, const sim_Command *w
   return command;
 }
 
-/* Work that nobody waits for does not pile up. */
+/* Limits the length of queues that no host waits for. */
 static bool relieve(tl_Stream *stream) {
   return stream->queue.length <= MOST_QUEUED ||
          sim_locked_drain(stream, stream->put - MOST_QUEUED / 2);
@@ -109,9 +110,9 @@ static int64_t nanoseconds(void) {
 
 static double seconds(void) { return (double)nanoseconds() * 1e-9; }
 
-static void (*told)(const tl_Activity *activity); /* guarded; NULL: nobody asks */
+static void (*told)(const tl_Activity *activity); /* guarded; NULL: nobody listens */
 
-/* Under the lock nothing is being run and not told. */
+/* While the lock is held, no command is running whose activity is not yet reported. */
 bool sim_activities(void (*note)(const tl_Activity *activity), int64_t *now) {
   sim_lock();
   told = note;
@@ -120,7 +121,7 @@ bool sim_activities(void (*note)(const tl_Activity *activity), int64_t *now) {
   return true;
 }
 
-/* Poison is no work of the device's. */
+/* Reports kernels and copies; overwriting freed memory is not the program's work. */
 static void tell(const tl_Stream *stream, const sim_Command *command, int64_t begin) {
   bool kernel = command->kind == SIM_KERNEL;
   if (told == NULL || (!kernel && command->kind != SIM_COPY)) return;
@@ -131,14 +132,14 @@ static void tell(const tl_Stream *stream, const sim_Command *command, int64_t be
                       .end = nanoseconds()});
 }
 
-/* Whether a stream's next command can be worked off now. */
+/* Whether a stream's next command can run now. */
 static bool runnable(const tl_Stream *stream) {
   const sim_Command *next = stream->queue.first;
   return next && (next->kind != SIM_WAIT || next->point.event->reached >= next->point.ticket);
 }
 
-/* The stream to go on with for the sake of `stream`: itself, or the one that it
-** waits for; NULL where that has nothing to do. */
+/* Returns the stream whose next command `stream` needs: itself, or the one that it waits for;
+** NULL if that has no commands. */
 static tl_Stream *needed(tl_Stream *stream) {
   for (int steps = 0; stream && steps < 64; steps++) {
     if (runnable(stream)) return stream;
@@ -148,7 +149,7 @@ static tl_Stream *needed(tl_Stream *stream) {
   return NULL;
 }
 
-/* One that can go on, drawn by chance; NULL if none can. */
+/* Returns a random stream that can continue, or NULL. */
 static tl_Stream *drawn(void) {
   tl_Stream *found = NULL;
   uint64_t seen = 0;
@@ -166,17 +167,16 @@ static void note_failure(sim_Device *device) {
   strncpy(device->failure, sim_host->error(), sizeof device->failure - 1);
 }
 
-/* The calls of all kernels begin alike. */
+/* All calls with a loop have it at the same offset. */
 _Static_assert(offsetof(struct tlk_gather, index.it) == offsetof(struct tlk_copy, it), "");
 _Static_assert(offsetof(struct tlk_scatter, index.it) == offsetof(struct tlk_copy, it), "");
 _Static_assert(offsetof(struct tlk_pointwise, it) == offsetof(struct tlk_copy, it), "");
 _Static_assert(offsetof(struct tlk_fused, it) == offsetof(struct tlk_copy, it), "");
 _Static_assert(offsetof(struct tlk_fill, it) == offsetof(struct tlk_copy, it), "");
 
-/* Runs a kernel on the device's own context; called without the lock. Returns
-** whether it could do its work, or has found a fault. Calls are flat: a word of one
-** that is an address in the device's memory is a pointer, and moved to where the
-** kernel can follow it. */
+/* Runs a kernel on the device's own context, without the lock. Returns false if it failed or
+** found a fault. Calls are flat structs: each word that is an address in the device's memory is
+** a pointer and is translated for the kernel. */
 static bool run_kernel(sim_Command *command, const tlk_Context *cx) {
   for (char *at = command->call; at + sizeof(uintptr_t) <= command->call + command->size;
        at += sizeof(uintptr_t)) {
@@ -196,7 +196,7 @@ static bool run_kernel(sim_Command *command, const tlk_Context *cx) {
 
 static void *reachable(const void *address) { return (void *)sim_reachable((uintptr_t)address); }
 
-/* 0xfb makes a NaN of no floating type but a value far out of any range. */
+/* 0xfb makes a finite number far out of any range in every floating type, not NaN. */
 static void poison(void *data, int64_t bytes) { memset(reachable(data), 0xfb, (size_t)bytes); }
 
 static void copy_bytes(const sim_Command *c) {
@@ -230,7 +230,7 @@ static void work_off(tl_Stream *stream) {
   command_free(command);
 }
 
-/* Works off what a request asks for. */
+/* Runs commands until the request is fulfilled. */
 static void serve(Request *r) {
   while (r->stream->done < r->upto && !r->stuck) {
     tl_Stream *next = sim_locked_random() % 2 ? needed(r->stream) : NULL;
@@ -304,8 +304,8 @@ bool sim_locked_finish_device(sim_Device *device) {
   return ok && sim_locked_report(device);
 }
 
-/* The commands of the stream up to the one that records the event are not counted
-** apart; its whole work so far is finished. */
+/* The commands before the one that records the event are not counted separately, so all work of
+** the stream so far is finished. */
 bool sim_locked_finish_event(tl_Event *event) {
   if (event->reached >= event->recorded) return true;
   return sim_locked_drain(event->stream, event->stream->put);

@@ -1,17 +1,16 @@
 /*
-** sim.h - the simulated device, plugin tlua_sim.so: the CPU's kernels behind a
-** device that is hostile on purpose. What goes wrong on a GPU goes wrong here,
-** the same way every time for one seed:
+** sim.h - the simulated device, plugin tlua_sim.so: the CPU's kernels behind a device that is
+** hostile on purpose. Mistakes that fail on a GPU fail here, in the same way each time for one
+** seed:
 **
-**  - Its memory cannot be read or written by the host (memory.c): an operator that
-**    tries is stopped, with its name. Kernels reach it under another address.
-**  - Its streams are queues (queue.c) that a thread of its own works off as late as
-**    it may, in an order drawn from a seed: a wait that is missing shows as a wrong
-**    number.
-**  - Freed memory is overwritten in the order of its stream and handed out again at
-**    once, capacity is small, and any call can be made to fail.
+**  - The host cannot read or write its memory (memory.c): an operator that tries is
+**    stopped, and named. Kernels use other addresses for the same memory.
+**  - Its streams are queues (queue.c). A thread runs their commands as late as the
+**    rules allow, in a random order: a missing wait shows as a wrong number.
+**  - Freed memory is overwritten in the order of its stream and reused immediately,
+**    capacity is small, and any call can be made to fail.
 **
-** One lock guards everything but the kernels' own work. Names that begin with
+** One lock guards everything but the kernels' own work. Functions whose names begin with
 ** sim_locked_ are called with the lock held.
 */
 #ifndef TLK_SIM_H
@@ -21,13 +20,14 @@
 
 #include "core/device/backend.h"
 
-#define SIM_STREAMS 17 /* the default one and those handed out, half of them urgent */
+/* the default stream and those that are handed out, half of them with high priority */
+#define SIM_STREAMS 17
 
 typedef bool (*sim_KernelFn)(const void *call);
 
 typedef enum sim_Kind { SIM_KERNEL, SIM_COPY, SIM_POISON, SIM_RECORD, SIM_WAIT } sim_Kind;
 
-/* Work on a stream. */
+/* A command on a stream. */
 typedef struct sim_Command {
   struct sim_Command *next;
   sim_Kind kind;
@@ -41,15 +41,15 @@ typedef struct sim_Command {
       void *dst;
       const void *src;
       int64_t bytes;
-    } copy; /* SIM_POISON: dst and bytes */
+    } copy; /* SIM_POISON uses dst and bytes */
     struct {
       tl_Event *event; /* owned reference */
       uint64_t ticket;
-      struct sim_Command *record; /* borrowed; a wait's, within a graph */
-      uint64_t launch;            /* a record's, within a graph: the last that has passed it */
+      struct sim_Command *record; /* borrowed; in a graph: the record that a wait waits for */
+      uint64_t launch;            /* in a graph: the last launch that has passed this record */
     } point;
   };
-  size_t size; /* of the call that follows */
+  size_t size; /* bytes of the call that follows */
   _Alignas(16) char call[];
 } sim_Command;
 
@@ -62,61 +62,62 @@ struct tl_Stream {
   struct sim_Device *device;
   int id, priority;
   sim_Queue queue;
-  uint64_t put, done;  /* commands so far, and those worked off */
+  uint64_t put, done;  /* numbers of commands so far: queued, and finished */
   tl_Graph *recording; /* borrowed; NULL: it takes part in no capture */
 };
 
-/* How much of each stream's work in a capture comes before some point. */
+/* For each stream, how many of its commands in a capture come before some point. */
 typedef uint64_t sim_Clock[SIM_STREAMS];
 
 struct tl_Event {
   int refs;
   tl_Device device;
   uint64_t recorded, reached; /* tickets */
-  tl_Stream *stream;          /* recorded on last */
-  double time;                /* seconds, of the last one reached */
+  tl_Stream *stream;          /* the stream that recorded it last */
+  double time;                /* seconds, when it was last reached */
   bool timing;
-  uint64_t capture;    /* recorded last in the capture of that number; 0: in none */
-  sim_Command *record; /* borrowed; there, while it is open */
-  sim_Clock clock;     /* what came before */
+  uint64_t capture;    /* number of the capture that recorded it last; 0: none */
+  sim_Command *record; /* borrowed; its record in that capture, while the capture is open */
+  sim_Clock clock;     /* the commands that come before the record */
 };
 
-/* Memory that graphs share: what captures of its number have allocated. */
+/* Memory that graphs share: everything that captures of its number have allocated. */
 typedef struct sim_Pool {
   struct sim_Pool *next;
   uint64_t number;
-  int holders;       /* captures and graphs; the last one takes it away */
-  uint32_t launched; /* streams, as bits, on which its graphs were launched */
+  int holders;       /* captures and graphs; the last one removes the pool */
+  uint32_t launched; /* bit mask of the streams that its graphs were launched on */
 } sim_Pool;
 
-/* A piece of the arena that blocks are cut from. */
+/* A part of the arena that is divided into blocks. */
 typedef struct sim_Segment {
   char *data;
   int64_t bytes;
-  tl_Stream *stream; /* whose it is */
-  uint64_t pool;     /* of graphs; 0: the general one */
+  tl_Stream *stream; /* the stream that it belongs to */
+  uint64_t pool;     /* pool of graphs; 0: the general pool */
   bool small;
 } sim_Segment;
 
-/* A device's memory, in the order of addresses. */
+/* A block of a device's memory, in a list by address. */
 typedef struct sim_Block {
   struct sim_Block *before, *after;
   char *data;
   int64_t bytes, requested;
-  sim_Segment *segment; /* owned by its first block; NULL: nobody's */
+  sim_Segment *segment; /* owned by its first block; NULL: the memory is unused */
   bool used;
-  bool deferred;                  /* freed; others are asked when no capture is open */
-  uint32_t others;                /* streams, as bits, that record_stream has named */
-  tl_Event *pending[SIM_STREAMS]; /* owned; to be reached before it is free */
+  bool deferred;   /* freed during a capture; events are recorded once no capture is open */
+  uint32_t others; /* bit mask of the streams that record_stream has named */
+  tl_Event *pending[SIM_STREAMS]; /* owned; events to be reached before it is free */
 } sim_Block;
 
 struct tl_Graph {
   struct sim_Device *device;
   uint64_t number; /* of the capture */
-  sim_Pool *pool;  /* held */
+  sim_Pool *pool;  /* holds a reference */
   tl_Stream *origin;
-  sim_Queue lanes[SIM_STREAMS]; /* each stream's part */
-  sim_Clock done[SIM_STREAMS];  /* while it is captured: what each stream comes after */
+  sim_Queue lanes[SIM_STREAMS]; /* each stream's commands */
+  /* during the capture: the commands that each stream's next command comes after */
+  sim_Clock done[SIM_STREAMS];
   uint64_t launches;
 };
 
@@ -124,14 +125,14 @@ typedef struct sim_Device {
   int index;
   char *arena;
   int64_t capacity, total, limit; /* limit: by set_memory_limit */
-  int64_t shift;                  /* from an address in the arena to where kernels find the byte */
-  sim_Block *root;                /* the first by address */
+  int64_t shift;   /* distance from the host's address of a byte to the kernels' address */
+  sim_Block *root; /* the first block by address */
   sim_Pool *pools;
   tl_MemoryStats stats;
   tl_Stream streams[SIM_STREAMS];
-  int next_stream[2];  /* of the ordinary ones and of the urgent ones */
-  tlk_Fault fault;     /* the error word */
-  tl_ErrorKind failed; /* of a kernel that could not do its work */
+  int next_stream[2];  /* of normal priority, and of high priority */
+  tlk_Fault fault;     /* the device's fault word */
+  tl_ErrorKind failed; /* the error of a kernel that failed */
   char failure[256];
   int64_t waits;
 } sim_Device;
@@ -145,41 +146,41 @@ void sim_lock(void);
 void sim_unlock(void);
 sim_Device *sim_device(int index);
 int sim_device_count(void);
-/* Counts a call that may be made to fail; false with a message when it is its turn,
-** or when this process is a fork of the one that opened the devices. */
+/* Counts a call that can be made to fail. Returns false with a message if this call is to fail,
+** or if this process is a fork of the one that opened the devices. */
 pthread_mutex_t *sim_mutex(void);
 bool sim_locked_may_go(const char *what);
-/* The part about forks alone. */
+/* Like sim_locked_may_go, but checks only for a fork. */
 bool sim_locked_is_here(const char *what);
 uint64_t sim_locked_random(void);
-/* The fault or failure that was noted, as the failure of this call; or true. */
+/* Reports the recorded fault or failure, if any, as the failure of this call. */
 bool sim_locked_report(sim_Device *device);
 
 /* ---- queue.c ---- */
 
-/* tl_DeviceApi.activities */
+/* See tl_DeviceApi.activities. */
 bool sim_activities(void (*note)(const tl_Activity *activity), int64_t *now);
 bool sim_locked_put(tl_Stream *stream, sim_Kind kind, const sim_Command *what, const void *call,
                     size_t size);
-/* The same for what is no part of a graph and may not wait: frees. */
+/* Queues a free, which is no part of a graph and may not wait. */
 bool sim_locked_put_free(tl_Stream *stream, sim_Kind kind, const sim_Command *what,
                          const void *call, size_t size);
-/* Puts the commands of a queue, all of them, and empties it. */
+/* Moves all commands of a queue to the stream. */
 bool sim_locked_put_all(tl_Stream *stream, sim_Queue *commands);
-/* The command added, the queue's; NULL with a message. */
+/* Adds a command, which the queue owns; returns NULL with a message on failure. */
 sim_Command *sim_queue_add(sim_Queue *queue, sim_Kind kind, const sim_Command *what,
                            const void *call, size_t size);
 void sim_queue_clear(sim_Queue *queue);
-/* Has a stream's work up to a number of commands worked off; does not report. */
+/* Runs a stream's commands up to a number; does not report faults. */
 bool sim_locked_drain(tl_Stream *stream, uint64_t upto);
-/* The same for one who waits, which is counted; reports. */
+/* Waits for a stream's commands up to a number: counts the wait and reports faults. */
 bool sim_locked_finish(tl_Stream *stream, uint64_t upto);
-/* Waits for a stream and copies to the host then: where waiting fails nothing is left
-** in the queue that would write there later. */
+/* Waits for a stream, then copies to the host. If the wait fails, no command remains queued
+** that would write to the host later. */
 bool sim_locked_fetch(tl_Stream *stream, const sim_Command *copy);
 bool sim_locked_finish_device(sim_Device *device);
 bool sim_locked_finish_event(tl_Event *event);
-/* False with a message while the stream takes part in a capture. */
+/* Returns false with a message while the stream takes part in a capture. */
 bool sim_locked_not_recording(const tl_Stream *stream, const char *what);
 void sim_locked_event_drop(tl_Event *event);
 
@@ -203,10 +204,10 @@ bool sim_event_elapsed(tl_Event *start, tl_Event *end, double *milliseconds);
 
 /* ---- capture.c ---- */
 
-/* Work of a stream that takes part in a capture. */
+/* Records a command of a stream that takes part in a capture. */
 bool sim_locked_record(tl_Stream *stream, sim_Kind kind, const sim_Command *what, const void *call,
                        size_t size);
-/* An event's point, and a wait for it, within a capture. */
+/* Record an event, and a wait for it, in a capture. */
 bool sim_locked_record_event(tl_Event *event, tl_Stream *stream);
 bool sim_locked_record_wait(tl_Stream *stream, tl_Event *event);
 bool sim_locked_capturing(const sim_Device *device);
@@ -219,10 +220,10 @@ void sim_graph_free(tl_Graph *graph);
 /* ---- memory.c ---- */
 
 bool sim_memory_open(sim_Device *device, int64_t capacity);
-/* An address as kernels know it: one in the memory of a device is moved to where that
-** can be touched, any other stays. */
+/* Translates an address in a device's memory to the address that kernels use; returns any other
+** address unchanged. */
 uintptr_t sim_reachable(uintptr_t address);
-/* The device whose memory an address lies in, NULL if none. */
+/* Returns the device whose memory contains an address, or NULL. */
 const sim_Device *sim_owner(const void *address);
 void *sim_pinned_alloc(int64_t bytes);
 void sim_pinned_free(void *data, int64_t bytes);
@@ -241,11 +242,11 @@ bool sim_memory_info(tl_Device device, int64_t *free, int64_t *total);
 bool sim_set_memory_limit(tl_Device device, int64_t bytes);
 bool sim_memory_blocks(tl_Device device, void (*visit)(void *to, const tl_BlockInfo *block),
                        void *to);
-/* A pool of graphs, with one more holder; NULL with a message. */
+/* Returns a pool of graphs and counts one more holder; NULL with a message on failure. */
 sim_Pool *sim_locked_pool(sim_Device *device, uint64_t number);
-/* One holder less. Without one, what the pool has is the general pool's. */
+/* Removes a holder. When the last one is gone, the pool's memory goes to the general pool. */
 void sim_locked_pool_drop(sim_Device *device, sim_Pool *pool);
-/* No capture is open any more: frees that were put off for it. */
+/* Completes frees that were deferred until no capture is open. */
 void sim_locked_undefer(sim_Device *device);
 
 #endif

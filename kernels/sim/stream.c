@@ -5,13 +5,13 @@
 
 #include "kernels/sim/sim.h"
 
-#define URGENT (1 + SIM_STREAMS / 2) /* the first urgent stream */
+#define URGENT (1 + SIM_STREAMS / 2) /* the first stream of high priority */
 
 /* ---- streams ----------------------------------------------------------------------- */
 
 tl_Stream *sim_default_stream(tl_Device device) { return &sim_device(device.index)->streams[0]; }
 
-/* The order of work is drawn by chance whatever the priority. */
+/* The priority does not affect the order of work, which is random. */
 tl_Stream *sim_stream(tl_Device device, int priority) {
   sim_lock();
   sim_Device *d = sim_device(device.index);
@@ -39,7 +39,7 @@ bool sim_stream_sync(tl_Stream *stream) {
   return ok;
 }
 
-/* Whoever asks often enough sees the work done. */
+/* Runs a command now and then, so repeated queries end. */
 bool sim_stream_query(tl_Stream *stream, bool *done) {
   sim_lock();
   bool ok = sim_locked_may_go("query") && sim_locked_not_recording(stream, "asking a stream");
@@ -108,7 +108,7 @@ bool sim_event_record(tl_Event *event, tl_Stream *stream) {
   return ok;
 }
 
-/* An event of a capture stands for no point in time. */
+/* Fails for an event that was recorded in a capture, since it has no time. */
 static bool locked_outside(const tl_Event *event, const char *what) {
   return event->capture == 0 ||
          sim_host->fail(TL_EDEVICE, "sim: %s: the event was recorded while a graph was captured",

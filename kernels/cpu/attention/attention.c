@@ -1,7 +1,7 @@
 /*
-** attention.c - the forward pass of attention, one block of queries at a time. Each goes
-** through the keys once: what was summed so far is scaled whenever a larger score comes
-** up, so no more than a block of scores is ever kept.
+** attention.c - the forward pass of attention, one block of queries at a time. Each block reads
+** the keys once and keeps a running softmax: earlier sums are rescaled when a larger score
+** comes. So only one block of scores is in memory at a time.
 */
 #include "kernels/cpu/attention/attention.h"
 
@@ -19,12 +19,12 @@ typedef struct Call {
   atomic_bool failed;
 } Call;
 
-/* What one thread works in. */
+/* The buffers of one thread. */
 typedef struct Work {
-  void *rows, *turned; /* queries: copied, transposed */
-  void *keys, *values; /* copied */
+  void *rows, *turned; /* queries: copied, and transposed */
+  void *keys, *values; /* copies */
   void *scores, *mask, *keep;
-  void *out; /* sums of values so far */
+  void *out; /* running sums of weighted values */
   void *largest, *sum, *factor;
 } Work;
 
@@ -56,8 +56,8 @@ static void put_number(const tlk_AttentionPlan *p, void *array, int64_t i, doubl
     ((float *)array)[i] = (float)x;
 }
 
-/* Adds what a block of keys contributes; `begun` unless it is the first. Returns whether
-** it was. */
+/* Adds the contribution of a block of keys. `begun` is false for the first block that is not
+** hidden. Returns whether any block was added so far. */
 static bool add_keys(const Call *c, const Work *w, const tlk_AttentionBlock *block, bool begun) {
   const tlk_AttentionPlan *p = &c->plan;
   const tlk_Attention *a = p->a;
@@ -116,7 +116,7 @@ static void run_block(const Call *c, const Work *w, tlk_AttentionBlock block) {
   finish(c, w, &block);
 }
 
-/* Blocks of queries, counted through all heads. */
+/* Processes blocks of queries; indices run through all heads. */
 static void run_blocks(void *context, int64_t begin, int64_t end) {
   Call *c = context;
   const tlk_AttentionPlan *p = &c->plan;

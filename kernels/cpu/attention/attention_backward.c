@@ -1,15 +1,15 @@
 /*
-** attention_backward.c - the gradients of attention. Weights are computed once more, block
-** by block, from the scores and what the forward pass has kept of their sums.
+** attention_backward.c - the gradients of attention. Weights are recomputed block by block from
+** the scores and from `norm`, which the forward pass has saved.
 **
 ** For a block of scores S with weights P, whose gradient is G = grad_out . value:
 **
 **   grad_value += P^T . grad_out      dS = P * (G - delta), delta = sum(grad_out * out)
 **   grad_query += scale dS . key      grad_key += scale dS^T . query
 **
-** A head of keys goes to one thread, which does all of this for each block; with few of
-** them blocks of keys go to threads, then blocks of queries, and scores are computed for
-** both. Sums are made in the same order either way.
+** A thread takes one head of keys and computes all of this for each block. If there are too few
+** heads, a first pass divides blocks of keys among threads and a second pass blocks of queries;
+** both compute the scores. Sums have the same order either way.
 */
 #include <stdatomic.h>
 #include <string.h>
@@ -22,22 +22,22 @@
 typedef struct Call {
   const struct tlk_attention_backward *call;
   tlk_AttentionPlan plan;
-  bool query, key, value, mask; /* gradients that are computed in this pass */
-  /* Heads of keys that one task goes through, since they share the gradient of a mask. */
+  bool query, key, value, mask; /* gradients that this pass computes */
+  /* Heads of keys in one task, since they share a mask's gradient. */
   int64_t batches, heads;
-  int64_t keys; /* whose gradients a task keeps */
+  int64_t keys; /* keys whose gradients a task accumulates */
   atomic_bool failed, stopped;
 } Call;
 
-/* What one thread works in. */
+/* The buffers of one thread. */
 typedef struct Work {
-  void *rows, *grad_rows, *out_rows; /* queries, their gradients and results: copied */
+  void *rows, *grad_rows, *out_rows; /* queries, their gradients and results: copies */
   void *turned, *grad_turned;        /* the first two, transposed */
-  void *keys, *values;               /* copied */
+  void *keys, *values;               /* copies */
   void *scores, *grads, *mask, *keep;
   void *norm, *delta;
   void *grad_query, *grad_key, *grad_value; /* sums so far */
-  tlk_Matrix query, grad;                   /* the block of queries at hand */
+  tlk_Matrix query, grad;                   /* the current block of queries */
 } Work;
 
 static int64_t lay_out(const Call *call, Work *w, void *memory) {
@@ -69,7 +69,7 @@ static void *row_of(const tlk_AttentionPlan *p, void *rows, int64_t row, int64_t
 
 /* ---- a block of queries ---- */
 
-/* delta, and norm as it was kept, with zeros at their ends. */
+/* Loads delta and norm of a block, padded with zeros. */
 static void take_numbers(const Call *c, Work *w, const tlk_AttentionBlock *block) {
   const tlk_AttentionPlan *p = &c->plan;
   const tlk_Attention *a = p->a;
@@ -107,7 +107,7 @@ static void take_queries(const Call *c, Work *w, const tlk_AttentionBlock *block
 
 /* ---- a block of scores ---- */
 
-/* Adds the gradients of scores to those of the mask, a row of queries at a time. */
+/* Adds the gradients of scores to those of the mask, one query at a time. */
 static void add_mask(const Call *c, Work *w, const tlk_AttentionBlock *block) {
   const tlk_AttentionPlan *p = &c->plan;
   const tlk_HeadPairs *m = &c->call->grad_mask;
@@ -120,8 +120,8 @@ static void add_mask(const Call *c, Work *w, const tlk_AttentionBlock *block) {
     p->loops->add(block->keys, to, (char *)w->mask + i * row);
 }
 
-/* Adds what a block contributes to all gradients; those of its keys lie at `first` among
-** those that the task keeps. */
+/* Adds the contribution of a block to all gradients. The gradients of its keys begin at index
+** `first` of those that the task accumulates. */
 static void add_block(const Call *c, Work *w, const tlk_AttentionBlock *block, int64_t first) {
   const tlk_AttentionPlan *p = &c->plan;
   const tlk_Attention *a = p->a;
@@ -152,7 +152,7 @@ static void add_block(const Call *c, Work *w, const tlk_AttentionBlock *block, i
                           p->width);
 }
 
-/* A block of queries with all keys. */
+/* Processes a block of queries with all keys. */
 static void run_queries(const Call *c, Work *w, tlk_AttentionBlock block) {
   const tlk_AttentionPlan *p = &c->plan;
   take_queries(c, w, &block);
@@ -166,8 +166,8 @@ static void run_queries(const Call *c, Work *w, tlk_AttentionBlock block) {
 
 /* ---- tasks ---- */
 
-/* `n` keys from `first` on of one head: block j, or all where j is negative, with all
-** queries of all heads that look at them. */
+/* Processes `n` keys of one head, beginning at `first`: block j, or all blocks if j is
+** negative, with all queries of all heads that use them. */
 static bool run_keys(Call *c, Work *w, int64_t b, int64_t kv, int64_t j, int64_t first, int64_t n) {
   const tlk_AttentionPlan *p = &c->plan;
   const tlk_Attention *a = p->a;
@@ -193,7 +193,7 @@ static bool run_keys(Call *c, Work *w, int64_t b, int64_t kv, int64_t j, int64_t
   return true;
 }
 
-/* Task n of those that go through keys. */
+/* Runs the n-th task of the pass over keys. */
 static bool run_key_task(Call *c, Work *w, int64_t n) {
   const tlk_AttentionPlan *p = &c->plan;
   const tlk_Attention *a = p->a;
@@ -250,12 +250,12 @@ static bool run(Call *c, int64_t tasks, int64_t work, tli_RangeFn fn) {
 
 /* ---- the passes ---- */
 
-/* Products that a pass over keys and one over queries make of each block, together, and
-** one that does everything. */
+/* The number of products for each block, in two separate passes over keys and over queries, and
+** in a single pass. */
 enum { PRODUCTS_APART = 7, PRODUCTS_TOGETHER = 5 };
 
-/* Whether so many tasks keep the threads busy enough to save the products that two
-** passes make twice. */
+/* Whether a single pass with so many tasks keeps threads busy enough to be faster than two
+** passes, which compute some products twice. */
 static bool enough(int64_t tasks) {
   int64_t threads = tl_get_num_threads();
   return tlk_ceil_div(tasks, threads) * threads * PRODUCTS_TOGETHER <= tasks * PRODUCTS_APART;

@@ -1,18 +1,18 @@
 /*
-** attention_blocks.c - the steps that forward and backward attention are made of.
+** attention_blocks.c - the steps that the forward and the backward pass of attention share.
 */
 #include <string.h>
 
 #include "kernels/cpu/attention/attention.h"
 #include "kernels/cpu/blocks.h"
 
-/* Rows farther apart than this are copied before many rows are multiplied with them:
-** rows that far apart drive one another out of the cache. */
+/* Rows farther apart than this are copied before they are multiplied with many rows: at such a
+** distance they evict one another from the cache. */
 #define NEAR_BYTES 512
 
 static int64_t whole(int64_t n, int64_t lanes) { return (n + lanes - 1) & -lanes; }
 
-/* n cut into as few pieces as a limit allows, which are about the same and multiples of
+/* Divides n into as few pieces as `limit` allows; they have about the same size, a multiple of
 ** `step`. */
 static int64_t piece_of(int64_t n, int64_t limit, int64_t step) {
   int64_t pieces = tlk_ceil_div(n, limit);
@@ -102,7 +102,7 @@ void tlk_attention_turn(const tlk_AttentionPlan *p, tlk_Matrix rows, int64_t n, 
 
 /* ---- products ---- */
 
-/* One tile: `terms` terms, some at a time. */
+/* Computes one tile; `terms` terms are summed, some at a time. */
 static void sum_tile(const tlk_AttentionPlan *p, int rows, int vectors, int64_t terms,
                      const void **in, const int64_t *offsets, int64_t piece, const char *panel,
                      int64_t pitch, bool sum, char *out, int64_t out_pitch) {
@@ -137,7 +137,7 @@ void tlk_attention_product(const tlk_AttentionPlan *p, int64_t rows, int64_t ter
 
 /* ---- scores ---- */
 
-/* A block of the mask, transposed, as what is added to scores. */
+/* Loads a block of the mask, transposed, as numbers to add to the scores. */
 static bool take_mask(const tlk_AttentionPlan *p, const tlk_AttentionBlock *block, void *mask) {
   const tlk_HeadPairs *m = &p->a->mask;
   tl_DType dtype = m->array.dtype;

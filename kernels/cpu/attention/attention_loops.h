@@ -1,16 +1,16 @@
 /*
-** attention_loops.h - the loops of attention.h for one type: attention_<type>.c
-** defines `real` and includes this.
+** attention_loops.h - the loops of attention.h for one type: attention_<type>.c defines `real`
+** and includes this file.
 */
 #include "core/kernel/random.h"
 #include "kernels/cpu/attention/attention.h"
 #include "kernels/cpu/elementary.h"
 
-/* Columns that random words are made for at a time. */
+/* Random words are computed for this many columns at a time. */
 #define WORDS 16
 #define LOWEST (sizeof(real) == 4 ? -(double)FLT_MAX : -DBL_MAX)
 
-/* e^x for x <= 0, and a little above by rounding; 0 for -inf and what is near to it. */
+/* e^x for x <= 0, or slightly above 0 by rounding; returns 0 for -inf and very small results. */
 static inline float power_f32(float x) {
   tlk_Power p = tlk_exp_parts_fast(x < -TLK_EXP_LIMIT ? -TLK_EXP_LIMIT : x);
   float y = (1 + p.r * (1 + p.r * p.q)) * tlk_from_bits((uint32_t)(p.n + 127) << 23);
@@ -19,7 +19,7 @@ static inline float power_f32(float x) {
 static inline double power_f64(double x) { return exp(x); }
 #define POWER(x) _Generic((x), float : power_f32, double : power_f64)(x)
 
-/* A NaN may get lost here: it comes back through its exponential. */
+/* Computes each column's maximum. It may ignore NaN, which reappears in the exponentials. */
 static void largest_of(int64_t keys, int64_t cols, const real *scores, real *largest) {
   int64_t j = 0;
   for (; j + 4 <= keys; j += 4, scores += 4 * cols) {
@@ -41,7 +41,8 @@ static void largest_of(int64_t keys, int64_t cols, const real *scores, real *lar
 static void softmax(int64_t keys, int64_t cols, void *scores, void *largest_, void *sum_,
                     void *factor_) {
   real *x = scores, *largest = largest_, *sum = sum_, *factor = factor_;
-  real block[TLK_ATTENTION_QUERIES] = {0}; /* summed apart: errors grow with the blocks only */
+  /* sums of this block alone, so that errors grow only with the number of blocks */
+  real block[TLK_ATTENTION_QUERIES] = {0};
   memcpy(factor, largest, (size_t)cols * sizeof(real));
   largest_of(keys, cols, x, largest);
   for (int64_t j = 0; j < keys; j++, x += cols) {
@@ -131,7 +132,7 @@ static void hide(int64_t keys, int64_t cols, int64_t first, void *scores) {
   }
 }
 
-/* The words of a block of keys for WORDS columns, as tli_philox gives them. */
+/* Computes the Philox words of a block of keys for WORDS columns, equal to those of tli_philox. */
 static inline void words_of(uint64_t seed, const uint64_t *blocks, uint32_t words[4][WORDS]) {
   uint32_t(*w)[WORDS] = words, k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
   for (int c = 0; c < WORDS; c++) {

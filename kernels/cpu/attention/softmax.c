@@ -1,7 +1,7 @@
 /*
-** softmax.c - shares the rows or strips of a softmax out to threads. Pieces of
-** half types, and short rows, go through buffers: converted to float32, and
-** short rows turned so that they lie side by side.
+** softmax.c - divides the rows or strips of a softmax among threads. Half types and short rows
+** are copied to buffers: half types are converted to float32, and short rows are transposed so
+** that neighbouring rows fill a vector.
 */
 #include <stdatomic.h>
 
@@ -10,9 +10,9 @@
 #include "kernels/cpu/blocks.h"
 #include "kernels/cpu/cpu.h"
 
-#define GRAIN (TLK_GRAIN / 4) /* exponentials take longer than sums */
+#define GRAIN (TLK_GRAIN / 4) /* an exponential costs more than an addition */
 #define ARRAYS 3
-/* Rows up to this long lie side by side in a buffer, if there are this many. */
+/* Rows up to this length are transposed in a buffer if there are at least FEW_ROWS of them. */
 #define SHORT_ROW 32
 #define FEW_ROWS 8
 
@@ -25,13 +25,14 @@ typedef struct Call {
   char *array[ARRAYS];
   int arrays;
   int64_t outer, n, inner;
-  int64_t batch; /* inner == 1: rows of a task */
+  int64_t batch; /* if inner == 1, the rows of a task */
   int64_t width, strips;
   atomic_bool failed;
 } Call;
 
-/* A piece of each array: `cols` lines of n elements, which are `step` elements
-** apart along n; side by side, or, if `rows`, one after the other. */
+/* Processes a piece of each array: `cols` lines of n elements. If `rows`, each line is
+** contiguous; otherwise the lines are columns, and `step` is the distance of a column's
+** elements. */
 static void compute(const Call *c, char *const *piece, bool rows, int64_t cols, int64_t step) {
   if (c->arrays == 2 && rows)
     c->kernel->rows(c->log, cols, c->n, piece[0], piece[1]);
@@ -43,10 +44,10 @@ static void compute(const Call *c, char *const *piece, bool rows, int64_t cols, 
     c->kernel->columns_back(c->log, c->n, cols, piece[0], piece[1], step, piece[2], step);
 }
 
-/* A piece in memory, and in a buffer (n, cols), or (cols, n) if `rows`. */
+/* The layout of a piece in memory; in the buffer it is (cols, n) if `rows`, else (n, cols). */
 typedef struct Layout {
   bool rows;
-  int64_t cols, s0, s1; /* elements between neighbours in memory along cols, n */
+  int64_t cols, s0, s1; /* s0, s1: strides in elements along cols and n */
 } Layout;
 
 static void copy_in(const Call *c, const Layout *l, char *to, const char *from, char *raw) {

@@ -1,10 +1,9 @@
 /*
-** conv.c - convolution and its gradients, of any floating dtype: the half
-** types are computed in float32. Kernels of one element are in conv1x1.c,
-** large convolutions in float32 with kernels of 3 x 3 in winograd.c; the
-** others, and the gradient of the input, are sums that plan.c lays out,
-** while the gradient of the weight comes from weight_direct.c or weight_gemm.c. Each
-** output element is summed by one thread in an order that sizes alone decide.
+** conv.c - convolution and its gradients for any floating dtype; half types are computed in
+** float32. conv1x1.c handles kernels of one element, winograd.c large convolutions in float32
+** with 3 x 3 kernels. plan.c describes all others, and the gradient of the input, as weighted
+** sums. weight_direct.c and weight_gemm.c compute the gradient of the weight. One thread sums
+** each output element in an order that depends on the sizes alone.
 */
 #include "kernels/cpu/conv/conv.h"
 
@@ -33,7 +32,7 @@ static bool winograd(const tlk_Conv *c, Which which, void *to, const void *a, co
   return tlk_winograd_sums(c, which == INPUT, to, a, b, bias, finite);
 }
 
-/* Runs on arrays of one dtype to compute in; `to` is written. */
+/* Runs on arrays of one compute dtype; `to` is the output. */
 static bool choose(const tlk_Conv *c, Which which, void *to, const void *a, const void *b,
                    const void *bias) {
   if (tlk_conv1x1(c)) {
@@ -54,7 +53,8 @@ static bool choose(const tlk_Conv *c, Which which, void *to, const void *a, cons
 static bool dispatch(const tlk_Conv *c, Which which, void *to, const void *a, const void *b,
                      const void *bias) {
   bool ok = choose(c, which, to, a, b, bias);
-  return tli_go_on() && ok; /* none of the ways says why it stopped */
+  /* the functions above do not set a message when the user interrupts them */
+  return tli_go_on() && ok;
 }
 
 static bool in_wide(const tlk_Conv *c, Which which, void *to, int64_t nto, const void *a,

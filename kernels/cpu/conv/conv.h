@@ -1,8 +1,8 @@
 /*
-** conv.h - inner loops of convolution. Images lie in scratch memory with their
-** padding, in rows of one pitch; positions are counted through rows and what
-** lies between them, so that a whole vector of positions is contiguous for
-** every element of the kernel. What comes out between the rows is not used.
+** conv.h - inner loops of convolution. Images are in scratch memory with their padding, and all
+** rows have one pitch. Positions are counted through whole rows including the padding between
+** them, so a whole vector of positions is contiguous for every element of the kernel. Results
+** at positions between rows are discarded.
 */
 #ifndef TLK_CONV_H
 #define TLK_CONV_H
@@ -13,21 +13,21 @@
 typedef struct tlk_ConvLoops {
   int lanes;   /* elements of a vector */
   int rows;    /* channels of a tile */
-  int vectors; /* of positions in a tile, at most */
-  /* out (rows, vectors * lanes), rows `step` elements apart = the sum over taps
-  ** of weights[tap][row] * in[offsets[tap] + position]; added to out if `add`. */
+  int vectors; /* the most vectors of positions in a tile */
+  /* Computes out (rows, vectors * lanes), whose rows are `step` elements apart, as the sum over
+  ** taps of weights[tap][row] * in[offsets[tap] + position]; adds it to out if `add`. */
   void (*tile)(int64_t taps, const int64_t *offsets, const void *in, const void *weights,
                int vectors, bool add, void *out, int64_t step);
-  /* The same for one row; its weights lie side by side. */
+  /* Like tile for one row, whose weights are contiguous. */
   void (*row)(int64_t taps, const int64_t *offsets, const void *in, const void *weights,
               int vectors, bool add, void *out);
   int dot_rows, dot_taps;
-  /* sums[row][tap] += the sum over images and positions of grad[row][position]
-  ** * in[offsets[tap] + position]: n positions, a multiple of lanes, of images
-  ** that are in_step and grad_step apart, rows of grad row_step. */
+  /* Adds to sums[row][tap] the sum over images and positions of grad[row][position] *
+  ** in[offsets[tap] + position]. n positions (a multiple of lanes) of each image are used;
+  ** images are in_step and grad_step apart, rows of grad are row_step apart. */
   void (*dots)(int64_t images, int64_t n, const int64_t *offsets, const void *in, int64_t in_step,
                const void *grad, int64_t grad_step, int64_t row_step, void *sums);
-  /* The same for one row. */
+  /* Like dots for one row. */
   int line_taps;
   void (*dots_line)(int64_t images, int64_t n, const int64_t *offsets, const void *in,
                     int64_t in_step, const void *grad, int64_t grad_step, void *sums);

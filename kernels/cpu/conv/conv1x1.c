@@ -1,6 +1,6 @@
 /*
-** conv1x1.c - convolution with kernels of one element and a stride of 1: products
-** of matrices in tiles of tile.h, which read the images in place.
+** conv1x1.c - convolution with kernels of one element and a stride of 1, as matrix products
+** with the tiles of tile.h that read the images in place.
 */
 #include <stdatomic.h>
 #include <string.h>
@@ -9,14 +9,14 @@
 #include "kernels/cpu/blocks.h"
 #include "kernels/cpu/conv/plan.h"
 
-/* Fewer channels or positions would leave tiles half empty. */
+/* With fewer channels or positions, tiles would be half empty. */
 #define CHANNELS 6
 #define POSITIONS 64
-/* Rows of a product that a thread takes at a time. */
+/* Rows of a product that a thread processes at a time. */
 #define ROWS 96
-/* The same where rows are long, LONG_ROW elements, and the product writes more than
-** it reads. Rows are then written side by side, and the processor prefetches for
-** only so many of them. */
+/* The same for long rows of at least LONG_ROW elements, if the product writes more than it
+** reads. Such rows are written in parallel, and the processor prefetches only a limited number
+** of streams. */
 #define ROWS_WRITTEN 24
 #define LONG_ROW 512
 
@@ -32,10 +32,10 @@ bool tlk_conv1x1(const tlk_Conv *c) {
 typedef struct Single {
   const tlk_Conv *conv;
   tlk_Gemm gemm;
-  int64_t size, rows, blocks; /* rows of a block, and blocks */
+  int64_t size, rows, blocks; /* size: bytes of an element; rows of a block, and number of blocks */
   const char *in, *weight, *bias;
   char *out;
-  atomic_bool failed; /* it was interrupted */
+  atomic_bool failed; /* the user interrupted it */
 } Single;
 
 #define FILL(s, type)                                                       \
@@ -96,31 +96,30 @@ bool tlk_conv1x1_sums(const tlk_Conv *c, bool backward, void *out, const void *i
 
 /* ---- the gradient of the weight ---- */
 
-/* Rows of the gradient, at most, that are summed with each panel of images
-** transposed, which are made for all of them once. */
+/* The most rows of the gradient that share one packed panel of transposed images. */
 #define WEIGHT_ROWS 252
-/* Bytes of a row of the widest panel. */
+/* The most bytes in a row of a panel. */
 #define PANEL_BYTES 256
 
-/* The larger of images and windows' gradients is read where it lies, as rows,
-** the smaller is transposed: `flipped` if that makes rows of images. */
+/* The larger of images and windows' gradients is read in place as rows; the smaller one is
+** transposed. `flipped` means that the images are the rows. */
 typedef struct Weight {
   const tlk_Conv *conv;
   const tlk_TileLoops *loops;
   bool flipped;
-  int64_t m, n, k, size; /* rows (m, k) times columns (n, k), of each image and group */
-  int64_t width, panels; /* columns of a panel, and panels */
-  int64_t blocks;        /* of rows */
+  int64_t m, n, k, size; /* rows (m, k) times columns (n, k) for each image and group */
+  int64_t width, panels; /* columns of a panel, and number of panels */
+  int64_t blocks;        /* blocks of rows */
   const char *rows, *cols;
   char *out;
 } Weight;
 
-/* Of one group: rows [row, row + rows), columns [col, col + cols). */
+/* A task within one group: rows [row, row + rows), columns [col, col + cols). */
 typedef struct Part {
   int64_t group, row, rows, col, cols;
 } Part;
 
-/* sums (rows, width) of one piece of an image, added to them if `add`. */
+/* Computes sums (rows, width) of one piece of an image; adds them to `sums` if `add`. */
 static void add_piece(const Weight *s, const Part *p, int64_t image, int64_t at, bool add,
                       char *panel, char *sums) {
   const tlk_TileLoops *f = s->loops;
@@ -137,7 +136,7 @@ static void add_piece(const Weight *s, const Part *p, int64_t image, int64_t at,
     const void *in[TLK_TILE_ROWS];
     for (int64_t i = 0; i < f->rows; i++) {
       in[i] = rows + (r + tlk_min(i, count - 1)) * k * size;
-      /* the next piece, which the processor would not foresee by itself */
+      /* prefetches the next piece, which the hardware prefetcher would not */
       for (int64_t b = 0; b < terms * size && i < count; b += 64)
         __builtin_prefetch((const char *)in[i] + terms * size + b, 0, 2);
     }

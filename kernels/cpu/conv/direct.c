@@ -1,7 +1,7 @@
 /*
-** direct.c - runs a plan (plan.h) with SIMD vectors of neighbouring positions. Positions
-** are counted through whole rows of the scratch image, padding included: so vectors run
-** across the ends of rows, and sums at positions between two rows are thrown away.
+** direct.c - runs a plan (plan.h) with SIMD vectors of neighbouring positions. Positions are
+** counted through whole rows of the scratch image including padding. So vectors may cross the
+** ends of rows, and sums at positions between two rows are discarded.
 */
 #include <string.h>
 
@@ -10,25 +10,25 @@
 #include "kernels/cpu/blocks.h"
 #include "kernels/cpu/conv/plan.h"
 
-/* Taps summed in one pass over the positions: their weights stay in cache. */
+/* Taps that one pass over the positions sums, so that their weights stay in the cache. */
 #define TAPS 384
 
 typedef struct Lanes {
   tlk_ConvPlan *plan;
-  int64_t positions; /* the most of any job, rounded up to vectors */
-  int64_t slack;     /* elements read beyond the scratch image */
+  int64_t positions; /* the maximum over all jobs, rounded up to vectors */
+  int64_t slack;     /* elements that are read beyond the scratch image */
 } Lanes;
 
 static int64_t round_up(int64_t n, int64_t to) { return tlk_ceil_div(n, to) * to; }
 
-/* Contiguous positions that cover the grid. */
+/* Returns the number of contiguous positions that cover the grid. */
 static int64_t job_positions(const tlk_ConvJob *j) {
   for (int d = 0; d < 3; d++)
     if (j->count[d] < 1) return 0;
   return ((j->count[0] - 1) * j->pitch[1] + j->count[1] - 1) * j->pitch[2] + j->count[2];
 }
 
-/* Rows [begin, end) of a job's positions into sums (rows, positions). */
+/* Computes rows [begin, end) of a job into sums (rows, positions). */
 static void correlate(const Lanes *l, const tlk_ConvJob *j, int64_t group, int64_t begin,
                       int64_t end, const char *image, char *sums) {
   const tlk_ConvPlan *p = l->plan;
@@ -65,7 +65,7 @@ static void correlate(const Lanes *l, const tlk_ConvJob *j, int64_t group, int64
 STORE_ROW(f32, float)
 STORE_ROW(f64, double)
 
-/* Writes the grid out of one channel's sums, or zeros where no tap reaches. */
+/* Writes one channel's grid to the result, or zeros if no tap contributes. */
 static void store_grid(const tlk_ConvPlan *p, const tlk_ConvJob *j, const char *sums, char *out,
                        double bias) {
   for (int64_t a = 0; a < j->count[0]; a++)
@@ -79,7 +79,7 @@ static void store_grid(const tlk_ConvPlan *p, const tlk_ConvJob *j, const char *
     }
 }
 
-/* A part of the rows of one group of one image. */
+/* Computes a part of the rows of one group of one image. */
 static void run_part(const Lanes *l, int64_t image, int64_t group, int64_t part, char *scratch) {
   tlk_ConvPlan *p = l->plan;
   const tlk_Conv *c = p->conv;
@@ -130,7 +130,7 @@ void tlk_conv_run_direct(tlk_ConvPlan *p) {
   for (int64_t i = 0; i < p->njobs; i++)
     l.positions = tlk_max(l.positions, round_up(job_positions(&p->jobs[i]), p->lanes->lanes));
   l.slack = p->lanes->lanes;
-  /* few images: several threads on each, which copy it once each */
+  /* for few images, several threads share each image, and each of them copies it */
   int64_t threads = tl_get_num_threads(), tasks = c->batch * c->groups;
   p->parts = tasks < threads ? tlk_ceil_div(threads, tasks) : 1;
   int64_t work = p->rows * p->jobs[0].taps * l.positions / p->parts;

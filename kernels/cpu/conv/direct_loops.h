@@ -1,10 +1,10 @@
 /*
-** direct_loops.h - the loops of conv.h for one type: isa/direct_<type>.c defines
-** `real` and includes this. A tile's sums stay in registers: there are as many
-** as the instruction set has, less those for inputs.
+** direct_loops.h - the loops of conv.h for one type: isa/direct_<type>.c defines `real` and
+** includes this file. A tile's sums stay in registers: their number is that of the instruction
+** set's registers minus those for inputs.
 */
 #if defined(__aarch64__) && !defined(__clang__)
-/* gcc would load ahead so much that sums must leave their registers. */
+/* Otherwise gcc hoists so many loads that sums are spilled. */
 #pragma GCC optimize("no-schedule-insns")
 #endif
 
@@ -20,7 +20,7 @@
 #define VECTOR_BYTES 32
 #define ROWS 4
 #define DOT_ROWS 3
-#elif defined(__aarch64__) /* 32 vectors, as AVX-512 */
+#elif defined(__aarch64__) /* 32 vector registers, as with AVX-512 */
 #define VECTOR_BYTES 16
 #define ROWS 8
 #define DOT_ROWS 6
@@ -35,13 +35,13 @@
 #define LINE_TAPS 9
 
 typedef real Vec __attribute__((vector_size(VECTOR_BYTES)));
-/* The same at any address. */
+/* A vector at an unaligned address. */
 typedef real LooseVec __attribute__((vector_size(VECTOR_BYTES), aligned(sizeof(real)), may_alias));
 
 static inline Vec load(const real *p) { return *(const LooseVec *)p; }
 static inline void store(real *p, Vec v) { *(LooseVec *)p = v; }
 
-/* `rows` and `vectors` are constants where this is inlined. */
+/* `rows` and `vectors` are constants at each inlined call. */
 static inline __attribute__((always_inline)) void tile_of(int rows, int vectors, int64_t taps,
                                                           const int64_t *offsets, const real *in,
                                                           const real *weights, bool add, real *out,
@@ -90,7 +90,7 @@ static real lanes_sum(Vec v) {
   return lane[0];
 }
 
-/* `rows` and `taps` are constants where this is inlined. */
+/* `rows` and `taps` are constants at each inlined call. */
 static inline __attribute__((always_inline)) void
 dots_of(int rows, int taps, int64_t images, int64_t n, const int64_t *offsets, const real *data,
         int64_t in_step, const real *grads, int64_t grad_step, int64_t row_step, real *sums) {

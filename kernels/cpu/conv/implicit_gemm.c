@@ -1,8 +1,7 @@
 /*
-** implicit_gemm.c - runs a plan with vectors of channels: any positions, of any
-** images, make up the rows of a tile (tile.h), so that small images waste
-** nothing. Sums (position, channel) are transposed on their way to the
-** result.
+** implicit_gemm.c - runs a plan with vectors of channels. The rows of a tile (tile.h) are any
+** positions of any images, so small images waste nothing. Sums (position, channel) are
+** transposed when they are stored.
 */
 #include <string.h>
 
@@ -11,33 +10,33 @@
 #include "kernels/cpu/blocks.h"
 #include "kernels/cpu/conv/plan.h"
 
-/* Positions whose sums are taken together, at most: whole tiles. As many as
-** stay in the first-level cache beside a piece of the weights, or twice that
-** where weights come from further off: each block reads them all. */
+/* The most positions whose sums are computed together, in whole tiles. NEAR_BLOCK positions
+** stay in the first-level cache beside a piece of the weights; twice as many are better if
+** weights come from farther away, because each block reads all weights. */
 #define BLOCK 192
 #define NEAR_BLOCK 96
 /* Positions of the images that are prepared together. */
 #define POSITIONS 512
-/* Positions from which on a run is worth a call. */
+/* Runs of at least this many positions are stored by a separate call. */
 #define LONG_RUN 24
-/* Bytes of images that are prepared together where one has few positions; more
-** bytes of weights do not stay in the second-level cache either. */
+/* Bytes of images that are prepared together if each has few positions. More bytes of weights
+** than this do not stay in the second-level cache either. */
 #define IMAGES_BYTES ((int64_t)2 << 20)
 
 typedef struct Panels {
   tlk_ConvPlan *plan;
   int64_t together; /* images of a task */
-  bool in_place;    /* images are read where they are */
-  bool by_tiles;    /* each part has its own weights, which are larger than the images */
+  bool in_place;    /* images are read in place */
+  bool by_tiles;    /* each part has its own weights, because they are larger than the images */
   int64_t image;    /* elements from one image to the next */
 } Panels;
 
 /* A block of positions. */
 typedef struct Block {
   int64_t n, runs;
-  int64_t from[BLOCK]; /* elements in the scratch images */
-  /* Positions that are neighbours in the result as well: where they begin
-  ** there, and how many they are. */
+  int64_t from[BLOCK]; /* offsets of elements in the scratch images */
+  /* Runs of positions that are contiguous in the result, too: where they begin there, and their
+  ** lengths. */
   int64_t to[BLOCK], length[BLOCK];
 } Block;
 
@@ -49,14 +48,14 @@ typedef struct Scratch {
 
 static int64_t round_up(int64_t n, int64_t to) { return tlk_ceil_div(n, to) * to; }
 
-/* Positions [begin, begin + n) of a job, counted through images from `first`. */
+/* Fills in positions [begin, begin + n) of a job, counted through images from `first`. */
 static void fill_block(const Panels *l, const tlk_ConvJob *j, int64_t first, int64_t begin,
                        int64_t n, Block *b) {
   const tlk_ConvPlan *p = l->plan;
   int64_t results = p->conv->groups * p->rows * p->result, end = -1;
   b->n = n;
   b->runs = 0;
-  for (int64_t k = 0; k < n;) { /* a row */
+  for (int64_t k = 0; k < n;) { /* one row for each iteration */
     int64_t row = (begin + k) / j->count[2], at = (begin + k) % j->count[2];
     int64_t plane = row / j->count[1], y = row % j->count[1];
     int64_t image = plane / j->count[0], x = plane % j->count[0];
@@ -76,7 +75,7 @@ static void fill_block(const Panels *l, const tlk_ConvJob *j, int64_t first, int
   }
 }
 
-/* Sums (positions, height) of a tile. */
+/* Computes the sums (positions, height) of a tile. */
 static void block_sums(const tlk_ConvPlan *p, const tlk_ConvJob *j, int64_t group, int64_t tile,
                        const Scratch *s) {
   const tlk_TileLoops *f = p->tile;
@@ -110,7 +109,7 @@ static void block_sums(const tlk_ConvPlan *p, const tlk_ConvJob *j, int64_t grou
 SCATTER(f32, float)
 SCATTER(f64, double)
 
-/* Long runs go straight to the result. */
+/* Stores long runs directly in the result. */
 static void store_runs(const tlk_ConvPlan *p, const Block *b, int64_t rows, const char *sums,
                        char *out) {
   int64_t size = p->size, row = p->height * size;
@@ -138,7 +137,7 @@ static void store_block(const tlk_ConvPlan *p, int64_t group, int64_t tile, cons
   }
 }
 
-/* A part of the blocks and tiles of one group of `count` images. */
+/* Computes a part of the blocks and tiles of one group of `count` images. */
 static void run_part(const Panels *l, int64_t first, int64_t count, int64_t group, int64_t part,
                      Scratch *s) {
   tlk_ConvPlan *p = l->plan;
@@ -153,7 +152,8 @@ static void run_part(const Panels *l, int64_t first, int64_t count, int64_t grou
     int64_t positions = count * tlk_conv_product(j->count);
     if (positions == 0) continue;
     int64_t blocks = tlk_ceil_div(positions, l->by_tiles ? BLOCK : NEAR_BLOCK);
-    int64_t most = round_up(tlk_ceil_div(positions, blocks), p->tile->rows); /* of a block */
+    /* positions of a block */
+    int64_t most = round_up(tlk_ceil_div(positions, blocks), p->tile->rows);
     int64_t units = blocks * p->tiles, filled = -1;
     for (int64_t u = part * units / p->parts; u < (part + 1) * units / p->parts; u++) {
       if (p->failed) return;
@@ -210,7 +210,7 @@ void tlk_conv_run_gemm(tlk_ConvPlan *p) {
   l.together = tlk_max(1, tlk_min(l.together, c->batch));
   l.by_tiles = p->rows * taps > tlk_max(l.together * l.image, IMAGES_BYTES / p->size);
   if (!l.by_tiles) l.together = tlk_min(l.together, tlk_ceil_div(c->batch * c->groups, threads));
-  /* few images: several threads on each, which copy it once each */
+  /* for few images, several threads share each image, and each of them copies it */
   int64_t tasks = tlk_ceil_div(c->batch, l.together) * c->groups;
   p->parts = tasks < threads ? tlk_ceil_div(threads, tasks) : 1;
   int64_t work = p->rows * taps * positions * l.together / p->parts;

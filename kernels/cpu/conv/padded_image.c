@@ -1,4 +1,4 @@
-/* padded_image.c - see padded_image.h. */
+/* padded_image.c - implements padded_image.h. */
 #include "kernels/cpu/conv/padded_image.h"
 
 #include <string.h>
@@ -51,7 +51,7 @@ void tlk_conv_strided(char *dst, const char *src, int64_t n, int64_t step, int64
   }
 }
 
-/* One phase of one row of the image. */
+/* Copies one phase of one row of the image. */
 static void copy_row(const tlk_ConvLayout *l, char *dst, const char *src, int64_t phase,
                      int64_t size) {
   int64_t first = phase - l->before[2]; /* image position of plane position 0 */
@@ -62,7 +62,7 @@ static void copy_row(const tlk_ConvLayout *l, char *dst, const char *src, int64_
   if (n > 0) tlk_conv_strided(dst + skip * size, src + from * size, n, l->step[2], size);
 }
 
-/* Where windows move in single steps the image stays in one piece. */
+/* Copies a plane if windows move in steps of 1, so that the image has one phase. */
 static void copy_plane(const tlk_ConvLayout *l, char *dst, const char *src, int64_t size) {
   int64_t bytes = l->sizes[2] * size, row = l->pitch[2] * size;
   dst += l->before[2] * size;
@@ -73,7 +73,7 @@ static void copy_plane(const tlk_ConvLayout *l, char *dst, const char *src, int6
   }
 }
 
-/* dst, which is zero in the padding, = the channel at src. */
+/* Copies a channel to dst, whose padding is already zero. */
 static void copy_channel(const tlk_ConvLayout *l, char *dst, const char *src, int64_t size) {
   int64_t plane = tlk_conv_product(l->pitch);
   for (int64_t i = 0; i < l->sizes[0]; i++)

@@ -1,37 +1,37 @@
 /*
-** padded_image.h - an image in scratch memory, as convolution reads it. The padding is
-** part of it. Where windows move in steps s > 1, the image is split into s planes of every
-** s-th element, its phases. So the elements that one tap (an element of the kernel) meets
-** in neighbouring windows lie side by side, and a tap is one offset into the image.
+** padded_image.h - an image in scratch memory, as convolution reads it, including its padding.
+** If windows move in steps s > 1, the image is split into s planes ("phases") of every s-th
+** element. So the elements that one tap (an element of the kernel) reads in neighbouring
+** windows are contiguous, and a tap is one offset into the image.
 */
 #ifndef TLK_PADDED_IMAGE_H
 #define TLK_PADDED_IMAGE_H
 
 #include "core/device/backend.h"
 
-/* One channel of an image: `phases` planes of `pitch` elements. Element i of
-** dimension d lies in phase (i + before) % step at (i + before) / step. */
+/* One channel of an image: `phases` planes of `pitch` elements. Element i of dimension d is in
+** phase (i + before) % step at position (i + before) / step. */
 typedef struct tlk_ConvLayout {
   int64_t sizes[3]; /* of the image */
   int64_t before[3], step[3], phases[3], pitch[3];
-  int64_t channel; /* elements */
+  int64_t channel; /* number of elements */
 } tlk_ConvLayout;
 
 static inline int64_t tlk_conv_product(const int64_t v[3]) { return v[0] * v[1] * v[2]; }
 
 tlk_ConvLayout tlk_conv_input_layout(const tlk_Windows *w);
-/* Of the windows' gradients, with zeros where taps reach beyond them. */
+/* The layout of the windows' gradients, with zeros where taps reach beyond them. */
 tlk_ConvLayout tlk_conv_output_layout(const tlk_Windows *w);
 
 /* Copies every step-th of n elements of 4 or 8 bytes. */
 void tlk_conv_strided(char *dst, const char *src, int64_t n, int64_t step, int64_t size);
-/* dst, which is zero in the padding, = the channels at src, laid out. */
+/* Copies channels from src to the layout; the padding of dst is already zero. */
 void tlk_conv_copy(const tlk_ConvLayout *l, int64_t channels, char *dst, const char *src,
                    int64_t size);
 
-/* Where a tap reads in the scratch image of a channel of the input. */
+/* Returns the offset at which a tap reads in the scratch image of an input channel. */
 int64_t tlk_conv_offset(const tlk_ConvLayout *l, const tlk_Windows *w, const int64_t tap[3]);
-/* Steps tap through the kernel, last dimension first; false at its end. */
+/* Advances tap through the kernel, last dimension first; returns false at the end. */
 bool tlk_conv_next_tap(const int64_t kernel[3], int64_t tap[3]);
 
 #endif

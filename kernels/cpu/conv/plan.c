@@ -1,4 +1,4 @@
-/* plan.c - see plan.h. */
+/* plan.c - implements plan.h. */
 #include "kernels/cpu/conv/plan.h"
 
 #include <string.h>
@@ -7,7 +7,7 @@
 #include "core/platform/parallel.h"
 #include "kernels/cpu/blocks.h"
 
-/* Below, turning the sums round would cost more than taking them. */
+/* With fewer terms, transposing the sums would cost more than computing them. */
 #define FEW_TERMS 32
 
 bool tlk_conv_many(const tlk_Conv *conv, int64_t channels, int64_t terms) {
@@ -60,7 +60,7 @@ typedef struct Packing {
   int64_t nused;
 } Packing;
 
-/* Weights of (row, tap) to (tap, row), for tiles counted through groups. */
+/* Packs weights (row, tap) as (tap, row), for tiles counted through groups. */
 static void pack_forward(void *context, int64_t begin, int64_t end) {
   const Packing *w = context;
   const tlk_ConvPlan *p = w->plan;
@@ -73,8 +73,8 @@ static void pack_forward(void *context, int64_t begin, int64_t end) {
   }
 }
 
-/* Here rows are the input's channels: weights of (channel out, row, kernel) to
-** (channel out, used kernel, row). */
+/* Packs weights for the gradient of the input, whose rows are input channels: (channel out,
+** row, kernel) becomes (channel out, used kernel, row). */
 static void pack_backward(void *context, int64_t begin, int64_t end) {
   const Packing *w = context;
   const tlk_ConvPlan *p = w->plan;
@@ -85,7 +85,7 @@ static void pack_backward(void *context, int64_t begin, int64_t end) {
     int64_t channel = p->rows * w->kernel * p->size, piece = rows * w->kernel * p->size;
     for (int64_t o = 0; o < p->channels; o++) {
       int64_t from = ((t / p->tiles * p->channels + o) * p->rows + row) * w->kernel;
-      /* pieces are too short to be read ahead by the processor itself */
+      /* prefetches, because pieces are too short for the hardware prefetcher */
       if (o + 1 < p->channels)
         for (int64_t k = 0; k < piece; k += 64)
           __builtin_prefetch(w->weight + from * p->size + channel + k);
@@ -139,9 +139,9 @@ static bool plan_forward(tlk_ConvPlan *p, const char *weight) {
 
 /* ---- the input's gradient ---- */
 
-/* Of the windows' gradients, there is one grid for each residue of the position
-** modulo the steps, with the taps that reach that residue. Whether a tap does,
-** and by how many windows it then lies back. */
+/* The gradient of the input has one grid for each residue of the position modulo the strides,
+** with the taps that reach that residue. Returns whether a tap does, and in `back` how many
+** windows earlier it reads. */
 static bool tap_reaches(const tlk_Windows *w, const int64_t residue[3], const int64_t tap[3],
                         int64_t back[3]) {
   for (int d = 0; d < 3; d++) {
@@ -152,7 +152,7 @@ static bool tap_reaches(const tlk_Windows *w, const int64_t residue[3], const in
   return true;
 }
 
-/* The grid of input positions with that residue. */
+/* Describes the grid of input positions with that residue. */
 static void residue_grid(const tlk_ConvPlan *p, tlk_ConvJob *j, const int64_t residue[3],
                          int64_t first[3]) {
   const tlk_Windows *w = &p->conv->windows;
@@ -168,7 +168,7 @@ static void residue_grid(const tlk_ConvPlan *p, tlk_ConvJob *j, const int64_t re
   }
 }
 
-/* Fills in a job whose grid is known; `used` is scratch for the whole kernel. */
+/* Fills in the weights of a job whose grid is known; `used` is scratch for a whole kernel. */
 static bool residue_weights(tlk_ConvPlan *p, tlk_ConvJob *j, const int64_t residue[3],
                             const int64_t first[3], const char *weight, int64_t *used) {
   const tlk_Windows *w = &p->conv->windows;

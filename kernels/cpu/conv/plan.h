@@ -13,59 +13,58 @@
 #include "kernels/cpu/conv/padded_image.h"
 #include "kernels/cpu/matmul/tile.h"
 
-/* A grid of results. Each is the sum over the taps of a weight times the element of the
-** scratch image that lies `offsets[tap]` after the result's position. */
+/* A grid of results. Each result is the sum over the taps of a weight times the element of the
+** scratch image at `offsets[tap]` after the result's position. */
 typedef struct tlk_ConvJob {
   int64_t taps;
   int64_t *offsets; /* owned (taps) */
   void *weights;    /* owned (groups, tiles, taps, height) */
   int64_t count[3]; /* results along each dimension */
   int64_t pitch[3]; /* of the scratch image */
-  int64_t at;       /* element of the result's plane where the grid begins */
-  int64_t steps[3]; /* elements of the result from one to the next */
+  int64_t at;       /* the grid's first element in the result's plane */
+  int64_t steps[3]; /* distances of the grid's results in elements */
 } tlk_ConvJob;
 
 typedef struct tlk_ConvPlan {
   const tlk_Conv *conv;
   const tlk_ConvLoops *lanes;
   const tlk_TileLoops *tile;
-  int64_t size; /* of an element */
+  int64_t size; /* bytes of an element */
   tlk_ConvLayout layout;
-  int64_t channels;      /* of a group in the scratch image */
+  int64_t channels;      /* channels of a group in the scratch image */
   int64_t rows;          /* channels of a group in the result */
-  int64_t tiles, height; /* of those channels, and channels of each */
-  int64_t result;        /* elements of a result's plane */
+  int64_t tiles, height; /* tiles of those channels, and channels of each tile */
+  int64_t result;        /* elements of a plane of the result */
   int64_t njobs;
   tlk_ConvJob *jobs; /* owned */
   const char *in, *bias;
   char *out;
-  int64_t parts; /* of a task, shared among threads */
+  int64_t parts; /* parts of a task, for several threads */
   atomic_bool failed;
 } tlk_ConvPlan;
 
-/* The convolution, or the gradient of its input. */
+/* Computes the convolution or, if `backward`, the gradient of its input. */
 bool tlk_conv_sums(const tlk_Conv *conv, bool backward, void *out, const void *in,
                    const void *weight, const void *bias);
-/* The gradient of its weight, for few channels and for many. */
+/* Compute the gradient of its weight, for few channels and for many. */
 bool tlk_conv_weight_direct(const tlk_Conv *conv, void *grad_weight, const void *in,
                             const void *grad_out);
 bool tlk_conv_weight_gemm(const tlk_Conv *conv, void *grad_weight, const void *in,
                           const void *grad_out);
 
-/* Whether it is a product of matrices that is worth being taken as one, and
-** then the same. */
+/* Whether the convolution is a matrix product that is worth computing as one; and functions
+** that do so. */
 bool tlk_conv1x1(const tlk_Conv *conv);
 bool tlk_conv1x1_sums(const tlk_Conv *conv, bool backward, void *out, const void *in,
                       const void *weight, const void *bias);
 bool tlk_conv1x1_weight(const tlk_Conv *conv, void *grad_weight, const void *in,
                         const void *grad_out);
 
-/* Both set failed on lack of memory. */
+/* Both set `failed` if memory is exhausted. */
 void tlk_conv_run_direct(tlk_ConvPlan *p);
 void tlk_conv_run_gemm(tlk_ConvPlan *p);
 
-/* Whether so many channels are worth vectors of them, if each result is the sum
-** of so many terms. */
+/* Whether this number of channels fills vectors well enough, for sums of so many terms. */
 bool tlk_conv_many(const tlk_Conv *conv, int64_t channels, int64_t terms);
 double tlk_conv_bias(const tlk_ConvPlan *p, int64_t channel);
 

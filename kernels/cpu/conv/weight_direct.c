@@ -1,8 +1,7 @@
 /*
-** weight_direct.c - the gradient of a convolution's weight for few channels: dot
-** products of the windows' gradients with shifted rows of the scratch image.
-** Of each group images are prepared in chunks; each element is summed by one
-** thread in an order that sizes alone decide.
+** weight_direct.c - the gradient of a convolution's weight for few channels, as dot products of
+** the windows' gradients with shifted rows of the scratch image. The images of each group are
+** prepared in chunks. One thread sums each element in an order that depends on the sizes alone.
 */
 #include <stdatomic.h>
 #include <string.h>
@@ -14,8 +13,8 @@
 
 /* Positions of a dot product between two additions to its result. */
 #define DOT_POSITIONS 1024
-/* Bytes of images that are prepared at a time: where groups are many, what
-** stays in the second-level cache. */
+/* Bytes of images that are prepared at a time; for many groups, NEAR_BYTES, which stay in the
+** second-level cache. */
 #define CHUNK_BYTES ((int64_t)8 << 20)
 #define NEAR_BYTES ((int64_t)256 << 10)
 #define MANY_GROUPS 8
@@ -28,15 +27,15 @@ typedef struct Dots {
   int64_t size;
   tlk_ConvLayout layout;
   int64_t channels, rows, taps; /* of a group */
-  int64_t height, width;        /* of a tile: rows and taps */
+  int64_t height, width;        /* rows and taps of a tile */
   int64_t row_tiles, tap_tiles;
   int64_t positions;          /* rounded up to vectors */
-  int64_t in_step, grad_step; /* elements from image to image of a group in scratch */
+  int64_t in_step, grad_step; /* elements from image to image of a group in scratch memory */
   int64_t *offsets;           /* (tap_tiles * width) */
   const char *in, *grad;
   char *in_scratch, *grad_scratch;
   char *out;
-  int64_t group, first, images; /* the chunk */
+  int64_t group, first, images; /* the current chunk */
   atomic_bool *failed;
 } Dots;
 
@@ -51,14 +50,14 @@ static void dots_layout(Dots *d) {
   d->width = d->rows == 1 ? d->loops->line_taps : d->loops->dot_taps;
   d->row_tiles = tlk_ceil_div(d->rows, d->height);
   d->tap_tiles = tlk_ceil_div(d->taps, d->width);
-  /* counted through rows of the image's pitch */
+  /* positions are counted through rows of the image's pitch */
   int64_t last = (w->out[0] - 1) * d->layout.pitch[1] + w->out[1] - 1;
   d->positions = round_up(last * d->layout.pitch[2] + w->out[2], d->loops->lanes);
   d->in_step = round_up(d->channels * d->layout.channel + d->loops->lanes, 16);
   d->grad_step = d->row_tiles * d->height * d->positions;
 }
 
-/* The last tile is filled up with the last tap; what it gives is not used. */
+/* The last tile is filled up with copies of the last tap, whose sums are discarded. */
 static void fill_offsets(Dots *d) {
   const tlk_Windows *w = &d->conv->windows;
   int64_t kernel = tlk_conv_product(w->kernel);
@@ -70,7 +69,8 @@ static void fill_offsets(Dots *d) {
   }
 }
 
-/* The windows' gradients of one image in the image's pitch; dst is zero between. */
+/* Copies the windows' gradients of one image with the image's pitch; dst is already zero
+** between rows. */
 static void copy_gradient(const Dots *d, char *dst, const char *src) {
   const tlk_Windows *w = &d->conv->windows;
   const int64_t *pitch = d->layout.pitch;
@@ -111,7 +111,8 @@ static void add_tile(const Dots *d, int64_t row, int64_t tap, const double *sums
     }
 }
 
-/* Rows of tiles; images are taken together while their gradients stay in cache. */
+/* Computes rows of tiles; as many images are processed together as gradients fit into the
+** cache. */
 static void dot_tiles(void *context, int64_t begin, int64_t end) {
   const Dots *d = context;
   const tlk_ConvLoops *f = d->loops;
@@ -125,7 +126,7 @@ static void dot_tiles(void *context, int64_t begin, int64_t end) {
     for (int64_t image = 0; image < d->images; image += together)
       for (int64_t at = 0; at < d->positions; at += span)
         for (int64_t tile = 0; tile < d->tap_tiles; tile++) {
-          double sums[64] = {0}; /* of either type */
+          double sums[64] = {0}; /* holds floats or doubles */
           int64_t images = tlk_min(together, d->images - image);
           int64_t n = tlk_min(span, d->positions - at);
           const int64_t *offsets = d->offsets + tile * d->width;

@@ -1,8 +1,8 @@
 /*
-** weight_gemm.c - the gradient of a convolution's weight for many channels: a
-** product (tile.h) of the windows that each tap sees and the windows'
-** gradients transposed to (position, channel), summed over the positions of
-** all images. Images are prepared in chunks.
+** weight_gemm.c - the gradient of a convolution's weight for many channels: a matrix product
+** (tile.h) of the windows that each tap sees with the windows' gradients, which are transposed
+** to (position, channel), summed over the positions of all images. Images are prepared in
+** chunks.
 */
 #include <string.h>
 
@@ -13,21 +13,21 @@
 
 /* Bytes of images that are prepared at a time. */
 #define CHUNK_BYTES ((int64_t)8 << 20)
-/* Taps that a thread takes at a time: whole tiles. */
+/* Tiles of taps that a thread processes at a time. */
 #define TILES_TOGETHER 16
 
 typedef struct Outer {
   const tlk_Conv *conv;
   const tlk_TileLoops *loops;
-  int64_t size; /* of an element */
+  int64_t size; /* bytes of an element */
   tlk_ConvLayout layout;
   int64_t channels, rows, taps; /* of a group */
-  int64_t tiles, height;        /* of a group's rows, and rows of each */
-  int64_t blocks, block;        /* of taps, and taps of each */
-  int64_t positions;            /* of an image */
+  int64_t tiles, height;        /* tiles of a group's rows, and rows of each tile */
+  int64_t blocks, block;        /* blocks of taps, and taps of each block */
+  int64_t positions;            /* positions of an image */
   int64_t chunk;                /* images of a chunk */
-  int64_t *windows;             /* owned (chunk, positions): elements in the scratch images */
-  int64_t *offsets;             /* owned (taps): elements from there */
+  int64_t *windows;             /* owned (chunk, positions): offsets in the scratch images */
+  int64_t *offsets;             /* owned (taps): offsets from there */
   char *images;                 /* owned (chunk, channels_in, ...) */
   char *panels;                 /* owned (groups, tiles, chunk, positions, height) */
   char *sums;                   /* owned (groups, tiles, taps, height) */
@@ -119,7 +119,7 @@ static void prepare_images(void *context, int64_t begin, int64_t end) {
   }
 }
 
-/* Blocks of taps of the tiles. */
+/* Computes blocks of taps for all tiles. */
 static void sum_blocks(void *context, int64_t begin, int64_t end) {
   const Outer *o = context;
   const tlk_TileLoops *f = o->loops;
@@ -142,7 +142,7 @@ static void sum_blocks(void *context, int64_t begin, int64_t end) {
   }
 }
 
-/* Sums (tap, row) of the tiles to the result's (row, tap). */
+/* Copies the tiles' sums (tap, row) to the result (row, tap). */
 static void store_tiles(void *context, int64_t begin, int64_t end) {
   const Outer *o = context;
   int64_t size = o->size, row = o->height * size;

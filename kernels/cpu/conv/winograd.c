@@ -1,16 +1,16 @@
 /*
-** winograd.c - see winograd.h. The image's patches and the kernels are transformed.
-** Then there is one product of matrices for each of the TLK_POINTS points: patches
-** (tile, channel in) times kernels (channel in, channel out), by the register tiles of
-** tile.h. The results are transformed back.
+** winograd.c - implements winograd.h. Patches of the image and the kernels are transformed.
+** Then there is one matrix product for each of the TLK_POINTS points: patches (tile, channel
+** in) times kernels (channel in, channel out), with the register tiles of tile.h. The results
+** are transformed back.
 **
-** Patches are transformed a chunk of segments at a time. There are two orders of work:
-** - All kernels are transformed first and kept. Chunks are small, and threads share them
-**   out. This is for kernels that fit into the second-level cache, and for fewer panels
-**   of kernels than threads.
-** - Chunks are large, and threads share out the panels of kernels. A panel is transformed
+** Patches are transformed a chunk of segments at a time. There are two orders of work: - All
+** kernels are transformed first and kept. Chunks are small, and threads share them.
+**   This is for kernels that fit into the second-level cache, and for fewer panels of
+**   kernels than threads.
+** - Chunks are large, and threads share the panels of kernels. A panel is transformed
 **   anew for each chunk and used for all of the chunk's tiles.
-** Each result is the same sum in the same order, whichever is chosen.
+** Each result is the same sum in the same order in both.
 */
 #include "kernels/cpu/conv/winograd.h"
 
@@ -24,27 +24,27 @@
 #include "kernels/cpu/matmul/tile.h"
 #include "kernels/cpu/conv/winograd_loops.h"
 
-/* Tiles of a segment, at most. */
+/* The most tiles of a segment. */
 #define SEGMENT 32
-/* Segments of one image that are brought to channels-last order in one step. */
+/* Segments of one image that are converted to channels-last order in one step. */
 #define TOGETHER 4
-/* Transformed kernels of up to so many bytes are kept. */
+/* Transformed kernels are kept if they have at most this many bytes. */
 #define KEPT_KERNEL_BYTES ((int64_t)1 << 20)
 /* Bytes of a small chunk's transformed patches. */
 #define SMALL_CHUNK_BYTES ((int64_t)512 << 10)
-/* Bytes of a large chunk's transformed patches, and its tiles, at most. */
+/* The most bytes of a large chunk's transformed patches, and the most tiles. */
 #define LARGE_CHUNK_BYTES ((int64_t)8 << 20)
 #define LARGE_CHUNK_TILES 160
-/* Input channels that are summed over in one pass: a panel of transformed kernels
-** for so many stays in the second-level cache. */
+/* Input channels that are summed in one pass: a panel of transformed kernels for this many
+** channels stays in the second-level cache. */
 #define TERMS 64
 /* Kernels that are transposed in one step. */
 #define KERNELS 16
-/* Floats left free after each plane. Without them, equal places of all planes would lie
-** a large power of 2 apart and share one set of the cache. */
+/* Unused floats after each plane. Without them, equal positions of all planes would be a large
+** power of 2 apart and share one set of the cache. */
 #define GAP 16
 
-/* With fewer channels, multiplications or tiles the method does not pay. */
+/* With fewer channels, multiplications or tiles the method is slower. */
 #define CHANNELS 16
 #define WORK ((int64_t)1 << 22)
 #define TILES 16
@@ -139,9 +139,10 @@ typedef struct Sums {
   const tlk_WinogradLoops *loops;
   const tlk_TileLoops *tile;
   bool backward;
-  int64_t channels, rows;     /* of a group: summed over, and of the result */
-  int64_t height, tiles;      /* of a panel of the result's channels, and how many */
-  int64_t terms, blocks;      /* of channels summed over together, and how many */
+  /* channels of a group: input channels that are summed, and result channels */
+  int64_t channels, rows;
+  int64_t height, tiles; /* result channels of a panel, and number of panels */
+  int64_t terms, blocks; /* input channels that are summed together, and number of such blocks */
   int64_t sizes[2], first[2]; /* of the images, and of the first window */
   tlk_Segments segments;
   int64_t together; /* segments of a chunk */
@@ -152,8 +153,8 @@ typedef struct Sums {
   atomic_bool failed, not_finite;
 } Sums;
 
-/* Elements of a plane: of transformed kernels for a panel, of sums and of
-** transformed patches. */
+/* The elements of one plane: of transformed kernels of a panel, of sums, and of transformed
+** patches. */
 static int64_t kernels_plane(const Sums *s) { return s->terms * s->height + GAP; }
 static int64_t sums_plane(const Sums *s) {
   return s->together * s->segments.tiles * s->height + GAP;
@@ -163,8 +164,8 @@ static int64_t patches_plane(const Sums *s) {
   return tlk_ceil_div(s->channels, lanes) * s->together * s->segments.tiles * lanes + GAP;
 }
 
-/* Transforms the kernels of one panel and one block of channels to `out`. Scratch:
-** `transposed` (KERNELS, 9, height). */
+/* Transforms the kernels of one panel and one block of channels to `out`. `transposed`
+** (KERNELS, 9, height) is scratch memory. */
 static void transform_kernels(const Sums *s, int64_t tile, int64_t block, float *transposed,
                               float *out) {
   int64_t row = tile * s->height, rows = tlk_min(s->height, s->rows - row), size = sizeof(float);
@@ -204,10 +205,10 @@ typedef struct Chunk {
   Sums *sums;
   int64_t first, count;
   float *patches;
-  int64_t offsets[TERMS]; /* of channels in a plane of patches */
+  int64_t offsets[TERMS]; /* offsets of channels in a plane of patches */
 } Chunk;
 
-/* Segments [at, at + n) of a chunk, below one another. */
+/* Transforms segments [at, at + n) of a chunk, which are below one another. */
 static void transform_patches(const Chunk *c, int64_t at, int64_t n, float *strip) {
   const Sums *s = c->sums;
   int64_t tiles = s->segments.tiles, image = tlk_segment(&s->segments, c->first + at).image;
@@ -237,7 +238,7 @@ static void prepare_segments(void *context, int64_t begin, int64_t end) {
   tli_free(strip, bytes);
 }
 
-/* Sums (point, tile, height) over a block of channels. */
+/* Computes the sums (point, tile, height) over a block of channels. */
 static void multiply(const Chunk *c, int64_t block, const float *kernels, float *sums) {
   const Sums *s = c->sums;
   const tlk_TileLoops *f = s->tile;
@@ -257,7 +258,7 @@ static void multiply(const Chunk *c, int64_t block, const float *kernels, float 
   }
 }
 
-/* The results of one segment; `transposed` (position, lanes) and `bias` are scratch. */
+/* Stores the results of one segment; `transposed` (position, lanes) is scratch memory. */
 static bool store_segment(const Chunk *c, int64_t at, int64_t tile, const float *sums,
                           float *transposed, const float *bias) {
   const Sums *s = c->sums;

@@ -8,8 +8,8 @@
 
 #include "core/device/backend.h"
 
-/* The segments of all images. Their order: images, then columns of segments from left to
-** right, then each column from the top down. */
+/* The segments of all images, in this order: images, then columns of segments from left to
+** right, then each column from top to bottom. */
 typedef struct tlk_Segments {
   int64_t sizes[2];     /* height and width of an image */
   int64_t tiles;        /* of a segment */
@@ -17,45 +17,44 @@ typedef struct tlk_Segments {
   int64_t count;        /* of all images */
 } tlk_Segments;
 
-/* Where a segment begins: the image, and its row and column in elements. */
+/* A segment's image, and its first row and column in elements. */
 typedef struct tlk_Segment {
   int64_t image, row, col;
 } tlk_Segment;
 
 tlk_Segments tlk_segments(const int64_t sizes[2], int64_t images);
 tlk_Segment tlk_segment(const tlk_Segments *s, int64_t index);
-/* How many segments from `index` on, at most n, are transformed in one step: they lie
-** below one another in one image. */
+/* Returns how many segments from `index` on, at most n, are below one another in one image, so
+** that one step transforms them. */
 int64_t tlk_segments_below(const tlk_Segments *s, int64_t index, int64_t n);
-/* How many segments, at most `most`, make the best chunk: their tiles are rounded up to
-** groups of `rows`, and the fewer are added by that the better. */
+/* Returns the number of segments, at most `most`, that make the best chunk: the tiles of a
+** chunk are rounded up to groups of `rows`, which should add as few as possible. */
 int64_t tlk_segments_together(const tlk_Segments *s, int64_t most, int64_t rows);
 
-/* dst (rows, cols, lanes) = elements from (row, col) on of `channels` planes of
-** `sizes`, at most as many as lanes; zero beyond them. */
+/* Copies elements of `channels` planes of `sizes`, beginning at (row, col), to dst (rows, cols,
+** lanes). There are at most `lanes` channels; elements outside of the planes are zero. */
 void tlk_channels_last(float *dst, int64_t lanes, int64_t rows, int64_t cols, const float *src,
                        int64_t channels, const int64_t sizes[2], int64_t row, int64_t col);
 
-/* Images of a group: their planes, and where the first window begins. */
+/* Images of a group: their planes, and the first window's position. */
 typedef struct tlk_Planes {
   const float *data;
   int64_t channels, sizes[2], first[2];
 } tlk_Planes;
 
-/* Bytes of scratch memory that this needs. */
+/* Returns the bytes of scratch memory that tlk_winograd_patches needs. */
 size_t tlk_strip_bytes(const tlk_Segments *s);
-/* Transforms the patches of segments [index, index + n), which lie below one
-** another, of the image at `in`: out has points `plane` apart, in them vectors
-** of channels `block` apart, and in them tiles. */
+/* Transforms the patches of segments [index, index + n), which are below one another, of the
+** image at `in`. In out, points are `plane` apart, vectors of channels within a point are
+** `block` apart, and tiles are adjacent. */
 void tlk_winograd_patches(const tlk_Segments *s, int64_t index, int64_t n, const tlk_Planes *in,
                           float *strip, float *out, int64_t block, int64_t plane);
 
-/* Whether it is a convolution for these, and large enough to gain. */
+/* Whether the method supports this convolution and it is large enough to gain. */
 bool tlk_winograd_fits(const tlk_Conv *conv);
-/* The convolution, or the gradient of its input, and the gradient of its
-** weight. Where a result is not finite, `finite` is false and the results are
-** not to be used: a transform mixes the elements of a tile, so one Inf or NaN would spread
-** over all of them. */
+/* The convolution or the gradient of its input, and the gradient of its weight. If a result is
+** not finite, `finite` is false and the results must not be used: a transform mixes the
+** elements of a tile, so one Inf or NaN would spread over all of them. */
 bool tlk_winograd_sums(const tlk_Conv *conv, bool backward, float *out, const float *in,
                        const float *weight, const float *bias, bool *finite);
 bool tlk_winograd_weight(const tlk_Conv *conv, float *grad_weight, const float *in,

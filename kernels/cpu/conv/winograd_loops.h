@@ -1,15 +1,14 @@
 /*
-** winograd_loops.h - inner loops of convolution with kernels of 3 x 3 in tiles of
-** 4 x 4 results, each from a patch of 6 x 6 elements: with 36 products, one at
-** each of the points below, instead of 144 (S. Winograd, Arithmetic complexity
-** of computations, 1980; A. Lavin and S. Gray, Fast algorithms for
-** convolutional neural networks, 2016, arXiv:1509.09308). The transforms are
-** those of Toom and Cook: polynomials are evaluated at points, multiplied
-** there, and interpolated. The points 0, -5/8, 5/8, -3/2, 3/2 and infinity
-** round about half as much as the usual 0, -1, 1, -2, 2 and infinity.
+** winograd_loops.h - inner loops of convolution with 3 x 3 kernels in tiles of 4 x 4 results.
+** Each tile is computed from a patch of 6 x 6 elements with 36 products, one at each of the
+** points below, instead of 144 (S. Winograd, Arithmetic complexity of computations, 1980; A.
+** Lavin and S. Gray, Fast algorithms for convolutional neural networks, 2016,
+** arXiv:1509.09308). The transforms are those of Toom and Cook: polynomials are evaluated at
+** points, multiplied there, and interpolated. The points 0, -5/8, 5/8, -3/2, 3/2 and infinity
+** have about half the rounding error of the usual 0, -1, 1, -2, 2 and infinity.
 **
-** A loop works on one vector of channels: an element of an image, of weights or
-** of sums is `lanes` floats.
+** A loop works on one vector of channels: an element of an image, of weights or of sums is
+** `lanes` floats.
 */
 #ifndef TLK_WINOGRAD_LOOPS_H
 #define TLK_WINOGRAD_LOOPS_H
@@ -19,26 +18,24 @@
 
 enum { TLK_TILE = 4, TLK_PATCH = 6, TLK_POINTS = TLK_PATCH * TLK_PATCH };
 
-/* Distances are counted in floats. Transformed values lie in TLK_POINTS planes
-** that are `plane` apart; in a plane, those of neighbouring tiles or channels
-** are `step` apart. */
+/* Distances are counted in floats. Transformed values are in TLK_POINTS planes that are `plane`
+** apart; in a plane, those of neighbouring tiles or channels are `step` apart. */
 typedef struct tlk_WinogradLoops {
   int lanes; /* of a vector */
-  /* Of n patches that lie side by side, TLK_TILE elements from one to the next,
-  ** in an image with rows `row` apart. */
+  /* Transforms n adjacent patches, TLK_TILE elements apart, of an image whose rows are `row`
+  ** apart. */
   void (*patches)(int64_t n, const float *in, int64_t row, float *out, int64_t step, int64_t plane);
-  /* Of n tiles of results' gradients in such an image. */
+  /* Transforms n tiles of the results' gradients in such an image. */
   void (*tiles)(int64_t n, const float *in, int64_t row, float *out, int64_t step, int64_t plane);
-  /* Of n kernels, with in_step from one element to the next; turned: from the
-  ** last element to the first. */
+  /* Transforms n kernels whose elements are in_step apart; `turned` reverses the kernels. */
   void (*kernels)(int64_t n, const float *in, int64_t in_step, bool turned, float *out,
                   int64_t step, int64_t plane);
-  /* n tiles of results, of which the first `rows` rows and `cols` columns are
-  ** stored; plus bias, a vector, unless that is NULL. Whether all are finite. */
+  /* Transforms n tiles of results back and stores their first `rows` rows and `cols` columns,
+  ** plus bias, a vector, unless that is NULL. Returns whether all are finite. */
   bool (*results)(int64_t n, const float *in, int64_t step, int64_t plane, const float *bias,
                   int64_t rows, int64_t cols, float *out, int64_t row);
-  /* The gradients of n kernels, with out_step from one element to the next.
-  ** Whether all are finite. */
+  /* Transforms the gradients of n kernels back; their elements are out_step apart. Returns
+  ** whether all are finite. */
   bool (*gradients)(int64_t n, const float *in, int64_t step, int64_t plane, float *out,
                     int64_t out_step);
 } tlk_WinogradLoops;

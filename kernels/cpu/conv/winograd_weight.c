@@ -1,10 +1,9 @@
 /*
-** winograd_weight.c - the gradient of the weight in tiles, see
-** winograd.h. At each point the transformed patches, (tile, channel in)
-** transposed, are multiplied with the transformed gradients of the results
-** (tile, channel out). Segments are taken in chunks whose sizes do not depend
-** on the number of threads. Where one chunk holds all of them a panel's sums are
-** taken and transformed at once, in the second-level cache.
+** winograd_weight.c - the gradient of the weight with Winograd tiles (winograd.h). At each
+** point, the transformed patches (channel in, tile) are multiplied with the transformed
+** gradients of the results (tile, channel out). Segments are processed in chunks whose sizes do
+** not depend on the number of threads. If one chunk holds all segments, each panel's sums are
+** computed and transformed back immediately, in the second-level cache.
 */
 #include <stdatomic.h>
 #include <string.h>
@@ -17,23 +16,23 @@
 #include "kernels/cpu/matmul/tile.h"
 #include "kernels/cpu/conv/winograd_loops.h"
 
-/* Channels whose sums are taken together: whole vectors, and whole tiles of
-** tile.h. */
+/* Input channels that are summed together: a multiple of vectors and of tile.h's rows. */
 #define CHANNELS 48
 /* Bytes of a chunk, unless the sums need more. */
 #define CHUNK_BYTES ((int64_t)8 << 20)
 /* Kernels that are transposed in one step. */
 #define KERNELS 16
-/* As in winograd.c. */
+/* See winograd.c. */
 #define GAP 16
 
 typedef struct Outer {
   const tlk_Conv *conv;
   const tlk_WinogradLoops *loops;
   const tlk_TileLoops *tile;
-  int64_t channels, rows;        /* of a group */
-  int64_t height, tiles, blocks; /* channels of a panel, panels, and blocks of channels in */
-  tlk_Planes images, grads;      /* of the first image of the group */
+  int64_t channels, rows; /* of a group */
+  /* channels of a panel, number of panels, and blocks of input channels */
+  int64_t height, tiles, blocks;
+  tlk_Planes images, grads; /* the first image of the group */
   tlk_Segments segments;
   int64_t together; /* segments of a chunk */
   int64_t group;
@@ -54,7 +53,7 @@ static int64_t sums_plane(const Outer *o) { return CHANNELS * o->height + GAP; }
 
 /* ---- transforms ---- */
 
-/* Gradients of the results of segments [at, at + n) of the chunk. */
+/* Transforms the results' gradients of segments [at, at + n) of the chunk. */
 static void transform_ends(const Outer *o, int64_t at, int64_t n, const float *grads,
                            float *strip) {
   const tlk_Segments *seg = &o->segments;
@@ -92,8 +91,8 @@ static void prepare_segments(void *context, int64_t begin, int64_t end) {
   tli_free(strip, bytes);
 }
 
-/* sums (CHANNELS, height) of a block and a panel, at one point; added to them
-** from the second chunk on. */
+/* Computes sums (CHANNELS, height) of a block and a panel at one point; later chunks add to
+** them. */
 static void multiply(const Outer *o, int64_t tile, int64_t block, int64_t point, float *sums) {
   const tlk_TileLoops *f = o->tile;
   int64_t lanes = o->loops->lanes, begin = block * CHANNELS, offsets[TLK_TILE_DEPTH];
@@ -115,7 +114,7 @@ static void multiply(const Outer *o, int64_t tile, int64_t block, int64_t point,
     }
 }
 
-/* The gradient from the sums of a block and a panel at all points. */
+/* Transforms the sums of a block and a panel at all points back to the gradient. */
 static bool finish(const Outer *o, int64_t tile, int64_t block, const float *sums, float *turned) {
   int64_t row = tile * o->height, rows = tlk_min(o->height, o->rows - row), size = sizeof(float);
   int64_t begin = block * CHANNELS, end = tlk_min(begin + CHANNELS, o->channels);
@@ -134,7 +133,7 @@ static bool finish(const Outer *o, int64_t tile, int64_t block, const float *sum
 
 /* ---- drivers ---- */
 
-/* Blocks and panels at single points. */
+/* Each item is a block and a panel at one point. */
 static void add_points(void *context, int64_t begin, int64_t end) {
   const Outer *o = context;
   for (int64_t i = begin; i < end; i++) {
@@ -143,7 +142,7 @@ static void add_points(void *context, int64_t begin, int64_t end) {
   }
 }
 
-/* Blocks and panels, with sums of their own where none are kept. */
+/* Each item is a block and a panel; their sums are in scratch memory if none are kept. */
 static void finish_pairs(void *context, int64_t begin, int64_t end) {
   Outer *o = context;
   int64_t all = TLK_POINTS * sums_plane(o), turned = KERNELS * 9 * o->height;

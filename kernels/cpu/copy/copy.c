@@ -1,7 +1,7 @@
 /*
-** copy.c - copies between any strides and dtypes, and filling. Copies within a
-** dtype move bytes: whole when both sides are contiguous, else in blocks that
-** are squarish where one side is transposed.
+** copy.c - copies between any strides and dtypes, and filling. Copies within a dtype move
+** bytes: as a whole if both sides are contiguous, otherwise in blocks, which are roughly square
+** if one side is transposed.
 */
 #include <string.h>
 
@@ -15,7 +15,7 @@ typedef struct Move {
   tlk_Blocks blocks;
 } Move;
 
-#define COPY_BYTES (256 * 1024) /* of a thread's smallest share */
+#define COPY_BYTES (256 * 1024) /* the smallest share of a thread */
 
 static void copy_bytes(void *context, int64_t begin, int64_t end) {
   const tli_Iter *it = context;

@@ -1,7 +1,7 @@
 /*
-** sequence.c - evenly spaced numbers. They are computed in int64 or float64,
-** each from its position alone, and then converted; so nothing accumulates,
-** and the result does not depend on how threads share the work.
+** sequence.c - evenly spaced numbers. Each is computed in int64 or float64 from its position
+** alone and then converted, so errors do not accumulate, and the result does not depend on how
+** threads share the work.
 */
 #include "core/platform/parallel.h"
 #include "kernels/cpu/cpu.h"
@@ -9,10 +9,10 @@
 typedef struct Sequence {
   tlk_Array out;
   int64_t n;
-  bool whole; /* int64 */
+  bool whole; /* computes in int64 */
   int64_t i0, istep;
   double start, step, end;
-  int64_t half; /* from here on counted from the end */
+  int64_t half; /* elements from here on are computed from the end */
 } Sequence;
 
 static void whole_numbers(const Sequence *s, int64_t at, int64_t n, int64_t *out) {

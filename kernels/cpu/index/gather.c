@@ -1,7 +1,6 @@
 /*
-** gather.c - gather and scatter, and the search for positions. What is shared
-** among threads never depends on their number: every element of a result is
-** made by one thread, in the order of the index.
+** gather.c - gather, scatter, and binary search. How work is shared never depends on the number
+** of threads: one thread computes each element of a result, in the order of the index.
 */
 #include "kernels/cpu/index/gather.h"
 
@@ -56,7 +55,7 @@ typedef struct Walk {
   tlk_Blocks blocks;
   int64_t stretch; /* elements of a line in one task */
   int64_t stretches;
-  int64_t ranges; /* scatter: parts of the indexed dimension */
+  int64_t ranges; /* for scatter: parts of the indexed dimension */
   tlk_GatherLoop gather;
   tlk_ScatterLoop scatter;
   tlk_FirstFault first;
@@ -77,9 +76,8 @@ static tlk_Tile tile_at(const Walk *w, int64_t block, int64_t stretch) {
   return t;
 }
 
-/* Lines of a block at least, where lines lie side by side: enough that a row of
-** the index comes from memory in one run, few enough that what is picked from
-** stays in the second-level cache. */
+/* The least number of lines in a block of adjacent lines: enough that a row of the index is one
+** contiguous read, few enough that the source stays in the second-level cache. */
 #define ABREAST 64
 
 static int64_t least_cols(const tlk_IndexCall *call) {
@@ -88,7 +86,7 @@ static int64_t least_cols(const tlk_IndexCall *call) {
   return abreast ? ABREAST : 16;
 }
 
-/* How many stretches of that many elements make a task. */
+/* Returns how many stretches of so many elements make a task. */
 static int64_t per_task(int64_t elements) { return tlk_max(1, TASK / tlk_max(1, elements)); }
 
 static void gather_tasks(void *context, int64_t begin, int64_t end) {
@@ -107,7 +105,7 @@ bool tlk_gather(const struct tlk_gather *call) {
   int64_t side = it->ndim > 0 ? it->sizes[0] : 1;
   Walk w = {.call = &call->index};
   w.gather = tlk_isa()->index->gather[tlk_log2_size(it->args[0].dtype)];
-  /* neighbouring lines with a common index move as one row: long blocks */
+  /* neighbouring lines with a common index are copied as rows, so blocks are long */
   bool rows = it->ndim > 0 && it->args[1].strides[0] == 0;
   int64_t cols = rows ? tlk_min(side, TASK) : 0;
   w.stretch = tlk_min(call->index.count, rows ? per_task(cols) : TASK);
@@ -144,8 +142,8 @@ bool tlk_scatter(const struct tlk_scatter *call) {
                                          : loops->join[call->join][tlk_compute_index(dtype)];
   int64_t threads = tl_get_num_threads(), side = it->ndim > 0 ? it->sizes[0] : 1;
   int64_t work = it->numel * call->index.count;
-  /* blocks of whole cache lines, or rows where lines share an index; for few
-  ** lines, parts of the indexed dimension */
+  /* blocks are whole cache lines, or rows if lines share an index; for few lines, they are
+  ** parts of the indexed dimension */
   bool rows = it->ndim > 0 && it->args[1].strides[0] == 0;
   int64_t cols = rows ? TASK : tlk_max(least_cols(&call->index), per_task(call->index.count));
   bool narrow = rows ? call->index.n < threads : side < cols * threads;
@@ -157,23 +155,23 @@ bool tlk_scatter(const struct tlk_scatter *call) {
   return true;
 }
 
-/* ---- what is not zero ---- */
+/* ---- nonzero elements ---- */
 
-#define PART 65536 /* elements counted together */
+#define PART 65536 /* elements that are counted together */
 
 typedef struct Nonzero {
   tlk_Array in;
   int64_t n;
-  int64_t *counts; /* per part; then the number before it */
+  int64_t *counts; /* nonzero elements of each part; later, those before it */
   int64_t *out;
   int ndim;
   const int64_t *sizes;
 } Nonzero;
 
-#define BATCH 1024 /* elements looked at together */
+#define BATCH 1024 /* elements that are examined together */
 
-/* Elements [begin, end), at most BATCH of them, as bool: in `buffer`, unless
-** they are that already. */
+/* Returns elements [begin, end), at most BATCH of them, as bools: converted in `buffer` unless
+** they are bools. */
 static const uint8_t *as_bool(tlk_Array in, int64_t begin, int64_t end, uint8_t *buffer) {
   const char *x = (const char *)in.data + begin * (int64_t)tl_dtype_size(in.dtype);
   if (in.dtype == TL_BOOL) return (const uint8_t *)x;
@@ -200,7 +198,7 @@ static void count_parts(void *context, int64_t begin, int64_t end) {
     z->counts[p] = count_part(z->in, p * PART, tlk_min((p + 1) * PART, z->n));
 }
 
-/* The position of element i of the shape, from 1. */
+/* Writes the position of element i of the shape, from 1. */
 static void write_position(int64_t *out, int64_t i, int ndim, const int64_t *sizes) {
   for (int d = ndim - 1; d >= 0; d--) {
     out[d] = i % sizes[d] + 1;
@@ -208,8 +206,8 @@ static void write_position(int64_t *out, int64_t i, int ndim, const int64_t *siz
   }
 }
 
-/* Where x is true: written for each element and passed over by the next one if
-** it is not, which costs less than a branch that nobody can foresee. */
+/* Lists the indices at which x is true. Each index is written, and the next one overwrites it
+** if x was false; that is faster than an unpredictable branch. */
 static int64_t pick(const uint8_t *x, int64_t n, int32_t *found) {
   int64_t count = 0;
   for (int64_t i = 0; i < n; i++) {
@@ -239,7 +237,7 @@ static void write_parts(void *context, int64_t begin, int64_t end) {
   }
 }
 
-/* The counts of all parts, in memory to be freed by the caller. */
+/* Counts all parts, in memory that the caller frees. */
 static bool count_all(Nonzero *z) {
   int64_t parts = tlk_ceil_div(z->n, PART);
   z->counts = tli_alloc((size_t)parts * sizeof *z->counts);
@@ -285,7 +283,7 @@ typedef struct Search {
   bool right;
 } Search;
 
-/* NaN is larger than every number; two of them are equal. */
+/* Orders NaN after every number; two NaN are equal. */
 #define SEARCH(name, type)                                                                 \
   static inline bool before_##name(type a, type b) { return a < b || (b != b && a == a); } \
   static int64_t find_##name(const type *x, int64_t n, type v, bool right) {               \

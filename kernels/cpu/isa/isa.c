@@ -1,4 +1,4 @@
-/* isa.c - the table of one instruction set's loops. */
+/* isa.c - the table of loops of one instruction set. */
 #include "kernels/cpu/attention/attention.h"
 #include "kernels/cpu/norm/channels.h"
 #include "kernels/cpu/loss/cross_entropy.h"

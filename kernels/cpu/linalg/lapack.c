@@ -1,7 +1,7 @@
 /*
-** lapack.c - LAPACK through the library that blas.c opened. Fortran's calling
-** convention: everything by address, and a hidden length for each character.
-** Threads share out the matrices of a batch.
+** lapack.c - LAPACK, from the library that blas.c opened. Fortran's calling convention passes
+** everything by address, and a hidden length for each character. Threads share the matrices of
+** a batch.
 */
 #include "core/kernel/lapack.h"
 
@@ -14,7 +14,7 @@
 #include "kernels/cpu/matmul/blas.h"
 #include "kernels/cpu/cpu.h"
 
-/* The routines in one precision; T is its element type. */
+/* Declares the routines in one precision; T is its element type. */
 #define DEFINE_ROUTINES(T, P)                                                                      \
   typedef struct Routines_##P {                                                                    \
     void (*potrf)(const char *, const int *, T *, const int *, int *, size_t);                     \
@@ -68,7 +68,7 @@ static bool ready(void) {
 static int least(int a, int b) { return a < b ? a : b; }
 static int most(int a, int b) { return a > b ? a : b; }
 
-/* Work space of a size that the routine told. */
+/* Workspace of the size that a routine's query returned. */
 typedef struct Work {
   void *data;
   int n;
@@ -84,20 +84,19 @@ static bool work_new(Work *w, double n, size_t element) {
 
 static void work_free(Work *w) { tli_free(w->data, w->bytes); }
 
-/* What a routine is asked for; each uses some of it. Matrix i of a batch lies
-** where the sizes of those before it end. */
+/* The arguments of a routine; each uses some of them. The matrices of a batch are contiguous. */
 typedef struct Call {
   bool vectors, left, upper, transpose, unit;
   char job;
   int m, n, k, nrhs;
-  const void *in; /* what is read only: factors, tau */
+  const void *in; /* read-only operands: factors, tau */
   void *a, *b, *s, *u, *vt;
   const int *pivots_in;
   int *pivots, *rank, *info;
   double rcond;
 } Call;
 
-/* Matrices from begin to end. False for lack of memory. */
+/* Processes matrices from begin to end. Returns false if memory is exhausted. */
 typedef bool (*Routine)(const Call *c, int64_t begin, int64_t end);
 
 #define DEFINE(T, P)                                                                               \
@@ -221,7 +220,7 @@ typedef bool (*Routine)(const Call *c, int64_t begin, int64_t end);
 DEFINE(float, s)
 DEFINE(double, d)
 
-/* ---- a batch, shared among threads ---- */
+/* ---- sharing a batch among threads ---- */
 
 typedef struct Batch {
   const Call *call;
@@ -234,7 +233,7 @@ static void run_range(void *context, int64_t begin, int64_t end) {
   if (!b->run(b->call, begin, end)) b->failed = true;
 }
 
-/* Matrices whose sizes are m, n and k. Each is worth about their product. */
+/* Shares matrices of sizes m, n and k; the cost of each is about their product. */
 static bool share(Routine run, const Call *call, int64_t batch, int m, int n, int k) {
   if (batch == 0) return true;
   Batch b = {call, run, false};
@@ -243,7 +242,7 @@ static bool share(Routine run, const Call *call, int64_t batch, int m, int n, in
   return !b.failed || tli_fail(TL_EMEM, "linalg: out of memory");
 }
 
-/* Chooses the precision. */
+/* Calls the routine of the dtype's precision. */
 #define SHARE(name, m, n, k, ...) \
   ((void)cx,                      \
    ready() && share(dtype == TL_F32 ? name##_s : name##_d, &(Call){__VA_ARGS__}, batch, m, n, k))

@@ -1,5 +1,5 @@
 /*
-** cross_entropy.c - the loss of labels. Each sample is computed by one thread.
+** cross_entropy.c - the cross-entropy of labels. One thread computes each sample.
 */
 #include "kernels/cpu/loss/cross_entropy.h"
 
@@ -22,14 +22,14 @@ static void store_at(void *data, int64_t i, int64_t size, double value) {
 
 /* ---- few classes ---- */
 
-/* Rows of so few logits are turned: what lies side by side is then of many samples, and fills
-** vectors. */
+/* Rows with at most this many logits are transposed, so that vectors hold the same class of
+** many samples. */
 #define FEW 32
-#define SAMPLES 64 /* turned at once */
+#define SAMPLES 64 /* samples that are transposed together */
 #define LANES 16
 
 typedef struct Turned {
-  int64_t samples, step; /* the step is in whole vectors; what no sample fills is 0 */
+  int64_t samples, step; /* the step is a whole number of vectors; unused columns are 0 */
   _Alignas(64) char x[FEW * SAMPLES * sizeof(double)];
 } Turned;
 
@@ -37,7 +37,7 @@ static bool is_turned(const tlk_Classes *k) {
   return k->logits && k->inner == 1 && k->classes <= FEW;
 }
 
-/* The logits of samples [first, first + samples). */
+/* Transposes the logits of samples [first, first + samples). */
 static void turn(const tlk_Classes *k, const char *in, int64_t first, int64_t size, Turned *t) {
   t->samples = tlk_min(SAMPLES, k->outer - first);
   t->step = (t->samples + LANES - 1) & -LANES;
@@ -60,15 +60,15 @@ static void turn_back(const tlk_Classes *k, const Turned *t, int64_t first, int6
 typedef struct Loss {
   const tlk_Classes *call;
   const tlk_ClassLoops *loops;
-  int64_t size;   /* of an element */
-  int64_t strips; /* of inner */
+  int64_t size;   /* bytes of an element */
+  int64_t strips; /* strips along inner */
   const char *in;
   char *loss, *weights;
   double *norm;
   tlk_FirstFault first;
 } Loss;
 
-/* The position of the label's prediction; -1 if it does not count. */
+/* Returns the index of the label's prediction, or -1 for ignored labels. */
 static int64_t label_place(Loss *l, int64_t o, int64_t i) {
   const tlk_Classes *k = l->call;
   int64_t label = k->target[o * k->inner + i];
@@ -109,7 +109,7 @@ static void loss_tasks(void *context, int64_t begin, int64_t end) {
   }
 }
 
-/* The same of turned samples. */
+/* Like loss_tasks for transposed samples. */
 static void turned_loss_tasks(void *context, int64_t begin, int64_t end) {
   Loss *l = context;
   for (int64_t task = begin; task < end; task++) {
@@ -123,7 +123,7 @@ static void turned_loss_tasks(void *context, int64_t begin, int64_t end) {
   }
 }
 
-/* Calls tasks for strips of so many elements, or for turned samples. */
+/* Runs `whole` on strips of so many elements, or `turned` on transposed samples. */
 static void for_strips(const tlk_Classes *k, int64_t strips, tli_RangeFn whole, tli_RangeFn turned,
                        void *context) {
   int64_t each = k->classes * (is_turned(k) ? SAMPLES : tlk_min(k->inner, TLK_CLASS_COLS));
@@ -158,7 +158,7 @@ typedef struct Back {
   char *out;
 } Back;
 
-/* The weight of a sample times its gradient. */
+/* Returns the sample's weight times its gradient. */
 static double factor_of(const Back *b, int64_t at) {
   const tlk_Classes *k = b->call;
   int64_t label = k->target[at];
@@ -167,7 +167,7 @@ static double factor_of(const Back *b, int64_t at) {
   return weight * number_at(b->grad, at, b->size);
 }
 
-/* exp(x - norm) * factor, or zeros, for the columns of a strip. */
+/* Computes exp(x - norm) * factor, or zeros, for the columns of a strip. */
 static void fill_strip(const Back *b, int64_t o, int64_t i, int64_t cols, const void *factors) {
   const tlk_Classes *k = b->call;
   int64_t at = o * k->inner + i, place = (o * k->classes * k->inner + i) * b->size;
@@ -183,7 +183,7 @@ static void fill_strip(const Back *b, int64_t o, int64_t i, int64_t cols, const 
   }
 }
 
-/* Takes the factor off the label's place. */
+/* Subtracts the factor from the label's element. */
 static void finish_back(const Back *b, int64_t o, int64_t i, double factor) {
   const tlk_Classes *k = b->call;
   int64_t label = k->target[o * k->inner + i];
@@ -195,7 +195,7 @@ static void finish_back(const Back *b, int64_t o, int64_t i, double factor) {
 static void back_tasks(void *context, int64_t begin, int64_t end) {
   const Back *b = context;
   const tlk_Classes *k = b->call;
-  double factors[TLK_CLASS_COLS]; /* of either type */
+  double factors[TLK_CLASS_COLS]; /* holds floats or doubles */
   for (int64_t task = begin; task < end; task++) {
     int64_t o = task / b->strips, i = task % b->strips * TLK_CLASS_COLS;
     int64_t cols = tlk_min(TLK_CLASS_COLS, k->inner - i), at = o * k->inner + i;
@@ -210,7 +210,7 @@ static void turned_back_tasks(void *context, int64_t begin, int64_t end) {
   for (int64_t task = begin; task < end; task++) {
     Turned t;
     double norms[SAMPLES] = {0};
-    double factors[SAMPLES] = {0}; /* of either type */
+    double factors[SAMPLES] = {0}; /* holds floats or doubles */
     int64_t first = task * SAMPLES;
     turn(b->call, b->in, first, b->size, &t);
     memcpy(norms, b->norm + first, (size_t)t.samples * sizeof *norms);

@@ -1,16 +1,16 @@
 /*
-** cross_entropy.h - inner loops of the loss of labels, see class_loss in
-** core/kernel/kernel.h. One set for float, one for double.
+** cross_entropy.h - inner loops of the cross-entropy of labels, see class_loss in
+** core/kernel.h. One set for float, one for double.
 */
 #ifndef TLK_CROSS_ENTROPY_H
 #define TLK_CROSS_ENTROPY_H
 
 #include "kernels/cpu/cpu.h"
 
-#define TLK_CLASS_COLS 128 /* of a strip at most */
+#define TLK_CLASS_COLS 128 /* the most columns of a strip */
 
 typedef struct tlk_ClassLoops {
-  /* log(sum(exp(x))) of one row. */
+  /* Returns log(sum(exp(x))) of one row. */
   double (*row_norm)(int64_t classes, const void *x);
   /* out = exp(x - norm) * factor */
   void (*row_back)(int64_t classes, const void *x, double norm, double factor, void *out);

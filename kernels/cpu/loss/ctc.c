@@ -1,9 +1,8 @@
 /*
-** ctc.c - connectionist temporal classification (Graves et al., ICML 2006). Of
-** the labels with a blank before, between and after them ("states"), alpha is
-** the log-probability of all alignments of the sequence so far that end in a
-** state, beta of those of the rest. Sums are taken in double; samples are
-** shared among threads.
+** ctc.c - connectionist temporal classification (Graves et al., ICML 2006). The states are the
+** labels with a blank before, between and after them. alpha is the log-probability of all
+** alignments of the frames so far that end in a state, beta that of the remaining frames. Sums
+** are computed in double; threads share the samples.
 */
 #include "kernels/cpu/cpu.h"
 
@@ -15,7 +14,7 @@
 
 typedef struct Work {
   const tlk_Ctc *call;
-  bool wide; /* double */
+  bool wide; /* whether the data is double */
   const void *log_probs, *grad_loss, *loss_in, *alpha_in;
   void *loss, *alpha, *grad;
   atomic_bool failed;
@@ -37,12 +36,12 @@ static double add_logs(double a, double b) {
   return high == -INFINITY ? high : high + log1p(exp(low - high));
 }
 
-/* The class of a state: blanks are the even ones. */
+/* Returns the class of a state; even states are blanks. */
 static int64_t state_class(const tlk_Ctc *c, int64_t sample, int64_t state) {
   return (state % 2 == 0 ? c->blank : c->targets[sample * c->longest + state / 2]) - 1;
 }
 
-/* Whether a path may skip the blank before this state: another label came. */
+/* Whether a path may skip the blank before this state, because the label before it differs. */
 static bool may_skip(const tlk_Ctc *c, int64_t sample, int64_t state) {
   return state % 2 == 1 && state >= 2 &&
          state_class(c, sample, state) != state_class(c, sample, state - 2);
@@ -84,8 +83,8 @@ static void forward_range(void *context, int64_t begin, int64_t end) {
   for (int64_t i = begin; i < end; i++) forward_sample(context, i);
 }
 
-/* beta of frame t from that of the next one, in place: states in ascending order
-** read only what comes after them. */
+/* Computes beta of frame t from that of frame t + 1, in place: states in ascending order read
+** only later states. */
 static void step_back(const Work *w, int64_t sample, int64_t t, int64_t states, double *beta) {
   const tlk_Ctc *c = w->call;
   bool last = t == c->input_lengths[sample] - 1;
@@ -97,7 +96,7 @@ static void step_back(const Work *w, int64_t sample, int64_t t, int64_t states, 
   }
 }
 
-/* through[class]: log of the share of alignments that say it in frame t. */
+/* through[class]: log of the total probability of alignments that emit the class in frame t. */
 static void frame_gradient(const Work *w, int64_t sample, int64_t t, int64_t states,
                            const double *beta, double *through) {
   const tlk_Ctc *c = w->call;

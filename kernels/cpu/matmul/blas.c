@@ -1,6 +1,5 @@
 /*
-** blas.c - opens BLAS once. Invariant: the table is complete before any thread
-** sees it.
+** blas.c - opens BLAS once. Invariant: the table is complete before any thread sees it.
 */
 #include "kernels/cpu/matmul/blas.h"
 
@@ -34,17 +33,16 @@ static void open_library(void) {
 #endif
 }
 
-/* A pointer to a function, which ISO C will not convert from one to data. */
+/* Stores a symbol as a function pointer; ISO C does not convert data pointers to those. */
 static bool take(void *member, const char *name) {
   void *symbol = tli_library_symbol(library, name);
   *(void **)member = symbol;
   return symbol != NULL;
 }
 
-/* OpenBLAS takes a processor that is newer than itself for the oldest that it
-** knows, Prescott, and is then five times as slow as it could be. Only its
-** environment tells it otherwise, and only while it is loaded. The wish of the
-** user, if there is one, stands. */
+/* OpenBLAS treats a processor that is newer than itself as the oldest one it knows, Prescott,
+** and is then five times slower than it could be. Only an environment variable overrides that,
+** and only while the library is loaded. A variable that the user has set is respected. */
 static void open_again_if_misjudged(void) {
   char *(*get_corename)(void) = NULL;
   const char *isa = tlk_isa()->name;

@@ -1,15 +1,15 @@
 /*
-** blas.h - BLAS and LAPACK, found on first use. OpenBLAS starts its threads
-** and takes its buffers as soon as it is loaded, which a program that has no
-** use for it should not pay for; so it is opened at run time, unless the build
-** says -DTLK_LINK_BLAS, for hosts that link everything statically.
+** blas.h - BLAS and LAPACK, found on first use. OpenBLAS starts threads and allocates buffers
+** as soon as it is loaded, a cost that a program that does not use it should not have. So it is
+** opened at run time, unless the build says -DTLK_LINK_BLAS, for hosts that link everything
+** statically.
 */
 #ifndef TLK_BLAS_H
 #define TLK_BLAS_H
 
 #include <stdbool.h>
 
-/* CBLAS's values. */
+/* CBLAS's constants. */
 enum { TLK_ROW_MAJOR = 101, TLK_NO_TRANS = 111, TLK_TRANS = 112 };
 
 #define TLK_GEMV_ARGS(T)                                                                           \
@@ -21,14 +21,14 @@ typedef struct tlk_Blas {
   void(*dgemv) TLK_GEMV_ARGS(double);
 } tlk_Blas;
 
-/* The table, or NULL where no BLAS was found. The first call opens it and
-** holds it to one thread: its callers run on ours, see gemm.c. */
+/* Returns the table, or NULL if no BLAS was found. The first call opens the library and limits
+** it to one thread, since its callers run on our threads, see gemm.c. */
 const tlk_Blas *tlk_blas(void);
 
-/* Another function of the same library by its symbol ("dgetrf_"), or NULL. */
+/* Returns another function of the same library by its symbol ("dgetrf_"), or NULL. */
 void *tlk_blas_symbol(const char *name);
 
-/* "OpenBLAS 0.3.21 ... Haswell ...", or why there is none. */
+/* Returns "OpenBLAS 0.3.21 ... Haswell ...", or why there is none. */
 const char *tlk_blas_config(void);
 
 #endif

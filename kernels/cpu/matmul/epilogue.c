@@ -1,6 +1,7 @@
 /*
-** epilogue.c - the elementwise end of products: a bias, and a relu, by a loop of their own, other
-** activations by those of pointwise kernels. Results are those of the separate operators.
+** epilogue.c - the elementwise end of matrix products. Bias and relu have a loop of their own;
+** other activations use the loops of pointwise kernels. Results equal those of the separate
+** operators.
 */
 #include "kernels/cpu/matmul/epilogue.h"
 
@@ -18,7 +19,7 @@ typedef struct Loops {
   int64_t size;
 } Loops;
 
-/* n elements, a multiple of TLK_LANES. */
+/* Processes n elements, a multiple of TLK_LANES. */
 static void finish_lanes(const Loops *l, int64_t n, char *c, const char *bias, char *inner) {
   tl_Scalar one = tli_int(1);
   if (bias) l->add(n, (void *const[]){c, c, (void *)(uintptr_t)bias}, &one);
@@ -26,7 +27,7 @@ static void finish_lanes(const Loops *l, int64_t n, char *c, const char *bias, c
   if (l->activate) l->activate(n, (void *const[]){c, c}, NULL);
 }
 
-/* Any n: the last few by way of buffers. */
+/* Processes any number of elements; the last few go through buffers. */
 static void finish_run(const Loops *l, int64_t n, char *c, const char *bias, char *inner) {
   int64_t whole = n & -TLK_LANES, done = whole * l->size;
   size_t rest = (size_t)((n - whole) * l->size);
@@ -46,7 +47,7 @@ static void finish_by_loops(const tlk_Epilogue *e, tl_DType compute, int64_t row
   const tlk_Loop *all = tlk_isa()->loops[tlk_compute_index(compute)];
   Loops l = {all[TLK_add], e->activation ? all[kernels[e->activation]] : NULL,
              compute == TL_F64 ? 8 : 4};
-  /* short rows without gaps count as one, with the bias repeated */
+  /* contiguous short rows are processed as one long row, with the bias repeated */
   _Alignas(64) char repeated[TLK_CHUNK * 8];
   int64_t fold = ldc == cols && cols < TLK_CHUNK / 8 ? tlk_min(rows, TLK_CHUNK / cols) : 1;
   const char *bias = e->bias;

@@ -1,12 +1,11 @@
 /*
-** gemm.c - matrix products. float32 and float64 go to tiled.c, or with a
-** vector to BLAS if there is one; the half types to half.c; integers, which wrap
-** around, have a plain loop.
+** gemm.c - matrix products. float32 and float64 use tiled.c, or BLAS if one side is a vector
+** and a BLAS was found. Half types use half.c. Integers, which wrap around, have a plain loop.
 **
-** Threads share out the products of a batch and the rows or columns of each.
-** An element is summed as it would be by one thread, since none shares out k.
-** BLAS is held to one thread: its own spin while they wait. It may sum pieces
-** of other sizes otherwise, so its products are always made in the same ones.
+** Threads share the products of a batch, and the rows or columns of each product. No thread
+** divides k, so each element is summed as a single thread would sum it. BLAS is limited to one
+** thread, because its own threads spin while they wait. BLAS may sum pieces of different sizes
+** differently, so it always gets pieces of the same size.
 */
 #include <limits.h>
 #include <stdatomic.h>
@@ -21,18 +20,18 @@
 #include "kernels/cpu/matmul/half.h"
 #include "kernels/cpu/matmul/tile.h"
 
-/* Multiplications worth a thread in a product with a vector, which waits for memory. */
+/* With fewer multiplications in a product with a vector, which is bound by memory, another
+** thread does not pay. */
 #define SMALL_VECTOR (256 * 1024)
-/* Rows or columns of a product with a vector that BLAS makes at a time, and the
-** terms that it can count: its sizes are ints. */
+/* Rows or columns that BLAS multiplies with a vector at a time, and the largest size that it
+** accepts: its sizes are ints. */
 #define PIECE 256
 #define BLAS_MAX (1 << 30)
 
 /* ---- plain loops ---- */
 
-/* One row of c at a time, so that the inner loop runs along memory where b is
-** not transposed. Integers wrap around, which is the same for either sign, so
-** they are computed unsigned. */
+/* Computes one row of c at a time, so that the inner loop is contiguous if b is not transposed.
+** Wrapping is the same for either sign, so integers are computed unsigned. */
 #define DEFINE_PLAIN(bits)                                                                         \
   static bool plain_##bits(const tlk_Gemm *g, const tlk_Epilogue *after, const void *a_,           \
                            const void *b_, void *c_) {                                             \
@@ -60,23 +59,23 @@ DEFINE_PLAIN(16)
 DEFINE_PLAIN(32)
 DEFINE_PLAIN(64)
 
-/* ---- with a vector ---- */
+/* ---- products with a vector ---- */
 
-/* The matrix is read once, row by row. */
+/* Reads the matrix once, row by row. */
 #define DEFINE_VECTOR(type, x)                                                                  \
   static void gemv_##x(const tlk_Gemm *g, int64_t k, const type *a, const type *b, type *c,     \
                        double beta) {                                                           \
-    bool left = g->n == 1; /* the matrix is */                                                  \
+    bool left = g->n == 1; /* whether the left operand is the matrix */                         \
     const type *matrix = left ? a : b, *vector = left ? b : a;                                  \
     int64_t ld = left ? g->lda : g->ldb, lines = left ? g->m : g->n;                            \
-    bool by_row = left ? !g->trans_a : g->trans_b; /* its rows are what is summed */            \
+    bool by_row = left ? !g->trans_a : g->trans_b; /* whether its rows are summed */            \
     int64_t step = left ? (g->trans_b ? 1 : g->ldb) : (g->trans_a ? g->lda : 1);                \
     int64_t rows = by_row ? lines : k, cols = by_row ? k : lines;                               \
     tlk_blas()->x##gemv(TLK_ROW_MAJOR, by_row ? TLK_NO_TRANS : TLK_TRANS, (int)rows, (int)cols, \
                         (type)tli_to_double(g->alpha), matrix, (int)ld, vector, (int)step,      \
                         (type)beta, c, left ? (int)g->ldc : 1);                                 \
   }                                                                                             \
-  /* In parts that BLAS can count. */                                                           \
+  /* Divides sizes that exceed BLAS's ints. */                                                  \
   static bool vector_##x(const tlk_Gemm *g, const tlk_Epilogue *after, const void *a_,          \
                          const void *b_, void *c) {                                             \
     const type *a = a_, *b = b_;                                                                \
@@ -90,12 +89,12 @@ DEFINE_PLAIN(64)
 DEFINE_VECTOR(float, s)
 DEFINE_VECTOR(double, d)
 
-/* ---- a batch ---- */
+/* ---- batches ---- */
 
 typedef bool (*One)(const tlk_Gemm *g, const tlk_Epilogue *after, const void *a, const void *b,
                     void *c);
 
-/* For products of that dtype, of the sizes of g. */
+/* Returns the function for products of that dtype and of g's sizes. */
 static One one_of(const tlk_Gemm *g, tl_DType dtype) {
   bool vector = g->m == 1 || g->n == 1;
   if (dtype == TL_F32) return vector && tlk_blas() ? vector_s : tlk_tiled_gemm;
@@ -113,14 +112,14 @@ typedef struct Batch {
   const tlk_Gemm *g;
   const tlk_Epilogue *after;
   One one;
-  bool rows;     /* rows are cut, not columns */
-  int64_t step;  /* so many at once */
+  bool rows;     /* divides rows; otherwise columns */
+  int64_t step;  /* rows or columns in one step */
   int64_t steps; /* of a product */
-  bool pieces;   /* each step is a call of its own: BLAS sums sizes differently */
+  bool pieces;   /* each step is one call, because BLAS sums different sizes differently */
   atomic_bool stopped;
 } Batch;
 
-/* Rows, or columns, from begin to end of product i. */
+/* Computes rows, or columns, from begin to end of product i. */
 static bool run_part(const Batch *batch, int64_t i, int64_t begin, int64_t end) {
   tlk_Gemm part = *batch->g;
   int64_t size = tli_dtype_bytes[part.dtype];
@@ -142,7 +141,7 @@ static bool run_part(const Batch *batch, int64_t i, int64_t begin, int64_t end) 
   return batch->one(&part, &after, a, b, c);
 }
 
-/* Steps from begin to end, counted through all products. */
+/* Runs steps from begin to end, counted through all products. */
 static void run_steps(void *context, int64_t begin, int64_t end) {
   Batch *batch = context;
   int64_t lines = batch->rows ? batch->g->m : batch->g->n;
@@ -180,9 +179,9 @@ static bool run_all(const tlk_Gemm *g, const tlk_Epilogue *after) {
   return !batch.stopped || tli_fail(TL_EINTERRUPT, "interrupted!");
 }
 
-/* ---- the entry ---- */
+/* ---- entries of the kernel table ---- */
 
-/* k == 0: c = beta * c, matrix by matrix. */
+/* Computes c = beta * c for k == 0, matrix by matrix. */
 static bool scale(const tlk_Gemm *g) {
   int64_t size = tli_dtype_bytes[g->dtype];
   tl_DType compute = tli_dtype_compute(g->dtype);

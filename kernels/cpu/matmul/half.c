@@ -13,7 +13,7 @@
 #include "kernels/cpu/blocks.h"
 #include "kernels/cpu/cpu.h"
 
-/* Tiles as float32: 256 x 512 of a, 512 x 1024 of b, 256 x 1024 of c. */
+/* Sizes of the float32 tiles: 256 x 512 of a, 512 x 1024 of b, 256 x 1024 of c. */
 enum { TILE_M = 256, TILE_N = 1024, TILE_K = 512 };
 
 static bool convert(tl_DType to, void *dst, int64_t ldd, tl_DType from, const void *src,
@@ -51,7 +51,7 @@ static bool tiles_new(Tiles *t, bool inner) {
   return false;
 }
 
-/* The end of a tile in float32. */
+/* Applies the epilogue to a tile in float32. */
 static bool finish_tile(const tlk_Gemm *g, const tlk_Epilogue *after, const Tiles *t, int64_t i,
                         int64_t j, int64_t m, int64_t n) {
   float bias[TILE_N];
@@ -63,7 +63,7 @@ static bool finish_tile(const tlk_Gemm *g, const tlk_Epilogue *after, const Tile
   return !part.inner || convert(g->dtype, part.inner, g->ldc, TL_F32, t->inner, n, m, n);
 }
 
-/* One tile of c: all of k, then alpha and the old c. */
+/* Computes one tile of c: all of k, then alpha and the old c. */
 static bool half_tile(const tlk_Gemm *g, const tlk_Epilogue *after, const Tiles *t, const char *a,
                       const char *b, char *c, int64_t i, int64_t j) {
   int64_t m = tlk_min(g->m - i, TILE_M), n = tlk_min(g->n - j, TILE_N);
@@ -101,7 +101,7 @@ typedef struct Half {
   atomic_bool failed;
 } Half;
 
-/* Tiles from begin to end, counted through all products. */
+/* Computes tiles from begin to end, counted through all products. */
 static void run_tiles(void *context, int64_t begin, int64_t end) {
   Half *h = context;
   const tlk_Gemm *g = h->g;

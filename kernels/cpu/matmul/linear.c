@@ -1,7 +1,7 @@
 /*
-** linear.c - products that end with a bias and an activation, and the way back through
-** these. Sums over rows are made in segments that follow from the sizes alone, so they do
-** not depend on the number of threads.
+** linear.c - matrix products followed by bias and activation, and their gradients. Sums over
+** rows are divided into segments that depend on the sizes alone, so they do not depend on the
+** number of threads.
 */
 #include <stdatomic.h>
 
@@ -11,7 +11,7 @@
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/matmul/epilogue.h"
 
-/* The sums of op(a)'s rows. */
+/* Sums op(a)'s rows. */
 static bool sum_rows(const struct tlk_linear *call) {
   const tlk_Gemm *g = &call->gemm;
   return tlk_reduce(&(struct tlk_reduce){.cx = call->cx,
@@ -31,19 +31,19 @@ bool tlk_linear(const struct tlk_linear *call) {
   return call->sums == NULL || sum_rows(call);
 }
 
-/* ---- back through an activation ---- */
+/* ---- the gradient of an activation ---- */
 
-#define SEGMENTS 64 /* at most */
-#define PIECE 8192  /* elements that go through a step while they are in the cache */
+#define SEGMENTS 64 /* the most segments */
+#define PIECE 8192  /* elements that are processed together while they are in the cache */
 
 typedef struct Back {
   const struct tlk_activation_backward *call;
   const tlk_Isa *isa;
   const tlk_Reducer *sum;
   tl_DType compute;
-  int64_t size;    /* of an element */
-  int64_t segment; /* rows */
-  char *sums;      /* owned: accumulators of each segment; NULL: no sums */
+  int64_t size;    /* bytes of an element */
+  int64_t segment; /* rows of a segment */
+  char *sums;      /* owned: accumulators of each segment; NULL: no sums are wanted */
   atomic_bool failed;
 } Back;
 
@@ -65,7 +65,7 @@ static bool activate_back(const Back *b, int64_t first, int64_t n) {
   return tlk_pointwise(&step);
 }
 
-/* Rows whose gradients are in the cache. */
+/* Adds rows whose gradients are in the cache. */
 static void add_rows(const Back *b, int64_t first, int64_t rows, char *sums, char *buffer) {
   int64_t n = b->call->n;
   const char *grad = (const char *)b->call->grad_in.data + first * n * b->size;

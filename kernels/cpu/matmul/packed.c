@@ -1,7 +1,7 @@
 /*
-** packed.c - a matrix in panels that stay, and products with it. Panels are walked
-** in the outer loop and the rows of a in the inner one: so much of a panel stays in
-** the first-level cache while all rows go by.
+** packed.c - a matrix that stays packed in panels, and products with it. The outer loop visits
+** panels and the inner one the rows of a, so a piece of a panel stays in the first-level cache
+** while all rows are multiplied.
 */
 #include "kernels/cpu/matmul/packed.h"
 
@@ -11,7 +11,7 @@
 #include "kernels/cpu/blocks.h"
 #include "kernels/cpu/cpu.h"
 
-#define MOST_COLUMN_BYTES 256 /* of a panel's row */
+#define MOST_COLUMN_BYTES 256 /* bytes in a row of a panel */
 
 bool tlk_pack(tlk_Packed *p, tl_DType dtype, bool trans, int64_t k, int64_t n, const void *b,
               int64_t ldb) {
@@ -44,7 +44,7 @@ void tlk_packed_free(tlk_Packed *p) {
   p->data = NULL;
 }
 
-/* c = or += sums, of the columns that a panel has. */
+/* Stores sums in c, or adds them, for the columns that a panel has. */
 static void put_rows(const tlk_Packed *p, int64_t rows, int64_t cols, bool add, const char *sums,
                      char *c, int64_t c_step) {
   for (int64_t r = 0; r < rows; r++, sums += p->width * p->size, c += c_step * p->size) {
@@ -59,7 +59,7 @@ static void put_rows(const tlk_Packed *p, int64_t rows, int64_t cols, bool add, 
   }
 }
 
-/* All rows times n terms of a panel. */
+/* Multiplies all rows with n terms of a panel. */
 static void sum_terms(const tlk_Packed *p, int64_t rows, int64_t n, const char *a, int64_t a_step,
                       const char *panel, int64_t cols, bool add, char *c, int64_t c_step) {
   const tlk_TileLoops *f = p->loops;

@@ -1,10 +1,10 @@
 /*
-** tile_loops.h - the loop of tile.h for one type: isa/tile_<type>.c
-** defines `real` and includes this. A tile's sums, a row of the panel and one
-** element of the left side fill the registers.
+** tile_loops.h - the loop of tile.h for one type: isa/tile_<type>.c defines `real` and includes
+** this file. A tile's sums, a row of the panel and one element of the left side fill the
+** registers.
 */
 #if defined(__aarch64__) && !defined(__clang__)
-/* gcc would load ahead so much that sums must leave their registers. */
+/* Otherwise gcc hoists so many loads that sums are spilled. */
 #pragma GCC optimize("no-schedule-insns")
 #endif
 
@@ -17,7 +17,7 @@
 #elif defined(__AVX__)
 #define VECTOR_BYTES 32
 #define VECTORS 2
-#elif defined(__aarch64__) /* 32 vectors, as AVX-512 */
+#elif defined(__aarch64__) /* 32 vector registers, as with AVX-512 */
 #define VECTOR_BYTES 16
 #define VECTORS 4
 #else
@@ -28,14 +28,14 @@
 #define LANES ((int)(VECTOR_BYTES / sizeof(real)))
 
 typedef real Vec __attribute__((vector_size(VECTOR_BYTES)));
-/* The same at any address. */
+/* A vector at an unaligned address. */
 typedef real LooseVec __attribute__((vector_size(VECTOR_BYTES), aligned(sizeof(real)), may_alias));
 
 static inline Vec load(const real *p) { return *(const LooseVec *)p; }
 static inline void store(real *p, Vec v) { *(LooseVec *)p = v; }
 
-/* `height` rows, of which `rows` are written. It and `vectors` are constants where
-** this is inlined. */
+/* Computes `height` rows and writes `rows` of them. `height` and `vectors` are constants at
+** each inlined call. */
 static inline __attribute__((always_inline)) void
 tile_of(int vectors, int height, int rows, int64_t n, const int64_t *offsets, const void *const *in,
         const real *panel, int64_t pitch, bool add, real *out, int64_t out_step) {
@@ -68,7 +68,7 @@ tile_of(int vectors, int height, int rows, int64_t n, const int64_t *offsets, co
   }
 }
 
-/* What is left of a matrix, or of a small batch, should not cost a whole tile. */
+/* Chooses a lower tile for the last rows of a matrix or a small batch. */
 static inline __attribute__((always_inline)) void
 tile_height(int vectors, int rows, int64_t n, const int64_t *offsets, const void *const *in,
             const real *panel, int64_t pitch, bool add, real *out, int64_t out_step) {
@@ -92,7 +92,7 @@ static void tile(int rows, int vectors, int64_t n, const int64_t *offsets, const
   }
 }
 
-/* Both are constants where this is inlined. */
+/* `relu`, and whether bias is NULL, are constants at each inlined call. */
 static inline __attribute__((always_inline)) void
 finish_rows(int64_t rows, int64_t cols, const real *bias, bool relu, real *out, int64_t out_step) {
   for (int64_t r = 0; r < rows; r++, out += out_step) {

@@ -1,10 +1,9 @@
 /*
-** tiled.c - products of matrices, c = a b, in tiles of tile.h. A panel is some
-** columns of b, packed: copied to where its rows lie one after another. One panel
-** fits the first-level cache beside a few rows of a. Where a panel meets many rows
-** of a, the panels of a whole block are packed once and kept; where a row meets
-** many panels, the rows of the block are packed, too.
-** Each element of c is summed in the same order, whatever the sizes of a and b.
+** tiled.c - matrix products, c = a b, in the tiles of tile.h. A panel is a few columns of b,
+** packed so that its rows are contiguous. One panel fits the first-level cache beside a few
+** rows of a. If many rows of a use the panels, all panels of a block are packed once and kept;
+** if a row uses many panels, the rows of the block are packed, too. Each element of c is summed
+** in the same order, whatever the sizes of a and b.
 */
 #include "kernels/cpu/matmul/tile.h"
 
@@ -17,25 +16,23 @@
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/matmul/epilogue.h"
 
-/* With more rows of a than this the packed panels of a block are kept. */
+/* With more rows of a than this, the packed panels of a block are kept. */
 #define MANY_ROWS 384
-/* A block is then so many rows of a, so many terms, and so many bytes of each row
-** of b. What is packed for it stays in the second-level cache. The tiles of c do
-** not, so the terms are many: each tile is visited seldom. */
+/* The size of such a block: rows of a, terms, and bytes of each row of b. Its packed panels
+** stay in the second-level cache. The tiles of c do not, so the number of terms is large, and
+** each tile is visited only a few times. */
 #define ROWS 192
 #define TERMS (3 * TLK_TILE_DEPTH)
 #define COLUMN_BYTES 4096
-/* Bytes of a row of the widest panel. */
+/* The most bytes in a row of a panel. */
 #define PANEL_BYTES 256
-/* Rows of b this far apart, or multiples of it, drive one another out of the
-** cache. */
+/* Rows of b that are this far apart, or a multiple of it, evict one another from the cache. */
 #define CLOSE_BYTES 512
-/* Packing b pays with more rows of a than this ... */
+/* Packing b pays with more rows of a than FEW ... */
 #define FEW 64
-/* ... and where rows of b drive one another out, already with more than this. */
+/* ... or more than VERY_FEW if rows of b evict one another. */
 #define VERY_FEW 12
-/* Packing a pays with more panels than this; with more than one, if a is
-** transposed. */
+/* Packing a pays with more panels than PANELS; if a is transposed, with more than one. */
 #define PANELS 4
 #define PANELS_TRANSPOSED 1
 
@@ -43,7 +40,7 @@ typedef struct Product {
   const tlk_Gemm *g;
   const tlk_Epilogue *after;
   const tlk_TileLoops *loops;
-  int64_t size;  /* of an element */
+  int64_t size;  /* bytes of an element */
   int64_t width; /* columns of a panel */
   int64_t depth; /* terms of a panel */
   int64_t offsets[TLK_TILE_DEPTH];
@@ -51,17 +48,17 @@ typedef struct Product {
   double alpha, beta;
   const char *a, *b;
   char *c;
-  char *rows;   /* owned copies of a block's rows; NULL: they are read where they lie */
-  char *panels; /* owned copies of a block's panels; NULL: each is made anew */
+  char *rows;   /* owned: packed rows of a block; NULL: rows are read in place */
+  char *panels; /* owned: packed panels of a block; NULL: each panel is packed again for each use */
 } Product;
 
-/* Rows of a in one block: elements lie row_step apart, terms as p->offsets say. */
+/* Rows of a in one block: rows are row_step apart, terms are at p->offsets. */
 typedef struct Rows {
   const char *at;
   int64_t n, row_step;
 } Rows;
 
-/* c = alpha * sums + beta * c, of one row */
+/* Computes c = alpha * sums + beta * c for one row. */
 #define COMBINE(s, type)                                                                     \
   static void combine_##s(int64_t n, double alpha, double beta, const void *sums, void *c) { \
     const type *x = sums;                                                                    \
@@ -74,15 +71,15 @@ typedef struct Rows {
 COMBINE(f32, float)
 COMBINE(f64, double)
 
-/* Whether b is better read in place, unpacked. */
+/* Whether reading b in place is better than packing it. */
 static bool in_place(const tlk_Gemm *g, int64_t size) {
   int64_t row = g->ldb * size;
   if (g->trans_b) return false;
   return row <= CLOSE_BYTES || g->m <= VERY_FEW || (g->m <= FEW && row % CLOSE_BYTES != 0);
 }
 
-/* Packs terms [at, at + n) of columns [col, col + cols) of b into panels. Rows
-** of b are read from end to end. */
+/* Packs terms [at, at + n) of columns [col, col + cols) of b into panels. Rows of b are read
+** from end to end. */
 static void pack_panels(const Product *p, int64_t at, int64_t n, int64_t col, int64_t cols,
                         char *panels) {
   const tlk_Gemm *g = p->g;
@@ -106,13 +103,13 @@ static void pack_panels(const Product *p, int64_t at, int64_t n, int64_t col, in
   }
 }
 
-/* Terms [at, at + n) of rows [begin, begin + rows) of a. */
+/* Returns terms [at, at + n) of rows [begin, begin + rows) of a, packed or in place. */
 static Rows rows_of(const Product *p, int64_t begin, int64_t rows, int64_t at, int64_t n) {
   const tlk_Gemm *g = p->g;
   int64_t size = p->size, row = p->depth * size;
   const char *a = p->a + (g->trans_a ? at * g->lda + begin : begin * g->lda + at) * size;
   if (p->rows == NULL) return (Rows){a, rows, g->trans_a ? 1 : g->lda};
-  if (g->trans_a) /* few terms at a time: their rows are then read from end to end */
+  if (g->trans_a) /* packs few terms at a time, whose rows are then read from end to end */
     for (int64_t t = 0; t < n; t += 16)
       tlk_isa()->move[size == 8 ? 3 : 2](p->rows + t * size, row, size, a + t * g->lda * size, size,
                                          g->lda * size, rows, tlk_min(16, n - t));
@@ -122,7 +119,7 @@ static Rows rows_of(const Product *p, int64_t begin, int64_t rows, int64_t at, i
   return (Rows){p->rows, rows, p->depth};
 }
 
-/* c = or += rows times panel, where c is not as the loop would write it. */
+/* Stores or adds sums where the loop cannot write c directly: alpha, beta or the width differ. */
 static void store_tile(const Product *p, int64_t rows, int64_t cols, bool first, const char *sums,
                        char *c) {
   double alpha = p->alpha, beta = first ? p->beta : 1;
@@ -133,14 +130,14 @@ static void store_tile(const Product *p, int64_t rows, int64_t cols, bool first,
       (p->size == 4 ? combine_f32 : combine_f64)(cols, alpha, beta, sums, c);
 }
 
-/* A tile of c: rows, whose pointers move on, times `terms` terms of a panel. */
+/* Computes a tile of c: rows, whose pointers advance, times `terms` terms of a panel. */
 static void sum_tile(const Product *p, int rows, const void **in, int64_t terms, const char *panel,
                      int64_t pitch, int64_t cols, bool first, char *c) {
   const tlk_TileLoops *f = p->loops;
   int64_t width = (cols + f->lanes - 1) & -f->lanes;
   bool plain = cols == width && p->alpha == 1;
   int vectors = (int)(width / f->lanes);
-  if (p->panels) /* it comes from far and is wanted soon */
+  if (p->panels) /* prefetches c, which is in a distant cache and needed soon */
     for (int r = 0; r < rows; r++)
       for (int64_t k = 0; k < cols * p->size; k += 64)
         __builtin_prefetch(c + r * p->g->ldc * p->size + k, 1);
@@ -158,7 +155,7 @@ static void sum_tile(const Product *p, int rows, const void **in, int64_t terms,
   }
 }
 
-/* All rows of a block times `terms` terms of a panel's columns. */
+/* Multiplies all rows of a block with `terms` terms of a panel's columns. */
 static void sum_panel(const Product *p, const Rows *a, int64_t terms, const char *panel,
                       int64_t pitch, int64_t cols, bool first, char *c) {
   int height = p->loops->rows;
@@ -171,14 +168,14 @@ static void sum_panel(const Product *p, const Rows *a, int64_t terms, const char
   }
 }
 
-/* What comes after the last terms of some rows and columns. */
+/* Applies the epilogue to finished rows and columns. */
 static void finish(const Product *p, int64_t row, int64_t rows, int64_t col, int64_t cols,
                    char *c) {
   tlk_Epilogue part = tlk_epilogue_at(p->after, row, col, p->g->ldc, p->size);
   tlk_finish(&part, p->g->dtype, rows, cols, c, p->g->ldc);
 }
 
-/* Columns [col, col + cols) of b and all of a. */
+/* Multiplies all of a with columns [col, col + cols) of b. */
 static bool sum_columns(Product *p, int64_t col, int64_t cols) {
   const tlk_Gemm *g = p->g;
   char one[TLK_TILE_DEPTH * PANEL_BYTES] __attribute__((aligned(64)));
@@ -211,11 +208,11 @@ bool tlk_tiled_gemm(const tlk_Gemm *g, const tlk_Epilogue *after, const void *a,
                     void *c) {
   bool wide = g->dtype == TL_F64;
   const tlk_TileLoops *f = tlk_isa()->tile[wide];
-  Product p; /* not all of its offsets are needed */
+  Product p; /* most of its offsets stay uninitialised */
   p.g = g, p.after = after, p.loops = f, p.size = wide ? 8 : 4, p.a = a, p.b = b, p.c = c;
   p.alpha = tli_to_double(g->alpha), p.beta = tli_to_double(g->beta);
   int64_t most = (int64_t)f->lanes * f->vectors, block = COLUMN_BYTES / p.size;
-  /* without memory for copies it goes without them */
+  /* without memory for copies, operands are read in place */
   size_t panel_bytes = (size_t)((tlk_min(block, g->n) + most) * TERMS * p.size);
   p.panels = g->m > MANY_ROWS ? tli_alloc(panel_bytes) : NULL;
   p.depth = p.panels ? TERMS : TLK_TILE_DEPTH;

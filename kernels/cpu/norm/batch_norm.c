@@ -1,6 +1,6 @@
 /*
-** batch_norm.c - batch norm while training, of the kernels for channels: what there is one of
-** for each channel is worked out between two passes over the elements.
+** batch_norm.c - training batch norm, built on the kernels for channels. The values for each
+** channel are computed between two passes over the elements.
 */
 #include <math.h>
 
@@ -11,7 +11,7 @@ static double weight_at(const void *weight, int64_t i, int64_t size) {
   return weight ? tlk_number_at(weight, i, size) : 1;
 }
 
-/* `scale` has room for a number a channel. */
+/* `scale` has room for one number for each channel. */
 static bool normalize(const struct tlk_batch_norm *b, void *scale, int64_t size) {
   double n = (double)(b->outer * b->inner);
   struct tlk_channel_moments moments = {b->cx,    b->mean,     b->deviation, b->in,
@@ -45,7 +45,7 @@ bool tlk_batch_norm(const struct tlk_batch_norm *call) {
 }
 
 /* grad_in = (grad_out - mean of grad_out - normal * mean of grad_out * normal) * rstd * weight,
-** normal = (in - mean) * rstd. `room` is for three numbers a channel. */
+** with normal = (in - mean) * rstd. `room` is for three numbers for each channel. */
 static bool spread_back(const struct tlk_batch_norm_backward *b, char *room, int64_t size) {
   double n = (double)(b->outer * b->inner);
   char *scale = room, *slope = scale + b->channels * size, *shift = slope + b->channels * size;

@@ -1,7 +1,7 @@
 /*
-** channels.c - statistics and scaling of channels. Work is cut into parts by
-** sizes alone; each part has sums of its own, which are added in order, so
-** results do not depend on the number of threads.
+** channels.c - statistics and scaling of channels. The sizes alone decide how work is divided
+** into parts. Each part has its own sums, which are added in order, so results do not depend on
+** the number of threads.
 */
 #include "kernels/cpu/norm/channels.h"
 
@@ -11,19 +11,19 @@
 #include "kernels/cpu/blocks.h"
 #include "kernels/cpu/upcast.h"
 
-/* Elements of a part, about. */
+/* The approximate number of elements of a part. */
 #define PART 65536
 
-/* Runs shorter than this are slow one by one. Where rows of all channels are not long, each
-** element of a run becomes a column, with what its channel has, and columns are added up. So are
-** rows of few channels: as many as have about JOINED elements are one row. */
+/* Processing runs shorter than this one by one is slow. If a row of all channels is short
+** enough, each element of a run becomes a column with the channel's values, and columns are
+** summed. Rows of few channels are joined to rows of about JOINED elements in the same way. */
 #define SHORT_RUN 32
 #define MOST_COLUMNS 16384
 #define FEW_CHANNELS 32
 #define JOINED 256
 
-/* Column k of channel c is c * step + k * next, of each channel there are `each`. A row has all;
-** the last one ends where the elements do. */
+/* Column k of channel c has index c * step + k * next; each channel has `each` columns. A row
+** has all columns, but the last row ends with the data. */
 typedef struct Columns {
   int64_t channels, each, step, next;
 } Columns;
@@ -36,7 +36,7 @@ static Columns columns_of(int64_t outer, int64_t channels, int64_t inner) {
   return (Columns){channels, each, 1, channels};
 }
 
-/* Writes what there is one of per channel once for each column, if there are several. */
+/* Repeats each channel's value for each of its columns, if there are several. */
 static const void *spread(char *to, const void *from, const Columns *s, int64_t size) {
   if (from == NULL || s->each == 1) return from;
   for (int64_t c = 0; c < s->channels; c++)
@@ -47,22 +47,23 @@ static const void *spread(char *to, const void *from, const Columns *s, int64_t 
 
 typedef struct Work {
   const tlk_ChannelLoops *loops;
-  int64_t outer, channels, inner; /* as they are summed: columns are channels of one element */
-  int64_t elements;               /* in all */
+  /* the sizes used for summing: each column counts as a channel with one element */
+  int64_t outer, channels, inner;
+  int64_t elements; /* total number */
   Columns columns;
-  int64_t size;         /* of an element */
-  int64_t parts, share; /* of outer: number and length */
+  int64_t size;         /* bytes of an element */
+  int64_t parts, share; /* number and length of the parts of outer */
   const char *in, *grad;
-  const void *mean_in; /* products: the channels' */
-  const double *mean;  /* deviation: likewise */
-  double *sums;        /* (2, parts, channels) */
+  const void *mean_in; /* for products: the channels' means */
+  const double *mean;  /* for the deviation: the channels' means */
+  double *sums;        /* owned: (2, parts, channels) */
 } Work;
 
 static double *sums_of(const Work *w, int which, int64_t part) {
   return w->sums + (which * w->parts + part) * w->channels;
 }
 
-/* One run of one channel, or one row of all if inner is 1. */
+/* Adds one run of one channel, or one row of all channels if inner is 1. */
 static void add_run(const Work *w, int64_t part, int64_t o, int64_t c) {
   int64_t at = (o * w->channels + c) * w->inner * w->size;
   double *first = sums_of(w, 0, part), *second = sums_of(w, 1, part);
@@ -87,7 +88,7 @@ static void add_row(const Work *w, int64_t part, int64_t o) {
     w->loops->row_sum(n, w->in + at, first);
 }
 
-/* Tasks are parts, or, where runs are long, (part, channel). */
+/* Tasks are parts or, if runs are long, pairs of part and channel. */
 static void sum_rows(void *context, int64_t begin, int64_t end) {
   const Work *w = context;
   for (int64_t part = begin; part < end; part++) {
@@ -105,7 +106,7 @@ static void sum_runs(void *context, int64_t begin, int64_t end) {
   }
 }
 
-/* Leaves the channels' totals in the first part of each. */
+/* Adds the parts' sums; the channels' totals are then in the first part. */
 static void add_up(Work *w) {
   size_t bytes = (size_t)(2 * w->parts * w->channels) * sizeof(double);
   memset(w->sums, 0, bytes);
@@ -130,8 +131,7 @@ static void add_up(Work *w) {
   }
 }
 
-/* Cuts outer so that a part of one channel (of all, if inner is 1) has about
-** PART elements. */
+/* Divides outer so that a part of one channel (of all, if inner is 1) has about PART elements. */
 static bool prepare(Work *w, int64_t outer, int64_t channels, int64_t inner, tl_DType dtype) {
   w->elements = outer * channels * inner;
   w->columns = columns_of(outer, channels, inner);
@@ -252,7 +252,7 @@ bool tlk_channel_affine(const struct tlk_channel_affine *call) {
   tlk_Array to = tlk_upcast(call->out, n, false);
   Columns columns = columns_of(call->outer, call->channels, call->inner);
   int64_t channels = call->channels * columns.each, size = x.dtype == TL_F64 ? 8 : 4;
-  size_t bytes = columns.each > 1 ? (size_t)(channels * size) : 0; /* of one kind of number */
+  size_t bytes = columns.each > 1 ? (size_t)(channels * size) : 0; /* for one array of values */
   char *room = bytes ? tli_alloc(4 * bytes) : NULL;
   bool ok = x.data && to.data && (call->other.data == NULL || y.data) && (room || bytes == 0);
   if (ok) {

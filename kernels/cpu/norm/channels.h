@@ -1,7 +1,7 @@
 /*
-** channels.h - inner loops over the channels of (outer, channels, inner): runs
-** of one channel, and, where inner is 1, rows of all channels. One set for
-** float, one for double; what there is one of per channel has that type, too.
+** channels.h - inner loops over the channels of (outer, channels, inner): runs of one channel
+** or, if inner is 1, rows of all channels. One set for float, one for double; the channels'
+** values have the same type.
 */
 #ifndef TLK_CHANNELS_H
 #define TLK_CHANNELS_H
@@ -16,7 +16,7 @@ typedef struct tlk_ChannelLoops {
                    double *product);
   void (*affine)(int64_t n, void *out, const void *x, double mean, double scale, double shift,
                  const void *other, double factor);
-  /* Rows: one element of each of n channels; sums are added to. */
+  /* Rows: one element of each of n channels; the functions add to the sums. */
   void (*row_sum)(int64_t n, const void *x, double *sum);
   void (*row_deviation)(int64_t n, const void *x, const double *mean, double *sum);
   void (*row_products)(int64_t n, const void *grad, const void *x, const void *mean, double *sum,
@@ -25,7 +25,7 @@ typedef struct tlk_ChannelLoops {
                      const void *shift, const void *other, const void *factor);
 } tlk_ChannelLoops;
 
-/* What channel i has, of numbers of 4 or 8 bytes. */
+/* Returns channel i's value; values are 4 or 8 bytes wide. */
 static inline double tlk_number_at(const void *data, int64_t i, int64_t size) {
   return size == 4 ? (double)((const float *)data)[i] : ((const double *)data)[i];
 }

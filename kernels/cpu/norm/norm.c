@@ -1,8 +1,7 @@
 /*
-** norm.c - layer normalisation of rows, and its gradients. Half types are
-** converted row by row. The gradients of weight and bias are summed per
-** segment of rows, in double, and the segments' sums joined in order; segments
-** follow from the sizes alone.
+** norm.c - layer normalisation of rows, and its gradients. Half types are converted row by row.
+** The gradients of weight and bias are summed for each segment of rows, in double, and the
+** segments' sums are added in order. Segments depend on the sizes alone.
 */
 #include <stdatomic.h>
 #include <string.h>
@@ -13,7 +12,7 @@
 #include "kernels/cpu/cpu.h"
 
 #define GRAIN (TLK_GRAIN / 2)
-#define SEGMENTS 64 /* at most */
+#define SEGMENTS 64 /* the most segments */
 
 typedef struct Call {
   const tlk_Isa *isa;
@@ -24,13 +23,13 @@ typedef struct Call {
   char *in, *out; /* out: the result, or the gradient of in, which may be NULL */
   const char *grad;
   const char *residual, *grad_sum; /* may be NULL */
-  char *sum;                       /* beside residual */
+  char *sum;                       /* receives in + residual */
   tlk_Array mean, rstd;
   bool shift;
   double eps;
   const void *weight, *bias; /* in the compute type; NULL for none */
-  int64_t segment;           /* rows */
-  double *sums;              /* owned: (segments, 2, n): of weight, of bias */
+  int64_t segment;           /* rows of a segment */
+  double *sums;              /* owned: (segments, 2, n), for weight and for bias */
   bool want_weight, want_bias;
   atomic_bool failed;
 } Call;
@@ -47,14 +46,15 @@ static void set_statistic(const tlk_Array *a, int64_t i, double value) {
     ((float *)a->data)[i] = (float)value;
 }
 
-/* The elements from `src` on in the compute type: src itself, or `buffer`. */
+/* Returns n elements starting at `src` in the compute type: src itself, or converted in
+** `buffer`. */
 static const char *fetch(const Call *c, const char *src, int64_t n, char *buffer) {
   if (!c->convert) return src;
   c->isa->convert[c->dtype][c->compute](n, buffer, src);
   return buffer;
 }
 
-/* out = a + b in the compute type; out may be one of them. */
+/* Computes out = a + b in the compute type; out may be a or b. */
 static void add(const Call *c, int64_t n, void *out, const void *a, const void *b) {
   if (c->compute == TL_F64)
     for (int64_t i = 0; i < n; i++)
@@ -66,7 +66,7 @@ static void add(const Call *c, int64_t n, void *out, const void *a, const void *
 
 /* ---- forward -------------------------------------------------------------------- */
 
-/* Row r of what is normalised, in the compute type. buffer: 2 rows. */
+/* Returns row r of the data to normalise, in the compute type. buffer: 2 rows. */
 static const char *input_row(const Call *c, int64_t r, char *buffer) {
   int64_t at = r * c->n * (int64_t)tl_dtype_size(c->dtype);
   const char *in = fetch(c, c->in + at, c->n, buffer);
@@ -75,7 +75,7 @@ static const char *input_row(const Call *c, int64_t r, char *buffer) {
   const char *residual = fetch(c, c->residual + at, c->n, second);
   add(c, c->n, c->convert ? buffer : c->sum + at, in, residual);
   if (c->convert) c->isa->convert[c->compute][c->dtype](c->n, c->sum + at, buffer);
-  return fetch(c, c->sum + at, c->n, buffer); /* as it was rounded */
+  return fetch(c, c->sum + at, c->n, buffer); /* reads back the rounded sum */
 }
 
 static void run_forward(void *context, int64_t begin, int64_t end) {
@@ -102,9 +102,9 @@ static void run_forward(void *context, int64_t begin, int64_t end) {
 
 /* ---- backward ------------------------------------------------------------------- */
 
-enum { AT_ONCE = 4 }; /* rows whose sums are taken together */
+enum { AT_ONCE = 4 }; /* rows that are processed together */
 
-/* Rows [first, first + rows), rows <= AT_ONCE. buffers: 3 x AT_ONCE rows. */
+/* Processes rows [first, first + rows), rows <= AT_ONCE. buffers: 3 x AT_ONCE rows. */
 static void back_rows(const Call *c, int64_t first, int64_t rows, double *sums, char *buffers) {
   int64_t size = (int64_t)tl_dtype_size(c->dtype), wide = (int64_t)tl_dtype_size(c->compute);
   int64_t at = first * c->n * size, room = AT_ONCE * c->n * wide;
@@ -123,7 +123,7 @@ static void back_rows(const Call *c, int64_t first, int64_t rows, double *sums, 
   for (int64_t k = 0; k < rows; k++)
     c->kernel->row_back(c->n, grad + k * c->n * wide, in + k * c->n * wide, c->weight, mean[k],
                         rstd[k], c->shift, result + k * c->n * wide);
-  if (c->grad_sum) /* grad has been read */
+  if (c->grad_sum) /* grad has been read by now, so the buffers may hold grad_sum */
     add(c, rows * c->n, result, result, fetch(c, c->grad_sum + at, rows * c->n, buffers));
   if (c->convert) c->isa->convert[c->compute][c->dtype](rows * c->n, c->out + at, result);
 }
@@ -146,7 +146,7 @@ static void run_backward(void *context, int64_t begin, int64_t end) {
   tli_free(buffers, bytes);
 }
 
-/* All segments' sums into the first's, then to the gradients. */
+/* Adds all segments' sums to the first segment's, and stores the gradients. */
 static void join_sums(const Call *c, int64_t segments, tlk_Array grad_weight, tlk_Array grad_bias) {
   for (int64_t g = 1; g < segments; g++)
     for (int64_t i = 0; i < 2 * c->n; i++) c->sums[i] += c->sums[g * 2 * c->n + i];
@@ -156,8 +156,8 @@ static void join_sums(const Call *c, int64_t segments, tlk_Array grad_weight, tl
 
 /* ---- entry points ---------------------------------------------------------------- */
 
-/* Chooses kernels; converts weight and bias, once, into *buffer (owned by the
-** caller, *bytes long, NULL if there is nothing to convert). */
+/* Chooses loops, and converts weight and bias once into *buffer, which the caller owns (*bytes
+** long, NULL if no conversion is needed). */
 static bool prepare(Call *c, tlk_Array weight, tlk_Array bias, char **buffer, size_t *bytes) {
   c->isa = tlk_isa();
   c->compute = tli_dtype_compute(c->dtype);

@@ -1,5 +1,5 @@
 /*
-** list.c - reductions and scaling of lists of tensors, and clipping.
+** list.c - reductions and scaling of lists of tensors, and gradient clipping.
 */
 #include <stdatomic.h>
 
@@ -8,7 +8,7 @@
 #include "kernels/cpu/optim/optim.h"
 #include "kernels/optim.h"
 
-/* Both work on parts of TLK_LIST_PART elements, numbered over all tensors. */
+/* Both process parts of TLK_LIST_PART elements, numbered over all tensors. */
 typedef struct List {
   const tlk_Isa *isa;
   tl_DType dtype, compute;
@@ -18,7 +18,7 @@ typedef struct List {
   const struct tlk_list_reduce *reduce;
   const struct tlk_list_scale *scale;
   double factor;
-  atomic_bool odd; /* something is not finite */
+  atomic_bool odd; /* an element is not finite */
 } List;
 
 static void prepare(List *l, tl_DType dtype, int count, const int64_t *n) {
@@ -48,7 +48,8 @@ static char *part(const List *l, const void *data, int64_t k) {
 
 /* ---- reductions ------------------------------------------------------------------- */
 
-/* Accumulators are double, but for those of extremes, which are what they compare. */
+/* Returns an accumulator as a double. Those of minima and maxima have the compute type, all
+** others are doubles. */
 static double accumulated(tlk_Reduction kernel, tl_DType compute, const void *acc) {
   bool extreme = kernel == TLK_reduction_amax_abs || kernel == TLK_reduction_amin_abs;
   return extreme && compute == TL_F32 ? (double)*(const float *)acc : *(const double *)acc;

@@ -1,10 +1,9 @@
 /*
 ** step.c - steps of optimizers over lists of parameters.
 **
-** All elements of a call are cut into chunks, numbered from the first tensor's first to
-** the last one's last, which threads share. What is in the type of the computation is
-** stepped where it lies; other operands go through buffers that stay in the first-level
-** cache. An element's result depends on nothing but its own operands.
+** All elements of a call are divided into chunks, numbered through all tensors, which threads
+** share. Operands in the compute type are updated in place; others go through buffers that stay
+** in the first-level cache. An element's result depends on its own operands only.
 */
 #include <string.h>
 
@@ -21,12 +20,12 @@ typedef struct Step {
   tlk_OptimLoop loop;
   tl_DType compute;
   int states;
-  bool direct; /* all operands are in the type of the computation */
+  bool direct; /* all operands have the compute type */
   double factor;
   int64_t first[TLK_OPTIM_TENSORS + 1]; /* each tensor's first chunk */
 } Step;
 
-/* A parameter's operands from some element on, in the type of the computation. */
+/* A parameter's operands, beginning at some element, in the compute type. */
 typedef struct Operands {
   void *at[OPERANDS];
 } Operands;
@@ -58,8 +57,8 @@ static const struct {
 #undef X
 };
 
-/* Parameters mostly have made the same steps: what is computed for one is taken for the
-** next whose clocks tell the same. */
+/* Most parameters have made the same number of steps, so coefficients are reused for the next
+** parameter if its clocks are equal. */
 bool tlk_optim_coefs(const struct tlk_optim_coefs *call) {
   if (call->found_inf && *call->found_inf != 0) return true;
   double lr = call->lr.data ? tlk_number(call->lr) : call->options[0];
@@ -82,7 +81,7 @@ bool tlk_optim_coefs(const struct tlk_optim_coefs *call) {
   return true;
 }
 
-/* Coefficients of tensor i, in the type of the computation. */
+/* Loads the coefficients of tensor i in the compute type. */
 static void load_coefs(const Step *s, int i, void *coefs) {
   const struct tlk_optim_step *call = s->call;
   const double *from = call->coefs ? call->coefs + i * TLK_OPTIM_COEFS : call->same;
@@ -98,7 +97,7 @@ static double sign(const Step *s, int i) {
 
 /* ---- elements --------------------------------------------------------------------- */
 
-/* The last n < TLK_LANES elements, in vectors filled up with zeros. */
+/* Processes the last n < TLK_LANES elements in vectors that are padded with zeros. */
 static void run_tail(const Step *s, int64_t n, const Operands *o, double factor,
                      const void *coefs) {
   _Alignas(64) char pad[OPERANDS][TLK_LANES * 8];
@@ -122,7 +121,7 @@ static void run_elements(const Step *s, int64_t n, const Operands *o, double fac
   run_tail(s, tail, &rest, factor, coefs);
 }
 
-/* ---- operands of other types -------------------------------------------------------- */
+/* ---- operands of other dtypes -------------------------------------------------------- */
 
 static tlk_Array operand(const struct tlk_optim_step *call, const tlk_OptimTensor *t, int k) {
   if (k == PARAM && t->master) return (tlk_Array){t->master, TL_F32};
@@ -135,7 +134,7 @@ static void *element(tlk_Array a, int64_t i) {
   return (char *)a.data + i * (int64_t)tl_dtype_size(a.dtype);
 }
 
-/* Up to TLK_CHUNK elements from `begin` on. */
+/* Processes up to TLK_CHUNK elements, beginning at `begin`, in converted buffers. */
 static void run_converted(const Step *s, const tlk_OptimTensor *t, int64_t begin, int64_t n,
                           double factor, const void *coefs) {
   _Alignas(64) char buffers[OPERANDS][TLK_CHUNK * 8];

@@ -1,5 +1,5 @@
 /*
-** check_range.c - whether all elements lie between two numbers.
+** check_range.c - checks that all elements are between two numbers.
 */
 #include <stdatomic.h>
 
@@ -16,7 +16,7 @@ static double element(const tlk_Array *in, int64_t i) {
 }
 
 static bool outside(double x, const struct tlk_check_range *call) {
-  return !(x >= call->low && x <= call->high); /* so is NaN */
+  return !(x >= call->low && x <= call->high); /* true for NaN as well */
 }
 
 #define DEFINE_ANY(name, type)                                                      \

@@ -1,15 +1,14 @@
 /*
-** fast_path.h - kernels that have a shorter way for all but extreme arguments. Their
-** loops look at a block of arguments first: if tlk_fast_range_<kernel> of each is less
-** than TLK_FAST_LIMIT_<kernel>, the block takes tlk_fast_<kernel>, which gives the same
-** results.
+** fast_path.h - kernels with a shorter algorithm for all but extreme arguments. Their loops
+** first examine a block of arguments: if tlk_fast_range_<kernel> of each is less than
+** TLK_FAST_LIMIT_<kernel>, the block uses tlk_fast_<kernel>, which gives the same results.
 */
 #ifndef TLK_FAST_PATH_H
 #define TLK_FAST_PATH_H
 
 #include "kernels/math.h"
 
-/* What the kernel of that name and type has in place of a plain loop. */
+/* The macro that defines the loop of a kernel and type in place of the plain one. */
 #define TLK_FAST_sin_f32 ~, TLK_FAST1_
 #define TLK_FAST_cos_f32 ~, TLK_FAST1_
 #define TLK_FAST_tan_f32 ~, TLK_FAST1_
@@ -21,7 +20,7 @@
 #define TLK_FAST_remainder_f32 ~, TLK_FAST2_
 #define TLK_FAST_floor_divide_f32 ~, TLK_FAST2_
 
-/* By bits the size of a number is compared as an integer, NaN as the largest. */
+/* The magnitudes of numbers are compared by their bits as integers, so NaN is the largest. */
 #define TLK_FAST_LIMIT_sin tlk_bits(TLK_TRIG_LIMIT)
 static inline uint32_t tlk_fast_range_sin(float x) { return tlk_bits(fabs(x)); }
 static inline float tlk_fast_sin(float x) { return tlk_sinf_fast(x); }
@@ -45,8 +44,8 @@ static inline float tlk_fast_silu(float x) { return x / (1 + tlk_expf_fast(-x));
 static inline uint32_t tlk_fast_range_log(float x) { return tlk_bits(x) - TLK_BITS_NORMAL; }
 static inline float tlk_fast_log(float x) { return tlk_logf_fast(x); }
 
-/* A quotient below 2^28 is cut right in double, and its product with b is
-** exact. b may be infinite, but not 0. */
+/* Truncating a quotient below 2^28 is exact in double, and so is its product with b. b may be
+** infinite, but not 0. */
 #define TLK_FAST_LIMIT_fmod 1
 static inline uint32_t tlk_fast_range_fmod(float a, float b) {
   return fabs(a) < fabs(b) * 0x1p28f ? 0u : 1u;

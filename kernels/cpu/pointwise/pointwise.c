@@ -1,12 +1,11 @@
 /*
 ** pointwise.c - elementwise kernels on operands of any dtype and stride.
 **
-** What is contiguous and of the compute type goes to the loop as it is, also with
-** numbers, or other operands that stay the same along a row, beside it. Otherwise
-** the work is cut into blocks of up to TLK_CHUNK elements; each
-** operand that needs it is gathered and converted into a buffer that stays in
-** the first-level cache, the loop runs on buffers, and its output is converted
-** and scattered. Kernels of several outputs (tlk_fused) go the same ways.
+** Contiguous operands of the compute type are passed to the loop directly, also together with
+** numbers or other operands that are constant along a row. Otherwise the work is divided into
+** blocks of up to TLK_CHUNK elements. Each operand that needs it is gathered and converted into
+** a buffer that stays in the first-level cache, the loop runs on buffers, and its output is
+** converted and scattered. Kernels of several outputs (tlk_fused) use the same paths.
 */
 #include <stdatomic.h>
 #include <string.h>
@@ -22,11 +21,11 @@ typedef struct Call {
   const tlk_Isa *isa;
   const tli_Iter *it;
   tlk_Loop loop;  /* NULL: the output is the input */
-  tlk_Loop fixed; /* for one element of each input but the first; may be NULL */
-  tlk_Loop rows;  /* of the two, the one that runs along rows */
+  tlk_Loop fixed; /* used if each input but the first is one element; may be NULL */
+  tlk_Loop rows;  /* the one of the two that processes rows in place */
   const tl_Scalar *params;
   int outputs;
-  tl_DType want[MAX_ARGS]; /* what the loop takes and gives */
+  tl_DType want[MAX_ARGS]; /* the dtypes of the loop's arguments */
   tlk_Blocks blocks;
   atomic_bool failed;
 } Call;
@@ -46,8 +45,8 @@ static const uint8_t gives[] = {
 
 /* ---- whole vectors ---------------------------------------------------------- */
 
-/* The last n < TLK_LANES elements, padded with copies of the last one so that
-** no lane computes on garbage. */
+/* Processes the last n < TLK_LANES elements, padded with copies of the last one so that no lane
+** computes on garbage. */
 static bool run_tail(const Call *call, tlk_Loop loop, int64_t done, int64_t n, void *const *args) {
   _Alignas(64) char pad[MAX_ARGS][TLK_LANES * 8];
   void *padded[MAX_ARGS];
@@ -101,13 +100,14 @@ static void run_direct(void *context, int64_t begin, int64_t end) {
 
 /* ---- rows ----------------------------------------------------------------------- */
 
-/* Shorter rows are better gathered into blocks: those of a plane that are whole
-** vectors, others that are arrays, others with single elements beside the first input. */
+/* The shortest rows that are processed in place; shorter rows are gathered into blocks. The
+** limits are for rows of a plane that are whole vectors, for other arrays, and for single
+** elements beside the first input. */
 #define PLANE_LEAST 128
 #define ROW_LEAST 1024
 #define FIXED_LEAST 128
 
-/* The loop that can run along the rows as they lie in memory, if there is one. */
+/* Returns the loop that can process the rows in place, or NULL. */
 static tlk_Loop loop_for_rows(const Call *call) {
   const tli_Iter *it = call->it;
   if (it->ndim == 0) return NULL;
@@ -136,8 +136,8 @@ static bool run_row(void *context, char **ptrs, int64_t n) {
   return run_loop(call, call->rows, n, args);
 }
 
-/* Rows of two dimensions whose operands are what the loop wants: from one to the
-** next, pointers move and nothing else happens. */
+/* Whether the operands are two-dimensional and need no conversion, so that going to the next
+** row only advances pointers. */
 static bool is_plane(const Call *call) {
   const tli_Iter *it = call->it;
   if (it->ndim != 2) return false;
@@ -146,7 +146,7 @@ static bool is_plane(const Call *call) {
   return true;
 }
 
-/* Elements from `first` to `last`, in order of the rows. */
+/* Processes elements from `first` to `last`, in row order. */
 static bool run_plane(const Call *call, int64_t first, int64_t last) {
   const tli_Iter *it = call->it;
   int64_t width = it->sizes[0], row = first / width, at = first % width;
@@ -175,11 +175,11 @@ static void run_rows(void *context, int64_t begin, int64_t end) {
 
 /* ---- blocks ------------------------------------------------------------------- */
 
-/* A thread's buffers, and what they hold: an operand that is the same for the
-** next block (broadcast) is not fetched again. */
+/* A thread's buffers and their contents: a broadcast operand that is the same for the next
+** block is not loaded again. */
 typedef struct Buffers {
   _Alignas(64) char data[MAX_ARGS][BUFFER_BYTES];
-  _Alignas(64) char raw[BUFFER_BYTES]; /* gathered, not yet converted */
+  _Alignas(64) char raw[BUFFER_BYTES]; /* gathered but not yet converted elements */
   const char *held[MAX_ARGS];
   int64_t held_cols[MAX_ARGS], held_rows[MAX_ARGS];
 } Buffers;
@@ -217,7 +217,7 @@ static const void *fetch(const Call *call, const tlk_Block *block, int k, Buffer
   return buffer;
 }
 
-/* Brings what the loop gave for output k to where it belongs. */
+/* Converts and scatters the loop's result for output k. */
 static void deliver(const Call *call, const tlk_Block *block, int k, const void *result,
                     Buffers *buffers) {
   const tli_IterArg *arg = &call->it->args[k];
@@ -296,7 +296,7 @@ bool tlk_pointwise(const struct tlk_pointwise *call) {
   const tlk_Isa *isa = tlk_isa();
   Call p = {.isa = isa, .it = &call->it, .params = call->params, .outputs = 1};
   p.loop = isa->loops[tlk_compute_index(call->compute)][call->kernel];
-  /* sixteen results of one byte are too few to be worth a loop of their own */
+  /* for results of one byte, a `fixed` loop over sixteen elements is not worth its setup */
   bool test = gives[call->kernel] == GIVES_BOOL;
   p.fixed = test ? NULL : isa->fixed[tlk_compute_index(call->compute)][call->kernel];
   if (p.loop == NULL)

@@ -1,6 +1,6 @@
 /*
-** pool.c - pooling, and windows as columns. Planes are shared among threads;
-** each is computed by one.
+** pool.c - pooling, im2col and col2im. Threads share the planes; one thread computes each
+** plane.
 */
 #include "kernels/cpu/pool/pool.h"
 
@@ -10,9 +10,9 @@
 #include "kernels/cpu/blocks.h"
 #include "kernels/cpu/upcast.h"
 
-/* ---- where windows lie ---- */
+/* ---- positions of windows ---- */
 
-/* One block of memory for all tables. */
+/* All tables in one block of memory. */
 typedef struct Tables {
   tlk_Spans spans;
   void *memory;
@@ -30,7 +30,7 @@ static void span(const tlk_Pool *p, int d, int64_t o, int64_t *begin, int64_t *e
   }
   int64_t from = o * w->stride[d] - w->padding[d];
   int64_t to = from + w->dilation[d] * (w->kernel[d] - 1) + 1;
-  /* padding counts, but not what a last window has beyond it */
+  /* padding counts, but not positions beyond the padding */
   *covered = tlk_min(to, w->in[d] + w->padding[d]) - from;
   int64_t skipped = from < 0 ? tlk_ceil_div(-from, w->dilation[d]) : 0;
   *begin = from + skipped * w->dilation[d];
@@ -38,7 +38,7 @@ static void span(const tlk_Pool *p, int d, int64_t o, int64_t *begin, int64_t *e
   if (!p->include_pad) *covered = *end - *begin;
 }
 
-/* 1 / the number that the sum of window (a, b, c) is divided by. */
+/* Computes 1 / the divisor of the sum of window (a, b, c). */
 static void fill_shares(const tlk_Pool *p, int64_t *const covered[3], double *share) {
   const int64_t *out = p->windows.out;
   for (int64_t a = 0; a < out[0]; a++)
@@ -49,7 +49,7 @@ static void fill_shares(const tlk_Pool *p, int64_t *const covered[3], double *sh
       }
 }
 
-/* Whether window o along dimension d covers n elements from n o on, for each of them. */
+/* Whether window o along dimension d covers the n elements from n * o on, for all o. */
 static bool side_by_side(const tlk_Spans *s, int d, int64_t n) {
   for (int64_t o = 0; o < s->out[d]; o++)
     if (s->begin[d][o] != n * o || s->end[d][o] != n * (o + 1)) return false;
@@ -90,7 +90,7 @@ typedef enum Kind { MAX, AVERAGE, SPREAD } Kind;
 typedef struct Work {
   const tlk_Spans *spans;
   Kind kind;
-  tl_DType dtype; /* one to compute in */
+  tl_DType dtype; /* a compute type */
   int64_t in_size, out_size;
   char *in, *out;
   int64_t *indices;
@@ -165,16 +165,16 @@ bool tlk_avg_pool_backward(const struct tlk_avg_pool_backward *call) {
   return run(&call->pool, SPREAD, call->grad_in, call->grad_out, NULL);
 }
 
-/* ---- windows as columns ---- */
+/* ---- im2col and col2im ---- */
 
 typedef struct Columns {
   const tlk_Windows *w;
   tl_DType dtype;
   char *in, *cols;
-  bool back; /* cols into in */
+  bool back; /* col2im: adds cols to in */
 } Columns;
 
-/* Joins n elements, `step` apart in memory at `in`, with a row of cols. */
+/* Copies or adds n elements, `step` apart in memory at `in`, to or from a row of cols. */
 static void join(const Columns *c, int64_t n, char *in, int64_t step, char *cols) {
   int64_t size = (int64_t)tl_dtype_size(c->dtype);
   if (!c->back) {
@@ -201,12 +201,12 @@ static void join(const Columns *c, int64_t n, char *in, int64_t step, char *cols
   }
 }
 
-/* The row of cols that element (a, b, e) of the kernel gives. */
+/* Processes the row of cols that belongs to kernel element `at`. */
 static void column_row(const Columns *c, char *in, char *cols, const int64_t at[3]) {
   const tlk_Windows *w = c->w;
   int64_t size = (int64_t)tl_dtype_size(c->dtype), row[3];
   int64_t shift = at[2] * w->dilation[2] - w->padding[2];
-  /* windows whose element lies inside along the last dimension */
+  /* the windows whose element is inside along the last dimension */
   int64_t low = shift < 0 ? tlk_ceil_div(-shift, w->stride[2]) : 0;
   int64_t high = w->in[2] - shift > 0 ? tlk_ceil_div(w->in[2] - shift, w->stride[2]) : 0;
   low = tlk_min(low, w->out[2]);

@@ -1,22 +1,22 @@
 /*
-** pool.h - inner loops of pooling: one plane at a time. Where windows begin and
-** end is worked out once for all planes.
+** pool.h - inner loops of pooling, one plane at a time. The bounds of windows are computed once
+** for all planes.
 */
 #ifndef TLK_POOL_H
 #define TLK_POOL_H
 
 #include "kernels/cpu/cpu.h"
 
-/* Window o along dimension d covers begin[d][o] ... end[d][o] - 1 in steps of
-** step[d], all inside the plane. */
+/* Window o along dimension d covers begin[d][o] ... end[d][o] - 1 in steps of step[d], all
+** inside the plane. */
 typedef struct tlk_Spans {
   int64_t in[3], out[3], step[3];
   const int64_t *begin[3], *end[3];
-  bool squares;        /* window (a, b, c) covers 2 x 2 elements from (a, 2 b, 2 c) on */
-  const double *share; /* averages: 1 / elements of a window, (out...) */
+  bool squares;        /* window (a, b, c) covers the 2 x 2 elements at (a, 2 b, 2 c) */
+  const double *share; /* for averages: 1 / the number of a window's elements, (out...) */
 } tlk_Spans;
 
-/* `scratch` has room for a row of in: elements and, for maxima, an int32 each.*/
+/* `scratch` has room for a row of the input: elements and, for maxima, an int32 each. */
 typedef struct tlk_PoolLoops {
   /* indices may be NULL. */
   void (*max[TLK_NCOMPUTE])(const tlk_Spans *s, const void *in, void *out, int64_t *indices,

@@ -1,6 +1,6 @@
 /*
-** dropout.c - dropout in one pass, as many blocks of the stream at a time as are drawn
-** together. Nothing but the result is written: the gradient draws the same words again.
+** dropout.c - dropout in one pass; random blocks are drawn in groups. Nothing but the result is
+** written: the gradient draws the same words again.
 */
 #include <string.h>
 
@@ -8,14 +8,14 @@
 #include "kernels/cpu/blocks.h"
 #include "kernels/cpu/cpu.h"
 
-#define GROUP (4 * TLK_RANDOM_BLOCKS) /* elements */
+#define GROUP (4 * TLK_RANDOM_BLOCKS) /* elements of a group */
 
 typedef struct Drop {
   const tlk_Isa *isa;
   tlk_Loop addcmul; /* residual + scale * in * mask */
   tl_DType dtype, compute;
   char *out;
-  const char *in, *residual; /* the latter may be NULL */
+  const char *in, *residual; /* residual may be NULL */
   int64_t n;
   tl_Scalar keep, scale;
   uint64_t seed, block;
@@ -28,15 +28,15 @@ typedef struct Buffers {
   _Alignas(64) char out[GROUP * sizeof(double)];
 } Buffers;
 
-/* n elements in the compute type: where they are, or, where they are of another type or
-** fewer than a loop takes, in the buffer. */
+/* Returns n elements in the compute type: in place or, if they have another type or are fewer
+** than a loop requires, in the buffer. */
 static const void *fetch(const Drop *d, const char *from, int64_t n, char *buffer) {
   if (d->dtype == d->compute && n == GROUP) return from;
   d->isa->convert[d->dtype][d->compute](n, buffer, from);
   return buffer;
 }
 
-/* The words of a group as ones and zeros in the compute type. */
+/* Converts the words of a group to ones and zeros in the compute type. */
 static const void *masks(const Drop *d, int64_t group, Buffers *b) {
   uint64_t block = d->block + (uint64_t)group * TLK_RANDOM_BLOCKS;
   char *drawn = d->compute == TL_F64 ? b->out : b->mask;

@@ -1,6 +1,6 @@
 /*
-** random.c - fills an array with random numbers, some blocks of the stream at
-** a time, on any number of threads.
+** random.c - fills an array with random numbers, a few blocks of the stream at a time, on any
+** number of threads.
 */
 #include <string.h>
 
@@ -8,7 +8,7 @@
 #include "kernels/cpu/blocks.h"
 #include "kernels/cpu/cpu.h"
 
-#define LEAST 16 /* blocks: fewer take as long */
+#define LEAST 16 /* the least number of blocks: fewer take as long */
 
 typedef struct Draw {
   tlk_Distribution distribution;
@@ -18,7 +18,7 @@ typedef struct Draw {
   tl_Scalar a, b;
 } Draw;
 
-/* Groups of TLK_RANDOM_BLOCKS blocks in [begin, end). */
+/* Processes groups of TLK_RANDOM_BLOCKS blocks in [begin, end). */
 static void run(void *context, int64_t begin, int64_t end) {
   const Draw *d = context;
   const tlk_Isa *isa = tlk_isa();

@@ -1,11 +1,10 @@
 /*
 ** reduce.c - reductions of (outer, n, inner) along n.
 **
-** Work is cut into tasks: a batch of rows where inner is 1, else a strip of
-** adjacent columns, whose accumulators stay in the first-level cache. Where
-** that gives few tasks, n is cut into segments too and the accumulators of a
-** strip's segments are joined in order. All cuts follow from the sizes alone,
-** so results do not depend on the number of threads.
+** Work is divided into tasks: a batch of rows if inner is 1, otherwise a strip of adjacent
+** columns whose accumulators stay in the first-level cache. If that gives few tasks, n is
+** divided into segments, too, and the accumulators of a strip's segments are joined in order.
+** The sizes alone decide the division, so results do not depend on the number of threads.
 */
 #include <math.h>
 #include <string.h>
@@ -15,10 +14,10 @@
 #include "kernels/cpu/blocks.h"
 #include "kernels/cpu/cpu.h"
 
-#define STRIP 512    /* columns at most; also rows of a batch */
-#define FEW_TASKS 64 /* below this many, n is cut */
-#define SHORT_ROW 32 /* rows up to this long are reduced side by side */
-#define NARROW 32    /* columns below this many are reduced several rows at once */
+#define STRIP 512    /* the most columns of a strip, and the most rows of a batch */
+#define FEW_TASKS 64 /* with fewer tasks than this, n is divided */
+#define SHORT_ROW 32 /* rows up to this length are transposed and reduced together */
+#define NARROW 32    /* with fewer columns than this, several rows are reduced as one */
 
 typedef struct Plan Plan;
 struct Plan {
@@ -29,17 +28,17 @@ struct Plan {
   tlk_Array out, in;
   int64_t in_size;
   int64_t outer, n, inner;
-  int64_t batch;         /* inner == 1: rows of a task; else 1 */
+  int64_t batch;         /* rows of a task if inner == 1, otherwise 1 */
   int64_t width, strips; /* columns of a strip, strips of a row */
   int64_t segment, segments;
-  char *partial; /* owned: accumulators of all tasks, when n is cut */
-  /* Brings `count` results from result `first` on to where they belong. */
+  char *partial; /* owned: accumulators of all tasks if n is divided */
+  /* Stores `count` results, beginning with result `first`. */
   void (*store)(const Plan *p, int64_t first, int64_t count, const char *acc);
-  tlk_Array out2; /* of those that have two results */
+  tlk_Array out2; /* the second result, if there is one */
 };
 
 typedef struct Task {
-  int64_t first, count; /* results, counted in order of memory */
+  int64_t first, count; /* results, counted in memory order */
   const char *src;      /* the first element */
   int64_t n;
 } Task;
@@ -59,7 +58,7 @@ static void add_row(const Plan *p, const char *src, int64_t n, void *acc) {
   }
 }
 
-/* Rows of `cols` elements that lie `inner` elements apart. */
+/* Adds rows of `cols` elements that are `inner` elements apart. */
 static void add_columns(const Plan *p, const char *src, int64_t rows, int64_t cols, int64_t inner,
                         void *acc) {
   if (p->in.dtype == p->compute) {
@@ -81,8 +80,8 @@ static void add_columns(const Plan *p, const char *src, int64_t rows, int64_t co
   }
 }
 
-/* Few columns: several rows side by side count as one wide row, whose
-** accumulators are joined in the end. */
+/* Adds rows of few columns: several rows count as one wide row, whose accumulators are joined
+** in the end. */
 static void add_narrow(const Plan *p, const char *src, int64_t rows, int64_t cols, void *acc) {
   int64_t fold = TLK_CHUNK / 8 / cols;
   int64_t wide = rows / fold;
@@ -97,7 +96,7 @@ static void add_narrow(const Plan *p, const char *src, int64_t rows, int64_t col
   add_columns(p, src, rows, cols, cols, acc);
 }
 
-/* Short rows, turned so that equal positions lie side by side. */
+/* Adds short rows, transposed so that elements with equal positions are contiguous. */
 static void add_short_rows(const Plan *p, const char *src, int64_t count, int64_t n, char *acc) {
   _Alignas(64) char turned[TLK_CHUNK * 8];
   int64_t most = TLK_CHUNK / tlk_max(1, n);
@@ -127,7 +126,7 @@ static void accumulate(const Plan *p, const Task *t, char *acc) {
 
 /* ---- tasks ------------------------------------------------------------------------ */
 
-/* Segments of a strip follow each other, then strips, then rows of outer. */
+/* Tasks are numbered by segment first, then by strip, then by row of outer. */
 static Task task_at(const Plan *p, int64_t index) {
   int64_t g = index % p->segments;
   index /= p->segments;
@@ -243,7 +242,7 @@ static void store_best(const Plan *p, int64_t first, int64_t count, const char *
   for (int64_t i = 0; i < count; i++) indices[i] = best[i].index + 1;
   if (p->out.data == NULL) return;
   bool floating = p->compute == TL_F32 || p->compute == TL_F64;
-  double values[STRIP]; /* or int64_t: the union's bytes, whichever they are */
+  double values[STRIP]; /* holds int64_t or double: the bytes of the union */
   for (int64_t i = 0; i < count; i++) memcpy(&values[i], &best[i].value, sizeof values[i]);
   p->isa->convert[floating ? TL_F64 : TL_I64][p->out.dtype](count, element(p->out, first), values);
 }

@@ -1,11 +1,10 @@
 /*
-** reduce_loops.h - instantiates, for one compute type, the loops of each
-** reduction that the generated list names. Included by isa/reduce_<type>.c; it
-** holds macros only.
+** reduce_loops.h - instantiates, for one compute type, the loops of each reduction that the
+** generated list names. isa/reduce_<type>.c includes it; it holds macros only.
 **
-** Everything is reduced "vertically", whole vectors at a time: elements LANES
-** apart in a row belong to one accumulator, and the accumulators are joined at
-** the end. Four steps are first joined among themselves (see TLM_REDUCE_).
+** Everything is reduced "vertically", whole vectors at a time: elements LANES apart in a row
+** belong to one accumulator, and the accumulators are joined at the end. Four steps are first
+** joined among themselves (see TLM_REDUCE_).
 */
 #ifndef TLK_REDUCTIONS_H
 #define TLK_REDUCTIONS_H
@@ -14,8 +13,9 @@
 
 /* Accumulators of a row: two vectors of the widest set. */
 #define TLK_ROW_LANES(acc) ((int)(128 / sizeof(acc)))
-#define TLK_UNROLL_HALVES _Pragma("GCC unroll 5") /* 32 lanes down to 1, in registers */
-/* Of a wide register compilers take single lanes; from memory they load short vectors. */
+#define TLK_UNROLL_HALVES _Pragma("GCC unroll 5") /* halves 32 lanes down to 1, in registers */
+/* Forces the array to memory: compilers extract single lanes of a wide register, but load short
+** vectors from memory. */
 #define TLK_FROM_MEMORY(array) __asm__("" : "+m"(array));
 
 #define TLK_REDUCER_(name, s, type)                                                                \
@@ -107,7 +107,7 @@
   for (int k = 0; k < nparams; k++) p[k] = tlk_param_##s(params[k]); \
   (void)params;
 
-/* To be used as X of TLK_REDUCTIONS, by a macro that names the type. */
+/* The loops of one reduction, used as X of TLK_REDUCTIONS by a macro that names the type. */
 #define TLK_REDUCER(s, type, name, types) TLK_IN_##s##_##types(TLK_REDUCER_(name, s, type))
 #define TLK_REDUCER_ENTRY(s, name, types)                                                         \
   TLK_IN_##s##_##types([TLK_reduction_##name] = {                                                 \

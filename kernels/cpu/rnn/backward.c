@@ -1,7 +1,7 @@
 /*
-** backward.c - the backward pass of a recurrent layer. Each thread takes some samples
-** from their last step to their first, which gives the gradients of all gates; those
-** of the inputs, weights and biases are then products and sums over all rows at once.
+** backward.c - the backward pass of a recurrent layer. Each thread processes some samples from
+** their last step to their first and computes the gradients of all gates. The gradients of the
+** inputs, weights and biases are then products and sums over all rows at once.
 */
 #include <string.h>
 
@@ -13,27 +13,27 @@
 typedef struct Backward {
   tlk_RnnLayer layer;
   const struct tlk_rnn_backward *data;
-  char *memory; /* owned: all that follows, zeros first */
+  char *memory; /* owned: begins with a row of zeros; all arrays below are in it */
   size_t bytes;
   char *grad_gates;      /* (rows, width) */
-  char *grad_states;     /* (batch, output): of the states before, or of the last ones at first */
-  char *grad_cells;      /* (batch, hidden), of LSTM */
-  char *grad_outs;       /* (rows, output) and */
-  char *grad_hidden;     /* (batch, hidden): after and before a projection */
+  char *grad_states;     /* (batch, output): of the previous states; initially of the last states */
+  char *grad_cells;      /* (batch, hidden), for LSTM */
+  char *grad_outs;       /* (rows, output): after the projection */
+  char *grad_hidden;     /* (batch, hidden): before the projection */
   tlk_Packed weight, hr; /* owned */
 } Backward;
 
 static char *row(const Backward *b, const void *array, int64_t i, int64_t n) {
   return (char *)(uintptr_t)array + i * n * b->layer.size;
 }
-/* The same of what may be NULL, for zeros. */
+/* Like row, but returns zeros if the array is NULL. */
 static const char *row_or_zeros(const Backward *b, const void *array, int64_t i, int64_t n) {
   return array ? row(b, array, i, n) : b->memory;
 }
 
 /* ---- steps ------------------------------------------------------------------------ */
 
-/* The gradient of the output before the projection, of samples begin to s->end. */
+/* Computes the gradient of the output before the projection, for samples begin to s->end. */
 static void project_back(const Backward *b, const tlk_RnnStep *s, int64_t begin) {
   const tlk_Rnn *r = &b->layer.rnn;
   for (int64_t n = begin; n < s->end; n++)
@@ -67,7 +67,7 @@ static void gru_row(const Backward *b, const tlk_RnnStep *s, int64_t n, char *gr
                      row(b, b->grad_states, n, hidden), grad_out);
 }
 
-/* The gradients of the gates of samples begin to s->end. */
+/* Computes the gradients of the gates of samples begin to s->end. */
 static void gates_back(const Backward *b, const tlk_RnnStep *s, int64_t begin) {
   const tlk_RnnLayer *l = &b->layer;
   const tlk_Rnn *r = &l->rnn;
@@ -96,7 +96,8 @@ static void run_samples(void *context, int64_t begin, int64_t end) {
     if (s.end <= begin) continue;
     if (r->weight_hr) project_back(b, &s, begin);
     gates_back(b, &s, begin);
-    if (k == 0 && b->data->grad_h0 == NULL) return; /* nobody asks for more */
+    /* nothing else needs the first state's gradient */
+    if (k == 0 && b->data->grad_h0 == NULL) return;
     char *grads = row(b, b->grad_gates, s.first + begin, width);
     tlk_rnn_multiply(&b->weight, s.end - begin, row(b, grads, column, r->hidden), width,
                      r->mode == TLK_RNN_GRU, row(b, b->grad_states, begin, r->output), r->output);
@@ -105,7 +106,7 @@ static void run_samples(void *context, int64_t begin, int64_t end) {
 
 /* ---- sums over all rows ----------------------------------------------------------- */
 
-/* c = or += op(a) b */
+/* Computes c = op(a) b, or adds it to c. */
 static bool product(const tlk_Rnn *r, bool trans_a, int64_t m, int64_t n, int64_t k, const void *a,
                     int64_t lda, const void *b, int64_t ldb, bool add, void *c, int64_t ldc) {
   struct tlk_gemm call = {.gemm = {.dtype = r->dtype,
@@ -144,7 +145,7 @@ static bool inputs_back(const Backward *b) {
   return true;
 }
 
-/* The state before each row into `to` (rows, output). */
+/* Copies the state before each row to `to` (rows, output). */
 static void gather_states(const Backward *b, char *to) {
   const tlk_Rnn *r = &b->layer.rnn;
   size_t bytes = (size_t)(r->output * b->layer.size);
@@ -224,7 +225,7 @@ static bool allocate(Backward *b) {
   return true;
 }
 
-/* The gradients of the last states, or zeros. */
+/* Copies the gradients of the last states, or zeros. */
 static void start(const Backward *b, char *to, const void *grad, int64_t n) {
   size_t bytes = (size_t)(b->layer.rnn.batch * n * b->layer.size);
   if (grad)

@@ -1,6 +1,6 @@
 /*
-** layer.c - what both passes of a recurrent layer share: where its rows and its
-** memory lie, how samples are shared among threads, and arrays of the half types.
+** layer.c - code that both passes of a recurrent layer share: the layout of rows and memory,
+** sharing samples among threads, and conversion of half types.
 */
 #include "core/memory/alloc.h"
 #include "core/platform/parallel.h"
@@ -75,7 +75,7 @@ void tlk_rnn_multiply(const tlk_Packed *matrix, int64_t rows, const void *a, int
   tli_parallel_for(matrix->panels, (int64_t)(TLK_RNN_SMALL / (panel + 1)) + 1, run_product, &p);
 }
 
-/* ---- the half types ---- */
+/* ---- half types ---- */
 
 static void *add_array(tlk_RnnArrays *a, void *data, int64_t n, bool result) {
   if (data == NULL || a->failed) return NULL;

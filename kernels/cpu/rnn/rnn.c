@@ -1,8 +1,8 @@
 /*
-** rnn.c - the forward pass of a recurrent layer. The inputs of all steps are
-** multiplied at once; then each thread takes some samples through all steps, with
-** the weight of the state packed once. A sample's sums do not depend on which others
-** go with it, so neither does anything on the number of threads.
+** rnn.c - the forward pass of a recurrent layer. The inputs of all steps are multiplied at
+** once. Then each thread computes some samples through all steps, with the weight of the state
+** packed once. A sample's sums do not depend on which other samples are computed with it, so
+** results do not depend on the number of threads.
 */
 #include <string.h>
 
@@ -16,10 +16,11 @@ typedef struct Forward {
   tlk_RnnLayer layer;
   const char *in, *h0, *c0; /* h0, c0: NULL for zeros */
   char *out, *hn, *cn;
-  bool keeps;   /* what the backward pass needs */
-  char *memory; /* owned: all that follows, zeros of a row of gates first */
+  bool keeps; /* the backward pass will need the activations */
+  /* owned: begins with zeros, as many as a row of gates has; all arrays below are in it */
+  char *memory;
   size_t bytes;
-  char *bias, *scratch;  /* bias: as a row of gates */
+  char *bias, *scratch;  /* bias: one number for each column of a row of gates */
   tlk_Packed weight, hr; /* owned */
 } Forward;
 
@@ -32,7 +33,7 @@ static const char *start_row(const Forward *f, const char *array, int64_t i, int
 
 /* ---- products --------------------------------------------------------------------- */
 
-/* What the inputs of all steps make of the gates. */
+/* Computes the contribution of the inputs of all steps to the gates. */
 static bool multiply_inputs(const Forward *f) {
   const tlk_Rnn *r = &f->layer.rnn;
   const tlk_RnnLayout *l = f->layer.layout;
@@ -58,7 +59,7 @@ static bool multiply_inputs(const Forward *f) {
   return true;
 }
 
-/* What the states before make of the gates of samples begin to s->end. */
+/* Adds the contribution of the previous states to the gates of samples begin to s->end. */
 static void multiply_states(const Forward *f, const tlk_RnnStep *s, int64_t begin) {
   const tlk_RnnLayer *l = &f->layer;
   const tlk_Rnn *r = &l->rnn;
@@ -77,7 +78,7 @@ static void multiply_states(const Forward *f, const tlk_RnnStep *s, int64_t begi
 
 /* ---- steps ------------------------------------------------------------------------ */
 
-/* LSTM's gates, cell and output before a projection, of one row of sample n. */
+/* Computes LSTM's gates, cell and output before projection for one row of sample n. */
 static void lstm_row(const Forward *f, const tlk_RnnStep *s, int64_t n, char *out) {
   const tlk_RnnLayer *l = &f->layer;
   int64_t hidden = l->rnn.hidden, at = s->first + n;
@@ -97,7 +98,7 @@ static void gru_row(const Forward *f, const tlk_RnnStep *s, int64_t n, char *out
   l->loops->gru(hidden, row(f, l->gates, s->first + n, 4 * hidden), f->bias, before, out);
 }
 
-/* One step of samples begin to s->end, all but the product with the states. */
+/* Computes one step of samples begin to s->end, except the product with the states. */
 static void finish_step(const Forward *f, const tlk_RnnStep *s, int64_t begin) {
   const tlk_RnnLayer *l = &f->layer;
   const tlk_Rnn *r = &l->rnn;
@@ -133,7 +134,7 @@ static void run_samples(void *context, int64_t begin, int64_t end) {
 
 /* ---- the pass --------------------------------------------------------------------- */
 
-/* Biases that are added to the same column as one. */
+/* Adds up biases that go to the same column. */
 static void join_biases(const Forward *f) {
   const tlk_Rnn *r = &f->layer.rnn;
   const tlk_RnnLayout *l = f->layer.layout;
@@ -146,7 +147,8 @@ static void join_biases(const Forward *f) {
   }
 }
 
-/* Zeros, biases, the gates where nobody keeps them, and rows for what else nobody keeps. */
+/* Allocates zeros, biases, and all arrays that the reserve does not keep; `gates` says whether
+** the gates are among those. */
 static bool allocate(Forward *f, bool gates) {
   const tlk_Rnn *r = &f->layer.rnn;
   int64_t size = f->layer.size, width = f->layer.layout->width * r->hidden;
@@ -181,7 +183,8 @@ static bool forward(const tlk_Rnn *r, const struct tlk_rnn *data, void *reserve)
                .hn = data->hn,
                .cn = data->cn,
                .keeps = reserve != NULL};
-  if (f.layer.layout->width == 1) f.layer.gates = data->out; /* becomes the output in place */
+  /* the gates become the output in place */
+  if (f.layer.layout->width == 1) f.layer.gates = data->out;
   bool ok = allocate(&f, f.layer.gates == NULL) && pack(&f) && multiply_inputs(&f) &&
             tlk_rnn_share(r, run_samples, &f);
   tlk_packed_free(&f.weight);

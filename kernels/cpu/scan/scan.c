@@ -1,20 +1,19 @@
 /*
-** scan.c - running reductions along n. Each line of elements is walked by one
-** thread from end to end; lines side by side are walked together in strips.
-** Rows are turned, piece by piece, to lie side by side: sums that do not wait
-** for each other.
+** scan.c - scans (running reductions) along n. One thread processes each line of elements from
+** end to end; adjacent lines are processed together in strips. Rows are transposed piece by
+** piece into adjacent columns, whose sums do not depend on each other.
 */
 #include "core/platform/parallel.h"
 #include "kernels/cpu/blocks.h"
 #include "kernels/cpu/cpu.h"
 
-#define STRIP 128 /* lines side by side at most */
-/* Rows that are turned at once, at most. Where each is longer than a page there are as many
-** streams of memory, and processors fetch ahead for a few only. */
+#define STRIP 128 /* the most adjacent lines of a strip */
+/* The most rows that are transposed together. Rows longer than a page are separate memory
+** streams, and processors prefetch only a few of those. */
 #define TURNED 32
 #define TURNED_LONG 16
 #define PAGE 4096
-#define FEW 8 /* rows below this many go one by one */
+#define FEW 8 /* fewer rows than this are processed one by one */
 
 typedef struct Plan {
   const tlk_Isa *isa;
@@ -23,14 +22,14 @@ typedef struct Plan {
   tlk_Array out, in;
   int64_t *indices;
   int64_t n, inner;
-  int64_t lines;         /* in all */
+  int64_t lines;         /* total number of lines */
   int64_t width, strips; /* lines of a strip, strips of a group of adjacent lines */
-  int64_t group;         /* adjacent lines: inner, or all of them when inner is 1 */
-  int64_t s0, s1;        /* elements between neighbours across lines, along n */
+  int64_t group;         /* adjacent lines: inner, or all lines if inner is 1 */
+  int64_t s0, s1;        /* strides in elements across lines, and along n */
 } Plan;
 
 typedef struct Strip {
-  int64_t first; /* element, counted in order of memory */
+  int64_t first; /* its first element, counted in memory order */
   int64_t cols;
   _Alignas(64) char state[STRIP * TLK_ACC_BYTES];
   int64_t where[STRIP];
@@ -40,7 +39,7 @@ static char *element(tlk_Array a, int64_t i) {
   return (char *)a.data + i * (int64_t)tl_dtype_size(a.dtype);
 }
 
-/* A piece of an array, or of indices, to or from a buffer (rows, cols). */
+/* Copies a piece of an array, or of indices, to or from a buffer (rows, cols). */
 static void carry(const Plan *p, const Strip *s, int64_t rows, tl_DType dtype, char *outside,
                   char *buffer, bool out) {
   int64_t size = (int64_t)tl_dtype_size(dtype);
@@ -51,8 +50,8 @@ static void carry(const Plan *p, const Strip *s, int64_t rows, tl_DType dtype, c
     copy(buffer, size, size * s->cols, outside, p->s0 * size, p->s1 * size, s->cols, rows);
 }
 
-/* `rows` elements of each line from position `at` on, through buffers that take
-** TLK_CHUNK elements. */
+/* Scans `rows` elements of each line, beginning at position `at`, through buffers of TLK_CHUNK
+** elements. */
 static void run_buffered(const Plan *p, Strip *s, int64_t at, int64_t rows) {
   _Alignas(64) char buffer[TLK_CHUNK * 8], raw[TLK_CHUNK * 8];
   int64_t first = s->first + at * p->s1, total = rows * s->cols;

@@ -1,6 +1,6 @@
 /*
-** scan_loops.h - instantiates, for one compute type, the loops of each scan that the
-** generated list names. Included by isa/scan.c; it holds macros only.
+** scan_loops.h - instantiates, for one compute type, the loops of each scan that the generated
+** list names. isa/scan.c includes it; it holds macros only.
 */
 #ifndef TLK_SCANS_H
 #define TLK_SCANS_H
@@ -46,7 +46,7 @@
     }                                                                                              \
   }
 
-/* To be used as X of TLK_SCANS, by a macro that names the type. */
+/* The loops of one scan, used as X of TLK_SCANS by a macro that names the type. */
 #define TLK_SCANNER(s, type, name, types) TLK_IN_##s##_##types(TLK_SCANNER_(name, s, type))
 #define TLK_SCANNER_ENTRY(s, name, types) \
   TLK_IN_##s##_##types([TLK_scan_##name] = {start_##name##_##s, run_##name##_##s}, )

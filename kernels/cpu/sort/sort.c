@@ -1,7 +1,7 @@
 /*
-** sort.c - sorting rows and picking from them. A row's elements become keys
-** with their places; elements of up to 32 bits in one word together. Rows are
-** shared among threads, a single long row among them all.
+** sort.c - sorting rows and selecting from them. The elements of a row become items: keys with
+** their positions. Elements of up to 32 bits share one word with their position. Threads share
+** the rows, or a single long row.
 */
 #include "kernels/cpu/sort/sort.h"
 
@@ -36,7 +36,7 @@ static uint64_t key_of_double(double x) {
 static uint64_t key_of_i32(int32_t x) { return (uint32_t)x ^ 0x80000000u; }
 static uint64_t key_of_i64(int64_t x) { return (uint64_t)x ^ ((uint64_t)1 << 63); }
 
-/* The key of an element as it was read; narrow types have keys of 32 bits. */
+/* Returns the key of an element; narrow types have keys of 32 bits. */
 #define KEY_OF(x)                   \
   _Generic((x), float               \
            : key_of_float, double   \
@@ -54,7 +54,8 @@ static inline uint64_t key_at(const void *data, tl_DType dtype, int64_t i) {
   }
 }
 
-/* PUT(key) for each element of a row from `begin` to `end`. One loop per type. */
+/* Calls PUT(key) for each element of a row from `begin` to `end`. There is one loop for each
+** type. */
 #define KEYS(name, ...)                                                    \
   case TL_##name:                                                          \
     for (int64_t i = begin; i < end; i++) PUT(key_at(data, TL_##name, i)); \
@@ -65,9 +66,8 @@ static inline uint64_t key_at(const void *data, tl_DType dtype, int64_t i) {
   default: break;     \
   }
 
-/* What a row's items hold: (key ^ mask) - base, which counts from the smallest
-** key on, or from the largest down; `bits` are enough for it. Integers seldom
-** need all bits of their type. */
+/* The keys of a row's items are (key ^ mask) - base, counted from the smallest key or down from
+** the largest; they need `bits` bits. Integers seldom need all bits of their type. */
 typedef struct Span {
   uint64_t mask, base;
   int bits;
@@ -139,14 +139,14 @@ typedef struct Work {
   tlk_Array in, values;
   int64_t *indices;
   int64_t rows, n, k; /* k: results of a row */
-  int64_t size;       /* of an element */
+  int64_t size;       /* bytes of an element */
   bool flip, alone;
   int64_t rank;
   bool skip_nan;
   atomic_bool failed;
 } Work;
 
-/* Element `place` of the row becomes result `to`. */
+/* Stores element `place` of the row as result `to`. */
 static inline void give(const Work *w, int64_t row, int64_t to, int64_t place) {
   if (w->values.data)
     memcpy((char *)w->values.data + (row * w->k + to) * w->size,
@@ -158,7 +158,7 @@ static const char *row_data(const Work *w, int64_t row) {
   return (const char *)w->in.data + row * w->n * w->size;
 }
 
-/* The items of a row in order, in one of the arrays. */
+/* The sorted items of a row, in one of the two arrays. */
 typedef struct Sorted {
   const Work *work;
   int64_t row;
@@ -189,8 +189,8 @@ static Sorted sorted_row(const Work *w, int64_t row, void *memory) {
   return s;
 }
 
-/* Values from begin to end of a sorted row: integers are in their items, others
-** are fetched. */
+/* Stores values from begin to end of a sorted row: integers are recomputed from their keys,
+** others are loaded. */
 static void give_values(const Sorted *s, char *out, int64_t begin, int64_t end) {
   const void *data = row_data(s->work, s->row);
   uint64_t mask = s->span.mask, base = s->span.base;
@@ -228,7 +228,7 @@ static void give_range(void *context, int64_t begin, int64_t end) {
   for (int64_t i = begin; i < end; i++) indices[i] = place_of(s, i) + 1;
 }
 
-/* False after an interruption, and so are the others. */
+/* Returns false if the user interrupted it; so do the other functions on rows. */
 static bool sort_row(const Work *w, int64_t row, void *memory) {
   Sorted s = sorted_row(w, row, memory);
   if (!s.items && !s.wide) return false;
@@ -242,7 +242,7 @@ typedef bool (*RowFn)(const Work *w, int64_t row, void *memory);
 typedef struct Rows {
   Work *work;
   RowFn fn;
-  size_t bytes; /* of memory that fn needs */
+  size_t bytes; /* bytes of memory that fn needs */
 } Rows;
 
 static void run_rows(void *context, int64_t begin, int64_t end) {
@@ -257,10 +257,10 @@ static void run_rows(void *context, int64_t begin, int64_t end) {
   tli_free(memory, r->bytes);
 }
 
-/* Elements of a row that is worth all threads, and a look for an interruption. */
+/* Rows with at least this many elements use all threads, and check for interruption. */
 #define LONG_ROW (1 << 22)
 
-/* Each row by itself, or one after the other with all threads on each. */
+/* Threads share the rows; or, for long rows, all threads process one row after the other. */
 static bool run(Work *w, RowFn fn, size_t bytes) {
   Rows r = {w, fn, bytes};
   w->size = (int64_t)tl_dtype_size(w->in.dtype);
@@ -293,9 +293,8 @@ bool tlk_sort(const struct tlk_sort *call) {
 #define SELECT_BITS 11
 #define SELECT_BINS (1 << SELECT_BITS)
 
-/* The key of rank `rank` among n, and how many are smaller: one digit at a
-** time, from the highest on, among the keys that share those before. `keys` is
-** used up. */
+/* Returns the key of rank `rank` among n keys, and how many are smaller. Finds one digit at a
+** time, from the highest, among the keys that share the digits found so far. Overwrites `keys`. */
 static uint64_t select_key(uint64_t *keys, int64_t n, int64_t rank, int bits, int64_t *smaller) {
   int64_t counts[SELECT_BINS];
   uint64_t found = 0;
@@ -322,7 +321,7 @@ static uint64_t select_key(uint64_t *keys, int64_t n, int64_t rank, int bits, in
 
 static int key_bits(tl_DType dtype) { return is_wide(dtype, 0) ? 64 : 32; }
 
-/* The elements of a row whose keys are at most `limit`, and how many those are. */
+/* Collects the elements of a row whose keys are at most `limit`; returns their number. */
 static int64_t make_items_below(uint64_t limit, tlk_LargePair *items, const void *data,
                                 tl_DType dtype, int64_t n, uint64_t mask) {
   int64_t begin = 0, end = n, kept = 0;
@@ -336,18 +335,17 @@ static int64_t make_items_below(uint64_t limit, tlk_LargePair *items, const void
   return kept;
 }
 
-/* Keeps the items with keys below `last`, and of those that have it the first
-** ones as long as there are `ties` left. */
+/* Keeps the items with keys below `last`, and the first `ties` items whose key is `last`. */
 static void keep_items(tlk_LargePair *items, int64_t n, uint64_t last, int64_t ties) {
   int64_t kept = 0;
   for (int64_t i = 0; i < n; i++)
     if (items[i].key < last || (items[i].key == last && ties-- > 0)) items[kept++] = items[i];
 }
 
-#define SAMPLE 16 /* a part of the row that bounds what is looked for in the whole */
+#define SAMPLE 16 /* one in so many elements is sampled to bound the search in the whole row */
 
-/* The places of the k first elements in order, by sorting only those. The k-th
-** of a part of the row is no better than that of the whole. */
+/* Finds the positions of the first k elements in order by sorting only those. The k-th element
+** of a sample of the row is an upper bound for the whole row. */
 static bool select_row(const Work *w, int64_t row, void *memory) {
   const void *data = row_data(w, row);
   tlk_LargePair *items = memory;
@@ -384,7 +382,7 @@ bool tlk_topk(const struct tlk_topk *call) {
   return run(&w, select_row, bytes);
 }
 
-/* The place of occurrence number `which`, from 0, of a key. */
+/* Returns the position of occurrence number `which`, from 0, of a key. */
 static int64_t find_key(const Work *w, int64_t row, uint64_t key, int64_t which) {
   const void *data = row_data(w, row);
   for (int64_t i = 0; i < w->n; i++)
@@ -430,7 +428,7 @@ static bool mode_row(const Work *w, int64_t row, void *memory) {
   int64_t best = 0, length = 0, place = 0;
   for (int64_t i = 0; i < w->n; i++) {
     uint64_t key = s.wide ? s.wide[i].key : s.items[i] >> 32;
-    bool same = i > 0 && key == before && !(nan != 0 && key == nan); /* no NaN equals another */
+    bool same = i > 0 && key == before && !(nan != 0 && key == nan); /* NaN equals nothing */
     length = same ? length + 1 : 1;
     before = key;
     if (length <= best) continue;
@@ -451,7 +449,7 @@ bool tlk_mode(const struct tlk_mode *call) {
   return run(&w, mode_row, sort_bytes(call->in.dtype, call->n));
 }
 
-/* ---- rows as wholes ---- */
+/* ---- sorting whole rows ---- */
 
 static bool row_less(const uint64_t *keys, int64_t m, int64_t a, int64_t b) {
   const uint64_t *x = keys + a * m, *y = keys + b * m;

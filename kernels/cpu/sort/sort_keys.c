@@ -1,7 +1,7 @@
 /*
-** sort_keys.c - sorting items (sort.h): short lists by insertion and merging, long
-** ones by radix, from the lowest digit of the key on. Digits that all items
-** share cost no pass. The cuts for threads depend on n alone.
+** sort_keys.c - sorting items (sort.h): short lists by insertion and merging, long ones by
+** radix sort from the lowest digit of the key. Digits that all items share are skipped. How
+** work is divided among threads depends on n alone.
 */
 #include <string.h>
 
@@ -10,11 +10,11 @@
 #include "kernels/cpu/blocks.h"
 #include "kernels/cpu/sort/sort.h"
 
-#define INSERTION 16      /* items of a run that merging begins with */
-#define RADIX 384         /* items from which radix pays */
-#define WIDE_DIGITS 65536 /* items from which digits of 11 bits pay */
-#define CHUNKS 16         /* of one row shared among threads, at least */
-#define CHUNK (1 << 22)   /* and items of one, at most */
+#define INSERTION 16      /* items of the runs that merging begins with */
+#define RADIX 384         /* with at least this many items, radix sort is faster */
+#define WIDE_DIGITS 65536 /* with at least this many items, digits of 11 bits are faster */
+#define CHUNKS 16         /* the least number of chunks of a row that threads share */
+#define CHUNK (1 << 22)   /* the most items of a chunk */
 #define BINS 2048
 
 #define KEY(item) ((item) >> 32)
@@ -22,7 +22,7 @@
 #define WIDE_KEY(item) ((item).key)
 #define WIDE_LESS(a, b) ((a).key < (b).key || ((a).key == (b).key && (a).place < (b).place))
 
-/* Digits of even size. */
+/* Divides the bits evenly into digits. */
 static int digit_bits(int64_t n, int bits) {
   int most = n >= WIDE_DIGITS ? 11 : 8;
   int passes = (bits + most - 1) / most;
@@ -89,7 +89,7 @@ static int digit_bits(int64_t n, int bits) {
         p->to[at[(KEY_OF(p->from[i]) >> p->shift) & p->mask]++] = p->from[i];                   \
     }                                                                                           \
   }                                                                                             \
-  /* Places in `to` for each bin of each chunk; false if all items share the digit. */          \
+  /* Computes each bin's positions in `to`; returns false if all items share the digit. */      \
   static bool places_##name(const Pass_##name *p) {                                             \
     int64_t at = 0;                                                                             \
     for (uint32_t bin = 0; bin <= p->mask; bin++) {                                             \
@@ -124,7 +124,7 @@ static int digit_bits(int64_t n, int bits) {
     int64_t chunks = alone && n >= 2 * TLK_GRAIN ? tlk_max(CHUNKS, n / CHUNK) : 1;              \
     size_t bytes = (size_t)chunks * BINS * sizeof(int64_t);                                     \
     int64_t(*counts)[BINS] = tli_alloc(bytes);                                                  \
-    if (counts == NULL) { /* slower, but needs nothing */                                       \
+    if (counts == NULL) { /* slower, but needs no memory */                                     \
       tli_error_clear();                                                                        \
       return merge_sort_##name(n, x, spare);                                                    \
     }                                                                                           \

@@ -19,8 +19,8 @@ static int64_t bytes_of(tl_DType dtype) {
 
 /* ---- shapes ------------------------------------------------------------------------------- */
 
-/* Sizes of which both of two shapes are made; of each the dimension that it is a part of, and
-** how many elements of that dimension one step is. */
+/* Common refinement of two shapes: its sizes, and for each of its dimensions, the dimension of
+** either shape that it is a part of and its stride in elements of that dimension. */
 typedef struct Common {
   int ndim;
   int64_t sizes[FUSION_DIMS];
@@ -31,7 +31,7 @@ typedef struct Common {
 static bool find_common(const int64_t *a, int na, const int64_t *b, int nb, Common *out) {
   const int64_t *sizes[] = {a, b};
   int n[] = {na, nb}, at[] = {0, 0};
-  int64_t step[] = {1, 1}; /* within the dimension that each is at */
+  int64_t step[] = {1, 1}; /* the stride within each shape's current dimension */
   for (out->ndim = 0; at[0] < n[0] && at[1] < n[1]; out->ndim++) {
     int64_t left[] = {sizes[0][at[0]] / step[0], sizes[1][at[1]] / step[1]};
     int64_t size = left[0] < left[1] ? left[0] : left[1];
@@ -53,7 +53,7 @@ static void spread(const Common *c, int which, const int64_t *strides, int64_t *
   memcpy(out, spread_out, sizeof spread_out);
 }
 
-/* Dimensions of size 1 tell nothing. */
+/* Copies the sizes other than 1. */
 static int without_ones(const tli_Iter *it, int64_t *sizes, int *from) {
   int n = 0;
   for (int d = 0; d < it->ndim; d++) {
@@ -83,7 +83,8 @@ static bool same(const fusion_Operand *a, const fusion_Operand *b, int ndim) {
   return memcmp(a->strides, b->strides, (size_t)ndim * sizeof *a->strides) == 0;
 }
 
-/* The bytes that the steps smaller than `step` span; 0 where others are no multiples of it. */
+/* Returns how many bytes the strides smaller than `step` span, or 0 if another stride is no
+** multiple of `step`. */
 static int64_t span_below(const fusion_Operand *o, const fusion_Plan *plan, int64_t step) {
   int64_t span = bytes_of(o->dtype);
   for (int d = 0; d < plan->ndim; d++) {
@@ -93,8 +94,8 @@ static int64_t span_below(const fusion_Operand *o, const fusion_Plan *plan, int6
   return span;
 }
 
-/* Whether two operands have places of their own in each `step` bytes, as the halves of rows and
-** the elements of pairs do. */
+/* Whether two operands use disjoint parts of each `step` bytes, as the halves of rows and the
+** elements of pairs do. */
 static bool alternate(const fusion_Operand *a, const fusion_Operand *b, const fusion_Plan *plan,
                       int64_t step) {
   int64_t span_a = span_below(a, plan, step), span_b = span_below(b, plan, step);
@@ -113,8 +114,8 @@ static bool overlap(const fusion_Operand *a, const fusion_Operand *b, const fusi
 /* Whether the kernel will read or write the operand's memory. */
 static bool touches(const fusion_Operand *o) { return o->loaded || (o->written && !o->dead); }
 
-/* Whether no two turns of the loop write one element: each stride leaves room for all that the
-** smaller ones span. */
+/* Whether no two iterations write the same element: each stride is at least as large as the
+** span of the smaller ones. */
 static bool apart(const fusion_Operand *o, const fusion_Plan *plan) {
   int64_t span = bytes_of(o->dtype);
   unsigned done = 0;
@@ -139,7 +140,7 @@ static bool may_share(const fusion_Plan *plan, const fusion_Operand *o, int own,
   return true;
 }
 
-/* The operand's number in the plan; -1 where it does not fit. */
+/* Returns the operand's index in the plan, or -1 if it does not fit. */
 static int enter(fusion_Plan *plan, fusion_Operand *o, bool written) {
   int at = 0;
   measure(o, plan);
@@ -218,7 +219,7 @@ static tli_IterArg flat(const tlk_Array *array) {
       .data = array->data, .dtype = array->dtype, .strides = {bytes_of(array->dtype)}};
 }
 
-/* The loop of dropout: out, in and what is added. */
+/* The loop of dropout: the operands are out, in and the residual. */
 static tli_Iter loop_of_dropout(const struct tlk_dropout *call) {
   tli_Iter it = {.nargs = 2, .ndim = 1, .numel = call->n, .sizes = {call->n}};
   it.args[0] = flat(&call->out);
@@ -227,7 +228,7 @@ static tli_Iter loop_of_dropout(const struct tlk_dropout *call) {
   return it;
 }
 
-/* Brings the plan to the dimensions that it has in common with a call; those are in `common`. */
+/* Splits the dimensions of the plan and of a call into common ones, which `common` receives. */
 static bool meet_shape(fusion_Plan *plan, const int64_t *sizes, int ndim, int64_t numel,
                        Common *common) {
   if (plan->nsteps == 0) {
@@ -270,7 +271,7 @@ static bool add_loop(fusion_Plan *plan, const tli_Iter *it, fusion_Step *step) {
   return m == 1 || step->out[0] != step->out[1];
 }
 
-/* The calls that have a loop begin alike. */
+/* All calls with a loop have it at the same offset. */
 _Static_assert(offsetof(struct tlk_pointwise, it) == offsetof(struct tlk_copy, it), "");
 _Static_assert(offsetof(struct tlk_fused, it) == offsetof(struct tlk_copy, it), "");
 _Static_assert(offsetof(struct tlk_fill, it) == offsetof(struct tlk_copy, it), "");

@@ -1,7 +1,7 @@
 /*
-** winograd.c - the transforms of winograd_loops.h. Each is a small matrix applied to
-** the columns of a square, then to its rows. With p and -p among the points a
-** line of the matrix is an even and an odd part, which the two points share.
+** winograd.c - the transforms of winograd_loops.h. Each applies a small matrix to the columns
+** of a square, then to its rows. Since the points include p and -p, two lines of the matrix
+** share an even and an odd part.
 */
 #include "kernels/cpu/conv/winograd_loops.h"
 
@@ -17,24 +17,24 @@
 #define LANES ((int)(VECTOR_BYTES / sizeof(float)))
 
 typedef float Vec __attribute__((vector_size(VECTOR_BYTES)));
-/* The same at any address. */
+/* A vector at an unaligned address. */
 typedef float LooseVec
     __attribute__((vector_size(VECTOR_BYTES), aligned(sizeof(float)), may_alias));
 
 static inline Vec load(const float *p) { return *(const LooseVec *)p; }
 static inline void store(float *p, Vec v) { *(LooseVec *)p = v; }
 
-/* The points, and their squares, which are exact. */
+/* The points and their squares, which are exact. */
 #define P 0.625f
 #define Q 1.5f
 #define PP (P * P)
 #define QQ (Q * Q)
-/* One over the product of a point's distances from the other finite ones. */
+/* One over the product of a point's distances from the other finite points. */
 #define AT_0 (1 / (PP * QQ))
 #define AT_P (1 / (2 * PP * (PP - QQ)))
 #define AT_Q (1 / (2 * QQ * (QQ - PP)))
 
-/* An element of a patch: the polynomial that is 0 at all points but one. */
+/* Transforms a line of a patch by the polynomials that are 0 at all points but one. */
 static inline void patch_line(const Vec d[6], Vec v[6]) {
   Vec even_p = d[4] - QQ * d[2], odd_p = P * (d[3] - QQ * d[1]);
   Vec even_q = d[4] - PP * d[2], odd_q = Q * (d[3] - PP * d[1]);
@@ -46,7 +46,7 @@ static inline void patch_line(const Vec d[6], Vec v[6]) {
   v[5] = d[5] - (PP + QQ) * d[3] + PP * QQ * d[1];
 }
 
-/* Values at the points of the polynomial with coefficients g, weighted. */
+/* Evaluates the polynomial with coefficients g at the points, with weights. */
 static inline void kernel_line(const Vec g[3], Vec v[6]) {
   Vec even_p = AT_P * (g[0] + PP * g[2]), odd_p = AT_P * P * g[1];
   Vec even_q = AT_Q * (g[0] + QQ * g[2]), odd_q = AT_Q * Q * g[1];
@@ -58,7 +58,7 @@ static inline void kernel_line(const Vec g[3], Vec v[6]) {
   v[5] = g[2];
 }
 
-/* Values at the points, of a tile. */
+/* Evaluates the polynomial of a tile's line at the points. */
 static inline void tile_line(const Vec g[4], Vec v[6]) {
   Vec even_p = g[0] + PP * g[2], odd_p = P * (g[1] + PP * g[3]);
   Vec even_q = g[0] + QQ * g[2], odd_q = Q * (g[1] + QQ * g[3]);
@@ -70,7 +70,7 @@ static inline void tile_line(const Vec g[4], Vec v[6]) {
   v[5] = g[3];
 }
 
-/* tile_line transposed. */
+/* Applies the transpose of tile_line. */
 static inline void result_line(const Vec m[6], Vec y[4]) {
   Vec even_p = m[1] + m[2], odd_p = P * (m[1] - m[2]);
   Vec even_q = m[3] + m[4], odd_q = Q * (m[3] - m[4]);
@@ -80,7 +80,7 @@ static inline void result_line(const Vec m[6], Vec y[4]) {
   y[3] = PP * odd_p + QQ * odd_q + m[5];
 }
 
-/* kernel_line transposed. */
+/* Applies the transpose of kernel_line. */
 static inline void gradient_line(const Vec s[6], Vec w[3]) {
   Vec even_p = AT_P * (s[1] + s[2]), even_q = AT_Q * (s[3] + s[4]);
   w[0] = AT_0 * s[0] + even_p + even_q;
@@ -88,7 +88,8 @@ static inline void gradient_line(const Vec s[6], Vec w[3]) {
   w[2] = PP * even_p + QQ * even_q + s[5];
 }
 
-/* `line` applied to a square with sides of `from`, which gives one of `to`. */
+/* Applies `line` to the columns and rows of a square with side `from`, which gives one with
+** side `to`. */
 #define SQUARE(name, line, from, to)                                                      \
   static inline __attribute__((always_inline)) void name(const Vec *in, Vec *out) {       \
     Vec half[(to) * (from)];                                                              \
@@ -154,7 +155,7 @@ static void kernels(int64_t n, const float *in, int64_t in_step, bool turned, fl
   }
 }
 
-/* Adds to `sum` what is 0 if v is finite, and NaN if not. */
+/* Returns sum + 0 if v is finite, and NaN if it is not. */
 static inline Vec watch(Vec sum, Vec v) { return sum + v * 0; }
 
 static bool all_zero(Vec sum) {

@@ -1,9 +1,9 @@
 /*
-** convert.c - contiguous arrays from any dtype to any other.
+** convert.c - converts contiguous arrays from any dtype to any other.
 **
-** Floating values become integers by truncation; what does not fit, and NaN,
-** gives the most negative int32 or int64, and narrower integers keep the low
-** bits of the int32, as x86 and thus PyTorch have it. Bool is "not zero".
+** Floating values become integers by truncation. NaN and values out of range give the most
+** negative int32 or int64; narrower integers keep the low bits of the int32, as x86 and
+** therefore PyTorch do. Bool is "not zero".
 */
 #include "core/kernel/element.h"
 #include "kernels/cpu/cpu.h"
@@ -12,7 +12,7 @@
 #include <immintrin.h>
 #endif
 
-/* ---- from the wide type to the stored one ---- */
+/* ---- from the wide type to the stored type ---- */
 
 static inline int32_t f32_to_i32(float x) {
   return x >= -0x1p31f && x < 0x1p31f ? (int32_t)x : INT32_MIN;
@@ -44,14 +44,15 @@ static inline int64_t i64_to_i64(int64_t x) { return x; }
            : i32_to_i64, int64_t \
            : i64_to_i64)(x)
 
-/* By the category of the type written to; x is what some type is read into. */
+/* Conversions by the category of the target type; x has the wide type of the source. */
 #define NARROW_FLOAT(to, x) tli_write_##to((tli_wide_##to)(x))
 #define NARROW_INT(to, x) ((tli_##to)(sizeof(tli_##to) == 8 ? AS_I64(x) : AS_I32(x)))
 #define NARROW_BOOL(to, x) ((tli_##to)((x) != 0))
 
 /* ---- the loops ---- */
 
-/* The row of `to`, with `from` behind it. */
+/* Defines the conversion from `from` to `to`; the first arguments are the row of `to` in
+** TL_DTYPES. */
 #define CONVERT(to, text, bytes, category, digits, exponent, from)                            \
   __attribute__((unused)) static void from##_to_##to(int64_t n, void *dst, const void *src) { \
     tli_##to *out = dst;                                                                      \
@@ -65,8 +66,8 @@ static inline int64_t i64_to_i64(int64_t x) { return x; }
 #define ENTRY(to, text, bytes, category, digits, exponent, from) \
   [TL_##from][TL_##to] = from##_to_##to,
 
-/* All pairs of types: the list within the list. A macro does not expand within
-** itself, hence the detour: its name comes about when AGAIN looks once more. */
+/* Expands all pairs of types: TL_DTYPES within TL_DTYPES. A macro does not expand within
+** itself, so its name is formed only when AGAIN rescans the text. */
 #define AGAIN(...) __VA_ARGS__
 #define NOTHING
 #define DTYPES_NAME() TL_DTYPES
@@ -93,7 +94,7 @@ static void floats_to_halves(int64_t n, void *dst, const void *src) {
                      _mm256_cvtps_ph(_mm256_loadu_ps(in + i), _MM_FROUND_TO_NEAREST_INT));
   for (; i < n; i++) out[i] = tli_f32_to_f16(in[i]);
 }
-/* In place of the loops above. */
+/* These replace the loops above. */
 #define F16_to_F32 halves_to_floats
 #define F32_to_F16 floats_to_halves
 #endif

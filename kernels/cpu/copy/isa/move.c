@@ -1,7 +1,7 @@
 /*
-** move.c - copies of two-dimensional pieces between any strides, by the size
-** of an element alone: rows by memcpy, broadcast elements by filling,
-** transposed pieces in squares that stay in registers.
+** move.c - copies of two-dimensional pieces between any strides, by the size of an element
+** alone: rows by memcpy, broadcast elements by filling, transposed pieces in squares that stay
+** in registers.
 */
 #include <string.h>
 
@@ -11,13 +11,13 @@
 #include <immintrin.h>
 #endif
 
-/* Transposed pieces are cut into squares with sides of so many elements; the
-** compiler turns those of 8 into shuffles of registers, not those of 16. */
+/* Side of the squares of transposed pieces, by element size. Compilers turn squares of 8 into
+** register shuffles, but not squares of 16. */
 #define SIDE_8 8
 #define SIDE_16 8
 #define SIDE_64 8
 
-/* The rows of a square at dst = its columns at src. */
+/* Copies the columns of a square of src to the rows of dst. */
 #define TURN(bits)                                                                       \
   static inline void turn_##bits(char *dst, int64_t ds1, const char *src, int64_t ss0) { \
     enum { SIDE = SIDE_##bits };                                                         \
@@ -28,8 +28,7 @@
     }                                                                                    \
     for (int r = 0; r < SIDE; r++) memcpy(dst + r * ds1, square[r], sizeof square[r]);   \
   }
-/* The same for a part of a square: the first `rows` rows and `cols` columns of
-** dst. */
+/* Copies a part of a square: the first `rows` rows and `cols` columns of dst. */
 #define TURN_PART(bits)                                                                            \
   static void turn_part_##bits(char *dst, int64_t ds1, const char *src, int64_t ss0, int64_t cols, \
                                int64_t rows) {                                                     \
@@ -63,8 +62,8 @@ static inline __m128 four(const char *src) {
   return _mm_loadu_ps((const float *)(const void *)src);
 }
 
-/* Four elements of columns 0, 4, 8 ... side by side. What is put in straight from memory needs no
-** shuffle, of which a processor does one at a time. */
+/* Loads four elements each of columns 0, 4, 8 ... into one vector. Inserting from memory needs
+** no shuffle unit, of which a processor has only one. */
 static inline Wide fours(const char *src, int64_t ss0) {
   Wide v = PUT(WIDEN(four(src)), four(src + 4 * ss0), 1);
 #ifdef __AVX512F__
@@ -73,7 +72,8 @@ static inline Wide fours(const char *src, int64_t ss0) {
   return v;
 }
 
-/* Four rows of what `fours` made of columns 0, 1, 2 and 3 on. */
+/* Transposes four vectors of `fours`, for columns 0, 1, 2 and 3 and their followers, to four
+** rows. */
 static inline void turn_fours(const Wide in[4], Wide rows[4]) {
   Wide low01 = WIDE(unpacklo_ps)(in[0], in[1]), low23 = WIDE(unpacklo_ps)(in[2], in[3]);
   Wide high01 = WIDE(unpackhi_ps)(in[0], in[1]), high23 = WIDE(unpackhi_ps)(in[2], in[3]);
@@ -83,8 +83,8 @@ static inline void turn_fours(const Wide in[4], Wide rows[4]) {
   rows[3] = WIDE(shuffle_ps)(high01, high23, 0xee);
 }
 
-/* Columns of src this far apart, each in pages of its own, are more streams than the processor
-** reads ahead by itself; so many bytes of each are asked for in time. */
+/* Columns of src this far apart are in pages of their own, more streams than the hardware
+** prefetches; so AHEAD bytes of each are prefetched. */
 #define FAR 4096
 #define AHEAD 256
 
@@ -105,7 +105,7 @@ TURN(32)
 #endif
 
 #ifdef __AVX512F__
-/* `fours` of fewer columns and elements; the others are 0. */
+/* Like fours with fewer columns and elements; the rest is 0. */
 static inline Wide part_of_fours(const char *src, int64_t ss0, int64_t cols, __mmask8 in) {
   Wide v = WIDE(setzero_ps)();
   if (cols > 0) v = PUT(v, _mm_maskz_loadu_ps(in, src), 0);
@@ -137,7 +137,7 @@ TURN_PART(32)
     uint##bits##_t *out = (uint##bits##_t *)(void *)dst;                                           \
     for (int64_t c = 0; c < cols; c++) out[c] = value;                                             \
   }                                                                                                \
-  /* Elements lie side by side along c in dst and along r in src. */                               \
+  /* Elements are contiguous along c in dst and along r in src. */                                 \
   static void transpose_##bits(char *dst, int64_t ds1, const char *src, int64_t ss0, int64_t cols, \
                                int64_t rows) {                                                     \
     const int64_t side = SIDE_##bits, size = bits / 8;                                             \

@@ -1,7 +1,7 @@
 /*
-** gather.c - inner loops of gather and scatter. Where neighbouring lines share
-** the index and lie side by side, whole rows move; else element by element,
-** along the lines or across them, whichever runs through memory.
+** gather.c - inner loops of gather and scatter. If neighbouring lines share the index and are
+** adjacent, whole rows are copied; otherwise single elements, along the lines or across them,
+** whichever is contiguous.
 */
 #include <math.h>
 #include <string.h>
@@ -24,20 +24,20 @@ static inline int64_t load_position(const char *p) {
   return v;
 }
 
-/* Whether lines lie side by side in out and in and share the index. */
+/* Whether lines are adjacent in out and in and share the index. */
 static inline bool shared_index(const tlk_Tile *t, int64_t size) {
   return t->lines > 1 && t->line_strides[1] == 0 && t->line_strides[0] == size &&
          (t->line_strides[2] == size || t->line_strides[2] == 0);
 }
 
-/* Whether to walk along the lines in the inner loop. */
+/* Whether the inner loop runs along the lines. */
 static inline bool along_first(const tlk_Tile *t) {
   return t->lines == 1 ||
          (t->count > 1 && t->strides[1] != 0 &&
           t->strides[1] <= (t->line_strides[1] ? t->line_strides[1] : t->line_strides[0]));
 }
 
-/* Whether n positions are in [low, high], low being at least 1. */
+/* Whether n positions are in [low, high]; low is at least 1. */
 static inline bool all_within(int64_t n, const int64_t *at, int64_t low, int64_t high) {
   uint64_t most = 0;
   for (int64_t i = 0; i < n; i++) {
@@ -47,14 +47,14 @@ static inline bool all_within(int64_t n, const int64_t *at, int64_t low, int64_t
   return most <= (uint64_t)(high - low);
 }
 
-/* Whether elements of a line lie side by side in all operands, walked along. */
+/* Whether elements of a line are contiguous in all operands. */
 static inline bool dense(const tlk_Tile *t, int64_t size) {
   return t->strides[0] == size && t->strides[1] == (int64_t)sizeof(int64_t) &&
          t->strides[2] == size && t->high >= t->low;
 }
 
-#define PIECE 512 /* positions checked together */
-#define AHEAD 4   /* rows whose beginning is fetched early */
+#define PIECE 512 /* positions that are checked together */
+#define AHEAD 4   /* rows whose beginning is prefetched */
 
 static inline void fetch_row(const tlk_Tile *t, int operand, int64_t k) {
   if (k >= t->count) return;
@@ -97,7 +97,8 @@ static inline void fetch_row(const tlk_Tile *t, int operand, int64_t k) {
     int64_t in_inner = along ? 0 : t->line_strides[2];                                           \
     bool tight = along && dense(t, bits / 8);                                                    \
     for (int64_t i = 0; i < outer; i++) {                                                        \
-      if (tight && gather_dense_##bits(t, i)) continue; /* else to tell which one is bad */      \
+      if (tight && gather_dense_##bits(t, i))                                                    \
+        continue; /* otherwise the loop below finds the bad position */                          \
       char *out = t->ptrs[0] + i * so[0];                                                        \
       const char *index = t->ptrs[1] + i * so[1], *in = t->ptrs[2] + i * in_outer;               \
       for (int64_t k = 0; k < inner; k++) {                                                      \
@@ -114,7 +115,7 @@ GATHER(16)
 GATHER(32)
 GATHER(64)
 
-/* a: what is there, b: what comes. */
+/* a is the present value, b the new one. */
 #define SCATTER(name, type, expression)                                               \
   static void name##_dense(const tlk_Tile *t, int64_t line) {                         \
     type *out = (void *)(t->ptrs[0] + line * t->line_strides[0]);                     \

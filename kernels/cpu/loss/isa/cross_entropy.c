@@ -1,8 +1,8 @@
 /*
-** cross_entropy.c - logarithms of sums of exponentials and their gradient. The
-** largest element is taken off first, so nothing overflows; one that is infinite makes NaN. The
-** logarithm is a double, which is taken off a float as two floats: what it exceeds the largest
-** element by is exact also where that is large.
+** cross_entropy.c - log-sum-exp and its gradient. The maximum is subtracted first, so nothing
+** overflows; an infinite maximum gives NaN. The logarithm is a double, which is subtracted from
+** a float as two floats, so its difference from the maximum stays exact even if the maximum is
+** large.
 */
 #include "kernels/cpu/loss/cross_entropy.h"
 

@@ -1,4 +1,4 @@
-/* tile_f64.c - rows times panels in double. */
+/* tile_f64.c - the register tile in double. */
 typedef double real;
 #include "kernels/cpu/matmul/tile_loops.h"
 

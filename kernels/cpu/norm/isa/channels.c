@@ -1,14 +1,13 @@
 /*
-** channels.c - sums over channels and their scaling. Sums run in lanes of the
-** data's type for SPAN elements and then go into a double, so that their error
-** does not grow with n.
+** channels.c - sums over channels, and scaling. Vector lanes of the data's type sum SPAN
+** elements and are then added to a double, so that the error does not grow with n.
 */
 #include "kernels/cpu/norm/channels.h"
 
 #define LANES 32
 #define SPAN (32 * LANES)
 
-/* Sums `term` of element i, an expression in the type, over n elements. */
+/* Sums an expression over n elements; it uses the index i and has the data's type. */
 #define SUM(type, n, total, ...)                                           \
   do {                                                                     \
     for (int64_t at_ = 0; at_ < (n); at_ += SPAN) {                        \

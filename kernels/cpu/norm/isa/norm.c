@@ -1,14 +1,14 @@
 /*
-** norm.c - normalisation of rows: mean and variance in two passes over a row
-** that is in cache, sums in double.
+** norm.c - normalisation of rows: mean and variance in two passes over a row that is in the
+** cache, with sums in double.
 */
 #include "kernels/cpu/cpu.h"
 #include "kernels/math.h"
 
 #define LANES 16
 
-/* The sum of `term`, an expression in arrays a, b, c, over a row: four elements
-** at a time in the row's type, then in double. Unused arrays may be NULL. */
+/* Sums `term`, an expression in arrays a, b, c, over a row: four elements at a time in the
+** row's type, then in double. Unused arrays may be NULL. */
 #define SUM(name, type, term)                                                                      \
   static inline type term_##name(const type *a, const type *b, const type *c, type m, int64_t i) { \
     (void)a, (void)b, (void)c, (void)m;                                                            \

@@ -1,17 +1,16 @@
 /*
-** pool.c - pooling of one plane. For each row of the result the rows of the
-** windows are joined into one first, column by column, which vectorises; then
-** each window joins its columns.
+** pool.c - pooling of one plane. For each row of the result, the rows of the windows are first
+** combined into one, column by column, which vectorises; then each window combines its columns.
 **
-** Of equal maxima the first in the plane is taken, of several NaN the last, as
-** PyTorch does.
+** Among equal maxima the first in the plane is chosen, among several NaN the last, as in
+** PyTorch.
 */
 #include <math.h>
 #include <string.h>
 
 #include "kernels/cpu/pool/pool.h"
 
-/* `isnan_(x)` of the type. */
+/* isnan_(x) of the type. */
 #define NOT_NAN(x) false
 
 static const int32_t lowest_i32 = INT32_MIN;
@@ -20,7 +19,7 @@ static const float lowest_f32 = -INFINITY;
 static const double lowest_f64 = -INFINITY;
 
 #define MAX(s, type, isnan_)                                                                      \
-  /* The largest of each column over the rows of windows (d, h), and its row. */                  \
+  /* Computes the maximum of each column over the rows of windows (d, h), and its row. */         \
   static void join_rows_##s(const tlk_Spans *p, const type *in, int64_t d, int64_t h, type *best, \
                             int32_t *rows) {                                                      \
     bool first = true;                                                                            \
@@ -42,7 +41,7 @@ static const double lowest_f64 = -INFINITY;
         }                                                                                         \
         first = false;                                                                            \
       }                                                                                           \
-    /* a window that lies in the padding altogether */                                            \
+    /* the window is entirely in the padding */                                                   \
     for (int64_t w = 0; first && w < width; w++) best[w] = lowest_##s, rows[w] = 0;               \
   }                                                                                               \
   static void max_row_##s(const tlk_Spans *p, const type *best, const int32_t *rows, type *out,   \
@@ -63,7 +62,7 @@ static const double lowest_f64 = -INFINITY;
       if (indices) indices[o] = at + 1;                                                           \
     }                                                                                             \
   }                                                                                               \
-  /* Two rows of squares, whose places nobody asks for. */                                        \
+  /* Pools two rows with windows of 2 x 2, without positions. */                                  \
   static void max_squares_##s(const type *x, const type *y, type *out, int64_t n) {               \
     for (int64_t o = 0; o < n; o++) {                                                             \
       type m = x[2 * o], b = x[2 * o + 1], c = y[2 * o], d = y[2 * o + 1];                        \

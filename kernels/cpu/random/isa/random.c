@@ -1,10 +1,9 @@
 /*
-** random.c - words of the Philox stream and the numbers made of them.
+** random.c - words of the Philox stream, and their conversion to numbers.
 **
-** Words are computed for many blocks side by side, so that the compiler can
-** vectorise the rounds, and then laid out in the order of the stream. A float
-** takes one word, a double and an integer two, a pair of normal numbers the
-** words of both (Box and Muller's method).
+** The words of many blocks are computed in parallel, so that the compiler can vectorise the
+** rounds, and then stored in the order of the stream. A float takes one word, a double or an
+** integer takes two, and a pair of normal numbers takes the words of both (Box-Muller).
 */
 #include "core/kernel/random.h"
 #include "kernels/cpu/cpu.h"
@@ -15,7 +14,7 @@
 
 #define PI2 6.28318530717958647692
 
-/* The words of n blocks from `block` on, as tli_philox gives them. */
+/* Computes the words of n blocks, beginning with `block`, equal to those of tli_philox. */
 static inline void rounds(uint64_t seed, uint64_t block, uint32_t n, uint32_t *out) {
   uint32_t c0[BLOCKS], c1[BLOCKS], c2[BLOCKS], c3[BLOCKS];
   for (uint32_t j = 0; j < n; j++) {
@@ -45,8 +44,7 @@ static inline void rounds(uint64_t seed, uint64_t block, uint32_t n, uint32_t *o
   }
 }
 
-/* Most calls are for BLOCKS: with that many as a constant the counters stay in
-** registers. */
+/* Most calls are for BLOCKS blocks; with a constant number, the counters stay in registers. */
 static void philox(uint64_t seed, uint64_t block, uint32_t n, uint32_t *out) {
   if (n == BLOCKS)
     rounds(seed, block, BLOCKS, out);
@@ -54,12 +52,13 @@ static void philox(uint64_t seed, uint64_t block, uint32_t n, uint32_t *out) {
     rounds(seed, block, n & ~15u, out);
 }
 
-/* ---- uniform numbers as everything else is made of them ---- */
+/* ---- uniform numbers for the other distributions ---- */
 
-/* In (0, 1), the distances from 0 and 1 with a relative error of one rounding. */
+/* Returns a number in (0, 1) whose distances from 0 and 1 have a relative error of one
+** rounding. */
 static inline float from_zero_f32(uint32_t w) { return ((float)w + 0.5f) * 0x1p-32f; }
 static inline float from_one_f32(uint32_t w) { return from_zero_f32(~w); }
-/* In (-1/2, 1/2). */
+/* Returns a number in (-1/2, 1/2). */
 static inline float centred_f32(uint32_t w) {
   return ((float)(int32_t)(w ^ 0x80000000u) + 0.5f) * 0x1p-32f;
 }
@@ -77,8 +76,7 @@ static inline double log_f64(double x) { return log(x); }
 static inline double sin_f64(double x) { return sin(x); }
 static inline double cos_f64(double x) { return cos(x); }
 
-/* -log of a uniform number: from whichever end it is nearer to, so that it is
-** never 0. */
+/* Returns -log of a uniform number. It is computed from the nearer end, so that it is never 0. */
 #define DEFINE_LOG(s, type, word, top)           \
   static inline type minus_log_##s(word w) {     \
     type near_zero = -log_##s(from_zero_##s(w)); \
@@ -90,9 +88,9 @@ DEFINE_LOG(f64, double, uint64_t, 63)
 
 /* ---- distributions ---- */
 
-/* Words of the type's width into as many numbers. A pair of normal numbers is
-** a point at some angle, in (-pi, pi); sine and cosine have loops of their own
-** because compilers would join them to what they cannot vectorise. */
+/* Converts each word of the type's width to one number. A pair of normal numbers is a point at
+** some angle in (-pi, pi). Sine and cosine have separate loops, because compilers would join
+** them to a call that cannot be vectorised. */
 #define DEFINE(s, type, word, width)                                                             \
   static void uniform_##s(int n, const word *w, type *out, int bits, type a, type b) {           \
     n &= ~31;                                                                                    \
@@ -140,7 +138,7 @@ static void geometric(int n, const uint32_t *w, double *out, double p) {
   }
 }
 
-/* The high half of the product with the range. */
+/* The integer is the high half of the word's product with the range. */
 static void integer(int n, const uint64_t *w, int64_t *out, int64_t a, uint64_t range) {
   for (int i = 0; i < n; i++) {
     uint64_t high = tli_multiply_high(w[i], range);
@@ -169,8 +167,8 @@ static void doubles(tlk_Distribution d, int n, const uint64_t *w, double *out, d
   }
 }
 
-/* Half types get as many random bits as they can tell apart, lest 1
-** comes out of [0, 1). */
+/* Returns the random bits of a uniform number: as many as the dtype can represent, so that [0,
+** 1) never yields 1. */
 static int uniform_bits(tl_DType dtype) {
   return tli_is_half(dtype) ? tli_dtype_digits[dtype] : 24;
 }

@@ -1,16 +1,15 @@
 /*
-** moments.c - mean and sum of squared deviations. Within a piece that stays in
-** cache the deviations are taken from the piece's own mean, in a second pass;
-** pieces are joined in double by the formula of Chan, Golub and LeVeque. So
-** nothing cancels, however large the mean.
+** moments.c - mean and sum of squared deviations. Within a piece that stays in the cache,
+** deviations are taken from the piece's own mean, in a second pass; pieces are merged in double
+** by the formula of Chan, Golub and LeVeque. So nothing cancels even if the mean is large.
 */
 #include "kernels/cpu/cpu.h"
 #include "kernels/math.h"
 
-#define PIECE 2048 /* elements of a row at a time */
-#define STRIP 64   /* columns at a time */
-#define ROWS 32    /* rows of a strip at a time */
-#define LANES 16   /* sums of a row */
+#define PIECE 2048 /* elements of a row that are processed together */
+#define STRIP 64   /* columns that are processed together */
+#define ROWS 32    /* rows of a strip that are processed together */
+#define LANES 16   /* partial sums of a row */
 
 static inline void join_one(tlk_Moments *a, tlk_Moments b) {
   if (a->count == 0) {
@@ -35,8 +34,8 @@ static void join(int64_t n, void *acc, const void *other) {
   for (int64_t i = 0; i < n; i++) join_one((tlk_Moments *)acc + i, ((const tlk_Moments *)other)[i]);
 }
 
-/* Sums over a row of `term`, an expression in x: four at a time in the row's
-** type, then in double. */
+/* Sums `term`, an expression in x, over a row: four elements at a time in the row's type, then
+** in double. */
 #define SUM_ROW(name, type, term)                                                   \
   static inline type term_##name(type x, type m) {                                  \
     (void)m;                                                                        \
@@ -70,7 +69,7 @@ static void join(int64_t n, void *acc, const void *other) {
       int64_t piece = n - at < PIECE ? n - at : PIECE;                                            \
       double count = (double)piece;                                                               \
       double mean = sum_plain_##s(piece, x, 0) / count;                                           \
-      /* The rounded mean is off by `rest`, which is taken out again. */                          \
+      /* the mean is rounded by `rest`, whose effect is subtracted again */                       \
       type near = (type)mean;                                                                     \
       double rest = mean - (double)near;                                                          \
       double deviation = sum_square_##s(piece, x, near) - count * rest * rest;                    \

@@ -5,7 +5,7 @@
 
 #include "kernels/math.h"
 
-/* By way of expm1 no digits are lost near 0. */
+/* expm1 keeps all digits near 0. */
 static inline float tanh_f32(float x) {
   float m = expm1(-2 * fabs(x));
   return copysign(m / (m + 2), x);

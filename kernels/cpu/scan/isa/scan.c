@@ -1,7 +1,7 @@
-/* scan.c - running sums, products and extremes in all compute types. */
+/* scan.c - running sums, products, minima and maxima in all compute types. */
 #include "kernels/cpu/scan/scan_loops.h"
 
-/* The list may be empty, an array may not. */
+/* The generated list may be empty, but a C array may not. */
 #define SCANNERS (TLK_NSCANS + 1)
 
 #define X(name, types) TLK_SCANNER(i32, int32_t, name, types)

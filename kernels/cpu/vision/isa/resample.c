@@ -17,7 +17,7 @@
         for (int64_t c = 0; c < n; c++) to[c] += p * a[c] + q * b[c];                             \
     }                                                                                             \
   }                                                                                               \
-  /* `terms` is a constant where this is inlined. */                                              \
+  /* `terms` is a constant at each inlined call. */                                               \
   static inline __attribute__((always_inline)) void even_##s(                                     \
       int64_t n, int terms, const int32_t *at, const real *w, const real *x, real *restrict to) { \
     for (int64_t i = 0; i < n; i++) {                                                             \
