@@ -1,7 +1,7 @@
 /*
-** fused.h - formulas of the elementwise kernels that have several outputs, or more inputs
-** than those of math.h, shared by both back ends: functions tlf_<kernel>_<f32|f64>, with
-** the outputs behind pointers (TLK_FUSED in core/kernel/parts.h lists them).
+** fused.h - formulas of elementwise kernels that have several outputs, or more inputs than
+** those of math.h, shared by both back ends: functions tlf_<kernel>_<f32|f64>, with pointers to
+** the outputs (TLK_FUSED in core/kernel/parts.h lists them).
 */
 #ifndef TLF_FUSED_H
 #define TLF_FUSED_H

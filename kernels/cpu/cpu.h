@@ -125,7 +125,7 @@ typedef struct tlk_Scanner {
 /* the most columns of a strip: data that is read twice stays in the cache */
 #define TLK_SOFTMAX_COLS 128
 
-/* Normalisation of one row; see layer_norm in core/kernel.h. weight and bias may be NULL;
+/* Normalisation of one row; see layer_norm in core/kernel/kernel.h. weight and bias may be NULL;
 ** without `shift` the mean is taken as 0. */
 typedef struct tlk_Norm {
   void (*row)(int64_t n, const void *in, void *out, const void *weight, const void *bias,

@@ -1,18 +1,19 @@
 /*
-** blocks.h - the caching allocator's logic, without a word of CUDA: who gets which part
-** of a device's memory. memory.c gives it memory and streams; specs give it others.
+** blocks.h - the caching allocator's logic without any CUDA call: it decides which stream gets
+** which part of a device's memory. memory.c connects it to the driver's memory and streams;
+** specs connect it to simulated ones.
 **
-** Memory lies in arenas, one for each stream, pool and kind of size: address space as
-** large as the device, of which granules have memory behind them. An arena grows and
-** shrinks by granules wherever they are needed, so a small block in the wrong place
-** keeps one granule and not a segment.
+** Memory is divided into arenas, one for each stream, pool and kind of size. An arena is a
+** range of address space as large as the device; its granules are mapped to memory on demand.
+** An arena grows and shrinks by granules at any position, so a small block in an unlucky place
+** keeps one granule mapped instead of a whole segment.
 **
-** A block belongs to its arena's stream: freed, it may be handed out again at once, since
-** what uses it next comes later on that stream. A block that other streams use as well is
-** pending until they have passed the point where it was freed. What is allocated for a
-** pool is a graph's (capture_begin in core/device/api.h).
+** A block belongs to its arena's stream. Once freed, it may be handed out again immediately,
+** because its next use is queued later on that stream. A block that other streams use as well
+** stays pending until they have passed the point where it was freed. Blocks allocated for a
+** pool belong to a graph (capture_begin in core/device/api.h).
 **
-** Callers hold one lock around all calls of one cuda_Blocks.
+** Callers hold one lock around all calls for one cuda_Blocks.
 */
 #ifndef TLK_CUDA_BLOCKS_H
 #define TLK_CUDA_BLOCKS_H

@@ -1,6 +1,7 @@
 /*
-** capture.c - work captured once and replayed. A stream takes part in a capture when it
-** began it or waits for an event of it; the driver knows, and tells the capture's id.
+** capture.c - captures work into graphs and replays them. A stream takes part in a capture if
+** it began the capture or waited for an event of it. The driver tracks that and reports the
+** capture's id.
 */
 #include <pthread.h>
 #include <stdatomic.h>

@@ -3,8 +3,9 @@
 ** memory, errors. It is C and C++; device code is in cuda.cuh.
 **
 ** The host's side is C on the runtime's C interface, kernels are CUDA C++ in .cu files, one
-** folder for each family of operators. Every kernel of core/kernel.h is a function tlk_<name>
-** here that launches and returns. Only kernels whose purpose is to wait for the device do so.
+** folder for each family of operators. Every kernel of core/kernel/kernel.h is a function
+** tlk_<name> here that launches and returns. Only kernels whose purpose is to wait for the
+** device do so.
 */
 #ifndef TLK_CUDA_H
 #define TLK_CUDA_H

@@ -1,5 +1,5 @@
 /*
-** plugin.c - the plugin's entry and table, the devices, and what they report.
+** plugin.c - the plugin's entry point and function tables, the devices, and their errors.
 */
 #include <pthread.h>
 #include <stdarg.h>

@@ -1,9 +1,9 @@
 /*
 ** meta.c - the meta device: tensors with a shape, a dtype and strides, but without memory.
 ** Operators check, promote and allocate on it as on any other device. Its kernels compute
-** nothing, and reading values on the host fails (core/transfer.c).
+** nothing, and reading values on the host fails (core/device/transfer.c).
 **
-** TLK_KERNELS lists each kernel of core/kernel.h, so a new kernel needs no change here.
+** TLK_KERNELS lists each kernel of core/kernel/kernel.h, so a new kernel needs no change here.
 */
 #include <stdint.h>
 #include <stdio.h>
@@ -106,7 +106,7 @@ static void release(tl_Device device, void *data, int64_t bytes) {}
 
 static bool record_stream(tl_Device device, void *data, tl_Stream *stream) { return true; }
 
-/* Copies nothing; core/transfer.c only transfers to this device. */
+/* Copies nothing; core/device/transfer.c only transfers to this device. */
 static bool transfer(const struct tlk_transfer *call) { return true; }
 
 static bool memory_stats(tl_Device device, tl_MemoryStats *out) {

@@ -1,8 +1,7 @@
 /*
-** capture.c - captures and graphs of the simulated device. What each stream does in a
-** capture is a lane of the graph; lanes are tied by events alone. A launch works off
-** the lanes in an order drawn by chance that respects the events: so an event that is
-** missing shows as a wrong number.
+** capture.c - captures and graphs of the simulated device. Each stream's work in a capture is a
+** lane of the graph; only events order lanes. A launch runs the lanes in a random order that
+** respects the events, so a missing event shows as a wrong number.
 */
 #include <stdlib.h>
 #include <string.h>

@@ -1,9 +1,9 @@
 /*
-** plugin.c - the plugin's entry, its table, settings and what it reports.
+** plugin.c - the plugin's entry point, its table, settings and faults.
 **
-** Settings are read from the environment when the plugin is opened and can be
-** changed by torch.sim.configure: TLUA_SIM_DEVICES (2), TLUA_SIM_MEMORY (bytes of
-** each, 2 GiB), TLUA_SIM_SEED (1).
+** Settings are read from the environment when the plugin is opened and can be changed by
+** torch.sim.configure: TLUA_SIM_DEVICES (2), TLUA_SIM_MEMORY (bytes of each, 2 GiB),
+** TLUA_SIM_SEED (1).
 */
 #define _GNU_SOURCE
 #include <signal.h>

@@ -1,6 +1,6 @@
 /*
-** gather.h - the inner loops of gather and scatter, see core/kernel.h. A tile is a few adjacent
-** lines and a stretch of each.
+** gather.h - the inner loops of gather and scatter, see core/kernel/kernel.h. A tile is a few
+** adjacent lines and a stretch of each.
 */
 #ifndef TLK_GATHER_H
 #define TLK_GATHER_H

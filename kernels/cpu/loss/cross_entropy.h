@@ -1,6 +1,6 @@
 /*
 ** cross_entropy.h - inner loops of the cross-entropy of labels, see class_loss in
-** core/kernel.h. One set for float, one for double.
+** core/kernel/kernel.h. One set for float, one for double.
 */
 #ifndef TLK_CROSS_ENTROPY_H
 #define TLK_CROSS_ENTROPY_H

@@ -1,7 +1,7 @@
 /*
-** grouping.c - which calls make one loop. Their shapes are brought to the dimensions that all of
-** them are made of. What two calls work on must be the same elements for the same turn of the
-** loop, or have no byte in common: then each turn may do all calls one after the other.
+** grouping.c - decides which calls share one loop. Their shapes are split into common
+** dimensions. The operands of two calls must be the same elements in the same iteration of the
+** loop, or must not overlap. Then each iteration can run all calls one after the other.
 */
 #include <string.h>
 

@@ -1,6 +1,7 @@
 /*
-** kernel.c - kernels of chains by their source: those of this program in a list, others on disk
-** (core/device/disk_cache.h), by the source with all that it includes, the architecture and the compiler.
+** kernel.c - finds the kernel of a chain by its source. Kernels that this program has used are
+** in a list; others are on disk (core/device/disk_cache.h), found by the source with all its
+** includes, the architecture and the compiler's version.
 */
 #include <pthread.h>
 #include <stdio.h>

@@ -1,10 +1,9 @@
 /*
-** cudnn_plans.c - plans of cuDNN are kept by all that they depend on, a table for each
-** device; work that cuDNN has no plan for is remembered, too. With
-** torch.backends.cudnn.benchmark the first few plans are run on the data at hand and the
-** fastest is kept; a graph that is captured gets what was measured before. What was found is
-** kept on disk for the next program (core/device/disk_cache.h), in the words from which cuDNN makes the plan
-** again.
+** cudnn_plans.c - caches plans of cuDNN for each device by their keys, and remembers work for
+** which cuDNN has no plan. With torch.backends.cudnn.benchmark, the first few plans are timed
+** on the actual data and the fastest is kept; captures use plans that were timed before. Plans
+** are also kept on disk for later programs (core/device/disk_cache.h), as text from which cuDNN
+** recreates them.
 */
 #include <stddef.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /*
-** cusolver.c - the factorizations of core/lapack.h by cuSOLVER and cuBLAS, which are loaded on
-** first use. Without them, LAPACK computes on the host.
+** cusolver.c - the factorizations of core/kernel/lapack.h by cuSOLVER and cuBLAS, which are
+** loaded on first use. Without them, LAPACK computes on the host.
 **
 ** Each device has one handle of either library. A routine takes the device's lock, sets the
 ** handles' stream, and gives both a workspace from that stream's memory. Batches of small
