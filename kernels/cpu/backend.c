@@ -9,6 +9,7 @@
 #include "core/memory/alloc.h"
 #include "isas.h" /* generated: TLK_ISAS */
 #include "kernels/cpu/cpu.h"
+#include "kernels/cpu/matmul/dot.h"
 
 /* ---- instruction sets ------------------------------------------------------------ */
 
@@ -55,8 +56,11 @@ static const tlk_Isa *choose(void) {
   __builtin_cpu_init();
 #endif
   const char *wish = getenv("TLUA_ISA");
-  for (int i = 0; wish != NULL && i < NSETS; i++)
-    if (strcmp(sets[i].isa->name, wish) == 0 && sets[i].usable()) return sets[i].isa;
+  size_t n = wish ? strcspn(wish, "+") : 0; /* dot.c reads what follows the plus sign */
+  for (int i = 0; n > 0 && i < NSETS; i++)
+    if (strlen(sets[i].isa->name) == n && strncmp(sets[i].isa->name, wish, n) == 0 &&
+        sets[i].usable())
+      return sets[i].isa;
   int i = 0;
   /* the last set is the build's minimum, so it is not checked */
   while (i < NSETS - 1 && !sets[i].usable()) i++;
@@ -72,7 +76,10 @@ const tlk_Isa *tlk_isa(void) {
   return isa;
 }
 
-const char *tlk_cpu_isa(void) { return tlk_isa()->name; }
+const char *tlk_cpu_isa(void) {
+  const tlk_DotLoops *dots = tlk_dot_loops();
+  return dots ? dots->isa : tlk_isa()->name;
+}
 
 /* ---- the table ------------------------------------------------------------------- */
 

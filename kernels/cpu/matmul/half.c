@@ -1,7 +1,8 @@
 /*
-** half.c - products of the half types: tiles are converted to float32 and multiplied there.
-** Threads share out the tiles of c; the terms of a sum are taken in the same order by any
-** number of threads.
+** half.c - products of the half types, tile by tile of c. The factors of a tile are packed for the
+** loops of dot.h where the processor has them, and otherwise converted to float32; its sums are
+** float32 in both cases. Threads share out the tiles; the terms of a sum are taken in the same
+** order by any number of threads.
 */
 #include "kernels/cpu/matmul/half.h"
 
@@ -12,121 +13,188 @@
 #include "core/platform/parallel.h"
 #include "kernels/cpu/blocks.h"
 #include "kernels/cpu/cpu.h"
+#include "kernels/cpu/matmul/dot.h"
 
-/* Sizes of the float32 tiles: 256 x 512 of a, 512 x 1024 of b, 256 x 1024 of c. */
+/* Rows and columns of a tile of c, and terms of a piece of its sums. Each packed element serves
+** as many products as the tile has columns or rows, so a tile takes up most of the second-level
+** cache; with many threads it may be as small as DOT_LEAST. */
 enum { TILE_M = 256, TILE_N = 1024, TILE_K = 512 };
-
-static bool convert(tl_DType to, void *dst, int64_t ldd, tl_DType from, const void *src,
-                    int64_t lds, int64_t rows, int64_t cols) {
-  int64_t dsize = tli_dtype_bytes[to], ssize = tli_dtype_bytes[from];
-  struct tlk_copy copy = {
-      .it = {.nargs = 2, .ndim = 2, .numel = rows * cols, .sizes = {cols, rows}}};
-  copy.it.args[0] = (tli_IterArg){.data = dst, .dtype = to, .strides = {dsize, ldd * dsize}};
-  copy.it.args[1] =
-      (tli_IterArg){.data = (char *)(uintptr_t)src, .dtype = from, .strides = {ssize, lds * ssize}};
-  return tlk_copy(&copy);
-}
-
-typedef struct Tiles {
-  float *a, *b, *c; /* owned */
-  float *inner;     /* owned; NULL unless the epilogue asks for it */
-} Tiles;
-
-#define TILE_BYTES(rows, cols) ((size_t)(rows) * (size_t)(cols) * sizeof(float))
-
-static void tiles_free(Tiles *t) {
-  tli_free(t->a, TILE_BYTES(TILE_M, TILE_K));
-  tli_free(t->b, TILE_BYTES(TILE_K, TILE_N));
-  tli_free(t->c, TILE_BYTES(TILE_M, TILE_N));
-  tli_free(t->inner, TILE_BYTES(TILE_M, TILE_N));
-}
-
-static bool tiles_new(Tiles *t, bool inner) {
-  t->a = tli_alloc(TILE_BYTES(TILE_M, TILE_K));
-  t->b = tli_alloc(TILE_BYTES(TILE_K, TILE_N));
-  t->c = tli_alloc(TILE_BYTES(TILE_M, TILE_N));
-  t->inner = inner ? tli_alloc(TILE_BYTES(TILE_M, TILE_N)) : NULL;
-  if (t->a && t->b && t->c && (t->inner || !inner)) return true;
-  tiles_free(t);
-  return false;
-}
-
-/* Applies the epilogue to a tile in float32. */
-static bool finish_tile(const tlk_Gemm *g, const tlk_Epilogue *after, const Tiles *t, int64_t i,
-                        int64_t j, int64_t m, int64_t n) {
-  float bias[TILE_N];
-  tlk_Epilogue part = tlk_epilogue_at(after, i, j, g->ldc, 2), wide = *after;
-  if (part.bias) TL_TRY(convert(TL_F32, bias, n, g->dtype, part.bias, n, 1, n));
-  if (part.bias) wide.bias = bias;
-  wide.inner = t->inner;
-  tlk_finish(&wide, TL_F32, m, n, t->c, n);
-  return !part.inner || convert(g->dtype, part.inner, g->ldc, TL_F32, t->inner, n, m, n);
-}
-
-/* Computes one tile of c: all of k, then alpha and the old c. */
-static bool half_tile(const tlk_Gemm *g, const tlk_Epilogue *after, const Tiles *t, const char *a,
-                      const char *b, char *c, int64_t i, int64_t j) {
-  int64_t m = tlk_min(g->m - i, TILE_M), n = tlk_min(g->n - j, TILE_N);
-  char *to = c + (i * g->ldc + j) * 2;
-  double beta = tli_to_double(g->beta);
-  if (beta != 0) TL_TRY(convert(TL_F32, t->c, n, g->dtype, to, g->ldc, m, n));
-  for (int64_t p = 0; p < g->k; p += TILE_K) {
-    int64_t k = tlk_min(g->k - p, TILE_K);
-    const char *ap = a + (g->trans_a ? p * g->lda + i : i * g->lda + p) * 2;
-    const char *bp = b + (g->trans_b ? j * g->ldb + p : p * g->ldb + j) * 2;
-    int64_t lda = g->trans_a ? m : k, ldb = g->trans_b ? k : n;
-    TL_TRY(convert(TL_F32, t->a, lda, g->dtype, ap, g->lda, g->trans_a ? k : m, lda));
-    TL_TRY(convert(TL_F32, t->b, ldb, g->dtype, bp, g->ldb, g->trans_b ? n : k, ldb));
-    tlk_Gemm tile = {.dtype = TL_F32,
-                     .trans_a = g->trans_a,
-                     .trans_b = g->trans_b,
-                     .m = m,
-                     .n = n,
-                     .k = k,
-                     .alpha = g->alpha,
-                     .beta = tli_float(p ? 1 : beta),
-                     .lda = lda,
-                     .ldb = ldb,
-                     .ldc = n};
-    if (!tlk_gemm_here(&tile, t->a, t->b, t->c)) return tli_fail(TL_EINTERRUPT, "interrupted!");
-  }
-  if (after) TL_TRY(finish_tile(g, after, t, i, j, m, n));
-  return convert(g->dtype, to, g->ldc, TL_F32, t->c, n, m, n);
-}
+enum { DOT_M = 512, DOT_N = 512, DOT_K = 512, DOT_LEAST = 64 };
 
 typedef struct Half {
   const tlk_Gemm *g;
   const tlk_Epilogue *after;
-  int64_t down, across; /* tiles of a product */
+  const tlk_DotLoops *dots; /* NULL: factors are converted to float32 */
+  int64_t m, n, k;          /* rows and columns of a tile, and terms of a piece of its sums */
+  int64_t down, across;     /* tiles of a product */
   atomic_bool failed;
 } Half;
 
-/* Computes tiles from begin to end, counted through all products. */
+typedef struct Tiles {
+  void *a, *b;  /* owned: packed or converted factors */
+  float *c;     /* owned */
+  float *inner; /* owned; NULL unless the epilogue asks for it */
+} Tiles;
+
+/* A tile of c: its position, its size, and how many elements apart its rows lie in Tiles. */
+typedef struct Place {
+  int64_t i, j, m, n, ldc;
+} Place;
+
+/* Up to a multiple of the rows or columns of a block. */
+static int64_t whole_lines(int64_t n) { return tlk_ceil_div(n, TLK_DOT_LINES) * TLK_DOT_LINES; }
+static int64_t whole_terms(int64_t n) { return tlk_ceil_div(n, TLK_DOT_TERMS) * TLK_DOT_TERMS; }
+
+static size_t factor_bytes(const Half *h, int64_t rows, int64_t cols) {
+  return (size_t)(rows * cols) * (h->dots ? 2 : sizeof(float));
+}
+
+static size_t result_bytes(const Half *h) { return (size_t)(h->m * h->n) * sizeof(float); }
+
+static void tiles_free(const Half *h, Tiles *t) {
+  tli_free(t->a, factor_bytes(h, h->m, h->k));
+  tli_free(t->b, factor_bytes(h, h->k, h->n));
+  tli_free(t->c, result_bytes(h));
+  tli_free(t->inner, result_bytes(h));
+}
+
+static bool tiles_new(const Half *h, Tiles *t) {
+  bool inner = h->after && h->after->inner;
+  t->a = tli_alloc(factor_bytes(h, h->m, h->k));
+  t->b = tli_alloc(factor_bytes(h, h->k, h->n));
+  t->c = tli_alloc(result_bytes(h));
+  t->inner = inner ? tli_alloc(result_bytes(h)) : NULL;
+  if (t->a && t->b && t->c && (t->inner || !inner)) return true;
+  tiles_free(h, t);
+  return false;
+}
+
+/* Rows of a matrix, whose elements lie beside each other in each row. */
+static void convert(tl_DType to, void *dst, int64_t ldd, tl_DType from, const void *src,
+                    int64_t lds, int64_t rows, int64_t cols) {
+  tlk_Convert run = tlk_isa()->convert[from][to];
+  if (ldd == cols && lds == cols) cols *= rows, rows = 1;
+  for (int64_t r = 0; r < rows; r++)
+    run(cols, (char *)dst + r * ldd * tli_dtype_bytes[to],
+        (const char *)src + r * lds * tli_dtype_bytes[from]);
+}
+
+/* Writes the product of k terms, which begin at a and b, to t->c, or adds it. */
+static bool multiply_packed(const Half *h, const Tiles *t, const Place *at, int64_t k,
+                            const char *a, const char *b, bool add) {
+  const tlk_Gemm *g = h->g;
+  h->dots->pack_left(g->trans_a, at->m, k, a, g->lda, t->a);
+  h->dots->pack_right(g->trans_b, k, at->n, b, g->ldb, t->b);
+  h->dots->multiply(whole_lines(at->m), whole_lines(at->n), whole_terms(k), t->a, t->b, add, t->c,
+                    at->ldc);
+  return tli_go_on();
+}
+
+static bool multiply_converted(const Half *h, const Tiles *t, const Place *at, int64_t k,
+                               const char *a, const char *b, bool add) {
+  const tlk_Gemm *g = h->g;
+  int64_t lda = g->trans_a ? at->m : k, ldb = g->trans_b ? k : at->n;
+  convert(TL_F32, t->a, lda, g->dtype, a, g->lda, g->trans_a ? k : at->m, lda);
+  convert(TL_F32, t->b, ldb, g->dtype, b, g->ldb, g->trans_b ? at->n : k, ldb);
+  tlk_Gemm tile = {.dtype = TL_F32,
+                   .trans_a = g->trans_a,
+                   .trans_b = g->trans_b,
+                   .m = at->m,
+                   .n = at->n,
+                   .k = k,
+                   .alpha = tli_float(1),
+                   .beta = tli_float(add),
+                   .lda = lda,
+                   .ldb = ldb,
+                   .ldc = at->ldc};
+  return tlk_gemm_here(&tile, t->a, t->b, t->c) || tli_fail(TL_EINTERRUPT, "interrupted!");
+}
+
+/* t->c = alpha t->c + beta c */
+static void combine(const tlk_Gemm *g, const Tiles *t, const Place *at, const char *c) {
+  float alpha = (float)tli_to_double(g->alpha), beta = (float)tli_to_double(g->beta);
+  float old[TILE_N], *sums = t->c;
+  if (alpha == 1 && beta == 0) return;
+  for (int64_t i = 0; i < at->m; i++, sums += at->ldc) {
+    if (beta == 0) {
+      for (int64_t j = 0; j < at->n; j++) sums[j] *= alpha;
+      continue;
+    }
+    convert(TL_F32, old, at->n, g->dtype, c + i * g->ldc * 2, at->n, 1, at->n);
+    for (int64_t j = 0; j < at->n; j++) sums[j] = alpha * sums[j] + beta * old[j];
+  }
+}
+
+/* The bias and the activation of a tile, in float32. */
+static void finish_tile(const tlk_Gemm *g, const tlk_Epilogue *after, const Tiles *t,
+                        const Place *at) {
+  float bias[TILE_N];
+  tlk_Epilogue part = tlk_epilogue_at(after, at->i, at->j, g->ldc, 2), wide = *after;
+  if (part.bias) {
+    convert(TL_F32, bias, at->n, g->dtype, part.bias, at->n, 1, at->n);
+    wide.bias = bias;
+  }
+  wide.inner = t->inner;
+  tlk_finish(&wide, TL_F32, at->m, at->n, t->c, at->ldc);
+  if (part.inner) convert(g->dtype, part.inner, g->ldc, TL_F32, t->inner, at->ldc, at->m, at->n);
+}
+
+static bool run_tile(const Half *h, const Tiles *t, const Place *at, const char *a, const char *b,
+                     char *c) {
+  const tlk_Gemm *g = h->g;
+  char *to = c + (at->i * g->ldc + at->j) * 2;
+  for (int64_t p = 0; p < g->k; p += h->k) {
+    const char *ap = a + (g->trans_a ? p * g->lda + at->i : at->i * g->lda + p) * 2;
+    const char *bp = b + (g->trans_b ? at->j * g->ldb + p : p * g->ldb + at->j) * 2;
+    TL_TRY((h->dots ? multiply_packed : multiply_converted)(h, t, at, tlk_min(g->k - p, h->k), ap,
+                                                            bp, p > 0));
+  }
+  combine(g, t, at, to);
+  if (h->after) finish_tile(g, h->after, t, at);
+  convert(g->dtype, to, g->ldc, TL_F32, t->c, at->ldc, at->m, at->n);
+  return true;
+}
+
+/* Tiles from begin to end, counted through all products. */
 static void run_tiles(void *context, int64_t begin, int64_t end) {
   Half *h = context;
   const tlk_Gemm *g = h->g;
   Tiles t;
-  if (!tiles_new(&t, h->after && h->after->inner)) {
+  if (!tiles_new(h, &t)) {
     h->failed = true;
     return;
   }
   for (int64_t n = begin; n < end && !h->failed; n++) {
     int64_t q = n / h->across / h->down;
-    int64_t i = n / h->across % h->down * TILE_M, j = n % h->across * TILE_N;
-    if (!half_tile(g, h->after, &t, (const char *)g->a + q * g->stride_a * 2,
-                   (const char *)g->b + q * g->stride_b * 2, (char *)g->c + q * g->stride_c * 2, i,
-                   j))
+    Place at = {.i = n / h->across % h->down * h->m, .j = n % h->across * h->n};
+    at.m = tlk_min(g->m - at.i, h->m), at.n = tlk_min(g->n - at.j, h->n);
+    at.ldc = h->dots ? whole_lines(at.n) : at.n;
+    if (!run_tile(h, &t, &at, (const char *)g->a + q * g->stride_a * 2,
+                  (const char *)g->b + q * g->stride_b * 2, (char *)g->c + q * g->stride_c * 2))
       h->failed = true;
   }
-  tiles_free(&t);
+  tiles_free(h, &t);
+}
+
+/* The largest tiles that leave one for each thread. */
+static void cut_for_dots(Half *h) {
+  const tlk_Gemm *g = h->g;
+  int64_t threads = tl_get_num_threads();
+  h->m = tlk_min(DOT_M, whole_lines(g->m)), h->n = tlk_min(DOT_N, whole_lines(g->n));
+  h->k = tlk_min(DOT_K, whole_terms(g->k));
+  while (g->batch * tlk_ceil_div(g->m, h->m) * tlk_ceil_div(g->n, h->n) < threads &&
+         tlk_max(h->m, h->n) > DOT_LEAST) {
+    int64_t *longer = h->m > h->n ? &h->m : &h->n;
+    *longer = whole_lines(*longer / 2);
+  }
 }
 
 bool tlk_half_gemm(const tlk_Gemm *g, const tlk_Epilogue *after) {
-  Half h = {.g = g,
-            .after = after,
-            .down = tlk_ceil_div(g->m, TILE_M),
-            .across = tlk_ceil_div(g->n, TILE_N)};
-  double work = (double)tlk_min(g->m, TILE_M) * (double)tlk_min(g->n, TILE_N) * (double)g->k;
+  Half h = {.g = g, .after = after, .m = TILE_M, .n = TILE_N, .k = TILE_K};
+  if (g->dtype == TL_BF16) h.dots = tlk_dot_loops();
+  if (h.dots) cut_for_dots(&h);
+  h.down = tlk_ceil_div(g->m, h.m), h.across = tlk_ceil_div(g->n, h.n);
+  double work = (double)tlk_min(g->m, h.m) * (double)tlk_min(g->n, h.n) * (double)g->k;
   int64_t least = (int64_t)(TLK_GEMM_GRAIN / (work + 1)) + 1;
   TL_TRY(tli_parallel_try(g->batch * h.down * h.across, least, run_tiles, &h));
   return !h.failed || (tli_go_on() && tli_fail(TL_EMEM, "matmul: out of memory"));

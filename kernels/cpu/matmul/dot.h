@@ -1,0 +1,37 @@
+/*
+** dot.h - products of bfloat16 by instructions that multiply pairs of elements and add them to
+** float32 sums: vdpbf16ps of AVX512_BF16 and tdpbf16ps of AMX. Both read packed matrices, which
+** consist of blocks of 1 KB:
+**
+**   left side   (m, k): 16 rows of 32 terms
+**   right side  (k, n): 16 pairs of terms, and of each pair 16 columns, the pair's two terms
+**                       beside each other
+**
+** Blocks follow one another along k, then along m or n; elements past the end of the matrix are 0.
+*/
+#ifndef TLK_DOT_H
+#define TLK_DOT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Rows or columns, and terms, of a block. */
+enum { TLK_DOT_LINES = 16, TLK_DOT_TERMS = 32 };
+
+typedef struct tlk_DotLoops {
+  const char *isa; /* as TLUA_ISA calls it */
+  /* The left side from a (m, k), whose rows lie lda elements apart, or from its transpose. */
+  void (*pack_left)(bool trans, int64_t m, int64_t k, const void *a, int64_t lda, void *to);
+  /* The right side from b (k, n), whose rows lie ldb elements apart, or from its transpose. */
+  void (*pack_right)(bool trans, int64_t k, int64_t n, const void *b, int64_t ldb, void *to);
+  /* c = left * right, or c += left * right if `add`, of whole blocks: m and n are multiples of
+  ** TLK_DOT_LINES, k of TLK_DOT_TERMS. An element's terms are summed in the same order for any
+  ** m and n. */
+  void (*multiply)(int64_t m, int64_t n, int64_t k, const void *left, const void *right, bool add,
+                   float *c, int64_t ldc);
+} tlk_DotLoops;
+
+/* The best that this processor and TLUA_ISA allow; NULL if there is none. */
+const tlk_DotLoops *tlk_dot_loops(void);
+
+#endif

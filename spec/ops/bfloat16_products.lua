@@ -1,0 +1,49 @@
+-- Multiplies bfloat16 matrices of small integers, whose sums are exact in float32, so that each
+-- product is known to the bit. Prints the instruction set, the number of products and what differed.
+
+local torch = require "tlua"
+torch.manual_seed(1)
+
+local count, wrong = 0, {}
+
+local function check(right, ...)
+   count = count + 1
+   if not right then wrong[#wrong + 1] = table.concat({...}, " ") end
+end
+
+local function compare(result, exact, ...) check(torch.equal(result, exact:bfloat16()), ...) end
+
+local function integers(...) return torch.randint(-8, 9, {...}):bfloat16() end
+
+local function exact(a, b) return a:double():matmul(b:double()) end
+
+for _, size in ipairs {{1, 1, 1}, {1, 33, 5}, {7, 1, 3}, {16, 32, 16}, {17, 31, 15}, {33, 65, 18}, {40, 64, 100},
+                       {130, 513, 70}, {600, 40, 530}, {65, 1100, 33}} do
+   local m, k, n = table.unpack(size)
+   local a, b, c, bias = integers(m, k), integers(k, n), integers(m, n), integers(n)
+   local at, bt = a:t():contiguous():t(), b:t():contiguous():t()
+   for i, pair in ipairs {{a, b}, {at, b}, {a, bt}, {at, bt}} do
+      compare(pair[1]:matmul(pair[2]), exact(a, b), "matmul", m, k, n, i)
+      compare(torch.addmm(c, pair[1], pair[2], {alpha = 2, beta = -4}), exact(a, b) * 2 - c:double() * 4,
+         "addmm", m, k, n, i)
+   end
+   compare(torch.nn.functional.linear(a, bt:t(), bias), exact(a, b) + bias:double(), "linear", m, k, n)
+   local far = integers(m, 2 * k)[{{}, {1, k}}] -- its rows lie further apart than they are long
+   compare(far:matmul(b), exact(far, b), "rows with gaps", m, k, n)
+end
+
+local a, b = integers(3, 20, 40), integers(3, 40, 24)
+compare(a:bmm(b), exact(a, b), "bmm")
+local bt = b:narrow(2, 1, 20)
+compare(a:transpose(2, 3):bmm(bt), exact(a:transpose(2, 3), bt), "bmm of a transpose")
+
+-- NaN and infinity reach their own row alone.
+a, b = integers(18, 40):abs() + 1, integers(40, 20):abs() + 1
+a[{2, 40}] = 0 / 0
+a[{18, 1}] = math.huge
+local c = a:matmul(b)
+check(c[2]:isnan():all():item(), "a row of NaN")
+check(c[18]:eq(math.huge):all():item(), "a row of infinity")
+check(torch.cat({c:narrow(1, 1, 1), c:narrow(1, 3, 15)}):isfinite():all():item(), "rows beside them")
+
+print(torch.config().cpu_isa, count, table.concat(wrong, ", "))
