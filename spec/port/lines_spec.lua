@@ -59,6 +59,75 @@ if n ~= 0 or s == "" or #xs > 0 then
    print(n)
 end]]},
    {"chained comparison", "a = 2\nb = 1 < a <= 3", "local a = 2\nlocal b = 1 < a and a <= 3"},
+   {"a chained comparison that calls", "def f():\n    return 2\nb = 1 < f() <= 3", [[
+local function f()
+   return 2
+end
+local b = (function(middle_, middle) return middle_ < middle and middle <= 3 end)(1, f())]]},
+   {"a default value for 0, an empty text or list",
+      'n = 0\nm = n or 5\ns = "x"\nt = s.strip() or m', [[
+local n = 0
+local m = n ~= 0 and n or 5
+local s = "x"
+local t = py.either(py.strip(s), function() return m end)]]},
+   {"a position that may be negative",
+      'xs = [1, 2]\ni = -1\ny = xs[i]\nxs[i] = 3\nz = "ab"[i]\nfor k in range(-1, -3, -1):\n'
+      .. "    print(xs[k])", [[
+local xs = {1, 2}
+local i = -1
+local y = xs[py.position(i, #xs)]
+xs[py.position(i, #xs)] = 3
+local z = ("ab"):sub(py.position(i), py.position(i))
+for k = -1, -2, -1 do
+   print(xs[py.position(k, #xs)])
+end]]},
+   {"a slice's end that may be negative", "xs = [1, 2, 3]\ni = -2\ny = xs[i:] + xs[:i]",
+      "local xs = {1, 2, 3}\nlocal i = -2\n"
+      .. "local y = py.concat(py.slice(xs, py.position(i)), py.slice(xs, 1, py.stop(i)))"},
+   {"powers of integers", "n = 3\nx = 2 ** 3 + 2 ** n\ny = 2 ** -1\nz = pow(2, n, 5)",
+      "local n = 3\nlocal x = (1 << 3) + py.power(2, n)\nlocal y = 2 ^ -1\n"
+      .. "local z = py.power(2, n, 5)"},
+   {"defaults that are computed once", "n = 3\ndef f(x, n=n, xs=[], k=-1):\n    return n", [[
+local n = 3
+local n_default = n
+local xs_default = {}
+local function f(x, n, xs, k)
+   if n == nil then n = n_default end
+   if xs == nil then xs = xs_default end
+   if k == nil then k = -1 end
+   return n
+end]]},
+   {"a lambda's default", "fs = [lambda x, i=i: x + i for i in range(3)]", [[
+local fs = {}
+for i = 0, 2 do
+   fs[#fs + 1] = (function(i_) return function(x, i) if i == nil then i = i_ end return x + i end end)(i)
+end]]},
+   {"arguments behind a list of them", "def f(*a):\n    return a\nxs = [1]\nf(0, *xs, 2)", [[
+local function f(...)
+   local a = {...}
+   return a
+end
+local xs = {1}
+f(table.unpack(py.concat({0}, xs, {2})))]]},
+   {"a result that is a tuple or not", "def f(x):\n    return (x, 1) if x else (None, 2)\na, b = f(3)",
+      [[
+local function f(x)
+   if x ~= 0 then
+      return x, 1
+   end
+   return nil, 2
+end
+local a, b = f(3)]]},
+   {"methods of a parameter of no known type", "def f(x, log):\n    log.append(x)", [[
+local function f(x, log)
+   table.insert(log, x)
+end]]},
+   {"places from the end", "xs = [1, 2]\nxs.insert(-1, 5)\nxs.pop(-2)",
+      "local xs = {1, 2}\ntable.insert(xs, #xs, 5)\ntable.remove(xs, #xs - 1)"},
+   {"a module by a name in a variable", "import torch.nn as nn\n"
+      .. 'd = nn.ModuleDict({"a": nn.ReLU()})\nname = "a"\nf = d[name]',
+      'local nn = torch.nn\nlocal d = nn.ModuleDict({a = nn.ReLU()})\nlocal name = "a"\n'
+      .. "local f = d[name]"},
    {"in a list of constants", 'a = "x"\nb = a in ["x", "y"]\nc = a not in ("x", "y")',
       'local a = "x"\nlocal b = a == "x" or a == "y"\nlocal c = a ~= "x" and a ~= "y"'},
    {"a condition whose value is never false", "n = 3\nx = 1 if n > 2 else 2",

@@ -153,6 +153,29 @@ local function with_extra(extra, text)
    return extra .. (text:sub(1, 1) == "\n" and "," or ", ") .. text
 end
 
+-- Arguments of which one with `*` stands before others: one list of all of them.
+local function spread(P, nodes, options)
+   local lists, group = {}, {}
+   local function close_group()
+      if #group > 0 then lists[#lists + 1] = "{" .. table.concat(group, ", ") .. "}" end
+      group = {}
+   end
+   for _, item in ipairs(nodes) do
+      if item._ == "Starred" then
+         close_group()
+         local e = P:expr(item.value)
+         local is_list = is(e.ty, "list tuple") and not e.ty.multi
+         lists[#lists + 1] = is_list and e.t or e.ty and e.ty.multi and "{" .. e.t .. "}"
+            or ("%s(%s)"):format(P:py "list", e.t)
+      else
+         local e = item._ == "Options" and {t = options} or P:expr(item)
+         group[#group + 1] = e.ty and e.ty.multi and "{" .. e.t .. "}" or e.t
+      end
+   end
+   close_group()
+   return ("table.unpack(%s(%s))"):format(P:py "concat", table.concat(lists, ", "))
+end
+
 --- A call's arguments as Lua takes them.
 ---@param P port.Porter
 ---@param node table  the call
@@ -167,6 +190,11 @@ function M.arguments(P, node, form, has_self, extra)
    if options then
       nodes[#nodes + 1] = {_ = "Options", line = node.keywords[1].value.line,
          last = node.keywords[#node.keywords].value.last}
+   end
+   for i, item in ipairs(nodes) do
+      local plain = item._ == "Starred" and i < #nodes
+      for k = 1, #nodes do plain = plain and not kind_at(form, k + (has_self and 1 or 0)) end
+      if plain then return with_extra(extra, spread(P, nodes, options)) end
    end
    local text = literals.layout(P, nodes, function(i)
       local item = nodes[i]

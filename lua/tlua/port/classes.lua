@@ -23,6 +23,35 @@ local function parameter_list(P, fn)
    return table.concat(names, ", ")
 end
 
+-- Whether Python's one evaluation of a default, where the function is defined, can be told from one
+-- in each call.
+local function is_evaluated_once(P, node)
+   if node._ == "Constant" or P:path(node) then return false end
+   if node._ == "UnaryOp" then return is_evaluated_once(P, node.operand) end
+   if node._ == "Tuple" then
+      for _, item in ipairs(node.elts) do
+         if is_evaluated_once(P, item) then return true end
+      end
+      return false
+   end
+   if node._ ~= "Name" then return node._ ~= "Lambda" end
+   return not types.is(P:lookup(node.id), "fn class lib")
+end
+
+-- Puts the values of defaults into variables before the function.
+local function keep_defaults(P, fn)
+   for _, parameter in ipairs(fn.params) do
+      local default = parameter.default
+      parameter.kept = nil
+      if default and is_evaluated_once(P, default) then
+         local text = P:emit(default)
+         local name = P:fresh(P:name(parameter.name) .. "_default")
+         P:put(("local %s = %s"):format(name, text))
+         parameter.kept = name
+      end
+   end
+end
+
 local scopes_of_gradient = {no_grad = true, inference_mode = true, enable_grad = true}
 local dropped = {property = true, staticmethod = true, classmethod = true, dataclass = true,
    cached_property = true, wraps = true, overload = true, abstractmethod = true, script = true,
@@ -85,7 +114,8 @@ local function open_parameters(P, fn)
       local default = parameter.default
       if default and default.kind ~= "none" then
          local name = P:name(parameter.name)
-         P:line(("if %s == nil then %s = %s end"):format(name, name, (P:emit(default))))
+         P:line(("if %s == nil then %s = %s end"):format(name, name,
+            parameter.kept or (P:emit(default))))
       end
    end
    if fn.kwarg and not fn.vararg then
@@ -145,6 +175,7 @@ function M.define(P, node, declares)
    P:set_type(node.name, {k = "fn", f = fn})
    local name = P:name(node.name)
    local new = declares(P, node, node.name)
+   keep_defaults(P, fn)
    P:line(("%sfunction %s(%s)"):format(new and "local " or "", name, parameter_list(P, fn)))
    body_of(P, node, fn)
    apply_decorators(P, node, name)
@@ -160,13 +191,25 @@ function Porter:lambda(node)
       fn = definitions.fn(self.known, wrapped)
       self.known.functions[node] = fn
    end
+   local kept, values = {}, {}
+   for _, parameter in ipairs(fn.params) do
+      local default = parameter.default
+      if default and default.kind ~= "none" then
+         local name = self:name(parameter.name)
+         parameter.text = self:emit(default)
+         if is_evaluated_once(self, default) then
+            kept[#kept + 1], values[#values + 1] = name .. "_", parameter.text
+            parameter.text = name .. "_"
+         end
+      end
+   end
    open_scope(self, node, fn, {})
    local defaults = {}
    for _, parameter in ipairs(fn.params) do
       if parameter.default and parameter.default.kind ~= "none" then
          local name = self:name(parameter.name)
          defaults[#defaults + 1] = ("if %s == nil then %s = %s end "):format(name, name,
-            (self:emit(parameter.default)))
+            parameter.text)
       end
    end
    local e = self:expr(node.body)
@@ -175,7 +218,9 @@ function Porter:lambda(node)
       (fn.vararg and ("local %s = {...} "):format(fn.vararg) or "") .. table.concat(defaults), e.t)
    if e.statement then text = ("function(%s) %s end"):format(parameter_list(self, fn), e.t) end
    self:close()
-   return text
+   if #kept == 0 then return text end
+   return ("(function(%s) return %s end)(%s)"):format(table.concat(kept, ", "), text,
+      table.concat(values, ", "))
 end
 
 -- Classes -----------------------------------------------------------------------------------------
@@ -221,6 +266,7 @@ local function write_method(P, node, class)
       P:note(node, node.name .. " has no counterpart in torch.class")
    end
    local dot = fn.static and "." or ":"
+   keep_defaults(P, fn)
    P:line(("function %s%s%s(%s)"):format(P:name(class.name), dot, P:method_name(node.name),
       parameter_list(P, fn)))
    body_of(P, node, fn)

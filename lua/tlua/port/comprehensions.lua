@@ -8,6 +8,8 @@ local Porter = require "tlua.port.Porter"
 
 local prec = Porter.prec
 
+local function is_none(ty) return types.is(ty, "none") end
+
 local M = {}
 
 -- Writes the loops of a comprehension; `fill` writes the innermost line.
@@ -70,6 +72,9 @@ function M.list(P, node)
    return emit(P, node, "list", "{}", function(name)
       local value, e = P:emit(node.elt)
       if e.ty and e.ty.multi then value = "{" .. value .. "}" end
+      if e.ty and (e.ty.maybe or is_none(e.ty)) then
+         P:note(node, "None within a list: a Lua table ends at nil, so the list becomes shorter")
+      end
       P:line(("%s[#%s + 1] = %s"):format(name, name, value))
       return types.list_of(e.ty)
    end)

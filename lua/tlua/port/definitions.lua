@@ -10,17 +10,26 @@ local M = {}
 
 -- Functions ---------------------------------------------------------------------------------------
 
+-- How many values a tuple has that is returned; 0 for anything else.
+local function returned_by(value)
+   if value and value._ == "IfExp" then
+      local n = returned_by(value.body)
+      return n == returned_by(value.orelse) and n or 0
+   end
+   if not value or value._ ~= "Tuple" then return 0 end
+   for _, item in ipairs(value.elts) do
+      if item._ == "Starred" then return 0 end
+   end
+   return #value.elts
+end
+
 -- How many values a function returns, if each of its returns gives a tuple of as many.
 local function returned_count(node)
    local count
    local function visit(child)
       if child ~= node and walk.opens_scope(child) then return false end
       if child._ == "Return" and count ~= 0 then
-         local value = child.value
-         local n = value and value._ == "Tuple" and #value.elts or 0
-         for _, item in ipairs(n > 0 and value.elts or {}) do
-            if item._ == "Starred" then n = 0 end
-         end
+         local n = returned_by(child.value)
          if count and count ~= n then n = 0 end
          count = n
       end
@@ -233,6 +242,8 @@ function Porter:parameter_type(fn, position)
    if default and default.kind ~= "none" then
       local kinds = {int = types.int, float = types.float, str = types.str, bool = types.bool}
       if kinds[default.kind] then return kinds[default.kind] end
+      local displays = {List = types.list, Dict = types.dict, Set = types.set}
+      if displays[default._] then return displays[default._] end
    end
    local named = types.by_name(parameter.name)
    if fn.class and fn.class.is_module and fn.name == "forward" and not default then

@@ -8,6 +8,7 @@ local library = require "tlua.port.library"
 local literals = require "tlua.port.literals"
 local subscripts = require "tlua.port.subscripts"
 local types = require "tlua.port.types"
+local walk = require "tlua.port.walk"
 local Porter = require "tlua.port.Porter"
 
 local is = types.is
@@ -139,7 +140,7 @@ local function number_type(a, b, op)
    end
    if op == "Div" then return (a and b) and types.float or nil end
    local whole = is(a, "int pos bool") and is(b, "int pos bool")
-   if whole then return types.int end
+   if whole then return (a.neg or b.neg) and types.negative or types.int end
    if is(a, "int pos bool num float") and is(b, "int pos bool num float") then
       return (is(a, "float") or is(b, "float")) and types.float or types.num
    end
@@ -159,7 +160,11 @@ end
 -- 2 ** 10 is an integer in Python, and Lua's ^ always gives a float.
 local function power(P, node, left, right)
    if is(left.ty, "int") and is(right.ty, "int") then
-      if node.left.kind == "int" and node.left.text == "2" then
+      local exponent = subscripts.literal(node.right)
+      if exponent and exponent < 0 then
+         local base = left.p > prec.pow and left.t or "(" .. left.t .. ")"
+         return {t = base .. " ^ " .. right.t, p = prec.pow, ty = types.float}
+      elseif exponent and exponent < 63 and node.left.kind == "int" and node.left.text == "2" then
          return {t = "1 << " .. P:text(right, "add"), p = prec.shift, ty = types.int}
       end
       return {t = P:py "power" .. ("(%s, %s)"):format(left.t, right.t), p = prec.prefix,
@@ -224,7 +229,7 @@ function emit.UnaryOp(P, node)
    end
    local text = P:text(e, "unary")
    if text:sub(1, 1) == "-" then text = "(" .. text .. ")" end
-   return {t = "-" .. text, p = prec.unary, ty = is(e.ty, "pos") and types.int or e.ty}
+   return {t = "-" .. text, p = prec.unary, ty = is(e.ty, "int pos") and types.negative or e.ty}
 end
 
 -- Conditions --------------------------------------------------------------------------------------
@@ -284,32 +289,60 @@ function Porter:negated(node)
    return {t = "not " .. self:text(e, "unary"), p = prec.unary, ty = types.bool}
 end
 
-function emit.BoolOp(P, node)
-   local level = node.op._ == "And" and "and" or "or"
-   local parts, ty = {}, nil
-   local all_bool = true
+-- a or b, where a is 0, "" or empty instead of nil: the value, not whether there is one.
+local function either(P, e, rest)
+   local test, p = truth_text(P, e)
+   if e.t:find "^[%a_][%w_.]*$" then
+      return {t = ("%s and %s or %s"):format(P:text({t = test, p = p}, "and"), e.t,
+         P:text(rest, "or")), p = prec["or"]}
+   end
+   return {t = ("%s(%s, function() return %s end)"):format(P:py "either", e.t, rest.t),
+      p = prec.prefix}
+end
+
+-- `x or default` as a value.
+local function first_true(P, node)
+   local list, ty = {}, nil
    for i, value in ipairs(node.values) do
       local could = P.can_hoist
       P.can_hoist = could and i == 1
-      -- `x or default`: what stands last is a value, unless the whole is a condition.
+      list[i] = P:expr(value)
+      P.can_hoist = could
+      ty = i == 1 and list[i].ty or types.join(ty, list[i].ty)
+   end
+   local result = list[#list]
+   for i = #list - 1, 1, -1 do
+      local e = list[i]
+      if is(e.ty, "int pos float num str list tuple dict set") and not e.ty.maybe then
+         result = either(P, e, result)
+      else
+         result = {t = P:text(e, "or") .. " or " .. P:text(result, "or"), p = prec["or"]}
+      end
+   end
+   result.ty = ty
+   return result
+end
+
+function emit.BoolOp(P, node)
+   if not node.is_condition and node.op._ == "Or" then return first_true(P, node) end
+   local level = node.op._ == "And" and "and" or "or"
+   local parts, all_bool = {}, true
+   for i, value in ipairs(node.values) do
+      local could = P.can_hoist
+      P.can_hoist = could and i == 1
+      -- What stands last is a value, unless the whole is a condition.
       local e
       if node.is_condition or i < #node.values and not is(P:expr(value).ty, "none") then
-         e = (node.is_condition or level == "and" or #node.values > 2) and P:condition(value)
-            or P:expr(value)
-         if not node.is_condition and level == "or" and is(e.ty, "int num float str list")
-               and not e.ty.maybe then
-            e = P:condition(value)
-         end
+         e = P:condition(value)
       else
          e = P:expr(value)
       end
       P.can_hoist = could
       parts[i] = P:text(e, level)
       all_bool = all_bool and is(e.ty, "bool")
-      ty = ty or e.ty
    end
    return {t = table.concat(parts, " " .. level .. " "), p = prec[level],
-      ty = (all_bool or node.is_condition) and types.bool or (level == "or" and ty or nil)}
+      ty = (all_bool or node.is_condition) and types.bool or nil}
 end
 
 local tensor_compare = {Lt = "lt", LtE = "le", Gt = "gt", GtE = "ge", Eq = "eq", NotEq = "ne"}
@@ -360,11 +393,11 @@ local function found(P, node)
       P:emit(call.args[1]), yes and "~=" or "=="), p = prec.compare, ty = types.bool}
 end
 
-local function compare_pair(P, left, op, right_node)
+local function compare_pair(P, left, op, right_node, right)
    if op == "In" or op == "NotIn" then
       return membership(P, left, right_node, op == "NotIn")
    end
-   local right = P:expr(right_node)
+   right = right or P:expr(right_node)
    if tensor_compare[op] and (is(left.ty, "tensor") or is(right.ty, "tensor")) then
       local a, b, method = left, right, tensor_compare[op]
       if not is(left.ty, "tensor") then a, b, method = right, left, tensor_compare[swapped[op]] end
@@ -381,10 +414,36 @@ local function compare_pair(P, left, op, right_node)
       p = prec.compare, ty = types.bool}
 end
 
+local pure = {size = true, dim = true, item = true, numel = true}
+
+-- Whether two calls in place of one may differ: f(), but not x:size(1).
+local function computes(P, node)
+   if not walk.has({node}, "Call") then return false end
+   local text = P:inline(node).t
+   return text:find("(", 1, true) and not pure[text:match "^[%w_.]+:(%a+)%(%-?%d*%)$" or ""]
+end
+
+-- a < f() < b, whose middle is computed once: a function of it.
+local function chain_of_calls(P, node)
+   local first, middle, last = node.left, node.comparators[1], node.comparators[2]
+   local low = P:inline(first)
+   local value = P:inline(middle)
+   local name = P:fresh "middle"
+   local bound = {t = name, p = prec.atom, ty = value.ty}
+   local below = compare_pair(P, {t = name .. "_", p = prec.atom, ty = low.ty}, node.ops[1]._,
+      middle, bound)
+   local above = compare_pair(P, bound, node.ops[2]._, last, P:inline(last))
+   return {t = ("(function(%s_, %s) return %s and %s end)(%s, %s)"):format(name, name,
+      P:text(below, "and"), P:text(above, "and"), low.t, value.t), p = prec.prefix,
+      ty = types.bool}
+end
+
 function emit.Compare(P, node)
    if #node.ops == 1 then
       local text = found(P, node)
       if text then return text end
+   elseif #node.ops == 2 and computes(P, node.comparators[1]) then
+      return chain_of_calls(P, node)
    end
    local left = P:expr(node.left)
    local parts = {}

@@ -194,6 +194,9 @@ local function listed(P, node)
    local e = P:expr(inner)
    if inner._ == "ListComp" or inner._ == "GeneratorExp" then return e end
    if inner._ == "Call" and is(e.ty, "list") then return e end
+   if e.ty and e.ty.k == "iter" and e.ty.spread then
+      return prefix(("%s(%s(%s))"):format(P:py "list", P:py "packed", e.t), types.list)
+   end
    return prefix(("%s(%s)"):format(P:py "list", e.t), is(e.ty, "list") and e.ty
       or is(e.ty, "str") and types.list_of(types.str) or is(e.ty, "nn module")
       and types.list_of(types.nn) or types.list)
@@ -349,7 +352,16 @@ function builtins.format(P, node)
    return prefix(("%s(%s)"):format(P:py "format", arguments(P, node)), types.str)
 end
 
-function builtins.pow(P, node)
+-- pow(a, b) of integers, or of a modulus, and math.pow(a, b), which is a float.
+function builtins.pow(P, node, path)
+   local whole = node.args[3] ~= nil
+   if not path and not whole then
+      whole = types.is(P:expr(node.args[1]).ty, "int pos") and types.is(P:expr(node.args[2]).ty,
+         "int pos")
+   end
+   if whole then
+      return prefix(("%s(%s)"):format(P:py "power", arguments(P, node)), types.int)
+   end
    return {t = ("(%s) ^ (%s)"):format(P:emit(node.args[1]), P:emit(node.args[2])), p = prec.pow,
       ty = types.num}
 end
@@ -406,7 +418,7 @@ for path, row in pairs(same) do
    end
 end
 
-library["math.pow"] = function(P, node) return builtins.pow(P, node) end
+library["math.pow"] = function(P, node) return builtins.pow(P, node, "math.pow") end
 library["math.log2"] = function(P, node)
    return prefix(("math.log(%s, 2)"):format(arguments(P, node)), types.float)
 end

@@ -51,8 +51,11 @@ local function range_head(P, target, call, body)
       P:set_type(name, types.pos)
       return ("for %s = 1, %s do"):format(P:name(name), (P:emit(last)))
    end
-   P:set_type(name, types.int)
-   local by = step and subscripts.literal(step)
+   local by, start = step and subscripts.literal(step), subscripts.literal(arguments[1])
+   local stop_at = #arguments > 1 and subscripts.literal(last)
+   local negative = #arguments > 1 and start and start < 0
+      or (by or 1) < 0 and stop_at and stop_at < -1
+   P:set_type(name, negative and types.negative or types.int)
    if step and not by then
       return ("for %s in %s(%s, %s, %s) do"):format(P:name(name), P:py "range", first,
          P:emit(last), P:emit(step))

@@ -114,8 +114,15 @@ function list.appendleft(P, node, object)
    return prefix(("table.insert(%s, 1, %s)"):format(object, (item(P, node.args[1]))), types.none)
 end
 
+-- The position of an item of a list, for the index in a call's argument.
+local function place(P, object, node)
+   local value = subscripts.literal(node)
+   if not value or value >= 0 then return (subscripts.moved(P, node, 1)) end
+   return value == -1 and "#" .. object or ("#%s - %d"):format(object, -value - 1)
+end
+
 function list.insert(P, node, object)
-   return prefix(("table.insert(%s, %s, %s)"):format(object, subscripts.moved(P, node.args[1], 1),
+   return prefix(("table.insert(%s, %s, %s)"):format(object, place(P, object, node.args[1]),
       (item(P, node.args[2]))), types.none)
 end
 
@@ -123,7 +130,7 @@ function list.pop(P, node, object, e)
    local at = node.args[1]
    local value = at and subscripts.literal(at)
    local text = ""
-   if at and value ~= -1 then text = ", " .. subscripts.moved(P, at, 1) end
+   if at and value ~= -1 then text = ", " .. place(P, object, at) end
    return prefix(("table.remove(%s%s)"):format(object, text), e.ty and e.ty.e)
 end
 
@@ -266,7 +273,7 @@ function M.call(P, node, object, e, name)
    if handlers and handlers[name] then return handlers[name](P, node, object, e) end
    if (not ty or ty.k == "mixed" or ty.k == "none") and only[name]
          and not P:method_anywhere(name) then
-      return only[name](P, node, object, e)
+      return only[name][name](P, node, object, e)
    end
    if not ty and name == "items" then return dict.items(P, node, object, e) end
    if not ty and name == "get" and #node.args == 2 then return dict.get(P, node, object, e) end

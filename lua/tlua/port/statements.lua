@@ -450,7 +450,23 @@ function emit.Return(P, stmt)
    if P.inside_pcall then
       P:note(stmt, "return within try: it leaves only pcall's function here")
    end
-   if value and value._ == "IfExp" and not types.never_false(P:inline(value.body).ty) then
+   local choice = value and value._ == "IfExp"
+   local tuple = value and (value._ == "Tuple"
+      or choice and (value.body._ == "Tuple" or value.orelse._ == "Tuple"))
+   if tuple and fn and fn.class and not fn.count then
+      P:note(stmt, "a tuple, and something else or another number of values elsewhere: it stays a "
+         .. "table, which callers have to unpack")
+   end
+   if choice and fn and fn.count then
+      put(P, "if " .. P:condition(value.test).t .. " then")
+      P.level, P.last_in_block = P.level + 1, true
+      emit.Return(P, {_ = "Return", value = value.body, line = stmt.line, last = stmt.last})
+      P.level, P.last_in_block = P.level - 1, last
+      P:line "end"
+      return emit.Return(P, {_ = "Return", value = value.orelse, line = stmt.line,
+         last = stmt.last})
+   end
+   if choice and not types.never_false(P:inline(value.body).ty) then
       local test = P:condition(value.test).t
       put(P, "if " .. test .. " then")
       P:line("   return " .. P:inline(value.body).t)

@@ -56,9 +56,15 @@ end
 -- First and last position of a slice, counted from 1, the last one included; nil where left out.
 local function bounds(P, slice)
    local first, last
+   local function may_be_negative(node)
+      local ty = not literal(node) and P:inline(node).ty
+      return ty and ty.neg
+   end
    if slice.lower and slice.lower.kind ~= "none" then
       if is_negative(slice.lower) then
          first = P:emit(slice.lower)
+      elseif may_be_negative(slice.lower) then
+         first = ("%s(%s)"):format(P:py "position", (P:emit(slice.lower)))
       else
          first = M.moved(P, slice.lower, 1)
       end
@@ -66,6 +72,8 @@ local function bounds(P, slice)
    if slice.upper and slice.upper.kind ~= "none" then
       if is_negative(slice.upper) then
          last = M.moved(P, slice.upper, -1)
+      elseif may_be_negative(slice.upper) then
+         last = ("%s(%s)"):format(P:py "stop", (P:emit(slice.upper)))
       else
          last = P:emit(slice.upper)
       end
@@ -110,6 +118,8 @@ local function tensor_index(P, node)
    elseif is(e.ty, "list tuple") then
       P:note(node, ("`%s` as positions: they count from 1"):format(e.t))
       return e.t
+   elseif e.ty and e.ty.neg then
+      return ("%s(%s)"):format(P:py "position", e.t)
    elseif is(e.ty, "int pos num") then
       return (M.moved(P, node, 1))
    elseif e.ty then
@@ -158,6 +168,10 @@ local function list_item(P, object, node)
       if back then return ("%s[#%s - %d]"):format(object, object, back) end
       return ("%s[#%s + 1 - %s]"):format(object, object, (P:emit(node.operand, "mul")))
    end
+   local e = not value and P:inline(node)
+   if e and e.ty and e.ty.neg then
+      return ("%s[%s(%s, #%s)]"):format(object, P:py "position", e.t, object)
+   end
    return ("%s[%s]"):format(object, (M.moved(P, node, 1)))
 end
 
@@ -195,13 +209,19 @@ local function element(P, object, e, node)
          return {t = list_slice(P, object, index, ty), p = prec.prefix, ty = types.str}
       end
       local at = literal(index)
-      local text = at and tostring(at < 0 and at or at + 1) or M.moved(P, index, 1)
+      local e_index = not at and P:inline(index)
+      local text
+      if e_index and e_index.ty and e_index.ty.neg then
+         text = ("%s(%s)"):format(P:py "position", e_index.t)
+      else
+         text = at and tostring(at < 0 and at or at + 1) or M.moved(P, index, 1)
+      end
       return {t = ("%s:sub(%s, %s)"):format(object, text, text), p = prec.prefix, ty = types.str}
    elseif is(ty, "list tuple nn module") then
       if index._ == "Slice" then
          return {t = list_slice(P, object, index, ty), p = prec.prefix, ty = ty}
       end
-      if is(ty, "nn module") and index.kind == "str" then
+      if is(ty, "nn module") and (index.kind == "str" or is(P:inline(index).ty, "str")) then
          return {t = ("%s[%s]"):format(object, P:emit(index)), p = prec.prefix, ty = types.nn}
       end
       local at = literal(index)
@@ -260,6 +280,11 @@ function M.emit(P, node)
    if is(e.ty, "inst") then
       local method = P:find_method(e.ty.c, "__getitem__")
       if method then
+         local at = literal(node.slice)
+         if e.ty.c.is_dataset and not (at and at < 0) then
+            return {t = ("%s:get(%s)"):format(object, (M.moved(P, node.slice, 1))), p = prec.prefix,
+               ty = method.result}
+         end
          return {t = ("%s:get(%s)"):format(object, P:emit(node.slice)), p = prec.prefix,
             ty = method.result}
       end

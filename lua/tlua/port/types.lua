@@ -1,6 +1,7 @@
 -- types.lua - what the porter knows of a Python value. A type is a table with `k`:
 --
---    tensor (bool: a mask; pos: positions)   int  pos (an integer that counts from 1)  float  num
+--    tensor (bool: a mask; pos: positions)   int (neg: it may be negative)
+--    pos (an integer that counts from 1)  float  num
 --    bool  str  none  list (e: items)  tuple (es: items; multi: Lua holds it as several values)
 --    dict (v: values)  set  file  loader  optimizer  device  dtype  args  iter
 --    nn (class: a layer's name)  lib (path)  class (c)  inst (c)  fn (f)  local (file: a module)
@@ -15,6 +16,7 @@ for name in ([[tensor int pos float num bool str none list tuple dict set file l
 end
 M.mask = {k = "tensor", bool = true}
 M.positions = {k = "tensor", pos = true}
+M.negative = {k = "int", neg = true}
 
 function M.list_of(e) return {k = "list", e = e} end
 function M.dict_of(v) return {k = "dict", v = v} end
@@ -41,6 +43,7 @@ function M.join(a, b)
    if a.k == "none" then return setmetatable({maybe = true}, {__index = b}) end
    if b.k == "none" then return setmetatable({maybe = true}, {__index = a}) end
    if numbers[a.k] and numbers[b.k] then
+      if a.k == "int" and b.neg then return b end
       return numbers[a.k] >= numbers[b.k] and a or b
    end
    if a.k ~= b.k then return {k = "mixed"} end

@@ -37,15 +37,22 @@ function M.round(x, digits)
    return math.tointeger(whole)
 end
 
---- a ** b of integers, an integer where b is not negative.
-function M.power(a, b)
+--- a ** b of integers, an integer where b is not negative; with a modulus, which is less than
+--- 2^31, pow(a, b, modulus).
+function M.power(a, b, modulus)
+   if modulus and (modulus < 1 or modulus >= 1 << 31 or b < 0) then
+      error(("pow: modulus: expected 1 to 2^31 - 1 and no negative exponent, got %s and %s"):format(
+         show(modulus), show(b)), 2)
+   end
    if b < 0 then return a ^ b end
    local result = 1
+   local function limit(n) return modulus and n % modulus or n end
+   a = limit(a)
    while b > 0 do
-      if b & 1 == 1 then result = result * a end
-      a, b = a * a, b >> 1
+      if b & 1 == 1 then result = limit(result * a) end
+      a, b = limit(a * a), b >> 1
    end
-   return result
+   return limit(result)
 end
 
 --- divmod(a, b).
@@ -56,6 +63,24 @@ function M.choose(condition, yes, no)
    if condition then return yes() end
    return no()
 end
+
+--- value or rest(): the value unless Python takes it for false.
+function M.either(value, rest)
+   local empty = value == nil or value == false or value == 0 or value == ""
+      or type(value) == "table" and getmetatable(value) == nil and next(value) == nil
+   if empty then return rest() end
+   return value
+end
+
+--- A position that counts from 0, or from the end where negative, as one of Lua's; in a table of n
+--- items one from 1 to n, without n one that tensors and texts take.
+function M.position(i, n)
+   if i >= 0 then return i + 1 end
+   return n and n + 1 + i or i
+end
+
+--- The last position of a slice, whose end Python leaves out.
+function M.stop(i) return i < 0 and i - 1 or i end
 
 --- The value, or what stands for nil.
 function M.default(value, default)
