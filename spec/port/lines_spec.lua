@@ -124,6 +124,11 @@ local function f(x, log)
 end]]},
    {"places from the end", "xs = [1, 2]\nxs.insert(-1, 5)\nxs.pop(-2)",
       "local xs = {1, 2}\ntable.insert(xs, #xs, 5)\ntable.remove(xs, #xs - 1)"},
+   {"an item from the end of what has no known type", "def f(h):\n    h[-1] = 5\n    return h[-2]", [[
+local function f(h)
+   h[py.position(-1, #h)] = 5
+   return h[py.position(-2, #h)]
+end]]},
    {"a module by a name in a variable", "import torch.nn as nn\n"
       .. 'd = nn.ModuleDict({"a": nn.ReLU()})\nname = "a"\nf = d[name]',
       'local nn = torch.nn\nlocal d = nn.ModuleDict({a = nn.ReLU()})\nlocal name = "a"\n'

@@ -89,6 +89,7 @@ local function field_type(P, object, name)
    if object.k == "nn" and (name == "weight" or name == "bias") then return types.tensor end
    if object.k == "nn" and name == "training" then return types.bool end
    if object.k == "nn" and name:find "_features$" then return types.int end
+   if object.k == "optimizer" and name == "param_groups" then return types.list_of(types.dict) end
    if object.k == "loader" and name == "dataset" then return types.dataset end
    if object.k == "class" and name == "__name__" then return types.str end
 end
@@ -393,7 +394,17 @@ local function found(P, node)
       P:emit(call.args[1]), yes and "~=" or "=="), p = prec.compare, ty = types.bool}
 end
 
+-- Positions that torch gives count from 1, numbers of the script from 0.
+local function note_position(P, left, right_node)
+   local ty = left.ty
+   if ty and (ty.k == "pos" or ty.k == "tensor" and ty.pos) and subscripts.literal(right_node) then
+      P:note(right_node, ("`%s` is a position, which counts from 1: %s has to, too"):format(left.t,
+         subscripts.literal(right_node)))
+   end
+end
+
 local function compare_pair(P, left, op, right_node, right)
+   note_position(P, left, right_node)
    if op == "In" or op == "NotIn" then
       return membership(P, left, right_node, op == "NotIn")
    end

@@ -246,7 +246,9 @@ local function on_unknown(P, object, node)
       return {t = ("%s[%s]"):format(object, P:emit(index)), p = prec.prefix}
    elseif value then
       local text = value < 0 and value or value + 1
-      if value == -1 then text = "-1" end
+      if value < 0 and object:find "^[%w_.]+$" then
+         text = ("%s(%d, #%s)"):format(P:py "position", value, object)
+      end
       return {t = ("%s[%s]"):format(object, text), p = prec.prefix}
    end
    local e = P:expr(index)
