@@ -6,7 +6,7 @@ local torch = require "tlua"
 local args = require "tlua.args"
 local lazy = require "tlua.lazy"
 local others = require "tlua.device.others"
-local scope = require "tlua.scope"
+local scopes = require "tlua.scope"
 
 local M = {}
 
@@ -186,14 +186,13 @@ local take_flags = args.signature [[backends.cudnn.flags(enabled: boolean?, benc
 -- returned is closed. Fields that are not given stay as they are.
 local function cudnn_flags(options, fn, ...)
    local wanted, before = take_flags(options or {}), {}
-   if fn ~= nil and not args.is_callable(fn) then
-      args.refuse("backends.cudnn.flags", "fn", "a function or nil", fn)
-   end
-   for name, value in pairs(wanted) do
-      before[name] = cudnn[name].get()
-      cudnn[name].set(value)
-   end
-   return scope.run(function()
+   scopes.check_function("backends.cudnn.flags", fn)
+   return scopes.run(function()
+      for name, value in pairs(wanted) do
+         before[name] = cudnn[name].get()
+         cudnn[name].set(value)
+      end
+   end, function()
       for name, value in pairs(before) do cudnn[name].set(value) end
    end, fn, ...)
 end

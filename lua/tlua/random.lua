@@ -2,7 +2,7 @@
 
 local torch = require "tlua"
 local args = require "tlua.args"
-local scope = require "tlua.scope"
+local scopes = require "tlua.scope"
 
 local M = {}
 
@@ -45,11 +45,9 @@ local take = args.signature [[random.fork_rng(enabled: boolean = true, devices: 
 function M.fork_rng(options, fn, ...)
    if args.is_callable(options) then return M.fork_rng({}, options, fn, ...) end
    local a = take(options or {})
-   if fn ~= nil and not args.is_callable(fn) then
-      args.refuse("random.fork_rng", "fn", "a function or nil", fn)
-   end
-   local states = a.enabled and M.get_states()
-   return scope.run(function()
+   scopes.check_function("random.fork_rng", fn)
+   local states
+   return scopes.run(function() states = a.enabled and M.get_states() end, function()
       if states then M.set_states(states) end
    end, fn, ...)
 end

@@ -9,7 +9,7 @@
 local torch = require "tlua"
 local args = require "tlua.args"
 local class = require "tlua.class"
-local closing = require "tlua.closing"
+local scopes = require "tlua.scope"
 local Fused = require "tlua.optim.Fused"
 
 ---@class amp.GradScaler
@@ -200,7 +200,7 @@ local function step_itself(self, optimizer, entry, options)
    if entry.stage == READY then
       fields, norm = fields_of_step(self, optimizer, entry, options)
    end
-   local _ <close> = closing(function()
+   local _ <close> = scopes.new(function()
       optimizer.grad_scale, optimizer.found_inf, optimizer.clip = nil, nil, nil
    end)
    optimizer.grad_scale, optimizer.clip = fields.grad_scale, fields.clip

@@ -2,6 +2,7 @@
 -- with `cast_inputs` does to its arguments.
 
 local torch = require "tlua"
+local scopes = require "tlua.scope"
 
 local M = {}
 
@@ -18,26 +19,20 @@ function M.current()
    return state
 end
 
-local scopes = {
-   __close = function(list)
-      for i = #list, 1, -1 do getmetatable(list[i]).__close(list[i]) end
-   end,
-}
-
 --- Brings a state back, to the end of the block: local _ <close> = casts.scope(state).
 ---@param state? table<string, string>  of M.current()
 ---@return table?  nil where that is how things are
 function M.scope(state)
    local now = M.current()
    if not state and not now then return nil end
-   local list = setmetatable({}, scopes)
+   local list = {}
    for _, kind in ipairs(kinds) do
       local wanted, is = state and state[kind], now and now[kind]
       if wanted ~= is then
          list[#list + 1] = torch.autocast(kind, {enabled = wanted ~= nil, dtype = wanted})
       end
    end
-   return list
+   return scopes.all(list)
 end
 
 local function kind_of(tensor) return tensor.device.type end

@@ -12,7 +12,7 @@
 
 local torch = require "tlua"
 local args = require "tlua.args"
-local closing = require "tlua.closing"
+local scopes = require "tlua.scope"
 local pushing = require "tlua.autograd.pushing"
 local recording = require "tlua.autograd.recording"
 
@@ -26,21 +26,16 @@ local level -- {duals, tangents}; nil: none is open
 ---@param ... any  fn's arguments
 ---@return any ...
 function M.dual_level(fn, ...)
-   if fn ~= nil and not args.is_callable(fn) then
-      args.refuse("forward_ad.dual_level", "fn", "a function or nil", fn)
-   end
+   scopes.check_function("forward_ad.dual_level", fn)
    if level then torch.raise "forward_ad.dual_level: another level is open; levels do not nest" end
    local mode
-   local scope = closing(function(fault)
+   return scopes.run(function()
+      level = {duals = {}, tangents = {}}
+      mode = recording()
+   end, function(fault)
       level = nil
       if mode then getmetatable(mode).__close(mode, fault) end
-   end)
-   level = {duals = {}, tangents = {}}
-   mode = recording()
-   if fn == nil then return scope end
-   local _ <close> = scope
-   local results = table.pack(fn(...))
-   return table.unpack(results, 1, results.n)
+   end, fn, ...)
 end
 
 local function check(name, tensor)

@@ -2,13 +2,8 @@
 -- that it begins with is then turned round, which gives J v. A Function with a `jvp` is asked for
 -- that instead of its `backward`.
 
-local closing = require "tlua.closing"
+local scopes = require "tlua.scope"
 
 local M = {on = false}
 
-return setmetatable(M, {__call = function()
-   local before = M.on
-   local scope = closing(function() M.on = before end)
-   M.on = true
-   return scope
-end})
+return setmetatable(M, {__call = function() return scopes.with_field(M, "on", true) end})

@@ -2,6 +2,7 @@
 -- functions that differentiate by themselves run in.
 
 local torch = require "tlua"
+local scopes = require "tlua.scope"
 
 local M = {}
 
@@ -24,10 +25,6 @@ function M.leaf(tensor)
    return tensor:detach():clone():requires_grad_()
 end
 
-local function close(modes, fault)
-   for i = #modes, 1, -1 do getmetatable(modes[i]).__close(modes[i], fault) end
-end
-
 return setmetatable(M, {__call = function()
-   return setmetatable({torch.inference_mode(false), torch.enable_grad()}, {__close = close})
+   return scopes.all {torch.inference_mode(false), torch.enable_grad()}
 end})

@@ -19,6 +19,7 @@ local fetch = require "tlua.data.fetch"
 local indexing = require "tlua.data.indexing"
 local items = require "tlua.data.items"
 local samplers = require "tlua.data.samplers"
+local scopes = require "tlua.scope"
 local spans = require "tlua.profiler.spans"
 local workers = require "tlua.data.workers"
 
@@ -201,12 +202,9 @@ local function make_order(self)
    return (self.batch_sampler or self.sampler):iter()
 end
 
--- Puts the default generator back, whatever happens.
-local restore = {__close = function(self) torch.set_rng_state(self.state) end}
-
 -- Batches made here, each from its own seed.
 local function make_here(self, base, order)
-   local number, keep = 0, setmetatable({}, restore)
+   local number = 0
    local next_batch = not order and fetch.stream(self, base)
    local function make()
       number = number + 1
@@ -215,9 +213,9 @@ local function make_here(self, base, order)
          positions = order()
          if positions == nil then return nil end
       end
-      keep.state = torch.get_rng_state()
+      local state = torch.get_rng_state()
+      local _ <close> = scopes.new(function() torch.set_rng_state(state) end)
       torch.set_rng_state {fetch.seed(base, number), 0}
-      local _ <close> = keep
       if next_batch then return next_batch() end
       return fetch.batch(self, positions)
    end

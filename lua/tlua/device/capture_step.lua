@@ -10,6 +10,7 @@ local args = require "tlua.args"
 local class = require "tlua.class"
 local Optimizer = require "tlua.optim.Optimizer"
 local Fused = require "tlua.optim.Fused"
+local scopes = require "tlua.scope"
 
 local function alike(a, b)
    return torch.is_tensor(b) and a.dtype == b.dtype
@@ -138,7 +139,7 @@ return function(kind)
          check_capturable(title, optimizer)
          seen[#seen + 1] = {optimizer, settings_of(optimizer)}
       end)
-      local _ <close> = setmetatable({}, {__close = function() hook:remove() end})
+      local _ <close> = scopes.new(function() hook:remove() end)
       return table.pack(module.graph(graph, {pool = options.pool},
          function() return fn(table.unpack(static, 1, static.n)) end))
    end

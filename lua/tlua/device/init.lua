@@ -1,9 +1,10 @@
--- What torch.cuda and torch.sim have in Lua; the rest is in C (src/lua/devices/device_module.c). `module` is the
--- one of the two.
+-- init.lua - the fields of torch.cuda and torch.sim that are written in Lua; the others are in C
+-- (src/lua/devices/device_module.c). `module` is one of the two.
 
 local torch = require "tlua"
 local args = require "tlua.args"
 local memory_of = require "tlua.device.memory"
+local scopes = require "tlua.scope"
 
 local function graph_of(module, kind)
    local streams = {} -- by device: where what names no stream is captured
@@ -30,9 +31,9 @@ local function graph_of(module, kind)
       return module.stream(options.stream or own_stream(), function(...)
          graph:capture_begin(options.pool, options.capture_error_mode)
          local ended = false
-         local _ <close> = setmetatable({}, {__close = function()
+         local _ <close> = scopes.new(function()
             if not ended then graph:reset() end
-         end})
+         end)
          local results = table.pack(fn(...))
          graph:capture_end()
          ended = true
@@ -174,7 +175,7 @@ local function range_of(nvtx)
    return function(message, fn, ...)
       if type(fn) ~= "function" then args.refuse("cuda.nvtx.range", "fn", "a function", fn) end
       nvtx.range_push(message)
-      local _ <close> = setmetatable({}, {__close = function() nvtx.range_pop() end})
+      local _ <close> = scopes.new(function() nvtx.range_pop() end)
       return (function(...) return ... end)(fn(...))
    end
 end

@@ -14,7 +14,7 @@ local args = require "tlua.args"
 local class = require "tlua.class"
 local agree = require "tlua.distributed.agree"
 local buckets = require "tlua.distributed.buckets"
-local closing = require "tlua.closing"
+local scopes = require "tlua.scope"
 local coalesce = require "tlua.distributed.coalesce"
 local groups = require "tlua.distributed.group"
 local placement = require "tlua.distributed.placement"
@@ -319,13 +319,11 @@ end
 --- Lets gradients add up on each rank, as long as fn runs or the scope is open, without averaging
 --- them: for all but the last of several backward passes that make one step.
 ---@param fn? function
+---@param ... any  fn's arguments
+---@return any ...  fn's results, or the scope
 function DDP:no_sync(fn, ...)
-   local before = self.sync
-   local scope = closing(function() rawset(self, "sync", before) end)
-   rawset(self, "sync", false)
-   if not fn then return scope end
-   local _ <close> = scope
-   return fn(...)
+   scopes.check_function("DistributedDataParallel.no_sync", fn)
+   return scopes.with_field(self, "sync", false, fn, ...)
 end
 
 --- Replaces averaging of buckets: hook(state, bucket) begins it and returns what has a method wait,

@@ -7,7 +7,7 @@
 
 local torch = require "tlua"
 local args = require "tlua.args"
-local closing = require "tlua.closing"
+local scopes = require "tlua.scope"
 local batched = require "tlua.func.batched"
 local tree = require "tlua.func.tree"
 
@@ -169,7 +169,7 @@ local function at_once(a, given, found)
    local first, level = get(), batched.depth() + 1
    local ok, results, done
    do
-      local _ <close> = closing(function() batched.leave(level, not done) end)
+      local _ <close> = scopes.new(function() batched.leave(level, not done) end)
       ok, results = torch._batched_call(function()
          batched.enter(found.size, found.tensors)
          local packed = {}

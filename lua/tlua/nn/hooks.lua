@@ -5,6 +5,7 @@ local torch = require "tlua"
 local args = require "tlua.args"
 local class = require "tlua.class"
 local Function = require "tlua.autograd.Function"
+local scopes = require "tlua.scope"
 
 local M = {}
 
@@ -135,10 +136,10 @@ end
 
 -- Calls the hooks when a block ends by an error, which goes on as it was.
 local function after_failure(module, hooks, inputs)
-   return setmetatable({}, {__close = function(_, fault)
+   return scopes.new(function(fault)
       if fault == nil then return end
       for _, hook in ipairs(hooks) do pcall(hook, module, inputs) end
-   end})
+   end)
 end
 
 local function call(module, ...)

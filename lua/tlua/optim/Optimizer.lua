@@ -8,7 +8,7 @@ local torch = require "tlua"
 local args = require "tlua.args"
 local class = require "tlua.class"
 local checks = require "tlua.optim.checks"
-local closing = require "tlua.closing"
+local scopes = require "tlua.scope"
 local hooks = require "tlua.optim.hooks"
 local parts = require "tlua.optim.parts"
 local zero_grad = require "tlua.autograd.zero_grad"
@@ -256,7 +256,7 @@ function Optimizer:make_step(closure, options)
       return loss
    end
    local norm, factor = self:clip_gradients(options.max_norm, options.norm_type)
-   local _ <close> = closing(function() self.clip = nil end) -- luacheck: ignore 421
+   local _ <close> = scopes.new(function() self.clip = nil end) -- luacheck: ignore 421
    self.clip = factor
    update_groups(self)
    return loss, norm

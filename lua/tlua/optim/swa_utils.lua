@@ -6,7 +6,7 @@ local args = require "tlua.args"
 local class = require "tlua.class"
 local Module = require "tlua.nn.modules.Module"
 local LRScheduler = require "tlua.optim.schedules.LRScheduler"
-local closing = require "tlua.closing"
+local scopes = require "tlua.scope"
 
 local M = {}
 
@@ -189,7 +189,7 @@ local function restorer(model, layers)
    local modes, momenta = {}, {}
    for _, module in ipairs(model:modules()) do modes[module] = module.training end
    for _, layer in ipairs(layers) do momenta[layer] = layer.momentum end
-   return closing(function()
+   return scopes.new(function()
       for module, mode in pairs(modes) do module.training = mode end
       for layer, momentum in pairs(momenta) do layer.momentum = momentum end
    end)

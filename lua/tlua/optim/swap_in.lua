@@ -4,7 +4,7 @@ local torch = require "tlua"
 local args = require "tlua.args"
 local class = require "tlua.class"
 local Optimizer = require "tlua.optim.Optimizer"
-local closing = require "tlua.closing"
+local scopes = require "tlua.scope"
 
 local name <const> = "optim.swap_in_optimizer_params_and_state"
 
@@ -58,7 +58,7 @@ function M.swap_in_optimizer_params_and_state(optimizer, parameters, state)
    check(optimizer, parameters, state)
    local own_state, own_groups = optimizer.state, {}
    for g, group in ipairs(optimizer.param_groups) do own_groups[g] = shallow(group) end
-   local scope = closing(function()
+   local scope = scopes.new(function()
       for g, group in ipairs(optimizer.param_groups) do
          for key in pairs(shallow(group)) do group[key] = nil end
          for key, value in pairs(own_groups[g]) do group[key] = value end

@@ -13,7 +13,7 @@
 local torch = require "tlua"
 local args = require "tlua.args"
 local class = require "tlua.class"
-local closing = require "tlua.closing"
+local scopes = require "tlua.scope"
 local watch = require "tlua.profiler.watch"
 
 local signature = args.signature [[profiler.profile(record_shapes: boolean = false,
@@ -137,7 +137,7 @@ function Profile:start()
    if open[1] then torch.raise "profiler.profile: another one runs; profiles do not nest" end
    self.step_num = 0
    local action = action_of(self)
-   closing(function() abandon(self) end)
+   scopes.new(function() abandon(self) end)
    change(self, nil, action)
    open[1], self.running, self.action = self, true, action
    return self

@@ -1,6 +1,6 @@
 -- tlua.repl: what the interactive mode shows, completes and explains. The loop
 -- itself, line editing and signals are the command's (src/main/repl.c).
-local closing = require "tlua.closing"
+local scopes = require "tlua.scope"
 local complete = require "tlua.repl.complete"
 local display = require "tlua.repl.display"
 
@@ -45,7 +45,7 @@ local modes, profiling -- before the line that runs
 function M.begin_line()
    local torch = require "tlua"
    modes, profiling = torch._modes(), torch._profiling()
-   closing.begin()
+   scopes.begin_line()
 end
 
 --- Called after a line has run. Where Ctrl-C has struck, the closing of a scope may never have been
@@ -53,7 +53,7 @@ end
 ---@param interrupted boolean
 function M.end_line(interrupted)
    local torch = require "tlua"
-   closing.finish(interrupted)
+   scopes.end_line(interrupted)
    if interrupted then torch._set_modes(modes) end
    -- a recording that nobody has got ends with the collection
    if interrupted and torch._profiling() and not profiling then collectgarbage() end

@@ -5,7 +5,7 @@ local torch = require "tlua"
 local args = require "tlua.args"
 local class = require "tlua.class"
 local Function = require "tlua.autograd.Function"
-local closing = require "tlua.closing"
+local scopes = require "tlua.scope"
 local random = require "tlua.random"
 local tree = require "tlua.func.tree"
 
@@ -48,7 +48,7 @@ end
 -- Runs fn again from the same random state, this time recorded.
 local function repeat_forward(ctx, inputs)
    local now = ctx.state and random.get_states()
-   local _ <close> = closing(function()
+   local _ <close> = scopes.new(function()
       if now then random.set_states(now) end
    end)
    if ctx.state then random.set_states(ctx.state) end

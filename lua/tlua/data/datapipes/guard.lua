@@ -3,6 +3,7 @@
 
 local torch = require "tlua"
 local args = require "tlua.args"
+local scopes = require "tlua.scope"
 
 local M = {}
 
@@ -55,7 +56,7 @@ function M.start(pipe, iter)
    current[pipe] = iteration
    do
       starting[pipe] = true
-      local _ <close> = setmetatable({}, {__close = function() starting[pipe] = nil end})
+      local _ <close> = scopes.new(function() starting[pipe] = nil end)
       pipe:reset()
       next_item = iter(pipe)
    end

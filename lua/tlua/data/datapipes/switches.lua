@@ -1,7 +1,7 @@
 -- switches.lua - what holds in this interpreter: whether items are checked, and whether pipes must
 -- be deterministic.
 
-local args = require "tlua.args"
+local scopes = require "tlua.scope"
 
 local M = {validation = true, determinism = false}
 
@@ -13,13 +13,8 @@ local M = {validation = true, determinism = false}
 ---@return fun(fn?: function): any
 function M.scope(who, name, value)
    return function(fn)
-      if fn ~= nil and type(fn) ~= "function" then args.refuse(who, "fn", "a function", fn) end
-      local before = M[name]
-      M[name] = value
-      local scope = setmetatable({}, {__close = function() M[name] = before end})
-      if fn == nil then return scope end
-      local _ <close> = scope
-      return fn()
+      scopes.check_function(who, fn)
+      return scopes.with_field(M, name, value, fn)
    end
 end
 

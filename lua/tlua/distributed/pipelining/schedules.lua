@@ -12,6 +12,7 @@ local args = require "tlua.args"
 local class = require "tlua.class"
 local agree = require "tlua.distributed.agree"
 local Stage = require "tlua.distributed.pipelining.PipelineStage"
+local scopes = require "tlua.scope"
 
 local M = {}
 
@@ -290,9 +291,9 @@ end
 local function run(self, backward, ...)
    local mail, messages = {}, setmetatable({works = {}}, Batch)
    local batch = {backward = backward, results = {}, losses = {}, of_chunk = {}, left = {}}
-   local _ <close> = setmetatable({}, {__close = function(_, message)
+   local _ <close> = scopes.new(function(message)
       if message ~= nil then tell_failure(self, batch, message) end
-   end})
+   end)
    local given = table.pack(take_options(self, ...))
    local o, why = given[1]
    for _, stage in ipairs(self.stages) do

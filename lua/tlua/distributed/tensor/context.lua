@@ -15,6 +15,7 @@ local class = require "tlua.class"
 local device_mesh = require "tlua.distributed.device_mesh"
 local F = require "tlua.nn.functional"
 local Function = require "tlua.autograd.Function"
+local scopes = require "tlua.scope"
 
 local M = {}
 
@@ -233,18 +234,14 @@ function M.context_parallel(...)
       parts[i] = own_part(("context_parallel: buffers[%d]"):format(i), buffer,
          a.buffer_seq_dims[i], group)
    end
-   local plain = F.scaled_dot_product_attention
-   local _ <close> = setmetatable({}, {__close = function()
-      F.scaled_dot_product_attention = plain
-   end})
-   F.scaled_dot_product_attention = function(...)
+   local _ <close> = scopes.with_field(F, "scaled_dot_product_attention", function(...)
       local b = take_attention(...)
       if b.attn_mask or b.dropout_p ~= 0 then
          torch.raise("scaled_dot_product_attention: within context_parallel attn_mask and " ..
             "dropout_p cannot be given")
       end
       return attend("scaled_dot_product_attention", group, b)
-   end
+   end)
    return a.fn(table.unpack(parts))
 end
 

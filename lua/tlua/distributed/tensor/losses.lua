@@ -7,6 +7,7 @@ local class = require "tlua.class"
 local device_mesh = require "tlua.distributed.device_mesh"
 local F = require "tlua.nn.functional"
 local Function = require "tlua.autograd.Function"
+local scopes = require "tlua.scope"
 
 local M = {}
 
@@ -123,19 +124,14 @@ local take_scope = args.signature "loss_parallel(mesh: object?, fn: function?)"
 function M.loss_parallel(mesh, fn, ...)
    local a = take_scope(mesh, fn)
    local group = device_mesh.group_of("loss_parallel", a.mesh)
-   local plain = F.cross_entropy
-   local scope = setmetatable({}, {__close = function() F.cross_entropy = plain end})
-   F.cross_entropy = function(...)
+   return scopes.with_field(F, "cross_entropy", function(...)
       local b = take_plain(...)
       if b.label_smoothing ~= 0 then
          torch.raise("cross_entropy: label_smoothing: expected 0 within loss_parallel, got " ..
             b.label_smoothing)
       end
       return compute(group, b)
-   end
-   if not fn then return scope end
-   local _ <close> = scope
-   return fn(...)
+   end, fn, ...)
 end
 
 return M

@@ -13,7 +13,7 @@
 local torch = require "tlua"
 local args = require "tlua.args"
 local lazy = require "tlua.lazy"
-local scope = require "tlua.scope"
+local scopes = require "tlua.scope"
 
 local M = {}
 
@@ -74,12 +74,10 @@ local function set_of(backends, set_priority)
 end
 
 local function run(set, fn, ...)
-   if fn ~= nil and not args.is_callable(fn) then
-      args.refuse("nn.attention.sdpa_kernel", "fn", "a function or nil", fn)
-   end
+   scopes.check_function("nn.attention.sdpa_kernel", fn)
    local before = torch._setting "sdp_backends"
-   torch._setting("sdp_backends", set)
-   return scope.run(function() torch._setting("sdp_backends", before) end, fn, ...)
+   return scopes.run(function() torch._setting("sdp_backends", set) end,
+      function() torch._setting("sdp_backends", before) end, fn, ...)
 end
 
 local take = args.signature "nn.attention.sdpa_kernel(set_priority: boolean = false)"

@@ -10,7 +10,7 @@ local args = require "tlua.args"
 local class = require "tlua.class"
 local Buffer = require "tlua.nn.Buffer"
 local Uninitialized = require "tlua.nn.Uninitialized"
-local closing = require "tlua.closing"
+local scopes = require "tlua.scope"
 local order = require "tlua.nn.order"
 local zero_grad = require "tlua.autograd.zero_grad"
 
@@ -725,7 +725,7 @@ function Module:__tostring()
    local name = torch.type(self):match "[^.]*$"
    local extra = self:extra_repr()
    local lines = {}
-   local _ <close> = closing(function() printing[self] = nil end)
+   local _ <close> = scopes.new(function() printing[self] = nil end)
    printing[self] = true
    for key, child in own_modules(self) do
       local text = text_of(child)

@@ -17,6 +17,7 @@ local ModuleDict = require "tlua.nn.modules.ModuleDict"
 local ModuleList = require "tlua.nn.modules.ModuleList"
 local Parameter = require "tlua.nn.Parameter"
 local Uninitialized = require "tlua.nn.Uninitialized"
+local scopes = require "tlua.scope"
 
 local M = {}
 
@@ -211,31 +212,22 @@ local function parametrized(cls)
    return Class
 end
 
-local function leave(scope)
-   local own = scope.own
-   scope.own = nil
-   if not own then return end
-   own.depth = own.depth - 1
-   if own.depth == 0 then caches[scope.thread] = nil end
-end
-
 --- While it lasts a parametrized tensor is computed once, not whenever it is read: for the time of
 --- a function, whose results it returns, or of a block: `local _ <close> = parametrize.cached()`.
 ---@param fn? function
 ---@return any ...
 function M.cached(fn)
-   local meta = getmetatable(fn)
-   if fn ~= nil and type(fn) ~= "function" and not (type(meta) == "table" and meta.__call) then
-      args.refuse("nn.utils.parametrize.cached", "fn", "a function", fn)
-   end
+   scopes.check_function("nn.utils.parametrize.cached", fn)
    local thread = this_thread()
    local own = caches[thread] or {depth = 0, values = {}}
-   own.depth, caches[thread] = own.depth + 1, own
-   local scope = setmetatable({thread = thread, own = own}, {__close = leave})
-   if fn == nil then return scope end
-   local _ <close> = scope
-   local results = table.pack(fn())
-   return table.unpack(results, 1, results.n)
+   local entered = false
+   return scopes.run(function()
+      own.depth, caches[thread], entered = own.depth + 1, own, true
+   end, function()
+      if not entered then return end
+      own.depth, entered = own.depth - 1, false
+      if own.depth == 0 then caches[thread] = nil end
+   end, fn)
 end
 
 -- Registering ---------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 local torch = require "tlua"
 local args = require "tlua.args"
 local class = require "tlua.class"
-local closing = require "tlua.closing"
+local scopes = require "tlua.scope"
 local Module = require "tlua.nn.modules.Module"
 
 local M = {}
@@ -130,7 +130,7 @@ function M.functional_call(...)
       for _, change in ipairs(changes) do rawset(change.owner, change.field, change[which]) end
    end
    local lent = true
-   local scope <close> = closing(function()
+   local scope <close> = scopes.new(function()
       put "own"
       lent = false
    end)
@@ -208,7 +208,7 @@ function M.skip_init(cls, ...)
    for name, fn in pairs(init) do
       if name:sub(-1) == "_" then fillers[name] = fn end
    end
-   local _ <close> = closing(function()
+   local _ <close> = scopes.new(function()
       for name, fn in pairs(fillers) do init[name] = fn end
    end)
    for name in pairs(fillers) do
