@@ -48,7 +48,7 @@ end
 
 local function broadcast(self, tensors, from)
    coalesce.each(tensors, function(flat)
-      self.group.raw:run("broadcast", nil, flat, nil, from or 0)
+      self.group:run("broadcast", {outputs = flat, root = from})
    end)
 end
 
@@ -171,7 +171,7 @@ end
 local function reduce(self, bucket)
    local hook = rawget(self, "comm_hook")
    if hook then return hook(self.comm_state, bucket) end
-   return self.group.raw:run("all_reduce", nil, bucket.flat, "avg", 0, 0, nil, true)
+   return self.group:run("all_reduce", {outputs = bucket.flat, op = "avg", async_op = true})
 end
 
 -- Reduces all buckets that are complete, in their order.
@@ -244,7 +244,7 @@ local function used_anywhere(self, pass)
    for i = 1, #self.params do
       if pass.ready[i] then flags[i] = 1 end
    end
-   self.group.raw:run("all_reduce", nil, flags, "max")
+   self.group:run("all_reduce", {outputs = flags, op = "max"})
    return flags:tolist()
 end
 
@@ -252,7 +252,7 @@ end
 local function rebuild(self, pass, left)
    local order = table.move(left, 1, #left, #pass.order + 1, pass.order)
    order = torch.tensor(order, {dtype = "int64", device = "cpu"})
-   self.group.raw:run("broadcast", nil, order, nil, 0)
+   self.group:run("broadcast", {outputs = order})
    order = order:tolist()
    local same = true
    for k, i in ipairs(order) do same = same and self.order[k] == i end

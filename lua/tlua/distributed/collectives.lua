@@ -30,7 +30,10 @@ end
 
 -- Makes a call: a Work with async_op, else nothing.
 local function run(group, a, kind, inputs, outputs, op, root)
-   local work = group.raw:run(kind, inputs, outputs, op and op:lower(), root, 0, nil, a.async_op)
+   local work = group:run(kind, {
+      inputs = inputs, outputs = outputs, op = op and op:lower(), root = root,
+      async_op = a.async_op,
+   })
    return a.async_op and work or nil
 end
 

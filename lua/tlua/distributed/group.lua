@@ -51,6 +51,29 @@ local function leave(group)
    end)
 end
 
+local call_options <const> = {
+   inputs = true, outputs = true, op = true, root = true, tag = true, timeout = true,
+   async_op = true,
+}
+
+--- Makes a call of the group. The library's own collectives come here; programs use the functions
+--- of torch.distributed, which check shapes and ranks first.
+---@param kind string  "all_reduce", "broadcast", "send", ...
+---@param call table  inputs, outputs: a tensor or a list of them, as the kind asks; what is reduced
+--- or broadcast in place is an output. op: "sum" or another reduction. root: a position in the
+--- group, from 0; of a message the other rank, -1 for any. tag: of a message. timeout: in seconds,
+--- the group's by default. async_op: whether to return at once
+---@return distributed.Work|integer  with async_op a Work, else the position of a message's sender
+function ProcessGroup:run(kind, call)
+   for name in next, call do
+      if not call_options[name] then
+         args.unknown_option("ProcessGroup.run", name, call_options)
+      end
+   end
+   return self.raw:run(kind, call.inputs, call.outputs, call.op, call.root, call.tag, call.timeout,
+      call.async_op)
+end
+
 --- The number of ranks.
 ---@return integer
 function ProcessGroup:size()
@@ -532,7 +555,7 @@ function M.barrier(...)
    local a = take_barrier(...)
    local group = M.resolve("barrier", a.group)
    if not group then return nil end
-   local work = group.raw:run("barrier", nil, nil, nil, 0, 0, nil, a.async_op)
+   local work = group:run("barrier", {async_op = a.async_op})
    return a.async_op and work or nil
 end
 
@@ -544,7 +567,7 @@ local take_monitored = args.signature "monitored_barrier(group: object?, timeout
 function M.monitored_barrier(...)
    local a = take_monitored(...)
    local group = M.resolve("monitored_barrier", a.group)
-   if group then group.raw:run("barrier", nil, nil, nil, 0, 0, a.timeout) end
+   if group then group:run("barrier", {timeout = a.timeout}) end
 end
 
 return M

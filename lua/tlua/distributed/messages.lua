@@ -17,7 +17,7 @@ local function send(name, async, ...)
    local group = groups.resolve(name, a.group)
    if not group then return nil end
    local to = groups.position(name, "dst", group, a.dst)
-   return group.raw:run("send", a.tensor, nil, nil, to, a.tag, nil, async)
+   return group:run("send", {inputs = a.tensor, root = to, tag = a.tag, async_op = async})
 end
 
 local function receive(name, async, ...)
@@ -25,7 +25,9 @@ local function receive(name, async, ...)
    local group = groups.resolve(name, a.group)
    if not group then return nil end
    local from = a.src and groups.position(name, "src", group, a.src) or -1
-   return group.raw:run("recv", nil, a.tensor, nil, from, a.tag, nil, async), group
+   local received = group:run("recv",
+      {outputs = a.tensor, root = from, tag = a.tag, async_op = async})
+   return received, group
 end
 
 --- Sends a tensor to rank dst. Returns when it is on its way, which a large one is only when the

@@ -31,7 +31,7 @@ end
 
 local function sizes_of(group, bytes)
    local sizes = torch.empty({#group.ranks}, {dtype = "int64", device = "cpu"})
-   group.raw:run("all_gather", size_of(bytes), sizes:split(1))
+   group:run("all_gather", {inputs = size_of(bytes), outputs = sizes:split(1)})
    return sizes:tolist()
 end
 
@@ -47,7 +47,7 @@ function M.all_gather_object(...)
    if not group then return end
    local bytes, parts = pack("all_gather_object", a.obj), {}
    for i, n in ipairs(sizes_of(group, bytes)) do parts[i] = room(n) end
-   group.raw:run("all_gather", bytes, parts)
+   group:run("all_gather", {inputs = bytes, outputs = parts})
    for i, part in ipairs(parts) do a.object_list[i] = unpack_object(part) end
 end
 
@@ -75,7 +75,7 @@ function M.gather_object(obj, object_gather_list, ...)
    if here then
       for i, n in ipairs(sizes) do parts[i] = room(n) end
    end
-   group.raw:run("gather", bytes, parts, nil, root)
+   group:run("gather", {inputs = bytes, outputs = parts, root = root})
    for i, part in ipairs(parts) do a.object_gather_list[i] = unpack_object(part) end
 end
 
@@ -94,9 +94,9 @@ function M.broadcast_object_list(...)
    local here = group.group_rank == root
    local bytes = here and pack("broadcast_object_list", a.object_list) or nil
    local size = bytes and size_of(bytes) or torch.empty({1}, {dtype = "int64", device = "cpu"})
-   group.raw:run("broadcast", nil, size, nil, root)
+   group:run("broadcast", {outputs = size, root = root})
    bytes = bytes or room(size:item())
-   group.raw:run("broadcast", nil, bytes, nil, root)
+   group:run("broadcast", {outputs = bytes, root = root})
    if here then return end
    for i, object in pairs(unpack_object(bytes)) do a.object_list[i] = object end
 end

@@ -130,14 +130,14 @@ local function gather_range(place, tensor)
       local _, count = M.range(place, rank)
       parts[rank + 1] = tensor:new_empty({count})
    end
-   group.raw:run("all_gather", tensor:detach():reshape(-1), parts)
+   group:run("all_gather", {inputs = tensor:detach():reshape(-1), outputs = parts})
    return torch.cat(parts):view(place.size)
 end
 
 local function gather_dim(place, tensor)
    local group, parts = place.dim_group, {}
    for i = 1, #group.ranks do parts[i] = tensor:new_empty(place.size) end
-   group.raw:run("all_gather", tensor:detach():contiguous(), parts)
+   group:run("all_gather", {inputs = tensor:detach():contiguous(), outputs = parts})
    return torch.cat(parts, place.dim)
 end
 
@@ -178,7 +178,7 @@ end
 
 -- Sums, or for the infinite norm the largest, over all ranks of the groups.
 local function combine(value, groups, op)
-   for _, group in ipairs(groups) do group.raw:run("all_reduce", nil, value, op) end
+   for _, group in ipairs(groups) do group:run("all_reduce", {outputs = value, op = op}) end
    return value
 end
 

@@ -12,7 +12,7 @@ local function count(ddp, active)
    local group = ddp.group
    local flags = torch.zeros({#group.ranks}, {dtype = "int32", device = "cpu"})
    if active then flags[group.group_rank + 1] = 1 end
-   group.raw:run("all_reduce", nil, flags, "max")
+   group:run("all_reduce", {outputs = flags, op = "max"})
    local n, first = 0, nil
    for rank, flag in ipairs(flags:tolist()) do
       n = n + flag
@@ -52,7 +52,7 @@ function M.Join(model, fn, ...)
    -- the last rank that was at it is the same for all
    for _, tensors in ipairs {model.module:parameters(), model.module:buffers()} do
       coalesce.each(tensors, function(flat)
-         model.group.raw:run("broadcast", nil, flat, nil, last)
+         model.group:run("broadcast", {outputs = flat, root = last})
       end)
    end
    return table.unpack(results, 2, results.n)

@@ -9,7 +9,7 @@ local M = {default_hooks = {}, powerSGD_hook = {}, post_localSGD_hook = {}}
 
 local function start(group, tensor, op)
    group = groups.resolve("register_comm_hook", group)
-   return group.raw:run("all_reduce", nil, tensor, op or "avg", 0, 0, nil, true)
+   return group:run("all_reduce", {outputs = tensor, op = op or "avg", async_op = true})
 end
 
 local function check_bucket(name, bucket)

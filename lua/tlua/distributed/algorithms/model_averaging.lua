@@ -37,7 +37,7 @@ function Averager:average_parameters(params)
    if past < 0 or past % self.period ~= 0 then return end
    local _ <close> = torch.no_grad()
    coalesce.each(params, function(flat)
-      self.group.raw:run("all_reduce", nil, flat, "avg")
+      self.group:run("all_reduce", {outputs = flat, op = "avg"})
    end)
 end
 

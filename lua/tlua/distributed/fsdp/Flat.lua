@@ -123,7 +123,8 @@ function Flat:gather()
    local input = self.shard:detach():to(owner.device):to(self.compute_dtype)
    local row = torch.empty({self.per * size}, {dtype = self.compute_dtype, device = owner.device})
    local outputs = views(row, size)
-   local work = owner.group.raw:run("all_gather", input, outputs, nil, 0, 0, nil, true)
+   local work = owner.group:run("all_gather",
+      {inputs = input, outputs = outputs, async_op = true})
    release(outputs)
    self.gathering = {work = work, row = row, input = input}
    self.full_version = version_of(self)
@@ -235,7 +236,8 @@ function Flat:reduce()
    local inputs = views(self.grads, size)
    local mine = torch.empty({self.per}, {dtype = self.grads.dtype, device = owner.device})
    local op = owner.divide_factor and "sum" or "avg"
-   local work = owner.group.raw:run("reduce_scatter", inputs, mine, op, 0, 0, nil, true)
+   local work = owner.group:run("reduce_scatter",
+      {inputs = inputs, outputs = mine, op = op, async_op = true})
    release(inputs)
    self.reducing = {work = work, row = self.grads, mine = mine}
    self.grads, self.filled = nil, {}
@@ -276,7 +278,7 @@ local function average(self, mine)
          self.waiting = mine
          return false
       end
-      replicas.raw:run("all_reduce", nil, mine, factor and "sum" or "avg")
+      replicas:run("all_reduce", {outputs = mine, op = factor and "sum" or "avg"})
    end
    if factor then mine:div_(factor) end
    if owner.all_reduce_hook then owner.all_reduce_hook(mine) end

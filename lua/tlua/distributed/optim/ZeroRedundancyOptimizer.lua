@@ -128,7 +128,7 @@ local function give_out(self)
    for rank, list in ipairs(self.owned) do
       if #list > 0 then
          coalesce.each(list, function(flat)
-            self.group.raw:run("broadcast", nil, flat, nil, rank - 1)
+            self.group:run("broadcast", {outputs = flat, root = rank - 1})
          end)
       end
    end

@@ -201,7 +201,7 @@ function M.distribute_tensor(...)
    local _ <close> = torch.no_grad()
    local part, whole = a.tensor:detach():clone():contiguous(), {}
    for i = 1, mesh.ndim do
-      mesh:get_group(i).raw:run("broadcast", nil, part, nil, 0)
+      mesh:get_group(i):run("broadcast", {outputs = part})
       whole[i] = Replicate()
    end
    part = move_all(part, mesh, whole, placements):clone()

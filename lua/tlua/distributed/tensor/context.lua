@@ -257,7 +257,7 @@ function M.context_parallel_unshard(mesh, buffers, seq_dims)
       local d, parts, order = seq_dims[i], {}, {}
       buffer = buffer:detach():contiguous()
       for r = 1, n do parts[r] = torch.empty_like(buffer) end
-      group.raw:run("all_gather", buffer, parts)
+      group:run("all_gather", {inputs = buffer, outputs = parts})
       for r, tensor in ipairs(parts) do
          local first, last = table.unpack(tensor:chunk(2, d))
          order[r], order[2 * n + 1 - r] = first, last

@@ -95,7 +95,7 @@ local function gather(tensor, dim, group)
    local d, parts = dim_of("all_gather", tensor, dim), {}
    tensor = tensor:contiguous()
    for i = 1, #group.ranks do parts[i] = torch.empty_like(tensor) end
-   group.raw:run("all_gather", tensor, parts)
+   group:run("all_gather", {inputs = tensor, outputs = parts})
    return torch.cat(parts, d)
 end
 
@@ -107,7 +107,7 @@ end
 
 local function sum(tensor, group)
    tensor = tensor:clone():contiguous()
-   group.raw:run("all_reduce", nil, tensor, "sum")
+   group:run("all_reduce", {outputs = tensor, op = "sum"})
    return tensor
 end
 
@@ -116,7 +116,7 @@ local function sum_part(tensor, dim, group)
    local n, inputs = tensor:size(d) // #group.ranks, {}
    for i = 1, #group.ranks do inputs[i] = tensor:narrow(d, (i - 1) * n + 1, n):contiguous() end
    local output = torch.empty_like(inputs[1])
-   group.raw:run("reduce_scatter", inputs, output, "sum")
+   group:run("reduce_scatter", {inputs = inputs, outputs = output, op = "sum"})
    return output
 end
 

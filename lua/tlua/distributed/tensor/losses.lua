@@ -14,7 +14,7 @@ local M = {}
 local CrossEntropy = class.class("distributed.tensor.cross_entropy", Function)
 
 local function reduce_all(tensor, op, group)
-   group.raw:run("all_reduce", nil, tensor, op)
+   group:run("all_reduce", {outputs = tensor, op = op})
    return tensor
 end
 

@@ -52,7 +52,7 @@ local function split_parameter(title, path, parameter, dim, group)
    end
    local _ <close> = torch.no_grad()
    local whole = parameter:detach():contiguous()
-   group.raw:run("broadcast", nil, whole, nil, 0)
+   group:run("broadcast", {outputs = whole})
    parameter.grad = nil
    parameter.data = whole:narrow(dim, group.group_rank * (size // n) + 1, size // n):clone()
    placement.split(parameter, dim, group.group_rank, n, group)
@@ -64,7 +64,7 @@ local function sum_gradients(parameter, group)
    if not parameter.requires_grad then return end
    parameter:register_hook(function(grad)
       local whole = grad:clone():contiguous()
-      group.raw:run("all_reduce", nil, whole, "sum")
+      group:run("all_reduce", {outputs = whole, op = "sum"})
       return whole
    end)
 end
