@@ -287,10 +287,10 @@ describe("a profile", function()
       local session = torch._profile_start {}
       for _ = 1, 2000000 do torch._span_close(torch._span_open("user", "x")) end
       session:stop()
-      local _, _, _, n, _, dropped, bytes = session:state()
-      assert.equal(2000000, n)
-      assert.equal(0, dropped)
-      assert.is_true(bytes < 200e6, bytes)
+      local state = session:state()
+      assert.equal(2000000, state.events)
+      assert.equal(0, state.dropped)
+      assert.is_true(state.bytes < 200e6, state.bytes)
    end)
 end)
 
@@ -371,12 +371,16 @@ describe("the summary", function()
       -- of 100: the program waits for `waits`, its worker works for `works`
       local function text_of(waits, works)
          local session = {}
-         function session:state() return false, 100, 0, 2, 0, 0, 0 end -- luacheck: ignore 212
+         function session:state() -- luacheck: ignore 212
+            return {duration = 100, events = 2, memory_events = 0, dropped = 0}
+         end
          function session:threads() return {"DataLoader worker 0"} end -- luacheck: ignore 212
-         function session:event(i) -- luacheck: ignore 212
+         function session:event(i, record) -- luacheck: ignore 212
             local worker = i == 2
-            return "data", worker and "DataLoader.fetch" or "DataLoader.next", 0, 0,
-               worker and works or waits, 0, 0, 0, -1, 0, 0, 0, -1, -1, worker and 1 or 0
+            record.kind, record.parent, record.inside, record.device_begin = "data", 0, 0, -1
+            record.sequence = 0
+            record.name = worker and "DataLoader.fetch" or "DataLoader.next"
+            record.duration, record.thread = worker and works or waits, worker and 1 or 0
          end
          return require("tlua.profiler.summary").text(session)
       end
@@ -391,11 +395,17 @@ describe("the summary", function()
       -- `n` collections take 10 of 100 each; `bytes` are alive at the end
       local function text_of(n, bytes, name)
          local session = {}
-         function session:state() return false, 100, 0, n, 1, 0, 0 end -- luacheck: ignore 212
+         function session:state() -- luacheck: ignore 212
+            return {duration = 100, events = n, memory_events = 1, dropped = 0}
+         end
          function session:threads() return {} end -- luacheck: ignore 212
-         function session:memory() return 0, 1, bytes, 0, "unknown", "cpu", 0 end -- luacheck: ignore 212
-         function session:event() -- luacheck: ignore 212
-            return "collector", name or "collector: young step", 0, 0, 10, 0, 0, 0, -1, 0, 0, 0, -1, -1, 0
+         function session:memory() -- luacheck: ignore 212
+            return {bytes = bytes, category = "unknown", device = "cpu", cached = 0, time = 0}
+         end
+         function session:event(_, record) -- luacheck: ignore 212
+            record.kind, record.name = "collector", name or "collector: young step"
+            record.parent, record.duration, record.inside, record.device_begin = 0, 10, 0, -1
+            record.thread, record.sequence = 0, 0
          end
          return require("tlua.profiler.summary").text(session)
       end

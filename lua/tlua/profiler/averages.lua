@@ -55,12 +55,12 @@ local take_grouping = args.signature [[key_averages(group_by_input_shape: boolea
 ---@return profiler.Averages
 function M.by_name(session, ...)
    local group = take_grouping(...)
-   local _, duration, _, n = session:state()
-   local rows, found, row_of, device_of = {}, {}, {}, {}
-   for i = 1, n do
-      local kind, name, parent, _, took, inside, bytes, own, device_begin, device_time, flops, _,
-         shapes, stack = session:event(i)
-      if kind == "step" then name = "ProfilerStep*" end
+   local state = session:state()
+   local rows, found, row_of, device_of, event = {}, {}, {}, {}, {}
+   for i = 1, state.events do
+      session:event(i, event)
+      local kind, shapes, stack = event.kind, event.shapes, event.stack
+      local name = kind == "step" and "ProfilerStep*" or event.name
       local key = name
       if group.group_by_input_shape then key = key .. "\0" .. shapes end
       if group.group_by_stack_n > 0 then key = key .. "\0" .. stack end
@@ -76,33 +76,35 @@ function M.by_name(session, ...)
       end
       row_of[i] = row
       row.count = row.count + 1
-      row.cpu_time_total = row.cpu_time_total + took / 1e3
-      row.self_cpu_time_total = row.self_cpu_time_total + (took - inside) / 1e3
-      row.cpu_memory_usage = row.cpu_memory_usage + bytes
-      row.self_cpu_memory_usage = row.self_cpu_memory_usage + own
-      row.flops = row.flops + flops
-      if device_begin >= 0 then
+      row.cpu_time_total = row.cpu_time_total + event.duration / 1e3
+      row.self_cpu_time_total = row.self_cpu_time_total + (event.duration - event.inside) / 1e3
+      row.cpu_memory_usage = row.cpu_memory_usage + event.bytes
+      row.self_cpu_memory_usage = row.self_cpu_memory_usage + event.own_bytes
+      row.flops = row.flops + event.flops
+      if event.device_begin >= 0 then
+         local device_time, parent = event.device_time / 1e3, event.parent
          device_of[i] = true
-         row.device_time_total = row.device_time_total + device_time / 1e3
-         row.self_device_time_total = row.self_device_time_total + device_time / 1e3
+         row.device_time_total = row.device_time_total + device_time
+         row.self_device_time_total = row.self_device_time_total + device_time
          if device_of[parent] then
             local outer = row_of[parent]
-            outer.self_device_time_total = outer.self_device_time_total - device_time / 1e3
+            outer.self_device_time_total = outer.self_device_time_total - device_time
          end
       end
    end
    local averages = Averages()
-   averages.rows, averages.total = rows, duration / 1e3
+   averages.rows, averages.total = rows, state.duration / 1e3
    averages.shapes, averages.stacks = group.group_by_input_shape, group.group_by_stack_n > 0
    return averages
 end
 
 -- The module that each event is in: of a derivative, the one that its forward call was in.
 local function modules_of_events(session, n)
-   local module_of, by_sequence = {}, {}
+   local module_of, by_sequence, event = {}, {}, {}
    for i = 1, n do
-      local kind, name, parent, _, _, _, _, _, _, _, _, sequence = session:event(i)
-      local module = kind == "module" and name or parent > 0 and module_of[parent] or false
+      session:event(i, event)
+      local kind, parent, sequence = event.kind, event.parent, event.sequence
+      local module = kind == "module" and event.name or parent > 0 and module_of[parent] or false
       if sequence > 0 then
          if kind == "backward" then
             module = by_sequence[sequence] or module
@@ -119,9 +121,9 @@ end
 --- derivatives of what they computed, `self_...` without the modules within.
 ---@return profiler.Averages
 function M.by_module(session)
-   local _, duration, _, n = session:state()
-   local module_of = modules_of_events(session, n)
-   local rows, found = {}, {}
+   local state = session:state()
+   local module_of = modules_of_events(session, state.events)
+   local rows, found, event = {}, {}, {}
    local function row_of(name)
       local row = found[name]
       if not row then
@@ -132,37 +134,39 @@ function M.by_module(session)
       end
       return row
    end
-   for i = 1, n do
-      local kind, _, parent, _, took, inside, bytes, own, _, _, flops = session:event(i)
+   for i = 1, state.events do
+      session:event(i, event)
+      local kind, parent, took = event.kind, event.parent, event.duration
       local module = module_of[i]
       if module then
          local row = row_of(module)
-         row.flops = row.flops + flops
-         row.self_cpu_memory_usage = row.self_cpu_memory_usage + own
+         row.flops = row.flops + event.flops
+         row.self_cpu_memory_usage = row.self_cpu_memory_usage + event.own_bytes
          if kind == "module" then
             row.count = row.count + 1
             row.cpu_time_total = row.cpu_time_total + took / 1e3
-            row.cpu_memory_usage = row.cpu_memory_usage + bytes
+            row.cpu_memory_usage = row.cpu_memory_usage + event.bytes
          end
          local outer = kind == "backward" and not (parent > 0 and module_of[parent] == module)
          if outer then
             row.backward_time_total = row.backward_time_total + took / 1e3
          elseif not M.in_backward(session, i) then
-            row.self_cpu_time_total = row.self_cpu_time_total + (took - inside) / 1e3
+            row.self_cpu_time_total = row.self_cpu_time_total + (took - event.inside) / 1e3
          end
       end
    end
    local averages = Averages()
-   averages.rows, averages.total, averages.modules = rows, duration / 1e3, true
+   averages.rows, averages.total, averages.modules = rows, state.duration / 1e3, true
    return averages
 end
 
 --- Whether an event is part of a backward pass.
 function M.in_backward(session, i)
+   local event = {}
    while i > 0 do
-      local kind, _, parent = session:event(i)
-      if kind == "backward" then return true end
-      i = parent
+      session:event(i, event)
+      if event.kind == "backward" then return true end
+      i = event.parent
    end
    return false
 end

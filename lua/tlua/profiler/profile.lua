@@ -186,7 +186,7 @@ local function session_of(self, name)
       torch.raise(("profiler.profile: %s: nothing was recorded%s"):format(name,
          self.scheduled and "; the schedule has not come to the end of an active step" or ""))
    end
-   if select(1, self.session:state()) then
+   if self.session:state().active then
       torch.raise(("profiler.profile: %s: it still records; call stop first"):format(name))
    end
    return self.session
@@ -195,7 +195,7 @@ end
 --- How many events there are.
 ---@return integer
 function Profile:__len()
-   return (select(4, session_of(self, "#"):state()))
+   return session_of(self, "#"):state().events
 end
 
 --- Iterates over the events, outer ones before those in them: the position and a table. Times are
@@ -204,21 +204,22 @@ end
 ---@return fun(): integer?, table?
 function Profile:events()
    local session, i = session_of(self, "events"), 0
-   local n, threads = (select(4, session:state())), session:threads()
+   local n, threads = session:state().events, session:threads()
    return function()
       i = i + 1
       if i > n then return nil end
-      local kind, name, parent, begin, duration, inside, bytes, own_bytes, device_begin,
-         device_time, flops, sequence, shapes, stack, thread = session:event(i)
+      local e = session:event(i)
+      local on_device = e.device_begin >= 0
       return i, {
-         kind = kind, name = name, parent = parent > 0 and parent or nil, start = begin / 1e3,
-         cpu_time = duration / 1e3, self_cpu_time = (duration - inside) / 1e3,
-         cpu_memory_usage = bytes, self_cpu_memory_usage = own_bytes, flops = flops,
-         device_start = device_begin >= 0 and device_begin / 1e3 or nil,
-         device_time = device_begin >= 0 and device_time / 1e3 or nil,
-         sequence = sequence > 0 and sequence or nil,
-         input_shapes = shapes >= 0 and session:shapes(shapes) or nil,
-         stack = stack >= 0 and session:text(stack) or nil, thread = threads[thread],
+         kind = e.kind, name = e.name, parent = e.parent > 0 and e.parent or nil,
+         start = e.begin / 1e3, cpu_time = e.duration / 1e3,
+         self_cpu_time = (e.duration - e.inside) / 1e3,
+         cpu_memory_usage = e.bytes, self_cpu_memory_usage = e.own_bytes, flops = e.flops,
+         device_start = on_device and e.device_begin / 1e3 or nil,
+         device_time = on_device and e.device_time / 1e3 or nil,
+         sequence = e.sequence > 0 and e.sequence or nil,
+         input_shapes = e.shapes >= 0 and session:shapes(e.shapes) or nil,
+         stack = e.stack >= 0 and session:text(e.stack) or nil, thread = threads[e.thread],
       }
    end
 end

@@ -40,19 +40,18 @@ local function tree_of(session, number)
       roots[thread] = {number(name), 0, 0, {}}
       root[4][name] = roots[thread]
    end
-   for i = 1, select(4, session:state()) do
-      local kind, name, parent, _, duration, inside, _, _, _, _, _, _, _, _, thread =
-         session:event(i)
-      if kind == "step" then name = "ProfilerStep*" end
-      if kind == "kernel" then duration = select(10, session:event(i)) end
-      local n = number(name)
-      local outer = parent > 0 and nodes[parent] or roots[thread]
+   local event = {}
+   for i = 1, session:state().events do
+      session:event(i, event)
+      local duration = event.kind == "kernel" and event.device_time or event.duration
+      local n = number(event.kind == "step" and "ProfilerStep*" or event.name)
+      local outer = event.parent > 0 and nodes[event.parent] or roots[event.thread]
       local node = outer[4][n]
       if not node then
          node = {n, 0, 0, {}}
          outer[4][n] = node
       end
-      node[2], node[3] = node[2] + duration - inside, node[3] + 1
+      node[2], node[3] = node[2] + duration - event.inside, node[3] + 1
       nodes[i] = node
    end
    return root
@@ -84,10 +83,10 @@ end
 -- The shortest duration of the longest MOST events.
 local function threshold(session, n)
    if n <= MOST then return 0 end
-   local took = {}
+   local took, event = {}, {}
    for i = 1, n do
-      local kind, _, _, _, duration, _, _, _, _, device_time = session:event(i)
-      took[i] = kind == "kernel" and device_time or duration
+      session:event(i, event)
+      took[i] = event.kind == "kernel" and event.device_time or event.duration
    end
    table.sort(took, function(a, b) return a > b end)
    return took[MOST]
@@ -100,9 +99,10 @@ local kinds = {
 
 -- How many rows of a timeline are above those of each thread: [0] is 0.
 local function rows_above(session, n)
-   local depths, most = {}, {}
+   local depths, most, event = {}, {}, {}
    for i = 1, n do
-      local parent, thread = select(3, session:event(i)), select(15, session:event(i))
+      session:event(i, event)
+      local parent, thread = event.parent, event.thread
       depths[i] = parent > 0 and depths[parent] + 1 or 0
       most[thread] = math.max(most[thread] or 0, depths[i] + 1)
    end
@@ -115,20 +115,23 @@ end
 
 -- Events as numbers: begin and duration in ns, row, name, kind; a device's have the kind 8.
 local function put_timeline(put, session)
-   local _, duration, _, n = session:state()
+   local state, event = session:state(), {}
+   local n = state.events
    local least, depths, shown = threshold(session, n), {}, 0
    local list, number = names()
    local above = rows_above(session, n)
    put "<script>timeline(["
    for i = 1, n do
-      local kind, name, parent, begin, took, _, _, _, device_begin, device_time, _, _, _, _,
-         thread = session:event(i)
+      session:event(i, event)
+      local kind, name, parent = event.kind, event.name, event.parent
+      local begin, took = event.begin, event.duration
+      local device_begin, device_time = event.device_begin, event.device_time
       depths[i] = parent > 0 and depths[parent] + 1 or 0
       local kernel = kind == "kernel"
       if kernel then begin, took = device_begin, device_time end
       if took >= least and shown < MOST then
          put(("%s%d,%d,%d,%d,%d"):format(shown > 0 and "," or "", begin, took,
-            above[thread] + depths[i], number(name), kinds[kind]))
+            above[event.thread] + depths[i], number(name), kinds[kind]))
          shown = shown + 1
          if device_begin >= 0 and not kernel then
             put((",%d,%d,0,%d,8"):format(device_begin, device_time, number(name)))
@@ -137,7 +140,7 @@ local function put_timeline(put, session)
    end
    put "],"
    put(script(json.as_array(list)))
-   put((",%d);</script>\n"):format(duration))
+   put((",%d);</script>\n"):format(state.duration))
    if shown < n then
       put(("<p>%d of %d events are shown, the longest ones.</p>\n"):format(shown, n))
    end
@@ -149,7 +152,7 @@ local function put_memory(put, session)
       rows[i] = ("[%d,%s]"):format(point.time, table.concat(point.bytes, ","))
    end
    put(("<script>memory(%s,[%s],%d);</script>\n"):format(script(timeline.categories),
-      table.concat(rows, ","), (select(2, session:state()))))
+      table.concat(rows, ","), session:state().duration))
    put("<p>Bytes of tensors that were made or used while it was recorded. What an operator made "
       .. "and nobody saved is temporary; what allocators keep for later is cached.</p>\n")
 end

@@ -13,9 +13,10 @@ local metrics = {self_cpu_time_total = true, self_device_time_total = true}
 ---@return table<string, number>
 function M.sums(session, metric)
    local sums, heads, threads = {}, {}, session:threads()
-   for i = 1, select(4, session:state()) do
-      local _, name, _, _, duration, inside, _, _, device_begin, device_time, _, _, _, stack,
-         thread = session:event(i)
+   local event = {}
+   for i = 1, session:state().events do
+      session:event(i, event)
+      local name, stack, thread = event.name, event.stack, event.thread
       if stack >= 0 then
          local head = heads[stack]
          if not head then
@@ -29,9 +30,9 @@ function M.sums(session, metric)
          end
          local key = head == "" and name or head .. ";" .. name
          if thread > 0 then key = threads[thread] .. ";" .. key end
-         local took = duration - inside
+         local took = event.duration - event.inside
          if metric == "self_device_time_total" then
-            took = device_begin >= 0 and device_time or 0
+            took = event.device_begin >= 0 and event.device_time or 0
          end
          sums[key] = (sums[key] or 0) + took / 1e3
       end

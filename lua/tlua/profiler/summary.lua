@@ -10,14 +10,15 @@ local GROWTH <const> = 1 << 20 -- bytes, from which on memory grows
 
 -- What an event's own time counts as, by the kind of the outermost event around it that waits.
 local function shares_of(session)
-   local _, duration, _, n = session:state()
+   local state, event = session:state(), {}
    local class = {}
    local sums = {data = 0, collector = 0, ranks = 0, collections = 0, asked = 0, asked_count = 0,
       operators = 0, operator_count = 0}
    local device, device_of, steps, busy = 0, {}, 0, {}
    local function add(i)
-      local kind, name, parent, _, took, inside, _, _, device_begin, device_time, _, _, _, _,
-         thread = session:event(i)
+      session:event(i, event)
+      local kind, name, parent, thread = event.kind, event.name, event.parent, event.thread
+      local took, device_time = event.duration, event.device_time
       if thread > 0 then
          if parent == 0 then
             busy[thread] = (busy[thread] or 0) + (kind == "kernel" and device_time or took)
@@ -31,7 +32,7 @@ local function shares_of(session)
             or kind == "user" and name:find "^distributed%." and "ranks" or "lua"
       end
       class[i] = is
-      if sums[is] then sums[is] = sums[is] + took - inside end
+      if sums[is] then sums[is] = sums[is] + took - event.inside end
       if is == "operators" and kind == "operator" then
          sums.operator_count = sums.operator_count + 1
       end
@@ -41,21 +42,21 @@ local function shares_of(session)
          sums.collections = sums.collections + 1
       end
       if kind == "step" then steps = steps + 1 end
-      if device_begin >= 0 then
+      if event.device_begin >= 0 then
          device_of[i] = true
          if not device_of[parent] then device = device + device_time end
       end
    end
-   for i = 1, n do add(i) end
-   sums.lua = math.max(duration - sums.data - sums.collector - sums.operators - sums.ranks, 0)
-   return sums, duration, device, steps, busy
+   for i = 1, state.events do add(i) end
+   sums.lua = math.max(state.duration - sums.data - sums.collector - sums.operators - sums.ranks, 0)
+   return sums, state.duration, device, steps, busy
 end
 
 local function memory_growth(session)
    local live, most = 0, 0
-   for i = 1, select(5, session:state()) do
-      local _, _, bytes, _, category = session:memory(i)
-      if category == "unknown" then live = live + bytes end
+   for i = 1, session:state().memory_events do
+      local change = session:memory(i)
+      if change.category == "unknown" then live = live + change.bytes end
       if live > most then most = live end
    end
    return live, most
@@ -161,7 +162,7 @@ function M.text(session)
          text.time(row.backward_time_total), row.key)
    end
    for _, advice in ipairs(f.advice) do lines[#lines + 1] = "=> " .. advice end
-   local dropped = select(6, session:state())
+   local dropped = session:state().dropped
    if dropped > 0 then
       lines[#lines + 1] = ("%d events are missing: there was no memory for them."):format(dropped)
    end

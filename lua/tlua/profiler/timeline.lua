@@ -16,31 +16,32 @@ local rank = {
 
 -- The outermost optimizer's step around each event that is in one.
 local function optimizer_steps(session)
-   local step_of = {}
-   for i = 1, select(4, session:state()) do
-      local kind, _, parent = session:event(i)
-      step_of[i] = step_of[parent] or kind == "optimizer" and i or nil
+   local step_of, event = {}, {}
+   for i = 1, session:state().events do
+      session:event(i, event)
+      step_of[i] = step_of[event.parent] or event.kind == "optimizer" and i or nil
    end
    return step_of
 end
 
 -- From when to when each storage lived, and what it was. One that was there before has begun at 0.
 local function lives(session)
-   local _, duration, _, _, n = session:state()
+   local state, change = session:state(), {}
    local step_of, alive, list = optimizer_steps(session), {}, {}
    local function begin(storage, time, bytes, event)
-      local life = {from = time, to = duration, bytes = bytes, category = "temporary"}
+      local life = {from = time, to = state.duration, bytes = bytes, category = "temporary"}
       if step_of[event] then life.step = step_of[event] end
       alive[storage], list[#list + 1] = life, life
       return life
    end
-   for i = 1, n do
-      local time, storage, bytes, event, mark = session:memory(i)
+   for i = 1, state.memory_events do
+      session:memory(i, change)
+      local time, storage, bytes, mark = change.time, change.storage, change.bytes, change.category
       if mark ~= "unknown" then
          local life = alive[storage] or begin(storage, 0, bytes, 0)
          if rank[plural[mark]] > rank[life.category] then life.category = plural[mark] end
       elseif bytes > 0 then
-         begin(storage, time, bytes, event)
+         begin(storage, time, bytes, change.event)
       else
          local life = alive[storage] or begin(storage, 0, -bytes, 0)
          life.to, alive[storage] = time, nil
@@ -48,8 +49,8 @@ local function lives(session)
    end
    for _, life in ipairs(list) do -- what an optimizer's step has made and that outlives it
       if life.step and life.category == "temporary" then
-         local _, _, _, from, took = session:event(life.step)
-         if life.to > from + took then life.category = "optimizer state" end
+         local step = session:event(life.step)
+         if life.to > step.begin + step.duration then life.category = "optimizer state" end
       end
    end
    return list
@@ -57,9 +58,10 @@ end
 
 -- What allocators keep for later, all devices together, as changes of the category.
 local function add_cached(session, changes, category)
-   local on, all = {}, 0
-   for i = 1, select(5, session:state()) do
-      local time, _, _, _, _, device, cached = session:memory(i)
+   local on, all, state, record = {}, 0, session:state(), {}
+   for i = 1, state.memory_events do
+      session:memory(i, record)
+      local time, device, cached = record.time, record.device, record.cached
       local change = cached - (on[device] or 0)
       on[device] = cached
       if change ~= 0 then
@@ -67,7 +69,7 @@ local function add_cached(session, changes, category)
          changes[#changes + 1] = {time, category, change}
       end
    end
-   changes[#changes + 1] = {select(2, session:state()), category, -all}
+   changes[#changes + 1] = {state.duration, category, -all}
 end
 
 --- Bytes by category at up to `most` moments: {time =, bytes = {each category}}, times in ns.
@@ -88,7 +90,7 @@ function M.points(session, most)
       if a[1] ~= b[1] then return a[1] < b[1] end
       return a[3] > b[3]
    end)
-   local duration = select(2, session:state())
+   local duration = session:state().duration
    local now, points, keep = {}, {}, nil
    for i = 1, #M.categories do now[i] = 0 end
    -- of the moments in one slice of time, the one where most is in use

@@ -21,9 +21,11 @@ end
 local function number(value) return ("%.3f"):format(value / 1e3) end
 
 local function put_event(put, session, i, quote)
-   local kind, name, _, begin, duration, _, bytes, _, device_begin, device_time, flops, sequence,
-      shapes, stack, thread = session:event(i)
-   local tid = thread + 1
+   local event = session:event(i)
+   local kind, name, begin, duration = event.kind, event.name, event.begin, event.duration
+   local device_begin, device_time = event.device_begin, event.device_time
+   local shapes, stack, sequence = event.shapes, event.stack, event.sequence
+   local flops, bytes, tid = event.flops, event.bytes, event.thread + 1
    local details = {}
    if shapes >= 0 then details[#details + 1] = '"Input Dims":' .. quote(session:shapes(shapes)) end
    if kind == "kernel" then
@@ -49,19 +51,20 @@ local function put_event(put, session, i, quote)
 end
 
 local function put_memory(put, session, i, live)
-   local time, storage, bytes, _, category, device = session:memory(i)
-   if category ~= "unknown" then return end
+   local change = session:memory(i)
+   local bytes, device = change.bytes, change.device
+   if change.category ~= "unknown" then return end
    live[device] = (live[device] or 0) + bytes
    put((',\n{"ph":"i","s":"t","cat":"cpu_instant_event","name":"[memory]","pid":1,"tid":1,'
       .. '"ts":%s,"args":{"Addr":%d,"Bytes":%d,"Total Allocated":%d,"Device":"%s"}}'):format(
-         number(time), storage, bytes, live[device], device))
+         number(change.time), change.storage, bytes, live[device], device))
 end
 
 --- Writes a session's events.
 ---@param session any
 ---@param path string
 function M.write(session, path)
-   local _, _, began, n, memory = session:state()
+   local state = session:state()
    local known = {}
    local function quote(value)
       local quoted = known[value]
@@ -73,7 +76,7 @@ function M.write(session, path)
    end
    text.write_file("export_chrome_trace", path, function(put)
       put(('{"schemaVersion":1,"displayTimeUnit":"ms","baseTimeNanoseconds":%d,"traceEvents":[\n')
-         :format(began))
+         :format(state.began))
       put '{"ph":"M","name":"process_name","pid":1,"tid":0,"args":{"name":"tlua"}}'
       put_name(put, "process", 2, 0, "devices")
       put_name(put, "thread", 1, 1, "main")
@@ -81,9 +84,9 @@ function M.write(session, path)
       for thread, name in ipairs(session:threads()) do
          put_name(put, "thread", name:find " stream " and 2 or 1, thread + 1, name)
       end
-      for i = 1, n do put_event(put, session, i, quote) end
+      for i = 1, state.events do put_event(put, session, i, quote) end
       local live = {}
-      for i = 1, memory do put_memory(put, session, i, live) end
+      for i = 1, state.memory_events do put_memory(put, session, i, live) end
       put "\n]}\n"
    end)
 end

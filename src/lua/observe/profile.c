@@ -57,17 +57,31 @@ static int profile_gc(lua_State *L) {
   return 0;
 }
 
-/* active, ns so far, ns since 1970 when it began, events, memory events, dropped, bytes held */
+/* Sets a field of the table on top of the stack. */
+static void set_integer(lua_State *L, const char *name, int64_t value) {
+  lua_pushinteger(L, value);
+  lua_setfield(L, -2, name);
+}
+
+static void set_string(lua_State *L, const char *name, const char *value) {
+  lua_pushstring(L, value);
+  lua_setfield(L, -2, name);
+}
+
+/* state() -> {active, duration = ns so far, began = ns since 1970, events, memory_events, dropped,
+** bytes = memory that the records take} */
 static int profile_state(lua_State *L) {
   const tli_Profile *p = check(L);
+  lua_createtable(L, 0, 7);
   lua_pushboolean(L, tli_profile_active(p));
-  lua_pushinteger(L, tli_profile_duration(p));
-  lua_pushinteger(L, tli_profile_began(p));
-  lua_pushinteger(L, tli_profile_count(p));
-  lua_pushinteger(L, tli_profile_memory_count(p));
-  lua_pushinteger(L, tli_profile_dropped(p));
-  lua_pushinteger(L, tli_profile_bytes(p));
-  return 7;
+  lua_setfield(L, -2, "active");
+  set_integer(L, "duration", tli_profile_duration(p));
+  set_integer(L, "began", tli_profile_began(p));
+  set_integer(L, "events", tli_profile_count(p));
+  set_integer(L, "memory_events", tli_profile_memory_count(p));
+  set_integer(L, "dropped", tli_profile_dropped(p));
+  set_integer(L, "bytes", tli_profile_bytes(p));
+  return 1;
 }
 
 static void push_text(lua_State *L, const tli_Profile *p, int32_t id) {
@@ -76,28 +90,39 @@ static void push_text(lua_State *L, const tli_Profile *p, int32_t id) {
   lua_pushlstring(L, text, size);
 }
 
-/* event(i) -> kind, name, parent (0: none), begin, duration, inside, bytes, own bytes,
-** device's begin (-1: none), device's time, flops, sequence, shapes, stack (-1: none),
-** thread (0: the profile's own) */
+/* Pushes the table at `index`, or a new one. */
+static void push_record(lua_State *L, int index, int fields) {
+  if (lua_istable(L, index))
+    lua_pushvalue(L, index);
+  else
+    lua_createtable(L, 0, fields);
+}
+
+/* event(i, record) -> the record, filled, or a new one: {kind, name, parent (0: none), begin,
+** duration, inside, bytes, own_bytes, device_begin (-1: none), device_time, flops, sequence, shapes
+** (-1: none), stack (-1: none), thread (0: the profile's own)}. Times are nanoseconds. */
 static int profile_event(lua_State *L) {
   const tli_Profile *p = check(L);
   const tli_ProfileEvent *e = tli_profile_event(p, check_position(L, 2, tli_profile_count(p)));
-  lua_pushstring(L, tli_span_kinds[e->kind]);
+  push_record(L, 3, 15);
+  set_string(L, "kind", tli_span_kinds[e->kind]);
   push_text(L, p, e->name);
-  lua_pushinteger(L, e->parent + 1);
-  lua_pushinteger(L, e->begin);
-  lua_pushinteger(L, e->duration);
-  lua_pushinteger(L, e->inside);
-  lua_pushinteger(L, e->bytes);
-  lua_pushinteger(L, e->own_bytes);
-  lua_pushinteger(L, e->device_begin);
-  lua_pushinteger(L, e->device_time);
+  lua_setfield(L, -2, "name");
+  set_integer(L, "parent", e->parent + 1);
+  set_integer(L, "begin", e->begin);
+  set_integer(L, "duration", e->duration);
+  set_integer(L, "inside", e->inside);
+  set_integer(L, "bytes", e->bytes);
+  set_integer(L, "own_bytes", e->own_bytes);
+  set_integer(L, "device_begin", e->device_begin);
+  set_integer(L, "device_time", e->device_time);
   lua_pushnumber(L, e->flops);
-  lua_pushinteger(L, (lua_Integer)e->sequence);
-  lua_pushinteger(L, e->shapes);
-  lua_pushinteger(L, e->stack);
-  lua_pushinteger(L, e->thread);
-  return 15;
+  lua_setfield(L, -2, "flops");
+  set_integer(L, "sequence", (int64_t)e->sequence);
+  set_integer(L, "shapes", e->shapes);
+  set_integer(L, "stack", e->stack);
+  set_integer(L, "thread", e->thread);
+  return 1;
 }
 
 /* threads() -> the names of threads 1, 2, ... */
@@ -111,20 +136,22 @@ static int profile_threads(lua_State *L) {
   return 1;
 }
 
-/* memory(i) -> time, storage, bytes, event (0: none), category, device, cached bytes there */
+/* memory(i, record) -> the record, filled, or a new one: {time, storage, bytes, event (0: none),
+** category, device, cached = bytes that the device's allocator keeps} */
 static int profile_memory(lua_State *L) {
   static const char *const categories[] = {"unknown", "parameter", "gradient", "activation"};
   const tli_Profile *p = check(L);
   const tli_ProfileMemory *m =
       tli_profile_memory_event(p, check_position(L, 2, tli_profile_memory_count(p)));
-  lua_pushinteger(L, m->time);
-  lua_pushinteger(L, (lua_Integer)(intptr_t)m->storage);
-  lua_pushinteger(L, m->bytes);
-  lua_pushinteger(L, m->event + 1);
-  lua_pushstring(L, categories[m->category]);
-  lua_pushstring(L, tli_device_str(m->device));
-  lua_pushinteger(L, m->cached);
-  return 7;
+  push_record(L, 3, 7);
+  set_integer(L, "time", m->time);
+  set_integer(L, "storage", (int64_t)(intptr_t)m->storage);
+  set_integer(L, "bytes", m->bytes);
+  set_integer(L, "event", m->event + 1);
+  set_string(L, "category", categories[m->category]);
+  set_string(L, "device", tli_device_str(m->device));
+  set_integer(L, "cached", m->cached);
+  return 1;
 }
 
 /* text(id) -> string */
