@@ -172,7 +172,7 @@ BUILT_IN_SRC := $(filter-out $(ISA_SRC),$(sort $(wildcard kernels/meta/*.c kerne
 LUA_SRC := $(sort $(wildcard lua/tlua/*.lua lua/tlua/*/*.lua lua/tlua/*/*/*.lua))
 SCHEMAS := $(sort $(wildcard src/ops/*/*.lua))
 GENERATOR := $(sort $(wildcard src/gen/*.lua src/lua/*.lua)) \
-  $(addprefix src/,tlua.h $(addprefix core/kernel/,iter.h fault.h parts.h kernel.h lapack.h) core/device/api.h core/device/backend.h)
+  $(addprefix src/,tlua.h $(addprefix core/kernel/,iter.h fault.h parts.h kernel.h lapack.h) $(addprefix core/device/,api.h backend.h host.h))
 
 FAMILIES := $(basename $(notdir $(SCHEMAS)))
 GEN_SRC := $(foreach f,$(FAMILIES),$(GEN)/ops_$f.c $(GEN)/bind_$f.c)

@@ -6,6 +6,7 @@
 #define TLK_CUDA_PLUGIN_H
 
 #include "core/device/backend.h"
+#include "core/device/host.h"
 #include "kernels/cuda/cuda.h"
 
 extern const tl_Host *cuda_host;

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "kernels/sim/sim.h"
+#include "core/device/host.h"
 
 #define MAX_SIM_DEVICES 8
 #define MOST_MEMORY ((int64_t)1 << 62) /* more than the address space, but safe to round up */

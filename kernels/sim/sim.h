@@ -19,6 +19,7 @@
 #include <pthread.h>
 
 #include "core/device/backend.h"
+#include "core/device/host.h"
 
 /* the default stream and those that are handed out, half of them with high priority */
 #define SIM_STREAMS 17

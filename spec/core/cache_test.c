@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "core/device/settings.h"
 #include "core/memory/alloc.h"
 #include "core/device/backend.h"
 #include "core/platform/folder.h"

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/device/settings.h"
 #include "core/memory/alloc.h"
 #include "core/device/disk_cache.h"
 #include "core/device/backend.h"

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "core/device/backend.h"
+#include "core/device/running.h"
 #include "core/device/transfer.h"
 #include "ops.h"
 #include "ops/common.h"

@@ -13,12 +13,13 @@ small_tree.sources = {
 TL_API int tl_answer(void);
 ]],
    ["src/core/answer.h"] = "int tli_core_answer(void);\n",
-   ["src/core/kernel/iter.h"] = "", -- the generator reads these seven
+   ["src/core/kernel/iter.h"] = "", -- the generator reads these eight
    ["src/core/kernel/fault.h"] = "",
    ["src/core/kernel/kernel.h"] = "",
    ["src/core/kernel/parts.h"] = "",
    ["src/core/device/api.h"] = "",
    ["src/core/device/backend.h"] = "",
+   ["src/core/device/host.h"] = "",
    ["src/core/kernel/lapack.h"] = "",
    ["src/core/answer.c"] = [[
 #include "core/answer.h"

@@ -4,6 +4,7 @@
 */
 #include "autograd/hooks.h"
 #include "core/device/backend.h"
+#include "core/device/running.h"
 
 static bool refused(const char *op, const tl_Tensor *self, const tl_Tensor *view) {
   bool leaf =

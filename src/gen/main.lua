@@ -38,7 +38,8 @@ end
 
 -- What host and plugins must agree on, apart from the kernels themselves.
 local shared = {"tlua.h", "core/kernel/iter.h", "core/kernel/fault.h", "core/kernel/parts.h",
-   "core/kernel/kernel.h", "core/kernel/lapack.h", "core/device/api.h", "core/device/backend.h"}
+   "core/kernel/kernel.h", "core/kernel/lapack.h", "core/device/api.h", "core/device/backend.h",
+   "core/device/host.h"}
 
 local function shared_text()
    local texts = {}

@@ -16,6 +16,7 @@
 ** Never changes the collector's mode or parameters, and leaves it alone when
 ** the host has stopped it. lua_gc does nothing inside a finalizer.
 */
+#include "core/memory/device_memory.h"
 #include "core/platform/platform.h"
 #include "core/observe/profile.h"
 #include "lua/autograd/callback.h"

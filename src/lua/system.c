@@ -5,6 +5,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "core/device/settings.h"
 #include "core/memory/alloc.h"
 #include "core/device/backend.h"
 #include "core/observe/live.h"

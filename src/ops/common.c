@@ -3,6 +3,7 @@
 ** fails has changed none of its arguments and kept none of them.
 */
 #include "ops/common.h"
+#include "core/device/settings.h"
 
 #include <math.h>
 #include <string.h>

@@ -6,9 +6,10 @@
 #define TLI_COMMON_H
 
 #include "autograd/graph.h"
-#include "core/memory/alloc.h"
 #include "core/device/backend.h"
+#include "core/device/running.h"
 #include "core/device/transfer.h"
+#include "core/memory/alloc.h"
 #include "ops.h" /* generated */
 
 #define TLI_PI 3.14159265358979323846

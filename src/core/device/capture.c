@@ -12,6 +12,8 @@
 
 #include "core/memory/alloc.h"
 #include "core/device/backend.h"
+#include "core/device/running.h"
+#include "core/device/settings.h"
 #include "core/memory/pinned.h"
 #include "core/platform/platform.h"
 #include "core/tensor/tensor.h"

@@ -10,8 +10,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/device/host.h"
+#include "core/device/running.h"
+#include "core/device/settings.h"
 #include "core/memory/alloc.h"
 #include "core/device/disk_cache.h"
+#include "core/memory/device_memory.h"
 #include "core/observe/history.h"
 #include "core/platform/platform.h"
 

@@ -1,12 +1,13 @@
 /*
-** running.c - what kernels find wrong in the data, as messages.
+** running.c - see running.h; and what kernels find wrong in the data, as messages.
 */
+#include "core/device/running.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "core/error.h"
-#include "core/device/backend.h"
 
 const char *(*_Atomic tli_call_site)(void);
 

@@ -1,9 +1,9 @@
 /*
-** settings.c - what users have set for kernels. One of the process, as for threads, but for threads
-** that have settings of their own.
+** settings.c - see settings.h.
 */
-#include "core/device/backend.h"
-#include "core/platform/own.h"
+#include "core/device/settings.h"
+
+#include <stdatomic.h>
 
 static _Atomic int64_t settings[TL_NSETTINGS] = {
     [TL_MATMUL_REDUCED_FP16] = 1,

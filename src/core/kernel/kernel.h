@@ -39,8 +39,6 @@ typedef struct tlk_Context {
 /* Notes a fault in the context's error word, or, where there is none, makes it
 ** the failure of the call. Returns false. */
 bool tlk_fault(const tlk_Context *cx, const tlk_Fault *fault);
-/* The failure that a fault is. Returns false. */
-bool tli_fault_fail(const tlk_Fault *fault);
 
 /* Numbers that pointwise kernels and reductions take at most. */
 #define TLK_PARAMS 4

@@ -1,7 +1,7 @@
 /*
-** device_memory.c - a device's memory: what is done and said when there is none left.
+** device_memory.c - see device_memory.h.
 */
-#include "core/device/api.h"
+#include "core/memory/device_memory.h"
 
 #include <stdio.h>
 

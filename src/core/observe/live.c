@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "core/device/backend.h"
+#include "core/device/running.h"
 #include "core/error.h"
 #include "core/platform/platform.h"
 #include "core/observe/profile.h"

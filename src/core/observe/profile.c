@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "core/device/backend.h"
+#include "core/device/running.h"
 #include "core/error.h"
 #include "core/observe/history.h"
 #include "core/observe/live.h"

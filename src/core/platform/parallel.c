@@ -19,7 +19,6 @@
 #include <stdlib.h>
 
 #include "core/error.h"
-#include "core/platform/own.h"
 #include "core/platform/platform.h"
 
 typedef void (*TaskFn)(void *context, int i);

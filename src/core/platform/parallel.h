@@ -32,6 +32,10 @@ bool tli_parallel_inside(void);
 ** previous setting. */
 bool tli_parallel_set_serial(bool serial);
 
+/* From now on the calling thread's operators share their work among n threads, whatever
+** tl_set_num_threads says to others: for threads that stand for a process (data-loader workers). */
+void tli_own_threads(int n);
+
 /* Whether tl_interrupt was called; kernels that run for long ask now and then. */
 bool tli_interrupted(void);
 

@@ -8,6 +8,7 @@
 #include "core/memory/alloc.h"
 #include "core/device/backend.h"
 #include "core/device/capture.h"
+#include "core/memory/device_memory.h"
 #include "core/observe/profile.h"
 
 _Static_assert(offsetof(tl_Storage, small) % TLI_ALIGN == 0, "inline data must be aligned");

@@ -5,6 +5,7 @@
 */
 #include "lua/args/batched.h"
 #include "lua/tensor/value.h"
+#include "core/memory/device_memory.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "core/memory/alloc.h"
+#include "core/memory/device_memory.h"
 #include "core/observe/history.h"
 #include "core/memory/pinned.h"
 #include "lua/devices/device_module.h"

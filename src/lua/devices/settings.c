@@ -2,6 +2,7 @@
 ** settings.c - what users set for kernels, as one function for lua/tlua/backends.lua.
 */
 #include "core/device/backend.h"
+#include "core/device/settings.h"
 #include "lua/tensor/value.h"
 
 /* _setting(name): a number; _setting(name, value) sets it. */

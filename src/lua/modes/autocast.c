@@ -12,6 +12,7 @@
 
 #include "core/memory/alloc.h"
 #include "core/device/capture.h"
+#include "core/memory/device_memory.h"
 #include "lua/autograd/autograd.h"
 #include "lua/modes/thread_modes.h"
 #include "lua/tensor/value.h"

@@ -13,6 +13,7 @@
 
 #include "lua/args/batched.h"
 #include "lua/tensor/value.h"
+#include "core/memory/device_memory.h"
 
 const char tli_newaxis = 0;
 

@@ -7,6 +7,7 @@
 #include "bind.h"
 #include "lua/args/batched.h"
 #include "lua/tensor/value.h"
+#include "core/memory/device_memory.h"
 
 tl_Tensor *tli_check_tensor(lua_State *L, int index, const char *what) {
   tli_State *S = tli_state(L);

@@ -20,7 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/platform/own.h"
+#include "core/device/settings.h"
 #include "core/platform/parallel.h"
 #include "core/platform/platform.h"
 #include "core/observe/profile.h"

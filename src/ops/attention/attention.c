@@ -6,6 +6,7 @@
 #include <math.h>
 
 #include "ops/attention/attention.h"
+#include "core/device/settings.h"
 
 static const char op[] = "scaled_dot_product_attention";
 
