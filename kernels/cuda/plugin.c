@@ -10,6 +10,7 @@
 #include "kernels/cuda/fusion/fusion.h"
 #include "kernels/cuda/plugin.h"
 #include "kernels/cuda/rnn/cudnn_rnn.h"
+#include "core/device/host.h"
 
 typedef struct Device {
   pthread_mutex_t lock;
@@ -301,50 +302,53 @@ TLK_KERNELS(X)
 #undef X
 #endif
 
-/* Each function of the table first launches the chain of elementwise calls that is pending on
-** the stream. */
-#define X(name, operands)                                                         \
-  __attribute__((unused)) static bool put_##name(const struct tlk_##name *call) { \
-    return fusion_settle(call->cx->stream) && tlk_##name(call);                   \
+/* Each kernel first launches the chain of elementwise calls that is pending on the stream. */
+#define X(name, operands)                                       \
+  static bool launch_##name(const struct tlk_##name *call) {    \
+    return fusion_settle(call->cx->stream) && tlk_##name(call); \
   }
 TLK_KERNELS(X)
 #undef X
 
 /* Elementwise calls that may join a pending chain. */
-#define TAKE(name, kind)                                                   \
-  static bool take_##name(const struct tlk_##name *call) {                 \
+#define JOIN(name, kind)                                                   \
+  static bool join_##name(const struct tlk_##name *call) {                 \
     bool taken;                                                            \
     return fusion_take(kind, call, &taken) && (taken || tlk_##name(call)); \
   }
-TAKE(pointwise, FUSION_POINTWISE)
-TAKE(fused, FUSION_FUSED)
-TAKE(copy, FUSION_COPY)
-TAKE(fill, FUSION_FILL)
-TAKE(dropout, FUSION_DROPOUT)
+JOIN(pointwise, FUSION_POINTWISE)
+JOIN(fused, FUSION_FUSED)
+JOIN(copy, FUSION_COPY)
+JOIN(fill, FUSION_FILL)
+JOIN(dropout, FUSION_DROPOUT)
+#undef JOIN
 
 /* Sums the bias's gradient after the activation's gradient, which may have joined a chain. */
-static bool take_activation_backward(const struct tlk_activation_backward *call) {
+static bool join_activation_backward(const struct tlk_activation_backward *call) {
   bool taken;
   if (!fusion_take_activation(call, &taken)) return false;
   if (!taken) return tlk_activation_backward(call);
   return call->grad_bias.data == NULL ||
          (fusion_settle(call->cx->stream) && cuda_bias_gradient(call));
 }
-#define put_pointwise take_pointwise
-#define put_copy take_copy
-#define put_fill take_fill
-#define put_fused take_fused
-#define put_dropout take_dropout
-#define put_activation_backward take_activation_backward
 
-static const tl_Backend backend = {
+static tl_Backend backend = {
     .name = "cuda",
-#define X(name, operands) .name = put_##name,
+#define X(name, operands) .name = launch_##name,
     TLK_KERNELS(X)
 #undef X
         .device = &api,
     .conv_channels_last = true,
 };
+
+static void join_chains(void) {
+  backend.pointwise = join_pointwise;
+  backend.fused = join_fused;
+  backend.copy = join_copy;
+  backend.fill = join_fill;
+  backend.dropout = join_dropout;
+  backend.activation_backward = join_activation_backward;
+}
 
 /* ---- the entry point ------------------------------------------------------------------ */
 
@@ -371,6 +375,7 @@ const tl_Plugin *tlua_plugin_open(const tl_Host *host) {
   int count = 0;
   cuda_host = host;
   if (host->hash != plugin.hash) return &plugin; /* the host reports the mismatch */
+  join_chains();
   cudaError_t error = cudaGetDeviceCount(&count);
   if (error != cudaSuccess || count == 0) {
     no_device(error);

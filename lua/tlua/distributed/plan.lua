@@ -6,13 +6,11 @@
 --        (Narayanan et al., 2021): operations (appendix), parameters (equation 2), pipelines'
 --        bubbles (section 2.2), exchanges of tensor parallelism (section 3.2)
 --   [K]  "Reducing Activation Recomputation in Large Transformer Models" (Korthikanti et al.,
--- 2022):
---        bytes of activations (table 2, equation 5)
---   [Z]  "ZeRO: Memory Optimizations Toward Training Trillion Parameter Models" (Rajbhandari et
--- al.,
---        2020): bytes of parameters, gradients and state (section 3.1, figure 1)
+--        2022): bytes of activations (table 2, equation 5)
+--   [Z]  "ZeRO: Memory Optimizations Toward Training Trillion Parameter Models" (Rajbhandari
+--        et al., 2020): bytes of parameters, gradients and state (section 3.1, figure 1)
 --   [T]  "Optimization of Collective Communication Operations in MPICH" (Thakur et al., 2005):
--- rings
+--        rings
 --   [N]  "Massively Scale Your Deep Learning Training with NCCL 2.4" (Jeaugey, 2019): trees
 --   [R]  "Ring Attention" (Liu et al., 2023): keys and values that go round
 

@@ -1,6 +1,6 @@
 /*
-** graph_capture.c - graphs of torch.cuda and torch.sim: what is captured, and replayed. The
-** forms that take a function are in lua/tlua/device/graphs.lua.
+** graph_capture.c - the graphs of torch.cuda and torch.sim: their capture and replay. The forms
+** that take a function are in lua/tlua/device/init.lua and graphed_callables.lua.
 */
 #include <stdio.h>
 #include <string.h>
