@@ -134,53 +134,24 @@ static cuda_Block *find_in(const cuda_Arena *a, int64_t bytes) {
   return bin < BINS ? a->bins[bin] : NULL;
 }
 
-/* ---- hash table of addresses -------------------------------------------------------------- */
+/* ---- blocks by address --------------------------------------------------------------------- */
 
-static int64_t slot_of(const cuda_Blocks *b, const void *data) {
-  uint64_t key = (uint64_t)(uintptr_t)data / CUDA_BLOCK_UNIT * 0x9e3779b97f4a7c15u;
-  return (int64_t)(key >> 20) & (b->slots - 1);
-}
-
-/* Returns the slot that holds the block with that address, or the slot for inserting it. */
-static int64_t probe(const cuda_Blocks *b, const void *data) {
-  int64_t at = slot_of(b, data);
-  while (b->table[at] && b->table[at]->data != data) at = (at + 1) & (b->slots - 1);
-  return at;
+static cuda_Block *block_at(const cuda_Blocks *b, const void *data) {
+  const cuda_Placed *placed = placed_find(&b->placed, data);
+  return placed ? placed->block : NULL;
 }
 
 static bool make_room(cuda_Blocks *b) {
-  if (2 * (b->filled + 1) <= b->slots) return true;
-  int64_t slots = b->slots ? 2 * b->slots : 256;
-  cuda_Block **table = calloc((size_t)slots, sizeof *table), **old = b->table;
-  if (table == NULL) return cuda_fail(TL_EMEM, "out of memory");
-  int64_t n = b->slots;
-  b->table = table;
-  b->slots = slots;
-  for (int64_t i = 0; i < n; i++)
-    if (old[i]) table[probe(b, old[i]->data)] = old[i];
-  free(old);
-  return true;
+  return placed_reserve(&b->placed) || cuda_fail(TL_EMEM, "out of memory");
 }
 
-static cuda_Block *block_at(const cuda_Blocks *b, const void *data) {
-  return b->slots ? b->table[probe(b, data)] : NULL;
-}
-
+/* There is room. */
 static void enter(cuda_Blocks *b, cuda_Block *block) {
-  b->table[probe(b, block->data)] = block;
-  b->filled++;
+  placed_add(&b->placed, block->data)->block = block;
 }
 
-/* Removes a block, and reinserts the entries of the same probe sequence. */
 static void leave(cuda_Blocks *b, const cuda_Block *block) {
-  int64_t at = probe(b, block->data);
-  b->table[at] = NULL;
-  b->filled--;
-  for (at = (at + 1) & (b->slots - 1); b->table[at]; at = (at + 1) & (b->slots - 1)) {
-    cuda_Block *other = b->table[at];
-    b->table[at] = NULL;
-    b->table[probe(b, other->data)] = other;
-  }
+  placed_remove(&b->placed, placed_find(&b->placed, block->data));
 }
 
 /* ---- neighbours -------------------------------------------------------------------------- */
@@ -613,5 +584,5 @@ void cuda_blocks_close(cuda_Blocks *b) {
   b->captures = 0;
   while (b->pools) cuda_blocks_let_go(b, b->pools->number, 0);
   cuda_blocks_trim(b);
-  free(b->table);
+  placed_clear(&b->placed);
 }

@@ -18,6 +18,8 @@
 #ifndef TLK_CUDA_BLOCKS_H
 #define TLK_CUDA_BLOCKS_H
 
+#include <stdlib.h>
+
 #include "core/device/api.h"
 
 #define CUDA_BLOCK_UNIT 512            /* every block's size is a multiple of this */
@@ -49,6 +51,18 @@ typedef struct cuda_Block cuda_Block;
 typedef struct cuda_Arena cuda_Arena;
 typedef struct cuda_Pool cuda_Pool;
 
+/* A block in use or pending. */
+typedef struct cuda_Placed {
+  const void *key; /* its address */
+  cuda_Block *block;
+} cuda_Placed;
+
+#define MAP placed
+#define MAP_ENTRY cuda_Placed
+#define MAP_GET(n) malloc(n)
+#define MAP_PUT(p, n) free(p)
+#include "core/memory/address_map.h"
+
 typedef struct cuda_Blocks {
   cuda_BlockSource source;
   cuda_Arena *arenas; /* owned */
@@ -57,8 +71,7 @@ typedef struct cuda_Blocks {
   int captures; /* number of open captures; streams cannot be queried during one */
   int64_t limit;
   tl_MemoryStats stats;
-  cuda_Block **table; /* owned; hash table of used and pending blocks by address */
-  int64_t slots, filled;
+  placed_Map placed;
 } cuda_Blocks;
 
 void cuda_blocks_open(cuda_Blocks *b, const cuda_BlockSource *source, int64_t limit);

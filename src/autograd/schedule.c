@@ -1,7 +1,6 @@
 /*
-** schedule.c - a depth-first walk over the graph with a stack of its own, and the
-** hash table from nodes and leaves to slots. Invariant: slots are named by
-** number, for the array moves while the walk lasts.
+** schedule.c - a depth-first walk over the graph with a stack of its own. Invariant: slots are
+** named by number, for the array moves while the walk lasts.
 */
 #include "autograd/schedule.h"
 
@@ -27,49 +26,28 @@ static bool grow(void **data, int32_t *room, int32_t n, size_t element) {
 
 #define GROW(array, room, n) grow((void **)&(array), &(room), n, sizeof *(array))
 
-/* ---- the table ---- */
+/* ---- slots of nodes and leaves ---- */
 
-static const void *key_of(const tli_Slot *s) {
-  return s->node ? (const void *)s->node : (const void *)s->leaf;
-}
-
-/* Where the key is in the table, or the empty place where it would be. */
-static int32_t place(const tli_Plan *p, const void *key) {
-  uint64_t hash = (uint64_t)(uintptr_t)key * UINT64_C(0x9e3779b97f4a7c15);
-  uint32_t mask = (uint32_t)p->table_size - 1;
-  uint32_t i = (uint32_t)(hash >> 32) & mask;
-  while (p->table[i] >= 0 && key_of(&p->slots[p->table[i]]) != key) i = (i + 1) & mask;
-  return (int32_t)i;
-}
-
-static bool table_resize(tli_Plan *p, int32_t size) {
-  int32_t *table = tli_alloc((size_t)size * sizeof *table);
-  TL_TRY(table);
-  memset(table, -1, (size_t)size * sizeof *table);
-  if (p->table) tli_free(p->table, (size_t)p->table_size * sizeof *table);
-  p->table = table;
-  p->table_size = size;
-  for (int32_t s = 0; s < p->nslots; s++) table[place(p, key_of(&p->slots[s]))] = s;
-  return true;
+static const void *key_of(const tli_Edge *edge) {
+  return edge->node ? (const void *)edge->node : (const void *)edge->leaf;
 }
 
 /* The slot an edge leads to, made if there is none; -1: nowhere, -2: failure. */
 static int32_t slot_for(tli_Plan *p, const tli_Edge *edge) {
-  const void *key = edge->node ? (const void *)edge->node : (const void *)edge->leaf;
+  const void *key = key_of(edge);
   if (key == NULL) return -1;
-  int32_t at = place(p, key);
-  if (p->table[at] >= 0) return p->table[at];
-  if (2 * p->nslots >= p->table_size) {
-    if (p->table_size > INT32_MAX / 2 || !table_resize(p, 2 * p->table_size)) return -2;
-    at = place(p, key);
-  }
+  tli_Place *place = tli_places_add(&p->places, key);
+  if (place == NULL) return -2;
+  if (place->slot > 0) return place->slot - 1;
   if (!GROW(p->slots, p->slot_room, p->nslots)) return -2;
   p->slots[p->nslots] = (tli_Slot){.node = edge->node, .leaf = edge->leaf, .captures = -1};
-  return p->table[at] = p->nslots++;
+  place->slot = ++p->nslots;
+  return place->slot - 1;
 }
 
 int32_t tli_plan_slot(const tli_Plan *p, const tli_Edge *edge) {
-  return p->table[place(p, edge->node ? (const void *)edge->node : (const void *)edge->leaf)];
+  const tli_Place *place = tli_places_find(&p->places, key_of(edge));
+  return place ? place->slot - 1 : -1;
 }
 
 /* ---- the walk ---- */
@@ -160,7 +138,6 @@ static bool mark_inputs(tli_Plan *p, const tli_Edge *inputs, int ninputs) {
 bool tli_plan_build(tli_Plan *p, const tli_Edge *roots, int nroots, const tli_Edge *inputs,
                     int ninputs) {
   *p = (tli_Plan){.slots = NULL};
-  TL_TRY(table_resize(p, 128));
   TL_TRY(mark_inputs(p, inputs, ninputs));
   Walk w = {.plan = p, .all = ninputs == 0};
   bool ok = true;
@@ -197,5 +174,5 @@ void tli_plan_free(tli_Plan *p) {
   if (p->slot_room) tli_free(p->slots, (size_t)p->slot_room * sizeof *p->slots);
   if (p->target_room) tli_free(p->targets, (size_t)p->target_room * sizeof *p->targets);
   if (p->ninputs) tli_free(p->next, (size_t)p->ninputs * sizeof *p->next);
-  if (p->table) tli_free(p->table, (size_t)p->table_size * sizeof *p->table);
+  tli_places_clear(&p->places);
 }

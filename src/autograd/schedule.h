@@ -3,10 +3,11 @@
 ** node and leaf that the roots lead to, how many gradients each will be sent,
 ** and which of them matter.
 */
-#ifndef TLI_PLAN_H
-#define TLI_PLAN_H
+#ifndef TLI_SCHEDULE_H
+#define TLI_SCHEDULE_H
 
 #include "autograd/graph.h"
+#include "core/memory/alloc.h"
 
 /* A node or a leaf that the pass may reach. What it refers to is kept alive by
 ** the roots. */
@@ -25,6 +26,18 @@ typedef struct tli_Slot {
   };
 } tli_Slot;
 
+/* Where the slot of a node or leaf is. */
+typedef struct tli_Place {
+  const void *key; /* the node or the leaf */
+  int32_t slot;    /* its number + 1; 0 in an entry that is new */
+} tli_Place;
+
+#define MAP tli_places
+#define MAP_ENTRY tli_Place
+#define MAP_GET(n) tli_alloc(n)
+#define MAP_PUT(p, n) tli_free(p, n)
+#include "core/memory/address_map.h"
+
 typedef struct tli_Plan {
   tli_Slot *slots;
   int32_t nslots, slot_room;
@@ -32,8 +45,7 @@ typedef struct tli_Plan {
   int32_t ntargets, target_room;
   int32_t *next; /* per input: the next one with the same slot, -1: none */
   int ninputs;
-  int32_t *table; /* hash table of slots: open addressing, -1: empty */
-  int32_t table_size;
+  tli_places_Map places;
 } tli_Plan;
 
 /* Finds everything. An edge of `inputs` leads to the place whose gradient is

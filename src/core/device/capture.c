@@ -10,10 +10,10 @@
 */
 #include "core/device/capture.h"
 
-#include "core/memory/alloc.h"
-#include "core/device/backend.h"
 #include "core/device/running.h"
 #include "core/device/settings.h"
+#include "core/memory/alloc.h"
+#include "core/device/backend.h"
 #include "core/memory/pinned.h"
 #include "core/platform/platform.h"
 #include "core/tensor/tensor.h"
@@ -29,6 +29,18 @@ typedef struct Draws {
   uint64_t blocks;          /* drawn in one replay */
 } Draws;
 
+/* A storage that a graph keeps. */
+typedef struct Kept {
+  const void *key;
+  tl_Storage *storage; /* the key; owned: a reference */
+} Kept;
+
+#define MAP kept
+#define MAP_ENTRY Kept
+#define MAP_GET(n) tli_alloc(n)
+#define MAP_PUT(p, n) tli_free(p, n)
+#include "core/memory/address_map.h"
+
 struct tli_Capture {
   tli_Capture *next; /* borrowed; the next open one; guarded */
   tl_Device device;
@@ -39,8 +51,7 @@ struct tli_Capture {
   tl_Graph *graph;                    /* owned; NULL: nothing was captured */
   Draws *draws;                       /* owned */
   tl_Tensor *states[MOST_GENERATORS]; /* owned; two words on the device each */
-  tl_Storage **kept;                  /* owned, each a reference; open addressing; guarded */
-  size_t nkept, room;                 /* room: a power of two, or 0 */
+  kept_Map kept;                      /* guarded */
   bool lost;                          /* one could not be kept for lack of memory */
 };
 
@@ -116,38 +127,13 @@ bool tli_may_wait(tl_Device device) {
 
 /* ---- what a graph keeps ------------------------------------------------------------ */
 
-/* Where a storage is or would be. */
-static tl_Storage **place_of(tl_Storage **kept, size_t room, const tl_Storage *s) {
-  size_t i = (size_t)((uint64_t)(uintptr_t)s * 0x9e3779b97f4a7c15u >> 20) & (room - 1);
-  while (kept[i] && kept[i] != s) i = (i + 1) & (room - 1);
-  return &kept[i];
-}
-
-/* Room for one more. */
-static bool grow(tli_Capture *c) {
-  if (2 * (c->nkept + 1) <= c->room) return true;
-  size_t room = c->room ? 2 * c->room : 64;
-  tl_Storage **kept = tli_alloc(room * sizeof(tl_Storage *));
-  if (kept == NULL) return false;
-  for (size_t i = 0; i < room; i++) kept[i] = NULL;
-  for (size_t i = 0; i < c->room; i++)
-    if (c->kept[i]) *place_of(kept, room, c->kept[i]) = c->kept[i];
-  tli_free(c->kept, c->room * sizeof(tl_Storage *));
-  c->kept = kept;
-  c->room = room;
-  return true;
-}
-
 /* Lock held. */
 static void keep(tli_Capture *c, tl_Storage *s) {
-  if (!grow(c)) {
+  Kept *kept = kept_add(&c->kept, s);
+  if (kept == NULL)
     c->lost = true;
-    return;
-  }
-  tl_Storage **place = place_of(c->kept, c->room, s);
-  if (*place) return;
-  *place = tli_storage_retain(s);
-  c->nkept++;
+  else if (kept->storage == NULL)
+    kept->storage = tli_storage_retain(s);
 }
 
 static void keep_for(tl_Device device, tl_Storage *s) {
@@ -178,11 +164,9 @@ static void let_go(tli_Capture *c, tl_Storage *s) {
 }
 
 static void drop_kept(tli_Capture *c) {
-  for (size_t i = 0; i < c->room; i++)
-    if (c->kept[i]) let_go(c, c->kept[i]);
-  tli_free(c->kept, c->room * sizeof(tl_Storage *));
-  c->kept = NULL;
-  c->nkept = c->room = 0;
+  for (size_t i = 0; i < c->kept.size; i++)
+    if (c->kept.places[i].key) let_go(c, c->kept.places[i].storage);
+  kept_clear(&c->kept);
 }
 
 /* ---- graphs ------------------------------------------------------------------------ */

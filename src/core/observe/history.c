@@ -1,6 +1,6 @@
 /*
 ** history.c - see history.h. Events are in a ring that grows up to its limit; stacks are
-** kept once for each content; who asked for what is alive is a table by address. What
+** kept once for each content; who asked for what is alive is a map by address. What
 ** there is no memory for is not recorded: nothing here can fail for those who tell.
 */
 #include "core/observe/history.h"
@@ -17,20 +17,22 @@
 
 /* Who asked for a block. */
 typedef struct Owner {
-  const void *data; /* NULL: none; GONE: none any more */
+  const void *key;  /* the block */
   tli_Stack *stack; /* owned */
 } Owner;
 
-static const char gone;
-#define GONE ((const void *)&gone)
+#define MAP owners
+#define MAP_ENTRY Owner
+#define MAP_GET(n) tli_alloc(n)
+#define MAP_PUT(p, n) tli_free(p, n)
+#include "core/memory/address_map.h"
 
 typedef struct Record {
   tli_Recording how;
   tli_MemoryEvent *events; /* owned ring */
   int64_t room, n, first;
   tli_Stack *stacks[NBUCKETS]; /* owned, besides those who use them */
-  Owner *owners;               /* owned, open addressing */
-  size_t nowners, used;        /* a power of two; places that are or were taken */
+  owners_Map owners;
 } Record;
 
 size_t (*_Atomic tli_call_stack)(char *text, size_t size);
@@ -83,50 +85,17 @@ static bool wants_stack(const Record *r, tl_MemoryAction action) {
 
 /* ---- owners ------------------------------------------------------------------------ */
 
-static size_t place_of(const Record *r, const void *data) {
-  uint64_t hash = (uint64_t)(uintptr_t)data * 0x9e3779b97f4a7c15u;
-  size_t i = (size_t)(hash >> 20) & (r->nowners - 1);
-  while (r->owners[i].data && r->owners[i].data != data) i = (i + 1) & (r->nowners - 1);
-  return i;
-}
-
-/* Makes room for one more; places of those that are gone become free. */
-static bool grow_owners(Record *r) {
-  if (2 * (r->used + 1) <= r->nowners) return true;
-  size_t alive = 0;
-  for (size_t i = 0; i < r->nowners; i++)
-    alive += r->owners[i].data != NULL && r->owners[i].data != GONE;
-  Record bigger = {.nowners = r->nowners ? r->nowners : 256};
-  if (4 * alive > bigger.nowners) bigger.nowners *= 2;
-  bigger.owners = tli_alloc(bigger.nowners * sizeof *bigger.owners);
-  if (bigger.owners == NULL) return false;
-  memset(bigger.owners, 0, bigger.nowners * sizeof *bigger.owners);
-  for (size_t i = 0; i < r->nowners; i++) {
-    if (r->owners[i].data == NULL || r->owners[i].data == GONE) continue;
-    bigger.owners[place_of(&bigger, r->owners[i].data)] = r->owners[i];
-    bigger.used++;
-  }
-  if (r->owners) tli_free(r->owners, r->nowners * sizeof *r->owners);
-  r->owners = bigger.owners;
-  r->nowners = bigger.nowners;
-  r->used = bigger.used;
-  return true;
-}
-
 static void forget_owner(Record *r, const void *data) {
-  if (r->nowners == 0) return;
-  Owner *o = &r->owners[place_of(r, data)];
-  if (o->data == NULL) return;
-  tli_stack_release(o->stack);
-  *o = (Owner){GONE, NULL};
+  Owner *owner = owners_find(&r->owners, data);
+  if (owner == NULL) return;
+  tli_stack_release(owner->stack);
+  owners_remove(&r->owners, owner);
 }
 
 static void set_owner(Record *r, const void *data, tli_Stack *stack) {
   forget_owner(r, data);
-  if (stack == NULL || !grow_owners(r)) return;
-  Owner *o = &r->owners[place_of(r, data)];
-  *o = (Owner){data, stack_retain(stack)};
-  r->used++;
+  Owner *owner = stack && data ? owners_add(&r->owners, data) : NULL;
+  if (owner) owner->stack = stack_retain(stack);
 }
 
 /* ---- events ------------------------------------------------------------------------ */
@@ -184,7 +153,7 @@ void tli_memory_event(tl_Device device, tl_MemoryAction action, const void *data
 static void clear(Record *r) {
   for (; r->n > 0; r->n--, r->first = (r->first + 1) % r->room)
     tli_stack_release(r->events[r->first].stack);
-  for (size_t i = 0; i < r->nowners; i++) tli_stack_release(r->owners[i].stack);
+  for (size_t i = 0; i < r->owners.size; i++) tli_stack_release(r->owners.places[i].stack);
   for (int b = 0; b < NBUCKETS; b++)
     while (r->stacks[b]) {
       tli_Stack *s = r->stacks[b];
@@ -192,7 +161,7 @@ static void clear(Record *r) {
       tli_stack_release(s);
     }
   if (r->events) tli_free(r->events, (size_t)r->room * sizeof *r->events);
-  if (r->owners) tli_free(r->owners, r->nowners * sizeof *r->owners);
+  owners_clear(&r->owners);
   *r = (Record){.how = r->how};
 }
 
@@ -227,7 +196,8 @@ void tli_history_free(tli_History *h) {
 tli_Stack *tli_history_owner(tl_DeviceType type, const void *data) {
   tli_mutex_lock(&lock);
   const Record *r = &records[type];
-  tli_Stack *stack = r->nowners ? stack_retain(r->owners[place_of(r, data)].stack) : NULL;
+  const Owner *owner = owners_find(&r->owners, data);
+  tli_Stack *stack = owner ? stack_retain(owner->stack) : NULL;
   tli_mutex_unlock(&lock);
   return stack;
 }

@@ -1,5 +1,5 @@
 /*
-** live.c - see live.h. A table by address. Its memory comes straight from the system, since
+** live.c - see live.h. A map by address. Its memory comes straight from the system, since
 ** the allocator itself asks for it when it has none left; where there is no memory a storage
 ** is not noted.
 */
@@ -17,59 +17,28 @@
 #include "core/observe/profile.h"
 
 typedef struct Entry {
-  const void *storage; /* NULL: free; GONE: free, but others may lie behind it */
+  const void *key; /* the storage */
   const char *site, *op;
   int64_t bytes;
   tl_Device device;
   int8_t dtype;
 } Entry;
 
-static const char gone;
-#define GONE ((const void *)&gone)
+#define MAP live
+#define MAP_ENTRY Entry
+#define MAP_GET(n) tli_memory_get(16, n)
+#define MAP_PUT(p, n) tli_memory_put(p)
+#include "core/memory/address_map.h"
 
 static tli_Mutex lock = TLI_MUTEX_INIT;
 TLI_FORK_SAFE(lock)
-static struct {
-  Entry *entries; /* owned, open addressing */
-  size_t size;    /* a power of two */
-  size_t used;    /* places that are or were taken */
-} table;
+static live_Map live; /* guarded */
 static atomic_bool recording;
-
-static Entry *place_of(Entry *entries, size_t size, const void *storage) {
-  size_t i = (size_t)((uint64_t)(uintptr_t)storage * 0x9e3779b97f4a7c15u >> 20) & (size - 1);
-  while (entries[i].storage && entries[i].storage != storage) i = (i + 1) & (size - 1);
-  return &entries[i];
-}
-
-/* Lock held. */
-static bool grow(void) {
-  if (2 * (table.used + 1) <= table.size) return true;
-  size_t alive = 0;
-  for (size_t i = 0; i < table.size; i++)
-    alive += table.entries[i].storage && table.entries[i].storage != GONE;
-  size_t size = table.size ? table.size : 1024;
-  if (4 * alive > size) size *= 2;
-  Entry *entries = tli_memory_get(16, size * sizeof *entries);
-  if (entries == NULL) return false;
-  memset(entries, 0, size * sizeof *entries);
-  for (size_t i = 0; i < table.size; i++) {
-    const Entry *e = &table.entries[i];
-    if (e->storage && e->storage != GONE) *place_of(entries, size, e->storage) = *e;
-  }
-  if (table.entries) tli_memory_put(table.entries);
-  table.entries = entries;
-  table.size = size;
-  table.used = alive;
-  return true;
-}
 
 void tli_live_record(bool on) {
   tli_mutex_lock(&lock);
   bool was = atomic_load(&recording);
-  if (table.entries) tli_memory_put(table.entries);
-  table.entries = NULL;
-  table.size = table.used = 0;
+  live_clear(&live);
   atomic_store(&recording, on);
   tli_mutex_unlock(&lock);
   if (on != was) atomic_fetch_add(&tli_profiles, on ? 1 : -1);
@@ -79,20 +48,19 @@ bool tli_live_recording(void) { return atomic_load_explicit(&recording, memory_o
 
 void tli_live_note(const tl_Storage *s, bool freed) {
   if (!tli_live_recording()) return;
-  Entry e = {.storage = s, .bytes = s->bytes, .device = s->device, .dtype = TL_NODTYPE};
+  Entry e = {.key = s, .bytes = s->bytes, .device = s->device, .dtype = TL_NODTYPE};
   if (!freed) {
     const char *(*site)(void) = atomic_load(&tli_call_site);
     e.site = site ? site() : NULL;
     e.op = tli_operator();
   }
   tli_mutex_lock(&lock);
-  if (!freed && tli_live_recording() && grow()) {
-    Entry *place = place_of(table.entries, table.size, s);
-    table.used += place->storage == NULL;
-    *place = e;
-  } else if (freed && table.size > 0) {
-    Entry *place = place_of(table.entries, table.size, s);
-    if (place->storage) place->storage = GONE;
+  if (tli_live_recording()) {
+    Entry *entry = freed ? live_find(&live, s) : live_add(&live, s);
+    if (entry && freed)
+      live_remove(&live, entry);
+    else if (entry)
+      *entry = e;
   }
   tli_mutex_unlock(&lock);
 }
@@ -100,8 +68,8 @@ void tli_live_note(const tl_Storage *s, bool freed) {
 void tli_live_dtype(const tl_Storage *s, tl_DType dtype) {
   if (!tli_live_recording()) return;
   tli_mutex_lock(&lock);
-  Entry *place = table.size > 0 ? place_of(table.entries, table.size, s) : NULL;
-  if (place && place->storage) place->dtype = (int8_t)dtype;
+  Entry *entry = live_find(&live, s);
+  if (entry) entry->dtype = (int8_t)dtype;
   tli_mutex_unlock(&lock);
 }
 
@@ -132,11 +100,10 @@ static int by_bytes(const void *a, const void *b) {
 tli_LiveGroup *tli_live_groups(int64_t *n) {
   tli_mutex_lock(&lock);
   *n = 0;
-  tli_LiveGroup *groups = tli_memory_get(16, (table.used + 1) * sizeof *groups);
-  for (size_t i = 0; groups && i < table.size; i++) {
-    const Entry *e = &table.entries[i];
-    if (e->storage && e->storage != GONE)
-      groups[(*n)++] = (tli_LiveGroup){e->site, e->op, e->device, e->dtype, e->bytes, 1};
+  tli_LiveGroup *groups = tli_memory_get(16, (live.n + 1) * sizeof *groups);
+  for (size_t i = 0; groups && i < live.size; i++) {
+    const Entry *e = &live.places[i];
+    if (e->key) groups[(*n)++] = (tli_LiveGroup){e->site, e->op, e->device, e->dtype, e->bytes, 1};
   }
   tli_mutex_unlock(&lock);
   if (groups == NULL) return tli_fail_null(TL_EMEM, "memory_snapshot: out of memory");

@@ -21,64 +21,53 @@
 /* ---- what is kept ------------------------------------------------------------------- */
 
 typedef struct Kept {
-  tl_Tensor *source, *cast; /* owned; NULL: a free place */
+  const void *key;          /* the source */
+  tl_Tensor *source, *cast; /* owned; NULL in an entry that is new */
   unsigned version;         /* of the source */
   uint64_t capture;         /* 0: none */
 } Kept;
 
-/* Places by the hash of the source's address, the next free one where that is taken; at
-** most half of them are. */
+#define MAP casts
+#define MAP_ENTRY Kept
+#define MAP_GET(n) tli_alloc(n)
+#define MAP_PUT(p, n) tli_free(p, n)
+#include "core/memory/address_map.h"
+
 typedef struct tli_CastCache {
-  int64_t n, size; /* size: a power of 2 */
-  Kept *places;    /* owned */
+  casts_Map map;
 } tli_CastCache;
 
 void tli_autocast_forget(tli_State *S) {
   tli_CastCache *c = S->cast_kept;
   if (c == NULL) return;
   S->cast_kept = NULL; /* first: what is released may come here */
-  for (int64_t i = 0; i < c->size; i++) {
-    tli_release(c->places[i].source);
-    tli_release(c->places[i].cast);
+  for (size_t i = 0; i < c->map.size; i++) {
+    tli_release(c->map.places[i].source);
+    tli_release(c->map.places[i].cast);
   }
-  if (c->places) tli_free(c->places, (size_t)c->size * sizeof *c->places);
+  casts_clear(&c->map);
   tli_free(c, sizeof *c);
 }
 
-static Kept *place_of(const tli_CastCache *c, const tl_Tensor *source) {
-  uint64_t hash = (uint64_t)(uintptr_t)source * UINT64_C(0x9E3779B97F4A7C15);
-  for (int64_t i = (int64_t)(hash >> 32) & (c->size - 1);; i = (i + 1) & (c->size - 1)) {
-    Kept *k = &c->places[i];
-    if (k->source == source || k->source == NULL) return k;
-  }
+/* The source's entry, or NULL. */
+static Kept *find_cast(const tli_State *S, const tl_Tensor *source) {
+  return S->cast_kept ? casts_find(&S->cast_kept->map, source) : NULL;
 }
 
-static bool grow(tli_CastCache *c) {
-  tli_CastCache larger = {c->n, c->size ? 2 * c->size : 64, NULL};
-  size_t bytes = (size_t)larger.size * sizeof *larger.places;
-  if ((larger.places = tli_alloc(bytes)) == NULL) return false;
-  memset(larger.places, 0, bytes);
-  for (int64_t i = 0; i < c->size; i++)
-    if (c->places[i].source) *place_of(&larger, c->places[i].source) = c->places[i];
-  if (c->places) tli_free(c->places, (size_t)c->size * sizeof *c->places);
-  *c = larger;
-  return true;
-}
-
-/* The source's place, which may be free; NULL on lack of memory. */
-static Kept *find_place(tli_State *S, const tl_Tensor *source) {
+/* The source's entry, which may be new; NULL on lack of memory. */
+static Kept *add_cast(tli_State *S, tl_Tensor *source) {
   if (S->cast_kept == NULL) {
     S->cast_kept = tli_alloc(sizeof *S->cast_kept);
     if (S->cast_kept == NULL) return NULL;
     *S->cast_kept = (tli_CastCache){0};
   }
-  tli_CastCache *c = S->cast_kept;
-  if (2 * (c->n + 1) > c->size && !grow(c)) return NULL;
-  return place_of(c, source);
+  Kept *k = casts_add(&S->cast_kept->map, source);
+  if (k && k->source == NULL) k->source = tli_retain(source);
+  return k;
 }
 
 static bool serves(const Kept *k, const tl_Tensor *source, tl_DType dtype, uint64_t capture) {
-  return k->source && k->cast->dtype == (int8_t)dtype && k->version == tli_version(source) &&
+  return k->cast->dtype == (int8_t)dtype && k->version == tli_version(source) &&
          k->capture == capture && (tli_requires_grad(k->cast) || !tli_grad_mode());
 }
 
@@ -105,14 +94,10 @@ static tl_Tensor *cast(const tli_Args *a, tl_Tensor *t, tl_DType dtype) {
   bool keeps = S->cast_cache && is_parameter(t) && tli_is_half(dtype);
   if (!keeps) return convert(a, t, dtype);
   uint64_t capture = tli_capture_number(tli_device(t));
-  Kept *k = find_place(S, t);
+  Kept *k = find_cast(S, t);
   if (k && serves(k, t, dtype, capture)) return tli_retain(k->cast);
   tl_Tensor *made = convert(a, t, dtype);
-  if (made == NULL || (k = find_place(S, t)) == NULL) return made; /* a collection may forget */
-  if (k->source == NULL) {
-    k->source = tli_retain(t);
-    S->cast_kept->n++;
-  }
+  if (made == NULL || (k = add_cast(S, t)) == NULL) return made; /* a collection may forget */
   tl_Tensor *old = k->cast;
   k->cast = tli_retain(made);
   k->version = tli_version(t);
